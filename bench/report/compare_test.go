@@ -65,6 +65,24 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestPairsInRandomOrder proves that runs which were made one after another are compared as pairs
+// in whatever order the pairs were: at random, all repetitions are in one block.
+func TestPairsInRandomOrder(t *testing.T) {
+	samples := reporttest.Samples()
+	for i := range samples {
+		samples[i].Block = 1
+	}
+	c, err := report.Compare(report.CompareOptions{A: run(reporttest.Header(), samples), Names: [2]string{"ovs", "embedded"}, Factor: "datapath"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range c.Rows {
+		if !r.Paired || r.A.N < 9 {
+			t.Errorf("%s %s: %d repetitions, by pairs: %v", r.Metric, r.Levels, r.A.N, r.Paired)
+		}
+	}
+}
+
 // TestCompareResults proves that two results are compared where both have values, also of other
 // units, and that the rest and what else differs between them is said.
 func TestCompareResults(t *testing.T) {

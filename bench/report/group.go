@@ -111,8 +111,8 @@ func (d *data) dropIncomplete(groups map[string]*group, src definition.Source, d
 	}
 }
 
-// mayBelong says whether a failed sample is of the levels; labels, which it does not have, are taken
-// to fit.
+// mayBelong says whether a failed sample is of the levels; labels, which it does not have, are
+// taken to fit.
 func (d *data) mayBelong(s *result.Sample, dimensions, levels []string) bool {
 	for i, dim := range dimensions {
 		if level, ok := d.level(s, nil, dim); ok && level != levels[i] {
@@ -146,7 +146,7 @@ func (g *group) part(s *result.Sample, byRound bool) *part {
 	whole := round{s.Cell, s.Round}
 	r := g.rounds[whole]
 	if r == nil || !byRound {
-		r = &repetition{slot: slot{s.Block, s.Pair}}
+		r = &repetition{slot: slot{s.Repetition, s.Pair}}
 		if byRound {
 			r.slot.number, g.rounds[whole] = s.Round, r
 		}

@@ -12,7 +12,7 @@ import (
 
 // slot is what repetitions have in common that were measured directly one after another.
 type slot struct {
-	number int // of the block, or of the round where that is one repetition
+	number int // of the repetition, or of the round where that is one
 	pair   string
 }
 

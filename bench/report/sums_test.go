@@ -10,11 +10,11 @@ import (
 	"trivet.dev/trivet/bench/result"
 )
 
-// TestIncompleteSums proves that a run in which one of the probes failed that are summed, or counted,
-// is no repetition of the sum: of two probes with 100 and 10 + the run's number in five runs, one
-// failed in run 3. It is one of each probe's own values, of a mean, and where only another probe
-// failed; a level at which it always failed has no sum; and by round the other run of the round is
-// left.
+// TestIncompleteSums proves that a run in which one of the probes failed that are summed, or
+// counted, is no repetition of the sum: of two probes with 100 and 10 + the run's number in five
+// runs, one failed in run 3. It is one of each probe's own values, of a mean, and where only
+// another probe failed; a level at which it always failed has no sum; and by round the other run of
+// the round is left.
 func TestIncompleteSums(t *testing.T) {
 	const text = `report:
   tables:

@@ -91,7 +91,8 @@ func indices(n, most int) []int {
 	return out
 }
 
-// courses makes a line for each run, also by round: its values over the time within it. What happened is marked.
+// courses makes a line for each run, also by round: its values over the time within it. What
+// happened is marked.
 func (d *data) courses(f *Figure, def *definition.Figure, groups []*group, factor float64) {
 	happened := map[string][]float64{}
 	var order []string

@@ -56,7 +56,7 @@ class Repetition:
 
     def __init__(self, sample, by_round):
         self.by_run, self.shares = {}, {}  # values, and how many of how many, by run
-        self.slot = (sample["round"] if by_round else sample.get("block"), sample.get("pair", ""))
+        self.slot = (sample["round"] if by_round else sample.get("repetition"), sample.get("pair", ""))
 
     @property
     def values(self):

@@ -105,7 +105,7 @@ func readReports(paths, forms []string, margins report.Margins, byRound bool) (r
 	if err := errors.Join(problems...); err != nil {
 		return nil, nil, err
 	}
-	reports, both, err := report.SideBySide(runs, definitions, margins)
+	reports, both, err := report.SideBySide(runs, paths, definitions, margins)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -62,7 +62,7 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 // rounds says when those of a campaign began, and how they are counted; "" where there are none.
 func rounds(run *result.Run) string {
 	e := run.Header.Experiment
-	if e.Rounds == 0 {
+	if e.Rounds <= 0 { // a file of somebody else's may say anything
 		return ""
 	}
 	began := make([]time.Time, min(e.Rounds, maxListed))

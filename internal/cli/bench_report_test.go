@@ -174,6 +174,22 @@ func TestBenchReportRefused(t *testing.T) {
 	}
 }
 
+// TestBenchReportWithoutRounds proves that a result of no rounds, or of a number that cannot be, has
+// a report, but none by round.
+func TestBenchReportWithoutRounds(t *testing.T) {
+	for _, rounds := range []int{0, -1} {
+		h := reporttest.Header()
+		h.Experiment.Rounds = rounds
+		path := reporttest.Write(t, h, reporttest.Samples()[:20])
+		if out, err := command(t, "bench", "report", path, "--text"); err != nil || strings.Contains(out, "campaign") {
+			t.Errorf("%d rounds: %s, %v", rounds, out, err)
+		}
+		if out, err := command(t, "bench", "report", path, "--text", "--by-round"); err == nil || !strings.Contains(err.Error(), "has no rounds") {
+			t.Errorf("%d rounds, by round: %s, %v", rounds, out, err)
+		}
+	}
+}
+
 // TestBenchCompare proves that two levels and two results are compared, in words and in JSON, and
 // that the command asks for what is missing.
 func TestBenchCompare(t *testing.T) {

@@ -57,7 +57,7 @@ func (d *data) pick(src definition.Source, dimensions []string) []*group {
 			}
 		}
 	}
-	if src.Each == "sum" || src.Each == "count" {
+	if slices.Contains(sums, src.Each) {
 		d.dropIncomplete(groups, src, dimensions)
 	}
 	out := slices.Collect(maps.Values(groups))
@@ -86,6 +86,9 @@ func (d *data) take(groups map[string]*group, dimensions []string, s *result.Sam
 		p.verdicts = append(p.verdicts, s.Verdict)
 	}
 }
+
+// sums are the words for what stands for a run that are less where a part of it is missing.
+var sums = []string{"sum", "count"}
 
 // dropIncomplete drops the runs in which a probe failed that belongs to them: what the others gave
 // is less than the sum, or the count. A probe belongs to what it has given values for elsewhere.

@@ -22,6 +22,7 @@ func TestIncompleteSums(t *testing.T) {
     - {metric: throughput, each: count, where: {probe: [a, b]}, rows: size, values: [mean, n]}
     - {metric: throughput, each: sum, rows: [size, probe], where: {probe: [a, b]}, values: [mean, n]}
     - {metric: throughput, where: {probe: [a, b], size: 1}, rows: size, values: [mean, n]}
+    - {title: none, metric: throughput, each: sum, where: {probe: [a, b], size: 2}, rows: size}
     - {metric: throughput, each: sum, probe: a, rows: size, values: [mean, n]}
 `
 	h := result.Header{Experiment: result.Experiment{Name: "x", Text: text, Runs: 10, Rounds: 3, Every: 60, Factors: []result.Factor{{Name: "size", Levels: []string{"1", "2"}}}}}
@@ -47,7 +48,7 @@ func TestIncompleteSums(t *testing.T) {
 				t.Errorf("by round %v, table %d: %q, want %q", byRound, i+1, got, want[i])
 			}
 		}
-		if len(r.Tables) != len(want) {
+		if len(r.Tables) != len(want) || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "“none”: throughput where probe a or b, size 2 was not measured completely") {
 			t.Error(strings.Join(r.Problems, "; "))
 		}
 	}

@@ -20,8 +20,8 @@ const placeFactor = "place"
 // SideBySide makes a report of each experiment of which there are results of several places: its
 // figures and tables with the place as one factor more, and comparisons of the first place with the
 // others; and the results that they are of. A report is said to be beside the file of the first of
-// its results. paths are the results' files; forms are those that BuildAs takes, by the experiments'
-// names.
+// its results. paths are the results' files; forms are those that BuildAs takes, by the
+// experiments' names.
 func SideBySide(runs []*result.Run, paths []string, forms map[string]*definition.Definition, margins Margins) (out []*Report, of []*result.Run, err error) {
 	for _, group := range byExperiment(runs) {
 		all := joined(group)

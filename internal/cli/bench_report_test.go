@@ -82,8 +82,8 @@ func TestBenchReportMarkdown(t *testing.T) {
 	}
 }
 
-// TestBenchReportMarkdownSideBySide proves that results of two places side by side stand on the page
-// of the first, and make none of the directory in which the command runs.
+// TestBenchReportMarkdownSideBySide proves that results of two places side by side stand on the
+// page of the first, and make none of the directory in which the command runs.
 func TestBenchReportMarkdownSideBySide(t *testing.T) {
 	var paths []string
 	for _, place := range []environment.Place{{Target: "local"}, {Target: "sites", On: "rack.yaml"}} {
@@ -174,8 +174,8 @@ func TestBenchReportRefused(t *testing.T) {
 	}
 }
 
-// TestBenchReportWithoutRounds proves that a result of no rounds, or of a number that cannot be, has
-// a report, but none by round.
+// TestBenchReportWithoutRounds proves that a result of no rounds, or of a number that cannot be,
+// has a report, but none by round.
 func TestBenchReportWithoutRounds(t *testing.T) {
 	for _, rounds := range []int{0, -1} {
 		h := reporttest.Header()

@@ -176,7 +176,7 @@ func (r *Runner) Run(ctx context.Context) (Summary, error) {
 		if !ok {
 			r.summary.Failed++
 		}
-		if i+1 == len(todo) || r.Plan.Cells[todo[i+1].Cell].Lab.Key() != r.lab || r.Plan.Experiment.Fresh {
+		if !ok || i+1 == len(todo) || r.Plan.Cells[todo[i+1].Cell].Lab.Key() != r.lab || r.Plan.Experiment.Fresh {
 			r.step(run, left[1:], "down")
 			r.down()
 		}
@@ -238,7 +238,8 @@ func (r *Runner) say(format string, args ...any) {
 	}
 }
 
-// run brings the lab up, where the one of the run before does not serve, and runs the groups.
+// run brings the lab up, where the one of the run before does not serve, and runs the groups. The
+// lab of a run that failed serves no other: it may be what failed.
 func (r *Runner) run(ctx context.Context, run Run, left []Run) (ok bool) {
 	cell, groups := &r.Plan.Cells[run.Cell], r.missing(run)
 	if err := r.up(ctx, run, left); err != nil {

@@ -78,6 +78,28 @@ order: given
 	}
 }
 
+// TestBrokenLab proves that a lab which a run has broken is not used for those that follow, which
+// would fail as well.
+func TestBrokenLab(t *testing.T) {
+	b := newBench(t, `
+topology: linear,1
+factors:
+  what:
+    breaks: {run: "sh -c 'touch broken; exit 1'"}
+    second: {run: "sh -c 'test ! -e broken && echo 2'"}
+    third: {run: "sh -c 'test ! -e broken && echo 3'"}
+probes: [sh: {run: "${what.run}"}]
+order: given
+`, filepath.Join(t.TempDir(), "a.jsonl"), false)
+	summary, run, err := b.finish(context.Background())
+	if err != nil || summary != (Summary{Runs: 3, Done: 3, Failed: 1}) {
+		t.Errorf("%+v, %v: %+v", summary, err, run.Samples)
+	}
+	if ups := strings.Count(strings.Join(b.driver.log, "\n"), "up linear"); ups != 2 {
+		t.Errorf("%d labs; the two runs that went well are to share one: %v", ups, b.driver.log)
+	}
+}
+
 // TestKilled proves that a run that is killed (SIGKILL) goes on where it was, and that the file
 // then holds every run once and in the order of the plan.
 func TestKilled(t *testing.T) {

@@ -62,7 +62,7 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 // rounds says when those of a campaign began, and how they are counted; "" where there are none.
 func rounds(run *result.Run) string {
 	e := run.Header.Experiment
-	if e.Rounds == 0 {
+	if e.Rounds <= 0 { // a file of somebody else's may say anything
 		return ""
 	}
 	began := make([]time.Time, min(e.Rounds, maxListed))
@@ -263,7 +263,7 @@ func (d *data) defaults() (figures []definition.Figure, tables []definition.Tabl
 // most is how many values a repetition has, at most.
 func (g *group) most() (n int) {
 	for _, r := range g.reps {
-		n = max(n, len(r.values))
+		n = max(n, len(r.values()))
 	}
 	return n
 }
@@ -288,7 +288,7 @@ func (d *data) remarks(r *Report) {
 			unit, factor := display("", []*group{g}, src)
 			for _, o := range stats.Outliers(values) {
 				if len(r.Outliers) < maxListed {
-					r.Outliers = append(r.Outliers, Outlier{Where: where, Run: g.reps[o.Index].run, Value: withUnit(o.Value*factor, unit), Far: o.Far})
+					r.Outliers = append(r.Outliers, Outlier{Where: where, Run: g.reps[o.Index].parts[0].run, Value: withUnit(o.Value*factor, unit), Far: o.Far})
 				}
 			}
 			for _, w := range stats.Warnings(values) {

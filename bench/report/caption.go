@@ -52,8 +52,7 @@ func fidelity(groups []*group) Fidelity {
 	var all, each []environment.Verdict
 	for _, g := range groups {
 		each = append(each, g.verdict())
-		for _, r := range g.reps {
-			v := r.judged()
+		for _, v := range g.judged() {
 			f.Samples++
 			if v.Level != environment.Good {
 				f.Suspect++

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -315,24 +316,45 @@ func (c *Comparison) row(sides [2]side, g, h *group, src definition.Source, o Co
 	row.intervals = [2]*stats.Interval{sides[0].interval(g, row.A, src, definition.Mean), sides[1].interval(h, row.B, src, definition.Mean)}
 	row.show, row.factor = display("", []*group{g, h}, src)
 	row.Shares = shares(g, h)
-	if s := row.Shares; s != nil && row.T == nil && margin > 0 {
-		if _, i, err := stats.RatioDifference(s.CountA, s.OfA, s.CountB, s.OfB, 1-2*alpha); err == nil && i.Within(-margin, margin) {
-			row.Conclusion = stats.Equivalent
-			s.Margin = margin
-		}
+	if flat(x) && flat(y) {
+		row.withoutSpread()
 	}
 	return row, nil
+}
+
+// withoutSpread concludes where no repetition of either side differs from the others of it, so that
+// there is no test: of shares by all packets, else by what the values are. It takes enough
+// repetitions, but that shares of none and of all may be equivalent, as those have an interval.
+func (r *CompareRow) withoutSpread() {
+	many := min(r.A.N, r.B.N) >= enough
+	s := r.Shares
+	switch {
+	case s == nil:
+		if many && math.Abs(r.Difference) > r.margin {
+			r.Conclusion = stats.Different
+		}
+	case r.margin > 0 && s.within(r.margin) && r.groups[0].certain() && r.groups[1].certain():
+		r.Conclusion, s.Margin = stats.Equivalent, r.margin
+	case many && (s.Interval.Low > 0 || s.Interval.High < 0):
+		r.Conclusion = stats.Different
+	}
+}
+
+func (s *ShareDifference) String() string {
+	return fmt.Sprintf("%d of %d and %d of %d", s.CountA, s.OfA, s.CountB, s.OfB)
+}
+
+// within says whether they are shown to differ by less than a margin, which is a test of 5 %.
+func (s *ShareDifference) within(margin float64) bool {
+	_, i, err := stats.RatioDifference(s.CountA, s.OfA, s.CountB, s.OfB, 1-2*alpha)
+	return err == nil && i.Within(-margin, margin)
 }
 
 // shares compares all packets together; nil where it is not a share.
 func shares(g, h *group) *ShareDifference {
 	s := &ShareDifference{}
-	for _, r := range g.reps {
-		s.CountA, s.OfA = s.CountA+r.count, s.OfA+r.of
-	}
-	for _, r := range h.reps {
-		s.CountB, s.OfB = s.CountB+r.count, s.OfB+r.of
-	}
+	s.CountA, s.OfA = g.share()
+	s.CountB, s.OfB = h.share()
 	var err error
 	if _, s.Interval, err = stats.RatioDifference(s.CountA, s.OfA, s.CountB, s.OfB, 1-alpha); err != nil {
 		return nil

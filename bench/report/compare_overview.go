@@ -19,13 +19,9 @@ func (c *Comparison) Overview() *Table {
 		if where := seriesName(r.dims, r.Levels); where != "" {
 			what += ": " + where
 		}
-		interval := r.Interval
-		if interval == nil && r.Shares != nil {
-			interval = &r.Shares.Interval
-		}
 		worst := worstLevel([]environment.Verdict{{Level: r.Verdicts[0]}, {Level: r.Verdicts[1]}})
 		t.Rows = append(t.Rows, Row{Cells: []Cell{{Text: what}, {r.side(r.A), r.Verdicts[0]}, {r.side(r.B), r.Verdicts[1]},
-			{withUnit(r.Difference*r.factor, r.show), worst}, {Text: Interval(interval, r.factor)}, {Text: r.verdict()}}})
+			{withUnit(r.Difference*r.factor, r.show), worst}, {Text: Interval(r.gap(), r.factor)}, {Text: r.verdict()}}})
 	}
 	return t
 }

@@ -3,6 +3,7 @@ package report_test
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,6 +62,24 @@ func TestCompare(t *testing.T) {
 	}
 	if _, err := json.Marshal(c); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPairsInRandomOrder proves that runs which were made one after another are compared as pairs
+// in whatever order the pairs were: at random, all repetitions are in one block.
+func TestPairsInRandomOrder(t *testing.T) {
+	samples := reporttest.Samples()
+	for i := range samples {
+		samples[i].Block = 1
+	}
+	c, err := report.Compare(report.CompareOptions{A: run(reporttest.Header(), samples), Names: [2]string{"ovs", "embedded"}, Factor: "datapath"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range c.Rows {
+		if !r.Paired || r.A.N < 9 {
+			t.Errorf("%s %s: %d repetitions, by pairs: %v", r.Metric, r.Levels, r.A.N, r.Paired)
+		}
 	}
 }
 
@@ -123,6 +142,54 @@ func TestUndecided(t *testing.T) {
 		}
 		if r := got.Rows[0]; r.Conclusion != stats.Undecided || !strings.Contains(r.Words, c.words) {
 			t.Errorf("%v and %v: %s: %s", c.a, c.b, r.Conclusion, r.Words)
+		}
+	}
+}
+
+// TestWithoutSpread proves what is concluded where no repetition differs: of shares by all packets,
+// of other values by what they are, and of few repetitions, which may differ from those that were
+// not made, nothing, unless no packet was lost, or every one.
+func TestWithoutSpread(t *testing.T) {
+	for _, c := range []struct {
+		n          int
+		a, b       int // of 1000; of both 0: the values
+		x, y       float64
+		margin     []string
+		conclusion stats.Conclusion
+		words      string
+	}{
+		{1, 4, 5, 0, 0, []string{"2pp"}, stats.Undecided, "0.4000 % and 0.5000 % are single values"},
+		{4, 4, 5, 0, 0, []string{"2pp"}, stats.Undecided, "16 of 4000 and 20 of 4000"},
+		{5, 4, 5, 0, 0, []string{"2pp"}, stats.Equivalent, "less than 2 %"},
+		{1, 0, 0, 0, 0, []string{"2pp"}, stats.Equivalent, "0 of 1000 and 0 of 1000"},
+		{10, 0, 1000, 0, 0, nil, stats.Different, "differ: a is lower by 100 % [99.95, 100], which is 100 %; 0 of 10000 and 10000 of 10000"},
+		{10, 1000, 0, 0, 0, []string{"2pp"}, stats.Different, "that is more than the margin"},
+		{10, 30, 10, 0, 0, []string{"2pp"}, stats.Different, "whether that is more than the margin of 2 % is open"},
+		{4, 0, 1000, 0, 0, nil, stats.Undecided, "cannot tell"},
+		{10, 4, 4, 0, 0, nil, stats.Undecided, "cannot tell"},
+		{5, 0, 0, 6, 4, nil, stats.Different, "differ: a is higher by 2 s, which is 50 %; all values are 6 s and 4 s"},
+		{5, 0, 0, 6, 4, []string{"1s"}, stats.Different, "that is more than the margin"},
+		{5, 0, 0, 6, 4, []string{"3s"}, stats.Undecided, "all values are 6 s and 4 s"},
+		{4, 0, 0, 6, 4, nil, stats.Undecided, "all values are 6 s and 4 s"},
+		{5, 0, 0, 4, 4, nil, stats.Undecided, "all values of both are 4 s"},
+	} {
+		h, samples := one(map[[2]string][]float64{{"1", "a"}: slices.Repeat([]float64{c.x}, c.n), {"1", "b"}: slices.Repeat([]float64{c.y}, c.n)})
+		h.Experiment.Factors[1].Levels = []string{"a", "b"}
+		for i, s := range samples {
+			if c.x == 0 {
+				samples[i].Measurements = []result.Measurement{result.Share("loss", map[any]int{"a": c.a, "b": c.b}[s.Factors["who"]], 1000)}
+			}
+		}
+		got, err := report.Compare(report.CompareOptions{A: run(h, samples), Names: [2]string{"a", "b"}, Factor: "who", Margins: margins(t, c.margin...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := got.Rows[0]; r.Conclusion != c.conclusion || !strings.Contains(r.Words, c.words) {
+			t.Errorf("%d times %d and %d, %v and %v: %s: %s", c.n, c.a, c.b, c.x, c.y, r.Conclusion, r.Words)
+		}
+		var all strings.Builder
+		if err := got.WriteText(&all); err != nil || got.CSV(&all) != nil {
+			t.Error(err)
 		}
 	}
 }

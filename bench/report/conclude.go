@@ -40,8 +40,7 @@ func (c *Comparison) words(r *CompareRow) string {
 	case stats.Equivalent:
 		e := r.Equivalence
 		if e == nil {
-			s := r.Shares
-			return fmt.Sprintf("equivalent: they differ by less than %s (%d of %d and %d of %d)", r.size(s.Margin), s.CountA, s.OfA, s.CountB, s.OfB)
+			return fmt.Sprintf("equivalent: they differ by less than %s (%s)", r.size(r.Shares.Margin), r.Shares)
 		}
 		return fmt.Sprintf("equivalent: they differ by less than %s (%s %s, interval of %g %%)", r.size(e.Margin), r.signedSize(e.Difference),
 			Interval(&e.Interval, r.factor), 100*e.Interval.Confidence)
@@ -49,6 +48,15 @@ func (c *Comparison) words(r *CompareRow) string {
 		return c.differ(r)
 	}
 	return "cannot tell: " + c.undecided(r)
+}
+
+// gap is the interval of the difference: of the means, or of shares without spread that of all
+// packets; nil of other values without spread.
+func (r *CompareRow) gap() *stats.Interval {
+	if r.Interval == nil && r.Shares != nil {
+		return &r.Shares.Interval
+	}
+	return r.Interval
 }
 
 // size writes a value with its unit.
@@ -62,30 +70,45 @@ func (r *CompareRow) signedSize(v float64) string {
 }
 
 func (c *Comparison) differ(r *CompareRow) string {
-	word := "higher"
-	d, low, high := r.Difference, r.Interval.Low, r.Interval.High
-	if d < 0 {
-		word, d, low, high = "lower", -d, -high, -low
+	gap := stats.Interval{Low: r.Difference, High: r.Difference}
+	if i := r.gap(); i != nil {
+		gap = *i
 	}
-	text := fmt.Sprintf("differ: %s is %s by %s %s", c.Names[0], word, r.size(d), Interval(&stats.Interval{Low: low, High: high}, r.factor))
+	word, d := "higher", r.Difference
+	if d < 0 {
+		word, d, gap.Low, gap.High = "lower", -d, -gap.High, -gap.Low
+	}
+	text := fmt.Sprintf("differ: %s is %s by %s", c.Names[0], word, r.size(d))
+	if gap.Low < gap.High {
+		text += " " + Interval(&gap, r.factor)
+	}
 	if r.B.Mean != 0 {
 		text += ", which is " + percent(d/math.Abs(r.B.Mean))
 	}
-	if e := r.Equivalence; e != nil {
-		switch {
-		case low > e.Margin:
-			text += "; that is more than the margin"
-		default:
-			text += "; whether that is more than the margin of " + r.size(e.Margin) + " is open"
-		}
+	switch {
+	case r.margin == 0:
+	case gap.Low > r.margin:
+		text += "; that is more than the margin"
+	default:
+		text += "; whether that is more than the margin of " + r.size(r.margin) + " is open"
 	}
-	return text
+	switch {
+	case r.T != nil:
+		return text
+	case r.Shares != nil:
+		return text + "; " + r.Shares.String()
+	}
+	return text + "; " + r.constant()
 }
 
 func (c *Comparison) undecided(r *CompareRow) string {
 	n := min(r.A.N, r.B.N)
 	if r.T == nil {
-		return c.constant(r)
+		text := r.constant()
+		if n < enough {
+			text += c.takeMore()
+		}
+		return text
 	}
 	text := fmt.Sprintf("the difference is %s %s", r.signedSize(r.Difference), Interval(r.Interval, r.factor))
 	if n < enough {
@@ -114,12 +137,12 @@ func (c *Comparison) takeMore() string {
 }
 
 // constant is of rows that no test can be made of.
-func (c *Comparison) constant(r *CompareRow) string {
+func (r *CompareRow) constant() string {
 	if min(r.A.N, r.B.N) < 2 {
-		return fmt.Sprintf("%s and %s are single values%s", r.size(r.A.Mean), r.size(r.B.Mean), c.takeMore())
+		return fmt.Sprintf("%s and %s are single values", r.size(r.A.Mean), r.size(r.B.Mean))
 	}
 	if s := r.Shares; s != nil {
-		return fmt.Sprintf("%d of %d and %d of %d; shares of which none varies, whose difference is in %s", s.CountA, s.OfA, s.CountB, s.OfB, Interval(&s.Interval, r.factor)+" "+r.show)
+		return fmt.Sprintf("%s; shares of which none varies, whose difference is in %s", s, Interval(&s.Interval, r.factor)+" "+r.show)
 	}
 	if r.A.Mean == r.B.Mean {
 		return fmt.Sprintf("all values of both are %s, without any spread to test by", r.size(r.A.Mean))

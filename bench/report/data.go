@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
@@ -41,25 +40,6 @@ func newData(run *result.Run) *data {
 		d.counted = append(d.counted, s)
 	}
 	return d
-}
-
-// repetition is what one run gave for a group.
-type repetition struct {
-	run, block int
-	whole      string // the cell, where it is a whole round of it
-	pair       string
-	values, at []float64
-	count, of  int // of a share
-	events     []result.Event
-	verdict    *environment.Verdict
-}
-
-// group is all repetitions with the same levels of the dimensions that were asked for.
-type group struct {
-	levels []string
-	unit   string
-	reps   []*repetition
-	failed int // samples that gave nothing
 }
 
 // roundDimension is that of the rounds of a campaign.
@@ -126,61 +106,6 @@ func (d *data) holds(c definition.Condition, s *result.Sample, m *result.Measure
 	return true
 }
 
-// pick returns the groups that a source and dimensions make, in the order of the levels.
-func (d *data) pick(src definition.Source, dimensions []string) []*group {
-	groups, failed := map[string]*group{}, map[string]int{}
-	for i := range d.counted {
-		s := &d.counted[i]
-		if src.Probe != "" && s.Probe != src.Probe {
-			continue
-		}
-		found := false
-		for _, m := range measurements(s, src.Metric) {
-			if d.holds(src.Where, s, &m) {
-				found = d.take(groups, dimensions, s, &m) || found
-			}
-		}
-		if !found && s.Failure != "" && d.holds(src.Where, s, nil) {
-			failed[strings.Join(d.levels(s, nil, dimensions), "\x00")]++
-		}
-	}
-	var out []*group
-	for key, g := range groups {
-		g.failed = failed[key]
-		out = append(out, g)
-	}
-	slices.SortFunc(out, func(a, b *group) int { return d.compareLevels(dimensions, a.levels, b.levels) })
-	return out
-}
-
-func (d *data) levels(s *result.Sample, m *result.Measurement, dimensions []string) []string {
-	out := make([]string, len(dimensions))
-	for i, dim := range dimensions {
-		out[i], _ = d.level(s, m, dim)
-	}
-	return out
-}
-
-// take puts a measurement into its group; false where it has no values that are of use.
-func (d *data) take(groups map[string]*group, dimensions []string, s *result.Sample, m *result.Measurement) bool {
-	levels := d.levels(s, m, dimensions)
-	key := strings.Join(levels, "\x00")
-	g := groups[key]
-	if g == nil {
-		g = &group{levels: levels, unit: m.Unit}
-	}
-	factor, ok := definition.Convert(m.Unit, g.unit)
-	values, at := d.usable(m, factor)
-	if !ok || len(values) == 0 {
-		return false
-	}
-	groups[key] = g
-	r := g.repetition(s, d.run.ByRound && s.Round > 0)
-	r.values, r.at = append(r.values, values...), append(r.at, at...)
-	r.count, r.of = r.count+m.Count, r.of+m.Of
-	return true
-}
-
 func (d *data) usable(m *result.Measurement, factor float64) (values, at []float64) {
 	for i, v := range m.Values {
 		if v *= factor; math.Abs(v) > usableValue || m.At != nil && math.Abs(m.At[i]) > usableValue {
@@ -195,26 +120,12 @@ func (d *data) usable(m *result.Measurement, factor float64) (values, at []float
 	return values, at
 }
 
-// repetition is the one of the sample's run, which may have other samples where probes are taken
-// together, or of its cell's round, where all of that is to be one; a new one where there is none.
-func (g *group) repetition(s *result.Sample, byRound bool) *repetition {
-	block, whole := s.Block, ""
-	if byRound {
-		block, whole = s.Round, s.Cell
+func (d *data) levels(s *result.Sample, m *result.Measurement, dimensions []string) []string {
+	out := make([]string, len(dimensions))
+	for i, dim := range dimensions {
+		out[i], _ = d.level(s, m, dim)
 	}
-	for _, r := range slices.Backward(g.reps) { // mostly the last, but not of what was measured again
-		if r.whole != whole || byRound && r.block != block || !byRound && r.run != s.Run {
-			continue
-		}
-		if r.verdict != s.Verdict {
-			both := environment.Worst(r.judged(), judged(s.Verdict))
-			r.verdict = &both
-		}
-		return r
-	}
-	r := &repetition{run: s.Run, whole: whole, block: block, pair: s.Pair, events: s.Events, verdict: s.Verdict}
-	g.reps = append(g.reps, r)
-	return r
+	return out
 }
 
 // compareLevels orders as the experiment does; what it does not know by number, else by name.
@@ -243,30 +154,6 @@ func (d *data) compareLevel(dimension, a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) // h2 before h10
 }
 
-// one is what stands for a repetition. A share is that of all its packets.
-func (r *repetition) one(each string) float64 {
-	switch each {
-	case definition.Median:
-		return stats.Quantile(r.values, 0.5)
-	case "min":
-		return slices.Min(r.values)
-	case "max":
-		return slices.Max(r.values)
-	case "p5", "p95", "p99":
-		p, _ := strconv.ParseFloat(each[1:], 64)
-		return stats.Quantile(r.values, p/100)
-	case "sum":
-		return total(r.values)
-	case "first":
-		return r.values[0]
-	case "last":
-		return r.values[len(r.values)-1]
-	case "count":
-		return float64(len(r.values))
-	}
-	return result.Mean(r.values, r.count, r.of)
-}
-
 func total(xs []float64) (sum float64) {
 	for _, x := range xs {
 		sum += x
@@ -285,38 +172,15 @@ func mean(xs []float64) float64 {
 // flat says whether all values are equal.
 func flat(xs []float64) bool { return slices.Min(xs) == slices.Max(xs) }
 
-// values of a group: one a repetition, or all.
-func (g *group) values(src definition.Source) (out []float64) {
-	for _, r := range g.reps {
-		if src.Of == definition.Values {
-			out = append(out, r.values...)
-		} else {
-			out = append(out, r.one(src.Each))
-		}
-	}
-	return out
-}
-
 // unwatched is the verdict on a sample that has none.
 var unwatched = environment.Verdict{Level: environment.Doubtful, Reasons: []environment.Reason{
 	{Level: environment.Doubtful, Code: "unwatched", Text: "the machine was not watched during it"}}}
-
-func (r *repetition) judged() environment.Verdict { return judged(r.verdict) }
 
 func judged(v *environment.Verdict) environment.Verdict {
 	if v == nil {
 		return unwatched
 	}
 	return *v
-}
-
-// verdict is that on what the samples of a group say together.
-func (g *group) verdict() environment.Verdict {
-	var all []environment.Verdict
-	for _, r := range g.reps {
-		all = append(all, r.judged())
-	}
-	return environment.Together(all...)
 }
 
 // summary describes values; those that were described before are not computed again.
@@ -330,16 +194,20 @@ func (d *data) summary(values []float64) stats.Summary {
 	return s
 }
 
+// certain says of a share of which no repetition differs whether all packets together say how
+// certain it is. That takes enough repetitions, as the packets of one may be lost together, but for
+// none lost and all lost.
+func (g *group) certain() bool {
+	count, of := g.share()
+	return len(g.reps) >= enough || count == 0 || count == of
+}
+
 // interval is a confidence interval of the mean or the median; none of fewer than enough
 // repetitions, nor of the values within them, which are not independent. For shares of which all
-// repetitions have the same (none lost), it is Wilson's of all packets: a bootstrap knows nothing
-// but what it has seen.
+// repetitions have the same, it is Wilson's of all packets: a bootstrap knows nothing but what it
+// has seen.
 func (d *data) interval(g *group, s stats.Summary, src definition.Source, y string) *stats.Interval {
-	count, of := 0, 0
-	for _, r := range g.reps {
-		count, of = count+r.count, of+r.of
-	}
-	if s.Min == s.Max && of > 0 && count <= of && count >= 0 {
+	if count, of := g.share(); s.Min == s.Max && of > 0 && g.certain() {
 		if i, err := stats.Wilson(count, of, 0.95); err == nil {
 			return &i
 		}

@@ -69,6 +69,11 @@ func (d *data) nothing(src definition.Source) string {
 		what += " where " + name(describe(src.Where))
 	}
 	what += " was not measured"
+	if slices.Contains(sums, src.Each) {
+		if src.Each = ""; len(d.pick(src, nil)) > 0 {
+			return what + " completely: in each run one of the probes failed"
+		}
+	}
 	if why := d.lacking(src.Metric); why != "" {
 		what += ": " + why
 	}

@@ -195,8 +195,6 @@ func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit st
 		p.more = fmt.Sprintf("; too few: %s, take at least %d", words.Plural(len(values), "repetition"), enough)
 	case i.Method == "Wilson" && s.Max == 0 && i.High >= limit && limit > 0 && limit < 1:
 		p.more = fmt.Sprintf("; too few to tell, about %.0f would do", math.Ceil(3.85*(1-limit)/limit))
-	case len(values) < enough && i.Method != "Wilson":
-		p.more = fmt.Sprintf("; too few: %s, take at least %d", words.Plural(len(values), "repetition"), enough)
 	case i.Low > limit:
 		p.above = 0
 	case i.High < limit:

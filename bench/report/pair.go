@@ -10,32 +10,32 @@ import (
 	"trivet.dev/trivet/bench/stats"
 )
 
+// slot is what repetitions have in common that were measured directly one after another.
+type slot struct {
+	number int // of the repetition, or of the round where that is one
+	pair   string
+}
+
 // pairs returns the values of two groups that were measured directly one after another, in the
 // same order; false where there are none, or values are not one a repetition.
 func pairs(a, b *group, src definition.Source) (x, y []float64, ok bool) {
 	if src.Of == definition.Values {
 		return nil, nil, false
 	}
-	type slot struct {
-		block int
-		pair  string
-	}
 	others := map[slot]*repetition{}
 	for _, r := range b.reps {
-		at := slot{r.block, r.pair}
-		if r.pair == "" || others[at] != nil {
+		if r.slot.pair == "" || others[r.slot] != nil {
 			return nil, nil, false
 		}
-		others[at] = r
+		others[r.slot] = r
 	}
 	seen := map[slot]bool{}
 	for _, r := range a.reps {
-		at := slot{r.block, r.pair}
-		if r.pair == "" || seen[at] {
+		if r.slot.pair == "" || seen[r.slot] {
 			return nil, nil, false
 		}
-		seen[at] = true
-		if other := others[at]; other != nil {
+		seen[r.slot] = true
+		if other := others[r.slot]; other != nil {
 			x, y = append(x, r.one(src.Each)), append(y, other.one(src.Each))
 		}
 	}

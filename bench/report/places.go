@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,12 +19,14 @@ const placeFactor = "place"
 
 // SideBySide makes a report of each experiment of which there are results of several places: its
 // figures and tables with the place as one factor more, and comparisons of the first place with the
-// others; and the results that they are of. forms are those that BuildAs takes, by the experiments'
-// names.
-func SideBySide(runs []*result.Run, forms map[string]*definition.Definition, margins Margins) (out []*Report, of []*result.Run, err error) {
+// others; and the results that they are of. A report is said to be beside the file of the first of
+// its results. paths are the results' files; forms are those that BuildAs takes, by the
+// experiments' names.
+func SideBySide(runs []*result.Run, paths []string, forms map[string]*definition.Definition, margins Margins) (out []*Report, of []*result.Run, err error) {
 	for _, group := range byExperiment(runs) {
 		all := joined(group)
-		r, err := sideBySide(group, all, forms[group[0].Header.Experiment.Name], margins)
+		dir := filepath.Dir(paths[slices.Index(runs, group[0])])
+		r, err := sideBySide(dir, group, all, forms[group[0].Header.Experiment.Name], margins)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -61,7 +64,7 @@ func sameButPlace(a, b result.Header) bool {
 	})
 }
 
-func sideBySide(runs []*result.Run, all *result.Run, form *definition.Definition, margins Margins) (*Report, error) {
+func sideBySide(dir string, runs []*result.Run, all *result.Run, form *definition.Definition, margins Margins) (*Report, error) {
 	var places []string
 	for _, run := range runs {
 		places = append(places, placeOf(run))
@@ -70,7 +73,7 @@ func sideBySide(runs []*result.Run, all *result.Run, form *definition.Definition
 		form, _ = definition.Read("experiment", []byte(runs[0].Header.Experiment.Text)) // each result's own report says what is wrong with it
 	}
 	form = withPlace(form)
-	r := BuildAs(runs[0].Header.Experiment.Name+"-"+strings.Join(places, "-"), all, form)
+	r := BuildAs(filepath.Join(dir, runs[0].Header.Experiment.Name+"-"+strings.Join(places, "-")), all, form)
 	r.Title, r.Places = r.Title+": "+name(strings.Join(places, " and ")), places
 	sources := compared(form, newData(runs[0]))
 	margins = margins.among(sources)
@@ -138,7 +141,7 @@ func withPlace(form *definition.Definition) *definition.Definition {
 // joined is results of one experiment in several places as one, with the place as its last factor.
 func joined(runs []*result.Run) *result.Run {
 	first := runs[0].Header
-	out := &result.Run{Header: first}
+	out := &result.Run{Header: first, ByRound: runs[0].ByRound}
 	e := &out.Header.Experiment
 	e.Runs, e.Repetitions, e.Wanted = 0, 0, 0
 	out.Header.LeftOut, out.Header.Command = nil, nil

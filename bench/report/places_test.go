@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,7 +42,7 @@ func TestSideBySide(t *testing.T) {
 	rack.Header.LeftOut = []result.LeftOut{{What: "datapath=ovs", Why: "it has none", Cells: []string{"hops=2 datapath=ovs"}}}
 	side := func(margin string, runs ...*result.Run) []*report.Report {
 		t.Helper()
-		reports, of, err := report.SideBySide(runs, nil, margins(t, margin))
+		reports, of, err := report.SideBySide(runs, []string{"results/4-campus/a.jsonl", "b.jsonl"}, nil, margins(t, margin))
 		if err != nil || len(of) != len(reports) {
 			t.Fatal(len(reports), len(of), err)
 		}
@@ -52,6 +53,9 @@ func TestSideBySide(t *testing.T) {
 		t.Fatalf("%+v", reports)
 	}
 	r := reports[0]
+	if r.Path != "results/4-campus/figure-16-local-rack" {
+		t.Errorf("it is at %s", r.Path)
+	}
 	if n := len(r.Factors); r.Factors[n-1].Name != "place" || len(r.Factors[n-1].Levels) != 2 {
 		t.Errorf("factors: %+v", r.Factors)
 	}
@@ -108,12 +112,36 @@ func TestSideBySideSums(t *testing.T) {
 		}
 		return r
 	}
-	reports, _, err := report.SideBySide([]*result.Run{at(environment.Place{Target: "local"}, 100), at(environment.Place{Target: "sites", On: "rack.yaml"}, 50)}, nil, nil)
+	reports, _, err := report.SideBySide([]*result.Run{at(environment.Place{Target: "local"}, 100), at(environment.Place{Target: "sites", On: "rack.yaml"}, 50)}, []string{"a", "b"}, nil, nil)
 	if err != nil || len(reports) != 1 || len(reports[0].Compared) != 1 {
 		t.Fatal(reports, err)
 	}
 	rows := reports[0].Compared[0].Rows
 	if len(rows) != 1 || rows[0].A.Mean != 202 || rows[0].B.Mean != 102 {
 		t.Errorf("%+v", rows)
+	}
+}
+
+// TestSideBySideByRound proves that by round the repetitions of a cell in one round are one at each
+// place, also where places stand side by side.
+func TestSideBySideByRound(t *testing.T) {
+	at := func(place environment.Place) *result.Run {
+		r := &result.Run{ByRound: true, Header: result.Header{Environment: environment.Record{Place: &place},
+			Experiment: result.Experiment{Name: "x", Text: "report: {tables: [{metric: rtt, values: [mean, n]}]}\n", Runs: 6, Rounds: 3, Every: 60}}}
+		for n := range 6 {
+			r.Samples = append(r.Samples, result.Sample{Run: n + 1, Cell: "all", Repetition: n + 1, Round: n/2 + 1, Probe: "ping", Kind: "ping",
+				Measurements: []result.Measurement{{Metric: "rtt", Unit: "s", Values: []float64{float64(n)}}}})
+		}
+		return r
+	}
+	reports, _, err := report.SideBySide([]*result.Run{at(environment.Place{Target: "local"}), at(environment.Place{Target: "sites", On: "rack.yaml"})}, []string{"a", "b"}, nil, nil)
+	if err != nil || len(reports) != 1 {
+		t.Fatal(reports, err)
+	}
+	if got := rows(reports[0].Tables[0]); !slices.Equal(got, []string{"local 2.500 3", "rack 2.500 3"}) {
+		t.Errorf("%q", got)
+	}
+	if n := reports[0].Compared[0].Rows[0].A.N; n != 3 {
+		t.Errorf("compared are %d repetitions", n)
 	}
 }

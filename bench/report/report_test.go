@@ -114,6 +114,27 @@ func TestFidelity(t *testing.T) {
 	}
 }
 
+// TestFidelityByRound proves that one bad sample in a round of many makes that doubtful, and not
+// bad, as where repetitions count one by one; and that the reasons count samples in both.
+func TestFidelityByRound(t *testing.T) {
+	for _, byRound := range []bool{false, true} {
+		samples := reporttest.Samples()
+		for i := range samples {
+			samples[i].Round, samples[i].Verdict = 1+(samples[i].Repetition-1)/5, &environment.Verdict{Level: environment.Good}
+			if s := &samples[i]; s.Factors["hops"] == 6.0 && s.Factors["datapath"] == "ovs" && s.Repetition%5 == 1 {
+				s.Verdict = &environment.Verdict{Level: environment.Bad, Reasons: []environment.Reason{{Level: environment.Bad, Code: "x", Text: "y"}}}
+			}
+		}
+		h := reporttest.Header()
+		h.Experiment.Rounds, h.Experiment.Every = 2, 60
+		h.Experiment.Text = "report: {figures: [{metric: throughput, x: hops, series: datapath, where: {datapath: ovs}}]}"
+		f := report.Build("x", &result.Run{Header: h, Samples: samples, ByRound: byRound}).Figures[0]
+		if p := f.Series[0].Points[2]; p.Level != environment.Doubtful || f.Fidelity.Level != environment.Doubtful || f.Fidelity.Suspect != 2 || f.Fidelity.Reasons[0].Samples != 2 {
+			t.Errorf("by round %v: 2 of 10 bad: the point is %s, the figure %+v", byRound, p.Level, f.Fidelity)
+		}
+	}
+}
+
 // TestProbesTogether proves that samples of one run count once where probes are taken together,
 // also where one was measured again later, and that the run is as bad as the worst of them.
 func TestProbesTogether(t *testing.T) {
@@ -306,6 +327,41 @@ func TestTrends(t *testing.T) {
 		}
 		if got := r.Paper.Trends[0]; got.Outcome != c.want || !strings.Contains(got.Why, c.why) {
 			t.Errorf("%s: %s (%s), want %s (%s)", c.trend, got.Outcome, got.Why, c.want, c.why)
+		}
+	}
+}
+
+// TestSharesOfFew proves that a share of one run has an interval, by which a statement is decided,
+// only where it is none or all of its packets: how those of one run go along with each other is not
+// known. Of enough runs with the same share it has one.
+func TestSharesOfFew(t *testing.T) {
+	for _, c := range []struct {
+		runs, count, of int
+		is              string
+		want            report.Outcome
+		interval        bool
+	}{
+		{1, 50, 1000, "above, than: 0.01", report.CannotTell, false},
+		{4, 50, 1000, "above, than: 0.01", report.CannotTell, false},
+		{5, 50, 1000, "above, than: 0.01", report.Holds, true},
+		{1, 0, 1000, "below, than: 0.01", report.Holds, true},
+		{1, 1000, 1000, "above, than: 0.9", report.Holds, true},
+		{1, 0, 200, "below, than: 0.01", report.CannotTell, true},
+	} {
+		h, samples := one(map[[2]string][]float64{{"1", "a"}: make([]float64, c.runs)})
+		for i := range samples {
+			samples[i].Measurements = []result.Measurement{result.Share("loss", c.count, c.of)}
+		}
+		h.Experiment.Text = "report: {figures: [{metric: loss, x: x}]}\npaper: {trends: [{metric: loss, is: " + c.is + "}]}"
+		r := build(t, h, samples)
+		if len(r.Paper.Trends) != 1 || len(r.Figures) != 1 {
+			t.Fatal(r.Problems)
+		}
+		if got := r.Paper.Trends[0]; got.Outcome != c.want {
+			t.Errorf("%d times %d of %d %s: %s (%s)", c.runs, c.count, c.of, c.is, got.Outcome, got.Why)
+		}
+		if p := r.Figures[0].Series[0].Points[0]; !math.IsNaN(float64(p.Low)) != c.interval {
+			t.Errorf("%d times %d of %d: from %v to %v", c.runs, c.count, c.of, p.Low, p.High)
 		}
 	}
 }

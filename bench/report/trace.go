@@ -91,13 +91,14 @@ func indices(n, most int) []int {
 	return out
 }
 
-// courses makes a line for each run: its values over the time within it. What happened is marked.
+// courses makes a line for each run, also by round: its values over the time within it. What
+// happened is marked.
 func (d *data) courses(f *Figure, def *definition.Figure, groups []*group, factor float64) {
 	happened := map[string][]float64{}
 	var order []string
 	traces, runs, each := 0, 0, max(1, min(perSeries, maxTraces/len(groups)))
 	for _, g := range groups {
-		traces, runs = traces+min(len(g.reps), each), runs+len(g.reps)
+		traces, runs = traces+min(len(g.parts), each), runs+len(g.parts)
 	}
 	if traces < runs {
 		f.Notes = append(f.Notes, fmt.Sprintf("%d of %d runs are drawn.", traces, runs))
@@ -105,11 +106,11 @@ func (d *data) courses(f *Figure, def *definition.Figure, groups []*group, facto
 	most := perTrace(traces)
 	for _, g := range groups {
 		s := f.series(seriesName(def.Series, g.levels))
-		for _, r := range g.reps {
-			if len(r.at) != len(r.values) {
+		for _, p := range g.runs() {
+			if len(p.at) != len(p.values) {
 				continue // no times
 			}
-			for _, e := range r.events {
+			for _, e := range p.events {
 				what := name(e.What)
 				if e.Failure != "" {
 					what += " (failed)"
@@ -120,7 +121,7 @@ func (d *data) courses(f *Figure, def *definition.Figure, groups []*group, facto
 				happened[what] = append(happened[what], e.At)
 			}
 			if len(s.Traces) < each {
-				s.Traces = append(s.Traces, course(r, factor, most))
+				s.Traces = append(s.Traces, course(p, factor, most))
 			}
 		}
 	}
@@ -136,35 +137,35 @@ func (d *data) courses(f *Figure, def *definition.Figure, groups []*group, facto
 
 // course is a run's; of many values, the least and the greatest of each stretch stay, so that no
 // spike is lost.
-func course(r *repetition, factor float64, most int) Trace {
-	order := make([]int, len(r.at))
+func course(p *part, factor float64, most int) Trace {
+	order := make([]int, len(p.at))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(r.at[a], r.at[b]) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.at[a], p.at[b]) })
 	if stretches := most / 2; len(order) > most {
 		var kept []int
 		for i := range stretches {
-			part := order[i*len(order)/stretches : (i+1)*len(order)/stretches]
-			low, high := part[0], part[0]
-			for _, k := range part {
-				if r.values[k] < r.values[low] {
+			stretch := order[i*len(order)/stretches : (i+1)*len(order)/stretches]
+			low, high := stretch[0], stretch[0]
+			for _, k := range stretch {
+				if p.values[k] < p.values[low] {
 					low = k
 				}
-				if r.values[k] > r.values[high] {
+				if p.values[k] > p.values[high] {
 					high = k
 				}
 			}
-			if r.at[low] > r.at[high] {
+			if p.at[low] > p.at[high] {
 				low, high = high, low
 			}
 			kept = append(kept, low, high)
 		}
 		order = kept
 	}
-	t := Trace{Run: r.run, N: len(r.values)}
+	t := Trace{Run: p.run, N: len(p.values)}
 	for _, k := range order {
-		t.X, t.Y = append(t.X, r.at[k]), append(t.Y, r.values[k]*factor)
+		t.X, t.Y = append(t.X, p.at[k]), append(t.Y, p.values[k]*factor)
 	}
 	return t
 }

@@ -94,8 +94,8 @@ type Sample struct {
 	Run        int            `json:"run"`               // number in the plan, from 1: the order in which runs take place
 	Cell       string         `json:"cell"`              // id of the combination of levels
 	Factors    map[string]any `json:"factors,omitempty"` // levels by factor: texts, numbers, booleans
-	Block      int            `json:"block"`             // samples of one block, and of one pair in it, were measured close together
-	Pair       string         `json:"pair,omitempty"`    // what paired cells have in common
+	Block      int            `json:"block"`             // samples of one block were measured close together
+	Pair       string         `json:"pair,omitempty"`    // what paired cells have in common, which were measured directly one after another in each repetition
 	Repetition int            `json:"repetition"`        // from 1; of a campaign they go on from round to round
 	Round      int            `json:"round,omitempty"`   // of a campaign, from 1
 	WarmUp     bool           `json:"warm_up,omitempty"` // not to be counted

@@ -95,7 +95,7 @@ func readReports(paths, forms []string, margins report.Margins, byRound bool) (r
 			problems = append(problems, err)
 			continue
 		}
-		if run.ByRound = byRound; byRound && run.Header.Experiment.Rounds == 0 {
+		if run.ByRound = byRound; byRound && run.Header.Experiment.Rounds <= 0 {
 			problems = append(problems, fmt.Errorf("%s: has no rounds; leave --by-round out (a campaign is made by trivet bench run --every)", path))
 		}
 		runs = append(runs, run)
@@ -105,7 +105,7 @@ func readReports(paths, forms []string, margins report.Margins, byRound bool) (r
 	if err := errors.Join(problems...); err != nil {
 		return nil, nil, err
 	}
-	reports, both, err := report.SideBySide(runs, definitions, margins)
+	reports, both, err := report.SideBySide(runs, paths, definitions, margins)
 	if err != nil {
 		return nil, nil, err
 	}

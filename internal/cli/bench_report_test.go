@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/reporttest"
 )
 
@@ -78,6 +79,25 @@ func TestBenchReportMarkdown(t *testing.T) {
 		if out, err := command(t, append([]string{"bench", "report", path}, wrong...)...); err == nil {
 			t.Error(wrong, out)
 		}
+	}
+}
+
+// TestBenchReportMarkdownSideBySide proves that results of two places side by side stand on the
+// page of the first, and make none of the directory in which the command runs.
+func TestBenchReportMarkdownSideBySide(t *testing.T) {
+	var paths []string
+	for _, place := range []environment.Place{{Target: "local"}, {Target: "sites", On: "rack.yaml"}} {
+		h := reporttest.Header()
+		h.Environment.Place = &place
+		paths = append(paths, reporttest.Write(t, h, reporttest.Samples()[:20]))
+	}
+	dir := t.TempDir()
+	out, err := command(t, "bench", "report", paths[0], paths[1], "--markdown", "--out", dir)
+	pages, _ := filepath.Glob(filepath.Join(dir, "*.md"))
+	first := filepath.Base(filepath.Dir(paths[0]))
+	said, errRead := os.ReadFile(filepath.Join(dir, first+".md"))
+	if err != nil || errRead != nil || len(pages) != 3 || !strings.Contains(string(said), "local and rack") {
+		t.Error(out, err, errRead, pages)
 	}
 }
 
@@ -151,6 +171,22 @@ func TestBenchReportRefused(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "out")); err == nil {
 		t.Error("something was written")
+	}
+}
+
+// TestBenchReportWithoutRounds proves that a result of no rounds, or of a number that cannot be,
+// has a report, but none by round.
+func TestBenchReportWithoutRounds(t *testing.T) {
+	for _, rounds := range []int{0, -1} {
+		h := reporttest.Header()
+		h.Experiment.Rounds = rounds
+		path := reporttest.Write(t, h, reporttest.Samples()[:20])
+		if out, err := command(t, "bench", "report", path, "--text"); err != nil || strings.Contains(out, "campaign") {
+			t.Errorf("%d rounds: %s, %v", rounds, out, err)
+		}
+		if out, err := command(t, "bench", "report", path, "--text", "--by-round"); err == nil || !strings.Contains(err.Error(), "has no rounds") {
+			t.Errorf("%d rounds, by round: %s, %v", rounds, out, err)
+		}
 	}
 }
 

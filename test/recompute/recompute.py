@@ -21,7 +21,7 @@ import numpy as np
 from scipy import stats
 
 from results import QUANTILES, UNITS, Result, convert, mean, quantile, series_name
-from statements import DRAWS, ENOUGH, Statement, bootstrap, two
+from statements import DRAWS, ENOUGH, Statement, bootstrap, by_wilson, two
 
 
 class Checks:
@@ -51,9 +51,8 @@ class Checks:
         rounded is by how much the report's may be off for having few digits."""
         low, high = theirs
         values = group.values(source)
-        count, of = sum(r.count for r in group.runs.values()), sum(r.of for r in group.runs.values())
-        if min(values) == max(values) and of > 0 and 0 <= count <= of:
-            bounds = stats.binomtest(count, of).proportion_ci(0.95, method="wilson")
+        if by_wilson(group, values):
+            bounds = stats.binomtest(*group.share()).proportion_ci(0.95, method="wilson")
             self.near("intervals (Wilson)", where, low, bounds.low)
             self.near("intervals (Wilson)", where, high, bounds.high)
             return
@@ -127,10 +126,13 @@ def traces(f, source, s, g, check):
         return
     factor = convert(g.unit, f["y"]["unit"])
     for t in s["traces"]:
-        r = g.runs[t["run"]]
-        check.equal("counts", where, t["n"], len(r.values))
-        check.near("extremes of courses", where, min(t["y"]), min(r.values) * factor)
-        check.near("extremes of courses", where, max(t["y"]), max(r.values) * factor)
+        values = g.by_run().get(t["run"])  # a line is a run, also by round
+        if values is None:
+            check.fail(False, "courses", where, f"run {t['run']}", "not of that group")
+            continue
+        check.equal("counts", where, t["n"], len(values))
+        check.near("extremes of courses", where, min(t["y"]), min(values) * factor)
+        check.near("extremes of courses", where, max(t["y"]), max(values) * factor)
 
 
 def numbers(text):

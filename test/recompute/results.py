@@ -48,31 +48,54 @@ def same(a, b):
         return False
 
 
+SIMPLE = {"min": min, "max": max, "sum": math.fsum, "first": lambda x: x[0], "last": lambda x: x[-1], "count": lambda x: float(len(x))}
+
+
 class Repetition:
-    """What one run gave for a group."""
+    """What counts once in a group: of one run, or of all runs of a round."""
 
     def __init__(self, sample, by_round):
-        self.values, self.at, self.count, self.of = [], [], 0, 0
-        self.slot = (sample["round"] if by_round else sample.get("block"), sample.get("pair", ""))
+        self.by_run, self.shares = {}, {}  # values, and how many of how many, by run
+        self.slot = (sample["round"] if by_round else sample.get("repetition"), sample.get("pair", ""))
+
+    @property
+    def values(self):
+        return [v for values in self.by_run.values() for v in values]
+
+    def share(self):
+        """How many of how many."""
+        return sum(count for count, _ in self.shares.values()), sum(of for _, of in self.shares.values())
+
+    def drop(self, run):
+        self.by_run.pop(run, None)
+        self.shares.pop(run, None)
 
     def one(self, each):
-        v = self.values
+        """A round, of which something else than the mean is asked for, is the mean of its runs."""
         if each in QUANTILES:
-            return quantile(v, QUANTILES[each])
-        simple = {"min": min, "max": max, "sum": math.fsum, "first": lambda x: x[0], "last": lambda x: x[-1], "count": lambda x: float(len(x))}
-        if each in simple:
-            return simple[each](v)
-        return self.count / self.of if self.of > 0 else mean(v)
+            return mean([quantile(v, QUANTILES[each]) for v in self.by_run.values()])
+        if each in SIMPLE:
+            return mean([SIMPLE[each](v) for v in self.by_run.values()])
+        count, of = self.share()
+        return count / of if of > 0 else mean(self.values)
 
 
 class Group:
     def __init__(self, unit):
-        self.unit, self.runs = unit, {}
+        self.unit, self.repetitions = unit, {}  # by run, or by cell and round
 
     def values(self, source):
         if source.get("of") == "values":
-            return [v for r in self.runs.values() for v in r.values]
-        return [r.one(source.get("each")) for r in self.runs.values()]
+            return [v for r in self.repetitions.values() for v in r.values]
+        return [r.one(source.get("each")) for r in self.repetitions.values()]
+
+    def by_run(self):
+        return {run: values for r in self.repetitions.values() for run, values in r.by_run.items()}
+
+    def share(self):
+        """How many of how many."""
+        shares = [r.share() for r in self.repetitions.values()]
+        return sum(count for count, _ in shares), sum(of for _, of in shares)
 
 
 class Result:
@@ -89,6 +112,7 @@ class Result:
                     last.pop((record["run"], record["probe"]), None)
                     last[record["run"], record["probe"]] = record
         self.samples = [s for s in last.values() if not s.get("failure")]
+        self.failed = [s for s in last.values() if s.get("failure")]
         self.factors = {f["name"]: f["levels"] for f in self.header["experiment"].get("factors", [])}
         self.definition = yaml.load(self.header["experiment"]["text"], Loader=Texts)
 
@@ -136,25 +160,41 @@ class Result:
             if source.get("probe") and s["probe"] != source["probe"]:
                 continue
             for m in self.measurements(s, source["metric"]):
-                def fits(dimension, wanted):
-                    level = self.level(s, m, dimension)
-                    return level is not None and any(same(level, w) for w in (wanted if isinstance(wanted, list) else [wanted]))
-                if not m.get("values") or not all(fits(d, w) for d, w in condition.items()):
+                if not m.get("values") or not all(among(self.level(s, m, d), w) for d, w in condition.items()):
                     continue
                 levels = tuple(self.level(s, m, d) or "" for d in dimensions)
                 g = groups.setdefault(levels, Group(m["unit"]))
                 together = self.by_round and s.get("round", 0) > 0
-                r = g.runs.setdefault((s["cell"], s["round"]) if together else s["run"], Repetition(s, together))
-                r.values += [v * convert(m["unit"], g.unit) for v in m["values"]]
-                r.at += m.get("at") or []
-                r.count, r.of = r.count + m.get("count", 0), r.of + m.get("of", 0)
+                r = g.repetitions.setdefault((s["cell"], s["round"]) if together else s["run"], Repetition(s, together))
+                r.by_run.setdefault(s["run"], []).extend(v * convert(m["unit"], g.unit) for v in m["values"])
+                count, of = r.shares.get(s["run"], (0, 0))
+                r.shares[s["run"]] = count + m.get("count", 0), of + m.get("of", 0)
+        if source.get("each") in ("sum", "count"):
+            groups = {levels: g for levels, g in groups.items() if self.whole(g, levels, source, dimensions, condition)}
 
         def order(levels):
             return [(self.factors.get(d, []).index(l) if l in self.factors.get(d, []) else -1, float(l) if number(l) else 0.0, len(l), l) for d, l in zip(dimensions, levels)]
         return dict(sorted(groups.items(), key=lambda item: order(item[0])))
 
+    def whole(self, group, levels, source, dimensions, condition):
+        """Leaves of a group of sums only the runs in which nothing failed that belongs to them; false where none is left."""
+        giving = {s["probe"] for s in self.samples if self.measurements(s, source["metric"])}
+        wanted = list(zip(dimensions, levels)) + list(condition.items())
+        for s in self.failed:
+            told = [(self.level(s, {}, dimension), w) for dimension, w in wanted]  # None of a label, which may be any
+            if s["probe"] in giving and (source.get("probe") or s["probe"]) == s["probe"] and all(level is None or among(level, w) for level, w in told):
+                for r in group.repetitions.values():
+                    r.drop(s["run"])
+        group.repetitions = {key: r for key, r in group.repetitions.items() if r.by_run}
+        return bool(group.repetitions)
+
     def varied(self, source, where="where"):
         return [f for f in self.factors if len(self.pick(source, [f], where)) > 1]
+
+
+def among(level, wanted):
+    """Whether a level is one of those of a condition, which may be one or a list."""
+    return level is not None and any(same(level, w) for w in (wanted if isinstance(wanted, list) else [wanted]))
 
 
 class Texts(yaml.SafeLoader):

@@ -27,15 +27,21 @@ def bootstrap(values, middle):
     return drawn, tuple(stats.norm.cdf(bias + z / (1 - acceleration * z)))
 
 
+def by_wilson(group, values):
+    """Whether the interval is Wilson's: of shares of which no repetition differs, where there are enough, or nothing was lost, or all was."""
+    count, of = group.share()
+    return min(values) == max(values) and of > 0 and (len(group.repetitions) >= ENOUGH or count in (0, of))
+
+
 def two(a, b, source):
     """The values of two groups: by pairs where each has a partner that was measured beside it."""
     others, seen, x, y = {}, set(), [], []
-    for r in b.runs.values():
+    for r in b.repetitions.values():
         others.setdefault(r.slot, []).append(r)
-    reps = list(a.runs.values()) + list(b.runs.values())
-    paired = all(r.slot[1] for r in reps) and all(len(o) == 1 for o in others.values()) and len({r.slot for r in a.runs.values()}) == len(a.runs)
+    reps = list(a.repetitions.values()) + list(b.repetitions.values())
+    paired = all(r.slot[1] for r in reps) and all(len(o) == 1 for o in others.values()) and len({r.slot for r in a.repetitions.values()}) == len(a.repetitions)
     if paired:
-        for r in a.runs.values():
+        for r in a.repetitions.values():
             if r.slot in others:
                 x.append(r.one(source.get("each")))
                 y.append(others[r.slot][0].one(source.get("each")))
@@ -211,10 +217,8 @@ class Statement:
         for g in groups:
             limit = float(self.d["than"]) * (convert(self.d["unit"], g.unit) if self.d.get("unit") else 1)
             values = g.values(self.d)
-            count, of = sum(r.count for r in g.runs.values()), sum(r.of for r in g.runs.values())
-            wilson = min(values) == max(values) and of > 0 and 0 <= count <= of
-            if wilson:
-                low, high = stats.binomtest(count, of).proportion_ci(0.95, method="wilson")
+            if by_wilson(g, values):
+                low, high = stats.binomtest(*g.share()).proportion_ci(0.95, method="wilson")
             elif len(values) < ENOUGH:
                 low, high = -math.inf, math.inf
             elif min(values) == max(values):

@@ -113,7 +113,7 @@ func (a *App) install(nodes map[uint64]*node, net *network, reactive, onlyParts 
 	for _, n := range nodes {
 		n.mu.Lock()
 		n.net, n.reactive = net, reactive
-		if n.rules != nil && (!n.isSettled() || net.leads[n.index]) {
+		if n.rules != nil && (!n.isSettled() || net.leadsParts[n.index]) {
 			known := len(n.neighbors)
 			changes, gone := n.compare()
 			for _, c := range changes {

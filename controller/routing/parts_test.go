@@ -159,8 +159,9 @@ func TestHearsFlows(t *testing.T) {
 	until("in the end", 0, 0)
 }
 
-// Proves that what a switch has removed is not there afterwards, though it was sent again before the
-// controller heard of that; but an entry that has no timeout any more is there still, and is known.
+// Proves that what a switch has removed is not there afterwards, though it was sent again before
+// the controller heard of that; but an entry that has no timeout any more is there still, and is
+// known.
 func TestRemovedWhileSentAgain(t *testing.T) {
 	app, s, sw := single(t)
 	n := app.node(1)

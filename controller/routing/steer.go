@@ -129,6 +129,23 @@ func (a *App) Steer(ways map[Traffic]steer.Ways, why string) {
 	a.poke(why, time.Now())
 }
 
+// sayable returns ways without those that routers which are not connected do not take yet, and
+// cannot be told: so nothing is led there before they are back.
+func sayable(ways, led map[Traffic]steer.Ways, connected map[uint64]bool) map[Traffic]steer.Ways {
+	out := maps.Clone(ways)
+	for t, steered := range ways {
+		for dpid, e := range steered {
+			if connected[dpid] || led[t][dpid] == e {
+				continue
+			}
+			out[t] = maps.Clone(steered)
+			maps.DeleteFunc(out[t], func(dpid uint64, e steer.Edge) bool { return !connected[dpid] && led[t][dpid] != e })
+			break
+		}
+	}
+	return out
+}
+
 // steer finds which of the ways that are asked for lead to their prefix: over routers that all take
 // them, as one with a static route of its own may send back what comes.
 func (n *network) steer(ways map[Traffic]steer.Ways) {

@@ -221,6 +221,37 @@ func TestUnconnectedRoutersAreFixed(t *testing.T) {
 	}
 }
 
+// Proves that nothing is led to a router that has lost its connection before it was told where to
+// send that; and that what it leads already goes on.
+func TestSteerWhileUnconnected(t *testing.T) {
+	w := newWires(3)
+	w.join(0, 1, 1)
+	w.join(1, 2, 1)
+	w.join(0, 2, 1)
+	to, other := Traffic{To: lan(2)}, Traffic{To: netip.MustParsePrefix("172.16.0.4/30")}
+	ways := map[Traffic]steer.Ways{other: {1: {From: 1, To: 3, FromPort: 3, ToPort: 3}}, to: {
+		1: {From: 1, To: 2, FromPort: 2, ToPort: 2},
+		2: {From: 2, To: 3, FromPort: 3, ToPort: 2},
+	}}
+	for _, c := range []struct {
+		led       map[Traffic]steer.Ways
+		connected bool
+		leads     bool
+	}{{nil, true, true}, {nil, false, false}, {ways, false, true}} {
+		n := w.network(t)
+		n.steer(sayable(ways, c.led, map[uint64]bool{1: true, 2: c.connected, 3: true}))
+		if r := n.route(0, to.To); (r.Source == Balanced) != c.leads {
+			t.Errorf("r2 is connected: %v, and leads it already: %v; r1 has %+v", c.connected, c.led != nil, r)
+		}
+		if r := n.route(0, other.To); r.Source != Balanced {
+			t.Errorf("what does not pass r2 is not led: %+v", r)
+		}
+	}
+	if len(ways[to]) != 2 {
+		t.Errorf("what is asked for was changed: %v", ways)
+	}
+}
+
 // Proves that packets of IPv6 are not led over a router that has no address of IPv6, as it drops
 // them; those of IPv4 are.
 func TestSteerOverRoutersThatSpeakIPv6(t *testing.T) {

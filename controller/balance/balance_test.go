@@ -2,6 +2,7 @@ package balance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -509,7 +510,7 @@ func TestPathsThatCanBeInstalled(t *testing.T) {
 	a.finding <- struct{}{}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := a.Paths(ctx, 2, "x", 5); err != context.DeadlineExceeded {
+	if _, err := a.Paths(ctx, 2, "x", 5); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("while another one looks: %v", err)
 	}
 }

@@ -80,16 +80,16 @@ func (s *Server) registerBalance(api huma.API) {
 		}
 		return bodyOf(v.balance(), nil)
 	}, summary("Loads of links between routing nodes and between switches, and paths that avoid them"))
-	huma.Get(api, "/v1/controller/balance/paths", func(_ context.Context, in *struct {
+	huma.Get(api, "/v1/controller/balance/paths", func(ctx context.Context, in *struct {
 		From string `query:"from" required:"true" doc:"A routing node or a switch"`
 		To   string `query:"to" required:"true" doc:"A subnet of a router, an address, or a node"`
-		K    int    `query:"k" default:"3" minimum:"1" maximum:"100" doc:"How many"`
+		K    int    `query:"k" default:"3" minimum:"1" maximum:"16" doc:"How many"`
 	}) (*body[PossiblePaths], error) {
 		v, err := s.balanced()
 		if err != nil {
 			return nil, problem(err)
 		}
-		return bodyOf(v.possible(in.From, in.To, in.K))
+		return bodyOf(v.possible(ctx, in.From, in.To, in.K))
 	}, summary("The paths that are loaded least"))
 	huma.Put(api, "/v1/controller/balance/paths", func(ctx context.Context, in *body[PathRequest]) (*body[MovedPath], error) {
 		v, err := s.balanced()
@@ -225,7 +225,7 @@ func (v *view) macTo(text string) (openflow.MAC, error) {
 	return s.mac, nil
 }
 
-func (v *view) possible(from, to string, k int) (out PossiblePaths, err error) {
+func (v *view) possible(ctx context.Context, from, to string, k int) (out PossiblePaths, err error) {
 	out = PossiblePaths{From: from, Paths: []PossiblePath{}}
 	var options []balance.Option
 	if dpid, is := v.forwards(from); is {
@@ -233,7 +233,10 @@ func (v *view) possible(from, to string, k int) (out PossiblePaths, err error) {
 		if err != nil {
 			return out, err
 		}
-		out.Host, options = v.host(mac), v.c.Balance.Hosts.Paths(dpid, mac, k)
+		out.Host = v.host(mac)
+		if options, err = v.c.Balance.Hosts.Paths(ctx, dpid, mac, k); err != nil {
+			return out, err
+		}
 	} else {
 		r, err := v.routingNode(from)
 		if err != nil {
@@ -242,7 +245,9 @@ func (v *view) possible(from, to string, k int) (out PossiblePaths, err error) {
 		if out.Prefix, err = v.subnet(to); err != nil {
 			return out, err
 		}
-		options = v.c.Balance.Paths(r.DPID, routing.Traffic{To: out.Prefix}, k)
+		if options, err = v.c.Balance.Paths(ctx, r.DPID, routing.Traffic{To: out.Prefix}, k); err != nil {
+			return out, err
+		}
 	}
 	for _, o := range options {
 		p := PossiblePath{Routers: []string{from}, Load: o.Load}
@@ -259,6 +264,16 @@ func (v *view) possible(from, to string, k int) (out PossiblePaths, err error) {
 
 func (v *view) install(r PathRequest) (out MovedPath, err error) {
 	out = MovedPath{Routers: r.Routers, Since: time.Now(), Why: balance.Installed, User: true}
+	known, passed := map[string]uint64{}, map[string]bool{} // a list may be long
+	for _, x := range v.c.Routers() {
+		known[x.Name] = x.DPID
+	}
+	for _, name := range r.Routers {
+		if passed[name] {
+			return out, fmt.Errorf("the path passes %s twice", name)
+		}
+		passed[name] = true
+	}
 	if len(r.Routers) > 0 {
 		if _, is := v.forwards(r.Routers[0]); is {
 			return v.installHost(r, out)
@@ -270,11 +285,12 @@ func (v *view) install(r PathRequest) (out MovedPath, err error) {
 	}
 	var routers []uint64
 	for _, name := range r.Routers {
-		x, err := v.routingNode(name)
-		if err != nil {
+		dpid, is := known[name]
+		if !is {
+			_, err := v.routingNode(name)
 			return out, err
 		}
-		routers = append(routers, x.DPID)
+		routers = append(routers, dpid)
 	}
 	out.Prefix = to
 	return out, v.c.Balance.Install(routing.Traffic{To: to}, routers)
@@ -286,10 +302,17 @@ func (v *view) installHost(r PathRequest, out MovedPath) (MovedPath, error) {
 	if err != nil {
 		return out, err
 	}
+	connected := map[string]uint64{}
+	for _, s := range v.c.Switches() {
+		connected[v.switchName(s.DPID())] = s.DPID()
+	}
 	var switches []uint64
 	for _, name := range r.Routers {
-		dpid, is := v.forwards(name)
-		if !is {
+		dpid, is := connected[name]
+		if id, err := topology.ParseDPID(name); !is && err == nil {
+			dpid, is = uint64(id), v.c.Switch(uint64(id)) != nil
+		}
+		if _, routes := v.c.Router(dpid); !is || routes {
 			return out, fmt.Errorf("%s is no switch that is connected to the controller", name)
 		}
 		switches = append(switches, dpid)

@@ -55,21 +55,31 @@ type Balancer[K comparable] struct {
 	kind     string // of datapaths
 	ground   steer.Ground[K]
 	compare  func(a, b K) int
-	monitor  *monitor.App
+	monitor  meter
 	switches func(dpid uint64) *controller.Switch
 	log      *slog.Logger
 	ctx      context.Context
 	stop     context.CancelFunc
 	done     sync.WaitGroup
 	wake     chan struct{} // the configuration is another
+	finding  chan struct{} // has room for who looks for paths: in a large network that takes long
+
+	steering sync.Mutex // while the ground is given ways, so that the last ones come last; before mu
 
 	mu     sync.Mutex // of what follows
 	config Config
+	turn   int // of the configuration, and of what users have installed: nothing follows from what was read before
 	moved  map[K]*Moved[K]
 	moves  int // ever
 	rests  engine.Rests[K]
 
 	divided map[K]*division[K]
+}
+
+// meter is what the app monitor knows.
+type meter interface {
+	Port(dpid uint64, number uint32) (monitor.Port, bool)
+	FlowCounts() map[uint64]int
 }
 
 // Moved is a destination whose packets take other ways than the shortest.
@@ -104,9 +114,9 @@ func New(routers steer.Ground[routing.Traffic], switches steer.Ground[openflow.M
 	return a
 }
 
-func newBalancer[K comparable](kind string, g steer.Ground[K], compare func(a, b K) int, m *monitor.App, c Config) *Balancer[K] {
-	a := &Balancer[K]{kind: kind, ground: g, compare: compare, monitor: m, config: c, wake: make(chan struct{}, 1), moved: map[K]*Moved[K]{},
-		divided: map[K]*division[K]{}}
+func newBalancer[K comparable](kind string, g steer.Ground[K], compare func(a, b K) int, m meter, c Config) *Balancer[K] {
+	a := &Balancer[K]{kind: kind, ground: g, compare: compare, monitor: m, config: c, wake: make(chan struct{}, 1), finding: make(chan struct{}, 1),
+		moved: map[K]*Moved[K]{}, divided: map[K]*division[K]{}}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	return a
 }
@@ -154,6 +164,7 @@ func (a *Balancer[K]) configure(c Config) {
 	a.mu.Lock()
 	was := a.config
 	a.config = c
+	a.turn++
 	gone := 0
 	if !c.On || c.Per != was.Per {
 		for p := range a.divided {
@@ -190,7 +201,7 @@ func (a *Balancer[K]) run() {
 	var before *reading[K]
 	for wait := time.Duration(0); ; {
 		a.mu.Lock()
-		c := a.config
+		c, turn := a.config, a.turn
 		a.mu.Unlock()
 		var due <-chan time.Time
 		if c.On {
@@ -209,44 +220,44 @@ func (a *Balancer[K]) run() {
 			before = nil // what was measured is of two states of the network
 			continue
 		}
-		now := a.read(c, before)
-		if before = now; !now.complete {
+		if before = a.read(c, before); !before.complete {
 			wait = c.Period / 2 // rates take two readings
-		} else {
-			a.step(c, now)
 		}
+		a.step(c, turn, before)
 	}
 }
 
-// step moves what should move.
-func (a *Balancer[K]) step(c Config, r *reading[K]) {
+// step moves what should move, by a reading of a turn. When that is not complete, it only drops
+// what has come to an end.
+func (a *Balancer[K]) step(c Config, turn int, r *reading[K]) {
 	now := time.Now()
 	a.mu.Lock()
-	a.rests.Tidy(now, c.Period)
-	ended := a.prune()
-	ended = a.hear(r) || ended
-	if a.divide(c, r) {
+	moved := slices.Collect(maps.Keys(a.moved))
+	a.mu.Unlock()
+	large := a.large(c, r)
+	a.look(r, moved)
+	a.look(r, slices.Collect(maps.Keys(large)))
+	a.mu.Lock()
+	if turn != a.turn {
 		a.mu.Unlock()
+		return
+	}
+	a.rests.Tidy(now, c.Period)
+	ended := a.prune(r)
+	if r.complete {
+		ended = a.hear(r) || ended
+	}
+	divided := a.divide(c, r, large)
+	var list []K
+	if !divided && r.complete {
+		list = a.candidates(c, r, now)
+	}
+	a.mu.Unlock()
+	if divided {
 		a.steer("traffic is divided")
 		return
 	}
-	var demands []engine.Demand
-	var of []K
-	for _, p := range a.largest(r, r.destinations(a.moved, a.compare)) {
-		if m := a.moved[p]; m != nil && (m.User || m.silent > 0 && m.silent < goneSilent) || a.divided[p] != nil || a.rests.Resting(p, now) {
-			continue
-		}
-		if d, is := a.demand(r, p); is {
-			demands, of = append(demands, d), append(of, p)
-		}
-	}
-	var lines []slog.Attr
-	for _, m := range engine.Step(r.network, demands, c.Options) {
-		a.moves++
-		a.rests.Moved(of[m.Demand], now, c.Period)
-		lines = append(lines, a.take(c, r, of[m.Demand], m))
-	}
-	a.mu.Unlock()
+	lines := a.move(c, turn, r, list, now)
 	if len(lines) == 0 && !ended {
 		return
 	}
@@ -256,12 +267,89 @@ func (a *Balancer[K]) step(c Config, r *reading[K]) {
 	a.steer("links are busy")
 }
 
+// move moves of some destinations those that should move, and returns what the log says of that.
+// That may take long, so it is found without mu.
+func (a *Balancer[K]) move(c Config, turn int, r *reading[K], list []K, now time.Time) (lines []slog.Attr) {
+	a.look(r, list)
+	var demands []engine.Demand
+	var of []K
+	for _, p := range list {
+		if d, is := a.demand(r, p); is {
+			demands, of = append(demands, d), append(of, p)
+		}
+	}
+	moves := engine.Step(r.network, demands, c.Options)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if turn != a.turn {
+		return nil
+	}
+	for _, m := range moves {
+		a.moves++
+		a.rests.Moved(of[m.Demand], now, c.Period)
+		lines = append(lines, a.take(c, r, of[m.Demand], m))
+	}
+	return lines
+}
+
+// maxCandidates is how many destinations that have not moved are looked at in a period.
+const maxCandidates = 64
+
+// candidates lists what may move or go home, sorted: of what has not moved only what passes a busy
+// link can, so what is sent by a datapath that has one; those to which most goes, as the few that
+// fill links are worth looking at. mu must be held.
+func (a *Balancer[K]) candidates(c Config, r *reading[K], now time.Time) (out []K) {
+	stays := func(k K) bool { return a.divided[k] != nil || a.rests.Resting(k, now) }
+	most := map[K]float64{}
+	for dpid := range r.busy(c) {
+		for k, rate := range r.carried[dpid] {
+			if rate > most[k] && a.moved[k] == nil && !stays(k) {
+				most[k] = rate
+			}
+		}
+	}
+	out = slices.SortedFunc(maps.Keys(most), func(x, y K) int { return cmp.Or(-cmp.Compare(most[x], most[y]), a.compare(x, y)) })
+	out = out[:min(len(out), maxCandidates)]
+	for k, m := range a.moved {
+		if !m.User && (m.silent == 0 || m.silent >= goneSilent) && !stays(k) && !a.isUnsure(r, m) {
+			out = append(out, k)
+		}
+	}
+	slices.SortFunc(out, a.compare)
+	return out
+}
+
+// isAway says whether a datapath by which a destination is led is not connected. It goes on as it
+// was told last, so what is led there stays.
+func (a *Balancer[K]) isAway(m *Moved[K]) bool {
+	for dpid := range m.ways {
+		if a.switches(dpid) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// isUnsure says whether a datapath by which a destination is led is away, or has not said what it
+// sends.
+func (a *Balancer[K]) isUnsure(r *reading[K], m *Moved[K]) bool {
+	for dpid := range m.ways {
+		if r.unheard[dpid] {
+			return true
+		}
+	}
+	return a.isAway(m)
+}
+
 // hear notes to which of those that have moved nothing goes. A part of which that is so has ended:
 // it is no move that it is where all goes then. mu must be held.
 func (a *Balancer[K]) hear(r *reading[K]) (ended bool) {
 	for p, m := range a.moved {
-		if m.silent++; r.sent(p) > 0 {
+		switch {
+		case r.sent(p) > 0:
 			m.silent = 0
+		case !a.isUnsure(r, m):
+			m.silent++
 		}
 		if m.silent >= goneSilent && a.ground.Whole(p) != p {
 			delete(a.moved, p)
@@ -272,10 +360,24 @@ func (a *Balancer[K]) hear(r *reading[K]) (ended bool) {
 	return ended
 }
 
-// demand is what goes to a destination now. mu must be held.
+// look notes how packets get to destinations in a reading, once of each. In a large network that
+// takes long, so mu must not be held.
+func (a *Balancer[K]) look(r *reading[K], list []K) {
+	for _, k := range list {
+		if _, known := r.to[k]; known {
+			continue
+		}
+		r.to[k] = nil
+		if d, is := a.ground.Destination(k); is {
+			r.to[k] = &d
+		}
+	}
+}
+
+// demand is what goes to a destination now.
 func (a *Balancer[K]) demand(r *reading[K], p K) (out engine.Demand, is bool) {
-	d, is := a.ground.Destination(p)
-	if !is {
+	d := r.to[p]
+	if d == nil {
 		return out, false
 	}
 	n := len(r.network.Entries)
@@ -303,11 +405,14 @@ func (a *Balancer[K]) demand(r *reading[K], p K) (out engine.Demand, is bool) {
 
 // prune drops ways that the network does not have any more: they would come back to life with a
 // link, when nobody expects them. mu must be held.
-func (a *Balancer[K]) prune() (dropped bool) {
+func (a *Balancer[K]) prune(r *reading[K]) (dropped bool) {
 	for p, m := range a.moved {
-		d, _ := a.ground.Destination(p)
+		d, known := r.to[p]
+		if !known || m.User {
+			continue
+		}
 		for dpid, e := range m.ways {
-			if d.Next[dpid] != e && !m.User {
+			if d == nil || d.Next[dpid] != e {
 				delete(m.ways, dpid)
 				a.rests.Forget(p)
 				dropped = true
@@ -355,6 +460,8 @@ func routersOf(path []steer.Edge) (out []uint64) {
 
 // steer gives the datapaths the ways that are chosen now.
 func (a *Balancer[K]) steer(why string) {
+	a.steering.Lock()
+	defer a.steering.Unlock()
 	a.mu.Lock()
 	ways := make(map[K]steer.Ways, len(a.moved))
 	for _, d := range a.divided {

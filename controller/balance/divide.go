@@ -1,8 +1,7 @@
 package balance
 
 import (
-	"cmp"
-	"slices"
+	"maps"
 	"time"
 
 	"trivet.dev/trivet/topology"
@@ -20,31 +19,30 @@ const (
 	maxDivided = 64
 	// keepDivided is for how many periods a destination stays divided to which little goes.
 	keepDivided = 8
-	// maxParts is how many parts that have not moved are looked at in a period.
-	maxParts = 64
 )
 
 // divide finds the destinations that are to be led in parts: of which some link on the way carries
-// more than the hysteresis, so that parts of them are what others of them avoid. mu must be held.
-func (a *Balancer[K]) divide(c Config, r *reading[K]) (changed bool) {
-	if c.Per != topology.PerPart && c.Per != topology.PerFlow {
+// more than the hysteresis, so that parts of them are what others of them avoid. Where the reading
+// is not complete it only ends that. large is what goes where. mu must be held.
+func (a *Balancer[K]) divide(c Config, r *reading[K], large map[K]map[uint64]float64) (changed bool) {
+	if !c.divides() {
 		return false
 	}
 	now := time.Now()
-	for k, share := range a.shares(r) {
+	for k, rates := range large {
 		d := a.divided[k]
 		switch m := a.moved[k]; {
-		case share <= c.Hysteresis, m != nil && m.User:
+		case r.share(k, rates) <= c.Hysteresis, m != nil && m.User:
 		case d != nil:
 			d.last = now
-		case len(a.divided) < maxDivided:
+		case r.complete && len(a.divided) < maxDivided:
 			if list := a.ground.Parts(k, c.Per == topology.PerFlow); len(list) > 0 {
 				a.divided[k], changed = &division[K]{list, now}, true
 			}
 		}
 	}
 	for k, d := range a.divided {
-		if now.Sub(d.last) > keepDivided*c.Period {
+		if now.Sub(d.last) > keepDivided*c.Period && !a.isPartAway(k) {
 			a.unite(k)
 			changed = true
 		}
@@ -52,9 +50,30 @@ func (a *Balancer[K]) divide(c Config, r *reading[K]) (changed bool) {
 	return changed
 }
 
-// shares returns the most that any link would carry of what goes to each destination, in all its
-// parts, if it took its shortest path: as a share of the link.
-func (a *Balancer[K]) shares(r *reading[K]) map[K]float64 {
+func (c *Config) divides() bool { return c.Per == topology.PerPart || c.Per == topology.PerFlow }
+
+// isPartAway says whether a part of what goes to a destination is led where nobody can be told.
+func (a *Balancer[K]) isPartAway(k K) bool {
+	for p, m := range a.moved {
+		if p != k && a.ground.Whole(p) == k && a.isAway(m) {
+			return true
+		}
+	}
+	return false
+}
+
+// large returns what datapaths send to each destination, in all its parts, where that may be
+// divided: of those of which a link may carry more than the hysteresis.
+func (a *Balancer[K]) large(c Config, r *reading[K]) map[K]map[uint64]float64 {
+	if !c.divides() {
+		return nil
+	}
+	least := map[uint64]float64{} // bandwidth of a datapath's links
+	for i, e := range r.order {
+		if b, old := r.network.Links[i].Bandwidth, least[e.From]; b > 0 && (old == 0 || b < old) {
+			least[e.From] = b
+		}
+	}
 	sent := map[K]map[uint64]float64{} // by datapath
 	for dpid, rates := range r.carried {
 		for k, rate := range rates {
@@ -65,16 +84,30 @@ func (a *Balancer[K]) shares(r *reading[K]) map[K]float64 {
 			sent[k][dpid] += rate
 		}
 	}
-	out := map[K]float64{}
-	for k, rates := range sent {
-		d, _ := a.ground.Destination(k)
+	maps.DeleteFunc(sent, func(_ K, rates map[uint64]float64) bool {
 		for dpid, rate := range rates {
-			if l, known := r.edges[d.Home[dpid]]; known && r.network.Links[l].Bandwidth > 0 {
-				out[k] = max(out[k], rate/r.network.Links[l].Bandwidth)
+			if b := least[dpid]; b > 0 && rate > c.Hysteresis*b {
+				return false
 			}
 		}
+		return true
+	})
+	return sent
+}
+
+// share is the most that any link would carry of what datapaths send to a destination, if that took
+// its shortest path: as a share of the link.
+func (r *reading[K]) share(k K, rates map[uint64]float64) (most float64) {
+	d := r.to[k]
+	if d == nil {
+		return 0
 	}
-	return out
+	for dpid, rate := range rates {
+		if l, known := r.edges[d.Home[dpid]]; known && r.network.Links[l].Bandwidth > 0 {
+			most = max(most, rate/r.network.Links[l].Bandwidth)
+		}
+	}
+	return most
 }
 
 // unite ends that a destination is led in parts. mu must be held.
@@ -89,19 +122,4 @@ func (a *Balancer[K]) unite(k K) {
 			a.rests.Forget(p)
 		}
 	}
-}
-
-// largest leaves out all parts but those to which most goes: where many flows are led one by one,
-// the few that fill links are worth looking at.
-func (a *Balancer[K]) largest(r *reading[K], list []K) (out []K) {
-	var parts []K
-	for _, k := range list {
-		if a.ground.Whole(k) == k || a.moved[k] != nil {
-			out = append(out, k)
-		} else {
-			parts = append(parts, k)
-		}
-	}
-	slices.SortStableFunc(parts, func(x, y K) int { return -cmp.Compare(r.sent(x), r.sent(y)) })
-	return append(out, parts[:min(len(parts), maxParts)]...)
 }

@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,14 +47,28 @@ func (a *Balancer[K]) now() (*reading[K], Config) {
 	return a.survey(c), c
 }
 
+// MaxPaths is how many paths may be asked for at once.
+const MaxPaths = 16
+
 // Paths returns the k paths from a datapath to a destination that are loaded least, the best first,
-// none with a loop. There are none where no datapath has it, or the datapath itself does.
-func (a *Balancer[K]) Paths(from uint64, to K, k int) (out []Option) {
+// none with a loop, of those that can be installed; MaxPaths at most. There are none where no
+// datapath has it, or the datapath itself does. One caller is served at a time, until its ctx ends:
+// that is an error, and that the datapath's own way cannot be replaced.
+func (a *Balancer[K]) Paths(ctx context.Context, from uint64, to K, k int) (out []Option, err error) {
+	select {
+	case a.finding <- struct{}{}:
+		defer func() { <-a.finding }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	r, c := a.now()
 	d, is := a.ground.Destination(to)
 	start, known := r.index[from]
-	if !is || !known || k <= 0 {
-		return nil
+	if !is || !known || slices.Contains(d.Owners, from) {
+		return nil, nil
+	}
+	if d.Fixed[from] {
+		return nil, a.whyFixed(c, from, to)
 	}
 	var ends []int32
 	for _, o := range d.Owners {
@@ -61,8 +76,13 @@ func (a *Balancer[K]) Paths(from uint64, to K, k int) (out []Option) {
 			ends = append(ends, i)
 		}
 	}
+	fixed := make([]bool, len(r.index))
+	for dpid, i := range r.index {
+		fixed[i] = d.Fixed[dpid]
+	}
+	list, err := c.Best(ctx, r.network, start, ends, min(k, MaxPaths), c.HopCost, func(i int32) bool { return fixed[i] })
 	loads := c.Loads(r.network)
-	for _, links := range c.Best(r.network, start, ends, k, c.HopCost) {
+	for _, links := range list {
 		var o Option
 		for _, l := range links {
 			x := r.network.Links[l]
@@ -73,7 +93,15 @@ func (a *Balancer[K]) Paths(from uint64, to K, k int) (out []Option) {
 		}
 		out = append(out, o)
 	}
-	return out
+	return out, err
+}
+
+// whyFixed is why what goes to a destination from a datapath cannot be led.
+func (a *Balancer[K]) whyFixed(c Config, from uint64, to K) error {
+	if a.kind == kindSwitch || a.switches(from) == nil {
+		return fmt.Errorf("%s is not connected to the controller", c.name(from))
+	}
+	return fmt.Errorf("%s has a route to %v that takes precedence, a static one, or no address of that version of IP: trivet routes %[1]s %[2]v", c.name(from), to)
 }
 
 // Install makes what goes to a destination from the first datapath of a path, and from all that it
@@ -90,24 +118,29 @@ func (a *Balancer[K]) Install(to K, routers []uint64) error {
 	if len(routers) < 2 {
 		return fmt.Errorf("a path has two %s or more, not %d", plural(a.kind), len(routers))
 	}
-	edges := a.ground.Edges()
+	edges := map[[2]uint64]steer.Edge{}
+	for _, e := range a.ground.Edges() {
+		if _, is := edges[[2]uint64{e.From, e.To}]; !is { // of several the first
+			edges[[2]uint64{e.From, e.To}] = e
+		}
+	}
+	passed := map[uint64]bool{}
 	path := make([]steer.Edge, 0, len(routers)-1)
 	for i := range len(routers) - 1 {
 		from, next := routers[i], routers[i+1]
-		at := slices.IndexFunc(edges, func(e steer.Edge) bool { return e.From == from && e.To == next })
+		e, linked := edges[[2]uint64{from, next}]
 		switch {
-		case slices.Contains(routers[:i], from):
+		case passed[from]:
 			return fmt.Errorf("the path passes %s twice", c.name(from))
-		case at < 0:
+		case !linked:
 			return fmt.Errorf("no link leads from %s to %s now", c.name(from), c.name(next))
-		case d.Fixed[from] && a.kind == kindSwitch:
-			return fmt.Errorf("%s is not connected to the controller", c.name(from))
 		case d.Fixed[from]:
-			return fmt.Errorf("%s has a route to %v that takes precedence, a static one: trivet routes %[1]s %[2]v", c.name(from), to)
+			return a.whyFixed(c, from, to)
 		case slices.Contains(d.Owners, from):
 			return fmt.Errorf("%s has %v itself", c.name(from), to)
 		}
-		path = append(path, edges[at])
+		passed[from] = true
+		path = append(path, e)
 	}
 	if last := routers[len(routers)-1]; !slices.Contains(d.Owners, last) {
 		return fmt.Errorf("the path ends at %s, which does not have %v", c.name(last), to)
@@ -123,6 +156,7 @@ func (a *Balancer[K]) Install(to K, routers []uint64) error {
 	m.add(Path{Routers: routers, Edges: path, Since: time.Now(), Why: Installed})
 	a.unite(to) // all of it takes the path
 	a.moved[to] = m
+	a.turn++
 	a.mu.Unlock()
 	a.steer("a path was installed")
 	return nil
@@ -148,6 +182,7 @@ func (a *Balancer[K]) TakeBack(to K) bool {
 	is := m != nil && m.User
 	if is {
 		delete(a.moved, to)
+		a.turn++
 	}
 	a.mu.Unlock()
 	if is {

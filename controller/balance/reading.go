@@ -3,7 +3,6 @@ package balance
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,7 +23,10 @@ type reading[K comparable] struct {
 	counts  map[uint64]counts[K]     // of datapaths that send anything
 	carried map[uint64]map[K]float64 // by them to destinations, bit/s
 
-	complete bool // all that is asked for is known
+	unheard  map[uint64]bool // datapaths that send something, of which it is not known what
+	complete bool            // what datapaths with a busy link send is known
+
+	to map[K]*steer.Destination // see look; nil: nobody has it
 }
 
 // counts are the bytes that a datapath has sent until a time, by its ports and to destinations.
@@ -42,11 +44,15 @@ const (
 	// a time.
 	askTime = time.Second
 	asking  = 16
+	// keepCounts is for how many periods counters are of use that were not read again: of a datapath
+	// that was slow, or sent next to nothing.
+	keepCounts = 4
 )
 
 // survey takes what monitor knows of the links.
 func (a *Balancer[K]) survey(c Config) *reading[K] {
-	r := &reading[K]{index: map[uint64]int32{}, order: a.ground.Edges(), edges: map[steer.Edge]int32{}, network: &engine.Network{}}
+	r := &reading[K]{index: map[uint64]int32{}, order: a.ground.Edges(), edges: map[steer.Edge]int32{}, network: &engine.Network{},
+		counts: map[uint64]counts[K]{}, carried: map[uint64]map[K]float64{}, unheard: map[uint64]bool{}, to: map[K]*steer.Destination{}}
 	entries := a.monitor.FlowCounts()
 	number := func(dpid uint64) int32 {
 		i, is := r.index[dpid]
@@ -60,7 +66,7 @@ func (a *Balancer[K]) survey(c Config) *reading[K] {
 	for i, e := range r.order {
 		r.edges[e] = int32(i)
 		l := engine.Link{From: number(e.From), To: number(e.To)}
-		l.Bandwidth, l.Used = a.port(c, e)
+		l.Bandwidth, l.Used, l.Unknown = a.port(c, e)
 		r.network.Links = append(r.network.Links, l)
 	}
 	return r
@@ -70,36 +76,40 @@ func (a *Balancer[K]) survey(c Config) *reading[K] {
 // rates are over the time since the reading before.
 func (a *Balancer[K]) read(c Config, before *reading[K]) *reading[K] {
 	r := a.survey(c)
-	r.counts, r.carried, r.complete = map[uint64]counts[K]{}, map[uint64]map[K]float64{}, true
+	r.complete = true
 	a.mu.Lock()
 	moved := len(a.moved) + len(a.divided)
 	a.mu.Unlock()
-	if moved > 0 || r.busy(c) {
-		a.ask(r, before)
+	if moved > 0 || len(r.busy(c)) > 0 {
+		a.ask(c, r, before)
 	}
 	return r
 }
 
-// port returns the bandwidth of an edge, and what it carries, bit/s.
-func (a *Balancer[K]) port(c Config, e steer.Edge) (bandwidth, used float64) {
+// port returns the bandwidth of an edge, and what it carries, bit/s. That is unknown of a datapath
+// that has not been read yet, or is not connected.
+func (a *Balancer[K]) port(c Config, e steer.Edge) (bandwidth, used float64, unknown bool) {
 	p, is := a.monitor.Port(e.From, e.FromPort)
-	if !is {
-		return 0, 0
-	}
 	in := 0.0
 	if c.Incoming != nil {
 		in = c.Incoming(e.To, e.ToPort)
 	}
-	return engine.Bandwidth(p.Capacity, in), p.TxRate
+	return engine.Bandwidth(p.Capacity, in), p.TxRate, !is
 }
 
-// busy says whether some link carries so much that something might move.
-func (r *reading[K]) busy(c Config) bool {
-	return slices.ContainsFunc(r.network.Links, func(l engine.Link) bool { return l.Bandwidth > 0 && l.Used > c.Hysteresis*l.Bandwidth })
+// busy returns the datapaths with a link that carries so much that something might move.
+func (r *reading[K]) busy(c Config) map[uint64]bool {
+	out := map[uint64]bool{}
+	for i, e := range r.order {
+		if l := r.network.Links[i]; l.Bandwidth > 0 && l.Used > c.Hysteresis*l.Bandwidth {
+			out[e.From] = true
+		}
+	}
+	return out
 }
 
 // ask reads what datapaths that send anything to others have sent where.
-func (a *Balancer[K]) ask(r, before *reading[K]) {
+func (a *Balancer[K]) ask(c Config, r, before *reading[K]) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	places := make(chan struct{}, asking)
@@ -122,16 +132,24 @@ func (a *Balancer[K]) ask(r, before *reading[K]) {
 		})
 	}
 	group.Wait()
-	r.complete = before != nil && len(r.counts) == len(seen)
 	if before == nil {
+		r.complete, r.unheard = false, seen
 		return
 	}
-	sent := map[uint64]map[uint32]float64{}
-	for dpid, n := range r.counts {
-		was, is := before.counts[dpid]
-		r.complete = r.complete && is
-		if took := n.at.Sub(was.at).Seconds(); is && took > 0 {
+	busy, sent := r.busy(c), map[uint64]map[uint32]float64{}
+	for dpid := range seen {
+		n, is := r.counts[dpid]
+		was, had := before.counts[dpid]
+		if took := n.at.Sub(was.at).Seconds(); is && had && took > 0 {
 			r.carried[dpid], sent[dpid] = rates(was.to, n.to, took), rates(was.by, n.by, took)
+			continue
+		}
+		r.unheard[dpid] = true
+		r.complete = r.complete && !busy[dpid]
+	}
+	for dpid, was := range before.counts {
+		if _, is := r.counts[dpid]; !is && time.Since(was.at) < keepCounts*c.Period {
+			r.counts[dpid] = was
 		}
 	}
 	for i, e := range r.order {
@@ -170,20 +188,6 @@ func rates[K comparable](was, is map[K]uint64, seconds float64) map[K]float64 {
 		}
 	}
 	return out
-}
-
-// destinations lists those to which something goes, and those that have moved, sorted.
-func (r *reading[K]) destinations(moved map[K]*Moved[K], compare func(a, b K) int) (out []K) {
-	for _, rates := range r.carried {
-		for p := range rates {
-			out = append(out, p)
-		}
-	}
-	for p := range moved {
-		out = append(out, p)
-	}
-	slices.SortFunc(out, compare)
-	return slices.Compact(out)
 }
 
 // sent is the most that a datapath sends to a destination, bit/s.

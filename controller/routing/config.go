@@ -41,6 +41,15 @@ type Router struct {
 	Redistribute []topology.Redistribute // what programs and protocols are told; of one the first that matches decides
 }
 
+// hasIPv6 says whether the router has an address of IPv6; else it does not speak that.
+func (r *Router) hasIPv6() bool {
+	six := func(p netip.Prefix) bool { return !p.Addr().Is4() }
+	return slices.ContainsFunc(r.Loopback, six) || slices.ContainsFunc(r.Interfaces, func(f Interface) bool { return slices.ContainsFunc(f.Prefixes, six) })
+}
+
+// speaks says whether the router forwards packets to a prefix, by its version of IP.
+func (r *Router) speaks(p netip.Prefix) bool { return p.Addr().Is4() || r.hasIPv6() }
+
 // Interface is a port of a router.
 type Interface struct {
 	Port     uint32

@@ -6,8 +6,10 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/routing/rib"
 )
 
@@ -140,6 +142,33 @@ func randomStatic(rng *rand.Rand, r *Router) (out []StaticRoute) {
 		out = append(out, s)
 	}
 	return out
+}
+
+// Proves that a route which a packet asks for is installed beyond by the network as it was then,
+// though that changes meanwhile. (Else this ends in a panic.)
+func TestSetUpKeepsItsNetwork(t *testing.T) {
+	w := newWires(3)
+	w.join(0, 1, 1)
+	w.join(1, 2, 1)
+	w.Reactive = true
+	net := w.network(t)
+	a := ground(net)
+	a.ctx = t.Context()
+	for _, n := range *a.nodes.Load() {
+		n.net, n.reactive = net, true
+	}
+	n := a.node(1)
+	p, ok := parseIP(openflow.EthTypeIPv4, ip4(netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("10.0.2.9"), openflow.IPProtoUDP, 64, make([]byte, 8)))
+	if !ok {
+		t.Fatal("no packet")
+	}
+	n.mu.Lock()
+	n.prepare(net.route(0, lan(2)), waiting{p.decrement(), p, n.itf[1]})
+	n.net = nil
+	time.Sleep(20 * time.Millisecond) // it begins, and then waits for mu
+	n.net = net
+	n.mu.Unlock()
+	a.done.Wait()
 }
 
 func firstPeer(w *wires) netip.Addr {

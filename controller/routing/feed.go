@@ -126,14 +126,18 @@ func (f *Feed) routesOf(n *network, router int) map[netip.Prefix]*Route {
 // usedBeside returns the routes that a router uses to prefixes to which it has others than those of
 // a protocol.
 func (n *network) usedBeside(router int, protocol string) map[netip.Prefix]*Route {
-	find := func(p netip.Prefix) *Route { return n.route(router, p) }
+	find := func(p netip.Prefix) *table { return n.tableTo(router, p) }
 	if len(n.routers[router].Static) > fewRoutes { // each of which would be gone through for each
-		all := n.table(router).routes
-		find = func(p netip.Prefix) *Route { return all[p] }
+		all := n.table(router)
+		find = func(netip.Prefix) *table { return all }
 	}
 	out := map[netip.Prefix]*Route{}
 	add := func(p netip.Prefix) {
-		if r := find(p); r != nil {
+		r, home := find(p).both(p)
+		if r != nil && r.Source == Balanced {
+			r = home // that its traffic is kept off a busy link is no news
+		}
+		if r != nil {
 			out[p] = r
 		}
 	}

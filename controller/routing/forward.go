@@ -131,7 +131,8 @@ func (n *node) prepare(r *Route, w waiting) {
 	case s == nil:
 		s = &setup{queue: []waiting{w}}
 		n.setups[r.Prefix] = s
-		n.app.done.Go(func() { n.app.setUp(n, n.net, r, w.fault.dst, s) })
+		net := n.net // as it is now, with mu held
+		n.app.done.Go(func() { n.app.setUp(n, net, r, w.fault.dst, s) })
 	case !s.ready:
 		if len(s.queue) < maxWaiting {
 			s.queue = append(s.queue, w)

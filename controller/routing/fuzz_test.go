@@ -20,6 +20,7 @@ type silent struct {
 
 	mu     sync.Mutex
 	frames [][]byte
+	flows  []*openflow.FlowMod
 }
 
 func (s *silent) Handle(m openflow.Message) {
@@ -41,10 +42,23 @@ func (s *silent) Handle(m openflow.Message) {
 		s.mu.Lock()
 		s.frames = append(s.frames, m.Data)
 		s.mu.Unlock()
+	case *openflow.FlowMod:
+		copied := *m // it may be used again
+		s.mu.Lock()
+		s.flows = append(s.flows, &copied)
+		s.mu.Unlock()
 	}
 }
 
 func (s *silent) Close() {}
+
+// takeFlows returns what has been said of entries.
+func (s *silent) takeFlows() (out []*openflow.FlowMod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out, s.flows = s.flows, nil
+	return out
+}
 
 // take returns the frames that have been sent, LLDP and its like left out.
 func (s *silent) take() (out [][]byte) {

@@ -107,10 +107,10 @@ type network struct {
 	hops    []hop      // of each edge of the graph
 	inner   []map[int32]*Interface
 
-	protocols [][]*protocol              // that each router speaks
-	balanced  map[Traffic]map[int]Hop    // steered ways, by router
-	divided   map[netip.Prefix][]Traffic // prefixes to which packets are led in parts
-	leads     map[int]bool               // routers by which parts are steered
+	protocols  [][]*protocol              // that each router speaks
+	balanced   map[Traffic]map[int]Hop    // steered ways, by router
+	divided    map[netip.Prefix][]Traffic // prefixes to which packets are led in parts
+	leadsParts map[int]bool               // routers by which parts are steered
 
 	balance topology.BalanceBy // what packets are spread by
 
@@ -119,8 +119,11 @@ type network struct {
 	members  [][]owner  // of each segment
 	lengths  [2]lengths // of all prefixes but those that protocols know
 
-	joining sync.Once
-	direct  map[place]bool // ports that lead to another router's, and to nothing else
+	directing sync.Once
+	direct    map[place]bool // ports that lead to another router's, and to nothing else
+
+	paths   bool      // it was joined from the beginning, as routes need that
+	joining sync.Once // else when somebody asks what joins routers
 
 	mu     sync.Mutex
 	tables []*table
@@ -191,10 +194,22 @@ func (a *addresses) network(c *Config, up []map[uint32]bool, links []discovery.L
 	if n.onDemand {
 		n.findLengths()
 	}
-	if !n.needsPaths() {
+	if n.paths = n.needsPaths(); !n.paths {
 		return n, nil
 	}
 	return n, n.join(links)
+}
+
+// isJoined makes the graph where routes do without it, and says whether there is one.
+func (n *network) isJoined() bool {
+	if !n.paths {
+		n.joining.Do(func() {
+			if n.join(n.links) != nil {
+				n.inner = nil
+			}
+		})
+	}
+	return n.inner != nil
 }
 
 // needsPaths says whether some routes are shortest paths, or are balanced: these need a graph.
@@ -212,7 +227,7 @@ func (n *network) needsPaths() bool {
 
 // isDirect says whether a port leads to another router's, and to nothing else.
 func (n *network) isDirect(p place) bool {
-	n.joining.Do(func() {
+	n.directing.Do(func() {
 		n.direct = make(map[place]bool, len(n.links))
 		for _, l := range n.links {
 			_, from := n.index[l.From]
@@ -289,6 +304,17 @@ func (n *network) table(router int) *table {
 	}
 	t = n.newTable(router)
 	n.fill(t, router)
+	t.findLengths()
+	if !n.onDemand {
+		n.mu.Lock()
+		n.tables[router] = t
+		n.mu.Unlock()
+	}
+	return t
+}
+
+// findLengths finds which lengths routes have.
+func (t *table) findLengths() {
 	for p := range t.routes {
 		f := family(p.Addr())
 		if !slices.Contains(t.lengths[f], p.Bits()) {
@@ -298,12 +324,6 @@ func (n *network) table(router int) *table {
 	for f := range t.lengths {
 		slices.SortFunc(t.lengths[f], func(a, b int) int { return b - a })
 	}
-	if !n.onDemand {
-		n.mu.Lock()
-		n.tables[router] = t
-		n.mu.Unlock()
-	}
-	return t
 }
 
 // fill offers a table all routes of its router.
@@ -312,11 +332,7 @@ func (n *network) fill(t *table, router int) {
 	n.learned(t, router, netip.Prefix{})
 	n.computed(t, router)
 	n.static(t, router, netip.Prefix{})
-	for b := range n.balanced {
-		if b.Part == (Part{}) {
-			n.offerBalanced(t, router, b.To)
-		}
-	}
+	n.addBalanced(t, router)
 }
 
 // offer takes a route where there is no better one. Static routes that are as good as each other
@@ -449,7 +465,7 @@ func (n *network) hopVia(router int, out *Interface, via netip.Addr) Hop {
 // linkLocalAt returns the router that has a link-local address where an interface leads to. Of two
 // interfaces of a router in one segment only one is looked at: the others ask.
 func (n *network) linkLocalAt(router int, out *Interface, via netip.Addr) (o owner, is bool) {
-	if n.graph == nil {
+	if !n.paths {
 		return o, false
 	}
 	for segment, f := range n.inner[router] {

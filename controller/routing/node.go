@@ -19,7 +19,7 @@ type node struct {
 	index int                   // in the configuration
 	itf   map[uint32]*Interface // by port
 	local map[netip.Addr]*Interface
-	v6    bool   // it has an address of IPv6; else it does not speak that
+	v6    bool   // see hasIPv6
 	mtus  [2]int // the least of its interfaces, and the greatest
 
 	mu        sync.Mutex         // of what follows
@@ -46,7 +46,7 @@ type node struct {
 }
 
 func newNode(a *App, index int, r *Router) *node {
-	n := &node{Router: r, app: a, index: index, itf: map[uint32]*Interface{}, local: map[netip.Addr]*Interface{}, up: map[uint32]bool{},
+	n := &node{Router: r, app: a, index: index, itf: map[uint32]*Interface{}, local: map[netip.Addr]*Interface{}, v6: r.hasIPv6(), up: map[uint32]bool{},
 		setups: map[netip.Prefix]*setup{}, flows: map[Traffic]time.Time{}, groups: map[string]uint32{}, neighbors: map[netip.Addr]*neighbor{},
 		advertised: map[uint32]time.Time{}}
 	for i := range r.Interfaces {
@@ -57,12 +57,10 @@ func newNode(a *App, index int, r *Router) *node {
 		}
 		for _, p := range f.Prefixes {
 			n.local[p.Addr()] = f
-			n.v6 = n.v6 || !p.Addr().Is4()
 		}
 	}
 	for _, p := range r.Loopback {
 		n.local[p.Addr()] = nil
-		n.v6 = n.v6 || !p.Addr().Is4()
 	}
 	if n.v6 {
 		for _, f := range n.itf {

@@ -10,7 +10,6 @@ import (
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/steer"
 	"trivet.dev/trivet/openflow"
-	"trivet.dev/trivet/routing/rib"
 )
 
 // What goes to a subnet may be led over several paths at once: in parts, each of which is the
@@ -185,7 +184,7 @@ func (n *network) wayOf(router int, t Traffic) *Route {
 func (n *network) partOf(router int, t Traffic, of *table) *Route {
 	r, home := of.both(t.To)
 	h, is := n.balanced[t][router]
-	if own := n.routers[router].distance(Balanced); home == nil || !is || home.Distance < own || own == rib.Never {
+	if home == nil || !is {
 		return r
 	}
 	steered := *home
@@ -213,12 +212,12 @@ func stages(was, wanted map[Traffic]steer.Ways) []map[Traffic]steer.Ways {
 
 // divide notes which subnets are led to in parts.
 func (n *network) divide(parts []Traffic) {
-	n.divided, n.leads = map[netip.Prefix][]Traffic{}, map[int]bool{}
+	n.divided, n.leadsParts = map[netip.Prefix][]Traffic{}, map[int]bool{}
 	slices.SortFunc(parts, Traffic.Compare)
 	for _, t := range parts {
 		n.divided[t.To] = append(n.divided[t.To], t)
 		for router := range n.balanced[t] {
-			n.leads[router] = true
+			n.leadsParts[router] = true
 		}
 	}
 }

@@ -159,6 +159,46 @@ func TestHearsFlows(t *testing.T) {
 	until("in the end", 0, 0)
 }
 
+// Proves that what a switch has removed is not there afterwards, though it was sent again before
+// the controller heard of that; but an entry that has no timeout any more is there still, and is
+// known.
+func TestRemovedWhileSentAgain(t *testing.T) {
+	app, s, sw := single(t)
+	n := app.node(1)
+	p := netip.MustParsePrefix("10.7.0.0/16")
+	hops := []Hop{{Port: 2, src: router2, dst: host1}}
+	for _, idle := range []uint16{reactiveIdle, 0} {
+		w := n.wayTo(p, hops)
+		m := w.own()
+		m.IdleTimeout = idle
+		k := controller.KeyOf(m)
+		n.mu.Lock()
+		err := n.rules.Set(m)
+		n.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sw.Barrier(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.takeFlows()
+		app.FlowRemoved(sw, &openflow.FlowRemoved{Cookie: Cookie, Priority: k.Priority, Reason: openflow.RemovedIdleTimeout, Table: k.Table, Match: k.Match,
+			IdleTimeout: reactiveIdle})
+		if err := sw.Barrier(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		deleted := slices.ContainsFunc(s.takeFlows(), func(m *openflow.FlowMod) bool {
+			return m.Command == openflow.FlowDeleteStrict && m.Table == k.Table && m.Priority == k.Priority && m.Match == k.Match
+		})
+		n.mu.Lock()
+		known := n.rules.Flow(k) != nil
+		n.mu.Unlock()
+		if deleted != (idle > 0) || known != (idle == 0) {
+			t.Errorf("an entry with a timeout of %d s: deleted %v, known %v", idle, deleted, known)
+		}
+	}
+}
+
 // Proves that no packet goes in a circle at any time while a flow begins or ends to be led another
 // way, with the subnet steered or not, and with links that fail meanwhile: a flow has entries at
 // some routers only, and elsewhere follows those of all flows. Entries change as install has it,

@@ -362,7 +362,10 @@ func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
 	defer n.mu.Unlock()
 	if n.sw == s && n.rules != nil {
 		k := controller.RuleKey{Table: m.Table, Priority: m.Priority, Match: m.Match}
-		n.rules.Forget(k)
+		if now := n.rules.Flow(k); now != nil && now.IdleTimeout == 0 {
+			return // that was the one before, which has no timeout any more
+		}
+		_ = n.rules.Remove(k) // in case it was sent again meanwhile
 		n.ended(k)
 	}
 }

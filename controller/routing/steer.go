@@ -18,7 +18,7 @@ import (
 // else.
 func (a *App) Edges() (out []steer.Edge) {
 	net := a.net.Load()
-	if net == nil || net.inner == nil {
+	if net == nil || !net.isJoined() {
 		return nil
 	}
 	for i, r := range net.routers {
@@ -34,7 +34,8 @@ func (a *App) Edges() (out []steer.Edge) {
 	return out
 }
 
-// Destination returns how traffic gets to its subnet; false where no router has it.
+// Destination returns how traffic gets to its subnet; false where no router has it. A router that
+// is not connected forwards as it was told last.
 func (a *App) Destination(t Traffic) (d steer.Destination, is bool) {
 	net, p := a.net.Load(), t.To
 	if net == nil {
@@ -51,7 +52,8 @@ func (a *App) Destination(t Traffic) (d steer.Destination, is bool) {
 			continue
 		}
 		of := net.tableTo(i, p)
-		chosen, home := of.both(p)
+		chosen, own := of.both(p)
+		home := own
 		if t.Part != (Part{}) { // its home is where the subnet's way leads
 			chosen, home = net.partOf(i, t, of), chosen
 		}
@@ -61,11 +63,27 @@ func (a *App) Destination(t Traffic) (d steer.Destination, is bool) {
 		if e, is := net.edge(i, home); is {
 			d.Home[r.DPID] = e
 		}
-		if own := r.distance(Balanced); own == rib.Never || home != nil && home.Distance < own {
+		if !a.isConnected(r.DPID) || !r.speaks(p) || !r.prefersBalanced(own) {
 			d.Fixed[r.DPID] = true
 		}
 	}
 	return d, len(d.Owners) > 0
+}
+
+// prefersBalanced says whether a router takes a way that it is steered by in place of a route, or
+// where it has none.
+func (r *Router) prefersBalanced(home *Route) bool {
+	if home == nil {
+		return r.distance(Balanced) != rib.Never
+	}
+	return r.distance(Balanced) < home.Distance
+}
+
+// leads says whether a router that is steered takes that way. A part has one in place of its
+// subnet's only.
+func (n *network) leads(router int, t Traffic) bool {
+	_, home := n.routeAndHome(router, t.To)
+	return n.routers[router].prefersBalanced(home) && (home != nil || t.Part == (Part{}))
 }
 
 // edge is where a route leads first; false where that is no router of the app.
@@ -81,6 +99,17 @@ func (n *network) edge(router int, r *Route) (e steer.Edge, is bool) {
 		}
 	}
 	return e, false
+}
+
+// isConnected says whether a router can be told another way now.
+func (a *App) isConnected(dpid uint64) bool {
+	n := a.node(dpid)
+	if n == nil {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.sw != nil
 }
 
 // Subnets returns the subnets that routers have, sorted.
@@ -100,9 +129,27 @@ func (a *App) Steer(ways map[Traffic]steer.Ways, why string) {
 	a.poke(why, time.Now())
 }
 
-// steer finds which of the ways that are asked for lead to their prefix.
+// sayable returns ways without those that routers which are not connected do not take yet, and
+// cannot be told: so nothing is led there before they are back.
+func sayable(ways, led map[Traffic]steer.Ways, connected map[uint64]bool) map[Traffic]steer.Ways {
+	out := maps.Clone(ways)
+	for t, steered := range ways {
+		for dpid, e := range steered {
+			if connected[dpid] || led[t][dpid] == e {
+				continue
+			}
+			out[t] = maps.Clone(steered)
+			maps.DeleteFunc(out[t], func(dpid uint64, e steer.Edge) bool { return !connected[dpid] && led[t][dpid] != e })
+			break
+		}
+	}
+	return out
+}
+
+// steer finds which of the ways that are asked for lead to their prefix: over routers that all take
+// them, as one with a static route of its own may send back what comes.
 func (n *network) steer(ways map[Traffic]steer.Ways) {
-	n.balanced = make(map[Traffic]map[int]Hop, len(ways))
+	balanced := make(map[Traffic]map[int]Hop, len(ways))
 	var parts []Traffic
 	for t, steered := range ways {
 		p := t.To
@@ -112,7 +159,7 @@ func (n *network) steer(ways map[Traffic]steer.Ways) {
 		there, hops := steer.Ways{}, map[int]Hop{}
 		for dpid, e := range steered {
 			if i, is := n.index[dpid]; is {
-				if h, is := n.hopOver(i, e, p.Addr().Is4()); is {
+				if h, is := n.hopOver(i, e, p); is && n.leads(i, t) {
 					there[dpid], hops[i] = e, h
 				}
 			}
@@ -124,24 +171,41 @@ func (n *network) steer(ways map[Traffic]steer.Ways) {
 			}
 		}
 		if len(hops) > 0 {
-			n.balanced[t] = hops
+			balanced[t] = hops
+		}
+	}
+	n.balanced = balanced // so far all routes were those without it
+	for i, t := range n.tables {
+		if t != nil {
+			n.addBalanced(t, i)
+			t.findLengths()
 		}
 	}
 	n.divide(parts)
 }
 
-// hopOver is the next hop over an edge; false where that is not there now.
-func (n *network) hopOver(router int, e steer.Edge, v4 bool) (h Hop, is bool) {
+// addBalanced adds all ways that are steered.
+func (n *network) addBalanced(t *table, router int) {
+	for b := range n.balanced {
+		if b.Part == (Part{}) {
+			n.offerBalanced(t, router, b.To)
+		}
+	}
+}
+
+// hopOver is the next hop to a prefix over an edge; false where that is not there now, or a router
+// there does not speak the prefix's version of IP.
+func (n *network) hopOver(router int, e steer.Edge, p netip.Prefix) (h Hop, is bool) {
 	out := n.portOf(router, e.FromPort)
 	to, known := n.index[e.To]
-	if out == nil || !known || n.inner == nil {
+	if out == nil || !known || !n.isJoined() || !n.routers[router].speaks(p) || !n.routers[to].speaks(p) {
 		return h, false
 	}
 	in := n.portOf(to, e.ToPort)
 	if in == nil || !n.joins(router, out, to, in) {
 		return h, false
 	}
-	return Hop{Port: out.Port, Interface: out.Name, Via: shared(out, in, v4), Router: n.routers[to].Name, src: out.MAC, dst: in.MAC, router: to}, true
+	return Hop{Port: out.Port, Interface: out.Name, Via: shared(out, in, p.Addr().Is4()), Router: n.routers[to].Name, src: out.MAC, dst: in.MAC, router: to}, true
 }
 
 // joins says whether two ports are in one segment.

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 
+	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/steer"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/routing/rib"
@@ -132,11 +134,173 @@ func TestSteerLeavesStaticRoutes(t *testing.T) {
 	if r := n.route(1, p); r.Source != Computed {
 		t.Errorf("r2 has %+v", r)
 	}
-	a := &App{}
-	a.net.Store(n)
-	d, is := a.Destination(Traffic{To: p})
+	d, is := ground(n, 1, 2, 3).Destination(Traffic{To: p})
 	if !is || !d.Fixed[1] || !d.Fixed[2] || d.Fixed[3] || len(d.Owners) != 1 || d.Owners[0] != 3 {
 		t.Errorf("whoever steers is told %+v", d)
+	}
+}
+
+// ground is an app that has a network, of which some routers are connected.
+func ground(n *network, connected ...uint64) *App {
+	a, nodes := &App{}, map[uint64]*node{}
+	for i, r := range n.routers {
+		nodes[r.DPID] = newNode(a, i, r)
+		if slices.Contains(connected, r.DPID) {
+			nodes[r.DPID].sw = &controller.Switch{}
+		}
+	}
+	a.net.Store(n)
+	a.nodes.Store(&nodes)
+	return a
+}
+
+// walk says whether traffic gets from a router to its subnet.
+func walk(n *network, from int, what Traffic) bool {
+	for range len(n.routers) {
+		if n.has(from, what.To) {
+			return true
+		}
+		r := n.wayOf(from, what)
+		if r == nil || len(r.Hops) != 1 || r.Hops[0].router < 0 {
+			return false
+		}
+		from = r.Hops[0].router
+	}
+	return false
+}
+
+// Proves that nothing is led to a router that sends it elsewhere: where a static route comes to it
+// that leads back, or it is told to take no balanced ways, those before it take their own routes,
+// of a subnet and of a part of it, with tables and without.
+func TestSteerOnlyOverWillingRouters(t *testing.T) {
+	for _, reactive := range []bool{false, true} {
+		for _, c := range []struct {
+			name   string
+			change func(r2 *Router)
+			led    bool
+		}{
+			{"nothing", func(*Router) {}, true},
+			{"static", func(r2 *Router) { r2.Static = []StaticRoute{{To: lan(2), Via: netip.MustParseAddr("172.16.0.1")}} }, false},
+			{"never", func(r2 *Router) { r2.Distances = map[Origin]rib.Distance{{Source: Balanced}: rib.Never} }, false},
+			{"as near", func(r2 *Router) { r2.Distances = map[Origin]rib.Distance{{Source: Balanced}: rib.ShortestPath} }, false},
+		} {
+			w := newWires(3)
+			w.join(0, 1, 1)
+			w.join(1, 2, 1)
+			w.join(0, 2, 1)
+			w.Reactive = reactive
+			c.change(&w.Routers[1])
+			for _, part := range []Part{{}, {Proto: openflow.IPProtoTCP, Index: 3}} {
+				what := Traffic{lan(2), part}
+				n := w.network(t)
+				n.steer(map[Traffic]steer.Ways{what: {
+					1: {From: 1, To: 2, FromPort: 2, ToPort: 2},
+					2: {From: 2, To: 3, FromPort: 3, ToPort: 2},
+				}})
+				if !walk(n, 0, what) {
+					t.Errorf("%s, on demand %v: %v from r1 does not arrive", c.name, reactive, what)
+				}
+				if r := n.wayOf(0, what); (r.Source == Balanced) != c.led {
+					t.Errorf("%s, on demand %v: r1 leads %v by %+v", c.name, reactive, what, r)
+				}
+			}
+		}
+	}
+}
+
+// Proves that nothing is to be led over a router that is not connected: it cannot be told, and
+// forwards as it was told last.
+func TestUnconnectedRoutersAreFixed(t *testing.T) {
+	w := newWires(3)
+	w.join(0, 1, 1)
+	w.join(1, 2, 1)
+	w.join(0, 2, 1)
+	d, is := ground(w.network(t), 1, 3).Destination(Traffic{To: lan(2)})
+	if !is || d.Fixed[1] || !d.Fixed[2] {
+		t.Errorf("r2 is not connected, and whoever steers is told %+v", d)
+	}
+}
+
+// Proves that nothing is led to a router that has lost its connection before it was told where to
+// send that; and that what it leads already goes on.
+func TestSteerWhileUnconnected(t *testing.T) {
+	w := newWires(3)
+	w.join(0, 1, 1)
+	w.join(1, 2, 1)
+	w.join(0, 2, 1)
+	to, other := Traffic{To: lan(2)}, Traffic{To: netip.MustParsePrefix("172.16.0.4/30")}
+	ways := map[Traffic]steer.Ways{other: {1: {From: 1, To: 3, FromPort: 3, ToPort: 3}}, to: {
+		1: {From: 1, To: 2, FromPort: 2, ToPort: 2},
+		2: {From: 2, To: 3, FromPort: 3, ToPort: 2},
+	}}
+	for _, c := range []struct {
+		led       map[Traffic]steer.Ways
+		connected bool
+		leads     bool
+	}{{nil, true, true}, {nil, false, false}, {ways, false, true}} {
+		n := w.network(t)
+		n.steer(sayable(ways, c.led, map[uint64]bool{1: true, 2: c.connected, 3: true}))
+		if r := n.route(0, to.To); (r.Source == Balanced) != c.leads {
+			t.Errorf("r2 is connected: %v, and leads it already: %v; r1 has %+v", c.connected, c.led != nil, r)
+		}
+		if r := n.route(0, other.To); r.Source != Balanced {
+			t.Errorf("what does not pass r2 is not led: %+v", r)
+		}
+	}
+	if len(ways[to]) != 2 {
+		t.Errorf("what is asked for was changed: %v", ways)
+	}
+}
+
+// Proves that packets of IPv6 are not led over a router that has no address of IPv6, as it drops
+// them; those of IPv4 are.
+func TestSteerOverRoutersThatSpeakIPv6(t *testing.T) {
+	w := newWires(3)
+	w.join(0, 1, 1)
+	w.join(1, 2, 1)
+	w.join(0, 2, 1)
+	six := netip.MustParsePrefix("fd00:3::/64")
+	w.Routers[0].Interfaces[0].Prefixes = append(w.Routers[0].Interfaces[0].Prefixes, netip.MustParsePrefix("fd00:1::1/64"))
+	w.Routers[2].Interfaces[0].Prefixes = append(w.Routers[2].Interfaces[0].Prefixes, netip.MustParsePrefix("fd00:3::1/64"))
+	for _, p := range []netip.Prefix{six, lan(2)} {
+		n := w.network(t)
+		n.steer(map[Traffic]steer.Ways{{To: p}: {
+			1: {From: 1, To: 2, FromPort: 2, ToPort: 2},
+			2: {From: 2, To: 3, FromPort: 3, ToPort: 2},
+		}})
+		if r := n.route(0, p); (r.Source == Balanced) != (p != six) {
+			t.Errorf("r1 sends to %v by %+v", p, r)
+		}
+		if d, _ := ground(n, 1, 2, 3).Destination(Traffic{To: p}); d.Fixed[1] || d.Fixed[2] != (p == six) {
+			t.Errorf("to %v, r2 is fixed: %v", p, d.Fixed)
+		}
+	}
+}
+
+// Proves that where a protocol finds all ways, so that routes need no graph, what joins routers is
+// known nevertheless, and ways by which they are steered are taken, with tables and without.
+func TestSteerWithoutPaths(t *testing.T) {
+	w := newWires(3)
+	w.join(0, 1, 1)
+	w.join(1, 2, 1)
+	w.join(0, 2, 1)
+	speak := by(Protocol{Name: "ospf", Distance: rib.OSPF, Paths: [2]bool{true, false}, Speaker: found{
+		1: {{Prefix: lan(2), Metric: 2, Hops: []LearnedHop{{Port: 3, Via: netip.MustParseAddr("172.16.0.10")}}}},
+		2: {{Prefix: lan(2), Metric: 2, Hops: []LearnedHop{{Port: 3, Via: netip.MustParseAddr("172.16.0.6")}}}},
+	}}, 1, 2, 3)
+	for _, w.Reactive = range []bool{false, true} {
+		n := w.network(t, speak)
+		if got := len(ground(n, 1, 2, 3).Edges()); got != 6 {
+			t.Errorf("on demand %v: %d ways between routers, want 6", w.Reactive, got)
+		}
+		n = w.network(t, speak)
+		n.steer(map[Traffic]steer.Ways{{To: lan(2)}: {
+			1: {From: 1, To: 2, FromPort: 2, ToPort: 2},
+			2: {From: 2, To: 3, FromPort: 3, ToPort: 2},
+		}})
+		if r := n.route(0, lan(2)); r == nil || r.Source != Balanced || !walk(n, 0, Traffic{To: lan(2)}) {
+			t.Errorf("on demand %v: r1 has %+v", w.Reactive, r)
+		}
 	}
 }
 

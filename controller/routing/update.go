@@ -23,14 +23,14 @@ func (a *App) follow() {
 		a.following = false
 		a.mu.Unlock()
 	}()
-	up := make([]map[uint32]bool, len(config.Routers))
-	for _, n := range nodes {
+	up, connected := make([]map[uint32]bool, len(config.Routers)), map[uint64]bool{}
+	for dpid, n := range nodes {
 		n.mu.Lock()
-		up[n.index] = n.up
+		up[n.index], connected[dpid] = n.up, n.sw != nil
 		n.mu.Unlock()
 	}
 	changed, links := 0, a.discovery.Links()
-	for stage, ways := range stages(a.led, steered) {
+	for stage, ways := range stages(a.led, sayable(steered, a.led, connected)) {
 		net, err := addresses.network(&config, up, links, protocols)
 		if err != nil {
 			a.c.Log().Error("routes cannot be computed", "error", err)
@@ -113,7 +113,7 @@ func (a *App) install(nodes map[uint64]*node, net *network, reactive, onlyParts 
 	for _, n := range nodes {
 		n.mu.Lock()
 		n.net, n.reactive = net, reactive
-		if n.rules != nil && (!n.isSettled() || net.leads[n.index]) {
+		if n.rules != nil && (!n.isSettled() || net.leadsParts[n.index]) {
 			known := len(n.neighbors)
 			changes, gone := n.compare()
 			for _, c := range changes {

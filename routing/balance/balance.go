@@ -276,6 +276,9 @@ func (s *state) fits(f *flow, path []int32, carried float64) bool {
 
 func (s *state) hasRoom(f *flow, l int32, carried float64) bool {
 	b := s.Links[l].Bandwidth
+	if s.Links[l].Unknown {
+		return false
+	}
 	return b <= 0 || b-s.others(f, l) >= (1-tolerance)*carried
 }
 

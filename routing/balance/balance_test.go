@@ -1,6 +1,8 @@
 package balance
 
 import (
+	"context"
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -75,6 +77,30 @@ func TestNothingMovesWithoutNeed(t *testing.T) {
 	}
 }
 
+// A link of which nobody knows what it carries looks idle, and is no way: neither to move to nor to
+// go home by.
+func TestNothingMovesToTheUnknown(t *testing.T) {
+	n := square(gbit)
+	n.Links[0].Used, n.Links[2].Used = gbit, gbit
+	demands := []Demand{to2(0.7 * gbit), to2(0.3 * gbit)}
+	n.Links[5].Unknown = true
+	if moves := Step(n, demands, Defaults()); len(moves) > 0 {
+		t.Errorf("it moved to a link that is not known: %+v", moves)
+	}
+	n = square(gbit)
+	away := to2(0.3 * gbit)
+	away.Next = []int32{7, 2, None, 5}
+	away.Rate = []float64{0.3 * gbit, 0, 0, 0.3 * gbit}
+	n.Links[7].Used, n.Links[5].Used = 0.3*gbit, 0.3*gbit
+	if moves := Step(n, []Demand{away}, Defaults()); len(moves) != 1 || len(moves[0].Path) != 0 {
+		t.Errorf("it does not go home: %+v", moves)
+	}
+	n.Links[2].Unknown = true
+	if moves := Step(n, []Demand{away}, Defaults()); len(moves) > 0 {
+		t.Errorf("it went home by a link that is not known: %+v", moves)
+	}
+}
+
 // What has moved goes home when the traffic that it avoided is gone, and not before.
 func TestGoesHome(t *testing.T) {
 	n := square(gbit)
@@ -144,17 +170,31 @@ func TestMovesAreBounded(t *testing.T) {
 	}
 }
 
-// Best lists paths by their load without loops, and tells parallel links apart.
+// Best lists paths by their load without loops, and tells parallel links apart; none leads on from
+// a router that has the destination, or that is fixed. When nobody waits any more it ends.
 func TestBest(t *testing.T) {
 	n := square(gbit)
 	n.Links = append(n.Links, Link{From: 0, To: 1, Bandwidth: gbit, Used: 0.5 * gbit})
 	n.Links[7].Used = 0.9 * gbit
-	got := Model{K1: 1}.Best(n, 0, []int32{2}, 5, 0.01)
-	want := [][]int32{{0, 2}, {8, 2}, {7, 5}}
-	if !slices.EqualFunc(got, want, slices.Equal[[]int32]) {
-		t.Errorf("got %v, want %v", got, want)
+	none := func(int32) bool { return false }
+	for _, c := range []struct {
+		to    []int32
+		fixed func(int32) bool
+		want  [][]int32
+	}{
+		{[]int32{2}, none, [][]int32{{0, 2}, {8, 2}, {7, 5}}},
+		{[]int32{2}, func(r int32) bool { return r == 1 }, [][]int32{{7, 5}}},
+		{[]int32{1, 2}, none, [][]int32{{0}, {8}, {7, 5}}},
+		{[]int32{0}, none, nil},
+	} {
+		got, err := Model{K1: 1}.Best(t.Context(), n, 0, c.to, 5, 0.01, c.fixed)
+		if err != nil || !slices.EqualFunc(got, c.want, slices.Equal[[]int32]) {
+			t.Errorf("to %v: %v (%v), want %v", c.to, got, err, c.want)
+		}
 	}
-	if got := (Model{K1: 1}).Best(n, 0, []int32{0}, 5, 0.01); len(got) != 0 {
-		t.Errorf("from a router to itself: %v", got)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := (Model{K1: 1}).Best(ctx, n, 0, []int32{2}, 5, 0.01, none); !errors.Is(err, context.Canceled) || got != nil {
+		t.Errorf("when nobody waits: %v (%v)", got, err)
 	}
 }

@@ -31,6 +31,8 @@ type Link struct {
 	// or it is not known.
 	Bandwidth float64
 	Used      float64 // bit/s
+
+	Unknown bool // what it carries is not known: nothing is to move there
 }
 
 // Network is routers, which are numbers from 0, and the links between them.

@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"context"
 	"math"
 	"slices"
 
@@ -60,9 +61,11 @@ func (g *grapher) best(s *state, d int, from int32, carried float64) (out []int3
 
 // Best returns the k paths with the least load from a router to one of others, the best first, as
 // numbers of links, none with a loop: Yen's algorithm. hopCost is added to the load of each link.
-func (m Model) Best(n *Network, from int32, to []int32, k int, hopCost float64) (out [][]int32) {
-	if slices.Contains(to, from) {
-		return nil
+// What has come to a router of to does not go on, nor what has come to one that fixed is true of.
+// In a large network it takes long; the error is that ctx has ended.
+func (m Model) Best(ctx context.Context, n *Network, from int32, to []int32, k int, hopCost float64, fixed func(router int32) bool) (out [][]int32, err error) {
+	if slices.Contains(to, from) || k <= 0 {
+		return nil, nil
 	}
 	// Several links may join the same routers: so a link is a vertex, as are a router and the end.
 	g := simple.NewWeightedDirectedGraph(0, math.Inf(1))
@@ -73,7 +76,7 @@ func (m Model) Best(n *Network, from int32, to []int32, k int, hopCost float64) 
 	g.AddNode(router(from))
 	g.AddNode(end)
 	for i, l := range n.Links {
-		if l.From == l.To {
+		if l.From == l.To || slices.Contains(to, l.From) || fixed(l.From) {
 			continue
 		}
 		g.SetWeightedEdge(g.NewWeightedEdge(router(l.From), link(i), loads[i]+hopCost))
@@ -82,7 +85,11 @@ func (m Model) Best(n *Network, from int32, to []int32, k int, hopCost float64) 
 	for _, t := range to {
 		g.SetWeightedEdge(g.NewWeightedEdge(router(t), end, 0))
 	}
-	for _, nodes := range path.YenKShortestPaths(g, k, math.Inf(1), router(from), end) {
+	list := path.YenKShortestPaths(until{g, ctx}, k, math.Inf(1), router(from), end)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for _, nodes := range list {
 		var links []int32
 		for _, v := range nodes {
 			if at := int(v.ID()) - len(n.Entries); at >= 0 && at < len(n.Links) {
@@ -91,5 +98,18 @@ func (m Model) Best(n *Network, from int32, to []int32, k int, hopCost float64) 
 		}
 		out = append(out, links)
 	}
-	return out
+	return out, nil
+}
+
+// until is a graph in which nothing leads anywhere once a context has ended, so that a search ends.
+type until struct {
+	*simple.WeightedDirectedGraph
+	ctx context.Context
+}
+
+func (g until) From(id int64) graph.Nodes {
+	if g.ctx.Err() != nil {
+		return graph.Empty
+	}
+	return g.WeightedDirectedGraph.From(id)
 }

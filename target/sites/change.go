@@ -295,15 +295,16 @@ func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 	return out
 }
 
-// Ends returns the present state of the ends of all links.
+// Ends returns the present state of the ends of all links. Those at a site that does not answer are
+// unknown.
 func (l *Lab) Ends() ([][2]local.End, error) {
 	t := l.Topology()
 	out := make([][2]local.End, len(t.Links))
-	put := func(site string, ends func(i int) [2]local.End) {
+	put := func(site string, end func(i, e int) local.End) {
 		for i, where := range indexesAt(t, site) {
-			for e, end := range t.Links[where].Ends {
-				if end.External() || t.Node(end.Node).Sited() == site {
-					out[where][e] = ends(i)[e]
+			for e, is := range t.Links[where].Ends {
+				if is.External() || t.Node(is.Node).Sited() == site {
+					out[where][e] = end(i, e)
 				}
 			}
 		}
@@ -312,18 +313,24 @@ func (l *Lab) Ends() ([][2]local.End, error) {
 	if err != nil {
 		return nil, err
 	}
-	put(topology.Head, func(i int) [2]local.End { return here[i] })
+	put(topology.Head, func(i, e int) local.End { return here[i][e] })
 	for _, p := range l.used() {
 		part := l.partOf(t, p.machine.Name)
 		links, err := p.client.Links(l.ctx)
-		if err != nil || len(links) != len(part.Links) {
-			return nil, p.wrong(errors.Join(err, errors.New("its links are not those of the lab")))
+		if err == nil && len(links) != len(part.Links) {
+			err = errors.New("its links are not those of the lab")
 		}
-		put(p.machine.Name, func(i int) [2]local.End {
-			if len(links[i].Ends) != 2 {
-				return [2]local.End{}
+		put(p.machine.Name, func(i, e int) local.End {
+			unknown := local.End{Interface: part.Links[i].Ends[e].Interface, State: local.EndUnknown}
+			switch {
+			case err != nil:
+				unknown.Problem = p.wrong(err).Error()
+			case len(links[i].Ends) != 2:
+				unknown.Problem = p.wrong(errors.New("it does not say what its links are")).Error()
+			default:
+				return links[i].Ends[e]
 			}
-			return [2]local.End(links[i].Ends)
+			return unknown
 		})
 	}
 	l.deviceEnds(out)

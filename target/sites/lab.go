@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
@@ -46,6 +47,7 @@ type Lab struct {
 	parts      map[string]*part // by site
 	devices    []*device        // that run no part
 	record     record
+	recorded   bool   // the record is that of the lab, and has been on disk
 	socket     string // of the controller
 	watches    watches
 	unreached  sync.Map // controllers that could not be reached from here at the last attempt, with why
@@ -122,7 +124,9 @@ func (l *Lab) save() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(recordFile(l.Name), b, 0o600)
+	err = disk.Replace(recordFile(l.Name), b, 0)
+	l.recorded = l.recorded || err == nil
+	return err
 }
 
 func (l *Lab) set(t *topology.Topology) {
@@ -379,10 +383,11 @@ func (l *Lab) Control(socket string, meet func(string, func(datapath.Peer) datap
 // Resume takes all parts over from a head that has died. A part that cannot be reached now is
 // followed like one whose connection is lost later.
 func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress local.Progress) error {
-	var err error
-	if l.record, err = readRecord(l.Name); err != nil {
+	was, err := readRecord(l.Name)
+	if err != nil {
 		return err
 	}
+	l.record, l.recorded = was, true
 	for _, p := range l.parts {
 		p.of = l.record.ID
 	}
@@ -420,25 +425,40 @@ func (l *Lab) Close() {
 
 // Remove takes the lab down over the connections that there are.
 func (l *Lab) Remove(s lab.State, progress local.Progress, lost func(string)) error {
-	return removeOver(l.parts, s, progress, lost)
+	if !l.recorded { // nothing was made elsewhere, or it is about to be found out what was
+		return remove(s, progress, lost)
+	}
+	return removeOver(l.parts, l.record, s, progress, lost)
 }
 
 // remove takes a lab down whose daemon is dead.
 func remove(s lab.State, progress local.Progress, lost func(string)) error {
-	return removeOver(nil, s, progress, lost)
+	was, err := readRecord(s.Name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return local.Remove(s.Name, lab.Dir(s.Name), progress, lost)
+	case err != nil: // without its ID, other machines cannot be asked for what is this lab's
+		lost(fmt.Sprintf("%v\n  what is at its sites %s", err, stays(s)))
+		if err := releaseGateway(s, record{Refused: true}); err != nil {
+			return err
+		}
+		return local.Remove(s.Name, lab.Dir(s.Name), progress, lost)
+	}
+	return removeOver(nil, was, s, progress, lost)
+}
+
+// stays says how long what is left of a lab at other sites is there.
+func stays(s lab.State) string {
+	if s.Sites.Keep > 0 {
+		return fmt.Sprintf("goes down by itself within %s", time.Duration(s.Sites.Keep))
+	}
+	return "stays until  trivet down NAME  there; trivet ls names it"
 }
 
 // removeOver takes the parts down, then what is here. A site that cannot be reached is no reason to
 // leave the others: what is left there is said.
-func removeOver(parts map[string]*part, s lab.State, progress local.Progress, lost func(string)) error {
+func removeOver(parts map[string]*part, was record, s lab.State, progress local.Progress, lost func(string)) error {
 	user, err := site.UserOf(s.Owner)
-	if err != nil {
-		return err
-	}
-	was, err := readRecord(s.Name)
-	if errors.Is(err, os.ErrNotExist) {
-		return local.Remove(s.Name, lab.Dir(s.Name), progress, lost)
-	}
 	if err != nil {
 		return err
 	}
@@ -457,11 +477,7 @@ func removeOver(parts map[string]*part, s lab.State, progress local.Progress, lo
 	})
 	left = errors.Join(left, removeDevices(ctx, s.Sites, was, user, lost))
 	if left != nil {
-		until := "stays until  trivet down NAME  there; trivet ls names it"
-		if s.Sites.Keep > 0 {
-			until = fmt.Sprintf("goes down by itself within %s", time.Duration(s.Sites.Keep))
-		}
-		lost(fmt.Sprintf("%v\n  what is left there %s", left, until))
+		lost(fmt.Sprintf("%v\n  what is left there %s", left, stays(s)))
 	}
 	if err := releaseGateway(s, was); err != nil {
 		return err

@@ -228,7 +228,7 @@ func (f *fabric) self() string {
 // One that does not answer is ended, so that it is started anew the next time.
 func (f *fabric) startMachine(ctx context.Context, n *topology.Node, want routerd.Program, s *vm.Spec) error {
 	dir := f.site.NodeDir(n.Name)
-	cmd, before, done, err := vm.Prepare(want.Args, dir)
+	cmd, before, done, err := vm.Prepare(want.Args, dir, f.self())
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,8 @@ type Lab struct {
 	watches    watches
 	unreached  sync.Map // controllers that could not be reached from here at the last attempt, with why
 
+	turning chan struct{} // full while parts are changed: see turn
+
 	is  atomic.Pointer[topology.Topology] // the whole
 	at  atomic.Pointer[map[string]string] // the sites of its nodes
 	via atomic.Pointer[[]lab.Carried]     // record.Carriers, for those who ask at any time
@@ -86,7 +88,7 @@ func begin(s lab.State, owner local.Owner) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Lab: here, state: s, owner: owner, user: user, parts: map[string]*part{}}
+	l := &Lab{Lab: here, state: s, owner: owner, user: user, parts: map[string]*part{}, turning: make(chan struct{}, 1)}
 	l.record = newRecord()
 	l.record.ID = rand.Text()
 	l.ctx, l.end = context.WithCancel(context.Background())
@@ -340,7 +342,50 @@ func (l *Lab) follow(ctx context.Context, p *part) {
 		if err := p.revive(ctx, func(step lab.Progress) { l.report(p, step) }); errors.Is(err, errNone) && had {
 			l.owner.OnEnd(err.Error())
 		}
+		if p.unsure.Load() {
+			go l.settle(ctx, p)
+		}
 	}
+}
+
+// turn begins a change of parts, of which there is one at a time. Whoever waits for a site that
+// hangs lets go when ctx ends.
+func (l *Lab) turn(ctx context.Context) (done func(), err error) {
+	select {
+	case l.turning <- struct{}{}:
+		return func() { <-l.turning }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// settle makes a part that may have carried out a change that was undone, or not one that was made,
+// what it is to be.
+func (l *Lab) settle(ctx context.Context, p *part) {
+	settled, err := l.settled(ctx, p)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		l.owner.OnEnd(err.Error())
+	case settled:
+		l.owner.OnEnd("site " + p.machine.Name + ": its part is what it is to be again")
+	}
+}
+
+func (l *Lab) settled(ctx context.Context, p *part) (settled bool, err error) {
+	done, err := l.turn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	if p.gone.Load() || !p.unsure.Load() {
+		return false, nil
+	}
+	is := l.partOf(l.Topology(), p.machine.Name)
+	if err := p.become(ctx, is); err != nil || lab.ReadyWhenUp(is) {
+		return true, err
+	}
+	return true, p.wrong(p.client.Ready(ctx))
 }
 
 // connected passes the connection of a part's switch on to its controller.

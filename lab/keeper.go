@@ -41,8 +41,8 @@ func (d *daemon) startKeeper() error {
 	return nil
 }
 
-// againAfter is when a part is taken down once more by itself where that has failed: a full disk, or
-// a device that hangs, may be mended by then.
+// againAfter is when a part is taken down once more by itself where that has failed: a full disk
+// may be mended by then.
 const againAfter = time.Minute
 
 // RunKeeper waits until a part is gone, and takes it down if it has been without a daemon for as

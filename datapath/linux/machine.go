@@ -291,8 +291,8 @@ func (f *fabric) awaitAgent(ctx context.Context, node string, p *daemon) error {
 	}
 }
 
-// resumeMachine finds the machine of a router that runs. One whose QEMU does not answer is ended, so
-// that it is started anew: nobody else's machine need wait for that.
+// resumeMachine finds the machine of a router that runs. One whose QEMU does not answer is ended,
+// so that it is started anew: no other machine need wait for that.
 func (f *fabric) resumeMachine(ctx context.Context, n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
 	want, s, err := f.machine(ctx, n, d, r)
 	if err != nil {

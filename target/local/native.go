@@ -300,8 +300,8 @@ func (l *Lab) routeNative(n *topology.Node, ends []*topology.Endpoint, static []
 	return nil
 }
 
-// clearNative removes all routes of the lab's table. Those to nowhere have no device with which they
-// would go.
+// clearNative removes all routes of the lab's table. Those to nowhere have no device with which
+// they would go.
 func clearNative() error {
 	old, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: nativeTable}, netlink.RT_FILTER_TABLE)
 	if err != nil {

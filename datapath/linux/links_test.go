@@ -247,7 +247,7 @@ func TestResumeSilent(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		q := &qmp{silent: silent}
 		f, s, p, spec, _ := machineOf(t, q)
-		if err := f.rejoin("r1", p, spec); err != nil {
+		if err := f.rejoin(t.Context(), "r1", p, spec); err != nil {
 			t.Errorf("silent: %v: %v", silent, err)
 		}
 		if p.alive() == silent {

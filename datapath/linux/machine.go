@@ -300,20 +300,23 @@ func (f *fabric) resumeMachine(ctx context.Context, n *topology.Node, d *routerd
 	}
 	dir := f.site.NodeDir(n.Name)
 	if p := f.find(n, want, func(line string) bool { return vm.Runs(line, dir) }); p != nil {
-		return f.rejoin(n.Name, p, s)
+		return f.rejoin(ctx, n.Name, p, s)
 	}
 	return nil
 }
 
-func (f *fabric) rejoin(node string, p *daemon, s *vm.Spec) error {
+func (f *fabric) rejoin(ctx context.Context, node string, p *daemon, s *vm.Spec) error {
 	err := f.followLinks(node, p, s)
 	if !errors.Is(err, vm.ErrSilent) {
 		return err
 	}
 	f.say("%s of router %s is started anew: %v", machineName, node, err)
 	p.kill()
-	<-p.ended
-	return nil
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }
 
 // followLinks gives the guest's interfaces the carriers that their devices have, and goes on to do

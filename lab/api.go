@@ -260,10 +260,13 @@ func (d *daemon) links() ([]WireInfo, error) {
 	defer d.changing.Unlock()
 	out := d.wires(d.target().Topology())
 	ends, err := d.target().Ends()
+	if err != nil {
+		return nil, err
+	}
 	for i := range out {
 		out[i].Ends = ends[i][:]
 	}
-	return out, err
+	return out, nil
 }
 
 func (d *daemon) controllers(ctx context.Context) ([]datapath.SwitchStatus, error) {

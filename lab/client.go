@@ -116,6 +116,12 @@ func (a *answer) Read(p []byte) (int, error) {
 	return n, a.from.ended(err, io.ErrUnexpectedEOF)
 }
 
+// Refused is an answer of the daemon: it has heard the request and not done it. After any other
+// error it may be about to.
+type Refused string
+
+func (e Refused) Error() string { return string(e) }
+
 // readProblem turns a refusal into an error.
 func readProblem(resp *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
@@ -132,7 +138,7 @@ func readProblem(resp *http.Response) error {
 	for _, e := range p.Errors {
 		p.Detail += "; " + strings.TrimSpace(e.Location+" "+e.Message)
 	}
-	return errors.New(p.Detail)
+	return Refused(p.Detail)
 }
 
 func call[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {

@@ -41,10 +41,21 @@ func (d *daemon) startKeeper() error {
 	return nil
 }
 
+// againAfter is when a part is taken down once more by itself where that has failed: a full disk
+// may be mended by then.
+const againAfter = time.Minute
+
 // RunKeeper waits until a part is gone, and takes it down if it has been without a daemon for as
 // long as it may be without its head.
-func RunKeeper(name string) error {
-	mine, err := os.OpenFile(filepath.Join(Dir(name), "keeper"), os.O_CREATE|os.O_RDWR, 0o600)
+func RunKeeper(name string) error { return keeper{name, time.Second, againAfter}.run() }
+
+type keeper struct {
+	name         string
+	every, again time.Duration // it looks; it tries again
+}
+
+func (k keeper) run() error {
+	mine, err := os.OpenFile(filepath.Join(Dir(k.name), "keeper"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
@@ -52,22 +63,41 @@ func RunKeeper(name string) error {
 	if err := unix.Flock(int(mine.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil // there is one
 	}
-	var alone time.Time // since when
-	for ; ; time.Sleep(time.Second) {
-		s, err := Load(name)
+	var alone, created time.Time // since when it is alone; which lab it is
+	for ; ; time.Sleep(k.every) {
+		s, err := Load(k.name)
+		if err == nil && created.IsZero() {
+			created = s.Created
+		}
 		switch {
 		case errors.Is(err, ErrNone):
 			return nil
 		case err != nil: // it is being written
+		case s.Part == nil || !s.Created.Equal(created):
+			return nil // it is gone, or about to be; there may be another lab of that name by now
 		case s.Status != Orphaned:
 			alone = time.Time{}
-			if daemon, err := process.Command(s.PID); err == nil {
+			if daemon, err := process.Command(s.PID); err == nil && s.Alive() { // else a command has the lab, or is about to
 				process.Wait(daemon)
 			}
 		case alone.IsZero():
 			alone = time.Now()
 		case time.Since(alone) > time.Duration(s.Part.Keep):
-			return s.Stop(context.Background(), func(Progress) {})
+			if err = s.Stop(context.Background(), func(Progress) {}); err == nil {
+				return nil
+			}
+			k.note(err)
+			time.Sleep(k.again)
 		}
 	}
+}
+
+// note writes an error to the log of the part's daemon: a keeper has none of its own.
+func (k keeper) note(err error) {
+	log, failed := os.OpenFile(filepath.Join(Dir(k.name), "daemon.log"), os.O_APPEND|os.O_WRONLY, 0)
+	if failed != nil {
+		return
+	}
+	defer log.Close()
+	fmt.Fprintln(log, time.Now().Format(time.RFC3339), "taking the part down, whose daemon has died:", err)
 }

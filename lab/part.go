@@ -44,6 +44,7 @@ type head struct {
 	relay     site.Relay
 	is        bool // there is one now
 	alone     *time.Timer
+	again     time.Duration // after which the part tries once more to go down
 }
 
 // headProtocol carries, after an HTTP upgrade, the connections of a part's switches, each one a
@@ -57,7 +58,7 @@ const longestController = 256
 func (d *daemon) startRelay(t *topology.Topology) error {
 	name := d.state().Name
 	if d.head == nil {
-		d.head = &head{listeners: map[string]net.Listener{}}
+		d.head = &head{listeners: map[string]net.Listener{}, again: againAfter}
 		d.lostHead()
 		d.target().Control(ControllerSocket(name), nil)
 	}
@@ -152,12 +153,25 @@ func (d *daemon) lostHead() {
 	if h.is = false; keep == 0 || h.alone != nil {
 		return
 	}
-	h.alone = time.AfterFunc(keep, func() {
-		d.happened(fmt.Sprintf("the head has been gone for %s: the part goes down", keep))
-		if err := d.down(func(string, int, int) {}); err != nil {
-			d.happened(err.Error())
+	first := true
+	var mine *time.Timer
+	mine = time.AfterFunc(keep, func() {
+		if first {
+			d.happened(fmt.Sprintf("the head has been gone for %s: the part goes down", keep))
+			first = false
+		}
+		err := d.down(func(string, int, int) {})
+		if err == nil {
+			return
+		}
+		d.happened(err.Error())
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.alone == mine { // else the head is back
+			mine.Reset(h.again)
 		}
 	})
+	h.alone = mine
 }
 
 // serveHead takes a connection from the head, in place of any earlier one, and keeps it until it

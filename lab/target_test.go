@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
@@ -95,6 +96,17 @@ func (e *elsewhere) HasStarted(node string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.started[node]
+}
+
+func (e *elsewhere) WiresOf(t *topology.Topology) []datapath.Wire {
+	return make([]datapath.Wire, len(t.Links))
+}
+
+func (e *elsewhere) Ends() ([][2]local.End, error) {
+	if err := e.do("ends"); err != nil {
+		return nil, err
+	}
+	return make([][2]local.End, len(e.now.Links)), nil
 }
 
 func (e *elsewhere) WaitControllers(context.Context) error { return nil }
@@ -233,5 +245,20 @@ func TestTargetChanges(t *testing.T) {
 	}
 	if err := d.down(func(string, int, int) {}); err != nil || e.removed != 1 || !slices.Equal(e.did[len(before):], []string{"close", "remove"}) {
 		t.Errorf("down: %v, did %q", err, e.did[len(before):])
+	}
+}
+
+// TestTargetLinks proves that a target that cannot tell the state of its links is said to, and does
+// not end the daemon.
+func TestTargetLinks(t *testing.T) {
+	d, e := daemonElsewhere(t, "minimal")
+	d.changing.Lock()
+	d.up()
+	if links, err := d.links(); err != nil || len(links) != len(e.now.Links) || len(links[0].Ends) != 2 {
+		t.Fatalf("%+v, %v", links, err)
+	}
+	e.fail["ends"] = errors.New("no answer")
+	if links, err := d.links(); !errors.Is(err, e.fail["ends"]) || links != nil {
+		t.Errorf("without an answer: %+v, %v", links, err)
 	}
 }

@@ -6,6 +6,7 @@ package site
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -87,6 +88,15 @@ func (m *Machine) String() string {
 		s += ":" + strconv.Itoa(m.Port)
 	}
 	return s
+}
+
+// ssh is how a user would log in to it by hand.
+func (m *Machine) ssh() string {
+	to := *m
+	if to.Port = 0; m.Port != 0 {
+		return fmt.Sprintf("ssh -p %d %s", m.Port, &to)
+	}
+	return "ssh " + to.String()
 }
 
 // MaxMachines limits a list.

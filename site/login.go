@@ -357,17 +357,22 @@ func addressOf(a net.Addr) netip.Addr {
 	return p.Addr().Unmap().WithZone("")
 }
 
-// Run runs a shell command there, and returns what it printed.
+// Run runs a shell command there, and returns what it printed. It returns when ctx ends, though a
+// server may close a session only when its command has ended.
 func (l *Login) Run(ctx context.Context, command string, in io.Reader) ([]byte, error) {
 	s, err := l.client.NewSession()
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	defer context.AfterFunc(ctx, func() { s.Close() })()
 	var out, errs bytes.Buffer
 	s.Stdin, s.Stdout, s.Stderr = in, &out, &errs
-	err = s.Run(command)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(command) }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}

@@ -35,9 +35,14 @@ type Site struct {
 	*Login
 	HTTP *http.Client // of the service there; any host name will do
 
-	mux  *yamux.Session
-	errs *tail
+	mux    *yamux.Session
+	errs   *tail
+	within time.Duration // the program is to greet
 }
+
+// greetTime is how long a machine may take to start a command, and the program by that. One that
+// reads it from a slow card, with all others of a rack beginning as well, needs seconds.
+const greetTime = time.Minute
 
 // Open logs in to a machine, brings this program there unless it is there already, and starts it
 // with root's rights. If it is there, that takes one command's round trips once the machine has let
@@ -47,7 +52,7 @@ func Open(ctx context.Context, m *Machine, u *User) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Site{Login: login}
+	s := &Site{Login: login, within: greetTime}
 	if err := s.start(ctx); err != nil {
 		s.Close()
 		var known *Unreachable
@@ -298,7 +303,16 @@ func (s *Site) push(ctx context.Context, p program) error {
 
 // serve starts the program there, if it is there and we can be root; if not, it returns what the
 // script says of the machine.
+//
+// A shell may hang, in what it does before it runs a command, on a machine whose SSH server answers
+// well: then the connection is closed.
 func (s *Site) serve(ctx context.Context, programs []program) (lines []string, err error) {
+	late := time.AfterFunc(s.within, s.Login.Close)
+	defer func() {
+		if !late.Stop() && ctx.Err() == nil && !s.heard.lost.Load() {
+			lines, err = nil, &Unreachable{s.Machine, fmt.Errorf("its shell did not start the program within %s", s.within), "try  " + s.Machine.ssh() + " true"}
+		}
+	}()
 	session, err := s.client.NewSession()
 	if err != nil {
 		return nil, err

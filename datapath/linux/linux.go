@@ -11,6 +11,7 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/datapath/routerd"
+	"trivet.dev/trivet/datapath/vm"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/topology"
 )
@@ -31,7 +32,7 @@ type fabric struct {
 }
 
 func newFabric(s datapath.Site) *fabric {
-	return &fabric{site: s, daemons: map[string]map[string]*daemon{}}
+	return &fabric{site: s, daemons: map[string]map[string]*daemon{}, machines: machines{answers: vm.AnswerTime}}
 }
 
 // Resume finds the routing daemons that are running.

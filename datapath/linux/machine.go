@@ -42,6 +42,8 @@ type machines struct {
 	initrd string // "": there is none at the moment
 
 	agents sync.Map // connections to the agents, by node
+
+	answers time.Duration // within which QEMU does
 }
 
 func lacks(t *topology.Topology) error {
@@ -228,7 +230,7 @@ func (f *fabric) self() string {
 // One that does not answer is ended, so that it is started anew the next time.
 func (f *fabric) startMachine(ctx context.Context, n *topology.Node, want routerd.Program, s *vm.Spec) error {
 	dir := f.site.NodeDir(n.Name)
-	cmd, before, done, err := vm.Prepare(want.Args, dir)
+	cmd, before, done, err := vm.Prepare(want.Args, dir, f.self())
 	if err != nil {
 		return err
 	}
@@ -247,14 +249,27 @@ func (f *fabric) startMachine(ctx context.Context, n *topology.Node, want router
 	f.setProcess(n.Name, want.Name, p)
 	go f.watch(n.Name, p)
 	if err := f.awaitAgent(ctx, n.Name, p); err != nil {
-		p.unwanted.Store(true)                        // it is told here
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // QEMU that hangs, and virtiofsd that waits for it
+		p.kill()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		return fmt.Errorf("the virtual machine does not boot: %w; the end of its log:\n%s", err, process.LastWords(log.Name()))
 	}
-	return f.followLinks(n.Name, p, s)
+	if err := f.followLinks(n.Name, p, s); err != nil {
+		p.kill()
+		return err
+	}
+	return nil
+}
+
+// say reports what has happened to a machine. Whoever hears it may wait for the lab's lock.
+func (f *fabric) say(what string, values ...any) { go f.site.Ended(fmt.Sprintf(what, values...)) }
+
+// kill ends a machine that is of no use: QEMU that hangs, and virtiofsd that waits for it. Whoever
+// calls it says so.
+func (p *daemon) kill() {
+	p.unwanted.Store(true)
+	_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
 }
 
 // awaitAgent waits until a machine's agent answers; the error says why it does not.
@@ -276,7 +291,8 @@ func (f *fabric) awaitAgent(ctx context.Context, node string, p *daemon) error {
 	}
 }
 
-// resumeMachine finds the machine of a router that runs.
+// resumeMachine finds the machine of a router that runs. One whose QEMU does not answer is ended,
+// so that it is started anew: no other machine need wait for that.
 func (f *fabric) resumeMachine(ctx context.Context, n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
 	want, s, err := f.machine(ctx, n, d, r)
 	if err != nil {
@@ -284,59 +300,121 @@ func (f *fabric) resumeMachine(ctx context.Context, n *topology.Node, d *routerd
 	}
 	dir := f.site.NodeDir(n.Name)
 	if p := f.find(n, want, func(line string) bool { return vm.Runs(line, dir) }); p != nil {
-		return f.followLinks(n.Name, p, s)
+		return f.rejoin(ctx, n.Name, p, s)
 	}
 	return nil
+}
+
+func (f *fabric) rejoin(ctx context.Context, node string, p *daemon, s *vm.Spec) error {
+	err := f.followLinks(node, p, s)
+	if !errors.Is(err, vm.ErrSilent) {
+		return err
+	}
+	f.say("%s of router %s is started anew: %v", machineName, node, err)
+	p.kill()
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }
 
 // followLinks gives the guest's interfaces the carriers that their devices have, and goes on to do
 // so as long as the machine lives.
 func (f *fabric) followLinks(node string, p *daemon, s *vm.Spec) error {
-	monitor, err := vm.Watch(f.site.NodeDir(node))
-	if err != nil {
-		return fmt.Errorf("reach QEMU: %w", err)
-	}
-	var heard *notices.Listener
-	if err := f.site.OnNode(node, func() (err error) { heard, err = notices.Open(); return err }); err != nil {
-		monitor.Close()
+	l := &links{f: f, node: node, interfaces: s.Interfaces}
+	if err := f.site.OnNode(node, func() (err error) { l.heard, err = notices.Open(); return err }); err != nil {
 		return err
 	}
-	have := map[int]bool{} // QEMU may have been told by another daemon of the lab
-	set := func() error {
-		var now []bool
-		if err := f.site.OnNode(node, func() (err error) { now, err = vm.Carriers(s.Interfaces); return err }); err != nil {
-			return err
-		}
-		for i, up := range now {
-			if was, known := have[i]; known && was == up {
-				continue
-			}
-			if err := monitor.SetLink(i, up); err != nil {
-				return err
-			}
-			have[i] = up
-		}
-		return nil
-	}
-	if err := set(); err != nil {
-		heard.Close()
-		return errors.Join(err, monitor.Close())
+	if err := l.set(); err != nil {
+		l.close()
+		return err
 	}
 	go func() {
 		<-p.ended
-		heard.Close()
-		monitor.Close()
+		l.heard.Close()
 	}()
-	go func() {
-		for {
-			if _, ok := heard.Wait(); !ok {
+	go l.follow(p)
+	return nil
+}
+
+// links keeps the interfaces of a guest like their devices.
+type links struct {
+	f          *fabric
+	node       string
+	interfaces []vm.Interface
+	heard      *notices.Listener
+
+	monitor *vm.Monitor  // nil: it is to be reached
+	have    map[int]bool // what this monitor has told QEMU, which others may have told something else before
+}
+
+// set tells QEMU which carriers have changed. After an error that is vm.ErrSilent, the next time it
+// reaches QEMU anew and tells it all.
+func (l *links) set() (err error) {
+	if l.monitor == nil {
+		if l.monitor, err = vm.Watch(l.f.site.NodeDir(l.node), l.f.machines.answers); err != nil {
+			return fmt.Errorf("reach QEMU: %w", err)
+		}
+		l.have = map[int]bool{}
+	}
+	var now []bool
+	if err := l.f.site.OnNode(l.node, func() (err error) { now, err = vm.Carriers(l.interfaces); return err }); err != nil {
+		return err
+	}
+	for i, up := range now {
+		if was, known := l.have[i]; known && was == up {
+			continue
+		}
+		if err := l.monitor.SetLink(i, up); err != nil {
+			if errors.Is(err, vm.ErrSilent) {
+				l.monitor.Close()
+				l.monitor = nil
+			}
+			return err
+		}
+		l.have[i] = up
+	}
+	return nil
+}
+
+func (l *links) close() {
+	l.heard.Close()
+	if l.monitor != nil {
+		l.monitor.Close()
+	}
+}
+
+// follow goes on until the machine has ended. Of errors, only silence is of interest: another comes
+// of a link that has just been taken away, when the machine is about to be started anew.
+func (l *links) follow(p *daemon) {
+	const again = time.Second
+	defer l.close()
+	for well := true; ; {
+		if well {
+			if _, ok := l.heard.Wait(); !ok {
 				return
 			}
-			heard.Take()
-			_ = set() // fails when a link has just been taken away: the machine is about to be started anew
+		} else {
+			select {
+			case <-time.After(again):
+			case <-p.ended:
+				return
+			}
 		}
-	}()
-	return nil
+		l.heard.Take()
+		err := l.set()
+		silent := errors.Is(err, vm.ErrSilent)
+		if silent && !p.alive() {
+			return
+		}
+		if silent && well {
+			l.f.say("%s of router %s does not hear which of its links are up: %v", machineName, l.node, err)
+		} else if !silent && !well {
+			l.f.say("%s of router %s hears again which of its links are up", machineName, l.node)
+		}
+		well = !silent
+	}
 }
 
 // agentOf returns a connection to the agent of a router's machine.

@@ -57,7 +57,7 @@ func Set(ctx context.Context, c *ssh.Client, list []datapath.Setting) error {
 
 // request asks the agent something. A guest that does not answer in time loses the connection.
 func request(ctx context.Context, c *ssh.Client, kind string, payload []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	ok, answer, err := c.SendRequest(kind, true, payload)

@@ -2,33 +2,40 @@ package vm
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"time"
 )
 
-// Monitor is a connection to a machine's QEMU (QEMU Machine Protocol).
+// Monitor is a connection to a machine's QEMU (QEMU Machine Protocol). After an error that is
+// ErrSilent it is of no use any more: a late answer would be taken for that to another request.
 type Monitor struct {
-	conn net.Conn
-	in   *json.Decoder
+	conn   net.Conn
+	in     *json.Decoder
+	within time.Duration
 }
 
-// answerTime is how long QEMU may take to answer.
-const answerTime = 30 * time.Second
+// AnswerTime is how long QEMU, or a guest's agent, may take to answer.
+const AnswerTime = 30 * time.Second
 
-// Watch connects to the machine in the directory of a node. There can be one connection at a time.
-func Watch(dir string) (*Monitor, error) {
+// ErrSilent says that QEMU does not answer, unlike one that refuses something.
+var ErrSilent = errors.New("QEMU does not answer")
+
+// Watch connects to the machine in the directory of a node, which may take that long to answer.
+// There can be one connection at a time.
+func Watch(dir string, within time.Duration) (*Monitor, error) {
 	at, err := os.Open(dir) // a path of a socket has at most 107 bytes
 	if err != nil {
 		return nil, err
 	}
 	defer at.Close()
-	conn, err := net.DialTimeout("unix", fmt.Sprintf("/proc/self/fd/%d/%s", at.Fd(), qmpSocket), answerTime)
+	conn, err := net.DialTimeout("unix", fmt.Sprintf("/proc/self/fd/%d/%s", at.Fd(), qmpSocket), within)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrSilent, err)
 	}
-	m := &Monitor{conn, json.NewDecoder(conn)}
+	m := &Monitor{conn, json.NewDecoder(conn), within}
 	if err := m.do("qmp_capabilities", nil); err != nil {
 		conn.Close()
 		return nil, err
@@ -45,13 +52,13 @@ func (m *Monitor) SetLink(i int, up bool) error {
 }
 
 func (m *Monitor) do(command string, arguments map[string]any) error {
-	_ = m.conn.SetDeadline(time.Now().Add(answerTime))
+	_ = m.conn.SetDeadline(time.Now().Add(m.within))
 	request := map[string]any{"execute": command}
 	if arguments != nil {
 		request["arguments"] = arguments
 	}
 	if err := json.NewEncoder(m.conn).Encode(request); err != nil {
-		return err
+		return fmt.Errorf("%w: %s: %w", ErrSilent, command, err)
 	}
 	for {
 		var answer struct {
@@ -61,7 +68,7 @@ func (m *Monitor) do(command string, arguments map[string]any) error {
 			} `json:"error"`
 		}
 		if err := m.in.Decode(&answer); err != nil {
-			return fmt.Errorf("QEMU does not answer %s: %w", command, err)
+			return fmt.Errorf("%w: %s: %w", ErrSilent, command, err)
 		}
 		switch {
 		case answer.Error != nil:

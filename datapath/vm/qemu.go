@@ -127,10 +127,20 @@ func Command(s *Spec, a Accelerator, k Kernel, dir, initrd, program string) (arg
 	return args
 }
 
+// separators are what the kernel splits its command line at, or takes for quotes. It says where the
+// guest finds the program and its specification.
+const separators = " \t\n\v\f\r\""
+
 // Prepare returns the command that starts virtiofsd and then becomes QEMU, in the directory of the
 // node; before must be called on the thread that starts it, and done afterwards. virtiofsd ends
-// with QEMU's connection to it.
-func Prepare(args []string, dir string) (cmd *exec.Cmd, before func() error, done func(), err error) {
+// with QEMU's connection to it. The guest is to run this program, which is at a path.
+func Prepare(args []string, dir, program string) (cmd *exec.Cmd, before func() error, done func(), err error) {
+	if strings.ContainsAny(dir, separators+",") { // the options of virtiofsd are split at commas
+		return nil, nil, nil, fmt.Errorf("a virtual machine cannot have its files at %q, for the white space, comma or quote: have TRIVET_RUN_DIR name another directory", dir)
+	}
+	if strings.ContainsAny(program, separators) {
+		return nil, nil, nil, fmt.Errorf("a virtual machine cannot run this program, which is %q, for the white space or quote: rename it, or its directory", program)
+	}
 	files, err := virtiofsd()
 	if err != nil {
 		return nil, nil, nil, err

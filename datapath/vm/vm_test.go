@@ -225,3 +225,17 @@ func TestAgent(t *testing.T) {
 		t.Errorf("routes: %v, %q, %v", ok, text, err)
 	}
 }
+
+// TestPaths proves that a machine is not started with paths that its kernel, or virtiofsd, would
+// take for several, and that the error says which and what to do.
+func TestPaths(t *testing.T) {
+	for _, c := range []struct{ dir, program, want string }{
+		{"/run/my labs/l/routers/r1", "/usr/bin/trivet", `"/run/my labs/l/routers/r1", for the white space, comma or quote: have TRIVET_RUN_DIR name another`},
+		{"/run/labs,mine/l/routers/r1", "/usr/bin/trivet", "have TRIVET_RUN_DIR name another"},
+		{"/run/trivet/l/routers/r1", "/home/x/my tools/trivet", `"/home/x/my tools/trivet", for the white space or quote: rename it`},
+	} {
+		if cmd, _, _, err := Prepare(nil, c.dir, c.program); cmd != nil || err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}

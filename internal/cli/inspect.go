@@ -190,8 +190,11 @@ func linkRows(info lab.Info, sites lab.Sites) [][]string {
 func stateOf(ends []local.End, state string) string {
 	var more []string
 	for _, e := range ends {
-		if e.State == local.EndDown || e.State == local.EndAbsent {
+		switch e.State {
+		case local.EndDown, local.EndAbsent:
 			more = append(more, fmt.Sprintf("%s is %s", e.Interface, e.State))
+		case local.EndUnknown:
+			more = append(more, fmt.Sprintf("%s is not known (%s)", e.Interface, e.Problem))
 		}
 	}
 	if len(more) == 0 {

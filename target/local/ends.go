@@ -17,6 +17,7 @@ type End struct {
 	Interface string   `json:"interface"`
 	State     EndState `json:"state"`
 	MTU       int      `json:"mtu,omitempty" doc:"Of the device; an end without has none"`
+	Problem   string   `json:"problem,omitempty" doc:"Why the state is not known"`
 }
 
 // MTU is that of devices for which nobody has set another.
@@ -30,6 +31,8 @@ const (
 	EndDown   EndState = "down"       // it is set down
 	EndDark   EndState = "no carrier" // the other end is set down, or nothing is there
 	EndAbsent EndState = "gone"       // somebody has deleted the device
+
+	EndUnknown EndState = "unknown" // its site does not say
 )
 
 // Ends returns the present state of the ends of the lab's links, in the order of the topology's

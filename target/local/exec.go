@@ -1,7 +1,6 @@
 package local
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -128,14 +127,10 @@ func (l *Lab) enter(n *topology.Node) error {
 		}
 		files = append(files, f)
 	}
-	if init := l.initOf(n.Name); init != 0 {
-		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", init))
-		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("the first process of %s has ended, and all others with it; take the lab down and bring it up again", n.Name)
-		}
-		if err != nil {
-			return fmt.Errorf("enter %s: %w", n.Name, err)
-		}
+	switch f, err := l.pidNamespace(n.Name); {
+	case err != nil:
+		return err
+	case f != nil:
 		files = append(files, f)
 	}
 	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares its root cannot change mount namespaces

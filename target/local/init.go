@@ -1,17 +1,17 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/topology"
 )
 
@@ -39,7 +39,8 @@ func (l *Lab) startInit(n *topology.Node) error {
 	if err != nil {
 		return fmt.Errorf("start the first process of %s: %w", n.Name, err)
 	}
-	if err := os.WriteFile(l.initFile(n.Name), []byte(strconv.Itoa(cmd.Process.Pid)), 0o644); err != nil {
+	pid := cmd.Process.Pid
+	if err := os.WriteFile(l.initFile(n.Name), fmt.Appendf(nil, "%d %d\n", pid, process.Started(pid)), 0o644); err != nil {
 		return err
 	}
 	if n, _ := ready.Read(make([]byte, 1)); n != 1 {
@@ -51,11 +52,33 @@ func (l *Lab) startInit(n *topology.Node) error {
 
 func (l *Lab) initFile(node string) string { return filepath.Join(l.nsDir(), "pid-"+node) }
 
-// initOf returns the first process of a node's PID namespace, or 0.
-func (l *Lab) initOf(node string) int {
-	b, _ := os.ReadFile(l.initFile(node))
-	pid, _ := strconv.Atoi(strings.TrimSpace(string(b)))
-	return pid
+// pidNamespace opens a node's PID namespace; nil: it has none of its own.
+func (l *Lab) pidNamespace(node string) (*os.File, error) {
+	b, err := os.ReadFile(l.initFile(node))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var pid int
+	var started uint64
+	if _, err := fmt.Sscan(string(b), &pid, &started); err != nil {
+		return nil, fmt.Errorf("%s: %w", l.initFile(node), err)
+	}
+	ended := fmt.Errorf("the first process of %s has ended, and all others with it; take the lab down and bring it up again", node)
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", pid))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, ended
+	}
+	if err != nil {
+		return nil, fmt.Errorf("enter %s: %w", node, err)
+	}
+	if process.Started(pid) != started { // only now: what is open belongs to the process that is compared
+		f.Close()
+		return nil, ended
+	}
+	return f, nil
 }
 
 // RunInit is the first process of a PID namespace: it mounts /proc in the node's mount namespace,

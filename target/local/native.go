@@ -256,14 +256,8 @@ func (l *Lab) ruleRoutes() error {
 // routeNative sets the routes of the lab's table to those of the node: to what is connected to its
 // interfaces that are up, and static ones.
 func (l *Lab) routeNative(n *topology.Node, ends []*topology.Endpoint, static []topology.Route) error {
-	old, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: nativeTable}, netlink.RT_FILTER_TABLE)
-	if err != nil {
+	if err := clearNative(); err != nil {
 		return err
-	}
-	for _, r := range old {
-		if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
-			return err
-		}
 	}
 	for _, e := range ends {
 		dev, err := netlink.LinkByName(e.Interface)
@@ -293,12 +287,29 @@ func (l *Lab) routeNative(n *topology.Node, ends []*topology.Endpoint, static []
 			r.Scope = netlink.SCOPE_LINK
 		}
 		if s.Device != "" {
-			if r.LinkIndex, err = indexOf(s.Device); err != nil {
+			index, err := indexOf(s.Device)
+			if err != nil {
 				return err
 			}
+			r.LinkIndex = index
 		}
 		if err := netlink.RouteReplace(r); err != nil {
 			return fmt.Errorf("route %s: %w", s, err)
+		}
+	}
+	return nil
+}
+
+// clearNative removes all routes of the lab's table. Those to nowhere have no device with which
+// they would go.
+func clearNative() error {
+	old, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: nativeTable}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return err
+	}
+	for _, r := range old {
+		if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
 		}
 	}
 	return nil
@@ -422,6 +433,7 @@ func restoreMachine(was native, dir string) error {
 			}
 		}
 	}
+	errs = append(errs, clearNative())
 	if is, err := hostsMounted(dir); err != nil || is {
 		errs = append(errs, err, unix.Unmount(machineHosts, unix.MNT_DETACH))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/target/local/wifi"
 )
 
@@ -96,7 +97,8 @@ func setSetting(key, value string) error {
 }
 
 // sendHome moves a device from the thread's namespace to the machine's, where it gets its number
-// back unless that is taken. A missing device is no error.
+// back unless that is taken. A missing device is no error. The lab's own device may have the same
+// name in another node, where it stays.
 func (x external) sendHome() error {
 	dev, err := netlink.LinkByName(x.Name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -104,6 +106,9 @@ func (x external) sendHome() error {
 	}
 	if err != nil {
 		return err
+	}
+	if dev.Attrs().Group == netbatch.Group && x.Group != netbatch.Group {
+		return nil
 	}
 	home, err := os.Open("/proc/self/ns/net") // of the process's first thread, which never leaves it
 	if err != nil {

@@ -20,8 +20,12 @@ import (
 // from their sites. If one fails, those that have changed are changed back. Machines that are
 // needed now are joined first, and left last if they are needed no more.
 func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Progress) error {
-	err := checkDevices(t, l.state.Sites)
+	done, err := l.turn(ctx)
 	if err != nil {
+		return err
+	}
+	defer done()
+	if err := checkDevices(t, l.state.Sites); err != nil {
 		return err
 	}
 	joined, err := l.join(ctx, t)
@@ -29,7 +33,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Pr
 		err = l.refuseForwarding()
 	}
 	if err == nil {
-		err = l.apply(ctx, t, progress)
+		err = l.apply(ctx, t, joined, progress)
 	}
 	if err != nil {
 		return errors.Join(err, l.leave(joined), l.refuseForwarding())
@@ -80,41 +84,47 @@ func (l *Lab) leave(parts []*part) error {
 		}
 		p.idle.Store(true)
 		p.gone.Store(false)
+		p.unsure.Store(false)
 		p.close()
 		return p.wrong(err)
 	})
 }
 
-func (l *Lab) apply(ctx context.Context, t *topology.Topology, progress local.Progress) error {
+func (l *Lab) apply(ctx context.Context, t *topology.Topology, joined []*part, progress local.Progress) error {
 	old, vnis, wires := l.Topology(), l.record.VNIs, l.record.Wires
 	was := map[string]*topology.Topology{}
 	for _, p := range l.used() {
 		was[p.machine.Name] = l.partOf(old, p.machine.Name)
 	}
 	here := l.partOf(old, topology.Head)
-	if err := l.allocate(t); err != nil {
-		return err
+	err := l.allocate(t)
+	if err == nil {
+		err = l.learnCarriers(ctx, t)
 	}
-	if err := l.learnCarriers(ctx, t); err != nil {
+	if err != nil {
 		l.record.VNIs, l.record.Wires = vnis, wires
 		return errors.Join(err, l.save())
 	}
 	changed := make(chan *part, len(l.parts))
-	err := l.each(func(p *part) error {
+	err = l.each(func(p *part) error {
 		is := l.partOf(t, p.machine.Name)
 		if p.gone.Load() {
 			err := p.up(ctx, l.stateOf(t, p), func(step lab.Progress) { l.report(p, step) })
 			p.gone.Store(err != nil)
+			p.unsure.Store(err != nil) // it may be found there when the site is reached again
+			if err == nil && !slices.Contains(joined, p) {
+				changed <- p
+			}
 			return err
 		}
-		if same(was[p.machine.Name], is) {
+		if same(was[p.machine.Name], is) && !p.unsure.Load() {
 			return nil
 		}
-		_, err := p.client.Apply(ctx, is, false)
-		if err == nil {
+		err := p.become(ctx, is)
+		if err == nil || p.unsure.Load() {
 			changed <- p
 		}
-		return p.wrong(err)
+		return err
 	})
 	close(changed)
 	if err == nil {
@@ -145,8 +155,12 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, progress local.Pr
 	l.record.VNIs, l.record.Wires = vnis, wires
 	undo := l.save()
 	for p := range changed {
-		_, failed := p.client.Apply(context.WithoutCancel(ctx), was[p.machine.Name], false)
-		undo = errors.Join(undo, p.wrong(failed))
+		failed := p.become(context.WithoutCancel(ctx), was[p.machine.Name])
+		if failed != nil && p.unsure.Load() {
+			l.owner.OnLoop(fmt.Sprintf("%v; it is changed back when it answers again", failed))
+			failed = nil
+		}
+		undo = errors.Join(undo, failed)
 	}
 	if undo != nil {
 		return fmt.Errorf("%w; %w: %w; take the lab down", err, local.ErrHalf, undo)
@@ -229,7 +243,7 @@ func (l *Lab) Dead() []string {
 		switch _, err := p.now(); {
 		case err != nil:
 			out = append(out, "site "+p.machine.Name)
-		case p.gone.Load():
+		case p.gone.Load(), p.unsure.Load():
 			out = append(out, "the part at "+p.machine.Name)
 		case p.lost.Load():
 			out = append(out, "site "+p.machine.Name)
@@ -295,15 +309,16 @@ func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 	return out
 }
 
-// Ends returns the present state of the ends of all links.
+// Ends returns the present state of the ends of all links. Those at a site that does not answer are
+// unknown.
 func (l *Lab) Ends() ([][2]local.End, error) {
 	t := l.Topology()
 	out := make([][2]local.End, len(t.Links))
-	put := func(site string, ends func(i int) [2]local.End) {
+	put := func(site string, end func(i, e int) local.End) {
 		for i, where := range indexesAt(t, site) {
-			for e, end := range t.Links[where].Ends {
-				if end.External() || t.Node(end.Node).Sited() == site {
-					out[where][e] = ends(i)[e]
+			for e, is := range t.Links[where].Ends {
+				if is.External() || t.Node(is.Node).Sited() == site {
+					out[where][e] = end(i, e)
 				}
 			}
 		}
@@ -312,18 +327,24 @@ func (l *Lab) Ends() ([][2]local.End, error) {
 	if err != nil {
 		return nil, err
 	}
-	put(topology.Head, func(i int) [2]local.End { return here[i] })
+	put(topology.Head, func(i, e int) local.End { return here[i][e] })
 	for _, p := range l.used() {
 		part := l.partOf(t, p.machine.Name)
 		links, err := p.client.Links(l.ctx)
-		if err != nil || len(links) != len(part.Links) {
-			return nil, p.wrong(errors.Join(err, errors.New("its links are not those of the lab")))
+		if err == nil && len(links) != len(part.Links) {
+			err = errors.New("its links are not those of the lab")
 		}
-		put(p.machine.Name, func(i int) [2]local.End {
-			if len(links[i].Ends) != 2 {
-				return [2]local.End{}
+		put(p.machine.Name, func(i, e int) local.End {
+			unknown := local.End{Interface: part.Links[i].Ends[e].Interface, State: local.EndUnknown}
+			switch {
+			case err != nil:
+				unknown.Problem = p.wrong(err).Error()
+			case len(links[i].Ends) != 2:
+				unknown.Problem = p.wrong(errors.New("it does not say what its links are")).Error()
+			default:
+				return links[i].Ends[e]
 			}
-			return [2]local.End(links[i].Ends)
+			return unknown
 		})
 	}
 	l.deviceEnds(out)

@@ -286,7 +286,7 @@ func (l *Lab) change(ctx context.Context, t *topology.Topology, f func(d *device
 // changeDevices makes devices what they are in another topology. A switch whose ports, controllers
 // or settings differ is made anew: it forwards nothing for a second or two. What fails is undone.
 func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
-	had := map[*device]*openwrt.Plan{}
+	had, recorded := map[*device]*openwrt.Plan{}, maps.Clone(l.record.Devices)
 	var mu sync.Mutex
 	err := l.change(ctx, t, func(d *device, login *site.Login, was, is *openwrt.Plan) error {
 		mu.Lock()
@@ -303,6 +303,7 @@ func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
 		l.followDevices()
 		return l.save()
 	}
+	half := map[string]deviceRecord{}
 	for d, was := range had {
 		login, undo := d.now()
 		if undo == nil {
@@ -310,9 +311,17 @@ func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
 		}
 		if undo != nil {
 			err = fmt.Errorf("%w; %w: %w; take the lab down", err, local.ErrHalf, undo)
+			half[d.machine.Name] = l.record.Devices[d.machine.Name]
 		}
 	}
-	return err
+	// A later process takes devices over as they are recorded: not as what has failed.
+	if recorded == nil {
+		recorded = map[string]deviceRecord{}
+	}
+	maps.Copy(recorded, half)
+	l.record.Devices = recorded
+	l.followDevices() // those that were made again
+	return errors.Join(err, l.save())
 }
 
 // replace makes a device something else.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
@@ -46,9 +47,12 @@ type Lab struct {
 	parts      map[string]*part // by site
 	devices    []*device        // that run no part
 	record     record
+	recorded   bool   // the record is that of the lab, and has been on disk
 	socket     string // of the controller
 	watches    watches
 	unreached  sync.Map // controllers that could not be reached from here at the last attempt, with why
+
+	turning chan struct{} // full while parts are changed: see turn
 
 	is  atomic.Pointer[topology.Topology] // the whole
 	at  atomic.Pointer[map[string]string] // the sites of its nodes
@@ -84,7 +88,7 @@ func begin(s lab.State, owner local.Owner) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Lab: here, state: s, owner: owner, user: user, parts: map[string]*part{}}
+	l := &Lab{Lab: here, state: s, owner: owner, user: user, parts: map[string]*part{}, turning: make(chan struct{}, 1)}
 	l.record = newRecord()
 	l.record.ID = rand.Text()
 	l.ctx, l.end = context.WithCancel(context.Background())
@@ -122,7 +126,9 @@ func (l *Lab) save() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(recordFile(l.Name), b, 0o600)
+	err = disk.Replace(recordFile(l.Name), b, 0)
+	l.recorded = l.recorded || err == nil
+	return err
 }
 
 func (l *Lab) set(t *topology.Topology) {
@@ -336,7 +342,50 @@ func (l *Lab) follow(ctx context.Context, p *part) {
 		if err := p.revive(ctx, func(step lab.Progress) { l.report(p, step) }); errors.Is(err, errNone) && had {
 			l.owner.OnEnd(err.Error())
 		}
+		if p.unsure.Load() {
+			go l.settle(ctx, p)
+		}
 	}
+}
+
+// turn begins a change of parts, of which there is one at a time. Whoever waits for a site that
+// hangs lets go when ctx ends.
+func (l *Lab) turn(ctx context.Context) (done func(), err error) {
+	select {
+	case l.turning <- struct{}{}:
+		return func() { <-l.turning }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// settle makes a part that may have carried out a change that was undone, or not one that was made,
+// what it is to be.
+func (l *Lab) settle(ctx context.Context, p *part) {
+	settled, err := l.settled(ctx, p)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		l.owner.OnEnd(err.Error())
+	case settled:
+		l.owner.OnEnd("site " + p.machine.Name + ": its part is what it is to be again")
+	}
+}
+
+func (l *Lab) settled(ctx context.Context, p *part) (settled bool, err error) {
+	done, err := l.turn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	if p.gone.Load() || !p.unsure.Load() {
+		return false, nil
+	}
+	is := l.partOf(l.Topology(), p.machine.Name)
+	if err := p.become(ctx, is); err != nil || lab.ReadyWhenUp(is) {
+		return true, err
+	}
+	return true, p.wrong(p.client.Ready(ctx))
 }
 
 // connected passes the connection of a part's switch on to its controller.
@@ -379,10 +428,11 @@ func (l *Lab) Control(socket string, meet func(string, func(datapath.Peer) datap
 // Resume takes all parts over from a head that has died. A part that cannot be reached now is
 // followed like one whose connection is lost later.
 func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress local.Progress) error {
-	var err error
-	if l.record, err = readRecord(l.Name); err != nil {
+	was, err := readRecord(l.Name)
+	if err != nil {
 		return err
 	}
+	l.record, l.recorded = was, true
 	for _, p := range l.parts {
 		p.of = l.record.ID
 	}
@@ -420,25 +470,40 @@ func (l *Lab) Close() {
 
 // Remove takes the lab down over the connections that there are.
 func (l *Lab) Remove(s lab.State, progress local.Progress, lost func(string)) error {
-	return removeOver(l.parts, s, progress, lost)
+	if !l.recorded { // nothing was made elsewhere, or it is about to be found out what was
+		return remove(s, progress, lost)
+	}
+	return removeOver(l.parts, l.record, s, progress, lost)
 }
 
 // remove takes a lab down whose daemon is dead.
 func remove(s lab.State, progress local.Progress, lost func(string)) error {
-	return removeOver(nil, s, progress, lost)
+	was, err := readRecord(s.Name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return local.Remove(s.Name, lab.Dir(s.Name), progress, lost)
+	case err != nil: // without its ID, other machines cannot be asked for what is this lab's
+		lost(fmt.Sprintf("%v\n  what is at its sites %s", err, stays(s)))
+		if err := releaseGateway(s, record{Refused: true}); err != nil {
+			return err
+		}
+		return local.Remove(s.Name, lab.Dir(s.Name), progress, lost)
+	}
+	return removeOver(nil, was, s, progress, lost)
+}
+
+// stays says how long what is left of a lab at other sites is there.
+func stays(s lab.State) string {
+	if s.Sites.Keep > 0 {
+		return fmt.Sprintf("goes down by itself within %s", time.Duration(s.Sites.Keep))
+	}
+	return "stays until  trivet down NAME  there; trivet ls names it"
 }
 
 // removeOver takes the parts down, then what is here. A site that cannot be reached is no reason to
 // leave the others: what is left there is said.
-func removeOver(parts map[string]*part, s lab.State, progress local.Progress, lost func(string)) error {
+func removeOver(parts map[string]*part, was record, s lab.State, progress local.Progress, lost func(string)) error {
 	user, err := site.UserOf(s.Owner)
-	if err != nil {
-		return err
-	}
-	was, err := readRecord(s.Name)
-	if errors.Is(err, os.ErrNotExist) {
-		return local.Remove(s.Name, lab.Dir(s.Name), progress, lost)
-	}
 	if err != nil {
 		return err
 	}
@@ -457,11 +522,7 @@ func removeOver(parts map[string]*part, s lab.State, progress local.Progress, lo
 	})
 	left = errors.Join(left, removeDevices(ctx, s.Sites, was, user, lost))
 	if left != nil {
-		until := "stays until  trivet down NAME  there; trivet ls names it"
-		if s.Sites.Keep > 0 {
-			until = fmt.Sprintf("goes down by itself within %s", time.Duration(s.Sites.Keep))
-		}
-		lost(fmt.Sprintf("%v\n  what is left there %s", left, until))
+		lost(fmt.Sprintf("%v\n  what is left there %s", left, stays(s)))
 	}
 	if err := releaseGateway(s, was); err != nil {
 		return err

@@ -3,7 +3,9 @@ package sites
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"os"
 
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
@@ -54,7 +56,11 @@ func (l *Lab) allocate(t *topology.Topology) error {
 	list := l.state.Sites
 	if list.Carrier == site.VLAN {
 		next, last = uint32(list.VLANs[0]), uint32(list.VLANs[1])
-		for vlan := range vlansOfOthers(l.Name) {
+		others, err := vlansOfOthers(l.Name)
+		if err != nil {
+			return err
+		}
+		for vlan := range others {
 			taken[vlan] = true
 		}
 	}
@@ -110,17 +116,23 @@ func (l *Lab) vlanOf(t *topology.Topology, p pair) uint16 {
 }
 
 // vlansOfOthers are those that other labs have whose head is this machine.
-func vlansOfOthers(name string) map[uint32]bool {
+func vlansOfOthers(name string) (map[uint32]bool, error) {
 	out := map[uint32]bool{}
-	labs, _ := lab.List()
+	labs, err := lab.List()
+	if err != nil {
+		return nil, err
+	}
 	for _, other := range labs {
 		if other.Name == name || other.Sites == nil || other.Sites.Carrier != site.VLAN {
 			continue
 		}
-		r, _ := readRecord(other.Name)
+		r, err := readRecord(other.Name)
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // one that has no record has no VLANs yet
+			return nil, fmt.Errorf("which VLANs lab %s has is not known: %w; take that down first", other.Name, err)
+		}
 		for _, vlan := range r.VNIs {
 			out[vlan] = true
 		}
 	}
-	return out
+	return out, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/topology"
 )
 
 // part is what of a lab is at another site: a lab of its own there, reached through the SSH
@@ -28,6 +29,8 @@ type part struct {
 	idle atomic.Bool // no node is there, and the machine is left alone: see Used
 	gone atomic.Bool // the site has no such part any more
 	lost atomic.Bool // this process is not its head now: see follow
+
+	unsure atomic.Bool // whether it has carried out the last change is not known: see settle
 
 	ended context.CancelFunc // ends follow
 
@@ -164,6 +167,19 @@ func (p *part) wrong(err error) error {
 // up makes the part.
 func (p *part) up(ctx context.Context, s lab.State, each func(lab.Progress)) error {
 	return p.ask(ctx, "/v1/labs", s, each)
+}
+
+// become changes the part. If the connection is lost meanwhile, it is not known what it has become.
+func (p *part) become(ctx context.Context, t *topology.Topology) error {
+	was := p.unsure.Swap(true)
+	_, err := p.client.Apply(ctx, t, false)
+	var refused lab.Refused
+	if err == nil {
+		p.unsure.Store(false)
+	} else if errors.As(err, &refused) {
+		p.unsure.Store(was)
+	}
+	return p.wrong(err)
 }
 
 // down removes the part; there may be none.

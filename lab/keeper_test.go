@@ -1,0 +1,201 @@
+package lab
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/process"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// partWithout is the state of a part whose daemon has died, of a target which counts how often it
+// is removed, and fails to be until it may.
+func partWithout(t *testing.T, keep time.Duration) (s State, removed *atomic.Int64, may *atomic.Bool) {
+	t.Helper()
+	t.Setenv("TRIVET_RUN_DIR", t.TempDir())
+	removed, may = new(atomic.Int64), new(atomic.Bool)
+	target := t.Name()
+	Targets[target] = Maker{Remove: func(s State, _ local.Progress, _ func(string)) error {
+		if removed.Add(1); !may.Load() {
+			return errors.New("no room")
+		}
+		return os.RemoveAll(Dir(s.Name))
+	}}
+	t.Cleanup(func() { delete(Targets, target) })
+	s = State{Name: "part", Status: Up, Target: target, Owner: os.Geteuid(), Created: time.Now(), Part: &Part{Keep: topology.Duration(keep)}, Topology: &topology.Topology{}}
+	writeLab(t, &s)
+	return s, removed, may
+}
+
+func writeLab(t *testing.T, s *State) {
+	t.Helper()
+	err := errors.Join(os.MkdirAll(Dir(s.Name), 0o755), os.WriteFile(filepath.Join(Dir(s.Name), "daemon.log"), nil, 0o600), s.Save())
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keep runs a keeper, and says when it has ended.
+func keep(name string) (ended chan error) {
+	ended = make(chan error, 1)
+	go func() { ended <- keeper{name, 5 * time.Millisecond, 5 * time.Millisecond}.run() }()
+	return ended
+}
+
+// inTime is what a channel has within a minute.
+func inTime(t *testing.T, what string, c chan error) error {
+	t.Helper()
+	select {
+	case err := <-c:
+		return err
+	case <-time.After(time.Minute):
+		t.Fatal("in vain: ", what)
+		return nil
+	}
+}
+
+// TestKeeper proves that a keeper takes a part down whose daemon has died, again and again if that
+// fails, which the log says.
+func TestKeeper(t *testing.T) {
+	s, removed, may := partWithout(t, time.Millisecond)
+	ended := keep(s.Name)
+	for end := time.Now().Add(time.Minute); removed.Load() < 3; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it was tried %d times", removed.Load())
+		}
+	}
+	if log, _ := os.ReadFile(filepath.Join(Dir(s.Name), "daemon.log")); !strings.Contains(string(log), "no room") {
+		t.Errorf("the log says %q", log)
+	}
+	may.Store(true)
+	if err := inTime(t, "the part goes down", ended); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(Dir(s.Name)); !os.IsNotExist(err) {
+		t.Errorf("it is there still: %v", err)
+	}
+}
+
+// TestKeeperOfAnother proves that a keeper ends when the lab of that name is another one, be it a
+// part or not, and leaves it alone.
+func TestKeeperOfAnother(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		part *Part
+	}{{"part", &Part{Keep: topology.Duration(time.Millisecond)}}, {"whole", nil}} {
+		t.Run(c.name, func(t *testing.T) {
+			s, removed, may := partWithout(t, time.Hour)
+			may.Store(true)
+			ended := keep(s.Name)
+			for held := false; !held; time.Sleep(500 * time.Millisecond) { // it has begun, and then sees the lab at once
+				f, err := os.Open(filepath.Join(Dir(s.Name), "keeper"))
+				if err == nil {
+					held = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
+					f.Close()
+				}
+			}
+			other := s
+			other.Created, other.Part = s.Created.Add(time.Second), c.part
+			writeLab(t, &other)
+			if err := inTime(t, "the keeper ends", ended); err != nil || removed.Load() != 0 {
+				t.Errorf("%v; the other lab was removed %d times", err, removed.Load())
+			}
+		})
+	}
+}
+
+// TestKeeperStranger proves that a keeper does not wait for a process that only has the number of
+// the part's daemon.
+func TestKeeperStranger(t *testing.T) {
+	s, removed, may := partWithout(t, time.Millisecond)
+	may.Store(true)
+	stranger := exec.Command("sleep", "600")
+	if err := stranger.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stranger.Process.Kill()
+		_ = stranger.Wait()
+	})
+	s.PID, s.PIDStart = stranger.Process.Pid, process.Started(stranger.Process.Pid)-1
+	writeLab(t, &s)
+	held, err := lock(t.Context(), s.Name) // as a command has it that resumes the lab: it is up then, for others
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := keep(s.Name)
+	time.Sleep(100 * time.Millisecond) // it finds the lab so
+	held.Close()
+	if err := inTime(t, "the part goes down", ended); err != nil || removed.Load() != 1 {
+		t.Errorf("%v; it was removed %d times", err, removed.Load())
+	}
+}
+
+// TestLostHead proves that a part without a head goes down by itself, again and again if that
+// fails, and no more once the head is back.
+func TestLostHead(t *testing.T) {
+	d, e := daemonElsewhere(t, "minimal")
+	d.setState(func(s *State) { s.Part = &Part{Keep: topology.Duration(time.Millisecond)} })
+	d.head = &head{again: time.Millisecond}
+	may := func(err error) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.fail["remove"] = err
+	}
+	tried := func() (n int) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		for _, what := range e.did {
+			if what == "remove" {
+				n++
+			}
+		}
+		return n
+	}
+	more := func(than int) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); tried() <= than; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("it was tried %d times", tried())
+			}
+		}
+	}
+	may(errors.New("no room"))
+	d.lostHead()
+	more(2)
+	d.head.mu.Lock() // as serveHead does
+	d.head.alone.Stop()
+	d.head.alone, d.head.is = nil, true
+	d.head.mu.Unlock()
+	d.changing.Lock() // an attempt that is under way ends first
+	d.changing.Unlock()
+	time.Sleep(50 * time.Millisecond)
+	was := tried()
+	time.Sleep(50 * time.Millisecond)
+	if now := tried(); now != was {
+		t.Errorf("though the head is back, it was tried %d times more", now-was)
+	}
+	may(nil)
+	d.lostHead()
+	more(was)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		d.changing.Lock()
+		removed := d.removed
+		d.changing.Unlock()
+		if removed {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("it is not removed")
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package openwrt
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/site/sitetest"
+)
+
+// TestDownHangs proves that a device that lets us in, and whose shell then hangs, is given up when
+// it is to become what it was, and that the error names it and says what to do there.
+func TestDownHangs(t *testing.T) {
+	was := downTime
+	t.Cleanup(func() { downTime = was })
+	for _, hangs := range []string{"[ ! -e", "'down'"} {
+		port := sitetest.Serve(t, func(command string, _ io.Reader, out, _ io.Writer) int {
+			if strings.Contains(command, hangs) {
+				select {}
+			}
+			_, _ = io.WriteString(out, "yes\n")
+			return 0
+		})
+		u, err := site.UserOf(os.Getuid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		login, err := site.Dial(t.Context(), &site.Machine{Name: "ap", Host: "127.0.0.1", Port: port}, u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer login.Close()
+		downTime = 200 * time.Millisecond
+		if _, err := Down(t.Context(), login, "ID"); err == nil || !strings.HasPrefix(err.Error(), "ap: its shell has not made it what it was within 200ms; ") || !strings.Contains(err.Error(), "sh /tmp/trivet-ID/switch.sh down") {
+			t.Errorf("%s: %v", hangs, err)
+		}
+	}
+}

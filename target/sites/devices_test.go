@@ -1,0 +1,102 @@
+package sites
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/site/sitetest"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// fakeWrt is a device that says it does what scripts ask. So many calls of their up fail.
+type fakeWrt struct {
+	mu    sync.Mutex
+	is    bool // a switch
+	fails int
+}
+
+func (f *fakeWrt) shell(command string, in io.Reader, out, errs io.Writer) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case strings.Contains(command, "uci -q export"):
+		_, _ = io.WriteString(out, "package network\n\nconfig interface 'lan'\n\toption device 'lan4'\n")
+	case strings.Contains(command, "cat >"):
+		_, _ = io.Copy(io.Discard, in)
+	case strings.HasPrefix(command, "[ ! -e") && f.is:
+		_, _ = io.WriteString(out, "yes\n")
+	case strings.HasSuffix(command, "'down'"):
+		f.is = false
+	case strings.HasSuffix(command, "'up'"):
+		if f.fails > 0 {
+			f.fails--
+			_, _ = io.WriteString(errs, "no room\n")
+			return 1
+		}
+		f.is = true
+	}
+	return 0
+}
+
+// TestChangeDevicesUndone proves that a change that a device cannot follow is undone there and on
+// disk, where a later process looks for what the device is, and that the device is kept from
+// reverting afterwards; that one which was no switch is none again; and that what could not be
+// undone stays on disk.
+func TestChangeDevicesUndone(t *testing.T) {
+	of := func(dpid topology.DPID) *topology.Topology {
+		if dpid == 0 {
+			return &topology.Topology{}
+		}
+		return &topology.Topology{Nodes: []*topology.Node{{Name: "s1", Kind: topology.Switch, On: "ap", DPID: dpid, FailMode: topology.Secure, Controllers: []string{topology.ControllerNone}}}}
+	}
+	for _, c := range []struct {
+		name  string
+		was   topology.DPID // 0: no switch
+		fails int
+		half  bool
+		want  topology.DPID // on disk
+	}{{"undone", 1, 1, false, 1}, {"half", 1, 2, true, 2}, {"new", 0, 1, false, 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			f := &fakeWrt{}
+			port := sitetest.Serve(t, f.shell)
+			l := headOf(t, of(c.was), &site.List{Machines: []*site.Machine{{Name: "ap", Host: "127.0.0.1", Port: port, Kind: site.OpenWrt, Agent: site.AgentOVS, NIC: "lan4"}}})
+			d := l.devices[0]
+			if _, err := d.connect(t.Context(), l.user); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(d.close)
+			if err := l.makeDevices(t.Context(), of(c.was)); err != nil {
+				t.Fatal(err)
+			}
+			f.fails = c.fails
+			err := l.changeDevices(t.Context(), of(2))
+			if err == nil || !strings.Contains(err.Error(), "no room") || errors.Is(err, local.ErrHalf) != c.half {
+				t.Errorf("it says %v", err)
+			}
+			r, err := readRecord(l.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if is, has := r.Devices["ap"]; has != (c.want != 0) || is.Plan.DPID != c.want {
+				t.Errorf("on disk: %v, %+v", has, is.Plan)
+			}
+			switch p := d.plan.Load(); {
+			case c.half:
+			case c.was == 0 && (p != nil || d.ended != nil):
+				t.Errorf("it is a switch: %+v", p)
+			case c.was != 0 && (p == nil || p.DPID != c.was || !f.is):
+				t.Errorf("it is not what it was: %+v", p)
+			case c.was != 0 && d.ended == nil:
+				t.Error("nobody keeps it from reverting")
+			}
+			if d.ended != nil {
+				d.ended()
+			}
+		})
+	}
+}

@@ -56,7 +56,7 @@ type translator struct {
 	longest        int // bytes of the frame, or of the longest of its segments
 
 	stage   int
-	path    int // how many switches this way has led through
+	path    int            // how many switches this way has led through
 	visited map[visit]bool // true: on the way that led here
 	looked  Mask
 }

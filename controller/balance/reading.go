@@ -44,8 +44,8 @@ const (
 	// a time.
 	askTime = time.Second
 	asking  = 16
-	// keepCounts is for how many periods counters are of use that were not read again: of a datapath
-	// that was slow, or sent next to nothing.
+	// keepCounts is for how many periods counters are of use that were not read again: of a
+	// datapath that was slow, or sent next to nothing.
 	keepCounts = 4
 )
 

@@ -1,7 +1,8 @@
 // Package markdown writes reports as pages of Markdown with pictures beside them, to be read in a
 // repository without running anything: a page for each directory of results (a paper), and an
-// index, of these and of pages that were there before. The same results give the same bytes. Nothing of where they were measured but the machine
-// is in them: no directory, no name of a host or a user.
+// index, of these and of pages that were there before. The same results give the same bytes.
+// Nothing of where they were measured but the machine is in them: no directory, no name of a host
+// or a user.
 package markdown
 
 import (

@@ -457,8 +457,8 @@ func TestFailModeChanges(t *testing.T) {
 }
 
 // An entry that somebody has put in the place of the one by which a switch learns stays when a
-// controller comes; and where what the agent removes is an entry of which FLOW_REMOVED is to be sent,
-// that does not wait for the agent.
+// controller comes; and where what the agent removes is an entry of which FLOW_REMOVED is to be
+// sent, that does not wait for the agent.
 func TestLearningEntryReplaced(t *testing.T) {
 	for _, cookie := range []uint64{7, learnCookie} {
 		ts := newSwitch(t, Options{Standalone: true})
@@ -481,8 +481,8 @@ func TestLearningEntryReplaced(t *testing.T) {
 }
 
 // A switch that is restored has the entries that were saved and no others: not the one by which it
-// learned until it is told of its controllers, and that does not take away the one for what no other
-// matches.
+// learned until it is told of its controllers, and that does not take away the one for what no
+// other matches.
 func TestRestoredEntries(t *testing.T) {
 	saved := newSwitch(t, Options{})
 	miss := openflow.NewFlowMod(openflow.FlowAdd, 0, openflow.Match{}, openflow.ApplyActions(openflow.Output(1)))

@@ -156,8 +156,8 @@ func (t *translator) hop(p *Port) {
 
 // visit notes that the packet, changed as it is, is at the port, and says whether it goes round: it
 // has been there on its way, or has come too far. Copies may come to a port by several ways; once
-// one goes round each is taken there once, so that a flood in a mesh ends. Only what is known of all
-// packets that got here is compared, so that it holds for all of them.
+// one goes round each is taken there once, so that a flood in a mesh ends. Only what is known of
+// all packets that got here is compared, so that it holds for all of them.
 func (t *translator) visit(p *Port) (v visit, looped bool) {
 	if t.path >= maxPath || t.out.Hops > maxHops {
 		return v, true

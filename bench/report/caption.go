@@ -22,8 +22,27 @@ func exact(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// metricName is for an axis: "usage.processes.ovs.pss" stays, "rtt_max" becomes "rtt max".
+// metricName is a metric in words: "usage.processes.ovs.pss" stays, "rtt_max" becomes "rtt max".
 func metricName(metric string) string { return name(strings.ReplaceAll(metric, "_", " ")) }
+
+// axisName is a metric at an axis, which has no room for whose it is: "usage.processes.ovs.pss" is
+// "memory".
+func axisName(metric string) string {
+	of, is := strings.CutPrefix(metric, usagePrefix)
+	if !is {
+		return metricName(metric)
+	}
+	switch what := of[strings.LastIndexByte(of, '.')+1:]; what {
+	case "busy":
+		return "processors busy"
+	case "cpu":
+		return "processor time"
+	case "pss":
+		return "memory"
+	default:
+		return metricName(what)
+	}
+}
 
 func metricTitle(src definition.Source) string {
 	title := metricName(src.Metric)

@@ -10,7 +10,7 @@ import (
 
 // figure has the averages of both sides, cell by cell.
 func (t *comparedTable) figure() Figure {
-	f := Figure{Kind: definition.Bar, Legend: "", Fidelity: fidelity(t.groups), Y: Axis{Label: metricName(t.rows[0].Metric), Unit: t.unit}}
+	f := Figure{Kind: definition.Bar, Legend: "", Fidelity: fidelity(t.groups), Y: Axis{Label: axisName(t.rows[0].Metric), Unit: t.unit}}
 	if len(t.dims) == 1 { // of several, the levels say what they are of
 		f.X.Label = name(t.dims[0])
 	}

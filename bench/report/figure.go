@@ -38,10 +38,10 @@ func (d *data) figure(def definition.Figure) (*Figure, string) {
 	unit, factor := display(def.Unit, groups, def.Source)
 	logX, logY := definition.LogAxes(def.Scale)
 	f := &Figure{Title: cmp.Or(name(def.Title), metricTitle(def.Source)), Kind: def.Kind, Legend: name(strings.Join(def.Series, ", ")), Fidelity: fidelity(groups),
-		Y: Axis{Label: metricName(def.Metric), Unit: unit, Log: logY}, X: Axis{Label: name(def.X)}}
+		Y: Axis{Label: axisName(def.Metric), Unit: unit, Log: logY}, X: Axis{Label: name(def.X)}}
 	switch def.Kind {
 	case definition.CDF:
-		f.X, f.Y = Axis{Label: metricName(def.Metric), Unit: unit, Log: logX || logY}, Axis{Label: "share of values"}
+		f.X, f.Y = Axis{Label: axisName(def.Metric), Unit: unit, Log: logX || logY}, Axis{Label: "share of values"}
 		d.distributions(f, &def, groups, factor)
 	case definition.Time:
 		f.X = Axis{Label: "time", Unit: "s"}

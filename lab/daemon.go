@@ -237,7 +237,7 @@ func (d *daemon) isUpNow() {
 }
 
 // waitControllers waits for the switches' controllers; for one that does not answer, it warns and
-// says what helps.
+// says what helps. The caller has locked changing, as up and resume have.
 func (d *daemon) waitControllers() {
 	if d.state().Part != nil {
 		return // its head waits
@@ -302,10 +302,9 @@ func (d *daemon) dead() []string {
 	return out
 }
 
-// withoutThose ends a message about what is being waited for with what will hardly come.
+// withoutThose ends a message about what is being waited for with what will hardly come. The caller
+// has locked changing.
 func (d *daemon) withoutThose() string {
-	d.changing.Lock()
-	defer d.changing.Unlock()
 	dead := d.dead()
 	if len(dead) == 0 {
 		return ""
@@ -475,6 +474,8 @@ func (d *daemon) follow(links ...*topology.Link) error {
 	ctx, cancel := context.WithTimeout(d.ctx, followTime+time.Duration(len(t.Nodes))*time.Millisecond)
 	defer cancel()
 	if err := errors.Join(own.catchUp(ctx, t), d.followForeign(links)); err != nil {
+		d.changing.Lock()
+		defer d.changing.Unlock()
 		return fmt.Errorf("the change is made, but %w%s", err, d.withoutThose())
 	}
 	if own == nil {

@@ -36,15 +36,16 @@ func TestApplyFailMode(t *testing.T) {
 			}
 			m.up(file("secure"), "--name", m.name)
 			m.want(3, "ping", "h1", "h2", "-c", "1")
+			forwards := func() bool { return m.run("ping", "h1", "h2").code == 0 } // Open vSwitch takes a moment
 			m.ok("apply", file("standalone"))
-			m.ok("ping", "h1", "h2")
+			eventually(t, "it forwards", forwards)
 			m.ok("apply", file("secure"))
 			m.want(3, "ping", "h1", "h2", "-c", "1")
 			m.kill("*_[_]daemon*")
 			m.ok("resume")
 			m.want(3, "ping", "h1", "h2", "-c", "1")
 			m.ok("apply", file("standalone"))
-			m.ok("ping", "h1", "h2")
+			eventually(t, "it forwards again", forwards)
 			m.ok("down")
 		})
 	}

@@ -20,6 +20,9 @@ func TestSitesControllers(t *testing.T) {
 				s := newSeveral(t, 2)
 				h := s.head
 				h.withControllers(c.Name)
+				if datapath == "embedded" && c.Embedded == "" {
+					t.Skip(c.Name + " does not speak what embedded switches do")
+				}
 				lab := []string{"linear,6", "--datapath", datapath, "--controller", c.Name}
 				contains(t, h.up(append(lab, "--on", "machines.yaml", "--name", h.name)...), "up in", "controller "+c.Name)
 				all := func(when string) {

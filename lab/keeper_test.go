@@ -177,7 +177,11 @@ func TestLostHead(t *testing.T) {
 	d.head.alone, d.head.is = nil, true
 	d.head.mu.Unlock()
 	d.changing.Lock() // an attempt that is under way ends first
+	removed := d.removed
 	d.changing.Unlock()
+	if removed {
+		t.Error("it is removed, though there is no room")
+	}
 	time.Sleep(50 * time.Millisecond)
 	was := tried()
 	time.Sleep(50 * time.Millisecond)
@@ -189,7 +193,7 @@ func TestLostHead(t *testing.T) {
 	more(was)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		d.changing.Lock()
-		removed := d.removed
+		removed = d.removed
 		d.changing.Unlock()
 		if removed {
 			break

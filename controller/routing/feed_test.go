@@ -13,10 +13,7 @@ import (
 // itself.
 func TestFeedWhileBalanced(t *testing.T) {
 	for _, many := range []int{0, fewRoutes} {
-		w := newWires(3)
-		w.join(0, 1, 1)
-		w.join(1, 2, 1)
-		w.join(0, 2, 1)
+		w := triangle()
 		w.Routers[0].Distances = map[Origin]rib.Distance{{Source: Computed}: 200}
 		w.Routers[0].Static = []StaticRoute{{To: lan(2), Via: netip.MustParseAddr("172.16.0.10"), Distance: 150}}
 		for i := range many {

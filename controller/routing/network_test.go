@@ -50,6 +50,15 @@ func (w *wires) join(a, b int, cost uint32) {
 		discovery.Link{From: uint64(b + 1), FromPort: pb, To: uint64(a + 1), ToPort: pa})
 }
 
+// triangle is three routers of which each is joined with both others.
+func triangle() *wires {
+	w := newWires(3)
+	w.join(0, 1, 1)
+	w.join(1, 2, 1)
+	w.join(0, 2, 1)
+	return w
+}
+
 // cut takes a link down: its ports cannot send, and discovery knows it no more.
 func (w *wires) cut(i int) {
 	l := w.links[2*i]

@@ -116,10 +116,7 @@ func TestSteer(t *testing.T) {
 // Proves that a router with a static route, or one that never takes balanced ones, keeps its own,
 // and that whoever steers is told so.
 func TestSteerLeavesStaticRoutes(t *testing.T) {
-	w := newWires(3)
-	w.join(0, 1, 1)
-	w.join(1, 2, 1)
-	w.join(0, 2, 1)
+	w := triangle()
 	p := lan(2)
 	w.Routers[0].Static = []StaticRoute{{To: p, Via: netip.MustParseAddr("172.16.0.2")}} // by r2
 	w.Routers[1].Distances = map[Origin]rib.Distance{{Source: Balanced}: rib.Never}
@@ -184,10 +181,7 @@ func TestSteerOnlyOverWillingRouters(t *testing.T) {
 			{"never", func(r2 *Router) { r2.Distances = map[Origin]rib.Distance{{Source: Balanced}: rib.Never} }, false},
 			{"as near", func(r2 *Router) { r2.Distances = map[Origin]rib.Distance{{Source: Balanced}: rib.ShortestPath} }, false},
 		} {
-			w := newWires(3)
-			w.join(0, 1, 1)
-			w.join(1, 2, 1)
-			w.join(0, 2, 1)
+			w := triangle()
 			w.Reactive = reactive
 			c.change(&w.Routers[1])
 			for _, part := range []Part{{}, {Proto: openflow.IPProtoTCP, Index: 3}} {
@@ -211,10 +205,7 @@ func TestSteerOnlyOverWillingRouters(t *testing.T) {
 // Proves that nothing is to be led over a router that is not connected: it cannot be told, and
 // forwards as it was told last.
 func TestUnconnectedRoutersAreFixed(t *testing.T) {
-	w := newWires(3)
-	w.join(0, 1, 1)
-	w.join(1, 2, 1)
-	w.join(0, 2, 1)
+	w := triangle()
 	d, is := ground(w.network(t), 1, 3).Destination(Traffic{To: lan(2)})
 	if !is || d.Fixed[1] || !d.Fixed[2] {
 		t.Errorf("r2 is not connected, and whoever steers is told %+v", d)
@@ -224,10 +215,7 @@ func TestUnconnectedRoutersAreFixed(t *testing.T) {
 // Proves that nothing is led to a router that has lost its connection before it was told where to
 // send that; and that what it leads already goes on.
 func TestSteerWhileUnconnected(t *testing.T) {
-	w := newWires(3)
-	w.join(0, 1, 1)
-	w.join(1, 2, 1)
-	w.join(0, 2, 1)
+	w := triangle()
 	to, other := Traffic{To: lan(2)}, Traffic{To: netip.MustParsePrefix("172.16.0.4/30")}
 	ways := map[Traffic]steer.Ways{other: {1: {From: 1, To: 3, FromPort: 3, ToPort: 3}}, to: {
 		1: {From: 1, To: 2, FromPort: 2, ToPort: 2},
@@ -255,10 +243,7 @@ func TestSteerWhileUnconnected(t *testing.T) {
 // Proves that packets of IPv6 are not led over a router that has no address of IPv6, as it drops
 // them; those of IPv4 are.
 func TestSteerOverRoutersThatSpeakIPv6(t *testing.T) {
-	w := newWires(3)
-	w.join(0, 1, 1)
-	w.join(1, 2, 1)
-	w.join(0, 2, 1)
+	w := triangle()
 	six := netip.MustParsePrefix("fd00:3::/64")
 	w.Routers[0].Interfaces[0].Prefixes = append(w.Routers[0].Interfaces[0].Prefixes, netip.MustParsePrefix("fd00:1::1/64"))
 	w.Routers[2].Interfaces[0].Prefixes = append(w.Routers[2].Interfaces[0].Prefixes, netip.MustParsePrefix("fd00:3::1/64"))
@@ -280,10 +265,7 @@ func TestSteerOverRoutersThatSpeakIPv6(t *testing.T) {
 // Proves that where a protocol finds all ways, so that routes need no graph, what joins routers is
 // known nevertheless, and ways by which they are steered are taken, with tables and without.
 func TestSteerWithoutPaths(t *testing.T) {
-	w := newWires(3)
-	w.join(0, 1, 1)
-	w.join(1, 2, 1)
-	w.join(0, 2, 1)
+	w := triangle()
 	speak := by(Protocol{Name: "ospf", Distance: rib.OSPF, Paths: [2]bool{true, false}, Speaker: found{
 		1: {{Prefix: lan(2), Metric: 2, Hops: []LearnedHop{{Port: 3, Via: netip.MustParseAddr("172.16.0.10")}}}},
 		2: {{Prefix: lan(2), Metric: 2, Hops: []LearnedHop{{Port: 3, Via: netip.MustParseAddr("172.16.0.6")}}}},

@@ -15,14 +15,14 @@ import (
 func TestSitesControllers(t *testing.T) {
 	for _, datapath := range []string{"embedded", "ovs"} {
 		for _, c := range foreign.All() {
+			if datapath == "embedded" && c.Embedded == "" {
+				continue // it does not speak what these switches do
+			}
 			t.Run(datapath+"/"+c.Name, func(t *testing.T) {
 				t.Parallel()
 				s := newSeveral(t, 2)
 				h := s.head
 				h.withControllers(c.Name)
-				if datapath == "embedded" && c.Embedded == "" {
-					t.Skip(c.Name + " does not speak what embedded switches do")
-				}
 				lab := []string{"linear,6", "--datapath", datapath, "--controller", c.Name}
 				contains(t, h.up(append(lab, "--on", "machines.yaml", "--name", h.name)...), "up in", "controller "+c.Name)
 				all := func(when string) {

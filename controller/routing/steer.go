@@ -129,18 +129,21 @@ func (a *App) Steer(ways map[Traffic]steer.Ways, why string) {
 	a.poke(why, time.Now())
 }
 
-// sayable returns ways without those that routers which are not connected do not take yet, and
-// cannot be told: so nothing is led there before they are back.
+// sayable returns ways without what routers that are not connected would have to be told: what they
+// do not take yet is not led there before they are back, and what they take is not taken back from
+// any router, as it might go round between two that lead it differently.
 func sayable(ways, led map[Traffic]steer.Ways, connected map[uint64]bool) map[Traffic]steer.Ways {
-	out := maps.Clone(ways)
+	out := map[Traffic]steer.Ways{}
 	for t, steered := range ways {
-		for dpid, e := range steered {
-			if connected[dpid] || led[t][dpid] == e {
-				continue
+		out[t] = maps.Clone(steered)
+		maps.DeleteFunc(out[t], func(dpid uint64, e steer.Edge) bool { return !connected[dpid] && led[t][dpid] != e })
+	}
+	for t, was := range led {
+		for dpid, e := range was {
+			if is, known := connected[dpid]; known && !is && ways[t][dpid] != e {
+				out[t] = was
+				break
 			}
-			out[t] = maps.Clone(steered)
-			maps.DeleteFunc(out[t], func(dpid uint64, e steer.Edge) bool { return !connected[dpid] && led[t][dpid] != e })
-			break
 		}
 	}
 	return out

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -237,6 +238,29 @@ func TestSteerWhileUnconnected(t *testing.T) {
 	}
 	if len(ways[to]) != 2 {
 		t.Errorf("what is asked for was changed: %v", ways)
+	}
+}
+
+// Proves that what is led over a router that has lost its connection is not taken back from the
+// others, nor given another way, before it is back, or is no router any more: it would go on to
+// send that elsewhere.
+func TestTakeBackWhileUnconnected(t *testing.T) {
+	w := triangle()
+	to := Traffic{To: lan(2)}
+	over2 := steer.Ways{1: {From: 1, To: 2, FromPort: 2, ToPort: 2}, 2: {From: 2, To: 3, FromPort: 3, ToPort: 2}}
+	direct := steer.Ways{1: {From: 1, To: 3, FromPort: 3, ToPort: 3}}
+	for name, asked := range map[string]map[Traffic]steer.Ways{"nothing": nil, "another way": {to: direct}} {
+		for of2, connected := range map[string]map[uint64]bool{
+			"connected": {1: true, 2: true, 3: true}, "not connected": {1: true, 2: false, 3: true}, "not a router": {1: true, 3: true}} {
+			got := sayable(asked, map[Traffic]steer.Ways{to: over2}, connected)
+			want := asked[to]
+			if of2 == "not connected" {
+				want = over2
+			}
+			if !maps.Equal(got[to], want) {
+				t.Errorf("%s is asked for, and r2 is %s: %v, want %v", name, of2, got[to], want)
+			}
+		}
 	}
 }
 

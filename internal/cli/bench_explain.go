@@ -177,6 +177,6 @@ func (e *explained) text() string {
 	for _, t := range e.Trends {
 		paragraph(2, t)
 	}
-	fmt.Fprintf(&b, "\nsudo trivet bench run %s", e.File)
+	fmt.Fprintf(&b, "\nsudo trivet bench run %s\ntrivet bench report %s.jsonl", e.File, e.Name)
 	return b.String()
 }

@@ -11,6 +11,7 @@ import (
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/internal/words"
 )
 
@@ -169,6 +170,9 @@ func (d *data) method(groups []*group, def *definition.Figure) string {
 	case len(methods) == 0:
 		return fmt.Sprintf("; no intervals, for which %d are needed", enough)
 	}
+	if i := slices.Index(methods, stats.Constant); i >= 0 && len(methods) > 1 {
+		methods = append(slices.Delete(methods, i, i+1), "of no width where "+stats.Constant)
+	}
 	return ", with its interval of 95 % (" + strings.Join(methods, "; ") + ")"
 }
 
@@ -194,7 +198,7 @@ func (d *data) pooled(src definition.Source, dimensions []string) (notes []strin
 		}
 	}
 	for _, l := range d.labels(src) {
-		if !slices.Contains(dimensions, l) {
+		if !slices.Contains(dimensions, l) && !d.determined(src, []string{"probe"}, l) { // of probes see below
 			notes = append(notes, "All values of "+name(l)+" are taken together.")
 		}
 	}
@@ -205,7 +209,11 @@ func (d *data) pooled(src definition.Source, dimensions []string) (notes []strin
 	}
 	if src.Probe == "" && !slices.Contains(dimensions, "probe") {
 		if probes := d.pick(src, []string{"probe"}); len(probes) > 1 {
-			notes = append(notes, fmt.Sprintf("The values of %d probes are taken together; name one with probe:.", len(probes)))
+			var names []string
+			for _, g := range probes {
+				names = append(names, name(g.levels[0]))
+			}
+			notes = append(notes, "The values of the probes "+strings.Join(names, ", ")+" are taken together.")
 		}
 	}
 	return notes

@@ -92,7 +92,7 @@ func TestPages(t *testing.T) {
 		"README.md": {"The machine did \\*other\\* work.", "Of 18 statements, holds: 6; does not hold: 6; cannot tell: 3; not measured: 3.", "| [A paper](2-routing.md) | 1 June 2026 | 1 | 200 | 2 | 2 | 1 | 1 |",
 			"[figure 16](3-other.md#figure-16-2) | jitter rises | not measured", "2 usable of 2: Example 9000", "iperf3: iperf 3.12", "--markdown"},
 		"2-routing.md": {"trivet bench run figure-16.yaml --out=figure-16.jsonl", "`2-routing/figure-16.jsonl` | 12 | `0123abcd`", "![Throughput](2-routing/figure-16-figure-1.svg)", "**holds**<sup>?</sup>",
-			"Left out: controller=pox: pox is not installed (git clone https://example.org/pox/pox pox)", "open secret: permission denied (x,y)", "jitter rises: not measured", "other programs used processors\n", "| hops | datapath |"},
+			"Left out: controller=pox: pox is not installed (git clone https://example.org/pox/pox pox)", "open secret: permission denied (x,y)", "Of the statements, cannot tell: 1; not measured: 1. Beside each stands why", "other programs used processors\n", "| hops | datapath |"},
 	} {
 		for _, text := range all {
 			if !strings.Contains(files[name], text) {

@@ -170,17 +170,14 @@ func missing(r *report.Report) (out []string) {
 	if r.Paper == nil {
 		return out
 	}
-	untold := 0
-	for _, t := range r.Paper.Trends {
-		switch t.Outcome {
-		case report.NotMeasured:
-			out = append(out, fmt.Sprintf("%s: not measured, %s", t.Text, t.Why))
-		case report.CannotTell:
-			untold++
+	var untold []string
+	for _, c := range r.Paper.Outcomes() {
+		if c.Outcome == report.CannotTell || c.Outcome == report.NotMeasured {
+			untold = append(untold, fmt.Sprintf("%s: %d", c.Outcome, c.Count))
 		}
 	}
-	if untold > 0 {
-		out = append(out, fmt.Sprintf("Cannot be told of %s; beside them stands why", words.Plural(untold, "statement")))
+	if len(untold) > 0 {
+		out = append(out, "Of the statements, "+strings.Join(untold, "; ")+". Beside each stands why")
 	}
 	return out
 }

@@ -245,7 +245,6 @@ func TestSteerWhileUnconnected(t *testing.T) {
 // others, nor given another way, before it is back, or is no router any more: it would go on to
 // send that elsewhere.
 func TestTakeBackWhileUnconnected(t *testing.T) {
-	w := triangle()
 	to := Traffic{To: lan(2)}
 	over2 := steer.Ways{1: {From: 1, To: 2, FromPort: 2, ToPort: 2}, 2: {From: 2, To: 3, FromPort: 3, ToPort: 2}}
 	direct := steer.Ways{1: {From: 1, To: 3, FromPort: 3, ToPort: 3}}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -188,6 +189,8 @@ func TestRouteEvents(t *testing.T) {
 	b.wait("the routers have routes", func() bool { return len(b.c.Switches()) == 4 && len(b.c.Routing.Missing()) == 0 })
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	var changes sync.WaitGroup // which are answered when routers have followed, after the reader has been told
+	defer changes.Wait()
 	all, err := b.Routes(ctx, "r1", "")
 	b.must(err)
 	static := netip.MustParsePrefix("10.99.0.0/16")
@@ -209,10 +212,10 @@ func TestRouteEvents(t *testing.T) {
 			if told[e.Gone]++; e.Gone {
 				b.agents["r1"].Switch().SetPortState(2, openflow.PortStateLinkDown)
 			} else {
-				go func() { b.must(b.DeleteRoute(ctx, "r1", static.String())) }()
+				changes.Go(func() { b.must(b.DeleteRoute(ctx, "r1", static.String())) })
 			}
 		case len(used) == len(all.Routes) && len(told) == 0:
-			go func() { b.must(b.AddRoute(ctx, RouteRequest{Router: "r1", Prefix: static})) }()
+			changes.Go(func() { b.must(b.AddRoute(ctx, RouteRequest{Router: "r1", Prefix: static})) })
 		}
 		ways := map[string]bool{}
 		for _, r := range used {

@@ -2,8 +2,13 @@ package api
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/topology"
 )
 
@@ -70,4 +75,53 @@ func TestProgramRoutes(t *testing.T) {
 	b.must(b.DropProgram(ctx, "sdwan"))
 	is("10.94.0.0/16", "")
 	refused(t, b.DropProgram(ctx, "sdwan"), "no such route")
+}
+
+// slow is a protocol without routes, which says so when nobody holds its lock.
+type slow struct{ sync.Mutex }
+
+func (s *slow) Routes(uint64) []routing.Learned {
+	s.Lock()
+	defer s.Unlock()
+	return nil
+}
+func (*slow) RouteTo(uint64, netip.Prefix) (l routing.Learned, is bool) { return l, false }
+func (*slow) Networks() []netip.Prefix                                  { return nil }
+func (*slow) Settled() bool                                             { return true }
+func (*slow) Receive(uint64, uint32, []byte)                            {}
+
+// Proves that who adds routes, or takes them back, is answered when the router's entries are what
+// was asked for, however long that takes.
+func TestAnsweredWhenInstalled(t *testing.T) {
+	b := newBed(t, "ring,3", topology.Router, "")
+	var s slow
+	b.must(b.c.Routing.Speak(routing.Protocol{Name: "slow", Distance: 120, Speaker: &s}))
+	b.c.Routing.SetSpeakers("slow", []uint64{uint64(b.topology.Node("r1").DPID)})
+	b.wait("r1 speaks the protocol", b.c.Routing.Quiet)
+	prefix := netip.MustParsePrefix("10.99.0.0/16")
+	for i, change := range []func() error{
+		func() error { return b.AddRoute(ctx, RouteRequest{Router: "r1", Prefix: prefix}) },
+		func() error { return b.DeleteRoute(ctx, "r1", prefix.String()) },
+		func() error {
+			return b.SetProgram(ctx, "sdwan", ProgramRequest{Routes: []ProgramRoute{{Router: "r1", Prefix: prefix}}})
+		},
+		func() error { return b.DropProgram(ctx, "sdwan") },
+	} {
+		s.Lock()
+		answer := make(chan error, 1)
+		go func() { answer <- change() }()
+		select {
+		case err := <-answer:
+			t.Errorf("change %d is answered while routes are computed: %v", i, err)
+			answer <- err
+		case <-time.After(time.Second):
+		}
+		s.Unlock()
+		b.must(<-answer)
+		flows, err := b.Flows(ctx, "r1")
+		b.must(err)
+		if has := slices.ContainsFunc(flows.Flows, func(f Flow) bool { return strings.Contains(f.Match, prefix.String()) }); has != (i%2 == 0) {
+			t.Errorf("after change %d the router has an entry: %v", i, has)
+		}
+	}
 }

@@ -21,9 +21,9 @@ type ProgramRoutes struct {
 }
 
 // SetProgram replaces the routes of a program, all or, if one is none, none, and returns when
-// routers have followed, or ctx ends. One to whose next hop nothing leads is used as soon as
-// something does; those of routers that are not in a later topology wait until they are in one
-// again. They are kept in the database, if there is one.
+// routers have followed; at the latest when ctx ends, or after 10 s. One to whose next hop nothing
+// leads is used as soon as something does; those of routers that are not in a later topology wait
+// until they are in one again. They are kept in the database, if there is one.
 func (c *Controller) SetProgram(ctx context.Context, p ProgramRoutes) error {
 	c.routes.changing.Lock()
 	defer c.routes.changing.Unlock()

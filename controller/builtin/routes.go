@@ -155,7 +155,8 @@ func SourceOf(x *routing.Route) string {
 var ErrNoRoute = errors.New("no such route was added")
 
 // AddRoute gives a router a static route in place of one that a user has added for the same prefix,
-// and returns when it is installed, or ctx ends. It is kept in the database, if there is one.
+// and returns when the router has it; at the latest when ctx ends, or after 10 s. It is kept in the
+// database, if there is one.
 func (c *Controller) AddRoute(ctx context.Context, u UserRoute) error {
 	c.routes.changing.Lock()
 	defer c.routes.changing.Unlock()
@@ -178,7 +179,8 @@ func (c *Controller) AddRoute(ctx context.Context, u UserRoute) error {
 	})
 }
 
-// DeleteRoute takes back a route that a user has added; ErrNoRoute: none has.
+// DeleteRoute takes back a route that a user has added, and returns as AddRoute does; ErrNoRoute:
+// none has.
 func (c *Controller) DeleteRoute(ctx context.Context, name string, prefix netip.Prefix) error {
 	c.routes.changing.Lock()
 	defer c.routes.changing.Unlock()
@@ -292,9 +294,9 @@ func (c *Controller) leadsTo(r routing.Router, to netip.Addr) bool {
 	return x != nil && x.Source != routing.Connected && x.Prefix.Bits() > 0 && len(x.Hops) > 0
 }
 
-// installTime bounds how long a change waits to hear that routers have followed: where nothing
-// is to be done in a switch nobody tells.
-const installTime = 500 * time.Millisecond
+// installTime bounds how long a change waits until routers have followed: there may be some that do
+// not answer, and networks that never come to rest.
+const installTime = 10 * time.Second
 
 // changeRoutes changes the routes of users, and waits until the router has followed.
 func (c *Controller) changeRoutes(ctx context.Context, router routing.Router, change func([]UserRoute) []UserRoute) error {
@@ -308,23 +310,19 @@ func (c *Controller) changeRoutes(ctx context.Context, router routing.Router, ch
 
 // followed makes a change, and if there is one waits until routers have followed.
 func (c *Controller) followed(ctx context.Context, change func() bool) error {
-	followed := make(chan struct{}, 1)
-	cancel := c.Watch(func(e Event) {
-		if _, is := e.What.(routing.Rerouted); is {
-			select {
-			case followed <- struct{}{}:
-			default:
-			}
-		}
-	})
-	defer cancel()
 	if !change() {
 		return nil
 	}
-	select {
-	case <-followed:
-	case <-time.After(installTime):
-	case <-ctx.Done():
+	ctx, cancel := context.WithTimeout(ctx, installTime)
+	defer cancel()
+	for !c.Routing.Quiet() {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return nil
+		case <-c.closed:
+			return nil
+		}
 	}
 	return nil
 }

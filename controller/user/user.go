@@ -71,6 +71,8 @@ type App struct {
 	flows map[int64]Flow
 	at    map[place]int64
 	next  int64 // without a store: the last id
+	given *Flow // what a switch is being given now
+	over  bool  // it has ended there already
 }
 
 // place is where an entry stands: of several at one place a switch has the last.
@@ -174,11 +176,20 @@ func (a *App) Add(ctx context.Context, dpid uint64, m *openflow.FlowMod) (Flow, 
 	if f.ID, err = a.keep(f, before.ID); err != nil {
 		return Flow{}, err
 	}
+	a.give(&f)
 	if err := s.Do(ctx, install(f)); err != nil {
 		_ = s.Send(instead(f, before)) // of one that has not answered it is not known whether it has it
+		if had {                       // in case it has ended since
+			a.note(before)
+		}
+		a.give(nil)
 		return Flow{}, errors.Join(explain(err), a.unkeep(f, before))
 	}
 	a.note(f)
+	if over := a.give(nil); over {
+		a.ended(f.ID)
+		return f, nil
+	}
 	if a.c.Switch(dpid) != s { // it has connected anew meanwhile, and was told what was kept then
 		if again := a.c.Switch(dpid); again != nil {
 			err = again.Do(ctx, install(f))
@@ -300,6 +311,13 @@ func (a *App) find(p place) (Flow, bool) {
 	return a.flows[id], had
 }
 
+func (a *App) has(id int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, has := a.flows[id]
+	return has
+}
+
 func (a *App) note(f Flow) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -315,11 +333,42 @@ func (a *App) forget(id int64) {
 	}
 }
 
+// give sets what a switch is being given, nil: nothing any more, and says whether what it was being
+// given before has ended there.
+func (a *App) give(f *Flow) (over bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	over = a.over
+	a.given, a.over = f, false
+	return over
+}
+
+// isGiven says whether a switch is being given an entry with a number. That it has ended is taken
+// down; before its time it was the one in whose place it comes, whose number it has.
+func (a *App) isGiven(id int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f := a.given
+	if f == nil || f.ID != id {
+		return false
+	}
+	a.over = a.over || hasTimeout(f.Flow) && time.Since(f.Created) >= life(f.Flow)
+	return true
+}
+
 // ended forgets an entry whose time is over, also in the store, which the switch does not wait for.
 func (a *App) ended(id int64) {
+	if a.isGiven(id) {
+		return
+	}
 	a.forget(id)
 	if a.store != nil {
 		a.done.Go(func() {
+			a.changing.Lock()
+			defer a.changing.Unlock()
+			if a.has(id) { // another has come in its place
+				return
+			}
 			if err := a.store.DeleteUserFlow(id); err != nil && !errors.Is(err, database.ErrNotFound) {
 				a.c.Log().Error("an entry that has expired could not be deleted from the database", "id", id, "error", err)
 			}
@@ -328,6 +377,11 @@ func (a *App) ended(id int64) {
 }
 
 func hasTimeout(m *openflow.FlowMod) bool { return m.IdleTimeout != 0 || m.HardTimeout != 0 }
+
+// life is for how long a switch has an entry with a timeout at least.
+func life(m *openflow.FlowMod) time.Duration {
+	return time.Second * time.Duration(min(cmp.Or(m.IdleTimeout, m.HardTimeout), cmp.Or(m.HardTimeout, m.IdleTimeout)))
+}
 
 // explain says what an error of a switch means.
 func explain(err error) error {

@@ -149,8 +149,13 @@ func TestHearsFlows(t *testing.T) {
 		timeOut(i, "10.7.1.2", true)
 	}
 	until("when there is room again", maxFlows*3/4, 2)
-	for range vainBurst + 10 { // fragments, say
-		send(openflow.IPProtoICMPv4, 1, "10.7.1.1")
+	paused := func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.paused
+	}
+	for deadline := time.Now().Add(time.Minute); !paused() && time.Now().Before(deadline); { // more may come with time
+		send(openflow.IPProtoICMPv4, 1, "10.7.1.1") // fragments, say
 	}
 	until("while too many packets come for nothing", maxFlows*3/4, 0)
 	n.mu.Lock()

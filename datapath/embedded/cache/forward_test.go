@@ -305,6 +305,54 @@ func idle(t *testing.T) (inTime bool) {
 	return true
 }
 
+// What the kernel has counted is known before an entry is found idle, and soon to who reads, also
+// if it was slow to be added up the last time, as it is where others have the processor meanwhile.
+func TestSlowFold(t *testing.T) {
+	b := newBed(t, 2, Options{})
+	s := b.add(1, 2)
+	b.plug(s, 1, 1, Auto)
+	b.plug(s, 2, 2, Auto)
+	c, sink := b.listen(1, 0), b.listen(2, 9000)
+	const idle = 600 * time.Second
+	b.flow(s, "priority=1,arp,actions=flood")
+	b.flow(s, "priority=1,ip,nw_dst=10.0.0.2,idle_timeout=600,actions=output:2")
+	sent := uint64(0)
+	send := func() {
+		t.Helper()
+		if _, err := c.WriteToUDP([]byte("x"), addrOf(2, 9000)); err != nil {
+			t.Fatal(err)
+		}
+		sink.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := sink.Read(make([]byte, 10)); err != nil {
+			t.Fatal(err)
+		}
+		sent++
+	}
+	folded := func(at time.Time) {
+		b.engine.counts.mu.Lock()
+		defer b.engine.counts.mu.Unlock()
+		b.engine.counts.folded, b.engine.counts.took = at, time.Hour
+	}
+	b.eventually(func() string {
+		missed := b.engine.Stats().Missed
+		if send(); b.engine.Stats().Missed > missed {
+			return "all packets come to user space"
+		}
+		return ""
+	})
+	time.Sleep(time.Second) // the kernel's time of packets is some milliseconds old
+	used := b.Now()
+	send()
+	folded(time.Now())
+	b.Network().Expire(used - time.Second/2 + idle) // when only the packets before are that long ago
+	b.flowTo(s, "10.0.0.2")                         // fails where it is gone
+	send()
+	folded(time.Now().Add(-oldAtMost))
+	if packets, _ := b.flowTo(s, "10.0.0.2"); packets != sent {
+		t.Errorf("the entry counts %d of %d packets", packets, sent)
+	}
+}
+
 // When a barrier has been answered, each packet goes as the tables say now.
 func TestBarrier(t *testing.T) {
 	b := newBed(t, 3, Options{})

@@ -145,7 +145,7 @@ func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 	e.portIDs.rest = true // packets in the miss channel name them
 	e.stats.Slow = map[string]uint64{}
 	e.changes.start()
-	e.offset = dp.Now() - monotonic.Now()
+	e.offset = monotonic.Zero().Sub(dp.Start())
 	err := inside.Namespace(o.Namespace, func() (err error) {
 		if e.dev, err = openDevices(); err != nil {
 			return err

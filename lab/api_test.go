@@ -362,9 +362,10 @@ func TestExecFrames(t *testing.T) {
 		for _, tty := range []bool{false, true} {
 			word := fmt.Sprintf("%d.%d", 4000+i, os.Getpid())
 			conn, _ := upgrade(t, s, ExecRequest{Node: "h1", Command: []string{"sleep", word}, TTY: tty})
+			awaitProgram(t, word, true)
 			_, _ = conn.Write(garbage)
 			conn.Close()
-			waitGone(t, word)
+			awaitProgram(t, word, false)
 		}
 	}
 	alive(t, s, "odd frames")
@@ -413,24 +414,23 @@ func TestExecFullInput(t *testing.T) {
 	for _, tty := range []bool{false, true} {
 		word := fmt.Sprintf("5000.%d", os.Getpid())
 		conn, _ := upgrade(t, s, ExecRequest{Node: "h1", Command: []string{"sleep", word}, TTY: tty})
+		awaitProgram(t, word, true)
 		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 		_, _ = conn.Write(bytes.Repeat([]byte{frameStdin, 0, 0, 0, 1, 'x'}, 1_000_000))
 		conn.Close()
-		waitGone(t, word)
+		awaitProgram(t, word, false)
 	}
 	alive(t, s, "full inputs")
 }
 
-// waitGone waits until no process has this word among its arguments.
-func waitGone(t *testing.T, word string) {
+// awaitProgram waits until some process has this word among its arguments, or none has any more.
+func awaitProgram(t *testing.T, word string, running bool) {
 	t.Helper()
-	for range 1000 {
-		if !runs(word) {
-			return
+	for end := time.Now().Add(time.Minute); runs(word) != running; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s runs: %t", word, !running)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("%s goes on", word)
 }
 
 // FuzzReadFrame proves that no bytes make readFrame panic or use more memory than a frame may have,

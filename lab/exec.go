@@ -21,6 +21,7 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/site"
 )
 
@@ -339,7 +340,7 @@ func (s *session) copy(kind byte, from *os.File) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		if errors.Is(err, os.ErrDeadlineExceeded) && readable(from) { // a read that begins after the deadline fails even if there is data
+		if errors.Is(err, os.ErrDeadlineExceeded) && process.Readable(from) { // a read that begins after the deadline fails even if there is data
 			err = nil
 		}
 		if n > 0 && s.send(kind, buf[:n]) != nil || err != nil {
@@ -349,19 +350,6 @@ func (s *session) copy(kind byte, from *os.File) {
 			_ = from.SetReadDeadline(time.Now().Add(lastWords))
 		}
 	}
-}
-
-// readable says whether a read would return something, or the end of the file, at once.
-func readable(f *os.File) (yes bool) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return false
-	}
-	_ = raw.Control(func(fd uintptr) {
-		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		yes = n > 0
-	})
-	return yes
 }
 
 // receive passes on what the client sends; when the client is gone, it ends the program's group.

@@ -47,11 +47,14 @@ const againAfter = time.Minute
 
 // RunKeeper waits until a part is gone, and takes it down if it has been without a daemon for as
 // long as it may be without its head.
-func RunKeeper(name string) error { return keeper{name, time.Second, againAfter}.run() }
+func RunKeeper(name string) error {
+	return keeper{name: name, every: time.Second, again: againAfter, found: func() {}}.run()
+}
 
 type keeper struct {
 	name         string
 	every, again time.Duration // it looks; it tries again
+	found        func()        // is called when it knows which lab it is of
 }
 
 func (k keeper) run() error {
@@ -68,6 +71,7 @@ func (k keeper) run() error {
 		s, err := Load(k.name)
 		if err == nil && created.IsZero() {
 			created = s.Created
+			k.found()
 		}
 		switch {
 		case errors.Is(err, ErrNone):

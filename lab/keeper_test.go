@@ -5,12 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/target/local"
@@ -44,11 +43,12 @@ func writeLab(t *testing.T, s *State) {
 	}
 }
 
-// keep runs a keeper, and says when it has ended.
-func keep(name string) (ended chan error) {
-	ended = make(chan error, 1)
-	go func() { ended <- keeper{name, 5 * time.Millisecond, 5 * time.Millisecond}.run() }()
-	return ended
+// keep runs a keeper, and says when it has found the lab, and when it has ended.
+func keep(name string) (found, ended chan error) {
+	found, ended = make(chan error, 1), make(chan error, 1)
+	k := keeper{name: name, every: 5 * time.Millisecond, again: 5 * time.Millisecond, found: func() { found <- nil }}
+	go func() { ended <- k.run() }()
+	return found, ended
 }
 
 // inTime is what a channel has within a minute.
@@ -67,7 +67,7 @@ func inTime(t *testing.T, what string, c chan error) error {
 // fails, which the log says.
 func TestKeeper(t *testing.T) {
 	s, removed, may := partWithout(t, time.Millisecond)
-	ended := keep(s.Name)
+	_, ended := keep(s.Name)
 	for end := time.Now().Add(time.Minute); removed.Load() < 3; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("it was tried %d times", removed.Load())
@@ -95,14 +95,8 @@ func TestKeeperOfAnother(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s, removed, may := partWithout(t, time.Hour)
 			may.Store(true)
-			ended := keep(s.Name)
-			for held := false; !held; time.Sleep(500 * time.Millisecond) { // it has begun, and then sees the lab at once
-				f, err := os.Open(filepath.Join(Dir(s.Name), "keeper"))
-				if err == nil {
-					held = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
-					f.Close()
-				}
-			}
+			found, ended := keep(s.Name)
+			_ = inTime(t, "the keeper finds the lab", found)
 			other := s
 			other.Created, other.Part = s.Created.Add(time.Second), c.part
 			writeLab(t, &other)
@@ -132,8 +126,8 @@ func TestKeeperStranger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := keep(s.Name)
-	time.Sleep(100 * time.Millisecond) // it finds the lab so
+	found, ended := keep(s.Name)
+	_ = inTime(t, "the keeper finds the lab so", found)
 	held.Close()
 	if err := inTime(t, "the part goes down", ended); err != nil || removed.Load() != 1 {
 		t.Errorf("%v; it was removed %d times", err, removed.Load())
@@ -182,11 +176,17 @@ func TestLostHead(t *testing.T) {
 	if removed {
 		t.Error("it is removed, though there is no room")
 	}
-	time.Sleep(50 * time.Millisecond)
 	was := tried()
-	time.Sleep(50 * time.Millisecond)
-	if now := tried(); now != was {
-		t.Errorf("though the head is back, it was tried %d times more", now-was)
+	for end := time.Now().Add(time.Minute); ; { // one that was about to begin may come yet
+		time.Sleep(50 * time.Millisecond)
+		now := tried()
+		if now == was {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("though the head is back, it was tried %d times more", now-was)
+		}
+		was = now
 	}
 	may(nil)
 	d.lostHead()
@@ -201,5 +201,25 @@ func TestLostHead(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("it is not removed")
 		}
+	}
+}
+
+// TestHeadInTime proves that a part stays when its head is back before going down has begun, also
+// if the time is up.
+func TestHeadInTime(t *testing.T) {
+	d, e := daemonElsewhere(t, "minimal")
+	d.setState(func(s *State) { s.Part = &Part{Keep: topology.Duration(time.Hour)} })
+	d.head = &head{again: time.Hour}
+	d.lostHead()
+	d.head.mu.Lock() // as serveHead does
+	d.head.alone.Reset(0)
+	time.Sleep(50 * time.Millisecond)
+	d.head.alone, d.head.is = nil, true
+	d.head.mu.Unlock()
+	time.Sleep(50 * time.Millisecond)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if slices.Contains(e.did, "remove") {
+		t.Error("it goes down")
 	}
 }

@@ -156,6 +156,12 @@ func (d *daemon) lostHead() {
 	first := true
 	var mine *time.Timer
 	mine = time.AfterFunc(keep, func() {
+		h.mu.Lock()
+		back := h.alone != mine // since the time was up
+		h.mu.Unlock()
+		if back {
+			return
+		}
 		if first {
 			d.happened(fmt.Sprintf("the head has been gone for %s: the part goes down", keep))
 			first = false

@@ -81,6 +81,9 @@ func New(o Options) *Datapath {
 // Network returns the network of the switches: ports are added and joined there.
 func (d *Datapath) Network() *pipeline.Network { return d.net }
 
+// Start is when the clock of the network began.
+func (d *Datapath) Start() time.Time { return d.start }
+
 // Now is the time of the network.
 func (d *Datapath) Now() time.Duration { return time.Since(d.start) }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -246,12 +247,7 @@ func TestWithOtherControllers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(free.Addr().String())
-	free.Close()
+	port := fmt.Sprint(20000 + os.Getpid()%10000) // below those that the kernel gives others meanwhile (ip_local_port_range)
 	for name, command := range map[string][]string{
 		"os-ken":             {"osken-manager", "--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", port, app},
 		"ovs-testcontroller": {"ovs-testcontroller", "-O", "OpenFlow13", "ptcp:" + port + ":127.0.0.1"},

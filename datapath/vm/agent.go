@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/process"
 )
 
 // The agent runs commands in a guest. It is reached in the namespace of the node, by a network of
@@ -309,30 +310,43 @@ const (
 	pipeSize  = 1 << 16
 )
 
-// forward copies what a command prints. That it has ended is told by a deadline of from.
-func forward(to io.Writer, from *os.File) {
+// output is where a command prints to: an *os.File.
+type output interface {
+	io.Reader
+	syscall.Conn
+	SetReadDeadline(time.Time) error
+}
+
+// forward copies what a command prints. That it has ended is told by a deadline of from. What is
+// there by then is read however long the guest stalls.
+func forward(to io.Writer, from output) {
 	buffer := make([]byte, 32<<10)
-	for ended, wait, most := false, lastWords, pipeSize; wait > 0 && most > 0; {
-		began := time.Now()
-		if ended {
+	for ended, wait, most := false, lastWords, pipeSize; most > 0; {
+		began, ready := time.Now(), ended && process.Readable(from)
+		switch {
+		case ready:
+			_ = from.SetReadDeadline(began.Add(lastWords))
+		case ended && wait <= 0:
+			return
+		case ended:
 			_ = from.SetReadDeadline(began.Add(wait))
 		}
 		n, err := from.Read(buffer)
+		if ended && !ready {
+			wait -= time.Since(began)
+		}
 		if ended {
-			wait, most = wait-time.Since(began), most-n
+			most -= n
 		}
 		if n > 0 {
 			if _, gone := to.Write(buffer[:n]); gone != nil {
 				return
 			}
 		}
-		switch {
-		case err == nil:
-		case ended || !errors.Is(err, os.ErrDeadlineExceeded):
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
-		default:
-			ended = true
 		}
+		ended = ended || err != nil
 	}
 }
 

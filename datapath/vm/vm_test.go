@@ -146,6 +146,39 @@ func TestForward(t *testing.T) {
 	forward(io.Discard, out)
 }
 
+// stalling is a file whose first reads come late, as others have the processor.
+type stalling struct {
+	*os.File
+	stalls int
+}
+
+func (f *stalling) Read(b []byte) (int, error) {
+	if f.stalls--; f.stalls >= 0 {
+		time.Sleep(2 * lastWords)
+	}
+	return f.File.Read(b)
+}
+
+// TestForwardInStalls proves that what a command has printed is copied also if the guest stalls
+// again and again, each time for longer than output is waited for, when it is about to be read.
+func TestForwardInStalls(t *testing.T) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	defer in.Close()
+	const text = "walnut"
+	if _, err := in.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	_ = out.SetReadDeadline(time.Now()) // it has ended
+	var got strings.Builder
+	if forward(&got, &stalling{out, 3}); got.String() != text {
+		t.Errorf("%q came", got.String())
+	}
+}
+
 // TestAgent proves that a command gets its input, and its output, errors, directory and exit code
 // come back; that a signal reaches it; that what it left in the background does not hold it; and
 // that a terminal has the size asked for.

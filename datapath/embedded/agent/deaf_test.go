@@ -100,6 +100,10 @@ func TestDeafController(t *testing.T) {
 // A controller that does not read is sent no more than some packets that it has not asked for, and
 // loses its connection where what may not be dropped comes together: the switch keeps none of it.
 func TestNewsForADeafController(t *testing.T) {
+	// Messages by ten thousand, of 80 bytes, that may be on their way before too many are: 16 MiB
+	// that are being sent, 16 MiB behind them, and what the sockets hold. A busy machine may take
+	// longer to make them than a controller may accept nothing.
+	const some = 50
 	ts := newSwitch(t, Options{Inactivity: time.Hour})
 	_, ended := meetTCP(t, ts)
 	before := heap()
@@ -109,7 +113,9 @@ func TestNewsForADeafController(t *testing.T) {
 		}
 		select {
 		case err := <-ended:
-			if !errors.Is(err, openflow.ErrNotReading) || !strings.Contains(err.Error(), "more than 16 MiB are queued for it") {
+			much := errors.Is(err, openflow.ErrNotReading) && strings.Contains(err.Error(), "more than 16 MiB are queued for it")
+			late := errors.Is(err, openflow.ErrNotReading) && strings.Contains(err.Error(), "has accepted nothing for 10s") && n < some
+			if !much && !late {
 				t.Error("the session ends: ", err)
 			}
 			if used := heap() - before; used > 16 {

@@ -19,8 +19,10 @@ type counts struct {
 	cpus     int
 	size     int // entries
 	offset   time.Duration
-	list     []*entry // by id, the last one being that of the highest id so far
-	folded   time.Time
+	now      func() time.Duration // of the network
+	list     []*entry             // by id, the last one being that of the highest id so far
+	begun    time.Duration        // the last time that all were folded
+	folded   time.Time            // when that had been done
 	took     time.Duration
 	open     []bool
 }
@@ -32,7 +34,7 @@ type tally struct {
 }
 
 func (c *counts) start(e *Engine) {
-	c.counters, c.cpus, c.size, c.offset = e.counters, e.cpus, e.opt.Entries, e.offset
+	c.counters, c.cpus, c.size, c.offset, c.now = e.counters, e.cpus, e.opt.Entries, e.offset, e.dp.Now
 }
 
 func (c *counts) end() {
@@ -101,12 +103,13 @@ func (c *counts) used(x *entry) time.Duration {
 }
 
 // foldNow folds all entries; where that takes long and has just been done, it is not done again at
-// once.
-func (c *counts) foldNow() {
+// once, unless not all is credited that was counted until a time. How long it took is known by the
+// clock, which goes on while others have the processor: that must not keep counters old.
+func (c *counts) foldNow(until time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	start := time.Now()
-	if start.Sub(c.folded) < 10*c.took {
+	start, begun := time.Now(), c.now()
+	if c.begun >= until && start.Sub(c.folded) < min(10*c.took, oldAtMost) {
 		return
 	}
 	for _, x := range c.list {
@@ -114,7 +117,7 @@ func (c *counts) foldNow() {
 			c.fold(x)
 		}
 	}
-	c.folded = time.Now()
+	c.begun, c.folded = begun, time.Now()
 	c.took = c.folded.Sub(start)
 }
 
@@ -136,6 +139,6 @@ func (c *counts) idle(since time.Duration) (list []*entry) {
 // Fold credits what the kernel has counted to the counters of the pipeline.
 func (e *Engine) Fold() {
 	if e.why == "" {
-		e.counts.foldNow()
+		e.counts.foldNow(0)
 	}
 }

@@ -348,7 +348,7 @@ func (d *differ) send(h int, frame []byte) {
 					d.Fatalf("from host %d, output %d of %d to host %d:\n%s came in as\n%s got\n%s want\n%+v", h, i, len(list), to,
 						hex.EncodeToString(frame), hex.EncodeToString(got), hex.EncodeToString(w), d.engine.Stats())
 				}
-			case <-time.After(3 * time.Second):
+			case <-time.After(time.Minute):
 				d.Fatalf("from host %d, output %d of %d to host %d does not come:\n%s\n%+v", h, i, len(list), to, hex.EncodeToString(frame), d.engine.Stats())
 			}
 		}

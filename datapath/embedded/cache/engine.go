@@ -70,7 +70,8 @@ const (
 	coolFor     = time.Second
 	settleFor   = 10 * time.Millisecond
 	foldEvery   = time.Second
-	idleAtLeast = time.Second // of an entry that makes room for another one
+	oldAtMost   = 100 * time.Millisecond // counters that are read, where folding takes long
+	idleAtLeast = time.Second            // of an entry that makes room for another one
 )
 
 // Engine forwards the packets of a datapath's ports that have devices.
@@ -144,7 +145,7 @@ func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 	e.portIDs.rest = true // packets in the miss channel name them
 	e.stats.Slow = map[string]uint64{}
 	e.changes.start()
-	e.offset = dp.Now() - monotonic.Now()
+	e.offset = monotonic.Zero().Sub(dp.Start())
 	err := inside.Namespace(o.Namespace, func() (err error) {
 		if e.dev, err = openDevices(); err != nil {
 			return err
@@ -175,8 +176,8 @@ func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 		return e, nil
 	}
 	e.counts.start(e)
-	e.net.OnFold(func(*pipeline.Flow) { e.counts.foldNow() })
-	e.net.OnRead(func(*pipeline.Switch) { e.counts.foldNow() })
+	e.net.OnFold(func(_ *pipeline.Flow, until time.Duration) { e.counts.foldNow(until) })
+	e.net.OnRead(func(*pipeline.Switch) { e.counts.foldNow(0) })
 	e.net.OnChange(e.changes.note)
 	e.group.Go(e.work)
 	e.group.Go(e.look)
@@ -304,7 +305,7 @@ func (e *Engine) Close(keep bool) error {
 		e.net.OnFold(nil)
 		e.net.OnRead(nil)
 		e.net.OnChange(nil)
-		e.counts.foldNow()
+		e.counts.foldNow(0)
 	}
 	// Who is in the middle of something ends it; who comes later finds that all is closed.
 	e.revalidating.Lock()

@@ -4,6 +4,7 @@ package cache
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -258,5 +259,11 @@ func TestMTUFollowsDevice(t *testing.T) {
 		b.run("ip", "-n", b.fabric, "link", "set", fmt.Sprintf("p%d", i), "mtu", "9000")
 		b.at(i, "ip", "link", "set", "eth0", "mtu", "9000")
 	}
-	b.at(1, "ping", "-c", "3", "-i", "0.01", "-M", "do", "-s", "8000", "10.0.0.2") // fails where none is answered
+	b.eventually(func() string { // the engine has been told, but may not have listened yet
+		out, err := exec.Command("ip", "netns", "exec", b.hosts[0], "ping", "-c", "3", "-i", "0.01", "-W", "1", "-M", "do", "-s", "8000", "10.0.0.2").CombinedOutput()
+		if err != nil { // none was answered
+			return string(out)
+		}
+		return ""
+	})
 }

@@ -141,7 +141,7 @@ func newFast(t testing.TB) *fast {
 		t.Fatal(err)
 	}
 	if why := f.engine.UserSpace(); why != "" {
-		t.Skip("packets do not go through the kernel: " + why)
+		t.Fatal("packets do not go through the kernel: ", why)
 	}
 	engine.Store(f.engine)
 	t.Cleanup(func() {

@@ -61,7 +61,7 @@ func (s *switches) save() {
 		case <-time.After(max(0, saveEvery-wait)):
 		}
 		begin := time.Now()
-		state := switchState{Origin: int64(monotonic.Now() - s.Now())}
+		state := switchState{Origin: int64(s.Start().Sub(monotonic.Zero()))}
 		state.Switches, state.Credited = s.fast.Save()
 		var b bytes.Buffer
 		err := gob.NewEncoder(&b).Encode(state)

@@ -126,7 +126,7 @@ func (s *Switch) addFlow(m *openflow.FlowMod, value *Key, mask Mask, now time.Du
 	f.program = s.programFor(m.Instructions)
 	if old != nil {
 		if m.Flags&openflow.FlowResetCounts == 0 {
-			s.net.fold(old)
+			s.net.fold(old, 0)
 			f.copyFrom(&old.Counter)
 		}
 		s.takeOut(old)
@@ -148,7 +148,7 @@ func (s *Switch) modifyFlows(m *openflow.FlowMod, value *Key, mask *Mask) {
 		s.dropProgram(f.program)
 		f.program = p
 		if m.Flags&openflow.FlowResetCounts != 0 {
-			s.net.fold(f) // else what was counted elsewhere until now would come afterwards
+			s.net.fold(f, 0) // else what was counted elsewhere until now would come afterwards
 			f.reset()
 		}
 		s.touch(int(m.Table))
@@ -182,7 +182,7 @@ func (s *Switch) deleteFlows(m *openflow.FlowMod, value *Key, mask *Mask, now ti
 
 // removeFlow takes an entry out, and tells who wants to know.
 func (s *Switch) removeFlow(f *Flow, why openflow.FlowRemovedReason, now time.Duration) {
-	s.net.fold(f)
+	s.net.fold(f, 0)
 	s.takeOut(f)
 	s.touch(int(f.Table))
 	if f.Flags&openflow.FlowSendFlowRem == 0 {
@@ -217,7 +217,7 @@ func (n *Network) Expire(now time.Duration) (next time.Duration, ok bool) {
 	_ = n.change(func() error {
 		for len(n.expiries) > 0 && n.expiries[0].deadline <= now {
 			f := n.expiries[0]
-			n.fold(f)
+			n.fold(f, now)
 			at, why, _ := f.due()
 			if at > now {
 				f.deadline = at

@@ -17,7 +17,7 @@ type Network struct {
 	expiries expiries
 	news     []func() // after a change
 
-	foldFlow func(*Flow)
+	foldFlow func(f *Flow, until time.Duration)
 	onRead   func(*Switch)
 	onChange func(*Switch, int)
 	onPower  func(*Port)
@@ -28,8 +28,9 @@ func NewNetwork() *Network { return &Network{switches: map[uint64]*Switch{}} }
 
 // OnFold sets a function that is called, within a change, before the counters of an entry decide
 // whether it has been idle, and before it is removed: who has counted hits elsewhere adds them
-// then. It must not call into the network.
-func (n *Network) OnFold(f func(*Flow)) {
+// then: all those before until, as an entry that packets meet is not idle. It must not call into
+// the network.
+func (n *Network) OnFold(f func(f *Flow, until time.Duration)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.foldFlow = f
@@ -77,9 +78,9 @@ func (s *Switch) touch(what int) {
 	}
 }
 
-func (n *Network) fold(f *Flow) {
+func (n *Network) fold(f *Flow, until time.Duration) {
 	if n.foldFlow != nil {
-		n.foldFlow(f)
+		n.foldFlow(f, until)
 	}
 }
 

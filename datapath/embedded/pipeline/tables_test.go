@@ -105,7 +105,7 @@ func TestTimeouts(t *testing.T) {
 // Who counts hits elsewhere keeps an idle entry alive.
 func TestFold(t *testing.T) {
 	b := newBench(t, "idle_timeout=10,send_flow_rem,actions=output:2")
-	b.net.OnFold(func(f *Flow) {
+	b.net.OnFold(func(f *Flow, _ time.Duration) {
 		if f.Packets() == 0 {
 			f.Add(5, 500, 8*time.Second)
 		}
@@ -123,7 +123,7 @@ func TestFold(t *testing.T) {
 func TestFoldBeforeReplacing(t *testing.T) {
 	b := newBench(t, "actions=output:2")
 	elsewhere := uint64(5)
-	b.net.OnFold(func(f *Flow) {
+	b.net.OnFold(func(f *Flow, _ time.Duration) {
 		f.Add(elsewhere, 100*elsewhere, 0)
 		elsewhere = 0
 	})

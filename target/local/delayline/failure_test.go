@@ -97,9 +97,11 @@ func TestOverload(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	line.worker.mu.Lock() // keeps the thread from reading
-	send(3 * txQueueLen)
-	line.worker.mu.Unlock()
+	func() {
+		line.worker.mu.Lock() // keeps the thread from reading
+		defer line.worker.mu.Unlock()
+		send(3 * txQueueLen)
+	}()
 	if s := line.Stats(); s[0].Overrun < txQueueLen {
 		t.Errorf("%d overrun, want about %d: %+v", s[0].Overrun, 2*txQueueLen, s[0])
 	}

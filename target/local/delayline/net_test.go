@@ -165,7 +165,7 @@ func (w *wire) echo(t testing.TB, at netip.Addr) net.Conn {
 func roundTrip(t testing.TB, c net.Conn, size int, timeout time.Duration) (rtt time.Duration, ok bool) {
 	t.Helper()
 	b := make([]byte, size)
-	_ = c.SetDeadline(time.Now().Add(timeout))
+	_ = c.SetReadDeadline(time.Now().Add(timeout)) // not of writes: others may come much later
 	start := time.Now()
 	if _, err := c.Write(b); err != nil {
 		t.Fatal(err)

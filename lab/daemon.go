@@ -282,11 +282,12 @@ func (d *daemon) knowsRoute(router string, to netip.Addr) bool {
 	return r != nil && !r.Drop
 }
 
-// ended reports that a program of the lab has ended by itself.
+// ended reports that a program of the lab has ended by itself, or that something else of it is lost
+// or back. It does not wait for a change under way, which may wait for its caller.
 func (d *daemon) ended(what string) {
 	if d.ctx.Err() == nil {
 		d.happened(what)
-		d.noteDead()
+		go d.noteDead()
 	}
 }
 

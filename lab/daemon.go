@@ -231,6 +231,9 @@ func (d *daemon) isUpNow() {
 		d.happened(what)
 	}
 	d.runSchedule(d.state().Topology.Schedule)
+	if d.head != nil {
+		d.awaitHead()
+	}
 	d.progress.end(nil)
 	debug.SetGCPercent(50)                          // a lab produces little garbage: this halves the memory of ten routers, and costs little time
 	time.AfterFunc(time.Second, debug.FreeOSMemory) // coming up takes twice the memory of being up

@@ -213,16 +213,16 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress local.Progr
 	errs := make(chan error, 2)
 	go func() {
 		errs <- l.each(func(p *part) error {
-			return p.up(ctx, l.stateOf(t, p), func(step lab.Progress) { l.report(p, step) })
+			err := p.up(ctx, l.stateOf(t, p), func(step lab.Progress) { l.report(p, step) })
+			if err == nil {
+				l.leadPart(p) // without a head it goes down, and what is here may take longer to come up
+			}
+			return err
 		})
 	}()
 	go func() { errs <- l.makeDevices(ctx, t) }()
 	err := l.Lab.Up(ctx, l.partOf(t, topology.Head), progress)
-	if err = errors.Join(err, <-errs, <-errs); err != nil {
-		return err
-	}
-	l.lead()
-	return nil
+	return errors.Join(err, <-errs, <-errs)
 }
 
 // connect reaches all sites, and learns by which addresses they reach each other.
@@ -299,14 +299,7 @@ func (l *Lab) report(p *part, step lab.Progress) {
 	}
 }
 
-// lead makes this process the head of all parts, and again whenever that ends.
-func (l *Lab) lead() {
-	for _, p := range l.used() {
-		l.leadPart(p)
-	}
-	l.followDevices()
-}
-
+// leadPart makes this process the head of a part, and again whenever that ends.
 func (l *Lab) leadPart(p *part) {
 	ctx, end := context.WithCancel(l.ctx)
 	p.ended = end
@@ -454,7 +447,11 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress local.P
 	if err := l.Lab.Resume(ctx, l.partOf(t, topology.Head), progress); err != nil {
 		return err
 	}
-	l.lead()
+	for _, p := range l.used() {
+		l.leadPart(p)
+		go l.settle(l.ctx, p)
+	}
+	l.followDevices()
 	return nil
 }
 

@@ -335,7 +335,7 @@ func (l *Lab) follow(ctx context.Context, p *part) {
 		if err := p.revive(ctx, func(step lab.Progress) { l.report(p, step) }); errors.Is(err, errNone) && had {
 			l.owner.OnEnd(err.Error())
 		}
-		if p.unsure.Load() {
+		if p.unsure.Load() || p.unseen.Load() {
 			go l.settle(ctx, p)
 		}
 	}
@@ -353,7 +353,7 @@ func (l *Lab) turn(ctx context.Context) (done func(), err error) {
 }
 
 // settle makes a part that may have carried out a change that was undone, or not one that was made,
-// what it is to be.
+// what it is to be. A head that has resumed the lab was told of no such part: it looks at all.
 func (l *Lab) settle(ctx context.Context, p *part) {
 	settled, err := l.settled(ctx, p)
 	switch {
@@ -371,10 +371,20 @@ func (l *Lab) settled(ctx context.Context, p *part) (settled bool, err error) {
 		return false, err
 	}
 	defer done()
-	if p.gone.Load() || !p.unsure.Load() {
+	if p.gone.Load() || !p.unsure.Load() && !p.unseen.Load() {
 		return false, nil
 	}
 	is := l.partOf(l.Topology(), p.machine.Name)
+	if p.unseen.Load() {
+		s, err := p.state(ctx)
+		if err != nil {
+			return false, nil // it is looked at when it answers again
+		}
+		if p.unseen.Store(false); s.Status == lab.Up && same(s.Topology, is) && !p.unsure.Load() {
+			return false, nil
+		}
+		p.unsure.Store(true)
+	}
 	if err := p.become(ctx, is); err != nil || lab.ReadyWhenUp(is) {
 		return true, err
 	}
@@ -433,6 +443,7 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress local.P
 	l.via.Store(new(l.record.Carriers))
 	progress("sites", 0, len(l.used()))
 	_ = l.each(func(p *part) error {
+		p.unseen.Store(true)
 		_, err := p.connect(ctx, l.user)
 		if err == nil {
 			err = p.revive(ctx, func(step lab.Progress) { l.report(p, step) })

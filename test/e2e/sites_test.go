@@ -177,6 +177,9 @@ func TestSitesKilled(t *testing.T) {
 
 	m1.kill("*_[_]daemon*")
 	eventually(t, "the head has resumed the part", func() bool {
+	if strings.Contains(h.ok("logs"), "its part is what it is to be again") {
+		t.Error("resume changes parts that are what they are to be")
+	}
 		return strings.Contains(m1.ok("ls"), " up ") && h.run("exec", "h3", "--", "true").code == 0
 	})
 	eventually(t, "all hosts reach each other", func() bool { return strings.Contains(h.run("ping", "--all").String(), "30 received") })

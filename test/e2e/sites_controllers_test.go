@@ -40,7 +40,7 @@ func TestSitesControllers(t *testing.T) {
 				h.killDaemon()
 				contains(t, h.run("resume", h.name).String(), "resumed")
 				all("after the head's death")
-				s.others[0].kill("*ssh[d]:?root*")
+				s.others[0].kill(sshSessions)
 				eventually(t, "the head is connected again", func() bool { return h.run("exec", "h3", "--", "true").code == 0 })
 				all("after the connection's death")
 				h.ok("apply", "linear,6", "--datapath", datapath, "--controller", "trivet")

@@ -61,7 +61,9 @@ func TestSitesControllers(t *testing.T) {
 			own := h.command("ovs-testcontroller", "--unixctl="+h.dir+"/control", "ptcp:6699:127.0.0.1")
 			must(t, h.start(own))
 			contains(t, h.up("linear,6", "--datapath", datapath, "--controller", "tcp:127.0.0.1:6699", "--on", "machines.yaml", "--name", h.name), "up in")
-			contains(t, h.ok("ping", "--all", "--timeout", "30s"), "30 received")
+			eventually(t, "all answer", func() bool {
+				return strings.Contains(h.run("ping", "--all", "--timeout", "30s").String(), "30 received")
+			})
 			must(t, own.Process.Kill())
 			_ = own.Wait()
 			h.ok("down", h.name)

@@ -88,7 +88,7 @@ func TestSitesTwoHeads(t *testing.T) {
 	h.file("theirs.yaml", "machines:\n  m2: root@10.5.0.3\n")
 	h.up("linear,6", "--on", "machines.yaml", "--name", h.name)
 	theirs := func(name string) []string {
-		return []string{"up", "linear,2", "--on", filepath.Join(h.dir, "theirs.yaml"), "--name", name}
+		return []string{"up", "linear,2", "--on", filepath.Join(h.dir, "theirs.yaml"), "--name", name, "--wait", "3m"}
 	}
 	contains(t, other.want(1, theirs(h.name)...).String(), "site m2:", "there is already a lab "+h.name+".m2", "nothing is left of the lab")
 	contains(t, h.ok("ping", "--all"), "30 sent, 30 received")

@@ -207,11 +207,11 @@ wires:
 	wait(t, failing)
 	contains(t, said.String(), "wrt-1")
 	w1.power()
+	eventually(t, "the device is on", func() bool { return w1.at(h, "10.5.0.2", "true").code == 0 }) // before, its interfaces come and go
 	unchanged()
 	h.run("down", h.name)
 
 	// The head is gone.
-	eventually(t, "the device is on", func() bool { return w1.at(h, "10.5.0.2", "true").code == 0 })
 	h.ok(up...)
 	h.killDaemon()
 	unchanged()

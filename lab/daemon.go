@@ -231,6 +231,9 @@ func (d *daemon) isUpNow() {
 		d.happened(what)
 	}
 	d.runSchedule(d.state().Topology.Schedule)
+	if d.head != nil {
+		d.awaitHead()
+	}
 	d.progress.end(nil)
 	debug.SetGCPercent(50)                          // a lab produces little garbage: this halves the memory of ten routers, and costs little time
 	time.AfterFunc(time.Second, debug.FreeOSMemory) // coming up takes twice the memory of being up
@@ -282,11 +285,12 @@ func (d *daemon) knowsRoute(router string, to netip.Addr) bool {
 	return r != nil && !r.Drop
 }
 
-// ended reports that a program of the lab has ended by itself.
+// ended reports that a program of the lab has ended by itself, or that something else of it is lost
+// or back. It does not wait for a change under way, which may wait for its caller.
 func (d *daemon) ended(what string) {
 	if d.ctx.Err() == nil {
 		d.happened(what)
-		d.noteDead()
+		go d.noteDead()
 	}
 }
 

@@ -134,11 +134,30 @@ func TestKeeperStranger(t *testing.T) {
 	}
 }
 
+// TestPartSlow proves that a part that takes longer to come up than it may be without its head
+// comes up, and goes down by itself if no head leads it then.
+func TestPartSlow(t *testing.T) {
+	d, e := daemonElsewhere(t, "minimal")
+	d.setState(func(s *State) { s.Part = &Part{Keep: topology.Duration(10 * time.Millisecond)} })
+	e.while = map[string]func(){"up": func() { time.Sleep(500 * time.Millisecond) }}
+	d.changing.Lock()
+	d.up()
+	steps, _ := d.progress.since(0)
+	if at := slices.IndexFunc(steps, func(p Progress) bool { return p.End }); at < 0 || steps[at].Error != "" {
+		t.Fatalf("it does not come up: %+v", steps)
+	}
+	gone := make(chan error, 1)
+	go func() { <-d.gone; gone <- nil }()
+	if _ = inTime(t, "it goes down", gone); e.removed != 1 {
+		t.Errorf("it was removed %d times", e.removed)
+	}
+}
+
 // TestLostHead proves that a part without a head goes down by itself, again and again if that
 // fails, and no more once the head is back.
 func TestLostHead(t *testing.T) {
 	d, e := daemonElsewhere(t, "minimal")
-	d.setState(func(s *State) { s.Part = &Part{Keep: topology.Duration(time.Millisecond)} })
+	d.setState(func(s *State) { s.Status, s.Part = Up, &Part{Keep: topology.Duration(time.Millisecond)} })
 	d.head = &head{again: time.Millisecond}
 	may := func(err error) {
 		e.mu.Lock()

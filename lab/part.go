@@ -145,6 +145,10 @@ func calledFor(conn net.Conn) (string, error) {
 	return "", errors.New("no controller is named")
 }
 
+// comingUp is how long a part may take to come up, though it may be without its head for less: the
+// head leads it only then. See awaitHead.
+const comingUp = 10 * time.Minute
+
 // lostHead begins to count the time after which a part without a head goes down.
 func (d *daemon) lostHead() {
 	h, keep := d.head, time.Duration(d.state().Part.Keep)
@@ -153,9 +157,13 @@ func (d *daemon) lostHead() {
 	if h.is = false; keep == 0 || h.alone != nil {
 		return
 	}
+	after := keep
+	if d.state().Status == Starting {
+		after = max(keep, comingUp)
+	}
 	first := true
 	var mine *time.Timer
-	mine = time.AfterFunc(keep, func() {
+	mine = time.AfterFunc(after, func() {
 		h.mu.Lock()
 		back := h.alone != mine // since the time was up
 		h.mu.Unlock()
@@ -178,6 +186,16 @@ func (d *daemon) lostHead() {
 		}
 	})
 	h.alone = mine
+}
+
+// awaitHead gives the head of a part that is up now the whole time to lead it.
+func (d *daemon) awaitHead() {
+	h := d.head
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.alone != nil {
+		h.alone.Reset(time.Duration(d.state().Part.Keep))
+	}
 }
 
 // serveHead takes a connection from the head, in place of any earlier one, and keeps it until it

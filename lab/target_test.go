@@ -26,12 +26,18 @@ type elsewhere struct {
 	fail    map[string]error // by what is being done
 	removed int
 
+	while map[string]func() // what happens while it does something
+	dead  []string
+
 	mu      sync.Mutex // start commands run all at once
 	did     []string
 	started map[string]bool
 }
 
 func (e *elsewhere) do(what string) error {
+	if happens := e.while[what]; happens != nil {
+		happens()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.did = append(e.did, what)
@@ -110,9 +116,11 @@ func (e *elsewhere) Ends() ([][2]local.End, error) {
 }
 
 func (e *elsewhere) WaitControllers(context.Context) error { return nil }
-func (e *elsewhere) Dead() []string                        { return nil }
+func (e *elsewhere) Dead() []string                        { return e.dead }
 func (e *elsewhere) Remarks() []string                     { return nil }
 func (e *elsewhere) Close()                                { _ = e.do("close") }
+
+func (e *elsewhere) Control(string, func(string, func(datapath.Peer) datapath.Session) error) {}
 
 // daemonElsewhere returns the daemon of a lab on a target that makes nothing.
 func daemonElsewhere(t *testing.T, spec string) (*daemon, *elsewhere) {
@@ -245,6 +253,50 @@ func TestTargetChanges(t *testing.T) {
 	}
 	if err := d.down(func(string, int, int) {}); err != nil || e.removed != 1 || !slices.Equal(e.did[len(before):], []string{"close", "remove"}) {
 		t.Errorf("down: %v, did %q", err, e.did[len(before):])
+	}
+}
+
+// TestTargetLoses proves that a target may say that it has lost something, and has it again, while
+// it changes the lab and waits for whoever says so; that this is shown in the order in which it was
+// said; and that the lab's state then names what is lost.
+func TestTargetLoses(t *testing.T) {
+	d, e := daemonElsewhere(t, "minimal")
+	d.changing.Lock()
+	d.up()
+	said := []string{"m1 is lost", "m1 answers again", "m2 is lost"}
+	e.while = map[string]func(){"apply": func() {
+		for _, what := range said[:2] {
+			e.owner.OnEnd(what)
+		}
+	}}
+	three, changed := bridges(t, "single,3"), make(chan error, 1)
+	go func() {
+		changed <- d.change(0, func(ctx context.Context) error { return d.turn(ctx, three) })
+	}()
+	if err := inTime(t, "the change", changed); err != nil {
+		t.Fatal(err)
+	}
+	d.changing.Lock()
+	e.dead = []string{"m2"}
+	e.owner.OnEnd(said[2])
+	d.changing.Unlock()
+	for end := time.Now().Add(time.Minute); !slices.Equal(d.state().Dead, e.dead); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the state names %q", d.state().Dead)
+		}
+	}
+	var shown []string
+	steps, _ := d.progress.since(0)
+	for _, s := range steps {
+		if s.Event != "" {
+			shown = append(shown, s.Event)
+		}
+	}
+	if !slices.Equal(shown, said) {
+		t.Errorf("it shows %q", shown)
+	}
+	if err := d.down(func(string, int, int) {}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -75,24 +75,9 @@ const MaxPingSize = 65507
 // reply until ctx ends. The round trip time runs from before the send to when
 // the kernel received the reply. Sending may fail at once: no route.
 func (p *Pinger) Ping(ctx context.Context, to netip.Addr, size int) (rtt time.Duration, err error) {
-	e := &echo{reply: make(chan time.Duration, 1)}
-	p.mu.Lock()
-	p.next++
-	seq := p.next
-	p.waiting[seq] = e
-	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		delete(p.waiting, seq)
-		p.mu.Unlock()
-	}()
-	msg := make([]byte, 8+size)
-	msg[0] = 8 // echo request (RFC 792)
-	if p.v6 {
-		msg[0] = 128 // RFC 4443, section 4.1
-	}
-	binary.BigEndian.PutUint16(msg[6:], seq)
-	if err := p.send(e, to, msg); err != nil {
+	e, done, err := p.begin(to, size)
+	defer done()
+	if err != nil {
 		return 0, err
 	}
 	select {
@@ -101,6 +86,53 @@ func (p *Pinger) Ping(ctx context.Context, to netip.Addr, size int) (rtt time.Du
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
+}
+
+// Arrives sends one echo request with size bytes of payload and says whether the reply comes before
+// that to an empty one, which is sent when it has not come after a while. It may come later than
+// that: nobody knows for how long a busy machine does not run this process.
+func (p *Pinger) Arrives(ctx context.Context, to netip.Addr, size int, while time.Duration) bool {
+	e, done, err := p.begin(to, size)
+	defer done()
+	if err != nil {
+		return false
+	}
+	select {
+	case <-e.reply:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-time.After(while):
+	}
+	_, _ = p.Ping(ctx, to, 0)
+	select {
+	case <-e.reply:
+		return true
+	default:
+		return false
+	}
+}
+
+// begin sends an echo request, whose reply is expected until done is called.
+func (p *Pinger) begin(to netip.Addr, size int) (e *echo, done func(), err error) {
+	e = &echo{reply: make(chan time.Duration, 1)}
+	p.mu.Lock()
+	p.next++
+	seq := p.next
+	p.waiting[seq] = e
+	p.mu.Unlock()
+	done = func() {
+		p.mu.Lock()
+		delete(p.waiting, seq)
+		p.mu.Unlock()
+	}
+	msg := make([]byte, 8+size)
+	msg[0] = 8 // echo request (RFC 792)
+	if p.v6 {
+		msg[0] = 128 // RFC 4443, section 4.1
+	}
+	binary.BigEndian.PutUint16(msg[6:], seq)
+	return e, done, p.send(e, to, msg)
 }
 
 func (p *Pinger) send(e *echo, to netip.Addr, msg []byte) error {

@@ -76,9 +76,9 @@ type Owner struct {
 	// OnUndo is called before a change that has failed is undone.
 	OnUndo func()
 
-	// OnEnd is called, in a goroutine of its own, when a routing daemon or Open vSwitch has ended
-	// by itself; OnLoop when packets come back to an embedded switch: it must return soon, and not
-	// call the lab.
+	// OnEnd is called when a routing daemon or Open vSwitch has ended by itself, or another machine
+	// is lost or back; OnLoop when packets come back to an embedded switch. They must return soon,
+	// and not call the lab, which may be changing and wait for the caller.
 	OnEnd, OnLoop func(what string)
 }
 

@@ -1,7 +1,11 @@
 package openwrt
 
 import (
+	"bufio"
+	"crypto/rand"
+	"errors"
 	"flag"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,6 +52,69 @@ func TestScript(t *testing.T) {
 		if want, _ := os.ReadFile(golden); string(want) != own {
 			t.Errorf("%s: %s", golden, own)
 		}
+	}
+}
+
+// TestWatch proves when a device reverts by itself: a minute after it has begun to become a switch,
+// if it is none by then, however little it keeps without a head; from then on, when it has heard
+// nothing for as long as it keeps.
+func TestWatch(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		keep  int64
+		doing int // seconds for which it is becoming a switch
+		beats int // seconds of heartbeats that follow
+		want  int // after how many seconds it reverts
+	}{
+		{"it is quickly a switch", 4, 0, 0, 4},
+		{"it takes longer than it keeps", 4, 30, 0, 34},
+		{"and hears heartbeats", 4, 30, 30, 64},
+		{"it never is one", 4, 1000, 0, 59},
+		{"it keeps longer than a minute, and hears none", 600, 10, 0, 59},
+		{"it keeps for ever, and hears none", 0, 10, 0, 59},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := plan()
+			p.ID, p.Keep, p.Ports = rand.Text(), c.keep, nil
+			script, err := p.script("package network\n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := dir(p.ID)
+			t.Cleanup(func() { os.RemoveAll(at) })
+			doing := filepath.Join(at, "doing")
+			err = errors.Join(os.Mkdir(at, 0o700), os.WriteFile(filepath.Join(at, "switch.sh"), []byte(script), 0o600), os.WriteFile(doing, nil, 0o600))
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Each line of input is a second.
+			watch := exec.Command("/bin/sh", "-c", `sleep() { echo; read -r _ || exit 1; }; set -- watch; . "$0"`, filepath.Join(at, "switch.sh"))
+			watch.Stderr = os.Stderr
+			in, wrong := watch.StdinPipe()
+			out, err := watch.StdoutPipe()
+			if err := errors.Join(wrong, err, watch.Start()); err != nil {
+				t.Fatal(err)
+			}
+			asks, second := bufio.NewScanner(out), 0
+			for ; second < 100 && asks.Scan(); second++ {
+				if second >= c.doing {
+					os.Remove(doing)
+				}
+				if second >= c.doing && second < c.doing+c.beats {
+					err = os.WriteFile(filepath.Join(at, "beat"), nil, 0o600)
+				}
+				if _, wrong := io.WriteString(in, "\n"); err != nil || wrong != nil {
+					t.Fatal(err, wrong)
+				}
+			}
+			in.Close()
+			if err := watch.Wait(); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(at); second != c.want || !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("it reverts after %d seconds; what it has for the lab: %v", second, err)
+			}
+		})
 	}
 }
 

@@ -232,16 +232,17 @@ undo() {
 	[ ! -e "$dir/before/ofswitch" ] || /etc/init.d/openflow start >/dev/null 2>&1 </dev/null
 }
 
-# watch counts seconds, as clocks jump once a device without one has found the time.
+# watch counts seconds, as clocks jump once a device without one has found the time. No heartbeat comes
+# before the device is a switch, for which it has a minute.
 watch() {
 	local left=60 forever=
-	[ "$keep" = 0 ] || [ "$keep" -gt 60 ] || left=$keep
 	while [ -d "$dir" ]; do
 		if [ -e "$dir/beat" ]; then
 			rm -f "$dir/beat"
 			left=$keep
 			[ "$keep" != 0 ] || forever=1
 		elif [ -z "$forever" ]; then
+			[ -e "$dir/doing" ] || [ "$keep" = 0 ] || [ "$left" -le "$keep" ] || left=$keep
 			left=$((left - 1))
 			[ $left -gt 0 ] || { down && exit; }
 		fi

@@ -38,14 +38,10 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Pr
 	if err != nil {
 		return errors.Join(err, l.leave(joined), l.refuseForwarding())
 	}
-	for _, p := range joined {
-		l.leadPart(p)
-	}
 	used := Used(l.state.Sites, t)
 	var needless []*part
 	for _, p := range l.used() {
 		if !slices.Contains(used, p.machine) {
-			p.ended()
 			needless = append(needless, p)
 		}
 	}
@@ -79,6 +75,9 @@ func (l *Lab) join(ctx context.Context, t *topology.Topology) (joined []*part, e
 // leave takes parts down and leaves their machines alone.
 func (l *Lab) leave(parts []*part) error {
 	return parallel.All(parts, func(p *part) (err error) {
+		if p.ended != nil {
+			p.ended()
+		}
 		if !p.gone.Load() {
 			err = p.down(context.WithoutCancel(l.ctx), func(lab.Progress) {})
 		}
@@ -112,7 +111,11 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, joined []*part, p
 			err := p.up(ctx, l.stateOf(t, p), func(step lab.Progress) { l.report(p, step) })
 			p.gone.Store(err != nil)
 			p.unsure.Store(err != nil) // it may be found there when the site is reached again
-			if err == nil && !slices.Contains(joined, p) {
+			switch {
+			case err != nil:
+			case slices.Contains(joined, p):
+				l.leadPart(p)
+			default:
 				changed <- p
 			}
 			return err

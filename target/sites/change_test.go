@@ -218,11 +218,11 @@ func TestApplyCut(t *testing.T) {
 	}
 }
 
-// TestApplyRemade proves that a part that was gone, and is made again by a change that fails at
-// another, becomes what it was before that change.
-func TestApplyRemade(t *testing.T) {
-	made := &fakePart{how: always(well)}
-	port := sitetest.Serve(t, func(command string, in io.Reader, out, _ io.Writer) int {
+// headReaching is headOf where the first site has been reached, which answers requests so.
+func headReaching(t *testing.T, top *topology.Topology, list *site.List, answer http.HandlerFunc) (*Lab, *part) {
+	t.Helper()
+	m := list.Machines[0]
+	m.Host, m.Port = "127.0.0.1", sitetest.Serve(t, func(command string, in io.Reader, out, _ io.Writer) int {
 		if !strings.Contains(command, site.Command) {
 			return 1
 		}
@@ -235,28 +235,33 @@ func TestApplyRemade(t *testing.T) {
 		if err != nil {
 			return 1
 		}
-		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			var s lab.State
-			if r.Method != "POST" || r.URL.Path != "/v1/labs" || json.NewDecoder(r.Body).Decode(&s) != nil {
-				http.Error(w, "what?", http.StatusBadRequest)
-				return
-			}
-			made.mu.Lock()
-			defer made.mu.Unlock()
-			made.take(s.Topology)
-			_, _ = io.WriteString(w, `{"end": true}`)
-		})}
-		_ = server.Serve(session)
+		_ = (&http.Server{Handler: answer}).Serve(session)
 		return 0
 	})
-	list := machines("m1", "m2")
-	list.Machines[0].Host, list.Machines[0].Port = "127.0.0.1", port
-	l := headOf(t, at("a@m1 b@m2"), list)
-	gone := l.parts["m1"]
-	if _, err := gone.connect(t.Context(), l.user); err != nil {
+	l := headOf(t, top, list)
+	p := l.parts[m.Name]
+	if _, err := p.connect(t.Context(), l.user); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(gone.close)
+	t.Cleanup(p.close)
+	return l, p
+}
+
+// TestApplyRemade proves that a part that was gone, and is made again by a change that fails at
+// another, becomes what it was before that change.
+func TestApplyRemade(t *testing.T) {
+	made := &fakePart{how: always(well)}
+	l, gone := headReaching(t, at("a@m1 b@m2"), machines("m1", "m2"), func(w http.ResponseWriter, r *http.Request) {
+		var s lab.State
+		if r.Method != "POST" || r.URL.Path != "/v1/labs" || json.NewDecoder(r.Body).Decode(&s) != nil {
+			http.Error(w, "what?", http.StatusBadRequest)
+			return
+		}
+		made.mu.Lock()
+		defer made.mu.Unlock()
+		made.take(s.Topology)
+		_, _ = io.WriteString(w, `{"end": true}`)
+	})
 	gone.gone.Store(true)
 	gone.served(t, made.answer)
 	l.parts["m2"].served(t, (&fakePart{how: always(refused)}).answer)
@@ -266,5 +271,37 @@ func TestApplyRemade(t *testing.T) {
 	}
 	if is := made.nodes(); is != "a" || gone.gone.Load() {
 		t.Errorf("m1 has the nodes %q; gone: %v", is, gone.gone.Load())
+	}
+}
+
+// TestSettleUnseen proves that a head that has been resumed changes a part back that has carried
+// out a change which was undone elsewhere, though the head that knew of it has died, and leaves one
+// alone that is what it is to be.
+func TestSettleUnseen(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		is    string
+		asked int
+	}{{"changed", "a@m1 c@m1 b@m2", 1}, {"as it was", "a@m1 b@m2", 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			fake, is := &fakePart{how: always(well)}, topology.Part(at(c.is), "m1", nil)
+			fake.take(is)
+			l, p := headReaching(t, at("a@m1 b@m2"), machines("m1", "m2"), func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != "GET" || r.URL.Path != "/v1/labs/test.m1" {
+					http.Error(w, "what?", http.StatusBadRequest)
+					return
+				}
+				answer(w, lab.State{Status: lab.Up, Topology: is})
+			})
+			p.served(t, fake.answer)
+			p.unseen.Store(true)
+			l.settle(l.ctx, p)
+			if is := fake.nodes(); is != "a" || fake.asked != c.asked {
+				t.Errorf("it has the nodes %q and was asked to change %d times", is, fake.asked)
+			}
+			if p.unsure.Load() || p.unseen.Load() {
+				t.Errorf("not known: %v; not seen: %v", p.unsure.Load(), p.unseen.Load())
+			}
+		})
 	}
 }

@@ -240,6 +240,7 @@ func (l *Lab) makeDevices(ctx context.Context, t *topology.Topology) error {
 		}
 		d.plan.Store(is)
 		d.gone.Store(false)
+		l.leadDevice(d) // without a head it reverts, and the rest of the lab may take longer to come up
 		return nil
 	})
 }
@@ -355,6 +356,7 @@ func (l *Lab) replace(ctx context.Context, d *device, login *site.Login, was, is
 	}
 	d.plan.Store(is)
 	d.gone.Store(false)
+	l.leadDevice(d)
 	return nil
 }
 
@@ -377,20 +379,25 @@ func (l *Lab) resumeDevices() {
 // followDevices keeps devices from reverting, and their connections.
 func (l *Lab) followDevices() {
 	for _, d := range l.devices {
-		if d.plan.Load() == nil || d.ended != nil {
-			continue
-		}
-		ctx, end := context.WithCancel(l.ctx)
-		ended := make(chan struct{})
-		d.ended = func() {
-			end()
-			<-ended
-		}
-		go func() {
-			defer close(ended)
-			l.followDevice(ctx, d)
-		}()
+		l.leadDevice(d)
 	}
+}
+
+// leadDevice keeps a device from reverting, if it is a switch and nothing does so yet.
+func (l *Lab) leadDevice(d *device) {
+	if d.plan.Load() == nil || d.ended != nil {
+		return
+	}
+	ctx, end := context.WithCancel(l.ctx)
+	ended := make(chan struct{})
+	d.ended = func() {
+		end()
+		<-ended
+	}
+	go func() {
+		defer close(ended)
+		l.followDevice(ctx, d)
+	}()
 }
 
 func (l *Lab) followDevice(ctx context.Context, d *device) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/site/sitetest"
@@ -18,6 +19,7 @@ type fakeWrt struct {
 	mu    sync.Mutex
 	is    bool // a switch
 	fails int
+	beats int // how often something has begun to keep it one
 }
 
 func (f *fakeWrt) shell(command string, in io.Reader, out, errs io.Writer) int {
@@ -32,6 +34,8 @@ func (f *fakeWrt) shell(command string, in io.Reader, out, errs io.Writer) int {
 		_, _ = io.WriteString(out, "yes\n")
 	case strings.HasSuffix(command, "'down'"):
 		f.is = false
+	case strings.HasSuffix(command, " beat"):
+		f.beats++
 	case strings.HasSuffix(command, "'up'"):
 		if f.fails > 0 {
 			f.fails--
@@ -43,10 +47,17 @@ func (f *fakeWrt) shell(command string, in io.Reader, out, errs io.Writer) int {
 	return 0
 }
 
-// TestChangeDevicesUndone proves that a change that a device cannot follow is undone there and on
-// disk, where a later process looks for what the device is, and that the device is kept from
-// reverting afterwards; that one which was no switch is none again; and that what could not be
-// undone stays on disk.
+func (f *fakeWrt) beaten() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.beats
+}
+
+// TestChangeDevicesUndone proves that a device is kept from reverting once it is a switch, though
+// the lab is not up; that a change that a device cannot follow is undone there and on disk, where a
+// later process looks for what the device is, and that the device is kept from reverting
+// afterwards; that one which was no switch is none again; and that what could not be undone stays
+// on disk.
 func TestChangeDevicesUndone(t *testing.T) {
 	of := func(dpid topology.DPID) *topology.Topology {
 		if dpid == 0 {
@@ -72,6 +83,11 @@ func TestChangeDevicesUndone(t *testing.T) {
 			t.Cleanup(d.close)
 			if err := l.makeDevices(t.Context(), of(c.was)); err != nil {
 				t.Fatal(err)
+			}
+			for end := time.Now().Add(time.Minute); f.beaten() == 0 && c.was != 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("nobody keeps it from reverting while the rest of the lab comes up")
+				}
 			}
 			f.fails = c.fails
 			err := l.changeDevices(t.Context(), of(2))

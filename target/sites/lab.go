@@ -213,16 +213,16 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress local.Progr
 	errs := make(chan error, 2)
 	go func() {
 		errs <- l.each(func(p *part) error {
-			return p.up(ctx, l.stateOf(t, p), func(step lab.Progress) { l.report(p, step) })
+			err := p.up(ctx, l.stateOf(t, p), func(step lab.Progress) { l.report(p, step) })
+			if err == nil {
+				l.leadPart(p) // without a head it goes down, and what is here may take longer to come up
+			}
+			return err
 		})
 	}()
 	go func() { errs <- l.makeDevices(ctx, t) }()
 	err := l.Lab.Up(ctx, l.partOf(t, topology.Head), progress)
-	if err = errors.Join(err, <-errs, <-errs); err != nil {
-		return err
-	}
-	l.lead()
-	return nil
+	return errors.Join(err, <-errs, <-errs)
 }
 
 // connect reaches all sites, and learns by which addresses they reach each other.
@@ -299,14 +299,7 @@ func (l *Lab) report(p *part, step lab.Progress) {
 	}
 }
 
-// lead makes this process the head of all parts, and again whenever that ends.
-func (l *Lab) lead() {
-	for _, p := range l.used() {
-		l.leadPart(p)
-	}
-	l.followDevices()
-}
-
+// leadPart makes this process the head of a part, and again whenever that ends.
 func (l *Lab) leadPart(p *part) {
 	ctx, end := context.WithCancel(l.ctx)
 	p.ended = end
@@ -342,7 +335,7 @@ func (l *Lab) follow(ctx context.Context, p *part) {
 		if err := p.revive(ctx, func(step lab.Progress) { l.report(p, step) }); errors.Is(err, errNone) && had {
 			l.owner.OnEnd(err.Error())
 		}
-		if p.unsure.Load() {
+		if p.unsure.Load() || p.unseen.Load() {
 			go l.settle(ctx, p)
 		}
 	}
@@ -360,7 +353,7 @@ func (l *Lab) turn(ctx context.Context) (done func(), err error) {
 }
 
 // settle makes a part that may have carried out a change that was undone, or not one that was made,
-// what it is to be.
+// what it is to be. A head that has resumed the lab was told of no such part: it looks at all.
 func (l *Lab) settle(ctx context.Context, p *part) {
 	settled, err := l.settled(ctx, p)
 	switch {
@@ -378,10 +371,20 @@ func (l *Lab) settled(ctx context.Context, p *part) (settled bool, err error) {
 		return false, err
 	}
 	defer done()
-	if p.gone.Load() || !p.unsure.Load() {
+	if p.gone.Load() || !p.unsure.Load() && !p.unseen.Load() {
 		return false, nil
 	}
 	is := l.partOf(l.Topology(), p.machine.Name)
+	if p.unseen.Load() {
+		s, err := p.state(ctx)
+		if err != nil {
+			return false, nil // it is looked at when it answers again
+		}
+		if p.unseen.Store(false); s.Status == lab.Up && same(s.Topology, is) && !p.unsure.Load() {
+			return false, nil
+		}
+		p.unsure.Store(true)
+	}
 	if err := p.become(ctx, is); err != nil || lab.ReadyWhenUp(is) {
 		return true, err
 	}
@@ -440,6 +443,7 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress local.P
 	l.via.Store(new(l.record.Carriers))
 	progress("sites", 0, len(l.used()))
 	_ = l.each(func(p *part) error {
+		p.unseen.Store(true)
 		_, err := p.connect(ctx, l.user)
 		if err == nil {
 			err = p.revive(ctx, func(step lab.Progress) { l.report(p, step) })
@@ -454,7 +458,11 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress local.P
 	if err := l.Lab.Resume(ctx, l.partOf(t, topology.Head), progress); err != nil {
 		return err
 	}
-	l.lead()
+	for _, p := range l.used() {
+		l.leadPart(p)
+		go l.settle(l.ctx, p)
+	}
+	l.followDevices()
 	return nil
 }
 

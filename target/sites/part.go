@@ -31,6 +31,7 @@ type part struct {
 	lost atomic.Bool // this process is not its head now: see follow
 
 	unsure atomic.Bool // whether it has carried out the last change is not known: see settle
+	unseen atomic.Bool // nor whether an earlier head knew: this process has resumed the lab
 
 	ended context.CancelFunc // ends follow
 

@@ -108,7 +108,7 @@ func Around(ctx context.Context, list *site.List, devices []*site.Machine, owner
 	})
 	select {
 	case <-ctx.Done():
-	case <-time.After(heardOut):
+	case <-time.After(4 * heardOut): // also to the process that listens, on a busy gateway
 	}
 	cancel()
 	if wrong := <-heard; err == nil {

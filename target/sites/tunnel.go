@@ -231,16 +231,18 @@ func (e tunnelEnd) measure(ctx context.Context, may, must *probe.Pinger) measure
 	}
 	m.RTT = probe.Summarize(pings.RTT)
 	patience := time.Duration(2*m.RTT.Max*1e6) + 10*time.Millisecond
-	full := may.PingPair(ctx, to, probe.PingOptions{Count: 3, Size: local.MTU - ipv4Headers, Interval: probeInterval, Timeout: patience})
-	m.Full = full.Received > 0
+	arrives := func(p *probe.Pinger, size, tries int) (yes bool) {
+		for ; !yes && tries > 0; tries-- {
+			ctx, cancel := context.WithTimeout(ctx, patience+probeTimeout)
+			yes = p.Arrives(ctx, to, size-ipv4Headers, patience)
+			cancel()
+		}
+		return yes
+	}
+	m.Full = arrives(may, local.MTU, 3)
 	if e.Remote.Is4() {
 		m.Whole = largest(576, local.MTU, func(size int) bool {
-			for range 2 { // one may be lost, and on a busy machine all that are sent at once
-				if once(must, size, patience) {
-					return true
-				}
-			}
-			return false
+			return arrives(must, size, 2) // one may be lost, and on a busy machine all that are sent at once
 		})
 	}
 	return m

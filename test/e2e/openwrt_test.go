@@ -123,7 +123,7 @@ func TestOpenWrt(t *testing.T) {
 	}
 	h.file(".ssh/known_hosts", known)
 	h.file("rack.yaml", `gateway: {ssh: local, inner: hub}
-keep: 8s
+keep: 30s
 devices:
   wrt-1: {ssh: root@10.5.0.2, kind: openwrt, ports: [lan1, lan2, lan3]}
   wrt-2: {ssh: root@10.5.0.3, kind: openwrt, ports: [lan1, lan2, lan3], labels: [openwrt]}
@@ -140,7 +140,7 @@ wires:
 	unchanged := func() {
 		t.Helper()
 		for i, w := range []*wrt{w1, w2} {
-			for end := time.Now().Add(30 * time.Second); w.state() != were[i] && time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+			for end := time.Now().Add(2 * time.Minute); w.state() != were[i] && time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 			}
 			if now := w.state(); now != were[i] {
 				t.Fatalf("wrt-%d is not what it was:\n%s", i+1, differing(were[i], now))
@@ -148,7 +148,7 @@ wires:
 		}
 	}
 
-	up := []string{"up", "lab.yaml", "--on", "rack.yaml", "--name", h.name}
+	up := []string{"up", "lab.yaml", "--on", "rack.yaml", "--name", h.name, "--wait", "3m"}
 	lab := func(more string) {
 		h.file("lab.yaml", more+"nodes:\n  s1: {switch: {on: wrt-1}}\n  s2: {switch: {on: openwrt}}\n  h[1-2]: host\nlinks: [s1 -- h1, s2 -- h2, s1 -- s2]\n")
 	}
@@ -207,11 +207,11 @@ wires:
 	wait(t, failing)
 	contains(t, said.String(), "wrt-1")
 	w1.power()
+	eventually(t, "the device is on", func() bool { return w1.at(h, "10.5.0.2", "true").code == 0 }) // before, its interfaces come and go
 	unchanged()
 	h.run("down", h.name)
 
 	// The head is gone.
-	eventually(t, "the device is on", func() bool { return w1.at(h, "10.5.0.2", "true").code == 0 })
 	h.ok(up...)
 	h.killDaemon()
 	unchanged()

@@ -86,7 +86,10 @@ func (r *rack) unchanged(were []string, wait time.Duration) {
 	}
 }
 
-const sshFailed = 255 // ssh(1)
+const (
+	sshFailed = 255     // ssh(1)
+	killed    = 128 + 9 // a shell of what SIGKILL has ended
+)
 
 // differing lists the lines of two texts that only one has.
 func differing(was, now string) string {
@@ -433,9 +436,14 @@ func TestRackActivation(t *testing.T) {
 			r.beside(cut)
 			code, out = end()
 			r.beside("/usr/sbin/tc qdisc del dev eth0 clsact")
+			if code != 0 && !strings.Contains(out, "m1") && !strings.Contains(out, "m2") {
+				t.Errorf("%s, %s into up: exit %d: %s", fault, after, code, out)
+			}
 		case "killed":
 			r.beside(fmt.Sprintf("kill -9 $(cat %s/up.pid) $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' /run/trivet/lab/state.json)", r.dir))
-			code, out = end()
+			if code, out = end(); code != 0 && code != killed {
+				t.Errorf("%s, %s into up: exit %d: %s", fault, after, code, out)
+			}
 		case "gateway's power":
 			r.cut("head")
 			r.bootHead()

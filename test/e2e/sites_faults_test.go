@@ -19,13 +19,13 @@ var siteFaults = []struct {
 	{"the head's daemon is killed", func(s *several) { s.head.kill("*_[_]daemon*") }, nil},
 	{"a part's daemon is killed", func(s *several) { s.others[0].kill("*_[_]daemon*") }, nil},
 	{"the program at a site is killed", func(s *several) { s.others[0].kill("*program/trivet-*_[_]site*") }, nil},
-	{"an SSH connection is killed", func(s *several) { s.others[0].kill("*ssh[d]:?root*") }, nil},
+	{"an SSH connection is killed", func(s *several) { s.others[0].kill(sshSessions) }, nil},
 	{"a machine is cut off", func(s *several) { s.head.sh("ip link set to-m1 down") }, func(s *several) { s.head.sh("ip link set to-m1 up") }},
 	{"a machine is no longer heard", func(s *several) {
 		s.others[0].sh("nft add table inet mute && nft 'add chain inet mute out { type filter hook output priority 0; policy drop; }'")
 	}, func(s *several) {
 		s.others[0].sh("nft delete table inet mute")
-		s.others[0].kill("*ssh[d]:?root*") // TCP would tell it in some minutes only that its connection is gone
+		s.others[0].kill(sshSessions) // TCP would tell it in some minutes only that its connection is gone
 	}},
 }
 
@@ -88,13 +88,14 @@ func TestSitesTwoHeads(t *testing.T) {
 	h.file("theirs.yaml", "machines:\n  m2: root@10.5.0.3\n")
 	h.up("linear,6", "--on", "machines.yaml", "--name", h.name)
 	theirs := func(name string) []string {
-		return []string{"up", "linear,2", "--on", filepath.Join(h.dir, "theirs.yaml"), "--name", name}
+		return []string{"up", "linear,2", "--on", filepath.Join(h.dir, "theirs.yaml"), "--name", name, "--wait", "3m"}
 	}
 	contains(t, other.want(1, theirs(h.name)...).String(), "site m2:", "there is already a lab "+h.name+".m2", "nothing is left of the lab")
 	contains(t, h.ok("ping", "--all"), "30 sent, 30 received")
-	other.ok(theirs("theirs")...)
-	contains(t, other.ok("ping", "--all", "--lab", "theirs"), "2 sent, 2 received")
-	other.ok("down", "theirs")
+	second := h.name + "-theirs"
+	other.ok(theirs(second)...)
+	contains(t, other.ok("ping", "--all", "--lab", second), "2 sent, 2 received")
+	other.ok("down", second)
 	contains(t, h.ok("ping", "--all"), "30 sent, 30 received")
 	h.ok("down", h.name)
 	s.unchanged(t)

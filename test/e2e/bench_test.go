@@ -36,8 +36,8 @@ func (m *machine) samples(file string) *results.Run {
 	return run
 }
 
-// TestBenchCapture proves that packets of each run are recorded beside its results, as many as are
-// asked for, and that a place that does not exist is found before anything runs.
+// TestBenchCapture proves that packets of each run are recorded beside its results, from the first
+// on, as many as are asked for, and that a place that does not exist is found before anything runs.
 func TestBenchCapture(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -45,7 +45,7 @@ func TestBenchCapture(t *testing.T) {
 	text := `
 topology: linear,2
 factors: {most: [5, 1000]}
-probes: [[ping: {from: h1, to: h2, count: 10, interval: 50ms}, capture: {at: s1-s2, time: 2s, packets: "${most}", bytes: 60}]]
+probes: [[ping: {from: h1, to: h2, count: 10, interval: 50ms}, capture: {at: s1-s2, time: 5s, packets: "${most}", bytes: 60}]]
 repetitions: 2
 `
 	out := filepath.Join(m.dir, "x.jsonl")
@@ -81,7 +81,7 @@ repetitions: 2
 				kept = one.Values[0]
 			}
 		}
-		if float64(packets) != kept || (fmt.Sprint(s.Factors["most"]) == "5") != (packets == 5) || packets > 5 && echoes < 15 {
+		if float64(packets) != kept || (fmt.Sprint(s.Factors["most"]) == "5") != (packets == 5) || packets > 5 && echoes < 22 { // of ten pings and the one before them
 			t.Errorf("%s has %d packets, %d of them echoes; the result says %v", details.File, packets, echoes, kept)
 		}
 	}

@@ -114,13 +114,13 @@ fresh: true
 		return strings.Count(string(text), "\n")
 	}
 	eventually(t, "some runs are measured, and a lab is up", func() bool {
-		if lines() < 4 || bench.ProcessState != nil {
-			return bench.ProcessState != nil
+		if over := ended(bench); over || lines() < 4 {
+			return over
 		}
 		must(t, bench.Process.Signal(unix.SIGSTOP)) // so that the lab that is up stays until the end
 		up := func() bool { return strings.Contains(m.ok("ls"), "  up ") }
 		if up() {
-			if time.Sleep(300 * time.Millisecond); up() { // the lab's daemon has not just been asked to take it down
+			if time.Sleep(2 * time.Second); up() { // the lab's daemon has not just been asked to take it down
 				return true
 			}
 		}
@@ -185,7 +185,7 @@ order: given
 	}
 	bench := m.command(trivet, "bench", "run", file, "--out", out)
 	m.startOutput(bench)
-	eventually(t, "Mininet has hosts", func() bool { return shells() || bench.ProcessState != nil })
+	eventually(t, "Mininet has hosts", func() bool { return shells() || ended(bench) })
 	must(t, bench.Process.Kill())
 	wait(t, bench)
 	eventually(t, "Mininet has ended", func() bool { return !shells() })
@@ -303,7 +303,7 @@ func TestBenchInterrupted(t *testing.T) {
 	out := filepath.Join(m.dir, "x.jsonl")
 	bench := m.command(trivet, "bench", "run", file, "--out", out)
 	said := m.startOutput(bench)
-	eventually(t, "the lab is up", func() bool { return strings.Contains(m.ok("ls"), "  up ") || bench.ProcessState != nil })
+	eventually(t, "the lab is up", func() bool { return strings.Contains(m.ok("ls"), "  up ") || ended(bench) })
 	time.Sleep(100 * time.Millisecond) // into the probe, where the machine is not too slow for that
 	must(t, bench.Process.Signal(unix.SIGINT))
 	wait(t, bench)

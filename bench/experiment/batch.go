@@ -79,7 +79,7 @@ func (g *batch) once(ctx context.Context, warmUp bool) ([]result.Sample, state) 
 	samples, gave, states := make([]result.Sample, len(g.probes)), make([]Measured, len(g.probes)), make([]state, len(g.probes))
 	run := func(i int, started time.Time, looking func()) {
 		p := g.probes[i]
-		samples[i] = g.runner.sample(g.run, p, time.Now())
+		samples[i] = g.runner.sample(g.run, p, started)
 		samples[i].WarmUp = warmUp
 		if !warmUp && p.After > 0 {
 			select {

@@ -31,6 +31,7 @@ func init() {
 		},
 		Estimate: func(o experiment.Options, _ experiment.Lab) time.Duration { return o.Time("time") },
 		Metrics:  []experiment.Metric{metric("captured", "packets", "at"), metric("captured_bytes", "B", "at"), metric("not_kept", "packets", "at")},
+		Looks:    true,
 	}, order: 140, run: capture, own: true, fits: func(t *topology.Topology, o experiment.Options) error { return lab.CheckCapture(t, o.Text("at")) }})
 }
 
@@ -43,7 +44,7 @@ func capture(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 		return o, err
 	}
 	path := f.Name()
-	limited, stop := context.WithTimeout(ctx, b.options.Time("time"))
+	limited, stop := context.WithCancel(ctx)
 	defer stop()
 	in, out := io.Pipe()
 	ended := make(chan error, 1)
@@ -53,7 +54,10 @@ func capture(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 		ended <- err
 	}()
 	file := bufio.NewWriter(f)
-	seen, err := keep(in, file, b.options.Int("bytes"), b.options.Int("packets"))
+	seen, err := keep(in, file, b.options.Int("bytes"), b.options.Int("packets"), func() {
+		b.looking()
+		time.AfterFunc(b.options.Time("time"), stop)
+	})
 	in.Close()
 	err = errors.Join(err, file.Flush())
 	if err = errors.Join(<-ended, err, f.Close(), ctx.Err()); err != nil {
@@ -92,8 +96,9 @@ func (b *bed) captureFile(at string) (*os.File, error) {
 type recorded struct{ packets, kept, bytes int }
 
 // keep copies a capture: of each packet the first bytes, as many packets as are allowed. All are
-// counted, with all their bytes.
-func keep(in io.Reader, out io.Writer, bytes, most int) (seen recorded, err error) {
+// counted, with all their bytes. It calls begun when nothing is missed any more: the lab sends the
+// header once it listens.
+func keep(in io.Reader, out io.Writer, bytes, most int, begun func()) (seen recorded, err error) {
 	r, err := pcapgo.NewReader(in)
 	if errors.Is(err, io.EOF) {
 		return seen, errors.New("nothing can be recorded there")
@@ -105,6 +110,7 @@ func keep(in io.Reader, out io.Writer, bytes, most int) (seen recorded, err erro
 	if err := w.WriteFileHeader(uint32(bytes), r.LinkType()); err != nil {
 		return seen, err
 	}
+	begun()
 	for {
 		data, info, err := r.ZeroCopyReadPacketData()
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // time is over, perhaps in the middle of a packet

@@ -39,7 +39,7 @@ func TestKeep(t *testing.T) {
 		"an end too soon": {5, 262144, 100, recorded{9, 9, 576}},
 	} {
 		var out bytes.Buffer
-		got, err := keep(bytes.NewReader(in.Bytes()[:in.Len()-c.cut]), &out, c.bytes, c.most)
+		got, err := keep(bytes.NewReader(in.Bytes()[:in.Len()-c.cut]), &out, c.bytes, c.most, func() {})
 		if err != nil || got != c.want {
 			t.Errorf("%s: %+v (%v), want %+v", name, got, err, c.want)
 		}
@@ -59,7 +59,7 @@ func TestKeep(t *testing.T) {
 			}
 		}
 	}
-	if _, err := keep(bytes.NewReader(nil), io.Discard, 100, 100); err == nil {
+	if _, err := keep(bytes.NewReader(nil), io.Discard, 100, 100, func() {}); err == nil {
 		t.Error("a recording of nothing is taken")
 	}
 }
@@ -93,7 +93,7 @@ probes: [{capture: {at: h1, time: 500ms}}]
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := i.Run(ctx, probes["capture"], time.Now()); err == nil {
+	if _, err := i.Run(ctx, probes["capture"], time.Now(), func() {}); err == nil {
 		t.Error("an interrupted recording is a result")
 	}
 	if n := files(); n != 21 {

@@ -23,6 +23,7 @@ func init() {
 		Estimate:   sending(100 * time.Millisecond),
 		Metrics:    []experiment.Metric{metric("packets_in", "packets", "family"), metric("packets_in_total", "packets", "family"), metric("packets_in_protocol", "packets", "protocol")},
 		Controller: true,
+		Looks:      true,
 	}, order: 80, listens: true, run: controllerPackets})
 }
 
@@ -35,6 +36,7 @@ func controllerPackets(ctx context.Context, b *bed) (o experiment.Measured, err 
 	if err != nil {
 		return o, err
 	}
+	b.looking()
 	select {
 	case <-time.After(b.options.Time("time")):
 	case <-ctx.Done():

@@ -26,7 +26,7 @@ probes: [ditg: {from: h1, to: h2, time: 10min, rate: 100, protocol: `+protocol+`
 		defer cancel()
 		failed := make(chan error, 1)
 		go func() {
-			_, err := i.Run(ctx, probes["ditg"], time.Now())
+			_, err := i.Run(ctx, probes["ditg"], time.Now(), func() {})
 			failed <- err
 		}()
 		own := i.(*instance).lab.(*ownLab)

@@ -172,7 +172,7 @@ schedule:
 `)
 	events := i.(*instance).cell.Schedule
 	received := func() float64 {
-		o, err := i.Run(context.Background(), probes["ping"], time.Now())
+		o, err := i.Run(context.Background(), probes["ping"], time.Now(), func() {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,13 +236,13 @@ probes:
   - command: {name: here, run: "sleep 1000 & sleep 1000", metric: x, unit: s, match: "([0-9]+)"}
 `)
 	for name, want := range map[string]string{"wrong": "no such thing", "none": "is not in what", "text": "is not a number", "key": `no "a" of a.b`} {
-		if _, err := i.Run(context.Background(), probes[name], time.Now()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := i.Run(context.Background(), probes[name], time.Now(), func() {}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, name := range []string{"hangs", "here"} {
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-		if _, err := i.Run(ctx, probes[name], time.Now()); err == nil {
+		if _, err := i.Run(ctx, probes[name], time.Now(), func() {}); err == nil {
 			t.Errorf("%s ended well", name)
 		}
 		cancel()

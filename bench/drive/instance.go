@@ -41,9 +41,9 @@ type madeLab interface {
 }
 
 // Run runs a probe.
-func (i *instance) Run(ctx context.Context, p experiment.Probe, began time.Time) (experiment.Measured, error) {
+func (i *instance) Run(ctx context.Context, p experiment.Probe, began time.Time, looking func()) (experiment.Measured, error) {
 	k := kinds[p.Kind]
-	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, nodes: i.lab, began: began, alone: i.alone(p), fresh: i.fresh, south: i.listen}
+	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, nodes: i.lab, began: began, looking: looking, alone: i.alone(p), fresh: i.fresh, south: i.listen}
 	if own, ok := i.lab.(*ownLab); ok {
 		b.lab, b.captures = own.client, i.driver.Captures
 	} else if k.own {

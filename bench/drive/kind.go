@@ -27,6 +27,7 @@ type bed struct {
 	name     string // of the lab
 	nodes    nodes
 	began    time.Time // from which the times of the schedule count
+	looking  func()    // to be called, by kinds that look at the others of their group, once they do
 	alone    bool      // no other probe runs at the same time, and nothing happens meanwhile
 	fresh    func(context.Context) (up, down time.Duration, err error)
 	captures string                      // the directory for recorded packets; "": there is none

@@ -108,7 +108,7 @@ func run(t *testing.T, i experiment.Instance, p experiment.Probe) (experiment.Me
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	o, err := i.Run(ctx, p, time.Now())
+	o, err := i.Run(ctx, p, time.Now(), func() {})
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", p.Name, err, o.Details)
 	}

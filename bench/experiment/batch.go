@@ -73,26 +73,41 @@ func (g *batch) end(ctx context.Context, samples []result.Sample, s state) state
 }
 
 // once runs all probes at once, watches the machine meanwhile, and lets the schedule happen, but
-// for warm-ups.
+// for warm-ups. The group begins once those probes look that look at others.
 func (g *batch) once(ctx context.Context, warmUp bool) ([]result.Sample, state) {
 	watch := g.watch()
+	samples, gave, states := make([]result.Sample, len(g.probes)), make([]Measured, len(g.probes)), make([]state, len(g.probes))
+	run := func(i int, started time.Time, looking func()) {
+		p := g.probes[i]
+		samples[i] = g.runner.sample(g.run, p, started)
+		samples[i].WarmUp = warmUp
+		if !warmUp && p.After > 0 {
+			select {
+			case <-time.After(time.Until(started.Add(p.After))):
+			case <-ctx.Done(): // the probe ends at once
+			}
+		}
+		gave[i], samples[i].Failure, states[i] = g.probe(ctx, p, started, looking)
+		samples[i].Seconds = time.Since(samples[i].Started).Seconds()
+	}
+	var all, looking sync.WaitGroup
+	for i, p := range g.probes {
+		if p.first() {
+			looking.Add(1)
+			looks := sync.OnceFunc(looking.Done)
+			all.Go(func() {
+				run(i, time.Now(), looks)
+				looks() // also where it has failed
+			})
+		}
+	}
+	looking.Wait()
 	started := time.Now()
 	events := g.schedule(ctx, started, warmUp)
-	samples, gave, states := make([]result.Sample, len(g.probes)), make([]Measured, len(g.probes)), make([]state, len(g.probes))
-	var all sync.WaitGroup
 	for i, p := range g.probes {
-		all.Go(func() {
-			samples[i] = g.runner.sample(g.run, p, time.Now())
-			samples[i].WarmUp = warmUp
-			if !warmUp && p.After > 0 {
-				select {
-				case <-time.After(time.Until(started.Add(p.After))):
-				case <-ctx.Done(): // the probe ends at once
-				}
-			}
-			gave[i], samples[i].Failure, states[i] = g.probe(ctx, p, started)
-			samples[i].Seconds = time.Since(samples[i].Started).Seconds()
-		})
+		if !p.first() {
+			all.Go(func() { run(i, started, func() {}) })
+		}
 	}
 	all.Wait()
 	happened := events()
@@ -111,6 +126,9 @@ func (g *batch) once(ctx context.Context, warmUp bool) ([]result.Sample, state) 
 	}
 	return samples, worst
 }
+
+// first says whether the others of the group wait until the probe looks at them.
+func (p *Probe) first() bool { return p.kind.Looks && p.After == 0 }
 
 // fill puts what was measured into a sample.
 func (g *batch) fill(s *result.Sample, o Measured, usage *environment.Usage, happened []result.Event) {
@@ -144,7 +162,7 @@ func (g *batch) watch() *environment.Watch {
 }
 
 // probe runs one probe, and gives it up where it does not end.
-func (g *batch) probe(ctx context.Context, p Probe, began time.Time) (Measured, string, state) {
+func (g *batch) probe(ctx context.Context, p Probe, began time.Time, looking func()) (Measured, string, state) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	type ending struct {
@@ -153,7 +171,7 @@ func (g *batch) probe(ctx context.Context, p Probe, began time.Time) (Measured, 
 	}
 	ended := make(chan ending, 1)
 	go func() {
-		o, err := g.runner.instance.Run(ctx, p, began)
+		o, err := g.runner.instance.Run(ctx, p, began, looking)
 		ended <- ending{o, err}
 	}()
 	var e ending

@@ -54,6 +54,7 @@ type ProbeKind struct {
 	Answered   bool // the node that it sends to only answers: that may be a switch, which runs no programs
 	Events     bool // it measures what an event does: an experiment that is drafted has one
 	Controller bool // it asks the lab's controller, so there must be one
+	Looks      bool // it looks at what the others of its group do, which begin once it does
 }
 
 // Metric is what a probe measures: its unit, and the labels that tell several measurements apart.

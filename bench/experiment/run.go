@@ -21,8 +21,9 @@ type Driver interface {
 // Instance is a lab that is up.
 type Instance interface {
 	// Run runs a probe until it ends or ctx does. What has been measured by then is
-	// returned also with an error. The times of the cell's schedule count from began.
-	Run(ctx context.Context, p Probe, began time.Time) (Measured, error)
+	// returned also with an error. The times of the cell's schedule count from began. A probe
+	// of a kind that looks at others says by looking when it does, for which they wait.
+	Run(ctx context.Context, p Probe, began time.Time, looking func()) (Measured, error)
 	// Do makes an event happen.
 	Do(ctx context.Context, e Event) error
 	// Watch says what to watch besides the machine.

@@ -49,8 +49,15 @@ type directory struct {
 }
 
 // Run runs options.run. A probe that "hangs" does not heed its context.
-func (d *directory) Run(ctx context.Context, p Probe, _ time.Time) (Measured, error) {
+func (d *directory) Run(ctx context.Context, p Probe, _ time.Time, looking func()) (Measured, error) {
 	d.shell.note("run %s", p.Name)
+	if p.Kind == "look" {
+		time.Sleep(200 * time.Millisecond)
+		d.shell.note("%s looks", p.Name)
+		if p.Options.Text("run") != "false" {
+			looking()
+		}
+	}
 	run := p.Options.Text("run")
 	if run == "hang" {
 		select {} // this test's process outlives it by seconds at most
@@ -89,11 +96,14 @@ func (d *directory) Down(ctx context.Context) error {
 	return errors.Join(ctx.Err(), os.RemoveAll(d.dir))
 }
 
-// vocabulary has one probe, which prints a number.
+// vocabulary has one probe, which prints a number, and one that looks at others, besides.
 func vocabulary() Vocabulary {
 	v := Trivets()
-	v.Probes = append(slices.Clone(v.Probes), ProbeKind{Name: "sh", Options: []Option{{Name: "run", Type: Text, Required: true}},
-		Estimate: func(Options, Lab) time.Duration { return 100 * time.Millisecond }})
+	sh := ProbeKind{Name: "sh", Options: []Option{{Name: "run", Type: Text, Required: true}},
+		Estimate: func(Options, Lab) time.Duration { return 100 * time.Millisecond }}
+	look := sh
+	look.Name, look.Looks = "look", true
+	v.Probes = append(slices.Clone(v.Probes), sh, look)
 	return v
 }
 
@@ -261,6 +271,35 @@ warm_up: 1
 		}
 		if got := s.Values("x"); len(got) != 1 || got[0] != missing {
 			t.Errorf("%s, warm-up %t: it found no event: %v", s.Probe, s.WarmUp, got)
+		}
+	}
+}
+
+// TestLooks proves that a group begins, and its events happen, once the probes look that look at
+// others, also where one fails before that; and that one which is to come later holds up nothing.
+func TestLooks(t *testing.T) {
+	b := newBench(t, `
+topology: linear,1
+probes:
+  - - sh: {name: seen, run: "sh -c 'while ! test -e event; do sleep 0.01; done; echo 1'"}
+    - look: {name: one, run: "echo 1"}
+    - look: {name: other, run: "false"}
+    - look: {name: late, run: "echo 1", after: 10ms}
+schedule: ["at 1ms: s1 -- h1 down"]
+`, filepath.Join(t.TempDir(), "a.jsonl"), false)
+	_, run, err := b.finish(context.Background())
+	if err != nil || len(run.Counted()) != 4 {
+		t.Fatalf("%v, %v", run.Samples, err)
+	}
+	at := func(what string) int { return slices.Index(b.driver.log, what) }
+	for _, probe := range []string{"one", "other"} {
+		if looks := at(probe + " looks"); looks < 0 || at("run seen") < looks || at("event s1 -- h1 down") < looks {
+			t.Errorf("%s does not look yet when others begin: %q", probe, b.driver.log)
+		}
+	}
+	for _, s := range run.Counted() {
+		if (s.Failure != "") != (s.Probe == "other") {
+			t.Errorf("%s: %q", s.Probe, s.Failure)
 		}
 	}
 }

@@ -53,9 +53,11 @@ func TestAccess(t *testing.T) {
 	if r := user(other, "ls"); r.code != 0 || !strings.HasPrefix(r.out, "labs of other users: "+m.name+" (nobody)") {
 		t.Error("another user is not told of the lab, or of more than its name: ", r)
 	}
-	if r := user(owner, "verify", "--quick"); r.code != 0 {
-		t.Error("the owner verifies: ", r)
-	}
+	eventually(t, "the owner verifies", func() bool { // a busy machine may not carry what it is to
+		r := user(owner, "verify", "--quick")
+		t.Log(r)
+		return r.code == 0
+	})
 	contains(t, user(other, "verify", m.name).err, "belongs to another user (nobody); root can use it:")
 	contains(t, user(other, "inspect").err, "none of the labs that are up is yours: "+m.name+" (nobody)")
 	m.sh("chmod 777 /run/trivet/" + m.name + "/daemon.sock")
@@ -71,7 +73,7 @@ except ConnectionError:
 	if r := m.do(peek); strings.TrimSpace(r.out) != "bytes: 0" {
 		t.Error("another user is answered on a socket whose mode has become lax: ", r)
 	}
-	for _, args := range []string{"ls", "ping --all", "exec -n h1 -- true", "inspect", "link set s1-h1 delay=1ms"} {
+	for _, args := range []string{"ls", "ping --all --timeout 30s", "exec -n h1 -- true", "inspect", "link set s1-h1 delay=1ms"} {
 		if r := user(owner, strings.Fields(args)...); r.code != 0 {
 			t.Error("the owner: ", r)
 		}

@@ -360,10 +360,16 @@ func (c *chaos) processes() map[int]string {
 		}
 	}
 	out, first := map[int]string{}, c.init.Process.Pid
-	for pid := range parents {
-		// Commands that the tests have started in the machine are children of the tests.
+	command := func(pid int) string {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		text := strings.ReplaceAll(string(line), "\x00", " ")
+		return strings.ReplaceAll(string(line), "\x00", " ")
+	}
+	for pid, parent := range parents {
+		text := command(pid)
+		if text == command(parent) {
+			continue // it has been forked, and has yet to become another program
+		}
+		// Commands that the tests have started in the machine are children of the tests.
 		for at := pid; at > 1; at = parents[at] {
 			if at == first && pid != first || at == os.Getpid() && strings.HasPrefix(text, "trivet ") && strings.Contains(text, c.name) {
 				out[pid] = text

@@ -161,6 +161,13 @@ func (m *machine) startOutput(cmd *exec.Cmd) *output {
 	return o
 }
 
+// ended says whether a command that was started has ended, without waiting for it.
+func ended(cmd *exec.Cmd) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err != nil || info.Signo != 0
+}
+
 // TestNode proves what a program sees in a node: its own name, devices and /etc/hosts, its own
 // processes where they are isolated, and its cgroup.
 func TestNode(t *testing.T) {

@@ -144,18 +144,18 @@ func TestTwoRunDirectories(t *testing.T) {
 			other := append(slices.Clone(usual), "TRIVET_RUN_DIR=/run/elsewhere")
 			for i, env := range [][]string{usual, other} {
 				m.env = env
-				contains(t, m.ok("up", "lab.yaml", "--name", m.name, "--datapath", datapath), "up in")
+				contains(t, m.up("lab.yaml", "--datapath", datapath), "up in")
 				m.exec("h1", fmt.Sprintf("sleep 77%d >/dev/null 2>&1 &", 90+i))
 			}
 			runs := func(i int) bool { return len(m.pids(fmt.Sprintf("sleep?77%d", 90+i))) > 0 }
 			m.env = other
-			contains(t, m.ok("ping", "h1", "out", "-c", "1"), "1 received")
+			contains(t, m.ok("ping", "h1", "out", "-c", "1", "--timeout", "30s"), "1 received")
 			contains(t, m.ok("down"), "nothing left")
 			if runs(1) || !runs(0) {
 				t.Errorf("one lab is down; its program runs: %v; that of the other runs: %v", runs(1), runs(0))
 			}
 			m.env = usual
-			contains(t, m.ok("ping", "h1", "out", "-c", "1"), "1 received")
+			contains(t, m.ok("ping", "h1", "out", "-c", "1", "--timeout", "30s"), "1 received")
 			contains(t, m.sh("nft list tables"), "trivet-"+m.name)
 			contains(t, m.ok("ls"), " up ")
 			contains(t, m.ok("down"), "nothing left")

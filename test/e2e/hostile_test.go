@@ -62,7 +62,7 @@ func TestHostileNames(t *testing.T) {
 	defer func() { _ = python.Process.Kill() }()
 	api := []string{"--api", "tcp:127.0.0.1:6680", "--token-file", m.dir + "/token"}
 	eventually(t, "the host at the switch is known", func() bool {
-		if python.ProcessState != nil {
+		if ended(python) {
 			t.Fatal(said)
 		}
 		return strings.Contains(m.run(append([]string{"hosts"}, api...)...).out, "10.0.0.1")

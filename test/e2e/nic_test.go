@@ -205,9 +205,9 @@ func TestUplinkLost(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
 			m.withUplink()
-			m.sh("ip addr add 192.0.2.77/32 dev eth0 valid_lft 2 preferred_lft 2; ip route add 10.99.0.0/16 via 192.0.3.77 dev eth1; ip route add 10.98.0.0/16 nexthop via 192.0.2.1 dev eth0 nexthop via 192.0.3.1 dev eth1")
+			m.sh("ip addr add 192.0.2.77/32 dev eth0 valid_lft 30 preferred_lft 30; ip route add 10.99.0.0/16 via 192.0.3.77 dev eth1; ip route add 10.98.0.0/16 nexthop via 192.0.2.1 dev eth0 nexthop via 192.0.3.1 dev eth1")
 			m.up(m.file("uplink.yaml", "controller: none\nnodes: {h1: host, s1: switch}\nlinks: [s1 -- h1, s1 -- interface:eth0: {to: {take: true}}]\n"))
-			m.sh("ip link del eth1; sleep 2.1")
+			m.sh("ip link del eth1; sleep 30.1")
 			if by == "command" {
 				m.killDaemon()
 			}

@@ -52,7 +52,7 @@ func TestSwitchTools(t *testing.T) {
 		}
 	}
 
-	m.ok("ping", "h1", "h2")
+	m.ok("ping", "h1", "h2", "--timeout", "30s")
 	m.ok("exec", "s2", "--", "ovs-ofctl", "add-flow", "s1", "priority=900,icmp,actions=drop")
 	contains(t, flows(), "priority=900,icmp actions=drop")
 	if r := m.run("ping", "h1", "h2"); r.code == 0 {
@@ -60,7 +60,7 @@ func TestSwitchTools(t *testing.T) {
 	}
 	contains(t, m.ok("exec", "s1", "--", "sh", "-c", "ovs-ofctl dump-flows s1 icmp; ovs-vsctl list-br"), "actions=drop", "s1\ns2\n")
 	m.ok("exec", "s1", "--", "ovs-ofctl", "--strict", "del-flows", "s1", "priority=900,icmp")
-	m.ok("ping", "h1", "h2")
+	m.ok("ping", "h1", "h2", "--timeout", "30s")
 
 	m.ok("apply", m.file("three.yaml", "controller: none\ndatapath: embedded\nnodes: {\"s[1-3]\": switch, \"h[1-3]\": host}\nlinks: [h1 -- s1, h2 -- s2, h3 -- s3, s1 -- s2, s2 -- s3]\n"))
 	contains(t, m.ok("exec", "s1", "--", "ovs-ofctl", "show", "s3"), "(s3-eth1)")
@@ -89,7 +89,7 @@ func TestFlowsDeleted(t *testing.T) {
 			before := flows()
 			m.sh(ofctl + "del-flows " + c.node)
 			eventually(t, "the controller has made its entries again", func() bool { return flows() >= before })
-			m.ok("ping", "--all")
+			m.pingAll(6)
 		})
 	}
 }

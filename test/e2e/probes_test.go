@@ -80,9 +80,9 @@ probes:
 	bench := m.command(trivet, "bench", "run", file, "--out", out)
 	said := m.startOutput(bench)
 	eventually(t, "all probes have started what they start", func() bool {
-		return bench.ProcessState != nil || running("10001 10002 10003 10004 10005 10006") == 6 && files() != ""
+		return ended(bench) || running("10001 10002 10003 10004 10005 10006") == 6 && files() != ""
 	})
-	if bench.ProcessState != nil || strings.Contains(files(), "/tmp/") {
+	if ended(bench) || strings.Contains(files(), "/tmp/") {
 		t.Fatalf("files %q, it said %s", files(), said)
 	}
 	must(t, bench.Process.Kill())
@@ -92,7 +92,7 @@ probes:
 	again := m.command(trivet, "bench", "run", file, "--out", out, "--resume")
 	said = m.startOutput(again)
 	eventually(t, "what was left has been taken down", func() bool {
-		return again.ProcessState != nil || strings.Contains(said.String(), "what an earlier run left")
+		return ended(again) || strings.Contains(said.String(), "what an earlier run left")
 	})
 	if n := running("10005"); n > 0 {
 		t.Error("a program in the background of a node goes on when its lab is down")

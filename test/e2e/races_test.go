@@ -79,7 +79,7 @@ func TestRaces(t *testing.T) {
 			}
 		})
 	}
-	must("up", "--name", m.name, one)
+	must("up", "--name", m.name, "--wait", "3m", one)
 	for range 2 {
 		must("link", "set", "s1-s2", "down")
 		must("link", "set", "s1-s2", "up", "bandwidth=50mbit")

@@ -14,8 +14,11 @@ import (
 // stream is a ping that goes on until the test ends it.
 type stream struct {
 	t   *testing.T
+	m   *machine
 	cmd *exec.Cmd
 	out *output
+
+	stalls int // of the lab's Open vSwitch before it began
 
 	overtaking bool // answers may overtake each other
 }
@@ -26,7 +29,7 @@ type stream struct {
 func (m *machine) stream(node, interval, to string) *stream {
 	m.t.Helper()
 	cmd := m.command("nsenter", "--net=/run/trivet/"+m.name+"/ns/net/"+node, "ping", "-n", "-i", interval, to)
-	s := &stream{t: m.t, cmd: cmd, out: m.startOutput(cmd)}
+	s := &stream{t: m.t, m: m, stalls: m.stalls(), cmd: cmd, out: m.startOutput(cmd)}
 	s.more(20)
 	return s
 }
@@ -76,25 +79,31 @@ func (s *stream) end() (missing []int, ttls map[string]int) {
 	return missing, ttls
 }
 
-// unbroken ends it: no ping may have been lost. It returns how many were sent; the answers of the
-// last may be under way.
-func (s *stream) unbroken(through string) (sent int) {
+// unbroken ends it: no ping may have been lost, unless the machine had no time for the lab's Open
+// vSwitch, which forwards in user space. It returns how many were sent, of which the answers of the
+// last may be under way, and how many were lost.
+func (s *stream) unbroken(through string) (sent, lost int) {
 	s.t.Helper()
 	if missing, _ := s.end(); len(missing) > 0 {
-		s.t.Errorf("through %s, pings %v were lost", through, missing)
+		lost = len(missing)
+		if s.m.stalls() > s.stalls {
+			s.t.Logf("Open vSwitch has stalled, and pings %v were lost", missing)
+		} else {
+			s.t.Errorf("through %s, pings %v were lost", through, missing)
+		}
 	}
 	_, statistics, _ := strings.Cut(s.out.String(), "ping statistics ---\n")
 	if _, err := fmt.Sscan(statistics, &sent); err != nil {
 		s.t.Errorf("%v: %s", err, s.out)
 	}
-	return sent
+	return sent, lost
 }
 
 // stalls is how often the lab's Open vSwitch had to wait for longer than a second for its turn, by
-// its own word.
+// its own word; 0 where there is none.
 func (m *machine) stalls() int {
 	m.t.Helper()
-	return strings.Count(m.sh("cat /run/trivet/*/ovs/ovs-vswitchd.log"), "Unreasonably long")
+	return strings.Count(m.sh("cat /run/trivet/*/ovs/ovs-vswitchd.log 2>/dev/null || true"), "Unreasonably long")
 }
 
 // twice pings an address from a node, two times, each of which must be answered; more are ping's

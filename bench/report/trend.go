@@ -38,7 +38,7 @@ type Trend struct {
 const alpha = 0.05
 
 func (d *data) trend(t definition.Trend, paper *definition.Paper) Trend {
-	out := Trend{Text: name(t.Text), Tested: name(tested(t))}
+	out := Trend{Text: clip(strings.TrimSpace(Clean(t.Text)), 400), Tested: name(tested(t))}
 	if out.Text == "" {
 		out.Text = out.Tested
 	}

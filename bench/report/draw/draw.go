@@ -112,9 +112,10 @@ func paint(p *plot.Plot, c draw.Canvas) (err error) {
 	legend := p.Legend
 	p.Legend = plot.NewLegend()
 	box := legend.Rectangle(c)
-	if wide := box.Max.X - box.Min.X; wide > 0 {
+	if wide := 1.2 * (box.Max.X - box.Min.X); wide > 0 { // a viewer's letters may be wider
 		legend.YOffs = -vg.Points(22)
-		legend.Draw(c)
+		legend.Left = true
+		legend.Draw(draw.Crop(c, c.Max.X-c.Min.X-wide, 0, 0, 0))
 		c = draw.Crop(c, 0, -wide-3*vg.Millimeter, 0, 0)
 	}
 	p.Draw(c)

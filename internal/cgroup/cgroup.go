@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/rundir"
 	"trivet.dev/trivet/topology"
 )
@@ -99,8 +100,14 @@ func (c Hierarchies) Kill(lab, name string) error {
 	if _, err := os.Stat(top); err != nil {
 		return err
 	}
-	if writeFile(filepath.Join(top, "cgroup.kill"), "1") != nil { // Linux before 5.14, or version 1
-		killAll(top)
+	if writeFile(filepath.Join(top, "cgroup.kill"), "1") == nil {
+		return nil
+	}
+	// Linux before 5.14, or version 1: what is started meanwhile is found the next time.
+	for deadline := time.Now().Add(endTime); killAll(top); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("processes in %s do not end", top)
+		}
 	}
 	return nil
 }
@@ -226,19 +233,25 @@ func (c Hierarchies) Limit(lab, node string, cpu topology.CPU) error {
 	return errors.New("this machine has no cpu cgroup controller mounted")
 }
 
-// join moves a node's processes into its group in a version 1 hierarchy, if they are not in it yet.
+// join moves a node's processes into its group in a version 1 hierarchy, if they are not in it yet:
+// thread by thread, as one that is just about to start a process (see Bear) must go there too, but
+// not the process that it belongs to.
 func (c Hierarchies) join(root, lab, node string) error {
+	threads := "tasks"
+	if c.V2 != "" {
+		threads = "cgroup.threads"
+	}
 	for at := group(root, lab, node); ; {
-		there, moved := Below(at), false
-		for _, pid := range c.Processes(lab, node) {
-			if slices.Contains(there, pid) {
+		there, moved := listed(at, "tasks"), false
+		for _, thread := range listed(filepath.Join(c.Of(lab), node), threads) {
+			if slices.Contains(there, thread) {
 				continue
 			}
-			err := writeFile(filepath.Join(at, "cgroup.procs"), strconv.Itoa(pid))
+			err := writeFile(filepath.Join(at, "tasks"), strconv.Itoa(thread))
 			if err != nil && !errors.Is(err, unix.ESRCH) {
 				return err
 			}
-			moved = true // it may have had children meanwhile
+			moved = true // it may have started others meanwhile
 		}
 		if !moved {
 			return nil
@@ -365,9 +378,12 @@ func pinned(path string) bool {
 	return err == nil && strings.TrimSpace(string(b)) != ""
 }
 
+// endTime is how long processes that have been killed may take to end.
+const endTime = 10 * time.Second
+
 // Remove ends every process in a group, a lab's or one below it, and removes the group.
 func (c Hierarchies) Remove(path ...string) error {
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(endTime)
 	for _, root := range c.roots() {
 		top := group(root, path...)
 		if _, err := os.Stat(top); err != nil {
@@ -392,13 +408,16 @@ func (c Hierarchies) Remove(path ...string) error {
 	return nil
 }
 
-// killAll ends the processes in a tree of groups, for kernels that cannot do it in one step.
-func killAll(top string) {
+// killAll ends the processes in a tree of groups, for kernels that cannot do it in one step. It
+// says whether there were any.
+func killAll(top string) (some bool) {
 	for _, pid := range Below(top) {
 		if pid != os.Getpid() {
 			_ = unix.Kill(pid, unix.SIGKILL)
+			some = true
 		}
 	}
+	return some
 }
 
 // Processes lists the processes in the group of a node, or of anything else the lab runs.
@@ -406,22 +425,41 @@ func (c Hierarchies) Processes(lab, name string) []int {
 	return Below(filepath.Join(c.Of(lab), name))
 }
 
-// Below lists the processes in a tree of groups. Those of another PID namespace, which are shown as
-// 0, are left out: signalling 0 would signal our own process group.
-func Below(top string) (pids []int) {
+// Below lists the processes in a tree of groups.
+//
+// Version 1 also shows a process of which only some thread is in the tree: a daemon that is
+// starting a process there (see Bear). Its first thread is elsewhere, and it is left out. One that
+// is not listed because it has ended, while others of its process have not, is not elsewhere.
+func Below(top string) []int {
+	_, err := os.Stat(filepath.Join(top, "tasks")) // only version 1 has it
+	pids := listed(top, "cgroup.procs")
+	if err != nil {
+		return pids
+	}
+	threads := listed(top, "tasks")
+	slices.Sort(threads)
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		_, here := slices.BinarySearch(threads, pid)
+		return !here && process.Started(pid) != 0
+	})
+}
+
+// listed reads the numbers in such a file of each group of a tree. Processes of another PID
+// namespace, which are shown as 0, are left out: signalling 0 would signal our own process group.
+func listed(top, file string) (out []int) {
 	_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return nil
 		}
-		b, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		b, _ := os.ReadFile(filepath.Join(path, file))
 		for word := range strings.FieldsSeq(string(b)) {
-			if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
-				pids = append(pids, pid)
+			if id, err := strconv.Atoi(word); err == nil && id > 0 {
+				out = append(out, id)
 			}
 		}
 		return nil
 	})
-	return pids
+	return out
 }
 
 // removeTree removes groups, innermost first.

@@ -1,18 +1,26 @@
 package cgroup
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/topology"
 )
+
+func init() { runtime.LockOSThread() } // the first thread is not to be left in a group
 
 // TestProcesses proves, with real processes in real groups, that the processes in a tree of groups,
 // including groups further down, are found and ended, and that one in a sibling group is neither.
@@ -109,14 +117,117 @@ func TestLimited(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		all, got := c.Processes(lab, "h1"), Below(group(c.CPU, lab))
-		// A thread that starts a process enters the group and ends, except a process's first one.
-		got = slices.DeleteFunc(got, func(pid int) bool { return pid == os.Getpid() })
 		if len(all) == 6 && len(got) == 6 {
 			break
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("of %v only %v are in the group with the limit", all, got)
 		}
+	}
+}
+
+// versionOne are the machine's hierarchies of version 1, where all that labs need is there, and a
+// lab in them that goes away with the test.
+func versionOne(t *testing.T) (c Hierarchies, lab string) {
+	c, err := Find()
+	if c.V2 = ""; err != nil || c.CPU == "" || os.Geteuid() != 0 {
+		t.Skip("needs root and version 1's cpu controller")
+	}
+	lab = fmt.Sprintf("test-v1-%d", os.Getpid())
+	if err := errors.Join(c.MakeLab(lab), c.Make(lab, &topology.Node{Name: "h1"})); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Remove(lab); err != nil {
+			t.Error(err)
+		}
+	})
+	return c, lab
+}
+
+// TestStarting proves, with version 1, that a process which is just starting another one in a group
+// is none of that group's, so that it is neither ended nor limited with it; and that the one which
+// it starts gets a limit that is set meanwhile.
+func TestStarting(t *testing.T) {
+	c, lab := versionOne(t)
+	cmd := exec.Command("sleep", "600")
+	entered, limited := make(chan error), make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked, as in Start
+		_, err := c.Bear(cmd, lab, "h1")
+		entered <- err
+		<-limited
+		entered <- cmd.Start()
+	}()
+	if err := <-entered; err != nil {
+		t.Error(err)
+	}
+	if pids := c.Processes(lab, "h1"); len(pids) > 0 {
+		t.Errorf("%v are in the group; this is %d", pids, os.Getpid())
+	}
+	if err := c.Limit(lab, "h1", topology.CPU{CPUs: 0.5}); err != nil {
+		t.Error(err)
+	}
+	if own, err := os.ReadFile("/proc/self/cgroup"); err != nil || strings.Contains(string(own), lab) {
+		t.Errorf("this process is in the lab: %s %v", own, err)
+	}
+	close(limited)
+	if err := <-entered; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if pids := Below(group(c.CPU, lab, "h1")); !slices.Equal(pids, []int{cmd.Process.Pid}) {
+		t.Errorf("%v have the limit; %d should", pids, cmd.Process.Pid)
+	}
+}
+
+// TestFirstThread proves, with version 1, that a process whose first thread has ended, while
+// another runs, is found in its group and ended.
+func TestFirstThread(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip(err)
+	}
+	c, lab := versionOne(t)
+	cmd := exec.Command(python, "-c", "import ctypes, threading, time\n"+
+		"threading.Thread(target=time.sleep, args=(600,)).start()\n"+
+		fmt.Sprintf("ctypes.CDLL(None).syscall(%d, 0)", unix.SYS_EXIT))
+	if err := c.Start(lab, "h1", cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	for deadline := time.Now().Add(time.Minute); process.Started(cmd.Process.Pid) != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("its first thread does not end")
+		}
+	}
+	if pids := c.Processes(lab, "h1"); !slices.Equal(pids, []int{cmd.Process.Pid}) {
+		t.Fatalf("%v are in the group; %d should be", pids, cmd.Process.Pid)
+	}
+	if err := c.Kill(lab, "h1"); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.String() != "signal: killed" {
+		t.Errorf("it ended with %v", cmd.ProcessState)
+	}
+}
+
+// TestKill proves, with version 1, that of processes which start others all the time, and end, none
+// is left.
+func TestKill(t *testing.T) {
+	c, lab := versionOne(t)
+	cmd := exec.Command("sh", "-c", "next() { next & }; for i in 1 2 3 4 5 6 7 8 9 10; do next; done")
+	if err := c.Start(lab, "h1", cmd); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if err := c.Kill(lab, "h1"); err != nil {
+		t.Error(err)
+	}
+	if pids := c.Processes(lab, "h1"); len(pids) > 0 {
+		t.Errorf("%v are left", pids)
 	}
 }
 

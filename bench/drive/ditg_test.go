@@ -31,12 +31,12 @@ probes: [ditg: {from: h1, to: h2, time: 10min, rate: 100, protocol: `+protocol+`
 		}()
 		own := i.(*instance).lab.(*ownLab)
 		var receiver []int
-		for len(receiver) == 0 || len(own.cgroups.Processes(own.state.Name, "h1")) == 0 { // the sender runs as well
+		for len(receiver) == 0 || len(running(own, "h1", "ITGSend")) == 0 { // the sender runs as well
 			select {
 			case err := <-failed:
 				t.Fatalf("%s: %v", protocol, err)
 			case <-time.After(10 * time.Millisecond):
-				receiver = own.cgroups.Processes(own.state.Name, "h2")
+				receiver = running(own, "h2", "ITGRecv") // not what starts it
 			}
 		}
 		for _, pid := range receiver {

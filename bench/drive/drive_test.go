@@ -198,11 +198,11 @@ schedule:
 	go func() {
 		hanging <- own.run(context.Background(), "h1", []string{"sleep", "1000"}, nil, os.Stdout, os.Stderr)
 	}()
-	for { // until it is in the group
-		if pids, _ := os.ReadFile(filepath.Join(own.(*ownLab).cgroups.Of(own.(*ownLab).state.Name), "h1", "cgroup.procs")); strings.Count(string(pids), "\n") >= 3 {
-			break
+	sleeping := func() []int { return running(own.(*ownLab), "h1", "sleep") }
+	for end := time.Now().Add(patience); len(sleeping()) < 2; time.Sleep(10 * time.Millisecond) { // until it is in the group
+		if time.Now().After(end) {
+			t.Fatalf("of %v in h1 only %v sleep", running(own.(*ownLab), "h1", ""), sleeping())
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	if err := do(2); err != nil {
 		t.Error(err)
@@ -247,12 +247,11 @@ probes:
 		}
 		cancel()
 	}
-	group := filepath.Join(i.(*instance).lab.(*ownLab).cgroups.Of(i.(*instance).name), "h1", "cgroup.procs")
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if pids, _ := os.ReadFile(group); len(pids) == 0 {
+		if pids := running(i.(*instance).lab.(*ownLab), "h1", ""); len(pids) == 0 {
 			break
 		} else if time.Now().After(end) {
-			t.Fatalf("these go on: %s", pids)
+			t.Fatalf("these go on: %v", pids)
 		}
 	}
 }

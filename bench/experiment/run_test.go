@@ -22,9 +22,10 @@ import (
 // shell is a driver whose labs are directories and whose probes are shell commands in them, which
 // print numbers.
 type shell struct {
-	root string
-	mu   sync.Mutex
-	log  []string // what was done
+	root  string
+	first string // a file in them for which events wait
+	mu    sync.Mutex
+	log   []string // what was done
 }
 
 func (s *shell) note(format string, args ...any) {
@@ -66,7 +67,15 @@ func (d *directory) Run(ctx context.Context, p Probe, _ time.Time) (Measured, er
 	return o, err
 }
 
-func (d *directory) Do(_ context.Context, e Event) error {
+func (d *directory) Do(ctx context.Context, e Event) error {
+	for ; ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(d.dir, d.shell.first)); err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
 	d.shell.note("event %s", e.What)
 	return os.WriteFile(filepath.Join(d.dir, "event"), []byte(e.What), 0o644)
 }
@@ -229,12 +238,13 @@ func TestAfter(t *testing.T) {
 	b := newBench(t, `
 topology: linear,1
 probes:
-  - - sh: {name: early, run: "sh -c 'test -e event; echo $?'"}
-    - sh: {name: late, run: "sh -c 'test -e event; echo $?'", after: 1s}
-schedule: ["at 500ms: s1 -- h1 down"]
+  - - sh: {name: early, run: "sh -c 'test -e event; echo $?; test -e warm && touch looked; touch warm'"}
+    - sh: {name: late, run: "sh -c 'test -e event; echo $?'", after: 5s}
+schedule: ["at 1ms: s1 -- h1 down"]
 warm_up: 1
 `, filepath.Join(t.TempDir(), "a.jsonl"), false)
-	if e := b.Plan.Estimate; e < time.Second {
+	b.driver.first = "looked" // by the early one, on a busy machine maybe only after a while
+	if e := b.Plan.Estimate; e < 5*time.Second {
 		t.Errorf("estimated as %s", e)
 	}
 	_, run, err := b.finish(context.Background())
@@ -245,7 +255,7 @@ warm_up: 1
 		missing := 1.0
 		if s.Probe == "late" && !s.WarmUp {
 			missing = 0
-			if s.Seconds < 1 {
+			if s.Seconds < 5 {
 				t.Errorf("it began early: %+v", s)
 			}
 		}

@@ -139,7 +139,7 @@ func TestNeverHeard(t *testing.T) {
 		}
 	}
 	c := quick(Throughput, s.start())
-	c.Hosts, c.Settle, c.Timeout = 100, 200*time.Millisecond, time.Minute
+	c.Hosts, c.Settle, c.Timeout = 100, 2*time.Second, time.Minute
 	if r := measure(t, c); r.Answers == 0 || r.Wrong != 0 || r.Unheard != 100 {
 		t.Errorf("%+v", r)
 	}

@@ -66,13 +66,26 @@ func TestMeasureEarly(t *testing.T) {
 	w := newWire(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	seen := w.node(1)
-	to := func(ctx context.Context, in io.Reader, out io.Writer) error {
-		time.AfterFunc(time.Second, cancel)
-		return seen(ctx, in, out)
+	come := func() (n uint64, err error) {
+		err = w.at(1, func() error {
+			link, err := netlink.LinkByName(w.devices[1])
+			if err == nil {
+				n = link.Attrs().Statistics.RxPackets
+			}
+			return err
+		})
+		return n, err
 	}
+	go func() {
+		defer cancel()
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			if n, err := come(); err != nil || n > 200 {
+				return
+			}
+		}
+	}()
 	s := Send{To: netip.AddrPortFrom(addresses4[1], 0), Stream: 7, Size: 64, Rate: 1000, Count: 10_000_000}
-	sent, got, err := Measure(ctx, w.node(0), to, s, Receive{Sample: 1000}, time.Second)
+	sent, got, err := Measure(ctx, w.node(0), w.node(1), s, Receive{Sample: 1000}, time.Second)
 	if !errors.Is(err, context.Canceled) || sent == nil || got == nil {
 		t.Fatalf("%+v, %+v, %v", sent, got, err)
 	}

@@ -22,6 +22,9 @@ import (
 
 const ovsGolden = "testdata/ovs-received.hex"
 
+// patience bounds what the whole test takes, of which seconds are usual.
+const patience = 5 * time.Minute
+
 // controller is a connection to a bridge of a private Open vSwitch, by its management socket.
 type controller struct {
 	t        *testing.T
@@ -52,7 +55,7 @@ func connect(t *testing.T) *controller {
 	run(t, "ip", "netns", "add", ns)
 	t.Cleanup(func() { run(t, "ip", "netns", "del", ns) })
 	run(t, "ip", "-n", ns, "link", "add", "p1", "type", "veth", "peer", "name", "p2")
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	switches, err := ovs.Start(ctx, ovs.Config{Dir: dir, NetNS: "/run/netns/" + ns, Datapath: ovs.Netdev})
 	if err != nil {
@@ -77,7 +80,7 @@ func connect(t *testing.T) *controller {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(time.Minute))
+	conn.SetDeadline(time.Now().Add(patience))
 	return &controller{t: t, socket: "unix:" + socket, r: of.NewReader(conn, 0), w: of.NewWriter(conn)}
 }
 

@@ -204,7 +204,7 @@ class TestParts(unittest.TestCase):
         self.assertEqual(read("printf 'a\\nb\\rc\\n\\nlast'", timeoutms=None, readmax=3),
                          [("h", text) for text in ("a\n", "b\rc\n", "\n", "last")])
         self.assertEqual("".join(text for _h, text in read("printf 'a\\nb'", readline=False)), "a\nb")
-        self.assertEqual(read("sleep 0.2", timeoutms=20)[0], (None, ""))
+        self.assertEqual(read("sleep 2", timeoutms=20)[0], (None, ""))
 
     def test_log(self):
         """Things joined by blanks, without line ends; what is below the level is not said; an unknown level is an error."""

@@ -30,6 +30,6 @@ s1 = net.addSwitch('s1', failMode='standalone')
 for n, vlan in enumerate((100, 200, 100, 200), 1):
     net.addLink(net.addHost('h%d' % n, cls=partial(VLANHost, vlan=vlan)), s1)
 net.start()
-net.pingAll(timeout='1')
+net.pingAll(timeout='5')
 print(net['h1'].cmd('ip -br addr'))
 net.stop()

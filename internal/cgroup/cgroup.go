@@ -408,8 +408,8 @@ func (c Hierarchies) Remove(path ...string) error {
 	return nil
 }
 
-// killAll ends the processes in a tree of groups, for kernels that cannot do it in one step. It says
-// whether there were any.
+// killAll ends the processes in a tree of groups, for kernels that cannot do it in one step. It
+// says whether there were any.
 func killAll(top string) (some bool) {
 	for _, pid := range Below(top) {
 		if pid != os.Getpid() {
@@ -427,9 +427,9 @@ func (c Hierarchies) Processes(lab, name string) []int {
 
 // Below lists the processes in a tree of groups.
 //
-// Version 1 also shows a process of which only some thread is in the tree: a daemon that is starting
-// a process there (see Bear). Its first thread is elsewhere, and it is left out. One that is not
-// listed because it has ended, while others of its process have not, is not elsewhere.
+// Version 1 also shows a process of which only some thread is in the tree: a daemon that is
+// starting a process there (see Bear). Its first thread is elsewhere, and it is left out. One that
+// is not listed because it has ended, while others of its process have not, is not elsewhere.
 func Below(top string) []int {
 	_, err := os.Stat(filepath.Join(top, "tasks")) // only version 1 has it
 	pids := listed(top, "cgroup.procs")

@@ -131,11 +131,12 @@ func TestStatistics(t *testing.T) {
 	b := newBed(t, "linear,3", "", "")
 	b.hello("h1")
 	b.hello("h3")
-	for range 20 {
-		b.send("h1", echoRequest(b.host("h1").MAC, b.host("h3").MAC, b.host("h1").Addresses[0].Addr(), b.host("h3").Addresses[0].Addr()))
-	}
 	var s Statistics
-	b.wait("the counters are read", func() bool {
+	b.wait("the counters are read", func() bool { // while there is a load, as rates are of the last moments
+		b.send("h1", echoRequest(b.host("h1").MAC, b.host("h3").MAC, b.host("h1").Addresses[0].Addr(), b.host("h3").Addresses[0].Addr()))
+		for len(b.arrived) > 0 {
+			<-b.arrived
+		}
 		var err error
 		s, err = b.Statistics(ctx)
 		b.must(err)

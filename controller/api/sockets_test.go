@@ -197,24 +197,24 @@ func TestLinkLocalNextHop(t *testing.T) {
 		src := h1.Addresses[1].Addr()
 		packet := append([]byte{0x60, 0, 0, 0, 0, 8, 17, 64}, append(src.AsSlice(), prefix.Addr().Next().AsSlice()...)...)
 		packet = append(packet, 0, 9, 0, 9, 0, 8, 0, 0)
-		b.send("h1", append(append(append(mine.MAC[:], h1.MAC[:]...), 0x86, 0xdd), packet...))
-		b.wait("h1 is asked", func() bool {
-			select {
-			case a := <-b.arrived:
-				return a.host == "h1" && len(a.frame) >= 78 && a.frame[54] == 135 && netip.AddrFrom16([16]byte(a.frame[62:78])) == via
-			default:
-				return false
+		asked, comes := false, false
+		b.wait("h1 is asked, and the packet comes", func() bool { // both again, as r1 asks for a while only
+			b.send("h1", append(append(append(mine.MAC[:], h1.MAC[:]...), 0x86, 0xdd), packet...))
+			for len(b.arrived) > 0 {
+				switch a := <-b.arrived; {
+				case a.host != "h1" || len(a.frame) < 62:
+				case len(a.frame) >= 78 && a.frame[54] == 135 && netip.AddrFrom16([16]byte(a.frame[62:78])) == via:
+					asked = true
+					b.send("h1", advertisement(h1.MAC, openflow.MAC(mine.MAC), via, linkLocalOf(openflow.MAC(mine.MAC))))
+				case a.frame[20] == 17 && a.frame[21] == 63:
+					comes = true
+				}
 			}
+			return comes
 		})
-		b.send("h1", advertisement(h1.MAC, openflow.MAC(mine.MAC), via, linkLocalOf(openflow.MAC(mine.MAC))))
-		b.wait("the packet comes", func() bool {
-			select {
-			case a := <-b.arrived:
-				return a.host == "h1" && len(a.frame) >= 62 && a.frame[20] == 17 && a.frame[21] == 63
-			default:
-				return false
-			}
-		})
+		if !asked {
+			t.Error("the packet comes before h1 has answered for the address")
+		}
 		b.wait("r1 forwards to the host", func() bool { return strings.Contains(entry(), h1.MAC.String()) })
 	}
 }

@@ -75,7 +75,7 @@ func between(t *testing.T, c *controller.Controller) (namespaces [2]string) {
 		run(t, "ip", "-n", ns, "link", "set", "eth0", "up")
 		run(t, "ip", "-n", ns, "address", "add", fmt.Sprintf("10.0.0.%d/24", i+1), "dev", "eth0")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // for which a machine may do nothing else
 	t.Cleanup(cancel)
 	s, err := ovs.Start(ctx, ovs.Config{Dir: dir, NetNS: "/run/netns/" + switches, Datapath: ovs.Netdev})
 	if err != nil {

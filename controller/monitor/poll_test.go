@@ -149,8 +149,7 @@ func TestReadings(t *testing.T) {
 		}
 		a.Ports() // may be called
 	})
-	f := meet(t, c, 5)
-	f.set(func() {
+	f := meet(t, c, 5, func(f *fake) {
 		f.ports = openflow.PortStatsList{{Port: 1, RxBytes: 1000}, {Port: 2, TxBytes: NoCounter}, {Port: 77}, {Port: openflow.PortLocal}, {Port: 1}}
 		f.flows = openflow.FlowStatsList{{Priority: 3, Match: openflow.NewMatch(openflow.InPort(1)), Cookie: 8}}
 		f.groups = openflow.GroupDescList{{Group: 9, Kind: openflow.GroupTypeSelect, Buckets: []openflow.Bucket{openflow.NewBucket(openflow.Output(1))}}}
@@ -232,7 +231,7 @@ func TestManyFlows(t *testing.T) {
 // being read, though there are places for two requests only; and that they are read when they
 // answer again.
 func TestSilentSwitches(t *testing.T) {
-	a, c := begin(t, Options{Period: 50 * time.Millisecond, Timeout: 100 * time.Millisecond, InFlight: 2})
+	a, c := begin(t, Options{Period: 50 * time.Millisecond, Timeout: 500 * time.Millisecond, InFlight: 2})
 	var silent []*fake
 	for dpid := uint64(10); dpid < 15; dpid++ {
 		silent = append(silent, meet(t, c, dpid, func(f *fake) { f.mute = true }))
@@ -241,8 +240,7 @@ func TestSilentSwitches(t *testing.T) {
 	eventually(t, "six switches", func() bool { return len(c.Switches()) == 6 })
 	stuck.mu.Lock() // its connection is full: it waits for the lock and reads no more
 	defer stuck.mu.Unlock()
-	good := meet(t, c, 1)
-	good.set(func() { good.ports = openflow.PortStatsList{{Port: 1}} })
+	good := meet(t, c, 1, func(f *fake) { f.ports = openflow.PortStatsList{{Port: 1}} })
 	eventually(t, "readings of the switch that answers", func() bool { return good.count(openflow.MultipartPortStats) >= 20 })
 	if p, ok := a.Port(1, 1); !ok || p.Interval <= 0 {
 		t.Errorf("its port: %+v", p)

@@ -84,9 +84,15 @@ func (f *fake) next() openflow.Message {
 	return m
 }
 
+// expect returns the next message, of a type. To others that ask whether the switch is alive, as it
+// has said nothing for a while, it answers.
 func (f *fake) expect(want openflow.Type) openflow.Message {
 	f.t.Helper()
 	m := f.next()
+	for m != nil && m.Type() == openflow.TypeEchoRequest && want != openflow.TypeEchoRequest {
+		f.send(m.(*openflow.EchoRequest).Reply())
+		m = f.next()
+	}
 	if m == nil || m.Type() != want {
 		f.t.Fatalf("got %v, want %v", m, want)
 	}

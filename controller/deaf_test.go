@@ -156,10 +156,11 @@ func heap() float64 {
 }
 
 // flood sends the same message until most bytes are sent or the connection is closed, and returns
-// how many MiB were sent, and by how many MiB the memory in use grew at most.
-func (f *fake) flood(m openflow.Message, most int) (sent, peak float64) {
+// how many MiB were sent, and by how many MiB the memory in use grew at most. Now and then it says
+// that it is alive, which the parts of a message do not, and calls meanwhile.
+func (f *fake) flood(m openflow.Message, most int, meanwhile func()) (sent, peak float64) {
 	f.t.Helper()
-	b, n, before := m.AppendTo(nil), 0, heap()
+	b, alive, n, before := m.AppendTo(nil), (&openflow.EchoRequest{}).AppendTo(nil), 0, heap()
 	for next := 0; n < most; n += len(b) {
 		_ = f.conn.SetWriteDeadline(time.Now().Add(time.Minute))
 		if _, err := f.conn.Write(b); err != nil {
@@ -167,6 +168,8 @@ func (f *fake) flood(m openflow.Message, most int) (sent, peak float64) {
 		}
 		if n >= next {
 			next, peak = n+8<<20, max(peak, heap()-before)
+			_, _ = f.conn.Write(alive)
+			meanwhile()
 		}
 	}
 	return float64(n) / (1 << 20), peak
@@ -196,7 +199,10 @@ func TestEndlessAnswers(t *testing.T) {
 				answer <- err
 			}()
 			x := openflow.Xid(bad.expect(openflow.TypeMultipartRequest).Transaction())
-			sent, peak := bad.flood(&openflow.MultipartReply{Xid: x, Flags: openflow.MultipartMore, Body: body}, 311<<20)
+			sent, peak := bad.flood(&openflow.MultipartReply{Xid: x, Flags: openflow.MultipartMore, Body: body}, 311<<20, func() {
+				good.send(packetIn(0x0800))
+				good.expect(openflow.TypePacketOut)
+			})
 			if err := <-answer; err == nil {
 				t.Error("that is an answer")
 			}
@@ -221,10 +227,11 @@ func TestAnswersToNobody(t *testing.T) {
 	r := newRecorder()
 	f := connectTCP(t, overTCP(t, start(t, r)), 1)
 	<-r.up
-	sent, peak := f.flood(&openflow.MultipartReply{Xid: 99, Flags: openflow.MultipartMore, Body: make(openflow.FlowStatsList, 1000)}, 100<<20)
+	sent, peak := f.flood(&openflow.MultipartReply{Xid: 99, Flags: openflow.MultipartMore, Body: make(openflow.FlowStatsList, 1000)}, 100<<20, func() {})
 	if sent < 100 || peak > 32 {
 		t.Errorf("%.0f MiB sent, %.0f MiB in use at most", sent, peak)
 	}
 	f.send(&openflow.EchoRequest{Xid: 5})
-	f.expect(openflow.TypeEchoReply)
+	for f.expect(openflow.TypeEchoReply).Transaction() != 5 { // those that showed that it is alive
+	}
 }

@@ -1,9 +1,11 @@
 package controller_test
 
 import (
+	"errors"
 	"net"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,8 +49,11 @@ func TestSilentPeers(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 3000 {
 		conn, err := net.Dial("tcp", address)
-		if err != nil {
+		if errors.Is(err, syscall.EMFILE) {
 			t.Skip("no more files: ", err)
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
 	}

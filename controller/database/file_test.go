@@ -203,10 +203,8 @@ func TestMigrate(t *testing.T) {
 	must(d.PutUserFlow(UserFlow{Flow: "actions=drop"}))(t)
 	scripts := append(migrations(), "ALTER TABLE user_flows ADD COLUMN owner TEXT NOT NULL DEFAULT 'nobody'")
 	migrate := func(scripts ...string) (err error) {
-		d.mu.Lock() // nothing else is written meanwhile
-		defer d.mu.Unlock()
 		answer := make(chan error, 1)
-		d.urgent <- request{func(w *writer) {
+		d.urgent <- request{func(w *writer) { // nothing else is written meanwhile
 			w.do("COMMIT")
 			err = w.migrate(scripts)
 			w.do("BEGIN")

@@ -29,11 +29,11 @@ func TestRepairBesideADeafSwitch(t *testing.T) {
 	b.wait("its host is known", func() bool { _, is := b.c.Discovery.Host(openflow.MAC{2, 0, 0, 0, 0, 0xff}); return is })
 	// More is queued for it than socket buffers hold, as when many hosts are learned or many links
 	// change.
-	flooded := make(chan bool)
+	flooded, deaf := make(chan bool), b.c.Switch(dpid)
 	go func() {
 		defer close(flooded)
 		for range 400 {
-			_ = b.c.Switch(dpid).Send(&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: 1, Data: make([]byte, 50_000)})
+			_ = deaf.Send(&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: 1, Data: make([]byte, 50_000)})
 		}
 	}()
 	select { // a program that waits for the switch never gets past this

@@ -105,7 +105,7 @@ func newLab(t *testing.T) *lab {
 	namespace := func(s string) string {
 		sh(t, "ip", "netns", "add", name+s)
 		t.Cleanup(func() { sh(t, "ip", "netns", "del", name+s) })
-		// If there is IPv6: hosts would be learned, at any time, by what the kernel sends of itself.
+		// If there is IPv6: what the kernel sends of itself would make hosts known at any time.
 		_ = exec.Command("ip", "netns", "exec", name+s, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1").Run()
 		return name + s
 	}

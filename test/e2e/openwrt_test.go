@@ -202,7 +202,7 @@ wires:
 	w1.at(h, "10.5.0.2", "touch /tmp/slow")
 	failing := h.command(trivet, up...)
 	said := h.startOutput(failing)
-	eventually(t, "the device is changed", func() bool { return w1.at(h, "10.5.0.2", "[ -e /tmp/trivet/before ]").code == 0 })
+	eventually(t, "the device is changed", func() bool { return w1.at(h, "10.5.0.2", "grep 1 /proc/sys/net/ipv4/conf/all/arp_notify").code == 0 })
 	w1.cut()
 	wait(t, failing)
 	contains(t, said.String(), "wrt-1")

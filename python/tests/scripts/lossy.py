@@ -24,10 +24,10 @@ lost = 100 - int(re.search(r'(\d+) received', out).group(1))
 print('between 10 and 60 of 100 lost' if 10 <= lost <= 60 else out)
 server = h2.popen('iperf3 -s')
 report, total = '', {}
-for _ in range(10):  # also what sets the test up, and what reports it, is lost now and then
+for _ in range(10):  # also what sets the test up, and what reports it, is lost, and sent again later and later
     time.sleep(1)
-    report = h1.cmd('iperf3 -u -b 1M -l 500 -t 3 -J -c', h2.IP())
-    total = json.loads(report)['end'].get('sum', {})
+    report = h1.cmd('timeout 12 iperf3 -u -b 1M -l 500 -t 3 -J -c', h2.IP())
+    total = json.loads(report or '{}').get('end', {}).get('sum', {})
     if total.get('packets'):
         break
 server.terminate()

@@ -422,9 +422,7 @@ func (a *App) Missing() (out []string) {
 		}
 		n.mu.Unlock()
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if (a.pending || a.following) && len(*a.nodes.Load()) > 0 {
+	if !a.Quiet() && len(*a.nodes.Load()) > 0 {
 		out = append(out, "routes")
 	}
 	return out

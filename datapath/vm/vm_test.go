@@ -116,21 +116,31 @@ func (w *slowWriter) Write(b []byte) (int, error) {
 	return w.Builder.Write(b)
 }
 
-// TestForward proves that a reader who takes his time loses nothing of what a command has printed
-// before it ended, although something in the background keeps its pipe open; and that one that
-// prints for ever does not hold it.
-func TestForward(t *testing.T) {
+// printed is the pipe of a command that has ended after it has printed something, the end of which
+// something in the background keeps open.
+func printed(t *testing.T, text string) (out, in *os.File) {
+	t.Helper()
 	out, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer out.Close()
-	defer in.Close()
-	text := strings.Repeat("walnut", 8000)
+	t.Cleanup(func() {
+		out.Close()
+		in.Close()
+	})
 	if _, err := in.WriteString(text); err != nil {
 		t.Fatal(err)
 	}
-	_ = out.SetReadDeadline(time.Now()) // it has ended
+	_ = out.SetReadDeadline(time.Now())
+	return out, in
+}
+
+// TestForward proves that a reader who takes his time loses nothing of what a command has printed
+// before it ended, although something in the background keeps its pipe open; and that one that
+// prints for ever does not hold it.
+func TestForward(t *testing.T) {
+	text := strings.Repeat("walnut", 8000)
+	out, in := printed(t, text)
 	var slow slowWriter
 	if forward(&slow, out); slow.String() != text {
 		t.Errorf("of %d bytes came %d", len(text), slow.Len())
@@ -162,17 +172,8 @@ func (f *stalling) Read(b []byte) (int, error) {
 // TestForwardInStalls proves that what a command has printed is copied also if the guest stalls
 // again and again, each time for longer than output is waited for, when it is about to be read.
 func TestForwardInStalls(t *testing.T) {
-	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	defer in.Close()
 	const text = "walnut"
-	if _, err := in.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
-	_ = out.SetReadDeadline(time.Now()) // it has ended
+	out, _ := printed(t, text)
 	var got strings.Builder
 	if forward(&got, &stalling{out, 3}); got.String() != text {
 		t.Errorf("%q came", got.String())

@@ -135,10 +135,3 @@ func (c *counts) idle(since time.Duration) (list []*entry) {
 	}
 	return list
 }
-
-// Fold credits what the kernel has counted to the counters of the pipeline.
-func (e *Engine) Fold() {
-	if e.why == "" {
-		e.counts.foldNow(0)
-	}
-}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -32,11 +33,15 @@ type SecurePeer struct {
 	Key      wgtypes.Key    `json:"key"` // public
 	Endpoint netip.AddrPort `json:"endpoint"`
 	Address  netip.Addr     `json:"address"` // within the encrypted network
+	Calls    bool           `json:"calls"`   // this end begins the first handshake with it
 }
 
 const secureDevice = "wireguard"
 
-// Make makes the end in a network namespace. Its packets travel in the caller's.
+// Make makes the end in a network namespace. Its packets travel in the caller's. Of two ends only
+// the one that calls knows where the other is: if both began a handshake at the same time, each
+// would answer the other's and neither go on, for the 5 seconds after which they try again
+// (Rekey-Timeout, section 6.1 of the WireGuard paper).
 func (s *Secure) Make(ns *os.File) error {
 	b, err := netbatch.New()
 	if err != nil {
@@ -52,7 +57,7 @@ func (s *Secure) Make(ns *os.File) error {
 	}
 	config := wgtypes.Config{PrivateKey: &s.Key, ListenPort: &s.Port}
 	for _, p := range s.Peers {
-		config.Peers = append(config.Peers, wgtypes.PeerConfig{PublicKey: p.Key, Endpoint: net.UDPAddrFromAddrPort(p.Endpoint), AllowedIPs: []net.IPNet{host(p.Address)}})
+		config.Peers = append(config.Peers, p.config(p.Calls))
 	}
 	return inside.File(ns, func() error {
 		control, err := wgctrl.New()
@@ -84,6 +89,62 @@ func (s *Secure) Make(ns *os.File) error {
 	})
 }
 
+// config is what WireGuard is to know of a peer: where it is too, or not.
+func (p SecurePeer) config(where bool) wgtypes.PeerConfig {
+	c := wgtypes.PeerConfig{PublicKey: p.Key, ReplaceAllowedIPs: true, AllowedIPs: []net.IPNet{host(p.Address)}}
+	if where {
+		c.Endpoint = net.UDPAddrFromAddrPort(p.Endpoint)
+	}
+	return c
+}
+
+const (
+	meetEvery = time.Second // a handshake takes a round trip
+	meetTries = 30          // and no more: machines whose links do not cross need not reach each other
+	patience  = 2           // tries after which the end that is called may call: the other has a session with one before it
+)
+
+// meet calls those peers that are to be called and have not been heard of yet, in the network
+// namespace of the end. It says whether all have been.
+func (s *Secure) meet(try int) (all bool, err error) {
+	control, err := wgctrl.New()
+	if err != nil {
+		return false, err
+	}
+	defer control.Close()
+	dev, err := control.Device(secureDevice)
+	if err != nil {
+		return false, err
+	}
+	if dev.PublicKey != s.Key.PublicKey() {
+		return false, errors.New("another network is in its place")
+	}
+	met := map[wgtypes.Key]bool{}
+	for _, p := range dev.Peers {
+		met[p.PublicKey] = !p.LastHandshakeTime.IsZero()
+	}
+	all = true
+	now, quiet := time.Second, time.Duration(0)
+	var call, after wgtypes.Config
+	for _, p := range s.Peers {
+		switch {
+		case met[p.Key]:
+			continue
+		case p.Calls: // one that is new to WireGuard is called at once, and not only after 5 seconds
+			fresh := p.config(true)
+			fresh.PersistentKeepaliveInterval = &now
+			call.Peers = append(call.Peers, wgtypes.PeerConfig{PublicKey: p.Key, Remove: true}, fresh)
+			after.Peers = append(after.Peers, wgtypes.PeerConfig{PublicKey: p.Key, UpdateOnly: true, PersistentKeepaliveInterval: &quiet})
+		case try == patience:
+			known := p.config(true)
+			known.UpdateOnly = true
+			call.Peers = append(call.Peers, known)
+		}
+		all = false
+	}
+	return all, errors.Join(control.ConfigureDevice(secureDevice, call), control.ConfigureDevice(secureDevice, after))
+}
+
 // host is the network of one address.
 func host(a netip.Addr) net.IPNet {
 	return net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
@@ -91,7 +152,8 @@ func host(a netip.Addr) net.IPNet {
 
 func (l *Lab) securePath() string { return filepath.Join(l.nsDir(), "secure") }
 
-// makeSecure makes the encrypted network's end in a namespace that the lab keeps.
+// makeSecure makes the encrypted network's end in a namespace that the lab keeps, and has it meet
+// the others as they come up.
 func (l *Lab) makeSecure() error {
 	ns, err := inside.New()
 	if err != nil {
@@ -101,5 +163,24 @@ func (l *Lab) makeSecure() error {
 	if err := l.Secure.Make(ns); err != nil {
 		return err
 	}
-	return inside.File(ns, func() error { return l.binder.bind("net", l.securePath()) })
+	if err := inside.File(ns, func() error { return l.binder.bind("net", l.securePath()) }); err != nil {
+		return err
+	}
+	go meetAll(*l.Secure, l.securePath())
+	return nil
+}
+
+// meetAll ends when all have met, or the end is gone.
+func meetAll(s Secure, path string) {
+	for try := range meetTries {
+		var all bool
+		err := inside.Namespace(path, func() (err error) {
+			all, err = s.meet(try)
+			return err
+		})
+		if all || err != nil {
+			return
+		}
+		time.Sleep(meetEvery)
+	}
 }

@@ -161,7 +161,8 @@ func measureOnce(ctx context.Context, w ways, pairs []pair, bandwidth time.Durat
 			requests[name] = &gaugeRequest{}
 		}
 	}
-	names := slices.Sorted(maps.Keys(requests))
+	order := namesOf(w.list) // of two sites the first one measures, and calls
+	names := slices.SortedFunc(maps.Keys(requests), func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
 	if w.list.Carrier == site.WireGuard {
 		ends, err := secured(names, w.address)
 		if err != nil {

@@ -25,7 +25,7 @@ func (l *Lab) allocate(t *topology.Topology) error {
 		l.record.Block = (1 + binary.BigEndian.Uint32(b[:])%(1<<12-1)) * blockSize // VNIs have 24 bits
 		if l.state.Sites.Carrier == site.WireGuard {
 			var err error
-			if l.record.Secure, err = secured(l.names(), l.address); err != nil {
+			if l.record.Secure, err = secured(namesOf(l.state.Sites), l.address); err != nil {
 				return err
 			}
 		}

@@ -3,10 +3,10 @@ package sites
 import (
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
@@ -17,8 +17,8 @@ const (
 	securePorts     = 1024
 )
 
-// secured makes the ends of an encrypted network between sites: each knows all others. Its keys are
-// new, and end with the network.
+// secured makes the ends of an encrypted network between sites: each knows all others, and calls
+// those after it. Its keys are new, and end with the network.
 func secured(names []string, address func(of, from string) netip.Addr) (map[string]*local.Secure, error) {
 	port := firstSecurePort + rand.IntN(securePorts)
 	out := map[string]*local.Secure{}
@@ -31,10 +31,10 @@ func secured(names []string, address func(of, from string) netip.Addr) (map[stri
 		inner := netip.AddrFrom4([4]byte{100, 64, byte((i + 1) >> 8), byte(i + 1)})
 		out[name] = &local.Secure{Key: key, Port: port, Address: inner}
 	}
-	for _, name := range names {
-		for _, far := range names {
+	for i, name := range names {
+		for k, far := range names {
 			if far != name {
-				out[name].Peers = append(out[name].Peers, local.SecurePeer{Key: out[far].Key.PublicKey(), Address: out[far].Address,
+				out[name].Peers = append(out[name].Peers, local.SecurePeer{Key: out[far].Key.PublicKey(), Address: out[far].Address, Calls: i < k,
 					Endpoint: netip.AddrPortFrom(address(far, name), uint16(port))})
 			}
 		}
@@ -47,11 +47,11 @@ func within(ends map[string]*local.Secure) func(of, from string) netip.Addr {
 	return func(of, _ string) netip.Addr { return ends[of].Address }
 }
 
-// names are those of all sites, the head first.
-func (l *Lab) names() []string {
-	var out []string
-	for _, m := range l.state.Sites.Sites() {
+// namesOf are those of all sites of a list, the head first.
+func namesOf(list *site.List) []string {
+	out := []string{topology.Head}
+	for _, m := range list.Sites() {
 		out = append(out, m.Name)
 	}
-	return slices.Insert(out, 0, topology.Head)
+	return out
 }

@@ -82,6 +82,13 @@ func openTunnels(r gaugeRequest) (t *tunnels, err error) {
 		}
 		under = func() (*netbatch.Batch, error) { return netbatch.In(t.ns) }
 	}
+	err = inside.File(t.ns, func() error {
+		// Else the kernel would look for neighbors while the far end may not be there yet.
+		return os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0)
+	})
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return t, err
+	}
 	b, err := under()
 	if err != nil {
 		return t, err

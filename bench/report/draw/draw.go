@@ -109,17 +109,44 @@ func paint(p *plot.Plot, c draw.Canvas) (err error) {
 		c.Fill(c.Rectangle.Path())
 	}
 	c = draw.Crop(c, 2*vg.Millimeter, -3*vg.Millimeter, 2*vg.Millimeter, -2*vg.Millimeter)
+	c = title(p, c)
 	legend := p.Legend
 	p.Legend = plot.NewLegend()
 	box := legend.Rectangle(c)
 	if wide := 1.2 * (box.Max.X - box.Min.X); wide > 0 { // a viewer's letters may be wider
-		legend.YOffs = -vg.Points(22)
 		legend.Left = true
 		legend.Draw(draw.Crop(c, c.Max.X-c.Min.X-wide, 0, 0, 0))
 		c = draw.Crop(c, 0, -wide-3*vg.Millimeter, 0, 0)
 	}
+	slant(p, c.Max.X-c.Min.X)
 	p.Draw(c)
 	return nil
+}
+
+// title writes the title over the whole picture, legend and all, in letters that let it fit, and
+// returns what is left below. The library would have it over the plot, and cut.
+func title(p *plot.Plot, c draw.Canvas) draw.Canvas {
+	style, text := p.Title.TextStyle, p.Title.Text
+	p.Title.Text = ""
+	const least = 5
+	for 1.1*style.Width(text) > c.Max.X-c.Min.X && style.Font.Size > least { // a viewer's letters may be wider
+		style.Font.Size--
+	}
+	style.XAlign, style.YAlign = draw.XCenter, draw.YTop
+	c.FillText(style, vg.Point{X: (c.Min.X + c.Max.X) / 2, Y: c.Max.Y}, text)
+	return draw.Crop(c, 0, 0, 0, -style.Height(text)-p.Title.Padding)
+}
+
+// slant turns the names of categories that would not fit beside each other in a picture so wide.
+func slant(p *plot.Plot, width vg.Length) {
+	names, is := p.X.Tick.Marker.(plot.ConstantTicks)
+	const axis = 1.6 * vg.Centimeter // of y
+	for _, n := range names {
+		if is && p.X.Tick.Label.Width(n.Label)+vg.Points(3) > (width-axis)/vg.Length(len(names)) {
+			p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = math.Pi/6, draw.XRight, draw.YTop
+			return
+		}
+	}
 }
 
 // build is the same for both.

@@ -190,3 +190,29 @@ func TestBase(t *testing.T) {
 		}
 	}
 }
+
+var titleAt = regexp.MustCompile(`<text x="([^"]*)"[^>]*>a long title`)
+
+// TestRoom proves that a long title beside a wide legend is not cut, and that names of categories
+// are slanted if they would overlap, and only then.
+func TestRoom(t *testing.T) {
+	for name, slanted := range map[string]bool{"ovs": false, "ovs balanced": true} {
+		f := &report.Figure{Kind: "bar", Title: "a long title" + strings.Repeat(" of words", 9)}
+		s := report.Series{Name: strings.Repeat("wide ", 5)}
+		for i := range 7 {
+			f.X.Categories = append(f.X.Categories, name)
+			s.Points = append(s.Points, report.Point{X: float64(i), Y: 1, Low: stats.None, High: stats.None})
+		}
+		f.Series = []report.Series{s}
+		var b bytes.Buffer
+		if err := draw.SVG(&b, f); err != nil {
+			t.Fatal(err)
+		}
+		if at := titleAt.FindStringSubmatch(b.String()); at == nil || strings.HasPrefix(at[1], "-") {
+			t.Errorf("the title begins at %q", at)
+		}
+		if strings.Contains(b.String(), "rotate(30") != slanted {
+			t.Errorf("names %q are slanted: %v", name, !slanted)
+		}
+	}
+}

@@ -101,7 +101,7 @@ func (p SecurePeer) config(where bool) wgtypes.PeerConfig {
 const (
 	meetEvery = time.Second // a handshake takes a round trip
 	meetTries = 30          // and no more: machines whose links do not cross need not reach each other
-	patience  = 2           // tries after which the end that is called may call: the other has a session with one before it
+	callsBack = 2           // the try at which the end that is called may call: it may be new, and the other not
 )
 
 // meet calls those peers that are to be called and have not been heard of yet, in the network
@@ -135,7 +135,7 @@ func (s *Secure) meet(try int) (all bool, err error) {
 			fresh.PersistentKeepaliveInterval = &now
 			call.Peers = append(call.Peers, wgtypes.PeerConfig{PublicKey: p.Key, Remove: true}, fresh)
 			after.Peers = append(after.Peers, wgtypes.PeerConfig{PublicKey: p.Key, UpdateOnly: true, PersistentKeepaliveInterval: &quiet})
-		case try == patience:
+		case try == callsBack:
 			known := p.config(true)
 			known.UpdateOnly = true
 			call.Peers = append(call.Peers, known)

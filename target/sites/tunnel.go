@@ -82,13 +82,6 @@ func openTunnels(r gaugeRequest) (t *tunnels, err error) {
 		}
 		under = func() (*netbatch.Batch, error) { return netbatch.In(t.ns) }
 	}
-	err = inside.File(t.ns, func() error {
-		// Else the kernel would look for neighbors while the far end may not be there yet.
-		return os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0)
-	})
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return t, err
-	}
 	b, err := under()
 	if err != nil {
 		return t, err
@@ -106,6 +99,10 @@ func openTunnels(r gaugeRequest) (t *tunnels, err error) {
 		return t, err
 	}
 	err = inside.File(t.ns, func() error {
+		// Else the kernel would look for neighbors while the far end may not be there yet.
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 		for file, value := range map[string]string{
 			"ping_group_range": "0 2147483647",
 			"ip_no_pmtu_disc":  "1", // full frames may travel in fragments

@@ -139,10 +139,10 @@ func title(p *plot.Plot, c draw.Canvas) draw.Canvas {
 
 // slant turns the names of categories that would not fit beside each other in a picture so wide.
 func slant(p *plot.Plot, width vg.Length) {
-	names, is := p.X.Tick.Marker.(plot.ConstantTicks)
+	names, _ := p.X.Tick.Marker.(plot.ConstantTicks)
 	const axis = 1.6 * vg.Centimeter // of y
 	for _, n := range names {
-		if is && p.X.Tick.Label.Width(n.Label)+vg.Points(3) > (width-axis)/vg.Length(len(names)) {
+		if p.X.Tick.Label.Width(n.Label)+vg.Points(3) > (width-axis)/vg.Length(len(names)) {
 			p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = math.Pi/6, draw.XRight, draw.YTop
 			return
 		}

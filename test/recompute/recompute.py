@@ -23,6 +23,8 @@ from scipy import stats
 from results import QUANTILES, UNITS, Result, convert, mean, quantile, series_name
 from statements import DRAWS, ENOUGH, Statement, bootstrap, by_wilson, two
 
+UNIT = re.compile(r"(?<=\s)(?:" + "|".join(re.escape(u) for u in UNITS if u != "1") + r")(?![\w/])")  # as it stands behind a number
+
 
 class Checks:
     """Counts what was compared, and keeps what differs."""
@@ -218,14 +220,14 @@ def paper(result, shown_paper, check):
         check.equal("statements", where, t["outcome"], outcome)
         # "8.197 against 8.252 Gbit/s", "14.58 → 11.94 Gbit/s", "from 83.59 to 98.72 µs", "1.014 times [0.851, 1.315]"
         why = t["why"].split("; ")[0].rsplit(": ", 1)[-1] if d["is"] in ("above", "below", "times") and not re.match(r"[-−\d]", t["why"]) else t["why"]
-        found, unit = numbers(why), re.search(r"(?:Gbit/s|Mbit/s|kbit/s|bit/s|µs|ms|MiB|KiB|GiB|kB|MB| s\b| %| B\b)", why)
+        found, unit = numbers(why), UNIT.search(why)
         if not said or len(found) < len(said):
             continue
         factor = 1.0
-        if d["is"] != "times" and unit and unit.group().strip() in UNITS:
+        if d["is"] != "times" and unit:
             first = next(iter(result.pick(d, [], "at").values()))
-            if UNITS.get(first.unit, (None,))[0] == UNITS[unit.group().strip()][0]:
-                factor = convert(first.unit, unit.group().strip())
+            if UNITS.get(first.unit, (None,))[0] == UNITS[unit.group()][0]:
+                factor = convert(first.unit, unit.group())
         for theirs, ours in zip(found, said):
             check.near("numbers of statements", f"{where} ({why[:60]})", theirs, ours * factor)
     beside(result, shown_paper, defined, check)

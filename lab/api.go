@@ -340,7 +340,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		}
 		dead := d.dead()
 		for _, what := range dead {
-			out.Changes = append(out.Changes, what+" has ended: started again")
+			out.Changes = append(out.Changes, what+startedAgain)
 		}
 		out.Commands = d.replan(t).commands()
 		renamed := !slices.Equal(d.target().Topology().Elsewhere, t.Elsewhere) // of a part: only its names change
@@ -357,9 +357,17 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		if started {
 			err = errors.Join(err, d.waitForeign(ctx, t))
 		}
+		for _, what := range d.dead() {
+			if i := slices.Index(out.Changes, what+startedAgain); i >= 0 { // a site that is away is no reason not to change the others
+				out.Changes[i] = what + " does not answer: left as it is"
+			}
+		}
 		return err
 	})
 }
+
+// startedAgain ends what is said of something that had ended.
+const startedAgain = " has ended: started again"
 
 // turnInto changes the lab to another topology, with its controllers, and says whether it started
 // foreign controllers.

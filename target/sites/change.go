@@ -45,7 +45,10 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Pr
 			needless = append(needless, p)
 		}
 	}
-	if err := errors.Join(l.leave(needless), l.refuseForwarding()); err != nil { // the lab is what it should be
+	if err := l.leave(needless); err != nil { // the lab is what it should be
+		l.owner.OnLoop(fmt.Sprintf("%v; what is left there %s", err, stays(l.state)))
+	}
+	if err := l.refuseForwarding(); err != nil {
 		l.owner.OnLoop(err.Error())
 	}
 	return nil
@@ -59,8 +62,10 @@ func (l *Lab) join(ctx context.Context, t *topology.Topology) (joined []*part, e
 		}
 	}
 	err = parallel.All(joined, func(p *part) error {
-		_, err := p.connect(ctx, l.user)
-		return err
+		if _, err := p.connect(ctx, l.user); err != nil {
+			return err
+		}
+		return p.down(ctx, func(lab.Progress) {}) // a part may be left there that was not reached when it ended
 	})
 	for _, p := range joined {
 		if err == nil {
@@ -104,11 +109,18 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, joined []*part, p
 		l.record.VNIs, l.record.Wires = vnis, wires
 		return errors.Join(err, l.save())
 	}
-	changed := make(chan *part, len(l.parts))
+	changed, used := make(chan *part, len(l.parts)), Used(l.state.Sites, t)
 	err = l.each(func(p *part) error {
+		if !slices.Contains(used, p.machine) {
+			return nil // it is left when the lab is what it should be, and may be away
+		}
 		is := l.partOf(t, p.machine.Name)
+		alike := same(was[p.machine.Name], is)
 		if p.gone.Load() {
 			err := p.up(ctx, l.stateOf(t, p), func(step lab.Progress) { l.report(p, step) })
+			if alike && errors.Is(err, errAway) {
+				return nil
+			}
 			p.gone.Store(err != nil)
 			p.unsure.Store(err != nil) // it may be found there when the site is reached again
 			switch {
@@ -120,10 +132,13 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, joined []*part, p
 			}
 			return err
 		}
-		if same(was[p.machine.Name], is) && !p.unsure.Load() {
+		if alike && !p.unsure.Load() {
 			return nil
 		}
 		err := p.become(ctx, is)
+		if alike && errors.Is(err, errAway) {
+			return nil // settle sees to it when it answers again
+		}
 		if err == nil || p.unsure.Load() {
 			changed <- p
 		}
@@ -191,13 +206,17 @@ func (l *Lab) Replaced(t *topology.Topology) (gone, made []*topology.Node) {
 }
 
 // RunStarts makes all parts run the start commands that have not run yet, and waits for their own
-// routing daemons.
+// routing daemons. One that is away has run its own, unless it is new or has just changed.
 func (l *Lab) RunStarts(ctx context.Context) error {
 	return l.each(func(p *part) error {
 		if lab.ReadyWhenUp(l.partOf(l.Topology(), p.machine.Name)) {
 			return nil
 		}
-		return p.wrong(p.client.Ready(ctx))
+		err := p.ready(ctx)
+		if !p.fresh.Load() && errors.Is(err, errAway) {
+			return nil
+		}
+		return err
 	})
 }
 

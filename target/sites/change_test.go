@@ -305,3 +305,42 @@ func TestSettleUnseen(t *testing.T) {
 		})
 	}
 }
+
+// TestApplyAway proves that a site that cannot be reached is a reason to refuse changes of its part
+// and no others, also when such a change has just failed; that start commands that it has run are
+// not asked for; and that a machine that takes hosts can be left though it is away.
+func TestApplyAway(t *testing.T) {
+	list, nothing := machines("m1", "m2"), func(string, int, int) {}
+	l := headOf(t, at("a@m1 b@m2"), list)
+	l.Topology().Node("a").Start = "true"
+	m1, m2 := l.parts["m1"], &fakePart{how: always(well)} // m1 has never been reached
+	l.parts["m2"].served(t, m2.answer)
+	apply := func(words string) error {
+		is := at(words)
+		is.Node("a").Start = "true"
+		return l.Apply(l.ctx, is, nothing)
+	}
+	if err := apply("a@m1 c@m1 b@m2"); err == nil || err.Error() != "site m1: not connected" || m1.unsure.Load() {
+		t.Errorf("%v; not known: %v", err, m1.unsure.Load())
+	}
+	for _, unsure := range []bool{false, true} {
+		m1.unsure.Store(unsure)
+		if err := errors.Join(apply("a@m1 b@m2 d@m2"), l.RunStarts(l.ctx), apply("a@m1 b@m2"), l.RunStarts(l.ctx)); err != nil || m2.nodes() != "b" {
+			t.Errorf("m2 has the nodes %s: %v", m2.nodes(), err)
+		}
+		if m1.unsure.Load() != unsure {
+			t.Errorf("whether it is known what m1 is has changed from %v", unsure)
+		}
+	}
+	m1.fresh.Store(true)
+	if err := l.RunStarts(l.ctx); err == nil {
+		t.Error("a start command that has not run is not missed")
+	}
+	list.Machines[0].Hosts = 2
+	if err := l.apply(l.ctx, at("a@m2 b@m2"), nil, nothing); err != nil || m2.nodes() != "a b" {
+		t.Errorf("a moves: %v; m2 has the nodes %s", err, m2.nodes())
+	}
+	if err := l.leave([]*part{m1}); err == nil || !m1.idle.Load() {
+		t.Errorf("m1 is left: %v; %v", m1.idle.Load(), err)
+	}
+}

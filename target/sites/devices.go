@@ -126,11 +126,12 @@ func (l *Lab) DeviceOf(node string) (*site.Login, error) {
 	return nil, nil
 }
 
-// joinDevices reaches the devices that a topology needs.
+// joinDevices reaches the devices that a topology needs and that are no switches yet. One that is
+// one may be away: see change.
 func (l *Lab) joinDevices(ctx context.Context, t *topology.Topology) error {
 	var mu sync.Mutex
 	return parallel.All(l.devices, func(d *device) error {
-		if n, _ := portsAt(t, d.machine, nil, nil); n == nil {
+		if n, _ := portsAt(t, d.machine, nil, nil); n == nil || d.plan.Load() != nil {
 			return nil
 		}
 		login, err := d.connect(ctx, l.user)
@@ -138,7 +139,16 @@ func (l *Lab) joinDevices(ctx context.Context, t *topology.Topology) error {
 			return err
 		}
 		mu.Lock()
+		_, left := l.record.Devices[d.machine.Name]
+		mu.Unlock()
+		if left { // see abandon
+			if _, err := openwrt.Down(ctx, login, l.record.ID); err != nil {
+				return err
+			}
+		}
+		mu.Lock()
 		defer mu.Unlock()
+		delete(l.record.Devices, d.machine.Name)
 		l.record.Addresses[d.machine.Name], l.record.Heads[d.machine.Name] = login.Remote, login.Local
 		return nil
 	})
@@ -198,6 +208,9 @@ func (l *Lab) listen(t *topology.Topology, d *device) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n, _ := portsAt(t, d.machine, nil, nil)
+	if n == nil {
+		return nil // no switch, or not yet: the change that makes it one has listened
+	}
 	for _, c := range controllersOf(t, n) {
 		if !onlyHere(t, c) || d.listening[d.ports[c]] {
 			continue
@@ -246,7 +259,8 @@ func (l *Lab) makeDevices(ctx context.Context, t *topology.Topology) error {
 }
 
 // change calls f for the devices that are to be something else than they are, at once, when their
-// controllers can be reached through them and all is written down.
+// controllers can be reached through them and all is written down. One that is away is nothing to
+// those that stay as they are, and no reason to keep it.
 func (l *Lab) change(ctx context.Context, t *topology.Topology, f func(d *device, login *site.Login, was, is *openwrt.Plan) error) error {
 	type step struct {
 		d       *device
@@ -257,18 +271,18 @@ func (l *Lab) change(ctx context.Context, t *topology.Topology, f func(d *device
 		l.record.Devices = map[string]deviceRecord{}
 	}
 	for _, d := range l.devices {
-		was := d.plan.Load()
-		if n, _ := portsAt(t, d.machine, nil, nil); n != nil {
-			if err := l.listen(t, d); err != nil {
-				return err
-			}
-		}
+		was, heard := d.plan.Load(), l.listen(t, d)
 		is := l.planOf(t, d)
-		if same, down := was.Same(is); same && !down && !d.gone.Load() {
+		if same, down := was.Same(is); same && !down && (!d.gone.Load() || d.lost.Load()) {
 			continue
 		}
 		if is != nil {
+			if heard != nil {
+				return heard
+			}
+			d.mu.Lock()
 			l.record.Devices[d.machine.Name] = deviceRecord{*is, maps.Clone(d.ports)}
+			d.mu.Unlock()
 		}
 		steps = append(steps, step{d, was, is})
 	}
@@ -277,6 +291,9 @@ func (l *Lab) change(ctx context.Context, t *topology.Topology, f func(d *device
 	}
 	return parallel.All(steps, func(s step) error {
 		login, err := s.d.connect(ctx, l.user)
+		if err != nil && s.is == nil {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -299,6 +316,11 @@ func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
 		for d := range had {
 			if d.plan.Load() == nil {
 				delete(l.record.Devices, d.machine.Name)
+			}
+		}
+		for _, d := range l.devices {
+			if n, _ := portsAt(t, d.machine, nil, nil); n == nil {
+				l.abandon(d)
 			}
 		}
 		l.followDevices()
@@ -335,15 +357,13 @@ func (l *Lab) replace(ctx context.Context, d *device, login *site.Login, was, is
 		return err
 	}
 	if was != nil {
-		if d.ended != nil {
-			d.ended()
-			d.ended = nil
-		}
+		d.leave()
 		lost, err := openwrt.Down(ctx, login, l.record.ID)
 		if err != nil {
 			return err
 		}
-		if d.plan.Store(nil); lost != "" {
+		d.plan.Store(nil)
+		if d.gone.Store(false); lost != "" {
 			l.owner.OnLoop(d.machine.Name + ": " + lost)
 		}
 	}
@@ -360,12 +380,34 @@ func (l *Lab) replace(ctx context.Context, d *device, login *site.Login, was, is
 	return nil
 }
 
+// leave ends what keeps a device from reverting.
+func (d *device) leave() {
+	if d.ended != nil {
+		d.ended()
+		d.ended = nil
+	}
+}
+
+// abandon leaves a device alone that was to be no switch any more and could not be reached for
+// that. It stays in the record: who takes the lab down, or makes it a switch, tries again.
+func (l *Lab) abandon(d *device) {
+	if d.plan.Load() == nil {
+		return
+	}
+	d.leave()
+	d.plan.Store(nil)
+	d.gone.Store(false)
+	d.lost.Store(false)
+	d.close()
+	l.owner.OnLoop(fmt.Sprintf("%s is no part of the lab any more, but does not answer; what is left there %s", d.machine.Name, stays(l.state)))
+}
+
 // resumeDevices takes devices over from a head that has died.
 func (l *Lab) resumeDevices() {
 	for _, d := range l.devices {
 		if r, is := l.record.Devices[d.machine.Name]; is && l.planOf(l.Topology(), d) != nil {
 			d.plan.Store(&r.Plan)
-			d.ports = r.Ports
+			d.ports = maps.Clone(r.Ports)
 		}
 	}
 	_ = l.eachDevice(func(d *device, _ openwrt.Plan) error {

@@ -3,6 +3,7 @@ package sites
 import (
 	"errors"
 	"io"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -114,5 +115,57 @@ func TestChangeDevicesUndone(t *testing.T) {
 				d.ended()
 			}
 		})
+	}
+}
+
+// TestDeviceAway proves that a device that cannot be reached is no reason to refuse a change of
+// something else, that a topology without it is one that the lab can become, which says so, and
+// that it stays on disk for who takes the lab down, or makes it a switch again; and that one that is no switch of the lab yet
+// listens for nothing.
+func TestDeviceAway(t *testing.T) {
+	f := &fakeWrt{}
+	is := &topology.Topology{Nodes: []*topology.Node{{Name: "s1", Kind: topology.Switch, On: "ap", DPID: 1, FailMode: topology.Secure, Controllers: []string{topology.ControllerTrivet}}}}
+	list := &site.List{Machines: []*site.Machine{{Name: "ap", Host: "127.0.0.1", Port: sitetest.Serve(t, f.shell), Kind: site.OpenWrt, Agent: site.AgentOVS, NIC: "lan4"}}}
+	l := headOf(t, &topology.Topology{}, list)
+	var said []string
+	l.owner.OnLoop = func(what string) { said = append(said, what) }
+	d := l.devices[0]
+	if _, err := d.connect(t.Context(), l.user); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.close)
+	if err := l.listen(l.Topology(), d); err != nil || len(d.ports) != 0 {
+		t.Errorf("it listens for %v: %v", d.ports, err)
+	}
+	d.plan.Store(l.planOf(is, d)) // as if it had become that
+	l.record.Devices = map[string]deviceRecord{"ap": {Plan: *d.plan.Load()}}
+	l.set(is)
+
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	d.close()
+	open := d.machine.Port
+	d.machine.Port = closed.Addr().(*net.TCPAddr).Port
+	if err := errors.Join(l.joinDevices(t.Context(), is), l.changeDevices(t.Context(), is)); err != nil {
+		t.Errorf("it is to stay what it is: %v", err)
+	}
+	if err := l.changeDevices(t.Context(), &topology.Topology{}); err != nil {
+		t.Errorf("it is to be no switch any more: %v", err)
+	}
+	if d.plan.Load() != nil || d.ended != nil {
+		t.Error("it still is a switch of the lab")
+	}
+	if len(said) != 1 || !strings.HasPrefix(said[0], "ap is no part of the lab any more, but does not answer; what is left there ") {
+		t.Errorf("it says %q", said)
+	}
+	if r, err := readRecord(l.Name); err != nil || r.Devices["ap"].Plan.Switch != "s1" {
+		t.Errorf("on disk: %+v, %v", r.Devices, err)
+	}
+	d.machine.Port, f.is = open, true
+	if err := l.joinDevices(t.Context(), is); err != nil || f.is || len(l.record.Devices) != 0 {
+		t.Errorf("to be made a switch again, it is still one: %v, on disk %v: %v", f.is, l.record.Devices, err)
 	}
 }

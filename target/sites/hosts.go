@@ -10,9 +10,10 @@ import (
 )
 
 // placeHosts puts hosts at the machines of a list that take only hosts, if there are such: sets On
-// of each, and Native of those that are a machine. A host stays where it was in old; else it goes
-// to the machine that the file names for it, or that is called as it is; else, of those with room
-// and the label that it asks for, to the first of those with the fewest hosts.
+// of each, and Native of those that are a machine. A host goes to the machine that the file names
+// for it; else it stays where it was in old, if that has the label that it asks for; else it goes to
+// the machine that is called as it is; else, of those with room and that label, to the first of
+// those with the fewest hosts.
 func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) error {
 	if !list.TakesHosts() {
 		return nil
@@ -63,6 +64,18 @@ func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) e
 			open = append(open, n)
 		}
 	}
+	open = slices.DeleteFunc(open, func(n *topology.Node) bool {
+		before := was[n.Name]
+		if before == nil {
+			return false
+		}
+		m := list.Machine(before.Sited())
+		if m == nil || m.Hosts == 0 || !slices.Contains(m.Labels, n.On) || room[m.Name] <= 0 {
+			return false
+		}
+		put(n, m)
+		return true
+	})
 	slices.SortStableFunc(open, func(a, b *topology.Node) int { return strings.Compare(b.On, a.On) }) // those with a label first
 	for _, n := range open {
 		best := ""

@@ -388,7 +388,7 @@ func (l *Lab) settled(ctx context.Context, p *part) (settled bool, err error) {
 	if err := p.become(ctx, is); err != nil || lab.ReadyWhenUp(is) {
 		return true, err
 	}
-	return true, p.wrong(p.client.Ready(ctx))
+	return true, p.ready(ctx)
 }
 
 // connected passes the connection of a part's switch on to its controller.

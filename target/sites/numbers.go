@@ -17,7 +17,8 @@ import (
 // blockSize is how many tunnels a lab may have: their VNIs are of one block.
 const blockSize = 4096
 
-// allocate gives each link that crosses a number, which it keeps as long as it exists.
+// allocate gives each link that crosses a number, which it keeps as long as it exists: a VLAN as
+// long as it joins the same machines, whose switch may let through those VLANs alone that are theirs.
 func (l *Lab) allocate(t *topology.Topology) error {
 	if l.record.VNIs == nil {
 		var b [4]byte
@@ -37,23 +38,24 @@ func (l *Lab) allocate(t *topology.Topology) error {
 	had, now := l.record.VNIs, map[string]uint32{}
 	taken := map[uint32]bool{}
 	nodes := t.NodesByName()
-	type crossing struct {
+	type open struct {
 		key  string
 		link *topology.Link
 	}
-	var fresh []crossing
+	var fresh []open
+	list := l.state.Sites
+	before := crossings(l.Topology())
 	for i, key := range topology.LinkKeys(t) {
 		_, wired := l.record.Wires[key]
 		switch number, has := had[key]; {
 		case wired || !t.Links[i].Crosses(nodes):
-		case has:
+		case has && (list.Carrier != site.VLAN || before[key] == crossing(t.Links[i], nodes)):
 			now[key], taken[number] = number, true
 		default:
-			fresh = append(fresh, crossing{key, t.Links[i]})
+			fresh = append(fresh, open{key, t.Links[i]})
 		}
 	}
 	next, last := l.record.Block, l.record.Block+blockSize-1
-	list := l.state.Sites
 	if list.Carrier == site.VLAN {
 		next, last = uint32(list.VLANs[0]), uint32(list.VLANs[1])
 		others, err := vlansOfOthers(l.Name)
@@ -82,6 +84,23 @@ func (l *Lab) allocate(t *topology.Topology) error {
 	}
 	l.record.VNIs = now
 	return l.save()
+}
+
+// crossings are the machines that links join, by key.
+func crossings(t *topology.Topology) map[string]pair {
+	out, nodes := map[string]pair{}, t.NodesByName()
+	for i, key := range topology.LinkKeys(t) {
+		if t.Links[i].Crosses(nodes) {
+			out[key] = crossing(t.Links[i], nodes)
+		}
+	}
+	return out
+}
+
+// crossing is the machines that a link joins, in the order of their names.
+func crossing(link *topology.Link, nodes map[string]*topology.Node) pair {
+	a, b := nodes[link.Ends[0].Node].Sited(), nodes[link.Ends[1].Node].Sited()
+	return pair{min(a, b), max(a, b)}
 }
 
 // ownVLAN is that of the machine to which a link leads from the head; 0: the machine has none, or

@@ -30,6 +30,8 @@ type part struct {
 	gone atomic.Bool // the site has no such part any more
 	lost atomic.Bool // this process is not its head now: see follow
 
+	fresh atomic.Bool // it is new or has changed: start commands may not have run yet
+
 	unsure atomic.Bool // whether it has carried out the last change is not known: see settle
 	unseen atomic.Bool // nor whether an earlier head knew: this process has resumed the lab
 
@@ -72,15 +74,23 @@ func (p *part) now() (*site.Site, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.site == nil {
-		return nil, fmt.Errorf("site %s: not connected", p.machine.Name)
+		return nil, unconnected{fmt.Errorf("site %s: not connected", p.machine.Name)}
 	}
 	select {
 	case <-p.site.Lost():
-		return nil, fmt.Errorf("site %s: the connection is lost", p.machine.Name)
+		return nil, unconnected{fmt.Errorf("site %s: the connection is lost", p.machine.Name)}
 	default:
 		return p.site, nil
 	}
 }
+
+// errAway is an error of asking a site that this process has no connection to.
+var errAway = errors.New("not connected")
+
+// unconnected is an errAway that says which.
+type unconnected struct{ error }
+
+func (unconnected) Is(target error) bool { return target == errAway }
 
 func (p *part) close() {
 	p.mu.Lock()
@@ -167,7 +177,18 @@ func (p *part) wrong(err error) error {
 
 // up makes the part.
 func (p *part) up(ctx context.Context, s lab.State, each func(lab.Progress)) error {
+	p.fresh.Store(true)
 	return p.ask(ctx, "/v1/labs", s, each)
+}
+
+// ready makes the part run the start commands that have not run yet, and waits for its own routing
+// daemons.
+func (p *part) ready(ctx context.Context) error {
+	err := p.client.Ready(ctx)
+	if err == nil {
+		p.fresh.Store(false)
+	}
+	return p.wrong(err)
 }
 
 // become changes the part. If the connection is lost meanwhile, it is not known what it has become.
@@ -177,7 +198,8 @@ func (p *part) become(ctx context.Context, t *topology.Topology) error {
 	var refused lab.Refused
 	if err == nil {
 		p.unsure.Store(false)
-	} else if errors.As(err, &refused) {
+		p.fresh.Store(true)
+	} else if errors.As(err, &refused) || errors.Is(err, errAway) { // it has changed nothing, or was not asked
 		p.unsure.Store(was)
 	}
 	return p.wrong(err)

@@ -1,7 +1,9 @@
 package sites
 
 import (
+	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,5 +129,83 @@ func TestPlaceGiven(t *testing.T) {
 	top.Node("h1").On = "m3"
 	if err := Place(top, list, nil, nil); err == nil || !strings.Contains(err.Error(), "h1: there is no site m3, and none has that label; the sites are m1, m2") {
 		t.Errorf("no such site: %v", err)
+	}
+}
+
+// TestPlaceLabelled proves that a host and a switch that are somewhere by a label stay there, though
+// others with that label go or come before them in the file.
+func TestPlaceLabelled(t *testing.T) {
+	list := &site.List{}
+	for _, name := range []string{"j1", "j2", "j3"} {
+		list.Machines = append(list.Machines, &site.Machine{Name: name, Host: name, Hosts: 1, Capacity: site.Capacity{Labels: []string{"gpu"}}})
+	}
+	for _, name := range []string{"w1", "w2", "w3"} {
+		list.Machines = append(list.Machines, &site.Machine{Name: name, Host: name, Kind: site.OpenWrt, Agent: site.AgentOVS, Capacity: site.Capacity{Labels: []string{"wrt"}}})
+	}
+	top := func(words string) *topology.Topology {
+		out := at(words)
+		for _, n := range out.Nodes {
+			if n.On == "wrt" {
+				n.Kind = topology.Switch
+			}
+		}
+		return out
+	}
+	place := func(is, was *topology.Topology) *topology.Topology {
+		t.Helper()
+		if err := errors.Join(placeSwitches(is, list, was), placeHosts(is, list, was)); err != nil {
+			t.Fatal(err)
+		}
+		return is
+	}
+	was := place(top("h1@gpu h2@gpu s1@wrt s2@wrt"), nil)
+	is := place(top("h0@gpu h2@gpu s0@wrt s1@wrt s2@wrt"), was)
+	for _, name := range []string{"h2", "s1", "s2"} {
+		if a, b := was.Node(name).On, is.Node(name).On; a != b {
+			t.Errorf("%s moves from %s to %s", name, a, b)
+		}
+	}
+	if h0, s0 := is.Node("h0").On, is.Node("s0").On; h0 != "j1" || s0 != "w3" {
+		t.Errorf("h0 is at %s, s0 at %s", h0, s0)
+	}
+}
+
+// TestVLANMoved proves that a link keeps its VLAN as long as it joins the same machines, and gets
+// that of the machine when its host moves to another.
+func TestVLANMoved(t *testing.T) {
+	list := machines("m1", "m2")
+	list.Carrier, list.VLANs = site.VLAN, [2]uint16{1000, 1999}
+	list.Machines[0].VLAN, list.Machines[1].VLAN = 103, 104
+	linked := func(words string) *topology.Topology {
+		out := at(words)
+		for _, n := range out.Nodes[1:] {
+			l := &topology.Link{}
+			l.Ends[0], l.Ends[1] = topology.Endpoint{Node: "s1"}, topology.Endpoint{Node: n.Name}
+			out.Links = append(out.Links, l)
+		}
+		return out
+	}
+	l := headOf(t, linked("s1"), list)
+	for _, c := range []struct {
+		words string
+		want  []uint32
+	}{
+		{"s1 h1@m1", []uint32{103}},
+		{"s1 h1@m1 h2@m1", []uint32{103, 1000}},
+		{"s1 h1@m2 h2@m1", []uint32{104, 1000}}, // h2 keeps what it has
+		{"s1 h1@m1 h2@m2", []uint32{103, 104}},
+	} {
+		is := linked(c.words)
+		if err := l.allocate(is); err != nil {
+			t.Fatal(err)
+		}
+		l.set(is)
+		var got []uint32
+		for _, key := range topology.LinkKeys(is) {
+			got = append(got, l.record.VNIs[key])
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: VLANs %v, not %v", c.words, got, c.want)
+		}
 	}
 }

@@ -165,6 +165,9 @@ func TestPlaceLabelled(t *testing.T) {
 			t.Errorf("%s moves from %s to %s", name, a, b)
 		}
 	}
+	if h2 := place(top("h2@gpu"), was).Node("h2").On; h2 != "j2" {
+		t.Errorf("when h1 has gone, h2 moves to %s", h2)
+	}
 	if h0, s0 := is.Node("h0").On, is.Node("s0").On; h0 != "j1" || s0 != "w3" {
 		t.Errorf("h0 is at %s, s0 at %s", h0, s0)
 	}

@@ -66,7 +66,7 @@ func describe(c definition.Condition) string {
 	return name(strings.Join(words, ", "))
 }
 
-// fidelity is that of the worst group, with each kind of reason once.
+// fidelity is that of the worst group, with each kind of reason once for each level.
 func fidelity(groups []*group) Fidelity {
 	f := Fidelity{}
 	var all, each []environment.Verdict
@@ -94,23 +94,24 @@ func worstLevel(verdicts []environment.Verdict) environment.Level {
 	return level
 }
 
-// reasons counts them by code, and keeps the text of a worst one.
+// reasons counts them by code and level, with the text of one. A sample counts once for a code, by
+// the worst that it has of it.
 func reasons(verdicts []environment.Verdict) (out []Reason) {
 	for _, v := range verdicts {
 		seen := map[string]bool{}
-		for _, r := range v.Reasons {
-			i := slices.IndexFunc(out, func(o Reason) bool { return o.Code == r.Code })
-			if i < 0 {
-				out = append(out, Reason{Level: r.Level, Code: r.Code, Text: clip(Clean(r.Text), 300)})
-				i = len(out) - 1
-			}
-			if r.Level == environment.Bad && out[i].Level != environment.Bad {
-				out[i].Level, out[i].Text = r.Level, clip(Clean(r.Text), 300)
-			}
-			if !seen[r.Code] {
+		for _, level := range []environment.Level{environment.Bad, environment.Doubtful} {
+			for _, r := range v.Reasons {
+				if seen[r.Code] || (r.Level == environment.Bad) != (level == environment.Bad) {
+					continue
+				}
+				seen[r.Code] = true
+				i := slices.IndexFunc(out, func(o Reason) bool { return o.Code == r.Code && o.Level == level })
+				if i < 0 {
+					out = append(out, Reason{Level: level, Code: r.Code, Text: clip(Clean(r.Text), 300)})
+					i = len(out) - 1
+				}
 				out[i].Samples++
 			}
-			seen[r.Code] = true
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Reason) int {

@@ -57,7 +57,7 @@ type Probe struct {
 	Metrics    []string
 }
 
-// Reason is one that verdicts gave, with one of its texts.
+// Reason is one that verdicts gave: of one level, with the text of one sample as an example.
 type Reason struct {
 	Level   environment.Level
 	Code    string

@@ -19,6 +19,11 @@ type Paper struct {
 	Trends  []Trend     `json:"trends,omitempty"`
 }
 
+// Values says what the values are that statements are judged by.
+func (p *Paper) Values() string {
+	return "Our values are means of the repetitions, also where a figure or a table has medians."
+}
+
 // Counted is how many statements came to something.
 type Counted struct {
 	Outcome Outcome

@@ -115,22 +115,31 @@ func TestFidelity(t *testing.T) {
 }
 
 // TestFidelityByRound proves that one bad sample in a round of many makes that doubtful, and not
-// bad, as where repetitions count one by one; and that the reasons count samples in both.
+// bad, as where repetitions count one by one; and that in both the reasons count bad and doubtful
+// samples apart, each sample once.
 func TestFidelityByRound(t *testing.T) {
 	for _, byRound := range []bool{false, true} {
 		samples := reporttest.Samples()
 		for i := range samples {
 			samples[i].Round, samples[i].Verdict = 1+(samples[i].Repetition-1)/5, &environment.Verdict{Level: environment.Good}
 			if s := &samples[i]; s.Factors["hops"] == 6.0 && s.Factors["datapath"] == "ovs" && s.Repetition%5 == 1 {
-				s.Verdict = &environment.Verdict{Level: environment.Bad, Reasons: []environment.Reason{{Level: environment.Bad, Code: "x", Text: "y"}}}
+				s.Verdict = &environment.Verdict{Level: environment.Bad, Reasons: []environment.Reason{{Level: environment.Doubtful, Code: "x", Text: "y"}, {Level: environment.Bad, Code: "x", Text: "z"}}}
+			} else if s.Factors["hops"] == 8.0 && s.Factors["datapath"] == "ovs" && s.Repetition == 1 {
+				s.Verdict = &environment.Verdict{Level: environment.Doubtful, Reasons: []environment.Reason{{Level: environment.Doubtful, Code: "x", Text: "y"}, {Level: environment.Doubtful, Code: "x", Text: "z"}}}
 			}
 		}
 		h := reporttest.Header()
 		h.Experiment.Rounds, h.Experiment.Every = 2, 60
 		h.Experiment.Text = "report: {figures: [{metric: throughput, x: hops, series: datapath, where: {datapath: ovs}}]}"
 		f := report.Build("x", &result.Run{Header: h, Samples: samples, ByRound: byRound}).Figures[0]
-		if p := f.Series[0].Points[2]; p.Level != environment.Doubtful || f.Fidelity.Level != environment.Doubtful || f.Fidelity.Suspect != 2 || f.Fidelity.Reasons[0].Samples != 2 {
+		if p := f.Series[0].Points[2]; p.Level != environment.Doubtful || f.Fidelity.Level != environment.Doubtful || f.Fidelity.Suspect != 3 {
 			t.Errorf("by round %v: 2 of 10 bad: the point is %s, the figure %+v", byRound, p.Level, f.Fidelity)
+		}
+		if want := []report.Reason{{Level: environment.Bad, Code: "x", Text: "z", Samples: 2}, {Level: environment.Doubtful, Code: "x", Text: "y", Samples: 1}}; !slices.Equal(f.Fidelity.Reasons, want) {
+			t.Errorf("by round %v: the reasons are %+v, not %+v", byRound, f.Fidelity.Reasons, want)
+		}
+		if said := f.Fidelity.String(); said != "doubtful: 3 of 50 samples not good (for example: z)" {
+			t.Errorf("by round %v: it says %q", byRound, said)
 		}
 	}
 }
@@ -215,7 +224,7 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	for _, want := range []string{"100 of 100 runs, 200 samples, 20 doubtful, 2 bad, 1 failed", "ovs − embedded", "16.04?", "holds?          throughput of Open vSwitch falls with hops: 14.58 → 11.94 Gbit/s"} {
+	for _, want := range []string{"100 of 100 runs, 200 samples, 20 doubtful, 2 bad, 1 failed", "ovs − embedded", "16.04?", "Our values are means of the repetitions", "holds?          throughput of Open vSwitch falls with hops: 14.58 → 11.94 Gbit/s"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

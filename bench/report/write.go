@@ -88,15 +88,19 @@ func (t *Table) Text(to io.Writer) error {
 	return err
 }
 
-// String is the verdict in a line: "doubtful: 3 of 40 samples (CPU 97 %: …)".
+// String is the verdict in a line: "doubtful: 3 of 40 samples not good (for example: CPU 97 %: …)".
 func (f Fidelity) String() string {
 	if f.Level == environment.Good {
 		return fmt.Sprintf("good: nothing speaks against any of %s", words.Plural(f.Samples, "sample"))
 	}
-	s := fmt.Sprintf("%s: %d of %s", f.Level, f.Suspect, words.Plural(f.Samples, "sample"))
+	s := fmt.Sprintf("%s: %d of %s not good", f.Level, f.Suspect, words.Plural(f.Samples, "sample"))
 	if len(f.Reasons) > 0 {
-		s += " (" + f.Reasons[0].Text
-		if more := len(f.Reasons) - 1; more > 0 {
+		s += " (for example: " + f.Reasons[0].Text
+		codes := map[string]bool{}
+		for _, r := range f.Reasons {
+			codes[r.Code] = true
+		}
+		if more := len(codes) - 1; more > 0 {
 			s += fmt.Sprintf("; and %s", words.Plural(more, "other reason"))
 		}
 		s += ")"
@@ -203,7 +207,7 @@ func (r *Report) WriteText(to io.Writer) error {
 		}
 	}
 	if r.Paper != nil && len(r.Paper.Trends) > 0 {
-		fmt.Fprintf(&b, "\nBeside the paper\n")
+		fmt.Fprintf(&b, "\nBeside the paper. %s\n", r.Paper.Values())
 		for _, t := range r.Paper.Trends {
 			fmt.Fprintf(&b, "  %-15s %s: %s\n", string(t.Outcome)+Mark(t.Level), t.Text, t.Why)
 		}

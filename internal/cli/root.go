@@ -119,7 +119,7 @@ Environment: TRIVET_LAB names the lab (as --lab does).`
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use: "trivet", Short: "One network topology, up on this machine in a second", Long: longHelp,
+		Use: "trivet", Short: "One network topology, up on one machine in a fraction of a second", Long: longHelp,
 		Version: version.Version, SilenceErrors: true, SilenceUsage: true,
 	}
 	root.PersistentFlags().StringVar(&a.lab, "lab", os.Getenv("TRIVET_LAB"), "which lab, if there are several")

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report"
@@ -49,6 +50,7 @@ func elsewhere() *report.Report {
 	h.LeftOut = []result.LeftOut{{What: "controller=pox", Why: "pox is not installed", Hint: "git clone https://example.org/pox/pox /home/jane/pox", Cells: []string{"x"}}}
 	samples[3].Failure = "open /home/jane/secret: permission denied (/home/jane/x,/home/jane/y)"
 	samples[5].Verdict = &environment.Verdict{Level: environment.Bad, Reasons: []environment.Reason{{Level: environment.Bad, Code: "pressure", Text: "tasks waited 88 % of the time; other programs used processors: janes-machine 0.9"}}}
+	samples[7].Verdict = &environment.Verdict{Level: environment.Doubtful, Reasons: []environment.Reason{{Level: environment.Doubtful, Code: "pressure", Text: "tasks waited 33 % of the time"}}}
 	return report.Build("/home/jane/results/2-routing/figure-16.jsonl", &result.Run{Header: h, Samples: samples})
 }
 
@@ -61,6 +63,7 @@ var link = regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`)
 func TestPages(t *testing.T) {
 	results := []Result{{Report: elsewhere(), SHA256: "0123abcd", Bytes: 12}, {Report: report.Build("results/3-other/figure-16.jsonl", &result.Run{Header: reporttest.Header(), Samples: reporttest.Samples()})},
 		{Report: report.Build("more/3-other/figure-16.jsonl", &result.Run{Header: reporttest.Header(), Samples: reporttest.Samples()})}}
+	results[2].Started = results[2].Started.AddDate(0, 0, 1)
 	files := write(t, "The machine did *other* work.", results...)
 	if again := write(t, "The machine did *other* work.", results...); !maps.Equal(files, again) {
 		t.Error("written twice, the pages differ")
@@ -89,16 +92,32 @@ func TestPages(t *testing.T) {
 		}
 	}
 	for name, all := range map[string][]string{
-		"README.md": {"The machine did \\*other\\* work.", "Of 18 statements, holds: 6; does not hold: 6; cannot tell: 3; not measured: 3.", "| [A paper](2-routing.md) | 1 June 2026 | 1 | 200 | 2 | 2 | 1 | 1 |",
+		"README.md": {"The machine did \\*other\\* work.", "Of 18 statements, holds: 6; does not hold: 6; cannot tell: 3; not measured: 3.", "| [A paper](2-routing.md) | 1 June 2026 | 1 | 200 | 2 | 2 | 1 | 1 |", "](3-other.md) | 1 to 2 June 2026 | 2 |",
 			"[figure 16](3-other.md#figure-16-2) | jitter rises | not measured", "2 usable of 2: Example 9000", "iperf3: iperf 3.12", "--markdown"},
 		"2-routing.md": {"trivet bench run figure-16.yaml --out=figure-16.jsonl", "`2-routing/figure-16.jsonl` | 12 | `0123abcd`", "![Throughput](2-routing/figure-16-figure-1.svg)", "**holds**<sup>?</sup>",
-			"Left out: controller=pox: pox is not installed (git clone https://example.org/pox/pox pox)", "open secret: permission denied (x,y)", "Of the statements, cannot tell: 1; not measured: 1. Beside each stands why", "other programs used processors\n", "| hops | datapath |"},
+			"Left out: controller=pox: pox is not installed (git clone https://example.org/pox/pox pox)", "open secret: permission denied (x,y)", "Of the statements, cannot tell: 1; not measured: 1. Beside each stands why", "- bad, 1 sample, for example: tasks waited 88 % of the time; other programs used processors\n", "- doubtful, 1 sample, for example: tasks waited 33 % of the time\n", "Our values are means of the repetitions", "| hops | datapath |"},
 	} {
 		for _, text := range all {
 			if !strings.Contains(files[name], text) {
 				t.Errorf("%s does not say %q:\n%s", name, text, files[name])
 			}
 		}
+	}
+}
+
+// TestDays proves that of days in several months and years nothing is left out that tells them.
+func TestDays(t *testing.T) {
+	last := time.Date(2027, 1, 3, 12, 0, 0, 0, time.UTC)
+	for before, want := range map[int]string{0: "3 January 2027", 2: "1 to 3 January 2027", 3: "31 December 2026 to 3 January 2027"} {
+		if got := days([]time.Time{last, {}, last.AddDate(0, 0, -before)}); got != want {
+			t.Errorf("%d days before: %s", before, got)
+		}
+	}
+	if got := days([]time.Time{last.AddDate(0, 1, 0), last}); got != "3 January to 3 February 2027" {
+		t.Error(got)
+	}
+	if got := days(nil); got != "unknown" {
+		t.Error(got)
 	}
 }
 

@@ -148,14 +148,11 @@ func statements(pages []Summary) string {
 	var rows [][]string
 	for _, p := range pages {
 		n, _ := count([]Summary{p})
-		samples, begun := 0, time.Time{}
+		samples, begun := 0, []time.Time{}
 		for _, r := range p.Listed {
-			if samples += r.Samples; begun.IsZero() || r.Started.Before(begun) {
-				begun = r.Started
-			}
+			samples, begun = samples+r.Samples, append(begun, r.Started)
 		}
-		date, _, _ := strings.Cut(day(begun), ",")
-		row := []string{"[" + text(p.Title) + "](" + p.Name + ".md)", date, fmt.Sprint(len(p.Listed)), fmt.Sprint(samples)}
+		row := []string{"[" + text(p.Title) + "](" + p.Name + ".md)", days(begun), fmt.Sprint(len(p.Listed)), fmt.Sprint(samples)}
 		for _, o := range outcomes {
 			row = append(row, fmt.Sprint(n[o]))
 		}

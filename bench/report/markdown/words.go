@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +49,7 @@ func text(s string) string {
 var others = regexp.MustCompile(`(other programs used processors): .*`)
 
 func reason(r report.Reason) string {
-	return fmt.Sprintf("%s, %s: %s", r.Level, words.Plural(r.Samples, "sample"), text(others.ReplaceAllString(r.Text, "$1")))
+	return fmt.Sprintf("%s, %s, for example: %s", r.Level, words.Plural(r.Samples, "sample"), text(others.ReplaceAllString(r.Text, "$1")))
 }
 
 func day(t time.Time) string {
@@ -56,6 +57,26 @@ func day(t time.Time) string {
 		return "unknown"
 	}
 	return t.UTC().Format("2 January 2006, 15:04 UTC")
+}
+
+// days are the first and the last day of some times: "26 to 27 November 2026".
+func days(times []time.Time) string {
+	times = slices.DeleteFunc(times, time.Time.IsZero)
+	if len(times) == 0 {
+		return "unknown"
+	}
+	first, last := slices.MinFunc(times, time.Time.Compare).UTC(), slices.MaxFunc(times, time.Time.Compare).UTC()
+	layout, to := "2 January 2006", last.Format("2 January 2006")
+	switch {
+	case first.Year() < last.Year():
+	case first.Month() < last.Month():
+		layout = "2 January"
+	case first.Day() < last.Day():
+		layout = "2"
+	default:
+		return to
+	}
+	return first.Format(layout) + " to " + to
 }
 
 // command is a command line for a shell, without where files were.

@@ -325,12 +325,14 @@ func TestApplyAway(t *testing.T) {
 	}
 	for _, unsure := range []bool{false, true} {
 		m1.unsure.Store(unsure)
+		m1.gone.Store(!unsure)
 		if err := errors.Join(apply("a@m1 b@m2 d@m2"), l.RunStarts(l.ctx), apply("a@m1 b@m2"), l.RunStarts(l.ctx)); err != nil || m2.nodes() != "b" {
 			t.Errorf("m2 has the nodes %s: %v", m2.nodes(), err)
 		}
 		if m1.unsure.Load() != unsure {
 			t.Errorf("whether it is known what m1 is has changed from %v", unsure)
 		}
+		m1.gone.Store(false)
 	}
 	m1.fresh.Store(true)
 	if err := l.RunStarts(l.ctx); err == nil {

@@ -177,8 +177,11 @@ func (p *part) wrong(err error) error {
 
 // up makes the part.
 func (p *part) up(ctx context.Context, s lab.State, each func(lab.Progress)) error {
-	p.fresh.Store(true)
-	return p.ask(ctx, "/v1/labs", s, each)
+	err := p.ask(ctx, "/v1/labs", s, each)
+	if err == nil {
+		p.fresh.Store(true)
+	}
+	return err
 }
 
 // ready makes the part run the start commands that have not run yet, and waits for its own routing

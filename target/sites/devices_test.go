@@ -120,8 +120,8 @@ func TestChangeDevicesUndone(t *testing.T) {
 
 // TestDeviceAway proves that a device that cannot be reached is no reason to refuse a change of
 // something else, that a topology without it is one that the lab can become, which says so, and
-// that it stays on disk for who takes the lab down, or makes it a switch again; and that one that is no switch of the lab yet
-// listens for nothing.
+// that it stays on disk for who takes the lab down, or makes it a switch again; and that one that
+// is no switch of the lab yet listens for nothing.
 func TestDeviceAway(t *testing.T) {
 	f := &fakeWrt{}
 	is := &topology.Topology{Nodes: []*topology.Node{{Name: "s1", Kind: topology.Switch, On: "ap", DPID: 1, FailMode: topology.Secure, Controllers: []string{topology.ControllerTrivet}}}}

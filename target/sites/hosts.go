@@ -9,11 +9,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// placeHosts puts hosts at the machines of a list that take only hosts, if there are such: sets On
-// of each, and Native of those that are a machine. A host goes to the machine that the file names
-// for it; else it stays where it was in old, if that has the label that it asks for; else it goes to
-// the machine that is called as it is; else, of those with room and that label, to the first of
-// those with the fewest hosts.
+// placeHosts puts hosts at the machines of a list that take only hosts, if there are such: sets
+// On of each, and Native of those that are a machine. A host goes to the machine that the file
+// names for it; else it stays where it was in old, if that has the label that it asks for; else
+// it goes to the machine that is called as it is; else, of those with room and that label, to the
+// first of those with the fewest hosts.
 func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) error {
 	if !list.TakesHosts() {
 		return nil

@@ -18,7 +18,8 @@ import (
 const blockSize = 4096
 
 // allocate gives each link that crosses a number, which it keeps as long as it exists: a VLAN as
-// long as it joins the same machines, whose switch may let through those VLANs alone that are theirs.
+// long as it joins the same machines, whose switch may let through those VLANs alone that are
+// theirs.
 func (l *Lab) allocate(t *topology.Topology) error {
 	if l.record.VNIs == nil {
 		var b [4]byte

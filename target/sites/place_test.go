@@ -132,8 +132,8 @@ func TestPlaceGiven(t *testing.T) {
 	}
 }
 
-// TestPlaceLabelled proves that a host and a switch that are somewhere by a label stay there, though
-// others with that label go or come before them in the file.
+// TestPlaceLabelled proves that a host and a switch that are somewhere by a label stay there,
+// though others with that label go or come before them in the file.
 func TestPlaceLabelled(t *testing.T) {
 	list := &site.List{}
 	for _, name := range []string{"j1", "j2", "j3"} {

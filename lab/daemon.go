@@ -470,10 +470,25 @@ func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) (link *to
 // change.
 const followTime = 20 * time.Second
 
+// reached is what of a topology is at sites that answer: nobody waits for the others.
+func (d *daemon) reached(t *topology.Topology) *topology.Topology {
+	s, ok := d.target().(Spread)
+	if !ok {
+		return t
+	}
+	out, away := *t, map[string]bool{}
+	out.Nodes = slices.DeleteFunc(slices.Clone(t.Nodes), func(n *topology.Node) bool {
+		away[n.Name] = s.Away(n.Sited())
+		return away[n.Name]
+	})
+	out.Links = slices.DeleteFunc(slices.Clone(t.Links), func(l *topology.Link) bool { return away[l.Ends[0].Node] || away[l.Ends[1].Node] })
+	return &out
+}
+
 // follow waits until traffic can flow again after a change of these links.
 func (d *daemon) follow(links ...*topology.Link) error {
 	d.changing.Lock()
-	own, t := d.own, d.state().Topology
+	own, t := d.own, d.reached(d.state().Topology)
 	d.changing.Unlock()
 	ctx, cancel := context.WithTimeout(d.ctx, followTime+time.Duration(len(t.Nodes))*time.Millisecond)
 	defer cancel()

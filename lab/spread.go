@@ -25,6 +25,8 @@ type Spread interface {
 	// daemon, which can run programs over SSH alone; nil for any other node. It may be called at
 	// any time.
 	DeviceOf(node string) (*site.Login, error)
+	// Away says whether there is no connection to a site now. It may be called at any time.
+	Away(site string) bool
 	// Sites says what is known of the other sites, and asks them what time it is.
 	Sites(context.Context) Sites
 	// Counters are those of the devices at all other sites: see State.Counters.

@@ -220,9 +220,26 @@ func (l *Lab) RunStarts(ctx context.Context) error {
 	})
 }
 
-// Settle waits until packets are handled by the present flow entries everywhere.
+// Settle waits until packets are handled by the present flow entries at all sites that answer.
 func (l *Lab) Settle(ctx context.Context) error {
-	return errors.Join(l.Lab.Settle(ctx), l.each(func(p *part) error { return p.wrong(p.client.Settle(ctx)) }))
+	return errors.Join(l.Lab.Settle(ctx), l.each(func(p *part) error {
+		err := p.client.Settle(ctx)
+		if errors.Is(err, errAway) {
+			return nil
+		}
+		return p.wrong(err)
+	}))
+}
+
+// Away says whether there is no connection to a site now.
+func (l *Lab) Away(name string) bool {
+	var err error
+	if p := l.parts[name]; p != nil {
+		_, err = p.now()
+	} else if i := slices.IndexFunc(l.devices, func(d *device) bool { return d.machine.Name == name }); i >= 0 {
+		_, err = l.devices[i].now()
+	}
+	return err != nil
 }
 
 // Controllers says of the switches of all sites whether they are connected.

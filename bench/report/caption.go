@@ -99,32 +99,35 @@ func worstLevel(verdicts []environment.Verdict) environment.Level {
 func reasons(verdicts []environment.Verdict) (out []Reason) {
 	for _, v := range verdicts {
 		seen := map[string]bool{}
-		for _, level := range []environment.Level{environment.Bad, environment.Doubtful} {
-			for _, r := range v.Reasons {
-				if seen[r.Code] || (r.Level == environment.Bad) != (level == environment.Bad) {
-					continue
-				}
-				seen[r.Code] = true
-				i := slices.IndexFunc(out, func(o Reason) bool { return o.Code == r.Code && o.Level == level })
-				if i < 0 {
-					out = append(out, Reason{Level: level, Code: r.Code, Text: clip(Clean(r.Text), 300)})
-					i = len(out) - 1
-				}
-				out[i].Samples++
+		badFirst := slices.SortedStableFunc(slices.Values(v.Reasons), func(a, b environment.Reason) int { return badBefore(a.Level, b.Level) })
+		for _, r := range badFirst {
+			if seen[r.Code] {
+				continue
 			}
+			seen[r.Code] = true
+			i := slices.IndexFunc(out, func(o Reason) bool { return o.Code == r.Code && o.Level == r.Level })
+			if i < 0 {
+				out = append(out, Reason{Level: r.Level, Code: r.Code, Text: clip(Clean(r.Text), 300)})
+				i = len(out) - 1
+			}
+			out[i].Samples++
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Reason) int {
-		return cmp.Or(cmp.Compare(b2i(b.Level == environment.Bad), b2i(a.Level == environment.Bad)), cmp.Compare(b.Samples, a.Samples))
+		return cmp.Or(badBefore(a.Level, b.Level), cmp.Compare(b.Samples, a.Samples))
 	})
 	return out
 }
 
-func b2i(b bool) int {
-	if b {
-		return 1
+// badBefore orders bad levels before others.
+func badBefore(a, b environment.Level) int {
+	switch {
+	case (a == environment.Bad) == (b == environment.Bad):
+		return 0
+	case a == environment.Bad:
+		return -1
 	}
-	return 0
+	return 1
 }
 
 // figureCaption says what is drawn, of how many, and what the interval is.

@@ -7,14 +7,11 @@ import (
 	"maps"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/parallel"
-	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/target/openwrt"
@@ -291,10 +288,10 @@ func (l *Lab) change(ctx context.Context, t *topology.Topology, f func(d *device
 	}
 	return parallel.All(steps, func(s step) error {
 		login, err := s.d.connect(ctx, l.user)
-		if err != nil && s.is == nil {
+		switch {
+		case err != nil && s.is == nil:
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return err
 		}
 		return f(s.d, login, s.was, s.is)
@@ -508,122 +505,4 @@ func removeDevices(ctx context.Context, list *site.List, was record, user *site.
 		}
 		return err
 	})
-}
-
-// deviceStatus says of the switches that are devices whether they are connected to their
-// controllers.
-func (l *Lab) deviceStatus(ctx context.Context) (out []datapath.SwitchStatus, err error) {
-	var mu sync.Mutex
-	err = l.eachDevice(func(d *device, p openwrt.Plan) error {
-		login, err := d.now()
-		if err != nil {
-			return err
-		}
-		list, err := openwrt.Status(ctx, login, p)
-		d.mu.Lock()
-		ports := maps.Clone(d.ports)
-		d.mu.Unlock()
-		for i := range list {
-			for c, port := range ports {
-				if strings.HasSuffix(list[i].Address, fmt.Sprintf(":%d", port)) {
-					list[i].Address = c
-				}
-			}
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		out = append(out, datapath.SwitchStatus{Switch: p.Switch, Controllers: list})
-		return err
-	})
-	return out, err
-}
-
-// deadDevices names the devices that are no switches of the lab now, though they should be.
-func (l *Lab) deadDevices() (out []string) {
-	for _, d := range l.devices {
-		switch p := d.plan.Load(); {
-		case p == nil:
-		case d.gone.Load():
-			out = append(out, "switch "+p.Switch+" at "+d.machine.Name)
-		case d.lost.Load():
-			out = append(out, d.machine.Name)
-		}
-	}
-	return out
-}
-
-// deviceInfo describes the devices that are switches.
-func (l *Lab) deviceInfo() (out []lab.SiteInfo) {
-	for _, d := range l.devices {
-		if d.plan.Load() == nil {
-			continue
-		}
-		o := lab.SiteInfo{Name: d.machine.Name, Machine: d.machine.String(), Kind: d.machine.Kind, Agent: d.machine.Agent}
-		if _, err := d.now(); err != nil {
-			o.Problem = err.Error()
-		} else if d.gone.Load() {
-			o.Problem = openwrt.ErrGone.Error()
-		}
-		out = append(out, o)
-	}
-	return out
-}
-
-// deviceEnds fills in the state of the ends that devices have, as far as it is known without asking
-// them: what they have been told.
-func (l *Lab) deviceEnds(ends [][2]local.End) {
-	for i, link := range l.Topology().Links {
-		for j, e := range link.Ends {
-			if e.External() || l.deviceOf(e.Node) == nil {
-				continue
-			}
-			ends[i][j] = local.End{Interface: e.Interface, State: local.EndUp}
-			if link.Down {
-				ends[i][j].State = local.EndDown
-			}
-		}
-	}
-}
-
-// awaitDevices waits until f is content with all devices that have some of the switches.
-func (l *Lab) awaitDevices(ctx context.Context, switches []*topology.Node, f func(context.Context, *site.Login, openwrt.Plan) (missing string, err error)) error {
-	return l.eachDevice(func(d *device, p openwrt.Plan) error {
-		if !slices.ContainsFunc(switches, func(n *topology.Node) bool { return n.Name == p.Switch }) {
-			return nil
-		}
-		for missing := "no answer"; ; {
-			if login, err := d.now(); err == nil {
-				ask, done := datapath.Still(ctx)
-				what, err := f(ask, login, p)
-				done()
-				if err == nil && what == "" {
-					return nil
-				}
-				if missing = what; err != nil {
-					missing = err.Error()
-				}
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("switch %s at %s: %s", p.Switch, d.machine.Name, missing)
-			case <-time.After(200 * time.Millisecond):
-			}
-		}
-	})
-}
-
-func connectedDevice(ctx context.Context, login *site.Login, p openwrt.Plan) (missing string, err error) {
-	list, err := openwrt.Status(ctx, login, p)
-	if err != nil || slices.ContainsFunc(list, func(c datapath.ControllerStatus) bool { return c.Connected }) {
-		return "", err
-	}
-	return "it did not connect to " + strings.Join(p.Controllers, ", "), nil
-}
-
-func flowsAtDevice(ctx context.Context, login *site.Login, p openwrt.Plan) (missing string, err error) {
-	n, err := openwrt.Flows(ctx, login, p, 0)
-	if err != nil || n > 0 {
-		return "", err
-	}
-	return "its controller has installed no flow entry", nil
 }

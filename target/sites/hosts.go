@@ -64,18 +64,7 @@ func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) e
 			open = append(open, n)
 		}
 	}
-	open = slices.DeleteFunc(open, func(n *topology.Node) bool {
-		before := was[n.Name]
-		if before == nil {
-			return false
-		}
-		m := list.Machine(before.Sited())
-		if m == nil || m.Hosts == 0 || !slices.Contains(m.Labels, n.On) || room[m.Name] <= 0 {
-			return false
-		}
-		put(n, m)
-		return true
-	})
+	open = stay(open, was, list, func(m *site.Machine) bool { return room[m.Name] > 0 }, put)
 	slices.SortStableFunc(open, func(a, b *topology.Node) int { return strings.Compare(b.On, a.On) }) // those with a label first
 	for _, n := range open {
 		best := ""
@@ -101,6 +90,23 @@ func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) e
 		}
 	}
 	return p.Err()
+}
+
+// stay puts those nodes where they were that still have the label of that machine, if it is free
+// for them, and returns the others.
+func stay(nodes []*topology.Node, was map[string]*topology.Node, list *site.List, free func(*site.Machine) bool, put func(*topology.Node, *site.Machine)) []*topology.Node {
+	return slices.DeleteFunc(nodes, func(n *topology.Node) bool {
+		before := was[n.Name]
+		if before == nil {
+			return false
+		}
+		m := list.Machine(before.Sited())
+		if m == nil || !slices.Contains(m.Labels, n.On) || !free(m) {
+			return false
+		}
+		put(n, m)
+		return true
+	})
 }
 
 // addressMACs gives the interfaces of hosts that are machines the MAC addresses that C3-Edge's

@@ -45,16 +45,9 @@ func placeSwitches(t *topology.Topology, list *site.List, old *topology.Topology
 			open = append(open, n)
 		}
 	}
-	free := func(m *site.Machine, label string) bool { return slices.Contains(m.Labels, label) && has[m.Name] == "" }
-	open = slices.DeleteFunc(open, func(n *topology.Node) bool { // those stay that are at such a device already
-		i := slices.IndexFunc(list.Devices(), func(m *site.Machine) bool { return was[n.Name] != nil && was[n.Name].On == m.Name && free(m, n.On) })
-		if i >= 0 {
-			put(n, list.Devices()[i])
-		}
-		return i >= 0
-	})
+	open = stay(open, was, list, func(m *site.Machine) bool { return m.OnlySwitches() && has[m.Name] == "" }, put)
 	for _, n := range open {
-		fit := slices.DeleteFunc(list.Devices(), func(m *site.Machine) bool { return !free(m, n.On) })
+		fit := slices.DeleteFunc(list.Devices(), func(m *site.Machine) bool { return !slices.Contains(m.Labels, n.On) || has[m.Name] != "" })
 		if len(fit) == 0 {
 			p.Add(n.Pos, "give it to more devices", "%s: all devices with the label %s are switches already", n.Name, n.On)
 			continue

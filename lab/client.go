@@ -282,8 +282,8 @@ type Streams struct {
 // A Keyboard is the input of programs that run on one terminal, one after another.
 type Keyboard interface {
 	io.Reader
-	Stop()              // makes Read return io.EOF: the program has ended
-	Unread(text []byte) // what was read for the program but not read by it
+	Stop()        // makes Read return io.EOF: the program has ended
+	Unread(n int) // the program has not read the last n bytes that were read for it
 }
 
 // Exec runs a program in a node and returns its exit code. If ctx ends first, the program and its
@@ -334,8 +334,8 @@ func (c *Client) Exec(ctx context.Context, r ExecRequest, s Streams) (code int, 
 	if keyboard, ok := s.In.(Keyboard); ok {
 		keyboard.Stop()
 		<-typed
-		if kind, text, unreadErr := readFrame(in); err == nil && unreadErr == nil && kind == frameUnread {
-			keyboard.Unread(text)
+		if err == nil {
+			keyboard.Unread(readUnread(in))
 		}
 	}
 	if ctx.Err() != nil {
@@ -358,6 +358,15 @@ func sendInput(in io.Reader, send func(byte, []byte) error) {
 		}
 	}
 	_ = send(frameStdin, nil)
+}
+
+// readUnread is how many bytes the daemon says the program has left unread; 0 if it does not say.
+func readUnread(in io.Reader) int {
+	kind, content, err := readFrame(in)
+	if err != nil || kind != frameUnread || len(content) != 4 {
+		return 0
+	}
+	return int(binary.BigEndian.Uint32(content))
 }
 
 func sendControls(s Streams, send func(byte, []byte) error) {
@@ -387,6 +396,9 @@ func receiveOutput(in io.Reader, s Streams) (code int, err error) {
 		case frameStderr:
 			_, err = s.Err.Write(content)
 		case frameExit:
+			if len(content) != 4 {
+				return 0, fmt.Errorf("the lab's daemon sends an exit code of %d bytes", len(content))
+			}
 			return int(int32(binary.BigEndian.Uint32(content))), nil
 		case frameError:
 			return 0, errors.New(string(content))

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -22,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/process"
-	"trivet.dev/trivet/site"
 )
 
 // streamProtocol carries a program's streams after an HTTP upgrade, in frames: one byte for the
@@ -38,7 +36,7 @@ const (
 	frameResize // rows and columns, two bytes each
 	frameExit   // exit code, four bytes; the last frame, except for frameUnread
 	frameError  // text: the program could not be started; the last frame
-	frameUnread // typed input that the program has not read; sent once the client's input has ended
+	frameUnread // four bytes: how many of the last bytes typed the program has not read; sent once the client's input has ended
 )
 
 const maxFrame = 1 << 20
@@ -83,16 +81,12 @@ type session struct {
 	in    *bufio.Reader
 	write sync.Mutex
 	cmd   *exec.Cmd
-	tty   *os.File // our side of the terminal, or nil
-	stdin io.WriteCloser
+	stdin io.WriteCloser // unless on a terminal
 
 	outputs []*os.File // where the program's output comes from
 	exited  atomic.Bool
 
-	theirs *os.File      // the program's side of the terminal, which keeps unread input; or nil
-	input  sync.Mutex    // guards what follows, and writes to the terminal
-	taken  bool          // the program has ended: further input is unread
-	unread []byte        // what the program has not read
+	typing *typing       // on a terminal, or nil
 	typed  chan struct{} // closed when the client has sent all its input
 	once   sync.Once     // closes typed
 }
@@ -156,41 +150,22 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 	go s.watch()
 	code := exitCode(s.cmd.Wait())
 	s.exited.Store(true)
-	s.takeBack()
+	if s.typing != nil {
+		s.typing.end()
+	}
 	for _, f := range s.outputs { // what the program left in the background may hold these open for ever
 		_ = f.SetReadDeadline(time.Now().Add(lastWords))
 	}
 	output.Wait()
 	_ = s.send(frameExit, binary.BigEndian.AppendUint32(nil, uint32(code)))
-	if s.tty != nil {
+	if s.typing != nil {
 		<-s.typed
-		_ = s.send(frameUnread, s.unread[:min(len(s.unread), maxFrame)])
+		_ = s.sendUnread(s.typing.unread())
 	}
 }
 
-// passOn has the daemon of another site run a program.
-func (c *Client) passOn(w http.ResponseWriter, r *http.Request, req ExecRequest) {
-	body, err := json.Marshal(req)
-	if err != nil {
-		writeProblem(w, http.StatusUnprocessableEntity, err.Error())
-		return
-	}
-	conn, err := c.dial(r.Context())
-	if err != nil {
-		writeProblem(w, http.StatusUnprocessableEntity, err.Error())
-		return
-	}
-	defer conn.Close()
-	far, err := site.Upgrade(r.Context(), conn, "POST", "/v1/exec", streamProtocol, r.Header, body)
-	if err != nil {
-		writeProblem(w, http.StatusUnprocessableEntity, err.Error())
-		return
-	}
-	near, err := site.Upgraded(w, r, streamProtocol)
-	if err != nil {
-		return
-	}
-	site.Splice(near, far)
+func (s *session) sendUnread(n int) error {
+	return s.send(frameUnread, binary.BigEndian.AppendUint32(nil, uint32(n)))
 }
 
 // lastWords is how long output is waited for after the program has ended.
@@ -245,81 +220,6 @@ func (s *session) start(d *daemon, req ExecRequest) (output *sync.WaitGroup, err
 	return output, nil
 }
 
-func (s *session) startTTY(d *daemon, req ExecRequest, output *sync.WaitGroup) error {
-	ours, theirs, err := pty.Open()
-	if err != nil {
-		return fmt.Errorf("open a terminal: %w", err)
-	}
-	_ = pty.Setsize(ours, &pty.Winsize{Rows: req.Rows, Cols: req.Columns})
-	s.tty, s.stdin, s.theirs = ours, ours, theirs
-	s.typeAhead(req.Typed)
-	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs, theirs, theirs
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := d.target().Start(req.Node, s.cmd); err != nil {
-		ours.Close()
-		theirs.Close()
-		return err
-	}
-	s.outputs = []*os.File{ours}
-	output.Go(func() { s.copy(frameStdout, ours) }) // ends with an error (EIO) when the last program closes the terminal
-	return nil
-}
-
-// typeAhead gives the terminal what was typed before the program started. The client's terminal has
-// echoed it already, so this one does not.
-func (s *session) typeAhead(text []byte) {
-	const most = 2048 // half of what a terminal holds (N_TTY_BUF_SIZE)
-	s.unread = text[min(len(text), most):]
-	if text = text[:min(len(text), most)]; len(text) == 0 {
-		return
-	}
-	fd := int(s.theirs.Fd())
-	mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)
-	if err != nil {
-		return
-	}
-	silent := *mode
-	silent.Lflag &^= unix.ECHO
-	_ = unix.IoctlSetTermios(fd, unix.TCSETS, &silent)
-	_, _ = s.tty.Write(text)
-	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) // makes the terminal process all that was written
-	_ = unix.IoctlSetTermios(fd, unix.TCSETS, mode)
-}
-
-// takeBack takes from the terminal what was typed but not read by the program, which has ended.
-func (s *session) takeBack() {
-	if s.theirs == nil {
-		return
-	}
-	defer s.theirs.Close()
-	fd := int(s.theirs.Fd())
-	mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)
-	if err != nil {
-		return
-	}
-	mode.Lflag &^= unix.ICANON | unix.ECHO // from now on a read returns what there is and does not wait
-	mode.Cc[unix.VMIN], mode.Cc[unix.VTIME] = 0, 0
-	_ = unix.IoctlSetTermios(fd, unix.TCSETS, mode)
-	var left []byte
-	for last := false; ; {
-		buf := make([]byte, 4096)
-		n, err := unix.Read(fd, buf)
-		switch {
-		case err == unix.EINTR:
-		case n > 0:
-			left = append(left, bytes.ReplaceAll(buf[:n], []byte{0}, nil)...) // 0 marks Ctrl-D
-		case last:
-			s.taken, s.unread = true, append(left, s.unread...)
-			s.input.Unlock()
-			return
-		default: // receive may be writing
-			if last = s.input.TryLock(); !last {
-				time.Sleep(time.Millisecond)
-			}
-		}
-	}
-}
-
 func lookPath(name string, env []string) (string, error) {
 	for _, e := range env {
 		if dirs, ok := strings.CutPrefix(e, "PATH="); ok && !strings.Contains(name, "/") {
@@ -354,8 +254,8 @@ func (s *session) copy(kind byte, from *os.File) {
 
 // receive passes on what the client sends; when the client is gone, it ends the program's group.
 func (s *session) receive() {
-	if s.tty != nil {
-		s.toTerminal(nil)
+	if s.typing != nil {
+		s.typing.write(nil)
 	}
 	for {
 		kind, content, err := readFrame(s.in)
@@ -366,30 +266,19 @@ func (s *session) receive() {
 		}
 		switch {
 		case kind == frameStdin && len(content) == 0:
-			if s.tty == nil {
+			if s.typing == nil {
 				_ = s.stdin.Close()
 			}
 			s.once.Do(func() { close(s.typed) })
-		case kind == frameStdin && s.tty != nil:
-			s.toTerminal(content)
+		case kind == frameStdin && s.typing != nil:
+			s.typing.write(content)
 		case kind == frameStdin:
 			_, _ = s.stdin.Write(content)
 		case kind == frameSignal && len(content) == 1:
 			s.kill(unix.Signal(content[0]))
-		case kind == frameResize && len(content) == 4 && s.tty != nil:
-			_ = pty.Setsize(s.tty, &pty.Winsize{Rows: binary.BigEndian.Uint16(content), Cols: binary.BigEndian.Uint16(content[2:])})
+		case kind == frameResize && len(content) == 4 && s.typing != nil:
+			_ = pty.Setsize(s.typing.ours, &pty.Winsize{Rows: binary.BigEndian.Uint16(content), Cols: binary.BigEndian.Uint16(content[2:])})
 		}
-	}
-}
-
-// toTerminal writes typed input to the program's terminal, after what did not fit in typeAhead;
-// once the program has ended, it adds it to the unread input.
-func (s *session) toTerminal(content []byte) {
-	s.input.Lock()
-	defer s.input.Unlock()
-	if s.unread = append(s.unread, content...); !s.taken {
-		_, _ = s.tty.Write(s.unread)
-		s.unread = nil
 	}
 }
 

@@ -68,7 +68,7 @@ func (s *session) runAtDevice(l *site.Login, req ExecRequest) {
 	}
 	_ = s.send(frameExit, binary.BigEndian.AppendUint32(nil, uint32(code)))
 	if req.TTY {
-		_ = s.send(frameUnread, nil)
+		_ = s.sendUnread(0) // see relay
 	}
 }
 

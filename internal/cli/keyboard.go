@@ -9,13 +9,19 @@ import (
 )
 
 // keyboard is the input of a terminal, which the prompt and the programs that it starts read in
-// turn. None of them reads more than it uses: what is typed ahead is left for the next.
+// turn. None of them reads more than it uses: what is typed ahead is left for the next. Only what
+// came from the terminal is ever read, or put back there: of what a program in a node has left
+// unread, its lab says how much it was, not what.
 type keyboard struct {
 	fd    int
-	wake  int // an eventfd that interrupts Read
-	typed []byte
-	last  byte // the last byte that one has read
+	wake  int    // an eventfd that interrupts Read
+	typed []byte // what was read from the terminal, and is to be read again
+	given []byte // what has been read since start, at most its last mostUnread bytes
+	last  byte   // the last byte that one has read
 }
+
+// mostUnread bounds what a program can leave unread.
+const mostUnread = 1 << 20
 
 func newKeyboard(fd int) (*keyboard, error) {
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -24,6 +30,17 @@ func newKeyboard(fd int) (*keyboard, error) {
 
 // Read waits for input; after Stop it returns the end of input.
 func (k *keyboard) Read(p []byte) (int, error) {
+	n, err := k.read(p)
+	k.give(p[:n])
+	return n, err
+}
+
+func (k *keyboard) give(text []byte) {
+	k.given = append(k.given, text...)
+	k.given = k.given[max(0, len(k.given)-mostUnread):]
+}
+
+func (k *keyboard) read(p []byte) (int, error) {
 	if len(k.typed) > 0 {
 		n := copy(p, k.typed)
 		k.typed = k.typed[n:]
@@ -55,16 +72,26 @@ func (k *keyboard) Read(p []byte) (int, error) {
 // Stop ends a Read that is waiting, and later ones, until start is called.
 func (k *keyboard) Stop() { _, _ = unix.Write(k.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
 
-// start allows reading again.
-func (k *keyboard) start() { _, _ = unix.Read(k.wake, make([]byte, 8)) }
+// start allows reading again, for another program.
+func (k *keyboard) start() {
+	_, _ = unix.Read(k.wake, make([]byte, 8))
+	k.given = nil
+}
 
-// Unread puts back what the program in a node has not read.
-func (k *keyboard) Unread(text []byte) { k.typed = append(bytes.Clone(text), k.typed...) }
+// Unread has the last n bytes that have been read since start read again: the program in a node has
+// not read them. It does nothing if there are not so many.
+func (k *keyboard) Unread(n int) {
+	if n <= len(k.given) {
+		k.typed = append(bytes.Clone(k.given[len(k.given)-n:]), k.typed...)
+		k.given = nil
+	}
+}
 
 // take returns the input that is there already.
 func (k *keyboard) take() []byte {
 	typed := k.typed
 	k.typed = nil
+	k.give(typed)
 	return typed
 }
 

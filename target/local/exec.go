@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/topology"
 )
 
@@ -60,7 +61,8 @@ func (l *Lab) HasStarted(node string) bool {
 func (l *Lab) EndStart(node string) error { return l.Cgroups.Remove(l.Name, node, startGroup) }
 
 // bear starts a command in a node's cgroup, or one below it, and in the namespaces of the calling
-// thread.
+// thread, which starts nothing else. On a terminal, it can only read what is typed there, not type
+// itself.
 func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 	if withoutProcesses(n) { // its group is only made when something runs there: there may be thousands of routing nodes
 		if err := l.Cgroups.Make(l.Name, n); err != nil {
@@ -74,6 +76,11 @@ func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 	defer dir.Close()
 	if t, ok := l.fabricOf(n).(datapath.Telling); ok {
 		t.Tell(cmd)
+	}
+	if a := cmd.SysProcAttr; a != nil && a.Setctty && process.DeniesTIOCSTI() {
+		if err := process.DenyTIOCSTI(); err != nil {
+			return err
+		}
 	}
 	return cmd.Start()
 }

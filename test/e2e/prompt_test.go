@@ -191,3 +191,54 @@ func TestTypedAhead(t *testing.T) {
 	y.waitFor(t, "got ahead of time")
 	y.ends(7)
 }
+
+// stuffing is a program that puts a line into its own terminal, after it has read one if it is to
+// repeat that, and says whether it could.
+const stuffing = `
+import fcntl, sys, termios
+line = sys.argv[1] + '\n' if len(sys.argv) > 1 else sys.stdin.readline()
+try:
+    for c in line.encode(): fcntl.ioctl(0, termios.TIOCSTI, bytes([c]))
+    print('stuffed')
+except OSError as e: print('refused by', e.strerror)
+`
+
+// TestTerminalStuffed proves that what a program in a node puts into its own terminal reaches
+// nothing, with rights and without: neither the shell that started Trivet nor the prompt, not even
+// where it repeats what was typed. What is typed does.
+func TestTerminalStuffed(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.env = append(m.env, "TERM=xterm", "XDG_STATE_HOME="+m.dir)
+	m.up("linear,2", "--datapath", "bridge")
+	m.sh("cp " + m.file("stuffing.py", stuffing) + " /run") // where anybody can read it
+	program := "/usr/bin/python3 /run/stuffing.py"
+	for who, rights := range map[string]string{"root": "", "nobody": "setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs "} {
+		y := m.onTerminal("sh", "-c", trivet+" exec h1 -- "+rights+program+" 'touch "+m.dir+"/stuffed'; echo ready$((1+1)); read line; echo got $line")
+		y.waitFor(t, "ready2")
+		y.types("mine\n")
+		y.ends(0)
+		contains(t, y.String(), "refused by Operation not permitted", "got mine")
+
+		y = m.onTerminal("sh", "-c", "read first; "+trivet+" exec h1 -- "+rights+program+"; echo ready$((1+1)); read line; echo got $line")
+		y.types("\nonce\n") // the shell's first line, and the program's
+		y.waitFor(t, "ready2")
+		y.types("mine\n")
+		y.ends(0)
+		contains(t, y.String(), "refused by", "got mine")
+
+		y = m.terminal("cli")
+		y.waitFor(t, "trivet> ")
+		y.sees("h1 "+rights+program+" 'sh touch "+m.dir+"/stuffed'\n", "refused by")
+		y.sees("h1 "+rights+program+"\nsh echo once >>"+m.dir+"/"+who+"\n", "refused by")
+		y.sees("sh echo then $((40+2))\n", "then 42")
+		y.types("exit\n")
+		y.ends(0)
+		if times, _ := os.ReadFile(m.dir + "/" + who); len(times) > 0 {
+			t.Errorf("%s: a line that a program has read and put into its terminal is run at the prompt", who)
+		}
+		if _, err := os.Stat(m.dir + "/stuffed"); err == nil {
+			t.Errorf("%s: what a program put into its terminal is run at the prompt", who)
+		}
+	}
+}

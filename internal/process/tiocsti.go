@@ -1,0 +1,66 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// An ioctlCall is the number of the system call ioctl in one of the ABIs that a kernel has.
+type ioctlCall struct{ arch, number uint32 }
+
+var ioctlCalls = map[string][]ioctlCall{
+	"amd64": {{unix.AUDIT_ARCH_X86_64, 16}, {unix.AUDIT_ARCH_X86_64, 0x40000000 + 514}, {unix.AUDIT_ARCH_I386, 54}}, // the second is x32
+	"arm64": {{unix.AUDIT_ARCH_AARCH64, 29}, {unix.AUDIT_ARCH_ARM, 54}},
+	"arm":   {{unix.AUDIT_ARCH_ARM, 54}},
+}
+
+// DenyTIOCSTI makes the kernel refuse (EPERM) the calling thread, and all processes that it starts
+// from now on and that these start, to put input into a terminal (TIOCSTI, ioctl_tty(2)), whatever
+// their rights and dev.tty.legacy_tiocsti. So what is in a terminal has been typed. The thread
+// cannot get rid of it. It needs Linux 4.17 with CONFIG_SECCOMP_FILTER, and CAP_SYS_ADMIN.
+func DenyTIOCSTI() error {
+	calls := ioctlCalls[runtime.GOARCH]
+	if calls == nil {
+		return fmt.Errorf("deny TIOCSTI: not on %s: %w", runtime.GOARCH, errors.ErrUnsupported)
+	}
+	filter, err := bpf.Assemble(tiocstiFilter(calls))
+	if err != nil {
+		return fmt.Errorf("deny TIOCSTI: %w", err)
+	}
+	fprog := unix.SockFprog{Len: uint16(len(filter)), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
+	// SPEC_ALLOW: before Linux 5.16 the kernel would take a filter for a sandbox, and slow down what runs in it.
+	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW, uintptr(unsafe.Pointer(&fprog)))
+	if errno != 0 {
+		return fmt.Errorf("deny TIOCSTI: %w", errno)
+	}
+	return nil
+}
+
+// tiocstiFilter refuses TIOCSTI by any of some calls, and allows everything else.
+func tiocstiFilter(calls []ioctlCall) (prog []bpf.Instruction) {
+	const number, arch, request = 0, 4, 24 // where struct seccomp_data (linux/seccomp.h) has them, little endian; ioctl takes 32 bits
+	for _, c := range calls {
+		prog = append(prog,
+			bpf.LoadAbsolute{Off: arch, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.arch, SkipFalse: 5},
+			bpf.LoadAbsolute{Off: number, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.number, SkipFalse: 3},
+			bpf.LoadAbsolute{Off: request, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipFalse: 1},
+			bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)})
+	}
+	return append(prog, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW})
+}
+
+// DeniesTIOCSTI says whether DenyTIOCSTI works for this process here.
+var DeniesTIOCSTI = sync.OnceValue(func() bool {
+	denied := make(chan bool)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		denied <- DenyTIOCSTI() == nil
+	}()
+	return <-denied
+})

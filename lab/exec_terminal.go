@@ -1,0 +1,221 @@
+package lab
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/process"
+)
+
+// typing is what a client types at a program on a terminal. What the program leaves unread is the
+// client's again. The client is told how much that is, never what: it puts back its own bytes, so
+// nothing that a program makes of its terminal is ever typed anywhere else.
+type typing struct {
+	ours, theirs *os.File // the two sides of the terminal; theirs keeps what is not read
+
+	mu      sync.Mutex // guards what follows, and writes to the terminal
+	given   []byte     // what the terminal has been given, at most its last maxFrame bytes
+	pending []byte     // what it has not been given: it comes after that
+	ended   bool       // the program has ended: the terminal is given nothing more
+	left    int        // how many of the last bytes given the program has not read
+	unclear bool       // what was left is not what was typed
+}
+
+// startTTY starts the program on a terminal of its own, in a session of its own.
+func (s *session) startTTY(d *daemon, req ExecRequest, output *sync.WaitGroup) error {
+	ours, theirs, err := pty.Open()
+	if err != nil {
+		return fmt.Errorf("open a terminal: %w", err)
+	}
+	_ = pty.Setsize(ours, &pty.Winsize{Rows: req.Rows, Cols: req.Columns})
+	s.typing = &typing{ours: ours, theirs: theirs}
+	s.typing.ahead(req.Typed)
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs, theirs, theirs
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := d.target().Start(req.Node, s.cmd); err != nil {
+		ours.Close()
+		theirs.Close()
+		return err
+	}
+	s.outputs = []*os.File{ours}
+	output.Go(func() { s.copy(frameStdout, ours) }) // ends with an error (EIO) when the last program closes the terminal
+	return nil
+}
+
+// ahead gives the terminal what was typed before the program started. The client's terminal has
+// echoed it already, so this one does not.
+func (y *typing) ahead(text []byte) {
+	const most = 2048 // half of what a terminal holds (N_TTY_BUF_SIZE)
+	y.pending = bytes.Clone(text[min(len(text), most):])
+	if text = text[:min(len(text), most)]; len(text) == 0 {
+		return
+	}
+	fd := int(y.theirs.Fd())
+	mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return
+	}
+	silent := *mode
+	silent.Lflag &^= unix.ECHO
+	_ = unix.IoctlSetTermios(fd, unix.TCSETS, &silent)
+	y.given = bytes.Clone(text)
+	_, _ = y.ours.Write(text)
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) // makes the terminal process all that was written
+	_ = unix.IoctlSetTermios(fd, unix.TCSETS, mode)
+}
+
+// write gives the terminal what has been typed, after what did not fit in ahead; once the program
+// has ended, it keeps it.
+func (y *typing) write(content []byte) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.pending = append(y.pending, content...)
+	if !y.ended {
+		_, _ = y.ours.Write(y.pending)
+		y.given = append(y.given, y.pending...)
+		y.given, y.pending = y.given[max(0, len(y.given)-maxFrame):], nil
+	} else if len(y.pending) > maxFrame {
+		y.pending, y.unclear = nil, true
+	}
+}
+
+// end takes from the terminal what the program, which has ended, has not read.
+func (y *typing) end() {
+	defer y.theirs.Close()
+	locked := false
+	left, mode, err := drain(y.theirs, func() bool { locked = y.mu.TryLock(); return locked }) // write may be under way
+	if !locked {
+		y.mu.Lock()
+	}
+	defer y.mu.Unlock()
+	y.ended = true
+	y.left = unreadOf(y.given, left, mode)
+	y.unclear = err != nil || len(left) > 0 && (y.left == 0 || !process.DeniesTIOCSTI())
+}
+
+// drain reads what is in a terminal, lines first, until there is nothing more and quiet says that
+// nothing comes. It also returns the mode in which the terminal was.
+func drain(terminal *os.File, quiet func() bool) (left []byte, mode unix.Termios, err error) {
+	// Opened anew: what the program has left in the background shares the other one's flags.
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", terminal.Fd()), unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, mode, err
+	}
+	defer unix.Close(fd)
+	now, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return nil, mode, err
+	}
+	mode = *now
+	buf := make([]byte, 4096)
+	for lines, last, ends := true, false, 0; ; {
+		n, err := unix.Read(fd, buf)
+		switch {
+		case n > 0 && len(left) <= maxFrame: // it is longer than anything that was typed
+			left = append(left, bytes.ReplaceAll(buf[:n], []byte{0}, nil)...) // 0 marks Ctrl-D
+		case n > 0 || err == unix.EINTR:
+		case err == nil && ends < maxFrame: // Ctrl-D
+			ends++
+		case err == unix.EAGAIN && lines: // what is left is no line
+			lines = false
+			now.Lflag &^= unix.ICANON | unix.ECHO
+			if err := unix.IoctlSetTermios(fd, unix.TCSETS, now); err != nil {
+				return nil, mode, err
+			}
+		case err == unix.EAGAIN && !last:
+			if last = quiet(); !last {
+				time.Sleep(time.Millisecond)
+			}
+		case err == unix.EAGAIN:
+			return left, mode, nil
+		default:
+			return nil, mode, fmt.Errorf("read a terminal: %w", err)
+		}
+	}
+}
+
+// unread is how many of the last bytes typed the program has not read. It is 0 where what it left
+// is not what was typed: half a line may be another command.
+func (y *typing) unread() int {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if n := y.left + len(y.pending); !y.unclear && n <= maxFrame {
+		return n
+	}
+	return 0
+}
+
+// unreadOf is how many of the last bytes typed a terminal has made into what is left in it, or 0 if
+// it was not made of them. While lines were edited (ICANON) it left out what was erased, and keys
+// that control it.
+func unreadOf(typed, left []byte, mode unix.Termios) int {
+	if len(left) == 0 {
+		return 0
+	}
+	if mode.Lflag&unix.ICANON != 0 {
+		made, from := edited(typed, mode)
+		if start := len(made) - len(left); start >= 0 && bytes.Equal(made[start:], left) {
+			return len(typed) - from[start]
+		}
+	}
+	if start := len(typed) - len(left); start >= 0 && bytes.Equal(bytes.ReplaceAll(typed[start:], []byte("\r"), []byte("\n")), bytes.ReplaceAll(left, []byte("\r"), []byte("\n"))) {
+		return len(left)
+	}
+	return 0
+}
+
+// edited is what a terminal makes of what is typed (termios(3), as n_tty of Linux does it), and
+// which byte of that each of its bytes comes from.
+func edited(typed []byte, mode unix.Termios) (made []byte, from []int) {
+	line := 0 // where it begins
+	back := func(to int) { made, from = made[:to], from[:to] }
+	put := func(c byte, i int) { made, from = append(made, c), append(from, i) }
+	later := func(c byte) bool { return mode.Iflag&unix.IUTF8 != 0 && c&0xc0 == 0x80 } // not the first byte of its character
+	for i := 0; i < len(typed); i++ {
+		switch c := typed[i]; {
+		case c == '\r' || c == '\n':
+			put('\n', i)
+			line = len(made)
+		case c == 0 || c == mode.Cc[unix.VSTART] || c == mode.Cc[unix.VSTOP] || c == mode.Cc[unix.VREPRINT]:
+		case c == mode.Cc[unix.VINTR] || c == mode.Cc[unix.VQUIT] || c == mode.Cc[unix.VSUSP]:
+			back(0)
+			line = 0
+		case c == mode.Cc[unix.VEOF]:
+			line = len(made)
+		case c == mode.Cc[unix.VKILL]:
+			back(line)
+		case c == mode.Cc[unix.VERASE] || c == mode.Cc[unix.VWERASE]:
+			for inWord := false; len(made) > line; {
+				at := len(made) - 1
+				for ; at > line && later(made[at]); at-- {
+				}
+				if word := alphanumeric(made[at]); later(made[at]) || inWord && !word {
+					break
+				} else if back(at); c == mode.Cc[unix.VERASE] {
+					break
+				} else {
+					inWord = inWord || word
+				}
+			}
+		case c == mode.Cc[unix.VLNEXT]:
+			if i++; i < len(typed) {
+				put(typed[i], i-1)
+			}
+		default:
+			put(c, i)
+		}
+	}
+	return made, from
+}
+
+// alphanumeric says whether Linux takes a byte for part of a word: it knows ISO 8859-1.
+func alphanumeric(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' || c >= 0xc0 && c != 0xd7 && c != 0xf7
+}

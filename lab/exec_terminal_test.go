@@ -1,0 +1,150 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+)
+
+// atTerminal gives a new terminal what is typed, and returns what is left when a program ends that
+// has read no more than the first lines, and the terminal's mode.
+func atTerminal(t *rapid.T, typed []byte, lines int, utf8 bool) (left []byte, mode unix.Termios) {
+	ours, theirs, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	defer theirs.Close()
+	fd := int(theirs.Fd())
+	if utf8 {
+		mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mode.Iflag |= unix.IUTF8
+		if err := unix.IoctlSetTermios(fd, unix.TCSETS, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ours.Write(typed); err != nil {
+		t.Fatal(err)
+	}
+	for range lines {
+		if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0); n == 0 {
+			break
+		}
+		if _, err := unix.Read(fd, make([]byte, 4096)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, mode, err = drain(theirs, func() bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left, mode
+}
+
+// TestUnreadOf proves, against the kernel's terminals, that the bytes counted as unread leave in
+// another terminal what was left in the first one, whatever was erased meanwhile, and that they are
+// always found.
+func TestUnreadOf(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		words := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", " ", "é", "日", "\r", "\n", "\x7f", "\x7f\x7f", "\x15", "\x04", "\x11", "\x12", "\x17", "\x16"}), 0, 40).Draw(t, "typed")
+		typed := []byte(strings.Join(words, ""))
+		utf8 := rapid.Bool().Draw(t, "utf8")
+		left, mode := atTerminal(t, typed, rapid.IntRange(0, 3).Draw(t, "lines"), utf8)
+		n := unreadOf(typed, left, mode)
+		if n == 0 {
+			if len(left) > 0 {
+				t.Errorf("typed %q: of %q nothing is found", typed, left)
+			}
+			return
+		}
+		if again, _ := atTerminal(t, typed[len(typed)-n:], 0, utf8); !bytes.Equal(again, left) {
+			t.Errorf("typed %q, left %q: the last %d bytes leave %q", typed, left, n, again)
+		}
+	})
+}
+
+// TestUnreadOfOthers proves that nothing is counted of what was not typed: not a byte more, and
+// nothing where only the end was typed.
+func TestUnreadOfOthers(t *testing.T) {
+	var mode unix.Termios
+	rapid.Check(t, func(t *rapid.T) { _, mode = atTerminal(t, nil, 0, false) })
+	for _, c := range []struct{ typed, left string }{
+		{"", "touch /x\n"}, {"ls\r", "touch /x\n"}, {"ls\r", "rm x; ls\n"}, {"ls\r", "ls\nls\n"}, {"s\n", "ls\n"}, {"ls\n", "lx\n"}, {"ls\r\x03", "ls\n\n"},
+	} {
+		if n := unreadOf([]byte(c.typed), []byte(c.left), mode); n != 0 {
+			t.Errorf("typed %q, left %q: %d bytes are said to be unread", c.typed, c.left, n)
+		}
+	}
+}
+
+// TestRelay proves that nothing but output, an exit code and an error comes from another site: that
+// it does not have anything typed, that what it must not send ends the stream with an error, and
+// that a stream that breaks off is no end of a program.
+func TestRelay(t *testing.T) {
+	exit := func(code uint32) []byte { return binary.BigEndian.AppendUint32(nil, code) }
+	type frame struct {
+		kind    byte
+		content []byte
+	}
+	out := frame{frameStdout, []byte("out")}
+	for name, c := range map[string]struct {
+		tty    bool
+		says   []frame
+		passes []frame // content nil: any
+	}{
+		"a program":           {false, []frame{out, {frameStderr, []byte("err")}, {frameExit, exit(3)}}, []frame{out, {frameStderr, []byte("err")}, {frameExit, exit(3)}}},
+		"on a terminal":       {true, []frame{out, {frameExit, exit(0)}}, []frame{out, {frameExit, exit(0)}, {frameUnread, exit(0)}}},
+		"text for typing":     {true, []frame{{frameExit, exit(0)}, {frameUnread, []byte("touch /x\n")}}, []frame{{frameExit, exit(0)}, {frameUnread, exit(0)}}},
+		"a count":             {true, []frame{{frameExit, exit(0)}, {frameUnread, exit(9)}}, []frame{{frameExit, exit(0)}, {frameUnread, exit(0)}}},
+		"text before the end": {true, []frame{out, {frameUnread, exit(9)}, out}, []frame{out, {frameError, nil}}},
+		"half an exit code":   {false, []frame{out, {frameExit, []byte{0}}}, []frame{out, {frameError, nil}}},
+		"an unknown kind":     {false, []frame{{99, []byte("x")}, out}, []frame{{frameError, nil}}},
+		"what clients send":   {false, []frame{{frameStdin, []byte("x")}}, []frame{{frameError, nil}}},
+		"an error":            {true, []frame{{frameError, []byte("no")}}, []frame{{frameError, []byte("no")}}},
+		"no end":              {true, []frame{out}, []frame{out}},
+	} {
+		far, peer := net.Pipe()
+		go func() {
+			for _, f := range c.says {
+				if writeFrame(peer, f.kind, f.content) != nil {
+					break
+				}
+			}
+			peer.Close()
+		}()
+		var near bytes.Buffer
+		relay(&near, far, c.tty)
+		far.Close()
+		for i, want := range c.passes {
+			kind, content, err := readFrame(&near)
+			if err != nil || kind != want.kind || want.content != nil && !bytes.Equal(content, want.content) {
+				t.Errorf("%s: frame %d is of kind %d, %q (%v), want %d, %q", name, i, kind, content, err, want.kind, want.content)
+				break
+			}
+		}
+		if rest, _ := io.ReadAll(&near); len(rest) > 0 {
+			t.Errorf("%s: there also comes %q", name, rest)
+		}
+	}
+}
+
+// TestRelayFlood proves that a frame larger than any is not read.
+func TestRelayFlood(t *testing.T) {
+	far, peer := net.Pipe()
+	defer far.Close()
+	go func() { _, _ = peer.Write([]byte{frameStdout, 0xff, 0xff, 0xff, 0xff}) }()
+	var near bytes.Buffer
+	if relay(&near, far, false); near.Len() > 0 {
+		t.Errorf("it passes on %q", near.Bytes())
+	}
+}

@@ -5,12 +5,15 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"trivet.dev/trivet/internal/process"
 )
 
 // atTerminal gives a new terminal what is typed, and returns what is left when a program ends that
@@ -146,5 +149,62 @@ func TestRelayFlood(t *testing.T) {
 	var near bytes.Buffer
 	if relay(&near, far, false); near.Len() > 0 {
 		t.Errorf("it passes on %q", near.Bytes())
+	}
+}
+
+// TestTyping proves how much is said to be unread when a program ends that has read a line of what
+// was typed: the rest, with what is typed afterwards; nothing at all once something else was put
+// into the terminal, or where that cannot be ruled out.
+func TestTyping(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("putting something into a terminal needs root")
+	}
+	if !process.DeniesTIOCSTI() {
+		t.Skip("this kernel has no seccomp filters")
+	}
+	denies := process.DeniesTIOCSTI
+	t.Cleanup(func() { process.DeniesTIOCSTI = denies })
+	for name, c := range map[string]struct {
+		ahead, typed, stuffed string
+		open                  bool // programs can put something into terminals
+		want                  string
+	}{
+		"nothing":           {},
+		"a line":            {typed: "one\rtwo\r", want: "two\rlater"},
+		"typed ahead":       {ahead: "one\ntwo\n", typed: "three\r", want: "two\nthree\rlater"},
+		"much":              {ahead: "one\n" + strings.Repeat("a line\n", 1000), want: strings.Repeat("a line\n", 1000) + "later"},
+		"edited":            {typed: "one\rtwoo\x7f\r", want: "twoo\x7f\rlater"},
+		"all is read":       {typed: "one\r", want: "later"},
+		"stuffed":           {typed: "one\r", stuffed: "touch /x\n"},
+		"stuffed afterward": {typed: "one\rtwo\r", stuffed: "; touch /x\n"},
+		"cannot be told":    {typed: "one\rtwo\r", open: true},
+	} {
+		process.DeniesTIOCSTI = func() bool { return !c.open }
+		ours, theirs, err := pty.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		y := &typing{ours: ours, theirs: theirs}
+		y.ahead([]byte(c.ahead))
+		y.write([]byte(c.typed))
+		if c.ahead+c.typed != "" {
+			if n, err := unix.Read(int(theirs.Fd()), make([]byte, 4096)); n != len("one\n") || err != nil {
+				t.Fatalf("%s: the program reads %d bytes, %v", name, n, err)
+			}
+		}
+		for i := range len(c.stuffed) {
+			if err := unix.IoctlSetPointerInt(int(theirs.Fd()), unix.TIOCSTI, int(c.stuffed[i])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		y.end()
+		if c.ahead+c.typed != "" {
+			y.write([]byte("later"))
+		}
+		all := c.ahead + c.typed + "later"
+		if n := y.unread(); n > len(all) || all[len(all)-n:] != c.want {
+			t.Errorf("%s: %d bytes are said to be unread, want %q", name, n, c.want)
+		}
+		ours.Close()
 	}
 }

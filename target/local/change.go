@@ -163,7 +163,7 @@ func (l *Lab) addNodes(all, hosts []*topology.Node, done func()) error {
 			return err
 		}
 	}
-	if err := l.makeDirs(hosts); err != nil {
+	if err := l.makeSources(hosts); err != nil {
 		return err
 	}
 	if err := l.makeNodes(hosts, func(*topology.Node) { done() }); err != nil {

@@ -66,8 +66,9 @@ func (l *Lab) TakeOver() {
 	}
 }
 
-// Remarks are the fabrics' remarks on how they forward here.
-func (l *Lab) Remarks() (out []string) {
+// Remarks are the fabrics' remarks on how they forward here, and those on directories of nodes.
+func (l *Lab) Remarks() []string {
+	out := l.covered.remarks()
 	for _, f := range l.fabrics {
 		if r, ok := f.Fabric.(datapath.Remarker); ok && r.Remark() != "" {
 			out = append(out, r.Remark())

@@ -63,6 +63,7 @@ type Lab struct {
 	power  power
 
 	wireless wireless
+	covered  covers
 
 	closing atomic.Bool // what ends from now on has not ended by itself
 }
@@ -90,7 +91,7 @@ type Record struct {
 	External []external        `json:"external,omitempty"`
 	Native   *native           `json:"native,omitempty"`  // the machine is a host itself
 	Uplinks  map[string]uplink `json:"uplinks,omitempty"` // of NAT routers
-	Dirs     []string          `json:"dirs,omitempty"`    // of the machine, at which nodes have mounts or which they are shown
+	Dirs     []string          `json:"dirs,omitempty"`    // of the machine, which nodes are shown
 	Made     []string          `json:"made,omitempty"`    // those that labs made, and their parents where they made them too, outermost first
 }
 

@@ -216,10 +216,8 @@ func (b *builder) build(n *topology.Node) error {
 	if err := mountSys(); err != nil {
 		return err
 	}
-	for _, d := range n.Dirs {
-		if err := b.lab.mountDir(n, d); err != nil {
-			return err
-		}
+	if err := b.lab.mountDirs(n); err != nil {
+		return err
 	}
 	if m, ok := b.lab.fabricOf(n).(datapath.Mounter); ok {
 		if err := m.Mount(n); err != nil {
@@ -240,26 +238,6 @@ func mountSys() error {
 	}
 	if cgroups > 0 {
 		_ = unix.MoveMount(cgroups, "", unix.AT_FDCWD, "/sys/fs/cgroup", unix.MOVE_MOUNT_F_EMPTY_PATH)
-	}
-	return nil
-}
-
-// mountDir gives a node a directory of its own: a tmpfs, or a directory of the machine.
-func (l *Lab) mountDir(n *topology.Node, d topology.PrivateDir) error {
-	_, err := os.Stat(d.Path)
-	if errors.Is(err, os.ErrNotExist) { // in another directory of the node's own
-		err = os.MkdirAll(d.Path, 0o755)
-	}
-	if err != nil {
-		return fmt.Errorf("dirs: %w", err)
-	}
-	if d.Source == "" {
-		err = unix.Mount("trivet", d.Path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755")
-	} else {
-		err = unix.Mount(d.Source, d.Path, "", unix.MS_BIND|unix.MS_REC, "")
-	}
-	if err != nil {
-		return fmt.Errorf("dirs: mount %s: %w", d.Path, err)
 	}
 	return nil
 }

@@ -118,38 +118,88 @@ links: [s1 -- h1, s1 -- r1, r1 -- h2]
 }
 
 // TestPrivateDirs proves that the directories which nodes have of their own need not be there: they
-// are made, also one below another, and are gone after the last lab that has them, but for those in
-// which something is.
+// are made in the node alone, also one below another, beside all that is there on the machine; up
+// says what that means. What a node is shown is made on the machine, and gone after the last lab
+// that has it, unless something is in it.
 func TestPrivateDirs(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	m.sh("mkdir /run/dirs")
+	m.sh("mkdir -p /run/dirs/deep && echo old >/run/dirs/file && ln -s deep /run/dirs/link && echo deep >/run/dirs/deep/file")
 	before := m.snapshot()
 	file := m.file("dirs.yaml", `
 controller: none
 nodes:
-  h1: {host: {dirs: [/run/dirs/a/b, /run/dirs/a/b/c, /run/dirs/in: /run/dirs/out/h1]}}
+  h1: {host: {dirs: [/run/dirs/a/b, /run/dirs/a/b/c, /run/dirs/in: /run/dirs/out/h1, /run/dirs/name: /etc/hostname, /e2e-root/a]}}
   h2: {host: {dirs: [/run/dirs/a/b]}}
 links: [h1 -- h2]
 `)
-	m.up(file)
-	m.exec("h1", "touch /run/dirs/a/b/c/mine /run/dirs/in/file")
-	if out := m.exec("h2", "ls -A /run/dirs/a/b"); out != "" {
+	contains(t, m.up(file), "h1 and 1 more: the machine has no /run/dirs/a/b; new files in /run/dirs stay in each of them", "h1: the machine has no /e2e-root/a; new files in / stay in h1")
+	m.exec("h1", "touch /run/dirs/a/b/c/mine /run/dirs/in/file /e2e-root/a/x /run/dirs/new; echo new >/run/dirs/file; echo new >/run/dirs/link/made; cmp /run/dirs/name /etc/hostname")
+	contains(t, m.exec("h1", "cat /etc/hosts; ip -br link; ping -c 1 -W 30 h2"), "10.0.0.2 h2", "h1-eth0", "1 received")
+	if out := m.exec("h2", "ls -A /run/dirs/a/b; [ ! -e /e2e-root ] || echo e2e-root"); out != "" {
 		t.Error("h2 sees what h1 has of its own: ", out)
 	}
-	m.sh("test -e /run/dirs/out/h1/file -a ! -e /run/dirs/a/b/c/mine")
+	disk := func(when string) {
+		t.Helper()
+		if out := m.sh("[ ! -e /e2e-root ] || echo e2e-root; cd /run/dirs; find . -mindepth 1 | sort | xargs; cat file deep/made"); out != "./deep ./deep/file ./deep/made ./file ./link ./out ./out/h1 ./out/h1/file\nnew\nnew" {
+			t.Errorf("%s there are on the machine %s", when, out)
+		}
+	}
+	disk("while the lab is up")
 	m.ok("up", "--name", m.name+"b", file)
 	m.ok("down", m.name)
-	if out := m.sh(trivet + " exec h1 -- sh -c 'touch /run/dirs/a/b/c/mine; find /run/dirs -type f | sort | xargs'"); out != "/run/dirs/a/b/c/mine /run/dirs/in/file /run/dirs/out/h1/file" {
+	if out := m.sh(trivet + " exec h1 -- sh -c 'touch /run/dirs/a/b/c/mine; find /run/dirs/[aio]* -type f | sort | xargs'"); out != "/run/dirs/a/b/c/mine /run/dirs/in/file /run/dirs/out/h1/file" {
 		t.Error("after the other lab is down, this one sees ", out)
 	}
 	m.killDaemon()
+	disk("when the daemon is dead")
 	m.ok("down")
-	if out := m.sh("cd /run/dirs; find . -mindepth 1 | sort | xargs"); out != "./out ./out/h1 ./out/h1/file" {
-		t.Error("there are left ", out)
-	}
-	m.sh("rm -r /run/dirs/out")
+	disk("afterwards")
+	m.sh("rm -r /run/dirs/out /run/dirs/deep/made")
 	m.unchanged(before)
+}
+
+// TestPrivateDirsRefused proves that a directory which cannot be made in a node is an error that
+// says why, and that nothing is left of the lab.
+func TestPrivateDirsRefused(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.sh("mkdir /run/many; cd /run/many; seq 4200 | xargs touch; touch /run/file; ln -s gone /run/dangling")
+	before := m.snapshot()
+	for path, why := range map[string]string{
+		"/run/many/x":       "/run/many/x is not there: cover /run/many: it holds more than 4096 files",
+		"/run/file/x":       "/run/file",
+		"/run/file":         "/run/file: not a directory",
+		"/run/dangling":     "/run/dangling is a symbolic link to gone, which is not there",
+		"/run/dangling/x/y": "/run/dangling is a symbolic link to gone, which is not there",
+	} {
+		file := m.file("refused.yaml", "controller: none\nnodes: {h1: {host: {dirs: ["+path+"]}}, h2: host}\nlinks: [h1 -- h2]\n")
+		contains(t, m.want(1, "up", "--name", m.name, file).err, "h1: dirs: ", why)
+		m.unchanged(before)
+	}
+}
+
+// TestPrivateDirsStranger proves that a stranger's file, in any format, has root make no directory
+// on the machine: not by a name that means something there (/etc/nologin keeps everybody out), not
+// through a link, with --no-commands or without.
+func TestPrivateDirsStranger(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.sh("mkdir /run/etc && ln -s /run/etc " + m.dir + "/link")
+	yaml := m.file("lab.yaml", "controller: none\nnodes: {h1: {host: {dirs: [/run/etc/nologin, "+m.dir+"/link/other/deep]}}, h2: host}\nlinks: [h1 -- h2]\n")
+	m.ok("convert", yaml, m.dir+"/lab.mn")
+	script := m.file("lab.py", "from mininet.net import Mininet\nnet = Mininet(controller=None)\nnet.addLink(net.addHost('h1', privateDirs=['/run/etc/nologin', '"+m.dir+"/link/other/deep']), net.addHost('h2'))\nnet.start()\n")
+	for _, file := range []string{yaml, m.dir + "/lab.mn", script} {
+		for _, flags := range [][]string{nil, {"--no-commands"}, {"--run-commands"}} {
+			m.ok(append([]string{"up", "--name", m.name, file}, flags...)...)
+			m.exec("h1", "touch /run/etc/nologin/x "+m.dir+"/link/other/deep/x && ls -d /run/etc/other/deep")
+			m.killDaemon()
+			if out := m.sh("ls -A /run/etc"); out != "" {
+				t.Errorf("%s %v: root has made %s in a directory of the machine", file, flags, out)
+			}
+			m.ok("down")
+		}
+	}
 }
 
 // TestIperfTogether proves that several measurements of throughput to one host can be under way at

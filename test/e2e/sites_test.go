@@ -119,6 +119,11 @@ func TestSites(t *testing.T) {
 			if code := h.run("exec", "h5", "--", "sh", "-c", "exit 7").code; code != 7 {
 				t.Errorf("a program elsewhere that exits with 7 exits with %d", code)
 			}
+			y := h.onTerminal(trivet, "exec", "h5", "--", "sh", "-c", "echo ready$((1+1)) on $(tty); read line; echo got $line; exit 7")
+			y.waitFor(t, "ready2 on /dev/pts")
+			y.types("a line\n")
+			y.ends(7)
+			contains(t, y.String(), "got a line")
 			if datapath != "bridge" {
 				contains(t, h.ok("path", "h1", "h6"), "h1 → s1 → s2 → s3 → s4 → s5 → s6 → h6")
 			}

@@ -34,7 +34,8 @@ func DenyTIOCSTI() error {
 		return fmt.Errorf("deny TIOCSTI: %w", err)
 	}
 	fprog := unix.SockFprog{Len: uint16(len(filter)), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
-	// SPEC_ALLOW: before Linux 5.16 the kernel would take a filter for a sandbox, and slow down what runs in it.
+	// SPEC_ALLOW: before Linux 5.16 the kernel takes a filter for a sandbox, and slows down what is
+	// in it.
 	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW, uintptr(unsafe.Pointer(&fprog)))
 	if errno != 0 {
 		return fmt.Errorf("deny TIOCSTI: %w", errno)

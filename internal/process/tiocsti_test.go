@@ -78,7 +78,8 @@ func TestDenyTIOCSTI(t *testing.T) {
 }
 
 // TestDenyTIOCSTIFilter proves that the filter refuses the call in each ABI of each architecture,
-// also where the upper half of the argument is set, and nothing else: no other request, call or ABI.
+// also where the upper half of the argument is set, and nothing else: no other request, call or
+// ABI.
 func TestDenyTIOCSTIFilter(t *testing.T) {
 	refuse := unix.SECCOMP_RET_ERRNO | int(unix.EPERM)
 	for goarch, calls := range ioctlCalls {

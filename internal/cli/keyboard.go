@@ -81,7 +81,7 @@ func (k *keyboard) start() {
 // Unread has the last n bytes that have been read since start read again: the program in a node has
 // not read them. It does nothing if there are not so many.
 func (k *keyboard) Unread(n int) {
-	if n <= len(k.given) {
+	if 0 < n && n <= len(k.given) {
 		k.typed = append(bytes.Clone(k.given[len(k.given)-n:]), k.typed...)
 		k.given = nil
 	}

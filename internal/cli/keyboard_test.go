@@ -55,6 +55,7 @@ func TestUnread(t *testing.T) {
 	types("k")
 	reads("k")
 	k.Unread(1 << 30)
+	k.Unread(-1)
 	k.Unread(3)
 	if left := k.take(); string(left) != "ijk" {
 		t.Errorf("what was typed ahead and is unread is %q, want ijk", left)

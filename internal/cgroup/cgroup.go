@@ -146,11 +146,14 @@ func group(root string, path ...string) string {
 	return filepath.Join(top, Group(path[0], path[1:]...))
 }
 
+// makeTime is how long MakeLab tries: each time another lab may be the last that goes down.
+const makeTime = 10 * time.Second
+
 // MakeLab makes the group of a lab.
 func (c Hierarchies) MakeLab(lab string) error {
 	for _, root := range c.roots() {
 		err := os.MkdirAll(group(root, lab), 0o755)
-		for tries := 0; errors.Is(err, os.ErrNotExist) && tries < 100; tries++ { // the last other lab took the group above away meanwhile
+		for began := time.Now(); errors.Is(err, os.ErrNotExist) && time.Since(began) < makeTime; { // other labs took the group above away meanwhile
 			err = os.MkdirAll(group(root, lab), 0o755)
 		}
 		if err != nil {

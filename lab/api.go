@@ -293,6 +293,7 @@ type ApplyResult struct {
 	Same    int      `json:"same" doc:"How many nodes and links stay as they are"`
 
 	Commands []string `json:"commands,omitempty" doc:"What nodes run for that: their stop and start commands"`
+	Remarks  []string `json:"remarks,omitempty" doc:"What the user should know of what is new"`
 
 	links []*topology.Link // links that are new or have changed
 }
@@ -347,10 +348,12 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		if r.DryRun || len(out.Changes) == 0 && !renamed {
 			return nil
 		}
+		known := d.target().Remarks()
 		started, err := d.turnInto(ctx, t)
 		if err != nil {
 			return errors.Join(err, d.backTo(d.target().Topology()))
 		}
+		out.Remarks = slices.DeleteFunc(d.target().Remarks(), func(what string) bool { return slices.Contains(known, what) })
 		if len(dead) > 0 {
 			err = d.target().Heal(ctx)
 		}

@@ -17,7 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/process"
@@ -277,7 +276,7 @@ func (s *session) receive() {
 		case kind == frameSignal && len(content) == 1:
 			s.kill(unix.Signal(content[0]))
 		case kind == frameResize && len(content) == 4 && s.typing != nil:
-			_ = pty.Setsize(s.typing.ours, &pty.Winsize{Rows: binary.BigEndian.Uint16(content), Cols: binary.BigEndian.Uint16(content[2:])})
+			s.typing.resize(binary.BigEndian.Uint16(content), binary.BigEndian.Uint16(content[2:]))
 		}
 	}
 }

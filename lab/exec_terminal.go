@@ -2,6 +2,8 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -14,6 +16,9 @@ import (
 	"trivet.dev/trivet/internal/process"
 )
 
+// MostUnread is how many bytes a program can leave unread that are the client's again.
+const MostUnread = maxFrame
+
 // typing is what a client types at a program on a terminal. What the program leaves unread is the
 // client's again. The client is told how much that is, never what: it puts back its own bytes, so
 // nothing that a program makes of its terminal is ever typed anywhere else.
@@ -21,7 +26,7 @@ type typing struct {
 	ours, theirs *os.File // the two sides of the terminal; theirs keeps what is not read
 
 	mu      sync.Mutex // guards what follows, and writes to the terminal
-	given   []byte     // what the terminal has been given, at most its last maxFrame bytes
+	given   []byte     // what the terminal has been given, at most its last MostUnread bytes
 	pending []byte     // what it has not been given: it comes after that
 	ended   bool       // the program has ended: the terminal is given nothing more
 	left    int        // how many of the last bytes given the program has not read
@@ -30,12 +35,12 @@ type typing struct {
 
 // startTTY starts the program on a terminal of its own, in a session of its own.
 func (s *session) startTTY(d *daemon, req ExecRequest, output *sync.WaitGroup) error {
-	ours, theirs, err := pty.Open()
+	ours, theirs, err := openTerminal()
 	if err != nil {
 		return fmt.Errorf("open a terminal: %w", err)
 	}
-	_ = pty.Setsize(ours, &pty.Winsize{Rows: req.Rows, Cols: req.Columns})
 	s.typing = &typing{ours: ours, theirs: theirs}
+	s.typing.resize(req.Rows, req.Columns)
 	s.typing.ahead(req.Typed)
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs, theirs, theirs
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -47,6 +52,30 @@ func (s *session) startTTY(d *daemon, req ExecRequest, output *sync.WaitGroup) e
 	s.outputs = []*os.File{ours}
 	output.Go(func() { s.copy(frameStdout, ours) }) // ends with an error (EIO) when the last program closes the terminal
 	return nil
+}
+
+// openTerminal opens the two sides of a new terminal. What is written to ours can be given up.
+func openTerminal() (ours, theirs *os.File, err error) {
+	blocking, theirs, err := pty.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer blocking.Close()
+	fd, err := unix.FcntlInt(blocking.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+		ours = os.NewFile(uintptr(fd), blocking.Name()) // never ask it for its number (Fd): it would block again
+	}
+	if err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return ours, theirs, nil
+}
+
+// resize sets the terminal's size.
+func (y *typing) resize(rows, columns uint16) {
+	_ = pty.Setsize(y.theirs, &pty.Winsize{Rows: rows, Cols: columns})
 }
 
 // ahead gives the terminal what was typed before the program started. The client's terminal has
@@ -80,8 +109,8 @@ func (y *typing) write(content []byte) {
 	if !y.ended {
 		_, _ = y.ours.Write(y.pending)
 		y.given = append(y.given, y.pending...)
-		y.given, y.pending = y.given[max(0, len(y.given)-maxFrame):], nil
-	} else if len(y.pending) > maxFrame {
+		y.given, y.pending = y.given[max(0, len(y.given)-MostUnread):], nil
+	} else if len(y.pending) > MostUnread {
 		y.pending, y.unclear = nil, true
 	}
 }
@@ -90,8 +119,9 @@ func (y *typing) write(content []byte) {
 func (y *typing) end() {
 	defer y.theirs.Close()
 	locked := false
-	left, mode, err := drain(y.theirs, func() bool { locked = y.mu.TryLock(); return locked }) // write may be under way
-	if !locked {
+	left, mode, err := drain(y.theirs, func() bool { locked = y.mu.TryLock(); return locked })
+	if !locked { // what is being written may never be taken
+		_ = y.ours.SetWriteDeadline(time.Now())
 		y.mu.Lock()
 	}
 	defer y.mu.Unlock()
@@ -101,7 +131,7 @@ func (y *typing) end() {
 }
 
 // drain reads what is in a terminal, lines first, until there is nothing more and quiet says that
-// nothing comes. It also returns the mode in which the terminal was.
+// nothing is being written. It also returns the mode in which the terminal was.
 func drain(terminal *os.File, quiet func() bool) (left []byte, mode unix.Termios, err error) {
 	// Opened anew: what the program has left in the background shares the other one's flags.
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", terminal.Fd()), unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -114,31 +144,44 @@ func drain(terminal *os.File, quiet func() bool) (left []byte, mode unix.Termios
 		return nil, mode, err
 	}
 	mode = *now
-	buf := make([]byte, 4096)
-	for lines, last, ends := true, false, 0; ; {
-		n, err := unix.Read(fd, buf)
-		switch {
-		case n > 0 && len(left) <= maxFrame: // it is longer than anything that was typed
-			left = append(left, bytes.ReplaceAll(buf[:n], []byte{0}, nil)...) // 0 marks Ctrl-D
-		case n > 0 || err == unix.EINTR:
-		case err == nil && ends < maxFrame: // Ctrl-D
-			ends++
-		case err == unix.EAGAIN && lines: // what is left is no line
-			lines = false
-			now.Lflag &^= unix.ICANON | unix.ECHO
-			if err := unix.IoctlSetTermios(fd, unix.TCSETS, now); err != nil {
-				return nil, mode, err
-			}
-		case err == unix.EAGAIN && !last:
-			if last = quiet(); !last {
-				time.Sleep(time.Millisecond)
-			}
-		case err == unix.EAGAIN:
-			return left, mode, nil
-		default:
-			return nil, mode, fmt.Errorf("read a terminal: %w", err)
+	if mode.Lflag&unix.ICANON != 0 {
+		if left, err = readAll(fd, left); err != nil {
+			return nil, mode, err
 		}
 	}
+	now.Lflag &^= unix.ICANON | unix.ECHO // what is left is no line
+	now.Cc[unix.VMIN], now.Cc[unix.VTIME] = 1, 0
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, now); err != nil {
+		return nil, mode, err
+	}
+	for last := false; ; {
+		if left, err = readAll(fd, left); err != nil || last {
+			return left, mode, err
+		}
+		if last = quiet(); !last {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// readAll reads what can be read of a terminal at once. What comes beyond MostUnread, the most that
+// can have been typed, is read as well, so that who writes can go on, but not kept.
+func readAll(fd int, left []byte) ([]byte, error) {
+	buf := make([]byte, 4096)
+	for ends := 0; ends < 1<<17; { // more than a terminal holds
+		switch n, err := unix.Read(fd, buf); {
+		case n > 0 && len(left) <= MostUnread:
+			left = append(left, bytes.ReplaceAll(buf[:n], []byte{0}, nil)...) // 0 marks Ctrl-D
+		case n > 0 || err == unix.EINTR:
+		case err == unix.EAGAIN:
+			return left, nil
+		case err != nil:
+			return nil, fmt.Errorf("read a terminal: %w", err)
+		default: // Ctrl-D, where lines are read
+			ends++
+		}
+	}
+	return nil, errors.New("a terminal that has been hung up")
 }
 
 // unread is how many of the last bytes typed the program has not read. It is 0 where what it left
@@ -146,30 +189,41 @@ func drain(terminal *os.File, quiet func() bool) (left []byte, mode unix.Termios
 func (y *typing) unread() int {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if n := y.left + len(y.pending); !y.unclear && n <= maxFrame {
+	if n := y.left + len(y.pending); !y.unclear && n <= MostUnread {
 		return n
 	}
 	return 0
 }
 
 // unreadOf is how many of the last bytes typed a terminal has made into what is left in it, or 0 if
-// it was not made of them. While lines were edited (ICANON) it left out what was erased, and keys
-// that control it.
+// it was not made of them. Where lines are edited it has left out what was erased, and keys that
+// control it; the mode is that of the end, which may have been another before.
 func unreadOf(typed, left []byte, mode unix.Termios) int {
 	if len(left) == 0 {
 		return 0
 	}
-	if mode.Lflag&unix.ICANON != 0 {
+	asLines := func() int {
 		made, from := edited(typed, mode)
 		if start := len(made) - len(left); start >= 0 && bytes.Equal(made[start:], left) {
 			return len(typed) - from[start]
 		}
+		return 0
 	}
-	if start := len(typed) - len(left); start >= 0 && bytes.Equal(bytes.ReplaceAll(typed[start:], []byte("\r"), []byte("\n")), bytes.ReplaceAll(left, []byte("\r"), []byte("\n"))) {
-		return len(left)
+	asTyped := func() int {
+		start := len(typed) - len(left)
+		if start >= 0 && bytes.Equal(newlines(typed[start:]), newlines(left)) {
+			return len(left)
+		}
+		return 0
 	}
-	return 0
+	if mode.Lflag&unix.ICANON != 0 {
+		return cmp.Or(asLines(), asTyped())
+	}
+	return cmp.Or(asTyped(), asLines())
 }
+
+// newlines is what a terminal makes of carriage returns (ICRNL).
+func newlines(b []byte) []byte { return bytes.ReplaceAll(b, []byte("\r"), []byte("\n")) }
 
 // edited is what a terminal makes of what is typed (termios(3), as n_tty of Linux does it), and
 // which byte of that each of its bytes comes from.

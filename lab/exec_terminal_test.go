@@ -8,8 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
@@ -19,7 +19,7 @@ import (
 // atTerminal gives a new terminal what is typed, and returns what is left when a program ends that
 // has read no more than the first lines, and the terminal's mode.
 func atTerminal(t *rapid.T, typed []byte, lines int, utf8 bool) (left []byte, mode unix.Termios) {
-	ours, theirs, err := pty.Open()
+	ours, theirs, err := openTerminal()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,6 +167,7 @@ func TestTyping(t *testing.T) {
 	for name, c := range map[string]struct {
 		ahead, typed, stuffed string
 		open                  bool // programs can put something into terminals
+		raw                   bool // the program leaves a terminal without lines, where nothing to read is no wait
 		want                  string
 	}{
 		"nothing":           {},
@@ -178,9 +179,10 @@ func TestTyping(t *testing.T) {
 		"stuffed":           {typed: "one\r", stuffed: "touch /x\n"},
 		"stuffed afterward": {typed: "one\rtwo\r", stuffed: "; touch /x\n"},
 		"cannot be told":    {typed: "one\rtwo\r", open: true},
+		"left raw":          {typed: "one\rtwo\rthree\x7f", raw: true, want: "two\rthree\x7flater"},
 	} {
 		process.DeniesTIOCSTI = func() bool { return !c.open }
-		ours, theirs, err := pty.Open()
+		ours, theirs, err := openTerminal()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,6 +192,17 @@ func TestTyping(t *testing.T) {
 		if c.ahead+c.typed != "" {
 			if n, err := unix.Read(int(theirs.Fd()), make([]byte, 4096)); n != len("one\n") || err != nil {
 				t.Fatalf("%s: the program reads %d bytes, %v", name, n, err)
+			}
+		}
+		if c.raw {
+			mode, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mode.Lflag &^= unix.ICANON
+			mode.Cc[unix.VMIN], mode.Cc[unix.VTIME] = 0, 0
+			if err := unix.IoctlSetTermios(int(theirs.Fd()), unix.TCSETS, mode); err != nil {
+				t.Fatal(err)
 			}
 		}
 		for i := range len(c.stuffed) {
@@ -207,4 +220,38 @@ func TestTyping(t *testing.T) {
 		}
 		ours.Close()
 	}
+}
+
+// TestTypingStuck proves that the end of a program does not wait for what a terminal that it has
+// made deaf does not take, and that who writes to that is let go.
+func TestTypingStuck(t *testing.T) {
+	ours, theirs, err := openTerminal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const nNull = 27 // N_NULL, the line discipline that takes nothing (linux/tty.h)
+	if err := unix.IoctlSetPointerInt(int(theirs.Fd()), unix.TIOCSETD, nNull); err != nil {
+		t.Skip("this kernel has no line discipline N_NULL: ", err)
+	}
+	y := &typing{ours: ours, theirs: theirs}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		y.write(make([]byte, 1<<20))
+	}()
+	for y.mu.TryLock() {
+		y.mu.Unlock()
+		select {
+		case <-written:
+			t.Skip("this kernel's terminal takes all that is written")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	y.end()
+	<-written
+	y.write([]byte("later"))
+	if n := y.unread(); n != 0 {
+		t.Errorf("%d bytes are said to be unread", n)
+	}
+	ours.Close()
 }

@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/lab"
 )
 
 // keyboard is the input of a terminal, which the prompt and the programs that it starts read in
@@ -16,12 +18,9 @@ type keyboard struct {
 	fd    int
 	wake  int    // an eventfd that interrupts Read
 	typed []byte // what was read from the terminal, and is to be read again
-	given []byte // what has been read since start, at most its last mostUnread bytes
+	given []byte // what has been read since start, at most its last lab.MostUnread bytes
 	last  byte   // the last byte that one has read
 }
-
-// mostUnread bounds what a program can leave unread.
-const mostUnread = 1 << 20
 
 func newKeyboard(fd int) (*keyboard, error) {
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -37,7 +36,7 @@ func (k *keyboard) Read(p []byte) (int, error) {
 
 func (k *keyboard) give(text []byte) {
 	k.given = append(k.given, text...)
-	k.given = k.given[max(0, len(k.given)-mostUnread):]
+	k.given = k.given[max(0, len(k.given)-lab.MostUnread):]
 }
 
 func (k *keyboard) read(p []byte) (int, error) {

@@ -14,8 +14,11 @@ import (
 // An ioctlCall is the number of the system call ioctl in one of the ABIs that a kernel has.
 type ioctlCall struct{ arch, number uint32 }
 
+const x32 = 0x40000000 // __X32_SYSCALL_BIT
+
 var ioctlCalls = map[string][]ioctlCall{
-	"amd64": {{unix.AUDIT_ARCH_X86_64, 16}, {unix.AUDIT_ARCH_X86_64, 0x40000000 + 514}, {unix.AUDIT_ARCH_I386, 54}}, // the second is x32
+	"amd64": {{unix.AUDIT_ARCH_X86_64, 16}, {unix.AUDIT_ARCH_I386, 54},
+		{unix.AUDIT_ARCH_X86_64, x32 + 514}, {unix.AUDIT_ARCH_X86_64, x32 + 16}, {unix.AUDIT_ARCH_X86_64, 514}}, // the last two before Linux 5.4
 	"arm64": {{unix.AUDIT_ARCH_AARCH64, 29}, {unix.AUDIT_ARCH_ARM, 54}},
 	"arm":   {{unix.AUDIT_ARCH_ARM, 54}},
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -117,7 +116,7 @@ func (l *Lab) mountDirs(n *topology.Node) error {
 			return fmt.Errorf("dirs: %w", err)
 		}
 	}
-	l.covered.add(n.Name, p.covered)
+	l.covered.set(n.Name, p.covered)
 	return nil
 }
 
@@ -198,7 +197,7 @@ func (p *privately) memory(mode, uid, gid uint32) (int, error) {
 func (p *privately) point(path string, wantsDir bool) (int, error) {
 	at, missing := filepath.Clean(path), []string{}
 	fd, err := unix.Open(at, unix.O_PATH|unix.O_CLOEXEC, 0)
-	for ; errors.Is(err, unix.ENOENT) && at != "/"; fd, err = unix.Open(at, unix.O_PATH|unix.O_CLOEXEC, 0) {
+	for ; (err == unix.ENOENT || err == unix.ENOTDIR) && at != "/"; fd, err = unix.Open(at, unix.O_PATH|unix.O_CLOEXEC, 0) {
 		if to, err := os.Readlink(at); err == nil {
 			return -1, fmt.Errorf("%s is a symbolic link to %s, which is not there", at, to)
 		}
@@ -239,6 +238,10 @@ func (p *privately) writable(dir int, name, path string) (int, error) {
 	if err := unix.Fstat(dir, &st); err != nil {
 		unix.Close(dir)
 		return -1, fmt.Errorf("%s: %w", name, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		unix.Close(dir)
+		return -1, fmt.Errorf("%s: %w", name, unix.ENOTDIR)
 	}
 	if p.own[st.Dev] {
 		return dir, nil
@@ -325,31 +328,36 @@ func show(dir, in int, e fs.DirEntry) error {
 
 // covers is what nodes see covered: which directories, and for the sake of what.
 type covers struct {
-	mu    sync.Mutex
-	nodes map[[2]string][]string // by directory and path
+	mu sync.Mutex
+	of map[string]map[string]string // by node
 }
 
-func (c *covers) add(node string, covered map[string]string) {
-	if len(covered) == 0 {
-		return
-	}
+// set notes what a node sees covered; nil: nothing, or the node is gone.
+func (c *covers) set(node string, covered map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.nodes == nil {
-		c.nodes = map[[2]string][]string{}
+	if delete(c.of, node); len(covered) == 0 {
+		return
 	}
-	for dir, path := range covered {
-		c.nodes[[2]string{dir, path}] = append(c.nodes[[2]string{dir, path}], node)
+	if c.of == nil {
+		c.of = map[string]map[string]string{}
 	}
+	c.of[node] = covered
 }
 
 // remarks say what a user may miss there.
 func (c *covers) remarks() (out []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	byPlace := func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) }
-	for _, at := range slices.SortedFunc(maps.Keys(c.nodes), byPlace) {
-		names := slices.Sorted(slices.Values(c.nodes[at]))
+	nodes := map[[2]string][]string{} // by directory and path
+	for _, node := range slices.Sorted(maps.Keys(c.of)) {
+		for dir, path := range c.of[node] {
+			nodes[[2]string{dir, path}] = append(nodes[[2]string{dir, path}], node)
+		}
+	}
+	byPlace := func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }
+	for _, at := range slices.SortedFunc(maps.Keys(nodes), byPlace) {
+		names := nodes[at]
 		who, there := names[0], names[0]
 		if len(names) > 1 {
 			who, there = fmt.Sprintf("%s and %d more", who, len(names)-1), "each of them"

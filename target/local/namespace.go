@@ -296,6 +296,7 @@ func releaseFile(file string) error {
 
 // removeNode releases a node's namespaces.
 func (l *Lab) removeNode(name string) error {
+	l.covered.set(name, nil)
 	var errs []error
 	for _, k := range namespaceKinds {
 		errs = append(errs, releaseFile(l.nsPath(k.name, name)))

@@ -48,7 +48,7 @@ func TestSitesSame(t *testing.T) {
 				for len(pairs) < 12 {
 					pairs = append(pairs, [2]string{hosts[rand.IntN(len(hosts))], hosts[rand.IntN(len(hosts))]})
 				}
-				eventually(t, "all hosts reach each other", func() bool { return strings.Contains(h.run("ping", "--all").out, ", 0 % lost") })
+				eventually(t, "all hosts reach each other", func() bool { return strings.Contains(h.run("ping", "--all", "--timeout", "30s").out, ", 0 % lost") })
 				for _, p := range pairs {
 					if p[0] != p[1] {
 						way, _, _ := strings.Cut(h.ok("path", p[0], p[1]), "\n") // and not its load

@@ -66,6 +66,9 @@ func (a *app) apply() *cobra.Command {
 			for _, command := range result.Commands {
 				a.say("! %s", words.Printable(command))
 			}
+			for _, what := range result.Remarks {
+				a.say("%s", what)
+			}
 			verb := "made"
 			if dryRun {
 				verb = "to make"

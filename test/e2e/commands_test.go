@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -151,6 +152,12 @@ links: [h1 -- h2]
 	if out := m.sh(trivet + " exec h1 -- sh -c 'touch /run/dirs/a/b/c/mine; find /run/dirs/[aio]* -type f | sort | xargs'"); out != "/run/dirs/a/b/c/mine /run/dirs/in/file /run/dirs/out/h1/file" {
 		t.Error("after the other lab is down, this one sees ", out)
 	}
+	third := "  h3: {host: {dirs: [/run/dirs/a/b]}}\nlinks: [h1 -- h2, h2 -- h3]\n"
+	text, err := os.ReadFile(file)
+	must(t, err)
+	contains(t, m.ok("apply", m.file("three.yaml", strings.Replace(string(text), "links: [h1 -- h2]\n", third, 1)), "--lab", m.name+"b"),
+		"+ host h3", "h1 and 2 more: the machine has no /run/dirs/a/b; new files in /run/dirs stay in each of them")
+	contains(t, m.ok("apply", file, "--lab", m.name+"b"), "- host h3")
 	m.killDaemon()
 	disk("when the daemon is dead")
 	m.ok("down")

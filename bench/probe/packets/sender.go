@@ -227,9 +227,9 @@ func (s Send) run(heard, stop *atomic.Bool) (Sent, error) {
 	return drive(p, precise(), out, wall, stop)
 }
 
-// Greetings go until one is heard, or for greetings. A network may be one in which nothing comes; in
-// one that loses a packet in ten, three of the kernel's questions for a hardware address, one each
-// second, are in vain once in 150 times, and five once in 4,000.
+// Greetings go until one is heard, or for greetings. A network may be one in which nothing comes;
+// in one that loses a packet in ten, three of the kernel's questions for a hardware address, one
+// each second, are in vain once in 150 times, and five once in 4,000.
 const (
 	greetings = 5 * time.Second
 	regreet   = 100 * time.Millisecond

@@ -35,7 +35,7 @@ const (
 	frameResize // rows and columns, two bytes each
 	frameExit   // exit code, four bytes; the last frame, except for frameUnread
 	frameError  // text: the program could not be started; the last frame
-	frameUnread // four bytes: how many of the last bytes typed the program has not read; sent once the client's input has ended
+	frameUnread // how many of the last bytes typed were not read, four bytes; sent once the client's input has ended
 )
 
 const maxFrame = 1 << 20

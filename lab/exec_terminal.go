@@ -96,7 +96,8 @@ func (y *typing) ahead(text []byte) {
 	_ = unix.IoctlSetTermios(fd, unix.TCSETS, &silent)
 	y.given = bytes.Clone(text)
 	_, _ = y.ours.Write(text)
-	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) // makes the terminal process all that was written
+	// Makes the terminal process all that was written.
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 	_ = unix.IoctlSetTermios(fd, unix.TCSETS, mode)
 }
 
@@ -134,7 +135,8 @@ func (y *typing) end() {
 // nothing is being written. It also returns the mode in which the terminal was.
 func drain(terminal *os.File, quiet func() bool) (left []byte, mode unix.Termios, err error) {
 	// Opened anew: what the program has left in the background shares the other one's flags.
-	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", terminal.Fd()), unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	again := fmt.Sprintf("/proc/self/fd/%d", terminal.Fd())
+	fd, err := unix.Open(again, unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, mode, err
 	}
@@ -231,7 +233,8 @@ func edited(typed []byte, mode unix.Termios) (made []byte, from []int) {
 	line := 0 // where it begins
 	back := func(to int) { made, from = made[:to], from[:to] }
 	put := func(c byte, i int) { made, from = append(made, c), append(from, i) }
-	later := func(c byte) bool { return mode.Iflag&unix.IUTF8 != 0 && c&0xc0 == 0x80 } // not the first byte of its character
+	// later says whether a byte is not the first of its character.
+	later := func(c byte) bool { return mode.Iflag&unix.IUTF8 != 0 && c&0xc0 == 0x80 }
 	for i := 0; i < len(typed); i++ {
 		switch c := typed[i]; {
 		case c == '\r' || c == '\n':

@@ -222,8 +222,8 @@ func TestTyping(t *testing.T) {
 	}
 }
 
-// TestTypingStuck proves that the end of a program does not wait for what a terminal that it has
-// made deaf does not take, and that who writes to that is let go.
+// TestTypingStuck proves that the end of a program does not wait for input that its terminal does
+// not take, as with a line discipline that takes none, and that who writes that is let go.
 func TestTypingStuck(t *testing.T) {
 	ours, theirs, err := openTerminal()
 	if err != nil {

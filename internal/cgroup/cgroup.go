@@ -153,7 +153,8 @@ const makeTime = 10 * time.Second
 func (c Hierarchies) MakeLab(lab string) error {
 	for _, root := range c.roots() {
 		err := os.MkdirAll(group(root, lab), 0o755)
-		for began := time.Now(); errors.Is(err, os.ErrNotExist) && time.Since(began) < makeTime; { // other labs took the group above away meanwhile
+		// Labs that go down may take the group above away meanwhile.
+		for began := time.Now(); errors.Is(err, os.ErrNotExist) && time.Since(began) < makeTime; {
 			err = os.MkdirAll(group(root, lab), 0o755)
 		}
 		if err != nil {

@@ -18,7 +18,8 @@ const x32 = 0x40000000 // __X32_SYSCALL_BIT
 
 var ioctlCalls = map[string][]ioctlCall{
 	"amd64": {{unix.AUDIT_ARCH_X86_64, 16}, {unix.AUDIT_ARCH_I386, 54},
-		{unix.AUDIT_ARCH_X86_64, x32 + 514}, {unix.AUDIT_ARCH_X86_64, x32 + 16}, {unix.AUDIT_ARCH_X86_64, 514}}, // the last two before Linux 5.4
+		{unix.AUDIT_ARCH_X86_64, x32 + 514},
+		{unix.AUDIT_ARCH_X86_64, x32 + 16}, {unix.AUDIT_ARCH_X86_64, 514}}, // before Linux 5.4
 	"arm64": {{unix.AUDIT_ARCH_AARCH64, 29}, {unix.AUDIT_ARCH_ARM, 54}},
 	"arm":   {{unix.AUDIT_ARCH_ARM, 54}},
 }
@@ -39,7 +40,8 @@ func DenyTIOCSTI() error {
 	fprog := unix.SockFprog{Len: uint16(len(filter)), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
 	// SPEC_ALLOW: before Linux 5.16 the kernel takes a filter for a sandbox, and slows down what is
 	// in it.
-	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW, uintptr(unsafe.Pointer(&fprog)))
+	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+		unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW, uintptr(unsafe.Pointer(&fprog)))
 	if errno != 0 {
 		return fmt.Errorf("deny TIOCSTI: %w", errno)
 	}
@@ -48,7 +50,8 @@ func DenyTIOCSTI() error {
 
 // tiocstiFilter refuses TIOCSTI by any of some calls, and allows everything else.
 func tiocstiFilter(calls []ioctlCall) (prog []bpf.Instruction) {
-	const number, arch, request = 0, 4, 24 // where struct seccomp_data (linux/seccomp.h) has them, little endian; ioctl takes 32 bits
+	// Where struct seccomp_data (linux/seccomp.h) has them, little endian. Ioctl takes 32 bits.
+	const number, arch, request = 0, 4, 24
 	for _, c := range calls {
 		prog = append(prog,
 			bpf.LoadAbsolute{Off: arch, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.arch, SkipFalse: 5},

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -101,7 +100,9 @@ func (p *privately) memory(mode, uid, gid uint32) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(fs)
-	for _, o := range [][2]string{{"source", "trivet"}, {"mode", strconv.FormatUint(uint64(mode), 8)}, {"uid", fmt.Sprint(uid)}, {"gid", fmt.Sprint(gid)}} {
+	for _, o := range [][2]string{
+		{"source", "trivet"}, {"mode", fmt.Sprintf("%o", mode)}, {"uid", fmt.Sprint(uid)}, {"gid", fmt.Sprint(gid)},
+	} {
 		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
 			return -1, fmt.Errorf("%s=%s: %w", o[0], o[1], err)
 		}
@@ -248,7 +249,8 @@ func show(dir, in int, e fs.DirEntry) error {
 			return err
 		}
 	}
-	tree, err := unix.OpenTree(dir, name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
+	const itself = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT
+	tree, err := unix.OpenTree(dir, name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|itself)
 	if err != nil {
 		return err
 	}
@@ -292,7 +294,8 @@ func (c *covers) remarks() (out []string) {
 		if len(names) > 1 {
 			who, there = fmt.Sprintf("%s and %d more", who, len(names)-1), "each of them"
 		}
-		out = append(out, fmt.Sprintf("%s: the machine has no %s; new files in %s stay in %s, in memory, and end with the lab (not if you mkdir %s first)", who, at[1], at[0], there, at[1]))
+		out = append(out, fmt.Sprintf("%s: the machine has no %s; new files in %s stay in %s, in memory, and end with the lab"+
+			" (not if you mkdir %s first)", who, at[1], at[0], there, at[1]))
 	}
 	return out
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"unsafe"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -37,13 +36,10 @@ func DenyTIOCSTI() error {
 	if err != nil {
 		return fmt.Errorf("deny TIOCSTI: %w", err)
 	}
-	fprog := unix.SockFprog{Len: uint16(len(filter)), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
 	// SPEC_ALLOW: before Linux 5.16 the kernel takes a filter for a sandbox, and slows down what is
 	// in it.
-	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW, uintptr(unsafe.Pointer(&fprog)))
-	if errno != 0 {
-		return fmt.Errorf("deny TIOCSTI: %w", errno)
+	if err := InstallFilter(filter, unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW); err != nil {
+		return fmt.Errorf("deny TIOCSTI: %w", err)
 	}
 	return nil
 }

@@ -3,10 +3,11 @@ package confine
 import (
 	"fmt"
 	"runtime"
-	"unsafe"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/process"
 )
 
 // The filter allows what an interpreter needs to compute and to read files; every other system call
@@ -104,10 +105,9 @@ func opens(i uint32) []bpf.Instruction {
 }
 
 func installFilter(filter []bpf.RawInstruction) error {
-	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
-	if _, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))); errno != 0 {
+	if err := process.InstallFilter(filter, 0); err != nil {
 		return fmt.Errorf("this kernel cannot confine the program (seccomp: %w), and it is not run unconfined; "+
-			"use a kernel with CONFIG_SECCOMP_FILTER", errno)
+			"use a kernel with CONFIG_SECCOMP_FILTER", err)
 	}
 	return nil
 }

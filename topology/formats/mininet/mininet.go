@@ -104,7 +104,10 @@ func run(job map[string]any, at topology.Position, problems *topology.Problems) 
 		problems.Add(at, "", "%v", err)
 	default:
 		doc := &document{}
-		err := json.Unmarshal(res.Output, doc)
+		err := bounded(res.Output)
+		if err == nil {
+			err = json.Unmarshal(res.Output, doc)
+		}
 		if err == nil {
 			return doc
 		}
@@ -123,6 +126,8 @@ func syntax(m *message) bool {
 func untold(problems *topology.Problems, at topology.Position, res confine.Result, err error) {
 	var wrong *json.UnmarshalTypeError
 	switch {
+	case errors.Is(err, errMany):
+		problems.Add(at, "", "the program's network is too large: %v", err)
 	case errors.As(err, &wrong):
 		problems.Add(at, "names and addresses are strings, ports and limits are numbers", "the program made a network whose %s is of the wrong type (%s)", wrong.Field, wrong.Value)
 	case len(res.Output) > 0 && res.Status == "":

@@ -66,7 +66,8 @@ func readFrame(r io.Reader) (kind byte, content []byte, err error) {
 type ExecRequest struct {
 	Node    string   `json:"node"`
 	Command []string `json:"command"`
-	Env     []string `json:"env,omitempty"`
+	Env     []string `json:"env,omitempty"`   // NAME=VALUE; none: the daemon's own
+	Carry   []string `json:"carry,omitempty"` // names in Env that a node on another machine gets, too: see envElsewhere
 	Dir     string   `json:"dir,omitempty"`
 	TTY     bool     `json:"tty,omitempty"`
 	Typed   []byte   `json:"typed,omitempty"` // on a terminal: what was typed beforehand and has been echoed already
@@ -177,6 +178,9 @@ func (s *session) start(d *daemon, req ExecRequest) (output *sync.WaitGroup, err
 	}
 	s.cmd = exec.Command(req.Command[0], req.Command[1:]...)
 	s.cmd.Env, s.cmd.Dir = req.Env, req.Dir
+	if d.state().Part != nil && len(req.Env) > 0 {
+		s.cmd.Env = append(ownEnv(), req.Env...)
+	}
 	if s.cmd.Err != nil { // not found in the daemon's PATH: look in the caller's
 		s.cmd.Path, s.cmd.Err = lookPath(req.Command[0], req.Env)
 	}

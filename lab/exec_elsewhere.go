@@ -6,12 +6,38 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"slices"
+	"strings"
 
 	"trivet.dev/trivet/site"
 )
 
+// envElsewhere is what of the client's environment goes to another machine: how to talk to its
+// terminal, and what the user has named. The rest may hold keys to anything.
+func (r ExecRequest) envElsewhere() (env []string) {
+	for _, e := range r.Env {
+		name, _, _ := strings.Cut(e, "=")
+		if name == "TERM" || name == "LANG" || strings.HasPrefix(name, "LC_") || slices.Contains(r.Carry, name) {
+			env = append(env, e)
+		}
+	}
+	return env
+}
+
+// ownEnv is what a program that was asked for on another machine is told of this one.
+func ownEnv() (env []string) {
+	for _, name := range []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
 // passOn has the daemon of another site run a program.
 func (c *Client) passOn(w http.ResponseWriter, r *http.Request, req ExecRequest) {
+	req.Env = req.envElsewhere()
 	body, err := json.Marshal(req)
 	if err != nil {
 		writeProblem(w, http.StatusUnprocessableEntity, err.Error())

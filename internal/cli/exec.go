@@ -15,6 +15,7 @@ import (
 
 func (a *app) exec() *cobra.Command {
 	var noInput bool
+	var env []string
 	cmd := &cobra.Command{
 		Use:               "exec NODE -- COMMAND [ARG...]",
 		Short:             "Run a program in a node; streams, signals and exit code are its own",
@@ -32,39 +33,66 @@ func (a *app) exec() *cobra.Command {
 			if len(args) == 0 {
 				return usagef("give a command to run:  trivet exec h1 -- ip addr")
 			}
-			return a.run(cmd.Context(), node, args, !noInput)
+			return a.run(cmd.Context(), node, args, !noInput, env...)
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().BoolVarP(&noInput, "no-input", "n", false, "do not read standard input")
+	addEnv(cmd, &env)
 	return cmd
 }
 
+// addEnv adds the flag --env.
+func addEnv(cmd *cobra.Command, env *[]string) {
+	cmd.Flags().StringArrayVarP(env, "env", "e", nil, "give it `NAME=VALUE`, or NAME as it is here; on another machine it gets TERM, LANG and LC_* only, and these")
+}
+
 func (a *app) shell() *cobra.Command {
-	return &cobra.Command{
+	var env []string
+	cmd := &cobra.Command{
 		Use: "shell NODE", Short: "Open a shell in a node", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			shell := os.Getenv("SHELL")
 			if shell == "" {
 				shell = "/bin/sh"
 			}
-			return a.run(cmd.Context(), args[0], []string{shell}, true)
+			return a.run(cmd.Context(), args[0], []string{shell}, true, env...)
 		},
 	}
+	addEnv(cmd, &env)
+	return cmd
 }
 
-// run runs a program in a node of the lab, on a terminal if we have one.
-func (a *app) run(ctx context.Context, node string, command []string, input bool) error {
+// run runs a program in a node of the lab, on a terminal if we have one. What env names (as --env
+// does) goes with it everywhere.
+func (a *app) run(ctx context.Context, node string, command []string, input bool, env ...string) error {
 	c, _, err := a.client()
 	if err != nil {
 		return err
 	}
-	return a.runIn(ctx, c, node, command, input)
+	r := asHere(node, command)
+	for _, e := range env {
+		name, _, given := strings.Cut(e, "=")
+		switch _, known := os.LookupEnv(name); {
+		case name == "":
+			return usagef("--env %s: write NAME=VALUE, or NAME", e)
+		case given:
+			r.Env = append(r.Env, e)
+		case !known:
+			return usagef("--env %s: there is no %s here; write %s=VALUE", e, name, name)
+		}
+		r.Carry = append(r.Carry, name)
+	}
+	return a.runIn(ctx, c, r, input)
 }
 
-func (a *app) runIn(ctx context.Context, c *lab.Client, node string, command []string, input bool) error {
+// asHere asks for a program in the environment and directory of this one.
+func asHere(node string, command []string) lab.ExecRequest {
 	dir, _ := os.Getwd()
-	r := lab.ExecRequest{Node: node, Command: command, Env: os.Environ(), Dir: dir}
+	return lab.ExecRequest{Node: node, Command: command, Env: os.Environ(), Dir: dir}
+}
+
+func (a *app) runIn(ctx context.Context, c *lab.Client, r lab.ExecRequest, input bool) error {
 	signals, sizes := make(chan byte, 8), make(chan [2]uint16, 1)
 	s := lab.Streams{Out: os.Stdout, Err: os.Stderr, Signals: signals, Sizes: sizes}
 	caught := make(chan os.Signal, 8)

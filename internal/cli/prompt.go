@@ -328,7 +328,7 @@ func (p *prompt) inNode(ctx context.Context, t *topology.Topology, node, command
 			command = replaceWord(command, w, a)
 		}
 	}
-	return p.runIn(ctx, p.client, node, []string{"/bin/sh", "-c", command}, p.keys != nil)
+	return p.runIn(ctx, p.client, asHere(node, []string{"/bin/sh", "-c", command}), p.keys != nil)
 }
 
 func firstAddress(t *topology.Topology, node string) string {

@@ -65,7 +65,8 @@ class Process:
         self._lock = threading.Lock()
         self._socket, rest = self._open(client, {
             "node": node, "command": self.args, "dir": cwd or os.getcwd(),
-            "env": ["%s=%s" % item for item in (os.environ if env is None else env).items()]})
+            "env": ["%s=%s" % item for item in (os.environ if env is None else env).items()],
+            "carry": list(env or {})})
         self.stdin: Optional[IO[Any]] = None
         if stdin == subprocess.PIPE:
             raw = io.BufferedWriter(_Input(self))

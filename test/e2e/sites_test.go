@@ -119,6 +119,13 @@ func TestSites(t *testing.T) {
 			if code := h.run("exec", "h5", "--", "sh", "-c", "exit 7").code; code != 7 {
 				t.Errorf("a program elsewhere that exits with 7 exits with %d", code)
 			}
+			h.env = append(h.env, "SECRET=hidden", "LC_TIME=C.UTF-8")
+			env := h.ok("exec", "--env", "GIVEN=by hand", "h5", "--", "env")
+			contains(t, env, "GIVEN=by hand", "LC_TIME=C.UTF-8", "PATH=/")
+			if strings.Contains(env, "SECRET") {
+				t.Error("a program elsewhere is told what is in this environment: ", env)
+			}
+			contains(t, h.ok("exec", "h5", "--env", "SECRET", "--", "env")+h.ok("exec", "h1", "--", "env"), "SECRET=hidden\n")
 			y := h.onTerminal(trivet, "exec", "h5", "--", "sh", "-c", "echo ready$((1+1)) on $(tty); read line; echo got $line; exit 7")
 			y.waitFor(t, "ready2 on /dev/pts")
 			y.types("a line\n")

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
-	"debug/elf"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -99,18 +98,20 @@ func (s *Site) start(ctx context.Context) error {
 	return nil
 }
 
-// script starts the program there in one round trip, as root. If it is not there, or we cannot be
-// root, the script says what the machine is, as uname -sm does, and who we are.
+// script starts the program there in one round trip, as root, if it is there and whole: a file is
+// not believed by its name. Else, or if we cannot be root, the script says what the machine is, as
+// uname -sm does, and who we are.
 func script(programs []program) string {
 	var b strings.Builder
 	b.WriteString(`is=$(uname -sm); p=; case $is in`)
 	for _, p := range programs {
-		fmt.Fprintf(&b, ` %s) p=%s/%s;;`, Quote([]string{"Linux " + p.machine}), dir, p.name)
+		fmt.Fprintf(&b, ` %s) p=%s/%s sum=%s;;`, Quote([]string{"Linux " + p.machine}), dir, p.name, p.sum)
 	}
 	// sudo would keep the variable for itself.
 	b.WriteString(` esac
-if [ "${EUID:-$(id -u)}" = 0 ]; then who=root; [ ! -x "$p" ] || exec "$p" ` + Command + ` "$SSH_CONNECTION"
-elif sudo -n true 2>/dev/null; then who=root; [ ! -x "$p" ] || exec sudo -n "$p" ` + Command + ` "$SSH_CONNECTION"
+there() { [ -x "$p" ] && echo "$sum  $p" | sha256sum -c - >/dev/null 2>&1; }
+if [ "${EUID:-$(id -u)}" = 0 ]; then who=root; ! there || exec "$p" ` + Command + ` "$SSH_CONNECTION"
+elif sudo -n true 2>/dev/null; then who=root; ! there || exec sudo -n "$p" ` + Command + ` "$SSH_CONNECTION"
 else who=user; fi; echo "$is"; echo $who`)
 	return b.String()
 }
@@ -120,6 +121,7 @@ type program struct {
 	machine string // as uname -m calls it
 	file    string
 	name    string // that it has on machines
+	sum     string // its SHA-256
 }
 
 // architectures are those that we are built for, by what uname -m calls them.
@@ -145,9 +147,10 @@ func ownPrograms() (out []program, err error) {
 		if p.file == "" {
 			continue
 		}
-		if p.name, err = nameOf(p.file); err != nil {
+		if p.sum, err = checksum(p.file); err != nil {
 			return nil, err
 		}
+		p.name = "trivet-" + p.sum[:16]
 		out = append(out, p)
 	}
 	return out, nil
@@ -218,43 +221,7 @@ func (m *memo) find(file string, how func(string) (string, error)) (string, erro
 	return found, nil
 }
 
-var names, sums memo
-
-// nameOf is what a file of a program is called on machines: what its linker says of what it is made
-// of (the build ID, the same for the same source and flags only) or, if that was left out, of what
-// is in it, which takes a quarter of a second to read.
-func nameOf(file string) (string, error) {
-	return names.find(file, func(file string) (string, error) {
-		is, err := buildID(file)
-		if err == nil && is == "" {
-			is, err = checksum(file)
-		}
-		sum := sha256.Sum256([]byte(is))
-		return "trivet-" + hex.EncodeToString(sum[:8]), err
-	})
-}
-
-// buildID is the Go linker's; "" if there is none.
-func buildID(file string) (string, error) {
-	f, err := elf.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	note := f.Section(".note.go.buildid")
-	if note == nil {
-		return "", nil
-	}
-	b, err := note.Data()
-	if err != nil {
-		return "", err
-	}
-	_, id, found := strings.Cut(string(b), "Go\x00\x00") // the owner's name, after three lengths
-	if !found {
-		return "", nil
-	}
-	return strings.TrimRight(id, "\x00"), nil
-}
+var sums memo
 
 func checksum(file string) (string, error) {
 	return sums.find(file, func(file string) (string, error) {
@@ -271,10 +238,6 @@ func checksum(file string) (string, error) {
 
 // push copies the program, which appears under its name once it is whole.
 func (s *Site) push(ctx context.Context, p program) error {
-	sum, err := checksum(p.file)
-	if err != nil {
-		return err
-	}
 	f, err := os.Open(p.file)
 	if err != nil {
 		return err
@@ -286,7 +249,7 @@ func (s *Site) push(ctx context.Context, p program) error {
 		// The last ones used stay: another lab may run one. So do copies that others are making,
 		// which may be gone before find has looked at them.
 		`ls -t %[1]s | grep ^trivet- | tail -n +6 | while read -r old; do rm -f "%[1]s/$old"; done; { find %[1]s -name 'new.*' -mtime +0 -exec rm -f {} + || :; } 2>/dev/null`,
-		dir, to, sum)
+		dir, to, p.sum)
 	_, err = s.Run(ctx, script, f)
 	switch {
 	case err == nil:

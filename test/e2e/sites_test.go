@@ -125,7 +125,8 @@ func TestSites(t *testing.T) {
 			if strings.Contains(env, "SECRET") {
 				t.Error("a program elsewhere is told what is in this environment: ", env)
 			}
-			contains(t, h.ok("exec", "h5", "--env", "SECRET", "--", "env")+h.ok("exec", "h1", "--", "env"), "SECRET=hidden\n")
+			contains(t, h.ok("exec", "h5", "--env", "SECRET", "--", "env"), "SECRET=hidden\n")
+			contains(t, h.ok("exec", "h1", "--", "env"), "SECRET=hidden\n")
 			y := h.onTerminal(trivet, "exec", "h5", "--", "sh", "-c", "echo ready$((1+1)) on $(tty); read line; echo got $line; exit 7")
 			y.waitFor(t, "ready2 on /dev/pts")
 			y.types("a line\n")
@@ -342,7 +343,8 @@ func TestSitesRefused(t *testing.T) {
 }
 
 // TestSitesCopied proves that several heads may copy the program to one machine at the same time,
-// where old ones are removed meanwhile, and that what a copy that was cut off has left goes, too.
+// where old ones are removed meanwhile, and that what a copy that was cut off has left goes, too;
+// and that a file there which has the program's name and is another is not run, but replaced.
 func TestSitesCopied(t *testing.T) {
 	t.Parallel()
 	s := newSeveral(t, 1)
@@ -364,6 +366,10 @@ func TestSitesCopied(t *testing.T) {
 	if left := strings.Fields(m1.sh("ls $(getent passwd root | cut -d: -f6)/.cache/trivet/program")); len(left) != 5 {
 		t.Errorf("there are %v", left)
 	}
+	m1.sh(`cd $(getent passwd root | cut -d: -f6)/.cache/trivet/program; for f in trivet-*; do rm $f; printf '#!/bin/sh\ntouch /run/taken\n' >$f; chmod 755 $f; done`)
+	h.ok("up", "linear,2", "--on", "machines.yaml", "--name", h.name)
+	h.ok("down", h.name)
+	m1.sh("[ ! -e /run/taken ]")
 }
 
 // TestSitesBench proves that an experiment runs over several machines as on one: its probes measure

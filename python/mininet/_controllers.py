@@ -24,6 +24,16 @@ def _listens(ip: str, port: int) -> bool:
     return True
 
 
+def _new(path: str) -> str:
+    """Make a file anew: where everybody may write, what has its name already may be a link of somebody's to anything."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))
+    return path
+
+
 class Controller(Node):
     """A controller. Controller and OVSController as they are stand for Trivet's own; where command says another program, and in
     subclasses that start one, that is it."""
@@ -81,7 +91,7 @@ class Controller(Node):
         pathCheck(self.command)
         if self.cdir is not None:
             self.cmd("cd", self.cdir)
-        self.cmd(self.command, self.cargs % self.port, ">/tmp/%s.log 2>&1 &" % self.name)
+        self.cmd(self.command, self.cargs % self.port, ">>%s 2>&1 &" % _new("/tmp/%s.log" % self.name))
         self._program = self.lastPid
 
     def stop(self, *args: Any, **kwargs: Any) -> None:

@@ -207,6 +207,17 @@ func raiseOpenFiles() error {
 	return nil
 }
 
+// namesFile is a file that nodes see in /etc: there everybody may read it, here only root can, as
+// nobody else may know of a lab's nodes.
+func (l *Lab) namesFile(name string) string { return filepath.Join(l.Dir, "names", name) }
+
+func (l *Lab) writeNames(name string, text []byte) error {
+	if err := os.MkdirAll(filepath.Join(l.Dir, "names"), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(l.namesFile(name), text, 0o644)
+}
+
 // writeHosts writes the lab's /etc/hosts in place, as it is mounted in nodes.
 func (l *Lab) writeHosts() error {
 	ends := topology.EndsOf(l.Topology())
@@ -230,7 +241,7 @@ func (l *Lab) writeHosts() error {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(l.Dir, "hosts"), append([]byte("127.0.0.1 localhost\n::1 localhost ip6-localhost\n"), text...), 0o644)
+	return l.writeNames("hosts", append([]byte("127.0.0.1 localhost\n::1 localhost ip6-localhost\n"), text...))
 }
 
 // writeResolver gives nodes the machine's name servers if a NAT reaches them; otherwise none, as
@@ -245,5 +256,5 @@ func (l *Lab) writeResolver() error {
 			}
 		}
 	}
-	return os.WriteFile(filepath.Join(l.Dir, "resolv.conf"), text, 0o644)
+	return l.writeNames("resolv.conf", text)
 }

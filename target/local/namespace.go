@@ -41,17 +41,17 @@ func (l *Lab) nsPath(kind, n string) string { return filepath.Join(l.nsDir(), ki
 
 // makeNamespaceDir mounts the tmpfs.
 func (l *Lab) makeNamespaceDir() error {
-	if err := os.MkdirAll(l.nsDir(), 0o755); err != nil {
+	if err := os.MkdirAll(l.nsDir(), 0o700); err != nil {
 		return err
 	}
-	if err := unix.Mount("trivet", l.nsDir(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755"); err != nil {
+	if err := unix.Mount("trivet", l.nsDir(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=700"); err != nil {
 		return fmt.Errorf("mount %s: %w", l.nsDir(), err)
 	}
 	if err := unix.Mount("", l.nsDir(), "", unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make %s private: %w", l.nsDir(), err)
 	}
 	for _, k := range namespaceKinds {
-		if err := os.Mkdir(filepath.Join(l.nsDir(), k.name), 0o755); err != nil {
+		if err := os.Mkdir(filepath.Join(l.nsDir(), k.name), 0o700); err != nil {
 			return err
 		}
 	}
@@ -142,7 +142,7 @@ func newBuilder(l *Lab, i int) (*builder, error) {
 		_ = unix.Unmount(dir, unix.MNT_DETACH) // if it is not a mount, it is left over from another lab
 	}
 	for _, name := range []string{"hosts", "resolv.conf"} {
-		if err := bindOver(filepath.Join(l.Dir, name), filepath.Join("/etc", name)); err != nil {
+		if err := bindOver(l.namesFile(name), filepath.Join("/etc", name)); err != nil {
 			return nil, err
 		}
 	}

@@ -37,6 +37,11 @@ func TestAccess(t *testing.T) {
 	if modes := strings.TrimSpace(m.sh("cd /run/trivet/" + m.name + " && stat -c '%n %a %u' . state.json owner.json")); modes != ". 711 0\nstate.json 600 0\nowner.json 600 65534" {
 		t.Errorf("modes and owners of the lab's directory, its state, which root acts by, and its owner's copy: %s", modes)
 	}
+	const somebody = "setpriv --reuid 65533 --regid 65533 --clear-groups "
+	if seen := m.sh("cd /run/trivet/" + m.name + "; " + somebody + "sh -c 'ls . ns ns/net names; cat names/hosts names/resolv.conf state.json' 2>/dev/null || true"); seen != "" {
+		t.Error("another user sees of the lab: ", seen)
+	}
+	contains(t, m.exec("h1", somebody+"cat /etc/hosts /etc/resolv.conf"), "10.0.0.2 h2", "no name server")
 	user := func(uid uint32, args ...string) result {
 		cmd := m.as(uid, args...)
 		cmd.Path, cmd.Args[0] = copyTo, copyTo

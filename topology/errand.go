@@ -44,15 +44,26 @@ const (
 
 // setting matches commands that set something in a node's own network, and do nothing else: formats
 // produce them for what a file says and a topology cannot express. They are harmless, whoever wrote
-// the file.
-var setting = regexp.MustCompile(`^(ip neigh replace [0-9a-fA-F.:]+ lladdr [0-9a-fA-F:]+ dev [\w.@+-]+ nud permanent|` +
-	`ip link set dev [\w.@+-]+ mtu [0-9]+|sysctl -qw (net\.ipv4\.[\w.-]+=[\w,.:-]+|'net\.ipv4\.[\w.-]+=[\w ,.:-]+'))$`)
+// the file, unless the node is a machine.
+var setting = regexp.MustCompile(`^(?:ip neigh replace [0-9a-fA-F.:]+ lladdr [0-9a-fA-F:]+ dev ([\w.@+-]+) nud permanent|` +
+	`ip link set dev ([\w.@+-]+) mtu [0-9]+|sysctl -qw (?:net\.ipv4\.[\w.-]+=[\w,.:-]+|'net\.ipv4\.[\w.-]+=[\w ,.:-]+'))$`)
+
+// isSetting says whether a command is a harmless setting. In a machine that is a node itself only
+// those of devices that the lab makes there are.
+func (n *Node) isSetting(command string) bool {
+	match := setting.FindStringSubmatch(command)
+	if match == nil || !n.Native {
+		return match != nil
+	}
+	number, ok := strings.CutPrefix(match[1]+match[2], n.Name+"-eth")
+	return ok && number != "" && strings.Trim(number, "0123456789") == ""
+}
 
 // startOf splits a node's start command into the settings with which it begins, and the rest.
 func startOf(n *Node) (settings, rest string) {
 	lines := strings.SplitAfter(n.Start, "\n")
 	i := 0
-	for i < len(lines) && setting.MatchString(strings.TrimSuffix(lines[i], "\n")) {
+	for i < len(lines) && n.isSetting(strings.TrimSuffix(lines[i], "\n")) {
 		i++
 	}
 	settings, rest = strings.Join(lines[:i], ""), strings.Join(lines[i:], "")

@@ -60,3 +60,29 @@ func TestErrands(t *testing.T) {
 		}
 	}
 }
+
+// TestErrandsNative proves that in a host that is a machine itself, settings of its own network are
+// errands: all but those of devices that the lab makes there.
+func TestErrandsNative(t *testing.T) {
+	for start, errand := range map[string]bool{
+		"ip neigh replace 10.0.0.9 lladdr 02:00:00:00:00:09 dev h1-eth0 nud permanent": false,
+		"ip link set dev h1-eth12 mtu 9000":                                            false,
+		"ip link set dev eth0 mtu 68":                                                  true,
+		"ip link set dev h1-eth mtu 68":                                                true,
+		"ip link set dev h1-eth0.5 mtu 68":                                             true,
+		"ip link set dev h2-eth0 mtu 68":                                               true,
+		"ip neigh replace 10.0.0.9 lladdr 02:00:00:00:00:09 dev wlan0 nud permanent":   true,
+		"sysctl -qw net.ipv4.ip_forward=1":                                             true,
+	} {
+		top := &Topology{}
+		h := top.AddNode(Host, "h1")
+		h.Start = start
+		if got := top.Errands(nil); len(got) != 0 {
+			t.Errorf("%s: in namespaces it is %v", start, got)
+		}
+		h.Native = true
+		if got := top.Errands(nil); len(got) == 1 != errand {
+			t.Errorf("%s: the errands in a machine are %v", start, got)
+		}
+	}
+}

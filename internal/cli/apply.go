@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +40,7 @@ func (a *app) apply() *cobra.Command {
 			t.Name = info.Topology.Name // MAC addresses are derived from it
 			topology.Inherit(t, info.Topology)
 			if may.leave || !dryRun {
-				if t, err = a.agreed(cmd.Context(), may, &s, t, info.Topology); err != nil {
+				if t, err = a.agreed(cmd.Context(), may, &s, t, info.Topology, slices.ContainsFunc(info.Topology.Nodes, func(n *topology.Node) bool { return n.Native })); err != nil {
 					return err
 				}
 			}

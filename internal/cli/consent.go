@@ -36,13 +36,20 @@ const (
 
 // agreed returns the topology without what root must not do for it. It asks the user if the
 // topology comes from a format whose files nobody reads before they are used. What root already did
-// for the topology before needs no question.
-func (a *app) agreed(ctx context.Context, c consent, s *source, t, before *topology.Topology) (*topology.Topology, error) {
+// for the topology before needs no question. With machines, hosts may be machines themselves.
+func (a *app) agreed(ctx context.Context, c consent, s *source, t, before *topology.Topology, machines bool) (*topology.Topology, error) {
 	if c.run && c.leave {
 		return nil, usagef("--run-commands and --no-commands exclude each other")
 	}
 	t = t.Clone()
 	t.DirsFrom(s.dir)
+	if machines { // which of them are is known once they have been placed
+		for _, n := range t.Nodes {
+			was := n.Native
+			n.Native = n.Kind == topology.Host
+			defer func() { n.Native = was }()
+		}
+	}
 	errands := t.Errands(before)
 	switch {
 	case len(errands) == 0:

@@ -92,7 +92,13 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 	if err != nil {
 		return err
 	}
-	if t, err = a.agreed(ctx, c, s, t, nil); err != nil {
+	var machines *site.List
+	if on != lab.OnThisMachine {
+		if machines, err = site.Read(on); err != nil {
+			return err
+		}
+	}
+	if t, err = a.agreed(ctx, c, s, t, nil, machines != nil && machines.TakesHosts()); err != nil {
 		return err
 	}
 	if c.leave { // links to interfaces have been removed
@@ -106,16 +112,12 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: what, From: from, Target: lab.OnThisMachine,
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: r}
 	where := "local"
-	if on != lab.OnThisMachine {
-		list, err := site.Read(on)
-		if err != nil {
-			return err
-		}
-		if err := sites.Spread(ctx, &state, list); err != nil {
+	if machines != nil {
+		if err := sites.Spread(ctx, &state, machines); err != nil {
 			return fmt.Errorf("%w\nnothing was changed", err)
 		}
-		where = words.Plural(len(sites.Used(list, r)), "other site") + " over SSH"
-		if n := sites.Devices(r, list); n > 0 {
+		where = words.Plural(len(sites.Used(machines, r)), "other site") + " over SSH"
+		if n := sites.Devices(r, machines); n > 0 {
 			where = strings.TrimPrefix(where, "0 other sites over SSH")
 			where = strings.TrimPrefix(where+fmt.Sprintf(", %s as switches", words.Plural(n, "OpenWrt device")), ", ")
 		}

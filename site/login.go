@@ -1,7 +1,6 @@
 package site
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -357,21 +356,25 @@ func addressOf(a net.Addr) netip.Addr {
 	return p.Addr().Unmap().WithZone("")
 }
 
-// Run runs a shell command there, and returns what it printed. It returns when ctx ends, though a
-// server may close a session only when its command has ended.
+// Run runs a shell command there, and returns what it printed, 4 MiB at most. It returns when ctx
+// ends, though a server may close a session only when its command has ended.
 func (l *Login) Run(ctx context.Context, command string, in io.Reader) ([]byte, error) {
 	s, err := l.client.NewSession()
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	var out, errs bytes.Buffer
-	s.Stdin, s.Stdout, s.Stderr = in, &out, &errs
-	ended := make(chan error, 1)
+	ended := make(chan error, 3)
+	out, errs := &said{what: "a command there", over: ended}, &said{what: "a command there", over: ended}
+	s.Stdin, s.Stdout, s.Stderr = in, out, errs
 	go func() { ended <- s.Run(command) }()
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
+	}
+	var much *TooMuch
+	if errors.As(err, &much) {
+		return nil, err // what is still coming is lost with the session
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -379,10 +382,10 @@ func (l *Login) Run(ctx context.Context, command string, in io.Reader) ([]byte, 
 	if err != nil && l.heard.lost.Load() {
 		return nil, fmt.Errorf("nothing was heard of it for %s", silence)
 	}
-	if text := strings.TrimSpace(errs.String()); err != nil && text != "" {
+	if text := strings.TrimSpace(string(errs.text)); err != nil && text != "" {
 		err = fmt.Errorf("%s", text)
 	}
-	return out.Bytes(), err
+	return out.text, err
 }
 
 // Close ends the connection.

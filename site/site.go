@@ -321,8 +321,12 @@ func (s *Site) serve(ctx context.Context, programs []program) (lines []string, e
 // heardOf reads what comes of the script until the program greets, or else what the script says of
 // the machine at its end. What comes before is what a user has his shell say (in .bashrc).
 func heardOf(from *bufio.Reader) (greets bool, lines []string, err error) {
-	for said := 0; said < 1<<16; {
-		line, err := from.ReadString('\n')
+	for said := 0; said < mostGreeting; {
+		line, err := readLine(from, mostGreeting)
+		var much *TooMuch
+		if errors.As(err, &much) {
+			break
+		}
 		if line == hello() {
 			return true, nil, nil
 		}
@@ -368,8 +372,19 @@ type Refused struct {
 
 func (e *Refused) Error() string { return e.Text }
 
-// Call sends a request with a JSON body to the service there, and decodes its answer.
-func Call[T any](ctx context.Context, s *Site, method, path string, in any) (out T, err error) {
+// Call sends a request with a JSON body to the service there, and decodes its answer, which may
+// take two minutes.
+func Call[T any](ctx context.Context, s *Site, method, path string, in any) (T, error) {
+	within, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	out, err := call[T](within, s, method, path, in)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%s has not answered within %s", s.Machine.Name, answerTime)
+	}
+	return out, err
+}
+
+func call[T any](ctx context.Context, s *Site, method, path string, in any) (out T, err error) {
 	var body io.Reader
 	if in != nil {
 		b, err := json.Marshal(in)
@@ -391,7 +406,7 @@ func Call[T any](ctx context.Context, s *Site, method, path string, in any) (out
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
 		return out, &Refused{resp.StatusCode, strings.TrimSpace(string(text))}
 	}
-	return out, json.NewDecoder(resp.Body).Decode(&out)
+	return out, Decode(resp.Body, s.Machine.Name, &out)
 }
 
 func hello() string { return "trivet " + version.Version + "\n" }

@@ -126,6 +126,9 @@ func (p *part) path(what string) string { return "/v1/labs/" + p.lab + what + "?
 // errNone says that the site has no such part.
 var errNone = errors.New("its part of the lab is gone; trivet apply FILE makes it again")
 
+// mostProgress bounds what a site says of what it does, in bytes.
+const mostProgress = 64 << 20
+
 // ask sends a request to the site's service and follows its stream of progress.
 func (p *part) ask(ctx context.Context, path string, in any, each func(lab.Progress)) error {
 	s, err := p.now()
@@ -152,7 +155,7 @@ func (p *part) ask(ctx context.Context, path string, in any, each func(lab.Progr
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
 		return p.wrong(errors.New(strings.TrimSpace(string(text))))
 	}
-	for lines := json.NewDecoder(resp.Body); ; {
+	for lines := json.NewDecoder(site.Bounded(resp.Body, "the site", mostProgress)); ; {
 		var step lab.Progress
 		if err := lines.Decode(&step); err != nil {
 			return p.wrong(fmt.Errorf("the connection is lost: %w", err))

@@ -68,7 +68,9 @@ func readLine(from *bufio.Reader, most int) (string, error) {
 }
 
 // Bounded reads at most so many bytes; then it fails with a TooMuch.
-func Bounded(from io.Reader, what string, most int) io.Reader { return &bounded{from, what, most, most} }
+func Bounded(from io.Reader, what string, most int) io.Reader {
+	return &bounded{from, what, most, most}
+}
 
 type bounded struct {
 	from       io.Reader

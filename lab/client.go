@@ -22,14 +22,16 @@ import (
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 )
 
 // Client talks to a lab's daemon.
 type Client struct {
-	name string
-	dial func(context.Context) (net.Conn, error)
-	http *http.Client
+	name      string
+	dial      func(context.Context) (net.Conn, error)
+	http      *http.Client
+	elsewhere bool // the daemon is on another machine: what it says is bounded
 }
 
 // Connect returns a client of a lab whose daemon is running.
@@ -42,12 +44,16 @@ func Connect(s State) (*Client, error) {
 
 // NewClient returns a client of a lab's daemon, running or not.
 func NewClient(s State) *Client {
-	return NewClientOver(s.Name, func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, s.Name, s.Socket()) })
+	return newClient(&Client{name: s.Name, dial: func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, s.Name, s.Socket()) }})
 }
 
-// NewClientOver returns a client of a daemon that is reached by dial.
+// NewClientOver returns a client of a daemon on another machine, which is reached by dial. Its
+// answers are bounded, in bytes and in time.
 func NewClientOver(name string, dial func(context.Context) (net.Conn, error)) *Client {
-	c := &Client{name: name, dial: dial}
+	return newClient(&Client{name: name, dial: dial, elsewhere: true})
+}
+
+func newClient(c *Client) *Client {
 	c.http = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) }}}
 	return c
 }
@@ -141,7 +147,28 @@ func readProblem(resp *http.Response) error {
 	return Refused(p.Detail)
 }
 
-func call[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
+// within is how long a daemon on another machine may take to answer: the time that ctx has, or two
+// minutes.
+func within[T any](ctx context.Context, c *Client, ask func(context.Context) (T, error)) (T, error) {
+	if _, has := ctx.Deadline(); !c.elsewhere || has {
+		return ask(ctx)
+	}
+	return site.Within(ctx, site.AnswerTime, "its part of the lab", ask)
+}
+
+// said is an answer to be read, of bounded length if it comes from another machine.
+func (c *Client) said(resp *http.Response) io.Reader {
+	if c.elsewhere {
+		return site.Answer(resp.Body, "its part of the lab")
+	}
+	return resp.Body
+}
+
+func call[T any](ctx context.Context, c *Client, method, path string, in any) (T, error) {
+	return within(ctx, c, func(ctx context.Context) (T, error) { return ask[T](ctx, c, method, path, in) })
+}
+
+func ask[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
 	resp, err := c.request(ctx, method, path, in)
 	if err != nil {
 		return out, err
@@ -150,7 +177,7 @@ func call[T any](ctx context.Context, c *Client, method, path string, in any) (o
 	if resp.StatusCode == http.StatusNoContent {
 		return out, nil
 	}
-	return out, json.NewDecoder(resp.Body).Decode(&out)
+	return out, json.NewDecoder(c.said(resp)).Decode(&out)
 }
 
 // Info returns what the lab says of itself.
@@ -237,7 +264,7 @@ func (c *Client) stream(ctx context.Context, method, path string, each func(Prog
 		return err
 	}
 	defer resp.Body.Close()
-	for lines := json.NewDecoder(resp.Body); ; {
+	for lines := json.NewDecoder(c.said(resp)); ; {
 		var p Progress
 		if err := lines.Decode(&p); err != nil {
 			return c.ended(err, io.EOF)

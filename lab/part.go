@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -235,9 +236,9 @@ func (d *daemon) serveHead(w http.ResponseWriter, r *http.Request) {
 
 // Head makes this process the head of a part: connected is called, in a goroutine of its own, for
 // each connection of a switch there to a controller here: topology.ControllerTrivet, or another as
-// topology.ForeignControllers calls it. It returns when the head's own connection has ended; begun
-// is called once that has begun.
-func (c *Client) Head(ctx context.Context, begun func(), connected func(conn net.Conn, controller string)) error {
+// topology.ForeignControllers calls it, and returns when that has ended. There are at most so many
+// at a time. Head returns when its own connection has ended; begun is called once that has begun.
+func (c *Client) Head(ctx context.Context, begun func(), most func() int, connected func(conn net.Conn, controller string)) error {
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return err
@@ -253,12 +254,19 @@ func (c *Client) Head(ctx context.Context, begun func(), connected func(conn net
 	}
 	defer context.AfterFunc(ctx, func() { relay.Close() })()
 	begun()
+	var open atomic.Int64
 	for {
 		far, err := relay.Accept()
 		if err != nil {
 			return errors.Join(ctx.Err(), err)
 		}
+		if open.Add(1) > int64(most()) {
+			open.Add(-1)
+			far.Close() // a switch tries again
+			continue
+		}
 		go func() {
+			defer open.Add(-1)
 			controller, err := calledFor(far)
 			if err != nil {
 				far.Close()

@@ -2,21 +2,38 @@ package site
 
 import (
 	"bufio"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
+
+	"trivet.dev/trivet/internal/jsoncount"
 )
 
 // Another machine may be anybody's by now: what is read of one is bounded, in bytes and in time.
 const (
 	mostGreeting = 64 << 10 // before the program there greets
 	mostSaid     = 4 << 20  // by a command, on each of its two outputs
-	mostAnswer   = 64 << 20 // of the service there
-	answerTime   = 2 * time.Minute
+	mostAnswer   = 64 << 20 // of the service there, or of a part's daemon
+	mostValues   = 4_000_000
+	mostHeader   = 64 << 10 // of an answer to a request to change the protocol
+
+	AnswerTime = 2 * time.Minute // for an answer, and between two steps of something that takes longer
+	runTime    = 10 * time.Minute
 )
+
+// Within does what asks another machine for something, which may take so long.
+func Within[T any](ctx context.Context, limit time.Duration, who string, do func(context.Context) (T, error)) (T, error) {
+	within, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	out, err := do(within)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%s has not answered within %s", who, limit)
+	}
+	return out, err
+}
 
 // A TooMuch is more than a machine may say.
 type TooMuch struct {
@@ -32,14 +49,14 @@ func (e *TooMuch) Error() string {
 	return e.What + " says more than " + most + ", and is not listened to any more"
 }
 
-// said keeps what is written to it, up to a bound.
-type said struct {
+// output keeps what is written to it, up to a bound.
+type output struct {
 	text []byte
 	what string
 	over chan<- error // is told of the first byte too many; has room for that
 }
 
-func (s *said) Write(p []byte) (int, error) {
+func (s *output) Write(p []byte) (int, error) {
 	if len(s.text)+len(p) <= mostSaid {
 		s.text = append(s.text, p...)
 		return len(p), nil
@@ -52,8 +69,8 @@ func (s *said) Write(p []byte) (int, error) {
 	return 0, err
 }
 
-// readLine reads a line, with its end, of at most so many bytes.
-func readLine(from *bufio.Reader, most int) (string, error) {
+// ReadLine reads a line, with its end, of at most so many bytes.
+func ReadLine(from *bufio.Reader, most int) (string, error) {
 	var line strings.Builder
 	for {
 		part, err := from.ReadSlice('\n')
@@ -67,27 +84,33 @@ func readLine(from *bufio.Reader, most int) (string, error) {
 	}
 }
 
-// Bounded reads at most so many bytes; then it fails with a TooMuch.
-func Bounded(from io.Reader, what string, most int) io.Reader {
-	return &bounded{from, what, most, most}
+// Answer is what a machine answers as JSON: at most 64 MiB and four million values, of which the
+// next part may be waited for two minutes. It is read from the body of an HTTP response, which is
+// closed when that takes longer.
+func Answer(body io.ReadCloser, who string) io.Reader {
+	return &said{from: body, who: who, left: mostAnswer, within: AnswerTime}
 }
 
-type bounded struct {
-	from       io.Reader
-	what       string
-	most, left int
+type said struct {
+	from   io.ReadCloser
+	who    string
+	left   int // bytes
+	count  jsoncount.Counter
+	within time.Duration
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, &TooMuch{b.what, b.most}
+func (s *said) Read(p []byte) (int, error) {
+	if s.left <= 0 {
+		return 0, &TooMuch{s.who, mostAnswer}
 	}
-	n, err := b.from.Read(p[:min(len(p), b.left)])
-	b.left -= n
+	late := time.AfterFunc(s.within, func() { s.from.Close() })
+	n, err := s.from.Read(p[:min(len(p), s.left)])
+	if !late.Stop() && err != nil {
+		err = fmt.Errorf("%s has said nothing for %s", s.who, s.within)
+	}
+	s.left -= n
+	if s.count.Add(p[:n]); s.count.Values > mostValues {
+		return 0, fmt.Errorf("%s answers with more than %d values, and is not listened to any more", s.who, mostValues)
+	}
 	return n, err
-}
-
-// Decode reads one JSON value of what another machine answers.
-func Decode(from io.Reader, what string, into any) error {
-	return json.NewDecoder(Bounded(from, what, mostAnswer)).Decode(into)
 }

@@ -357,15 +357,19 @@ func addressOf(a net.Addr) netip.Addr {
 }
 
 // Run runs a shell command there, and returns what it printed, 4 MiB at most. It returns when ctx
-// ends, though a server may close a session only when its command has ended.
+// ends, or after ten minutes, though a server may close a session only when its command has ended.
 func (l *Login) Run(ctx context.Context, command string, in io.Reader) ([]byte, error) {
+	return Within(ctx, runTime, "the command there", func(ctx context.Context) ([]byte, error) { return l.run(ctx, command, in) })
+}
+
+func (l *Login) run(ctx context.Context, command string, in io.Reader) ([]byte, error) {
 	s, err := l.client.NewSession()
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
 	ended := make(chan error, 3)
-	out, errs := &said{what: "a command there", over: ended}, &said{what: "a command there", over: ended}
+	out, errs := &output{what: "a command there", over: ended}, &output{what: "a command there", over: ended}
 	s.Stdin, s.Stdout, s.Stderr = in, out, errs
 	go func() { ended <- s.Run(command) }()
 	select {

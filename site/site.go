@@ -35,7 +35,7 @@ type Site struct {
 	HTTP *http.Client // of the service there; any host name will do
 
 	mux    *yamux.Session
-	errs   *tail
+	errs   *Tail
 	within time.Duration // the program is to greet
 }
 
@@ -289,7 +289,7 @@ func (s *Site) serve(ctx context.Context, programs []program) (lines []string, e
 	if err != nil {
 		return nil, err
 	}
-	s.errs = &tail{}
+	s.errs = &Tail{}
 	session.Stderr = s.errs
 	if err := session.Start(script(programs)); err != nil {
 		return nil, fmt.Errorf("start the program there: %w", err)
@@ -311,18 +311,27 @@ func (s *Site) serve(ctx context.Context, programs []program) (lines []string, e
 		}
 		return lines, err
 	}
-	if s.mux, err = yamux.Client(pipes{greeting, in, s.Login.Close}, muxConfig()); err != nil {
-		return nil, err
+	return nil, s.over(pipes{greeting, in, s.Login.Close})
+}
+
+// over takes what carries bytes to the program there, and from it, once it has greeted.
+func (s *Site) over(conn io.ReadWriteCloser) (err error) {
+	// Of its own accord it connects to nothing: one such connection may wait, in vain.
+	if s.mux, err = dialled(conn, 1); err != nil {
+		return err
 	}
-	s.HTTP = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return s.Stream() }}}
-	return nil, nil
+	s.HTTP = &http.Client{Transport: &http.Transport{
+		DialContext:           func(context.Context, string, string) (net.Conn, error) { return s.Stream() },
+		ResponseHeaderTimeout: AnswerTime,
+	}}
+	return nil
 }
 
 // heardOf reads what comes of the script until the program greets, or else what the script says of
 // the machine at its end. What comes before is what a user has his shell say (in .bashrc).
 func heardOf(from *bufio.Reader) (greets bool, lines []string, err error) {
 	for said := 0; said < mostGreeting; {
-		line, err := readLine(from, mostGreeting)
+		line, err := ReadLine(from, mostGreeting)
 		var much *TooMuch
 		if errors.As(err, &much) {
 			break
@@ -375,13 +384,7 @@ func (e *Refused) Error() string { return e.Text }
 // Call sends a request with a JSON body to the service there, and decodes its answer, which may
 // take two minutes.
 func Call[T any](ctx context.Context, s *Site, method, path string, in any) (T, error) {
-	within, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	out, err := call[T](within, s, method, path, in)
-	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		err = fmt.Errorf("%s has not answered within %s", s.Machine.Name, answerTime)
-	}
-	return out, err
+	return Within(ctx, AnswerTime, s.Machine.Name, func(ctx context.Context) (T, error) { return call[T](ctx, s, method, path, in) })
 }
 
 func call[T any](ctx context.Context, s *Site, method, path string, in any) (out T, err error) {
@@ -406,20 +409,10 @@ func call[T any](ctx context.Context, s *Site, method, path string, in any) (out
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
 		return out, &Refused{resp.StatusCode, strings.TrimSpace(string(text))}
 	}
-	return out, Decode(resp.Body, s.Machine.Name, &out)
+	return out, json.NewDecoder(Answer(resp.Body, s.Machine.Name)).Decode(&out)
 }
 
 func hello() string { return "trivet " + version.Version + "\n" }
-
-// patience is how long a connection may be silent before it is taken for lost.
-const patience = 10 * time.Second
-
-func muxConfig() *yamux.Config {
-	c := yamux.DefaultConfig()
-	c.KeepAliveInterval, c.ConnectionWriteTimeout, c.LogOutput = patience/2, patience, io.Discard
-	c.AcceptBacklog, c.StreamOpenTimeout = 4096, 0 // a thousand switches may connect at once
-	return c
-}
 
 // Serve is the other end: it serves the connections of the program that started this one, through
 // standard input and output, until that one ends.
@@ -427,7 +420,7 @@ func Serve(h http.Handler) error {
 	if _, err := io.WriteString(os.Stdout, hello()); err != nil {
 		return err
 	}
-	session, err := yamux.Server(pipes{os.Stdin, os.Stdout, func() { os.Stdout.Close() }}, muxConfig())
+	session, err := accepted(pipes{os.Stdin, os.Stdout, func() { os.Stdout.Close() }})
 	if err != nil {
 		return err
 	}
@@ -435,21 +428,6 @@ func Serve(h http.Handler) error {
 	go func() { _ = server.Serve(session) }()
 	<-session.CloseChan() // what is under way ends with the process: a read of standard input cannot be interrupted
 	return nil
-}
-
-// Relay is the part of yamux that others need: many connections within one.
-type Relay struct{ *yamux.Session }
-
-// Dialled makes the end of a relay that asked for the connection; Accepted makes the other.
-func Dialled(conn net.Conn) (Relay, error) {
-	s, err := yamux.Client(conn, muxConfig())
-	return Relay{s}, err
-}
-
-// Accepted makes the end of a relay that was asked for the connection.
-func Accepted(conn net.Conn) (Relay, error) {
-	s, err := yamux.Server(conn, muxConfig())
-	return Relay{s}, err
 }
 
 // Splice copies between two connections until one ends, and closes both.
@@ -480,26 +458,13 @@ func (s *sender) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// pipes are a connection of two. Its close must end a read under way: yamux waits for that, and its
-// streams for yamux.
-type pipes struct {
-	io.Reader
-	io.Writer
-	close func()
-}
-
-func (p pipes) Close() error {
-	p.close()
-	return nil
-}
-
-// tail keeps the end of what a program says.
-type tail struct {
+// A Tail keeps the end of what a program says: 2,000 bytes.
+type Tail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *Tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.text = append(t.text, p...)
@@ -507,13 +472,13 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) String() string {
+func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return strings.TrimSpace(string(t.text))
 }
 
-func (t *tail) after() string {
+func (t *Tail) after() string {
 	if s := t.String(); s != "" {
 		return ": " + s
 	}

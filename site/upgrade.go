@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"strings"
 )
 
 // Upgrade sends a request to change the protocol of an HTTP connection, and returns what is left of
-// it. If ctx ends first, the connection is closed.
+// it. If ctx ends first, or two minutes have passed, the connection is closed.
 func Upgrade(ctx context.Context, conn net.Conn, method, path, protocol string, header http.Header, body []byte) (net.Conn, error) {
 	req, err := http.NewRequest(method, "http://lab"+path, bytes.NewReader(body))
 	if err != nil {
@@ -24,13 +25,16 @@ func Upgrade(ctx context.Context, conn net.Conn, method, path, protocol string, 
 	}
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", protocol)
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if err := req.Write(conn); err != nil {
 		return nil, err
 	}
-	in := bufio.NewReader(conn)
+	from := &io.LimitedReader{R: conn, N: mostHeader}
+	in := bufio.NewReader(from)
 	resp, err := http.ReadResponse(in, req)
+	from.N = math.MaxInt64 // what follows is the protocol's own
 	if err != nil {
 		return nil, err
 	}

@@ -259,7 +259,7 @@ func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program
 	p := &daemon{Program: want, cmd: exec.Command(path, want.Args...), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = log, log, "/"
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := f.site.Start(n.Name, p.cmd, hideRun); err != nil {
+	if err := f.site.Start(n.Name, p.cmd, ownScratch); err != nil {
 		return err
 	}
 	f.setProcess(n.Name, want.Name, p)
@@ -274,17 +274,19 @@ func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program
 	}
 }
 
-// hideRun gives the calling thread, and what it starts, a /run of its own, as FRR makes a directory
-// in /run whatever it is told.
-func hideRun() error {
+// ownScratch gives the calling thread, and what it starts, a /run and a /var/tmp of its own, as FRR
+// makes directories there whatever it is told, and leaves them behind when it is killed.
+func ownScratch() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("stop mounts from spreading: %w", err)
 	}
-	if err := unix.Mount("trivet", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
-		return fmt.Errorf("mount /run: %w", err)
+	for _, m := range [][2]string{{"/run", "mode=755"}, {"/var/tmp", "mode=1777"}} {
+		if err := unix.Mount("trivet", m[0], "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, m[1]); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("mount %s: %w", m[0], err)
+		}
 	}
 	return nil
 }

@@ -46,9 +46,10 @@ func (s *Segment) WhoHas(ctx context.Context, addresses []netip.Addr, vlans []ui
 		}
 		return nil
 	}
+	most := 4 * len(addresses) * len(vlans) // an address may have several owners, not a thousand
 	err = s.while(ctx, wait, ask, func(f frame) {
 		a, ok := arpAnswer(f)
-		if ok && slices.Contains(addresses, a.Address) && slices.Contains(vlans, a.VLAN) && !slices.Contains(out, a) {
+		if ok && len(out) < most && slices.Contains(addresses, a.Address) && slices.Contains(vlans, a.VLAN) && !slices.Contains(out, a) {
 			out = append(out, a)
 		}
 	})

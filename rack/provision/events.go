@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 )
 
@@ -91,12 +92,15 @@ func where(e Event) string {
 	return e.Role + ": " + e.Task
 }
 
+// Bounds on what a playbook prints: what devices say is in it.
+const longestLine, mostOther = 4 << 20, 1000
+
 // read adds up the events of a playbook, and tells each. Lines that are none are of Ansible itself:
-// they are returned.
+// the first thousand are returned.
 func (o *outcomes) read(r io.Reader, tell func(Event)) (other []string, err error) {
 	lines := bufio.NewReader(r)
 	for {
-		line, err := lines.ReadString('\n')
+		line, err := site.ReadLine(lines, longestLine)
 		var e Event
 		switch {
 		case json.Unmarshal([]byte(line), &e) == nil && e.Event != "":
@@ -109,7 +113,7 @@ func (o *outcomes) read(r io.Reader, tell func(Event)) (other []string, err erro
 			if e.Event != end {
 				tell(e)
 			}
-		case strings.TrimSpace(line) != "":
+		case strings.TrimSpace(line) != "" && len(other) < mostOther:
 			other = append(other, strings.TrimSpace(line))
 		}
 		if err == io.EOF {

@@ -1,7 +1,6 @@
 package provision
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -150,10 +149,14 @@ func inMemory(passwords map[string]string) (*os.File, error) {
 	return f, nil
 }
 
+// mostMemory is the address space that each process of Ansible may have, in bytes: ten times what
+// one takes.
+const mostMemory = 4 << 30
+
 // follow runs the playbook and reads what it says. An interruption lets it end its connections.
 func (r *Run) follow(ctx context.Context, cmd *exec.Cmd, tell func(Event)) ([]*Outcome, error) {
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
+	errs := &site.Tail{}
+	cmd.Stderr = errs
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // no terminal: ssh must not ask there
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -162,12 +165,17 @@ func (r *Run) follow(ctx context.Context, cmd *exec.Cmd, tell func(Event)) ([]*O
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+	// Ansible keeps all that a device prints: each of its processes has a bound.
+	_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_AS, &unix.Rlimit{Cur: mostMemory, Max: mostMemory}, nil)
 	defer context.AfterFunc(ctx, func() {
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGINT)
 		time.AfterFunc(5*time.Second, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
 	})()
 	var is outcomes
 	other, err := is.read(out, tell)
+	if err != nil { // it would wait for ever until somebody reads the rest
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+	}
 	ended := cmd.Wait()
 	switch {
 	case ctx.Err() != nil:

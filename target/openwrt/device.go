@@ -14,8 +14,8 @@ import (
 	"trivet.dev/trivet/site"
 )
 
-// dir is where a device has what belongs to a lab: in memory.
-func dir(id string) string { return "/tmp/trivet-" + id }
+// dir is where a device has what belongs to a lab: in memory, where nobody but root can write.
+func dir(id string) string { return "/var/run/trivet-" + id }
 
 // run runs a command of a lab's script at its device.
 func run(ctx context.Context, l *site.Login, id string, words ...string) (string, error) {

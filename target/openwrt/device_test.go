@@ -34,7 +34,7 @@ func TestDownHangs(t *testing.T) {
 		}
 		defer login.Close()
 		downTime = 200 * time.Millisecond
-		if _, err := Down(t.Context(), login, "ID"); err == nil || !strings.HasPrefix(err.Error(), "ap: its shell has not made it what it was within 200ms; ") || !strings.Contains(err.Error(), "sh /tmp/trivet-ID/switch.sh down") {
+		if _, err := Down(t.Context(), login, "ID"); err == nil || !strings.HasPrefix(err.Error(), "ap: its shell has not made it what it was within 200ms; ") || !strings.Contains(err.Error(), "sh /var/run/trivet-ID/switch.sh down") {
 			t.Errorf("%s: %v", hangs, err)
 		}
 	}

@@ -315,7 +315,7 @@ func (l *Lab) follow(ctx context.Context, p *part) {
 				l.owner.OnEnd("site " + p.machine.Name + " answers again")
 			}
 			well = true
-		}, func(far net.Conn, controller string) { l.connected(p, far, controller) })
+		}, func() int { return l.mostConnections(p) }, func(far net.Conn, controller string) { l.connected(p, far, controller) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -389,6 +389,18 @@ func (l *Lab) settled(ctx context.Context, p *part) (settled bool, err error) {
 		return true, err
 	}
 	return true, p.ready(ctx)
+}
+
+// mostConnections is how many connections with controllers a part may have: a switch has a few
+// controllers, and makes a new connection when the old one is not yet known to be lost.
+func (l *Lab) mostConnections(p *part) int {
+	most := 64
+	for _, n := range l.Topology().Nodes {
+		if n.Sited() == p.machine.Name {
+			most += 16
+		}
+	}
+	return most
 }
 
 // connected passes the connection of a part's switch on to its controller.

@@ -126,9 +126,6 @@ func (p *part) path(what string) string { return "/v1/labs/" + p.lab + what + "?
 // errNone says that the site has no such part.
 var errNone = errors.New("its part of the lab is gone; trivet apply FILE makes it again")
 
-// mostProgress bounds what a site says of what it does, in bytes.
-const mostProgress = 64 << 20
-
 // ask sends a request to the site's service and follows its stream of progress.
 func (p *part) ask(ctx context.Context, path string, in any, each func(lab.Progress)) error {
 	s, err := p.now()
@@ -155,7 +152,7 @@ func (p *part) ask(ctx context.Context, path string, in any, each func(lab.Progr
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
 		return p.wrong(errors.New(strings.TrimSpace(string(text))))
 	}
-	for lines := json.NewDecoder(site.Bounded(resp.Body, "the site", mostProgress)); ; {
+	for lines := json.NewDecoder(site.Answer(resp.Body, "its service")); ; {
 		var step lab.Progress
 		if err := lines.Decode(&step); err != nil {
 			return p.wrong(fmt.Errorf("the connection is lost: %w", err))
@@ -190,17 +187,29 @@ func (p *part) up(ctx context.Context, s lab.State, each func(lab.Progress)) err
 // ready makes the part run the start commands that have not run yet, and waits for its own routing
 // daemons.
 func (p *part) ready(ctx context.Context) error {
-	err := p.client.Ready(ctx)
+	err := p.change(ctx, p.client.Ready)
 	if err == nil {
 		p.fresh.Store(false)
 	}
 	return p.wrong(err)
 }
 
+// changeTime is how long a part may take to change, or to run its start commands: it says nothing
+// meanwhile.
+const changeTime = 10 * time.Minute
+
+func (p *part) change(ctx context.Context, f func(context.Context) error) error {
+	_, err := site.Within(ctx, changeTime, "its part of the lab", func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	return err
+}
+
 // become changes the part. If the connection is lost meanwhile, it is not known what it has become.
 func (p *part) become(ctx context.Context, t *topology.Topology) error {
 	was := p.unsure.Swap(true)
-	_, err := p.client.Apply(ctx, t, false)
+	err := p.change(ctx, func(ctx context.Context) error {
+		_, err := p.client.Apply(ctx, t, false)
+		return err
+	})
 	var refused lab.Refused
 	if err == nil {
 		p.unsure.Store(false)

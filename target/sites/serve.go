@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -136,20 +137,39 @@ func serveUp(w http.ResponseWriter, r *http.Request, management netip.AddrPort) 
 	})
 }
 
+// atWork is how often the head is told that what it waits for is under way: it gives up a machine
+// that says nothing. See site.Answer.
+const atWork = 10 * time.Second
+
 // stream sends what f reports as JSON lines, the last with its error.
 func stream(w http.ResponseWriter, f func(each func(lab.Progress)) error) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	encoder, flush := json.NewEncoder(w), http.NewResponseController(w)
+	encoder, flush, mu := json.NewEncoder(w), http.NewResponseController(w), sync.Mutex{}
 	send := func(p lab.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
 		if encoder.Encode(p) == nil {
 			_ = flush.Flush()
 		}
 	}
+	ended, telling := make(chan struct{}), sync.WaitGroup{}
+	telling.Go(func() {
+		for every := time.Tick(atWork); ; {
+			select {
+			case now := <-every:
+				send(lab.Progress{Time: now})
+			case <-ended:
+				return
+			}
+		}
+	})
 	err := f(func(p lab.Progress) {
 		if !p.End {
 			send(p)
 		}
 	})
+	close(ended)
+	telling.Wait()
 	end := lab.Progress{Time: time.Now(), End: true}
 	if err != nil {
 		end.Error = err.Error()

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
 
 // withDaemons skips where FRR or BIRD is not installed.
@@ -48,7 +49,7 @@ func TestRealRouters(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
 			m.withDaemons()
-			before := m.snapshot()
+			before, begin := m.snapshot(), time.Now()
 			file := m.realRouters(links)
 			if name == "areas" {
 				file = m.file("lab.yaml", strings.NewReplacer("r[1-3]\": {router: {datapath: frr, ospf: area 0}}", "r[2-3]\": {router: {datapath: frr, ospf: area 0}}\n  r1: {router: {datapath: frr, ospf: area 1}}",
@@ -66,6 +67,12 @@ func TestRealRouters(t *testing.T) {
 			contains(t, m.ok("ospf", "database", "r4"), "Area 0.0.0.")
 			if out := m.exec("r2", "vtysh -c 'show run' 2>&1"); strings.Contains(out, "%") {
 				t.Error("vtysh complains: ", out)
+			}
+			for _, daemon := range []string{"zebra", "ospfd"} { // where FRR would leave it when it is killed
+				at := "/var/tmp/frr/" + daemon + "." + strings.TrimSpace(m.exec("r2", "cat /etc/frr/run/"+daemon+".pid"))
+				if i, err := os.Stat(at); err == nil && i.ModTime().After(begin) {
+					t.Errorf("%s is the machine's", at)
+				}
 			}
 			contains(t, m.ok("down"), "nothing left")
 			m.unchanged(before)

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -179,5 +180,31 @@ func TestEvents(t *testing.T) {
 	}
 	if len(told) != 8 || told[0] != "begin pi-1 Write" {
 		t.Errorf("%q", told)
+	}
+}
+
+// FuzzEvents proves that whatever a playbook prints is events, or lines of Ansible's, of which a
+// bounded number is kept, or an error.
+func FuzzEvents(f *testing.F) {
+	f.Add([]byte("{\"event\": \"failed\", \"device\": \"pi-1\", \"why\": \"x\"}\n{\"event\": \"end\"}\n"))
+	f.Add([]byte("[WARNING]: x\n{\"event\": 1}\nnull\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var o outcomes
+		other, err := o.read(bytes.NewReader(text), func(Event) {})
+		if lines := bytes.Count(text, []byte("\n")) + 1; len(other)+len(o.of) > lines || len(other) > mostOther || err != nil && len(text) < longestLine {
+			t.Errorf("%d lines, %d outcomes, %v", len(other), len(o.of), err)
+		}
+	})
+}
+
+// TestEventsFlood proves that a line without end is an error, and lines without end are kept up to
+// a bound.
+func TestEventsFlood(t *testing.T) {
+	var o outcomes
+	if _, err := o.read(strings.NewReader(strings.Repeat("y", longestLine+1)), nil); err == nil {
+		t.Error("a line without end is one")
+	}
+	if other, err := o.read(strings.NewReader(strings.Repeat("y\n", 10*mostOther)), nil); err != nil || len(other) != mostOther {
+		t.Errorf("%d lines, %v", len(other), err)
 	}
 }

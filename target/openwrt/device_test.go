@@ -39,3 +39,14 @@ func TestDownHangs(t *testing.T) {
 		}
 	}
 }
+
+// FuzzStatus proves that whatever a device says of its controllers is read, or an error.
+func FuzzStatus(f *testing.F) {
+	f.Add(`{"data": [["tcp:10.0.0.1:6653", true, "master", ["map", [["last_error", "no route"]]]]]}`)
+	f.Add(`{"data": [["x", false, ["set", []], ["map", []]], []]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if got, err := readStatus(text); err != nil && len(got) > strings.Count(text, "[") {
+			t.Errorf("%d controllers, %v", len(got), err)
+		}
+	})
+}

@@ -10,10 +10,10 @@
 #   sh switch.sh connected ADDRESS:PORT   whether something is connected to a controller
 #   sh switch.sh set      sets ports up, and those down that are to be
 #
-# All of it is in /var/run, which is memory and root's alone: nobody else can have put a script there that
-# root is told to run. Changes of the configuration are not committed: netifd and
-# init scripts read them from /tmp/.uci. So the device, when it starts, is what it was. It uses what OpenWrt
-# always has: busybox, uci, and the init scripts of what is configured.
+# All of it is in /var/run, which is memory and root's alone: nobody else can have put a script there that root is
+# told to run. Changes of the configuration are not committed: netifd and init scripts read them from /tmp/.uci. So
+# the device, when it starts, is what it was. It uses what OpenWrt always has: busybox, uci, and the init scripts of
+# what is configured.
 dir=/var/run/trivet-$id
 claim=/var/run/trivet
 PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH

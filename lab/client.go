@@ -21,6 +21,7 @@ import (
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/disk"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
@@ -153,7 +154,7 @@ func within[T any](ctx context.Context, c *Client, ask func(context.Context) (T,
 	if _, has := ctx.Deadline(); !c.elsewhere || has {
 		return ask(ctx)
 	}
-	return site.Within(ctx, site.AnswerTime, "its part of the lab", ask)
+	return site.Within(ctx, patience.Answer, "its part of the lab", ask)
 }
 
 // said is an answer to be read, of bounded length if it comes from another machine.

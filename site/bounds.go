@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"trivet.dev/trivet/internal/jsoncount"
+	"trivet.dev/trivet/internal/patience"
 )
 
 // Another machine may be anybody's by now: what is read of one is bounded, in bytes and in time.
@@ -19,18 +19,15 @@ const (
 	mostAnswer   = 64 << 20 // of the service there, or of a part's daemon
 	mostValues   = 4_000_000
 	mostHeader   = 64 << 10 // of an answer to a request to change the protocol
-
-	AnswerTime = 2 * time.Minute // for an answer, and between two steps of something that takes longer
-	runTime    = 10 * time.Minute
 )
 
 // Within does what asks another machine for something, which may take so long.
-func Within[T any](ctx context.Context, limit time.Duration, who string, do func(context.Context) (T, error)) (T, error) {
-	within, cancel := context.WithTimeout(ctx, limit)
+func Within[T any](ctx context.Context, limit *patience.Limit, who string, do func(context.Context) (T, error)) (T, error) {
+	within, cancel := limit.Context(ctx)
 	defer cancel()
 	out, err := do(within)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		err = fmt.Errorf("%s has not answered within %s", who, limit)
+		err = fmt.Errorf("%s has not answered within %s", who, limit.Within(within.Err()))
 	}
 	return out, err
 }
@@ -88,25 +85,25 @@ func ReadLine(from *bufio.Reader, most int) (string, error) {
 // next part may be waited for two minutes. It is read from the body of an HTTP response, which is
 // closed when that takes longer.
 func Answer(body io.ReadCloser, who string) io.Reader {
-	return &said{from: body, who: who, left: mostAnswer, within: AnswerTime}
+	return &said{from: body, who: who, left: mostAnswer}
 }
 
 type said struct {
-	from   io.ReadCloser
-	who    string
-	left   int // bytes
-	count  jsoncount.Counter
-	within time.Duration
+	from  io.ReadCloser
+	who   string
+	left  int // bytes
+	count jsoncount.Counter
 }
 
 func (s *said) Read(p []byte) (int, error) {
 	if s.left <= 0 {
 		return 0, &TooMuch{s.who, mostAnswer}
 	}
-	late := time.AfterFunc(s.within, func() { s.from.Close() })
+	late := patience.Answer.Begin()
+	inTime := late.AfterFunc(func() { s.from.Close() })
 	n, err := s.from.Read(p[:min(len(p), s.left)])
-	if !late.Stop() && err != nil {
-		err = fmt.Errorf("%s has said nothing for %s", s.who, s.within)
+	if !inTime() && err != nil {
+		err = fmt.Errorf("%s has said nothing for %s", s.who, late)
 	}
 	s.left -= n
 	if s.count.Add(p[:n]); s.count.Values > mostValues {

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"trivet.dev/trivet/internal/patience"
 )
 
 // endless is a peer's output that never ends, and counts what is taken of it.
@@ -120,6 +122,7 @@ func TestAnswerValues(t *testing.T) {
 // and one that comes slowly is not, over a real connection.
 func TestAnswerStops(t *testing.T) {
 	const limit = 300 * time.Millisecond
+	defer patience.Answer.Be(limit)()
 	step := func(w http.ResponseWriter) {
 		_, _ = io.WriteString(w, "1 ")
 		_ = http.NewResponseController(w).Flush()
@@ -140,7 +143,7 @@ func TestAnswerStops(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = io.ReadAll(&said{from: resp.Body, who: "m1", left: mostAnswer, within: limit})
+		_, err = io.ReadAll(Answer(resp.Body, "m1"))
 		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -208,7 +211,7 @@ func TestPings(t *testing.T) {
 		ok    bool
 	}{
 		{"pings at once", bytes.Repeat(ping, mostPings+1), 0, false},
-		{"pings as usual", bytes.Repeat(ping, 10*mostPings), 2 * patience / mostPings, true},
+		{"pings as usual", bytes.Repeat(ping, 10*mostPings), 2 * pingTime / mostPings, true},
 		{"data, windows, answers", bytes.Repeat(others, mostPings+1), 0, true},
 		{"pings between others", bytes.Repeat(slices.Concat(others, ping), mostPings+1), 0, false},
 	} {

@@ -4,17 +4,18 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
-)
 
-// silence is how long nothing may be heard of a machine, though it was asked whether it is there,
-// before the connection is taken for lost. TCP itself would wait for a quarter of an hour.
-const silence = 15 * time.Second
+	"trivet.dev/trivet/internal/patience"
+)
 
 // hearing is when something was last heard on a connection.
 type hearing struct {
-	last atomic.Int64 // nanoseconds of the clock
+	last atomic.Int64 // nanoseconds since epoch
 	lost atomic.Bool  // the connection was closed because of silence
 }
+
+// epoch is from when on hearings count: the machine's clock may be set meanwhile.
+var epoch = time.Now()
 
 type heardConn struct {
 	net.Conn
@@ -24,7 +25,7 @@ type heardConn struct {
 func (c heardConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
-		c.heard.last.Store(time.Now().UnixNano())
+		c.heard.last.Store(int64(time.Since(epoch)))
 	}
 	return n, err
 }
@@ -34,7 +35,9 @@ func (c heardConn) Read(b []byte) (int, error) {
 // what is sent, nor anything else.
 func (l *Login) listen() {
 	answered := make(chan error, 1)
-	asking := false
+	asking, pause := false, patience.Silence.Duration()/3
+	heard := l.heard.last.Load()
+	silence := patience.Silence.Since(epoch.Add(time.Duration(heard)))
 	for {
 		if !asking {
 			asking = true
@@ -49,9 +52,12 @@ func (l *Login) listen() {
 				return // it is closed
 			}
 			asking = false
-			time.Sleep(silence / 3)
-		case <-time.After(silence / 3):
-			if time.Since(time.Unix(0, l.heard.last.Load())) > silence {
+			time.Sleep(pause)
+		case <-time.After(pause):
+			if last := l.heard.last.Load(); last != heard {
+				heard, silence = last, patience.Silence.Since(epoch.Add(time.Duration(last)))
+			}
+			if silence.Over() {
 				l.heard.lost.Store(true)
 				l.client.Close()
 				return

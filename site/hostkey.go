@@ -12,6 +12,8 @@ import (
 
 	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
+
+	"trivet.dev/trivet/internal/patience"
 )
 
 // HostKey is what a machine proves its identity with.
@@ -30,7 +32,7 @@ var errSeen = errors.New("all that is wanted is its key")
 // HostKey asks a machine for its host key, without logging in. One that differs from the one that
 // is pinned is an error.
 func (u *User) HostKey(ctx context.Context, m *Machine) (k HostKey, err error) {
-	ctx, cancel := context.WithTimeout(ctx, loginTime)
+	ctx, cancel := patience.Login.Context(ctx)
 	defer cancel()
 	login, conn, to, err := u.connect(ctx, m, 0)
 	if err != nil {

@@ -14,19 +14,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/kevinburke/ssh_config"
 	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
-
-// loginTime is how long a machine may take to let us in. A bridge that has lost a port may have
-// another MAC address, which the kernel finds after 8 s of silence; TCP asks after 7 s and 15 s.
-const loginTime = 20 * time.Second
 
 // Login is a connection to a machine, as its user.
 type Login struct {
@@ -108,7 +104,7 @@ func (e *Unreachable) Error() string {
 // Dial logs in to a machine as ssh(1) would with no terminal: with the keys of the user's agent and
 // files, through the jump hosts of the configuration. Its host key must be known.
 func Dial(ctx context.Context, m *Machine, u *User) (*Login, error) {
-	ctx, cancel := context.WithTimeout(ctx, loginTime)
+	ctx, cancel := patience.Login.Context(ctx)
 	defer cancel()
 	return u.dial(ctx, m, 0)
 }
@@ -221,7 +217,7 @@ func (u *User) jump(ctx context.Context, login *Login, hosts []string, address s
 
 // clientConfig says how to log in to a machine.
 func (u *User) clientConfig(m *Machine, address, name string) (config *ssh.ClientConfig, cure string, err error) {
-	config = &ssh.ClientConfig{User: name, Timeout: loginTime}
+	config = &ssh.ClientConfig{User: name, Timeout: patience.Login.Duration()}
 	if config.User == "" {
 		who, err := user.LookupId(strconv.Itoa(u.uid))
 		if err != nil {
@@ -327,7 +323,7 @@ func refused(ctx context.Context, m *Machine, err error, user, address string) *
 	}
 	switch {
 	case ctx.Err() != nil:
-		return &Unreachable{m, fmt.Errorf("no answer within %s", loginTime), "does sshd run at " + address + "?"}
+		return &Unreachable{m, fmt.Errorf("no answer within %s", patience.Login.Within(ctx.Err())), "does sshd run at " + address + "?"}
 	case knownhosts.IsHostKeyChanged(err):
 		return &Unreachable{m, errors.New("its host key is not the one that is known: it is another machine, or somebody in between"),
 			"if you know that it was installed anew:  ssh-keygen -R '" + knownhosts.Normalize(address) + "'  and then  " + again}
@@ -359,7 +355,7 @@ func addressOf(a net.Addr) netip.Addr {
 // Run runs a shell command there, and returns what it printed, 4 MiB at most. It returns when ctx
 // ends, or after ten minutes, though a server may close a session only when its command has ended.
 func (l *Login) Run(ctx context.Context, command string, in io.Reader) ([]byte, error) {
-	return Within(ctx, runTime, "the command there", func(ctx context.Context) ([]byte, error) { return l.run(ctx, command, in) })
+	return Within(ctx, patience.Command, "the command there", func(ctx context.Context) ([]byte, error) { return l.run(ctx, command, in) })
 }
 
 func (l *Login) run(ctx context.Context, command string, in io.Reader) ([]byte, error) {
@@ -384,7 +380,7 @@ func (l *Login) run(ctx context.Context, command string, in io.Reader) ([]byte, 
 		return nil, ctx.Err()
 	}
 	if err != nil && l.heard.lost.Load() {
-		return nil, fmt.Errorf("nothing was heard of it for %s", silence)
+		return nil, fmt.Errorf("nothing was heard of it for %s", patience.Silence)
 	}
 	if text := strings.TrimSpace(string(errs.text)); err != nil && text != "" {
 		err = fmt.Errorf("%s", text)

@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/yamux"
-)
 
-// patience is how long a connection may be silent before it is taken for lost.
-const patience = 10 * time.Second
+	"trivet.dev/trivet/internal/patience"
+)
 
 // mostWaiting is how many connections of another machine may wait to be accepted: a thousand
 // switches may connect at once.
@@ -19,7 +18,8 @@ const mostWaiting = 4096
 
 func muxConfig(waiting int) *yamux.Config {
 	c := yamux.DefaultConfig()
-	c.KeepAliveInterval, c.ConnectionWriteTimeout, c.LogOutput = patience/2, patience, io.Discard
+	silent := patience.Stream.Duration()
+	c.KeepAliveInterval, c.ConnectionWriteTimeout, c.LogOutput = silent/2, silent, io.Discard
 	c.AcceptBacklog, c.StreamOpenTimeout = waiting, 0
 	return c
 }
@@ -73,9 +73,8 @@ type pings struct {
 	seen   int // since then
 }
 
-// mostPings is how many signs of life may be asked for in the time of patience, in which two are
-// usual.
-const mostPings = 1000
+// mostPings is how many signs of life may be asked for in a time in which two are usual.
+const mostPings, pingTime = 1000, 10 * time.Second
 
 func (p *pings) look(b []byte, now time.Time) error {
 	const data, ping, syn = 0, 2, 1
@@ -95,7 +94,7 @@ func (p *pings) look(b []byte, now time.Time) error {
 		case kind == data:
 			p.skip = binary.BigEndian.Uint32(p.header[8:])
 		case kind == ping && flags&syn != 0:
-			if now.Sub(p.since) > patience {
+			if now.Sub(p.since) > pingTime {
 				p.since, p.seen = now, 0
 			}
 			if p.seen++; p.seen > mostPings {

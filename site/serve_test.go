@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/site/sitetest"
 )
 
@@ -26,7 +27,7 @@ func loggedIn(t *testing.T, shell func(command string, in io.Reader, out, errs i
 		t.Fatal(err)
 	}
 	t.Cleanup(login.Close)
-	return &Site{Login: login, within: greetTime}
+	return &Site{Login: login}
 }
 
 // TestShellHangs proves that a machine that lets us in, and whose shell then never runs what it is
@@ -38,8 +39,9 @@ func TestShellHangs(t *testing.T) {
 			_, _ = io.Copy(io.Discard, in) // until the connection is closed
 			return 0
 		})
-		s.within = 200 * time.Millisecond
+		undo := patience.Greeting.Be(200 * time.Millisecond)
 		lines, err := s.serve(t.Context(), nil)
+		undo()
 		want := fmt.Sprintf("its shell did not start the program within 200ms\n  try  ssh -p %d 127.0.0.1 true", s.Machine.Port)
 		var unreachable *Unreachable
 		if !errors.As(err, &unreachable) || !strings.Contains(err.Error(), want) || lines != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/hashicorp/yamux"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/version"
 )
 
@@ -34,14 +35,9 @@ type Site struct {
 	*Login
 	HTTP *http.Client // of the service there; any host name will do
 
-	mux    *yamux.Session
-	errs   *Tail
-	within time.Duration // the program is to greet
+	mux  *yamux.Session
+	errs *Tail
 }
-
-// greetTime is how long a machine may take to start a command, and the program by that. One that
-// reads it from a slow card, with all others of a rack beginning as well, needs seconds.
-const greetTime = time.Minute
 
 // Open logs in to a machine, brings this program there unless it is there already, and starts it
 // with root's rights. If it is there, that takes one command's round trips once the machine has let
@@ -51,7 +47,7 @@ func Open(ctx context.Context, m *Machine, u *User) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Site{Login: login, within: greetTime}
+	s := &Site{Login: login}
 	if err := s.start(ctx); err != nil {
 		s.Close()
 		var known *Unreachable
@@ -270,10 +266,11 @@ func (s *Site) push(ctx context.Context, p program) error {
 // A shell may hang, in what it does before it runs a command, on a machine whose SSH server answers
 // well: then the connection is closed.
 func (s *Site) serve(ctx context.Context, programs []program) (lines []string, err error) {
-	late := time.AfterFunc(s.within, s.Login.Close)
+	late := patience.Greeting.Begin()
+	inTime := late.AfterFunc(s.Login.Close)
 	defer func() {
-		if !late.Stop() && ctx.Err() == nil && !s.heard.lost.Load() {
-			lines, err = nil, &Unreachable{s.Machine, fmt.Errorf("its shell did not start the program within %s", s.within), "try  " + s.Machine.ssh() + " true"}
+		if !inTime() && ctx.Err() == nil && !s.heard.lost.Load() {
+			lines, err = nil, &Unreachable{s.Machine, fmt.Errorf("its shell did not start the program within %s", late), "try  " + s.Machine.ssh() + " true"}
 		}
 	}()
 	session, err := s.client.NewSession()
@@ -305,7 +302,7 @@ func (s *Site) serve(ctx context.Context, programs []program) (lines []string, e
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case s.heard.lost.Load():
-			return nil, fmt.Errorf("nothing was heard of it for %s", silence)
+			return nil, fmt.Errorf("nothing was heard of it for %s", patience.Silence)
 		case err == nil && len(lines) == 0:
 			err = fmt.Errorf("the program there does not start: %s", s.errs)
 		}
@@ -322,7 +319,7 @@ func (s *Site) over(conn io.ReadWriteCloser) (err error) {
 	}
 	s.HTTP = &http.Client{Transport: &http.Transport{
 		DialContext:           func(context.Context, string, string) (net.Conn, error) { return s.Stream() },
-		ResponseHeaderTimeout: AnswerTime,
+		ResponseHeaderTimeout: patience.Answer.Duration(),
 	}}
 	return nil
 }
@@ -384,7 +381,7 @@ func (e *Refused) Error() string { return e.Text }
 // Call sends a request with a JSON body to the service there, and decodes its answer, which may
 // take two minutes.
 func Call[T any](ctx context.Context, s *Site, method, path string, in any) (T, error) {
-	return Within(ctx, AnswerTime, s.Machine.Name, func(ctx context.Context) (T, error) { return call[T](ctx, s, method, path, in) })
+	return Within(ctx, patience.Answer, s.Machine.Name, func(ctx context.Context) (T, error) { return call[T](ctx, s, method, path, in) })
 }
 
 func call[T any](ctx context.Context, s *Site, method, path string, in any) (out T, err error) {

@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"trivet.dev/trivet/internal/patience"
 )
 
 // Upgrade sends a request to change the protocol of an HTTP connection, and returns what is left of
@@ -25,7 +27,7 @@ func Upgrade(ctx context.Context, conn net.Conn, method, path, protocol string, 
 	}
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", protocol)
-	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
+	ctx, cancel := patience.Answer.Context(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if err := req.Write(conn); err != nil {

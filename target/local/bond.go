@@ -16,6 +16,7 @@ import (
 
 	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/internal/patience"
 )
 
 // Several interfaces of a machine can be one for the VLANs of labs: a bond (IEEE 802.1AX). It is
@@ -143,8 +144,7 @@ func joinInterfaces(name string, members []string) error {
 	if err := netlink.LinkSetUp(dev); err != nil {
 		return err
 	}
-	const patience = 5 * time.Second
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for back := patience.CarrierBack.Begin(); !back.Over(); time.Sleep(20 * time.Millisecond) {
 		if now, err := netlink.LinkByName(name); err != nil || now.Attrs().OperState == netlink.OperUp {
 			return err
 		}

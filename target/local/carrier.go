@@ -12,12 +12,10 @@ import (
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
-
-// carrierTime is how long devices may take to be running; one whose link has no far end never is.
-const carrierTime = 20 * time.Second
 
 // awaitCarriers waits until the devices of links that are new, or up again, are running: the kernel
 // notices a carrier some time after the other end has come up, and sends nothing until then. If
@@ -59,7 +57,7 @@ func (l *Lab) awaitCarriers(ctx context.Context, s plan.Steps, done func()) erro
 	for node := range devices {
 		nodes = append(nodes, node)
 	}
-	within, cancel := context.WithTimeout(ctx, carrierTime)
+	within, cancel := patience.Carrier.Context(ctx)
 	defer cancel()
 	err := parallel.Each(nodes, func(node string) error {
 		if err := l.awaitRunning(within, node, devices[node]); err != nil {
@@ -134,7 +132,7 @@ func (l *Lab) awaitRunning(ctx context.Context, node string, names []string) err
 			case <-time.After(5 * time.Millisecond):
 			case <-ctx.Done():
 				for name := range indexes {
-					return fmt.Errorf("%s has no carrier after %s", name, carrierTime)
+					return fmt.Errorf("%s has no carrier after %s", name, patience.Carrier.Within(ctx.Err()))
 				}
 			}
 		}

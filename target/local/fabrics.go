@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
 
@@ -218,7 +219,7 @@ func (s site) Limit(group string, cpu topology.CPU) error {
 }
 
 func (s site) AwaitRunning(names []string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), carrierTime)
+	ctx, cancel := patience.Carrier.Context(context.Background())
 	defer cancel()
 	return s.awaitRunning(ctx, "", names)
 }

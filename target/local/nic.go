@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/target/local/wifi"
 )
 
@@ -158,10 +159,6 @@ func (x external) restoreWireless() error {
 	return w.SetType(x.Wireless)
 }
 
-// carrierBack is how long an interface that had a carrier may take to regain it: negotiation takes
-// seconds.
-const carrierBack = 5 * time.Second
-
 // restore makes an interface that is back what it was, and lists what could not be restored. It may
 // be called again.
 func (x external) restore() (lost []string) {
@@ -195,7 +192,7 @@ func (x external) restore() (lost []string) {
 	}
 	if x.Flags&unix.IFF_UP != 0 {
 		lose("that it is up", netlink.LinkSetUp(dev))
-		for end := time.Now().Add(carrierBack); x.Carrier && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for back := patience.CarrierBack.Begin(); x.Carrier && !back.Over(); time.Sleep(5 * time.Millisecond) {
 			if d, err := netlink.LinkByIndex(index); err != nil || d.Attrs().OperState == netlink.OperUp {
 				break
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/target/local/wifi"
@@ -228,13 +229,9 @@ func (l *Lab) watchWifi(k wirelessLink, cmd *exec.Cmd) *wirelessProgram {
 	return p
 }
 
-// wifiStart is how long a program may take until it has set its interface up: on some channels,
-// access points must listen for radar first.
-const wifiStart = 75 * time.Second
-
 // awaitWifi waits until an access point is there, or wpa_supplicant answers.
 func (l *Lab) awaitWifi(k wirelessLink, p *wirelessProgram, log string) error {
-	for deadline := time.Now().Add(wifiStart); ; time.Sleep(20 * time.Millisecond) {
+	for starts := patience.AccessPoint.Begin(); ; time.Sleep(20 * time.Millisecond) {
 		if c, err := wifi.Dial(l.wifiDir(), k.device); err == nil {
 			status, err := c.Ask("STATUS")
 			c.Close()
@@ -242,7 +239,7 @@ func (l *Lab) awaitWifi(k wirelessLink, p *wirelessProgram, log string) error {
 				return nil
 			}
 		}
-		if !p.alive() || time.Now().After(deadline) {
+		if !p.alive() || starts.Over() {
 			p.unwanted.Store(true)
 			return fmt.Errorf("%s does not work; the end of its log:\n%s", k.program.Name, process.LastWords(log))
 		}
@@ -274,13 +271,10 @@ func (l *Lab) deadWifi() (out []string) {
 	return out
 }
 
-// joinTime is how long a station may take to find its network before somebody is told.
-const joinTime = 20 * time.Second
-
 // awaitStations waits until the stations of new links have joined their networks, and says which
 // have not: what they wait for may be somebody else's access point.
 func (l *Lab) awaitStations(ctx context.Context, s plan.Steps) {
-	ctx, cancel := context.WithTimeout(ctx, joinTime)
+	ctx, cancel := patience.Join.Context(ctx)
 	defer cancel()
 	for _, k := range wirelessLinks(l.Topology(), l.nodes()) {
 		if k.AccessPoint(l.node(k.node)) || !slices.ContainsFunc(s.AddLinks, func(a plan.Link) bool { return a.Link == k.Link }) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/site"
 )
 
@@ -64,21 +65,17 @@ func SetPorts(ctx context.Context, l *site.Login, p Plan) error {
 	return err
 }
 
-// downTime is how long a device may take to be what it was: its script waits up to 20 s for each
-// port.
-var downTime = 5 * time.Minute
-
 // Down makes a device what it was before Up, if it was called for that lab. What it returns could
 // not be restored.
 func Down(ctx context.Context, l *site.Login, id string) (lost string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, downTime)
+	ctx, cancel := patience.DeviceDown.Context(ctx)
 	defer cancel()
 	is, err := Is(ctx, l, id)
 	if err == nil && is {
 		lost, err = run(ctx, l, id, "down")
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%s: its shell has not made it what it was within %s; there:  sh %s/switch.sh down", l.Machine.Name, downTime, dir(id))
+		err = fmt.Errorf("%s: its shell has not made it what it was within %s; there:  sh %s/switch.sh down", l.Machine.Name, patience.DeviceDown.Within(err), dir(id))
 	}
 	return lost, err
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/site/sitetest"
 )
@@ -14,8 +15,6 @@ import (
 // TestDownHangs proves that a device that lets us in, and whose shell then hangs, is given up when
 // it is to become what it was, and that the error names it and says what to do there.
 func TestDownHangs(t *testing.T) {
-	was := downTime
-	t.Cleanup(func() { downTime = was })
 	for _, hangs := range []string{"[ ! -e", "'down'"} {
 		port := sitetest.Serve(t, func(command string, _ io.Reader, out, _ io.Writer) int {
 			if strings.Contains(command, hangs) {
@@ -33,8 +32,9 @@ func TestDownHangs(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer login.Close()
-		downTime = 200 * time.Millisecond
-		if _, err := Down(t.Context(), login, "ID"); err == nil || !strings.HasPrefix(err.Error(), "ap: its shell has not made it what it was within 200ms; ") || !strings.Contains(err.Error(), "sh /var/run/trivet-ID/switch.sh down") {
+		undo := patience.DeviceDown.Be(200 * time.Millisecond)
+		_, err = Down(t.Context(), login, "ID")
+		if undo(); err == nil || !strings.HasPrefix(err.Error(), "ap: its shell has not made it what it was within 200ms; ") || !strings.Contains(err.Error(), "sh /var/run/trivet-ID/switch.sh down") {
 			t.Errorf("%s: %v", hangs, err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
@@ -56,7 +57,7 @@ func (g farGauge) throughput(ctx context.Context, number int, d time.Duration) (
 }
 
 func (g farGauge) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := patience.Overview.Context(context.Background())
 	defer cancel()
 	_, _ = site.Call[struct{}](ctx, g.site, "DELETE", g.path, nil) // or it ends with the connection
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/local"
@@ -308,7 +308,7 @@ func (l *Lab) Sites(ctx context.Context) lab.Sites {
 	for _, p := range l.used() {
 		out.Others = append(out.Others, lab.SiteInfo{Name: p.machine.Name, Machine: p.machine.String()})
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := patience.Overview.Context(ctx)
 	defer cancel()
 	var group sync.WaitGroup
 	for i := range out.Others {

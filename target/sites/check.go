@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/segment"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
@@ -93,7 +94,7 @@ func (c *check) close() {
 // reach looks at a device from within.
 func (c *check) reach(ctx context.Context, d *CheckedDevice, u *site.User) {
 	fail := func(err error) { d.Err, d.Problem = err, err.Error() }
-	within := func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, time.Minute) }
+	within := func() (context.Context, context.CancelFunc) { return patience.Examination.Context(ctx) }
 	if d.OnlySwitches() { // none of our programs run there
 		ctx, cancel := within()
 		defer cancel()

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
@@ -194,12 +194,8 @@ func (p *part) ready(ctx context.Context) error {
 	return p.wrong(err)
 }
 
-// changeTime is how long a part may take to change, or to run its start commands: it says nothing
-// meanwhile.
-const changeTime = 10 * time.Minute
-
 func (p *part) change(ctx context.Context, f func(context.Context) error) error {
-	_, err := site.Within(ctx, changeTime, "its part of the lab", func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	_, err := site.Within(ctx, patience.PartChange, "its part of the lab", func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 	return err
 }
 
@@ -229,9 +225,6 @@ func (p *part) down(ctx context.Context, each func(lab.Progress)) error {
 	return err
 }
 
-// refusedWithin is how soon a machine that is there says that it knows nothing of a connection.
-const refusedWithin = 5 * time.Second
-
 // reachDown removes the part over the connection that there is, or over a new one: also if the
 // machine has forgotten the old one, as after a reboot. One that is silent is not waited for twice.
 func (p *part) reachDown(ctx context.Context, u *site.User, each func(lab.Progress)) error {
@@ -239,9 +232,9 @@ func (p *part) reachDown(ctx context.Context, u *site.User, each func(lab.Progre
 	if _, err := p.connect(ctx, u); err != nil {
 		return err
 	}
-	begin := time.Now()
+	begin := patience.Reset.Begin()
 	err := p.down(ctx, each)
-	if _, lost := p.now(); err == nil || none != nil || lost == nil || time.Since(begin) > refusedWithin {
+	if _, lost := p.now(); err == nil || none != nil || lost == nil || begin.Over() {
 		return err
 	}
 	if _, err := p.connect(ctx, u); err != nil {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"trivet.dev/trivet/internal/patience"
 )
 
 // Control is a connection to the control socket of hostapd or wpa_supplicant (hostapd_cli(1),
@@ -16,9 +18,6 @@ type Control struct {
 	conn *net.UnixConn
 	own  string
 }
-
-// answerTime is how long a program may take to answer.
-const answerTime = 5 * time.Second
 
 var connections atomic.Uint64 // numbers those of this process
 
@@ -45,7 +44,7 @@ func (c *Control) Ask(command string) (string, error) {
 	if _, err := c.conn.Write([]byte(command)); err != nil {
 		return "", err
 	}
-	for deadline := time.Now().Add(answerTime); ; {
+	for deadline := time.Now().Add(patience.Supplicant.Duration()); ; {
 		text, err := c.read(deadline)
 		if err != nil || !isEvent(text) {
 			return text, err

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -40,11 +41,8 @@ const maxQueue = 4096
 // NewMemory prepares a session with a switch, which is then given the session, and passed to Join.
 func (c *Controller) NewMemory(name string) *Memory { return &Memory{core: newCore(c), name: name} }
 
-// leaveTime is how long Join waits for a switch with the same datapath id that has just been taken
-// away: until its connection is seen to have ended and the apps have been told.
-const leaveTime = 10 * time.Second
-
-// Join makes the switch known to the apps. The error says why that is impossible.
+// Join waits for a switch with the same datapath id that has just been taken away, until its
+// connection is seen to have ended and the apps have been told. It makes the switch known to the apps. The error says why that is impossible.
 func (m *Memory) Join(dp Datapath) error {
 	m.dp = dp
 	if err := m.greet(); err != nil {
@@ -52,7 +50,7 @@ func (m *Memory) Join(dp Datapath) error {
 		return fmt.Errorf("%s: %w", m.name, err)
 	}
 	err := m.controller.join(m.sw)
-	for end := time.Now().Add(leaveTime); err != nil && time.Now().Before(end); err = m.controller.join(m.sw) {
+	for leaves := patience.Leaving.Begin(); err != nil && !leaves.Over(); err = m.controller.join(m.sw) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"net"
 	"time"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/openflow"
 )
 
 // Timeouts of a connection.
 const (
-	handshakeTime = 10 * time.Second // for a peer to say who it is
-	idleTime      = 15 * time.Second // without a message: ask whether the switch is alive
-	echoTime      = 15 * time.Second // for the answer
+	idleTime = 15 * time.Second // without a message: ask whether the switch is alive
+	echoTime = 15 * time.Second // for the answer
 )
 
 // maxWaiting is how many bytes may wait for a switch: some 500,000 flow entries. Each switch has
@@ -69,7 +69,7 @@ func (s *session) run() error {
 
 // handshake is HELLO, FEATURES, SET_CONFIG and the ports (OpenFlow 1.3.5, section 6.3.2).
 func (s *session) handshake() error {
-	if err := s.conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
+	if err := s.conn.SetDeadline(time.Now().Add(patience.OpenFlow.Duration())); err != nil {
 		return err
 	}
 	own := &openflow.Hello{Versions: openflow.Versions(openflow.Version)}
@@ -164,7 +164,7 @@ func (s *session) readState(more ...openflow.Xid) error {
 
 // readAgain reads what the switch has while it is connected.
 func (s *session) readAgain() error {
-	if err := s.conn.SetReadDeadline(time.Now().Add(handshakeTime)); err != nil {
+	if err := s.conn.SetReadDeadline(time.Now().Add(patience.OpenFlow.Duration())); err != nil {
 		return err
 	}
 	return s.readState()

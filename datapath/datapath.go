@@ -11,8 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"time"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
@@ -124,9 +124,9 @@ type ControllerStatus struct {
 }
 
 // Still returns a context for a question that is asked when ctx may be about to end: it does not
-// end with ctx, but after 30 s, in case whoever is asked hangs.
+// end with ctx, but later, in case whoever is asked hangs.
 func Still(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	return patience.Query.Context(context.WithoutCancel(ctx))
 }
 
 // Checker is a fabric that cannot be changed once a part of it has ended. The error says what to do

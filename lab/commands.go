@@ -15,12 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/cgroup"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
-
-// commandTime is how long up, apply and down wait for a node's start or stop command.
-const commandTime = 30 * time.Second
 
 // commandLogs is the directory of the logs, one per node, of what start, stop and scheduled
 // commands print.
@@ -60,9 +58,9 @@ func (d *daemon) runStops(ctx context.Context, nodes []*topology.Node) {
 	}
 }
 
-// eachCommand calls f for all nodes at once, within commandTime.
+// eachCommand calls f for all nodes at once, within patience.NodeCommand.
 func (d *daemon) eachCommand(ctx context.Context, nodes []*topology.Node, f func(context.Context, *topology.Node) error) error {
-	ctx, cancel := context.WithTimeout(ctx, commandTime)
+	ctx, cancel := patience.NodeCommand.Context(ctx)
 	defer cancel()
 	var group sync.WaitGroup
 	errs := make([]error, len(nodes))
@@ -105,7 +103,7 @@ func (d *daemon) runShell(ctx context.Context, node, command string, start func(
 	case <-ctx.Done():
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 		<-done
-		err = fmt.Errorf("did not end within %s; run what is to stay in the background, with &", commandTime)
+		err = fmt.Errorf("did not end within %s; run what is to stay in the background, with &", patience.NodeCommand.Within(ctx.Err()))
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %q: %w%s", node, command, err, printedSince(log, before))
@@ -121,7 +119,7 @@ type NodeCommand struct {
 
 // runCommand runs a scheduled command, wherever its node is; its output is in the log there.
 func (d *daemon) runCommand(c NodeCommand) error {
-	ctx, cancel := context.WithTimeout(d.ctx, commandTime)
+	ctx, cancel := patience.NodeCommand.Context(d.ctx)
 	defer cancel()
 	if part := d.partOf(c.Node); part != nil {
 		_, err := call[struct{}](ctx, part, "POST", "/v1/part/run", c)

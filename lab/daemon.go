@@ -22,6 +22,7 @@ import (
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/internal/accept"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/target/local"
@@ -209,15 +210,13 @@ func (d *daemon) begin() error {
 	return err
 }
 
-// firstFollow is how long a lab that has failed waits for the command that started it to ask why:
-// without the socket nobody can.
-const firstFollow = 10 * time.Second
-
+// waitFollowed lets the command that has started a lab which has failed ask why: without the socket
+// it cannot.
 func (d *daemon) waitFollowed() {
 	select {
 	case <-d.followed:
 	case <-d.ctx.Done(): // nobody needs to be told
-	case <-time.After(firstFollow):
+	case <-time.After(patience.FirstFollow.Duration()):
 	}
 }
 
@@ -466,10 +465,6 @@ func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) (link *to
 	return link, err
 }
 
-// followTime is how long a command that changes the lab waits for the controller to follow the
-// change.
-const followTime = 20 * time.Second
-
 // reached is what of a topology is at sites that answer: nobody waits for the others.
 func (d *daemon) reached(t *topology.Topology) *topology.Topology {
 	s, ok := d.target().(Spread)
@@ -490,7 +485,7 @@ func (d *daemon) follow(links ...*topology.Link) error {
 	d.changing.Lock()
 	own, t := d.own, d.reached(d.state().Topology)
 	d.changing.Unlock()
-	ctx, cancel := context.WithTimeout(d.ctx, followTime+time.Duration(len(t.Nodes))*time.Millisecond)
+	ctx, cancel := patience.Follow.Longer(time.Duration(len(t.Nodes)) * time.Millisecond).Context(d.ctx)
 	defer cancel()
 	if err := errors.Join(own.catchUp(ctx, t), d.followForeign(links)); err != nil {
 		d.changing.Lock()

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/bench/probe"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 )
@@ -197,12 +198,10 @@ func (d *daemon) isUp() error {
 	return nil
 }
 
-// replyTime is how long a reply may take beyond the links' delays: hosts repeat a request for a
-// neighbour's address after one second, and a busy machine is slow.
-const replyTime = 3 * time.Second
-
 // PingTimeout is how long to wait for a reply.
-func PingTimeout(t *topology.Topology) time.Duration { return replyTime + longestDelay(t) }
+func PingTimeout(t *topology.Topology) time.Duration {
+	return patience.Reply.Duration() + longestDelay(t)
+}
 
 // longestDelay bounds the round trip over all impaired links.
 func longestDelay(t *topology.Topology) (sum time.Duration) {
@@ -352,7 +351,7 @@ func (d *daemon) iperf(ctx context.Context, r IperfRequest) (out IperfResult, er
 	if r.Seconds == 0 {
 		seconds = 5
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds+r.Omit)*time.Second+15*time.Second)
+	ctx, cancel := patience.Iperf.Longer(time.Duration(seconds+r.Omit) * time.Second).Context(ctx)
 	defer cancel()
 	port, stop, err := d.iperfServer(ctx, program, r.To, to)
 	if err != nil {

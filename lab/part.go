@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/local"
@@ -131,7 +132,7 @@ func (h *head) carry(conn net.Conn, controller string) {
 
 // calledFor reads which controller a connection from a part is for.
 func calledFor(conn net.Conn) (string, error) {
-	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(patience.Named.Duration()))
 	defer conn.SetReadDeadline(time.Time{})
 	var line []byte
 	for b := make([]byte, 1); len(line) <= longestController; {
@@ -146,10 +147,6 @@ func calledFor(conn net.Conn) (string, error) {
 	return "", errors.New("no controller is named")
 }
 
-// comingUp is how long a part may take to come up, though it may be without its head for less: the
-// head leads it only then. See awaitHead.
-const comingUp = 10 * time.Minute
-
 // lostHead begins to count the time after which a part without a head goes down.
 func (d *daemon) lostHead() {
 	h, keep := d.head, time.Duration(d.state().Part.Keep)
@@ -160,7 +157,7 @@ func (d *daemon) lostHead() {
 	}
 	after := keep
 	if d.state().Status == Starting {
-		after = max(keep, comingUp)
+		after = max(keep, patience.ComingUp.Duration()) // see awaitHead
 	}
 	first := true
 	var mine *time.Timer
@@ -296,10 +293,9 @@ type Await struct {
 
 // Await waits at a part, which says what is missing when ctx ends.
 func (c *Client) Await(ctx context.Context, a Await) error {
-	const answering = 5 * time.Second
 	if end, ok := ctx.Deadline(); ok {
 		a.Within = max(1, time.Until(end).Nanoseconds())
-		longer, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.Add(answering))
+		longer, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.Add(patience.Overview.Duration()))
 		defer cancel()
 		defer context.AfterFunc(ctx, func() {
 			if errors.Is(ctx.Err(), context.Canceled) {

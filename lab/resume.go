@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/patience"
 )
 
 // Cure says what to do about an Orphaned lab.
@@ -71,13 +72,10 @@ func Resume(ctx context.Context, name string, each func(Progress)) (*Client, err
 	return client, client.Follow(ctx, each)
 }
 
-// dieTime is how long a killed process may take to end on a busy machine.
-const dieTime = 10 * time.Second
-
 // dies says whether the lab's daemon, which still runs, is about to end: one that has been killed
 // no longer answers, and is soon gone.
 func (s State) dies(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, dieTime)
+	ctx, cancel := patience.KilledEnd.Context(ctx)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://lab/", nil) // there is nothing at this path, and a live daemon says so
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/internal/disk"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
@@ -109,7 +110,7 @@ func Start(ctx context.Context, state State, each func(Progress)) (*Client, erro
 	if err != nil {
 		select {
 		case <-daemon:
-		case <-time.After(5 * time.Second):
+		case <-time.After(patience.DaemonEnd.Duration()):
 		}
 		return nil, state.failed(err)
 	}
@@ -133,7 +134,7 @@ func (s State) begin(ctx context.Context) (<-chan error, error) {
 	// An empty directory that nobody has locked looks like the remains of a dead lab. So the run
 	// directory stays locked until the lab's is; but not for long if another command has locked the
 	// lab's first, to remove it, as that one waits for the run directory.
-	mine, err := dirlock.Wait(ctx, Dir(s.Name), false, beginTime/2)
+	mine, err := dirlock.Wait(ctx, Dir(s.Name), false, patience.RunLock.Duration()/2)
 	run.Close()
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		mine, err = lock(ctx, s.Name)
@@ -271,13 +272,9 @@ func (s State) Stop(ctx context.Context, each func(Progress)) error {
 	return now.removeWithout(each)
 }
 
-// ownerWaits is how long a lab's owner waits for a daemon that root may be starting; only root can
-// tell whether one is.
-const ownerWaits = 10 * time.Second
-
 // stopBegun asks a daemon that has just begun to take the lab down.
 func (s State) stopBegun(ctx context.Context, each func(Progress), why error) error {
-	for end := time.Now().Add(ownerWaits); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+	for begins := patience.DaemonBegin.Begin(); !begins.Over() && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		now, err := read(s.Name)
 		if err != nil {
 			return err

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/dirlock"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/rundir"
 	"trivet.dev/trivet/site"
@@ -198,7 +199,7 @@ func Load(name string) (State, error) {
 		return s, err
 	}
 	if s.Created.IsZero() { // nothing is on disk yet: a command that begins a lab holds the run directory until it has the lab's lock
-		if run, err := dirlock.WaitMade(context.Background(), RunDir(), beginTime); err == nil {
+		if run, err := dirlock.WaitMade(context.Background(), RunDir(), patience.RunLock.Duration()); err == nil {
 			defer run.Close()
 		}
 	}
@@ -220,22 +221,14 @@ func (s State) justBegun() bool {
 	if info, err := os.Stat(Dir(s.Name)); err == nil && began.IsZero() {
 		began = info.ModTime()
 	}
-	return s.PID == 0 && time.Since(began) < startTime
+	return s.PID == 0 && time.Since(began) < patience.LabLock.Duration()
 }
-
-// startTime is how long others wait for a command that starts, resumes or removes a lab, until the
-// lab can be asked.
-const startTime = time.Minute
-
-// beginTime is how long a command that begins a lab may hold the run directory; it needs
-// microseconds.
-const beginTime = 5 * time.Second
 
 // lock waits until nobody is starting a daemon for the lab or removing the lab without one, which
 // only the holder of the lock may do. The lock ends when the file is closed in all processes that
 // have it. The error is ErrNone if the lab is gone.
 func lock(ctx context.Context, name string) (*os.File, error) {
-	f, err := dirlock.Wait(ctx, Dir(name), false, startTime)
+	f, err := dirlock.Wait(ctx, Dir(name), false, patience.LabLock.Duration())
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("%w %q", ErrNone, name)
@@ -395,14 +388,10 @@ func (s State) KillDaemon() error {
 	return s.waitDead()
 }
 
-// endTime is how long a process that has been told to end may take. The kernel takes back its
-// threads' devices and maps before they end, which takes seconds on a busy machine.
-const endTime = time.Minute
-
 // waitDead waits until a dead daemon has let go of its files and devices: a process becomes a
 // zombie when its first thread ends, while its other threads may still hold them.
 func (s State) waitDead() error {
-	for end := time.Now().Add(endTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for ends := patience.ProcessEnd.Begin(); !ends.Over(); time.Sleep(5 * time.Millisecond) {
 		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.PID))
 		if len(threads) < 2 || s.Alive() || process.Started(s.PID) != 0 {
 			return nil
@@ -413,7 +402,7 @@ func (s State) waitDead() error {
 
 // WaitDaemon waits until the daemon, which is about to end, has ended.
 func (s State) WaitDaemon() error {
-	for end := time.Now().Add(endTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for ends := patience.ProcessEnd.Begin(); !ends.Over(); time.Sleep(5 * time.Millisecond) {
 		if !s.Alive() {
 			return nil
 		}

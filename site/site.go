@@ -103,11 +103,15 @@ func script(programs []program) string {
 	for _, p := range programs {
 		fmt.Fprintf(&b, ` %s) p=%s/%s sum=%s;;`, Quote([]string{"Linux " + p.machine}), dir, p.name, p.sum)
 	}
+	env := ""
+	if setting := patience.Environment(); setting != "" {
+		env = "env " + setting + " "
+	}
 	// sudo would keep the variable for itself.
 	b.WriteString(` esac
 there() { [ -x "$p" ] && echo "$sum  $p" | sha256sum -c - >/dev/null 2>&1; }
-if [ "${EUID:-$(id -u)}" = 0 ]; then who=root; ! there || exec "$p" ` + Command + ` "$SSH_CONNECTION"
-elif sudo -n true 2>/dev/null; then who=root; ! there || exec sudo -n "$p" ` + Command + ` "$SSH_CONNECTION"
+if [ "${EUID:-$(id -u)}" = 0 ]; then who=root; ! there || exec ` + env + `"$p" ` + Command + ` "$SSH_CONNECTION"
+elif sudo -n true 2>/dev/null; then who=root; ! there || exec sudo -n ` + env + `"$p" ` + Command + ` "$SSH_CONNECTION"
 else who=user; fi; echo "$is"; echo $who`)
 	return b.String()
 }

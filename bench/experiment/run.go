@@ -10,6 +10,7 @@ import (
 
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/patience"
 )
 
 // Driver brings labs up. It is what a Runner knows of where they run.
@@ -276,7 +277,7 @@ func (r *Runner) up(ctx context.Context, run Run, left []Run) error {
 	}
 	r.down()
 	r.step(run, left, "up")
-	ctx, cancel := context.WithTimeout(ctx, or(r.UpTimeout, 5*time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, or(r.UpTimeout, patience.ExperimentUp.Duration()))
 	defer cancel()
 	instance, err := r.Driver.Up(ctx, cell)
 	if err != nil {
@@ -298,7 +299,7 @@ func (r *Runner) down() {
 	if r.instance == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), or(r.DownTimeout, 2*time.Minute))
+	ctx, cancel := context.WithTimeout(context.Background(), or(r.DownTimeout, patience.ExperimentDown.Duration()))
 	defer cancel()
 	if err := r.instance.Down(ctx); err != nil {
 		r.say("the lab did not go down: %s", err)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/patience"
 )
 
 // Writer appends lines to a result file. A line is whole or not there: what a full
@@ -69,14 +71,10 @@ func (w *Writer) open() (*Run, error) {
 	return run, nil
 }
 
-// lockWait is for how long a process that has been killed may hold its lock still: a child that it
-// was just forking has it too, until it runs another program.
-const lockWait = 2 * time.Second
-
 // lock keeps two runs from writing to one file; it goes with the process.
 func (w *Writer) lock() error {
-	for end := time.Now().Add(lockWait); unix.Flock(int(w.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
+	for lets := patience.FileLock.Begin(); unix.Flock(int(w.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil; time.Sleep(10 * time.Millisecond) {
+		if lets.Over() {
 			return errors.New("another run is writing to this file")
 		}
 	}

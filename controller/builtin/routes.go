@@ -13,6 +13,7 @@ import (
 
 	"trivet.dev/trivet/controller/database"
 	"trivet.dev/trivet/controller/routing"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/routing/rib"
 	"trivet.dev/trivet/topology"
 )
@@ -294,10 +295,6 @@ func (c *Controller) leadsTo(r routing.Router, to netip.Addr) bool {
 	return x != nil && x.Source != routing.Connected && x.Prefix.Bits() > 0 && len(x.Hops) > 0
 }
 
-// installTime bounds how long a change waits until routers have followed: there may be some that do
-// not answer, and networks that never come to rest.
-const installTime = 10 * time.Second
-
 // changeRoutes changes the routes of users, and waits until the router has followed.
 func (c *Controller) changeRoutes(ctx context.Context, router routing.Router, change func([]UserRoute) []UserRoute) error {
 	return c.followed(ctx, func() bool {
@@ -313,7 +310,7 @@ func (c *Controller) followed(ctx context.Context, change func() bool) error {
 	if !change() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, installTime)
+	ctx, cancel := patience.Installed.Context(ctx)
 	defer cancel()
 	for !c.Routing.Quiet() {
 		select {

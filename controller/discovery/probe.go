@@ -1,10 +1,10 @@
 package discovery
 
 import (
-	"context"
 	"time"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -27,7 +27,6 @@ const (
 	quickProbes  = 10
 	quickTime    = 50 * time.Millisecond
 	maxConfirm   = 64
-	barrierTime  = 5 * time.Second
 	slowInterval = time.Second // of what need not be done at each tick
 )
 
@@ -353,7 +352,7 @@ func (a *App) answers(p *port) bool {
 	if sw == nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(a.ctx, barrierTime)
+	ctx, cancel := patience.Barrier.Context(a.ctx)
 	defer cancel()
 	return sw.Barrier(ctx) == nil
 }

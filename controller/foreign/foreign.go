@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/internal/lack"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
 
@@ -174,7 +175,7 @@ func (c *Controller) Version(ctx context.Context, p Places) (string, error) {
 	if c.says != nil {
 		return c.says(program)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := patience.Version.Context(ctx)
 	defer cancel()
 	args := []string{"--version"}
 	if c.asked != nil {

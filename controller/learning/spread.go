@@ -13,6 +13,7 @@ import (
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/steer"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -29,10 +30,6 @@ const (
 	outsideTree = 1 // in the metadata: the packet came by a link outside the tree
 
 	dropped = 0 // in table.paths: no port
-
-	// confirmTime is how long a switch may take to confirm its paths; one that takes longer keeps
-	// what it has, and the others are led around it.
-	confirmTime = 2 * time.Second
 
 	// maxPaths bounds the entries of all switches together. What goes to further hosts is flooded.
 	maxPaths = 262_144
@@ -392,7 +389,7 @@ func (a *App) confirmRoles(tables []*table) {
 // each tells switches something at once, and what is called for those that have confirmed it; the
 // others are stuck until they do. tell and confirmed are called with the table's mu.
 func (a *App) each(tables []*table, tell func(*table) []openflow.Message, confirmed func(*table)) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), confirmTime)
+	ctx, cancel := patience.Paths.Context(context.Background())
 	defer cancel()
 	var group sync.WaitGroup
 	for _, t := range tables {

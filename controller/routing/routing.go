@@ -56,8 +56,7 @@ const (
 	firstGroup, lastGroup               = 0x1000_0000, 0x1fff_ffff
 	coalesce                            = 10 * time.Millisecond // changes that come together are one
 	settleTime                          = 5 * time.Second       // that routers and links may take to show up after the start
-	barrierTime                         = 2 * time.Second
-	reactiveIdle                 uint16 = 60 // seconds after which a route that nobody uses is taken out
+	reactiveIdle                 uint16 = 60                    // seconds after which a route that nobody uses is taken out
 )
 
 // App is the app. Make it with New.

@@ -2,12 +2,12 @@ package routing
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"sync"
 	"time"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/internal/patience"
 )
 
 // follow makes the routes those of the network as it is now.
@@ -229,7 +229,7 @@ func (a *App) send(net *network, round []change) {
 // barrier waits until the routers have done all that they were told; one that does not answer
 // in time does not hold up the others.
 func (a *App) barrier(nodes []*node) {
-	ctx, cancel := context.WithTimeout(a.ctx, barrierTime)
+	ctx, cancel := patience.Routes.Context(a.ctx)
 	defer cancel()
 	var group sync.WaitGroup
 	for _, n := range nodes {

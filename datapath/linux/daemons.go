@@ -20,6 +20,7 @@ import (
 	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/topology"
 )
@@ -214,9 +215,9 @@ func (f *fabric) reload(n *topology.Node, d *routerd.Family, want routerd.Progra
 	if err := f.site.Start(n.Name, client, nil); err != nil {
 		return false
 	}
-	late := time.AfterFunc(startTime, func() { _ = client.Process.Kill() })
+	inTime := patience.RoutingDaemon.AfterFunc(func() { _ = client.Process.Kill() })
 	err := client.Wait()
-	return late.Stop() && err == nil && !strings.Contains("\n"+said.String(), "\n%")
+	return inTime() && err == nil && !strings.Contains("\n"+said.String(), "\n%")
 }
 
 // writeFiles writes the files that differ from what is there, and says whether any did. They belong
@@ -238,9 +239,6 @@ func writeFiles(dir, reader string, files map[string]string) (changed bool, err 
 	}
 	return changed, nil
 }
-
-// startTime is how long a daemon may take until it answers.
-const startTime = 20 * time.Second
 
 // startDaemon starts a program in its node and returns when it answers.
 func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program) error {
@@ -264,11 +262,11 @@ func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program
 	}
 	f.setProcess(n.Name, want.Name, p)
 	go f.watch(n.Name, p)
-	for deadline := time.Now().Add(startTime); ; time.Sleep(5 * time.Millisecond) {
+	for answers := patience.RoutingDaemon.Begin(); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Lstat(ready); err == nil {
 			return nil
 		}
-		if !p.alive() || time.Now().After(deadline) {
+		if !p.alive() || answers.Over() {
 			return fmt.Errorf("it does not answer; the end of its log:\n%s", process.LastWords(log.Name()))
 		}
 	}
@@ -316,7 +314,7 @@ func (p *daemon) end() {
 	_ = p.cmd.Process.Signal(unix.SIGTERM)
 	select {
 	case <-p.ended:
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience.Terminated.Duration()):
 		_ = p.cmd.Process.Kill()
 		<-p.ended
 	}

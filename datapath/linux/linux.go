@@ -11,7 +11,7 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/datapath/routerd"
-	"trivet.dev/trivet/datapath/vm"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/topology"
 )
@@ -32,7 +32,7 @@ type fabric struct {
 }
 
 func newFabric(s datapath.Site) *fabric {
-	return &fabric{site: s, daemons: map[string]map[string]*daemon{}, machines: machines{answers: vm.AnswerTime}}
+	return &fabric{site: s, daemons: map[string]map[string]*daemon{}, machines: machines{answers: patience.Machine.Duration()}}
 }
 
 // Resume finds the routing daemons that are running.

@@ -18,6 +18,7 @@ import (
 	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/datapath/vm"
 	"trivet.dev/trivet/internal/notices"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/topology"
 )
@@ -28,10 +29,6 @@ import (
 // machineName is what the machine is called as a daemon: its log is virtual-machine.log, and has
 // what the guest's kernel says.
 const machineName = "virtual-machine"
-
-// bootTime is how long a machine may take until its agent answers: QEMU without KVM, on a machine
-// that brings up dozens of them, is slow.
-const bootTime = 10 * time.Minute
 
 // machines is what all machines of a lab share.
 type machines struct {
@@ -274,7 +271,7 @@ func (p *daemon) kill() {
 
 // awaitAgent waits until a machine's agent answers; the error says why it does not.
 func (f *fabric) awaitAgent(ctx context.Context, node string, p *daemon) error {
-	ctx, cancel := context.WithTimeout(ctx, bootTime)
+	ctx, cancel := patience.Boot.Context(ctx)
 	defer cancel()
 	for {
 		_, err := f.agentOf(ctx, node)

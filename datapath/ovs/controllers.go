@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
 
@@ -65,9 +66,6 @@ func controllerAddresses(t *topology.Topology) []string {
 	return out
 }
 
-// refusedLong is how long a controller may refuse connections before it is taken not to be running.
-const refusedLong = 3 * time.Second
-
 // Wait waits until every switch with a controller is connected to one.
 // The error, once ctx ends or a controller refuses, names those that are not and why.
 func (f *fabric) Wait(ctx context.Context) error {
@@ -86,7 +84,7 @@ func (f *fabric) Wait(ctx context.Context) error {
 	wait, stop := context.WithCancel(ctx)
 	defer stop()
 	if len(f.site.Programs()) == 0 { // programs of the lab may take their time
-		go f.relays.watch(wait, refusedLong, stop)
+		go f.relays.watch(wait, patience.Refusing.Duration(), stop)
 	}
 	if f.switches.Load().WaitConnected(wait, bridges) == nil {
 		return f.switches.Load().ForgetDecisions(ctx)

@@ -17,20 +17,18 @@ import (
 	"golang.org/x/term"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/patience"
 )
-
-// handshakeTime is how long an agent may take to greet, on an emulated processor.
-const handshakeTime = 20 * time.Second
 
 // Dial reaches a guest's agent from the network namespace of its node, in which the calling thread
 // must be.
 func Dial(ctx context.Context) (*ssh.Client, error) {
-	conn, err := net.DialTimeout("tcp4", agentAt, handshakeTime)
+	conn, err := net.DialTimeout("tcp4", agentAt, patience.Agent.Duration())
 	if err != nil {
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	_ = conn.SetDeadline(time.Now().Add(handshakeTime))
+	_ = conn.SetDeadline(time.Now().Add(patience.Agent.Duration()))
 	c, channels, requests, err := ssh.NewClientConn(conn, agentAt, &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()})
 	if err != nil {
 		conn.Close()
@@ -57,7 +55,7 @@ func Set(ctx context.Context, c *ssh.Client, list []datapath.Setting) error {
 
 // request asks the agent something. A guest that does not answer in time loses the connection.
 func request(ctx context.Context, c *ssh.Client, kind string, payload []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
+	ctx, cancel := patience.Machine.Context(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	ok, answer, err := c.SendRequest(kind, true, payload)

@@ -16,6 +16,7 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/internal/patience"
 )
 
 // GuestCommand is the argument with which this program is the first process of a guest: in the
@@ -290,10 +291,6 @@ func (s *Spec) prepareHome() error {
 	return errors.Join(os.WriteFile(real, client, 0o755), os.Remove(s.Client), os.WriteFile(s.Client, []byte(script), 0o755))
 }
 
-// programTime is how long a program of a guest may take until it answers, on a processor that is
-// emulated on a machine with other things to do.
-const programTime = 10 * time.Minute
-
 // startProgram starts a program and returns when it answers; when it ends, ended is told.
 func (a *agent) startProgram(s *Spec, p Program, ended chan error) error {
 	name := filepath.Base(p.Path)
@@ -309,7 +306,7 @@ func (a *agent) startProgram(s *Spec, p Program, ended chan error) error {
 		ended <- fmt.Errorf("%s has ended: %s; the machine stops", name, cmd.ProcessState)
 		close(over)
 	}()
-	for deadline := time.Now().Add(programTime); ; time.Sleep(10 * time.Millisecond) {
+	for answers := patience.GuestProgram.Begin(); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Lstat(filepath.Join(s.Home, s.Run, p.Ready)); err == nil {
 			return nil
 		}
@@ -318,7 +315,7 @@ func (a *agent) startProgram(s *Spec, p Program, ended chan error) error {
 			return <-ended
 		default:
 		}
-		if time.Now().After(deadline) {
+		if answers.Over() {
 			return fmt.Errorf("%s does not answer", name)
 		}
 	}

@@ -17,9 +17,6 @@ type Monitor struct {
 	within time.Duration
 }
 
-// AnswerTime is how long QEMU, or a guest's agent, may take to answer.
-const AnswerTime = 30 * time.Second
-
 // ErrSilent says that QEMU does not answer, unlike one that refuses something.
 var ErrSilent = errors.New("QEMU does not answer")
 

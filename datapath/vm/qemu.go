@@ -11,11 +11,11 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/lack"
+	"trivet.dev/trivet/internal/patience"
 )
 
 const qemu = "/usr/bin/qemu-system-x86_64"
@@ -54,10 +54,6 @@ type Accelerator string
 // AcceleratorVariable names it in the environment; else it is found out.
 const AcceleratorVariable = "TRIVET_VM_ACCELERATOR"
 
-// probeTime is how long a kernel may take until it finds that it has no root, which with KVM takes
-// a second or two. There are machines that have /dev/kvm and on which kernels hang.
-const probeTime = 10 * time.Second
-
 // FindAccelerator tries whether a kernel boots by KVM. What came out is kept in a file.
 func FindAccelerator(ctx context.Context, k Kernel, file string) (Accelerator, error) {
 	if a := Accelerator(os.Getenv(AcceleratorVariable)); a != "" {
@@ -72,7 +68,7 @@ func FindAccelerator(ctx context.Context, k Kernel, file string) (Accelerator, e
 	found := Accelerator("tcg")
 	if kvm, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0); err == nil {
 		kvm.Close()
-		ctx, cancel := context.WithTimeout(ctx, probeTime)
+		ctx, cancel := patience.KVM.Context(ctx)
 		defer cancel()
 		args := append(common("kvm"), "-m", "128", "-kernel", k.Image, "-append", "console=ttyS0 panic=-1")
 		cmd := exec.CommandContext(ctx, qemu, args...)

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/rundir"
 	"trivet.dev/trivet/topology"
@@ -104,8 +105,8 @@ func (c Hierarchies) Kill(lab, name string) error {
 		return nil
 	}
 	// Linux before 5.14, or version 1: what is started meanwhile is found the next time.
-	for deadline := time.Now().Add(endTime); killAll(top); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for ends := patience.KilledEnd.Begin(); killAll(top); time.Sleep(2 * time.Millisecond) {
+		if ends.Over() {
 			return fmt.Errorf("processes in %s do not end", top)
 		}
 	}
@@ -146,15 +147,12 @@ func group(root string, path ...string) string {
 	return filepath.Join(top, Group(path[0], path[1:]...))
 }
 
-// makeTime is how long MakeLab tries: each time another lab may be the last that goes down.
-const makeTime = 10 * time.Second
-
 // MakeLab makes the group of a lab.
 func (c Hierarchies) MakeLab(lab string) error {
 	for _, root := range c.roots() {
 		err := os.MkdirAll(group(root, lab), 0o755)
 		// Labs that go down may take the group above away meanwhile.
-		for began := time.Now(); errors.Is(err, os.ErrNotExist) && time.Since(began) < makeTime; {
+		for others := patience.LabGroup.Begin(); errors.Is(err, os.ErrNotExist) && !others.Over(); {
 			err = os.MkdirAll(group(root, lab), 0o755)
 		}
 		if err != nil {
@@ -382,12 +380,9 @@ func pinned(path string) bool {
 	return err == nil && strings.TrimSpace(string(b)) != ""
 }
 
-// endTime is how long processes that have been killed may take to end.
-const endTime = 10 * time.Second
-
 // Remove ends every process in a group, a lab's or one below it, and removes the group.
 func (c Hierarchies) Remove(path ...string) error {
-	deadline := time.Now().Add(endTime)
+	ends := patience.KilledEnd.Begin()
 	for _, root := range c.roots() {
 		top := group(root, path...)
 		if _, err := os.Stat(top); err != nil {
@@ -401,7 +396,7 @@ func (c Hierarchies) Remove(path ...string) error {
 			if err == nil {
 				break
 			}
-			if time.Now().After(deadline) {
+			if ends.Over() {
 				return fmt.Errorf("processes in %s do not end: %w", top, err)
 			}
 			time.Sleep(2 * time.Millisecond)

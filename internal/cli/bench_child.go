@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/patience"
 )
 
 // child is Trivet's controller in a process of its own, so that its processor time is counted
@@ -112,7 +114,7 @@ func pinSelf(cpu int) error {
 
 // listens waits until the controller listens.
 func (c *child) listens(ctx context.Context, address string) error {
-	for began := time.Now(); ; {
+	for listens := patience.ControllerStart.Begin(); ; {
 		conn, err := net.DialTimeout("tcp", address, time.Second)
 		if err == nil {
 			return conn.Close()
@@ -125,9 +127,9 @@ func (c *child) listens(ctx context.Context, address string) error {
 			return ctx.Err()
 		case <-time.After(10 * time.Millisecond):
 		}
-		if time.Since(began) > startTime {
+		if listens.Over() {
 			c.end()
-			return fmt.Errorf("the controller is not listening after %v: %w\n%s", startTime, err, c.says)
+			return fmt.Errorf("the controller is not listening after %s: %w\n%s", listens, err, c.says)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime/pprof"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -233,5 +232,3 @@ func (b *controllerBench) ownArguments(address string) []string {
 	}
 	return append(args, "--listen", address, "--apps", strings.Join(b.apps, ","))
 }
-
-const startTime = 10 * time.Second // how long a controller that was started may take until it listens

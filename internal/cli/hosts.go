@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/internal/patience"
 )
 
 // asking says which controller is queried: the lab's, or one that runs on its own.
@@ -93,11 +93,8 @@ func joined[T fmt.Stringer](list []T) string {
 	return strings.Join(words, ", ")
 }
 
-// askTime bounds how long a query may take; a switch that does not answer is reported sooner.
-const askTime = 30 * time.Second
-
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, askTime)
+	return patience.Query.Context(ctx)
 }
 
 // completeSwitches offers the controller's switches to the shell.

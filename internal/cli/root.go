@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
@@ -48,6 +49,10 @@ type app struct {
 // Main runs the command line and returns the exit code.
 func Main() int {
 	a := &app{out: os.Stdout, err: os.Stderr}
+	if err := patience.Check(); err != nil {
+		a.warn(err)
+		return exitUsage
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is doing

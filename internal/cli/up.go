@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
@@ -23,7 +24,7 @@ func (a *app) up() *cobra.Command {
 	var s source
 	var c consent
 	var on string
-	wait := 10 * time.Second
+	wait := patience.Ready.Duration()
 	cmd := &cobra.Command{
 		Use:   "up FILE [ARGUMENT...]|GENERATOR",
 		Short: "Bring a topology up",

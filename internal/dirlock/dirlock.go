@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/patience"
 )
 
 // Lock locks an existing directory exclusively or, with shared, together with others. It does not
@@ -44,10 +46,10 @@ func Lock(dir string, shared bool) (*os.File, error) {
 	}
 }
 
-// Wait is Lock, but waits: until the context ends, and then returns its error, or for patience, and
-// then returns EWOULDBLOCK.
-func Wait(ctx context.Context, dir string, shared bool, patience time.Duration) (*os.File, error) {
-	for end := time.Now().Add(patience); ; {
+// Wait is Lock, but waits: until the context ends, and then returns its error, or so long, and then
+// returns EWOULDBLOCK.
+func Wait(ctx context.Context, dir string, shared bool, within time.Duration) (*os.File, error) {
+	for end := time.Now().Add(within); ; {
 		f, err := Lock(dir, shared)
 		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
 			return f, err
@@ -59,9 +61,6 @@ func Wait(ctx context.Context, dir string, shared bool, patience time.Duration) 
 		}
 	}
 }
-
-// patience is how long Make and Remove wait for a lock that nobody holds for long.
-const patience = time.Minute
 
 // maxTries is more often than others can manage to remove a directory just after it was made.
 const maxTries = 1000
@@ -76,7 +75,7 @@ func Make(ctx context.Context, dir string) (*os.File, error) {
 		if err != nil && (try == maxTries || !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrExist)) {
 			return nil, err
 		}
-		f, err := Wait(ctx, lockOf(dir), false, patience)
+		f, err := Wait(ctx, lockOf(dir), false, patience.DirLock.Duration())
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("another command holds the lock on %s, and makes no progress", dir)
 		}
@@ -87,15 +86,15 @@ func Make(ctx context.Context, dir string) (*os.File, error) {
 }
 
 // WaitMade waits until nobody holds Make's lock, then holds it shared.
-func WaitMade(ctx context.Context, dir string, patience time.Duration) (*os.File, error) {
-	return Wait(ctx, lockOf(dir), true, patience)
+func WaitMade(ctx context.Context, dir string, within time.Duration) (*os.File, error) {
+	return Wait(ctx, lockOf(dir), true, within)
 }
 
 func lockOf(dir string) string { return filepath.Join(dir, ".lock") }
 
 // Remove removes a directory that is empty and that nobody is about to put something into.
 func Remove(dir string) {
-	if f, err := Wait(context.Background(), lockOf(dir), false, patience); err == nil {
+	if f, err := Wait(context.Background(), lockOf(dir), false, patience.DirLock.Duration()); err == nil {
 		RemoveMade(dir)
 		f.Close()
 	}

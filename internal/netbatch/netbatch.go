@@ -9,13 +9,13 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
 
@@ -41,10 +41,6 @@ const (
 	batchCount = 256
 )
 
-// answerTime is how long the kernel may take for one message. A lab's devices are deleted in one
-// request, and each of its bridges takes 20 ms.
-const answerTime = 2 * time.Minute
-
 // New opens a socket in the namespace of the calling thread.
 func New() (*Batch, error) {
 	s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
@@ -54,8 +50,8 @@ func New() (*Batch, error) {
 	_ = unix.SetsockoptInt(s, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1) // reasons as text, if the kernel has them
 	_ = unix.SetsockoptInt(s, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
 	_ = unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
-	patience := unix.NsecToTimeval(answerTime.Nanoseconds())
-	_ = unix.SetsockoptTimeval(s, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience)
+	within := unix.NsecToTimeval(patience.Kernel.Duration().Nanoseconds())
+	_ = unix.SetsockoptTimeval(s, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &within)
 	if err := unix.Bind(s, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		unix.Close(s)
 		return nil, fmt.Errorf("bind a netlink socket: %w", err)

@@ -51,8 +51,102 @@ var (
 	// On some channels, access points must listen for radar first.
 	AccessPoint = limit("an access point", 75*time.Second)
 
+	// A lab's devices are deleted in one request, and each of its bridges takes 20 ms.
+	Kernel = limit("an answer of the kernel", 2*time.Minute)
+
+	DirLock = limit("a lock on a directory", time.Minute) // nobody holds one for long
+
+	// A child that a killed process was just forking has its locks, too, until it runs another program.
+	FileLock = limit("a lock on a file", 2*time.Second)
+
+	// Each time another lab may be the last that goes down.
+	LabGroup = limit("a cgroup that others remove", 10*time.Second)
+
 	Supplicant = limit("an answer of hostapd or wpa_supplicant", 5*time.Second)
 
 	// Before somebody is told that a station has not joined its network.
 	Join = limit("a station to join its network", 20*time.Second)
+)
+
+// Labs' daemons and the programs in labs.
+var (
+	DaemonBegin = limit("a daemon that root may be starting", 10*time.Second) // only root can tell whether one is
+	DaemonEnd   = limit("the end of a daemon that could not begin", 5*time.Second)
+	KilledEnd   = limit("the end of a process that was killed", 10*time.Second)
+
+	// The kernel takes back a process's threads' devices and maps before they end, which takes seconds
+	// on a busy machine.
+	ProcessEnd = limit("the end of a process", time.Minute)
+
+	// Of a command that starts, resumes or removes a lab, until the lab can be asked.
+	LabLock = limit("a command about the same lab", time.Minute)
+
+	RunLock = limit("a command that begins a lab", 5*time.Second) // it needs microseconds
+
+	// Of a lab that has failed, for the command that started it.
+	FirstFollow = limit("the question why a lab has failed", 10*time.Second)
+
+	// It may be without its head for less: the head leads it only when it is up.
+	ComingUp = limit("a part of a lab to come up", 10*time.Minute)
+
+	Named = limit("the name of the controller that a switch is connected to", 10*time.Second)
+
+	NodeCommand = limit("a node's start, stop or scheduled command", 30*time.Second)
+
+	// To follow a change of the lab, and a millisecond for each node.
+	Follow = limit("the controller", 20*time.Second)
+
+	// Beyond the links' delays: hosts repeat a request for a neighbour's address after one second.
+	Reply = limit("a reply to a ping", 3*time.Second)
+
+	Iperf = limit("iperf3, beyond the time that it measures", 15*time.Second)
+)
+
+// Routers' daemons and virtual machines. QEMU without KVM, on a machine that brings up dozens of
+// virtual machines, is slow.
+var (
+	RoutingDaemon = limit("a routing daemon", 20*time.Second)
+	Terminated    = limit("the end of a routing daemon", 5*time.Second) // then it is killed
+	Boot          = limit("a virtual machine to boot", 10*time.Minute)
+	GuestProgram  = limit("a program in a virtual machine", 10*time.Minute)
+	Agent         = limit("the greeting of a virtual machine's agent", 20*time.Second)
+	Machine       = limit("an answer of QEMU, or of a virtual machine's agent", 30*time.Second)
+
+	// A kernel finds that it has no root within a second or two by KVM. There are machines that have
+	// /dev/kvm and on which kernels hang.
+	KVM = limit("a kernel that boots by KVM", 10*time.Second)
+)
+
+// Controllers and switches.
+var (
+	// Of one that is asked something; a switch that does not answer is reported sooner.
+	Query = limit("an answer to a question", 30*time.Second)
+
+	OpenFlow        = limit("the handshake of an OpenFlow connection", 10*time.Second)
+	// Of a lab that comes up: --wait. It does not grow: a user says so.
+	Ready = limit("controllers and routers of a lab that comes up", 10*time.Second)
+
+	ControllerStart = limit("a controller to listen", 10*time.Second)
+	Version         = limit("a controller to say its version", 10*time.Second)
+
+	// Then it is taken not to be running.
+	Refusing = limit("a controller that refuses connections", 3*time.Second)
+
+	// Of one with the same datapath id, until the apps have been told that it is gone.
+	Leaving = limit("a switch that was taken away", 10*time.Second)
+
+	// One that does not answer in time does not hold up the others.
+	Routes = limit("a router to confirm its routes", 2*time.Second)
+	Paths  = limit("a switch to confirm its paths", 2*time.Second) // then it keeps what it has, and the others are led around it
+
+	Barrier = limit("a switch to answer a barrier", 5*time.Second)
+
+	// There may be routers that do not answer, and networks that never come to rest.
+	Installed = limit("routers to follow a change of routes", 10*time.Second)
+)
+
+// Experiments.
+var (
+	ExperimentUp   = limit("an experiment's lab to come up", 5*time.Minute)
+	ExperimentDown = limit("an experiment's lab to go down", 2*time.Minute)
 )

@@ -54,6 +54,14 @@ func (l *Limit) Duration() time.Duration {
 	return time.Duration(float64(l.base) * factor)
 }
 
+// Longer is a limit that is longer by something that does not depend on others' speed, or by what
+// there is more to do.
+func (l *Limit) Longer(by time.Duration) *Limit {
+	longer := &Limit{name: l.name, base: l.base + by}
+	longer.set.Store(l.set.Load())
+	return longer
+}
+
 // String is the limit as it stands in messages.
 func (l *Limit) String() string { return l.Duration().String() }
 

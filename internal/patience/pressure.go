@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -15,7 +16,24 @@ import (
 type pressure struct{ processor, disk, memory, stolen time.Duration }
 
 // look is replaced by tests.
-var look = lookAtMachine
+var look = lately
+
+// lately is the last look at the machine, or a new one: controllers wait for thousands of switches
+// at a time.
+func lately() pressure {
+	last.Lock()
+	defer last.Unlock()
+	if time.Since(last.at) > 50*time.Millisecond {
+		last.at, last.seen = time.Now(), lookAtMachine()
+	}
+	return last.seen
+}
+
+var last struct {
+	sync.Mutex
+	at   time.Time
+	seen pressure
+}
 
 func lookAtMachine() pressure {
 	return pressure{stallOf("cpu", "some"), stallOf("io", "full"), stallOf("memory", "full"), stolen()}

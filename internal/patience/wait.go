@@ -77,7 +77,7 @@ func (o *Over) Timeout() bool { return true }
 // Within is the text of a limit in a message about an error: how it stands in it if it has passed,
 // or the limit alone.
 func (l *Limit) Within(err error) string {
-	if over := new(Over); errors.As(err, &over) && over.limit == l {
+	if over := new(Over); errors.As(err, &over) && over.limit.name == l.name {
 		return over.text()
 	}
 	return l.String()

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/net/netutil"
 
 	"trivet.dev/trivet/internal/accept"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/openflow"
 )
 
 const (
-	handshakeTime = 10 * time.Second // for a peer to say HELLO
-	asyncRoom     = 1 << 20          // bytes that wait to be sent, above which packets are dropped
-	replyRoom     = 8 << 20          // and above which nothing more is read
-	maxLookers    = 64               // programs that look in by a listener at a time; others wait
-	asyncMost     = 16 << 20         // of what may not be dropped, above which the connection ends
+	asyncRoom  = 1 << 20  // bytes that wait to be sent, above which packets are dropped
+	replyRoom  = 8 << 20  // and above which nothing more is read
+	maxLookers = 64       // programs that look in by a listener at a time; others wait
+	asyncMost  = 16 << 20 // of what may not be dropped, above which the connection ends
 )
 
 // Meet speaks with a controller at the other end of a connection until it ends; the error is why.
@@ -52,7 +52,7 @@ func (a *Agent) meet(conn net.Conn, controls bool, up func(*Session)) error {
 
 // greet says HELLO and finds a version in common (section 6.3.1).
 func greet(conn net.Conn, r *openflow.Reader, w *openflow.Writer) error {
-	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(patience.OpenFlow.Duration())); err != nil {
 		return err
 	}
 	own := &openflow.Hello{Versions: openflow.Versions(openflow.Version)}
@@ -170,5 +170,5 @@ func (a *Agent) Serve(in net.Listener) error {
 
 // Dial connects by a target's network and address, from the network that the thread is in.
 func Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return (&net.Dialer{Timeout: handshakeTime, KeepAlive: 30 * time.Second}).DialContext(ctx, network, address)
+	return (&net.Dialer{Timeout: patience.OpenFlow.Duration(), KeepAlive: 30 * time.Second}).DialContext(ctx, network, address)
 }

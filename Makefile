@@ -47,10 +47,10 @@ test: bootstrap ## all tests that this machine's kernel can run
 	@$(MAKE) --no-print-directory --keep-going unit e2e
 
 unit: # the packages' own tests
-	@$(GO) test $(AS_ROOT) -timeout 40m $$($(GO) list ./... | grep -vE '/test/(e2e|bench)$$')
+	@scripts/tests "$$($(GO) list ./... | grep -vE '/test/(e2e|bench)$$' | tr '\n' ' ')" $(AS_ROOT) -timeout 40m
 
 e2e: build # the program from outside
-	@$(GO) test $(AS_ROOT) -count 1 -timeout 40m ./test/e2e
+	@scripts/tests ./test/e2e $(AS_ROOT) -count 1 -timeout 40m
 
 test-vm: bootstrap ## the tests that need a full kernel, in virtual machines
 	@$(MAKE) --no-print-directory build
@@ -65,7 +65,7 @@ test-all: ## everything that must hold before a change is taken, and the whole m
 	@RACKS=all .ci/run && $(MAKE) --no-print-directory matrix TABLE=$$(mktemp) # not into the clone
 
 race: bootstrap ## the packages' own tests, and a lab that changes while it is asked, with the race detector (needs a C compiler)
-	@CGO_ENABLED=1 $(GO) test -race -short $(AS_ROOT) -timeout 20m $(RACING)
+	@CGO_ENABLED=1 scripts/tests "$(RACING)" -race -short $(AS_ROOT) -timeout 20m
 	@race=$$(mktemp -d) && trap "rm -r $$race" EXIT && CGO_ENABLED=1 $(GO) build -race -o $$race/trivet ./cmd/trivet && \
 	TRIVET_BINARY=$$race/trivet TRIVET_RACE_BINARY=$$race/trivet $(GO) test $(AS_ROOT) -count 1 -timeout 10m -run 'TestRaces$$' ./test/e2e
 

@@ -59,6 +59,11 @@ func startMachine(t *testing.T, network uintptr) *machine {
 	must(t, err)
 	must(t, m.init.Start())
 	t.Cleanup(func() {
+		if t.Failed() {
+			load, _ := os.ReadFile("/proc/loadavg")
+			pressure, _ := os.ReadFile("/proc/pressure/cpu")
+			t.Logf("the machine's load %s, how tasks wait for processors:\n%s", bytes.TrimSpace(load), bytes.TrimSpace(pressure))
+		}
 		life.Close()
 		m.started.reap()
 		_ = m.init.Wait()

@@ -81,7 +81,11 @@ func (c Carried) OneWay() topology.Duration {
 	if c.RTT == nil {
 		return 0
 	}
-	return topology.Duration(time.Duration(c.RTT.Median / 2 * 1e6).Round(10 * time.Microsecond))
+	d := time.Duration(c.RTT.Median / 2 * 1e6)
+	if d < 100*time.Microsecond {
+		return topology.Duration(d.Round(time.Microsecond))
+	}
+	return topology.Duration(d.Round(10 * time.Microsecond))
 }
 
 // Between finds what was measured between two sites; nil if nothing was.

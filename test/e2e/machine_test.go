@@ -81,7 +81,9 @@ func runInit() error {
 	err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, "")
 	mounts, _ := os.ReadFile("/proc/self/mounts")
 	for line := range strings.Lines(string(mounts)) { // nothing of the labs outside
-		if words := strings.Fields(line); words[0] == "trivet" || strings.HasPrefix(words[1], "/run/") {
+		// Nor of containers, whose mounts end here as well when their directories go.
+		if words := strings.Fields(line); words[0] == "trivet" || strings.HasPrefix(words[1], "/run/") || strings.HasPrefix(words[1], "/var/lib/") ||
+			strings.Contains(words[1], "/containers/") || words[2] == "overlay" && words[1] != "/" {
 			_ = unix.Unmount(words[1], unix.MNT_DETACH)
 		}
 	}

@@ -60,7 +60,8 @@ func TestProbes(t *testing.T) {
 			}
 			i, probes := bring(t, strings.NewReplacer("TARGET", where[0], "DATAPATH", where[1], "CONTROLLER", where[2]).Replace(all))
 			_, v := run(t, i, probes["ping"])
-			if len(v["rtt h1 h2"]) != 4 || slices.Max(v["rtt h1 h2"]) > 10 || v["loss h1 h2"][0] != 0 {
+			// In seconds: one of four is quick on any machine. A busy one may lose some.
+			if got := v["rtt h1 h2"]; len(got) == 0 || slices.Min(got) <= 0 || slices.Min(got) > 0.01 || v["loss h1 h2"][0] != 1-float64(len(got))/4 {
 				t.Errorf("ping: %v", v)
 			}
 			for _, name := range []string{"each", "unpaced"} {

@@ -41,7 +41,7 @@ links: [s1 -- h1, s2 -- h2, s1 -- s2]
 				t.Error("half a processor became ", limit)
 			}
 			m.ok("link", "set", "s1-s2", "delay=20ms")
-			if p := jsonOf[pings](m, "ping", "h1", "h2", "-c", "10", "-i", "50ms", "--timeout", "30s"); p.RTT == nil || p.RTT.Min < 39 || p.RTT.Min > 60 {
+			if p := jsonOf[pings](m, "ping", "h1", "h2", "-c", "10", "-i", "50ms", "--timeout", "30s"); p.RTT == nil || p.RTT.Min < 39 || p.RTT.Min > 75 { // 80 if it were given twice; the processor is emulated
 				t.Errorf("20 ms each way: %+v", p.RTT)
 			}
 			m.ok("down")

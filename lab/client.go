@@ -151,7 +151,7 @@ func readProblem(resp *http.Response) error {
 // within is how long a daemon on another machine may take to answer: the time that ctx has, or two
 // minutes.
 func within[T any](ctx context.Context, c *Client, ask func(context.Context) (T, error)) (T, error) {
-	if _, has := ctx.Deadline(); !c.elsewhere || has {
+	if _, has := patience.Left(ctx); !c.elsewhere || has {
 		return ask(ctx)
 	}
 	return site.Within(ctx, patience.Answer, "its part of the lab", ask)

@@ -293,9 +293,9 @@ type Await struct {
 
 // Await waits at a part, which says what is missing when ctx ends.
 func (c *Client) Await(ctx context.Context, a Await) error {
-	if end, ok := ctx.Deadline(); ok {
-		a.Within = max(1, time.Until(end).Nanoseconds())
-		longer, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.Add(patience.Overview.Duration()))
+	if left, limited := patience.Left(ctx); limited {
+		a.Within = max(1, left.Nanoseconds())
+		longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), left+patience.Overview.Duration())
 		defer cancel()
 		defer context.AfterFunc(ctx, func() {
 			if errors.Is(ctx.Err(), context.Canceled) {

@@ -81,6 +81,33 @@ func TestContext(t *testing.T) {
 	})
 }
 
+// TestLeft proves what a context has left: by its own limit, by a deadline, by what it was made from.
+func TestLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stalling(t, 0)
+		if left, limited := Left(t.Context()); limited {
+			t.Error(left)
+		}
+		ctx, cancel := example().Context(t.Context())
+		defer cancel()
+		child, cancelChild := context.WithCancel(ctx)
+		defer cancelChild()
+		sooner, cancelSooner := context.WithTimeout(ctx, 3*time.Second)
+		defer cancelSooner()
+		later, cancelLater := context.WithTimeout(ctx, time.Minute)
+		defer cancelLater()
+		within, cancelWithin := (&Limit{base: time.Minute}).Context(child)
+		defer cancelWithin()
+		time.Sleep(time.Second)
+		for i, c := range []context.Context{ctx, child, sooner, later, within} {
+			want := []time.Duration{9, 9, 2, 9, 9}[i] * time.Second
+			if left, limited := Left(c); !limited || left != want {
+				t.Errorf("%d: %s, %t", i, left, limited)
+			}
+		}
+	})
+}
+
 // TestAfterFunc proves that a function is called once the limit has passed, and not if it is stopped
 // before.
 func TestAfterFunc(t *testing.T) {

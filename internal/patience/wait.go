@@ -131,8 +131,8 @@ func (t *timer) stop() bool {
 // Context returns one that ends when the limit has passed, with an Over for its error. Unlike one
 // of context.WithTimeout it has no deadline: that would move.
 func (l *Limit) Context(parent context.Context) (context.Context, context.CancelFunc) {
-	c := &limited{Context: parent, done: make(chan struct{})}
 	w := l.Begin()
+	c := &limited{Context: parent, wait: w, done: make(chan struct{})}
 	stopParent := context.AfterFunc(parent, func() { c.end(parent.Err()) })
 	stopTimer := w.AfterFunc(func() { c.end(w.Err()) })
 	return c, func() {
@@ -146,11 +146,44 @@ func (l *Limit) Context(parent context.Context) (context.Context, context.Cancel
 // it have its error.
 type limited struct {
 	context.Context // of its values and deadline
+	wait            *Wait
 	done            chan struct{}
 
 	mu    sync.Mutex
 	err   error
 	after map[*func()]struct{}
+}
+
+type limitKey struct{}
+
+func (c *limited) Value(key any) any {
+	if key == (limitKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// Left is how long a context has at least, by its deadline and its limits; false: it has neither.
+func Left(ctx context.Context) (left time.Duration, limited bool) {
+	end, limited := ctx.Deadline()
+	if limited {
+		left = time.Until(end)
+	}
+	if c := limitOf(ctx); c != nil {
+		own := max(0, c.wait.time-time.Since(c.wait.begun))
+		if outer, is := Left(c.Context); is {
+			own = min(own, outer)
+		}
+		if !limited || own < left {
+			return own, true
+		}
+	}
+	return left, limited
+}
+
+func limitOf(ctx context.Context) *limited {
+	c, _ := ctx.Value(limitKey{}).(*limited)
+	return c
 }
 
 func (c *limited) Done() <-chan struct{} { return c.done }

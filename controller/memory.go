@@ -41,8 +41,9 @@ const maxQueue = 4096
 // NewMemory prepares a session with a switch, which is then given the session, and passed to Join.
 func (c *Controller) NewMemory(name string) *Memory { return &Memory{core: newCore(c), name: name} }
 
-// Join waits for a switch with the same datapath id that has just been taken away, until its
-// connection is seen to have ended and the apps have been told. It makes the switch known to the apps. The error says why that is impossible.
+// Join makes the switch known to the apps. The error says why that is impossible. For one with the
+// same datapath id that has just been taken away Join waits: until its connection is seen to have
+// ended and the apps have been told.
 func (m *Memory) Join(dp Datapath) error {
 	m.dp = dp
 	if err := m.greet(); err != nil {

@@ -160,7 +160,7 @@ func register(api huma.API, d *daemon) {
 		return &body[map[string]counters.Port]{d.state().Counters()}, nil
 	}, summary("Of a part of a lab: what its devices have counted"))
 	huma.Post(api, "/v1/part/logs", func(_ context.Context, in *body[map[string]int64]) (*body[[]LogText], error) {
-		got, err := ReadLogs(d.state().Name, in.Body)
+		got, err := ReadLogs(d.state().Name, in.Body, logsAtOnce)
 		return &body[[]LogText]{got}, problem(err)
 	}, summary("Of a part of a lab: what its logs have from certain bytes on"))
 	huma.Post(api, "/v1/part/run", func(_ context.Context, in *body[NodeCommand]) (*struct{}, error) {

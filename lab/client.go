@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -89,13 +88,20 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := c.http.Do(req)
 	if err != nil {
-		err = errors.Unwrap(err) // without the made-up URL
+		if inner := errors.Unwrap(err); inner != nil {
+			err = inner // without the made-up URL
+		}
 		return nil, c.ended(err, io.EOF)
 	}
 	resp.Body = &answer{resp.Body, c}
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()
-		return nil, readProblem(resp)
+		err := readProblem(resp)
+		var refused Refused
+		if errors.As(err, &refused) && c.elsewhere {
+			err = Refused(site.Short(string(refused)))
+		}
+		return nil, err
 	}
 	return resp, nil
 }
@@ -132,6 +138,10 @@ func (e Refused) Error() string { return string(e) }
 // readProblem turns a refusal into an error.
 func readProblem(resp *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return problemOf(resp.StatusCode, b)
+}
+
+func problemOf(status int, b []byte) error {
 	var p struct {
 		Detail string `json:"detail"`
 		Errors []struct {
@@ -140,7 +150,7 @@ func readProblem(resp *http.Response) error {
 		} `json:"errors"`
 	}
 	if json.Unmarshal(b, &p) != nil || p.Detail == "" {
-		return fmt.Errorf("the lab's daemon answers %s: %s", resp.Status, bytes.TrimSpace(b))
+		return fmt.Errorf("the lab's daemon answers %d %s: %s", status, http.StatusText(status), bytes.TrimSpace(b))
 	}
 	for _, e := range p.Errors {
 		p.Detail += "; " + strings.TrimSpace(e.Location+" "+e.Message)
@@ -260,6 +270,11 @@ func (c *Client) Down(ctx context.Context, each func(Progress)) error {
 
 // stream reads progress until the end; it returns the stream's error or the one in the last step.
 func (c *Client) stream(ctx context.Context, method, path string, each func(Progress)) error {
+	if c.elsewhere {
+		within, cancel := patience.PartWhole.Context(ctx)
+		defer cancel()
+		ctx = within
+	}
 	resp, err := c.request(ctx, method, path, nil)
 	if err != nil {
 		return err
@@ -327,24 +342,13 @@ func (c *Client) Exec(ctx context.Context, r ExecRequest, s Streams) (code int, 
 	if err != nil {
 		return 0, err
 	}
-	req, err := http.NewRequestWithContext(ctx, "POST", "http://lab/v1/exec", bytes.NewReader(body))
+	in, err := site.Upgrade(ctx, conn, "POST", "/v1/exec", streamProtocol, http.Header{VersionHeader: {version.Version}}, body)
+	var refused *site.Refused
+	if errors.As(err, &refused) {
+		return 0, problemOf(refused.Status, []byte(refused.Text))
+	}
 	if err != nil {
 		return 0, err
-	}
-	req.Header.Set("Connection", "Upgrade")
-	req.Header.Set("Upgrade", streamProtocol)
-	req.Header.Set(VersionHeader, version.Version)
-	if err := req.Write(conn); err != nil {
-		return 0, err
-	}
-	in := bufio.NewReader(conn)
-	resp, err := http.ReadResponse(in, req)
-	if err != nil {
-		return 0, err
-	}
-	if resp.StatusCode != http.StatusSwitchingProtocols {
-		defer resp.Body.Close()
-		return 0, readProblem(resp)
 	}
 	var mu sync.Mutex
 	send := func(kind byte, content []byte) error {

@@ -133,7 +133,7 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 		_ = s.send(frameError, []byte(err.Error()))
 		return
 	} else if device != nil {
-		s.runAtDevice(device, req)
+		s.runAtDevice(d, device, req)
 		return
 	}
 	output, err := s.start(d, req)
@@ -178,7 +178,7 @@ func (s *session) start(d *daemon, req ExecRequest) (output *sync.WaitGroup, err
 	}
 	s.cmd = exec.Command(req.Command[0], req.Command[1:]...)
 	s.cmd.Env, s.cmd.Dir = req.Env, req.Dir
-	if d.state().Part != nil && len(req.Env) > 0 {
+	if d.state().Part != nil {
 		s.cmd.Env = append(ownEnv(), req.Env...)
 	}
 	if s.cmd.Err != nil { // not found in the daemon's PATH: look in the caller's

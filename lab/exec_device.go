@@ -31,13 +31,13 @@ type streamOf struct {
 func (s streamOf) Write(b []byte) (int, error) { return len(b), s.send(s.kind, b) }
 
 // runAtDevice has a device's own shell run a program, and passes its streams on.
-func (s *session) runAtDevice(l *site.Login, req ExecRequest) {
+func (s *session) runAtDevice(d *daemon, l *site.Login, req ExecRequest) {
 	fail := func(err error) { _ = s.send(frameError, []byte(err.Error())) }
 	if len(req.Command) == 0 {
 		fail(errors.New("no command"))
 		return
 	}
-	far, err := l.Session()
+	far, err := l.Session(d.ctx)
 	if err != nil {
 		fail(err)
 		return

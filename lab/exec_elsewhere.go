@@ -37,7 +37,7 @@ func ownEnv() (env []string) {
 
 // passOn has the daemon of another site run a program.
 func (c *Client) passOn(w http.ResponseWriter, r *http.Request, req ExecRequest) {
-	req.Env = req.envElsewhere()
+	req.Env, req.Carry = req.envElsewhere(), nil
 	body, err := json.Marshal(req)
 	if err != nil {
 		writeProblem(w, http.StatusUnprocessableEntity, err.Error())

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -48,9 +50,12 @@ type LogText struct {
 }
 
 // ReadLogs reads the logs of a lab on this machine, each from the byte up to which it was read
-// before.
-func ReadLogs(name string, read map[string]int64) (out []LogText, err error) {
+// before. Once there are so many bytes, the others are left for the next time.
+func ReadLogs(name string, read map[string]int64, most int64) (out []LogText, err error) {
 	for _, l := range Logs(name) {
+		if most <= 0 {
+			break
+		}
 		t := LogText{l.Name, l.Node, []string{}, read[l.Name]} // in JSON a list even if it is empty
 		err := t.next(filepath.Join(Dir(name), l.Name))
 		switch {
@@ -62,6 +67,7 @@ func ReadLogs(name string, read map[string]int64) (out []LogText, err error) {
 			return nil, err
 		}
 		out = append(out, t)
+		most -= max(0, t.Read-read[l.Name])
 	}
 	return out, nil
 }
@@ -97,12 +103,36 @@ type SiteLogs struct {
 	Problem string    `json:"problem,omitempty" doc:"Why they could not be read"`
 }
 
-// PartLogs are ReadLogs of a part.
-func (c *Client) PartLogs(ctx context.Context, read map[string]int64) ([]LogText, error) {
-	if read == nil {
+// logsAtOnce is about how many bytes of logs a part sends in one answer; mostLogs how many are read
+// of it at a time.
+const logsAtOnce, mostLogs = 16 << 20, 256 << 20
+
+// PartLogs are ReadLogs of a part, in as many answers as that takes.
+func (c *Client) PartLogs(ctx context.Context, read map[string]int64) (out []LogText, err error) {
+	if read = maps.Clone(read); read == nil {
 		read = map[string]int64{}
 	}
-	return call[[]LogText](ctx, c, "POST", "/v1/part/logs", read)
+	for sum := int64(0); ; {
+		got, err := call[[]LogText](ctx, c, "POST", "/v1/part/logs", read)
+		if err != nil {
+			return nil, err
+		}
+		new := int64(0)
+		for _, t := range got {
+			for _, line := range t.Lines {
+				new += int64(len(line) + 1)
+			}
+			read[t.Name] = t.Read
+			if i := slices.IndexFunc(out, func(o LogText) bool { return o.Name == t.Name }); i >= 0 {
+				out[i].Lines, out[i].Read = append(out[i].Lines, t.Lines...), t.Read
+			} else {
+				out = append(out, t)
+			}
+		}
+		if sum += new; new < logsAtOnce || sum > mostLogs {
+			return out, nil
+		}
+	}
 }
 
 // SiteLogs are ReadLogs of all sites but the head, by site.

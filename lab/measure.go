@@ -433,6 +433,9 @@ func (o *serverOutput) Write(p []byte) (int, error) {
 		o.heard, o.text = true, nil
 		close(o.listening)
 	}
+	if len(o.text) > 1<<16 {
+		return 0, errMuch
+	}
 	return len(p), nil
 }
 
@@ -442,9 +445,21 @@ func (o *serverOutput) String() string {
 	return string(bytes.TrimSpace(o.text))
 }
 
+var errMuch = errors.New("it prints too much")
+
+// most keeps what is written to it: at most 4 MiB.
+type most struct{ bytes.Buffer }
+
+func (m *most) Write(p []byte) (int, error) {
+	if m.Len()+len(p) > 4<<20 {
+		return 0, errMuch
+	}
+	return m.Buffer.Write(p)
+}
+
 // output runs a program in a node and returns what it prints.
 func (d *daemon) output(ctx context.Context, node string, command ...string) ([]byte, error) {
-	var out, errOut bytes.Buffer
+	var out, errOut most
 	ended, stop, err := d.launch(node, &out, &errOut, command...)
 	if err != nil {
 		return nil, err

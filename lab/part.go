@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -233,8 +232,9 @@ func (d *daemon) serveHead(w http.ResponseWriter, r *http.Request) {
 
 // Head makes this process the head of a part: connected is called, in a goroutine of its own, for
 // each connection of a switch there to a controller here: topology.ControllerTrivet, or another as
-// topology.ForeignControllers calls it, and returns when that has ended. There are at most so many
-// at a time. Head returns when its own connection has ended; begun is called once that has begun.
+// topology.ForeignControllers calls it, and returns when that has ended. Head returns when its own
+// connection has ended, or when there are more than so many of the others; begun is called once its
+// own has begun.
 func (c *Client) Head(ctx context.Context, begun func(), most func() int, connected func(conn net.Conn, controller string)) error {
 	conn, err := c.dial(ctx)
 	if err != nil {
@@ -251,19 +251,15 @@ func (c *Client) Head(ctx context.Context, begun func(), most func() int, connec
 	}
 	defer context.AfterFunc(ctx, func() { relay.Close() })()
 	begun()
-	var open atomic.Int64
 	for {
 		far, err := relay.Accept()
 		if err != nil {
 			return errors.Join(ctx.Err(), err)
 		}
-		if open.Add(1) > int64(most()) {
-			open.Add(-1)
-			far.Close() // a switch tries again
-			continue
+		if n := relay.NumStreams(); n > most() { // also those that only one end has closed
+			return fmt.Errorf("it connects to controllers too often: %d times", n)
 		}
 		go func() {
-			defer open.Add(-1)
 			controller, err := calledFor(far)
 			if err != nil {
 				far.Close()
@@ -297,8 +293,9 @@ func (c *Client) Await(ctx context.Context, a Await) error {
 		a.Within = max(1, left.Nanoseconds())
 		longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), left+patience.Overview.Duration())
 		defer cancel()
-		defer context.AfterFunc(ctx, func() {
-			if errors.Is(ctx.Err(), context.Canceled) {
+		given := ctx
+		defer context.AfterFunc(given, func() {
+			if errors.Is(given.Err(), context.Canceled) {
 				cancel()
 			}
 		})()

@@ -17,7 +17,7 @@ const (
 	mostGreeting = 64 << 10 // before the program there greets
 	mostSaid     = 4 << 20  // by a command, on each of its two outputs
 	mostAnswer   = 64 << 20 // of the service there, or of a part's daemon
-	mostValues   = 4_000_000
+	mostValues   = 1_000_000
 	mostHeader   = 64 << 10 // of an answer to a request to change the protocol
 )
 
@@ -30,6 +30,15 @@ func Within[T any](ctx context.Context, limit *patience.Limit, who string, do fu
 		err = fmt.Errorf("%s has not answered within %s", who, limit.Within(within.Err()))
 	}
 	return out, err
+}
+
+// Short is a text of another machine's as it is told, and kept: at most 4,000 bytes of it.
+func Short(text string) string {
+	const most = 4000
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + " …"
 }
 
 // A TooMuch is more than a machine may say.
@@ -81,7 +90,7 @@ func ReadLine(from *bufio.Reader, most int) (string, error) {
 	}
 }
 
-// Answer is what a machine answers as JSON: at most 64 MiB and four million values, of which the
+// Answer is what a machine answers as JSON: at most 64 MiB and a million values, of which the
 // next part may be waited for two minutes. It is read from the body of an HTTP response, which is
 // closed when that takes longer.
 func Answer(body io.ReadCloser, who string) io.Reader {

@@ -112,7 +112,7 @@ func TestAnswerValues(t *testing.T) {
 		body := io.MultiReader(strings.NewReader("[{}"), io.LimitReader(&endless{text: ",{}"}, int64(3*n)), strings.NewReader("]"))
 		var got []struct{}
 		err := json.NewDecoder(Answer(io.NopCloser(body), "m1")).Decode(&got)
-		if ok && (err != nil || len(got) != n+1) || !ok && (err == nil || !strings.Contains(err.Error(), "m1 answers with more than 4000000 values")) {
+		if ok && (err != nil || len(got) != n+1) || !ok && (err == nil || !strings.Contains(err.Error(), "m1 answers with more than 1000000 values")) {
 			t.Errorf("%d: %d, %v", n, len(got), err)
 		}
 	}
@@ -213,10 +213,12 @@ func TestPings(t *testing.T) {
 		{"pings at once", bytes.Repeat(ping, mostPings+1), 0, false},
 		{"pings as usual", bytes.Repeat(ping, 10*mostPings), 2 * pingTime / mostPings, true},
 		{"data, windows, answers", bytes.Repeat(others, mostPings+1), 0, true},
+		{"what connects", slices.Concat(frame(1, 1, 0, "")), 0, false},
+		{"what connects with data", slices.Concat(others, frame(0, 1, 2, "xy")), 0, false},
 		{"pings between others", bytes.Repeat(slices.Concat(others, ping), mostPings+1), 0, false},
 	} {
 		for _, size := range []int{1, 7, 12, 1000} {
-			p, now, err := &pings{}, time.Unix(1, 0), error(nil)
+			p, now, err := &frames{}, time.Unix(1, 0), error(nil)
 			for part := range slices.Chunk(c.bytes, size) {
 				now = now.Add(c.every * time.Duration(size) / 12)
 				err = errors.Join(err, p.look(part, now))
@@ -232,7 +234,7 @@ func TestPings(t *testing.T) {
 // closed, with a real session at our end.
 func TestPingFlood(t *testing.T) {
 	near, far := net.Pipe()
-	s, err := dialled(near, 1)
+	s, err := dialled(near, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,5 +250,16 @@ func TestPingFlood(t *testing.T) {
 	<-s.CloseChan()
 	if n := <-wrote; n > 2*mostPings {
 		t.Errorf("%d were read", n)
+	}
+}
+
+// TestShort proves that a text of another machine's is cut where it is too long, not within a
+// character.
+func TestShort(t *testing.T) {
+	if s := Short("a text"); s != "a text" {
+		t.Error(s)
+	}
+	if s := Short(strings.Repeat("ä", 1<<20)); len(s) > 4010 || !strings.HasSuffix(s, "ä …") {
+		t.Errorf("%d bytes, …%q", len(s), s[len(s)-10:])
 	}
 }

@@ -36,11 +36,12 @@ func (c heardConn) Read(b []byte) (int, error) {
 func (l *Login) listen() {
 	answered := make(chan error, 1)
 	asking, pause := false, patience.Silence.Duration()/3
+	var asked *patience.Wait // the answer may have to wait behind what is sent, not for ever
 	heard := l.heard.last.Load()
 	silence := patience.Silence.Since(epoch.Add(time.Duration(heard)))
 	for {
 		if !asking {
-			asking = true
+			asking, asked = true, patience.Command.Begin()
 			go func() {
 				_, _, err := l.client.SendRequest("keepalive@openssh.com", true, nil)
 				answered <- err
@@ -57,7 +58,7 @@ func (l *Login) listen() {
 			if last := l.heard.last.Load(); last != heard {
 				heard, silence = last, patience.Silence.Since(epoch.Add(time.Duration(last)))
 			}
-			if silence.Over() {
+			if silence.Over() || asked.Over() {
 				l.heard.lost.Store(true)
 				l.client.Close()
 				return

@@ -61,7 +61,7 @@ func (u *User) HostKey(ctx context.Context, m *Machine) (k HostKey, err error) {
 		}
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	defer context.AfterFunc(ctx, func() { login.Close(); conn.Close() })()
 	_, _, _, err = ssh.NewClientConn(conn, k.Address, config)
 	if k.Key != nil && errors.Is(err, errSeen) {
 		return k, nil

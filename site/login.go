@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/kevinburke/ssh_config"
 	"github.com/skeema/knownhosts"
@@ -182,7 +183,8 @@ func (u *User) dial(ctx context.Context, m *Machine, depth int) (*Login, error) 
 		login.Close()
 		return nil, &Unreachable{m, err, cure}
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	// With its jump hosts: what goes through one ends when that one says so.
+	stop := context.AfterFunc(ctx, func() { login.Close(); conn.Close() })
 	c, channels, requests, err := ssh.NewClientConn(heardConn{conn, login.heard}, address, config)
 	stop()
 	if err != nil {
@@ -358,8 +360,52 @@ func (l *Login) Run(ctx context.Context, command string, in io.Reader) ([]byte, 
 	return Within(ctx, patience.Command, "the command there", func(ctx context.Context) ([]byte, error) { return l.run(ctx, command, in) })
 }
 
+// upload is Run for what may take long to get there: the time counts from the last byte that was
+// taken.
+func (l *Login) upload(ctx context.Context, command string, in io.Reader) ([]byte, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	u := &upload{from: in, late: func(err error) { cancel(err) }}
+	u.again()
+	defer u.end()
+	out, err := l.run(ctx, command, u)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	return out, err
+}
+
+type upload struct {
+	from io.Reader
+	late func(error)
+
+	mu   sync.Mutex // of stop: whoever reads goes on when the command has ended
+	stop func() bool
+}
+
+func (u *upload) again() {
+	u.end()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	w := patience.Command.Begin()
+	u.stop = w.AfterFunc(func() { u.late(fmt.Errorf("it has taken nothing for %s", w)) })
+}
+
+func (u *upload) end() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.stop != nil {
+		u.stop()
+	}
+}
+
+func (u *upload) Read(p []byte) (int, error) {
+	u.again()
+	return u.from.Read(p)
+}
+
 func (l *Login) run(ctx context.Context, command string, in io.Reader) ([]byte, error) {
-	s, err := l.client.NewSession()
+	s, err := l.Session(ctx)
 	if err != nil {
 		return nil, err
 	}

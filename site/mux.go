@@ -16,22 +16,27 @@ import (
 // switches may connect at once.
 const mostWaiting = 4096
 
-func muxConfig(waiting int) *yamux.Config {
+func muxConfig() *yamux.Config {
 	c := yamux.DefaultConfig()
 	silent := patience.Stream.Duration()
 	c.KeepAliveInterval, c.ConnectionWriteTimeout, c.LogOutput = silent/2, silent, io.Discard
-	c.AcceptBacklog, c.StreamOpenTimeout = waiting, 0
+	// What one end has closed and the other has not is kept as long, with all that has come of it.
+	c.AcceptBacklog, c.StreamOpenTimeout, c.StreamCloseTimeout = mostWaiting, 0, silent
 	return c
 }
 
-// dialled makes the end of many connections within one that asked for that one; of the other end's
-// so many may wait. accepted makes the other end.
-func dialled(conn io.ReadWriteCloser, waiting int) (*yamux.Session, error) {
-	return yamux.Client(asked{conn, &pings{}}, muxConfig(waiting))
+// dialled makes the end of many connections within one that asked for that one, accepted the other
+// end. One to which nothing connects ends where the other end tries.
+func dialled(conn io.ReadWriteCloser, connects bool) (*yamux.Session, error) {
+	c := muxConfig()
+	if !connects { // a program that takes no connection hangs
+		c.StreamOpenTimeout = patience.Answer.Duration()
+	}
+	return yamux.Client(watched{conn, &frames{connects: connects}}, c)
 }
 
 func accepted(conn io.ReadWriteCloser) (*yamux.Session, error) {
-	return yamux.Server(asked{conn, &pings{}}, muxConfig(mostWaiting))
+	return yamux.Server(watched{conn, &frames{connects: true}}, muxConfig())
 }
 
 // Relay is the part of yamux that others need: many connections within one.
@@ -39,7 +44,7 @@ type Relay struct{ *yamux.Session }
 
 // Dialled makes the end of a relay that asked for the connection; Accepted makes the other.
 func Dialled(conn net.Conn) (Relay, error) {
-	s, err := dialled(conn, mostWaiting)
+	s, err := dialled(conn, true)
 	return Relay{s}, err
 }
 
@@ -49,55 +54,61 @@ func Accepted(conn net.Conn) (Relay, error) {
 	return Relay{s}, err
 }
 
-// asked is a connection whose other end may not ask for a sign of life without end: each answer
-// waits, in a goroutine of yamux's, until the other end reads it.
-type asked struct {
+// watched is a connection whose other end may not do all that the protocol lets it.
+type watched struct {
 	io.ReadWriteCloser
-	pings *pings
+	frames *frames
 }
 
-func (a asked) Read(b []byte) (int, error) {
-	n, err := a.ReadWriteCloser.Read(b)
-	if wrong := a.pings.look(b[:n], time.Now()); wrong != nil {
+func (w watched) Read(b []byte) (int, error) {
+	n, err := w.ReadWriteCloser.Read(b)
+	if wrong := w.frames.look(b[:n], time.Now()); wrong != nil {
 		return 0, wrong
 	}
 	return n, err
 }
 
-// pings counts those among frames: https://github.com/hashicorp/yamux/blob/master/spec.md
-type pings struct {
+// frames looks at those of yamux: https://github.com/hashicorp/yamux/blob/master/spec.md
+type frames struct {
+	connects bool // the other end may
+
 	header [12]byte
 	have   int    // bytes of the header
 	skip   uint32 // bytes of data that come first
 	since  time.Time
-	seen   int // since then
+	pings  int // since then
 }
 
-// mostPings is how many signs of life may be asked for in a time in which two are usual.
+// mostPings is how many signs of life may be asked for in a time in which two are usual: each
+// answer waits, in a goroutine of yamux's, until the other end reads it.
 const mostPings, pingTime = 1000, 10 * time.Second
 
-func (p *pings) look(b []byte, now time.Time) error {
+func (f *frames) look(b []byte, now time.Time) error {
 	const data, ping, syn = 0, 2, 1
 	for len(b) > 0 {
-		if p.skip > 0 {
-			n := min(len(b), int(p.skip))
-			b, p.skip = b[n:], p.skip-uint32(n)
+		if f.skip > 0 {
+			n := min(len(b), int(f.skip))
+			b, f.skip = b[n:], f.skip-uint32(n)
 			continue
 		}
-		n := copy(p.header[p.have:], b)
-		b, p.have = b[n:], p.have+n
-		if p.have < len(p.header) {
+		n := copy(f.header[f.have:], b)
+		b, f.have = b[n:], f.have+n
+		if f.have < len(f.header) {
 			return nil
 		}
-		p.have = 0
-		switch kind, flags := p.header[1], binary.BigEndian.Uint16(p.header[2:]); {
-		case kind == data:
-			p.skip = binary.BigEndian.Uint32(p.header[8:])
+		f.have = 0
+		kind, flags := f.header[1], binary.BigEndian.Uint16(f.header[2:])
+		if kind == data {
+			f.skip = binary.BigEndian.Uint32(f.header[8:])
+		}
+		switch {
+		case kind != ping && flags&syn != 0 && !f.connects:
+			return errors.New("it connects to this machine, which serves nothing")
 		case kind == ping && flags&syn != 0:
-			if now.Sub(p.since) > pingTime {
-				p.since, p.seen = now, 0
+			if now.Sub(f.since) > pingTime {
+				f.since, f.pings = now, 0
 			}
-			if p.seen++; p.seen > mostPings {
+			if f.pings++; f.pings > mostPings {
 				return errors.New("it asks for signs of life without end")
 			}
 		}

@@ -18,7 +18,7 @@ import (
 // recorded are all bytes that a machine says whose program answers so.
 func recorded(t testing.TB, answers http.Handler) []byte {
 	near, far := net.Pipe()
-	session, err := yamux.Server(far, muxConfig(mostWaiting))
+	session, err := yamux.Server(far, muxConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

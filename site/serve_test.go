@@ -17,7 +17,12 @@ import (
 // loggedIn is a login to a machine whose shell is a function.
 func loggedIn(t *testing.T, shell func(command string, in io.Reader, out, errs io.Writer) int) *Site {
 	t.Helper()
-	m := &Machine{Name: "m1", Host: "127.0.0.1", Port: sitetest.Serve(t, shell)}
+	return loggedInAt(t, sitetest.Serve(t, shell))
+}
+
+func loggedInAt(t *testing.T, port int) *Site {
+	t.Helper()
+	m := &Machine{Name: "m1", Host: "127.0.0.1", Port: port}
 	u, err := UserOf(os.Getuid())
 	if err != nil {
 		t.Fatal(err)
@@ -82,4 +87,71 @@ func TestRun(t *testing.T) {
 	if _, err := s.Run(ctx, "hang", nil); !errors.Is(err, ctx.Err()) || err == nil {
 		t.Error(err)
 	}
+}
+
+// TestDeaf proves that a machine whose SSH server lets us in, says that it is there and answers
+// nothing else is given up by whatever asks it, when the caller's time or the limit is over.
+func TestDeaf(t *testing.T) {
+	defer patience.Answer.Be(200 * time.Millisecond)()
+	defer patience.Command.Be(time.Minute)()
+	for name, ask := range map[string]func(context.Context, *Site) error{
+		"a command": func(ctx context.Context, s *Site) error { _, err := s.Run(ctx, "true", nil); return err },
+		"a session": func(ctx context.Context, s *Site) error { _, err := s.Session(ctx); return err },
+		"a port":    func(ctx context.Context, s *Site) error { _, err := s.Listen(ctx, 1234); return err },
+		"the program": func(ctx context.Context, s *Site) error {
+			return s.push(ctx, program{file: "/proc/self/exe", sum: "0"})
+		},
+	} {
+		for _, wait := range []time.Duration{50 * time.Millisecond, time.Hour} {
+			s := loggedInAt(t, sitetest.Deaf(t))
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			if err := ask(ctx, s); err == nil {
+				t.Errorf("%s is answered", name)
+			}
+			cancel()
+		}
+	}
+}
+
+// TestUpload proves that a machine that takes what is brought there slowly may take longer than a
+// command, and one that takes nothing any more is given up.
+func TestUpload(t *testing.T) {
+	defer patience.Command.Be(400 * time.Millisecond)()
+	for _, slow := range []bool{true, false} {
+		s := loggedIn(t, func(_ string, in io.Reader, out, _ io.Writer) int {
+			if !slow {
+				select {}
+			}
+			n, _ := io.Copy(io.Discard, in)
+			fmt.Fprint(out, n)
+			return 0
+		})
+		parts := &slowly{left: 20, pause: 50 * time.Millisecond}
+		if !slow {
+			parts = &slowly{left: 1 << 30} // as much as is taken
+		}
+		out, err := s.upload(t.Context(), "cat", parts)
+		if slow && (err != nil || string(out) != "20") || !slow && (err == nil || err.Error() != "it has taken nothing for 400ms") {
+			t.Errorf("%t: %q, %v", slow, out, err)
+		}
+	}
+}
+
+// slowly is something of which a byte can be read now and then.
+type slowly struct {
+	left  int
+	pause time.Duration
+}
+
+func (s *slowly) Read(p []byte) (int, error) {
+	if s.left == 0 {
+		return 0, io.EOF
+	}
+	n := 1
+	if s.pause == 0 {
+		n = min(len(p), s.left)
+	}
+	time.Sleep(s.pause)
+	s.left -= n
+	return n, nil
 }

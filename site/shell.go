@@ -1,12 +1,15 @@
 package site
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strconv"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
+
+	"trivet.dev/trivet/internal/patience"
 )
 
 // Quote makes one command for a shell of a program and its arguments.
@@ -19,11 +22,24 @@ func Quote(words []string) string {
 }
 
 // Session begins a session, for a program whose streams matter.
-func (l *Login) Session() (*ssh.Session, error) { return l.client.NewSession() }
+func (l *Login) Session(ctx context.Context) (*ssh.Session, error) {
+	return answered(ctx, l, l.client.NewSession)
+}
+
+// answered is what a machine's SSH server answers. If that does not come in time the connection is
+// closed: nothing else of it can be waited for.
+func answered[T any](ctx context.Context, l *Login, ask func() (T, error)) (T, error) {
+	return Within(ctx, patience.Answer, "its SSH server", func(ctx context.Context) (T, error) {
+		defer context.AfterFunc(ctx, l.Close)()
+		return ask()
+	})
+}
 
 // Listen makes the machine's SSH server pass on what connects to a port of its loopback address.
-func (l *Login) Listen(port int) (net.Listener, error) {
-	listener, err := l.client.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+func (l *Login) Listen(ctx context.Context, port int) (net.Listener, error) {
+	listener, err := answered(ctx, l, func() (net.Listener, error) {
+		return l.client.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: its SSH server does not pass port %d of its own on to us: %w", l.Machine.Name, port, err)
 	}

@@ -250,7 +250,7 @@ func (s *Site) push(ctx context.Context, p program) error {
 		// which may be gone before find has looked at them.
 		`ls -t %[1]s | grep ^trivet- | tail -n +6 | while read -r old; do rm -f "%[1]s/$old"; done; { find %[1]s -name 'new.*' -mtime +0 -exec rm -f {} + || :; } 2>/dev/null`,
 		dir, to, p.sum)
-	_, err = s.Run(ctx, script, f)
+	_, err = s.upload(ctx, script, f)
 	switch {
 	case err == nil:
 		return nil
@@ -317,8 +317,7 @@ func (s *Site) serve(ctx context.Context, programs []program) (lines []string, e
 
 // over takes what carries bytes to the program there, and from it, once it has greeted.
 func (s *Site) over(conn io.ReadWriteCloser) (err error) {
-	// Of its own accord it connects to nothing: one such connection may wait, in vain.
-	if s.mux, err = dialled(conn, 1); err != nil {
+	if s.mux, err = dialled(conn, false); err != nil {
 		return err
 	}
 	s.HTTP = &http.Client{Transport: &http.Transport{
@@ -408,7 +407,7 @@ func call[T any](ctx context.Context, s *Site, method, path string, in any) (out
 	defer resp.Body.Close()
 	if resp.StatusCode/100 != 2 {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
-		return out, &Refused{resp.StatusCode, strings.TrimSpace(string(text))}
+		return out, &Refused{resp.StatusCode, Short(strings.TrimSpace(string(text)))}
 	}
 	return out, json.NewDecoder(Answer(resp.Body, s.Machine.Name)).Decode(&out)
 }

@@ -3,6 +3,7 @@ package site
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,8 @@ import (
 )
 
 // Upgrade sends a request to change the protocol of an HTTP connection, and returns what is left of
-// it. If ctx ends first, or two minutes have passed, the connection is closed.
+// it. If ctx ends first, or two minutes have passed, the connection is closed. That the other end
+// does not want to is a Refused.
 func Upgrade(ctx context.Context, conn net.Conn, method, path, protocol string, header http.Header, body []byte) (net.Conn, error) {
 	req, err := http.NewRequest(method, "http://lab"+path, bytes.NewReader(body))
 	if err != nil {
@@ -43,10 +45,7 @@ func Upgrade(ctx context.Context, conn net.Conn, method, path, protocol string, 
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		defer resp.Body.Close()
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
-		if s := strings.TrimSpace(string(text)); s != "" {
-			return nil, errors.New(s)
-		}
-		return nil, fmt.Errorf("%s: %s", path, resp.Status)
+		return nil, &Refused{resp.StatusCode, cmp.Or(strings.TrimSpace(string(text)), path+": "+resp.Status)}
 	}
 	return buffered{conn, in}, nil
 }

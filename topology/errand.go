@@ -73,6 +73,21 @@ func startOf(n *Node) (settings, rest string) {
 	return strings.TrimSuffix(settings, "\n"), rest
 }
 
+// HostsAsMachines makes all hosts machines themselves, whose network is not the lab's alone, until
+// undo is called: where hosts may be, and which of them are is not known yet.
+func (t *Topology) HostsAsMachines() (undo func()) {
+	was := map[*Node]bool{}
+	for _, n := range t.Nodes {
+		was[n] = n.Native
+		n.Native = n.Native || n.Kind == Host
+	}
+	return func() {
+		for n, native := range was {
+			n.Native = native
+		}
+	}
+}
+
 // Errands lists what root does for a topology and did not already do for the one before, if there
 // was one.
 func (t *Topology) Errands(before *Topology) (out []Errand) {

@@ -183,7 +183,7 @@ func checkLab(l *experiment.Lab, dir string) (t *topology.Topology, lack, wrong 
 		}
 	case onSites:
 		wrong = lab.Supported(t)
-		list, err := machinesOf(l, dir)
+		list, err := l.Machines(dir)
 		if err != nil {
 			return t, nil, errors.Join(wrong, err)
 		}
@@ -199,20 +199,6 @@ func checkLab(l *experiment.Lab, dir string) (t *topology.Topology, lack, wrong 
 		wrong = fmt.Errorf("target: %s: this build has local, sites and mininet", target)
 	}
 	return t, lack, wrong
-}
-
-// machinesOf reads the list of a lab's other machines.
-func machinesOf(l *experiment.Lab, dir string) (*site.List, error) {
-	on := l.Options["on"]
-	if on == "" {
-		return nil, errors.New("target: sites: say which machines; write  on: machines.yaml")
-	}
-	if beside := filepath.Join(dir, on); !filepath.IsAbs(on) {
-		if _, err := os.Stat(beside); err == nil {
-			on = beside
-		}
-	}
-	return site.Read(on)
 }
 
 // defaultsOf a lab are those of any; Mininet's switches learn.
@@ -264,7 +250,7 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 	} else {
 		var list *site.List
 		if cell.Lab.Options["target"] == onSites {
-			if list, err = machinesOf(&cell.Lab, d.Dir); err != nil {
+			if list, err = cell.Lab.Machines(d.Dir); err != nil {
 				return nil, err
 			}
 		} else {

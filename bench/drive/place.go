@@ -55,7 +55,7 @@ func placeOf(l *experiment.Lab, dir string) (*environment.Place, []*site.Machine
 	if l.Options["target"] != onSites {
 		return &environment.Place{Target: onLocal}, nil
 	}
-	list, err := machinesOf(l, dir)
+	list, err := l.Machines(dir)
 	if err != nil {
 		return &environment.Place{Target: onSites, On: filepath.Base(l.Options["on"])}, nil
 	}
@@ -96,7 +96,7 @@ func LeaveOutThere(p *experiment.Plan, place *environment.Place) error {
 
 // placed is the topology of a lab at sites, which says where each node is; nil where it cannot be.
 func placed(l *experiment.Lab, dir string) *topology.Topology {
-	list, err := machinesOf(l, dir)
+	list, err := l.Machines(dir)
 	t, problems := l.Resolve(dir, defaultsOf(l))
 	if err != nil || problems.Err() != nil || sites.Place(t, list, nil, nil) != nil {
 		return nil

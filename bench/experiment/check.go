@@ -71,6 +71,9 @@ func (l *Lab) source(dir string) (*topology.Topology, topology.Problems) {
 			t.DirsFrom(filepath.Dir(path))
 		}
 		if t != nil && l.Commands == "false" {
+			if l.onMachines(dir) {
+				defer t.HostsAsMachines()()
+			}
 			t.Refuse(t.Errands(nil), nil)
 		}
 		return t, problems

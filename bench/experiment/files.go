@@ -4,12 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
 	"unicode/utf8"
 
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 )
@@ -64,6 +66,29 @@ func (l *Lab) file(dir string) string {
 	return filepath.Join(dir, l.File)
 }
 
+// Machines reads the list of a lab's other machines; dir is the experiment's directory.
+func (l *Lab) Machines(dir string) (*site.List, error) {
+	on := l.Options["on"]
+	if on == "" {
+		return nil, errors.New("target: sites: say which machines; write  on: machines.yaml")
+	}
+	if beside := filepath.Join(dir, on); !filepath.IsAbs(on) {
+		if _, err := os.Stat(beside); err == nil {
+			on = beside
+		}
+	}
+	return site.Read(on)
+}
+
+// onMachines says whether hosts may be machines of a rack.
+func (l *Lab) onMachines(dir string) bool {
+	if l.Options["target"] != Sites {
+		return false
+	}
+	list, err := l.Machines(dir)
+	return err != nil || list.TakesHosts() // what cannot be read is for who brings the lab up to tell
+}
+
 // Asking are the errands of topologies' files in other formats than Trivet's of which the
 // experiment does not say whether root does them.
 func (p *Plan) Asking() (out []topology.Errand) {
@@ -76,6 +101,9 @@ func (p *Plan) Asking() (out []topology.Errand) {
 		}
 		seen[key] = true
 		if t, _ := l.source(p.Experiment.Dir()); t != nil && t.Format != formats.Own {
+			if l.onMachines(p.Experiment.Dir()) {
+				defer t.HostsAsMachines()()
+			}
 			out = append(out, t.Errands(nil)...)
 		}
 	}

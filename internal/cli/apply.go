@@ -2,7 +2,6 @@ package cli
 
 import (
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +28,7 @@ func (a *app) apply() *cobra.Command {
 					a.lab = state.Name
 				}
 			}
-			c, _, err := a.client()
+			c, state, err := a.client()
 			if err != nil {
 				return err
 			}
@@ -40,7 +39,7 @@ func (a *app) apply() *cobra.Command {
 			t.Name = info.Topology.Name // MAC addresses are derived from it
 			topology.Inherit(t, info.Topology)
 			if may.leave || !dryRun {
-				if t, err = a.agreed(cmd.Context(), may, &s, t, info.Topology, slices.ContainsFunc(info.Topology.Nodes, func(n *topology.Node) bool { return n.Native })); err != nil {
+				if t, err = a.agreed(cmd.Context(), may, &s, t, info.Topology, state.Sites != nil && state.Sites.TakesHosts()); err != nil {
 					return err
 				}
 			}

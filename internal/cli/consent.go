@@ -44,11 +44,7 @@ func (a *app) agreed(ctx context.Context, c consent, s *source, t, before *topol
 	t = t.Clone()
 	t.DirsFrom(s.dir)
 	if machines { // which of them are is known once they have been placed
-		for _, n := range t.Nodes {
-			was := n.Native
-			n.Native = n.Kind == topology.Host
-			defer func() { n.Native = was }()
-		}
+		defer t.HostsAsMachines()()
 	}
 	errands := t.Errands(before)
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"os"
 	"path"
 	"regexp"
@@ -98,7 +99,7 @@ type logReader struct {
 // next returns the new lines of each log that concern the nodes; with all, also the logs without
 // any.
 func (r *logReader) next(ctx context.Context, all bool) ([]Log, error) {
-	here, err := lab.ReadLogs(r.lab, r.read[""])
+	here, err := lab.ReadLogs(r.lab, r.read[""], math.MaxInt64)
 	if err != nil {
 		return nil, err
 	}

@@ -53,8 +53,8 @@ func Main() int {
 		a.warn(err)
 		return exitUsage
 	}
+	// Until the program has ended: what is interrupted when all is done has ended as it says.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is doing
 	root := a.root()
 	root.SetArgs(endFlags(root, os.Args[1:]))

@@ -4,12 +4,12 @@ import "time"
 
 // Other machines, over SSH.
 var (
-	// A bridge that has lost a port may have another MAC address, which the kernel finds after 8 s of
-	// silence; TCP asks after 7 s and 15 s.
+	// A bridge that has lost a port may have another MAC address, which the kernel finds after 8 s
+	// of silence; TCP asks after 7 s and 15 s.
 	Login = limit("a login by SSH", 20*time.Second)
 
-	// A machine that reads the program from a slow card, with all others of a rack beginning as well,
-	// needs seconds.
+	// A machine that reads the program from a slow card, with all others of a rack beginning as
+	// well, needs seconds.
 	Greeting = limit("the start of a program at another machine", time.Minute)
 
 	// Though it was asked whether it is there. TCP itself would wait for a quarter of an hour.
@@ -26,6 +26,9 @@ var (
 
 	// It says nothing while it changes, or runs start commands.
 	PartChange = limit("a change of a part of a lab", 10*time.Minute)
+
+	// Coming up, going down or being resumed, whatever it says meanwhile.
+	PartWhole = limit("a part of a lab to come up or go down", time.Hour)
 
 	// What the machine does not say within this time is not shown.
 	Overview = limit("what another machine says of itself", 5*time.Second)
@@ -56,7 +59,8 @@ var (
 
 	DirLock = limit("a lock on a directory", time.Minute) // nobody holds one for long
 
-	// A child that a killed process was just forking has its locks, too, until it runs another program.
+	// A child that a killed process was just forking has its locks, too, until it runs another
+	// program.
 	FileLock = limit("a lock on a file", 2*time.Second)
 
 	// Each time another lab may be the last that goes down.
@@ -74,8 +78,8 @@ var (
 	DaemonEnd   = limit("the end of a daemon that could not begin", 5*time.Second)
 	KilledEnd   = limit("the end of a process that was killed", 10*time.Second)
 
-	// The kernel takes back a process's threads' devices and maps before they end, which takes seconds
-	// on a busy machine.
+	// The kernel takes back a process's threads' devices and maps before they end, which takes
+	// seconds on a busy machine.
 	ProcessEnd = limit("the end of a process", time.Minute)
 
 	// Of a command that starts, resumes or removes a lab, until the lab can be asked.
@@ -112,8 +116,8 @@ var (
 	Agent         = limit("the greeting of a virtual machine's agent", 20*time.Second)
 	Machine       = limit("an answer of QEMU, or of a virtual machine's agent", 30*time.Second)
 
-	// A kernel finds that it has no root within a second or two by KVM. There are machines that have
-	// /dev/kvm and on which kernels hang.
+	// A kernel finds that it has no root within a second or two by KVM. There are machines that
+	// have /dev/kvm and on which kernels hang.
 	KVM = limit("a kernel that boots by KVM", 10*time.Second)
 )
 
@@ -122,7 +126,7 @@ var (
 	// Of one that is asked something; a switch that does not answer is reported sooner.
 	Query = limit("an answer to a question", 30*time.Second)
 
-	OpenFlow        = limit("the handshake of an OpenFlow connection", 10*time.Second)
+	OpenFlow = limit("the handshake of an OpenFlow connection", 10*time.Second)
 	// Of a lab that comes up: --wait. It does not grow: a user says so.
 	Ready = limit("controllers and routers of a lab that comes up", 10*time.Second)
 

@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+type limitKeyOfTests struct{}
+
 // example is a limit of the tests' own.
 func example() *Limit { return &Limit{name: "an answer", base: 10 * time.Second} }
 
@@ -39,7 +41,7 @@ func TestContext(t *testing.T) {
 			begun := time.Now()
 			ctx, cancel := example().Context(t.Context())
 			defer cancel()
-			child, cancelChild := context.WithCancel(context.WithValue(ctx, struct{}{}, 1))
+			child, cancelChild := context.WithCancel(context.WithValue(ctx, limitKeyOfTests{}, 1))
 			defer cancelChild()
 			if ctx.Err() != nil || child.Err() != nil {
 				t.Error(ctx.Err(), child.Err())
@@ -81,7 +83,8 @@ func TestContext(t *testing.T) {
 	})
 }
 
-// TestLeft proves what a context has left: by its own limit, by a deadline, by what it was made from.
+// TestLeft proves what a context has left: by its own limit, by a deadline, by what it was made
+// from.
 func TestLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stalling(t, 0)
@@ -108,8 +111,8 @@ func TestLeft(t *testing.T) {
 	})
 }
 
-// TestAfterFunc proves that a function is called once the limit has passed, and not if it is stopped
-// before.
+// TestAfterFunc proves that a function is called once the limit has passed, and not if it is
+// stopped before.
 func TestAfterFunc(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stalling(t, 0.5)

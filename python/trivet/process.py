@@ -66,7 +66,8 @@ class Process:
         self._socket, rest = self._open(client, {
             "node": node, "command": self.args, "dir": cwd or os.getcwd(),
             "env": ["%s=%s" % item for item in (os.environ if env is None else env).items()],
-            "carry": list(env or {})})
+            # What a script adds to its own environment, it wants there as well.
+            "carry": [name for name, value in (env or {}).items() if os.environ.get(name) != value]})
         self.stdin: Optional[IO[Any]] = None
         if stdin == subprocess.PIPE:
             raw = io.BufferedWriter(_Input(self))

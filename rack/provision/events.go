@@ -92,11 +92,12 @@ func where(e Event) string {
 	return e.Role + ": " + e.Task
 }
 
-// Bounds on what a playbook prints: what devices say is in it.
-const longestLine, mostOther = 4 << 20, 1000
+// Bounds on what a playbook prints, of which what devices say is a part: a line's length, and how
+// many that are no events are kept, each up to how many bytes.
+const longestLine, mostOther, longestOther = 4 << 20, 50, 4096
 
 // read adds up the events of a playbook, and tells each. Lines that are none are of Ansible itself:
-// the first thousand are returned.
+// the last of them are returned.
 func (o *outcomes) read(r io.Reader, tell func(Event)) (other []string, err error) {
 	lines := bufio.NewReader(r)
 	for {
@@ -113,8 +114,9 @@ func (o *outcomes) read(r io.Reader, tell func(Event)) (other []string, err erro
 			if e.Event != end {
 				tell(e)
 			}
-		case strings.TrimSpace(line) != "" && len(other) < mostOther:
-			other = append(other, strings.TrimSpace(line))
+		case strings.TrimSpace(line) != "":
+			line = strings.TrimSpace(line)
+			other = append(other[max(0, len(other)-mostOther+1):], strings.Clone(line[:min(len(line), longestOther)]))
 		}
 		if err == io.EOF {
 			return other, nil

@@ -204,7 +204,8 @@ func TestEventsFlood(t *testing.T) {
 	if _, err := o.read(strings.NewReader(strings.Repeat("y", longestLine+1)), nil); err == nil {
 		t.Error("a line without end is one")
 	}
-	if other, err := o.read(strings.NewReader(strings.Repeat("y\n", 10*mostOther)), nil); err != nil || len(other) != mostOther {
+	flood := strings.Repeat(strings.Repeat("y", 10*longestOther)+"\n", 10*mostOther) + "the last\n"
+	if other, err := o.read(strings.NewReader(flood), nil); err != nil || len(other) != mostOther || len(other[0]) != longestOther || other[mostOther-1] != "the last" {
 		t.Errorf("%d lines, %v", len(other), err)
 	}
 }

@@ -20,6 +20,31 @@ import (
 // (site.UserOf of its own number), and calls run for each command. It ends with the test.
 func Serve(t testing.TB, run func(command string, in io.Reader, out, errs io.Writer) (status int)) (port int) {
 	t.Helper()
+	return listen(t, func(conn net.Conn, config *ssh.ServerConfig) { serve(conn, config, run) })
+}
+
+// Deaf starts one that lets in, answers whether it is there, and nothing else.
+func Deaf(t testing.TB) (port int) {
+	t.Helper()
+	return listen(t, func(conn net.Conn, config *ssh.ServerConfig) {
+		_, channels, requests, err := ssh.NewServerConn(conn, config)
+		if err != nil {
+			return
+		}
+		go func() {
+			for r := range requests {
+				if r.Type == "keepalive@openssh.com" {
+					_ = r.Reply(false, nil)
+				}
+			}
+		}()
+		for range channels {
+		}
+	})
+}
+
+func listen(t testing.TB, serve func(net.Conn, *ssh.ServerConfig)) (port int) {
+	t.Helper()
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -56,7 +81,7 @@ func Serve(t testing.TB, run func(command string, in io.Reader, out, errs io.Wri
 				return
 			}
 			t.Cleanup(func() { conn.Close() })
-			go serve(conn, config, run)
+			go serve(conn, config)
 		}
 	}()
 	return listener.Addr().(*net.TCPAddr).Port

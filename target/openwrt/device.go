@@ -97,7 +97,7 @@ var ErrGone = errors.New("it is no switch of the lab any more: it has reverted, 
 
 // Beat keeps a device from reverting, until the connection or ctx ends, or the device has reverted.
 func Beat(ctx context.Context, l *site.Login, id string) error {
-	s, err := l.Session()
+	s, err := l.Session(ctx)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func FuzzStatus(f *testing.F) {
 	f.Add(`{"data": [["tcp:10.0.0.1:6653", true, "master", ["map", [["last_error", "no route"]]]]]}`)
 	f.Add(`{"data": [["x", false, ["set", []], ["map", []]], []]}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		if got, err := readStatus(text); err != nil && len(got) > strings.Count(text, "[") {
+		if got, err := readStatus(text); err == nil && len(got) > strings.Count(text, "[") || err != nil && got != nil {
 			t.Errorf("%d controllers, %v", len(got), err)
 		}
 	})

@@ -218,7 +218,7 @@ func (l *Lab) listen(t *topology.Topology, d *device) error {
 		}
 		var listener net.Listener
 		for ; port <= last; port++ {
-			if listener, err = login.Listen(port); err == nil {
+			if listener, err = login.Listen(l.ctx, port); err == nil {
 				break
 			}
 		}
@@ -229,17 +229,31 @@ func (l *Lab) listen(t *topology.Topology, d *device) error {
 			d.ports = map[string]int{}
 		}
 		d.ports[c], d.listening[port] = port, true
-		go func() {
-			for {
-				conn, err := listener.Accept()
-				if err != nil {
-					return // the login has ended
-				}
-				go l.meet(d.machine.Name, conn, c)
-			}
-		}()
+		go l.meetAll(d, listener, c)
 	}
 	return nil
+}
+
+// meetAll passes on what connects to a port of a device's, until its login has ended. It may be
+// more than its switch: whoever is on the device.
+func (l *Lab) meetAll(d *device, listener net.Listener, controller string) {
+	most := l.mostConnections(d.machine.Name)
+	var open atomic.Int64
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		if open.Add(1) > int64(most()) {
+			open.Add(-1)
+			conn.Close()
+			continue
+		}
+		go func() {
+			defer open.Add(-1)
+			l.meet(d.machine.Name, conn, controller)
+		}()
+	}
 }
 
 // makeDevices makes devices the switches of a topology that is coming up.

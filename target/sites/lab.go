@@ -294,7 +294,7 @@ func (l *Lab) stateOf(t *topology.Topology, p *part) lab.State {
 func (l *Lab) report(p *part, step lab.Progress) {
 	for _, what := range []string{step.Warning, step.Event} {
 		if what != "" {
-			l.owner.OnLoop(p.machine.Name + ": " + what)
+			l.owner.OnLoop(p.machine.Name + ": " + site.Short(what))
 		}
 	}
 }
@@ -315,7 +315,7 @@ func (l *Lab) follow(ctx context.Context, p *part) {
 				l.owner.OnEnd("site " + p.machine.Name + " answers again")
 			}
 			well = true
-		}, func() int { return l.mostConnections(p) }, func(far net.Conn, controller string) { l.connected(p, far, controller) })
+		}, l.mostConnections(p.machine.Name), func(far net.Conn, controller string) { l.connected(p, far, controller) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -391,16 +391,27 @@ func (l *Lab) settled(ctx context.Context, p *part) (settled bool, err error) {
 	return true, p.ready(ctx)
 }
 
-// mostConnections is how many connections with controllers a part may have: a switch has a few
-// controllers, and makes a new connection when the old one is not yet known to be lost.
-func (l *Lab) mostConnections(p *part) int {
-	most := 64
-	for _, n := range l.Topology().Nodes {
-		if n.Sited() == p.machine.Name {
-			most += 16
+// mostConnections says how many connections with controllers a site may have: a switch has a few
+// controllers, and makes a new connection when the old one is not yet known to be lost. The answer
+// is a second old at most.
+func (l *Lab) mostConnections(at string) func() int {
+	var mu sync.Mutex
+	var counted time.Time
+	var most int
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(counted) < time.Second {
+			return most
 		}
+		counted, most = time.Now(), 64
+		for _, n := range l.Topology().Nodes {
+			if n.Sited() == at {
+				most += 16
+			}
+		}
+		return most
 	}
-	return most
 }
 
 // connected passes the connection of a part's switch on to its controller.

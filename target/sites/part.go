@@ -132,6 +132,8 @@ func (p *part) ask(ctx context.Context, path string, in any, each func(lab.Progr
 	if err != nil {
 		return err
 	}
+	ctx, cancel := patience.PartWhole.Context(ctx)
+	defer cancel()
 	body, err := json.Marshal(in)
 	if err != nil {
 		return err
@@ -150,7 +152,7 @@ func (p *part) ask(ctx context.Context, path string, in any, each func(lab.Progr
 		return errNone
 	case resp.StatusCode != http.StatusOK:
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
-		return p.wrong(errors.New(strings.TrimSpace(string(text))))
+		return p.wrong(errors.New(site.Short(strings.TrimSpace(string(text)))))
 	}
 	for lines := json.NewDecoder(site.Answer(resp.Body, "its service")); ; {
 		var step lab.Progress
@@ -158,7 +160,7 @@ func (p *part) ask(ctx context.Context, path string, in any, each func(lab.Progr
 			return p.wrong(fmt.Errorf("the connection is lost: %w", err))
 		}
 		if step.End && step.Error != "" {
-			return p.wrong(errors.New(step.Error))
+			return p.wrong(errors.New(site.Short(step.Error)))
 		}
 		if step.End {
 			return nil

@@ -170,6 +170,7 @@ func TestChangeOnFullDisk(t *testing.T) {
 		for _, pid := range m.pids("while?slee[p]") {
 			m.sh("kill -9 " + pid)
 		}
+		eventually(t, "the last one that fills the disk has ended", func() bool { return len(m.pids("if=/dev/zer[o]")) == 0 })
 		if c.says == "?" && strings.Contains(r.err, "take the lab down") { // who fills the disk took the room to undo it, too
 			t.Logf("neither made nor undone: %s", r)
 			m.sh("rm /run/full")

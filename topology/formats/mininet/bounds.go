@@ -9,8 +9,8 @@ import (
 
 // Limits on what is decoded of a program's report.
 const (
-	maxEntries = 300_000   // nodes, links and warnings together
-	maxValues  = 5_000_000 // in all of them
+	maxEntries = 100_000   // nodes, links and warnings together
+	maxValues  = 1_500_000 // in all of them
 )
 
 var errMany = errors.New("more than a lab can be")

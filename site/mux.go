@@ -20,8 +20,7 @@ func muxConfig() *yamux.Config {
 	c := yamux.DefaultConfig()
 	silent := patience.Stream.Duration()
 	c.KeepAliveInterval, c.ConnectionWriteTimeout, c.LogOutput = silent/2, silent, io.Discard
-	// What one end has closed and the other has not is kept as long, with all that has come of it.
-	c.AcceptBacklog, c.StreamOpenTimeout, c.StreamCloseTimeout = mostWaiting, 0, silent
+	c.AcceptBacklog, c.StreamOpenTimeout = mostWaiting, 0
 	return c
 }
 
@@ -48,9 +47,12 @@ func Dialled(conn net.Conn) (Relay, error) {
 	return Relay{s}, err
 }
 
-// Accepted makes the end of a relay that was asked for the connection.
+// Accepted makes the end of a relay that was asked for the connection. What it has closed and the
+// other end has not is not kept for long: all that has come of it is kept, too.
 func Accepted(conn net.Conn) (Relay, error) {
-	s, err := accepted(conn)
+	c := muxConfig()
+	c.StreamCloseTimeout = patience.Stream.Duration()
+	s, err := yamux.Server(watched{conn, &frames{connects: true}}, c)
 	return Relay{s}, err
 }
 

@@ -113,6 +113,22 @@ func TestDeaf(t *testing.T) {
 	}
 }
 
+// TestWaitsNoLonger proves that a caller who waits no longer for a machine does not take the
+// connection away from others.
+func TestWaitsNoLonger(t *testing.T) {
+	s := loggedIn(t, func(string, io.Reader, io.Writer, io.Writer) int { return 0 })
+	for range 200 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go cancel()
+		if far, err := s.Session(ctx); err == nil {
+			far.Close()
+		}
+	}
+	if _, err := s.Run(t.Context(), "true", nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestUpload proves that a machine that takes what is brought there slowly may take longer than a
 // command, and one that takes nothing any more is given up.
 func TestUpload(t *testing.T) {

@@ -3,6 +3,7 @@ package site
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -27,12 +28,34 @@ func (l *Login) Session(ctx context.Context) (*ssh.Session, error) {
 }
 
 // answered is what a machine's SSH server answers. If that does not come in time the connection is
-// closed: nothing else of it can be waited for.
-func answered[T any](ctx context.Context, l *Login, ask func() (T, error)) (T, error) {
-	return Within(ctx, patience.Answer, "its SSH server", func(ctx context.Context) (T, error) {
-		defer context.AfterFunc(ctx, l.Close)()
-		return ask()
-	})
+// closed: nothing else of it can be waited for. When ctx ends, only this caller waits no longer:
+// others use the connection, too.
+func answered[T io.Closer](ctx context.Context, l *Login, ask func() (T, error)) (none T, err error) {
+	type answer struct {
+		what T
+		err  error
+	}
+	got := make(chan answer, 1)
+	late := patience.Answer.Begin()
+	inTime := late.AfterFunc(l.Close)
+	go func() {
+		what, err := ask()
+		if !inTime() && err != nil {
+			err = fmt.Errorf("its SSH server has not answered within %s", late)
+		}
+		got <- answer{what, err}
+	}()
+	select {
+	case a := <-got:
+		return a.what, a.err
+	case <-ctx.Done():
+		go func() {
+			if a := <-got; a.err == nil {
+				a.what.Close()
+			}
+		}()
+		return none, ctx.Err()
+	}
 }
 
 // Listen makes the machine's SSH server pass on what connects to a port of its loopback address.

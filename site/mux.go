@@ -34,8 +34,8 @@ func dialled(conn io.ReadWriteCloser, connects bool) (*yamux.Session, error) {
 	return yamux.Client(watched{conn, &frames{connects: connects}}, c)
 }
 
-func accepted(conn io.ReadWriteCloser) (*yamux.Session, error) {
-	return yamux.Server(watched{conn, &frames{connects: true}}, muxConfig())
+func accepted(conn io.ReadWriteCloser, c *yamux.Config) (*yamux.Session, error) {
+	return yamux.Server(watched{conn, &frames{connects: true}}, c)
 }
 
 // Relay is the part of yamux that others need: many connections within one.
@@ -52,7 +52,7 @@ func Dialled(conn net.Conn) (Relay, error) {
 func Accepted(conn net.Conn) (Relay, error) {
 	c := muxConfig()
 	c.StreamCloseTimeout = patience.Stream.Duration()
-	s, err := yamux.Server(watched{conn, &frames{connects: true}}, c)
+	s, err := accepted(conn, c)
 	return Relay{s}, err
 }
 

@@ -420,7 +420,7 @@ func Serve(h http.Handler) error {
 	if _, err := io.WriteString(os.Stdout, hello()); err != nil {
 		return err
 	}
-	session, err := accepted(pipes{os.Stdin, os.Stdout, func() { os.Stdout.Close() }})
+	session, err := accepted(pipes{os.Stdin, os.Stdout, func() { os.Stdout.Close() }}, muxConfig())
 	if err != nil {
 		return err
 	}

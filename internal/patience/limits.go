@@ -21,7 +21,7 @@ var (
 	// Also between two steps of something that takes longer.
 	Answer = limit("an answer of another machine", 2*time.Minute)
 
-	// The longest is the program's way there, 50 MB.
+	// Of what is brought there, 50 MB, the time counts from the last byte that was taken.
 	Command = limit("a command at another machine", 10*time.Minute)
 
 	// It says nothing while it changes, or runs start commands.
@@ -127,6 +127,7 @@ var (
 	Query = limit("an answer to a question", 30*time.Second)
 
 	OpenFlow = limit("the handshake of an OpenFlow connection", 10*time.Second)
+
 	// Of a lab that comes up: --wait. It does not grow: a user says so.
 	Ready = limit("controllers and routers of a lab that comes up", 10*time.Second)
 

@@ -27,22 +27,7 @@ type Limit struct {
 	set  atomic.Int64 // by a test; 0: not
 }
 
-var all []*Limit
-
-func limit(name string, base time.Duration) *Limit {
-	l := &Limit{name: name, base: base}
-	all = append(all, l)
-	return l
-}
-
-// All are the limits, by what they are for, without the setting.
-func All() map[string]time.Duration {
-	out := map[string]time.Duration{}
-	for _, l := range all {
-		out[l.name] = l.base
-	}
-	return out
-}
+func limit(name string, base time.Duration) *Limit { return &Limit{name: name, base: base} }
 
 // Duration is the limit as the setting has it. A machine that is busy needs more: where something
 // is waited for, Wait, Context and AfterFunc see to that.

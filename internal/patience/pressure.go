@@ -1,12 +1,11 @@
 package patience
 
 import (
-	"bytes"
-	"os"
 	"runtime"
-	"strconv"
 	"sync"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // pressure is for how long, since the machine has started, what wanted to go on could not: some
@@ -35,43 +34,34 @@ var last struct {
 	seen pressure
 }
 
-func lookAtMachine() pressure {
-	return pressure{stallOf("cpu", "some"), stallOf("io", "full"), stallOf("memory", "full"), stolen()}
+func lookAtMachine() (p pressure) {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return p
+	}
+	if s, err := proc.PSIStatsForResource("cpu"); err == nil {
+		p.processor = stalled(s.Some)
+	}
+	if s, err := proc.PSIStatsForResource("io"); err == nil {
+		p.disk = stalled(s.Full)
+	}
+	if s, err := proc.PSIStatsForResource("memory"); err == nil {
+		p.memory = stalled(s.Full)
+	}
+	if s, err := proc.Stat(); err == nil { // of each processor, on average
+		p.stolen = time.Duration(s.CPUTotal.Steal * float64(time.Second) / float64(runtime.NumCPU()))
+	}
+	return p
+}
+
+func stalled(line *procfs.PSILine) time.Duration {
+	if line == nil {
+		return 0
+	}
+	return time.Duration(line.Total) * time.Microsecond
 }
 
 // since is the longest of the times since an earlier look: they overlap.
 func (p pressure) since(was pressure) time.Duration {
 	return max(0, p.processor-was.processor, p.disk-was.disk, p.memory-was.memory, p.stolen-was.stolen)
-}
-
-func stallOf(what, whose string) time.Duration {
-	text, err := os.ReadFile("/proc/pressure/" + what)
-	if err != nil {
-		return 0
-	}
-	for line := range bytes.Lines(text) {
-		if total, is := bytes.CutPrefix(line, []byte(whose+" ")); is {
-			_, total, _ = bytes.Cut(total, []byte("total="))
-			n, _ := strconv.ParseInt(string(bytes.TrimSpace(total)), 10, 64)
-			return time.Duration(n) * time.Microsecond
-		}
-	}
-	return 0
-}
-
-// userHZ is in how many parts of a second proc(5) counts; the same on all architectures of Go's.
-const userHZ = 100
-
-// stolen is for how long the host took each of the processors, on average.
-func stolen() time.Duration {
-	text, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0
-	}
-	line, _, _ := bytes.Cut(text, []byte("\n"))
-	if f := bytes.Fields(line); len(f) > 8 && string(f[0]) == "cpu" {
-		n, _ := strconv.ParseInt(string(f[8]), 10, 64)
-		return time.Duration(n) * time.Second / userHZ / time.Duration(runtime.NumCPU())
-	}
-	return 0
 }

@@ -171,7 +171,7 @@ func Left(ctx context.Context) (left time.Duration, limited bool) {
 	}
 	if c := limitOf(ctx); c != nil {
 		own := max(0, c.wait.time-time.Since(c.wait.begun))
-		if outer, is := Left(c.Context); is {
+		if outer, ends := Left(c.Context); ends {
 			own = min(own, outer)
 		}
 		if !limited || own < left {

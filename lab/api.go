@@ -166,6 +166,12 @@ func register(api huma.API, d *daemon) {
 	huma.Post(api, "/v1/part/run", func(_ context.Context, in *body[NodeCommand]) (*struct{}, error) {
 		return nil, problem(d.runCommand(in.Body))
 	}, summary("Of a part of a lab: run a scheduled command"))
+	huma.Get(api, "/v1/jobs", func(ctx context.Context, in *struct {
+		Node string `query:"node"`
+	}) (*body[[]Job], error) {
+		got, err := d.jobs(ctx, in.Node)
+		return &body[[]Job]{got}, problem(err)
+	}, summary("What programs of exec, shell and cli have left in the background"))
 	huma.Post(api, "/v1/kill", func(ctx context.Context, in *body[NodeCommand]) (*struct{}, error) {
 		return nil, problem(d.kill(ctx, in.Body.Node))
 	}, summary("Kill all processes of a node"))

@@ -41,6 +41,8 @@ type daemon struct {
 	programs map[string]*program // running foreign controllers, by name; guarded by changing
 
 	watches watches // of a part
+
+	foreground foreground
 	resumed bool    // taken over from a daemon that has died
 
 	changing sync.Mutex // one change of the lab at a time

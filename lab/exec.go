@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"bufio"
 	"encoding/binary"
 	"encoding/json"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/process"
+	"trivet.dev/trivet/target/local"
 )
 
 // streamProtocol carries a program's streams after an HTTP upgrade, in frames: one byte for the
@@ -82,6 +84,9 @@ type session struct {
 	write sync.Mutex
 	cmd   *exec.Cmd
 	stdin io.WriteCloser // unless on a terminal
+
+	leading *local.Leading // on a terminal: what has started the program
+	program int            // its process, 0 if it has ended at once
 
 	outputs []*os.File // where the program's output comes from
 	exited  atomic.Bool
@@ -146,10 +151,11 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 		_ = s.send(frameError, []byte(err.Error()))
 		return
 	}
+	d.foreground.begin(s.cmd.Process.Pid)
 	go s.receive()
 	go s.watch()
-	code := exitCode(s.cmd.Wait())
-	s.exited.Store(true)
+	code := s.wait()
+	d.foreground.end(s.cmd.Process.Pid, s.leading != nil)
 	if s.typing != nil {
 		s.typing.end()
 	}
@@ -162,6 +168,20 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 		<-s.typed
 		_ = s.sendUnread(s.typing.unread())
 	}
+}
+
+// wait returns the exit code of the program once it has ended.
+func (s *session) wait() (code int) {
+	defer s.exited.Store(true)
+	if s.leading == nil {
+		return exitCode(s.cmd.Wait())
+	}
+	go s.leading.Gone()
+	status, err := s.leading.Wait()
+	if err != nil { // killed, with all others
+		return 128 + int(unix.SIGKILL)
+	}
+	return codeOf(status)
 }
 
 func (s *session) sendUnread(n int) error {
@@ -218,8 +238,9 @@ func (s *session) start(d *daemon, req ExecRequest) (output *sync.WaitGroup, err
 		return nil, err
 	}
 	s.outputs = []*os.File{stdout, stderr}
-	output.Go(func() { s.copy(frameStdout, stdout) })
-	output.Go(func() { s.copy(frameStderr, stderr) })
+	for kind, from := range map[byte]*os.File{frameStdout: stdout, frameStderr: stderr} {
+		output.Go(func() { s.pass(kind, from) })
+	}
 	return output, nil
 }
 
@@ -237,19 +258,41 @@ func lookPath(name string, env []string) (string, error) {
 	return "", exec.ErrNotFound
 }
 
-// copy sends what the program prints, then closes the pipe.
-func (s *session) copy(kind byte, from *os.File) {
-	defer from.Close()
+// pass sends what the program prints. What it has left in the background may go on printing, to
+// nobody: it is not to end because of that.
+func (s *session) pass(kind byte, from *os.File) {
+	if !s.copy(kind, from) {
+		from.Close()
+		return
+	}
+	go func() {
+		defer from.Close()
+		_ = from.SetReadDeadline(time.Time{})
+		_, _ = io.Copy(io.Discard, from)
+	}()
+}
+
+// copy sends what the program prints. When the program has ended and others go on, that is until
+// they print nothing for a moment, or for a second: then it is still open.
+func (s *session) copy(kind byte, from *os.File) (open bool) {
 	buf := make([]byte, 32<<10)
+	var end time.Time
 	for {
 		n, err := from.Read(buf)
 		if errors.Is(err, os.ErrDeadlineExceeded) && process.Readable(from) { // a read that begins after the deadline fails even if there is data
 			err = nil
 		}
-		if n > 0 && s.send(kind, buf[:n]) != nil || err != nil {
-			return
+		exited := s.exited.Load()
+		if exited && end.IsZero() {
+			end = time.Now().Add(time.Second)
 		}
-		if s.exited.Load() {
+		if n > 0 && s.send(kind, buf[:n]) != nil || exited && time.Now().After(end) {
+			err = cmp.Or(err, os.ErrDeadlineExceeded)
+		}
+		if err != nil {
+			return errors.Is(err, os.ErrDeadlineExceeded)
+		}
+		if exited {
 			_ = from.SetReadDeadline(time.Now().Add(lastWords))
 		}
 	}
@@ -307,8 +350,12 @@ func (s *session) hangUp() {
 
 // kill sends a signal to the program and its group, unless it has ended.
 func (s *session) kill(signal unix.Signal) {
-	if !s.exited.Load() {
-		_ = unix.Kill(-s.cmd.Process.Pid, signal)
+	group := s.cmd.Process.Pid
+	if s.leading != nil {
+		group = s.program
+	}
+	if !s.exited.Load() && group > 0 {
+		_ = unix.Kill(-group, signal)
 	}
 }
 
@@ -335,8 +382,15 @@ func exitCode(err error) int {
 	if !errors.As(err, &exit) {
 		return 0
 	}
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return 128 + int(status.Signal())
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok {
+		return codeOf(status)
 	}
 	return exit.ExitCode()
+}
+
+func codeOf(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
 }

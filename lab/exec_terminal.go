@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/process"
+	"trivet.dev/trivet/target/local"
 )
 
 // MostUnread is how many bytes a program can leave unread that are the client's again.
@@ -42,15 +42,18 @@ func (s *session) startTTY(d *daemon, req ExecRequest, output *sync.WaitGroup) e
 	s.typing = &typing{ours: ours, theirs: theirs}
 	s.typing.resize(req.Rows, req.Columns)
 	s.typing.ahead(req.Typed)
-	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs, theirs, theirs
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := d.target().Start(req.Node, s.cmd); err != nil {
+	leading, err := local.OnTerminal(s.cmd, theirs)
+	if err == nil {
+		err = leading.Started(d.target().Start(req.Node, s.cmd))
+	}
+	if err != nil {
 		ours.Close()
 		theirs.Close()
 		return err
 	}
+	s.leading, s.program = leading, leading.Program()
 	s.outputs = []*os.File{ours}
-	output.Go(func() { s.copy(frameStdout, ours) }) // ends with an error (EIO) when the last program closes the terminal
+	output.Go(func() { s.pass(frameStdout, ours) }) // ends with an error (EIO) when the last program closes the terminal
 	return nil
 }
 

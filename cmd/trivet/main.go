@@ -28,6 +28,8 @@ func main() {
 			exit(sites.Serve(os.Args[2:]))
 		case local.InitCommand:
 			exit(local.RunInit())
+		case local.LeaderCommand:
+			exit(local.RunLeader(os.Args[2:]))
 		case fabric.VSwitchCommand:
 			os.Exit(cli.VSwitch(os.Args[2:]))
 		case vm.GuestCommand:

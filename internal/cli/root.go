@@ -120,7 +120,8 @@ const longHelp = `Trivet brings a network topology up on this machine, and measu
 Exit codes: 0 done, 1 an error, 2 wrong usage, 3 pings were lost, or the packet of path, 4
 the lab is up but a controller does not answer, 5 the lab is not what its topology says
 (verify), 130 interrupted; exec and shell exit with the program's own code.
-Environment: TRIVET_LAB names the lab (as --lab does).`
+Environment: TRIVET_LAB names the lab (as --lab does); TRIVET_PATIENCE=3 waits three times
+as long for others before it gives them up.`
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
@@ -141,7 +142,7 @@ func (a *app) root() *cobra.Command {
 		}
 	}
 	group("life", a.up(), a.apply(), a.down(), a.resume(), a.ls(), a.inspect(), a.logs(), a.doctor(), a.rack())
-	group("use", a.ping(), a.iperf(), a.verify(), a.exec(), a.shell(), a.prompt(), a.link(), a.capture(), a.mn(), a.runScript())
+	group("use", a.ping(), a.iperf(), a.verify(), a.exec(), a.shell(), a.jobs(), a.prompt(), a.link(), a.capture(), a.mn(), a.runScript())
 	group("net", a.top(), a.path(), a.flows(), a.routes(), a.balance(), a.ospf(), a.hosts(), a.controller())
 	group("use", a.bench())
 	group("file", a.validate(), a.convert(), a.graph(), a.schema())

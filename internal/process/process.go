@@ -4,6 +4,7 @@ package process
 import (
 	"os"
 	"strings"
+	"time"
 
 	"github.com/prometheus/procfs"
 )
@@ -32,6 +33,15 @@ func Stat(pid int) (procfs.ProcStat, error) {
 		return procfs.ProcStat{}, err
 	}
 	return p.Stat()
+}
+
+// Since is when a process was started, by the machine's clock.
+func Since(stat procfs.ProcStat) time.Time {
+	seconds, err := stat.StartTime()
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(seconds * 1e3))
 }
 
 // LastWords is the end of a log, for an error about the program that wrote it.

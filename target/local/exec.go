@@ -61,8 +61,8 @@ func (l *Lab) HasStarted(node string) bool {
 func (l *Lab) EndStart(node string) error { return l.Cgroups.Remove(l.Name, node, startGroup) }
 
 // bear starts a command in a node's cgroup, or one below it, and in the namespaces of the calling
-// thread, which starts nothing else. On a terminal, it can only read what is typed there, not type
-// itself.
+// thread, which starts nothing else. On a terminal it can only read what is typed there, not type
+// itself, and is started by a leader: see OnTerminal.
 func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 	if withoutProcesses(n) { // its group is only made when something runs there: there may be thousands of routing nodes
 		if err := l.Cgroups.Make(l.Name, n); err != nil {
@@ -77,10 +77,13 @@ func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 	if t, ok := l.fabricOf(n).(datapath.Telling); ok {
 		t.Tell(cmd)
 	}
-	if a := cmd.SysProcAttr; a != nil && a.Setctty && process.DeniesTIOCSTI() {
-		if err := process.DenyTIOCSTI(); err != nil {
-			return err
+	if a := cmd.SysProcAttr; a != nil && a.Setctty {
+		if process.DeniesTIOCSTI() {
+			if err := process.DenyTIOCSTI(); err != nil {
+				return err
+			}
 		}
+		lead(cmd)
 	}
 	return cmd.Start()
 }

@@ -1,0 +1,171 @@
+package local
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A program on a terminal is started by a leader: a process of ours that leads the terminal's
+// session, and stays until all that the program has left in the background has ended. When a
+// session's leader ends, the kernel takes the terminal away from all others of it (SIGHUP, and
+// errors of whoever prints to it).
+
+// LeaderCommand is the argument that makes the program such a leader, of the program whose path and
+// arguments follow.
+const LeaderCommand = "__leader"
+
+// leaderTells is the leader's descriptor for what it tells: that the program runs, or the number of
+// the error; then, how it has ended.
+const leaderTells = 3
+
+// Leading is a leader as who has it started sees it.
+type Leading struct {
+	cmd         *exec.Cmd
+	told, tells *os.File
+}
+
+// OnTerminal prepares a command, which is then to be started in a node: on a terminal, and by a
+// leader. Started is called next.
+func OnTerminal(cmd *exec.Cmd, terminal *os.File) (*Leading, error) {
+	told, tells, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
+	cmd.ExtraFiles = []*os.File{tells}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	return &Leading{cmd, told, tells}, nil
+}
+
+// lead has a command, prepared by OnTerminal, be started by a leader.
+func lead(cmd *exec.Cmd) {
+	cmd.Args = append([]string{"trivet", LeaderCommand, cmd.Path}, cmd.Args...)
+	cmd.Path = "/proc/self/exe"
+}
+
+// Started says whether the program runs; err is the error of starting its leader.
+func (s *Leading) Started(err error) error {
+	s.tells.Close()
+	var number uint32
+	if err == nil {
+		if number, err = s.next(); err == nil && number == 0 {
+			return nil
+		}
+		if err == nil {
+			err = &os.PathError{Op: "fork/exec", Path: s.cmd.Args[2], Err: syscall.Errno(number)}
+		}
+		_ = s.cmd.Wait()
+	}
+	s.told.Close()
+	return err
+}
+
+// next reads the next number that the leader tells.
+func (s *Leading) next() (uint32, error) {
+	var b [4]byte
+	if _, err := io.ReadFull(s.told, b[:]); err != nil {
+		return 0, fmt.Errorf("the leader of a terminal's session has ended: %w", err)
+	}
+	return binary.LittleEndian.Uint32(b[:]), nil
+}
+
+// Wait returns how the program has ended. What it has left in the background goes on.
+func (s *Leading) Wait() (syscall.WaitStatus, error) {
+	defer s.told.Close()
+	status, err := s.next()
+	return syscall.WaitStatus(status), err
+}
+
+// Gone returns when all of the session has ended.
+func (s *Leading) Gone() { _ = s.cmd.Wait() }
+
+// PID is the leader's.
+func (s *Leading) PID() int { return s.cmd.Process.Pid }
+
+// IsLeader says whether a process is a leader.
+func IsLeader(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && strings.HasPrefix(string(text), "trivet\x00"+LeaderCommand+"\x00")
+}
+
+// Program is the process that the leader has started, as this process sees it; 0: it has ended.
+func (s *Leading) Program() int {
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", s.PID()))
+	if err == nil {
+		first, _, _ := strings.Cut(strings.TrimSpace(string(children)), " ")
+		pid, _ := strconv.Atoi(first)
+		return pid
+	}
+	return childOf(s.PID()) // a kernel without CONFIG_PROC_CHILDREN
+}
+
+// childOf looks for a process's child.
+func childOf(parent int) int {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return 0
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		stat, _ := os.ReadFile("/proc/" + name + "/stat")
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(parent) {
+			return pid
+		}
+	}
+	return 0
+}
+
+// RunLeader runs a program on the terminal that is standard input, as its foreground.
+func RunLeader(arguments []string) error {
+	if len(arguments) < 2 {
+		return errors.New("a leader needs a program's path and its arguments")
+	}
+	tells := os.NewFile(leaderTells, "tells")
+	unix.CloseOnExec(leaderTells)
+	tell := func(number uint32) { _, _ = tells.Write(binary.LittleEndian.AppendUint32(nil, number)) }
+	// What the program leaves behind becomes the leader's child, so that it knows when the last ends.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	program, err := os.StartProcess(arguments[0], arguments[1:], &os.ProcAttr{
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Foreground: true, Ctty: 0}})
+	if err != nil {
+		number := syscall.EIO
+		errors.As(err, &number)
+		tell(uint32(number))
+		return nil
+	}
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+	tell(0)
+	debug.FreeOSMemory()
+	for {
+		var status unix.WaitStatus
+		switch pid, err := unix.Wait4(-1, &status, 0, nil); {
+		case errors.Is(err, unix.EINTR):
+		case err != nil: // there is nobody left
+			return nil
+		case pid == program.Pid:
+			// The next one in the foreground would be stopped by what nobody types.
+			_ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, unix.Getpgrp())
+			tell(uint32(status))
+			tells.Close()
+		}
+	}
+}

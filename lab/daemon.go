@@ -43,7 +43,7 @@ type daemon struct {
 	watches watches // of a part
 
 	foreground foreground
-	resumed bool    // taken over from a daemon that has died
+	resumed    bool // taken over from a daemon that has died
 
 	changing sync.Mutex // one change of the lab at a time
 	half     error      // why a change could not be undone; guarded by changing

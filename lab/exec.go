@@ -1,8 +1,8 @@
 package lab
 
 import (
-	"cmp"
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -159,9 +159,6 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 	if s.typing != nil {
 		s.typing.end()
 	}
-	for _, f := range s.outputs { // what the program left in the background may hold these open for ever
-		_ = f.SetReadDeadline(time.Now().Add(lastWords))
-	}
 	output.Wait()
 	_ = s.send(frameExit, binary.BigEndian.AppendUint32(nil, uint32(code)))
 	if s.typing != nil {
@@ -172,16 +169,23 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 
 // wait returns the exit code of the program once it has ended.
 func (s *session) wait() (code int) {
-	defer s.exited.Store(true)
 	if s.leading == nil {
-		return exitCode(s.cmd.Wait())
+		code = exitCode(s.cmd.Wait())
+	} else {
+		go s.leading.Gone()
+		if status, err := s.leading.Wait(); err == nil {
+			code = codeOf(status)
+		} else { // killed, with all others
+			code = 128 + int(unix.SIGKILL)
+		}
 	}
-	go s.leading.Gone()
-	status, err := s.leading.Wait()
-	if err != nil { // killed, with all others
-		return 128 + int(unix.SIGKILL)
+	// What the program has left in the background may hold these open for ever. From now on only copy
+	// sets their deadlines.
+	for _, f := range s.outputs {
+		_ = f.SetReadDeadline(time.Now().Add(lastWords))
 	}
-	return codeOf(status)
+	s.exited.Store(true)
+	return code
 }
 
 func (s *session) sendUnread(n int) error {
@@ -259,17 +263,20 @@ func lookPath(name string, env []string) (string, error) {
 }
 
 // pass sends what the program prints. What it has left in the background may go on printing, to
-// nobody: it is not to end because of that.
+// nobody: it is not to end because of that. On a terminal its leader reads that.
 func (s *session) pass(kind byte, from *os.File) {
-	if !s.copy(kind, from) {
-		from.Close()
+	open := s.copy(kind, from)
+	if s.leading != nil {
+		s.leading.Leave()
+	} else if open {
+		go func() {
+			defer from.Close()
+			_ = from.SetReadDeadline(time.Time{})
+			_, _ = io.Copy(io.Discard, from)
+		}()
 		return
 	}
-	go func() {
-		defer from.Close()
-		_ = from.SetReadDeadline(time.Time{})
-		_, _ = io.Copy(io.Discard, from)
-	}()
+	from.Close()
 }
 
 // copy sends what the program prints. When the program has ended and others go on, that is until

@@ -42,7 +42,7 @@ func (s *session) startTTY(d *daemon, req ExecRequest, output *sync.WaitGroup) e
 	s.typing = &typing{ours: ours, theirs: theirs}
 	s.typing.resize(req.Rows, req.Columns)
 	s.typing.ahead(req.Typed)
-	leading, err := local.OnTerminal(s.cmd, theirs)
+	leading, err := local.OnTerminal(s.cmd, theirs, ours)
 	if err == nil {
 		err = leading.Started(d.target().Start(req.Node, s.cmd))
 	}

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -19,33 +21,44 @@ import (
 // A program on a terminal is started by a leader: a process of ours that leads the terminal's
 // session, and stays until all that the program has left in the background has ended. When a
 // session's leader ends, the kernel takes the terminal away from all others of it (SIGHUP, and
-// errors of whoever prints to it).
+// errors of whoever prints to it). It holds the terminal's other side, too, and reads what they
+// print, which nobody else does any more.
 
 // LeaderCommand is the argument that makes the program such a leader, of the program whose path and
 // arguments follow.
 const LeaderCommand = "__leader"
 
-// leaderTells is the leader's descriptor for what it tells: that the program runs, or the number of
-// the error; then, how it has ended.
-const leaderTells = 3
+// leaderSocket is the leader's descriptor of a socket. It is given the terminal's other side, and
+// tells that the program runs, or the number of the error; then, how it has ended. When the socket
+// ends, nobody reads what is printed, nor types.
+const leaderSocket = 3
 
 // Leading is a leader as who has it started sees it.
 type Leading struct {
-	cmd         *exec.Cmd
-	told, tells *os.File
+	cmd    *exec.Cmd
+	socket *net.UnixConn
+	its    *os.File // its end of the socket, until it has been started
+	other  *os.File // side of the terminal
 }
 
-// OnTerminal prepares a command, which is then to be started in a node: on a terminal, and by a
-// leader. Started is called next.
-func OnTerminal(cmd *exec.Cmd, terminal *os.File) (*Leading, error) {
-	told, tells, err := os.Pipe()
+// OnTerminal prepares a command, which is then to be started in a node: on a terminal, whose other
+// side is other, and by a leader. Started is called next.
+func OnTerminal(cmd *exec.Cmd, terminal, other *os.File) (*Leading, error) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
+	its, ours := os.NewFile(uintptr(ends[0]), "leader"), os.NewFile(uintptr(ends[1]), "leader")
+	defer ours.Close()
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		its.Close()
+		return nil, err
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
-	cmd.ExtraFiles = []*os.File{tells}
+	cmd.ExtraFiles = []*os.File{its}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	return &Leading{cmd, told, tells}, nil
+	return &Leading{cmd, conn.(*net.UnixConn), its, other}, nil
 }
 
 // lead has a command, prepared by OnTerminal, be started by a leader.
@@ -56,25 +69,39 @@ func lead(cmd *exec.Cmd) {
 
 // Started says whether the program runs; err is the error of starting its leader.
 func (s *Leading) Started(err error) error {
-	s.tells.Close()
-	var number uint32
+	s.its.Close()
 	if err == nil {
-		if number, err = s.next(); err == nil && number == 0 {
-			return nil
+		if err = s.give(); err == nil {
+			var number uint32
+			if number, err = s.next(); err == nil && number == 0 {
+				return nil
+			}
+			if err == nil {
+				err = &os.PathError{Op: "fork/exec", Path: s.cmd.Args[2], Err: syscall.Errno(number)}
+			}
 		}
-		if err == nil {
-			err = &os.PathError{Op: "fork/exec", Path: s.cmd.Args[2], Err: syscall.Errno(number)}
-		}
+		s.socket.Close()
 		_ = s.cmd.Wait()
+		return err
 	}
-	s.told.Close()
+	s.socket.Close()
 	return err
+}
+
+// give gives the leader the terminal's other side.
+func (s *Leading) give() (err error) {
+	raw, wrong := s.other.SyscallConn() // not Fd, which would make it block
+	if wrong != nil {
+		return wrong
+	}
+	wrong = raw.Control(func(fd uintptr) { _, _, err = s.socket.WriteMsgUnix([]byte{0}, unix.UnixRights(int(fd)), nil) })
+	return errors.Join(wrong, err)
 }
 
 // next reads the next number that the leader tells.
 func (s *Leading) next() (uint32, error) {
 	var b [4]byte
-	if _, err := io.ReadFull(s.told, b[:]); err != nil {
+	if _, err := io.ReadFull(s.socket, b[:]); err != nil {
 		return 0, fmt.Errorf("the leader of a terminal's session has ended: %w", err)
 	}
 	return binary.LittleEndian.Uint32(b[:]), nil
@@ -82,10 +109,12 @@ func (s *Leading) next() (uint32, error) {
 
 // Wait returns how the program has ended. What it has left in the background goes on.
 func (s *Leading) Wait() (syscall.WaitStatus, error) {
-	defer s.told.Close()
 	status, err := s.next()
 	return syscall.WaitStatus(status), err
 }
+
+// Leave leaves what still runs, and what it prints, to the leader.
+func (s *Leading) Leave() { s.socket.Close() }
 
 // Gone returns when all of the session has ended.
 func (s *Leading) Gone() { _ = s.cmd.Wait() }
@@ -137,9 +166,12 @@ func RunLeader(arguments []string) error {
 	if len(arguments) < 2 {
 		return errors.New("a leader needs a program's path and its arguments")
 	}
-	tells := os.NewFile(leaderTells, "tells")
-	unix.CloseOnExec(leaderTells)
-	tell := func(number uint32) { _, _ = tells.Write(binary.LittleEndian.AppendUint32(nil, number)) }
+	unix.CloseOnExec(leaderSocket)
+	other, err := given()
+	if err != nil {
+		return err
+	}
+	tell := func(number uint32) { _, _ = unix.Write(leaderSocket, binary.LittleEndian.AppendUint32(nil, number)) }
 	// What the program leaves behind becomes the leader's child, so that it knows when the last ends.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
@@ -152,9 +184,23 @@ func RunLeader(arguments []string) error {
 		tell(uint32(number))
 		return nil
 	}
-	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE)
 	tell(0)
 	debug.FreeOSMemory()
+	var mu sync.Mutex
+	runs := true
+	go func() {
+		for n := 1; n > 0 || errors.Is(err, unix.EINTR); { // until the daemon leaves it, or has died
+			n, err = unix.Read(leaderSocket, make([]byte, 1))
+		}
+		mu.Lock()
+		if runs { // whose terminal is gone
+			_ = unix.Kill(-program.Pid, unix.SIGHUP)
+			_ = unix.Kill(-program.Pid, unix.SIGCONT)
+		}
+		mu.Unlock()
+		_, _ = io.Copy(io.Discard, other)
+	}()
 	for {
 		var status unix.WaitStatus
 		switch pid, err := unix.Wait4(-1, &status, 0, nil); {
@@ -162,10 +208,30 @@ func RunLeader(arguments []string) error {
 		case err != nil: // there is nobody left
 			return nil
 		case pid == program.Pid:
-			// The next one in the foreground would be stopped by what nobody types.
+			mu.Lock()
+			runs = false
+			mu.Unlock()
+			// Nobody else is to have what is typed.
 			_ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, unix.Getpgrp())
 			tell(uint32(status))
-			tells.Close()
 		}
 	}
+}
+
+// given takes the terminal's other side.
+func given() (*os.File, error) {
+	control := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := unix.Recvmsg(leaderSocket, make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:n])
+	if err != nil || len(messages) != 1 {
+		return nil, fmt.Errorf("a terminal without another side: %w", err)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return nil, fmt.Errorf("a terminal without another side: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "terminal"), nil
 }

@@ -26,8 +26,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestMain lets the test binary act as a lab's daemon and as a node's first process, as trivet
-// does.
+// TestMain lets the test binary act as a lab's daemon, as a node's first process and as the leader
+// of a terminal, as trivet does.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		var err error
@@ -36,6 +36,8 @@ func TestMain(m *testing.M) {
 			err = RunDaemon(os.Args[2])
 		case local.InitCommand:
 			err = local.RunInit()
+		case local.LeaderCommand:
+			err = local.RunLeader(os.Args[2:])
 		default:
 			os.Exit(m.Run())
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -130,11 +131,16 @@ func IsLeader(pid int) bool {
 
 // Program is the process that the leader has started, as this process sees it; 0: it has ended.
 func (s *Leading) Program() int {
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", s.PID()))
-	if err == nil {
-		first, _, _ := strings.Cut(strings.TrimSpace(string(children)), " ")
-		pid, _ := strconv.Atoi(first)
-		return pid
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", s.PID())) // whichever thread has started it
+	for _, list := range lists {
+		children, _ := os.ReadFile(list)
+		first, _, _ := strings.Cut(string(children), " ")
+		if pid, err := strconv.Atoi(first); err == nil {
+			return pid
+		}
+	}
+	if len(lists) > 0 {
+		return 0
 	}
 	return childOf(s.PID()) // a kernel without CONFIG_PROC_CHILDREN
 }

@@ -115,7 +115,8 @@ func TestPromptTerminal(t *testing.T) {
 	y.sees("h1 echo ready$((1+1)); exec sleep 1000\n", "ready2")
 	y.interrupts()
 	y.sees("h1 echo still $((40+2))\n", "still 42")
-	y.sees("ping h1 192.0.2.1 -c 1000 -W 900s\n", "192.0.2.1")
+	line := "ping h1 192.0.2.1 -c 1000 -W 900s"
+	y.sees(line+"\n", "trivet> "+line+"\r\n") // taken: what is typed before the prompt is there is shown twice
 	y.interrupts()
 	y.sees("h1 typed in vain\x03", "^C\r\ntrivet> ")
 	y.sees("sh echo yet $((40+2))\n", "yet 42")

@@ -11,24 +11,26 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -buildvcs=false
 
-# Duration of each fuzz target (make fuzz), kernels of the virtual machines (make test-vm),
-# repetitions of each comparison (make bench). BUDGET is the time for make papers: 90m. TIME is the time for make chaos, SEED what it repeats.
+# Duration of each fuzz target (make fuzz), repetitions of each comparison (make bench). BUDGET is the time for make papers: 90m.
+# TIME is the time for make chaos, SEED what it repeats.
 FUZZTIME := 10s
-KERNELS := uml cloud
 PAIRS := 5
 TIME := 10m
 
+# What make test runs: the fast ring. The other is test/slow.ini.
+FAST := unit core vm paper arm64 lint
+
+# The quickest experiment of each paper.
+QUICKEST := experiments/1-c3-edge/figure-3.yaml
+
 # The document that make matrix writes its table into.
 TABLE := docs/performance.md
-
-# What has goroutines that share something: the packages that make race looks at.
-RACING := ./lab ./site ./target/... ./datapath/... ./controller/... ./openflow/... ./bench/probe ./internal/...
 
 # Where make install puts what is built.
 PREFIX := /usr/local
 
 .DEFAULT_GOAL := build
-.PHONY: build demo bootstrap test unit e2e test-vm test-arm64 test-all race chaos interop clients matrix fuzz bench papers papers-quick recompute lint install dist wheel notebook generate clean help
+.PHONY: build demo bootstrap test unit e2e core vm paper arm64 slow test-vm test-arm64 test-all race race-lab chaos interop clients matrix fuzz bench papers papers-quick recompute lint install dist wheel notebook generate clean help
 
 build: ## bin/trivet, a static binary (the default)
 	@started=$$(date +%s); [ ! -t 1 ] || printf 'trivet  building\r'; \
@@ -43,29 +45,48 @@ demo: ## install what is missing, build, bring up a campus of 50 nodes, measure,
 bootstrap: ## install what building, running and testing need
 	@scripts/bootstrap --test
 
-test: bootstrap ## all tests that this machine's kernel can run
-	@$(MAKE) --no-print-directory --keep-going unit e2e
+test: bootstrap ## all that a change can break at once: unit tests, the core of the tests from outside, a full kernel, a rack, the papers, lint
+	@scripts/section $(FAST:%="$(MAKE) --no-print-directory %")
 
 unit: # the packages' own tests
 	@scripts/tests "$$($(GO) list ./... | grep -vE '/test/(e2e|bench)$$' | tr '\n' ' ')" $(AS_ROOT) -timeout 40m
 
-e2e: build # the program from outside
-	@scripts/tests ./test/e2e $(AS_ROOT) -count 1 -timeout 40m
+# The program from outside: all of its tests, or, from the environment (a $ stays as it is there), those that match TESTS and not SKIP.
+e2e: build
+	@scripts/tests ./test/e2e $(AS_ROOT) -count 1 -timeout 40m -run "$${TESTS:-.}" $${SKIP:+-skip "$$SKIP"}
 
-test-vm: bootstrap ## the tests that need a full kernel, in virtual machines
-	@$(MAKE) --no-print-directory build
-	@scripts/test-vm $(KERNELS)
+core: # those that are not in the slow ring
+	@SKIP=$$(scripts/slow pattern) $(MAKE) --no-print-directory e2e
+
+vm: build # a full kernel, and a rack of machines with kernels of their own
+	@scripts/vm uml ./test/e2e 'TestFullKernel|TestTerminalStuffed' --uptime=11 --mem=2048
+	@TRIVET_RACK=uml TESTS='TestRack$$' $(MAKE) --no-print-directory e2e
+
+paper: build # an experiment of each paper, quickly; the packages' tests have dry runs of all
+	@scripts/papers --quick $(QUICKEST)
+
+arm64: # everything compiles for the devices of a rack
+	@GOARCH=arm64 $(GO) build ./...
+
+slow: bootstrap ## the parts of the slow ring that changed files concern (test/slow.ini), or PARTS; what passed is written to test/proven
+	@scripts/slow run $(PARTS)
+
+test-vm: bootstrap ## those parts of the slow ring that run in virtual machines
+	@scripts/slow run $$(scripts/slow names | tr ' ' '\n' | grep -E '^(vm|rack)-')
 
 test-arm64: ## a device of another architecture in a rack: an emulated arm64 machine (15 minutes; in no other target)
 	@scripts/bootstrap --arm64
 	@$(MAKE) --no-print-directory dist
-	@scripts/test-vm arm64
+	@for package in ./openflow ./datapath/embedded/bpf ./target/local/guard; do scripts/vm arm64 $$package . || exit 1; done
+	@TRIVET_RACK=uml TRIVET_ARM64=1 TESTS='TestRackArm64$$' $(MAKE) --no-print-directory e2e
 
-test-all: ## everything that must hold before a change is taken, and the whole matrix
-	@RACKS=all .ci/run && $(MAKE) --no-print-directory matrix TABLE=$$(mktemp) # not into the clone
+test-all: test ## both rings, and the whole matrix
+	@scripts/slow run $$(scripts/slow names) && $(MAKE) --no-print-directory matrix TABLE=$$(mktemp) # not into the clone
 
-race: bootstrap ## the packages' own tests, and a lab that changes while it is asked, with the race detector (needs a C compiler)
-	@CGO_ENABLED=1 scripts/tests "$(RACING)" -race -short $(AS_ROOT) -timeout 20m
+race: bootstrap ## the tests of packages that share state, and a lab that changes while it is asked, with the race detector (needs a C compiler)
+	@scripts/slow run race race-lab
+
+race-lab:
 	@race=$$(mktemp -d) && trap "rm -r $$race" EXIT && CGO_ENABLED=1 $(GO) build -race -o $$race/trivet ./cmd/trivet && \
 	TRIVET_BINARY=$$race/trivet TRIVET_RACE_BINARY=$$race/trivet $(GO) test $(AS_ROOT) -count 1 -timeout 10m -run 'TestRaces$$' ./test/e2e
 

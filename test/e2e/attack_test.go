@@ -22,6 +22,7 @@ const figure = "ospf-figure-10.yaml"
 // routes by OSPF, as in figures 10 to 12 of "Routing emulation": traceroute shows the way among
 // routing nodes, and on through the other network.
 func TestFigure10(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"embedded", "ovs"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
@@ -134,6 +135,7 @@ func TestAttack(t *testing.T) {
 // figure 13, and that the router beyond has the network which it announces: on each datapath of
 // routing nodes, and with real routers in their place.
 func TestFigure13(t *testing.T) {
+	t.Parallel()
 	if r := exec.Command("/usr/bin/python3", "-c", "import scapy"); r.Run() != nil {
 		t.Skip("needs the Debian package python3-scapy")
 	}

@@ -46,6 +46,7 @@ func (m *machine) addressOf(host string, v6 bool) string {
 // that is back, that one that is none changes nothing, and that without balance: load nothing
 // moves.
 func TestBalance(t *testing.T) {
+	t.Parallel()
 	example, err := os.ReadFile(example("balance.yaml"))
 	must(t, err)
 	for _, datapath := range []string{"embedded", "ovs"} {
@@ -133,6 +134,7 @@ func TestBalance(t *testing.T) {
 // left, and taken again; that a host whose cable is moved to another switch is found there; and
 // that without it the tree is used.
 func TestSwitchPaths(t *testing.T) {
+	t.Parallel()
 	const ring = `
 balance: load
 nodes:
@@ -223,6 +225,7 @@ links:
 // both again; the daemon that resumes the lab does, too; a path that a user installs is taken by
 // all of it; and per prefix, which apply sets, it takes one path and no entry of a part is left.
 func TestBalanceParts(t *testing.T) {
+	t.Parallel()
 	const square = `
 ipv6: auto
 balance: {by: load, period: 1s, per: PER}

@@ -27,6 +27,7 @@ func (m *machine) rtt(a, b string) float64 {
 // TestApplyFailMode proves that apply follows what a switch does without a controller, in both
 // directions and after a resume.
 func TestApplyFailMode(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"embedded", "ovs"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
@@ -54,6 +55,7 @@ func TestApplyFailMode(t *testing.T) {
 // TestLinkSet proves that links change while the lab runs, whatever they are made of before and
 // after: hosts keep addresses, routes and reachability.
 func TestLinkSet(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
@@ -116,6 +118,7 @@ func cut(text, mark string) string {
 // TestLinkOfRing proves that when a link of a ring goes down, the one that was kept out against
 // loops takes over.
 func TestLinkOfRing(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
@@ -241,6 +244,7 @@ func TestApply(t *testing.T) {
 // TestCapture proves that a capture is a file that tcpdump reads, with the packets of the link in
 // it; and what it says when the daemon is killed.
 func TestCapture(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
@@ -417,6 +421,7 @@ func TestOutside(t *testing.T) {
 // the lab, while two labs come and go; where it did, it goes on with what it did, and again nobody
 // gets into the lab. The lab reaches the world in both cases, and answers find it.
 func TestOutsideOnly(t *testing.T) {
+	t.Parallel()
 	for before, reaches := range map[string]bool{"0": false, "1": true} {
 		t.Run("ip_forward "+before, func(t *testing.T) {
 			t.Parallel()

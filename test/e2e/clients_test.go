@@ -303,6 +303,7 @@ dps:
 // TestClients proves that a controller that others have written does the same with embedded
 // switches as with those of Open vSwitch.
 func TestClients(t *testing.T) {
+	t.Parallel()
 	data, err := filepath.Abs("testdata")
 	must(t, err)
 	whole := os.Getenv("TRIVET_CLIENTS") != ""

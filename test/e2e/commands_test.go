@@ -91,6 +91,7 @@ func TestStartMayFail(t *testing.T) {
 // as routing nodes, switches and controllers, under cgroups of each version that the machine has,
 // alone and together; that they are in groups of their nodes, and that down ends them.
 func TestExecWithoutNamespaces(t *testing.T) {
+	t.Parallel()
 	for kind, hide := range map[string]string{"as mounted": "none", "version 1": "cgroup2", "version 2": "cgroup"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -10,6 +10,7 @@ import (
 // at once, without waiting for a timeout of OSPF (hours here), and the way back when the device is
 // up; inspect says what is. What was set down stays down when other links change.
 func TestDevicesSetDown(t *testing.T) {
+	t.Parallel()
 	for name, router := range map[string]string{"topology": "router", "ospf": "{router: {ospf: area 0}}"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ import (
 
 // TestFailedUp proves that an up that fails says why, exits with 1 and leaves nothing.
 func TestFailedUp(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, file, says string }{
 		{"start command", "nodes: {h1: {host: {start: 'sleep 500 & exit 3'}}, h2: host}\nlinks: [h1 -- h2]\n", "exit status 3"},
 		{"interface that is not there", "nodes: {h1: host, s1: {switch: {datapath: bridge}}}\nlinks: [s1 -- h1, 's1 -- interface:eth99']\n", "no interface eth99"},
@@ -134,6 +135,7 @@ func TestSmallRunDirectory(t *testing.T) {
 // nothing in common: their programs, limits, addresses and firewall are their own, as is what runs
 // in them when the other one goes down; and that each down leaves the machine as it was before.
 func TestTwoRunDirectories(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"embedded", "bridge", "ovs"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ import (
 // told to send no PACKET_IN still do what entries say of them, without which os-ken's spanning tree
 // finds no end.
 func TestForeignApps(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/usr/lib/python3/dist-packages/os_ken"); err != nil {
 		t.Skip(err) // the spanning tree of os-ken 4.2 from PyPI stands still also with Open vSwitch
 	}

@@ -35,6 +35,7 @@ func (m *machine) pids(word string) []string {
 // a tree and a campus, in which hosts reach each other; that it does not run as root where it need
 // not; and that down leaves nothing of it.
 func TestForeignControllers(t *testing.T) {
+	t.Parallel()
 	for _, c := range foreign.All() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
@@ -57,6 +58,7 @@ func TestForeignControllers(t *testing.T) {
 // TestForeignEmbedded proves that the controllers that speak OpenFlow 1.3 drive embedded switches,
 // too, which reach them in the lab's namespace; and that of the other it is said that it does not.
 func TestForeignEmbedded(t *testing.T) {
+	t.Parallel()
 	for _, c := range foreign.All() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
@@ -123,6 +125,7 @@ func TestForeignUser(t *testing.T) {
 // secure nothing new is forwarded, with standalone the switches come to forward by learning. The
 // lab's log says that it is dead, and with an apply of the same file it comes back.
 func TestForeignControllerDies(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"secure", "standalone"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -237,6 +240,7 @@ func TestForeignChanges(t *testing.T) {
 // TestForeignLinks proves that a link which comes up again forwards when link set returns, also
 // under a controller that has entries for each port that is up.
 func TestForeignLinks(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"embedded", "ovs"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()

@@ -38,6 +38,7 @@ func (m *machine) realRouters(links string) string {
 // without authentication, before up returns: at once all hosts reach each other; that their own
 // clients work in the nodes; and that nothing of them is left.
 func TestRealRouters(t *testing.T) {
+	t.Parallel()
 	for name, links := range map[string]string{
 		"line":      "  - r1 -- r2 -- r3 -- r4\n",
 		"ring":      "  - r1 -- r2 -- r3 -- r4 -- r1\n",

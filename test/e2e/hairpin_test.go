@@ -10,6 +10,7 @@ import (
 // that is their way: on a LAN that several routers share, and as the router "on a stick" between
 // two subnets of one LAN.
 func TestHairpins(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"embedded", "ovs"} {
 		for name, c := range map[string]struct {
 			file  string

@@ -10,6 +10,7 @@ import (
 // over a link between hosts and one between switches: delay, loss (within five standard deviations
 // of the binomial distribution) and rate.
 func TestImpairments(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, datapath, links, link string }{
 		{"bridge", "bridge", "[s1 -- h1, s2 -- h2, s1 -- s2]", "s1-s2"},
 		{"ovs", "ovs", "[s1 -- h1, s2 -- h2, s1 -- s2]", "s1-s2"},

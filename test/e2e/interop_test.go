@@ -263,6 +263,7 @@ func printInterop(t *testing.T) {
 // up, after a link has failed and come back, and after a router has died and started anew. Without
 // TRIVET_INTEROP it runs a few of the networks.
 func TestInterop(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("birdc"); err != nil {
 		t.Skip(err)
 	}

@@ -56,6 +56,7 @@ func (m *machine) killAt(file string, step int) (cameUp bool) {
 // TestKilledDaemon proves that down cleans up after a daemon that died at any step of coming up:
 // for n = 1, 2, … it dies at the n-th, until it gets through.
 func TestKilledDaemon(t *testing.T) {
+	t.Parallel()
 	const lanes = 4 // machines that share the steps
 	for lane := range lanes {
 		t.Run(fmt.Sprintf("lane %d", lane), func(t *testing.T) {
@@ -89,6 +90,7 @@ func TestKilledDaemon(t *testing.T) {
 // of the daemon or of the command: after that, the lab is whole, or gone, or down removes what
 // there is.
 func TestKilledAnywhere(t *testing.T) {
+	t.Parallel()
 	for _, victim := range []string{"daemon", "command", "interrupted"} {
 		t.Run(victim, func(t *testing.T) {
 			t.Parallel()
@@ -198,6 +200,7 @@ func TestReboot(t *testing.T) {
 // TestExternalInterface proves that an interface of the machine joins the lab and comes back as it
 // was.
 func TestExternalInterface(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()

@@ -40,6 +40,7 @@ func (m *machine) pingAll(pairs int, flags ...string) pings {
 // that all of their hosts reach each other (in the ring and the fat-tree: although there
 // are loops), and that down leaves the machine as it was.
 func TestGenerators(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		what  string
 		hosts int
@@ -80,6 +81,7 @@ func TestGenerators(t *testing.T) {
 // TestLoopsDoNotStorm proves that a broadcast ends in a network of loops: a ping of an
 // address that nobody has makes hosts ask once a second, and nothing multiplies that.
 func TestLoopsDoNotStorm(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
@@ -126,6 +128,7 @@ func TestRouters(t *testing.T) {
 
 // TestExamples proves that every example comes up and its hosts reach each other.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		file  string
 		hosts int

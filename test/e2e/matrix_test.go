@@ -91,6 +91,7 @@ func matrixAsked(impairment, direction int, way string) topology.Impairment {
 // and as other programs do. It walks a part of the matrix that has each pair of values; with the
 // name of a document in TRIVET_MATRIX all of it, and writes the table there.
 func TestMatrix(t *testing.T) {
+	t.Parallel()
 	document := os.Getenv("TRIVET_MATRIX")
 	walks := matrixPart
 	if document != "" {

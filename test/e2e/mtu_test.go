@@ -45,6 +45,7 @@ func (m *machine) learned(from, to string) (mtus [2]string) {
 // or is that of a lab that was resumed; that packets of this size arrive, that TCP sends such ones,
 // and that larger ones of IPv4 that may be cut arrive in fragments.
 func TestMTU(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"embedded", "ovs", "kernel", "frr", "embedded reactive"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -111,6 +112,7 @@ func TestMTU(t *testing.T) {
 // a one other links take 1,500 bytes as ever; that impaired links do so, too; and that trivet
 // verify finds the MTUs that were asked for, and one that somebody has changed.
 func TestMTUOfSwitches(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"embedded", "ovs", "bridge"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()

@@ -70,6 +70,7 @@ func (m *machine) network() string {
 // routes and others is what it was after down, byte for byte as ip says it; also where the daemon
 // was killed, the link went by apply, an apply failed, or a lab did not come up.
 func TestUplink(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
@@ -130,6 +131,7 @@ func lineDiff(before, now string) string {
 // own, also with FRR: it has the addresses and the rate that the file gives and its own name,
 // traffic leaves by it, it stays down where the link is, and after down it is what it was.
 func TestUplinkOfRouter(t *testing.T) {
+	t.Parallel()
 	for _, node := range []string{"host", "{router: {datapath: kernel}}", "{router: {datapath: frr, ospf: area 0}}"} {
 		t.Run(node, func(t *testing.T) {
 			t.Parallel()
@@ -200,6 +202,7 @@ func TestUplinkNotMeant(t *testing.T) {
 // TestUplinkLost proves that what cannot be restored is said, instead of that nothing is left: a
 // route whose gateway nobody knows any more, and an address whose time is over.
 func TestUplinkLost(t *testing.T) {
+	t.Parallel()
 	for _, by := range []string{"daemon", "command"} {
 		t.Run(by, func(t *testing.T) {
 			t.Parallel()

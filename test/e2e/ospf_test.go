@@ -44,6 +44,7 @@ func (m *machine) trace(from, to string) (hops []string) {
 // up; that a link that fails is gone round when the command returns, and used again when it is up;
 // and that each is a router of its own in the one database.
 func TestOSPFRing(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
@@ -117,6 +118,7 @@ links:
 // A router that is added by apply is known to FRR, and no adjacency has begun anew for it. A
 // controller that starts anew is Full again.
 func TestOSPFWithFRR(t *testing.T) {
+	t.Parallel()
 	if _, err := routerd.Of(topology.FRR).Path("ospfd"); err != nil {
 		t.Skip(err)
 	}
@@ -215,6 +217,7 @@ links: [r1 -- s1 -- h1, "r[2-3] -- h[2-3]", r4 -- h4: {ospf: off}, r1 -- r2 -- r
 // follows: nothing comes back, no TTL has expired anywhere, the flow table has the entry, also
 // where routes are installed on demand; what is there is reached.
 func TestAreaRangeDrops(t *testing.T) {
+	t.Parallel()
 	for _, routing := range []string{"proactive", "reactive"} {
 		t.Run(routing, func(t *testing.T) {
 			t.Parallel()

@@ -73,6 +73,7 @@ func TestSwitchTools(t *testing.T) {
 // deleted all of a switch's, as lab sheets have it done: in switches of either datapath that speaks
 // OpenFlow, and in routing nodes.
 func TestFlowsDeleted(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("ovs-ofctl"); err != nil {
 		t.Skip("ovs-ofctl is not installed (Debian: openvswitch-switch)")
 	}

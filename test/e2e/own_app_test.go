@@ -74,6 +74,7 @@ func TestOwnApp(t *testing.T) {
 // that a connection goes on over a change of the topology, and that a router which is gone takes
 // its sockets along.
 func TestSockets(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"embedded", "ovs"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()

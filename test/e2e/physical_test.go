@@ -63,7 +63,7 @@ func wantVLANs(m *machine) {
 		if os.Getenv("TRIVET_FULL_KERNEL") == "1" {
 			m.t.Fatal("this kernel has no VLANs")
 		}
-		m.t.Skip("this kernel has no VLANs (802.1Q); scripts/test-vm runs the test in one that has them")
+		m.t.Skip("this kernel has no VLANs (802.1Q); make test-vm runs the test in one that has them")
 	}
 }
 
@@ -73,6 +73,7 @@ func wantVLANs(m *machine) {
 // was; also in a VLAN that exists, which is taken, and in one that does not, which is made and
 // removed, also by down of a lab whose daemon was killed, while its trunk stays where it is.
 func TestPhysicalRouter(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(example("physical-router.yaml"))
 	must(t, err)
 	for _, c := range []struct{ name, vlan string }{{"untagged", ""}, {"vlan that exists", physicalVLAN}, {"vlan that is made", physicalVLAN}} {

@@ -9,6 +9,7 @@ import (
 // TestPython runs the tests of the Python packages: trivet against labs, and mininet as scripts use
 // it.
 func TestPython(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("python3 is not installed")
 	}

@@ -35,6 +35,7 @@ func (m *machine) packetsTo(sw, host string) int {
 // forwarded meanwhile; that the lab can be changed and measured then as before; and that down
 // leaves nothing.
 func TestResume(t *testing.T) {
+	t.Parallel()
 	for _, c := range [][]string{
 		{"--datapath", "embedded", "--controller", "trivet"}, {"--datapath", "embedded", "--controller", "none"},
 		{"--datapath", "ovs", "--controller", "trivet"}, {"--datapath", "bridge", "--controller", "none"},

@@ -12,6 +12,7 @@ import (
 // TestRoutingNodes proves that labs of routing nodes come up so that every host reaches every other
 // at the first try, over IPv4 and IPv6, and that nothing of them is left.
 func TestRoutingNodes(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		what  string
 		hosts int

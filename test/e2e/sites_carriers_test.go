@@ -155,6 +155,7 @@ func TestSitesEncrypted(t *testing.T) {
 // each direction once, through every datapath; that full frames cross it; and that it can be cut
 // and plugged, takes packets of its MTU and no larger ones, and leaves nothing.
 func TestSitesDelayed(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"embedded", "ovs", "bridge"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()

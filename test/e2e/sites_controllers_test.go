@@ -13,6 +13,7 @@ import (
 // the head, or the connection of a part, has died; that `apply` changes from one to another; and
 // that down leaves nothing.
 func TestSitesControllers(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"embedded", "ovs"} {
 		for _, c := range foreign.All() {
 			if datapath == "embedded" && c.Embedded == "" {

@@ -34,6 +34,7 @@ var siteFaults = []struct {
 // the lab or a switch unless it has succeeded; and that down then leaves nothing anywhere, or, of a
 // machine that it cannot reach, what goes by itself.
 func TestSitesFaults(t *testing.T) {
+	t.Parallel()
 	for _, fault := range siteFaults {
 		t.Run(strings.ReplaceAll(fault.name, " ", "-"), func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,7 @@ import (
 // same nodes, interfaces, ports and addresses, by the same names, and the same ways between hosts,
 // all of which reach each other.
 func TestSitesSame(t *testing.T) {
+	t.Parallel()
 	for name, what := range map[string]string{"campus": example("campus.yaml"), "fat-tree": "fat-tree,4", "linear": "linear,100"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

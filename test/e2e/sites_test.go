@@ -102,6 +102,7 @@ func (s *several) unchanged(t *testing.T) {
 // of a link between machines and frames of 1,500 bytes cross it, and going down leaves all three as
 // they were.
 func TestSites(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"embedded", "ovs", "bridge"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()

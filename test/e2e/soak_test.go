@@ -12,6 +12,7 @@ import (
 // without waiting, every host reaches every other: nothing that happened on the way is left in a
 // switch or the controller. TRIVET_SOAK=10m makes it flap for as long.
 func TestFlaps(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ what, datapath, nodes string }{
 		{"mesh,5", "ovs", "switch"}, {"mesh,5", "ovs", "router"}, {"ring,6", "embedded", "switch"}, {"mesh,5", "embedded", "router"},
 	} {

@@ -13,6 +13,7 @@ import (
 // what it was, with all that the stages before had changed; and that the corrected file does all
 // that it asks for.
 func TestFailedApply(t *testing.T) {
+	t.Parallel()
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
@@ -80,6 +81,7 @@ links: [s1 -- h1, s2 -- h2, s2 -- h3, s1 -- s2: {delay: 5ms}]
 // resumed as if it were whole, and that a change which can be neither made nor undone, since Open
 // vSwitch is killed meanwhile, is told as that, and lets nothing be done but going down.
 func TestKilledInChange(t *testing.T) {
+	t.Parallel()
 	for _, victim := range []string{"daemon", "ovs-vswitchd"} {
 		t.Run(victim, func(t *testing.T) {
 			t.Parallel()

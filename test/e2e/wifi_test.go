@@ -19,7 +19,7 @@ func withRadios(t *testing.T) *machine {
 		if os.Getenv("TRIVET_FULL_KERNEL") == "1" {
 			t.Fatalf("%v: %s", err, out)
 		}
-		t.Skip("this kernel has no mac80211_hwsim; scripts/test-vm runs the test in one that has it")
+		t.Skip("this kernel has no mac80211_hwsim; make test-vm runs the test in one that has it")
 	}
 	m := sharedMachine(t)
 	m.sh(`[ ! -e /sys/class/net/wlan4 ]; ip addr add 192.0.2.9/24 dev wlan2; ip link set wlan2 up`)

@@ -21,7 +21,8 @@ TIME := 10m
 FAST := unit core vm paper arm64 lint
 
 # The quickest experiment of each paper.
-QUICKEST := experiments/1-c3-edge/figure-3.yaml
+QUICKEST := $(addprefix experiments/,1-c3-edge/figure-4.yaml 2-routing-emulation/figures-11-12.yaml \
+	3-mininet-performance/isolation.yaml 4-campus-openwrt/tables-1-3.yaml 5-openwrt-raspberry-pi/figure-9.yaml)
 
 # The document that make matrix writes its table into.
 TABLE := docs/performance.md

@@ -179,8 +179,8 @@ func (s *session) wait() (code int) {
 			code = 128 + int(unix.SIGKILL)
 		}
 	}
-	// What the program has left in the background may hold these open for ever. From now on only copy
-	// sets their deadlines.
+	// What the program has left in the background may hold these open for ever. From now on only
+	// copy sets their deadlines.
 	for _, f := range s.outputs {
 		_ = f.SetReadDeadline(time.Now().Add(lastWords))
 	}

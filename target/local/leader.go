@@ -178,7 +178,8 @@ func RunLeader(arguments []string) error {
 		return err
 	}
 	tell := func(number uint32) { _, _ = unix.Write(leaderSocket, binary.LittleEndian.AppendUint32(nil, number)) }
-	// What the program leaves behind becomes the leader's child, so that it knows when the last ends.
+	// What the program leaves behind becomes the leader's child, so that it knows when the last
+	// ends.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}

@@ -15,7 +15,10 @@ func TestOwnFRR(t *testing.T) {
 	m.up(example("own-frr/own-frr.yaml"))
 	eventually(t, "h1 reaches h2", func() bool { return m.run("exec", "h1", "--", "ping", "-c", "1", "-W", "1", "10.1.2.10").code == 0 })
 	contains(t, m.exec("r1", "ip route show proto bgp; vtysh -c 'show ip ospf neighbor'"), "10.1.2.0/24", "192.0.2.2")
-	if got := m.exec("r1", "ip -4 -o address show | awk '{print $2, $4}'"); got != "lo 127.0.0.1/8\nlo 192.0.2.1/32\nr1-eth0 10.1.1.1/24\nr1-eth1 10.0.0.1/30" {
+	contains(t, m.ok("path", "h1", "h2"),
+		"h1 → r1 → r2 → h2   2 hops", "10.1.2.0/24 via 10.0.0.2 dev r1-eth1 proto bgp")
+	const own = "lo 127.0.0.1/8\nlo 192.0.2.1/32\nr1-eth0 10.1.1.1/24\nr1-eth1 10.0.0.1/30"
+	if got := m.exec("r1", "ip -4 -o address show | awk '{print $2, $4}'"); got != own {
 		t.Errorf("r1 has addresses that its configuration does not give:\n%s", got)
 	}
 	if got := m.exec("r1", "vtysh -c 'show ip ospf neighbor'"); strings.Count(got, "r1-eth1:") != 1 {
@@ -37,7 +40,8 @@ func TestUnaddressed(t *testing.T) {
 				m.withDaemons()
 			}
 			lab := func(ends, delay string) string {
-				return m.file("lab.yaml", "name: none\nipv6: assigned\ndefaults: {router: {datapath: "+datapath+"}}\nnodes: {\"h[1-2]\": host, \"r[1-2]\": router}\nlinks:\n"+
+				return m.file("lab.yaml", "name: none\nipv6: assigned\ndefaults: {router: {datapath: "+datapath+"}}\n"+
+					"nodes: {\"h[1-2]\": host, \"r[1-2]\": router}\nlinks:\n"+
 					"  - h1 -- r1: {delay: "+delay+"}\n  - h2 -- r1\n  - r1 -- r2"+ends+"\n")
 			}
 			linux := datapath != "embedded" && datapath != "ovs"
@@ -65,12 +69,14 @@ func TestUnaddressed(t *testing.T) {
 			m.ok("apply", lab(none, "1ms"))
 			has("another link changed", "10.9.0.1/30", "fd09::1/64")
 			if linux {
-				m.exec("r1", "ip route add 10.10.0.0/16 via 10.9.0.2; ip -6 route add fd10::/64 via fd09::2; ip neigh add 10.9.0.2 lladdr 02:00:00:00:00:09 dev r1-eth2")
+				m.exec("r1", "ip route add 10.10.0.0/16 via 10.9.0.2; ip -6 route add fd10::/64 via fd09::2; "+
+					"ip neigh add 10.9.0.2 lladdr 02:00:00:00:00:09 dev r1-eth2")
 			}
 			m.ok("link", "set", "r1-r2", "delay=1ms")
 			has("the link is delayed", "10.9.0.1/30", "fd09::1/64")
 			if linux {
-				contains(t, m.exec("r1", "ip route; ip -6 route; ip neigh show nud permanent"), "10.10.0.0/16 via 10.9.0.2", "fd10::/64 via fd09::2", "02:00:00:00:00:09")
+				contains(t, m.exec("r1", "ip route; ip -6 route; ip neigh show nud permanent"),
+					"10.10.0.0/16 via 10.9.0.2", "fd10::/64 via fd09::2", "02:00:00:00:00:09")
 			}
 			m.ok("link", "set", "r1-r2", "delay=none")
 			m.killDaemon()

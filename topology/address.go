@@ -93,10 +93,7 @@ var transit = [2]netip.Prefix{netip.MustParsePrefix("172.16.0.0/12"), netip.Must
 // and, without hosts, a /30 of 172.16.0.0/12. In IPv6 each is a /64.
 func (r *resolver) addresses() {
 	for _, n := range r.t.Nodes {
-		if ends := r.ends[n.Name]; len(ends) > 0 && len(n.Addresses) > 0 {
-			ends[0].Addresses = append(ends[0].Addresses, n.Addresses...)
-			n.Addresses = nil
-		}
+		r.ownAddresses(n)
 	}
 	segs := r.segments()
 	r.assign(v4, segs)
@@ -106,6 +103,29 @@ func (r *resolver) addresses() {
 	r.duplicates(segs)
 	r.gateways(segs)
 	r.segs = segs
+}
+
+// ownAddresses moves what a node says of its addresses to its interfaces.
+func (r *resolver) ownAddresses(n *Node) {
+	for i, e := range r.ends[n.Name] {
+		switch {
+		case i == 0 && len(n.Addresses) > 0 && e.Unaddressed:
+			r.problems.Add(n.Pos, "keep one of them", "%s %s: its link says that its first interface, %s, has no address, and it is given %s",
+				n.Kind, n.Name, e.Interface, n.Addresses[0])
+		case i == 0 && len(n.Addresses) > 0:
+			e.Addresses = append(e.Addresses, n.Addresses...)
+			n.Addresses = nil
+		case n.Unaddressed && len(e.Addresses) == 0:
+			e.Unaddressed = true
+		}
+		if e.Unaddressed && n.RoutingNode() {
+			r.problems.Warn(n.Pos, "use datapath kernel, or give it an address", "router %s: nothing can give %s an address, as a routing node runs no programs",
+				n.Name, e.Interface)
+		}
+	}
+	if len(r.ends[n.Name]) > 0 {
+		n.Unaddressed = false
+	}
 }
 
 // hasSubnets says whether each segment is a subnet of its own.
@@ -140,7 +160,7 @@ func (r *resolver) assignFlat(fam int, p *pool) {
 		if n.Kind == Switch || n.Kind == Controller || len(ends) == 0 {
 			continue
 		}
-		if !has(ends[0].Addresses, fam) {
+		if !ends[0].Unaddressed && !has(ends[0].Addresses, fam) {
 			for p.used[next] {
 				next = next.Next()
 			}
@@ -157,7 +177,7 @@ func (r *resolver) assignFlat(fam int, p *pool) {
 func (r *resolver) assignSegment(fam int, p *pool, s *segment, written map[string]bool) {
 	all := slices.Concat(s.routers, s.ends)
 	all = slices.DeleteFunc(all, func(e *Endpoint) bool { return written[e.Node] && !has(e.Addresses, fam) })
-	if len(all) == 0 {
+	if !slices.ContainsFunc(all, func(e *Endpoint) bool { return !e.Unaddressed }) {
 		return
 	}
 	prefix := givenPrefix(all, fam)
@@ -185,8 +205,9 @@ func (r *resolver) assignSegment(fam int, p *pool, s *segment, written map[strin
 			r.problems.Add(r.t.Pos, "give the segment a larger one", "subnet %s has too few addresses for %d interfaces, %s is one too many", prefix, len(all), e.Node)
 			return
 		}
-		e.Addresses = append(e.Addresses, address)
-		p.used[next] = true
+		if p.used[next] = true; !e.Unaddressed { // else left free: the others have theirs whoever gives the addresses
+			e.Addresses = append(e.Addresses, address)
+		}
 	}
 }
 
@@ -348,7 +369,9 @@ func (r *resolver) gateways(segs []*segment) {
 	if r.t.Routes == RoutesAsWritten {
 		return
 	}
+	var lonely []string
 	for _, s := range segs {
+		unknown := slices.ContainsFunc(s.routers, func(e *Endpoint) bool { return e.Unaddressed })
 		for _, e := range s.ends {
 			n := r.nodes[e.Node]
 			for fam := range 2 {
@@ -359,7 +382,13 @@ func (r *resolver) gateways(segs []*segment) {
 					n.Gateways = append(n.Gateways, gw)
 				}
 			}
+			if unknown && has(e.Addresses, v4) && len(n.Gateways)+len(n.Routes) == 0 {
+				lonely = append(lonely, n.Name)
+			}
 		}
+	}
+	if len(lonely) > 0 {
+		r.problems.Warn(r.t.Pos, "write gateway: ADDRESS", "%s: there is no gateway, as the router there is given no address", some(lonely))
 	}
 	for _, n := range r.t.Nodes {
 		slices.SortStableFunc(n.Gateways, func(a, b netip.Addr) int { return cmp.Compare(family(a), family(b)) })

@@ -163,14 +163,27 @@ func fields(a, b any) []Field {
 func settings(v any) map[string]string {
 	out := map[string]string{}
 	flatten("", toJSON(v), out)
-	if n, is := v.(*Node); is {
-		n.asWritten(out)
+	switch v := v.(type) {
+	case *Node:
+		v.asWritten(out)
+	case *Link:
+		for i, e := range v.Ends {
+			unaddressed(e.Unaddressed, fmt.Sprintf("ends.%d.", i), out)
+		}
 	}
 	return out
 }
 
+func unaddressed(is bool, prefix string, into map[string]string) {
+	if is {
+		delete(into, prefix+"unaddressed")
+		into[prefix+"addresses"] = NoAddress
+	}
+}
+
 // asWritten puts settings in the words of files that their JSON has in many.
 func (n *Node) asWritten(into map[string]string) {
+	unaddressed(n.Unaddressed, "", into)
 	if len(n.Distances) > 0 {
 		into["distances"] = joined(n.Distances)
 	}

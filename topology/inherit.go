@@ -127,7 +127,7 @@ func inheritEnd(e *Endpoint, old Endpoint, n *Node, addresses bool) {
 	if e.MAC == (MAC{}) && n.MAC == (MAC{}) {
 		e.MAC = old.MAC
 	}
-	if addresses && len(e.Addresses) == 0 && len(n.Addresses) == 0 {
+	if addresses && len(e.Addresses) == 0 && len(n.Addresses) == 0 && !e.Unaddressed && !n.Unaddressed {
 		e.Addresses = append(e.Addresses, old.Addresses...)
 	}
 }

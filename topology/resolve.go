@@ -184,7 +184,7 @@ func (r *resolver) ports() {
 				continue
 			}
 			if r.nodes[e.Node].Kind == Switch {
-				e.Addresses = nil
+				e.Addresses, e.Unaddressed = nil, false
 			}
 			if e.Port == nil {
 				port := next[e.Node]

@@ -527,6 +527,110 @@ func TestRoutesAsWritten(t *testing.T) {
 	}
 }
 
+// TestUnaddressed proves that interfaces that are to have no address get none, of neither family,
+// whether a link's end or a node says so; that nothing else changes its address by that, and no
+// route leads to or through such a router; and that resolving the result changes nothing.
+func TestUnaddressed(t *testing.T) {
+	make := func(edit func(top *Topology)) (*Topology, Problems) {
+		top := build(t, "h:h1 h:h2 r:r1 r:r2 r:r3 h1-r1 h2-r2 r1-r2 r1-r3 r3-r2")
+		top.IPv6 = IPv6Assigned
+		edit(top)
+		return Resolve(top, Defaults{Datapath: Bridge, Controlled: Kernel})
+	}
+	usual, _ := make(func(*Topology) {})
+	drop := func(of string, lists ...string) string {
+		return strings.Join(slices.DeleteFunc(strings.Split(of, ", "), func(s string) bool {
+			return slices.ContainsFunc(lists, func(p string) bool { return strings.HasPrefix(s, p) })
+		}), ", ")
+	}
+	for name, c := range map[string]struct {
+		edit func(*Topology)
+		want string
+	}{
+		"an end": {func(top *Topology) { top.Links[2].Ends[0].Unaddressed = true }, drop(addressesOf(usual), "r1 172.16.0.1", "r1 fd00:ffff::1/")},
+		"a node": {func(top *Topology) { top.Node("r1").Unaddressed = true }, drop(addressesOf(usual), "r1 ")},
+		"a host": {func(top *Topology) { top.Node("h1").Unaddressed = true }, drop(addressesOf(usual), "h1 ")},
+		"but one": {func(top *Topology) {
+			top.Node("r1").Unaddressed, top.Links[0].Ends[1].Addresses = true, prefixes("10.0.1.1/24")
+		},
+			drop(addressesOf(usual), "r1 172", "r1 fd00:ffff")},
+	} {
+		top, problems := make(c.edit)
+		if problems.Err() != nil {
+			t.Fatal(name, problems)
+		}
+		if got := addressesOf(top); got != c.want {
+			t.Errorf("%s: want\n%s\ngot\n%s", name, c.want, got)
+		}
+		again, problems := Resolve(top, Defaults{Datapath: Bridge, Controlled: Kernel})
+		if problems.Err() != nil || !Equal(top, again) {
+			t.Errorf("%s: resolved again it is another: %v %v", name, problems, Diff(top, again))
+		}
+	}
+	top, problems := make(func(top *Topology) { top.Links[2].Ends[0].Unaddressed = true })
+	for _, route := range top.Node("r1").Routes {
+		if !slices.ContainsFunc(top.Links[3].Ends[1].Addresses, func(p netip.Prefix) bool { return p.Addr() == route.Via }) {
+			t.Errorf("r1 knows only the way through r3, and has %s", route)
+		}
+	}
+	if len(top.Node("r1").Routes) < 4 || len(problems) > 0 {
+		t.Errorf("%v %v", top.Node("r1").Routes, problems)
+	}
+	if top, problems = make(func(top *Topology) { top.Node("r1").Unaddressed = true }); !strings.Contains(problems.Error(), "h1: there is no gateway") {
+		t.Errorf("%v %v", top.Node("h1").Gateways, problems)
+	}
+	for want, edit := range map[string]func(*Topology){
+		"keep one of them": func(top *Topology) { n := top.Node("h1"); n.Unaddressed, n.Addresses = true, prefixes("10.0.0.1/8") },
+		"link h1 -- r1: the address of h1 is none and 10.0.0.1/8": func(top *Topology) {
+			top.Links[0].Ends[0].Unaddressed, top.Links[0].Ends[0].Addresses = true, prefixes("10.0.0.1/8")
+		},
+		"host h1: its link says that its first interface, h1-eth0, has no address, and it is given 10.0.0.1/8": func(top *Topology) {
+			top.Links[0].Ends[0].Unaddressed, top.Node("h1").Addresses = true, prefixes("10.0.0.1/8")
+		},
+		"nothing can give r3-eth0 an address": func(top *Topology) {
+			n := top.Node("r3")
+			n.Unaddressed, n.Datapath = true, Embedded
+			n.Controllers = []string{ControllerTrivet}
+		},
+	} {
+		if _, problems := make(edit); !strings.Contains(problems.Error(), want) {
+			t.Errorf("%q is not in\n%v", want, problems)
+		}
+	}
+	flat := build(t, "h:h1 h:h2 h:h3 s:s1 h1-s1 h2-s1 h3-s1")
+	flat.Node("h2").Unaddressed = true
+	if got := addressesOf(resolved(t, flat)); got != "h1 10.0.0.1/8, h3 10.0.0.3/8" {
+		t.Error(got)
+	}
+}
+
+// TestUnaddressedLater proves that an edit that takes an interface's address away, or has it
+// assigned again, is a change of that, in the words of the file, and of no other interface.
+func TestUnaddressedLater(t *testing.T) {
+	top := build(t, "h:h1 h:h2 r:r1 h1-r1 h2-r1")
+	before := resolved(t, top)
+	edited := top.Clone()
+	edited.Links[1].Ends[1].Unaddressed = true
+	Inherit(edited, before)
+	after := resolved(t, edited)
+	const want = "~ host h2   gateways 10.0.2.1 → –\n~ link h2-r1   ends.1.addresses 10.0.2.1/24 → none"
+	if got := changes(before, after); got != want {
+		t.Errorf("want\n%s\ngot\n%s", want, got)
+	}
+	Inherit(top, after)
+	if back := resolved(t, top); !Equal(back, before) {
+		t.Error(changes(before, back))
+	}
+}
+
+func changes(old, new *Topology) string {
+	var out []string
+	for _, c := range Diff(old, new) {
+		out = append(out, c.String())
+	}
+	return strings.Join(out, "\n")
+}
+
 // TestTwoWaysOut proves that of two routers to the outside, each uses its own uplink, so that
 // packets do not loop between them.
 func TestTwoWaysOut(t *testing.T) {

@@ -16,6 +16,8 @@ const MaxRoutes = 2_000_000
 type hop struct {
 	router  int
 	address [2]netip.Addr // of the neighbour's interface in the shared segment
+
+	unaddressed bool // the addresses of one of the two interfaces are not known: no route leads this way
 }
 
 // routes gives routers static routes along shortest paths (fewest routers; among equals, the first
@@ -92,7 +94,9 @@ func (r *resolver) destinations(index map[string]int) []*destination {
 				all = append(all, at[subnet])
 			}
 			for _, e := range s.routers {
-				at[subnet].from = append(at[subnet].from, index[e.Node])
+				if !e.Unaddressed {
+					at[subnet].from = append(at[subnet].from, index[e.Node])
+				}
 			}
 		}
 	}
@@ -222,7 +226,7 @@ func (r *resolver) graph(routers []*Node, index map[string]int) [][]hop {
 				if from.Node == to.Node {
 					continue
 				}
-				h := hop{router: index[to.Node]}
+				h := hop{router: index[to.Node], unaddressed: from.Unaddressed || to.Unaddressed}
 				for fam := range 2 {
 					h.address[fam] = gatewayFor(from, []*Endpoint{to}, fam)
 				}
@@ -247,7 +251,7 @@ func (r *resolver) flood(routers []*Node, index map[string]int, graph [][]hop, t
 	}
 	for queue := to.from; len(queue) > 0; queue = queue[1:] {
 		for _, h := range graph[queue[0]] {
-			if distance[h.router] == 0 {
+			if distance[h.router] == 0 && !h.unaddressed {
 				distance[h.router] = distance[queue[0]] + 1
 				queue = append(queue, h.router)
 			}
@@ -258,7 +262,7 @@ func (r *resolver) flood(routers []*Node, index map[string]int, graph [][]hop, t
 		if distance[i] < 2 || fam == v4 && n.OSPF != nil {
 			continue
 		}
-		toward := graph[i][slices.IndexFunc(graph[i], func(h hop) bool { return distance[h.router] == distance[i]-1 })]
+		toward := graph[i][slices.IndexFunc(graph[i], func(h hop) bool { return !h.unaddressed && distance[h.router] == distance[i]-1 })]
 		if via := toward.address[fam]; via.IsValid() {
 			n.Routes = append(n.Routes, Route{To: to.subnet, Via: via, Computed: true})
 		}

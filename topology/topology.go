@@ -136,9 +136,14 @@ type Node struct {
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	MAC       MAC            `json:"mac,omitzero"`
 	Loopback  []netip.Prefix `json:"loopback,omitempty"` // further addresses, on the loopback device
-	Gateways  []netip.Addr   `json:"gateways,omitempty"` // default routes: at most one IPv4, one IPv6
-	Routes    []Route        `json:"routes,omitempty"`   // static routes
-	OSPF      *OSPF          `json:"ospf,omitempty"`     // of routers; nil: no OSPF
+
+	// Unaddressed holds for all interfaces of the node that are given no address: see Endpoint.
+	// Resolve moves it there.
+	Unaddressed bool `json:"unaddressed,omitempty"`
+
+	Gateways []netip.Addr `json:"gateways,omitempty"` // default routes: at most one IPv4, one IPv6
+	Routes   []Route      `json:"routes,omitempty"`   // static routes
+	OSPF     *OSPF        `json:"ospf,omitempty"`     // of routers; nil: no OSPF
 
 	CPU   CPU    `json:"cpu,omitzero"`    // limit for all processes of the node
 	Cores []int  `json:"cores,omitempty"` // processors that the node's processes may use
@@ -252,6 +257,9 @@ type Link struct {
 	Pos Position `json:"-"`
 }
 
+// NoAddress is how an interface, or a node, is written that is Unaddressed.
+const NoAddress = "none"
+
 // Endpoint is one end of a link: at a node, or (Node empty) a real interface of the machine.
 type Endpoint struct {
 	Node      string         `json:"node,omitempty"`
@@ -259,6 +267,10 @@ type Endpoint struct {
 	Port      *int           `json:"port,omitempty"`      // unset: next free; hosts and routers count from 0, switches from 1
 	MAC       MAC            `json:"mac,omitzero"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
+
+	// Unaddressed says that the interface gets no address of any family: whatever it has is the
+	// matter of programs in the node.
+	Unaddressed bool `json:"unaddressed,omitempty"`
 
 	// Take says that a real interface may be taken although the machine uses it.
 	Take bool `json:"take,omitempty"`

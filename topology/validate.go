@@ -155,6 +155,13 @@ func (v *validator) node(n *Node) {
 		}
 	}
 	v.addresses(n.Pos, string(n.Kind)+" "+n.Name, slices.Concat(n.Addresses, n.Loopback))
+	switch {
+	case !n.Unaddressed:
+	case n.Kind != Host && n.Kind != Router:
+		v.problems.Warn(n.Pos, "leave it out", "%s %s: address %s is for hosts and routers", n.Kind, n.Name, NoAddress)
+	case len(n.Addresses) > 0:
+		bad("keep one of them", "its address is %s and %s", NoAddress, n.Addresses[0])
+	}
 	for _, i := range n.Isolate {
 		if i != "pid" {
 			bad("only pid can be isolated", "isolate: cannot isolate %q", i)
@@ -345,6 +352,9 @@ func (v *validator) link(l *Link) {
 
 func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args ...any)) {
 	v.addresses(l.Pos, "link "+l.Name(), e.Addresses)
+	if e.Unaddressed && len(e.Addresses) > 0 {
+		bad("keep one of them", "the address of %s is %s and %s", clip(e.Label()), NoAddress, e.Addresses[0])
+	}
 	switch {
 	case slices.Contains([]string{"lo", "all", "default"}, e.Interface):
 		bad("name another", "the device name %s is reserved", e.Interface)

@@ -11,6 +11,7 @@ import (
 	"trivet.dev/trivet/datapath/embedded/fabric"
 	"trivet.dev/trivet/datapath/vm"
 	"trivet.dev/trivet/internal/cli"
+	"trivet.dev/trivet/internal/fib"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/local"
@@ -40,6 +41,8 @@ func main() {
 			exit(packets.Serve(os.Stdin, os.Stdout))
 		case verify.LookCommand:
 			exit(verify.Look(os.Stdout))
+		case fib.Command:
+			exit(fib.Serve(os.Args[2:], os.Stdout))
 		case drive.LeashCommand:
 			exit(drive.Leash(os.Args[2:]))
 		}

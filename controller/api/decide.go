@@ -33,7 +33,7 @@ func (w *walk) begin(from station, q PathQuery) {
 	p.fields = p.fields.With(openflow.EthSrc(src.mac)).With(openflow.EthDst(dst))
 	w.path.Packet = describe(p)
 	if src.at.port == 0 {
-		w.end(from.name, from.name+" is attached to no switch of the controller", false)
+		w.stuck(from.name, from.name+" is attached to no switch of the controller")
 		return
 	}
 	w.fate = w.enter(src.at, p)
@@ -84,7 +84,7 @@ func (w *walk) controller(s *step, o output) fate {
 	case "", "user":
 		return w.end(s.hop.Switch, "it goes to the controller, where no app handles it", false)
 	}
-	return w.end(s.hop.Switch, "it goes to the controller, to "+name, false)
+	return w.stuck(s.hop.Switch, "it goes to the controller, to "+name)
 }
 
 func (w *walk) routerOf(dpid uint64) *routing.Router {

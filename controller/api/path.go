@@ -41,7 +41,7 @@ type Path struct {
 	From    string   `json:"from"`
 	To      string   `json:"to"`
 	Packet  string   `json:"packet" doc:"As it leaves the first node, as ovs-ofctl writes a match"`
-	Arrives string   `json:"arrives" enum:"yes,partly,no" doc:"Partly: by some of the ways that a switch may choose"`
+	Arrives string   `json:"arrives" enum:"yes,partly,no,unknown" doc:"Partly: by some of the ways that a switch may choose; unknown: it cannot be followed to its end"`
 	Why     []string `json:"why" doc:"What has decided the way"`
 	Ways    []Way    `json:"ways" doc:"Those that arrive first. There are several where a switch chooses, or floods"`
 	More    bool     `json:"more,omitempty" doc:"There are more ways than are listed"`
@@ -50,6 +50,7 @@ type Path struct {
 // Way is one of the packet's paths, from its source to where it ends.
 type Way struct {
 	Arrives bool      `json:"arrives"`
+	Unknown bool      `json:"unknown,omitempty" doc:"It cannot be followed further; the reason says why"`
 	Copy    bool      `json:"copy,omitempty" doc:"One of several copies of the packet"`
 	End     string    `json:"end" doc:"Node where it ends"`
 	Reason  string    `json:"reason,omitempty" doc:"Why it ends there, where that is not its destination"`
@@ -66,6 +67,7 @@ type PathHop struct {
 	Entries     []PathFlow `json:"entries" doc:"That it matched, table by table"`
 	Choice      string     `json:"choice,omitempty" doc:"How this output was chosen among several"`
 	Controller  string     `json:"controller,omitempty" doc:"What an app does with this packet: there is no entry for it yet"`
+	Route       string     `json:"route,omitempty" doc:"Of a Linux router: that which its kernel takes"`
 	Notes       []string   `json:"notes,omitempty"`
 	Rate        *float64   `json:"rate,omitempty" doc:"bit/s that the port sends now"`
 	Capacity    float64    `json:"capacity,omitempty" doc:"bit/s"`

@@ -182,6 +182,7 @@ type Route struct {
 	Drop     bool         `json:"drop,omitempty" doc:"Packets that follow it are dropped: a route that discards, or an area range of which no more specific route is known"`
 	Used     bool         `json:"used" doc:"It is the one that packets to the prefix follow, unless another has a longer prefix"`
 	Why      string       `json:"why,omitempty" doc:"Why it is not used"`
+	Kernel   bool         `json:"kernel,omitempty" doc:"Of a Linux router, as its kernel has it: it knows no distances"`
 }
 
 // Hop is a next hop.

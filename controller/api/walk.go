@@ -94,7 +94,7 @@ func (w *walk) enter(at place, p packet) fate {
 	}
 	hop := PathHop{Switch: w.switchName(at.dpid), In: w.portName(at.dpid, at.port), Entries: []PathFlow{}}
 	if len(w.trail) >= maxHops {
-		return w.end(hop.Switch, fmt.Sprintf("it is followed over at most %d switches", maxHops), false)
+		return w.stuck(hop.Switch, fmt.Sprintf("it is followed over at most %d switches", maxHops))
 	}
 	here := visit{at.dpid, p}
 	if f, is := w.been[here]; is && len(w.path.Ways) >= maxWays { // trying all paths could take too long
@@ -103,7 +103,7 @@ func (w *walk) enter(at place, p packet) fate {
 	}
 	t, err := w.tables(at.dpid)
 	if err != nil {
-		return w.end(hop.Switch, "its tables cannot be read: "+err.Error(), false)
+		return w.stuck(hop.Switch, "its tables cannot be read: "+err.Error())
 	}
 	x := t.trace(p)
 	for _, e := range x.hits {
@@ -203,7 +203,7 @@ func (w *walk) output(o output) fate {
 	case openflow.PortLocal:
 		return w.end(s.hop.Switch, "it goes to the switch itself (LOCAL)", false)
 	case openflow.PortNormal:
-		return w.end(s.hop.Switch, "the switch forwards it by its own learning (NORMAL), which its tables do not show", false)
+		return w.stuck(s.hop.Switch, "the switch forwards it by its own learning (NORMAL), which its tables do not show")
 	}
 	return w.send(s, place{s.dpid, o.port}, o.packet)
 }
@@ -241,14 +241,14 @@ func (w *walk) arrive(out place, p packet) fate {
 	group := mac[0]&1 == 1
 	known := w.m.Port(out.dpid, out.port)
 	if known.Peer != "" && known.PeerNumber > 0 {
-		return w.end(known.Peer, "the controller has not found the link to it", false)
+		return w.stuck(known.Peer, "the controller has not found the link to it")
 	}
 	if f := w.m.ByMAC(mac); f != nil && f.Node == known.Peer {
 		switch {
 		case f.Node == w.to.name:
 			return w.end(f.Node, "", true)
 		case w.m.Node(f.Node).Kind == "router":
-			return w.end(f.Node, fmt.Sprintf("%s is a Linux router, whose own routes decide; from there on:  trivet path %s %s", f.Node, f.Node, w.to.name), false)
+			return w.stuck(f.Node, fmt.Sprintf("%s is a Linux router, whose own routes decide", f.Node))
 		}
 		return w.end(f.Node, f.Node+" is not the destination", false)
 	}
@@ -271,8 +271,17 @@ func (w *walk) arrive(out place, p packet) fate {
 
 // end records the path of the walk so far, if there is room for another.
 func (w *walk) end(node, reason string, arrives bool) fate {
-	f := fate{arrives, arrives}
-	way := Way{Arrives: arrives, Copy: w.copies > 0, End: node, Reason: reason, Hops: []PathHop{}}
+	return w.record(Way{Arrives: arrives, End: node, Reason: reason})
+}
+
+// stuck records a path that cannot be followed further.
+func (w *walk) stuck(node, reason string) fate {
+	return w.record(Way{Unknown: true, End: node, Reason: reason})
+}
+
+func (w *walk) record(way Way) fate {
+	f := fate{way.Arrives, way.Arrives}
+	way.Copy, way.Hops = w.copies > 0, []PathHop{}
 	for _, s := range w.trail {
 		way.Hops = append(way.Hops, s.hop)
 		if h := s.hop; h.Rate != nil && h.Capacity > 0 {
@@ -286,7 +295,7 @@ func (w *walk) end(node, reason string, arrives bool) fate {
 		return f
 	}
 	w.path.More = true
-	if i := slices.IndexFunc(w.path.Ways, func(x Way) bool { return !x.Arrives }); arrives && i >= 0 {
+	if i := slices.IndexFunc(w.path.Ways, func(x Way) bool { return !x.Arrives }); way.Arrives && i >= 0 {
 		w.path.Ways[i] = way // a path that arrives is worth more
 	}
 	return f
@@ -305,6 +314,8 @@ func (w *walk) finish() {
 	})
 	w.path.Arrives = "no"
 	switch {
+	case !w.fate.some && slices.ContainsFunc(w.path.Ways, func(x Way) bool { return x.Unknown }):
+		w.path.Arrives = "unknown"
 	case w.fate.all:
 		w.path.Arrives = "yes"
 	case w.fate.some:

@@ -102,6 +102,9 @@ func nodeRows(t *topology.Topology) [][]string {
 				if e.Node == n.Name {
 					addresses = append(addresses, join(e.Addresses))
 				}
+				if e.Node == n.Name && e.Unaddressed {
+					addresses = append(addresses, topology.NoAddress)
+				}
 			}
 		}
 		more := []string{}

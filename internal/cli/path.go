@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,11 +15,12 @@ func (a *app) path() *cobra.Command {
 	var q api.PathQuery
 	cmd := &cobra.Command{
 		Use:   "path FROM TO",
-		Short: "Show the path of a packet through the switches, and why it goes there",
+		Short: "Show the path of a packet through switches and routers, and why it goes there",
 		Long: "Follow a packet from one host or router to another through the flow entries as the switches have them now: which\n" +
 			"entry matches in each table, where it leads, and why. The packet is an ICMP echo request, or the first of a TCP or\n" +
-			"UDP flow. Where a switch chooses between several paths, each is shown. FROM and TO are names, addresses or MACs.\n" +
-			"It exits with 3 when the packet does not arrive.",
+			"UDP flow. Where a switch chooses between several paths, each is shown. Through Linux routers it is followed by the\n" +
+			"routes of their kernels, whoever has put them there. FROM and TO are names, addresses or MACs.\n" +
+			"It exits with 3 when the packet does not arrive; where it cannot be followed further, that is said, and no failure.",
 		Example: "  trivet path h1 h7\n  trivet path h1 10.0.3.2 --tcp 80",
 		Args:    cobra.ExactArgs(2),
 	}
@@ -37,7 +39,15 @@ func (a *app) path() *cobra.Command {
 		}
 		ctx, cancel := bounded(cmd.Context())
 		defer cancel()
-		p, err := c.Path(ctx, q)
+		of, err := a.kernelsOf(ctx, k)
+		if err != nil {
+			return err
+		}
+		follow := c.Path
+		if of != nil {
+			follow = of.path
+		}
+		p, err := follow(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -95,7 +105,11 @@ func (a *app) showWay(p api.Path, w api.Way) {
 	if names[len(names)-1] != w.End {
 		names = append(names, w.End)
 	}
-	facts := []string{words.Plural(len(w.Hops), "switch")}
+	what := "switch"
+	if slices.ContainsFunc(w.Hops, func(h api.PathHop) bool { return h.Route != "" }) {
+		what = "hop"
+	}
+	facts := []string{words.Plural(len(w.Hops), what)}
 	if w.Free != nil && w.Narrow != nil {
 		facts = append(facts, fmt.Sprintf("%s of %s free", bits(*w.Free), bits(*w.Narrow)))
 	}
@@ -103,7 +117,10 @@ func (a *app) showWay(p api.Path, w api.Way) {
 		facts = append(facts, "a copy")
 	}
 	mark := "   "
-	if !w.Arrives {
+	switch {
+	case w.Unknown:
+		mark = " ? "
+	case !w.Arrives:
 		mark = " " + a.paint(red, "✗") + " "
 	}
 	line := strings.Join(names, " → ") + mark + strings.Join(facts, ", ")
@@ -121,7 +138,9 @@ func (a *app) showHops(w api.Way) {
 			rows = append(rows, append(at, fmt.Sprint(e.Table), dash(e.App), e.Readable))
 			at = []string{"", "", "", ""}
 		}
-		if len(h.Entries) == 0 {
+		if h.Route != "" {
+			rows = append(rows, append(at, "–", "kernel", h.Route))
+		} else if len(h.Entries) == 0 {
 			rows = append(rows, append(at, "–", "–", "–"))
 		}
 		for _, note := range hopNotes(h) {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/routing/rib"
 	"trivet.dev/trivet/topology"
 )
@@ -23,8 +24,9 @@ func (a *app) routes() *cobra.Command {
 	var all, follow bool
 	cmd := &cobra.Command{
 		Use:   "routes [ROUTER [PREFIX]] [--add 'PREFIX via ADDRESS' | --delete PREFIX]",
-		Short: "List routes of routing nodes, add and delete static ones",
-		Long: "List the routes that a routing node uses, or all nodes; with a prefix, those that it has from all sources to exactly that one, and\n" +
+		Short: "List routes of routers, add and delete static ones of routing nodes",
+		Long: "List the routes that a router uses, or all routers: of a Linux router those that its kernel has, whoever has put them there.\n" +
+			"Of routing nodes there is more: with a prefix, those that it has from all sources to exactly that one, and\n" +
 			"why one is used. The least distance counts, then the least metric. A static route that you add takes precedence over those that the\n" +
 			"controller finds, unless it has a larger distance, and is kept until you delete it. Several next hops share the traffic: 'PREFIX via\n" +
 			"A,B'; 'PREFIX discard' drops. An address that another route leads to may be a next hop, too. With --all, all that routers have from\n" +
@@ -53,12 +55,23 @@ func (a *app) routes() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if follow {
-			return a.followRoutes(cmd.Context(), c, args)
-		}
 		ctx, cancel := bounded(cmd.Context())
 		defer cancel()
+		of, err := a.kernelsOf(ctx, k)
+		if err != nil {
+			return err
+		}
+		if of != nil && (of.isLinuxRouter(name) || !of.controlled(of.t.Nodes...)) {
+			if f.Changed("add") || f.Changed("delete") || follow {
+				const how = "a Linux router's kernel has its routes:  trivet exec %s -- ip route add 10.9.0.0/16 via 10.0.1.9  " +
+					"(to follow them: ip monitor route)"
+				return fmt.Errorf(how, cmp.Or(name, "r1"))
+			}
+			return a.listKernelRoutes(ctx, of, args)
+		}
 		switch {
+		case follow:
+			return a.followRoutes(cmd.Context(), c, args)
 		case f.Changed("add"):
 			return a.addRoute(ctx, c, name, add)
 		case f.Changed("delete"):
@@ -70,7 +83,7 @@ func (a *app) routes() *cobra.Command {
 		if len(args) == 2 {
 			return a.compareRoutes(ctx, c, name, args[1])
 		}
-		return a.listRoutes(ctx, c, name)
+		return a.listRoutes(ctx, c, of, name)
 	}
 	return cmd
 }
@@ -152,11 +165,47 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	return p, nil
 }
 
-func (a *app) listRoutes(ctx context.Context, c *api.Client, name string) error {
+func (a *app) listRoutes(ctx context.Context, c *api.Client, of *kernels, name string) error {
 	routes, err := c.Routes(ctx, name, "")
 	if err != nil {
 		return err
 	}
+	if of != nil {
+		more, err := of.routes(ctx, name)
+		if err != nil {
+			return err
+		}
+		routes.Routes = append(routes.Routes, more...)
+	}
+	return a.showRoutes(routes)
+}
+
+// listKernelRoutes lists those of one Linux router, of all, or those to exactly one prefix.
+func (a *app) listKernelRoutes(ctx context.Context, of *kernels, args []string) error {
+	name := ""
+	if len(args) > 0 {
+		if name = args[0]; !of.isLinuxRouter(name) {
+			return fmt.Errorf("%s is no router of the lab; they are:  trivet inspect", name)
+		}
+	}
+	list, err := of.routes(ctx, name)
+	if err != nil {
+		return err
+	}
+	if len(args) > 1 {
+		p, err := parsePrefix(args[1])
+		if err != nil {
+			return err
+		}
+		if list = slices.DeleteFunc(list, func(r api.Route) bool { return r.Prefix != p }); len(list) == 0 && !a.json {
+			a.say("%s has no route to exactly %s; its other routes:  trivet routes %s", name, p, name)
+			return nil
+		}
+	}
+	return a.showRoutes(api.Routes{Routes: list, Added: []builtin.UserRoute{}})
+}
+
+func (a *app) showRoutes(routes api.Routes) error {
 	if a.json {
 		return a.printJSON(routes)
 	}
@@ -173,7 +222,11 @@ func (a *app) listRoutes(ctx context.Context, c *api.Client, name string) error 
 			if i > 0 {
 				first = []string{"", ""}
 			}
-			rows = append(rows, append(slices.Concat(first, h), fmt.Sprint(r.Distance), fmt.Sprint(r.Metric), source))
+			distance := fmt.Sprint(r.Distance)
+			if r.Kernel {
+				distance = "–"
+			}
+			rows = append(rows, append(slices.Concat(first, h), distance, fmt.Sprint(r.Metric), source))
 		}
 	}
 	for _, u := range routes.Added {

@@ -29,7 +29,7 @@ func (a *app) top() *cobra.Command {
 		Use:   "top",
 		Short: "Watch the load of the links, and the packets at the controller",
 		Long: "Watch the load of the links, the busiest first, and the packets that come to the controller, by protocol, as the\n" +
-			"switches count them. On a terminal q or Ctrl-C quits.",
+			"switches count them; the links of Linux routers as their devices count them. On a terminal q or Ctrl-C quits.",
 		Example: "  trivet top\n  trivet top --once --json",
 		Args:    cobra.NoArgs,
 	}
@@ -42,6 +42,9 @@ func (a *app) top() *cobra.Command {
 			return err
 		}
 		t := top{app: a, client: c, most: most, of: "controller " + k.address}
+		if t.kernels, err = a.kernelsOf(cmd.Context(), k); err != nil {
+			return err
+		}
 		if k.address == "" {
 			s, err := lab.Choose(a.lab)
 			if err != nil {
@@ -67,13 +70,36 @@ type top struct {
 	most   int
 	of     string // what is watched
 	before api.Statistics
+
+	kernels *kernels // whose routers are read, too; nil: there are none
+	read    reading  // last
 }
 
 // ask returns the current measurements.
 func (t *top) ask(ctx context.Context) (api.Statistics, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	return t.client.Statistics(ctx)
+	if t.kernels == nil {
+		return t.client.Statistics(ctx)
+	}
+	s := api.Statistics{Time: time.Now(), Period: refresh.Seconds(), Links: []api.Link{}, Moved: []api.MovedPath{},
+		Ports: []api.PortStatistics{}, PacketsIn: []api.PacketsIn{}}
+	now, err := t.kernels.read(ctx)
+	if err == nil && t.controlled() {
+		s, err = t.client.Statistics(ctx)
+	}
+	links := t.kernels.links(t.read, now)
+	s.Links = append(slices.DeleteFunc(s.Links, func(l api.Link) bool {
+		return t.kernels.isLinuxRouter(l.Ends[0].Node) || t.kernels.isLinuxRouter(l.Ends[1].Node)
+	}), links...)
+	busiest(s.Links)
+	t.read = now
+	return s, err
+}
+
+// controlled says whether there is a controller to watch.
+func (t *top) controlled() bool {
+	return t.kernels == nil || t.kernels.controlled(t.kernels.t.Nodes...)
 }
 
 // once prints a picture as soon as there are rates, which take two readings.
@@ -218,7 +244,10 @@ func (t *top) draw(lines []string, width int) {
 // picture is what is shown, in at most height lines.
 func (t *top) picture(s api.Statistics, height int) []string {
 	head := t.summary(s)
-	packets := packetLines(s.PacketsIn)
+	packets := []string{}
+	if t.controlled() {
+		packets = packetLines(s.PacketsIn)
+	}
 	moved := movedLines(s.Moved, max(3, height/4))
 	room := height - len(head) - len(packets) - len(moved) - 3
 	if t.most > 0 {
@@ -247,6 +276,9 @@ func (t *top) picture(s api.Statistics, height int) []string {
 
 // summary describes the controller in one line.
 func (t *top) summary(s api.Statistics) []string {
+	if !t.controlled() {
+		return []string{fmt.Sprintf("links of Linux routers   measured every %.3g s", s.Period)}
+	}
 	cpu := ""
 	if d := s.Time.Sub(t.before.Time).Seconds(); !t.before.Time.IsZero() && d > 0 {
 		cpu = fmt.Sprintf("%.0f %% CPU, ", 100*(s.Load.CPUSeconds-t.before.Load.CPUSeconds)/d)

@@ -64,7 +64,6 @@ class Fabric:
         self.nodes, self.wires = [], []
         self.dirty, self.datapath, self.waits = False, None, False
         self.devices = []  # of the machine, made for links that leave the lab: removed at the end
-        self.later = []  # commands that need the lab: (node, words)
         self.lock = threading.RLock()
         self.working = False
         self.configuring = False  # hosts are being given what the lab has made them with
@@ -117,8 +116,7 @@ class Fabric:
         self.nodes += other.nodes
         self.wires += other.wires
         self.devices += other.devices
-        self.later += other.later
-        other.nodes, other.wires, other.devices, other.later, other.ended = [], [], [], [], True
+        other.nodes, other.wires, other.devices, other.ended = [], [], [], True
         self.dirty = True
 
     # What it becomes
@@ -165,9 +163,6 @@ class Fabric:
                 self._ensure()
             finally:
                 self.working = False
-            later, self.later = self.later, []
-            for node, words in later:
-                node.pexec(words)
 
     def _ensure(self):
         sys.stdout.flush()

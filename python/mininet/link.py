@@ -52,7 +52,8 @@ class Intf:
         """The end of a link that this is, in Trivet YAML. Addresses are those that it had when it was made: what a script
         changes later it changes in the kernel."""
         if self._given is None:
-            address = self._hasIP() and not self.node.isForwarder() and "%s/%s" % (self.ip, self.prefixLen or 8)
+            address = "%s/%s" % (self.ip, self.prefixLen or 8) if self._hasIP() else "none"
+            address = None if self.node.isForwarder() else address
             said = {"address": address, "mac": self.mac}
             self._given = {what: text for what, text in said.items() if text}
         return {"node": self.node.name, "port": self.node.ports.get(self, 0), "interface": self._device,
@@ -60,9 +61,7 @@ class Intf:
 
     def fabricMade(self) -> None:
         """The lab has it now."""
-        first, self._made = not self._made, True
-        if first and not self._hasIP() and self.node.fabricKind() == "host" and self.name in self.node.nameToIntf:
-            self.node.fabric.later.append((self.node, ["ip", "-4", "addr", "flush", "dev", self.name]))
+        self._made = True
 
     def _hasIP(self) -> bool:
         """Whether it has an address; 0.0.0.0, which MiniEdit writes for routers, is none."""

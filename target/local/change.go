@@ -29,8 +29,10 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress
 	}
 	defer func() { _ = relax(l.Dir) }()
 	old, s := l.Topology(), l.plan(l.Topology(), t)
+	byHand := l.lookByHand(s)
 	err := l.take(ctx, s, progress)
 	if err == nil {
+		l.giveByHand(byHand)
 		return nil
 	}
 	l.owner.OnUndo()
@@ -39,6 +41,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress
 		undo = l.undo(ctx, old, s, progress)
 	}
 	l.setTopology(old)
+	l.giveByHand(byHand)
 	if undo != nil {
 		return fmt.Errorf("%w; %w: %w; take the lab down", err, ErrHalf, undo)
 	}

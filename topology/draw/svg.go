@@ -242,6 +242,9 @@ func (p *picture) aboutLink(l *topology.Link) string {
 		for _, a := range e.Addresses {
 			name += " " + a.String()
 		}
+		if e.Unaddressed {
+			name += " address " + topology.NoAddress
+		}
 		ends = append(ends, clean(name))
 	}
 	about := ends[0] + " – " + ends[1]

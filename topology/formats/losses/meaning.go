@@ -106,13 +106,19 @@ func number(t *topology.Topology) {
 			e.Interface = ""
 		}
 	})
+	each(func(e *topology.Endpoint) {
+		if n := nodes[e.Node]; n != nil && n.Unaddressed && len(e.Addresses) == 0 {
+			e.Unaddressed = true
+		}
+	})
 	for name, e := range first {
 		n := nodes[name]
 		if n == nil || n.Kind == topology.Switch || n.Kind == topology.Controller {
 			continue
 		}
 		n.Addresses = append(e.Addresses, n.Addresses...)
-		e.Addresses = nil
+		n.Unaddressed = e.Unaddressed
+		e.Addresses, e.Unaddressed = nil, false
 		if e.MAC != (topology.MAC{}) {
 			n.MAC = e.MAC
 		}

@@ -39,7 +39,7 @@ func fill(t *topology.Topology) *topology.Topology {
 		if len(given[n.Name])+len(n.Gateways) == 0 {
 			n.Gateways = nodes[n.Name].Gateways
 		}
-		n.Addresses = e.Addresses
+		n.Addresses, n.Unaddressed = e.Addresses, e.Unaddressed
 	}
 	return filled
 }

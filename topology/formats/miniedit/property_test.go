@@ -81,6 +81,7 @@ func (d *drawing) drawHost(n *topology.Node, i int) {
 		bits := rapid.SampledFrom([]int{8, 16, 24}).Draw(d.T, "bits")
 		n.Addresses = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, 2, byte(i + 1)}), bits)}
 	}
+	n.Unaddressed = len(n.Addresses) == 0 && d.yes("no address")
 	if d.yes("gateway") {
 		n.Gateways = []netip.Addr{netip.MustParseAddr("10.1.2.254")}
 	}
@@ -157,7 +158,7 @@ func (d *drawing) burdenNode(n *topology.Node, i int) {
 	}
 	switch n.Kind {
 	case topology.Host, topology.Router:
-		if d.yes("second addresses") {
+		if !n.Unaddressed && d.yes("second addresses") {
 			n.Addresses = append(n.Addresses, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, byte(i), 1}), 24), netip.MustParsePrefix(fmt.Sprintf("fd00::%d/64", i+1)))
 			if len(n.Addresses) == 2 && n.Kind == topology.Host {
 				n.Addresses = append(n.Addresses, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, byte(i), 2}), 24))

@@ -81,6 +81,10 @@ func (r *reader) address(n *topology.Node, at *value, opts *object, number int) 
 		r.bad(v, "write 10.0.0.1 or 10.0.0.1/24", "host %s: ip %q is not an IPv4 address", n.Name, formats.Clip(s))
 		return
 	}
+	if p.Addr().IsUnspecified() { // Mininet's ifconfig then removes what there is
+		n.Unaddressed = true
+		return
+	}
 	n.Addresses = []netip.Prefix{p}
 	byNumber, _ := baseAddress(r.base, number)
 	hint(n, "ip", true, p == byNumber)

@@ -223,6 +223,9 @@ func (d *document) host(n *topology.Node, i int) map[string]any {
 	fields, number := d.node(n, i, opts)
 	byNumber, ok := baseAddress(d.base, number)
 	address, given := address4(n.Addresses)
+	if n.Unaddressed {
+		address, given = netip.PrefixFrom(netip.IPv4Unspecified(), 8), true
+	}
 	if !given && !ok {
 		address, given = netip.PrefixFrom(d.base.Masked().Addr().Next(), d.base.Bits()), true
 	}

@@ -48,6 +48,7 @@ type node struct {
 	Gateways    []string    `json:"gateways"`
 	Routes      [][3]string `json:"routes"`     // to, via, device
 	Masquerade  [][2]string `json:"masquerade"` // from, device
+	Unaddressed bool        `json:"unaddressed"`
 	NAT         bool        `json:"nat"`
 	CPU         float64     `json:"cpu"`
 	Cores       []int       `json:"cores"`
@@ -142,7 +143,7 @@ func (r *reader) node(n node) *topology.Node {
 	r.line = n.Line
 	out := &topology.Node{
 		Name: n.Name, Kind: r.kind(n.Kind), Address: n.Address, NAT: n.NAT, Start: n.Start, StartMayFail: n.Start != "", Stop: n.Stop, STP: n.STP,
-		Addresses: r.prefixes(n.IPs), Loopback: r.prefixes(n.Loopback), Datapath: r.datapath(n.Datapath),
+		Addresses: r.prefixes(n.IPs), Unaddressed: n.Unaddressed && len(n.IPs) == 0, Loopback: r.prefixes(n.Loopback), Datapath: r.datapath(n.Datapath),
 		Controllers: n.Controllers, Cores: n.Cores, MAC: r.mac(n.MAC), Pos: r.pos(),
 	}
 	if out.Kind == topology.Router {

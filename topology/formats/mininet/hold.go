@@ -27,6 +27,7 @@ func hold(t *topology.Topology) *topology.Topology {
 		holdDefault(n)
 	}
 	number(h)
+	holdUnaddressed(h)
 	holdDPIDs(h)
 	holdAddresses(h)
 	return h
@@ -80,8 +81,12 @@ func holdDefault(n *topology.Node) {
 
 // relevant returns t without the controllers of Linux bridges, which cannot have any: they mean
 // nothing, so it is no loss.
+//
+// Nor does it matter whether interfaces that Mininet gives no address are written to have none: a
+// router's, and a host's but the first.
 func relevant(t *topology.Topology) *topology.Topology {
 	t = t.Clone()
+	holdUnaddressed(t)
 	for _, n := range t.Nodes {
 		if bridged(t, n) {
 			n.Controllers = nil
@@ -91,6 +96,17 @@ func relevant(t *topology.Topology) *topology.Topology {
 		t.Controllers = nil
 	}
 	return t
+}
+
+// holdUnaddressed has hosts alone say that they have no address, of their first interface.
+func holdUnaddressed(t *topology.Topology) {
+	for _, n := range t.Nodes {
+		e := firstEnd(t, n)
+		n.Unaddressed = n.Kind == topology.Host && len(n.Addresses) == 0 && (n.Unaddressed && (e == nil || len(e.Addresses) == 0) || e != nil && e.Unaddressed)
+	}
+	for _, l := range t.Links {
+		l.Ends[0].Unaddressed, l.Ends[1].Unaddressed = false, false
+	}
 }
 
 func bridged(t *topology.Topology, n *topology.Node) bool {
@@ -120,7 +136,7 @@ func heldNode(n *topology.Node) *topology.Node {
 		out.CPU.Share, out.Cores = n.CPU.Share, n.Cores
 	}
 	out.Addresses, out.MAC, out.Loopback, out.Gateways = n.Addresses, n.MAC, n.Loopback, n.Gateways
-	out.Routes, out.Dirs = n.Routes, n.Dirs
+	out.Routes, out.Dirs, out.Unaddressed = n.Routes, n.Dirs, n.Unaddressed
 	return out
 }
 
@@ -398,7 +414,7 @@ func holdAddresses(t *topology.Topology) {
 			n.Addresses = nil
 		}
 		fourFirst(n.Addresses)
-		plain = plain && n.Kind == topology.Host && !slices.ContainsFunc(n.Addresses, is4)
+		plain = plain && n.Kind == topology.Host && !n.Unaddressed && !slices.ContainsFunc(n.Addresses, is4)
 	}
 	for _, l := range t.Links {
 		fourFirst(l.Ends[0].Addresses)
@@ -406,7 +422,7 @@ func holdAddresses(t *topology.Topology) {
 	}
 	first := counter(t, len(hosts))
 	for i, n := range hosts {
-		if n.Kind == topology.Host && !slices.ContainsFunc(n.Addresses, is4) && !(plain && first.host == 1) {
+		if n.Kind == topology.Host && !n.Unaddressed && !slices.ContainsFunc(n.Addresses, is4) && !(plain && first.host == 1) {
 			n.Addresses = append([]netip.Prefix{first.at(i)}, n.Addresses...)
 		}
 	}

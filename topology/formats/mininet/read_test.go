@@ -30,6 +30,7 @@ func sketch(t *topology.Topology) string {
 	for _, n := range t.Nodes {
 		fmt.Fprintf(&b, "\n%s %s", n.Name, n.Kind)
 		put("ip", n.Addresses)
+		put("none", n.Unaddressed)
 		put("mac", n.MAC)
 		put("lo", n.Loopback)
 		put("via", n.Gateways)
@@ -104,6 +105,10 @@ func TestReads(t *testing.T) {
 		"a given address makes all explicit, and counts": {`net = Mininet(controller=None)
 net.addHost('a', ip='10.0.0.9'); net.addHost('b'); net.addSwitch('s1'); net.addLink('a', 's1'); net.addLink('b', 's1'); net.start()`,
 			"topology controllers=[none]\na host ip=[10.0.0.9/8]\nb host ip=[10.0.0.2/8]\ns1 switch\na -- s1\nb -- s1"},
+		"a host without an address has none": {`net = Mininet(controller=None)
+net.addHost('a', ip=None); net.addHost('b'); net.addHost('c', ip='10.0.0.9'); c = net['c']
+net.addLink('a', 'b'); net.addLink('b', 'c'); net.start(); c.cmd('ip addr flush dev c-eth0')`,
+			"topology\na host none=true\nb host ip=[10.0.0.2/8]\nc host none=true\na -- b\nb -- c"},
 		"ipBase with a host part starts there": {`net = Mininet(topo=LinearTopo(2), ipBase='192.168.1.5/24', autoSetMacs=True)
 net.start()`,
 			"topology subnet=192.168.1.5/24\nh1 host ip=[192.168.1.5/24] mac=00:00:00:00:00:05\nh2 host ip=[192.168.1.6/24] mac=00:00:00:00:00:06\n" +

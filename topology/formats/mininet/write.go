@@ -206,7 +206,7 @@ func switchArguments(c *call, n *topology.Node) {
 func hostArguments(c *call, n *topology.Node) {
 	if len(n.Addresses) > 0 && is4(n.Addresses[0]) {
 		c.add("ip", quote(n.Addresses[0].String()))
-	} else if n.Kind == topology.Router {
+	} else if n.Kind == topology.Router || n.Unaddressed {
 		c.add("ip", "None")
 	}
 	if n.MAC != (topology.MAC{}) {

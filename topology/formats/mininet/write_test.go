@@ -184,7 +184,8 @@ func drawHost(t *rapid.T, n *topology.Node, maybe func(string) bool) {
 	for i := range rapid.IntRange(0, 2).Draw(t, "addresses") / 2 {
 		n.Addresses = append(n.Addresses, netip.MustParsePrefix(fmt.Sprintf("172.16.%d.%d/24", n.Name[0], int(n.Name[1])+i)))
 	}
-	if maybe("six") {
+	n.Unaddressed = len(n.Addresses) == 0 && maybe("none")
+	if maybe("six") && !n.Unaddressed {
 		n.Addresses = append(n.Addresses, netip.MustParsePrefix(fmt.Sprintf("fd00::%x/64", n.Name[1])))
 		n.Gateways = append(n.Gateways, netip.MustParseAddr("fd00::ffff"))
 	}
@@ -257,6 +258,8 @@ func drawLink(t *rapid.T, top *topology.Topology, names []string, maybe func(str
 		if kind := top.Node(e.Node).Kind; kind != topology.Switch && maybe("addresses") {
 			e.Addresses = []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("192.0.2.%d/24", 10*i+j)),
 				netip.MustParsePrefix(fmt.Sprintf("fd03::%d/64", 10*i+j))}
+		} else if kind != topology.Switch {
+			e.Unaddressed = maybe("none")
 		}
 	}
 }

@@ -143,10 +143,25 @@ func (d *decoder) structure(v *yamlfile.Value, into reflect.Value, kind string) 
 			d.add(p.Key, "keep one of them", "%s: is already given as %s (line %d)", p.Key.Text, given[f.names[0]].Text, given[f.names[0]].Pos.Line)
 		default:
 			given[f.names[0]] = p.Key
-			d.field(p.Value, into.FieldByIndex(f.index), f, p.Key.Text)
+			d.value(p.Value, into, f, p.Key.Text)
 		}
 	}
 }
+
+// value fills a field of a struct.
+func (d *decoder) value(v *yamlfile.Value, into reflect.Value, f field, label string) {
+	if f.as == interfaceAddresses {
+		none := v.Shape == yamlfile.Scalar && v.Text == topology.NoAddress
+		if unaddressed(into).SetBool(none); none {
+			into.FieldByIndex(f.index).SetZero() // those of the defaults
+			return
+		}
+	}
+	d.field(v, into.FieldByIndex(f.index), f, label)
+}
+
+// unaddressed is the field beside a list of addresses that says that they are none.
+func unaddressed(of reflect.Value) reflect.Value { return of.FieldByName("Unaddressed") }
 
 func orFile(kind string) string {
 	if kind == "" {

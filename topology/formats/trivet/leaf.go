@@ -26,7 +26,7 @@ var leaves = map[any]leaf{
 
 	reflect.TypeFor[netip.Prefix](): {parse: simple(parsePrefix), pattern: `^[0-9a-fA-F.:]+/[0-9]+$`},
 	reflect.TypeFor[netip.Addr]():   {parse: simple(parseAddr), pattern: `^[0-9a-fA-F.:]+(%.+)?$`},
-	"interface address":             {parse: interfaceAddress, pattern: `^[0-9a-fA-F.:]+(/[0-9]+)?$`},
+	interfaceAddresses:              {parse: interfaceAddress, pattern: `^[0-9a-fA-F.:]+(/[0-9]+)?$`},
 	"loopback address":              {parse: simple(hostAddress), pattern: `^[0-9a-fA-F.:]+(/[0-9]+)?$`},
 	"controller address":            {parse: simple(parseControllerAddress), pattern: `^((tcp|ssl):.+:[0-9]+|trivet)$`},
 
@@ -63,6 +63,9 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.Masquerade]():     {parse: simple(parseMasquerade), pattern: `^([0-9a-fA-F:./]+)?( *dev +\S+)?$`},
 	reflect.TypeFor[topology.RoutesMode]():     oneOf(topology.RoutesComputed, topology.RoutesAsWritten),
 }
+
+// interfaceAddresses is what lists of addresses are read as that may also be none.
+const interfaceAddresses = "interface address"
 
 func leafOf(t reflect.Type, as string) (leaf, bool) {
 	if as != "" {
@@ -182,6 +185,9 @@ func interfaceAddress(d *decoder, s string) (any, error) {
 		return netip.PrefixFrom(a, d.bits6), nil
 	}
 	p, err := netip.ParsePrefix(s)
+	if s == topology.NoAddress {
+		return p, topology.Mistaken("write address: none, or leave it out", "%q cannot be one of several addresses", s)
+	}
 	if err != nil {
 		return p, topology.Mistaken("write 10.0.0.1, 10.0.0.1/24 or fd00::1/64", "%q is not an address", s)
 	}

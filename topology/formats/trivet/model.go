@@ -30,7 +30,8 @@ func init() {
 //	yaml  the key, and after a comma an alternative spelling
 //	doc   its meaning in one line
 //	of    the kinds that have it; without it, all
-//	as    which leaf reads it, if its Go type does not determine that (see leaf.go)
+//	as    which leaf reads it, if its Go type does not determine that (see leaf.go); a list of
+//	      "interface address" may also be none, which is kept in the field Unaddressed beside it
 //
 // A list with one element may also be written as just the element. Fields have the names and types
 // of their counterparts in package topology, as they are copied by name.
@@ -63,12 +64,13 @@ type defaults struct {
 
 // nodeOptions are the options of nodes of all kinds.
 type nodeOptions struct {
-	Addresses []netip.Prefix   `yaml:"address,addresses" of:"host router nat" as:"interface address" doc:"IP address of the first interface; without a prefix length it takes that of the subnet."`
-	Address   string           `yaml:"address" of:"controller" as:"controller address" doc:"Where the controller listens: tcp:192.0.2.1:6653; trivet for Trivet's own."`
-	MAC       topology.MAC     `yaml:"mac" of:"host router nat" doc:"MAC address of the first interface."`
-	Loopback  []netip.Prefix   `yaml:"loopback" of:"host router nat" as:"loopback address" doc:"Further IP addresses, on the loopback device."`
-	Gateways  []netip.Addr     `yaml:"gateway,gateways" of:"host router nat" doc:"Default route: at most one IPv4 and one IPv6 address."`
-	Routes    []topology.Route `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254, or dev h1-eth0 for neighbours behind a device, or discard; distance 200 makes it a substitute."`
+	Addresses   []netip.Prefix   `yaml:"address,addresses" of:"host router nat" as:"interface address" doc:"IP address of the first interface; without a prefix length it takes that of the subnet. none: no interface is assigned one."`
+	Unaddressed bool             `yaml:"-"`
+	Address     string           `yaml:"address" of:"controller" as:"controller address" doc:"Where the controller listens: tcp:192.0.2.1:6653; trivet for Trivet's own."`
+	MAC         topology.MAC     `yaml:"mac" of:"host router nat" doc:"MAC address of the first interface."`
+	Loopback    []netip.Prefix   `yaml:"loopback" of:"host router nat" as:"loopback address" doc:"Further IP addresses, on the loopback device."`
+	Gateways    []netip.Addr     `yaml:"gateway,gateways" of:"host router nat" doc:"Default route: at most one IPv4 and one IPv6 address."`
+	Routes      []topology.Route `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254, or dev h1-eth0 for neighbours behind a device, or discard; distance 200 makes it a substitute."`
 
 	Distances []topology.SourceDistance `yaml:"distances,distance" of:"router" doc:"How little a routing node trusts a source of routes: ospf 150, static 5, shortest-path 100, program 30, program sdwan 30, protocol rip 130; the least counts."`
 
@@ -122,13 +124,14 @@ type linkOptions struct {
 
 // endOptions are the options of one end of a link. Impairments apply to what leaves this end.
 type endOptions struct {
-	Node      string             `yaml:"node" doc:"The node at this end."`
-	Interface string             `yaml:"interface" doc:"Device name; without a node: a real interface of the machine."`
-	Port      *int               `yaml:"port" as:"port" doc:"Number of the port at the node."`
-	Take      bool               `yaml:"take" doc:"Take a real interface of the machine although that uses it: it has addresses, or the default route."`
-	MAC       topology.MAC       `yaml:"mac" doc:"MAC address of the interface."`
-	Addresses []netip.Prefix     `yaml:"address,addresses" as:"interface address" doc:"IP addresses of the interface."`
-	OSPF      *topology.OSPFLink `yaml:"ospf" as:"ospf" doc:"OSPF on this end, before what the link says: area 1, off, or {cost: 10, passive: true, …}."`
+	Node        string             `yaml:"node" doc:"The node at this end."`
+	Interface   string             `yaml:"interface" doc:"Device name; without a node: a real interface of the machine."`
+	Port        *int               `yaml:"port" as:"port" doc:"Number of the port at the node."`
+	Take        bool               `yaml:"take" doc:"Take a real interface of the machine although that uses it: it has addresses, or the default route."`
+	MAC         topology.MAC       `yaml:"mac" doc:"MAC address of the interface."`
+	Addresses   []netip.Prefix     `yaml:"address,addresses" as:"interface address" doc:"IP addresses of the interface; none: it gets none, they are a program's in the node."`
+	Unaddressed bool               `yaml:"-"`
+	OSPF        *topology.OSPFLink `yaml:"ospf" as:"ospf" doc:"OSPF on this end, before what the link says: area 1, off, or {cost: 10, passive: true, …}."`
 	impairment
 }
 

@@ -171,6 +171,7 @@ func node(t *rapid.T, name string) *topology.Node {
 	}
 	if n.Kind == topology.Host || n.Kind == topology.Router {
 		n.Addresses, n.MAC, n.Loopback = maybe(t, some(prefixes)), maybe(t, macs), maybe(t, some(prefixes))
+		n.Unaddressed = len(n.Addresses) == 0 && maybe(t, rapid.Bool())
 		n.Gateways = maybe(t, some(addresses))
 		n.Routes = maybe(t, some(rapid.Custom(func(t *rapid.T) topology.Route {
 			r := topology.Route{To: prefixes.Draw(t, "to"), Via: maybe(t, addresses)}
@@ -217,7 +218,7 @@ func link(t *rapid.T, names []string, plain bool) *topology.Link {
 	for i := range l.Ends {
 		e := &l.Ends[i]
 		e.Interface, e.MAC, e.Addresses, e.Port = maybe(t, anyText), maybe(t, macs), maybe(t, some(prefixes)), maybe(t, ports)
-		e.OSPF = maybe(t, ospfLinks)
+		e.OSPF, e.Unaddressed = maybe(t, ospfLinks), len(e.Addresses) == 0 && maybe(t, rapid.Bool())
 		if rapid.IntRange(0, 9).Draw(t, "external") == 0 {
 			e.Node, e.Interface = "", rapid.OneOf(rapid.Just("eth1"), anyText).Draw(t, "interface")
 		}

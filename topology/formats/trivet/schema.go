@@ -75,6 +75,9 @@ func fieldSchema(f field) object {
 		return orNothing(object{"type": "object", "propertyNames": object{"pattern": leaves[reflect.TypeFor[topology.AreaID]()].pattern}, "additionalProperties": area})
 	case f.typ.Kind() == reflect.Slice:
 		item := valueSchema(f.typ.Elem(), f.as)
+		if f.as == interfaceAddresses {
+			return orNothing(anyOf(item, listOf(item), object{"const": topology.NoAddress}))
+		}
 		return orNothing(anyOf(item, listOf(item)))
 	}
 	return valueSchema(f.typ, f.as)

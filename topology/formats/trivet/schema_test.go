@@ -72,6 +72,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"nodes: {h1: host}\nschedule: [soon]", "nodes: {h1: host}\nschedule: [{at 5s: [sometime]}]", "nodes: {h1: {host: {place: [1]}}}",
 		"nodes: {r1: {router: {ospf: aera 1}}}", "nodes: {r1: {router: {ospf: {areas: {x: stub}}}}}", "nodes: {h1: {host: {ospf: area 0}}}",
 		"nodes: {r1: router}\nlinks: [{a -- b: {ospf: {network: nbma}}}]",
+		"nodes: {h1: {host: {address: [none, 10.0.0.1]}}}", "nodes: {h1: {host: {gateway: none}}}",
 		"defaults: {link: {from: a}}\nnodes: {h1: host}", "[]",
 	} {
 		if schema.Validate(instance(t, []byte(text))) == nil {

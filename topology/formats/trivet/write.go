@@ -51,6 +51,8 @@ func (w *writer) options(v reflect.Value, kind, subject string) (out []string) {
 		switch {
 		case f.typ == reflect.TypeFor[foreign]():
 			out = append(out, foreignOptions(value.Interface().(foreign))...)
+		case f.as == interfaceAddresses && unaddressed(v).Bool():
+			out = append(out, f.names[0]+": "+topology.NoAddress)
 		case value.IsZero() || value.Kind() == reflect.Slice && value.Len() == 0:
 		case f.typ == reflect.TypeFor[deferred]() || f.typ == reflect.TypeFor[defaults]():
 		default:

@@ -55,12 +55,13 @@ def node_of(net, node, everyone):
         return {**document, **switch_of(net, node, everyone)}
     first = node.defaultIntf()
     ips = first.ips if first else [node.given["ip"]] if node.given["ip"] else []
+    unaddressed = not node.forwards and not ips
     if numbered_plainly(net) and node in net.assigned:
         ips = [ip for ip in ips if ip != net.assigned[node]]
     if not node.inNamespace and not getattr(node, "isNAT", False):
         record.warn(node.line, "%s: inNamespace=False: not honoured; every host has a network of its own" % node.name)
     return {**document, "kind": "router" if node.forwards else "host", "nat": getattr(node, "isNAT", False),
-            "ips": ips, "mac": first.givenMAC if first else node.given["mac"],
+            "ips": ips, "unaddressed": unaddressed, "mac": first.givenMAC if first else node.given["mac"],
             "loopback": node.loopback, "gateways": [node.gateways[six] for six in sorted(node.gateways)], "routes": node.routes,
             "masquerade": node.masquerade if node.forwards else [],
             "cpu": node.cpu, "cores": node.cores}

@@ -1,0 +1,95 @@
+package local
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/plan"
+	"trivet.dev/trivet/topology"
+)
+
+// byHand is what programs in a node have given one of its devices: a link that is made anew has
+// another device by that name, which gets the same.
+type byHand struct {
+	node string
+	external
+}
+
+// lookByHand notes it of the nodes' devices that steps make anew. What routing daemons have put
+// there they put there again.
+func (l *Lab) lookByHand(s plan.Steps) (out []byHand) {
+	anew := map[[2]string]topology.Endpoint{}
+	for _, k := range s.AddLinks {
+		for _, e := range k.Ends {
+			anew[[2]string{e.Node, e.Interface}] = e
+		}
+	}
+	for _, k := range s.DropLinks {
+		for i, e := range k.Ends {
+			is, stays := anew[[2]string{e.Node, e.Interface}]
+			n := l.node(e.Node)
+			switch {
+			case !stays || e.External() || k.Ends[1-i].External() || !ownsNamespaces(n) || n.Native || n.Datapath.Machine():
+				continue
+			case slices.ContainsFunc(s.DropNodes, func(d *topology.Node) bool { return d.Name == e.Node }):
+				continue
+			case e.Unaddressed && !is.Unaddressed:
+				continue // its addresses are the lab's from now on
+			}
+			x := byHand{e.Node, external{Name: e.Interface, At: time.Now()}}
+			_ = l.inNet(e.Node, func() (err error) { // what cannot be read, as somebody has removed the device, is not kept
+				if x.Index, err = indexOf(e.Interface); err != nil {
+					return err
+				}
+				x.Addresses, _ = addressMessages.of(x.Index)
+				x.Addresses = slices.DeleteFunc(x.Addresses, func(m []byte) bool {
+					return addressMessages.addedByKernel(m) || slices.Contains(e.Addresses, addressOf(m))
+				})
+				x.Routes, _ = routeMessages.of(x.Index)
+				x.Routes = slices.DeleteFunc(x.Routes, func(m []byte) bool { return m[5] != unix.RTPROT_BOOT })
+				x.Permanent, err = neighbourMessages.of(x.Index)
+				return err
+			})
+			if len(x.Addresses)+len(x.Routes)+len(x.Permanent) > 0 {
+				out = append(out, x)
+			}
+		}
+	}
+	return out
+}
+
+// addressOf is the address that the kernel reports.
+func addressOf(m []byte) netip.Prefix {
+	a := attributes(m, addressMessages.head)
+	ip, ok := a[unix.IFA_LOCAL]
+	if !ok {
+		ip = a[unix.IFA_ADDRESS]
+	}
+	address, _ := netip.AddrFromSlice(ip)
+	return netip.PrefixFrom(address, int(m[1]))
+}
+
+// giveByHand gives it to the new devices. What no longer fits what the lab is now is left out, as
+// the kernel would have removed it.
+func (l *Lab) giveByHand(all []byHand) {
+	for _, x := range all {
+		_ = l.inNet(x.node, func() error {
+			index, err := indexOf(x.Name)
+			if err != nil {
+				return err
+			}
+			for _, kind := range []struct {
+				messages
+				list [][]byte
+			}{{addressMessages, inOrder(addressMessages, x.Addresses)}, {neighbourMessages, x.Permanent}, {routeMessages, x.Routes}} {
+				for _, m := range kind.list {
+					_ = x.put(kind.messages, kind.moved(m, x.Index, index), index)
+				}
+			}
+			return nil
+		})
+	}
+}

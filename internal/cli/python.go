@@ -62,8 +62,20 @@ func (a *app) runScript() *cobra.Command {
 			case strings.HasPrefix(args[0], "-"):
 				return usagef("%s: the script comes first, its options behind it", args[0])
 			}
-			if _, err := os.Stat(args[0]); err != nil {
+			if wrong := wrongWord(cmd, args[0], args[1:]); wrong != nil {
+				return wrong
+			}
+			info, err := os.Stat(args[0])
+			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], errors.Unwrap(err))
+			}
+			if info.IsDir() {
+				if _, err := os.Stat(filepath.Join(args[0], "__main__.py")); err != nil {
+					return fmt.Errorf("%s is a directory; name the script in it:  sudo trivet run %s", args[0], filepath.Join(args[0], "net.py"))
+				}
+			}
+			if onlyDefines(args[0]) {
+				a.warn(args[0] + " only defines topologies (topos), which mn brings up:  sudo trivet mn --custom " + args[0] + " --topo NAME")
 			}
 			return runPython(args)
 		},

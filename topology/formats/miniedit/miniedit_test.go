@@ -226,7 +226,7 @@ func TestEdited(t *testing.T) {
 		}
 	}
 	for _, l := range lost {
-		if l.Field != "foreign" {
+		if l.Field != "what only MiniEdit .mn files have" {
 			t.Errorf("reported lost: %s", l)
 		}
 	}

@@ -216,7 +216,11 @@ func describe(t *topology.Topology, where string) string {
 	if len(parts) > 5 {
 		parts = append(parts[:5], "…")
 	}
-	parts = append([]string{fmt.Sprintf("%s, %s", words.Plural(len(t.Nodes), "node"), words.Plural(len(t.Links), "link")), where}, parts...)
+	head := []string{fmt.Sprintf("%s, %s", words.Plural(len(t.Nodes), "node"), words.Plural(len(t.Links), "link"))}
+	if where != "" {
+		head = append(head, where)
+	}
+	parts = append(head, parts...)
 	return strings.Join(parts, " · ")
 }
 

@@ -236,7 +236,6 @@ def main():
         error("-" * 80 + "\n")
         _fabric.forget()
         cleanup()
-        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ func (s State) begin(ctx context.Context) (<-chan error, error) {
 	defer run.Close()
 	err = makeDir(Dir(s.Name))
 	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("there is already a lab %s; choose another name, or take it down:  trivet down %s", s.Name, s.Name)
+		return nil, fmt.Errorf("%w %s; %s", ErrTaken, s.Name, Otherwise(s.Name))
 	}
 	if err != nil {
 		return nil, err

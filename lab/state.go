@@ -327,14 +327,48 @@ func ownerOf(name string) string {
 	if !ok {
 		return "?"
 	}
-	uid := strconv.Itoa(int(stat.Uid))
-	if u, err := user.LookupId(uid); err == nil {
-		return u.Username
-	}
-	return "user " + uid
+	return userName(int(stat.Uid))
 }
 
-// Choose returns the lab of that name; with no name, the only one there is.
+func userName(uid int) string {
+	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+		return u.Username
+	}
+	return fmt.Sprint("user ", uid)
+}
+
+// ErrTaken says that there is a lab of a name already.
+var ErrTaken = errors.New("there is already a lab")
+
+// Anothers says whose lab has a name, if it is not one of the user's own.
+func Anothers(name string) (owner string, yes bool) {
+	s, err := Load(name)
+	if errors.Is(err, ErrNone) || err == nil && s.Owner == Owner() {
+		return "", false
+	}
+	return ownerOf(name), true
+}
+
+// OwnName is what the user's lab is called by default: where the name is that of another user's
+// lab, with the user's own behind it.
+func OwnName(name string) string {
+	if _, taken := Anothers(name); !taken {
+		return name
+	}
+	behind := "-" + strings.ReplaceAll(userName(Owner()), " ", "-")
+	return CleanName(name[:min(len(name), max(1, 40-len(behind)))] + behind)
+}
+
+// Otherwise says what a user can do about a name that a lab has.
+func Otherwise(name string) string {
+	if owner, yes := Anothers(name); yes {
+		return "it is " + owner + "'s; choose another name"
+	}
+	return "choose another name, or take it down:  trivet down " + name
+}
+
+// Choose returns the lab of that name; with no name, the only one there is, or of those of several
+// users the only one that is the user's own.
 func Choose(name string) (State, error) {
 	if name != "" {
 		s, err := Load(name)
@@ -344,6 +378,9 @@ func Choose(name string) (State, error) {
 		return s, err
 	}
 	labs, err := List()
+	if own := slices.DeleteFunc(slices.Clone(labs), func(s State) bool { return s.Owner != Owner() }); len(own) == 1 {
+		labs = own
+	}
 	switch {
 	case err != nil:
 		return State{}, err

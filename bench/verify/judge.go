@@ -111,6 +111,7 @@ func (t *trace) sample(i int) *sample {
 func (v *verifier) judgeSample(h hop, s *sample) {
 	d := &v.result.Links[h.link].Directions[h.out]
 	came := s.of - s.lost
+	stop := v.mayStop(h)
 	for i := range d.Checks {
 		c := &d.Checks[i]
 		if c.What != Rate && c.What != Queue {
@@ -121,8 +122,10 @@ func (v *verifier) judgeSample(h hop, s *sample) {
 			switch {
 			case came > 0:
 				c.set(1)
-			case v.filters(h):
-				c.untold("none of %d packets came through it, which the controller of %s may intend", s.of, v.near(h))
+			case s.of == 0:
+				c.untold("%s put no packet into it: is a route missing there?", v.near(h))
+			case stop != "":
+				c.untold("none of %d packets came through it, %s", s.of, stop)
 			default:
 				c.wrong(0, "none of %d packets came through it", s.of)
 			}
@@ -131,7 +134,7 @@ func (v *verifier) judgeSample(h hop, s *sample) {
 		case Jitter:
 			v.judgeJitter(c, s.delays)
 		case Loss:
-			if came == 0 && v.filters(h) {
+			if came == 0 && (stop != "" || s.of == 0) {
 				c.untold("no packet came through it")
 			} else {
 				judgeLoss(c, s.lost, s.of)
@@ -154,13 +157,20 @@ func (v *verifier) judgeSample(h hop, s *sample) {
 	}
 }
 
-// filters says whether a controller of the user's own decides what goes in a direction: it may be a
-// firewall.
-func (v *verifier) filters(h hop) bool {
+// mayStop is why a direction may rightly get no packets, or empty: where a controller of the
+// user's own decides what goes there, it may be a firewall, and of routes that are as written the
+// one over it may not be.
+func (v *verifier) mayStop(h hop) string {
 	n := v.nodes[v.near(h)]
-	return n.IsDatapath() && slices.ContainsFunc(n.Controllers, func(c string) bool {
+	switch {
+	case n.IsDatapath() && slices.ContainsFunc(n.Controllers, func(c string) bool {
 		return c != topology.ControllerNone && !v.t.IsBuiltin(c)
-	})
+	}):
+		return "which the controller of " + n.Name + " may intend"
+	case n.Kind == topology.Router && v.t.Routes == topology.RoutesAsWritten:
+		return "as there may be no route over it at " + n.Name + ", whose routes are as written"
+	}
+	return ""
 }
 
 // judgeDelay takes the median; what is too long for the middle of them, and right for the fastest,

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -179,6 +180,30 @@ func TestJudgeFirewall(t *testing.T) {
 					t.Errorf("controller %s, %s: %+v", controller, v.nameOf(h), c)
 				}
 			}
+		}
+	}
+}
+
+// TestJudgeNoRoute proves that a link into which a router puts nothing is not said to be down where
+// the router may have no route over it, nor where nothing was put into it at all.
+func TestJudgeNoRoute(t *testing.T) {
+	text := "routes: %s\nnodes: {r1: {router: {datapath: kernel}}, h1: host, h2: host}\nlinks: [r1 -- h1, r1 -- h2]\n"
+	for _, c := range []struct {
+		routes   string
+		lost, of int
+		want     Verdict
+	}{{"as-written", 100, 100, Untold}, {"computed", 100, 100, Wrong}, {"computed", 0, 0, Untold}, {"as-written", 50, 100, Wrong}} {
+		v := verifierOf(t, fmt.Sprintf(text, c.routes))
+		h := hop{1, 0}
+		if v.near(h) != "r1" {
+			h.out = 1
+		}
+		v.judgeSample(h, &sample{of: c.of, lost: c.lost})
+		if got := v.check(h, Loss).Verdict; got != c.want {
+			t.Errorf("%+v: loss is %s", c, got)
+		}
+		if got := v.check(h, Up).Verdict; c.lost == c.of && got != c.want {
+			t.Errorf("%+v: up is %s", c, got)
 		}
 	}
 }

@@ -235,7 +235,10 @@ func (c *Controller) NoRouting() error {
 // NoSuch says that there is no node, or whatever kind it is, of a name, and which there are.
 func NoSuch(kind, name string, names []string) error {
 	hint := topology.DidYouMean(name, names)
-	if hint == "" {
+	switch {
+	case len(names) == 0:
+		hint = "there is none"
+	case hint == "":
 		slices.SortFunc(names, CompareNames)
 		hint = "there are " + strings.Join(names[:min(10, len(names))], ", ")
 	}

@@ -24,7 +24,7 @@ func (a *app) apply() *cobra.Command {
 				return err
 			}
 			if a.lab == "" { // the lab of the same name, if there is one
-				if state, err := lab.Load(lab.CleanName(t.Name)); err == nil {
+				if state, err := lab.Load(lab.OwnName(lab.CleanName(t.Name))); err == nil {
 					a.lab = state.Name
 				}
 			}

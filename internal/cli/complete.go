@@ -40,6 +40,16 @@ func completeSources(_ *cobra.Command, args []string, _ string) ([]string, cobra
 	return names, cobra.ShellCompDirectiveDefault
 }
 
+// completeLabsAndSources offers labs that are up, too.
+func (a *app) completeLabsAndSources(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	names, directive := completeSources(cmd, args, prefix)
+	if len(args) == 0 {
+		labs, _ := a.completeLabs(cmd, args, prefix)
+		names = append(labs, names...)
+	}
+	return names, directive
+}
+
 // completeFlag offers the values that a flag can have.
 func completeFlag(cmd *cobra.Command, flag string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {

@@ -194,13 +194,13 @@ func (a *app) graph() *cobra.Command {
 	var s source
 	var out string
 	cmd := &cobra.Command{
-		Use:     "graph [FILE [ARGUMENT...]|GENERATOR]",
+		Use:     "graph [LAB|FILE [ARGUMENT...]|GENERATOR]",
 		Short:   "Draw a topology: in the terminal, as SVG or as DOT",
-		Long:    "Draw a topology, or without an argument the running lab: in the terminal, or to a file ending in\n.svg or .dot. With --json it prints what it would draw.",
+		Long:    "Draw a topology, or a lab that is up (without an argument the only one): in the terminal, or to a file ending in\n.svg or .dot. With --json it prints what it would draw.",
 		Example: "  trivet graph examples/campus.yaml\n  trivet graph fat-tree,4 -o fat-tree.svg",
 		Args:    scriptArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := a.drawn(cmd, &s, args)
+			t, err := a.drawn(cmd, &s, a.theLab(&s, args))
 			if err != nil {
 				return err
 			}
@@ -224,6 +224,7 @@ func (a *app) graph() *cobra.Command {
 		},
 	}
 	s.flags(cmd)
+	cmd.ValidArgsFunction = a.completeLabsAndSources
 	cmd.Flags().StringVarP(&out, "output", "o", "", "file to draw to")
 	return cmd
 }

@@ -16,10 +16,13 @@ import (
 func (a *app) inspect() *cobra.Command {
 	var s source
 	cmd := &cobra.Command{
-		Use:   "inspect [FILE [ARGUMENT...]|GENERATOR]",
+		Use:   "inspect [LAB|FILE [ARGUMENT...]|GENERATOR]",
 		Short: "Show a lab, or what a file would become: addresses, ports, links",
-		Args:  scriptArgs(0, 1),
+		Long: "Show a lab that is up, or what a file or a generator would become: addresses, ports, links. The name of a lab that is\n" +
+			"up is that lab, also where a generator is called so.",
+		Args: scriptArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			args = a.theLab(&s, args)
 			info, sites := lab.Info{State: "not up"}, lab.Sites{}
 			if len(args) > 0 {
 				t, warnings, err := s.load(args[0], args[1:]...)
@@ -61,6 +64,7 @@ func (a *app) inspect() *cobra.Command {
 		},
 	}
 	s.flags(cmd)
+	cmd.ValidArgsFunction = a.completeLabsAndSources
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -72,6 +73,11 @@ func describeDatapaths() string {
 func (s *source) load(what string, args ...string) (*topology.Topology, topology.Problems, error) {
 	s.file = strings.Join(append([]string{what}, args...), " ")
 	t, problems, err := s.read(what, args)
+	if failed := cmp.Or(err, problems.Err()); failed != nil && s.command != nil {
+		if wrong := wrongWord(s.command, what, args); wrong != nil {
+			return nil, nil, wrong
+		}
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -111,11 +117,31 @@ func (s *source) read(what string, args []string) (*topology.Topology, topology.
 		return t, problems, nil
 	}
 	t, err := topology.Generate(what, topology.GenerateOptions{Nodes: topology.Kind(s.nodes)})
+	if err != nil {
+		err = cmp.Or(withEnding(what), err)
+	}
 	return t, nil, err
+}
+
+// withEnding says which file is meant by a name without its ending.
+func withEnding(what string) error {
+	for _, f := range formats.All() {
+		for _, ending := range f.Extensions {
+			if _, err := os.Stat(what + ending); err == nil {
+				return fmt.Errorf("there is no generator %q; did you mean the file %s?", what, what+ending)
+			}
+		}
+	}
+	return nil
 }
 
 func (s *source) options(args []string) formats.Options {
 	return formats.Options{Topo: s.topo, Args: args, Waiting: func(what string) { fmt.Fprintln(os.Stderr, what) }}
+}
+
+// changes says that the command line changes what is read.
+func (s *source) changes() bool {
+	return s.nodes+s.topo+s.datapath+s.ipv6+s.routes+s.name != "" || len(s.controller) > 0
 }
 
 // isFile distinguishes a file from a generator: it exists, or it looks like a file name.

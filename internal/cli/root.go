@@ -146,7 +146,7 @@ func (a *app) root() *cobra.Command {
 	group("net", a.top(), a.path(), a.flows(), a.routes(), a.balance(), a.ospf(), a.hosts(), a.controller())
 	group("use", a.bench())
 	group("file", a.validate(), a.convert(), a.graph(), a.schema())
-	root.AddCommand(a.docs())
+	root.AddCommand(a.docs(), a.what())
 	root.Args = cobra.NoArgs // for words that are not commands
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.InitDefaultHelpCmd()

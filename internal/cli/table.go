@@ -15,7 +15,8 @@ import (
 )
 
 // table prints rows with aligned columns; the first row is the headings. If a table is too wide for
-// the terminal, it drops empty columns and wraps the lines of its last column.
+// the terminal, it drops empty columns and wraps the lines of its last column, and of others as far
+// as that takes no word apart.
 func (a *app) table(rows [][]string) {
 	for _, line := range layOut(rows, columnsOf(a.out)) {
 		fmt.Fprintln(a.out, line)
@@ -73,25 +74,64 @@ func layOut(rows [][]string, room int) []string {
 		gap, full = 2, withoutEmpty(full)
 		width = widths(full)
 	}
-	last := len(width) - 1
-	if before := total(width[:last], gap) + gap; total(width, gap) > room && room-before >= 16 {
-		width[last] = room - before
-	}
+	narrow(width, full, total(width, gap)-room)
 	var lines []string
 	for _, r := range full {
 		for r != nil {
-			cell, rest := breakText(r[last], width[last])
-			line := ""
-			for j, c := range append(slices.Clone(r[:last]), cell) {
-				line += c + strings.Repeat(" ", max(0, width[j]-textWidth(c))+gap)
+			line, rest, more := "", make([]string, len(r)), false
+			for j, c := range r {
+				var cell string
+				cell, rest[j] = breakText(c, width[j])
+				line += cell + strings.Repeat(" ", max(0, width[j]-textWidth(cell))+gap)
+				more = more || rest[j] != ""
 			}
 			lines = append(lines, strings.TrimRight(line, " "))
-			if r = nil; rest != "" {
-				r = append(make([]string, last), rest)
+			if r = nil; more {
+				r = rest
 			}
 		}
 	}
 	return lines
+}
+
+// leastOfLast is how narrow the last column may become, which may take words apart.
+const leastOfLast = 16
+
+// narrow makes columns narrower by over in sum: the last, then always the widest that can be.
+func narrow(width []int, rows [][]string, over int) {
+	last := len(width) - 1
+	least := make([]int, len(width))
+	for _, r := range rows {
+		for j, c := range r {
+			least[j] = max(least[j], longestWord(c))
+		}
+	}
+	least[last] = min(leastOfLast, width[last])
+	by := max(0, min(over, width[last]-least[last]))
+	width[last] -= by
+	for over -= by; over > 0; over-- {
+		widest := -1
+		for j := range width {
+			if width[j] > least[j] && (widest < 0 || width[j] > width[widest]) {
+				widest = j
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		width[widest]--
+	}
+}
+
+// longestWord is the width of the longest part of a text that breakText keeps whole.
+func longestWord(text string) (longest int) {
+	if text != plain(text) {
+		return textWidth(text)
+	}
+	for _, word := range strings.Fields(strings.ReplaceAll(text, ",", ", ")) {
+		longest = max(longest, textWidth(word))
+	}
+	return longest
 }
 
 func textWidth(s string) int { return runewidth.StringWidth(plain(s)) }
@@ -136,7 +176,7 @@ func breakText(text string, width int) (line, rest string) {
 		return text, ""
 	}
 	at := len(runewidth.Truncate(text, width, ""))
-	if blank := strings.LastIndexAny(text[:at], " ,"); blank > at/3 {
+	if blank := strings.LastIndexAny(text[:at], " ,"); blank > at/3 || blank > 0 && longestWord(text) <= width {
 		at = blank + 1
 	}
 	return strings.TrimRight(text[:at], " "), strings.TrimLeft(text[at:], " ")

@@ -31,3 +31,22 @@ func TestTables(t *testing.T) {
 		t.Errorf("a table for which there is room: %q", wide)
 	}
 }
+
+// TestNarrowTable proves that a table whose other columns leave no room for the last still fits,
+// and that no name is taken apart.
+func TestNarrowTable(t *testing.T) {
+	rows := [][]string{{"LINK", "ENDS", "AS", "BANDWIDTH", "DELAY", "JITTER", "LOSS", "QUEUE", "STATE"},
+		{"dist1-edge12", "dist1-eth3 – edge12-eth0", "line", "100mbit", "10ms", "1ms", "1%", "413", "up"}}
+	lines := layOut(rows, 80)
+	for _, line := range lines {
+		if textWidth(line) > 80 {
+			t.Errorf("%d columns: %s", textWidth(line), line)
+		}
+	}
+	all := strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
+	for _, name := range []string{"dist1-edge12", "dist1-eth3", "edge12-eth0", "100mbit", "BANDWIDTH"} {
+		if !strings.Contains(all, name) {
+			t.Errorf("%s is taken apart:\n%s", name, strings.Join(lines, "\n"))
+		}
+	}
+}

@@ -86,7 +86,11 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 	if s.name != "" && name != s.name {
 		return fmt.Errorf("--name %s: a lab's name has at most 40 letters, digits, dots, dashes and underscores, and begins with a letter or digit; write  --name %s", s.name, name)
 	}
-	if err := a.free(name, s.name != ""); err != nil {
+	plain, given := name, s.name != ""
+	if !given {
+		name = lab.OwnName(plain)
+	}
+	if err := a.free(name, given); err != nil {
 		return err
 	}
 	from, err := os.Getwd()
@@ -127,9 +131,10 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 	if state.Sites != nil {
 		a.sumUpSites(&state)
 	}
-	if name != r.Name {
+	if plain != r.Name {
 		a.say("the lab is called %s: %q cannot be a lab's name (--name chooses another)", name, r.Name)
 	}
+	a.sayOwn(plain, name)
 	for _, w := range append(warnings, more...) {
 		a.say("%s", w)
 	}
@@ -146,7 +151,20 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 	if local.LongPaths(r) {
 		a.say("hosts get TTL and hop limit 255: paths cross up to %d routers", r.RouterHops)
 	}
-	return a.start(ctx, state)
+	err = a.start(ctx, state)
+	if own := lab.OwnName(plain); errors.Is(err, lab.ErrTaken) && !given && own != name { // meanwhile
+		state.Name = own
+		a.sayOwn(plain, own)
+		return a.start(ctx, state)
+	}
+	return err
+}
+
+// sayOwn says why a lab has another name than its topology.
+func (a *app) sayOwn(plain, name string) {
+	if name != plain {
+		a.say("the lab is called %s: another user has one called %s (--name chooses another)", name, plain)
+	}
 }
 
 // say prints for the user: to standard error if standard output is JSON.
@@ -171,7 +189,7 @@ func (a *app) free(name string, given bool) error {
 	}
 	hint := "change it:  trivet apply FILE, or bring up another:  --name OTHER"
 	if given {
-		hint = "choose another name, or take it down:  trivet down " + name
+		hint = lab.Otherwise(name)
 	}
 	return fmt.Errorf("lab %s is already %s; %s", name, s.Status, hint)
 }
@@ -198,7 +216,11 @@ func describe(t *topology.Topology, where string) string {
 	if len(parts) > 5 {
 		parts = append(parts[:5], "…")
 	}
-	parts = append([]string{fmt.Sprintf("%s, %s", words.Plural(len(t.Nodes), "node"), words.Plural(len(t.Links), "link")), where}, parts...)
+	head := []string{fmt.Sprintf("%s, %s", words.Plural(len(t.Nodes), "node"), words.Plural(len(t.Links), "link"))}
+	if where != "" {
+		head = append(head, where)
+	}
+	parts = append(head, parts...)
 	return strings.Join(parts, " · ")
 }
 

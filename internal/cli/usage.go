@@ -23,10 +23,13 @@ func speakPlainly(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
-				return argumentError(cmd, args, err)
+				return corrected(cmd, args, argumentError(cmd, args, err))
 			}
 			return nil
 		}
+	}
+	if run := cmd.RunE; run != nil && !cmd.DisableFlagParsing {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error { return corrected(cmd, args, run(cmd, args)) }
 	}
 	cmd.SetFlagErrorFunc(flagError)
 	for _, c := range cmd.Commands() {

@@ -287,7 +287,7 @@ def chooseDatapath(fabric):
     elif any(n.fabricControllers()[0] not in ("trivet", "none") for n in switches):
         chosen, why = "ovs", "for controllers that are not Trivet's; TRIVET_DATAPATH chooses"
     elif any(n.fabricSecure() for n in switches):
-        chosen, why = "ovs", "switches have no controller, and forward what they are told; TRIVET_DATAPATH chooses"
+        chosen, why = "ovs", "switches have no controller so far, and forward what they are told; TRIVET_DATAPATH chooses"
     elif scriptTalks():
         chosen, why = "ovs", "the script talks to it; TRIVET_DATAPATH chooses"
     else:

@@ -17,6 +17,7 @@ from mininet.nodelib import LinuxBridge
 from mininet.topo import LinearTopo, MinimalTopo, SingleSwitchReversedTopo, SingleSwitchTopo
 from mininet.topolib import TorusTopo, TreeTopo
 from mininet.util import buildTopo, customClass, specialClass, splitArgs
+from trivet import _binary
 
 PLACEMENT = {"block": None, "random": None}
 TOPODEF = "minimal"
@@ -65,6 +66,14 @@ def runTests(mn, options):
                 raise Exception("Test %s is unknown - please specify one of %s" % (name, sorted(TESTS)))
 
 
+def refuse(word, option=""):
+    """End mn with what a word is, if it is something that another command takes."""
+    said = _binary.run(["what-is", "mn", word]).stdout.strip()
+    if said:
+        error("%s%s\n" % (option, said))
+        sys.exit(2)
+
+
 def _choices(opts, choices, default, name, text, flags=()):
     opts.add_option("--" + name, *flags, type="string", default=default,
                     help="%s: %s[,param=value...]" % (text, "|".join(sorted(choices))))
@@ -88,12 +97,17 @@ class MininetRunner:
         """Run a file, and take over what it defines: topos, switches, hosts, controllers, links, tests."""
         if not os.path.isfile(fileName):
             raise Exception("could not find custom file: %s" % fileName)
+        if not fileName.endswith(".py"):  # JSON is Python, too, and defines nothing
+            refuse(fileName, "--custom ")
         _fabric._customFiles.append(fileName)
         names = {"__name__": "mininet_custom", "__file__": fileName}
         sys.path.insert(0, os.path.dirname(os.path.abspath(fileName)))
         with open(fileName) as f:
             exec(compile(f.read(), fileName, "exec"), names)  # pylint: disable=exec-used
         tables = {"topos": TOPOS, "switches": SWITCHES, "hosts": HOSTS, "controllers": CONTROLLERS, "links": LINKS, "tests": TESTS}
+        if not set(names) & {*tables, "validate", "testnames"}:
+            warn("--custom %s: it defines none of %s, so mn takes nothing of it; to run it as a program:  "
+                 "sudo trivet run %s\n" % (fileName, ", ".join(tables), fileName))
         for name, value in names.items():
             if name in tables and isinstance(value, dict):
                 tables[name].update(value)
@@ -143,8 +157,8 @@ class MininetRunner:
         opts.set_defaults(nat=None)
         self.options, self.args = opts.parse_args()
         if self.args:
-            opts.print_help()
-            sys.exit()
+            refuse(self.args[0])
+            opts.error("%s is one too many; mn takes options only" % self.args[0])
 
     @staticmethod
     def nat(_option, _flag, _value, parser):

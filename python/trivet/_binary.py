@@ -12,10 +12,11 @@ from ._errors import TrivetError
 
 
 def find() -> str:
-    """The program: what TRIVET names, the package's own, that of the checkout around it, or that in PATH."""
-    here = Path(__file__).resolve().parent
-    candidates = [os.environ.get("TRIVET", ""), str(here / "bin" / "trivet"), str(here.parent.parent / "bin" / "trivet")]
-    for file in candidates:
+    """The program: what TRIVET names, that of the environment or checkout that the package is in, or that in PATH."""
+    packages = Path(__file__).resolve().parent.parent
+    above = packages.parent.parent  # of lib/python3.X/site-packages
+    environment = above.parent if above.name in ("lib", "lib64") else packages  # as pip install --target has it
+    for file in os.environ.get("TRIVET", ""), str(environment / "bin" / "trivet"), str(packages.parent / "bin" / "trivet"):
         if file and os.access(file, os.X_OK) and os.path.isfile(file):
             return file
     in_path = shutil.which("trivet")

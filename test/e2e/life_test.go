@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -230,4 +231,54 @@ func TestControllerThatDoesNotAnswer(t *testing.T) {
 	}
 	m.ok("down")
 	m.unchanged(before)
+}
+
+// TestOwnNames proves that users on one machine can bring the same file up: by default the second
+// one's lab has the user's name behind it, apply finds it, also when all begin at once; and that
+// nobody is told to take another's lab down.
+func TestOwnNames(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	file := m.file(m.name+".yaml", "nodes: {h1: host, h2: host}\nlinks: [h1 -- h2]\n")
+	as := func(uid string, args ...string) result {
+		cmd := m.command(trivet, args...)
+		cmd.Env = append(cmd.Env, "SUDO_UID="+uid)
+		return m.do(cmd)
+	}
+	m.ok("up", file)
+	r := as("1", "up", file) // daemon, as in every Debian
+	contains(t, r.String(), "exit 0", "the lab is called "+m.name+"-daemon: another user has one called "+m.name)
+	contains(t, as("1", "up", file).String(), "exit 1", "lab "+m.name+"-daemon is already up; change it")
+	r = as("1", "up", "--name", m.name, file)
+	contains(t, r.String(), "exit 1", "it is root's; choose another name")
+	if strings.Contains(r.String(), "trivet down") {
+		t.Error(r)
+	}
+	contains(t, as("1", "inspect").String(), m.name+"-daemon  up") // of several the user's own
+	contains(t, m.want(1, "up", "--name", m.name, file).err, "or take it down:  trivet down "+m.name)
+	m.file(m.name+".yaml", "nodes: {h1: host, h2: host, h3: host}\nlinks: [h1 -- h2, h1 -- h3]\n")
+	contains(t, as("1", "apply", file).String(), "exit 0", "2 changes made")
+	if out := m.ok("inspect", m.name); strings.Contains(out, "h3") {
+		t.Errorf("another user's lab was changed:\n%s", out)
+	}
+	m.ok("down", m.name)
+	m.ok("down", m.name+"-daemon")
+
+	var all []*exec.Cmd // at once
+	for _, uid := range []string{"1", "2", "3", "4", "5"} {
+		cmd := m.command(trivet, "up", file)
+		cmd.Env = append(cmd.Env, "SUDO_UID="+uid)
+		must(t, m.start(cmd))
+		all = append(all, cmd)
+	}
+	for _, cmd := range all {
+		wait(t, cmd)
+		if code := cmd.ProcessState.ExitCode(); code != 0 {
+			t.Error("exit ", code)
+		}
+	}
+	if n := strings.Count(m.ok("ls"), "\n"+m.name); n != len(all) {
+		t.Errorf("there are %d labs:\n%s", n, m.ok("ls"))
+	}
+	m.ok("down", "--all")
 }

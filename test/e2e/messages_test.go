@@ -69,3 +69,42 @@ func TestPingInterrupted(t *testing.T) {
 		t.Errorf("exit %d: %s", code, out)
 	}
 }
+
+// TestLabsName proves that inspect and graph show a lab that is named, as it is, also where a
+// generator is called so; and that commands that take something else say what the word is.
+func TestLabsName(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	file := m.file("net.yaml", "nodes: {h1: host, h2: host}\nlinks: [h1 -- h2]\n")
+	m.up(file)
+	m.ok("up", "minimal", "--datapath", "bridge")
+	m.ok("link", "set", "--lab", "minimal", "h1-s1", "delay=7ms")
+	contains(t, m.ok("inspect", m.name), m.name+"  up", "h1-h2")
+	contains(t, m.ok("inspect", "minimal"), "minimal  up", "7ms")
+	contains(t, m.ok("inspect", "minimal", "--datapath", "bridge"), "minimal  not up")
+	contains(t, m.ok("graph", m.name), "h1", "h2")
+	for args, want := range map[string]string{
+		"up minimal-":           `there is no generator "minimal-"`,
+		"up " + m.name:          "is a lab that is up:  trivet apply --lab " + m.name + " FILE",
+		"validate " + m.name:    "is a lab that is up:  trivet verify " + m.name,
+		"run " + m.name:         "is a lab that is up:  trivet cli --lab " + m.name,
+		"top " + m.name:         "is a lab that is up:  trivet top --lab " + m.name,
+		"shell " + m.name:       "is a lab that is up:  trivet shell --lab " + m.name + " NODE",
+		"cli " + file:           "is a topology; lab " + m.name + " is made of it:  trivet cli --lab " + m.name,
+		"down " + file:          "is a topology; lab " + m.name + " is made of it:  trivet down " + m.name,
+		"inspect s1":            "s1 is a node of lab minimal:  trivet shell --lab minimal s1",
+		"s1 ip link":            "s1 is a node of lab minimal:  trivet exec --lab minimal s1 -- ip link",
+		"verify h1-s1":          "h1-s1 is a link of lab minimal:  trivet verify minimal",
+		"mn " + m.name:          "is a lab that is up:  trivet cli --lab " + m.name,
+		"mn " + file:            "is a topology:  sudo trivet up " + file,
+		"mn --custom " + file:   "--custom " + file + " is a topology:  sudo trivet up " + file,
+		"mn --topo nix --mac x": "x is one too many; mn takes options only",
+	} {
+		if r := m.run(strings.Fields(args)...); r.code == 0 || !strings.Contains(r.out+r.err, want) {
+			t.Errorf("want %q: %s", want, r)
+		}
+	}
+	only := m.file("custom.py", "topos = {}\n")
+	contains(t, m.run("run", only).err, "only defines topologies (topos), which mn brings up:  sudo trivet mn --custom "+only)
+	contains(t, m.run("mn", "--test", "none", "--custom", m.file("other.py", "x = 1\n")).err, "it defines none of topos")
+}

@@ -175,12 +175,36 @@ func linkLosses(c topology.Change) (out []formats.Loss) {
 	return out
 }
 
+// foreignLoss says which of a format's own settings are lost.
+func foreignLoss(subject, format string, value any) formats.Loss {
+	title := format
+	if f, err := formats.ByName(format); err == nil {
+		title = f.Title
+	}
+	keys := leaves(value, nil)
+	slices.Sort(keys)
+	return formats.Loss{Subject: subject, Field: "what only " + title + " files have", Value: strings.Join(slices.Compact(keys), ", ")}
+}
+
+// leaves adds the keys of the values within maps.
+func leaves(value any, keys []string) []string {
+	m, _ := value.(map[string]any)
+	for k, v := range m {
+		if within, is := v.(map[string]any); is {
+			keys = leaves(within, keys)
+		} else {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
 // foreignLosses compares what formats keep in Foreign.
 func foreignLosses(t, back *topology.Topology) (out []formats.Loss) {
 	compare := func(subject string, was, is map[string]any) {
 		for _, format := range sortedKeys(was) {
 			if text(was[format]) != text(is[format]) {
-				out = append(out, formats.Loss{Subject: subject, Field: "foreign", Value: format})
+				out = append(out, foreignLoss(subject, format, was[format]))
 			}
 		}
 	}

@@ -170,8 +170,7 @@ func TestMeaning(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", c.what, c.got, c.want)
 		}
 	}
-	if got := problems.Error(); !strings.Contains(got, "testdata/hosts.mn:") || !strings.Contains(got, "host h4: the scheduler host has no limits") ||
-		!strings.Contains(got, "host h7: VLAN interfaces are not made") {
+	if got := problems.Error(); !strings.Contains(got, "testdata/hosts.mn:") || !strings.Contains(got, "host h4: the scheduler host has no limits") {
 		t.Errorf("warnings miss something:\n%s", got)
 	}
 }
@@ -226,7 +225,7 @@ func TestEdited(t *testing.T) {
 		}
 	}
 	for _, l := range lost {
-		if l.Field != "foreign" {
+		if l.Field != "what only MiniEdit .mn files have" {
 			t.Errorf("reported lost: %s", l)
 		}
 	}
@@ -278,5 +277,47 @@ func TestStartMayFail(t *testing.T) {
 			{"number": "2", "x": "9", "y": "1", "opts": {"hostname": "h2", "nodeNum": 2, "sched": "host"}}]}`), formats.Options{})
 	if problems.Err() != nil || !top.Node("h1").StartMayFail || top.Node("h2").StartMayFail {
 		t.Fatal(problems, top)
+	}
+}
+
+// TestVLANInterfaces proves that a host's VLAN interfaces are made by its start commands, before
+// its own, that a .mn file made of it has them again, and what is said of those that cannot be.
+func TestVLANInterfaces(t *testing.T) {
+	file := func(vlans string) string {
+		return `{"hosts": [{"opts": {"hostname": "h7", "nodeNum": 7, "startCommand": "true", "vlanInterfaces": ` + vlans + `}}], "switches": [], "links": []}`
+	}
+	top, problems := Read("x.mn", []byte(file(`[["192.168.9.1/25", "10"], ["192.168.10.1", 20]]`)), formats.Options{})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	line := func(id, address string) string {
+		return "ip link add link h7-eth0 name h7-eth0." + id + " type vlan id " + id + " && ip addr add " + address +
+			" dev h7-eth0." + id + " && ip link set h7-eth0." + id + " up\n"
+	}
+	h := top.Node("h7")
+	if want := line("10", "192.168.9.1/25") + line("20", "192.168.10.1/24") + "true"; h.Start != want || !h.StartMayFail {
+		t.Errorf("start is\n%s", h.Start)
+	}
+	h.Foreign = nil
+	written, _, err := Write(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, problems := Read("x.mn", written, formats.Options{})
+	if len(problems) > 0 || back.Node("h7").Start != h.Start || strings.Contains(string(written), "ip link add") {
+		t.Errorf("written as %s\n%s", written, problems)
+	}
+	for vlans, want := range map[string]string{
+		`[["10.0.0.1"]]`:         "is not an address and the number of a VLAN; write",
+		`[["nope", "10"]]`:       `vlanInterfaces: "nope" is not an IPv4 address; write 10.1.0.1/24`,
+		`[["10.0.0.1", "4095"]]`: `vlanInterfaces: "4095" is not the number of a VLAN; write a number from 1 to 4094`,
+	} {
+		if _, problems := Read("x.mn", []byte(file(vlans)), formats.Options{}); !strings.Contains(problems.Error(), want) {
+			t.Errorf("%s: %s", vlans, problems.Error())
+		}
+	}
+	long := strings.ReplaceAll(file(`[["10.0.0.1", "100"]]`), "h7", "client-7")
+	if _, problems := Read("x.mn", []byte(long), formats.Options{}); !strings.Contains(problems.Error(), "client-7-eth0.100 is not made, as its name is too long") {
+		t.Error(problems)
 	}
 }

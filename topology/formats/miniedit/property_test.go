@@ -140,7 +140,7 @@ func (d *drawing) burden() {
 	}
 	if d.yes("foreign") {
 		t.Foreign = map[string]any{"graphml": "x"}
-		d.lose("topology", "foreign")
+		d.lose("topology", "what only graphml files have") // that format is not registered here
 	}
 	for i, n := range t.Nodes {
 		d.burdenNode(n, i)

@@ -57,9 +57,7 @@ func (r *reader) host(i int, at *value, record *object) {
 	r.cores(n, opts)
 	r.dirs(n, opts)
 	r.interfaces(n, opts)
-	if v := opts.get("vlanInterfaces"); len(r.list(v, subject+": vlanInterfaces")) > 0 {
-		r.warn(v, "make them in its startCommand:  ip link add link h1-eth0 name vlan10 type vlan id 10", "%s: VLAN interfaces are not made", subject)
-	}
+	r.vlans(n, opts)
 	hint(n, "number", number, number != defaultNumber(n, i))
 }
 

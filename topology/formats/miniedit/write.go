@@ -246,7 +246,11 @@ func (d *document) host(n *topology.Node, i int) map[string]any {
 		cores = append(cores, strconv.Itoa(c))
 	}
 	setText(opts, "cores", strings.Join(cores, ","))
-	setText(opts, "startCommand", n.Start)
+	vlans, start := cutVLANs(n)
+	if vlans != nil {
+		opts["vlanInterfaces"] = vlans
+	}
+	setText(opts, "startCommand", start)
 	setText(opts, "stopCommand", n.Stop)
 	var dirs []any
 	for _, p := range n.Dirs {

@@ -43,8 +43,10 @@ type Switches struct {
 	vswitch  *daemon // ovs-vswitchd
 	db       client.Client
 
-	applying sync.Mutex // one writer at a time
-	sending  sync.Once  // makeRoomToSend
+	applying sync.Mutex        // one writer at a time
+	asked    map[string]Bridge // of the last Apply: what has changed since is somebody else's
+	known    bool              // asked is indeed what is in the database, but for others' changes
+	sending  sync.Once         // makeRoomToSend
 
 	changeLock sync.Mutex
 	change     chan struct{} // closed at the next change of the database

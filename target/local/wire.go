@@ -335,13 +335,13 @@ func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
 			links = append(links, k)
 		}
 	}
-	shape := func(k plan.Link, plug bool) error {
+	shape := func(k plan.Link, impair, plug bool) error {
 		defer done()
 		var err error
 		if s.Resized[k.Key] {
 			err = l.resize(k)
 		}
-		if err == nil {
+		if err == nil && impair { // else what queues there are stay, which may be the user's
 			err = l.impair(k)
 		}
 		if err == nil && plug {
@@ -353,8 +353,8 @@ func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
 		return nil
 	}
 	return errors.Join(
-		parallel.Each(links, func(k plan.Link) error { return shape(k, true) }),
-		parallel.Each(s.SetLinks, func(k plan.Link) error { return shape(k, s.Plugged[k.Key]) }),
+		parallel.Each(links, func(k plan.Link) error { return shape(k, true, true) }),
+		parallel.Each(s.SetLinks, func(k plan.Link) error { return shape(k, s.Impaired[k.Key], s.Plugged[k.Key]) }),
 	)
 }
 

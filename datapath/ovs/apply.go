@@ -14,10 +14,10 @@ import (
 )
 
 // Apply changes the bridges to the given ones, in one transaction that touches only what differs
-// from those given last, and returns once ovs-vswitchd has applied it. The error names every port that does not work, with
-// its bridge; everything else is in place then. If the bridges contradict each other, nothing is
-// changed. Packets of flows seen in the last seconds may still be handled as before for some
-// milliseconds, until ovs-vswitchd has revalidated the flows it has cached.
+// from those given last, and returns once ovs-vswitchd has applied it. The error names every port
+// that does not work, with its bridge; everything else is in place then. If the bridges contradict
+// each other, nothing is changed. Packets of flows seen in the last seconds may still be handled as
+// before for some milliseconds, until ovs-vswitchd has revalidated the flows it has cached.
 func (s *Switches) Apply(ctx context.Context, bridges []Bridge) error {
 	if err := validate(bridges); err != nil {
 		return err

@@ -52,8 +52,8 @@ type Switches struct {
 	change     chan struct{} // closed at the next change of the database
 }
 
-// The path of a Unix socket has at most 107 bytes (unix(7)); the longest name is that of ovs-vswitchd's
-// control socket, with the largest process id.
+// The path of a Unix socket has at most 107 bytes (unix(7)); the longest name is that of ovs-
+// vswitchd's control socket, with the largest process id.
 const maxDir = 107 - len("/ovs-vswitchd.4194304.ctl")
 
 func open(dir string) (*Switches, error) {

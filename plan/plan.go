@@ -19,6 +19,7 @@ type Steps struct {
 	SetLinks            []Link          // impairment, up or down; as they will be
 	Plugged             map[string]bool // keys of those that go up or down
 	Resized             map[string]bool // keys of those that get another MTU
+	Impaired            map[string]bool // keys of those that get another impairment, MTU or not
 	DropNodes, AddNodes []*topology.Node
 	SetNodes            []NodeChange // addresses, routes, limits
 }
@@ -51,7 +52,7 @@ func isEgress(field string) bool {
 // Make plans the way from one topology to another. A link that is in both is made anew if sameWire
 // says that the two are made differently.
 func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) bool) Steps {
-	s := Steps{New: to, Plugged: map[string]bool{}, Resized: map[string]bool{}}
+	s := Steps{New: to, Plugged: map[string]bool{}, Resized: map[string]bool{}, Impaired: map[string]bool{}}
 	rebuilt := map[string]bool{} // nodes that must be made anew, with their links
 	for _, c := range topology.Diff(from, to) {
 		switch {
@@ -87,6 +88,7 @@ func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) boo
 			s.SetLinks = append(s.SetLinks, Link{key, is})
 			s.Plugged[key] = was.Down != is.Down
 			s.Resized[key] = mtus(was) != mtus(is)
+			s.Impaired[key] = was.Egress(0) != is.Egress(0) || was.Egress(1) != is.Egress(1)
 		}
 	}
 	return s
@@ -94,7 +96,8 @@ func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) boo
 
 // Undone are the steps back to the old topology, once what these steps have made is gone.
 func (s Steps) Undone(old *topology.Topology) Steps {
-	back := Steps{New: old, DropLinks: s.DropLinks, AddLinks: s.DropLinks, DropNodes: s.DropNodes, AddNodes: s.DropNodes, Plugged: s.Plugged, Resized: s.Resized}
+	back := Steps{New: old, DropLinks: s.DropLinks, AddLinks: s.DropLinks, DropNodes: s.DropNodes, AddNodes: s.DropNodes,
+		Plugged: s.Plugged, Resized: s.Resized, Impaired: s.Impaired}
 	for _, c := range s.SetNodes {
 		back.SetNodes = append(back.SetNodes, NodeChange{c.New, c.Old})
 	}

@@ -190,3 +190,26 @@ func TestGrow(t *testing.T) {
 		}
 	}
 }
+
+// TestImpairedOnly proves that only a change of a link's impairment calls for impairing it again,
+// which would replace queues that its user has made.
+func TestImpairedOnly(t *testing.T) {
+	of := func(rate topology.Rate, down bool) *topology.Topology {
+		n := &topology.Topology{}
+		n.AddNode(topology.Switch, "s1")
+		n.AddNode(topology.Host, "h1")
+		l := n.AddLink("s1", "h1")
+		l.Bandwidth, l.Down = rate, down
+		return resolved(n)
+	}
+	for _, c := range []struct {
+		rate topology.Rate
+		down bool
+		want bool
+	}{{1e6, true, false}, {2e6, false, true}, {0, true, true}} {
+		s := plan.Make(of(1e6, false), of(c.rate, c.down), same)
+		if len(s.SetLinks) != 1 || s.Impaired[s.SetLinks[0].Key] != c.want || s.Plugged[s.SetLinks[0].Key] != c.down {
+			t.Errorf("a link of 1 Mbit/s that becomes one of %v, down %v: %+v", c.rate, c.down, s)
+		}
+	}
+}

@@ -13,11 +13,11 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// Apply changes the bridges to the given ones, in one transaction that touches only what differs,
-// and returns once ovs-vswitchd has applied it. The error names every port that does not work, with
-// its bridge; everything else is in place then. If the bridges contradict each other, nothing is
-// changed. Packets of flows seen in the last seconds may still be handled as before for some
-// milliseconds, until ovs-vswitchd has revalidated the flows it has cached.
+// Apply changes the bridges to the given ones, in one transaction that touches only what differs
+// from those given last, and returns once ovs-vswitchd has applied it. The error names every port
+// that does not work, with its bridge; everything else is in place then. If the bridges contradict
+// each other, nothing is changed. Packets of flows seen in the last seconds may still be handled as
+// before for some milliseconds, until ovs-vswitchd has revalidated the flows it has cached.
 func (s *Switches) Apply(ctx context.Context, bridges []Bridge) error {
 	if err := validate(bridges); err != nil {
 		return err
@@ -29,9 +29,20 @@ func (s *Switches) Apply(ctx context.Context, bridges []Bridge) error {
 		return err
 	}
 	t := transaction{db: s.db}
-	t.bridges(have, bridges, s.datapath)
+	c := changes{transaction: &t, have: have, at: have.places(), known: s.known, was: s.asked}
+	c.bridges(bridges, s.datapath)
+	s.asked, s.known = map[string]Bridge{}, len(t.ops) == 0
+	for _, b := range bridges {
+		b.Ports = slices.Clone(b.Ports)
+		s.asked[b.Name] = b
+	}
 	if len(t.ops) > 0 {
-		if err := s.commit(ctx, &t, have.root); err != nil {
+		next, err := s.write(ctx, &t, have.root)
+		if err != nil {
+			return err
+		}
+		s.known = true
+		if err := s.waitConfig(ctx, next); err != nil {
 			return err
 		}
 		if s.datapath == Netdev {
@@ -47,23 +58,54 @@ func (s *Switches) Apply(ctx context.Context, bridges []Bridge) error {
 // maxBackoff is the longest time between two attempts to reach a controller, in ms.
 const maxBackoff = 1000
 
+// Took is told, of switches that another process has made, which bridges it asked for last. Their
+// controllers may be others by now.
+func (s *Switches) Took(ctx context.Context, bridges []Bridge) error {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	have, err := readTables(ctx, s.db)
+	if err != nil {
+		return err
+	}
+	s.asked, s.known = map[string]Bridge{}, true
+	for _, b := range bridges {
+		b.Controllers = nil
+		if row := have.bridge(b.Name); row != nil {
+			for _, uuid := range row.Controllers {
+				b.Controllers = append(b.Controllers, have.controllers[uuid].Target)
+			}
+		}
+		s.asked[b.Name] = b
+	}
+	return nil
+}
+
 // commit sends the transaction and waits until ovs-vswitchd has applied it.
 func (s *Switches) commit(ctx context.Context, t *transaction, root rootRow) error {
+	next, err := s.write(ctx, t, root)
+	if err != nil {
+		return err
+	}
+	return s.waitConfig(ctx, next)
+}
+
+// write sends the transaction and returns the number of the configuration that it makes.
+func (s *Switches) write(ctx context.Context, t *transaction, root rootRow) (int, error) {
 	t.raise(&root)
 	t.ops = append(t.ops, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Columns: []string{"next_cfg"}})
 	results, err := t.commit(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	last := results[len(t.ops)-1].Rows
 	if len(last) != 1 {
-		return fmt.Errorf("the database of Open vSwitch has %d rows in its table Open_vSwitch, not 1", len(last))
+		return 0, fmt.Errorf("the database of Open vSwitch has %d rows in its table Open_vSwitch, not 1", len(last))
 	}
 	next, ok := last[0]["next_cfg"].(float64)
 	if !ok {
-		return fmt.Errorf("the database of Open vSwitch: next_cfg is %v, not a number", last[0]["next_cfg"])
+		return 0, fmt.Errorf("the database of Open vSwitch: next_cfg is %v, not a number", last[0]["next_cfg"])
 	}
-	return s.waitConfig(ctx, int(next))
+	return int(next), nil
 }
 
 // transaction collects operations. Its methods return the uuid of the row they deal with; the
@@ -84,6 +126,20 @@ func (t *transaction) create(row model.Model) { t.collect(t.db.Create(row)) }
 
 func (t *transaction) update(row model.Model, columns ...any) {
 	t.collect(t.db.Where(row).Update(row, columns...))
+}
+
+// mutate adds rows to a column of a row, and removes others.
+func (t *transaction) mutate(row model.Model, column any, added, removed []string) {
+	var mutations []model.Mutation
+	if len(removed) > 0 {
+		mutations = append(mutations, model.Mutation{Field: column, Mutator: ovsdb.MutateOperationDelete, Value: removed})
+	}
+	if len(added) > 0 {
+		mutations = append(mutations, model.Mutation{Field: column, Mutator: ovsdb.MutateOperationInsert, Value: added})
+	}
+	if len(mutations) > 0 {
+		t.collect(t.db.Where(row).Mutate(row, mutations...))
+	}
 }
 
 // raise makes ovs-vswitchd report when it has applied what is written.
@@ -117,102 +173,201 @@ func (t *transaction) commit(ctx context.Context) ([]ovsdb.OperationResult, erro
 	return nil, errors.Join(errs...)
 }
 
-func (t *transaction) bridges(have tables, want []Bridge, datapath DatapathType) {
-	byName := make(map[string]*bridgeRow, len(have.bridges))
-	for _, row := range have.bridges {
-		byName[row.Name] = row
-	}
-	uuids := make([]string, 0, len(want))
-	for _, b := range want {
-		uuids = append(uuids, t.bridge(have, byName[b.Name], b, datapath))
-	}
-	if root := have.root; !sameSet(root.Bridges, uuids) {
-		root.Bridges = uuids
-		t.update(&root, &root.Bridges)
-	}
+// changes are the operations that turn what was asked for last into what is asked for now. What is
+// the same in both is left alone: it may be somebody else's by now, as may all that has never been
+// asked for. Where it is not known what was asked for last, all that is asked for is set.
+type changes struct {
+	*transaction
+	have  tables
+	at    map[string]place // of each interface
+	known bool             // what was asked for last
+	was   map[string]Bridge
 }
 
-func (t *transaction) bridge(have tables, old *bridgeRow, b Bridge, datapath DatapathType) string {
-	row := b.row(datapath)
-	if old == nil {
-		row.UUID = t.newUUID()
-		row.Ports = t.ports(have, nil, b)
-		row.Controllers = t.controllers(have, nil, b)
-		t.create(&row)
-		return row.UUID
-	}
-	row.UUID = old.UUID
-	row.Ports = t.ports(have, old, b)
-	row.Controllers = t.controllers(have, old, b)
-	var columns []any
-	column := func(same bool, c any) {
-		if !same {
-			columns = append(columns, c)
+// bridges deals with all of them.
+func (c *changes) bridges(want []Bridge, datapath DatapathType) {
+	root, there := c.have.root, map[string]bool{}
+	var added, removed []string
+	for _, b := range want {
+		there[b.Name] = true
+		if old := c.have.bridge(b.Name); old == nil {
+			added = append(added, c.newBridge(b, datapath))
+		} else {
+			c.bridge(old, b, datapath)
 		}
 	}
-	column(sameSet(old.Ports, row.Ports), &row.Ports)
-	column(sameSet(old.Controllers, row.Controllers), &row.Controllers)
-	column(sameValue(old.FailMode, row.FailMode), &row.FailMode)
-	column(sameSet(old.Protocols, row.Protocols), &row.Protocols)
-	column(old.STP == row.STP, &row.STP)
-	column(maps.Equal(old.OtherConfig, row.OtherConfig), &row.OtherConfig)
-	if len(columns) > 0 {
-		t.update(&row, columns...)
+	for name := range c.was {
+		if old := c.have.bridge(name); old != nil && !there[name] {
+			removed = append(removed, old.UUID)
+		}
 	}
+	c.mutate(&root, &root.Bridges, added, removed)
+}
+
+// newBridge makes a bridge. Each has a port of its own name, LOCAL in OpenFlow, which the lab does
+// not use.
+func (c *changes) newBridge(b Bridge, datapath DatapathType) string {
+	row := b.row(datapath)
+	row.UUID = c.newUUID()
+	row.Ports = append(row.Ports, c.newPort(portRow{Name: b.Name}, interfaceRow{Name: b.Name, Type: "internal"}))
+	for _, p := range b.Ports {
+		if at, is := c.at[p.Name]; is {
+			c.port(at, nil, p)
+		} else {
+			row.Ports = append(row.Ports, c.newPort(p.row(), p.interfaceRow()))
+		}
+	}
+	row.Controllers = c.controllers(nil, b.Controllers)
+	c.create(&row)
 	return row.UUID
 }
 
-// ports returns the uuids of the bridge's ports. Each bridge has a port of its own name, LOCAL in
-// OpenFlow, which the lab does not use.
-func (t *transaction) ports(have tables, old *bridgeRow, b Bridge) []string {
-	byName := map[string]*portRow{}
-	if old != nil {
-		for _, uuid := range old.Ports {
-			byName[have.ports[uuid].Name] = have.ports[uuid]
+func (c *changes) bridge(old *bridgeRow, b Bridge, datapath DatapathType) {
+	before, asked := c.was[b.Name]
+	known := c.known && asked
+	was, row := before.row(datapath), b.row(datapath)
+	row.UUID = old.UUID
+	var columns []any
+	column := func(unchanged, is bool, column any) {
+		if !(known && unchanged) && !is {
+			columns = append(columns, column)
 		}
 	}
-	local := interfaceRow{Name: b.Name, Type: "internal"}
-	uuids := []string{t.port(have, byName[b.Name], portRow{Name: b.Name}, local)}
-	for _, p := range b.Ports {
-		uuids = append(uuids, t.port(have, byName[p.Name], p.row(), p.interfaceRow()))
+	row.Controllers = old.Controllers
+	if !known || !slices.Equal(before.Controllers, b.Controllers) {
+		row.Controllers = c.controllers(old.Controllers, b.Controllers)
 	}
-	return uuids
+	column(false, sameSet(old.Controllers, row.Controllers), &row.Controllers)
+	column(sameValue(was.FailMode, row.FailMode), sameValue(old.FailMode, row.FailMode), &row.FailMode)
+	column(sameSet(was.Protocols, row.Protocols), sameSet(old.Protocols, row.Protocols), &row.Protocols)
+	column(was.STP == row.STP, old.STP == row.STP, &row.STP)
+	unchanged := maps.Equal(was.OtherConfig, row.OtherConfig)
+	config := maps.Clone(old.OtherConfig)
+	for _, key := range ourConfig {
+		delete(config, key)
+	}
+	maps.Copy(row.OtherConfig, config)
+	column(unchanged, maps.Equal(old.OtherConfig, row.OtherConfig), &row.OtherConfig)
+	if len(columns) > 0 {
+		c.update(&row, columns...)
+	}
+	c.ports(old, before.Ports, b.Ports, known)
 }
 
-func (t *transaction) port(have tables, old *portRow, port portRow, iface interfaceRow) string {
-	if old == nil || len(old.Interfaces) != 1 {
-		iface.UUID, port.UUID = t.newUUID(), t.newUUID()
-		port.Interfaces = []string{iface.UUID}
-		t.create(&iface)
-		t.create(&port)
-		return port.UUID
+// ports deals with the ports of a bridge that is there. One that somebody has removed stays so
+// until something else is asked of it.
+func (c *changes) ports(old *bridgeRow, before, want []Port, known bool) {
+	was, there := map[string]Port{}, map[string]bool{}
+	for _, p := range before {
+		was[p.Name] = p
 	}
-	port.UUID = old.UUID
-	if !sameValue(old.VLANMode, port.VLANMode) || !slices.Equal(old.Trunks, port.Trunks) {
-		t.update(&port, &port.VLANMode, &port.Trunks)
+	var added []string
+	for _, p := range want {
+		there[p.Name] = true
+		last, asked := was[p.Name]
+		switch at, is := c.at[p.Name]; {
+		case is && known && asked:
+			c.port(at, &last, p)
+		case is:
+			c.port(at, nil, p)
+		case !known || last != p:
+			added = append(added, c.newPort(p.row(), p.interfaceRow()))
+		}
 	}
-	was := have.interfaces[old.Interfaces[0]]
-	iface.UUID = was.UUID
-	if was.Type != iface.Type || !maps.Equal(was.Options, iface.Options) || !sameValue(was.Requested, iface.Requested) {
-		t.update(&iface, &iface.Type, &iface.Options, &iface.Requested)
+	gone := map[*portRow][]string{} // interfaces of each port
+	for _, p := range before {
+		if at, is := c.at[p.Name]; is && !there[p.Name] {
+			gone[at.port] = append(gone[at.port], at.iface.UUID)
+		}
 	}
+	removed := map[*bridgeRow][]string{}
+	for port, interfaces := range gone {
+		if at := c.at[c.have.interfaces[interfaces[0]].Name]; len(interfaces) == len(port.Interfaces) {
+			removed[at.bridge] = append(removed[at.bridge], port.UUID)
+		} else { // a bond, which others remain in
+			c.mutate(port, &port.Interfaces, nil, interfaces)
+		}
+	}
+	c.mutate(old, &old.Ports, added, removed[old])
+	for bridge, ports := range removed {
+		if bridge != old {
+			c.mutate(bridge, &bridge.Ports, nil, ports)
+		}
+	}
+}
+
+func (c *changes) newPort(port portRow, iface interfaceRow) string {
+	iface.UUID, port.UUID = c.newUUID(), c.newUUID()
+	port.Interfaces = []string{iface.UUID}
+	c.create(&iface)
+	c.create(&port)
 	return port.UUID
 }
 
-func (t *transaction) controllers(have tables, old *bridgeRow, b Bridge) []string {
-	byTarget := map[string]string{}
-	if old != nil {
-		for _, uuid := range old.Controllers {
-			byTarget[have.controllers[uuid].Target] = uuid
+// port changes what is there; was is what was asked for last, nil if that is not known.
+func (c *changes) port(at place, was *Port, p Port) {
+	if was == nil || was.Blocked != p.Blocked {
+		c.block(*at.port, p.Blocked)
+	}
+	now, iface := at.iface, p.interfaceRow()
+	iface.UUID = now.UUID
+	if was == nil || was.Patch != p.Patch || was.Unplugged != p.Unplugged {
+		options := map[string]string{}
+		maps.Copy(options, now.Options)
+		delete(options, "peer")
+		maps.Copy(options, iface.Options)
+		iface.Options = options
+		if now.Type != iface.Type || !maps.Equal(now.Options, iface.Options) {
+			c.update(&iface, &iface.Type, &iface.Options)
 		}
 	}
+	if (was == nil || was.Number != p.Number) && !sameValue(now.Requested, iface.Requested) {
+		c.update(&iface, &iface.Requested)
+	}
+}
+
+// block keeps a port out of learning, or lets it take part again as it did before, with the VLANs
+// that somebody has given it. A bond is left alone: it is no loop.
+func (c *changes) block(row portRow, on bool) {
+	if len(row.Interfaces) != 1 {
+		return
+	}
+	_, kept := row.ExternalIDs[keptVLANs]
+	is := row.vlans().equal(blocked)
+	if on == is && (on || !kept) {
+		return
+	}
+	ids := map[string]string{}
+	maps.Copy(ids, row.ExternalIDs)
+	delete(ids, keptVLANs)
+	now := row.vlans()
+	switch {
+	case on && !now.equal(vlans{}):
+		text, _ := json.Marshal(now)
+		ids[keptVLANs] = string(text)
+		now = blocked
+	case on:
+		now = blocked
+	case is:
+		now = vlans{}
+		_ = json.Unmarshal([]byte(row.ExternalIDs[keptVLANs]), &now) // nothing was kept: all VLANs
+	}
+	row.VLANMode, row.Trunks, row.ExternalIDs = now.Mode, now.Trunks, ids
+	c.update(&row, &row.VLANMode, &row.Trunks, &row.ExternalIDs)
+}
+
+func (c *changes) controllers(old []string, want []string) []string {
+	byTarget := map[string]string{}
+	for _, uuid := range old {
+		byTarget[c.have.controllers[uuid].Target] = uuid
+	}
 	var uuids []string
-	for _, target := range b.Controllers {
+	for _, target := range want {
 		uuid, known := byTarget[target]
 		if !known {
-			uuid = t.newUUID()
+			uuid = c.newUUID()
 			backoff := maxBackoff
-			t.create(&controllerRow{UUID: uuid, Target: target, MaxBackoff: &backoff})
+			c.create(&controllerRow{UUID: uuid, Target: target, MaxBackoff: &backoff})
 		}
 		uuids = append(uuids, uuid)
 	}
@@ -239,7 +394,7 @@ func (s *Switches) portErrors(ctx context.Context, bridges []Bridge) error {
 			errs = append(errs, fmt.Errorf("bridge %s: %w", b.Name, err))
 		}
 		for _, p := range b.Ports {
-			if err := have[p.Name].failure(); err != nil {
+			if err := have[p.Name].failure(); err != nil && !p.Unplugged {
 				errs = append(errs, fmt.Errorf("bridge %s, port %s: %w", b.Name, p.Name, err))
 			}
 		}
@@ -251,7 +406,7 @@ func (s *Switches) portErrors(ctx context.Context, bridges []Bridge) error {
 func (r *interfaceRow) failure() error {
 	switch {
 	case r == nil:
-		return errors.New("is not in the database of Open vSwitch")
+		return nil // somebody has removed it
 	case r.Error != nil:
 		return errors.New(*r.Error)
 	case r.Number == nil || *r.Number < 0:

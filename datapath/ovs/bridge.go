@@ -32,7 +32,16 @@ type Port struct {
 	// forward by learning: block both ends of each link outside a spanning tree. Flows of a
 	// controller that name the port are not affected.
 	Blocked bool
+
+	// Unplugged is a port that is not there for now, in the database alone: its device is about to
+	// be made anew, or its link, a patch, is down. All that somebody has set at it, and what refers
+	// to it, stays.
+	Unplugged bool
 }
+
+// unplugged is the type of the interfaces of such ports. Open vSwitch has none of this name, so it
+// lets go of the device, and the port is gone from the switch.
+const unplugged = "unplugged"
 
 // MaxPort is the highest port number that Open vSwitch assigns (OpenFlow's limit is 0xffffff00).
 const MaxPort = 0xfeff
@@ -139,6 +148,9 @@ func (v *validator) patch(b Bridge, p Port) {
 	}
 }
 
+// ourConfig are the keys in a bridge's other_config that row may set.
+var ourConfig = []string{"datapath-id", "disable-in-band", "stp-system-id"}
+
 // row returns the bridge's row in the database, without its ports and controllers.
 func (b Bridge) row(datapath DatapathType) bridgeRow {
 	mode := string(b.FailMode)
@@ -169,16 +181,35 @@ const noVLAN = 4095
 func (p Port) row() portRow {
 	row := portRow{Name: p.Name}
 	if p.Blocked {
-		mode := "trunk"
-		row.VLANMode, row.Trunks = &mode, []int{noVLAN}
+		row.VLANMode, row.Trunks = blocked.Mode, blocked.Trunks
 	}
 	return row
+}
+
+// vlans are the VLANs of a port: columns of its row.
+type vlans struct {
+	Mode   *string `json:"vlan_mode,omitempty"`
+	Trunks []int   `json:"trunks,omitempty"`
+}
+
+var blocked = func() vlans { mode := "trunk"; return vlans{&mode, []int{noVLAN}} }()
+
+// keptVLANs is the key in a blocked port's external_ids of the VLANs that it had before.
+const keptVLANs = "trivet-vlans"
+
+func (r portRow) vlans() vlans { return vlans{r.VLANMode, r.Trunks} }
+
+func (v vlans) equal(w vlans) bool {
+	return sameValue(v.Mode, w.Mode) && slices.Equal(v.Trunks, w.Trunks)
 }
 
 func (p Port) interfaceRow() interfaceRow {
 	row := interfaceRow{Name: p.Name}
 	if p.Patch != "" {
 		row.Type, row.Options = "patch", map[string]string{"peer": p.Patch}
+	}
+	if p.Unplugged {
+		row.Type = unplugged
 	}
 	if p.Number != 0 {
 		row.Requested = &p.Number

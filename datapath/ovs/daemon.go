@@ -37,6 +37,9 @@ type daemon struct {
 
 func (d *daemon) file(ending string) string { return filepath.Join(d.dir, d.name+ending) }
 
+// control is the daemon's control socket, where ovs-appctl looks for it by itself.
+func (d *daemon) control() string { return d.file(fmt.Sprintf(".%d.ctl", d.pid())) }
+
 // start runs the program in the network namespace. The program neither depends on this process nor
 // ends with it.
 func (d *daemon) start(cfg Config, program string, args ...string) error {
@@ -46,8 +49,7 @@ func (d *daemon) start(cfg Config, program string, args ...string) error {
 	}
 	defer log.Close()
 	cmd := exec.Command(program, append([]string{
-		"--pidfile=" + d.file(".pid"), "--unixctl=" + d.file(".ctl"),
-		"-vsyslog:off", "-vconsole:info",
+		"--pidfile=" + d.file(".pid"), "-vsyslog:off", "-vconsole:info",
 	}, args...)...)
 	cmd.Dir = d.dir
 	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+d.dir, "OVS_DBDIR="+d.dir, "OVS_LOGDIR="+d.dir, "OVS_SYSCONFDIR="+d.dir)
@@ -186,11 +188,20 @@ func waitGone(ctx context.Context, pidfd int, who string) error {
 	}
 }
 
-// call runs a command on the daemon's control socket, as ovs-appctl does: JSON-RPC 1.0, one answer.
+// call runs a command of the daemon's.
 func (d *daemon) call(ctx context.Context, method string, args ...string) (string, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", d.file(".ctl"))
+	answer, err := call(ctx, d.control(), method, args...)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", d.name, err)
+	}
+	return answer, nil
+}
+
+// call runs a command on a daemon's control socket, as ovs-appctl does: JSON-RPC 1.0, one answer.
+func call(ctx context.Context, socket, method string, args ...string) (string, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return "", err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
@@ -200,13 +211,13 @@ func (d *daemon) call(ctx context.Context, method string, args ...string) (strin
 		Error  *string
 	}
 	if err := json.NewEncoder(conn).Encode(request); err != nil {
-		return "", fmt.Errorf("%s: %s: %w", d.name, method, err)
+		return "", fmt.Errorf("%s: %w", method, err)
 	}
 	if err := json.NewDecoder(conn).Decode(&reply); err != nil {
-		return "", fmt.Errorf("%s: %s: %w", d.name, method, err)
+		return "", fmt.Errorf("%s: %w", method, err)
 	}
 	if reply.Error != nil {
-		return "", fmt.Errorf("%s: %s: %s", d.name, method, strings.TrimSpace(*reply.Error))
+		return "", fmt.Errorf("%s: %s", method, strings.TrimSpace(*reply.Error))
 	}
 	return reply.Result, nil
 }

@@ -2,31 +2,28 @@ package ovs
 
 import (
 	"context"
-	"path/filepath"
+	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 
 	"trivet.dev/trivet/datapath"
 )
 
 // Drops returns the packets that Open vSwitch's datapath has dropped although no flow entry told it
 // to, and those whose processing it gave up. Passed is 0 if it is not known.
-func (s *Switches) Drops(ctx context.Context) ([]datapath.Drop, error) { return drops(ctx, s.vswitch) }
-
-// DropsOf is Drops for an ovs-vswitchd that is not ours, by the socket for ovs-appctl.
-func DropsOf(ctx context.Context, ctl string) ([]datapath.Drop, error) {
-	return drops(ctx, &daemon{dir: filepath.Dir(ctl), name: strings.TrimSuffix(filepath.Base(ctl), ".ctl")})
+func (s *Switches) Drops(ctx context.Context) ([]datapath.Drop, error) {
+	return DropsOf(ctx, s.vswitch.control())
 }
 
-func drops(ctx context.Context, d *daemon) ([]datapath.Drop, error) {
-	show, err := d.call(ctx, "dpctl/show")
+// DropsOf is Drops for any ovs-vswitchd, by the socket for ovs-appctl.
+func DropsOf(ctx context.Context, socket string) ([]datapath.Drop, error) {
+	show, err := call(ctx, socket, "dpctl/show")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("ovs-vswitchd: %w", err)
 	}
-	coverage, err := d.call(ctx, "coverage/show")
+	coverage, err := call(ctx, socket, "coverage/show")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("ovs-vswitchd: %w", err)
 	}
 	return append(parseLookups(show), parseCoverage(coverage)...), nil
 }

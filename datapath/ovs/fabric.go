@@ -68,6 +68,7 @@ func (f *fabric) Resume(ctx context.Context) error {
 	if err == nil {
 		f.has(switches)
 		f.limit, _ = f.slow()
+		err = switches.Took(ctx, f.bridges(topology.Blocked(f.site.Topology())))
 	}
 	return err
 }
@@ -192,8 +193,8 @@ func (f *fabric) learns() bool {
 	})
 }
 
-// Leave removes ports whose devices are about to be made anew from Open vSwitch, which would
-// otherwise hold on to the old device as long as there is a port of its name.
+// Leave unplugs ports whose devices are about to be made anew: Open vSwitch would otherwise hold on
+// to the old device as long as there is a port of its name.
 func (f *fabric) Leave(ctx context.Context, s plan.Steps) error {
 	anew := map[string]bool{}
 	for _, k := range s.DropLinks {
@@ -209,7 +210,9 @@ func (f *fabric) Leave(ctx context.Context, s plan.Steps) error {
 	}
 	bridges := f.bridges(topology.Blocked(f.site.Topology()))
 	for i := range bridges {
-		bridges[i].Ports = slices.DeleteFunc(bridges[i].Ports, func(p Port) bool { return anew[p.Name] })
+		for j, p := range bridges[i].Ports {
+			bridges[i].Ports[j].Unplugged = p.Unplugged || anew[p.Name]
+		}
 	}
 	return f.switches.Load().Apply(ctx, bridges)
 }
@@ -228,9 +231,6 @@ func (f *fabric) bridges(blocked map[*topology.Link]bool) []Bridge {
 	}
 	for _, link := range f.site.Topology().Links {
 		wire := f.site.Wire(link)
-		if wire == Patch && link.Down {
-			continue
-		}
 		for i, e := range link.Ends {
 			n := f.site.Node(e.Node)
 			if !is(n) {
@@ -239,7 +239,7 @@ func (f *fabric) bridges(blocked map[*topology.Link]bool) []Bridge {
 			p := Port{Name: e.Interface, Number: int(n.OpenFlowPort(e)), Blocked: blocked[link]}
 			switch wire {
 			case Patch:
-				p.Patch = link.Ends[1-i].Interface
+				p.Patch, p.Unplugged = link.Ends[1-i].Interface, link.Down
 			case datapath.External:
 				p.Name = link.Ends[1-i].Interface
 			}

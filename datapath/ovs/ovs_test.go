@@ -2,10 +2,13 @@ package ovs
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +140,128 @@ func TestApplySettings(t *testing.T) {
 	}
 	if out := run(t, "ovs-vsctl", "--db=unix:"+l.socket(), "get-controller", "s1"); out != "tcp:127.0.0.1:2\n" {
 		t.Errorf("after the change controllers are %q", out)
+	}
+}
+
+// TestOthersSettings proves that what others have set at bridges and ports stays, whatever else
+// changes: also at a port that is unplugged for a while, as its device is made anew or its patch is
+// down, that is kept out of learning for a while, or that has become part of a bond; also once
+// another process has taken over; that a bridge or port that others have made, or removed, stays
+// so; and that nothing is left of a port that goes.
+func TestOthersSettings(t *testing.T) {
+	l := newLab(t)
+	h1 := l.host("s1-eth1", "10.0.0.1/8")
+	l.host("s1-eth2", "10.0.0.2/8")
+	l.host("s1-eth3", "10.0.0.3/8")
+	l.host("s1-eth4", "10.0.0.4/8")
+	bridges := func(changes ...func(s1, s2 *Bridge)) []Bridge {
+		s1 := Bridge{Name: "s1", DPID: 1, FailMode: topology.Standalone, Controllers: []string{"tcp:127.0.0.1:1"}}
+		for i := 1; i <= 5; i++ {
+			s1.Ports = append(s1.Ports, Port{Name: fmt.Sprint("s1-eth", i), Number: i})
+		}
+		s1.Ports[4].Patch = "s2-eth1"
+		s2 := Bridge{Name: "s2", DPID: 2, Ports: []Port{{Name: "s2-eth1", Number: 1, Patch: "s1-eth5"}}}
+		for _, c := range changes {
+			c(&s1, &s2)
+		}
+		return []Bridge{s1, s2}
+	}
+	vsctl := func(what string) string {
+		return strings.TrimSpace(run(t, append([]string{"ovs-vsctl", "--db=unix:" + l.socket()}, strings.Fields(what)...)...))
+	}
+	l.apply(bridges()...)
+	vsctl("set-fail-mode s1 secure -- set bridge s1 other_config:x=1 protocols=OpenFlow13 -- set-controller s1 tcp:127.0.0.1:2")
+	vsctl("set port s1-eth1 tag=10 other_config:x=1 external_ids:x=1 -- set interface s1-eth1 external_ids:y=2 ingress_policing_rate=1000")
+	vsctl("set port s1-eth2 tag=10 -- set port s1-eth5 trunks=[10,20] vlan_mode=native-untagged tag=30 -- set port s2-eth1 trunks=[10]")
+	vsctl("del-port s1-eth3 -- del-port s1-eth4 -- add-bond s1 bond0 s1-eth3 s1-eth4 lacp=active bond_mode=balance-tcp")
+	vsctl("-- --id=@p get port s1-eth1 -- --id=@o get port bond0 -- --id=@m create mirror name=m select_src_port=@p output_port=@o -- set bridge s1 mirrors=@m")
+	vsctl("add-br mine -- add-port s1 inner -- set interface inner type=internal")
+	asked := []string{"get bridge s1 fail_mode other_config:x protocols mirrors", "get-controller s1", "list-ports s1", "list-br",
+		"get port s1-eth1 _uuid tag other_config external_ids qos", "get interface s1-eth1 external_ids:y ingress_policing_rate",
+		"get port s1-eth2 tag", "get port s1-eth5 trunks vlan_mode tag", "get port s2-eth1 trunks vlan_mode tag", "list-ifaces s1",
+		"get port bond0 interfaces lacp bond_mode trunks", "get mirror m select_src_port output_port"}
+	all := func() (out string) {
+		for _, what := range asked {
+			out += what + ": " + vsctl(what) + "\n"
+		}
+		return out
+	}
+	want := all()
+	check := func(after string) {
+		t.Helper()
+		if got := all(); got != want {
+			t.Errorf("after %s others' settings are\n%sbefore\n%s", after, got, want)
+		}
+	}
+	unplug := func(s1, s2 *Bridge) {
+		for i := range s1.Ports {
+			s1.Ports[i].Unplugged = true
+		}
+		s2.Ports[0].Unplugged = true
+	}
+	block := func(s1, s2 *Bridge) {
+		for i := range s1.Ports {
+			s1.Ports[i].Blocked = true
+		}
+		s2.Ports[0].Blocked = true
+	}
+	l.apply(bridges(unplug)...)
+	if got := vsctl("get interface s1-eth1 ofport"); got != "-1" {
+		t.Errorf("an unplugged port has number %s", got)
+	}
+	check("unplugging") // all but the numbers
+	l.apply(bridges()...)
+	check("plugging")
+	l.apply(bridges(block)...)
+	for _, port := range []string{"s1-eth1", "s1-eth5"} {
+		if got := vsctl("get port " + port + " trunks vlan_mode"); got != "[4095]\ntrunk" {
+			t.Errorf("port %s is blocked and has %s", port, got)
+		}
+	}
+	if got := vsctl("get port bond0 trunks"); got != "[]" {
+		t.Errorf("the bond is blocked by %s", got)
+	}
+	l.apply(bridges(block, unplug)...)
+	l.apply(bridges()...)
+	check("blocking")
+	l.apply(bridges(func(s1, s2 *Bridge) { // devices instead of the patch
+		s1.Ports[4].Patch, s1.Ports[4].Unplugged, s2.Ports[0].Patch, s2.Ports[0].Unplugged = "", true, "", true
+	})...)
+	check("the end of the patch")
+
+	taken, err := Attach(l.ctx, l.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	if err := taken.Took(l.ctx, bridges(unplug)); err != nil {
+		t.Fatal(err)
+	}
+	set := bridges()
+	set[0].Controllers = []string{"tcp:127.0.0.1:2"}
+	if err := taken.Apply(l.ctx, set); err != nil {
+		t.Fatal(err)
+	}
+	check("another process has taken over")
+	run(t, "ovs-ofctl", "-O", "OpenFlow13", "add-flow", filepath.Join(l.dir, "s1.mgmt"), "actions=NORMAL")
+	if !reaches(h1, "10.0.0.2") {
+		t.Error("hosts of one VLAN do not reach each other")
+	}
+	vsctl("del-port s1-eth5 -- del-port s2-eth1")
+	set[1].FailMode = topology.Secure
+	set[0].Ports = slices.Delete(set[0].Ports, 1, 3) // s1-eth2, and s1-eth3 of the bond
+	if err := taken.Apply(l.ctx, set); err != nil {
+		t.Fatal(err)
+	}
+	if got := vsctl("list-ifaces s1"); got != "inner\ns1-eth1\ns1-eth4" {
+		t.Errorf("the interfaces are %q", got)
+	}
+	set[0].Ports, set[1].Ports = set[0].Ports[:1], nil
+	if err := taken.Apply(l.ctx, set); err != nil {
+		t.Fatal(err)
+	}
+	if got := vsctl("list-ports s1"); got != "inner\ns1-eth1" {
+		t.Errorf("once all of the bond is gone the ports are %q", got)
 	}
 }
 

@@ -89,7 +89,7 @@ func (s *Switches) Status(ctx context.Context) ([]BridgeStatus, error) {
 		}
 		for _, uuid := range row.Ports {
 			for _, uuid := range have.ports[uuid].Interfaces {
-				if r := have.interfaces[uuid]; r.Name != row.Name {
+				if r := have.interfaces[uuid]; r.Name != row.Name && r.Type != unplugged {
 					p := PortStatus{Name: r.Name, Error: r.failure(), Counters: counters[r.Name]}
 					if r.Number != nil {
 						p.Number = *r.Number

@@ -43,15 +43,18 @@ type Switches struct {
 	vswitch  *daemon // ovs-vswitchd
 	db       client.Client
 
-	applying sync.Mutex // one writer at a time
-	sending  sync.Once  // makeRoomToSend
+	applying sync.Mutex        // one writer at a time
+	asked    map[string]Bridge // of the last Apply: what has changed since is somebody else's
+	known    bool              // asked is indeed what is in the database, but for others' changes
+	sending  sync.Once         // makeRoomToSend
 
 	changeLock sync.Mutex
 	change     chan struct{} // closed at the next change of the database
 }
 
-// The path of a Unix socket has at most 107 bytes (unix(7)); the longest name is ovs-vswitchd.ctl.
-const maxDir = 107 - len("/ovs-vswitchd.ctl")
+// The path of a Unix socket has at most 107 bytes (unix(7)); the longest name is that of ovs-
+// vswitchd's control socket, with the largest process id.
+const maxDir = 107 - len("/ovs-vswitchd.4194304.ctl")
 
 func open(dir string) (*Switches, error) {
 	dir, err := filepath.Abs(dir)
@@ -143,12 +146,15 @@ func (s *Switches) createDatabase(ctx context.Context, cfg Config, p programs) e
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
-	old, err := filepath.Glob(filepath.Join(s.dir, "*.mgmt"))
-	if err != nil {
-		return err
-	}
 	database := filepath.Join(s.dir, "conf.db")
-	old = append(old, database, s.socket(), s.server.file(".pid"), s.vswitch.file(".pid"), s.server.file(".ctl"), s.vswitch.file(".ctl"))
+	old := []string{database, s.socket(), s.server.file(".pid"), s.vswitch.file(".pid")}
+	for _, sockets := range []string{"*.mgmt", "*.ctl"} {
+		found, err := filepath.Glob(filepath.Join(s.dir, sockets))
+		if err != nil {
+			return err
+		}
+		old = append(old, found...)
+	}
 	for _, file := range old {
 		if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
 			return err
@@ -157,7 +163,7 @@ func (s *Switches) createDatabase(ctx context.Context, cfg Config, p programs) e
 	create := exec.CommandContext(ctx, p.tool, "-vsyslog:off", "create", database, p.schema)
 	var said bytes.Buffer
 	create.Stdout, create.Stderr = &said, &said
-	err = inside.Namespace("", func() error {
+	err := inside.Namespace("", func() error {
 		if cfg.Prepare != nil {
 			cfg.Prepare(create)
 		}

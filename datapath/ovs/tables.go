@@ -35,11 +35,12 @@ type bridgeRow struct {
 }
 
 type portRow struct {
-	UUID       string   `ovsdb:"_uuid"`
-	Name       string   `ovsdb:"name"`
-	Interfaces []string `ovsdb:"interfaces"`
-	VLANMode   *string  `ovsdb:"vlan_mode"`
-	Trunks     []int    `ovsdb:"trunks"`
+	UUID        string            `ovsdb:"_uuid"`
+	Name        string            `ovsdb:"name"`
+	Interfaces  []string          `ovsdb:"interfaces"`
+	VLANMode    *string           `ovsdb:"vlan_mode"`
+	Trunks      []int             `ovsdb:"trunks"`
+	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
 type interfaceRow struct {
@@ -95,7 +96,7 @@ func connect(ctx context.Context, socket string, onChange func()) (client.Client
 	_, err = db.Monitor(ctx, db.NewMonitor(
 		client.WithTable(&o, &o.Bridges, &o.NextConfig, &o.CurConfig, &o.OtherConfig, &o.ExternalIDs),
 		client.WithTable(&b, &b.Name, &b.DatapathType, &b.Ports, &b.Controllers, &b.FailMode, &b.Protocols, &b.STP, &b.OtherConfig),
-		client.WithTable(&p, &p.Name, &p.Interfaces, &p.VLANMode, &p.Trunks),
+		client.WithTable(&p, &p.Name, &p.Interfaces, &p.VLANMode, &p.Trunks, &p.ExternalIDs),
 		client.WithTable(&i, &i.Name, &i.Type, &i.Options, &i.Requested, &i.Number, &i.Error),
 		client.WithTable(&c, &c.Target, &c.MaxBackoff, &c.Connected, &c.Role, &c.Status),
 	))
@@ -113,6 +114,37 @@ type tables struct {
 	ports       map[string]*portRow
 	interfaces  map[string]*interfaceRow
 	controllers map[string]*controllerRow
+}
+
+// bridge returns the bridge of a name, or nil.
+func (t tables) bridge(name string) *bridgeRow {
+	for _, row := range t.bridges {
+		if row.Name == name {
+			return row
+		}
+	}
+	return nil
+}
+
+// place is where an interface is: alone in a port of its name, as a rule, but not if somebody has
+// made a bond of it.
+type place struct {
+	bridge *bridgeRow
+	port   *portRow
+	iface  *interfaceRow
+}
+
+// places returns where each interface is, by name.
+func (t tables) places() map[string]place {
+	out := map[string]place{}
+	for _, bridge := range t.bridges {
+		for _, uuid := range bridge.Ports {
+			for _, iface := range t.ports[uuid].Interfaces {
+				out[t.interfaces[iface].Name] = place{bridge, t.ports[uuid], t.interfaces[iface]}
+			}
+		}
+	}
+	return out
 }
 
 func readTables(ctx context.Context, db client.Client) (t tables, err error) {

@@ -86,13 +86,14 @@ type Owner struct {
 // Record is what later processes must know about how the lab was made. It is written before what it
 // describes is made.
 type Record struct {
-	Netem    bool              `json:"netem"`             // the kernel has netem; else delay lines impair links
-	Guarded  bool              `json:"guarded,omitempty"` // the firewall protects its tunnels to other sites
-	External []external        `json:"external,omitempty"`
-	Native   *native           `json:"native,omitempty"`  // the machine is a host itself
-	Uplinks  map[string]uplink `json:"uplinks,omitempty"` // of NAT routers
-	Dirs     []string          `json:"dirs,omitempty"`    // of the machine, which nodes are shown
-	Made     []string          `json:"made,omitempty"`    // those that labs made, and their parents where they made them too, outermost first
+	Netem    bool                 `json:"netem"`             // the kernel has netem; else delay lines impair links
+	Guarded  bool                 `json:"guarded,omitempty"` // the firewall protects its tunnels to other sites
+	External []external           `json:"external,omitempty"`
+	Native   *native              `json:"native,omitempty"`  // the machine is a host itself
+	Uplinks  map[string]uplink    `json:"uplinks,omitempty"` // of NAT routers
+	Pulled   map[string]pulledEnd `json:"pulled,omitempty"`  // ends of nodes that are set down because their links are
+	Dirs     []string             `json:"dirs,omitempty"`    // of the machine, which nodes are shown
+	Made     []string             `json:"made,omitempty"`    // those that labs made, and their parents where they made them too, outermost first
 }
 
 func (l *Lab) recordFile() string { return filepath.Join(l.Dir, "local.json") }

@@ -46,6 +46,7 @@ type external struct {
 	Routes    [][]byte          `json:"routes,omitempty"`
 	Permanent [][]byte          `json:"neighbours,omitempty"`
 	Queues    [][]byte          `json:"queues,omitempty"`
+	InPlace   bool              `json:"in_place,omitempty"` // it has not left its namespace: see pulledEnd
 }
 
 // userFlags are the flags of an interface that users set.
@@ -162,11 +163,7 @@ func (x external) restoreWireless() error {
 // restore makes an interface that is back what it was, and lists what could not be restored. It may
 // be called again.
 func (x external) restore() (lost []string) {
-	lose := func(what string, err error) {
-		if err != nil {
-			lost = append(lost, fmt.Sprintf("%s: %s could not be restored: %v", x.Name, what, err))
-		}
-	}
+	lose := func(what string, err error) { lost = x.lose(lost, what, err) }
 	dev, err := netlink.LinkByName(x.Name)
 	if err != nil {
 		lose("the interface", err)
@@ -183,6 +180,22 @@ func (x external) restore() (lost []string) {
 			lose("the setting net/"+key, setSetting(key, x.Settings[key]))
 		}
 	}
+	x.restoreNetwork(dev, lose)
+	x.restoreAll(queueMessages, x.Queues, index, lose)
+	return lost
+}
+
+// lose notes what could not be restored, if there is an error.
+func (x external) lose(lost []string, what string, err error) []string {
+	if err == nil {
+		return lost
+	}
+	return append(lost, fmt.Sprintf("%s: %s could not be restored: %v", x.Name, what, err))
+}
+
+// restoreNetwork sets an interface up if it was, and restores its addresses, neighbours and routes.
+func (x external) restoreNetwork(dev netlink.Link, lose func(string, error)) {
+	index := dev.Attrs().Index
 	// The interface had these addresses a moment ago, so duplicate address detection is skipped: it
 	// takes a second or more, during which neither they nor routes that name them could be used.
 	const duplicates = "accept_dad"
@@ -205,8 +218,6 @@ func (x external) restore() (lost []string) {
 	}
 	x.restoreAll(neighbourMessages, x.Permanent, index, lose)
 	x.restoreAll(routeMessages, x.Routes, index, lose)
-	x.restoreAll(queueMessages, x.Queues, index, lose)
-	return lost
 }
 
 // restoreLink restores the properties of the interface itself that differ.
@@ -282,7 +293,7 @@ func (x external) restoreAll(k messages, were [][]byte, index int, lose func(str
 			return
 		}
 		for _, m := range k.lacks(now, wanted) {
-			if k.addedByKernel(m) {
+			if k.addedByKernel(m) && !x.InPlace {
 				_ = k.tell(k.del, m, 0)
 			}
 		}

@@ -286,6 +286,7 @@ func (l *Lab) addLinks(s plan.Steps, done func()) error {
 func (l *Lab) dropLinks(links []plan.Link) error {
 	var errs []error
 	for _, k := range links {
+		errs = append(errs, l.forgetPulled(k))
 		switch l.WireOf(k.Link) {
 		case datapath.Veth, datapath.Line:
 			if line := l.lines[k.Key]; line != nil {
@@ -329,19 +330,22 @@ func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
 	if err := l.setChecksums(s.AddLinks); err != nil {
 		return err
 	}
+	if err := l.keepPulled(s); err != nil {
+		return err
+	}
 	var links []plan.Link
 	for _, k := range s.AddLinks {
 		if k.Impaired() || k.Down {
 			links = append(links, k)
 		}
 	}
-	shape := func(k plan.Link, plug bool) error {
+	shape := func(k plan.Link, impair, plug bool) error {
 		defer done()
 		var err error
 		if s.Resized[k.Key] {
 			err = l.resize(k)
 		}
-		if err == nil {
+		if err == nil && impair { // else what queues there are stay, which may be the user's
 			err = l.impair(k)
 		}
 		if err == nil && plug {
@@ -352,10 +356,14 @@ func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
 		}
 		return nil
 	}
-	return errors.Join(
-		parallel.Each(links, func(k plan.Link) error { return shape(k, true) }),
-		parallel.Each(s.SetLinks, func(k plan.Link) error { return shape(k, s.Plugged[k.Key]) }),
+	err := errors.Join(
+		parallel.Each(links, func(k plan.Link) error { return shape(k, true, true) }),
+		parallel.Each(s.SetLinks, func(k plan.Link) error { return shape(k, s.Impaired[k.Key], s.Plugged[k.Key]) }),
 	)
+	if err != nil {
+		return err
+	}
+	return l.forgetPulled(slices.DeleteFunc(slices.Clone(s.SetLinks), func(k plan.Link) bool { return k.Down })...)
 }
 
 // resize gives a link that is there the MTU that the topology says.
@@ -456,8 +464,8 @@ func (l *Lab) impair(k plan.Link) error {
 }
 
 // setLinkUp pulls or plugs the cable: one end is set down, so that the other loses its carrier but
-// keeps its addresses and routes. The routes of a node at the end that was down are added again
-// once it is up.
+// keeps its addresses and routes. A node at the end that was down gets back what it had, or what
+// the topology gives it if that end has never been up.
 func (l *Lab) setLinkUp(k plan.Link) error {
 	if line := l.lines[k.Key]; line != nil {
 		return line.Up(!k.Down)
@@ -467,6 +475,9 @@ func (l *Lab) setLinkUp(k plan.Link) error {
 	}
 	e := l.cableEnd(k.Link)
 	n := l.node(e.Node)
+	if was, kept := l.Record.Pulled[pulledKey(e)]; !k.Down && kept {
+		return l.putBack(n, e, was)
+	}
 	if !k.Down && ownsNamespaces(n) {
 		return l.configureNode(n, nil, topology.EndsOf(l.Topology())[n.Name])
 	}

@@ -11,7 +11,7 @@ import (
 // switches, as they do with Open vSwitch in the same lab, without an option or an address: flows
 // are shown, added and deleted, and packets go by them; also for a switch that comes later, by a
 // shell, and in a shell that is older than the daemon; and that what cannot be answered is an error
-// that says so, and changes nothing.
+// that says so, and changes nothing. Open vSwitch's daemons answer ovs-appctl.
 func TestSwitchTools(t *testing.T) {
 	if _, err := exec.LookPath("ovs-ofctl"); err != nil {
 		t.Skip("ovs-ofctl is not installed (Debian: openvswitch-switch)")
@@ -31,6 +31,8 @@ func TestSwitchTools(t *testing.T) {
 		open[what] = answer(what)
 	}
 	flows := func() string { return m.ok("exec", "s1", "--", "ovs-ofctl", "dump-flows", "s1") }
+	contains(t, m.ok("exec", "s1", "--", "ovs-appctl", "fdb/show", "s1"), "MAC")
+	contains(t, m.ok("exec", "s2", "--", "ovs-appctl", "-t", "ovsdb-server", "list-commands"), "ovsdb-server/")
 	m.ok("down")
 
 	m.up("--controller", "none", "--datapath", "embedded", "linear,2")

@@ -393,13 +393,14 @@ class TestNodes(Case):
         self.assertEqual(net.pingAll(), 0)
 
     def test_private_directories(self):
-        """Both kinds, which are made where they are not."""
+        """Both kinds, which are made where they are not, with the modes that Mininet's have."""
         with tempfile.TemporaryDirectory() as d:
             host = partial(Host, privateDirs=["/tmp/%s-own" % os.environ["TRIVET_LAB"], (d + "/seen", d + "/%(name)s/real")])
             net = self.start(MinimalTopo(), host=host)
             net["h1"].cmd("echo mine >%s/seen/file; touch /tmp/%s-own/x" % (d, os.environ["TRIVET_LAB"]))
             with open(d + "/h1/real/file") as f:
                 self.assertEqual(f.read(), "mine\n")
+            self.assertEqual(net["h1"].cmd("stat -c %%a /tmp/%s-own %s/seen" % (os.environ["TRIVET_LAB"], d)).split(), ["1777", "755"])
             self.assertEqual(os.listdir(d + "/h2/real"), [])
             self.assertEqual(net["h2"].cmd("ls /tmp/%s-own" % os.environ["TRIVET_LAB"]), "")
             net.stop()

@@ -14,6 +14,8 @@ import sys
 import tempfile
 import time
 import unittest
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -300,6 +302,45 @@ h1 h2 \n*** Done
         with said() as text:
             net.addLink(net["h1"], net["h2"], cls=TCLink, bw=2000)
         self.assertIn("Bandwidth limit 2000 is outside supported range 0..1000 - ignoring", text.getvalue())
+
+    def test_shaping_numbers(self):
+        """Numbers are what Mininet 2.3 and tc make of them, whatever type they have."""
+        net = Mininet(controller=None)
+        intf = net.addLink(net.addHost("h1"), net.addHost("s1"), cls=TCLink).intf2
+        for given, expected in (
+                ({"max_queue_size": 150.0}, {"queue": 150}), ({"max_queue_size": 88.2}, {"queue": 88}),
+                ({"max_queue_size": Decimal("88.9")}, {"queue": 88}), ({"max_queue_size": Fraction(177, 2)}, {"queue": 88}),
+                ({"max_queue_size": True}, {"queue": 1}), ({"max_queue_size": -5}, {}), ({"max_queue_size": 0.5}, {}),
+                ({"bw": 10}, {"bandwidth": "10000000bit"}), ({"bw": 1.5}, {"bandwidth": "1500000bit"}),
+                ({"bw": Decimal("0.1")}, {"bandwidth": "100000bit"}), ({"bw": Fraction(1, 2)}, {"bandwidth": "500000bit"}),
+                ({"bw": 0}, {}), ({"bw": 1e-9}, {}), ({"bw": -1}, {}), ({"bw": 1001}, {}), ({"bw": float("nan")}, {}),
+                ({"bw": 10, "speedup": 20}, {"bandwidth": "20000000bit"}), ({"speedup": 20}, {}),
+                ({"bw": 10, "use_htb": True}, {"bandwidth": "10000000bit"}), ({"bw": 10, "use_hfsc": True}, {"bandwidth": "10000000bit"}),
+                ({"delay": "5ms"}, {"delay": "5000000ns"}), ({"delay": 5}, {"delay": "5000ns"}), ({"delay": 0.5}, {"delay": "500ns"}),
+                ({"delay": "1e-05s"}, {"delay": "10000ns"}), ({"delay": "7USECS"}, {"delay": "7000ns"}), ({"delay": "2 ms"}, {"delay": "2000000ns"}),
+                ({"delay": "90ns"}, {"delay": "90ns"}), ({"delay": "0ms"}, {}), ({"delay": "fast"}, {}), ({"delay": "-5ms"}, {}),
+                ({"delay": "5ms", "jitter": 100.0}, {"delay": "5000000ns", "jitter": "100000ns"}), ({"jitter": "1ms"}, {}),
+                ({"loss": 2}, {"loss": "2.00000%"}), ({"loss": 1e-05}, {"loss": "0.00001%"}), ({"loss": 1e-07}, {}),
+                ({"loss": Decimal("0.25")}, {"loss": "0.25000%"}), ({"loss": 101}, {}), ({"loss": -1}, {})):
+            with self.subTest(given), said():
+                intf.shape = {}
+                intf.config(**given)
+                self.assertEqual(intf.shape, expected)
+        for given in ({"bw": "10"}, {"loss": "1%"}, {"max_queue_size": "100"}):
+            with self.subTest(given), self.assertRaisesRegex(TypeError, "is a number, not"):
+                intf.config(**given)
+
+    def test_limits(self):
+        """Shares of the machine and processors, in the forms that Mininet and cpuset take."""
+        net = Mininet(controller=None)
+        for number, (cpu, expected) in enumerate(((0.25, "25.0000000%"), (Fraction(1, 4), "25.0000000%"), (Decimal("0.5"), "50.0000000%"),
+                                                  (1e-6, "0.0001000%"), (-1, None), (None, None), (0, None))):
+            host = net.addHost("h%d" % number, cls=CPULimitedHost, cpu=cpu)
+            host.preset()
+            self.assertEqual(host.fabricOptions(net.fabric).get("cpu"), expected, cpu)
+        for cores, expected in ((0, [0]), ("0", [0]), ("0,2", [0, 2]), ([0, 1], [0, 1]), ("1-3,5", [1, 2, 3, 5]), (["0", "2-3"], [0, 2, 3])):
+            host.setCPUs(cores)
+            self.assertEqual(host.fabricOptions(net.fabric)["cores"], expected, cores)
 
     def test_connections(self):
         net = Mininet(MinimalTopo(), controller=None)

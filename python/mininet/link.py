@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from mininet import _fabric
 from mininet.log import debug, error, info
-from mininet.util import makeIntfPair, quietRun
+from mininet.util import macColons, makeIntfPair, quietRun
 
 _ADDRESSES = {"ip": re.compile(r"\d+(?:\.\d+){3}"),
               "mac": re.compile(r"(?<![:\w])[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}(?![:\w])")}  # not a piece of an IPv6 address
@@ -53,7 +53,7 @@ class Intf:
         changes later it changes in the kernel."""
         if self._given is None:
             address = self._hasIP() and not self.node.isForwarder() and "%s/%s" % (self.ip, self.prefixLen or 8)
-            said = {"address": address, "mac": self.mac}
+            said = {"address": address, "mac": self.mac and macColons(self.mac)}
             self._given = {what: text for what, text in said.items() if text}
         return {"node": self.node.name, "port": self.node.ports.get(self, 0), "interface": self._device,
                 **self._given, **self.shape}
@@ -88,7 +88,7 @@ class Intf:
         if leads:
             self.node.fabric.devices.append(self.name)
         device = self.name
-        for words in (self.mac and "link set %s address %s" % (device, self.mac), "link set %s up" % device,
+        for words in (self.mac and "link set %s address %s" % (device, macColons(self.mac)), "link set %s up" % device,
                       self.ip and "addr add %s/%s dev %s" % (self.ip, self.prefixLen, device)):
             if words:
                 quietRun("ip " + words)
@@ -121,7 +121,7 @@ class Intf:
         before, self.mac = self.mac, macstr
         if self._settled(before == macstr):
             return ""
-        return self._whileDown("address " + macstr)
+        return self._whileDown("address " + macColons(macstr))
 
     def rename(self, newname: str) -> Any:
         """Give it another name."""

@@ -25,7 +25,7 @@ from mininet.log import debug, error, info, output, warn  # noqa: F401 (found he
 from mininet.node import Controller, DefaultController, Host, Node, OVSKernelSwitch
 from mininet.nodelib import NAT  # noqa: F401 (found here by programs)
 from mininet.term import cleanUpScreens, makeTerms
-from mininet.util import (BaseString, ensureRoot, fixLimits, ipAdd, ipParse, ipStr, macColonHex, netParse, numCores,  # noqa: F401
+from mininet.util import (BaseString, ensureRoot, fixLimits, ipAdd, ipParse, ipStr, macColonHex, macColons, netParse, numCores,  # noqa: F401
                           quietRun, waitListening)
 
 VERSION = "2.3.0"
@@ -137,7 +137,7 @@ class Mininet(Members, Measuring):
 
     def staticArp(self) -> None:
         """Have each host know the MACs of all others."""
-        known = [(ip, mac) for ip, mac in ((host.IP(), host.MAC()) for host in self.hosts if host.intfs) if ip and mac]
+        known = [(ip, macColons(mac)) for ip, mac in ((host.IP(), host.MAC()) for host in self.hosts if host.intfs) if ip and mac]
         for host in self.hosts:
             device = host.defaultIntf()
             if device is not None:

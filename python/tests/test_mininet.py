@@ -433,6 +433,21 @@ class TestNodes(Case):
         self.assertIn("ttl=63", net["h1"].cmd("ping -c1", net["h3"].IP()))
         self.assertEqual(net.pingAll(), 0)
 
+    def test_mac_without_colons(self):
+        """A MAC in twelve digits is the device's, from the start and later; MAC() is what was given. Neighbours know it."""
+        net = Mininet(topo=None, controller=None, autoStaticArp=True)
+        h1, h2 = net.addHost("h1", mac="00000000001c"), net.addHost("h2", mac="0:0:0:0:0:2A")
+        net.addLink(h1, h2)
+        self.addCleanup(lambda: net.fabric.ended or net.stop())
+        net.start()
+        device = "cat /sys/class/net/%s/address"
+        self.assertEqual(h1.cmd(device % "h1-eth0").strip(), "00:00:00:00:00:1c")
+        self.assertEqual(h2.cmd(device % "h2-eth0").strip(), "00:00:00:00:00:2a")
+        self.assertEqual(h1.MAC(), "00000000001c")
+        self.assertIn("00:00:00:00:00:1c", h2.cmd("ip neigh show", h1.IP()))
+        h1.setMAC("00000000001d")
+        self.assertEqual(h1.cmd(device % "h1-eth0").strip(), "00:00:00:00:00:1d")
+
     def test_private_directories(self):
         """Both kinds, which are made where they are not, with the modes that Mininet's have."""
         with tempfile.TemporaryDirectory() as d:

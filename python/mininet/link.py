@@ -107,7 +107,9 @@ class Intf:
         return self.cmd("ifconfig", self.name, *args)
 
     def setIP(self, ipstr: str, prefixLen: Optional[int] = None) -> Any:
-        """Give it an address: "10.0.0.1/8", or "10.0.0.1" and 8."""
+        """Give it an address: "10.0.0.1/8", or "10.0.0.1" and 8. The empty text changes nothing, as with Mininet's ifconfig."""
+        if not ipstr:
+            return ""
         address, _, length = ipstr.partition("/")
         if not length and prefixLen is None:
             raise Exception("%s has no prefix length: give one, as in %s/8" % (ipstr, address))

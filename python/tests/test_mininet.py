@@ -433,6 +433,46 @@ class TestNodes(Case):
         self.assertIn("ttl=63", net["h1"].cmd("ping -c1", net["h3"].IP()))
         self.assertEqual(net.pingAll(), 0)
 
+    def test_address_that_a_class_keeps(self):
+        """A host has the address that its config() hands on, else its link's, else none."""
+        class Drops(Node):
+            def config(self, ip=None, **params):
+                self.cmd("true")  # the lab is up from here on
+                return super().config(**params)
+
+        class Takes(Node):
+            def config(self, **params):
+                params.pop("ip")
+                return super().config(**params)
+
+        class Alone(Node):
+            def config(self, **_params):
+                return {}
+
+        class Passes(Node):
+            def config(self, ip=None, **params):
+                return super().config(ip=ip, **params)
+
+        class Router(Node):
+            def config(self, **params):
+                super().config(**params)
+                self.cmd("sysctl -w net.ipv4.ip_forward=1")
+
+        net = Mininet(controller=None)
+        middle = net.addHost("r1", cls=Router, ip="10.9.0.1/8")
+        wanted = {"r1": ["10.9.0.1/8"]}
+        for kind, own in ((Drops, None), (Takes, None), (Alone, None), (Passes, "10.1.0.1/16"), (Router, "10.1.0.2/16"), (Host, "")):
+            for linked in ("", "192.168.3.1/24"):
+                host = net.addHost("h%d" % len(net.hosts), cls=kind, **({} if own is None else {"ip": own}))
+                net.addLink(host, middle, params1={"ip": linked} if linked else None)
+                wanted[host.name] = [own or linked] if own or linked else []
+        self.addCleanup(lambda: net.fabric.ended or net.stop())
+        net.start()
+        for host in net.hosts:
+            words = host.cmd("ip -4 -o addr show dev %s-eth0" % host).split()
+            self.assertEqual([words[3]] if words else [], wanted[host.name], (host.name, type(host).__name__))
+            self.assertEqual(host.IP(), wanted[host.name][0].split("/")[0] if words else None)
+
     def test_mac_without_colons(self):
         """A MAC in twelve digits is the device's, from the start and later; MAC() is what was given. Neighbours know it."""
         net = Mininet(topo=None, controller=None, autoStaticArp=True)

@@ -25,8 +25,8 @@ type privately struct {
 	covered map[string]string // directories that had to be covered, and for which of the node's
 }
 
-// sharedMode is the mode of a node's own directory in memory, that of /tmp: daemons that are not root
-// for long make their sockets there. So is Mininet's, whose tmpfs is mounted without a mode.
+// sharedMode is the mode of a node's own directory in memory, that of /tmp: daemons that are not
+// root for long make their sockets there. So is Mininet's, whose tmpfs is mounted without a mode.
 const sharedMode = 0o1777
 
 // mountDirs gives a node its directories: in memory, or the machine's.

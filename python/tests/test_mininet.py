@@ -433,6 +433,21 @@ class TestNodes(Case):
         self.assertIn("ttl=63", net["h1"].cmd("ping -c1", net["h3"].IP()))
         self.assertEqual(net.pingAll(), 0)
 
+    def test_what_is_wrong(self):
+        """It is said by names and by lines of the script, not of a file that nobody wrote."""
+        net = Mininet(controller=None)
+        self.addCleanup(lambda: net.fabric.ended or net.stop())
+        h1 = net.addHost("h1", mac="zz")
+        h2, line = net.addHost("h2", ip="10.0.0.300/8"), sys._getframe().f_lineno
+        net.addLink(h1, h2, cls=TCLink, max_queue_size=10 ** 9)
+        with self.assertRaises(Exception) as raised:
+            net.start()
+        for number, wrong in ((line + 1, "h1-eth0 -- h2-eth0: mac zz: not a MAC address"),
+                              (line + 1, "h1-eth0 -- h2-eth0: queue 1000000000: not a queue length"),
+                              (line + 1, "h1-eth0 -- h2-eth0: address 10.0.0.300/8: not an address")):
+            self.assertIn("%s:%d: %s" % (__file__, number, wrong), str(raised.exception))
+        self.assertNotIn(".yaml", str(raised.exception))
+
     def test_address_that_a_class_keeps(self):
         """A host has the address that its config() hands on, else its link's, else none."""
         class Drops(Node):

@@ -44,11 +44,22 @@ def forget():
         _current.end()
 
 
+def here():
+    """The line of the script that is being executed, as "file:line: "; of mn there is none."""
+    frame, ours = sys._getframe(1), os.path.dirname(os.path.abspath(__file__))
+    while frame is not None and os.path.dirname(os.path.abspath(frame.f_code.co_filename)) == ours:
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_filename.startswith("<"):
+        return ""
+    return "%s:%d: " % (frame.f_code.co_filename, frame.f_lineno)
+
+
 class Wire:
     """A link in the topology: its two interfaces, or one and an interface of the machine."""
 
     def __init__(self, intf1, intf2):
         self.ends = intf1, intf2
+        self.line = here()
         self.down = False
         self.pulled = set()  # the switches that have pulled it
 
@@ -62,6 +73,7 @@ class Fabric:
     def __init__(self, net=None):
         self.net, self.lab, self.ended = net, None, False
         self.nodes, self.wires = [], []
+        self.lines = {}  # of the script, where each node is made
         self.dirty, self.datapath, self.waits = False, None, False
         self.devices = []  # of the machine, made for links that leave the lab: removed at the end
         self.lock = threading.RLock()
@@ -86,6 +98,7 @@ class Fabric:
     # What there is
 
     def add(self, node):
+        self.lines.setdefault(node.name, here())
         self.nodes.append(node)
         self.changed(node)
 
@@ -114,6 +127,7 @@ class Fabric:
         for node in other.nodes:
             node._fabric = self
         self.nodes += other.nodes
+        self.lines.update(other.lines)
         self.wires += other.wires
         self.devices += other.devices
         other.nodes, other.wires, other.devices, other.ended = [], [], [], True
@@ -164,10 +178,33 @@ class Fabric:
             finally:
                 self.working = False
 
+    def _file(self):
+        """The topology as a text, and what each of its lines is: a node or a link, and where the script makes it."""
+        topology = self.topology()
+        nodes, links = topology.pop("nodes"), topology.pop("links")
+        made = [wire for wire in self.wires if any(e is not None and e.node.fabricKind() for e in wire.ends)]
+        lines, what = [json.dumps(topology)[:-1] + ', "nodes": {'], [""]
+        for number, (name, said) in enumerate(nodes.items(), 1):
+            lines.append("%s: %s%s" % (json.dumps(name), json.dumps(said), "," * (number < len(nodes))))
+            what.append("%s%s: " % (self.lines.get(name, ""), name))
+        lines.append('}, "links": [')
+        what.append("")
+        for number, (wire, said) in enumerate(zip(made, links), 1):
+            lines.append(json.dumps(said) + "," * (number < len(links)))
+            what.append("%s%s: " % (wire.line, " -- ".join(str(e) for e in wire.ends if e is not None)))
+        return "\n".join([*lines, "]}"]), what
+
+    def _inScript(self, text, file, what):
+        """What is wrong, by the script's lines and names in place of those of a file that nobody wrote."""
+        def place(found):
+            number = int(found.group(1))
+            return what[number - 1] if number <= len(what) else ""
+        return re.sub(re.escape(file) + r":(\d+)(?::\d+)?:?\s*", place, text).replace(file, "the network")
+
     def _ensure(self):
         sys.stdout.flush()
         with tempfile.NamedTemporaryFile("w", suffix=".yaml", prefix="mininet-", delete=False) as f:
-            text = json.dumps(self.topology(), indent=1)
+            text, what = self._file()
             f.write(text)
         debug("*** The topology:\n%s\n" % text)
         try:
@@ -183,6 +220,8 @@ class Fabric:
                 for change in self.lab.apply(f.name):
                     debug("*** %s\n" % change)
             self.dirty = False
+        except TrivetError as e:
+            raise TrivetError(self._inScript(str(e), f.name, what)) from None
         finally:
             os.unlink(f.name)
         if self.datapath == "ovs" or self.tools:

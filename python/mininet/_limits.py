@@ -70,15 +70,16 @@ class CPULimitedHost(Host):
         if sched not in (None, "", "cfs", "host"):
             error("*** error: sched=%s: there is cfs\n" % sched)
         elif f:
-            self._cpu = f if f > 0 else None
+            self._cpu = float(f) if f > 0 else None
             if self._cpu:
                 info("(cfs %d/%dus) " % self.cfsInfo(f)[::-1])
             self._limited()
 
     def setCPUs(self, cores: Any, mems: int = 0) -> None:
-        """Pin it to processors: 0, "0,1" or [0, 1]."""
-        listed = cores.split(",") if isinstance(cores, str) else cores if isinstance(cores, (list, tuple)) else [cores]
-        self._cores = list(map(int, listed))
+        """Pin it to processors: 0, "0,1", "0-3" or [0, 1]."""
+        listed = ",".join(map(str, cores)) if isinstance(cores, (list, tuple)) else str(cores)
+        ranges = ((first, last or first) for first, _, last in (one.partition("-") for one in listed.split(",") if one))
+        self._cores = [core for first, last in ranges for core in range(int(first), int(last) + 1)]
         self._limited()
 
     def _limited(self) -> None:
@@ -104,7 +105,7 @@ class CPULimitedHost(Host):
         super().preset(ip, mac, defaultRoute)
         share, cores = map(self.params.get, ("cpu", "cores"))
         if share and share > 0:
-            self._cpu = share
+            self._cpu = float(share)
         if cores is not None:
             self.setCPUs(cores)
 

@@ -91,7 +91,7 @@ class Node(Shell):
 
     def fabricOptions(self, fabric: Any) -> Dict[str, Any]:
         """Its options in a topology."""
-        said = {"gateway": self._gateway, "cpu": self._cpu and "%s%%" % (100 * self._cpu), "cores": self._cores,
+        said = {"gateway": self._gateway, "cpu": self._cpu and "%.7f%%" % (100 * self._cpu), "cores": self._cores,
                 "dirs": list(map(self._private, self.privateDirs))}
         return {option: value for option, value in said.items() if value}
 

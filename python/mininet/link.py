@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from mininet import _fabric
 from mininet.log import debug, error, info
-from mininet.util import makeIntfPair, quietRun
+from mininet.util import macColons, makeIntfPair, quietRun
 
 _ADDRESSES = {"ip": re.compile(r"\d+(?:\.\d+){3}"),
               "mac": re.compile(r"(?<![:\w])[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}(?![:\w])")}  # not a piece of an IPv6 address
@@ -54,7 +54,7 @@ class Intf:
         if self._given is None:
             address = "%s/%s" % (self.ip, self.prefixLen or 8) if self._hasIP() else "none"
             address = None if self.node.isForwarder() else address
-            said = {"address": address, "mac": self.mac}
+            said = {"address": address, "mac": self.mac and macColons(self.mac)}
             self._given = {what: text for what, text in said.items() if text}
         return {"node": self.node.name, "port": self.node.ports.get(self, 0), "interface": self._device,
                 **self._given, **self.shape}
@@ -87,7 +87,7 @@ class Intf:
         if leads:
             self.node.fabric.devices.append(self.name)
         device = self.name
-        for words in (self.mac and "link set %s address %s" % (device, self.mac), "link set %s up" % device,
+        for words in (self.mac and "link set %s address %s" % (device, macColons(self.mac)), "link set %s up" % device,
                       self.ip and "addr add %s/%s dev %s" % (self.ip, self.prefixLen, device)):
             if words:
                 quietRun("ip " + words)
@@ -106,7 +106,9 @@ class Intf:
         return self.cmd("ifconfig", self.name, *args)
 
     def setIP(self, ipstr: str, prefixLen: Optional[int] = None) -> Any:
-        """Give it an address: "10.0.0.1/8", or "10.0.0.1" and 8."""
+        """Give it an address: "10.0.0.1/8", or "10.0.0.1" and 8. The empty text changes nothing, as with Mininet's ifconfig."""
+        if not ipstr:
+            return ""
         address, _, length = ipstr.partition("/")
         if not length and prefixLen is None:
             raise Exception("%s has no prefix length: give one, as in %s/8" % (ipstr, address))
@@ -120,7 +122,7 @@ class Intf:
         before, self.mac = self.mac, macstr
         if self._settled(before == macstr):
             return ""
-        return self._whileDown("address " + macstr)
+        return self._whileDown("address " + macColons(macstr))
 
     def rename(self, newname: str) -> Any:
         """Give it another name."""
@@ -217,7 +219,15 @@ class Intf:
         return "OK" if there else "MISSING"
 
 
-_TIME = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*(?:(s)(?:ecs?)?|(m)s(?:ecs?)?|(u)s(?:ecs?)?)?\s*")
+_TIME = re.compile(r"\s*\+?((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*(s|ms|us|ns|(?:s|ms|us|ns)ecs?)?\s*", re.IGNORECASE)
+_SECONDS = {"s": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+
+
+def _number(option: str, given: Any) -> float:
+    """A number, whatever its type; text is none, as in Mininet."""
+    if isinstance(given, (str, bytes)):
+        raise TypeError("%s is a number, not %r" % (option, given))
+    return float(given)
 
 
 class _Shape:
@@ -229,11 +239,14 @@ class _Shape:
         self.options: Dict[str, Any] = {}
         self.words: List[str] = []
 
-    def bandwidth(self, megabits: float, most: float) -> None:
+    def bandwidth(self, given: Any, most: float) -> None:
+        megabits = _number("bw", given)
         if not 0 <= megabits <= most:
-            error("Bandwidth limit %s is outside supported range 0..%d - ignoring\n" % (megabits, most))
-        elif megabits:
-            self.options["bandwidth"] = "%dbit" % round(megabits * 1e6)
+            error("Bandwidth limit %s is outside supported range 0..%d - ignoring\n" % (given, most))
+            return
+        bits = round(megabits * 1e6)
+        if bits:
+            self.options["bandwidth"] = "%dbit" % bits
             self.words.append("%.2fMbit" % megabits)
 
     def time(self, option: str, value: Any) -> bool:
@@ -242,18 +255,30 @@ class _Shape:
         if not found:
             error("%s is a time like 5ms, not %s\n" % (option, value))
             return False
-        number, *units = found.groups()
-        if float(number):
-            self.options[option] = number + {"s": "s", "m": "ms", "u": "us"}[next(filter(None, units), "u")]
+        number, unit = found.groups()
+        nanoseconds = round(float(number) * _SECONDS[(unit or "us")[0].lower()] * 1e9)
+        if nanoseconds:
+            self.options[option] = "%dns" % nanoseconds
         self.words.append("%s %s" % (value, option))
         return True
 
-    def loss(self, percent: float) -> None:
+    def loss(self, given: Any) -> None:
+        percent = _number("loss", given)
         if not 0 <= percent <= 100:
-            error("loss is a percentage from 0 to 100, not %s\n" % percent)
-        elif percent:
-            self.options["loss"] = "%s%%" % percent
-            self.words.append("%.5f%% loss" % percent)
+            error("loss is a percentage from 0 to 100, not %s\n" % given)
+            return
+        written = "%.5f" % percent  # as precisely as Mininet says it
+        if float(written):
+            self.options["loss"] = written + "%"
+            self.words.append(written + "% loss")
+
+    def queue(self, given: Any) -> None:
+        """A length in packets: of a computed one the whole part counts, as in %d."""
+        packets = int(_number("max_queue_size", given))
+        if packets > 0:
+            self.options["queue"] = packets
+        else:
+            error("max_queue_size is a number of packets from 1, not %s - ignoring\n" % given)
 
     def marks(self, ecn: bool, red: bool) -> None:
         """Queues that mark or drop early, which there are not."""
@@ -283,11 +308,11 @@ class TCIntf(Intf):
     def config(self, bw: Optional[float] = None, delay: Any = None, jitter: Any = None, loss: Optional[float] = None,
                gro: bool = False, txo: bool = True, rxo: bool = True, speedup: float = 0, use_hfsc: bool = False,
                use_tbf: bool = False, latency_ms: Optional[float] = None, enable_ecn: bool = False, enable_red: bool = False,
-               max_queue_size: Optional[int] = None, **params: Any) -> Any:
+               max_queue_size: Optional[float] = None, **params: Any) -> Any:
         """Shape the link by what is given, and by that alone: options of before are gone. Returns None if there is nothing to
         do."""
         results = super().config(**params)
-        if speedup and self.node.name.startswith("s"):
+        if bw is not None and speedup > 0 and self.node.name.startswith("s"):
             bw = speedup
         shaped = bool(self.shape) and self._made
         if not (shaped or delay or loss) and bw is None and max_queue_size is None:
@@ -300,7 +325,7 @@ class TCIntf(Intf):
         if loss is not None:
             shape.loss(loss)
         if max_queue_size is not None:
-            shape.options["queue"] = max_queue_size
+            shape.queue(max_queue_size)
         shape.marks(enable_ecn, enable_red)
         if shape.words:
             info("(%s) " % " ".join(shape.words))

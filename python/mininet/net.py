@@ -1,6 +1,7 @@
 """Networks: what they consist of comes from a topology or from calls, and is a lab of Trivet from start to stop."""
 from __future__ import annotations
 
+import dis
 import math
 import os
 import random  # noqa: F401 (found here by programs)
@@ -25,7 +26,7 @@ from mininet.log import debug, error, info, output, warn  # noqa: F401 (found he
 from mininet.node import Controller, DefaultController, Host, Node, OVSKernelSwitch
 from mininet.nodelib import NAT  # noqa: F401 (found here by programs)
 from mininet.term import cleanUpScreens, makeTerms
-from mininet.util import (BaseString, ensureRoot, fixLimits, ipAdd, ipParse, ipStr, macColonHex, netParse, numCores,  # noqa: F401
+from mininet.util import (BaseString, ensureRoot, fixLimits, ipAdd, ipParse, ipStr, macColonHex, macColons, netParse, numCores,  # noqa: F401
                           quietRun, waitListening)
 
 VERSION = "2.3.0"
@@ -126,7 +127,7 @@ class Mininet(Members, Measuring):
 
     def configHosts(self) -> None:
         """Give hosts what their parameters say. The lab makes them so where it can, which is told before any is asked."""
-        for host in self.hosts:
+        for host in filter(_handsOn, self.hosts):
             host.preset(*map(host.params.get, ("ip", "mac", "defaultRoute")))
         with self.fabric.during("configuring"):
             _step("Configuring hosts", self.hosts, lambda host: host.configDefault(
@@ -137,7 +138,7 @@ class Mininet(Members, Measuring):
 
     def staticArp(self) -> None:
         """Have each host know the MACs of all others."""
-        known = [(ip, mac) for ip, mac in ((host.IP(), host.MAC()) for host in self.hosts if host.intfs) if ip and mac]
+        known = [(ip, macColons(mac)) for ip, mac in ((host.IP(), host.MAC()) for host in self.hosts if host.intfs) if ip and mac]
         for host in self.hosts:
             device = host.defaultIntf()
             if device is not None:
@@ -260,6 +261,27 @@ class Mininet(Members, Measuring):
             said = intf.ifconfig(status)
             if said:
                 error("link status change failed: %s\n" % said)
+
+
+def _handsOn(host: Any) -> bool:
+    """Whether config() of a host's class surely hands on all parameters as they are, so that what they say can be foretold.
+    Where one names an address, takes it away, or calls no other config(), it is seen when it runs."""
+    if type(host).configDefault is not Node.configDefault or "config" in vars(host):
+        return False
+    for kind in type(host).__mro__:
+        config = vars(kind).get("config")
+        if config is None:
+            continue
+        if kind.__module__.startswith("mininet.") and not kind.__module__.startswith("mininet.examples"):
+            return True
+        code = getattr(config, "__code__", None)
+        if code is None or "config" not in code.co_names:
+            return False
+        named = {*code.co_varnames[:code.co_argcount + code.co_kwonlyargcount], *code.co_consts}
+        handed = any(step.opname == "CALL_FUNCTION_EX" for step in dis.get_instructions(code))
+        if not handed or named & {"ip", "mac", "defaultRoute"}:
+            return False
+    return True
 
 
 def _stop(kind: str, things: List[Any], *methods: str, label: Callable[[Any], str] = "{} ".format) -> None:

@@ -231,6 +231,11 @@ def naturalSeq(names: Iterable[Any]) -> List[List[Any]]:
     return list(map(natural, names))
 
 
+def macColons(text: str) -> str:
+    """A MAC as ip wants it: ifconfig takes twelve digits without colons, too."""
+    return ":".join(re.findall("..", text)) if re.fullmatch("[0-9a-fA-F]{12}", text) else text
+
+
 def macColonHex(mac: int) -> str:
     """The MAC of a number."""
     return mac.to_bytes(6, "big").hex(":")

@@ -14,6 +14,8 @@ import sys
 import tempfile
 import time
 import unittest
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -301,6 +303,45 @@ h1 h2 \n*** Done
             net.addLink(net["h1"], net["h2"], cls=TCLink, bw=2000)
         self.assertIn("Bandwidth limit 2000 is outside supported range 0..1000 - ignoring", text.getvalue())
 
+    def test_shaping_numbers(self):
+        """Numbers are what Mininet 2.3 and tc make of them, whatever type they have."""
+        net = Mininet(controller=None)
+        intf = net.addLink(net.addHost("h1"), net.addHost("s1"), cls=TCLink).intf2
+        for given, expected in (
+                ({"max_queue_size": 150.0}, {"queue": 150}), ({"max_queue_size": 88.2}, {"queue": 88}),
+                ({"max_queue_size": Decimal("88.9")}, {"queue": 88}), ({"max_queue_size": Fraction(177, 2)}, {"queue": 88}),
+                ({"max_queue_size": True}, {"queue": 1}), ({"max_queue_size": -5}, {}), ({"max_queue_size": 0.5}, {}),
+                ({"bw": 10}, {"bandwidth": "10000000bit"}), ({"bw": 1.5}, {"bandwidth": "1500000bit"}),
+                ({"bw": Decimal("0.1")}, {"bandwidth": "100000bit"}), ({"bw": Fraction(1, 2)}, {"bandwidth": "500000bit"}),
+                ({"bw": 0}, {}), ({"bw": 1e-9}, {}), ({"bw": -1}, {}), ({"bw": 1001}, {}), ({"bw": float("nan")}, {}),
+                ({"bw": 10, "speedup": 20}, {"bandwidth": "20000000bit"}), ({"speedup": 20}, {}),
+                ({"bw": 10, "use_htb": True}, {"bandwidth": "10000000bit"}), ({"bw": 10, "use_hfsc": True}, {"bandwidth": "10000000bit"}),
+                ({"delay": "5ms"}, {"delay": "5000000ns"}), ({"delay": 5}, {"delay": "5000ns"}), ({"delay": 0.5}, {"delay": "500ns"}),
+                ({"delay": "1e-05s"}, {"delay": "10000ns"}), ({"delay": "7USECS"}, {"delay": "7000ns"}), ({"delay": "2 ms"}, {"delay": "2000000ns"}),
+                ({"delay": "90ns"}, {"delay": "90ns"}), ({"delay": "0ms"}, {}), ({"delay": "fast"}, {}), ({"delay": "-5ms"}, {}),
+                ({"delay": "5ms", "jitter": 100.0}, {"delay": "5000000ns", "jitter": "100000ns"}), ({"jitter": "1ms"}, {}),
+                ({"loss": 2}, {"loss": "2.00000%"}), ({"loss": 1e-05}, {"loss": "0.00001%"}), ({"loss": 1e-07}, {}),
+                ({"loss": Decimal("0.25")}, {"loss": "0.25000%"}), ({"loss": 101}, {}), ({"loss": -1}, {})):
+            with self.subTest(given), said():
+                intf.shape = {}
+                intf.config(**given)
+                self.assertEqual(intf.shape, expected)
+        for given in ({"bw": "10"}, {"loss": "1%"}, {"max_queue_size": "100"}):
+            with self.subTest(given), self.assertRaisesRegex(TypeError, "is a number, not"):
+                intf.config(**given)
+
+    def test_limits(self):
+        """Shares of the machine and processors, in the forms that Mininet and cpuset take."""
+        net = Mininet(controller=None)
+        for number, (cpu, expected) in enumerate(((0.25, "25.0000000%"), (Fraction(1, 4), "25.0000000%"), (Decimal("0.5"), "50.0000000%"),
+                                                  (1e-6, "0.0001000%"), (-1, None), (None, None), (0, None))):
+            host = net.addHost("h%d" % number, cls=CPULimitedHost, cpu=cpu)
+            host.preset()
+            self.assertEqual(host.fabricOptions(net.fabric).get("cpu"), expected, cpu)
+        for cores, expected in ((0, [0]), ("0", [0]), ("0,2", [0, 2]), ([0, 1], [0, 1]), ("1-3,5", [1, 2, 3, 5]), (["0", "2-3"], [0, 2, 3])):
+            host.setCPUs(cores)
+            self.assertEqual(host.fabricOptions(net.fabric)["cores"], expected, cores)
+
     def test_connections(self):
         net = Mininet(MinimalTopo(), controller=None)
         with said() as text:
@@ -392,14 +433,85 @@ class TestNodes(Case):
         self.assertIn("ttl=63", net["h1"].cmd("ping -c1", net["h3"].IP()))
         self.assertEqual(net.pingAll(), 0)
 
+    def test_what_is_wrong(self):
+        """It is said by names and by lines of the script, not of a file that nobody wrote."""
+        net = Mininet(controller=None)
+        self.addCleanup(lambda: net.fabric.ended or net.stop())
+        h1 = net.addHost("h1", mac="zz")
+        h2, line = net.addHost("h2", ip="10.0.0.300/8"), sys._getframe().f_lineno
+        net.addLink(h1, h2, cls=TCLink, max_queue_size=10 ** 9)
+        with self.assertRaises(Exception) as raised:
+            net.start()
+        for number, wrong in ((line + 1, "h1-eth0 -- h2-eth0: mac zz: not a MAC address"),
+                              (line + 1, "h1-eth0 -- h2-eth0: queue 1000000000: not a queue length"),
+                              (line + 1, "h1-eth0 -- h2-eth0: address 10.0.0.300/8: not an address")):
+            self.assertIn("%s:%d: %s" % (__file__, number, wrong), str(raised.exception))
+        self.assertNotIn(".yaml", str(raised.exception))
+
+    def test_address_that_a_class_keeps(self):
+        """A host has the address that its config() hands on, else its link's, else none."""
+        class Drops(Node):
+            def config(self, ip=None, **params):
+                self.cmd("true")  # the lab is up from here on
+                return super().config(**params)
+
+        class Takes(Node):
+            def config(self, **params):
+                params.pop("ip")
+                return super().config(**params)
+
+        class Alone(Node):
+            def config(self, **_params):
+                return {}
+
+        class Passes(Node):
+            def config(self, ip=None, **params):
+                return super().config(ip=ip, **params)
+
+        class Router(Node):
+            def config(self, **params):
+                super().config(**params)
+                self.cmd("sysctl -w net.ipv4.ip_forward=1")
+
+        net = Mininet(controller=None)
+        middle = net.addHost("r1", cls=Router, ip="10.9.0.1/8")
+        wanted = {"r1": ["10.9.0.1/8"]}
+        for kind, own in ((Drops, None), (Takes, None), (Alone, None), (Passes, "10.1.0.1/16"), (Router, "10.1.0.2/16"), (Host, "")):
+            for linked in ("", "192.168.3.1/24"):
+                host = net.addHost("h%d" % len(net.hosts), cls=kind, **({} if own is None else {"ip": own}))
+                net.addLink(host, middle, params1={"ip": linked} if linked else None)
+                wanted[host.name] = [own or linked] if own or linked else []
+        self.addCleanup(lambda: net.fabric.ended or net.stop())
+        net.start()
+        for host in net.hosts:
+            words = host.cmd("ip -4 -o addr show dev %s-eth0" % host).split()
+            self.assertEqual([words[3]] if words else [], wanted[host.name], (host.name, type(host).__name__))
+            self.assertEqual(host.IP(), wanted[host.name][0].split("/")[0] if words else None)
+
+    def test_mac_without_colons(self):
+        """A MAC in twelve digits is the device's, from the start and later; MAC() is what was given. Neighbours know it."""
+        net = Mininet(topo=None, controller=None, autoStaticArp=True)
+        h1, h2 = net.addHost("h1", mac="00000000001c"), net.addHost("h2", mac="0:0:0:0:0:2A")
+        net.addLink(h1, h2)
+        self.addCleanup(lambda: net.fabric.ended or net.stop())
+        net.start()
+        device = "cat /sys/class/net/%s/address"
+        self.assertEqual(h1.cmd(device % "h1-eth0").strip(), "00:00:00:00:00:1c")
+        self.assertEqual(h2.cmd(device % "h2-eth0").strip(), "00:00:00:00:00:2a")
+        self.assertEqual(h1.MAC(), "00000000001c")
+        self.assertIn("00:00:00:00:00:1c", h2.cmd("ip neigh show", h1.IP()))
+        h1.setMAC("00000000001d")
+        self.assertEqual(h1.cmd(device % "h1-eth0").strip(), "00:00:00:00:00:1d")
+
     def test_private_directories(self):
-        """Both kinds, which are made where they are not."""
+        """Both kinds, which are made where they are not, with the modes that Mininet's have."""
         with tempfile.TemporaryDirectory() as d:
             host = partial(Host, privateDirs=["/tmp/%s-own" % os.environ["TRIVET_LAB"], (d + "/seen", d + "/%(name)s/real")])
             net = self.start(MinimalTopo(), host=host)
             net["h1"].cmd("echo mine >%s/seen/file; touch /tmp/%s-own/x" % (d, os.environ["TRIVET_LAB"]))
             with open(d + "/h1/real/file") as f:
                 self.assertEqual(f.read(), "mine\n")
+            self.assertEqual(net["h1"].cmd("stat -c %%a /tmp/%s-own %s/seen" % (os.environ["TRIVET_LAB"], d)).split(), ["1777", "755"])
             self.assertEqual(os.listdir(d + "/h2/real"), [])
             self.assertEqual(net["h2"].cmd("ls /tmp/%s-own" % os.environ["TRIVET_LAB"]), "")
             net.stop()

@@ -25,6 +25,10 @@ type privately struct {
 	covered map[string]string // directories that had to be covered, and for which of the node's
 }
 
+// sharedMode is the mode of a node's own directory in memory, that of /tmp: daemons that are not
+// root for long make their sockets there. So is Mininet's, whose tmpfs is mounted without a mode.
+const sharedMode = 0o1777
+
 // mountDirs gives a node its directories: in memory, or the machine's.
 func (l *Lab) mountDirs(n *topology.Node) error {
 	sources := make([]int, len(n.Dirs)) // as the machine has them, not as the node will
@@ -72,7 +76,7 @@ func (p *privately) mount(path string, tree int) error {
 		return fmt.Errorf("%s: %w", path, unix.ENOTDIR)
 	}
 	if tree < 0 {
-		if tree, err = p.memory(0o755, 0, 0); err != nil {
+		if tree, err = p.memory(sharedMode, 0, 0); err != nil {
 			return fmt.Errorf("mount %s: %w", path, err)
 		}
 		defer unix.Close(tree)

@@ -121,8 +121,8 @@ links: [s1 -- h1, s1 -- r1, r1 -- h2]
 
 // TestPrivateDirs proves that the directories which nodes have of their own need not be there: they
 // are made in the node alone, also one below another, beside all that is there on the machine; up
-// says what that means. What a node is shown is made on the machine, and gone after the last lab
-// that has it, unless something is in it.
+// says what that means. In those in memory anybody may write. What a node is shown is made on the
+// machine, and gone after the last lab that has it, unless something is in it.
 func TestPrivateDirs(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -140,6 +140,9 @@ links: [h1 -- h2]
 	contains(t, m.exec("h1", "cat /etc/hosts; ip -br link; ping -c 1 -W 30 h2"), "10.0.0.2 h2", "h1-eth0", "1 received")
 	if out := m.exec("h2", "ls -A /run/dirs/a/b; [ ! -e /e2e-root ] || echo e2e-root"); out != "" {
 		t.Error("h2 sees what h1 has of its own: ", out)
+	}
+	if out := m.exec("h1", "stat -c %a /run/dirs/a/b /run/dirs/a /run/dirs/in; setpriv --reuid 65534 --clear-groups touch /run/dirs/a/b/socket"); out != "1777\n755\n755" {
+		t.Errorf("modes are %q; a directory in memory is everybody's, what leads there and what is shown is root's", out)
 	}
 	disk := func(when string) {
 		t.Helper()

@@ -265,6 +265,9 @@ func (r *reader) mac(s string) topology.MAC {
 	if s == "" {
 		return topology.MAC{}
 	}
+	if len(s) == 12 && !strings.ContainsAny(s, ":-") { // ifconfig, by which Mininet sets it, needs no colons
+		s = s[:2] + ":" + s[2:4] + ":" + s[4:6] + ":" + s[6:8] + ":" + s[8:10] + ":" + s[10:]
+	}
 	m, err := topology.ParseMAC(s)
 	r.add(err)
 	return m

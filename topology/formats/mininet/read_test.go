@@ -127,6 +127,10 @@ l = net.addLink(a, b); l.intf2.config(delay='1.5s')
 net.start()`,
 			"topology\nh1 host\nh2 host\nh1 -- h2 {10mbit 5ms 1ms 0.1% 100}\nh1 -- h2 {1.5mbit 250us 0ns 0% 0} {0bit 250us 0ns 0% 0}\n" +
 				"h1 -- h2 {0bit 1.5s 0ns 0% 0}"},
+		"numbers that are computed, and a MAC without colons": {`net = Mininet(link=TCLink, controller=None)
+net.addLink(net.addHost('h1', mac='00000000001c'), net.addHost('h2'), bw=10.0, max_queue_size=88.2)
+net.start()`,
+			"topology\nh1 host mac=00:00:00:00:00:1c\nh2 host\nh1 -- h2 {10mbit 0ns 0ns 0% 88}"},
 		"switches": {`net = Mininet(switch=OVSKernelSwitch, controller=None)
 net.addSwitch('s1', failMode='standalone', protocols='OpenFlow10,OpenFlow13', stp=True); net.addSwitch('s2', cls=LinuxBridge); net.addSwitch('s3', cls=OVSBridge)
 net.addController('c0', controller=RemoteController, ip='192.0.2.1', port=6633); net.addController(RemoteController('c1', '192.0.2.2:6634'))

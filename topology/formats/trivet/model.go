@@ -93,7 +93,7 @@ type nodeOptions struct {
 	StartMayFail bool                  `yaml:"start_may_fail" doc:"A start command that fails is a warning, not an error."`
 	Stop         string                `yaml:"stop" doc:"Shell command to run before the lab goes down."`
 	Isolate      []string              `yaml:"isolate" doc:"Further namespaces of the node's own: pid."`
-	Dirs         []topology.PrivateDir `yaml:"dirs" doc:"Directories of the node's own: empty ones, or /etc/x: ./conf to show ./conf there."`
+	Dirs         []topology.PrivateDir `yaml:"dirs" doc:"Directories of the node's own: empty ones, in which anybody may write, or /etc/x: ./conf to show ./conf there."`
 	Device       string                `yaml:"device" doc:"Device of a rack that is to be this node."`
 	On           string                `yaml:"on" doc:"In a lab over several machines (--on): the machine that the node runs at, or a label of machines; head is this one."`
 	Place        *topology.Point       `yaml:"place" doc:"Where a drawing puts the node: [x, y] in pixels from the upper left."`

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -102,8 +101,9 @@ func TestKilledAnywhere(t *testing.T) {
 			if testing.Short() {
 				rounds = 4
 			}
+			moments := newRandom(t)
 			for i := range rounds {
-				after := time.Duration(rand.Int64N(int64(time.Duration(i+1) * 40 * time.Millisecond)))
+				after := time.Duration(moments.Int64N(int64(time.Duration(i+1) * 40 * time.Millisecond)))
 				m.disturb(victim, file, after)
 				if victim != "interrupted" {
 					m.run("down") // where the lab is gone, or never was, there is nothing to do
@@ -163,8 +163,9 @@ func TestKilledDown(t *testing.T) {
 	if testing.Short() {
 		rounds = 2
 	}
+	moments := newRandom(t)
 	for range rounds {
-		after := rand.N(100 * time.Millisecond)
+		after := time.Duration(moments.Int64N(int64(100 * time.Millisecond)))
 		m.up(file)
 		down := m.command(trivet, "down")
 		m.startOutput(down)

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -309,6 +311,21 @@ func eventually(t *testing.T, what string, holds func() bool) {
 			t.Fatal("this does not come true: ", what)
 		}
 	}
+}
+
+// newRandom draws random moments; TRIVET_SEED repeats those of a test that failed, as far as the
+// machine does.
+func newRandom(t *testing.T) *rand.Rand {
+	seed, err := strconv.ParseUint(os.Getenv("TRIVET_SEED"), 10, 64)
+	if err != nil {
+		seed = rand.Uint64N(1e9)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("its random moments are those of TRIVET_SEED=%d", seed)
+		}
+	})
+	return rand.New(rand.NewPCG(seed, 1))
 }
 
 func must(t *testing.T, err error) {

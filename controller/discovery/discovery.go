@@ -278,8 +278,8 @@ func (a *App) Around(at []Port, router func(dpid uint64) bool) (ports []Port, li
 	return ports, links, true
 }
 
-// Brought says for which switches another app brings the controller all that no entry is for, and so
-// the probes. It must be called before Start.
+// Brought says for which switches another app brings the controller all that no entry is for, and
+// so the probes. It must be called before Start.
 func (a *App) Brought(by func(dpid uint64) bool) { a.brought = by }
 
 // SwitchUp brings probes to the controller and probes all ports.

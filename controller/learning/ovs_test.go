@@ -316,8 +316,8 @@ func TestOpenVSwitchHosts(t *testing.T) {
 }
 
 // Proves, with real switches in a ring, that a reactive controller's have one entry before anything
-// is sent, and after a ping those of its flows, in the switches on its way; that nothing goes round;
-// and that a port which is down takes its entries along.
+// is sent, and after a ping those of its flows, in the switches on its way; that nothing goes
+// round; and that a port which is down takes its entries along.
 func TestOpenVSwitchReactive(t *testing.T) {
 	l := newLab(t)
 	found := discovery.New()

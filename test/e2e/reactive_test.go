@@ -78,7 +78,7 @@ func TestReactiveRing(t *testing.T) {
 			m.pingAll(6)
 			m.ok("link", "set", "s1-s2", "up")
 			m.pingAll(6)
-			// A packet that goes round is heard again by who has sent it, and by others any number of times.
+			// A packet that goes round is heard any number of times.
 			m.ok("exec", "h1", "--", "sh", "-c", "ping -c 3 -i 0.2 -b 10.255.255.255 >/dev/null 2>&1 || true")
 			got := strings.TrimSpace(m.ok("exec", "h2", "--", "cat", "/sys/class/net/h2-eth0/statistics/rx_packets"))
 			if len(got) > 3 {

@@ -145,7 +145,8 @@ func (o *ownController) missing(t *topology.Topology) (out []string) {
 			}
 			dpid, port := uint64(n.DPID), n.OpenFlowPort(e)
 			kind := o.Discovery.Kind(dpid, port)
-			forwards := inner && kind == discovery.Inner || !inner && kind == discovery.Edge
+			// Where switches learn reactively, an entry of a user's may keep the probes of a link.
+			forwards := (kind == discovery.Inner) == inner && kind != discovery.Open || t.Learning == topology.Reactive && kind == discovery.Edge
 			if !inner && n.Kind == topology.Switch {
 				forwards = o.Learning.TakesPart(dpid, port)
 			}

@@ -74,6 +74,7 @@ func Diff(old, new *Topology) []Change {
 func DiffSettings(old, new *Topology) (out []Field) {
 	for _, f := range []Field{
 		{"routing", string(cmp.Or(old.Routing, Proactive)), string(cmp.Or(new.Routing, Proactive))},
+		{"learning", string(cmp.Or(old.Learning, Proactive)), string(cmp.Or(new.Learning, Proactive))},
 		{"balance", old.Balance.String(), new.Balance.String()},
 	} {
 		if f.Old != f.New {

@@ -32,6 +32,9 @@ type Topology struct {
 	// Routing says when routing nodes get their routes.
 	Routing Routing `json:"routing,omitempty"`
 
+	// Learning says when switches are told where to forward what.
+	Learning Routing `json:"learning,omitempty"`
+
 	// Balance says how traffic between routing nodes and between switches is spread over paths;
 	// nil: over all shortest ones.
 	Balance *Balance `json:"balance,omitempty"`
@@ -77,12 +80,13 @@ const (
 	RoutesAsWritten RoutesMode = "as-written" // only those given exist, and routers have only given addresses
 )
 
-// Routing says when a controller installs routes in routing nodes.
+// Routing says when a controller installs what it decides: routes in routing nodes, and what
+// switches are told.
 type Routing string
 
 const (
 	Proactive Routing = "proactive" // all in advance; the default
-	Reactive  Routing = "reactive"  // when the first packet needs them
+	Reactive  Routing = "reactive"  // when the first packet needs it
 )
 
 // Kind is the role of a node.

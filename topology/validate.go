@@ -76,6 +76,12 @@ func (v *validator) topology() {
 	if t.Routing != "" && t.Routing != Proactive && t.Routing != Reactive {
 		v.problems.Add(t.Pos, "choose proactive or reactive", "routing: there is no mode %q", t.Routing)
 	}
+	if t.Learning != "" && t.Learning != Proactive && t.Learning != Reactive {
+		v.problems.Add(t.Pos, "choose proactive or reactive", "learning: there is no mode %q", t.Learning)
+	}
+	if t.Learning == Reactive && t.Balancing() == BalanceLoad {
+		v.problems.Add(t.Pos, "leave one of them out", "learning reactive: each flow has its path by what was learned; balance load cannot move it")
+	}
 	v.balance()
 	if t.Routes != "" && t.Routes != RoutesComputed && t.Routes != RoutesAsWritten {
 		v.problems.Add(t.Pos, "choose computed or as-written", "routes: there is no mode %q", t.Routes)

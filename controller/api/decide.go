@@ -80,6 +80,9 @@ func (w *walk) controller(s *step, o output) fate {
 	}
 	switch name {
 	case "learning": // it always gets a copy
+		if _, is := w.c.Learning.(*learning.Reactive); is {
+			return w.stuck(s.hop.Switch, "no entry is for it yet: the controller learns from its first packet, and sends that on")
+		}
 		return w.end(s.hop.Switch, "there is no other port to flood it to", false)
 	case "", "user":
 		return w.end(s.hop.Switch, "it goes to the controller, where no app handles it", false)

@@ -90,6 +90,8 @@ type App struct {
 
 	bySwitch sync.Map // *controller.Switch to *node, of those that are connected
 
+	brought func(dpid uint64) bool // see Brought; may be nil
+
 	mu       sync.Mutex // of what follows
 	nodes    map[uint64]*node
 	schedule schedule
@@ -276,10 +278,17 @@ func (a *App) Around(at []Port, router func(dpid uint64) bool) (ports []Port, li
 	return ports, links, true
 }
 
+// Brought says for which switches another app brings the controller all that no entry is for, and
+// so the probes. It must be called before Start.
+func (a *App) Brought(by func(dpid uint64) bool) { a.brought = by }
+
 // SwitchUp brings probes to the controller and probes all ports.
 func (a *App) SwitchUp(s *controller.Switch) {
 	var flows []*openflow.FlowMod
 	for _, etherType := range []uint16{etherTypeLLDP, etherTypeBDDP} {
+		if a.brought != nil && a.brought(s.DPID()) {
+			break
+		}
 		m := openflow.NewFlowMod(openflow.FlowAdd, flowPriority, openflow.NewMatch(openflow.EthType(etherType)),
 			openflow.ApplyActions(openflow.OutputController(openflow.MaxLenNoBuffer)))
 		m.Cookie, m.Flags = Cookie, openflow.FlowSendFlowRem

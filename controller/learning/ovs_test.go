@@ -314,3 +314,60 @@ func TestOpenVSwitchHosts(t *testing.T) {
 		}
 	}
 }
+
+// Proves, with real switches in a ring, that a reactive controller's have one entry before anything
+// is sent, and after a ping those of its flows, in the switches on its way; that nothing goes
+// round; and that a port which is down takes its entries along.
+func TestOpenVSwitchReactive(t *testing.T) {
+	l := newLab(t)
+	found := discovery.New()
+	app := learning.NewReactive(found, nil)
+	c, err := controller.New(slog.New(slog.DiscardHandler), found, app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.listener, err = net.Listen("unix", l.socket); err != nil {
+		t.Fatal(err)
+	}
+	l.c = c
+	defer l.stop()
+	go func() { _ = c.Serve(l.listener) }()
+	wait := func(what string, f func() bool) {
+		t.Helper()
+		for end := time.Now().Add(patience); !f(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: %v %v %v", what, l.flows(1), l.flows(2), l.flows(3))
+			}
+		}
+	}
+	wait("the ring is not known", func() bool {
+		parts := 0
+		for dpid := uint64(1); dpid <= 3; dpid++ {
+			if app.TakesPart(dpid, 1) && found.Kind(dpid, 1) == discovery.Edge {
+				parts++
+			}
+		}
+		return parts == 3 && len(found.Links()) == 6
+	})
+	for bridge := 1; bridge <= 3; bridge++ {
+		if flows := l.flows(bridge); len(flows) != 1 {
+			t.Errorf("before anything was sent, bridge s%d has %v", bridge, flows)
+		}
+	}
+	if out, err := ping(l.hosts[0], "10.0.0.2", "-c", "1", "-W", "30").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for bridge, want := range map[int]int{1: 4, 2: 4, 3: 1} { // ARP's answer, the ping and its answer
+		if flows := l.flows(bridge); len(flows) != want {
+			t.Errorf("after a ping, bridge s%d has %d entries, want %d: %v", bridge, len(flows), want, flows)
+		}
+	}
+	if got, err := strconv.Atoi(strings.TrimSpace(sh(t, "ip", "netns", "exec", l.hosts[2], "cat", "/sys/class/net/eth0/statistics/rx_packets"))); err != nil || got > 1000 {
+		t.Errorf("host 3 has got %d packets (%v)", got, err)
+	}
+	sh(t, "ip", "-n", l.hosts[1], "link", "set", "eth0", "down")
+	wait("entries lead to a port that is down", func() bool {
+		flows := fmt.Sprint(l.flows(2))
+		return !strings.Contains(flows, `output:"s2-eth1"`) && !strings.Contains(flows, "output:1")
+	})
+}

@@ -18,6 +18,13 @@ type router interface {
 func init() {
 	apps.Register(apps.Spec{Name: "learning", Cookie: Cookie, Order: 60,
 		New: func(f apps.Facilities) (controller.App, error) {
+			if f.Topology.Learning == topology.Reactive {
+				var only func(uint64) bool
+				if r := apps.Get[router](f); r != nil {
+					only = func(dpid uint64) bool { return !r.Routes(dpid) }
+				}
+				return NewReactive(apps.Get[*discovery.App](f), only), nil
+			}
 			a := New(apps.Get[*discovery.App](f), nil)
 			if r := apps.Get[router](f); r != nil {
 				a.only = func(dpid uint64) bool { return !r.Routes(dpid) }
@@ -27,7 +34,9 @@ func init() {
 			return a, nil
 		},
 		Configure: func(a controller.App, f apps.Facilities) error {
-			a.(*App).Spread(spreads(f))
+			if a, is := a.(*App); is {
+				a.Spread(spreads(f))
+			}
 			return nil
 		},
 	})

@@ -163,7 +163,7 @@ class Fabric:
                 link["down"] = True
             if link:
                 links.append(link)
-        return {"name": self.name, "routes": "as-written", "ipv6": "link-local", "nodes": nodes, "links": links}
+        return {"name": self.name, "routes": "as-written", "learning": "reactive", "ipv6": "link-local", "nodes": nodes, "links": links}
 
     def ensure(self):
         """Have the lab be what the nodes and links are by now."""

@@ -68,6 +68,7 @@ func topologyFields(t, back *topology.Topology) (out []formats.Loss) {
 	lose("subnet", subnet(t.Subnet, "10.0.0.0/8"), subnet(back.Subnet, "10.0.0.0/8"))
 	lose("subnet6", subnet(t.Subnet6, "fd00::/64"), subnet(back.Subnet6, "fd00::/64"))
 	lose("routing", string(cmp.Or(t.Routing, topology.Proactive)), string(cmp.Or(back.Routing, topology.Proactive)))
+	lose("learning", string(cmp.Or(t.Learning, topology.Proactive)), string(cmp.Or(back.Learning, topology.Proactive)))
 	lose("balance", t.Balance.String(), back.Balance.String())
 	lose("ipv6", string(cmp.Or(t.IPv6, topology.IPv6Off)), string(cmp.Or(back.IPv6, topology.IPv6Off)))
 	if t.Routes == topology.RoutesAsWritten && len(t.NodesOf(topology.Router)) > 0 {

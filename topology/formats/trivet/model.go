@@ -44,6 +44,7 @@ type document struct {
 	IPv6        topology.IPv6       `yaml:"ipv6" doc:"off: no IPv6; link-local: what the kernel does by itself; assigned: addresses as given or from subnet6; auto: both."`
 	Routes      topology.RoutesMode `yaml:"routes" doc:"computed: hosts get gateways, routers static routes along shortest paths; as-written: only those that the file gives."`
 	Routing     topology.Routing    `yaml:"routing" doc:"When routing nodes get their routes: proactive, all at once, or reactive, when the first packet needs them."`
+	Learning    topology.Routing    `yaml:"learning" doc:"When the controller tells switches where to forward: proactive, in advance; or reactive, flow by flow, as Mininet's controllers do."`
 	Balance     *topology.Balance   `yaml:"balance" as:"balance" doc:"How traffic between routing nodes, and with load between switches, is spread over paths: ecmp, off, load, or {by: load, period: 2s, …}."`
 	Datapath    topology.Datapath   `yaml:"datapath" doc:"What forwards packets in switches and routers that name no datapath."`
 	Controllers []string            `yaml:"controller,controllers" doc:"What decides for switches: trivet, none, a program that the lab starts (faucet, floodlight, os-ken, ovs-testcontroller, pox), an address like tcp:192.0.2.1:6653, or a controller node."`

@@ -5,7 +5,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats/trivet"
 )
 
 // TestPages proves that docs/commands is what the program says about its commands, whatever
@@ -38,6 +43,45 @@ func TestPages(t *testing.T) {
 		if before, err := os.ReadFile(filepath.Join(pages, page.Name())); err != nil || !bytes.Equal(before, now) {
 			t.Errorf("%s is not what --help says (%v): make generate", page.Name(), err)
 		}
+	}
+}
+
+// TestFromOthers proves that docs/from-others.md names commands and flags that there are, and shows
+// a topology that is valid.
+func TestFromOthers(t *testing.T) {
+	page, err := os.ReadFile("../../docs/from-others.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := (&app{out: io.Discard, err: io.Discard}).root()
+	said := regexp.MustCompile("`(?:sudo )?trivet ([^`]+)`").FindAllSubmatch(page, -1)
+	if len(said) < 30 {
+		t.Errorf("%d commands", len(said))
+	}
+	for _, m := range said {
+		words := strings.Fields(string(m[1]))
+		cmd, rest, err := root.Find(words)
+		if err != nil || cmd == root {
+			t.Errorf("trivet %s: %v", m[1], err)
+			continue
+		}
+		for _, word := range rest {
+			flag, isFlag := strings.CutPrefix(word, "--")
+			if word == "--" || cmd.DisableFlagParsing {
+				break
+			}
+			if isFlag && cmd.Flag(flag) == nil {
+				t.Errorf("trivet %s: there is no --%s", m[1], flag)
+			}
+		}
+	}
+	text := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindSubmatch(page)[1]
+	got, problems := trivet.Read("page.yaml", text)
+	if problems.Err() != nil {
+		t.Fatal(problems)
+	}
+	if _, problems = topology.Resolve(got, topology.Defaults{}); problems.Err() != nil {
+		t.Error(problems)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"trivet.dev/trivet/topology/draw"
 	"trivet.dev/trivet/topology/formats"
 	"trivet.dev/trivet/topology/formats/trivet"
+	"trivet.dev/trivet/topology/reach"
 )
 
 func (a *app) validate() *cobra.Command {
@@ -248,8 +249,8 @@ func (a *app) drawn(cmd *cobra.Command, s *source, args []string) (*topology.Top
 
 func (a *app) schema() *cobra.Command {
 	return &cobra.Command{
-		Use: "schema [topology|machines|api]", Short: "Print the JSON Schema of Trivet YAML or of a list of machines, or the OpenAPI document of a lab's daemon",
-		Args: cobra.MaximumNArgs(1), ValidArgs: []string{"topology", "machines", "api"},
+		Use: "schema [topology|machines|reach|api]", Short: "Print the JSON Schema of Trivet YAML, of a list of machines or of ping's --expect, or the OpenAPI document of a lab's daemon",
+		Args: cobra.MaximumNArgs(1), ValidArgs: []string{"topology", "machines", "reach", "api"},
 		RunE: func(_ *cobra.Command, args []string) error {
 			text := trivet.Schema()
 			switch {
@@ -260,8 +261,10 @@ func (a *app) schema() *cobra.Command {
 				}
 			case len(args) == 1 && args[0] == "machines":
 				text = site.Schema()
+			case len(args) == 1 && args[0] == "reach":
+				text = reach.Schema()
 			case len(args) == 1 && args[0] != "topology":
-				return fmt.Errorf("there is no schema of %q; choose topology, machines or api", args[0])
+				return fmt.Errorf("there is no schema of %q; choose topology, machines, reach or api", args[0])
 			}
 			_, err := fmt.Fprintln(a.out, strings.TrimSpace(string(text)))
 			return err

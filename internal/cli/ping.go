@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,23 +13,31 @@ import (
 	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/reach"
 )
 
 func (a *app) ping() *cobra.Command {
 	var all, each bool
+	var expect string
 	var r lab.PingRequest
 	interval, timeout := time.Second, time.Duration(0)
 	cmd := &cobra.Command{
-		Use:   "ping [--all | A B]",
+		Use:   "ping [--all [--expect FILE] | A B]",
 		Short: "Ping between hosts",
 		Long: "Ping between hosts: all pairs, one echo request each unless --count says more, or one pair, five requests.\n" +
-			"It exits with 3 when a reply is missing.",
-		Example:           "  trivet ping --all\n  trivet ping h1 h3 --count 20 --interval 100ms\n  trivet ping h1 192.0.2.1",
+			"It exits with 3 when a reply is missing.\n\n" +
+			"With --expect a file says who must reach whom, and who must not. A host reaches another if at least one of its\n" +
+			"requests is answered. The command exits with 3 when a pair is not as the file says.",
+		Example: "  trivet ping --all\n  trivet ping --all --expect reach.yaml --timeout 1s\n  trivet ping h1 h3 --count 20 --interval 100ms\n" +
+			"  trivet ping h1 192.0.2.1",
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) || len(args) == 1 {
 				return errors.New("give --all, or name two nodes:  trivet ping h1 h2")
+			}
+			if expect != "" && !all {
+				return usagef("--expect %s is about all hosts: add --all", expect)
 			}
 			if r.Count < 1 && cmd.Flags().Changed("count") {
 				return usagef("--count %d: write 1 or more", r.Count)
@@ -43,19 +53,27 @@ func (a *app) ping() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var expected *reach.Expectation
+			if expect != "" {
+				if expected, err = readExpectation(cmd.Context(), c, expect); err != nil {
+					return err
+				}
+			}
 			if a.json {
 				result, err := c.Ping(cmd.Context(), r)
 				if err != nil {
 					return err
 				}
-				return a.showPing(result, all, each)
+				return a.showPing(result, expected, all, each)
 			}
-			return a.followPing(cmd.Context(), c, r, each)
+			return a.followPing(cmd.Context(), c, r, expected, each)
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "every host pings every other")
 	f.BoolVar(&each, "each", false, "with --all: a line for every pair")
+	f.StringVar(&expect, "expect", "", "with --all: a `FILE` that says who must reach whom, and who must not (docs/lab.md)")
+	_ = cmd.MarkFlagFilename("expect", "yaml", "yml")
 	f.IntVarP(&r.Count, "count", "c", 0, "echo requests per pair (1 with --all, else 5)")
 	f.IntVarP(&r.Size, "size", "s", 0, "payload in bytes (56)")
 	f.DurationVarP(&interval, "interval", "i", interval, "time between two requests of a pair")
@@ -66,7 +84,7 @@ func (a *app) ping() *cobra.Command {
 
 // followPing shows replies as they arrive; when all hosts ping each other, it shows how many pairs
 // are done. On Ctrl-C it shows the results so far, as ping(8) does.
-func (a *app) followPing(ctx context.Context, c *lab.Client, r lab.PingRequest, each bool) error {
+func (a *app) followPing(ctx context.Context, c *lab.Client, r lab.PingRequest, expected *reach.Expectation, each bool) error {
 	all := r.From == ""
 	var last lab.PingStep
 	var rtt []float64
@@ -97,7 +115,7 @@ func (a *app) followPing(ctx context.Context, c *lab.Client, r lab.PingRequest, 
 	case err != nil:
 		return err
 	}
-	return a.showPing(result, all, each)
+	return a.showPing(result, expected, all, each)
 }
 
 // pingTotal sums up pings in one line.
@@ -109,51 +127,125 @@ func (a *app) pingTotal(r lab.PingResult) string {
 	return fmt.Sprintf("%d sent, %d received, %s%s", r.Sent, r.Received, lost, rttText(r.RTT))
 }
 
-func (a *app) showPing(r lab.PingResult, all, each bool) error {
+// readExpectation reads a file of who must reach whom in the lab as it is now.
+func readExpectation(ctx context.Context, c *lab.Client, file string) (*reach.Expectation, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	info, err := c.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return reach.Read(file, data, info.Topology)
+}
+
+// judged is a pair whose pings have been compared with what they were expected to give: answers,
+// where no file says otherwise.
+type judged struct {
+	probe.PairResult
+	Expected bool `json:"expected" doc:"Whether answers were expected"`
+	OK       bool `json:"ok" doc:"Whether what came is what was expected"`
+	note     string
+}
+
+// judge compares pings with what was expected of them. Without a file no reply may be missing; with
+// one the question is whether a host is reached, which one reply answers.
+func judge(r lab.PingResult, expected *reach.Expectation) (pairs []judged, wrong int) {
+	for _, p := range r.Pairs {
+		j := judged{p, true, p.Received == p.Sent, p.Error}
+		if expected != nil {
+			j.Expected = expected.Reaches(p.From, p.To)
+			j.OK = j.Expected == (p.Received > 0)
+			switch {
+			case j.OK && !j.Expected:
+				j.note = "isolated"
+			case !j.OK && !j.Expected:
+				j.note = "must not be reached"
+			case !j.OK:
+				j.note = strings.TrimSuffix("must be reached: "+p.Error, ": ")
+			}
+		}
+		if !j.OK {
+			wrong++
+		}
+		pairs = append(pairs, j)
+	}
+	return pairs, wrong
+}
+
+func (a *app) showPing(r lab.PingResult, expected *reach.Expectation, all, each bool) error {
+	pairs, wrong := judge(r, expected)
 	switch {
+	case a.json && expected != nil:
+		out := struct {
+			lab.PingResult
+			Pairs []judged `json:"pairs"`
+			Wrong int      `json:"not_as_expected"`
+		}{r, pairs, wrong}
+		if err := a.printJSON(out); err != nil {
+			return err
+		}
 	case a.json:
 		if err := a.printJSON(r); err != nil {
 			return err
 		}
 	case all:
-		a.showPairs(r, each)
-		a.say("ping --all   %s", a.pingTotal(r))
+		a.showPairs(pairs, wrong, each)
+		if expected != nil {
+			a.say("%s", a.expectedTotal(pairs, wrong))
+		} else {
+			a.say("ping --all   %s", a.pingTotal(r))
+		}
 	default:
 		if r.Pairs[0].Error != "" {
 			a.say("%s", r.Pairs[0].Error)
 		}
 		a.say("ping %s → %s   %s", r.Pairs[0].From, r.Pairs[0].To, a.pingTotal(r))
 	}
-	if r.Received < r.Sent {
+	if wrong > 0 {
 		return exitCode(exitLoss)
 	}
 	return nil
 }
 
-// shownFailures is how many pairs without a reply are listed.
+// expectedTotal sums up pings of which a file says what they must give.
+func (a *app) expectedTotal(pairs []judged, wrong int) string {
+	reached := 0
+	for _, p := range pairs {
+		if p.Received > 0 {
+			reached++
+		}
+	}
+	end := "all as expected"
+	if wrong > 0 {
+		end = a.paint(red, fmt.Sprintf("%d not as expected", wrong))
+	}
+	return fmt.Sprintf("ping --all   %d pairs: %d reached, %d not; %s", len(pairs), reached, len(pairs)-reached, end)
+}
+
+// shownFailures is how many pairs that are not as expected are listed.
 const shownFailures = 20
 
-func (a *app) showPairs(r lab.PingResult, each bool) {
+func (a *app) showPairs(pairs []judged, wrong int, each bool) {
 	rows := [][]string{{"FROM", "TO", "SENT", "RECEIVED", "MEDIAN", "NOTE"}}
-	failed := 0
-	for _, p := range r.Pairs {
-		if p.Received < p.Sent {
-			failed++
-		}
-		if !each && (p.Received == p.Sent || failed > shownFailures) {
+	shown := 0
+	for _, p := range pairs {
+		if !each && (p.OK || shown == shownFailures) {
 			continue
 		}
+		shown++
 		median := "–"
 		if s := probe.Summarize(p.RTT); s != nil {
 			median = fmt.Sprintf("%.3f ms", s.Median)
 		}
-		rows = append(rows, []string{p.From, p.To, fmt.Sprint(p.Sent), fmt.Sprint(p.Received), median, p.Error})
+		rows = append(rows, []string{p.From, p.To, fmt.Sprint(p.Sent), fmt.Sprint(p.Received), median, p.note})
 	}
 	if len(rows) > 1 {
 		a.table(rows)
 	}
-	if !each && failed > shownFailures {
-		a.say("… and %d more pairs without a reply", failed-shownFailures)
+	if !each && wrong > shownFailures {
+		a.say("… and %d more pairs, of which --each tells", wrong-shownFailures)
 	}
 }
 

@@ -142,6 +142,8 @@ func TestSites(t *testing.T) {
 			h.ok("link", "set", "s2-s3", "down")
 			eventually(t, "the others reach each other", func() bool { return strings.Contains(h.run("ping", "h1", "h2").String(), "5 received") })
 			contains(t, h.run("ping", "h1", "h6", "-c", "1").String(), "0 received")
+			halves := h.file("halves.yaml", "default: no\nreach:\n  h[1-2]: h[1-2]\n  h[3-6]: h[3-6]\n")
+			eventually(t, "each half reaches itself alone", func() bool { return h.run("ping", "--all", "--expect", halves).code == 0 })
 			h.ok("link", "set", "s2-s3", "up")
 			eventually(t, "packets cross again", func() bool { return strings.Contains(h.run("ping", "h1", "h6", "-c", "1").String(), "1 received") })
 

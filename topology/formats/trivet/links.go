@@ -229,7 +229,7 @@ func parseTerm(s string, limit int) ([]topology.Endpoint, error) {
 		}
 		port = &n
 	}
-	names, err := expand(name, max(1, limit))
+	names, err := Expand(name, max(1, limit))
 	if err != nil {
 		return nil, err
 	}

@@ -9,10 +9,10 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// expand returns the names that a range expression stands for: h[1-3] is h1, h2, h3; s[1-3,7] has
+// Expand returns the names that a range expression stands for: h[1-3] is h1, h2, h3; s[1-3,7] has
 // single numbers; n[01-12] has leading zeros; of several brackets, the last counts fastest. A name
 // without brackets stands for itself. It refuses more than limit names.
-func expand(expression string, limit int) ([]string, error) {
+func Expand(expression string, limit int) ([]string, error) {
 	before, rest, found := strings.Cut(expression, "[")
 	if strings.ContainsRune(before, ']') {
 		return nil, topology.Mistaken("write h[1-8]", "%q is not a name: it has a ] without a [", formats.Clip(expression))
@@ -28,7 +28,7 @@ func expand(expression string, limit int) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%q is not a range: %w", formats.Clip(expression), err)
 	}
-	tails, err := expand(after, limit/len(numbers))
+	tails, err := Expand(after, limit/len(numbers))
 	if err != nil {
 		return nil, err
 	}

@@ -130,7 +130,7 @@ func (r *reader) nodes(v *yamlfile.Value) {
 	for _, p := range v.Pairs {
 		before := r.work
 		kind, options, ok := r.node(p.Value)
-		names, err := expand(p.Key.Text, r.limits.items-len(r.t.Nodes))
+		names, err := Expand(p.Key.Text, r.limits.items-len(r.t.Nodes))
 		if err == nil && p.Key.Text == "" {
 			r.add(p.Key, "write h1: host", "a node needs a name")
 		}

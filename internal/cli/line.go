@@ -135,7 +135,7 @@ func (p *prompt) candidates(words []string, prefix string) (out []string) {
 	}
 	nodes := nodeNames(info.Topology)
 	if len(words) == 0 {
-		return slices.Concat(nodes, mininets, p.own())
+		return slices.Concat(nodes, mininetNames(), p.own())
 	}
 	if !slices.Contains(p.own(), words[0]) && words[0] != "help" {
 		return nodes

@@ -125,7 +125,7 @@ func TestPromptTerminal(t *testing.T) {
 	}
 
 	y.sees("link s1-s2 down\nlinks\n", "(down)")
-	y.sees("link s1 s2 up\npingall\n", "0 % lost")
+	y.sees("link s1 s2 up\npingall\n", "*** Results: 0% dropped (2/2 received)")
 	y.sees("path h1\n", "usage: trivet path FROM TO")
 	y.sees("inspect --json | sed -n 's/.*\"state\": \"up\".*/it is there/p'\n", "\r\nit is there\r\n")
 	y.sees("up linear,3\n", "works only outside the prompt")
@@ -166,7 +166,7 @@ func TestPromptScript(t *testing.T) {
 	m := newMachine(t)
 	m.up("minimal", "--datapath", "bridge")
 	r := m.runIn(strings.NewReader("nodes\nh1 ping -c1 -W30 h2\npingall\nexit\nfalse\n"), "cli")
-	contains(t, r.out+r.err, "h1", "1 packets transmitted, 1 received", "0 % lost")
+	contains(t, r.out+r.err, "h1", "1 packets transmitted, 1 received", "h1 -> h2 \nh2 -> h1 \n*** Results: 0% dropped (2/2 received)")
 	if r.code != 0 {
 		t.Error("all went well: ", r)
 	}
@@ -176,6 +176,52 @@ func TestPromptScript(t *testing.T) {
 	contains(t, r.err, script+":6  there is no node or command h9; did you mean h1?")
 	contains(t, lineWith(m.ok("inspect"), "h1-s1")+lineWith(m.ok("inspect"), "s1-h1"), "down")
 	m.want(3, "cli", "--script", m.file("lost.cli", "pingall -W 1s\nnodes\n"))
+}
+
+// TestPromptMininet proves that Mininet's words print at the prompt of a lab what lab sheets show.
+func TestPromptMininet(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up("linear,3")
+	script := func(lines string) result { return m.run("cli", "--script", m.file("words.cli", lines)) }
+	for lines, want := range map[string]string{
+		"nodes":        "available nodes are: \nh1 h2 h3 s1 s2 s3\n",
+		"net":          "s2 lo:  s2-eth1:h2-eth0 s2-eth2:s1-eth2 s2-eth3:s3-eth2\n",
+		"intfs":        "s2: lo,s2-eth1,s2-eth2,s2-eth3\n",
+		"ports":        "s2 lo:0 s2-eth1:1 s2-eth2:2 s2-eth3:3 \n",
+		"links":        "h1-eth0<->s1-eth1 (OK OK)\n",
+		"pingall":      "*** Ping: testing ping reachability\nh1 -> h2 h3 \nh2 -> h1 h3 \nh3 -> h1 h2 \n*** Results: 0% dropped (6/6 received)\n",
+		"pingallfull":  "*** Results: \n h1->h2: 1/1, rtt min/avg/max/mdev ",
+		"pingpair":     "h1 -> h2 \nh2 -> h1 \n*** Results: 0% dropped (2/2 received)\n",
+		"pingpairfull": "h2 -> h1 \n*** Results: \n h1->h2: 1/1, rtt min/avg/max/mdev ",
+		"pingall -c 2": "ping --all   12 sent, 12 received",
+		"iperfudp":     "*** Iperf: testing UDP bandwidth between h1 and h3 \n*** Results: ['10M', '",
+		"help intfs":   "intfs: each node's interfaces\n",
+		"help pingall": "Usage:\n  trivet ping [--all | A B]",
+		"pingall | sed -n 's/.* 0 % lost.*/none lost/p'": "none lost\n",
+		"sh ovs-ofctl dump-ports-desc s2":                "3(s2-eth3): ",
+		"sh ovs-vsctl list-br | tr '\\n' ' '":            "s1 s2 s3 ",
+	} {
+		r := script(lines + "\n")
+		if r.code != 0 || !strings.Contains(r.out, want) {
+			t.Errorf("%s does not say %q: %v", lines, want, r)
+		}
+	}
+	for lines, want := range map[string]string{
+		"nodes h1":           ":1  usage: nodes",
+		"iperf h1":           ":1  usage: iperf [A B]",
+		"iperfudp ten h1 h2": ":1  iperfudp ten: no rate; write one as 10M or 10mbit",
+		"pingall soon":       ":1  pingall soon: write how many seconds",
+	} {
+		if r := script(lines + "\n"); r.code != 1 || !strings.Contains(r.err, want) {
+			t.Errorf("%s does not say %q: %v", lines, want, r)
+		}
+	}
+	r := script("link s1 s2 down\npingall 1\n")
+	contains(t, r.out, "h1 -> X X \nh2 -> X h3 \nh3 -> X h2 \n*** Results: 66% dropped (2/6 received)\n")
+	if r.code != 3 {
+		t.Error("pings are lost: ", r)
+	}
 }
 
 // TestTypedAhead proves that what is typed while a program runs in a node, and it does not read, is

@@ -64,6 +64,8 @@ type prompt struct {
 	lab     string
 	client  *lab.Client
 	history *history
+	sourced []string            // the files that are being read
+	pulled  map[string][]string // the links whose cables a stopped switch has pulled
 }
 
 // errLeave says that the user leaves the prompt.
@@ -86,6 +88,9 @@ func (p *prompt) script(ctx context.Context, in io.Reader, name string) error {
 		}
 		if code := p.report(ctx, cmd, err); failed == 0 {
 			failed = code
+		}
+		if p.keys != nil && err == exitCode(exitInterrupted) {
+			break
 		}
 	}
 	if err := errors.Join(lines.Err(), ctx.Err()); err != nil {

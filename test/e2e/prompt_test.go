@@ -196,8 +196,12 @@ func TestPromptMininet(t *testing.T) {
 		"pingpairfull": "h2 -> h1 \n*** Results: \n h1->h2: 1/1, rtt min/avg/max/mdev ",
 		"pingall -c 2": "ping --all   12 sent, 12 received",
 		"iperfudp":     "*** Iperf: testing UDP bandwidth between h1 and h3 \n*** Results: ['10M', '",
-		"help intfs":   "intfs: each node's interfaces\n",
-		"help pingall": "Usage:\n  trivet ping [--all | A B]",
+		"wait":         "s1 s2 s3 \n",
+		"dpctl dump-aggregate | grep -c flow_count":      "*** s1 " + strings.Repeat("-", 72) + "\n1\n*** s2 ",
+		"time h1 echo within":                            "within\n*** Elapsed time: 0.",
+		"noecho h1 echo h2":                              "10.0.0.2\n",
+		"help intfs":                                     "intfs: each node's interfaces\n",
+		"help pingall":                                   "Usage:\n  trivet ping [--all | A B]",
 		"pingall | sed -n 's/.* 0 % lost.*/none lost/p'": "none lost\n",
 		"sh ovs-ofctl dump-ports-desc s2":                "3(s2-eth3): ",
 		"sh ovs-vsctl list-br | tr '\\n' ' '":            "s1 s2 s3 ",
@@ -209,6 +213,14 @@ func TestPromptMininet(t *testing.T) {
 	}
 	for lines, want := range map[string]string{
 		"nodes h1":           ":1  usage: nodes",
+		"switch h1 stop":     ":1  h1 is no switch",
+		"switch s1 pause":    ":1  switch s1 pause: write stop or start",
+		"source":             ":1  usage: source FILE",
+		"source /no.cli":     ":1  open /no.cli: no such file",
+		"xterm h1":           ":1  xterm: there is no display (DISPLAY is not set)",
+		"x h1 xeyes":         ":1  x: there is no display",
+		"xterm h9":           ":1  there is no node h9",
+		"py h1.IP()":         ":1  py: this prompt has no Python",
 		"iperf h1":           ":1  usage: iperf [A B]",
 		"iperfudp ten h1 h2": ":1  iperfudp ten: no rate; write one as 10M or 10mbit",
 		"pingall soon":       ":1  pingall soon: write how many seconds",
@@ -217,11 +229,87 @@ func TestPromptMininet(t *testing.T) {
 			t.Errorf("%s does not say %q: %v", lines, want, r)
 		}
 	}
-	r := script("link s1 s2 down\npingall 1\n")
+
+	// A switch that is stopped has no cables; one that starts has those at whose other ends nothing
+	// is stopped, and not what was down before.
+	down := func(lines string) (links []string) {
+		t.Helper()
+		for line := range strings.Lines(script(lines + "links\n").out) {
+			if link, is := strings.CutSuffix(line, " (down)\n"); is {
+				links = append(links, link)
+			}
+		}
+		return links
+	}
+	for _, c := range []struct{ lines, want string }{
+		{"link s1 s2 down\nswitch s2 stop\n", "[h2-eth0<->s2-eth1 s2-eth2<->s1-eth2 s3-eth2<->s2-eth3]"},
+		{"switch s2 start\n", "[]"},
+		{"link s1 s2 down\nswitch s2 stop\nswitch s3 stop\nswitch s2 start\n", "[s2-eth2<->s1-eth2 h3-eth0<->s3-eth1 s3-eth2<->s2-eth3]"},
+		{"switch s3 start\nlink s1 s2 up\n", "[]"},
+	} {
+		if got := fmt.Sprint(down(c.lines)); got != c.want {
+			t.Errorf("%q leaves %s down, want %s", c.lines, got, c.want)
+		}
+	}
+
+	inner := m.file("inner.cli", "h1 exit 5\nh1 echo within\nexit\nh1 echo beyond\n")
+	r := script("source " + inner + "\nh1 echo after\n")
+	contains(t, r.out, "within\n", "after\n")
+	if r.code != 5 || strings.Contains(r.out, "beyond") {
+		t.Error("a file is done until its exit, and ends with the code of what has failed: ", r)
+	}
+	contains(t, script("source "+m.file("words.cli", "")+"\n").err, "would be read within itself")
+
+	r = script("link s1 s2 down\npingall 1\n")
 	contains(t, r.out, "h1 -> X X \nh2 -> X h3 \nh3 -> X h2 \n*** Results: 66% dropped (2/6 received)\n")
 	if r.code != 3 {
 		t.Error("pings are lost: ", r)
 	}
+}
+
+// TestPromptWindows proves that xterm opens a terminal with a shell in a node, that x runs a program
+// in the node, and that both outlast Ctrl-C at the prompt and the prompt itself; and that Tab knows
+// Mininet's words.
+func TestPromptWindows(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	// What is after -e is a command; its terminal is a pipe that ends when somebody has a look.
+	bin := m.dir + "/bin"
+	must(t, os.Mkdir(bin, 0o755))
+	program := "#!/bin/sh\necho \"$1 $2\" >" + m.dir + "/title\nshift 3\n(echo 'hostname >" + m.dir + "/where'; cat " + m.dir + "/more) | \"$@\"\n"
+	must(t, os.WriteFile(bin+"/xterm", []byte(program), 0o755))
+	must(t, os.WriteFile(bin+"/gnome-terminal", []byte("#!/bin/sh\necho cannot open display >&2\nexit 1\n"), 0o755))
+	must(t, unix.Mkfifo(m.dir+"/more", 0o600))
+	m.env = append(m.env, "TERM=xterm", "XDG_STATE_HOME="+m.dir, "DISPLAY=:77", "SHELL=/bin/sh", "PATH="+bin+":"+os.Getenv("PATH"))
+	m.up("minimal", "--datapath", "bridge")
+	holds := func(file, want string) {
+		t.Helper()
+		eventually(t, file+" holds "+want, func() bool {
+			text, _ := os.ReadFile(m.dir + "/" + file)
+			return string(text) == want+"\n"
+		})
+	}
+
+	y := m.terminal("cli")
+	y.waitFor(t, "trivet> ")
+	y.sees("xter\th\t2\n", "xterm h2\r\ntrivet> ")
+	holds("title", "-title Node: h2")
+	holds("where", "h2")
+	y.sees("gterm h1\n", "gnome-terminal of h1: cannot open display")
+	y.sees("x h1 sh -c 'echo $DISPLAY in $(hostname) >x; exec sleep 20021'\n", "trivet> ")
+	holds("x", ":77 in h1")
+	y.sees("\x03", "^C\r\ntrivet> ")
+	y.sees("switch \tst\t\t", "start  stop")
+	y.sees("op\nlinks\n", "(down)")
+	y.sees("time sh ec\x15help interf\x15help intf\t\n", "intfs: each node's interfaces")
+	y.types("exit\n")
+	y.ends(0)
+	contains(t, m.ok("jobs", "h1"), "sleep 20021")
+	must(t, os.WriteFile(m.dir+"/more", []byte("echo later in $(hostname) >"+m.dir+"/where\n"), 0))
+	holds("where", "later in h2")
+
+	m.env = append(m.env, "DISPLAY=localhost:10.0")
+	contains(t, m.runIn(strings.NewReader("x h1 true\n"), "cli").err, "display localhost:10.0 is reached over this machine's network")
 }
 
 // TestTypedAhead proves that what is typed while a program runs in a node, and it does not read, is

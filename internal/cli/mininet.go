@@ -41,8 +41,8 @@ type mininetLine struct {
 	rest  string   // these, as they were typed
 }
 
-// mininetWords returns Mininet's commands; those that look beyond the lab, exit, quit and sh, are
-// those of do. A node that is called as one of them comes first.
+// mininetWords returns Mininet's commands, except exit, quit and sh, which do knows. A node that is
+// called as one of them comes first.
 func mininetWords() map[string]mininetWord {
 	return map[string]mininetWord{
 		"nodes": {help: "the names of all nodes", run: (*prompt).nodes},
@@ -346,8 +346,8 @@ func iperfBits(v float64) string {
 	return fmt.Sprintf("%.*f %s", digits, v, unit)
 }
 
-// dpctl runs a command of ovs-ofctl for each switch. As in Mininet a shell runs it, so it can have a
-// pipe.
+// dpctl runs a command of ovs-ofctl for each switch. As in Mininet a shell runs it, so it may have
+// a pipe.
 func (p *prompt) dpctl(ctx context.Context, line mininetLine) error {
 	command, rest, _ := strings.Cut(line.rest, " ")
 	var failed error
@@ -373,7 +373,7 @@ func (p *prompt) dpctl(ctx context.Context, line mininetLine) error {
 	return failed
 }
 
-// wait waits for controllers; a switch that has none, or one within the lab, is not listed by these.
+// wait waits until switches have their controllers; one that has none is ready.
 func (p *prompt) wait(ctx context.Context, line mininetLine) error {
 	p.say("*** Waiting for switches to connect")
 	waiting := slices.DeleteFunc(slices.Clone(line.t.Nodes), func(n *topology.Node) bool { return !speaksOpenFlow(n) })

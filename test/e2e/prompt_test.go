@@ -260,6 +260,13 @@ func TestPromptMininet(t *testing.T) {
 	}
 	contains(t, script("source "+m.file("words.cli", "")+"\n").err, "would be read within itself")
 
+	m.ok("apply", "linear,3", "--datapath", "ovs") // sh and dpctl find what forwards by now
+	r = script("dpctl dump-flows | grep -c cookie=\nsh ovs-vsctl list-br | tr '\\n' ' '\nsh ovs-vsctl get-controller s1\n")
+	contains(t, r.out, "*** s3 "+strings.Repeat("-", 72)+"\n", "s1 s2 s3 ", "unix:")
+	if r.code != 0 {
+		t.Error("Open vSwitch is found: ", r)
+	}
+
 	r = script("link s1 s2 down\npingall 1\n")
 	contains(t, r.out, "h1 -> X X \nh2 -> X h3 \nh3 -> X h2 \n*** Results: 66% dropped (2/6 received)\n")
 	if r.code != 3 {
@@ -267,9 +274,9 @@ func TestPromptMininet(t *testing.T) {
 	}
 }
 
-// TestPromptWindows proves that xterm opens a terminal with a shell in a node, that x runs a program
-// in the node, and that both outlast Ctrl-C at the prompt and the prompt itself; and that Tab knows
-// Mininet's words.
+// TestPromptWindows proves that xterm opens a terminal with a shell in a node and x runs a program
+// there, which outlast Ctrl-C at the prompt and the prompt itself; and that Tab knows Mininet's
+// words.
 func TestPromptWindows(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

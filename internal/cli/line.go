@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+
+	"trivet.dev/trivet/topology"
 )
 
 // splitLine splits a line of the prompt into words, as a shell does with quotes and backslashes.
@@ -134,8 +136,19 @@ func (p *prompt) candidates(words []string, prefix string) (out []string) {
 		return nil
 	}
 	nodes := nodeNames(info.Topology)
+	if len(words) > 0 && (words[0] == "time" || words[0] == "noecho") {
+		words = words[1:]
+	}
 	if len(words) == 0 {
-		return slices.Concat(nodes, mininets, p.own())
+		return slices.Concat(nodes, mininetNames(), p.own())
+	}
+	switch {
+	case words[0] == "switch" && len(words) == 1:
+		return nodeNames(&topology.Topology{Nodes: info.Topology.NodesOf(topology.Switch)})
+	case words[0] == "switch" && len(words) == 2:
+		return []string{"start", "stop"}
+	case words[0] == "help":
+		out = mininetNames()
 	}
 	if !slices.Contains(p.own(), words[0]) && words[0] != "help" {
 		return nodes

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +64,8 @@ type prompt struct {
 	lab     string
 	client  *lab.Client
 	history *history
+	sourced []string            // the files that are being read
+	pulled  map[string][]string // the links whose cables a stopped switch has pulled
 }
 
 // errLeave says that the user leaves the prompt.
@@ -85,6 +88,9 @@ func (p *prompt) script(ctx context.Context, in io.Reader, name string) error {
 		}
 		if code := p.report(ctx, cmd, err); failed == 0 {
 			failed = code
+		}
+		if p.keys != nil && err == exitCode(exitInterrupted) {
+			break
 		}
 	}
 	if err := errors.Join(lines.Err(), ctx.Err()); err != nil {
@@ -184,19 +190,16 @@ func (p *prompt) read() (string, error) {
 }
 
 const promptHelp = `NODE COMMAND...                  run a command in a node; node names in it become addresses
-nodes, links, net, dump          what there is
-pingall, ping A B, iperf [A B]   measure
 link A-B up|down|delay=10ms...   change a link
-sh COMMAND...                    run a command on this machine
+sh COMMAND...                    run a command on this machine; ovs-ofctl and ovs-vsctl find the lab's switches
 exit                             leave; the lab stays up (trivet down takes it down)
-Trivet's own, as outside the prompt (help COMMAND says more; | > and < work as in a shell):
-`
+Mininet's (help COMMAND says more):
+%s
+Trivet's own, as outside the prompt (| > and < work as in a shell):
+%s`
 
 // outside are the commands that make no sense in the prompt of a lab that is up.
 var outside = []string{"up", "apply", "down", "resume", "cli", "bench", "controller", "completion", "mn", "run"}
-
-// mininets are commands of Mininet's.
-var mininets = []string{"dump", "exit", "help", "links", "net", "nodes", "pingall", "quit", "sh"}
 
 // do runs a line; cmd is the command of Trivet's that it was, if any.
 func (p *prompt) do(ctx context.Context, line string) (cmd *cobra.Command, err error) {
@@ -210,7 +213,7 @@ func (p *prompt) do(ctx context.Context, line string) (cmd *cobra.Command, err e
 	case "exit", "quit":
 		return nil, errLeave
 	case "sh":
-		return nil, shellOut(rest)
+		return nil, shellOut(rest, p.tools(ctx)...)
 	}
 	info, err := p.client.Info(ctx)
 	if err != nil {
@@ -221,19 +224,24 @@ func (p *prompt) do(ctx context.Context, line string) (cmd *cobra.Command, err e
 	if err != nil && t.Node(first) == nil {
 		return nil, err
 	}
-	switch command := p.commandOf(first); {
+	word, mininets := mininetWords()[first]
+	if own := word.own; own != "" && t.Node(first) == nil && (shell || slices.ContainsFunc(words, func(w string) bool { return w[:min(1, len(w))] == "-" })) {
+		mininets, line = false, strings.TrimSpace(own+" "+rest)
+		words = append(strings.Fields(own), words[1:]...)
+		first = words[0]
+	}
+	switch command := slices.Contains(p.own(), first); {
 	case first == "help" && rest == "":
-		p.say("%s%s", promptHelp, wrap(p.own(), "  ", 2, 78))
-	case first == "nodes":
-		p.say("available nodes are: \n%s", strings.Join(nodeNames(t), " "))
-	case first == "links":
-		for _, l := range t.Links {
-			p.say("%s<->%s (%s)", l.Ends[0].Interface, l.Ends[1].Interface, map[bool]string{true: "down", false: "OK OK"}[l.Down])
+		p.say(promptHelp, wrap(mininetNames(), "  ", 2, 78), wrap(p.own(), "  ", 2, 78))
+	case first == "help" && len(words) == 2 && mininetWords()[words[1]].help != "":
+		word = mininetWords()[words[1]]
+		p.say("%s: %s", strings.TrimSpace(words[1]+" "+word.usage), word.help)
+		if word.own != "" {
+			p.say("With options it is Trivet's own:\n")
+			return p.trivet(ctx, []string{"help", strings.Fields(word.own)[0]})
 		}
-	case first == "net":
-		p.net(t)
-	case first == "dump":
-		p.table(nodeRows(t))
+	case mininets && t.Node(first) == nil:
+		return nil, p.mininet(ctx, word, mininetLine{t: t, word: first, words: words[1:], rest: rest})
 	case slices.Contains(outside, first):
 		return nil, fmt.Errorf("%s works only outside the prompt: leave it (exit), then  trivet %s", first, line)
 	case command && shell:
@@ -243,11 +251,11 @@ func (p *prompt) do(ctx context.Context, line string) (cmd *cobra.Command, err e
 		}
 		return nil, shellOut("'" + self + "' " + line)
 	case command || first == "help":
-		return p.trivet(ctx, mininetWords(t, words))
+		return p.trivet(ctx, asTrivets(t, words))
 	case t.Node(first) != nil:
 		return nil, p.inNode(ctx, t, first, rest)
 	default:
-		hint := topology.DidYouMean(first, slices.Concat(nodeNames(t), mininets, p.own()))
+		hint := topology.DidYouMean(first, slices.Concat(nodeNames(t), mininetNames(), p.own()))
 		if hint == "" {
 			hint = "help lists the commands"
 		}
@@ -274,19 +282,10 @@ func (p *prompt) own() (names []string) {
 	return names
 }
 
-func (p *prompt) commandOf(word string) bool {
-	return word == "pingall" || slices.Contains(p.own(), word)
-}
-
-// mininetWords translates Mininet's commands into Trivet's: pingall, link A B down, iperf between
-// the first host and the last.
-func mininetWords(t *topology.Topology, words []string) []string {
-	hosts := t.NodesOf(topology.Host)
+// asTrivets translates commands that Trivet has, too, from the way in which Mininet writes them:
+// link A B down.
+func asTrivets(t *topology.Topology, words []string) []string {
 	switch {
-	case words[0] == "pingall":
-		return append([]string{"ping", "--all"}, words[1:]...)
-	case words[0] == "iperf" && len(words) == 1 && len(hosts) > 1:
-		return append(words, hosts[0].Name, hosts[len(hosts)-1].Name)
 	case words[0] == "link" && len(words) > 3 && t.Node(words[1]) != nil && t.Node(words[2]) != nil:
 		return append([]string{"link", "set", words[1] + "-" + words[2]}, words[3:]...)
 	case words[0] == "link" && len(words) > 2 && words[1] != "set" && words[1] != "flap":
@@ -303,19 +302,40 @@ func nodeNames(t *topology.Topology) (names []string) {
 	return names
 }
 
-// net prints each node's interfaces and what they are connected to, as Mininet does.
-func (p *prompt) net(t *topology.Topology) {
-	for _, n := range t.Nodes {
-		words := []string{n.Name}
-		for _, l := range t.Links {
-			for i, e := range l.Ends {
-				if e.Node == n.Name {
-					words = append(words, e.Interface+":"+l.Ends[1-i].Interface)
-				}
+// tools returns the environment in which ovs-ofctl and ovs-vsctl find the lab's switches: what the
+// lab tells programs in the first that has such commands. If that is on another machine, there is
+// none.
+func (p *prompt) tools(ctx context.Context) (env []string) {
+	info, err := p.client.Info(ctx)
+	if err != nil {
+		return nil
+	}
+	i := slices.IndexFunc(info.Topology.Nodes, speaksOpenFlow)
+	if i < 0 {
+		return nil
+	}
+	var told bytes.Buffer
+	code, err := p.client.Exec(ctx, asHere(info.Topology.Nodes[i].Name, []string{"env", "-0"}), lab.Streams{Out: &told, Err: io.Discard})
+	if err != nil || code != 0 {
+		return nil
+	}
+	for _, v := range strings.Split(told.String(), "\x00") {
+		name, value, _ := strings.Cut(v, "=")
+		if name == "OVS_RUNDIR" {
+			if _, err := os.Stat(value); err != nil {
+				return nil
 			}
 		}
-		p.say("%s", strings.Join(words, " "))
+		if name == "OVS_RUNDIR" || name == "PATH" {
+			env = append(env, v)
+		}
 	}
+	return env
+}
+
+// speaksOpenFlow says whether the commands of Open vSwitch know a node.
+func speaksOpenFlow(n *topology.Node) bool {
+	return n.Kind == topology.Switch && (n.Datapath == topology.Embedded || n.Datapath == topology.OVS)
 }
 
 // inNode runs a shell command in a node, with names of nodes replaced by their addresses.
@@ -355,8 +375,9 @@ func replaceWord(text, word, by string) string {
 
 // shellOut runs a shell command on this machine. Ctrl-C reaches the command itself, as it is in the
 // terminal's foreground process group, too.
-func shellOut(command string) error {
+func shellOut(command string, env ...string) error {
 	cmd := exec.Command("/bin/sh", "-c", command)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := cmd.Run()
 	var exit *exec.ExitError

@@ -40,25 +40,11 @@ func vswitch(name string, args []string, out io.Writer) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	v := &vsctl{lab: s, ports: map[string][]topology.Endpoint{}, out: out}
+	v := &vsctl{lab: s, ports: portsOf(s.Topology), out: out}
 	for _, n := range s.Topology.NodesOf(topology.Switch) {
 		if n.Datapath == topology.Embedded {
 			v.switches = append(v.switches, n)
 		}
-	}
-	for _, l := range s.Topology.Links {
-		for i, e := range l.Ends {
-			if e.External() {
-				continue
-			}
-			if l.Ends[1-i].External() {
-				e.Interface = l.Ends[1-i].Interface // the real interface is the port
-			}
-			v.ports[e.Node] = append(v.ports[e.Node], e)
-		}
-	}
-	for _, n := range v.switches {
-		slices.SortFunc(v.ports[n.Name], func(a, b topology.Endpoint) int { return int(n.OpenFlowPort(a)) - int(n.OpenFlowPort(b)) })
 	}
 	for _, command := range split(args) {
 		if code, err = v.run(command); code != 0 || err != nil {

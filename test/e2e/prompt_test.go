@@ -125,7 +125,7 @@ func TestPromptTerminal(t *testing.T) {
 	}
 
 	y.sees("link s1-s2 down\nlinks\n", "(down)")
-	y.sees("link s1 s2 up\npingall\n", "0 % lost")
+	y.sees("link s1 s2 up\npingall\n", "*** Results: 0% dropped (2/2 received)")
 	y.sees("path h1\n", "usage: trivet path FROM TO")
 	y.sees("inspect --json | sed -n 's/.*\"state\": \"up\".*/it is there/p'\n", "\r\nit is there\r\n")
 	y.sees("up linear,3\n", "works only outside the prompt")
@@ -166,7 +166,7 @@ func TestPromptScript(t *testing.T) {
 	m := newMachine(t)
 	m.up("minimal", "--datapath", "bridge")
 	r := m.runIn(strings.NewReader("nodes\nh1 ping -c1 -W30 h2\npingall\nexit\nfalse\n"), "cli")
-	contains(t, r.out+r.err, "h1", "1 packets transmitted, 1 received", "0 % lost")
+	contains(t, r.out+r.err, "h1", "1 packets transmitted, 1 received", "h1 -> h2 \nh2 -> h1 \n*** Results: 0% dropped (2/2 received)")
 	if r.code != 0 {
 		t.Error("all went well: ", r)
 	}
@@ -176,6 +176,147 @@ func TestPromptScript(t *testing.T) {
 	contains(t, r.err, script+":6  there is no node or command h9; did you mean h1?")
 	contains(t, lineWith(m.ok("inspect"), "h1-s1")+lineWith(m.ok("inspect"), "s1-h1"), "down")
 	m.want(3, "cli", "--script", m.file("lost.cli", "pingall -W 1s\nnodes\n"))
+}
+
+// TestPromptMininet proves that Mininet's words print at the prompt of a lab what lab sheets show.
+func TestPromptMininet(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up("linear,3")
+	script := func(lines string) result { return m.run("cli", "--script", m.file("words.cli", lines)) }
+	for lines, want := range map[string]string{
+		"nodes":        "available nodes are: \nh1 h2 h3 s1 s2 s3\n",
+		"net":          "s2 lo:  s2-eth1:h2-eth0 s2-eth2:s1-eth2 s2-eth3:s3-eth2\n",
+		"intfs":        "s2: lo,s2-eth1,s2-eth2,s2-eth3\n",
+		"ports":        "s2 lo:0 s2-eth1:1 s2-eth2:2 s2-eth3:3 \n",
+		"links":        "h1-eth0<->s1-eth1 (OK OK)\n",
+		"pingall":      "*** Ping: testing ping reachability\nh1 -> h2 h3 \nh2 -> h1 h3 \nh3 -> h1 h2 \n*** Results: 0% dropped (6/6 received)\n",
+		"pingallfull":  "*** Results: \n h1->h2: 1/1, rtt min/avg/max/mdev ",
+		"pingpair":     "h1 -> h2 \nh2 -> h1 \n*** Results: 0% dropped (2/2 received)\n",
+		"pingpairfull": "h2 -> h1 \n*** Results: \n h1->h2: 1/1, rtt min/avg/max/mdev ",
+		"pingall -c 2": "ping --all   12 sent, 12 received",
+		"iperfudp":     "*** Iperf: testing UDP bandwidth between h1 and h3 \n*** Results: ['10M', '",
+		"wait":         "s1 s2 s3 \n",
+		"dpctl dump-aggregate | grep -c flow_count":      "*** s1 " + strings.Repeat("-", 72) + "\n1\n*** s2 ",
+		"time h1 echo within":                            "within\n*** Elapsed time: 0.",
+		"noecho h1 echo h2":                              "10.0.0.2\n",
+		"help intfs":                                     "intfs: each node's interfaces\n",
+		"help pingall":                                   "Usage:\n  trivet ping [--all | A B]",
+		"pingall | sed -n 's/.* 0 % lost.*/none lost/p'": "none lost\n",
+		"sh ovs-ofctl dump-ports-desc s2":                "3(s2-eth3): ",
+		"sh ovs-vsctl list-br | tr '\\n' ' '":            "s1 s2 s3 ",
+	} {
+		r := script(lines + "\n")
+		if r.code != 0 || !strings.Contains(r.out, want) {
+			t.Errorf("%s does not say %q: %v", lines, want, r)
+		}
+	}
+	for lines, want := range map[string]string{
+		"nodes h1":           ":1  usage: nodes",
+		"switch h1 stop":     ":1  h1 is no switch",
+		"switch s1 pause":    ":1  switch s1 pause: write stop or start",
+		"source":             ":1  usage: source FILE",
+		"source /no.cli":     ":1  open /no.cli: no such file",
+		"xterm h1":           ":1  xterm: there is no display (DISPLAY is not set)",
+		"x h1 xeyes":         ":1  x: there is no display",
+		"xterm h9":           ":1  there is no node h9",
+		"py h1.IP()":         ":1  py: this prompt has no Python",
+		"iperf h1":           ":1  usage: iperf [A B]",
+		"iperfudp ten h1 h2": ":1  iperfudp ten: no rate; write one as 10M or 10mbit",
+		"pingall soon":       ":1  pingall soon: write how many seconds",
+	} {
+		if r := script(lines + "\n"); r.code != 1 || !strings.Contains(r.err, want) {
+			t.Errorf("%s does not say %q: %v", lines, want, r)
+		}
+	}
+
+	// A switch that is stopped has no cables; one that starts has those at whose other ends nothing
+	// is stopped, and not what was down before.
+	down := func(lines string) (links []string) {
+		t.Helper()
+		for line := range strings.Lines(script(lines + "links\n").out) {
+			if link, is := strings.CutSuffix(line, " (down)\n"); is {
+				links = append(links, link)
+			}
+		}
+		return links
+	}
+	for _, c := range []struct{ lines, want string }{
+		{"link s1 s2 down\nswitch s2 stop\n", "[h2-eth0<->s2-eth1 s2-eth2<->s1-eth2 s3-eth2<->s2-eth3]"},
+		{"switch s2 start\n", "[]"},
+		{"link s1 s2 down\nswitch s2 stop\nswitch s3 stop\nswitch s2 start\n", "[s2-eth2<->s1-eth2 h3-eth0<->s3-eth1 s3-eth2<->s2-eth3]"},
+		{"switch s3 start\nlink s1 s2 up\n", "[]"},
+	} {
+		if got := fmt.Sprint(down(c.lines)); got != c.want {
+			t.Errorf("%q leaves %s down, want %s", c.lines, got, c.want)
+		}
+	}
+
+	inner := m.file("inner.cli", "h1 exit 5\nh1 echo within\nexit\nh1 echo beyond\n")
+	r := script("source " + inner + "\nh1 echo after\n")
+	contains(t, r.out, "within\n", "after\n")
+	if r.code != 5 || strings.Contains(r.out, "beyond") {
+		t.Error("a file is done until its exit, and ends with the code of what has failed: ", r)
+	}
+	contains(t, script("source "+m.file("words.cli", "")+"\n").err, "would be read within itself")
+
+	m.ok("apply", "linear,3", "--datapath", "ovs") // sh and dpctl find what forwards by now
+	r = script("dpctl dump-flows | grep -c cookie=\nsh ovs-vsctl list-br | tr '\\n' ' '\nsh ovs-vsctl get-controller s1\n")
+	contains(t, r.out, "*** s3 "+strings.Repeat("-", 72)+"\n", "s1 s2 s3 ", "unix:")
+	if r.code != 0 {
+		t.Error("Open vSwitch is found: ", r)
+	}
+
+	r = script("link s1 s2 down\npingall 1\n")
+	contains(t, r.out, "h1 -> X X \nh2 -> X h3 \nh3 -> X h2 \n*** Results: 66% dropped (2/6 received)\n")
+	if r.code != 3 {
+		t.Error("pings are lost: ", r)
+	}
+}
+
+// TestPromptWindows proves that xterm opens a terminal with a shell in a node and x runs a program
+// there, which outlast Ctrl-C at the prompt and the prompt itself; and that Tab knows Mininet's
+// words.
+func TestPromptWindows(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	// What is after -e is a command; its terminal is a pipe that ends when somebody has a look.
+	bin := m.dir + "/bin"
+	must(t, os.Mkdir(bin, 0o755))
+	program := "#!/bin/sh\necho \"$1 $2\" >" + m.dir + "/title\nshift 3\n(echo 'hostname >" + m.dir + "/where'; cat " + m.dir + "/more) | \"$@\"\n"
+	must(t, os.WriteFile(bin+"/xterm", []byte(program), 0o755))
+	must(t, os.WriteFile(bin+"/gnome-terminal", []byte("#!/bin/sh\necho cannot open display >&2\nexit 1\n"), 0o755))
+	must(t, unix.Mkfifo(m.dir+"/more", 0o600))
+	m.env = append(m.env, "TERM=xterm", "XDG_STATE_HOME="+m.dir, "DISPLAY=:77", "SHELL=/bin/sh", "PATH="+bin+":"+os.Getenv("PATH"))
+	m.up("minimal", "--datapath", "bridge")
+	holds := func(file, want string) {
+		t.Helper()
+		eventually(t, file+" holds "+want, func() bool {
+			text, _ := os.ReadFile(m.dir + "/" + file)
+			return string(text) == want+"\n"
+		})
+	}
+
+	y := m.terminal("cli")
+	y.waitFor(t, "trivet> ")
+	y.sees("xter\th\t2\n", "xterm h2\r\ntrivet> ")
+	holds("title", "-title Node: h2")
+	holds("where", "h2")
+	y.sees("gterm h1\n", "gnome-terminal of h1: cannot open display")
+	y.sees("x h1 sh -c 'echo $DISPLAY in $(hostname) >x; exec sleep 20021'\n", "trivet> ")
+	holds("x", ":77 in h1")
+	y.sees("\x03", "^C\r\ntrivet> ")
+	y.sees("switch \tst\t\t", "start  stop")
+	y.sees("op\nlinks\n", "(down)")
+	y.sees("time sh ec\x15help interf\x15help intf\t\n", "intfs: each node's interfaces")
+	y.types("exit\n")
+	y.ends(0)
+	contains(t, m.ok("jobs", "h1"), "sleep 20021")
+	must(t, os.WriteFile(m.dir+"/more", []byte("echo later in $(hostname) >"+m.dir+"/where\n"), 0))
+	holds("where", "later in h2")
+
+	m.env = append(m.env, "DISPLAY=localhost:10.0")
+	contains(t, m.runIn(strings.NewReader("x h1 true\n"), "cli").err, "display localhost:10.0 is reached over this machine's network")
 }
 
 // TestTypedAhead proves that what is typed while a program runs in a node, and it does not read, is

@@ -43,7 +43,7 @@ links: [s1 -- h1, s1 -- h2, s1 -- s2, s2 -- h3]
 						t.Fatalf("trivet%s: exit %d: %s", words, code, out)
 					}
 				}
-				if c.OpenFlow == "1.0" && datapath == "embedded" {
+				if c.Embedded == "" && datapath == "embedded" {
 					_, out := r.do(trivet + " up" + how + c.Name + " --name foreign " + on)
 					contains(t, out, "an embedded switch speaks OpenFlow 1.3, and "+c.Name+" does not; use datapath ovs", "nothing was changed")
 					return

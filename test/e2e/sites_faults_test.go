@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,6 +42,7 @@ func TestSitesFaults(t *testing.T) {
 			list, err := os.ReadFile(filepath.Join(h.dir, "machines.yaml"))
 			must(t, err)
 			h.file("machines.yaml", string(list)+"keep: 5s\n")
+			moments := newRandom(t)
 			up := []string{"up", "linear,6", "--on", "machines.yaml", "--name", h.name, "--wait", "1m"}
 			for _, op := range []string{"up", "apply", "down"} {
 				words := map[string][]string{"up": up, "apply": {"apply", "linear,8", "--lab", h.name}, "down": {"down", h.name}}[op]
@@ -51,7 +51,8 @@ func TestSitesFaults(t *testing.T) {
 				}
 				cmd := h.command(trivet, words...)
 				out := h.startOutput(cmd)
-				after, begin := rand.N(map[string]time.Duration{"up": 900, "apply": 500, "down": 700}[op]*time.Millisecond), time.Now()
+				most := map[string]int64{"up": 900, "apply": 500, "down": 700}[op]
+				after, begin := time.Duration(moments.Int64N(most))*time.Millisecond, time.Now()
 				time.Sleep(after)
 				fault.do(s)
 				wait(t, cmd)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -46,8 +45,8 @@ func TestSitesSame(t *testing.T) {
 					}
 					l.links += "\n"
 				}
-				for len(pairs) < 12 {
-					pairs = append(pairs, [2]string{hosts[rand.IntN(len(hosts))], hosts[rand.IntN(len(hosts))]})
+				for draw := newRandom(t); len(pairs) < 12; {
+					pairs = append(pairs, [2]string{hosts[draw.IntN(len(hosts))], hosts[draw.IntN(len(hosts))]})
 				}
 				eventually(t, "all hosts reach each other", func() bool { return strings.Contains(h.run("ping", "--all", "--timeout", "30s").out, ", 0 % lost") })
 				for _, p := range pairs {

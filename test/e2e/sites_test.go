@@ -165,13 +165,13 @@ func (s *several) holds(t *testing.T, link, a, b string) {
 	s.head.ok("link", "set", link, "bandwidth=20mbit")
 	for _, way := range [][2]string{{a, b}, {b, a}} {
 		most := 0.0
-		for try := 0; try < 10 && most < 15e6; try++ { // a busy machine carries less
+		for try := 0; try < 10 && most < 10e6; try++ { // a busy machine carries less
 			got := jsonOf[struct {
 				Bits float64 `json:"bits_per_second"`
 			}](s.head, "iperf", way[0], way[1], "-t", "2", "--json")
 			most = max(most, got.Bits)
 		}
-		if most < 15e6 || most > 21e6 {
+		if most < 10e6 || most > 21e6 {
 			t.Errorf("%s: %s to %s carries %.1f Mbit/s of 20", link, way[0], way[1], most/1e6)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // all of which reach each other.
 func TestSitesSame(t *testing.T) {
 	t.Parallel()
-	for name, what := range map[string]string{"campus": example("campus.yaml"), "fat-tree": "fat-tree,4", "linear": "linear,100"} {
+	for name, what := range map[string]string{"campus": example("campus.yaml"), "fat-tree": "fat-tree,4", "linear": "linear,40"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSeveral(t, 2)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -71,7 +72,14 @@ func TestBackground(t *testing.T) {
 	m.killDaemon()
 	m.ok("resume")
 	want(onTerminals...)
-	m.exec("h1", "pkill -x yes; kill $(pgrep -f 'slee[p] 20004')")
+	for _, j := range jsonOf[[]struct {
+		PID     int
+		Command string
+	}](m, "jobs", "h1") {
+		if j.Command == "yes" || j.Command == "sleep 20004" {
+			m.sh(fmt.Sprint("kill ", j.PID))
+		}
+	}
 	eventually(t, "jobs that are ended are gone, and who led their terminals", func() bool {
 		got := strings.Join(running(), "\n")
 		return !strings.Contains(got, "h1 yes") && !strings.Contains(got, "20004") && len(m.pids("__leader*slee[p]?20004")) == 0

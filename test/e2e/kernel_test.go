@@ -12,7 +12,7 @@ import (
 // (TRIVET_FULL_KERNEL=1), and fails there for anything that is missing.
 func TestFullKernel(t *testing.T) {
 	if os.Getenv("TRIVET_FULL_KERNEL") != "1" {
-		t.Skip("this may be a kernel without netem, 802.1Q and the module openvswitch; make test-vm runs the test in one that has them")
+		t.Skip("this may be a kernel without netem, 802.1Q and the module openvswitch; make vm runs the test in one that has them")
 	}
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {

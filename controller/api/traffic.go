@@ -125,14 +125,20 @@ func (v *view) rates(at place) (out [2]*float64) {
 func (v *view) link(at place, to End, theirs [2]*float64) Link {
 	l := Link{Ends: [2]End{v.end(at), to}}
 	own := v.rates(at)
-	l.Rates = [2]*float64{or(own[0], theirs[1]), or(own[1], theirs[0])}
 	known, speed := v.m.Port(at.dpid, at.port), 0.0
 	if p, read := v.ports[at]; read && known.Capacity == 0 && !v.unlimited(at) {
 		speed = p.Capacity
 	}
 	l.Capacity = [2]float64{cmp.Or(known.Capacity, speed), cmp.Or(known.CapacityIn, speed)}
+	l.SetRates([2]*float64{or(own[0], theirs[1]), or(own[1], theirs[0])})
+	return l
+}
+
+// SetRates sets the rates of a link whose capacity is set, and the utilisation that they make.
+func (l *Link) SetRates(rates [2]*float64) {
+	l.Rates = rates
 	used := math.NaN()
-	for i, r := range l.Rates {
+	for i, r := range rates {
 		if share := 0.0; r != nil && l.Capacity[i] > 0 {
 			if share = *r / l.Capacity[i]; !(used >= share) {
 				used = share
@@ -140,7 +146,6 @@ func (v *view) link(at place, to End, theirs [2]*float64) Link {
 		}
 	}
 	l.Utilisation = number(used)
-	return l
 }
 
 // or is the first of the two that is known.
@@ -154,7 +159,7 @@ func or(a, b *float64) *float64 {
 func (v *view) statistics() Statistics {
 	s := Statistics{Time: time.Now(), Period: v.c.Monitor.Period().Seconds(), Links: v.links(), Moved: v.moved(), Ports: []PortStatistics{},
 		PacketsIn: []PacketsIn{}, Load: load()}
-	slices.SortStableFunc(s.Links, func(a, b Link) int { return -a.compareLoad(b) })
+	slices.SortStableFunc(s.Links, func(a, b Link) int { return b.CompareLoad(a) })
 	for _, at := range sorted(v.ports) {
 		s.Ports = append(s.Ports, PortStatistics{Switch: v.switchName(at.dpid), Port: at.port, Name: v.portName(at.dpid, at.port), Traffic: v.traffic(at)})
 	}
@@ -173,8 +178,8 @@ func (v *view) statistics() Statistics {
 	return s
 }
 
-// compareLoad orders links by utilisation, then by traffic.
-func (l Link) compareLoad(other Link) int {
+// CompareLoad orders links by utilisation, then by traffic.
+func (l Link) CompareLoad(other Link) int {
 	return cmp.Or(cmp.Compare(value(l.Utilisation), value(other.Utilisation)), cmp.Compare(l.Busier(), other.Busier()))
 }
 

@@ -151,7 +151,7 @@ func (k *kernels) links(before, now reading) (out []api.Link) {
 		return &bits
 	}
 	for _, l := range k.t.Links {
-		x, found := api.Link{}, false
+		x, found, rates := api.Link{}, false, [2]*float64{}
 		for i, e := range l.Ends {
 			x.Ends[i], x.Capacity[i] = api.End{Node: e.Node, Interface: e.Interface}, float64(l.Egress(i).Bandwidth)
 			is, there := now.devices[[2]string{e.Node, e.Interface}]
@@ -159,43 +159,18 @@ func (k *kernels) links(before, now reading) (out []api.Link) {
 				continue
 			}
 			if was, there := before.devices[[2]string{e.Node, e.Interface}]; there {
-				x.Rates[i] = rate(was.Sent, is.Sent)
-				if x.Rates[1-i] == nil {
-					x.Rates[1-i] = rate(was.Received, is.Received)
+				rates[i] = rate(was.Sent, is.Sent)
+				if rates[1-i] == nil {
+					rates[1-i] = rate(was.Received, is.Received)
 				}
 			}
 		}
-		for i, r := range x.Rates {
-			if r != nil && x.Capacity[i] > 0 && (x.Utilisation == nil || *x.Utilisation < *r/x.Capacity[i]) {
-				share := *r / x.Capacity[i]
-				x.Utilisation = &share
-			}
-		}
+		x.SetRates(rates)
 		if found {
 			out = append(out, x)
 		}
 	}
 	return out
-}
-
-// busiest sorts links: those with the highest load first, then those that carry most.
-func busiest(links []api.Link) {
-	of := func(l api.Link) (share, rate float64) {
-		for _, r := range l.Rates {
-			if r != nil {
-				rate += *r
-			}
-		}
-		if l.Utilisation != nil {
-			share = *l.Utilisation
-		}
-		return share, rate
-	}
-	slices.SortStableFunc(links, func(a, b api.Link) int {
-		shareA, rateA := of(a)
-		shareB, rateB := of(b)
-		return cmp.Or(cmp.Compare(shareB, shareA), cmp.Compare(rateB, rateA))
-	})
 }
 
 // path follows a packet through kernels, and through switches as the controller knows them.

@@ -92,7 +92,7 @@ func (t *top) ask(ctx context.Context) (api.Statistics, error) {
 	s.Links = append(slices.DeleteFunc(s.Links, func(l api.Link) bool {
 		return t.kernels.isLinuxRouter(l.Ends[0].Node) || t.kernels.isLinuxRouter(l.Ends[1].Node)
 	}), links...)
-	busiest(s.Links)
+	slices.SortStableFunc(s.Links, func(a, b api.Link) int { return b.CompareLoad(a) })
 	t.read = now
 	return s, err
 }

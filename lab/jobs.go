@@ -1,11 +1,8 @@
 package lab
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -123,9 +120,9 @@ func (d *daemon) jobsIn(node string, pids []int) (out []Job) {
 
 // commandLine is how a process was called.
 func commandLine(pid int, name string) string {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if text = bytes.TrimRight(text, "\x00"); len(text) == 0 {
+	arguments := process.Arguments(pid)
+	if len(arguments) == 0 {
 		return "[" + name + "]"
 	}
-	return strings.Join(strings.Split(string(text), "\x00"), " ")
+	return strings.Join(arguments, " ")
 }

@@ -2,6 +2,7 @@
 package process
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -33,6 +34,17 @@ func Stat(pid int) (procfs.ProcStat, error) {
 		return procfs.ProcStat{}, err
 	}
 	return p.Stat()
+}
+
+// Arguments are those that a process was called with, its name first, without empty ones at the
+// end; none: it has ended, or is the kernel's.
+func Arguments(pid int) []string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	called := strings.TrimRight(string(text), "\x00")
+	if called == "" {
+		return nil
+	}
+	return strings.Split(called, "\x00")
 }
 
 // Since is when a process was started, by the machine's clock.

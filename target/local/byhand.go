@@ -39,7 +39,7 @@ func (l *Lab) lookByHand(s plan.Steps) (out []byHand) {
 			case e.Unaddressed && !is.Unaddressed:
 				continue // its addresses are the lab's from now on
 			}
-			x := byHand{e.Node, external{Name: e.Interface, At: time.Now()}}
+			x := byHand{e.Node, external{Name: e.Interface, At: time.Now(), InPlace: true}}
 			_ = l.inNet(e.Node, func() (err error) { // what cannot be read, as somebody has removed the device, is not kept
 				if x.Index, err = indexOf(e.Interface); err != nil {
 					return err
@@ -81,14 +81,10 @@ func (l *Lab) giveByHand(all []byHand) {
 			if err != nil {
 				return err
 			}
-			for _, kind := range []struct {
-				messages
-				list [][]byte
-			}{{addressMessages, inOrder(addressMessages, x.Addresses)}, {neighbourMessages, x.Permanent}, {routeMessages, x.Routes}} {
-				for _, m := range kind.list {
-					_ = x.put(kind.messages, kind.moved(m, x.Index, index), index)
-				}
-			}
+			tooLate := func(string, error) {}
+			x.restoreAll(addressMessages, x.Addresses, index, tooLate)
+			x.restoreAll(neighbourMessages, x.Permanent, index, tooLate)
+			x.restoreAll(routeMessages, x.Routes, index, tooLate)
 			return nil
 		})
 	}

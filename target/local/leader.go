@@ -17,6 +17,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/process"
 )
 
 // A program on a terminal is started by a leader: a process of ours that leads the terminal's
@@ -125,8 +127,8 @@ func (s *Leading) PID() int { return s.cmd.Process.Pid }
 
 // IsLeader says whether a process is a leader.
 func IsLeader(pid int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err == nil && strings.HasPrefix(string(text), "trivet\x00"+LeaderCommand+"\x00")
+	arguments := process.Arguments(pid)
+	return len(arguments) > 1 && arguments[0] == "trivet" && arguments[1] == LeaderCommand
 }
 
 // Program is the process that the leader has started, as this process sees it; 0: it has ended.
@@ -154,13 +156,7 @@ func childOf(parent int) int {
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1)
 	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		stat, _ := os.ReadFile("/proc/" + name + "/stat")
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(parent) {
+		if pid, err := strconv.Atoi(name); err == nil && process.Parent(pid) == parent {
 			return pid
 		}
 	}

@@ -1,40 +1,18 @@
 package site
 
 import (
-	"bytes"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"trivet.dev/trivet/topology/formats/yamlfile"
+	"trivet.dev/trivet/topology/formats/yamlfile/yamltest"
 )
 
 // TestSchema proves that the schema accepts what the reader accepts of Trivet's own lists, and
 // refuses what it refuses of keys and of values that have a shape.
 func TestSchema(t *testing.T) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("machines.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	schema, err := c.Compile("machines.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	schema := yamltest.Compile(t, Schema())
 	valid := func(text string) error {
-		v, problems := yamlfile.Dialect{}.Parse("m.yaml", []byte(text))
-		if len(problems) > 0 {
-			t.Fatal(problems)
-		}
-		budget := 1000
-		instance, err := v.JSON(&budget)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return schema.Validate(instance)
+		return schema.Validate(yamltest.Instance(t, yamlfile.Dialect{}, []byte(text), 1000))
 	}
 	for _, text := range []string{
 		"machines:\n  m1: root@10.5.0.2\n  m2: {ssh: 'lab@10.5.0.3:2222', labels: [gpu, big], cores: 4}\ncarrier: vxlan\n",

@@ -1,14 +1,12 @@
 package reach
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/yamlfile"
+	"trivet.dev/trivet/topology/formats/yamlfile/yamltest"
 )
 
 // hosts is a topology of hosts h1 to h6 and a switch.
@@ -112,28 +110,7 @@ func TestSchema(t *testing.T) {
 }
 
 func valid(t *testing.T, text string) error {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("reach.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	schema, err := c.Compile("reach.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, problems := yamlfile.Dialect{}.Parse("r.yaml", []byte(text))
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	budget := 1000
-	instance, err := v.JSON(&budget)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return schema.Validate(instance)
+	return yamltest.Compile(t, Schema()).Validate(yamltest.Instance(t, yamlfile.Dialect{}, []byte(text), 1000))
 }
 
 func FuzzRead(f *testing.F) {

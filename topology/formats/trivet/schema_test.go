@@ -1,49 +1,23 @@
 package trivet
 
 import (
-	"bytes"
 	"encoding/json"
 	"path/filepath"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"pgregory.net/rapid"
 
 	"trivet.dev/trivet/topology/formats/yamlfile"
+	"trivet.dev/trivet/topology/formats/yamlfile/yamltest"
 )
 
-func compileSchema(t testing.TB) *jsonschema.Schema {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("topology.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Compile("topology.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 func instance(t interface{ Fatal(...any) }, data []byte) any {
-	top, problems := yamlfile.Dialect{Ranges: true}.Parse("t.yaml", data)
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	budget := atMost.work
-	v, err := top.JSON(&budget)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return yamltest.Instance(t, yamlfile.Dialect{Ranges: true}, data, atMost.work)
 }
 
 // TestSchemaAccepts proves that the examples, and whatever Write produces, are valid by the schema.
 func TestSchemaAccepts(t *testing.T) {
-	schema := compileSchema(t)
+	schema := yamltest.Compile(t, Schema())
 	for name, data := range examples(t) {
 		if err := schema.Validate(instance(t, data)); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -62,7 +36,7 @@ func TestSchemaAccepts(t *testing.T) {
 
 // TestSchemaRefuses proves that the schema also refuses keys and values that the reader refuses.
 func TestSchemaRefuses(t *testing.T) {
-	schema := compileSchema(t)
+	schema := yamltest.Compile(t, Schema())
 	for _, text := range []string{
 		"name: x", "nodes: {}", "nodes: {h1: hots}", "nodes: {h1: {host: {}, switch: {}}}", "nodes: {h1: {host: {adress: 10.0.0.1}}}",
 		"nodes: {s1: {switch: {address: 10.0.0.1}}}", "nodes: {h1: {host: {mac: 02:00}}}", "nodes: {s1: {switch: {stp: maybe}}}",

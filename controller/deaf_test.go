@@ -14,6 +14,7 @@ import (
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 )
 
 // logged is a controller whose log is kept.
@@ -38,7 +39,7 @@ func (l *logged) String() string {
 // logs waits until the log says something.
 func (l *logged) logs(t *testing.T, what string) {
 	t.Helper()
-	eventually(t, func() bool { return strings.Contains(l.String(), what) }, "a line of the log with "+what)
+	until.True(t, "a line of the log with "+what, func() bool { return strings.Contains(l.String(), what) })
 }
 
 func startLogged(t *testing.T, apps ...controller.App) *logged {
@@ -51,15 +52,6 @@ func startLogged(t *testing.T, apps ...controller.App) *logged {
 	t.Cleanup(c.Close)
 	l.Controller = c
 	return l
-}
-
-func eventually(t *testing.T, is func() bool, what string) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }
 
 // overTCP serves on a TCP socket and returns its address.
@@ -147,7 +139,7 @@ func TestDeafSwitchIsLeft(t *testing.T) {
 		why = "has accepted nothing for"
 	}
 	c.logs(t, why)
-	eventually(t, func() bool { return c.Switch(1) == nil }, "the switch is gone")
+	until.True(t, "the switch is gone", func() bool { return c.Switch(1) == nil })
 	good.send(packetIn(0x0800))
 	good.expect(openflow.TypePacketOut)
 }
@@ -214,7 +206,7 @@ func TestEndlessAnswers(t *testing.T) {
 			c.logs(t, "more than 67108864 bytes in incomplete messages")
 			good.send(packetIn(0x0800))
 			good.expect(openflow.TypePacketOut)
-			eventually(t, func() bool { return heap()-before < 16 }, "memory is given back")
+			until.True(t, "memory is given back", func() bool { return heap()-before < 16 })
 			t.Logf("%.0f MiB sent, %.0f MiB in use at most", sent, peak)
 			if sent > 200 {
 				t.Errorf("%.0f MiB were taken", sent)

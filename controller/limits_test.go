@@ -7,9 +7,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 )
 
 // Proves that a switch that no file names cannot have more ports than the limit, even if it removes
@@ -60,9 +60,6 @@ func TestSilentPeers(t *testing.T) {
 	connectTCP(t, address, 1)
 	<-r.up
 	most := before + 2*1024 + 100
-	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > most; time.Sleep(5 * time.Millisecond) { // until the goroutines of the peers that were dropped have ended
-		if time.Now().After(end) {
-			t.Fatalf("%d goroutines for them", runtime.NumGoroutine()-before)
-		}
-	}
+	// until the goroutines of the peers that were dropped have ended
+	until.True(t, "the goroutines of the peers that were dropped end", func() bool { return runtime.NumGoroutine() <= most })
 }

@@ -7,6 +7,7 @@ import (
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 )
 
 // local is a switch of this process: it answers what it must and keeps what it is sent.
@@ -71,17 +72,11 @@ func TestMemory(t *testing.T) {
 		}
 	}
 	l.Close()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	until.True(t, "the switch goes down", func() bool {
 		app.mu.Lock()
-		down := len(app.downs)
-		app.mu.Unlock()
-		if down == 1 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the switch does not go down")
-		}
-	}
+		defer app.mu.Unlock()
+		return len(app.downs) == 1
+	})
 	if err := s.Barrier(ctx); err != controller.ErrGone {
 		t.Errorf("a barrier after the end: %v", err)
 	}

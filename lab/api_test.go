@@ -23,6 +23,7 @@ import (
 
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/test/until"
 	"trivet.dev/trivet/topology"
 )
 
@@ -428,11 +429,7 @@ func TestExecFullInput(t *testing.T) {
 // awaitProgram waits until some process has this word among its arguments, or none has any more.
 func awaitProgram(t *testing.T, word string, running bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); runs(word) != running; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s runs: %t", word, !running)
-		}
-	}
+	until.True(t, fmt.Sprintf("%s runs: %t", word, running), func() bool { return runs(word) == running })
 }
 
 // FuzzReadFrame proves that no bytes make readFrame panic or use more memory than a frame may have,

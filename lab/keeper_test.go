@@ -13,6 +13,7 @@ import (
 
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/test/until"
 	"trivet.dev/trivet/topology"
 )
 
@@ -68,11 +69,7 @@ func inTime(t *testing.T, what string, c chan error) error {
 func TestKeeper(t *testing.T) {
 	s, removed, may := partWithout(t, time.Millisecond)
 	_, ended := keep(s.Name)
-	for end := time.Now().Add(time.Minute); removed.Load() < 3; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it was tried %d times", removed.Load())
-		}
-	}
+	until.True(t, "it is tried three times", func() bool { return removed.Load() >= 3 })
 	if log, _ := os.ReadFile(filepath.Join(Dir(s.Name), "daemon.log")); !strings.Contains(string(log), "no room") {
 		t.Errorf("the log says %q", log)
 	}
@@ -176,11 +173,7 @@ func TestLostHead(t *testing.T) {
 	}
 	more := func(than int) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); tried() <= than; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("it was tried %d times", tried())
-			}
-		}
+		until.True(t, "it is tried again", func() bool { return tried() > than })
 	}
 	may(errors.New("no room"))
 	d.lostHead()
@@ -210,17 +203,11 @@ func TestLostHead(t *testing.T) {
 	may(nil)
 	d.lostHead()
 	more(was)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	until.True(t, "it is removed", func() bool {
 		d.changing.Lock()
-		removed = d.removed
-		d.changing.Unlock()
-		if removed {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("it is not removed")
-		}
-	}
+		defer d.changing.Unlock()
+		return d.removed
+	})
 }
 
 // TestHeadInTime proves that a part stays when its head is back before going down has begun, also

@@ -14,6 +14,7 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/test/until"
 	"trivet.dev/trivet/topology"
 )
 
@@ -280,11 +281,7 @@ func TestTargetLoses(t *testing.T) {
 	e.dead = []string{"m2"}
 	e.owner.OnEnd(said[2])
 	d.changing.Unlock()
-	for end := time.Now().Add(time.Minute); !slices.Equal(d.state().Dead, e.dead); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the state names %q", d.state().Dead)
-		}
-	}
+	until.True(t, "the state names who is dead", func() bool { return slices.Equal(d.state().Dead, e.dead) })
 	var shown []string
 	steps, _ := d.progress.since(0)
 	for _, s := range steps {

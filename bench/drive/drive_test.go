@@ -19,6 +19,7 @@ import (
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/test/until"
 	"trivet.dev/trivet/topology"
 )
 
@@ -200,11 +201,8 @@ schedule:
 		hanging <- own.run(context.Background(), "h1", []string{"sleep", "1000"}, nil, os.Stdout, os.Stderr)
 	}()
 	sleeping := func() []int { return running(own.(*ownLab), "h1", "sleep") }
-	for end := time.Now().Add(patience); len(sleeping()) < 2; time.Sleep(10 * time.Millisecond) { // until it is in the group
-		if time.Now().After(end) {
-			t.Fatalf("of %v in h1 only %v sleep", running(own.(*ownLab), "h1", ""), sleeping())
-		}
-	}
+	// until it is in the group
+	until.True(t, "both are in the group", func() bool { return len(sleeping()) >= 2 })
 	if err := do(2); err != nil {
 		t.Error(err)
 	}
@@ -248,13 +246,7 @@ probes:
 		}
 		cancel()
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if pids := running(i.(*instance).lab.(*ownLab), "h1", ""); len(pids) == 0 {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("these go on: %v", pids)
-		}
-	}
+	until.True(t, "nothing in h1 goes on", func() bool { return len(running(i.(*instance).lab.(*ownLab), "h1", "")) == 0 })
 }
 
 // TestNotUp proves that a lab that does not come up is a failure with its reason, and leaves

@@ -15,6 +15,7 @@ import (
 	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 	"trivet.dev/trivet/topology"
 )
 
@@ -132,11 +133,7 @@ func (b *bed) must(err error) {
 
 func (b *bed) wait(what string, is func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			b.t.Fatal("this does not come true: ", what)
-		}
-	}
+	until.True(b.t, what, is)
 }
 
 // inner is the number of links between switches.

@@ -22,6 +22,7 @@ import (
 	"trivet.dev/trivet/controller/learning"
 	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 	"trivet.dev/trivet/topology"
 )
 
@@ -154,11 +155,7 @@ func (l *lab) start(links ...discovery.Link) {
 		l.t.Fatal(err)
 	}
 	go func() { _ = l.c.Serve(countingListener{l.listener, &l.mods}) }()
-	for end := time.Now().Add(patience); !l.ready(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			l.t.Fatalf("the ring is not known: %v", l.found.Links())
-		}
-	}
+	until.True(l.t, "the ring is known", func() bool { return l.ready() })
 }
 
 func (l *lab) ready() bool {

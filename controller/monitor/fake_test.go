@@ -151,13 +151,3 @@ func begin(t *testing.T, o Options) (*App, *controller.Controller) {
 	t.Cleanup(c.Close)
 	return a, c
 }
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if is() {
-			return
-		}
-	}
-	t.Fatalf("never: %s", what)
-}

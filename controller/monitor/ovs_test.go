@@ -19,6 +19,7 @@ import (
 	"trivet.dev/trivet/controller/database"
 	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 )
 
 func run(t *testing.T, command ...string) string {
@@ -119,7 +120,7 @@ func TestOpenVSwitch(t *testing.T) {
 	}
 	t.Cleanup(c.Close)
 	hosts := between(t, c)
-	eventually(t, "both ports and flows", func() bool {
+	until.True(t, "both ports and flows", func() bool {
 		flows, _ := a.Flows(0xaa)
 		return len(a.Ports()) == 2 && flows.Complete && len(flows.Entries) == 2
 	})
@@ -140,25 +141,25 @@ func TestOpenVSwitch(t *testing.T) {
 	arp := a.Packets()[ARP].Packets
 	run(t, "ip", "netns", "exec", hosts[0], "ping", "-q", "-c", fmt.Sprint(pings), "-i", "0.02", "-s", fmt.Sprint(size), "10.0.0.2")
 	const least = pings * (size + 8 + 20 + 14)
-	eventually(t, "the load", func() bool {
+	until.True(t, "the load", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		p, _ := a.Port(0xaa, 1)
 		q, _ := a.Port(0xaa, 2)
 		return received >= least && received < least+10_000 && p.RxPackets >= pings && q.TxPackets >= pings && peak > 0 && p.Name == "s1-eth1"
 	})
-	eventually(t, "packets at the controller", func() bool {
+	until.True(t, "packets at the controller", func() bool {
 		in := a.Packets()
 		return in[ICMP].Packets == 2*pings && in[ARP].Packets >= arp+2 && in[ICMP].Bytes >= 2*pings*128
 	})
-	eventually(t, "the flows' counters", func() bool {
+	until.True(t, "the flows' counters", func() bool {
 		flows, _ := a.Flows(0xaa)
 		return len(flows.Entries) == 2 && flows.Entries[0].Packets >= pings && flows.Entries[1].Packets >= pings && flows.Packets >= 2*pings
 	})
-	eventually(t, "the tables", func() bool { tables := a.Tables(0xaa); return len(tables) > 0 && tables[0].Active == 2 })
+	until.True(t, "the tables", func() bool { tables := a.Tables(0xaa); return len(tables) > 0 && tables[0].Active == 2 })
 
 	rows := 0.0
-	eventually(t, "the load in the database", func() bool {
+	until.True(t, "the load in the database", func() bool {
 		db.Flush()
 		loads, err := db.Loads(0xaa, 1, time.Now().Add(-time.Hour), time.Now(), 10_000)
 		if err != nil {
@@ -172,7 +173,7 @@ func TestOpenVSwitch(t *testing.T) {
 		defer mu.Unlock()
 		return math.Abs(rows-received) < 2000 // what was there before the samples were watched
 	})
-	eventually(t, "flows and packets in the database", func() bool {
+	until.True(t, "flows and packets in the database", func() bool {
 		db.Flush()
 		return query(t, path, `SELECT sum(packets) FROM packets_in WHERE protocol = 'icmp' AND family = 'ipv4'`) == 2*pings &&
 			query(t, path, `SELECT count(*) FROM flows WHERE app = 'wire' AND cookie = '0x99' AND priority = 7 AND match LIKE 'in_port=%'

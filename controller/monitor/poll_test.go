@@ -7,6 +7,7 @@ import (
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 )
 
 // Proves that the requests in a second are bounded, as many as a bucket holds at once.
@@ -154,7 +155,7 @@ func TestReadings(t *testing.T) {
 		f.flows = openflow.FlowStatsList{{Priority: 3, Match: openflow.NewMatch(openflow.InPort(1)), Cookie: 8}}
 		f.groups = openflow.GroupDescList{{Group: 9, Kind: openflow.GroupTypeSelect, Buckets: []openflow.Bucket{openflow.NewBucket(openflow.Output(1))}}}
 	})
-	eventually(t, "rates of two ports", func() bool {
+	until.True(t, "rates of two ports", func() bool {
 		p := a.Ports()
 		return len(p) == 2 && p[0].Interval > 0 && p[1].Interval > 0
 	})
@@ -169,13 +170,13 @@ func TestReadings(t *testing.T) {
 		t.Error("a port that the switch has not described is believed")
 	}
 	f.set(func() { f.ports[0].RxBytes += 1_000_000 })
-	eventually(t, "a rate", func() bool {
+	until.True(t, "a rate", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		sent := busy.RxRate * busy.Interval.Seconds() / 8
 		return busy.Number == 1 && sent > 999_999 && sent < 1_000_001 && busy.Utilisation() == busy.RxRate/1e9
 	})
-	eventually(t, "flows, tables and groups", func() bool {
+	until.True(t, "flows, tables and groups", func() bool {
 		flows, there := a.Flows(5)
 		groups := a.Groups(5)
 		return there && flows.Complete && flows.Count == 1 && len(flows.Entries) == 1 && flows.Entries[0].Cookie == 8 && flows.Packets == 3 &&
@@ -189,14 +190,14 @@ func TestReadings(t *testing.T) {
 	before := samples
 	mu.Unlock()
 	asked := f.count(openflow.MultipartPortStats)
-	eventually(t, "further readings", func() bool { return f.count(openflow.MultipartPortStats) > asked+3 })
+	until.True(t, "further readings", func() bool { return f.count(openflow.MultipartPortStats) > asked+3 })
 	mu.Lock()
 	if before == 0 || samples > before {
 		t.Errorf("%d samples, %d after cancel", before, samples)
 	}
 	mu.Unlock()
 	f.conn.Close()
-	eventually(t, "the end of the switch", func() bool {
+	until.True(t, "the end of the switch", func() bool {
 		_, there := a.Flows(5)
 		return !there && len(a.Ports()) == 0
 	})
@@ -207,18 +208,18 @@ func TestReadings(t *testing.T) {
 func TestManyFlows(t *testing.T) {
 	a, c := begin(t, Options{Period: 50 * time.Millisecond, SlowPeriod: 50 * time.Millisecond, MaxFlows: 3})
 	first := meet(t, c, 1, func(f *fake) { f.flows = make(openflow.FlowStatsList, 4) })
-	eventually(t, "the number of flows", func() bool { f, _ := a.Flows(1); return f.Count == 4 && !f.Complete && len(f.Entries) == 0 })
+	until.True(t, "the number of flows", func() bool { f, _ := a.Flows(1); return f.Count == 4 && !f.Complete && len(f.Entries) == 0 })
 	if n := first.count(openflow.MultipartFlow); n != 0 {
 		t.Errorf("the entries were asked for %d times", n)
 	}
 	first.set(func() { first.flows = first.flows[:2] })
-	eventually(t, "two flows", func() bool { f, _ := a.Flows(1); return f.Complete && len(f.Entries) == 2 })
+	until.True(t, "two flows", func() bool { f, _ := a.Flows(1); return f.Complete && len(f.Entries) == 2 })
 	second := meet(t, c, 2, func(f *fake) { f.flows = make(openflow.FlowStatsList, 2) })
-	eventually(t, "no room for two more", func() bool { f, _ := a.Flows(2); return f.Count == 2 && !f.Complete })
+	until.True(t, "no room for two more", func() bool { f, _ := a.Flows(2); return f.Count == 2 && !f.Complete })
 	first.conn.Close()
-	eventually(t, "room after the first has gone", func() bool { f, _ := a.Flows(2); return f.Complete })
+	until.True(t, "room after the first has gone", func() bool { f, _ := a.Flows(2); return f.Complete })
 	asked := second.count(openflow.MultipartAggregate)
-	eventually(t, "further readings", func() bool { return second.count(openflow.MultipartAggregate) > asked+3 })
+	until.True(t, "further readings", func() bool { return second.count(openflow.MultipartAggregate) > asked+3 })
 	if n := second.count(openflow.MultipartGroupDesc); n != 1 {
 		t.Errorf("groups were asked for %d times", n)
 	}
@@ -237,17 +238,17 @@ func TestSilentSwitches(t *testing.T) {
 		silent = append(silent, meet(t, c, dpid, func(f *fake) { f.mute = true }))
 	}
 	stuck := meet(t, c, 20)
-	eventually(t, "six switches", func() bool { return len(c.Switches()) == 6 })
+	until.True(t, "six switches", func() bool { return len(c.Switches()) == 6 })
 	stuck.mu.Lock() // its connection is full: it waits for the lock and reads no more
 	defer stuck.mu.Unlock()
 	good := meet(t, c, 1, func(f *fake) { f.ports = openflow.PortStatsList{{Port: 1}} })
-	eventually(t, "readings of the switch that answers", func() bool { return good.count(openflow.MultipartPortStats) >= 20 })
+	until.True(t, "readings of the switch that answers", func() bool { return good.count(openflow.MultipartPortStats) >= 20 })
 	if p, ok := a.Port(1, 1); !ok || p.Interval <= 0 {
 		t.Errorf("its port: %+v", p)
 	}
-	eventually(t, "requests without an answer", func() bool { return a.Requests().Unanswered >= 5 })
+	until.True(t, "requests without an answer", func() bool { return a.Requests().Unanswered >= 5 })
 	silent[0].set(func() { silent[0].mute, silent[0].ports = false, openflow.PortStatsList{{Port: 2}} })
-	eventually(t, "a switch that answers again", func() bool { _, ok := a.Port(10, 2); return ok })
+	until.True(t, "a switch that answers again", func() bool { _, ok := a.Port(10, 2); return ok })
 }
 
 // Proves that no more requests are in flight than allowed, for slow switches, and that one
@@ -260,7 +261,7 @@ func TestInFlight(t *testing.T) {
 	}
 	most := 0
 	for _, f := range fakes {
-		eventually(t, "readings of each", func() bool {
+		until.True(t, "readings of each", func() bool {
 			a.mu.Lock()
 			most = max(most, a.poller.inFlight)
 			a.mu.Unlock()
@@ -285,7 +286,7 @@ func TestInFlight(t *testing.T) {
 func TestPackets(t *testing.T) {
 	a, c := begin(t, Options{Period: 50 * time.Millisecond})
 	first, second := meet(t, c, 1), meet(t, c, 2)
-	eventually(t, "two switches", func() bool { return len(c.Switches()) == 2 })
+	until.True(t, "two switches", func() bool { return len(c.Switches()) == 2 })
 	in := func(etherType byte) *openflow.PacketIn {
 		data := make([]byte, 60)
 		data[12], data[13] = 8, etherType
@@ -296,14 +297,14 @@ func TestPackets(t *testing.T) {
 		_ = second.send(in(6))
 		_ = second.send(in(0))
 	}
-	eventually(t, "packets", func() bool {
+	until.True(t, "packets", func() bool {
 		all, two := a.Packets(), a.PacketsOf(2)
 		return all[ARP].Packets == 20 && all[ARP].Bytes == 1200 && all[IPv4].Packets == 10 && two[ARP].Packets == 10 && two[IPv4].Packets == 10
 	})
-	eventually(t, "rates that end", func() bool { return a.Packets()[ARP].PacketRate == 0 })
+	until.True(t, "rates that end", func() bool { return a.Packets()[ARP].PacketRate == 0 })
 	_ = first.send(in(6))
 	first.conn.Close()
-	eventually(t, "that the switch goes", func() bool { return a.PacketsOf(1) == nil })
+	until.True(t, "that the switch goes", func() bool { return a.PacketsOf(1) == nil })
 	if n := a.Packets()[ARP].Packets; n != 21 {
 		t.Errorf("%d packets after a switch has gone", n)
 	}

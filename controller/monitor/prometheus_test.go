@@ -11,6 +11,7 @@ import (
 
 	"trivet.dev/trivet/controller/database"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 )
 
 // Proves that Prometheus gets what is measured, by names and units that its own check finds
@@ -27,7 +28,7 @@ func TestPrometheus(t *testing.T) {
 		f.ports = openflow.PortStatsList{{Port: 1, RxBytes: 1000, TxBytes: NoCounter}, {Port: 2}}
 		f.flows = make(openflow.FlowStatsList, 1)
 	})
-	eventually(t, "readings", func() bool {
+	until.True(t, "readings", func() bool {
 		flows, _ := a.Flows(0xab)
 		p, _ := a.Port(0xab, 1)
 		return flows.Complete && len(a.Tables(0xab)) > 0 && p.Interval > 0

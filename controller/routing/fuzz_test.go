@@ -7,11 +7,11 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
-	"time"
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 )
 
 // silent is a router's datapath that keeps what it is told to send.
@@ -109,11 +109,7 @@ func singleOf(t testing.TB, protocols ...Protocol) (*App, *silent, *controller.S
 	if err := s.peer.Join(s); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); len(app.Missing()) > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(app.Missing())
-		}
-	}
+	until.True(t, "nothing is missing", func() bool { return len(app.Missing()) == 0 })
 	s.take()
 	return app, s, c.Switch(1)
 }

@@ -13,6 +13,7 @@ import (
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/steer"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 )
 
 // Proves that the entry of each traffic tells which it is; that a packet finds that of its flow
@@ -87,28 +88,25 @@ func TestHearsFlows(t *testing.T) {
 		}
 		return flows, listening
 	}
-	until := func(what string, flows, listening int) {
+	settle := func(what string, flows, listening int) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		until.Silent(t, time.Minute, func() string {
 			// Routes that are just being looked at may put an entry again of which only the hairpin
 			// has not timed out yet. In a switch it would time out once more, but not here.
 			quiet := app.Quiet()
-			f, l := entries()
-			if quiet && f == flows && l == listening {
-				return
+			if f, l := entries(); !quiet || f != flows || l != listening {
+				return fmt.Sprintf("%s: %d entries of flows, want %d; %d listen, want %d", what, f, flows, l, listening)
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %d entries of flows, want %d; %d listen, want %d", what, f, flows, l, listening)
-			}
-		}
+			return ""
+		})
 	}
 	n.mu.Lock()
 	n.learn(n.itf[2], netip.MustParseAddr("10.0.2.9"), openflow.MAC{2, 9, 9, 9, 9, 9}, true)
 	n.mu.Unlock()
 	app.Refresh("test")
-	until("at first", 0, 0)
+	settle("at first", 0, 0)
 	app.Steer(map[Traffic]steer.Ways{{to, Part{Index: each}}: nil}, "test")
-	until("once flows are led", 0, 2) // TCP and UDP
+	settle("once flows are led", 0, 2) // TCP and UDP
 
 	send := func(proto uint8, port uint16, to string, more ...byte) {
 		body := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, port), 80)
@@ -123,7 +121,7 @@ func TestHearsFlows(t *testing.T) {
 	send(openflow.IPProtoUDP, 1, "10.7.1.1")
 	send(openflow.IPProtoICMPv4, 1, "10.7.1.1")
 	send(openflow.IPProtoTCP, 1, "10.0.2.77") // to where flows are not led
-	until("after three flows, of which one is none", 2, 2)
+	settle("after three flows, of which one is none", 2, 2)
 	if sent := s.take(); len(sent) > 0 {
 		t.Errorf("what has been forwarded already is sent again: %x", sent)
 	}
@@ -135,20 +133,20 @@ func TestHearsFlows(t *testing.T) {
 		app.FlowRemoved(sw, &openflow.FlowRemoved{Cookie: Cookie, Priority: k.Priority, Reason: openflow.RemovedIdleTimeout, Table: k.Table, Match: k.Match})
 	}
 	timeOut(1, "10.7.1.1", false)
-	until("after one has timed out", 1, 2)
+	settle("after one has timed out", 1, 2)
 	timeOut(1, "10.7.1.1", true)
 	for i := range uint16(maxFlows + 10) {
 		send(openflow.IPProtoUDP, i, "10.7.1.2")
 	}
-	until("with as many as there may be", maxFlows, 0)
+	settle("with as many as there may be", maxFlows, 0)
 	app.Refresh("test")
-	until("and when routes are looked at", maxFlows, 0)
+	settle("and when routes are looked at", maxFlows, 0)
 	for i := range uint16(maxFlows / 4) {
-		until("as long as it is nearly full", maxFlows-int(i), 0)
+		settle("as long as it is nearly full", maxFlows-int(i), 0)
 		timeOut(i, "10.7.1.2", false)
 		timeOut(i, "10.7.1.2", true)
 	}
-	until("when there is room again", maxFlows*3/4, 2)
+	settle("when there is room again", maxFlows*3/4, 2)
 	paused := func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -157,14 +155,14 @@ func TestHearsFlows(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); !paused() && time.Now().Before(deadline); { // more may come with time
 		send(openflow.IPProtoICMPv4, 1, "10.7.1.1") // fragments, say
 	}
-	until("while too many packets come for nothing", maxFlows*3/4, 0)
+	settle("while too many packets come for nothing", maxFlows*3/4, 0)
 	n.mu.Lock()
 	n.paused = false
 	n.listenAgain()
 	n.mu.Unlock()
-	until("after that", maxFlows*3/4, 2)
+	settle("after that", maxFlows*3/4, 2)
 	app.Steer(nil, "test")
-	until("in the end", 0, 0)
+	settle("in the end", 0, 0)
 }
 
 // Proves that what a switch has removed is not there afterwards, though it was sent again before

@@ -10,6 +10,7 @@ import (
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/database"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 )
 
 // fake is a switch in this process that takes all entries.
@@ -159,11 +160,7 @@ func TestRenewedAfterItHasEnded(t *testing.T) {
 	b.must(b.add("60"))
 	b.store.Lock()
 	b.sw.expire()
-	for end := time.Now().Add(time.Minute); len(b.Flows()) > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the entry does not end")
-		}
-	}
+	until.True(t, "the entry ends", func() bool { return len(b.Flows()) == 0 })
 	answer := make(chan error, 1)
 	go func() { answer <- b.add("60") }()
 	select {

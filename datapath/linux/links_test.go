@@ -20,6 +20,7 @@ import (
 	"trivet.dev/trivet/datapath/vm"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/inside/insidetest"
+	"trivet.dev/trivet/test/until"
 )
 
 // qmp is a QEMU of which there is only the end of its monitor. Once it is told not to answer, it
@@ -209,15 +210,6 @@ func plug(t *testing.T, far *os.File, name string, up bool) {
 	}
 }
 
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("in vain: ", what)
-		}
-	}
-}
-
 // TestFollowLinks proves that a machine hears of its links' carriers; that one which does not
 // answer for a while, which is said once, hears of all of them afterwards, and of later ones; and
 // that nobody talks to it once it has ended.
@@ -225,7 +217,7 @@ func TestFollowLinks(t *testing.T) {
 	q := &qmp{}
 	f, s, p, spec, far := machineOf(t, q)
 	plug(t, far, "a", true)
-	await(t, "a has a carrier", func() bool {
+	until.True(t, "a has a carrier", func() bool {
 		var up []bool
 		err := s.OnNode("r1", func() (err error) { up, err = vm.Carriers(spec.Interfaces); return err })
 		return err == nil && up[0]
@@ -233,27 +225,27 @@ func TestFollowLinks(t *testing.T) {
 	if err := f.followLinks("r1", p, spec); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the machine knows its links", func() bool { return q.knows(true, false) })
+	until.True(t, "the machine knows its links", func() bool { return q.knows(true, false) })
 	plug(t, far, "b", true)
-	await(t, "it hears of a change", func() bool { return q.knows(true, true) })
+	until.True(t, "it hears of a change", func() bool { return q.knows(true, true) })
 
 	q.be(true)
 	plug(t, far, "a", false)
-	await(t, "its silence is told", func() bool { return s.says("does not hear which of its links are up") == 1 })
+	until.True(t, "its silence is told", func() bool { return s.says("does not hear which of its links are up") == 1 })
 	plug(t, far, "b", false)
-	await(t, "it is tried again", func() bool { return q.ignores(2) })
+	until.True(t, "it is tried again", func() bool { return q.ignores(2) })
 	q.be(false)
-	await(t, "it knows all", func() bool { return q.knows(false, false) })
-	await(t, "that is told", func() bool { return s.says("hears again") == 1 })
+	until.True(t, "it knows all", func() bool { return q.knows(false, false) })
+	until.True(t, "that is told", func() bool { return s.says("hears again") == 1 })
 	plug(t, far, "a", true)
-	await(t, "it hears of later changes", func() bool { return q.knows(true, false) })
+	until.True(t, "it hears of later changes", func() bool { return q.knows(true, false) })
 	if n := s.says("does not hear"); n != 1 {
 		t.Errorf("its silence is told %d times", n)
 	}
 
 	p.kill()
 	<-p.ended
-	await(t, "the monitor is free", func() bool {
+	until.True(t, "the monitor is free", func() bool {
 		m, err := vm.Watch(s.dir, f.machines.answers)
 		if err == nil {
 			m.Close()
@@ -275,7 +267,7 @@ func TestResumeSilent(t *testing.T) {
 			t.Errorf("silent: %v: it lives: %v", silent, p.alive())
 		}
 		if silent {
-			await(t, "it is said", func() bool {
+			until.True(t, "it is said", func() bool {
 				return s.says("virtual-machine of router r1 is started anew: reach QEMU: QEMU does not answer") == 1
 			})
 		}

@@ -212,18 +212,6 @@ func broadcasts(t *testing.T, ns string) (count func(want int) int) {
 	}
 }
 
-// eventually waits for a condition, up to a minute or, if tries take longer, for a few of them.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for start, tries := time.Now(), 0; time.Since(start) < time.Minute || tries < 5; tries++ {
-		if condition() {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Fatalf("not within a minute: %s", what)
-}
-
 // pair is two bridges joined by a patch, each with a port for a host.
 func pair() []Bridge {
 	return []Bridge{

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/test/until"
 	"trivet.dev/trivet/topology"
 )
 
@@ -75,7 +76,7 @@ func TestApplyDifference(t *testing.T) {
 	bridges := pair()
 	l.apply(bridges...)
 	broadcast(t, h1, 10)
-	eventually(t, "10 frames at s1-eth1", func() bool { return l.counter("s1-eth1", "rx_packets") >= 10 })
+	until.True(t, "10 frames at s1-eth1", func() bool { return l.counter("s1-eth1", "rx_packets") >= 10 })
 	rows, err := readTables(l.ctx, l.db)
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +293,7 @@ func TestSecure(t *testing.T) {
 	bridges[0].FailMode = topology.Secure
 	l.apply(bridges...)
 	broadcast(t, h1, 5)
-	eventually(t, "5 frames at s1-eth1", func() bool { return l.counter("s1-eth1", "rx_packets") >= 5 })
+	until.True(t, "5 frames at s1-eth1", func() bool { return l.counter("s1-eth1", "rx_packets") >= 5 })
 	if got := l.counter("s1-eth2", "tx_packets"); got != 0 {
 		t.Errorf("s1 forwarded %d packets", got)
 	}
@@ -334,9 +335,9 @@ func TestBlockedRing(t *testing.T) {
 		}
 	}
 	l.apply(open...)
-	eventually(t, "10 broadcasts into an open ring arrive as more", func() bool { return copies() > 10 })
+	until.True(t, "10 broadcasts into an open ring arrive as more", func() bool { return copies() > 10 })
 	l.apply(blocked...)
-	eventually(t, "10 broadcasts arrive as 10 after the ring was blocked again", func() bool { return copies() == 10 })
+	until.True(t, "10 broadcasts arrive as 10 after the ring was blocked again", func() bool { return copies() == 10 })
 }
 
 // TestController proves that the status of a controller's connection follows a real controller that
@@ -353,7 +354,7 @@ func TestController(t *testing.T) {
 		Bridge{Name: "s1", DPID: 1, FailMode: topology.Secure, Controllers: []string{target}, OpenFlow: []string{"1.3"}},
 		Bridge{Name: "s2", DPID: 2, FailMode: topology.Secure, Controllers: []string{target}},
 	)
-	eventually(t, "without a controller, the switches say that it refuses", func() bool {
+	until.True(t, "without a controller, the switches say that it refuses", func() bool {
 		short, cancel := context.WithTimeout(l.ctx, time.Second)
 		defer cancel()
 		err := l.WaitConnected(short, []string{"s1", "s2"})
@@ -394,5 +395,5 @@ func TestController(t *testing.T) {
 		t.Errorf("%d of 2 bridges are connected: %s", n, state)
 	}
 	end()
-	eventually(t, "both bridges disconnected", func() bool { n, _ := connected(); return n == 0 })
+	until.True(t, "both bridges disconnected", func() bool { n, _ := connected(); return n == 0 })
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/test/until"
 )
 
 // TestBusyMachine proves that no packet is lost while ovs-vswitchd does not run: more packets than
@@ -45,11 +46,7 @@ func TestBusyMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(30 * time.Second); received(t, h2)-before < packets; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d of %d packets arrived", received(t, h2)-before, packets)
-		}
-	}
+	until.True(t, "all packets arrive", func() bool { return received(t, h2)-before >= packets })
 }
 
 // TestFullQueue proves that a device whose queue is full, because its link is slow, takes no room
@@ -64,11 +61,7 @@ func TestFullQueue(t *testing.T) {
 	if !reaches(h1, "10.0.0.2") || !reaches(h1, "10.0.0.3") {
 		t.Fatal("h1 does not reach h2 and h3")
 	}
-	for end := time.Now().Add(30 * time.Second); !l.vswitch.makeRoom(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("ovs-vswitchd has no socket to send by")
-		}
-	}
+	until.True(t, "ovs-vswitchd has a socket to send by", func() bool { return l.vswitch.makeRoom() })
 	run(t, "ip", "netns", "exec", l.ns, "tc", "qdisc", "add", "dev", "p2", "root", "tbf", "rate", "100kbit", "burst", "5000", "limit", "2000000")
 	err := inside.Namespace("/run/netns/"+h1, func() error {
 		conn, err := net.Dial("udp", "10.0.0.2:9")

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/test/until"
 )
 
 // TestStop proves that Stop leaves no process, can be called twice, and that the directory can be
@@ -30,7 +32,7 @@ func TestStop(t *testing.T) {
 	}
 	for _, pid := range pids {
 		if err := unix.Kill(pid, 0); err != unix.ESRCH {
-			eventually(t, "the process is reaped", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
+			until.True(t, "the process is reaped", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
 		}
 	}
 	again, err := Start(l.ctx, Config{Dir: l.dir, NetNS: "/run/netns/" + l.ns})

@@ -19,6 +19,7 @@ import (
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 	_ "trivet.dev/trivet/examples/mute"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 )
 
 // Proves that the app in the documentation is the one that is tested here.
@@ -109,11 +110,7 @@ func newSwitch(t *testing.T, c *builtin.Controller, dpid uint64) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); !c.Learning.TakesPart(dpid, 1) || !c.Learning.TakesPart(dpid, 2); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the switch does not forward")
-		}
-	}
+	until.True(t, "the switch forwards", func() bool { return c.Learning.TakesPart(dpid, 1) && c.Learning.TakesPart(dpid, 2) })
 	return b
 }
 

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/process"
+	"trivet.dev/trivet/test/until"
 	"trivet.dev/trivet/topology"
 )
 
@@ -115,15 +115,9 @@ func TestLimited(t *testing.T) {
 	if cmd := start(); !in(cmd) {
 		t.Error("a process that is started with a limit is in no group")
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		all, got := c.Processes(lab, "h1"), Below(group(c.CPU, lab))
-		if len(all) == 6 && len(got) == 6 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("of %v only %v are in the group with the limit", all, got)
-		}
-	}
+	until.True(t, "all six are in the group with the limit", func() bool {
+		return len(c.Processes(lab, "h1")) == 6 && len(Below(group(c.CPU, lab))) == 6
+	})
 }
 
 // versionOne are the machine's hierarchies of version 1, where all that labs need is there, and a
@@ -196,11 +190,7 @@ func TestFirstThread(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for deadline := time.Now().Add(time.Minute); process.Started(cmd.Process.Pid) != 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("its first thread does not end")
-		}
-	}
+	until.True(t, "its first thread ends", func() bool { return process.Started(cmd.Process.Pid) == 0 })
 	if pids := c.Processes(lab, "h1"); !slices.Equal(pids, []int{cmd.Process.Pid}) {
 		t.Fatalf("%v are in the group; %d should be", pids, cmd.Process.Pid)
 	}

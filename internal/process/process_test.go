@@ -5,7 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"trivet.dev/trivet/test/until"
 )
 
 // TestStarted proves that the start of a process stays the same and differs from that of a later
@@ -35,11 +36,7 @@ func TestStarted(t *testing.T) {
 		t.Errorf("the parent of %q is said to be %d, not %d", program, got, os.Getpid())
 	}
 	_ = cmd.Process.Kill()
-	for deadline := time.Now().Add(time.Minute); Started(cmd.Process.Pid) != 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("a process that was killed still counts as one")
-		}
-	}
+	until.True(t, "a process that was killed counts as one no more", func() bool { return Started(cmd.Process.Pid) == 0 })
 	_ = cmd.Wait()
 	if got := Started(cmd.Process.Pid); got != 0 {
 		t.Errorf("a process that has ended started at %d", got)

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/test/until"
 )
 
 // initVariable tells the test binary to be the first process of a machine.
@@ -306,11 +308,7 @@ func jsonOf[T any](m *machine, args ...string) (v T) {
 // happens.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("this does not come true: ", what)
-		}
-	}
+	until.True(t, what, holds)
 }
 
 // newRandom draws random moments; TRIVET_SEED repeats those of a test that failed, as far as the

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -425,9 +424,10 @@ func TestRackActivation(t *testing.T) {
 		return r.begin(fmt.Sprintf("%s up linear,2 --wait 20s %s --name lab & echo $! >%s/up.pid; wait $!", trivet, on, r.dir))
 	}
 	r.do("rm -f " + r.dir + "/up.pid")
+	moments := newRandom(r.t)
 	for _, fault := range []string{"SSH cut", "killed", "gateway's power", "device's power", "device's power"} {
 		end := begin()
-		after := 300*time.Millisecond + rand.N(3*time.Second)
+		after := 300*time.Millisecond + time.Duration(moments.Int64N(int64(3*time.Second)))
 		time.Sleep(after)
 		code, out := 1, ""
 		switch fault {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -238,13 +237,14 @@ func TestSitesPower(t *testing.T) {
 	contains(t, r.trivet("apply", "linear,6"), "the part at m2 has ended: started again")
 	all()
 
+	moments := newRandom(r.t)
 	for _, op := range []string{"apply", "down", "up"} { // the lab is up at first, and not at the end
 		words := map[string][]string{"up": up, "apply": {"apply", "linear,8"}, "down": {"down"}}[op]
 		if op == "down" {
 			r.trivet(up...)
 		}
 		end := r.begin(trivet + " " + strings.Join(words, " "))
-		after := rand.N(4 * time.Second)
+		after := time.Duration(moments.Int64N(int64(4 * time.Second)))
 		time.Sleep(after)
 		r.cut("m2")
 		code, out := end()

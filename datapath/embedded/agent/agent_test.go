@@ -12,6 +12,7 @@ import (
 
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 )
 
 // testSwitch is a switch with two ports and an agent; packets are carried when asked.
@@ -332,15 +333,6 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-func waitFor(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
-	}
-}
-
 // The agent connects to its controllers, again after an end, says why it cannot, and leaves those
 // that are no more in its list.
 func TestReconnect(t *testing.T) {
@@ -350,11 +342,11 @@ func TestReconnect(t *testing.T) {
 	ts := newSwitch(t, Options{MaxBackoff: 200 * time.Millisecond})
 	ts.SetControllers([]Target{{"unix", path}, {"unix", nobody}}, nil)
 	first := <-connections
-	waitFor(t, "a session", ts.Connected)
+	until.True(t, "a session", ts.Connected)
 	first.Close()
 	<-connections
-	waitFor(t, "a session again", ts.Connected)
-	waitFor(t, "a reason why there is no other", func() bool {
+	until.True(t, "a session again", ts.Connected)
+	until.True(t, "a reason why there is no other", func() bool {
 		s := ts.Status()
 		return len(s) == 2 && s[0].Connected && s[0].Role == "equal" && !s[1].Connected && strings.Contains(s[1].LastError, nobody)
 	})
@@ -421,7 +413,7 @@ func TestFailModes(t *testing.T) {
 	}
 	nobody := filepath.Join(shortDir(t), "nobody")
 	ts.SetControllers([]Target{{"unix", nobody}}, nil)
-	waitFor(t, "standalone, with a controller that is not there", func() bool { return len(ts.receive(1, frame(9, 8))) == 1 })
+	until.True(t, "standalone, with a controller that is not there", func() bool { return len(ts.receive(1, frame(9, 8))) == 1 })
 
 	secure := newSwitch(t, Options{})
 	if out := secure.receive(1, frame(9, 8)); out != nil {
@@ -437,7 +429,7 @@ func TestFailModeChanges(t *testing.T) {
 	forwards := func() bool { return len(ts.receive(1, frame(9, 8))) == 1 }
 	ts.SetControllers(nobody, nil)
 	ts.SetStandalone(true)
-	waitFor(t, "standalone, with a controller that is not there", forwards)
+	until.True(t, "standalone, with a controller that is not there", forwards)
 	ts.SetStandalone(false)
 	if forwards() {
 		t.Error("it is secure now, and forwards")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 )
 
 // meetTCP lets the switch meet a controller over a real socket that has said HELLO; what the
@@ -36,7 +37,7 @@ func meetTCP(t *testing.T, ts *testSwitch) (conn net.Conn, ended chan error) {
 	if err := errors.Join(conn.(*net.TCPConn).SetReadBuffer(4<<10), w.Write(&openflow.Hello{}), w.Flush()); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "a session", ts.Connected)
+	until.True(t, "a session", ts.Connected)
 	return conn, ended
 }
 

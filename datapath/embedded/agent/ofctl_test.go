@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 )
 
 // ovs-ofctl works against a switch: it reads, it changes flows, groups and meters, it sends packets
@@ -79,7 +80,7 @@ func TestOfctl(t *testing.T) {
 			lines <- scan.Text()
 		}
 	}()
-	waitFor(t, "the monitor sees a packet", func() bool {
+	until.True(t, "the monitor sees a packet", func() bool {
 		ts.receive(1, frame(9, 8))
 		select {
 		case line := <-lines:

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 )
 
 // certificate makes a certificate for 127.0.0.1 that is its own authority.
@@ -70,12 +71,12 @@ func TestTLS(t *testing.T) {
 	target := []Target{{"ssl", l.Addr().String()}}
 	ts := newSwitch(t, Options{MaxBackoff: 100 * time.Millisecond})
 	ts.SetControllers(target, &tls.Config{RootCAs: known, MinVersion: tls.VersionTLS12})
-	waitFor(t, "a session over TLS", ts.Connected)
+	until.True(t, "a session over TLS", ts.Connected)
 
 	_, others := certificate(t)
 	stranger := newSwitch(t, Options{MaxBackoff: 100 * time.Millisecond})
 	stranger.SetControllers(target, &tls.Config{RootCAs: others, MinVersion: tls.VersionTLS12})
-	waitFor(t, "a refusal", func() bool { s := stranger.Status(); return len(s) == 1 && s[0].LastError != "" })
+	until.True(t, "a refusal", func() bool { s := stranger.Status(); return len(s) == 1 && s[0].LastError != "" })
 	if stranger.Connected() {
 		t.Error("it trusts a certificate that nobody vouches for")
 	}

@@ -21,6 +21,7 @@ import (
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
 )
 
 // bed is hosts in namespaces of their own, h1, h2, …, each joined by a veth pair to a device p1,
@@ -197,13 +198,7 @@ func addrOf(i, port int) *net.UDPAddr {
 // eventually waits until f says nothing.
 func (b *bed) eventually(f func() string) {
 	b.Helper()
-	var last string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if last = f(); last == "" {
-			return
-		}
-	}
-	b.Fatal(last)
+	until.Silent(b, time.Minute, f)
 }
 
 func init() { runtime.LockOSThread() } // the first thread is not to be left in a namespace

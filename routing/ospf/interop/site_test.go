@@ -22,6 +22,7 @@ import (
 
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/inside/insidetest"
+	"trivet.dev/trivet/test/until"
 )
 
 // site is a namespace without a name, so that nothing is left of it when the test dies.
@@ -175,17 +176,11 @@ func toAddr(ip net.IP) netip.Addr {
 	return a.Unmap()
 }
 
-// wait polls until the function has nothing more to complain about.
+// wait waits until the function has nothing more to complain about, four times as long as a quiet
+// machine would need at most.
 func wait(t *testing.T, limit time.Duration, complaint func() string) {
 	t.Helper()
-	limit *= 4 // of what a quiet machine would need at most
-	var last string
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if last = complaint(); last == "" {
-			return
-		}
-	}
-	t.Fatalf("after %v: %s", limit, last)
+	until.Silent(t, 4*limit, complaint)
 }
 
 // frr is FRR's zebra and ospfd at a site.

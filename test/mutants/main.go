@@ -5,9 +5,9 @@
 //
 // Defects are drawn from all places in the packages where one of these fits: a comparison that is
 // off by one or negated, + for -, && for ||, a number that is one larger, a condition that always
-// or never holds, a statement that is left out. A defect is found when the tests of its package fail or
-// do not end; if they pass, those of the packages that import it are asked. What does not compile
-// is drawn again.
+// or never holds, a statement that is left out. A defect is found when the tests of its package
+// fail, twice, or do not end; if they pass, those of the packages that import it are asked. What
+// does not compile is drawn again.
 package main
 
 import (
@@ -223,9 +223,9 @@ func (t *tester) normal(name string) (time.Duration, error) {
 		return d, nil
 	}
 	begin := time.Now()
-	found, said := test(name, "", 10*time.Minute)
+	found, said := test(name, "", "", 10*time.Minute)
 	if found != "" {
-		found, said = test(name, "", 10*time.Minute)
+		found, said = test(name, "", "", 10*time.Minute)
 	}
 	t.passes[name] = time.Since(begin)
 	if found != "" {
@@ -260,10 +260,16 @@ func (t *tester) try(p place) (Verdict, error) {
 		if err != nil {
 			continue
 		}
-		if v.Found, _ = test(name, overlay, 3*usual+30*time.Second); v.Found != "" {
+		limit := 3*usual + 30*time.Second
+		if v.Found, _ = test(name, overlay, "", limit); v.Found == "" {
+			continue
+		}
+		// What a busy machine does to a test is not found again by that test alone.
+		if again, _ := test(name, overlay, v.Found, limit); again != "" {
 			v.In = name
 			break
 		}
+		v.Found = ""
 	}
 	v.Seconds = time.Since(begin).Seconds()
 	return v, nil
@@ -274,11 +280,15 @@ var asRoot, _ = filepath.Abs("scripts/as-root")
 
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// test runs the tests of a package. It says which test failed first; empty: none.
-func test(name, overlay string, limit time.Duration) (found, said string) {
+// test runs the tests of a package, or one that it named before. It says which test failed first;
+// empty: none.
+func test(name, overlay, only string, limit time.Duration) (found, said string) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	args := []string{"test", "-count=1", "-failfast", "-exec", asRoot, "-timeout", limit.String()}
+	if strings.HasPrefix(only, "Test") || strings.HasPrefix(only, "Fuzz") {
+		args = append(args, "-run", "^"+strings.Split(only, "/")[0]+"$")
+	}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}

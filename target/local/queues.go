@@ -36,7 +36,7 @@ type Place struct {
 
 // Queue is what holds packets before a link.
 type Queue struct {
-	Kind      string `json:"kind" doc:"delay line, or the kernel's queueing disciplines, the outermost first: tbf, tbf netem, or whatever a user has put there"`
+	Kind      string `json:"kind" doc:"line (a delay line), or the kernel's queueing disciplines, the outermost first: tbf, tbf netem, or whatever a user has put there"`
 	Bandwidth int64  `json:"bandwidth,omitempty" doc:"bit/s; the link's"`
 	Limit     int    `json:"limit,omitempty" doc:"Packets; the kernel's tbf takes as many bytes as these have at 1,514 each"`
 

@@ -106,6 +106,7 @@ type body[T any] struct{ Body T }
 func register(api huma.API, d *daemon) {
 	d.ask.Register(api)
 	registerDrops(api, d)
+	registerQueues(api, d)
 	huma.Get(api, "/v1/lab", func(ctx context.Context, _ *struct{}) (*body[Info], error) {
 		return &body[Info]{d.info()}, nil
 	}, summary("The lab, its topology and how it is made"))

@@ -68,6 +68,7 @@ type looks interface {
 	Devices() map[string]string
 	Drops(context.Context) ([]datapath.Drop, error)
 	Ends() ([][2]local.End, error)
+	Queues() ([][2]local.Direction, error)
 	WiresOf(*topology.Topology) []datapath.Wire
 	NeedsDevices(*topology.Link) bool
 	Look(index int, see func(frame []byte)) (mirrored bool, done func())

@@ -26,13 +26,16 @@ import (
 	"net/netip"
 	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/danielgtaylor/huma/v2/sse"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/ospf"
@@ -47,6 +50,10 @@ type Server struct {
 	// way; nil: confirmation by the switches is enough. It must be set before Use.
 	Settle func(context.Context) error
 
+	// Collector measures what runs the controller, if anything does: GET /metrics has that, too,
+	// and where there is no controller that alone. It must be set before Use.
+	Collector prometheus.Collector
+
 	controller atomic.Pointer[builtin.Controller]
 	metrics    atomic.Pointer[http.Handler]
 	streams    atomic.Int64 // open streams of events
@@ -54,9 +61,20 @@ type Server struct {
 
 // Use makes the server answer for a controller.
 func (s *Server) Use(c *builtin.Controller) {
-	h := c.Monitor.Handler(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	h := s.exposition(c.Monitor.Collector())
 	s.metrics.Store(&h)
 	s.controller.Store(c)
+}
+
+// exposition serves Prometheus what collectors give, the server's own and that of the process.
+func (s *Server) exposition(more ...prometheus.Collector) http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(more...)
+	if s.Collector != nil {
+		r.MustRegister(s.Collector)
+	}
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
 
 // errNone is the answer while there is no controller.
@@ -72,12 +90,16 @@ func (s *Server) get() (*builtin.Controller, error) {
 
 // Mux adds the handlers that are not part of the OpenAPI document.
 func (s *Server) Mux(mux *http.ServeMux) {
+	alone := sync.OnceValue(func() http.Handler { return s.exposition() })
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		if h := s.metrics.Load(); h != nil {
+		switch h := s.metrics.Load(); {
+		case h != nil:
 			(*h).ServeHTTP(w, r)
-			return
+		case s.Collector != nil:
+			alone().ServeHTTP(w, r)
+		default:
+			http.Error(w, errNone.Error(), http.StatusNotFound)
 		}
-		http.Error(w, errNone.Error(), http.StatusNotFound)
 	})
 	mux.HandleFunc("/v1/controller/apps/{app}/", s.serveApp)
 }

@@ -2,24 +2,14 @@ package monitor
 
 import (
 	"math"
-	"net/http"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"trivet.dev/trivet/controller/database"
 )
 
-// Handler serves Prometheus what is measured now, and what further collectors give.
-func (a *App) Handler(more ...prometheus.Collector) http.Handler {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collector{a})
-	r.MustRegister(more...)
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
-}
-
-// Collector is for a registry of the caller's own.
+// Collector gives Prometheus what is measured now.
 func (a *App) Collector() prometheus.Collector { return collector{a} }
 
 // collector reads the app's state when it is asked; it keeps nothing.

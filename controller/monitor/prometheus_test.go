@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"trivet.dev/trivet/controller/database"
@@ -34,7 +36,9 @@ func TestPrometheus(t *testing.T) {
 		return flows.Complete && len(a.Tables(0xab)) > 0 && p.Interval > 0
 	})
 	w := httptest.NewRecorder()
-	a.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	all := prometheus.NewRegistry()
+	all.MustRegister(a.Collector())
+	promhttp.HandlerFor(all, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	text := w.Body.String()
 	for _, want := range []string{
 		"trivet_switches 1\n",

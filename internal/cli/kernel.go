@@ -10,12 +10,9 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/internal/fib"
-	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
@@ -120,57 +117,6 @@ func (k *kernels) routes(ctx context.Context, name string) (out []api.Route, err
 		}
 	}
 	return out, nil
-}
-
-// reading is what the devices of Linux routers have carried so far.
-type reading struct {
-	at      time.Time
-	devices map[[2]string]fib.Bytes // by router and device
-}
-
-func (k *kernels) read(ctx context.Context) (reading, error) {
-	out := reading{time.Now(), map[[2]string]fib.Bytes{}}
-	var mu sync.Mutex
-	routers := slices.DeleteFunc(k.t.NodesOf(topology.Router), func(n *topology.Node) bool { return !isLinuxRouter(n) })
-	err := parallel.Each(routers, func(n *topology.Node) error {
-		s, err := k.ask(ctx, n.Name)
-		mu.Lock()
-		defer mu.Unlock()
-		for device, b := range s.Devices {
-			out.devices[[2]string{n.Name, device}] = b
-		}
-		return err
-	})
-	return out, err
-}
-
-// links are those of Linux routers, and what they have carried between two readings.
-func (k *kernels) links(before, now reading) (out []api.Link) {
-	rate := func(was, is uint64) *float64 {
-		bits := 8 * float64(is-min(was, is)) / now.at.Sub(before.at).Seconds()
-		return &bits
-	}
-	for _, l := range k.t.Links {
-		x, found, rates := api.Link{}, false, [2]*float64{}
-		for i, e := range l.Ends {
-			x.Ends[i], x.Capacity[i] = api.End{Node: e.Node, Interface: e.Interface}, float64(l.Egress(i).Bandwidth)
-			is, there := now.devices[[2]string{e.Node, e.Interface}]
-			if found = found || there; !there {
-				continue
-			}
-			if was, there := before.devices[[2]string{e.Node, e.Interface}]; there {
-				rates[i] = rate(was.Sent, is.Sent)
-				if rates[1-i] == nil {
-					rates[1-i] = rate(was.Received, is.Received)
-				}
-			}
-		}
-		x.SetRates(rates)
-		if found {
-			out = append(out, x)
-		}
-	}
-	return out
 }
 
 // path follows a packet through kernels, and through switches as the controller knows them.

@@ -16,7 +16,6 @@ import (
 
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/internal/words"
-	"trivet.dev/trivet/lab"
 )
 
 // refresh is the time between two pictures; the controller measures about as often.
@@ -27,9 +26,11 @@ func (a *app) top() *cobra.Command {
 	var most int
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Watch the load of the links, and the packets at the controller",
+		Short: "Watch the load and the queues of the links, and the packets at the controller",
 		Long: "Watch the load of the links, the busiest first, and the packets that come to the controller, by protocol, as the\n" +
-			"switches count them; the links of Linux routers as their devices count them. On a terminal q or Ctrl-C quits.",
+			"switches count them; links that Trivet's controller does not see as their devices count them. QUEUED are the packets\n" +
+			"that wait in each direction of a link now, DROPPED those dropped there since the link was made; – where nothing can\n" +
+			"wait, or nobody counts. On a terminal q or Ctrl-C quits.",
 		Example: "  trivet top\n  trivet top --once --json",
 		Args:    cobra.NoArgs,
 	}
@@ -42,15 +43,11 @@ func (a *app) top() *cobra.Command {
 			return err
 		}
 		t := top{app: a, client: c, most: most, of: "controller " + k.address}
-		if t.kernels, err = a.kernelsOf(cmd.Context(), k); err != nil {
-			return err
-		}
 		if k.address == "" {
-			s, err := lab.Choose(a.lab)
-			if err != nil {
+			if t.lab, err = a.watchedLab(cmd.Context()); err != nil {
 				return err
 			}
-			t.of = "lab " + s.Name
+			t.of = "lab " + t.lab.name
 		}
 		switch {
 		case once:
@@ -71,40 +68,43 @@ type top struct {
 	of     string // what is watched
 	before api.Statistics
 
-	kernels *kernels // whose routers are read, too; nil: there are none
-	read    reading  // last
+	lab *watchedLab // whose links are read, too; nil: a controller alone is watched
+}
+
+// measurements are what is shown.
+type measurements struct {
+	api.Statistics
+	Links []watchedLink `json:"links"`
 }
 
 // ask returns the current measurements.
-func (t *top) ask(ctx context.Context) (api.Statistics, error) {
+func (t *top) ask(ctx context.Context) (m measurements, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	if t.kernels == nil {
-		return t.client.Statistics(ctx)
-	}
-	s := api.Statistics{Time: time.Now(), Period: refresh.Seconds(), Links: []api.Link{}, Moved: []api.MovedPath{},
+	m.Statistics = api.Statistics{Time: time.Now(), Period: refresh.Seconds(), Moved: []api.MovedPath{},
 		Ports: []api.PortStatistics{}, PacketsIn: []api.PacketsIn{}}
-	now, err := t.kernels.read(ctx)
-	if err == nil && t.controlled() {
-		s, err = t.client.Statistics(ctx)
+	if t.controlled() {
+		if m.Statistics, err = t.client.Statistics(ctx); err != nil {
+			return m, err
+		}
 	}
-	links := t.kernels.links(t.read, now)
-	s.Links = append(slices.DeleteFunc(s.Links, func(l api.Link) bool {
-		return t.kernels.isLinuxRouter(l.Ends[0].Node) || t.kernels.isLinuxRouter(l.Ends[1].Node)
-	}), links...)
-	slices.SortStableFunc(s.Links, func(a, b api.Link) int { return b.CompareLoad(a) })
-	t.read = now
-	return s, err
+	m.Links = []watchedLink{}
+	if t.lab != nil {
+		m.Links, err = t.lab.links(ctx, m.Statistics.Links)
+		return m, err
+	}
+	for _, l := range m.Statistics.Links {
+		m.Links = append(m.Links, watchedLink{Link: l, counted: true})
+	}
+	return m, nil
 }
 
 // controlled says whether there is a controller to watch.
-func (t *top) controlled() bool {
-	return t.kernels == nil || t.kernels.controlled(t.kernels.t.Nodes...)
-}
+func (t *top) controlled() bool { return t.lab == nil || t.lab.controlled(t.lab.t.Nodes...) }
 
 // once prints a picture as soon as there are rates, which take two readings.
 func (t *top) once(ctx context.Context) error {
-	var s api.Statistics
+	var s measurements
 	for begin := time.Now(); ; {
 		var err error
 		if s, err = t.ask(ctx); err != nil {
@@ -128,9 +128,10 @@ func (t *top) once(ctx context.Context) error {
 	return nil
 }
 
-func measured(s api.Statistics) bool {
+// measured says whether all rates that there will be are there.
+func measured(s measurements) bool {
 	for _, l := range s.Links {
-		if l.Rates[0] == nil {
+		if l.Rates[0] == nil && l.counted {
 			return false
 		}
 	}
@@ -162,7 +163,7 @@ func (t *top) follow(ctx context.Context) error {
 			}
 			fmt.Fprintln(t.out)
 		}
-		t.before = s
+		t.before = s.Statistics
 		select {
 		case <-time.After(refresh):
 		case <-ctx.Done():
@@ -219,7 +220,7 @@ func (t *top) live(ctx context.Context) error {
 		}
 		lines := t.picture(s, height-2)
 		t.draw(append([]string{t.of + "   q or Ctrl-C quits"}, lines...), width)
-		t.before = s
+		t.before = s.Statistics
 		select {
 		case <-time.After(refresh):
 		case <-ctx.Done():
@@ -242,8 +243,8 @@ func (t *top) draw(lines []string, width int) {
 }
 
 // picture is what is shown, in at most height lines.
-func (t *top) picture(s api.Statistics, height int) []string {
-	head := t.summary(s)
+func (t *top) picture(s measurements, height int) []string {
+	head := t.summary(s.Statistics)
 	packets := []string{}
 	if t.controlled() {
 		packets = packetLines(s.PacketsIn)
@@ -254,20 +255,20 @@ func (t *top) picture(s api.Statistics, height int) []string {
 		room = min(room, t.most)
 	}
 	links := s.Links[:max(0, min(len(s.Links), room))]
-	rows := [][]string{{"LINK", "→", "←", "CAPACITY", "LOAD", ""}}
+	rows := [][]string{{"LINK", "→", "←", "CAPACITY", "LOAD", "QUEUED →", "←", "DROPPED →", "←", ""}}
 	for _, l := range links {
 		capacity := max(l.Capacity[0], l.Capacity[1])
-		row := []string{name(l.Ends[0]) + " – " + name(l.Ends[1]), rateText(l.Rates[0]), rateText(l.Rates[1]), "–", "–", ""}
+		row := []string{name(l.Ends[0]) + " – " + name(l.Ends[1]), rateText(l.Rates[0]), rateText(l.Rates[1]), "–", "–", l.queued(0), l.queued(1), l.dropped(0), l.dropped(1), ""}
 		if capacity > 0 {
 			row[3] = bits(capacity)
 		}
 		if l.Utilisation != nil {
-			row[4], row[5] = fmt.Sprintf("%.1f %%", 100**l.Utilisation), bar(*l.Utilisation)
+			row[4], row[9] = fmt.Sprintf("%.1f %%", 100**l.Utilisation), bar(*l.Utilisation)
 		}
 		rows = append(rows, row)
 	}
 	lines := append(head, "")
-	lines = append(lines, columns(rows, "lrrrrl")...)
+	lines = append(lines, columns(rows, "lrrrrrrrrl")...)
 	if more := len(s.Links) - len(links); more > 0 {
 		lines = append(lines, fmt.Sprintf("… and %d more", more))
 	}
@@ -277,7 +278,7 @@ func (t *top) picture(s api.Statistics, height int) []string {
 // summary describes the controller in one line.
 func (t *top) summary(s api.Statistics) []string {
 	if !t.controlled() {
-		return []string{fmt.Sprintf("links of Linux routers   measured every %.3g s", s.Period)}
+		return []string{fmt.Sprintf("links   measured every %.3g s", s.Period)}
 	}
 	cpu := ""
 	if d := s.Time.Sub(t.before.Time).Seconds(); !t.before.Time.IsZero() && d > 0 {

@@ -1,6 +1,6 @@
-// Package fib asks the kernel of a node which routes it has, which of them a packet takes, and how
-// much its devices carry. The program does so within the node, so it is the same for a namespace
-// here, one at another site, and a virtual machine.
+// Package fib asks the kernel of a node which routes it has, and which of them a packet takes. The
+// program does so within the node, so it is the same for a namespace here, one at another site, and
+// a virtual machine.
 package fib
 
 import (
@@ -23,10 +23,9 @@ const Command = "__fib"
 
 // Seen is what a node's kernel has.
 type Seen struct {
-	Addresses []netip.Prefix   `json:"addresses"`
-	Routes    []Route          `json:"routes"`  // of the main table
-	Devices   map[string]Bytes `json:"devices"` // by name
-	Way       *Way             `json:"way,omitempty"`
+	Addresses []netip.Prefix `json:"addresses"`
+	Routes    []Route        `json:"routes"` // of the main table
+	Way       *Way           `json:"way,omitempty"`
 }
 
 // Route is a route. It has no next hop if packets that follow it are dropped.
@@ -41,12 +40,6 @@ type Route struct {
 type Hop struct {
 	Via    netip.Addr `json:"via,omitzero"`
 	Device string     `json:"device"`
-}
-
-// Bytes are what a device has sent and received.
-type Bytes struct {
-	Sent     uint64 `json:"sent"`
-	Received uint64 `json:"received"`
 }
 
 // Way is what the kernel does with a packet to an address.
@@ -73,7 +66,7 @@ func Serve(arguments []string, out io.Writer) error {
 }
 
 func look() (s Seen, err error) {
-	s = Seen{Addresses: []netip.Prefix{}, Routes: []Route{}, Devices: map[string]Bytes{}}
+	s = Seen{Addresses: []netip.Prefix{}, Routes: []Route{}}
 	links, err := netlink.LinkList()
 	if err != nil {
 		return s, fmt.Errorf("list devices: %w", err)
@@ -82,9 +75,6 @@ func look() (s Seen, err error) {
 	for _, l := range links {
 		a := l.Attrs()
 		names[a.Index] = a.Name
-		if a.Statistics != nil {
-			s.Devices[a.Name] = Bytes{a.Statistics.TxBytes, a.Statistics.RxBytes}
-		}
 	}
 	addresses, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {

@@ -60,6 +60,7 @@ type Lab struct {
 
 	engine *delayline.Engine
 	lines  map[string]*delayline.Line // by link key
+	past   map[string][2]*Queue       // dropped by earlier queues of links, by their keys: see keepCounts
 	power  power
 
 	wireless wireless
@@ -106,7 +107,7 @@ func New(name, dir string, owner Owner) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups, owner: owner,
-		index: map[string]int{}, next: ownIndexes, raised: map[string]int{}, lines: map[string]*delayline.Line{}}
+		index: map[string]int{}, next: ownIndexes, raised: map[string]int{}, lines: map[string]*delayline.Line{}, past: map[string][2]*Queue{}}
 	l.fabrics = l.newFabrics()
 	l.setTopology(&topology.Topology{})
 	return l, nil

@@ -286,6 +286,7 @@ func (l *Lab) addLinks(s plan.Steps, done func()) error {
 func (l *Lab) dropLinks(links []plan.Link) error {
 	var errs []error
 	for _, k := range links {
+		delete(l.past, k.Key)
 		errs = append(errs, l.forgetPulled(k))
 		switch l.WireOf(k.Link) {
 		case datapath.Veth, datapath.Line:
@@ -333,6 +334,7 @@ func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
 	if err := l.keepPulled(s); err != nil {
 		return err
 	}
+	l.keepCounts(s)
 	var links []plan.Link
 	for _, k := range s.AddLinks {
 		if k.Impaired() || k.Down {

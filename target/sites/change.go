@@ -390,6 +390,50 @@ func (l *Lab) Ends() ([][2]local.End, error) {
 	return out, nil
 }
 
+// Queues says what waits before each link, and what was dropped: each direction as the site of the
+// node that sends says it.
+func (l *Lab) Queues() ([][2]local.Direction, error) {
+	t := l.Topology()
+	out := make([][2]local.Direction, len(t.Links))
+	for i, link := range t.Links {
+		for e := range link.Ends {
+			out[i][e] = local.Direction{From: local.PlaceOf(link.Ends[e]), To: local.PlaceOf(link.Ends[1-e])}
+			if l.deviceOf(link.Ends[e].Node) != nil {
+				out[i][e].Problem = "devices are not asked"
+			}
+		}
+	}
+	put := func(site string, direction func(i, e int) local.Direction) {
+		for i, where := range indexesAt(t, site) {
+			for e, is := range t.Links[where].Ends {
+				if n := t.Node(is.Node); n != nil && n.Sited() == site {
+					d := direction(i, e)
+					d.From, d.To = out[where][e].From, out[where][e].To
+					out[where][e] = d
+				}
+			}
+		}
+	}
+	here, err := l.Lab.Queues()
+	if err != nil {
+		return nil, err
+	}
+	put(topology.Head, func(i, e int) local.Direction { return here[i][e] })
+	for _, p := range l.used() {
+		links, err := p.client.Queues(l.ctx)
+		if n := len(indexesAt(t, p.machine.Name)); err == nil && len(links) != n {
+			err = errors.New("its links are not those of the lab")
+		}
+		put(p.machine.Name, func(i, e int) local.Direction {
+			if err != nil {
+				return local.Direction{Problem: p.wrong(err).Error()}
+			}
+			return links[i].Directions[e]
+		})
+	}
+	return out, nil
+}
+
 // indexesAt lists the links of a topology that have an end at a site: those of its part, in their
 // order.
 func indexesAt(t *topology.Topology, site string) (out []int) {

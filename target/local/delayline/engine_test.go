@@ -38,7 +38,7 @@ func balanced(t *testing.T, s Stats) {
 	t.Helper()
 	for i, d := range s {
 		sum := d.Out.Packets + d.Lost.Packets + d.Overflowed.Packets + d.Cleared.Packets + d.NoMemory.Packets + d.Refused.Packets
-		if d.In.Packets != sum+uint64(d.Waiting+d.Flying) {
+		if d.In.Packets != sum+d.Waiting.Packets+d.Flying.Packets {
 			t.Errorf("direction %d does not add up: %+v", i, d)
 		}
 	}

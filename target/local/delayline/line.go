@@ -53,10 +53,10 @@ type Direction struct {
 	Counters
 	Refused Traffic `json:"refused"` // by the device of the other end, which is down or deleted
 
-	Overrun   uint64 `json:"overrun"`   // packets the kernel dropped before we read them: overload
-	Malformed uint64 `json:"malformed"` // what was read was not a valid frame
-	Waiting   int    `json:"waiting"`   // packets in the sender's queue
-	Flying    int    `json:"flying"`    // packets on the way
+	Overrun   uint64  `json:"overrun"`   // packets the kernel dropped before we read them: overload
+	Malformed uint64  `json:"malformed"` // what was read was not a valid frame
+	Waiting   Traffic `json:"waiting"`   // in the sender's queue
+	Flying    Traffic `json:"flying"`    // on the way
 
 	// Late counts packets delivered more than 1 ms after their time; Latest is by how much the
 	// latest of them was late. If they grow, the machine is too busy for its measurements to be

@@ -18,6 +18,8 @@ type Traffic struct {
 // Add adds u.
 func (t *Traffic) Add(u Traffic) { t.Packets += u.Packets; t.Bytes += u.Bytes }
 
+func (t *Traffic) sub(u Traffic) { t.Packets -= u.Packets; t.Bytes -= u.Bytes }
+
 // Counters say what became of the packets of a queue:
 // In = Out + Lost + Overflowed + Cleared + NoMemory + those still in it.
 type Counters struct {
@@ -45,7 +47,7 @@ type Queue struct {
 
 	waiting  ring[frame]   // in the sender's queue; the first is being sent
 	flying   ring[frame]   // on the way, in the order of arrival
-	packets  [2]int        // in waiting, in flying
+	inside   [2]Traffic    // in waiting, in flying
 	sent     time.Duration // when the first of waiting will be sent
 	fraction uint64        // of a nanosecond, by which sent is too early; in units of 1/bandwidth
 	last     time.Duration // when the last of flying arrives
@@ -94,13 +96,13 @@ func (q *Queue) Push(now time.Duration, bytes []byte, size Traffic) {
 		q.counters.Cleared.Add(size)
 		return
 	}
-	counted := q.packets[0]
+	counted := q.inside[0].Packets
 	if q.impairment.Bandwidth == 0 {
-		counted = q.packets[1]
+		counted = q.inside[1].Packets
 	}
 	// A frame of many segments is accepted into an empty queue whatever the limit is: otherwise it
 	// could never pass.
-	if counted > 0 && counted+int(size.Packets) > q.limit {
+	if counted > 0 && counted+size.Packets > uint64(q.limit) {
 		q.counters.Overflowed.Add(size)
 		return
 	}
@@ -119,7 +121,7 @@ func (q *Queue) Push(now time.Duration, bytes []byte, size Traffic) {
 		q.send(f)
 	}
 	q.waiting.push(f)
-	q.packets[0] += int(size.Packets)
+	q.inside[0].Add(size)
 }
 
 // Pop returns the next frame that has arrived by now, its size on the wire, and when it arrived.
@@ -171,10 +173,10 @@ func (q *Queue) Counters(now time.Duration) Counters {
 	return q.counters
 }
 
-// Len returns how many packets wait to be sent (or are being sent), and how many are on their way.
-func (q *Queue) Len(now time.Duration) (waiting, flying int) {
+// Len returns what waits to be sent (or is being sent), and what is on its way.
+func (q *Queue) Len(now time.Duration) (waiting, flying Traffic) {
 	q.advance(now)
-	return q.packets[0], q.packets[1]
+	return q.inside[0], q.inside[1]
 }
 
 // advance sends what should have been sent by now. It may be called late: times are derived from
@@ -198,13 +200,13 @@ func (q *Queue) send(f frame) {
 
 func (q *Queue) takeWaiting() frame {
 	f := q.waiting.pop()
-	q.packets[0] -= int(f.size.Packets)
+	q.inside[0].sub(f.size)
 	return f
 }
 
 func (q *Queue) takeFlying() frame {
 	f := q.flying.pop()
-	q.packets[1] -= int(f.size.Packets)
+	q.inside[1].sub(f.size)
 	return f
 }
 
@@ -221,7 +223,7 @@ func (q *Queue) fly(f frame, sent time.Duration) {
 	q.last = max(q.last, sent+delay)
 	f.arrives = q.last
 	q.flying.push(f)
-	q.packets[1] += int(f.size.Packets)
+	q.inside[1].Add(f.size)
 }
 
 func (q *Queue) drop(f frame, count *Traffic) {

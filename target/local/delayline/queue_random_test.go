@@ -47,8 +47,9 @@ func TestAnything(t *testing.T) {
 			c := s.queue.Counters(s.now)
 			waiting, flying := s.queue.Len(s.now)
 			sum := c.Out.Packets + c.Lost.Packets + c.Overflowed.Packets + c.Cleared.Packets + c.NoMemory.Packets
-			if c.In.Packets != s.pushed || sum+uint64(waiting+flying) != s.pushed {
-				t.Fatalf("seed %d: %d pushed, %+v, %d waiting, %d flying", seed, s.pushed, c, waiting, flying)
+			bytes := c.Out.Bytes + c.Lost.Bytes + c.Overflowed.Bytes + c.Cleared.Bytes + c.NoMemory.Bytes
+			if c.In.Packets != s.pushed || sum+waiting.Packets+flying.Packets != s.pushed || c.In.Bytes != bytes+waiting.Bytes+flying.Bytes {
+				t.Fatalf("seed %d: %d pushed, %+v, %+v waiting, %+v flying", seed, s.pushed, c, waiting, flying)
 			}
 		}
 		s.queue.Set(s.now, topology.Impairment{})

@@ -1,0 +1,56 @@
+package local
+
+import (
+	"testing"
+
+	"github.com/vishvananda/netlink"
+)
+
+// TestQueueOf proves what is made of a device's queueing disciplines: none where nothing can wait,
+// the root's counts for all below it, drops told apart only where each discipline drops for one
+// reason, whatever others a user or an interface has.
+func TestQueueOf(t *testing.T) {
+	attrs := func(handle, parent uint32) netlink.QdiscAttrs {
+		return netlink.QdiscAttrs{Handle: handle, Parent: parent, Statistics: &netlink.QdiscStatistics{Queue: &netlink.GnetStatsQueue{Qlen: 7, Backlog: 700, Drops: 3}}}
+	}
+	root, child := attrs(rateHandle, netlink.HANDLE_ROOT), attrs(delayHandle, rateHandle|1)
+	for name, c := range map[string]struct {
+		list []netlink.Qdisc
+		kind string
+		told bool
+	}{
+		"no qdisc":       {nil, "", false},
+		"ingress alone":  {[]netlink.Qdisc{&netlink.GenericQdisc{QdiscAttrs: attrs(0xffff0000, netlink.HANDLE_INGRESS), QdiscType: "clsact"}}, "", false},
+		"noqueue":        {[]netlink.Qdisc{&netlink.GenericQdisc{QdiscAttrs: attrs(0, netlink.HANDLE_ROOT), QdiscType: "noqueue"}}, "", false},
+		"tbf":            {[]netlink.Qdisc{&netlink.Tbf{QdiscAttrs: root}}, "tbf", true},
+		"tbf, netem":     {[]netlink.Qdisc{&netlink.Netem{QdiscAttrs: child}, &netlink.Tbf{QdiscAttrs: root}}, "tbf netem", true},
+		"netem, loss":    {[]netlink.Qdisc{&netlink.Tbf{QdiscAttrs: root}, &netlink.Netem{QdiscAttrs: child, Loss: 1}}, "tbf netem", false},
+		"a user's":       {[]netlink.Qdisc{&netlink.GenericQdisc{QdiscAttrs: root, QdiscType: "fq_codel"}}, "fq_codel", false},
+		"several queues": {[]netlink.Qdisc{&netlink.GenericQdisc{QdiscAttrs: root, QdiscType: "mq"}, &netlink.Fq{QdiscAttrs: attrs(0, rateHandle|1)}, &netlink.Fq{QdiscAttrs: attrs(0, rateHandle|2)}}, "mq", false},
+	} {
+		q := queueOf(c.list)
+		switch {
+		case c.kind == "":
+			if q != nil {
+				t.Errorf("%s: %+v", name, q)
+			}
+		case q == nil || q.Kind != c.kind || q.Packets != 7 || q.Bytes != 700 || q.Dropped != 3 || (q.Full != nil) != c.told || c.told && (*q.Full != 3 || *q.Lost != 0):
+			t.Errorf("%s: %+v", name, q)
+		}
+	}
+}
+
+// TestQueueAdd proves that what an earlier queue has dropped is added, and that what one of the two
+// does not tell apart the sum does not either.
+func TestQueueAdd(t *testing.T) {
+	n := func(v uint64) *uint64 { return &v }
+	q := Queue{Dropped: 3, Full: n(1), Lost: n(2)}
+	q.add(nil)
+	q.add(&Queue{Dropped: 10, Full: n(4), Lost: n(6)})
+	if q.Dropped != 13 || *q.Full != 5 || *q.Lost != 8 {
+		t.Errorf("%+v", q)
+	}
+	if q.add(&Queue{Dropped: 1}); q.Dropped != 14 || q.Full != nil || q.Lost != nil {
+		t.Errorf("%+v", q)
+	}
+}

@@ -294,11 +294,15 @@ func (p *program) listens() bool {
 }
 
 // checkLink says why a change of the i-th link would close a loop that a foreign controller cannot
-// handle, or give it an MTU with which what is spoken over it does not work.
+// handle, or give it an MTU with which what is spoken over it does not work, or options that do not
+// go together.
 func checkLink(t *topology.Topology, i int, c topology.LinkChange) error {
+	l := t.Links[i].Clone()
+	c.Apply(l)
+	if err := l.CheckOptions(); err != nil {
+		return err
+	}
 	if c.MTU != nil {
-		l := t.Links[i].Clone()
-		c.Apply(l)
 		if problems := l.CheckMTU(t.Node); problems.Err() != nil {
 			return problems.Err()
 		}

@@ -58,13 +58,14 @@ var (
 	descLinkDelay   = describeLink("backlog_seconds", "How long the bytes that wait take to be sent at the link's bandwidth; only where it has one.")
 	descLinkSent    = describeLink("sent_packets_total", "Packets that have passed a link.")
 	descLinkOctets  = describeLink("sent_bytes_total", "Bytes that have passed a link.")
-	descLinkDropped = describeLink("dropped_packets_total", "Packets that were dropped before a link: full, the queue had no room; loss, the configured loss; "+
+	descLinkMarked  = describeLink("marked_packets_total", "Packets that active queue management has marked (ECN).")
+	descLinkDropped = describeLink("dropped_packets_total", "Packets that were dropped before a link: full, the queue had no room; loss, the configured loss; managed, by active queue management; "+
 		"queue, either, where the kernel counts them together; device, by its devices.", "reason")
 )
 
 // Describe gives all that Collect may give.
 func (linkCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descLinkPackets, descLinkBytes, descLinkDelay, descLinkSent, descLinkOctets, descLinkDropped} {
+	for _, d := range []*prometheus.Desc{descLinkPackets, descLinkBytes, descLinkDelay, descLinkSent, descLinkOctets, descLinkMarked, descLinkDropped} {
 		to <- d
 	}
 }
@@ -110,4 +111,8 @@ func collectDirection(d local.Direction, to chan<- prometheus.Metric) {
 	}
 	dropped("full", *q.Full)
 	dropped("loss", *q.Lost)
+	if q.Managed != nil {
+		dropped("managed", *q.Managed)
+		put(descLinkMarked, prometheus.CounterValue, float64(*q.Marked))
+	}
 }

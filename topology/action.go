@@ -16,11 +16,82 @@ type LinkChange struct {
 	Delay     *Duration
 	Jitter    *Duration
 	Loss      *Fraction
-	Queue     *int
+	Queue     *Queue
 	MTU       *int
+
+	Reorder   *Fraction
+	Gap       *int
+	Duplicate *Fraction
+	Corrupt   *Fraction
+
+	LossCorrelation      *Fraction
+	DelayCorrelation     *Fraction
+	ReorderCorrelation   *Fraction
+	DuplicateCorrelation *Fraction
+	CorruptCorrelation   *Fraction
 }
 
-var linkChangeKeys = []string{"bandwidth", "delay", "jitter", "loss", "queue", "mtu"}
+// linkOption is an option of a link in a change: how it is read, put into effect and written.
+type linkOption struct {
+	name  string
+	set   func(c *LinkChange, value string) error
+	apply func(c LinkChange, to *Impairment)
+	text  func(c LinkChange) (value string, given bool)
+}
+
+func option[T comparable](name string, of func(*LinkChange) **T, at func(*Impairment) *T, parse func(string) (T, error)) linkOption {
+	return linkOption{name,
+		func(c *LinkChange, value string) error {
+			*of(c) = new(T)
+			return setOrNone(*of(c), value, parse)
+		},
+		func(c LinkChange, to *Impairment) {
+			if from := *of(&c); from != nil {
+				*at(to) = *from
+			}
+		},
+		func(c LinkChange) (string, bool) {
+			v := *of(&c)
+			if v == nil {
+				return "", false
+			}
+			if *v == *new(T) {
+				return "none", true
+			}
+			return fmt.Sprint(*v), true
+		},
+	}
+}
+
+func share(name string, of func(*LinkChange) **Fraction, at func(*Impairment) *Fraction) linkOption {
+	return option(name, of, at, ParseFraction)
+}
+
+var linkOptions = []linkOption{
+	option("bandwidth", func(c *LinkChange) **Rate { return &c.Bandwidth }, func(i *Impairment) *Rate { return &i.Bandwidth }, ParseRate),
+	option("delay", func(c *LinkChange) **Duration { return &c.Delay }, func(i *Impairment) *Duration { return &i.Delay }, ParseDuration),
+	option("jitter", func(c *LinkChange) **Duration { return &c.Jitter }, func(i *Impairment) *Duration { return &i.Jitter }, ParseDuration),
+	share("loss", func(c *LinkChange) **Fraction { return &c.Loss }, func(i *Impairment) *Fraction { return &i.Loss }),
+	option("queue", func(c *LinkChange) **Queue { return &c.Queue }, func(i *Impairment) *Queue { return &i.Queue }, ParseQueue),
+	option("mtu", func(c *LinkChange) **int { return &c.MTU }, func(i *Impairment) *int { return &i.MTU }, ParseMTU),
+	share("reorder", func(c *LinkChange) **Fraction { return &c.Reorder }, func(i *Impairment) *Fraction { return &i.Reorder }),
+	option("gap", func(c *LinkChange) **int { return &c.Gap }, func(i *Impairment) *int { return &i.Gap }, ParseGap),
+	share("duplicate", func(c *LinkChange) **Fraction { return &c.Duplicate }, func(i *Impairment) *Fraction { return &i.Duplicate }),
+	share("corrupt", func(c *LinkChange) **Fraction { return &c.Corrupt }, func(i *Impairment) *Fraction { return &i.Corrupt }),
+	share("loss_correlation", func(c *LinkChange) **Fraction { return &c.LossCorrelation }, func(i *Impairment) *Fraction { return &i.LossCorrelation }),
+	share("delay_correlation", func(c *LinkChange) **Fraction { return &c.DelayCorrelation }, func(i *Impairment) *Fraction { return &i.DelayCorrelation }),
+	share("reorder_correlation", func(c *LinkChange) **Fraction { return &c.ReorderCorrelation }, func(i *Impairment) *Fraction { return &i.ReorderCorrelation }),
+	share("duplicate_correlation", func(c *LinkChange) **Fraction { return &c.DuplicateCorrelation }, func(i *Impairment) *Fraction { return &i.DuplicateCorrelation }),
+	share("corrupt_correlation", func(c *LinkChange) **Fraction { return &c.CorruptCorrelation }, func(i *Impairment) *Fraction { return &i.CorruptCorrelation }),
+}
+
+// LinkOptions are the names of what a direction of a link can be told, and a LinkChange can change.
+func LinkOptions() (names []string) {
+	for _, o := range linkOptions {
+		names = append(names, o.name)
+	}
+	return names
+}
 
 // ParseLinkChange reads the words of a change: "up", "down", "delay=10ms", "loss=1%", "delay=none".
 func ParseLinkChange(words []string) (LinkChange, error) {
@@ -46,29 +117,14 @@ func ParseLinkChange(words []string) (LinkChange, error) {
 }
 
 func (c *LinkChange) set(key, value string) error {
-	switch key {
-	case "bandwidth":
-		c.Bandwidth = new(Rate)
-		return setOrNone(c.Bandwidth, value, ParseRate)
-	case "delay":
-		c.Delay = new(Duration)
-		return setOrNone(c.Delay, value, ParseDuration)
-	case "jitter":
-		c.Jitter = new(Duration)
-		return setOrNone(c.Jitter, value, ParseDuration)
-	case "loss":
-		c.Loss = new(Fraction)
-		return setOrNone(c.Loss, value, ParseFraction)
-	case "queue":
-		c.Queue = new(int)
-		return setOrNone(c.Queue, value, ParseQueue)
-	case "mtu":
-		c.MTU = new(int)
-		return setOrNone(c.MTU, value, ParseMTU)
+	for _, o := range linkOptions {
+		if o.name == key {
+			return o.set(c, value)
+		}
 	}
-	hint := DidYouMean(key, linkChangeKeys)
+	hint := DidYouMean(key, LinkOptions())
 	if hint == "" {
-		hint = words.Choose(linkChangeKeys)
+		hint = words.Choose(LinkOptions())
 	}
 	return Mistaken(hint, "%s: no such link option", key)
 }
@@ -81,11 +137,13 @@ func setOrNone[T any](into *T, value string, parse func(string) (T, error)) (err
 	return err
 }
 
-// ParseQueue reads a queue's length in packets.
-func ParseQueue(s string) (int, error) {
+const mostGap = 1_000_000
+
+// ParseGap reads how many packets lie between two that are reordered.
+func ParseGap(s string) (int, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(s))
-	if err != nil || n < 1 || n > 10_000_000 {
-		return 0, Mistaken("write a number of packets, 1 to 10000000", "%q is not a queue length", s)
+	if err != nil || n < 1 || n > mostGap {
+		return 0, Mistaken("write a number of packets, 1 to 1000000", "%q is not a gap", s)
 	}
 	return n, nil
 }
@@ -119,62 +177,23 @@ func (c LinkChange) Apply(l *Link) {
 		if i == nil {
 			continue
 		}
-		assign(&i.Bandwidth, c.Bandwidth)
-		assign(&i.Delay, c.Delay)
-		assign(&i.Jitter, c.Jitter)
-		assign(&i.Loss, c.Loss)
-		assign(&i.Queue, c.Queue)
-		assign(&i.MTU, c.MTU)
-	}
-}
-
-func assign[T any](to, from *T) {
-	if from != nil {
-		*to = *from
+		for _, o := range linkOptions {
+			o.apply(c, i)
+		}
 	}
 }
 
 func (c LinkChange) String() string {
 	var words []string
-	add := func(key, value string) { words = append(words, key+"="+value) }
-	if c.Bandwidth != nil {
-		add("bandwidth", orNone(*c.Bandwidth))
-	}
-	if c.Delay != nil {
-		add("delay", orNone(*c.Delay))
-	}
-	if c.Jitter != nil {
-		add("jitter", orNone(*c.Jitter))
-	}
-	if c.Loss != nil {
-		add("loss", orNone(*c.Loss))
-	}
-	for _, n := range []struct {
-		key   string
-		value *int
-	}{{"queue", c.Queue}, {"mtu", c.MTU}} {
-		switch {
-		case n.value == nil:
-		case *n.value == 0:
-			add(n.key, "none")
-		default:
-			add(n.key, strconv.Itoa(*n.value))
+	for _, o := range linkOptions {
+		if value, given := o.text(c); given {
+			words = append(words, o.name+"="+value)
 		}
 	}
 	if c.Up != nil {
 		words = append(words, map[bool]string{true: "up", false: "down"}[*c.Up])
 	}
 	return strings.Join(words, " ")
-}
-
-func orNone[T interface {
-	comparable
-	String() string
-}](v T) string {
-	if v == *new(T) {
-		return "none"
-	}
-	return v.String()
 }
 
 // Action is what an event does: change a link, or run a command in a node.

@@ -341,7 +341,8 @@ func TestInheritSegments(t *testing.T) {
 // TestLinkChange proves that a change of a link is unchanged after being written and read, and that
 // what it does not mention stays the same.
 func TestLinkChange(t *testing.T) {
-	for _, words := range [][]string{{"up"}, {"down"}, {"delay=10ms"}, {"delay=none", "loss=1%"}, {"bandwidth=1gbit", "jitter=250us", "queue=7", "down"}, {"queue=none"}, {"mtu=1400"}, {"mtu=none", "queue=7"}, {"loss=0"}} {
+	for _, words := range [][]string{{"up"}, {"down"}, {"delay=10ms"}, {"delay=none", "loss=1%"}, {"bandwidth=1gbit", "jitter=250us", "queue=7", "down"}, {"queue=none"}, {"mtu=1400"}, {"mtu=none", "queue=7"}, {"loss=0"},
+		{"queue=fq_codel"}, {"queue=codel,target=2ms,ecn", "reorder=25%", "gap=5"}, {"duplicate=1%", "corrupt=0.1%", "loss_correlation=25%", "queue=red,min=30000,max=35000,avpkt=1500,burst=20,probability=100%,ecn"}} {
 		c, err := ParseLinkChange(words)
 		if err != nil {
 			t.Fatal(err)
@@ -350,13 +351,16 @@ func TestLinkChange(t *testing.T) {
 		if err != nil || e.Action.Change.String() != c.String() {
 			t.Errorf("%v: %s became %s (%v)", words, c, e.Action.Change, err)
 		}
-		l := Link{Impairment: Impairment{Bandwidth: 1, Delay: 2, Jitter: 3, Loss: 0.5, Queue: 6, MTU: 1400}}
+		before := Impairment{Bandwidth: 1, Delay: 2, Jitter: 3, Loss: 0.5, Queue: Queue{Limit: 6}, MTU: 1400, Reorder: 0.25, Gap: 5, Corrupt: 0.1, LossCorrelation: 0.5}
+		l := Link{Impairment: before}
 		c.Apply(&l)
-		if len(words) == 1 && words[0] == "up" && l.Impairment != (Impairment{1, 2, 3, 0.5, 6, 1400}) {
+		if len(words) == 1 && words[0] == "up" && l.Impairment != before {
 			t.Errorf("up changed %v", l.Impairment)
 		}
 	}
-	for _, words := range [][]string{{}, {"sideways"}, {"delay"}, {"delay="}, {"delay=-1ms"}, {"dealy=1ms"}, {"loss=101%"}, {"queue=x"}, {"mtu=67"}, {"mtu=9217"}, {"mtu=1k"}, {"=1"}, {"bandwidth=0.0001bit"}} {
+	for _, words := range [][]string{{}, {"sideways"}, {"delay"}, {"delay="}, {"delay=-1ms"}, {"dealy=1ms"}, {"loss=101%"}, {"queue=x"}, {"mtu=67"}, {"mtu=9217"}, {"mtu=1k"}, {"=1"}, {"bandwidth=0.0001bit"},
+		{"queue=fq_codle"}, {"queue=codel,target=0s"}, {"queue=codel,flows=8"}, {"queue=red,min=40000,max=30000"}, {"queue=red,min=30000,max=35000,burst=20"}, {"queue=pie,ecn=maybe"}, {"queue=codel,target=2ms,target=3ms"}, {"queue=100,ecn"}, {"queue=codel,"},
+		{"gap=0.5"}, {"reorder=200%"}, {"corrupt_correlation=x"}} {
 		if c, err := ParseLinkChange(words); err == nil {
 			t.Errorf("%v is %s", words, c)
 		}

@@ -13,8 +13,8 @@ const (
 	minimalQueueing = 50e-3     // seconds
 )
 
-// QueueLimit returns the queue of one direction of a link, in packets: Queue or, if that is unset,
-// the maximum of
+// QueueLimit returns the queue of one direction of a link, in packets: that of Queue or, if it
+// says none, the maximum of
 //
 //   - 2 × bandwidth × (delay + 2 × jitter), the data that TCP keeps on its way over a path whose
 //     round trip is twice the delay: with less a single TCP connection cannot fill the link
@@ -24,10 +24,11 @@ const (
 //   - 100 packets, so that a handful of connections fit where the link is slow.
 //
 // A packet counts as 1514 bytes. A link without a bandwidth is treated as 10 Gbit/s. The upper
-// limit is 1,000,000 packets, to bound memory.
+// limit is 1,000,000 packets, to bound memory. A discipline's own limit is not meant here: it is of
+// those that wait, and this also of those on their way.
 func (i Impairment) QueueLimit() int {
-	if i.Queue > 0 {
-		return i.Queue
+	if i.Queue.Limit > 0 && !i.Queue.Managed() {
+		return i.Queue.Limit
 	}
 	rate := float64(i.Bandwidth)
 	if rate == 0 {

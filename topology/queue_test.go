@@ -14,7 +14,7 @@ func TestQueueLimit(t *testing.T) {
 		Impairment
 		want int
 	}{
-		{"given", Impairment{Bandwidth: 1e9, Delay: 100 * ms, Queue: 7}, 7},
+		{"given", Impairment{Bandwidth: 1e9, Delay: 100 * ms, Queue: Queue{Limit: 7}}, 7},
 		{"slow", Impairment{Bandwidth: 1e6, Delay: 10 * ms}, 100},
 		{"burst", Impairment{Bandwidth: 1e9}, 4129},                        // 50 ms: 6.25 MB
 		{"path", Impairment{Bandwidth: 1e9, Delay: 100 * ms}, 16513},       // 200 ms: 25 MB

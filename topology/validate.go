@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -350,7 +351,15 @@ func (v *validator) link(l *Link) {
 		bad("a link joins two nodes", "both ends are on %s", a.Node)
 	}
 	for i := range l.Ends {
-		v.impairment(l.Egress(i), bad)
+		e := l.Egress(i)
+		v.impairment(e, bad)
+		if err := e.together(); err != nil {
+			text, hint := TextAndHint(err)
+			bad(hint, "%s", text)
+		}
+		if e.Queue.Managed() && !e.Managed() {
+			v.problems.Warn(l.Pos, "give it a bandwidth", "%s: without a bandwidth no packet waits, and %s has no effect", name, e.Queue.Discipline)
+		}
 	}
 	v.ospfLink(l, bad)
 	v.wifi(l, bad)
@@ -445,12 +454,40 @@ func (v *validator) impairment(i Impairment, bad func(hint, format string, args 
 	if !(i.Loss >= 0 && i.Loss <= 1) {
 		bad("write 0.1%", "loss %v is not between 0%% and 100%%", float64(i.Loss))
 	}
-	if i.Queue < 0 || i.Queue > 10_000_000 {
-		bad("write 1 to 10000000 packets", "%d is not a queue length", i.Queue)
+	if i.Queue != (Queue{}) {
+		if err := i.Queue.check(); err != nil {
+			text, hint := TextAndHint(err)
+			bad(hint, "%s", text)
+		}
+	}
+	for _, s := range []struct {
+		name  string
+		value Fraction
+	}{{"reorder", i.Reorder}, {"duplicate", i.Duplicate}, {"corrupt", i.Corrupt}, {"loss_correlation", i.LossCorrelation}, {"delay_correlation", i.DelayCorrelation},
+		{"reorder_correlation", i.ReorderCorrelation}, {"duplicate_correlation", i.DuplicateCorrelation}, {"corrupt_correlation", i.CorruptCorrelation}} {
+		if !(s.value >= 0 && s.value <= 1) {
+			bad("write 0.1%", "%s %v is not between 0%% and 100%%", s.name, float64(s.value))
+		}
+	}
+	if i.Gap < 0 || i.Gap > mostGap {
+		bad("write 1 to 1000000 packets", "%d is not a gap", i.Gap)
 	}
 	if i.MTU != 0 && (i.MTU < MinMTU || i.MTU > MaxMTU) {
 		bad(mtuHint, "%d is not an MTU", i.MTU)
 	}
+}
+
+// together says what is wrong with options of a direction that each by itself may be so.
+func (i Impairment) together() error {
+	if i.Reorder > 0 && i.Delay == 0 && i.Jitter == 0 {
+		return Mistaken("give it a delay, or reorder none", "reorder sends packets ahead of those that are delayed, and there is no delay")
+	}
+	return nil
+}
+
+// CheckOptions says which options of a link do not go together.
+func (l *Link) CheckOptions() error {
+	return cmp.Or(l.Egress(0).together(), l.Egress(1).together())
 }
 
 func (v *validator) event(e Event) {

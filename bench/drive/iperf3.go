@@ -312,7 +312,7 @@ func (b *bed) fills(way []hop, rate topology.Rate) bool {
 	var round time.Duration
 	for _, h := range append(there(way), way...) {
 		i := h.impairment()
-		if i.Loss > 0 || i.Queue > 0 {
+		if i.Loss > 0 || i.Queue != (topology.Queue{}) {
 			return false
 		}
 		round += time.Duration(i.Delay + i.Jitter)

@@ -359,8 +359,8 @@ func mininetImpairment(i topology.Impairment) map[string]any {
 	if i.Loss > 0 {
 		out["loss"] = 100 * float64(i.Loss)
 	}
-	if i.Queue > 0 {
-		out["max_queue_size"] = i.Queue
+	if i.Queue.Limit > 0 {
+		out["max_queue_size"] = i.Queue.Limit
 	}
 	return out
 }

@@ -69,7 +69,7 @@ func (b *bed) leastStill(apart time.Duration) time.Duration {
 	for _, l := range b.topology.Links {
 		for i := range 2 {
 			e := l.Egress(i)
-			if e.Loss > 0 || e.Queue > 0 {
+			if e.Loss > 0 || e.Queue != (topology.Queue{}) {
 				return 0
 			}
 			limited = limited || e.Bandwidth > 0

@@ -132,12 +132,16 @@ func (v *verifier) judgeSample(h hop, s *sample) {
 		case Delay:
 			v.judgeDelay(c, h, s.delays)
 		case Jitter:
+			if v.egress(h).Reorder > 0 {
+				c.untold("packets that overtake others take no time at all")
+				break
+			}
 			v.judgeJitter(c, s.delays)
 		case Loss:
 			if came == 0 && (stop != "" || s.of == 0) {
 				c.untold("no packet came through it")
 			} else {
-				judgeLoss(c, s.lost, s.of)
+				judgeLoss(c, v.egress(h), s.lost, s.of)
 			}
 		case MTU:
 			mtu := int(c.Asked)
@@ -201,6 +205,9 @@ func (v *verifier) judgeDelay(c *Check, h hop, delays []float64) {
 	switch {
 	case right(median):
 		c.set(max(0, median))
+	case v.egress(h).Reorder >= 0.4:
+		c.Got = &median
+		c.untold("too many packets overtake others to tell what the others take")
 	case median > c.Asked && (right(fast) || v.busy):
 		c.Got = &median
 		c.untold("the machine is too busy: half of the packets took %.3g ms or longer, the fastest %.3g ms", 1e3*median, 1e3*delays[0])
@@ -245,7 +252,9 @@ func (v *verifier) judgeJitter(c *Check, delays []float64) {
 	c.wrong(sd, "the delay varies by %.3g ms, not %.3g ms (standard deviation)", 1e3*sd, 1e3*c.Asked)
 }
 
-func judgeLoss(c *Check, lost, of int) {
+// judgeLoss takes what is lost, and as much of what is damaged as there may be: receivers throw it
+// away. Of packets that come twice one may be lost.
+func judgeLoss(c *Check, e topology.Impairment, lost, of int) {
 	if of == 0 {
 		c.untold("no packet came this far")
 		return
@@ -259,9 +268,13 @@ func judgeLoss(c *Check, lost, of int) {
 	low, high := float64(shown.Low), float64(shown.High)
 	c.Low, c.High = &low, &high
 	got := float64(lost) / float64(of)
+	least, most := c.Asked*(1-float64(e.Duplicate)), 1-(1-c.Asked)*(1-float64(e.Corrupt))
 	switch {
-	case c.Asked == 0 && lost == 0, c.Asked > 0 && float64(sure.Low) <= c.Asked && c.Asked <= float64(sure.High):
+	case most == 0 && lost == 0, most > 0 && float64(sure.Low) <= most && least <= float64(sure.High):
 		c.set(got)
+	case e.LossCorrelation > 0 && c.Asked > 0:
+		c.Got = &got
+		c.untold("losses that depend on each other are not the share that was asked for, as with netem")
 	default:
 		c.wrong(got, "%d of %d packets were lost, which is not %.4g %%", lost, of, 100*c.Asked)
 	}

@@ -195,7 +195,7 @@ func (v *verifier) kept(way []hop, target hop) (before, after float64) {
 			at = &after
 			continue
 		}
-		*at *= 1 - float64(v.egress(h).Loss)
+		*at *= (1 - float64(v.egress(h).Loss)) * (1 - float64(v.egress(h).Corrupt))
 	}
 	return before, after
 }

@@ -134,7 +134,7 @@ func (v *verifier) load(t *task, try int) load {
 	over := overhead(v.address[t.shares[0].to])
 	frame := v.fullFrame(t)
 	size := min(frame, max(over+packets.HeaderLen, int(asked*window/8/leastFrames)))
-	if e.Queue > 0 {
+	if tailLimit(e) > 0 {
 		size = frame // queues are of full packets
 	}
 	offer := oversubscribe(asked)
@@ -145,8 +145,8 @@ func (v *verifier) load(t *task, try int) load {
 	excess := asked * (offer*share - 1)
 	// A bucket of tokens lets 5 ms, or two frames, go at once.
 	settle := 1.2*8*max(2*float64(frame), asked/8/200)/excess + 0.02
-	if e.Queue > 0 { // until it is full
-		settle += 8 * float64(frame*(e.Queue+1)) / excess
+	if q := tailLimit(e); q > 0 { // until it is full
+		settle += 8 * float64(frame*(q+1)) / excess
 	}
 	window = max(window, 30*8*float64(size)/asked)
 	return load{size - over, size, settle, settle + window, share}
@@ -160,7 +160,7 @@ func (v *verifier) measureOnce(ctx context.Context, t *task, try int) (rate, que
 	asked := v.rate(t.hop)
 	rate = &Check{What: Rate, Asked: asked, Verdict: Untold}
 	l := v.load(t, try)
-	if q := v.egress(t.hop).Queue; q > 0 {
+	if q := tailLimit(v.egress(t.hop)); q > 0 {
 		queue = &Check{What: Queue, Asked: float64(q), Verdict: Untold}
 		if l.settle > mostSettling {
 			queue.untold("it would take %.3g s to fill it", l.settle)
@@ -236,6 +236,12 @@ func middleRate(a []arrival) float64 {
 	return stats.Quantile(rates, 0.5)
 }
 
+// comes is the share of what crosses a direction that receivers get: what is damaged they throw
+// away, and count once what comes twice.
+func comes(e topology.Impairment) float64 {
+	return (1 - float64(e.Loss)) * (1 - float64(e.Corrupt)) / (1 + float64(e.Duplicate))
+}
+
 func (v *verifier) judgeRate(c *Check, t *task, got, offered, lag float64, dropped int, busy bool) {
 	asked := c.Asked
 	switch {
@@ -253,7 +259,7 @@ func (v *verifier) judgeRate(c *Check, t *task, got, offered, lag float64, dropp
 		c.AtLeast = true
 		c.Got = &got
 		c.untold("at least %s: this machine sends no more than %s", bits(got), bits(offered))
-	case got >= asked*(1-rateOff)*(1-float64(v.egress(t.hop).Loss)): // what it loses may have taken its time
+	case got >= asked*(1-rateOff)*comes(v.egress(t.hop)): // what it loses may have taken its time
 		c.set(got)
 	case lag > patience || dropped > 0:
 		c.Got = &got

@@ -248,10 +248,23 @@ func (v *verifier) asked(h hop) []Check {
 		checks = append(checks, ask(Jitter, time.Duration(e.Jitter).Seconds()))
 	}
 	checks = append(checks, ask(Loss, float64(e.Loss)))
-	if e.Queue > 0 && e.Bandwidth > 0 {
-		checks = append(checks, ask(Queue, float64(e.Queue)))
+	if e.Bandwidth > 0 && e.Queue != (topology.Queue{}) {
+		c := ask(Queue, float64(tailLimit(e)))
+		if e.Managed() {
+			c.untold("how long a queue of %s becomes depends on who sends", e.Queue.Discipline)
+		}
+		checks = append(checks, c)
 	}
 	return append(checks, ask(MTU, float64(min(l.MTUAt(0), l.MTUAt(1)))))
+}
+
+// tailLimit is how many packets a direction's queue holds before it drops, if that is all it does
+// and it was asked for.
+func tailLimit(e topology.Impairment) int {
+	if e.Queue.Managed() {
+		return 0
+	}
+	return e.Queue.Limit
 }
 
 func (v *verifier) check(h hop, what string) *Check {

@@ -160,7 +160,7 @@ func TestJudgeDelayAndLoss(t *testing.T) {
 		want     Verdict
 	}{{0, 0, 100, OK}, {0, 1, 100, Wrong}, {0.1, 12, 100, OK}, {0.1, 40, 100, Wrong}, {0.1, 0, 200, Wrong}, {0.1, 0, 20, OK}, {0.1, 0, 0, Untold}} {
 		check := Check{What: Loss, Asked: c.asked}
-		judgeLoss(&check, c.lost, c.of)
+		judgeLoss(&check, topology.Impairment{}, c.lost, c.of)
 		if check.Verdict != c.want {
 			t.Errorf("%+v: %+v", c, check)
 		}

@@ -259,7 +259,13 @@ func cells(i topology.Impairment) []string {
 	if i.Loss > 0 {
 		out[3] = i.Loss.String()
 	}
-	if i != (topology.Impairment{MTU: i.MTU}) {
+	if rarer := i.Rarer(); len(rarer) > 0 {
+		out[3] = strings.Join(append(written([]string{out[3]}), rarer...), ", ")
+	}
+	switch {
+	case i.Queue.Managed():
+		out[4] = i.Queue.String()
+	case i != (topology.Impairment{MTU: i.MTU}):
 		out[4] = fmt.Sprint(i.QueueLimit())
 	}
 	return out

@@ -24,9 +24,10 @@ func (a *app) link() *cobra.Command {
 	var number int
 	set := &cobra.Command{
 		Use:   "set A-B up|down|SETTING=VALUE...",
-		Short: "Take a link down or up, or set bandwidth, delay, jitter, loss, queue, MTU",
+		Short: "Take a link down or up, or set bandwidth, delay, jitter, loss, queue, MTU and others",
 		Example: "  trivet link set s1-s2 down\n  trivet link set s1-s2 up delay=10ms loss=1%\n" +
-			"  trivet link set s1-s2 bandwidth=none",
+			"  trivet link set s1-s2 bandwidth=none queue=none\n  trivet link set s1-s2 queue=fq_codel\n" +
+			"  trivet link set s1-s2 queue=codel,target=2ms,ecn reorder=25%",
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			change, err := topology.ParseLinkChange(args[1:])
@@ -58,7 +59,11 @@ func (a *app) link() *cobra.Command {
 		if len(args) == 0 {
 			return a.completeLinks(cmd, prefix), cobra.ShellCompDirectiveNoFileComp
 		}
-		return []string{"up", "down", "bandwidth=", "delay=", "jitter=", "loss=", "queue=", "mtu="}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		words := []string{"up", "down"}
+		for _, name := range topology.LinkOptions() {
+			words = append(words, name+"=")
+		}
+		return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 	set.Flags().BoolVar(&save, "save", false, "also write the change into the topology's file (Trivet YAML)")
 	set.Flags().IntVar(&number, "number", 1, "which one of parallel links")

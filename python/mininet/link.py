@@ -233,8 +233,6 @@ def _number(option: str, given: Any) -> float:
 class _Shape:
     """What a link does to what leaves an interface: options of Trivet, and the words that Mininet has for them."""
 
-    saidRED = False
-
     def __init__(self) -> None:
         self.options: Dict[str, Any] = {}
         self.words: List[str] = []
@@ -281,12 +279,12 @@ class _Shape:
             error("max_queue_size is a number of packets from 1, not %s - ignoring\n" % given)
 
     def marks(self, ecn: bool, red: bool) -> None:
-        """Queues that mark or drop early, which there are not."""
-        if ecn or red:
-            self.words.append("ECN" if ecn else "RED")
-            if not _Shape.saidRED:
-                _Shape.saidRED = True
-                error("*** enable_red and enable_ecn are not done: Trivet's queues drop at their tail\n")
+        """Mininet's RED, which marks or drops early; its queue has a length of its own."""
+        if not (ecn or red):
+            return
+        self.words.append("ECN" if ecn else "RED")
+        if "bandwidth" in self.options:
+            self.options["queue"] = "red,limit=1000000,max=35000,min=30000,avpkt=1500,burst=20,probability=100%" + (",ecn" if ecn else "")
 
 
 class TCIntf(Intf):

@@ -45,9 +45,11 @@ type Queue struct {
 	Delay   float64 `json:"delay" doc:"Seconds until these bytes are sent, at the bandwidth"`
 	Flying  uint64  `json:"flying,omitempty" doc:"Packets on their way, where these are told from those that wait"`
 
-	Dropped uint64  `json:"dropped" doc:"Packets; overflowed and lost together"`
+	Dropped uint64  `json:"dropped" doc:"Packets, for whatever reason"`
 	Full    *uint64 `json:"full,omitempty" doc:"Packets that found the queue full; none: the kernel counts them with others"`
 	Lost    *uint64 `json:"lost,omitempty" doc:"Packets lost by the configured loss; none: the kernel counts them with others"`
+	Managed *uint64 `json:"managed,omitempty" doc:"Packets dropped by active queue management before the queue was full; none: the kernel counts them with others, or there is none"`
+	Marked  *uint64 `json:"marked,omitempty" doc:"Packets that it has marked (ECN)"`
 }
 
 // Queues returns for each of the lab's links, in the order of the topology's, what its first end
@@ -112,7 +114,11 @@ func (d *Direction) ofLine(s delayline.Direction, i topology.Impairment) {
 	lost, full := s.Lost.Packets, s.Overflowed.Packets
 	d.Sent, d.Dropped = &s.Out, s.Cleared.Packets+s.Refused.Packets+s.NoMemory.Packets+s.Overrun
 	d.Queue = &Queue{Kind: string(datapath.Line), Packets: s.Waiting.Packets, Bytes: s.Waiting.Bytes, Flying: s.Flying.Packets,
-		Dropped: lost + full, Full: &full, Lost: &lost}
+		Dropped: lost + full + s.Counters.Dropped.Packets, Full: &full, Lost: &lost}
+	if i.Managed() {
+		d.Queue.Kind += " " + string(i.Queue.Discipline)
+		d.Queue.Managed, d.Queue.Marked = &s.Counters.Dropped.Packets, &s.Marked.Packets
+	}
 	d.Queue.limit(i)
 }
 

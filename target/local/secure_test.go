@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"trivet.dev/trivet/internal/inside"
@@ -32,7 +33,9 @@ func TestSecure(t *testing.T) {
 			err = netlink.LinkAdd(&netlink.Wireguard{LinkAttrs: netlink.LinkAttrs{Name: "try"}})
 		}
 		if err == nil {
-			err = netlink.QdiscAdd(netem(lo.Attrs().Index, netlink.HANDLE_ROOT, topology.Impairment{Delay: 50_000_000}))
+			delay := netem(topology.Impairment{Delay: 50_000_000})
+			delay.index, delay.parent = lo.Attrs().Index, netlink.HANDLE_ROOT
+			err = delay.put(unix.NLM_F_CREATE | unix.NLM_F_EXCL)
 		}
 		return err
 	})

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/topology"
@@ -19,52 +20,107 @@ import (
 var (
 	rateHandle  = netlink.MakeHandle(0x7472, 0)
 	delayHandle = netlink.MakeHandle(0x7473, 0)
+	queueHandle = netlink.MakeHandle(0x7474, 0)
 )
 
-// shape makes the kernel impair what leaves a device, replacing any earlier impairment: a token
-// bucket (TBF) paces; netem below it delays, jitters and loses. It must run on a thread in the
-// device's namespace.
+// shape makes the kernel impair what leaves a device, in place of any earlier impairment. It must run
+// on a thread in the device's namespace.
 func shape(index int, i topology.Impairment) error {
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	dev, err := netlink.LinkByIndex(index)
 	if err != nil {
 		return err
 	}
-	defer h.Close()
+	want := disciplines(index, dev.Attrs().MTU, i)
+	if changeInPlace(dev, want) {
+		return nil
+	}
 	root := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT}}
-	if err := h.QdiscDel(root); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
+	if err := netlink.QdiscDel(root); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("remove the queueing discipline: %w", err)
 	}
-	parent := uint32(netlink.HANDLE_ROOT)
-	if i.Bandwidth > 0 || !wholeSegments(i) {
-		dev, err := h.LinkByIndex(index)
-		if err != nil {
-			return err
-		}
-		if err := h.QdiscAdd(bucket(index, dev.Attrs().MTU, i)); err != nil {
-			return fmt.Errorf("limit the rate: %w", err)
-		}
-		parent = netlink.MakeHandle(0x7472, 1)
-	}
-	if delayed(i) {
-		err := h.QdiscAdd(netem(index, parent, i))
+	for _, q := range want {
+		err := q.put(unix.NLM_F_CREATE | unix.NLM_F_EXCL)
 		if errors.Is(err, unix.ENOENT) {
-			return errors.New("this kernel has no netem (modprobe sch_netem), without which a link that leaves the machine has no delay, jitter or loss")
+			return fmt.Errorf("this kernel has no %s (modprobe sch_%s), without which a link that leaves the machine cannot be as asked for", q.kind, q.kind)
 		}
 		if err != nil {
-			return fmt.Errorf("delay packets: %w", err)
+			return fmt.Errorf("queueing discipline %s: %w", q.kind, err)
 		}
 	}
 	return nil
 }
 
-// delayed says whether a direction of a link needs more than pacing.
-func delayed(i topology.Impairment) bool { return i.Delay > 0 || i.Jitter > 0 || i.Loss > 0 }
+// disciplines are those that impair a direction: a token bucket (TBF) paces, and netem below it
+// delays, jitters and loses. Where the queue is managed, packets wait in that discipline, below the
+// bucket; netem then is above both, as packets in it would count as waiting.
+func disciplines(index, mtu int, i topology.Impairment) (out []qdisc) {
+	parent := uint32(netlink.HANDLE_ROOT)
+	add := func(q qdisc) {
+		q.index, q.parent = index, parent
+		out = append(out, q)
+		parent = q.handle | 1
+	}
+	if delayed(i) && i.Managed() {
+		add(netem(i))
+	}
+	if i.Bandwidth > 0 || !wholeSegments(i) {
+		add(bucket(mtu, i))
+	}
+	switch {
+	case i.Managed():
+		add(managed(i))
+	case delayed(i):
+		add(netem(i))
+	}
+	return out
+}
 
-// wholeSegments says whether 64 kB super-packets may cross a link as one: not if packets are lost
-// or delayed one by one, nor if one super-packet would hold up the link for longer than a real
-// frame does.
+// changeInPlace sets the disciplines that a device has, so that nothing that waits is lost; false: it
+// has others, or one cannot be changed so.
+func changeInPlace(dev netlink.Link, want []qdisc) bool {
+	have, err := netlink.QdiscList(dev)
+	if err != nil || len(want) == 0 {
+		return false
+	}
+	ours := map[uint32]netlink.Qdisc{}
+	for _, q := range have {
+		if a := q.Attrs(); a.Handle == rateHandle || a.Handle == delayHandle || a.Handle == queueHandle {
+			ours[a.Handle] = q
+		}
+	}
+	if len(ours) != len(want) {
+		return false
+	}
+	for _, q := range want {
+		is := ours[q.handle]
+		if is == nil || is.Type() != q.kind || is.Attrs().Parent != q.parent {
+			return false
+		}
+		if f, ok := is.(*netlink.FqCodel); ok && f.Flows != q.flows {
+			return false
+		}
+	}
+	for _, q := range want {
+		if q.flows != 0 { // as it is, which is not to be said
+			q.options = slices.DeleteFunc(slices.Clone(q.options), func(o option) bool { return o.kind == nl.TCA_FQ_CODEL_FLOWS })
+		}
+		if q.put(0) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// delayed says whether a direction of a link needs more than pacing and queues.
+func delayed(i topology.Impairment) bool {
+	return i.Delay > 0 || i.Jitter > 0 || i.Loss > 0 || i.Duplicate > 0 || i.Corrupt > 0
+}
+
+// wholeSegments says whether 64 kB super-packets may cross a link as one: not if something happens to
+// packets one by one, nor if one super-packet would hold up the link for longer than a real frame
+// does.
 func wholeSegments(i topology.Impairment) bool {
-	return i.Loss == 0 && i.Jitter == 0 && (i.Bandwidth == 0 || i.Bandwidth >= 100_000_000)
+	return !i.PerPacket() && (i.Bandwidth == 0 || i.Bandwidth >= 100_000_000)
 }
 
 const (
@@ -76,7 +132,7 @@ const (
 // bucket returns the token bucket of a direction. The kernel segments super-packets larger than the
 // bucket, so one without bandwidth also serves to pass single packets to netem. Other packets
 // larger than the bucket are dropped: so it holds what the device's MTU allows.
-func bucket(index, mtu int, i topology.Impairment) *netlink.Tbf {
+func bucket(mtu int, i topology.Impairment) qdisc {
 	frame := max(maxFrame, mtu+vlanHeaders)
 	rate, burst := i.Bandwidth, 2*frame
 	if rate == 0 {
@@ -88,32 +144,62 @@ func bucket(index, mtu int, i topology.Impairment) *netlink.Tbf {
 		burst = min(burst, 10*frame)
 	}
 	bytes := uint64(rate) / 8
-	return &netlink.Tbf{
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: rateHandle, Parent: netlink.HANDLE_ROOT},
-		Rate:       bytes,
+	parameters := nl.TcTbfQopt{
 		// In ticks, rounded up: netlink.Xmittime counts whole microseconds, which gives 0 at 100
 		// Gbit/s, and the kernel refuses that.
 		Buffer: uint32(math.Ceil(float64(burst) / float64(bytes) * 1e6 * netlink.TickInUsec())),
 		Limit:  uint32(min(uint64(i.QueueLimit())*maxFrame, math.MaxUint32)),
 	}
+	parameters.Rate.Rate = uint32(min(bytes, math.MaxUint32))
+	q := qdisc{kind: "tbf", handle: rateHandle}
+	q.set(nl.TCA_TBF_PARMS, parameters.Serialize())
+	if bytes > math.MaxUint32 {
+		q.set(nl.TCA_TBF_RATE64, nl.Uint64Attr(bytes))
+	}
+	return q
 }
 
-// netem returns the delay of a direction. Without a distribution table (read from a file) the
-// kernel's jitter is uniform, so its half width is √3 times the standard deviation asked for; a
-// rate keeps packets in order (sch_netem).
-func netem(index int, parent uint32, i topology.Impairment) *netlink.Netem {
-	us := func(d topology.Duration) uint32 { return uint32(d / 1000) }
-	attrs := netlink.NetemQdiscAttrs{
-		Latency: us(i.Delay),
-		Jitter:  uint32(math.Round(float64(us(i.Jitter)) * math.Sqrt(3))),
-		Loss:    float32(i.Loss.Percent()),
-		Limit:   uint32(i.QueueLimit() + inFlight(i)),
+// netem returns the delay of a direction, with all its attributes: what a change leaves out stays.
+// Without a distribution table (read from a file) the kernel's jitter is uniform, so its half width
+// is √3 times the standard deviation asked for; a rate keeps packets in order (sch_netem).
+func netem(i topology.Impairment) qdisc {
+	ticks := func(ns float64) uint32 { return uint32(min(math.Round(ns/1000*netlink.TickInUsec()), math.MaxUint32)) }
+	chance := func(f topology.Fraction) uint32 { return uint32(math.Round(float64(f) * math.MaxUint32)) }
+	jitter := float64(i.Jitter) * math.Sqrt(3)
+	parameters := nl.TcNetemQopt{
+		Latency:   ticks(float64(i.Delay)),
+		Jitter:    ticks(jitter),
+		Loss:      chance(i.Loss),
+		Duplicate: chance(i.Duplicate),
+		Limit:     uint32(i.QueueLimit() + inFlight(i)),
 	}
+	if i.Managed() {
+		parameters.Limit += uint32(i.Queue.Limit) // bytes hold no more packets
+	}
+	if i.Reorder > 0 {
+		parameters.Gap = uint32(max(1, i.Gap))
+	}
+	rate := uint64(0)
 	if i.Jitter > 0 {
-		attrs.Rate64 = wireRate / 8
+		rate = wireRate / 8
 	}
-	return netlink.NewNetem(netlink.QdiscAttrs{LinkIndex: index, Handle: delayHandle, Parent: parent}, attrs)
+	q := qdisc{kind: "netem", handle: delayHandle, head: parameters.Serialize()}
+	correlations := nl.TcNetemCorr{DelayCorr: chance(i.DelayCorrelation), LossCorr: chance(i.LossCorrelation), DupCorr: chance(i.DuplicateCorrelation)}
+	q.set(nl.TCA_NETEM_CORR, correlations.Serialize())
+	q.set(nl.TCA_NETEM_REORDER, (&nl.TcNetemReorder{Probability: chance(i.Reorder), Correlation: chance(i.ReorderCorrelation)}).Serialize())
+	q.set(nl.TCA_NETEM_CORRUPT, (&nl.TcNetemCorrupt{Probability: chance(i.Corrupt), Correlation: chance(i.CorruptCorrelation)}).Serialize())
+	q.set(nl.TCA_NETEM_RATE64, nl.Uint64Attr(rate))
+	q.set(nl.TCA_NETEM_RATE, (&nl.TcNetemRate{Rate: uint32(min(rate, math.MaxUint32))}).Serialize())
+	q.set(netemLatency64, nl.Uint64Attr(uint64(i.Delay)))
+	q.set(netemJitter64, nl.Uint64Attr(uint64(jitter)))
+	return q
 }
+
+// Of linux/pkt_sched.h, in nanoseconds; kernels that do not know them have the ticks.
+const (
+	netemLatency64 = 10
+	netemJitter64  = 11
+)
 
 // inFlight is how many full packets are on their way at the bandwidth: netem counts those as
 // queued, and would drop packets that a wire carries.
@@ -121,23 +207,35 @@ func inFlight(i topology.Impairment) int {
 	return int(time.Duration(i.Delay+3*i.Jitter).Seconds() * float64(i.Bandwidth) / 8 / maxFrame)
 }
 
-// hasNetem finds out whether the kernel has netem, on the loopback device of a temporary namespace.
-func hasNetem() bool {
-	found := make(chan bool, 1)
+// kernelHas finds out which of what labs use the kernel has, on the loopback device of a temporary
+// namespace.
+func kernelHas() (netemToo bool, managedBy []topology.Discipline) {
+	done := make(chan struct{})
 	go func() {
-		runtime.LockOSThread()
-		found <- unix.Unshare(unix.CLONE_NEWNET) == nil && tryNetem() == nil
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the namespace ends with the thread
+		if unix.Unshare(unix.CLONE_NEWNET) != nil {
+			return
+		}
+		try := func(q qdisc) bool {
+			q.index, q.parent = 1, netlink.HANDLE_ROOT
+			return q.put(unix.NLM_F_CREATE|unix.NLM_F_REPLACE) == nil
+		}
+		netemToo = try(netem(topology.Impairment{Delay: 1000}))
+		for _, d := range topology.Disciplines() {
+			queue, err := topology.MakeQueue(string(d), nil)
+			if err == nil && try(managed(topology.Impairment{Bandwidth: 1e6, Queue: queue})) {
+				managedBy = append(managedBy, d)
+			}
+		}
 	}()
-	return <-found
+	<-done
+	return netemToo, managedBy
 }
 
-func tryNetem() error {
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	return h.QdiscAdd(netem(1, netlink.HANDLE_ROOT, topology.Impairment{Delay: 1000}))
+func hasNetem() bool {
+	has, _ := kernelHas()
+	return has
 }
 
 // Ethtool commands for the offloads that make super-packets, and for the one that merges packets

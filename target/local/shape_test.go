@@ -27,13 +27,9 @@ func TestBucket(t *testing.T) {
 				done <- err
 				return
 			}
-			h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-			if err != nil {
-				done <- err
-				return
-			}
-			defer h.Close()
-			done <- h.QdiscAdd(bucket(1, mtu, i))
+			q := bucket(mtu, i)
+			q.index, q.parent = 1, netlink.HANDLE_ROOT
+			done <- q.put(unix.NLM_F_CREATE | unix.NLM_F_EXCL)
 		}()
 		return <-done
 	}

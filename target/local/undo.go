@@ -23,7 +23,29 @@ func Check(t *topology.Topology) error {
 			}
 		}
 	}
-	return errors.Join(checkExternals(t), checkWifi(t))
+	return errors.Join(checkExternals(t), checkWifi(t), checkShapes(t))
+}
+
+// checkShapes says what links that leave the machine need that this kernel does not have: others go
+// through delay lines then.
+func checkShapes(t *topology.Topology) error {
+	var has *Record
+	for _, link := range t.Links {
+		for i, e := range link.Ends {
+			out := link.Egress(i)
+			if far := link.Ends[1-i]; e.External() || !far.External() || far.Carrier != nil || !delayed(out) && !out.Managed() {
+				continue
+			}
+			if has == nil {
+				has = &Record{}
+				has.Netem, has.Managed = kernelHas()
+			}
+			if kind := has.lacks(out); kind != "" {
+				return topology.Mistaken("modprobe sch_"+kind+", or leave it out", "link %s: this kernel has no %s, without which a link that leaves the machine cannot be as asked for", link.Name(), kind)
+			}
+		}
+	}
+	return nil
 }
 
 // undo makes the lab again what it was before steps that failed at any point: what they make is

@@ -55,15 +55,26 @@ func (l *Lab) Devices() map[string]string {
 	return out
 }
 
+// lacks says which queueing discipline the kernel lacks for a direction of a link, or "".
+func (r *Record) lacks(i topology.Impairment) string {
+	switch {
+	case delayed(i) && !r.Netem:
+		return "netem"
+	case i.Managed() && !slices.Contains(r.Managed, i.Queue.Discipline):
+		return string(i.Queue.Discipline)
+	}
+	return ""
+}
+
 // wireOf depends only on the link, its nodes, whether others take larger packets, and the record.
 func (l *Lab) wireOf(link *topology.Link, in *indexed) datapath.Wire {
 	far := carried(link)
 	switch {
-	case far >= 0 && !l.Record.Netem && delayed(link.Egress(1-far)):
+	case far >= 0 && l.Record.lacks(link.Egress(1-far)) != "":
 		return datapath.Line
 	case link.Ends[0].External() || link.Ends[1].External():
 		return datapath.External
-	case !l.Record.Netem && (delayed(link.Egress(0)) || delayed(link.Egress(1))):
+	case l.Record.lacks(link.Egress(0)) != "" || l.Record.lacks(link.Egress(1)) != "":
 		return datapath.Line
 	case link.Impaired() || link.Device || in.jumbo: // a device looks at how large packets are
 		return datapath.Veth

@@ -181,8 +181,8 @@ func matrixLink(r *verify.Result, kind, turn int, way string) (wrong, busy []str
 		if e.Jitter > 0 {
 			want[verify.Jitter] = time.Duration(e.Jitter).Seconds()
 		}
-		if e.Queue > 0 {
-			want[verify.Queue] = float64(e.Queue)
+		if e.Queue.Limit > 0 && !e.Queue.Managed() {
+			want[verify.Queue] = float64(e.Queue.Limit)
 		}
 		if matrixImpairments[impairmentOf(kind, turn)].name == "down" {
 			want = map[string]float64{verify.Up: 0}

@@ -59,12 +59,13 @@ func words(i topology.Impairment) string {
 	if i.Loss > 0 {
 		w = append(w, i.Loss.String()+" loss")
 	}
-	if i.Queue > 0 {
-		w = append(w, fmt.Sprintf("queue %d", i.Queue))
+	if i.Queue != (topology.Queue{}) {
+		w = append(w, "queue "+i.Queue.String())
 	}
 	if i.MTU > 0 {
 		w = append(w, fmt.Sprintf("MTU %d", i.MTU))
 	}
+	w = append(w, i.Rarer()...)
 	return strings.Join(w, " ")
 }
 

@@ -21,22 +21,30 @@ func (t *Traffic) Add(u Traffic) { t.Packets += u.Packets; t.Bytes += u.Bytes }
 func (t *Traffic) sub(u Traffic) { t.Packets -= u.Packets; t.Bytes -= u.Bytes }
 
 // Counters say what became of the packets of a queue:
-// In = Out + Lost + Overflowed + Cleared + NoMemory + those still in it.
+// In + Duplicated = Out + Lost + Overflowed + Dropped + Cleared + NoMemory + those still in it.
 type Counters struct {
 	In         Traffic `json:"in"`
 	Out        Traffic `json:"out"`
 	Lost       Traffic `json:"lost"`       // by the configured loss
-	Overflowed Traffic `json:"overflowed"` // found the queue full
+	Overflowed Traffic `json:"overflowed"` // found the queue full, or made it too long
+	Dropped    Traffic `json:"dropped"`    // by active queue management, before the queue was full
 	Cleared    Traffic `json:"cleared"`    // in the queue, or arriving, while the line was down
 	NoMemory   Traffic `json:"no_memory"`  // dropped because the pool's budget was spent
+	Duplicated Traffic `json:"duplicated"` // the second ones of those that come twice
+
+	// What happened to packets that are counted above.
+	Marked    Traffic `json:"marked"` // by active queue management (ECN)
+	Corrupted Traffic `json:"corrupted"`
+	Reordered Traffic `json:"reordered"` // sent ahead of those that are delayed
 }
 
 // Queue is one direction of an impaired link. It does no I/O and has no clock: the caller passes
 // the time, as a duration since some fixed moment, which never decreases.
 //
 // With a bandwidth, the limit (topology.Impairment.QueueLimit) counts packets that wait or are
-// being sent, as the buffer of a network interface does, and not those already on their way.
-// Without one, nothing waits, and the limit counts the packets on their way.
+// being sent, as the buffer of a network interface does, and not those already on their way; a
+// discipline of active queue management has its own, of those that wait. Without a bandwidth,
+// nothing waits, and the limit counts the packets on their way.
 type Queue struct {
 	impairment topology.Impairment
 	limit      int
@@ -45,12 +53,16 @@ type Queue struct {
 	store      store
 	counters   Counters
 
-	waiting  ring[frame]   // in the sender's queue; the first is being sent
+	waiting  discipline    // in the sender's queue; nil: none has waited yet
+	sending  frame         // while busy, what is being sent
+	busy     bool          //
 	flying   ring[frame]   // on the way, in the order of arrival
-	inside   [2]Traffic    // in waiting, in flying
-	sent     time.Duration // when the first of waiting will be sent
+	ahead    ring[frame]   // on the way as well, and in the order of arrival: those that overtake
+	inside   [2]Traffic    // waiting or being sent, and on the way
+	sent     time.Duration // while busy, when sending will be sent
 	fraction uint64        // of a nanosecond, by which sent is too early; in units of 1/bandwidth
 	last     time.Duration // when the last of flying arrives
+	draws    draws
 }
 
 // frame is a frame in a queue.
@@ -58,32 +70,53 @@ type frame struct {
 	bytes   []byte
 	in      *chunk
 	size    Traffic       // on the wire
+	came    time.Duration // when it began to wait
 	arrives time.Duration // set once it is flying
 }
 
 // NewQueue returns an empty queue. Queues with equal seeds draw equal losses and jitter.
 func NewQueue(i topology.Impairment, pool *Pool, seed uint64) *Queue {
 	q := &Queue{store: store{pool: pool}, random: rand.New(rand.NewPCG(seed, 0))}
+	q.draws = newDraws(rand.New(rand.NewPCG(seed, 1)))
 	q.Set(0, i)
 	return q
 }
 
 // Set changes the impairment. Packets on their way arrive when they would have, and are not
-// overtaken by later ones; waiting packets are sent at the new bandwidth, and so is the rest of the
-// packet being sent. A smaller limit only affects packets that arrive later.
+// overtaken by later ones; waiting packets stay, also when another discipline takes them over, are
+// sent at the new bandwidth, and so is the rest of the packet being sent. A smaller limit only
+// affects packets that arrive later.
 func (q *Queue) Set(now time.Duration, i topology.Impairment) {
 	q.advance(now)
-	old := q.impairment.Bandwidth
+	old := q.impairment
 	q.impairment, q.limit = i, i.QueueLimit()
-	switch {
-	case q.waiting.len == 0:
-	case i.Bandwidth == 0:
-		for q.waiting.len > 0 {
-			q.fly(q.takeWaiting(), now)
+	if was := q.waiting; was == nil || old.Queue != i.Queue {
+		q.waiting = q.newDiscipline()
+		for was != nil {
+			f, ok := was.take()
+			if !ok {
+				break
+			}
+			q.waiting.push(now, f)
 		}
+	}
+	switch {
+	case !q.busy:
+	case i.Bandwidth == 0:
+		q.each(func(f frame) { q.fly(f, now) })
 	default: // the product fits: it is at most one packet's bits × 1e9
-		_, left := bits.Mul64(uint64(q.sent-now), uint64(old))
+		_, left := bits.Mul64(uint64(q.sent-now), uint64(old.Bandwidth))
 		q.sent, q.fraction = now+time.Duration(left/uint64(i.Bandwidth)), 0
+	}
+}
+
+// each takes all that is being sent or waits out of the queue.
+func (q *Queue) each(do func(frame)) {
+	for q.busy {
+		f := q.sending
+		q.sending, q.busy = q.waiting.take()
+		q.inside[0].sub(f.size)
+		do(f)
 	}
 }
 
@@ -92,18 +125,25 @@ func (q *Queue) Set(now time.Duration, i topology.Impairment) {
 func (q *Queue) Push(now time.Duration, bytes []byte, size Traffic) {
 	q.advance(now)
 	q.counters.In.Add(size)
-	if q.down {
+	decided := accept
+	switch {
+	case q.down:
 		q.counters.Cleared.Add(size)
 		return
+	case q.impairment.Bandwidth > 0:
+		decided = q.waiting.admit(now, bytes, size)
+	case q.inside[1].Packets > 0 && q.inside[1].Packets+size.Packets > uint64(q.limit):
+		decided = overflow
 	}
-	counted := q.inside[0].Packets
-	if q.impairment.Bandwidth == 0 {
-		counted = q.inside[1].Packets
+	if decided == signal && !ecnCapable(bytes) {
+		decided = discard
 	}
-	// A frame of many segments is accepted into an empty queue whatever the limit is: otherwise it
-	// could never pass.
-	if counted > 0 && counted+size.Packets > uint64(q.limit) {
+	switch decided {
+	case overflow:
 		q.counters.Overflowed.Add(size)
+		return
+	case discard:
+		q.counters.Dropped.Add(size)
 		return
 	}
 	kept, in, ok := q.store.keep(bytes)
@@ -111,44 +151,72 @@ func (q *Queue) Push(now time.Duration, bytes []byte, size Traffic) {
 		q.counters.NoMemory.Add(size)
 		return
 	}
-	f := frame{bytes: kept, in: in, size: size}
+	f := frame{bytes: kept, in: in, size: size, came: now}
+	if decided == signal {
+		q.mark(&f)
+	}
 	if q.impairment.Bandwidth == 0 {
 		q.fly(f, now)
 		return
 	}
-	if q.waiting.len == 0 {
-		q.sent, q.fraction = now, 0
-		q.send(f)
-	}
-	q.waiting.push(f)
 	q.inside[0].Add(size)
+	q.waiting.push(now, f)
+	if !q.busy {
+		q.sent, q.fraction = now, 0
+		q.start()
+	}
+}
+
+// waits is how many packets wait, without the one being sent.
+func (q *Queue) waits() int {
+	n := q.inside[0].Packets
+	if q.busy {
+		n -= q.sending.size.Packets
+	}
+	return int(n)
 }
 
 // Pop returns the next frame that has arrived by now, its size on the wire, and when it arrived.
-// The bytes stay valid until the next Push to a queue of the same pool.
+// The bytes stay valid until the next call of a queue of the same pool.
 func (q *Queue) Pop(now time.Duration) (bytes []byte, size Traffic, arrived time.Duration, ok bool) {
 	q.advance(now)
-	if q.flying.len == 0 || q.flying.head().arrives > now {
+	next := q.nextFlying()
+	if next == nil || next.head().arrives > now {
 		return nil, Traffic{}, 0, false
 	}
-	f := q.takeFlying()
+	f := q.takeFlying(next)
 	q.counters.Out.Add(f.size)
 	q.store.release(f.in)
 	return f.bytes, f.size, f.arrives, true
 }
 
-// Next returns when Pop should be called next; ok is false if the queue is empty. Nothing arrives
-// earlier. If jitter has yet to be drawn, Pop may still return nothing then.
-func (q *Queue) Next() (at time.Duration, ok bool) {
+// nextFlying is where the frame is that arrives next, or nil.
+func (q *Queue) nextFlying() *ring[frame] {
 	switch {
+	case q.ahead.len > 0 && (q.flying.len == 0 || q.ahead.head().arrives <= q.flying.head().arrives):
+		return &q.ahead
 	case q.flying.len > 0:
-		return q.flying.head().arrives, true
-	case q.waiting.len == 0:
-		return 0, false
-	case q.impairment.Jitter > 0:
-		return q.sent, true
+		return &q.flying
 	}
-	return max(q.last, q.sent+time.Duration(q.impairment.Delay)), true
+	return nil
+}
+
+// Next returns when Pop should be called next; ok is false if the queue is empty. Nothing arrives
+// earlier. If jitter or an order has yet to be drawn, Pop may still return nothing then.
+func (q *Queue) Next() (at time.Duration, ok bool) {
+	if next := q.nextFlying(); next != nil {
+		at, ok = next.head().arrives, true
+	}
+	if q.busy {
+		leaves := max(q.last, q.sent+time.Duration(q.impairment.Delay))
+		if q.impairment.Jitter > 0 || q.impairment.Reorder > 0 {
+			leaves = q.sent
+		}
+		if !ok || leaves < at {
+			at, ok = leaves, true
+		}
+	}
+	return at, ok
 }
 
 // Up takes the line up (its initial state) or down. While it is down, what is in the queue and what
@@ -158,11 +226,9 @@ func (q *Queue) Up(now time.Duration, up bool) {
 	if q.down = !up; up {
 		return
 	}
-	for q.waiting.len > 0 {
-		q.drop(q.takeWaiting(), &q.counters.Cleared)
-	}
-	for q.flying.len > 0 {
-		q.drop(q.takeFlying(), &q.counters.Cleared)
+	q.each(func(f frame) { q.drop(f, &q.counters.Cleared) })
+	for next := q.nextFlying(); next != nil; next = q.nextFlying() {
+		q.drop(q.takeFlying(next), &q.counters.Cleared)
 	}
 	q.last = now
 }
@@ -182,11 +248,19 @@ func (q *Queue) Len(now time.Duration) (waiting, flying Traffic) {
 // advance sends what should have been sent by now. It may be called late: times are derived from
 // when frames arrived, not from when it is called.
 func (q *Queue) advance(now time.Duration) {
-	for q.waiting.len > 0 && q.sent <= now {
-		q.fly(q.takeWaiting(), q.sent)
-		if q.waiting.len > 0 {
-			q.send(*q.waiting.head())
-		}
+	for q.busy && q.sent <= now {
+		f := q.sending
+		q.inside[0].sub(f.size)
+		q.busy = false
+		q.fly(f, q.sent)
+		q.start()
+	}
+}
+
+// start begins to send the next frame that waits, at the time at which the last was sent.
+func (q *Queue) start() {
+	if q.sending, q.busy = q.waiting.pop(q.sent); q.busy {
+		q.send(q.sending)
 	}
 }
 
@@ -198,32 +272,32 @@ func (q *Queue) send(f frame) {
 	q.fraction = duration % uint64(q.impairment.Bandwidth)
 }
 
-func (q *Queue) takeWaiting() frame {
-	f := q.waiting.pop()
-	q.inside[0].sub(f.size)
-	return f
-}
-
-func (q *Queue) takeFlying() frame {
-	f := q.flying.pop()
+func (q *Queue) takeFlying(from *ring[frame]) frame {
+	f := from.pop()
 	q.inside[1].sub(f.size)
 	return f
 }
 
-// fly puts a frame that was sent at a given time on the wire, where it is lost or delayed.
-func (q *Queue) fly(f frame, sent time.Duration) {
-	if q.impairment.Loss > 0 && q.random.Float64() < float64(q.impairment.Loss) {
-		q.drop(f, &q.counters.Lost)
-		return
+// signal has a discipline that has taken a frame out tell its receiver of congestion: by a mark if
+// both may be, else by dropping it; it says whether the frame is still to be sent.
+func (q *Queue) signal(f *frame, marks bool) bool {
+	if marks && ecnCapable(f.bytes) {
+		q.mark(f)
+		return true
 	}
-	delay := time.Duration(q.impairment.Delay)
-	if q.impairment.Jitter > 0 {
-		delay = max(0, delay+time.Duration(q.random.NormFloat64()*float64(q.impairment.Jitter)))
-	}
-	q.last = max(q.last, sent+delay)
-	f.arrives = q.last
-	q.flying.push(f)
-	q.inside[1].Add(f.size)
+	q.dropWaiting(*f, &q.counters.Dropped)
+	return false
+}
+
+func (q *Queue) mark(f *frame) {
+	mark(f.bytes)
+	q.counters.Marked.Add(f.size)
+}
+
+// dropWaiting drops a frame that a discipline has taken out.
+func (q *Queue) dropWaiting(f frame, count *Traffic) {
+	q.inside[0].sub(f.size)
+	q.drop(f, count)
 }
 
 func (q *Queue) drop(f frame, count *Traffic) {

@@ -14,6 +14,7 @@ import (
 func TestAnything(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
+		wild := float64(seed % 2) // of every other one the order and content change
 		impairment := func() topology.Impairment {
 			var i topology.Impairment
 			for _, set := range []func(){
@@ -21,7 +22,13 @@ func TestAnything(t *testing.T) {
 				func() { i.Delay = topology.Duration(r.Int64N(int64(50 * time.Millisecond))) },
 				func() { i.Jitter = topology.Duration(r.Int64N(int64(20 * time.Millisecond))) },
 				func() { i.Loss = topology.Fraction(r.Float64()) },
-				func() { i.Queue = 1 + r.IntN(50) },
+				func() { i.Queue.Limit = 1 + r.IntN(50) },
+				func() { i.Queue = anyQueue(r, wild > 0) },
+				func() { i.Reorder, i.Gap = topology.Fraction(wild*r.Float64()), r.IntN(4) },
+				func() {
+					i.Duplicate, i.Corrupt = topology.Fraction(wild*r.Float64()), topology.Fraction(wild*r.Float64())
+				},
+				func() { i.LossCorrelation, i.DelayCorrelation, i.ReorderCorrelation = 0.3, 0.9, 0.5 },
 			} {
 				if r.IntN(2) == 0 {
 					set()
@@ -30,6 +37,7 @@ func TestAnything(t *testing.T) {
 			return i
 		}
 		s := newSim(t, impairment())
+		s.wild = wild > 0
 		for range 500 {
 			s.now += time.Duration(r.Int64N(int64(time.Millisecond)))
 			switch r.IntN(20) {
@@ -46,9 +54,10 @@ func TestAnything(t *testing.T) {
 			}
 			c := s.queue.Counters(s.now)
 			waiting, flying := s.queue.Len(s.now)
-			sum := c.Out.Packets + c.Lost.Packets + c.Overflowed.Packets + c.Cleared.Packets + c.NoMemory.Packets
-			bytes := c.Out.Bytes + c.Lost.Bytes + c.Overflowed.Bytes + c.Cleared.Bytes + c.NoMemory.Bytes
-			if c.In.Packets != s.pushed || sum+waiting.Packets+flying.Packets != s.pushed || c.In.Bytes != bytes+waiting.Bytes+flying.Bytes {
+			sum := c.Out.Packets + c.Lost.Packets + c.Overflowed.Packets + c.Dropped.Packets + c.Cleared.Packets + c.NoMemory.Packets
+			bytes := c.Out.Bytes + c.Lost.Bytes + c.Overflowed.Bytes + c.Dropped.Bytes + c.Cleared.Bytes + c.NoMemory.Bytes
+			if c.In.Packets != s.pushed || sum+waiting.Packets+flying.Packets != s.pushed+c.Duplicated.Packets ||
+				c.In.Bytes+c.Duplicated.Bytes != bytes+waiting.Bytes+flying.Bytes {
 				t.Fatalf("seed %d: %d pushed, %+v, %+v waiting, %+v flying", seed, s.pushed, c, waiting, flying)
 			}
 		}
@@ -58,6 +67,20 @@ func TestAnything(t *testing.T) {
 			t.Fatalf("seed %d: %d bytes did not come back", seed, simBudget-s.budget.Load())
 		}
 	}
+}
+
+// anyQueue returns a queue with some discipline; only in a wild one flows overtake each other.
+func anyQueue(r *rand.Rand, wild bool) topology.Queue {
+	all := []string{"codel,target=1ms,interval=5ms,limit=30", "codel,target=1ms,interval=5ms,ecn", "red,limit=30000,burst=20,probability=50%",
+		"red,limit=60000,max=9000,min=3000,ecn", "pie,limit=40,target=1ms,tupdate=1ms", "pie,ecn"}
+	if wild {
+		all = append(all, "fq_codel,limit=20,flows=3,target=1ms,interval=5ms", "fq_codel")
+	}
+	q, err := topology.ParseQueue(all[r.IntN(len(all))])
+	if err != nil {
+		panic(err)
+	}
+	return q
 }
 
 // TestAllocations proves that moving frames allocates nothing once the rings have grown.

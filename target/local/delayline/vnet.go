@@ -15,6 +15,7 @@ const (
 	vnetGSOType    = 1 // byte
 	vnetGSOSize    = 4 // uint16: bytes of payload per segment
 	vnetCsumStart  = 6 // uint16: where the transport header starts, in a frame with NEEDS_CSUM
+	vnetCsumOffset = 8 // uint16: where in it the checksum is
 	ethernetLen    = 14
 	udpLen         = 8
 	tcpMinLen      = 20
@@ -24,13 +25,13 @@ const (
 
 // Offload says whether a direction may carry super-packets: single frames that stand for up to 64
 // KiB of segments, which the receiver segments and checksums. They cost a fraction of the CPU time,
-// but are delayed as a whole. So they are not used if packets are lost or jittered one by one, if
+// but are delayed as a whole. So they are not used if something happens to packets one by one, if
 // one super-packet would occupy the link for more than about 5 ms, or if a queue holds fewer than
 // ten.
 func Offload(i topology.Impairment) bool {
-	return i.Loss == 0 && i.Jitter == 0 &&
+	return !i.PerPacket() &&
 		(i.Bandwidth == 0 || i.Bandwidth >= 100e6) &&
-		(i.Queue == 0 || i.Queue >= superPackets)
+		(i.Queue.Limit == 0 || i.Queue.Limit >= superPackets)
 }
 
 // wireSize returns what a frame with its header, as read from a TAP device, amounts to on the wire:
@@ -79,4 +80,38 @@ func headersLen(header, frame []byte, kind byte) (n int, ok bool) {
 		return start + udpLen, start+udpLen <= len(frame)
 	}
 	return 0, false
+}
+
+// complete fills in the checksum of a frame, if it was left to whoever sends it, and has the receiver
+// look at it.
+func complete(b []byte) {
+	if b[vnetFlags]&unix.VIRTIO_NET_HDR_F_NEEDS_CSUM != 0 {
+		frame := b[vnetLen:]
+		start := int(binary.NativeEndian.Uint16(b[vnetCsumStart:]))
+		at := start + int(binary.NativeEndian.Uint16(b[vnetCsumOffset:]))
+		if start <= len(frame) && at+2 <= len(frame) {
+			// The field holds the sum of the pseudo header so far.
+			sum := checksum(frame[start:])
+			if sum == 0 {
+				sum = 0xffff // RFC 768: 0 means that there is none; of TCP the two are equal
+			}
+			binary.BigEndian.PutUint16(frame[at:], sum)
+		}
+	}
+	b[vnetFlags] = 0
+}
+
+// checksum is the Internet checksum (RFC 1071).
+func checksum(b []byte) uint16 {
+	var sum uint64
+	for ; len(b) >= 2; b = b[2:] {
+		sum += uint64(binary.BigEndian.Uint16(b))
+	}
+	if len(b) > 0 {
+		sum += uint64(b[0]) << 8
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
 }

@@ -97,8 +97,8 @@ func TestOffload(t *testing.T) {
 		{topology.Impairment{Bandwidth: 99e6}, false},
 		{topology.Impairment{Jitter: ms(1)}, false},
 		{topology.Impairment{Loss: 0.001}, false},
-		{topology.Impairment{Bandwidth: 1e9, Queue: 20}, false},
-		{topology.Impairment{Bandwidth: 1e9, Queue: 1000}, true},
+		{topology.Impairment{Bandwidth: 1e9, Queue: topology.Queue{Limit: 20}}, false},
+		{topology.Impairment{Bandwidth: 1e9, Queue: topology.Queue{Limit: 1000}}, true},
 	} {
 		if got := Offload(c.Impairment); got != c.want {
 			t.Errorf("%+v: %t", c.Impairment, got)

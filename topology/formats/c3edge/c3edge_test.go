@@ -203,7 +203,7 @@ func draw(t *rapid.T) (*topology.Topology, map[string]bool) {
 			}
 		}
 		if yes("queue") && l.Ends[1].Egress == nil {
-			l.Queue, l.Down = 9, true
+			l.Queue.Limit, l.Down = 9, true
 			lose("link "+l.Name(), "queue")
 			lose("link "+l.Name(), "down")
 		}

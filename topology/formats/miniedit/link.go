@@ -35,7 +35,7 @@ func (r *reader) link(_ int, at *value, record *object) {
 	if percent, v := r.number(opts, "loss", subject, 0, 100); v != nil {
 		l.Loss = topology.FromPercent(percent)
 	}
-	l.Queue, _ = r.integer(opts, "max_queue_size", subject, 0, 10_000_000)
+	l.Queue.Limit, _ = r.integer(opts, "max_queue_size", subject, 0, 10_000_000)
 	l.Delay = r.duration(opts, "delay", subject)
 	l.Jitter = r.duration(opts, "jitter", subject)
 	if v := opts.get("speedup"); v != nil {
@@ -107,8 +107,8 @@ func (d *document) link(l *topology.Link) {
 	if im.Loss > 0 {
 		opts["loss"] = number(im.Loss.Percent())
 	}
-	if im.Queue > 0 {
-		opts["max_queue_size"] = im.Queue
+	if im.Queue.Limit > 0 && !im.Queue.Managed() {
+		opts["max_queue_size"] = im.Queue.Limit
 	}
 	d.links = append(d.links, record{map[string]any{"src": l.Ends[0].Node, "dest": l.Ends[1].Node, "opts": opts}, &l.Foreign})
 }

@@ -116,7 +116,7 @@ func (d *drawing) drawLink(from string) {
 			Delay:     topology.Duration(rapid.Int64Range(0, 1e11).Draw(d.T, "delay")),
 			Jitter:    topology.Duration(rapid.Int64Range(0, 1e9).Draw(d.T, "jitter")),
 			Loss:      topology.Fraction(float64(rapid.IntRange(0, 100000).Draw(d.T, "loss")) / 100000),
-			Queue:     rapid.IntRange(0, 1000).Draw(d.T, "queue"),
+			Queue:     topology.Queue{Limit: rapid.IntRange(0, 1000).Draw(d.T, "queue")},
 		}
 	}
 }

@@ -81,6 +81,8 @@ type end struct {
 	Jitter    float64  `json:"jitter"`
 	Loss      float64  `json:"loss"`
 	Queue     float64  `json:"max_queue_size"`
+	ECN       bool     `json:"enable_ecn"`
+	RED       bool     `json:"enable_red"`
 }
 
 // reader turns a document into a topology, and collects problems.
@@ -234,13 +236,17 @@ func (r *reader) impairment(e end) topology.Impairment {
 	if !(e.Loss >= 0 && e.Loss <= 100) {
 		r.problems.Add(r.pos(), "", "link of %s: loss=%v is not a percentage", printable(e.Node), e.Loss)
 	}
-	return topology.Impairment{
+	i := topology.Impairment{
 		Bandwidth: topology.Rate(math.Round(e.Bandwidth * 1e6)),
 		Delay:     topology.Duration(math.Round(e.Delay * 1e3)),
 		Jitter:    topology.Duration(math.Round(e.Jitter * 1e3)),
 		Loss:      topology.FromPercent(e.Loss),
-		Queue:     int(e.Queue),
+		Queue:     topology.Queue{Limit: int(e.Queue)},
 	}
+	if i.Bandwidth > 0 && (e.ECN || e.RED) {
+		i.Queue = topology.MininetRED(e.ECN)
+	}
+	return i
 }
 
 func (r *reader) kind(s string) topology.Kind {

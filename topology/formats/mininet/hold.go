@@ -276,9 +276,14 @@ func holdLinks(t *topology.Topology) {
 			if leaves[i].Bandwidth > maxBandwidth {
 				leaves[i].Bandwidth = 0
 			}
+			if q := leaves[i].Queue; q.Managed() && (leaves[i].Bandwidth == 0 || q != topology.MininetRED(q.ECN)) {
+				leaves[i].Queue = topology.Queue{}
+			}
 			if l.Ends[1].External() {
 				leaves[i] = topology.Impairment{}
 			}
+			e := leaves[i]
+			leaves[i] = topology.Impairment{Bandwidth: e.Bandwidth, Delay: e.Delay, Jitter: e.Jitter, Loss: e.Loss, Queue: e.Queue, MTU: e.MTU}
 			l.Ends[i].Egress, l.Ends[i].OSPF = nil, nil
 		}
 		l.OSPF, l.Wifi = nil, nil

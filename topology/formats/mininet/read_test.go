@@ -68,7 +68,7 @@ func sketch(t *topology.Topology) string {
 		for i := range l.Ends {
 			if e := l.Egress(i); i == 0 || e != l.Egress(0) {
 				if e != (topology.Impairment{}) {
-					fmt.Fprintf(&b, " {%s %s %s %s %d}", e.Bandwidth, e.Delay, e.Jitter, e.Loss, e.Queue)
+					fmt.Fprintf(&b, " {%s %s %s %s %s}", e.Bandwidth, e.Delay, e.Jitter, e.Loss, e.Queue)
 				} else if i == 1 {
 					b.WriteString(" {}")
 				}

@@ -345,8 +345,13 @@ func shape(i topology.Impairment) (args []string) {
 	if i.Loss > 0 {
 		args = append(args, "loss="+strconv.FormatFloat(i.Loss.Percent(), 'f', -1, 64))
 	}
-	if i.Queue > 0 {
-		args = append(args, "max_queue_size="+strconv.Itoa(i.Queue))
+	switch {
+	case i.Queue == topology.MininetRED(true):
+		args = append(args, "enable_ecn=True")
+	case i.Queue.Managed():
+		args = append(args, "enable_red=True") // the only other one that is left: see holdLinks
+	case i.Queue.Limit > 0:
+		args = append(args, "max_queue_size="+strconv.Itoa(i.Queue.Limit))
 	}
 	return args
 }

@@ -270,6 +270,6 @@ func drawImpairment(t *rapid.T) topology.Impairment {
 		Delay:     pick(t, "delay", topology.Duration(0), 5e6, 250e3, 1_000_000_001),
 		Jitter:    pick(t, "jitter", topology.Duration(0), 1e6),
 		Loss:      pick(t, "loss", topology.Fraction(0), 0.001, 1),
-		Queue:     pick(t, "queue", 0, 100),
+		Queue:     topology.Queue{Limit: pick(t, "queue", 0, 100)},
 	}
 }

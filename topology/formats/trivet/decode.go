@@ -270,6 +270,11 @@ func (d *decoder) single(v *yamlfile.Value, into reflect.Value, f field, label s
 	if into.Type() == reflect.TypeFor[topology.PrivateDir]() {
 		return d.privateDir(v, into.Addr().Interface().(*topology.PrivateDir), label)
 	}
+	if into.Type() == reflect.TypeFor[topology.Queue]() && v.Shape == yamlfile.Mapping {
+		q, ok := d.queue(v, label)
+		into.Set(reflect.ValueOf(q))
+		return ok
+	}
 	leaf, ok := leafOf(into.Type(), f.as)
 	if !ok {
 		kind := f.as

@@ -107,8 +107,19 @@ type impairment struct {
 	Delay     topology.Duration `yaml:"delay" doc:"Delay one way: 10ms, 250us, 1.5s."`
 	Jitter    topology.Duration `yaml:"jitter" doc:"Standard deviation of the delay; packets stay in order."`
 	Loss      topology.Fraction `yaml:"loss" doc:"Share of packets that are lost: 0.1%."`
-	Queue     int               `yaml:"queue" as:"queue" doc:"Longest queue, in packets."`
+	Queue     topology.Queue    `yaml:"queue" doc:"Longest queue, in packets; or what manages it: fq_codel, codel, pie, red, with parameters {codel: {target: 2ms, ecn: true}}."`
 	MTU       int               `yaml:"mtu" as:"mtu" doc:"Largest IP packet, in bytes: 1400; else 1500."`
+
+	Reorder   topology.Fraction `yaml:"reorder" doc:"Share of packets that are sent at once, ahead of those that are delayed: 25%."`
+	Gap       int               `yaml:"gap" as:"gap" doc:"Only every packet of this number may be reordered: 5."`
+	Duplicate topology.Fraction `yaml:"duplicate" doc:"Share of packets that come twice: 1%."`
+	Corrupt   topology.Fraction `yaml:"corrupt" doc:"Share of packets in which a bit is inverted: 0.1%."`
+
+	LossCorrelation      topology.Fraction `yaml:"loss_correlation" doc:"How much a loss depends on whether the packet before was lost: 25%."`
+	DelayCorrelation     topology.Fraction `yaml:"delay_correlation" doc:"How much the jitter of a packet depends on that of the one before: 25%."`
+	ReorderCorrelation   topology.Fraction `yaml:"reorder_correlation" doc:"The same of reorder."`
+	DuplicateCorrelation topology.Fraction `yaml:"duplicate_correlation" doc:"The same of duplicate."`
+	CorruptCorrelation   topology.Fraction `yaml:"corrupt_correlation" doc:"The same of corrupt."`
 }
 
 // linkOptions are the options of a link.

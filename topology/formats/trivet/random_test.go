@@ -51,7 +51,16 @@ var (
 	})
 	impairments = rapid.Custom(func(t *rapid.T) topology.Impairment {
 		return topology.Impairment{Bandwidth: maybe(t, rates), Delay: maybe(t, durations), Jitter: maybe(t, durations),
-			Loss: maybe(t, fractions), Queue: maybe(t, rapid.IntRange(1, 10_000_000))}
+			Loss: maybe(t, fractions), Queue: maybe(t, queues), Reorder: maybe(t, fractions), Gap: maybe(t, rapid.IntRange(1, 100)), Duplicate: maybe(t, fractions),
+			Corrupt: maybe(t, fractions), LossCorrelation: maybe(t, fractions), DelayCorrelation: maybe(t, fractions), ReorderCorrelation: maybe(t, fractions)}
+	})
+	queues = rapid.Custom(func(t *rapid.T) topology.Queue {
+		q := topology.Queue{Limit: rapid.IntRange(1, 10_000_000).Draw(t, "packets")}
+		if rapid.Bool().Draw(t, "managed") {
+			q, _ = topology.ParseQueue(rapid.SampledFrom([]string{"codel", "fq_codel,noecn,flows=7", "pie,tupdate=1ms", "red", "red,limit=70000,burst=30,ecn,probability=1%",
+				"codel,target=1.5ms,interval=20ms,ecn,limit=7"}).Draw(t, "discipline"))
+		}
+		return q
 	})
 	areas     = rapid.Map(rapid.Uint32(), func(n uint32) topology.AreaID { return topology.AreaID(n) })
 	ospfAuths = rapid.Custom(func(t *rapid.T) *topology.OSPFAuth {
@@ -264,6 +273,9 @@ func linkChange(t *rapid.T) topology.LinkChange {
 	}
 	if rapid.Bool().Draw(t, "set queue") {
 		c.Queue = &i.Queue
+	}
+	if rapid.Bool().Draw(t, "set others") {
+		c.Reorder, c.Gap, c.Corrupt, c.DelayCorrelation = &i.Reorder, &i.Gap, &i.Corrupt, &i.DelayCorrelation
 	}
 	return c
 }

@@ -92,6 +92,8 @@ func valueSchema(t reflect.Type, as string) object {
 	}
 	leaf, ok := leafOf(t, as)
 	switch {
+	case t == reflect.TypeFor[topology.Queue]():
+		return queueSchema(object{"type": []string{"string", "number"}, "pattern": leaf.pattern})
 	case !ok:
 		return orNothing(structOrShort(t, as))
 	case t.Kind() == reflect.Bool:

@@ -85,6 +85,10 @@ func flowValue(v reflect.Value, f field) string {
 		return areasText(x)
 	case *topology.Point:
 		return "[" + yamlfile.Number(x.X) + ", " + yamlfile.Number(x.Y) + "]"
+	case topology.Queue:
+		if x.Managed() {
+			return queueText(x)
+		}
 	case topology.PrivateDir:
 		if x.Source == "" && !quotedDir.MatchString(x.Path) {
 			return yamlfile.Quote(x.Path)

@@ -4,7 +4,7 @@ import re
 from mininet import _record as record
 from mininet.log import info, error, debug  # noqa: F401
 
-SHAPING = ("bw", "delay", "jitter", "loss", "max_queue_size")
+SHAPING = ("bw", "delay", "jitter", "loss", "max_queue_size", "enable_ecn", "enable_red")
 
 
 class Intf:
@@ -115,10 +115,14 @@ class TCIntf(Intf):
     def config(self, bw=None, delay=None, jitter=None, loss=None, max_queue_size=None, speedup=0, latency_ms=None,
                use_hfsc=False, use_tbf=False, enable_ecn=False, enable_red=False, **params):
         result = super().config(**params)
-        shape = dict(zip(SHAPING, (bw, delay, jitter, loss, max_queue_size)))
-        for option, value in {"latency_ms": latency_ms, "enable_ecn": enable_ecn, "enable_red": enable_red}.items():
-            if value:
-                record.warn(record.here(), "%s: %s=%r: not honoured" % (self.name, option, value))
+        shape = dict(zip(SHAPING, (bw, delay, jitter, loss, max_queue_size, bool(enable_ecn), bool(enable_red))))
+        if latency_ms:
+            record.warn(record.here(), "%s: latency_ms=%r: not honoured" % (self.name, latency_ms))
+        if (enable_ecn or enable_red) and bw is None:
+            record.warn(record.here(), "%s: without bw, Mininet does nothing for enable_ecn and enable_red" % self.name)
+        elif (enable_ecn or enable_red) and max_queue_size is not None:
+            record.warn(record.here(), "%s: max_queue_size=%r: not honoured: the queue of enable_ecn or enable_red has its own length" % (
+                self.name, max_queue_size))
         if bw is not None and not 0 <= bw <= self.bwParamMax:
             record.warn(record.here(), "%s: bw=%r is outside 0 to %d Mbit/s, where Mininet ignores it" % (self.name, bw, self.bwParamMax))
             shape["bw"] = None

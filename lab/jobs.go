@@ -15,10 +15,11 @@ import (
 
 // Job is a process that a program which exec, shell or cli ran has left in the background.
 type Job struct {
-	Node    string    `json:"node"`
-	PID     int       `json:"pid" doc:"On the machine that the node is on"`
-	Since   time.Time `json:"since" doc:"When it was started"`
-	Command string    `json:"command"`
+	Node       string    `json:"node"`
+	PID        int       `json:"pid" doc:"In the node, which may have PIDs of its own (isolate: pid)"`
+	MachinePID int       `json:"machine_pid" doc:"On the machine that the node is on"`
+	Since      time.Time `json:"since" doc:"When it was started"`
+	Command    string    `json:"command"`
 }
 
 // Jobs lists what runs in the background, in all nodes or in one.
@@ -112,7 +113,7 @@ func (d *daemon) jobsIn(node string, pids []int) (out []Job) {
 			}
 		}
 		if is {
-			out = append(out, Job{node, pid, process.Since(stat), commandLine(pid, stat.Comm)})
+			out = append(out, Job{node, process.Inside(pid), pid, process.Since(stat), commandLine(pid, stat.Comm)})
 		}
 	}
 	return out

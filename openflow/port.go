@@ -89,6 +89,18 @@ type Port struct {
 // (section 5.6.1 calls that live, of fast failover).
 func (m *Port) Works() bool { return m.Config&PortConfigDown == 0 && m.State&PortStateLinkDown == 0 }
 
+// SetSpeed makes a rate in kbit/s the port's current and its highest, and the feature that stands
+// for it current; other rates have none but PortFeatureOther.
+func (m *Port) SetSpeed(speed uint32) {
+	m.CurrentSpeed, m.MaxSpeed, m.Current = speed, speed, PortFeatureOther
+	if f, is := speeds[speed]; is {
+		m.Current = f
+	}
+}
+
+var speeds = map[uint32]PortFeatures{10_000: PortFeature10MbFD, 100_000: PortFeature100MbFD, 1_000_000: PortFeature1GbFD,
+	10_000_000: PortFeature10GbFD, 40_000_000: PortFeature40GbFD, 100_000_000: PortFeature100GbFD, 1_000_000_000: PortFeature1TbFD}
+
 const portLen, portNameLen = 64, 16
 
 func (m *Port) appendTo(b []byte) []byte {

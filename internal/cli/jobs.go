@@ -13,7 +13,8 @@ func (a *app) jobs() *cobra.Command {
 		Use:   "jobs [NODE]",
 		Short: "List what runs in the background of nodes",
 		Long: "List the processes that commands of exec, shell and cli have left in the background, as  h1 python3 -m http.server 80 &\n" +
-			"does. They go on until they end, or the lab is down; end one by  trivet exec NODE -- kill PID.",
+			"does. They go on until they end, or the lab is down; end one by  trivet exec NODE -- kill PID. PID is the one in the\n" +
+			"node, which has its own where it is isolated (isolate: pid); --json has the machine's, too.",
 		Example: "  trivet exec h1 -- sh -c 'iperf3 -s &'; trivet jobs",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

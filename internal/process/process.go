@@ -4,6 +4,7 @@ package process
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +26,19 @@ func Started(pid int) uint64 {
 func Parent(pid int) int {
 	stat, _ := Stat(pid)
 	return stat.PPID
+}
+
+// Inside is the number that a process has in its own PID namespace, as it sees itself there.
+func Inside(pid int) int {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(text)) {
+		if numbers, is := strings.CutPrefix(line, "NSpid:"); is { // in each namespace, the innermost last
+			for _, word := range strings.Fields(numbers) {
+				pid, _ = strconv.Atoi(word)
+			}
+		}
+	}
+	return pid
 }
 
 // Stat is /proc/PID/stat (proc_pid_stat(5)).

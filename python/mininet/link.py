@@ -363,8 +363,8 @@ class Link:
                  **params: Any) -> None:
         self.fast = fast
         usual = self._intfClass or intf
-        one = self._end(_End(node1, port1, intfName1, addr1, cls1 or usual, {**params, **(params1 or {})}))
-        two = self._end(_End(node2, port2, intfName2, addr2, cls2 or usual, {**params, **(params2 or {})}), one)
+        one = self._end(_End(node1, port1, intfName1, addr1, cls1 or usual, {**(params1 or {}), **params}))
+        two = self._end(_End(node2, port2, intfName2, addr2, cls2 or usual, {**(params2 or {}), **params}), one)
         if node1.fabric is not node2.fabric:
             keep, give = sorted((node1.fabric, node2.fabric), key=lambda fabric: fabric.net is None)
             keep.adopt(give)
@@ -381,7 +381,8 @@ class Link:
     def _end(self, end: _End, other: Optional[_End] = None) -> _End:
         """An end with a port and a name, both the next ones unless they are given."""
         end.params.pop("moveIntfFn", None)  # the lab makes interfaces where they belong
-        end.port = end.params.pop("port", end.port)
+        port = end.params.pop("port", None)
+        end.port = port if end.port is None else end.port
         if end.port is None:
             end.port = end.node.newPort()
             if other and (other.node, other.port) == (end.node, end.port):

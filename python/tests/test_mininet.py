@@ -123,6 +123,8 @@ class TestNumbers(Case):
         self.assertEqual(s.intfNames(), ["lo", "s1-eth7", "s1-eth8"])
         self.assertRaises(KeyError, h.intf, "h1-eth7")
         self.assertEqual((h.defaultIntf().name, s.defaultIntf().name, h.intf("up0").IP()), ("h1-eth0", "lo", "10.1.0.1"))
+        net.addLink(h, s, port1=5, params1={"port": 6})
+        self.assertIn("h1-eth5", h.intfNames(), "a port that is given goes before one among an interface's parameters")
         self.assertEqual(net.linksBetween(h, s), net.links)
         with self.assertRaisesRegex(Exception, "Error creating interface pair"):
             net.addLink(net.addHost("averyverylongname"), s)
@@ -303,29 +305,30 @@ h1 h2 \n*** Done
             net.addLink(net["h1"], net["h2"], cls=TCLink, bw=2000)
         self.assertIn("Bandwidth limit 2000 is outside supported range 0..1000 - ignoring", text.getvalue())
 
+    def test_shaping_of_both_ends(self):
+        """What is said of both ends goes before what is said of one, as in Mininet."""
+        net = Mininet(controller=None)
+        with said():
+            link = net.addLink(net.addHost("h1"), net.addHost("h2"), cls=TCLink, bw=10, params1={"bw": 5}, params2={"delay": "5ms"})
+        self.assertEqual((link.intf1.shape, link.intf2.shape), ({"bandwidth": "10000000bit"}, {"bandwidth": "10000000bit", "delay": "5000000ns"}))
+
     def test_shaping_numbers(self):
         """Numbers are what Mininet 2.3 and tc make of them, whatever type they have."""
         net = Mininet(controller=None)
         intf = net.addLink(net.addHost("h1"), net.addHost("s1"), cls=TCLink).intf2
-        for given, expected in (
-                ({"max_queue_size": 150.0}, {"queue": 150}), ({"max_queue_size": 88.2}, {"queue": 88}),
-                ({"max_queue_size": Decimal("88.9")}, {"queue": 88}), ({"max_queue_size": Fraction(177, 2)}, {"queue": 88}),
-                ({"max_queue_size": True}, {"queue": 1}), ({"max_queue_size": -5}, {}), ({"max_queue_size": 0.5}, {}),
-                ({"bw": 10}, {"bandwidth": "10000000bit"}), ({"bw": 1.5}, {"bandwidth": "1500000bit"}),
-                ({"bw": Decimal("0.1")}, {"bandwidth": "100000bit"}), ({"bw": Fraction(1, 2)}, {"bandwidth": "500000bit"}),
-                ({"bw": 0}, {}), ({"bw": 1e-9}, {}), ({"bw": -1}, {}), ({"bw": 1001}, {}), ({"bw": float("nan")}, {}),
-                ({"bw": 10, "speedup": 20}, {"bandwidth": "20000000bit"}), ({"speedup": 20}, {}),
-                ({"bw": 10, "use_htb": True}, {"bandwidth": "10000000bit"}), ({"bw": 10, "use_hfsc": True}, {"bandwidth": "10000000bit"}),
-                ({"delay": "5ms"}, {"delay": "5000000ns"}), ({"delay": 5}, {"delay": "5000ns"}), ({"delay": 0.5}, {"delay": "500ns"}),
-                ({"delay": "1e-05s"}, {"delay": "10000ns"}), ({"delay": "7USECS"}, {"delay": "7000ns"}), ({"delay": "2 ms"}, {"delay": "2000000ns"}),
-                ({"delay": "90ns"}, {"delay": "90ns"}), ({"delay": "0ms"}, {}), ({"delay": "fast"}, {}), ({"delay": "-5ms"}, {}),
-                ({"delay": "5ms", "jitter": 100.0}, {"delay": "5000000ns", "jitter": "100000ns"}), ({"jitter": "1ms"}, {}),
-                ({"loss": 2}, {"loss": "2.00000%"}), ({"loss": 1e-05}, {"loss": "0.00001%"}), ({"loss": 1e-07}, {}),
-                ({"loss": Decimal("0.25")}, {"loss": "0.25000%"}), ({"loss": 101}, {}), ({"loss": -1}, {})):
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "shaping.txt"), encoding="utf-8") as f:
+            table = [line.split("|") for line in f if "|" in line and not line.startswith("#")]
+        self.assertGreater(len(table), 30)
+        for options, numbers in table:
+            given = eval("dict(%s)" % options, {"Decimal": Decimal, "Fraction": Fraction})  # pylint: disable=eval-used
+            units = zip(("bandwidth", "delay", "jitter", "loss", "queue"), ("%sbit", "%sns", "%sns", "%s%%", "%s"), numbers.split())
+            expected = {name: unit % value for name, unit, value in units if value != "0"}
             with self.subTest(given), said():
                 intf.shape = {}
                 intf.config(**given)
-                self.assertEqual(intf.shape, expected)
+                got = {name: str(value) for name, value in intf.shape.items()}
+                percent = [float(shape.pop("loss", "0%").rstrip("%")) for shape in (got, expected)]
+                self.assertEqual((got, percent[0]), (expected, percent[1]))
         for given in ({"bw": "10"}, {"loss": "1%"}, {"max_queue_size": "100"}):
             with self.subTest(given), self.assertRaisesRegex(TypeError, "is a number, not"):
                 intf.config(**given)

@@ -2,15 +2,12 @@ package local
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // linkState is what an Ethernet port and the port at the other end of its cable have agreed on.
@@ -91,26 +88,15 @@ func fastest(modes []uint32) (speed int) {
 	return speed
 }
 
-// linkModes asks a driver what its port can do, and what the far port has said that it can
-// (ETHTOOL_GLINKSETTINGS). The first question is answered with how long the masks are.
+// linkModes asks a driver what its port can do, and what the far port has said that it can.
 func linkModes(name string) (own, far []uint32, err error) {
-	const words, masksAt, wordsAt = 127, 48, 18 // of struct ethtool_link_settings
-	var request [masksAt + 3*4*words]byte
-	binary.NativeEndian.PutUint32(request[:], unix.ETHTOOL_GLINKSETTINGS)
-	if err := ethtool(name, unsafe.Pointer(&request[0])); err != nil {
-		return nil, nil, err
-	}
-	n := -int(int8(request[wordsAt]))
-	if n < 1 || n > words {
-		return nil, nil, errors.New("the driver tells no modes")
-	}
-	request[wordsAt] = byte(n)
-	if err := ethtool(name, unsafe.Pointer(&request[0])); err != nil {
+	settings, n, err := linkSettings(name)
+	if err != nil {
 		return nil, nil, err
 	}
 	mask := func(i int) (out []uint32) { // supported, advertised, advertised by the far end
 		for w := range n {
-			out = append(out, binary.NativeEndian.Uint32(request[masksAt+4*(i*n+w):]))
+			out = append(out, binary.NativeEndian.Uint32(settings[linkMasksAt+4*(i*n+w):]))
 		}
 		return out
 	}

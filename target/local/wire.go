@@ -445,6 +445,14 @@ func (l *Lab) setChecksums(links []plan.Link) error {
 func (l *Lab) impair(k plan.Link) error {
 	if line := l.lines[k.Key]; line != nil {
 		impair := egresses(k.Link)
+		for i, e := range k.Ends {
+			if e.Carrier != nil {
+				continue
+			}
+			if err := l.inNet(e.Node, func() error { return claimSpeed(e.Interface, k.Egress(i).Bandwidth) }); err != nil {
+				return err
+			}
+		}
 		return line.Set(impair[0], impair[1])
 	}
 	if l.WireOf(k.Link).Inner() {

@@ -8,8 +8,8 @@ import (
 
 // TestBackground proves that what is started in the background of a node goes on: at the prompt,
 // by exec and by a shell, from a terminal and from none, with and without a PID namespace; that
-// jobs lists it, also after the daemon has died, and nothing that is in the foreground; and that it
-// ends with the lab.
+// jobs lists it, also after the daemon has died, by the PID that it has in the node, and nothing
+// that is in the foreground; and that it ends with the lab.
 func TestBackground(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -80,9 +80,21 @@ func TestBackground(t *testing.T) {
 			m.sh(fmt.Sprint("kill ", j.PID))
 		}
 	}
+	for _, j := range jsonOf[[]struct {
+		PID        int
+		MachinePID int `json:"machine_pid"`
+		Command    string
+	}](m, "jobs", "h2") {
+		if j.PID == j.MachinePID || j.PID < 2 {
+			t.Errorf("h2 has PIDs of its own: %+v", j)
+		}
+		if j.Command == "yes" {
+			m.exec("h2", fmt.Sprint("kill ", j.PID))
+		}
+	}
 	eventually(t, "jobs that are ended are gone, and who led their terminals", func() bool {
 		got := strings.Join(running(), "\n")
-		return !strings.Contains(got, "h1 yes") && !strings.Contains(got, "20004") && len(m.pids("__leader*slee[p]?20004")) == 0
+		return !strings.Contains(got, " yes") && !strings.Contains(got, "20004") && len(m.pids("__leader*slee[p]?20004")) == 0
 	})
 	contains(t, m.want(1, "jobs", "h9").err, "there is no node h9")
 	m.ok("down")

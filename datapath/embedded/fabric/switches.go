@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"slices"
@@ -199,6 +200,7 @@ func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
 	want := map[portID]*backing{}
 	ends := map[portID]topology.Endpoint{}
 	links := map[portID]*topology.Link{}
+	speeds := map[portID]topology.Rate{} // of what leaves
 	for _, link := range f.site.Topology().Links {
 		for i, e := range link.Ends {
 			n := f.site.Node(e.Node)
@@ -206,7 +208,7 @@ func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
 				continue
 			}
 			id := portID{e.Node, n.OpenFlowPort(e)}
-			want[id], ends[id], links[id] = f.backingOf(link, i), e, link
+			want[id], ends[id], links[id], speeds[id] = f.backingOf(link, i), e, link, link.Egress(i).Bandwidth
 		}
 	}
 	var cut []portID // virtual links, once there are devices in their place
@@ -227,11 +229,13 @@ func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
 	for id, e := range ends {
 		sw := s.agents[id.node].Switch()
 		if sw.Port(id.number) == nil {
-			desc := openflow.Port{Number: id.number, HWAddr: openflow.MAC(e.MAC), Name: e.Interface, CurrentSpeed: speedOf(links[id])}
+			desc := openflow.Port{Number: id.number, HWAddr: openflow.MAC(e.MAC), Name: e.Interface}
+			desc.SetSpeed(speedOf(speeds[id]))
 			if _, err := sw.AddPort(desc, s.Now()); err != nil {
 				return err
 			}
 		}
+		sw.SetPortSpeed(id.number, speedOf(speeds[id]))
 	}
 	if err := s.restore(); err != nil {
 		slog.Warn("not all of the switches could be restored", "error", err)
@@ -259,13 +263,13 @@ func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
 	return nil
 }
 
-// speedOf is a link's bandwidth in kbit/s, as ports say it (OpenFlow 1.3.5, section 7.2.1); a link
-// without one counts as 100 Gbit/s, more than a processor carries.
-func speedOf(l *topology.Link) uint32 {
-	if l.Bandwidth == 0 {
+// speedOf is a bandwidth in kbit/s, as ports say it (OpenFlow 1.3.5, section 7.2.1); a link without
+// one counts as 100 Gbit/s, more than a processor carries.
+func speedOf(r topology.Rate) uint32 {
+	if r == 0 {
 		return 100_000_000
 	}
-	return uint32(l.Bandwidth / 1000)
+	return uint32(min(r/1000, math.MaxUint32))
 }
 
 // block keeps a port of a switch that learns out of the network, or takes it in again.

@@ -179,6 +179,20 @@ func (s *Switch) SetPortState(number uint32, state openflow.PortState) {
 	})
 }
 
+// SetPortSpeed tells how much can leave by a port, in kbit/s.
+func (s *Switch) SetPortSpeed(number, speed uint32) {
+	_ = s.net.change(func() error {
+		if p := s.ports[number]; p != nil {
+			before := p.desc
+			p.desc.SetSpeed(speed)
+			if p.desc != before {
+				s.portStatus(openflow.PortModify, p)
+			}
+		}
+		return nil
+	})
+}
+
 // SetCarrier tells whether there is somebody at the other end of the port's device, and the device
 // is up. A port has a carrier as long as nothing else is said.
 func (p *Port) SetCarrier(on bool) {

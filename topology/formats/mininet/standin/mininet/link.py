@@ -131,6 +131,9 @@ class TCIntf(Intf):
         if loss is not None and not 0 <= loss <= 100:
             record.warn(record.here(), "%s: loss=%r is not a percentage, and Mininet ignores it" % (self.name, loss))
             shape["loss"] = None
+        if max_queue_size is not None and int(max_queue_size) < 1:
+            record.warn(record.here(), "%s: max_queue_size=%r is not a number of packets from 1, and Mininet ignores it" % (self.name, max_queue_size))
+            shape["max_queue_size"] = None
         if bw is None and not delay and not loss and max_queue_size is None:
             if jitter:
                 record.warn(record.here(), "%s: jitter alone does nothing in Mininet; give a delay too" % self.name)

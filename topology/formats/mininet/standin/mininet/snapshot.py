@@ -136,4 +136,9 @@ def end_of(net, intf, told):
             if span is None:
                 record.warn(intf.line, "%s: %s=%r is not a time, and Mininet ignores it" % (intf.name, key, shape[key]))
             shape[key] = span
+    for key in ("bw", "loss", "max_queue_size"):
+        if key in shape:
+            shape[key] = float(shape[key])  # of any type that is a number
+    if "loss" in shape:
+        shape["loss"] = round(shape["loss"], 5)  # as precisely as Mininet says it
     return {**document, **shape}

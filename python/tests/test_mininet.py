@@ -56,6 +56,8 @@ def prompt(net, *commands):
     return text.getvalue()
 
 
+RED = "red,limit=1000000,max=35000,min=30000,avpkt=1500,burst=20,probability=100%"  # of Mininet's TCIntf
+
 class Case(unittest.TestCase):
     def setUp(self):
         setLogLevel("warning")
@@ -316,6 +318,8 @@ h1 h2 \n*** Done
                 ({"bw": 0}, {}), ({"bw": 1e-9}, {}), ({"bw": -1}, {}), ({"bw": 1001}, {}), ({"bw": float("nan")}, {}),
                 ({"bw": 10, "speedup": 20}, {"bandwidth": "20000000bit"}), ({"speedup": 20}, {}),
                 ({"bw": 10, "use_htb": True}, {"bandwidth": "10000000bit"}), ({"bw": 10, "use_hfsc": True}, {"bandwidth": "10000000bit"}),
+                ({"bw": 10, "enable_ecn": True, "max_queue_size": 9}, {"bandwidth": "10000000bit", "queue": RED + ",ecn"}),
+                ({"bw": 10, "enable_red": True}, {"bandwidth": "10000000bit", "queue": RED}), ({"delay": 5, "enable_red": True}, {"delay": "5000ns"}),
                 ({"delay": "5ms"}, {"delay": "5000000ns"}), ({"delay": 5}, {"delay": "5000ns"}), ({"delay": 0.5}, {"delay": "500ns"}),
                 ({"delay": "1e-05s"}, {"delay": "10000ns"}), ({"delay": "7USECS"}, {"delay": "7000ns"}), ({"delay": "2 ms"}, {"delay": "2000000ns"}),
                 ({"delay": "90ns"}, {"delay": "90ns"}), ({"delay": "0ms"}, {}), ({"delay": "fast"}, {}), ({"delay": "-5ms"}, {}),

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// loaded has TCP fill the way between two hosts for some seconds, and says how fast that was, in
+// loaded has TCP fill the way between two hosts for some seconds (Reno, which does so until something
+// is lost; CUBIC stops before), and says how fast that was, in
 // bit/s, and what a ping takes meanwhile, in ms: the median of the later half.
 func (m *machine) loaded(from, to string) (rate, rtt float64) {
 	m.t.Helper()
@@ -16,7 +17,7 @@ func (m *machine) loaded(from, to string) (rate, rtt float64) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		done <- m.run("iperf", from, to, "-t", "5", "-O", "1", "--json")
+		done <- m.run("iperf", from, to, "-t", "5", "-O", "1", "--congestion-control", "reno", "--json")
 	}()
 	var waits []float64
 	for {
@@ -97,8 +98,7 @@ func TestQueueManagement(t *testing.T) {
 			short("back", "h2", "h1")
 			m.ok("link", "set", "s1-h2", "queue=1000")
 			contains(t, m.ok("inspect"), "1000")
-			// A sender sees what its packets wait for in the kernel, and sends no more.
-			if !m.netem() {
+			if !m.netem() { // else TCP sees how much of its own waits in the kernel, and sends no more
 				long("with 1000 packets", "h1", "h2")
 			}
 			m.ok("apply", file("{codel: {target: 5ms, ecn: true}}"))

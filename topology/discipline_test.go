@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestQueues proves that a queue is what it says, with tc's values for what it does not say, that it
-// is written as briefly as it can be read, and equal if it means the same.
+// TestQueues proves that a queue is what it says, with tc's values for what it does not say, that
+// it is written as briefly as it can be read, and equal if it means the same.
 func TestQueues(t *testing.T) {
 	for _, c := range []struct {
 		text, written string
@@ -40,8 +40,8 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-// TestTogether proves that options which need each other are refused without, whoever sets them, and
-// that a discipline without effect is said to be so.
+// TestTogether proves that options which need each other are refused without, whoever sets them,
+// and that a discipline without effect is said to be so.
 func TestTogether(t *testing.T) {
 	top := &Topology{}
 	top.AddNode(Host, "h1")

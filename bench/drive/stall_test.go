@@ -109,7 +109,7 @@ func TestLeastStill(t *testing.T) {
 		{topology.Impairment{Bandwidth: 1e6}, 0, true, false, leastStall},
 		{topology.Impairment{Bandwidth: 1e6}, 0, false, false, sharedStall},
 		{topology.Impairment{Loss: 0.01}, 0, true, false, 0},
-		{topology.Impairment{Queue: 10}, 0, true, false, 0},
+		{topology.Impairment{Queue: topology.Queue{Limit: 10}}, 0, true, false, 0},
 		{topology.Impairment{}, 0, true, true, 0},
 	} {
 		b := &bed{cell: &experiment.Cell{}, alone: c.alone, options: experiment.Options{"from": "h1", "to": "h2"}, topology: &topology.Topology{

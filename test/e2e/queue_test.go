@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// loaded has TCP fill the way between two hosts for some seconds (Reno, which does so until something
-// is lost; CUBIC stops before), and says how fast that was, in
-// bit/s, and what a ping takes meanwhile, in ms: the median of the later half.
+// loaded has TCP fill the way between two hosts for some seconds (Reno, which does so until
+// something is lost; CUBIC stops before), and says how fast that was, in bit/s, and what a ping
+// takes meanwhile, in ms: the median of the later half.
 func (m *machine) loaded(from, to string) (rate, rtt float64) {
 	m.t.Helper()
 	type answer struct {
@@ -65,9 +65,9 @@ func (m *machine) leaving(link string, end int) (line struct{ In, Out, Dropped, 
 func (m *machine) netem() bool { return strings.Contains(m.ok("inspect"), "impairments by netem") }
 
 // TestQueueManagement proves, with each datapath, that a queue which FQ-CoDel manages keeps a ping
-// short beside TCP that fills the link, where a long queue does not, and takes no rate for that; that
-// hosts that understand marks get them in place of drops, in both directions; and that all this
-// holds however it is set: by the file, link set, apply, and after resume.
+// short beside TCP that fills the link, where a long queue does not, and takes no rate for that;
+// that hosts that understand marks get them in place of drops, in both directions; and that all
+// this holds however it is set: by the file, link set, apply, and after resume.
 func TestQueueManagement(t *testing.T) {
 	t.Parallel()
 	for _, datapath := range []string{"embedded", "ovs", "bridge"} {
@@ -132,9 +132,9 @@ func TestQueueManagement(t *testing.T) {
 	}
 }
 
-// TestRareImpairments proves that packets come twice, are damaged and overtake each other as a file
-// says and as link set says, that verify finds nothing wrong with such a link, and that what does not
-// go together is refused and changes nothing.
+// TestRareImpairments proves that packets come twice, are damaged and overtake each other as a
+// file says and as link set says, that verify finds nothing wrong with such a link, and that what
+// does not go together is refused and changes nothing.
 func TestRareImpairments(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -52,9 +52,9 @@ func (l *load) until(at time.Duration, each func(b []byte, waited time.Duration)
 	}
 }
 
-// TestCoDelLaw proves that CoDel drops nothing before packets have waited for longer than the target
-// for an interval, and then when the control law says: the next after the interval divided by the
-// square root of how many there were (RFC 8289, section 5.3).
+// TestCoDelLaw proves that CoDel drops nothing before packets have waited for longer than the
+// target for an interval, and then when the control law says: the next after the interval divided
+// by the square root of how many there were (RFC 8289, section 5.3).
 func TestCoDelLaw(t *testing.T) {
 	l := newLoad(t, "codel,target=5ms,interval=100ms,limit=100000")
 	var drops []time.Duration
@@ -78,8 +78,8 @@ func TestCoDelLaw(t *testing.T) {
 	}
 }
 
-// TestNoNeedToDrop proves that bursts that the link can take are left alone by each discipline, also
-// such that are longer than what may wait for long.
+// TestNoNeedToDrop proves that bursts that the link can take are left alone by each discipline,
+// also such that are longer than what may wait for long.
 func TestNoNeedToDrop(t *testing.T) {
 	for _, text := range []string{"codel", "fq_codel", "pie", "red", "codel,ecn", "red,ecn"} {
 		l := newLoad(t, text)
@@ -146,10 +146,10 @@ func TestFQCoDelLimit(t *testing.T) {
 	}
 }
 
-// TestRED proves that the share of packets that RED drops is none below min, grows with the average
-// between min and max as it should, with marks at even distances (2p/(1+p), as a distance is equally
-// likely up to 1/p), and is all above max; and that the average follows the queue, and forgets it
-// while it is empty.
+// TestRED proves that the share of packets that RED drops is none below min, grows with the
+// average between min and max as it should, with marks at even distances (2p/(1+p), as a distance
+// is equally likely up to 1/p), and is all above max; and that the average follows the queue, and
+// forgets it while it is empty.
 func TestRED(t *testing.T) {
 	for _, c := range []struct{ average, least, most float64 }{
 		{9_000, 0, 0},
@@ -373,7 +373,8 @@ func TestWire(t *testing.T) {
 }
 
 // TestCorrelation proves that with a correlation a loss makes the next one likelier, as netem's
-// formula does, and that jitter stays as large and follows the packet before by as much as asked for.
+// formula does, and that jitter stays as large and follows the packet before by as much as asked
+// for.
 func TestCorrelation(t *testing.T) {
 	const n = 50_000
 	lossOf := func(correlation topology.Fraction) (share, afterLoss float64) {

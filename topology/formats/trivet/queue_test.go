@@ -7,8 +7,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestQueue proves that a queue is read in each of its forms, also over a default, written so that it
-// is read again, and what is wrong with one said where it is.
+// TestQueue proves that a queue is read in each of its forms, also over a default, written so that
+// it is read again, and what is wrong with one said where it is.
 func TestQueue(t *testing.T) {
 	read := func(queue string) (*topology.Topology, topology.Problems) {
 		return Read("q.yaml", []byte("defaults: {link: {queue: pie}}\nnodes: {h1: host, h2: host}\nlinks:\n  - h1 -- h2: {bandwidth: 10mbit, queue: "+queue+"}\n"))

@@ -217,8 +217,10 @@ func kernelHas() (netemToo bool, managedBy []topology.Discipline) {
 		if unix.Unshare(unix.CLONE_NEWNET) != nil {
 			return
 		}
+		tried := uint16(0)
 		try := func(q qdisc) bool {
-			q.index, q.parent = 1, netlink.HANDLE_ROOT
+			tried++ // what has the handle of another would be a change of that
+			q.index, q.parent, q.handle = 1, netlink.HANDLE_ROOT, netlink.MakeHandle(tried, 0)
 			return q.put(unix.NLM_F_CREATE|unix.NLM_F_REPLACE) == nil
 		}
 		netemToo = try(netem(topology.Impairment{Delay: 1000}))

@@ -238,9 +238,9 @@ func (q Queue) consistent() error {
 	return nil
 }
 
-// REDWeight is the weight of the present queue in RED's average, as a power of ½: the one with which
-// a burst that finds the queue empty is not dropped from (S. Floyd and V. Jacobson, Random Early
-// Detection Gateways for Congestion Avoidance, 1993, section VI). 0: there is none.
+// REDWeight is the weight of the present queue in RED's average, as a power of ½: the one with
+// which a burst that finds the queue empty is not dropped from (S. Floyd and V. Jacobson, Random
+// Early Detection Gateways for Congestion Avoidance, 1993, section VI). 0: there is none.
 func (q Queue) REDWeight() int {
 	beyond := float64(q.Burst) + 1 - float64(q.Min)/float64(q.AvPkt)
 	if beyond < 1 {

@@ -76,6 +76,9 @@ func (a *app) showInfo(info lab.Info, sites lab.Sites) {
 	if how := info.Devices["impairment"]; how != "" {
 		a.say("impairments by %s", how)
 	}
+	if how := info.Devices["queues"]; how != "" {
+		a.say("queues: %s", how)
+	}
 	if how := info.Devices["ovs"]; how != "" {
 		a.say("Open vSwitch forwards in %s", map[string]string{"system": "the kernel", "netdev": "user space"}[how])
 	}

@@ -284,7 +284,7 @@ class _Shape:
             return
         self.words.append("ECN" if ecn else "RED")
         if "bandwidth" in self.options:
-            self.options["queue"] = "red,limit=1000000,max=35000,min=30000,avpkt=1500,burst=20,probability=100%" + (",ecn" if ecn else "")
+            self.options["queue"] = "red,max=35000,min=30000,avpkt=1500,burst=20,probability=100%" + (",ecn" if ecn else "")
 
 
 class TCIntf(Intf):

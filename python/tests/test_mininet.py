@@ -56,6 +56,7 @@ def prompt(net, *commands):
     return text.getvalue()
 
 
+
 class Case(unittest.TestCase):
     def setUp(self):
         setLogLevel("warning")

@@ -33,7 +33,7 @@ func (l *Lab) dropsOfLines() (out []datapath.Drop) {
 			}
 			name := fmt.Sprintf("delay line %s to %s", link.Ends[end].Node, link.Ends[1-end].Label())
 			out = append(out,
-				datapath.Drop{Where: name + ", as asked for", Dropped: d.Lost.Packets + d.Overflowed.Packets + d.Cleared.Packets, Passed: d.Out.Packets, Expected: true},
+				datapath.Drop{Where: name + ", as asked for", Dropped: d.Lost.Packets + d.Overflowed.Packets + d.Dropped.Packets + d.Cleared.Packets, Passed: d.Out.Packets, Expected: true},
 				datapath.Drop{Where: name + ", overload", Dropped: d.Overrun + d.NoMemory.Packets + d.Refused.Packets, Passed: d.Out.Packets})
 		}
 	}

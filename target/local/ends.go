@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
 )
 
@@ -18,6 +19,8 @@ type End struct {
 	State     EndState `json:"state"`
 	MTU       int      `json:"mtu,omitempty" doc:"Of the device; an end without has none"`
 	Problem   string   `json:"problem,omitempty" doc:"Why the state is not known"`
+
+	Line *delayline.Direction `json:"line,omitempty" doc:"What became of the packets that left here, of a link with a delay line"`
 }
 
 // MTU is that of devices for which nobody has set another.
@@ -41,10 +44,19 @@ func (l *Lab) Ends() ([][2]End, error) {
 	out := make([][2]End, len(l.Topology().Links))
 	type at struct{ link, end int }
 	devices := map[string][]at{} // by namespace
+	keys := topology.LinkKeys(l.Topology())
 	for i, k := range l.Topology().Links {
 		wire := l.WireOf(k)
+		var left delayline.Stats
+		line := l.lines[keys[i]]
+		if line != nil {
+			left = line.Stats()
+		}
 		for j, e := range k.Ends {
 			out[i][j] = End{Interface: e.Interface, State: EndUp}
+			if line != nil && e.Carrier == nil {
+				out[i][j].Line = &left[j]
+			}
 			switch {
 			case wire.Inner():
 				switch port := l.port(e); {

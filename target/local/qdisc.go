@@ -100,8 +100,8 @@ func slope(p topology.Queue) byte {
 	return byte(power)
 }
 
-// idleTable says by which power of ½ RED's average shrinks while the queue is empty, as if packets of
-// the usual size had been sent: for each number of cells, which are a power of 2 microseconds.
+// idleTable says by which power of ½ RED's average shrinks while the queue is empty, as if packets
+// of the usual size had been sent: for each number of cells, which are a power of 2 microseconds.
 func idleTable(p topology.Queue, rate topology.Rate) (table []byte, cell byte) {
 	const most = 31 // halvings
 	packet := float64(p.AvPkt) * 8e6 / float64(rate)

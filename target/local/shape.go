@@ -23,8 +23,8 @@ var (
 	queueHandle = netlink.MakeHandle(0x7474, 0)
 )
 
-// shape makes the kernel impair what leaves a device, in place of any earlier impairment. It must run
-// on a thread in the device's namespace.
+// shape makes the kernel impair what leaves a device, in place of any earlier impairment. It must
+// run on a thread in the device's namespace.
 func shape(index int, i topology.Impairment) error {
 	dev, err := netlink.LinkByIndex(index)
 	if err != nil {
@@ -75,8 +75,8 @@ func disciplines(index, mtu int, i topology.Impairment) (out []qdisc) {
 	return out
 }
 
-// changeInPlace sets the disciplines that a device has, so that nothing that waits is lost; false: it
-// has others, or one cannot be changed so.
+// changeInPlace sets the disciplines that a device has, so that nothing that waits is lost; false:
+// it has others, or one cannot be changed so.
 func changeInPlace(dev netlink.Link, want []qdisc) bool {
 	have, err := netlink.QdiscList(dev)
 	if err != nil || len(want) == 0 {
@@ -116,9 +116,9 @@ func delayed(i topology.Impairment) bool {
 	return i.Delay > 0 || i.Jitter > 0 || i.Loss > 0 || i.Duplicate > 0 || i.Corrupt > 0
 }
 
-// wholeSegments says whether 64 kB super-packets may cross a link as one: not if something happens to
-// packets one by one, nor if one super-packet would hold up the link for longer than a real frame
-// does.
+// wholeSegments says whether 64 kB super-packets may cross a link as one: not if something happens
+// to packets one by one, nor if one super-packet would hold up the link for longer than a real
+// frame does.
 func wholeSegments(i topology.Impairment) bool {
 	return !i.PerPacket() && (i.Bandwidth == 0 || i.Bandwidth >= 100_000_000)
 }
@@ -217,8 +217,10 @@ func kernelHas() (netemToo bool, managedBy []topology.Discipline) {
 		if unix.Unshare(unix.CLONE_NEWNET) != nil {
 			return
 		}
+		tried := uint16(0)
 		try := func(q qdisc) bool {
-			q.index, q.parent = 1, netlink.HANDLE_ROOT
+			tried++ // what has the handle of another would be a change of that
+			q.index, q.parent, q.handle = 1, netlink.HANDLE_ROOT, netlink.MakeHandle(tried, 0)
 			return q.put(unix.NLM_F_CREATE|unix.NLM_F_REPLACE) == nil
 		}
 		netemToo = try(netem(topology.Impairment{Delay: 1000}))

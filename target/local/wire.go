@@ -47,6 +47,12 @@ func (l *Lab) Devices() map[string]string {
 	if l.Record.Netem {
 		out["impairment"] = "netem"
 	}
+	if slices.ContainsFunc(l.Topology().Links, func(k *topology.Link) bool { return k.Egress(0).Managed() || k.Egress(1).Managed() }) {
+		out["queues"] = "delay lines manage them (this kernel has no such disciplines)"
+		if len(l.Record.Managed) > 0 {
+			out["queues"] = "the kernel manages them, but for those of delay lines"
+		}
+	}
 	for _, f := range l.fabrics {
 		if d, ok := f.Fabric.(datapath.Described); ok {
 			maps.Copy(out, d.About())

@@ -81,7 +81,7 @@ func matrixAsked(impairment, direction int, way string) topology.Impairment {
 	case "loss":
 		return topology.Impairment{Loss: topology.Fraction(pick(0.1, 0.3, 0.2))}
 	case "queue":
-		return topology.Impairment{Bandwidth: 10 * mbit, Queue: int(pick(60, 40, 50))}
+		return topology.Impairment{Bandwidth: 10 * mbit, Queue: topology.Queue{Limit: int(pick(60, 40, 50))}}
 	}
 	return topology.Impairment{}
 }

@@ -4,9 +4,11 @@
 // back as a slow, long, lossy wire would, and written to that of the other end. In each direction,
 // a frame passes:
 //
-//	bandwidth   the sender's queue, emptied at the bandwidth; its limit drops at the tail
-//	loss        drawn for each packet by itself, after the time it takes to send
-//	delay       plus jitter; packets stay in order
+//	bandwidth   the sender's queue, emptied at the bandwidth; its limit drops at the tail, or a
+//	            discipline of active queue management drops and marks (discipline.go)
+//	wire        packets are lost, come twice, are damaged, after the time it takes to send them
+//	            (wire.go)
+//	delay       plus jitter; packets stay in order, but for those that are to overtake others
 //
 // Queue is just that model, without I/O, so that it can be tested in simulated time. Engine moves
 // the frames of many lines on a few threads, which sleep until a frame arrives or one is due.

@@ -48,7 +48,8 @@ const lateAfter = time.Millisecond
 
 // Direction is what became of the packets that one end sent. Every dropped packet is in one of the
 // counters:
-// In = Out + Lost + Overflowed + Cleared + NoMemory + Refused + Waiting + Flying.
+// In + Duplicated = Out + Lost + Overflowed + Dropped + Cleared + NoMemory + Refused + Waiting +
+// Flying.
 type Direction struct {
 	Counters
 	Refused Traffic `json:"refused"` // by the device of the other end, which is down or deleted

@@ -15,8 +15,8 @@ const (
 	ecnCE   = 3 // RFC 3168, section 5; 0: not capable
 )
 
-// network finds the packet of layer 3 in a frame (with the kernel's header in front), behind tags of
-// VLANs (802.1Q, 802.1ad).
+// network finds the packet of layer 3 in a frame (with the kernel's header in front), behind tags
+// of VLANs (802.1Q, 802.1ad).
 func network(b []byte) (kind uint16, packet []byte) {
 	if len(b) < vnetLen+ethernetLen {
 		return 0, nil

@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// What happens to packets on the wire, after they were sent: as netem has it (tc-netem(8)), but that
-// jitter does not change the order.
+// What happens to packets on the wire, after they were sent: as netem has it (tc-netem(8)), but
+// that jitter does not change the order.
 
 // draws is what was drawn for the packets before.
 type draws struct {

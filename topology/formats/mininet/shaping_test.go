@@ -33,7 +33,7 @@ func TestShapingNumbers(t *testing.T) {
 	}
 	for i, l := range topo.Links {
 		e := l.Egress(1)
-		got := fmt.Sprintf("%d %d %d %g %d", e.Bandwidth, e.Delay, e.Jitter, e.Loss.Percent(), e.Queue)
+		got := fmt.Sprintf("%d %d %d %g %s", e.Bandwidth, e.Delay, e.Jitter, e.Loss.Percent(), e.Queue)
 		if got != want[i] {
 			t.Errorf("%s: %s, not %s", options[i], got, want[i])
 		}

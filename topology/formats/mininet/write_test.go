@@ -273,3 +273,28 @@ func drawImpairment(t *rapid.T) topology.Impairment {
 		Queue:     topology.Queue{Limit: pick(t, "queue", 0, 100)},
 	}
 }
+
+// TestRED proves that Mininet's RED is read as it is made there, with and without ECN, only where
+// there is a bandwidth, and written again; and that other queues are said to be lost.
+func TestRED(t *testing.T) {
+	script := "from mininet.net import Mininet\nfrom mininet.link import TCLink\nnet = Mininet(link=TCLink)\n" +
+		"h1, h2, h3 = [net.addHost('h%d' % i) for i in (1, 2, 3)]\n" +
+		"net.addLink(h1, h2, bw=10, enable_ecn=True)\nnet.addLink(h2, h3, bw=10, enable_red=True)\nnet.addLink(h1, h3, delay='5ms', enable_ecn=True)\nnet.start()\n"
+	top, p := Read("red.py", []byte(script), formats.Options{})
+	if p.Err() != nil {
+		t.Fatal(p)
+	}
+	for i, want := range []topology.Queue{topology.MininetRED(true), topology.MininetRED(false), {}} {
+		if got := top.Links[i].Queue; got != want {
+			t.Errorf("link %d has the queue %s, want %s", i, got, want)
+		}
+	}
+	top.Links[2].Bandwidth, top.Links[2].Queue, top.Links[2].Corrupt = 1e7, topology.Queue{Discipline: topology.CoDel, Limit: 1000, Target: 5e6, Interval: 100e6}, 0.5
+	data, lost, err := Write(top)
+	if text := string(data); err != nil || strings.Count(text, "enable_ecn=True") != 1 || strings.Count(text, "enable_red=True") != 1 {
+		t.Errorf("written: %s (%v)", text, err)
+	}
+	if text := fmt.Sprint(lost); !strings.Contains(text, "codel") || !strings.Contains(text, "corrupt") {
+		t.Errorf("lost: %s", text)
+	}
+}

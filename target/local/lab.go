@@ -91,6 +91,7 @@ type Record struct {
 	External []external           `json:"external,omitempty"`
 	Native   *native              `json:"native,omitempty"`  // the machine is a host itself
 	Uplinks  map[string]uplink    `json:"uplinks,omitempty"` // of NAT routers
+	Managed  *managementNet       `json:"managed,omitempty"` // the management network
 	Pulled   map[string]pulledEnd `json:"pulled,omitempty"`  // ends of nodes that are set down because their links are
 	Dirs     []string             `json:"dirs,omitempty"`    // of the machine, which nodes are shown
 	Made     []string             `json:"made,omitempty"`    // those that labs made, and their parents where they made them too, outermost first

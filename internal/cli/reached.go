@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"slices"
 
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
@@ -40,11 +41,11 @@ func (a *app) sayReached(info lab.Info, ansible bool) error {
 		name string
 		kind topology.Kind
 	}{{"hosts", topology.Host}, {"routers", topology.Router}} {
-		a.say("    %s:\n      hosts:", group.name)
-		for _, n := range t.NodesOf(group.kind) {
-			if n.Management.IsValid() {
-				a.say("        %s: {ansible_host: %s}", yamlfile.Quote(n.Name), n.Management)
+		for i, n := range slices.DeleteFunc(t.NodesOf(group.kind), func(n *topology.Node) bool { return !n.Management.IsValid() }) {
+			if i == 0 {
+				a.say("    %s:\n      hosts:", group.name)
 			}
+			a.say("        %s: {ansible_host: %s}", yamlfile.Quote(n.Name), n.Management)
 		}
 	}
 	return nil

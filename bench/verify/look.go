@@ -400,7 +400,7 @@ func machineAddress(t *topology.Topology) netip.Addr {
 		if !ok || p.Addr().IsLoopback() || p.Addr().IsLinkLocalUnicast() || !p.Addr().Is4() {
 			continue
 		}
-		taken := false
+		taken := t.Management.Subnet.Contains(p.Addr()) // there the machine is to answer
 		for _, l := range t.Links {
 			for _, e := range l.Ends {
 				taken = taken || slices.ContainsFunc(e.Addresses, func(x netip.Prefix) bool { return x.Addr() == p.Addr() })

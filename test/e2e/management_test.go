@@ -26,7 +26,7 @@ func (m *machine) pinged(lab, node string, addresses ...string) (out string) {
 	for _, a := range addresses {
 		script := fmt.Sprintf("if "+reaches+"; then echo yes; else echo no; fi", a)
 		if node == "" {
-			out += m.sh(script)
+			out += m.sh(script) + " "
 		} else {
 			out += m.ok("--lab", lab, "exec", node, "--", "sh", "-c", script)
 		}

@@ -9,7 +9,8 @@ import (
 )
 
 // Management is the network by which the machine reaches the nodes of a lab, beside all links: each
-// host and Linux router has an address in it, on a device of its own. The zero value: there is none.
+// host and Linux router has an address in it, on a device of its own. The zero value: there is
+// none.
 type Management struct {
 	Subnet netip.Prefix `json:"subnet,omitzero"`
 	Chosen bool         `json:"chosen,omitempty"` // by Resolve, or by the machine if it uses that one itself: the file says only true

@@ -34,8 +34,8 @@ func addressesIn(t *Topology) string {
 	return strings.Join(out, ", ")
 }
 
-// Nodes with namespaces of their own are numbered in order, after the machine; a given address stays,
-// the others' do not depend on it; and what is resolved resolves to itself.
+// Nodes with namespaces of their own are numbered in order, after the machine; a given address
+// stays, the others' do not depend on it; and what is resolved resolves to itself.
 func TestManagementAddresses(t *testing.T) {
 	r, problems := Resolve(managed(), managedBy)
 	if problems.Err() != nil {

@@ -25,9 +25,9 @@ import (
 )
 
 // The management network (topology.Management) is a Linux bridge in a namespace of its own,
-// ns/management. Its ports are called after the addresses of the nodes behind them, and pass nothing
-// to each other; the one that does not is joined to the only device on the machine. Firewalls keep it
-// apart: on the machine (guardMachine), and in each node (guardNode).
+// ns/management. Its ports are called after the addresses of the nodes behind them, and pass
+// nothing to each other; the one that does not is joined to the only device on the machine.
+// Firewalls keep it apart: on the machine (guardMachine), and in each node (guardNode).
 type managementNet struct {
 	Device  string       `json:"device"`  // in the machine's namespace
 	Machine netip.Prefix `json:"machine"` // its address
@@ -52,8 +52,8 @@ func managementPath(dir string) string { return filepath.Join(dir, "ns", "manage
 // machineTable is the table of a lab's management network in the machine's firewall.
 func machineTable(lab string) string { return "trivet-management-" + rundir.Named(lab) }
 
-// RoomForManagement returns a topology whose management network, if nobody has chosen its subnet, has
-// one that this machine does not use. What the lab is now (nil: nothing) it stays.
+// RoomForManagement returns a topology whose management network, if nobody has chosen its subnet,
+// has one that this machine does not use. What the lab is now (nil: nothing) it stays.
 func RoomForManagement(t, now *topology.Topology) (*topology.Topology, error) {
 	m := t.Management
 	if !m.Subnet.IsValid() || now != nil && now.Management.Subnet == m.Subnet {
@@ -132,8 +132,8 @@ func (m machineNetworks) user(of netip.Prefix) (string, bool) {
 	return "", false
 }
 
-// planManagement takes the management network away if it is not as it is to be, and makes it if there
-// is to be one. Nodes join it later: see joinManagement.
+// planManagement takes the management network away if it is not as it is to be, and makes it if
+// there is to be one. Nodes join it later: see joinManagement.
 func (l *Lab) planManagement(t *topology.Topology) error {
 	wanted := t.Management
 	if is := l.Record.Managed; is != nil && (!wanted.Subnet.IsValid() || is.Machine != wanted.Machine()) {
@@ -328,8 +328,8 @@ func numberIn(p netip.Prefix, a netip.Addr) (n int) {
 	return n
 }
 
-// beManaged sets up a node's device in the management network, in the node's namespace. What the node
-// forwards does not see its route: that is only for what the node itself sends.
+// beManaged sets up a node's device in the management network, in the node's namespace. What the
+// node forwards does not see its route: that is only for what the node itself sends.
 func beManaged(n *topology.Node, m managementNet) error {
 	if err := guardNode(n.Management, m.Machine.Masked()); err != nil {
 		return err
@@ -398,8 +398,8 @@ func guardNode(own netip.Addr, subnet netip.Prefix) error {
 }
 
 // guardMachine lets nodes answer over the management network, and ask whether the machine is there
-// (ping), and nothing else: whoever may run programs in a lab could otherwise reach what listens on the
-// machine. Nothing is forwarded to it or from it.
+// (ping), and nothing else: whoever may run programs in a lab could otherwise reach what listens on
+// the machine. Nothing is forwarded to it or from it.
 func guardMachine(table, device string) error {
 	if err := deleteTable(table); err != nil {
 		return err

@@ -59,7 +59,8 @@ func TestManagement(t *testing.T) {
 			if got := m.pinged(m.name, "h1", "172.30.0.1", "172.30.0.3", "172.30.0.4"); got != "yes no no" {
 				t.Error("h1 reaches the machine, h2 and h3:", got)
 			}
-			// Over the lab's links: as if h1 had no device in that network, and the router were to forward.
+			// Over the lab's links: as if h1 had no device in that network, and the router were to
+			// forward.
 			m.exec("h1", "ip rule del pref 100")
 			if got := m.pinged(m.name, "h1", append(nodes[1:], "172.30.0.1", "10.0.2.2")...); strings.Trim(got, "no ") != "yes" {
 				t.Error("through the router h1 reaches other nodes, the machine, and h2 by its own address:", got)
@@ -98,8 +99,8 @@ func TestManagementServices(t *testing.T) {
 	eventually(t, "the service of h1 answers", func() bool { return strings.Contains(m.sh(asks("172.30.0.2")), "here") })
 }
 
-// apply gives a lab that is up a management network, another, and takes it away; a failed one leaves
-// it; and it stays through the death of the lab's daemon.
+// apply gives a lab that is up a management network, another, and takes it away; a failed one
+// leaves it; and it stays through the death of the lab's daemon.
 func TestManagementChanges(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -319,6 +319,9 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	if err := Check(t, d.state().Owner); err != nil {
 		return out, err
 	}
+	if t, err = local.RoomForManagement(t, d.target().Topology()); err != nil {
+		return out, err
+	}
 	for _, f := range topology.DiffSettings(d.target().Topology(), t) {
 		if f.Name == "learning" && d.own != nil {
 			return out, fmt.Errorf("%s: a lab that is up keeps how its switches learn: take it down and up again", f)

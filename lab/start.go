@@ -89,6 +89,10 @@ func Check(t *topology.Topology, owner int) error {
 // and follows it until the lab is up or has failed. If it fails or ctx ends, everything is undone;
 // the error says if something is left.
 func Start(ctx context.Context, state State, each func(Progress)) (*Client, error) {
+	var err error
+	if state.Topology, err = local.RoomForManagement(state.Topology, nil); err != nil {
+		return nil, err
+	}
 	daemon, err := state.begin(ctx)
 	if err != nil {
 		return nil, err

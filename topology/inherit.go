@@ -49,6 +49,7 @@ func Inherit(t, resolved *Topology) {
 	if t.hasSubnets() {
 		forgetMisfits(t, inherited)
 	}
+	inheritManagement(t, resolved)
 }
 
 // forgetMisfits removes inherited addresses, so that each segment is a subnet of its own with room

@@ -24,8 +24,8 @@ type Defaults struct {
 
 // Resolve validates a topology and returns a copy in which everything left open is assigned:
 // datapaths, controllers, ports, device names, MAC addresses, datapath ids, addresses, gateways,
-// routes and router ids. The same topology always resolves to the same result. If the problems
-// include an error, the topology is nil.
+// routes, router ids and management addresses. The same topology always resolves to the same
+// result. If the problems include an error, the topology is nil.
 func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	problems := validate(t, d)
 	if problems.Err() != nil {
@@ -51,6 +51,7 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	r.ospfPassive()
 	r.ospfAgrees()
 	r.mtus()
+	r.management()
 	if r.problems.Err() != nil {
 		return nil, r.problems
 	}

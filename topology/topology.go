@@ -23,6 +23,9 @@ type Topology struct {
 	Subnet6 netip.Prefix `json:"subnet6,omitzero"`
 	IPv6    IPv6         `json:"ipv6,omitempty"`
 
+	// Management is the network by which the machine reaches nodes.
+	Management Management `json:"management,omitzero"`
+
 	// Datapath and Controllers apply to switches and routers that specify none themselves.
 	Datapath    Datapath `json:"datapath,omitempty"`
 	Controllers []string `json:"controllers,omitempty"`
@@ -145,6 +148,8 @@ type Node struct {
 	// Unaddressed holds for all interfaces of the node that are given no address: see Endpoint.
 	// Resolve moves it there.
 	Unaddressed bool `json:"unaddressed,omitempty"`
+
+	Management netip.Addr `json:"management,omitzero"` // in the management network
 
 	Gateways []netip.Addr `json:"gateways,omitempty"` // default routes: at most one IPv4, one IPv6
 	Routes   []Route      `json:"routes,omitempty"`   // static routes

@@ -74,6 +74,7 @@ func (v *validator) topology() {
 		v.problems.Add(t.Pos, "name some hosts and switches, or try: trivet up linear,3", "the topology has no nodes")
 	}
 	v.subnets()
+	v.managementSubnet()
 	if t.Routing != "" && t.Routing != Proactive && t.Routing != Reactive {
 		v.problems.Add(t.Pos, "choose proactive or reactive", "routing: there is no mode %q", t.Routing)
 	}
@@ -183,6 +184,7 @@ func (v *validator) node(n *Node) {
 		bad("remove it", "start and stop are shell commands, which cannot hold a NUL character")
 	}
 	v.routes(n, bad)
+	v.managementAddress(n, bad)
 	v.ospf(n, bad)
 	v.dirs(n, bad)
 	if n.Kind == Controller && n.Address != "" && n.Address != ControllerTrivet {

@@ -302,6 +302,7 @@ func (v *verifier) strangers(name string, s *seen) string {
 			d.Name == "ip_vti0" || d.Name == "ip6_vti0" || d.Name == "ip6tnl0" || d.Name == "ip6gre0" || strings.HasPrefix(d.Name, "ifb") || d.Name == "teql0"
 		trivet := fabric && (strings.HasPrefix(d.Name, "trivet-") || d.Name == "ovs-system" || v.nodes[d.Name] != nil)
 		nat := !fabric && v.nodes[name].NAT
+		trivet = trivet || !fabric && d.Name == topology.ManagementDevice && v.nodes[name].Management.IsValid()
 		if !known[d.Name] && !inert && !tunnel && !trivet && !nat {
 			strange = append(strange, d.Name)
 		}
@@ -399,7 +400,7 @@ func machineAddress(t *topology.Topology) netip.Addr {
 		if !ok || p.Addr().IsLoopback() || p.Addr().IsLinkLocalUnicast() || !p.Addr().Is4() {
 			continue
 		}
-		taken := false
+		taken := t.Management.Subnet.Contains(p.Addr()) // there the machine is to answer
 		for _, l := range t.Links {
 			for _, e := range l.Ends {
 				taken = taken || slices.ContainsFunc(e.Addresses, func(x netip.Prefix) bool { return x.Addr() == p.Addr() })

@@ -106,6 +106,9 @@ func birdSources(line func(string, ...any), n *topology.Node, r *topology.OSPFRo
 		for _, i := range r.Interfaces {
 			speaks = append(speaks, fmt.Sprintf("-%q", i.Name))
 		}
+		if n.Management.IsValid() {
+			speaks = append(speaks, fmt.Sprintf("-%q", topology.ManagementDevice))
+		}
 		line("protocol direct connected_routes { ipv4; interface %s; }", strings.Join(append(speaks, `-"lo"`, `"*"`), ", "))
 	}
 	if len(rulesOf(r, topology.OSPFStatic)) > 0 {

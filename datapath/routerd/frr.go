@@ -89,7 +89,7 @@ func frrOSPF(r *topology.OSPFRouter) string {
 
 // frrMap is the route-map that has a source's rules; none where one rule is about all its routes.
 func frrMap(r *topology.OSPFRouter, source string) (name string) {
-	if rules := rulesOf(r, source); len(rules) != 1 || !rules[0].Plain() {
+	if rules := rulesOf(r, source); len(rules) != 1 || !rules[0].Plain() || source == topology.OSPFConnected && r.Node.Management.IsValid() {
 		name = "redistribute-" + source
 	}
 	return name
@@ -100,6 +100,10 @@ func frrMap(r *topology.OSPFRouter, source string) (name string) {
 func frrRules(line func(string, ...any), r *topology.OSPFRouter) {
 	for _, source := range []string{topology.OSPFConnected, topology.OSPFStatic} {
 		name := frrMap(r, source)
+		if source == topology.OSPFConnected && r.Node.Management.IsValid() && len(rulesOf(r, source)) > 0 {
+			line("route-map %s deny 5", name)
+			line(" match interface %s", topology.ManagementDevice)
+		}
 		for i, d := range rulesOf(r, source) {
 			if name == "" {
 				break

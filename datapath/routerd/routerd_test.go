@@ -181,3 +181,23 @@ func TestRules(t *testing.T) {
 	}
 	parses(t, bird.Programs(n, r)[0].Files["bird.conf"], "/usr/sbin/bird", "-p", "-c")
 }
+
+// What redistributes connected networks leaves the management network out, and only where there is
+// one.
+func TestManagementIsNotRedistributed(t *testing.T) {
+	n, r := everything(t, topology.AuthMD5)
+	text := func() (string, string) {
+		return frr.Programs(n, r)[1].Files["ospfd.conf"], bird.Programs(n, r)[0].Files["bird.conf"]
+	}
+	if f, b := text(); strings.Contains(f+b, topology.ManagementDevice) {
+		t.Error("without a management network:", f, b)
+	}
+	n.Management = netip.MustParseAddr("172.30.0.2")
+	f, b := text()
+	has(t, f, "route-map redistribute-connected deny 5", " match interface mgmt0", "route-map redistribute-connected permit 10", " redistribute connected route-map redistribute-connected")
+	parses(t, f, "/usr/lib/frr/ospfd", "-C", "-i", filepath.Join(t.TempDir(), "pid"), "-f")
+	parses(t, b, "/usr/sbin/bird", "-p", "-c")
+	if !strings.Contains(b, `-"mgmt0", -"lo", "*"`) {
+		t.Error(b)
+	}
+}

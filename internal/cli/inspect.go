@@ -15,11 +15,13 @@ import (
 
 func (a *app) inspect() *cobra.Command {
 	var s source
+	var ansible, ssh bool
 	cmd := &cobra.Command{
 		Use:   "inspect [LAB|FILE [ARGUMENT...]|GENERATOR]",
 		Short: "Show a lab, or what a file would become: addresses, ports, links",
 		Long: "Show a lab that is up, or what a file or a generator would become: addresses, ports, links. The name of a lab that is\n" +
-			"up is that lab, also where a generator is called so.",
+			"up is that lab, also where a generator is called so.\n\n" +
+			"--ansible and --ssh print what these programs need to reach the nodes by their management addresses.",
 		Args: scriptArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			args = a.theLab(&s, args)
@@ -52,6 +54,9 @@ func (a *app) inspect() *cobra.Command {
 					return err
 				}
 			}
+			if ansible || ssh {
+				return a.sayReached(info, ansible)
+			}
 			if a.json {
 				return a.printJSON(struct {
 					lab.Info
@@ -64,6 +69,9 @@ func (a *app) inspect() *cobra.Command {
 		},
 	}
 	s.flags(cmd)
+	cmd.Flags().BoolVar(&ansible, "ansible", false, "print an inventory for Ansible: groups hosts and routers, by management address")
+	cmd.Flags().BoolVar(&ssh, "ssh", false, "print a configuration for ssh -F, by management address")
+	cmd.MarkFlagsMutuallyExclusive("ansible", "ssh")
 	cmd.ValidArgsFunction = a.completeLabsAndSources
 	return cmd
 }
@@ -129,6 +137,9 @@ func nodeRows(t *topology.Topology) [][]string {
 		}
 		if len(n.Routes) > 0 {
 			more = append(more, words.Plural(len(n.Routes), "route"))
+		}
+		if n.Management.IsValid() {
+			more = append(more, "management "+n.Management.String())
 		}
 		if n.NAT {
 			more = append(more, "NAT")

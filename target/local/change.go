@@ -68,6 +68,9 @@ func (l *Lab) takeAway(s plan.Steps) error {
 	if err := l.dropLinks(s.DropLinks); err != nil {
 		return err
 	}
+	if err := l.leaveManagement(s.DropNodes); err != nil {
+		return err
+	}
 	for _, n := range s.DropNodes {
 		if n.NAT {
 			if err := l.dropUplink(n.Name); err != nil {
@@ -99,6 +102,9 @@ func (l *Lab) change(ctx context.Context, s plan.Steps, progress Progress) error
 	if err := l.beNative(s.New); err != nil {
 		return err
 	}
+	if err := l.planManagement(s.New); err != nil {
+		return err
+	}
 	if err := each(l, func(f datapath.Fabric) error { return f.Make(ctx, s) }); err != nil {
 		return err
 	}
@@ -115,7 +121,12 @@ func (l *Lab) change(ctx context.Context, s plan.Steps, progress Progress) error
 	}{
 		{"nodes", len(s.AddNodes), func(done func()) error { return l.addNodes(s.AddNodes, hosts, done) }},
 		{"links", len(s.AddLinks), func(done func()) error { return l.addLinks(s, done) }},
-		{"addresses", len(hosts), func(done func()) error { return l.configure(s, done) }},
+		{"addresses", len(hosts), func(done func()) error {
+			if err := l.configure(s, done); err != nil {
+				return err
+			}
+			return l.joinManagement(s)
+		}},
 		{"switches", countDatapaths(s.New), func(done func()) error { return l.applySwitches(ctx, done) }},
 		{"shaping", shaped(s), func(done func()) error { return l.shapeLinks(s, done) }},
 		{"daemons", l.programs(s.New), func(done func()) error { return l.runPrograms(ctx, done) }},

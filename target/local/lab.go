@@ -87,15 +87,16 @@ type Owner struct {
 // Record is what later processes must know about how the lab was made. It is written before what it
 // describes is made.
 type Record struct {
-	Netem    bool                  `json:"netem"`             // the kernel has netem; else delay lines impair links
-	Managed  []topology.Discipline `json:"managed,omitempty"` // of queues, which the kernel has
-	Guarded  bool                  `json:"guarded,omitempty"` // the firewall protects its tunnels to other sites
-	External []external            `json:"external,omitempty"`
-	Native   *native               `json:"native,omitempty"`  // the machine is a host itself
-	Uplinks  map[string]uplink     `json:"uplinks,omitempty"` // of NAT routers
-	Pulled   map[string]pulledEnd  `json:"pulled,omitempty"`  // ends of nodes that are set down because their links are
-	Dirs     []string              `json:"dirs,omitempty"`    // of the machine, which nodes are shown
-	Made     []string              `json:"made,omitempty"`    // those that labs made, and their parents where they made them too, outermost first
+	Netem       bool                  `json:"netem"`                 // the kernel has netem; else delay lines impair links
+	Disciplines []topology.Discipline `json:"disciplines,omitempty"` // of managed queues, which the kernel has
+	Guarded     bool                  `json:"guarded,omitempty"`     // the firewall protects its tunnels to other sites
+	External    []external            `json:"external,omitempty"`
+	Native      *native               `json:"native,omitempty"`  // the machine is a host itself
+	Uplinks     map[string]uplink     `json:"uplinks,omitempty"` // of NAT routers
+	Managed     *managementNet        `json:"managed,omitempty"` // the management network
+	Pulled      map[string]pulledEnd  `json:"pulled,omitempty"`  // ends of nodes that are set down because their links are
+	Dirs        []string              `json:"dirs,omitempty"`    // of the machine, which nodes are shown
+	Made        []string              `json:"made,omitempty"`    // those that labs made, and their parents where they made them too, outermost first
 }
 
 func (l *Lab) recordFile() string { return filepath.Join(l.Dir, "local.json") }
@@ -134,7 +135,7 @@ func (l *Lab) setTopology(t *topology.Topology) { l.is.Store(index(t)) }
 // Up brings a resolved topology up. After an error, Remove cleans up.
 func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) error {
 	l.setTopology(t)
-	l.Record.Netem, l.Record.Managed = kernelHas()
+	l.Record.Netem, l.Record.Disciplines = kernelHas()
 	if err := l.saveRecord(); err != nil {
 		return err
 	}

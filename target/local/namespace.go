@@ -24,6 +24,7 @@ func init() { runtime.LockOSThread() }
 // something runs in it:
 //
 //	ns/fabric      network namespace of all switches
+//	ns/management  of the bridge of the management network
 //	ns/net/h1      network, UTS and mount namespace of host h1
 //	ns/uts/h1
 //	ns/mnt/h1
@@ -59,15 +60,18 @@ func (l *Lab) makeNamespaceDir() error {
 }
 
 // makeFabric makes the namespace in which all switches live.
-func (l *Lab) makeFabric() error {
+func (l *Lab) makeFabric() error { return l.makeBare(l.fabricPath()) }
+
+// makeBare makes a network namespace for devices that only forward, and keeps it by a file.
+func (l *Lab) makeBare(path string) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		done <- func() error {
 			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-				return fmt.Errorf("make the switches' namespace: %w", err)
+				return fmt.Errorf("make the namespace %s: %w", filepath.Base(path), err)
 			}
-			if err := l.binder.bind("net", l.fabricPath()); err != nil {
+			if err := l.binder.bind("net", path); err != nil {
 				return err
 			}
 			return writeSysctls(fabricSysctls())

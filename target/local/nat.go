@@ -125,7 +125,7 @@ func addressAndUp(device string, p netip.Prefix) error {
 
 // masquerade translates, in the thread's namespace, the packets that match any of the rules. Into
 // an uplink it lets only answers.
-func masquerade(table string, answers *uplink, rules ...[]expr.Any) error {
+func masquerade(table string, into *uplink, rules ...[]expr.Any) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
@@ -136,17 +136,22 @@ func masquerade(table string, answers *uplink, rules ...[]expr.Any) error {
 	for _, matches := range rules {
 		c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(matches, &expr.Masq{})})
 	}
-	if answers != nil {
+	if into != nil {
 		forward := forwardChain(c, t)
-		state := []expr.Any{
-			&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
-			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Xor: make([]byte, 4),
-				Mask: binary.NativeEndian.AppendUint32(nil, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED)},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: make([]byte, 4)},
-		}
-		c.AddRule(&nftables.Rule{Table: t, Chain: forward, Exprs: slices.Concat(leaving(expr.CmpOpEq, answers.Device), state, verdict(expr.VerdictDrop))})
+		c.AddRule(&nftables.Rule{Table: t, Chain: forward, Exprs: slices.Concat(leaving(expr.CmpOpEq, into.Device), answers(expr.CmpOpEq), verdict(expr.VerdictDrop))})
 	}
 	return c.Flush()
+}
+
+// answers matches packets that belong to what the other side has begun (CmpOpNeq), or that do not
+// (CmpOpEq).
+func answers(op expr.CmpOp) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Xor: make([]byte, 4),
+			Mask: binary.NativeEndian.AppendUint32(nil, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED)},
+		&expr.Cmp{Op: op, Register: 1, Data: make([]byte, 4)},
+	}
 }
 
 func verdict(kind expr.VerdictKind) []expr.Any { return []expr.Any{&expr.Verdict{Kind: kind}} }
@@ -155,6 +160,12 @@ func verdict(kind expr.VerdictKind) []expr.Any { return []expr.Any{&expr.Verdict
 func forwardChain(c *nftables.Conn, t *nftables.Table) *nftables.Chain {
 	return c.AddChain(&nftables.Chain{Name: "forward", Table: t, Type: nftables.ChainTypeFilter,
 		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter})
+}
+
+// inputChain adds one that accepts what is for the machine itself by default.
+func inputChain(c *nftables.Conn, t *nftables.Table) *nftables.Chain {
+	return c.AddChain(&nftables.Chain{Name: "input", Table: t, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter})
 }
 
 // forwardTable is the table of the machine's firewall that exists while it forwards for labs only.
@@ -195,11 +206,19 @@ func ofSubnet(offset uint32, op expr.CmpOp, p netip.Prefix) []expr.Any {
 	}
 }
 
-// leaving matches packets that leave through (or not through) a device.
+// leaving matches packets that leave through (or not through) a device, entering those that come in
+// there.
 func leaving(op expr.CmpOp, device string) []expr.Any {
+	return through(expr.MetaKeyOIFNAME, op, device)
+}
+func entering(op expr.CmpOp, device string) []expr.Any {
+	return through(expr.MetaKeyIIFNAME, op, device)
+}
+
+func through(way expr.MetaKey, op expr.CmpOp, device string) []expr.Any {
 	name := make([]byte, unix.IFNAMSIZ)
 	copy(name, device)
-	return []expr.Any{&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1}, &expr.Cmp{Op: op, Register: 1, Data: name}}
+	return []expr.Any{&expr.Meta{Key: way, Register: 1}, &expr.Cmp{Op: op, Register: 1, Data: name}}
 }
 
 const insideTable = "trivet-masquerade"

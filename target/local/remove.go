@@ -91,7 +91,7 @@ func removeUplinks(name, dir string) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
+	errs := []error{removeManagement(name, r)}
 	if r.Guarded {
 		errs = append(errs, deleteTable(guardTable(name)))
 	}
@@ -109,7 +109,7 @@ func removeDevices(dir string, lost func(string)) error {
 	if err != nil {
 		return err
 	}
-	files := []string{filepath.Join(dir, "ns", "fabric")}
+	files := []string{filepath.Join(dir, "ns", "fabric"), managementPath(dir)}
 	nodes, err := filepath.Glob(filepath.Join(dir, "ns", "net", "*"))
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ func checkShapes(t *topology.Topology) error {
 			}
 			if has == nil {
 				has = &Record{}
-				has.Netem, has.Managed = kernelHas()
+				has.Netem, has.Disciplines = kernelHas()
 			}
 			if kind := has.lacks(out); kind != "" {
 				return topology.Mistaken("modprobe sch_"+kind+", or leave it out", "link %s: this kernel has no %s, without which a link that leaves the machine cannot be as asked for", link.Name(), kind)

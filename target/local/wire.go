@@ -49,7 +49,7 @@ func (l *Lab) Devices() map[string]string {
 	}
 	if slices.ContainsFunc(l.Topology().Links, func(k *topology.Link) bool { return k.Egress(0).Managed() || k.Egress(1).Managed() }) {
 		out["queues"] = "delay lines manage them (this kernel has no such disciplines)"
-		if len(l.Record.Managed) > 0 {
+		if len(l.Record.Disciplines) > 0 {
 			out["queues"] = "the kernel manages them, but for those of delay lines"
 		}
 	}
@@ -66,7 +66,7 @@ func (r *Record) lacks(i topology.Impairment) string {
 	switch {
 	case delayed(i) && !r.Netem:
 		return "netem"
-	case i.Managed() && !slices.Contains(r.Managed, i.Queue.Discipline):
+	case i.Managed() && !slices.Contains(r.Disciplines, i.Queue.Discipline):
 		return string(i.Queue.Discipline)
 	}
 	return ""

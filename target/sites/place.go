@@ -310,6 +310,9 @@ func (p *placer) refine() {
 // Check says what of a placed topology cannot be at several sites.
 func Check(t *topology.Topology) error {
 	var p topology.Problems
+	if (t.Management != topology.Management{}) {
+		p.Add(t.Pos, "leave it out; trivet exec and trivet shell reach nodes at all sites", "management %s: a lab over several machines has no management network", t.Management)
+	}
 	for _, n := range t.Nodes {
 		if n.Native {
 			checkNative(n, &p)

@@ -11,6 +11,7 @@ import (
 
 // everything is a lab that uses all that a lab can make on a machine, in small.
 const everything = `
+management: true
 nodes:
   s1: {switch: {datapath: bridge}}
   s2: {switch: {datapath: ovs}}

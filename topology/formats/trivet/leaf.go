@@ -24,6 +24,8 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[bool]():   {parse: simple(parseBool), words: []string{"true", "false"}},
 	reflect.TypeFor[int]():    {parse: simple(parseIndex), pattern: `^[0-9]+$`},
 
+	reflect.TypeFor[topology.Management](): {parse: simple(topology.ParseManagement), pattern: `^(true|false|yes|no|on|off|[0-9.]+/[0-9]+)$`},
+
 	reflect.TypeFor[netip.Prefix](): {parse: simple(parsePrefix), pattern: `^[0-9a-fA-F.:]+/[0-9]+$`},
 	reflect.TypeFor[netip.Addr]():   {parse: simple(parseAddr), pattern: `^[0-9a-fA-F.:]+(%.+)?$`},
 	interfaceAddresses:              {parse: interfaceAddress, pattern: `^[0-9a-fA-F.:]+(/[0-9]+)?$`},

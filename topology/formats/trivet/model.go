@@ -42,6 +42,7 @@ type document struct {
 	Subnet      netip.Prefix        `yaml:"subnet" doc:"IPv4 addresses that are not given are assigned from here; 10.0.0.0/8 when missing."`
 	Subnet6     netip.Prefix        `yaml:"subnet6" doc:"IPv6 addresses that are not given are assigned from here; fd00::/64 when missing."`
 	IPv6        topology.IPv6       `yaml:"ipv6" doc:"off: no IPv6; link-local: what the kernel does by itself; assigned: addresses as given or from subnet6; auto: both."`
+	Management  topology.Management `yaml:"management" doc:"Each host and Linux router gets an address by which this machine reaches it, beside all links (device mgmt0): true, or a subnet of its own, as 172.30.0.0/24."`
 	Routes      topology.RoutesMode `yaml:"routes" doc:"computed: hosts get gateways, routers static routes along shortest paths; as-written: only those that the file gives."`
 	Routing     topology.Routing    `yaml:"routing" doc:"When routing nodes get their routes: proactive, all at once, or reactive, when the first packet needs them."`
 	Learning    topology.Routing    `yaml:"learning" doc:"When the controller tells switches where to forward: proactive, in advance; or reactive, flow by flow, as Mininet's controllers do."`
@@ -70,6 +71,7 @@ type nodeOptions struct {
 	Address     string           `yaml:"address" of:"controller" as:"controller address" doc:"Where the controller listens: tcp:192.0.2.1:6653; trivet for Trivet's own."`
 	MAC         topology.MAC     `yaml:"mac" of:"host router nat" doc:"MAC address of the first interface."`
 	Loopback    []netip.Prefix   `yaml:"loopback" of:"host router nat" as:"loopback address" doc:"Further IP addresses, on the loopback device."`
+	Management  netip.Addr       `yaml:"management" of:"host router nat" doc:"Its address in the management network, of which the file gives the subnet."`
 	Gateways    []netip.Addr     `yaml:"gateway,gateways" of:"host router nat" doc:"Default route: at most one IPv4 and one IPv6 address."`
 	Routes      []topology.Route `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254, or dev h1-eth0 for neighbours behind a device, or discard; distance 200 makes it a substitute."`
 

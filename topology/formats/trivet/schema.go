@@ -98,6 +98,8 @@ func valueSchema(t reflect.Type, as string) object {
 		return orNothing(structOrShort(t, as))
 	case t.Kind() == reflect.Bool:
 		return anyOf(object{"type": "boolean"}, object{"enum": leaf.words})
+	case t == reflect.TypeFor[topology.Management]():
+		return anyOf(object{"type": "boolean"}, object{"type": "string", "pattern": leaf.pattern})
 	case leaf.words != nil:
 		return object{"enum": leaf.words}
 	case leaf.pattern != "":

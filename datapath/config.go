@@ -15,7 +15,7 @@ type Config struct {
 	Kind string
 
 	// Check finds what is wrong with a text, on any machine and without changing anything.
-	Check func(n *topology.Node, c topology.ConfigFile) topology.Problems
+	Check func(t *topology.Topology, n *topology.Node, c topology.ConfigFile) topology.Problems
 
 	// Try has the tool itself check a text that Check has passed, as root, where it can change
 	// nothing; nil: there is none.
@@ -42,8 +42,9 @@ type Running struct {
 	// cookie to put it there again; if not, one of the controller's apps does so by itself.
 	ByHand func(cookie uint64) (again uint64, is bool)
 
-	// Run runs a program of this machine in the node.
-	Run func(ctx context.Context, input string, command ...string) (output string, err error)
+	// Inside runs f in the node's network; Run runs a program of this machine in the node.
+	Inside func(f func() error) error
+	Run    func(ctx context.Context, input string, command ...string) (output string, err error)
 }
 
 // Untold says why it is not known what somebody has put into a node by hand.
@@ -86,7 +87,7 @@ func checkConfigs(t *topology.Topology) (problems topology.Problems) {
 	for _, n := range t.Nodes {
 		for _, f := range n.Config {
 			if c, ok := ConfigOf(f.Kind); ok {
-				problems = append(problems, c.Check(n, f)...)
+				problems = append(problems, c.Check(t, n, f)...)
 			}
 		}
 	}

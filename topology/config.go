@@ -36,6 +36,7 @@ type ConfigKind struct {
 
 // configKinds are in the order in which they are loaded.
 var configKinds = []ConfigKind{
+	{"ovs", "settings of Open vSwitch, as ovs-vsctl set has them", func(n *Node) bool { return n.Datapath == OVS }, "switches with datapath ovs"},
 	{"flows", "flow entries, as ovs-ofctl add-flows reads them", (*Node).IsDatapath, "switches and routing nodes"},
 	{"iptables", "the rules of IPv4, as iptables-save writes them", hasFirewall, "hosts and Linux routers"},
 	{"ip6tables", "the rules of IPv6, as ip6tables-save writes them", hasFirewall, "hosts and Linux routers"},

@@ -3,19 +3,15 @@
 package config
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"trivet.dev/trivet/datapath"
-	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
@@ -119,33 +115,28 @@ var changing = regexp.MustCompile(`^(add|delete|delete_strict|modify|modify_stri
 
 // checkFlows reads the entries as Trivet's own switches do. Those that only Open vSwitch knows it
 // will read itself: see tryFlows.
-func checkFlows(n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
-	bad := func(line int, hint, format string, args ...any) {
-		problems.Add(c.Position(line), hint, "flows of %s: %s", n.Name, fmt.Sprintf(format, args...))
-	}
+func checkFlows(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
+	bad := complain(n, c, &problems)
 	if n.Datapath != topology.Embedded && n.Datapath != topology.OVS {
 		bad(0, "use datapath embedded or ovs, or leave them out", "%s has no flow entries", n.Datapath.Kind().Is)
 		return problems
 	}
 	at := map[string]int{}
-	for i, line := range strings.Split(c.Text, "\n") {
-		if isComment(line) {
-			continue
-		}
+	lines(c, func(number int, line string) {
 		e := entryOf(line)
 		_, err := openflow.ParseFlow(e.line)
 		switch {
 		case changing.MatchString(e.line):
-			bad(i+1, "write the entry alone: priority=100,in_port=1,actions=output:2", "a line is an entry, not a command")
+			bad(number, "write the entry alone: priority=100,in_port=1,actions=output:2", "a line is an entry, not a command")
 		case !strings.Contains(e.line, "actions="):
-			bad(i+1, "write actions=drop, or what else it does", "an entry needs actions")
+			bad(number, "write actions=drop, or what else it does", "an entry needs actions")
 		case err != nil && n.Datapath == topology.Embedded:
-			bad(i+1, "write it as for ovs-ofctl add-flows", "%s", err)
+			bad(number, "write it as for ovs-ofctl add-flows", "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		case at[e.key] > 0:
-			bad(i+1, "remove one of them", "line %d has an entry with the same table, priority and match", at[e.key])
+			bad(number, "remove one of them", "line %d has an entry with the same table, priority and match", at[e.key])
 		}
-		at[e.key] = i + 1
-	}
+		at[e.key] = number
+	})
 	return problems
 }
 
@@ -265,35 +256,5 @@ func tryFlows(ctx context.Context, n *topology.Node, c topology.ConfigFile) erro
 	if n.Datapath != topology.OVS || err != nil { // what else it lacks then is said elsewhere
 		return nil
 	}
-	return try(ctx, n, c, ofctl, "parse-flows", "-")
-}
-
-// at finds the line that a tool complains of.
-var at = regexp.MustCompile(`(?:-|/dev/stdin):(\d+):?|line (\d+)`)
-
-// try has a tool check a text, in a network of its own: there is nothing that it could change.
-func try(ctx context.Context, n *topology.Node, c topology.ConfigFile, command ...string) error {
-	ctx, cancel := patience.Query.Context(ctx)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Stdin = strings.NewReader(c.Text)
-	if os.Geteuid() == 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	}
-	said, err := cmd.CombinedOutput()
-	if err == nil {
-		return nil
-	}
-	line := 0
-	if m := at.FindSubmatch(said); m != nil {
-		line, _ = strconv.Atoi(string(append(m[1], m[2]...)))
-	}
-	var problems topology.Problems
-	problems.Add(c.Position(line), "", "%s of %s: %s", c.Kind, n.Name, firstLine(string(said), err))
-	return problems.Err()
-}
-
-func firstLine(said string, err error) string {
-	first, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
-	return cmp.Or(first, err.Error())
+	return try(ctx, n, c, "", ofctl, "parse-flows", "-")
 }

@@ -89,7 +89,7 @@ func (l *Lab) LoadAgain(ctx context.Context) error {
 // running is a node as those see it who read its configuration or load one.
 func (l *Lab) running(n *topology.Node) datapath.Running {
 	return datapath.Running{Node: n, Fabric: l.fabricOf(n), Foreign: len(topology.ForeignControllers(l.Topology(), n)) > 0,
-		ByHand: l.owner.ByHand,
+		ByHand: l.owner.ByHand, Inside: func(f func() error) error { return l.inNet(n.Name, f) },
 		Run: func(ctx context.Context, input string, command ...string) (string, error) {
 			program, err := exec.LookPath(command[0])
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
@@ -23,7 +24,7 @@ func Check(t *topology.Topology) error {
 			}
 		}
 	}
-	return errors.Join(checkExternals(t), checkWifi(t))
+	return errors.Join(checkExternals(t), checkWifi(t), datapath.TryConfigs(context.Background(), t))
 }
 
 // undo makes the lab again what it was before steps that failed at any point: what they make is

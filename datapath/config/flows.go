@@ -256,5 +256,5 @@ func tryFlows(ctx context.Context, n *topology.Node, c topology.ConfigFile) erro
 	if n.Datapath != topology.OVS || err != nil { // what else it lacks then is said elsewhere
 		return nil
 	}
-	return try(ctx, n, c, "", ofctl, "parse-flows", "-")
+	return try(ctx, n, c, "", ofctl, "-O", "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15", "parse-flows", "-")
 }

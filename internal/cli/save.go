@@ -354,6 +354,9 @@ func (s *saving) configs() error {
 		if !changed {
 			continue
 		}
+		for i := range list {
+			list[i].Text = "" // the topology's file has no texts
+		}
 		text, err := trivet.SetNode(s.text, n.Name, trivet.NodeChange{Config: &list})
 		if err != nil {
 			return err

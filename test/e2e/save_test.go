@@ -90,7 +90,7 @@ links:
 	m.ok("down")
 	m.up(file)
 	holds()
-	m.kill("*__daemon*")
+	m.kill("*_[_]daemon*")
 	m.ok("resume")
 	holds()
 

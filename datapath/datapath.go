@@ -340,5 +340,5 @@ func Refuses(t *topology.Topology) (problems topology.Problems) {
 			problems = append(problems, k.Refuses(t)...)
 		}
 	}
-	return problems
+	return append(problems, checkConfigs(t)...)
 }

@@ -114,6 +114,12 @@ func register(api huma.API, d *daemon) {
 		w, err := d.links()
 		return &body[[]WireInfo]{w}, problem(err)
 	}, summary("The links as they are now: made of what, up or down, their MTU"))
+	huma.Get(api, "/v1/present", func(ctx context.Context, in *struct {
+		Nodes []string `query:"node" doc:"Only these; none: all"`
+	}) (*body[[]local.Present], error) {
+		p, err := d.present(ctx, in.Nodes)
+		return &body[[]local.Present]{p}, problem(err)
+	}, summary("What nodes have now of what somebody may have configured by hand: addresses, routes, flow entries, rules"))
 	huma.Get(api, "/v1/sites", func(ctx context.Context, _ *struct{}) (*body[Sites], error) {
 		return &body[Sites]{d.sites(ctx)}, nil
 	}, summary("The machines that the lab runs at besides this one, and what carries the links between them"))
@@ -274,6 +280,17 @@ func (d *daemon) links() ([]WireInfo, error) {
 		out[i].Ends = ends[i][:]
 	}
 	return out, nil
+}
+
+// present reads what nodes have now.
+func (d *daemon) present(ctx context.Context, nodes []string) ([]local.Present, error) {
+	if err := d.isUp(); err != nil {
+		return nil, err
+	}
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	out, err := d.target().Present(ctx, nodes)
+	return append([]local.Present{}, out...), err
 }
 
 func (d *daemon) controllers(ctx context.Context) ([]datapath.SwitchStatus, error) {

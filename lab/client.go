@@ -23,6 +23,7 @@ import (
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -199,6 +200,12 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 // Links returns the links as they are now.
 func (c *Client) Links(ctx context.Context) ([]WireInfo, error) {
 	return call[[]WireInfo](ctx, c, "GET", "/v1/links", nil)
+}
+
+// Present returns what nodes have now of what somebody may have configured by hand; without names,
+// all nodes.
+func (c *Client) Present(ctx context.Context, nodes []string) ([]local.Present, error) {
+	return call[[]local.Present](ctx, c, "GET", "/v1/present?node="+urlQuery(strings.Join(nodes, ",")), nil)
 }
 
 // Controllers says whether switches are connected.

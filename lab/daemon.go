@@ -20,7 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/foreign"
+	"trivet.dev/trivet/controller/user"
 	"trivet.dev/trivet/internal/accept"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
@@ -192,6 +194,9 @@ func (d *daemon) ready() error {
 		return err
 	}
 	d.waitControllers()
+	if err := d.target().LoadAgain(d.ctx); err != nil {
+		return err
+	}
 	d.waitRoutes()
 	return d.ctx.Err()
 }
@@ -206,11 +211,21 @@ func (d *daemon) begin() error {
 		OnUndo: func() { d.state().useRoom() },
 		OnEnd:  d.ended,
 		OnLoop: d.happened,
+		ByHand: byHand,
 	})
 	if err == nil {
 		d.shown.target.Store(&l)
 	}
 	return err
+}
+
+// byHand says whether a flow entry is of none of the controller's apps, and what cookie it has
+// without a controller: those of the API have their number in it.
+func byHand(cookie uint64) (again uint64, is bool) {
+	if cookie&apps.CookieMask == user.Cookie {
+		return 0, true
+	}
+	return cookie, apps.Of(cookie) == ""
 }
 
 // waitFollowed lets the command that has started a lab which has failed ask why: without the socket

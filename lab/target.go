@@ -59,12 +59,14 @@ type switches interface {
 	WaitPorts(context.Context, []*topology.Node, []*topology.Link) error
 	WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error
 	Settle(context.Context) error
+	LoadAgain(context.Context) error
 }
 
 // looks is what can be observed of a lab.
 type looks interface {
 	Dead() []string
 	Remarks() []string
+	Present(ctx context.Context, nodes []string) ([]local.Present, error)
 	Devices() map[string]string
 	Drops(context.Context) ([]datapath.Drop, error)
 	Ends() ([][2]local.End, error)

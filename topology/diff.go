@@ -186,6 +186,14 @@ func unaddressed(is bool, prefix string, into map[string]string) {
 // asWritten puts settings in the words of files that their JSON has in many.
 func (n *Node) asWritten(into map[string]string) {
 	unaddressed(n.Unaddressed, "", into)
+	if len(n.Config) > 0 { // many lines, and where they are does not count
+		for key := range into {
+			if strings.HasPrefix(key, "config.") {
+				delete(into, key)
+			}
+		}
+		into["config"] = joined(n.Config)
+	}
 	if len(n.Distances) > 0 {
 		into["distances"] = joined(n.Distances)
 	}

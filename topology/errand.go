@@ -7,11 +7,12 @@ import (
 )
 
 // Errand is something that root does on the machine because a topology says so: run a command, show
-// a directory of the machine in a node, or move an interface into a node.
+// a directory of the machine in a node, load a configuration into a node, or move an interface into
+// one.
 type Errand struct {
 	Node string   `json:"node"`
-	Kind string   `json:"kind" doc:"start, stop, at 30s, dirs or interface"`
-	What string   `json:"what" doc:"The command, the directories, or the interface"`
+	Kind string   `json:"kind" doc:"start, stop, at 30s, dirs, config or interface"`
+	What string   `json:"what" doc:"The command, the directories, the kind and file of the configuration, or the interface"`
 	Pos  Position `json:"-"`
 }
 
@@ -32,13 +33,16 @@ func (s errandSet) has(node, kind, what string) bool {
 }
 
 // IsCommand says whether the errand runs a program.
-func (e Errand) IsCommand() bool { return e.Kind != ErrandDirs && e.Kind != ErrandInterface }
+func (e Errand) IsCommand() bool {
+	return e.Kind != ErrandDirs && e.Kind != ErrandConfig && e.Kind != ErrandInterface
+}
 
 // Kinds of errands; an event's kind is its time.
 const (
 	errandStart     = "start"
 	errandStop      = "stop"
 	ErrandDirs      = "dirs"
+	ErrandConfig    = "config"
 	ErrandInterface = "interface"
 )
 
@@ -103,6 +107,9 @@ func (t *Topology) Errands(before *Topology) (out []Errand) {
 		for _, d := range n.Dirs {
 			add(n.Name, ErrandDirs, d.errand(), n.Pos)
 		}
+		for _, c := range n.Config {
+			add(n.Name, ErrandConfig, c.errand(), n.Pos)
+		}
 	}
 	for _, l := range t.Links {
 		for i, e := range l.Ends {
@@ -132,7 +139,8 @@ func (d PrivateDir) errand() string {
 func (e Event) errandKind() string { return "at " + e.At.String() }
 
 // Refuse removes errands from a topology: commands are not run, directories are empty, links to
-// interfaces are not made. If a node had another command before, it keeps that.
+// interfaces are not made, configurations not loaded. If a node had another command before, it
+// keeps that.
 func (t *Topology) Refuse(errands []Errand, before *Topology) {
 	refused := setOf(errands)
 	had := map[string]*Node{}
@@ -157,6 +165,7 @@ func (t *Topology) Refuse(errands []Errand, before *Topology) {
 				n.Dirs[i].Source = ""
 			}
 		}
+		n.Config = slices.DeleteFunc(n.Config, func(c ConfigFile) bool { return refused.has(n.Name, ErrandConfig, c.errand()) })
 	}
 	t.Links = slices.DeleteFunc(t.Links, func(l *Link) bool {
 		a, b := l.Ends[0], l.Ends[1]

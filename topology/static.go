@@ -198,6 +198,11 @@ func (rt Route) Plain() Route {
 	return rt
 }
 
+// SetKernelMetric sets the distance and metric that KernelMetric makes one number of.
+func (rt *Route) SetKernelMetric(metric uint32) {
+	rt.Distance, rt.Metric = rib.Distance(metric>>24), metric&maxMetric
+}
+
 // KernelMetric is the metric of the route in a kernel's table: there, the distance stands above the
 // metric, where FRR reads it.
 func (rt Route) KernelMetric() uint32 {

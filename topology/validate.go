@@ -187,6 +187,7 @@ func (v *validator) node(n *Node) {
 	v.managementAddress(n, bad)
 	v.ospf(n, bad)
 	v.dirs(n, bad)
+	v.config(n, bad)
 	if n.Kind == Controller && n.Address != "" && n.Address != ControllerTrivet {
 		if err := CheckControllerAddress(n.Address); err != nil {
 			bad("", "%s", err)

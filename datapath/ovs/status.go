@@ -198,14 +198,20 @@ func (r *bridgeRow) disconnected(have tables) error {
 
 // Flows returns the bridge's flow table as ovs-ofctl dump-flows prints it.
 func (s *Switches) Flows(ctx context.Context, bridge string) (string, error) {
+	return s.ofctl(ctx, bridge, "", "dump-flows")
+}
+
+// ofctl has ovs-ofctl ask something of a bridge, with an input.
+func (s *Switches) ofctl(ctx context.Context, bridge, input, command string, more ...string) (string, error) {
 	ofctl := findProgram("ovs-ofctl")
 	if ofctl == "" {
 		return "", errors.New("ovs-ofctl: not found; " + installHint)
 	}
 	versions := "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15"
-	cmd := exec.CommandContext(ctx, ofctl, "-vsyslog:off", "-O", versions, "dump-flows", "unix:"+filepath.Join(s.dir, bridge+".mgmt"))
+	args := append([]string{"-vsyslog:off", "-O", versions, command, "unix:" + filepath.Join(s.dir, bridge+".mgmt")}, more...)
+	cmd := exec.CommandContext(ctx, ofctl, args...)
 	var complaint strings.Builder
-	cmd.Stderr = &complaint
+	cmd.Stdin, cmd.Stderr = strings.NewReader(input), &complaint
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("flows of %s: %w: %s", bridge, err, strings.TrimSpace(complaint.String()))

@@ -71,6 +71,7 @@ func countErrands(errands []topology.Errand) string {
 	for _, k := range []struct{ kind, one, more string }{
 		{"command", "1 command", "%d commands"},
 		{topology.ErrandDirs, "1 directory of the machine in a node", "%d directories of the machine in nodes"},
+		{topology.ErrandConfig, "1 configuration loaded into a node", "%d configurations loaded into nodes"},
 		{topology.ErrandInterface, "1 interface of the machine taken", "%d interfaces of the machine taken"},
 	} {
 		switch n := counts[k.kind]; {

@@ -130,6 +130,7 @@ func (l *Lab) change(ctx context.Context, s plan.Steps, progress Progress) error
 		{"switches", countDatapaths(s.New), func(done func()) error { return l.applySwitches(ctx, done) }},
 		{"shaping", shaped(s), func(done func()) error { return l.shapeLinks(s, done) }},
 		{"daemons", l.programs(s.New), func(done func()) error { return l.runPrograms(ctx, done) }},
+		{"configurations", configs(s), func(done func()) error { return l.loadConfigs(ctx, s, done) }},
 		{"carriers", len(s.AddLinks) + len(s.SetLinks), func(done func()) error { return l.awaitCarriers(ctx, s, done) }},
 	}
 	for _, stage := range stages {

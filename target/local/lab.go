@@ -82,6 +82,9 @@ type Owner struct {
 	// is lost or back; OnLoop when packets come back to an embedded switch. They must return soon,
 	// and not call the lab, which may be changing and wait for the caller.
 	OnEnd, OnLoop func(what string)
+
+	// ByHand says whose a flow entry is: see datapath.Running.
+	ByHand func(cookie uint64) (again uint64, is bool)
 }
 
 // Record is what later processes must know about how the lab was made. It is written before what it

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
@@ -23,7 +24,7 @@ func Check(t *topology.Topology) error {
 			}
 		}
 	}
-	return errors.Join(checkExternals(t), checkWifi(t), checkShapes(t))
+	return errors.Join(checkExternals(t), checkWifi(t), checkShapes(t), datapath.TryConfigs(context.Background(), t))
 }
 
 // checkShapes says what links that leave the machine need that this kernel does not have: others go

@@ -250,6 +250,18 @@ func (l *Lab) Controllers(ctx context.Context) ([]datapath.SwitchStatus, error) 
 	return append(out, more...), errors.Join(err, failed)
 }
 
+// Present reads the nodes of all sites. Devices that run no part are not asked.
+func (l *Lab) Present(ctx context.Context, names []string) ([]local.Present, error) {
+	out, err := gather(l, func(here *local.Lab) ([]local.Present, error) { return here.Present(ctx, names) },
+		func(c *lab.Client) ([]local.Present, error) { return c.Present(ctx, names) })
+	for _, n := range l.Topology().Nodes {
+		if (len(names) == 0 || slices.Contains(names, n.Name)) && l.deviceOf(n.Name) != nil {
+			out = append(out, local.Present{Node: n.Name, Config: []topology.ConfigFile{}, Remarks: []string{"it is a device that runs no part of the lab: what is configured there is not saved"}})
+		}
+	}
+	return out, err
+}
+
 // Drops are those of all sites.
 func (l *Lab) Drops(ctx context.Context) ([]datapath.Drop, error) {
 	return gather(l, func(here *local.Lab) ([]datapath.Drop, error) { return here.Drops(ctx) },

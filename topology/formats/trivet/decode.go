@@ -229,6 +229,8 @@ func (d *decoder) field(v *yamlfile.Value, into reflect.Value, f field, label st
 		if p := d.point(v, label); p != nil {
 			into.Set(reflect.ValueOf(p))
 		}
+	case into.Type() == reflect.TypeFor[[]topology.ConfigFile]():
+		into.Set(reflect.ValueOf(d.config(v, label)))
 	case into.Type() == reflect.TypeFor[[]topology.OSPFArea]():
 		into.Set(reflect.ValueOf(d.areas(v, label)))
 	case into.Kind() == reflect.Slice:
@@ -319,6 +321,27 @@ func (d *decoder) privateDir(v *yamlfile.Value, into *topology.PrivateDir, label
 	}
 	return true
 }
+
+// config reads {flows: lab.d/s1.flows}.
+func (d *decoder) config(v *yamlfile.Value, label string) (out []topology.ConfigFile) {
+	if v.Shape == yamlfile.Nothing {
+		return nil
+	}
+	if v.Shape != yamlfile.Mapping {
+		d.add(v, configHint, "%s: needs kinds and their files, not %s", label, v)
+	}
+	for _, p := range v.Pairs {
+		d.spend(p.Key, 1)
+		if p.Value.Shape != yamlfile.Scalar || p.Value.Text == "" {
+			d.add(p.Value, configHint, "%s: %s needs a file, not %s", label, formats.Clip(p.Key.Text), p.Value)
+			continue
+		}
+		out = append(out, topology.ConfigFile{Kind: p.Key.Text, File: p.Value.Text})
+	}
+	return out
+}
+
+const configHint = "write {flows: lab.d/s1.flows}"
 
 func (d *decoder) point(v *yamlfile.Value, label string) *topology.Point {
 	var xy [2]float64

@@ -19,6 +19,19 @@ import (
 // gets an item of its own. It fails if the file has errors, if there is no such link or more than
 // one, or if the link is written in a way that only a person can change.
 func SetLink(data []byte, a, b string, change topology.LinkChange) ([]byte, error) {
+	return edited(data, func(r *reader, e *editor) (try, apply func(), where string, line int, err error) {
+		entry, index, err := r.findLink(a, b)
+		if err != nil {
+			return nil, nil, "", 0, err
+		}
+		e.settings, e.link = settings(change), *r.t.Links[index]
+		return func() { e.change(r, entry, index) }, func() { change.Apply(r.t.Links[index]) }, fmt.Sprintf("the link %s -- %s", a, b), entry.where().Pos.Line, nil
+	})
+}
+
+// edited returns the text of a file after an edit. plan finds what is to be edited: try edits it in
+// the text, apply in the topology; both must give the same.
+func edited(data []byte, plan func(*reader, *editor) (try, apply func(), what string, line int, err error)) ([]byte, error) {
 	crlf := bytes.Count(data, []byte("\r\n"))
 	if crlf > 0 && crlf != bytes.Count(data, []byte("\n")) {
 		return nil, errors.New("the file mixes two kinds of line ends; let your editor convert it first")
@@ -28,16 +41,15 @@ func SetLink(data []byte, a, b string, change topology.LinkChange) ([]byte, erro
 	if err := r.problems.Err(); err != nil {
 		return nil, err
 	}
-	entry, index, err := r.findLink(a, b)
+	e := &editor{text: string(text)}
+	try, apply, what, line, err := plan(r, e)
 	if err != nil {
 		return nil, err
 	}
-	e := &editor{text: string(text), settings: settings(change), link: *r.t.Links[index]}
-	out, err := e.try(func() { e.change(r, entry, index) })
-	change.Apply(r.t.Links[index])
+	out, err := e.try(try)
+	apply()
 	if again, problems := Read("", []byte(out)); err != nil || problems.Err() != nil || !reflect.DeepEqual(withoutPositions(again), withoutPositions(r.t)) {
-		return nil, fmt.Errorf("line %d: the link %s -- %s cannot be changed automatically as it is written; put it on a line of its own first",
-			entry.where().Pos.Line, a, b)
+		return nil, fmt.Errorf("line %d: %s cannot be changed automatically as it is written; put it on a line of its own first", line, what)
 	}
 	if crlf > 0 {
 		out = strings.ReplaceAll(out, "\n", "\r\n")

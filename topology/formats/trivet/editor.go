@@ -14,18 +14,25 @@ import (
 )
 
 // setting is a key and value to write into a link's options.
-type setting struct{ key, value string }
+type setting struct {
+	key, value string
+	others     []string // other spellings of the key
+	inner      *setting // the value is that of an end's options, of which this alone is set
+}
+
+// is says whether a key is that of the setting.
+func (s setting) is(key string) bool { return key == s.key || slices.Contains(s.others, key) }
 
 func settings(c topology.LinkChange) (out []setting) {
 	change := reflect.ValueOf(c)
 	for _, f := range fieldsOf(reflect.TypeFor[impairment](), "") {
 		name := reflect.TypeFor[impairment]().FieldByIndex(f.index).Name
 		if v := change.FieldByName(name); !v.IsNil() {
-			out = append(out, setting{f.names[0], flowValue(v.Elem(), f)})
+			out = append(out, setting{key: f.names[0], value: flowValue(v.Elem(), f)})
 		}
 	}
 	if c.Up != nil {
-		out = append(out, setting{"down", strconv.FormatBool(!*c.Up)})
+		out = append(out, setting{key: "down", value: strconv.FormatBool(!*c.Up)})
 	}
 	return out
 }
@@ -168,7 +175,7 @@ func (e *editor) flowOptions(v *yamlfile.Value, changed bool) string {
 }
 
 func (e *editor) sets(key string) bool {
-	return slices.ContainsFunc(e.settings, func(s setting) bool { return s.key == key || s.key == "down" && key == "state" })
+	return slices.ContainsFunc(e.settings, func(s setting) bool { return s.is(key) || s.key == "down" && key == "state" })
 }
 
 // flowSource writes a value on one line.
@@ -219,13 +226,22 @@ func (e *editor) setOptions(v *yamlfile.Value) {
 // setKey replaces the value of a key; it says whether the key was there.
 func (e *editor) setKey(v *yamlfile.Value, s setting) bool {
 	for _, p := range v.Pairs {
-		word, is := s.value, p.Key.Text == s.key
+		word, is := s.value, s.is(p.Key.Text)
 		if s.key == "down" && p.Key.Text == "state" {
 			word, is = map[string]string{"true": "down", "false": "up"}[s.value], true
 		}
 		if is && !p.Merged {
-			from, to := e.span(p.Value)
-			e.replace(from, to, word)
+			switch {
+			case s.inner != nil && p.Value.Shape == yamlfile.Mapping && p.Value.Alias == nil:
+				if !e.setKey(p.Value, *s.inner) {
+					e.addKeys(p.Value, []setting{*s.inner})
+				}
+			case p.Value.Shape == yamlfile.List && !p.Value.Flow:
+				e.setList(p.Key, p.Value, word)
+			default:
+				from, to := e.span(p.Value)
+				e.replace(from, to, word)
+			}
 			return true
 		}
 	}

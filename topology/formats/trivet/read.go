@@ -28,6 +28,8 @@ type reader struct {
 	t        *topology.Topology
 	defaults defaults
 	entries  []linkEntry // for SetLink: what made each link
+
+	nodeEntries []nodeEntry // for SetNode: what made each node
 }
 
 // newReader reads a file; its topology is nil if the file is not YAML.
@@ -142,6 +144,7 @@ func (r *reader) nodes(v *yamlfile.Value) {
 			kind = "host" // its problem has been reported; links to it should not cause another
 		}
 		r.spend(p.Key, len(names)*(1+r.work-before))
+		r.nodeEntries = append(r.nodeEntries, nodeEntry{v, p.Key, p.Value, kind, len(r.t.Nodes), len(names)})
 		for _, name := range names {
 			r.addNode(p.Key, name, kind, &options)
 		}

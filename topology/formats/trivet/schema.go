@@ -70,6 +70,12 @@ func fieldSchema(f field) object {
 		return deferredSchemas[f.as]()
 	case f.typ == reflect.TypeFor[*topology.Point]():
 		return object{"type": "array", "items": object{"type": "number"}, "minItems": 2, "maxItems": 2}
+	case f.typ == reflect.TypeFor[[]topology.ConfigFile]():
+		kinds := object{}
+		for _, k := range topology.ConfigKinds() {
+			kinds[k.Name] = object{"type": "string", "minLength": 1, "description": k.Help}
+		}
+		return orNothing(object{"type": "object", "additionalProperties": false, "properties": kinds})
 	case f.typ == reflect.TypeFor[[]topology.OSPFArea]():
 		area := orNothing(structOrShort(f.typ.Elem(), f.as))
 		return orNothing(object{"type": "object", "propertyNames": object{"pattern": leaves[reflect.TypeFor[topology.AreaID]()].pattern}, "additionalProperties": area})

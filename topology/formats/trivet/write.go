@@ -83,6 +83,12 @@ func flowValue(v reflect.Value, f field) string {
 		return yamlfile.Quote(x)
 	case []topology.OSPFArea:
 		return areasText(x)
+	case []topology.ConfigFile:
+		items := make([]string, len(x))
+		for i, c := range x {
+			items[i] = yamlfile.FlowKey(c.Kind) + ": " + yamlfile.Quote(c.File)
+		}
+		return "{" + strings.Join(items, ", ") + "}"
 	case *topology.Point:
 		return "[" + yamlfile.Number(x.X) + ", " + yamlfile.Number(x.Y) + "]"
 	case topology.Queue:

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/topology"
+)
+
+// complaint finds the line that a tool complains of.
+var complaint = regexp.MustCompile(`(?:-|stdin):(\d+)|line:? (\d+)`)
+
+// try has a tool check a text where there is nothing that it could change. Passes are texts in its
+// complaints that concern only that place.
+func try(ctx context.Context, n *topology.Node, c topology.ConfigFile, passes string, command ...string) error {
+	said, err := alone(ctx, c.Text, command...)
+	if err == nil || passes != "" && strings.Contains(said, passes) {
+		return nil
+	}
+	line := 0
+	if m := complaint.FindStringSubmatch(said); m != nil {
+		line, _ = strconv.Atoi(m[1] + m[2])
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
+	var problems topology.Problems
+	problems.Add(c.Position(line), "", "%s of %s: %s", c.Kind, n.Name, cmp.Or(first, err.Error()))
+	return problems.Err()
+}
+
+// alone runs a program in a network of its own, if it is root who does so.
+func alone(ctx context.Context, input string, command ...string) (said string, err error) {
+	ctx, cancel := patience.Query.Context(ctx)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Stdin, cmd.Env = strings.NewReader(input), append(os.Environ(), "LC_ALL=C")
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// lines calls f with each line of a text that says something, and its number.
+func lines(c topology.ConfigFile, f func(number int, line string)) {
+	for i, line := range strings.Split(c.Text, "\n") {
+		if !isComment(line) {
+			f(i+1, strings.TrimSpace(line))
+		}
+	}
+}
+
+// complain returns what adds problems of a text.
+func complain(n *topology.Node, c topology.ConfigFile, problems *topology.Problems) func(line int, hint, format string, args ...any) {
+	return func(line int, hint, format string, args ...any) {
+		problems.Add(c.Position(line), hint, "%s of %s: %s", c.Kind, n.Name, fmt.Sprintf(format, args...))
+	}
+}
+
+// firewalled says whether the kernel has rules for packets in a node's network: most nodes have
+// none, and then no program needs to look.
+func firewalled(in datapath.Running) (some bool, err error) {
+	err = in.Inside(func() error {
+		some, err = hasRules()
+		return err
+	})
+	return some, err
+}

@@ -1,0 +1,342 @@
+package ovs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/topology"
+)
+
+func init() {
+	datapath.RegisterConfig(datapath.Config{Kind: "ovs", Check: checkConfig, Read: readConfig, Load: loadConfig})
+}
+
+// settable are the columns of a switch's records that a configuration can have: those that concern
+// this switch alone, and that Trivet does not set for what the topology says.
+var settable = map[string][]string{
+	"bridge":    {"mcast_snooping_enable", "flood_vlans", "other_config"},
+	"port":      {"tag", "trunks", "vlan_mode", "cvlans", "protected", "other_config"},
+	"interface": {"ingress_policing_rate", "ingress_policing_burst"},
+}
+
+var settableTables = []string{"bridge", "port", "interface"}
+
+// setting is a column of a record, or (key) a part of one, and its value in the words of ovs-vsctl.
+type setting struct {
+	table, record, column, key, value string
+}
+
+func (s setting) name() string {
+	if s.key == "" {
+		return s.column
+	}
+	return s.column + ":" + s.key
+}
+
+func (s setting) String() string {
+	return fmt.Sprintf("set %s %s %s=%s", s.table, s.record, s.name(), s.value)
+}
+
+var (
+	settingWord = regexp.MustCompile(`^([a-z_]+)(?::([a-z0-9-]+))?=(.+)$`)
+	plainValue  = regexp.MustCompile(`^(?:[A-Za-z0-9_.:/-]+|"[A-Za-z0-9_.:/ -]*"|\[[0-9, ]*\])$`)
+)
+
+// settingsOf reads the lines "set TABLE RECORD COLUMN=VALUE..." of a text.
+func settingsOf(text string, problem func(line int, hint, what string)) (out []setting) {
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		bad := func(hint, format string, args ...any) { problem(i+1, hint, fmt.Sprintf(format, args...)) }
+		words := strings.Fields(line)
+		if len(words) < 4 || words[0] != "set" {
+			bad("write set port s1-eth1 tag=10", "not a setting")
+			continue
+		}
+		table := strings.ToLower(words[1])
+		if settable[table] == nil {
+			bad("there are "+strings.Join(settableTables, ", "), "%s: no such table", words[1])
+			continue
+		}
+		for _, word := range words[3:] {
+			m := settingWord.FindStringSubmatch(word)
+			switch {
+			case m == nil:
+				bad("write tag=10, or other_config:stp-path-cost=10", "%s: not a column and its value", word)
+			case !slices.Contains(settable[table], m[1]):
+				bad("there are "+strings.Join(settable[table], ", "), "%s: this column of a %s is not set here", m[1], table)
+			case (m[1] == "other_config") != (m[2] != ""):
+				bad("write other_config:KEY=VALUE, and other columns without a key", "%s: cannot be set like this", word)
+			case table == "bridge" && slices.Contains(ourConfig, m[2]):
+				bad("leave it out", "%s: the topology says this", word)
+			case !plainValue.MatchString(m[3]):
+				bad("write a word, or [10,20]", "%s: not a value", word)
+			default:
+				out = append(out, setting{table, words[2], m[1], m[2], m[3]})
+			}
+		}
+	}
+	return out
+}
+
+// records are the names that a switch's records have in a table.
+func records(t *topology.Topology, n *topology.Node) (bridge string, ports []string) {
+	for _, l := range t.Links {
+		for i, e := range l.Ends {
+			switch far := l.Ends[1-i]; {
+			case e.Node != n.Name:
+			case far.External() && far.Carrier == nil:
+				ports = append(ports, far.Interface)
+			default:
+				ports = append(ports, e.Interface)
+			}
+		}
+	}
+	return topology.DeviceName(n.Name), ports
+}
+
+func checkConfig(t *topology.Topology, n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
+	bridge, ports := records(t, n)
+	bad := func(line int, hint, what string) { problems.Add(c.Position(line), hint, "ovs of %s: %s", n.Name, what) }
+	settingsOf(c.Text, bad)
+	for i, line := range strings.Split(c.Text, "\n") {
+		for _, s := range settingsOf(line, func(int, string, string) {}) {
+			if s.table == "bridge" && s.record != bridge || s.table != "bridge" && !slices.Contains(ports, s.record) {
+				bad(i+1, "its bridge is "+bridge+", its ports are "+strings.Join(ports[:min(len(ports), 10)], ", "), fmt.Sprintf("%s %s is none of this switch", s.table, s.record))
+				break
+			}
+		}
+	}
+	return problems
+}
+
+// vsctl has ovs-vsctl do something, in one transaction.
+func (s *Switches) vsctl(ctx context.Context, commands ...[]string) (string, error) {
+	program := findProgram("ovs-vsctl")
+	if program == "" {
+		return "", errors.New("ovs-vsctl: not found; " + installHint)
+	}
+	args := []string{"-vsyslog:off", "--timeout=30", "--db=unix:" + filepath.Join(s.dir, "db.sock")}
+	for _, c := range commands {
+		args = append(append(args, "--"), c...)
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("ovs-vsctl: %w: %s", err, strings.TrimSpace(said.String()))
+	}
+	return string(out), nil
+}
+
+// unset is how ovs-vsctl writes what a column is by itself.
+var unset = []string{"[]", "{}", "0", "false", `""`}
+
+// configOf are the settings that a switch's records have now.
+func (s *Switches) configOf(ctx context.Context, bridge string, ports []string) (out []setting, err error) {
+	there, err := s.vsctl(ctx, []string{"list-ifaces", bridge})
+	if err != nil {
+		return nil, err
+	}
+	names := strings.Fields(there)
+	var asked []setting
+	ask := func(table, record string, columns []string) {
+		for _, c := range columns {
+			asked = append(asked, setting{table: table, record: record, column: c})
+		}
+	}
+	ask("bridge", bridge, settable["bridge"])
+	for _, p := range ports {
+		if slices.Contains(names, p) {
+			ask("port", p, append(slices.Clone(settable["port"]), "external_ids"))
+			ask("interface", p, settable["interface"])
+		}
+	}
+	var commands [][]string
+	for _, a := range asked {
+		commands = append(commands, []string{"--if-exists", "get", a.table, a.record, a.column})
+	}
+	text, err := s.vsctl(ctx, commands...)
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Split(text, "\n")
+	if len(lines) <= len(asked)-1 {
+		return nil, fmt.Errorf("ovs-vsctl answers %d of %d questions", len(lines), len(asked))
+	}
+	isBlocked, kept := map[string]bool{}, map[string]vlans{}
+	for i, a := range asked {
+		value := strings.TrimSpace(lines[i])
+		switch {
+		case a.column == "trunks" && value == fmt.Sprintf("[%d]", noVLAN):
+			isBlocked[a.record] = true
+			continue
+		case a.column == "external_ids":
+			for _, x := range mapOf(a, value) {
+				if x.key == keptVLANs {
+					var text string
+					var v vlans
+					if json.Unmarshal([]byte(x.value), &text) == nil && json.Unmarshal([]byte(text), &v) == nil {
+						kept[a.record] = v
+					}
+				}
+			}
+			continue
+		case slices.Contains(unset, value), value == "":
+			continue
+		}
+		if a.column == "other_config" {
+			for _, x := range mapOf(a, value) {
+				if a.table != "bridge" || !slices.Contains(ourConfig, x.key) {
+					out = append(out, x)
+				}
+			}
+			continue
+		}
+		a.value = strings.ReplaceAll(value, " ", "")
+		out = append(out, a)
+	}
+	out = slices.DeleteFunc(out, func(x setting) bool { return isBlocked[x.record] && x.column == "vlan_mode" })
+	for port, v := range kept {
+		if v.Mode != nil {
+			out = append(out, setting{table: "port", record: port, column: "vlan_mode", value: *v.Mode})
+		}
+		if len(v.Trunks) > 0 {
+			text, _ := json.Marshal(v.Trunks)
+			out = append(out, setting{table: "port", record: port, column: "trunks", value: string(text)})
+		}
+	}
+	slices.SortFunc(out, func(a, b setting) int {
+		return strings.Compare(fmt.Sprint(slices.Index(settableTables, a.table), a), fmt.Sprint(slices.Index(settableTables, b.table), b))
+	})
+	return out, nil
+}
+
+var mapPair = regexp.MustCompile(`"?([A-Za-z0-9_.:-]+)"?=("(?:[^"\\]|\\.)*"|[^,}\s]+)`)
+
+// mapOf are the keys of a column that is a map.
+func mapOf(of setting, value string) (out []setting) {
+	for _, m := range mapPair.FindAllStringSubmatch(value, -1) {
+		one := of
+		one.key, one.value = m[1], m[2]
+		out = append(out, one)
+	}
+	return out
+}
+
+func readConfig(ctx context.Context, in datapath.Running, was string) (string, error) {
+	f, ok := in.Fabric.(*fabric)
+	if !ok || f.switches.Load() == nil {
+		return "", nil
+	}
+	bridge, ports := records(f.site.Topology(), in.Node)
+	have, err := f.switches.Load().configOf(ctx, bridge, ports)
+	if err != nil {
+		return "", err
+	}
+	var lines []string
+	for _, s := range have {
+		lines = append(lines, s.String())
+	}
+	var before []string
+	for _, s := range settingsOf(was, func(int, string, string) {}) {
+		before = append(before, normal(s).String())
+	}
+	if slices.Equal(slices.Sorted(slices.Values(lines)), slices.Sorted(slices.Values(before))) {
+		return was, nil
+	}
+	return strings.Join(lines, "\n") + strings.Repeat("\n", min(len(lines), 1)), nil
+}
+
+// normal is a setting as ovs-vsctl writes it.
+func normal(s setting) setting {
+	s.value = strings.ReplaceAll(s.value, " ", "")
+	if s.key != "" && !strings.HasPrefix(s.value, `"`) {
+		s.value = `"` + s.value + `"`
+	}
+	if (s.column == "trunks" || s.column == "cvlans" || s.column == "flood_vlans") && !strings.HasPrefix(s.value, "[") {
+		s.value = "[" + s.value + "]"
+	}
+	return s
+}
+
+func loadConfig(ctx context.Context, in datapath.Running, was, text string) error {
+	f, ok := in.Fabric.(*fabric)
+	if !ok || f.switches.Load() == nil {
+		return nil
+	}
+	s := f.switches.Load()
+	want := settingsOf(text, func(int, string, string) {})
+	isBlocked := f.blockedPorts()
+	var commands [][]string
+	for _, old := range settingsOf(was, func(int, string, string) {}) {
+		switch {
+		case isBlocked[old.record] && (old.column == "vlan_mode" || old.column == "trunks"):
+			commands = append(commands, []string{"--if-exists", "remove", "port", old.record, "external_ids", keptVLANs})
+		case slices.ContainsFunc(want, func(w setting) bool { return w.table == old.table && w.record == old.record && w.name() == old.name() }):
+		case old.key != "":
+			commands = append(commands, []string{"--if-exists", "remove", old.table, old.record, old.column, old.key})
+		case strings.HasPrefix(old.column, "ingress_"):
+			commands = append(commands, []string{"set", old.table, old.record, old.column + "=0"})
+		case old.column == "protected" || old.column == "mcast_snooping_enable":
+			commands = append(commands, []string{"set", old.table, old.record, old.column + "=false"})
+		default:
+			commands = append(commands, []string{"--if-exists", "clear", old.table, old.record, old.column})
+		}
+	}
+	kept := map[string]vlans{}
+	for _, w := range want {
+		if v := kept[w.record]; isBlocked[w.record] && v.keep(w) {
+			kept[w.record] = v
+			continue
+		}
+		commands = append(commands, []string{"set", w.table, w.record, w.name() + "=" + w.value})
+	}
+	for port, v := range kept {
+		text, _ := json.Marshal(v)
+		quoted, _ := json.Marshal(string(text))
+		commands = append(commands, []string{"set", "port", port, "external_ids:" + keptVLANs + "=" + string(quoted)})
+	}
+	if len(commands) == 0 {
+		return nil
+	}
+	_, err := s.vsctl(ctx, commands...)
+	return err
+}
+
+// blockedPorts are those that must stay out of learning: the VLANs that they are given are kept
+// for when they may take part.
+func (f *fabric) blockedPorts() map[string]bool {
+	out := map[string]bool{}
+	for _, b := range f.bridges(topology.Blocked(f.site.Topology())) {
+		for _, p := range b.Ports {
+			out[p.Name] = p.Blocked
+		}
+	}
+	return out
+}
+
+// keep notes a setting that a blocked port keeps for later; it says whether it is one.
+func (v *vlans) keep(s setting) bool {
+	switch s.column {
+	case "vlan_mode":
+		mode := strings.Trim(s.value, `"`)
+		v.Mode = &mode
+	case "trunks":
+		return json.Unmarshal([]byte(normal(s).value), &v.Trunks) == nil
+	default:
+		return false
+	}
+	return true
+}

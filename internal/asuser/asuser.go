@@ -1,0 +1,70 @@
+// Package asuser handles files as the user who has asked for it: with sudo, the one who called
+// that, so that root follows no link and reads or replaces no file that this user could not.
+package asuser
+
+import (
+	"errors"
+	"os"
+	"os/user"
+	"runtime"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Do runs f, which only handles files and starts nothing, with the rights of the user who called
+// sudo; without sudo, as it is.
+func Do(f func() error) error {
+	uid, err := strconv.Atoi(os.Getenv("SUDO_UID"))
+	if os.Geteuid() != 0 || err != nil || uid <= 0 {
+		return f()
+	}
+	gid, groups := groupsOf(uid)
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread, which is somebody else's now, ends with the goroutine
+		err := become(uid, gid, groups)
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// groupsOf are the groups of a user: as the machine's list of users says, or only that of sudo.
+func groupsOf(uid int) (gid int, groups []uint32) {
+	gid, err := strconv.Atoi(os.Getenv("SUDO_GID"))
+	if err != nil {
+		gid = uid
+	}
+	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+		ids, _ := u.GroupIds()
+		for _, id := range ids {
+			if n, err := strconv.ParseUint(id, 10, 32); err == nil {
+				groups = append(groups, uint32(n))
+			}
+		}
+	}
+	return gid, groups
+}
+
+// become changes what the thread may do with files, and that alone: see setfsuid(2). The groups
+// are those of the thread only if the kernel is asked directly.
+func become(uid, gid int, groups []uint32) error {
+	var list unsafe.Pointer
+	if len(groups) > 0 {
+		list = unsafe.Pointer(&groups[0])
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(list), 0); errno != 0 {
+		return errno
+	}
+	if err := errors.Join(unix.Setfsgid(gid), unix.Setfsuid(uid)); err != nil {
+		return err
+	}
+	if is, err := unix.SetfsuidRetUid(-1); err != nil || is != uid { // it tells of no failure itself
+		return errors.New("cannot take the rights of the user who called sudo")
+	}
+	return nil
+}

@@ -1,0 +1,684 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/pmezard/go-difflib/difflib"
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/internal/asuser"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/trivet"
+)
+
+func (a *app) save() *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "save [FILE] [NODE...]",
+		Short: "Write what was configured by hand into the topology's file",
+		Long: "Write what somebody has configured by hand in a running lab into its file, so that the next up gives the same lab:\n" +
+			"links as they are now, addresses and routes of hosts and Linux routers, flow entries of switches, rules of iptables\n" +
+			"and nft. With nodes, what is theirs and that of their links.\n\n" +
+			"Without FILE it is the file that the lab came from, whose comments and layout stay. Any other FILE is written anew,\n" +
+			"as it must be if the lab came from a generator or a file in another format. What a topology has no words for goes\n" +
+			"into files in a directory beside FILE, which nodes name as their config.",
+		Example: "  trivet save --dry-run\n  trivet save\n  trivet save lab.yaml s1 h1",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, state, err := a.client()
+			if err != nil {
+				return err
+			}
+			info, err := c.Info(cmd.Context())
+			if err != nil {
+				return err
+			}
+			s := &saving{lab: info.Topology, present: map[string]local.Present{}, nodes: map[string]bool{}}
+			file, err := s.arguments(args, state)
+			if err != nil {
+				return err
+			}
+			all, err := c.Present(cmd.Context(), nil)
+			if err != nil {
+				return err
+			}
+			for _, p := range all {
+				s.present[p.Node] = p
+			}
+			if err := s.begin(file); err != nil {
+				return err
+			}
+			if err := s.change(); err != nil {
+				return fmt.Errorf("%s: %w\nnothing was changed", file, err)
+			}
+			return a.finishSave(s, dryRun)
+		},
+	}
+	cmd.ValidArgsFunction = a.completeNodes
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be written")
+	return cmd
+}
+
+// saving is a file that is becoming what a lab is now.
+type saving struct {
+	lab     *topology.Topology
+	present map[string]local.Present
+	nodes   map[string]bool // only these, if there are any
+
+	file  string
+	isNew bool // there is no such file yet
+	was   []byte
+	text  []byte
+	first *topology.Topology // what the file says, resolved
+	files []savedFile        // with configurations
+	said  []Saved
+	left  []string
+}
+
+type savedFile struct{ name, was, text string }
+
+// Saved is something that is written.
+type Saved struct {
+	Subject string `json:"subject"` // a node or link
+	What    string `json:"what"`
+}
+
+func (s *saving) say(subject, format string, args ...any) {
+	one := Saved{subject, fmt.Sprintf(format, args...)}
+	if !slices.Contains(s.said, one) {
+		s.said = append(s.said, one)
+	}
+}
+
+func (s *saving) leave(subject, format string, args ...any) {
+	what := subject + ": " + fmt.Sprintf(format, args...)
+	if !slices.Contains(s.left, what) {
+		s.left = append(s.left, what)
+	}
+}
+
+func (s *saving) has(node string) bool { return len(s.nodes) == 0 || s.nodes[node] }
+
+// arguments returns the file to write; other words are nodes.
+func (s *saving) arguments(args []string, state lab.State) (file string, err error) {
+	for i, word := range args {
+		switch {
+		case s.lab.Node(word) != nil:
+			s.nodes[word] = true
+		case i == 0:
+			file = word
+		default:
+			var names []string
+			for _, n := range s.lab.Nodes {
+				names = append(names, n.Name)
+			}
+			return "", fmt.Errorf("there is no node %s in lab %s; %s", word, state.Name, topology.DidYouMean(word, names))
+		}
+	}
+	if file == "" {
+		file = state.File()
+		if state.Source == lab.OfExperiment || !isFile(file) {
+			return "", fmt.Errorf("lab %s came from %s: name the file to write, as in  trivet save lab.yaml", state.Name, state.Source)
+		}
+	}
+	format, err := formats.ForFile(file, nil)
+	if err == nil && format.Name != formats.Own {
+		if data, failed := os.ReadFile(file); failed == nil {
+			format, err = formats.ForFile(file, data)
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	if format.Name != formats.Own {
+		return "", fmt.Errorf("%s: %s has no words for what is saved: name another file, as in  trivet save lab.yaml", file, format.Title)
+	}
+	return file, nil
+}
+
+// begin reads the file, or begins a new one with what the lab is.
+func (s *saving) begin(file string) (err error) {
+	s.file = file
+	if err := mine(file); err != nil {
+		return err
+	}
+	if s.isNew = !isFile(file); s.isNew {
+		t := s.lab.Clone()
+		for _, n := range t.Nodes {
+			n.Config = nil // it is written into files of its own
+			if n.RoutingNode() {
+				n.Routes = slices.DeleteFunc(n.Routes, func(r topology.Route) bool { return r.Computed })
+			}
+		}
+		t.RouterHops = 0
+		var losses []formats.Loss
+		if s.text, losses, err = trivet.Write(t); err != nil {
+			return err
+		}
+		for _, l := range losses {
+			s.leave(l.Subject, "%s is not saved", l.Field)
+		}
+	} else if err := asuser.Do(func() (err error) { s.was, err = os.ReadFile(file); return err }); err != nil {
+		return err
+	} else {
+		s.text = s.was
+	}
+	s.first, err = s.resolved()
+	if err != nil {
+		return err
+	}
+	return s.sameNodes()
+}
+
+// mine says whether root may replace a file: not where a link of somebody else leads.
+func mine(file string) error {
+	info, err := os.Lstat(file)
+	if err != nil || info.Mode()&os.ModeSymlink == 0 || os.Geteuid() != 0 || os.Getenv("SUDO_UID") != "" {
+		return nil
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && owner.Uid != 0 {
+		return fmt.Errorf("%s is a link of another user: name the file itself", file)
+	}
+	return nil
+}
+
+// resolved is what the text means now. Flags of up have made the lab what no file says.
+func (s *saving) resolved() (*topology.Topology, error) {
+	t, problems := trivet.Read(s.file, s.text)
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	if len(s.files) == 0 && !s.isNew { // texts of configurations
+		if read, problems := formats.ReadFile(s.file, formats.Options{}); problems.Err() == nil && bytes.Equal(s.text, s.was) {
+			t = read
+		}
+	}
+	t.Name, t.IPv6, t.Routes = s.lab.Name, s.lab.IPv6, s.lab.Routes
+	was := s.lab.NodesByName()
+	for _, n := range t.Nodes {
+		if old := was[n.Name]; old != nil {
+			n.Kind, n.Datapath, n.Controllers = old.Kind, old.Datapath, old.Controllers
+		}
+	}
+	r, problems := topology.Resolve(t, lab.Defaults)
+	return r, problems.Err()
+}
+
+// sameNodes says why a file is not that of the lab.
+func (s *saving) sameNodes() error {
+	hint := "bring the lab to it first:  trivet apply " + s.file + ", or save to another file"
+	for _, n := range s.lab.Nodes {
+		if s.first.Node(n.Name) == nil {
+			return fmt.Errorf("%s has no node %s, which the lab has; %s", s.file, n.Name, hint)
+		}
+	}
+	have, want := topology.LinksByKey(s.first), topology.LinksByKey(s.lab)
+	for key, l := range want {
+		if have[key] == nil {
+			return fmt.Errorf("%s has no link %s, which the lab has; %s", s.file, l.Name(), hint)
+		}
+	}
+	if len(s.first.Nodes) != len(s.lab.Nodes) || len(have) != len(want) {
+		return fmt.Errorf("%s has nodes or links that the lab does not have; %s", s.file, hint)
+	}
+	return nil
+}
+
+// change makes the text what the lab is. A change may lead to others, as what is given decides what
+// is assigned and computed: it ends when nothing differs, or nothing helps.
+func (s *saving) change() error {
+	if err := s.links(); err != nil {
+		return err
+	}
+	if err := s.configs(); err != nil {
+		return err
+	}
+	for range 8 {
+		before := s.text
+		r, err := s.resolved()
+		if err != nil {
+			return err
+		}
+		for _, n := range r.Nodes {
+			if err := s.network(r, n); err != nil {
+				return err
+			}
+		}
+		if bytes.Equal(before, s.text) {
+			return s.remaining(r)
+		}
+	}
+	r, err := s.resolved()
+	if err != nil {
+		return err
+	}
+	return s.remaining(r)
+}
+
+// links writes the links as they are.
+func (s *saving) links() error {
+	now := topology.LinksByKey(s.lab)
+	for i, key := range topology.LinkKeys(s.first) {
+		file, is := s.first.Links[i], now[key]
+		if !s.has(file.Ends[0].Node) && !s.has(file.Ends[1].Node) {
+			continue
+		}
+		change, ok := linkChange(file, is)
+		if !ok {
+			s.leave("link "+is.Name(), "its directions differ from each other in another way than in the file: not saved")
+			continue
+		}
+		if change == (topology.LinkChange{}) {
+			continue
+		}
+		text, err := trivet.SetLink(s.text, end(file.Ends[0]), end(file.Ends[1]), change)
+		if err != nil {
+			return err
+		}
+		s.text = text
+		s.say("link "+is.Name(), "%s", change)
+	}
+	return nil
+}
+
+// linkChange is what makes a link of a file what it is in the lab; false if nothing does.
+func linkChange(file, is *topology.Link) (c topology.LinkChange, ok bool) {
+	if file.Ends[0].Label() != is.Ends[0].Label() {
+		is = is.Clone()
+		is.Ends[0], is.Ends[1] = is.Ends[1], is.Ends[0]
+	}
+	if file.Down != is.Down {
+		up := !is.Down
+		c.Up = &up
+	}
+	from, to := file.Egress(0), is.Egress(0)
+	if from == to && file.Egress(1) == is.Egress(1) {
+		return c, true
+	}
+	set(&c.Bandwidth, from.Bandwidth, to.Bandwidth, file.Egress(1).Bandwidth, is.Egress(1).Bandwidth)
+	set(&c.Delay, from.Delay, to.Delay, file.Egress(1).Delay, is.Egress(1).Delay)
+	set(&c.Jitter, from.Jitter, to.Jitter, file.Egress(1).Jitter, is.Egress(1).Jitter)
+	set(&c.Loss, from.Loss, to.Loss, file.Egress(1).Loss, is.Egress(1).Loss)
+	set(&c.Queue, from.Queue, to.Queue, file.Egress(1).Queue, is.Egress(1).Queue)
+	set(&c.MTU, from.MTU, to.MTU, file.Egress(1).MTU, is.Egress(1).MTU)
+	after := file.Clone()
+	c.Apply(after)
+	return c, after.Egress(0) == is.Egress(0) && after.Egress(1) == is.Egress(1)
+}
+
+// set notes a setting that differs in any direction.
+func set[T comparable](into **T, from, to, back, is T) {
+	if from != to || back != is {
+		*into = &to
+	}
+}
+
+// configs writes the nodes' own configurations.
+func (s *saving) configs() error {
+	base := strings.TrimSuffix(filepath.Base(s.file), filepath.Ext(s.file)) + ".d"
+	for _, n := range s.first.Nodes {
+		if !s.has(n.Name) {
+			continue
+		}
+		p := s.present[n.Name]
+		for _, what := range p.Remarks {
+			s.leave(n.Name, "%s", what)
+		}
+		list, changed := slices.Clone(n.Config), false
+		for _, c := range p.Config {
+			i := slices.IndexFunc(list, func(f topology.ConfigFile) bool { return f.Kind == c.Kind })
+			switch {
+			case i < 0 && c.Text == "" || i >= 0 && list[i].Text == c.Text:
+				continue
+			case i >= 0 && c.Text == "":
+				s.say(n.Name, "%s: none (%s is not used any more)", c.Kind, list[i].File)
+				list, changed = slices.Delete(list, i, i+1), true
+				continue
+			case i < 0:
+				list = append(list, topology.ConfigFile{Kind: c.Kind, File: filepath.Join(base, n.Name+"."+c.Kind)})
+				i, changed = len(list)-1, true
+			}
+			s.files = append(s.files, savedFile{list[i].File, list[i].Text, c.Text})
+			s.say(n.Name, "%s: %s", c.Kind, list[i].File)
+		}
+		if !changed {
+			continue
+		}
+		for i := range list {
+			list[i].Text = "" // the topology's file has no texts
+		}
+		text, err := trivet.SetNode(s.text, n.Name, trivet.NodeChange{Config: &list})
+		if err != nil {
+			return err
+		}
+		s.text = text
+	}
+	return nil
+}
+
+// network writes a node's addresses and routes, where the text does not lead to them.
+func (s *saving) network(r *topology.Topology, n *topology.Node) error {
+	addresses, loopback, routes := s.wanted(n)
+	if addresses == nil {
+		return nil
+	}
+	var change trivet.NodeChange
+	for i, e := range topology.EndsOf(r)[n.Name] {
+		if have := addresses[e.Interface]; !sameSet(e.Addresses, have) {
+			have = inOrder(e.Addresses, have)
+			s.say(n.Name, "address of %s: %s", e.Interface, orNone(have))
+			if i == 0 && len(have) > 0 && s.atNode(n.Name) {
+				change.Addresses = &have
+			} else if err := s.setAddresses(n.Name, e.Interface, have); err != nil {
+				return err
+			}
+		}
+	}
+	if !sameSet(n.Loopback, loopback) {
+		loopback = inOrder(n.Loopback, loopback)
+		change.Loopback = &loopback
+		s.say(n.Name, "loopback: %s", orNone(loopback))
+	}
+	if more, gone := differing(n.StaticRoutes(), routes); len(more)+len(gone) > 0 {
+		gateways, static := []netip.Addr{}, []topology.Route{}
+		for _, route := range inFileOrder(n.StaticRoutes(), routes) {
+			family := func(g netip.Addr) bool { return g.Is4() == route.Via.Is4() }
+			if route.To.Bits() == 0 && route.Via.IsValid() && route == (topology.Route{To: route.To, Via: route.Via, Device: route.Device}) && !slices.ContainsFunc(gateways, family) {
+				gateways = append(gateways, route.Via)
+				continue
+			}
+			if route.Via.IsValid() && reaches(addresses, route.Via) {
+				route.Device = ""
+			}
+			static = append(static, route)
+		}
+		for _, route := range more {
+			s.say(n.Name, "route %s", route)
+		}
+		for _, route := range gone {
+			s.say(n.Name, "no route %s", route)
+		}
+		if !slices.Equal(gateways, n.Gateways) {
+			change.Gateways = &gateways
+		}
+		if !slices.Equal(static, n.Routes) {
+			change.Routes = &static
+		}
+	}
+	if change == (trivet.NodeChange{}) {
+		return nil
+	}
+	text, err := trivet.SetNode(s.text, n.Name, change)
+	if err == nil {
+		s.text = text
+	}
+	return err
+}
+
+// wanted is what a node is to have: what it has now or, if it is not to be saved, what the file
+// gave it. addresses is nil if that is not known.
+func (s *saving) wanted(n *topology.Node) (addresses map[string][]netip.Prefix, loopback []netip.Prefix, routes []topology.Route) {
+	p := s.present[n.Name]
+	if !p.Network {
+		return nil, nil, nil
+	}
+	if s.has(n.Name) {
+		return p.Addresses, p.Addresses["lo"], p.Routes
+	}
+	addresses = map[string][]netip.Prefix{}
+	for _, e := range topology.EndsOf(s.first)[n.Name] {
+		addresses[e.Interface] = e.Addresses
+	}
+	first := s.first.Node(n.Name)
+	return addresses, first.Loopback, first.StaticRoutes()
+}
+
+// atNode says whether a node's first address is written among its own options.
+func (s *saving) atNode(name string) bool {
+	t, _ := trivet.Read(s.file, s.text)
+	ends := topology.EndsOf(t)[name]
+	return !slices.ContainsFunc(ends, func(e *topology.Endpoint) bool { return len(e.Addresses) > 0 || e.Unaddressed || e.Port != nil })
+}
+
+// setAddresses writes the addresses of a device at its link.
+func (s *saving) setAddresses(node, device string, addresses []netip.Prefix) error {
+	for _, l := range s.first.Links {
+		for i, e := range l.Ends {
+			if e.Node != node || e.Interface != device {
+				continue
+			}
+			text, err := trivet.SetAddresses(s.text, end(l.Ends[0]), end(l.Ends[1]), i, addresses)
+			if err == nil {
+				s.text = text
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// remaining says what the text cannot say.
+func (s *saving) remaining(r *topology.Topology) error {
+	for _, n := range r.Nodes {
+		addresses, _, routes := s.wanted(n)
+		if addresses == nil {
+			continue
+		}
+		for _, e := range topology.EndsOf(r)[n.Name] {
+			if !sameSet(e.Addresses, addresses[e.Interface]) {
+				s.leave(n.Name, "the addresses of %s cannot be written: the topology gives it %s", e.Interface, orNone(e.Addresses))
+			}
+		}
+		more, gone := differing(n.StaticRoutes(), routes)
+		for _, route := range more {
+			s.leave(n.Name, "the route %s cannot be written", route)
+		}
+		for _, route := range gone {
+			s.leave(n.Name, "that there is no route %s cannot be written: the topology computes it (routes: as-written does not)", route)
+		}
+	}
+	s.said = slices.DeleteFunc(s.said, func(one Saved) bool {
+		return slices.ContainsFunc(s.left, func(what string) bool {
+			return strings.HasPrefix(one.What, "no route ") && strings.HasPrefix(what, one.Subject+": that there is "+one.What)
+		})
+	})
+	return nil
+}
+
+func sameSet[T comparable](a, b []T) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(x T) bool { return !slices.Contains(b, x) })
+}
+
+// inOrder is a list in the order of another one, with what is new last.
+func inOrder[T comparable](order, list []T) []T {
+	out := []T{}
+	for _, x := range order {
+		if slices.Contains(list, x) {
+			out = append(out, x)
+		}
+	}
+	for _, x := range list {
+		if !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+func orNone(list []netip.Prefix) string {
+	if len(list) == 0 {
+		return topology.NoAddress
+	}
+	var out []string
+	for _, p := range list {
+		out = append(out, p.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+// sameRoute compares a route of a file with one of a kernel, which knows the device of each.
+func sameRoute(file, kernel topology.Route) bool {
+	if file.Device == "" {
+		kernel.Device = ""
+	}
+	file.To = file.To.Masked()
+	return file.To == kernel.To && file.Via == kernel.Via && file.Device == kernel.Device && file.Discard == kernel.Discard && file.KernelMetric() == kernel.KernelMetric()
+}
+
+// differing are the routes that a kernel has besides those of a file, and those that it lacks.
+func differing(file, kernel []topology.Route) (more, gone []topology.Route) {
+	for _, k := range kernel {
+		if !slices.ContainsFunc(file, func(f topology.Route) bool { return sameRoute(f, k) || sameRoute(k, f) }) {
+			more = append(more, k)
+		}
+	}
+	for _, f := range file {
+		if !slices.ContainsFunc(kernel, func(k topology.Route) bool { return sameRoute(f, k) || sameRoute(k, f) }) {
+			gone = append(gone, f)
+		}
+	}
+	return more, gone
+}
+
+// inFileOrder are the routes of a kernel, as a file has them where it does, and in its order.
+func inFileOrder(file, kernel []topology.Route) (out []topology.Route) {
+	for _, f := range file {
+		if slices.ContainsFunc(kernel, func(k topology.Route) bool { return sameRoute(f, k) }) {
+			f.Computed = false
+			out = append(out, f)
+		}
+	}
+	more, _ := differing(file, kernel)
+	for _, k := range more {
+		if !slices.Contains(out, k) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// reaches says whether a neighbour is in a subnet of a device, so that its device is known.
+func reaches(addresses map[string][]netip.Prefix, via netip.Addr) bool {
+	for device, list := range addresses {
+		if device != "lo" && slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(via) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// finishSave shows what there is to write, and writes it.
+func (a *app) finishSave(s *saving, dryRun bool) error {
+	nothing := !s.isNew && len(s.files) == 0 && bytes.Equal(s.was, s.text)
+	if s.isNew {
+		s.say(s.file, "the lab as it is, in a new file")
+	}
+	if a.json {
+		left := append([]string{}, s.left...)
+		if nothing {
+			s.said = nil
+		}
+		if err := a.printJSON(map[string]any{"file": s.file, "saved": append([]Saved{}, s.said...), "left_out": left, "dry_run": dryRun}); err != nil {
+			return err
+		}
+	} else {
+		for _, what := range s.left {
+			a.say("%s", what)
+		}
+	}
+	switch {
+	case nothing:
+		a.say("nothing to save: %s gives this lab", s.file)
+		return nil
+	case dryRun && !a.json:
+		return s.diff(a)
+	case dryRun:
+		return nil
+	}
+	if err := asuser.Do(s.write); err != nil {
+		return fmt.Errorf("%w\n%s was not changed", err, s.file)
+	}
+	if !a.json {
+		for _, one := range s.said {
+			a.say("%s  %s", one.Subject, one.What)
+		}
+		a.say("saved in %s", s.file)
+	}
+	return nil
+}
+
+// diff shows how files would change.
+func (s *saving) diff(a *app) error {
+	for _, f := range append(slices.Clone(s.files), savedFile{filepath.Base(s.file), string(s.was), string(s.text)}) {
+		if f.was == f.text {
+			continue
+		}
+		text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: difflib.SplitLines(f.was), B: difflib.SplitLines(f.text), FromFile: f.name, ToFile: f.name, Context: 2})
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(a.out, harmlessText(text))
+	}
+	return nil
+}
+
+// write writes the files with configurations, and then the topology's, which names them.
+func (s *saving) write() error {
+	root, err := os.OpenRoot(filepath.Dir(s.file))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, f := range s.files {
+		if dir := filepath.Dir(f.name); dir != "." {
+			if err := root.MkdirAll(dir, 0o755); err != nil {
+				return err
+			}
+		}
+		if err := replaceBelow(root, f.name, f.text); err != nil {
+			return err
+		}
+	}
+	if s.isNew {
+		return replaceBelow(root, filepath.Base(s.file), string(s.text))
+	}
+	if bytes.Equal(s.was, s.text) {
+		return nil
+	}
+	return replaceFile(s.file, s.text)
+}
+
+// replaceBelow replaces a file below a directory, out of which no link leads, or makes it.
+func replaceBelow(root *os.Root, name, text string) error {
+	mode := os.FileMode(0o644)
+	if info, err := root.Lstat(name); err == nil {
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is not a regular file", name)
+		}
+		mode = info.Mode().Perm()
+	}
+	next := name + ".new"
+	_ = root.Remove(next)
+	f, err := root.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = root.Rename(next, name)
+	}
+	if err != nil {
+		_ = root.Remove(next)
+	}
+	return err
+}

@@ -1,0 +1,268 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/plan"
+	"trivet.dev/trivet/topology"
+)
+
+// configs counts the nodes that steps load configurations into.
+func configs(s plan.Steps) (n int) {
+	for _, node := range s.AddNodes {
+		if len(node.Config) > 0 {
+			n++
+		}
+	}
+	for _, c := range s.SetNodes {
+		if len(c.Old.Config)+len(c.New.Config) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// loadConfigs gives nodes that are new or have changed their own configurations: when everything
+// else of them is there, and switches have met Trivet's controller.
+func (l *Lab) loadConfigs(ctx context.Context, s plan.Steps, done func()) error {
+	load := func(was, is *topology.Node) error {
+		if len(was.Config)+len(is.Config) > 0 {
+			defer done()
+		}
+		for _, k := range topology.ConfigKinds() {
+			c, ok := datapath.ConfigOf(k.Name)
+			before, text := was.ConfigOf(k.Name), is.ConfigOf(k.Name)
+			if !ok || before == text && !emptied(was, is) {
+				continue
+			}
+			if err := c.Load(ctx, l.running(is), before, text); err != nil {
+				return fmt.Errorf("%s: config: %s: %w", is.Name, k.Name, err)
+			}
+		}
+		return nil
+	}
+	for _, n := range s.AddNodes {
+		if err := load(&topology.Node{}, n); err != nil {
+			return err
+		}
+	}
+	for _, c := range s.SetNodes {
+		if err := load(c.Old, c.New); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// emptied says whether a switch loses its flow entries by a change.
+func emptied(was, is *topology.Node) bool {
+	return was.DPID != is.DPID || was.FailMode != is.FailMode || !slices.Equal(was.Controllers, is.Controllers)
+}
+
+// LoadAgain loads the configurations of switches whose controllers are not Trivet's once more, when
+// they are connected: some controllers empty a switch first.
+func (l *Lab) LoadAgain(ctx context.Context) error {
+	for _, n := range l.Topology().Nodes {
+		text := n.ConfigOf("flows")
+		if in := l.running(n); text != "" && in.Foreign {
+			c, _ := datapath.ConfigOf("flows")
+			if err := c.Load(ctx, in, text, text); err != nil {
+				return fmt.Errorf("%s: config: flows: %w", n.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// running is a node as those see it who read its configuration or load one.
+func (l *Lab) running(n *topology.Node) datapath.Running {
+	return datapath.Running{Node: n, Fabric: l.fabricOf(n), Foreign: len(topology.ForeignControllers(l.Topology(), n)) > 0,
+		ByHand: l.owner.ByHand, Inside: func(f func() error) error { return l.inNet(n.Name, f) },
+		Run: func(ctx context.Context, input string, command ...string) (string, error) {
+			program, err := exec.LookPath(command[0])
+			if err != nil {
+				return "", fmt.Errorf("%s: not found on this machine; install it", command[0])
+			}
+			var out, said strings.Builder
+			cmd := exec.Command(program, command[1:]...)
+			cmd.Env = append(os.Environ(), "LC_ALL=C")
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &said
+			if err := l.onNodeThread(n, func() error { return l.bear(n, cmd) }); err != nil {
+				return "", err
+			}
+			stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+			defer stop()
+			if err := cmd.Wait(); err != nil {
+				text, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
+				return "", fmt.Errorf("%s: %s", command[0], cmp.Or(text, err.Error()))
+			}
+			return out.String(), nil
+		}}
+}
+
+// Present is what a running node has of what somebody may have configured by hand.
+type Present struct {
+	Node string `json:"node"`
+
+	// Of hosts and Linux routers, unless Unknown says why not.
+	Network   bool                      `json:"network,omitempty" doc:"Addresses and routes are known"`
+	Addresses map[string][]netip.Prefix `json:"addresses,omitempty" doc:"By device; those of lo are the loopback addresses"`
+	Routes    []topology.Route          `json:"routes,omitempty" doc:"Of the main table, without those that the kernel or a routing daemon has added"`
+
+	Config  []topology.ConfigFile `json:"config" doc:"What has been put there by hand; a kind that is unknown is left out, one that there is nothing of has no text"`
+	Remarks []string              `json:"remarks,omitempty" doc:"What cannot be saved, and why"`
+}
+
+// Present reads the nodes with these names; none: all.
+func (l *Lab) Present(ctx context.Context, names []string) (out []Present, err error) {
+	for _, n := range l.Topology().Nodes {
+		if len(names) > 0 && !slices.Contains(names, n.Name) {
+			continue
+		}
+		p := Present{Node: n.Name, Config: []topology.ConfigFile{}}
+		switch {
+		case n.Native:
+			p.Remarks = append(p.Remarks, "it is a machine of its own: what is configured there is not saved")
+		case ownsNamespaces(n) && n.Datapath.Machine():
+			p.Remarks = append(p.Remarks, "it is a virtual machine: what is configured there is not saved")
+		case ownsNamespaces(n):
+			if err := l.network(n, &p); err != nil {
+				return nil, fmt.Errorf("%s: %w", n.Name, err)
+			}
+			l.whileDown(n, &p)
+		}
+		for _, k := range topology.ConfigKinds() {
+			c, ok := datapath.ConfigOf(k.Name)
+			if !ok || !k.Of(n) {
+				continue
+			}
+			var untold datapath.Untold
+			text, err := c.Read(ctx, l.running(n), n.ConfigOf(k.Name))
+			switch {
+			case errors.As(err, &untold):
+				p.Remarks = append(p.Remarks, untold.Error())
+			case err != nil:
+				return nil, fmt.Errorf("%s: %s: %w", n.Name, k.Name, err)
+			default:
+				p.Config = append(p.Config, topology.ConfigFile{Kind: k.Name, Text: text})
+			}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// network reads addresses and routes.
+func (l *Lab) network(n *topology.Node, p *Present) error {
+	p.Network, p.Addresses = true, map[string][]netip.Prefix{}
+	ours := map[string]bool{"lo": true}
+	for _, e := range topology.EndsOf(l.Topology())[n.Name] {
+		ours[e.Interface] = true
+	}
+	return l.inNet(n.Name, func() error {
+		links, err := netlink.LinkList()
+		if err != nil {
+			return fmt.Errorf("list devices: %w", err)
+		}
+		names := map[int]string{}
+		for _, link := range links {
+			a := link.Attrs()
+			if names[a.Index] = a.Name; !ours[a.Name] {
+				continue
+			}
+			all, err := addressMessages.of(a.Index)
+			if err != nil {
+				return fmt.Errorf("list addresses: %w", err)
+			}
+			list := []netip.Prefix{}
+			for _, m := range all {
+				address := addressOf(m)
+				if !addressMessages.addedByKernel(m) && !address.Addr().IsLoopback() && !address.Addr().IsLinkLocalUnicast() {
+					list = append(list, address)
+				}
+			}
+			p.Addresses[a.Name] = list
+		}
+		for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+			routes, err := netlink.RouteList(nil, family)
+			if err != nil {
+				return fmt.Errorf("list routes: %w", err)
+			}
+			for _, r := range routes {
+				if r.Protocol != unix.RTPROT_BOOT && r.Protocol != unix.RTPROT_STATIC || names[r.LinkIndex] == uplinkDevice {
+					continue
+				}
+				route, ok := routeOf(r, family, names)
+				if !ok {
+					p.Remarks = append(p.Remarks, fmt.Sprintf("a route that the topology has no words for is not saved: %s", r))
+					continue
+				}
+				p.Routes = append(p.Routes, route)
+			}
+		}
+		return nil
+	})
+}
+
+// whileDown adds what a node has as soon as its links that are down are up again.
+func (l *Lab) whileDown(n *topology.Node, p *Present) {
+	down := l.pulled(n.Name)
+	var unreachable []netip.Prefix
+	for _, e := range topology.EndsOf(l.Topology())[n.Name] {
+		if !down[e.Interface] {
+			continue
+		}
+		unreachable = append(unreachable, e.Addresses...)
+		for _, a := range e.Addresses { // those of IPv6 go with the carrier
+			if a.Addr().Is6() && !slices.Contains(p.Addresses[e.Interface], a) {
+				p.Addresses[e.Interface] = append(p.Addresses[e.Interface], a)
+			}
+		}
+	}
+	for _, r := range n.StaticRoutes() {
+		if down[r.Device] || slices.ContainsFunc(unreachable, func(a netip.Prefix) bool { return a.Contains(r.Via) }) {
+			p.Routes = append(p.Routes, r)
+		}
+	}
+}
+
+// routeOf is a route of the kernel as a topology has it.
+func routeOf(r netlink.Route, family int, names map[int]string) (out topology.Route, ok bool) {
+	out.To = map[int]netip.Prefix{netlink.FAMILY_V4: netip.MustParsePrefix("0.0.0.0/0"), netlink.FAMILY_V6: netip.MustParsePrefix("::/0")}[family]
+	if r.Dst != nil {
+		address, _ := netip.AddrFromSlice(r.Dst.IP)
+		bits, _ := r.Dst.Mask.Size()
+		out.To = netip.PrefixFrom(address.Unmap(), bits)
+	}
+	priority := r.Priority
+	if family == netlink.FAMILY_V6 && priority == 1024 { // what the kernel gives those that say nothing
+		priority = 0
+	}
+	out.SetKernelMetric(uint32(priority))
+	switch {
+	case r.Type == unix.RTN_BLACKHOLE:
+		out.Discard = true
+		return out, true
+	case r.Type != unix.RTN_UNICAST || len(r.MultiPath) > 0 || names[r.LinkIndex] == "":
+		return out, false
+	}
+	out.Device = names[r.LinkIndex]
+	if via, is := netip.AddrFromSlice(r.Gw); is {
+		out.Via = via.Unmap()
+	} else if r.Via != nil {
+		return out, false
+	}
+	return out, true
+}

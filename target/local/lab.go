@@ -36,7 +36,6 @@ type Lab struct {
 	Dir     string // of the lab's files: <run directory>/<name>
 	Cgroups cgroup.Hierarchies
 	Record  Record
-	sys     uint64  // the file system that is the machine's /sys
 	Secure  *Secure // what the lab's tunnels travel in; nil: the machine's network
 
 	// Management is where this machine's SSH server is reached, if it may be a host itself.
@@ -62,6 +61,9 @@ type Lab struct {
 	engine *delayline.Engine
 	lines  map[string]*delayline.Line // by link key
 	power  power
+
+	sys     uint64     // the file system that is the machine's /sys
+	showing sync.Mutex // see showDevices
 
 	wireless wireless
 	covered  covers

@@ -236,6 +236,8 @@ func (b *builder) build(n *topology.Node) error {
 // the calling thread's namespaces, unless it has been done. Nodes in which nothing runs do without:
 // the kernel compares a sysfs with all others when it is mounted.
 func (l *Lab) showDevices() error {
+	l.showing.Lock() // two programs may be the first in a node
+	defer l.showing.Unlock()
 	if shown, err := fileSystem("/sys"); err != nil || shown != l.sys {
 		return err
 	}

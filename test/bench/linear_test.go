@@ -12,17 +12,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/cgroup"
+	"trivet.dev/trivet/internal/clsact"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/topology"
 )
 
 var lengths = flag.String("lengths", "100,1000,5000,10000", "switches of TestLinear, and as many hosts")
 
 // TestLinear measures lines of switches with a host each, and beside each the bare loop: namespaces,
-// settings, cables and addresses as a lab of that size has them, and nothing else. Of both it is the
-// time of processors that counts, as a busy machine makes the other longer.
+// settings, cgroups, cables, addresses and programs at the switches' devices as a lab of that size has
+// them, and nothing else. Of both it is the time of processors that counts, as a busy machine makes
+// the other longer.
 func TestLinear(t *testing.T) {
 	load(t)
 	for _, word := range strings.Split(*lengths, ",") {
@@ -95,7 +102,7 @@ var bareSettings = [][2]string{
 	{"sys/net/ipv6/conf/all/disable_ipv6", "1"}, {"sys/net/ipv6/conf/default/disable_ipv6", "1"}, {"sys/net/ipv4/ping_group_range", "0 2147483647"},
 }
 
-// bareLoop makes as many hosts as a lab of that size, with no thought, and says how much of a
+// bareLoop makes as many hosts as a lab of that size, and no switches, and says how much of a
 // processor that takes, in seconds. Everything is gone when it returns.
 func bareLoop(t *testing.T, n int) float64 {
 	t.Helper()
@@ -174,7 +181,25 @@ func bareLoop(t *testing.T, n int) float64 {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+	groups, err := cgroup.Find()
+	if err == nil {
+		err = groups.MakeLab(bareLab)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = groups.Remove(bareLab) }()
+	for i := range n {
+		for _, name := range []string{"h", "s"} {
+			if err := groups.Make(bareLab, &topology.Node{Name: fmt.Sprint(name, i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	if err := barePlug(fabric, hosts); err != nil {
+		t.Fatal(err)
+	}
+	if err := inside.File(fabric, func() error { return bareAttach(n) }); err != nil {
 		t.Fatal(err)
 	}
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &after)
@@ -200,10 +225,38 @@ func bareProcfs() (int, error) {
 	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
 }
 
+const (
+	bareLab = "bare-loop"
+	first   = 1 << 16 // index of the switches' devices
+)
+
+// bareAttach attaches a program to each of the switches' devices.
+func bareAttach(n int) error {
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "bare", Type: ebpf.SchedCLS, License: "MIT",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	for i := range n {
+		if err := h.QdiscReplace(clsact.Qdisc(first + i)); err != nil {
+			return err
+		}
+		if err := h.FilterReplace(clsact.Ingress(first+i, program.FD(), "bare")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // barePlug joins each host to the switches' namespace by a veth pair, gives it an address and sets
 // everything up.
 func barePlug(fabric *os.File, hosts []*os.File) error {
-	const first = 1 << 16
 	b, err := netbatch.In(fabric)
 	if err != nil {
 		return err

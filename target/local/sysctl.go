@@ -93,8 +93,8 @@ func (s *settings) close() {
 	}
 }
 
-// newProcfs mounts a procfs nowhere, and returns its root; 0: the kernel does not let us, as in some
-// containers, and the one that is mounted has to do.
+// newProcfs mounts a procfs nowhere, and returns its root; 0: the kernel does not let us, as in
+// some containers, and the one that is mounted has to do.
 func newProcfs() int {
 	fs, err := unix.Fsopen("proc", unix.FSOPEN_CLOEXEC)
 	if err != nil {

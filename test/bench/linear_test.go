@@ -26,10 +26,10 @@ import (
 
 var lengths = flag.String("lengths", "100,1000,5000,10000", "switches of TestLinear, and as many hosts")
 
-// TestLinear measures lines of switches with a host each, and beside each the bare loop: namespaces,
-// settings, cgroups, cables, addresses and programs at the switches' devices as a lab of that size has
-// them, and nothing else. Of both it is the time of processors that counts, as a busy machine makes
-// the other longer.
+// TestLinear measures lines of switches with a host each, and beside each the bare loop:
+// namespaces, settings, cgroups, cables, addresses and programs at the switches' devices as a lab
+// of that size has them, and nothing else. Of both it is the time of processors that counts, as a
+// busy machine makes the other longer.
 func TestLinear(t *testing.T) {
 	load(t)
 	for _, word := range strings.Split(*lengths, ",") {

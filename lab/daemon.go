@@ -75,6 +75,9 @@ func RunDaemon(name string) error {
 	if err != nil {
 		return err
 	}
+	if state.Topology != nil && len(state.Topology.Nodes) >= largeGC {
+		debug.SetGCPercent(usualGC)
+	}
 	resumed := state.Left == Up
 	if state.Status = Starting; resumed {
 		state.Status = Up // on disk: if this daemon dies, too, the lab can be resumed again
@@ -178,9 +181,14 @@ func (d *daemon) up() {
 	d.isUpNow()
 }
 
-// startGC is how much garbage, in percent of what is used, a daemon may make before it collects it
-// while its lab comes up: what a small lab makes until then is not worth looking at. See isUpNow.
-const startGC = 400
+// How much garbage, in percent of what is used, a daemon may make before it collects it: while its
+// lab comes up, what a small one makes until then is not worth looking at, and a large one's would
+// be most of its memory. See isUpNow.
+const (
+	startGC = 400
+	usualGC = 50
+	largeGC = 1000 // nodes of a large one
+)
 
 // ReadyWhenUp says whether a part of a lab has neither start commands nor routing daemons to wait
 // for: see Client.Ready.
@@ -252,7 +260,7 @@ func (d *daemon) isUpNow() {
 		d.awaitHead()
 	}
 	d.progress.end(nil)
-	debug.SetGCPercent(50)                          // a lab produces little garbage: this halves the memory of ten routers, and costs little time
+	debug.SetGCPercent(usualGC)                     // a lab produces little garbage: this halves the memory of ten routers, and costs little time
 	time.AfterFunc(time.Second, debug.FreeOSMemory) // coming up takes twice the memory of being up
 }
 

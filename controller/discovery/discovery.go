@@ -16,7 +16,9 @@ package discovery
 import (
 	"cmp"
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -81,6 +83,7 @@ type App struct {
 	controller.Base
 	log   *slog.Logger
 	key   [32]byte
+	macs  sync.Pool       // hash.Hash, of the key
 	began time.Time       // probes say when they were sent since then
 	ctx   context.Context // ends with the app
 	stop  context.CancelFunc
@@ -112,6 +115,8 @@ type App struct {
 // New returns the app.
 func New() *App {
 	a := &App{began: time.Now(), nodes: map[uint64]*node{}, stale: map[*way]bool{}, dormant: map[place][]dormant{}, log: slog.New(slog.DiscardHandler)}
+	a.schedule.wake = make(chan struct{}, 1)
+	a.macs.New = func() any { return hmac.New(sha256.New, a.key[:]) }
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.hosts = hostTable{app: a, byMAC: map[openflow.MAC]*host{}, byAddress: map[netip.Addr]*owner{}, bySwitch: map[uint64]map[*host]bool{}}
 	return a

@@ -439,3 +439,27 @@ func TestLine(t *testing.T) {
 		w.end()
 	})
 }
+
+// TestCalm proves that ticks are rare where every port only waits for its turn, and that a port
+// that may be an edge, one that is due or a link in doubt makes them frequent at once.
+func TestCalm(t *testing.T) {
+	a := New()
+	if next := a.step(time.Now()); next != calm {
+		t.Errorf("nothing waits: the next tick after %v", next)
+	}
+	waits := map[string]func(){
+		"a port that is due": func() { a.schedule.soon(&port{node: &node{}}) },
+		"a link in doubt":    func() { a.schedule.suspect(&way{}, time.Now().Add(time.Hour)) },
+	}
+	for what, begin := range waits {
+		begin()
+		select {
+		case <-a.schedule.wake:
+		default:
+			t.Errorf("%s ends no calm tick", what)
+		}
+	}
+	if next := a.step(time.Now()); next != tick {
+		t.Errorf("a link is in doubt: the next tick after %v", next)
+	}
+}

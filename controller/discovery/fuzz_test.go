@@ -14,7 +14,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add(nd(macA, neighborAdvertisement, 255, targetOption, ip6, ip6))
 	f.Add(nd(macA, routerAdvertisement, 255, sourceOption, ip6, ip6))
 	a := New()
-	f.Add(a.probe(place{1, 2}, 0, macA, lldpDst, etherTypeLLDP))
+	f.Add(New().probe(place{1, 2}, 0, macA, lldpDst, etherTypeLLDP))
 	a.key[0] = 1 // signed with another key
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		if len(frame) < 14 {

@@ -3,9 +3,9 @@ package discovery
 import (
 	"cmp"
 	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"hash"
 	"time"
 
 	"trivet.dev/trivet/openflow"
@@ -62,7 +62,9 @@ func (p place) String() string { return fmt.Sprintf("%016x:%d", p.dpid, p.port) 
 
 // sign returns the signature of a probe from a place, sent at a time since the start.
 func (a *App) sign(p place, at time.Duration) []byte {
-	mac := hmac.New(sha256.New, a.key[:])
+	mac := a.macs.Get().(hash.Hash)
+	defer a.macs.Put(mac)
+	mac.Reset()
 	var b [20]byte
 	binary.BigEndian.PutUint64(b[:], p.dpid)
 	binary.BigEndian.PutUint32(b[8:], p.port)

@@ -21,6 +21,7 @@ const (
 	openMost = 5 * time.Second        // the same, where probes take long
 	lost     = 3                      // probes in a row that a link may lose
 	tick     = 10 * time.Millisecond
+	calm     = 10 * tick // a tick where no port or link waits but for its turn, so that the processor wakes seldom
 	maxDue   = 100
 
 	// A link that has lost that many is probed quickly, before it is given up.
@@ -41,6 +42,7 @@ type schedule struct {
 	lag      time.Duration
 	last     time.Time // tick
 	slow     time.Time
+	wake     chan struct{}
 }
 
 type suspect struct {
@@ -62,6 +64,7 @@ func (s *schedule) soon(p *port) {
 	if !p.soon {
 		p.soon = true
 		s.due = append(s.due, p)
+		s.poke()
 	}
 }
 
@@ -70,6 +73,7 @@ func (s *schedule) suspect(w *way, at time.Time) {
 	if !w.suspected {
 		w.suspected = true
 		s.suspects = append(s.suspects, suspect{w, at})
+		s.poke()
 	}
 }
 
@@ -82,20 +86,33 @@ func (s *schedule) openFor() time.Duration { return min(max(openTime, 4*s.lag), 
 
 // run sends probes within the budget, and sees which ports are edges and which links are lost.
 func (a *App) run() {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
+	timer := time.NewTimer(tick)
+	defer timer.Stop()
 	for {
 		select {
-		case <-ticker.C:
-			a.step(time.Now())
+		case <-timer.C:
+		case <-a.schedule.wake:
+			if !a.pause(tick) {
+				return
+			}
 		case <-a.ctx.Done():
 			return
 		}
+		timer.Reset(a.step(time.Now()))
 	}
 }
 
-// step sends what is due, at most the budget's share of a tick, and closes open ports.
-func (a *App) step(now time.Time) {
+// poke ends a calm tick: something waits for the next one.
+func (s *schedule) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// step sends what is due, at most the budget's share of a tick, closes open ports, and returns when
+// the next tick is.
+func (a *App) step(now time.Time) (next time.Duration) {
 	a.now.Store(now.UnixNano())
 	var send []*port
 	var confirm []*way
@@ -119,14 +136,19 @@ func (a *App) step(now time.Time) {
 	if slow {
 		a.hosts.expire(now)
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.schedule.due)+len(a.schedule.open)+len(a.schedule.suspects) > 0 {
+		return tick
+	}
+	return calm
 }
 
 // takeTurn returns the ports whose turn it is. It must be called with mu held, like what follows.
 func (a *App) takeTurn(now time.Time) (send []*port) {
 	s := &a.schedule
-	// The ticker does not make up for ticks that were late. Ports whose time has not come cost
-	// nothing.
-	n := int(Budget * min(now.Sub(s.last), 10*tick) / time.Second)
+	// Ticks that were very late are not made up for. Ports whose time has not come cost nothing.
+	n := int(Budget * min(now.Sub(s.last), 2*calm) / time.Second)
 	s.last = now
 	for range min(len(s.order), 10*n) {
 		if len(send) >= n {
@@ -225,6 +247,7 @@ func (a *App) send(p *port) {
 	if p.Kind() == Open && p.first.IsZero() {
 		p.first = now
 		a.schedule.open = append(a.schedule.open, p)
+		a.schedule.poke()
 	}
 	p.sent = now
 	direct := len(p.out) > 0

@@ -40,11 +40,12 @@ func (a *App) ask(t *turn, now time.Time) {
 		defer a.mu.Unlock()
 		if held {
 			held = false
-			p.inFlight--
 			if wasSilent {
 				p.silent--
 			}
-			a.poke()
+			if p.inFlight--; p.inFlight == a.o.InFlight-1 { // what is due waits for a place
+				a.poke()
+			}
 		}
 	}
 	timer := time.AfterFunc(a.o.Timeout, release)

@@ -99,11 +99,8 @@ func (a *App) step(now time.Time) (wait time.Duration) {
 	wait = a.packets.last.Add(a.o.Period).Sub(now)
 	for len(p.turns) > 0 {
 		t := p.turns[0]
-		if until := t.due.Sub(now); until > 0 {
-			return max(0, min(wait, until))
-		}
-		if until := p.pacer.wait(now); until > 0 {
-			return max(0, min(wait, until))
+		if until := max(t.due.Sub(now), 0); until > 0 || p.pacer.wait(now) > 0 {
+			return max(0, min(wait, max(until, a.o.pace())))
 		}
 		if p.inFlight >= a.o.InFlight {
 			break // an answer will wake us
@@ -112,6 +109,10 @@ func (a *App) step(now time.Time) (wait time.Duration) {
 	}
 	return max(0, wait)
 }
+
+// pace is how long the poller rests at least: what becomes due meanwhile is asked together, in one
+// waking of the processor.
+func (o Options) pace() time.Duration { return o.Period / 50 }
 
 // serve does what a turn is for, or puts it off.
 func (a *App) serve(t *turn, now time.Time) {

@@ -261,7 +261,7 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 				}
 			}
 		}
-		down := l.pulled(n.Name)
+		down := l.is.Load().pulled[n.Name]
 		var unreachable []netip.Prefix
 		indices := map[string]int{}
 		for _, e := range ends {
@@ -313,7 +313,7 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 // plugMachine sets the devices up that a virtual machine is joined to, in the namespace of the
 // calling thread.
 func (l *Lab) plugMachine(b *netbatch.Batch, n *topology.Node, ends []*topology.Endpoint) error {
-	down := l.pulled(n.Name)
+	down := l.is.Load().pulled[n.Name]
 	for _, e := range ends {
 		if down[e.Interface] {
 			continue

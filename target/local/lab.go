@@ -63,6 +63,9 @@ type Lab struct {
 	past   map[string][2]*Queue       // dropped by earlier queues of links, by their keys: see keepCounts
 	power  power
 
+	sys     uint64     // the file system that is the machine's /sys
+	showing sync.Mutex // see showDevices
+
 	wireless wireless
 	covered  covers
 
@@ -111,7 +114,11 @@ func New(name, dir string, owner Owner) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups, owner: owner,
+	sys, err := fileSystem("/sys")
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups, sys: sys, owner: owner,
 		index: map[string]int{}, next: ownIndexes, raised: map[string]int{}, lines: map[string]*delayline.Line{}, past: map[string][2]*Queue{}}
 	l.fabrics = l.newFabrics()
 	l.setTopology(&topology.Topology{})
@@ -123,22 +130,41 @@ type indexed struct {
 	topology *topology.Topology
 	nodes    map[string]*topology.Node
 	jumbo    bool // there are links for larger packets than others take
+	window   int  // see windowFor
+
+	pulled map[string]map[string]bool // interfaces that are down because their links are, by node
 }
 
-func index(t *topology.Topology) *indexed {
-	return &indexed{t, t.NodesByName(), slices.ContainsFunc(t.Links, (*topology.Link).Jumbo)}
+// indexing looks at each link once, so that nothing that is asked of each node has to.
+func (l *Lab) indexing(t *topology.Topology) *indexed {
+	in := &indexed{topology: t, nodes: t.NodesByName(), jumbo: slices.ContainsFunc(t.Links, (*topology.Link).Jumbo),
+		window: windowFor(t), pulled: map[string]map[string]bool{}}
+	for _, k := range t.Links {
+		if !k.Down {
+			continue
+		}
+		if wire := l.wireOf(k, in); wire != datapath.Veth && wire != datapath.External {
+			continue
+		}
+		e := cableEnd(k, in.nodes)
+		if in.pulled[e.Node] == nil {
+			in.pulled[e.Node] = map[string]bool{}
+		}
+		in.pulled[e.Node][e.Interface] = true
+	}
+	return in
 }
 
 // Topology is what the lab is; in the middle of a change, what it was or will be. It may be called
 // at any time. What it returns is never modified.
 func (l *Lab) Topology() *topology.Topology { return l.is.Load().topology }
 
-func (l *Lab) setTopology(t *topology.Topology) { l.is.Store(index(t)) }
+func (l *Lab) setTopology(t *topology.Topology) { l.is.Store(l.indexing(t)) }
 
 // Up brings a resolved topology up. After an error, Remove cleans up.
 func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) error {
+	l.Record.Netem, l.Record.Disciplines = kernelHas() // they decide how links are made
 	l.setTopology(t)
-	l.Record.Netem, l.Record.Disciplines = kernelHas()
 	if err := l.saveRecord(); err != nil {
 		return err
 	}

@@ -86,6 +86,7 @@ func (l *Lab) makeBare(path string) error {
 type builder struct {
 	lab      *Lab
 	template *os.File
+	settings settings
 }
 
 // makeNodes makes the namespaces of nodes on several threads and calls made for each.
@@ -112,6 +113,7 @@ func (l *Lab) makeNodes(nodes []*topology.Node, made func(*topology.Node)) error
 			}
 			if b != nil {
 				b.template.Close()
+				b.settings.close()
 			}
 		})
 	}
@@ -151,7 +153,7 @@ func newBuilder(l *Lab, i int) (*builder, error) {
 		}
 	}
 	template, err := os.Open("/proc/thread-self/ns/mnt")
-	return &builder{l, template}, err
+	return &builder{lab: l, template: template}, err
 }
 
 // leaveMounts gives the thread a mount namespace of its own, on a processor whose mount namespaces
@@ -217,22 +219,32 @@ func (b *builder) build(n *topology.Node) error {
 	if err := unix.Sethostname([]byte(n.Name)); err != nil {
 		return fmt.Errorf("set the host name: %w", err)
 	}
-	if err := mountSys(); err != nil {
-		return err
+	m, mounts := b.lab.fabricOf(n).(datapath.Mounter)
+	if mounts || len(n.Dirs) > 0 { // which may be below /sys
+		if err := b.lab.showDevices(); err != nil {
+			return err
+		}
 	}
 	if err := b.lab.mountDirs(n); err != nil {
 		return err
 	}
-	if m, ok := b.lab.fabricOf(n).(datapath.Mounter); ok {
+	if mounts {
 		if err := m.Mount(n); err != nil {
 			return err
 		}
 	}
-	return writeSysctls(b.lab.nodeSysctls(n))
+	return b.settings.write(b.lab.nodeSysctls(n))
 }
 
-// mountSys shows the node its own devices in /sys/class/net, and the cgroups where they were.
-func mountSys() error {
+// showDevices shows a node its own devices in /sys/class/net, and the cgroups where they were, in
+// the calling thread's namespaces, unless it has been done. Nodes in which nothing runs do without:
+// the kernel compares a sysfs with all others when it is mounted.
+func (l *Lab) showDevices() error {
+	l.showing.Lock() // two programs may be the first in a node
+	defer l.showing.Unlock()
+	if shown, err := fileSystem("/sys"); err != nil || shown != l.sys {
+		return err
+	}
 	cgroups, err := unix.OpenTree(unix.AT_FDCWD, "/sys/fs/cgroup", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err == nil {
 		defer unix.Close(cgroups)
@@ -244,6 +256,15 @@ func mountSys() error {
 		_ = unix.MoveMount(cgroups, "", unix.AT_FDCWD, "/sys/fs/cgroup", unix.MOVE_MOUNT_F_EMPTY_PATH)
 	}
 	return nil
+}
+
+// fileSystem is the number of the file system that a directory is on.
+func fileSystem(dir string) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return 0, fmt.Errorf("%s: %w", dir, err)
+	}
+	return st.Dev, nil
 }
 
 // A binder is a thread that stays in the machine's mount namespace and binds there what other

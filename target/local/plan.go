@@ -7,7 +7,7 @@ import (
 
 // plan plans the steps from one topology to another on this machine.
 func (l *Lab) plan(from, to *topology.Topology) plan.Steps {
-	before, after := index(from), index(to)
+	before, after := l.indexing(from), l.indexing(to)
 	return plan.Make(from, to, func(was, is *topology.Link) bool { return l.wireOf(was, before) == l.wireOf(is, after) })
 }
 

@@ -54,11 +54,11 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 
 // find reads what is on disk about the lab, and fails if there is no lab.
 func (l *Lab) find(t *topology.Topology) error {
-	l.setTopology(t)
 	b, err := os.ReadFile(l.recordFile())
 	if err == nil {
 		err = json.Unmarshal(b, &l.Record)
 	}
+	l.setTopology(t) // how its links are made, the record says
 	if err != nil {
 		return fmt.Errorf("how the lab was made: %w", err)
 	}

@@ -28,6 +28,8 @@ func (l *Lab) plug(t *topology.Topology, index int) bool {
 	if !ok || !link.BetweenRouters(l.nodes()) || !p.Plug(link) {
 		return false
 	}
-	l.is.Store(&indexed{t, l.nodes(), l.is.Load().jumbo}) // but for the link nothing has changed
+	is := *l.is.Load()
+	is.topology = t // but for the link nothing has changed
+	l.is.Store(&is)
 	return true
 }

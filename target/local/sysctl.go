@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/topology"
 )
@@ -22,15 +24,32 @@ type sysctl struct {
 }
 
 // writeSysctls writes settings in the network namespace of the calling thread.
-func writeSysctls(settings []sysctl) error {
+func writeSysctls(list []sysctl) error { return writeBelow(unix.AT_FDCWD, "/proc/", list) }
+
+// writeBelow is writeSysctls with another procfs: the path of its root from an open directory.
+func writeBelow(dir int, root string, list []sysctl) error {
 	var errs []error
-	for _, s := range settings {
-		err := os.WriteFile(sysctlPath(s.key), []byte(s.value), 0o644)
+	for _, s := range list {
+		path := sysctlPath(s.key)
+		if below, is := strings.CutPrefix(path, "/proc/"); is {
+			path = root + below
+		}
+		err := writeFile(dir, path, s.value)
 		if err != nil && !(s.optional && (errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission))) {
-			errs = append(errs, err)
+			errs = append(errs, fmt.Errorf("%s: %w", sysctlPath(s.key), err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func writeFile(dir int, path, value string) error {
+	fd, err := unix.Openat(dir, path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.Write(fd, []byte(value))
+	return err
 }
 
 // sysctlPath turns net.ipv4.ip_forward into its file name; a path stays as it is.
@@ -39,6 +58,57 @@ func sysctlPath(key string) string {
 		return key
 	}
 	return filepath.Join("/proc/sys", strings.ReplaceAll(key, ".", "/"))
+}
+
+// settings writes those of many network namespaces, one after another. The kernel keeps the files
+// of all namespaces that have been opened in one list for each name and each procfs, and goes
+// through the list to open one. So there is a procfs for a few namespaces only: one that is mounted
+// nowhere, and ends, with its lists, when the next is made.
+type settings struct {
+	proc  int // the procfs, or 0
+	since int // namespaces
+}
+
+// perProcfs is how many namespaces share a procfs: few enough for their lists to cost less than
+// what is made of a namespace, so many that the procfs costs next to nothing.
+const perProcfs = 64
+
+// write writes settings in the network namespace of the calling thread.
+func (s *settings) write(list []sysctl) error {
+	if s.since%perProcfs == 0 {
+		s.close()
+		s.proc = newProcfs()
+	}
+	s.since++
+	if s.proc > 0 {
+		return writeBelow(s.proc, "", list)
+	}
+	return writeSysctls(list)
+}
+
+func (s *settings) close() {
+	if s.proc > 0 {
+		unix.Close(s.proc)
+		s.proc = 0
+	}
+}
+
+// newProcfs mounts a procfs nowhere, and returns its root; 0: the kernel does not let us, as in
+// some containers, and the one that is mounted has to do.
+func newProcfs() int {
+	fs, err := unix.Fsopen("proc", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return 0
+	}
+	root, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return 0
+	}
+	return root
 }
 
 func readSysctl(key string) (string, error) {
@@ -109,7 +179,7 @@ func (l *Lab) ownSysctls(n *topology.Node) []sysctl {
 			sysctl{"net.ipv6.conf.default.disable_ipv6", "1", true})
 	}
 	s = append(s, sysctl{pingers, anybody, true})
-	if window := windowFor(l.Topology()); window > defaultWindow {
+	if window := l.is.Load().window; window > defaultWindow {
 		s = append(s,
 			sysctl{"net.ipv4.tcp_rmem", fmt.Sprintf("4096 131072 %d", window), true},
 			sysctl{"net.ipv4.tcp_wmem", fmt.Sprintf("4096 16384 %d", window), true})

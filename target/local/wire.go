@@ -33,7 +33,7 @@ func (l *Lab) WireOf(link *topology.Link) datapath.Wire { return l.wireOf(link, 
 // WiresOf says how the links of a topology of the lab are made, in order. It may be called at any
 // time.
 func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
-	out, in := make([]datapath.Wire, len(t.Links)), index(t)
+	out, in := make([]datapath.Wire, len(t.Links)), l.indexing(t)
 	for i, link := range t.Links {
 		out[i] = l.wireOf(link, in)
 	}
@@ -526,7 +526,9 @@ func (l *Lab) setLinkUp(k plan.Link) error {
 // cableEnd is the end of a link that is set down while the link is down: a switch's if there is
 // one, else the second node's. If the link is a real interface, it is that device, at the link's
 // only node.
-func (l *Lab) cableEnd(k *topology.Link) topology.Endpoint {
+func (l *Lab) cableEnd(k *topology.Link) topology.Endpoint { return cableEnd(k, l.nodes()) }
+
+func cableEnd(k *topology.Link, nodes map[string]*topology.Node) topology.Endpoint {
 	for i, e := range k.Ends {
 		if e.External() {
 			inside := k.Ends[1-i]
@@ -534,21 +536,8 @@ func (l *Lab) cableEnd(k *topology.Link) topology.Endpoint {
 			return inside
 		}
 	}
-	if ownsNamespaces(l.node(k.Ends[1].Node)) && !ownsNamespaces(l.node(k.Ends[0].Node)) {
+	if ownsNamespaces(nodes[k.Ends[1].Node]) && !ownsNamespaces(nodes[k.Ends[0].Node]) {
 		return k.Ends[0]
 	}
 	return k.Ends[1]
-}
-
-// pulled returns the interfaces of a node that are down because their links are.
-func (l *Lab) pulled(node string) map[string]bool {
-	out := map[string]bool{}
-	for _, k := range l.Topology().Links {
-		if wire := l.WireOf(k); k.Down && (wire == datapath.Veth || wire == datapath.External) {
-			if e := l.cableEnd(k); e.Node == node {
-				out[e.Interface] = true
-			}
-		}
-	}
-	return out
 }

@@ -30,8 +30,14 @@ func (e *Engine) keepUp(lost bool) {
 	if lost = lost || more; !lost && len(indexes) == 0 {
 		return
 	}
-	for _, q := range e.attached {
-		if lost || indexes[q.device.index] {
+	if lost {
+		for _, q := range e.attached {
+			e.refresh(q, false)
+		}
+		return
+	}
+	for index := range indexes {
+		if q := e.byDevice[index]; q != nil {
 			e.refresh(q, false)
 		}
 	}

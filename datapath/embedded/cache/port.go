@@ -69,7 +69,7 @@ func (e *Engine) Attach(p *pipeline.Port, ifindex int, mode Mode) error {
 		e.portIDs.put(id)
 		return err
 	}
-	e.attached[p], e.byID[id] = q, q
+	e.attached[p], e.byDevice[d.index], e.byID[id] = q, q, q
 	p.SetCarrier(d.on)
 	e.staleAll()
 	e.changes.poke()
@@ -143,6 +143,9 @@ func (e *Engine) Detach(p *pipeline.Port) error {
 		return nil
 	}
 	delete(e.attached, p)
+	if e.byDevice[q.device.index] == q {
+		delete(e.byDevice, q.device.index)
+	}
 	p.SetCarrier(true) // what is behind it now has none of its own
 	if q.wire != nil {
 		err := q.wire.Close()

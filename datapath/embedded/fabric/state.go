@@ -39,26 +39,36 @@ func (s *switchState) start() time.Time {
 }
 
 // The state is written every second, and soon after a change; of a lab whose state takes long to
-// write, as seldom as makes it a fiftieth of a processor.
+// write, as seldom as makes it a fiftieth of a processor. While only counters change, it is a
+// smaller share, within bounds.
 const (
 	saveEvery = time.Second
 	saveSoon  = 50 * time.Millisecond
 	saveShare = 50
+	calmShare = 400
+	calmMost  = 10 * time.Second
 )
+
+// rests says for how long the state is not written again that took so long to write: even if
+// something changes, and beyond that if nothing does.
+func rests(took time.Duration) (least, more time.Duration) {
+	least = max(saveSoon, saveShare*took)
+	return least, max(saveEvery, min(calmShare*took, calmMost)) - least
+}
 
 // save writes the state until the switches are closed.
 func (s *switches) save() {
-	for wait := saveSoon; ; {
+	for least, more := rests(0); ; {
 		select {
 		case <-s.stop:
 			return
-		case <-time.After(wait):
+		case <-time.After(least):
 		}
 		select {
 		case <-s.stop:
 			return
 		case <-s.fast.Changes():
-		case <-time.After(max(0, saveEvery-wait)):
+		case <-time.After(max(0, more)):
 		}
 		begin := time.Now()
 		state := switchState{Origin: int64(s.Start().Sub(monotonic.Zero()))}
@@ -71,7 +81,7 @@ func (s *switches) save() {
 		if err != nil && !errors.Is(err, os.ErrNotExist) { // the lab's directory goes before the daemon
 			slog.Warn("the state of the switches could not be saved", "error", err)
 		}
-		wait = max(saveSoon, saveShare*time.Since(begin))
+		least, more = rests(time.Since(begin))
 	}
 }
 

@@ -1,0 +1,23 @@
+package fabric
+
+import (
+	"testing"
+	"time"
+)
+
+// TestRests proves how often the state is written: each second, if that takes next to nothing;
+// after a change at most a fiftieth of a processor, and else less, but not as seldom as one likes.
+func TestRests(t *testing.T) {
+	for _, c := range []struct{ took, changed, calm time.Duration }{
+		{0, saveSoon, time.Second},
+		{2 * time.Millisecond, 100 * time.Millisecond, time.Second},
+		{10 * time.Millisecond, 500 * time.Millisecond, 4 * time.Second},
+		{100 * time.Millisecond, 5 * time.Second, 10 * time.Second},
+		{time.Second, 50 * time.Second, 50 * time.Second},
+	} {
+		least, more := rests(c.took)
+		if calm := least + max(more, 0); least != c.changed || calm != c.calm {
+			t.Errorf("%v to write: %v after a change and %v without, not %v and %v", c.took, least, calm, c.changed, c.calm)
+		}
+	}
+}

@@ -70,6 +70,8 @@ type looks interface {
 	Ends() ([][2]local.End, error)
 	WiresOf(*topology.Topology) []datapath.Wire
 	NeedsDevices(*topology.Link) bool
+	NamespaceOf(number uint64, nodes []string) (machine, switches bool, node string)
+	Queues(of func(node string) bool) []local.Queue
 	Look(index int, see func(frame []byte)) (mirrored bool, done func())
 }
 

@@ -58,6 +58,9 @@ type Direction struct {
 	Waiting   int    `json:"waiting"`   // packets in the sender's queue
 	Flying    int    `json:"flying"`    // packets on the way
 
+	WaitingBytes uint64 `json:"waiting_bytes"`
+	FlyingBytes  uint64 `json:"flying_bytes"`
+
 	// Late counts packets delivered more than 1 ms after their time; Latest is by how much the
 	// latest of them was late. If they grow, the machine is too busy for its measurements to be
 	// trusted.
@@ -182,6 +185,7 @@ func (n *end) direction(now time.Duration) Direction {
 	d.Out.Packets -= n.refused.Packets
 	d.Out.Bytes -= n.refused.Bytes
 	d.Waiting, d.Flying = n.queue.Len(now)
+	d.WaitingBytes, d.FlyingBytes = n.queue.Bytes(now)
 	return d
 }
 

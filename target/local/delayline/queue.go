@@ -46,6 +46,7 @@ type Queue struct {
 	waiting  ring[frame]   // in the sender's queue; the first is being sent
 	flying   ring[frame]   // on the way, in the order of arrival
 	packets  [2]int        // in waiting, in flying
+	bytes    [2]uint64     // the same
 	sent     time.Duration // when the first of waiting will be sent
 	fraction uint64        // of a nanosecond, by which sent is too early; in units of 1/bandwidth
 	last     time.Duration // when the last of flying arrives
@@ -120,6 +121,7 @@ func (q *Queue) Push(now time.Duration, bytes []byte, size Traffic) {
 	}
 	q.waiting.push(f)
 	q.packets[0] += int(size.Packets)
+	q.bytes[0] += size.Bytes
 }
 
 // Pop returns the next frame that has arrived by now, its size on the wire, and when it arrived.
@@ -177,6 +179,12 @@ func (q *Queue) Len(now time.Duration) (waiting, flying int) {
 	return q.packets[0], q.packets[1]
 }
 
+// Bytes returns how many bytes those packets have.
+func (q *Queue) Bytes(now time.Duration) (waiting, flying uint64) {
+	q.advance(now)
+	return q.bytes[0], q.bytes[1]
+}
+
 // advance sends what should have been sent by now. It may be called late: times are derived from
 // when frames arrived, not from when it is called.
 func (q *Queue) advance(now time.Duration) {
@@ -199,12 +207,14 @@ func (q *Queue) send(f frame) {
 func (q *Queue) takeWaiting() frame {
 	f := q.waiting.pop()
 	q.packets[0] -= int(f.size.Packets)
+	q.bytes[0] -= f.size.Bytes
 	return f
 }
 
 func (q *Queue) takeFlying() frame {
 	f := q.flying.pop()
 	q.packets[1] -= int(f.size.Packets)
+	q.bytes[1] -= f.size.Bytes
 	return f
 }
 
@@ -222,6 +232,7 @@ func (q *Queue) fly(f frame, sent time.Duration) {
 	f.arrives = q.last
 	q.flying.push(f)
 	q.packets[1] += int(f.size.Packets)
+	q.bytes[1] += f.size.Bytes
 }
 
 func (q *Queue) drop(f frame, count *Traffic) {

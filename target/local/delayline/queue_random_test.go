@@ -50,6 +50,10 @@ func TestAnything(t *testing.T) {
 			if c.In.Packets != s.pushed || sum+uint64(waiting+flying) != s.pushed {
 				t.Fatalf("seed %d: %d pushed, %+v, %d waiting, %d flying", seed, s.pushed, c, waiting, flying)
 			}
+			kept, way := s.queue.Bytes(s.now)
+			if c.In.Bytes != c.Out.Bytes+c.Lost.Bytes+c.Overflowed.Bytes+c.Cleared.Bytes+c.NoMemory.Bytes+kept+way {
+				t.Fatalf("seed %d: %+v, %d bytes waiting, %d flying", seed, c, kept, way)
+			}
 		}
 		s.queue.Set(s.now, topology.Impairment{})
 		s.drain()

@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"trivet.dev/trivet/target/local"
+)
+
+// qdiscs answers "tc qdisc show" for devices at delay lines: what waits there waits in a process,
+// of which tc knows nothing. It is shown as what Mininet shapes links with, in tc's own words.
+type qdiscs struct {
+	dev         string // "" of all devices
+	stats, json bool
+	queues      []local.Queue
+}
+
+// readQdiscs reads the arguments of tc; nil if they do not ask for root queueing disciplines alone.
+func readQdiscs(args []string) *qdiscs {
+	options, words := cutOptions(args)
+	q := &qdiscs{}
+	for _, o := range options { // an option may be cut short
+		name := strings.TrimLeft(o, "-")
+		switch is := func(words ...string) bool {
+			return name != "" && slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, name) })
+		}; {
+		case is("statistics", "stats"):
+			q.stats = true
+		case is("json"):
+			q.json = true
+		case is("pretty", "details", "raw", "iec", "timestamp", "oneline", "color"):
+		default:
+			return nil
+		}
+	}
+	if len(words) == 0 || !strings.HasPrefix("qdisc", words[0]) || len(words) > 1 && !isShow(words[1]) {
+		return nil
+	}
+	for words = words[min(2, len(words)):]; len(words) > 0; words = words[1:] {
+		switch {
+		case words[0] == "dev" && len(words) > 1 && q.dev == "":
+			q.dev, words = words[1], words[1:]
+		case words[0] != "root":
+			return nil
+		}
+	}
+	return q
+}
+
+// A qdisc is one as tc shows it, in its order.
+type qdisc struct {
+	Kind    string `json:"kind"`
+	Handle  string `json:"handle"`
+	Dev     string `json:"dev,omitempty"`
+	Root    bool   `json:"root,omitempty"`
+	Parent  string `json:"parent,omitempty"`
+	RefCnt  int    `json:"refcnt,omitempty"`
+	Options any    `json:"options"`
+	*qdiscStats
+
+	words string // its options
+}
+
+type qdiscStats struct {
+	Bytes      uint64 `json:"bytes"`
+	Packets    uint64 `json:"packets"`
+	Drops      uint64 `json:"drops"`
+	Overlimits uint64 `json:"overlimits"`
+	Requeues   uint64 `json:"requeues"`
+	Backlog    uint64 `json:"backlog"`
+	Qlen       uint64 `json:"qlen"`
+}
+
+type htbOptions struct {
+	R2Q     int    `json:"r2q"`
+	Default string `json:"default"`
+	Direct  uint64 `json:"direct_packets_stat"`
+	Qlen    int    `json:"direct_qlen"`
+}
+
+type netemOptions struct {
+	Limit int          `json:"limit"`
+	Delay *netemDelay  `json:"delay,omitempty"`
+	Loss  *netemRandom `json:"loss-random,omitempty"`
+	ECN   bool         `json:"ecn"`
+	Gap   int          `json:"gap"`
+}
+
+type netemDelay struct {
+	Delay       float64 `json:"delay"` // in seconds
+	Jitter      float64 `json:"jitter"`
+	Correlation float64 `json:"correlation"`
+}
+
+type netemRandom struct {
+	Loss        float64 `json:"loss"` // of 1
+	Correlation float64 `json:"correlation"`
+}
+
+// ofQueue returns what shapes what leaves a device: htb if it has a bandwidth, and netem below.
+func (q *qdiscs) ofQueue(queue local.Queue) []qdisc {
+	dev := queue.Interface
+	if q.dev != "" {
+		dev = ""
+	}
+	count := func(drops uint64) *qdiscStats {
+		if !q.stats {
+			return nil
+		}
+		return &qdiscStats{Bytes: queue.Sent.Bytes, Packets: queue.Sent.Packets, Drops: drops, Backlog: queue.Backlog.Bytes, Qlen: queue.Backlog.Packets}
+	}
+	o, words := netemOptions{Limit: queue.Queue}, fmt.Sprintf("limit %d", queue.Queue)
+	if delay, jitter := time.Duration(queue.Delay), time.Duration(queue.Jitter); delay > 0 || jitter > 0 {
+		o.Delay = &netemDelay{Delay: delay.Seconds(), Jitter: jitter.Seconds()}
+		if words += " delay " + tcTime(delay); jitter > 0 {
+			words += "  " + tcTime(jitter)
+		}
+	}
+	if queue.Loss > 0 {
+		o.Loss = &netemRandom{Loss: float64(queue.Loss)}
+		words += " loss " + strconv.FormatFloat(queue.Loss.Percent(), 'g', 6, 64) + "%"
+	}
+	netem := qdisc{Kind: "netem", Handle: "10:", Dev: dev, Options: o, words: words, qdiscStats: count(queue.Full + queue.Lost)}
+	if queue.Bandwidth == 0 {
+		netem.Root, netem.RefCnt = true, 2
+		return []qdisc{netem}
+	}
+	netem.Parent = "5:1"
+	return []qdisc{{Kind: "htb", Handle: "5:", Dev: dev, Root: true, RefCnt: 2, Options: htbOptions{10, "0x1", 0, 1000},
+		words: "r2q 10 default 0x1 direct_packets_stat 0 direct_qlen 1000", qdiscStats: count(queue.Full)}, netem}
+}
+
+// tcTime is how tc writes a time.
+func tcTime(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return strconv.FormatFloat(d.Seconds(), 'g', 3, 64) + "s"
+	case d >= time.Millisecond:
+		return strconv.FormatFloat(d.Seconds()*1e3, 'g', 3, 64) + "ms"
+	}
+	return strconv.FormatInt(d.Microseconds(), 10) + "us"
+}
+
+// text is what tc prints of a qdisc.
+func (d qdisc) text() string {
+	s := "qdisc " + d.Kind + " " + d.Handle + " "
+	if d.Dev != "" {
+		s += "dev " + d.Dev + " "
+	}
+	if d.Root {
+		s += fmt.Sprintf("root refcnt %d ", d.RefCnt)
+	} else {
+		s += "parent " + d.Parent + " "
+	}
+	s += d.words + "\n"
+	if c := d.qdiscStats; c != nil {
+		s += fmt.Sprintf(" Sent %d bytes %d pkt (dropped %d, overlimits %d requeues %d) \n backlog %s %dp requeues %d\n",
+			c.Bytes, c.Packets, c.Drops, c.Overlimits, c.Requeues, tcSize(c.Backlog), c.Qlen, c.Requeues)
+	}
+	return s
+}
+
+// tcSize is how tc writes a number of bytes: a unit that is nearly right will do.
+func tcSize(n uint64) string {
+	for _, unit := range []struct {
+		size, error uint64
+		name        string
+	}{{1 << 20, 1 << 10, "Mb"}, {1 << 10, 16, "Kb"}} {
+		whole := (n + unit.size/2) / unit.size
+		if n >= unit.size && max(n, whole*unit.size)-min(n, whole*unit.size) < unit.error {
+			return fmt.Sprint(whole, unit.name)
+		}
+	}
+	return fmt.Sprint(n, "b")
+}
+
+// show returns what tc has printed, with the queues of delay lines in place of what the kernel
+// gives each device by itself; what else the device has been given comes after.
+func (q *qdiscs) show(printed []byte) []byte {
+	left := map[string]local.Queue{}
+	for _, queue := range q.queues {
+		left[queue.Interface] = queue
+	}
+	at := map[string]bool{} // devices at delay lines
+	for name := range left {
+		at[name] = true
+	}
+	ours := func(dev string) (list []qdisc) {
+		if queue, ok := left[dev]; ok {
+			delete(left, dev)
+			list = q.ofQueue(queue)
+		}
+		return list
+	}
+	if q.json {
+		return q.showJSON(printed, ours, at)
+	}
+	var out bytes.Buffer
+	write := func(dev string) {
+		for _, d := range ours(dev) {
+			out.WriteString(d.text())
+		}
+	}
+	if q.dev != "" {
+		write(q.dev)
+	}
+	skip := false
+	for line := range bytes.Lines(printed) {
+		if words := strings.Fields(string(line)); len(words) > 2 && words[0] == "qdisc" {
+			dev := q.dev
+			if words[3] == "dev" && len(words) > 4 {
+				dev = words[4]
+			}
+			write(dev)
+			skip = at[dev] && words[2] == "0:" // a number that only the kernel gives
+		}
+		if !skip {
+			out.Write(line)
+		}
+	}
+	return out.Bytes()
+}
+
+func (q *qdiscs) showJSON(printed []byte, ours func(dev string) []qdisc, at map[string]bool) []byte {
+	var list []json.RawMessage
+	if json.Unmarshal(printed, &list) != nil {
+		return printed
+	}
+	all := []any{}
+	add := func(dev string) {
+		for _, d := range ours(dev) {
+			all = append(all, d)
+		}
+	}
+	if q.dev != "" {
+		add(q.dev)
+	}
+	for _, one := range list {
+		var d qdisc
+		if json.Unmarshal(one, &d) != nil {
+			return printed
+		}
+		dev := d.Dev
+		if q.dev != "" {
+			dev = q.dev
+		}
+		if add(dev); !at[dev] || d.Handle != "0:" {
+			all = append(all, one)
+		}
+	}
+	b, err := json.Marshal(all)
+	if err != nil {
+		return printed
+	}
+	return append(b, '\n')
+}

@@ -186,10 +186,6 @@ func (q *qdiscs) show(printed []byte) []byte {
 	for _, queue := range q.queues {
 		left[queue.Interface] = queue
 	}
-	at := map[string]bool{} // devices at delay lines
-	for name := range left {
-		at[name] = true
-	}
 	ours := func(dev string) (list []qdisc) {
 		if queue, ok := left[dev]; ok {
 			delete(left, dev)
@@ -198,7 +194,7 @@ func (q *qdiscs) show(printed []byte) []byte {
 		return list
 	}
 	if q.json {
-		return q.showJSON(printed, ours, at)
+		return q.showJSON(printed, ours)
 	}
 	var out bytes.Buffer
 	write := func(dev string) {
@@ -217,7 +213,7 @@ func (q *qdiscs) show(printed []byte) []byte {
 				dev = words[4]
 			}
 			write(dev)
-			skip = at[dev] && words[2] == "0:" // a number that only the kernel gives
+			skip = q.hides(dev, words[1], words[2])
 		}
 		if !skip {
 			out.Write(line)
@@ -226,7 +222,15 @@ func (q *qdiscs) show(printed []byte) []byte {
 	return out.Bytes()
 }
 
-func (q *qdiscs) showJSON(printed []byte, ours func(dev string) []qdisc, at map[string]bool) []byte {
+// hides says whether a queueing discipline of a device is not the user's: one that the kernel has
+// given it (only that has the number 0), where packets only pass, or Trivet's own.
+func (q *qdiscs) hides(dev, kind, handle string) bool {
+	return slices.ContainsFunc(q.queues, func(queue local.Queue) bool {
+		return queue.Interface == dev && (handle == "0:" || queue.Hooked && kind == "clsact")
+	})
+}
+
+func (q *qdiscs) showJSON(printed []byte, ours func(dev string) []qdisc) []byte {
 	var list []json.RawMessage
 	if json.Unmarshal(printed, &list) != nil {
 		return printed
@@ -241,15 +245,14 @@ func (q *qdiscs) showJSON(printed []byte, ours func(dev string) []qdisc, at map[
 		add(q.dev)
 	}
 	for _, one := range list {
-		var d qdisc
+		var d struct{ Kind, Handle, Dev string }
 		if json.Unmarshal(one, &d) != nil {
 			return printed
 		}
-		dev := d.Dev
 		if q.dev != "" {
-			dev = q.dev
+			d.Dev = q.dev
 		}
-		if add(dev); !at[dev] || d.Handle != "0:" {
+		if add(d.Dev); !q.hides(d.Dev, d.Kind, d.Handle) {
 			all = append(all, one)
 		}
 	}

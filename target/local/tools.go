@@ -40,10 +40,13 @@ func (l *Lab) writeTools() error {
 		return err
 	}
 	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
+		real, err := exec.LookPath(tool)
+		if err != nil {
 			continue
 		}
-		text := fmt.Sprintf("#!/bin/sh\nexec %s %s %s %s \"$@\"\n", datapath.Quote(self), ToolCommand, datapath.Quote(l.Dir), tool)
+		ours := datapath.Quote(self)
+		text := fmt.Sprintf("#!/bin/sh\n[ ! -x %s ] || exec %s %s %s %s \"$@\"\nexec %s \"$@\"\n",
+			ours, ours, ToolCommand, datapath.Quote(l.Dir), tool, datapath.Quote(real))
 		dirs := []string{ToolsDir(l.Dir)}
 		if tool == "tc" {
 			dirs = append(dirs, hostTools(l.Dir))
@@ -117,6 +120,7 @@ type Queue struct {
 	Backlog Traffic `json:"backlog"`
 	Full    uint64  `json:"full" doc:"Packets dropped as the queue was full"`
 	Lost    uint64  `json:"lost" doc:"Packets lost as the link is to lose them"`
+	Hooked  bool    `json:"hooked,omitempty" doc:"The device has a clsact, by which an embedded switch gets its packets"`
 }
 
 // Traffic counts packets and their bytes.
@@ -138,7 +142,7 @@ func (l *Lab) Queues(of func(node string) bool) (out []Queue) {
 			if end == carried(link) || !of(e.Node) {
 				continue
 			}
-			q := Queue{Interface: e.Interface, Impairment: link.Egress(end), Lost: d.Lost.Packets,
+			q := Queue{Interface: e.Interface, Impairment: link.Egress(end), Lost: d.Lost.Packets, Hooked: l.node(e.Node).Datapath == topology.Embedded,
 				Full:    d.Overflowed.Packets + d.NoMemory.Packets + d.Overrun,
 				Backlog: Traffic{uint64(d.Waiting), d.WaitingBytes}}
 			if q.Bandwidth == 0 { // what the queue's limit counts

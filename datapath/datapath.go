@@ -10,7 +10,9 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/openflow"
@@ -139,6 +141,26 @@ type Summing interface{ NeedsChecksums() bool }
 
 // Telling is a fabric that tells programs in its nodes, by their environment, where it is.
 type Telling interface{ Tell(*exec.Cmd) }
+
+// Lend has a command, and what it runs, find programs in a directory before all others.
+func Lend(cmd *exec.Cmd, dir string) {
+	env := cmd.Environ()
+	path := os.Getenv("PATH")
+	if i := slices.IndexFunc(env, func(v string) bool { return strings.HasPrefix(v, "PATH=") }); i >= 0 {
+		path = strings.TrimPrefix(env[i], "PATH=")
+	}
+	cmd.Env = append(env, "PATH="+dir+":"+path)
+	if strings.Contains(cmd.Args[0], "/") {
+		return
+	}
+	tool := filepath.Join(dir, cmd.Args[0]) // it was looked for before
+	if info, err := os.Stat(tool); err == nil && info.Mode().IsRegular() {
+		cmd.Path, cmd.Err = tool, nil
+	}
+}
+
+// Quote quotes a word for a shell.
+func Quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // Enclosing is a fabric whose nodes are machines of their own: Enclose makes a command of a node
 // one that runs in its machine. The command is started in the node all the same, and stands for the

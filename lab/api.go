@@ -107,6 +107,7 @@ func register(api huma.API, d *daemon) {
 	d.ask.Register(api)
 	registerDrops(api, d)
 	registerQueues(api, d)
+	registerTools(api, d)
 	huma.Get(api, "/v1/lab", func(ctx context.Context, _ *struct{}) (*body[Info], error) {
 		return &body[Info]{d.info()}, nil
 	}, summary("The lab, its topology and how it is made"))
@@ -357,6 +358,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		if err := d.target().CheckSwitches(); err != nil {
 			return err
 		}
+		t := nameAhead(t, d.target().Topology())
 		changes := topology.Diff(d.target().Topology(), t)
 		out.Same = len(d.target().Topology().Nodes) + len(d.target().Topology().Links)
 		for _, f := range topology.DiffSettings(d.target().Topology(), t) {

@@ -152,6 +152,7 @@ func (d *daemon) listen() (net.Listener, error) {
 // up brings the lab up, or leaves nothing of it if that fails. The caller has locked changing.
 func (d *daemon) up() {
 	defer d.changing.Unlock()
+	d.setState(func(s *State) { s.Topology = nameAhead(s.Topology, &topology.Topology{}) })
 	err := d.begin()
 	if err == nil {
 		err = d.startController(d.state().Topology)

@@ -141,6 +141,7 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 		s.runAtDevice(d, device, req)
 		return
 	}
+	d.nameFor(req.Node, req.Command)
 	output, err := s.start(d, req)
 	if code := notRun(err); code != 0 {
 		_ = s.send(frameStderr, []byte(err.Error()+"\n"))

@@ -73,6 +73,8 @@ type looks interface {
 	Queues() ([][2]local.Direction, error)
 	WiresOf(*topology.Topology) []datapath.Wire
 	NeedsDevices(*topology.Link) bool
+	NamespaceOf(number uint64, nodes []string) (machine, switches bool, node string)
+	LineQueues(of func(node string) bool) []local.LineQueue
 	Look(index int, see func(frame []byte)) (mirrored bool, done func())
 }
 

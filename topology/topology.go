@@ -259,6 +259,10 @@ type Link struct {
 	// there.
 	Device bool `json:"device,omitempty"`
 
+	// Named says that a command has named an interface of the link: it has network devices, by
+	// which all its packets go, for as long as the lab lives.
+	Named bool `json:"named,omitempty"`
+
 	// Held says, in a Part, that the link must not forward: the spanning tree of the whole topology
 	// does without it.
 	Held bool `json:"held,omitempty"`

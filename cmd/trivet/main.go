@@ -33,6 +33,8 @@ func main() {
 			exit(local.RunLeader(os.Args[2:]))
 		case fabric.VSwitchCommand:
 			os.Exit(cli.VSwitch(os.Args[2:]))
+		case local.ToolCommand:
+			os.Exit(cli.Tool(os.Args[2:]))
 		case vm.GuestCommand:
 			vm.RunGuest(os.Args[2:])
 		case vm.ExecCommand:

@@ -366,6 +366,23 @@ func (c Hierarchies) Bear(cmd *exec.Cmd, lab, node string, below ...string) (*os
 	return dir, nil
 }
 
+// Enter moves the calling process into the group of a node, which is made unless it exists.
+func (c Hierarchies) Enter(lab, node string) error {
+	if err := c.Make(lab, &topology.Node{Name: node}); err != nil {
+		return err
+	}
+	for i, root := range c.roots() {
+		at := group(root, lab, node)
+		if i > 0 && !limited(at) && !pinned(at) {
+			continue
+		}
+		if err := writeFile(filepath.Join(at, "cgroup.procs"), strconv.Itoa(os.Getpid())); err != nil {
+			return fmt.Errorf("enter the cgroup of %s: %w", node, err)
+		}
+	}
+	return nil
+}
+
 // limited says whether a group of version 1's cpu controller has a limit. Without one, a node's
 // processes stay out of the group: the scheduler treats a whole group like a single process outside
 // of any group, and most processes are outside unless systemd puts them into groups.

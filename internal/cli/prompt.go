@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -302,9 +303,9 @@ func nodeNames(t *topology.Topology) (names []string) {
 	return names
 }
 
-// tools returns the environment in which ovs-ofctl and ovs-vsctl find the lab's switches: what the
-// lab tells programs in the first that has such commands. If that is on another machine, there is
-// none.
+// tools returns the environment in which ovs-ofctl and ovs-vsctl find the lab's switches, and others
+// (target/local/tools.go) their ports: what the lab tells programs in the first that has such
+// commands. If that is on another machine, there is none.
 func (p *prompt) tools(ctx context.Context) (env []string) {
 	info, err := p.client.Info(ctx)
 	if err != nil {
@@ -312,7 +313,7 @@ func (p *prompt) tools(ctx context.Context) (env []string) {
 	}
 	i := slices.IndexFunc(info.Topology.Nodes, speaksOpenFlow)
 	if i < 0 {
-		return nil
+		return []string{"PATH=" + local.ToolsDir(lab.Dir(p.lab)) + ":" + os.Getenv("PATH")}
 	}
 	var told bytes.Buffer
 	code, err := p.client.Exec(ctx, asHere(info.Topology.Nodes[i].Name, []string{"env", "-0"}), lab.Streams{Out: &told, Err: io.Discard})

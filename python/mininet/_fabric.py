@@ -81,7 +81,8 @@ class Fabric:
         self.configuring = False  # hosts are being given what the lab has made them with
         self.starting = False  # net.start() is under way
         self.ending = False  # net.stop() is under way: the lab goes as a whole
-        self.tools = None  # for Open vSwitch's commands
+        self.tools = None  # for commands of Open vSwitch, and of network devices
+        self.named = set()  # interfaces that commands in switches have named
         self.keeper = None  # what takes the lab down when the script cannot
         number = next(_numbers) + 1
         self.name = os.environ.get("TRIVET_LAB") or _name + ("-%d" % number if number > 1 else "")
@@ -224,7 +225,9 @@ class Fabric:
             raise TrivetError(self._inScript(str(e), f.name, what)) from None
         finally:
             os.unlink(f.name)
-        if self.datapath == "ovs" or self.tools:
+        if self.tools is None:
+            self.tools = _Tools(self.directory("tools"))
+        if self.datapath == "ovs" or self.tools.told:
             self.tell()
         for w in self.wires:
             for intf in w.ends:
@@ -233,10 +236,33 @@ class Fabric:
 
     def spaces(self, node):
         """The options of nsenter for what runs in a node. Switches have the namespace in which the lab's devices are."""
-        lab = self.lab.client.directory
+        lab = self.directory()
         if node.isForwarder():
             return ["--net=%s/ns/fabric" % lab]
         return ["--%s=%s/ns/%s/%s" % (option, lab, kind, node.name) for option, kind in (("net", "net"), ("uts", "uts"), ("mount", "mnt"))]
+
+    def directory(self, *below):
+        """The lab's directory, or what is below it."""
+        return os.path.join(self.lab.client.directory, *below)
+
+    def path(self):
+        """Where hosts look for programs: they have devices of their own."""
+        theirs, mine = self.directory("tools"), self.directory("tools", "host")
+        dirs = [d for d in os.environ.get("PATH", os.defpath).split(":") if d != theirs]
+        return ":".join([mine] * os.path.isfile(mine + "/tc") + dirs)
+
+    def showPorts(self, node, text):
+        """Have links of a switch be devices that a command in it names: there are none before, or packets go around them."""
+        if self.lab is None or self.dirty or not node.isForwarder():
+            return
+        words = set(re.findall(r"[\w.@+-]+", text)) - self.named
+        ports = {intf.name for switch in self.nodes if switch.isForwarder() for intf in switch.intfList() if intf.name in words}
+        if ports:
+            self.named |= ports
+            try:
+                self.lab.client.call("POST", "/v1/tool", {"namespace": os.stat(self.directory("ns", "fabric")).st_ino, "words": sorted(ports)})
+            except TrivetError as e:  # the command says what it lacks
+                warn("*** %s\n" % e)
 
     def tell(self):
         """Have ovs-ofctl and ovs-vsctl find the lab's switches, whoever runs them from now on: this program, or what it starts. The
@@ -245,8 +271,6 @@ class Fabric:
         switch = next((n for n in self.nodes if n.fabricKind() == "switch" and n.fabricOVS()), None)
         if switch is None or self.lab is None:
             return
-        if self.tools is None:
-            self.tools = _Tools()
         self.tools.use(Node(self.lab, switch.name))
 
     def setLink(self, wire, up):
@@ -289,15 +313,17 @@ def _keeper(lab):
 
 
 class _Tools:
-    """What tells the commands of Open vSwitch where switches are, in the environment of this program."""
+    """What tells commands where the lab's switches and their ports are, in the environment of this program."""
 
     _names = "OVS_RUNDIR", "PATH"
 
-    def __init__(self):
-        self.before = dict(os.environ)
+    def __init__(self, directory):
+        self.before, self.told = dict(os.environ), False
+        os.environ["PATH"] = directory + ":" + os.environ.get("PATH", os.defpath)
 
     def use(self, switch):
-        """Take over what the lab tells programs in a switch."""
+        """Take over what the lab tells programs in a switch, among them the commands of Open vSwitch."""
+        self.told = True
         told = switch.run(["env", "-0"], env=self.before).stdout.split("\0")
         os.environ.update(line.split("=", 1) for line in told if line.startswith(tuple(name + "=" for name in self._names)))
 

@@ -119,7 +119,8 @@ class Node(Shell):
         self.fabric.ensure()
         groups = shlex.join(_groups.of(self.fabric.name, self.name))
         join = "for g in %s; do echo $$ >$g/cgroup.procs; done 2>/dev/null; exec \"$@\"" % groups
-        return ["/bin/sh", "-c", join, "sh", "nsenter", *self.fabric.spaces(self), "env", "-C", os.getcwd()]
+        return ["/bin/sh", "-c", join, "sh", "nsenter", *self.fabric.spaces(self), "env", "-C", os.getcwd(),
+                *([] if self.isForwarder() else ["PATH=" + self.fabric.path()])]
 
     # Its interfaces
 

@@ -164,6 +164,7 @@ class Shell:
             raise AssertionError("%s runs a command still: %s" % (self.name, self.lastCmd))
         words = args[0] if len(args) == 1 and isinstance(args[0], list) else args
         command = " ".join(map(str, words))
+        self.fabric.showPorts(self, command)
         self.lastCmd, self.lastPid, self.waiting = command, None, True
         self._background = command.rstrip().endswith("&")
         if self._background:
@@ -241,6 +242,7 @@ class Shell:
         if shell:
             words = [os.environ.get("SHELL") or "/bin/sh", "-c", " ".join(words)]
         self._ready()
+        self.fabric.showPorts(self, " ".join(words))
         return self._popen([*(self._enter() if enter is None else enter), *words], **options)
 
     def _popen(self, cmd: List[str], **params: Any) -> Any:

@@ -218,7 +218,7 @@ func (l *Lab) network(n *topology.Node, p *Present) error {
 
 // whileDown adds what a node has as soon as its links that are down are up again.
 func (l *Lab) whileDown(n *topology.Node, p *Present) {
-	down := l.pulled(n.Name)
+	down := l.is.Load().pulled[n.Name]
 	var unreachable []netip.Prefix
 	for _, e := range topology.EndsOf(l.Topology())[n.Name] {
 		if !down[e.Interface] {

@@ -79,6 +79,9 @@ func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 		return err
 	}
 	defer dir.Close()
+	if len(below) == 0 { // what a start command runs may not ask the lab, which waits for it
+		l.lend(n, cmd)
+	}
 	if t, ok := l.fabricOf(n).(datapath.Telling); ok {
 		t.Tell(cmd)
 	}

@@ -201,8 +201,10 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) e
 
 // open opens the switches' namespace.
 func (l *Lab) open() (err error) {
-	l.fabric, err = os.Open(l.fabricPath())
-	return err
+	if l.fabric, err = os.Open(l.fabricPath()); err != nil {
+		return err
+	}
+	return l.writeTools()
 }
 
 // Close lets go of the lab and leaves it running.

@@ -82,7 +82,7 @@ func (l *Lab) wireOf(link *topology.Link, in *indexed) datapath.Wire {
 		return datapath.External
 	case l.Record.lacks(link.Egress(0)) != "" || l.Record.lacks(link.Egress(1)) != "":
 		return datapath.Line
-	case link.Impaired() || link.Device || in.jumbo: // a device looks at how large packets are
+	case link.Impaired() || link.Device || link.Named || in.jumbo: // a device looks at how large packets are
 		return datapath.Veth
 	case joined(link, in.nodes) != nil:
 		return joined(link, in.nodes).Inner

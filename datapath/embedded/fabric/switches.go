@@ -78,7 +78,7 @@ type portID struct {
 type backing struct {
 	device string
 	index  int  // of the device
-	seen   bool // somebody captures at the device, so all packets must go by it
+	seen   bool // somebody looks at the device, so all packets must go by it
 	peer   portID
 	down   bool
 }
@@ -216,7 +216,7 @@ func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
 		if w := want[id]; w != nil && b.device == "" && w.device != "" {
 			cut = append(cut, id)
 			delete(s.ports, id)
-		} else if w == nil || w.device != b.device || w.index != b.index || w.seen != b.seen || w.peer != b.peer {
+		} else if w == nil || w.device != b.device || w.index != b.index || w.peer != b.peer {
 			s.unback(id, b)
 			delete(s.ports, id)
 			if sw := s.agents[id.node].Switch(); w == nil {
@@ -294,7 +294,7 @@ func (f *fabric) backingOf(link *topology.Link, i int) *backing {
 	default:
 		b.device = e.Interface
 	}
-	b.index, b.seen = f.site.Device(b.device), link.Device && b.device != ""
+	b.index, b.seen = f.site.Device(b.device), (link.Device || link.Named) && b.device != ""
 	return b
 }
 
@@ -302,6 +302,7 @@ func (f *fabric) backingOf(link *topology.Link, i int) *backing {
 func (s *switches) back(id portID, w *backing) error {
 	if old := s.ports[id]; old != nil {
 		old.down = w.down
+		s.look(id, old, w.seen)
 		return nil
 	}
 	sw := s.agents[id.node].Switch()
@@ -317,11 +318,26 @@ func (s *switches) back(id portID, w *backing) error {
 		return s.Network().Join(sw, id.number, s.agents[w.peer.node].Switch(), w.peer.number)
 	}
 	s.ports[id] = w
-	mode := cache.Auto
-	if w.seen {
-		mode = cache.Egress
+	if err := s.fast.Attach(sw.Port(id.number), w.index, cache.Auto); err != nil {
+		return err
 	}
-	return s.fast.Attach(sw.Port(id.number), w.index, mode)
+	seen := w.seen
+	w.seen = false
+	s.look(id, w, seen)
+	return nil
+}
+
+// look notes whether somebody looks at a port's device for as long as the topology says so, besides
+// those that capture there.
+func (s *switches) look(id portID, b *backing, seen bool) {
+	if b.seen == seen {
+		return
+	}
+	n := -1
+	if b.seen = seen; seen {
+		n = 1
+	}
+	s.looks.device(s.agents[id.node].Switch().Port(id.number), n, s.fast.Look)
 }
 
 // port returns the port at a link's end, or nil.
@@ -356,6 +372,7 @@ func (s *switches) unback(id portID, b *backing) {
 		s.Network().Part(sw, id.number)
 		return
 	}
+	s.look(id, b, false)
 	if err := s.fast.Detach(sw.Port(id.number)); err != nil { // its device may be gone
 		slog.Debug("a port's device", "port", b.device, "error", err)
 	}

@@ -8,9 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/topology"
 )
 
@@ -41,20 +40,8 @@ func (f *fabric) Tell(cmd *exec.Cmd) {
 		f.listen(s)
 		s.tools.Unlock()
 	}
-	env := cmd.Environ()
-	path := os.Getenv("PATH")
-	if i := slices.IndexFunc(env, func(v string) bool { return strings.HasPrefix(v, "PATH=") }); i >= 0 {
-		path = strings.TrimPrefix(env[i], "PATH=")
-	}
-	cmd.Env = append(env, "OVS_RUNDIR="+f.toolsDir(), "PATH="+bin+":"+path)
-	if tool := filepath.Join(bin, cmd.Args[0]); !strings.Contains(cmd.Args[0], "/") && isFile(tool) { // it was looked for before
-		cmd.Path, cmd.Err = tool, nil
-	}
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
+	cmd.Env = append(cmd.Environ(), "OVS_RUNDIR="+f.toolsDir())
+	datapath.Lend(cmd, bin)
 }
 
 // writeTools puts ovs-ofctl and ovs-vsctl into a directory: the first speaks the one version of
@@ -72,15 +59,12 @@ func (f *fabric) writeTools(bin string) error {
 		return os.WriteFile(filepath.Join(bin, tool), []byte("#!/bin/sh\n"+command+" \"$@\"\n"), 0o755)
 	}
 	if ofctl, err := exec.LookPath("ovs-ofctl"); err == nil {
-		if err := write("ovs-ofctl", "exec "+quote(ofctl)+" -O OpenFlow13"); err != nil {
+		if err := write("ovs-ofctl", "exec "+datapath.Quote(ofctl)+" -O OpenFlow13"); err != nil {
 			return err
 		}
 	}
-	return write("ovs-vsctl", fmt.Sprintf("TRIVET_RUN_DIR=%s exec %s %s %s", quote(filepath.Clean(run)), quote(self), VSwitchCommand, quote(name)))
+	return write("ovs-vsctl", fmt.Sprintf("TRIVET_RUN_DIR=%s exec %s %s %s", datapath.Quote(filepath.Clean(run)), datapath.Quote(self), VSwitchCommand, datapath.Quote(name)))
 }
-
-// quote quotes a word for a shell.
-func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // listen opens the sockets of switches that have none yet. The caller has locked tools.
 func (f *fabric) listen(s *switches) {

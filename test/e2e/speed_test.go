@@ -43,7 +43,7 @@ links:
 			is("s1-eth1", "1000 Mbps", "from the file, towards the host")
 			is("s1-eth2", "10 Mbps", "from the file")
 			if datapath == "embedded" || line {
-				monitor := m.startOutput(m.command(trivet, "exec", "s1", "--", "ovs-ofctl", "-O", "OpenFlow13", "monitor", "s1"))
+				monitor := m.startOutput(m.command(trivet, "exec", "s1", "--", "ovs-ofctl", "-O", "OpenFlow13", "monitor", "s1", "65534")) // without a length it is told nothing
 				eventually(t, "a change of the speed is told", func() bool {
 					m.ok("link", "set", "h2-s1", "bandwidth=1gbit")
 					m.ok("link", "set", "h2-s1", "bandwidth=10mbit")

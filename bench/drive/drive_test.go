@@ -407,6 +407,36 @@ func TestMininetErrors(t *testing.T) {
 	}
 }
 
+// TestMininetQueues proves that Mininet is given the queues that it can manage, and that others, and
+// what it does not do to packets, are refused.
+func TestMininetQueues(t *testing.T) {
+	of := func(i topology.Impairment) *topology.Topology {
+		return &topology.Topology{Links: []*topology.Link{{Ends: [2]topology.Endpoint{{Node: "h1"}, {Node: "h2"}}, Impairment: i}}}
+	}
+	codel, err := topology.ParseQueue("codel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		asked topology.Impairment
+		want  string
+	}{
+		{topology.Impairment{Bandwidth: 1e7, Queue: topology.Queue{Limit: 9}}, "map[bw:10 max_queue_size:9]"},
+		{topology.Impairment{Bandwidth: 1e7, Queue: topology.MininetRED(true)}, "map[bw:10 enable_ecn:true]"},
+		{topology.Impairment{Bandwidth: 1e7, Queue: topology.MininetRED(false)}, "map[bw:10 enable_red:true]"},
+		{topology.Impairment{Bandwidth: 1e7, Queue: codel}, "not by codel as h1-h2 has it"},
+		{topology.Impairment{Duplicate: 0.1}, "no duplicate 10%, but h1-h2 has it"},
+	} {
+		got := fmt.Sprint(mininetImpairment(c.asked))
+		if err := checkMininet(of(c.asked)); err != nil {
+			got = err.Error()
+		}
+		if !strings.HasSuffix(got, c.want) {
+			t.Errorf("%+v: %s, want %s", c.asked, got, c.want)
+		}
+	}
+}
+
 // TestTraceroute proves that lines of traceroute are read, also where a hop is silent or answers by
 // two addresses.
 func TestTraceroute(t *testing.T) {

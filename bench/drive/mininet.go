@@ -62,6 +62,16 @@ func checkMininet(t *topology.Topology) error {
 		if mtus := [2]int{l.Egress(0).MTU, l.Egress(1).MTU}; mtus != [2]int{} {
 			return fmt.Errorf("target: mininet gives links no MTU, but %s has one", l.Name())
 		}
+		for end := range l.Ends {
+			i := l.Egress(end)
+			if rarer := i.Rarer(); len(rarer) > 0 {
+				return fmt.Errorf("target: mininet gives links no %s, but %s has it", rarer[0], l.Name())
+			}
+			if i.Managed() && i.Queue != topology.MininetRED(i.Queue.ECN) {
+				return fmt.Errorf("target: mininet manages queues by %s or %s only, not by %s as %s has it",
+					topology.MininetRED(false), topology.MininetRED(true), i.Queue.Discipline, l.Name())
+			}
+		}
 	}
 	var datapath topology.Datapath
 	for _, n := range t.Nodes {
@@ -359,7 +369,10 @@ func mininetImpairment(i topology.Impairment) map[string]any {
 	if i.Loss > 0 {
 		out["loss"] = 100 * float64(i.Loss)
 	}
-	if i.Queue.Limit > 0 {
+	switch {
+	case i.Managed():
+		out[map[bool]string{true: "enable_ecn", false: "enable_red"}[i.Queue.ECN]] = true
+	case i.Queue.Limit > 0 && !i.Queue.Managed():
 		out["max_queue_size"] = i.Queue.Limit
 	}
 	return out

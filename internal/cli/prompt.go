@@ -303,9 +303,9 @@ func nodeNames(t *topology.Topology) (names []string) {
 	return names
 }
 
-// tools returns the environment in which ovs-ofctl and ovs-vsctl find the lab's switches, and others
-// (target/local/tools.go) their ports: what the lab tells programs in the first that has such
-// commands. If that is on another machine, there is none.
+// tools returns the environment in which ovs-ofctl and ovs-vsctl find the lab's switches, and
+// others (target/local/tools.go) their ports: what the lab tells programs in the first that has
+// such commands. If that is on another machine, there is none.
 func (p *prompt) tools(ctx context.Context) (env []string) {
 	info, err := p.client.Info(ctx)
 	if err != nil {

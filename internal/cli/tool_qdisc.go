@@ -105,8 +105,8 @@ type netemRandom struct {
 	Correlation float64 `json:"correlation"`
 }
 
-// ofQueue returns what shapes what leaves a device: htb if it has a bandwidth, below it what manages
-// the queue, if anything does, and netem.
+// ofQueue returns what shapes what leaves a device: htb if it has a bandwidth, below it what
+// manages the queue, if anything does, and netem.
 func (q *qdiscs) ofQueue(queue local.LineQueue) []qdisc {
 	i, held := queue.Impairment, queue.Direction.Queue
 	backlog := delayline.Traffic{Packets: held.Packets, Bytes: held.Bytes}

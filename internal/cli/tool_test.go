@@ -66,9 +66,9 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// TestQdiscs proves that what waits at a delay line is shown in tc's words (of iproute2 6.1), as text
-// and as JSON, of one device and of several, with and without numbers; that what the kernel gives a
-// device by itself, and our own, is not; and that what the user has given it is.
+// TestQdiscs proves that what waits at a delay line is shown in tc's words (of iproute2 6.1), as
+// text and as JSON, of one device and of several, with and without numbers; that what the kernel
+// gives a device by itself, and our own, is not; and that what the user has given it is.
 func TestQdiscs(t *testing.T) {
 	number := func(n uint64) *uint64 { return &n }
 	sends := func(device string) local.Direction {

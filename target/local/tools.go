@@ -97,9 +97,9 @@ func EnterSwitches(dir string) error {
 	return unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
 }
 
-// NamespaceOf says in which of the lab's network namespaces a process is, by the namespace's number:
-// in that of the machine, in that of the switches, or in that of one of some nodes, which it
-// names. It may be called at any time.
+// NamespaceOf says in which of the lab's network namespaces a process is, by the namespace's
+// number: in that of the machine, in that of the switches, or in that of one of some nodes, which
+// it names. It may be called at any time.
 func (l *Lab) NamespaceOf(number uint64, nodes []string) (machine, switches bool, node string) {
 	is := func(path string) bool {
 		var st unix.Stat_t

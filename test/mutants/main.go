@@ -1,5 +1,5 @@
-// Command mutants plants defects in the program, one at a time, and says which of them the packages'
-// own tests find. It changes no file: each defect is an overlay of the build.
+// Command mutants plants defects in the program, one at a time, and says which of them the
+// packages' own tests find. It changes no file: each defect is an overlay of the build.
 //
 //	scripts/mutants -n 300 -seed 1 ./controller/... ./topology/...
 //

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// place is where a defect fits: the text from one offset of a file to another, and what stands there
-// instead.
+// place is where a defect fits: the text from one offset of a file to another, and what stands
+// there instead.
 type place struct {
 	pkg, file    string
 	line, column int
@@ -25,7 +25,8 @@ type place struct {
 func (p place) at() string     { return fmt.Sprintf("%s:%d:%d", p.file, p.line, p.column) }
 func (p place) String() string { return p.at() + " " + p.kind }
 
-// plant writes the file with the defect to a directory, and the overlay that puts it into its place.
+// plant writes the file with the defect to a directory, and the overlay that puts it into its
+// place.
 func (p place) plant(dir string) (overlay string, err error) {
 	text, err := os.ReadFile(p.file)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -89,9 +90,11 @@ func sameVersion(next http.Handler) http.Handler {
 }
 
 func apiConfig() huma.Config {
-	return api.Config("Trivet lab", "What a lab's daemon answers on its Unix socket <run directory>/<lab>/daemon.sock. "+
+	c := api.Config("Trivet lab", "What a lab's daemon answers on its Unix socket <run directory>/<lab>/daemon.sock. "+
 		"Besides what is listed here: GET /v1/progress (a stream of JSON lines), POST /v1/down (the same), "+
 		"GET /v1/capture (a stream in pcap format), POST /v1/ping/follow (as /v1/ping; a stream of JSON lines, the result last), POST /v1/exec (Upgrade: "+streamProtocol+"), POST /v1/part/head (Upgrade: "+headProtocol+").")
+	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[topology.Queue](), reflect.TypeFor[any]()) // a number, or text
+	return c
 }
 
 // OpenAPI returns the API's description (OpenAPI 3.1, JSON).

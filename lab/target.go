@@ -70,7 +70,7 @@ type looks interface {
 	Devices() map[string]string
 	Drops(context.Context) ([]datapath.Drop, error)
 	Ends() ([][2]local.End, error)
-	Queues() ([][2]local.Direction, error)
+	Queues() ([][2]local.LinkDirection, error)
 	WiresOf(*topology.Topology) []datapath.Wire
 	NeedsDevices(*topology.Link) bool
 	NamespaceOf(number uint64, nodes []string) (machine, switches bool, node string)

@@ -63,11 +63,11 @@ func isLink(name, a, b string) bool { return name == a+"-"+b || name == b+"-"+a 
 var (
 	backlogs = []struct {
 		name, unit string
-		of         func(*local.Queue) float64
+		of         func(*local.Backlog) float64
 	}{
-		{"backlog", "packets", func(q *local.Queue) float64 { return float64(q.Packets) }},
-		{"backlog_bytes", "B", func(q *local.Queue) float64 { return float64(q.Bytes) }},
-		{"backlog_time", "s", func(q *local.Queue) float64 { return q.Delay }},
+		{"backlog", "packets", func(q *local.Backlog) float64 { return float64(q.Packets) }},
+		{"backlog_bytes", "B", func(q *local.Backlog) float64 { return float64(q.Bytes) }},
+		{"backlog_time", "s", func(q *local.Backlog) float64 { return q.Delay }},
 	}
 	backlogSummary = []struct {
 		name string
@@ -123,7 +123,7 @@ type queueWatch struct {
 
 // sampledQueue is what was seen of one direction.
 type sampledQueue struct {
-	last    local.Direction
+	last    local.LinkDirection
 	at      []float64 // of looks at which there was a queue
 	backlog [][]float64
 	since   []float64 // of further looks
@@ -161,7 +161,7 @@ func (w *queueWatch) look(at float64, links []lab.LinkQueues) {
 }
 
 // droppedBy is what a direction's devices and queue have dropped.
-func droppedBy(d local.Direction) uint64 {
+func droppedBy(d local.LinkDirection) uint64 {
 	if d.Queue == nil {
 		return d.Dropped
 	}

@@ -68,9 +68,9 @@ func TestQueueSums(t *testing.T) {
 	for _, dropped := range []uint64{5, 9, 2} { // 4 more, then 2 since it was made anew
 		var links []lab.LinkQueues
 		for _, device := range []string{"s1-eth1", "s1-eth2"} {
-			links = append(links, lab.LinkQueues{Directions: [2]local.Direction{{
+			links = append(links, lab.LinkQueues{Directions: [2]local.LinkDirection{{
 				From: local.Place{Node: "s1", Interface: device}, To: local.Place{Node: "s2"},
-				Sent: &delayline.Traffic{}, Queue: &local.Queue{Packets: dropped, Dropped: dropped},
+				Sent: &delayline.Traffic{}, Queue: &local.Backlog{Packets: dropped, Dropped: dropped},
 			}}})
 		}
 		w.look(1, links)

@@ -71,19 +71,19 @@ func TestBehind(t *testing.T) {
 // gives a device by itself, and our own, is not; and that what the user has given it is.
 func TestQdiscs(t *testing.T) {
 	number := func(n uint64) *uint64 { return &n }
-	sends := func(device string) local.Direction {
-		return local.Direction{From: local.Place{Node: "s0", Interface: device}}
+	sends := func(device string) local.LinkDirection {
+		return local.LinkDirection{From: local.Place{Node: "s0", Interface: device}}
 	}
 	slow := local.LineQueue{Direction: sends("s0-eth2"), Hooked: true, Impairment: topology.Impairment{Bandwidth: 10_000_000, Queue: topology.Queue{Limit: 100},
 		Delay: topology.Duration(10 * time.Millisecond), Jitter: topology.Duration(1500 * time.Microsecond), Loss: 0.05}}
 	slow.Direction.Sent = &delayline.Traffic{Packets: 40, Bytes: 60000}
-	slow.Direction.Queue = &local.Queue{Packets: 10, Bytes: 15140, Full: number(3), Lost: number(2)}
+	slow.Direction.Queue = &local.Backlog{Packets: 10, Bytes: 15140, Full: number(3), Lost: number(2)}
 	far := local.LineQueue{Direction: sends("s0-eth3"), Impairment: topology.Impairment{Queue: topology.Queue{Limit: 1000}, Delay: topology.Duration(2 * time.Second)}}
-	far.Direction.Sent, far.Direction.Queue = &delayline.Traffic{}, &local.Queue{Full: number(0), Lost: number(0)}
+	far.Direction.Sent, far.Direction.Queue = &delayline.Traffic{}, &local.Backlog{Full: number(0), Lost: number(0)}
 	managed := slow
 	managed.Direction, managed.Impairment.Jitter, managed.Impairment.Loss = sends("s0-eth4"), 0, 0
 	managed.Direction.Sent = slow.Direction.Sent
-	managed.Direction.Queue = &local.Queue{Packets: 10, Bytes: 15140, Full: number(1), Lost: number(0), Managed: number(4), Marked: number(7)}
+	managed.Direction.Queue = &local.Backlog{Packets: 10, Bytes: 15140, Full: number(1), Lost: number(0), Managed: number(4), Marked: number(7)}
 	managed.Impairment.Queue, _ = topology.ParseQueue("codel,target=2ms,ecn")
 	const kernels = "qdisc pfifo_fast 0: %sroot refcnt 2 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1\n Sent 1 bytes 1 pkt (dropped 0, overlimits 0 requeues 0) \n backlog 0b 0p requeues 0\n"
 	const clsact = "qdisc clsact ffff: %sparent ffff:fff1 \n Sent 1 bytes 1 pkt (dropped 0, overlimits 0 requeues 0) \n backlog 0b 0p requeues 0\n"

@@ -21,7 +21,7 @@ type watchedLab struct {
 // watchedLink is a link as the controller knows it, or as its devices do, with its queues.
 type watchedLink struct {
 	api.Link
-	Directions *[2]local.Direction `json:"directions,omitempty"`
+	Directions *[2]local.LinkDirection `json:"directions,omitempty"`
 
 	counted bool // somebody counts what it carries
 }
@@ -32,7 +32,10 @@ func (a *app) watchedLab(ctx context.Context) (*watchedLab, error) {
 		return nil, err
 	}
 	info, err := c.Info(ctx)
-	return &watchedLab{kernels: &kernels{c, info.Topology, info.Topology.NodesByName()}, name: s.Name}, err
+	if err != nil {
+		return nil, err
+	}
+	return &watchedLab{kernels: &kernels{c, info.Topology, info.Topology.NodesByName()}, name: s.Name}, nil
 }
 
 // links are those of the lab: as the controller has measured them where it has, else as their
@@ -72,7 +75,7 @@ func (w *watchedLab) links(ctx context.Context, measured []api.Link) ([]watchedL
 		one.SetRates(rates)
 		if l, is := known[q.Directions[0].From]; is && !w.isLinuxRouter(one.Ends[0].Node) && !w.isLinuxRouter(one.Ends[1].Node) {
 			if one.Link, one.counted = l, true; place(l.Ends[0]) != q.Directions[0].From {
-				one.Directions = &[2]local.Direction{q.Directions[1], q.Directions[0]}
+				one.Directions = &[2]local.LinkDirection{q.Directions[1], q.Directions[0]}
 			}
 		}
 		out = append(out, one)

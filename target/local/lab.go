@@ -60,7 +60,7 @@ type Lab struct {
 
 	engine *delayline.Engine
 	lines  map[string]*delayline.Line // by link key
-	past   map[string][2]*Queue       // dropped by earlier queues of links, by their keys: see keepCounts
+	past   map[string][2]*Backlog     // dropped by earlier queues of links, by their keys: see keepCounts
 	power  power
 
 	sys     uint64     // the file system that is the machine's /sys
@@ -119,7 +119,7 @@ func New(name, dir string, owner Owner) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups, sys: sys, owner: owner,
-		index: map[string]int{}, next: ownIndexes, raised: map[string]int{}, lines: map[string]*delayline.Line{}, past: map[string][2]*Queue{}}
+		index: map[string]int{}, next: ownIndexes, raised: map[string]int{}, lines: map[string]*delayline.Line{}, past: map[string][2]*Backlog{}}
 	l.fabrics = l.newFabrics()
 	l.setTopology(&topology.Topology{})
 	return l, nil

@@ -16,15 +16,15 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Direction is what one end of a link sends: what waits there, and what has become of the rest
+// LinkDirection is what one end of a link sends: what waits there, and what has become of the rest
 // since the link was made, as far as the lab has not been resumed since.
-type Direction struct {
+type LinkDirection struct {
 	From Place `json:"from"`
 	To   Place `json:"to"`
 
 	Sent    *delayline.Traffic `json:"sent,omitempty" doc:"What has passed; none for a link without devices, within a datapath"`
 	Dropped uint64             `json:"dropped" doc:"Packets dropped by its devices: the receiver had no room, or was down; the machine was too busy"`
-	Queue   *Queue             `json:"queue,omitempty" doc:"None: nothing waits here, as no bandwidth limits the link and nothing delays it"`
+	Queue   *Backlog           `json:"queue,omitempty" doc:"None: nothing waits here, as no bandwidth limits the link and nothing delays it"`
 	Problem string             `json:"problem,omitempty" doc:"Why nothing is known"`
 }
 
@@ -34,8 +34,8 @@ type Place struct {
 	Interface string `json:"interface"`
 }
 
-// Queue is what holds packets before a link.
-type Queue struct {
+// Backlog is what holds packets before a link.
+type Backlog struct {
 	Kind      string `json:"kind" doc:"line (a delay line), or the kernel's queueing disciplines, the outermost first: tbf, tbf netem, or whatever a user has put there"`
 	Bandwidth int64  `json:"bandwidth,omitempty" doc:"bit/s; the link's"`
 	Limit     int    `json:"limit,omitempty" doc:"Packets; the kernel's tbf takes as many bytes as these have at 1,514 each"`
@@ -54,9 +54,9 @@ type Queue struct {
 
 // Queues returns for each of the lab's links, in the order of the topology's, what its first end
 // sends and what its second does.
-func (l *Lab) Queues() ([][2]Direction, error) {
+func (l *Lab) Queues() ([][2]LinkDirection, error) {
 	links, keys := l.Topology().Links, topology.LinkKeys(l.Topology())
-	out := make([][2]Direction, len(links))
+	out := make([][2]LinkDirection, len(links))
 	devices := map[string]kernelQueues{} // by namespace
 	for _, k := range links {
 		if wire := l.WireOf(k); wire == datapath.Veth || wire == datapath.External {
@@ -110,10 +110,10 @@ func (l *Lab) Queues() ([][2]Direction, error) {
 func PlaceOf(e topology.Endpoint) Place { return Place{e.Label(), e.Interface} }
 
 // ofLine takes what a delay line says.
-func (d *Direction) ofLine(s delayline.Direction, i topology.Impairment) {
+func (d *LinkDirection) ofLine(s delayline.Direction, i topology.Impairment) {
 	lost, full := s.Lost.Packets, s.Overflowed.Packets
 	d.Sent, d.Dropped = &s.Out, s.Cleared.Packets+s.Refused.Packets+s.NoMemory.Packets+s.Overrun
-	d.Queue = &Queue{Kind: string(datapath.Line), Packets: s.Waiting.Packets, Bytes: s.Waiting.Bytes, Flying: s.Flying.Packets,
+	d.Queue = &Backlog{Kind: string(datapath.Line), Packets: s.Waiting.Packets, Bytes: s.Waiting.Bytes, Flying: s.Flying.Packets,
 		Dropped: lost + full + s.Counters.Dropped.Packets, Full: &full, Lost: &lost}
 	if i.Managed() {
 		d.Queue.Kind += " " + string(i.Queue.Discipline)
@@ -124,7 +124,7 @@ func (d *Direction) ofLine(s delayline.Direction, i topology.Impairment) {
 
 // ofVeth takes what the device of the sending end says and that of the receiving end, which alone
 // counts what a program in the kernel hands it directly.
-func (d *Direction) ofVeth(from, to kernelQueues) {
+func (d *LinkDirection) ofVeth(from, to kernelQueues) {
 	a, b := from.devices[d.From.Interface], to.devices[d.To.Interface]
 	if a == nil || b == nil {
 		d.Problem = "a device is gone"
@@ -135,7 +135,7 @@ func (d *Direction) ofVeth(from, to kernelQueues) {
 }
 
 // toInterface takes what an interface of the machine says of what it sends.
-func (d *Direction) toInterface(q kernelQueues, name string) {
+func (d *LinkDirection) toInterface(q kernelQueues, name string) {
 	a := q.devices[name]
 	if a == nil {
 		d.Problem = "the device is gone"
@@ -146,14 +146,14 @@ func (d *Direction) toInterface(q kernelQueues, name string) {
 }
 
 // fromInterface takes what it says of what it receives; that has waited elsewhere.
-func (d *Direction) fromInterface(q kernelQueues, name string) {
+func (d *LinkDirection) fromInterface(q kernelQueues, name string) {
 	if a := q.devices[name]; a != nil {
 		d.Sent = &delayline.Traffic{Packets: a.RxPackets, Bytes: a.RxBytes}
 	}
 }
 
 // limit says what the queue's link is to be.
-func (q *Queue) limit(i topology.Impairment) {
+func (q *Backlog) limit(i topology.Impairment) {
 	if i.Bandwidth > 0 || delayed(i) {
 		q.Bandwidth, q.Limit = int64(i.Bandwidth), i.QueueLimit()
 	}
@@ -162,7 +162,7 @@ func (q *Queue) limit(i topology.Impairment) {
 	}
 }
 
-func (q *Queue) clone() *Queue {
+func (q *Backlog) clone() *Backlog {
 	if q == nil {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (q *Queue) clone() *Queue {
 }
 
 // add counts what an earlier queue of the same link has dropped; it may be nil.
-func (q *Queue) add(past *Queue) {
+func (q *Backlog) add(past *Backlog) {
 	if past == nil {
 		return
 	}
@@ -194,7 +194,7 @@ func (l *Lab) keepCounts(s plan.Steps) {
 	all, _ := l.Queues()
 	for i, key := range topology.LinkKeys(l.Topology()) {
 		if s.Impaired[key] && l.lines[key] == nil {
-			l.past[key] = [2]*Queue{cmp.Or(all[i][0].Queue, l.past[key][0]), cmp.Or(all[i][1].Queue, l.past[key][1])}
+			l.past[key] = [2]*Backlog{cmp.Or(all[i][0].Queue, l.past[key][0]), cmp.Or(all[i][1].Queue, l.past[key][1])}
 		}
 	}
 }
@@ -202,13 +202,13 @@ func (l *Lab) keepCounts(s plan.Steps) {
 // kernelQueues are the devices of a namespace and their queues, by name.
 type kernelQueues struct {
 	devices map[string]*netlink.LinkStatistics
-	queues  map[string]*Queue
+	queues  map[string]*Backlog
 }
 
 // readQueues reads those of the thread's namespace. The discipline at a device's root counts for
 // all below it.
 func readQueues() (out kernelQueues, err error) {
-	out = kernelQueues{map[string]*netlink.LinkStatistics{}, map[string]*Queue{}}
+	out = kernelQueues{map[string]*netlink.LinkStatistics{}, map[string]*Backlog{}}
 	links, err := netlink.LinkList()
 	if err != nil {
 		return out, err
@@ -241,12 +241,12 @@ func byDevice(all []netlink.Qdisc) map[int][]netlink.Qdisc {
 // queueOf is what the disciplines of a device hold and have dropped; nil if nothing can wait there.
 // Netem counts what it loses with what finds it full, and disciplines of others drop for reasons of
 // their own.
-func queueOf(list []netlink.Qdisc) *Queue {
+func queueOf(list []netlink.Qdisc) *Backlog {
 	at := slices.IndexFunc(list, func(q netlink.Qdisc) bool { return q.Attrs().Parent == netlink.HANDLE_ROOT })
 	if at < 0 || list[at].Type() == "noqueue" {
 		return nil
 	}
-	out, told := &Queue{}, true
+	out, told := &Backlog{}, true
 	var kinds []string
 	for root := list[at]; root != nil; root = below(list, root) {
 		kinds = append(kinds, root.Type())

@@ -44,13 +44,13 @@ func TestQueueOf(t *testing.T) {
 // does not tell apart the sum does not either.
 func TestQueueAdd(t *testing.T) {
 	n := func(v uint64) *uint64 { return &v }
-	q := Queue{Dropped: 3, Full: n(1), Lost: n(2)}
+	q := Backlog{Dropped: 3, Full: n(1), Lost: n(2)}
 	q.add(nil)
-	q.add(&Queue{Dropped: 10, Full: n(4), Lost: n(6)})
+	q.add(&Backlog{Dropped: 10, Full: n(4), Lost: n(6)})
 	if q.Dropped != 13 || *q.Full != 5 || *q.Lost != 8 {
 		t.Errorf("%+v", q)
 	}
-	if q.add(&Queue{Dropped: 1}); q.Dropped != 14 || q.Full != nil || q.Lost != nil {
+	if q.add(&Backlog{Dropped: 1}); q.Dropped != 14 || q.Full != nil || q.Lost != nil {
 		t.Errorf("%+v", q)
 	}
 }

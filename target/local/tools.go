@@ -115,7 +115,7 @@ func (l *Lab) NamespaceOf(number uint64, nodes []string) (machine, switches bool
 
 // LineQueue is what waits at the delay line behind a device.
 type LineQueue struct {
-	Direction  Direction           `json:"direction"`
+	Direction  LinkDirection       `json:"direction"`
 	Flying     delayline.Traffic   `json:"flying"`
 	Impairment topology.Impairment `json:"impairment"`
 	Hooked     bool                `json:"hooked,omitempty" doc:"The device has a clsact, by which an embedded switch gets its packets"`
@@ -133,7 +133,7 @@ func (l *Lab) LineQueues(of func(node string) bool) (out []LineQueue) {
 			if end == carried(link) || !of(link.Ends[end].Node) {
 				continue
 			}
-			q := LineQueue{Direction{From: PlaceOf(link.Ends[end]), To: PlaceOf(link.Ends[1-end])}, s.Flying, link.Egress(end),
+			q := LineQueue{LinkDirection{From: PlaceOf(link.Ends[end]), To: PlaceOf(link.Ends[1-end])}, s.Flying, link.Egress(end),
 				l.node(link.Ends[end].Node).Datapath == topology.Embedded}
 			q.Direction.ofLine(s, q.Impairment)
 			out = append(out, q)

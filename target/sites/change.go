@@ -404,18 +404,18 @@ func (l *Lab) Ends() ([][2]local.End, error) {
 
 // Queues says what waits before each link, and what was dropped: each direction as the site of the
 // node that sends says it.
-func (l *Lab) Queues() ([][2]local.Direction, error) {
+func (l *Lab) Queues() ([][2]local.LinkDirection, error) {
 	t := l.Topology()
-	out := make([][2]local.Direction, len(t.Links))
+	out := make([][2]local.LinkDirection, len(t.Links))
 	for i, link := range t.Links {
 		for e := range link.Ends {
-			out[i][e] = local.Direction{From: local.PlaceOf(link.Ends[e]), To: local.PlaceOf(link.Ends[1-e])}
+			out[i][e] = local.LinkDirection{From: local.PlaceOf(link.Ends[e]), To: local.PlaceOf(link.Ends[1-e])}
 			if l.deviceOf(link.Ends[e].Node) != nil {
 				out[i][e].Problem = "devices are not asked"
 			}
 		}
 	}
-	put := func(site string, direction func(i, e int) local.Direction) {
+	put := func(site string, direction func(i, e int) local.LinkDirection) {
 		for i, where := range indexesAt(t, site) {
 			for e, is := range t.Links[where].Ends {
 				if n := t.Node(is.Node); n != nil && n.Sited() == site {
@@ -430,15 +430,15 @@ func (l *Lab) Queues() ([][2]local.Direction, error) {
 	if err != nil {
 		return nil, err
 	}
-	put(topology.Head, func(i, e int) local.Direction { return here[i][e] })
+	put(topology.Head, func(i, e int) local.LinkDirection { return here[i][e] })
 	for _, p := range l.used() {
 		links, err := p.client.Queues(l.ctx)
 		if n := len(indexesAt(t, p.machine.Name)); err == nil && len(links) != n {
 			err = errors.New("its links are not those of the lab")
 		}
-		put(p.machine.Name, func(i, e int) local.Direction {
+		put(p.machine.Name, func(i, e int) local.LinkDirection {
 			if err != nil {
-				return local.Direction{Problem: p.wrong(err).Error()}
+				return local.LinkDirection{Problem: p.wrong(err).Error()}
 			}
 			return links[i].Directions[e]
 		})

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
@@ -105,8 +106,11 @@ func whole(n *topology.Node) bool {
 
 // empty is what the table of a switch without a controller has before anybody changes it.
 func empty(n *topology.Node) []entry {
-	if n.Datapath == topology.OVS && n.FailMode != topology.Secure {
+	switch {
+	case n.Datapath == topology.OVS && n.FailMode != topology.Secure:
 		return []entry{entryOf("priority=0,actions=NORMAL")}
+	case n.Datapath == topology.Embedded && n.FailMode == topology.Standalone:
+		return []entry{entryOf(fmt.Sprintf("cookie=%#x,priority=0,actions=NORMAL", agent.LearnCookie))}
 	}
 	return nil
 }

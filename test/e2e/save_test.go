@@ -30,12 +30,14 @@ nodes:
   s1: switch
   s2: {switch: {datapath: ovs}}
   s3: {switch: {datapath: ovs, controller: none}}
+  s4: {switch: {datapath: embedded, controller: none}}
   r1: {router: {datapath: kernel}}
 links:
   - s1 -- h[1-3]: {delay: 1ms}  # slow
   - s1 -- s2
   - s2 -- s3
   - r1 -- s1
+  - s4 -- s1
 `)
 	dir := filepath.Dir(file)
 	m.up(file)
@@ -49,6 +51,7 @@ links:
 	m.ok("flows", "s1", "--add", "priority=901,ip,nw_dst=10.66.0.2,actions=drop")
 	m.exec("s2", "ovs-ofctl add-flow s2 priority=902,ip,nw_dst=10.66.0.3,actions=drop; ovs-vsctl set interface s2-eth2 ingress_policing_rate=5000")
 	m.exec("s3", "ovs-ofctl del-flows s3; ovs-ofctl add-flow s3 priority=5,in_port=1,actions=drop; ovs-vsctl set port s3-eth1 tag=10")
+	m.exec("s4", "ovs-ofctl add-flow s4 priority=903,ip,nw_dst=10.66.0.4,actions=drop")
 	m.exec("r1", "nft 'add table inet mine; add chain inet mine c { type filter hook input priority 0; policy accept; }; add rule inet mine c iif r1-eth0 tcp dport 80 drop'")
 	_, err := exec.LookPath("iptables-restore")
 	xtables := err == nil
@@ -80,6 +83,9 @@ links:
 		contains(t, m.exec("s3", "ovs-vsctl get port s3-eth1 tag"), "10")
 		if flows := m.exec("s3", "ovs-ofctl --no-stats dump-flows s3"); strings.Contains(flows, "NORMAL") || !strings.Contains(flows, "priority=5") {
 			t.Errorf("a switch without a controller has other entries than its file:\n%s", flows)
+		}
+		for _, entry := range []string{"nw_dst=10.66.0.4", "NORMAL"} { // it goes on learning
+			contains(t, m.exec("s4", "ovs-ofctl dump-flows s4"), entry)
 		}
 		contains(t, m.exec("r1", "nft list ruleset"), "table inet mine")
 		if xtables {

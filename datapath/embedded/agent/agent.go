@@ -180,9 +180,9 @@ func (a *Agent) SetStandalone(on bool) {
 	a.failMode()
 }
 
-// learnCookie tells the entry of learn from others that match the same. It is not a cookie of an
+// LearnCookie tells the entry of learn from others that match the same. It is not a cookie of an
 // app of Trivet's controller.
-const learnCookie = 0x6c6561726e
+const LearnCookie = 0x6c6561726e
 
 // learn makes a switch that is to have no controller forward by learning. It does so by an entry
 // below all others, as Open vSwitch does: who adds entries by hand wants them to count. One that
@@ -193,9 +193,9 @@ func (a *Agent) learn(on bool) {
 	}
 	a.learns = on
 	m := openflow.NewFlowMod(openflow.FlowDeleteStrict, 0, openflow.Match{})
-	if m.Cookie, m.CookieMask = learnCookie, ^uint64(0); on {
+	if m.Cookie, m.CookieMask = LearnCookie, ^uint64(0); on {
 		m = openflow.NewFlowMod(openflow.FlowAdd, 0, openflow.Match{}, openflow.ApplyActions(openflow.Output(openflow.PortNormal)))
-		m.Cookie = learnCookie
+		m.Cookie = LearnCookie
 	}
 	if err := a.sw.FlowMod(m, a.opt.Now()); err != nil {
 		a.opt.Log.Warn("the switch does not forward by learning", "switch", a.sw.Name(), "error", err)

@@ -452,7 +452,7 @@ func TestFailModeChanges(t *testing.T) {
 // controller comes; and where what the agent removes is an entry of which FLOW_REMOVED is to be
 // sent, that does not wait for the agent.
 func TestLearningEntryReplaced(t *testing.T) {
-	for _, cookie := range []uint64{7, learnCookie} {
+	for _, cookie := range []uint64{7, LearnCookie} {
 		ts := newSwitch(t, Options{Standalone: true})
 		m := openflow.NewFlowMod(openflow.FlowAdd, 0, openflow.Match{}, openflow.ApplyActions(openflow.Output(1)))
 		m.Cookie, m.Flags = cookie, openflow.FlowSendFlowRem
@@ -466,7 +466,7 @@ func TestLearningEntryReplaced(t *testing.T) {
 		case <-time.After(30 * time.Second):
 			t.Fatal("the controller waits for ever")
 		}
-		if out := ts.receive(2, frame(9, 8)); (len(out) == 1) != (cookie != learnCookie) {
+		if out := ts.receive(2, frame(9, 8)); (len(out) == 1) != (cookie != LearnCookie) {
 			t.Errorf("cookie %x: a packet goes out by %v", cookie, out)
 		}
 	}

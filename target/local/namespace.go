@@ -220,8 +220,8 @@ func (b *builder) build(n *topology.Node) error {
 		return fmt.Errorf("set the host name: %w", err)
 	}
 	m, mounts := b.lab.fabricOf(n).(datapath.Mounter)
-	if mounts || len(n.Dirs) > 0 { // which may be below /sys
-		if err := b.lab.showDevices(); err != nil {
+	if mounts || len(n.Dirs) > 0 || len(b.lab.nodes()) <= manyNodes { // directories may be below /sys
+		if err := b.lab.mountSys(); err != nil {
 			return err
 		}
 	}
@@ -236,12 +236,23 @@ func (b *builder) build(n *topology.Node) error {
 	return b.settings.write(b.lab.nodeSysctls(n))
 }
 
+// manyNodes is how many nodes a lab has at most in which each is shown its own devices as soon as it
+// is made: some enter a node's namespaces by themselves. With more, the kernel, which compares a
+// sysfs with all others when it is mounted, would take longer for these than for all else, so nodes
+// are shown them when the lab first starts something there.
+const manyNodes = 2000
+
 // showDevices shows a node its own devices in /sys/class/net, and the cgroups where they were, in
 // the calling thread's namespaces, unless it has been done. Nodes in which nothing runs do without:
 // the kernel compares a sysfs with all others when it is mounted.
 func (l *Lab) showDevices() error {
 	l.showing.Lock() // two programs may be the first in a node
 	defer l.showing.Unlock()
+	return l.mountSys()
+}
+
+// mountSys is showDevices for one thread at a time in a node.
+func (l *Lab) mountSys() error {
 	if shown, err := fileSystem("/sys"); err != nil || shown != l.sys {
 		return err
 	}

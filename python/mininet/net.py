@@ -17,7 +17,7 @@ from sys import exit  # noqa: F401 (found here by programs)
 from time import sleep
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, Union
 
-from mininet import _fabric
+from mininet import _fabric, _trace  # noqa: F401 (shows what a script fails with)
 from mininet._measure import Measuring
 from mininet._members import Members
 from mininet.cli import CLI

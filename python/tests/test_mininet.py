@@ -57,6 +57,23 @@ def prompt(net, *commands):
 
 
 
+class TestTrace(unittest.TestCase):
+    def test_own_lines(self):
+        """A script that fails shows its own lines and what is wrong by them, not ours; TRIVET_DEBUG shows all."""
+        text = ("from mininet.net import Mininet\nnet = Mininet(topo=None, controller=None)\nh1 = net.addHost('h1', ip='10.0.0.300/24')\n"
+                "net.addLink(h1, net.addHost('h2'))\ndef begin():\n    net.start()\nbegin()\n")
+        with tempfile.TemporaryDirectory() as directory:
+            script = os.path.join(directory, "wrong.py")
+            with open(script, "w", encoding="utf-8") as f:
+                f.write(text)
+            path = os.pathsep.join(p for p in sys.path if p)
+            for debug, frames in (("", 2), ("1", 3)):
+                env = dict(os.environ, PYTHONPATH=path, TRIVET_DEBUG=debug)
+                said = subprocess.run([sys.executable, script], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True).stderr
+                self.assertIn("%s:4: h1-eth0 -- h2-eth0: address 10.0.0.300/24: not an address" % script, said)
+                self.assertEqual(min(said.count("  File "), 3), frames, said)
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         setLogLevel("warning")

@@ -19,6 +19,7 @@ import (
 )
 
 func main() {
+	local.StandsForTools = true
 	if len(os.Args) > 1 {
 		switch os.Args[1] { // roles in which the program starts itself; reading Mininet scripts has another
 		case lab.DaemonCommand:

@@ -19,6 +19,10 @@ import (
 // lab's directory, the tool's name and its arguments.
 const ToolCommand = "__tool"
 
+// StandsForTools says that this program is one that stands for a tool when it is called with
+// ToolCommand, which only its main function can know. Without it labs leave tools as they are.
+var StandsForTools bool
+
 // tools are programs that are asked about network devices by their names, or about all there are.
 // In their place, the lab lends nodes and scripts programs that know where its devices are.
 var tools = []string{"tc", "ip", "ifconfig", "tcpdump", "tshark", "dumpcap", "wireshark", "ethtool", "bwm-ng", "ifstat", "iftop", "nload", "brctl", "bridge"}
@@ -33,6 +37,9 @@ func hostTools(dir string) string { return filepath.Join(ToolsDir(dir), "host") 
 
 // writeTools makes the programs that stand for tools that the machine has.
 func (l *Lab) writeTools() error {
+	if !StandsForTools {
+		return nil
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -65,6 +72,7 @@ func (l *Lab) writeTools() error {
 func (l *Lab) lend(n *topology.Node, cmd *exec.Cmd) {
 	_, enclosed := l.fabricOf(n).(datapath.Enclosing)
 	switch {
+	case !StandsForTools:
 	case !ownsNamespaces(n):
 		datapath.Lend(cmd, ToolsDir(l.Dir))
 	case !l.Record.Netem && !n.Native && !enclosed:

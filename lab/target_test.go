@@ -117,6 +117,7 @@ func (e *elsewhere) Ends() ([][2]local.End, error) {
 }
 
 func (e *elsewhere) WaitControllers(context.Context) error { return nil }
+func (e *elsewhere) LoadAgain(context.Context) error       { return nil }
 func (e *elsewhere) Dead() []string                        { return e.dead }
 func (e *elsewhere) Remarks() []string                     { return nil }
 func (e *elsewhere) Close()                                { _ = e.do("close") }

@@ -141,7 +141,7 @@ func (v *verifier) judgeSample(h hop, s *sample) {
 			if came == 0 && (stop != "" || s.of == 0) {
 				c.untold("no packet came through it")
 			} else {
-				judgeLoss(c, v.egress(h), s.lost, s.of)
+				judgeLoss(c, v.egress(h), v.damaged(h), s.lost, s.of)
 			}
 		case MTU:
 			mtu := int(c.Asked)
@@ -252,9 +252,21 @@ func (v *verifier) judgeJitter(c *Check, delays []float64) {
 	c.wrong(sd, "the delay varies by %.3g ms, not %.3g ms (standard deviation)", 1e3*sd, 1e3*c.Asked)
 }
 
-// judgeLoss takes what is lost, and as much of what is damaged as there may be: receivers throw it
-// away. Of packets that come twice one may be lost.
-func judgeLoss(c *Check, e topology.Impairment, lost, of int) {
+// damaged is the share of packets that links other than a direction may have damaged.
+func (v *verifier) damaged(but hop) float64 {
+	whole := func(h hop) float64 { return max(1e-9, 1-float64(v.egress(h).Corrupt)) }
+	if v.whole == 0 {
+		v.whole = 1
+		for i := range v.t.Links {
+			v.whole *= whole(hop{i, 0}) * whole(hop{i, 1})
+		}
+	}
+	return 1 - v.whole/whole(but)
+}
+
+// judgeLoss takes what is lost, and as much of what is damaged, here or before, as there may be:
+// who receives it throws it away. Of packets that come twice one may be lost.
+func judgeLoss(c *Check, e topology.Impairment, damaged float64, lost, of int) {
 	if of == 0 {
 		c.untold("no packet came this far")
 		return
@@ -268,7 +280,7 @@ func judgeLoss(c *Check, e topology.Impairment, lost, of int) {
 	low, high := float64(shown.Low), float64(shown.High)
 	c.Low, c.High = &low, &high
 	got := float64(lost) / float64(of)
-	least, most := c.Asked*(1-float64(e.Duplicate)), 1-(1-c.Asked)*(1-float64(e.Corrupt))
+	least, most := c.Asked*(1-float64(e.Duplicate)), 1-(1-c.Asked)*(1-float64(e.Corrupt))*(1-damaged)
 	switch {
 	case most == 0 && lost == 0, most > 0 && float64(sure.Low) <= most && least <= float64(sure.High):
 		c.set(got)

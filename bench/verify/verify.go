@@ -164,7 +164,8 @@ type verifier struct {
 	info   lab.Info
 	began  time.Time
 
-	busy   bool // the machine was, during the last streams for ways
+	busy   bool    // the machine was, during the last streams for ways
+	whole  float64 // share of packets that no link of the lab damages; 0: see damaged
 	result *Result
 }
 

@@ -156,11 +156,12 @@ func TestJudgeDelayAndLoss(t *testing.T) {
 	}
 	for _, c := range []struct {
 		asked    float64
+		damaged  float64
 		lost, of int
 		want     Verdict
-	}{{0, 0, 100, OK}, {0, 1, 100, Wrong}, {0.1, 12, 100, OK}, {0.1, 40, 100, Wrong}, {0.1, 0, 200, Wrong}, {0.1, 0, 20, OK}, {0.1, 0, 0, Untold}} {
+	}{{0, 0, 0, 100, OK}, {0, 0, 1, 100, Wrong}, {0, 0.01, 1, 100, OK}, {0, 0.01, 20, 100, Wrong}, {0.1, 0, 12, 100, OK}, {0.1, 0, 40, 100, Wrong}, {0.1, 0, 0, 200, Wrong}, {0.1, 0, 0, 20, OK}, {0.1, 0, 0, 0, Untold}} {
 		check := Check{What: Loss, Asked: c.asked}
-		judgeLoss(&check, topology.Impairment{}, c.lost, c.of)
+		judgeLoss(&check, topology.Impairment{}, c.damaged, c.lost, c.of)
 		if check.Verdict != c.want {
 			t.Errorf("%+v: %+v", c, check)
 		}

@@ -26,7 +26,8 @@ func TestOVSSettings(t *testing.T) {
 	vsctl("-- --id=@p get port s1-eth1 -- --id=@o get port s1-eth2 -- --id=@m create mirror name=m select_all=false select_src_port=@p output_port=@o -- set bridge s1 mirrors=@m")
 	for _, s := range []string{"s3", "s4"} {
 		ports := s + "-eth1 " + s + "-eth2"
-		vsctl("del-port " + s + "-eth1 -- del-port " + s + "-eth2 -- add-bond " + s + " bond-" + s + " " + ports + " lacp=active bond_mode=balance-slb")
+		vsctl("del-port " + s + "-eth1 -- del-port " + s + "-eth2 -- add-bond " + s + " bond-" + s + " " + ports + " lacp=active bond_mode=balance-slb" +
+			" -- set interface " + s + "-eth1 ofport_request=1 -- set interface " + s + "-eth2 ofport_request=2") // else they may get the next ones
 	}
 	vsctl("clear bridge s1 mirrors") // its output port takes no part in anything else
 	vsctl("-- --id=@p get port s1-eth1 -- --id=@o get port s1-eth3 -- --id=@m create mirror name=m select_src_port=@p output_port=@o -- set bridge s1 mirrors=@m")

@@ -408,8 +408,8 @@ func TestMininetErrors(t *testing.T) {
 	}
 }
 
-// TestMininetQueues proves that Mininet is given the queues that it can manage, and that others, and
-// what it does not do to packets, are refused.
+// TestMininetQueues proves that Mininet is given the queues that it can manage, and that others,
+// and what it does not do to packets, are refused.
 func TestMininetQueues(t *testing.T) {
 	of := func(i topology.Impairment) *topology.Topology {
 		return &topology.Topology{Links: []*topology.Link{{Ends: [2]topology.Endpoint{{Node: "h1"}, {Node: "h2"}}, Impairment: i}}}

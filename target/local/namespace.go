@@ -236,8 +236,8 @@ func (b *builder) build(n *topology.Node) error {
 	return b.settings.write(b.lab.nodeSysctls(n))
 }
 
-// manyNodes is how many nodes a lab has at most in which each is shown its own devices as soon as it
-// is made: some enter a node's namespaces by themselves. With more, the kernel, which compares a
+// manyNodes is how many nodes a lab has at most in which each is shown its own devices as soon as
+// it is made: some enter a node's namespaces by themselves. With more, the kernel, which compares a
 // sysfs with all others when it is mounted, would take longer for these than for all else, so nodes
 // are shown them when the lab first starts something there.
 const manyNodes = 2000

@@ -54,7 +54,7 @@ func (y *typist) sees(text, answer string) {
 	y.t.Helper()
 	before := strings.Count(y.String(), answer)
 	y.types(text)
-	for end := time.Now().Add(3*time.Minute); strings.Count(y.String(), answer) <= before; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); strings.Count(y.String(), answer) <= before; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			y.t.Fatalf("%q is not answered by %q; the terminal's last: %q", text, answer, y.String()[max(0, len(y.String())-2000):])
 		}

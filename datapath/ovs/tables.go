@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
+	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/cache"
 	"github.com/ovn-kubernetes/libovsdb/client"
@@ -147,7 +149,44 @@ func (t tables) places() map[string]place {
 	return out
 }
 
+// readTables copies the tables. The client takes over a change one table after the other, so what is
+// read meanwhile is read again.
 func readTables(ctx context.Context, db client.Client) (t tables, err error) {
+	for {
+		if t, err = readRows(ctx, db); err != nil || t.whole() {
+			return t, err
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return t, ctx.Err()
+		}
+	}
+}
+
+// whole says whether all rows are there that others name.
+func (t tables) whole() bool {
+	if !allIn(t.bridges, t.root.Bridges) {
+		return false
+	}
+	for _, b := range t.bridges {
+		if !allIn(t.ports, b.Ports) || !allIn(t.controllers, b.Controllers) {
+			return false
+		}
+	}
+	for _, p := range t.ports {
+		if !allIn(t.interfaces, p.Interfaces) {
+			return false
+		}
+	}
+	return true
+}
+
+func allIn[R any](rows map[string]*R, uuids []string) bool {
+	return !slices.ContainsFunc(uuids, func(uuid string) bool { return rows[uuid] == nil })
+}
+
+func readRows(ctx context.Context, db client.Client) (t tables, err error) {
 	if t.root, err = readRoot(ctx, db); err != nil {
 		return t, err
 	}

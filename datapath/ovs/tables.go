@@ -149,8 +149,8 @@ func (t tables) places() map[string]place {
 	return out
 }
 
-// readTables copies the tables. The client takes over a change one table after the other, so what is
-// read meanwhile is read again.
+// readTables copies the tables. The client takes over a change one table after the other, so what
+// is read meanwhile is read again.
 func readTables(ctx context.Context, db client.Client) (t tables, err error) {
 	for {
 		if t, err = readRows(ctx, db); err != nil || t.whole() {

@@ -37,6 +37,8 @@ type linkOption struct {
 	set   func(c *LinkChange, value string) error
 	apply func(c LinkChange, to *Impairment)
 	text  func(c LinkChange) (value string, given bool)
+	note  func(c *LinkChange, to Impairment)
+	same  func(a, b Impairment) bool
 }
 
 func option[T comparable](name string, of func(*LinkChange) **T, at func(*Impairment) *T, parse func(string) (T, error)) linkOption {
@@ -60,6 +62,8 @@ func option[T comparable](name string, of func(*LinkChange) **T, at func(*Impair
 			}
 			return fmt.Sprint(*v), true
 		},
+		func(c *LinkChange, to Impairment) { *of(c) = at(&to) },
+		func(a, b Impairment) bool { return *at(&a) == *at(&b) },
 	}
 }
 
@@ -181,6 +185,24 @@ func (c LinkChange) Apply(l *Link) {
 			o.apply(c, i)
 		}
 	}
+}
+
+// Between returns what sets those options of a link that are others in another one, in any
+// direction, to what its first end sends there by; false: that does not make it the other one, as
+// the directions differ from each other.
+func Between(from, to *Link) (c LinkChange, ok bool) {
+	if from.Down != to.Down {
+		up := !to.Down
+		c.Up = &up
+	}
+	for _, o := range linkOptions {
+		if !o.same(from.Egress(0), to.Egress(0)) || !o.same(from.Egress(1), to.Egress(1)) {
+			o.note(&c, to.Egress(0))
+		}
+	}
+	after := from.Clone()
+	c.Apply(after)
+	return c, after.Egress(0) == to.Egress(0) && after.Egress(1) == to.Egress(1)
 }
 
 func (c LinkChange) String() string {

@@ -366,3 +366,37 @@ func TestLinkChange(t *testing.T) {
 		}
 	}
 }
+
+// TestBetween proves of every option of a link that what is between a link and another that has it
+// makes the one the other; and that links whose directions differ in another way are told.
+func TestBetween(t *testing.T) {
+	from := &Link{Impairment: Impairment{Bandwidth: 1e9, Loss: 0.5}}
+	values := map[string]string{"bandwidth": "5mbit", "queue": "codel,target=2ms", "mtu": "1400", "gap": "7", "delay": "3ms", "jitter": "2ms"}
+	for _, name := range LinkOptions() {
+		value := values[name]
+		if value == "" {
+			value = "25%"
+		}
+		change, err := ParseLinkChange([]string{name + "=" + value, "down"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := from.Clone()
+		change.Apply(to)
+		got, ok := Between(from, to)
+		if !ok || got.String() != change.String() {
+			t.Errorf("%s: %s, %t", change, got, ok)
+		}
+		back, ok := Between(to, from)
+		if again := to.Clone(); !ok {
+			t.Errorf("%s: no way back", change)
+		} else if back.Apply(again); again.Down || again.Impairment != from.Impairment {
+			t.Errorf("%s: back it is %+v", change, again.Impairment)
+		}
+	}
+	one := from.Clone()
+	one.Ends[1].Egress = &Impairment{Bandwidth: 1e9, Duplicate: 0.5}
+	if _, ok := Between(from, one); ok {
+		t.Error("one direction alone is not told")
+	}
+}

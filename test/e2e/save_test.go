@@ -43,7 +43,7 @@ links:
 	m.up(file)
 	contains(t, m.ok("save", "--dry-run"), "nothing to save")
 
-	m.ok("link", "set", "s1-h2", "delay=2ms", "loss=1%")
+	m.ok("link", "set", "s1-h2", "delay=2ms", "loss=1%", "duplicate=2%", "loss_correlation=10%")
 	m.ok("link", "set", "s2-s3", "down")
 	m.exec("h1", "ip addr add 192.168.7.1/24 dev h1-eth0; ip addr add fd77::1/64 dev h1-eth0 nodad")
 	m.exec("h1", "ip route add 172.16.0.0/12 via 192.168.7.254; ip -6 route add fd88::/32 via fd77::9")
@@ -73,6 +73,7 @@ links:
 	holds := func() {
 		t.Helper()
 		contains(t, m.ok("save", "--dry-run"), "nothing to save")
+		contains(t, m.ok("inspect"), "duplicate 2%")
 		contains(t, m.exec("h1", "ip addr; ip route; ip -6 route"), "192.168.7.1/24")
 		contains(t, m.exec("h1", "ip addr; ip route; ip -6 route"), "172.16.0.0/12 via 192.168.7.254")
 		contains(t, m.exec("h1", "ip addr; ip route; ip -6 route"), "fd88::/32 via fd77::9")

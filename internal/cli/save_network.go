@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats/trivet"
+)
+
+// network writes a node's addresses and routes, where the text does not lead to them.
+func (s *saving) network(r *topology.Topology, n *topology.Node) error {
+	addresses, loopback, routes := s.wanted(n)
+	if addresses == nil {
+		return nil
+	}
+	var change trivet.NodeChange
+	for i, e := range topology.EndsOf(r)[n.Name] {
+		if have := addresses[e.Interface]; !sameSet(e.Addresses, have) {
+			have = inOrder(e.Addresses, have)
+			s.say(n.Name, "address of %s: %s", e.Interface, orNone(have))
+			if i == 0 && len(have) > 0 && s.atNode(n.Name) {
+				change.Addresses = &have
+			} else if err := s.setAddresses(n.Name, e.Interface, have); err != nil {
+				return err
+			}
+		}
+	}
+	if !sameSet(n.Loopback, loopback) {
+		loopback = inOrder(n.Loopback, loopback)
+		change.Loopback = &loopback
+		s.say(n.Name, "loopback: %s", orNone(loopback))
+	}
+	if more, gone := differing(n.StaticRoutes(), routes); len(more)+len(gone) > 0 {
+		gateways, static := []netip.Addr{}, []topology.Route{}
+		for _, route := range inFileOrder(n.StaticRoutes(), routes) {
+			family := func(g netip.Addr) bool { return g.Is4() == route.Via.Is4() }
+			if route.To.Bits() == 0 && route.Via.IsValid() && route == (topology.Route{To: route.To, Via: route.Via, Device: route.Device}) && !slices.ContainsFunc(gateways, family) {
+				gateways = append(gateways, route.Via)
+				continue
+			}
+			if route.Via.IsValid() && reaches(addresses, route.Via) {
+				route.Device = ""
+			}
+			static = append(static, route)
+		}
+		for _, route := range more {
+			s.say(n.Name, "route %s", route)
+		}
+		for _, route := range gone {
+			s.say(n.Name, "no route %s", route)
+		}
+		if !slices.Equal(gateways, n.Gateways) {
+			change.Gateways = &gateways
+		}
+		if !slices.Equal(static, n.Routes) {
+			change.Routes = &static
+		}
+	}
+	if change == (trivet.NodeChange{}) {
+		return nil
+	}
+	text, err := trivet.SetNode(s.text, n.Name, change)
+	if err == nil {
+		s.text = text
+	}
+	return err
+}
+
+// wanted is what a node is to have: what it has now or, if it is not to be saved, what the file
+// gave it. addresses is nil if that is not known.
+func (s *saving) wanted(n *topology.Node) (addresses map[string][]netip.Prefix, loopback []netip.Prefix, routes []topology.Route) {
+	p := s.present[n.Name]
+	if !p.Network {
+		return nil, nil, nil
+	}
+	if s.has(n.Name) {
+		return p.Addresses, p.Addresses["lo"], p.Routes
+	}
+	addresses = map[string][]netip.Prefix{}
+	for _, e := range topology.EndsOf(s.first)[n.Name] {
+		addresses[e.Interface] = e.Addresses
+	}
+	first := s.first.Node(n.Name)
+	return addresses, first.Loopback, first.StaticRoutes()
+}
+
+// atNode says whether a node's first address is written among its own options.
+func (s *saving) atNode(name string) bool {
+	t, _ := trivet.Read(s.file, s.text)
+	ends := topology.EndsOf(t)[name]
+	return !slices.ContainsFunc(ends, func(e *topology.Endpoint) bool { return len(e.Addresses) > 0 || e.Unaddressed || e.Port != nil })
+}
+
+// setAddresses writes the addresses of a device at its link.
+func (s *saving) setAddresses(node, device string, addresses []netip.Prefix) error {
+	for _, l := range s.first.Links {
+		for i, e := range l.Ends {
+			if e.Node != node || e.Interface != device {
+				continue
+			}
+			text, err := trivet.SetAddresses(s.text, end(l.Ends[0]), end(l.Ends[1]), i, addresses)
+			if err == nil {
+				s.text = text
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// remaining says what the text cannot say.
+func (s *saving) remaining(r *topology.Topology) error {
+	for _, n := range r.Nodes {
+		addresses, _, routes := s.wanted(n)
+		if addresses == nil {
+			continue
+		}
+		for _, e := range topology.EndsOf(r)[n.Name] {
+			if !sameSet(e.Addresses, addresses[e.Interface]) {
+				s.leave(n.Name, "the addresses of %s cannot be written: the topology gives it %s", e.Interface, orNone(e.Addresses))
+			}
+		}
+		more, gone := differing(n.StaticRoutes(), routes)
+		for _, route := range more {
+			s.leave(n.Name, "the route %s cannot be written", route)
+		}
+		for _, route := range gone {
+			s.leave(n.Name, "that there is no route %s cannot be written: the topology computes it (routes: as-written does not)", route)
+		}
+	}
+	s.said = slices.DeleteFunc(s.said, func(one Saved) bool {
+		return slices.ContainsFunc(s.left, func(what string) bool {
+			return strings.HasPrefix(one.What, "no route ") && strings.HasPrefix(what, one.Subject+": that there is "+one.What)
+		})
+	})
+	return nil
+}
+
+func sameSet[T comparable](a, b []T) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(x T) bool { return !slices.Contains(b, x) })
+}
+
+// inOrder is a list in the order of another one, with what is new last.
+func inOrder[T comparable](order, list []T) []T {
+	out := []T{}
+	for _, x := range order {
+		if slices.Contains(list, x) {
+			out = append(out, x)
+		}
+	}
+	for _, x := range list {
+		if !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+func orNone(list []netip.Prefix) string {
+	if len(list) == 0 {
+		return topology.NoAddress
+	}
+	var out []string
+	for _, p := range list {
+		out = append(out, p.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+// sameRoute compares a route of a file with one of a kernel, which knows the device of each.
+func sameRoute(file, kernel topology.Route) bool {
+	if file.Device == "" {
+		kernel.Device = ""
+	}
+	file.To = file.To.Masked()
+	return file.To == kernel.To && file.Via == kernel.Via && file.Device == kernel.Device && file.Discard == kernel.Discard && file.KernelMetric() == kernel.KernelMetric()
+}
+
+// differing are the routes that a kernel has besides those of a file, and those that it lacks.
+func differing(file, kernel []topology.Route) (more, gone []topology.Route) {
+	for _, k := range kernel {
+		if !slices.ContainsFunc(file, func(f topology.Route) bool { return sameRoute(f, k) || sameRoute(k, f) }) {
+			more = append(more, k)
+		}
+	}
+	for _, f := range file {
+		if !slices.ContainsFunc(kernel, func(k topology.Route) bool { return sameRoute(f, k) || sameRoute(k, f) }) {
+			gone = append(gone, f)
+		}
+	}
+	return more, gone
+}
+
+// inFileOrder are the routes of a kernel, as a file has them where it does, and in its order.
+func inFileOrder(file, kernel []topology.Route) (out []topology.Route) {
+	for _, f := range file {
+		if slices.ContainsFunc(kernel, func(k topology.Route) bool { return sameRoute(f, k) }) {
+			f.Computed = false
+			out = append(out, f)
+		}
+	}
+	more, _ := differing(file, kernel)
+	for _, k := range more {
+		if !slices.Contains(out, k) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// reaches says whether a neighbour is in a subnet of a device, so that its device is known.
+func reaches(addresses map[string][]netip.Prefix, via netip.Addr) bool {
+	for device, list := range addresses {
+		if device != "lo" && slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(via) }) {
+			return true
+		}
+	}
+	return false
+}

@@ -217,6 +217,9 @@ func nameAhead(t, before *topology.Topology) *topology.Topology {
 		}
 	}
 	named, _ := naming(t, namesIn(words), false, func(string) bool { return true })
+	if !slices.ContainsFunc(before.Links, func(l *topology.Link) bool { return l.Named }) {
+		return named
+	}
 	had := topology.LinksByKey(before)
 	out := *named
 	out.Links = slices.Clone(named.Links)

@@ -55,11 +55,16 @@ type Backlog struct {
 // Queues returns for each of the lab's links, in the order of the topology's, what its first end
 // sends and what its second does.
 func (l *Lab) Queues() ([][2]LinkDirection, error) {
+	return l.queues(func(string) bool { return true })
+}
+
+// queues are those of the links with keys for which of says so; nothing is known of the others.
+func (l *Lab) queues(of func(key string) bool) ([][2]LinkDirection, error) {
 	links, keys := l.Topology().Links, topology.LinkKeys(l.Topology())
 	out := make([][2]LinkDirection, len(links))
 	devices := map[string]kernelQueues{} // by namespace
-	for _, k := range links {
-		if wire := l.WireOf(k); wire == datapath.Veth || wire == datapath.External {
+	for i, k := range links {
+		if wire := l.WireOf(k); (wire == datapath.Veth || wire == datapath.External) && of(keys[i]) {
 			for _, e := range k.Ends {
 				devices[l.netPath(e.Node)] = kernelQueues{}
 			}
@@ -78,6 +83,9 @@ func (l *Lab) Queues() ([][2]LinkDirection, error) {
 		return err
 	})
 	for i, k := range links {
+		if !of(keys[i]) {
+			continue
+		}
 		for e := range k.Ends {
 			d := &out[i][e]
 			d.From, d.To = PlaceOf(k.Ends[e]), PlaceOf(k.Ends[1-e])
@@ -191,9 +199,10 @@ func (l *Lab) keepCounts(s plan.Steps) {
 	if len(s.SetLinks) == 0 {
 		return
 	}
-	all, _ := l.Queues()
+	again := func(key string) bool { return s.Impaired[key] && l.lines[key] == nil }
+	all, _ := l.queues(again)
 	for i, key := range topology.LinkKeys(l.Topology()) {
-		if s.Impaired[key] && l.lines[key] == nil {
+		if again(key) {
 			l.past[key] = [2]*Backlog{cmp.Or(all[i][0].Queue, l.past[key][0]), cmp.Or(all[i][1].Queue, l.past[key][1])}
 		}
 	}

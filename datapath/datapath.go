@@ -159,9 +159,6 @@ func Lend(cmd *exec.Cmd, dir string) {
 	}
 }
 
-// Quote quotes a word for a shell.
-func Quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
-
 // Enclosing is a fabric whose nodes are machines of their own: Enclose makes a command of a node
 // one that runs in its machine. The command is started in the node all the same, and stands for the
 // one inside.

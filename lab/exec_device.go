@@ -8,6 +8,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/site"
 )
 
@@ -49,7 +50,7 @@ func (s *session) runAtDevice(d *daemon, l *site.Login, req ExecRequest) {
 		err = far.RequestPty("xterm", int(req.Rows), int(req.Columns), ssh.TerminalModes{})
 	}
 	if err == nil {
-		err = far.Start(site.Quote(req.Command))
+		err = far.Start(words.Shell(req.Command...))
 	}
 	if err != nil {
 		fail(err)

@@ -6,21 +6,11 @@ import (
 	"io"
 	"net"
 	"strconv"
-	"strings"
 
 	"golang.org/x/crypto/ssh"
 
 	"trivet.dev/trivet/internal/patience"
 )
-
-// Quote makes one command for a shell of a program and its arguments.
-func Quote(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-	}
-	return strings.Join(quoted, " ")
-}
 
 // Session begins a session, for a program whose streams matter.
 func (l *Login) Session(ctx context.Context) (*ssh.Session, error) {

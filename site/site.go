@@ -24,6 +24,7 @@ import (
 
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/internal/words"
 )
 
 // Command is the argument that makes the program serve the other end of a connection; the next one
@@ -101,7 +102,7 @@ func script(programs []program) string {
 	var b strings.Builder
 	b.WriteString(`is=$(uname -sm); p=; case $is in`)
 	for _, p := range programs {
-		fmt.Fprintf(&b, ` %s) p=%s/%s sum=%s;;`, Quote([]string{"Linux " + p.machine}), dir, p.name, p.sum)
+		fmt.Fprintf(&b, ` %s) p=%s/%s sum=%s;;`, words.Shell("Linux "+p.machine), dir, p.name, p.sum)
 	}
 	env := ""
 	if setting := patience.Environment(); setting != "" {

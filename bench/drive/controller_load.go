@@ -17,6 +17,7 @@ import (
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/flowload"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
@@ -83,7 +84,7 @@ func (b *bed) generate(ctx context.Context, c decider, argv []string) ([]byte, e
 	if c.inside != "" {
 		return b.output(ctx, c.inside, argv...)
 	}
-	return onMachine(ctx, quoted(argv), b.name)
+	return onMachine(ctx, "exec "+words.Shell(argv...), b.name)
 }
 
 // freeDPIDs is a datapath id from which on the lab's switches have none.
@@ -149,15 +150,6 @@ func (b *bed) controllerPID(name string) int {
 		return pids[0]
 	}
 	return 0
-}
-
-// quoted writes a command for the shell (POSIX, 2.2.2).
-func quoted(argv []string) string {
-	words := make([]string, len(argv))
-	for i, w := range argv {
-		words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-	}
-	return "exec " + strings.Join(words, " ")
 }
 
 func loadMeasurements(r *flowload.Result) []result.Measurement {

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
@@ -66,7 +67,7 @@ func look() (s seen, err error) {
 			return s, fmt.Errorf("list addresses: %w", err)
 		}
 		for _, one := range addresses {
-			if p, ok := prefixOf(one.IPNet); ok {
+			if p, ok := netbatch.Prefix(one.IPNet); ok {
 				d.Addresses = append(d.Addresses, p)
 			}
 		}
@@ -79,7 +80,7 @@ func look() (s seen, err error) {
 		}
 		for _, r := range routes {
 			one := routeThere{To: netip.MustParsePrefix(all)}
-			if p, ok := prefixOf(r.Dst); ok {
+			if p, ok := netbatch.Prefix(r.Dst); ok {
 				one.To = p
 			}
 			add := func(ip net.IP) {
@@ -100,15 +101,6 @@ func look() (s seen, err error) {
 }
 
 const unixRunning = 0x40 // IFF_RUNNING of <linux/if.h>
-
-func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
-	if n == nil {
-		return netip.Prefix{}, false
-	}
-	a, ok := netip.AddrFromSlice(n.IP)
-	ones, _ := n.Mask.Size()
-	return netip.PrefixFrom(a.Unmap(), ones), ok
-}
 
 // fabric is a node whose programs run in the namespace of all switches; "": there is none.
 func (n *network) fabric() string {
@@ -396,7 +388,7 @@ func machineAddress(t *topology.Topology) netip.Addr {
 		if !ok {
 			continue
 		}
-		p, ok := prefixOf(n)
+		p, ok := netbatch.Prefix(n)
 		if !ok || p.Addr().IsLoopback() || p.Addr().IsLinkLocalUnicast() || !p.Addr().Is4() {
 			continue
 		}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/netbatch"
 )
 
 // Command is the argument by which the program knows that it is to look; after it may come the
@@ -154,13 +156,8 @@ func addressOf(ip net.IP, via netlink.Destination) netip.Addr {
 }
 
 func prefixOf(n *net.IPNet, none netip.Prefix) netip.Prefix {
-	if n == nil {
-		return none
+	if p, ok := netbatch.Prefix(n); ok {
+		return p
 	}
-	a, ok := netip.AddrFromSlice(n.IP)
-	if !ok {
-		return none
-	}
-	ones, _ := n.Mask.Size()
-	return netip.PrefixFrom(a.Unmap(), ones)
+	return none
 }

@@ -131,3 +131,12 @@ func PlainJSON(b []byte) []byte {
 	}
 	return out
 }
+
+// Shell makes one command for a shell (POSIX, 2.2.2) of a program and its arguments.
+func Shell(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " ")
+}

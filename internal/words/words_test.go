@@ -2,6 +2,7 @@ package words
 
 import (
 	"encoding/json"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -74,5 +75,14 @@ func TestPrintable(t *testing.T) {
 	}
 	if err := json.Unmarshal(b, &v); err != nil || v["x"] != strings.ToValidUTF8(hostile, "?") {
 		t.Errorf("PlainJSON has made another value: %q, %v", v["x"], err)
+	}
+}
+
+// TestShell proves that a shell gives a program the words that were quoted for it.
+func TestShell(t *testing.T) {
+	given := []string{"printf", `%s\0`, "", "a b", "it's", `$HOME "\`, "*", "a\nb"}
+	out, err := exec.Command("/bin/sh", "-c", Shell(given...)).Output()
+	if got, want := string(out), strings.Join(given[2:], "\x00")+"\x00"; err != nil || got != want {
+		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
@@ -241,10 +242,8 @@ func (l *Lab) whileDown(n *topology.Node, p *Present) {
 // routeOf is a route of the kernel as a topology has it.
 func routeOf(r netlink.Route, family int, names map[int]string) (out topology.Route, ok bool) {
 	out.To = map[int]netip.Prefix{netlink.FAMILY_V4: netip.MustParsePrefix("0.0.0.0/0"), netlink.FAMILY_V6: netip.MustParsePrefix("::/0")}[family]
-	if r.Dst != nil {
-		address, _ := netip.AddrFromSlice(r.Dst.IP)
-		bits, _ := r.Dst.Mask.Size()
-		out.To = netip.PrefixFrom(address.Unmap(), bits)
+	if to, ok := netbatch.Prefix(r.Dst); ok {
+		out.To = to
 	}
 	priority := r.Priority
 	if family == netlink.FAMILY_V6 && priority == 1024 { // what the kernel gives those that say nothing

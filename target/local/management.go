@@ -3,7 +3,6 @@ package local
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"net"
 	"net/netip"
 	"os"
@@ -101,7 +100,7 @@ func networksOfMachine(but string) (machineNetworks, error) {
 		return nil, err
 	}
 	add := func(n *net.IPNet, index int) {
-		if p, ok := prefixOf(n); ok && p.Bits() > 0 && (but == "" || names[index] != but) {
+		if p, ok := netbatch.Prefix(n); ok && p.Bits() > 0 && (but == "" || names[index] != but) {
 			out[p.Masked()] = fmt.Sprintf("%s (%s)", p.Masked(), names[index])
 		}
 	}
@@ -112,15 +111,6 @@ func networksOfMachine(but string) (machineNetworks, error) {
 		add(r.Dst, r.LinkIndex)
 	}
 	return out, nil
-}
-
-func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
-	if n == nil {
-		return netip.Prefix{}, false
-	}
-	a, ok := netip.AddrFromSlice(n.IP.To4())
-	ones, _ := n.Mask.Size()
-	return netip.PrefixFrom(a, ones), ok
 }
 
 func (m machineNetworks) user(of netip.Prefix) (string, bool) {
@@ -148,9 +138,8 @@ func (l *Lab) planManagement(t *topology.Topology) error {
 	if !wanted.Subnet.IsValid() || l.Record.Managed != nil {
 		return nil
 	}
-	h := fnv.New32a()
-	fmt.Fprintf(h, "%s\x00", rundir.Named(l.Name)) // no node has an empty name: see planUplink
-	m := managementNet{Device: fmt.Sprintf("%s%08x", uplinkPrefix, h.Sum32()), Machine: wanted.Machine()}
+	const none = "" // no node has an empty name
+	m := managementNet{Device: fmt.Sprintf("%s%08x", uplinkPrefix, l.numberFor(none)), Machine: wanted.Machine()}
 	l.Record.Managed = &m
 	if err := l.saveRecord(); err != nil {
 		return err

@@ -40,6 +40,13 @@ const uplinkDevice = "uplink"
 // natTable is a node's table in the machine's firewall; neither name can contain a slash.
 func natTable(lab, node string) string { return "trivet-" + rundir.Named(lab) + "/" + node }
 
+// numberFor is from what devices on the machine that are for a node have their names.
+func (l *Lab) numberFor(node string) uint32 {
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s\x00%s", rundir.Named(l.Name), node)
+	return h.Sum32()
+}
+
 // planUplink chooses a device name and a subnet that the machine does not use.
 func (l *Lab) planUplink(node string) (uplink, error) {
 	used := map[netip.Addr]bool{}
@@ -52,15 +59,14 @@ func (l *Lab) planUplink(node string) (uplink, error) {
 			used[ip] = true
 		}
 	}
-	h := fnv.New32a()
-	fmt.Fprintf(h, "%s\x00%s", rundir.Named(l.Name), node)
-	sum := h.Sum32()
+	number := l.numberFor(node)
+	sum := number
 	for range 1 << 14 {
 		base := uplinkPool.Addr().As4()
 		base[2], base[3] = byte(sum>>6), byte(sum<<2)
 		machine := netip.AddrFrom4(base).Next()
 		if !used[machine] {
-			return uplink{Device: fmt.Sprintf("%s%08x", uplinkPrefix, h.Sum32()), Machine: netip.PrefixFrom(machine, 30), Router: netip.PrefixFrom(machine.Next(), 30)}, nil
+			return uplink{Device: fmt.Sprintf("%s%08x", uplinkPrefix, number), Machine: netip.PrefixFrom(machine, 30), Router: netip.PrefixFrom(machine.Next(), 30)}, nil
 		}
 		sum++
 	}

@@ -11,6 +11,7 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/cgroup"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
 )
@@ -52,9 +53,9 @@ func (l *Lab) writeTools() error {
 		if err != nil {
 			continue
 		}
-		ours := datapath.Quote(self)
+		ours := words.Shell(self)
 		text := fmt.Sprintf("#!/bin/sh\n[ ! -x %s ] || exec %s %s %s %s \"$@\"\nexec %s \"$@\"\n",
-			ours, ours, ToolCommand, datapath.Quote(l.Dir), tool, datapath.Quote(real))
+			ours, ours, ToolCommand, words.Shell(l.Dir), tool, words.Shell(real))
 		dirs := []string{ToolsDir(l.Dir)}
 		if tool == "tc" {
 			dirs = append(dirs, hostTools(l.Dir))

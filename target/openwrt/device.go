@@ -12,6 +12,7 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/site"
 )
 
@@ -19,8 +20,8 @@ import (
 func dir(id string) string { return "/var/run/trivet-" + id }
 
 // run runs a command of a lab's script at its device.
-func run(ctx context.Context, l *site.Login, id string, words ...string) (string, error) {
-	out, err := l.Run(ctx, "sh "+site.Quote(append([]string{dir(id) + "/switch.sh"}, words...)), nil)
+func run(ctx context.Context, l *site.Login, id string, arguments ...string) (string, error) {
+	out, err := l.Run(ctx, "sh "+words.Shell(append([]string{dir(id) + "/switch.sh"}, arguments...)...), nil)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", l.Machine.Name, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 )
@@ -49,7 +50,7 @@ type Port struct {
 var body string
 
 // quote makes a word of a shell of any text.
-func quote(s string) string { return site.Quote([]string{s}) }
+func quote(s string) string { return words.Shell(s) }
 
 // script is the program that makes a device the switch of a plan, and what it was again. Network is
 // the device's configuration, as  uci export network  prints it.
@@ -82,7 +83,7 @@ func (p Plan) script(network string) (string, error) {
 		edit = append(edit, "while uci -q delete 'openflow.@ofswitch[0]'; do :; done")
 	}
 	for _, e := range append(editNetwork(config, p.Ports), p.agentEdits()...) {
-		edit = append(edit, "uci -q "+site.Quote(e)+" || return 1")
+		edit = append(edit, "uci -q "+words.Shell(e...)+" || return 1")
 	}
 	command("edit", edit)
 	command("make_bridge", []string{"ovs " + p.ovsLine() + " || return 1"})
@@ -149,7 +150,7 @@ func (p Plan) systemID() string {
 
 func (p Plan) ovsLine() string {
 	bridge := topology.DeviceName(p.Switch)
-	return site.Quote(p.ovs()) + " -- set bridge " + quote(bridge) + ` "datapath_type=$datapath"`
+	return words.Shell(p.ovs()...) + " -- set bridge " + quote(bridge) + ` "datapath_type=$datapath"`
 }
 
 // agentEdits configure the user-space switch, whose init script reads them.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 )
 
@@ -59,11 +60,11 @@ func (f *fabric) writeTools(bin string) error {
 		return os.WriteFile(filepath.Join(bin, tool), []byte("#!/bin/sh\n"+command+" \"$@\"\n"), 0o755)
 	}
 	if ofctl, err := exec.LookPath("ovs-ofctl"); err == nil {
-		if err := write("ovs-ofctl", "exec "+datapath.Quote(ofctl)+" -O OpenFlow13"); err != nil {
+		if err := write("ovs-ofctl", "exec "+words.Shell(ofctl)+" -O OpenFlow13"); err != nil {
 			return err
 		}
 	}
-	return write("ovs-vsctl", fmt.Sprintf("TRIVET_RUN_DIR=%s exec %s %s %s", datapath.Quote(filepath.Clean(run)), datapath.Quote(self), VSwitchCommand, datapath.Quote(name)))
+	return write("ovs-vsctl", fmt.Sprintf("TRIVET_RUN_DIR=%s exec %s %s %s", words.Shell(filepath.Clean(run)), words.Shell(self), VSwitchCommand, words.Shell(name)))
 }
 
 // listen opens the sockets of switches that have none yet. The caller has locked tools.

@@ -57,6 +57,8 @@ type Check struct {
 	Verdict Verdict  `json:"verdict" enum:"ok,wrong,untold"`
 	Why     string   `json:"why,omitempty" doc:"What is wrong, or why it cannot be told"`
 	By      []string `json:"by,omitempty" doc:"Who sent to whom"`
+	Looks   int      `json:"looks,omitempty" doc:"How often it was measured"`
+	Failed  int      `json:"failed,omitempty" doc:"How often it was wrong: as often as it was measured where the verdict is wrong; fewer times, and something comes and goes"`
 }
 
 // Direction is a link in one direction.

@@ -77,7 +77,7 @@ func TestRefusedFlows(t *testing.T) {
 		_, err := b.AddFlow(ctx, FlowRequest{Switch: c.sw, Flow: c.flow})
 		refused(t, err, c.reason)
 	}
-	rows, err := b.c.Database.UserFlows()
+	rows, err := b.c.Database.Store().List(ctx, "user/flow/")
 	b.must(err)
 	if n := len(b.c.User.Flows()); n != 0 || len(rows) != 0 {
 		t.Errorf("%d entries are kept, %d in the database", n, len(rows))
@@ -182,7 +182,7 @@ func TestTimeout(t *testing.T) {
 	_, err := b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=9,hard_timeout=1,udp,actions=drop"})
 	b.must(err)
 	b.wait("the entry has ended", func() bool {
-		rows, err := b.c.Database.UserFlows()
+		rows, err := b.c.Database.Store().List(ctx, "user/flow/")
 		b.must(err)
 		return len(b.c.User.Flows()) == 0 && len(rows) == 0
 	})

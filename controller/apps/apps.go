@@ -14,6 +14,7 @@ import (
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/database"
+	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/topology"
 )
 
@@ -56,7 +57,8 @@ type Facilities struct {
 	Topology *topology.Topology
 	Wired    bool // the cables are as the topology has them
 
-	Database *database.DB     // nil: nothing is kept
+	Store    store.Store      // for what has to outlive the controller; without a file it lives as long as that
+	Database *database.DB     // for what is seen, to be looked up later; nil: nothing is
 	Apps     []controller.App // that have been made; see Get
 
 	// Capacity is how much leaves by a port's link, bit/s; 0: it is not known.

@@ -21,6 +21,7 @@ import (
 	"trivet.dev/trivet/controller/monitor"
 	"trivet.dev/trivet/controller/ospf"
 	"trivet.dev/trivet/controller/routing"
+	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/controller/user"
 	"trivet.dev/trivet/topology"
 )
@@ -43,6 +44,10 @@ type Options struct {
 	// the database's default).
 	Database     string
 	DatabaseRows int
+
+	// Store is where the apps keep what has to outlive the controller; nil: in Database, or without
+	// one in memory. It is not closed.
+	Store store.Store
 }
 
 // Learning makes learning switches: learning.App, or learning.Reactive.
@@ -90,14 +95,15 @@ func New(o Options) (*Controller, error) {
 	}
 	c := &Controller{log: o.Log, Started: time.Now(), closed: make(chan struct{}), routes: routes{programs: map[string]ProgramRoutes{}}}
 	if o.Database != "" {
-		if c.Database, err = database.Open(o.Database, database.Options{Log: o.Log, MaxRows: o.DatabaseRows}); err == nil {
-			err = c.routes.load(c.Database)
+		if c.Database, err = database.Open(o.Database, database.Options{Log: o.Log, MaxRows: o.DatabaseRows}); err != nil {
+			return nil, err
 		}
 	}
+	err = c.routes.load(c.keepIn(o.Store))
 	c.names.Store(NewMap(o.Topology))
 	c.know(o.Topology)
-	c.facilities.Wired, c.facilities.Database = o.Wired, c.Database
-	c.facilities.Capacity, c.facilities.CapacityIn, c.facilities.Routes = c.capacity, c.capacityIn, c.routes.added
+	c.facilities.Wired, c.facilities.Database, c.facilities.Store = o.Wired, c.Database, c.routes.users.Store
+	c.facilities.Capacity, c.facilities.CapacityIn, c.facilities.Routes = c.capacity, c.capacityIn, c.routes.of
 	if err == nil {
 		err = c.start(chosen)
 	}
@@ -105,6 +111,17 @@ func New(o Options) (*Controller, error) {
 		c.Database.Close()
 	}
 	return c, err
+}
+
+// keepIn is the store that the controller has.
+func (c *Controller) keepIn(given store.Store) store.Store {
+	switch {
+	case given != nil:
+		return given
+	case c.Database != nil:
+		return c.Database.Store()
+	}
+	return store.NewMemory(nil, nil)
 }
 
 // choose returns the apps of those names, with those that are always there, in their order; all

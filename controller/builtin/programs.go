@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"trivet.dev/trivet/controller/database"
 	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/routing/rib"
 )
@@ -23,7 +22,7 @@ type ProgramRoutes struct {
 // SetProgram replaces the routes of a program, all or, if one is none, none, and returns when
 // routers have followed; at the latest when ctx ends, or after 10 s. One to whose next hop nothing
 // leads is used as soon as something does; those of routers that are not in a later topology wait
-// until they are in one again. They are kept in the database, if there is one.
+// until they are in one again. They are kept in the store.
 func (c *Controller) SetProgram(ctx context.Context, p ProgramRoutes) error {
 	c.routes.changing.Lock()
 	defer c.routes.changing.Unlock()
@@ -87,10 +86,8 @@ func (c *Controller) dpids() map[string]uint64 {
 // putProgram keeps the routes of a program in place of those that it has had, and gives them to the
 // routers. changing must be held.
 func (c *Controller) putProgram(ctx context.Context, p ProgramRoutes) error {
-	if c.Database != nil {
-		if err := c.Database.PutProgramRoutes(p.Name, p.rows()); err != nil {
-			return err
-		}
+	if err := c.keepProgram(ctx, p); err != nil {
+		return err
 	}
 	return c.followed(ctx, func() bool {
 		c.routes.mu.Lock()
@@ -101,13 +98,6 @@ func (c *Controller) putProgram(ctx context.Context, p ProgramRoutes) error {
 		c.giveProgram(p)
 		return true
 	})
-}
-
-func (p *ProgramRoutes) rows() (out []database.ProgramRoute) {
-	for _, u := range p.Routes {
-		out = append(out, database.ProgramRoute{Distance: uint8(p.Distance), Router: u.Router, Prefix: u.Prefix.String(), NextHops: u.hops(), Metric: u.Metric, Tag: u.Tag})
-	}
-	return out
 }
 
 // giveProgram gives a program's routes to those of their routers that there are.
@@ -138,23 +128,4 @@ func (c *Controller) givePrograms() {
 	for _, p := range programs {
 		c.giveProgram(p)
 	}
-}
-
-// loadPrograms takes the routes of programs from the database.
-func (r *routes) loadPrograms(db *database.DB) error {
-	rows, err := db.ProgramRoutes()
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
-		u := UserRoute{Router: row.Router, Metric: row.Metric, Tag: row.Tag}
-		if err := u.parse(row.Prefix, row.NextHops); err != nil {
-			return fmt.Errorf("program_routes of %s, %s %s: %w", row.Program, row.Router, row.Prefix, err)
-		}
-		p := r.programs[row.Program]
-		p.Name, p.Distance = row.Program, rib.Distance(row.Distance)
-		p.Routes = append(p.Routes, u)
-		r.programs[row.Program] = p
-	}
-	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"trivet.dev/trivet/controller/database"
 	"trivet.dev/trivet/controller/routing"
+	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/routing/rib"
 	"trivet.dev/trivet/topology"
@@ -27,7 +27,6 @@ type UserRoute struct {
 	Metric   uint32       `json:"metric,omitempty"`
 	Tag      uint32       `json:"tag,omitempty"`
 	Created  time.Time    `json:"created"`
-	id       int64        // in the database
 }
 
 // routes are the routers, and the routes of users and programs.
@@ -37,45 +36,29 @@ type routes struct {
 	mu     sync.Mutex                // of what follows
 	sorted []routing.Router          // by name, with the routes that they are configured with
 	byDPID map[uint64]routing.Router // the same
-	users  []UserRoute
-	db     *database.DB
+	added  []UserRoute               // by users
 
 	programs map[string]ProgramRoutes // by name
+
+	users store.Rows[routeRow]   // as they are kept
+	given store.Rows[programRow] // those of programs
 }
 
-// load takes the routes of users from the database.
-func (r *routes) load(db *database.DB) error {
-	r.db = db
-	rows, err := db.UserRoutes()
+// load takes the routes of users and programs from a store.
+func (r *routes) load(s store.Store) error {
+	r.users, r.given = store.Rows[routeRow]{Store: s, Prefix: "user/route/"}, store.Rows[programRow]{Store: s, Prefix: "program/"}
+	rows, err := r.users.All(context.Background())
 	if err != nil {
 		return err
 	}
 	for _, row := range rows {
-		u := UserRoute{Router: row.Router, Distance: rib.Distance(row.Distance), Metric: row.Metric, Tag: row.Tag, Created: row.Created, id: row.ID}
-		if err := u.parse(row.Prefix, row.NextHops); err != nil {
-			return fmt.Errorf("user_routes %d: %w", row.ID, err)
+		u, err := row.route()
+		if err != nil {
+			return err
 		}
-		r.users = append(r.users, u)
+		r.added = append(r.added, u)
 	}
-	return r.loadPrograms(db)
-}
-
-// parse takes the prefix and the next hops as the database has them.
-func (u *UserRoute) parse(prefix string, hops []string) (err error) {
-	u.Prefix, err = netip.ParsePrefix(prefix)
-	for _, text := range hops {
-		via, bad := netip.ParseAddr(text)
-		u.Via, err = append(u.Via, via), errors.Join(err, bad)
-	}
-	return err
-}
-
-// hops are the next hops as the database has them.
-func (u *UserRoute) hops() (out []string) {
-	for _, via := range u.Via {
-		out = append(out, via.String())
-	}
-	return out
+	return r.loadPrograms()
 }
 
 // configure takes the routers of a topology.
@@ -91,10 +74,10 @@ func (r *routes) configure(t *topology.Topology) {
 }
 
 // added returns the routes of a router that users have added.
-func (r *routes) added(router string) (out []topology.Route) {
+func (r *routes) of(router string) (out []topology.Route) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, u := range r.users {
+	for _, u := range r.added {
 		if u.Router == router {
 			out = append(out, u.static()...)
 		}
@@ -133,7 +116,7 @@ func (c *Controller) Router(dpid uint64) (r routing.Router, is bool) {
 func (c *Controller) UserRoutes() []UserRoute {
 	c.routes.mu.Lock()
 	defer c.routes.mu.Unlock()
-	out := slices.Clone(c.routes.users)
+	out := slices.Clone(c.routes.added)
 	slices.SortFunc(out, func(a, b UserRoute) int {
 		return cmp.Or(CompareNames(a.Router, b.Router), cmp.Compare(a.Prefix.String(), b.Prefix.String()))
 	})
@@ -157,7 +140,7 @@ var ErrNoRoute = errors.New("no such route was added")
 
 // AddRoute gives a router a static route in place of one that a user has added for the same prefix,
 // and returns when the router has it; at the latest when ctx ends, or after 10 s. It is kept in the
-// database, if there is one.
+// store.
 func (c *Controller) AddRoute(ctx context.Context, u UserRoute) error {
 	c.routes.changing.Lock()
 	defer c.routes.changing.Unlock()
@@ -169,11 +152,8 @@ func (c *Controller) AddRoute(ctx context.Context, u UserRoute) error {
 		return err
 	}
 	u.Created = time.Now()
-	if c.Database != nil {
-		row := database.UserRoute{Router: u.Router, Prefix: u.Prefix.String(), NextHops: u.hops(), Distance: uint8(u.Distance), Metric: u.Metric, Tag: u.Tag, Created: u.Created}
-		if u.id, err = c.Database.PutUserRoute(row); err != nil {
-			return err
-		}
+	if err := c.routes.users.Put(ctx, u.key(), rowOf(u)); err != nil {
+		return err
 	}
 	return c.changeRoutes(ctx, router, func(list []UserRoute) []UserRoute {
 		return append(slices.DeleteFunc(list, u.same), u)
@@ -187,18 +167,13 @@ func (c *Controller) DeleteRoute(ctx context.Context, name string, prefix netip.
 	defer c.routes.changing.Unlock()
 	this := UserRoute{Router: name, Prefix: prefix}
 	c.routes.mu.Lock()
-	i := slices.IndexFunc(c.routes.users, this.same)
-	if i >= 0 {
-		this = c.routes.users[i]
-	}
+	is := slices.ContainsFunc(c.routes.added, this.same)
 	c.routes.mu.Unlock()
-	if i < 0 {
+	if !is {
 		return ErrNoRoute
 	}
-	if c.Database != nil {
-		if err := c.Database.DeleteUserRoute(this.id); err != nil && !errors.Is(err, database.ErrNotFound) {
-			return err
-		}
+	if err := c.routes.users.Delete(ctx, this.key()); err != nil {
+		return err
 	}
 	router, err := c.router(name)
 	if err != nil { // it is not in the topology any more; its route was kept for when it comes back
@@ -302,9 +277,9 @@ func (c *Controller) leadsTo(r routing.Router, to netip.Addr) bool {
 func (c *Controller) changeRoutes(ctx context.Context, router routing.Router, change func([]UserRoute) []UserRoute) error {
 	return c.followed(ctx, func() bool {
 		c.routes.mu.Lock()
-		c.routes.users = change(c.routes.users)
+		c.routes.added = change(c.routes.added)
 		c.routes.mu.Unlock()
-		return c.Routing != nil && c.Routing.SetStatic(router.DPID, router.StaticWith(c.routes.added(router.Name)))
+		return c.Routing != nil && c.Routing.SetStatic(router.DPID, router.StaticWith(c.routes.of(router.Name)))
 	})
 }
 

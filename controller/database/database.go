@@ -56,6 +56,7 @@ type DB struct {
 	aside string // where the file that was there has gone; empty: it has not
 	lock  *os.File
 	read  *sql.DB
+	store fileStore
 	w     *writer // the writing goroutine's
 
 	report reporter
@@ -120,6 +121,9 @@ func (d *DB) openFiles() (err error) {
 	}
 	d.read.SetMaxOpenConns(4)
 	d.read.SetMaxIdleConns(1)
+	if err := d.openStore(); err != nil {
+		return errors.Join(err, d.read.Close(), d.w.close())
+	}
 	return nil
 }
 
@@ -138,6 +142,7 @@ func (d *DB) Close() error {
 	}
 	d.closed = true
 	d.mu.Unlock()
+	_ = d.store.Memory.Close() // what it is writing is written yet
 	close(d.stop)
 	<-d.done
 	return errors.Join(d.read.Close(), d.w.close(), d.lock.Close())

@@ -2,7 +2,6 @@ package database
 
 import (
 	"bytes"
-	"errors"
 	"log/slog"
 	"math"
 	"os"
@@ -92,20 +91,6 @@ func TestReopen(t *testing.T) {
 	d.PutHost(hosts[0])
 	d.PutHost(Host{MAC: "gone"})
 	d.DeleteHost("gone")
-	flow := UserFlow{Switch: 7, Table: 1, Priority: 65535, Match: "ip", Flow: "table=1,priority=65535,ip,actions=drop", Created: noon}
-	flow.ID = must(d.PutUserFlow(flow))(t)
-	route := UserRoute{Router: "r1", Prefix: "10.0.0.0/8", NextHops: []string{"10.1.1.1", "10.1.1.2"}, Distance: 200, Metric: 5, Tag: 7, Created: noon}
-	route.ID = must(d.PutUserRoute(route))(t)
-	given := []ProgramRoute{{Program: "sdwan", Distance: 30, Router: "r1", Prefix: "10.0.0.0/8", NextHops: []string{"10.1.1.1", "fd00::1"}, Metric: 5, Tag: 1 << 31},
-		{Program: "sdwan", Distance: 30, Router: "r2", Prefix: "fd00::/64", NextHops: []string{}}}
-	for program, routes := range map[string][]ProgramRoute{"sdwan": given, "gone": given} {
-		if err := errors.Join(d.PutProgramRoutes(program, given[:1]), d.PutProgramRoutes(program, routes)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := d.PutProgramRoutes("gone", nil); err != nil {
-		t.Fatal(err)
-	}
 	for _, part := range []string{"", "-wal", "-lock"} {
 		if s, err := os.Stat(path + part); err != nil || s.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", path+part, s.Mode(), err)
@@ -122,56 +107,8 @@ func TestReopen(t *testing.T) {
 	equal(t, "switches", must(d.Switches())(t), switches)
 	equal(t, "ports", must(d.Ports(7))(t), ports)
 	equal(t, "hosts", must(d.Hosts())(t), hosts)
-	equal(t, "user flows", must(d.UserFlows())(t), []UserFlow{flow})
-	equal(t, "user routes", must(d.UserRoutes())(t), []UserRoute{route})
-	equal(t, "routes of programs", must(d.ProgramRoutes())(t), given)
 	if d.SetAside() != "" || log.String() != "" {
 		t.Errorf("set aside %q, log %q", d.SetAside(), log)
-	}
-}
-
-// Proves that what a user asks for twice is there once, under the id of the first, and that taking
-// it back works once.
-func TestUserEntries(t *testing.T) {
-	d, _ := open(t, filepath.Join(t.TempDir(), "db"), Options{})
-	f := UserFlow{Switch: 1, Priority: 5, Match: "arp", Flow: "priority=5,arp,actions=drop"}
-	first := must(d.PutUserFlow(f))(t)
-	other := f
-	other.Priority = 6
-	second := must(d.PutUserFlow(other))(t)
-	f.Flow = "priority=5,arp,actions=output:1"
-	if again := must(d.PutUserFlow(f))(t); again != first || second == first {
-		t.Errorf("ids %d, %d, and %d for the first again", first, second, again)
-	}
-	if flows := must(d.UserFlows())(t); len(flows) != 2 || flows[0].Flow != f.Flow {
-		t.Errorf("flows %+v", flows)
-	}
-	if err := d.DeleteUserFlow(first); err != nil {
-		t.Error(err)
-	}
-	if err := d.DeleteUserFlow(first); !errors.Is(err, ErrNotFound) {
-		t.Errorf("deleted twice: %v", err)
-	}
-	if flows := must(d.UserFlows())(t); len(flows) != 1 || flows[0].ID != second {
-		t.Errorf("flows left %+v", flows)
-	}
-	r := UserRoute{Router: "r1", Prefix: "0.0.0.0/0", NextHops: []string{"10.0.0.1"}}
-	id := must(d.PutUserRoute(r))(t)
-	r.NextHops = nil
-	if again := must(d.PutUserRoute(r))(t); again != id {
-		t.Errorf("ids %d and %d", id, again)
-	}
-	if routes := must(d.UserRoutes())(t); len(routes) != 1 || len(routes[0].NextHops) != 0 {
-		t.Errorf("routes %+v", routes)
-	}
-	if err := errors.Join(d.DeleteUserRoute(id)); err != nil {
-		t.Error(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.PutUserFlow(f); !errors.Is(err, ErrClosed) {
-		t.Errorf("after Close: %v", err)
 	}
 }
 

@@ -12,10 +12,10 @@
 //
 // The tables are described where they are made, in schema/, and by sqlite3's .schema.
 // The other reader is the controller's next run: what it remembers (Switches, Links,
-// Hosts) and what it must bring back (UserFlows, UserRoutes).
+// Hosts) and what it must bring back (Store).
 //
 // Writing never blocks who writes. Rows wait in a bounded queue, one goroutine writes them
 // about once a second. Of a thing's state only the latest waits; rows that find the
 // queue full are dropped, counted (Stats) and reported in the log. What users ask for is
-// different: it is on the disk when the call returns.
+// different: it is on the disk when the call returns (Store).
 package database

@@ -20,9 +20,9 @@ func writeUntilKilled(path string) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	for i := uint16(0); ; i++ {
+	for i := 0; ; i++ {
 		d.AddLoads([]Load{{Time: time.Now(), Switch: 1, Port: uint32(i)}})
-		if _, err := d.PutUserFlow(UserFlow{Switch: 1, Priority: i, Flow: "actions=drop"}); err != nil {
+		if err := d.keepFlow(i); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
@@ -73,7 +73,7 @@ func TestKilled(t *testing.T) {
 		t.Fatalf("the process left no log to recover from: %v", err)
 	}
 	d, log := open(t, path, Options{})
-	flows, err := d.UserFlows()
+	flows, err := d.Store().List(t.Context(), "user/flow/")
 	if err != nil || len(flows) <= last {
 		t.Errorf("%d flows, %d were reported as written (%v)", len(flows), last+1, err)
 	}
@@ -99,7 +99,7 @@ func TestDamaged(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "db")
 			d, _ := open(t, path, Options{})
 			for i := range 300 {
-				must(d.PutUserFlow(UserFlow{Priority: uint16(i), Flow: "actions=drop"}))(t)
+				d.put(t, i)
 			}
 			if err := d.Close(); err != nil {
 				t.Fatal(err)
@@ -116,9 +116,9 @@ func TestDamaged(t *testing.T) {
 			if after, err := os.ReadFile(d.SetAside()); err != nil || string(after) != string(before) {
 				t.Errorf("what is kept is not what was there: %v", err)
 			}
-			must(d.PutUserFlow(UserFlow{Flow: "actions=drop"}))(t)
-			if flows := must(d.UserFlows())(t); len(flows) != 1 {
-				t.Errorf("%d flows in the new file", len(flows))
+			d.put(t, 0)
+			if flows := count(t, d, "SELECT count(*) FROM user_flows"); flows != 1 {
+				t.Errorf("%d flows in the new file", flows)
 			}
 		})
 	}
@@ -200,8 +200,8 @@ func TestRefused(t *testing.T) {
 func TestMigrate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	d, _ := open(t, path, Options{})
-	must(d.PutUserFlow(UserFlow{Flow: "actions=drop"}))(t)
-	scripts := append(migrations(), "ALTER TABLE user_flows ADD COLUMN owner TEXT NOT NULL DEFAULT 'nobody'")
+	d.put(t, 0)
+	scripts := append(migrations(), "ALTER TABLE kept ADD COLUMN owner TEXT NOT NULL DEFAULT 'nobody'")
 	migrate := func(scripts ...string) (err error) {
 		answer := make(chan error, 1)
 		d.urgent <- request{func(w *writer) { // nothing else is written meanwhile
@@ -223,8 +223,8 @@ func TestMigrate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := count(t, d, "SELECT count(*) FROM user_flows WHERE owner = 'nobody'"); got != 1 {
-		t.Errorf("%d flows after the change", got)
+	if got := count(t, d, "SELECT count(*) FROM kept WHERE owner = 'nobody'"); got != 1 {
+		t.Errorf("%d entries after the change", got)
 	}
 	if v := count(t, d, "PRAGMA user_version"); v != len(scripts) {
 		t.Errorf("version %d", v)

@@ -72,7 +72,7 @@ func TestBusy(t *testing.T) {
 	}
 	d.AddLoads(make([]Load, 2500))
 	for range 60 { // longer than SQLite's own patience
-		must(d.UserFlows())(t)
+		must(d.Switches())(t)
 		time.Sleep(50 * time.Millisecond)
 	}
 	if s := d.Stats(); s.Written != 0 || s.Failed != 0 {
@@ -132,13 +132,13 @@ func TestReadersBesideWriter(t *testing.T) {
 		}
 	}
 	for i := range 20 {
-		must(d.PutUserFlow(UserFlow{Priority: uint16(i), Flow: "actions=drop"}))(t)
+		d.put(t, i)
 	}
 	time.Sleep(100 * time.Millisecond)
 	close(stop)
 	group.Wait()
-	if got := must(d.UserFlows())(t); len(got) != 20 {
-		t.Errorf("%d user flows", len(got))
+	if got := count(t, d, "SELECT count(*) FROM user_flows"); got != 20 {
+		t.Errorf("%d user flows", got)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestReadersBesideWriter(t *testing.T) {
 func TestRetention(t *testing.T) {
 	d, _ := open(t, filepath.Join(t.TempDir(), "db"), Options{Retention: time.Hour, MaxRows: 5000})
 	now := time.Now()
-	must(d.PutUserFlow(UserFlow{Created: now.Add(-1000 * time.Hour)}))(t)
+	d.put(t, 1)
 	old := make([]Load, 3000)
 	for i := range old {
 		old[i].Time = now.Add(-2 * time.Hour)
@@ -174,8 +174,8 @@ func TestRetention(t *testing.T) {
 	if rows != 5000 || first != 1000+3000 {
 		t.Errorf("%d rows from port %d on", rows, first)
 	}
-	if got := must(d.UserFlows())(t); len(got) != 1 {
-		t.Errorf("%d user flows", len(got))
+	if got := count(t, d, "SELECT count(*) FROM user_flows"); got != 1 {
+		t.Errorf("%d user flows", got)
 	}
 	before := count(t, d, "SELECT count(*) FROM port_load")
 	if err := d.now(func(w *writer) { w.trim("port_load", 100, 10, 0) }); err != nil {
@@ -223,14 +223,14 @@ func BenchmarkAddLoads(b *testing.B) {
 }
 
 // How long a user waits for a flow that is durable.
-func BenchmarkPutUserFlow(b *testing.B) {
+func BenchmarkKeep(b *testing.B) {
 	d, err := Open(filepath.Join(b.TempDir(), "db"), Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer d.Close()
 	for i := range b.N {
-		if _, err := d.PutUserFlow(UserFlow{Switch: uint64(i), Flow: "actions=drop"}); err != nil {
+		if err := d.keepFlow(i); err != nil {
 			b.Fatal(err)
 		}
 	}

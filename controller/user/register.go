@@ -6,10 +6,6 @@ import (
 )
 
 func init() {
-	apps.Register(apps.Spec{Name: "user", Cookie: Cookie, Order: 30, Always: true, New: func(f apps.Facilities) (controller.App, error) {
-		if f.Database == nil {
-			return New(nil)
-		}
-		return New(f.Database)
-	}})
+	apps.Register(apps.Spec{Name: "user", Cookie: Cookie, Order: 30, Always: true,
+		New: func(f apps.Facilities) (controller.App, error) { return New(f.Store) }})
 }

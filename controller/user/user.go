@@ -21,7 +21,7 @@ import (
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/apps"
-	"trivet.dev/trivet/controller/database"
+	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -33,13 +33,6 @@ const (
 	maxFlows = 100_000
 	maxID    = 1<<32 - 1
 )
-
-// Store keeps entries beyond the run of the controller; *database.DB is one.
-type Store interface {
-	PutUserFlow(database.UserFlow) (id int64, err error)
-	DeleteUserFlow(id int64) error
-	UserFlows() ([]database.UserFlow, error)
-}
 
 // Flow is a user's flow entry. Its FlowMod is not to be changed.
 type Flow struct {
@@ -61,16 +54,15 @@ var (
 // App is the app. Make it with New.
 type App struct {
 	controller.Base
-	c     *controller.Controller
-	store Store
-	done  sync.WaitGroup
+	c    *controller.Controller
+	rows store.Rows[row]
+	done sync.WaitGroup
 
 	changing sync.Mutex // one change at a time; held while a switch is asked
 
 	mu    sync.Mutex // of what follows
 	flows map[int64]Flow
 	at    map[place]int64
-	next  int64 // without a store: the last id
 	given *Flow // what a switch is being given now
 	over  bool  // it has ended there already
 }
@@ -83,24 +75,20 @@ type place struct {
 
 func placeOf(f Flow) place { return place{f.Switch, controller.KeyOf(f.Flow)} }
 
-// New returns the app with the entries of a store. Without one (nil) entries live as long as the
-// app.
-func New(store Store) (*App, error) {
-	a := &App{store: store, flows: map[int64]Flow{}, at: map[place]int64{}}
-	if store == nil {
-		return a, nil
-	}
-	rows, err := store.UserFlows()
+// New returns the app with the entries of a store.
+func New(s store.Store) (*App, error) {
+	a := &App{rows: store.Rows[row]{Store: s, Prefix: "user/flow/"}, flows: map[int64]Flow{}, at: map[place]int64{}}
+	rows, err := a.rows.All(context.Background())
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range rows {
-		m, err := openflow.ParseFlow(r.Flow)
-		if err != nil || r.ID > maxID {
+		f, err := r.flow()
+		if err != nil {
 			slog.Default().Error("an entry in the database cannot be read and is skipped", "id", r.ID, "flow", r.Flow, "error", err)
 			continue
 		}
-		a.note(Flow{ID: r.ID, Switch: r.Switch, Flow: m, Created: r.Created})
+		a.note(f)
 	}
 	return a, nil
 }
@@ -173,7 +161,7 @@ func (a *App) Add(ctx context.Context, dpid uint64, m *openflow.FlowMod) (Flow, 
 		return Flow{}, err
 	}
 	var err error
-	if f.ID, err = a.keep(f, before.ID); err != nil {
+	if f.ID, err = a.keep(ctx, f, before.ID); err != nil {
 		return Flow{}, err
 	}
 	a.give(&f)
@@ -208,10 +196,8 @@ func (a *App) Delete(ctx context.Context, id int64) (Flow, error) {
 	if !had {
 		return Flow{}, ErrNotFound
 	}
-	if a.store != nil {
-		if err := a.store.DeleteUserFlow(id); err != nil && !errors.Is(err, database.ErrNotFound) {
-			return Flow{}, err
-		}
+	if err := a.rows.Delete(ctx, rowOf(f).key()); err != nil {
+		return Flow{}, err
 	}
 	a.forget(id)
 	s := a.c.Switch(f.Switch)
@@ -249,37 +235,24 @@ func (a *App) free(ctx context.Context, s *controller.Switch, p place, had bool)
 }
 
 // keep writes an entry to the store and returns its number, that of the one before in its place.
-func (a *App) keep(f Flow, before int64) (id int64, err error) {
-	if a.store == nil {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if before == 0 {
-			a.next++
-			before = a.next
+func (a *App) keep(ctx context.Context, f Flow, before int64) (id int64, err error) {
+	if f.ID = before; before == 0 {
+		if f.ID, err = store.Next(ctx, a.rows.Store, "user/flow-number"); err != nil {
+			return 0, err
 		}
-		return before, nil
+		if f.ID > maxID {
+			return 0, errors.New("all numbers of entries have been used")
+		}
 	}
-	if id, err = a.store.PutUserFlow(row(f)); err == nil && id > maxID {
-		err = errors.Join(errors.New("all numbers of entries have been used"), a.store.DeleteUserFlow(id))
-	}
-	return id, err
+	return f.ID, a.rows.Put(ctx, rowOf(f).key(), rowOf(f))
 }
 
-// unkeep takes back what keep has done.
+// unkeep takes back what keep has done, whoever does not wait for it any more.
 func (a *App) unkeep(f, before Flow) error {
-	if a.store == nil {
-		return nil
-	}
 	if before.Flow != nil {
-		_, err := a.store.PutUserFlow(row(before))
-		return err
+		return a.rows.Put(context.Background(), rowOf(before).key(), rowOf(before))
 	}
-	return a.store.DeleteUserFlow(f.ID)
-}
-
-func row(f Flow) database.UserFlow {
-	return database.UserFlow{Switch: f.Switch, Table: f.Flow.Table, Priority: f.Flow.Priority, Match: f.Flow.Match.String(),
-		Flow: openflow.FormatFlow(f.Flow), Created: f.Created}
+	return a.rows.Delete(context.Background(), rowOf(f).key())
 }
 
 // install is the message that makes a switch have an entry.
@@ -311,26 +284,20 @@ func (a *App) find(p place) (Flow, bool) {
 	return a.flows[id], had
 }
 
-func (a *App) has(id int64) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	_, has := a.flows[id]
-	return has
-}
-
 func (a *App) note(f Flow) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.flows[f.ID], a.at[placeOf(f)] = f, f.ID
 }
 
-func (a *App) forget(id int64) {
+func (a *App) forget(id int64) (f Flow, had bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if f, had := a.flows[id]; had {
+	if f, had = a.flows[id]; had {
 		delete(a.flows, id)
 		delete(a.at, placeOf(f))
 	}
+	return f, had
 }
 
 // give sets what a switch is being given, nil: nothing any more, and says whether what it was being
@@ -361,19 +328,20 @@ func (a *App) ended(id int64) {
 	if a.isGiven(id) {
 		return
 	}
-	a.forget(id)
-	if a.store != nil {
-		a.done.Go(func() {
-			a.changing.Lock()
-			defer a.changing.Unlock()
-			if a.has(id) { // another has come in its place
-				return
-			}
-			if err := a.store.DeleteUserFlow(id); err != nil && !errors.Is(err, database.ErrNotFound) {
-				a.c.Log().Error("an entry that has expired could not be deleted from the database", "id", id, "error", err)
-			}
-		})
+	f, had := a.forget(id)
+	if !had {
+		return
 	}
+	a.done.Go(func() {
+		a.changing.Lock()
+		defer a.changing.Unlock()
+		if _, taken := a.find(placeOf(f)); taken { // by another that has come in its place
+			return
+		}
+		if err := a.rows.Delete(context.Background(), rowOf(f).key()); err != nil {
+			a.c.Log().Error("an entry that has expired could not be deleted from the database", "id", id, "error", err)
+		}
+	})
 }
 
 func hasTimeout(m *openflow.FlowMod) bool { return m.IdleTimeout != 0 || m.HardTimeout != 0 }

@@ -1,6 +1,7 @@
 package user
 
 import (
+	"context"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/database"
+	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/test/until"
 )
@@ -66,16 +68,18 @@ func (f *fake) expire() {
 	f.peer.Asynchronous(&openflow.FlowRemoved{Cookie: f.cookie, Reason: openflow.RemovedHardTimeout})
 }
 
-// store is a database in which nothing is deleted while the lock is held.
-type store struct {
-	*database.DB
+// slow is a store in which nothing is deleted while the lock is held.
+type slow struct {
+	store.Store
 	sync.Mutex
 }
 
-func (s *store) DeleteUserFlow(id int64) error {
-	s.Lock()
-	defer s.Unlock()
-	return s.DB.DeleteUserFlow(id)
+func (s *slow) Commit(ctx context.Context, conditions []store.Condition, changes ...store.Change) error {
+	if changes[0].Value == nil {
+		s.Lock()
+		defer s.Unlock()
+	}
+	return s.Store.Commit(ctx, conditions, changes...)
 }
 
 // bed is the app with a switch and a database.
@@ -83,16 +87,16 @@ type bed struct {
 	*App
 	t     *testing.T
 	sw    *fake
-	store *store
+	store *slow
 }
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{t: t, store: &store{}}
-	var err error
-	b.store.DB, err = database.Open(filepath.Join(t.TempDir(), "c.db"), database.Options{})
+	b := &bed{t: t, store: &slow{}}
+	db, err := database.Open(filepath.Join(t.TempDir(), "c.db"), database.Options{})
 	b.must(err)
-	t.Cleanup(func() { _ = b.store.Close() })
+	t.Cleanup(func() { _ = db.Close() })
+	b.store.Store = db.Store()
 	b.App, err = New(b.store)
 	b.must(err)
 	c, err := controller.New(slog.New(slog.DiscardHandler), b.App)
@@ -123,7 +127,7 @@ func (b *bed) add(timeout string) error {
 func (b *bed) kept(want int) {
 	b.t.Helper()
 	b.Stop()
-	rows, err := b.store.UserFlows()
+	rows, err := b.store.List(b.t.Context(), "user/flow/")
 	b.must(err)
 	if n := len(b.Flows()); n != want || len(rows) != want {
 		b.t.Errorf("%d entries are known, %d in the database, want %d", n, len(rows), want)

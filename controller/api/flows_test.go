@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
@@ -98,12 +99,30 @@ func TestRefusedFlows(t *testing.T) {
 }
 
 // Proves that users' entries and routes, and those of programs, survive the controller: with the
-// same database they are put back into switches that have lost everything, under the same number;
-// deleted ones stay deleted; and that a program's route waits for a router which is not in the
-// topology at first.
+// same database, or a store of another kind, they are put back into switches that have lost
+// everything, under the same number; deleted ones stay deleted; and that a program's route waits
+// for a router which is not in the topology at first.
 func TestRestart(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "c.db")
-	b := newBed(t, "ring,3", topology.Router, file)
+	t.Run("database", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "c.db")
+		restart(t, newBed(t, "ring,3", topology.Router, file), file)
+	})
+	t.Run("store", func(t *testing.T) {
+		b := newBed(t, "ring,3", topology.Router, "")
+		b.stop()
+		b.store = toy{store.NewMemory(nil, nil)}
+		b.start("")
+		b.wait("the routers are connected", func() bool { return len(b.c.Switches()) == 3 && len(b.c.Routing.Missing()) == 0 })
+		restart(t, b, "")
+	})
+}
+
+// toy is a store of another kind, which outlives the controller.
+type toy struct{ store.Store }
+
+func (toy) Close() error { panic("a store that was given is not to be closed") }
+
+func restart(t *testing.T, b *bed, file string) {
 	f, err := b.AddFlow(ctx, FlowRequest{Switch: "r1", Flow: "priority=300,udp,tp_dst=53,actions=drop"})
 	b.must(err)
 	gone, err := b.AddFlow(ctx, FlowRequest{Switch: "r1", Flow: "priority=301,udp,tp_dst=53,actions=drop"})

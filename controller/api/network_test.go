@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/datapath/embedded"
 	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
@@ -29,6 +30,7 @@ type bed struct {
 	ports    map[string]*pipeline.Port // by host
 	arrived  chan arrival
 	c        *builtin.Controller
+	store    store.Store // nil: the controller's own
 	stop     func()
 }
 
@@ -102,7 +104,7 @@ func (b *bed) addSwitches(hosts map[*pipeline.Port]string) {
 // start starts the controller, its API on a socket, and connects the switches.
 func (b *bed) start(database string) {
 	b.t.Helper()
-	c, err := builtin.New(builtin.Options{Log: slog.New(slog.DiscardHandler), Topology: b.topology, Database: database})
+	c, err := builtin.New(builtin.Options{Log: slog.New(slog.DiscardHandler), Topology: b.topology, Database: database, Store: b.store})
 	b.must(err)
 	b.c = c
 	listener, err := net.Listen("unix", filepath.Join(b.t.TempDir(), "of"))

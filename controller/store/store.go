@@ -4,8 +4,8 @@
 // What is kept are values under keys, each with the revision of its last change: a number that
 // grows with every change of the store. Changes are made together or not at all, on condition that
 // keys are as they were when they were read; whoever watches keys is told of each change, in order.
-// An entry under a lease goes when nobody renews the lease: so a controller that has died lets go of
-// what it held.
+// An entry under a lease goes when nobody renews it: so a controller that has died lets go of what
+// it held.
 //
 // Memory keeps all in this process, and is what SQLite's store (controller/database) is made of.
 package store

@@ -20,6 +20,7 @@ import (
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/controller/store/etcd"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
@@ -38,6 +39,9 @@ type running struct {
 	topology       string
 	database       string
 	api, tokenFile string
+
+	store, login string // where the apps keep what outlives it, if not in the database
+	tls          etcd.TLS
 }
 
 func (a *app) controller() *cobra.Command {
@@ -60,6 +64,11 @@ func (a *app) controller() *cobra.Command {
 	f.StringVar(&r.database, "database", "", "SQLite file that keeps what it knows, and what users add, for its next run")
 	f.StringVar(&r.api, "api", "", "where its API is: unix:PATH, tcp:127.0.0.1:PORT, or none (default: a Unix socket of the user's)")
 	f.StringVar(&r.tokenFile, "token-file", "", "with --api tcp:…: the file with the token, created if missing (default: a token is printed)")
+	f.StringVar(&r.store, "store", "", "etcd that keeps what users add, instead of the database: https://HOST:PORT[,…][/PREFIX]")
+	f.StringVar(&r.login, "store-login", "", "file with user:password for etcd")
+	f.StringVar(&r.tls.Certificate, "store-cert", "", "certificate that etcd asks for")
+	f.StringVar(&r.tls.Key, "store-key", "", "its private key")
+	f.StringVar(&r.tls.CA, "store-ca", "", "certificates of the CA that signs etcd's certificates (default: those that this machine trusts)")
 	f.StringVar(&s.cert, "cert", "", "the controller's certificate, for ssl:")
 	f.StringVar(&s.key, "key", "", "its private key")
 	f.StringVar(&s.ca, "ca", "", "certificates of the CA that signs the switches' certificates")
@@ -86,6 +95,11 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 	if door != nil {
 		defer door.Close()
 	}
+	ctx, letGo, err := r.openStore(ctx, &o)
+	if err != nil {
+		return err
+	}
+	defer letGo()
 	c, err := builtin.New(o)
 	if err != nil {
 		return err
@@ -113,7 +127,11 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 		c.Allowed = boundTo
 	}
 	context.AfterFunc(ctx, func() { listener.Close() })
-	return c.Serve(listener)
+	err = c.Serve(listener)
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
 }
 
 // options returns the controller's options.

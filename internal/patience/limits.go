@@ -126,6 +126,9 @@ var (
 	// Of one that is asked something; a switch that does not answer is reported sooner.
 	Query = limit("an answer to a question", 30*time.Second)
 
+	// Of etcd, which elects another leader within a second or two.
+	Store = limit("an answer of the controller's store", 10*time.Second)
+
 	OpenFlow = limit("the handshake of an OpenFlow connection", 10*time.Second)
 
 	// Of a lab that comes up: --wait. It does not grow: a user says so.

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -218,14 +219,40 @@ func TestTop(t *testing.T) {
 
 // TestControllerAlone proves that a controller that runs by itself tells where its API is, answers
 // there those who have its token and nobody else, and brings back after a restart what a user had
-// added.
+// added: from its database, or from an etcd, which it shares with no other.
 func TestControllerAlone(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
+	t.Run("database", func(t *testing.T) {
+		t.Parallel()
+		m := newMachine(t)
+		m.controllerAlone("--database", filepath.Join(m.dir, "c.db"))
+	})
+	t.Run("etcd", func(t *testing.T) {
+		t.Parallel()
+		version, err := exec.Command("etcd", "--version").Output()
+		if err != nil || strings.HasPrefix(string(version), "etcd Version: 3.3") { // as Ubuntu 22.04 has it
+			t.Skip("there is no etcd 3.4 or later: apt-get install etcd-server")
+		}
+		m := newMachine(t)
+		const at = "http://127.0.0.1:2379"
+		etcd := m.command("etcd", "--data-dir", filepath.Join(m.dir, "etcd"), "--listen-client-urls", at, "--advertise-client-urls", at,
+			"--listen-peer-urls", "http://127.0.0.1:2380", "--logger", "zap", "--log-outputs", "/dev/null")
+		must(t, m.start(etcd))
+		eventually(t, "etcd listens", func() bool { return m.sh("curl -s "+at+"/health || true") != "" })
+		m.controllerAlone("--store", at+"/lab")
+		_ = etcd.Process.Kill()
+		wait(t, etcd)
+		contains(t, m.run("controller", "--listen", "tcp:127.0.0.1:6654", "--store", at+"/lab").err, at, "etcd")
+	})
+}
+
+// controllerAlone runs a controller that keeps what users add in some way.
+func (m *machine) controllerAlone(keep ...string) {
+	t := m.t
 	token := filepath.Join(m.dir, "token")
-	db := filepath.Join(m.dir, "c.db")
-	args := []string{"controller", "--topology", "linear,2", "--database", db, "--api", "tcp:127.0.0.1:6680", "--token-file", token}
+	args := append([]string{"controller", "--topology", "linear,2", "--api", "tcp:127.0.0.1:6680", "--token-file", token}, keep...)
 	end := m.controllerUp(args)
+	contains(t, m.want(1, append([]string{"controller", "--listen", "tcp:127.0.0.1:6654", "--api", "none"}, keep...)...).err, "another")
 	m.up("linear,2", "--controller", "tcp:127.0.0.1:6653")
 	ask := []string{"--api", "tcp:127.0.0.1:6680", "--token-file", token}
 	reaches := func() bool { return m.run("ping", "h1", "h2", "-c", "1", "-W", "1s").code == 0 }

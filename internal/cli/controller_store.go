@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+
+	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/controller/store"
+	"trivet.dev/trivet/controller/store/etcd"
+)
+
+// storeTime is how long a controller that has died keeps others out of its store.
+const storeTime = 15 * time.Second
+
+// openStore gives the controller the store that it is told to have. It is this controller's alone:
+// of two that keep the same entries, each would put into switches what the other does not know of.
+// The context ends when it is not any more, with the reason as its cause; letGo lets go of it.
+func (r running) openStore(ctx context.Context, o *builtin.Options) (held context.Context, letGo func(), err error) {
+	if r.store == "" {
+		return ctx, func() {}, nil
+	}
+	address, err := etcd.ParseAddress(r.store)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--store %w", err)
+	}
+	if r.login != "" {
+		if err := address.Login(r.login); err != nil {
+			return nil, nil, fmt.Errorf("--store-login: %w", err)
+		}
+	}
+	address.TLS = r.tls
+	s, err := etcd.Open(ctx, address)
+	if err != nil {
+		return nil, nil, err
+	}
+	own := &ownStore{Store: s, log: o.Log}
+	if err := own.begin(ctx); err != nil {
+		s.Close()
+		return nil, nil, fmt.Errorf("--store %s: %w", address, err)
+	}
+	held, lose := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		lose(own.keep(held))
+		close(ended)
+	}()
+	o.Store = s
+	return held, func() {
+		lose(nil)
+		<-ended
+		s.Close()
+	}, nil
+}
+
+// ownStore is a store that this controller alone uses.
+type ownStore struct {
+	store.Store
+	log    *slog.Logger
+	number int64 // how many controllers have had it, with this one
+	held   *store.Held
+}
+
+// begin takes it.
+func (o *ownStore) begin(ctx context.Context) (err error) {
+	if err = o.hold(ctx); err == nil {
+		o.number, err = store.Next(ctx, o, "owners")
+	}
+	return err
+}
+
+func (o *ownStore) hold(ctx context.Context) (err error) {
+	name, _ := os.Hostname()
+	o.held, err = store.Hold(ctx, o, "owner", fmt.Sprintf("the controller of process %d at %s", os.Getpid(), name), storeTime)
+	return err
+}
+
+// keep keeps it until the context ends, also over times in which it cannot be reached: then nothing
+// can be changed there, and the switches have what they have. It is an error that another
+// controller has had it meanwhile.
+func (o *ownStore) keep(ctx context.Context) error {
+	for {
+		err := o.held.Keep(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		o.log.Error("the store cannot be reached: until it can, users can add and delete nothing", "problem", err)
+		for err = o.hold(ctx); err != nil; err = o.hold(ctx) {
+			if errors.Is(err, store.ErrHeld) {
+				return fmt.Errorf("the store is another's by now: %w", err)
+			}
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		switch owners, err := o.Get(ctx, "owners"); {
+		case err != nil:
+		case string(owners.Value) != strconv.FormatInt(o.number, 10):
+			return errors.New("another controller has had the store meanwhile, and may have changed what is kept")
+		default:
+			o.log.Info("the store is there again")
+		}
+	}
+}

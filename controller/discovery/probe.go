@@ -196,9 +196,9 @@ func (a *App) takeTurn(now time.Time) (send []*port) {
 
 // isCalm says whether a probe of the port would tell nothing that is not told otherwise: a direct
 // link both ends of which the switches, of this process, say to be joined to each other, so that
-// its end is told by the ports' states; or a host that has no other port, through which no probe can
-// come back. Such ports are probed for what nobody foresees: entries that keep probes from passing,
-// a host that gets another device by hand.
+// its end is told by the ports' states; or a host that has no other port, through which no probe
+// can come back. Such ports are probed for what nobody foresees: entries that keep probes from
+// passing, a host that gets another device by hand.
 func (a *App) isCalm(p *port) bool {
 	if a.wiring.lone[p.place()] {
 		return p.Kind() == Edge

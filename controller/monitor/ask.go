@@ -44,8 +44,8 @@ func (n *node) spare(k kind, now glance) bool {
 }
 
 // readAll does the readings of turns that were served, or makes do with those before. Switches are
-// asked for their activity without mu, which they may be waited for. some says whether a reading was
-// not asked for, and so has not used its share of what may be asked.
+// asked for their activity without mu, which they may be waited for. some says whether a reading
+// was not asked for, and so has not used its share of what may be asked.
 func (a *App) readAll(turns []*turn, now time.Time) (some bool) {
 	for _, t := range turns {
 		var g glance

@@ -19,6 +19,17 @@ type Datapath interface {
 	Close()
 }
 
+// Insight is what a Datapath may also have: what the switch says of itself without a message.
+type Insight interface {
+	// Joined returns the port of a switch of the same process that a port is joined to: it is as
+	// long as that is said, and where it ends the port's state tells.
+	Joined(port uint32) (dpid uint64, far uint32, ok bool)
+
+	// Activity returns a number that stays the same as long as the answers to requests for
+	// statistics do, but for ages.
+	Activity() uint64
+}
+
 // Memory is a session with a switch of the same process: no socket, no encoded bytes, and no
 // goroutine while nothing happens. The switch calls Reply, Asynchronous and Closed.
 type Memory struct {

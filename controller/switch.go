@@ -127,6 +127,30 @@ func (s *Switch) SetRole(ctx context.Context, role openflow.Role, generation uin
 // else has changed what they have there. It is called while an event of the switch is handled.
 func (s *Switch) Renew() { s.stale.Store(true) }
 
+func (s *Switch) insight() Insight {
+	if m, is := s.session.(*Memory); is {
+		i, _ := m.dp.(Insight)
+		return i
+	}
+	return nil
+}
+
+// Joined is Insight.Joined; ok is false for a switch that says nothing without a message.
+func (s *Switch) Joined(port uint32) (dpid uint64, far uint32, ok bool) {
+	if i := s.insight(); i != nil {
+		return i.Joined(port)
+	}
+	return 0, 0, false
+}
+
+// Activity is Insight.Activity; ok is false for a switch that says nothing without a message.
+func (s *Switch) Activity() (now uint64, ok bool) {
+	if i := s.insight(); i != nil {
+		return i.Activity(), true
+	}
+	return 0, false
+}
+
 // takeState takes one answer of the handshake.
 func (s *Switch) takeState(body openflow.MultipartBody) {
 	switch list := body.(type) {

@@ -42,7 +42,10 @@ type port struct {
 
 	first           time.Time // probe since it is open; zero: none yet
 	sent            time.Time // the last probe
+	looked          time.Time // when it had its turn
 	soon, scheduled bool      // it is in schedule.due, .order
+	calm            bool      // counted in schedule.calm
+	phase           float64   // 0 to 1: see schedule.calmRound
 	doubted         bool      // its broadcast has come without its LLDP once
 	spared          time.Time // until when it is not taken for an edge: something has been heard of it that is not sure
 	halves          map[*port]half

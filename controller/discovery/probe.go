@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"math"
 	"time"
 
 	"trivet.dev/trivet/controller"
@@ -16,12 +17,15 @@ const (
 	// Budget is how many ports are probed in a second, in turn.
 	Budget = 1000
 
+	// calmBudget is how many of these may be ports whose probes say nothing new, as isCalm has it.
+	calmBudget = 50
+
 	round    = 5 * time.Second        // between two probes of a port, where the budget allows
 	openTime = 250 * time.Millisecond // after its first probe a port without a link is an edge
 	openMost = 5 * time.Second        // the same, where probes take long
 	lost     = 3                      // probes in a row that a link may lose
 	tick     = 10 * time.Millisecond
-	calm     = 10 * tick // a tick where no port or link waits but for its turn, so that the processor wakes seldom
+	calm     = 25 * tick // a tick where no port or link waits but for its turn, so that the processor wakes seldom
 	maxDue   = 100
 
 	// A link that has lost that many is probed quickly, before it is given up.
@@ -40,6 +44,8 @@ type schedule struct {
 	suspects []suspect // links to confirm, the oldest first
 	checking int       // links that are being confirmed
 	lag      time.Duration
+	calm     int       // ports that were calm when they were looked at
+	phase    float64   // of the last port that was added
 	last     time.Time // tick
 	slow     time.Time
 	wake     chan struct{}
@@ -56,6 +62,8 @@ func (s *schedule) add(p *port) {
 		return
 	}
 	p.scheduled = true
+	_, s.phase = math.Modf(s.phase + math.Phi - 1) // multiples of the golden ratio are spread evenly
+	p.phase = s.phase
 	s.order = append(s.order, p)
 }
 
@@ -159,14 +167,22 @@ func (a *App) takeTurn(now time.Time) (send []*port) {
 		}
 		p := s.order[s.next]
 		if p.gone { // the last takes its turn
+			s.setCalm(p, false)
 			last := len(s.order) - 1
 			s.order[s.next], s.order[last] = s.order[last], nil
 			s.order = s.order[:last]
 			continue
 		}
 		s.next++
-		if p.node.sw == nil || now.Sub(p.sent) < round {
+		if p.node.sw == nil || now.Sub(p.sent) < round || now.Sub(p.looked) < round {
 			continue
+		}
+		p.looked = now
+		if s.setCalm(p, a.isCalm(p)); p.calm {
+			if now.Sub(p.sent) < s.calmRound(p) {
+				n-- // this was its turn
+				continue
+			}
 		}
 		for _, w := range p.out {
 			if w.missed >= lost && w.connected() {
@@ -176,6 +192,45 @@ func (a *App) takeTurn(now time.Time) (send []*port) {
 		send = append(send, p)
 	}
 	return send
+}
+
+// isCalm says whether a probe of the port would tell nothing that is not told otherwise: a direct
+// link both ends of which the switches, of this process, say to be joined to each other, so that
+// its end is told by the ports' states; or a host that has no other port, through which no probe
+// can come back. Such ports are probed for what nobody foresees: entries that keep probes from
+// passing, a host that gets another device by hand.
+func (a *App) isCalm(p *port) bool {
+	if a.wiring.lone[p.place()] {
+		return p.Kind() == Edge
+	}
+	if len(p.out) != 1 || len(p.in) != 1 {
+		return false
+	}
+	w, back := p.out[0], p.in[0]
+	if back.from != w.to || !w.sound() || !back.sound() || !w.connected() {
+		return false
+	}
+	dpid, far, ok := p.node.sw.Joined(p.number)
+	return ok && place{dpid, far} == w.to.place()
+}
+
+// sound says whether the last probe has arrived, from port to port.
+func (w *way) sound() bool { return !w.stale && !w.indirect && w.missed == 0 }
+
+func (s *schedule) setCalm(p *port, calm bool) {
+	switch {
+	case calm && !p.calm:
+		s.calm++
+	case !calm && p.calm:
+		s.calm--
+	}
+	p.calm = calm
+}
+
+// calmRound is the time between two probes of a calm port: that of each differs by up to a quarter,
+// so that those which were probed together are not for long.
+func (s *schedule) calmRound(p *port) time.Duration {
+	return max(round, time.Duration(float64(s.calm)*(0.75+p.phase/2)*float64(time.Second)/calmBudget))
 }
 
 func (a *App) takeDue(send []*port) []*port {

@@ -47,10 +47,15 @@ func former(db *database.DB) (links []Link, err error) {
 }
 
 // cables lists the controller's datapaths in a topology, their ports that lead to hosts and
-// routers, and the links between datapaths. What is behind other switches and devices of the
-// machine, nobody knows.
-func cables(t *topology.Topology) (switches []uint64, hosts []Port, links []Link) {
+// routers, those of hosts with this link alone, and the links between datapaths. What is behind
+// other switches and devices of the machine, nobody knows.
+func cables(t *topology.Topology) (switches []uint64, hosts, lone []Port, links []Link) {
 	nodes := map[string]*topology.Node{}
+	of := map[string]int{} // links
+	for _, l := range t.Links {
+		of[l.Ends[0].Node]++
+		of[l.Ends[1].Node]++
+	}
 	ours := func(n *topology.Node) bool {
 		return n != nil && n.IsDatapath() && slices.Contains(n.Controllers, topology.ControllerTrivet)
 	}
@@ -70,9 +75,14 @@ func cables(t *topology.Topology) (switches []uint64, hosts []Port, links []Link
 		}
 		for i, n := range []*topology.Node{x, y} {
 			if far := nodes[l.Ends[1-i].Node]; ours(n) && far != nil && far.Kind != topology.Switch && !far.IsDatapath() {
-				hosts = append(hosts, Port{Switch: uint64(n.DPID), Number: n.OpenFlowPort(l.Ends[i])})
+				p := Port{Switch: uint64(n.DPID), Number: n.OpenFlowPort(l.Ends[i])}
+				if far.Kind == topology.Host && of[far.Name] == 1 && !far.Native && !far.Management.IsValid() {
+					lone = append(lone, p)
+				} else {
+					hosts = append(hosts, p)
+				}
 			}
 		}
 	}
-	return switches, hosts, links
+	return switches, hosts, lone, links
 }

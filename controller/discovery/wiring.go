@@ -16,22 +16,27 @@ const (
 type wiring struct {
 	switches map[uint64]bool // nil: nobody has said anything
 	hosts    map[place]bool
+	lone     map[place]bool  // of hosts that have no other port
 	links    map[place]place // in both directions
 }
 
 // Expect says which switches there are and what ports lead to, for who has laid the cables: these
-// to hosts, and these links to each other. A host's port is an edge as soon as it is up, and never
-// becomes the end of a link; a link is there as soon as both its ports are, until probes say
-// otherwise. Of other ports nothing is taken for granted. It holds for ports that come up from now
-// on, and for those of which nothing is known yet. A switch that is none of these does not come
-// back when it is away: its links are no more.
-func (a *App) Expect(switches []uint64, hosts []Port, links []Link) {
-	w := wiring{switches: make(map[uint64]bool, len(switches)), hosts: make(map[place]bool, len(hosts)), links: make(map[place]place, 2*len(links))}
+// to hosts, of which the lone ones have no other port, and these links to each other. A host's port
+// is an edge as soon as it is up, and never becomes the end of a link; a link is there as soon as
+// both its ports are, until probes say otherwise. Of other ports nothing is taken for granted. It
+// holds for ports that come up from now on, and for those of which nothing is known yet. A switch
+// that is none of these does not come back when it is away: its links are no more.
+func (a *App) Expect(switches []uint64, hosts, lone []Port, links []Link) {
+	w := wiring{switches: make(map[uint64]bool, len(switches)), hosts: make(map[place]bool, len(hosts)), lone: make(map[place]bool, len(lone)),
+		links: make(map[place]place, 2*len(links))}
 	for _, dpid := range switches {
 		w.switches[dpid] = true
 	}
 	for _, p := range hosts {
 		w.hosts[place{p.Switch, p.Number}] = true
+	}
+	for _, p := range lone {
+		w.hosts[place{p.Switch, p.Number}], w.lone[place{p.Switch, p.Number}] = true, true
 	}
 	for _, l := range links {
 		from, to := place{l.From, l.FromPort}, place{l.To, l.ToPort}

@@ -17,7 +17,7 @@ func wired(t *testing.T, laid bool, f func(w *world)) {
 		if laid {
 			w.cable(place{1, 2}, place{2, 1})
 		}
-		w.Expect([]uint64{1, 2, 3}, []Port{{Switch: 1, Number: 1}, {Switch: 1, Number: 3}, {Switch: 2, Number: 2}, {Switch: 2, Number: 3}},
+		w.Expect([]uint64{1, 2, 3}, []Port{{Switch: 1, Number: 1}, {Switch: 1, Number: 3}, {Switch: 2, Number: 2}, {Switch: 2, Number: 3}}, nil,
 			[]Link{{From: 1, FromPort: 2, To: 2, ToPort: 1}})
 		w.connect(1, 3)
 		w.connect(2, 3)
@@ -68,14 +68,14 @@ func TestSwitchesLeave(t *testing.T) {
 		w.disconnect(1)
 		w.disconnect(2)
 		w.want("both away", 2, map[place]Kind{{1, 2}: Inner, {2, 1}: Inner})
-		w.Expect([]uint64{3}, nil, nil)
+		w.Expect([]uint64{3}, nil, nil, nil)
 		w.want("gone while away", 0, nil)
 		w.Remember([]Link{{From: 1, FromPort: 2, To: 2, ToPort: 1}})
 		w.want("of an earlier run", 0, nil)
 	})
 	wired(t, true, func(w *world) {
 		w.proved(2)
-		w.Expect([]uint64{3}, nil, nil)
+		w.Expect([]uint64{3}, nil, nil, nil)
 		w.want("gone, and not yet away", 2, nil)
 		w.disconnect(1)
 		w.disconnect(2)

@@ -115,7 +115,7 @@ func (n *network) wire() {
 	for _, s := range n.switches {
 		switches = append(switches, s.dpid)
 	}
-	n.found.Expect(switches, hosts, links)
+	n.found.Expect(switches, hosts, nil, links)
 }
 
 // random is a connected network of size switches with more links than a tree has, with a host at

@@ -18,32 +18,75 @@ type Requests struct {
 	Skipped    uint64 // not asked: the switch had not answered the reading before
 }
 
+// glance is what a switch has said of itself before a reading: as long as it says the same, another
+// reading would have the same in it.
+type glance struct {
+	activity uint64
+	known    bool
+	read     bool // what was asked for after it has come
+	spared   int  // readings since then that were not asked for
+}
+
+// spareMost is how many readings of a kind in a row are not asked for because nothing has changed:
+// Switch.Activity does not see everything.
+const spareMost = 9
+
+// spare says whether a reading need not be asked for, as nothing has changed since the one before.
+// If not, it is under way.
+func (n *node) spare(k kind, now glance) bool {
+	g := &n.last[k]
+	if now.known && g.read && g.activity == now.activity && g.spared < spareMost {
+		g.spared++
+		return true
+	}
+	*g = now
+	return false
+}
+
+// readAll does the readings of turns that were served, or makes do with those before. Switches are
+// asked for their activity without mu, which they may be waited for. some says whether a reading
+// was not asked for, and so has not used its share of what may be asked.
+func (a *App) readAll(turns []*turn, now time.Time) (some bool) {
+	for _, t := range turns {
+		var g glance
+		g.activity, g.known = t.n.sw.Activity()
+		a.mu.Lock()
+		if t.n.spare(t.kind, g) {
+			t.n.busy, some = false, true
+			a.poller.giveBack(t.n.silent > 0)
+			a.poller.pacer.spend(-cost[t.kind])
+			a.mu.Unlock()
+			if t.kind == readPorts {
+				a.keepPorts(t.n, now)
+			}
+			continue
+		}
+		a.ask(t.n, t.kind)
+		a.mu.Unlock()
+	}
+	return some
+}
+
+// giveBack gives the place of a request in flight back.
+func (p *poller) giveBack(silent bool) {
+	p.inFlight--
+	if silent {
+		p.silent--
+	}
+}
+
 // ask does a reading beside the poller. Its place among the requests in flight is free again after
 // Options.Timeout, also when the switch does not even take the request. It must be called with mu
 // held.
-func (a *App) ask(t *turn, now time.Time) {
-	p, n, k, wasSilent := &a.poller, t.n, t.kind, t.n.silent > 0
-	if k == readPorts {
-		if !n.started.IsZero() && !wasSilent {
-			p.measure(now.Sub(n.started))
-		}
-		n.started = now
-	}
-	n.busy = true
-	p.inFlight++
-	if wasSilent {
-		p.silent++
-	}
+func (a *App) ask(n *node, k kind) {
+	p, wasSilent := &a.poller, n.silent > 0
 	held := true
 	release := func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if held {
 			held = false
-			if wasSilent {
-				p.silent--
-			}
-			if p.inFlight--; p.inFlight == a.o.InFlight-1 { // what is due waits for a place
+			if p.giveBack(wasSilent); p.inFlight == a.o.InFlight-1 { // what is due waits for a place
 				a.poke()
 			}
 		}
@@ -54,13 +97,13 @@ func (a *App) ask(t *turn, now time.Time) {
 		defer cancel()
 		err := a.read(ctx, n, k)
 		timer.Stop()
-		a.judge(n, err)
+		a.judge(n, k, err)
 		release()
 	})
 }
 
 // judge takes note of how a reading ended.
-func (a *App) judge(n *node, err error) {
+func (a *App) judge(n *node, k kind, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n.busy = false
@@ -68,7 +111,7 @@ func (a *App) judge(n *node, err error) {
 	switch {
 	case err == nil:
 		a.requests.Answered++
-		n.silent = 0
+		n.silent, n.last[k].read = 0, true
 	case errors.As(err, &refusal):
 		a.requests.Refused++
 		n.silent = 0

@@ -77,6 +77,7 @@ type App struct {
 	wake chan struct{} // a switch has come, or an answer
 
 	counts sync.Map // *controller.Switch to *counts: what PacketIn reads
+	fresh  fresh
 
 	mu       sync.Mutex // of what follows, and of what is in the nodes
 	nodes    map[uint64]*node
@@ -102,6 +103,8 @@ type node struct {
 	reserved    int                       // of MaxFlows
 	flowsStored time.Time                 // when the entries were last given to the store
 	seen        [NumProtocols]PacketCount // of counts, at the last tick
+	looked      time.Time                 // the last tick that something had come in
+	last        [numKinds]glance          // what the readings were of
 }
 
 // New returns the app.
@@ -132,6 +135,7 @@ func (a *App) Stop() {
 // SwitchUp begins to measure a switch.
 func (a *App) SwitchUp(s *controller.Switch) {
 	n := &node{sw: s, counts: &counts{}, ports: map[uint32]*port{}}
+	n.counts.node = n
 	a.counts.Store(s, n.counts)
 	a.mu.Lock()
 	if old := a.nodes[s.DPID()]; old != nil { // its end is still to be told
@@ -183,18 +187,48 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 
 // PacketIn counts the packet.
 func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
-	if c, ok := a.counts.Load(s); ok {
-		c.(*counts).add(Classify(p.Data), len(p.Data))
+	if c, ok := a.counts.Load(s); ok && c.(*counts).add(Classify(p.Data), len(p.Data)) {
+		a.fresh.add(c.(*counts).node)
 	}
 	return false
 }
 
 // counts are what has come from a switch. Only the goroutine that reads the switch adds.
-type counts [NumProtocols]struct{ packets, bytes atomic.Uint64 }
+type counts struct {
+	of    [NumProtocols]struct{ packets, bytes atomic.Uint64 }
+	fresh atomic.Bool // the node is among the fresh ones
+	node  *node
+}
 
-func (c *counts) add(p Protocol, bytes int) {
-	c[p].packets.Add(1)
-	c[p].bytes.Add(uint64(bytes))
+// add counts a packet, and says whether the node has to be added to the fresh ones.
+func (c *counts) add(p Protocol, bytes int) bool {
+	c.of[p].packets.Add(1)
+	c.of[p].bytes.Add(uint64(bytes))
+	return !c.fresh.Load() && !c.fresh.Swap(true)
+}
+
+// fresh are switches that packets have come from since the last tick.
+type fresh struct {
+	mu   sync.Mutex
+	list []*node
+}
+
+func (f *fresh) add(n *node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list = append(f.list, n)
+}
+
+// take empties the list; what comes from now on is of the next tick.
+func (f *fresh) take() []*node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := f.list
+	f.list = nil
+	for _, n := range list {
+		n.counts.fresh.Store(false)
+	}
+	return list
 }
 
 // poke lets the poller look what is due.

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"slices"
 	"time"
 
 	"trivet.dev/trivet/controller/database"
@@ -21,12 +22,13 @@ type packets struct {
 	interval [NumProtocols]PacketCount // since the last tick, of switches that were looked at
 	rates    [NumProtocols]PacketCount // only the rates
 	rows     []database.PacketsIn      // since the last tick
+	moving   []*node                   // that had packets in the tick before: their rates end
 }
 
 // look adds what a switch has sent since the last look.
 func (p *packets) look(n *node, now time.Time) {
 	for i := range NumProtocols {
-		seen, c := &n.seen[i], &n.counts[i]
+		seen, c := &n.seen[i], &n.counts.of[i]
 		packets, bytes := c.packets.Load(), c.bytes.Load()
 		if packets == seen.Packets {
 			seen.PacketRate, seen.ByteRate = 0, 0
@@ -60,9 +62,14 @@ func (a *App) countPackets(now time.Time) {
 		a.mu.Unlock()
 		return
 	}
-	for _, n := range a.nodes {
-		p.look(n, now)
+	list := a.fresh.take()
+	for _, n := range slices.Concat(list, p.moving) {
+		if !n.gone && n.looked != now {
+			n.looked = now
+			p.look(n, now)
+		}
 	}
+	p.moving = list
 	for i, c := range p.interval {
 		p.rates[i].PacketRate = float64(c.Packets) / interval.Seconds()
 		p.rates[i].ByteRate = float64(c.Bytes) / interval.Seconds()
@@ -85,8 +92,8 @@ func (a *App) Packets() []PacketCount {
 		out[i] = PacketCount{Protocol: i, Packets: a.packets.gone[i].Packets, Bytes: a.packets.gone[i].Bytes,
 			PacketRate: a.packets.rates[i].PacketRate, ByteRate: a.packets.rates[i].ByteRate}
 		for _, n := range a.nodes {
-			out[i].Packets += n.counts[i].packets.Load()
-			out[i].Bytes += n.counts[i].bytes.Load()
+			out[i].Packets += n.counts.of[i].packets.Load()
+			out[i].Bytes += n.counts.of[i].bytes.Load()
 		}
 	}
 	return out
@@ -103,7 +110,7 @@ func (a *App) PacketsOf(dpid uint64) []PacketCount {
 	}
 	out := make([]PacketCount, NumProtocols)
 	for i := range NumProtocols {
-		out[i] = PacketCount{Protocol: i, Packets: n.counts[i].packets.Load(), Bytes: n.counts[i].bytes.Load(),
+		out[i] = PacketCount{Protocol: i, Packets: n.counts.of[i].packets.Load(), Bytes: n.counts.of[i].bytes.Load(),
 			PacketRate: n.seen[i].PacketRate, ByteRate: n.seen[i].ByteRate}
 	}
 	return out

@@ -87,12 +87,16 @@ func (a *App) run() {
 		}
 		now := time.Now()
 		a.countPackets(now)
-		timer.Reset(a.step(now))
+		turns, wait := a.step(now)
+		for a.readAll(turns, now) { // there is room for others
+			turns, wait = a.step(now)
+		}
+		timer.Reset(wait)
 	}
 }
 
-// step asks who is due, as far as the bounds allow, and returns when to look again.
-func (a *App) step(now time.Time) (wait time.Duration) {
+// step returns who is due, as far as the bounds allow, and when to look again.
+func (a *App) step(now time.Time) (served []*turn, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := &a.poller
@@ -100,22 +104,35 @@ func (a *App) step(now time.Time) (wait time.Duration) {
 	for len(p.turns) > 0 {
 		t := p.turns[0]
 		if until := max(t.due.Sub(now), 0); until > 0 || p.pacer.wait(now) > 0 {
-			return max(0, min(wait, max(until, a.o.pace())))
+			pace := a.o.pace()
+			if until > 0 {
+				pace = p.rest(a.o)
+			}
+			return served, max(0, min(wait, max(until, pace)))
 		}
 		if p.inFlight >= a.o.InFlight {
 			break // an answer will wake us
 		}
-		a.serve(t, now)
+		if a.serve(t, now) {
+			served = append(served, t)
+		}
 	}
-	return max(0, wait)
+	return served, max(0, wait)
 }
 
 // pace is how long the poller rests at least: what becomes due meanwhile is asked together, in one
 // waking of the processor.
 func (o Options) pace() time.Duration { return o.Period / 50 }
 
-// serve does what a turn is for, or puts it off.
-func (a *App) serve(t *turn, now time.Time) {
+// rest is pace where nothing else is due: where a switch has its turn less often, it may be later.
+func (p *poller) rest(o Options) time.Duration {
+	return time.Duration(float64(o.pace()) * min(p.stretch(o), mostRest))
+}
+
+const mostRest = 12 // times pace
+
+// serve says whether what a turn is for is to be done now, or puts it off.
+func (a *App) serve(t *turn, now time.Time) bool {
 	p, n := &a.poller, t.n
 	switch {
 	case n.busy && t.kind == readPorts && n.silent == 0 && now.Sub(n.started) >= a.o.Period:
@@ -128,8 +145,20 @@ func (a *App) serve(t *turn, now time.Time) {
 	default:
 		p.pacer.spend(cost[t.kind])
 		p.put(t, p.next(t, now, a.o))
-		a.ask(t, now)
+		if t.kind == readPorts {
+			if !n.started.IsZero() && n.silent == 0 {
+				p.measure(now.Sub(n.started))
+			}
+			n.started = now
+		}
+		n.busy = true
+		p.inFlight++
+		if n.silent > 0 {
+			p.silent++
+		}
+		return true
 	}
+	return false
 }
 
 // stretch is by how much all periods grow so that what is asked in a second stays in its bound.

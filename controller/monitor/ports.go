@@ -101,13 +101,24 @@ func (p *port) update(s *openflow.PortStats, at time.Time) {
 	p.idle = known && before.RxPackets == p.RxPackets && before.TxPackets == p.TxPackets
 }
 
+// keep makes a reading known that has the same counters as the one before.
+func (p *port) keep(at time.Time) {
+	p.Interval = at.Sub(p.Time)
+	p.Time, p.duration = at, p.duration+p.Interval
+	p.RxRate, p.TxRate, p.RxPacketRate, p.TxPacketRate = 0, 0, 0, 0
+	p.idle = true
+}
+
 // storedAtLeast is how often a port without traffic has a row in the time series.
-const storedAtLeast = time.Minute
+const (
+	storedAtLeast = time.Minute
+	idleMost      = 15 // times that, where there are many switches
+)
 
 // row says whether the reading shall be in the time series. Without traffic it need not,
 // but for the first time, and now and then.
-func (p *port) row(wasIdle bool) (row database.Load, wanted bool) {
-	if p.idle && wasIdle && p.Time.Sub(p.stored) < storedAtLeast {
+func (p *port) row(wasIdle bool, least time.Duration) (row database.Load, wanted bool) {
+	if p.idle && wasIdle && p.Time.Sub(p.stored) < least {
 		return row, false
 	}
 	p.stored = p.Time
@@ -128,6 +139,7 @@ func (a *App) takePorts(n *node, list openflow.PortStatsList, at time.Time) {
 	sample := Sample{Switch: n.sw.DPID(), Time: at, Ports: make([]Port, 0, len(described))}
 	var rows []database.Load
 	a.mu.Lock()
+	least := a.idleRow()
 	for _, d := range described {
 		p := n.ports[d.Number]
 		if p == nil {
@@ -147,7 +159,7 @@ func (a *App) takePorts(n *node, list openflow.PortStatsList, at time.Time) {
 		wasIdle := p.idle
 		p.update(&list[i], at)
 		sample.Ports = append(sample.Ports, p.Port)
-		if row, wanted := p.row(wasIdle); wanted {
+		if row, wanted := p.row(wasIdle, least); wanted {
 			rows = append(rows, row)
 		}
 	}
@@ -161,8 +173,49 @@ func (a *App) takePorts(n *node, list openflow.PortStatsList, at time.Time) {
 	if gone {
 		return
 	}
+	a.took(sample, rows)
+}
+
+// took hands a reading of ports on.
+func (a *App) took(sample Sample, rows []database.Load) {
 	if a.o.Store != nil && len(rows) > 0 {
 		a.o.Store.AddLoads(rows)
 	}
 	a.tell(sample)
+}
+
+// keepPorts makes a reading of a switch's ports known that has the same in it as the one before.
+func (a *App) keepPorts(n *node, at time.Time) {
+	watched := a.watched()
+	sample := Sample{Switch: n.sw.DPID(), Time: at}
+	var rows []database.Load
+	a.mu.Lock()
+	least := a.idleRow()
+	for _, p := range n.ports {
+		if p.Time.IsZero() {
+			continue
+		}
+		wasIdle := p.idle
+		p.keep(at)
+		if p.Capacity = a.o.Capacity(p.Switch, p.Number); p.Capacity <= 0 {
+			p.Capacity = p.speed
+		}
+		if row, wanted := p.row(wasIdle, least); wanted {
+			rows = append(rows, row)
+		}
+		if watched {
+			sample.Ports = append(sample.Ports, p.Port)
+		}
+	}
+	gone := n.gone
+	a.mu.Unlock()
+	if !gone {
+		a.took(sample, rows)
+	}
+}
+
+// idleRow is how often a port without traffic has a row: the less often ports are read, the less.
+// It must be called with mu held.
+func (a *App) idleRow() time.Duration {
+	return time.Duration(float64(storedAtLeast) * min(a.poller.stretch(a.o), idleMost))
 }

@@ -63,7 +63,7 @@ func TestRows(t *testing.T) {
 	for second, packets := range []uint64{5, 6, 6, 6, 6, 7, 7} {
 		was := p.idle
 		p.update(&openflow.PortStats{RxPackets: packets}, start.Add(time.Duration(second)*time.Second))
-		if row, wanted := p.row(was); wanted {
+		if row, wanted := p.row(was, storedAtLeast); wanted {
 			wrote = append(wrote, second)
 			if row.RxPackets != packets {
 				t.Errorf("row of second %d: %+v", second, row)
@@ -73,7 +73,7 @@ func TestRows(t *testing.T) {
 	for second := 7; second < 190; second++ {
 		was := p.idle
 		p.update(&openflow.PortStats{RxPackets: 7}, start.Add(time.Duration(second)*time.Second))
-		if _, wanted := p.row(was); wanted {
+		if _, wanted := p.row(was, storedAtLeast); wanted {
 			wrote = append(wrote, second)
 		}
 	}

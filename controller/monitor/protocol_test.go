@@ -165,7 +165,7 @@ func TestPacketInAllocates(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 	c, _ := a.counts.Load(s)
-	if got := c.(*counts)[TCP].packets.Load(); got != 101 {
+	if got := c.(*counts).of[TCP].packets.Load(); got != 101 {
 		t.Errorf("%d packets counted", got)
 	}
 }

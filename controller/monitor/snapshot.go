@@ -140,6 +140,12 @@ func (a *App) Watch(f func(Sample)) (cancel func()) {
 	}
 }
 
+func (a *App) watched() bool {
+	a.watching.Lock()
+	defer a.watching.Unlock()
+	return len(a.watchers) > 0
+}
+
 func (a *App) tell(s Sample) {
 	a.watching.Lock()
 	defer a.watching.Unlock()

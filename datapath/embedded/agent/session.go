@@ -102,6 +102,14 @@ func (s *Session) wants(m openflow.Message) bool {
 	return false
 }
 
+// Joined is pipeline.Switch.Joined.
+func (s *Session) Joined(port uint32) (dpid uint64, far uint32, ok bool) {
+	return s.agent.sw.Joined(port)
+}
+
+// Activity is pipeline.Switch.Activity.
+func (s *Session) Activity() uint64 { return s.agent.sw.Activity() }
+
 // Handle does what a message asks for; answers go to Peer.Reply. When it returns, all is done.
 // The message may be used again then.
 func (s *Session) Handle(m openflow.Message) {

@@ -32,6 +32,8 @@ const (
 	smallRoom = 2048
 	readAhead = 64 // packets, before one is forwarded
 	burst     = 2048
+
+	settleEvery = 200 * time.Millisecond
 )
 
 func (e *Engine) work() {
@@ -48,13 +50,13 @@ func (e *Engine) work() {
 		}
 		w.fill()
 		if !w.turn() {
-			ms := 100
+			wait := time.Until(checked.Add(settleEvery))
 			if len(w.busy) > 0 {
-				ms = 1 // these have had their share
+				wait = time.Millisecond // these have had their share
 			}
-			e.tap.wait(ms)
+			e.tap.wait(int(max(0, wait).Milliseconds()) + 1)
 		}
-		if now := time.Now(); now.Sub(checked) > 200*time.Millisecond {
+		if now := time.Now(); now.Sub(checked) > settleEvery {
 			checked = now
 			w.settle()
 		}
@@ -253,9 +255,15 @@ func (w *worker) settle() {
 	w.draining = slices.DeleteFunc(w.draining, func(x *entry) bool {
 		return w.list[x.id] != x || w.drained(x)
 	})
-	for _, p := range w.attached {
-		sent, done := load64(&w.ports[p.id].Sent), load64(&w.ports[p.id].Done)
-		if len(p.queue) > 0 || sent == done || sent != p.seen {
+	for id, p := range w.byID {
+		if p == nil {
+			continue
+		}
+		sent, done := load64(&w.ports[id].Sent), load64(&w.ports[id].Done)
+		if sent == done || w.attached[p.port] != p {
+			continue // nearly all, of thousands: for these nothing else is looked at
+		}
+		if len(p.queue) > 0 || sent != p.seen {
 			p.seen = sent
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -46,7 +47,7 @@ const (
 	saveSoon  = 50 * time.Millisecond
 	saveShare = 50
 	calmShare = 400
-	calmMost  = 10 * time.Second
+	calmMost  = time.Minute
 )
 
 // rests says for how long the state is not written again that took so long to write: even if
@@ -73,11 +74,7 @@ func (s *switches) save() {
 		begin := time.Now()
 		state := switchState{Origin: int64(s.Start().Sub(monotonic.Zero()))}
 		state.Switches, state.Credited = s.fast.Save()
-		var b bytes.Buffer
-		err := gob.NewEncoder(&b).Encode(state)
-		if err == nil {
-			err = disk.Replace(s.file, b.Bytes(), 0)
-		}
+		err := disk.ReplaceBy(s.file, 0, func(w io.Writer) error { return gob.NewEncoder(w).Encode(state) })
 		if err != nil && !errors.Is(err, os.ErrNotExist) { // the lab's directory goes before the daemon
 			slog.Warn("the state of the switches could not be saved", "error", err)
 		}

@@ -12,8 +12,8 @@ func TestRests(t *testing.T) {
 		{0, saveSoon, time.Second},
 		{2 * time.Millisecond, 100 * time.Millisecond, time.Second},
 		{10 * time.Millisecond, 500 * time.Millisecond, 4 * time.Second},
-		{100 * time.Millisecond, 5 * time.Second, 10 * time.Second},
-		{time.Second, 50 * time.Second, 50 * time.Second},
+		{100 * time.Millisecond, 5 * time.Second, 40 * time.Second},
+		{time.Second, 50 * time.Second, time.Minute},
 	} {
 		least, more := rests(c.took)
 		if calm := least + max(more, 0); least != c.changed || calm != c.calm {

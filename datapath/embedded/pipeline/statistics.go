@@ -11,12 +11,8 @@ import (
 
 // Multipart answers a multipart request, but for that of an experimenter. The error is a *Refusal.
 func (s *Switch) Multipart(request openflow.MultipartBody, now time.Duration) (openflow.MultipartBody, error) {
+	s.net.read(s)
 	s.net.mu.RLock()
-	if read := s.net.onRead; read != nil {
-		s.net.mu.RUnlock()
-		read(s)
-		s.net.mu.RLock()
-	}
 	defer s.net.mu.RUnlock()
 	switch r := request.(type) {
 	case openflow.FlowStatsRequest:

@@ -1,0 +1,50 @@
+package pipeline
+
+// Joined returns the port at the other end of a port's virtual link; ok is false where there is
+// none. Only a change of the network makes that another one, and tells it by the ports' states.
+func (s *Switch) Joined(number uint32) (dpid uint64, far uint32, ok bool) {
+	s.net.mu.RLock()
+	defer s.net.mu.RUnlock()
+	p := s.ports[number]
+	if p == nil || p.peer == nil {
+		return 0, 0, false
+	}
+	return p.peer.owner.config.DatapathID, p.peer.desc.Number, true
+}
+
+// Activity returns a number that is another one once a packet has been counted, or anything has
+// been changed, of what Multipart answers: as long as it stays the same, so do answers but for
+// ages. Of what no packet through a port or a table is counted for, a group that a controller sends
+// a packet to and that drops it, nothing is seen here.
+func (s *Switch) Activity() uint64 {
+	s.net.read(s)
+	s.net.mu.RLock()
+	defer s.net.mu.RUnlock()
+	sum := uint64(len(s.order))
+	mix := func(n uint64) { sum = (sum ^ n) * 0x9e3779b97f4a7c15; sum ^= sum >> 32 }
+	for _, v := range s.versions {
+		mix(v)
+	}
+	for _, t := range s.tables {
+		if t != nil {
+			mix(t.version)
+			mix(t.lookups.Packets())
+		}
+	}
+	for _, p := range s.order {
+		for _, c := range []*Counter{&p.rx, &p.tx, &p.rxDropped, &p.txDropped, &p.looped} {
+			mix(c.Packets())
+		}
+	}
+	return sum
+}
+
+// read lets who has counted elsewhere add that.
+func (n *Network) read(s *Switch) {
+	n.mu.RLock()
+	read := n.onRead
+	n.mu.RUnlock()
+	if read != nil {
+		read(s)
+	}
+}

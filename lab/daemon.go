@@ -256,6 +256,7 @@ func (d *daemon) isUpNow() {
 	for _, what := range d.target().Remarks() {
 		d.happened(what)
 	}
+	d.target().Note(d.resumed)
 	d.runSchedule(d.state().Topology.Schedule)
 	if d.head != nil {
 		d.awaitHead()

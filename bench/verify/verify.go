@@ -122,6 +122,9 @@ type Result struct {
 	Routes    Count     `json:"routes"`
 	Names     Count     `json:"names"`
 	Isolation Count     `json:"isolation" doc:"Namespaces that have the lab's devices and no others, and whence the machine outside does not answer"`
+	State     Count     `json:"state" doc:"Namespaces of nodes and of switches in which nothing contradicts the topology that is not said otherwise"`
+	Notes     []string  `json:"notes,omitempty" doc:"What nobody asked the lab for, and contradicts nothing"`
+	Strict    bool      `json:"strict,omitempty" doc:"Such a thing is wrong, too"`
 	OK        int       `json:"ok" doc:"Directions of links all of whose checks are ok"`
 	Wrong     int       `json:"wrong" doc:"Directions with a check that is wrong"`
 	Untold    int       `json:"untold" doc:"Directions with a check that cannot be told, and none that is wrong"`
@@ -129,7 +132,8 @@ type Result struct {
 
 // Holds says whether nothing was found to be wrong.
 func (r *Result) Holds() bool {
-	return r.Wrong == 0 && r.Addresses.OK == r.Addresses.Of && r.Routes.OK == r.Routes.Of && r.Names.OK == r.Names.Of && r.Isolation.OK == r.Isolation.Of
+	return r.Wrong == 0 && r.Addresses.OK == r.Addresses.Of && r.Routes.OK == r.Routes.Of && r.Names.OK == r.Names.Of && r.Isolation.OK == r.Isolation.Of &&
+		r.State.OK == r.State.Of && !(r.Strict && len(r.Notes) > 0)
 }
 
 // Says lists in words what is wrong, or (verdict Untold) cannot be told, of links.
@@ -144,7 +148,7 @@ func (r *Result) Says(v Verdict) (out []string) {
 		}
 	}
 	if v == Wrong {
-		out = slices.Concat(out, r.Addresses.Wrong, r.Routes.Wrong, r.Names.Wrong, r.Isolation.Wrong)
+		out = slices.Concat(out, r.Addresses.Wrong, r.Routes.Wrong, r.Names.Wrong, r.Isolation.Wrong, r.State.Wrong)
 	}
 	return out
 }
@@ -152,6 +156,7 @@ func (r *Result) Says(v Verdict) (out []string) {
 // Options say how to verify.
 type Options struct {
 	Quick    bool                                // shorter streams: a rate within 3 %, a loss hardly
+	Strict   bool                                // what is noted is wrong
 	RateOnly bool                                // of links the rates alone, and no nodes
 	Longest  time.Duration                       // no new stream begins after so long; 0: there is no limit
 	Progress func(stage string, done, total int) // may be nil
@@ -185,7 +190,7 @@ func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 		o.Progress = func(string, int, int) {}
 	}
 	v := &verifier{network: newNetwork(info), Options: o, client: client, info: info, began: time.Now(),
-		result: &Result{Lab: info.Name, Quick: o.Quick, Began: time.Now(), Links: []Link{}}}
+		result: &Result{Lab: info.Name, Quick: o.Quick, Strict: o.Strict, Began: time.Now(), Links: []Link{}}}
 	v.run = func(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
 		r := lab.ExecRequest{Node: node, Command: argv, Env: os.Environ(), Dir: "/"}
 		code, err := client.Exec(ctx, r, lab.Streams{In: in, Out: out, Err: errOut})

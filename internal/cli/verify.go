@@ -47,6 +47,7 @@ func (a *app) verify() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&o.Quick, "quick", false, "shorter streams: rates are known within 3 %, losses roughly")
+	cmd.Flags().BoolVar(&o.Strict, "strict", false, "what nobody asked for and contradicts nothing (lines with !) is an error, too")
 	return cmd
 }
 
@@ -63,6 +64,9 @@ func (a *app) showVerified(r *verify.Result) error {
 		}
 		for _, text := range summed(r.Says(verify.Untold)) {
 			a.say("? %s", text)
+		}
+		for _, text := range r.Notes {
+			a.say("! %s", text)
 		}
 		a.say("%s", summary(r))
 	}

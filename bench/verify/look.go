@@ -158,6 +158,9 @@ func (v *verifier) lookAtNodes(ctx context.Context) error {
 	if err := v.lookAtState(ctx, there); err != nil {
 		return err
 	}
+	if v.Look {
+		return nil
+	}
 	return v.checkOutside(ctx)
 }
 

@@ -84,7 +84,7 @@ func (j *judge) route(where string, n *topology.Node, c netfacts.Change) {
 	}
 	switch {
 	case n == nil || c.Device != netfacts.Main:
-	case c.Gone && j.promisedRoute(n, c):
+	case !c.New && j.promisedRoute(n, c):
 		return // that is looked at by itself
 	case !c.Gone:
 		for _, p := range netfacts.Paths(c.Key, c.Is) {
@@ -97,10 +97,12 @@ func (j *judge) route(where string, n *topology.Node, c netfacts.Change) {
 	j.say(false, where, c, "route", name)
 }
 
-// promisedRoute says whether what was there is one of the topology's.
+// promisedRoute says whether what was there is one of the topology's, and leads elsewhere now.
 func (j *judge) promisedRoute(n *topology.Node, c netfacts.Change) bool {
 	return slices.ContainsFunc(n.StaticRoutes(), func(r topology.Route) bool {
-		return slices.ContainsFunc(netfacts.Paths(c.Key, c.Was), func(p netfacts.Path) bool { return p.To == r.To.Masked() })
+		return slices.ContainsFunc(netfacts.Paths(c.Key, c.Was), func(p netfacts.Path) bool {
+			return p.To == r.To.Masked() && r.Via.IsValid() && !r.Computed && slices.Contains(p.Via, r.Via) && !strings.Contains(c.Is, "via "+r.Via.String())
+		})
 	})
 }
 

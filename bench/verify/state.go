@@ -129,6 +129,8 @@ func (j *judge) each(place string, n *topology.Node) {
 func (j *judge) say(wrong bool, where string, c netfacts.Change, what, name string) {
 	var text string
 	switch {
+	case c.New && strings.ContainsAny(what[:1], "aio"):
+		text = fmt.Sprintf("%s has an %s nobody asked for: %s", where, what, name)
 	case c.New:
 		text = fmt.Sprintf("%s has a %s nobody asked for: %s", where, what, name)
 	case c.Gone:
@@ -136,7 +138,6 @@ func (j *judge) say(wrong bool, where string, c netfacts.Change, what, name stri
 	default:
 		text = fmt.Sprintf("%s has another %s than when it came up: %s", where, what, name)
 	}
-	text = strings.Replace(text, " a address ", " an address ", 1)
 	if wrong {
 		j.wrong = append(j.wrong, text)
 		return
@@ -286,20 +287,20 @@ func (j *judge) firewalls(where string, changes []netfacts.Change) {
 		table := strings.Join(strings.SplitN(c.Name, " ", 3)[:min(2, strings.Count(c.Name, " ")+1)], " ")
 		switch {
 		case c.Kind == netfacts.NFT && whole[table] != nil:
-			if _, of := tables[table], c.Name == table; !of {
-				tables[table] = append(tables[table], ruleOf(c))
+			if rule := ruleOf(c); c.Name != table && rule != "" {
+				tables[table] = append(tables[table], rule)
 			}
 		case c.Kind == netfacts.NFT:
-			j.say(drops(c.Is) || c.Gone && strings.Contains(table, "trivet"), where, c, "nftables rule", c.Name+": "+c.Said())
+			j.say(drops(c.Is) || c.Gone && strings.Contains(table, "trivet"), where, c, "rule of nftables", c.Name+": "+c.Said())
 		case c.Kind == netfacts.Xtables && (c.Gone || plain(c.Is)):
 		case c.Kind == netfacts.Xtables:
-			j.say(drops(c.Is), where, c, "iptables rule", ruleOf(c)+", in the table "+table)
+			j.say(drops(c.Is), where, c, "rule of iptables", ruleOf(c)+", in the table "+table)
 		}
 	}
 	for _, c := range changes {
 		if c.Kind == netfacts.NFT && whole[c.Name] != nil {
 			rules := tables[c.Name]
-			j.say(slices.ContainsFunc(rules, drops), where, c, "nftables table", strings.TrimSuffix(c.Name+": "+strings.Join(rules, "; "), ": "))
+			j.say(slices.ContainsFunc(rules, drops), where, c, "table of nftables", strings.TrimSuffix(c.Name+": "+strings.Join(rules, "; "), ": "))
 		}
 	}
 }

@@ -157,9 +157,17 @@ func (r *Result) Says(v Verdict) (out []string) {
 type Options struct {
 	Quick    bool                                // shorter streams: a rate within 3 %, a loss hardly
 	Strict   bool                                // what is noted is wrong
+	Look     bool                                // nothing is sent: only what can be looked at
 	RateOnly bool                                // of links the rates alone, and no nodes
 	Longest  time.Duration                       // no new stream begins after so long; 0: there is no limit
 	Progress func(stage string, done, total int) // may be nil
+
+	// File is what the lab's file says, resolved, and FileName what that is called; nil: it is not
+	// known. In what the lab differs from it is noted; where Promised, the lab is to be what the file
+	// says.
+	File     *topology.Topology
+	FileName string
+	Promised bool
 }
 
 // verifier verifies one lab.
@@ -189,8 +197,20 @@ func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
 	}
-	v := &verifier{network: newNetwork(info), Options: o, client: client, info: info, began: time.Now(),
-		result: &Result{Lab: info.Name, Quick: o.Quick, Strict: o.Strict, Began: time.Now(), Links: []Link{}}}
+	r := &Result{Lab: info.Name, Quick: o.Quick, Strict: o.Strict, Began: time.Now(), Links: []Link{}}
+	if o.File != nil {
+		for _, what := range Differences(info.Topology, o.File, o.FileName, o.Promised) {
+			if o.Promised {
+				r.State.add(what)
+				continue
+			}
+			r.Notes = append(r.Notes, what)
+		}
+		if o.Promised {
+			info.Topology = AsInFile(info.Topology, o.File)
+		}
+	}
+	v := &verifier{network: newNetwork(info), Options: o, client: client, info: info, began: time.Now(), result: r}
 	v.run = func(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
 		r := lab.ExecRequest{Node: node, Command: argv, Env: os.Environ(), Dir: "/"}
 		code, err := client.Exec(ctx, r, lab.Streams{In: in, Out: out, Err: errOut})
@@ -210,6 +230,10 @@ func (v *verifier) verify(ctx context.Context) error {
 		if err := v.lookAtNodes(ctx); err != nil {
 			return err
 		}
+	}
+	if v.Look {
+		v.sum()
+		return nil
 	}
 	plan := v.plan()
 	if err := v.survey(ctx, plan); err != nil {
@@ -250,6 +274,9 @@ func (v *verifier) asked(h hop) []Check {
 	}
 	if v.RateOnly {
 		return []Check{rate}
+	}
+	if v.Look {
+		return []Check{ask(Up, 1)}
 	}
 	checks := []Check{ask(Up, 1), rate, ask(Delay, time.Duration(e.Delay).Seconds())}
 	if e.Jitter > 0 {
@@ -305,6 +332,8 @@ func (v *verifier) sum() {
 func (v *verifier) whyUntold(h hop) string {
 	l := v.t.Links[h.link]
 	switch {
+	case v.Look:
+		return "nothing was sent"
 	case l.Ends[0].External() || l.Ends[1].External():
 		return "it leads out of the lab"
 	case v.info.Wires[h.link].Blocked:

@@ -84,8 +84,11 @@ func (j *judge) route(where string, n *topology.Node, c netfacts.Change) {
 	}
 	switch {
 	case n == nil || c.Device != netfacts.Main:
-	case !c.New && j.promisedRoute(n, c):
+	case !c.New && j.promisedRoute(n, c) && j.there != nil:
 		return // that is looked at by itself
+	case !c.New && j.promisedRoute(n, c):
+		j.say(true, where, c, "route", name)
+		return
 	case !c.Gone:
 		for _, p := range netfacts.Paths(c.Key, c.Is) {
 			if why := j.deviates(n, p, meant.yields); why != "" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/internal/netfacts"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
@@ -16,11 +17,37 @@ import (
 // up, and here it is judged. What contradicts the topology is wrong; anything else somebody may want,
 // and it is noted.
 
+// Glance says what in a lab is not as it was made, by what the lab's daemon sees alone.
+func Glance(ctx context.Context, client *lab.Client) ([]string, error) {
+	info, err := client.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := client.Changed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	links, err := client.Links(ctx)
+	if err != nil {
+		return nil, err
+	}
+	j := newJudge(newNetwork(info), nil, all)
+	for i, l := range links {
+		for end, e := range l.Ends {
+			if e.State == local.EndDown && !info.Topology.Links[i].Down {
+				j.wrong = append(j.wrong, fmt.Sprintf("%s of %s is down", e.Interface, label(info.Topology.Links[i].Ends[end])))
+			}
+		}
+	}
+	j.all()
+	return slices.Concat(j.wrong, j.notes), nil
+}
+
 // judge collects what is said of the state of one lab.
 type judge struct {
 	*network
 	wrong, notes []string
-	there        map[string]*seen
+	there        map[string]*seen // nil: what is promised is only known as far as it has changed
 	changed      map[string][]netfacts.Change
 
 	addresses []netip.Prefix                        // of all nodes
@@ -201,7 +228,7 @@ func made(words string) bool {
 
 func (j *judge) device(where string, n *topology.Node, c netfacts.Change, atLink bool) {
 	switch {
-	case c.New && n != nil && slices.ContainsFunc(j.there[n.Name].Devices, func(d device) bool { return d.Name == c.Device && !inert(d, false) }):
+	case c.New && n != nil && j.there != nil && slices.ContainsFunc(j.there[n.Name].Devices, func(d device) bool { return d.Name == c.Device && !inert(d, false) }):
 		// that it leads out of the lab is said elsewhere
 	case c.New:
 		j.say(false, where, c, "device", strings.TrimSpace(c.Device+" "+c.Is))
@@ -216,10 +243,12 @@ func (j *judge) device(where string, n *topology.Node, c netfacts.Change, atLink
 
 func (j *judge) address(where string, n *topology.Node, c netfacts.Change) {
 	p, err := netip.ParsePrefix(c.Name)
-	if err == nil && n != nil && len(j.owners[p.Addr()]) > 0 {
+	known := err == nil && n != nil && len(j.owners[p.Addr()]) > 0
+	if known && j.there != nil {
 		return // promised looks at it
 	}
-	j.say(false, where, c, "address", c.Name+" at "+c.Device)
+	wrong := known && c.Gone == slices.Contains(j.owners[p.Addr()], n.Name)
+	j.say(wrong, where, c, "address", c.Name+" at "+c.Device)
 }
 
 func (j *judge) neighbour(where string, c netfacts.Change) {
@@ -251,10 +280,10 @@ func (j *judge) setting(where string, n *topology.Node, c netfacts.Change) {
 	text := fmt.Sprintf("%s has another setting than when it came up: %s%s is %s, was %s", where, c.Name, of, is, was)
 	switch {
 	case n == nil:
-	case name == "forwarding" && c.Device == "" && n.Kind == topology.Router && is == "0":
+	case j.there != nil && name == "forwarding" && c.Device == "" && n.Kind == topology.Router && is == "0":
 		return // promised looks at it
 	case name == "forwarding" && addressed && n.Kind == topology.Router && is == "0":
-		j.wrong = append(j.wrong, fmt.Sprintf("%s is a router and does not forward what comes by %s: %s is 0", where, c.Device, c.Name))
+		j.wrong = append(j.wrong, fmt.Sprintf("%s is a router and does not forward: %s%s is 0", where, c.Name, of))
 		return
 	case name == "forwarding" && addressed && n.Kind == topology.Host && is != "0":
 		j.wrong = append(j.wrong, fmt.Sprintf("%s is a host and forwards: %s%s is %s", where, c.Name, of, is))

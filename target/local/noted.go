@@ -3,7 +3,6 @@ package local
 import (
 	"bufio"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -417,85 +416,4 @@ func (l *Lab) concerned(s plan.Steps) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(all))
-}
-
-// Changed is what is not as it was when the lab came up, and not by its doing, in one namespace.
-type Changed struct {
-	Node    string            `json:"node,omitempty" doc:"None: the switches' namespace"`
-	Changes []netfacts.Change `json:"changes"`
-}
-
-// Changed compares what there is with what is written down. It waits until all of it is.
-func (l *Lab) Changed(ctx context.Context) (out []Changed, err error) {
-	l.notes.mu.Lock()
-	written := l.notes.written
-	l.notes.mu.Unlock()
-	if written == nil {
-		return nil, errors.New("what there is in its namespaces has not been written down")
-	}
-	select {
-	case <-written:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	l.notes.mu.Lock()
-	defer l.notes.mu.Unlock()
-	if l.notes.err != nil {
-		return nil, fmt.Errorf("what there was in its namespaces could not be written down: %w", l.notes.err)
-	}
-	names, err := netfacts.OffloadNames()
-	if err != nil {
-		return nil, err
-	}
-	var mu sync.Mutex
-	err = l.eachNoted(func(some []noted) error {
-		was, places := map[string]netfacts.Facts{}, []string{}
-		for _, n := range some {
-			if node := l.node(n.Node); n.Node == inFabric || node != nil && isNoted(node) {
-				places = append(places, n.Node)
-			}
-			was[n.Node] = n.Facts
-		}
-		return l.factsOf(places, func(node string, is netfacts.Facts) error {
-			changes := netfacts.Changes(was[node], is)
-			changes = slices.DeleteFunc(changes, func(c netfacts.Change) bool { return l.pulledAway(node, c) })
-			for i := range changes {
-				if c := &changes[i]; c.Kind == netfacts.Offload {
-					c.Is = netfacts.Switched(c.Was, c.Is, names)
-				}
-			}
-			if len(changes) > 0 {
-				mu.Lock()
-				out = append(out, Changed{node, changes})
-				mu.Unlock()
-			}
-			return ctx.Err()
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	flows, err := l.flowsByHand(ctx)
-	if len(flows) > 0 {
-		out = append(out, Changed{Node: inFabric, Changes: flows})
-	}
-	slices.SortStableFunc(out, func(a, b Changed) int { return strings.Compare(a.Node, b.Node) })
-	return out, err
-}
-
-// pulledAway says whether something is gone because the link is down that it was at: it comes back.
-func (l *Lab) pulledAway(node string, c netfacts.Change) bool {
-	pulled := l.is.Load().pulled[node]
-	if !c.Gone || len(pulled) == 0 {
-		return false
-	}
-	switch c.Kind {
-	case netfacts.Address, netfacts.Neighbour:
-		return pulled[c.Device]
-	case netfacts.Route:
-		return slices.ContainsFunc(netfacts.Paths(c.Key, c.Was), func(p netfacts.Path) bool {
-			return slices.ContainsFunc(p.Devices, func(d string) bool { return pulled[d] })
-		})
-	}
-	return false
 }

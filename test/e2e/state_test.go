@@ -80,7 +80,7 @@ func TestState(t *testing.T) {
 				{"r1", "nft add table ip t; nft add chain ip t f '{type filter hook forward priority 0;}'; nft add rule ip t f ip saddr 10.0.1.2 drop", "nft delete table ip t", true, "ip t: chain"},
 				{"r1", "nft add table ip mine", "nft delete table ip mine", false, "ip mine"},
 				{"h3", "tc qdisc add dev h3-eth0 root tbf rate 10mbit burst 3000 limit 30000", "tc qdisc del dev h3-eth0 root", false, "tbf"},
-				{"h3", "ethtool -K h3-eth0 tso off", "ethtool -K h3-eth0 tso on", false, "tx-tcp-segmentation off"},
+				{"h3", "ethtool -K h3-eth0 tso off", "ethtool -K h3-eth0 tso on", false, "-segmentation off"},
 				{"h3", "ip link set h3-eth0 mtu 1400", "ip link set h3-eth0 mtu 1500", false, "1400, was 1500"},
 				{"h3", "ip link add br7 type bridge", "ip link del br7", false, "br7"},
 				{"r1", "ip link set r1-eth0 down", "ip link set r1-eth0 up", true, "r1"},

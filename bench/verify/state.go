@@ -13,9 +13,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// What there is in a lab that nobody asked for: the lab's daemon says what has changed since it came
-// up, and here it is judged. What contradicts the topology is wrong; anything else somebody may want,
-// and it is noted.
+// What there is in a lab that nobody asked for: the lab's daemon says what has changed since it
+// came up, and here it is judged. What contradicts the topology is wrong; anything else somebody
+// may want, and it is noted.
 
 // Glance says what in a lab is not as it was made, by what the lab's daemon sees alone.
 func Glance(ctx context.Context, client *lab.Client) ([]string, error) {

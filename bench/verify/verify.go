@@ -163,8 +163,8 @@ type Options struct {
 	Progress func(stage string, done, total int) // may be nil
 
 	// File is what the lab's file says, resolved, and FileName what that is called; nil: it is not
-	// known. In what the lab differs from it is noted; where Promised, the lab is to be what the file
-	// says.
+	// known. In what the lab differs from it is noted; where Promised, the lab is to be what the
+	// file says.
 	File     *topology.Topology
 	FileName string
 	Promised bool

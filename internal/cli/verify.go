@@ -69,8 +69,8 @@ func (a *app) verify() *cobra.Command {
 	return cmd
 }
 
-// compareWithFile has the lab compared with what a file says, or (file "") with the one that it came
-// from, as far as that can be read without running it.
+// compareWithFile has the lab compared with what a file says, or (file "") with the one that it
+// came from, as far as that can be read without running it.
 func compareWithFile(ctx context.Context, c *lab.Client, state lab.State, file string, o *verify.Options) error {
 	o.Promised = file != ""
 	if !o.Promised {

@@ -127,9 +127,9 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Facts are what they were when they have been written and read, and so is a route; what has become
-// of them makes the new ones of the old; and nothing is said of what belongs to a device that is new,
-// nor twice of a setting of all devices.
+// Facts are what they were when they have been written and read, and so is a route; what has
+// become of them makes the new ones of the old; and nothing is said of what belongs to a device
+// that is new, nor twice of a setting of all devices.
 func TestFacts(t *testing.T) {
 	was := Facts{{Device, "e0", ""}: "veth", {Sysctl, "e0", "ipv4.forwarding"}: "", {Route, Main, "10.0.0.0/8 metric 3"}: "via 10.0.0.1 dev e0"}
 	is := Facts{{Device, "e0", ""}: "veth", {Device, "e1", ""}: "dummy", {MTU, "e1", ""}: "1500", {Sysctl, "", "ipv4.forwarding"}: "1", {Sysctl, "e0", "ipv4.forwarding"}: "1",

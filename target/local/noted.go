@@ -58,8 +58,8 @@ type notes struct {
 // manyNoted is how many nodes a lab has at least for which nobody waits until all is written down.
 const manyNoted = 100
 
-// Note writes down what there is in the lab's namespaces; in a large lab it goes on doing so when it
-// returns. After Resume it is written already. It may be called at any time.
+// Note writes down what there is in the lab's namespaces; in a large lab it goes on doing so when
+// it returns. After Resume it is written already. It may be called at any time.
 func (l *Lab) Note(resumed bool) {
 	l.notes.mu.Lock()
 	if l.notes.written != nil {

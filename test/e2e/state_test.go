@@ -46,9 +46,9 @@ links:
   - r1 -- h3
 `
 
-// TestState proves, of each kind of switch, that what somebody changes in a lab by hand is found and
-// named: wrong where it contradicts the file, else a note, which --strict makes an error; and that
-// nothing is said any more once it is undone. apply --dry-run says the same.
+// TestState proves, of each kind of switch, that what somebody changes in a lab by hand is found
+// and named: wrong where it contradicts the file, else a note, which --strict makes an error; and
+// that nothing is said any more once it is undone. apply --dry-run says the same.
 func TestState(t *testing.T) {
 	t.Parallel()
 	for _, datapath := range []string{"embedded", "ovs", "bridge"} {
@@ -107,10 +107,10 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestStateOfTrivet proves that what Trivet does by itself, or because the file or its user says so,
-// is never taken for somebody else's: up with routers of every kind, NAT, commands and a schedule,
-// link set, links down and up, apply, a swap, resume; and that what somebody has done before
-// stays told through all of it.
+// TestStateOfTrivet proves that what Trivet does by itself, or because the file or its user says
+// so, is never taken for somebody else's: up with routers of every kind, NAT, commands and a
+// schedule, link set, links down and up, apply, a swap, resume; and that what somebody has done
+// before stays told through all of it.
 func TestStateOfTrivet(t *testing.T) {
 	t.Parallel()
 	for _, datapath := range []string{"embedded", "ovs", "bridge"} {

@@ -124,6 +124,10 @@ func register(api huma.API, d *daemon) {
 		p, err := d.present(ctx, in.Nodes)
 		return &body[[]local.Present]{p}, problem(err)
 	}, summary("What nodes have now of what somebody may have configured by hand: addresses, routes, flow entries, rules"))
+	huma.Get(api, "/v1/changed", func(ctx context.Context, _ *struct{}) (*body[[]local.Changed], error) {
+		c, err := d.changed(ctx)
+		return &body[[]local.Changed]{c}, problem(err)
+	}, summary("What is in the lab's namespaces not as it was when it came up, and not by its own doing; waits until that has been written down"))
 	huma.Get(api, "/v1/sites", func(ctx context.Context, _ *struct{}) (*body[Sites], error) {
 		return &body[Sites]{d.sites(ctx)}, nil
 	}, summary("The machines that the lab runs at besides this one, and what carries the links between them"))
@@ -295,6 +299,17 @@ func (d *daemon) present(ctx context.Context, nodes []string) ([]local.Present, 
 	defer d.changing.Unlock()
 	out, err := d.target().Present(ctx, nodes)
 	return append([]local.Present{}, out...), err
+}
+
+// changed reads what nobody has asked the lab for.
+func (d *daemon) changed(ctx context.Context) ([]local.Changed, error) {
+	if err := d.isUp(); err != nil {
+		return nil, err
+	}
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	out, err := d.target().Changed(ctx)
+	return append([]local.Changed{}, out...), err
 }
 
 func (d *daemon) controllers(ctx context.Context) ([]datapath.SwitchStatus, error) {

@@ -202,6 +202,12 @@ func (c *Client) Links(ctx context.Context) ([]WireInfo, error) {
 	return call[[]WireInfo](ctx, c, "GET", "/v1/links", nil)
 }
 
+// Changed returns what is in the lab's namespaces not as it was when it came up, and not by its own
+// doing.
+func (c *Client) Changed(ctx context.Context) ([]local.Changed, error) {
+	return call[[]local.Changed](ctx, c, "GET", "/v1/changed", nil)
+}
+
 // Present returns what nodes have now of what somebody may have configured by hand; without names,
 // all nodes.
 func (c *Client) Present(ctx context.Context, nodes []string) ([]local.Present, error) {

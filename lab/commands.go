@@ -93,17 +93,25 @@ func (d *daemon) runShell(ctx context.Context, node, command string, start func(
 	cmd := exec.Command("/bin/sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := start(node, cmd); err != nil {
+	started := false
+	err = d.target().Renew([]string{node}, func() error { // the lab's file asks for what the command does
+		if err := start(node, cmd); err != nil {
+			return err
+		}
+		started = true
+		done := make(chan error, 1)
+		go func() { done <- cmd.Wait() }()
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+			<-done
+			return fmt.Errorf("did not end within %s; run what is to stay in the background, with &", patience.NodeCommand.Within(ctx.Err()))
+		}
+	})
+	if err != nil && !started {
 		return err
-	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
-		<-done
-		err = fmt.Errorf("did not end within %s; run what is to stay in the background, with &", patience.NodeCommand.Within(ctx.Err()))
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %q: %w%s", node, command, err, printedSince(log, before))

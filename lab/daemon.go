@@ -260,6 +260,7 @@ func (d *daemon) isUpNow() {
 	if d.head != nil {
 		d.awaitHead()
 	}
+	d.target().Note(d.resumed)
 	d.progress.end(nil)
 	debug.SetGCPercent(usualGC)                     // a lab produces little garbage: this halves the memory of ten routers, and costs little time
 	time.AfterFunc(time.Second, debug.FreeOSMemory) // coming up takes twice the memory of being up

@@ -75,6 +75,9 @@ type looks interface {
 	NeedsDevices(*topology.Link) bool
 	NamespaceOf(number uint64, nodes []string) (machine, switches bool, node string)
 	LineQueues(of func(node string) bool) []local.LineQueue
+	Note(resumed bool)
+	Renew(nodes []string, f func() error) error
+	Changed(context.Context) ([]local.Changed, error)
 	Look(index int, see func(frame []byte)) (mirrored bool, done func())
 }
 

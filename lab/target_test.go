@@ -116,11 +116,13 @@ func (e *elsewhere) Ends() ([][2]local.End, error) {
 	return make([][2]local.End, len(e.now.Links)), nil
 }
 
-func (e *elsewhere) WaitControllers(context.Context) error { return nil }
-func (e *elsewhere) LoadAgain(context.Context) error       { return nil }
-func (e *elsewhere) Dead() []string                        { return e.dead }
-func (e *elsewhere) Remarks() []string                     { return nil }
-func (e *elsewhere) Close()                                { _ = e.do("close") }
+func (e *elsewhere) WaitControllers(context.Context) error  { return nil }
+func (e *elsewhere) LoadAgain(context.Context) error        { return nil }
+func (e *elsewhere) Dead() []string                         { return e.dead }
+func (e *elsewhere) Remarks() []string                      { return nil }
+func (e *elsewhere) Note(bool)                              {}
+func (e *elsewhere) Renew(_ []string, f func() error) error { return f() }
+func (e *elsewhere) Close()                                 { _ = e.do("close") }
 
 func (e *elsewhere) Control(string, func(string, func(datapath.Peer) datapath.Session) error) {}
 

@@ -30,6 +30,9 @@ type seen struct {
 	Devices []device     `json:"devices"`
 	Routes  []routeThere `json:"routes"`
 	Hosts   string       `json:"hosts"` // /etc/hosts
+
+	Forwards4 string `json:"forwards4,omitempty"` // 0 or 1; "": not known
+	Forwards6 string `json:"forwards6,omitempty"`
 }
 
 type device struct {
@@ -95,6 +98,10 @@ func look() (s seen, err error) {
 			s.Routes = append(s.Routes, one)
 		}
 	}
+	for file, is := range map[string]*string{"ipv4/ip_forward": &s.Forwards4, "ipv6/conf/all/forwarding": &s.Forwards6} {
+		b, _ := os.ReadFile("/proc/sys/net/" + file) // a kernel without IPv6 has only the first
+		*is = strings.TrimSpace(string(b))
+	}
 	hosts, err := os.ReadFile("/etc/hosts")
 	s.Hosts = string(hosts)
 	return s, err
@@ -148,6 +155,12 @@ func (v *verifier) lookAtNodes(ctx context.Context) error {
 		v.checkNode(place, &all[i])
 	}
 	v.checkCarriers(there)
+	if err := v.lookAtState(ctx, there); err != nil {
+		return err
+	}
+	if v.Look {
+		return nil
+	}
 	return v.checkOutside(ctx)
 }
 
@@ -234,7 +247,7 @@ func noRoute(s *seen, node string, want topology.Route) string {
 		if r.To != want.To.Masked() {
 			continue
 		}
-		if want.Computed || slices.Contains(r.Via, want.Via) {
+		if want.Computed || !want.Via.IsValid() || slices.Contains(r.Via, want.Via) {
 			return ""
 		}
 		instead = append(instead, fmt.Sprint(r.Via))
@@ -288,14 +301,10 @@ func (v *verifier) strangers(name string, s *seen) string {
 	}
 	var strange []string
 	for _, d := range s.Devices {
-		// Devices of these kinds lead nowhere by themselves; programs in nodes may make them.
-		inert := d.Kind == "dummy" || d.Kind == "bridge" || d.Kind == "openvswitch" || d.Kind == "vlan" || d.Kind == "bond" || d.Kind == "tuntap" && fabric
-		tunnel := d.Name == "sit0" || d.Name == "tunl0" || d.Name == "gre0" || d.Name == "gretap0" || d.Name == "erspan0" ||
-			d.Name == "ip_vti0" || d.Name == "ip6_vti0" || d.Name == "ip6tnl0" || d.Name == "ip6gre0" || strings.HasPrefix(d.Name, "ifb") || d.Name == "teql0"
 		trivet := fabric && (strings.HasPrefix(d.Name, "trivet-") || d.Name == "ovs-system" || v.nodes[d.Name] != nil)
 		nat := !fabric && v.nodes[name].NAT
 		trivet = trivet || !fabric && d.Name == topology.ManagementDevice && v.nodes[name].Management.IsValid()
-		if !known[d.Name] && !inert && !tunnel && !trivet && !nat {
+		if !known[d.Name] && !inert(d, fabric) && !trivet && !nat {
 			strange = append(strange, d.Name)
 		}
 	}
@@ -308,6 +317,14 @@ func (v *verifier) strangers(name string, s *seen) string {
 		where = "the switches' namespace"
 	}
 	return fmt.Sprintf("%s has a device that is not the lab's: %s", where, strings.Join(strange, ", "))
+}
+
+// inert says whether a device leads nowhere by itself, as those do that programs in nodes may make
+// and those that the kernel puts into each namespace.
+func inert(d device, fabric bool) bool {
+	return d.Kind == "dummy" || d.Kind == "bridge" || d.Kind == "openvswitch" || d.Kind == "vlan" || d.Kind == "bond" || d.Kind == "tuntap" && fabric ||
+		d.Name == "sit0" || d.Name == "tunl0" || d.Name == "gre0" || d.Name == "gretap0" || d.Name == "erspan0" ||
+		d.Name == "ip_vti0" || d.Name == "ip6_vti0" || d.Name == "ip6tnl0" || d.Name == "ip6gre0" || strings.HasPrefix(d.Name, "ifb") || d.Name == "teql0"
 }
 
 // checkCarriers says of links with devices whether these are up at both ends. Where packets cross,

@@ -122,6 +122,9 @@ type Result struct {
 	Routes    Count     `json:"routes"`
 	Names     Count     `json:"names"`
 	Isolation Count     `json:"isolation" doc:"Namespaces that have the lab's devices and no others, and whence the machine outside does not answer"`
+	State     Count     `json:"state" doc:"Namespaces of nodes and of switches in which nothing contradicts the topology that is not said otherwise"`
+	Notes     []string  `json:"notes,omitempty" doc:"What nobody asked the lab for, and contradicts nothing"`
+	Strict    bool      `json:"strict,omitempty" doc:"Such a thing is wrong, too"`
 	OK        int       `json:"ok" doc:"Directions of links all of whose checks are ok"`
 	Wrong     int       `json:"wrong" doc:"Directions with a check that is wrong"`
 	Untold    int       `json:"untold" doc:"Directions with a check that cannot be told, and none that is wrong"`
@@ -129,7 +132,8 @@ type Result struct {
 
 // Holds says whether nothing was found to be wrong.
 func (r *Result) Holds() bool {
-	return r.Wrong == 0 && r.Addresses.OK == r.Addresses.Of && r.Routes.OK == r.Routes.Of && r.Names.OK == r.Names.Of && r.Isolation.OK == r.Isolation.Of
+	return r.Wrong == 0 && r.Addresses.OK == r.Addresses.Of && r.Routes.OK == r.Routes.Of && r.Names.OK == r.Names.Of && r.Isolation.OK == r.Isolation.Of &&
+		r.State.OK == r.State.Of && !(r.Strict && len(r.Notes) > 0)
 }
 
 // Says lists in words what is wrong, or (verdict Untold) cannot be told, of links.
@@ -144,7 +148,7 @@ func (r *Result) Says(v Verdict) (out []string) {
 		}
 	}
 	if v == Wrong {
-		out = slices.Concat(out, r.Addresses.Wrong, r.Routes.Wrong, r.Names.Wrong, r.Isolation.Wrong)
+		out = slices.Concat(out, r.Addresses.Wrong, r.Routes.Wrong, r.Names.Wrong, r.Isolation.Wrong, r.State.Wrong)
 	}
 	return out
 }
@@ -152,9 +156,18 @@ func (r *Result) Says(v Verdict) (out []string) {
 // Options say how to verify.
 type Options struct {
 	Quick    bool                                // shorter streams: a rate within 3 %, a loss hardly
+	Strict   bool                                // what is noted is wrong
+	Look     bool                                // nothing is sent: only what can be looked at
 	RateOnly bool                                // of links the rates alone, and no nodes
 	Longest  time.Duration                       // no new stream begins after so long; 0: there is no limit
 	Progress func(stage string, done, total int) // may be nil
+
+	// File is what the lab's file says, resolved, and FileName what that is called; nil: it is not
+	// known. In what the lab differs from it is noted; where Promised, the lab is to be what the
+	// file says.
+	File     *topology.Topology
+	FileName string
+	Promised bool
 }
 
 // verifier verifies one lab.
@@ -184,8 +197,20 @@ func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
 	}
-	v := &verifier{network: newNetwork(info), Options: o, client: client, info: info, began: time.Now(),
-		result: &Result{Lab: info.Name, Quick: o.Quick, Began: time.Now(), Links: []Link{}}}
+	r := &Result{Lab: info.Name, Quick: o.Quick, Strict: o.Strict, Began: time.Now(), Links: []Link{}}
+	if o.File != nil {
+		for _, what := range Differences(info.Topology, o.File, o.FileName, o.Promised) {
+			if o.Promised {
+				r.State.add(what)
+				continue
+			}
+			r.Notes = append(r.Notes, what)
+		}
+		if o.Promised {
+			info.Topology = AsInFile(info.Topology, o.File)
+		}
+	}
+	v := &verifier{network: newNetwork(info), Options: o, client: client, info: info, began: time.Now(), result: r}
 	v.run = func(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
 		r := lab.ExecRequest{Node: node, Command: argv, Env: os.Environ(), Dir: "/"}
 		code, err := client.Exec(ctx, r, lab.Streams{In: in, Out: out, Err: errOut})
@@ -205,6 +230,10 @@ func (v *verifier) verify(ctx context.Context) error {
 		if err := v.lookAtNodes(ctx); err != nil {
 			return err
 		}
+	}
+	if v.Look {
+		v.sum()
+		return nil
 	}
 	plan := v.plan()
 	if err := v.survey(ctx, plan); err != nil {
@@ -245,6 +274,9 @@ func (v *verifier) asked(h hop) []Check {
 	}
 	if v.RateOnly {
 		return []Check{rate}
+	}
+	if v.Look {
+		return []Check{ask(Up, 1)}
 	}
 	checks := []Check{ask(Up, 1), rate, ask(Delay, time.Duration(e.Delay).Seconds())}
 	if e.Jitter > 0 {
@@ -300,6 +332,8 @@ func (v *verifier) sum() {
 func (v *verifier) whyUntold(h hop) string {
 	l := v.t.Links[h.link]
 	switch {
+	case v.Look:
+		return "nothing was sent"
 	case l.Ends[0].External() || l.Ends[1].External():
 		return "it leads out of the lab"
 	case v.info.Wires[h.link].Blocked:

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trivet.dev/trivet/bench/verify"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
@@ -54,6 +55,18 @@ func (a *app) apply() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var machine []string // of what the daemon knows nothing, so that nothing here changes it
+			if dryRun {
+				if machine, err = verify.Glance(cmd.Context(), c); err != nil {
+					return err
+				}
+			}
+			if a.json && dryRun {
+				return a.printJSON(struct {
+					lab.ApplyResult
+					Machine []string `json:"machine"`
+				}{result, append([]string{}, machine...)})
+			}
 			if a.json {
 				return a.printJSON(result)
 			}
@@ -74,11 +87,17 @@ func (a *app) apply() *cobra.Command {
 				verb = "to make"
 			}
 			a.say("%s %s; %d unchanged", words.Plural(len(result.Changes), "change"), verb, result.Same)
+			if len(machine) > 0 {
+				a.say("On the machine the lab is not as it was made. Apply leaves that: mend it there, or take the lab down and up again:")
+			}
+			for _, what := range machine {
+				a.say("! %s", what)
+			}
 			return nil
 		},
 	}
 	s.flags(cmd)
 	may.flags(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would change")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would change, and what on the machine is not as it was made")
 	return cmd
 }

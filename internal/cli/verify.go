@@ -1,7 +1,12 @@
 package cli
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,22 +19,33 @@ import (
 
 func (a *app) verify() *cobra.Command {
 	var o verify.Options
+	var file string
 	cmd := &cobra.Command{
-		Use:   "verify [LAB]",
+		Use:   "verify [LAB|FILE]",
 		Short: "Measure whether a lab is what its topology says",
 		Long: "Measure whether a lab that is up is what its topology says: for each link, in each direction, rate, delay, jitter,\n" +
 			"loss, queue, MTU and whether it is up; and addresses, routes, names, and that nothing leads out of the lab.\n" +
 			"Hosts send each other packets to find out: other traffic in the lab disturbs the measurement, and is disturbed by it.\n" +
-			"It exits with 5 if something does not hold. What this machine cannot measure is marked ?, never ok.",
-		Example:           "  trivet verify\n  trivet verify campus --quick\n  trivet verify --json | jq '.links[] | .directions[] | select(.checks[].verdict == \"wrong\")'",
+			"It exits with 5 if something does not hold. What this machine cannot measure is marked ?, never ok.\n\n" +
+			"What somebody has changed in the lab since it came up is wrong where it contradicts the topology. Anything else\n" +
+			"that nobody asked for is noted, with !. So is in what the lab, as it runs, differs from the file that it came from;\n" +
+			"with FILE, the lab is to be what that file says.",
+		Example:           "  trivet verify\n  trivet verify campus --quick\n  trivet verify campus.yaml\n  trivet verify --look\n  trivet verify --json | jq '.links[] | .directions[] | select(.checks[].verdict == \"wrong\")'",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeLabs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				a.lab = args[0]
+				if _, err := lab.Load(args[0]); errors.Is(err, lab.ErrNone) && file == "" && isFile(args[0]) {
+					file = args[0]
+				} else {
+					a.lab = args[0]
+				}
 			}
-			c, _, err := a.client()
+			c, state, err := a.client()
 			if err != nil {
+				return err
+			}
+			if err := compareWithFile(cmd.Context(), c, state, file, &o); err != nil {
 				return err
 			}
 			s := newStages(a.err)
@@ -43,26 +59,80 @@ func (a *app) verify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.showVerified(r)
+			return a.showVerified(r, o.Look)
 		},
 	}
 	cmd.Flags().BoolVar(&o.Quick, "quick", false, "shorter streams: rates are known within 3 %, losses roughly")
+	cmd.Flags().BoolVar(&o.Strict, "strict", false, "what is only noted (lines with !) is an error, too")
+	cmd.Flags().BoolVar(&o.Look, "look", false, "send nothing: only look at devices, addresses, routes, names and settings")
+	cmd.Flags().StringVar(&file, "file", "", "the lab is to be what this file says")
 	return cmd
 }
 
-func (a *app) showVerified(r *verify.Result) error {
+// compareWithFile has the lab compared with what a file says, or (file "") with the one that it
+// came from, as far as that can be read without running it.
+func compareWithFile(ctx context.Context, c *lab.Client, state lab.State, file string, o *verify.Options) error {
+	o.Promised = file != ""
+	if !o.Promised {
+		if file = state.File(); state.Source == lab.OfExperiment || strings.HasSuffix(file, ".py") {
+			return nil
+		}
+		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+			return nil
+		}
+	}
+	info, err := c.Info(ctx)
+	if err != nil {
+		return err
+	}
+	o.FileName = filepath.Base(file)
+	if o.File, err = asBroughtUp(file, info.Topology); err != nil && o.Promised {
+		return err
+	}
+	return nil
+}
+
+// asBroughtUp reads a file and resolves it as for a running lab, which gives what the file leaves
+// open.
+func asBroughtUp(file string, running *topology.Topology) (*topology.Topology, error) {
+	var s source
+	t, _, err := s.load(file)
+	if err != nil {
+		return nil, err
+	}
+	t.Name = running.Name // MAC addresses are derived from it
+	t.Datapath, t.IPv6, t.Routes = cmp.Or(t.Datapath, running.Datapath), cmp.Or(t.IPv6, running.IPv6), cmp.Or(t.Routes, running.Routes)
+	if len(t.Controllers) == 0 {
+		t.Controllers = running.Controllers
+	}
+	topology.Inherit(t, running)
+	r, _, err := s.resolve(t)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.ReadKeys(os.ReadFile)
+}
+
+func (a *app) showVerified(r *verify.Result, looked bool) error {
 	if a.json {
 		if err := a.printJSON(r); err != nil {
 			return err
 		}
 	} else {
-		a.say("%s  %s, both directions: asked / got, %.3g s", r.Lab, words.Plural(len(r.Links), "link"), r.Seconds)
-		a.showLinks(r)
+		if !looked {
+			a.say("%s  %s, both directions: asked / got, %.3g s", r.Lab, words.Plural(len(r.Links), "link"), r.Seconds)
+			a.showLinks(r)
+		}
 		for _, text := range r.Says(verify.Wrong) {
 			a.say("✗ %s", text)
 		}
-		for _, text := range summed(r.Says(verify.Untold)) {
-			a.say("? %s", text)
+		if !looked {
+			for _, text := range summed(r.Says(verify.Untold)) {
+				a.say("? %s", text)
+			}
+		}
+		for _, text := range r.Notes {
+			a.say("! %s", text)
 		}
 		a.say("%s", summary(r))
 	}
@@ -87,6 +157,12 @@ func summary(r *verify.Result) string {
 		parts = append(parts, "isolated from outside")
 	} else {
 		parts = append(parts, "NOT isolated from outside")
+	}
+	if r.State.OK < r.State.Of {
+		parts = append(parts, words.Plural(r.State.Of-r.State.OK, "thing")+" changed that contradict the topology")
+	}
+	if len(r.Notes) > 0 {
+		parts = append(parts, words.Plural(len(r.Notes), "note"))
 	}
 	all := r.OK + r.Wrong + r.Untold
 	text := fmt.Sprintf("%d of %d ok", r.OK, all)

@@ -28,8 +28,13 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress
 		return err
 	}
 	defer func() { _ = relax(l.Dir) }()
-	old, s := l.Topology(), l.plan(l.Topology(), t)
-	byHand := l.lookByHand(s)
+	s := l.plan(l.Topology(), t)
+	return l.Renew(l.concerned(s), func() error { return l.applySteps(ctx, s, progress) })
+}
+
+// applySteps carries out steps, or undoes them.
+func (l *Lab) applySteps(ctx context.Context, s plan.Steps, progress Progress) error {
+	old, byHand := l.Topology(), l.lookByHand(s)
 	err := l.take(ctx, s, progress)
 	if err == nil {
 		l.giveByHand(byHand)

@@ -67,6 +67,7 @@ type Lab struct {
 	showing sync.Mutex // see showDevices
 
 	wireless wireless
+	notes    notes
 	covered  covers
 
 	closing atomic.Bool // what ends from now on has not ended by itself

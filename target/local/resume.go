@@ -13,6 +13,7 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
 
@@ -34,6 +35,13 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 	if err := l.open(); err != nil {
 		return err
 	}
+	s := l.plan(l.withoutLines(t), t)
+	l.Note(true)
+	return l.Renew(slices.Compact(append([]string{inFabric}, l.concerned(s)...)), func() error { return l.pickUp(ctx, s, progress) })
+}
+
+// pickUp makes of what the dead process has left a lab that can be changed.
+func (l *Lab) pickUp(ctx context.Context, s plan.Steps, progress Progress) error {
 	if err := l.findDevices(); err != nil {
 		return err
 	}
@@ -43,7 +51,6 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 	if err := l.owner.OnFabric(ctx); err != nil {
 		return err
 	}
-	s := l.plan(l.withoutLines(t), t)
 	s.DropLinks = s.AddLinks // Open vSwitch still holds their devices
 	if err := each(l, func(f datapath.Fabric) error { return f.Leave(ctx, s) }); err != nil {
 		return err

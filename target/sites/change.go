@@ -262,6 +262,13 @@ func (l *Lab) Present(ctx context.Context, names []string) ([]local.Present, err
 	return out, err
 }
 
+// Changed is what is not as it was in the namespaces of all sites. Devices that run no part are not
+// asked.
+func (l *Lab) Changed(ctx context.Context) ([]local.Changed, error) {
+	return gather(l, func(here *local.Lab) ([]local.Changed, error) { return here.Changed(ctx) },
+		func(c *lab.Client) ([]local.Changed, error) { return c.Changed(ctx) })
+}
+
 // Drops are those of all sites.
 func (l *Lab) Drops(ctx context.Context) ([]datapath.Drop, error) {
 	return gather(l, func(here *local.Lab) ([]datapath.Drop, error) { return here.Drops(ctx) },

@@ -16,7 +16,7 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	"trivet.dev/trivet/bench/probe/packets"
@@ -121,7 +121,9 @@ type Result struct {
 	Addresses Count     `json:"addresses"`
 	Routes    Count     `json:"routes"`
 	Names     Count     `json:"names"`
+	Reach     Reach     `json:"reach" doc:"Pairs of nodes that reach each other as the topology promises, by ICMP, TCP and UDP"`
 	Isolation Count     `json:"isolation" doc:"Namespaces that have the lab's devices and no others, and whence the machine outside does not answer"`
+	Silent    []string  `json:"silent,omitempty" doc:"Nodes in which no program begins, as they are frozen: nothing else is known of them"`
 	OK        int       `json:"ok" doc:"Directions of links all of whose checks are ok"`
 	Wrong     int       `json:"wrong" doc:"Directions with a check that is wrong"`
 	Untold    int       `json:"untold" doc:"Directions with a check that cannot be told, and none that is wrong"`
@@ -129,8 +131,11 @@ type Result struct {
 
 // Holds says whether nothing was found to be wrong.
 func (r *Result) Holds() bool {
-	return r.Wrong == 0 && r.Addresses.OK == r.Addresses.Of && r.Routes.OK == r.Routes.Of && r.Names.OK == r.Names.Of && r.Isolation.OK == r.Isolation.Of
+	return r.Wrong == 0 && len(r.Silent) == 0 && len(r.Reach.Wrong) == 0 && r.Addresses.OK == r.Addresses.Of && r.Routes.OK == r.Routes.Of && r.Names.OK == r.Names.Of && r.Isolation.OK == r.Isolation.Of
 }
+
+// Told says whether there is nothing that could not be told.
+func (r *Result) Told() bool { return r.Untold == 0 && len(r.Reach.Untold) == 0 }
 
 // Says lists in words what is wrong, or (verdict Untold) cannot be told, of links.
 func (r *Result) Says(v Verdict) (out []string) {
@@ -144,9 +149,9 @@ func (r *Result) Says(v Verdict) (out []string) {
 		}
 	}
 	if v == Wrong {
-		out = slices.Concat(out, r.Addresses.Wrong, r.Routes.Wrong, r.Names.Wrong, r.Isolation.Wrong)
+		return slices.Concat(out, r.Silent, r.Addresses.Wrong, r.Routes.Wrong, r.Names.Wrong, r.Isolation.Wrong, r.Reach.Wrong)
 	}
-	return out
+	return slices.Concat(out, r.Reach.Untold)
 }
 
 // Options say how to verify.
@@ -169,6 +174,8 @@ type verifier struct {
 	busy   bool    // the machine was, during the last streams for ways
 	whole  float64 // share of packets that no link of the lab damages; 0: see damaged
 	result *Result
+
+	mu sync.Mutex // of what is noted of nodes that are silent
 }
 
 // Run verifies a lab by its daemon. An error says that it could not be verified; what is wrong with
@@ -201,8 +208,19 @@ func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 
 func (v *verifier) verify(ctx context.Context) error {
 	v.startResult()
+	err := v.lookAtAll(ctx)
+	if e := asSilent(err); e != nil { // since it was looked at
+		v.silence(e)
+	} else if err != nil {
+		return err
+	}
+	v.sum()
+	return nil
+}
+
+func (v *verifier) lookAtAll(ctx context.Context) error {
 	if !v.RateOnly {
-		if err := v.lookAtNodes(ctx); err != nil {
+		if err := firstOf(v.lookAtNodes(ctx), v.callEachOther(ctx)); err != nil {
 			return err
 		}
 	}
@@ -214,11 +232,8 @@ func (v *verifier) verify(ctx context.Context) error {
 		return err
 	}
 	if !v.RateOnly {
-		if err := v.downs(ctx); err != nil {
-			return err
-		}
+		return v.downs(ctx)
 	}
-	v.sum()
 	return nil
 }
 
@@ -279,6 +294,7 @@ func (v *verifier) sum() {
 	for i := range v.result.Links {
 		for out := range 2 {
 			d := &v.result.Links[i].Directions[out]
+			v.cut(hop{i, out}, d)
 			for k := range d.Checks {
 				if c := &d.Checks[k]; c.Verdict == Untold && c.Why == "" {
 					c.Why = v.whyUntold(hop{i, out})
@@ -317,15 +333,6 @@ func (v *verifier) node(node string) packets.Node {
 	return func(ctx context.Context, in io.Reader, out io.Writer) error {
 		return v.instrument(ctx, node, packets.Command, in, out)
 	}
-}
-
-// instrument runs this program in a node with one of its commands for that.
-func (v *verifier) instrument(ctx context.Context, node, command string, in io.Reader, out io.Writer) error {
-	var said strings.Builder
-	if err := v.run(ctx, node, []string{lab.ThisProgram, command}, in, out, &said); err != nil {
-		return fmt.Errorf("in %s: %w %s", node, err, strings.TrimSpace(said.String()))
-	}
-	return nil
 }
 
 // duration in seconds as time.

@@ -18,9 +18,11 @@ func (a *app) verify() *cobra.Command {
 		Use:   "verify [LAB]",
 		Short: "Measure whether a lab is what its topology says",
 		Long: "Measure whether a lab that is up is what its topology says: for each link, in each direction, rate, delay, jitter,\n" +
-			"loss, queue, MTU and whether it is up; and addresses, routes, names, and that nothing leads out of the lab.\n" +
+			"loss, queue, MTU and whether it is up; addresses, routes and names; that what the topology promises to reach each other\n" +
+			"does, by ICMP, TCP and UDP; and that nothing leads out of the lab.\n" +
 			"Hosts send each other packets to find out: other traffic in the lab disturbs the measurement, and is disturbed by it.\n" +
-			"It exits with 5 if something does not hold. What this machine cannot measure is marked ?, never ok.",
+			"It exits with 0 if all holds, with 5 if something does not, and with 6 if nothing is wrong but something could not be\n" +
+			"told: that is marked ?, never ok.",
 		Example:           "  trivet verify\n  trivet verify campus --quick\n  trivet verify --json | jq '.links[] | .directions[] | select(.checks[].verdict == \"wrong\")'",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeLabs,
@@ -66,8 +68,11 @@ func (a *app) showVerified(r *verify.Result) error {
 		}
 		a.say("%s", summary(r))
 	}
-	if !r.Holds() {
+	switch {
+	case !r.Holds():
 		return exitCode(exitWrong)
+	case !r.Told():
+		return exitCode(exitUntold)
 	}
 	return nil
 }
@@ -82,6 +87,13 @@ func summary(r *verify.Result) string {
 		if p.count.Of > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d/%d", p.name, p.count.OK, p.count.Of))
 		}
+	}
+	if c := r.Reach; c.Of > 0 {
+		text := fmt.Sprintf("reach %d/%d", c.OK, c.Of)
+		if c.Pairs > c.Of+c.NotPromised {
+			text += fmt.Sprintf(" of %d pairs", c.Pairs)
+		}
+		parts = append(parts, text)
 	}
 	if r.Isolation.OK == r.Isolation.Of {
 		parts = append(parts, "isolated from outside")

@@ -33,6 +33,7 @@ type Client struct {
 	name      string
 	dial      func(context.Context) (net.Conn, error)
 	http      *http.Client
+	pid       int  // of the daemon; 0: not known
 	elsewhere bool // the daemon is on another machine: what it says is bounded
 }
 
@@ -46,7 +47,7 @@ func Connect(s State) (*Client, error) {
 
 // NewClient returns a client of a lab's daemon, running or not.
 func NewClient(s State) *Client {
-	return newClient(&Client{name: s.Name, dial: func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, s.Name, s.Socket()) }})
+	return newClient(&Client{name: s.Name, pid: s.PID, dial: func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, s.Name, s.Socket()) }})
 }
 
 // NewClientOver returns a client of a daemon on another machine, which is reached by dial. Its
@@ -460,7 +461,7 @@ func receiveOutput(in io.Reader, s Streams) (code int, err error) {
 			}
 			return int(int32(binary.BigEndian.Uint32(content))), nil
 		case frameError:
-			return 0, errors.New(string(content))
+			return 0, Refused(content)
 		}
 		if err != nil {
 			return 0, err

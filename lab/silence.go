@@ -29,19 +29,44 @@ func (c *Client) untilSilent(ctx context.Context) (context.Context, context.Canc
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	go func() {
-		for {
+		looks := time.NewTicker(askAfter)
+		defer looks.Stop()
+		var alive chan error // nil: nothing is being asked
+		for stopped := 0; ; {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(askAfter):
-			}
-			if err := c.askAlive(ctx); err != nil {
-				end(err)
-				return
+			case err := <-alive:
+				if alive = nil; err != nil {
+					end(err)
+					return
+				}
+			case <-looks.C:
+				if alive == nil {
+					alive = make(chan error, 1)
+					go func(to chan<- error) { to <- c.askAlive(ctx) }(alive)
+				}
+				if stopped++; !isStopped(c.pid) {
+					stopped = 0
+				}
+				if stopped == looksStopped {
+					end(c.silent(nil))
+					return
+				}
 			}
 		}
 	}()
 	return ctx, func() { end(context.Canceled) }
+}
+
+// looksStopped is how many looks one after the other find a process stopped that nobody lets go on
+// at once.
+const looksStopped = 4
+
+// isStopped says whether somebody has stopped a process, by a signal or a debugger.
+func isStopped(pid int) bool {
+	stat, err := process.Stat(pid)
+	return pid != 0 && err == nil && (stat.State == "T" || stat.State == "t")
 }
 
 // askAlive returns an error if the daemon does not answer in time. One that has ended breaks off
@@ -70,13 +95,8 @@ func (c *Client) askAlive(ctx context.Context) error {
 
 // silent says that the daemon does not answer, and why as far as its process shows it.
 func (c *Client) silent(err error) error {
-	s, _ := read(c.name)
-	stat, failed := process.Stat(s.PID)
-	switch {
-	case s.PID == 0 || failed != nil:
-		return fmt.Errorf("lab %s does not answer (%w)", c.name, err)
-	case stat.State == "T" || stat.State == "t":
-		return fmt.Errorf("lab %s does not answer: its process (pid %d) is stopped; kill -CONT %d lets it go on", c.name, s.PID, s.PID)
+	if isStopped(c.pid) {
+		return fmt.Errorf("lab %s does not answer: its process (pid %d) is stopped; kill -CONT %d lets it go on", c.name, c.pid, c.pid)
 	}
-	return fmt.Errorf("lab %s does not answer: its process (pid %d) has said nothing for %s (its log: %s/daemon.log)", c.name, s.PID, patience.Daemon.Within(err), Dir(c.name))
+	return fmt.Errorf("lab %s does not answer: its process (pid %d) has said nothing for %s (its log: %s/daemon.log)", c.name, c.pid, patience.Daemon.Within(err), Dir(c.name))
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // instrument runs this program in a node with one of its commands for that. It ends where the node
-// is frozen: no program in it says anything, nor does one begin.
+// hangs: no program in it says anything, nor does one begin.
 func (v *verifier) instrument(ctx context.Context, node, command string, in io.Reader, out io.Writer) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -40,6 +40,10 @@ func (v *verifier) instrument(ctx context.Context, node, command string, in io.R
 	if e := asSilent(context.Cause(ctx)); e != nil {
 		return e
 	}
+	var refused lab.Refused
+	if errors.As(err, &refused) {
+		return &errSilent{node, err}
+	}
 	if err != nil {
 		return fmt.Errorf("in %s: %w %s", node, err, strings.TrimSpace(said.String()))
 	}
@@ -64,7 +68,10 @@ type errSilent struct {
 }
 
 func (e *errSilent) Error() string {
-	return fmt.Sprintf("%s does not answer: no program has begun there for %s; is it frozen?", e.node, limits.NodeProgram.Within(e.err))
+	if !errors.Is(e.err, context.DeadlineExceeded) {
+		return fmt.Sprintf("nothing can be tried in %s: %v", e.node, e.err)
+	}
+	return fmt.Sprintf("%s does not answer: no program has begun there for %s", e.node, limits.NodeProgram.Within(e.err))
 }
 
 func asSilent(err error) *errSilent {

@@ -36,6 +36,8 @@ type Unreached struct {
 	Why     string     `json:"why"`
 	Failed  int        `json:"failed" doc:"How often it was tried"`
 	Verdict Verdict    `json:"verdict" enum:"wrong,untold"`
+
+	both bool // it is called over both families
 }
 
 // mostCallers is how many nodes call each other at a time: of so many nodes all pairs are tried.
@@ -112,6 +114,7 @@ func (v *verifier) callEachOther(ctx context.Context) error {
 		}
 		if ok {
 			r.OK++
+			v.reached = append(v.reached, p)
 		}
 	}
 	r.Wrong, r.Untold = grouped(r.Fails, Wrong), grouped(r.Fails, Untold)
@@ -440,8 +443,8 @@ func (v *verifier) callSome(ctx context.Context, pairs []*pair, nodes []string, 
 		calls := make([]call.Call, len(from[node]))
 		for i, c := range from[node] {
 			calls[i] = c.Call
-			calls[i].Longer += time.Duration(failed) * 2 * time.Second
-			if failed < tries-1 || i >= mostTraced {
+			calls[i].Longer += time.Duration(failed) * time.Second
+			if calls[i].Brief = failed < tries-1; calls[i].Brief || i >= mostTraced {
 				calls[i].Trace = 0
 			}
 		}
@@ -474,6 +477,9 @@ func (v *verifier) unreached(p *pair, c *calling) Unreached {
 	u := Unreached{From: p.from, To: p.to, Address: c.To, Failed: c.failed, Verdict: Wrong}
 	if p.maybe {
 		u.Verdict = Untold
+	}
+	for _, other := range p.calls {
+		u.both = u.both || familyOf(other.To) != familyOf(c.To)
 	}
 	var first *call.Outcome
 	for _, o := range []struct {
@@ -522,7 +528,7 @@ func (v *verifier) whyUnreached(p *pair, c *calling, o *call.Outcome) string {
 		return fmt.Sprintf("%s answers: %s", who, o.Why)
 	}
 	if n := len(c.last.Hops); n > 0 {
-		return fmt.Sprintf("%s; the last that answers on the way is %s", o.Why, v.whose(c.last.Hops[n-1]))
+		return "the last that answers on the way is " + v.whose(c.last.Hops[n-1])
 	}
 	return o.Why
 }
@@ -573,7 +579,7 @@ func grouped(fails []Unreached, verdict Verdict) (out []string) {
 			n++
 		}
 		if u.Verdict == verdict {
-			k := key{whatFails(fails[i:n]), fmt.Sprintf("%s (tried %d times)", u.Why, u.Failed)}
+			k := key{fmt.Sprintf("%s in %d tries", whatFails(fails[i:n]), u.Failed), u.Why}
 			if to[k] == nil {
 				to[k] = map[string][]string{}
 				order = append(order, k)
@@ -589,7 +595,11 @@ func grouped(fails []Unreached, verdict Verdict) (out []string) {
 			alike[list] = append(alike[list], from)
 		}
 		for _, list := range slices.Sorted(maps.Keys(alike)) {
-			out = append(out, fmt.Sprintf("%s → %s  reach: %s: %s", names(alike[list]), list, k.what, k.why))
+			text := fmt.Sprintf("%s → %s  reach: %s", names(alike[list]), list, k.what)
+			if k.why != "" {
+				text += ": " + k.why
+			}
+			out = append(out, text)
 		}
 	}
 	return out
@@ -628,7 +638,7 @@ func whatFails(fails []Unreached) string {
 	default:
 		list = "no answer by " + list
 	}
-	if family[0] == family[1] {
+	if family[0] == family[1] || !fails[0].both {
 		return list
 	}
 	if family[1] {
@@ -637,18 +647,23 @@ func whatFails(fails []Unreached) string {
 	return list + " over IPv4"
 }
 
-// cut says that a direction which no packet went is wrong where nodes do not reach others whose only
-// way it is.
+// cut says that a direction which no packet of a stream went is wrong where nodes do not reach
+// others whose only way it is, and none does.
 func (v *verifier) cut(h hop, d *Direction) {
 	up, loss := d.Check(Up), d.Check(Loss)
-	if up == nil || up.Asked == 0 || up.Verdict == Wrong || loss == nil || loss.Got != nil {
+	if up == nil || up.Asked == 0 || up.Verdict == Wrong || loss == nil || loss.Got != nil || len(v.result.Reach.Fails) == 0 {
 		return
 	}
+	near := v.tree(v.near(h), func(other hop) bool { return other.link != h.link })
+	within := func(node string) bool { _, is := near[node]; return is }
+	if within(v.far(h)) {
+		return // there is another way
+	}
+	if slices.ContainsFunc(v.reached, func(p *pair) bool { return within(p.from) != within(p.to) }) {
+		return // by this, there or back
+	}
 	for _, u := range v.result.Reach.Fails {
-		if u.Verdict != Wrong || !slices.Contains(u.What, "udp") {
-			continue
-		}
-		if v.back(v.tree(u.From, func(other hop) bool { return other != h }), u.To) == nil && v.back(v.tree(u.From, nil), u.To) != nil {
+		if u.Verdict == Wrong && within(u.From) && !within(u.To) {
 			up.wrong(0, "no packet came through it, and %s does not reach %s, whose only way it is", u.From, u.To)
 			return
 		}

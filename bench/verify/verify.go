@@ -175,6 +175,8 @@ type verifier struct {
 	whole  float64 // share of packets that no link of the lab damages; 0: see damaged
 	result *Result
 
+	reached []*pair // who reach each other
+
 	mu sync.Mutex // of what is noted of nodes that are silent
 }
 

@@ -46,7 +46,8 @@ type Call struct {
 	Segment int           `json:"segment,omitempty"` // the most payload of its packets; 0: as the kernel finds
 	Sends   int           `json:"sends"`             // how often what gets no answer is sent in all, but for TCP
 	Sources int           `json:"sources"`           // from how many ports of its own it calls
-	Longer  time.Duration `json:"longer"`            // than patience.Reply it waits
+	Longer  time.Duration `json:"longer"`            // than in a lab without delays it waits
+	Brief   bool          `json:"brief,omitempty"`   // it does not wait long, as it will be tried again
 	Trace   int           `json:"trace,omitempty"`   // routers that are asked for a sign when ICMP gets no answer; 0: none
 }
 

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,6 +62,10 @@ func Serve(in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
+// brief is how long a brief call waits: TCP, and hosts that ask for a neighbour's address, try again
+// after a second.
+const brief = 1500 * time.Millisecond
+
 // server is a program in a node.
 type server struct{ hello Hello }
 
@@ -90,6 +95,9 @@ func family(a netip.Addr) int {
 // call calls in all ways at once.
 func (s *server) call(c Call, by *echoes) (a Answer) {
 	ctx, cancel := patience.Reply.Longer(c.Longer).Context(context.Background())
+	if c.Brief { // however busy the machine is
+		ctx, cancel = context.WithTimeout(ctx, brief+c.Longer)
+	}
 	defer cancel()
 	by.forget(c.To)
 	var group sync.WaitGroup
@@ -141,7 +149,7 @@ func (s *server) severally(ctx context.Context, c Call, one func(context.Context
 	case failed == 0:
 		return &Outcome{OK: true}
 	case failed < len(outcomes) && bad.By == "":
-		bad.Why = fmt.Sprintf("%s, from %d of %d ports", bad.Why, failed, len(outcomes))
+		bad.Why = strings.TrimSpace(fmt.Sprintf("%s from %d of %d ports", bad.Why, failed, len(outcomes)))
 	}
 	return &bad
 }

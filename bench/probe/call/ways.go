@@ -92,7 +92,7 @@ const payload = 400
 func (s *server) datagram(ctx context.Context, c Call) Outcome {
 	conn, err := net.Dial("udp", netip.AddrPortFrom(c.To, c.UDP).String())
 	if err != nil {
-		return failed(ctx, err, "no answer")
+		return failed(ctx, err, "")
 	}
 	defer conn.Close()
 	content := pattern(payload)
@@ -131,13 +131,14 @@ func again(ctx context.Context, c Call, answer <-chan Outcome, send func() error
 	wait := time.NewTimer(0)
 	defer wait.Stop()
 	next := 50*time.Millisecond + c.Longer/2
+	slowest := (brief + c.Longer) / time.Duration(max(1, c.Sends))
 	var err error
 	for sent := 0; ; {
 		select {
 		case o := <-answer:
 			return o
 		case <-ctx.Done():
-			return failed(ctx, err, "no answer")
+			return failed(ctx, err, "")
 		case <-wait.C:
 			if sent < c.Sends {
 				err = send()
@@ -147,12 +148,12 @@ func again(ctx context.Context, c Call, answer <-chan Outcome, send func() error
 				sent++
 			}
 			wait.Reset(next)
-			next = min(2*next, time.Second)
+			next = max(50*time.Millisecond, min(2*next, slowest))
 		}
 	}
 }
 
-// failed is an outcome in words: what the kernel says of it, or that there was no answer.
+// failed is an outcome in words: what the kernel says of it, or what there was of an answer.
 func failed(ctx context.Context, err error, nothing string) Outcome {
 	var errno unix.Errno
 	switch {

@@ -509,7 +509,7 @@ func (v *verifier) whyUnreached(p *pair, c *calling, o *call.Outcome) string {
 	case w != nil && w.Here:
 		return fmt.Sprintf("%s has the address %s itself", p.from, c.To)
 	case w != nil && w.None != "":
-		return fmt.Sprintf("%s has %s", p.from, strings.TrimSuffix(w.None, " to "+c.To.String()))
+		return fmt.Sprintf("%s has %s", p.from, strings.NewReplacer("what is for "+c.To.String(), "it", " to "+c.To.String(), " there").Replace(w.None))
 	}
 	if w != nil {
 		next := c.To

@@ -58,10 +58,12 @@ type calling struct {
 	call.Call
 	last   call.Answer
 	failed int
+	ok     bool
+	noTCP  bool // too much is lost for a stream to come to its end
 }
 
-// callEachOther has nodes call each other. What fails is tried again, for longer: a machine that stalls, or
-// a router that has just begun, is no fault of the lab's.
+// callEachOther has nodes call each other. What fails is tried again, for longer: a machine that
+// stalls, or a router that has just begun, is no fault of the lab's.
 func (v *verifier) callEachOther(ctx context.Context) error {
 	r := &v.result.Reach
 	all := v.pairs()
@@ -78,7 +80,7 @@ func (v *verifier) callEachOther(ctx context.Context) error {
 			return err
 		}
 		todo = slices.DeleteFunc(slices.Clone(todo), func(p *pair) bool {
-			return !slices.ContainsFunc(p.calls, func(c *calling) bool { return c.failed == n+1 })
+			return !slices.ContainsFunc(p.calls, (*calling).fails)
 		})
 		if len(todo) == 0 {
 			break
@@ -91,46 +93,36 @@ func (v *verifier) callEachOther(ctx context.Context) error {
 		now := newNetwork(info).promise()
 		todo = slices.DeleteFunc(todo, func(p *pair) bool {
 			p.calls = slices.DeleteFunc(p.calls, func(c *calling) bool {
-				return c.failed == n+1 && (now.nodes[p.from] == nil || now.nodes[p.to] == nil || !now.answers(p.from, c.To, p.to, nil))
+				return c.fails() && (now.nodes[p.from] == nil || now.nodes[p.to] == nil || !now.answers(p.from, c.To, p.to, nil))
 			})
 			return len(p.calls) == 0
 		})
 	}
 	for _, p := range all {
-		if v.silent[p.from] || v.silent[p.to] {
-			continue
-		}
-		if len(p.calls) == 0 {
-			r.NotPromised++
-			continue
-		}
-		r.Of++
-		ok := true
+		fails := 0
 		for _, c := range p.calls {
-			if c.failed == tries {
-				ok = false
+			if c.fails() {
+				fails++
 				r.Fails = append(r.Fails, v.unreached(p, c))
 			}
 		}
-		if ok {
+		switch {
+		case len(p.calls) == 0:
+			r.NotPromised++
+		case fails > 0 && !p.maybe:
+			r.Of++
+		case fails == 0 && p.calls[0].ok:
+			r.Of++
 			r.OK++
 			v.reached = append(v.reached, p)
 		}
 	}
 	r.Wrong, r.Untold = grouped(r.Fails, Wrong), grouped(r.Fails, Untold)
-	r.Of -= v.maybes()
 	return nil
 }
 
-// maybes is how many pairs fail of which it cannot be told whether they should.
-func (v *verifier) maybes() int {
-	pairs := map[[2]string]Verdict{}
-	for _, u := range v.result.Reach.Fails {
-		pairs[[2]string{u.From, u.To}] = u.Verdict
-	}
-	maps.DeleteFunc(pairs, func(_ [2]string, v Verdict) bool { return v != Untold })
-	return len(pairs)
-}
+// fails says whether it was tried, each time without an answer.
+func (c *calling) fails() bool { return c.failed > 0 && !c.ok }
 
 // pairs chooses who calls whom, and at which addresses.
 func (v *verifier) pairs() (out []*pair) {
@@ -262,6 +254,13 @@ const (
 	roundAStream = 3000
 )
 
+// Of what is sent there and back, as much must not be lost for an answer to be promised; and one by
+// TCP.
+const (
+	leastKept    = 0.1
+	leastKeptTCP = 0.4
+)
+
 // weigh says how much each call sends, and how long it waits: by what links lose, delay and carry of
 // all calls together.
 func (v *verifier) weigh(pairs []*pair) {
@@ -272,24 +271,14 @@ func (v *verifier) weigh(pairs []*pair) {
 		}
 	}
 	crossing := map[hop]float64{} // calls
-	ways, several := map[*pair][]hop{}, map[*pair]bool{}
-	from, came, paths := "", map[string]hop(nil), map[string]int(nil)
-	for _, p := range pairs {
-		if p.from != from {
-			from, came, paths = p.from, v.tree(p.from, nil), v.paths(p.from)
-		}
-		way := v.back(came, p.to)
+	v.eachWay(pairs, func(p *pair, way []hop, _ bool) {
 		for _, h := range way {
-			ways[p] = append(ways[p], h, hop{h.link, 1 - h.out})
-		}
-		several[p] = paths[p.to] > 1
-		for _, h := range ways[p] {
 			crossing[h] += float64(len(p.calls))
 		}
-	}
-	for _, p := range pairs {
+	})
+	v.eachWay(pairs, func(p *pair, way []hop, several bool) {
 		stream, longer, kept := float64(fullStream), time.Duration(0), 1.0
-		for _, h := range ways[p] {
+		for _, h := range way {
 			e := v.egress(h)
 			longer += 2 * time.Duration(e.Delay+4*e.Jitter)
 			kept *= (1 - float64(e.Loss)) * (1 - float64(e.Corrupt))
@@ -302,20 +291,23 @@ func (v *verifier) weigh(pairs []*pair) {
 		}
 		stream = max(stream, leastStream)
 		busy := 0.0
-		for _, h := range ways[p] {
+		for _, h := range way {
 			if e := v.egress(h); e.Bandwidth > 0 {
 				busy = max(busy, crossing[h]*8*(stream+roundAStream)/float64(e.Bandwidth))
 			}
+		}
+		if kept < leastKept {
+			p.calls = nil
 		}
 		if kept < 1 {
 			longer += time.Second + inTime(20*min(0.5, 1-kept)) // TCP sends again after seconds
 		}
 		for _, c := range p.calls {
 			c.Bytes, c.Longer = int(stream), longer+inTime(busy)
-			c.Sends = sendsOf(kept)
-			c.Trace = min(30, len(ways[p])/2)
+			c.Sends, c.noTCP = sendsOf(kept), kept < leastKeptTCP
+			c.Trace = min(30, len(way)/2)
 			c.Sources = 1
-			if several[p] {
+			if several {
 				c.Sources = 6
 				c.Bytes = max(leastStream, c.Bytes/6)
 			}
@@ -323,6 +315,22 @@ func (v *verifier) weigh(pairs []*pair) {
 				c.Segment = mtu - 40 - 20*familyOf(c.To)
 			}
 		}
+	})
+}
+
+// eachWay goes through pairs with the links on their way, there and back, and whether there are
+// others as short.
+func (v *verifier) eachWay(pairs []*pair, do func(p *pair, way []hop, several bool)) {
+	from, came, paths := "", map[string]hop(nil), map[string]int(nil)
+	for _, p := range pairs {
+		if p.from != from {
+			from, came, paths = p.from, v.tree(p.from, nil), v.paths(p.from)
+		}
+		var way []hop
+		for _, h := range v.back(came, p.to) {
+			way = append(way, h, hop{h.link, 1 - h.out})
+		}
+		do(p, way, paths[p.to] > 1)
 	}
 }
 
@@ -422,20 +430,21 @@ func (v *verifier) callSome(ctx context.Context, pairs []*pair, nodes []string, 
 		return err
 	}
 	from := map[string][]*calling{}
-	longest := time.Duration(0)
 	for _, p := range pairs {
 		there := callers[p.to]
 		if callers[p.from] == nil || there == nil && own(v.nodes[p.to]) {
 			continue
 		}
 		for _, c := range p.calls {
-			if c.failed < failed { // it has been answered
+			if c.ok {
 				continue
 			}
 			if c.TCP, c.UDP = 0, 0; there != nil {
 				c.TCP, c.UDP = there.TCP[familyOf(c.To)], there.UDP[familyOf(c.To)]
 			}
-			longest = max(longest, c.Longer)
+			if c.noTCP {
+				c.TCP = 0
+			}
 			from[p.from] = append(from[p.from], c)
 		}
 	}
@@ -453,7 +462,7 @@ func (v *verifier) callSome(ctx context.Context, pairs []*pair, nodes []string, 
 			return none, v.orSilent(err)
 		}
 		for i, c := range from[node] {
-			if c.last = answers[i]; !c.last.OK() {
+			if c.last, c.ok = answers[i], answers[i].OK(); !c.ok {
 				c.failed++
 			}
 		}

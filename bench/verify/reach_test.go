@@ -143,6 +143,12 @@ func TestWeigh(t *testing.T) {
 	if c := of("nodes: {'r[1-4]': {router: {datapath: kernel}}, h1: host, h2: host}\nlinks: [h1 -- r1, r1 -- r2, r1 -- r3, r2 -- r4, r3 -- r4, r4 -- h2]\n"); c.Sources < 4 {
 		t.Errorf("two ways, and %d ports", c.Sources)
 	}
+	if dead := verifierOf(t, fmt.Sprintf(line, "loss: 100%")).pairs(); len(dead[0].calls) > 0 {
+		t.Error("an answer is promised over a link that loses everything")
+	}
+	if c := of(fmt.Sprintf(line, "loss: 60%")); !c.noTCP || lossy.noTCP {
+		t.Error("streams of TCP over a link that loses 60 %, and none over one that loses 30 %")
+	}
 	if c := of("nodes: {s1: switch, h1: host, h2: host}\nlinks: [h1 -- s1: {mtu: 1400}, s1 -- h2]\n"); c.Segment != 1360 {
 		t.Errorf("segments of %d bytes over an MTU of 1400", c.Segment)
 	}

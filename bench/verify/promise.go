@@ -34,9 +34,6 @@ type place struct {
 	address netip.Addr
 }
 
-// leastMTU6 is the least MTU of IPv6 (RFC 8200, section 5).
-const leastMTU6 = 1280
-
 func (n *network) promise() *promise {
 	p := &promise{network: n, at: map[string][]iface{}, owners: map[place][]string{}, ospf: topology.OSPFReach(n.t), join: disjoint.Sets[string]{}}
 	segments := disjoint.Sets[int]{} // of ends, by 2 × link + end
@@ -62,9 +59,6 @@ func (n *network) promise() *promise {
 		for _, h := range n.leaving[node.Name] {
 			l := n.t.Links[h.link]
 			i := iface{node.Name, deviceOf(l, h.out), segments.Of(2*h.link + h.out), l.Ends[h.out].Addresses}
-			if l.MTUAt(h.out) < leastMTU6 { // the kernel takes them away
-				i.all = slices.DeleteFunc(slices.Clone(i.all), func(a netip.Prefix) bool { return a.Addr().Is6() })
-			}
 			p.at[node.Name] = append(p.at[node.Name], i)
 			for _, a := range i.all {
 				p.owners[place{i.segment, a.Addr()}] = append(p.owners[place{i.segment, a.Addr()}], node.Name)

@@ -21,7 +21,7 @@ import (
 // pair is one.
 type Reach struct {
 	Count
-	Pairs       int         `json:"pairs" doc:"Pairs of nodes that there are; beyond those of 32 nodes only some are tried"`
+	Pairs       int         `json:"pairs,omitempty" doc:"Pairs of nodes that there are, if they are too many to try all"`
 	NotPromised int         `json:"not_promised,omitempty" doc:"Pairs that would have been tried, and are promised nothing"`
 	Untold      []string    `json:"untold,omitempty" doc:"Pairs that fail where a start command may intend it"`
 	Fails       []Unreached `json:"fails,omitempty" doc:"What failed as often as it was tried"`
@@ -204,7 +204,6 @@ func (v *verifier) add(promise *promise, p *pair, a netip.Addr) bool {
 // many as it takes to cross all links that the shortest ways between any two nodes cross.
 func (v *verifier) whoCalls() (out [][2]string) {
 	n := len(v.ends)
-	v.result.Reach.Pairs = n * max(0, n-1)
 	if n <= mostCallers {
 		for _, from := range v.ends {
 			for _, to := range v.ends {
@@ -215,6 +214,7 @@ func (v *verifier) whoCalls() (out [][2]string) {
 		}
 		return out
 	}
+	v.result.Reach.Pairs = n * (n - 1)
 	ends := slices.Clone(v.ends)
 	rand.New(rand.NewPCG(1, uint64(n))).Shuffle(n, func(i, k int) { ends[i], ends[k] = ends[k], ends[i] })
 	groups := (n + mostCallers - 1) / mostCallers
@@ -261,8 +261,8 @@ const (
 	leastKeptTCP = 0.4
 )
 
-// weigh says how much each call sends, and how long it waits: by what links lose, delay and carry of
-// all calls together.
+// weigh says how much each call sends, and how long it waits: by what links lose, delay and carry
+// of all calls together.
 func (v *verifier) weigh(pairs []*pair) {
 	mtu := topology.MTU
 	for i, l := range v.t.Links {
@@ -552,7 +552,8 @@ func (v *verifier) whose(a netip.Addr) string {
 	return a.String()
 }
 
-// misled says to whom packets for a neighbour go by their MAC address, if it is not the neighbour's.
+// misled says to whom packets for a neighbour go by their MAC address, if it is not the
+// neighbour's.
 func (v *verifier) misled(next netip.Addr, mac string) string {
 	if mac == "" {
 		return ""

@@ -26,9 +26,9 @@ func promised(t *testing.T, text string) (out []string) {
 	return out
 }
 
-// Who reaches whom, at its first address, by a topology: over switches and computed routes all; over
-// routes as written those that these lead to and back; nobody over a link that is down, a switch under a controller
-// of the user's own, or a network to which OSPF brings no routes.
+// Who reaches whom, at its first address, by a topology: over switches and computed routes all;
+// over routes as written those that these lead to and back; nobody over a link that is down, or a
+// switch under a controller of the user's own.
 func TestPromise(t *testing.T) {
 	two := "nodes: {r1: {router: {datapath: kernel%s}}, h1: host, h2: host}\nlinks: [h1 -- r1%s, r1 -- h2]\n%s"
 	for _, c := range []struct{ name, text, want string }{

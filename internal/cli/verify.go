@@ -90,7 +90,7 @@ func summary(r *verify.Result) string {
 	}
 	if c := r.Reach; c.Of > 0 {
 		text := fmt.Sprintf("reach %d/%d", c.OK, c.Of)
-		if c.Pairs > c.Of+c.NotPromised {
+		if c.Pairs > 0 {
 			text += fmt.Sprintf(" of %d pairs", c.Pairs)
 		}
 		parts = append(parts, text)

@@ -8,7 +8,8 @@ import (
 	"trivet.dev/trivet/bench/verify"
 )
 
-// reachLab has two switches, a Linux router between them, and hosts with addresses of both families.
+// reachLab has two switches, a Linux router between them, and hosts with addresses of both
+// families.
 const reachLab = `
 datapath: %s
 ipv6: assigned
@@ -45,7 +46,7 @@ var reachFaults = []struct {
 	{"no TCP", "r1", reachRules + "f meta l4proto tcp drop", "nft delete table inet t", []string{"h1, h2 → h3, h4  reach: no answer by TCP in"}},
 	{"no ICMP", "r1", reachRules + "f ip protocol icmp drop", "nft delete table inet t", []string{"h1, h2 → h3, h4  reach: no answer by ICMP over IPv4"}},
 	{"no IPv6", "r1", reachRules + "f meta nfproto ipv6 drop", "nft delete table inet t", []string{"h1, h2 → h3, h4  reach: no answer over IPv6"}},
-	{"no large packets", "h3", reachRules + "in ip length 1000-1500 drop", "nft delete table inet t", []string{"→ h3  reach: no answer by TCP over IPv4", "the stream stops after"}},
+	{"no large packets", "h3", reachRules + "in ip length > 1000 drop", "nft delete table inet t", []string{"→ h3  reach: no answer by TCP over IPv4", "the stream stops after"}},
 	{"a refusal", "r1", reachRules + "f ip daddr 10.0.2.2 reject", "nft delete table inet t", []string{"h1, h2 → h3  reach: no answer over IPv4", "r1 answers: port unreachable"}},
 }
 
@@ -153,7 +154,9 @@ func TestSilent(t *testing.T) {
 	contains(t, m.exec("h1", "echo it goes on"), "it goes on")
 
 	freeze := m.exec("h2", "sed -n 's/^0:://p' /proc/self/cgroup") + "/cgroup.freeze"
-	set := func(to string) { m.sh("for d in /sys/fs/cgroup/unified /sys/fs/cgroup; do if [ -e $d" + freeze + " ]; then echo " + to + " > $d" + freeze + "; exit; fi; done; exit 1") }
+	set := func(to string) {
+		m.sh("for d in /sys/fs/cgroup/unified /sys/fs/cgroup; do if [ -e $d" + freeze + " ]; then echo " + to + " > $d" + freeze + "; exit; fi; done; exit 1")
+	}
 	set("1")
 	r := m.verified()
 	contains(t, strings.Join(r.Says(verify.Wrong), "\n"), "nothing can be tried in h2: h2 is frozen")

@@ -62,8 +62,8 @@ func Serve(in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// brief is how long a brief call waits: TCP, and hosts that ask for a neighbour's address, try again
-// after a second.
+// brief is how long a brief call waits: TCP, and hosts that ask for a neighbour's address, try
+// again after a second.
 const brief = 1500 * time.Millisecond
 
 // server is a program in a node.

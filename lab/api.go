@@ -64,6 +64,7 @@ func (d *daemon) handler() http.Handler {
 		return mux
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { described().ServeHTTP(w, r) })
+	mux.HandleFunc("GET "+alivePath, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("GET /v1/progress", d.serveProgress)
 	mux.HandleFunc("POST /v1/down", d.serveDown)
 	mux.HandleFunc("GET /v1/capture", d.serveCapture)
@@ -91,7 +92,7 @@ func sameVersion(next http.Handler) http.Handler {
 
 func apiConfig() huma.Config {
 	c := api.Config("Trivet lab", "What a lab's daemon answers on its Unix socket <run directory>/<lab>/daemon.sock. "+
-		"Besides what is listed here: GET /v1/progress (a stream of JSON lines), POST /v1/down (the same), "+
+		"Besides what is listed here: GET /v1/alive (204, whatever else the daemon is doing), GET /v1/progress (a stream of JSON lines), POST /v1/down (the same), "+
 		"GET /v1/capture (a stream in pcap format), POST /v1/ping/follow (as /v1/ping; a stream of JSON lines, the result last), POST /v1/exec (Upgrade: "+streamProtocol+"), POST /v1/part/head (Upgrade: "+headProtocol+").")
 	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[topology.Queue](), reflect.TypeFor[any]()) // a number, or text
 	return c

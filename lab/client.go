@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -32,6 +33,7 @@ type Client struct {
 	name      string
 	dial      func(context.Context) (net.Conn, error)
 	http      *http.Client
+	pid       int  // of the daemon; 0: not known
 	elsewhere bool // the daemon is on another machine: what it says is bounded
 }
 
@@ -45,7 +47,7 @@ func Connect(s State) (*Client, error) {
 
 // NewClient returns a client of a lab's daemon, running or not.
 func NewClient(s State) *Client {
-	return newClient(&Client{name: s.Name, dial: func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, s.Name, s.Socket()) }})
+	return newClient(&Client{name: s.Name, pid: s.PID, dial: func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, s.Name, s.Socket()) }})
 }
 
 // NewClientOver returns a client of a daemon on another machine, which is reached by dial. Its
@@ -71,8 +73,15 @@ func dialSocket(ctx context.Context, name, socket string) (net.Conn, error) {
 	return conn, nil
 }
 
-// request sends a request and checks the answer; the caller closes its body.
-func (c *Client) request(ctx context.Context, method, path string, in any) (*http.Response, error) {
+// request sends a request and checks the answer; the caller closes its body. It waits for as long
+// as the daemon is there.
+func (c *Client) request(ctx context.Context, method, path string, in any) (_ *http.Response, err error) {
+	ctx, end := c.untilSilent(ctx)
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
 	var body io.Reader
 	if in != nil {
 		b, err := json.Marshal(in)
@@ -92,9 +101,9 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 		if inner := errors.Unwrap(err); inner != nil {
 			err = inner // without the made-up URL
 		}
-		return nil, c.ended(err, io.EOF)
+		return nil, c.ended(ctx, err, io.EOF)
 	}
-	resp.Body = &answer{resp.Body, c}
+	resp.Body = &answer{resp.Body, c, ctx, end}
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()
 		err := readProblem(resp)
@@ -108,8 +117,11 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 }
 
 // ended explains an error that means the connection broke off, as it does when the daemon is
-// killed.
-func (c *Client) ended(err, breaksOff error) error {
+// killed, or was given up as the daemon is silent.
+func (c *Client) ended(ctx context.Context, err, breaksOff error) error {
+	if err != nil && errors.Is(err, context.Canceled) {
+		return cmp.Or(context.Cause(ctx), err)
+	}
 	if errors.Is(err, breaksOff) || errors.Is(err, unix.ECONNRESET) {
 		if why := disk.Full(Dir(c.name)); why != nil { // a full disk: the log cannot tell
 			return fmt.Errorf("the daemon of lab %s has ended without an answer: %w", c.name, why)
@@ -123,11 +135,18 @@ func (c *Client) ended(err, breaksOff error) error {
 type answer struct {
 	io.ReadCloser
 	from *Client
+	ctx  context.Context // of the request
+	end  context.CancelFunc
 }
 
 func (a *answer) Read(p []byte) (int, error) {
 	n, err := a.ReadCloser.Read(p)
-	return n, a.from.ended(err, io.ErrUnexpectedEOF)
+	return n, a.from.ended(a.ctx, err, io.ErrUnexpectedEOF)
+}
+
+func (a *answer) Close() error {
+	defer a.end()
+	return a.ReadCloser.Close()
 }
 
 // Refused is an answer of the daemon: it has heard the request and not done it. After any other
@@ -241,7 +260,7 @@ func (c *Client) FollowPing(ctx context.Context, r PingRequest, each func(PingSt
 		case ctx.Err() != nil:
 			return out, ctx.Err()
 		case err != nil:
-			return out, fmt.Errorf("the daemon of lab %s has ended without an answer: %w", c.name, err)
+			return out, c.ended(ctx, err, io.EOF)
 		case step.Error != "":
 			return out, errors.New(step.Error)
 		case step.Result != nil:
@@ -296,7 +315,7 @@ func (c *Client) stream(ctx context.Context, method, path string, each func(Prog
 	for lines := json.NewDecoder(c.said(resp)); ; {
 		var p Progress
 		if err := lines.Decode(&p); err != nil {
-			return c.ended(err, io.EOF)
+			return c.ended(ctx, err, io.EOF)
 		}
 		each(p)
 		if p.End && p.Error != "" {
@@ -345,6 +364,8 @@ type Keyboard interface {
 // Exec runs a program in a node and returns its exit code. If ctx ends first, the program and its
 // process group are ended.
 func (c *Client) Exec(ctx context.Context, r ExecRequest, s Streams) (code int, err error) {
+	ctx, end := c.untilSilent(ctx)
+	defer end()
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return 0, err
@@ -361,7 +382,7 @@ func (c *Client) Exec(ctx context.Context, r ExecRequest, s Streams) (code int, 
 		return 0, problemOf(refused.Status, []byte(refused.Text))
 	}
 	if err != nil {
-		return 0, err
+		return 0, cmp.Or(context.Cause(ctx), err)
 	}
 	var mu sync.Mutex
 	send := func(kind byte, content []byte) error {
@@ -384,7 +405,7 @@ func (c *Client) Exec(ctx context.Context, r ExecRequest, s Streams) (code int, 
 		}
 	}
 	if ctx.Err() != nil {
-		err = ctx.Err()
+		err = context.Cause(ctx)
 	}
 	return code, err
 }
@@ -446,7 +467,7 @@ func receiveOutput(in io.Reader, s Streams) (code int, err error) {
 			}
 			return int(int32(binary.BigEndian.Uint32(content))), nil
 		case frameError:
-			return 0, errors.New(string(content))
+			return 0, Refused(content)
 		}
 		if err != nil {
 			return 0, err

@@ -133,7 +133,7 @@ func (n *network) places() (out []string) {
 	if f := n.fabric(); f != "" {
 		out = append(out, f)
 	}
-	return out
+	return slices.DeleteFunc(out, func(node string) bool { return n.silent[node] })
 }
 
 // lookAtNodes checks addresses, routes and names of nodes, and that nothing leads out of the lab.
@@ -142,7 +142,7 @@ func (v *verifier) lookAtNodes(ctx context.Context) error {
 	all, err := each(ctx, places, 4, func(ctx context.Context, node string) (s seen, err error) {
 		var out bytes.Buffer
 		if err := v.instrument(ctx, node, LookCommand, nil, &out); err != nil {
-			return s, err
+			return s, v.orSilent(err)
 		}
 		return s, json.Unmarshal(out.Bytes(), &s)
 	}, func(done int) { v.Progress("nodes", done, len(places)) })
@@ -151,6 +151,9 @@ func (v *verifier) lookAtNodes(ctx context.Context) error {
 	}
 	there := map[string]*seen{}
 	for i, place := range places {
+		if v.silent[place] {
+			continue
+		}
 		there[place] = &all[i]
 		v.checkNode(place, &all[i])
 	}
@@ -335,16 +338,24 @@ func (v *verifier) checkCarriers(there map[string]*seen) {
 			continue
 		}
 		var state [2]bool
+		silent := false
 		for end, e := range l.Ends {
 			place := e.Node
 			if !own(v.nodes[e.Node]) {
 				place = v.fabric()
+			}
+			if there[place] == nil {
+				silent = true
+				continue
 			}
 			for _, d := range there[place].Devices {
 				if d.Name == e.Interface {
 					state[end] = d.Carries
 				}
 			}
+		}
+		if silent {
+			continue
 		}
 		carries := state[0] && state[1]
 		for out := range 2 {

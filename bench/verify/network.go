@@ -28,10 +28,11 @@ type network struct {
 	leaving map[string][]hop // by node: directions of links that carry packets
 	ends    []string         // nodes that can send and receive: hosts, and routers of the kernel
 	address map[string]netip.Addr
+	silent  map[string]bool // nodes in which no program begins
 }
 
 func newNetwork(info lab.Info) *network {
-	n := &network{t: info.Topology, nodes: map[string]*topology.Node{}, leaving: map[string][]hop{}, address: map[string]netip.Addr{}}
+	n := &network{t: info.Topology, nodes: map[string]*topology.Node{}, leaving: map[string][]hop{}, address: map[string]netip.Addr{}, silent: map[string]bool{}}
 	for _, node := range n.t.Nodes {
 		n.nodes[node.Name] = node
 	}

@@ -16,7 +16,7 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	"trivet.dev/trivet/bench/probe/packets"
@@ -121,10 +121,12 @@ type Result struct {
 	Addresses Count     `json:"addresses"`
 	Routes    Count     `json:"routes"`
 	Names     Count     `json:"names"`
+	Reach     Reach     `json:"reach" doc:"Pairs of nodes that reach each other as the topology promises, by ICMP, TCP and UDP"`
 	Isolation Count     `json:"isolation" doc:"Namespaces that have the lab's devices and no others, and whence the machine outside does not answer"`
 	State     Count     `json:"state" doc:"Namespaces of nodes and of switches in which nothing contradicts the topology that is not said otherwise"`
 	Notes     []string  `json:"notes,omitempty" doc:"What nobody asked the lab for, and contradicts nothing"`
 	Strict    bool      `json:"strict,omitempty" doc:"Such a thing is wrong, too"`
+	Silent    []string  `json:"silent,omitempty" doc:"Nodes in which no program begins, as they are frozen: nothing else is known of them"`
 	OK        int       `json:"ok" doc:"Directions of links all of whose checks are ok"`
 	Wrong     int       `json:"wrong" doc:"Directions with a check that is wrong"`
 	Untold    int       `json:"untold" doc:"Directions with a check that cannot be told, and none that is wrong"`
@@ -132,9 +134,15 @@ type Result struct {
 
 // Holds says whether nothing was found to be wrong.
 func (r *Result) Holds() bool {
-	return r.Wrong == 0 && r.Addresses.OK == r.Addresses.Of && r.Routes.OK == r.Routes.Of && r.Names.OK == r.Names.Of && r.Isolation.OK == r.Isolation.Of &&
-		r.State.OK == r.State.Of && !(r.Strict && len(r.Notes) > 0)
+	all := true
+	for _, c := range []Count{r.Addresses, r.Routes, r.Names, r.Isolation, r.State} {
+		all = all && c.OK == c.Of
+	}
+	return all && r.Wrong == 0 && len(r.Silent) == 0 && len(r.Reach.Wrong) == 0 && !(r.Strict && len(r.Notes) > 0)
 }
+
+// Told says whether there is nothing that could not be told.
+func (r *Result) Told() bool { return r.Untold == 0 && len(r.Reach.Untold) == 0 }
 
 // Says lists in words what is wrong, or (verdict Untold) cannot be told, of links.
 func (r *Result) Says(v Verdict) (out []string) {
@@ -148,9 +156,9 @@ func (r *Result) Says(v Verdict) (out []string) {
 		}
 	}
 	if v == Wrong {
-		out = slices.Concat(out, r.Addresses.Wrong, r.Routes.Wrong, r.Names.Wrong, r.Isolation.Wrong, r.State.Wrong)
+		return slices.Concat(out, r.Silent, r.Addresses.Wrong, r.Routes.Wrong, r.Names.Wrong, r.Isolation.Wrong, r.State.Wrong, r.Reach.Wrong)
 	}
-	return out
+	return slices.Concat(out, r.Reach.Untold)
 }
 
 // Options say how to verify.
@@ -182,6 +190,10 @@ type verifier struct {
 	busy   bool    // the machine was, during the last streams for ways
 	whole  float64 // share of packets that no link of the lab damages; 0: see damaged
 	result *Result
+
+	reached []*pair // who reach each other
+
+	mu sync.Mutex // of what is noted of nodes that are silent
 }
 
 // Run verifies a lab by its daemon. An error says that it could not be verified; what is wrong with
@@ -226,8 +238,19 @@ func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 
 func (v *verifier) verify(ctx context.Context) error {
 	v.startResult()
+	err := v.lookAtAll(ctx)
+	if e := asSilent(err); e != nil { // since it was looked at
+		v.silence(e)
+	} else if err != nil {
+		return err
+	}
+	v.sum()
+	return nil
+}
+
+func (v *verifier) lookAtAll(ctx context.Context) error {
 	if !v.RateOnly {
-		if err := v.lookAtNodes(ctx); err != nil {
+		if err := firstOf(v.lookAtNodes(ctx), v.callEachOther(ctx)); err != nil {
 			return err
 		}
 	}
@@ -243,11 +266,8 @@ func (v *verifier) verify(ctx context.Context) error {
 		return err
 	}
 	if !v.RateOnly {
-		if err := v.downs(ctx); err != nil {
-			return err
-		}
+		return v.downs(ctx)
 	}
-	v.sum()
 	return nil
 }
 
@@ -311,6 +331,7 @@ func (v *verifier) sum() {
 	for i := range v.result.Links {
 		for out := range 2 {
 			d := &v.result.Links[i].Directions[out]
+			v.cut(hop{i, out}, d)
 			for k := range d.Checks {
 				if c := &d.Checks[k]; c.Verdict == Untold && c.Why == "" {
 					c.Why = v.whyUntold(hop{i, out})
@@ -351,15 +372,6 @@ func (v *verifier) node(node string) packets.Node {
 	return func(ctx context.Context, in io.Reader, out io.Writer) error {
 		return v.instrument(ctx, node, packets.Command, in, out)
 	}
-}
-
-// instrument runs this program in a node with one of its commands for that.
-func (v *verifier) instrument(ctx context.Context, node, command string, in io.Reader, out io.Writer) error {
-	var said strings.Builder
-	if err := v.run(ctx, node, []string{lab.ThisProgram, command}, in, out, &said); err != nil {
-		return fmt.Errorf("in %s: %w %s", node, err, strings.TrimSpace(said.String()))
-	}
-	return nil
 }
 
 // duration in seconds as time.

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"trivet.dev/trivet/bench/drive"
+	"trivet.dev/trivet/bench/probe/call"
 	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/bench/verify"
 	"trivet.dev/trivet/datapath/embedded/fabric"
@@ -42,6 +43,8 @@ func main() {
 			os.Exit(vm.Exec(os.Args[2:]))
 		case packets.Command:
 			exit(packets.Serve(os.Stdin, os.Stdout))
+		case call.Command:
+			exit(call.Serve(os.Stdin, os.Stdout))
 		case verify.LookCommand:
 			exit(verify.Look(os.Stdout))
 		case fib.Command:

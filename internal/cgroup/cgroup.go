@@ -355,6 +355,12 @@ func (c Hierarchies) Bear(cmd *exec.Cmd, lab, node string, below ...string) (*os
 	if c.V2 == "" {
 		return nil, nil
 	}
+	for n := range found { // who starts something there would hang until it is thawed, with all its threads
+		at := filepath.Join(group(c.V2, found[:n+1]...), "cgroup.freeze")
+		if text, err := os.ReadFile(at); err == nil && strings.TrimSpace(string(text)) == "1" {
+			return nil, fmt.Errorf("%s is frozen, and nothing can begin in it: %s is 1", node, at)
+		}
+	}
 	dir, err := os.Open(group(c.V2, found...))
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ const (
 	exitLoss       = 3
 	exitController = 4
 	exitWrong      = 5
+	exitUntold     = 6
 
 	exitInterrupted = 130 // as in a shell
 )
@@ -119,7 +120,8 @@ const longHelp = `Trivet brings a network topology up on this machine, and measu
 
 Exit codes: 0 done, 1 an error, 2 wrong usage, 3 pings were lost, or the packet of path, 4
 the lab is up but a controller does not answer, 5 the lab is not what its topology says
-(verify), 130 interrupted; exec and shell exit with the program's own code.
+(verify), 6 nothing is wrong with it, but something could not be told (verify), 130
+interrupted; exec and shell exit with the program's own code.
 Environment: TRIVET_LAB names the lab (as --lab does); TRIVET_PATIENCE=3 waits three times
 as long for others before it gives them up.`
 

@@ -24,9 +24,11 @@ func (a *app) verify() *cobra.Command {
 		Use:   "verify [LAB|FILE]",
 		Short: "Measure whether a lab is what its topology says",
 		Long: "Measure whether a lab that is up is what its topology says: for each link, in each direction, rate, delay, jitter,\n" +
-			"loss, queue, MTU and whether it is up; and addresses, routes, names, and that nothing leads out of the lab.\n" +
+			"loss, queue, MTU and whether it is up; addresses, routes and names; that what the topology promises to reach each other\n" +
+			"does, by ICMP, TCP and UDP; and that nothing leads out of the lab.\n" +
 			"Hosts send each other packets to find out: other traffic in the lab disturbs the measurement, and is disturbed by it.\n" +
-			"It exits with 5 if something does not hold. What this machine cannot measure is marked ?, never ok.\n\n" +
+			"It exits with 0 if all holds, with 5 if something does not, and with 6 if nothing is wrong but something could not be\n" +
+			"told: that is marked ?, never ok.\n\n" +
 			"What somebody has changed in the lab since it came up is wrong where it contradicts the topology. Anything else\n" +
 			"that nobody asked for is noted, with !. So is in what the lab, as it runs, differs from the file that it came from;\n" +
 			"with FILE, the lab is to be what that file says.",
@@ -136,8 +138,11 @@ func (a *app) showVerified(r *verify.Result, looked bool) error {
 		}
 		a.say("%s", summary(r))
 	}
-	if !r.Holds() {
+	switch {
+	case !r.Holds():
 		return exitCode(exitWrong)
+	case !r.Told():
+		return exitCode(exitUntold)
 	}
 	return nil
 }
@@ -152,6 +157,13 @@ func summary(r *verify.Result) string {
 		if p.count.Of > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d/%d", p.name, p.count.OK, p.count.Of))
 		}
+	}
+	if c := r.Reach; c.Of > 0 {
+		text := fmt.Sprintf("reach %d/%d", c.OK, c.Of)
+		if c.Pairs > 0 {
+			text += fmt.Sprintf(" of %d pairs", c.Pairs)
+		}
+		parts = append(parts, text)
 	}
 	if r.Isolation.OK == r.Isolation.Of {
 		parts = append(parts, "isolated from outside")

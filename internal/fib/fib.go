@@ -58,7 +58,7 @@ func Serve(arguments []string, out io.Writer) error {
 	if err == nil && len(arguments) > 0 {
 		var to netip.Addr
 		if to, err = netip.ParseAddr(arguments[0]); err == nil {
-			s.Way, err = way(to)
+			s.Way, err = To(to)
 		}
 	}
 	if err != nil {
@@ -116,7 +116,8 @@ func routeOf(r netlink.Route, names map[int]string, all netip.Prefix) Route {
 	return out
 }
 
-func way(to netip.Addr) (*Way, error) {
+// To asks the kernel what it does with a packet to an address.
+func To(to netip.Addr) (*Way, error) {
 	routes, err := netlink.RouteGet(to.AsSlice())
 	switch {
 	case errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH):

@@ -95,6 +95,12 @@ var (
 
 	Named = limit("the name of the controller that a switch is connected to", 10*time.Second)
 
+	// Whether a lab's daemon is there at all, whatever else it is doing: it needs microseconds.
+	Daemon = limit("a sign of life of a lab's process", 10*time.Second)
+
+	// In a namespace it needs 50 ms, in a virtual machine seconds; one that is frozen never does.
+	NodeProgram = limit("a program in a node to begin", 20*time.Second)
+
 	NodeCommand = limit("a node's start, stop or scheduled command", 30*time.Second)
 
 	// To follow a change of the lab, and a millisecond for each node.

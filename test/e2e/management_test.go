@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"trivet.dev/trivet/bench/verify"
 )
 
 // managed has a host behind each of a switch and a router, and a host with processes of its own.
@@ -69,7 +71,9 @@ func TestManagement(t *testing.T) {
 				t.Error("the routes of h1:", got)
 			}
 			contains(t, m.ok("ping", "--all"), "6 sent, 6 received")
-			m.ok("verify")
+			if r := m.verified(); !r.Holds() {
+				t.Error(r.Says(verify.Wrong))
+			}
 			if names := m.exec("h1", "cat /etc/hosts"); strings.Contains(names, "172.30") {
 				t.Error("names:", names)
 			}

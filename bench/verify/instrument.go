@@ -1,0 +1,105 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	limits "trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/lab"
+)
+
+// instrument runs this program in a node with one of its commands for that. It ends where the node
+// hangs: no program in it says anything, nor does one begin.
+func (v *verifier) instrument(ctx context.Context, node, command string, in io.Reader, out io.Writer) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	heard := &hears{Writer: out}
+	go func() {
+		for ctx.Err() == nil {
+			within, cancel := limits.NodeProgram.Context(ctx)
+			<-within.Done()
+			err := within.Err()
+			cancel()
+			if ctx.Err() != nil || heard.lately.Swap(false) {
+				continue
+			}
+			if command == LookCommand { // which speaks at once
+				end(&errSilent{node, err})
+			} else if e := asSilent(v.instrument(ctx, node, LookCommand, nil, io.Discard)); e != nil {
+				end(e)
+			}
+		}
+	}()
+	var said strings.Builder
+	err := v.run(ctx, node, []string{lab.ThisProgram, command}, in, heard, &said)
+	if e := asSilent(context.Cause(ctx)); e != nil {
+		return e
+	}
+	var refused lab.Refused
+	if errors.As(err, &refused) {
+		return &errSilent{node, err}
+	}
+	if err != nil {
+		return fmt.Errorf("in %s: %w %s", node, err, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
+
+// hears notes whether something was written.
+type hears struct {
+	io.Writer
+	lately atomic.Bool
+}
+
+func (h *hears) Write(p []byte) (int, error) {
+	h.lately.Store(true)
+	return h.Writer.Write(p)
+}
+
+// errSilent is the error of a node in which no program begins.
+type errSilent struct {
+	node string
+	err  error
+}
+
+func (e *errSilent) Error() string {
+	if !errors.Is(e.err, context.DeadlineExceeded) {
+		return fmt.Sprintf("nothing can be tried in %s: %v", e.node, e.err)
+	}
+	return fmt.Sprintf("%s does not answer: no program has begun there for %s", e.node, limits.NodeProgram.Within(e.err))
+}
+
+func asSilent(err error) *errSilent {
+	e := new(errSilent)
+	if errors.As(err, &e) {
+		return e
+	}
+	return nil
+}
+
+// orSilent notes that a node is silent, if that is the error; others it returns.
+func (v *verifier) orSilent(err error) error {
+	e := asSilent(err)
+	if e == nil {
+		return err
+	}
+	v.silence(e)
+	return nil
+}
+
+// silence notes that a node is silent: nothing else is tried there.
+func (v *verifier) silence(e *errSilent) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.silent[e.node] {
+		return
+	}
+	v.silent[e.node] = true
+	v.ends = slices.DeleteFunc(slices.Clone(v.ends), func(end string) bool { return end == e.node })
+	v.result.Silent = append(v.result.Silent, e.Error())
+}

@@ -1,0 +1,263 @@
+package verify
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"trivet.dev/trivet/internal/disjoint"
+	"trivet.dev/trivet/topology"
+)
+
+// promise is what a topology says of who reaches whom: where packets go by its links that are up,
+// its addresses and its routes. Whatever decides by itself, a controller of the user's own or a
+// router's own configuration, is promised nothing of.
+type promise struct {
+	*network
+	at     map[string][]iface        // of hosts and routers: interfaces on links that are up
+	owners map[place][]string        // who has an address in a segment
+	ospf   map[string][]netip.Prefix // by router: networks to which OSPF brings routes
+	join   disjoint.Sets[string]     // routing nodes that one controller routes among
+}
+
+// iface is an interface of a host or router.
+type iface struct {
+	node    string
+	device  string
+	segment int // those with the same have nothing but switches between them
+	all     []netip.Prefix
+}
+
+// place is an address in a segment.
+type place struct {
+	segment int
+	address netip.Addr
+}
+
+func (n *network) promise() *promise {
+	p := &promise{network: n, at: map[string][]iface{}, owners: map[place][]string{}, ospf: topology.OSPFReach(n.t), join: disjoint.Sets[string]{}}
+	segments := disjoint.Sets[int]{} // of ends, by 2 × link + end
+	first := map[string]int{}        // of a switch
+	for _, node := range n.t.Nodes {
+		for _, h := range n.leaving[node.Name] {
+			segments.Join(2*h.link+h.out, 2*h.link+1-h.out)
+			if node.Kind != topology.Switch || n.foreign(node) {
+				continue
+			}
+			if other, ok := first[node.Name]; ok {
+				segments.Join(other, 2*h.link+h.out)
+			} else {
+				first[node.Name] = 2*h.link + h.out
+			}
+		}
+	}
+	routing := map[int]string{} // by segment: a routing node
+	for _, node := range n.t.Nodes {
+		if node.Kind != topology.Host && node.Kind != topology.Router {
+			continue
+		}
+		for _, h := range n.leaving[node.Name] {
+			l := n.t.Links[h.link]
+			i := iface{node.Name, deviceOf(l, h.out), segments.Of(2*h.link + h.out), l.Ends[h.out].Addresses}
+			p.at[node.Name] = append(p.at[node.Name], i)
+			for _, a := range i.all {
+				p.owners[place{i.segment, a.Addr()}] = append(p.owners[place{i.segment, a.Addr()}], node.Name)
+			}
+			if !node.RoutingNode() || n.foreign(node) {
+				continue
+			}
+			if other, ok := routing[i.segment]; ok {
+				p.join.Join(other, node.Name)
+			} else {
+				routing[i.segment] = node.Name
+			}
+		}
+	}
+	return p
+}
+
+// foreign says whether a controller of the user's own decides for a node.
+func (n *network) foreign(node *topology.Node) bool {
+	return node.IsDatapath() && slices.ContainsFunc(node.Controllers, func(c string) bool {
+		return c != topology.ControllerNone && !n.t.IsBuiltin(c)
+	})
+}
+
+// has says whether a node has an address, on a link that is up or on its loopback.
+func (p *promise) has(node string, a netip.Addr) bool {
+	is := func(x netip.Prefix) bool { return x.Addr() == a }
+	return slices.ContainsFunc(p.at[node], func(i iface) bool { return slices.ContainsFunc(i.all, is) }) || slices.ContainsFunc(p.nodes[node].Loopback, is)
+}
+
+// step is what a node does with packets to an address: it sends them out of an interface, to a
+// neighbour or the destination itself; or it knows ways that the topology does not name.
+type step struct {
+	out   iface
+	next  netip.Addr
+	known bool // of a routing protocol or a controller
+}
+
+// steps are those that a node may take: of several routes that are equally good all; none: it has
+// no route.
+func (p *promise) steps(at string, to netip.Addr) (out []step) {
+	node := p.nodes[at]
+	type rank struct{ bits, source, metric int } // the longest prefix, then the lowest
+	var best rank
+	add := func(r rank, s ...step) {
+		c := cmp.Or(cmp.Compare(best.bits, r.bits), cmp.Compare(r.source, best.source), cmp.Compare(r.metric, best.metric))
+		if c < 0 || out == nil {
+			best, out = r, s
+		} else if c == 0 {
+			out = append(out, s...)
+		}
+	}
+	for _, i := range p.at[at] {
+		for _, a := range i.all {
+			if a.Contains(to) {
+				add(rank{a.Bits(), 0, 0}, step{out: i, next: to})
+			}
+		}
+	}
+	if len(node.Config) > 0 && node.Kind == topology.Router {
+		return out // its routes are its own matter
+	}
+	for _, r := range node.StaticRoutes() {
+		if !r.To.Contains(to) {
+			continue
+		}
+		source := 1
+		if r.Computed && node.RoutingNode() {
+			source = 3 // what the controller finds takes precedence
+		}
+		s := []step{} // it discards packets, or leads over a link that is down
+		for _, i := range p.at[at] {
+			switch {
+			case r.Discard || r.Device != "" && r.Device != i.device:
+			case !r.Via.IsValid():
+				s = append(s, step{out: i, next: to})
+			case r.Device != "" || slices.ContainsFunc(i.all, func(a netip.Prefix) bool { return a.Contains(r.Via) }):
+				s = append(s, step{out: i, next: r.Via})
+			}
+		}
+		add(rank{r.To.Bits(), source, int(r.KernelMetric())}, s...)
+	}
+	for _, network := range p.ospf[at] {
+		if network.Contains(to) {
+			add(rank{network.Bits(), 2, 0}, step{known: true})
+		}
+	}
+	if node.RoutingNode() && !p.foreign(node) {
+		for _, other := range p.t.NodesOf(topology.Router) {
+			if !other.RoutingNode() || other == node || p.join.Of(other.Name) != p.join.Of(at) {
+				continue
+			}
+			for _, i := range p.at[other.Name] {
+				for _, a := range i.all {
+					if a.Contains(to) {
+						add(rank{a.Bits(), 2, 0}, step{known: true})
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// mostRouters is how many routers a packet may pass (its TTL).
+const mostRouters = 63
+
+// arrives says whether packets to an address come from a node to one that has it, on each of the
+// ways that they may take; through, if it is not nil, is told the nodes on the way.
+func (p *promise) arrives(from string, to netip.Addr, owner string, through func(string)) bool {
+	good := map[string]bool{}
+	var walk func(at string, left int) bool
+	walk = func(at string, left int) bool {
+		if p.has(at, to) {
+			return at == owner
+		}
+		if good[at] {
+			return true
+		}
+		node := p.nodes[at]
+		if left == 0 || at != from && (node.Kind != topology.Router || p.foreign(node)) {
+			return false
+		}
+		if through != nil {
+			through(at)
+		}
+		steps := p.steps(at, to)
+		for _, s := range steps {
+			switch {
+			case s.known:
+				if !p.beside(owner, to) {
+					return false
+				}
+			default:
+				next := p.owners[place{s.out.segment, s.next}]
+				if len(next) != 1 || !walk(next[0], left-1) {
+					return false
+				}
+			}
+		}
+		good[at] = len(steps) > 0
+		return good[at]
+	}
+	return walk(from, mostRouters)
+}
+
+// beside says whether a node with an address is a router, or next to one that knows the network of
+// the address.
+func (p *promise) beside(owner string, a netip.Addr) bool {
+	if p.nodes[owner].Kind == topology.Router {
+		return true
+	}
+	for _, i := range p.at[owner] {
+		if !slices.ContainsFunc(i.all, func(x netip.Prefix) bool { return x.Addr() == a }) {
+			continue
+		}
+		for _, r := range p.t.NodesOf(topology.Router) {
+			if slices.ContainsFunc(p.at[r.Name], func(at iface) bool {
+				return at.segment == i.segment && slices.ContainsFunc(at.all, func(x netip.Prefix) bool { return x.Contains(a) })
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// answers says whether a node is to get answers from another at an address: packets arrive, and so
+// do those to the addresses that the caller may send from.
+func (p *promise) answers(from string, to netip.Addr, owner string, through func(string)) bool {
+	if !p.arrives(from, to, owner, through) {
+		return false
+	}
+	sources := p.sources(from, to)
+	return len(sources) > 0 && !slices.ContainsFunc(sources, func(a netip.Addr) bool { return !p.arrives(owner, a, from, through) })
+}
+
+// sources are the addresses that a node may send from.
+func (p *promise) sources(from string, to netip.Addr) (out []netip.Addr) {
+	add := func(i iface, next netip.Addr) {
+		family := slices.DeleteFunc(slices.Clone(i.all), func(a netip.Prefix) bool { return a.Addr().Is6() != to.Is6() || a.Addr().IsLinkLocalUnicast() })
+		for _, a := range family {
+			if a.Contains(next) {
+				out = append(out, a.Addr())
+				return
+			}
+		}
+		for _, a := range family {
+			out = append(out, a.Addr())
+		}
+	}
+	for _, s := range p.steps(from, to) {
+		if !s.known {
+			add(s.out, s.next)
+			continue
+		}
+		for _, i := range p.at[from] {
+			add(i, netip.Addr{})
+		}
+	}
+	return out
+}

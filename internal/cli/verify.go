@@ -18,7 +18,7 @@ func (a *app) verify() *cobra.Command {
 		Use:   "verify [LAB]",
 		Short: "Measure whether a lab is what its topology says",
 		Long: "Measure whether a lab that is up is what its topology says: for each link, in each direction, rate, delay, jitter,\n" +
-			"loss, queue, MTU and whether it is up; and addresses, routes, names, and that nothing leads out of the lab.\n" +
+			"loss, reordering, duplicates, damage, queue, MTU and whether it is up; and addresses, routes, names, and that nothing leads out of the lab.\n" +
 			"Hosts send each other packets to find out: other traffic in the lab disturbs the measurement, and is disturbed by it.\n" +
 			"It exits with 5 if something does not hold. What this machine cannot measure is marked ?, never ok.",
 		Example:           "  trivet verify\n  trivet verify campus --quick\n  trivet verify --json | jq '.links[] | .directions[] | select(.checks[].verdict == \"wrong\")'",
@@ -46,7 +46,7 @@ func (a *app) verify() *cobra.Command {
 			return a.showVerified(r)
 		},
 	}
-	cmd.Flags().BoolVar(&o.Quick, "quick", false, "shorter streams: rates are known within 3 %, losses roughly")
+	cmd.Flags().BoolVar(&o.Quick, "quick", false, "shorter streams: rates are known within 3 %, losses roughly; what comes and goes may be missed")
 	return cmd
 }
 
@@ -124,12 +124,19 @@ func summed(lines []string) (out []string) {
 
 // showLinks prints a line for each direction, without columns that no link has a value for.
 func (a *app) showLinks(r *verify.Result) {
-	columns := []struct{ what, head string }{{verify.Rate, "RATE"}, {verify.Delay, "DELAY"}, {verify.Jitter, "JITTER"}, {verify.Loss, "LOSS"}, {verify.Queue, "QUEUE"}, {verify.MTU, "MTU"}}
+	columns := []struct{ what, head string }{{verify.Rate, "RATE"}, {verify.Delay, "DELAY"}, {verify.Jitter, "JITTER"}, {verify.Loss, "LOSS"}, {verify.Reorder, "REORDER"}, {verify.Duplicate, "DUPLICATE"}, {verify.Corrupt, "CORRUPT"}, {verify.Queue, "QUEUE"}, {verify.MTU, "MTU"}}
 	asked := map[string]bool{verify.Rate: true, verify.Delay: true, verify.Loss: true}
 	for _, l := range r.Links {
 		for _, d := range l.Directions {
 			for _, c := range d.Checks {
-				asked[c.What] = asked[c.What] || c.What != verify.MTU || c.Asked != topology.MTU
+				switch c.What {
+				case verify.MTU:
+					asked[c.What] = asked[c.What] || c.Asked != topology.MTU
+				case verify.Reorder, verify.Duplicate, verify.Corrupt: // what hardly any link is asked to do
+					asked[c.What] = asked[c.What] || c.Asked > 0 || c.Verdict == verify.Wrong
+				default:
+					asked[c.What] = true
+				}
 			}
 		}
 	}
@@ -188,7 +195,7 @@ func pair(c *verify.Check) string {
 		asked = number(c.Asked)
 	}
 	if c.Got != nil {
-		if got = number(*c.Got); c.What == verify.Delay && c.Asked == 0 || c.What == verify.Rate || c.What == verify.Loss {
+		if got = number(*c.Got); c.What == verify.Delay && c.Asked == 0 || c.What == verify.Rate || isShare(c.What) {
 			got = fmt.Sprintf("%.3g", *c.Got/scale)
 		}
 		if c.Asked == 0 && c.What == verify.Delay {
@@ -197,7 +204,7 @@ func pair(c *verify.Check) string {
 		if c.AtLeast {
 			got = "≥ " + got
 		}
-		if c.What == verify.Loss && c.Asked > 0 && c.Low != nil {
+		if isShare(c.What) && c.Asked > 0 && c.Low != nil {
 			got += fmt.Sprintf(" ±%.2g", (*c.High-*c.Low)/2/scale)
 		}
 	}
@@ -222,8 +229,14 @@ func unitOf(c *verify.Check) (string, float64) {
 		return "bit/s", 1
 	case verify.Delay, verify.Jitter:
 		return "ms", 1e-3
-	case verify.Loss:
+	}
+	if isShare(c.What) {
 		return "%", 0.01
 	}
 	return "", 1
+}
+
+// isShare says whether what is checked is a share of packets.
+func isShare(what string) bool {
+	return what == verify.Loss || what == verify.Reorder || what == verify.Duplicate || what == verify.Corrupt
 }

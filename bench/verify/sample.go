@@ -41,7 +41,12 @@ func (v *verifier) note(traces []*trace, m *machine) {
 	if v.RateOnly {
 		return
 	}
-	var dead []*trace
+	type end struct {
+		t *trace
+		i int
+		s *sample
+	}
+	var dead []end
 	for _, t := range traces {
 		for i := 1; i < len(t.points); i++ {
 			hops := t.points[i].hops
@@ -52,7 +57,7 @@ func (v *verifier) note(traces []*trace, m *machine) {
 			s := t.sample(i, time.Duration(v.egress(last).Delay), m)
 			s.look = v.looks
 			if s.dead() {
-				dead = append(dead, t)
+				dead = append(dead, end{t, i, s})
 				continue
 			}
 			v.seen[last] = append(v.seen[last], s)
@@ -68,13 +73,10 @@ func (v *verifier) note(traces []*trace, m *machine) {
 			}
 		}
 	}
-	for _, t := range dead {
-		i := len(t.points) - 1
-		hops := t.points[i].hops
-		s := t.sample(i, 0, m)
-		s.look = v.looks
-		h := v.blamed(t, hops[len(hops)-1])
-		v.seen[h] = append(v.seen[h], s)
+	for _, e := range dead { // now that it is known where the others came through
+		hops := e.t.points[e.i].hops
+		h := v.blamed(e.t, hops[len(hops)-1])
+		v.seen[h] = append(v.seen[h], e.s)
 	}
 	v.looks++
 }

@@ -18,7 +18,8 @@ func (a *app) verify() *cobra.Command {
 		Use:   "verify [LAB]",
 		Short: "Measure whether a lab is what its topology says",
 		Long: "Measure whether a lab that is up is what its topology says: for each link, in each direction, rate, delay, jitter,\n" +
-			"loss, reordering, duplicates, damage, queue, MTU and whether it is up; and addresses, routes, names, and that nothing leads out of the lab.\n" +
+			"loss, reordering, duplicates, damage, queue, MTU and whether it is up; and addresses, routes, names, and that\n" +
+			"nothing leads out of the lab.\n" +
 			"Hosts send each other packets to find out: other traffic in the lab disturbs the measurement, and is disturbed by it.\n" +
 			"It exits with 5 if something does not hold. What this machine cannot measure is marked ?, never ok.",
 		Example:           "  trivet verify\n  trivet verify campus --quick\n  trivet verify --json | jq '.links[] | .directions[] | select(.checks[].verdict == \"wrong\")'",

@@ -3,16 +3,10 @@ package verify
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
-	"gonum.org/v1/gonum/mathext"
-
-	"trivet.dev/trivet/bench/stats"
-	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/topology"
 )
 
@@ -27,21 +21,11 @@ const (
 	lateShare  = 0.01   // share of packets that may be late, or early
 	aheadShare = 0.002  // share of packets that may overtake others where none should
 
-	// chance is how likely a lab that is as it should be is to be found wrong by the packets that
-	// happened to be lost, in all of it together.
-	chance = 1e-3
 )
 
-// What the kernel, or a receiver, does not take for a packet of a stream any more, of those in
-// which one bit is changed: at most such a share.
-const unreadable = 0.15
-
-// Verdicts on a share of packets.
-const (
-	fits = iota
-	few  // one packet of which there should be none
-	wide // too far off to be chance
-)
+// chance is how likely a lab that is as it should be is to be found wrong by the packets that
+// happened to be lost, in all of it together.
+const chance = 1e-3
 
 func (c *Check) set(got float64) {
 	c.Got, c.Verdict, c.Why = &got, OK, ""
@@ -57,6 +41,11 @@ func (c *Check) untold(format string, args ...any) {
 
 // judge says of each direction what all streams over it showed, at all looks.
 func (v *verifier) judge() {
+	tests := 0
+	for _, samples := range v.seen {
+		tests += 1 + len(samples)
+	}
+	v.unlikely = chance / float64(max(1, tests))
 	for h, samples := range v.seen {
 		d := &v.result.Links[h.link].Directions[h.out]
 		for i := range d.Checks {
@@ -248,293 +237,6 @@ func namesOf(samples []*sample) (out []string) {
 		out = append(out, s[0].by)
 	}
 	return out
-}
-
-// unlikely is how unlikely something must be to be no chance: in all of the lab together there is
-// but a small one for anything of the kind.
-func (v *verifier) unlikely() float64 {
-	n := 0
-	for _, samples := range v.seen {
-		n += 1 + len(samples)
-	}
-	return chance / float64(max(1, n))
-}
-
-// happening is a share of packets to which something happened.
-type happening struct {
-	what    string                             // happened to them
-	get     func(*sample) (count, excused int) // excused of them may not be the lab's doing
-	excuse  string                             // then
-	least   float64                            // that is to be
-	most    float64
-	depends bool // it depends on what happened to the packet before, as was asked for
-}
-
-func (s *happening) sum(samples []*sample) (count, excused, of int) {
-	for _, one := range samples {
-		n, may := s.get(one)
-		count, excused, of = count+n, excused+may, of+one.of
-	}
-	return count, excused, of
-}
-
-// weigh says whether so many of packets fit a share between two others.
-func weigh(count, of int, least, most, unlikely float64) int {
-	switch {
-	case of == 0, count > 0 && most >= 1:
-		return fits
-	case most == 0 && count <= 1:
-		return count // fits, few
-	case most == 0:
-		return wide
-	}
-	k, n := float64(count), float64(of)
-	tooMany := count > 0 && mathext.RegIncBeta(k, n-k+1, most) < unlikely // P(X ≥ k)
-	tooFew := count < of && least > 0 && mathext.RegIncBeta(n-k, k+1, 1-least) < unlikely
-	if tooMany || tooFew {
-		return wide
-	}
-	return fits
-}
-
-// judgeShare judges all streams together, and each by itself: what happens to one of many is no
-// less wrong.
-func (v *verifier) judgeShare(c *Check, samples []*sample, s happening) {
-	count, excused, of := s.sum(samples)
-	if of == 0 {
-		c.untold("no packet came this far")
-		return
-	}
-	if shown, err := stats.Wilson(count, of, 0.95); err == nil {
-		low, high := float64(shown.Low), float64(shown.High)
-		c.Low, c.High = &low, &high
-	}
-	got := float64(count) / float64(of)
-	type found struct {
-		count, of int
-		by        string
-	}
-	var wrong, doubtful []found
-	look := func(samples []*sample, by string) {
-		count, excused, of := s.sum(samples)
-		switch {
-		case weigh(count, of, s.least, s.most, v.unlikely()) == fits:
-		case weigh(count-excused, of, s.least, s.most, v.unlikely()) == wide:
-			wrong = append(wrong, found{count, of, by})
-		default:
-			doubtful = append(doubtful, found{count, of, by})
-		}
-	}
-	streams := byStream(samples)
-	if len(streams) > 1 {
-		for _, one := range streams {
-			look(one, one[0].by)
-		}
-	}
-	all := len(wrong) == len(streams) || len(wrong) == 0
-	look(samples, "")
-	asked := fmt.Sprintf("%.4g %%", 100*c.Asked)
-	switch {
-	case len(wrong) > 0 && s.depends:
-		c.Got = &got
-		c.untold("what depends on the packet before does not happen to the share that was asked for, as with netem")
-	case len(wrong) > 0 && all:
-		c.wrong(got, "%d of %d packets %s, which is not %s", count, of, s.what, asked)
-	case len(wrong) > 0:
-		worst := slices.MaxFunc(wrong, func(a, b found) int { return cmp.Compare(a.count*max(1, b.of), b.count*max(1, a.of)) })
-		if worst.by == "" {
-			c.wrong(got, "%d of %d packets %s, which is not %s", count, of, s.what, asked)
-			break
-		}
-		c.wrong(got, "%d of %d packets of %s %s, which is not %s", worst.count, worst.of, worst.by, s.what, asked)
-		c.By = nil
-		for _, w := range wrong {
-			if w.by != "" {
-				c.By = append(c.By, w.by)
-			}
-		}
-	case len(doubtful) > 0 && excused > 0:
-		c.Got = &got
-		c.untold("%s: %d of %d packets %s", s.excuse, count, of, s.what)
-	case len(doubtful) > 0:
-		c.Got = &got
-		c.untold("%d of %d packets %s: too few to tell why", count, of, s.what)
-	default:
-		c.set(got)
-	}
-}
-
-// judgeReorder takes the share of packets that overtake others: those that are not delayed, where
-// others are under way.
-func (v *verifier) judgeReorder(c *Check, e topology.Impairment, samples []*sample) {
-	s := happening{what: "overtook others", get: func(s *sample) (int, int) { return s.ahead, s.excused }, excuse: "the machine is too busy", most: aheadShare}
-	if asked := float64(e.Reorder); asked > 0 {
-		asked /= 1 + asked*float64(max(1, e.Gap)-1)
-		near := slices.DeleteFunc(slices.Clone(samples), func(s *sample) bool { return time.Duration(e.Delay) < 2*s.apart })
-		if len(near) == 0 {
-			c.untold("no two packets were on their way at a time")
-			return
-		}
-		under := math.Inf(1)
-		for _, one := range near {
-			under = min(under, float64(time.Duration(e.Delay)/one.apart))
-		}
-		samples = near
-		s.least, s.most, s.depends = asked*(1-math.Pow(asked, under-1))*(1-float64(e.Loss)), asked+aheadShare, e.ReorderCorrelation > 0
-	}
-	v.judgeShare(c, samples, s)
-}
-
-// judgeDelay takes the median, and how many packets take longer, or not as long, of all streams and
-// of each. What is too long may be the machine's, where that says so.
-func (v *verifier) judgeDelay(c *Check, h hop, samples []*sample) {
-	all := joined(samples)
-	if len(all) == 0 {
-		if !v.hasDevice(h.link) {
-			c.untold("the link has no device: it is one with the next, which has a delay")
-			return
-		}
-		c.untold("no packet came through it")
-		return
-	}
-	median := stats.Quantile(seconds(all, false), 0.5)
-	c.Got = &median
-	groups := [][]*sample{samples}
-	if streams := byStream(samples); len(streams) > 1 {
-		groups = append(groups, streams...)
-	}
-	busy := ""
-	for i, g := range groups {
-		took := joined(g)
-		why, late := v.delayed(c.Asked, h, seconds(took, false))
-		if why == "" {
-			continue
-		}
-		of := ""
-		if i > 0 {
-			of = " of " + g[0].by
-		}
-		if late { // it may be the machine
-			sure := seconds(took, true)
-			if again, _ := v.delayed(c.Asked, h, sure); len(sure) < fewest || again == "" {
-				busy = cmp.Or(busy, fmt.Sprintf("the machine is too busy: packets%s %s", of, why))
-				continue
-			}
-		}
-		if i > 0 {
-			c.By = []string{g[0].by}
-		}
-		c.wrong(max(0, median), "packets%s %s", of, why)
-		return
-	}
-	switch {
-	case busy != "":
-		c.untold("%s", busy)
-	case v.egress(h).Reorder >= 0.4:
-		c.untold("too many packets overtake others to tell what the others take")
-	default:
-		c.set(max(0, median))
-	}
-}
-
-// seconds are how long packets took, in order; sure: without those that the machine may have held
-// up.
-func seconds(all []passing, sure bool) (out []float64) {
-	for _, p := range all {
-		if !sure || !p.excused {
-			out = append(out, p.took)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// delayed says what is wrong with how long packets took, if anything, and whether that is too long.
-func (v *verifier) delayed(asked float64, h hop, took []float64) (why string, late bool) {
-	if len(took) == 0 {
-		return "", false
-	}
-	e := v.egress(h)
-	off := max(delayFloor, delayOff*asked)
-	slack, jitter := 0.0, time.Duration(e.Jitter).Seconds()
-	onWire := func(bytes int) float64 { return 8 * float64(bytes) / float64(e.Bandwidth) }
-	if e.Bandwidth > 0 && v.wires[h.link] == datapath.Line { // a packet takes its time on the wire
-		slack = onWire(80)
-	}
-	earliest, latest := asked-off, asked+off+slack+lateOff
-	if e.Bandwidth > 0 { // a full packet of another stream before it, or two
-		latest += 2 * onWire(v.t.Links[h.link].MTUAt(h.out)+ethernet)
-	}
-	if jitter > 0 { // of few packets the median is off by its own spread; and none comes before it was sent
-		earliest, latest = earliest-6*jitter, latest+6*jitter
-		off += 4 * jitter / math.Sqrt(float64(len(took)))
-		if 3*jitter > asked {
-			off += jitter
-		}
-	}
-	median := stats.Quantile(took, 0.5)
-	text := fmt.Sprintf("take %.3g ms, not %.3g ms", 1e3*max(0, median), 1e3*asked)
-	if e.Reorder < 0.4 && asked > 0 && median < asked-off {
-		return text, false
-	}
-	if median > asked+off+slack {
-		return text, true
-	}
-	after, _ := slices.BinarySearch(took, latest)
-	before, _ := slices.BinarySearch(took, earliest)
-	switch n := len(took); {
-	case weigh(n-after, n, 0, lateShare, v.unlikely()) == wide:
-		return fmt.Sprintf("are late: %d of %d take %.3g ms or longer, not %.3g ms", n-after, n, 1e3*took[after], 1e3*asked), true
-	case asked > 0 && e.Reorder == 0 && weigh(before, n, 0, lateShare, v.unlikely()) == wide:
-		return fmt.Sprintf("are early: %d of %d take %.3g ms or less, not %.3g ms", before, n, 1e3*took[before-1], 1e3*asked), false
-	}
-	return "", false
-}
-
-// enoughDelays is how many say something of their spread.
-const enoughDelays = 50
-
-func (v *verifier) judgeJitter(c *Check, all []passing) {
-	took := seconds(all, false)
-	if len(took) < enoughDelays {
-		c.untold("too few packets to judge it (%d)", len(took))
-		return
-	}
-	sd, off := spread(took)
-	wrong := func(sd, off float64) bool { return math.Abs(sd-c.Asked) > (jitterOff+off)*c.Asked+0.0002 }
-	if !wrong(sd, off) {
-		c.set(sd)
-		return
-	}
-	sure := seconds(all, true)
-	if len(sure) > enoughDelays {
-		if again, off := spread(sure); wrong(again, off) && (again > c.Asked) == (sd > c.Asked) || sd < c.Asked {
-			c.wrong(sd, "the delay varies by %.3g ms, not %.3g ms (standard deviation)", 1e3*sd, 1e3*c.Asked)
-			return
-		}
-	}
-	c.Got = &sd
-	c.untold("the machine is too busy: the delay varies by %.3g ms", 1e3*sd)
-}
-
-// spread is the standard deviation of times in order, and the share by which that of so few may be
-// off.
-func spread(took []float64) (sd, off float64) {
-	most := stats.Quantile(took, 0.99) // beyond it a busy machine is at work
-	var kept []float64
-	for _, d := range took {
-		if d <= most {
-			kept = append(kept, d)
-		}
-	}
-	var mean, sum float64
-	for _, d := range kept {
-		mean += d / float64(len(kept))
-	}
-	for _, d := range kept {
-		sum += (d - mean) * (d - mean)
-	}
-	return math.Sqrt(sum / float64(len(kept)-1)), 2 / math.Sqrt(float64(len(kept)))
 }
 
 // worse keeps, of several outcomes of a check, the one that says most against it.

@@ -170,9 +170,11 @@ type verifier struct {
 	info   lab.Info
 	began  time.Time
 
-	seen   map[hop][]*sample // by the survey's streams, at all looks
-	looks  int               // that the survey took
-	result *Result
+	seen  map[hop][]*sample // by the survey's streams, at all looks
+	looks int               // that the survey took
+
+	unlikely float64 // how unlikely something must be to be no chance; see chance
+	result   *Result
 }
 
 // Run verifies a lab by its daemon. An error says that it could not be verified; what is wrong with

@@ -1,6 +1,15 @@
 package verify
 
-import "github.com/prometheus/procfs"
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
 
 // processors is how much time all processors have had, and have been idle, in seconds since the
 // machine began.
@@ -29,4 +38,82 @@ const leastIdle = 0.1
 func (p processors) busySince() bool {
 	now := readProcessors()
 	return now.idle-p.idle < leastIdle*(now.all-p.all)
+}
+
+// machine is what the machine itself says of a time: whether something waited for a processor
+// (/proc/pressure/cpu), and how late a timer of its own was.
+type machine struct {
+	busy    bool // hardly any time was left, all in all
+	moments []moment
+}
+
+// moment is a look at it: how long, since the machine began and since the watch did, something
+// waited, and the timer was late.
+type moment struct {
+	at           int64 // nanoseconds since 1970
+	waited, late time.Duration
+}
+
+const (
+	momentary = 5 * time.Millisecond  // from one moment to the next
+	usual     = 15 * time.Millisecond // that a timer may take at rest, on a kernel with slow ticks
+)
+
+// watch looks at the machine until end, which returns what it was like.
+func watch() (end func() *machine) {
+	m, before := &machine{}, readProcessors()
+	pressure, _ := os.Open("/proc/pressure/cpu") // nil where the kernel does not tell
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		late, last := time.Duration(0), time.Now()
+		ticker := time.NewTicker(momentary)
+		defer ticker.Stop()
+		for {
+			m.moments = append(m.moments, moment{time.Now().UnixNano(), waitedFor(pressure), late})
+			select {
+			case <-stop:
+				return
+			case <-ticker.C:
+			}
+			now := time.Now()
+			late += max(0, now.Sub(last)-momentary-usual)
+			last = now
+		}
+	})
+	return func() *machine {
+		close(stop)
+		group.Wait()
+		pressure.Close()
+		m.busy = before.busySince()
+		return m
+	}
+}
+
+// waitedFor reads for how long something has waited for a processor: "some … total=MICROSECONDS".
+func waitedFor(pressure *os.File) time.Duration {
+	b := make([]byte, 256)
+	n, _ := pressure.ReadAt(b, 0)
+	line, _, _ := strings.Cut(string(b[:n]), "\n")
+	_, total, _ := strings.Cut(line, "total=")
+	us, _ := strconv.ParseInt(total, 10, 64)
+	return time.Duration(us) * time.Microsecond
+}
+
+// excuses says whether the machine may be why something took longer than it should, by so much,
+// between two times: for half of that something waited for a processor, or nothing ran at all.
+func (m *machine) excuses(from, to int64, by time.Duration) bool {
+	if m == nil || len(m.moments) == 0 {
+		return false
+	}
+	if m.busy {
+		return true
+	}
+	find := func(t int64) int {
+		i, _ := slices.BinarySearchFunc(m.moments, t, func(a moment, t int64) int { return int(max(-1, min(1, a.at-t))) })
+		return i
+	}
+	last := len(m.moments) - 1
+	a, b := m.moments[max(0, find(from)-1)], m.moments[min(last, find(to))]
+	return max(b.waited-a.waited, b.late-a.late) >= by/2
 }

@@ -3,12 +3,10 @@ package verify
 import (
 	"cmp"
 	"fmt"
-	"math"
+	"net/netip"
 	"slices"
-	"time"
+	"strings"
 
-	"trivet.dev/trivet/bench/stats"
-	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/topology"
 )
 
@@ -19,8 +17,15 @@ const (
 	delayFloor = 0.0005 // seconds that a delay may always be off: timers and wake-ups
 	jitterOff  = 0.30   // share of a jitter
 	queueOff   = 0.15   // share of a queue
-	lossSure   = 0.999  // confidence of the interval that a loss must be in
+	lateOff    = 0.002  // seconds beyond that for a packet to be late
+	lateShare  = 0.01   // share of packets that may be late, or early
+	aheadShare = 0.002  // share of packets that may overtake others where none should
+
 )
+
+// chance is how likely a lab that is as it should be is to be found wrong by the packets that
+// happened to be lost, in all of it together.
+const chance = 1e-3
 
 func (c *Check) set(got float64) {
 	c.Got, c.Verdict, c.Why = &got, OK, ""
@@ -34,119 +39,158 @@ func (c *Check) untold(format string, args ...any) {
 	c.Verdict, c.Why = Untold, fmt.Sprintf(format, args...)
 }
 
-// sample is what two points of a stream say of the direction between them.
-type sample struct {
-	delays  []float64 // seconds, of small packets
-	lost    int
-	of      int
-	largest int // frame; full: of those that were sent
-	full    int
-	by      string
+// judge says of each direction what all streams over it showed, at all looks.
+func (v *verifier) judge() {
+	tests := 0
+	for _, samples := range v.seen {
+		tests += 1 + len(samples)
+	}
+	v.unlikely = chance / float64(max(1, tests))
+	for h, samples := range v.seen {
+		d := &v.result.Links[h.link].Directions[h.out]
+		for i := range d.Checks {
+			if c := &d.Checks[i]; c.What != Rate && c.What != Queue {
+				v.judgeCheck(c, h, samples)
+			}
+		}
+	}
 }
 
-// judgeTraces says of each direction what the stream with most packets over it showed.
-func (v *verifier) judgeTraces(traces []*trace) {
-	if v.RateOnly {
+// judgeCheck judges what all looks saw together, and says how many of them alone would have been
+// wrong: what was wrong at one of several is not made right by the others, unless chance may be why.
+func (v *verifier) judgeCheck(c *Check, h hop, samples []*sample) {
+	before := *c
+	blank := func() Check {
+		if c.What == Up && before.Verdict == Wrong {
+			return before // a carrier is missing, as long as nothing comes
+		}
+		return Check{What: before.What, Asked: before.Asked, Verdict: Untold}
+	}
+	looks, failed := 0, 0
+	var bad Check
+	for look := range v.looks {
+		alone := slices.DeleteFunc(slices.Clone(samples), func(s *sample) bool { return s.look != look })
+		if len(alone) == 0 {
+			continue
+		}
+		looks++
+		one := blank()
+		if v.judgeOne(&one, h, alone); one.Verdict == Wrong {
+			failed++
+			bad = one
+		}
+	}
+	*c = blank()
+	v.judgeOne(c, h, samples)
+	c.Looks, c.Failed = looks, failed
+	switch {
+	case failed == 0 || failed == looks:
+	case c.Verdict == OK && c.What != Delay && c.What != Jitter && c.What != Reorder: // chance, or it could not have come so far
+	case c.Verdict == Wrong:
+		c.Why = fmt.Sprintf("in %d of %d looks: %s", failed, looks, bad.Why)
+	default:
+		c.By = bad.By
+		c.untold("in %d of %d looks: %s", failed, looks, bad.Why)
+	}
+}
+
+func (v *verifier) judgeOne(c *Check, h hop, samples []*sample) {
+	e := v.egress(h)
+	living := slices.DeleteFunc(slices.Clone(samples), func(s *sample) bool { return s.dead() && v.mayRefuse(h, s) != "" })
+	came := 0
+	for _, s := range samples {
+		came += s.of - s.lost
+	}
+	if c.By = namesOf(samples); came == 0 {
+		v.judgeNone(c, h, samples)
 		return
 	}
-	best := map[hop]*sample{}
-	for _, t := range traces {
-		for i := 1; i < len(t.points); i++ {
-			s := t.sample(i)
-			hops := t.points[i].hops
-			for _, h := range hops {
-				one := *s
-				if last := hops[len(hops)-1]; h != last && s.lost < s.of {
-					// Of links without devices before one that has one it is known that these
-					// packets crossed them; and, where that one is to delay nothing, that they took
-					// no longer in sum.
-					one = sample{of: s.of - s.lost, largest: s.largest, full: s.full, by: s.by}
-					if v.egress(last).Delay == 0 {
-						one.delays = s.delays
-					}
-				}
-				if b := best[h]; b == nil || one.of-one.lost > b.of-b.lost {
-					best[h] = &one
-				}
-			}
+	loss, corrupt, duplicate := float64(e.Loss), float64(e.Corrupt), float64(e.Duplicate)
+	switch c.What {
+	case Up:
+		c.set(1)
+	case Delay:
+		v.judgeDelay(c, h, samples)
+	case Jitter:
+		if e.Reorder > 0 {
+			c.untold("packets that overtake others take no time at all")
+			break
 		}
-	}
-	for h, s := range best {
-		v.judgeSample(h, s)
+		v.judgeJitter(c, joined(samples))
+	case Loss: // of packets that come twice one may be lost, and of what is damaged not all is read
+		v.judgeShare(c, living, happening{what: "were lost", get: func(s *sample) (int, int) { return s.lost, s.missed }, excuse: "taps missed some",
+			least: loss * (1 - duplicate), most: 1 - (1-loss)*(1-unreadable*corrupt), depends: e.LossCorrelation > 0})
+	case Corrupt:
+		v.judgeShare(c, living, happening{what: "were damaged", get: func(s *sample) (int, int) { return s.damaged, 0 },
+			least: corrupt * (1 - loss) * (1 - unreadable), most: corrupt, depends: e.CorruptCorrelation > 0})
+	case Duplicate:
+		v.judgeShare(c, living, happening{what: "came more than once", get: func(s *sample) (int, int) { return s.again, 0 },
+			least: duplicate * (1 - loss) * (1 - loss) * (1 - corrupt) * (1 - corrupt), most: duplicate, depends: e.DuplicateCorrelation > 0})
+	case Reorder:
+		v.judgeReorder(c, e, living)
+	case MTU:
+		one := &sample{}
+		for _, s := range samples {
+			one.largest, one.full = max(one.largest, s.largest), max(one.full, s.full)
+		}
+		judgeMTU(c, one, came)
 	}
 }
 
-// sample compares a point of a stream with the one before.
-func (t *trace) sample(i int) *sample {
-
-	before, here := t.points[i-1], t.points[i]
-	s := &sample{by: t.name(), largest: here.largest, full: t.frame}
-	small := uint64(max(0, t.sent-t.full))
-	for n := range uint64(t.sent) {
-		at, came := here.at[n]
-		was, left := before.at[n]
-		if i == 1 {
-			left = true // the sender sent it, whether or not it is known when
-		}
-		if n >= small {
-			if came && i == len(t.points)-1 && here.largest == 0 {
-				s.largest = t.frame // the receiver has one that was sent so
-			}
+// judgeNone judges a direction that nothing came through.
+func (v *verifier) judgeNone(c *Check, h hop, samples []*sample) {
+	of, may, why := 0, "", ""
+	var should []*sample
+	for _, s := range samples {
+		of += s.of
+		if refused := v.mayRefuse(h, s); refused != "" {
+			may = refused
 			continue
 		}
-		if !left {
-			continue
-		}
-		s.of++
-		if !came {
-			s.lost++
-		} else if was != 0 {
-			s.delays = append(s.delays, float64(at-was)/1e9)
+		should = append(should, s)
+		if s.why != "" && strings.HasPrefix(s.by, v.near(h)+" → ") {
+			why = ": " + s.why
 		}
 	}
-	slices.Sort(s.delays)
-	return s
+	switch dead := slices.ContainsFunc(should, (*sample).dead); {
+	case c.What == Up && dead:
+		c.wrong(0, "none of %d packets came through it%s", of, why)
+	case c.What == Up && c.Verdict == Wrong:
+	case c.What == Up && of == 0:
+		c.untold("%s put no packet into it: is a route missing there?", v.near(h))
+	case c.What == Up:
+		c.untold("none of %d packets came through it, %s", of, may)
+	case c.What == Loss && dead:
+		c.wrong(1, "%d of %d packets were lost, which is not %.4g %%%s", of, of, 100*c.Asked, why)
+	case c.What == Delay && !v.hasDevice(h.link):
+		c.untold("the link has no device: it is one with the next, which has a delay")
+	default:
+		c.untold("no packet came through it")
+	}
 }
 
-func (v *verifier) judgeSample(h hop, s *sample) {
-	d := &v.result.Links[h.link].Directions[h.out]
-	came := s.of - s.lost
-	stop := v.mayStop(h)
-	for i := range d.Checks {
-		c := &d.Checks[i]
-		if c.What != Rate && c.What != Queue {
-			c.By = []string{s.by}
-		}
-		switch c.What {
-		case Up:
-			switch {
-			case came > 0:
-				c.set(1)
-			case s.of == 0:
-				c.untold("%s put no packet into it: is a route missing there?", v.near(h))
-			case stop != "":
-				c.untold("none of %d packets came through it, %s", s.of, stop)
-			default:
-				c.wrong(0, "none of %d packets came through it", s.of)
+// mayRefuse is why nothing of a stream may rightly come through a direction, or empty.
+func (v *verifier) mayRefuse(h hop, s *sample) string {
+	if why := v.mayStop(h); why != "" {
+		return why
+	}
+	from, to, _ := strings.Cut(s.by, " → ")
+	if v.near(h) == from && !v.routed(v.nodes[from], v.address[to]) {
+		return "as " + from + " is given no route to " + to
+	}
+	return ""
+}
+
+// routed says whether a node has a route to an address by what the topology gives it.
+func (v *verifier) routed(n *topology.Node, to netip.Addr) bool {
+	for _, l := range v.t.Links {
+		for _, e := range l.Ends {
+			if n != nil && e.Node == n.Name && slices.ContainsFunc(e.Addresses, func(a netip.Prefix) bool { return a.Masked().Contains(to) }) {
+				return true
 			}
-		case Delay:
-			v.judgeDelay(c, h, s.delays)
-		case Jitter:
-			if v.egress(h).Reorder > 0 {
-				c.untold("packets that overtake others take no time at all")
-				break
-			}
-			v.judgeJitter(c, s.delays)
-		case Loss:
-			if came == 0 && (stop != "" || s.of == 0) {
-				c.untold("no packet came through it")
-			} else {
-				judgeLoss(c, v.egress(h), v.damaged(h), s.lost, s.of)
-			}
-		case MTU:
-			judgeMTU(c, s, came)
 		}
 	}
+	return n != nil && (n.Kind == topology.Router || slices.ContainsFunc(v.routesOf(n), func(r topology.Route) bool { return r.To.Contains(to) }))
 }
 
 // mayStop is why a direction may rightly get no packets, or empty: where a controller of the
@@ -165,119 +209,34 @@ func (v *verifier) mayStop(h hop) string {
 	return ""
 }
 
-// judgeDelay takes the median; what is too long for the middle of them, and right for the fastest,
-// may be the machine's.
-func (v *verifier) judgeDelay(c *Check, h hop, delays []float64) {
-	if len(delays) == 0 {
-		if !v.hasDevice(h.link) {
-			c.untold("the link has no device: it is one with the next, which has a delay")
-			return
-		}
-		c.untold("no packet came through it")
-		return
+// joined is how long the packets of all samples took.
+func joined(samples []*sample) (out []passing) {
+	for _, s := range samples {
+		out = append(out, s.took...)
 	}
-	off := max(delayFloor, delayOff*c.Asked)
-	slack := 0.0
-	if e := v.egress(h); e.Bandwidth > 0 && v.wires[h.link] == datapath.Line { // a packet takes its time on the wire
-		slack = 8 * 80 / float64(e.Bandwidth)
-	}
-	if e := v.egress(h); e.Jitter > 0 { // of few packets the median is off by its own spread; and none comes before it was sent
-		j := time.Duration(e.Jitter).Seconds()
-		off += 4 * j / math.Sqrt(float64(len(delays)))
-		if 3*j > c.Asked {
-			off += j
-		}
-	}
-	right := func(d float64) bool { return (d >= c.Asked-off || c.Asked == 0) && d <= c.Asked+off+slack }
-	median, fast := stats.Quantile(delays, 0.5), stats.Quantile(delays, 0.1)
-	switch {
-	case right(median):
-		c.set(max(0, median))
-	case v.egress(h).Reorder >= 0.4:
-		c.Got = &median
-		c.untold("too many packets overtake others to tell what the others take")
-	case median > c.Asked && (right(fast) || v.busy):
-		c.Got = &median
-		c.untold("the machine is too busy: half of the packets took %.3g ms or longer, the fastest %.3g ms", 1e3*median, 1e3*delays[0])
-	default:
-		c.wrong(max(0, median), "packets take %.3g ms, not %.3g ms", 1e3*max(0, median), 1e3*c.Asked)
-	}
+	return out
 }
 
-// enoughDelays is how many say something of their spread.
-const enoughDelays = 50
-
-func (v *verifier) judgeJitter(c *Check, delays []float64) {
-	if len(delays) < enoughDelays {
-		c.untold("too few packets to judge it (%d)", len(delays))
-		return
-	}
-	most := stats.Quantile(delays, 0.99) // beyond it a busy machine is at work
-	var kept []float64
-	for _, d := range delays {
-		if d <= most {
-			kept = append(kept, d)
+// byStream are the samples of each stream by itself.
+func byStream(samples []*sample) (out [][]*sample) {
+	at := map[string]int{}
+	for _, s := range samples {
+		i, known := at[s.by]
+		if !known {
+			i = len(out)
+			at[s.by], out = i, append(out, nil)
 		}
+		out[i] = append(out[i], s)
 	}
-	var mean, sum float64
-	for _, d := range kept {
-		mean += d / float64(len(kept))
-	}
-	for _, d := range kept {
-		sum += (d - mean) * (d - mean)
-	}
-	sd := math.Sqrt(sum / float64(len(kept)-1))
-	off := (jitterOff+2/math.Sqrt(float64(len(kept))))*c.Asked + 0.0002
-	if math.Abs(sd-c.Asked) <= off {
-		c.set(sd)
-		return
-	}
-	if sd > c.Asked && v.busy {
-		c.Got = &sd
-		c.untold("the machine is too busy: the delay varies by %.3g ms", 1e3*sd)
-		return
-	}
-	c.wrong(sd, "the delay varies by %.3g ms, not %.3g ms (standard deviation)", 1e3*sd, 1e3*c.Asked)
+	return out
 }
 
-// damaged is the share of packets that links other than a direction may have damaged.
-func (v *verifier) damaged(but hop) float64 {
-	whole := func(h hop) float64 { return max(1e-9, 1-float64(v.egress(h).Corrupt)) }
-	if v.whole == 0 {
-		v.whole = 1
-		for i := range v.t.Links {
-			v.whole *= whole(hop{i, 0}) * whole(hop{i, 1})
-		}
+// namesOf the streams of samples, each once.
+func namesOf(samples []*sample) (out []string) {
+	for _, s := range byStream(samples) {
+		out = append(out, s[0].by)
 	}
-	return 1 - v.whole/whole(but)
-}
-
-// judgeLoss takes what is lost, and as much of what is damaged, here or before, as there may be:
-// who receives it throws it away. Of packets that come twice one may be lost.
-func judgeLoss(c *Check, e topology.Impairment, damaged float64, lost, of int) {
-	if of == 0 {
-		c.untold("no packet came this far")
-		return
-	}
-	shown, err := stats.Wilson(lost, of, 0.95)
-	sure, err2 := stats.Wilson(lost, of, lossSure)
-	if firstOf(err, err2) != nil {
-		c.untold("%v", firstOf(err, err2))
-		return
-	}
-	low, high := float64(shown.Low), float64(shown.High)
-	c.Low, c.High = &low, &high
-	got := float64(lost) / float64(of)
-	least, most := c.Asked*(1-float64(e.Duplicate)), 1-(1-c.Asked)*(1-float64(e.Corrupt))*(1-damaged)
-	switch {
-	case most == 0 && lost == 0, most > 0 && float64(sure.Low) <= most && least <= float64(sure.High):
-		c.set(got)
-	case e.LossCorrelation > 0 && c.Asked > 0:
-		c.Got = &got
-		c.untold("losses that depend on each other are not the share that was asked for, as with netem")
-	default:
-		c.wrong(got, "%d of %d packets were lost, which is not %.4g %%", lost, of, 100*c.Asked)
-	}
+	return out
 }
 
 // worse keeps, of several outcomes of a check, the one that says most against it.

@@ -21,65 +21,38 @@ func overhead(a netip.Addr) int {
 	return 14 + 20 + 8
 }
 
-// pace is how a survey's stream is sent.
-type pace struct {
-	rate  float64 // packets/s
-	count int
-}
-
-// fewest is how many packets find out a way.
-const fewest = 20
-
-// large is how many full packets end a stream, for the MTU.
-const large = 4
-
-// share of a link's rate that a survey's stream takes at most.
-const sparing = 0.15
-
-// paceOf chooses how to send over a way: slow enough that no packet waits for another.
-func (v *verifier) paceOf(way []hop, thorough bool) pace {
-	most, longest, rate := 1000, 4*time.Second, 1000.0
-	if v.Quick {
-		most, longest, rate = 200, time.Second, 500
-	}
-	if !thorough {
-		most, longest = fewest, time.Second
-	}
-	jitter, loss := 0.0, 0.0
-	for _, h := range way {
-		e := v.egress(h)
-		jitter = max(jitter, time.Duration(e.Jitter).Seconds())
-		loss = max(loss, float64(e.Loss))
-	}
-	if loss > 0 && thorough && !v.Quick { // a half width of half the loss
-		rate, most = 5000, min(20_000, max(most, int(16/loss)))
-	}
-	for _, h := range way {
-		if r := v.rate(h); r > 0 {
-			rate = min(rate, sparing*r/8/80)
-		}
-	}
-	if jitter > 0 { // packets stay in order: one that is to come before another waits, which is no jitter of the link
-		rate = min(rate, 1/(4*jitter))
-	}
-	return pace{rate, max(fewest, min(most, int(rate*longest.Seconds())))}
-}
-
 // trace is what was seen of a flow's stream.
 type trace struct {
 	*flow
 	sent, full int // packets: all, and the last of them, which are full
 	frame      int // bytes of layer 2 of the full ones: what the narrowest link of the way takes
-	refused    bool
+	apart      time.Duration
+	why        string  // what the sender's kernel said of those that it refused
 	points     []point // from the sender to the last place where it was seen
-	err        error
 }
 
-// point is where packets of a stream came by, by their numbers: when.
+// point is where packets of a stream came by.
 type point struct {
-	hops    []hop // since the point before; the last is the one with a device
-	at      map[uint64]int64
-	largest int // frame; 0: not known
+	hops    []hop            // since the point before; the last is the one with a device
+	at      map[uint64]int64 // when, of whole packets, by their numbers
+	again   map[uint64]int   // how often they came after that
+	damaged map[uint64]int   // how often damaged ones came
+	largest int              // frame; 0: not known
+	missed  int              // packets that who listens there could not take
+}
+
+func pointOf(s sighting) point {
+	p := point{at: map[uint64]int64{}, again: map[uint64]int{}, damaged: map[uint64]int{}, largest: s.Largest, missed: s.missed}
+	for i, n := range s.Numbers {
+		p.at[n] = s.At[i]
+	}
+	for _, n := range s.Again {
+		p.again[n]++
+	}
+	for _, n := range s.Damaged {
+		p.damaged[n]++
+	}
+	return p
 }
 
 // survey sends streams over ways, and notes which way they take indeed. It says of each direction
@@ -98,7 +71,7 @@ func (v *verifier) survey(ctx context.Context, p *plan) error {
 			met[t.flow] = met[t.flow] || t.wayTaken() != nil
 		}
 		for _, t := range traces {
-			if (v.doubts(t.flow) || !met[t.flow] && v.mayMiss(t.flow)) && !slices.Contains(again, t.flow) && slices.Contains(p.cover, t.flow) {
+			if (v.doubts(t.flow) || !met[t.flow] && v.mayMiss(t.flow)) && !slices.Contains(again, t.flow) {
 				again = append(again, t.flow)
 			}
 		}
@@ -124,11 +97,15 @@ func (v *verifier) survey(ctx context.Context, p *plan) error {
 	return nil
 }
 
+// enoughStreams are looked at again where something seems wrong.
+const enoughStreams = 4
+
 // doubts says whether something on a flow's way seems wrong, or the machine was too busy to tell.
 func (v *verifier) doubts(f *flow) bool {
 	for _, h := range f.way {
 		for _, c := range v.result.Links[h.link].Directions[h.out].Checks {
-			if c.What != Rate && c.What != Queue && len(c.By) > 0 && c.By[0] == f.name() && (c.Verdict == Wrong || c.Verdict == Untold && c.Got != nil) {
+			i := slices.Index(c.By, f.name())
+			if c.What != Rate && c.What != Queue && i >= 0 && i < enoughStreams && (c.Verdict == Wrong || c.Verdict == Untold && c.Got != nil) {
 				return true
 			}
 		}
@@ -158,13 +135,19 @@ func (v *verifier) look(ctx context.Context, flows []*flow, thorough int) ([]*tr
 	if err != nil {
 		return nil, err
 	}
-	before := readProcessors()
+	sharing := map[hop]int{}
+	for _, f := range flows {
+		for _, h := range f.way {
+			sharing[h]++
+		}
+	}
+	machine := watch()
 	traces := make([]*trace, len(flows))
 	received := make([]*packets.Received, len(flows))
-	v.inTurns(ctx, len(flows), 4, func(i int) []hop { return flows[i].way }, func(i int) {
-		traces[i], received[i] = v.surveyOne(ctx, flows[i], first+uint16(i), i < thorough)
+	v.inTurns(ctx, len(flows), v.atOnce(), func(i int) []hop { return flows[i].way }, func(i int) {
+		traces[i], received[i] = v.surveyOne(ctx, flows[i], first+uint16(i), sharing, i < thorough)
 	}, func(done int) { v.Progress("ways", done, len(flows)) })
-	v.busy = before.busySince()
+	m := machine()
 	sights, err := collect(ends)
 	if err != nil || ctx.Err() != nil {
 		return nil, firstOf(ctx.Err(), err)
@@ -175,8 +158,17 @@ func (v *verifier) look(ctx context.Context, flows []*flow, thorough int) ([]*tr
 		}
 	}
 	traces = slices.DeleteFunc(traces, func(t *trace) bool { return t == nil })
-	v.judgeTraces(traces)
+	v.note(traces, m)
+	v.judge()
 	return traces, nil
+}
+
+// atOnce is how many streams are sent at a time: sparse ones cost little, but each is two programs.
+func (v *verifier) atOnce() int {
+	if v.Quick {
+		return 4
+	}
+	return 32
 }
 
 func firstOf(errs ...error) error {
@@ -190,7 +182,8 @@ func firstOf(errs ...error) error {
 
 // sighting is a stream at a device of a place.
 type sighting struct {
-	place string
+	place  string
+	missed int // packets that the tap could not take, of whatever stream
 	packets.Sight
 }
 
@@ -222,52 +215,34 @@ func collect(ends map[string]func() (*packets.Tapped, error)) (map[uint16][]sigh
 			continue
 		}
 		for _, s := range got.Sights {
-			out[s.Stream] = append(out[s.Stream], sighting{place, s})
+			out[s.Stream] = append(out[s.Stream], sighting{place, got.Dropped, s})
 		}
 	}
 	return out, failed
 }
 
 // surveyOne sends one stream.
-func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, thorough bool) (*trace, *packets.Received) {
+func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, sharing map[hop]int, thorough bool) (*trace, *packets.Received) {
 	if v.late() {
 		return nil, nil
 	}
 	to := v.address[f.to]
-	p := v.paceOf(f.way, thorough)
+	p := v.paceOf(f.way, sharing, thorough)
 	s := packets.Send{To: netip.AddrPortFrom(to, 0), Stream: stream, Size: packets.HeaderLen, Rate: p.rate, Count: p.count + large,
 		Whole: true, Large: v.frame(f.way) - overhead(to), LargeLast: large}
-	sent, got, err := packets.Measure(ctx, v.node(f.from), v.node(f.to), s, packets.Receive{Record: true}, v.quiet(f.way))
-	t := &trace{flow: f, full: large, frame: v.frame(f.way), err: err}
-	if sent != nil {
-		t.sent, t.refused = sent.Sent, sent.Refused > 0
+	sent, got, err := packets.Measure(ctx, v.node(f.from), v.node(f.to), s, packets.Receive{Record: true, Raw: true}, v.quiet(f.way))
+	t := &trace{flow: f, full: large, frame: v.frame(f.way), apart: p.apart()}
+	switch {
+	case sent != nil && sent.Refused > 0:
+		t.sent, t.why = max(sent.Sent, sent.Refused), sent.Error
+	case sent != nil:
+		t.sent = sent.Sent
+	}
+	if got == nil && err != nil && t.why == "" {
+		return nil, nil // an instrument failed, which says nothing of the lab
 	}
 	return t, got
 }
-
-// quiet is how long nothing must come of a way for nothing to be under way any more.
-func (v *verifier) quiet(way []hop) time.Duration {
-	sum := 150 * time.Millisecond
-	for _, h := range way {
-		e := v.egress(h)
-		sum += time.Duration(e.Delay + 4*e.Jitter)
-		if e.Bandwidth > 0 {
-			sum += inTime(large * 8 * float64(v.frame(way)) / float64(e.Bandwidth))
-		}
-	}
-	return min(sum, 20*time.Second)
-}
-
-// frame is the largest that passes a way, in bytes of layer 2.
-func (n *network) frame(way []hop) int {
-	mtu := topology.MaxMTU
-	for _, h := range way {
-		mtu = min(mtu, n.t.Links[h.link].MTUAt(h.out), n.t.Links[h.link].MTUAt(1-h.out))
-	}
-	return mtu + ethernet
-}
-
-const ethernet = 14 // bytes of a header
 
 // follow puts what was seen of a stream in the order in which it came by.
 func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
@@ -281,6 +256,15 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 		}
 	}
 	t.points = append(t.points, start)
+	if got != nil && got.Tapped != nil {
+		last.missed = got.Dropped
+		if !slices.ContainsFunc(sights, func(s sighting) bool { return s.place == t.to }) {
+			for _, s := range got.Tapped.Sights {
+				sights = append(sights, sighting{t.to, got.Tapped.Dropped, s})
+			}
+		}
+	}
+	defer v.deliver(t, last)
 	if len(last.at) > 0 && v.straight(t, sights, last) {
 		return
 	}
@@ -295,22 +279,28 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 		if between == nil && v.near(h) != at {
 			continue // a copy that flooded elsewhere
 		}
-		p := point{hops: append(between, h), at: map[uint64]int64{}, largest: s.Largest}
-		for i, n := range s.Numbers {
-			p.at[n] = s.At[i]
-		}
+		p := pointOf(s)
+		p.hops = append(between, h)
 		t.points = append(t.points, p)
 		at = v.far(h)
 	}
 	if at == t.to {
 		return
 	}
-	// The receiver's own device has no tap: what came to its socket came by that.
+	// What came to the receiver's socket came by its own device, whether or not the tap there took it.
 	if rest := v.back(v.tree(at, nil), t.to); len(last.at) > 0 && len(rest) > 0 {
 		last.hops = rest
 		t.points = append(t.points, last)
 	} else if at == t.from || len(last.at) == 0 {
 		t.points = append(t.points, point{hops: v.rest(t, at), at: last.at})
+	}
+}
+
+// deliver makes a way end at the receiver's socket: what came to its device, whole, and not to that
+// is lost.
+func (v *verifier) deliver(t *trace, last point) {
+	if p := &t.points[len(t.points)-1]; len(p.hops) > 0 && v.far(p.hops[len(p.hops)-1]) == t.to {
+		p.at, p.missed = last.at, last.missed
 	}
 }
 
@@ -324,11 +314,8 @@ func (v *verifier) straight(t *trace, sights []sighting, last point) bool {
 		if !ok {
 			continue
 		}
-		p := &point{at: map[uint64]int64{}, largest: s.Largest}
-		for i, n := range s.Numbers {
-			p.at[n] = s.At[i]
-		}
-		seen[h] = p
+		p := pointOf(s)
+		seen[h] = &p
 	}
 	way := v.back(v.tree(t.from, func(h hop) bool { return seen[h] != nil || !v.hasDevice(h.link) || v.far(h) == t.to }), t.to)
 	if len(way) == 0 {
@@ -390,6 +377,9 @@ func (v *verifier) rest(t *trace, at string) []hop {
 			return []hop{h}
 		}
 	}
+	if way := v.back(v.tree(at, nil), t.to); len(way) > 0 { // the stream has left it
+		return way[:1]
+	}
 	return nil
 }
 
@@ -432,7 +422,7 @@ func (v *verifier) inTurns(ctx context.Context, n, most int, way func(i int) []h
 		waiting = slices.Delete(waiting, k, k+1)
 		var mine []hop
 		for _, h := range way(i) {
-			if r := v.rate(h); r > 0 && r < 20e6 {
+			if r := v.rate(h); r > 0 && r < narrow {
 				mine = append(mine, h)
 				busy[h] = true
 			}

@@ -44,14 +44,18 @@ const (
 	Queue  = "queue"  // packets of 1514 bytes
 	MTU    = "mtu"    // bytes of layer 3
 	Up     = "up"     // 1: packets cross the link, 0: none does
+
+	Reorder   = "reorder"   // share of packets that overtake others
+	Duplicate = "duplicate" // share of packets that come more than once
+	Corrupt   = "corrupt"   // share of packets in which something is changed
 )
 
 // Check is one thing that was asked, and what it is.
 type Check struct {
-	What    string   `json:"what" enum:"rate,delay,jitter,loss,queue,mtu,up"`
+	What    string   `json:"what" enum:"rate,delay,jitter,loss,reorder,duplicate,corrupt,queue,mtu,up"`
 	Asked   float64  `json:"asked" doc:"bit/s, s, share, packets, bytes; 0 of a rate: not limited"`
 	Got     *float64 `json:"got,omitempty" doc:"As it was measured; missing: nothing could be"`
-	Low     *float64 `json:"low,omitempty" doc:"95 % interval of a loss"`
+	Low     *float64 `json:"low,omitempty" doc:"95 % interval of a share of packets"`
 	High    *float64 `json:"high,omitempty"`
 	AtLeast bool     `json:"at_least,omitempty" doc:"The direction may carry more: another link on the way did not let more come"`
 	Verdict Verdict  `json:"verdict" enum:"ok,wrong,untold"`
@@ -187,11 +191,11 @@ type verifier struct {
 	info   lab.Info
 	began  time.Time
 
-	busy   bool    // the machine was, during the last streams for ways
-	whole  float64 // share of packets that no link of the lab damages; 0: see damaged
-	result *Result
-
-	reached []*pair // who reach each other
+	seen     map[hop][]*sample // by the survey's streams, at all looks
+	looks    int               // that the survey took
+	unlikely float64           // how unlikely something must be to be no chance; see chance
+	reached  []*pair           // who reach each other
+	result   *Result
 
 	mu sync.Mutex // of what is noted of nodes that are silent
 }
@@ -222,7 +226,7 @@ func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 			info.Topology = AsInFile(info.Topology, o.File)
 		}
 	}
-	v := &verifier{network: newNetwork(info), Options: o, client: client, info: info, began: time.Now(), result: r}
+	v := &verifier{network: newNetwork(info), Options: o, client: client, info: info, began: time.Now(), seen: map[hop][]*sample{}, result: r}
 	v.run = func(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
 		r := lab.ExecRequest{Node: node, Command: argv, Env: os.Environ(), Dir: "/"}
 		code, err := client.Exec(ctx, r, lab.Streams{In: in, Out: out, Err: errOut})
@@ -302,7 +306,7 @@ func (v *verifier) asked(h hop) []Check {
 	if e.Jitter > 0 {
 		checks = append(checks, ask(Jitter, time.Duration(e.Jitter).Seconds()))
 	}
-	checks = append(checks, ask(Loss, float64(e.Loss)))
+	checks = append(checks, ask(Loss, float64(e.Loss)), ask(Reorder, float64(e.Reorder)), ask(Duplicate, float64(e.Duplicate)), ask(Corrupt, float64(e.Corrupt)))
 	if e.Bandwidth > 0 && e.Queue != (topology.Queue{}) {
 		c := ask(Queue, float64(tailLimit(e)))
 		if e.Managed() {

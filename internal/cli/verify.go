@@ -24,8 +24,8 @@ func (a *app) verify() *cobra.Command {
 		Use:   "verify [LAB|FILE]",
 		Short: "Measure whether a lab is what its topology says",
 		Long: "Measure whether a lab that is up is what its topology says: for each link, in each direction, rate, delay, jitter,\n" +
-			"loss, queue, MTU and whether it is up; addresses, routes and names; that what the topology promises to reach each other\n" +
-			"does, by ICMP, TCP and UDP; and that nothing leads out of the lab.\n" +
+			"loss, reordering, duplicates, damage, queue, MTU and whether it is up; addresses, routes and names; that what the\n" +
+			"topology promises to reach each other does, by ICMP, TCP and UDP; and that nothing leads out of the lab.\n" +
 			"Hosts send each other packets to find out: other traffic in the lab disturbs the measurement, and is disturbed by it.\n" +
 			"It exits with 0 if all holds, with 5 if something does not, and with 6 if nothing is wrong but something could not be\n" +
 			"told: that is marked ?, never ok.\n\n" +
@@ -64,7 +64,7 @@ func (a *app) verify() *cobra.Command {
 			return a.showVerified(r, o.Look)
 		},
 	}
-	cmd.Flags().BoolVar(&o.Quick, "quick", false, "shorter streams: rates are known within 3 %, losses roughly")
+	cmd.Flags().BoolVar(&o.Quick, "quick", false, "shorter streams: rates are known within 3 %, losses roughly; what comes and goes may be missed")
 	cmd.Flags().BoolVar(&o.Strict, "strict", false, "what is only noted (lines with !) is an error, too")
 	cmd.Flags().BoolVar(&o.Look, "look", false, "send nothing: only look at devices, addresses, routes, names and settings")
 	cmd.Flags().StringVar(&file, "file", "", "the lab is to be what this file says")
@@ -212,12 +212,19 @@ func summed(lines []string) (out []string) {
 
 // showLinks prints a line for each direction, without columns that no link has a value for.
 func (a *app) showLinks(r *verify.Result) {
-	columns := []struct{ what, head string }{{verify.Rate, "RATE"}, {verify.Delay, "DELAY"}, {verify.Jitter, "JITTER"}, {verify.Loss, "LOSS"}, {verify.Queue, "QUEUE"}, {verify.MTU, "MTU"}}
+	columns := []struct{ what, head string }{{verify.Rate, "RATE"}, {verify.Delay, "DELAY"}, {verify.Jitter, "JITTER"}, {verify.Loss, "LOSS"}, {verify.Reorder, "REORDER"}, {verify.Duplicate, "DUPLICATE"}, {verify.Corrupt, "CORRUPT"}, {verify.Queue, "QUEUE"}, {verify.MTU, "MTU"}}
 	asked := map[string]bool{verify.Rate: true, verify.Delay: true, verify.Loss: true}
 	for _, l := range r.Links {
 		for _, d := range l.Directions {
 			for _, c := range d.Checks {
-				asked[c.What] = asked[c.What] || c.What != verify.MTU || c.Asked != topology.MTU
+				switch c.What {
+				case verify.MTU:
+					asked[c.What] = asked[c.What] || c.Asked != topology.MTU
+				case verify.Reorder, verify.Duplicate, verify.Corrupt: // what hardly any link is asked to do
+					asked[c.What] = asked[c.What] || c.Asked > 0 || c.Verdict == verify.Wrong
+				default:
+					asked[c.What] = true
+				}
 			}
 		}
 	}
@@ -276,7 +283,7 @@ func pair(c *verify.Check) string {
 		asked = number(c.Asked)
 	}
 	if c.Got != nil {
-		if got = number(*c.Got); c.What == verify.Delay && c.Asked == 0 || c.What == verify.Rate || c.What == verify.Loss {
+		if got = number(*c.Got); c.What == verify.Delay && c.Asked == 0 || c.What == verify.Rate || isShare(c.What) {
 			got = fmt.Sprintf("%.3g", *c.Got/scale)
 		}
 		if c.Asked == 0 && c.What == verify.Delay {
@@ -285,7 +292,7 @@ func pair(c *verify.Check) string {
 		if c.AtLeast {
 			got = "≥ " + got
 		}
-		if c.What == verify.Loss && c.Asked > 0 && c.Low != nil {
+		if isShare(c.What) && c.Asked > 0 && c.Low != nil {
 			got += fmt.Sprintf(" ±%.2g", (*c.High-*c.Low)/2/scale)
 		}
 	}
@@ -310,8 +317,14 @@ func unitOf(c *verify.Check) (string, float64) {
 		return "bit/s", 1
 	case verify.Delay, verify.Jitter:
 		return "ms", 1e-3
-	case verify.Loss:
+	}
+	if isShare(c.What) {
 		return "%", 0.01
 	}
 	return "", 1
+}
+
+// isShare says whether what is checked is a share of packets.
+func isShare(what string) bool {
+	return what == verify.Loss || what == verify.Reorder || what == verify.Duplicate || what == verify.Corrupt
 }

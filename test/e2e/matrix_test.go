@@ -177,7 +177,7 @@ func matrixLink(r *verify.Result, kind, turn int, way string) (wrong, busy []str
 	for end, d := range r.Links[i].Directions {
 		e := matrixAsked(impairmentOf(kind, turn), end, way)
 		want := map[string]float64{verify.Up: 1, verify.Rate: float64(e.Bandwidth), verify.Delay: time.Duration(e.Delay).Seconds(),
-			verify.Loss: float64(e.Loss), verify.MTU: 1500}
+			verify.Loss: float64(e.Loss), verify.Reorder: 0, verify.Duplicate: 0, verify.Corrupt: 0, verify.MTU: 1500}
 		if e.Jitter > 0 {
 			want[verify.Jitter] = time.Duration(e.Jitter).Seconds()
 		}

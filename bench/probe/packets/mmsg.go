@@ -90,6 +90,7 @@ func (m *messages) payload(i int) []byte {
 type ancillary struct {
 	received int64 // when, in nanoseconds since 1970; 0: not said
 	ttl      int   // or hop limit
+	unsummed bool  // its checksum is yet to be filled in (packet sockets)
 }
 
 // ancillary reads control messages (cmsg(3)): a header of the host's byte order (length in 8 bytes,
@@ -113,6 +114,8 @@ func parseAncillary(b []byte) (a ancillary) {
 			a.received = int64(binary.NativeEndian.Uint64(data))*1e9 + int64(binary.NativeEndian.Uint64(data[8:]))
 		case (level == unix.IPPROTO_IP && kind == unix.IP_TTL || level == unix.IPPROTO_IPV6 && kind == unix.IPV6_HOPLIMIT) && len(data) >= 4:
 			a.ttl = int(binary.NativeEndian.Uint32(data))
+		case level == unix.SOL_PACKET && kind == unix.PACKET_AUXDATA && len(data) >= 4: // struct tpacket_auxdata: the status
+			a.unsummed = binary.NativeEndian.Uint32(data)&unix.TP_STATUS_CSUMNOTREADY != 0
 		}
 		b = b[min(uint64(len(b)), (length+7)&^7):]
 	}

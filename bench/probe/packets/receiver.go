@@ -18,6 +18,7 @@ type Receive struct {
 	Count  int    `json:"count"`            // packets at most
 	Sample int    `json:"sample,omitempty"` // delays to keep, about; where fewer come, all
 	Record bool   `json:"record,omitempty"` // keep the time of each packet
+	Raw    bool   `json:"raw,omitempty"`    // tap the stream at the receiver's devices, too
 }
 
 // MaxRecord is the longest stream of which the time of each packet is kept.
@@ -31,6 +32,7 @@ type Received struct {
 	Late    int         `json:"late"`    // packets that the kernel did not stamp, but the receiver, when it saw them
 	TTL     map[int]int `json:"ttl"`     // packets by the TTL or hop limit with which they came; copies count
 	Record  *Record     `json:"record,omitempty"`
+	Tapped  *Tapped     `json:"tapped,omitempty"`
 }
 
 // Record has an entry for each number of a stream.
@@ -50,6 +52,7 @@ type ending struct {
 type receiver struct {
 	Receive
 	fd, port int
+	tap      *tap // nil: none
 	got      Received
 	ttl      [256]int
 	heard    func() // called when a greeting has come
@@ -68,6 +71,12 @@ func (r Receive) open() (*receiver, error) {
 	if r.Record {
 		one.got.Record = &Record{make([]int64, r.Count), make([]int64, r.Count)}
 	}
+	if r.Raw {
+		if one.tap, err = (Tap{First: r.Stream, Count: 1}).open(); err != nil {
+			unix.Close(fd)
+			return nil, err
+		}
+	}
 	return one, nil
 }
 
@@ -75,11 +84,13 @@ func (r Receive) open() (*receiver, error) {
 // more; or until stop.
 func (r *receiver) run(end *atomic.Pointer[ending], stop *atomic.Bool) (*Received, error) {
 	defer unix.Close(r.fd)
+	tapped := r.listen()
 	m := newMessages(maxReceive, HeaderLen, 128)
 	last := time.Now()
 	for !stop.Load() {
 		n, err := m.receive(r.fd)
 		if err != nil {
+			_, _ = tapped()
 			return nil, fmt.Errorf("receive: %w", err)
 		}
 		for i := range n {
@@ -100,7 +111,29 @@ func (r *receiver) run(end *atomic.Pointer[ending], stop *atomic.Bool) (*Receive
 			r.got.TTL[ttl] = n
 		}
 	}
-	return &r.got, nil
+	var err error
+	r.got.Tapped, err = tapped()
+	return &r.got, err
+}
+
+// listen runs the receiver's tap, if it has one, until end.
+func (r *receiver) listen() (end func() (*Tapped, error)) {
+	if r.tap == nil {
+		return func() (*Tapped, error) { return nil, nil }
+	}
+	var stop atomic.Bool
+	var got *Tapped
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		got, err = r.tap.run(&stop)
+	}()
+	return func() (*Tapped, error) {
+		stop.Store(true)
+		<-done
+		return got, err
+	}
 }
 
 // maxReceive is the most packets that are received by one system call.

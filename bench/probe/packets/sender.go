@@ -1,6 +1,7 @@
 package packets
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -184,7 +185,7 @@ func (u *udpOutput) send(first, n int, stamp int64) (refused int, err error) {
 	}
 	for done := 0; done < n; {
 		took, failure := u.m.send(u.fd, done, n)
-		if failure != nil { // it may be about an earlier packet, which somebody on the way refused; it is told once
+		if told(failure) {
 			took, failure = u.m.send(u.fd, done, n)
 		}
 		done += took
@@ -195,6 +196,19 @@ func (u *udpOutput) send(first, n int, stamp int64) (refused int, err error) {
 		}
 	}
 	return refused, err
+}
+
+// told says whether a failure may be about an earlier packet, which somebody on the way refused:
+// the kernel says what it was told by ICMP to the next call, once, which sends nothing. What is
+// refused here is gone: to send it again would hide that.
+func told(failure error) bool {
+	for _, by := range []error{unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENONET, unix.ENOPROTOOPT,
+		unix.EPROTO, unix.EOPNOTSUPP, unix.EACCES, unix.EMSGSIZE} { // icmp_err_convert, icmpv6_err_convert
+		if errors.Is(failure, by) {
+			return true
+		}
+	}
+	return false
 }
 
 // sizeOf is how much a packet carries.
@@ -213,7 +227,7 @@ func (s Send) run(heard, stop *atomic.Bool) (Sent, error) {
 	p := &pace{rate: s.Rate, slots: s.Count}
 	out, err := openOutput(s, p.batch())
 	if err != nil {
-		return Sent{}, err
+		return Sent{Refused: s.Count, Error: err.Error()}, err
 	}
 	defer unix.Close(out.fd)
 	out.greet(heard, stop)

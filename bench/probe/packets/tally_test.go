@@ -101,7 +101,7 @@ func TestTallyClockSet(t *testing.T) {
 // What a sender writes a receiver reads, in 18 bytes.
 func TestHeader(t *testing.T) {
 	b := make([]byte, HeaderLen)
-	want := header{0xfedc, 1<<47 + 5, 1_795_300_628_921_456_074}
+	want := header{0xfedc, 1<<31 + 5, 1_795_300_628_921_456_074}
 	want.put(b)
 	if got, ok := parseHeader(b); !ok || got != want {
 		t.Errorf("%+v, not %+v", got, want)

@@ -26,21 +26,28 @@ type Tapped struct {
 	Dropped int     `json:"dropped"` // packets that the tap itself could not take
 }
 
-// Sight is one stream at one device.
+// Sight is one stream at one device. What a packet carries beyond the header is not looked at.
 type Sight struct {
 	Device  string   `json:"device"`
 	Stream  uint16   `json:"stream"`
-	Numbers []uint64 `json:"numbers"` // of packets, in the order they came, each once
-	At      []int64  `json:"at"`      // when, nanoseconds since 1970
-	Largest int      `json:"largest"` // frame, in bytes of layer 2
+	Numbers []uint64 `json:"numbers"`           // of whole packets, in the order they came, each once
+	At      []int64  `json:"at"`                // when, nanoseconds since 1970
+	Again   []uint64 `json:"again,omitempty"`   // of whole packets that had come before
+	Damaged []uint64 `json:"damaged,omitempty"` // of others than were sent, as far as that can be read
+	Largest int      `json:"largest"`           // frame, in bytes of layer 2
 }
 
 // tap notes what one socket sees at all devices.
 type tap struct {
 	Tap
 	fd     int
-	sights map[sightKey]*Sight
-	seen   map[sightKey]map[uint64]bool
+	sights map[sightKey]*sights
+}
+
+// sights are the packets of one stream at one device.
+type sights struct {
+	packets []sighted
+	largest int
 }
 
 type sightKey struct {
@@ -58,6 +65,7 @@ func (t Tap) open() (*tap, error) {
 	for _, err := range []error{
 		attach(fd),
 		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
+		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketRoom),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &look),
@@ -68,7 +76,7 @@ func (t Tap) open() (*tap, error) {
 			return nil, fmt.Errorf("a packet socket to listen by: %w", err)
 		}
 	}
-	return &tap{t, fd, map[sightKey]*Sight{}, map[sightKey]map[uint64]bool{}}, nil
+	return &tap{t, fd, map[sightKey]*sights{}}, nil
 }
 
 func bigEndian(v uint16) uint16 {
@@ -81,20 +89,15 @@ const (
 	payload6 = 14 + 40 + 8
 )
 
-// attach makes the kernel pass packets that begin as those of a stream.
+// attach makes the kernel pass packets that carry the mark of a stream where one has it, whatever
+// else of them is damaged.
 func attach(fd int) error {
 	program, err := bpf.Assemble([]bpf.Instruction{
-		bpf.LoadAbsolute{Off: 12, Size: 2},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.ETH_P_IPV6, SkipTrue: 5},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.ETH_P_IP, SkipTrue: 8},
-		bpf.LoadAbsolute{Off: 14, Size: 1}, // version and length of the header
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0x45, SkipTrue: 6},
 		bpf.LoadAbsolute{Off: payload4, Size: 2},
-		bpf.Jump{Skip: 1},
-		bpf.LoadAbsolute{Off: payload6, Size: 2},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: mark, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: mark, SkipTrue: 2},
+		bpf.LoadAbsolute{Off: payload6, Size: 2}, // a packet that is shorter does not pass
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: mark, SkipTrue: 1},
 		bpf.RetConstant{Val: 1 << 18}, // all of it: the socket knows a frame's length only by what it is given
-		bpf.RetConstant{Val: 0},
 		bpf.RetConstant{Val: 0},
 	})
 	if err != nil {
@@ -123,11 +126,11 @@ func (t *tap) run(stop *atomic.Bool) (*Tapped, error) {
 			return nil, fmt.Errorf("listen: %w", err)
 		}
 		for i := range n {
-			at := m.ancillary(i).received
-			if at == 0 {
-				at = wall()
+			a := m.ancillary(i)
+			if a.received == 0 {
+				a.received = wall()
 			}
-			t.take(m.payload(i), m.size(i), int(from[i].Ifindex), at)
+			t.take(m.payload(i), m.size(i), int(from[i].Ifindex), a)
 		}
 		if last && n == 0 {
 			return t.end()
@@ -135,30 +138,19 @@ func (t *tap) run(stop *atomic.Bool) (*Tapped, error) {
 	}
 }
 
-func (t *tap) take(b []byte, length, device int, at int64) {
-	start := payload4
-	if len(b) > 14 && binary.BigEndian.Uint16(b[12:]) == unix.ETH_P_IPV6 {
-		start = payload6
-	}
-	if len(b) < start {
+func (t *tap) take(b []byte, length, device int, a ancillary) {
+	p, stream, ok := readFrame(b, a)
+	if !ok || stream-t.First >= t.Tap.Count || p.number == greeting {
 		return
 	}
-	h, ok := parseHeader(b[start:])
-	if !ok || h.stream-t.First >= t.Tap.Count || h.number == greeting {
-		return
-	}
-	key := sightKey{device, h.stream}
+	key := sightKey{device, stream}
 	s := t.sights[key]
 	if s == nil {
-		s = &Sight{Stream: h.stream}
-		t.sights[key], t.seen[key] = s, map[uint64]bool{}
+		s = &sights{}
+		t.sights[key] = s
 	}
-	s.Largest = max(s.Largest, length)
-	if t.seen[key][h.number] {
-		return
-	}
-	t.seen[key][h.number] = true
-	s.Numbers, s.At = append(s.Numbers, h.number), append(s.At, at)
+	s.largest = max(s.largest, length)
+	s.packets = append(s.packets, p)
 }
 
 func (t *tap) end() (*Tapped, error) {
@@ -168,8 +160,9 @@ func (t *tap) end() (*Tapped, error) {
 		if err != nil {
 			continue // the device has gone
 		}
-		s.Device = link.Attrs().Name
-		out.Sights = append(out.Sights, *s)
+		one := s.sort()
+		one.Device, one.Stream, one.Largest = link.Attrs().Name, key.stream, s.largest
+		out.Sights = append(out.Sights, one)
 	}
 	if stats, err := unix.GetsockoptTpacketStats(t.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS); err == nil {
 		out.Dropped = int(stats.Drops)

@@ -1,0 +1,125 @@
+package verify
+
+import (
+	"time"
+
+	"trivet.dev/trivet/topology"
+)
+
+// pace is how a survey's stream is sent.
+type pace struct {
+	rate  float64 // packets/s
+	count int
+}
+
+func (p pace) apart() time.Duration { return inTime(1 / p.rate) }
+
+// fewest is how many packets find out a way.
+const fewest = 20
+
+// large is how many full packets end a stream, for the MTU.
+const large = 4
+
+// share of a link's rate that a survey's streams take at most.
+const sparing = 0.15
+
+// How long streams last: one that comes and goes is met at the first look. Later ones are to find
+// out whether it was the machine.
+const (
+	firstLook = 16 * time.Second
+	laterLook = 6 * time.Second
+	quickLook = time.Second
+)
+
+// narrow is the rate in bit/s below which only one stream at a time crosses a link: full packets of
+// another would hold it up.
+const narrow = 2e6
+
+// paceOf chooses how to send over a way that shares its links with others: slow enough that no
+// packet waits for another.
+func (v *verifier) paceOf(way []hop, sharing map[hop]int, thorough bool) pace {
+	most, longest := 1000, laterLook
+	if v.looks == 0 {
+		longest = firstLook
+	}
+	if v.Quick {
+		most, longest = 200, quickLook
+	}
+	if !thorough {
+		most, longest = fewest, quickLook
+	}
+	for _, h := range way {
+		if r := v.rate(h); r > 0 && r < narrow { // one after the other
+			longest = min(longest, max(4*time.Second, firstLook/time.Duration(max(1, sharing[h]))))
+		}
+	}
+	rate := float64(most) / longest.Seconds()
+	if v.Quick && thorough {
+		rate = 500
+	}
+	var jitter, few, reorder float64
+	for _, h := range way {
+		e := v.egress(h)
+		jitter = max(jitter, time.Duration(e.Jitter).Seconds())
+		if e.Loss > 0 { // a half width of half the loss, by all streams over it together
+			few = max(few, 16/float64(e.Loss)/float64(max(1, sharing[h])))
+		}
+		if e.Reorder > 0 && e.Delay > 0 && thorough { // so that some are under way together
+			reorder = max(reorder, together/time.Duration(e.Delay).Seconds())
+		}
+	}
+	if thorough && !v.Quick {
+		most = min(mostPackets, max(most, int(few)))
+		rate = max(rate, float64(most)/longest.Seconds())
+	}
+	if reorder > rate {
+		rate = min(reorder, mostRate)
+		most = max(most, min(mostPackets, int(rate*longest.Seconds())))
+	}
+	for _, h := range way {
+		if r := v.rate(h); r > 0 {
+			n := 1
+			if r >= narrow {
+				n = max(1, min(sharing[h], v.atOnce()))
+			}
+			rate = min(rate, sparing*r/8/80/float64(n))
+		}
+	}
+	if jitter > 0 { // packets stay in order: one that is to come before another waits, which is no jitter of the link
+		rate = min(rate, 1/(4*jitter))
+	}
+	return pace{rate, max(fewest, min(most, int(rate*longest.Seconds())))}
+}
+
+// together is how many packets are to be under way on a link that lets some overtake others, and
+// mostRate how many are sent for that in a second at most.
+const (
+	together = 5
+	mostRate = 5000
+
+	mostPackets = 20_000 // of a stream
+)
+
+// quiet is how long nothing must come of a way for nothing to be under way any more.
+func (v *verifier) quiet(way []hop) time.Duration {
+	sum := 150 * time.Millisecond
+	for _, h := range way {
+		e := v.egress(h)
+		sum += time.Duration(e.Delay + 4*e.Jitter)
+		if e.Bandwidth > 0 {
+			sum += inTime(large * 8 * float64(v.frame(way)) / float64(e.Bandwidth))
+		}
+	}
+	return min(sum, 20*time.Second)
+}
+
+// frame is the largest that passes a way, in bytes of layer 2.
+func (n *network) frame(way []hop) int {
+	mtu := topology.MaxMTU
+	for _, h := range way {
+		mtu = min(mtu, n.t.Links[h.link].MTUAt(h.out), n.t.Links[h.link].MTUAt(1-h.out))
+	}
+	return mtu + ethernet
+}
+
+const ethernet = 14 // bytes of a header

@@ -1,0 +1,190 @@
+package verify
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"trivet.dev/trivet/topology"
+)
+
+// sample is what two points of a stream say of the direction between them. A packet that was
+// damaged before the first of them says nothing.
+type sample struct {
+	by      string // the stream
+	look    int    // of those that the survey took, from 0
+	why     string // what the sender's kernel said of packets that it refused
+	took    []passing
+	of      int // packets that came to the first point, but for the full ones
+	lost    int
+	missed  int // so many of lost may have come: who listens there could not take them
+	damaged int
+	again   int // came more often than they had gone
+	ahead   int // overtook others
+	excused int // of ahead: the others may have been late by the machine's doing
+	apart   time.Duration
+	largest int // frame; full: of those that were sent
+	full    int
+}
+
+func (s *sample) dead() bool { return s.of > 0 && s.lost == s.of }
+
+// passing is how long a packet took, in seconds. It is excused where the machine may be why it took
+// longer than it should.
+type passing struct {
+	took    float64
+	excused bool
+}
+
+// note keeps what a look's streams say of the directions that they crossed.
+func (v *verifier) note(traces []*trace, m *machine) {
+	if v.RateOnly {
+		return
+	}
+	type end struct {
+		t *trace
+		i int
+		s *sample
+	}
+	var dead []end
+	for _, t := range traces {
+		for i := 1; i < len(t.points); i++ {
+			hops := t.points[i].hops
+			if len(hops) == 0 {
+				continue
+			}
+			last := hops[len(hops)-1]
+			s := t.sample(i, time.Duration(v.egress(last).Delay), m)
+			s.look = v.looks
+			if s.dead() {
+				dead = append(dead, end{t, i, s})
+				continue
+			}
+			v.seen[last] = append(v.seen[last], s)
+			for _, h := range hops[:len(hops)-1] {
+				// Of links without devices before one that has one it is known that these packets
+				// crossed them; and, where that one is to delay nothing, that they took no longer in
+				// sum.
+				one := &sample{by: s.by, look: s.look, of: s.of - s.lost, largest: s.largest, full: s.full, apart: s.apart}
+				if v.egress(last).Delay == 0 {
+					one.took = s.took
+				}
+				v.seen[h] = append(v.seen[h], one)
+			}
+		}
+	}
+	for _, e := range dead { // now that it is known where the others came through
+		hops := e.t.points[e.i].hops
+		h := v.blamed(e.t, hops[len(hops)-1])
+		v.seen[h] = append(v.seen[h], e.s)
+	}
+	v.looks++
+}
+
+// blamed is the direction that a stream does not get across of which nothing came further. Where
+// the one before it has to find a hardware address first, that is the first direction on the way to
+// who has it that nothing else gets across either.
+func (v *verifier) blamed(t *trace, h hop) hop {
+	if n := v.nodes[v.near(h)]; n.IsDatapath() && n.Kind != topology.Router {
+		return h
+	}
+	from := slices.Index(t.way, h)
+	if from < 0 {
+		return h
+	}
+	for _, next := range t.way[from:] {
+		if !slices.ContainsFunc(v.seen[next], func(s *sample) bool { return s.of > s.lost }) {
+			return next
+		}
+		if v.nodes[v.far(next)].Kind != topology.Switch {
+			break
+		}
+	}
+	return h
+}
+
+// sample compares a point of a stream with the one before, of a direction that is asked to delay
+// packets so long.
+func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
+	before, here := t.points[i-1], t.points[i]
+	s := &sample{by: t.name(), why: t.why, largest: here.largest, full: t.frame, apart: t.apart}
+	further := func(n uint64) bool {
+		return slices.ContainsFunc(t.points[i+1:], func(p point) bool { return p.has(n) })
+	}
+	var both []crossing
+	small := uint64(max(0, t.sent-t.full))
+	for n := range uint64(t.sent) {
+		at, came := here.at[n]
+		if n >= small {
+			if came && i == len(t.points)-1 && here.largest == 0 {
+				s.largest = t.frame // the receiver has one that was sent so
+			}
+			continue
+		}
+		was, left := before.at[n]
+		if before.damaged[n] > 0 && !left {
+			continue
+		}
+		// The sender sent it, whether or not it is known when; and what is seen later has passed.
+		left = left || i == 1 || came || here.damaged[n] > 0 || further(n)
+		if !left {
+			continue
+		}
+		s.of++
+		switch {
+		case came:
+			if was != 0 {
+				both = append(both, crossing{was, at})
+			}
+			if here.again[n] > before.again[n] {
+				s.again++
+			}
+		case here.damaged[n] > 0:
+			s.damaged++
+		case !further(n):
+			s.lost++
+		}
+	}
+	// What cannot be read any more is among those that did not come.
+	illegible := min(s.lost, max(0, here.illegible(small)-before.illegible(small)))
+	s.lost, s.damaged = s.lost-illegible, s.damaged+illegible
+	s.missed = min(s.lost, here.missed)
+	s.cross(both, asked, m)
+	return s
+}
+
+// has says whether a packet came by a point.
+func (p point) has(n uint64) bool { return p.at[n] != 0 || p.damaged[n] > 0 }
+
+// illegible counts damaged packets whose numbers are those of no others, or of some that came.
+func (p point) illegible(small uint64) (count int) {
+	for n, times := range p.damaged {
+		if n >= small || p.at[n] != 0 {
+			count += times
+		}
+	}
+	return count
+}
+
+// crossing is when a packet was at two points, in nanoseconds since 1970.
+type crossing struct{ left, came int64 }
+
+// cross takes how long packets took, and which overtook others.
+func (s *sample) cross(all []crossing, asked time.Duration, m *machine) {
+	slices.SortStableFunc(all, func(a, b crossing) int { return cmp.Compare(a.left, b.left) })
+	var latest crossing
+	for _, c := range all {
+		took := time.Duration(c.came - c.left)
+		late := took - asked
+		s.took = append(s.took, passing{took.Seconds(), late.Seconds() > delayFloor && m.excuses(c.left, c.came, late)})
+		if c.came < latest.came && c.left > latest.left {
+			s.ahead++
+			if m.excuses(latest.left, latest.came, time.Duration(latest.came-c.came)) {
+				s.excused++
+			}
+		}
+		if c.came > latest.came {
+			latest = c
+		}
+	}
+}

@@ -212,7 +212,7 @@ func (b *breaker) try(t *testing.T, f fault) (o faultOutcome) {
 func (b *breaker) settle(t *testing.T) {
 	t.Helper()
 	until.Within(t, 90*time.Second, "all hosts reach each other after it was undone", func() bool {
-		return b.run("ping", "--all", "-W", "1s").code == 0 && (b.topology.IPv6 == "" || b.run("ping", "--all", "-6", "-W", "1s").code == 0)
+		return b.run("ping", "--all", "-W", "1s").code == 0 && (!b.topology.IPv6.Addressed() || b.run("ping", "--all", "-6", "-W", "1s").code == 0)
 	})
 }
 

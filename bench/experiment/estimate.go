@@ -104,7 +104,7 @@ func UpDown(l Lab) time.Duration {
 
 // VerifyTime is about how long a lab of Trivet's whose links are asked for something is verified
 // before it is measured in.
-const VerifyTime = 2 * time.Second
+const VerifyTime = 3 * time.Second
 
 // verifying is that time of a lab: of one whose topology is in a file, which a plan does not read,
 // it is supposed that its links are.

@@ -56,7 +56,8 @@ var routingFaults = []fault{
 		plant: "$trivet routes r1 --add '10.0.2.0/24 via 172.16.0.10' >/dev/null", undo: "$trivet routes r1 --delete 10.0.2.0/24 >/dev/null"},
 	{id: "n-port-down", what: "a routing node's port is down", node: "r1", at: "r1--h1", quick: true,
 		plant: "ip link set r1-eth2 down", undo: "ip link set r1-eth2 up"},
-	hooked(fault{id: "n-loss", what: "a link between routing nodes loses 5 %", node: "r1", at: "r1→r2", quick: true}, "egress", "r1-eth0", "numgen random mod 20 < 1 drop"),
+	hooked(fault{id: "n-loss", what: "a device between routing nodes loses 5 %", node: "r1", at: "r1→r2", quick: true,
+		cannot: "no packet crosses it: a link between routing nodes that nothing impairs has no device that packets pass"}, "egress", "r1-eth0", "numgen random mod 20 < 1 drop"),
 	{id: "n-mtu", what: "a routing node's port has a smaller MTU", node: "r2", at: "r2--h2", quick: true,
 		plant: "ip link set r2-eth2 mtu 1400", undo: "ip link set r2-eth2 mtu 1500"},
 }

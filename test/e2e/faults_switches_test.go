@@ -40,6 +40,9 @@ var bridgeFaults = []fault{
 		plant: "ip link add x1 type veth peer name x2; ip link set x1 master s1 up; ip link set x2 master s2 up", undo: "ip link del x1"},
 }
 
+// passesBy is why nothing is found at a hook that no packet passes: nothing is lost there either.
+const passesBy = "an embedded switch takes packets before this hook, and puts them behind it: nothing is lost"
+
 // embeddedFaults are of embedded switches.
 var embeddedFaults = []fault{
 	{id: "e-flow-drop", what: "a flow entry drops what is for a host", node: "", at: "s1 s1→h2", quick: true,
@@ -50,8 +53,8 @@ var embeddedFaults = []fault{
 		plant: "$trivet flows s1 --add 'priority=60000,ip,nw_src=10.0.1.2,nw_dst=10.0.2.2,actions=output:3,output:2' >$save", undo: "$trivet flows --delete $(sed 's/^added \\([0-9]*\\).*/\\1/' $save)"},
 	{id: "e-miss-down", what: "the device to user space is down", node: "s1", at: "s1 s2 h1 h2 h3 h4 r1 r2", quick: true,
 		plant: "ip link set trivet-miss down", undo: "ip link set trivet-miss up"},
-	hooked(fault{id: "e-loss-out", what: "an embedded switch's port loses 5 % of what goes out", node: "s1", at: "s1→h1", quick: true}, "egress", "s1-eth1", "numgen random mod 20 < 1 drop"),
-	hooked(fault{id: "e-loss-in", what: "an embedded switch's port loses 5 % of what comes", node: "s1", at: "h1→s1 s1", quick: true}, "ingress", "s1-eth1", "numgen random mod 20 < 1 drop"),
+	hooked(fault{id: "e-loss-out", what: "an embedded switch's port loses 5 % of what goes out", node: "s1", at: "s1→h1", quick: true, cannot: passesBy}, "egress", "s1-eth1", "numgen random mod 20 < 1 drop"),
+	hooked(fault{id: "e-loss-in", what: "an embedded switch's port loses 5 % of what comes", node: "s1", at: "h1→s1 s1", quick: true, cannot: passesBy}, "ingress", "s1-eth1", "numgen random mod 20 < 1 drop"),
 	{id: "e-mtu", what: "an embedded switch's port has a smaller MTU", node: "s1", at: "s1--h1", quick: true,
 		plant: "ip link set s1-eth1 mtu 1400", undo: "ip link set s1-eth1 mtu 1500"},
 	{id: "e-down", what: "an embedded switch's port is down", node: "s2", at: "s2--h4", quick: true,

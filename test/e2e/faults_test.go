@@ -236,9 +236,13 @@ func (b *breaker) try(t *testing.T, f fault) (o faultOutcome) {
 	return o
 }
 
-// settle waits until all hosts reach each other again, which is cheaper than to verify.
+// settle waits until all hosts reach each other again, which is cheaper than to verify. What routers
+// told hosts of better ways meanwhile is forgotten.
 func (b *breaker) settle(t *testing.T) {
 	t.Helper()
+	for node := range b.restore {
+		b.exec(node, "ip route flush cache; ip -6 route flush cache; true")
+	}
 	until.Within(t, 90*time.Second, "all hosts reach each other after it was undone", func() bool {
 		return b.run("ping", "--all", "-W", "1s").code == 0 && (!b.topology.IPv6.Addressed() || b.run("ping", "--all", "-6", "-W", "1s").code == 0)
 	})

@@ -45,8 +45,8 @@ func TestOneRule(t *testing.T) {
 	}
 }
 
-// TestFailedCounts proves that a figure of which a repetition failed is not good, in the terminal as
-// in a report, and that the reason is the failure; also in a file in which the sample is called
+// TestFailedCounts proves that a figure of which a repetition failed is not good, in the terminal
+// as in a report, and that the reason is the failure; also in a file in which the sample is called
 // good.
 func TestFailedCounts(t *testing.T) {
 	good := func() *environment.Verdict { return &environment.Verdict{Level: environment.Good} }

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Labs in which things are broken. They are small: what verify takes for a look is most of the time.
+// Labs in which things are broken. They are small: what verify takes for a look is most of the
+// time.
 
 // plainLab has two sites without impairments, over IPv4 and IPv6.
 //

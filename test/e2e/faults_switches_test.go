@@ -1,7 +1,7 @@
 package e2e
 
-// bridgeFaults are of switches that are Linux bridges; the plain lab's ports are s1-eth1 h1, s1-eth2
-// h2, s1-eth3 r1; s2-eth1 r2, s2-eth2 h3, s2-eth3 h4.
+// bridgeFaults are of switches that are Linux bridges; the plain lab's ports are s1-eth1 h1,
+// s1-eth2 h2, s1-eth3 r1; s2-eth1 r2, s2-eth2 h3, s2-eth3 h4.
 var bridgeFaults = []fault{
 	{id: "port-missing", what: "a port is not in the bridge", node: "s1", at: "s1--h2 s1", quick: true,
 		plant: "ip link set s1-eth2 nomaster", undo: "ip link set s1-eth2 master s1"},

@@ -24,10 +24,10 @@ type fault struct {
 	node        string // where plant and undo run: a node, a switch for the namespace of all switches; "": the machine
 	plant, undo string // for sh; $save is a file of the fault's own, $lab the lab's name, $trivet the program, $restore puts back a node's addresses and routes
 
-	// at are the places that may be blamed: a node (r1), a link (r1--r2), a link in one direction or a
-	// pair of hosts (r1→r2). Who is on a way across one of them may be said not to be reached; any
-	// other blame is one of an innocent. One of the places must be named; where want has expressions,
-	// each of them must be found in what is wrong instead.
+	// at are the places that may be blamed: a node (r1), a link (r1--r2), a link in one direction
+	// or a pair of hosts (r1→r2). Who is on a way across one of them may be said not to be reached;
+	// any other blame is one of an innocent. One of the places must be named; where want has
+	// expressions, each of them must be found in what is wrong instead.
 	at   string
 	want []string
 
@@ -236,8 +236,8 @@ func (b *breaker) try(t *testing.T, f fault) (o faultOutcome) {
 	return o
 }
 
-// settle waits until all hosts reach each other again, which is cheaper than to verify. What routers
-// told hosts of better ways meanwhile is forgotten.
+// settle waits until all hosts reach each other again, which is cheaper than to verify. What
+// routers told hosts of better ways meanwhile is forgotten.
 func (b *breaker) settle(t *testing.T) {
 	t.Helper()
 	for node := range b.restore {

@@ -52,7 +52,7 @@ func convergence(ctx context.Context, b *bed) (o experiment.Measured, err error)
 	outages := packets.Outages(got.Record, sent, interval)
 	o.Measurements = slices.Concat(x.outages(b.cell.Schedule, outages), x.hops(), x.measurements())
 	o.Drops, o.Reasons = x.drops(b.options.Text("to")), slow(b.options.Text("from"), s.Rate, sent.Rate())
-	o.Links = b.tooMuch(b.options.Text("from"), b.options.Text("to"), x.frameRate(b.frame(s.Size)))
+	o.Links = append(b.checkStream(x), b.tooMuch(b.options.Text("from"), b.options.Text("to"), x.frameRate(b.frame(s.Size)))...)
 	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "outages": len(outages), "dropped_by_receiver": got.Dropped, "foreign": got.Foreign})
 	if n := len(outages); err == nil && n > 0 && outages[n-1].Open && outages[n-1].Seconds > b.quiet().Seconds() {
 		err = fmt.Errorf("packets were still lost when the stream ended, for %.3g s by then: the outage is longer than reported; give it more time", outages[n-1].Seconds)

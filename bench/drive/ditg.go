@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/probe/ditg"
 	"trivet.dev/trivet/bench/result"
@@ -215,7 +216,7 @@ func (t *ditgTest) outcome(ctx context.Context) (o experiment.Measured, err erro
 	if t.options["protocol"] == "udp" {
 		o.Reasons = slow(t.from, t.options.Float("rate")*float64(t.flows), sent.Rate)
 	}
-	o.Links = t.tooMuch(t.from, t.to, got.Bitrate*t.overhead())
+	o.Links = append(t.checkFlows(sent, got, t.underWay(sentFlows, gotFlows)), t.tooMuch(t.from, t.to, got.Bitrate*t.overhead())...)
 	if least := t.leastStill(time.Duration(float64(time.Second) / t.options.Float("rate") / float64(t.flows))); least > 0 && got.Packets > 0 {
 		came, err := t.received(ctx)
 		if err != nil {
@@ -239,6 +240,22 @@ func (t *ditgTest) outcome(ctx context.Context) (o experiment.Measured, err erro
 		err = nil
 	}
 	return o, err
+}
+
+// checkFlows holds what the links were asked to do against what all flows of UDP saw together, where
+// they were alone, there is but one way, and they do not fill a link.
+func (t *ditgTest) checkFlows(sent, got ditg.Summary, coming int) []environment.LinkCheck {
+	way := wayBetween(t.topology, t.from, t.to)
+	if t.options["protocol"] != "udp" || way == nil || !t.alone || got.Packets == 0 ||
+		overloads(way, t.options.Float("rate")*float64(t.flows)*8*float64(t.frame(t.options.Int("size"))), true) {
+		return nil
+	}
+	c := environment.LinkCheck{Link: nameOf(way)}
+	asksLoss(&c, way, sent.Packets-got.Packets-coming, sent.Packets-coming)
+	if t.steady(way) {
+		c.Spread = time.Duration((got.Delay - got.DelayMin) * float64(time.Second))
+	}
+	return []environment.LinkCheck{c}
 }
 
 // flowOf is the one of a number; empty where there is none.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -76,7 +77,7 @@ func iperf3(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 		o.Details = compact.Bytes()
 	}
 	o.Measurements = report.measurements(from, to, b.options["protocol"] == "udp", attempt.Sub(b.began).Seconds())
-	o.Links = b.checkRate(from, to, report)
+	o.Links = append(b.checkRate(from, to, report), b.checkDatagrams(from, to, report)...)
 	if least := b.leastStill(b.apart(report)); least > 0 {
 		o.Reasons = append(o.Reasons, stalls(stood(came, least), report.End.Received.seconds(came))...)
 	}
@@ -291,6 +292,44 @@ func (b *bed) checkRate(from, to string, r *iperfReport) []environment.LinkCheck
 	return []environment.LinkCheck{{Link: nameOf(way), AskedRate: float64(narrowest), GivenRate: given}}
 }
 
+// checkDatagrams holds what UDP lost against what the links were asked to lose, where the probe was
+// alone, there is but one way, and less is offered than the narrowest link carries. Its datagrams go
+// in bursts, which wait where there is a bandwidth: only without one their jitter is the way's.
+func (b *bed) checkDatagrams(from, to string, r *iperfReport) (out []environment.LinkCheck) {
+	if b.options["protocol"] != "udp" || !b.alone {
+		return nil
+	}
+	offered := float64(b.options.Rate("bitrate"))
+	if offered == 0 {
+		offered = defaultUDP
+	}
+	offered *= float64(max(1, b.options.Int("parallel"))) * r.overhead(true, b.v6())
+	one := func(from, to string, sum iperfSum) {
+		way := wayBetween(b.topology, from, to)
+		if way == nil || sum.Packets == 0 || overloads(way, offered, true) {
+			return
+		}
+		c := environment.LinkCheck{Link: nameOf(way)}
+		var each []hop // a datagram is lost with any of its fragments
+		for range r.fragments(b.v6()) {
+			each = append(each, way...)
+		}
+		asksLoss(&c, each, sum.Lost, sum.Packets)
+		if b.steady(way) && !slices.ContainsFunc(way, func(h hop) bool { return h.impairment().Bandwidth > 0 }) {
+			c.Spread = inTime(sum.Jitter)
+		}
+		out = append(out, c)
+	}
+	one(from, to, r.End.Sum)
+	if back := r.End.SumBack; back != nil {
+		one(to, from, *back)
+	}
+	return out
+}
+
+// defaultUDP is at how many bit/s iperf3 sends UDP unless it is told.
+const defaultUDP = 1 << 20
+
 // Bounds on what TCP is expected to fill: a way that holds no more bytes than its usual windows,
 // for a time in which it crosses it often enough for its start not to matter.
 const (
@@ -327,11 +366,7 @@ const tcpOverhead = 20 + 12
 // frame is follows from the segments that TCP made on the connection by which iperf3 is controlled:
 // they are as long as the devices on the way let them be.
 func (r *iperfReport) overhead(udp, v6 bool) float64 {
-	ip := ipHeader(v6)
-	segment := r.Start.Segment
-	if segment <= 0 {
-		segment = 1500 - ip - tcpOverhead
-	}
+	ip, segment := ipHeader(v6), r.segment(v6)
 	if !udp {
 		return float64(ethernetHeader+ip+tcpOverhead+segment) / float64(segment)
 	}
@@ -339,15 +374,35 @@ func (r *iperfReport) overhead(udp, v6 bool) float64 {
 	if block <= 0 {
 		block = segment
 	}
-	frames, headers := 1, ethernetHeader+ip
-	if mtu := segment + tcpOverhead + ip; ip+udpHeader+block > mtu {
-		if v6 {
-			headers += fragmentHeader
-		}
-		each := (mtu + ethernetHeader - headers) / 8 * 8 // of a fragment (RFC 791, section 3.2; RFC 8200, section 4.5)
-		frames = (udpHeader + block + each - 1) / max(8, each)
+	frames, headers := r.fragments(v6), ethernetHeader+ip
+	if frames > 1 && v6 {
+		headers += fragmentHeader
 	}
 	return float64(frames*headers+udpHeader+block) / float64(block)
+}
+
+// fragments is how many frames carry a datagram.
+func (r *iperfReport) fragments(v6 bool) int {
+	ip, segment := ipHeader(v6), r.segment(v6)
+	block := r.Start.Test.BlockSize
+	mtu := segment + tcpOverhead + ip
+	if block <= 0 || ip+udpHeader+block <= mtu {
+		return 1
+	}
+	headers := ethernetHeader + ip
+	if v6 {
+		headers += fragmentHeader
+	}
+	each := (mtu + ethernetHeader - headers) / 8 * 8 // of a fragment (RFC 791, section 3.2; RFC 8200, section 4.5)
+	return (udpHeader + block + each - 1) / max(8, each)
+}
+
+// segment is the most payload of a segment of TCP, in bytes.
+func (r *iperfReport) segment(v6 bool) int {
+	if r.Start.Segment > 0 {
+		return r.Start.Segment
+	}
+	return 1500 - ipHeader(v6) - tcpOverhead
 }
 
 // fragmentHeader is IPv6's in each fragment, in bytes (RFC 8200, section 4.5).

@@ -13,6 +13,7 @@ import (
 
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/bench/verify"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 )
@@ -27,6 +28,8 @@ func TestMain(m *testing.M) {
 			ended(local.RunInit())
 		case packets.Command:
 			ended(packets.Serve(os.Stdin, os.Stdout))
+		case verify.LookCommand:
+			ended(verify.Look(os.Stdout))
 		case LeashCommand:
 			ended(Leash(os.Args[2:]))
 		}

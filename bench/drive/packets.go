@@ -226,24 +226,33 @@ func slow(node string, asked, given float64) []environment.Reason {
 	return []environment.Reason{r}
 }
 
-// checkStream holds what the links were asked to do against what the stream saw, where the stream
-// was alone and does not fill a link.
+// checkStream holds what the links were asked to do against what the stream saw, where there is but
+// one way and nothing happens: copies and order; and loss and delay where the stream was alone and
+// does not fill a link.
 func (b *bed) checkStream(x exchange) []environment.LinkCheck {
 	way := wayBetween(b.topology, b.options.Text("from"), b.options.Text("to"))
-	if way == nil || !b.alone || x.got.Received == 0 {
+	if way == nil || len(b.cell.Schedule) > 0 || x.got.Received == 0 {
 		return nil
 	}
+	c := environment.LinkCheck{Link: nameOf(way), Came: x.got.Received, Twice: x.got.Duplicates, Overtaken: x.got.Reordered}
+	once := 1.0
 	for _, h := range way {
-		w := float64(h.impairment().Bandwidth)
-		if w > 0 && x.asked.Rate*8*float64(b.frame(x.asked.Size)) > 0.9*w {
-			return nil
+		i := h.impairment()
+		once *= 1 - float64(i.Duplicate)
+		if i.Reorder > 0 {
+			c.Overtaken = 0
 		}
 	}
-	c := environment.LinkCheck{Link: nameOf(way), AskedLoss: lost(way), Lost: x.lost(), Sent: x.sent.Sent}
+	c.AskedTwice = 1 - once
+	if !b.alone || overloads(way, x.asked.Rate*8*float64(b.frame(x.asked.Size)), false) {
+		return []environment.LinkCheck{c}
+	}
+	asksLoss(&c, way, x.lost(), x.sent.Sent)
 	ms := make([]float64, len(x.got.Delays))
 	for i, p := range x.got.Delays {
 		ms[i] = 1e3 * p.Value
 	}
+	c.Late, c.Timed = b.late(way, ms)
 	if c.AskedDelay, c.GivenDelay = delays(way, b.frame(x.asked.Size), ms); c.AskedDelay == 0 {
 		c.GivenDelay = 0
 	}

@@ -93,13 +93,96 @@ func there(way []hop) (back []hop) {
 	return back
 }
 
-// lost is the share of packets that some links are asked to lose in sum.
-func lost(way []hop) float64 {
-	kept := 1.0
+// losses are the share of packets that some links are asked to lose in sum, and the most that a
+// receiver may miss: of those that are damaged it drops most, of those that come twice it may lose
+// one. Losses that depend on each other are of no share that could be told: then it is false.
+func losses(way []hop) (least, most float64, told bool) {
+	kept, atLeast := 1.0, 1.0
 	for _, h := range way {
-		kept *= 1 - float64(h.impairment().Loss)
+		i := h.impairment()
+		if i.Loss > 0 && i.LossCorrelation > 0 {
+			return 0, 0, false
+		}
+		kept *= 1 - float64(i.Loss)*(1-float64(i.Duplicate))
+		atLeast *= (1 - float64(i.Loss)) * (1 - float64(i.Corrupt))
 	}
-	return 1 - kept
+	return 1 - kept, 1 - atLeast, true
+}
+
+// asksLoss puts into a check how many of what was sent were lost, and how many were to be.
+func asksLoss(c *environment.LinkCheck, way []hop, lost, sent int) {
+	if least, most, told := losses(way); told {
+		c.AskedLoss, c.MostLoss, c.Lost, c.Sent = least, most, max(0, lost), sent
+	}
+}
+
+// calm is the share of a link's bandwidth up to which what is sent evenly waits for nothing, and
+// calmBursts where it comes in bursts that a short queue may not hold.
+const calm, calmBursts = 0.9, 0.5
+
+// overloads says whether so many bits of frames a second may find a queue full on a way.
+func overloads(way []hop, rate float64, bursts bool) bool {
+	for _, h := range way {
+		i := h.impairment()
+		most := calm
+		if bursts && i.Queue != (topology.Queue{}) {
+			most = calmBursts
+		}
+		if i.Bandwidth > 0 && rate > most*float64(i.Bandwidth) {
+			return true
+		}
+	}
+	return false
+}
+
+// lateBy is how much longer than the fastest a packet takes that is late: what a busy machine adds
+// to some is less on one that has time.
+const lateBy = time.Millisecond
+
+// leastLate is how often packets must begin to be late to count: a machine that stalls once delays
+// many, one after the other.
+const leastLate = 5
+
+// late says how many of the packets on a way were late, of delays in ms in the order of time; 0 of
+// 0 where delays may differ, as links vary them or let packets overtake, or a controller of
+// somebody else's has a hand in them.
+func (b *bed) late(way []hop, ms []float64) (count, of int) {
+	if !b.steady(way) || len(ms) == 0 {
+		return 0, 0
+	}
+	asked := 0.0
+	for _, h := range way {
+		asked += 1e3 * time.Duration(h.impairment().Delay).Seconds()
+	}
+	limit := slices.Min(ms) + 1e3*lateBy.Seconds() + environment.DefaultLimits.Delay[0]*asked
+	begun := 0
+	for i, d := range ms {
+		if d > limit {
+			count++
+			if i == 0 || ms[i-1] <= limit {
+				begun++
+			}
+		}
+	}
+	if begun < leastLate {
+		count = 0
+	}
+	return count, len(ms)
+}
+
+// steady says whether all packets on a way should take the same time.
+func (b *bed) steady(way []hop) bool {
+	for _, h := range way {
+		i := h.impairment()
+		if i.Jitter > 0 || i.Reorder > 0 {
+			return false
+		}
+		n := b.topology.Node(h.link.Ends[h.out].Node)
+		if n != nil && n.IsDatapath() && slices.ContainsFunc(n.Controllers, func(c string) bool { return c != topology.ControllerNone && !b.topology.IsBuiltin(c) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // Headers in bytes. That of UDP is as long as that of an ICMP echo.
@@ -130,7 +213,9 @@ func (b *bed) checkPing(from, to string, size int, ms []float64, sent int) []env
 		return nil
 	}
 	round := append(slices.Clone(way), there(way)...)
-	c := environment.LinkCheck{Link: nameOf(way) + " there and back", AskedLoss: lost(round), Lost: sent - len(ms), Sent: sent}
+	c := environment.LinkCheck{Link: nameOf(way) + " there and back"}
+	asksLoss(&c, round, sent-len(ms), sent)
+	c.Late, c.Timed = b.late(round, ms)
 	c.AskedDelay, c.GivenDelay = delays(round, b.frame(size), ms)
 	if c.AskedDelay == 0 { // what a network without delays takes is its own affair
 		c.GivenDelay = 0

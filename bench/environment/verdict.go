@@ -43,8 +43,19 @@ type LinkCheck struct {
 	AskedRate  float64       `json:"asked_rate,omitempty"`     // bit/s
 	GivenRate  float64       `json:"given_rate,omitempty"`     // the most it was seen to carry while it was full
 	AskedLoss  float64       `json:"asked_loss,omitempty"`     // share of packets
+	MostLoss   float64       `json:"most_loss,omitempty"`      // with those that are damaged, of which a receiver drops most; 0: AskedLoss
 	Lost       int           `json:"lost,omitempty"`           // packets, of Sent
 	Sent       int           `json:"sent,omitempty"`
+
+	AskedTwice float64 `json:"asked_twice,omitempty"` // share of packets
+	Twice      int     `json:"twice,omitempty"`       // packets that came more than once, of Came
+	Overtaken  int     `json:"overtaken,omitempty"`   // packets that came after a later one where none should, of Came
+	Came       int     `json:"came,omitempty"`
+
+	// Of packets that should all take the same time.
+	Late   int           `json:"late,omitempty"` // took longer than the fastest, here and there, of Timed
+	Timed  int           `json:"timed,omitempty"`
+	Spread time.Duration `json:"spread_ns,omitempty"` // how much longer they took on average
 }
 
 // Evidence is what a verdict is on.
@@ -71,7 +82,11 @@ type Limits struct {
 	RateBelow   [2]float64 // share of the asked rate that is missing
 	RateAbove   [2]float64 // share that is too much
 	Loss        [2]float64 // confidence of Wilson's interval of the loss, outside of which the asked loss lies
-	Drops       [2]float64 // share of packets dropped where none should be; also any at all is doubtful
+	Drops       [2]float64 // share of packets dropped, or that came twice, where none should be; also any at all is doubtful
+	Overtaken   [2]float64 // share of packets that came after a later one
+	Late        float64    // share of packets that took longer than others on a machine that had time: doubtful
+	Spread      float64    // seconds that they took longer on average: doubtful
+	Idle        [2]float64 // share of pressure, and of all processors' time, up to which a machine had time
 }
 
 // DefaultLimits say what is usual. A probe of the greatest throughput keeps a small machine busy
@@ -92,6 +107,10 @@ var DefaultLimits = Limits{
 	RateAbove:   [2]float64{0.02, 0.10},
 	Loss:        [2]float64{0.999, 0.999999999},
 	Drops:       [2]float64{0, 0.001},
+	Overtaken:   [2]float64{0.001, 0.01},
+	Late:        0.05,
+	Spread:      0.001,
+	Idle:        [2]float64{0.10, 0.50},
 }
 
 // Judge gives the verdict on what was measured, by its evidence alone.
@@ -107,8 +126,12 @@ func Judge(e Evidence, l Limits) Verdict {
 		}
 		j.where = ""
 	}
+	idle := e.Usage != nil && l.idle(*e.Usage)
 	for _, link := range e.Links {
 		j.link(link)
+		if idle {
+			j.late(link)
+		}
 	}
 	for _, d := range e.Drops {
 		j.drops(d)
@@ -242,32 +265,70 @@ func (j *judge) link(c LinkCheck) {
 		j.beyond(share, l.RateAbove, "link-rate", "%s", text)
 	}
 	if c.Sent > 0 {
-		j.loss(c)
+		if most := max(c.AskedLoss, c.MostLoss); most > 0 {
+			j.share("link-loss", c.Link+" lost", c.Lost, c.Sent, c.AskedLoss, most)
+		} else {
+			j.drops(Drops{Where: c.Link, Packets: uint64(c.Lost), Of: uint64(c.Sent)})
+		}
+	}
+	if c.Came > 0 {
+		j.came(c)
 	}
 }
 
-// loss is judged by how unlikely it is under what was asked for.
-func (j *judge) loss(c LinkCheck) {
-	lost := float64(c.Lost) / float64(c.Sent)
-	if c.AskedLoss == 0 {
-		if c.Lost > 0 {
-			j.drops(Drops{Where: c.Link, Packets: uint64(c.Lost), Of: uint64(c.Sent)})
-		}
-		return
+// came judges packets that came twice, or after later ones.
+func (j *judge) came(c LinkCheck) {
+	if c.AskedTwice > 0 {
+		j.share("link-duplicates", c.Link+" duplicated", c.Twice, c.Came, c.AskedTwice, c.AskedTwice)
+	} else {
+		j.beyond(float64(c.Twice)/float64(c.Came), j.limits.Drops, "link-duplicates", "%s delivered %d of %d packets twice, where none should come twice", c.Link, c.Twice, c.Came)
 	}
+	j.beyond(float64(c.Overtaken)/float64(c.Came), j.limits.Overtaken, "link-order", "%s delivered %d of %d packets after later ones, where none should be overtaken", c.Link, c.Overtaken, c.Came)
+}
+
+// late judges delays that are not alike although they should be, and the machine had time.
+func (j *judge) late(c LinkCheck) {
+	if c.Timed > 0 {
+		if sure, err := stats.Wilson(c.Late, c.Timed, j.limits.Loss[0]); err == nil && float64(sure.Low) > j.limits.Late {
+			j.add(Doubtful, "link-late", "%s delivered %d of %d packets later than the fastest, although the machine had time: the delay is not the one that was asked for", c.Link, c.Late, c.Timed)
+		}
+	}
+	if c.Spread.Seconds() > j.limits.Spread {
+		j.add(Doubtful, "link-late", "%s took %v longer on average than for the fastest packets, although the machine had time", c.Link, c.Spread.Round(time.Microsecond))
+	}
+}
+
+// idle says whether a machine, and those of other sites, had time for all that wanted to run.
+func (l Limits) idle(u Usage) bool {
+	for _, s := range u.Sites {
+		if !l.idle(s.Usage) {
+			return false
+		}
+	}
+	// What there is not, as no kernel told it, speaks against nothing.
+	return u.Looks > 0 && !(float64(u.Pressure) > l.Idle[0]) && !(float64(u.Busy) > l.Idle[1])
+}
+
+// share judges how many of how many something happened to, by how unlikely that is where the share
+// that was asked for lies between two.
+func (j *judge) share(code, what string, count, of int, least, most float64) {
 	level := Good
 	for i, as := range []Level{Doubtful, Bad} {
-		interval, err := stats.Wilson(c.Lost, c.Sent, j.limits.Loss[i])
+		interval, err := stats.Wilson(min(count, of), of, j.limits.Loss[i])
 		if err != nil {
-			j.add(Doubtful, "link-loss", "%s: %s", c.Link, err)
+			j.add(Doubtful, code, "%s: %s", what, err)
 			return
 		}
-		if c.AskedLoss < interval.Low || c.AskedLoss > interval.High {
+		if most < float64(interval.Low) || least > float64(interval.High) {
 			level = as
 		}
 	}
 	if level != Good {
-		j.add(level, "link-loss", "%s lost %s of %d packets, not %s", c.Link, percent(lost), c.Sent, percent(c.AskedLoss))
+		asked := percent(least)
+		if most > least {
+			asked += " to " + percent(most)
+		}
+		j.add(level, code, "%s %s of %d packets, not %s", what, percent(float64(count)/float64(of)), of, asked)
 	}
 }
 

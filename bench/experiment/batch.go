@@ -62,7 +62,7 @@ func (g *batch) end(ctx context.Context, samples []result.Sample, s state) state
 	if s == hung && samples[len(samples)-1].WarmUp { // nothing that counts would say that this run failed
 		for _, p := range g.probes {
 			one := g.runner.sample(g.run, p, time.Now())
-			one.Failure = "the warm-up did not end"
+			one.Fail("the warm-up did not end")
 			samples = append(samples, one)
 		}
 	}
@@ -139,6 +139,9 @@ func (g *batch) fill(s *result.Sample, o Measured, usage *environment.Usage, hap
 	if err := s.Check(); err != nil { // a probe that gives nothing, or no numbers
 		s.Measurements = nil
 		s.Failure = errors.Join(errorOf(s.Failure), err).Error()
+	}
+	if s.Failure != "" {
+		s.Fail(s.Failure)
 	}
 }
 

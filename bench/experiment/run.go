@@ -312,7 +312,7 @@ func (r *Runner) fail(run Run, groups [][]Probe, reason string) {
 	var samples []result.Sample
 	for _, p := range slices.Concat(groups...) {
 		s := r.sample(run, p, time.Now())
-		s.Failure = reason
+		s.Fail(reason)
 		samples = append(samples, s)
 	}
 	r.write(samples)
@@ -345,7 +345,7 @@ func (r *Runner) write(samples []result.Sample) (ok bool) {
 		for i := range samples {
 			s := &samples[i]
 			s.Measurements, s.Usage, s.Details, s.Events = nil, nil, nil, nil
-			s.Failure = fmt.Sprintf("its result could not be written: %s", err)
+			s.Fail(fmt.Sprintf("its result could not be written: %s", err))
 		}
 		if err = r.Writer.Append(samples...); err == nil {
 			return false

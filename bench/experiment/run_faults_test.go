@@ -61,6 +61,11 @@ order: given
 			t.Errorf("%s: %q, want %q", key, s.Failure, reason)
 		}
 		delete(want, key)
+		if reason != "" && (s.Verdict == nil || s.Verdict.Level != environment.Bad || !slices.ContainsFunc(s.Verdict.Reasons, func(r environment.Reason) bool {
+			return r.Code == result.Failed && strings.Contains(r.Text, reason)
+		})) {
+			t.Errorf("%s failed, and its verdict is %+v", key, s.Verdict)
+		}
 		if key == "2 one" && !slices.Equal(s.Values("x"), []float64{7}) {
 			t.Errorf("what was measured before the failure is lost: %+v", s)
 		}

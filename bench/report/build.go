@@ -137,9 +137,10 @@ func (d *data) overview(r *Report) {
 			r.Repetitions = max(r.Repetitions, repetitions[s.Cell])
 		}
 		runs[s.Run] = true
-		if s.Verdict != nil && s.Failure == "" {
-			r.Levels[s.Verdict.Level]++
-			verdicts = append(verdicts, *s.Verdict)
+		if s.Verdict != nil || s.Failure != "" {
+			v := s.Judged()
+			r.Levels[v.Level]++
+			verdicts = append(verdicts, v)
 		}
 		if s.Usage != nil {
 			for _, text := range s.Usage.Missing {

@@ -18,7 +18,8 @@ type group struct {
 	unit   string
 	reps   []*repetition
 
-	parts  map[int]*part // of all repetitions, by run
+	failed []environment.Verdict // on samples that failed, which would have been in it
+	parts  map[int]*part         // of all repetitions, by run
 	rounds map[round]*repetition
 }
 
@@ -57,9 +58,7 @@ func (d *data) pick(src definition.Source, dimensions []string) []*group {
 			}
 		}
 	}
-	if slices.Contains(sums, src.Each) {
-		d.dropIncomplete(groups, src, dimensions)
-	}
+	d.fail(groups, src, dimensions)
 	out := slices.Collect(maps.Values(groups))
 	slices.SortFunc(out, func(a, b *group) int { return d.compareLevels(dimensions, a.levels, b.levels) })
 	return out
@@ -90,9 +89,10 @@ func (d *data) take(groups map[string]*group, dimensions []string, s *result.Sam
 // sums are the words for what stands for a run that are less where a part of it is missing.
 var sums = []string{"sum", "count"}
 
-// dropIncomplete drops the runs in which a probe failed that belongs to them: what the others gave
-// is less than the sum, or the count. A probe belongs to what it has given values for elsewhere.
-func (d *data) dropIncomplete(groups map[string]*group, src definition.Source, dimensions []string) {
+// fail holds samples that failed against the groups to which they belong. Of runs that are summed up
+// what the others gave is dropped: it is less than the sum, or the count. A probe belongs to what it
+// has given values for elsewhere.
+func (d *data) fail(groups map[string]*group, src definition.Source, dimensions []string) {
 	gives := map[string]bool{}
 	for i := range d.counted {
 		s := &d.counted[i]
@@ -104,7 +104,11 @@ func (d *data) dropIncomplete(groups map[string]*group, src definition.Source, d
 			continue
 		}
 		for key, g := range groups {
-			if d.mayBelong(s, dimensions, g.levels) {
+			if !d.mayBelong(s, dimensions, g.levels) {
+				continue
+			}
+			g.failed = append(g.failed, s.Judged())
+			if slices.Contains(sums, src.Each) {
 				g.drop(s.Run)
 			}
 			if len(g.reps) == 0 {
@@ -254,12 +258,13 @@ func (g *group) runs() (out []*part) {
 	return out
 }
 
-// judged are the verdicts on the runs of a group, also where a round of them is one repetition.
+// judged are the verdicts on the runs of a group, also where a round of them is one repetition; and
+// on those that failed.
 func (g *group) judged() (out []environment.Verdict) {
 	for _, p := range g.runs() {
 		out = append(out, p.judged())
 	}
-	return out
+	return append(out, g.failed...)
 }
 
 // verdict is that on what the runs of a group say together.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"trivet.dev/trivet/bench/environment"
@@ -111,6 +112,30 @@ type Sample struct {
 	Verdict      *environment.Verdict `json:"verdict,omitempty"`
 	Failure      string               `json:"failure,omitempty"` // why there are no measurements, or not all
 	Details      json.RawMessage      `json:"details,omitempty"` // what the tool said, where somebody may want it
+}
+
+// Failed is the code of the reason that a failure is.
+const Failed = "failed"
+
+// Fail says that a probe has failed. Whatever it measured by then, its verdict is bad.
+func (s *Sample) Fail(why string) {
+	s.Failure = why
+	v := s.Judged()
+	s.Verdict = &v
+}
+
+// Judged is the verdict on a sample, which of one that failed is bad, also in a file of old; of one
+// without a verdict it is doubtful.
+func (s *Sample) Judged() environment.Verdict {
+	v := environment.Verdict{Level: environment.Doubtful}
+	if s.Verdict != nil {
+		v = *s.Verdict
+	}
+	if s.Failure == "" || slices.ContainsFunc(v.Reasons, func(r environment.Reason) bool { return r.Code == Failed }) {
+		return v
+	}
+	return environment.Worst(v, environment.Verdict{Level: environment.Bad,
+		Reasons: []environment.Reason{{Level: environment.Bad, Code: Failed, Text: s.Probe + " failed: " + s.Failure}}})
 }
 
 // Measurement is values of one metric.

@@ -83,6 +83,13 @@ func benchFigures(run *result.Run, p *experiment.Plan) []*benchFigure {
 			f.add(s, &m)
 		}
 	}
+	for i := range counted {
+		for _, f := range out {
+			if s := &counted[i]; s.Failure != "" && s.Cell == f.Cell && s.Probe == f.Probe { // a repetition is missing
+				f.verdicts = append(f.verdicts, environment.Verdict{Level: environment.Bad})
+			}
+		}
+	}
 	for _, f := range out {
 		f.finish()
 	}
@@ -262,8 +269,8 @@ func (a *app) showEvents(run *result.Run) {
 func verdictOf(run *result.Run) environment.Verdict {
 	var all []environment.Verdict
 	for _, s := range run.Counted() {
-		if s.Verdict != nil && s.Failure == "" {
-			all = append(all, *s.Verdict)
+		if s.Verdict != nil || s.Failure != "" {
+			all = append(all, s.Judged())
 		}
 	}
 	return environment.Together(all...)
@@ -277,11 +284,12 @@ func (a *app) showVerdict(run *result.Run, all environment.Verdict) {
 	codes := map[string]int{}
 	examples := map[string]environment.Reason{}
 	for _, s := range run.Counted() {
-		if s.Verdict == nil || s.Failure != "" {
+		if s.Verdict == nil && s.Failure == "" {
 			continue
 		}
-		count[s.Verdict.Level]++
-		for _, r := range s.Verdict.Reasons {
+		v := s.Judged()
+		count[v.Level]++
+		for _, r := range v.Reasons {
 			codes[r.Code]++
 			if known, ok := examples[r.Code]; !ok || known.Level == environment.Doubtful && r.Level == environment.Bad {
 				examples[r.Code] = r

@@ -44,3 +44,36 @@ func TestOneRule(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedCounts proves that a figure of which a repetition failed is not good, in the terminal
+// as in a report, and that the reason is the failure; also in a file in which the sample is called
+// good.
+func TestFailedCounts(t *testing.T) {
+	good := func() *environment.Verdict { return &environment.Verdict{Level: environment.Good} }
+	for failed, want := range map[int]environment.Level{1: environment.Doubtful, 2: environment.Bad} {
+		var samples []result.Sample
+		for run := 1; run <= 4; run++ {
+			s := result.Sample{Run: run, Cell: "all", Block: 1, Repetition: run, Probe: "ping", Kind: "ping", Verdict: good(),
+				Measurements: []result.Measurement{{Metric: "rtt", Unit: "s", Values: []float64{1}}}}
+			if run <= failed {
+				s.Measurements, s.Failure = nil, "no reply came"
+			}
+			samples = append(samples, s)
+		}
+		h := reporttest.Header()
+		h.Experiment.Factors, h.Experiment.Text = nil, "report: {figures: [{metric: rtt, kind: bar, unit: s}]}"
+		run, err := result.ReadFile(reporttest.Write(t, h, samples))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := report.Build("x", run)
+		point, figure := r.Figures[0].Series[0].Points[0], benchFigures(run, &experiment.Plan{})[0]
+		all := verdictOf(run)
+		if figure.Level != want || point.Level != want || all.Level != want || r.Levels[environment.Bad] != failed {
+			t.Errorf("%d of 4 failed: the terminal says %s and %s, the report %s and %v", failed, figure.Level, all.Level, point.Level, r.Levels)
+		}
+		if len(all.Reasons) != 1 || all.Reasons[0].Code != result.Failed || all.Reasons[0].Text != "ping failed: no reply came" {
+			t.Errorf("%+v", all.Reasons)
+		}
+	}
+}

@@ -202,7 +202,7 @@ func (b *browser) place(selector string) (x, y float64) {
 func TestBrowser(t *testing.T) {
 	b := open(t, write(t, build(reporttest.Header(), reporttest.Samples())), 1200, 900)
 	b.until("document.querySelectorAll('.plot > svg').length == 5")
-	for selector, want := range map[string]float64{"#r-0-figure-1 path.curve": 3, "#r-0-figure-1 circle.dot": 10, "#r-0-figure-1 .whisker": 10, "#r-0-figure-1 .dot.hollow": 7, "#r-0-figure-2 rect.bar": 15,
+	for selector, want := range map[string]float64{"#r-0-figure-1 path.curve": 3, "#r-0-figure-1 circle.dot": 10, "#r-0-figure-1 .whisker": 10, "#r-0-figure-1 .dot.hollow": 8, "#r-0-figure-2 rect.bar": 15,
 		"#r-0-figure-3 rect.box": 10, "#r-0-figure-4 path.curve": 2, "#r-0-figure-5 path.curve": 19, "#r-0-figure-5 line.event": 2} {
 		if got := b.ask(fmt.Sprintf("document.querySelectorAll(%q).length", selector)); got != want {
 			t.Errorf("%s: %v, want %v", selector, got, want)
@@ -263,7 +263,7 @@ func TestBrowserHostile(t *testing.T) {
 func TestBrowserComparison(t *testing.T) {
 	b := open(t, compare(t, reporttest.Header(), reporttest.Samples(), "datapath", [2]string{"ovs", "embedded"}, ""), 1200, 900)
 	b.until("document.querySelectorAll('.plot > svg').length == 3")
-	for selector, want := range map[string]float64{"#c-figure-1 path.curve": 2, "#c-figure-1 circle.dot": 10, "#c-figure-1 .dot.hollow": 2, "#c-figure-2 .whisker": 10, ".outcome.bad": 9} {
+	for selector, want := range map[string]float64{"#c-figure-1 path.curve": 2, "#c-figure-1 circle.dot": 10, "#c-figure-1 .dot.hollow": 3, "#c-figure-2 .whisker": 10, ".outcome.bad": 9} {
 		if got := b.ask(fmt.Sprintf("document.querySelectorAll(%q).length", selector)); got != want {
 			t.Errorf("%s: %v, want %v", selector, got, want)
 		}

@@ -17,9 +17,19 @@ import (
 // not a host, and devices, each of which is a host, or a switch if OpenWrt runs there. VLANs carry
 // the links, or wires.
 
-// readRack reads an inventory of a rack.
+var racks = &Source{
+	Knows: func(g *Given) bool {
+		root := g.yaml(nil)
+		return root != nil && (root.Get("devices") != nil || root.Get("gateway") != nil)
+	},
+	Read: func(g *Given, l *List, p *topology.Problems) {
+		if root := g.yaml(p); root != nil {
+			l.readRack(root, p)
+		}
+	},
+}
+
 func (l *List) readRack(root *yamlfile.Value, p *topology.Problems) {
-	l.Carrier = VLAN
 	var wires *yamlfile.Value
 	for _, q := range root.Pairs {
 		switch v := q.Value; q.Key.Text {
@@ -44,8 +54,9 @@ func (l *List) readRack(root *yamlfile.Value, p *topology.Problems) {
 	l.fillRack(p)
 }
 
-// fillRack gives the devices of a rack what is not said of them.
+// fillRack gives a rack and its devices what is not said of them.
 func (l *List) fillRack(p *topology.Problems) {
+	l.Carrier = vlans.Word
 	for _, m := range l.Machines {
 		if m.Kind == "" {
 			m.Hosts = cmp.Or(m.Hosts, 1)

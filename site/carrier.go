@@ -22,8 +22,8 @@ type Carrier struct {
 	// when the lab comes up, and the links' own packets travel in the network that these make.
 	Keys bool
 
-	// Tagged says that its links are VLANs of interfaces in the machines' own network namespaces, as
-	// hosts that are machines themselves, and devices that do not run this program, must have.
+	// Tagged says that its links are VLANs of interfaces in the machines' own network namespaces,
+	// as hosts that are machines themselves, and devices that do not run this program, must have.
 	Tagged bool
 
 	// Numbers are those of its links if labs share them, and the network lets through some and not

@@ -154,15 +154,8 @@ func (l *List) Machine(name string) *Machine {
 	return nil
 }
 
-// machineLists are Trivet's own lists. They take whatever is one file: what it is to be is told then.
-var machineLists = &Source{
-	Knows: func(g *Given) bool { return len(g.Files) == 1 },
-	Read: func(g *Given, l *List, p *topology.Problems) {
-		if root := g.yaml(p); root != nil {
-			l.readYAML(root, p)
-		}
-	},
-}
+// machineLists are Trivet's own lists: whatever is one file, as what that is to be is told then.
+var machineLists = inYAML(func(*yamlfile.Value) bool { return true }, (*List).readYAML)
 
 func (l *List) readYAML(root *yamlfile.Value, p *topology.Problems) {
 	if root.Shape == yamlfile.List {

@@ -17,17 +17,9 @@ import (
 // not a host, and devices, each of which is a host, or a switch if OpenWrt runs there. VLANs carry
 // the links, or wires.
 
-var racks = &Source{
-	Knows: func(g *Given) bool {
-		root := g.yaml(nil)
-		return root != nil && (root.Get("devices") != nil || root.Get("gateway") != nil)
-	},
-	Read: func(g *Given, l *List, p *topology.Problems) {
-		if root := g.yaml(p); root != nil {
-			l.readRack(root, p)
-		}
-	},
-}
+var racks = inYAML(func(root *yamlfile.Value) bool {
+	return root != nil && (root.Get("devices") != nil || root.Get("gateway") != nil)
+}, (*List).readRack)
 
 func (l *List) readRack(root *yamlfile.Value, p *topology.Problems) {
 	var wires *yamlfile.Value

@@ -84,17 +84,23 @@ func (g *Given) read() (*List, error) {
 	return l, p.Err()
 }
 
-// yaml reads the file that is given; all that is wrong is noted if p is not nil, else the file may
-// be of another program. The value is nil if it is not one file, or not YAML.
-func (g *Given) yaml(p *topology.Problems) *yamlfile.Value {
-	if len(g.Files) != 1 {
-		return nil
+// inYAML is a source whose machines are in one file; knows is asked of nil if that is not YAML.
+func inYAML(knows func(root *yamlfile.Value) bool, read func(l *List, root *yamlfile.Value, p *topology.Problems)) *Source {
+	return &Source{
+		Knows: func(g *Given) bool {
+			if len(g.Files) != 1 {
+				return false
+			}
+			root, _ := yamlfile.Dialect{}.Parse(g.Files[0].Name, g.Files[0].Data)
+			return knows(root)
+		},
+		Read: func(g *Given, l *List, p *topology.Problems) {
+			root, problems := yamlfile.Dialect{}.Parse(g.Files[0].Name, g.Files[0].Data)
+			if *p = append(*p, problems...); root != nil {
+				read(l, root, p)
+			}
+		},
 	}
-	root, problems := yamlfile.Dialect{Tags: p == nil}.Parse(g.Files[0].Name, g.Files[0].Data)
-	if p != nil {
-		*p = append(*p, problems...)
-	}
-	return root
 }
 
 func looksLikeFile(s string) bool {

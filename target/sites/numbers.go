@@ -13,15 +13,15 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Links that cross between sites are told apart by a number each: the VNI of a tunnel, or what their
-// carrier has.
+// Links that cross between sites are told apart by a number each: the VNI of a tunnel, or what
+// their carrier has.
 
 // blockSize is how many tunnels a lab may have: their VNIs are of one block.
 const blockSize = 4096
 
-// allocate gives each link that crosses a number, which it keeps as long as it exists: one that labs
-// share as long as it joins the same machines, whose switch may let through those alone that are
-// theirs.
+// allocate gives each link that crosses a number, which it keeps as long as it exists: one that
+// labs share as long as it joins the same machines, whose switch may let through those alone that
+// are theirs.
 func (l *Lab) allocate(t *topology.Topology) error {
 	if l.record.VNIs == nil {
 		var b [4]byte

@@ -12,8 +12,8 @@ import (
 )
 
 // secured makes the ends of an encrypted network between sites: each knows all others, and calls
-// those after it. Its keys are new, and end with the network. It has one of the ports to itself, the
-// same at all its sites.
+// those after it. Its keys are new, and end with the network. It has one of the ports to itself,
+// the same at all its sites.
 func secured(names []string, address func(of, from string) netip.Addr, ports [2]int) (map[string]*local.Secure, error) {
 	port := ports[0] + rand.IntN(ports[1]-ports[0]+1)
 	out := map[string]*local.Secure{}

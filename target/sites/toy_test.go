@@ -32,9 +32,9 @@ func (flock) throughput(context.Context, int, time.Duration) (topology.Rate, err
 func (flock) close() {}
 
 // TestToyCarrier proves that a carrier that is registered decides all that a lab asks of one: lists
-// name it; links have its numbers, as many as it has, the machine's own first, and another when they
-// join other machines; another lab has others; ways are measured by them, and what is said of one
-// that carries nothing is said of it; a host cannot be the machine itself.
+// name it; links have its numbers, as many as it has, the machine's own first, and another when
+// they join other machines; another lab has others; ways are measured by them, and what is said of
+// one that carries nothing is said of it; a host cannot be the machine itself.
 func TestToyCarrier(t *testing.T) {
 	list, err := site.Parse("m.yaml", []byte("machines: {m1: 'a:5', m2: b}\ncarrier: pigeon\n"))
 	if err != nil {

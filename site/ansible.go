@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -22,6 +23,22 @@ import (
 
 // ansibleBudget limits how many groups and hosts are visited: aliases can make a small file large.
 const ansibleBudget = 100_000
+
+// ansible is inventories, of one file or several. Of several the source is none other.
+var ansible = &Source{
+	Knows: func(g *Given) bool {
+		return len(g.Files) > 1 || len(g.Files) == 1 && newInventory().read(g.Files[0], new(topology.Problems))
+	},
+	Read: func(g *Given, l *List, p *topology.Problems) {
+		v := newInventory()
+		for _, f := range g.Files {
+			if !v.read(f, p) {
+				p.Add(at(f.Name, 1), "name one file, or Ansible's", "only an inventory of Ansible may be several files")
+			}
+		}
+		v.into(l, p)
+	},
+}
 
 // inventory is what Ansible's files say, several of which may say it together.
 type inventory struct {
@@ -73,6 +90,37 @@ func (v *inventory) add(names, group string, pos topology.Position, p *topology.
 		}
 	}
 	return out
+}
+
+// read reads a file if it is an inventory.
+func (v *inventory) read(f File, p *topology.Problems) bool {
+	if isINI(f.Name, f.Data) {
+		v.readINI(f.Name, f.Data, p)
+		return true
+	}
+	root, _ := yamlfile.Dialect{Tags: true}.Parse(f.Name, f.Data) // such as !vault
+	if root == nil || !isInventory(root) {
+		return false
+	}
+	for _, q := range root.Pairs {
+		v.readYAML(q, "", p)
+	}
+	return true
+}
+
+// isINI tells an Ansible inventory in INI from YAML.
+func isINI(file string, data []byte) bool {
+	if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
+		return false
+	}
+	for _, line := range bytes.Split(data, []byte("\n")) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] == '#' || line[0] == ';' {
+			continue
+		}
+		return line[0] == '[' || bytes.Contains(line, []byte("ansible_")) || !bytes.ContainsAny(line, ":-")
+	}
+	return false
 }
 
 // isInventory tells an inventory in YAML from Trivet's own lists.
@@ -200,7 +248,6 @@ func (v *inventory) into(l *List, p *topology.Problems) {
 		}
 	}
 	if gateway != "" {
-		l.Carrier = VLAN
 		l.fillRack(p)
 	}
 }

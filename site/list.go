@@ -4,16 +4,12 @@
 package site
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"trivet.dev/trivet/topology"
@@ -23,7 +19,7 @@ import (
 // List is the machines that a lab may run at, besides the one that holds its daemon.
 type List struct {
 	Machines []*Machine `json:"machines"`
-	Carrier  string     `json:"carrier"` // what links between sites are made of: VXLAN, WireGuard, VLAN
+	Carrier  string     `json:"carrier"` // what links between sites are made of: the word of a Carrier
 
 	// VLANs are the first and the last that links may have whose machines have none of their own.
 	VLANs [2]uint16 `json:"vlans,omitzero"`
@@ -102,50 +98,9 @@ func (m *Machine) ssh() string {
 // MaxMachines limits a list.
 const MaxMachines = 256
 
-// Read returns the machines that an argument names: a file of them, or their names, with commas
-// between; inventories of Ansible may be several files.
-func Read(argument string) (*List, error) {
-	if words := strings.Split(argument, ","); len(words) > 1 && !slices.ContainsFunc(words, func(s string) bool { return !looksLikeFile(s) }) {
-		return readSeveral(words)
-	}
-	file, err := os.ReadFile(argument)
-	switch {
-	case err == nil:
-		return Parse(argument, file)
-	case looksLikeFile(argument):
-		return nil, err
-	}
-	l := newList()
-	var p topology.Problems
-	for _, word := range strings.Split(argument, ",") {
-		if m := parseTarget(strings.TrimSpace(word), topology.Position{}, &p); m != nil {
-			l.Machines = append(l.Machines, m)
-		}
-	}
-	l.check(&p)
-	return l, p.Err()
-}
-
-func newList() *List {
-	return &List{Carrier: VXLAN, Keep: topology.Duration(keep), VLANs: usualVLANs}
-}
-
-func looksLikeFile(s string) bool {
-	return strings.Contains(s, "/") || slices.Contains([]string{".yaml", ".yml", ".ini", ".json"}, filepath.Ext(s))
-}
-
 // keep is how long parts stay without their head, unless the list says otherwise: long enough to
 // resume it, and not until somebody wonders what these machines are doing.
 const keep = 10 * time.Minute
-
-// Carriers.
-const (
-	VXLAN     = "vxlan"     // a tunnel for each link over any IP network (RFC 7348)
-	WireGuard = "wireguard" // the same within an encrypted network between the machines
-	VLAN      = "vlan"      // a VLAN for each link, on a wire that the machines share (IEEE 802.1Q)
-)
-
-var carriers = []string{VXLAN, WireGuard, VLAN}
 
 // maxVLAN is the last one that there can be (IEEE 802.1Q-2022, table 9-2).
 const maxVLAN = 4094
@@ -164,104 +119,6 @@ var (
 // CanName says whether a machine can be called so.
 func CanName(s string) bool { return namePattern.MatchString(s) && s != topology.Head }
 
-// parseTarget reads user@host:port; an IPv6 address with a port is in brackets.
-func parseTarget(s string, pos topology.Position, p *topology.Problems) *Machine {
-	m := &Machine{Pos: pos}
-	rest := s
-	if at := strings.LastIndex(s, "@"); at >= 0 {
-		m.User, rest = s[:at], s[at+1:]
-		if !userPattern.MatchString(m.User) {
-			p.Add(pos, "write user@host, user@host:port or host", "%q is not a user's name", m.User)
-			return nil
-		}
-	}
-	host, port := rest, ""
-	if inner, after, ok := strings.Cut(strings.TrimPrefix(rest, "["), "]"); ok && strings.HasPrefix(rest, "[") {
-		host, port = inner, strings.TrimPrefix(after, ":")
-		if after != "" && !strings.HasPrefix(after, ":") {
-			host = rest
-		}
-	} else if strings.Count(rest, ":") == 1 {
-		host, port, _ = strings.Cut(rest, ":")
-	}
-	if !hostPattern.MatchString(host) {
-		p.Add(pos, "write user@host, user@host:port or host", "%q is not a machine", s)
-		return nil
-	}
-	if m.Host = host; port != "" || strings.HasSuffix(rest, ":") {
-		n, err := strconv.Atoi(port)
-		if err != nil || n < 1 || n > 65535 {
-			p.Add(pos, "ports are 1 to 65535", "%q is not a port", port)
-			return nil
-		}
-		m.Port = n
-	}
-	if m.Name = m.Host; !namePattern.MatchString(m.Name) {
-		m.Name = strings.Trim(regexp.MustCompile(`[^A-Za-z0-9_.-]+`).ReplaceAllString(m.Host, "-"), "-._")
-	}
-	if !namePattern.MatchString(m.Name) {
-		p.Add(pos, "give it a name in a file of machines: m1: "+s, "%q is too long for the name of a site", s)
-		return nil
-	}
-	return m
-}
-
-// readSeveral reads an inventory of Ansible that is several files.
-func readSeveral(files []string) (*List, error) {
-	l, v := newList(), newInventory()
-	var p topology.Problems
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		if !v.read(file, data, &p) {
-			p.Add(at(file, 1), "name one file, or Ansible's", "only an inventory of Ansible may be several files")
-		}
-	}
-	return l.finish(v, &p, files[0])
-}
-
-// Parse reads a file of machines: Trivet's own form, or an inventory of Ansible, in YAML or INI.
-func Parse(file string, data []byte) (*List, error) {
-	l, v := newList(), newInventory()
-	var p topology.Problems
-	if !v.read(file, data, &p) {
-		if root, problems := (yamlfile.Dialect{}).Parse(file, data); root != nil {
-			p = problems
-			l.readYAML(root, &p)
-		} else {
-			p = problems
-		}
-	}
-	return l.finish(v, &p, file)
-}
-
-// read reads a file if it is an inventory of Ansible.
-func (v *inventory) read(file string, data []byte, p *topology.Problems) bool {
-	if isINI(file, data) {
-		v.readINI(file, data, p)
-		return true
-	}
-	root, _ := yamlfile.Dialect{Tags: true}.Parse(file, data) // such as !vault
-	if root == nil || !isInventory(root) {
-		return false
-	}
-	for _, q := range root.Pairs {
-		v.readYAML(q, "", p)
-	}
-	return true
-}
-
-func (l *List) finish(v *inventory, p *topology.Problems, file string) (*List, error) {
-	v.into(l, p)
-	if p.Err() == nil && len(l.Machines) == 0 {
-		p.Add(topology.Position{File: file, Line: 1}, "add one:  machines: {m1: user@host}", "it names no machine")
-	}
-	l.check(p)
-	return l, p.Err()
-}
-
 // check looks at the list as a whole.
 func (l *List) check(p *topology.Problems) {
 	seen, hosts, vlans := map[string]bool{topology.Head: true}, map[string]string{}, map[uint16]string{}
@@ -277,7 +134,7 @@ func (l *List) check(p *topology.Problems) {
 			p.Add(m.Pos, "give each a VLAN of its own:  vlan: "+strconv.Itoa(int(m.VLAN%maxVLAN+1)), "%s and %s both have VLAN %d", vlans[m.VLAN], m.Name, m.VLAN)
 		case m.VLAN >= l.VLANs[0] && m.VLAN <= l.VLANs[1]:
 			p.Add(m.Pos, "set  vlans:  to others", "VLAN %d of %s is one of %d-%d, which are for links of machines without", m.VLAN, m.Name, l.VLANs[0], l.VLANs[1])
-		case m.Hosts == 1 && l.Carrier != VLAN: // its guard lets nothing else out
+		case m.Hosts == 1 && !l.By().Tagged: // its guard lets nothing else out
 			p.Add(m.Pos, "write  carrier: vlan,  or let hosts be namespaces there:  hosts: 2", "%s is to be a host itself (hosts: 1), and links of such machines are VLANs, not %s", m.Name, l.Carrier)
 		}
 		seen[m.Name], hosts[m.String()], vlans[m.VLAN] = true, m.Name, m.Name
@@ -297,6 +154,9 @@ func (l *List) Machine(name string) *Machine {
 	return nil
 }
 
+// machineLists are Trivet's own lists: whatever is one file, as what that is to be is told then.
+var machineLists = inYAML(func(*yamlfile.Value) bool { return true }, (*List).readYAML)
+
 func (l *List) readYAML(root *yamlfile.Value, p *topology.Problems) {
 	if root.Shape == yamlfile.List {
 		l.readMachines(root, p)
@@ -306,18 +166,14 @@ func (l *List) readYAML(root *yamlfile.Value, p *topology.Problems) {
 		p.Add(root.Pos, "write  machines: {m1: user@host}", "a file of machines is a mapping or a list, not %s", root)
 		return
 	}
-	if root.Get("devices") != nil || root.Get("gateway") != nil {
-		l.readRack(root, p)
-		return
-	}
 	var wires *yamlfile.Value
 	for _, q := range root.Pairs {
 		switch v := q.Value; q.Key.Text {
 		case "machines":
 			l.readMachines(v, p)
 		case "carrier":
-			if l.Carrier = v.Text; !slices.Contains(carriers, v.Text) {
-				p.Add(v.Pos, "choose vxlan, wireguard or vlan", "there is no carrier %q", v.Text)
+			if l.Carrier = v.Text; !slices.Contains(carrierWords(), v.Text) {
+				p.Add(v.Pos, "choose "+choice(carrierWords()), "there is no carrier %q", v.Text)
 			}
 		case "vlans":
 			l.VLANs = vlanRange(v, p)
@@ -488,21 +344,6 @@ func address(v *yamlfile.Value, p *topology.Problems) netip.Addr {
 		p.Add(v.Pos, "write address: 10.5.0.2", "%s is not an address of a machine", v)
 	}
 	return a
-}
-
-// isINI tells an Ansible inventory in INI from YAML.
-func isINI(file string, data []byte) bool {
-	if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
-		return false
-	}
-	for _, line := range bytes.Split(data, []byte("\n")) {
-		line = bytes.TrimSpace(line)
-		if len(line) == 0 || line[0] == '#' || line[0] == ';' {
-			continue
-		}
-		return line[0] == '[' || bytes.Contains(line, []byte("ansible_")) || !bytes.ContainsAny(line, ":-")
-	}
-	return false
 }
 
 // at is a line of a file.

@@ -17,9 +17,11 @@ import (
 // not a host, and devices, each of which is a host, or a switch if OpenWrt runs there. VLANs carry
 // the links, or wires.
 
-// readRack reads an inventory of a rack.
+var racks = inYAML(func(root *yamlfile.Value) bool {
+	return root != nil && (root.Get("devices") != nil || root.Get("gateway") != nil)
+}, (*List).readRack)
+
 func (l *List) readRack(root *yamlfile.Value, p *topology.Problems) {
-	l.Carrier = VLAN
 	var wires *yamlfile.Value
 	for _, q := range root.Pairs {
 		switch v := q.Value; q.Key.Text {
@@ -44,8 +46,9 @@ func (l *List) readRack(root *yamlfile.Value, p *topology.Problems) {
 	l.fillRack(p)
 }
 
-// fillRack gives the devices of a rack what is not said of them.
+// fillRack gives a rack and its devices what is not said of them.
 func (l *List) fillRack(p *topology.Problems) {
+	l.Carrier = vlans.Word
 	for _, m := range l.Machines {
 		if m.Kind == "" {
 			m.Hosts = cmp.Or(m.Hosts, 1)

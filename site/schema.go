@@ -53,7 +53,7 @@ func Schema() []byte {
 	}
 	top := both([]string{"machines"}, object{
 		"machines": describe("The machines that a lab runs at besides this one: m1: user@host.", machines),
-		"carrier":  describe("What links between machines are made of; wireguard encrypts them, vlan needs a wire that all share.", object{"enum": carriers}),
+		"carrier":  describe("What links between machines are made of; wireguard encrypts them, vlan needs a wire that all share.", object{"enum": carrierWords()}),
 		"head": describe("This machine: only keeps nodes off it.", object{"anyOf": []object{
 			{"const": "only"}, capacity(object{"only": object{"type": "boolean"}, "nic": nic()}),
 		}}),

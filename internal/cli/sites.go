@@ -64,7 +64,7 @@ func (a *app) sumUpSites(s *lab.State) {
 		parts = append(parts, fmt.Sprintf("across: %s by wire", words.Plural(wired, "link")))
 	}
 	if is.across > wired || wired == 0 {
-		parts = append(parts, fmt.Sprintf("across: %s by %s", words.Plural(is.across-wired, "link"), sites.Titles[s.Sites.Carrier]))
+		parts = append(parts, fmt.Sprintf("across: %s by %s", words.Plural(is.across-wired, "link"), s.Sites.By().Title))
 	}
 	a.say("  %s", strings.Join(parts, "   "))
 }
@@ -106,7 +106,7 @@ func (a *app) showSites(t *topology.Topology, sites lab.Sites) {
 	}
 	a.table(rows)
 	if len(pieces) > 0 {
-		a.say("packets of 1,500 bytes travel as two fragments (%s); an MTU of 1,550 in the network between these machines avoids that", strings.Join(pieces, ", "))
+		a.say("packets of 1,500 bytes travel as two fragments (%s); an MTU of %s in the network between these machines avoids that", strings.Join(pieces, ", "), site.CarrierOf(sites.Carrier).MTU)
 	}
 }
 

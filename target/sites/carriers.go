@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/lab"
@@ -135,7 +134,7 @@ func measureCarriers(ctx context.Context, w ways, pairs []pair, bandwidth time.D
 type ways struct {
 	at map[string]gauges
 	carriage
-	vlan func(pair) uint16 // one that links between two sites have
+	number func(pair) uint32 // one that links between two sites have
 }
 
 // carriage makes the carriers of links.
@@ -144,15 +143,9 @@ type carriage struct {
 	address func(of, from string) netip.Addr
 }
 
-// carrier is that of a link as one of its sites sees it; number is its VNI, or its VLAN.
-func (w carriage) carrier(near, far string, number uint32) topology.Carrier {
-	c := topology.Carrier{Local: w.address(near, far), Remote: w.address(far, near)}
-	if w.list.Carrier == site.VLAN {
-		c.VLAN, c.NIC = uint16(number), w.list.NICOf(near)
-	} else {
-		c.VNI = number
-	}
-	return c
+// ends are those of a link, as each of its sites sees its own.
+func (w carriage) ends(p pair, number uint32) [2]topology.Carrier {
+	return w.list.By().Ends(w.list, p, w.address, number)
 }
 
 func measureOnce(ctx context.Context, w ways, pairs []pair, bandwidth time.Duration) ([]lab.Carried, error) {
@@ -164,8 +157,9 @@ func measureOnce(ctx context.Context, w ways, pairs []pair, bandwidth time.Durat
 	}
 	order := namesOf(w.list) // of two sites the first one measures, and calls
 	names := slices.SortedFunc(maps.Keys(requests), func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
-	if w.list.Carrier == site.WireGuard {
-		ends, err := secured(names, w.address)
+	by := w.list.By()
+	if by.Keys {
+		ends, err := secured(names, w.address, by.Ports)
 		if err != nil {
 			return nil, err
 		}
@@ -177,11 +171,11 @@ func measureOnce(ctx context.Context, w ways, pairs []pair, bandwidth time.Durat
 	first := uint32(1 + rand.IntN(1<<24-len(pairs)-1)) // VNIs have 24 bits
 	for i, p := range pairs {
 		number := first + uint32(i)
-		if w.list.Carrier == site.VLAN {
-			number = uint32(w.vlan(p))
+		if by.Numbers != nil {
+			number = w.number(p)
 		}
-		for side, name := range p {
-			requests[name].Ends = append(requests[name].Ends, tunnelEnd{Number: i, First: side == 0, Carrier: w.carrier(name, p[1-side], number)})
+		for side, end := range w.ends(p, number) {
+			requests[p[side]].Ends = append(requests[p[side]].Ends, tunnelEnd{Number: i, First: side == 0, Carrier: end})
 		}
 	}
 	var mu sync.Mutex
@@ -204,7 +198,7 @@ func measureOnce(ctx context.Context, w ways, pairs []pair, bandwidth time.Durat
 			return nil
 		})
 	}
-	if w.list.Carrier == site.VXLAN { // nobody else has these numbers: nobody need wait for the kernel
+	if by.Numbers == nil && !by.Keys { // nobody else has these numbers, or this port: nobody need wait for the kernel
 		defer func() { go done() }()
 	} else {
 		defer done()
@@ -277,7 +271,7 @@ func (l *Lab) learnCarriers(ctx context.Context, t *topology.Topology) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	w := ways{at, carriage{l.state.Sites, l.address}, func(p pair) uint16 { return l.vlanOf(t, p) }}
+	w := ways{at, carriage{l.state.Sites, l.address}, func(p pair) uint32 { return l.numberOf(t, p) }}
 	list, err := measureCarriers(ctx, w, fresh, 0)
 	if err != nil {
 		return err
@@ -285,7 +279,7 @@ func (l *Lab) learnCarriers(ctx context.Context, t *topology.Topology) error {
 	var wrong []error
 	for _, c := range list {
 		if c.Received == 0 {
-			wrong = append(wrong, w.deaf(c.Sites))
+			wrong = append(wrong, l.state.Sites.By().Unheard(c.Sites, w.ends(c.Sites, w.number(c.Sites))))
 		}
 	}
 	if wrong != nil {
@@ -296,50 +290,18 @@ func (l *Lab) learnCarriers(ctx context.Context, t *topology.Topology) error {
 	return l.save()
 }
 
-// deaf says that nothing gets through between two sites, and what to do.
-func (w ways) deaf(p pair) error {
-	if w.list.Carrier == site.VLAN {
-		return fmt.Errorf("VLAN %d does not get through between %s and %s: let it through, tagged, at both ports of the switch between them (a trunk that allows it)",
-			w.vlan(p), w.interfaceOf(p[0], p[1]), w.interfaceOf(p[1], p[0]))
-	}
-	return fmt.Errorf("nothing that %s (%s) sends to %s (%s) by %s is answered: let %s through between them, both ways, or say which addresses reach each other (address: in the list of machines)",
-		p[0], w.address(p[0], p[1]), p[1], w.address(p[1], p[0]), Titles[w.list.Carrier], portsOf(w.list.Carrier))
-}
-
-// interfaceOf says where a site has its VLANs.
-func (w carriage) interfaceOf(name, far string) string {
-	if nic := w.list.NICOf(name); nic != "" {
-		return fmt.Sprintf("%s (%s)", name, nic)
-	}
-	return fmt.Sprintf("%s (%s)", name, w.address(name, far))
-}
-
-// Titles are what people call carriers.
-var Titles = map[string]string{site.VXLAN: "VXLAN", site.WireGuard: "VXLAN in WireGuard", site.VLAN: "VLAN"}
-
-// portsOf says what must get through between sites.
-func portsOf(carrier string) string {
-	switch carrier {
-	case site.VLAN:
-		return "the VLANs of their links, tagged,"
-	case site.WireGuard:
-		return fmt.Sprintf("UDP ports %d to %d", firstSecurePort, firstSecurePort+securePorts-1)
-	}
-	return fmt.Sprintf("UDP port %d", netbatch.VXLANPort)
-}
-
 // CarrierRemarks says what of carriers may surprise those who measure over them.
 func CarrierRemarks(list []lab.Carried, carrier string) (out []string) {
 	for _, c := range list {
 		switch {
 		case c.Received == 0:
-			out = append(out, fmt.Sprintf("nothing gets through between %s and %s: let %s through, both ways", c.Sites[0], c.Sites[1], portsOf(carrier)))
+			out = append(out, fmt.Sprintf("nothing gets through between %s and %s: let %s through, both ways", c.Sites[0], c.Sites[1], site.CarrierOf(carrier).Passes()))
 			continue
 		case c.Received < c.Sent:
 			out = append(out, fmt.Sprintf("%d of %d probes between %s and %s were lost: their links lose more than they are asked to", c.Sent-c.Received, c.Sent, c.Sites[0], c.Sites[1]))
 		}
 		if !c.Full {
-			out = append(out, fmt.Sprintf("packets of 1,500 bytes do not arrive between %s and %s, not even as fragments: let fragments through there, or raise the MTU of what joins them to 1,550", c.Sites[0], c.Sites[1]))
+			out = append(out, fmt.Sprintf("packets of 1,500 bytes do not arrive between %s and %s, not even as fragments: let fragments through there, or raise the MTU of what joins them to %s", c.Sites[0], c.Sites[1], site.CarrierOf(carrier).MTU))
 		}
 	}
 	return out

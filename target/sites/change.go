@@ -11,7 +11,6 @@ import (
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
@@ -358,7 +357,7 @@ func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 		switch _, wired := wires[keys[i]]; {
 		case wired:
 			out[i] = datapath.Cable
-		case link.Crosses(nodes) && l.state.Sites.Carrier == site.VLAN:
+		case link.Crosses(nodes) && l.state.Sites.By().Tagged:
 			out[i] = datapath.Tagged
 		case link.Crosses(nodes):
 			out[i] = datapath.Tunnel

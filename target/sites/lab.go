@@ -165,7 +165,7 @@ func Used(list *site.List, t *topology.Topology) (out []*site.Machine) {
 		has[n.Sited()] = true
 	}
 	for _, m := range list.Sites() {
-		if m.Hosts == 0 || list.Carrier == site.WireGuard || has[m.Name] { // WireGuard's keys are handed out once
+		if m.Hosts == 0 || list.By().Keys || has[m.Name] { // keys are handed out once
 			out = append(out, m)
 		}
 	}
@@ -262,7 +262,7 @@ func (l *Lab) partOf(t *topology.Topology, name string) *topology.Topology {
 	nodes := t.NodesByName()
 	return topology.Part(t, name, func(key string, link *topology.Link, i int) *topology.Carrier {
 		near, far := nodes[link.Ends[i].Node].Sited(), nodes[link.Ends[1-i].Node].Sited()
-		c := carriage{l.state.Sites, l.address}.carrier(near, far, l.record.VNIs[key])
+		c := carriage{l.state.Sites, l.address}.ends(pair{near, far}, l.record.VNIs[key])[0]
 		if nic, is := l.record.Wires[key].At(near, far); is {
 			c = topology.Carrier{NIC: nic, Wire: true}
 		}

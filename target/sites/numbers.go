@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 
 	"trivet.dev/trivet/lab"
@@ -12,22 +13,23 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Links that cross between sites are told apart by a number each: the VNI of a tunnel, or a VLAN.
+// Links that cross between sites are told apart by a number each: the VNI of a tunnel, or what
+// their carrier has.
 
 // blockSize is how many tunnels a lab may have: their VNIs are of one block.
 const blockSize = 4096
 
-// allocate gives each link that crosses a number, which it keeps as long as it exists: a VLAN as
-// long as it joins the same machines, whose switch may let through those VLANs alone that are
-// theirs.
+// allocate gives each link that crosses a number, which it keeps as long as it exists: one that
+// labs share as long as it joins the same machines, whose switch may let through those alone that
+// are theirs.
 func (l *Lab) allocate(t *topology.Topology) error {
 	if l.record.VNIs == nil {
 		var b [4]byte
 		_, _ = rand.Read(b[:])                                                     // never fails
 		l.record.Block = (1 + binary.BigEndian.Uint32(b[:])%(1<<12-1)) * blockSize // VNIs have 24 bits
-		if l.state.Sites.Carrier == site.WireGuard {
+		if by := l.state.Sites.By(); by.Keys {
 			var err error
-			if l.record.Secure, err = secured(namesOf(l.state.Sites), l.address); err != nil {
+			if l.record.Secure, err = secured(namesOf(l.state.Sites), l.address, by.Ports); err != nil {
 				return err
 			}
 		}
@@ -44,40 +46,40 @@ func (l *Lab) allocate(t *topology.Topology) error {
 		link *topology.Link
 	}
 	var fresh []open
-	list := l.state.Sites
+	by := l.state.Sites.By()
 	before := crossings(l.Topology())
 	for i, key := range topology.LinkKeys(t) {
 		_, wired := l.record.Wires[key]
 		switch number, has := had[key]; {
 		case wired || !t.Links[i].Crosses(nodes):
-		case has && (list.Carrier != site.VLAN || before[key] == crossing(t.Links[i], nodes)):
+		case has && (by.Numbers == nil || before[key] == crossing(t.Links[i], nodes)):
 			now[key], taken[number] = number, true
 		default:
 			fresh = append(fresh, open{key, t.Links[i]})
 		}
 	}
 	next, last := l.record.Block, l.record.Block+blockSize-1
-	if list.Carrier == site.VLAN {
-		next, last = uint32(list.VLANs[0]), uint32(list.VLANs[1])
-		others, err := vlansOfOthers(l.Name)
+	var of site.Range
+	if by.Numbers != nil {
+		of = by.Numbers(l.state.Sites)
+		next, last = of.First, of.Last
+		others, err := numbersOfOthers(l.Name)
 		if err != nil {
 			return err
 		}
-		for vlan := range others {
-			taken[vlan] = true
-		}
+		maps.Copy(taken, others)
 	}
 	for _, c := range fresh {
-		if own := uint32(l.ownVLAN(c.link, nodes)); own != 0 && !taken[own] {
+		if own := l.ownNumber(c.link, nodes); own != 0 && !taken[own] {
 			now[c.key], taken[own] = own, true
 			continue
 		}
 		for taken[next] {
 			next++
 		}
-		if next > last && list.Carrier == site.VLAN {
-			return fmt.Errorf("the %d links that cross between machines need more VLANs than there are free ones of %d-%d: allow more (vlans: in the list of machines)",
-				len(now)+1, list.VLANs[0], list.VLANs[1])
+		if next > last && by.Numbers != nil {
+			return fmt.Errorf("the %d links that cross between machines need more %ss than there are free ones of %d-%d: allow more (%s in the list of machines)",
+				len(now)+1, by.Title, of.First, of.Last, of.Key)
 		} else if next > last {
 			return fmt.Errorf("more links cross between sites than the %d that a lab can have: place what is joined by many links at one site", blockSize)
 		}
@@ -104,24 +106,22 @@ func crossing(link *topology.Link, nodes map[string]*topology.Node) pair {
 	return pair{min(a, b), max(a, b)}
 }
 
-// ownVLAN is that of the machine to which a link leads from the head; 0: the machine has none, or
+// ownNumber is that of the machine to which a link leads from the head; 0: the machine has none, or
 // the link is not of this kind.
-func (l *Lab) ownVLAN(link *topology.Link, nodes map[string]*topology.Node) uint16 {
-	if l.state.Sites.Carrier != site.VLAN {
-		return 0
-	}
+func (l *Lab) ownNumber(link *topology.Link, nodes map[string]*topology.Node) uint32 {
+	own := l.state.Sites.By().Own
 	a, b := nodes[link.Ends[0].Node].Sited(), nodes[link.Ends[1].Node].Sited()
 	if a == topology.Head {
 		a, b = b, a
 	}
-	if b != topology.Head {
+	if own == nil || b != topology.Head {
 		return 0
 	}
-	return l.state.Sites.Machine(a).VLAN
+	return own(l.state.Sites.Machine(a))
 }
 
-// vlanOf is the VLAN of one of the links between two sites.
-func (l *Lab) vlanOf(t *topology.Topology, p pair) uint16 {
+// numberOf is that of one of the links between two sites.
+func (l *Lab) numberOf(t *topology.Topology, p pair) uint32 {
 	nodes := t.NodesByName()
 	for i, key := range topology.LinkKeys(t) {
 		a, b := nodes[t.Links[i].Ends[0].Node], nodes[t.Links[i].Ends[1].Node]
@@ -129,29 +129,30 @@ func (l *Lab) vlanOf(t *topology.Topology, p pair) uint16 {
 			continue
 		}
 		if a != nil && b != nil && (pair{a.Sited(), b.Sited()} == p || pair{b.Sited(), a.Sited()} == p) {
-			return uint16(l.record.VNIs[key])
+			return l.record.VNIs[key]
 		}
 	}
 	return 0
 }
 
-// vlansOfOthers are those that other labs have whose head is this machine.
-func vlansOfOthers(name string) (map[uint32]bool, error) {
+// numbersOfOthers are those that other labs have whose head is this machine, of those that labs
+// share.
+func numbersOfOthers(name string) (map[uint32]bool, error) {
 	out := map[uint32]bool{}
 	labs, err := lab.List()
 	if err != nil {
 		return nil, err
 	}
 	for _, other := range labs {
-		if other.Name == name || other.Sites == nil || other.Sites.Carrier != site.VLAN {
+		if other.Name == name || other.Sites == nil || other.Sites.By().Numbers == nil {
 			continue
 		}
 		r, err := readRecord(other.Name)
-		if err != nil && !errors.Is(err, os.ErrNotExist) { // one that has no record has no VLANs yet
-			return nil, fmt.Errorf("which VLANs lab %s has is not known: %w; take that down first", other.Name, err)
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // one that has no record has none yet
+			return nil, fmt.Errorf("which %ss lab %s has is not known: %w; take that down first", other.Sites.By().Title, other.Name, err)
 		}
-		for _, vlan := range r.VNIs {
-			out[vlan] = true
+		for _, number := range r.VNIs {
+			out[number] = true
 		}
 	}
 	return out, nil

@@ -177,7 +177,7 @@ func TestPlaceLabelled(t *testing.T) {
 // that of the machine when its host moves to another.
 func TestVLANMoved(t *testing.T) {
 	list := machines("m1", "m2")
-	list.Carrier, list.VLANs = site.VLAN, [2]uint16{1000, 1999}
+	list.Carrier, list.VLANs = "vlan", [2]uint16{1000, 1999}
 	list.Machines[0].VLAN, list.Machines[1].VLAN = 103, 104
 	linked := func(words string) *topology.Topology {
 		out := at(words)

@@ -90,21 +90,21 @@ func TestRemoveWithoutRecord(t *testing.T) {
 // none yet, and that one whose record cannot be read is named: its VLANs are not given away.
 func TestVLANsOfOthers(t *testing.T) {
 	l := headOf(t, &topology.Topology{}, unreached())
-	other := lab.State{Name: "other", Owner: os.Geteuid(), Sites: &site.List{Carrier: site.VLAN}, Topology: &topology.Topology{}}
+	other := lab.State{Name: "other", Owner: os.Geteuid(), Sites: &site.List{Carrier: "vlan"}, Topology: &topology.Topology{}}
 	if err := os.Mkdir(lab.Dir(other.Name), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.Save(); err != nil {
 		t.Fatal(err)
 	}
-	if has, err := vlansOfOthers(l.Name); err != nil || len(has) != 0 {
+	if has, err := numbersOfOthers(l.Name); err != nil || len(has) != 0 {
 		t.Errorf("without a record: %v, %v", has, err)
 	}
 	for _, c := range []struct{ record, wrong string }{{`{"vnis":{"a b":7}}`, ""}, {`{"vnis":{"a b":`, "which VLANs lab other has is not known"}} {
 		if err := os.WriteFile(recordFile(other.Name), []byte(c.record), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		has, err := vlansOfOthers(l.Name)
+		has, err := numbersOfOthers(l.Name)
 		if c.wrong == "" && (err != nil || !has[7]) || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
 			t.Errorf("%s: %v, %v", c.record, has, err)
 		}

@@ -11,16 +11,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Ports of encrypted networks: each has one of its own, the same at all its sites.
-const (
-	firstSecurePort = 51820 // WireGuard's own
-	securePorts     = 1024
-)
-
 // secured makes the ends of an encrypted network between sites: each knows all others, and calls
-// those after it. Its keys are new, and end with the network.
-func secured(names []string, address func(of, from string) netip.Addr) (map[string]*local.Secure, error) {
-	port := firstSecurePort + rand.IntN(securePorts)
+// those after it. Its keys are new, and end with the network. It has one of the ports to itself,
+// the same at all its sites.
+func secured(names []string, address func(of, from string) netip.Addr, ports [2]int) (map[string]*local.Secure, error) {
+	port := ports[0] + rand.IntN(ports[1]-ports[0]+1)
 	out := map[string]*local.Secure{}
 	for i, name := range names {
 		key, err := wgtypes.GeneratePrivateKey()

@@ -186,24 +186,29 @@ func Examine(ctx context.Context, list *site.List, owner int, begins func(pairs 
 			}
 			return addresses[of]
 		}
-		out.Carriers, err = measureCarriers(ctx, ways{at, carriage{list, address}, vlansFor(list, pairs)}, pairs, bandwidthTime)
+		out.Carriers, err = measureCarriers(ctx, ways{at, carriage{list, address}, numbersFor(list, pairs)}, pairs, bandwidthTime)
 	}
 	return out, err
 }
 
-// vlansFor chooses the VLANs by which doctor measures: a machine's own from this one, and of the
-// others the last, which labs take last.
-func vlansFor(list *site.List, pairs []pair) func(pair) uint16 {
-	of, next := map[pair]uint16{}, list.VLANs[1]
-	for _, p := range pairs {
-		if p[0] == topology.Head && list.Machine(p[1]).VLAN != 0 {
-			of[p] = list.Machine(p[1]).VLAN
-			continue
-		}
-		of[p] = next
-		next--
+// numbersFor chooses the numbers by which doctor measures, if labs share them: a machine's own from
+// this one, and of the others the last, which labs take last.
+func numbersFor(list *site.List, pairs []pair) func(pair) uint32 {
+	of, by := map[pair]uint32{}, list.By()
+	if by.Numbers == nil {
+		return nil
 	}
-	return func(p pair) uint16 { return of[p] }
+	next := by.Numbers(list).Last
+	for _, p := range pairs {
+		if p[0] == topology.Head && by.Own != nil {
+			of[p] = by.Own(list.Machine(p[1]))
+		}
+		if of[p] == 0 {
+			of[p] = next
+			next--
+		}
+	}
+	return func(p pair) uint32 { return of[p] }
 }
 
 // addressesOf says where the other sites reach a machine, and where it reaches this one.

@@ -133,7 +133,7 @@ func checkUnwired(l *topology.Link, list *site.List, between []string, p *topolo
 		}
 		hint := fmt.Sprintf("list one:  wires: [%s/%s -- %s/eth1]", name, port, far)
 		switch {
-		case list.Carrier != site.VLAN:
+		case !list.By().Tagged:
 			p.Add(l.Pos, hint, "link %s: no wire that is still free joins %s and %s, and what carries links between these machines is not VLANs", l.Name(), name, far)
 			return
 		case m.NIC == "":

@@ -20,9 +20,9 @@ type does struct {
 	unseen                          float64                     // share that the tap there misses
 }
 
-// made is a survey's look at a lab that does what it is asked to, and besides what is given: so many
+// simulated is a survey's look at a lab that does what it is asked to, and besides what is given: so many
 // packets of each stream, sent within 16 s.
-type made struct {
+type simulated struct {
 	v       *verifier
 	r       *rand.Rand
 	does    map[string]does // by the name of the direction
@@ -33,7 +33,7 @@ type made struct {
 
 const sec = int64(time.Second)
 
-func (l *made) look() {
+func (l *simulated) look() {
 	began := time.Now().UnixNano() / sec * sec
 	var traces []*trace
 	for _, f := range l.v.plan().cover {
@@ -176,7 +176,7 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := verifierOf(t, chain)
-			l := &made{v: v, r: rand.New(rand.NewPCG(1, 2)), does: c.does, packets: 1000, machine: idle()}
+			l := &simulated{v: v, r: rand.New(rand.NewPCG(1, 2)), does: c.does, packets: 1000, machine: idle()}
 			l.look()
 			got := v.found(Wrong)
 			slices.Sort(got)
@@ -200,7 +200,7 @@ func TestFaults(t *testing.T) {
 // What is wrong of one stream is said with its name.
 func TestNames(t *testing.T) {
 	v := verifierOf(t, chain)
-	l := &made{v: v, r: rand.New(rand.NewPCG(1, 2)), does: map[string]does{"s1 → r1": {loss: 1, only: "h1 → h3"}}, packets: 1000, machine: idle()}
+	l := &simulated{v: v, r: rand.New(rand.NewPCG(1, 2)), does: map[string]does{"s1 → r1": {loss: 1, only: "h1 → h3"}}, packets: 1000, machine: idle()}
 	l.look()
 	if said := v.result.Says(Wrong); len(said) != 1 || !strings.Contains(said[0], "1000 of 1000 packets of h1 → h3 were lost") {
 		t.Errorf("%q", said)
@@ -215,7 +215,7 @@ func TestAsked(t *testing.T) {
 		{"delay: 10ms, jitter: 2ms", Jitter}, {"loss: 5%, duplicate: 10%, corrupt: 5%", Loss},
 	} {
 		v := verifierOf(t, fmt.Sprintf(text, c.asked))
-		l := &made{v: v, r: rand.New(rand.NewPCG(3, 4)), packets: 1000, machine: idle()}
+		l := &simulated{v: v, r: rand.New(rand.NewPCG(3, 4)), packets: 1000, machine: idle()}
 		if l.look(); len(v.found(Wrong)) > 0 {
 			t.Errorf("%s: %q", c.asked, v.result.Says(Wrong))
 		}
@@ -225,7 +225,7 @@ func TestAsked(t *testing.T) {
 			v.t.Links[i].Impairment.Reorder, v.t.Links[i].Impairment.Delay, v.t.Links[i].Impairment.Jitter = 0, 0, 0
 		}
 		other := verifierOf(t, fmt.Sprintf(text, c.asked))
-		l = &made{v: v, r: rand.New(rand.NewPCG(3, 4)), packets: 1000, machine: idle()}
+		l = &simulated{v: v, r: rand.New(rand.NewPCG(3, 4)), packets: 1000, machine: idle()}
 		v.result = other.result
 		seen := v.seen
 		l.look()
@@ -261,7 +261,7 @@ func TestExcuses(t *testing.T) {
 		"one packet is lost":                    {does{drops: func(at time.Duration) bool { return at/(16*time.Millisecond) == 500 }, only: "h1 → h3"}, idle(), Untold, Loss},
 	} {
 		v := verifierOf(t, chain)
-		l := &made{v: v, r: rand.New(rand.NewPCG(5, 6)), does: map[string]does{"s1 → r1": c.does}, packets: 1000, machine: c.machine}
+		l := &simulated{v: v, r: rand.New(rand.NewPCG(5, 6)), does: map[string]does{"s1 → r1": c.does}, packets: 1000, machine: c.machine}
 		l.look()
 		for _, link := range v.result.Links {
 			for _, d := range link.Directions {
@@ -295,7 +295,7 @@ func TestLooks(t *testing.T) {
 		"never":              {does{}, "", OK, Loss, "", false, 0},
 	} {
 		v := verifierOf(t, chain)
-		l := &made{v: v, r: rand.New(rand.NewPCG(7, 8)), packets: 1000, machine: idle()}
+		l := &simulated{v: v, r: rand.New(rand.NewPCG(7, 8)), packets: 1000, machine: idle()}
 		fault["s1 → r1"] = c.does
 		l.does = fault
 		if c.busy {
@@ -319,7 +319,7 @@ func TestLooks(t *testing.T) {
 // the last one it is not told.
 func TestMissed(t *testing.T) {
 	v := verifierOf(t, chain)
-	l := &made{v: v, r: rand.New(rand.NewPCG(9, 10)), does: map[string]does{"s2 → h3": {unseen: 0.05}}, packets: 1000, machine: idle()}
+	l := &simulated{v: v, r: rand.New(rand.NewPCG(9, 10)), does: map[string]does{"s2 → h3": {unseen: 0.05}}, packets: 1000, machine: idle()}
 	l.look()
 	for what, want := range map[string]Verdict{Up: OK, Loss: Untold} {
 		for i, link := range v.result.Links {
@@ -346,7 +346,7 @@ func TestHealthy(t *testing.T) {
 	for i := range surveys {
 		v := &verifier{network: proto.network, info: proto.info, result: &Result{}, seen: map[hop][]*sample{}}
 		v.startResult()
-		l := &made{v: v, r: r, packets: 100, machine: idle()}
+		l := &simulated{v: v, r: r, packets: 100, machine: idle()}
 		stalled := i % 3 // at rest; some stalls; no time at all
 		var from, until time.Duration
 		if stalled > 0 {

@@ -74,6 +74,7 @@ func (v *verifier) judgeTraces(traces []*trace) {
 	for h, s := range best {
 		v.judgeSample(h, s)
 	}
+	v.judgeMTUs(traces)
 }
 
 // sample compares a point of a stream with the one before.
@@ -114,7 +115,7 @@ func (v *verifier) judgeSample(h hop, s *sample) {
 	stop := v.mayStop(h)
 	for i := range d.Checks {
 		c := &d.Checks[i]
-		if c.What != Rate && c.What != Queue {
+		if c.What != Rate && c.What != Queue && c.What != MTU {
 			c.By = []string{s.by}
 		}
 		switch c.What {
@@ -143,8 +144,6 @@ func (v *verifier) judgeSample(h hop, s *sample) {
 			} else {
 				judgeLoss(c, v.egress(h), v.damaged(h), s.lost, s.of)
 			}
-		case MTU:
-			judgeMTU(c, s, came)
 		}
 	}
 }

@@ -148,6 +148,7 @@ func (v *verifier) lookAtNodes(ctx context.Context) error {
 		v.checkNode(place, &all[i])
 	}
 	v.checkCarriers(there)
+	v.checkMTUs(there)
 	return v.checkOutside(ctx)
 }
 

@@ -120,7 +120,9 @@ func (v *verifier) survey(ctx context.Context, p *plan) error {
 			real = append(real, t.flow)
 		}
 	}
+	tried := slices.Concat(p.cover, p.others)
 	*p = *v.planFor(real)
+	p.tried = tried
 	return nil
 }
 
@@ -240,7 +242,7 @@ func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, thorou
 	sent, got, err := packets.Measure(ctx, v.node(f.from), v.node(f.to), s, packets.Receive{Record: true}, v.quiet(f.way))
 	t := &trace{flow: f, full: large, frame: v.frame(f.way), err: err}
 	if sent != nil {
-		t.sent, t.refused = sent.Sent, sent.Refused > 0
+		t.sent, t.refused, f.ports = sent.Sent, sent.Refused > 0, sent.Ports
 	}
 	return t, got
 }

@@ -129,7 +129,7 @@ func (a *app) showLinks(r *verify.Result) {
 	for _, l := range r.Links {
 		for _, d := range l.Directions {
 			for _, c := range d.Checks {
-				asked[c.What] = asked[c.What] || c.What != verify.MTU || c.Asked != topology.MTU
+				asked[c.What] = asked[c.What] || c.Verdict == verify.Wrong || !c.Default && (c.What != verify.MTU || c.Asked != topology.MTU)
 			}
 		}
 	}
@@ -163,12 +163,7 @@ func mark(d *verify.Direction) string {
 		}
 		return "ok"
 	}
-	var what []string
-	for _, c := range d.Checks {
-		if c.Verdict == v {
-			what = append(what, c.What)
-		}
-	}
+	what := d.Named(v)
 	sign := map[verify.Verdict]string{verify.Wrong: "✗ ", verify.Untold: "? "}[v]
 	if len(what) > 2 {
 		what = append(what[:2], "…")

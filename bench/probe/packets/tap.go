@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/vishvananda/netlink"
@@ -18,6 +19,37 @@ import (
 type Tap struct {
 	First uint16 `json:"first"` // the streams that are noted: First to First+Count-1
 	Count uint16 `json:"count"`
+
+	// Counts has packets counted by slots of time, which are few where packets are many. Of streams
+	// from Thin on, if it is not 0, one packet of OneIn, drawn by its number, stands for all.
+	Counts bool   `json:"counts,omitempty"`
+	Thin   uint16 `json:"thin,omitempty"`
+}
+
+// OneIn is the share of packets that stand for all in a stream that is thinned.
+const OneIn = 4
+
+// SlotLength is how long a slot is in which packets are counted.
+const SlotLength = 10 * time.Millisecond
+
+// Slot is what came in a slot of time.
+type Slot struct {
+	First   int64 `json:"first"` // the first and the last packet, nanoseconds since 1970
+	Last    int64 `json:"last"`
+	Packets int   `json:"packets"`          // each number once
+	Bytes   int   `json:"bytes"`            // of layer 2
+	Missed  int   `json:"missed,omitempty"` // packets, of any stream, that the tap could not take in this time
+}
+
+// AddTo counts packets of so many bytes in sum that come now in the slot that it is, or in a new
+// one: slots begin with their first packet.
+func AddTo(slots []Slot, at int64, packets, bytes int) []Slot {
+	if n := len(slots); n > 0 && at-slots[n-1].First < int64(SlotLength) {
+		s := &slots[n-1]
+		s.Last, s.Packets, s.Bytes = max(s.Last, at), s.Packets+packets, s.Bytes+bytes
+		return slots
+	}
+	return append(slots, Slot{First: at, Last: at, Packets: packets, Bytes: bytes})
 }
 
 // Tapped is what came of it.
@@ -30,9 +62,10 @@ type Tapped struct {
 type Sight struct {
 	Device  string   `json:"device"`
 	Stream  uint16   `json:"stream"`
-	Numbers []uint64 `json:"numbers"` // of packets, in the order they came, each once
-	At      []int64  `json:"at"`      // when, nanoseconds since 1970
-	Largest int      `json:"largest"` // frame, in bytes of layer 2
+	Numbers []uint64 `json:"numbers"`         // of packets, in the order they came, each once
+	At      []int64  `json:"at"`              // when, nanoseconds since 1970
+	Largest int      `json:"largest"`         // frame, in bytes of layer 2
+	Slots   []Slot   `json:"slots,omitempty"` // in place of Numbers and At where packets are counted
 }
 
 // tap notes what one socket sees at all devices.
@@ -40,7 +73,27 @@ type tap struct {
 	Tap
 	fd     int
 	sights map[sightKey]*Sight
-	seen   map[sightKey]map[uint64]bool
+	seen   map[sightKey]numbers
+	missed int // so far
+}
+
+// numbers are those of packets that were seen, a bit each.
+type numbers []uint64
+
+// add says whether a number is new. Those beyond what a stream can have are never.
+func (n *numbers) add(number uint64) bool {
+	word, bit := number/64, uint64(1)<<(number%64)
+	if word >= MaxCount/64 {
+		return false
+	}
+	for uint64(len(*n)) <= word {
+		*n = append(*n, 0)
+	}
+	if (*n)[word]&bit != 0 {
+		return false
+	}
+	(*n)[word] |= bit
+	return true
 }
 
 type sightKey struct {
@@ -56,7 +109,9 @@ func (t Tap) open() (*tap, error) {
 	}
 	look := unix.NsecToTimeval(looks.Nanoseconds())
 	for _, err := range []error{
-		attach(fd),
+		t.attach(fd),
+		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1),
 		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketRoom),
@@ -68,7 +123,7 @@ func (t Tap) open() (*tap, error) {
 			return nil, fmt.Errorf("a packet socket to listen by: %w", err)
 		}
 	}
-	return &tap{t, fd, map[sightKey]*Sight{}, map[sightKey]map[uint64]bool{}}, nil
+	return &tap{t, fd, map[sightKey]*Sight{}, map[sightKey]numbers{}, 0}, nil
 }
 
 func bigEndian(v uint16) uint16 {
@@ -81,20 +136,32 @@ const (
 	payload6 = 14 + 40 + 8
 )
 
-// attach makes the kernel pass packets that begin as those of a stream.
-func attach(fd int) error {
+// attach makes the kernel pass packets that begin as those of a stream, of one that is thinned
+// every OneIn-th, and of each no more than its headers.
+func (t Tap) attach(fd int) error {
+	thin := uint32(t.Thin)
+	if thin == 0 {
+		thin = 1 << 16
+	}
+	const kept = payload6 + HeaderLen
 	program, err := bpf.Assemble([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: 12, Size: 2},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.ETH_P_IPV6, SkipTrue: 5},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.ETH_P_IP, SkipTrue: 8},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.ETH_P_IPV6, SkipTrue: 4},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.ETH_P_IP, SkipTrue: 14},
 		bpf.LoadAbsolute{Off: 14, Size: 1}, // version and length of the header
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0x45, SkipTrue: 6},
-		bpf.LoadAbsolute{Off: payload4, Size: 2},
-		bpf.Jump{Skip: 1},
-		bpf.LoadAbsolute{Off: payload6, Size: 2},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: mark, SkipTrue: 2},
-		bpf.RetConstant{Val: 1 << 18}, // all of it: the socket knows a frame's length only by what it is given
-		bpf.RetConstant{Val: 0},
+		bpf.LoadConstant{Dst: bpf.RegX, Val: payload4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x45, SkipTrue: 1, SkipFalse: 11},
+		bpf.LoadConstant{Dst: bpf.RegX, Val: payload6},
+		bpf.LoadIndirect{Off: 0, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: mark, SkipTrue: 8},
+		bpf.LoadIndirect{Off: 2, Size: 2}, // the stream
+		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: thin, SkipTrue: 5},
+		bpf.LoadIndirect{Off: 6, Size: 4}, // the number; drawn so that no regular loss of packets is always of those, or never
+		bpf.ALUOpConstant{Op: bpf.ALUOpMul, Val: 0x9e3779b1},
+		bpf.ALUOpConstant{Op: bpf.ALUOpShiftRight, Val: 20},
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: OneIn - 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 1},
+		bpf.RetConstant{Val: kept},
 		bpf.RetConstant{Val: 0},
 	})
 	if err != nil {
@@ -123,11 +190,11 @@ func (t *tap) run(stop *atomic.Bool) (*Tapped, error) {
 			return nil, fmt.Errorf("listen: %w", err)
 		}
 		for i := range n {
-			at := m.ancillary(i).received
-			if at == 0 {
-				at = wall()
+			a := m.ancillary(i)
+			if a.received == 0 {
+				a.received = wall()
 			}
-			t.take(m.payload(i), m.size(i), int(from[i].Ifindex), at)
+			t.take(m.payload(i), max(m.size(i), a.length), int(from[i].Ifindex), a)
 		}
 		if last && n == 0 {
 			return t.end()
@@ -135,7 +202,7 @@ func (t *tap) run(stop *atomic.Bool) (*Tapped, error) {
 	}
 }
 
-func (t *tap) take(b []byte, length, device int, at int64) {
+func (t *tap) take(b []byte, length, device int, a ancillary) {
 	start := payload4
 	if len(b) > 14 && binary.BigEndian.Uint16(b[12:]) == unix.ETH_P_IPV6 {
 		start = payload6
@@ -151,14 +218,25 @@ func (t *tap) take(b []byte, length, device int, at int64) {
 	s := t.sights[key]
 	if s == nil {
 		s = &Sight{Stream: h.stream}
-		t.sights[key], t.seen[key] = s, map[uint64]bool{}
+		t.sights[key] = s
 	}
 	s.Largest = max(s.Largest, length)
-	if t.seen[key][h.number] {
+	seen := t.seen[key]
+	if isNew := seen.add(h.number); !isNew {
 		return
 	}
-	t.seen[key][h.number] = true
-	s.Numbers, s.At = append(s.Numbers, h.number), append(s.At, at)
+	t.seen[key] = seen
+	if t.Counts {
+		each := 1
+		if t.Thin > 0 && h.stream >= t.Thin {
+			each = OneIn
+		}
+		s.Slots = AddTo(s.Slots, a.received, each, each*length)
+		s.Slots[len(s.Slots)-1].Missed += max(0, a.missed-t.missed)
+		t.missed = max(t.missed, a.missed)
+		return
+	}
+	s.Numbers, s.At = append(s.Numbers, h.number), append(s.At, a.received)
 }
 
 func (t *tap) end() (*Tapped, error) {

@@ -28,7 +28,7 @@ func (v *verifier) judgeMTUs(traces []*trace) {
 			}
 			for _, h := range here.hops {
 				s := sizes{before, behind, t.name()}
-				if b, ok := best[h]; len(here.at) > 0 && (!ok || s.behind > b.behind || s.behind == b.behind && s.before > b.before) {
+				if b, ok := best[h]; before > smallest && len(here.at) > 0 && (!ok || s.behind > b.behind || s.behind == b.behind && s.before > b.before) {
 					best[h] = s
 				}
 			}

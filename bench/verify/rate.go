@@ -178,8 +178,8 @@ func (v *verifier) fullFrame(t *task) int {
 	return frame
 }
 
-// load is how a task is sent at a try: later ones offer less, the last takes longer, which costs a busy
-// machine less.
+// load is how a task is sent at a try: later ones offer less, which costs a busy machine less, and
+// the last takes longer.
 func (v *verifier) load(t *task, try int) load {
 	asked := v.rate(t.hop)
 	l := load{frame: v.fullFrame(t), share: 1}

@@ -242,8 +242,8 @@ func (t *ditgTest) outcome(ctx context.Context) (o experiment.Measured, err erro
 	return o, err
 }
 
-// checkFlows holds what the links were asked to do against what all flows of UDP saw together, where
-// they were alone, there is but one way, and they do not fill a link.
+// checkFlows holds what the links were asked to do against what all flows of UDP saw together,
+// where they were alone, there is but one way, and they do not fill a link.
 func (t *ditgTest) checkFlows(sent, got ditg.Summary, coming int) []environment.LinkCheck {
 	way := wayBetween(t.topology, t.from, t.to)
 	if t.options["protocol"] != "udp" || way == nil || !t.alone || got.Packets == 0 ||

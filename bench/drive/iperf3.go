@@ -293,8 +293,8 @@ func (b *bed) checkRate(from, to string, r *iperfReport) []environment.LinkCheck
 }
 
 // checkDatagrams holds what UDP lost against what the links were asked to lose, where the probe was
-// alone, there is but one way, and less is offered than the narrowest link carries. Its datagrams go
-// in bursts, which wait where there is a bandwidth: only without one their jitter is the way's.
+// alone, there is but one way, and less is offered than the narrowest link carries. Its datagrams
+// go in bursts, which wait where there is a bandwidth: only without one their jitter is the way's.
 func (b *bed) checkDatagrams(from, to string, r *iperfReport) (out []environment.LinkCheck) {
 	if b.options["protocol"] != "udp" || !b.alone {
 		return nil

@@ -85,9 +85,9 @@ func TestStreamPromised(t *testing.T) {
 	}
 }
 
-// TestDatagramsPromised proves that losses of iperf3 and D-ITG over UDP, and delays that vary, speak
-// against a figure where the links were not asked for them, and no losses where more is offered than
-// the narrowest link carries.
+// TestDatagramsPromised proves that losses of iperf3 and D-ITG over UDP, and delays that vary,
+// speak against a figure where the links were not asked for them, and no losses where more is
+// offered than the narrowest link carries.
 func TestDatagramsPromised(t *testing.T) {
 	for _, c := range []struct {
 		name, link, rate string

@@ -89,9 +89,9 @@ func (d *data) take(groups map[string]*group, dimensions []string, s *result.Sam
 // sums are the words for what stands for a run that are less where a part of it is missing.
 var sums = []string{"sum", "count"}
 
-// fail holds samples that failed against the groups to which they belong. Of runs that are summed up
-// what the others gave is dropped: it is less than the sum, or the count. A probe belongs to what it
-// has given values for elsewhere.
+// fail holds samples that failed against the groups to which they belong. Of runs that are summed
+// up what the others gave is dropped: it is less than the sum, or the count. A probe belongs to
+// what it has given values for elsewhere.
 func (d *data) fail(groups map[string]*group, src definition.Source, dimensions []string) {
 	gives := map[string]bool{}
 	for i := range d.counted {

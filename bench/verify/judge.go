@@ -49,7 +49,7 @@ func (v *verifier) judge() {
 	for h, samples := range v.seen {
 		d := &v.result.Links[h.link].Directions[h.out]
 		for i := range d.Checks {
-			if c := &d.Checks[i]; c.What != Rate && c.What != Queue {
+			if c := &d.Checks[i]; c.What != Rate && c.What != Queue && c.What != MTU {
 				v.judgeCheck(c, h, samples)
 			}
 		}
@@ -57,7 +57,8 @@ func (v *verifier) judge() {
 }
 
 // judgeCheck judges what all looks saw together, and says how many of them alone would have been
-// wrong: what was wrong at one of several is not made right by the others, unless chance may be why.
+// wrong: what was wrong at one of several is not made right by the others, unless chance may be
+// why.
 func (v *verifier) judgeCheck(c *Check, h hop, samples []*sample) {
 	before := *c
 	blank := func() Check {
@@ -128,12 +129,6 @@ func (v *verifier) judgeOne(c *Check, h hop, samples []*sample) {
 			least: duplicate * (1 - loss) * (1 - loss) * (1 - corrupt) * (1 - corrupt), most: duplicate, depends: e.DuplicateCorrelation > 0})
 	case Reorder:
 		v.judgeReorder(c, e, living)
-	case MTU:
-		one := &sample{}
-		for _, s := range samples {
-			one.largest, one.full = max(one.largest, s.largest), max(one.full, s.full)
-		}
-		judgeMTU(c, one, came)
 	}
 }
 

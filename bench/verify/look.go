@@ -158,6 +158,7 @@ func (v *verifier) lookAtNodes(ctx context.Context) error {
 		v.checkNode(place, &all[i])
 	}
 	v.checkCarriers(there)
+	v.checkMTUs(there)
 	if err := v.lookAtState(ctx, there); err != nil {
 		return err
 	}

@@ -1,18 +1,117 @@
 package verify
 
-// judgeMTU takes the largest packets of a stream, of which so many came.
-func judgeMTU(c *Check, s *sample, came int) {
+import (
+	"fmt"
+	"slices"
+
+	"trivet.dev/trivet/topology"
+)
+
+// sizes is what full packets of streams say of a direction: how large they were before it, and
+// behind it.
+type sizes struct {
+	before, behind int // frames, in bytes of layer 2; 0: none came
+	by             string
+}
+
+// judgeMTUs says of each direction what full packets showed, by the stream of which the largest
+// came to it; of several, by the one of which most came through.
+func (v *verifier) judgeMTUs(traces []*trace) {
+	best := map[hop]sizes{}
+	for _, t := range traces {
+		before := t.frame
+		for i := 1; i < len(t.points); i++ {
+			here := t.points[i]
+			behind := here.largest
+			if behind == 0 && i == len(t.points)-1 && t.cameFull(here) {
+				behind = before // the receiver's socket does not say how large they were on the wire
+			}
+			for _, h := range here.hops {
+				s := sizes{before, behind, t.name()}
+				if b, ok := best[h]; before > smallest && len(here.at) > 0 && (!ok || s.behind > b.behind || s.behind == b.behind && s.before > b.before) {
+					best[h] = s
+				}
+			}
+			before = min(before, behind)
+		}
+	}
+	for h, s := range best {
+		c := v.check(h, MTU)
+		if c == nil {
+			continue
+		}
+		said := Check{Asked: c.Asked}
+		if v.takes[h] = 0; judgeMTU(&said, s) == Wrong {
+			v.takes[h] = max(s.behind, smallFrame)
+		}
+		if c.Verdict == Wrong && len(c.By) == 0 {
+			continue // its device says so
+		}
+		c.Verdict, c.Got, c.Why, c.By = said.Verdict, said.Got, said.Why, []string{s.by}
+	}
+}
+
+// smallFrame is what is sent over a direction that takes no full packets, in bytes of layer 2.
+const smallFrame = 576 + ethernet
+
+// cameFull says whether a point has one of a stream's full packets.
+func (t *trace) cameFull(p point) bool {
+	for n := max(0, t.sent-t.full); n < t.sent; n++ {
+		if _, ok := p.at[uint64(n)]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeMTU takes the largest packets that came to a direction, and through it.
+func judgeMTU(c *Check, s sizes) Verdict {
 	mtu := int(c.Asked)
 	switch {
-	case came == 0:
-		c.untold("no packet came through it")
-	case s.largest >= mtu+ethernet:
+	case s.behind >= mtu+ethernet:
 		c.set(c.Asked)
-	case s.full < mtu+ethernet && s.largest >= s.full:
+	case s.before < mtu+ethernet && s.behind >= s.before:
 		c.untold("no way that was tried takes packets of %d bytes", mtu)
-	case s.largest == 0:
-		c.wrong(0, "no packet of %d bytes came through it", mtu)
+	case s.behind <= smallest:
+		c.wrong(0, "no packet of %d bytes came through it", min(mtu, s.before-ethernet))
 	default:
-		c.wrong(float64(s.largest-ethernet), "packets of %d bytes come through it, but none of %d", s.largest-ethernet, min(mtu, s.full-ethernet))
+		c.wrong(float64(s.behind-ethernet), "packets of %d bytes come through it, but none of %d", s.behind-ethernet, min(mtu, s.before-ethernet))
 	}
+	return c.Verdict
+}
+
+// smallest is the size of a survey's small frames, at most.
+const smallest = 14 + 40 + 8 + 20
+
+// checkMTUs compares the devices at both ends of links with the topology: what a device takes of
+// more than it is to take, no packet from the nodes shows, whose own devices take no more.
+func (v *verifier) checkMTUs(there map[string]*seen) {
+	for i, l := range v.t.Links {
+		if !v.hasDevice(i) {
+			continue
+		}
+		for end, e := range l.Ends {
+			n := v.nodes[e.Node]
+			s := there[v.placeOf(e.Node)]
+			if s == nil || n.Native && n.Kind == topology.Switch {
+				continue // its ports keep what they have
+			}
+			k := slices.IndexFunc(s.Devices, func(d device) bool { return d.Name == e.Interface })
+			c := v.check(hop{i, end}, MTU)
+			if k < 0 || c == nil {
+				continue
+			}
+			if is, want := s.Devices[k].MTU, l.MTUAt(end); is != want {
+				c.wrong(float64(is), "%s", fmt.Sprintf("%s takes packets of %d bytes, not of %d", e.Interface, is, want))
+			}
+		}
+	}
+}
+
+// placeOf is the node that stands for the namespace of another.
+func (n *network) placeOf(node string) string {
+	if own(n.nodes[node]) {
+		return node
+	}
+	return n.fabric()
 }

@@ -16,6 +16,7 @@ type hop struct{ link, out int }
 type flow struct {
 	from, to string
 	way      []hop
+	ports    [2]int // from which and to which it was sent when the way was found; 0: none yet
 }
 
 func (f *flow) name() string { return f.from + " → " + f.to }
@@ -154,7 +155,7 @@ func (n *network) flows() (out []*flow) {
 		for k := 1; k < len(n.ends); k += step {
 			to := n.ends[(i+k)%len(n.ends)]
 			if way := n.back(came, to); len(way) > 0 && n.address[from].Is6() == n.address[to].Is6() {
-				out = append(out, &flow{from, to, way})
+				out = append(out, &flow{from: from, to: to, way: way})
 			}
 		}
 	}

@@ -2,8 +2,10 @@ package verify
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
+	"sync"
 )
 
 // plan is who is to send to whom.
@@ -12,6 +14,8 @@ type plan struct {
 	cover  []*flow         // that cross, together, all directions that any flow crosses
 	tasks  []*task         // for rates
 	others []*flow         // of tasks, and not in cover
+	flows  []*flow         // of which it was chosen
+	tried  []*flow         // of a survey, whether or not their packets came
 }
 
 // task measures the rate of a direction, by flows that together bring more than it is to carry.
@@ -20,6 +24,14 @@ type task struct {
 	shares []share
 	brings float64 // bit/s that the other links on the ways let come
 	narrow hop     // where they do not let enough come: the narrowest of them; else link < 0
+}
+
+// enters is what is sent of a task in all, in bit/s.
+func (t *task) enters() (sum float64) {
+	for _, s := range t.shares {
+		sum += s.rate
+	}
+	return sum
 }
 
 // share is a flow with what it is to send, in bit/s of layer 2.
@@ -39,7 +51,7 @@ const mostShares = 3
 func (v *verifier) plan() *plan { return v.planFor(v.flows()) }
 
 func (v *verifier) planFor(flows []*flow) *plan {
-	p := &plan{by: map[hop][]*flow{}}
+	p := &plan{by: map[hop][]*flow{}, flows: flows}
 	for _, f := range flows {
 		for _, h := range f.way {
 			p.by[h] = append(p.by[h], f)
@@ -113,7 +125,7 @@ func (v *verifier) tasksFor(h hop, flows []*flow) []*task {
 // bring most to it.
 func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 	asked := v.rate(target)
-	offer := asked * oversubscribe(asked)
+	offer := asked * v.oversubscribe(asked)
 	t := &task{hop: target, narrow: hop{-1, 0}}
 	left := map[hop]float64{}
 	room := func(f *flow) (least float64, at hop) {
@@ -121,7 +133,7 @@ func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 		for _, h := range f.way {
 			r, used := left[h]
 			if !used {
-				if r = v.rate(h); r == 0 {
+				if r = v.carries(h); r == 0 {
 					r = math.Inf(1)
 				}
 			}
@@ -160,7 +172,7 @@ func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 		}
 		r = min(r, offer)
 		for _, h := range best.way {
-			if l := v.rate(h); h != target && l > 0 {
+			if l := v.carries(h); h != target && l > 0 {
 				if _, used := left[h]; !used {
 					left[h] = l
 				}
@@ -203,13 +215,89 @@ func (v *verifier) kept(way []hop, target hop) (before, after float64) {
 func ranked(r [5]float64) []float64 { return r[:] }
 
 // oversubscribe is how many times its rate a link is offered: less where sending is dear, more
-// where the bucket of tokens takes long to empty.
-func oversubscribe(rate float64) float64 {
+// where the bucket of tokens takes long to empty, or the queue to fill.
+func (v *verifier) oversubscribe(rate float64) float64 {
 	switch {
+	case rate <= 4e6 && !v.RateOnly:
+		return min(10, 8e6/rate)
 	case rate <= 10e6:
 		return 2
 	case rate <= 200e6:
 		return 1.5
 	}
 	return 1.2
+}
+
+// together does tasks, some of them at the same time: those whose ways share no link with a
+// bandwidth, as long as all that is sent is little to the machine, and it has time left. It goes
+// through them in their order.
+func (v *verifier) together(ctx context.Context, tasks []*task, do func(i int), done func(int)) {
+	var mu sync.Mutex
+	free := sync.NewCond(&mu)
+	waiting := make([]int, len(tasks))
+	for i := range waiting {
+		waiting[i] = i
+	}
+	taken, sent, running, most, finished := map[hop]bool{}, 0.0, 0, mostTogether, 0
+	mu.Lock()
+	defer mu.Unlock()
+	for len(waiting) > 0 && ctx.Err() == nil {
+		k := -1
+		if running < most {
+			k = slices.IndexFunc(waiting, func(i int) bool {
+				return (running == 0 || sent+tasks[i].enters() <= sentTogether) &&
+					!slices.ContainsFunc(v.limited(tasks[i]), func(h hop) bool { return taken[h] })
+			})
+		}
+		if k < 0 {
+			free.Wait()
+			continue
+		}
+		i := waiting[k]
+		waiting = slices.Delete(waiting, k, k+1)
+		for _, h := range v.limited(tasks[i]) {
+			taken[h] = true
+		}
+		sent += tasks[i].enters()
+		running++
+		go func() {
+			before := readProcessors()
+			do(i)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, h := range v.limited(tasks[i]) {
+				delete(taken, h)
+			}
+			if most = mostTogether; before.busySince() {
+				most = 1
+			}
+			sent -= tasks[i].enters()
+			running--
+			finished++
+			done(finished)
+			free.Broadcast()
+		}()
+	}
+	for running > 0 {
+		free.Wait()
+	}
+}
+
+// What is sent at the same time at most: so many tasks, of so many bit/s in sum. A small machine
+// sends ten times that.
+const (
+	mostTogether = 6
+	sentTogether = 150e6
+)
+
+// limited lists the directions that have a bandwidth on the ways of a task.
+func (v *verifier) limited(t *task) (out []hop) {
+	for _, s := range t.shares {
+		for _, h := range s.way {
+			if v.rate(h) > 0 && !slices.Contains(out, h) {
+				out = append(out, h)
+			}
+		}
+	}
+	return out
 }

@@ -3,7 +3,7 @@ package verify
 import (
 	"context"
 	"fmt"
-	"math"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -11,85 +11,131 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/probe/packets"
-	"trivet.dev/trivet/bench/stats"
-	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
 
-// patience is how late a sender gives up packets, in seconds: beyond it less is sent than was to
-// be.
-const patience = 0.005
-
-// Of a rate that does not hold, or that could not be told, at the first try.
+// tries is how often at most is looked at what does not hold, or could not be told for the
+// machine's sake.
 const tries = 3
 
-// rates measures the rates of directions that have one.
+// rates measures the rates and queues of directions that have a bandwidth: all of them once, then
+// again what is not settled, by the ways that are known by then to bring enough.
 func (v *verifier) rates(ctx context.Context, p *plan) error {
 	tasks := p.tasks
-	judged := map[*Check]bool{}
-	var mu sync.Mutex
-	v.inTurns(ctx, len(tasks), 1, func(i int) []hop { return nil }, func(i int) {
-		if v.late() {
-			return
+	for try := 0; try < tries && len(tasks) > 0 && !v.late(); try++ {
+		readings, err := v.read(ctx, tasks, try)
+		if err != nil {
+			return err
 		}
-		rate, queue := v.measure(ctx, tasks[i])
-		mu.Lock()
-		defer mu.Unlock()
-		for _, got := range []*Check{rate, queue} {
-			if got == nil {
-				continue
-			}
-			c := v.check(tasks[i].hop, got.What)
-			if c == nil {
-				continue
-			}
-			if judged[c] {
-				*c = better(*c, *got)
-			} else {
-				*c, judged[c] = *got, true
-			}
+		for _, r := range readings {
+			v.learn(r)
 		}
-	}, func(done int) { v.Progress("rates", done, len(tasks)) })
+		tasks = v.unsettled(v.planFor(v.more(p)).tasks)
+	}
 	for i := range v.t.Links {
 		for out := range 2 {
-			if c := v.check(hop{i, out}, Rate); c != nil && c.Asked == 0 {
-				c.Verdict = OK // nothing is promised
-			}
+			v.conclude(hop{i, out})
 		}
 	}
 	return ctx.Err()
 }
 
-// better joins what several ways of sending said of one check: wrong by one is wrong; told by one
-// is told.
-func better(a, b Check) Check {
-	if a.Verdict != Wrong && b.Verdict != Wrong && (a.Verdict == OK) != (b.Verdict == OK) {
-		if a.Verdict == OK {
-			return a
-		}
-		return b
+// more are the flows of a plan, and those between other nodes: which way these take is seen when
+// they are sent.
+func (v *verifier) more(p *plan) []*flow {
+	known := map[string]bool{}
+	for _, f := range slices.Concat(p.flows, p.tried) {
+		known[f.name()] = true
 	}
-	return worse(a, b)
+	return append(slices.Clone(p.flows), slices.DeleteFunc(v.flows(), func(f *flow) bool { return known[f.name()] })...)
 }
 
-// measure measures one direction, again where it seems wrong: a machine that stalls is no fault of
-// the lab's.
-func (v *verifier) measure(ctx context.Context, t *task) (rate, queue *Check) {
-	for try := range tries {
-		rate, queue = v.measureOnce(ctx, t, try)
-		if rate.Verdict == OK && (queue == nil || queue.Verdict == OK) || rate.AtLeast && rate.Verdict == Untold || ctx.Err() != nil || v.late() {
-			break
-		}
-	}
-	return rate, queue
+// reading is what was sent for a task, and what of it was seen.
+type reading struct {
+	*task
+	load
+	outs []outcome
+	ways []seenWay // of the shares
+	busy string    // why the machine may have brought less than the lab lets through; "": it was not so
+	err  error
 }
 
-// arrival is a packet that came.
-type arrival struct {
-	at    int64   // nanoseconds since 1970
-	delay float64 // seconds, without what the links of its way are to delay it
-	bytes float64 // of layer 2; more than it has where links after the one that is measured lose others
+// read sends what tasks say, while taps at all devices on the way count what comes by.
+func (v *verifier) read(ctx context.Context, tasks []*task, try int) ([]*reading, error) {
+	streams := 0
+	for _, t := range tasks {
+		streams += len(t.shares)
+	}
+	if streams > 1<<15 {
+		return nil, fmt.Errorf("%d streams to send: the lab is too large to be verified", streams)
+	}
+	// Streams of many packets have the last numbers: they are thinned.
+	slices.SortStableFunc(tasks, func(a, b *task) int { return boolToInt(v.fast(a)) - boolToInt(v.fast(b)) })
+	next := uint16(1 + rand.IntN(1<<15))
+	tap := packets.Tap{First: next, Count: uint16(streams), Counts: true, Thin: next + uint16(streams)}
+	first := make([]uint16, len(tasks))
+	for i, t := range tasks {
+		if first[i] = next; v.fast(t) {
+			tap.Thin = min(tap.Thin, next)
+		}
+		next += uint16(len(t.shares))
+	}
+	ends, err := v.taps(ctx, tap)
+	if err != nil {
+		return nil, err
+	}
+	v.tapped = slices.Collect(maps.Keys(ends))
+	readings := make([]*reading, len(tasks))
+	v.together(ctx, tasks, func(i int) {
+		if !v.late() {
+			readings[i] = v.readOne(ctx, tasks[i], first[i], try)
+		}
+	}, func(done int) { v.Progress("rates", done, len(tasks)) })
+	sights, err := collect(ends)
+	if err := firstOf(ctx.Err(), err); err != nil {
+		return nil, err
+	}
+	for i, r := range readings {
+		if r != nil && r.err == nil {
+			for k := range r.shares {
+				r.ways = append(r.ways, v.wayOf(r, k, sights[first[i]+uint16(k)]))
+			}
+		}
+	}
+	return slices.DeleteFunc(readings, func(r *reading) bool { return r == nil }), nil
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// fast says whether a task is one of so many packets that taps count a part of them.
+func (v *verifier) fast(t *task) bool { return v.rate(t.hop) >= 200e6 }
+
+// readOne sends what a task says.
+func (v *verifier) readOne(ctx context.Context, t *task, first uint16, try int) *reading {
+	r := &reading{task: t, load: v.load(t, try)}
+	before := readProcessors()
+	r.outs = v.sendAll(ctx, t, r.load, first)
+	missed := 0
+	for i, o := range r.outs {
+		if o.err != nil {
+			r.err = fmt.Errorf("%s: %w", t.shares[i].name(), o.err)
+			return r
+		}
+		missed += o.got.Dropped
+	}
+	switch {
+	case before.busySince():
+		r.busy = "its processors were never idle"
+	case missed > 0:
+		r.busy = fmt.Sprintf("receivers missed %d packets", missed)
+	}
+	return r
 }
 
 // window is how long a rate is looked at, in seconds: a full frame's time often enough, and no more
@@ -112,6 +158,7 @@ type load struct {
 	settle   float64 // seconds at the beginning that do not count
 	duration float64 // seconds of sending
 	share    float64 // of what the task says to send
+	fills    float64 // seconds after which the queue is full; 0: that is not waited for
 }
 
 // leastFrames come in a window at least.
@@ -122,173 +169,73 @@ func (v *verifier) fullFrame(t *task) int {
 	frame := topology.MaxMTU + ethernet
 	for _, s := range t.shares {
 		frame = min(frame, v.frame(s.way))
+		for _, h := range s.way {
+			if takes := v.takes[h]; takes > 0 {
+				frame = min(frame, takes)
+			}
+		}
 	}
 	return frame
 }
 
-// load is how a task is sent at a try: later ones take longer, and offer less, which costs a busy
-// machine less.
+// load is how a task is sent at a try: later ones offer less, which costs a busy machine less, and
+// the last takes longer.
 func (v *verifier) load(t *task, try int) load {
-	asked, e := v.rate(t.hop), v.egress(t.hop)
-	window := v.window(asked) * float64(1+try)
-	over := overhead(v.address[t.shares[0].to])
-	frame := v.fullFrame(t)
-	size := min(frame, max(over+packets.HeaderLen, int(asked*window/8/leastFrames)))
-	if tailLimit(e) > 0 {
-		size = frame // queues are of full packets
-	}
-	offer := oversubscribe(asked)
-	share := 1.0
-	if try > 0 && t.narrow.link < 0 {
-		share = (1 + (offer-1)*0.6) / offer
-	}
-	excess := asked * (offer*share - 1)
-	// A bucket of tokens lets 5 ms, or two frames, go at once.
-	settle := 1.2*8*max(2*float64(frame), asked/8/200)/excess + 0.02
-	if q := tailLimit(e); q > 0 { // until it is full
-		settle += 8 * float64(frame*(q+1)) / excess
-	}
-	window = max(window, 30*8*float64(size)/asked)
-	return load{size - over, size, settle, settle + window, share}
-}
-
-// mostSettling is the longest that a queue is waited for to be full, in seconds.
-const mostSettling = 8
-
-// measureOnce sends what a task says, and looks at what comes.
-func (v *verifier) measureOnce(ctx context.Context, t *task, try int) (rate, queue *Check) {
 	asked := v.rate(t.hop)
-	rate = &Check{What: Rate, Asked: asked, Verdict: Untold}
-	l := v.load(t, try)
-	if q := tailLimit(v.egress(t.hop)); q > 0 {
-		queue = &Check{What: Queue, Asked: float64(q), Verdict: Untold}
-		if l.settle > mostSettling {
-			queue.untold("it would take %.3g s to fill it", l.settle)
-			l.duration -= l.settle - mostSettling
-			l.settle = mostSettling
-		}
+	l := load{frame: v.fullFrame(t), share: 1}
+	window := v.window(asked) * float64(1+try/2)
+	over := overhead(v.address[t.shares[0].to])
+	enters, enough := t.enters(), t.narrow.link < 0
+	if try > 0 && enough {
+		l.share = (asked + (enters-asked)*0.6) / enters
 	}
-	for _, s := range t.shares {
-		rate.By = append(rate.By, s.name())
+	excess := max(enters*l.share, 1.05*asked) - asked
+	queue := v.check(t.hop, Queue)
+	full := l.frame
+	if queue == nil || v.egress(t.hop).Managed() || !enough {
+		queue = nil
+		l.frame = min(l.frame, max(over+packets.HeaderLen, int(asked*window/8/leastFrames)))
 	}
-	before := readProcessors()
-	outs := v.sendAll(ctx, t, l)
-	busy := before.busySince()
-	var arrivals []arrival
-	from, until := int64(0), int64(math.MaxInt64)
-	offered, lag, dropped := 0.0, 0.0, 0
-	for i, o := range outs {
-		if o.err != nil {
-			rate.untold("%s: %v", t.shares[i].name(), o.err)
-			return rate, queue
-		}
-		d := int64(v.delayOf(t.shares[i].way))
-		from = max(from, o.sent.Began+d+int64(l.settle*1e9))
-		until = min(until, o.sent.Began+d+int64(o.sent.Seconds*1e9))
-		arrive, after := v.kept(t.shares[i].way, t.hop)
-		offered += o.sent.Rate() * float64(l.frame) * 8 * arrive
-		lag, dropped = max(lag, o.sent.Lag.Max), dropped+o.got.Dropped
-		for n, sent := range o.got.Record.Sent {
-			if sent != 0 {
-				delay := o.got.Record.Delay[n]
-				arrivals = append(arrivals, arrival{sent + delay, float64(delay-d) / 1e9, float64(l.frame) / after})
+	// A bucket of tokens lets 5 ms, or two frames, go at once.
+	l.settle = 1.2*8*max(2*float64(full), asked/8/200)/excess + 0.02
+	if queue != nil { // until it is full
+		l.settle += 8 * (v.queueBytes(t.hop, full) + float64(full)) / excess
+		l.fills = l.settle
+		l.settle = min(l.settle, v.mostSettling(queue))
+	}
+	window = max(window, 30*8*float64(l.frame)/asked)
+	l.payload, l.duration = l.frame-over, l.settle+window
+	return l
+}
+
+// outcome is that of one flow.
+type outcome struct {
+	sent *packets.Sent
+	got  *packets.Received
+	err  error
+}
+
+// sendAll sends all flows of a task at once, by streams numbered from first on. They have the ports
+// of the streams by which their ways were found: where there are several ways alike, ports may
+// decide which.
+func (v *verifier) sendAll(ctx context.Context, t *task, l load, first uint16) []outcome {
+	outs := make([]outcome, len(t.shares))
+	var group sync.WaitGroup
+	for i, s := range t.shares {
+		group.Go(func() {
+			rate := s.rate * l.share / 8 / float64(l.frame)
+			send := packets.Send{To: netip.AddrPortFrom(v.address[s.to], 0), Stream: first + uint16(i), Size: l.payload, Rate: rate, Port: uint16(s.ports[0]),
+				Count: max(1, int(rate*(l.duration+0.1*float64(len(t.shares)-1))))} // they begin one after the other
+			quiet := 100*time.Millisecond + v.delayOf(s.way) + inTime(4*8*float64(l.frame)/v.rate(t.hop)*float64(len(t.shares)))
+			o := &outs[i]
+			o.sent, o.got, o.err = packets.Measure(ctx, v.node(s.from), v.node(s.to), send, packets.Receive{Record: true, Port: uint16(s.ports[1])}, quiet)
+			if o.err == nil && (o.got == nil || o.got.Record == nil) {
+				o.err = fmt.Errorf("the receiver reported nothing")
 			}
-		}
+		})
 	}
-	arrivals = slices.DeleteFunc(arrivals, func(a arrival) bool { return a.at < from || a.at > until })
-	slices.SortFunc(arrivals, func(a, b arrival) int { return int(max(-1, min(1, a.at-b.at))) })
-	if len(arrivals) < 20 {
-		rate.untold("the senders did not send at the same time for long enough, or too little came (%d packets)", len(arrivals))
-		return rate, queue
-	}
-	got := rateOf(arrivals)
-	if middle := middleRate(arrivals); got < asked*(1-rateOff) && middle <= asked*(1+rateOff) {
-		got = max(got, middle) // a sender that stalled for a moment leaves a gap; the other parts tell what the link carries
-	}
-	v.judgeRate(rate, t, got, offered, lag, dropped, busy)
-	if queue != nil && queue.Why == "" {
-		v.judgeQueue(queue, t, arrivals, rate)
-	}
-	return rate, queue
-}
-
-// rateOf is the rate at which packets came, in bit/s: of those after the first.
-func rateOf(a []arrival) float64 {
-	sum := 0.0
-	for _, one := range a[1:] {
-		sum += one.bytes
-	}
-	return 8 * sum / (float64(max(1, a[len(a)-1].at-a[0].at)) / 1e9)
-}
-
-// parts are how many parts of a window the middle rate is of.
-const parts = 9
-
-// middleRate is the median of the rates of parts of equally many packets.
-func middleRate(a []arrival) float64 {
-	var rates []float64
-	for i := range parts {
-		if part := a[i*len(a)/parts : (i+1)*len(a)/parts]; len(part) > 1 {
-			rates = append(rates, rateOf(part))
-		}
-	}
-	slices.Sort(rates)
-	return stats.Quantile(rates, 0.5)
-}
-
-// comes is the share of what crosses a direction that receivers get: what is damaged they throw
-// away, and count once what comes twice.
-func comes(e topology.Impairment) float64 {
-	return (1 - float64(e.Loss)) * (1 - float64(e.Corrupt)) / (1 + float64(e.Duplicate))
-}
-
-func (v *verifier) judgeRate(c *Check, t *task, got, offered, lag float64, dropped int, busy bool) {
-	asked := c.Asked
-	switch {
-	case got > asked*(1+rateOff):
-		c.wrong(got, "the bandwidth does not hold in this direction: %s of %s came, sent by %s", bits(got), bits(asked), several(len(t.shares)))
-	case t.narrow.link >= 0:
-		c.AtLeast = true
-		c.Got = &got
-		if r := v.rate(t.narrow); r >= asked {
-			c.untold("at least %s: %s, on every path to it, carries no more", bits(got), v.nameOf(t.narrow))
-		} else {
-			c.untold("at least %s: %s, on every path to it, is narrower", bits(got), v.nameOf(t.narrow))
-		}
-	case offered < asked*(1+rateOff):
-		c.AtLeast = true
-		c.Got = &got
-		c.untold("at least %s: this machine sends no more than %s", bits(got), bits(offered))
-	case got >= asked*(1-rateOff)*comes(v.egress(t.hop)): // what it loses may have taken its time
-		c.set(got)
-	case lag > patience || dropped > 0:
-		c.Got = &got
-		c.untold("the machine is too busy: a sender was late by %.3g ms, and receivers missed %s", 1e3*lag, words.Plural(dropped, "packet"))
-	case busy:
-		c.Got = &got
-		c.untold("the machine is too busy: its processors were never idle while %s came", bits(got))
-	default:
-		c.wrong(got, "%s came, not %s", bits(got), bits(asked))
-	}
-}
-
-// judgeQueue takes how long packets waited once the queue was full.
-func (v *verifier) judgeQueue(c *Check, t *task, arrivals []arrival, rate *Check) {
-	if rate.Verdict != OK {
-		c.untold("the rate is not as asked")
-		return
-	}
-	var waits []float64
-	for _, a := range arrivals {
-		waits = append(waits, a.delay)
-	}
-	slices.Sort(waits)
-	got := math.Round(max(0, stats.Quantile(waits, 0.75)) * rate.Asked / 8 / float64(v.fullFrame(t)))
-	if math.Abs(got-c.Asked) <= max(2, queueOff*c.Asked) {
-		c.set(got)
-		return
-	}
-	c.wrong(got, "it holds %.0f packets, not %.0f", got, c.Asked)
+	group.Wait()
+	return outs
 }
 
 // delayOf is what the links of a way delay packets by in sum.
@@ -299,32 +246,10 @@ func (v *verifier) delayOf(way []hop) (sum time.Duration) {
 	return sum
 }
 
-// outcome is that of one flow.
-type outcome struct {
-	sent *packets.Sent
-	got  *packets.Received
-	err  error
-}
-
-// sendAll sends all flows of a task at once.
-func (v *verifier) sendAll(ctx context.Context, t *task, l load) []outcome {
-	outs := make([]outcome, len(t.shares))
-	var group sync.WaitGroup
-	for i, s := range t.shares {
-		group.Go(func() {
-			rate := s.rate * l.share / 8 / float64(l.frame)
-			send := packets.Send{To: netip.AddrPortFrom(v.address[s.to], 0), Stream: uint16(rand.Uint32()), Size: l.payload, Rate: rate,
-				Count: max(1, int(rate*(l.duration+0.1*float64(len(t.shares)-1))))} // they begin one after the other
-			quiet := 100*time.Millisecond + v.delayOf(s.way) + inTime(4*8*float64(l.frame)/v.rate(t.hop)*float64(len(t.shares)))
-			o := &outs[i]
-			o.sent, o.got, o.err = packets.Measure(ctx, v.node(s.from), v.node(s.to), send, packets.Receive{Record: true}, quiet)
-			if o.err == nil && (o.got == nil || o.got.Record == nil) {
-				o.err = fmt.Errorf("the receiver reported nothing")
-			}
-		})
-	}
-	group.Wait()
-	return outs
+// comes is the share of what crosses a direction that is seen behind it: what is damaged receivers
+// throw away, and what comes twice counts once.
+func comes(e topology.Impairment) float64 {
+	return (1 - float64(e.Loss)) * (1 - float64(e.Corrupt)) / (1 + float64(e.Duplicate))
 }
 
 func several(n int) string {

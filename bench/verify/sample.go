@@ -23,8 +23,6 @@ type sample struct {
 	ahead   int // overtook others
 	excused int // of ahead: the others may have been late by the machine's doing
 	apart   time.Duration
-	largest int // frame; full: of those that were sent
-	full    int
 }
 
 func (s *sample) dead() bool { return s.of > 0 && s.lost == s.of }
@@ -63,9 +61,9 @@ func (v *verifier) note(traces []*trace, m *machine) {
 			v.seen[last] = append(v.seen[last], s)
 			for _, h := range hops[:len(hops)-1] {
 				// Of links without devices before one that has one it is known that these packets
-				// crossed them; and, where that one is to delay nothing, that they took no longer in
-				// sum.
-				one := &sample{by: s.by, look: s.look, of: s.of - s.lost, largest: s.largest, full: s.full, apart: s.apart}
+				// crossed them; and, where that one is to delay nothing, that they took no longer
+				// in sum.
+				one := &sample{by: s.by, look: s.look, of: s.of - s.lost, apart: s.apart}
 				if v.egress(last).Delay == 0 {
 					one.took = s.took
 				}
@@ -107,7 +105,7 @@ func (v *verifier) blamed(t *trace, h hop) hop {
 // packets so long.
 func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 	before, here := t.points[i-1], t.points[i]
-	s := &sample{by: t.name(), why: t.why, largest: here.largest, full: t.frame, apart: t.apart}
+	s := &sample{by: t.name(), why: t.why, apart: t.apart}
 	further := func(n uint64) bool {
 		return slices.ContainsFunc(t.points[i+1:], func(p point) bool { return p.has(n) })
 	}
@@ -116,9 +114,6 @@ func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 	for n := range uint64(t.sent) {
 		at, came := here.at[n]
 		if n >= small {
-			if came && i == len(t.points)-1 && here.largest == 0 {
-				s.largest = t.frame // the receiver has one that was sent so
-			}
 			continue
 		}
 		was, left := before.at[n]

@@ -20,8 +20,8 @@ type does struct {
 	unseen                          float64                     // share that the tap there misses
 }
 
-// simulated is a survey's look at a lab that does what it is asked to, and besides what is given: so many
-// packets of each stream, sent within 16 s.
+// simulated is a survey's look at a lab that does what it is asked to, and besides what is given:
+// so many packets of each stream, sent within 16 s.
 type simulated struct {
 	v       *verifier
 	r       *rand.Rand
@@ -98,6 +98,7 @@ func (l *simulated) look() {
 	}
 	l.v.note(traces, l.machine)
 	l.v.judge()
+	l.v.judgeMTUs(traces)
 }
 
 // idle is a machine on which nothing waits; busyAt one on which something always does, between two
@@ -344,7 +345,7 @@ func TestHealthy(t *testing.T) {
 	text := "nodes: {s1: switch, h1: host, h2: host, h3: host}\nlinks: [h1 -- s1: {loss: 1%}, h3 -- s1: {delay: 5ms}, h2 -- s1: {duplicate: 2%, corrupt: 1%}]\n"
 	proto := verifierOf(t, text)
 	for i := range surveys {
-		v := &verifier{network: proto.network, info: proto.info, result: &Result{}, seen: map[hop][]*sample{}}
+		v := newVerifier(proto.network, proto.info)
 		v.startResult()
 		l := &simulated{v: v, r: r, packets: 100, machine: idle()}
 		stalled := i % 3 // at rest; some stalls; no time at all

@@ -93,7 +93,9 @@ func (v *verifier) survey(ctx context.Context, p *plan) error {
 			real = append(real, t.flow)
 		}
 	}
+	tried := slices.Concat(p.cover, p.others)
 	*p = *v.planFor(real)
+	p.tried = tried
 	return nil
 }
 
@@ -160,6 +162,7 @@ func (v *verifier) look(ctx context.Context, flows []*flow, thorough int) ([]*tr
 	traces = slices.DeleteFunc(traces, func(t *trace) bool { return t == nil })
 	v.note(traces, m)
 	v.judge()
+	v.judgeMTUs(traces)
 	return traces, nil
 }
 
@@ -232,6 +235,9 @@ func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, sharin
 		Whole: true, Large: v.frame(f.way) - overhead(to), LargeLast: large}
 	sent, got, err := packets.Measure(ctx, v.node(f.from), v.node(f.to), s, packets.Receive{Record: true, Raw: true}, v.quiet(f.way))
 	t := &trace{flow: f, full: large, frame: v.frame(f.way), apart: p.apart()}
+	if sent != nil {
+		f.ports = sent.Ports
+	}
 	switch {
 	case sent != nil && sent.Refused > 0:
 		t.sent, t.why = max(sent.Sent, sent.Refused), sent.Error
@@ -287,7 +293,8 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 	if at == t.to {
 		return
 	}
-	// What came to the receiver's socket came by its own device, whether or not the tap there took it.
+	// What came to the receiver's socket came by its own device, whether or not the tap there took
+	// it.
 	if rest := v.back(v.tree(at, nil), t.to); len(last.at) > 0 && len(rest) > 0 {
 		last.hops = rest
 		t.points = append(t.points, last)

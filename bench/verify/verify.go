@@ -61,6 +61,7 @@ type Check struct {
 	Verdict Verdict  `json:"verdict" enum:"ok,wrong,untold"`
 	Why     string   `json:"why,omitempty" doc:"What is wrong, or why it cannot be told"`
 	By      []string `json:"by,omitempty" doc:"Who sent to whom"`
+	Default bool     `json:"default,omitempty" doc:"Of a queue: nobody asked for its length, it is what a link has that says nothing of it"`
 	Looks   int      `json:"looks,omitempty" doc:"How often it was measured"`
 	Failed  int      `json:"failed,omitempty" doc:"How often it was wrong: as often as it was measured where the verdict is wrong; fewer times, and something comes and goes"`
 }
@@ -81,6 +82,22 @@ func (d *Direction) Verdict() Verdict {
 		}
 	}
 	return v
+}
+
+// implied says whether nothing more needs to be said of a check than of others: of a queue that
+// nobody asked for where its rate could not be told either.
+func (d *Direction) implied(c *Check) bool {
+	return c.Default && c.Verdict == Untold && d.Check(Rate).Verdict == Untold
+}
+
+// Named lists the checks of a verdict that need to be named.
+func (d *Direction) Named(v Verdict) (out []string) {
+	for _, c := range d.Checks {
+		if c.Verdict == v && !d.implied(&c) {
+			out = append(out, c.What)
+		}
+	}
+	return out
 }
 
 // Check returns what was found of something, or nil.
@@ -153,7 +170,7 @@ func (r *Result) Says(v Verdict) (out []string) {
 	for _, l := range r.Links {
 		for _, d := range l.Directions {
 			for _, c := range d.Checks {
-				if c.Verdict == v {
+				if c.Verdict == v && !d.implied(&c) {
 					out = append(out, fmt.Sprintf("%s → %s  %s: %s", d.From, d.To, c.What, c.Why))
 				}
 			}
@@ -191,13 +208,20 @@ type verifier struct {
 	info   lab.Info
 	began  time.Time
 
-	seen     map[hop][]*sample // by the survey's streams, at all looks
-	looks    int               // that the survey took
-	unlikely float64           // how unlikely something must be to be no chance; see chance
-	reached  []*pair           // who reach each other
+	seen     map[hop][]*sample  // by the survey's streams, at all looks
+	looks    int                // that the survey took
+	unlikely float64            // how unlikely something must be to be no chance; see chance
+	reached  []*pair            // who reach each other
+	evidence map[side]*evidence // of rates and queues
+	takes    map[hop]int        // of directions that take no full packets: how large frames may be
+	tapped   []string           // the places where taps counted at last
 	result   *Result
 
 	mu sync.Mutex // of what is noted of nodes that are silent
+}
+
+func newVerifier(n *network, info lab.Info) *verifier {
+	return &verifier{network: n, info: info, began: time.Now(), result: &Result{}, seen: map[hop][]*sample{}, takes: map[hop]int{}, evidence: map[side]*evidence{}}
 }
 
 // Run verifies a lab by its daemon. An error says that it could not be verified; what is wrong with
@@ -226,7 +250,8 @@ func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 			info.Topology = AsInFile(info.Topology, o.File)
 		}
 	}
-	v := &verifier{network: newNetwork(info), Options: o, client: client, info: info, began: time.Now(), seen: map[hop][]*sample{}, result: r}
+	v := newVerifier(newNetwork(info), info)
+	v.Options, v.client, v.result = o, client, r
 	v.run = func(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
 		r := lab.ExecRequest{Node: node, Command: argv, Env: os.Environ(), Dir: "/"}
 		code, err := client.Exec(ctx, r, lab.Streams{In: in, Out: out, Err: errOut})
@@ -307,23 +332,15 @@ func (v *verifier) asked(h hop) []Check {
 		checks = append(checks, ask(Jitter, time.Duration(e.Jitter).Seconds()))
 	}
 	checks = append(checks, ask(Loss, float64(e.Loss)), ask(Reorder, float64(e.Reorder)), ask(Duplicate, float64(e.Duplicate)), ask(Corrupt, float64(e.Corrupt)))
-	if e.Bandwidth > 0 && e.Queue != (topology.Queue{}) {
-		c := ask(Queue, float64(tailLimit(e)))
-		if e.Managed() {
+	if e.Bandwidth > 0 {
+		c := ask(Queue, float64(e.QueueLimit()))
+		if c.Default = e.Queue == (topology.Queue{}); e.Queue.Managed() {
+			c.Asked = 0
 			c.untold("how long a queue of %s becomes depends on who sends", e.Queue.Discipline)
 		}
 		checks = append(checks, c)
 	}
 	return append(checks, ask(MTU, float64(min(l.MTUAt(0), l.MTUAt(1)))))
-}
-
-// tailLimit is how many packets a direction's queue holds before it drops, if that is all it does
-// and it was asked for.
-func tailLimit(e topology.Impairment) int {
-	if e.Queue.Managed() {
-		return 0
-	}
-	return e.Queue.Limit
 }
 
 func (v *verifier) check(h hop, what string) *Check {

@@ -2,7 +2,7 @@ package verify
 
 import (
 	"fmt"
-	"strings"
+	"math"
 	"testing"
 
 	"trivet.dev/trivet/datapath"
@@ -26,7 +26,7 @@ func verifierOf(t *testing.T, text string) *verifier {
 	for _, l := range topo.Links {
 		info.Wires = append(info.Wires, lab.WireInfo{Link: l.Name(), Wire: datapath.Veth})
 	}
-	v := &verifier{network: newNetwork(info), info: info, result: &Result{}, seen: map[hop][]*sample{}}
+	v := newVerifier(newNetwork(info), info)
 	v.startResult()
 	return v
 }
@@ -96,35 +96,58 @@ func TestCover(t *testing.T) {
 	}
 }
 
-// Figures are judged by what they show: too much is wrong always; too little is wrong, unless
-// nothing more could come, or the machine was busy.
-func TestJudgeRate(t *testing.T) {
+// A direction is blamed for what is seen at its own ends: too much that comes out of it is wrong
+// always; too little, only where more went in; what did not come to it is no fault of its own.
+func TestFind(t *testing.T) {
 	v := verifierOf(t, "nodes: {s1: switch, h1: host, h2: host}\nlinks: [s1 -- h1, s1 -- h2: {bandwidth: 10mbit}]\n")
-	one := taskOf(t, v, "s1", "h2", false)
-	tied := *one
-	tied.narrow = hop{0, 0}
 	for _, c := range []struct {
-		name         string
-		task         *task
-		got, offered float64
-		lag          float64
-		busy         bool
-		want         Verdict
-		says         string
+		name    string
+		in, out float64
+		want    finding
 	}{
-		{"as asked", one, 9.9e6, 15e6, 0, false, OK, ""},
-		{"more", one, 14e6, 15e6, 0, true, Wrong, "does not hold"},
-		{"more, of what was not known to be so much", &tied, 11e6, 15e6, 0, false, Wrong, "does not hold"},
-		{"less", one, 8e6, 15e6, 0, false, Wrong, "8 Mbit/s came"},
-		{"less, of a sender that stalled", one, 8e6, 15e6, 0.1, false, Untold, "busy"},
-		{"less, on a busy machine", one, 8e6, 15e6, 0, true, Untold, "busy"},
-		{"as much as comes", &tied, 9.9e6, 15e6, 0, false, Untold, "at least"},
-		{"as much as is sent", one, 9e6, 10e6, 0, false, Untold, "sends no more"},
+		{"as asked", 15e6, 9.9e6, right}, {"more", 15e6, 14e6, tooMuch}, {"more, of unknown", math.NaN(), 11e6, tooMuch},
+		{"less", 15e6, 8e6, tooLittle}, {"less came to it", 5e6, 5e6, atLeast}, {"less came to it, and less out of it", 5e6, 3e6, tooLittle},
+		{"several ways", math.NaN(), 4e6, nothing},
 	} {
-		check := Check{What: Rate, Asked: 10e6}
-		v.judgeRate(&check, c.task, c.got, c.offered, c.lag, 0, c.busy)
-		if check.Verdict != c.want || !strings.Contains(check.Why, c.says) {
-			t.Errorf("%s: %+v", c.name, check)
+		p := &passage{hop: hop{1, 0}, in: c.in, out: c.out, middle: c.out}
+		p.drops = p.out < p.in*(1-rateOff)
+		if got := v.find(p); got != c.want {
+			t.Errorf("%s: %v, not %v", c.name, got, c.want)
+		}
+	}
+}
+
+// What failed in some looks and held in others is never ok, and not wrong; what failed in all is.
+func TestVerdict(t *testing.T) {
+	v := verifierOf(t, "nodes: {s1: switch, h1: host, h2: host}\nlinks: [s1 -- h1, s1 -- h2: {bandwidth: 10mbit}]\n")
+	for _, c := range []struct {
+		right, failed int
+		want          Verdict
+	}{{1, 0, OK}, {2, 1, Untold}, {0, 3, Wrong}, {0, 0, Untold}} {
+		e := &evidence{}
+		for range c.right {
+			e.holds(10e6)
+		}
+		for range c.failed {
+			e.fails(5e6, "5 Mbit/s came")
+		}
+		got := v.verdict(Check{What: Rate, Asked: 10e6}, hop{1, 0}, e)
+		if got.Verdict != c.want || got.Failed != c.failed || got.Looks != c.right+c.failed {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+}
+
+// A link is wrong whose ends saw full packets go in and none come out; links behind it, which got
+// none, are not told.
+func TestJudgeMTU(t *testing.T) {
+	for _, c := range []struct {
+		s    sizes
+		want Verdict
+	}{{sizes{1514, 1514, ""}, OK}, {sizes{1514, 1314, ""}, Wrong}, {sizes{1514, 60, ""}, Wrong}, {sizes{1314, 1314, ""}, Untold}, {sizes{1314, 60, ""}, Wrong}} {
+		check := Check{What: MTU, Asked: 1500}
+		if judgeMTU(&check, c.s); check.Verdict != c.want {
+			t.Errorf("%+v: %+v", c.s, check)
 		}
 	}
 }

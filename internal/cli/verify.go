@@ -219,11 +219,11 @@ func (a *app) showLinks(r *verify.Result) {
 			for _, c := range d.Checks {
 				switch c.What {
 				case verify.MTU:
-					asked[c.What] = asked[c.What] || c.Asked != topology.MTU
+					asked[c.What] = asked[c.What] || c.Asked != topology.MTU || c.Verdict == verify.Wrong
 				case verify.Reorder, verify.Duplicate, verify.Corrupt: // what hardly any link is asked to do
 					asked[c.What] = asked[c.What] || c.Asked > 0 || c.Verdict == verify.Wrong
 				default:
-					asked[c.What] = true
+					asked[c.What] = asked[c.What] || !c.Default || c.Verdict == verify.Wrong
 				}
 			}
 		}
@@ -258,12 +258,7 @@ func mark(d *verify.Direction) string {
 		}
 		return "ok"
 	}
-	var what []string
-	for _, c := range d.Checks {
-		if c.Verdict == v {
-			what = append(what, c.What)
-		}
-	}
+	what := d.Named(v)
 	sign := map[verify.Verdict]string{verify.Wrong: "✗ ", verify.Untold: "? "}[v]
 	if len(what) > 2 {
 		what = append(what[:2], "…")

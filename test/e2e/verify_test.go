@@ -71,7 +71,7 @@ links:
 	}{
 		{"a limit that is gone", "s1", "tc qdisc del dev s1-eth2 root", "link set s1-h2 bandwidth", "s1 → h2  rate", false},
 		{"one that is too low", "h3", "tc qdisc replace dev h3-eth0 root tbf rate 5mbit burst 5000 limit 100000", "link set s1-h3 bandwidth", "h3 → s1  rate: ", true},
-		{"an MTU", "h1", "ip link set h1-eth0 mtu 1400", "ip link set h1-eth0 mtu 1500", "h1 → s1  mtu: packets of 1396 bytes", false},
+		{"an MTU", "h1", "ip link set h1-eth0 mtu 1400", "ip link set h1-eth0 mtu 1500", "h1 → s1  mtu: h1-eth0 takes packets of 1400 bytes, not of 1500", false},
 		{"an address", "h2", "ip addr add 10.0.0.77/8 dev h2-eth0 && ip addr del 10.0.0.2/8 dev h2-eth0 && ip addr add 10.0.0.2/24 dev h2-eth0",
 			"ip addr del 10.0.0.77/8 dev h2-eth0; ip addr del 10.0.0.2/24 dev h2-eth0; ip addr add 10.0.0.2/8 dev h2-eth0", "h2 does not have the address 10.0.0.2/8", false},
 		{"a way out", "h3", "ip link add out0 type veth peer name out1", "ip link del out0", "h3 has a device that is not the lab's: out0, out1", false},

@@ -91,6 +91,8 @@ type ancillary struct {
 	received int64 // when, in nanoseconds since 1970; 0: not said
 	ttl      int   // or hop limit
 	unsummed bool  // its checksum is yet to be filled in (packet sockets)
+	length   int   // of the frame, as it came to a packet socket; 0: not said
+	missed   int   // packets that did not fit into the socket so far
 }
 
 // ancillary reads control messages (cmsg(3)): a header of the host's byte order (length in 8 bytes,
@@ -114,8 +116,11 @@ func parseAncillary(b []byte) (a ancillary) {
 			a.received = int64(binary.NativeEndian.Uint64(data))*1e9 + int64(binary.NativeEndian.Uint64(data[8:]))
 		case (level == unix.IPPROTO_IP && kind == unix.IP_TTL || level == unix.IPPROTO_IPV6 && kind == unix.IPV6_HOPLIMIT) && len(data) >= 4:
 			a.ttl = int(binary.NativeEndian.Uint32(data))
-		case level == unix.SOL_PACKET && kind == unix.PACKET_AUXDATA && len(data) >= 4: // struct tpacket_auxdata: the status
+		case level == unix.SOL_SOCKET && kind == unix.SO_RXQ_OVFL && len(data) >= 4:
+			a.missed = int(binary.NativeEndian.Uint32(data))
+		case level == unix.SOL_PACKET && kind == unix.PACKET_AUXDATA && len(data) >= 8: // struct tpacket_auxdata: the status, then tp_len
 			a.unsummed = binary.NativeEndian.Uint32(data)&unix.TP_STATUS_CSUMNOTREADY != 0
+			a.length = int(binary.NativeEndian.Uint32(data[4:]))
 		}
 		b = b[min(uint64(len(b)), (length+7)&^7):]
 	}
@@ -155,17 +160,18 @@ func socketDrops(fd int) int {
 	return int(info[8])
 }
 
-// openReceiver opens one that listens on a port of its own, and tells when packets come and how far
+// openReceiver opens one that listens on a port of its own, or the one that is wanted if nobody has
+// it, and tells when packets come and how far
 // they have gone.
-func openReceiver(v6 bool) (fd, port int, err error) {
+func openReceiver(v6 bool, wanted uint16) (fd, port int, err error) {
 	fd, err = openUDP(v6)
 	if err != nil {
 		return -1, 0, err
 	}
-	var any unix.Sockaddr = &unix.SockaddrInet4{}
+	var any unix.Sockaddr = &unix.SockaddrInet4{Port: int(wanted)}
 	level, ttl := unix.IPPROTO_IP, unix.IP_RECVTTL
 	if v6 {
-		any, level, ttl = &unix.SockaddrInet6{}, unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT
+		any, level, ttl = &unix.SockaddrInet6{Port: int(wanted)}, unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT
 	}
 	look := unix.NsecToTimeval(looks.Nanoseconds())
 	err = errors.Join(
@@ -174,21 +180,26 @@ func openReceiver(v6 bool) (fd, port int, err error) {
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &look),
 		unix.Bind(fd, any),
 	)
-	var name unix.Sockaddr
 	if err == nil {
-		name, err = unix.Getsockname(fd)
+		port, err = portOf(fd)
 	}
 	if err != nil {
 		unix.Close(fd)
 		return -1, 0, fmt.Errorf("a UDP socket to receive by: %w", err)
 	}
+	return fd, port, nil
+}
+
+// portOf is the port that a socket has.
+func portOf(fd int) (int, error) {
+	name, err := unix.Getsockname(fd)
 	switch n := name.(type) {
 	case *unix.SockaddrInet4:
-		port = n.Port
+		return n.Port, err
 	case *unix.SockaddrInet6:
-		port = n.Port
+		return n.Port, err
 	}
-	return fd, port, nil
+	return 0, err
 }
 
 func sockaddr(to netip.AddrPort) unix.Sockaddr {

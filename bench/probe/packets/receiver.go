@@ -1,6 +1,7 @@
 package packets
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ type Receive struct {
 	Sample int    `json:"sample,omitempty"` // delays to keep, about; where fewer come, all
 	Record bool   `json:"record,omitempty"` // keep the time of each packet
 	Raw    bool   `json:"raw,omitempty"`    // tap the stream at the receiver's devices, too
+	Port   uint16 `json:"port,omitempty"`   // on which to receive; 0, or where another has it: any that is free
 }
 
 // MaxRecord is the longest stream of which the time of each packet is kept.
@@ -63,7 +65,10 @@ func (r Receive) open() (*receiver, error) {
 	if r.Count < 1 || r.Count > MaxCount || r.Record && r.Count > MaxRecord {
 		return nil, fmt.Errorf("%d packets: too few or too many to receive", r.Count)
 	}
-	fd, port, err := openReceiver(r.V6)
+	fd, port, err := openReceiver(r.V6, r.Port)
+	if errors.Is(err, unix.EADDRINUSE) {
+		fd, port, err = openReceiver(r.V6, 0)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,8 @@ type Send struct {
 	Rate   float64        `json:"rate"`   // packets a second
 	Count  int            `json:"count"`  // of packets; the stream lasts Count/Rate
 
-	Whole bool `json:"whole,omitempty"` // a packet that is late is sent all the same, never given up
+	Port  uint16 `json:"port,omitempty"`  // from which it is sent; 0, or where another has it: any that is free
+	Whole bool   `json:"whole,omitempty"` // a packet that is late is sent all the same, never given up
 
 	// The last packets may be of another size than the others: LargeLast of them carry Large bytes.
 	Large     int `json:"large,omitempty"`
@@ -57,6 +58,7 @@ type Sent struct {
 	Began   int64   `json:"began"`           // nanoseconds since 1970
 	Seconds float64 `json:"seconds"`         // from the first packet to the end of the last one's interval
 	Lag     Lag     `json:"lag"`
+	Ports   [2]int  `json:"ports"` // from which, and to which
 }
 
 // Rate is what the sender achieved, in packets/s.
@@ -171,11 +173,22 @@ func openOutput(s Send, batch int) (*udpOutput, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Port != 0 {
+		_ = unix.Bind(fd, sockaddr(netip.AddrPortFrom(anyOf(s.To.Addr()), s.Port)))
+	}
 	if err := unix.Connect(fd, sockaddr(s.To)); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("no route to %s: %w", s.To.Addr(), err)
 	}
 	return &udpOutput{s, fd, newMessages(batch, max(s.Size, s.Large), 0)}, nil
+}
+
+// anyOf is the address that stands for all of a node's.
+func anyOf(a netip.Addr) netip.Addr {
+	if a.Is6() {
+		return netip.IPv6Unspecified()
+	}
+	return netip.IPv4Unspecified()
 }
 
 func (u *udpOutput) send(first, n int, stamp int64) (refused int, err error) {
@@ -230,7 +243,14 @@ func (s Send) run(heard, stop *atomic.Bool) (Sent, error) {
 		return Sent{Refused: s.Count, Error: err.Error()}, err
 	}
 	defer unix.Close(out.fd)
+	from, _ := portOf(out.fd)
 	out.greet(heard, stop)
+	sent, err := s.drive(p, out, stop)
+	sent.Ports = [2]int{from, int(s.To.Port())}
+	return sent, err
+}
+
+func (s Send) drive(p *pace, out *udpOutput, stop *atomic.Bool) (Sent, error) {
 	if s.Whole {
 		all := &times{at: make([]time.Duration, s.Count)}
 		for i := range all.at {

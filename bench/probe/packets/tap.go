@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/vishvananda/netlink"
@@ -18,6 +19,37 @@ import (
 type Tap struct {
 	First uint16 `json:"first"` // the streams that are noted: First to First+Count-1
 	Count uint16 `json:"count"`
+
+	// Counts has packets counted by slots of time, which are few where packets are many. Of streams
+	// from Thin on, if it is not 0, one packet of OneIn, drawn by its number, stands for all.
+	Counts bool   `json:"counts,omitempty"`
+	Thin   uint16 `json:"thin,omitempty"`
+}
+
+// OneIn is the share of packets that stand for all in a stream that is thinned.
+const OneIn = 4
+
+// SlotLength is how long a slot is in which packets are counted.
+const SlotLength = 10 * time.Millisecond
+
+// Slot is what came in a slot of time.
+type Slot struct {
+	First   int64 `json:"first"` // the first and the last packet, nanoseconds since 1970
+	Last    int64 `json:"last"`
+	Packets int   `json:"packets"`          // each number once
+	Bytes   int   `json:"bytes"`            // of layer 2
+	Missed  int   `json:"missed,omitempty"` // packets, of any stream, that the tap could not take in this time
+}
+
+// AddTo counts packets of so many bytes in sum that come now in the slot that it is, or in a new
+// one: slots begin with their first packet.
+func AddTo(slots []Slot, at int64, packets, bytes int) []Slot {
+	if n := len(slots); n > 0 && at-slots[n-1].First < int64(SlotLength) {
+		s := &slots[n-1]
+		s.Last, s.Packets, s.Bytes = max(s.Last, at), s.Packets+packets, s.Bytes+bytes
+		return slots
+	}
+	return append(slots, Slot{First: at, Last: at, Packets: packets, Bytes: bytes})
 }
 
 // Tapped is what came of it.
@@ -35,6 +67,7 @@ type Sight struct {
 	Again   []uint64 `json:"again,omitempty"`   // of whole packets that had come before
 	Damaged []uint64 `json:"damaged,omitempty"` // of others than were sent, as far as that can be read
 	Largest int      `json:"largest"`           // frame, in bytes of layer 2
+	Slots   []Slot   `json:"slots,omitempty"`   // in place of Numbers and At where packets are counted
 }
 
 // tap notes what one socket sees at all devices.
@@ -42,12 +75,34 @@ type tap struct {
 	Tap
 	fd     int
 	sights map[sightKey]*sights
+	missed int // packets, so far
 }
 
 // sights are the packets of one stream at one device.
 type sights struct {
 	packets []sighted
 	largest int
+	slots   []Slot // in place of packets where they are counted
+	counted numbers
+}
+
+// numbers are those of packets that were seen, a bit each.
+type numbers []uint64
+
+// add says whether a number is new. Those beyond what a stream can have are never.
+func (n *numbers) add(number uint64) bool {
+	word, bit := number/64, uint64(1)<<(number%64)
+	if word >= MaxCount/64 {
+		return false
+	}
+	for uint64(len(*n)) <= word {
+		*n = append(*n, 0)
+	}
+	if (*n)[word]&bit != 0 {
+		return false
+	}
+	(*n)[word] |= bit
+	return true
 }
 
 type sightKey struct {
@@ -63,9 +118,10 @@ func (t Tap) open() (*tap, error) {
 	}
 	look := unix.NsecToTimeval(looks.Nanoseconds())
 	for _, err := range []error{
-		attach(fd),
-		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
+		t.attach(fd),
 		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1),
+		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketRoom),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &look),
@@ -76,7 +132,7 @@ func (t Tap) open() (*tap, error) {
 			return nil, fmt.Errorf("a packet socket to listen by: %w", err)
 		}
 	}
-	return &tap{t, fd, map[sightKey]*sights{}}, nil
+	return &tap{Tap: t, fd: fd, sights: map[sightKey]*sights{}}, nil
 }
 
 func bigEndian(v uint16) uint16 {
@@ -89,17 +145,13 @@ const (
 	payload6 = 14 + 40 + 8
 )
 
-// attach makes the kernel pass packets that carry the mark of a stream where one has it, whatever
-// else of them is damaged.
-func attach(fd int) error {
-	program, err := bpf.Assemble([]bpf.Instruction{
-		bpf.LoadAbsolute{Off: payload4, Size: 2},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: mark, SkipTrue: 2},
-		bpf.LoadAbsolute{Off: payload6, Size: 2}, // a packet that is shorter does not pass
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: mark, SkipTrue: 1},
-		bpf.RetConstant{Val: 1 << 18}, // all of it: the socket knows a frame's length only by what it is given
-		bpf.RetConstant{Val: 0},
-	})
+// attach makes the kernel pass what the tap is to see.
+func (t Tap) attach(fd int) error {
+	marked := marked()
+	if t.Counts {
+		marked = t.counted()
+	}
+	program, err := bpf.Assemble(marked)
 	if err != nil {
 		return err
 	}
@@ -108,6 +160,48 @@ func attach(fd int) error {
 		filter[i] = unix.SockFilter{Code: p.Op, Jt: p.Jt, Jf: p.Jf, K: p.K}
 	}
 	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+}
+
+// marked passes packets that carry the mark of a stream where one has it, whatever else of them is
+// damaged.
+func marked() []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: payload4, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: mark, SkipTrue: 2},
+		bpf.LoadAbsolute{Off: payload6, Size: 2}, // a packet that is shorter does not pass
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: mark, SkipTrue: 1},
+		bpf.RetConstant{Val: 1 << 18},
+		bpf.RetConstant{Val: 0},
+	}
+}
+
+// counted passes packets that begin as those of a stream, of one that is thinned every OneIn-th,
+// and of each no more than its headers.
+func (t Tap) counted() []bpf.Instruction {
+	thin := uint32(t.Thin)
+	if thin == 0 {
+		thin = 1 << 16
+	}
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: 12, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.ETH_P_IPV6, SkipTrue: 4},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.ETH_P_IP, SkipTrue: 14},
+		bpf.LoadAbsolute{Off: 14, Size: 1}, // version and length of the header
+		bpf.LoadConstant{Dst: bpf.RegX, Val: payload4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x45, SkipTrue: 1, SkipFalse: 11},
+		bpf.LoadConstant{Dst: bpf.RegX, Val: payload6},
+		bpf.LoadIndirect{Off: 0, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: mark, SkipTrue: 8},
+		bpf.LoadIndirect{Off: 2, Size: 2}, // the stream
+		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: thin, SkipTrue: 5},
+		bpf.LoadIndirect{Off: 6, Size: 4}, // the number; drawn so that no regular loss of packets is always of those, or never
+		bpf.ALUOpConstant{Op: bpf.ALUOpMul, Val: 0x9e3779b1},
+		bpf.ALUOpConstant{Op: bpf.ALUOpShiftRight, Val: 20},
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: OneIn - 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 1},
+		bpf.RetConstant{Val: payload6 + HeaderLen},
+		bpf.RetConstant{Val: 0},
+	}
 }
 
 // run notes packets until stop. A packet is stamped by the kernel when it comes in at a device;
@@ -130,7 +224,7 @@ func (t *tap) run(stop *atomic.Bool) (*Tapped, error) {
 			if a.received == 0 {
 				a.received = wall()
 			}
-			t.take(m.payload(i), m.size(i), int(from[i].Ifindex), a)
+			t.take(m.payload(i), max(m.size(i), a.length), int(from[i].Ifindex), a)
 		}
 		if last && n == 0 {
 			return t.end()
@@ -139,6 +233,10 @@ func (t *tap) run(stop *atomic.Bool) (*Tapped, error) {
 }
 
 func (t *tap) take(b []byte, length, device int, a ancillary) {
+	if t.Counts {
+		t.count(b, length, device, a)
+		return
+	}
 	p, stream, ok := readFrame(b, a)
 	if !ok || stream-t.First >= t.Tap.Count || p.number == greeting {
 		return
@@ -153,6 +251,37 @@ func (t *tap) take(b []byte, length, device int, a ancillary) {
 	s.packets = append(s.packets, p)
 }
 
+// count counts a packet that is whole, once.
+func (t *tap) count(b []byte, length, device int, a ancillary) {
+	start := payload4
+	if len(b) > 14 && binary.BigEndian.Uint16(b[12:]) == unix.ETH_P_IPV6 {
+		start = payload6
+	}
+	if len(b) < start {
+		return
+	}
+	h, ok := parseHeader(b[start:])
+	if !ok || h.stream-t.First >= t.Tap.Count || h.number == greeting {
+		return
+	}
+	key := sightKey{device, h.stream}
+	s := t.sights[key]
+	if s == nil {
+		s = &sights{}
+		t.sights[key] = s
+	}
+	if s.largest = max(s.largest, length); !s.counted.add(h.number) {
+		return
+	}
+	each := 1
+	if t.Thin > 0 && h.stream >= t.Thin {
+		each = OneIn
+	}
+	s.slots = AddTo(s.slots, a.received, each, each*length)
+	s.slots[len(s.slots)-1].Missed += max(0, a.missed-t.missed)
+	t.missed = max(t.missed, a.missed)
+}
+
 func (t *tap) end() (*Tapped, error) {
 	out := &Tapped{Sights: []Sight{}}
 	for key, s := range t.sights {
@@ -161,6 +290,7 @@ func (t *tap) end() (*Tapped, error) {
 			continue // the device has gone
 		}
 		one := s.sort()
+		one.Slots = s.slots
 		one.Device, one.Stream, one.Largest = link.Attrs().Name, key.stream, s.largest
 		out.Sights = append(out.Sights, one)
 	}

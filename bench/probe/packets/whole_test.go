@@ -115,8 +115,8 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// What a receiver's tap sees of a stream is each of its packets once, and whole, over IPv4 and IPv6: those
-// whose checksum the kernel leaves to the device, too.
+// What a receiver's tap sees of a stream is each of its packets once, and whole, over IPv4 and
+// IPv6: those whose checksum the kernel leaves to the device, too.
 func TestRaw(t *testing.T) {
 	w := newWire(t)
 	for i, to := range []netip.Addr{addresses4[1], addresses6[1]} {

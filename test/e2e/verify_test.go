@@ -15,16 +15,21 @@ func (m *machine) verified(args ...string) (r verify.Result) {
 	if err := json.Unmarshal([]byte(out.out), &r); err != nil {
 		m.t.Fatal(err, out)
 	}
-	want := 5
-	if r.Holds() && r.Told() {
-		want = 0
-	} else if r.Holds() {
-		want = 6
-	}
-	if out.code != want {
+	if want := exitOf(r); out.code != want {
 		m.t.Fatalf("want exit %d: %s", want, out)
 	}
 	return r
+}
+
+// exitOf is the exit code that says what verify found.
+func exitOf(r verify.Result) int {
+	switch {
+	case !r.Holds():
+		return 5
+	case !r.Told():
+		return 6
+	}
+	return 0
 }
 
 // direction returns what was found of a link in a direction.

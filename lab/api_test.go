@@ -40,7 +40,10 @@ func TestMain(m *testing.M) {
 		case local.LeaderCommand:
 			err = local.RunLeader(os.Args[2:])
 		default:
-			os.Exit(m.Run())
+			if !strings.HasPrefix(os.Args[1], "__") {
+				os.Exit(m.Run())
+			}
+			err = fmt.Errorf("%s: this test has no such part to play", os.Args[1]) // else it would run the tests, which bring up labs, which …
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/probe/call"
 	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/bench/verify"
 	"trivet.dev/trivet/lab"
@@ -30,8 +31,13 @@ func TestMain(m *testing.M) {
 			ended(packets.Serve(os.Stdin, os.Stdout))
 		case verify.LookCommand:
 			ended(verify.Look(os.Stdout))
+		case call.Command:
+			ended(call.Serve(os.Stdin, os.Stdout))
 		case LeashCommand:
 			ended(Leash(os.Args[2:]))
+		}
+		if strings.HasPrefix(os.Args[1], "__") { // else it would run the tests, which bring up labs, which …
+			ended(fmt.Errorf("%s: this test has no such part to play", os.Args[1]))
 		}
 	}
 	dir, err := os.MkdirTemp("", "tvd")

@@ -19,7 +19,7 @@ func (i *instance) verify(ctx context.Context) (doubts []environment.Reason) {
 	if !ok || !slices.ContainsFunc(i.topology.Links, (*topology.Link).Impaired) {
 		return nil
 	}
-	r, err := verify.Run(ctx, own.client, verify.Options{Quick: true, Longest: experiment.VerifyTime})
+	r, err := verify.Run(ctx, own.client, verify.Options{Quick: true, LinksOnly: true, Longest: experiment.VerifyTime})
 	if err != nil {
 		return []environment.Reason{{Level: environment.Doubtful, Code: "verify", Text: "the lab could not be verified: " + err.Error()}}
 	}

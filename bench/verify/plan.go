@@ -86,9 +86,6 @@ func (v *verifier) planFor(flows []*flow) *plan {
 	for i := range v.t.Links {
 		for out := range 2 {
 			h := hop{i, out}
-			if v.RateOnly {
-				break
-			}
 			if fs := p.by[h]; !covered[h] && len(fs) > 0 {
 				take(slices.MaxFunc(fs, func(a, b *flow) int { return cmp.Compare(news(a, covered), news(b, covered)) }))
 			}
@@ -218,7 +215,7 @@ func ranked(r [5]float64) []float64 { return r[:] }
 // where the bucket of tokens takes long to empty, or the queue to fill.
 func (v *verifier) oversubscribe(rate float64) float64 {
 	switch {
-	case rate <= 4e6 && !v.RateOnly:
+	case rate <= 4e6:
 		return min(10, 8e6/rate)
 	case rate <= 10e6:
 		return 2

@@ -184,12 +184,12 @@ func (r *Result) Says(v Verdict) (out []string) {
 
 // Options say how to verify.
 type Options struct {
-	Quick    bool                                // shorter streams: a rate within 3 %, a loss hardly
-	Strict   bool                                // what is noted is wrong
-	Look     bool                                // nothing is sent: only what can be looked at
-	RateOnly bool                                // of links the rates alone, and no nodes
-	Longest  time.Duration                       // no new stream begins after so long; 0: there is no limit
-	Progress func(stage string, done, total int) // may be nil
+	Quick     bool                                // shorter streams: a rate within 3 %, a loss hardly
+	Strict    bool                                // what is noted is wrong
+	Look      bool                                // nothing is sent: only what can be looked at
+	LinksOnly bool                                // no nodes, nor who reaches whom
+	Longest   time.Duration                       // no new stream begins after so long; 0: there is no limit
+	Progress  func(stage string, done, total int) // may be nil
 
 	// File is what the lab's file says, resolved, and FileName what that is called; nil: it is not
 	// known. In what the lab differs from it is noted; where Promised, the lab is to be what the
@@ -278,7 +278,7 @@ func (v *verifier) verify(ctx context.Context) error {
 }
 
 func (v *verifier) lookAtAll(ctx context.Context) error {
-	if !v.RateOnly {
+	if !v.LinksOnly {
 		if err := firstOf(v.lookAtNodes(ctx), v.callEachOther(ctx)); err != nil {
 			return err
 		}
@@ -294,7 +294,7 @@ func (v *verifier) lookAtAll(ctx context.Context) error {
 	if err := v.rates(ctx, plan); err != nil {
 		return err
 	}
-	if !v.RateOnly {
+	if !v.LinksOnly {
 		return v.downs(ctx)
 	}
 	return nil
@@ -320,9 +320,6 @@ func (v *verifier) asked(h hop) []Check {
 	rate := ask(Rate, float64(e.Bandwidth))
 	if l.Down {
 		return []Check{ask(Up, 0)}
-	}
-	if v.RateOnly {
-		return []Check{rate}
 	}
 	if v.Look {
 		return []Check{ask(Up, 1)}

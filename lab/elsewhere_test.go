@@ -271,7 +271,7 @@ func TestHeadFlood(t *testing.T) {
 		connected++
 		conn.Close()
 	})
-	if err == nil || !strings.Contains(err.Error(), "it connects to controllers too often: 101 times") || connected > most {
+	if err == nil || !strings.Contains(err.Error(), "it connects to controllers too often: ") || connected > most {
 		t.Errorf("%v after %d connections", err, connected)
 	}
 }

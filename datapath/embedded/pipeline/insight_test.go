@@ -19,33 +19,36 @@ func TestActivity(t *testing.T) {
 	if seen[b.Activity()] == "" {
 		t.Error("another number although nothing has happened")
 	}
-	for what, happens := range map[string]func(){
-		"a packet forwarded": func() { b.receive(1, frame) },
-		"a packet dropped":   func() { b.receive(3, frame) },
-		"a packet of a controller": func() {
+	for _, c := range []struct {
+		what    string
+		happens func()
+	}{
+		{"a packet forwarded", func() { b.receive(1, frame) }},
+		{"a packet dropped", func() { b.receive(3, frame) }},
+		{"a packet of a controller", func() {
 			m := &openflow.PacketOut{Buffer: openflow.BufferNone, InPort: openflow.PortController, Actions: []openflow.Action{openflow.Output(4)}, Data: frame}
 			if _, err := b.proc.PacketOut(b.Switch, m, b.now); err != nil {
 				t.Fatal(err)
 			}
-		},
-		"packets dropped by a device": func() { b.Port(2).CountDropped(true, 1, 60, b.now) },
-		"a flow entry more":           func() { b.add("priority=7,in_port=2,actions=drop") },
-		"a flow entry less":           func() { b.mod(openflow.FlowDelete, "in_port=2") },
-		"counters reset":              func() { b.mod(openflow.FlowModify, "reset_counts,in_port=1,actions=output:2") },
-		"a group": func() {
+		}},
+		{"packets dropped by a device", func() { b.Port(2).CountDropped(true, 1, 60, b.now) }},
+		{"a flow entry more", func() { b.add("priority=7,in_port=2,actions=drop") }},
+		{"a flow entry less", func() { b.mod(openflow.FlowDelete, "in_port=2") }},
+		{"counters reset", func() { b.mod(openflow.FlowModify, "reset_counts,in_port=1,actions=output:2") }},
+		{"a group", func() {
 			if err := b.GroupMod(&openflow.GroupMod{Command: openflow.GroupAdd, GroupDesc: openflow.GroupDesc{Group: 5}}, b.now); err != nil {
 				t.Fatal(err)
 			}
-		},
-		"a port down":             func() { b.SetPortState(4, openflow.PortStateLinkDown) },
-		"a port that begins anew": func() { b.RemovePort(1); _, _ = b.AddPort(openflow.Port{Number: 1}, b.now) },
+		}},
+		{"a port down", func() { b.SetPortState(4, openflow.PortStateLinkDown) }},
+		{"a port that begins anew", func() { b.RemovePort(1); _, _ = b.AddPort(openflow.Port{Number: 1}, b.now) }},
 	} {
-		happens()
+		c.happens()
 		now := b.Activity()
 		if before := seen[now]; before != "" {
-			t.Errorf("%s: the same number as %s", what, before)
+			t.Errorf("%s: the same number as %s", c.what, before)
 		}
-		seen[now] = "after " + what
+		seen[now] = "after " + c.what
 	}
 }
 

@@ -72,7 +72,7 @@ func TestState(t *testing.T) {
 				{"h2", "ip route add default via 10.0.1.2 table 77; ip rule add from 10.0.1.3 lookup 77", "ip rule del lookup 77; ip route flush table 77", true, "lookup 77"},
 				{"h2", "ip rule add to 10.0.2.0/24 prohibit", "ip rule del prohibit", true, "prohibit"},
 				{"h2", "ip rule add to 192.0.2.0/24 lookup 88", "ip rule del lookup 88", false, "h2 has a rule nobody asked for: ipv4 32765: from all to 192.0.2.0/24 lookup 88"},
-				{"h2", "ip neigh add 10.0.1.2 lladdr 02:00:00:00:00:99 dev h2-eth0", "ip neigh del 10.0.1.2 dev h2-eth0", true, "02:00:00:00:00:99"},
+				{"h2", "ip neigh replace 10.0.1.2 lladdr 02:00:00:00:00:99 dev h2-eth0", "ip neigh del 10.0.1.2 dev h2-eth0", true, "02:00:00:00:00:99"},
 				{"h2", "sysctl -qw net.ipv4.ip_forward=1", "sysctl -qw net.ipv4.ip_forward=0", true, "h2 is a host and forwards"},
 				{"r1", "sysctl -qw net.ipv4.ip_forward=0", "sysctl -qw net.ipv4.ip_forward=1", true, "r1 is a router and does not forward"},
 				{"r1", "sysctl -qw net.ipv4.conf.all.rp_filter=1", "sysctl -qw net.ipv4.conf.all.rp_filter=0", false, "ipv4.rp_filter is 1, was 0"},

@@ -18,6 +18,7 @@ type qdisc struct {
 	head           []byte // what precedes the options of netem
 	options        []option
 	flows          uint32 // of fq_codel, which cannot change them
+	bucket         int    // of tbf, bytes
 }
 
 type option struct {

@@ -99,6 +99,9 @@ func changeInPlace(dev netlink.Link, want []qdisc) bool {
 		if f, ok := is.(*netlink.FqCodel); ok && f.Flows != q.flows {
 			return false
 		}
+		if b, ok := is.(*netlink.Tbf); ok && q.bucket < bucketOf(b) {
+			return false
+		}
 	}
 	for _, q := range want {
 		if q.flows != 0 { // as it is, which is not to be said
@@ -109,6 +112,13 @@ func changeInPlace(dev netlink.Link, want []qdisc) bool {
 		}
 	}
 	return true
+}
+
+// bucketOf is how many bytes a token bucket holds. The kernel segments a super-packet that is larger
+// when it comes: one that waits already would wait for ever once the bucket were smaller, and all
+// others behind it.
+func bucketOf(b *netlink.Tbf) int {
+	return int(float64(b.Buffer) / netlink.TickInUsec() / 1e6 * float64(b.Rate))
 }
 
 // delayed says whether a direction of a link needs more than pacing and queues.
@@ -151,7 +161,7 @@ func bucket(mtu int, i topology.Impairment) qdisc {
 		Limit:  uint32(min(uint64(i.QueueLimit())*maxFrame, math.MaxUint32)),
 	}
 	parameters.Rate.Rate = uint32(min(bytes, math.MaxUint32))
-	q := qdisc{kind: "tbf", handle: rateHandle}
+	q := qdisc{kind: "tbf", handle: rateHandle, bucket: bucketOf(&netlink.Tbf{Rate: bytes, Buffer: parameters.Buffer})}
 	q.set(nl.TCA_TBF_PARMS, parameters.Serialize())
 	if bytes > math.MaxUint32 {
 		q.set(nl.TCA_TBF_RATE64, nl.Uint64Attr(bytes))

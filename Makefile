@@ -110,7 +110,7 @@ matrix: bootstrap ## is a lab what its file says? Each impairment, link, datapat
 faults: bootstrap ## does verify find what is broken? Each fault that is planted behind labs' backs, and labs that are healthy: into results/faults.md (an hour); FAULT='bridge/mtu' for some
 	@$(MAKE) --no-print-directory build
 	@mkdir -p results && rm -f results/faults.md
-	@TRIVET_FAULTS="$(abspath results/faults.md)" $(GO) test $(AS_ROOT) -count 1 -timeout 120m -v -run 'Test(Faults$(if $(FAULT),,|Healthy))$$$(if $(FAULT),/$(FAULT))' ./test/e2e >results/faults.log; \
+	@TRIVET_FAULTS="$(abspath results/faults.md)" $(GO) test $(AS_ROOT) -count 1 -timeout 120m -v -run 'Test(Faults$(if $(FAULT),,|Healthy|VerifyReach|VerifyRouters))$$$(if $(FAULT),/$(FAULT))' ./test/e2e >results/faults.log; \
 	status=$$?; cat results/faults.md; grep -E '^ *--- (FAIL|SKIP)' results/faults.log; exit $$status
 
 fuzz: ## each fuzz target for FUZZTIME (10s)

@@ -44,8 +44,9 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// TestBucketChanges proves that what waits is kept when a link's bandwidth changes, unless the bucket
-// becomes smaller: then a super-packet that waits may be larger than that, and would wait for ever.
+// TestBucketChanges proves that what waits is kept when a link's bandwidth changes, unless the
+// bucket becomes smaller: then a super-packet that waits may be larger than that, and would wait
+// for ever.
 func TestBucketChanges(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")

@@ -114,9 +114,9 @@ func changeInPlace(dev netlink.Link, want []qdisc) bool {
 	return true
 }
 
-// bucketOf is how many bytes a token bucket holds. The kernel segments a super-packet that is larger
-// when it comes: one that waits already would wait for ever once the bucket were smaller, and all
-// others behind it.
+// bucketOf is how many bytes a token bucket holds. The kernel segments a super-packet that is
+// larger when it comes: one that waits already would wait for ever once the bucket were smaller,
+// and all others behind it.
 func bucketOf(b *netlink.Tbf) int {
 	return int(float64(b.Buffer) / netlink.TickInUsec() / 1e6 * float64(b.Rate))
 }

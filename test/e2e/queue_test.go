@@ -27,7 +27,7 @@ func (m *machine) loaded(from, to string) (rate, rtt float64) {
 			if err := json.Unmarshal([]byte(r.out), &a); r.code != 0 || err != nil {
 				m.t.Fatalf("iperf %s %s: %s %s", from, to, r.out, r.err)
 			}
-			if len(waits) < 4 {
+			if len(waits) < 2 { // each the median of three, which take 4 s behind a long queue
 				m.t.Fatalf("%d pings while TCP was sending", len(waits))
 			}
 			later := waits[len(waits)/2:]

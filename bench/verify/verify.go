@@ -279,13 +279,16 @@ func (v *verifier) verify(ctx context.Context) error {
 
 func (v *verifier) lookAtAll(ctx context.Context) error {
 	if !v.LinksOnly {
-		if err := firstOf(v.lookAtNodes(ctx), v.callEachOther(ctx)); err != nil {
+		if err := v.lookAtNodes(ctx); err != nil {
 			return err
 		}
-	}
-	if v.Look {
-		v.onlySeen()
-		return nil
+		if v.Look {
+			v.onlySeen()
+			return nil
+		}
+		if err := v.callEachOther(ctx); err != nil {
+			return err
+		}
 	}
 	plan := v.plan()
 	if err := v.survey(ctx, plan); err != nil {

@@ -173,21 +173,23 @@ func TestPlaceLabelled(t *testing.T) {
 	}
 }
 
+// linked is at, with a link from s1 to each of the other nodes.
+func linked(words string) *topology.Topology {
+	out := at(words)
+	for _, n := range out.Nodes[1:] {
+		l := &topology.Link{}
+		l.Ends[0], l.Ends[1] = topology.Endpoint{Node: "s1"}, topology.Endpoint{Node: n.Name}
+		out.Links = append(out.Links, l)
+	}
+	return out
+}
+
 // TestVLANMoved proves that a link keeps its VLAN as long as it joins the same machines, and gets
 // that of the machine when its host moves to another.
 func TestVLANMoved(t *testing.T) {
 	list := machines("m1", "m2")
 	list.Carrier, list.VLANs = "vlan", [2]uint16{1000, 1999}
 	list.Machines[0].VLAN, list.Machines[1].VLAN = 103, 104
-	linked := func(words string) *topology.Topology {
-		out := at(words)
-		for _, n := range out.Nodes[1:] {
-			l := &topology.Link{}
-			l.Ends[0], l.Ends[1] = topology.Endpoint{Node: "s1"}, topology.Endpoint{Node: n.Name}
-			out.Links = append(out.Links, l)
-		}
-		return out
-	}
 	l := headOf(t, linked("s1"), list)
 	for _, c := range []struct {
 		words string

@@ -43,15 +43,6 @@ func TestToyCarrier(t *testing.T) {
 	if _, err := site.Parse("m.yaml", []byte("machines: {m1: {ssh: a, hosts: 1}}\ncarrier: pigeon\n")); err == nil || !strings.Contains(err.Error(), "links of such machines are VLANs, not pigeon") {
 		t.Error(err)
 	}
-	linked := func(words string) *topology.Topology {
-		out := at(words)
-		for _, n := range out.Nodes[1:] {
-			l := &topology.Link{}
-			l.Ends[0], l.Ends[1] = topology.Endpoint{Node: "s1"}, topology.Endpoint{Node: n.Name}
-			out.Links = append(out.Links, l)
-		}
-		return out
-	}
 	l := headOf(t, linked("s1"), list)
 	for name, a := range map[string]string{"m1": "10.0.0.2", "m2": "10.0.0.3"} {
 		l.record.Addresses[name], l.record.Heads[name] = netip.MustParseAddr(a), netip.MustParseAddr("10.0.0.1")

@@ -79,7 +79,7 @@ func needFaults(t *testing.T) {
 // bridges), on a kernel that lacks nothing.
 func TestFaultsEmulated(t *testing.T) {
 	if !fullKernel() {
-		t.Skip("needs a full kernel: scripts/slow run vm-faults")
+		t.Skip("needs a full kernel: scripts/vm uml ./test/e2e 'TestFaultsEmulated$' --uptime=11 --mem=2048")
 	}
 	var all []faultOutcome
 	defer func() { tellFaults(t, all) }()

@@ -15,12 +15,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"trivet.dev/trivet/bench/counters"
-	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/counters"
+	"trivet.dev/trivet/measure/ping"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
@@ -453,7 +453,7 @@ type LinkRequest struct {
 type PingRequest struct {
 	From     string            `json:"from,omitempty" doc:"Without from and to: every host pings every other"`
 	To       string            `json:"to,omitempty" doc:"A node, or an address"`
-	Pairs    []probe.Pair      `json:"pairs,omitempty" doc:"Instead of from and to: who pings whom, at which address"`
+	Pairs    []ping.Pair       `json:"pairs,omitempty" doc:"Instead of from and to: who pings whom, at which address"`
 	Count    int               `json:"count,omitempty" doc:"Echo requests per pair; 1 unless given"`
 	Size     int               `json:"size,omitempty" doc:"Payload in bytes; 56 unless given"`
 	Interval topology.Duration `json:"interval,omitempty"`
@@ -464,11 +464,11 @@ type PingRequest struct {
 
 // PingResult is the outcome of pings.
 type PingResult struct {
-	Sent     int                `json:"sent"`
-	Received int                `json:"received"`
-	Loss     float64            `json:"loss" doc:"Share of requests without a reply, in [0, 1]"`
-	RTT      *probe.Summary     `json:"rtt_ms,omitempty" doc:"Round trip times in milliseconds"`
-	Pairs    []probe.PairResult `json:"pairs"`
+	Sent     int               `json:"sent"`
+	Received int               `json:"received"`
+	Loss     float64           `json:"loss" doc:"Share of requests without a reply, in [0, 1]"`
+	RTT      *ping.Summary     `json:"rtt_ms,omitempty" doc:"Round trip times in milliseconds"`
+	Pairs    []ping.PairResult `json:"pairs"`
 }
 
 func (d *daemon) serveProgress(w http.ResponseWriter, r *http.Request) {

@@ -12,8 +12,8 @@ import (
 
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
-	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/stats"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"trivet.dev/trivet/internal/leader"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/test/until"
@@ -37,8 +38,8 @@ func TestMain(m *testing.M) {
 			err = RunDaemon(os.Args[2])
 		case local.InitCommand:
 			err = local.RunInit()
-		case local.LeaderCommand:
-			err = local.RunLeader(os.Args[2:])
+		case leader.Command:
+			err = leader.Run(os.Args[2:])
 		default:
 			if !strings.HasPrefix(os.Args[1], "__") {
 				os.Exit(m.Run())

@@ -11,6 +11,7 @@ import (
 	"trivet.dev/trivet/bench/verify"
 	"trivet.dev/trivet/datapath/embedded/fabric"
 	"trivet.dev/trivet/datapath/vm"
+	_ "trivet.dev/trivet/internal/all"
 	"trivet.dev/trivet/internal/cli"
 	"trivet.dev/trivet/internal/fib"
 	"trivet.dev/trivet/internal/leader"

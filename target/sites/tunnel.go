@@ -44,8 +44,8 @@ func (e tunnelEnd) address(first bool) netip.Addr {
 
 // gaugeRequest is what a site is to measure.
 type gaugeRequest struct {
-	Secure *local.Secure `json:"secure,omitempty"` // what the tunnels travel in
-	Ends   []tunnelEnd   `json:"ends"`
+	Secure *lab.Secure `json:"secure,omitempty"` // what the tunnels travel in
+	Ends   []tunnelEnd `json:"ends"`
 }
 
 // tunnels are ends on this machine, in a network namespace without a name: it and they are gone
@@ -77,7 +77,7 @@ func openTunnels(r gaugeRequest) (t *tunnels, err error) {
 	}
 	under := netbatch.New
 	if r.Secure != nil {
-		if err := r.Secure.Make(t.ns); err != nil {
+		if err := local.MakeSecure(r.Secure, t.ns); err != nil {
 			return t, err
 		}
 		under = func() (*netbatch.Batch, error) { return netbatch.In(t.ns) }

@@ -61,8 +61,25 @@ func Missing(programs ...*Program) error {
 		"sudo apt install "+strings.Join(packages, " ")+"   (or name a store and a broker that exist elsewhere, docs/cluster.md)")
 }
 
-// readable says why a file that a user has named cannot be read.
-func readable(file string) error {
+// CheckLogin says why a file that is to have user:password has not: more than that is not given to a
+// server.
+func CheckLogin(file string) error {
+	if err := Readable(file); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	line := strings.TrimSuffix(string(text), "\n")
+	if user, _, is := strings.Cut(line, ":"); !is || user == "" || len(line) > 1024 || strings.ContainsAny(line, "\r\n") {
+		return errors.New(file + ": it must hold user:password, and nothing else")
+	}
+	return nil
+}
+
+// Readable says why a file that a user has named cannot be read.
+func Readable(file string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err

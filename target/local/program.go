@@ -16,6 +16,9 @@ import (
 // starts with a dot).
 func programGroup(name string) string { return ".controller-" + name }
 
+// MemberProgram is the name of the program that is a member of the lab's cluster of controllers.
+func MemberProgram(member string) string { return "member-" + member }
+
 // StartProgram starts a program in the switches' namespace, with the machine's own files, for as
 // long as the lab exists: it is started in a cgroup of its own, so Remove ends it whoever has died.
 func (l *Lab) StartProgram(name string, cmd *exec.Cmd) error {
@@ -30,6 +33,15 @@ func (l *Lab) StartProgram(name string, cmd *exec.Cmd) error {
 		defer dir.Close()
 		return cmd.Start()
 	})
+}
+
+// LimitProgram sets how much of the processors a program may take, before or after it is started.
+func (l *Lab) LimitProgram(name string, cpu topology.CPU) error {
+	n := &topology.Node{Name: programGroup(name)}
+	if err := l.Cgroups.Make(l.Name, n); err != nil {
+		return err
+	}
+	return l.Cgroups.Limit(l.Name, n.Name, cpu)
 }
 
 // ProgramProcesses lists the processes of a program.

@@ -193,9 +193,18 @@ func (k *kept) listens() bool {
 	return p != nil && listening(p.Pid, k.port)
 }
 
+// hopeless is how often a program that is not ready yet may end until nobody waits for it any more.
+const hopeless = 4
+
 // waitListening waits until it can.
 func (k *kept) waitListening(ctx context.Context) error {
 	for wait := 10 * time.Millisecond; !k.listens(); wait = min(2*wait, 200*time.Millisecond) {
+		k.mu.Lock()
+		restarts := k.restarts
+		k.mu.Unlock()
+		if restarts >= hopeless {
+			return fmt.Errorf("%s ends again and again; the end of its log:\n%s", k.says, process.LastWords(k.log()))
+		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

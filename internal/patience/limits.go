@@ -106,6 +106,15 @@ var (
 	// To follow a change of the lab, and a millisecond for each node.
 	Follow = limit("the controller", 20*time.Second)
 
+	// RabbitMQ needs 5 s, and the others less than one.
+	ClusterStart = limit("a cluster of controllers to begin", time.Minute)
+
+	// It may have to configure its apps anew for a large topology.
+	MemberAnswer = limit("an answer of a member of the cluster", 30*time.Second)
+
+	// Whether it answers at all; else another is asked.
+	MemberAlive = limit("a sign of life of a member of the cluster", 3*time.Second)
+
 	// Beyond the links' delays: hosts repeat a request for a neighbour's address after one second.
 	Reply = limit("a reply to a ping", 3*time.Second)
 

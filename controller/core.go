@@ -14,6 +14,7 @@ type line interface {
 	postBy(openflow.Message, func(openflow.Message) error) (<-chan openflow.Message, error)
 	withdraw(openflow.Message)
 	peer() string
+	southbound() (Southbound, bool)
 }
 
 // core is what all kinds of sessions share: it matches answers to requests and passes events to

@@ -63,7 +63,7 @@ func (b Broker) Check() error {
 const (
 	heartbeat   = 2 * time.Second // it is gone when it has said nothing for three of them
 	firstPause  = 250 * time.Millisecond
-	longestWait = 10 * time.Second
+	longestWait = 3 * time.Second
 )
 
 // timed is a connection that ends when the other side takes nothing for long.

@@ -81,7 +81,7 @@ func start(t *testing.T, run func(context.Context)) (stop func()) {
 }
 
 func speak(t *testing.T, b Broker, member string, every time.Duration) *Reporter {
-	r, err := NewReporter(b, withKey(testKey), member, 1, every, func() Load { return Load{Nodes: 3, Addresses: 6, Southbound: 99} }, quiet)
+	r, err := NewReporter(b, withKey(testKey), member, func(context.Context) (int64, error) { return 1, nil }, every, func() Load { return Load{Nodes: 3, Addresses: 6, Southbound: 99} }, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

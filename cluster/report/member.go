@@ -3,6 +3,7 @@ package report
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"time"
@@ -17,6 +18,7 @@ const Every = 2 * time.Second
 type Reporter struct {
 	Link
 	self     Report
+	number   func(context.Context) (int64, error)
 	key      func(context.Context) (Key, error)
 	load     func() Load
 	every    time.Duration
@@ -24,14 +26,16 @@ type Reporter struct {
 }
 
 // NewReporter returns what sends the reports of a member: load is what it has to do at that time,
-// key the cluster's, which is asked for at each connection. An incarnation must be greater than
-// those that the member has had before.
-func NewReporter(b Broker, key func(context.Context) (Key, error), member string, incarnation int64, every time.Duration, load func() Load, log *slog.Logger) (*Reporter, error) {
-	r := &Reporter{Link: Link{broker: b, log: log, what: "load reports", problem: errNotYet}, key: key, load: load, every: every,
-		self: Report{Member: member, Incarnation: incarnation, Sequence: 1}}
-	if err := r.self.check(); err != nil {
-		return nil, err
+// key the cluster's, which is asked for at each connection, and incarnation a number that is greater
+// than those that the member has had before, which is asked for once.
+func NewReporter(b Broker, key func(context.Context) (Key, error), member string, incarnation func(context.Context) (int64, error),
+	every time.Duration, load func() Load, log *slog.Logger,
+) (*Reporter, error) {
+	if !names.MatchString(member) {
+		return nil, fmt.Errorf("%.80q is not a member's name: up to 64 letters, digits, dots, dashes and underscores", member)
 	}
+	r := &Reporter{Link: Link{broker: b, log: log, what: "load reports", problem: errNotYet}, self: Report{Member: member}, number: incarnation,
+		key: key, load: load, every: every}
 	return r, b.Check()
 }
 
@@ -42,8 +46,11 @@ var errBlocked = errors.New("it takes nothing: its memory or disk is full")
 
 func (r *Reporter) session(ctx context.Context, c *amqp.Connection, ch *amqp.Channel) error {
 	key, err := r.key(ctx)
+	if err == nil && r.self.Incarnation == 0 {
+		r.self.Incarnation, err = r.number(ctx)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("the store says no key or number: %w", err)
 	}
 	if err := declare(ch, key); err != nil {
 		return err

@@ -60,6 +60,10 @@ type Server struct {
 	// and where there is no controller that alone. It must be set before Use.
 	Collector prometheus.Collector
 
+	// More adds operations that are not the controller's, as those of a cluster; nil: there are
+	// none. It must be set before Register.
+	More func(huma.API)
+
 	controller atomic.Pointer[builtin.Controller]
 	metrics    atomic.Pointer[http.Handler]
 	streams    atomic.Int64 // open streams of events
@@ -231,6 +235,9 @@ func (s *Server) Register(api huma.API) {
 	s.registerBalance(api)
 	s.registerOSPF(api)
 	s.registerFollow(api)
+	if s.More != nil {
+		s.More(api)
+	}
 	huma.Get(api, "/v1/controller/path", func(ctx context.Context, in *PathQuery) (*body[Path], error) {
 		c, err := s.get()
 		if err != nil {

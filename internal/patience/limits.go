@@ -144,6 +144,9 @@ var (
 	// Of etcd, which elects another leader within a second or two.
 	Store = limit("an answer of the controller's store", 10*time.Second)
 
+	// Of RabbitMQ, to let a member in; after that its heartbeats say whether it is there.
+	Broker = limit("an answer of the broker", 10*time.Second)
+
 	OpenFlow = limit("the handshake of an OpenFlow connection", 10*time.Second)
 
 	// Of a lab that comes up: --wait. It does not grow: a user says so.

@@ -147,6 +147,7 @@ func TestBrokerDies(t *testing.T) {
 // Proves that strangers who may use the broker are not believed, whatever they send, and do not keep
 // members from being heard.
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	s := servers.StartRabbitMQ(t)
 	b := broker(s)
 	h := listen(t, b, nil)
@@ -181,6 +182,7 @@ func TestStrangers(t *testing.T) {
 // Proves that a broker that is full is not waited for: nothing is sent to it until it takes
 // something again, and then what it gets is new.
 func TestBrokerFull(t *testing.T) {
+	t.Parallel()
 	s := servers.StartRabbitMQ(t)
 	b := broker(s)
 	h := listen(t, b, nil)
@@ -200,6 +202,7 @@ func TestBrokerFull(t *testing.T) {
 // Proves that a listener that is slow makes nobody wait and the broker no fuller than a bound, and
 // that what it hears then is the newest.
 func TestSlowListener(t *testing.T) {
+	t.Parallel()
 	s := servers.StartRabbitMQ(t)
 	b := broker(s)
 	hold := make(chan struct{})
@@ -240,6 +243,7 @@ func TestSlowListener(t *testing.T) {
 // Proves that TLS is used both ways: without the right certificates nobody gets in, nor is anybody
 // believed to be the broker who is not.
 func TestBrokerTLS(t *testing.T) {
+	t.Parallel()
 	c := servers.MakeCertificates(t)
 	s := servers.StartRabbitMQOverTLS(t, c)
 	b := broker(s)

@@ -172,6 +172,9 @@ func register(api huma.API, d *daemon) {
 	huma.Post(api, "/v1/part/settle", func(ctx context.Context, _ *struct{}) (*struct{}, error) {
 		return nil, problem(d.onlyPart(ctx, func(ctx context.Context) error { return d.target().Settle(ctx) }))
 	}, summary("Of a part of a lab: wait until packets are handled by the present flow entries"))
+	huma.Post(api, "/v1/part/load", func(ctx context.Context, _ *struct{}) (*struct{}, error) {
+		return nil, problem(d.onlyPart(ctx, func(ctx context.Context) error { return d.target().LoadAgain(ctx) }))
+	}, summary("Of a part of a lab: load the configurations of switches once more whose controllers, now connected, may have emptied them"))
 	huma.Post(api, "/v1/part/await", func(ctx context.Context, in *body[Await]) (*struct{}, error) {
 		return nil, problem(d.onlyPart(ctx, func(ctx context.Context) error { return d.await(ctx, in.Body) }))
 	}, summary("Of a part of a lab: wait until controllers have done what is asked for"))

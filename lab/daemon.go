@@ -356,6 +356,9 @@ func (d *daemon) noteDead() {
 	if err := d.save(); err != nil {
 		d.progress.warn(err.Error())
 	}
+	if d.head != nil {
+		go d.head.notice()
+	}
 }
 
 // save writes the lab's state.

@@ -70,6 +70,10 @@ type head struct {
 // stream of its own, whose first line names the controller.
 const headProtocol = "trivet-head/2"
 
+// Notice stands in such a line in place of a controller's name, and nothing follows it: something
+// of the part has ended by itself, or is back. The head looks at the part then.
+const Notice = "!ended"
+
 // longestController is the length of the longest name, or address, of a controller.
 const longestController = 256
 
@@ -132,19 +136,37 @@ func listenForSwitches(socket string) (net.Listener, error) {
 // carry connects a switch to a controller at the head; without a head it is refused, and tries
 // again.
 func (h *head) carry(conn net.Conn, controller string) {
+	if far := h.open(controller); far != nil {
+		site.Splice(conn, far)
+		return
+	}
+	conn.Close()
+}
+
+// open opens a stream to the head for a controller, or for a Notice; nil: there is no head.
+func (h *head) open(name string) net.Conn {
 	h.mu.Lock()
 	relay, is := h.relay, h.is
 	h.mu.Unlock()
-	if is {
-		if far, err := relay.Open(); err == nil {
-			if _, err := far.Write([]byte(controller + "\n")); err == nil {
-				site.Splice(conn, far)
-				return
-			}
-			far.Close()
-		}
+	if !is {
+		return nil // it looks when it comes
 	}
-	conn.Close()
+	far, err := relay.Open()
+	if err != nil {
+		return nil
+	}
+	if _, err := far.Write([]byte(name + "\n")); err != nil {
+		far.Close()
+		return nil
+	}
+	return far
+}
+
+// notice has the head look at the part.
+func (h *head) notice() {
+	if far := h.open(Notice); far != nil {
+		far.Close()
+	}
 }
 
 // calledFor reads which controller a connection from a part is for.
@@ -359,6 +381,12 @@ func (d *daemon) await(ctx context.Context, a Await) error {
 		}
 	}
 	return target.WaitPorts(ctx, named(a.Ports), links)
+}
+
+// LoadAgain makes a part load configurations once more: see Target.
+func (c *Client) LoadAgain(ctx context.Context) error {
+	_, err := call[struct{}](ctx, c, "POST", "/v1/part/load", nil)
+	return err
 }
 
 // Settle waits until packets are handled by the present flow entries of a part.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"trivet.dev/trivet/datapath"
@@ -29,7 +30,10 @@ func CureDead(dead []string) string {
 	if !slices.ContainsFunc(dead, func(what string) bool { return !startedAgainBy(what) }) {
 		return "the lab starts them again by itself"
 	}
-	if slices.ContainsFunc(datapath.Kinds(), func(k datapath.Kind) bool { return slices.Contains(dead, k.Irreplaceable) }) {
+	if slices.ContainsFunc(dead, func(what string) bool {
+		what, _, _ = strings.Cut(what, " at ") // a site
+		return slices.ContainsFunc(datapath.Kinds(), func(k datapath.Kind) bool { return k.Irreplaceable == what })
+	}) {
 		return "take the lab down, then bring it up again"
 	}
 	return "trivet apply FILE starts them again"

@@ -88,7 +88,7 @@ func (a *app) showInfo(info lab.Info, sites lab.Sites) {
 		a.say("queues: %s", how)
 	}
 	if how := info.Devices["ovs"]; how != "" {
-		a.say("Open vSwitch forwards in %s", map[string]string{"system": "the kernel", "netdev": "user space"}[how])
+		a.say("Open vSwitch forwards in %s", strings.NewReplacer("system", "the kernel", "netdev", "user space").Replace(how))
 	}
 	a.say("")
 	if len(sites.Others) > 0 {

@@ -146,13 +146,13 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, joined []*part, p
 	close(changed)
 	if err == nil {
 		if is := l.partOf(t, topology.Head); !same(here, is) {
-			err = l.Lab.Apply(ctx, is, progress)
+			err = l.here.Apply(ctx, is, progress)
 		}
 	}
 	if err == nil {
 		if err = l.changeDevices(ctx, t); err != nil {
 			if is := l.partOf(t, topology.Head); !same(here, is) {
-				err = errors.Join(err, l.Lab.Apply(context.WithoutCancel(ctx), here, progress))
+				err = errors.Join(err, l.here.Apply(context.WithoutCancel(ctx), here, progress))
 			}
 		}
 	}
@@ -201,7 +201,7 @@ func (l *Lab) SetLink(ctx context.Context, index int, c topology.LinkChange) err
 
 // Replaced lists the nodes here whose commands the lab's daemon runs: those elsewhere run theirs.
 func (l *Lab) Replaced(t *topology.Topology) (gone, made []*topology.Node) {
-	return l.Lab.Replaced(l.partOf(t, topology.Head))
+	return l.here.Replaced(l.partOf(t, topology.Head))
 }
 
 // RunStarts makes all parts run the start commands that have not run yet, and waits for their own
@@ -221,7 +221,7 @@ func (l *Lab) RunStarts(ctx context.Context) error {
 
 // Settle waits until packets are handled by the present flow entries at all sites that answer.
 func (l *Lab) Settle(ctx context.Context) error {
-	return errors.Join(l.Lab.Settle(ctx), l.each(func(p *part) error {
+	return errors.Join(l.here.Settle(ctx), l.each(func(p *part) error {
 		err := p.client.Settle(ctx)
 		if errors.Is(err, errAway) {
 			return nil
@@ -276,7 +276,7 @@ func (l *Lab) Drops(ctx context.Context) ([]datapath.Drop, error) {
 
 // gather joins the lists of all sites.
 func gather[T any](l *Lab, here func(*local.Lab) ([]T, error), there func(*lab.Client) ([]T, error)) ([]T, error) {
-	out, err := here(l.Lab)
+	out, err := here(l.here)
 	if err != nil {
 		return nil, err
 	}
@@ -293,9 +293,9 @@ func gather[T any](l *Lab, here func(*local.Lab) ([]T, error), there func(*lab.C
 	return out, err
 }
 
-// Dead lists what has ended here, and the sites that do not answer.
+// Dead lists what has ended, as far as parts have said so, and the sites that do not answer.
 func (l *Lab) Dead() []string {
-	out := l.Lab.Dead()
+	out := l.here.Dead()
 	for _, p := range l.used() {
 		switch _, err := p.now(); {
 		case err != nil:
@@ -304,6 +304,8 @@ func (l *Lab) Dead() []string {
 			out = append(out, "the part at "+p.machine.Name)
 		case p.lost.Load():
 			out = append(out, "site "+p.machine.Name)
+		default:
+			out = append(out, p.dead()...)
 		}
 	}
 	return append(out, l.deadDevices()...)
@@ -311,7 +313,7 @@ func (l *Lab) Dead() []string {
 
 // Remarks are what the user should know of the lab that has come up.
 func (l *Lab) Remarks() []string {
-	return append(l.Lab.Remarks(), remarks(l.Topology(), l.known())...)
+	return append(l.here.Remarks(), remarks(l.Topology(), l.known())...)
 }
 
 // known is what is known of the sites without asking them.
@@ -351,7 +353,7 @@ func (l *Lab) Sites(ctx context.Context) lab.Sites {
 
 // WiresOf says how the links of a topology are made.
 func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
-	out, nodes, keys := l.Lab.WiresOf(t), t.NodesByName(), topology.LinkKeys(t)
+	out, nodes, keys := l.here.WiresOf(t), t.NodesByName(), topology.LinkKeys(t)
 	wires, _ := wireLinks(t, l.state.Sites, l.record.Wires) // those of a topology that the lab cannot become are of no interest
 	for i, link := range t.Links {
 		switch _, wired := wires[keys[i]]; {
@@ -380,7 +382,7 @@ func (l *Lab) Ends() ([][2]lab.End, error) {
 			}
 		}
 	}
-	here, err := l.Lab.Ends()
+	here, err := l.here.Ends()
 	if err != nil {
 		return nil, err
 	}
@@ -432,7 +434,7 @@ func (l *Lab) Queues() ([][2]lab.LinkDirection, error) {
 			}
 		}
 	}
-	here, err := l.Lab.Queues()
+	here, err := l.here.Queues()
 	if err != nil {
 		return nil, err
 	}
@@ -471,13 +473,13 @@ func (l *Lab) indexHere(index int) int {
 
 // NeedsDevices says whether a link must be made anew for a capture.
 func (l *Lab) NeedsDevices(link *topology.Link) bool {
-	return l.isHere(link.Ends[0].Node) && l.isHere(link.Ends[1].Node) && l.Lab.NeedsDevices(link)
+	return l.isHere(link.Ends[0].Node) && l.isHere(link.Ends[1].Node) && l.here.NeedsDevices(link)
 }
 
 // Look shows the packets of a link to a capture, if it has an end here.
 func (l *Lab) Look(index int, see func([]byte)) (mirrored bool, done func()) {
 	if i := l.indexHere(index); i >= 0 {
-		return l.Lab.Look(i, see)
+		return l.here.Look(i, see)
 	}
 	return false, func() {}
 }
@@ -488,7 +490,7 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 	foreign := slices.DeleteFunc(slices.Clone(t.Nodes), func(n *topology.Node) bool {
 		return !n.IsDatapath() || len(topology.ForeignControllers(t, n)) == 0
 	})
-	err := l.await(ctx, foreign, func(here []*topology.Node) error { return l.Lab.WaitControllers(ctx) },
+	err := l.await(ctx, foreign, func(here []*topology.Node) error { return l.here.WaitControllers(ctx) },
 		func([]string) lab.Await { return lab.Await{Controllers: true} })
 	if err = errors.Join(err, l.awaitDevices(ctx, foreign, connectedDevice)); err == nil {
 		return nil
@@ -501,7 +503,7 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 
 // WaitFlows waits for switches of all sites.
 func (l *Lab) WaitFlows(ctx context.Context, switches []*topology.Node) error {
-	return errors.Join(l.await(ctx, switches, func(here []*topology.Node) error { return l.Lab.WaitFlows(ctx, here) },
+	return errors.Join(l.await(ctx, switches, func(here []*topology.Node) error { return l.here.WaitFlows(ctx, here) },
 		func(there []string) lab.Await { return lab.Await{Flows: there} }), l.awaitDevices(ctx, switches, flowsAtDevice))
 }
 
@@ -513,7 +515,7 @@ func (l *Lab) WaitPorts(ctx context.Context, switches []*topology.Node, links []
 			keys = append(keys, key)
 		}
 	}
-	return l.await(ctx, switches, func(here []*topology.Node) error { return l.Lab.WaitPorts(ctx, here, links) },
+	return l.await(ctx, switches, func(here []*topology.Node) error { return l.here.WaitPorts(ctx, here, links) },
 		func(there []string) lab.Await { return lab.Await{Ports: there, Links: keys} })
 }
 

@@ -160,7 +160,7 @@ func (l *Lab) planOf(t *topology.Topology, d *device) *openwrt.Plan {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p := &openwrt.Plan{Lab: l.Name, ID: l.record.ID, Switch: n.Name, Agent: d.machine.Agent, DPID: n.DPID, Fail: n.FailMode, STP: n.STP, OpenFlow: n.OpenFlow,
+	p := &openwrt.Plan{Lab: l.state.Name, ID: l.record.ID, Switch: n.Name, Agent: d.machine.Agent, DPID: n.DPID, Fail: n.FailMode, STP: n.STP, OpenFlow: n.OpenFlow,
 		Ports: ports, Keep: int64(time.Duration(l.state.Sites.Keep).Seconds())}
 	for _, c := range controllersOf(t, n) {
 		if port := d.ports[c]; port != 0 {

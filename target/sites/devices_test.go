@@ -95,7 +95,7 @@ func TestChangeDevicesUndone(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "no room") || errors.Is(err, lab.ErrHalf) != c.half {
 				t.Errorf("it says %v", err)
 			}
-			r, err := readRecord(l.Name)
+			r, err := readRecord(l.state.Name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +161,7 @@ func TestDeviceAway(t *testing.T) {
 	if len(said) != 1 || !strings.HasPrefix(said[0], "ap is no part of the lab any more, but does not answer; what is left there ") {
 		t.Errorf("it says %q", said)
 	}
-	if r, err := readRecord(l.Name); err != nil || r.Devices["ap"].Plan.Switch != "s1" {
+	if r, err := readRecord(l.state.Name); err != nil || r.Devices["ap"].Plan.Switch != "s1" {
 		t.Errorf("on disk: %+v, %v", r.Devices, err)
 	}
 	d.machine.Port, f.is = open, true

@@ -23,7 +23,7 @@ func bondHere(list *site.List) (err error) {
 // through it, of which labs of other kinds of lists know nothing.
 func (l *Lab) prepareGateway() error {
 	if l.state.Sites.Head.NIC == site.BondName {
-		if err := local.MakeBond(l.Name, site.BondName, l.state.Sites.Head.Bond); err != nil {
+		if err := local.MakeBond(l.state.Name, site.BondName, l.state.Sites.Head.Bond); err != nil {
 			return err
 		}
 	}
@@ -45,7 +45,7 @@ func (l *Lab) refuseForwarding() error {
 	if err := l.save(); err != nil {
 		return err
 	}
-	return local.RefuseForwarding(l.Name, from)
+	return local.RefuseForwarding(l.state.Name, from)
 }
 
 // releaseGateway undoes what prepareGateway did.

@@ -40,17 +40,17 @@ func init() {
 
 // Lab is a lab at several sites.
 type Lab struct {
-	*local.Lab // the part that is here
-	state      lab.State
-	owner      lab.Hooks
-	user       *site.User
-	parts      map[string]*part // by site
-	devices    []*device        // that run no part
-	record     record
-	recorded   bool   // the record is that of the lab, and has been on disk
-	socket     string // of the controller
-	watches    watches
-	unreached  sync.Map // controllers that could not be reached from here at the last attempt, with why
+	here      *local.Lab // the part that is here
+	state     lab.State
+	owner     lab.Hooks
+	user      *site.User
+	parts     map[string]*part // by site
+	devices   []*device        // that run no part
+	record    record
+	recorded  bool   // the record is that of the lab, and has been on disk
+	socket    string // of the controller
+	watches   watches
+	unreached sync.Map // controllers that could not be reached from here at the last attempt, with why
 
 	turning chan struct{} // full while parts are changed: see turn
 
@@ -88,7 +88,7 @@ func begin(s lab.State, owner lab.Hooks) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Lab: here, state: s, owner: owner, user: user, parts: map[string]*part{}, turning: make(chan struct{}, 1)}
+	l := &Lab{here: here, state: s, owner: owner, user: user, parts: map[string]*part{}, turning: make(chan struct{}, 1)}
 	l.record = newRecord()
 	l.record.ID = rand.Text()
 	l.ctx, l.end = context.WithCancel(context.Background())
@@ -126,7 +126,7 @@ func (l *Lab) save() error {
 	if err != nil {
 		return err
 	}
-	err = disk.Replace(recordFile(l.Name), b, 0)
+	err = disk.Replace(recordFile(l.state.Name), b, 0)
 	l.recorded = l.recorded || err == nil
 	return err
 }
@@ -209,7 +209,7 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress lab.Stage) 
 		return err
 	}
 	l.set(t)
-	l.Lab.Secure = l.record.Secure[topology.Head]
+	l.here.Secure = l.record.Secure[topology.Head]
 	errs := make(chan error, 2)
 	go func() {
 		errs <- l.each(func(p *part) error {
@@ -221,7 +221,7 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress lab.Stage) 
 		})
 	}()
 	go func() { errs <- l.makeDevices(ctx, t) }()
-	err := l.Lab.Up(ctx, l.partOf(t, topology.Head), progress)
+	err := l.here.Up(ctx, l.partOf(t, topology.Head), progress)
 	return errors.Join(err, <-errs, <-errs)
 }
 
@@ -286,7 +286,7 @@ func (l *Lab) address(of, from string) netip.Addr {
 func (l *Lab) stateOf(t *topology.Topology, p *part) lab.State {
 	host, _ := os.Hostname()
 	return lab.State{Name: p.lab, Version: l.state.Version, Source: l.state.Source, Wait: l.state.Wait, Topology: l.partOf(t, p.machine.Name),
-		Part: &lab.Part{Of: l.record.ID, Site: p.machine.Name, Head: l.Name + " at " + host, Keep: l.state.Sites.Keep, Secure: l.record.Secure[p.machine.Name]}}
+		Part: &lab.Part{Of: l.record.ID, Site: p.machine.Name, Head: l.state.Name + " at " + host, Keep: l.state.Sites.Keep, Secure: l.record.Secure[p.machine.Name]}}
 }
 
 // report tells the lab's owner what a site has to say. Its progress would only be confusing: all
@@ -315,6 +315,7 @@ func (l *Lab) follow(ctx context.Context, p *part) {
 				l.owner.OnEnd("site " + p.machine.Name + " answers again")
 			}
 			well = true
+			go l.look(ctx, p)
 		}, l.mostConnections(p.machine.Name), func(far net.Conn, controller string) { l.connected(p, far, controller) })
 		if ctx.Err() != nil {
 			return
@@ -414,8 +415,14 @@ func (l *Lab) mostConnections(at string) func() int {
 	}
 }
 
-// connected passes the connection of a part's switch on to its controller.
+// connected looks at a part that has given notice, or passes the connection of a part's switch on
+// to its controller.
 func (l *Lab) connected(p *part, far net.Conn, controller string) {
+	if controller == lab.Notice {
+		far.Close()
+		l.look(l.ctx, p)
+		return
+	}
 	l.meet(p.machine.Name, far, controller)
 }
 
@@ -439,7 +446,7 @@ func (l *Lab) dialController(at, controller string) (net.Conn, error) {
 	t := l.Topology()
 	for _, n := range t.Nodes {
 		if n.Sited() == at && slices.Contains(topology.ForeignControllers(t, n), controller) {
-			return l.Lab.DialController(l.ctx, controller)
+			return l.here.DialController(l.ctx, controller)
 		}
 	}
 	return nil, fmt.Errorf("no switch at %s has the controller %s", at, controller)
@@ -448,13 +455,13 @@ func (l *Lab) dialController(at, controller string) (net.Conn, error) {
 // Control is told where the lab's own controller listens.
 func (l *Lab) Control(socket string, meet func(string, func(datapath.Peer) datapath.Session) error) {
 	l.socket = socket
-	l.Lab.Control(socket, meet)
+	l.here.Control(socket, meet)
 }
 
 // Resume takes all parts over from a head that has died. A part that cannot be reached now is
 // followed like one whose connection is lost later.
 func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress lab.Stage) error {
-	was, err := readRecord(l.Name)
+	was, err := readRecord(l.state.Name)
 	if err != nil {
 		return err
 	}
@@ -478,7 +485,7 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress lab.Sta
 	})
 	l.set(t)
 	l.resumeDevices()
-	if err := l.Lab.Resume(ctx, l.partOf(t, topology.Head), progress); err != nil {
+	if err := l.here.Resume(ctx, l.partOf(t, topology.Head), progress); err != nil {
 		return err
 	}
 	for _, p := range l.used() {
@@ -496,7 +503,7 @@ func (l *Lab) Close() {
 	for _, d := range l.devices {
 		d.close()
 	}
-	l.Lab.Close()
+	l.here.Close()
 }
 
 // Remove takes the lab down over the connections that there are.
@@ -566,7 +573,7 @@ func (l *Lab) Start(node string, cmd *exec.Cmd) error {
 	if err := l.mustBeHere(node); err != nil {
 		return err
 	}
-	return l.Lab.Start(node, cmd)
+	return l.here.Start(node, cmd)
 }
 
 // OnNode runs f on a thread of a node that is here.
@@ -574,7 +581,7 @@ func (l *Lab) OnNode(node string, f func() error) error {
 	if err := l.mustBeHere(node); err != nil {
 		return err
 	}
-	return l.Lab.OnNode(node, f)
+	return l.here.OnNode(node, f)
 }
 
 // Place puts the nodes of a topology that the lab is to become at sites.

@@ -63,7 +63,7 @@ func (l *Lab) allocate(t *topology.Topology) error {
 	if by.Numbers != nil {
 		of = by.Numbers(l.state.Sites)
 		next, last = of.First, of.Last
-		others, err := numbersOfOthers(l.Name)
+		others, err := numbersOfOthers(l.state.Name)
 		if err != nil {
 			return err
 		}

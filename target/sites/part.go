@@ -35,6 +35,9 @@ type part struct {
 	unsure atomic.Bool // whether it has carried out the last change is not known: see settle
 	unseen atomic.Bool // nor whether an earlier head knew: this process has resumed the lab
 
+	told    atomic.Pointer[told] // see look; nil: nothing yet
+	looking sync.Mutex
+
 	ended context.CancelFunc // ends follow
 
 	connecting sync.Mutex // one at a time, which may take its time

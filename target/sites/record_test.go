@@ -25,18 +25,18 @@ func TestSave(t *testing.T) {
 		}
 	}
 	must(l.save())
-	opened, err := os.Open(recordFile(l.Name))
+	opened, err := os.Open(recordFile(l.state.Name))
 	must(err)
 	defer opened.Close()
 	before, err := opened.Stat()
 	must(err)
 	must(l.save())
-	after, err := os.Stat(recordFile(l.Name))
+	after, err := os.Stat(recordFile(l.state.Name))
 	must(err)
 	if os.SameFile(before, after) {
 		t.Error("the record is written over the one that others may be reading")
 	}
-	if r, err := readRecord(l.Name); err != nil || r.ID != l.record.ID {
+	if r, err := readRecord(l.state.Name); err != nil || r.ID != l.record.ID {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -61,7 +61,7 @@ func TestRemoveWithoutRecord(t *testing.T) {
 			if err := l.save(); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(recordFile(l.Name), []byte(`{"id":"X","blo`), 0o600); err != nil {
+			if err := os.WriteFile(recordFile(l.state.Name), []byte(`{"id":"X","blo`), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			down := remove
@@ -79,7 +79,7 @@ func TestRemoveWithoutRecord(t *testing.T) {
 					t.Errorf("no %q in %q", want, said)
 				}
 			}
-			if _, err := os.Stat(lab.Dir(l.Name)); !os.IsNotExist(err) {
+			if _, err := os.Stat(lab.Dir(l.state.Name)); !os.IsNotExist(err) {
 				t.Errorf("its directory is there still: %v", err)
 			}
 		})
@@ -97,14 +97,14 @@ func TestVLANsOfOthers(t *testing.T) {
 	if err := other.Save(); err != nil {
 		t.Fatal(err)
 	}
-	if has, err := numbersOfOthers(l.Name); err != nil || len(has) != 0 {
+	if has, err := numbersOfOthers(l.state.Name); err != nil || len(has) != 0 {
 		t.Errorf("without a record: %v, %v", has, err)
 	}
 	for _, c := range []struct{ record, wrong string }{{`{"vnis":{"a b":7}}`, ""}, {`{"vnis":{"a b":`, "which VLANs lab other has is not known"}} {
 		if err := os.WriteFile(recordFile(other.Name), []byte(c.record), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		has, err := numbersOfOthers(l.Name)
+		has, err := numbersOfOthers(l.state.Name)
 		if c.wrong == "" && (err != nil || !has[7]) || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
 			t.Errorf("%s: %v, %v", c.record, has, err)
 		}

@@ -483,3 +483,30 @@ repetitions: 1
 	s.others[0].sh("rm /tmp/" + h.name)
 	s.unchanged(t)
 }
+
+// TestSitesDie proves that a routing daemon that has died at another machine is named at the head,
+// by ls and inspect, and started again there by an apply of the same file, which says so.
+func TestSitesDie(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t, 1)
+	h, m := s.head, s.others[0]
+	h.withDaemons()
+	file := h.file("lab.yaml", `controller: none
+nodes:
+  r1: {router: {on: head, datapath: bird}}
+  r2: {router: {on: m1, datapath: bird}}
+links: [r1 -- r2]
+`)
+	h.up(file, "--on", "machines.yaml")
+	dead := func() bool { return strings.Contains(h.ok("inspect"), "bird of router r2 at m1") }
+	if dead() {
+		t.Error("it has not died yet")
+	}
+	m.sh("kill -9 " + strings.Join(m.pids("sbin/bir[d]"), " "))
+	eventually(t, "inspect names it", dead)
+	contains(t, h.ok("ls"), "bird of router r2 at m1", "trivet apply FILE starts them again")
+	contains(t, h.ok("apply", file), "bird of router r2 at m1 has ended: started again")
+	eventually(t, "it runs again", func() bool { return len(m.pids("sbin/bir[d]")) == 1 && !dead() })
+	h.ok("down")
+	s.unchanged(t)
+}

@@ -1,0 +1,84 @@
+package sites
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os/exec"
+
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
+)
+
+// What follows is done here alone, each for the reason that it gives.
+
+// TakeOver ends Resume: parts take their switches over by themselves.
+func (l *Lab) TakeOver() { l.here.TakeOver() }
+
+// CheckSwitches looks here: each part looks when it is to change.
+func (l *Lab) CheckSwitches() error { return l.here.CheckSwitches() }
+
+// WaitRoutes waits for routers here: those elsewhere are waited for by RunStarts.
+func (l *Lab) WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error {
+	return l.here.WaitRoutes(ctx, knows)
+}
+
+// RunStart runs the start command of a node that is here: see RunStarts.
+func (l *Lab) RunStart(node string, cmd *exec.Cmd) error {
+	if err := l.mustBeHere(node); err != nil {
+		return err
+	}
+	return l.here.RunStart(node, cmd)
+}
+
+// HasStarted is asked of nodes that are here.
+func (l *Lab) HasStarted(node string) bool { return l.isHere(node) && l.here.HasStarted(node) }
+
+// EndStart ends what a node that is here began.
+func (l *Lab) EndStart(node string) error {
+	if err := l.mustBeHere(node); err != nil {
+		return err
+	}
+	return l.here.EndStart(node)
+}
+
+// Controllers that are programs run beside the switches that are here; those elsewhere reach them
+// through the head: see meet.
+
+func (l *Lab) FreePort() (int, error)                        { return l.here.FreePort() }
+func (l *Lab) StartProgram(name string, cmd *exec.Cmd) error { return l.here.StartProgram(name, cmd) }
+func (l *Lab) Listens(name, address string)                  { l.here.Listens(name, address) }
+func (l *Lab) ProgramProcesses(name string) []int            { return l.here.ProgramProcesses(name) }
+func (l *Lab) EndProgram(name string) error                  { return l.here.EndProgram(name) }
+
+// NamespaceOf is asked of processes of this machine, and LineQueues by tools that see its devices.
+func (l *Lab) NamespaceOf(number uint64, nodes []string) (machine, switches bool, node string) {
+	return l.here.NamespaceOf(number, nodes)
+}
+
+func (l *Lab) LineQueues(of func(node string) bool) []lab.LineQueue { return l.here.LineQueues(of) }
+
+// Note and Renew write down what there is here: parts write down theirs when they are up.
+func (l *Lab) Note(resumed bool)                          { l.here.Note(resumed) }
+func (l *Lab) Renew(nodes []string, f func() error) error { return l.here.Renew(nodes, f) }
+
+// LoadAgain loads configurations once more at all sites that have some.
+func (l *Lab) LoadAgain(ctx context.Context) error {
+	t := l.Topology()
+	has := map[string]bool{}
+	for _, n := range t.Nodes {
+		if n.ConfigOf("flows") != "" && len(topology.ForeignControllers(t, n)) > 0 {
+			has[n.Sited()] = true
+		}
+	}
+	return errors.Join(l.here.LoadAgain(ctx), l.each(func(p *part) error {
+		if !has[p.machine.Name] {
+			return nil
+		}
+		err := p.client.LoadAgain(ctx)
+		if errors.Is(err, errAway) {
+			return nil
+		}
+		return p.wrong(err)
+	}))
+}

@@ -135,6 +135,9 @@ var (
 	// Of etcd, which elects another leader within a second or two.
 	Store = limit("an answer of the controller's store", 10*time.Second)
 
+	// Of a switch that is asked for them beside what it forwards; one that stands still never tells.
+	Entries = limit("the flow entries of a switch", 10*time.Second)
+
 	OpenFlow = limit("the handshake of an OpenFlow connection", 10*time.Second)
 
 	// Of a lab that comes up: --wait. It does not grow: a user says so.

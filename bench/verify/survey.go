@@ -305,7 +305,8 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 		p := pointOf(sights[first])
 		p.hops = append(between, h)
 		t.points = append(t.points, p)
-		at, mac, sights = v.far(h), sights[first].To, slices.Delete(sights, first, first+1)
+		at, mac = v.far(h), sights[first].To
+		sights = slices.Delete(sights, first, first+1)
 	}
 	if at == t.to {
 		return

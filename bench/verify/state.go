@@ -237,6 +237,8 @@ func (j *judge) one(where string, n *topology.Node, c netfacts.Change) {
 		j.rule(where, n, c)
 	case netfacts.Neighbour:
 		j.neighbour(where, c)
+	case netfacts.Port:
+		j.say(false, where, c, "setting of a port", fmt.Sprintf("at %s: %s", c.Device, named))
 	case netfacts.FDB:
 		j.say(false, where, c, "static bridge entry", c.Name+" at "+c.Device)
 	case netfacts.Sysctl:

@@ -15,7 +15,7 @@ var bridgeFaults = []fault{
 		plant: "bridge link set dev s1-eth1 learning off; bridge fdb del $(cat /sys/class/net/s1-eth1/address) dev s1-eth1 master 2>/dev/null; bridge fdb flush dev s1 brport s1-eth1 2>/dev/null; ip link set s1-eth1 down; ip link set s1-eth1 up",
 		undo:  "bridge link set dev s1-eth1 learning on"},
 	{id: "fdb-wrong", what: "a static entry leads to another port", node: "", at: "s1 s1--h1", quick: true,
-		plant: "MAC=$($trivet exec -n h1 -- cat /sys/class/net/h1-eth0/address); echo $MAC >$save; $trivet exec -n s1 -- bridge fdb replace $MAC dev s1-eth2 master static",
+		plant: "MAC=$($trivet exec -n h1 -- cat /sys/class/net/h1-eth0/address); echo $MAC >$save; $trivet exec -n s1 -- bridge fdb replace $MAC dev s1-eth2 master static sticky",
 		undo:  "$trivet exec -n s1 -- bridge fdb del $(cat $save) dev s1-eth2 master || true"},
 	{id: "bridge-down", what: "a bridge is down", node: "s2", at: "s2", quick: true,
 		plant: "ip link set s2 down", undo: "ip link set s2 up"},

@@ -11,6 +11,7 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/netfacts"
+	limits "trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
@@ -95,8 +96,10 @@ func (v *verifier) lookAtControllers(ctx context.Context) error {
 			case <-time.After(time.Duration(n) * time.Second):
 			}
 		}
-		all, err := v.client.Controllers(ctx)
-		if err != nil {
+		within, cancel := limits.SwitchSays.Context(ctx)
+		all, err := v.client.Controllers(within)
+		cancel()
+		if err != nil { // switches that stand still say nothing, and forward nothing, which shows
 			return ctx.Err()
 		}
 		lost = nil

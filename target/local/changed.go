@@ -117,7 +117,7 @@ func (l *Lab) flowsByHand(ctx context.Context) (out []netfacts.Change, err error
 		defer close(found)
 		err = parallel.Each(switches, func(n *topology.Node) error {
 			was := n.ConfigOf("flows")
-			ctx, cancel := patience.Entries.Context(ctx)
+			ctx, cancel := patience.SwitchSays.Context(ctx)
 			defer cancel()
 			is, err := read.Read(ctx, l.running(n), was)
 			var untold datapath.Untold

@@ -135,7 +135,7 @@ var (
 	// Of etcd, which elects another leader within a second or two.
 	Store = limit("an answer of the controller's store", 10*time.Second)
 
-	// Beside what it forwards: its flow entries, its controllers. One that stands still never tells.
+	// Its flow entries, its controllers. One that stands still never tells.
 	SwitchSays = limit("what a switch says of itself", 10*time.Second)
 
 	OpenFlow = limit("the handshake of an OpenFlow connection", 10*time.Second)

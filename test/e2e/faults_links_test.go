@@ -44,7 +44,7 @@ var linkFaults = []fault{
 	hooked(fault{id: "loss-periodic", what: "each 100th packet is lost", node: "r1", at: "r1→r2"}, "egress", "r1-eth1", "numgen inc mod 100 == 0 drop"),
 	hooked(fault{id: "loss6", what: "5 % of IPv6 are lost", node: "r1", at: "r1→r2 r1"}, "egress", "r1-eth1", "meta protocol ip6 numgen random mod 20 < 1 drop"),
 	hooked(fault{id: "loss-of-large", what: "10 % of large packets are lost", node: "r2", at: "r2→r1"}, "egress", "r2-eth0", "meta length > 1400 numgen random mod 10 < 1 drop"),
-	// Without an answer to ARP nothing is sent to it either, from when the neighbour that was known is forgotten.
+	// Without an answer to ARP nothing is sent to it either, once what was known is forgotten.
 	hooked(fault{id: "loss-all", what: "nothing comes from a host", node: "h3", at: "h3--s2 r2→s2"}, "egress", "h3-eth0", "drop"),
 	hooked(fault{id: "loss-all-ip", what: "all but ARP is lost in one direction", node: "s1", at: "s1→h2"}, "egress", "s1-eth2", "meta protocol ip drop"),
 	hooked(fault{id: "arp-lost", what: "ARP is lost in one direction", node: "s1", at: "s1→h2 h2", quick: true}, "egress", "s1-eth2", "meta protocol arp drop"),

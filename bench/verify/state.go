@@ -84,8 +84,8 @@ func (v *verifier) lookAtState(ctx context.Context, there map[string]*seen) erro
 	return v.lookAtControllers(ctx)
 }
 
-// lookAtControllers says which switches that Trivet's controller is to decide for have lost it: what
-// they know goes on, and nothing new.
+// lookAtControllers says which of the switches that Trivet's controller decides for have lost it:
+// what they know goes on, and nothing new.
 func (v *verifier) lookAtControllers(ctx context.Context) error {
 	var lost []string
 	for n := range tries {

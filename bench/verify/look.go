@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,7 +40,8 @@ type device struct {
 	Name      string         `json:"name"`
 	Kind      string         `json:"kind"`
 	MTU       int            `json:"mtu"`
-	Carries   bool           `json:"carries"` // up, with a carrier
+	MTU6      int            `json:"mtu6,omitempty"` // of IPv6 at the device, which may have another; 0: not known
+	Carries   bool           `json:"carries"`        // up, with a carrier
 	Addresses []netip.Prefix `json:"addresses"`
 }
 
@@ -65,6 +67,8 @@ func look() (s seen, err error) {
 	for _, l := range links {
 		a := l.Attrs()
 		d := device{Name: a.Name, Kind: l.Type(), MTU: a.MTU, Carries: a.Flags&net.FlagUp != 0 && a.RawFlags&unixRunning != 0}
+		mtu6, _ := os.ReadFile("/proc/sys/net/ipv6/conf/" + a.Name + "/mtu")
+		d.MTU6, _ = strconv.Atoi(strings.TrimSpace(string(mtu6)))
 		addresses, err := netlink.AddrList(l, netlink.FAMILY_ALL)
 		if err != nil {
 			return s, fmt.Errorf("list addresses: %w", err)
@@ -191,8 +195,8 @@ func (v *verifier) checkNode(name string, s *seen) {
 		r.Routes.add(noRoute(s, name, route))
 	}
 	for _, other := range v.t.Nodes {
-		if a, ok := v.address[other.Name]; ok && own(other) {
-			r.Names.add(noName(s, name, other.Name, a, v.t))
+		if _, ok := v.address[other.Name]; ok && own(other) {
+			r.Names.add(noName(s, name, other.Name, v.t))
 		}
 	}
 }
@@ -262,27 +266,29 @@ func noRoute(s *seen, node string, want topology.Route) string {
 	return fmt.Sprintf("%s has no route to %s via %s", node, want.To, want.Via)
 }
 
-// noName says that a node does not know another by its name. A router's may stand for any of its
-// addresses.
-func noName(s *seen, node, name string, address netip.Addr, t *topology.Topology) string {
-	ok := []netip.Addr{address}
-	for _, l := range t.Links {
-		for _, e := range l.Ends {
-			if e.Node == name {
-				for _, a := range e.Addresses {
-					ok = append(ok, a.Addr())
-				}
-			}
-		}
+// noName says that a node does not know another by its name: of each family, what stands first is
+// what programs take. A router's may stand for any of its addresses.
+func noName(s *seen, node, name string, t *topology.Topology) string {
+	var ok []netip.Addr
+	for _, p := range topology.AddressesOf(t, t.Node(name)) {
+		ok = append(ok, p.Addr())
 	}
+	found := map[int]bool{}
 	for line := range strings.Lines(s.Hosts) {
 		words := strings.Fields(line)
 		if len(words) < 2 || !slices.Contains(words[1:], name) {
 			continue
 		}
-		if a, err := netip.ParseAddr(words[0]); err == nil && slices.Contains(ok, a) {
-			return ""
+		a, err := netip.ParseAddr(words[0])
+		if err != nil || found[familyOf(a)] || node == name && a.IsLoopback() {
+			continue
 		}
+		if found[familyOf(a)] = true; !slices.Contains(ok, a) {
+			return fmt.Sprintf("%s resolves the name %s by /etc/hosts as %s, which is not %s's", node, name, a, name)
+		}
+	}
+	if len(found) > 0 {
+		return ""
 	}
 	return fmt.Sprintf("%s does not resolve the name %s by /etc/hosts", node, name)
 }
@@ -390,7 +396,11 @@ func (v *verifier) checkOutside(ctx context.Context) error {
 			return nil
 		}
 	}
-	machine := machineAddress(v.t)
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("list the machine's addresses: %w", err)
+	}
+	machine := machineAddress(v.t, all)
 	if !machine.IsValid() || len(v.ends) == 0 {
 		return nil
 	}
@@ -409,9 +419,8 @@ func (v *verifier) checkOutside(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// machineAddress is an address of this machine that no node of the lab has.
-func machineAddress(t *topology.Topology) netip.Addr {
-	all, _ := net.InterfaceAddrs()
+// machineAddress is an address of this machine, of all that it has, that no node of the lab has.
+func machineAddress(t *topology.Topology, all []net.Addr) netip.Addr {
 	for _, a := range all {
 		n, ok := a.(*net.IPNet)
 		if !ok {
@@ -422,10 +431,8 @@ func machineAddress(t *topology.Topology) netip.Addr {
 			continue
 		}
 		taken := t.Management.Subnet.Contains(p.Addr()) // there the machine is to answer
-		for _, l := range t.Links {
-			for _, e := range l.Ends {
-				taken = taken || slices.ContainsFunc(e.Addresses, func(x netip.Prefix) bool { return x.Addr() == p.Addr() })
-			}
+		for _, n := range t.Nodes {
+			taken = taken || slices.ContainsFunc(topology.AddressesOf(t, n), func(x netip.Prefix) bool { return x.Addr() == p.Addr() })
 		}
 		if !taken {
 			return p.Addr()

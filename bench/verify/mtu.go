@@ -1,7 +1,7 @@
 package verify
 
 import (
-	"fmt"
+	"net/netip"
 	"slices"
 
 	"trivet.dev/trivet/topology"
@@ -26,7 +26,10 @@ func (v *verifier) judgeMTUs(traces []*trace) {
 			if behind == 0 && i == len(t.points)-1 && t.cameFull(here) {
 				behind = before // the receiver's socket does not say how large they were on the wire
 			}
-			for _, h := range here.hops {
+			for k, h := range here.hops {
+				if k < len(here.hops)-1 && behind < before {
+					continue // of links without devices it is not known where they ended
+				}
 				s := sizes{before, behind, t.name()}
 				if b, ok := best[h]; before > smallest && len(here.at) > 0 && (!ok || s.behind > b.behind || s.behind == b.behind && s.before > b.before) {
 					best[h] = s
@@ -101,8 +104,11 @@ func (v *verifier) checkMTUs(there map[string]*seen) {
 			if k < 0 || c == nil {
 				continue
 			}
-			if is, want := s.Devices[k].MTU, l.MTUAt(end); is != want {
-				c.wrong(float64(is), "%s", fmt.Sprintf("%s takes packets of %d bytes, not of %d", e.Interface, is, want))
+			switch d, want := s.Devices[k], l.MTUAt(end); {
+			case d.MTU != want:
+				c.wrong(float64(d.MTU), "%s takes packets of %d bytes, not of %d", e.Interface, d.MTU, want)
+			case d.MTU6 > 0 && d.MTU6 < want && own(n) && slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }):
+				c.wrong(float64(d.MTU6), "%s takes packets of IPv6 of %d bytes, not of %d", e.Interface, d.MTU6, want)
 			}
 		}
 	}

@@ -117,6 +117,11 @@ func (v *verifier) callEachOther(ctx context.Context) error {
 			v.reached = append(v.reached, p)
 		}
 	}
+	v.eachWay(v.reached, func(_ *pair, way []hop, several bool) {
+		for _, h := range way {
+			v.called[h] = v.called[h] || !several
+		}
+	})
 	r.Wrong, r.Untold = grouped(r.Fails, Wrong), grouped(r.Fails, Untold)
 	return nil
 }

@@ -71,6 +71,9 @@ func (v *verifier) note(traces []*trace, m *machine) {
 	for _, e := range dead { // now that it is known where the others came through
 		hops := e.t.points[e.i].hops
 		h := v.blamed(e.t, hops[len(hops)-1])
+		if v.crossed(h) && v.unanswered(e.t.from, e.t.to) {
+			continue // others get across: it is the pair that is wrong, and that is said
+		}
 		v.seen[h] = append(v.seen[h], e.s)
 	}
 	v.looks++
@@ -88,7 +91,7 @@ func (v *verifier) blamed(t *trace, h hop) hop {
 		return h
 	}
 	for _, next := range t.way[from:] {
-		if !slices.ContainsFunc(v.seen[next], func(s *sample) bool { return s.of > s.lost }) {
+		if !v.crossed(next) {
 			return next
 		}
 		if v.nodes[v.far(next)].Kind != topology.Switch {
@@ -96,6 +99,16 @@ func (v *verifier) blamed(t *trace, h hop) hop {
 		}
 	}
 	return h
+}
+
+// crossed says whether something gets across a direction: packets of other streams, or calls.
+func (v *verifier) crossed(h hop) bool {
+	return v.called[h] || slices.ContainsFunc(v.seen[h], func(s *sample) bool { return s.of > s.lost })
+}
+
+// unanswered says whether a node has got no answer from another.
+func (v *verifier) unanswered(from, to string) bool {
+	return slices.ContainsFunc(v.result.Reach.Fails, func(u Unreached) bool { return u.From == from && u.To == to && u.Verdict == Wrong })
 }
 
 // sample compares a point of a stream with the one before, of a direction that is asked to delay

@@ -1,13 +1,17 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/netfacts"
+	limits "trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
@@ -76,6 +80,42 @@ func (v *verifier) lookAtState(ctx context.Context, there map[string]*seen) erro
 		v.result.State.add("")
 	}
 	v.result.Notes = append(v.result.Notes, j.notes...)
+	return v.lookAtControllers(ctx)
+}
+
+// lookAtControllers says which of the switches that Trivet's controller decides for have lost it:
+// what they know goes on, and nothing new.
+func (v *verifier) lookAtControllers(ctx context.Context) error {
+	var lost []string
+	for n := range tries {
+		if n > 0 { // it may be just coming back
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(time.Duration(n) * time.Second):
+			}
+		}
+		within, cancel := limits.SwitchSays.Context(ctx)
+		all, err := v.client.Controllers(within)
+		cancel()
+		if err != nil { // switches that stand still say nothing, and forward nothing, which shows
+			return ctx.Err()
+		}
+		lost = nil
+		for _, s := range all {
+			n := v.nodes[s.Switch]
+			if n == nil || v.foreign(n) || len(s.Controllers) == 0 || slices.ContainsFunc(s.Controllers, func(c datapath.ControllerStatus) bool { return c.Connected }) {
+				continue
+			}
+			lost = append(lost, fmt.Sprintf("%s is not connected to Trivet's controller: at %s, %s", s.Switch, s.Controllers[0].Address, cmp.Or(s.Controllers[0].Error, "no answer")))
+		}
+		if len(lost) == 0 {
+			return nil
+		}
+	}
+	for _, w := range lost {
+		v.result.State.add(w)
+	}
 	return nil
 }
 
@@ -199,6 +239,8 @@ func (j *judge) one(where string, n *topology.Node, c netfacts.Change) {
 		j.rule(where, n, c)
 	case netfacts.Neighbour:
 		j.neighbour(where, c)
+	case netfacts.Port:
+		j.say(false, where, c, "setting of a port", fmt.Sprintf("at %s: %s", c.Device, named))
 	case netfacts.FDB:
 		j.say(false, where, c, "static bridge entry", c.Name+" at "+c.Device)
 	case netfacts.Sysctl:
@@ -361,6 +403,9 @@ func (j *judge) promised(n *topology.Node, s *seen) {
 	}
 	vrf := slices.ContainsFunc(s.Devices, func(d device) bool { return d.Kind == "vrf" }) // there, routes are elsewhere
 	for _, d := range s.Devices {
+		if d.Name == "lo" && !d.Carries && !n.Native {
+			j.wrong = append(j.wrong, n.Name+" does not reach its own addresses: its loopback device (lo) is down")
+		}
 		for _, p := range d.Addresses {
 			if owners := j.owners[p.Addr()]; len(owners) > 0 && !slices.Contains(owners, n.Name) {
 				j.wrong = append(j.wrong, fmt.Sprintf("%s has the address %s of %s at %s", n.Name, p.Addr(), owners[0], d.Name))

@@ -100,7 +100,7 @@ func TestJudge(t *testing.T) {
 			there[n.Name] = &seen{Forwards4: "1", Forwards6: "1"}
 		}
 		if x.change.Kind == netfacts.Address { // is seen as well
-			there[x.node].Devices = []device{{Name: x.change.Device, Addresses: []netip.Prefix{netip.MustParsePrefix(x.change.Name)}}}
+			there[x.node].Devices = []device{{Name: x.change.Device, Carries: true, Addresses: []netip.Prefix{netip.MustParsePrefix(x.change.Name)}}}
 		}
 		j := newJudge(v.network, there, []lab.Changed{{Node: x.node, Changes: []netfacts.Change{x.change}}})
 		j.all()

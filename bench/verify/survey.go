@@ -71,7 +71,7 @@ func (v *verifier) survey(ctx context.Context, p *plan) error {
 			met[t.flow] = met[t.flow] || t.wayTaken() != nil
 		}
 		for _, t := range traces {
-			if (v.doubts(t.flow) || !met[t.flow] && v.mayMiss(t.flow)) && !slices.Contains(again, t.flow) {
+			if (v.doubts(t.flow) || v.detours[t.name()] != "" || !met[t.flow] && v.mayMiss(t.flow)) && !slices.Contains(again, t.flow) {
 				again = append(again, t.flow)
 			}
 		}
@@ -84,6 +84,7 @@ func (v *verifier) survey(ctx context.Context, p *plan) error {
 		}
 		traces = append(traces, more...)
 	}
+	v.sayDetours()
 	var real []*flow
 	known := map[*flow]bool{}
 	for _, t := range traces {
@@ -163,6 +164,7 @@ func (v *verifier) look(ctx context.Context, flows []*flow, thorough int) ([]*tr
 	v.note(traces, m)
 	v.judge()
 	v.judgeMTUs(traces)
+	v.judgeWays(traces)
 	return traces, nil
 }
 
@@ -193,10 +195,7 @@ type sighting struct {
 // taps listens in the namespace of the switches and in those of routers; the ends stop that.
 func (v *verifier) taps(ctx context.Context, t packets.Tap) (ends map[string]func() (*packets.Tapped, error), err error) {
 	ends = map[string]func() (*packets.Tapped, error){}
-	for _, place := range v.places() {
-		if n := v.nodes[place]; own(n) && (n.Kind == "host" || len(v.leaving[place]) < 2) {
-			continue // it receives by itself
-		}
+	for _, place := range v.tapping() {
 		end, err := packets.Listen(ctx, v.node(place), t)
 		if err != nil {
 			_, _ = collect(ends)
@@ -205,6 +204,14 @@ func (v *verifier) taps(ctx context.Context, t packets.Tap) (ends map[string]fun
 		ends[place] = end
 	}
 	return ends, nil
+}
+
+// tapping are the places where taps listen: hosts receive by themselves.
+func (v *verifier) tapping() []string {
+	return slices.DeleteFunc(v.places(), func(place string) bool {
+		n := v.nodes[place]
+		return own(n) && (n.Kind == topology.Host || len(v.leaving[place]) < 2)
+	})
 }
 
 // collect ends taps and returns what they noted of each stream.
@@ -274,21 +281,32 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 	if len(last.at) > 0 && v.straight(t, sights, last) {
 		return
 	}
-	slices.SortFunc(sights, func(a, b sighting) int { return int(max(-1, min(1, a.meets(b)))) })
-	at := t.from
-	for _, s := range sights {
-		h, ok := v.cameBy(s)
-		if !ok || v.far(h) == t.from || len(s.Numbers) < t.sent/50 { // of few packets: copies that flooded
-			continue
+	at, mac := t.from, ""
+	// Each time the first that goes on from there: a switch may pass a packet on with the stamp that
+	// it came with, so when it was seen says nothing of the order at its two ends.
+	goesOn := func(s sighting) (h hop, between []hop, ok bool) {
+		if h, ok = v.cameBy(s); !ok || v.far(h) == t.from || len(s.Numbers) < t.sent/50 { // of few packets: copies that flooded
+			return h, nil, false
 		}
-		between := v.between(at, v.near(h))
-		if between == nil && v.near(h) != at {
-			continue // a copy that flooded elsewhere
+		between = v.between(at, v.near(h))
+		return h, between, between != nil || v.near(h) == at
+	}
+	for {
+		first := -1
+		for i, s := range sights {
+			if _, _, ok := goesOn(s); ok && (first < 0 || s.meets(sights[first]) < 0) {
+				first = i
+			}
 		}
-		p := pointOf(s)
+		if first < 0 {
+			break
+		}
+		h, between, _ := goesOn(sights[first])
+		p := pointOf(sights[first])
 		p.hops = append(between, h)
 		t.points = append(t.points, p)
-		at = v.far(h)
+		at, mac = v.far(h), sights[first].To
+		sights = slices.Delete(sights, first, first+1)
 	}
 	if at == t.to {
 		return
@@ -299,7 +317,7 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 		last.hops = rest
 		t.points = append(t.points, last)
 	} else if at == t.from || len(last.at) == 0 {
-		t.points = append(t.points, point{hops: v.rest(t, at), at: last.at})
+		t.points = append(t.points, point{hops: v.rest(t, at, mac), at: last.at})
 	}
 }
 
@@ -376,18 +394,38 @@ func (v *verifier) between(from, to string) []hop {
 	return v.back(v.tree(from, func(h hop) bool { return !v.hasDevice(h.link) }), to)
 }
 
-// rest is the hop after the last place where a stream was seen, as far as it is known: that of the
-// way it was thought to take.
-func (v *verifier) rest(t *trace, at string) []hop {
-	for _, h := range t.way {
-		if v.near(h) == at {
-			return []hop{h}
+// rest is the hop after the last place where a stream was seen, with which packets get lost, as far
+// as it is known: that to whom they were sent by their MAC address, where a tap would have seen
+// them; at a node of whose they are, and at the sender, that of the way they were thought to take.
+func (v *verifier) rest(t *trace, at, mac string) []hop {
+	if node := v.ownerOf(mac); mac != "" && node != at {
+		if way := v.back(v.tree(at, nil), node); len(way) > 0 && (node == t.to || slices.Contains(v.tapping(), v.placeOf(node))) {
+			return way[:1]
+		}
+		return nil // who gets them was not to, and looks at none; or it is nobody
+	}
+	way := v.back(v.tree(at, nil), t.to) // the stream has left it
+	if i := slices.IndexFunc(t.way, func(h hop) bool { return v.near(h) == at }); i >= 0 {
+		way = t.way[i:]
+	}
+	for i, h := range way { // as far as a tap would have seen them
+		if v.hasDevice(h.link) || i == len(way)-1 {
+			return way[:i+1]
 		}
 	}
-	if way := v.back(v.tree(at, nil), t.to); len(way) > 0 { // the stream has left it
-		return way[:1]
-	}
 	return nil
+}
+
+// ownerOf is the node that has a MAC address by the topology; "": none.
+func (v *verifier) ownerOf(mac string) string {
+	for _, l := range v.t.Links {
+		for i := range l.Ends {
+			if e := &l.Ends[i]; e.MAC.String() == mac {
+				return e.Node
+			}
+		}
+	}
+	return ""
 }
 
 // wayTaken is the way of a stream that has arrived; nil of others.

@@ -212,16 +212,20 @@ type verifier struct {
 	looks    int                // that the survey took
 	unlikely float64            // how unlikely something must be to be no chance; see chance
 	reached  []*pair            // who reach each other
+	called   map[hop]bool       // directions on the only shortest way of those, there or back
 	evidence map[side]*evidence // of rates and queues
 	takes    map[hop]int        // of directions that take no full packets: how large frames may be
 	tapped   []string           // the places where taps counted at last
+	costs    *topology.OSPFCosts
+	detours  map[string]string // by stream: why its way is none that OSPF is to find, at the last look; "": it is one
 	result   *Result
 
 	mu sync.Mutex // of what is noted of nodes that are silent
 }
 
 func newVerifier(n *network, info lab.Info) *verifier {
-	return &verifier{network: n, info: info, began: time.Now(), result: &Result{}, seen: map[hop][]*sample{}, takes: map[hop]int{}, evidence: map[side]*evidence{}}
+	return &verifier{network: n, info: info, began: time.Now(), result: &Result{}, seen: map[hop][]*sample{}, takes: map[hop]int{}, evidence: map[side]*evidence{},
+		called: map[hop]bool{}, costs: topology.OSPFCostsOf(n.t), detours: map[string]string{}}
 }
 
 // Run verifies a lab by its daemon. An error says that it could not be verified; what is wrong with

@@ -3,8 +3,11 @@ package verify
 import (
 	"fmt"
 	"math"
+	"net"
+	"strings"
 	"testing"
 
+	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
@@ -196,5 +199,128 @@ func TestJudgeNoRoute(t *testing.T) {
 		if got := v.check(h, Up).Verdict; c.lost == c.of && got != c.want {
 			t.Errorf("%+v: up is %s", c, got)
 		}
+	}
+}
+
+// The machine's own address is no way out of the lab where one of its nodes has it too, at a link
+// or on its loopback.
+func TestMachineAddress(t *testing.T) {
+	v := verifierOf(t, "nodes: {r1: {router: {loopback: 192.0.2.2}}, h1: host}\nlinks: [h1 -- r1]\n")
+	at := func(text string) net.Addr {
+		ip, n, err := net.ParseCIDR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &net.IPNet{IP: ip, Mask: n.Mask}
+	}
+	all := []net.Addr{at("127.0.0.1/8"), at("192.0.2.2/24"), at(v.address["h1"].String() + "/24"), at("fd00::9/64"), at("198.51.100.7/24")}
+	if got := machineAddress(v.t, all[:4]); got.IsValid() {
+		t.Errorf("%s is of the lab", got)
+	}
+	if got := machineAddress(v.t, all); got.String() != "198.51.100.7" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A name is known by what stands first in /etc/hosts, of each family.
+func TestNoName(t *testing.T) {
+	v := verifierOf(t, "ipv6: assigned\nnodes: {h1: host, h2: host}\nlinks: [h1 -- h2]\n")
+	a, b := v.address["h1"].String(), v.address["h2"].String()
+	for _, c := range []struct{ hosts, node, want string }{
+		{b + " h2", "h1", ""},
+		{b + " h2\n" + a + " h2", "h1", ""},
+		{a + " h2\n" + b + " h2", "h1", "as " + a},
+		{"fd00::77 h2\n" + b + " h2", "h1", "as fd00::77"},
+		{"127.0.1.1 h2", "h1", "as 127.0.1.1"},
+		{"127.0.1.1 h2\n" + b + " h2", "h2", ""}, // itself
+		{b + " h22", "h1", "does not resolve"},
+	} {
+		got := noName(&seen{Hosts: c.hosts}, c.node, "h2", v.t)
+		if got != "" != (c.want != "") || !strings.Contains(got, c.want) {
+			t.Errorf("%q in %s: %q, not %q", c.hosts, c.node, got, c.want)
+		}
+	}
+}
+
+// What is lost on the way is lost where it was seen last, also where the taps at both ends of a
+// link saw it at the same time; at a switch, on the way to whose MAC address it has; and nowhere where
+// that is nobody's that is listened at.
+func TestFollow(t *testing.T) {
+	v := verifierOf(t, chain)
+	mac := func(node string) string {
+		for _, l := range v.t.Links {
+			for _, e := range l.Ends {
+				if e.Node == node {
+					return e.MAC.String()
+				}
+			}
+		}
+		t.Fatal(node)
+		return ""
+	}
+	flow := &flow{from: "h1", to: "h3", way: v.back(v.tree("h1", nil), "h3")}
+	sight := func(i int, to string) sighting { // what the i-th direction of the way brought
+		h := flow.way[i]
+		s := packets.Sight{Device: deviceOf(v.t.Links[h.link], 1-h.out), To: to}
+		for n := range 20 {
+			s.Numbers, s.At = append(s.Numbers, uint64(n)), append(s.At, int64(n)) // everywhere at once
+		}
+		return sighting{place: v.placeOf(v.far(h)), Sight: s}
+	}
+	for _, c := range []struct {
+		what   string
+		sights []sighting
+		want   string
+	}{
+		{"at the receiver's link", []sighting{sight(2, mac("h3")), sight(1, mac("r1")), sight(0, mac("r1"))}, "s2 → h3"},
+		{"at the router", []sighting{sight(1, mac("r1")), sight(0, mac("r1"))}, "r1 → s2"},
+		{"on the way to the router", []sighting{sight(0, mac("r1"))}, "s1 → r1"},
+		{"sent to another host", []sighting{sight(0, mac("h2"))}, ""},
+		{"sent to nobody", []sighting{sight(1, "02:00:00:00:00:99"), sight(0, "02:00:00:00:00:99")}, ""},
+	} {
+		tr := &trace{flow: flow, sent: 24, full: 4, frame: 1514}
+		v.follow(tr, c.sights, nil)
+		got := ""
+		if hops := tr.points[len(tr.points)-1].hops; len(hops) > 0 {
+			got = v.nameOf(hops[len(hops)-1])
+		}
+		if got != c.want || tr.wayTaken() != nil || len(tr.points) != len(c.sights)+2 {
+			t.Errorf("%s: lost on %q, not on %q; %d points", c.what, got, c.want, len(tr.points))
+		}
+	}
+}
+
+// A router that sends packets by a way that costs OSPF more than another is named; where several
+// cost the same, or it is not known what they cost, none is.
+func TestDetour(t *testing.T) {
+	const ring = `
+controller: none
+nodes: {'r[1-4]': {router: {datapath: frr, ospf: area 0}}, 'h[1-3]': host}
+links: [r1 -- r2: {ospf: {cost: 10}}, r2 -- r3, r3 -- r1, r3 -- r4, r4 -- r2, h1 -- r1, h2 -- r2, h3 -- r3]
+`
+	way := func(v *verifier, names ...string) (way []hop) {
+		for i := 1; i < len(names); i++ {
+			for _, h := range v.leaving[names[i-1]] {
+				if v.far(h) == names[i] {
+					way = append(way, h)
+				}
+			}
+		}
+		return way
+	}
+	v := verifierOf(t, ring)
+	to := func(a, b string) *flow { return &flow{from: a, to: b} }
+	if got := v.detour(to("h1", "h2"), way(v, "h1", "r1", "r3", "r2", "h2")); got != "" {
+		t.Error(got)
+	}
+	if got := v.detour(to("h1", "h2"), way(v, "h1", "r1", "r2", "h2")); !strings.Contains(got, "r1 sends what is for h2 by r2") {
+		t.Errorf("by the link that costs 10: %q", got)
+	}
+	if got := v.detour(to("h3", "h2"), way(v, "h3", "r3", "r4", "r2", "h2")); !strings.Contains(got, "r3 sends what is for h2 by r4") {
+		t.Errorf("one router more: %q", got)
+	}
+	v = verifierOf(t, strings.Replace(ring, "area 0}}", "area 0, start: 'true'}}", 1))
+	if got := v.detour(to("h1", "h2"), way(v, "h1", "r1", "r2", "h2")); got != "" {
+		t.Errorf("routers with start commands: %q", got)
 	}
 }

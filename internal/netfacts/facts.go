@@ -24,6 +24,7 @@ const (
 	Route     Kind = "route"     // by hand: see Path
 	Rule      Kind = "rule"      // of routing; name: family, priority and what it is for
 	Neighbour Kind = "neighbour" // permanent; name: address, value: MAC
+	Port      Kind = "port"      // what a port of a bridge does otherwise than usual; name: what
 	FDB       Kind = "fdb"       // a static entry of a bridge; name: MAC
 	Sysctl    Kind = "sysctl"    // that decides what is forwarded or answered; of a device or of all
 	NFT       Kind = "nft"       // name: table, chain or rule of nf_tables

@@ -66,6 +66,7 @@ func TestChanges(t *testing.T) {
 		{"ip rule del priority 32766", "ip rule add lookup main priority 32766", Rule, "was lookup main", ""},
 		{"ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev e0", "ip neigh del 10.0.0.2 dev e0", Neighbour, "e0 10.0.0.2 02:00:00:00:00:02", ""},
 		{"ip link add br9 type bridge; ip link set e1 master br9; bridge fdb add 02:00:00:00:00:02 dev e1 master static", "", FDB, "e1 02:00:00:00:00:02 static", ""},
+		{"ip link add br9 type bridge; ip link set e1 master br9; bridge link set dev e1 learning off isolated on", "ip link del br9", Port, "e1 isolated 1", ""},
 		{"sysctl -w net.ipv4.ip_forward=1", "sysctl -w net.ipv4.ip_forward=0", Sysctl, " ipv4.forwarding 1", ""},
 		{"sysctl -w net.ipv4.conf.e0.rp_filter=1", "sysctl -w net.ipv4.conf.e0.rp_filter=0", Sysctl, "e0 ipv4.rp_filter 1", ""},
 		{"sysctl -w net.ipv4.conf.e0.proxy_arp=1", "sysctl -w net.ipv4.conf.e0.proxy_arp=0", Sysctl, "e0 ipv4.proxy_arp 1", ""},

@@ -89,6 +89,7 @@ func (r *reader) devices(bare bool) error {
 		}
 		index, name, kind, mac := u32(m, 4), "", "", ""
 		var own []byte
+		var port map[uint16][]byte
 		eachAttribute(m, unix.SizeofIfInfomsg, func(a uint16, v []byte) {
 			switch a {
 			case unix.IFLA_IFNAME:
@@ -96,7 +97,11 @@ func (r *reader) devices(bare bool) error {
 			case unix.IFLA_ADDRESS:
 				mac = net.HardwareAddr(v).String()
 			case unix.IFLA_LINKINFO:
-				kind = text(attributes(v, 0)[unix.IFLA_INFO_KIND])
+				info := attributes(v, 0)
+				kind = text(info[unix.IFLA_INFO_KIND])
+				if text(info[unix.IFLA_INFO_SLAVE_KIND]) == "bridge" {
+					port = attributes(info[unix.IFLA_INFO_SLAVE_DATA], 0)
+				}
 			case unix.IFLA_AF_SPEC:
 				own = v
 			}
@@ -110,6 +115,11 @@ func (r *reader) devices(bare bool) error {
 		r.facts.put(MTU, name, "", strconv.Itoa(int(u32(a[unix.IFLA_MTU], 0))))
 		if mode := attributes(a[unix.IFLA_XDP], 0)[xdpAttached]; len(mode) == 1 && mode[0] != 0 {
 			r.facts.put(XDP, name, "", "attached")
+		}
+		for _, p := range portSettings {
+			if v := port[p.attribute]; len(v) == 1 && v[0] != p.usual {
+				r.facts.put(Port, name, p.does, number(uint32(v[0])))
+			}
 		}
 		if of := u32(a[unix.IFLA_MASTER], 0); of != 0 {
 			master[name] = of

@@ -33,6 +33,16 @@ var shared = []struct{ name, file string }{
 	{"ipv6.fib_multipath_hash_policy", "ipv6/fib_multipath_hash_policy"},
 }
 
+// portSettings are those of a bridge's ports that decide what goes where.
+var portSettings = []struct {
+	attribute uint16
+	does      string
+	usual     byte
+}{
+	{unix.IFLA_BRPORT_MODE, "hairpin", 0}, {unix.IFLA_BRPORT_LEARNING, "learning", 1}, {unix.IFLA_BRPORT_UNICAST_FLOOD, "flood", 1},
+	{unix.IFLA_BRPORT_BCAST_FLOOD, "bcast_flood", 1}, {unix.IFLA_BRPORT_ISOLATED, "isolated", 0},
+}
+
 // deviceSettings reads those of one device.
 func (r *reader) deviceSettings(device string, own []byte) {
 	families := attributes(own, 0)

@@ -147,6 +147,9 @@ var (
 	// Of RabbitMQ, to let a member in; after that its heartbeats say whether it is there.
 	Broker = limit("an answer of the broker", 10*time.Second)
 
+	// Its flow entries, its controllers. One that stands still never tells.
+	SwitchSays = limit("what a switch says of itself", 10*time.Second)
+
 	OpenFlow = limit("the handshake of an OpenFlow connection", 10*time.Second)
 
 	// Of a lab that comes up: --wait. It does not grow: a user says so.

@@ -12,6 +12,7 @@ import (
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/netfacts"
 	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
 
@@ -111,6 +112,8 @@ func (l *Lab) flowsByHand(ctx context.Context) (out []netfacts.Change, err error
 		defer close(found)
 		err = parallel.Each(switches, func(n *topology.Node) error {
 			was := n.ConfigOf("flows")
+			ctx, cancel := patience.SwitchSays.Context(ctx)
+			defer cancel()
 			is, err := read.Read(ctx, l.running(n), was)
 			var untold datapath.Untold
 			switch {
@@ -118,7 +121,7 @@ func (l *Lab) flowsByHand(ctx context.Context) (out []netfacts.Change, err error
 				found <- netfacts.Change{Key: netfacts.Key{Kind: netfacts.Flow, Device: n.Name}, Is: "some that lead to groups or meters", New: true}
 				return nil
 			case err != nil:
-				return err
+				return fmt.Errorf("the flow entries of %s: %w", n.Name, err)
 			}
 			before, now := entriesOf(was), entriesOf(is)
 			for _, e := range now {

@@ -83,7 +83,7 @@ func (m *machine) healthy(t *testing.T, when string, args ...string) {
 		t.Errorf("%s verify %s itself failed: %v: %s", when, strings.Join(args, " "), err, out)
 		return
 	}
-	if out.code != 0 || !r.Holds() {
+	if out.code != exitOf(r) || !r.Holds() { // what cannot be told by a lab's nature, or on a busy machine, is no alarm
 		t.Errorf("%s verify %s finds in a lab in which nothing is broken: %q", when, strings.Join(args, " "), r.Says(verify.Wrong))
 	}
 	t.Logf("%s, %s: %d ok, %d untold, %.1f s", when, strings.Join(args, " "), r.OK, r.Untold, r.Seconds)

@@ -36,7 +36,7 @@ var nodeFaults = []fault{
 		plant: "ip route add 10.0.2.0/30 via 10.0.1.3", undo: "ip route del 10.0.2.0/30"},
 	{id: "route-loop", what: "two routers send packets for a host to each other", node: "r2", at: "r2", quick: true,
 		plant: "ip route add 10.0.2.2/32 via 172.16.0.1", undo: "ip route del 10.0.2.2/32"},
-	{id: "route-extra", what: "a route to where the lab has nothing", node: "h2", at: "h2", quick: true,
+	{id: "route-extra", what: "a route to where the lab has nothing", node: "h2", at: "h2", noted: true, quick: true,
 		plant: "ip route add 198.51.100.0/24 via 10.0.1.1", undo: "ip route del 198.51.100.0/24"},
 	{id: "route-device", what: "a host takes another subnet for its own link", node: "h1", at: "h1", quick: true,
 		plant: "ip route add 10.0.2.0/24 dev h1-eth0", undo: "ip route del 10.0.2.0/24"},
@@ -55,7 +55,7 @@ var nodeFaults = []fault{
 	{id: "address-wrong", what: "a host has another address", node: "h4", at: "h4", quick: true,
 		plant: "ip addr del 10.0.2.3/24 dev h4-eth0; ip addr add 10.0.2.99/24 dev h4-eth0; ip route add default via 10.0.2.1",
 		undo:  "ip addr del 10.0.2.99/24 dev h4-eth0; $restore"},
-	{id: "address-extra", what: "a router has an address too many", node: "r1", at: "r1", quick: true,
+	{id: "address-extra", what: "a router has an address too many", node: "r1", at: "r1", noted: true, quick: true,
 		plant: "ip addr add 10.0.1.77/24 dev r1-eth0", undo: "ip addr del 10.0.1.77/24 dev r1-eth0"},
 	{id: "address-twice", what: "a host has another's address as well", node: "h2", at: "h2 h1", want: []string{`\bh2\b`}, quick: true,
 		plant: "ip addr add 10.0.1.2/24 dev h2-eth0", undo: "ip addr del 10.0.1.2/24 dev h2-eth0"},
@@ -73,14 +73,14 @@ var nodeFaults = []fault{
 		plant: "ip neigh replace 10.0.1.3 lladdr 02:00:00:00:00:99 nud permanent dev r1-eth0", undo: "ip neigh del 10.0.1.3 dev r1-eth0"},
 	{id: "neighbour6-wrong", what: "a static neighbour of IPv6 that is wrong", node: "h3", at: "h3", quick: true,
 		plant: "ip neigh replace fd00:0:0:1::1 lladdr 02:00:00:00:00:99 nud permanent dev h3-eth0", undo: "ip neigh del fd00:0:0:1::1 dev h3-eth0"},
-	{id: "mac-changed", what: "a host's hardware address is another", node: "h3", at: "h3", quick: true,
+	{id: "mac-changed", what: "a host's hardware address is another", node: "h3", at: "h3", noted: true, quick: true,
 		plant: "cat /sys/class/net/h3-eth0/address >$save; ip link set h3-eth0 address 02:00:00:00:00:77", undo: "ip link set h3-eth0 address $(cat $save)"},
 	{id: "mac-twice", what: "a host has its gateway's hardware address", node: "h4", at: "h4 r2--s2 s2--h4 s2", want: []string{`\bh4\b`}, quick: true,
 		plant: "cat /sys/class/net/h4-eth0/address >$save; ping -c1 -W1 10.0.2.1 >/dev/null; ip link set h4-eth0 address $(ip -4 neigh show 10.0.2.1 | sed 's/.*lladdr \\([^ ]*\\).*/\\1/')",
 		undo:  "ip link set h4-eth0 address $(cat $save); ping -c1 -W1 10.0.2.1 || true"},
 	{id: "arp-off", what: "a device does not speak ARP", node: "h2", at: "h2", quick: true,
 		plant: "ip link set h2-eth0 arp off", undo: "ip link set h2-eth0 arp on; ip neigh flush dev h2-eth0"},
-	{id: "arp-ignore", what: "a host does not answer ARP", node: "h3", at: "h3", quick: true,
+	{id: "arp-ignore", what: "a host does not answer ARP", node: "h3", at: "h3", noted: true, quick: true,
 		plant: "echo 8 >/proc/sys/net/ipv4/conf/all/arp_ignore; ip neigh flush dev h3-eth0", undo: "echo 0 >/proc/sys/net/ipv4/conf/all/arp_ignore"},
 	{id: "echo-ignored", what: "a host answers no echo", node: "h4", at: "h4", quick: true,
 		plant: "echo 1 >/proc/sys/net/ipv4/icmp_echo_ignore_all", undo: "echo 0 >/proc/sys/net/ipv4/icmp_echo_ignore_all"},
@@ -95,11 +95,11 @@ var nodeFaults = []fault{
 		plant: "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6", undo: "echo 0 >/proc/sys/net/ipv6/conf/all/disable_ipv6; $restore"},
 	{id: "ipv6-off-at-port", what: "a router has no IPv6 at one port", node: "r1", at: "r1", quick: true,
 		plant: "echo 1 >/proc/sys/net/ipv6/conf/r1-eth1/disable_ipv6", undo: "echo 0 >/proc/sys/net/ipv6/conf/r1-eth1/disable_ipv6; $restore"},
-	{id: "hosts-wrong", what: "/etc/hosts has a wrong address", node: "h1", at: "h1", want: []string{`h1\b.*h3`}, quick: true,
+	{id: "hosts-wrong", what: "/etc/hosts has a wrong address", node: "h1", at: everyone, want: []string{`\bh3\b.*10\.0\.2\.3`}, quick: true,
 		plant: "cat /etc/hosts >$save; sed 's/^10.0.2.2 h3$/10.0.2.3 h3/' $save >/etc/hosts", undo: "cat $save >/etc/hosts"},
-	{id: "hosts-short", what: "/etc/hosts lacks a node", node: "r2", at: "r2", want: []string{`r2\b.*h1`}, quick: true,
+	{id: "hosts-short", what: "/etc/hosts lacks a node", node: "r2", at: everyone, want: []string{`r2\b.*h1`}, quick: true,
 		plant: "cat /etc/hosts >$save; grep -v ' h1$' $save >/etc/hosts", undo: "cat $save >/etc/hosts"},
-	{id: "hosts-empty", what: "/etc/hosts is empty", node: "h4", at: "h4", quick: true,
+	{id: "hosts-empty", what: "/etc/hosts is empty", node: "h4", at: everyone, quick: true,
 		plant: "cat /etc/hosts >$save; : >/etc/hosts", undo: "cat $save >/etc/hosts"},
 	{id: "device-extra", what: "a device that is not the lab's", node: "h3", at: "h3", quick: true,
 		plant: "ip link add out0 type veth peer name out1", undo: "ip link del out0"},
@@ -116,6 +116,9 @@ var nodeFaults = []fault{
 		plant: "$trivet exec -n h1 -- ip route del default; $trivet exec -n r2 -- ip route del 10.0.1.0/24",
 		undo:  "$trivet exec -n h1 -- ip route add default via 10.0.1.1 proto static; $trivet exec -n r2 -- ip route add 10.0.1.0/24 via 172.16.0.1 proto static"},
 }
+
+// everyone has the same /etc/hosts.
+const everyone = "h1 h2 h3 h4 r1 r2"
 
 // drops is a table of nftables with one chain for IPv4 and IPv6 that drops what matches.
 func drops(hook, match string) (plant, undo string) {

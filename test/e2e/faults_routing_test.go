@@ -52,7 +52,7 @@ var birdFaults = []fault{
 var routingFaults = []fault{
 	{id: "n-route-discard", what: "a static route drops what is for a subnet", at: "r1", quick: true,
 		plant: "$trivet routes r1 --add '10.0.2.0/24 discard' >/dev/null", undo: "$trivet routes r1 --delete 10.0.2.0/24 >/dev/null"},
-	{id: "n-route-detour", what: "a static route leads another way", at: "r1", quick: true,
+	{id: "n-route-detour", what: "a static route leads another way", at: "r1", quick: true, cannot: byCommand,
 		plant: "$trivet routes r1 --add '10.0.2.0/24 via 172.16.0.10' >/dev/null", undo: "$trivet routes r1 --delete 10.0.2.0/24 >/dev/null"},
 	{id: "n-port-down", what: "a routing node's port is down", node: "r1", at: "r1--h1", quick: true,
 		plant: "ip link set r1-eth2 down", undo: "ip link set r1-eth2 up"},

@@ -31,6 +31,9 @@ type fault struct {
 	at   string
 	want []string
 
+	remade string // besides, by the lab itself: a link, and what it is set to, one after the other
+
+	noted  bool   // it contradicts nothing by what is looked at: a line with ! is what names it
 	quick  bool   // verify --quick is enough; else it is what a user types
 	looks  int    // how often verify may look until it has found it; 0: twice. What was planted may need time
 	needs  string // a command that fails in an empty namespace where the kernel lacks something for it
@@ -48,7 +51,7 @@ type faultLab struct {
 type faultOutcome struct {
 	lab     string
 	fault   fault
-	state   string // found, missed, cannot, skipped; "found all the same": although nothing was said to show it
+	state   string // found, noted, missed, cannot, skipped; "found all the same": although nothing was said to show it
 	by      []string
 	seconds float64
 	blamed  []string
@@ -103,8 +106,10 @@ func (l faultLab) run(t *testing.T) (all []faultOutcome) {
 	b := &breaker{machine: m, topology: jsonOf[lab.State](m, "inspect").Topology}
 	b.sound(t, "before anything is broken")
 	b.remember()
+	tried := false // some, since it was sound
 	for i, f := range l.faults {
 		t.Run(f.id, func(t *testing.T) {
+			tried = true
 			here := *m
 			here.t = t
 			o := (&breaker{machine: &here, topology: b.topology, restore: b.restore}).try(t, f)
@@ -116,8 +121,9 @@ func (l faultLab) run(t *testing.T) (all []faultOutcome) {
 				t.Skip("the kernel lacks what this needs: ", f.needs)
 			}
 		})
-		if i%10 == 9 || i == len(l.faults)-1 {
+		if tried && (i%10 == 9 || i == len(l.faults)-1) {
 			b.sound(t, "after "+f.id)
+			tried = false
 		}
 	}
 	return all
@@ -152,8 +158,8 @@ func (b *breaker) remember() {
 	}
 }
 
-// look is what verify says is wrong.
-func (b *breaker) look(t *testing.T, quick bool) (wrong []string) {
+// look is what verify says is wrong, and what it notes.
+func (b *breaker) look(t *testing.T, quick bool) (wrong, notes []string) {
 	t.Helper()
 	args := []string{"verify", "--json"}
 	if quick {
@@ -163,22 +169,23 @@ func (b *breaker) look(t *testing.T, quick bool) (wrong []string) {
 	var r verify.Result
 	if err := json.Unmarshal([]byte(out.out), &r); err != nil || out.code != exitOf(r) {
 		t.Errorf("verify itself failed: %v: %s", err, out)
-		return nil
+		return nil, nil
 	}
-	return r.Says(verify.Wrong)
+	return r.Says(verify.Wrong), r.Notes
 }
 
 // sound waits until verify has nothing against the lab. What was mended may still have an effect at
 // the first look; that is all that is forgiven.
 func (b *breaker) sound(t *testing.T, when string) {
 	t.Helper()
-	var wrong []string
+	var said []string
 	for range 3 {
-		if wrong = b.look(t, true); len(wrong) == 0 {
+		wrong, notes := b.look(t, true)
+		if said = slices.Concat(wrong, notes); len(said) == 0 {
 			return
 		}
 	}
-	t.Errorf("%s the lab is not sound: %s", when, strings.Join(wrong, "; "))
+	t.Errorf("%s the lab is not sound: %s", when, strings.Join(said, "; "))
 }
 
 // script fills in what scripts of faults may name.
@@ -202,17 +209,23 @@ func (b *breaker) try(t *testing.T, f fault) (o faultOutcome) {
 		o.state = "skipped"
 		return o
 	}
+	defer b.mend(t, f)
 	b.do(t, f, f.plant)
 	began := time.Now()
 	for range max(f.looks, 2) {
-		o.blamed = b.look(t, f.quick)
+		wrong, notes := b.look(t, f.quick)
+		o.blamed = slices.Concat(wrong, notes)
 		for _, line := range o.blamed {
 			if !b.allowed(f, line) {
 				o.strays = append(o.strays, line)
 			}
 		}
-		if f.foundIn(o.blamed) {
-			o.state, o.by = "found", checks(o.blamed)
+		if b.foundIn(f, wrong) {
+			o.state, o.by = "found", checks(wrong)
+			break
+		}
+		if f.noted && b.foundIn(f, notes) {
+			o.state, o.by = "noted", []string{"note"}
 			break
 		}
 		if f.cannot != "" {
@@ -220,8 +233,6 @@ func (b *breaker) try(t *testing.T, f fault) (o faultOutcome) {
 		}
 	}
 	o.seconds = time.Since(began).Seconds()
-	b.do(t, f, f.undo)
-	b.settle(t)
 	switch {
 	case f.cannot != "" && o.state == "found":
 		o.state = "found all the same"
@@ -234,6 +245,19 @@ func (b *breaker) try(t *testing.T, f fault) (o faultOutcome) {
 		t.Errorf("innocents are blamed for: %s (%s): %q", f.what, f.at, o.strays)
 	}
 	return o
+}
+
+// mend puts back what was broken.
+func (b *breaker) mend(t *testing.T, f fault) {
+	t.Helper()
+	if f.undo != "" {
+		b.do(t, f, f.undo)
+	}
+	words := strings.Fields(f.remade)
+	for i := range max(0, len(words)-1) {
+		b.ok("link", "set", words[0], words[i+1])
+	}
+	b.settle(t)
 }
 
 // settle waits until all hosts reach each other again, which is cheaper than to verify. What
@@ -249,14 +273,22 @@ func (b *breaker) settle(t *testing.T) {
 }
 
 // foundIn says whether what is wrong names the fault's place.
-func (f fault) foundIn(wrong []string) bool {
+func (b *breaker) foundIn(f fault, wrong []string) bool {
 	text := strings.Join(wrong, "\n")
 	for _, want := range f.want {
 		if !regexp.MustCompile(want).MatchString(text) {
 			return false
 		}
 	}
-	return len(wrong) > 0 && (len(f.want) > 0 || slices.ContainsFunc(f.places(), func(p place) bool { return p.named(text) }))
+	if len(f.want) > 0 {
+		return len(wrong) > 0
+	}
+	return slices.ContainsFunc(wrong, func(line string) bool {
+		if arrow.MatchString(line) {
+			return slices.ContainsFunc(f.places(), func(p place) bool { return p.named(line) })
+		}
+		return b.allowed(f, line)
+	})
 }
 
 // place is a node (a), or a link or pair; both ways, or from a to b.
@@ -300,7 +332,7 @@ func (b *breaker) allowed(f fault, line string) bool {
 	if m := arrow.FindStringSubmatch(line); m != nil {
 		way := b.way(m[1], m[2])
 		for _, p := range f.places() {
-			if p.on(m[1], m[2]) {
+			if p.on(m[1], m[2]) || strings.Contains(line, "  reach: ") && p.on(m[2], m[1]) { // who gets no answer
 				return true
 			}
 			// Of those at a distance answers are missing as well, for what is broken on either way.
@@ -312,7 +344,7 @@ func (b *breaker) allowed(f fault, line string) bool {
 		}
 		return false
 	}
-	for _, p := range f.places() {
+	for _, p := range append(f.places(), place{a: f.node}) {
 		for _, end := range []string{p.a, p.b} {
 			n := b.topology.Node(end)
 			switch {
@@ -385,8 +417,8 @@ func tellFaults(t *testing.T, all []faultOutcome) {
 		}
 		fmt.Fprintf(out, "| %-28s | %-16s | %-60s | %-18s | %7.1f | %s: %.400s |\n", o.fault.id, o.lab, o.fault.what, o.state, o.seconds, strings.Join(o.by, ", "), said)
 	}
-	fmt.Fprintf(out, "\n%d faults: %d found, %d missed, %d cannot be found, %d of which are found all the same, %d skipped as this kernel lacks what they need. With innocents blamed: %d.\n",
-		len(all), counts["found"], counts["missed"], counts["cannot"]+counts["found all the same"], counts["found all the same"], counts["skipped"], strays)
+	fmt.Fprintf(out, "\n%d faults: %d found, %d noted, %d missed, %d cannot be found, %d of which are found all the same, %d skipped as this kernel lacks what they need. With innocents blamed: %d.\n",
+		len(all), counts["found"], counts["noted"], counts["missed"], counts["cannot"]+counts["found all the same"], counts["found all the same"], counts["skipped"], strays)
 	t.Logf("\n%s", out)
 	if file := os.Getenv("TRIVET_FAULTS"); file != "" {
 		must(t, os.WriteFile(file, []byte(out.String()), 0o644))

@@ -173,6 +173,17 @@ func openOutput(s Send, batch int) (*udpOutput, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.LargeLast > 0 { // they find out how large packets may be, whatever others have told this kernel of the way
+		if s.To.Addr().Is6() {
+			err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE)
+		} else {
+			err = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE)
+		}
+		if err != nil {
+			unix.Close(fd)
+			return nil, fmt.Errorf("send packets as they are: %w", err)
+		}
+	}
 	if s.Port != 0 {
 		_ = unix.Bind(fd, sockaddr(netip.AddrPortFrom(anyOf(s.To.Addr()), s.Port)))
 	}

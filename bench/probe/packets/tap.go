@@ -67,6 +67,7 @@ type Sight struct {
 	Again   []uint64 `json:"again,omitempty"`   // of whole packets that had come before
 	Damaged []uint64 `json:"damaged,omitempty"` // of others than were sent, as far as that can be read
 	Largest int      `json:"largest"`           // frame, in bytes of layer 2
+	To      string   `json:"to,omitempty"`      // the MAC address that most were sent to; not where packets are counted
 	Slots   []Slot   `json:"slots,omitempty"`   // in place of Numbers and At where packets are counted
 }
 

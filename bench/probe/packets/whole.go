@@ -3,6 +3,7 @@ package packets
 import (
 	"encoding/binary"
 	"math/bits"
+	"net"
 
 	"golang.org/x/sys/unix"
 )
@@ -82,6 +83,9 @@ func (s *sights) sort() (out Sight) {
 		if n > macs[usual] {
 			usual = m
 		}
+	}
+	if len(s.packets) > 0 {
+		out.To = net.HardwareAddr(usual[:6]).String()
 	}
 	seen := map[uint64]bool{}
 	for _, p := range s.packets {

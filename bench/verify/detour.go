@@ -1,0 +1,72 @@
+package verify
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"trivet.dev/trivet/topology"
+)
+
+// judgeWays notes of streams that have arrived whether routers sent them by other ways than OSPF
+// is to find.
+func (v *verifier) judgeWays(traces []*trace) {
+	for _, t := range traces {
+		if way := t.wayTaken(); way != nil {
+			v.detours[t.name()] = v.detour(t.flow, way)
+		}
+	}
+}
+
+// sayDetours says what is left of them after all looks.
+func (v *verifier) sayDetours() {
+	for _, why := range slices.Compact(slices.Sorted(maps.Values(v.detours))) {
+		if why != "" {
+			v.result.Routes.add(why)
+		}
+	}
+}
+
+// detour says which router sends a stream by a way that costs OSPF more than the cheapest, by the
+// topology's settings; "": none, or what it may do is not known by these.
+func (v *verifier) detour(f *flow, way []hop) string {
+	to := v.address[f.to]
+	var routers []hop // directions out of routers
+	for _, h := range way {
+		n := v.nodes[v.near(h)]
+		if n.Kind != topology.Router {
+			continue
+		}
+		if !n.Datapath.Linux() || slices.ContainsFunc(n.Routes, func(r topology.Route) bool { return !r.Computed && r.To.Contains(to) }) {
+			return ""
+		}
+		routers = append(routers, h)
+	}
+	// One with a configuration or a command of its own may change what all others find.
+	if !to.Is4() || slices.ContainsFunc(v.t.Nodes, func(n *topology.Node) bool {
+		return n.Kind == topology.Router && (len(n.Config) > 0 || n.Start != "")
+	}) {
+		return ""
+	}
+	for i, h := range routers {
+		at := v.near(h)
+		least, known := v.costs.Least(at, to)
+		cost, is := v.costs.Over(at, deviceOf(v.t.Links[h.link], h.out))
+		if !known || !is {
+			return ""
+		}
+		over := v.far(h)
+		if i+1 < len(routers) {
+			over = v.near(routers[i+1])
+			rest, known := v.costs.Least(over, to)
+			if !known {
+				return ""
+			}
+			cost += rest
+		}
+		if cost > least {
+			return fmt.Sprintf("%s sends what is for %s by %s, which costs %d: OSPF has a way that costs %d", at, f.to, over, cost, least)
+		}
+	}
+	return ""
+}

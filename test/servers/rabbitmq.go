@@ -22,8 +22,8 @@ type RabbitMQ struct {
 // where the distribution has its programs: those in PATH begin it as a user of its own.
 const rabbitPrograms = "/usr/lib/rabbitmq/bin"
 
-// StartRabbitMQ starts a broker; config are lines of its rabbitmq.conf that only the test needs. The
-// test is skipped where there is none.
+// StartRabbitMQ starts a broker; config are lines of its rabbitmq.conf that only the test needs.
+// The test is skipped where there is none.
 func StartRabbitMQ(t testing.TB, config ...string) *RabbitMQ {
 	t.Helper()
 	r := PrepareRabbitMQ(t, config...)

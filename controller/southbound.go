@@ -20,8 +20,8 @@ const SouthboundWindow = 30 * time.Second
 // are sent: messages would have to be encoded only to be counted.
 func (s *Switch) Southbound() (now Southbound, ok bool) { return s.session.southbound() }
 
-// meter counts the bytes of a connection, once for each read and write of the kernel's, beside which
-// it costs nothing that could be measured.
+// meter counts the bytes of a connection, once for each read and write of the kernel's, beside
+// which it costs nothing that could be measured.
 type meter struct {
 	mu             sync.Mutex
 	received, sent uint64

@@ -81,8 +81,8 @@ func drawMeasure(t *rapid.T) Measure {
 	return Measure{Weights{w.Draw(t, "w1"), w.Draw(t, "w2"), 0.01 + w.Draw(t, "w3")}, rapid.Uint64Range(1, 1<<33).Draw(t, "most")}
 }
 
-// Proves of any cluster that shares sum to one, or to nothing where there is nothing, that nobody is
-// less busy than the idlest, and that whoever is given more is no less busy.
+// Proves of any cluster that shares sum to one, or to nothing where there is nothing, that nobody
+// is less busy than the idlest, and that whoever is given more is no less busy.
 func TestSharesOfAny(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members, m := drawMembers(t, 1), drawMeasure(t)

@@ -116,7 +116,8 @@ func (l *leading) follow(ctx context.Context) error {
 	}
 }
 
-// take takes what has become of masters and wishes. What is no datapath id, or no JSON, is nobody's.
+// take takes what has become of masters and wishes. What is no datapath id, or no JSON, is
+// nobody's.
 func (l *leading) take(events []store.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,8 +222,8 @@ func (l *leading) withdraw(ctx context.Context, list []uint64, now time.Time) {
 	}
 }
 
-// plan says which switches are to move now. Switches without a live master are the other members' to
-// take, who know sooner: they are looked at when that has not come about by the next time.
+// plan says which switches are to move now. Switches without a live master are the other members'
+// to take, who know sooner: they are looked at when that has not come about by the next time.
 func (l *leading) plan(live []string, now time.Time) []Move {
 	l.mu.Lock()
 	masters := maps.Clone(l.masters)

@@ -49,8 +49,9 @@ func (l Limits) Check() error {
 // switches. going says that moves have been made before, and are not at their end.
 //
 // What has no master that is there goes to the least busy. Each other move is from a member that is
-// busier to the least busy one, and takes no more than the difference: so the busiest never has more
-// than before, the least busy never less, and moves come to an end, whatever the switches are like.
+// busier to the least busy one, and takes no more than the difference: so the busiest never has
+// more than before, the least busy never less, and moves come to an end, whatever the switches are
+// like.
 func (m Measure) Plan(members []Member, switches []Switch, l Limits, going bool) []Move {
 	if len(members) == 0 || l.AtOnce <= 0 {
 		return nil
@@ -142,8 +143,8 @@ func (p *planner) sort() {
 // dust is a difference that is one of rounding only.
 const dust = 1e-9
 
-// next makes a move, if members are more unequal than that, from the busiest that has a switch whose
-// move makes a difference.
+// next makes a move, if members are more unequal than that, from the busiest that has a switch
+// whose move makes a difference.
 func (p *planner) next(most float64) (Move, bool) {
 	to := p.members[0]
 	for _, from := range slices.Backward(p.members[1:]) {

@@ -81,9 +81,9 @@ func (f *field) live(names ...string) {
 }
 
 // Proves of any cluster that moves are few at a time, of switches that may move, each once and to
-// another member that is there; that the busiest never has more than before and the least busy never
-// less; that they come to an end; and that at the end nobody is without a master, and moves do not
-// begin again by themselves.
+// another member that is there; that the busiest never has more than before and the least busy
+// never less; that they come to an end; and that at the end nobody is without a master, and moves
+// do not begin again by themselves.
 func TestMovesOfAny(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := &field{m: drawMeasure(t), members: drawMembers(t, 1)}

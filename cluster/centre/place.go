@@ -75,8 +75,8 @@ func (c *Centre) leader(ctx context.Context) (*leading, error) {
 	return nil, e
 }
 
-// Idlest is the member that is least busy now, with what has been placed at members since their last
-// reports.
+// Idlest is the member that is least busy now, with what has been placed at members since their
+// last reports.
 func (c *Centre) Idlest(ctx context.Context) (Standing, error) {
 	if _, err := c.leader(ctx); err != nil {
 		return Standing{}, err

@@ -80,9 +80,13 @@ func largest(switches int) report.Load {
 }
 
 // What reports, answers and moves would cost a cluster of ten members with 100,000 switches: its
-// traffic is computed from costs that are measured here, with a real broker and store, and moves are
-// made on a model of it. What is proven is only that all of it was measured, and that moves end.
+// traffic is computed from costs that are measured here, with a real broker and store, and moves
+// are made on a model of it. What is proven is only that all of it was measured, and that moves
+// end.
 func TestSimulation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures")
+	}
 	const members, switches = 10, 100_000
 	mq, db := servers.StartRabbitMQ(t), servers.StartEtcd(t, "http")
 
@@ -235,4 +239,3 @@ func commits(t *testing.T, db *servers.Etcd) time.Duration {
 		}
 	})
 }
-

@@ -46,9 +46,9 @@ func TestPlaced(t *testing.T) {
 	}
 }
 
-// Proves who is a candidate: a live member with a fresh report. One that is live and says nothing, one
-// that reports and is not live, and one whose report is stale are none; but where nobody has reported
-// lately, all live ones are, by the switches that the store says they have.
+// Proves who is a candidate: a live member with a fresh report. One that is live and says nothing,
+// one that reports and is not live, and one whose report is stale are none; but where nobody has
+// reported lately, all live ones are, by the switches that the store says they have.
 func TestCandidates(t *testing.T) {
 	tb := newTable(10 * time.Second)
 	tb.take(says("stale", 1, 1, 0, 0), start)
@@ -85,7 +85,8 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// Proves that a member that has not been heard of for long is forgotten, so that names do not pile up.
+// Proves that a member that has not been heard of for long is forgotten, so that names do not pile
+// up.
 func TestForgotten(t *testing.T) {
 	tb := newTable(10 * time.Second)
 	tb.take(says("old", 1, 1, 0, 0), start)
@@ -95,8 +96,8 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// Proves what switches are taken to cost: the heaviest what the report says, the others evenly what is
-// left, and nothing is made of a report that is stale, or of a switch that is another's by now.
+// Proves what switches are taken to cost: the heaviest what the report says, the others evenly what
+// is left, and nothing is made of a report that is stale, or of a switch that is another's by now.
 func TestSwitchCosts(t *testing.T) {
 	tb := newTable(10 * time.Second)
 	r := says("c1", 1, 1, 3, 100)

@@ -144,8 +144,8 @@ func TestBrokerDies(t *testing.T) {
 	all("killed")
 }
 
-// Proves that strangers who may use the broker are not believed, whatever they send, and do not keep
-// members from being heard.
+// Proves that strangers who may use the broker are not believed, whatever they send, and do not
+// keep members from being heard.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	s := servers.StartRabbitMQ(t)

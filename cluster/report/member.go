@@ -26,8 +26,8 @@ type Reporter struct {
 }
 
 // NewReporter returns what sends the reports of a member: load is what it has to do at that time,
-// key the cluster's, which is asked for at each connection, and incarnation a number that is greater
-// than those that the member has had before, which is asked for once.
+// key the cluster's, which is asked for at each connection, and incarnation a number that is
+// greater than those that the member has had before, which is asked for once.
 func NewReporter(b Broker, key func(context.Context) (Key, error), member string, incarnation func(context.Context) (int64, error),
 	every time.Duration, load func() Load, log *slog.Logger,
 ) (*Reporter, error) {
@@ -90,8 +90,8 @@ func (r *Reporter) send(ctx context.Context, ch *amqp.Channel, key Key) error {
 		ContentType: "application/octet-stream", Type: "trivet.report", Expiration: expires(r.every), Body: text})
 }
 
-// expires is how long a broker keeps a report that nobody takes, in milliseconds: what is older says
-// nothing any more.
+// expires is how long a broker keeps a report that nobody takes, in milliseconds: what is older
+// says nothing any more.
 func expires(every time.Duration) string { return strconv.FormatInt((5 * every).Milliseconds(), 10) }
 
 // declare makes the cluster's exchange, if it is not there: each listener has a queue at it.

@@ -7,8 +7,8 @@ import (
 )
 
 // Proves that the API shows what is sent between the controller and each switch, and that the load
-// that a member of a cluster would report is the sum of what its switches have: nodes, addresses and
-// traffic.
+// that a member of a cluster would report is the sum of what its switches have: nodes, addresses
+// and traffic.
 func TestSouthbound(t *testing.T) {
 	b := newBed(t, "linear,3", topology.Router, "")
 	shown, err := b.Topology(ctx)

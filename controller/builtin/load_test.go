@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/cluster/report"
 )
 
-// Proves which switches a load report names: those with more than twice their share, of addresses or
-// of traffic, the heaviest first, and no more than a report has room for.
+// Proves which switches a load report names: those with more than twice their share, of addresses
+// or of traffic, the heaviest first, and no more than a report has room for.
 func TestHeaviest(t *testing.T) {
 	var all []report.Switch
 	l := report.Load{}

@@ -262,6 +262,9 @@ func (m *machine) controllerAlone(keep ...string) {
 	if code := m.sh("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:6680/v1/controller/flows"); code != "401" {
 		t.Errorf("without a token: %s", code)
 	}
+	for path, want := range map[string]string{"/v1/controller/topology": `"southbound":{"received":`, "/metrics": "trivet_openflow_recent_bytes{"} {
+		contains(t, m.sh(`curl -s -H "Authorization: Bearer $(cat `+token+`)" http://127.0.0.1:6680`+path), want)
+	}
 	m.ok(append([]string{"flows", "s1", "--add", "priority=100,ip,nw_dst=10.0.0.2,actions=drop"}, ask...)...)
 	eventually(t, "h1 does not reach h2", func() bool { return !reaches() }) // Open vSwitch follows a little later
 	end()

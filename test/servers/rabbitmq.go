@@ -22,8 +22,8 @@ type RabbitMQ struct {
 // where the distribution has its programs: those in PATH begin it as a user of its own.
 const rabbitPrograms = "/usr/lib/rabbitmq/bin"
 
-// StartRabbitMQ starts a broker; config are lines of its rabbitmq.conf that only the test needs. The
-// test is skipped where there is none.
+// StartRabbitMQ starts a broker; config are lines of its rabbitmq.conf that only the test needs.
+// The test is skipped where there is none.
 func StartRabbitMQ(t testing.TB, config ...string) *RabbitMQ {
 	t.Helper()
 	r := PrepareRabbitMQ(t, config...)
@@ -60,13 +60,15 @@ func PrepareRabbitMQ(t testing.TB, config ...string) *RabbitMQ {
 	r.environment = append(os.Environ(), "HOME="+r.dir, "RABBITMQ_NODENAME=t@localhost", "RABBITMQ_NODE_PORT="+port, "RABBITMQ_DIST_PORT="+distribution,
 		"RABBITMQ_MNESIA_BASE="+filepath.Join(r.dir, "mnesia"), "RABBITMQ_LOG_BASE="+r.dir, "RABBITMQ_LOGS=-", "RABBITMQ_CONFIG_FILE="+r.configFile(),
 		"RABBITMQ_ENABLED_PLUGINS_FILE="+filepath.Join(r.dir, "plugins"), "RABBITMQ_PID_FILE="+filepath.Join(r.dir, "pid"),
-		"ERL_EPMD_PORT="+mapperPort, "ERL_EPMD_ADDRESS=127.0.0.1", "RUNNING_UNDER_SYSTEMD=1") // the last: the script becomes the broker
+		"ERL_EPMD_PORT="+mapperPort, "ERL_EPMD_ADDRESS=127.0.0.1", "ERL_FLAGS=-start_epmd false",
+		"RUNNING_UNDER_SYSTEMD=1") // the last: the script becomes the broker
 	r.command = func() *exec.Cmd {
 		c := exec.Command(filepath.Join(rabbitPrograms, "rabbitmq-server"))
 		c.Env = r.environment
 		return c
 	}
-	// Erlang's own register of names; one that a broker starts by itself outlives it.
+	// Erlang's own register of names. One that a broker or rabbitmqctl starts by itself outlives it,
+	// and would be there as soon as this one has ended: they must not.
 	epmd := &process{t: t, dir: t.TempDir(), listens: mapper, command: func() *exec.Cmd {
 		return exec.Command("epmd", "-port", mapperPort, "-address", "127.0.0.1")
 	}}

@@ -15,13 +15,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"trivet.dev/trivet/bench/counters"
-	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/internal/words"
-	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/measure/counters"
+	"trivet.dev/trivet/measure/ping"
 	"trivet.dev/trivet/topology"
 )
 
@@ -40,6 +39,7 @@ type Info struct {
 	Topology *topology.Topology `json:"topology" doc:"Resolved: with all that was assigned"`
 	Wires    []WireInfo         `json:"wires" doc:"How each link is made, in the order of topology.links"`
 	Dead     []string           `json:"dead,omitempty" doc:"Programs of the lab that have ended by themselves: routing daemons and controllers, which apply starts again, and Open vSwitch"`
+	Cluster  []ClusterProgram   `json:"cluster,omitempty" doc:"What a cluster of controllers consists of: members, and the lab's own etcd and RabbitMQ"`
 	Devices  map[string]string  `json:"devices,omitempty" doc:"How the kernel is used: netem or delay line, Open vSwitch's datapath"`
 }
 
@@ -49,7 +49,7 @@ type WireInfo struct {
 	Wire    datapath.Wire `json:"wire"`
 	Blocked bool          `json:"blocked,omitempty" doc:"Kept out of learning, so that there is no loop"`
 
-	Ends []local.End `json:"ends,omitempty" doc:"What the ends are now, whoever made them that; GET /v1/links says it"`
+	Ends []End `json:"ends,omitempty" doc:"What the ends are now, whoever made them that; GET /v1/links says it"`
 }
 
 // handler is the daemon's API.
@@ -63,7 +63,13 @@ func (d *daemon) handler() http.Handler {
 		d.ask.Mux(mux)
 		return mux
 	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { described().ServeHTTP(w, r) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if c := d.cluster.Load(); c != nil && ofController(r.URL.Path) {
+			c.serve(d, w, r)
+			return
+		}
+		described().ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET "+alivePath, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("GET /v1/progress", d.serveProgress)
 	mux.HandleFunc("POST /v1/down", d.serveDown)
@@ -121,13 +127,13 @@ func register(api huma.API, d *daemon) {
 	}, summary("The links as they are now: made of what, up or down, their MTU"))
 	huma.Get(api, "/v1/present", func(ctx context.Context, in *struct {
 		Nodes []string `query:"node" doc:"Only these; none: all"`
-	}) (*body[[]local.Present], error) {
+	}) (*body[[]Present], error) {
 		p, err := d.present(ctx, in.Nodes)
-		return &body[[]local.Present]{p}, problem(err)
+		return &body[[]Present]{p}, problem(err)
 	}, summary("What nodes have now of what somebody may have configured by hand: addresses, routes, flow entries, rules"))
-	huma.Get(api, "/v1/changed", func(ctx context.Context, _ *struct{}) (*body[[]local.Changed], error) {
+	huma.Get(api, "/v1/changed", func(ctx context.Context, _ *struct{}) (*body[[]Changed], error) {
 		c, err := d.changed(ctx)
-		return &body[[]local.Changed]{c}, problem(err)
+		return &body[[]Changed]{c}, problem(err)
 	}, summary("What is in the lab's namespaces not as it was when it came up, and not by its own doing; waits until that has been written down"))
 	huma.Get(api, "/v1/sites", func(ctx context.Context, _ *struct{}) (*body[Sites], error) {
 		return &body[Sites]{d.sites(ctx)}, nil
@@ -257,6 +263,7 @@ func (d *daemon) info() Info {
 	s := d.state()
 	i := Info{Name: s.Name, State: s.Status, Version: version.Version, Source: s.Source,
 		Target: s.Target, Created: s.Created, Topology: s.Topology.WithoutKeys(), Wires: []WireInfo{}, Devices: map[string]string{}}
+	i.Cluster = d.clusterPrograms()
 	if s.Status == Up {
 		i.Dead, i.Wires, i.Devices = s.Dead, d.wires(s.Topology), d.target().Devices()
 	}
@@ -292,25 +299,25 @@ func (d *daemon) links() ([]WireInfo, error) {
 }
 
 // present reads what nodes have now.
-func (d *daemon) present(ctx context.Context, nodes []string) ([]local.Present, error) {
+func (d *daemon) present(ctx context.Context, nodes []string) ([]Present, error) {
 	if err := d.isUp(); err != nil {
 		return nil, err
 	}
 	d.changing.Lock()
 	defer d.changing.Unlock()
 	out, err := d.target().Present(ctx, nodes)
-	return append([]local.Present{}, out...), err
+	return append([]Present{}, out...), err
 }
 
 // changed reads what nobody has asked the lab for.
-func (d *daemon) changed(ctx context.Context) ([]local.Changed, error) {
+func (d *daemon) changed(ctx context.Context) ([]Changed, error) {
 	if err := d.isUp(); err != nil {
 		return nil, err
 	}
 	d.changing.Lock()
 	defer d.changing.Unlock()
 	out, err := d.target().Changed(ctx)
-	return append([]local.Changed{}, out...), err
+	return append([]Changed{}, out...), err
 }
 
 func (d *daemon) controllers(ctx context.Context) ([]datapath.SwitchStatus, error) {
@@ -356,13 +363,16 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	if err := Check(t, d.state().Owner); err != nil {
 		return out, err
 	}
-	if t, err = local.RoomForManagement(t, d.target().Topology()); err != nil {
+	if t, err = here().Room(t, d.target().Topology()); err != nil {
 		return out, err
 	}
 	for _, f := range topology.DiffSettings(d.target().Topology(), t) {
 		if f.Name == "learning" && d.own != nil {
 			return out, fmt.Errorf("%s: a lab that is up keeps how its switches learn: take it down and up again", f)
 		}
+	}
+	if err := keepsCluster(d.target().Topology().Cluster, t.Cluster); err != nil {
+		return out, err
 	}
 	if s, ok := d.target().(Spread); ok {
 		d.changing.Lock()
@@ -453,7 +463,7 @@ type LinkRequest struct {
 type PingRequest struct {
 	From     string            `json:"from,omitempty" doc:"Without from and to: every host pings every other"`
 	To       string            `json:"to,omitempty" doc:"A node, or an address"`
-	Pairs    []probe.Pair      `json:"pairs,omitempty" doc:"Instead of from and to: who pings whom, at which address"`
+	Pairs    []ping.Pair       `json:"pairs,omitempty" doc:"Instead of from and to: who pings whom, at which address"`
 	Count    int               `json:"count,omitempty" doc:"Echo requests per pair; 1 unless given"`
 	Size     int               `json:"size,omitempty" doc:"Payload in bytes; 56 unless given"`
 	Interval topology.Duration `json:"interval,omitempty"`
@@ -464,11 +474,11 @@ type PingRequest struct {
 
 // PingResult is the outcome of pings.
 type PingResult struct {
-	Sent     int                `json:"sent"`
-	Received int                `json:"received"`
-	Loss     float64            `json:"loss" doc:"Share of requests without a reply, in [0, 1]"`
-	RTT      *probe.Summary     `json:"rtt_ms,omitempty" doc:"Round trip times in milliseconds"`
-	Pairs    []probe.PairResult `json:"pairs"`
+	Sent     int               `json:"sent"`
+	Received int               `json:"received"`
+	Loss     float64           `json:"loss" doc:"Share of requests without a reply, in [0, 1]"`
+	RTT      *ping.Summary     `json:"rtt_ms,omitempty" doc:"Round trip times in milliseconds"`
+	Pairs    []ping.PairResult `json:"pairs"`
 }
 
 func (d *daemon) serveProgress(w http.ResponseWriter, r *http.Request) {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 
 	"trivet.dev/trivet/controller/store"
@@ -43,6 +44,10 @@ func (e *engine) forget() {
 // settle adds to a commit what is to become of a switch.
 func (e *engine) settle(s *owned, c *commit) {
 	own := s.master == e.name
+	if own && s.doubt != 0 && e.beat >= s.doubt {
+		s.given, s.doubt, s.held = true, 0, e.beat+holdTime
+		e.say("a switch obeys somebody who is no member, and is left to others", "switch", fmt.Sprintf("%016x", s.dpid))
+	}
 	switch {
 	case own && (!s.here || s.given):
 		c.release(s)

@@ -66,6 +66,7 @@ type owned struct {
 	here  bool   // it is connected to this member
 	told  int64  // the generation that Become was called with; 0: it was not, or Cease was
 	turn  uint64 // of the last call of Become
+	doubt int64  // the beat at which it is given up, if nobody has taken it who the switch may mean; 0: none
 	given bool   // it could not be become master of: it is to be given up
 	held  int64  // it is not tried again before this beat
 
@@ -255,7 +256,7 @@ func (e *engine) masterEvent(s *owned, x store.Event) {
 	if s.revision == before {
 		return
 	}
-	s.planned, s.given, e.stale = "", false, true
+	s.planned, s.given, s.doubt, e.stale = "", false, 0, true
 	e.cease(s)
 	e.become(s)
 }
@@ -303,6 +304,14 @@ func (e *engine) failed(dpid, turn uint64, why error) {
 	s.given, s.held, e.stale = true, e.beat+holdTime, true
 	e.say("a switch does not take this member as its master, and is left to others", "switch", fmt.Sprintf("%016x", dpid), "problem", why)
 	e.decide()
+}
+
+// deposed is that a switch says that it has a later master. The store will tell who, soon; else it
+// is somebody whom the cluster does not know.
+func (e *engine) deposed(dpid uint64) {
+	if s := e.switches[dpid]; s != nil && s.told != 0 && s.doubt == 0 {
+		s.doubt = e.beat + deadAfter
+	}
 }
 
 // committed is that the commit that was asked for has been answered, however: what became of it is

@@ -348,6 +348,9 @@ func (m *Member) Connected(dpid uint64) { m.do(func(e *engine) { e.connected(dpi
 // is connected again.
 func (m *Member) Lost(dpid uint64) { m.do(func(e *engine) { e.lost(dpid) }) }
 
+// Deposed is that a switch says that it has a later master than this member.
+func (m *Member) Deposed(dpid uint64) { m.do(func(e *engine) { e.deposed(dpid) }) }
+
 // Status is what this member knows.
 func (m *Member) Status() Status {
 	m.mu.Lock()
@@ -361,6 +364,9 @@ func (m *Member) Status() Status {
 
 // Name is the member's.
 func (m *Member) Name() string { return m.o.Name }
+
+// Context ends with the member.
+func (m *Member) Context() context.Context { return m.ctx }
 
 // Done is closed when the member has ended: it was told to, or another has its name (Err).
 func (m *Member) Done() <-chan struct{} { return m.ctx.Done() }

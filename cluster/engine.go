@@ -177,8 +177,9 @@ func (e *engine) event(x store.Event) {
 			e.switchOf(dpid)
 		}
 	} else if name, is := strings.CutPrefix(x.Key, drainPrefix); is {
-		e.stale = true
-		if e.memberOf(name).draining = !x.Gone(); !x.Gone() {
+		m := e.memberOf(name)
+		was := m.draining
+		if m.draining, e.stale = !x.Gone(), true; m.draining && !was {
 			e.say("the others are to take over the switches of a member", "member", name)
 		}
 	} else if dpid, is := dpidOf(x.Key, switchPrefix); is {

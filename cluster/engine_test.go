@@ -433,12 +433,12 @@ func history(t *testing.T, seed uint64) {
 	}
 }
 
-// Proves, in random histories (TRIVET_HISTORIES=3000: in so many) in which members die and come back, stand still, are cut off from the
-// store, lose switches and their leases, and in which the store stands still, takes commits late or
-// after it has been given up, and closes watches: that no member claims a switch by a generation
-// that is not its own, nor two by the same, that Become and Cease alternate; and that when nothing
-// goes wrong any more, each switch that is connected to somebody has one master, who knows it, whom
-// the switch obeys, and nothing moves any more.
+// Proves, in random histories (TRIVET_HISTORIES=3000: in so many) in which members die and come
+// back, stand still, are cut off from the store, lose switches and their leases, and in which the
+// store stands still, takes commits late or after they have been given up, and closes watches: that
+// no member claims a switch by a generation that is not its own, nor two by the same, that Become
+// and Cease alternate; and that when nothing goes wrong any more, each switch that is connected to
+// somebody has one master, who knows it, whom the switch obeys, and nothing moves any more.
 func TestHistories(t *testing.T) {
 	n, err := strconv.ParseUint(cmp.Or(os.Getenv("TRIVET_HISTORIES"), "300"), 10, 64)
 	if err != nil {

@@ -15,7 +15,7 @@
 //	POST   /v1/controller/reload      its topology is read again
 //	GET    /v1/controller/path        the way of a packet, and why
 //	GET    /v1/controller/events      Server-Sent Events
-//	GET    /v1/cluster                members of the cluster and masters of switches; POST …/moves, PUT …/drain/NAME
+//	GET    /v1/cluster                members, masters of switches; POST …/moves, PUT …/drain/NAME
 //	…      /v1/controller/apps/…      what apps answer by themselves: package apps
 //	GET    /metrics                   Prometheus
 package api

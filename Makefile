@@ -31,7 +31,7 @@ TABLE := docs/performance.md
 PREFIX := /usr/local
 
 .DEFAULT_GOAL := build
-.PHONY: build demo bootstrap test unit e2e core vm paper arm64 slow test-vm test-arm64 test-all race race-lab chaos interop clients matrix faults fuzz bench papers papers-quick recompute lint install dist wheel notebook generate clean help
+.PHONY: build demo bootstrap test unit e2e core vm paper arm64 slow test-vm test-arm64 test-all race race-lab chaos cluster-faults interop clients matrix faults fuzz bench papers papers-quick recompute lint install dist wheel notebook generate clean help
 
 build: ## bin/trivet, a static binary (the default)
 	@started=$$(date +%s); [ ! -t 1 ] || printf 'trivet  building\r'; \
@@ -97,6 +97,9 @@ chaos: build ## kill, fill and change at random for TIME (10m), and look whether
 interop: bootstrap ## OSPF of routing nodes, FRR and BIRD in 33 networks, all tables compared (15 minutes)
 	@$(MAKE) --no-print-directory build
 	@TRIVET_INTEROP=1 $(GO) test $(AS_ROOT) -count 1 -timeout 60m -v -run 'TestInterop$$' ./test/e2e
+
+cluster-faults: ## members of a cluster, and their etcd, that fail at random for TIME (10m); what switches are told is checked to be linearizable; SEED begins another run
+	@TRIVET_CLUSTER_FAULTS=$(TIME) TRIVET_SEED=$(SEED) $(GO) test -count 1 -timeout 24h -v -run "TestLinearizable\$\$" ./cluster
 
 clients: bootstrap ## os-ken's apps and Faucet on embedded switches as on those of Open vSwitch: docs/controller.md
 	@$(MAKE) --no-print-directory build

@@ -15,6 +15,7 @@
 //	POST   /v1/controller/reload      its topology is read again
 //	GET    /v1/controller/path        the way of a packet, and why
 //	GET    /v1/controller/events      Server-Sent Events
+//	GET    /v1/cluster                members, masters of switches; POST …/moves, PUT …/drain/NAME
 //	…      /v1/controller/apps/…      what apps answer by themselves: package apps
 //	GET    /metrics                   Prometheus
 package api
@@ -39,6 +40,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/ospf"
 	"trivet.dev/trivet/controller/user"
@@ -192,6 +194,9 @@ func SchemaName(t reflect.Type, hint string) string {
 	if t.PkgPath() == reflect.TypeFor[Link]().PkgPath() {
 		return "Controller" + name
 	}
+	if t.PkgPath() == reflect.TypeFor[cluster.Status]().PkgPath() {
+		return "Ownership" + name
+	}
 	if t.PkgPath() == reflect.TypeFor[ospf.LSA]().PkgPath() {
 		return "OSPF" + name
 	}
@@ -234,6 +239,7 @@ func (s *Server) Register(api huma.API) {
 	s.registerRoutes(api)
 	s.registerBalance(api)
 	s.registerOSPF(api)
+	s.registerCluster(api)
 	s.registerFollow(api)
 	if s.More != nil {
 		s.More(api)

@@ -150,6 +150,9 @@ func (v *view) find(name string) (*controller.Switch, error) {
 	if s := v.c.Switch(dpid); found && s != nil {
 		return s, nil
 	}
+	if found && v.c.Seen(dpid) != nil {
+		return nil, fmt.Errorf("%s: %w; ask that one (trivet cluster status says which)", name, controller.ErrStandby)
+	}
 	var names []string
 	for _, s := range v.c.Switches() {
 		names = append(names, v.switchName(s.DPID()))

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/balance"
@@ -70,7 +71,8 @@ type Controller struct {
 	Balance   *balance.App
 	Learning  Learning
 	Database  *database.DB
-	Apps      []string // that it has, in their order
+	Member    *cluster.Member // nil: it is alone
+	Apps      []string        // that it has, in their order
 	Started   time.Time
 
 	log        *slog.Logger

@@ -61,11 +61,27 @@ func (c *Controller) keepProgram(ctx context.Context, p ProgramRoutes) error {
 	if len(p.Routes) == 0 {
 		return c.routes.given.Delete(ctx, p.Name)
 	}
+	return c.routes.given.Put(ctx, p.Name, p.row())
+}
+
+func (p ProgramRoutes) row() programRow {
 	row := programRow{Program: p.Name, Distance: uint8(p.Distance)}
 	for _, u := range p.Routes {
 		row.Routes = append(row.Routes, rowOf(u))
 	}
-	return c.routes.given.Put(ctx, p.Name, row)
+	return row
+}
+
+func (r programRow) program() (ProgramRoutes, error) {
+	p := ProgramRoutes{Name: r.Program, Distance: rib.Distance(r.Distance)}
+	for _, one := range r.Routes {
+		u, err := one.route()
+		if err != nil {
+			return p, fmt.Errorf("of the program %s: %w", r.Program, err)
+		}
+		p.Routes = append(p.Routes, u)
+	}
+	return p, nil
 }
 
 // loadPrograms takes the routes of programs from the store.
@@ -75,13 +91,9 @@ func (r *routes) loadPrograms() error {
 		return err
 	}
 	for _, row := range rows {
-		p := ProgramRoutes{Name: row.Program, Distance: rib.Distance(row.Distance)}
-		for _, one := range row.Routes {
-			u, err := one.route()
-			if err != nil {
-				return fmt.Errorf("of the program %s: %w", row.Program, err)
-			}
-			p.Routes = append(p.Routes, u)
+		p, err := row.program()
+		if err != nil {
+			return err
 		}
 		r.programs[row.Program] = p
 	}

@@ -149,6 +149,9 @@ func (a *App) Add(ctx context.Context, dpid uint64, m *openflow.FlowMod) (Flow, 
 	a.changing.Lock()
 	defer a.changing.Unlock()
 	s := a.c.Switch(dpid)
+	if s == nil && a.c.Seen(dpid) != nil {
+		return Flow{}, controller.ErrStandby
+	}
 	if s == nil {
 		return Flow{}, ErrNotConnected
 	}

@@ -44,6 +44,7 @@ type running struct {
 	database       string
 	api, tokenFile string
 
+	member       string // of a cluster, its name
 	store, login string // where the apps keep what outlives it, if not in the database
 	tls          etcd.TLS
 	broker       servers.Broker
@@ -77,6 +78,7 @@ func (a *app) controller() *cobra.Command {
 	f.StringVar(&r.tls.Certificate, "store-cert", "", "certificate that etcd asks for")
 	f.StringVar(&r.tls.Key, "store-key", "", "its private key")
 	f.StringVar(&r.tls.CA, "store-ca", "", "certificates of the CA that signs etcd's certificates (default: those that this machine trusts)")
+	f.StringVar(&r.member, "member", "", "be a member of the cluster of controllers that share the store, by this name (see docs/cluster.md)")
 	brokerFlags(f, &r.broker)
 	f.BoolVar(&r.wired, "wired", false, "the cables are as --topology has them: ports forward before probes have looked at them")
 	f.IntVar(&r.rows, "database-rows", 0, "how much each time series of the database keeps, at most (default: a day)")
@@ -116,6 +118,11 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 		return err
 	}
 	defer c.Close()
+	ctx, leave, err := a.join(ctx, c, s, r, o, door)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	a.say("controller listens on %s; Ctrl-C ends   apps %s", s.listen, strings.Join(c.Apps, ", "))
 	if door != nil {
 		server := api.Server{Reload: r.reload(c)}

@@ -22,6 +22,9 @@ const storeTime = 15 * time.Second
 // The context ends when it is not any more, with the reason as its cause; letGo lets go of it.
 func (r running) openStore(ctx context.Context, o *builtin.Options) (held context.Context, letGo func(), err error) {
 	if r.store == "" {
+		if r.member != "" {
+			return nil, nil, errors.New("--member: needs --store, which all members of the cluster share")
+		}
 		return ctx, func() {}, nil
 	}
 	address, err := etcd.ParseAddress(r.store)
@@ -37,6 +40,14 @@ func (r running) openStore(ctx context.Context, o *builtin.Options) (held contex
 	s, err := etcd.Open(ctx, address)
 	if err != nil {
 		return nil, nil, err
+	}
+	if r.member != "" {
+		if err := shared(ctx, s); err != nil {
+			s.Close()
+			return nil, nil, fmt.Errorf("--store %s: %w", address, err)
+		}
+		o.Store = s
+		return ctx, func() { s.Close() }, nil
 	}
 	own := &ownStore{Store: s, log: o.Log}
 	if err := own.begin(ctx); err != nil {
@@ -57,6 +68,15 @@ func (r running) openStore(ctx context.Context, o *builtin.Options) (held contex
 	}, nil
 }
 
+// shared says why a store cannot be that of a cluster.
+func shared(ctx context.Context, s store.Store) error {
+	owner, err := s.Get(ctx, "owner")
+	if err == nil && !owner.Gone() {
+		err = fmt.Errorf("%w to itself, without --member: %s", store.ErrHeld, owner.Value)
+	}
+	return err
+}
+
 // ownStore is a store that this controller alone uses.
 type ownStore struct {
 	store.Store
@@ -67,6 +87,13 @@ type ownStore struct {
 
 // begin takes it.
 func (o *ownStore) begin(ctx context.Context) (err error) {
+	members, err := o.List(ctx, "cluster/member/")
+	if err == nil && len(members) > 0 {
+		err = fmt.Errorf("a cluster of controllers has it: %d members; join it by --member NAME", len(members))
+	}
+	if err != nil {
+		return err
+	}
 	if err = o.hold(ctx); err == nil {
 		o.number, err = store.Next(ctx, o, "owners")
 	}

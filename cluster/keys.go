@@ -1,0 +1,96 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Where what the members agree on is kept.
+const (
+	prefix          = "cluster/"
+	memberPrefix    = prefix + "member/"
+	connectedPrefix = prefix + "connected/"
+	switchPrefix    = prefix + "switch/"
+	wantedPrefix    = prefix + "wanted/"
+	drainPrefix     = prefix + "drain/"
+)
+
+// MemberRecord is what a member says of itself.
+type MemberRecord struct {
+	Name     string    `json:"name"`
+	Instance string    `json:"instance"` // of this process: another one of that name has another
+	Version  string    `json:"version"`
+	Started  time.Time `json:"started"`
+	OpenFlow string    `json:"openflow"` // where switches connect
+	API      string    `json:"api"`      // where people ask
+	Beat     int64     `json:"beat"`     // how many there have been
+}
+
+type switchRecord struct {
+	Master   string `json:"master"`
+	Instance string `json:"instance"` // the process of that name
+}
+
+type wantedRecord struct {
+	Member string `json:"member"`
+}
+
+type connectedRecord struct {
+	Switches []string `json:"switches"` // datapath ids, hexadecimal
+}
+
+func switchKey(dpid uint64) string { return fmt.Sprintf("%s%016x", switchPrefix, dpid) }
+func wantedKey(dpid uint64) string { return fmt.Sprintf("%s%016x", wantedPrefix, dpid) }
+
+// dpidOf reads the datapath id at the end of a key.
+func dpidOf(key, prefix string) (dpid uint64, is bool) {
+	text, is := strings.CutPrefix(key, prefix)
+	dpid, err := strconv.ParseUint(text, 16, 64)
+	return dpid, is && err == nil && len(text) == 16
+}
+
+// encode writes a record; those of this package can always be written.
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func encodeConnected(dpids []uint64) []byte {
+	slices.Sort(dpids)
+	r := connectedRecord{Switches: make([]string, len(dpids))}
+	for i, d := range dpids {
+		r.Switches[i] = strconv.FormatUint(d, 16)
+	}
+	return encode(r)
+}
+
+func decodeConnected(b []byte) map[uint64]bool {
+	var r connectedRecord
+	_ = json.Unmarshal(b, &r) // what is not one names no switch
+	out := make(map[uint64]bool, len(r.Switches))
+	for _, text := range r.Switches {
+		if d, err := strconv.ParseUint(text, 16, 64); err == nil {
+			out[d] = true
+		}
+	}
+	return out
+}
+
+var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// CheckName says why a member cannot have a name.
+func CheckName(n string) error {
+	if !name.MatchString(n) {
+		return errors.New("a member's name has up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit")
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"trivet.dev/trivet/cluster"
+)
+
+// ClusterMove asks for a switch to have another master.
+type ClusterMove struct {
+	Switch string `json:"switch" doc:"Name or datapath id"`
+	Member string `json:"member" doc:"That is to be its master"`
+}
+
+// member returns the controller's part in a cluster.
+func (s *Server) member() (*cluster.Member, error) {
+	c, err := s.get()
+	if err == nil && c.Member == nil {
+		err = huma.Error404NotFound("this controller is alone: it was not started with --member")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.Member, nil
+}
+
+func (s *Server) registerCluster(api huma.API) {
+	huma.Get(api, "/v1/cluster", func(context.Context, *struct{}) (*body[cluster.Status], error) {
+		m, err := s.member()
+		if err != nil {
+			return nil, err
+		}
+		return bodyOf(m.Status(), nil)
+	}, summary("Members of the cluster of controllers, and the masters of switches, as this member knows them"))
+	huma.Post(api, "/v1/cluster/moves", func(ctx context.Context, in *body[ClusterMove]) (*body[ClusterMove], error) {
+		m, err := s.member()
+		if err != nil {
+			return nil, err
+		}
+		c, err := s.get()
+		if err != nil {
+			return nil, err
+		}
+		dpid, found := c.Map().Find(in.Body.Switch)
+		if !found {
+			return nil, problem(fmt.Errorf("there is no switch %q", in.Body.Switch))
+		}
+		return bodyOf(ClusterMove{fmt.Sprintf("%016x", dpid), in.Body.Member}, m.Move(ctx, dpid, in.Body.Member))
+	}, summary("Have a member take a switch over; the answer has the switch's datapath id"))
+	drain := func(undo bool) func(context.Context, *struct {
+		Member string `path:"member"`
+	}) (*struct{}, error) {
+		return func(ctx context.Context, in *struct {
+			Member string `path:"member"`
+		}) (*struct{}, error) {
+			m, err := s.member()
+			if err != nil {
+				return nil, err
+			}
+			if err := m.Drain(ctx, in.Member, undo); err != nil {
+				return nil, problem(err)
+			}
+			return nil, nil
+		}
+	}
+	huma.Put(api, "/v1/cluster/drain/{member}", drain(false), summary("Have the others take over all switches of a member, which takes none"))
+	huma.Delete(api, "/v1/cluster/drain/{member}", drain(true), summary("Let a member take switches again"))
+}
+
+// Cluster returns the members of the cluster and the masters of switches.
+func (c *Client) Cluster(ctx context.Context) (out cluster.Status, err error) {
+	return out, c.cluster(ctx, http.MethodGet, "", nil, &out)
+}
+
+// MoveSwitch asks for a switch to have another master, and returns that with its datapath id.
+func (c *Client) MoveSwitch(ctx context.Context, m ClusterMove) (out ClusterMove, err error) {
+	return out, c.cluster(ctx, http.MethodPost, "/moves", m, &out)
+}
+
+// Drain asks for the others to take over all switches of a member; undo lets it take some again.
+func (c *Client) Drain(ctx context.Context, member string, undo bool) error {
+	if cluster.CheckName(member) != nil {
+		return fmt.Errorf("there is no member %q", member)
+	}
+	method := http.MethodPut
+	if undo {
+		method = http.MethodDelete
+	}
+	return c.cluster(ctx, method, "/drain/"+member, nil, nil)
+}
+
+func (c *Client) cluster(ctx context.Context, method, path string, in, out any) error {
+	resp, err := c.do(ctx, method, "/v1/cluster"+path, in)
+	if err != nil || out == nil {
+		if resp != nil {
+			err = errors.Join(err, resp.Body.Close())
+		}
+		return err
+	}
+	defer resp.Body.Close()
+	return json.NewDecoder(resp.Body).Decode(out)
+}

@@ -1,0 +1,115 @@
+package builtin
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/controller/store"
+)
+
+// follow takes over, until the context ends, what users and programs add and take back at other
+// members of the cluster.
+func (c *Controller) follow(ctx context.Context) {
+	go c.User.Follow(ctx)
+	if c.Routing == nil {
+		return
+	}
+	tell := func(sync func(context.Context, string) error) func(string) {
+		return func(key string) {
+			if err := sync(ctx, key); err != nil && ctx.Err() == nil {
+				c.log.Error("what another member has changed of routes is not followed", "key", key, "error", err)
+			}
+		}
+	}
+	go store.Follow(ctx, c.routes.users.Store, c.routes.users.Prefix, c.routes.keysOfUsers, tell(c.syncRoute))
+	go store.Follow(ctx, c.routes.given.Store, c.routes.given.Prefix, c.routes.keysOfPrograms, tell(c.syncProgram))
+}
+
+func (r *routes) keysOfUsers() (keys []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, u := range r.added {
+		keys = append(keys, r.users.Prefix+u.key())
+	}
+	return keys
+}
+
+func (r *routes) keysOfPrograms() (keys []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name := range r.programs {
+		keys = append(keys, r.given.Prefix+name)
+	}
+	return keys
+}
+
+// syncRoute makes a user's route what the store has now.
+func (c *Controller) syncRoute(ctx context.Context, key string) error {
+	c.routes.changing.Lock()
+	defer c.routes.changing.Unlock()
+	e, err := c.routes.users.Store.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	this := func(u UserRoute) bool { return c.routes.users.Prefix+u.key() == key }
+	c.routes.mu.Lock()
+	i := slices.IndexFunc(c.routes.added, this)
+	var now UserRoute
+	switch {
+	case e.Gone() && i < 0:
+		c.routes.mu.Unlock()
+		return nil
+	case e.Gone():
+		now = c.routes.added[i]
+		c.routes.added = slices.DeleteFunc(c.routes.added, this)
+	default:
+		var row routeRow
+		if err = json.Unmarshal(e.Value, &row); err == nil {
+			now, err = row.route()
+		}
+		if err != nil || i >= 0 && reflect.DeepEqual(rowOf(c.routes.added[i]), rowOf(now)) {
+			c.routes.mu.Unlock()
+			return err
+		}
+		c.routes.added = append(slices.DeleteFunc(c.routes.added, this), now)
+	}
+	c.routes.mu.Unlock()
+	if router, err := c.router(now.Router); err == nil { // else it is kept for when it is in the topology
+		c.Routing.SetStatic(router.DPID, router.StaticWith(c.routes.of(router.Name)))
+	}
+	return nil
+}
+
+// syncProgram makes the routes of a program what the store has now.
+func (c *Controller) syncProgram(ctx context.Context, key string) error {
+	c.routes.changing.Lock()
+	defer c.routes.changing.Unlock()
+	e, err := c.routes.given.Store.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	now := ProgramRoutes{Name: strings.TrimPrefix(key, c.routes.given.Prefix)}
+	if !e.Gone() {
+		var row programRow
+		if err := json.Unmarshal(e.Value, &row); err != nil {
+			return err
+		}
+		if now, err = row.program(); err != nil {
+			return err
+		}
+	}
+	c.routes.mu.Lock()
+	before := c.routes.programs[now.Name]
+	same := reflect.DeepEqual(before.row(), now.row())
+	if c.routes.programs[now.Name] = now; len(now.Routes) == 0 {
+		delete(c.routes.programs, now.Name)
+	}
+	c.routes.mu.Unlock()
+	if !same {
+		c.giveProgram(now)
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package builtin
+
+import (
+	"context"
+
+	"trivet.dev/trivet/cluster"
+	"trivet.dev/trivet/controller"
+)
+
+// Join makes the controller a member of a cluster: of which switches it is master the members
+// decide. It must be called before a switch connects. When ctx ends, the member stops as if it
+// died.
+func (c *Controller) Join(ctx context.Context, o cluster.Options) error {
+	o.Log = c.log
+	o.Become = func(dpid, generation uint64) error {
+		if s := c.Seen(dpid); s != nil {
+			return s.Become(generation)
+		}
+		return controller.ErrGone
+	}
+	o.Cease = func(dpid uint64) {
+		if s := c.Seen(dpid); s != nil {
+			_ = s.Cease() // an error: its connection has ended, and the apps are told
+		}
+	}
+	m, err := cluster.Join(ctx, o)
+	if err != nil {
+		return err
+	}
+	c.Member, c.Controller.Owner = m, owner{m}
+	c.follow(m.Context())
+	return nil
+}
+
+// owner tells a member of the cluster of the switches of this controller.
+type owner struct{ m *cluster.Member }
+
+func (o owner) Connected(s *controller.Switch) { o.m.Connected(s.DPID()) }
+func (o owner) Lost(s *controller.Switch)      { o.m.Lost(s.DPID()) }
+func (o owner) Deposed(s *controller.Switch)   { o.m.Deposed(s.DPID()) }

@@ -35,7 +35,8 @@ func (m *machine) clusterPrograms() map[string]lab.ClusterProgram {
 	return out
 }
 
-// clusterRuns waits until all of the cluster runs, each that is named as another process than before.
+// clusterRuns waits until all of the cluster runs, each that is named as another process than
+// before.
 func (m *machine) clusterRuns(before map[string]lab.ClusterProgram, another ...string) (now map[string]lab.ClusterProgram) {
 	m.t.Helper()
 	eventually(m.t, fmt.Sprintf("all of the cluster runs, and %v anew", another), func() bool {

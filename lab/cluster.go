@@ -470,13 +470,13 @@ func (d *daemon) absent() (out []string) {
 
 // waitCluster waits until the members know the topology that they have been told, and traffic can
 // flow. If ctx ends first, the error says what is missing.
-func (d *daemon) waitCluster(ctx context.Context) error {
+func (d *daemon) waitCluster(ctx context.Context, t *topology.Topology) error {
 	c := d.cluster.Load()
 	if c == nil {
 		return nil
 	}
 	for {
-		missing := c.missing(ctx)
+		missing := c.missing(ctx, t)
 		if len(missing) == 0 {
 			return nil
 		}
@@ -496,7 +496,7 @@ func (d *daemon) waitMembers() {
 	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state().Wait))
 	defer cancel()
 	d.progress.stage("members", 0, 0)
-	if err := d.waitCluster(ctx); err != nil {
+	if err := d.waitCluster(ctx, d.state().Topology); err != nil {
 		d.progress.warn(err.Error() + d.withoutThose())
 	}
 }
@@ -506,26 +506,27 @@ func startedAgainBy(what string) bool {
 	return strings.HasPrefix(what, "member ") || what == servers.Etcd.Name || what == servers.RabbitMQ.Name
 }
 
-// missing is what no member knows, and what any has yet to do.
-func (c *cluster) missing(ctx context.Context) []string {
-	var unknown, undone []string
-	var first error
-	answered := false
+// missing is what of a topology no member knows, and what any has yet to do.
+func (c *cluster) missing(ctx context.Context, t *topology.Topology) []string {
+	var all []api.Missing
+	var silent []string
 	for _, m := range c.list() {
 		got, err := m.api.Missing(ctx)
 		if err != nil {
-			first = errors.Join(first, fmt.Errorf("an answer of member %s (%w)", m.called, err))
+			silent = append(silent, fmt.Sprintf("an answer of member %s (%v)", m.called, err))
 			continue
 		}
-		if undone = append(undone, got.Undone...); !answered {
-			unknown = got.Unknown
-		}
-		unknown = slices.DeleteFunc(unknown, func(what string) bool { return !slices.Contains(got.Unknown, what) })
-		answered = true
+		all = append(all, got)
 	}
-	if !answered && first != nil {
-		return strings.Split(first.Error(), "\n")
+	if len(all) == 0 {
+		return silent
+	}
+	away, links, undone := all[0].Away, all[0].Links, all[0].Undone
+	for _, m := range all[1:] {
+		away = slices.DeleteFunc(away, func(what string) bool { return !slices.Contains(m.Away, what) })
+		links = slices.DeleteFunc(links, func(i int) bool { return !slices.Contains(m.Links, i) })
+		undone = append(undone, m.Undone...)
 	}
 	slices.Sort(undone)
-	return append(unknown, slices.Compact(undone)...)
+	return slices.Concat(away, linksUp(t, links), slices.Compact(undone))
 }

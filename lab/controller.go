@@ -133,6 +133,16 @@ func (o *ownController) catchUp(ctx context.Context, t *topology.Topology) error
 
 // missing lists what the controller has yet to learn about a topology, or to do.
 func (o *ownController) missing(t *topology.Topology) []string {
-	unknown, undone := o.Missing(t)
-	return append(unknown, undone...)
+	away, links, undone := o.Missing(t)
+	return slices.Concat(away, linksUp(t, links), undone)
+}
+
+// linksUp are the names of those of some links of a topology that are not down.
+func linksUp(t *topology.Topology, links []int) (out []string) {
+	for _, i := range links {
+		if i < len(t.Links) && !t.Links[i].Down {
+			out = append(out, "link "+t.Links[i].Name())
+		}
+	}
+	return out
 }

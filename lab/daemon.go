@@ -524,7 +524,7 @@ func (d *daemon) follow(links ...*topology.Link) error {
 	d.changing.Unlock()
 	ctx, cancel := patience.Follow.Longer(time.Duration(len(t.Nodes)) * time.Millisecond).Context(d.ctx)
 	defer cancel()
-	if err := errors.Join(own.catchUp(ctx, t), d.waitCluster(ctx), d.followForeign(links)); err != nil {
+	if err := errors.Join(own.catchUp(ctx, t), d.waitCluster(ctx, t), d.followForeign(links)); err != nil {
 		d.changing.Lock()
 		defer d.changing.Unlock()
 		return fmt.Errorf("the change is made, but %w%s", err, d.withoutThose())

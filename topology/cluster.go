@@ -80,6 +80,21 @@ func (c *Cluster) Clone() *Cluster {
 	return &out
 }
 
+// WithoutPositions returns a copy that does not say where in a file it was.
+func (c *Cluster) WithoutPositions() *Cluster {
+	out := c.Clone()
+	out.Pos = Position{}
+	for i := range out.Members {
+		out.Members[i].Pos = Position{}
+	}
+	for _, s := range []*Server{out.Store, out.Broker} {
+		if s != nil {
+			s.Pos = Position{}
+		}
+	}
+	return out
+}
+
 // filesFrom resolves relative names of files against a directory.
 func (c *Cluster) filesFrom(dir string) {
 	for _, s := range []*Server{c.Store, c.Broker} {

@@ -54,8 +54,8 @@ type Server struct {
 	// way; nil: confirmation by the switches is enough. It must be set before Use.
 	Settle func(context.Context) error
 
-	// Reload has the controller take its topology from where it came from; nil: it came from nowhere.
-	// It must be set before Use.
+	// Reload has the controller take its topology from where it came from; nil: it came from
+	// nowhere. It must be set before Use.
 	Reload func(context.Context) error
 
 	// Collector measures what runs the controller, if anything does: GET /metrics has that, too,

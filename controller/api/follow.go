@@ -11,8 +11,9 @@ import (
 // Missing is what the controller has yet to learn of its topology, and to do. Where nothing is,
 // traffic flows as the controller wants it to.
 type Missing struct {
-	Unknown []string `json:"unknown" doc:"Switches that are not connected, links that are not known"`
-	Undone  []string `json:"undone" doc:"What apps have yet to do, or to hear from others"`
+	Away   []string `json:"away" doc:"Switches and routers that are not connected"`
+	Links  []int    `json:"links" doc:"Links that are not known, or not used, also those that are down: by their place in the topology, from 0"`
+	Undone []string `json:"undone" doc:"What apps have yet to do, or to hear from others"`
 }
 
 // errReload is the answer of a controller that has no file to read.
@@ -42,7 +43,7 @@ func (s *Server) registerFollow(api huma.API) {
 func missing(ctx context.Context, c *builtin.Controller) (m Missing, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	m = Missing{Unknown: []string{}, Undone: []string{}}
+	m = Missing{Away: []string{}, Links: []int{}, Undone: []string{}}
 	if err := c.Barriers(ctx); err != nil { // switches report a change before they answer
 		return m, err
 	}
@@ -50,12 +51,9 @@ func missing(ctx context.Context, c *builtin.Controller) (m Missing, err error) 
 	if t == nil {
 		return m, nil
 	}
-	unknown, undone := c.Missing(t)
-	m.Unknown, m.Undone = append(m.Unknown, unknown...), append(m.Undone, undone...)
-	if len(unknown)+len(undone) > 0 {
-		return m, nil
-	}
-	return m, c.Barriers(ctx)
+	away, links, undone := c.Missing(t)
+	m.Away, m.Links, m.Undone = append(m.Away, away...), append(m.Links, links...), append(m.Undone, undone...)
+	return m, c.Barriers(ctx) // what is not missing is carried out
 }
 
 // Missing asks what of its topology the controller does not know yet.

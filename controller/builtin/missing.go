@@ -15,20 +15,20 @@ import (
 // Topology is what the controller was told last; nil: it knows none.
 func (c *Controller) Topology() *topology.Topology { return c.told.Load() }
 
-// Missing lists what the controller has yet to learn about a topology, and what its apps have yet
-// to do with what they know.
-func (c *Controller) Missing(t *topology.Topology) (unknown, undone []string) {
+// Missing lists what the controller has yet to learn about a topology: nodes, and links by their
+// index, also those that are down; and what its apps have yet to do with what they know.
+func (c *Controller) Missing(t *topology.Topology) (away []string, links []int, undone []string) {
 	nodes := map[string]*topology.Node{}
 	for _, n := range t.Nodes {
 		if nodes[n.Name] = n; controlled(n) && c.Switch(uint64(n.DPID)) == nil {
-			unknown = append(unknown, string(n.Kind)+" "+n.Name)
+			away = append(away, string(n.Kind)+" "+n.Name)
 		}
 	}
-	for _, l := range t.Links {
+	for i, l := range t.Links {
 		inner := controlled(nodes[l.Ends[0].Node]) && controlled(nodes[l.Ends[1].Node])
 		for _, e := range l.Ends {
 			n := nodes[e.Node]
-			if !controlled(n) || l.Down {
+			if !controlled(n) {
 				continue
 			}
 			dpid, port := uint64(n.DPID), n.OpenFlowPort(e)
@@ -39,7 +39,8 @@ func (c *Controller) Missing(t *topology.Topology) (unknown, undone []string) {
 				forwards = c.Learning.TakesPart(dpid, port)
 			}
 			if !forwards && !c.seesDown(n, port) {
-				unknown = append(unknown, "link "+l.Name())
+				links = append(links, i)
+				break
 			}
 		}
 	}
@@ -52,7 +53,7 @@ func (c *Controller) Missing(t *topology.Topology) (unknown, undone []string) {
 	if c.Routing != nil {
 		undone = append(undone, c.Routing.Missing()...)
 	}
-	return unknown, undone
+	return away, links, undone
 }
 
 // controlled says whether Trivet's controller decides for a node, which may be nil.

@@ -14,6 +14,7 @@ import (
 	"trivet.dev/trivet/datapath/vm"
 	"trivet.dev/trivet/internal/kernel"
 	"trivet.dev/trivet/internal/lack"
+	"trivet.dev/trivet/internal/servers"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/target/local/wifi"
@@ -109,6 +110,13 @@ func examine() []finding {
 		}
 		if err == nil {
 			f.OK, f.Says = true, strings.Join(program, " ")
+		}
+		out = append(out, f)
+	}
+	for _, p := range servers.All() {
+		f := finding{What: p.Name, Cure: "apt install " + p.Package, Says: "missing: a cluster of controllers needs it"}
+		if program, err := p.Find(); err == nil {
+			f.OK, f.Says = true, program
 		}
 		out = append(out, f)
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -81,6 +82,11 @@ func (a *app) showInfo(info lab.Info, sites lab.Sites) {
 	if len(info.Dead) > 0 {
 		a.say("%s: %s; %s", a.paint(red, "have ended"), strings.Join(info.Dead, ", "), lab.CureDead(info.Dead))
 	}
+	if len(info.Cluster) > 0 {
+		a.say("")
+		a.table(a.clusterRows(info.Cluster))
+		a.say("")
+	}
 	if how := info.Devices["impairment"]; how != "" {
 		a.say("impairments by %s", how)
 	}
@@ -105,6 +111,18 @@ func (a *app) showInfo(info lab.Info, sites lab.Sites) {
 	}
 	a.table(rows)
 	a.showErrands(info.Topology.Errands(nil))
+}
+
+func (a *app) clusterRows(programs []lab.ClusterProgram) [][]string {
+	rows := [][]string{{"CLUSTER", "STATE", "SINCE", "RESTARTS", "LISTENS AT", "CPU"}}
+	for _, p := range programs {
+		state := "runs"
+		if !p.Running {
+			state = a.paint(red, "ended")
+		}
+		rows = append(rows, []string{p.Name, state, ago(p.Since), strconv.Itoa(p.Restarts), p.Address, p.CPU})
+	}
+	return rows
 }
 
 func nodeRows(t *topology.Topology) [][]string {

@@ -117,6 +117,9 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: what, From: from, Target: lab.OnThisMachine,
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: r}
 	where := "local"
+	if machines != nil && r.Cluster != nil {
+		return fmt.Errorf("%s: a cluster of controllers is for labs on this machine only: leave out --on, or the cluster\nnothing was changed", s.file)
+	}
 	if machines != nil {
 		if err := sites.Spread(ctx, &state, machines); err != nil {
 			return fmt.Errorf("%w\nnothing was changed", err)
@@ -212,6 +215,9 @@ func describe(t *topology.Topology, where string) string {
 		for _, c := range n.Controllers {
 			add(controllers, "controller "+c)
 		}
+	}
+	if t.Cluster != nil {
+		parts = append(parts, words.Plural(len(t.Cluster.Members), "member"))
 	}
 	if len(parts) > 5 {
 		parts = append(parts[:5], "…")

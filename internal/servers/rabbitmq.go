@@ -65,8 +65,8 @@ func RabbitMQCommand(p Place, ports RabbitMQPorts) (*exec.Cmd, error) {
 		"RABBITMQ_CONF_ENV_FILE=" + p.File("env.conf"), "RABBITMQ_CONFIG_FILE=" + p.File("rabbitmq.conf"), "RABBITMQ_ENABLED_PLUGINS_FILE=" + p.File("plugins"),
 		"RABBITMQ_ADVANCED_CONFIG_FILE=" + p.File("advanced.config"), "RABBITMQ_GENERATED_CONFIG_DIR=" + data("config"),
 		"RABBITMQ_MNESIA_BASE=" + data("mnesia"), "RABBITMQ_LOG_BASE=" + data("log"), "RABBITMQ_PID_FILE=" + data("pid"), "RABBITMQ_FEATURE_FLAGS_FILE=" + data("features"),
-		// One thread, which sleeps when nothing is to be done; the cookie is in a file, and not among
-		// the arguments, which everybody can see.
+		// One thread, which sleeps when nothing is to be done; the cookie is in a file, and not
+		// among the arguments, which everybody can see.
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 1:1 +SDio 1 +sbwt none +sbwtdcpu none +sbwtdio none -args_file " + p.File("vm.args") +
 			" -kernel inet_dist_use_interface {127,0,0,1}",
 	}), nil

@@ -61,8 +61,8 @@ func Missing(programs ...*Program) error {
 		"sudo apt install "+strings.Join(packages, " ")+"   (or name a store and a broker that exist elsewhere, docs/cluster.md)")
 }
 
-// CheckLogin says why a file that is to have user:password has not: more than that is not given to a
-// server.
+// CheckLogin says why a file that is to have user:password has not: more than that is not given to
+// a server.
 func CheckLogin(file string) error {
 	if err := Readable(file); err != nil {
 		return err

@@ -473,7 +473,7 @@ func (f *fabric) Close() {
 	}
 }
 
-// Status says how switches with controllers of others get on with them.
+// Status says how switches get on with controllers of others, and with the members of a cluster.
 func (f *fabric) Status(context.Context) (out []datapath.SwitchStatus, err error) {
 	s := f.now.Load()
 	if s == nil {
@@ -481,7 +481,8 @@ func (f *fabric) Status(context.Context) (out []datapath.SwitchStatus, err error
 	}
 	for _, n := range f.site.Topology().Nodes {
 		a := s.agent(n.Name)
-		if a == nil || len(topology.ForeignControllers(f.site.Topology(), n)) == 0 {
+		clustered := f.site.Topology().Cluster != nil && slices.Contains(n.Controllers, topology.ControllerTrivet)
+		if a == nil || !clustered && len(topology.ForeignControllers(f.site.Topology(), n)) == 0 {
 			continue
 		}
 		status := datapath.SwitchStatus{Switch: n.Name, Controllers: []datapath.ControllerStatus{}}

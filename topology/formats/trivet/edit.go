@@ -76,6 +76,9 @@ func withoutPositions(t *topology.Topology) *topology.Topology {
 	for i := range t.Schedule {
 		t.Schedule[i].Pos = topology.Position{}
 	}
+	if t.Cluster != nil {
+		t.Cluster = t.Cluster.WithoutPositions()
+	}
 	return t
 }
 

@@ -109,6 +109,24 @@ var (
 	})
 )
 
+var (
+	cpus     = rapid.Map(rapid.Float64Range(0.001, 4096), func(f float64) topology.CPU { return topology.CPU{CPUs: f} })
+	clusters = rapid.Custom(func(t *rapid.T) *topology.Cluster {
+		c := &topology.Cluster{Members: topology.NumberedMembers(rapid.IntRange(2, topology.MaxMembers).Draw(t, "members")), CPU: maybe(t, cpus)}
+		if rapid.Bool().Draw(t, "named") {
+			c.Members = nil
+			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(oddNames[:9]), 2, 4, rapid.ID).Draw(t, "names") {
+				c.Members = append(c.Members, topology.Member{Name: name, CPU: maybe(t, cpus)})
+			}
+		}
+		c.Store, c.Broker = maybe(t, elsewhere), maybe(t, elsewhere)
+		return c
+	})
+	elsewhere = rapid.Custom(func(t *rapid.T) *topology.Server {
+		return &topology.Server{Address: phrases.Draw(t, "address"), CA: maybe(t, phrases), Certificate: maybe(t, phrases), Key: maybe(t, phrases), Login: maybe(t, phrases)}
+	})
+)
+
 func jsonValue(t *rapid.T, depth int) any {
 	switch rapid.IntRange(0, 6-2*min(depth, 1)).Draw(t, "type") {
 	case 0:
@@ -140,7 +158,7 @@ var topologies = rapid.Custom(func(t *rapid.T) *topology.Topology {
 	out := &topology.Topology{
 		Name: maybe(t, anyText), Subnet: maybe(t, prefixes), Subnet6: maybe(t, prefixes),
 		IPv6:     maybe(t, rapid.SampledFrom([]topology.IPv6{topology.IPv6Off, topology.IPv6LinkLocal, topology.IPv6Assigned, topology.IPv6Auto})),
-		Datapath: maybe(t, datapaths), Controllers: maybe(t, controllers), Foreign: maybe(t, foreigns),
+		Datapath: maybe(t, datapaths), Controllers: maybe(t, controllers), Foreign: maybe(t, foreigns), Cluster: maybe(t, clusters),
 	}
 	names := rapid.SliceOfNDistinct(rapid.OneOf(rapid.SampledFrom(oddNames), rapid.StringMatching(`[hs][1-9]{1,2}`)), 1, 12, rapid.ID).Draw(t, "names")
 	if rapid.Bool().Draw(t, "sorted") {

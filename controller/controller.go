@@ -27,6 +27,10 @@ type Controller struct {
 	// any peer may. It must be set before Serve.
 	Allowed func(conn net.Conn, dpid uint64) error
 
+	// Owner says of which switches this controller is master, where several have the same; nil: it
+	// is alone. It must be set before a switch connects.
+	Owner Ownership
+
 	log  *slog.Logger
 	apps []App
 
@@ -64,7 +68,9 @@ func (c *Controller) Named(f func(dpid uint64) bool) { c.named = f }
 // newSwitch returns the switch at the other end of a session.
 func (c *Controller) newSwitch(l line, f *openflow.FeaturesReply) *Switch {
 	strange := c.named == nil || !c.named(f.DatapathID)
-	return &Switch{session: l, controller: c, strange: strange, dpid: f.DatapathID, features: *f, had: &state{}, ports: map[uint32]openflow.Port{}}
+	s := &Switch{session: l, controller: c, strange: strange, dpid: f.DatapathID, features: *f, had: &state{}, ports: map[uint32]openflow.Port{}}
+	s.acts.Store(c.Owner == nil)
+	return s
 }
 
 // Serve takes connections from a listener until it is closed.
@@ -113,15 +119,30 @@ func (c *Controller) Meet(conn net.Conn) {
 	c.log.Info("connection ended", "peer", s.peer(), "reason", err)
 }
 
-// Switch returns the connected switch with this datapath id, or nil.
+// Switch returns the connected switch with this datapath id, or nil. One that has another master is
+// not among them.
 func (c *Controller) Switch(dpid uint64) *Switch {
+	if s := c.Seen(dpid); s != nil && s.Acts() {
+		return s
+	}
+	return nil
+}
+
+// Seen returns the connected switch with this datapath id, whoever its master is, or nil.
+func (c *Controller) Seen(dpid uint64) *Switch {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.switches[dpid]
 }
 
-// Switches returns the connected switches, by datapath id.
+// Switches returns the connected switches, by datapath id. Those that have another master are not
+// among them.
 func (c *Controller) Switches() []*Switch {
+	return slices.DeleteFunc(c.AllSeen(), func(s *Switch) bool { return !s.Acts() })
+}
+
+// AllSeen returns the connected switches, by datapath id, whoever their masters are.
+func (c *Controller) AllSeen() []*Switch {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	out := make([]*Switch, 0, len(c.switches))

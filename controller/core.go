@@ -13,6 +13,7 @@ type line interface {
 	await(context.Context, openflow.Message, func(openflow.Message) error) (openflow.Message, error)
 	postBy(openflow.Message, func(openflow.Message) error) (<-chan openflow.Message, error)
 	withdraw(openflow.Message)
+	number() uint32 // of the next request
 	peer() string
 }
 
@@ -43,7 +44,15 @@ func (c *core) isGone() bool {
 func (c *core) down(sw *Switch) {
 	c.abandon(true)
 	c.controller.leave(sw)
-	c.controller.each(func(a App) { a.SwitchDown(sw) })
+	acts := sw.Acts()
+	c.controller.each(func(a App) {
+		if _, watches := a.(Watcher); acts || watches {
+			a.SwitchDown(sw)
+		}
+	})
+	if owner := c.controller.Owner; owner != nil {
+		owner.Lost(sw)
+	}
 }
 
 // abandon ends all requests, for ever if the switch is gone.
@@ -63,9 +72,14 @@ func (c *core) up(sw *Switch) {
 	sw.had = nil
 }
 
-// renew has the apps begin anew with a switch, if one has asked for it; read reads the state.
-func (c *core) renew(sw *Switch, read func() error) error {
-	if !sw.stale.Swap(false) {
+// settle does what an event has left to be done, for which the state of the switch is read: the
+// apps are told of a switch that has become this controller's, or begin anew with it, if one has
+// asked for that.
+func (c *core) settle(sw *Switch, read func() error) error {
+	if err := c.lead(sw, read); err != nil {
+		return err
+	}
+	if !sw.stale.Swap(false) || !sw.Acts() {
 		return nil
 	}
 	c.controller.log.Warn("somebody has deleted flow entries of the controller; they are made again", "switch", sw.Name())
@@ -84,11 +98,28 @@ func (c *core) event(sw *Switch, m openflow.Message) {
 	switch m := m.(type) {
 	case *openflow.PortStatus:
 		if m.Port.Number <= openflow.PortMax && sw.changePort(m.Reason, m.Port) {
-			c.controller.each(func(a App) { a.PortChanged(sw, m.Reason, m.Port) })
+			acts := sw.Acts()
+			c.controller.each(func(a App) {
+				if _, watches := a.(Watcher); acts || watches {
+					a.PortChanged(sw, m.Reason, m.Port)
+				}
+			})
 		}
 	case *openflow.FlowRemoved:
-		c.controller.each(func(a App) { a.FlowRemoved(sw, m) })
+		if sw.Acts() {
+			c.controller.each(func(a App) { a.FlowRemoved(sw, m) })
+		}
+	case *openflow.RoleReply:
+		if !c.role(sw, m) {
+			c.answer(m)
+		}
 	case *openflow.Error:
+		if c.role(sw, m) {
+			return
+		}
+		if m.Code == openflow.BadRequestIsSlave {
+			c.refused(sw)
+		}
 		if !c.answer(m) {
 			c.controller.log.Warn("error from the switch", "switch", sw.Name(), "error", m.String())
 		}
@@ -98,6 +129,10 @@ func (c *core) event(sw *Switch, m openflow.Message) {
 }
 
 func (c *core) packetEvent(sw *Switch, m *openflow.PacketIn) {
+	if !sw.Acts() {
+		sw.hold(m)
+		return
+	}
 	if c.packet.parse(m) {
 		c.controller.packetIn(sw, &c.packet)
 	}
@@ -144,15 +179,26 @@ func (c *core) postBy(m openflow.Message, send func(openflow.Message) error) (<-
 		c.waits.Unlock()
 		return nil, ErrGone
 	}
-	c.next++
-	m.SetTransaction(c.next)
-	c.waiting[c.next] = answer
+	m.SetTransaction(c.nextXid())
+	c.waiting[m.Transaction()] = answer
 	c.waits.Unlock()
 	if err := send(m); err != nil {
 		c.withdraw(m)
 		return nil, err
 	}
 	return answer, nil
+}
+
+// nextXid returns a number that no request has. waits must be held.
+func (c *core) nextXid() uint32 {
+	c.next++
+	return c.next
+}
+
+func (c *core) number() uint32 {
+	c.waits.Lock()
+	defer c.waits.Unlock()
+	return c.nextXid()
 }
 
 // awaits reports whether a request waits for the answer with this xid.

@@ -71,7 +71,7 @@ func (m *Memory) Join(dp Datapath) error {
 		return err
 	}
 	m.controller.log.Info("switch up", "switch", m.sw.Name(), "peer", m.name, "ports", len(m.sw.ports))
-	m.up(m.sw)
+	m.greeted(m.sw)
 	m.setReady(true)
 	return nil
 }
@@ -91,13 +91,21 @@ func (m *Memory) greet() error {
 	}
 	m.sw = m.controller.newSwitch(m, features)
 	m.dp.Handle(&openflow.SetConfig{SwitchConfig: openflow.SwitchConfig{MissSendLen: openflow.MaxLenNoBuffer}})
-	m.readState(openflow.NoBody(openflow.MultipartPortDesc))
-	return nil
+	if m.controller.Owner == nil {
+		m.readState(openflow.NoBody(openflow.MultipartPortDesc))
+		return nil
+	}
+	m.read(openflow.NoBody(openflow.MultipartPortDesc))
+	return standby(func(q openflow.Message) (openflow.Message, error) { return m.ask(q), nil })
 }
 
 // readState reads what the switch has: groups, flow entries, and what else is asked.
 func (m *Memory) readState(more ...openflow.MultipartBody) {
-	for _, body := range append(more, openflow.NoBody(openflow.MultipartGroupDesc), openflow.AllFlows()) {
+	m.read(append(more, openflow.NoBody(openflow.MultipartGroupDesc), openflow.AllFlows())...)
+}
+
+func (m *Memory) read(bodies ...openflow.MultipartBody) {
+	for _, body := range bodies {
 		if reply, ok := m.ask(&openflow.MultipartRequest{Body: body}).(*openflow.MultipartReply); ok {
 			m.sw.takeState(reply.Body)
 		}
@@ -186,7 +194,7 @@ func (m *Memory) drain() {
 			default:
 				m.event(m.sw, e)
 			}
-			_ = m.renew(m.sw, m.readAgain)
+			_ = m.settle(m.sw, m.readAgain)
 		}
 	}
 }

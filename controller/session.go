@@ -60,7 +60,7 @@ func (s *session) run() error {
 	defer s.core.down(s.sw)
 	s.controller.log.Info("switch up", "switch", s.sw.Name(), "peer", s.peer(), "ports", len(s.sw.ports))
 	s.out.Hold()
-	s.up(s.sw)
+	s.greeted(s.sw)
 	if err := s.out.Release(); err != nil {
 		return err
 	}
@@ -104,7 +104,13 @@ func (s *session) handshake() error {
 	if err := s.sendAll(config, ports); err != nil {
 		return err
 	}
-	return s.readState(askPorts)
+	if s.controller.Owner == nil {
+		return s.readState(askPorts)
+	}
+	if err := s.readAnswers(askPorts); err != nil {
+		return err
+	}
+	return standby(s.askEarly)
 }
 
 // The questions of the handshake, by xid.
@@ -112,20 +118,25 @@ const (
 	askPorts openflow.Xid = 1 + iota
 	askGroups
 	askFlows
+	askStanding
 	firstXid uint32 = 16 // of requests after the handshake
 )
 
-// readState reads what the switch has: groups, flow entries, and what else was asked. Other
-// messages that arrive meanwhile are dropped, except port changes: they concern packets that no app
-// has asked for.
+// readState reads what the switch has: groups, flow entries, and what else was asked.
 func (s *session) readState(more ...openflow.Xid) error {
 	groups := &openflow.MultipartRequest{Xid: askGroups, Body: openflow.NoBody(openflow.MultipartGroupDesc)}
 	flows := &openflow.MultipartRequest{Xid: askFlows, Body: openflow.AllFlows()}
 	if err := s.sendAll(groups, flows); err != nil {
 		return err
 	}
-	open := map[openflow.Xid]bool{askGroups: true, askFlows: true}
-	for _, xid := range more {
+	return s.readAnswers(append(more, askGroups, askFlows)...)
+}
+
+// readAnswers reads what was asked. Other messages that arrive meanwhile are dropped, except port
+// changes, and packets for a new master: the others concern what no app has asked for.
+func (s *session) readAnswers(asked ...openflow.Xid) error {
+	open := map[openflow.Xid]bool{}
+	for _, xid := range asked {
 		open[xid] = true
 	}
 	for len(open) > 0 {
@@ -136,11 +147,18 @@ func (s *session) readState(more ...openflow.Xid) error {
 		switch m := m.(type) {
 		case *openflow.PortStatus:
 			s.sw.changePort(m.Reason, m.Port)
+		case *openflow.PacketIn:
+			s.sw.hold(m)
+		case *openflow.RoleReply:
+			s.role(s.sw, m)
 		case *openflow.EchoRequest:
 			if err := s.send(&openflow.EchoReply{Xid: m.Xid, Data: m.Data}); err != nil {
 				return err
 			}
 		case *openflow.Error:
+			if s.role(s.sw, m) {
+				continue
+			}
 			if m.Xid != askGroups && m.Xid != askFlows { // e.g. a switch without groups
 				return fmt.Errorf("the switch refuses: %v", m)
 			}
@@ -160,6 +178,32 @@ func (s *session) readState(more ...openflow.Xid) error {
 		}
 	}
 	return nil
+}
+
+// askEarly sends a message before the switch is known to anybody, and returns the answer.
+func (s *session) askEarly(m openflow.Message) (openflow.Message, error) {
+	m.SetTransaction(uint32(askStanding))
+	if err := s.send(m); err != nil {
+		return nil, err
+	}
+	for {
+		got, err := s.read()
+		if err != nil {
+			return nil, err
+		}
+		switch got := got.(type) {
+		case *openflow.PortStatus:
+			s.sw.changePort(got.Reason, got.Port)
+		case *openflow.EchoRequest:
+			if err := s.send(&openflow.EchoReply{Xid: got.Xid, Data: got.Data}); err != nil {
+				return nil, err
+			}
+		default:
+			if got.Transaction() == uint32(askStanding) {
+				return got, nil
+			}
+		}
+	}
 }
 
 // readAgain reads what the switch has while it is connected.
@@ -243,7 +287,7 @@ func (s *session) loop() error {
 		if err != nil {
 			return err
 		}
-		if err := s.renew(s.sw, s.readAgain); err != nil {
+		if err := s.settle(s.sw, s.readAgain); err != nil {
 			return err
 		}
 		if alive {

@@ -21,6 +21,7 @@ type Switch struct {
 	controller *Controller
 
 	features openflow.FeaturesReply
+	station
 
 	had   *state // until SwitchUp returns
 	stale atomic.Bool
@@ -56,14 +57,19 @@ func (s *Switch) Ports() []openflow.Port {
 
 // Send sends a message. What is sent while an event of the switch is handled is sent together after
 // it, with the answers to the packets that had arrived with that event. An error means that the
-// connection has ended; SwitchDown follows soon.
-func (s *Switch) Send(m openflow.Message) error { return s.session.send(m) }
+// connection has ended, and SwitchDown follows soon; or that another is master (ErrStandby).
+func (s *Switch) Send(m openflow.Message) error {
+	if !s.Acts() && openflow.Changes(m) {
+		return ErrStandby
+	}
+	return s.session.send(m)
+}
 
 // Request sends a message and waits for its answer: the message with the same xid, or all parts of
 // a multipart reply joined. An ERROR is returned as an error (*openflow.Error). Request must not be
 // called while an event of the switch is handled.
 func (s *Switch) Request(ctx context.Context, m openflow.Message) (openflow.Message, error) {
-	return s.session.await(ctx, m, s.session.send)
+	return s.session.await(ctx, m, s.Send)
 }
 
 // Ask asks a switch for statistics of type B, as Request does; a list without elements is none.
@@ -93,7 +99,7 @@ func (s *Switch) Do(ctx context.Context, messages ...openflow.Message) error {
 	refusals := make([]<-chan openflow.Message, len(messages))
 	for i, m := range messages {
 		var err error
-		if refusals[i], err = s.session.postBy(m, s.session.send); err != nil {
+		if refusals[i], err = s.session.postBy(m, s.Send); err != nil {
 			return err
 		}
 		defer s.session.withdraw(m)
@@ -115,13 +121,6 @@ func (s *Switch) Do(ctx context.Context, messages ...openflow.Message) error {
 
 // ErrGone means that the connection to a switch has ended.
 var ErrGone = errors.New("the switch is gone")
-
-// SetRole claims a role for this controller at the switch (section 6.3.5). An error means that the
-// switch refuses. The generation orders masters: a switch refuses one that is older.
-func (s *Switch) SetRole(ctx context.Context, role openflow.Role, generation uint64) error {
-	_, err := s.Request(ctx, &openflow.RoleRequest{ControllerRole: openflow.ControllerRole{Role: role, GenerationID: generation}})
-	return err
-}
 
 // Renew has the apps begin anew with the switch, as if it went down and came up again: somebody
 // else has changed what they have there. It is called while an event of the switch is handled.

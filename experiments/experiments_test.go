@@ -16,8 +16,8 @@ import (
 	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/report/definition"
-	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // files are all experiments; topologies have no probes.

@@ -15,13 +15,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"trivet.dev/trivet/bench/counters"
-	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/internal/words"
-	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/measure/counters"
+	"trivet.dev/trivet/measure/ping"
 	"trivet.dev/trivet/topology"
 )
 
@@ -49,7 +48,7 @@ type WireInfo struct {
 	Wire    datapath.Wire `json:"wire"`
 	Blocked bool          `json:"blocked,omitempty" doc:"Kept out of learning, so that there is no loop"`
 
-	Ends []local.End `json:"ends,omitempty" doc:"What the ends are now, whoever made them that; GET /v1/links says it"`
+	Ends []End `json:"ends,omitempty" doc:"What the ends are now, whoever made them that; GET /v1/links says it"`
 }
 
 // handler is the daemon's API.
@@ -121,13 +120,13 @@ func register(api huma.API, d *daemon) {
 	}, summary("The links as they are now: made of what, up or down, their MTU"))
 	huma.Get(api, "/v1/present", func(ctx context.Context, in *struct {
 		Nodes []string `query:"node" doc:"Only these; none: all"`
-	}) (*body[[]local.Present], error) {
+	}) (*body[[]Present], error) {
 		p, err := d.present(ctx, in.Nodes)
-		return &body[[]local.Present]{p}, problem(err)
+		return &body[[]Present]{p}, problem(err)
 	}, summary("What nodes have now of what somebody may have configured by hand: addresses, routes, flow entries, rules"))
-	huma.Get(api, "/v1/changed", func(ctx context.Context, _ *struct{}) (*body[[]local.Changed], error) {
+	huma.Get(api, "/v1/changed", func(ctx context.Context, _ *struct{}) (*body[[]Changed], error) {
 		c, err := d.changed(ctx)
-		return &body[[]local.Changed]{c}, problem(err)
+		return &body[[]Changed]{c}, problem(err)
 	}, summary("What is in the lab's namespaces not as it was when it came up, and not by its own doing; waits until that has been written down"))
 	huma.Get(api, "/v1/sites", func(ctx context.Context, _ *struct{}) (*body[Sites], error) {
 		return &body[Sites]{d.sites(ctx)}, nil
@@ -292,25 +291,25 @@ func (d *daemon) links() ([]WireInfo, error) {
 }
 
 // present reads what nodes have now.
-func (d *daemon) present(ctx context.Context, nodes []string) ([]local.Present, error) {
+func (d *daemon) present(ctx context.Context, nodes []string) ([]Present, error) {
 	if err := d.isUp(); err != nil {
 		return nil, err
 	}
 	d.changing.Lock()
 	defer d.changing.Unlock()
 	out, err := d.target().Present(ctx, nodes)
-	return append([]local.Present{}, out...), err
+	return append([]Present{}, out...), err
 }
 
 // changed reads what nobody has asked the lab for.
-func (d *daemon) changed(ctx context.Context) ([]local.Changed, error) {
+func (d *daemon) changed(ctx context.Context) ([]Changed, error) {
 	if err := d.isUp(); err != nil {
 		return nil, err
 	}
 	d.changing.Lock()
 	defer d.changing.Unlock()
 	out, err := d.target().Changed(ctx)
-	return append([]local.Changed{}, out...), err
+	return append([]Changed{}, out...), err
 }
 
 func (d *daemon) controllers(ctx context.Context) ([]datapath.SwitchStatus, error) {
@@ -356,7 +355,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	if err := Check(t, d.state().Owner); err != nil {
 		return out, err
 	}
-	if t, err = local.RoomForManagement(t, d.target().Topology()); err != nil {
+	if t, err = here().Room(t, d.target().Topology()); err != nil {
 		return out, err
 	}
 	for _, f := range topology.DiffSettings(d.target().Topology(), t) {
@@ -453,7 +452,7 @@ type LinkRequest struct {
 type PingRequest struct {
 	From     string            `json:"from,omitempty" doc:"Without from and to: every host pings every other"`
 	To       string            `json:"to,omitempty" doc:"A node, or an address"`
-	Pairs    []probe.Pair      `json:"pairs,omitempty" doc:"Instead of from and to: who pings whom, at which address"`
+	Pairs    []ping.Pair       `json:"pairs,omitempty" doc:"Instead of from and to: who pings whom, at which address"`
 	Count    int               `json:"count,omitempty" doc:"Echo requests per pair; 1 unless given"`
 	Size     int               `json:"size,omitempty" doc:"Payload in bytes; 56 unless given"`
 	Interval topology.Duration `json:"interval,omitempty"`
@@ -464,11 +463,11 @@ type PingRequest struct {
 
 // PingResult is the outcome of pings.
 type PingResult struct {
-	Sent     int                `json:"sent"`
-	Received int                `json:"received"`
-	Loss     float64            `json:"loss" doc:"Share of requests without a reply, in [0, 1]"`
-	RTT      *probe.Summary     `json:"rtt_ms,omitempty" doc:"Round trip times in milliseconds"`
-	Pairs    []probe.PairResult `json:"pairs"`
+	Sent     int               `json:"sent"`
+	Received int               `json:"received"`
+	Loss     float64           `json:"loss" doc:"Share of requests without a reply, in [0, 1]"`
+	RTT      *ping.Summary     `json:"rtt_ms,omitempty" doc:"Round trip times in milliseconds"`
+	Pairs    []ping.PairResult `json:"pairs"`
 }
 
 func (d *daemon) serveProgress(w http.ResponseWriter, r *http.Request) {

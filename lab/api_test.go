@@ -22,37 +22,9 @@ import (
 	"time"
 
 	"trivet.dev/trivet/internal/version"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/test/until"
 	"trivet.dev/trivet/topology"
 )
-
-// TestMain lets the test binary act as a lab's daemon, as a node's first process and as the leader
-// of a terminal, as trivet does.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 {
-		var err error
-		switch os.Args[1] {
-		case DaemonCommand:
-			err = RunDaemon(os.Args[2])
-		case local.InitCommand:
-			err = local.RunInit()
-		case local.LeaderCommand:
-			err = local.RunLeader(os.Args[2:])
-		default:
-			if !strings.HasPrefix(os.Args[1], "__") {
-				os.Exit(m.Run())
-			}
-			err = fmt.Errorf("%s: this test has no such part to play", os.Args[1]) // else it would run the tests, which bring up labs, which …
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
 
 // newState returns the state of a lab yet to be brought up, in a run directory of the test's own.
 func newState(t *testing.T, name, spec string) State {
@@ -109,7 +81,7 @@ func startLab(t *testing.T, name, spec string) State {
 			_ = daemon.Process.Kill()
 		}
 		<-ended
-		if err := local.Remove(name, Dir(name), func(string, int, int) {}, func(string) {}); err != nil {
+		if err := here().Remove(s, func(string, int, int) {}, func(string) {}); err != nil {
 			t.Error(err)
 		}
 	})

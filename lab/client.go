@@ -24,7 +24,6 @@ import (
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/site"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -223,14 +222,14 @@ func (c *Client) Links(ctx context.Context) ([]WireInfo, error) {
 
 // Changed returns what is in the lab's namespaces not as it was when it came up, and not by its own
 // doing.
-func (c *Client) Changed(ctx context.Context) ([]local.Changed, error) {
-	return call[[]local.Changed](ctx, c, "GET", "/v1/changed", nil)
+func (c *Client) Changed(ctx context.Context) ([]Changed, error) {
+	return call[[]Changed](ctx, c, "GET", "/v1/changed", nil)
 }
 
 // Present returns what nodes have now of what somebody may have configured by hand; without names,
 // all nodes.
-func (c *Client) Present(ctx context.Context, nodes []string) ([]local.Present, error) {
-	return call[[]local.Present](ctx, c, "GET", "/v1/present?node="+urlQuery(strings.Join(nodes, ",")), nil)
+func (c *Client) Present(ctx context.Context, nodes []string) ([]Present, error) {
+	return call[[]Present](ctx, c, "GET", "/v1/present?node="+urlQuery(strings.Join(nodes, ",")), nil)
 }
 
 // Controllers says whether switches are connected.

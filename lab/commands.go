@@ -16,7 +16,6 @@ import (
 
 	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/internal/patience"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -228,11 +227,11 @@ func (r replan) commands() (out []string) {
 }
 
 // turn changes the lab to another topology, and runs the commands that its nodes then need. After
-// an error the lab is as it was, unless the error is local.ErrHalf.
+// an error the lab is as it was, unless the error is ErrHalf.
 func (d *daemon) turn(ctx context.Context, t *topology.Topology) error {
 	old := d.target().Topology()
 	err := d.turnOnce(ctx, t)
-	if err == nil || d.target().Topology() == old || errors.Is(err, local.ErrHalf) {
+	if err == nil || d.target().Topology() == old || errors.Is(err, ErrHalf) {
 		return err
 	}
 	// A start command has failed.
@@ -246,7 +245,7 @@ func (d *daemon) turn(ctx context.Context, t *topology.Topology) error {
 	case d.target().Topology() == old:
 		return fmt.Errorf("%w\nthe lab is as it was, but what ran in it could not be started again: %w", err, undo)
 	}
-	return fmt.Errorf("%w; %w: %w; take the lab down", err, local.ErrHalf, undo)
+	return fmt.Errorf("%w; %w: %w; take the lab down", err, ErrHalf, undo)
 }
 
 // turnOnce changes the lab to another topology, without undoing that if a start command fails.
@@ -254,7 +253,7 @@ func (d *daemon) turnOnce(ctx context.Context, t *topology.Topology) error {
 	r := d.replan(t)
 	d.runStops(ctx, r.gone)
 	if err := d.target().Apply(ctx, t, d.progress.stage); err != nil {
-		if errors.Is(err, local.ErrHalf) {
+		if errors.Is(err, ErrHalf) {
 			return err
 		}
 		return errors.Join(err, d.runStarts(ctx)) // of nodes that the undo has made anew

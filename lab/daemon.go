@@ -27,7 +27,6 @@ import (
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/version"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -212,7 +211,7 @@ func (d *daemon) ready() error {
 
 // begin prepares the target that makes the lab.
 func (d *daemon) begin() error {
-	l, err := d.maker.Begin(d.state(), local.Owner{
+	l, err := d.maker.Begin(d.state(), Hooks{
 		OnFabric: func(ctx context.Context) error {
 			_, err := d.startPrograms(ctx, d.state().Topology)
 			return err
@@ -377,7 +376,7 @@ func logged(what string) { fmt.Fprintln(os.Stderr, time.Now().Format(time.RFC333
 func (d *daemon) exit() { d.exitOnce.Do(func() { close(d.gone) }) }
 
 // down takes the lab down. A lab that is coming up is interrupted first.
-func (d *daemon) down(progress local.Progress) error {
+func (d *daemon) down(progress Stage) error {
 	d.cancel()
 	d.schedule.Wait() // before locking: an event may be waiting for the lock
 	d.changing.Lock()
@@ -406,7 +405,7 @@ func (d *daemon) down(progress local.Progress) error {
 
 func (d *daemon) remove() error { return d.removeWith(func(string, int, int) {}) }
 
-func (d *daemon) removeWith(progress local.Progress) error {
+func (d *daemon) removeWith(progress Stage) error {
 	d.closeOnce.Do(func() {
 		if d.own != nil {
 			d.own.close()
@@ -546,7 +545,7 @@ func (d *daemon) change(size int, f func(context.Context) error) error {
 	old, was := d.target().Topology(), d.state()
 	err := f(d.ctx)
 	d.setState(func(s *State) { s.Topology, s.Dead = d.target().Topology(), d.dead() })
-	if !errors.Is(err, local.ErrHalf) {
+	if !errors.Is(err, ErrHalf) {
 		is := d.state()
 		unwritten := is.endChange(was)
 		d.setState(func(s *State) { s.Serial = is.Serial })
@@ -556,7 +555,7 @@ func (d *daemon) change(size int, f func(context.Context) error) error {
 		if err = errors.Join(err, unwritten, d.backTo(old)); d.target().Topology() == old {
 			return fmt.Errorf("%w\nthe lab is as it was", errors.Join(err, d.state().dropChange()))
 		}
-		err = fmt.Errorf("%w; %w; take the lab down", err, local.ErrHalf)
+		err = fmt.Errorf("%w; %w; take the lab down", err, ErrHalf)
 	}
 	d.half = err
 	return err

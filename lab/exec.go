@@ -20,8 +20,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/leader"
 	"trivet.dev/trivet/internal/process"
-	"trivet.dev/trivet/target/local"
 )
 
 // streamProtocol carries a program's streams after an HTTP upgrade, in frames: one byte for the
@@ -85,8 +85,8 @@ type session struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser // unless on a terminal
 
-	leading *local.Leading // on a terminal: what has started the program
-	program int            // its process, 0 if it has ended at once
+	leading *leader.Leading // on a terminal: what has started the program
+	program int             // its process, 0 if it has ended at once
 
 	outputs []*os.File // where the program's output comes from
 	exited  atomic.Bool

@@ -12,8 +12,8 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/leader"
 	"trivet.dev/trivet/internal/process"
-	"trivet.dev/trivet/target/local"
 )
 
 // MostUnread is how many bytes a program can leave unread that are the client's again.
@@ -42,7 +42,7 @@ func (s *session) startTTY(d *daemon, req ExecRequest, output *sync.WaitGroup) e
 	s.typing = &typing{ours: ours, theirs: theirs}
 	s.typing.resize(req.Rows, req.Columns)
 	s.typing.ahead(req.Typed)
-	leading, err := local.OnTerminal(s.cmd, theirs, ours)
+	leading, err := leader.OnTerminal(s.cmd, theirs, ours)
 	if err == nil {
 		err = leading.Started(d.target().Start(req.Node, s.cmd))
 	}

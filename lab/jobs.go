@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"trivet.dev/trivet/internal/cgroup"
+	"trivet.dev/trivet/internal/leader"
 	"trivet.dev/trivet/internal/process"
-	"trivet.dev/trivet/target/local"
 )
 
 // Job is a process that a program which exec, shell or cli ran has left in the background.
@@ -108,7 +108,7 @@ func (d *daemon) jobsIn(node string, pids []int) (out []Job) {
 				is = false
 				break
 			}
-			if up != pid && local.IsLeader(up) {
+			if up != pid && leader.Is(up) {
 				is = true
 			}
 		}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"trivet.dev/trivet/internal/process"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/test/until"
 	"trivet.dev/trivet/topology"
 )
@@ -24,7 +23,7 @@ func partWithout(t *testing.T, keep time.Duration) (s State, removed *atomic.Int
 	t.Setenv("TRIVET_RUN_DIR", t.TempDir())
 	removed, may = new(atomic.Int64), new(atomic.Bool)
 	target := t.Name()
-	Targets[target] = Maker{Remove: func(s State, _ local.Progress, _ func(string)) error {
+	Targets[target] = Maker{Remove: func(s State, _ Stage, _ func(string)) error {
 		if removed.Add(1); !may.Load() {
 			return errors.New("no room")
 		}

@@ -19,9 +19,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/ping"
 	"trivet.dev/trivet/topology"
 )
 
@@ -53,7 +53,7 @@ func (d *daemon) servePing(w http.ResponseWriter, req *http.Request) {
 	var mu sync.Mutex
 	var step PingStep
 	last := time.Now()
-	result, err := d.ping(req.Context(), r, func(h probe.Heard) {
+	result, err := d.ping(req.Context(), r, func(h ping.Heard) {
 		mu.Lock()
 		defer mu.Unlock()
 		if step.Sent++; h.Reply {
@@ -78,16 +78,16 @@ func (d *daemon) servePing(w http.ResponseWriter, req *http.Request) {
 }
 
 // ping pings one pair, or all.
-func (d *daemon) ping(ctx context.Context, r PingRequest, heard func(probe.Heard)) (out PingResult, err error) {
+func (d *daemon) ping(ctx context.Context, r PingRequest, heard func(ping.Heard)) (out PingResult, err error) {
 	if err := d.isUp(); err != nil {
 		return out, err
 	}
-	o := probe.PingOptions{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: time.Duration(r.Timeout), Heard: heard, Unpaced: r.Unpaced}
+	o := ping.Options{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: time.Duration(r.Timeout), Heard: heard, Unpaced: r.Unpaced}
 	if r.Size == 0 {
 		o.Size = 56
 	}
-	if o.Size < 0 || o.Size > probe.MaxPingSize {
-		return out, fmt.Errorf("size %d: a ping carries 0 to %d bytes", r.Size, probe.MaxPingSize)
+	if o.Size < 0 || o.Size > ping.MaxSize {
+		return out, fmt.Errorf("size %d: a ping carries 0 to %d bytes", r.Size, ping.MaxSize)
 	}
 	if r.Count < 0 || r.Count > maxPings || r.Interval < 0 || r.Timeout < 0 {
 		return out, fmt.Errorf("count %d, interval %v, timeout %v: none may be negative, and a pair has at most %d pings", r.Count, r.Interval, r.Timeout, maxPings)
@@ -107,9 +107,9 @@ func (d *daemon) ping(ctx context.Context, r PingRequest, heard func(probe.Heard
 
 // pingPairs pings the pairs whose senders are here, and has those elsewhere pinged at the same
 // time.
-func (d *daemon) pingPairs(ctx context.Context, pairs []probe.Pair, r PingRequest, o probe.PingOptions) ([]probe.PairResult, error) {
-	var here []probe.Pair
-	there := map[*Client][]probe.Pair{}
+func (d *daemon) pingPairs(ctx context.Context, pairs []ping.Pair, r PingRequest, o ping.Options) ([]ping.PairResult, error) {
+	var here []ping.Pair
+	there := map[*Client][]ping.Pair{}
 	for _, p := range pairs {
 		if part := d.partOf(p.From); part != nil {
 			there[part] = append(there[part], p)
@@ -117,26 +117,26 @@ func (d *daemon) pingPairs(ctx context.Context, pairs []probe.Pair, r PingReques
 			here = append(here, p)
 		}
 	}
-	from := func(node string) (p *probe.Pinger, err error) {
+	from := func(node string) (p *ping.Pinger, err error) {
 		if n := d.target().Topology().Node(node); n != nil && n.Datapath.Machine() {
 			return nil, fmt.Errorf("%s is a virtual machine, which sends by itself only: trivet exec %s -- ping ADDRESS", node, node)
 		}
 		err = d.target().OnNode(node, func() (err error) {
-			p, err = probe.OpenPinger(r.IPv6 || pairs[0].Address.Is6())
+			p, err = ping.Open(r.IPv6 || pairs[0].Address.Is6())
 			return err
 		})
 		return p, err
 	}
 	if len(there) == 0 {
-		return probe.PingPairs(ctx, here, from, o)
+		return ping.Pairs(ctx, here, from, o)
 	}
 	if o.Heard == nil {
-		o.Heard = func(probe.Heard) {}
+		o.Heard = func(ping.Heard) {}
 	}
 	var mu sync.Mutex
 	var errs []error
-	results := map[[2]string]probe.PairResult{}
-	take := func(list []probe.PairResult, err error) {
+	results := map[[2]string]ping.PairResult{}
+	take := func(list []ping.PairResult, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, p := range list {
@@ -154,20 +154,20 @@ func (d *daemon) pingPairs(ctx context.Context, pairs []probe.Pair, r PingReques
 				mu.Lock()
 				defer mu.Unlock()
 				for ; before.Received < step.Received; before.Received++ {
-					o.Heard(probe.Heard{Reply: true, Seq: step.Seq, RTT: time.Duration(step.RTT * 1e6)})
+					o.Heard(ping.Heard{Reply: true, Seq: step.Seq, RTT: time.Duration(step.RTT * 1e6)})
 				}
 				for ; before.Sent < step.Sent; before.Sent++ {
-					o.Heard(probe.Heard{})
+					o.Heard(ping.Heard{})
 				}
 			})
 			take(result.Pairs, err)
 		})
 	}
 	if len(here) > 0 {
-		take(probe.PingPairs(ctx, here, from, o))
+		take(ping.Pairs(ctx, here, from, o))
 	}
 	group.Wait()
-	out := make([]probe.PairResult, 0, len(pairs))
+	out := make([]ping.PairResult, 0, len(pairs))
 	for _, p := range pairs {
 		if result, ok := results[[2]string{p.From, p.To}]; ok {
 			out = append(out, result)
@@ -188,7 +188,7 @@ func (r *PingResult) Count() {
 	if r.Sent > 0 {
 		r.Loss = float64(r.Sent-r.Received) / float64(r.Sent)
 	}
-	r.RTT = probe.Summarize(all)
+	r.RTT = ping.Summarize(all)
 }
 
 func (d *daemon) isUp() error {
@@ -215,7 +215,7 @@ func longestDelay(t *topology.Topology) (sum time.Duration) {
 }
 
 // pairs lists who pings whom: hosts, and routers that have programs.
-func (d *daemon) pairs(r PingRequest) ([]probe.Pair, error) {
+func (d *daemon) pairs(r PingRequest) ([]ping.Pair, error) {
 	t := d.target().Topology()
 	if (r.From == "") != (r.To == "") {
 		return nil, errors.New("name two nodes, or none for all hosts")
@@ -233,10 +233,10 @@ func (d *daemon) pairs(r PingRequest) ([]probe.Pair, error) {
 			return nil, NoNode(t, r.From)
 		}
 		to, err := d.address(r.To, r.IPv6)
-		return []probe.Pair{{From: r.From, To: r.To, Address: to}}, err
+		return []ping.Pair{{From: r.From, To: r.To, Address: to}}, err
 	}
 	hosts := t.NodesOf(topology.Host)
-	var out []probe.Pair
+	var out []ping.Pair
 	for _, a := range hosts {
 		for _, b := range hosts {
 			if a == b {
@@ -246,7 +246,7 @@ func (d *daemon) pairs(r PingRequest) ([]probe.Pair, error) {
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, probe.Pair{From: a.Name, To: b.Name, Address: to})
+			out = append(out, ping.Pair{From: a.Name, To: b.Name, Address: to})
 		}
 	}
 	if len(out) == 0 {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -28,10 +27,10 @@ type ToolRequest struct {
 
 // ToolAnswer says what it is to do.
 type ToolAnswer struct {
-	Side   ToolSide          `json:"side" doc:"Where it is"`
-	Node   string            `json:"node,omitempty" doc:"On the machine: the switch that has the device that is named, or any if all are asked for; none: they are the machine's own"`
-	Away   bool              `json:"away,omitempty" doc:"The node is at another site"`
-	Queues []local.LineQueue `json:"queues,omitempty"`
+	Side   ToolSide    `json:"side" doc:"Where it is"`
+	Node   string      `json:"node,omitempty" doc:"On the machine: the switch that has the device that is named, or any if all are asked for; none: they are the machine's own"`
+	Away   bool        `json:"away,omitempty" doc:"The node is at another site"`
+	Queues []LineQueue `json:"queues,omitempty"`
 }
 
 // ToolSide is a side from which devices are looked at.
@@ -94,7 +93,7 @@ func (d *daemon) tool(r ToolRequest) (a ToolAnswer, err error) {
 		defer d.changing.Unlock()
 		a.Queues = d.target().LineQueues(of)
 		if !r.All {
-			a.Queues = slices.DeleteFunc(a.Queues, func(q local.LineQueue) bool { return !names[q.Direction.From.Interface] })
+			a.Queues = slices.DeleteFunc(a.Queues, func(q LineQueue) bool { return !names[q.Direction.From.Interface] })
 		}
 	}
 	return a, nil

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/site"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -31,10 +31,28 @@ type Part struct {
 	Head string            `json:"head"` // the lab and the machine of the head, for people
 	Keep topology.Duration `json:"keep"` // how long it stays once the head is gone; 0: for ever
 
-	Secure *local.Secure `json:"secure,omitempty"` // its end of the encrypted network that carries its tunnels
+	Secure *Secure `json:"secure,omitempty"` // its end of the encrypted network that carries its tunnels
 
 	// Management is where its SSH server is, as the machine itself sees that.
 	Management netip.AddrPort `json:"management,omitzero"`
+}
+
+// Secure is a site's end of the encrypted network (WireGuard) that carries tunnels to other sites.
+// It has a network namespace of its own, so its addresses are none of the machine's, and it is gone
+// with that.
+type Secure struct {
+	Key     wgtypes.Key  `json:"key"`     // private
+	Port    int          `json:"port"`    // of UDP
+	Address netip.Addr   `json:"address"` // within the encrypted network
+	Peers   []SecurePeer `json:"peers"`
+}
+
+// SecurePeer is another site's end.
+type SecurePeer struct {
+	Key      wgtypes.Key    `json:"key"` // public
+	Endpoint netip.AddrPort `json:"endpoint"`
+	Address  netip.Addr     `json:"address"` // within the encrypted network
+	Calls    bool           `json:"calls"`   // this end begins the first handshake with it
 }
 
 // A head is a part's connection with the lab's daemon at the head, which asked for it. Switches

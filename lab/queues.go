@@ -5,14 +5,12 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
-
-	"trivet.dev/trivet/target/local"
 )
 
 // LinkQueues is what waits before a link, and what was dropped there.
 type LinkQueues struct {
-	Link       string                 `json:"link"`
-	Directions [2]local.LinkDirection `json:"directions" doc:"What the first end sends, and what the second does"`
+	Link       string           `json:"link"`
+	Directions [2]LinkDirection `json:"directions" doc:"What the first end sends, and what the second does"`
 }
 
 // registerQueues adds backlog and drops of links to the API.
@@ -83,7 +81,7 @@ func (c linkCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func collectDirection(d local.LinkDirection, to chan<- prometheus.Metric) {
+func collectDirection(d LinkDirection, to chan<- prometheus.Metric) {
 	if d.Problem != "" {
 		return
 	}

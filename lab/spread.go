@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"trivet.dev/trivet/bench/counters"
-	"trivet.dev/trivet/bench/environment"
-	"trivet.dev/trivet/bench/probe"
+	"trivet.dev/trivet/measure/counters"
+	"trivet.dev/trivet/measure/environment"
+	"trivet.dev/trivet/measure/ping"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 )
@@ -66,14 +66,14 @@ type Clock struct {
 // Carried is what was measured of what carries the links between two sites: a tunnel like theirs,
 // without impairments.
 type Carried struct {
-	Sites     [2]string      `json:"sites"`
-	Sent      int            `json:"sent" doc:"Echo requests"`
-	Received  int            `json:"received"`
-	RTT       *probe.Summary `json:"rtt_ms,omitempty" doc:"Of those that were answered"`
-	Full      bool           `json:"full" doc:"IPv4 packets of 1,500 bytes arrive, be it as fragments"`
-	Whole     int            `json:"whole_bytes,omitempty" doc:"IPv4 packets of up to so many bytes arrive in one piece; 0: not known, as over IPv6"`
-	Bandwidth topology.Rate  `json:"bandwidth,omitempty" doc:"Of one TCP connection; only doctor measures it"`
-	Time      time.Time      `json:"time"`
+	Sites     [2]string     `json:"sites"`
+	Sent      int           `json:"sent" doc:"Echo requests"`
+	Received  int           `json:"received"`
+	RTT       *ping.Summary `json:"rtt_ms,omitempty" doc:"Of those that were answered"`
+	Full      bool          `json:"full" doc:"IPv4 packets of 1,500 bytes arrive, be it as fragments"`
+	Whole     int           `json:"whole_bytes,omitempty" doc:"IPv4 packets of up to so many bytes arrive in one piece; 0: not known, as over IPv6"`
+	Bandwidth topology.Rate `json:"bandwidth,omitempty" doc:"Of one TCP connection; only doctor measures it"`
+	Time      time.Time     `json:"time"`
 }
 
 // OneWay is the delay that the carrier adds to a link: half the median round trip.

@@ -13,16 +13,15 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"trivet.dev/trivet/openflow"
 
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/datapath"
-	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/internal/patience"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -53,13 +52,13 @@ func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node)
 			p.Add(n.Pos, hint+", or take another controller", "switch %s may speak OpenFlow %s only, and Trivet's controller speaks 1.3", n.Name, may)
 		}
 	}
-	seen := map[agent.Target]string{}
+	seen := map[openflow.Target]string{}
 	for _, c := range n.Controllers {
 		address := c
 		if i := slices.IndexFunc(t.Nodes, func(o *topology.Node) bool { return o.Kind == topology.Controller && o.Name == c }); i >= 0 {
 			address = t.Nodes[i].Address
 		}
-		target, err := agent.ParseTarget(address)
+		target, err := openflow.ParseTarget(address)
 		if err != nil {
 			continue // a program, or none
 		}
@@ -73,7 +72,7 @@ func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node)
 // Installed says what a user's resolved topology needs, in programs and cores, that this machine
 // lacks.
 func Installed(t *topology.Topology, owner int) error {
-	return errors.Join(foreign.Installed(t, foreign.PlacesOf(owner)), datapath.Lacks(t), local.Check(t))
+	return errors.Join(foreign.Installed(t, foreign.PlacesOf(owner)), datapath.Lacks(t), here().Check(t))
 }
 
 // Check says why a user's resolved topology cannot be made here. Whatever makes a lab calls it
@@ -90,7 +89,7 @@ func Check(t *topology.Topology, owner int) error {
 // the error says if something is left.
 func Start(ctx context.Context, state State, each func(Progress)) (*Client, error) {
 	var err error
-	if state.Topology, err = local.RoomForManagement(state.Topology, nil); err != nil {
+	if state.Topology, err = here().Room(state.Topology, nil); err != nil {
 		return nil, err
 	}
 	daemon, err := state.begin(ctx)

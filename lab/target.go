@@ -2,11 +2,11 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os/exec"
 
 	"trivet.dev/trivet/datapath"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -21,13 +21,13 @@ type Target interface {
 }
 
 // life is how a lab comes into being, changes and is let go. A change that fails is undone; the
-// error local.ErrHalf says that this failed, too.
+// error ErrHalf says that this failed, too.
 type life interface {
 	Topology() *topology.Topology
-	Up(context.Context, *topology.Topology, local.Progress) error
-	Resume(context.Context, *topology.Topology, local.Progress) error
+	Up(context.Context, *topology.Topology, Stage) error
+	Resume(context.Context, *topology.Topology, Stage) error
 	TakeOver() // ends Resume
-	Apply(context.Context, *topology.Topology, local.Progress) error
+	Apply(context.Context, *topology.Topology, Stage) error
 	SetLink(ctx context.Context, index int, c topology.LinkChange) error
 	Replaced(*topology.Topology) (gone, made []*topology.Node) // by Apply
 	CheckSwitches() error                                      // before Apply
@@ -66,55 +66,84 @@ type switches interface {
 type looks interface {
 	Dead() []string
 	Remarks() []string
-	Present(ctx context.Context, nodes []string) ([]local.Present, error)
+	Present(ctx context.Context, nodes []string) ([]Present, error)
 	Devices() map[string]string
 	Drops(context.Context) ([]datapath.Drop, error)
-	Ends() ([][2]local.End, error)
-	Queues() ([][2]local.LinkDirection, error)
+	Ends() ([][2]End, error)
+	Queues() ([][2]LinkDirection, error)
 	WiresOf(*topology.Topology) []datapath.Wire
 	NeedsDevices(*topology.Link) bool
 	NamespaceOf(number uint64, nodes []string) (machine, switches bool, node string)
-	LineQueues(of func(node string) bool) []local.LineQueue
+	LineQueues(of func(node string) bool) []LineQueue
 	Note(resumed bool)
 	Renew(nodes []string, f func() error) error
-	Changed(context.Context) ([]local.Changed, error)
+	Changed(context.Context) ([]Changed, error)
 	Look(index int, see func(frame []byte)) (mirrored bool, done func())
 }
 
+// Stage is told how far a stage has got. It is called from several goroutines.
+type Stage func(stage string, done, total int)
+
+// Hooks are what a target tells who has begun it.
+type Hooks struct {
+	// OnFabric is called when the switches' namespace exists but no switches do: programs can now
+	// be started beside them.
+	OnFabric func(context.Context) error
+
+	// OnUndo is called before a change that has failed is undone.
+	OnUndo func()
+
+	// OnEnd is called when a routing daemon or Open vSwitch has ended by itself, or another machine
+	// is lost or back; OnLoop when packets come back to an embedded switch. They must return soon,
+	// and not call the lab, which may be changing and wait for the caller.
+	OnEnd, OnLoop func(what string)
+
+	// ByHand says whose a flow entry is: see datapath.Running.
+	ByHand func(cookie uint64) (again uint64, is bool)
+}
+
+// ErrHalf says that a change of a lab has failed halfway and could not be undone.
+var ErrHalf = errors.New("what was changed could not be undone")
+
 // Maker begins a target for a lab, and removes what a target has made, even if its process has
-// died: see local.New and local.Remove.
+// died: see target/local.
 type Maker struct {
-	Begin  func(State, local.Owner) (Target, error)
-	Remove func(s State, progress local.Progress, lost func(string)) error
+	Begin  func(State, Hooks) (Target, error)
+	Remove func(s State, progress Stage, lost func(string)) error
+
+	// Of OnThisMachine alone. Check says what a resolved topology needs that this machine does not
+	// have, before anything is made. Room returns a topology whose management network, if nobody
+	// has chosen its subnet, has one that this machine does not use; what the lab is now (nil:
+	// nothing) it stays.
+	Check func(*topology.Topology) error
+	Room  func(t, now *topology.Topology) (*topology.Topology, error)
 }
 
 // remover is a target that removes its lab over what it holds, as connections to other machines. It
 // is called once the target is closed, and again if that fails; the maker's Remove does the same
 // for a target whose process has died.
 type remover interface {
-	Remove(s State, progress local.Progress, lost func(string)) error
+	Remove(s State, progress Stage, lost func(string)) error
 }
 
-// Targets are the makers by the Target of a lab's state.
-var Targets = map[string]Maker{OnThisMachine: {
-	Begin: func(s State, owner local.Owner) (Target, error) {
-		l, err := local.New(s.Name, Dir(s.Name), owner)
-		if err == nil && s.Part != nil {
-			l.Secure, l.Management = s.Part.Secure, s.Part.Management
-		}
-		return l, err
-	},
-	Remove: func(s State, progress local.Progress, lost func(string)) error {
-		return local.Remove(s.Name, Dir(s.Name), progress, lost)
-	},
-}}
+// Targets are the makers by the Target of a lab's state. A package that has one adds it, in init.
+var Targets = map[string]Maker{}
 
 // maker is that of a lab. One that was killed before its state was written has nothing elsewhere.
 func (s State) maker() Maker {
 	if m, is := Targets[s.Target]; is {
 		return m
 	}
-	return Targets[OnThisMachine]
+	return here()
+}
+
+// here is the target of this machine, which each lab has a part of.
+func here() Maker {
+	m, is := Targets[OnThisMachine]
+	if !is {
+		panic("this program has been made without target/local")
+	}
+	return m
 }
 
 // OnThisMachine is the target of labs that have this machine only.

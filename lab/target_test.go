@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"trivet.dev/trivet/datapath"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/test/until"
 	"trivet.dev/trivet/topology"
 )
@@ -22,7 +21,7 @@ import (
 // define must not be called.
 type elsewhere struct {
 	Target
-	owner   local.Owner
+	owner   Hooks
 	now     *topology.Topology
 	fail    map[string]error // by what is being done
 	removed int
@@ -47,11 +46,11 @@ func (e *elsewhere) do(what string) error {
 
 func (e *elsewhere) maker() Maker {
 	return Maker{
-		Begin: func(_ State, owner local.Owner) (Target, error) {
+		Begin: func(_ State, owner Hooks) (Target, error) {
 			e.owner, e.now = owner, &topology.Topology{}
 			return e, e.do("begin")
 		},
-		Remove: func(State, local.Progress, func(string)) error {
+		Remove: func(State, Stage, func(string)) error {
 			if err := e.do("remove"); err != nil {
 				return err
 			}
@@ -63,7 +62,7 @@ func (e *elsewhere) maker() Maker {
 
 func (e *elsewhere) Topology() *topology.Topology { return e.now }
 
-func (e *elsewhere) Up(ctx context.Context, t *topology.Topology, _ local.Progress) error {
+func (e *elsewhere) Up(ctx context.Context, t *topology.Topology, _ Stage) error {
 	if err := e.owner.OnFabric(ctx); err != nil {
 		return err
 	}
@@ -71,7 +70,7 @@ func (e *elsewhere) Up(ctx context.Context, t *topology.Topology, _ local.Progre
 	return e.do("up")
 }
 
-func (e *elsewhere) Apply(_ context.Context, t *topology.Topology, _ local.Progress) error {
+func (e *elsewhere) Apply(_ context.Context, t *topology.Topology, _ Stage) error {
 	err := e.do("apply")
 	if err == nil {
 		e.now = t
@@ -109,11 +108,11 @@ func (e *elsewhere) WiresOf(t *topology.Topology) []datapath.Wire {
 	return make([]datapath.Wire, len(t.Links))
 }
 
-func (e *elsewhere) Ends() ([][2]local.End, error) {
+func (e *elsewhere) Ends() ([][2]End, error) {
 	if err := e.do("ends"); err != nil {
 		return nil, err
 	}
-	return make([][2]local.End, len(e.now.Links)), nil
+	return make([][2]End, len(e.now.Links)), nil
 }
 
 func (e *elsewhere) WaitControllers(context.Context) error  { return nil }
@@ -246,8 +245,8 @@ func TestTargetChanges(t *testing.T) {
 	}
 	is("a change whose start command failed", three)
 
-	e.fail["apply"] = fmt.Errorf("no room; %w", local.ErrHalf)
-	if err := turn(four); !errors.Is(err, local.ErrHalf) {
+	e.fail["apply"] = fmt.Errorf("no room; %w", ErrHalf)
+	if err := turn(four); !errors.Is(err, ErrHalf) {
 		t.Error("a change that cannot be undone says: ", err)
 	}
 	delete(e.fail, "apply")

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"sync"
 
-	"trivet.dev/trivet/bench/counters"
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/internal/cgroup"
+	"trivet.dev/trivet/measure/counters"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // ThisProgram is a command that runs this program in a node, at whichever site that is, and

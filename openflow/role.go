@@ -79,3 +79,16 @@ func (m *RoleReply) String() string { return "ROLE_REPLY " + m.ControllerRole.St
 func (r ControllerRole) String() string {
 	return fmt.Sprintf("role=%v generation_id=%#x", r.Role, r.GenerationID)
 }
+
+// Changes reports whether a message changes the switch, or has it send a packet: a slave's is
+// refused (section 6.3.6).
+func Changes(m Message) bool {
+	switch m := m.(type) {
+	case *FlowMod, *GroupMod, *MeterMod, *PortMod, *TableMod, *PacketOut, *SetConfig:
+		return true
+	case *MultipartRequest:
+		features, ok := m.Body.(TableFeaturesList)
+		return ok && len(features) > 0
+	}
+	return false
+}

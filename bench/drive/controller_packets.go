@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/probe/packetin"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/controller/monitor"
+	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/topology"
 )
 

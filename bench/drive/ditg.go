@@ -17,10 +17,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/probe/ditg"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // leastDITG is the least payload that D-ITG sends: with less it sends this.

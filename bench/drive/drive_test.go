@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"trivet.dev/trivet/bench/counters"
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/counters"
+	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/test/until"
 	"trivet.dev/trivet/topology"
 )

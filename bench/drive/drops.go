@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"trivet.dev/trivet/bench/counters"
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/datapath/ovs"
+	"trivet.dev/trivet/measure/counters"
+	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/topology"
 )
 

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/topology"
 )
 

@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/topology"
 )
 

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"time"
 
-	"trivet.dev/trivet/bench/counters"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/counters"
 	"trivet.dev/trivet/topology"
 )
 

@@ -15,6 +15,7 @@ import (
 	"trivet.dev/trivet/bench/probe/call"
 	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/bench/verify"
+	_ "trivet.dev/trivet/internal/all"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 )

@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"trivet.dev/trivet/bench/counters"
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
-	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/counters"
+	"trivet.dev/trivet/measure/environment"
+	"trivet.dev/trivet/measure/ping"
 	"trivet.dev/trivet/topology"
 )
 
@@ -58,7 +58,7 @@ func (m *mininetLab) run(ctx context.Context, node string, argv []string, in io.
 }
 
 func (m *mininetLab) ping(ctx context.Context, r lab.PingRequest) (out lab.PingResult, err error) {
-	var pairs []probe.Pair
+	var pairs []ping.Pair
 	for _, a := range m.topology.NodesOf(topology.Host) {
 		for _, b := range m.topology.NodesOf(topology.Host) {
 			if a != b && (r.From == "" || r.From == a.Name && r.To == b.Name) {
@@ -66,19 +66,19 @@ func (m *mininetLab) ping(ctx context.Context, r lab.PingRequest) (out lab.PingR
 				if err != nil {
 					return out, err
 				}
-				pairs = append(pairs, probe.Pair{From: a.Name, To: b.Name, Address: address})
+				pairs = append(pairs, ping.Pair{From: a.Name, To: b.Name, Address: address})
 			}
 		}
 	}
 	if len(pairs) == 0 {
 		return out, fmt.Errorf("%s and %s are not two hosts", r.From, r.To)
 	}
-	o := probe.PingOptions{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: lab.PingTimeout(m.topology), Unpaced: r.Unpaced}
-	out.Pairs, err = probe.PingPairs(ctx, pairs, func(node string) (p *probe.Pinger, err error) {
+	o := ping.Options{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: lab.PingTimeout(m.topology), Unpaced: r.Unpaced}
+	out.Pairs, err = ping.Pairs(ctx, pairs, func(node string) (p *ping.Pinger, err error) {
 		err = m.inside(node, func() (err error) {
 			// As Trivet's labs have it: sockets that send echo requests are for all.
 			if err = os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0); err == nil {
-				p, err = probe.OpenPinger(r.IPv6)
+				p, err = ping.Open(r.IPv6)
 			}
 			return err
 		})

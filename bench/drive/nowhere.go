@@ -5,10 +5,10 @@ import (
 	"errors"
 	"io"
 
-	"trivet.dev/trivet/bench/counters"
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/counters"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // nowhere is the lab of a cell whose probes bring up labs of their own: beside another that is

@@ -3,8 +3,8 @@ package drive
 import (
 	"path/filepath"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // offloads are those of a lab's network devices, of hosts (and what else has its own system) and of

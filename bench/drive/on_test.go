@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // TestElsewhere proves that of an experiment which is moved to a rack with two devices, what that

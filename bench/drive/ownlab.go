@@ -10,12 +10,12 @@ import (
 	"slices"
 	"strings"
 
-	"trivet.dev/trivet/bench/counters"
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/counters"
+	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/topology"
 )
 

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // keptDelays is about how many one-way delays of a stream go into the result; of a longer stream

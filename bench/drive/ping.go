@@ -43,7 +43,7 @@ func init() {
 		},
 		Metrics:  []experiment.Metric{between("rtt", "s"), between("loss", "1")},
 		Answered: true,
-	}, order: 10, run: ping})
+	}, order: 10, run: pings})
 }
 
 // pinging is how long pings take: with all: true 16 pairs are in turn, each for as long as its
@@ -66,8 +66,8 @@ func pinging(o experiment.Options, l experiment.Lab) time.Duration {
 // what a Duration holds.
 const mostPinging = 10_000
 
-// ping measures round trip times (rtt, in s) and their loss, of a pair or of all pairs of hosts.
-func ping(ctx context.Context, b *bed) (o experiment.Measured, err error) {
+// pings measures round trip times (rtt, in s) and their loss, of a pair or of all pairs of hosts.
+func pings(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	r := lab.PingRequest{From: b.options.Text("from"), To: b.options.Text("to"), Count: b.options.Int("count"),
 		Size: b.options.Int("size"), Interval: topology.Duration(b.options.Time("interval")), IPv6: b.v6()}
 	if b.options.Truth("warm_up") { // whatever becomes of it: those that count will tell

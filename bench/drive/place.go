@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/sites"
 	"trivet.dev/trivet/topology"

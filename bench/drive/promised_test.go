@@ -7,10 +7,10 @@ import (
 	"slices"
 	"testing"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/probe/ditg"
 	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/trivet"
 )

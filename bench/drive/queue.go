@@ -12,9 +12,8 @@ import (
 
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
-	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/measure/stats"
 	"trivet.dev/trivet/topology"
 )
 
@@ -63,11 +62,11 @@ func isLink(name, a, b string) bool { return name == a+"-"+b || name == b+"-"+a 
 var (
 	backlogs = []struct {
 		name, unit string
-		of         func(*local.Backlog) float64
+		of         func(*lab.Backlog) float64
 	}{
-		{"backlog", "packets", func(q *local.Backlog) float64 { return float64(q.Packets) }},
-		{"backlog_bytes", "B", func(q *local.Backlog) float64 { return float64(q.Bytes) }},
-		{"backlog_time", "s", func(q *local.Backlog) float64 { return q.Delay }},
+		{"backlog", "packets", func(q *lab.Backlog) float64 { return float64(q.Packets) }},
+		{"backlog_bytes", "B", func(q *lab.Backlog) float64 { return float64(q.Bytes) }},
+		{"backlog_time", "s", func(q *lab.Backlog) float64 { return q.Delay }},
 	}
 	backlogSummary = []struct {
 		name string
@@ -84,7 +83,7 @@ var (
 // queue looks at what the lab's links hold at an interval, and at what they have dropped since the
 // look before. Looks that are late, as the lab was changing, are not made up for.
 func queue(ctx context.Context, b *bed) (o experiment.Measured, err error) {
-	w := queueWatch{link: b.options.Text("link"), all: map[local.Place]*sampledQueue{}}
+	w := queueWatch{link: b.options.Text("link"), all: map[lab.Place]*sampledQueue{}}
 	interval := b.options.Time("interval")
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -116,14 +115,14 @@ func queue(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 // queueWatch is what was seen of the directions of links so far.
 type queueWatch struct {
 	link   string // "": all
-	all    map[local.Place]*sampledQueue
+	all    map[lab.Place]*sampledQueue
 	order  []*sampledQueue
 	values int // that are kept
 }
 
 // sampledQueue is what was seen of one direction.
 type sampledQueue struct {
-	last    local.LinkDirection
+	last    lab.LinkDirection
 	at      []float64 // of looks at which there was a queue
 	backlog [][]float64
 	since   []float64 // of further looks
@@ -161,7 +160,7 @@ func (w *queueWatch) look(at float64, links []lab.LinkQueues) {
 }
 
 // droppedBy is what a direction's devices and queue have dropped.
-func droppedBy(d local.LinkDirection) uint64 {
+func droppedBy(d lab.LinkDirection) uint64 {
 	if d.Queue == nil {
 		return d.Dropped
 	}

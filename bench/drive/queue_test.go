@@ -4,12 +4,11 @@ import (
 	"slices"
 	"testing"
 	"time"
+	"trivet.dev/trivet/measure/counters"
 
 	"gonum.org/v1/gonum/floats"
 
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/target/local"
-	"trivet.dev/trivet/target/local/delayline"
 )
 
 // TestQueue proves that the probe sees a queue that is sent more than its link carries: about as
@@ -64,13 +63,13 @@ probes:
 // TestQueueSums proves that counters that begin anew are added up, that parallel links are told
 // apart, and that a queue without a bandwidth has no backlog as time.
 func TestQueueSums(t *testing.T) {
-	w := queueWatch{all: map[local.Place]*sampledQueue{}}
+	w := queueWatch{all: map[lab.Place]*sampledQueue{}}
 	for _, dropped := range []uint64{5, 9, 2} { // 4 more, then 2 since it was made anew
 		var links []lab.LinkQueues
 		for _, device := range []string{"s1-eth1", "s1-eth2"} {
-			links = append(links, lab.LinkQueues{Directions: [2]local.LinkDirection{{
-				From: local.Place{Node: "s1", Interface: device}, To: local.Place{Node: "s2"},
-				Sent: &delayline.Traffic{}, Queue: &local.Backlog{Packets: dropped, Dropped: dropped},
+			links = append(links, lab.LinkQueues{Directions: [2]lab.LinkDirection{{
+				From: lab.Place{Node: "s1", Interface: device}, To: lab.Place{Node: "s2"},
+				Sent: &counters.Traffic{}, Queue: &lab.Backlog{Packets: dropped, Dropped: dropped},
 			}}})
 		}
 		w.look(1, links)

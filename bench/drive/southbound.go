@@ -14,7 +14,6 @@ import (
 
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/probe/packetin"
-	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
@@ -77,7 +76,7 @@ func spotsOf(name string, t *topology.Topology) (spots []spot, err error) {
 			}
 		}
 		for _, address := range topology.ControllersOf(t, n) {
-			target, err := agent.ParseTarget(address)
+			target, err := openflow.ParseTarget(address)
 			if err != nil {
 				return nil, err
 			}

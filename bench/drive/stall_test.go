@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
-	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/environment"
+	"trivet.dev/trivet/measure/ping"
 	"trivet.dev/trivet/topology"
 )
 
@@ -72,7 +72,7 @@ func (e *echoes) ping(_ context.Context, r lab.PingRequest) (lab.PingResult, err
 	for i := range rtt {
 		rtt[i] = float64(len(e.asked)) // ms: the first echoes are told from those that count
 	}
-	return lab.PingResult{Pairs: []probe.PairResult{{From: "h1", To: "h2", Sent: r.Count, Received: r.Count, RTT: rtt}}}, nil
+	return lab.PingResult{Pairs: []ping.PairResult{{From: "h1", To: "h2", Sent: r.Count, Received: r.Count, RTT: rtt}}}, nil
 }
 
 // TestPingWarmUp proves that an echo goes before those that count, and that it counts for nothing;
@@ -81,7 +81,7 @@ func TestPingWarmUp(t *testing.T) {
 	for warm, want := range map[string][]int{"true": {1, 3}, "false": {3}} {
 		e := &echoes{}
 		b := &bed{nodes: e, cell: &experiment.Cell{}, topology: &topology.Topology{}, options: experiment.Options{"from": "h1", "to": "h2", "count": "3", "size": "56", "warm_up": warm}}
-		o, err := ping(t.Context(), b)
+		o, err := pings(t.Context(), b)
 		var counts []int
 		for _, r := range e.asked {
 			counts = append(counts, r.Count)

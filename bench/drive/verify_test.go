@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // TestVerified proves that a lab is verified when it is up, and that what does not hold then stands

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/environment"
+	"trivet.dev/trivet/measure/stats"
 	"trivet.dev/trivet/topology"
 )
 

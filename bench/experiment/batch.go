@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // batch is the probes that run together, once.

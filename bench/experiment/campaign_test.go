@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // TestDue proves when a round begins: the first at once, one that has begun at once, each other one

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // Driver brings labs up. It is what a Runner knows of where they run.

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/test/until"
 )
 

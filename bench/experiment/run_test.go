@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // shell is a driver whose labs are directories and whose probes are shell commands in them, which

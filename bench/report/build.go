@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
-	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/environment"
+	"trivet.dev/trivet/measure/stats"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )

@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"strings"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
-	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/environment"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // exact writes all digits; nothing where there is no number.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"trivet.dev/trivet/bench/environment"
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/environment"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // column is one of a table of tests.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"trivet.dev/trivet/bench/report/definition"
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // figure has the averages of both sides, cell by cell.

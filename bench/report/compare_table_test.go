@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/report/reporttest"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // latency is from tables 1 (Mininet, here b) and 2 (the prototype, a) of paper 4: ten values in ms

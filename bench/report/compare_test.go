@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/report/reporttest"
 	"trivet.dev/trivet/bench/result"
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/environment"
+	"trivet.dev/trivet/measure/stats"
 )
 
 func run(h result.Header, samples []result.Sample) *result.Run {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // WriteText writes the comparison for a terminal.

@@ -5,8 +5,8 @@ import (
 	"math"
 	"strings"
 
-	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // conclude adjusts the tests of all rows to each other, and says of each in words what it shows.

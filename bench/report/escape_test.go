@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/measure/environment"
 )
 
 var latexCommand = regexp.MustCompile(`^\\(textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar|ldots|)\{\}|^\\[{}$&#%_,]|^\{\\char(34|96)\}|^'\{\}|^\$(-|\\pm|\\rightarrow|\\leq|\\geq|\\mu|\\tau|\\delta|\\times|\\cdot)\$`)

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/environment"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // Bounds on what a figure shows: more cannot be seen, and the file may be anybody's.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // Number writes a number with four significant digits, and all digits of greater whole numbers, in

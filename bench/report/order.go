@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/bench/report/definition"
-	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // comparison is where one thing is compared with another, or with a limit.

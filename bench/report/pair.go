@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"trivet.dev/trivet/bench/report/definition"
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // slot is what repetitions have in common that were measured directly one after another.

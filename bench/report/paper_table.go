@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // manyNumbers are how many of one metric a paper has in a table, not in its text; they are shown as

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // published is an experiment with a paper's numbers for each switch and size, as tables have them,

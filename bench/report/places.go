@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // placeFactor is what the place of a result is called where it is a factor.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // Spread is a deviation or variance of theirs, with ours: computed as theirs, of the means of

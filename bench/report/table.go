@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/environment"
+	"trivet.dev/trivet/measure/stats"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"trivet.dev/trivet/bench/report/definition"
-	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // verdict is what was found at a place, or a level.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"trivet.dev/trivet/bench/report/definition"
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // distributions makes a line for each group: what share of its values is at most x.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/result"
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/environment"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // usagePrefix begins the metrics that come from the watch over the machine.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // Schema is the version of what is written here. Readers take files of this version; it

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/measure/environment"
 )
 
 func header() Header {

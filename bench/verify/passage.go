@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"trivet.dev/trivet/bench/probe/packets"
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // seenWay is the way that a stream took while it was sent, and what was seen of it on it.

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // fullPacket is the size of the packets in which queues are told, in bytes of layer 2.

@@ -9,7 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/mathext"
 
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/stats"
 	"trivet.dev/trivet/topology"
 )
 

@@ -9,7 +9,6 @@ import (
 
 	"trivet.dev/trivet/internal/netfacts"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -34,7 +33,7 @@ func Glance(ctx context.Context, client *lab.Client) ([]string, error) {
 	j := newJudge(newNetwork(info), nil, all)
 	for i, l := range links {
 		for end, e := range l.Ends {
-			if e.State == local.EndDown && !info.Topology.Links[i].Down {
+			if e.State == lab.EndDown && !info.Topology.Links[i].Down {
 				j.wrong = append(j.wrong, fmt.Sprintf("%s of %s is down", e.Interface, label(info.Topology.Links[i].Ends[end])))
 			}
 		}
@@ -80,7 +79,7 @@ func (v *verifier) lookAtState(ctx context.Context, there map[string]*seen) erro
 	return nil
 }
 
-func newJudge(n *network, there map[string]*seen, all []local.Changed) *judge {
+func newJudge(n *network, there map[string]*seen, all []lab.Changed) *judge {
 	j := &judge{network: n, there: there, changed: map[string][]netfacts.Change{}, owners: map[netip.Addr][]string{}, macs: map[netip.Addr][]topology.MAC{},
 		ends: map[[2]string]topology.Endpoint{}, devices: map[string][][2]string{}, ports: map[string]bool{}, tables: map[string]map[string][]netfacts.Path{}}
 	for _, l := range n.t.Links {

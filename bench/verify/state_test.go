@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"trivet.dev/trivet/lab"
 
 	"trivet.dev/trivet/internal/netfacts"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -102,7 +102,7 @@ func TestJudge(t *testing.T) {
 		if x.change.Kind == netfacts.Address { // is seen as well
 			there[x.node].Devices = []device{{Name: x.change.Device, Addresses: []netip.Prefix{netip.MustParsePrefix(x.change.Name)}}}
 		}
-		j := newJudge(v.network, there, []local.Changed{{Node: x.node, Changes: []netfacts.Change{x.change}}})
+		j := newJudge(v.network, there, []lab.Changed{{Node: x.node, Changes: []netfacts.Change{x.change}}})
 		j.all()
 		verdict := strings.Repeat("✗", len(j.wrong)) + strings.Repeat("!", len(j.notes))
 		if text := strings.Join(slices.Concat(j.wrong, j.notes), "\n"); verdict != x.verdict || !strings.Contains(text, x.says) {
@@ -119,7 +119,7 @@ func TestJudgeTogether(t *testing.T) {
 	route := netfacts.Change{Key: netfacts.Key{Kind: netfacts.Route, Device: "77", Name: "0.0.0.0/0"}, Is: "unreachable", New: true}
 	table := netfacts.Change{Key: netfacts.Key{Kind: netfacts.NFT, Name: "inet t"}, Is: "table", New: true}
 	drop := netfacts.Change{Key: netfacts.Key{Kind: netfacts.NFT, Name: "inet t c handle 2"}, Is: "drop #7", New: true}
-	j := newJudge(v.network, nil, []local.Changed{{Node: "h1", Changes: []netfacts.Change{table, drop, route, rule}}})
+	j := newJudge(v.network, nil, []lab.Changed{{Node: "h1", Changes: []netfacts.Change{table, drop, route, rule}}})
 	j.all()
 	if len(j.wrong) != 2 || !strings.Contains(j.wrong[0], "inet t: drop") || !strings.Contains(j.wrong[1], "lookup 77; nothing reaches") || len(j.notes) != 1 {
 		t.Errorf("%q %q", j.wrong, j.notes)

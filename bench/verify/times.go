@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // judgeDelay takes the median, and how many packets take longer, or not as long, of all streams and

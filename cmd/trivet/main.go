@@ -11,8 +11,10 @@ import (
 	"trivet.dev/trivet/bench/verify"
 	"trivet.dev/trivet/datapath/embedded/fabric"
 	"trivet.dev/trivet/datapath/vm"
+	_ "trivet.dev/trivet/internal/all"
 	"trivet.dev/trivet/internal/cli"
 	"trivet.dev/trivet/internal/fib"
+	"trivet.dev/trivet/internal/leader"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/local"
@@ -31,8 +33,8 @@ func main() {
 			exit(sites.Serve(os.Args[2:]))
 		case local.InitCommand:
 			exit(local.RunInit())
-		case local.LeaderCommand:
-			exit(local.RunLeader(os.Args[2:]))
+		case leader.Command:
+			exit(leader.Run(os.Args[2:]))
 		case fabric.VSwitchCommand:
 			os.Exit(cli.VSwitch(os.Args[2:]))
 		case local.ToolCommand:

@@ -274,7 +274,7 @@ func TestWithOtherControllers(t *testing.T) {
 				}
 			}()
 			for _, a := range l.switches {
-				a.SetControllers([]agent.Target{{Network: "tcp", Address: "127.0.0.1:" + port}}, nil)
+				a.SetControllers([]openflow.Target{{Network: "tcp", Address: "127.0.0.1:" + port}}, nil)
 			}
 			l.pingUntil(time.Now().Add(time.Minute))
 			l.transfer(1 << 20)

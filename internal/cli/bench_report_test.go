@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/reporttest"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // command runs a command line and returns what it prints.

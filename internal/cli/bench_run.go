@@ -16,12 +16,12 @@ import (
 	"golang.org/x/term"
 
 	"trivet.dev/trivet/bench/drive"
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/topology"
 )
 

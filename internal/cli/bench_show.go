@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/drive"
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
-	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/environment"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // benchFigure is a metric of a probe in a cell, as in a report: the mean of the repetitions, each

@@ -4,11 +4,11 @@ import (
 	"math"
 	"testing"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/report/reporttest"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // TestOneRule proves that the terminal and a report say the same about the same samples: the mean,

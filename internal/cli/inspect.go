@@ -208,19 +208,19 @@ func linkRows(info lab.Info, sites lab.Sites) [][]string {
 }
 
 // stateOf says what about a link's ends is not as the topology says.
-func stateOf(ends []local.End, state string) string {
+func stateOf(ends []lab.End, state string) string {
 	var more []string
 	for _, e := range ends {
 		switch e.State {
-		case local.EndDown, local.EndAbsent:
+		case lab.EndDown, lab.EndAbsent:
 			more = append(more, fmt.Sprintf("%s is %s", e.Interface, e.State))
-		case local.EndUnknown:
+		case lab.EndUnknown:
 			more = append(more, fmt.Sprintf("%s is not known (%s)", e.Interface, e.Problem))
 		}
 	}
 	if len(more) == 0 {
 		for _, e := range ends {
-			if e.State != local.EndUp {
+			if e.State != lab.EndUp {
 				more = append(more, fmt.Sprintf("%s has %s", e.Interface, e.State))
 			}
 		}

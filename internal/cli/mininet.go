@@ -16,9 +16,9 @@ import (
 	"syscall"
 	"time"
 
-	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/ping"
 	"trivet.dev/trivet/topology"
 )
 
@@ -219,7 +219,7 @@ func (p *prompt) pingPair(ctx context.Context, line mininetLine) error {
 		return err
 	}
 	hosts = hosts[:2]
-	var pairs []probe.PairResult
+	var pairs []ping.PairResult
 	for i, h := range hosts {
 		result, err := p.client.Ping(ctx, lab.PingRequest{From: h.Name, To: hosts[1-i].Name, Count: 1})
 		if err != nil {
@@ -240,8 +240,8 @@ func hostsOf(t *topology.Topology) ([]*topology.Node, error) {
 }
 
 // showMatrix prints whom each host reaches.
-func (p *prompt) showMatrix(hosts []*topology.Node, pairs []probe.PairResult, full bool) error {
-	found := map[[2]string]probe.PairResult{}
+func (p *prompt) showMatrix(hosts []*topology.Node, pairs []ping.PairResult, full bool) error {
+	found := map[[2]string]ping.PairResult{}
 	sent, received := 0, 0
 	for _, pair := range pairs {
 		found[[2]string{pair.From, pair.To}] = pair
@@ -261,7 +261,7 @@ func (p *prompt) showMatrix(hosts []*topology.Node, pairs []probe.PairResult, fu
 				row += "X "
 			}
 			least, average, most := 0.0, 0.0, 0.0
-			if s := probe.Summarize(pair.RTT); s != nil {
+			if s := ping.Summarize(pair.RTT); s != nil {
 				least, average, most = s.Min, s.Mean, s.Max
 			}
 			rows = append(rows, fmt.Sprintf(" %s->%s: %d/%d, rtt min/avg/max/mdev %.3f/%.3f/%.3f/%.3f ms",

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/ping"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/reach"
 )
@@ -104,7 +104,7 @@ func (a *app) followPing(ctx context.Context, c *lab.Client, r lab.PingRequest, 
 	}
 	switch {
 	case err != nil && ctx.Err() != nil && last.Sent > 0:
-		result = lab.PingResult{Sent: last.Sent, Received: last.Received, RTT: probe.Summarize(rtt)}
+		result = lab.PingResult{Sent: last.Sent, Received: last.Received, RTT: ping.Summarize(rtt)}
 		result.Loss = float64(last.Sent-last.Received) / float64(last.Sent)
 		what := "--all"
 		if !all {
@@ -143,7 +143,7 @@ func readExpectation(ctx context.Context, c *lab.Client, file string) (*reach.Ex
 // judged is a pair whose pings have been compared with what they were expected to give: answers,
 // where no file says otherwise.
 type judged struct {
-	probe.PairResult
+	ping.PairResult
 	Expected bool `json:"expected" doc:"Whether answers were expected"`
 	OK       bool `json:"ok" doc:"Whether what came is what was expected"`
 	note     string
@@ -236,7 +236,7 @@ func (a *app) showPairs(pairs []judged, wrong int, each bool) {
 		}
 		shown++
 		median := "–"
-		if s := probe.Summarize(p.RTT); s != nil {
+		if s := ping.Summarize(p.RTT); s != nil {
 			median = fmt.Sprintf("%.3f ms", s.Median)
 		}
 		rows = append(rows, []string{p.From, p.To, fmt.Sprint(p.Sent), fmt.Sprint(p.Received), median, p.note})
@@ -251,7 +251,7 @@ func (a *app) showPairs(pairs []judged, wrong int, each bool) {
 
 func percent(share float64) string { return fmt.Sprintf("%.4g %%", 100*share) }
 
-func rttText(s *probe.Summary) string {
+func rttText(s *ping.Summary) string {
 	if s == nil {
 		return ""
 	}

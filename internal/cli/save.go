@@ -15,7 +15,6 @@ import (
 
 	"trivet.dev/trivet/internal/asuser"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 	"trivet.dev/trivet/topology/formats/trivet"
@@ -42,7 +41,7 @@ func (a *app) save() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s := &saving{lab: info.Topology, present: map[string]local.Present{}, nodes: map[string]bool{}}
+			s := &saving{lab: info.Topology, present: map[string]lab.Present{}, nodes: map[string]bool{}}
 			file, err := s.arguments(args, state)
 			if err != nil {
 				return err
@@ -71,7 +70,7 @@ func (a *app) save() *cobra.Command {
 // saving is a file that is becoming what a lab is now.
 type saving struct {
 	lab     *topology.Topology
-	present map[string]local.Present
+	present map[string]lab.Present
 	nodes   map[string]bool // only these, if there are any
 
 	file  string

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/counters"
 
-	"trivet.dev/trivet/target/local"
-	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
 )
 
@@ -19,7 +19,7 @@ import (
 type qdiscs struct {
 	dev         string // "" of all devices
 	stats, json bool
-	queues      []local.LineQueue
+	queues      []lab.LineQueue
 }
 
 // readQdiscs reads the arguments of tc; nil if they do not ask for root queueing disciplines alone.
@@ -107,9 +107,9 @@ type netemRandom struct {
 
 // ofQueue returns what shapes what leaves a device: htb if it has a bandwidth, below it what
 // manages the queue, if anything does, and netem.
-func (q *qdiscs) ofQueue(queue local.LineQueue) []qdisc {
+func (q *qdiscs) ofQueue(queue lab.LineQueue) []qdisc {
 	i, held := queue.Impairment, queue.Direction.Queue
-	backlog := delayline.Traffic{Packets: held.Packets, Bytes: held.Bytes}
+	backlog := counters.Traffic{Packets: held.Packets, Bytes: held.Bytes}
 	if i.Bandwidth == 0 { // what the queue's limit counts
 		backlog = queue.Flying
 	}
@@ -261,7 +261,7 @@ func tcSize(n uint64) string {
 // show returns what tc has printed, with the queues of delay lines in place of what the kernel
 // gives each device by itself; what else the device has been given comes after.
 func (q *qdiscs) show(printed []byte) []byte {
-	left := map[string]local.LineQueue{}
+	left := map[string]lab.LineQueue{}
 	for _, queue := range q.queues {
 		left[queue.Direction.From.Interface] = queue
 	}
@@ -304,7 +304,7 @@ func (q *qdiscs) show(printed []byte) []byte {
 // hides says whether a queueing discipline of a device is not the user's: one that the kernel has
 // given it (only that has the number 0), where packets only pass, or Trivet's own.
 func (q *qdiscs) hides(dev, kind, handle string) bool {
-	return slices.ContainsFunc(q.queues, func(queue local.LineQueue) bool {
+	return slices.ContainsFunc(q.queues, func(queue lab.LineQueue) bool {
 		return queue.Direction.From.Interface == dev && (handle == "0:" || queue.Hooked && kind == "clsact")
 	})
 }

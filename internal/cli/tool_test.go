@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/counters"
 
-	"trivet.dev/trivet/target/local"
-	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
 )
 
@@ -71,19 +71,19 @@ func TestBehind(t *testing.T) {
 // gives a device by itself, and our own, is not; and that what the user has given it is.
 func TestQdiscs(t *testing.T) {
 	number := func(n uint64) *uint64 { return &n }
-	sends := func(device string) local.LinkDirection {
-		return local.LinkDirection{From: local.Place{Node: "s0", Interface: device}}
+	sends := func(device string) lab.LinkDirection {
+		return lab.LinkDirection{From: lab.Place{Node: "s0", Interface: device}}
 	}
-	slow := local.LineQueue{Direction: sends("s0-eth2"), Hooked: true, Impairment: topology.Impairment{Bandwidth: 10_000_000, Queue: topology.Queue{Limit: 100},
+	slow := lab.LineQueue{Direction: sends("s0-eth2"), Hooked: true, Impairment: topology.Impairment{Bandwidth: 10_000_000, Queue: topology.Queue{Limit: 100},
 		Delay: topology.Duration(10 * time.Millisecond), Jitter: topology.Duration(1500 * time.Microsecond), Loss: 0.05}}
-	slow.Direction.Sent = &delayline.Traffic{Packets: 40, Bytes: 60000}
-	slow.Direction.Queue = &local.Backlog{Packets: 10, Bytes: 15140, Full: number(3), Lost: number(2)}
-	far := local.LineQueue{Direction: sends("s0-eth3"), Impairment: topology.Impairment{Queue: topology.Queue{Limit: 1000}, Delay: topology.Duration(2 * time.Second)}}
-	far.Direction.Sent, far.Direction.Queue = &delayline.Traffic{}, &local.Backlog{Full: number(0), Lost: number(0)}
+	slow.Direction.Sent = &counters.Traffic{Packets: 40, Bytes: 60000}
+	slow.Direction.Queue = &lab.Backlog{Packets: 10, Bytes: 15140, Full: number(3), Lost: number(2)}
+	far := lab.LineQueue{Direction: sends("s0-eth3"), Impairment: topology.Impairment{Queue: topology.Queue{Limit: 1000}, Delay: topology.Duration(2 * time.Second)}}
+	far.Direction.Sent, far.Direction.Queue = &counters.Traffic{}, &lab.Backlog{Full: number(0), Lost: number(0)}
 	managed := slow
 	managed.Direction, managed.Impairment.Jitter, managed.Impairment.Loss = sends("s0-eth4"), 0, 0
 	managed.Direction.Sent = slow.Direction.Sent
-	managed.Direction.Queue = &local.Backlog{Packets: 10, Bytes: 15140, Full: number(1), Lost: number(0), Managed: number(4), Marked: number(7)}
+	managed.Direction.Queue = &lab.Backlog{Packets: 10, Bytes: 15140, Full: number(1), Lost: number(0), Managed: number(4), Marked: number(7)}
 	managed.Impairment.Queue, _ = topology.ParseQueue("codel,target=2ms,ecn")
 	const kernels = "qdisc pfifo_fast 0: %sroot refcnt 2 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1\n Sent 1 bytes 1 pkt (dropped 0, overlimits 0 requeues 0) \n backlog 0b 0p requeues 0\n"
 	const clsact = "qdisc clsact ffff: %sparent ffff:fff1 \n Sent 1 bytes 1 pkt (dropped 0, overlimits 0 requeues 0) \n backlog 0b 0p requeues 0\n"
@@ -121,7 +121,7 @@ qdisc netem 10: parent 6:1 limit 100 delay 10ms
 		if q == nil {
 			t.Fatalf("%s is not read", c.args)
 		}
-		q.queues = []local.LineQueue{slow, far, managed}
+		q.queues = []lab.LineQueue{slow, far, managed}
 		if q.dev != "" { // as the daemon answers
 			q.queues = q.queues[map[string]int{"s0-eth2": 0, "s0-eth3": 1, "s0-eth4": 2}[q.dev]:][:1]
 		}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"trivet.dev/trivet/lab"
 
 	"trivet.dev/trivet/controller/api"
-	"trivet.dev/trivet/target/local"
 )
 
 // watchedLab is a lab whose links are watched, and what was last read of them.
@@ -15,13 +15,13 @@ type watchedLab struct {
 	*kernels
 	name string
 	at   time.Time
-	sent map[local.Place]uint64 // bytes, by who sends them
+	sent map[lab.Place]uint64 // bytes, by who sends them
 }
 
 // watchedLink is a link as the controller knows it, or as its devices do, with its queues.
 type watchedLink struct {
 	api.Link
-	Directions *[2]local.LinkDirection `json:"directions,omitempty"`
+	Directions *[2]lab.LinkDirection `json:"directions,omitempty"`
 
 	counted bool // somebody counts what it carries
 }
@@ -46,14 +46,14 @@ func (w *watchedLab) links(ctx context.Context, measured []api.Link) ([]watchedL
 		return nil, err
 	}
 	was, period := w.sent, time.Since(w.at).Seconds()
-	w.at, w.sent = time.Now(), map[local.Place]uint64{}
-	known := map[local.Place]api.Link{}
+	w.at, w.sent = time.Now(), map[lab.Place]uint64{}
+	known := map[lab.Place]api.Link{}
 	for _, l := range measured {
 		for _, e := range l.Ends {
 			known[place(e)] = l
 		}
 	}
-	out, shown := make([]watchedLink, 0, len(queues)), map[local.Place]bool{}
+	out, shown := make([]watchedLink, 0, len(queues)), map[lab.Place]bool{}
 	for _, q := range queues {
 		one := watchedLink{Directions: &q.Directions, counted: q.Directions[0].Sent != nil}
 		rates := [2]*float64{}
@@ -75,7 +75,7 @@ func (w *watchedLab) links(ctx context.Context, measured []api.Link) ([]watchedL
 		one.SetRates(rates)
 		if l, is := known[q.Directions[0].From]; is && !w.isLinuxRouter(one.Ends[0].Node) && !w.isLinuxRouter(one.Ends[1].Node) {
 			if one.Link, one.counted = l, true; place(l.Ends[0]) != q.Directions[0].From {
-				one.Directions = &[2]local.LinkDirection{q.Directions[1], q.Directions[0]}
+				one.Directions = &[2]lab.LinkDirection{q.Directions[1], q.Directions[0]}
 			}
 		}
 		out = append(out, one)
@@ -89,7 +89,7 @@ func (w *watchedLab) links(ctx context.Context, measured []api.Link) ([]watchedL
 	return out, nil
 }
 
-func place(e api.End) local.Place { return local.Place{Node: e.Node, Interface: e.Interface} }
+func place(e api.End) lab.Place { return lab.Place{Node: e.Node, Interface: e.Interface} }
 
 // queued is how many packets wait in a direction; – if nothing can.
 func (l *watchedLink) queued(direction int) string {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+	"trivet.dev/trivet/lab"
 
 	"golang.org/x/sys/unix"
 
@@ -20,7 +21,7 @@ import (
 
 // Apply changes a running lab to a resolved topology, touching only what differs. If that fails,
 // the change is undone; the error ErrHalf says that this failed, too.
-func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress) error {
+func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stage) error {
 	if err := l.CheckSwitches(); err != nil {
 		return err
 	}
@@ -33,7 +34,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress
 }
 
 // applySteps carries out steps, or undoes them.
-func (l *Lab) applySteps(ctx context.Context, s plan.Steps, progress Progress) error {
+func (l *Lab) applySteps(ctx context.Context, s plan.Steps, progress lab.Stage) error {
 	old, byHand := l.Topology(), l.lookByHand(s)
 	err := l.take(ctx, s, progress)
 	if err == nil {
@@ -48,13 +49,13 @@ func (l *Lab) applySteps(ctx context.Context, s plan.Steps, progress Progress) e
 	l.setTopology(old)
 	l.giveByHand(byHand)
 	if undo != nil {
-		return fmt.Errorf("%w; %w: %w; take the lab down", err, ErrHalf, undo)
+		return fmt.Errorf("%w; %w: %w; take the lab down", err, lab.ErrHalf, undo)
 	}
 	return fmt.Errorf("%w\nthe lab is as it was", err)
 }
 
 // take carries out steps.
-func (l *Lab) take(ctx context.Context, s plan.Steps, progress Progress) error {
+func (l *Lab) take(ctx context.Context, s plan.Steps, progress lab.Stage) error {
 	if err := each(l, func(f datapath.Fabric) error { return f.Leave(ctx, s) }); err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func (l *Lab) takeAway(s plan.Steps) error {
 }
 
 // change makes what is new and sets what differs.
-func (l *Lab) change(ctx context.Context, s plan.Steps, progress Progress) error {
+func (l *Lab) change(ctx context.Context, s plan.Steps, progress lab.Stage) error {
 	if err := l.guardTunnels(s.New); err != nil {
 		return err
 	}

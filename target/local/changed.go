@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"trivet.dev/trivet/lab"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/netfacts"
@@ -14,14 +15,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Changed is what is not as it was when the lab came up, and not by its doing, in one namespace.
-type Changed struct {
-	Node    string            `json:"node,omitempty" doc:"None: the switches' namespace"`
-	Changes []netfacts.Change `json:"changes"`
-}
-
 // Changed compares what there is with what is written down. It waits until all of it is.
-func (l *Lab) Changed(ctx context.Context) (out []Changed, err error) {
+func (l *Lab) Changed(ctx context.Context) (out []lab.Changed, err error) {
 	l.notes.mu.Lock()
 	written := l.notes.written
 	l.notes.mu.Unlock()
@@ -61,7 +56,7 @@ func (l *Lab) Changed(ctx context.Context) (out []Changed, err error) {
 			}
 			if len(changes) > 0 {
 				mu.Lock()
-				out = append(out, Changed{node, changes})
+				out = append(out, lab.Changed{Node: node, Changes: changes})
 				mu.Unlock()
 			}
 			return ctx.Err()
@@ -72,9 +67,9 @@ func (l *Lab) Changed(ctx context.Context) (out []Changed, err error) {
 	}
 	flows, err := l.flowsByHand(ctx)
 	if len(flows) > 0 {
-		out = append(out, Changed{Node: inFabric, Changes: flows})
+		out = append(out, lab.Changed{Node: inFabric, Changes: flows})
 	}
-	slices.SortStableFunc(out, func(a, b Changed) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortStableFunc(out, func(a, b lab.Changed) int { return strings.Compare(a.Node, b.Node) })
 	return out, err
 }
 

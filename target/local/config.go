@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"trivet.dev/trivet/lab"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -113,26 +114,13 @@ func (l *Lab) running(n *topology.Node) datapath.Running {
 		}}
 }
 
-// Present is what a running node has of what somebody may have configured by hand.
-type Present struct {
-	Node string `json:"node"`
-
-	// Of hosts and Linux routers, unless Unknown says why not.
-	Network   bool                      `json:"network,omitempty" doc:"Addresses and routes are known"`
-	Addresses map[string][]netip.Prefix `json:"addresses,omitempty" doc:"By device; those of lo are the loopback addresses"`
-	Routes    []topology.Route          `json:"routes,omitempty" doc:"Of the main table, without those that the kernel or a routing daemon has added"`
-
-	Config  []topology.ConfigFile `json:"config" doc:"What has been put there by hand; a kind that is unknown is left out, one that there is nothing of has no text"`
-	Remarks []string              `json:"remarks,omitempty" doc:"What cannot be saved, and why"`
-}
-
 // Present reads the nodes with these names; none: all.
-func (l *Lab) Present(ctx context.Context, names []string) (out []Present, err error) {
+func (l *Lab) Present(ctx context.Context, names []string) (out []lab.Present, err error) {
 	for _, n := range l.Topology().Nodes {
 		if len(names) > 0 && !slices.Contains(names, n.Name) {
 			continue
 		}
-		p := Present{Node: n.Name, Config: []topology.ConfigFile{}}
+		p := lab.Present{Node: n.Name, Config: []topology.ConfigFile{}}
 		switch {
 		case n.Native:
 			p.Remarks = append(p.Remarks, "it is a machine of its own: what is configured there is not saved")
@@ -166,7 +154,7 @@ func (l *Lab) Present(ctx context.Context, names []string) (out []Present, err e
 }
 
 // network reads addresses and routes.
-func (l *Lab) network(n *topology.Node, p *Present) error {
+func (l *Lab) network(n *topology.Node, p *lab.Present) error {
 	p.Network, p.Addresses = true, map[string][]netip.Prefix{}
 	ours := map[string]bool{"lo": true}
 	for _, e := range topology.EndsOf(l.Topology())[n.Name] {
@@ -218,7 +206,7 @@ func (l *Lab) network(n *topology.Node, p *Present) error {
 }
 
 // whileDown adds what a node has as soon as its links that are down are up again.
-func (l *Lab) whileDown(n *topology.Node, p *Present) {
+func (l *Lab) whileDown(n *topology.Node, p *lab.Present) {
 	down := l.is.Load().pulled[n.Name]
 	var unreachable []netip.Prefix
 	for _, e := range topology.EndsOf(l.Topology())[n.Name] {

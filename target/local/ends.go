@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"trivet.dev/trivet/lab"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -13,35 +14,13 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// End is the present state of a link's end, whoever brought it about.
-type End struct {
-	Interface string   `json:"interface"`
-	State     EndState `json:"state"`
-	MTU       int      `json:"mtu,omitempty" doc:"Of the device; an end without has none"`
-	Problem   string   `json:"problem,omitempty" doc:"Why the state is not known"`
-
-	Line *delayline.Direction `json:"line,omitempty" doc:"What became of the packets that left here, of a link with a delay line"`
-}
-
 // MTU is that of devices for which nobody has set another.
 const MTU = topology.MTU
 
-// EndState says whether packets can leave through an end of a link.
-type EndState string
-
-const (
-	EndUp     EndState = "up"
-	EndDown   EndState = "down"       // it is set down
-	EndDark   EndState = "no carrier" // the other end is set down, or nothing is there
-	EndAbsent EndState = "gone"       // somebody has deleted the device
-
-	EndUnknown EndState = "unknown" // its site does not say
-)
-
 // Ends returns the present state of the ends of the lab's links, in the order of the topology's
 // links.
-func (l *Lab) Ends() ([][2]End, error) {
-	out := make([][2]End, len(l.Topology().Links))
+func (l *Lab) Ends() ([][2]lab.End, error) {
+	out := make([][2]lab.End, len(l.Topology().Links))
 	type at struct{ link, end int }
 	devices := map[string][]at{} // by namespace
 	keys := topology.LinkKeys(l.Topology())
@@ -53,7 +32,7 @@ func (l *Lab) Ends() ([][2]End, error) {
 			left = line.Stats()
 		}
 		for j, e := range k.Ends {
-			out[i][j] = End{Interface: e.Interface, State: EndUp}
+			out[i][j] = lab.End{Interface: e.Interface, State: lab.EndUp}
 			if line != nil && e.Carrier == nil {
 				out[i][j].Line = &left[j]
 			}
@@ -61,9 +40,9 @@ func (l *Lab) Ends() ([][2]End, error) {
 			case wire.Inner():
 				switch port := l.port(e); {
 				case port.Shut:
-					out[i][j].State = EndDown
+					out[i][j].State = lab.EndDown
 				case port.Dark || k.Down:
-					out[i][j].State = EndDark
+					out[i][j].State = lab.EndDark
 				}
 			case e.External(): // the same device as the link's other end: see there
 			default:
@@ -90,7 +69,7 @@ func (l *Lab) Ends() ([][2]End, error) {
 			if far := l.Topology().Links[a.link].Ends[1-a.end]; far.External() {
 				name = far.Interface
 			}
-			e.State, e.MTU = EndAbsent, 0
+			e.State, e.MTU = lab.EndAbsent, 0
 			if d := have[name]; d != nil {
 				e.State, e.MTU = stateOf(d), d.MTU
 			}
@@ -100,12 +79,12 @@ func (l *Lab) Ends() ([][2]End, error) {
 	return out, err
 }
 
-func stateOf(d *netlink.LinkAttrs) EndState {
+func stateOf(d *netlink.LinkAttrs) lab.EndState {
 	switch {
 	case d.RawFlags&unix.IFF_UP == 0:
-		return EndDown
+		return lab.EndDown
 	case d.RawFlags&unix.IFF_LOWER_UP == 0:
-		return EndDark
+		return lab.EndDark
 	}
-	return EndUp
+	return lab.EndUp
 }

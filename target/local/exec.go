@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/leader"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/topology"
 )
@@ -62,7 +63,7 @@ func (l *Lab) EndStart(node string) error { return l.Cgroups.Remove(l.Name, node
 
 // bear starts a command in a node's cgroup, or one below it, and in the namespaces of the calling
 // thread, which starts nothing else. On a terminal it can only read what is typed there, not type
-// itself, and is started by a leader: see OnTerminal.
+// itself, and is started by a leader: see leader.OnTerminal.
 func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 	if withoutProcesses(n) { // its group is only made when something runs there: there may be thousands of routing nodes
 		if err := l.Cgroups.Make(l.Name, n); err != nil {
@@ -91,7 +92,7 @@ func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 				return err
 			}
 		}
-		lead(cmd)
+		leader.Lead(cmd)
 	}
 	return cmd.Start()
 }

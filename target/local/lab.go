@@ -16,6 +16,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"trivet.dev/trivet/lab"
 
 	"golang.org/x/sys/unix"
 
@@ -26,9 +27,6 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Progress is told how far a stage has got. It is called from several goroutines.
-type Progress func(stage string, done, total int)
-
 // Lab is a topology on this machine. Its methods must not be called concurrently, except Start,
 // OnNode and those that say so.
 type Lab struct {
@@ -36,14 +34,14 @@ type Lab struct {
 	Dir     string // of the lab's files: <run directory>/<name>
 	Cgroups cgroup.Hierarchies
 	Record  Record
-	Secure  *Secure // what the lab's tunnels travel in; nil: the machine's network
+	Secure  *lab.Secure // what the lab's tunnels travel in; nil: the machine's network
 
 	// Management is where this machine's SSH server is reached, if it may be a host itself.
 	Management netip.AddrPort
 
 	is atomic.Pointer[indexed] // what Topology returns
 
-	owner      Owner
+	owner      lab.Hooks
 	listening  sync.Map // addresses at which switches reach controllers, by name: see Listens
 	controller struct { // the lab's own; see Control
 		socket string
@@ -60,7 +58,7 @@ type Lab struct {
 
 	engine *delayline.Engine
 	lines  map[string]*delayline.Line // by link key
-	past   map[string][2]*Backlog     // dropped by earlier queues of links, by their keys: see keepCounts
+	past   map[string][2]*lab.Backlog // dropped by earlier queues of links, by their keys: see keepCounts
 	power  power
 
 	sys     uint64     // the file system that is the machine's /sys
@@ -71,24 +69,6 @@ type Lab struct {
 	covered  covers
 
 	closing atomic.Bool // what ends from now on has not ended by itself
-}
-
-// Owner is what a lab reports to its owner.
-type Owner struct {
-	// OnFabric is called when the switches' namespace exists but no switches do: programs can now
-	// be started beside them.
-	OnFabric func(context.Context) error
-
-	// OnUndo is called before a change that has failed is undone.
-	OnUndo func()
-
-	// OnEnd is called when a routing daemon or Open vSwitch has ended by itself, or another machine
-	// is lost or back; OnLoop when packets come back to an embedded switch. They must return soon,
-	// and not call the lab, which may be changing and wait for the caller.
-	OnEnd, OnLoop func(what string)
-
-	// ByHand says whose a flow entry is: see datapath.Running.
-	ByHand func(cookie uint64) (again uint64, is bool)
 }
 
 // Record is what later processes must know about how the lab was made. It is written before what it
@@ -109,8 +89,25 @@ type Record struct {
 func (l *Lab) recordFile() string { return filepath.Join(l.Dir, "local.json") }
 func (l *Lab) saveRecord() error  { return saveJSON(l.recordFile(), l.Record) }
 
+func init() {
+	lab.Targets[lab.OnThisMachine] = lab.Maker{
+		Begin: func(s lab.State, owner lab.Hooks) (lab.Target, error) {
+			l, err := New(s.Name, lab.Dir(s.Name), owner)
+			if err == nil && s.Part != nil {
+				l.Secure, l.Management = s.Part.Secure, s.Part.Management
+			}
+			return l, err
+		},
+		Remove: func(s lab.State, progress lab.Stage, lost func(string)) error {
+			return Remove(s.Name, lab.Dir(s.Name), progress, lost)
+		},
+		Check: check,
+		Room:  roomForManagement,
+	}
+}
+
 // New prepares a lab in a directory that exists and holds nothing of another lab.
-func New(name, dir string, owner Owner) (*Lab, error) {
+func New(name, dir string, owner lab.Hooks) (*Lab, error) {
 	cgroups, err := cgroup.Find()
 	if err != nil {
 		return nil, err
@@ -120,7 +117,7 @@ func New(name, dir string, owner Owner) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups, sys: sys, owner: owner,
-		index: map[string]int{}, next: ownIndexes, raised: map[string]int{}, lines: map[string]*delayline.Line{}, past: map[string][2]*Backlog{}}
+		index: map[string]int{}, next: ownIndexes, raised: map[string]int{}, lines: map[string]*delayline.Line{}, past: map[string][2]*lab.Backlog{}}
 	l.fabrics = l.newFabrics()
 	l.setTopology(&topology.Topology{})
 	return l, nil
@@ -163,7 +160,7 @@ func (l *Lab) Topology() *topology.Topology { return l.is.Load().topology }
 func (l *Lab) setTopology(t *topology.Topology) { l.is.Store(l.indexing(t)) }
 
 // Up brings a resolved topology up. After an error, Remove cleans up.
-func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) error {
+func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress lab.Stage) error {
 	l.Record.Netem, l.Record.Disciplines = kernelHas() // they decide how links are made
 	l.setTopology(t)
 	if err := l.saveRecord(); err != nil {

@@ -51,9 +51,9 @@ func managementPath(dir string) string { return filepath.Join(dir, "ns", "manage
 // machineTable is the table of a lab's management network in the machine's firewall.
 func machineTable(lab string) string { return "trivet-management-" + rundir.Named(lab) }
 
-// RoomForManagement returns a topology whose management network, if nobody has chosen its subnet,
+// roomForManagement returns a topology whose management network, if nobody has chosen its subnet,
 // has one that this machine does not use. What the lab is now (nil: nothing) it stays.
-func RoomForManagement(t, now *topology.Topology) (*topology.Topology, error) {
+func roomForManagement(t, now *topology.Topology) (*topology.Topology, error) {
 	m := t.Management
 	if !m.Subnet.IsValid() || now != nil && now.Management.Subnet == m.Subnet {
 		return t, nil
@@ -177,7 +177,7 @@ func (l *Lab) makeManagement(m managementNet) error {
 	if err != nil {
 		return err
 	}
-	if user, is := used.user(m.Machine.Masked()); is { // another lab may have come up since RoomForManagement
+	if user, is := used.user(m.Machine.Masked()); is { // another lab may have come up since roomForManagement
 		return fmt.Errorf("this machine already uses %s; try again, or choose another:  management: SUBNET", user)
 	}
 	return inside.File(ns, func() error {

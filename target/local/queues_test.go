@@ -2,6 +2,7 @@ package local
 
 import (
 	"testing"
+	"trivet.dev/trivet/lab"
 
 	"github.com/vishvananda/netlink"
 )
@@ -44,13 +45,13 @@ func TestQueueOf(t *testing.T) {
 // does not tell apart the sum does not either.
 func TestQueueAdd(t *testing.T) {
 	n := func(v uint64) *uint64 { return &v }
-	q := Backlog{Dropped: 3, Full: n(1), Lost: n(2)}
-	q.add(nil)
-	q.add(&Backlog{Dropped: 10, Full: n(4), Lost: n(6)})
+	q := lab.Backlog{Dropped: 3, Full: n(1), Lost: n(2)}
+	addPast(&q, nil)
+	addPast(&q, &lab.Backlog{Dropped: 10, Full: n(4), Lost: n(6)})
 	if q.Dropped != 13 || *q.Full != 5 || *q.Lost != 8 {
 		t.Errorf("%+v", q)
 	}
-	if q.add(&Backlog{Dropped: 1}); q.Dropped != 14 || q.Full != nil || q.Lost != nil {
+	if addPast(&q, &lab.Backlog{Dropped: 1}); q.Dropped != 14 || q.Full != nil || q.Lost != nil {
 		t.Errorf("%+v", q)
 	}
 }

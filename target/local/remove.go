@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"trivet.dev/trivet/lab"
 
 	"golang.org/x/sys/unix"
 
@@ -21,7 +22,7 @@ import (
 // devices, namespaces, cgroups, limits, and finally the directory. It may be called again after an
 // interruption. When it returns nil, nothing is left; lost is told of anything of the machine's own
 // that could not be restored.
-func Remove(name, dir string, progress Progress, lost func(string)) error {
+func Remove(name, dir string, progress lab.Stage, lost func(string)) error {
 	stages := []struct {
 		name string
 		run  func(name, dir string) error

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"trivet.dev/trivet/lab"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -20,7 +21,7 @@ import (
 // Resume takes a lab over from a process that has died: everything that process made is still
 // there, except its delay lines, which are made anew. t is the lab's resolved topology. After an
 // error the lab is as it was, and Resume may be called again.
-func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progress) error {
+func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress lab.Stage) error {
 	if err := l.find(t); err != nil {
 		return err
 	}
@@ -41,7 +42,7 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 }
 
 // pickUp makes of what the dead process has left a lab that can be changed.
-func (l *Lab) pickUp(ctx context.Context, s plan.Steps, progress Progress) error {
+func (l *Lab) pickUp(ctx context.Context, s plan.Steps, progress lab.Stage) error {
 	if err := l.findDevices(); err != nil {
 		return err
 	}

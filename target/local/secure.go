@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+	"trivet.dev/trivet/lab"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -18,31 +19,13 @@ import (
 	"trivet.dev/trivet/internal/netbatch"
 )
 
-// Secure is a site's end of the encrypted network (WireGuard) that carries tunnels to other sites.
-// It has a network namespace of its own, so its addresses are none of the machine's, and it is gone
-// with that.
-type Secure struct {
-	Key     wgtypes.Key  `json:"key"`     // private
-	Port    int          `json:"port"`    // of UDP
-	Address netip.Addr   `json:"address"` // within the encrypted network
-	Peers   []SecurePeer `json:"peers"`
-}
-
-// SecurePeer is another site's end.
-type SecurePeer struct {
-	Key      wgtypes.Key    `json:"key"` // public
-	Endpoint netip.AddrPort `json:"endpoint"`
-	Address  netip.Addr     `json:"address"` // within the encrypted network
-	Calls    bool           `json:"calls"`   // this end begins the first handshake with it
-}
-
 const secureDevice = "wireguard"
 
-// Make makes the end in a network namespace. Its packets travel in the caller's. Of two ends only
-// the one that calls knows where the other is: if both began a handshake at the same time, each
-// would answer the other's and neither go on, for the 5 seconds after which they try again
-// (Rekey-Timeout, section 6.1 of the WireGuard paper).
-func (s *Secure) Make(ns *os.File) error {
+// MakeSecure makes an end of the encrypted network in a network namespace. Its packets travel in
+// the caller's. Of two ends only the one that calls knows where the other is: if both began a
+// handshake at the same time, each would answer the other's and neither go on, for the 5 seconds
+// after which they try again (Rekey-Timeout, section 6.1 of the WireGuard paper).
+func MakeSecure(s *lab.Secure, ns *os.File) error {
 	b, err := netbatch.New()
 	if err != nil {
 		return err
@@ -57,7 +40,7 @@ func (s *Secure) Make(ns *os.File) error {
 	}
 	config := wgtypes.Config{PrivateKey: &s.Key, ListenPort: &s.Port}
 	for _, p := range s.Peers {
-		config.Peers = append(config.Peers, p.config(p.Calls))
+		config.Peers = append(config.Peers, peerConfig(p, p.Calls))
 	}
 	return inside.File(ns, func() error {
 		control, err := wgctrl.New()
@@ -89,8 +72,8 @@ func (s *Secure) Make(ns *os.File) error {
 	})
 }
 
-// config is what WireGuard is to know of a peer: where it is too, or not.
-func (p SecurePeer) config(where bool) wgtypes.PeerConfig {
+// peerConfig is what WireGuard is to know of a peer: where it is too, or not.
+func peerConfig(p lab.SecurePeer, where bool) wgtypes.PeerConfig {
 	c := wgtypes.PeerConfig{PublicKey: p.Key, ReplaceAllowedIPs: true, AllowedIPs: []net.IPNet{host(p.Address)}}
 	if where {
 		c.Endpoint = net.UDPAddrFromAddrPort(p.Endpoint)
@@ -104,9 +87,9 @@ const (
 	callsBack = 2           // the try at which the end that is called may call: it may be new, and the other not
 )
 
-// meet calls those peers that are to be called and have not been heard of yet, in the network
+// meetPeers calls those peers that are to be called and have not been heard of yet, in the network
 // namespace of the end. It says whether all have been.
-func (s *Secure) meet(try int) (all bool, err error) {
+func meetPeers(s *lab.Secure, try int) (all bool, err error) {
 	control, err := wgctrl.New()
 	if err != nil {
 		return false, err
@@ -131,12 +114,12 @@ func (s *Secure) meet(try int) (all bool, err error) {
 		case met[p.Key]:
 			continue
 		case p.Calls: // one that is new to WireGuard is called at once, and not only after 5 seconds
-			fresh := p.config(true)
+			fresh := peerConfig(p, true)
 			fresh.PersistentKeepaliveInterval = &now
 			call.Peers = append(call.Peers, wgtypes.PeerConfig{PublicKey: p.Key, Remove: true}, fresh)
 			after.Peers = append(after.Peers, wgtypes.PeerConfig{PublicKey: p.Key, UpdateOnly: true, PersistentKeepaliveInterval: &quiet})
 		case try == callsBack:
-			known := p.config(true)
+			known := peerConfig(p, true)
 			known.UpdateOnly = true
 			call.Peers = append(call.Peers, known)
 		}
@@ -160,7 +143,7 @@ func (l *Lab) makeSecure() error {
 		return err
 	}
 	defer ns.Close()
-	if err := l.Secure.Make(ns); err != nil {
+	if err := MakeSecure(l.Secure, ns); err != nil {
 		return err
 	}
 	if err := inside.File(ns, func() error { return l.binder.bind("net", l.securePath()) }); err != nil {
@@ -171,11 +154,11 @@ func (l *Lab) makeSecure() error {
 }
 
 // meetAll ends when all have met, or the end is gone.
-func meetAll(s Secure, path string) {
+func meetAll(s lab.Secure, path string) {
 	for try := range meetTries {
 		var all bool
 		err := inside.Namespace(path, func() (err error) {
-			all, err = s.meet(try)
+			all, err = meetPeers(&s, try)
 			return err
 		})
 		if all || err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"trivet.dev/trivet/lab"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -50,7 +51,7 @@ func TestSecure(t *testing.T) {
 			ns := [2]*os.File{insidetest.New(t), insidetest.New(t)}
 			var group sync.WaitGroup
 			makes := func(i int) {
-				if err := inside.File(carrier, func() error { return ends[i].Make(ns[i]) }); err != nil {
+				if err := inside.File(carrier, func() error { return MakeSecure(&ends[i], ns[i]) }); err != nil {
 					t.Fatal(err)
 				}
 				group.Go(func() { meetAll(ends[i], fmt.Sprintf("/proc/self/fd/%d", ns[i].Fd())) })
@@ -72,17 +73,17 @@ func TestSecure(t *testing.T) {
 }
 
 // pairOfEnds are two ends on one machine, of which the first calls.
-func pairOfEnds(t *testing.T) (ends [2]Secure) {
+func pairOfEnds(t *testing.T) (ends [2]lab.Secure) {
 	for i := range ends {
 		key, err := wgtypes.GeneratePrivateKey()
 		if err != nil {
 			t.Fatal(err)
 		}
-		ends[i] = Secure{Key: key, Port: 51820 + i, Address: netip.AddrFrom4([4]byte{100, 64, 0, byte(1 + i)})}
+		ends[i] = lab.Secure{Key: key, Port: 51820 + i, Address: netip.AddrFrom4([4]byte{100, 64, 0, byte(1 + i)})}
 	}
 	for i := range ends {
 		far := ends[1-i]
-		ends[i].Peers = []SecurePeer{{Key: far.Key.PublicKey(), Address: far.Address, Calls: i == 0,
+		ends[i].Peers = []lab.SecurePeer{{Key: far.Key.PublicKey(), Address: far.Address, Calls: i == 0,
 			Endpoint: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(far.Port))}}
 	}
 	return ends

@@ -6,13 +6,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"trivet.dev/trivet/lab"
 
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/internal/words"
-	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
 )
 
@@ -122,16 +122,8 @@ func (l *Lab) NamespaceOf(number uint64, nodes []string) (machine, switches bool
 	return is(machineNet), is(l.fabricPath()), ""
 }
 
-// LineQueue is what waits at the delay line behind a device.
-type LineQueue struct {
-	Direction  LinkDirection       `json:"direction"`
-	Flying     delayline.Traffic   `json:"flying"`
-	Impairment topology.Impairment `json:"impairment"`
-	Hooked     bool                `json:"hooked,omitempty" doc:"The device has a clsact, by which an embedded switch gets its packets"`
-}
-
 // LineQueues returns the delay lines' queues behind devices of the nodes for which of says so.
-func (l *Lab) LineQueues(of func(node string) bool) (out []LineQueue) {
+func (l *Lab) LineQueues(of func(node string) bool) (out []lab.LineQueue) {
 	keys := topology.LinkKeys(l.Topology())
 	for i, link := range l.Topology().Links {
 		line := l.lines[keys[i]]
@@ -142,9 +134,9 @@ func (l *Lab) LineQueues(of func(node string) bool) (out []LineQueue) {
 			if end == carried(link) || !of(link.Ends[end].Node) {
 				continue
 			}
-			q := LineQueue{LinkDirection{From: PlaceOf(link.Ends[end]), To: PlaceOf(link.Ends[1-end])}, s.Flying, link.Egress(end),
-				l.node(link.Ends[end].Node).Datapath == topology.Embedded}
-			q.Direction.ofLine(s, q.Impairment)
+			q := lab.LineQueue{Direction: lab.LinkDirection{From: lab.PlaceOf(link.Ends[end]), To: lab.PlaceOf(link.Ends[1-end])}, Flying: s.Flying,
+				Impairment: link.Egress(end), Hooked: l.node(link.Ends[end].Node).Datapath == topology.Embedded}
+			ofLine(&q.Direction, s, q.Impairment)
 			out = append(out, q)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"trivet.dev/trivet/lab"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/plan"
@@ -103,7 +104,7 @@ func TestToy(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := fmt.Sprintf("test-toy-%d", os.Getpid())
-	l, err := New(name, dir, Owner{OnFabric: func(context.Context) error { return nil }, OnUndo: func() {}, OnEnd: func(string) {}, OnLoop: func(string) {}})
+	l, err := New(name, dir, lab.Hooks{OnFabric: func(context.Context) error { return nil }, OnUndo: func() {}, OnEnd: func(string) {}, OnLoop: func(string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/ping"
 	"trivet.dev/trivet/topology"
 )
 
@@ -34,9 +34,9 @@ func TestRemarks(t *testing.T) {
 		l.Delay = topology.Duration(2e6)
 		top.Links = append(top.Links, l)
 	}
-	good := lab.Carried{Sites: [2]string{"head", "m1"}, Sent: 20, Received: 20, RTT: &probe.Summary{Median: 3}, Full: true, Whole: 1450}
+	good := lab.Carried{Sites: [2]string{"head", "m1"}, Sent: 20, Received: 20, RTT: &ping.Summary{Median: 3}, Full: true, Whole: 1450}
 	slow, bad := good, good
-	slow.Sites, slow.RTT = [2]string{"head", "m2"}, &probe.Summary{Median: 8}
+	slow.Sites, slow.RTT = [2]string{"head", "m2"}, &ping.Summary{Median: 8}
 	bad.Sites, bad.Received, bad.Full = [2]string{"m1", "m2"}, 17, false
 	got := remarks(top, lab.Sites{Carriers: []lab.Carried{good, slow, bad}})
 	if len(got) != 3 {

@@ -18,7 +18,7 @@ import (
 // Apply changes the parts that differ, those elsewhere first, and makes those again that are gone
 // from their sites. If one fails, those that have changed are changed back. Machines that are
 // needed now are joined first, and left last if they are needed no more.
-func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Progress) error {
+func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stage) error {
 	done, err := l.turn(ctx)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (l *Lab) leave(parts []*part) error {
 	})
 }
 
-func (l *Lab) apply(ctx context.Context, t *topology.Topology, joined []*part, progress local.Progress) error {
+func (l *Lab) apply(ctx context.Context, t *topology.Topology, joined []*part, progress lab.Stage) error {
 	old, vnis, wires := l.Topology(), l.record.VNIs, l.record.Wires
 	was := map[string]*topology.Topology{}
 	for _, p := range l.used() {
@@ -166,7 +166,7 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, joined []*part, p
 		}
 		return nil
 	}
-	if errors.Is(err, local.ErrHalf) {
+	if errors.Is(err, lab.ErrHalf) {
 		return err
 	}
 	l.record.VNIs, l.record.Wires = vnis, wires
@@ -180,7 +180,7 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, joined []*part, p
 		undo = errors.Join(undo, failed)
 	}
 	if undo != nil {
-		return fmt.Errorf("%w; %w: %w; take the lab down", err, local.ErrHalf, undo)
+		return fmt.Errorf("%w; %w: %w; take the lab down", err, lab.ErrHalf, undo)
 	}
 	return err
 }
@@ -250,12 +250,12 @@ func (l *Lab) Controllers(ctx context.Context) ([]datapath.SwitchStatus, error) 
 }
 
 // Present reads the nodes of all sites. Devices that run no part are not asked.
-func (l *Lab) Present(ctx context.Context, names []string) ([]local.Present, error) {
-	out, err := gather(l, func(here *local.Lab) ([]local.Present, error) { return here.Present(ctx, names) },
-		func(c *lab.Client) ([]local.Present, error) { return c.Present(ctx, names) })
+func (l *Lab) Present(ctx context.Context, names []string) ([]lab.Present, error) {
+	out, err := gather(l, func(here *local.Lab) ([]lab.Present, error) { return here.Present(ctx, names) },
+		func(c *lab.Client) ([]lab.Present, error) { return c.Present(ctx, names) })
 	for _, n := range l.Topology().Nodes {
 		if (len(names) == 0 || slices.Contains(names, n.Name)) && l.deviceOf(n.Name) != nil {
-			out = append(out, local.Present{Node: n.Name, Config: []topology.ConfigFile{}, Remarks: []string{"it is a device that runs no part of the lab: what is configured there is not saved"}})
+			out = append(out, lab.Present{Node: n.Name, Config: []topology.ConfigFile{}, Remarks: []string{"it is a device that runs no part of the lab: what is configured there is not saved"}})
 		}
 	}
 	return out, err
@@ -263,9 +263,9 @@ func (l *Lab) Present(ctx context.Context, names []string) ([]local.Present, err
 
 // Changed is what is not as it was in the namespaces of all sites. Devices that run no part are not
 // asked.
-func (l *Lab) Changed(ctx context.Context) ([]local.Changed, error) {
-	return gather(l, func(here *local.Lab) ([]local.Changed, error) { return here.Changed(ctx) },
-		func(c *lab.Client) ([]local.Changed, error) { return c.Changed(ctx) })
+func (l *Lab) Changed(ctx context.Context) ([]lab.Changed, error) {
+	return gather(l, func(here *local.Lab) ([]lab.Changed, error) { return here.Changed(ctx) },
+		func(c *lab.Client) ([]lab.Changed, error) { return c.Changed(ctx) })
 }
 
 // Drops are those of all sites.
@@ -368,10 +368,10 @@ func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 
 // Ends returns the present state of the ends of all links. Those at a site that does not answer are
 // unknown.
-func (l *Lab) Ends() ([][2]local.End, error) {
+func (l *Lab) Ends() ([][2]lab.End, error) {
 	t := l.Topology()
-	out := make([][2]local.End, len(t.Links))
-	put := func(site string, end func(i, e int) local.End) {
+	out := make([][2]lab.End, len(t.Links))
+	put := func(site string, end func(i, e int) lab.End) {
 		for i, where := range indexesAt(t, site) {
 			for e, is := range t.Links[where].Ends {
 				if is.External() || t.Node(is.Node).Sited() == site {
@@ -384,15 +384,15 @@ func (l *Lab) Ends() ([][2]local.End, error) {
 	if err != nil {
 		return nil, err
 	}
-	put(topology.Head, func(i, e int) local.End { return here[i][e] })
+	put(topology.Head, func(i, e int) lab.End { return here[i][e] })
 	for _, p := range l.used() {
 		part := l.partOf(t, p.machine.Name)
 		links, err := p.client.Links(l.ctx)
 		if err == nil && len(links) != len(part.Links) {
 			err = errors.New("its links are not those of the lab")
 		}
-		put(p.machine.Name, func(i, e int) local.End {
-			unknown := local.End{Interface: part.Links[i].Ends[e].Interface, State: local.EndUnknown}
+		put(p.machine.Name, func(i, e int) lab.End {
+			unknown := lab.End{Interface: part.Links[i].Ends[e].Interface, State: lab.EndUnknown}
 			switch {
 			case err != nil:
 				unknown.Problem = p.wrong(err).Error()
@@ -410,18 +410,18 @@ func (l *Lab) Ends() ([][2]local.End, error) {
 
 // Queues says what waits before each link, and what was dropped: each direction as the site of the
 // node that sends says it.
-func (l *Lab) Queues() ([][2]local.LinkDirection, error) {
+func (l *Lab) Queues() ([][2]lab.LinkDirection, error) {
 	t := l.Topology()
-	out := make([][2]local.LinkDirection, len(t.Links))
+	out := make([][2]lab.LinkDirection, len(t.Links))
 	for i, link := range t.Links {
 		for e := range link.Ends {
-			out[i][e] = local.LinkDirection{From: local.PlaceOf(link.Ends[e]), To: local.PlaceOf(link.Ends[1-e])}
+			out[i][e] = lab.LinkDirection{From: lab.PlaceOf(link.Ends[e]), To: lab.PlaceOf(link.Ends[1-e])}
 			if l.deviceOf(link.Ends[e].Node) != nil {
 				out[i][e].Problem = "devices are not asked"
 			}
 		}
 	}
-	put := func(site string, direction func(i, e int) local.LinkDirection) {
+	put := func(site string, direction func(i, e int) lab.LinkDirection) {
 		for i, where := range indexesAt(t, site) {
 			for e, is := range t.Links[where].Ends {
 				if n := t.Node(is.Node); n != nil && n.Sited() == site {
@@ -436,15 +436,15 @@ func (l *Lab) Queues() ([][2]local.LinkDirection, error) {
 	if err != nil {
 		return nil, err
 	}
-	put(topology.Head, func(i, e int) local.LinkDirection { return here[i][e] })
+	put(topology.Head, func(i, e int) lab.LinkDirection { return here[i][e] })
 	for _, p := range l.used() {
 		links, err := p.client.Queues(l.ctx)
 		if n := len(indexesAt(t, p.machine.Name)); err == nil && len(links) != n {
 			err = errors.New("its links are not those of the lab")
 		}
-		put(p.machine.Name, func(i, e int) local.LinkDirection {
+		put(p.machine.Name, func(i, e int) lab.LinkDirection {
 			if err != nil {
-				return local.LinkDirection{Problem: p.wrong(err).Error()}
+				return lab.LinkDirection{Problem: p.wrong(err).Error()}
 			}
 			return links[i].Directions[e]
 		})

@@ -20,7 +20,6 @@ import (
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/site/sitetest"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -32,7 +31,7 @@ func headOf(t *testing.T, top *topology.Topology, list *site.List) *Lab {
 	if err := os.Mkdir(lab.Dir(s.Name), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l, err := begin(s, local.Owner{OnEnd: func(string) {}, OnLoop: func(string) {}})
+	l, err := begin(s, lab.Hooks{OnEnd: func(string) {}, OnLoop: func(string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,15 +71,15 @@ func TestEnds(t *testing.T) {
 	link.Ends[0], link.Ends[1] = topology.Endpoint{Node: "a", Interface: "a-eth0"}, topology.Endpoint{Node: "b", Interface: "b-eth0"}
 	top.Links = []*topology.Link{link}
 	l := headOf(t, top, machines("m1", "m2"))
-	up := local.End{Interface: "a-eth0", State: local.EndUp, MTU: 1500}
-	l.parts["m1"].answers(t, map[string]any{"/v1/links": []lab.WireInfo{{Ends: []local.End{up, {}}}}})
+	up := lab.End{Interface: "a-eth0", State: lab.EndUp, MTU: 1500}
+	l.parts["m1"].answers(t, map[string]any{"/v1/links": []lab.WireInfo{{Ends: []lab.End{up, {}}}}})
 	check := func(why string) {
 		t.Helper()
 		ends, err := l.Ends()
 		if err != nil || len(ends) != 1 || ends[0][0] != up {
 			t.Fatalf("%+v, %v", ends, err)
 		}
-		if e := ends[0][1]; e.Interface != "b-eth0" || e.State != local.EndUnknown || e.Problem != why {
+		if e := ends[0][1]; e.Interface != "b-eth0" || e.State != lab.EndUnknown || e.Problem != why {
 			t.Errorf("%+v, not %q", e, why)
 		}
 	}
@@ -197,7 +196,7 @@ func TestApplyCut(t *testing.T) {
 				l.parts[name].served(t, f.answer)
 			}
 			err := l.Apply(l.ctx, at(changed), func(string, int, int) {})
-			if err == nil || !strings.Contains(err.Error(), "site m2: no room") || errors.Is(err, local.ErrHalf) != c.half {
+			if err == nil || !strings.Contains(err.Error(), "site m2: no room") || errors.Is(err, lab.ErrHalf) != c.half {
 				t.Fatal(err)
 			}
 			if is := l.parts["m1"].unsure.Load(); is != c.unsure {
@@ -266,7 +265,7 @@ func TestApplyRemade(t *testing.T) {
 	gone.served(t, made.answer)
 	l.parts["m2"].served(t, (&fakePart{how: always(refused)}).answer)
 	err := l.Apply(l.ctx, at("a@m1 c@m1 b@m2 d@m2"), func(string, int, int) {})
-	if err == nil || !strings.Contains(err.Error(), "site m2: no room") || errors.Is(err, local.ErrHalf) {
+	if err == nil || !strings.Contains(err.Error(), "site m2: no room") || errors.Is(err, lab.ErrHalf) {
 		t.Error(err)
 	}
 	if is := made.nodes(); is != "a" || gone.gone.Load() {

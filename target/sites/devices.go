@@ -10,10 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"trivet.dev/trivet/lab"
 
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/site"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/target/openwrt"
 	"trivet.dev/trivet/topology"
 )
@@ -344,7 +344,7 @@ func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
 			undo = l.replace(context.WithoutCancel(ctx), d, login, d.plan.Load(), was)
 		}
 		if undo != nil {
-			err = fmt.Errorf("%w; %w: %w; take the lab down", err, local.ErrHalf, undo)
+			err = fmt.Errorf("%w; %w: %w; take the lab down", err, lab.ErrHalf, undo)
 			half[d.machine.Name] = l.record.Devices[d.machine.Name]
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/target/openwrt"
 	"trivet.dev/trivet/topology"
 )
@@ -78,15 +77,15 @@ func (l *Lab) deviceInfo() (out []lab.SiteInfo) {
 
 // deviceEnds fills in the state of the ends that devices have, as far as it is known without asking
 // them: what they have been told.
-func (l *Lab) deviceEnds(ends [][2]local.End) {
+func (l *Lab) deviceEnds(ends [][2]lab.End) {
 	for i, link := range l.Topology().Links {
 		for j, e := range link.Ends {
 			if e.External() || l.deviceOf(e.Node) == nil {
 				continue
 			}
-			ends[i][j] = local.End{Interface: e.Interface, State: local.EndUp}
+			ends[i][j] = lab.End{Interface: e.Interface, State: lab.EndUp}
 			if link.Down {
-				ends[i][j].State = local.EndDown
+				ends[i][j].State = lab.EndDown
 			}
 		}
 	}

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"trivet.dev/trivet/lab"
 
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/site/sitetest"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -92,7 +92,7 @@ func TestChangeDevicesUndone(t *testing.T) {
 			}
 			f.fails = c.fails
 			err := l.changeDevices(t.Context(), of(2))
-			if err == nil || !strings.Contains(err.Error(), "no room") || errors.Is(err, local.ErrHalf) != c.half {
+			if err == nil || !strings.Contains(err.Error(), "no room") || errors.Is(err, lab.ErrHalf) != c.half {
 				t.Errorf("it says %v", err)
 			}
 			r, err := readRecord(l.Name)

@@ -33,7 +33,7 @@ const Target = "sites"
 
 func init() {
 	lab.Targets[Target] = lab.Maker{
-		Begin:  func(s lab.State, owner local.Owner) (lab.Target, error) { return begin(s, owner) },
+		Begin:  func(s lab.State, owner lab.Hooks) (lab.Target, error) { return begin(s, owner) },
 		Remove: remove,
 	}
 }
@@ -42,7 +42,7 @@ func init() {
 type Lab struct {
 	*local.Lab // the part that is here
 	state      lab.State
-	owner      local.Owner
+	owner      lab.Hooks
 	user       *site.User
 	parts      map[string]*part // by site
 	devices    []*device        // that run no part
@@ -76,10 +76,10 @@ type record struct {
 
 	Refused bool `json:"refused,omitempty"` // this machine forwards nothing that devices send
 
-	Secure map[string]*local.Secure `json:"secure,omitempty"` // the ends of the encrypted network, if tunnels travel in one
+	Secure map[string]*lab.Secure `json:"secure,omitempty"` // the ends of the encrypted network, if tunnels travel in one
 }
 
-func begin(s lab.State, owner local.Owner) (*Lab, error) {
+func begin(s lab.State, owner lab.Hooks) (*Lab, error) {
 	here, err := local.New(s.Name, lab.Dir(s.Name), owner)
 	if err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (l *Lab) used() (out []*part) {
 func (l *Lab) each(f func(p *part) error) error { return parallel.All(l.used(), f) }
 
 // Up brings all parts up at once. After an error, remove cleans up.
-func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress local.Progress) error {
+func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress lab.Stage) error {
 	l.use(t)
 	if err := errors.Join(l.connect(ctx, progress), l.joinDevices(ctx, t)); err != nil {
 		return err
@@ -226,7 +226,7 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress local.Progr
 }
 
 // connect reaches all sites, and learns by which addresses they reach each other.
-func (l *Lab) connect(ctx context.Context, progress local.Progress) error {
+func (l *Lab) connect(ctx context.Context, progress lab.Stage) error {
 	var done atomic.Int64
 	used := l.used()
 	progress("sites", 0, len(used))
@@ -453,7 +453,7 @@ func (l *Lab) Control(socket string, meet func(string, func(datapath.Peer) datap
 
 // Resume takes all parts over from a head that has died. A part that cannot be reached now is
 // followed like one whose connection is lost later.
-func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress local.Progress) error {
+func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress lab.Stage) error {
 	was, err := readRecord(l.Name)
 	if err != nil {
 		return err
@@ -500,7 +500,7 @@ func (l *Lab) Close() {
 }
 
 // Remove takes the lab down over the connections that there are.
-func (l *Lab) Remove(s lab.State, progress local.Progress, lost func(string)) error {
+func (l *Lab) Remove(s lab.State, progress lab.Stage, lost func(string)) error {
 	if !l.recorded { // nothing was made elsewhere, or it is about to be found out what was
 		return remove(s, progress, lost)
 	}
@@ -508,7 +508,7 @@ func (l *Lab) Remove(s lab.State, progress local.Progress, lost func(string)) er
 }
 
 // remove takes a lab down whose daemon is dead.
-func remove(s lab.State, progress local.Progress, lost func(string)) error {
+func remove(s lab.State, progress lab.Stage, lost func(string)) error {
 	was, err := readRecord(s.Name)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -533,7 +533,7 @@ func stays(s lab.State) string {
 
 // removeOver takes the parts down, then what is here. A site that cannot be reached is no reason to
 // leave the others: what is left there is said.
-func removeOver(parts map[string]*part, was record, s lab.State, progress local.Progress, lost func(string)) error {
+func removeOver(parts map[string]*part, was record, s lab.State, progress lab.Stage, lost func(string)) error {
 	user, err := site.UserOf(s.Owner)
 	if err != nil {
 		return err

@@ -3,20 +3,20 @@ package sites
 import (
 	"math/rand/v2"
 	"net/netip"
+	"trivet.dev/trivet/lab"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"trivet.dev/trivet/site"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
 // secured makes the ends of an encrypted network between sites: each knows all others, and calls
 // those after it. Its keys are new, and end with the network. It has one of the ports to itself,
 // the same at all its sites.
-func secured(names []string, address func(of, from string) netip.Addr, ports [2]int) (map[string]*local.Secure, error) {
+func secured(names []string, address func(of, from string) netip.Addr, ports [2]int) (map[string]*lab.Secure, error) {
 	port := ports[0] + rand.IntN(ports[1]-ports[0]+1)
-	out := map[string]*local.Secure{}
+	out := map[string]*lab.Secure{}
 	for i, name := range names {
 		key, err := wgtypes.GeneratePrivateKey()
 		if err != nil {
@@ -24,12 +24,12 @@ func secured(names []string, address func(of, from string) netip.Addr, ports [2]
 		}
 		// Addresses that carriers use among themselves (RFC 6598): nobody else sees these.
 		inner := netip.AddrFrom4([4]byte{100, 64, byte((i + 1) >> 8), byte(i + 1)})
-		out[name] = &local.Secure{Key: key, Port: port, Address: inner}
+		out[name] = &lab.Secure{Key: key, Port: port, Address: inner}
 	}
 	for i, name := range names {
 		for k, far := range names {
 			if far != name {
-				out[name].Peers = append(out[name].Peers, local.SecurePeer{Key: out[far].Key.PublicKey(), Address: out[far].Address, Calls: i < k,
+				out[name].Peers = append(out[name].Peers, lab.SecurePeer{Key: out[far].Key.PublicKey(), Address: out[far].Address, Calls: i < k,
 					Endpoint: netip.AddrPortFrom(address(far, name), uint16(port))})
 			}
 		}
@@ -38,7 +38,7 @@ func secured(names []string, address func(of, from string) netip.Addr, ports [2]
 }
 
 // within is an address function for tunnels within an encrypted network.
-func within(ends map[string]*local.Secure) func(of, from string) netip.Addr {
+func within(ends map[string]*lab.Secure) func(of, from string) netip.Addr {
 	return func(of, _ string) netip.Addr { return ends[of].Address }
 }
 

@@ -17,10 +17,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/internal/kernel"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/local"
 )

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"

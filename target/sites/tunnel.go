@@ -15,10 +15,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/ping"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
@@ -44,8 +44,8 @@ func (e tunnelEnd) address(first bool) netip.Addr {
 
 // gaugeRequest is what a site is to measure.
 type gaugeRequest struct {
-	Secure *local.Secure `json:"secure,omitempty"` // what the tunnels travel in
-	Ends   []tunnelEnd   `json:"ends"`
+	Secure *lab.Secure `json:"secure,omitempty"` // what the tunnels travel in
+	Ends   []tunnelEnd `json:"ends"`
 }
 
 // tunnels are ends on this machine, in a network namespace without a name: it and they are gone
@@ -77,7 +77,7 @@ func openTunnels(r gaugeRequest) (t *tunnels, err error) {
 	}
 	under := netbatch.New
 	if r.Secure != nil {
-		if err := r.Secure.Make(t.ns); err != nil {
+		if err := local.MakeSecure(r.Secure, t.ns); err != nil {
 			return t, err
 		}
 		under = func() (*netbatch.Batch, error) { return netbatch.In(t.ns) }
@@ -174,10 +174,10 @@ const (
 
 // measure measures all tunnels of which this is the first end, at once.
 func (t *tunnels) measure(ctx context.Context) ([]measured, error) {
-	var may, must *probe.Pinger // be fragmented, be whole
+	var may, must *ping.Pinger // be fragmented, be whole
 	err := inside.File(t.ns, func() (err error) {
-		if may, err = probe.OpenPinger(false); err == nil {
-			must, err = probe.OpenPinger(false)
+		if may, err = ping.Open(false); err == nil {
+			must, err = ping.Open(false)
 		}
 		return err
 	})
@@ -213,10 +213,10 @@ type measured struct {
 	lab.Carried
 }
 
-func (e tunnelEnd) measure(ctx context.Context, may, must *probe.Pinger) measured {
+func (e tunnelEnd) measure(ctx context.Context, may, must *ping.Pinger) measured {
 	m := measured{Number: e.Number}
 	to := e.address(false)
-	once := func(p *probe.Pinger, size int, timeout time.Duration) bool {
+	once := func(p *ping.Pinger, size int, timeout time.Duration) bool {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		_, err := p.Ping(ctx, to, size-ipv4Headers)
@@ -228,14 +228,14 @@ func (e tunnelEnd) measure(ctx context.Context, may, must *probe.Pinger) measure
 			return m
 		}
 	}
-	pings := may.PingPair(ctx, to, probe.PingOptions{Count: probes, Size: 56, Interval: probeInterval, Timeout: probeTimeout})
+	pings := may.PingPair(ctx, to, ping.Options{Count: probes, Size: 56, Interval: probeInterval, Timeout: probeTimeout})
 	m.Sent, m.Received = pings.Sent, pings.Received
 	if pings.Received == 0 {
 		return m
 	}
-	m.RTT = probe.Summarize(pings.RTT)
+	m.RTT = ping.Summarize(pings.RTT)
 	patience := time.Duration(2*m.RTT.Max*1e6) + 10*time.Millisecond
-	arrives := func(p *probe.Pinger, size, tries int) (yes bool) {
+	arrives := func(p *ping.Pinger, size, tries int) (yes bool) {
 		for ; !yes && tries > 0; tries-- {
 			ctx, cancel := context.WithTimeout(ctx, patience+probeTimeout)
 			yes = p.Arrives(ctx, to, size-ipv4Headers, patience)

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"sync"
 
-	"trivet.dev/trivet/bench/counters"
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/counters"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // watches are the numbers of the parts' own, by ours.

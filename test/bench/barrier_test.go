@@ -14,13 +14,13 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/datapath/embedded"
 	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/datapath/embedded/cache"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 	"trivet.dev/trivet/datapath/embedded/wire"
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/measure/stats"
 	"trivet.dev/trivet/openflow"
 )
 

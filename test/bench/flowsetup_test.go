@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 	"trivet.dev/trivet/datapath/embedded/wire"
+	"trivet.dev/trivet/measure/stats"
 	"trivet.dev/trivet/openflow"
 )
 

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/probe/packets"
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/stats"
 	"trivet.dev/trivet/openflow"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // speedTable is Markdown: medians, and the medians of the ratios to the null program of the same

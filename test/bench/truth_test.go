@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/result"
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/environment"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // truth carries out an experiment on a pair of hosts behind one switch, of which the link of h1 is

@@ -15,8 +15,8 @@ import (
 
 	"github.com/gopacket/gopacket/pcapgo"
 
-	"trivet.dev/trivet/bench/environment"
 	results "trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // samples reads a result file, and checks that its samples that count are of as many different runs

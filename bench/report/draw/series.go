@@ -9,9 +9,9 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // look is how a series is drawn.

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // SummaryFile is the name of a page's summary, in the directory of its pictures.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // absolute is a path from the root, of two names at least: "/s" is none. What stands before it

@@ -16,10 +16,10 @@ import (
 	"sync"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/report/draw"
 	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/measure/environment"
 )
 
 //go:embed page.html

@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"strings"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // Hostile is a text that would run in a page, leave an attribute, a script, a style or a comment,

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // Text is an experiment with all kinds of figures, and a paper to compare with.

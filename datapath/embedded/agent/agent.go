@@ -51,6 +51,10 @@ type Agent struct {
 
 	sessions atomic.Pointer[[]*Session] // changed with mu held; read without, as news may come from a change that is made with it
 
+	// roles is held for writing while they change, so that a message is sent to those that have a
+	// role at one moment: a packet comes to the old master or to the new one, not to both or none.
+	roles sync.RWMutex
+
 	mu         sync.RWMutex
 	targets    []*target
 	listeners  []*listener
@@ -229,6 +233,8 @@ func (a *Agent) PacketIn(m *openflow.PacketIn) { a.tell(m) }
 
 // tell sends an asynchronous message to the controllers that want it (section 6.3.5).
 func (a *Agent) tell(m openflow.Message) {
+	a.roles.RLock()
+	defer a.roles.RUnlock()
 	for _, s := range a.list() {
 		if s.wants(m) {
 			s.peer.Asynchronous(m)
@@ -240,6 +246,8 @@ func (a *Agent) tell(m openflow.Message) {
 func (a *Agent) role(s *Session, r openflow.ControllerRole) (openflow.ControllerRole, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.roles.Lock()
+	defer a.roles.Unlock()
 	if r.Role == openflow.RoleMaster || r.Role == openflow.RoleSlave {
 		if a.elected && int64(r.GenerationID-a.generation) < 0 {
 			return r, &pipeline.Refusal{Code: openflow.RoleRequestFailedStale, Why: "a newer election is known"}

@@ -340,7 +340,7 @@ func TestReconnect(t *testing.T) {
 	path, nobody := filepath.Join(dir, "c"), filepath.Join(dir, "nobody")
 	connections := serve(t, path)
 	ts := newSwitch(t, Options{MaxBackoff: 200 * time.Millisecond})
-	ts.SetControllers([]Target{{"unix", path}, {"unix", nobody}}, nil)
+	ts.SetControllers([]openflow.Target{{Network: "unix", Address: path}, {Network: "unix", Address: nobody}}, nil)
 	first := <-connections
 	until.True(t, "a session", ts.Connected)
 	first.Close()
@@ -412,7 +412,7 @@ func TestFailModes(t *testing.T) {
 		t.Errorf("without one again it goes out by %v", out)
 	}
 	nobody := filepath.Join(shortDir(t), "nobody")
-	ts.SetControllers([]Target{{"unix", nobody}}, nil)
+	ts.SetControllers([]openflow.Target{{Network: "unix", Address: nobody}}, nil)
 	until.True(t, "standalone, with a controller that is not there", func() bool { return len(ts.receive(1, frame(9, 8))) == 1 })
 
 	secure := newSwitch(t, Options{})
@@ -425,7 +425,7 @@ func TestFailModes(t *testing.T) {
 // learned does not any more, whether or not it has controllers that are not there.
 func TestFailModeChanges(t *testing.T) {
 	ts := newSwitch(t, Options{FailAfter: time.Millisecond})
-	nobody := []Target{{"unix", filepath.Join(shortDir(t), "nobody")}}
+	nobody := []openflow.Target{{Network: "unix", Address: filepath.Join(shortDir(t), "nobody")}}
 	forwards := func() bool { return len(ts.receive(1, frame(9, 8))) == 1 }
 	ts.SetControllers(nobody, nil)
 	ts.SetStandalone(true)
@@ -486,7 +486,7 @@ func TestRestoredEntries(t *testing.T) {
 	if err := ts.Switch().Restore(&states[0]); err != nil {
 		t.Fatal(err)
 	}
-	ts.SetControllers([]Target{{"unix", filepath.Join(shortDir(t), "nobody")}}, nil)
+	ts.SetControllers([]openflow.Target{{Network: "unix", Address: filepath.Join(shortDir(t), "nobody")}}, nil)
 	if out := ts.receive(2, frame(9, 8)); len(out) != 1 || out[0] != 1 {
 		t.Errorf("a packet goes out by %v", out)
 	}
@@ -498,18 +498,5 @@ func TestRestoredEntries(t *testing.T) {
 	}
 	if out := ts.receive(1, frame(9, 8)); out != nil {
 		t.Errorf("its entries had all been deleted, and a packet goes out by %v", out)
-	}
-}
-
-// Targets are read as Open vSwitch writes them.
-func TestParseTarget(t *testing.T) {
-	for in, want := range map[string]string{
-		"tcp:10.0.0.1:6633": "tcp:10.0.0.1:6633", "tcp:10.0.0.1": "tcp:10.0.0.1:6653", "ssl:[fd00::1]": "ssl:[fd00::1]:6653",
-		"unix:/run/c.sock": "unix:/run/c.sock", "tcp:": "", "udp:1.2.3.4": "", "10.0.0.1": "",
-	} {
-		got, err := ParseTarget(in)
-		if want == "" && err == nil || want != "" && (err != nil || got.String() != want) {
-			t.Errorf("%q: %v, %v", in, got, err)
-		}
 	}
 }

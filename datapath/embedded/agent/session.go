@@ -143,21 +143,9 @@ func (s *Session) reply(to openflow.Message, m openflow.Message) {
 	s.peer.Reply(m)
 }
 
-// changes says whether a message is one that a slave may not send (section 6.3.6).
-func changes(m openflow.Message) bool {
-	switch m := m.(type) {
-	case *openflow.FlowMod, *openflow.GroupMod, *openflow.MeterMod, *openflow.PortMod, *openflow.TableMod, *openflow.PacketOut, *openflow.SetConfig:
-		return true
-	case *openflow.MultipartRequest:
-		features, ok := m.Body.(openflow.TableFeaturesList)
-		return ok && len(features) > 0
-	}
-	return false
-}
-
 func (s *Session) handle(m openflow.Message) error {
 	sw, now := s.agent.sw, s.agent.opt.Now()
-	if s.Role() == openflow.RoleSlave && changes(m) {
+	if s.Role() == openflow.RoleSlave && openflow.Changes(m) {
 		return &pipeline.Refusal{Code: openflow.BadRequestIsSlave, Why: "a slave cannot change the switch"}
 	}
 	switch m := m.(type) {

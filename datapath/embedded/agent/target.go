@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -12,31 +11,6 @@ import (
 
 	"trivet.dev/trivet/openflow"
 )
-
-// Target is where a controller listens: tcp:HOST:PORT, ssl:HOST:PORT or unix:PATH, as Open vSwitch
-// writes it.
-type Target struct {
-	Network string // tcp, ssl or unix
-	Address string
-}
-
-// ParseTarget reads a target; a port that is left out is 6653.
-func ParseTarget(s string) (Target, error) {
-	network, address, ok := strings.Cut(s, ":")
-	switch {
-	case ok && network == "unix" && address != "":
-		return Target{network, address}, nil
-	case ok && (network == "tcp" || network == "ssl") && address != "":
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			address = net.JoinHostPort(strings.Trim(address, "[]"), fmt.Sprint(openflow.TCPPort))
-		}
-		return Target{network, address}, nil
-	}
-	return Target{}, fmt.Errorf("%q is not a controller's address; write tcp:HOST:PORT, ssl:HOST:PORT or unix:PATH", s)
-}
-
-// String returns the target as it is written.
-func (t Target) String() string { return t.Network + ":" + t.Address }
 
 // ControllerStatus is the connection to a controller as it is.
 type ControllerStatus struct {
@@ -48,7 +22,7 @@ type ControllerStatus struct {
 
 // target is a controller that is connected to again and again.
 type target struct {
-	Target
+	openflow.Target
 	agent  *Agent
 	tls    *tls.Config
 	cancel context.CancelFunc
@@ -62,7 +36,7 @@ type target struct {
 
 // SetControllers makes the agent connect to these controllers and no others. Connections to those
 // that stay are kept. config is for targets with ssl, and may be nil else.
-func (a *Agent) SetControllers(targets []Target, config *tls.Config) {
+func (a *Agent) SetControllers(targets []openflow.Target, config *tls.Config) {
 	a.mu.Lock()
 	var stay, leave []*target
 	for _, t := range a.targets {

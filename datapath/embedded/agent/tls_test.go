@@ -68,7 +68,7 @@ func TestTLS(t *testing.T) {
 			}()
 		}
 	}()
-	target := []Target{{"ssl", l.Addr().String()}}
+	target := []openflow.Target{{Network: "ssl", Address: l.Addr().String()}}
 	ts := newSwitch(t, Options{MaxBackoff: 100 * time.Millisecond})
 	ts.SetControllers(target, &tls.Config{RootCAs: known, MinVersion: tls.VersionTLS12})
 	until.True(t, "a session over TLS", ts.Connected)

@@ -405,9 +405,9 @@ func (f *fabric) Meet() error {
 			}
 			continue
 		}
-		var targets []agent.Target
+		var targets []openflow.Target
 		for _, c := range f.site.Controllers(n) {
-			t, err := agent.ParseTarget(c)
+			t, err := openflow.ParseTarget(c)
 			if err != nil {
 				return err
 			}

@@ -164,7 +164,7 @@ func TestRED(t *testing.T) {
 		dropped := 0
 		const n = 20_000
 		for range n {
-			if r.admit(0, nil, Traffic{1, full}) == discard {
+			if r.admit(0, nil, Traffic{Packets: 1, Bytes: full}) == discard {
 				dropped++
 			}
 		}
@@ -340,7 +340,7 @@ func TestWire(t *testing.T) {
 		b := make([]byte, 200)
 		binary.LittleEndian.PutUint64(b[vnetLen:], number)
 		sent := s.now
-		s.queue.Push(s.now, b, Traffic{1, 200})
+		s.queue.Push(s.now, b, Traffic{Packets: 1, Bytes: 200})
 		take(sent, b)
 		s.now += time.Millisecond
 	}
@@ -356,7 +356,7 @@ func TestWire(t *testing.T) {
 	since := 5
 	for range n {
 		sent := s.now
-		s.queue.Push(s.now, make([]byte, 60), Traffic{1, 60})
+		s.queue.Push(s.now, make([]byte, 60), Traffic{Packets: 1, Bytes: 60})
 		next, _ := s.queue.Next()
 		s.now = next
 		_, _, at, _ := s.queue.Pop(s.now)
@@ -382,7 +382,7 @@ func TestCorrelation(t *testing.T) {
 		lost, twice, was := 0, 0, false
 		for range n {
 			before := s.queue.Counters(s.now).Lost.Packets
-			s.queue.Push(s.now, make([]byte, 60), Traffic{1, 60})
+			s.queue.Push(s.now, make([]byte, 60), Traffic{Packets: 1, Bytes: 60})
 			s.queue.Pop(s.now)
 			is := s.queue.Counters(s.now).Lost.Packets > before
 			if is {
@@ -406,7 +406,7 @@ func TestCorrelation(t *testing.T) {
 		var sum, squares, product, last float64
 		for range n {
 			sent := s.now
-			s.queue.Push(s.now, make([]byte, 60), Traffic{1, 60})
+			s.queue.Push(s.now, make([]byte, 60), Traffic{Packets: 1, Bytes: 60})
 			_, at, _ := popAny(s)
 			d := (at - sent - 100*time.Millisecond).Seconds() * 1000
 			sum, squares, product, last = sum+d, squares+d*d, product+d*last, d

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"trivet.dev/trivet/measure/counters"
 	"trivet.dev/trivet/topology"
 )
 
@@ -46,28 +47,12 @@ type end struct {
 // lateAfter is by how much a packet must miss its time to count as late.
 const lateAfter = time.Millisecond
 
-// Direction is what became of the packets that one end sent. Every dropped packet is in one of the
-// counters:
-// In + Duplicated = Out + Lost + Overflowed + Dropped + Cleared + NoMemory + Refused + Waiting +
-// Flying.
-type Direction struct {
-	Counters
-	Refused Traffic `json:"refused"` // by the device of the other end, which is down or deleted
-
-	Overrun   uint64  `json:"overrun"`   // packets the kernel dropped before we read them: overload
-	Malformed uint64  `json:"malformed"` // what was read was not a valid frame
-	Waiting   Traffic `json:"waiting"`   // in the sender's queue
-	Flying    Traffic `json:"flying"`    // on the way
-
-	// Late counts packets delivered more than 1 ms after their time; Latest is by how much the
-	// latest of them was late. If they grow, the machine is too busy for its measurements to be
-	// trusted.
-	Late   uint64        `json:"late"`
-	Latest time.Duration `json:"latest_ns"`
-
-	Offload bool `json:"offload"` // super-packets may pass
-	Gone    bool `json:"gone"`    // the device of the sending end was deleted
-}
+// What a line counts is told under the names of package counters.
+type (
+	Traffic   = counters.Traffic
+	Counters  = counters.Counters
+	Direction = counters.Direction
+)
 
 // Stats are a line's directions: 0 is what end a sends, 1 what end b sends.
 type Stats [2]Direction

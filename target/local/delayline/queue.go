@@ -8,36 +8,6 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Traffic counts packets as a wire would carry them, and their bytes on layer 2 (including the
-// Ethernet header, without preamble and FCS).
-type Traffic struct {
-	Packets uint64 `json:"packets"`
-	Bytes   uint64 `json:"bytes"`
-}
-
-// Add adds u.
-func (t *Traffic) Add(u Traffic) { t.Packets += u.Packets; t.Bytes += u.Bytes }
-
-func (t *Traffic) sub(u Traffic) { t.Packets -= u.Packets; t.Bytes -= u.Bytes }
-
-// Counters say what became of the packets of a queue:
-// In + Duplicated = Out + Lost + Overflowed + Dropped + Cleared + NoMemory + those still in it.
-type Counters struct {
-	In         Traffic `json:"in"`
-	Out        Traffic `json:"out"`
-	Lost       Traffic `json:"lost"`       // by the configured loss
-	Overflowed Traffic `json:"overflowed"` // found the queue full, or made it too long
-	Dropped    Traffic `json:"dropped"`    // by active queue management, before the queue was full
-	Cleared    Traffic `json:"cleared"`    // in the queue, or arriving, while the line was down
-	NoMemory   Traffic `json:"no_memory"`  // dropped because the pool's budget was spent
-	Duplicated Traffic `json:"duplicated"` // the second ones of those that come twice
-
-	// What happened to packets that are counted above.
-	Marked    Traffic `json:"marked"` // by active queue management (ECN)
-	Corrupted Traffic `json:"corrupted"`
-	Reordered Traffic `json:"reordered"` // sent ahead of those that are delayed
-}
-
 // Queue is one direction of an impaired link. It does no I/O and has no clock: the caller passes
 // the time, as a duration since some fixed moment, which never decreases.
 //
@@ -115,7 +85,7 @@ func (q *Queue) each(do func(frame)) {
 	for q.busy {
 		f := q.sending
 		q.sending, q.busy = q.waiting.take()
-		q.inside[0].sub(f.size)
+		q.inside[0].Sub(f.size)
 		do(f)
 	}
 }
@@ -250,7 +220,7 @@ func (q *Queue) Len(now time.Duration) (waiting, flying Traffic) {
 func (q *Queue) advance(now time.Duration) {
 	for q.busy && q.sent <= now {
 		f := q.sending
-		q.inside[0].sub(f.size)
+		q.inside[0].Sub(f.size)
 		q.busy = false
 		q.fly(f, q.sent)
 		q.start()
@@ -274,7 +244,7 @@ func (q *Queue) send(f frame) {
 
 func (q *Queue) takeFlying(from *ring[frame]) frame {
 	f := from.pop()
-	q.inside[1].sub(f.size)
+	q.inside[1].Sub(f.size)
 	return f
 }
 
@@ -296,7 +266,7 @@ func (q *Queue) mark(f *frame) {
 
 // dropWaiting drops a frame that a discipline has taken out.
 func (q *Queue) dropWaiting(f frame, count *Traffic) {
-	q.inside[0].sub(f.size)
+	q.inside[0].Sub(f.size)
 	q.drop(f, count)
 }
 

@@ -89,7 +89,7 @@ func TestAllocations(t *testing.T) {
 	frame := make([]byte, full)
 	move := func() {
 		for range 500 {
-			s.queue.Push(s.now, frame, Traffic{1, full})
+			s.queue.Push(s.now, frame, Traffic{Packets: 1, Bytes: full})
 		}
 		s.now += time.Second
 		for {

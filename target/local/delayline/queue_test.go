@@ -236,7 +236,7 @@ func TestLimit(t *testing.T) {
 		s.push(1000)
 	}
 	waiting, flying := s.queue.Len(s.now)
-	if c := s.queue.Counters(s.now); c.Overflowed.Packets != 90 || waiting != (Traffic{10, 10_000}) || flying.Packets < 900 {
+	if c := s.queue.Counters(s.now); c.Overflowed.Packets != 90 || waiting != (Traffic{Packets: 10, Bytes: 10_000}) || flying.Packets < 900 {
 		t.Errorf("%d overflowed, %+v waiting, %+v flying; want 90, 10, 1000", c.Overflowed.Packets, waiting, flying)
 	}
 	s = newSim(t, topology.Impairment{Delay: ms(1000), Queue: topology.Queue{Limit: 10}})

@@ -38,14 +38,14 @@ func TestWireSize(t *testing.T) {
 	}{
 		{"empty", nil, Traffic{}},
 		{"no Ethernet header", make([]byte, vnetLen+13), Traffic{}},
-		{"a frame", make([]byte, vnetLen+1514), Traffic{1, 1514}},
-		{"a jumbo frame", make([]byte, vnetLen+9014), Traffic{1, 9014}},
-		{"full segments", superPacket(tcp4, 34, 32, 10*1448, 1448), Traffic{10, 10 * 1514}},
-		{"a short one last", superPacket(tcp4, 34, 32, 2*1448+1, 1448), Traffic{3, 2*1514 + 67}},
-		{"explicit congestion notification", superPacket(tcp4|unix.VIRTIO_NET_HDR_GSO_ECN, 34, 20, 2*1460, 1460), Traffic{2, 2 * 1514}},
-		{"IPv6 with a tag", superPacket(tcp6, 58, 32, 2*1428, 1428), Traffic{2, 2 * 1518}},
-		{"UDP", superPacket(udp, 34, 8, 5*1200, 1200), Traffic{5, 5 * 1242}},
-		{"one segment", superPacket(tcp4, 34, 32, 100, 1448), Traffic{1, 166}},
+		{"a frame", make([]byte, vnetLen+1514), Traffic{Packets: 1, Bytes: 1514}},
+		{"a jumbo frame", make([]byte, vnetLen+9014), Traffic{Packets: 1, Bytes: 9014}},
+		{"full segments", superPacket(tcp4, 34, 32, 10*1448, 1448), Traffic{Packets: 10, Bytes: 10 * 1514}},
+		{"a short one last", superPacket(tcp4, 34, 32, 2*1448+1, 1448), Traffic{Packets: 3, Bytes: 2*1514 + 67}},
+		{"explicit congestion notification", superPacket(tcp4|unix.VIRTIO_NET_HDR_GSO_ECN, 34, 20, 2*1460, 1460), Traffic{Packets: 2, Bytes: 2 * 1514}},
+		{"IPv6 with a tag", superPacket(tcp6, 58, 32, 2*1428, 1428), Traffic{Packets: 2, Bytes: 2 * 1518}},
+		{"UDP", superPacket(udp, 34, 8, 5*1200, 1200), Traffic{Packets: 5, Bytes: 5 * 1242}},
+		{"one segment", superPacket(tcp4, 34, 32, 100, 1448), Traffic{Packets: 1, Bytes: 166}},
 		{"no segment size", superPacket(tcp4, 34, 32, 3000, 0), Traffic{}},
 		{"no checksum", noChecksum, Traffic{}},
 		{"header behind the end", noHeader, Traffic{}},
@@ -79,7 +79,7 @@ func FuzzWireSize(f *testing.F) {
 		if size.Packets < 1 || size.Packets > length || size.Bytes < length || size.Bytes > size.Packets*length {
 			t.Fatalf("%d bytes are %+v", length, size)
 		}
-		if b[vnetGSOType]&^unix.VIRTIO_NET_HDR_GSO_ECN == unix.VIRTIO_NET_HDR_GSO_NONE && size != (Traffic{1, length}) {
+		if b[vnetGSOType]&^unix.VIRTIO_NET_HDR_GSO_ECN == unix.VIRTIO_NET_HDR_GSO_NONE && size != (Traffic{Packets: 1, Bytes: length}) {
 			t.Fatalf("one frame of %d bytes is %+v", length, size)
 		}
 	})

@@ -1,4 +1,4 @@
-package probe
+package ping
 
 import (
 	"context"
@@ -25,10 +25,10 @@ type Pair struct {
 	Address netip.Addr `json:"address"` // of To
 }
 
-// PingPairs pings all pairs. It opens a pinger in each node that sends. Each sender begins at
+// Pairs pings all pairs. It opens a pinger in each node that sends. Each sender begins at
 // another of its pairs: in the order of all pairs the first node would have to answer everybody at
 // once, and then the second.
-func PingPairs(ctx context.Context, pairs []Pair, open func(node string) (*Pinger, error), o PingOptions) ([]PairResult, error) {
+func Pairs(ctx context.Context, pairs []Pair, open func(node string) (*Pinger, error), o Options) ([]PairResult, error) {
 	results := make([]PairResult, len(pairs))
 	bySender := map[string][]int{}
 	for i, p := range pairs {
@@ -74,7 +74,7 @@ func PingPairs(ctx context.Context, pairs []Pair, open func(node string) (*Pinge
 }
 
 // inTurn pings one pair when it is its turn; at once where nothing is paced.
-func (p *Pinger) inTurn(ctx context.Context, turns chan struct{}, pair Pair, o PingOptions) PairResult {
+func (p *Pinger) inTurn(ctx context.Context, turns chan struct{}, pair Pair, o Options) PairResult {
 	if !o.Unpaced {
 		turns <- struct{}{}
 		leave := sync.OnceFunc(func() { <-turns })

@@ -1,5 +1,5 @@
-// Package probe holds ways of measuring a lab.
-package probe
+// Package ping sends ICMP echo requests and measures round trip times.
+package ping
 
 import (
 	"context"
@@ -33,9 +33,9 @@ type echo struct {
 	reply chan time.Duration
 }
 
-// OpenPinger opens a socket in the network namespace of the calling thread
+// Open opens a socket in the network namespace of the calling thread
 // (ICMP datagram sockets: the kernel matches replies to the socket).
-func OpenPinger(v6 bool) (*Pinger, error) {
+func Open(v6 bool) (*Pinger, error) {
 	family, proto := unix.AF_INET, unix.IPPROTO_ICMP
 	if v6 {
 		family, proto = unix.AF_INET6, unix.IPPROTO_ICMPV6
@@ -68,8 +68,8 @@ func (p *Pinger) Whole() error {
 // Close ends the pinger.
 func (p *Pinger) Close() error { return p.file.Close() }
 
-// MaxPingSize is the most payload of an echo request, in bytes.
-const MaxPingSize = 65507
+// MaxSize is the most payload of an echo request, in bytes.
+const MaxSize = 65507
 
 // Ping sends one echo request with size bytes of payload and waits for the
 // reply until ctx ends. The round trip time runs from before the send to when
@@ -211,13 +211,13 @@ func received(oob []byte) time.Time {
 	return time.Now().Round(0)
 }
 
-// PingOptions say how to ping.
-type PingOptions struct {
+// Options say how to ping.
+type Options struct {
 	Count    int           // per pair; at least 1
 	Size     int           // bytes of payload
 	Interval time.Duration // between two of a pair
 	Timeout  time.Duration // for each reply
-	Unpaced  bool          // of PingPairs: all pairs begin at once
+	Unpaced  bool          // of Pairs: all pairs begin at once
 	Heard    func(Heard)   // called, also at the same time, for each request and each reply; or nil
 }
 
@@ -228,7 +228,7 @@ type Heard struct {
 	RTT   time.Duration
 }
 
-func (o PingOptions) heard(h Heard) {
+func (o Options) heard(h Heard) {
 	if o.Heard != nil {
 		o.Heard(h)
 	}
@@ -246,7 +246,7 @@ type PairResult struct {
 
 // PingPair pings one pair: a request every Interval, whether the last one is answered or
 // not; without an interval, one after the other.
-func (p *Pinger) PingPair(ctx context.Context, to netip.Addr, o PingOptions) (r PairResult) {
+func (p *Pinger) PingPair(ctx context.Context, to netip.Addr, o Options) (r PairResult) {
 	type outcome struct {
 		rtt time.Duration
 		err error

@@ -1,4 +1,4 @@
-package probe
+package ping
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func allAtOnce(ctx context.Context, unpaced bool) (bool, error) {
 	defer cancel()
 	var mu sync.Mutex
 	begun, together := 0, make(chan struct{})
-	o := PingOptions{Count: 1, Timeout: time.Second, Unpaced: unpaced, Heard: func(h Heard) {
+	o := Options{Count: 1, Timeout: time.Second, Unpaced: unpaced, Heard: func(h Heard) {
 		mu.Lock()
 		if begun++; begun == pairs {
 			close(together)
@@ -67,6 +67,6 @@ func allAtOnce(ctx context.Context, unpaced bool) (bool, error) {
 	for i := range pairs {
 		all = append(all, Pair{From: "h1", To: fmt.Sprint("h", i+2), Address: netip.MustParseAddr("127.0.0.1")}) // loopback is down: nothing is answered
 	}
-	_, err := PingPairs(ctx, all, func(string) (*Pinger, error) { return OpenPinger(false) }, o)
+	_, err := Pairs(ctx, all, func(string) (*Pinger, error) { return Open(false) }, o)
 	return ctx.Err() == nil, err
 }

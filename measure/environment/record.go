@@ -21,8 +21,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // Record is the machine that measures, as it was before the start. What could not be

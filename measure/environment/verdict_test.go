@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // calm is a machine that nothing speaks against.

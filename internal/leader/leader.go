@@ -1,4 +1,9 @@
-package local
+// Package leader starts programs on terminals, each by a leader: a process of ours that leads the
+// terminal's session, and stays until all that the program has left in the background has ended.
+// When a session's leader ends, the kernel takes the terminal away from all others of it (SIGHUP,
+// and errors of whoever prints to it). It holds the terminal's other side, too, and reads what they
+// print, which nobody else does any more.
+package leader
 
 import (
 	"encoding/binary"
@@ -21,20 +26,14 @@ import (
 	"trivet.dev/trivet/internal/process"
 )
 
-// A program on a terminal is started by a leader: a process of ours that leads the terminal's
-// session, and stays until all that the program has left in the background has ended. When a
-// session's leader ends, the kernel takes the terminal away from all others of it (SIGHUP, and
-// errors of whoever prints to it). It holds the terminal's other side, too, and reads what they
-// print, which nobody else does any more.
-
-// LeaderCommand is the argument that makes the program such a leader, of the program whose path and
+// Command is the argument that makes the program such a leader, of the program whose path and
 // arguments follow.
-const LeaderCommand = "__leader"
+const Command = "__leader"
 
-// leaderSocket is the leader's descriptor of a socket. It is given the terminal's other side, and
-// tells that the program runs, or the number of the error; then, how it has ended. When the socket
-// ends, nobody reads what is printed, nor types.
-const leaderSocket = 3
+// socket is the leader's descriptor of a socket. It is given the terminal's other side, and tells
+// that the program runs, or the number of the error; then, how it has ended. When the socket ends,
+// nobody reads what is printed, nor types.
+const socket = 3
 
 // Leading is a leader as who has it started sees it.
 type Leading struct {
@@ -64,9 +63,9 @@ func OnTerminal(cmd *exec.Cmd, terminal, other *os.File) (*Leading, error) {
 	return &Leading{cmd, conn.(*net.UnixConn), its, other}, nil
 }
 
-// lead has a command, prepared by OnTerminal, be started by a leader.
-func lead(cmd *exec.Cmd) {
-	cmd.Args = append([]string{"trivet", LeaderCommand, cmd.Path}, cmd.Args...)
+// Lead has a command, prepared by OnTerminal, be started by a leader.
+func Lead(cmd *exec.Cmd) {
+	cmd.Args = append([]string{"trivet", Command, cmd.Path}, cmd.Args...)
 	cmd.Path = "/proc/self/exe"
 }
 
@@ -125,10 +124,10 @@ func (s *Leading) Gone() { _ = s.cmd.Wait() }
 // PID is the leader's.
 func (s *Leading) PID() int { return s.cmd.Process.Pid }
 
-// IsLeader says whether a process is a leader.
-func IsLeader(pid int) bool {
+// Is says whether a process is a leader.
+func Is(pid int) bool {
 	arguments := process.Arguments(pid)
-	return len(arguments) > 1 && arguments[0] == "trivet" && arguments[1] == LeaderCommand
+	return len(arguments) > 1 && arguments[0] == "trivet" && arguments[1] == Command
 }
 
 // Program is the process that the leader has started, as this process sees it; 0: it has ended.
@@ -163,17 +162,17 @@ func childOf(parent int) int {
 	return 0
 }
 
-// RunLeader runs a program on the terminal that is standard input, as its foreground.
-func RunLeader(arguments []string) error {
+// Run runs a program on the terminal that is standard input, as its foreground.
+func Run(arguments []string) error {
 	if len(arguments) < 2 {
 		return errors.New("a leader needs a program's path and its arguments")
 	}
-	unix.CloseOnExec(leaderSocket)
+	unix.CloseOnExec(socket)
 	other, err := given()
 	if err != nil {
 		return err
 	}
-	tell := func(number uint32) { _, _ = unix.Write(leaderSocket, binary.LittleEndian.AppendUint32(nil, number)) }
+	tell := func(number uint32) { _, _ = unix.Write(socket, binary.LittleEndian.AppendUint32(nil, number)) }
 	// What the program leaves behind becomes the leader's child, so that it knows when the last
 	// ends.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -194,7 +193,7 @@ func RunLeader(arguments []string) error {
 	runs := true
 	go func() {
 		for n := 1; n > 0 || errors.Is(err, unix.EINTR); { // until the daemon leaves it, or has died
-			n, err = unix.Read(leaderSocket, make([]byte, 1))
+			n, err = unix.Read(socket, make([]byte, 1))
 		}
 		mu.Lock()
 		if runs { // whose terminal is gone
@@ -224,7 +223,7 @@ func RunLeader(arguments []string) error {
 // given takes the terminal's other side.
 func given() (*os.File, error) {
 	control := make([]byte, unix.CmsgSpace(4))
-	_, n, _, _, err := unix.Recvmsg(leaderSocket, make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)
+	_, n, _, _, err := unix.Recvmsg(socket, make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}

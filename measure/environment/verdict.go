@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // Level is how far a figure can be trusted.

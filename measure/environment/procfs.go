@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // cpuTimes are what processors have done since the machine began, in seconds (proc_stat(5)).

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/internal/cgroup"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // WatchOptions say what to watch beside the machine.

@@ -1,0 +1,9 @@
+// Package all has everything registered that labs can be made of: the program imports it, and each
+// test whose binary brings labs up.
+package all
+
+import (
+	_ "trivet.dev/trivet/datapath/all"
+	_ "trivet.dev/trivet/target/local"
+	_ "trivet.dev/trivet/target/sites"
+)

@@ -2,19 +2,25 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/store"
+	"trivet.dev/trivet/controller/user"
 	"trivet.dev/trivet/datapath/embedded"
 	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
 
@@ -205,6 +211,51 @@ func TestMembersRoute(t *testing.T) {
 	k.all("after others have taken them", true)
 }
 
+// What a user has given to one member all know: the master of the switch or the router acts, and who
+// takes it over goes on with that; what is taken back at another one goes.
+func TestMembersUsers(t *testing.T) {
+	k := newTeam(t, ringOf(t, topology.Router))
+	dpid := k.switches()[0]
+	first, other := k.members[0], k.members[1]
+	m, err := openflow.ParseFlow("table=1,priority=7,ip,nw_dst=203.0.113.0/24,actions=drop")
+	k.must(err)
+	if _, err := other.User.Add(t.Context(), dpid, m); !errors.Is(err, user.ErrNotConnected) {
+		t.Errorf("who is not its master gives a switch an entry: %v", err)
+	}
+	f, err := first.User.Add(t.Context(), dpid, m)
+	k.must(err)
+	to := netip.MustParsePrefix("198.51.100.0/24")
+	name := k.topology.Nodes[slices.IndexFunc(k.topology.Nodes, func(n *topology.Node) bool { return uint64(n.DPID) == dpid })].Name
+	k.must(other.AddRoute(t.Context(), builtin.UserRoute{Router: name, Prefix: to}))
+	has := func() (out []string) {
+		flows, err := controller.Ask[openflow.FlowStatsList](t.Context(), k.members[2].Seen(dpid), openflow.AllFlows())
+		k.must(err)
+		for _, x := range flows {
+			if dst, is := x.Match.Get(openflow.FieldIPv4Dst); is {
+				if p, ok := dst.Prefix(); ok && (p == to || x.Priority == 7) {
+					out = append(out, p.String())
+				}
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	both := []string{to.String(), "203.0.113.0/24"}
+	k.wait("the router has both", func() bool { return slices.Equal(has(), both) })
+	k.wait("all know both", func() bool {
+		return !slices.ContainsFunc(k.members, func(m *teamMember) bool { return len(m.User.Flows())*len(m.UserRoutes()) != 1 })
+	})
+	k.give(dpid, other)
+	k.quiet()
+	if got := has(); !slices.Equal(got, both) {
+		t.Errorf("after another has taken the router it has %v", got)
+	}
+	_, err = first.User.Delete(t.Context(), f.ID)
+	k.must(err)
+	k.must(k.members[2].DeleteRoute(t.Context(), name, to))
+	k.wait("both are gone", func() bool { return len(has()) == 0 })
+}
+
 // Routers of three members are OSPF neighbours of each other, over the links between them.
 func TestMembersOSPF(t *testing.T) {
 	top := ringOf(t, topology.Router)
@@ -212,6 +263,9 @@ func TestMembersOSPF(t *testing.T) {
 		if n.Kind == topology.Router {
 			n.OSPF = &topology.OSPF{}
 		}
+	}
+	for _, l := range top.Links {
+		l.OSPF = &topology.OSPFLink{Hello: topology.Duration(time.Second), Dead: topology.Duration(4 * time.Second)}
 	}
 	k := newTeam(t, top)
 	reach := func() {

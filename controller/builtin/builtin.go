@@ -208,6 +208,9 @@ func (c *Controller) start(chosen []*apps.Spec) error {
 		}
 		return err
 	}
+	if c.facilities.Member != "" {
+		go c.followRoutes()
+	}
 	c.Controller.Named(func(dpid uint64) bool { return c.Map().Has(dpid) })
 	return nil
 }

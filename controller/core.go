@@ -15,6 +15,7 @@ type line interface {
 	withdraw(openflow.Message)
 	number() uint32 // of the next request
 	peer() string
+	southbound() (Southbound, bool)
 }
 
 // core is what all kinds of sessions share: it matches answers to requests and passes events to

@@ -83,6 +83,57 @@ func connectTCP(t *testing.T, address string, dpid uint64) *fake {
 	return f
 }
 
+// counting counts what a switch has on its connection.
+type counting struct {
+	net.Conn
+	read, written uint64
+}
+
+func (c *counting) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.read += uint64(n)
+	return n, err
+}
+
+func (c *counting) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.written += uint64(n)
+	return n, err
+}
+
+// Proves that the controller counts what the switch itself has sent and received, to the byte, with
+// the handshake, what apps send outside of events, and what waits for a while.
+func TestSouthbound(t *testing.T) {
+	r := newRecorder()
+	c := start(t, r)
+	conn, err := net.Dial("tcp", overTCP(t, c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	wire := &counting{Conn: conn}
+	f := &fake{t: t, conn: wire, reader: openflow.NewReader(wire, 0), writer: openflow.NewWriter(wire)}
+	f.greet(7)
+	sw := <-r.up
+	f.send(packetIn(0x0800))
+	for range 20 {
+		if err := sw.Send(&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: 1, Data: make([]byte, 50_000)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 21 { // one is the app's answer
+		f.expect(openflow.TypePacketOut)
+	}
+	until.True(t, "both have counted the same", func() bool {
+		s, is := sw.Southbound()
+		return is && s.Received == wire.written && s.Sent == wire.read && s.Sent > 1_000_000
+	})
+	// The window is longer than this test, unless the machine stands still.
+	if s, _ := sw.Southbound(); s.Recent > s.Received+s.Sent {
+		t.Errorf("%+v", s)
+	}
+}
+
 const waiting = 16 << 20 // bytes: more than socket buffers hold
 
 func sendMany(s *controller.Switch, bytes int) (sent int, err error) {

@@ -30,10 +30,14 @@ type session struct {
 	parts  openflow.Reassembler
 	in     openflow.PacketIn // the last one, and its bytes; both reused
 	out    *openflow.Outbox
+	meter  meter
 }
 
 func newSession(c *Controller, conn net.Conn) *session {
-	return &session{core: newCore(c), conn: conn, reader: openflow.NewReader(conn, 0), out: openflow.NewOutbox(conn)}
+	s := &session{core: newCore(c), conn: conn, out: openflow.NewOutbox(conn)}
+	s.reader = openflow.NewReader(metered{conn, &s.meter}, 0)
+	s.out.Sent = func(n int) { s.meter.add(0, n, second()) }
+	return s
 }
 
 func (s *session) peer() string {

@@ -39,6 +39,7 @@ type Info struct {
 	Topology *topology.Topology `json:"topology" doc:"Resolved: with all that was assigned"`
 	Wires    []WireInfo         `json:"wires" doc:"How each link is made, in the order of topology.links"`
 	Dead     []string           `json:"dead,omitempty" doc:"Programs of the lab that have ended by themselves: routing daemons and controllers, which apply starts again, and Open vSwitch"`
+	Cluster  []ClusterProgram   `json:"cluster,omitempty" doc:"What a cluster of controllers consists of: members, and the lab's own etcd and RabbitMQ"`
 	Devices  map[string]string  `json:"devices,omitempty" doc:"How the kernel is used: netem or delay line, Open vSwitch's datapath"`
 }
 
@@ -62,7 +63,13 @@ func (d *daemon) handler() http.Handler {
 		d.ask.Mux(mux)
 		return mux
 	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { described().ServeHTTP(w, r) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if c := d.cluster.Load(); c != nil && ofController(r.URL.Path) {
+			c.serve(d, w, r)
+			return
+		}
+		described().ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET "+alivePath, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("GET /v1/progress", d.serveProgress)
 	mux.HandleFunc("POST /v1/down", d.serveDown)
@@ -256,6 +263,7 @@ func (d *daemon) info() Info {
 	s := d.state()
 	i := Info{Name: s.Name, State: s.Status, Version: version.Version, Source: s.Source,
 		Target: s.Target, Created: s.Created, Topology: s.Topology.WithoutKeys(), Wires: []WireInfo{}, Devices: map[string]string{}}
+	i.Cluster = d.clusterPrograms()
 	if s.Status == Up {
 		i.Dead, i.Wires, i.Devices = s.Dead, d.wires(s.Topology), d.target().Devices()
 	}
@@ -362,6 +370,9 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		if f.Name == "learning" && d.own != nil {
 			return out, fmt.Errorf("%s: a lab that is up keeps how its switches learn: take it down and up again", f)
 		}
+	}
+	if err := keepsCluster(d.target().Topology().Cluster, t.Cluster); err != nil {
+		return out, err
 	}
 	if s, ok := d.target().(Spread); ok {
 		d.changing.Lock()

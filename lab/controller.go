@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,11 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/builtin"
-	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/datapath"
-	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
 
@@ -44,6 +40,10 @@ func (d *daemon) startController(t *topology.Topology) error {
 	if d.own != nil {
 		return d.own.Configure(t)
 	}
+	if t.Cluster != nil {
+		d.ask.Settle = d.settle
+		return d.configureCluster(t)
+	}
 	if !slices.ContainsFunc(t.Nodes, controlled) {
 		return nil
 	}
@@ -58,16 +58,19 @@ func (d *daemon) startController(t *topology.Topology) error {
 		return err
 	}
 	own := &ownController{c, listener}
-	d.ask.Settle = func(ctx context.Context) error {
-		d.changing.Lock()
-		defer d.changing.Unlock()
-		return d.target().Settle(ctx)
-	}
+	d.ask.Settle = d.settle
 	d.ask.Use(c)
 	go func() { _ = own.Serve(listener) }()
 	d.own = own
 	d.target().Control(ControllerSocket(d.state().Name), own.meet)
 	return nil
+}
+
+// settle waits until packets are handled by the present flow entries.
+func (d *daemon) settle(ctx context.Context) error {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	return d.target().Settle(ctx)
 }
 
 // meet connects an embedded switch to the controller in memory.
@@ -107,7 +110,7 @@ func (o *ownController) wait(ctx context.Context, t *topology.Topology) error {
 	for {
 		missing := o.missing(t)
 		if len(missing) == 0 {
-			return o.barriers(ctx)
+			return o.Barriers(ctx)
 		}
 		select {
 		case <-time.After(5 * time.Millisecond):
@@ -122,68 +125,14 @@ func (o *ownController) catchUp(ctx context.Context, t *topology.Topology) error
 	if o == nil {
 		return nil
 	}
-	if err := o.barriers(ctx); err != nil { // switches report the change before they answer the barrier
+	if err := o.Barriers(ctx); err != nil { // switches report the change before they answer the barrier
 		return err
 	}
 	return o.wait(ctx, t)
 }
 
-// missing lists what the controller has yet to learn about a topology.
-func (o *ownController) missing(t *topology.Topology) (out []string) {
-	nodes := map[string]*topology.Node{}
-	for _, n := range t.Nodes {
-		if nodes[n.Name] = n; controlled(n) && o.Switch(uint64(n.DPID)) == nil {
-			out = append(out, string(n.Kind)+" "+n.Name)
-		}
-	}
-	for _, l := range t.Links {
-		inner := isControlled(nodes[l.Ends[0].Node]) && isControlled(nodes[l.Ends[1].Node])
-		for _, e := range l.Ends {
-			n := nodes[e.Node]
-			if !isControlled(n) || l.Down {
-				continue
-			}
-			dpid, port := uint64(n.DPID), n.OpenFlowPort(e)
-			kind := o.Discovery.Kind(dpid, port)
-			// Where switches learn reactively, an entry of a user's may keep the probes of a link.
-			forwards := (kind == discovery.Inner) == inner && kind != discovery.Open || t.Learning == topology.Reactive && kind == discovery.Edge
-			if !inner && n.Kind == topology.Switch {
-				forwards = o.Learning.TakesPart(dpid, port)
-			}
-			if !forwards && !o.seesDown(n, port) {
-				out = append(out, "link "+l.Name())
-			}
-		}
-	}
-	if !o.Learning.Settled() {
-		out = append(out, "the spanning tree")
-	}
-	out = append(out, o.OSPF.Missing()...)
-	return append(out, o.Routing.Missing()...)
-}
-
-// seesDown says whether an embedded switch has reported a port as down to the controller: somebody
-// set the device down, so there is nothing to wait for. (Open vSwitch is not asked: it reports a
-// carrier only some time after the carrier is there.)
-func (o *ownController) seesDown(n *topology.Node, port uint32) bool {
-	s := o.Switch(uint64(n.DPID))
-	return n.Datapath == topology.Embedded && s != nil && slices.ContainsFunc(s.Ports(), func(p openflow.Port) bool {
-		return p.Number == port && !p.Works()
-	})
-}
-
-func isControlled(n *topology.Node) bool { return n != nil && controlled(n) }
-
-// barriers waits until the switches have carried out everything that they were sent.
-func (o *ownController) barriers(ctx context.Context) error {
-	for _, s := range o.Switches() {
-		err := s.Barrier(ctx)
-		if ctx.Err() != nil {
-			return fmt.Errorf("the controller is waiting for an answer from switch %s", o.Map().Switch(s.DPID()).Name)
-		}
-		if err != nil && !errors.Is(err, controller.ErrGone) { // one that the change has removed; of others see missing
-			return fmt.Errorf("switch %s: %w", o.Map().Switch(s.DPID()).Name, err)
-		}
-	}
-	return nil
+// missing lists what the controller has yet to learn about a topology, or to do.
+func (o *ownController) missing(t *topology.Topology) []string {
+	unknown, undone := o.Missing(t)
+	return append(unknown, undone...)
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,11 +33,12 @@ import (
 
 // daemon owns one lab: only it changes the lab, and it answers for it on a Unix socket.
 type daemon struct {
-	maker Maker
-	shown shown          // what may be read at any time: see state and target
-	own   *ownController // of switches whose controller is trivet; nil if there are none
-	ask   api.Server     // answers for own
-	head  *head          // of a part: where its controller is; see startRelay
+	maker   Maker
+	shown   shown                   // what may be read at any time: see state and target
+	own     *ownController          // of switches whose controller is trivet; nil if there are none
+	ask     api.Server              // answers for own
+	cluster atomic.Pointer[cluster] // in place of own; nil: there is none
+	head    *head                   // of a part: where its controller is; see startRelay
 
 	watched  map[string]int      // how many captures there are at a link, by its key; guarded by changing
 	programs map[string]*program // running foreign controllers, by name; guarded by changing
@@ -202,6 +204,7 @@ func (d *daemon) ready() error {
 		return err
 	}
 	d.waitControllers()
+	d.waitMembers()
 	if err := d.target().LoadAgain(d.ctx); err != nil {
 		return err
 	}
@@ -248,7 +251,7 @@ func (d *daemon) waitFollowed() {
 
 // isUpNow marks the end of coming up.
 func (d *daemon) isUpNow() {
-	d.setState(func(s *State) { s.Status, s.Dead = Up, d.dead() })
+	d.setState(func(s *State) { s.Status, s.Dead = Up, append(d.dead(), d.absent()...) })
 	if err := d.save(); err != nil {
 		d.progress.warn(err.Error())
 	}
@@ -349,7 +352,7 @@ func (d *daemon) noteDead() {
 	if d.ctx.Err() != nil || d.state().Status != Up {
 		return
 	}
-	d.setState(func(s *State) { s.Dead = d.dead() })
+	d.setState(func(s *State) { s.Dead = append(d.dead(), d.absent()...) })
 	if err := d.save(); err != nil {
 		d.progress.warn(err.Error())
 	}
@@ -413,6 +416,7 @@ func (d *daemon) removeWith(progress Stage) error {
 		if d.head != nil {
 			d.head.close()
 		}
+		d.closeCluster()
 		if d.target() != nil {
 			d.target().Close()
 		}
@@ -478,7 +482,10 @@ func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) (link *to
 				err := d.target().SetLink(ctx, i, c)
 				link = d.target().Topology().Links[i]
 				switch {
-				case d.own == nil || c == topology.LinkChange{Up: c.Up}:
+				case c == topology.LinkChange{Up: c.Up}:
+				case d.cluster.Load() != nil:
+					err = errors.Join(err, d.configureCluster(d.target().Topology()))
+				case d.own == nil:
 				case c.MTU != nil: // routers have to know it
 					err = errors.Join(err, d.own.Configure(d.target().Topology()))
 				default:
@@ -514,12 +521,12 @@ func (d *daemon) follow(links ...*topology.Link) error {
 	d.changing.Unlock()
 	ctx, cancel := patience.Follow.Longer(time.Duration(len(t.Nodes)) * time.Millisecond).Context(d.ctx)
 	defer cancel()
-	if err := errors.Join(own.catchUp(ctx, t), d.followForeign(links)); err != nil {
+	if err := errors.Join(own.catchUp(ctx, t), d.waitCluster(ctx), d.followForeign(links)); err != nil {
 		d.changing.Lock()
 		defer d.changing.Unlock()
 		return fmt.Errorf("the change is made, but %w%s", err, d.withoutThose())
 	}
-	if own == nil {
+	if own == nil && d.cluster.Load() == nil {
 		return nil
 	}
 	return d.ask.Settle(ctx) // Open vSwitch answers its controller before packets are handled accordingly
@@ -544,7 +551,7 @@ func (d *daemon) change(size int, f func(context.Context) error) error {
 	}
 	old, was := d.target().Topology(), d.state()
 	err := f(d.ctx)
-	d.setState(func(s *State) { s.Topology, s.Dead = d.target().Topology(), d.dead() })
+	d.setState(func(s *State) { s.Topology, s.Dead = d.target().Topology(), append(d.dead(), d.absent()...) })
 	if !errors.Is(err, ErrHalf) {
 		is := d.state()
 		unwritten := is.endChange(was)

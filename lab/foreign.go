@@ -38,6 +38,9 @@ type program struct {
 // and gives those that are running the topology. It returns once all are listening, and says
 // whether it started any.
 func (d *daemon) startPrograms(ctx context.Context, t *topology.Topology) (started bool, err error) {
+	if err := d.startCluster(ctx, t); err != nil {
+		return false, err
+	}
 	for _, c := range foreign.Of(t) {
 		p := d.programs[c.Name]
 		if p == nil {
@@ -276,17 +279,19 @@ func (p *program) waitListening(ctx context.Context) error {
 	}
 }
 
-// listens looks for the controller's port in its namespace. /proc/<pid>/net/tcp is described in
+func (p *program) listens() bool { return listening(p.cmd.Process.Pid, p.port) }
+
+// listening looks for a port in the namespace of a process. /proc/<pid>/net/tcp is described in
 // proc(5): address and port in hexadecimal; state 0A is LISTEN.
-func (p *program) listens() bool {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/net/tcp", p.cmd.Process.Pid))
+func listening(pid, port int) bool {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/net/tcp", pid))
 	if err != nil {
 		return false
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		words := strings.Fields(lines.Text())
-		if len(words) > 3 && words[3] == "0A" && strings.HasSuffix(words[1], fmt.Sprintf(":%04X", p.port)) {
+		if len(words) > 3 && words[3] == "0A" && strings.HasSuffix(words[1], fmt.Sprintf(":%04X", port)) {
 			return true
 		}
 	}

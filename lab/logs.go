@@ -22,9 +22,9 @@ type LogFile struct {
 }
 
 // Logs lists the existing logs of a lab: the daemon's, Open vSwitch's, those of the nodes' commands
-// and routing daemons, and of the foreign controllers that it runs.
+// and routing daemons, and of the foreign controllers and the cluster that it runs.
 func Logs(name string) (out []LogFile) {
-	for _, pattern := range []string{"daemon.log", "ovs/*.log", "controllers/*.log", commandLogs + "/*.log", "routers/*/*.log"} {
+	for _, pattern := range []string{"daemon.log", "ovs/*.log", "controllers/*.log", "cluster/*.log", commandLogs + "/*.log", "routers/*/*.log"} {
 		found, _ := filepath.Glob(filepath.Join(Dir(name), pattern))
 		for _, file := range found {
 			log := LogFile{}

@@ -26,6 +26,9 @@ func (s State) Cure() string {
 
 // CureDead says what to do if programs of a lab have ended by themselves.
 func CureDead(dead []string) string {
+	if !slices.ContainsFunc(dead, func(what string) bool { return !startedAgainBy(what) }) {
+		return "the lab starts them again by itself"
+	}
 	if slices.ContainsFunc(datapath.Kinds(), func(k datapath.Kind) bool { return slices.Contains(dead, k.Irreplaceable) }) {
 		return "take the lab down, then bring it up again"
 	}
@@ -123,6 +126,7 @@ func (d *daemon) resume() {
 			if d.head != nil {
 				d.head.close()
 			}
+			d.letClusterGo()
 			if d.target() != nil {
 				d.target().Close()
 			}
@@ -152,6 +156,7 @@ func (d *daemon) takeOver() error {
 	d.waitControllers()
 	l.TakeOver()
 	d.own.trust(false)
-	d.waitRoutes() // only now: until TakeOver, controllers saw no packets of existing flows, such as routing protocols'
+	d.waitMembers() // only now: they need what TakeOver lets through, too
+	d.waitRoutes()  // only now: until TakeOver, controllers saw no packets of existing flows, such as routing protocols'
 	return d.ctx.Err()
 }

@@ -37,6 +37,7 @@ func Supported(t *topology.Topology) error {
 		}
 		checkSessions(&p, t, n)
 	}
+	checkCluster(&p, t)
 	return append(append(p, datapath.Refuses(t)...), foreign.Check(t)...).Err()
 }
 
@@ -72,7 +73,7 @@ func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node)
 // Installed says what a user's resolved topology needs, in programs and cores, that this machine
 // lacks.
 func Installed(t *topology.Topology, owner int) error {
-	return errors.Join(foreign.Installed(t, foreign.PlacesOf(owner)), datapath.Lacks(t), here().Check(t))
+	return errors.Join(foreign.Installed(t, foreign.PlacesOf(owner)), clusterLacks(t), datapath.Lacks(t), here().Check(t))
 }
 
 // Check says why a user's resolved topology cannot be made here. Whatever makes a lab calls it

@@ -45,6 +45,7 @@ type runner interface {
 
 	FreePort() (int, error)
 	StartProgram(name string, cmd *exec.Cmd) error
+	LimitProgram(name string, cpu topology.CPU) error
 	Listens(name, address string)
 	ProgramProcesses(name string) []int
 	EndProgram(name string) error

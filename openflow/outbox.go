@@ -17,6 +17,8 @@ import (
 // sends. The connection ends with ErrNotReading where that is exceeded, or where the peer takes
 // nothing for WriteTime.
 type Outbox struct {
+	Sent func(n int) // told how many bytes the connection has taken, if it is set before the first are added
+
 	conn net.Conn
 	raw  syscall.RawConn // nil: it is no socket
 
@@ -113,8 +115,15 @@ func (o *Outbox) direct() {
 	if err := o.raw.Control(func(fd uintptr) { n, _ = unix.Write(int(fd), o.buf) }); err != nil || n <= 0 {
 		return // Run will say why
 	}
+	o.told(n)
 	o.buf = o.buf[:copy(o.buf, o.buf[n:])]
 	o.counted = min(o.counted, len(o.buf))
+}
+
+func (o *Outbox) told(n int) {
+	if o.Sent != nil {
+		o.Sent(n)
+	}
 }
 
 // Waiting is how many bytes wait, without what is being written.
@@ -166,7 +175,9 @@ func (o *Outbox) Run() {
 			if o.deadline() != nil {
 				return
 			}
-			if _, err := o.conn.Write(part); err != nil {
+			n, err := o.conn.Write(part)
+			o.told(n)
+			if err != nil {
 				o.end(err)
 				return
 			}

@@ -11,6 +11,7 @@ func (t *Topology) Clone() *Topology {
 	c.Controllers = slices.Clone(t.Controllers)
 	c.Schedule = slices.Clone(t.Schedule)
 	c.Balance = clonePointer(t.Balance)
+	c.Cluster = t.Cluster.Clone()
 	c.Nodes = make([]*Node, len(t.Nodes))
 	for i, n := range t.Nodes {
 		c.Nodes[i] = n.clone()
@@ -25,6 +26,9 @@ func (t *Topology) Clone() *Topology {
 // DirsFrom resolves relative sources of private directories, and files with keys, against dir: the
 // directory of the file.
 func (t *Topology) DirsFrom(dir string) {
+	if t.Cluster != nil {
+		t.Cluster.filesFrom(dir)
+	}
 	for _, n := range t.Nodes {
 		for i, d := range n.Dirs {
 			if d.Source != "" && !filepath.IsAbs(d.Source) {

@@ -76,6 +76,7 @@ func DiffSettings(old, new *Topology) (out []Field) {
 		{"routing", string(cmp.Or(old.Routing, Proactive)), string(cmp.Or(new.Routing, Proactive))},
 		{"learning", string(cmp.Or(old.Learning, Proactive)), string(cmp.Or(new.Learning, Proactive))},
 		{"balance", old.Balance.String(), new.Balance.String()},
+		{"cluster", old.Cluster.String(), new.Cluster.String()},
 		{"management", old.Management.String(), new.Management.String()},
 	} {
 		if f.Old != f.New {

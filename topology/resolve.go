@@ -20,6 +20,7 @@ type Defaults struct {
 
 	OverrideDatapath   Datapath // of all nodes of kinds that can have it
 	OverrideController []string // of all switches
+	OverrideMembers    int      // of the cluster: 1 is none; 0: as the topology says
 }
 
 // Resolve validates a topology and returns a copy in which everything left open is assigned:
@@ -39,7 +40,9 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 			r.builtin[n.Name] = true
 		}
 	}
+	d.members(r.t)
 	r.defaults(d)
+	r.unclustered()
 	r.ports()
 	r.devices()
 	r.wifi()

@@ -43,6 +43,9 @@ type Topology struct {
 	// nil: over all shortest ones.
 	Balance *Balance `json:"balance,omitempty"`
 
+	// Cluster says that Trivet's own controller is several processes; nil: it is one.
+	Cluster *Cluster `json:"cluster,omitempty"`
+
 	Nodes    []*Node `json:"nodes"`
 	Links    []*Link `json:"links,omitempty"`
 	Schedule []Event `json:"schedule,omitempty"`

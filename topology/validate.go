@@ -37,6 +37,9 @@ func validate(t *Topology, d Defaults) Problems {
 	}
 	v.topology()
 	v.controllers(Position{}, "--controller", d.OverrideController)
+	if n := d.OverrideMembers; n < 0 || n > MaxMembers {
+		v.problems.Add(Position{}, fmt.Sprintf("write a number from 1 to %d", MaxMembers), "--controllers: there cannot be %d", n)
+	}
 	for _, n := range t.Nodes {
 		v.node(n)
 	}
@@ -85,6 +88,7 @@ func (v *validator) topology() {
 		v.problems.Add(t.Pos, "leave one of them out", "learning reactive: each flow has its path by what was learned; balance load cannot move it")
 	}
 	v.balance()
+	v.cluster()
 	if t.Routes != "" && t.Routes != RoutesComputed && t.Routes != RoutesAsWritten {
 		v.problems.Add(t.Pos, "choose computed or as-written", "routes: there is no mode %q", t.Routes)
 	}

@@ -11,6 +11,8 @@
 //	PUT    /v1/controller/routes/NAME those of a program, DELETE to take them back
 //	GET    /v1/controller/ospf/…      neighbors, interfaces, database, routes, spf-log, capture
 //	GET    /v1/controller/statistics
+//	GET    /v1/controller/missing     what it has yet to learn of its topology
+//	POST   /v1/controller/reload      its topology is read again
 //	GET    /v1/controller/path        the way of a packet, and why
 //	GET    /v1/controller/events      Server-Sent Events
 //	…      /v1/controller/apps/…      what apps answer by themselves: package apps
@@ -50,9 +52,17 @@ type Server struct {
 	// way; nil: confirmation by the switches is enough. It must be set before Use.
 	Settle func(context.Context) error
 
+	// Reload has the controller take its topology from where it came from; nil: it came from nowhere.
+	// It must be set before Use.
+	Reload func(context.Context) error
+
 	// Collector measures what runs the controller, if anything does: GET /metrics has that, too,
 	// and where there is no controller that alone. It must be set before Use.
 	Collector prometheus.Collector
+
+	// More adds operations that are not the controller's, as those of a cluster; nil: there are
+	// none. It must be set before Register.
+	More func(huma.API)
 
 	controller atomic.Pointer[builtin.Controller]
 	metrics    atomic.Pointer[http.Handler]
@@ -224,6 +234,10 @@ func (s *Server) Register(api huma.API) {
 	s.registerRoutes(api)
 	s.registerBalance(api)
 	s.registerOSPF(api)
+	s.registerFollow(api)
+	if s.More != nil {
+		s.More(api)
+	}
 	huma.Get(api, "/v1/controller/path", func(ctx context.Context, in *PathQuery) (*body[Path], error) {
 		c, err := s.get()
 		if err != nil {

@@ -42,6 +42,15 @@ type Switch struct {
 	Connected bool   `json:"connected"`
 	Flows     *int   `json:"flows,omitempty" doc:"Entries, when last counted"`
 	Ports     []Port `json:"ports"`
+
+	Southbound *Southbound `json:"southbound,omitempty" doc:"OpenFlow with the switch since it connected; missing: it is in the controller's process, and nothing is sent"`
+}
+
+// Southbound is traffic between the controller and a switch.
+type Southbound struct {
+	Received uint64 `json:"received" doc:"Bytes"`
+	Sent     uint64 `json:"sent" doc:"Bytes"`
+	Recent   uint64 `json:"recent" doc:"Bytes of both in the last 30 seconds"`
 }
 
 // Port is a port of a switch.

@@ -212,6 +212,11 @@ func (v *view) switches() []Switch {
 		if n, is := counts[dpid]; is {
 			s.Flows = &n
 		}
+		if sw := v.c.Switch(dpid); sw != nil {
+			if t, is := sw.Southbound(); is {
+				s.Southbound = &Southbound{t.Received, t.Sent, t.Recent}
+			}
+		}
 		kinds := v.c.Discovery.Ports(dpid)
 		for at, d := range v.desc {
 			if at.dpid == dpid {

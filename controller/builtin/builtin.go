@@ -81,6 +81,7 @@ type Controller struct {
 	specs      []*apps.Spec // of the apps, as they were made
 	facilities apps.Facilities
 	names      atomic.Pointer[Map]
+	told       atomic.Pointer[topology.Topology] // the last that it was
 	routes     routes
 	hub        hub
 	recorder   *recorder
@@ -242,6 +243,7 @@ func (c *Controller) App(name string) controller.App {
 
 // know takes routers, and what apps are to know, from a topology, which may be nil.
 func (c *Controller) know(t *topology.Topology) {
+	c.told.Store(t)
 	if t == nil {
 		t = &topology.Topology{}
 	}
@@ -266,6 +268,7 @@ func (c *Controller) Configure(t *topology.Topology) error {
 
 // SetMap takes names, and what links carry, from a topology that has the same routers as before.
 func (c *Controller) SetMap(t *topology.Topology) {
+	c.told.Store(t)
 	c.names.Store(NewMap(t))
 	if c.recorder != nil {
 		c.recorder.name()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/database"
 )
 
@@ -24,6 +25,9 @@ var (
 	descFlows    = describe("flow_entries", "Flow entries of a switch, in all its tables.", "switch")
 	descLookups  = describe("flow_lookups_total", "Packets that a switch has looked up in its tables.", "switch")
 	descMatched  = describe("flow_matches_total", "Packets that matched an entry of a table.", "switch")
+
+	descSouth  = describe("openflow_bytes_total", "Bytes of OpenFlow with a switch since it connected.", "switch", "direction")
+	descRecent = describe("openflow_recent_bytes", "Bytes of OpenFlow with a switch in the last 30 seconds, both directions.", "switch")
 
 	descPort     = describe("port_info", "Names of ports; the value is 1.", "switch", "port", "name", "address")
 	descUp       = describe("port_up", "1: the port is enabled, and its link is up.", "switch", "port")
@@ -45,7 +49,7 @@ var (
 
 // Describe gives all that Collect may give.
 func (c collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descSwitches, descFlows, descLookups, descMatched, descPort, descUp, descCapacity, descUsed,
+	for _, d := range []*prometheus.Desc{descSwitches, descFlows, descLookups, descMatched, descSouth, descRecent, descPort, descUp, descCapacity, descUsed,
 		descBytes, descPackets, descDropped, descErrors, descIn, descInBytes, descPeriod, descRequests, descRows, descQueue} {
 		to <- d
 	}
@@ -94,6 +98,8 @@ func (c collector) collectSwitches(gauge gaugeFunc, counter counterFunc) {
 		name             string
 		lookups, matched uint64
 		flows            int
+		south            controller.Southbound
+		counted          bool
 	}
 	c.a.mu.Lock()
 	all := make([]tables, 0, len(c.a.nodes))
@@ -103,6 +109,7 @@ func (c collector) collectSwitches(gauge gaugeFunc, counter counterFunc) {
 			t.lookups = sum(t.lookups, n.tables[i].Lookups)
 			t.matched = sum(t.matched, n.tables[i].Matched)
 		}
+		t.south, t.counted = n.sw.Southbound()
 		if !n.flows.Time.IsZero() {
 			t.flows = n.flows.Count
 		}
@@ -115,6 +122,11 @@ func (c collector) collectSwitches(gauge gaugeFunc, counter counterFunc) {
 		counter(descMatched, t.matched, t.name)
 		if t.flows >= 0 {
 			gauge(descFlows, float64(t.flows), t.name)
+		}
+		if t.counted {
+			counter(descSouth, t.south.Received, t.name, "received")
+			counter(descSouth, t.south.Sent, t.name, "sent")
+			gauge(descRecent, float64(t.south.Recent), t.name)
 		}
 	}
 }

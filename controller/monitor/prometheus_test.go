@@ -50,6 +50,8 @@ func TestPrometheus(t *testing.T) {
 		`trivet_flow_entries{switch="00000000000000ab"} 1` + "\n",
 		`trivet_flow_lookups_total{switch="00000000000000ab"} 15` + "\n",
 		`trivet_flow_matches_total{switch="00000000000000ab"} 7` + "\n",
+		`trivet_openflow_bytes_total{direction="received",switch="00000000000000ab"} `,
+		`trivet_openflow_recent_bytes{switch="00000000000000ab"} `,
 		`trivet_packet_in_total{protocol="arp"} 0` + "\n",
 		`trivet_monitor_requests_total{result="unanswered"} 0` + "\n",
 		`trivet_database_rows_total{result="dropped"} 0` + "\n",

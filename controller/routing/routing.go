@@ -148,6 +148,14 @@ func (a *App) Name() string { return "routing" }
 // Routes says whether a datapath is one of the app's routers.
 func (a *App) Routes(dpid uint64) bool { return a.node(dpid) != nil }
 
+// Answers is for how many addresses a router answers, those at no interface among them.
+func (a *App) Answers(dpid uint64) int {
+	if n := a.node(dpid); n != nil {
+		return len(n.local)
+	}
+	return 0
+}
+
 // MAC returns the Ethernet address of a router's interface; false: it is none.
 func (a *App) MAC(dpid uint64, port uint32) (openflow.MAC, bool) {
 	if n := a.node(dpid); n != nil && n.itf[port] != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -21,6 +23,8 @@ import (
 	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/store/etcd"
+	"trivet.dev/trivet/internal/servers"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
@@ -42,6 +46,10 @@ type running struct {
 
 	store, login string // where the apps keep what outlives it, if not in the database
 	tls          etcd.TLS
+	broker       servers.Broker
+
+	wired bool // the cables are as the topology has them
+	rows  int  // of each time series of the database
 }
 
 func (a *app) controller() *cobra.Command {
@@ -60,7 +68,7 @@ func (a *app) controller() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&s.listen, "listen", "tcp:127.0.0.1:6653", "address to listen on: tcp: or ssl:, IP address and port")
 	f.StringSliceVar(&r.apps, "apps", nil, "what it does: "+strings.Join(apps.Names(), ", ")+" (learning; with --topology all)")
-	f.StringVar(&r.topology, "topology", "", "file or generator, for the names of nodes, which of them are routers, and the capacity of links")
+	f.StringVar(&r.topology, "topology", "", "file or generator, for the names of nodes, which of them are routers, and the capacity of links; a file .json is what GET /v1/lab has")
 	f.StringVar(&r.database, "database", "", "SQLite file that keeps what it knows, and what users add, for its next run")
 	f.StringVar(&r.api, "api", "", "where its API is: unix:PATH, tcp:127.0.0.1:PORT, or none (default: a Unix socket of the user's)")
 	f.StringVar(&r.tokenFile, "token-file", "", "with --api tcp:…: the file with the token, created if missing (default: a token is printed)")
@@ -69,6 +77,9 @@ func (a *app) controller() *cobra.Command {
 	f.StringVar(&r.tls.Certificate, "store-cert", "", "certificate that etcd asks for")
 	f.StringVar(&r.tls.Key, "store-key", "", "its private key")
 	f.StringVar(&r.tls.CA, "store-ca", "", "certificates of the CA that signs etcd's certificates (default: those that this machine trusts)")
+	brokerFlags(f, &r.broker)
+	f.BoolVar(&r.wired, "wired", false, "the cables are as --topology has them: ports forward before probes have looked at them")
+	f.IntVar(&r.rows, "database-rows", 0, "how much each time series of the database keeps, at most (default: a day)")
 	f.StringVar(&s.cert, "cert", "", "the controller's certificate, for ssl:")
 	f.StringVar(&s.key, "key", "", "its private key")
 	f.StringVar(&s.ca, "ca", "", "certificates of the CA that signs the switches' certificates")
@@ -107,7 +118,7 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 	defer c.Close()
 	a.say("controller listens on %s; Ctrl-C ends   apps %s", s.listen, strings.Join(c.Apps, ", "))
 	if door != nil {
-		var server api.Server
+		server := api.Server{Reload: r.reload(c)}
 		server.Use(c)
 		go func() {
 			if err := server.Serve(door); err != nil {
@@ -136,20 +147,61 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 
 // options returns the controller's options.
 func (r running) options(log *slog.Logger) (builtin.Options, error) {
-	o := builtin.Options{Log: log, Apps: r.apps, Database: r.database}
+	o := builtin.Options{Log: log, Apps: r.apps, Database: r.database, DatabaseRows: r.rows, Wired: r.wired}
+	if err := checkBroker(r.broker); err != nil {
+		return o, err
+	}
+	if r.rows < 0 {
+		return o, fmt.Errorf("--database-rows %d: write a number above 0", r.rows)
+	}
 	if r.topology == "" {
+		if r.wired {
+			return o, errors.New("--wired: needs --topology, which says how the cables are")
+		}
 		if len(o.Apps) == 0 {
 			o.Apps = []string{"learning"}
 		}
 		return o, nil
 	}
-	t, _, err := new(source).load(r.topology)
-	if err != nil {
-		return o, err
+	var err error
+	o.Topology, err = r.readTopology()
+	return o, err
+}
+
+// readTopology reads a file or makes what a generator makes. A resolved topology, as the API of a
+// lab has it, stays as it is.
+func (r running) readTopology() (t *topology.Topology, err error) {
+	if filepath.Ext(r.topology) == ".json" {
+		text, err := os.ReadFile(r.topology)
+		if err != nil {
+			return nil, err
+		}
+		t = &topology.Topology{}
+		if err := json.Unmarshal(text, t); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.topology, words.JSON(err))
+		}
+	} else if t, _, err = new(source).load(r.topology); err != nil {
+		return nil, err
 	}
-	var problems topology.Problems
-	o.Topology, problems = topology.Resolve(t, topology.Defaults{Datapath: topology.OVS, Controlled: topology.OVS, Controller: topology.ControllerTrivet})
-	return o, problems.Err()
+	resolved, problems := topology.Resolve(t, topology.Defaults{Datapath: topology.OVS, Controlled: topology.OVS, Controller: topology.ControllerTrivet})
+	return resolved, problems.Err()
+}
+
+// reload has a controller take the topology as it is in the file now; nil: it has none.
+func (r running) reload(c *builtin.Controller) func(context.Context) error {
+	if r.topology == "" {
+		return nil
+	}
+	var one sync.Mutex
+	return func(context.Context) error {
+		one.Lock()
+		defer one.Unlock()
+		t, err := r.readTopology()
+		if err != nil {
+			return err
+		}
+		return c.Configure(t)
+	}
 }
 
 // open makes the API listen; nil: nobody may query it.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,13 +19,14 @@ import (
 
 // source says where a topology comes from and what the command line changes in it.
 type source struct {
-	nodes      string
-	topo       string
-	datapath   string
-	controller []string
-	ipv6       string
-	routes     string
-	name       string
+	nodes       string
+	topo        string
+	datapath    string
+	controller  []string
+	controllers int
+	ipv6        string
+	routes      string
+	name        string
 
 	command *cobra.Command // the command that has the flags
 	file    string         // as given, with its arguments
@@ -41,6 +43,7 @@ func (s *source) flags(cmd *cobra.Command) {
 	f.StringSliceVar(&s.controller, "controller", nil, "what decides: trivet (the default), none (switches learn by themselves), "+strings.Join(topology.ControllerPrograms, ", ")+", or addresses like tcp:127.0.0.1:6653")
 	f.StringVar(&s.ipv6, "ipv6", "", "off, link-local, assigned or auto")
 	f.StringVar(&s.routes, "routes", "", "computed: gateways and static routes that the file does not give are added (the default, except for Mininet scripts); as-written: they are not")
+	f.IntVar(&s.controllers, "controllers", 0, "how many processes Trivet's controller is: 1, or a cluster of up to "+strconv.Itoa(topology.MaxMembers)+" (default: as the file says, else 1)")
 	completeFlag(cmd, "nodes", "router")
 	completeFlag(cmd, "datapath", datapaths()...)
 	completeFlag(cmd, "controller", append([]string{"trivet", "none"}, topology.ControllerPrograms...)...)
@@ -141,7 +144,7 @@ func (s *source) options(args []string) formats.Options {
 
 // changes says that the command line changes what is read.
 func (s *source) changes() bool {
-	return s.nodes+s.topo+s.datapath+s.ipv6+s.routes+s.name != "" || len(s.controller) > 0
+	return s.nodes+s.topo+s.datapath+s.ipv6+s.routes+s.name != "" || len(s.controller) > 0 || s.controllers > 0
 }
 
 // isFile distinguishes a file from a generator: it exists, or it looks like a file name.
@@ -156,7 +159,10 @@ func isFile(what string) bool {
 // resolve validates a topology and fills in what is left open.
 func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Problems, error) {
 	d := lab.Defaults
-	d.OverrideDatapath, d.OverrideController = topology.Datapath(s.datapath), s.controller
+	d.OverrideDatapath, d.OverrideController, d.OverrideMembers = topology.Datapath(s.datapath), s.controller, s.controllers
+	if s.controllers == 0 && s.command != nil && s.command.Flags().Changed("controllers") {
+		return nil, nil, fmt.Errorf("--controllers 0: write a number from 1 to %d, or --controller none", topology.MaxMembers)
+	}
 	if s.datapath != "" && !slices.Contains(datapaths(), s.datapath) {
 		return nil, nil, fmt.Errorf("--datapath %s: choose one of embedded, ovs, bridge (for switches), kernel, frr, bird (for routers)", s.datapath)
 	}

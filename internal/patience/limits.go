@@ -106,6 +106,15 @@ var (
 	// To follow a change of the lab, and a millisecond for each node.
 	Follow = limit("the controller", 20*time.Second)
 
+	// RabbitMQ needs 5 s, and the others less than one.
+	ClusterStart = limit("a cluster of controllers to begin", time.Minute)
+
+	// It may have to configure its apps anew for a large topology.
+	MemberAnswer = limit("an answer of a member of the cluster", 30*time.Second)
+
+	// Whether it answers at all; else another is asked.
+	MemberAlive = limit("a sign of life of a member of the cluster", 3*time.Second)
+
 	// Beyond the links' delays: hosts repeat a request for a neighbour's address after one second.
 	Reply = limit("a reply to a ping", 3*time.Second)
 
@@ -134,6 +143,9 @@ var (
 
 	// Of etcd, which elects another leader within a second or two.
 	Store = limit("an answer of the controller's store", 10*time.Second)
+
+	// Of RabbitMQ, to let a member in; after that its heartbeats say whether it is there.
+	Broker = limit("an answer of the broker", 10*time.Second)
 
 	OpenFlow = limit("the handshake of an OpenFlow connection", 10*time.Second)
 

@@ -8,6 +8,7 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
 
@@ -20,7 +21,7 @@ func (l *Lab) Control(socket string, meet func(name string, join func(datapath.P
 // Controllers returns the addresses of a switch's controllers, as the switch is given them.
 func (s site) Controllers(n *topology.Node) []string {
 	if slices.Contains(n.Controllers, topology.ControllerTrivet) {
-		return []string{"unix:" + s.controller.socket}
+		return s.members()
 	}
 	var out []string
 	for _, c := range topology.ForeignControllers(s.Topology(), n) {
@@ -28,6 +29,20 @@ func (s site) Controllers(n *topology.Node) []string {
 			out = append(out, at.(string))
 		} else if !s.Topology().IsControllerProgram(c) {
 			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// members are the addresses of Trivet's own controller: one, or those of its cluster.
+func (s site) members() (out []string) {
+	c := s.Topology().Cluster
+	if c == nil {
+		return []string{"unix:" + s.controller.socket}
+	}
+	for _, m := range c.Members {
+		if at, ok := s.listening.Load(lab.MemberProgram(m.Name)); ok {
+			out = append(out, at.(string))
 		}
 	}
 	return out

@@ -14,7 +14,6 @@ func (l *Lab) raiseDevices() error {
 		return err
 	}
 	defer b.Close()
-	b.SetUp("lo", 1, true)
 	for _, link := range l.Topology().Links {
 		for i, e := range link.Ends {
 			name, at := e.Interface, e // at: the port

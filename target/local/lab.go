@@ -22,6 +22,7 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/cgroup"
+	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
@@ -197,12 +198,18 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress lab.Stage) 
 	return l.change(ctx, l.plan(&topology.Topology{}, t), progress)
 }
 
-// open opens the switches' namespace.
+// open opens the switches' namespace, in which programs can speak to each other from now on.
 func (l *Lab) open() (err error) {
 	if l.fabric, err = os.Open(l.fabricPath()); err != nil {
 		return err
 	}
-	return l.writeTools()
+	b, err := netbatch.In(l.fabric)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	b.SetUp("lo", 1, true)
+	return errors.Join(b.Flush(), l.writeTools())
 }
 
 // Close lets go of the lab and leaves it running.

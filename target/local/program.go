@@ -32,6 +32,15 @@ func (l *Lab) StartProgram(name string, cmd *exec.Cmd) error {
 	})
 }
 
+// LimitProgram sets how much of the processors a program may take, before or after it is started.
+func (l *Lab) LimitProgram(name string, cpu topology.CPU) error {
+	n := &topology.Node{Name: programGroup(name)}
+	if err := l.Cgroups.Make(l.Name, n); err != nil {
+		return err
+	}
+	return l.Cgroups.Limit(l.Name, n.Name, cpu)
+}
+
 // ProgramProcesses lists the processes of a program.
 func (l *Lab) ProgramProcesses(name string) []int {
 	return l.Cgroups.Processes(l.Name, programGroup(name))

@@ -34,7 +34,7 @@ var _ store.Store = (*Store)(nil)
 // Open connects to an etcd and asks it something, so that one that cannot be reached, or does not
 // let us in, is an error at once.
 func Open(ctx context.Context, a Address) (*Store, error) {
-	tls, err := a.TLS.config()
+	tls, err := a.TLS.Config()
 	if err != nil {
 		return nil, err
 	}

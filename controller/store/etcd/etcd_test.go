@@ -4,97 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/controller/store/storetest"
 	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/test/servers"
 	"trivet.dev/trivet/test/until"
 )
 
-// server is a real etcd of one member, for this test alone.
+// server is a real etcd, for this test alone.
 type server struct {
-	t    *testing.T
-	dir  string
-	url  string
-	args []string
-	cmd  *exec.Cmd
+	*servers.Etcd
+	t *testing.T
 }
 
-// serve starts an etcd; args are those that only this test needs.
-func serve(t *testing.T, scheme string, args ...string) *server {
+func serve(t *testing.T, scheme string, args ...string) server {
 	t.Helper()
-	version, err := exec.Command("etcd", "--version").Output()
-	if err != nil || strings.HasPrefix(string(version), "etcd Version: 3.3") { // as Ubuntu 22.04 has it
-		t.Skip("there is no etcd 3.4 or later: apt-get install etcd-server")
-	}
-	s := &server{t: t, dir: t.TempDir(), url: scheme + "://" + free(t), args: args}
-	s.start()
-	t.Cleanup(s.kill)
-	return s
-}
-
-// free is an address of this machine at which nothing listens.
-func free(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-func (s *server) start() {
-	s.t.Helper()
-	peer := "http://" + free(s.t)
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer log.Close()
-	s.cmd = exec.Command("etcd", append([]string{"--name", "t", "--data-dir", filepath.Join(s.dir, "data"), "--listen-client-urls", s.url,
-		"--advertise-client-urls", s.url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-		"--initial-cluster", "t=" + peer, "--logger", "zap", "--log-outputs", "stderr"}, s.args...)...)
-	s.cmd.Stdout, s.cmd.Stderr = log, log
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	go func() { // the thread that starts it must last: Pdeathsig is of the thread
-		runtime.LockOSThread()
-		started <- s.cmd.Start()
-		if s.cmd.Process != nil {
-			_ = s.cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
-		s.t.Fatal(err)
-	}
-	until.True(s.t, "etcd listens", func() bool {
-		c, err := net.Dial("tcp", s.url[strings.Index(s.url, "//")+2:])
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
-}
-
-func (s *server) kill() {
-	_ = s.cmd.Process.Signal(syscall.SIGCONT)
-	_ = s.cmd.Process.Kill()
-	until.True(s.t, "etcd has ended", func() bool { return s.cmd.Process.Signal(syscall.Signal(0)) != nil })
+	return server{servers.StartEtcd(t, scheme, args...), t}
 }
 
 // open opens a store of its own at the server.
-func (s *server) open(change func(*Address)) (*Store, error) {
-	a, err := ParseAddress(s.url + "/" + fmt.Sprintf("p%d", prefixes.Add(1)))
+func (s server) open(change func(*Address)) (*Store, error) {
+	a, err := ParseAddress(s.URL + "/" + fmt.Sprintf("p%d", prefixes.Add(1)))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -178,16 +113,16 @@ func TestEtcdDies(t *testing.T) {
 		if _, err := one.Get(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "majority") {
 			t.Errorf("%s: %v", what, err)
 		}
-		if _, err := s.open(nil); err == nil || !strings.Contains(err.Error(), s.url) {
+		if _, err := s.open(nil); err == nil || !strings.Contains(err.Error(), s.URL) {
 			t.Errorf("%s, opened: %v", what, err)
 		}
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGSTOP)
+	s.Pause()
 	lost("stopped")
-	_ = s.cmd.Process.Signal(syscall.SIGCONT)
-	s.kill()
+	s.Resume()
+	s.Kill()
 	lost("killed")
-	s.start()
+	s.Start()
 	until.True(t, "what was kept is there", func() bool {
 		e, err := one.Get(context.Background(), "k")
 		return err == nil && string(e.Value) == "1"
@@ -212,28 +147,9 @@ func TestEtcdDies(t *testing.T) {
 // Proves that a password and TLS are used: without the right ones nobody gets in, nor is anybody
 // believed to be the etcd who is not.
 func TestLogin(t *testing.T) {
-	dir := t.TempDir()
-	run := func(name string, args ...string) {
-		t.Helper()
-		c := exec.Command(name, args...)
-		c.Dir = dir
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("%s %v: %v: %s", name, args, err, out)
-		}
-	}
-	for _, ca := range []string{"ca", "other"} {
-		run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", ca+".key", "-out", ca+".pem", "-subj", "/CN="+ca, "-days", "2")
-	}
-	for _, who := range []string{"server", "client"} {
-		run("openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", who+".key", "-out", who+".csr", "-subj", "/CN="+who)
-		if err := os.WriteFile(filepath.Join(dir, "ext"), []byte("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		run("openssl", "x509", "-req", "-in", who+".csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", who+".pem", "-days", "2", "-extfile", "ext")
-	}
-	in := func(name string) string { return filepath.Join(dir, name) }
-	s := serve(t, "https", "--cert-file", in("server.pem"), "--key-file", in("server.key"), "--trusted-ca-file", in("ca.pem"), "--client-cert-auth")
-	good := TLS{in("client.pem"), in("client.key"), in("ca.pem")}
+	c := servers.MakeCertificates(t)
+	s := serve(t, "https", "--cert-file", c.File("server.pem"), "--key-file", c.File("server.key"), "--trusted-ca-file", c.File("ca.pem"), "--client-cert-auth")
+	good := TLS{Certificate: c.File("client.pem"), Key: c.File("client.key"), CA: c.File("ca.pem")}
 	var one *Store
 	until.True(t, "the right certificates get in", func() (in bool) {
 		var err error
@@ -245,7 +161,7 @@ func TestLogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer patience.Store.Be(2 * time.Second)()
-	for what, tls := range map[string]TLS{"no certificate": {CA: good.CA}, "another CA": {good.Certificate, good.Key, in("other.pem")}, "the machine's CAs": {Certificate: good.Certificate, Key: good.Key}} {
+	for what, tls := range map[string]TLS{"no certificate": {CA: good.CA}, "another CA": {Certificate: good.Certificate, Key: good.Key, CA: c.File("other.pem")}, "the machine's CAs": {Certificate: good.Certificate, Key: good.Key}} {
 		if got, err := s.open(func(a *Address) { a.TLS = tls }); err == nil {
 			got.Close()
 			t.Errorf("%s: it is open", what)
@@ -295,6 +211,57 @@ func TestHold(t *testing.T) {
 	if err := third.Keep(t.Context()); !errors.Is(err, store.ErrEnded) {
 		t.Error("what another may have is still believed to be held:", err)
 	}
+}
+
+// Proves that who waits for a key gets it when its holder lets go and when it dies; that each has a
+// revision of its own, so that what one who has lost it would still do is not done; and that a
+// holder whose etcd does not answer knows in time that it may have lost it.
+func TestAwait(t *testing.T) {
+	s := serve(t, "http")
+	one, err := s.open(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	const ttl = 2 * time.Second
+	first, err := store.Await(t.Context(), one, "centre", "c1", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := make(chan *store.Held)
+	wait := func(who string) {
+		h, err := store.Await(t.Context(), one, "centre", who, ttl)
+		if err != nil {
+			t.Error(err)
+		}
+		next <- h
+	}
+	go wait("c2")
+	ctx, letGo := context.WithCancel(t.Context())
+	kept := make(chan error, 1)
+	go func() { kept <- first.Keep(ctx) }()
+	if err := one.Commit(t.Context(), []store.Condition{first.Is()}, store.Put("k", []byte("1"))); err != nil {
+		t.Error("by its holder:", err)
+	}
+	letGo()
+	second := <-next
+	if err := <-kept; err != nil {
+		t.Error(err)
+	}
+	if err := one.Commit(t.Context(), []store.Condition{first.Is()}, store.Put("k", []byte("2"))); !errors.Is(err, store.ErrChanged) {
+		t.Error("by one who has let go:", err)
+	}
+	go wait("c3") // c2 does not renew it
+	third := <-next
+	if second.Is() == third.Is() || second.Is() == first.Is() {
+		t.Error("the holders have one revision")
+	}
+	go func() { kept <- third.Keep(t.Context()) }()
+	s.Pause()
+	if err := <-kept; err == nil || !strings.Contains(err.Error(), "not renewed") {
+		t.Error("etcd does not answer:", err)
+	}
+	s.Resume()
 }
 
 // Proves which addresses are understood, and that what would not be safe is refused, with what to

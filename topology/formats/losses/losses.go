@@ -70,6 +70,7 @@ func topologyFields(t, back *topology.Topology) (out []formats.Loss) {
 	lose("routing", string(cmp.Or(t.Routing, topology.Proactive)), string(cmp.Or(back.Routing, topology.Proactive)))
 	lose("learning", string(cmp.Or(t.Learning, topology.Proactive)), string(cmp.Or(back.Learning, topology.Proactive)))
 	lose("balance", t.Balance.String(), back.Balance.String())
+	lose("cluster", t.Cluster.String(), back.Cluster.String())
 	lose("ipv6", string(cmp.Or(t.IPv6, topology.IPv6Off)), string(cmp.Or(back.IPv6, topology.IPv6Off)))
 	lose("management", t.Management.String(), back.Management.String())
 	if t.Routes == topology.RoutesAsWritten && len(t.NodesOf(topology.Router)) > 0 {

@@ -229,6 +229,8 @@ func (d *decoder) field(v *yamlfile.Value, into reflect.Value, f field, label st
 		if p := d.point(v, label); p != nil {
 			into.Set(reflect.ValueOf(p))
 		}
+	case into.Type() == reflect.TypeFor[*topology.Cluster]():
+		into.Set(reflect.ValueOf(d.cluster(v)))
 	case into.Type() == reflect.TypeFor[[]topology.ConfigFile]():
 		into.Set(reflect.ValueOf(d.config(v, label)))
 	case into.Type() == reflect.TypeFor[[]topology.OSPFArea]():

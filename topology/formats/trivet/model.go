@@ -49,6 +49,7 @@ type document struct {
 	Balance     *topology.Balance   `yaml:"balance" as:"balance" doc:"How traffic between routing nodes, and with load between switches, is spread over paths: ecmp, off, load, or {by: load, period: 2s, …}."`
 	Datapath    topology.Datapath   `yaml:"datapath" doc:"What forwards packets in switches and routers that name no datapath."`
 	Controllers []string            `yaml:"controller,controllers" doc:"What decides for switches: trivet, none, a program that the lab starts (faucet, floodlight, os-ken, ovs-testcontroller, pox), an address like tcp:192.0.2.1:6653, or a controller node."`
+	Cluster     *topology.Cluster   `yaml:"cluster" doc:"Trivet's controller is several processes that share the switches: how many, as 3, or {members: [a, b, c], cpu: 0.5, store: …, broker: …}."`
 	Defaults    defaults            `yaml:"defaults" doc:"Options for all links, hosts, switches or routers that do not set them."`
 	Foreign     foreign             `yaml:"x-"`
 	Nodes       deferred            `yaml:"nodes" as:"nodes" doc:"The nodes by name or range of names: h1, h[1-8], s[1-3,7], n[01-12]."`

@@ -70,6 +70,8 @@ func fieldSchema(f field) object {
 		return deferredSchemas[f.as]()
 	case f.typ == reflect.TypeFor[*topology.Point]():
 		return object{"type": "array", "items": object{"type": "number"}, "minItems": 2, "maxItems": 2}
+	case f.typ == reflect.TypeFor[*topology.Cluster]():
+		return clusterSchema()
 	case f.typ == reflect.TypeFor[[]topology.ConfigFile]():
 		kinds := object{}
 		for _, k := range topology.ConfigKinds() {

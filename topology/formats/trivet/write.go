@@ -89,6 +89,8 @@ func flowValue(v reflect.Value, f field) string {
 			items[i] = yamlfile.FlowKey(c.Kind) + ": " + yamlfile.Quote(c.File)
 		}
 		return "{" + strings.Join(items, ", ") + "}"
+	case *topology.Cluster:
+		return clusterText(x)
 	case *topology.Point:
 		return "[" + yamlfile.Number(x.X) + ", " + yamlfile.Number(x.Y) + "]"
 	case topology.Queue:

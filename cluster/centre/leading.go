@@ -1,0 +1,297 @@
+package centre
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/store"
+)
+
+// leading is what the centre knows while it is it.
+type leading struct {
+	c    *Centre
+	held *store.Held
+
+	placing sync.Mutex // one placement at a time
+
+	// Of what looks alone:
+	vain     map[uint64]time.Time // switches that were not taken: until when they stay
+	orphans  map[uint64]bool      // that had no live master when it was looked last
+	going    bool                 // moves are under way
+	nextLook time.Time            // before it reports do not tell what moves have brought
+
+	mu      sync.Mutex // of what follows
+	masters map[uint64]string
+	is      map[uint64]store.Condition // that a switch's master is as it was read
+	wishes  map[uint64]wish
+}
+
+// wish is that a switch is to move.
+type wish struct {
+	Member string `json:"member"`
+	By     string `json:"by,omitempty"` // one of those below; else somebody whose wish the centre leaves alone
+
+	is    store.Condition
+	since time.Time
+}
+
+// The centre's own wishes: that a switch moves, and where one is to be that does not exist yet.
+const (
+	byCentre    = "centre"
+	byPlacement = "placement"
+)
+
+// Times of moves.
+const (
+	wishTime = 20 * time.Second // for a member to take a switch over: it may not be connected to it
+	vainTime = 5 * time.Minute  // before it is tried again
+)
+
+// last is how long a wish of the centre's lasts.
+func (w wish) last() time.Duration {
+	if w.By == byPlacement {
+		return placedFor
+	}
+	return wishTime
+}
+
+// run looks every so often, until the context ends.
+func (l *leading) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := l.follow(ctx); err != nil && ctx.Err() == nil {
+			l.c.o.Log.Warn("the scheduling centre cannot see which member has which switch: it is tried again", "problem", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(l.c.o.Every):
+		}
+	}
+}
+
+// follow watches masters and wishes, and moves switches.
+func (l *leading) follow(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	switches, changed, err := l.c.o.Store.Watch(ctx, switchKeys)
+	if err != nil {
+		return err
+	}
+	wanted, wishes, err := l.c.o.Store.Watch(ctx, wantedKeys)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.masters, l.is, l.wishes = map[uint64]string{}, map[uint64]store.Condition{}, map[uint64]wish{}
+	l.mu.Unlock()
+	l.take(append(switches, wanted...))
+	l.c.lead.Store(l)
+	tick := time.NewTicker(l.c.o.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case events, more := <-changed:
+			if !more {
+				return errors.New("the store does not tell any more")
+			}
+			l.take(events)
+		case events, more := <-wishes:
+			if !more {
+				return errors.New("the store does not tell any more")
+			}
+			l.take(events)
+		case now := <-tick.C:
+			l.look(ctx, now)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// take takes what has become of masters and wishes. What is no datapath id, or no JSON, is nobody's.
+func (l *leading) take(events []store.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range events {
+		i := strings.LastIndexByte(e.Key, '/') + 1
+		dpid, err := strconv.ParseUint(e.Key[i:], 16, 64)
+		if err != nil {
+			continue
+		}
+		if e.Key[:i] == wantedKeys {
+			w := wish{is: e.Is(), since: time.Now()}
+			if delete(l.wishes, dpid); !e.Gone() && json.Unmarshal(e.Value, &w) == nil {
+				l.wishes[dpid] = w
+			}
+			continue
+		}
+		var owned struct {
+			Master string `json:"master"`
+		}
+		delete(l.masters, dpid)
+		delete(l.is, dpid)
+		if !e.Gone() && json.Unmarshal(e.Value, &owned) == nil {
+			l.masters[dpid], l.is[dpid] = owned.Master, e.Is()
+		}
+	}
+}
+
+// counts is how many switches each member has.
+func (l *leading) counts() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := map[string]int{}
+	for _, m := range l.masters {
+		out[m]++
+	}
+	return out
+}
+
+// look withdraws wishes in vain, and wishes for moves, where no wish is open and the reports tell
+// what came of the moves before.
+func (l *leading) look(ctx context.Context, now time.Time) {
+	withdrawn, open := l.expired(now)
+	if len(withdrawn) > 0 {
+		l.withdraw(ctx, withdrawn, now)
+	}
+	if open || now.Before(l.nextLook) {
+		return
+	}
+	live := l.c.live(now)
+	moves := l.plan(live, now)
+	if l.going = len(moves) > 0; !l.going {
+		return
+	}
+	made := 0
+	for together := range slices.Chunk(moves, inOneCommit) {
+		switch err := l.wish(ctx, together); {
+		case err == nil:
+			made += len(together)
+		case errors.Is(err, store.ErrChanged): // the next look sees what has
+		default:
+			l.c.o.Log.Warn("switches should move, and the store does not take it", "problem", err)
+			return
+		}
+	}
+	l.c.o.Log.Info("switches are to move", "switches", made, "members", strings.Join(live, ", "))
+}
+
+// inOneCommit is how many moves go into one change, with two conditions each: etcd takes 128.
+const inOneCommit = 50
+
+// expired are the centre's wishes that nobody has fulfilled in time; open: there are moves that may
+// still be.
+func (l *leading) expired(now time.Time) (out []uint64, open bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for dpid, w := range l.wishes {
+		switch {
+		case w.By != byCentre && w.By != byPlacement:
+		case now.Sub(w.since) > w.last():
+			out = append(out, dpid)
+		case w.By == byCentre:
+			open = true
+		}
+	}
+	return out, open
+}
+
+func (l *leading) withdraw(ctx context.Context, list []uint64, now time.Time) {
+	if l.vain == nil {
+		l.vain = map[uint64]time.Time{}
+	}
+	maps.DeleteFunc(l.vain, func(_ uint64, until time.Time) bool { return now.After(until) })
+	for _, dpid := range list {
+		l.mu.Lock()
+		w := l.wishes[dpid]
+		l.mu.Unlock()
+		l.vain[dpid] = now.Add(vainTime)
+		err := l.c.o.Store.Commit(ctx, []store.Condition{l.held.Is(), w.is}, store.Delete(w.is.Key))
+		if err == nil {
+			l.c.o.Log.Warn("a member has not taken a switch over: is it connected to it?", "switch", fmt.Sprintf("%016x", dpid), "member", w.Member)
+		}
+	}
+}
+
+// plan says which switches are to move now. Switches without a live master are the other members' to
+// take, who know sooner: they are looked at when that has not come about by the next time.
+func (l *leading) plan(live []string, now time.Time) []Move {
+	l.mu.Lock()
+	masters := maps.Clone(l.masters)
+	wished := make(map[uint64]bool, len(l.wishes))
+	for dpid := range l.wishes {
+		wished[dpid] = true
+	}
+	l.mu.Unlock()
+	before := l.orphans
+	l.orphans = map[uint64]bool{}
+	for dpid, m := range masters {
+		if !slices.Contains(live, m) {
+			l.orphans[dpid] = true
+		}
+	}
+	fixed := func(dpid uint64) bool {
+		return wished[dpid] || now.Before(l.vain[dpid]) || l.orphans[dpid] && !before[dpid]
+	}
+	switches := l.c.table.switches(masters, fixed, now)
+	var members []Member
+	for _, name := range live {
+		nodes, addresses := l.c.table.placedAt(name, now)
+		members = append(members, Member{Name: name, Nodes: nodes, Addresses: addresses})
+	}
+	moves := l.c.measure.Plan(members, switches, l.c.limits, l.going)
+	l.nextLook = now.Add(l.c.settle(moves, switches))
+	return moves
+}
+
+// settle is how long reports need to tell what moves have brought: two of them; and where it is
+// southbound traffic more than all else that moves, until what was before has left its window.
+func (c *Centre) settle(moves []Move, switches []Switch) time.Duration {
+	moved := map[uint64]bool{}
+	for _, m := range moves {
+		moved[m.DPID] = true
+	}
+	t := c.measure.totals(nil, switches)
+	var traffic, all float64
+	for _, s := range switches {
+		if moved[s.DPID] {
+			x := t.share(Member{Nodes: s.Nodes, Addresses: s.Addresses, Southbound: s.Southbound})
+			traffic += c.measure.Weights.Southbound * x.SF
+			all += x.Busyness
+		}
+	}
+	if traffic > all/2 {
+		return controller.SouthboundWindow
+	}
+	return 2 * c.o.Every
+}
+
+// wish writes that switches are to move, if they are where they were, nobody has wished anything
+// else, and this still is the centre.
+func (l *leading) wish(ctx context.Context, moves []Move) error {
+	conditions := []store.Condition{l.held.Is()}
+	var changes []store.Change
+	l.mu.Lock()
+	for _, m := range moves {
+		key := wantedKey(m.DPID)
+		conditions = append(conditions, l.is[m.DPID], store.Condition{Key: key})
+		changes = append(changes, wanted(m.DPID, m.To, byCentre))
+	}
+	l.mu.Unlock()
+	return l.c.o.Store.Commit(ctx, conditions, changes...)
+}
+
+func wantedKey(dpid uint64) string { return fmt.Sprintf("%s%016x", wantedKeys, dpid) }
+
+func wanted(dpid uint64, member, by string) store.Change {
+	b, _ := json.Marshal(wish{Member: member, By: by}) // it cannot fail
+	return store.Put(wantedKey(dpid), b)
+}

@@ -1,0 +1,85 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/topology"
+)
+
+// Topology is what the controller was told last; nil: it knows none.
+func (c *Controller) Topology() *topology.Topology { return c.told.Load() }
+
+// Missing lists what the controller has yet to learn about a topology, and what its apps have yet
+// to do with what they know.
+func (c *Controller) Missing(t *topology.Topology) (unknown, undone []string) {
+	nodes := map[string]*topology.Node{}
+	for _, n := range t.Nodes {
+		if nodes[n.Name] = n; controlled(n) && c.Switch(uint64(n.DPID)) == nil {
+			unknown = append(unknown, string(n.Kind)+" "+n.Name)
+		}
+	}
+	for _, l := range t.Links {
+		inner := controlled(nodes[l.Ends[0].Node]) && controlled(nodes[l.Ends[1].Node])
+		for _, e := range l.Ends {
+			n := nodes[e.Node]
+			if !controlled(n) || l.Down {
+				continue
+			}
+			dpid, port := uint64(n.DPID), n.OpenFlowPort(e)
+			kind := c.Discovery.Kind(dpid, port)
+			// Where switches learn reactively, an entry of a user's may keep the probes of a link.
+			forwards := (kind == discovery.Inner) == inner && kind != discovery.Open || t.Learning == topology.Reactive && kind == discovery.Edge
+			if !inner && n.Kind == topology.Switch && c.Learning != nil {
+				forwards = c.Learning.TakesPart(dpid, port)
+			}
+			if !forwards && !c.seesDown(n, port) {
+				unknown = append(unknown, "link "+l.Name())
+			}
+		}
+	}
+	if c.Learning != nil && !c.Learning.Settled() {
+		undone = append(undone, "the spanning tree")
+	}
+	if c.OSPF != nil {
+		undone = append(undone, c.OSPF.Missing()...)
+	}
+	if c.Routing != nil {
+		undone = append(undone, c.Routing.Missing()...)
+	}
+	return unknown, undone
+}
+
+// controlled says whether Trivet's controller decides for a node, which may be nil.
+func controlled(n *topology.Node) bool {
+	return n != nil && n.IsDatapath() && slices.Contains(n.Controllers, topology.ControllerTrivet)
+}
+
+// seesDown says whether an embedded switch has reported a port as down to the controller: somebody
+// set the device down, so there is nothing to wait for. (Open vSwitch is not asked: it reports a
+// carrier only some time after the carrier is there.)
+func (c *Controller) seesDown(n *topology.Node, port uint32) bool {
+	s := c.Switch(uint64(n.DPID))
+	return n.Datapath == topology.Embedded && s != nil && slices.ContainsFunc(s.Ports(), func(p openflow.Port) bool {
+		return p.Number == port && !p.Works()
+	})
+}
+
+// Barriers waits until the switches have carried out everything that they were sent.
+func (c *Controller) Barriers(ctx context.Context) error {
+	for _, s := range c.Switches() {
+		err := s.Barrier(ctx)
+		if ctx.Err() != nil {
+			return fmt.Errorf("the controller is waiting for an answer from switch %s", c.Map().Switch(s.DPID()).Name)
+		}
+		if err != nil && !errors.Is(err, controller.ErrGone) { // one that a change has removed; of others see Missing
+			return fmt.Errorf("switch %s: %w", c.Map().Switch(s.DPID()).Name, err)
+		}
+	}
+	return nil
+}

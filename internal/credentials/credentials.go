@@ -1,0 +1,60 @@
+// Package credentials reads the files by which servers of others (a store, a broker) let us in, and
+// by which we know them.
+package credentials
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+)
+
+// TLS are files. Without CA the machine's own certificates are trusted.
+type TLS struct{ Certificate, Key, CA string }
+
+// Config reads them.
+func (t TLS) Config() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.CA != "" {
+		pem, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, err
+		}
+		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s has no certificate in PEM", t.CA)
+		}
+	}
+	if (t.Certificate == "") != (t.Key == "") {
+		return nil, errors.New("a certificate needs its key, and a key its certificate")
+	}
+	if t.Certificate != "" {
+		pair, err := tls.LoadX509KeyPair(t.Certificate, t.Key)
+		if err != nil {
+			return nil, fmt.Errorf("%s, %s: %w", t.Certificate, t.Key, err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// Login reads a file with user:password.
+func Login(file string) (user, password string, err error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", "", err
+	}
+	user, password, is := strings.Cut(strings.TrimSpace(string(b)), ":")
+	if !is || user == "" {
+		return "", "", fmt.Errorf("%s: it must hold user:password", file)
+	}
+	return user, password, nil
+}
+
+// Here says whether a host is this machine: there, what is not encrypted is nobody else's.
+func Here(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}

@@ -1,0 +1,114 @@
+package servers
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Authority signs the certificates of what a lab runs, by which its programs know each other.
+type Authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// An authority's files, in its directory, which is root's: the key is for root alone.
+const (
+	authorityFile    = "ca.pem"
+	authorityKeyFile = "ca.key"
+)
+
+// lasts is how long certificates hold: longer than any lab is up.
+const lasts = 10 * 365 * 24 * time.Hour
+
+// OpenAuthority returns the authority in a directory, which is made if there is none.
+func OpenAuthority(dir, name string) (*Authority, error) {
+	if a, err := readAuthority(dir); !errors.Is(err, os.ErrNotExist) {
+		return a, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	of := template("authority of lab " + name)
+	of.IsCA, of.BasicConstraintsValid, of.KeyUsage = true, true, x509.KeyUsageCertSign
+	der, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	// The certificate is last: where it is, the key is there, too.
+	if err := errors.Join(write(filepath.Join(dir, authorityKeyFile), block("PRIVATE KEY", secret), 0o600, 0, 0),
+		write(filepath.Join(dir, authorityFile), block("CERTIFICATE", der), 0o644, 0, 0)); err != nil {
+		return nil, err
+	}
+	return readAuthority(dir)
+}
+
+func readAuthority(dir string) (*Authority, error) {
+	var blocks [2]*pem.Block
+	for i, file := range []string{authorityFile, authorityKeyFile} {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return nil, err
+		}
+		if blocks[i], _ = pem.Decode(text); blocks[i] == nil {
+			return nil, fmt.Errorf("%s holds nothing in PEM", filepath.Join(dir, file))
+		}
+	}
+	certificate, err := x509.ParseCertificate(blocks[0].Bytes)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := x509.ParsePKCS8PrivateKey(blocks[1].Bytes)
+	if err != nil {
+		return nil, err
+	}
+	key, is := secret.(*ecdsa.PrivateKey)
+	if !is {
+		return nil, fmt.Errorf("%s is not the key of an authority of Trivet's", filepath.Join(dir, authorityKeyFile))
+	}
+	return &Authority{certificate, key}, nil
+}
+
+// issue makes a certificate for a program, which may be a server on the loopback device as well as
+// a client, and its key.
+func (a *Authority) issue(name string) (certificate, key []byte, err error) {
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	of := template(name)
+	of.KeyUsage = x509.KeyUsageDigitalSignature
+	of.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	of.DNSNames, of.IPAddresses = []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	der, err := x509.CreateCertificate(rand.Reader, of, a.certificate, own.Public(), a.key)
+	if err != nil {
+		return nil, nil, err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(own)
+	return block("CERTIFICATE", der), block("PRIVATE KEY", secret), err
+}
+
+func template(name string) *x509.Certificate {
+	serial, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)) // crypto/rand does not fail
+	now := time.Now()
+	return &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-24 * time.Hour), NotAfter: now.Add(lasts)}
+}
+
+func block(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}

@@ -1,0 +1,531 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/controller/store/etcd"
+	"trivet.dev/trivet/internal/asuser"
+	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/servers"
+	"trivet.dev/trivet/topology"
+)
+
+// A lab's cluster is Trivet's controller as several processes, the members, with the etcd and the
+// RabbitMQ that they share, unless the file names others. All run in the namespace of the switches,
+// on its loopback device, where their ports are in nobody's way and nobody else reaches them; as
+// ordinary users; in a cgroup each. They outlive the daemon, and the next one takes them over.
+
+// cluster is the cluster of a lab.
+type cluster struct {
+	lab       string
+	owner     int
+	dir       string // has a place for each program, and its log
+	authority *servers.Authority
+	ports     clusterPorts
+
+	mu      sync.Mutex // of what follows
+	servers []*kept
+	members []*member
+}
+
+// member is a process of the controller.
+type member struct {
+	*kept
+	called string // in the topology
+	place  servers.Place
+	api    *api.Client
+}
+
+// clusterPorts are written down before anything listens: the next daemon has to know them.
+type clusterPorts struct {
+	Etcd     servers.EtcdPorts     `json:"etcd"`
+	RabbitMQ servers.RabbitMQPorts `json:"rabbitmq"`
+	Members  map[string]int        `json:"members"`
+}
+
+// checkCluster says what is wrong with what a topology says of servers elsewhere.
+func checkCluster(p *topology.Problems, t *topology.Topology) {
+	if t.Cluster == nil {
+		return
+	}
+	if s := t.Cluster.Store; s != nil {
+		if _, err := etcd.ParseAddress(s.Address); err != nil {
+			p.Add(s.Pos, "see docs/cluster.md", "cluster: store %v", err)
+		}
+	}
+	if s := t.Cluster.Broker; s != nil {
+		if err := servers.CheckBrokerURL(s.Address); err != nil {
+			p.Add(s.Pos, "see docs/cluster.md", "cluster: broker %v", err)
+		}
+	}
+}
+
+// clusterLacks says what a topology's cluster needs that is not there: programs, and files of the
+// user who asks.
+func clusterLacks(t *topology.Topology) error {
+	if t.Cluster == nil {
+		return nil
+	}
+	var needed []*servers.Program
+	var p topology.Problems
+	for i, s := range []*topology.Server{t.Cluster.Store, t.Cluster.Broker} {
+		if s == nil {
+			needed = append(needed, servers.All()[i])
+			continue
+		}
+		for _, file := range []string{s.CA, s.Certificate, s.Key, s.Login} {
+			if file == "" {
+				continue
+			}
+			check := servers.Readable
+			if file == s.Login {
+				check = servers.CheckLogin
+			}
+			if err := asuser.Do(func() error { return check(file) }); err != nil {
+				p.Add(s.Pos, "name a file that is there", "cluster: %v", err)
+			}
+		}
+	}
+	return errors.Join(servers.Missing(needed...), p.Err())
+}
+
+// clusterDir has all files of a lab's cluster.
+func clusterDir(lab string) string { return filepath.Join(Dir(lab), "cluster") }
+
+// startCluster starts what a topology's cluster has and does not run yet, and returns when all of
+// it can be connected to.
+func (d *daemon) startCluster(ctx context.Context, t *topology.Topology) error {
+	if t.Cluster == nil {
+		return nil
+	}
+	d.progress.stage("cluster", 0, 0)
+	c := d.cluster.Load()
+	if c == nil {
+		c = &cluster{lab: d.state().Name, owner: d.state().Owner, dir: clusterDir(d.state().Name)}
+		if err := c.prepare(d.target(), t.Cluster); err != nil {
+			return fmt.Errorf("the cluster of controllers: %w", err)
+		}
+		d.cluster.Store(c)
+	}
+	if err := c.start(d, t); err != nil {
+		return err
+	}
+	ctx, cancel := patience.ClusterStart.Context(ctx)
+	defer cancel()
+	for _, k := range c.programs() {
+		switch err := k.waitListening(ctx); {
+		case err != nil && d.resumed: // the lab is up, and its keeper tries again
+			d.progress.warn(err.Error())
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// keepsCluster says why a lab that is up cannot become a topology: its members and their servers
+// stay, only limits change.
+func keepsCluster(old, new *topology.Cluster) error {
+	if old == nil && new == nil {
+		return nil
+	}
+	if old != nil && new != nil && old.SameServers(new) &&
+		slices.EqualFunc(old.Members, new.Members, func(a, b topology.Member) bool { return a.Name == b.Name }) {
+		return nil
+	}
+	return fmt.Errorf("cluster %s → %s: a lab that is up keeps its controllers, their store and their broker: take it down and up again", old, new)
+}
+
+// prepare makes what the programs share, or finds it.
+func (c *cluster) prepare(t Target, of *topology.Cluster) (err error) {
+	if err := os.Mkdir(c.dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := os.Chmod(c.dir, 0o711); err != nil { // whatever the umask is
+		return err
+	}
+	if c.authority, err = servers.OpenAuthority(c.dir, c.lab); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(c.portsFile())
+	if err == nil {
+		return json.Unmarshal(text, &c.ports)
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	c.ports.Members = map[string]int{}
+	ports := []*int{&c.ports.Etcd.Clients, &c.ports.Etcd.Peers, &c.ports.RabbitMQ.Clients, &c.ports.RabbitMQ.Nodes, &c.ports.RabbitMQ.Mapper}
+	for _, p := range ports {
+		if *p, err = c.freePort(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cluster) portsFile() string { return filepath.Join(c.dir, "ports.json") }
+
+// freePort is a port that nobody has, and that has been promised to nobody.
+func (c *cluster) freePort(t Target) (int, error) {
+	for {
+		port, err := t.FreePort()
+		taken := port == c.ports.Etcd.Clients || port == c.ports.Etcd.Peers || port == c.ports.RabbitMQ.Clients ||
+			port == c.ports.RabbitMQ.Nodes || port == c.ports.RabbitMQ.Mapper
+		for _, p := range c.ports.Members {
+			taken = taken || p == port
+		}
+		if err != nil || !taken {
+			return port, err
+		}
+	}
+}
+
+// start starts, or takes over, what does not run yet, and tells the members of the topology.
+func (c *cluster) start(d *daemon, t *topology.Topology) error {
+	for _, m := range t.Cluster.Members {
+		if c.ports.Members[m.Name] == 0 {
+			port, err := c.freePort(d.target())
+			if err != nil {
+				return err
+			}
+			c.ports.Members[m.Name] = port
+		}
+	}
+	text, err := json.Marshal(c.ports)
+	if err == nil {
+		err = replaceFor(os.Geteuid(), c.portsFile(), text)
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.startServers(d, t.Cluster); err != nil {
+		return err
+	}
+	for _, m := range t.Cluster.Members {
+		if err := c.startMember(d, t, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startServers starts etcd and RabbitMQ, unless there are others.
+func (c *cluster) startServers(d *daemon, of *topology.Cluster) error {
+	for _, s := range []struct {
+		program   *servers.Program
+		elsewhere *topology.Server
+		port      int
+		command   func(servers.Place) (*exec.Cmd, error)
+	}{
+		{servers.Etcd, of.Store, c.ports.Etcd.Clients, func(p servers.Place) (*exec.Cmd, error) { return servers.EtcdCommand(p, c.ports.Etcd) }},
+		{servers.RabbitMQ, of.Broker, c.ports.RabbitMQ.Clients, func(p servers.Place) (*exec.Cmd, error) { return servers.RabbitMQCommand(p, c.ports.RabbitMQ) }},
+	} {
+		name := s.program.Name
+		if s.elsewhere != nil || slices.ContainsFunc(c.servers, func(k *kept) bool { return k.name == name }) {
+			continue
+		}
+		place := c.place(name)
+		place.UID, place.GID = servers.UserOf(name)
+		if err := errors.Join(place.Make(), place.Certify(c.authority, name)); err != nil {
+			return err
+		}
+		k := &kept{name: name, says: name, dir: c.dir, port: s.port, prepare: func() (*exec.Cmd, error) { return s.command(place) }}
+		if err := k.begin(d); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.servers = append(c.servers, k)
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+func (c *cluster) place(name string) servers.Place {
+	return servers.Place{Dir: filepath.Join(c.dir, name)}
+}
+
+// MemberProgram is the name of the program that is a member of a lab's cluster of controllers.
+func MemberProgram(member string) string { return "member-" + member }
+
+// startMember starts a member, unless it is running.
+func (c *cluster) startMember(d *daemon, t *topology.Topology, of topology.Member) error {
+	cpu := t.Cluster.CPUOf(of)
+	if m := c.member(of.Name); m != nil {
+		if m.cpu == cpu {
+			return nil
+		}
+		m.cpu = cpu
+		return d.target().LimitProgram(m.name, cpu)
+	}
+	m := &member{called: of.Name, place: c.place(MemberProgram(of.Name))}
+	m.place.UID, m.place.GID = servers.OrdinaryUser(c.owner)
+	m.api = api.NewClient(m.request)
+	if err := errors.Join(m.place.Make(), m.place.Certify(c.authority, of.Name), m.tell(t)); err != nil {
+		return err
+	}
+	args, err := c.arguments(m, t.Cluster)
+	if err != nil {
+		return fmt.Errorf("member %s: %w", of.Name, err)
+	}
+	m.kept = &kept{name: MemberProgram(of.Name), says: "member " + of.Name, dir: c.dir, port: c.ports.Members[of.Name], cpu: cpu,
+		prepare: func() (*exec.Cmd, error) { return m.command(args) }}
+	if err := m.begin(d); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.members = append(c.members, m)
+	c.mu.Unlock()
+	d.target().Listens(m.name, fmt.Sprintf("tcp:127.0.0.1:%d", m.port))
+	return nil
+}
+
+// member is one that runs, or is kept running.
+func (c *cluster) member(name string) *member {
+	for _, m := range c.list() {
+		if m.called == name {
+			return m
+		}
+	}
+	return nil
+}
+
+func (c *cluster) list() []*member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.members)
+}
+
+// programs are all that the cluster consists of.
+func (c *cluster) programs() []*kept {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := slices.Clone(c.servers)
+	for _, m := range c.members {
+		out = append(out, m.kept)
+	}
+	return out
+}
+
+// arguments are what a member is started with.
+func (c *cluster) arguments(m *member, of *topology.Cluster) ([]string, error) {
+	p := m.place
+	store := topology.Server{Address: servers.EtcdURL(c.ports.Etcd) + "/" + c.lab, CA: p.Authority(), Certificate: p.File("cert.pem"), Key: p.File("key.pem")}
+	broker := topology.Server{Address: servers.RabbitMQURL(c.ports.RabbitMQ), CA: store.CA, Certificate: store.Certificate, Key: store.Key, Login: p.File("login")}
+	var err error
+	if of.Store != nil {
+		if store, err = c.lend(p, "store", *of.Store); err != nil {
+			return nil, err
+		}
+	}
+	if of.Broker != nil {
+		if broker, err = c.lend(p, "broker", *of.Broker); err != nil {
+			return nil, err
+		}
+	} else {
+		login, err := servers.RabbitMQLogin(c.place(servers.RabbitMQ.Name))
+		if err == nil {
+			err = p.Write("login", login)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	args := []string{"controller", fmt.Sprintf("--listen=tcp:127.0.0.1:%d", c.ports.Members[m.called]), "--topology=" + p.File(topologyFile), "--wired",
+		"--database=" + filepath.Join(p.Data(), "controller.db"), fmt.Sprintf("--database-rows=%d", databaseRows), "--api=unix:" + m.socket()}
+	args = append(args, memberOf(m.called, &store)...)
+	for i, s := range []topology.Server{store, broker} {
+		what := []string{"store", "broker"}[i]
+		for _, f := range [][2]string{{what, s.Address}, {what + "-ca", s.CA}, {what + "-cert", s.Certificate}, {what + "-key", s.Key}, {what + "-login", s.Login}} {
+			if f[1] != "" {
+				args = append(args, "--"+f[0]+"="+f[1])
+			}
+		}
+	}
+	return args, nil
+}
+
+// memberOf makes a controller a member of its cluster: each has a part of the store by itself.
+func memberOf(name string, store *topology.Server) []string {
+	store.Address = strings.TrimSuffix(store.Address, "/") + "/" + name
+	return nil
+}
+
+// lend lets a member read files that the user has named. It runs as that user; where that is root,
+// it does not, and gets copies.
+func (c *cluster) lend(p servers.Place, what string, s topology.Server) (topology.Server, error) {
+	if c.owner != 0 {
+		return s, nil
+	}
+	for name, file := range map[string]*string{"ca": &s.CA, "cert": &s.Certificate, "key": &s.Key, "login": &s.Login} {
+		if *file == "" {
+			continue
+		}
+		text, err := os.ReadFile(*file)
+		if err == nil {
+			err = p.Write(what+"-"+name, text)
+		}
+		if err != nil {
+			return s, err
+		}
+		*file = p.File(what + "-" + name)
+	}
+	return s, nil
+}
+
+// topologyFile is what a member knows the topology from.
+const topologyFile = "topology.json"
+
+func (m *member) socket() string { return filepath.Join(m.place.Data(), "api.sock") }
+
+// command is this program, as the member. It is run by the file that is open, as others may not be
+// able to go where it lies.
+func (m *member) command(args []string) (*exec.Cmd, error) {
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return nil, err
+	}
+	cmd := m.place.Command("/proc/self/fd/3", args, nil)
+	cmd.Args[0], cmd.ExtraFiles = "trivet", []*os.File{self}
+	return cmd, nil
+}
+
+// tell writes the topology for the member, which reads it when it starts and when it is told to.
+func (m *member) tell(t *topology.Topology) error {
+	shown := t.Clone()
+	for _, l := range shown.Links {
+		l.Wifi = nil // it has keys, which are no concern of controllers
+	}
+	text, err := json.Marshal(shown)
+	if err != nil {
+		return err
+	}
+	return m.place.Write(topologyFile, text)
+}
+
+// configureCluster gives the members another topology. Whoever does not answer reads it when it is
+// started again.
+func (d *daemon) configureCluster(t *topology.Topology) error {
+	c := d.cluster.Load()
+	if c == nil {
+		return nil
+	}
+	var errs []error
+	for _, m := range c.list() {
+		if err := m.tell(t); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		ctx, cancel := patience.MemberAnswer.Context(d.ctx)
+		if err := m.api.Reload(ctx); err != nil && m.listens() {
+			errs = append(errs, fmt.Errorf("member %s: %w", m.called, err))
+		}
+		cancel()
+	}
+	return errors.Join(errs...)
+}
+
+// closeCluster ends the cluster of a lab that goes down; nothing of it is started any more.
+func (d *daemon) closeCluster() {
+	if c := d.cluster.Load(); c != nil {
+		var all sync.WaitGroup
+		for _, k := range c.programs() {
+			all.Go(k.end)
+		}
+		all.Wait()
+	}
+}
+
+// letClusterGo stops looking after the cluster of a lab that goes on without this daemon.
+func (d *daemon) letClusterGo() {
+	if c := d.cluster.Load(); c != nil {
+		for _, k := range c.programs() {
+			k.stop()
+		}
+	}
+}
+
+// absent lists the programs of the cluster that do not run now.
+func (d *daemon) absent() (out []string) {
+	if c := d.cluster.Load(); c != nil {
+		for _, k := range c.programs() {
+			if k.process() == nil {
+				out = append(out, k.says)
+			}
+		}
+	}
+	return out
+}
+
+// waitCluster waits until the members know the topology that they have been told, and traffic can
+// flow. If ctx ends first, the error says what is missing.
+func (d *daemon) waitCluster(ctx context.Context) error {
+	c := d.cluster.Load()
+	if c == nil {
+		return nil
+	}
+	for {
+		missing := c.missing(ctx)
+		if len(missing) == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("the cluster is waiting for %s", strings.Join(missing[:min(5, len(missing))], ", "))
+		}
+	}
+}
+
+// waitMembers waits for the members, as waitControllers does for others.
+func (d *daemon) waitMembers() {
+	if d.cluster.Load() == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state().Wait))
+	defer cancel()
+	d.progress.stage("members", 0, 0)
+	if err := d.waitCluster(ctx); err != nil {
+		d.progress.warn(err.Error() + d.withoutThose())
+	}
+}
+
+// startedAgainBy says whether the lab itself starts again what has ended.
+func startedAgainBy(what string) bool {
+	return strings.HasPrefix(what, "member ") || what == servers.Etcd.Name || what == servers.RabbitMQ.Name
+}
+
+// missing is what no member knows, and what any has yet to do.
+func (c *cluster) missing(ctx context.Context) []string {
+	var unknown, undone []string
+	var first error
+	answered := false
+	for _, m := range c.list() {
+		got, err := m.api.Missing(ctx)
+		if err != nil {
+			first = errors.Join(first, fmt.Errorf("an answer of member %s (%w)", m.called, err))
+			continue
+		}
+		if undone = append(undone, got.Undone...); !answered {
+			unknown = got.Unknown
+		}
+		unknown = slices.DeleteFunc(unknown, func(what string) bool { return !slices.Contains(got.Unknown, what) })
+		answered = true
+	}
+	if !answered && first != nil {
+		return strings.Split(first.Error(), "\n")
+	}
+	slices.Sort(undone)
+	return append(unknown, slices.Compact(undone)...)
+}

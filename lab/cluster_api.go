@@ -1,0 +1,175 @@
+package lab
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/topology"
+)
+
+// What a lab's daemon is asked about its controller, it asks a member of the cluster: the first
+// that answers.
+
+// ClusterProgram is a program of a lab's cluster, as people see it.
+type ClusterProgram struct {
+	Name     string    `json:"name" doc:"member NAME, etcd or rabbitmq"`
+	Running  bool      `json:"running"`
+	PID      int       `json:"pid,omitempty"`
+	Address  string    `json:"address" doc:"Where it listens, in the namespace of the switches"`
+	CPU      string    `json:"cpu,omitempty" doc:"Its limit"`
+	Since    time.Time `json:"since" doc:"It was started last, or taken over by this daemon"`
+	Restarts int       `json:"restarts" doc:"How often it has ended, and was started again, since this daemon looks after it"`
+}
+
+// clusterPrograms are those of the lab's cluster; none: there is no cluster.
+func (d *daemon) clusterPrograms() (out []ClusterProgram) {
+	c := d.cluster.Load()
+	if c == nil {
+		return nil
+	}
+	for _, k := range c.programs() {
+		k.mu.Lock()
+		p := ClusterProgram{Name: k.says, Address: fmt.Sprintf("127.0.0.1:%d", k.port), Since: k.since, Restarts: k.restarts}
+		if k.cpu != (topology.CPU{}) {
+			p.CPU = k.cpu.String()
+		}
+		if k.cmd != nil {
+			p.Running, p.PID = true, k.cmd.Process.Pid
+		}
+		k.mu.Unlock()
+		out = append(out, p)
+	}
+	return out
+}
+
+// dial connects to the member's API. Its socket is in a directory of the member's user: whoever
+// else may listen there is not the member.
+func (m *member) dial(ctx context.Context) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", m.socket())
+	if err != nil {
+		return nil, err
+	}
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err == nil {
+		var peer *unix.Ucred
+		var failed error
+		err = raw.Control(func(fd uintptr) { peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+		if err = errors.Join(err, failed); err == nil && peer.Uid != m.place.UID && os.Geteuid() == 0 {
+			err = fmt.Errorf("user %d listens at %s, and not user %d", peer.Uid, m.socket(), m.place.UID)
+		}
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// transport sends requests to the member.
+func (m *member) transport() *http.Transport {
+	return &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return m.dial(ctx) }}
+}
+
+// largestAnswer bounds what the daemon itself reads of a member's answer.
+const largestAnswer = 16 << 20
+
+// request asks the member for the daemon itself: see api.Requester.
+func (m *member) request(ctx context.Context, method, path string, in any) (*http.Response, error) {
+	text, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://member"+path, bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := (&http.Client{Transport: m.transport()}).Do(r)
+	if err != nil {
+		return nil, cmp.Or(errors.Unwrap(err), err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, largestAnswer))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode >= 300 {
+		var p struct {
+			Detail string `json:"detail"`
+		}
+		_ = json.Unmarshal(answer, &p)
+		return nil, errors.New(cmp.Or(p.Detail, resp.Status))
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(answer))
+	return resp, nil
+}
+
+// ofController says whether a request is for the controller: any member answers it.
+func ofController(path string) bool {
+	return path == "/v1/controller" || strings.HasPrefix(path, "/v1/controller/")
+}
+
+// serve passes a request on to a member.
+func (c *cluster) serve(d *daemon, w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/v1/controller/reload" {
+		writeProblem(w, http.StatusNotFound, "the lab's daemon tells its controllers of changes:  trivet apply FILE")
+		return
+	}
+	m, err := c.answering(r.Context())
+	if err != nil {
+		writeProblem(w, http.StatusBadGateway, err.Error())
+		return
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Scheme, p.Out.URL.Host = "http", "member"
+			p.Out.Header.Del(VersionHeader)
+		},
+		Transport:     m.transport(),
+		FlushInterval: -1, // events are passed on as they come
+		ModifyResponse: func(resp *http.Response) error {
+			if r.Method == http.MethodGet || resp.StatusCode >= 300 {
+				return nil
+			}
+			ctx, cancel := patience.MemberAlive.Context(r.Context())
+			defer cancel()
+			if err := d.settle(ctx); err != nil {
+				logged(fmt.Sprintf("%s %s: the change is made, but running flows may not follow it yet: %v", r.Method, r.URL.Path, err))
+			}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			writeProblem(w, http.StatusBadGateway, err.Error())
+		},
+	}
+	proxy.ServeHTTP(w, r)
+}
+
+// answering is the first member that answers, at once: another may stand still.
+func (c *cluster) answering(ctx context.Context) (*member, error) {
+	var errs []error
+	for _, m := range c.list() {
+		ask, cancel := patience.MemberAlive.Context(ctx)
+		_, err := m.api.Overview(ask)
+		cancel()
+		if err == nil {
+			return m, nil
+		}
+		errs = append(errs, fmt.Errorf("member %s: %w", m.called, err))
+	}
+	return nil, fmt.Errorf("no member of the cluster answers: %w", errors.Join(errs...))
+}

@@ -1,0 +1,215 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/process"
+	"trivet.dev/trivet/topology"
+)
+
+// kept is a program that the lab runs beside its switches, and starts again whenever it ends. It is
+// in a cgroup of the lab, through which down finds it even if this daemon has died.
+type kept struct {
+	name    string // of its cgroup, its log and its record
+	says    string // what people call it
+	dir     string // of these files, root's
+	port    int    // on the loopback device of the switches' namespace
+	cpu     topology.CPU
+	prepare func() (*exec.Cmd, error)
+
+	stop     context.CancelFunc // its keeper is to end
+	done     chan struct{}      // its keeper has ended
+	mu       sync.Mutex         // of what follows
+	cmd      *exec.Cmd          // nil: it does not run
+	since    time.Time          // it was started, or taken over
+	restarts int
+}
+
+// How long the keeper waits before it starts a program again: longer each time, unless the program
+// has run for a while.
+const (
+	firstPause = 100 * time.Millisecond
+	longPause  = 10 * time.Second
+	aWhile     = 20 * time.Second
+)
+
+func (k *kept) log() string    { return filepath.Join(k.dir, k.name+".log") }
+func (k *kept) record() string { return filepath.Join(k.dir, k.name+".pid") }
+
+// process is the program's, or nil.
+func (k *kept) process() *os.Process {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.cmd == nil {
+		return nil
+	}
+	return k.cmd.Process
+}
+
+// begin takes over the program that an earlier daemon has started, or starts it, and keeps it
+// running until end.
+func (k *kept) begin(d *daemon) error {
+	cmd, found := k.find(d.target())
+	if !found {
+		var err error
+		if cmd, err = k.start(d.target()); err != nil {
+			return fmt.Errorf("start %s: %w", k.says, err)
+		}
+	}
+	k.run(cmd)
+	ctx, stop := context.WithCancel(context.Background())
+	k.stop, k.done = stop, make(chan struct{})
+	go k.keep(ctx, d, cmd)
+	return nil
+}
+
+func (k *kept) run(cmd *exec.Cmd) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.cmd, k.since = cmd, time.Now()
+}
+
+// end ends the program and its keeper; what else is in its cgroup ends with the lab.
+func (k *kept) end() {
+	k.stop()
+	if p := k.process(); p != nil {
+		_ = p.Kill()
+	}
+	<-k.done
+}
+
+// find looks for the program that an earlier daemon has started.
+func (k *kept) find(t Target) (*exec.Cmd, bool) {
+	text, err := os.ReadFile(k.record())
+	if err != nil {
+		return nil, false
+	}
+	var pid int
+	var started uint64
+	if _, err := fmt.Sscan(string(text), &pid, &started); err != nil {
+		return nil, false
+	}
+	if process.Started(pid) != started || !slices.Contains(t.ProgramProcesses(k.name), pid) {
+		return nil, false
+	}
+	cmd, err := process.Command(pid)
+	return cmd, err == nil
+}
+
+// start starts the program, once nothing of it is left.
+func (k *kept) start(t Target) (*exec.Cmd, error) {
+	for left := patience.ProcessEnd.Begin(); ; time.Sleep(5 * time.Millisecond) {
+		pids := t.ProgramProcesses(k.name)
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		if len(pids) == 0 {
+			break
+		}
+		if left.Over() {
+			return nil, fmt.Errorf("what is left of it does not end: process %d", pids[0])
+		}
+	}
+	if err := t.LimitProgram(k.name, k.cpu); err != nil {
+		return nil, err
+	}
+	cmd, err := k.prepare()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, f := range cmd.ExtraFiles {
+			f.Close()
+		}
+	}()
+	log, err := os.OpenFile(k.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := t.StartProgram(k.name, cmd); err != nil {
+		return nil, err
+	}
+	pid := cmd.Process.Pid
+	return cmd, os.WriteFile(k.record(), fmt.Appendf(nil, "%d %d", pid, process.Started(pid)), 0o600)
+}
+
+// keep starts the program again whenever it ends.
+func (k *kept) keep(ctx context.Context, d *daemon, cmd *exec.Cmd) {
+	defer close(k.done)
+	for pause := firstPause; ; {
+		how := process.Wait(cmd)
+		k.mu.Lock()
+		ran := time.Since(k.since)
+		k.cmd = nil
+		k.mu.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
+		if ran > aWhile {
+			pause = firstPause
+		}
+		d.ended(fmt.Sprintf("%s has ended%s; it is started again in %v", k.says, how, pause))
+		for {
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return
+			}
+			pause = min(2*pause, longPause)
+			var err error
+			if cmd, err = k.start(d.target()); err == nil {
+				break
+			}
+			logged(fmt.Sprintf("%s cannot be started: %v; again in %v", k.says, err, pause))
+		}
+		k.run(cmd)
+		k.mu.Lock()
+		k.restarts++
+		k.mu.Unlock()
+		if ctx.Err() != nil { // whoever has ended us may have seen no process
+			_ = cmd.Process.Kill()
+			process.Wait(cmd)
+			return
+		}
+		d.ended(k.says + " is started again")
+	}
+}
+
+// listens says whether the program can be connected to.
+func (k *kept) listens() bool {
+	p := k.process()
+	return p != nil && listening(p.Pid, k.port)
+}
+
+// hopeless is how often a program that is not ready yet may end until nobody waits for it any more.
+const hopeless = 4
+
+// waitListening waits until it can.
+func (k *kept) waitListening(ctx context.Context) error {
+	for wait := 10 * time.Millisecond; !k.listens(); wait = min(2*wait, 200*time.Millisecond) {
+		k.mu.Lock()
+		restarts := k.restarts
+		k.mu.Unlock()
+		if restarts >= hopeless {
+			return fmt.Errorf("%s ends again and again; the end of its log:\n%s", k.says, process.LastWords(k.log()))
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready; the end of its log:\n%s", k.says, process.LastWords(k.log()))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+// Package servers starts what a cluster is made of for a test alone: etcd and RabbitMQ as the
+// distribution has them, and certificates for them. They listen on loopback only, and end with the
+// test, or with its process.
+package servers
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"trivet.dev/trivet/test/until"
+)
+
+// process is a server that can be ended and started again, with what it keeps.
+type process struct {
+	t       testing.TB
+	dir     string // that it has to itself
+	listens string // HOST:PORT
+	command func() *exec.Cmd
+	cmd     *exec.Cmd
+	ended   chan struct{}
+}
+
+// Free is an address of this machine at which nothing listens.
+func Free(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// begin starts it for the first time.
+func (p *process) begin() {
+	p.t.Helper()
+	p.Start()
+	p.t.Cleanup(p.Kill)
+}
+
+// Start starts it, after Kill again, and waits until it listens.
+func (p *process) Start() {
+	p.t.Helper()
+	p.Launch()
+	until.True(p.t, "it listens: "+p.cmd.Path+", "+p.Log(), func() bool {
+		c, err := net.Dial("tcp", p.listens)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+}
+
+// Launch is Start without waiting.
+func (p *process) Launch() {
+	p.t.Helper()
+	log, err := os.OpenFile(p.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd, ended := p.command(), make(chan struct{})
+	p.cmd, p.ended = cmd, ended
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() { // the thread that starts it must last: Pdeathsig is of the thread
+		runtime.LockOSThread()
+		defer close(ended)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Log is the file with what it says.
+func (p *process) Log() string { return filepath.Join(p.dir, "log") }
+
+// Pause stops it so that it answers nothing, though its connections stay; Resume lets it go on.
+func (p *process) Pause()  { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
+func (p *process) Resume() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Kill ends it at once, if it has not ended.
+func (p *process) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -197,6 +198,45 @@ func TestMembersSwitch(t *testing.T) {
 	}
 	k.quiet()
 	k.all("after others have taken them", true)
+	for _, m := range k.members {
+		k.wantWhole(m)
+	}
+}
+
+// wantWhole asks a member of the whole network: the switches, what is in them, the hosts, and a path
+// through switches of all.
+func (k *team) wantWhole(m *teamMember) {
+	k.t.Helper()
+	address := "unix:" + filepath.Join(k.t.TempDir(), "s")
+	door, err := Open(address, "")
+	k.must(err)
+	defer door.Close()
+	var server Server
+	server.Use(m.Controller)
+	go func() { _ = server.Serve(door) }()
+	c, err := Dial(address, "")
+	k.must(err)
+	all, err := c.Topology(k.t.Context())
+	k.must(err)
+	flows, err := c.Flows(k.t.Context(), "")
+	k.must(err)
+	for _, s := range all.Switches {
+		if !s.Connected || !slices.ContainsFunc(flows.Flows, func(f Flow) bool { return f.Switch == s.Name && f.App == "learning" }) {
+			k.t.Errorf("%s does not know switch %s or its entries", m.name, s.Name)
+		}
+	}
+	hosts, err := c.Hosts(k.t.Context())
+	k.must(err)
+	for _, h := range hosts {
+		if h.Seen == nil {
+			k.t.Errorf("%s does not know where %s is", m.name, h.Name)
+		}
+	}
+	p, err := c.Path(k.t.Context(), PathQuery{From: "h1", To: "h3"})
+	k.must(err)
+	if p.Arrives != "yes" || len(p.Ways) != 1 || len(strings.Fields(p.Ways[0].names())) < 3 {
+		k.t.Errorf("%s says of the path from h1 to h3: %+v", m.name, p)
+	}
 }
 
 // Routers of three members forward to each other's subnets, also when a link of another member's

@@ -20,7 +20,7 @@ func (c *Controller) Topology() *topology.Topology { return c.told.Load() }
 func (c *Controller) Missing(t *topology.Topology) (unknown, undone []string) {
 	nodes := map[string]*topology.Node{}
 	for _, n := range t.Nodes {
-		if nodes[n.Name] = n; controlled(n) && c.Switch(uint64(n.DPID)) == nil {
+		if nodes[n.Name] = n; controlled(n) && c.Seen(uint64(n.DPID)) == nil {
 			unknown = append(unknown, string(n.Kind)+" "+n.Name)
 		}
 	}
@@ -28,7 +28,7 @@ func (c *Controller) Missing(t *topology.Topology) (unknown, undone []string) {
 		inner := controlled(nodes[l.Ends[0].Node]) && controlled(nodes[l.Ends[1].Node])
 		for _, e := range l.Ends {
 			n := nodes[e.Node]
-			if !controlled(n) || l.Down {
+			if !controlled(n) || l.Down || c.isOthers(n) {
 				continue
 			}
 			dpid, port := uint64(n.DPID), n.OpenFlowPort(e)
@@ -53,6 +53,13 @@ func (c *Controller) Missing(t *topology.Topology) (unknown, undone []string) {
 		undone = append(undone, c.Routing.Missing()...)
 	}
 	return unknown, undone
+}
+
+// isOthers says whether another member of a cluster decides for a node, and knows what is missing
+// there.
+func (c *Controller) isOthers(n *topology.Node) bool {
+	s := c.Seen(uint64(n.DPID))
+	return s != nil && !s.Acts()
 }
 
 // controlled says whether Trivet's controller decides for a node, which may be nil.

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -189,6 +190,9 @@ func (a *App) share() error {
 	if err := a.sharedKey(ctx); err != nil {
 		return fmt.Errorf("the key of probes: %w", err)
 	}
+	if err := a.newEpoch(ctx, 0); err != nil && !errors.Is(err, store.ErrChanged) {
+		return fmt.Errorf("the epoch of probes: %w", err)
+	}
 	there, events, err := a.shared.store.Watch(a.ctx, viewPrefix)
 	if err != nil {
 		return fmt.Errorf("what members know of each other's switches: %w", err)
@@ -278,7 +282,8 @@ func (s *shared) keys() (out []string) {
 func (a *App) sharedEvent(e store.Event) {
 	switch {
 	case e.Key == epochKey && e.Revision > a.shared.epoch.Load():
-		a.shared.before.Store(a.shared.epoch.Swap(e.Revision))
+		before := a.shared.epoch.Swap(e.Revision)
+		a.shared.before.Store(cmp.Or(before, e.Revision))
 	case strings.HasPrefix(e.Key, linkPrefix):
 		var x pair
 		n, err := fmt.Sscanf(e.Key[len(linkPrefix):], "%x/%d/%x/%d", &x.to.dpid, &x.to.port, &x.from.dpid, &x.from.port)
@@ -795,19 +800,16 @@ func (a *App) isFresh(stamp time.Duration) bool {
 
 // keepEpoch begins a new epoch when the present one has lasted its time and no other member has.
 func (a *App) keepEpoch() {
-	for {
-		last := a.shared.epoch.Load()
-		if last != 0 && !a.pause(epochTime) || a.ctx.Err() != nil {
-			return
-		}
-		if a.shared.epoch.Load() != last {
-			continue
-		}
-		ctx, cancel := patience.Store.Context(a.ctx)
-		_ = a.shared.store.Commit(ctx, []store.Condition{{Key: epochKey, Revision: last}}, store.Put(epochKey, nil)) // else another has
-		cancel()
-		if !a.pause(retryTime) {
-			return
+	for last := a.shared.epoch.Load(); a.pause(epochTime); last = a.shared.epoch.Load() {
+		if a.shared.epoch.Load() == last {
+			ctx, cancel := patience.Store.Context(a.ctx)
+			_ = a.newEpoch(ctx, last) // else another has
+			cancel()
 		}
 	}
+}
+
+// newEpoch begins an epoch, if the last one is still that.
+func (a *App) newEpoch(ctx context.Context, last int64) error {
+	return a.shared.store.Commit(ctx, []store.Condition{{Key: epochKey, Revision: last}}, store.Put(epochKey, nil))
 }

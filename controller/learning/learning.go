@@ -95,6 +95,9 @@ func (a *App) Start(c *controller.Controller) error {
 	a.discovery.WatchLinks(func(discovery.LinkChange) { a.poke() })
 	a.discovery.WatchHosts(func(discovery.HostChange) { a.hostChanged() })
 	if a.agreement != nil {
+		if a.spreading.wanted.Load() {
+			a.log.Warn("the switches of a cluster's members are one spanning tree; no packet takes other paths")
+		}
 		if err := a.agree(); err != nil {
 			return err
 		}

@@ -256,7 +256,7 @@ func (g *graph) addPort(t *table, i int, at end, kind discovery.Kind, unknown in
 	switch {
 	case wasLink && kind != discovery.Inner && t.app.agreement == nil:
 		g.add(i, unknown, true, e)
-	case kind == discovery.Edge, held && kind == discovery.Open && e.phase == open:
+	case kind == discovery.Edge, held && !wasLink && kind == discovery.Open && e.phase == open:
 		g.leaves = append(g.leaves, leaf{e, i, open})
 	default:
 		g.leaves = append(g.leaves, leaf{e, i, closed})

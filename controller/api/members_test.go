@@ -203,8 +203,8 @@ func TestMembersSwitch(t *testing.T) {
 	}
 }
 
-// wantWhole asks a member of the whole network: the switches, what is in them, the hosts, and a path
-// through switches of all.
+// wantWhole asks a member of the whole network: the switches, what is in them, the hosts, and a
+// path through switches of all.
 func (k *team) wantWhole(m *teamMember) {
 	k.t.Helper()
 	address := "unix:" + filepath.Join(k.t.TempDir(), "s")
@@ -251,8 +251,8 @@ func TestMembersRoute(t *testing.T) {
 	k.all("after others have taken them", true)
 }
 
-// What a user has given to one member all know: the master of the switch or the router acts, and who
-// takes it over goes on with that; what is taken back at another one goes.
+// What a user has given to one member all know: the master of the switch or the router acts, and
+// who takes it over goes on with that; what is taken back at another one goes.
 func TestMembersUsers(t *testing.T) {
 	k := newTeam(t, ringOf(t, topology.Router))
 	dpid := k.switches()[0]

@@ -27,10 +27,10 @@ import (
 //
 // A port of a link opens when all members that are there have said so of the very tree that this
 // member has now, and each link outside the tree is closed at one end at least by a switch of which
-// that has been said: half a link carries nothing. Then what is open anywhere is a part of one tree.
-// A member closes what a new tree has not before it says anything of that, and opens nothing until
-// all have: so no two trees are being opened at the same time. It does not matter how late anybody
-// learns what.
+// that has been said: half a link carries nothing. Then what is open anywhere is a part of one
+// tree. A member closes what a new tree has not before it says anything of that, and opens nothing
+// until all have: so no two trees are being opened at the same time. It does not matter how late
+// anybody learns what.
 //
 // A switch that nobody has now (its member has died, and no other has taken it yet) goes on as was
 // last said of it.
@@ -149,7 +149,8 @@ func (g *agreement) replace(prefix string, there []store.Entry) {
 	g.hear(there, true)
 }
 
-// hear takes changes, or all that there is, and says whether they are any: beats of a member are none.
+// hear takes changes, or all that there is, and says whether they are any: beats of a member are
+// none.
 func (g *agreement) hear(events []store.Event, all bool) (news bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

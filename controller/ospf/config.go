@@ -173,8 +173,8 @@ func (n *network) sameAreas(areas []engine.AreaConfig) bool {
 }
 
 // removeRouters removes those that are not wanted any more, and those whose id or virtual links are
-// to change, with the routers at the other ends of these. Their LSAs are flushed; not so in a cluster,
-// where another member goes on with the router.
+// to change, with the routers at the other ends of these. Their LSAs are flushed; not so in a
+// cluster, where another member goes on with the router.
 func (n *network) removeRouters(now time.Time, wanted map[uint64]*Router) {
 	gone := map[engine.ID]bool{}
 	for dpid, r := range n.routers {

@@ -362,6 +362,13 @@ func (m *Member) Status() Status {
 	return s
 }
 
+// Alive lists the live members.
+func (m *Member) Alive() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.engine.alive()
+}
+
 // Name is the member's.
 func (m *Member) Name() string { return m.o.Name }
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"trivet.dev/trivet/cluster/report"
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/controller/store/etcd"
 	"trivet.dev/trivet/internal/asuser"
@@ -65,7 +66,7 @@ func checkCluster(p *topology.Problems, t *topology.Topology) {
 		}
 	}
 	if s := t.Cluster.Broker; s != nil {
-		if err := servers.CheckBrokerURL(s.Address); err != nil {
+		if _, err := report.ParseBroker(s.Address); err != nil {
 			p.Add(s.Pos, "see docs/cluster.md", "cluster: broker %v", err)
 		}
 	}
@@ -343,8 +344,7 @@ func (c *cluster) arguments(m *member, of *topology.Cluster) ([]string, error) {
 		}
 	}
 	args := []string{"controller", fmt.Sprintf("--listen=tcp:127.0.0.1:%d", c.ports.Members[m.called]), "--topology=" + p.File(topologyFile), "--wired",
-		"--database=" + filepath.Join(p.Data(), "controller.db"), fmt.Sprintf("--database-rows=%d", databaseRows), "--api=unix:" + m.socket()}
-	args = append(args, memberOf(m.called, &store)...)
+		"--database=" + filepath.Join(p.Data(), "controller.db"), fmt.Sprintf("--database-rows=%d", databaseRows), "--api=unix:" + m.socket(), "--member=" + m.called}
 	for i, s := range []topology.Server{store, broker} {
 		what := []string{"store", "broker"}[i]
 		for _, f := range [][2]string{{what, s.Address}, {what + "-ca", s.CA}, {what + "-cert", s.Certificate}, {what + "-key", s.Key}, {what + "-login", s.Login}} {
@@ -354,12 +354,6 @@ func (c *cluster) arguments(m *member, of *topology.Cluster) ([]string, error) {
 		}
 	}
 	return args, nil
-}
-
-// memberOf makes a controller a member of its cluster: each has a part of the store by itself.
-func memberOf(name string, store *topology.Server) []string {
-	store.Address = strings.TrimSuffix(store.Address, "/") + "/" + name
-	return nil
 }
 
 // lend lets a member read files that the user has named. It runs as that user; where that is root,
@@ -524,9 +518,9 @@ func (c *cluster) missing(ctx context.Context, t *topology.Topology) []string {
 	away, links, undone := all[0].Away, all[0].Links, all[0].Undone
 	for _, m := range all[1:] {
 		away = slices.DeleteFunc(away, func(what string) bool { return !slices.Contains(m.Away, what) })
-		links = slices.DeleteFunc(links, func(i int) bool { return !slices.Contains(m.Links, i) })
-		undone = append(undone, m.Undone...)
+		links, undone = append(links, m.Links...), append(undone, m.Undone...)
 	}
+	slices.Sort(links)
 	slices.Sort(undone)
-	return slices.Concat(away, linksUp(t, links), slices.Compact(undone))
+	return slices.Concat(away, linksUp(t, slices.Compact(links)), slices.Compact(undone))
 }

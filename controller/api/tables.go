@@ -35,7 +35,7 @@ const atOnce = 32
 // askAll asks the switch called name, or all, and calls each with the answers, one at a time, in
 // the order of the switches' names. It returns the switches that have not answered.
 func askAll[B openflow.MultipartBody](ctx context.Context, v *view, name string, body openflow.MultipartBody, each func(dpid uint64, b B)) (silent []string, err error) {
-	switches := v.c.Switches()
+	switches := v.c.AllSeen() // a standby reads what is another member's
 	if name != "" {
 		one, err := v.find(name)
 		if err != nil {
@@ -79,7 +79,7 @@ func (v *view) flows(ctx context.Context, name string) (out Flows, err error) {
 		}
 	})
 	for _, f := range v.c.User.Flows() {
-		if n := v.switchName(f.Switch); v.c.Switch(f.Switch) == nil && (name == "" || name == n) {
+		if n := v.switchName(f.Switch); v.c.Seen(f.Switch) == nil && (name == "" || name == n) {
 			out.Pending = append(out.Pending, v.userFlow(f))
 		}
 	}

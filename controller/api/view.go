@@ -50,7 +50,7 @@ func newView(c *builtin.Controller) *view {
 	for _, p := range c.Monitor.Ports() {
 		v.ports[place{p.Switch, p.Number}] = p
 	}
-	for _, s := range c.Switches() {
+	for _, s := range c.AllSeen() {
 		for _, p := range s.Ports() {
 			v.desc[place{s.DPID(), p.Number}] = p
 		}
@@ -96,7 +96,7 @@ func (v *view) describe(dpid uint64, number uint32) (d openflow.Port) {
 	if v.desc != nil {
 		return v.desc[place{dpid, number}]
 	}
-	if s := v.c.Switch(dpid); s != nil {
+	if s := v.c.Seen(dpid); s != nil {
 		for _, d = range s.Ports() {
 			if d.Number == number {
 				return d
@@ -147,14 +147,14 @@ func (v *view) readable(dpid uint64, flow string) string {
 // find returns the connected switch that a user means, or an error that lists the switches.
 func (v *view) find(name string) (*controller.Switch, error) {
 	dpid, found := v.m.Find(name)
-	if s := v.c.Switch(dpid); found && s != nil {
+	if s := v.c.Seen(dpid); found && s != nil {
 		return s, nil
 	}
 	if found && v.c.Seen(dpid) != nil {
 		return nil, fmt.Errorf("%s: %w; ask that one (trivet cluster status says which)", name, controller.ErrStandby)
 	}
 	var names []string
-	for _, s := range v.c.Switches() {
+	for _, s := range v.c.AllSeen() {
 		names = append(names, v.switchName(s.DPID()))
 	}
 	for dpid, n := range v.m.Switches() {
@@ -169,7 +169,7 @@ func (v *view) find(name string) (*controller.Switch, error) {
 }
 
 func (v *view) overview() Overview {
-	o := Overview{Version: version.Version, Started: v.c.Started, Apps: v.c.Apps, Switches: len(v.c.Switches()), Hosts: len(v.seen), Load: load()}
+	o := Overview{Version: version.Version, Started: v.c.Started, Apps: v.c.Apps, Switches: len(v.c.AllSeen()), Hosts: len(v.seen), Load: load()}
 	for _, l := range v.links() {
 		if l.Inner {
 			o.Links++
@@ -198,7 +198,7 @@ func (v *view) topology() Topology {
 func (v *view) switches() []Switch {
 	counts := v.c.Monitor.FlowCounts()
 	ids := map[uint64]bool{}
-	for _, s := range v.c.Switches() {
+	for _, s := range v.c.AllSeen() {
 		ids[s.DPID()] = true
 	}
 	for dpid := range v.m.Switches() {

@@ -57,7 +57,7 @@ func (w *walk) tables(dpid uint64) (*tables, error) {
 }
 
 func (w *walk) ask(dpid uint64) (*tables, error) {
-	s := w.c.Switch(dpid)
+	s := w.c.Seen(dpid)
 	if s == nil {
 		return nil, fmt.Errorf("%s is not connected to the controller", w.switchName(dpid))
 	}

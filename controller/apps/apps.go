@@ -57,6 +57,7 @@ type Facilities struct {
 	Topology *topology.Topology
 	Wired    bool // the cables are as the topology has them
 
+	Member   string           // of a cluster, which has the Store in common: its name; empty: the controller is alone
 	Store    store.Store      // for what has to outlive the controller; without a file it lives as long as that
 	Database *database.DB     // for what is seen, to be looked up later; nil: nothing is
 	Apps     []controller.App // that have been made; see Get

@@ -49,6 +49,10 @@ type Options struct {
 	// Store is where the apps keep what has to outlive the controller; nil: in Database, or without
 	// one in memory. It is not closed.
 	Store store.Store
+
+	// Member is the name of this one of several controllers that share a network, and the Store;
+	// empty: it is alone.
+	Member string
 }
 
 // Learning makes learning switches: learning.App, or learning.Reactive.
@@ -106,6 +110,7 @@ func New(o Options) (*Controller, error) {
 	c.names.Store(NewMap(o.Topology))
 	c.know(o.Topology)
 	c.facilities.Wired, c.facilities.Database, c.facilities.Store = o.Wired, c.Database, c.routes.users.Store
+	c.facilities.Member = o.Member
 	c.facilities.Capacity, c.facilities.CapacityIn, c.facilities.Routes = c.capacity, c.capacityIn, c.routes.of
 	if err == nil {
 		err = c.start(chosen)
@@ -205,6 +210,9 @@ func (c *Controller) start(chosen []*apps.Spec) error {
 			c.recorder.close()
 		}
 		return err
+	}
+	if c.facilities.Member != "" {
+		c.followRoutes()
 	}
 	c.Controller.Named(func(dpid uint64) bool { return c.Map().Has(dpid) })
 	return nil

@@ -10,10 +10,14 @@ import (
 	"trivet.dev/trivet/controller/store"
 )
 
-// follow takes over, until the context ends, what users and programs add and take back at other
-// members of the cluster.
-func (c *Controller) follow(ctx context.Context) {
-	go c.User.Follow(ctx)
+// followRoutes takes over, until the controller closes, the routes that users and programs add and
+// take back at other members of the cluster.
+func (c *Controller) followRoutes() {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-c.closed
+		cancel()
+	}()
 	if c.Routing == nil {
 		return
 	}

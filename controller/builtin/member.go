@@ -28,7 +28,6 @@ func (c *Controller) Join(ctx context.Context, o cluster.Options) error {
 		return err
 	}
 	c.Member, c.Controller.Owner = m, owner{m}
-	c.follow(m.Context())
 	return nil
 }
 

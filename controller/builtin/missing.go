@@ -28,7 +28,7 @@ func (c *Controller) Missing(t *topology.Topology) (away []string, links []int, 
 		inner := controlled(nodes[l.Ends[0].Node]) && controlled(nodes[l.Ends[1].Node])
 		for _, e := range l.Ends {
 			n := nodes[e.Node]
-			if !controlled(n) {
+			if !controlled(n) || c.isOthers(n) {
 				continue
 			}
 			dpid, port := uint64(n.DPID), n.OpenFlowPort(e)
@@ -54,6 +54,12 @@ func (c *Controller) Missing(t *topology.Topology) (away []string, links []int, 
 		undone = append(undone, c.Routing.Missing()...)
 	}
 	return away, links, undone
+}
+
+// isOthers says whether another member of a cluster decides for a node, and knows what is missing
+// there.
+func (c *Controller) isOthers(n *topology.Node) bool {
+	return c.facilities.Member != "" && c.Switch(uint64(n.DPID)) == nil
 }
 
 // controlled says whether Trivet's controller decides for a node, which may be nil.

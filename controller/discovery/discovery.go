@@ -94,6 +94,7 @@ type App struct {
 	bySwitch sync.Map // *controller.Switch to *node, of those that are connected
 
 	brought func(dpid uint64) bool // see Brought; may be nil
+	shared  *shared                // with the other members of a cluster; nil: there is none
 
 	mu       sync.Mutex // of what follows
 	nodes    map[uint64]*node
@@ -130,10 +131,14 @@ func (a *App) Start(c *controller.Controller) error {
 	if c != nil {
 		a.log = c.Log()
 	}
-	if _, err := rand.Read(a.key[:]); err != nil {
+	a.now.Store(time.Now().UnixNano())
+	if a.shared != nil {
+		if err := a.share(); err != nil {
+			return err
+		}
+	} else if _, err := rand.Read(a.key[:]); err != nil {
 		return err
 	}
-	a.now.Store(time.Now().UnixNano())
 	a.done.Go(a.run)
 	return nil
 }
@@ -304,7 +309,7 @@ func (a *App) SwitchUp(s *controller.Switch) {
 	var probe []*port
 	a.locked(func() {
 		n := a.node(s.DPID())
-		n.sw = s
+		n.own(s)
 		a.bySwitch.Store(s, n)
 		a.clearDormant(func(at place, d dormant) bool {
 			return at.dpid != n.dpid && (d.link.From == n.dpid || d.link.To == n.dpid)
@@ -325,6 +330,7 @@ func (a *App) SwitchUp(s *controller.Switch) {
 				a.forget(p) // it went while the switch was away
 			}
 		}
+		a.taken(n)
 	})
 	slices.SortFunc(probe, func(x, y *port) int { return cmp.Compare(x.number, y.number) })
 	for _, p := range probe {
@@ -338,10 +344,11 @@ func (a *App) SwitchDown(s *controller.Switch) {
 	a.mu.Lock()
 	defer a.release()
 	n := a.nodes[s.DPID()]
-	if n == nil || n.sw != s {
+	if n == nil || n.sw != s && n.seen != s {
 		return // it is back already, by another connection
 	}
-	n.sw = nil
+	n.own(nil)
+	n.seen = nil
 	if a.wiring.lacks(n.dpid) {
 		a.forgetSwitch(n)
 	}
@@ -372,9 +379,13 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 	a.locked(func() {
 		n := a.nodes[s.DPID()]
 		switch {
-		case n == nil || n.sw != s:
+		case n == nil || n.sw != s && n.seen != s:
 		case reason != openflow.PortDelete && p.Works():
 			known := a.portUp(n, p)
+			a.mirrorAt(n, p.Number)
+			if n.sw == nil {
+				return // who is its master probes it
+			}
 			if time.Since(known.sent) >= openTime { // one that flaps gets no more probes than that
 				late = known
 			} else {

@@ -324,6 +324,7 @@ func (t *hostTable) remove(h *host) {
 }
 
 func (t *hostTable) tell(h *host, gone bool) {
+	t.app.shared.host(h.mac)
 	if len(t.watchers) == 0 {
 		return
 	}
@@ -380,7 +381,7 @@ func (t *hostTable) expire(now time.Time) {
 	t.expired = now
 	before := now.Add(-hostIdle).UnixNano()
 	for _, h := range t.byMAC {
-		if h.seen.Load() < before {
+		if h.seen.Load() < before && (t.app.shared == nil || h.port.Load().node.ours.Load()) {
 			t.remove(h)
 		}
 	}

@@ -21,7 +21,9 @@ const (
 // node is a switch of which something is known.
 type node struct {
 	dpid uint64
-	sw   *controller.Switch // nil: not connected
+	sw   *controller.Switch // nil: not connected, or another member's of a cluster
+	seen *controller.Switch // connected, whosever it is; of a cluster only
+	ours atomic.Bool        // sw is not nil
 
 	// ports has those that are up, and those of remembered links. That of a connected
 	// switch is changed by the switch's own goroutine only (with mu held), which so may
@@ -66,7 +68,19 @@ type way struct {
 	suspected    bool      // being confirmed
 	gone         bool
 	pos          int // in App.ways
+
+	silent    int  // seconds without a probe, of a link whose other end another member has
+	condemned bool // it ends when the store says so
 }
+
+// own makes the switch of a node this controller's, or nobody's.
+func (n *node) own(s *controller.Switch) {
+	n.sw = s
+	n.ours.Store(s != nil)
+}
+
+// here says whether the switch is connected, so that its ports' states are known.
+func (n *node) here() bool { return n.sw != nil || n.seen != nil }
 
 // Kind is what the port leads to.
 func (p *port) Kind() Kind { return Kind(p.kind.Load()) }
@@ -119,7 +133,7 @@ func (a *App) node(dpid uint64) *node {
 
 // drop forgets a switch of which nothing is known any more.
 func (a *App) drop(n *node) {
-	if n.sw == nil && len(n.ports) == 0 && a.nodes[n.dpid] == n {
+	if !n.here() && len(n.ports) == 0 && a.nodes[n.dpid] == n {
 		delete(a.nodes, n.dpid)
 	}
 }
@@ -195,6 +209,7 @@ func (a *App) newWay(from, to *port, indirect bool) *way {
 	a.ways = append(a.ways, w)
 	from.out, to.in = append(from.out, w), append(to.in, w)
 	a.linkChanges = append(a.linkChanges, LinkChange{Link: w.link()})
+	a.shared.link(from.place(), to.place())
 	a.warnHosts(from)
 	a.warnHosts(to)
 	a.setKind(from, Inner)
@@ -207,7 +222,7 @@ func (a *App) doubt(w *way, until time.Time) {
 	switch {
 	case w.stale && !w.until.IsZero():
 		until = w.until
-	case until.IsZero() && w.from.node.sw == nil && w.to.node.sw == nil:
+	case until.IsZero() && !w.from.node.here() && !w.to.node.here():
 		until = time.Now().Add(awayTime)
 	}
 	w.stale, w.missed, w.until = true, 0, until
@@ -257,11 +272,12 @@ func (a *App) lose(w *way) {
 	is := func(x *way) bool { return x == w }
 	w.from.out, w.to.in = slices.DeleteFunc(w.from.out, is), slices.DeleteFunc(w.to.in, is)
 	a.linkChanges = append(a.linkChanges, LinkChange{Link: w.link(), Gone: true})
+	a.shared.link(w.from.place(), w.to.place())
 	for _, p := range []*port{w.from, w.to} {
 		if p.gone || len(p.out)+len(p.in) > 0 {
 			continue
 		}
-		if p.node.sw == nil {
+		if !p.node.here() {
 			a.forget(p)
 			continue
 		}
@@ -278,12 +294,13 @@ func (a *App) forget(p *port) {
 		return
 	}
 	for w := range p.ways {
-		if p.node.sw != nil && !w.connected() {
+		if p.node.here() && !(w.from.node.here() && w.to.node.here()) {
 			at := p.place()
 			a.dormant[at] = append(a.dormant[at], dormant{w.link(), time.Now().Add(rememberTime)})
 		}
 	}
 	p.gone = true
+	a.shared.down(p.place())
 	delete(p.node.ports, p.number)
 	for w := range p.ways {
 		a.lose(w)
@@ -318,6 +335,7 @@ func (a *App) join(from, to *port, direct bool) (back bool) {
 		}
 		if to.wayTo(from) == nil {
 			other, ok := a.both(from, to, direct, now)
+			a.shared.link(from.place(), to.place())
 			if !ok {
 				return !known || now.Sub(to.sent) >= openTime
 			}
@@ -325,7 +343,11 @@ func (a *App) join(from, to *port, direct bool) (back bool) {
 		}
 		w = a.newWay(from, to, !direct)
 	}
-	w.missed = 0
+	w.missed, w.silent = 0, 0
+	if w.condemned {
+		w.condemned = false
+		a.shared.link(from.place(), to.place())
+	}
 	if direct {
 		w.missedDirect = 0
 		a.outdate(w)

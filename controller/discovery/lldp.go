@@ -115,6 +115,5 @@ func (a *App) read(frame []byte) (from place, ok bool) {
 			signature = value[len(oui)+stampLen:]
 		}
 	}
-	age := time.Since(a.began) - at
-	return from, signature != nil && hmac.Equal(signature, a.sign(from, at)) && age <= probeLife
+	return from, signature != nil && hmac.Equal(signature, a.sign(from, at)) && a.isFresh(at)
 }

@@ -44,9 +44,10 @@ type schedule struct {
 	suspects []suspect // links to confirm, the oldest first
 	checking int       // links that are being confirmed
 	lag      time.Duration
-	calm     int       // ports that were calm when they were looked at
-	phase    float64   // of the last port that was added
-	last     time.Time // tick
+	most     time.Duration // that a probe may at least be under way
+	calm     int           // ports that were calm when they were looked at
+	phase    float64       // of the last port that was added
+	last     time.Time     // tick
 	slow     time.Time
 	wake     chan struct{}
 }
@@ -90,7 +91,7 @@ func (s *schedule) suspect(w *way, at time.Time) {
 const doubtTime = 2 * time.Second
 
 // openFor is how long a probe may be under way: the time it took lately counts four times.
-func (s *schedule) openFor() time.Duration { return min(max(openTime, 4*s.lag), openMost) }
+func (s *schedule) openFor() time.Duration { return min(max(openTime, s.most, 4*s.lag), openMost) }
 
 // run sends probes within the budget, and sees which ports are edges and which links are lost.
 func (a *App) run() {
@@ -133,6 +134,7 @@ func (a *App) step(now time.Time) (next time.Duration) {
 			a.schedule.slow = now
 			a.schedule.lag -= a.schedule.lag / 4
 			a.expire(now)
+			a.expireShared(now)
 		}
 	})
 	for _, p := range send {
@@ -333,7 +335,7 @@ func (p *probes) AppendTo(b []byte) []byte {
 
 // probes makes the probes of a port, which say when they were sent.
 func (a *App) probes(at place, mac openflow.MAC, direct bool) openflow.Message {
-	now := time.Since(a.began)
+	now := a.stamp()
 	out := func(dst openflow.MAC, etherType uint16) *openflow.PacketOut {
 		return &openflow.PacketOut{Buffer: openflow.BufferNone, InPort: openflow.PortController,
 			Actions: []openflow.Action{openflow.Output(at.port)}, Data: a.probe(at, now, mac, dst, etherType)}
@@ -354,7 +356,7 @@ func (a *App) probeIn(s *controller.Switch, p *controller.Packet) bool {
 	}
 	var back *port
 	a.locked(func() {
-		src, dst := a.port(from), a.port(place{s.DPID(), p.InPort})
+		src, dst := a.source(from), a.port(place{s.DPID(), p.InPort})
 		if src == nil || dst == nil || dst.node.sw != s {
 			return
 		}

@@ -14,6 +14,10 @@ func init() {
 		New: func(f apps.Facilities) (controller.App, error) {
 			a := New()
 			a.configure(f)
+			if f.Member != "" {
+				a.Share(f.Store)
+				return a, nil
+			}
 			if f.Database == nil {
 				return a, nil
 			}

@@ -32,7 +32,7 @@ func (a *App) follow(now time.Time) (settled bool) {
 	a.mu.Lock()
 	nothing := len(a.switches) == 0 // to learn for: all are routers
 	a.mu.Unlock()
-	if nothing {
+	if nothing && a.agreement == nil {
 		return true
 	}
 	ports, links := a.discovery.Snapshot()
@@ -41,6 +41,9 @@ func (a *App) follow(now time.Time) (settled bool) {
 		far[l.From], far[l.To] = true, true
 	}
 	tables := a.tables(far)
+	if a.agreement != nil {
+		return a.followShared(tables, ports, links, now)
+	}
 	g := a.build(tables, ports, links, now)
 	spread, routed := a.route(g, tables, links, now)
 	g.plan()
@@ -85,6 +88,9 @@ func (a *App) tables(far map[uint64]bool) []*table {
 			continue
 		}
 		out = append(out, t)
+	}
+	if a.agreement != nil {
+		return a.others(out, far)
 	}
 	slices.SortFunc(out, func(x, y *table) int { return cmp.Compare(x.dpid, y.dpid) })
 	return out

@@ -62,6 +62,7 @@ type App struct {
 
 	bySwitch  sync.Map // *controller.Switch to *table
 	spreading spreading
+	agreement *agreement // with the other members of a cluster; nil: there is none
 
 	mu       sync.Mutex
 	switches map[uint64]*table // also of switches that are away but have links
@@ -93,6 +94,14 @@ func (a *App) Start(c *controller.Controller) error {
 	a.discovery.Watch(func(discovery.Change) { a.poke() })
 	a.discovery.WatchLinks(func(discovery.LinkChange) { a.poke() })
 	a.discovery.WatchHosts(func(discovery.HostChange) { a.hostChanged() })
+	if a.agreement != nil {
+		if a.spreading.wanted.Load() {
+			a.log.Warn("the switches of a cluster's members are one spanning tree; no packet takes other paths")
+		}
+		if err := a.agree(); err != nil {
+			return err
+		}
+	}
 	a.done.Go(a.run)
 	return nil
 }
@@ -165,6 +174,9 @@ func (a *App) SwitchUp(s *controller.Switch) {
 		old.mu.Unlock()
 	}
 	missed := !a.flushed.IsZero() && t.lost.Before(a.flushed.Add(lostTime))
+	if a.agreement != nil {
+		missed = a.agreement.mayLack(time.Now())
+	}
 	a.switches[s.DPID()] = t
 	a.mu.Unlock()
 	if missed {
@@ -186,6 +198,7 @@ func (a *App) SwitchDown(s *controller.Switch) {
 		return
 	}
 	v.(*table).away()
+	a.dropShared(v.(*table))
 	time.AfterFunc(holdTime+time.Second, a.poke)
 	a.poke()
 }

@@ -71,6 +71,12 @@ type node struct {
 	conn   net.Conn
 	off    bool                  // it does not connect by itself
 	out    chan openflow.Message // to the controller; nil without a connection
+
+	// In a cluster: its connections, that of its master, and since when that is it.
+	lines      map[*member]*line
+	master     *line
+	generation uint64
+	elected    bool
 }
 
 func newNetwork(t *testing.T, seed uint64, only func(uint64) bool) *network {
@@ -334,6 +340,14 @@ func (n *network) note(format string, args ...any) {
 
 // send sends to the controller, with mu held.
 func (s *node) send(m openflow.Message) {
+	if _, port := m.(*openflow.PortStatus); port {
+		for _, l := range s.lines {
+			l.out <- m
+		}
+		if s.lines != nil {
+			return
+		}
+	}
 	if s.out != nil {
 		s.out <- m
 	}

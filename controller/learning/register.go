@@ -1,6 +1,8 @@
 package learning
 
 import (
+	"errors"
+
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/discovery"
@@ -19,6 +21,9 @@ func init() {
 	apps.Register(apps.Spec{Name: "learning", Cookie: Cookie, Order: 60,
 		New: func(f apps.Facilities) (controller.App, error) {
 			if f.Topology.Learning == topology.Reactive {
+				if f.Member != "" {
+					return nil, errors.New("learning: reactive is for one controller: members of a cluster need learning: proactive")
+				}
 				var only func(uint64) bool
 				if r := apps.Get[router](f); r != nil {
 					only = func(dpid uint64) bool { return !r.Routes(dpid) }
@@ -30,6 +35,7 @@ func init() {
 				a.only = func(dpid uint64) bool { return !r.Routes(dpid) }
 				a.routers = r.MAC
 			}
+			a.share(f)
 			a.Spread(spreads(f))
 			return a, nil
 		},
@@ -40,6 +46,13 @@ func init() {
 			return nil
 		},
 	})
+}
+
+// share makes the app that of a member of a cluster, if there is one.
+func (a *App) share(f apps.Facilities) {
+	if f.Member != "" {
+		a.Share(f.Member, f.Store)
+	}
 }
 
 func spreads(f apps.Facilities) bool { return f.Topology.Balancing() == topology.BalanceLoad }

@@ -84,6 +84,7 @@ type table struct {
 
 	mu        sync.Mutex
 	sw        *controller.Switch // nil: away, and it goes on as it was
+	other     bool               // another member's of a cluster
 	lost      time.Time          // since when it is away
 	rules     *controller.Rules  // the frame
 	ports     map[uint32]*port   // those that are not closed, or have an entry

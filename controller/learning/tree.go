@@ -82,6 +82,15 @@ func (a *App) build(tables []*table, ports []discovery.Port, links []discovery.L
 			g.addPort(tables[i], i, at, p.Kind, unknown, now)
 		}
 	}
+	if a.agreement == nil {
+		g.addUnknown(tables, unknown, now)
+	}
+	g.sort()
+	return g
+}
+
+// addUnknown adds what leads, or may lead, to what is not seen.
+func (g *graph) addUnknown(tables []*table, unknown int, now time.Time) {
 	for i, t := range tables {
 		g.addAway(t, i, unknown, now)
 	}
@@ -91,6 +100,10 @@ func (a *App) build(tables []*table, ports []discovery.Port, links []discovery.L
 	for i, t := range tables {
 		g.addHosts(t, i, unknown, now)
 	}
+}
+
+// sort orders the edges by their first ends.
+func (g *graph) sort() {
 	slices.SortFunc(g.edges, func(x, y *arc) int {
 		return cmp.Or(x.first().compare(y.first()), cmp.Compare(x.u, y.u), cmp.Compare(x.v, y.v))
 	})
@@ -99,7 +112,6 @@ func (a *App) build(tables []*table, ports []discovery.Port, links []discovery.L
 		g.at[e.u] = append(g.at[e.u], e)
 		g.at[e.v] = append(g.at[e.v], e)
 	}
-	return g
 }
 
 func (e *arc) first() end {
@@ -194,7 +206,7 @@ func (a *App) addSegment(g *graph, s *segment, vertex, unknown int, tables []*ta
 func (t *table) end(at end) *endState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := &endState{end: at, table: t, away: t.sw == nil}
+	e := &endState{end: at, table: t, away: t.sw == nil && !t.other}
 	if p := t.ports[at.port]; p != nil {
 		e.phase = p.phase
 	}
@@ -230,7 +242,7 @@ func (g *graph) add(u, v int, fixed bool, ends ...*endState) {
 // leads to the unknown for a time.
 func (g *graph) addPort(t *table, i int, at end, kind discovery.Kind, unknown int, now time.Time) {
 	e := t.end(at)
-	if e.away {
+	if e.away || t.other {
 		return
 	}
 	t.mu.Lock()
@@ -242,9 +254,9 @@ func (g *graph) addPort(t *table, i int, at end, kind discovery.Kind, unknown in
 	}
 	t.mu.Unlock()
 	switch {
-	case wasLink && kind != discovery.Inner:
+	case wasLink && kind != discovery.Inner && t.app.agreement == nil:
 		g.add(i, unknown, true, e)
-	case kind == discovery.Edge, held && kind == discovery.Open && e.phase == open:
+	case kind == discovery.Edge, held && !wasLink && kind == discovery.Open && e.phase == open:
 		g.leaves = append(g.leaves, leaf{e, i, open})
 	default:
 		g.leaves = append(g.leaves, leaf{e, i, closed})

@@ -74,6 +74,18 @@ func (c *Config) check() error {
 	return nil
 }
 
+// only is the configuration of some routers; nil: of all.
+func (c Config) only(dpids map[uint64]bool) Config {
+	if dpids != nil {
+		c.Routers = slices.DeleteFunc(slices.Clone(c.Routers), func(r Router) bool { return !dpids[r.DPID] })
+	}
+	return c
+}
+
+func (c Config) has(dpid uint64) bool {
+	return slices.ContainsFunc(c.Routers, func(r Router) bool { return r.DPID == dpid })
+}
+
 // key tells interfaces of a router apart.
 type key struct {
 	port    uint32
@@ -161,7 +173,8 @@ func (n *network) sameAreas(areas []engine.AreaConfig) bool {
 }
 
 // removeRouters removes those that are not wanted any more, and those whose id or virtual links are
-// to change, with the routers at the other ends of these. Their LSAs are flushed.
+// to change, with the routers at the other ends of these. Their LSAs are flushed; not so in a
+// cluster, where another member goes on with the router.
 func (n *network) removeRouters(now time.Time, wanted map[uint64]*Router) {
 	gone := map[engine.ID]bool{}
 	for dpid, r := range n.routers {
@@ -182,7 +195,7 @@ func (n *network) removeRouters(now time.Time, wanted map[uint64]*Router) {
 		for _, p := range r.ports {
 			n.leave(now, p)
 		}
-		r.engine.Remove(now, true)
+		r.engine.Remove(now, !n.shared)
 		if wanted[r.DPID] != nil {
 			n.away[r.DPID] = r.datapath
 		}

@@ -43,6 +43,8 @@ type network struct {
 	begun   time.Time
 	started bool // all routers knew their ports once
 
+	shared bool // of a cluster: other members have routers, too
+
 	unsettled int // routers that do not know theirs
 
 	outside   int // neighbours that packets are exchanged with
@@ -164,6 +166,12 @@ func (n *network) look(now time.Time, j joined) *view {
 	v := &view{routing.NewSegments(j.links, j.router), map[place]discovery.Kind{}, map[routing.Segment]*around{}}
 	edges := map[uint64]bool{}
 	for _, p := range j.ports {
+		if n.shared && !j.connected(p.Switch) { // another member knows what its ports lead to
+			if j.router(p.Switch) || p.Kind == discovery.Open {
+				v.at(p.Switch, p.Number).others = true
+			}
+			continue
+		}
 		v.kinds[place{p.Switch, p.Number}] = p.Kind
 		s := v.at(p.Switch, p.Number)
 		s.undecided = s.undecided || p.Kind == discovery.Open

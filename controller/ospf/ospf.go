@@ -59,6 +59,8 @@ type App struct {
 	lost       atomic.Uint64 // packets for which there was no room in the queue
 
 	mu       sync.Mutex // of what follows
+	config   Config
+	mine     map[uint64]bool // of a cluster: the switches of this member, whose routers alone are the engine's; nil: all are
 	net      *network
 	out      output
 	deadline time.Time
@@ -122,9 +124,10 @@ func (a *App) configure(c Config) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	if err := a.net.configure(now, c); err != nil {
+	if err := a.net.configure(now, c.only(a.mine)); err != nil {
 		return err
 	}
+	a.config = c
 	if a.c != nil {
 		for dpid, r := range a.net.routers {
 			if s := a.c.Switch(dpid); s != nil && !r.connected {
@@ -161,6 +164,7 @@ func (a *App) again() {
 func (a *App) SwitchUp(s *controller.Switch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.has(s.DPID(), true)
 	a.switchUp(time.Now(), s)
 	a.poll(time.Now())
 	a.changedAll()
@@ -189,10 +193,34 @@ func (a *App) switchUp(now time.Time, s *controller.Switch) {
 	}
 }
 
+// Share makes the app that of a member of a cluster. The routers of other members are neighbours
+// like any others: OSPF's packets go over the links between them. It must be called before Start.
+func (a *App) Share() error {
+	a.mine, a.net.shared = map[uint64]bool{}, true
+	return a.Configure(a.config)
+}
+
+// has takes a router that is this member's now, or lets another member have it: its LSAs stay. mu
+// must be held.
+func (a *App) has(dpid uint64, mine bool) {
+	if a.mine == nil || a.mine[dpid] == mine || !a.config.has(dpid) {
+		return
+	}
+	a.mine[dpid] = mine
+	now := time.Now()
+	if err := a.net.configure(now, a.config.only(a.mine)); err != nil {
+		a.net.log.Error("ospf: a router is not taken", "error", err)
+	}
+	a.tell = true
+	a.poll(now)
+	a.changedAll()
+}
+
 // SwitchDown leaves the router as it is: it forwards on.
 func (a *App) SwitchDown(s *controller.Switch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.has(s.DPID(), false)
 	if r := a.net.routers[s.DPID()]; r != nil {
 		r.connected = false
 	}

@@ -11,7 +11,11 @@ func init() {
 	apps.Register(apps.Spec{Name: "ospf", Order: 40, // before routing, which asks it for routes when a port changes
 		Needs: []apps.Need{{App: "routing", For: "installs its routes"}},
 		New: func(f apps.Facilities) (controller.App, error) {
-			return New(apps.Get[*discovery.App](f), apps.Get[*routing.App](f), ConfigOf(f.Topology))
+			a, err := New(apps.Get[*discovery.App](f), apps.Get[*routing.App](f), ConfigOf(f.Topology))
+			if err == nil && f.Member != "" {
+				err = a.Share()
+			}
+			return a, err
 		},
 		Configure: func(a controller.App, f apps.Facilities) error { return a.(*App).Configure(ConfigOf(f.Topology)) },
 	})

@@ -81,6 +81,11 @@ func (n *node) connect(s *controller.Switch) {
 		n.groups[bucketsKey(g.Buckets)] = g.Group
 	}
 	n.reframe()
+	n.see(s)
+}
+
+// see takes the states of the router's ports.
+func (n *node) see(s *controller.Switch) {
 	n.settled, n.up = false, make(map[uint32]bool, len(n.itf))
 	for _, p := range s.Ports() {
 		if n.itf[p.Number] != nil {

@@ -274,6 +274,9 @@ func (a *App) settling() bool {
 		n.mu.Lock()
 		sw := n.sw
 		n.mu.Unlock()
+		if sw == nil && a.c.Seen(n.DPID) != nil {
+			continue // another member's
+		}
 		if sw == nil {
 			return true
 		}
@@ -312,6 +315,19 @@ func (a *App) SwitchDown(s *controller.Switch) {
 		n.mu.Unlock()
 	}
 }
+
+// SwitchSeen takes the states of the ports of another member's router: routes lead over it.
+func (a *App) SwitchSeen(s *controller.Switch) {
+	if n := a.node(s.DPID()); n != nil {
+		n.mu.Lock()
+		n.see(s)
+		n.mu.Unlock()
+		a.poke(fmt.Sprintf("router %s is seen", n.Name), time.Now())
+	}
+}
+
+// SwitchCeased leaves the router to another member, which goes on with what it has.
+func (a *App) SwitchCeased(s *controller.Switch) { a.SwitchDown(s) }
 
 // PortChanged follows a port at once.
 func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p openflow.Port) {
@@ -424,7 +440,7 @@ func (a *App) picture(dpid uint64) (net *network, router int, is bool) {
 func (a *App) Missing() (out []string) {
 	for _, n := range *a.nodes.Load() {
 		n.mu.Lock()
-		if n.sw == nil {
+		if n.sw == nil && (a.c == nil || a.c.Seen(n.DPID) == nil) {
 			out = append(out, "router "+n.Name)
 		}
 		n.mu.Unlock()

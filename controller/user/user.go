@@ -57,14 +57,17 @@ type App struct {
 	c    *controller.Controller
 	rows store.Rows[row]
 	done sync.WaitGroup
+	ctx  context.Context // of a member of a cluster: ends with the app; nil: there is none
+	stop context.CancelFunc
 
 	changing sync.Mutex // one change at a time; held while a switch is asked
 
 	mu    sync.Mutex // of what follows
 	flows map[int64]Flow
 	at    map[place]int64
-	given *Flow // what a switch is being given now
-	over  bool  // it has ended there already
+	keys  map[string]int64 // as they are kept
+	given *Flow            // what a switch is being given now
+	over  bool             // it has ended there already
 }
 
 // place is where an entry stands: of several at one place a switch has the last.
@@ -77,7 +80,7 @@ func placeOf(f Flow) place { return place{f.Switch, controller.KeyOf(f.Flow)} }
 
 // New returns the app with the entries of a store.
 func New(s store.Store) (*App, error) {
-	a := &App{rows: store.Rows[row]{Store: s, Prefix: "user/flow/"}, flows: map[int64]Flow{}, at: map[place]int64{}}
+	a := &App{rows: store.Rows[row]{Store: s, Prefix: "user/flow/"}, flows: map[int64]Flow{}, at: map[place]int64{}, keys: map[string]int64{}}
 	rows, err := a.rows.All(context.Background())
 	if err != nil {
 		return nil, err
@@ -99,11 +102,19 @@ func (a *App) Name() string { return "user" }
 // Start makes the app know the controller.
 func (a *App) Start(c *controller.Controller) error {
 	a.c = c
+	if a.ctx != nil {
+		a.done.Go(a.follow)
+	}
 	return nil
 }
 
 // Stop ends it. What is installed stays.
-func (a *App) Stop() { a.done.Wait() }
+func (a *App) Stop() {
+	if a.ctx != nil {
+		a.stop()
+	}
+	a.done.Wait()
+}
 
 // SwitchUp makes the users' entries in the switch those that are kept.
 func (a *App) SwitchUp(s *controller.Switch) {
@@ -290,7 +301,7 @@ func (a *App) find(p place) (Flow, bool) {
 func (a *App) note(f Flow) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.flows[f.ID], a.at[placeOf(f)] = f, f.ID
+	a.flows[f.ID], a.at[placeOf(f)], a.keys[a.rows.Prefix+rowOf(f).key()] = f, f.ID, f.ID
 }
 
 func (a *App) forget(id int64) (f Flow, had bool) {
@@ -299,6 +310,7 @@ func (a *App) forget(id int64) (f Flow, had bool) {
 	if f, had = a.flows[id]; had {
 		delete(a.flows, id)
 		delete(a.at, placeOf(f))
+		delete(a.keys, a.rows.Prefix+rowOf(f).key())
 	}
 	return f, had
 }

@@ -23,7 +23,6 @@ import (
 	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/store/etcd"
-	"trivet.dev/trivet/internal/servers"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
@@ -47,7 +46,7 @@ type running struct {
 	member       string // of a cluster, its name
 	store, login string // where the apps keep what outlives it, if not in the database
 	tls          etcd.TLS
-	broker       servers.Broker
+	broker       brokerFlags
 
 	wired bool // the cables are as the topology has them
 	rows  int  // of each time series of the database
@@ -79,7 +78,7 @@ func (a *app) controller() *cobra.Command {
 	f.StringVar(&r.tls.Key, "store-key", "", "its private key")
 	f.StringVar(&r.tls.CA, "store-ca", "", "certificates of the CA that signs etcd's certificates (default: those that this machine trusts)")
 	f.StringVar(&r.member, "member", "", "be a member of the cluster of controllers that share the store, by this name (see docs/cluster.md)")
-	brokerFlags(f, &r.broker)
+	r.broker.register(f)
 	f.BoolVar(&r.wired, "wired", false, "the cables are as --topology has them: ports forward before probes have looked at them")
 	f.IntVar(&r.rows, "database-rows", 0, "how much each time series of the database keeps, at most (default: a day)")
 	f.StringVar(&s.cert, "cert", "", "the controller's certificate, for ssl:")
@@ -93,6 +92,10 @@ func (a *app) controller() *cobra.Command {
 
 func (a *app) runController(ctx context.Context, s serving, r running) error {
 	o, err := r.options(slog.New(slog.NewTextHandler(a.err, nil)))
+	if err != nil {
+		return err
+	}
+	broker, err := r.reportsBy()
 	if err != nil {
 		return err
 	}
@@ -118,7 +121,7 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 		return err
 	}
 	defer c.Close()
-	ctx, leave, err := a.join(ctx, c, s, r, o, door)
+	ctx, centre, leave, err := a.join(ctx, c, s, r.member, o, broker, door)
 	if err != nil {
 		return err
 	}
@@ -126,6 +129,9 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 	a.say("controller listens on %s; Ctrl-C ends   apps %s", s.listen, strings.Join(c.Apps, ", "))
 	if door != nil {
 		server := api.Server{Reload: r.reload(c)}
+		if centre != nil {
+			server.More = centre.Register
+		}
 		server.Use(c)
 		go func() {
 			if err := server.Serve(door); err != nil {
@@ -154,10 +160,7 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 
 // options returns the controller's options.
 func (r running) options(log *slog.Logger) (builtin.Options, error) {
-	o := builtin.Options{Log: log, Apps: r.apps, Database: r.database, DatabaseRows: r.rows, Wired: r.wired}
-	if err := checkBroker(r.broker); err != nil {
-		return o, err
-	}
+	o := builtin.Options{Log: log, Apps: r.apps, Database: r.database, DatabaseRows: r.rows, Wired: r.wired, Member: r.member}
 	if r.rows < 0 {
 		return o, fmt.Errorf("--database-rows %d: write a number above 0", r.rows)
 	}

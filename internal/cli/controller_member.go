@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"trivet.dev/trivet/cluster"
+	"trivet.dev/trivet/cluster/centre"
+	"trivet.dev/trivet/cluster/report"
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/controller/builtin"
 )
@@ -14,23 +16,30 @@ const leaveTime = 10 * time.Second
 
 // join makes the controller a member of its cluster. The context ends, too, when it is not any
 // more, with the reason as its cause; leave hands its switches over to the others.
-func (a *app) join(ctx context.Context, c *builtin.Controller, s serving, r running, o builtin.Options, door *api.Door) (joined context.Context, leave func(), err error) {
-	if r.member == "" {
-		return ctx, func() {}, nil
+func (a *app) join(ctx context.Context, c *builtin.Controller, s serving, name string, o builtin.Options, broker report.Broker, door *api.Door) (
+	joined context.Context, role *centre.Centre, leave func(), err error) {
+	if name == "" {
+		return ctx, nil, func() {}, nil
 	}
-	m := cluster.Options{Store: o.Store, Name: r.member, OpenFlow: s.listen}
+	role, err = centre.New(centre.Options{Store: o.Store, Member: name, Broker: broker, Load: c.Load, Log: o.Log,
+		Live: func() []string { return c.Member.Alive() }})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	m := cluster.Options{Store: o.Store, Name: name, OpenFlow: s.listen}
 	if door != nil {
 		m.API = door.Address
 	}
 	if err := c.Join(context.WithoutCancel(ctx), m); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	joined, end := context.WithCancelCause(ctx)
 	go func() {
 		<-c.Member.Done()
 		end(c.Member.Err())
 	}()
-	return joined, func() {
+	go role.Run(joined)
+	return joined, role, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 		defer cancel()
 		if err := c.Member.Leave(ctx); err != nil {

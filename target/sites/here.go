@@ -82,3 +82,6 @@ func (l *Lab) LoadAgain(ctx context.Context) error {
 		return p.wrong(err)
 	}))
 }
+
+// LimitProgram limits a program beside the switches: such run here.
+func (l *Lab) LimitProgram(name string, cpu topology.CPU) error { return l.here.LimitProgram(name, cpu) }

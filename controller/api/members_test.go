@@ -1,0 +1,333 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/controller/store"
+	"trivet.dev/trivet/controller/user"
+	"trivet.dev/trivet/datapath/embedded"
+	"trivet.dev/trivet/datapath/embedded/agent"
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/topology"
+)
+
+// team is a bed whose switches several controllers share. Who is master of which the test says; of
+// the bed's own c it is only what the topology says that is used.
+type team struct {
+	*bed
+	members []*teamMember
+	mu      sync.Mutex
+	owner   map[uint64]*teamMember
+	claims  uint64
+}
+
+// teamMember is one of the controllers.
+type teamMember struct {
+	*builtin.Controller
+	of   *team
+	name string
+}
+
+func (m *teamMember) Connected(s *controller.Switch) {
+	m.of.mu.Lock()
+	defer m.of.mu.Unlock()
+	if m.of.owner[s.DPID()] == m {
+		m.of.claims++
+		_ = s.Become(m.of.claims)
+	}
+}
+
+func (m *teamMember) Lost(*controller.Switch)    {}
+func (m *teamMember) Deposed(*controller.Switch) {}
+
+// newTeam builds a network of a topology, and shares its switches out between three controllers.
+func newTeam(t *testing.T, top *topology.Topology) *team {
+	t.Helper()
+	resolved, problems := topology.Resolve(top, topology.Defaults{Datapath: topology.OVS, Controlled: topology.OVS, Controller: topology.ControllerTrivet})
+	if problems.Err() != nil {
+		t.Fatal(problems)
+	}
+	k := &team{bed: &bed{t: t, topology: resolved, agents: map[string]*agent.Agent{}, ports: map[string]*pipeline.Port{}, arrived: make(chan arrival, 1000)},
+		owner: map[uint64]*teamMember{}}
+	hosts := map[*pipeline.Port]string{}
+	k.dp = embedded.New(embedded.Options{Output: func(out *pipeline.Sent, _ *pipeline.Packet) {
+		k.arrived <- arrival{hosts[out.Port], append([]byte(nil), out.Data...)}
+	}})
+	t.Cleanup(k.dp.Close)
+	k.addSwitches(hosts)
+	kept := store.NewMemory(nil, nil)
+	var listeners []net.Listener
+	for i := range 3 {
+		m := &teamMember{of: k, name: fmt.Sprint("m", i+1)}
+		var err error
+		m.Controller, err = builtin.New(builtin.Options{Log: slog.New(slog.DiscardHandler), Topology: resolved, Store: kept, Member: m.name})
+		k.must(err)
+		m.Owner = m
+		t.Cleanup(m.Close)
+		k.must(kept.Commit(t.Context(), nil, store.Put("cluster/member/"+m.name, nil)))
+		k.members = append(k.members, m)
+		l, err := net.Listen("unix", filepath.Join(t.TempDir(), "of"))
+		k.must(err)
+		t.Cleanup(func() { l.Close() })
+		go func() { _ = m.Serve(l) }()
+		listeners = append(listeners, l)
+	}
+	k.c = k.members[0].Controller
+	for i, n := range k.switches() {
+		k.owner[n] = k.members[i%3]
+	}
+	for _, a := range k.agents {
+		for _, l := range listeners {
+			conn, err := net.Dial("unix", l.Addr().String())
+			k.must(err)
+			go func() { _ = a.Meet(conn) }()
+		}
+	}
+	k.wait("each member knows all links", func() bool {
+		for _, m := range k.members {
+			if len(m.Discovery.Links()) != 2*k.inner() || len(m.Routing.Missing()) > 0 {
+				return false
+			}
+		}
+		return true
+	})
+	k.wait("hosts' ports forward", func() bool {
+		for _, p := range k.ports {
+			dpid, n := p.Switch().DatapathID(), p.Number()
+			if m := k.owner[dpid]; !m.Routing.Routes(dpid) && !m.Learning.TakesPart(dpid, n) {
+				return false
+			}
+		}
+		return true
+	})
+	k.quiet()
+	return k
+}
+
+// switches are the datapath ids, in the order of the topology.
+func (k *team) switches() (out []uint64) {
+	for _, n := range k.topology.Nodes {
+		if n.IsDatapath() {
+			out = append(out, uint64(n.DPID))
+		}
+	}
+	return out
+}
+
+// quiet waits until members want nothing more of the switches.
+func (k *team) quiet() {
+	k.wait("members settle", func() bool {
+		for _, m := range k.members {
+			if !m.Learning.Settled() || !m.Routing.Quiet() {
+				return false
+			}
+		}
+		return true
+	})
+	for _, m := range k.members {
+		for _, s := range m.Switches() {
+			k.must(s.Barrier(context.Background()))
+		}
+	}
+}
+
+// give makes a member the master of a switch, and waits until it is.
+func (k *team) give(dpid uint64, to *teamMember) {
+	k.mu.Lock()
+	from := k.owner[dpid]
+	k.owner[dpid] = to
+	k.claims++
+	generation := k.claims
+	k.mu.Unlock()
+	k.must(to.Seen(dpid).Become(generation))
+	if from != to {
+		k.must(from.Seen(dpid).Cease())
+	}
+	k.wait("another member is master", func() bool {
+		return to.Switch(dpid) != nil && (from == to || from.Switch(dpid) == nil)
+	})
+}
+
+// all pings from each host to each other, and wants each packet to come to that one alone.
+func (k *team) all(when string, only bool) {
+	k.t.Helper()
+	for from := range k.ports {
+		for to := range k.ports {
+			if from == to {
+				continue
+			}
+			if got := k.ping(from, to, 1); !got[to] || only && len(got) != 1 {
+				k.t.Errorf("%s: a ping from %s to %s came to %v", when, from, to, got)
+			}
+		}
+	}
+}
+
+func ringOf(t *testing.T, nodes topology.Kind) *topology.Topology {
+	t.Helper()
+	top, err := topology.Generate("ring,4", topology.GenerateOptions{Nodes: nodes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
+// Hosts at switches of three members reach each other over a ring, without a copy that goes round;
+// and as well after each switch has another master.
+func TestMembersSwitch(t *testing.T) {
+	k := newTeam(t, ringOf(t, topology.Switch))
+	k.all("first", false)
+	k.quiet()
+	k.all("learned", true)
+	for i, dpid := range k.switches() {
+		k.give(dpid, k.members[(i+1)%3])
+	}
+	k.quiet()
+	k.all("after others have taken them", true)
+	for _, m := range k.members {
+		k.wantWhole(m)
+	}
+}
+
+// wantWhole asks a member of the whole network: the switches, what is in them, the hosts, and a
+// path through switches of all.
+func (k *team) wantWhole(m *teamMember) {
+	k.t.Helper()
+	address := "unix:" + filepath.Join(k.t.TempDir(), "s")
+	door, err := Open(address, "")
+	k.must(err)
+	defer door.Close()
+	var server Server
+	server.Use(m.Controller)
+	go func() { _ = server.Serve(door) }()
+	c, err := Dial(address, "")
+	k.must(err)
+	all, err := c.Topology(k.t.Context())
+	k.must(err)
+	flows, err := c.Flows(k.t.Context(), "")
+	k.must(err)
+	for _, s := range all.Switches {
+		if !s.Connected || !slices.ContainsFunc(flows.Flows, func(f Flow) bool { return f.Switch == s.Name && f.App == "learning" }) {
+			k.t.Errorf("%s does not know switch %s or its entries", m.name, s.Name)
+		}
+	}
+	hosts, err := c.Hosts(k.t.Context())
+	k.must(err)
+	for _, h := range hosts {
+		if h.Seen == nil {
+			k.t.Errorf("%s does not know where %s is", m.name, h.Name)
+		}
+	}
+	p, err := c.Path(k.t.Context(), PathQuery{From: "h1", To: "h3"})
+	k.must(err)
+	if p.Arrives != "yes" || len(p.Ways) != 1 || len(strings.Fields(p.Ways[0].names())) < 3 {
+		k.t.Errorf("%s says of the path from h1 to h3: %+v", m.name, p)
+	}
+}
+
+// Routers of three members forward to each other's subnets, also when a link of another member's
+// routers fails, and when other members have them.
+func TestMembersRoute(t *testing.T) {
+	k := newTeam(t, ringOf(t, topology.Router))
+	k.all("first", true)
+	for i, dpid := range k.switches() {
+		k.give(dpid, k.members[(i+1)%3])
+	}
+	k.quiet()
+	k.all("after others have taken them", true)
+}
+
+// What a user has given to one member all know: the master of the switch or the router acts, and
+// who takes it over goes on with that; what is taken back at another one goes.
+func TestMembersUsers(t *testing.T) {
+	k := newTeam(t, ringOf(t, topology.Router))
+	dpid := k.switches()[0]
+	first, other := k.members[0], k.members[1]
+	m, err := openflow.ParseFlow("table=1,priority=7,ip,nw_dst=203.0.113.0/24,actions=drop")
+	k.must(err)
+	if _, err := other.User.Add(t.Context(), dpid, m); !errors.Is(err, user.ErrNotConnected) {
+		t.Errorf("who is not its master gives a switch an entry: %v", err)
+	}
+	f, err := first.User.Add(t.Context(), dpid, m)
+	k.must(err)
+	to := netip.MustParsePrefix("198.51.100.0/24")
+	name := k.topology.Nodes[slices.IndexFunc(k.topology.Nodes, func(n *topology.Node) bool { return uint64(n.DPID) == dpid })].Name
+	k.must(other.AddRoute(t.Context(), builtin.UserRoute{Router: name, Prefix: to}))
+	has := func() (out []string) {
+		flows, err := controller.Ask[openflow.FlowStatsList](t.Context(), k.members[2].Seen(dpid), openflow.AllFlows())
+		k.must(err)
+		for _, x := range flows {
+			if dst, is := x.Match.Get(openflow.FieldIPv4Dst); is {
+				if p, ok := dst.Prefix(); ok && (p == to || x.Priority == 7) {
+					out = append(out, p.String())
+				}
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	both := []string{to.String(), "203.0.113.0/24"}
+	k.wait("the router has both", func() bool { return slices.Equal(has(), both) })
+	k.wait("all know both", func() bool {
+		return !slices.ContainsFunc(k.members, func(m *teamMember) bool { return len(m.User.Flows())*len(m.UserRoutes()) != 1 })
+	})
+	k.give(dpid, other)
+	k.quiet()
+	if got := has(); !slices.Equal(got, both) {
+		t.Errorf("after another has taken the router it has %v", got)
+	}
+	_, err = first.User.Delete(t.Context(), f.ID)
+	k.must(err)
+	k.must(k.members[2].DeleteRoute(t.Context(), name, to))
+	k.wait("both are gone", func() bool { return len(has()) == 0 })
+}
+
+// Routers of three members are OSPF neighbours of each other, over the links between them.
+func TestMembersOSPF(t *testing.T) {
+	top := ringOf(t, topology.Router)
+	for _, n := range top.Nodes {
+		if n.Kind == topology.Router {
+			n.OSPF = &topology.OSPF{}
+		}
+	}
+	for _, l := range top.Links {
+		l.OSPF = &topology.OSPFLink{Hello: topology.Duration(time.Second), Dead: topology.Duration(4 * time.Second)}
+	}
+	k := newTeam(t, top)
+	reach := func() {
+		k.t.Helper()
+		k.wait("routes of OSPF to all subnets", func() bool {
+			for _, dpid := range k.switches() {
+				for name := range k.ports {
+					r := k.owner[dpid].Routing.Lookup(dpid, k.host(name).Addresses[0].Addr())
+					if r == nil {
+						return false
+					}
+				}
+			}
+			return true
+		})
+		k.quiet()
+	}
+	reach()
+	k.all("first", true)
+	for i, dpid := range k.switches() {
+		k.give(dpid, k.members[(i+1)%3])
+	}
+	reach()
+	k.all("after others have taken them", true)
+}

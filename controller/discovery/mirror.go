@@ -1,0 +1,355 @@
+package discovery
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/openflow"
+)
+
+func (a *App) sharedLink(x pair, l sharedLink) {
+	s := a.shared
+	s.mu.Lock()
+	s.links[x] = &l
+	delete(s.void, x)
+	for _, at := range []place{x.from, x.to} {
+		if s.linksAt[at] == nil {
+			s.linksAt[at] = map[pair]bool{}
+		}
+		s.linksAt[at][x] = true
+	}
+	s.mu.Unlock()
+	if p := a.port(x.to); p != nil && p.node.sw != nil {
+		s.link(x.from, x.to) // it is ours to say
+	}
+	a.mirror(x)
+	if p := a.port(x.from); p != nil && p.node.sw != nil && len(p.out) == 0 {
+		a.shut(p, time.Now()) // it is no edge: its probes arrive at a switch
+	}
+}
+
+func (a *App) sharedLinkGone(x pair) {
+	s := a.shared
+	s.mu.Lock()
+	delete(s.links, x)
+	delete(s.void, x)
+	for _, at := range []place{x.from, x.to} {
+		if delete(s.linksAt[at], x); len(s.linksAt[at]) == 0 {
+			delete(s.linksAt, at)
+		}
+	}
+	s.mu.Unlock()
+	from, to := a.port(x.from), a.port(x.to)
+	if from == nil || to == nil {
+		return
+	}
+	w := from.wayTo(to)
+	switch {
+	case w == nil:
+	case to.node.sw == nil || w.condemned:
+		a.log.Info("link lost", "from", x.from, "to", x.to)
+		a.lose(w)
+	default:
+		s.link(x.from, x.to) // it is ours to say
+	}
+}
+
+// mirror makes a link known both directions of which are in the store. What arrives at a switch of
+// this member it must have seen itself.
+func (a *App) mirror(x pair) {
+	l, there := a.shared.has(x.from, x.to)
+	back, both := a.shared.has(x.to, x.from)
+	if !there || a.wiring.lacks(x.from.dpid) || a.wiring.lacks(x.to.dpid) {
+		return
+	}
+	from, to := a.mirrored(x.from), a.mirrored(x.to)
+	if from == nil || to == nil {
+		return
+	}
+	if w := from.wayTo(to); w != nil {
+		if to.node.sw == nil && (w.indirect != l.Indirect || w.stale && from.node.here() && to.node.here()) {
+			w.indirect, w.stale = l.Indirect, false
+			delete(a.stale, w)
+			a.linkChanges = append(a.linkChanges, LinkChange{Link: w.link()})
+		}
+		return
+	}
+	seen := func(from, to *port) bool {
+		_, half := to.halves[from]
+		return to.node.sw == nil || half || from.wayTo(to) != nil
+	}
+	if !(both || to.wayTo(from) != nil) || !seen(from, to) || !seen(to, from) || len(from.out) >= maxFar || len(to.in) >= maxFar {
+		a.drop(from.node)
+		a.drop(to.node)
+		return
+	}
+	delete(to.halves, from)
+	delete(from.halves, to)
+	a.newWay(from, to, l.Indirect)
+	if to.wayTo(from) == nil {
+		a.newWay(to, from, back.Indirect)
+	}
+}
+
+// mirrored returns a port of a link in the store. The ports of a switch that is connected are
+// known; of one that is not, they are what links say.
+func (a *App) mirrored(at place) *port {
+	if n := a.nodes[at.dpid]; n != nil && n.here() {
+		return n.ports[at.port]
+	}
+	return a.remembered(at.dpid, at.port)
+}
+
+// source returns the port that a probe says it comes from: one of a switch that this member has not
+// seen is there as well, for the probe is signed.
+func (a *App) source(at place) *port {
+	p := a.port(at)
+	if p == nil && a.shared != nil && !a.wiring.lacks(at.dpid) {
+		return a.mirrored(at)
+	}
+	return p
+}
+
+// SwitchSeen takes the ports of a switch of which this member is not the master, and what the store
+// has of it.
+func (a *App) SwitchSeen(s *controller.Switch) {
+	a.locked(func() {
+		n := a.node(s.DPID())
+		n.seen = s
+		here := map[uint32]bool{}
+		for _, p := range s.Ports() {
+			if p.Works() {
+				here[p.Number] = true
+				a.portUp(n, p)
+			}
+		}
+		a.hosts.keep(n.dpid, here)
+		for number, p := range n.ports {
+			if !here[number] {
+				a.forget(p)
+			}
+		}
+		a.mirrorAll(n)
+	})
+}
+
+// SwitchCeased keeps what is known of a switch that another member has now: that one goes on
+// probing.
+func (a *App) SwitchCeased(s *controller.Switch) {
+	a.bySwitch.Delete(s)
+	a.locked(func() {
+		n := a.nodes[s.DPID()]
+		if n == nil || n.sw != s {
+			return
+		}
+		n.own(nil)
+		for _, p := range n.ports {
+			if p.first = (time.Time{}); p.Kind() == Edge {
+				a.setKind(p, Open) // whoever has it next looks itself
+			}
+			for w := range p.ways {
+				w.condemned = false
+			}
+		}
+	})
+}
+
+// mirrorAll takes from the store what it has of a switch whose ports are known now.
+func (a *App) mirrorAll(n *node) {
+	if a.shared == nil {
+		return
+	}
+	for number := range n.ports {
+		a.mirrorAt(n, number)
+	}
+	for _, mac := range a.shared.hostsOf(n.dpid) {
+		a.mirrorHost(mac)
+	}
+}
+
+// mirrorAt is mirrorAll for the links of a port.
+func (a *App) mirrorAt(n *node, number uint32) {
+	if a.shared != nil {
+		for _, x := range a.shared.at(place{n.dpid, number}) {
+			a.mirror(x)
+		}
+	}
+}
+
+// taken puts right, after this member has become a switch's master, what the store has of it: links
+// and hosts stay, and have to be confirmed in their usual time.
+func (a *App) taken(n *node) {
+	if a.shared == nil {
+		return
+	}
+	a.mirrorAll(n)
+	a.shared.recheck(n.dpid)
+	for _, p := range n.ports {
+		a.expect(p)
+		for _, w := range p.in {
+			w.silent = 0
+		}
+	}
+	a.hosts.touch(n.dpid, time.Unix(0, a.now.Load()))
+}
+
+// recheck has all be compared that the store has of a switch.
+func (s *shared) recheck(dpid uint64) {
+	s.mu.Lock()
+	for x := range s.links {
+		if x.to.dpid == dpid || x.from.dpid == dpid {
+			s.dirtyLinks[x] = true
+		}
+	}
+	for mac := range s.hostsAt[dpid] {
+		s.dirtyHosts[mac] = true
+	}
+	s.mu.Unlock()
+	s.poke()
+}
+
+func (s *shared) hostsOf(dpid uint64) []openflow.MAC {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.hostsAt[dpid]))
+}
+
+// expireShared gives up links whose probes another member sends, after the time in which even one
+// that has all ports must have sent as many as a link may lose. They end when the store has taken
+// it: while nothing can be agreed on, the network stays as it is.
+func (a *App) expireShared(now time.Time) {
+	if a.shared == nil {
+		return
+	}
+	for _, x := range a.shared.valid() {
+		a.mirror(x)
+	}
+	ports := 0
+	for _, n := range a.nodes {
+		ports += len(n.ports)
+		for _, p := range n.ports {
+			for from, h := range p.halves {
+				if now.Sub(h.at) >= shutTime {
+					delete(p.halves, from)
+					a.shared.link(from.place(), p.place())
+				}
+			}
+		}
+	}
+	life := int((lost+1)*max(round, time.Duration(ports)*time.Second/Budget)/slowInterval) + 1
+	for _, w := range a.ways {
+		if w.to.node.sw == nil || w.from.node.sw != nil || w.from.node.seen == nil {
+			w.silent = 0
+			continue
+		}
+		if w.silent++; w.silent > life && !w.condemned && !a.trusting { // its own seconds: one that stood still has none
+			w.condemned = true
+			a.shared.link(w.from.place(), w.to.place())
+		}
+	}
+}
+
+func (a *App) sharedHost(mac openflow.MAC, h sharedHost) {
+	s := a.shared
+	s.mu.Lock()
+	s.forgetHost(mac)
+	s.hosts[mac] = h
+	if s.hostsAt[h.at.dpid] == nil {
+		s.hostsAt[h.at.dpid] = map[openflow.MAC]bool{}
+	}
+	s.hostsAt[h.at.dpid][mac] = true
+	s.mu.Unlock()
+	a.mirrorHost(mac)
+}
+
+func (s *shared) forgetHost(mac openflow.MAC) {
+	old, had := s.hosts[mac]
+	if !had {
+		return
+	}
+	delete(s.hosts, mac)
+	if delete(s.hostsAt[old.at.dpid], mac); len(s.hostsAt[old.at.dpid]) == 0 {
+		delete(s.hostsAt, old.at.dpid)
+	}
+}
+
+func (a *App) sharedHostGone(mac openflow.MAC) {
+	a.shared.mu.Lock()
+	a.shared.forgetHost(mac)
+	a.shared.mu.Unlock()
+	a.shared.host(mac)
+	t := &a.hosts
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h := t.byMAC[mac]; h != nil && h.port.Load().node.sw == nil {
+		t.remove(h)
+	}
+}
+
+// mirrorHost puts a host where the store says that it is, unless that is at a switch of this
+// member, which knows better.
+func (a *App) mirrorHost(mac openflow.MAC) {
+	a.shared.mu.Lock()
+	x, is := a.shared.hosts[mac]
+	a.shared.mu.Unlock()
+	p := a.port(x.at)
+	if !is || p == nil {
+		return
+	}
+	if p.node.sw != nil {
+		a.shared.host(mac)
+		return
+	}
+	a.hosts.mirror(mac, p, x)
+}
+
+// mirror makes a host live at a port of another member's switch.
+func (t *hostTable) mirror(mac openflow.MAC, at *port, x sharedHost) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.byMAC[mac]
+	if h == nil {
+		if h = t.add(at, mac, x.Since); h == nil {
+			return
+		}
+	}
+	same := h.port.Load() == at && slices.Equal(*h.addresses.Load(), x.Addresses) && h.seen.Load() != 0
+	if same {
+		return
+	}
+	if h.port.Load() != at {
+		t.place(h, at)
+	}
+	h.since = x.Since
+	h.seen.Store(t.app.now.Load())
+	for _, old := range *h.addresses.Load() {
+		if o := t.byAddress[old]; o != nil && o.host == h {
+			delete(t.byAddress, old)
+		}
+	}
+	list := slices.Clone(x.Addresses)
+	h.addresses.Store(&list)
+	for _, address := range list {
+		o := t.byAddress[address]
+		if o == nil {
+			o = &owner{}
+			t.byAddress[address] = o
+		} else if o.host != h {
+			t.disown(o.host, address)
+			t.tell(o.host, false)
+		}
+		o.host = h
+	}
+	t.tell(h, false)
+}
+
+// touch takes the hosts of a switch for heard now: who heard them last was another member.
+func (t *hostTable) touch(dpid uint64, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for h := range t.bySwitch[dpid] {
+		h.seen.Store(now.UnixNano())
+	}
+}

@@ -1,0 +1,435 @@
+package learning
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/controller/store"
+	"trivet.dev/trivet/internal/patience"
+)
+
+// The members of a cluster make one tree. Each computes it from the links that discovery knows, of
+// all switches, by the same rule; but they do not learn of a change at the same time. So a member
+// says, when the ports of its switches that are outside its tree are closed, and the switches have
+// confirmed it:
+//
+//	view/tree/NAME    that all ports that are open at these switches are of that tree
+//
+// A port of a link opens when all members that are there have said so of the very tree that this
+// member has now, and each link outside the tree is closed at one end at least by a switch of which
+// that has been said: half a link carries nothing. Then what is open anywhere is a part of one
+// tree. A member closes what a new tree has not before it says anything of that, and opens nothing
+// until all have: so no two trees are being opened at the same time. It does not matter how late
+// anybody learns what.
+//
+// A switch that nobody has now (its member has died, and no other has taken it yet) goes on as was
+// last said of it.
+const (
+	treePrefix   = "view/tree/"
+	memberPrefix = "cluster/member/" // who is there
+
+	// freshTime is longer than it takes until a member that has died is missed.
+	freshTime = 3 * time.Second
+
+	againTime = 500 * time.Millisecond // after a commit that has failed
+)
+
+// word is what a member says.
+type word struct {
+	Tree     string   `json:"tree"`
+	Switches []string `json:"switches"`
+
+	revision int64
+	of       map[uint64]bool // Switches
+}
+
+func (w word) same(x word) bool { return w.Tree == x.Tree && slices.Equal(w.Switches, x.Switches) }
+
+// agreement is what the members have said.
+type agreement struct {
+	member string
+	store  store.Store
+	wake   chan struct{}
+
+	mu    sync.Mutex
+	words map[string]word  // by member
+	there map[string]bool  // members
+	gone  map[string]int64 // when members have gone, as the store counts
+	want  *word            // what this member is to say; nil: nothing yet
+	fresh time.Time        // until then a member that has died may not have followed the last tree
+
+	// Of follow:
+	tree   string // of the network as it is
+	agreed string // the last one on which all have agreed
+	arcs   map[string][]end
+	former [][]end // links that are gone, until all have agreed without them
+	said   map[uint64]said
+}
+
+// said is what is known to be closed at a switch since a member has last said something of it.
+type said struct {
+	revision int64
+	closed   map[end]bool
+}
+
+// Share makes the app that of a member of a cluster. It must be called before Start.
+func (a *App) Share(member string, s store.Store) {
+	a.agreement = &agreement{member: member, store: s, wake: make(chan struct{}, 1), words: map[string]word{}, there: map[string]bool{}, gone: map[string]int64{}, said: map[uint64]said{}}
+}
+
+// agree begins to follow what members say. What this one said in an earlier run is withdrawn.
+func (a *App) agree() error {
+	g := a.agreement
+	ctx, cancel := patience.Store.Context(a.ctx)
+	defer cancel()
+	if err := g.store.Commit(ctx, nil, store.Delete(treePrefix+g.member)); err != nil {
+		return fmt.Errorf("the tree of this member: %w", err)
+	}
+	for _, prefix := range []string{treePrefix, memberPrefix} {
+		there, events, err := g.store.Watch(a.ctx, prefix)
+		if err != nil {
+			return fmt.Errorf("what members say of their trees: %w", err)
+		}
+		g.replace(prefix, there)
+		a.done.Go(func() { a.hearMembers(prefix, events) })
+	}
+	a.done.Go(a.say)
+	return nil
+}
+
+// hearMembers follows a part of the store until the app ends.
+func (a *App) hearMembers(prefix string, events <-chan []store.Event) {
+	for {
+		for batch := range events {
+			if a.agreement.hear(batch, false) {
+				a.poke()
+			}
+		}
+		if !a.pause(againTime) {
+			return
+		}
+		there, again, err := a.agreement.store.Watch(a.ctx, prefix)
+		if err != nil {
+			continue
+		}
+		events = again
+		a.agreement.replace(prefix, there)
+		a.poke()
+	}
+}
+
+func (a *App) pause(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-a.ctx.Done():
+		return false
+	}
+}
+
+// replace takes all that there is below a prefix.
+func (g *agreement) replace(prefix string, there []store.Entry) {
+	g.mu.Lock()
+	if prefix == treePrefix {
+		clear(g.words)
+	} else {
+		clear(g.there)
+	}
+	g.mu.Unlock()
+	g.hear(there, true)
+}
+
+// hear takes changes, or all that there is, and says whether they are any: beats of a member are
+// none.
+func (g *agreement) hear(events []store.Event, all bool) (news bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, e := range events {
+		if name, is := strings.CutPrefix(e.Key, memberPrefix); is {
+			news = news || g.there[name] == e.Gone()
+			if g.there[name] = true; e.Gone() {
+				g.gone[name] = e.Revision
+				delete(g.there, name)
+			}
+			continue
+		}
+		name := strings.TrimPrefix(e.Key, treePrefix)
+		news = true
+		w := word{revision: e.Revision, of: map[uint64]bool{}}
+		if e.Gone() || json.Unmarshal(e.Value, &w) != nil {
+			delete(g.words, name)
+			continue
+		}
+		for _, s := range w.Switches {
+			var dpid uint64
+			if n, err := fmt.Sscanf(s, "%x", &dpid); n == 1 && err == nil {
+				w.of[dpid] = true
+			}
+		}
+		g.words[name] = w
+		if !all && e.Revision > g.gone[name] {
+			g.there[name] = true // what is said of it is under way
+		}
+	}
+	return news
+}
+
+// say writes what this member is to say, if it has not.
+func (a *App) say() {
+	g := a.agreement
+	for {
+		select {
+		case <-g.wake:
+		case <-a.ctx.Done():
+			return
+		}
+		for a.ctx.Err() == nil {
+			g.mu.Lock()
+			want := *g.want
+			g.mu.Unlock()
+			value, err := json.Marshal(want)
+			if err != nil {
+				break
+			}
+			ctx, cancel := patience.Store.Context(a.ctx)
+			err = g.store.Commit(ctx, nil, store.Put(treePrefix+g.member, value))
+			cancel()
+			if err == nil || errors.Is(err, context.Canceled) || !a.pause(againTime) {
+				break
+			}
+		}
+	}
+}
+
+// mayLack says whether a switch that comes from another member may not have been told to forget
+// addresses, because that one has died.
+func (g *agreement) mayLack(now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return now.Before(g.fresh)
+}
+
+// wants has this member say what it has not.
+func (g *agreement) wants(w word) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.want == nil || !g.want.same(w) {
+		g.want = &w
+		select {
+		case g.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// followShared is follow with other members: the tree is that of all switches, and what joins it
+// waits until all have agreed.
+func (a *App) followShared(tables []*table, ports []discovery.Port, links []discovery.Link, now time.Time) (settled bool) {
+	g, s := a.build(tables, ports, links, now), a.agreement
+	g.plan()
+	tree := g.name()
+	if s.tree != tree && s.tree != "" {
+		a.stale = now // addresses lead by the old one
+	}
+	if s.tree != tree || s.agreed != tree {
+		s.mu.Lock()
+		s.fresh = now.Add(freshTime)
+		s.mu.Unlock()
+	}
+	s.tree = tree
+	changes := map[*table]*change{}
+	of := func(t *table) *change {
+		if changes[t] == nil {
+			changes[t] = &change{close: map[uint32]role{}, open: map[uint32]role{}}
+		}
+		return changes[t]
+	}
+	g.closings(tables, of, false, now)
+	for _, l := range g.leaves {
+		if l.want == open {
+			of(l.table).open[l.port] = edge
+		}
+	}
+	s.remember(g)
+	agreed := s.holds(g, tables)
+	if agreed {
+		if s.agreed != tree && s.agreed != "" {
+			a.stale = now // all others have the new one, too
+		}
+		s.agreed = tree
+		for _, e := range g.edges {
+			for _, x := range e.ends {
+				if e.tree {
+					of(x.table).open[x.port] = link
+				}
+			}
+		}
+	}
+	for t, c := range changes {
+		a.tell(t, c)
+	}
+	leaving := slices.ContainsFunc(tables, (*table).isLeaving)
+	if !leaving {
+		s.wants(word{Tree: tree, Switches: own(tables)})
+	}
+	return a.flush(tables, now) && agreed && !leaving
+}
+
+// own are the switches of this member.
+func own(tables []*table) []string {
+	out := []string{}
+	for _, t := range tables {
+		if !t.other {
+			out = append(out, fmt.Sprintf("%x", t.dpid))
+		}
+	}
+	return out
+}
+
+// others adds the switches of other members that have links.
+func (a *App) others(out []*table, far map[uint64]bool) []*table {
+	mine := map[uint64]bool{}
+	for _, t := range out {
+		mine[t.dpid] = true
+	}
+	for dpid := range far {
+		if !mine[dpid] && a.only(dpid) {
+			out = append(out, &table{app: a, dpid: dpid, other: true})
+		}
+	}
+	slices.SortFunc(out, func(x, y *table) int { return cmp.Compare(x.dpid, y.dpid) })
+	return out
+}
+
+// dropShared forgets a switch that this member does not have any more: another one has it.
+func (a *App) dropShared(t *table) {
+	if a.agreement == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.switches[t.dpid] == t {
+		delete(a.switches, t.dpid)
+	}
+}
+
+// name tells a tree from others.
+func (g *graph) name() string {
+	h := sha256.New()
+	for _, e := range g.edges {
+		if e.tree {
+			fmt.Fprintln(h, e.name(), e.v >= len(g.index))
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:12])
+}
+
+// name tells an edge from others: it has the ports of the edge.
+func (e *arc) name() string {
+	var out []string
+	for _, x := range e.ends {
+		out = append(out, fmt.Sprintf("%x:%d", x.dpid, x.port))
+	}
+	return strings.Join(out, "-")
+}
+
+// remember takes note of links that are gone. Until all have agreed without them they may carry
+// packets.
+func (s *agreement) remember(g *graph) {
+	arcs := make(map[string][]end, len(g.edges))
+	for _, e := range g.edges {
+		var ends []end
+		for _, x := range e.ends {
+			ends = append(ends, x.end)
+		}
+		arcs[e.name()] = ends
+	}
+	for name, ends := range s.arcs {
+		if arcs[name] == nil {
+			s.former = append(s.former, ends)
+		}
+	}
+	s.arcs = arcs
+	s.former = slices.DeleteFunc(s.former, func(ends []end) bool {
+		return slices.ContainsFunc(ends, func(x end) bool {
+			_, there := g.index[x.dpid]
+			return !there || g.inLink[x] // it joins nothing, or there is another link, or it again
+		})
+	})
+}
+
+// holds says whether all have agreed on the tree.
+func (s *agreement) holds(g *graph, tables []*table) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.want == nil || s.want.Tree != s.tree {
+		return false
+	}
+	mine, is := s.words[s.member]
+	if !is || !mine.same(word{Tree: s.tree, Switches: own(tables)}) {
+		return false
+	}
+	last := map[uint64]word{}
+	for name, w := range s.words {
+		if s.there[name] && w.Tree != s.tree {
+			return false
+		}
+		for dpid := range w.of {
+			if w.revision > last[dpid].revision {
+				last[dpid] = w
+			}
+		}
+	}
+	s.note(g, last)
+	shut := func(x end) bool { return s.said[x.dpid].closed[x] }
+	for _, e := range g.edges {
+		if !e.tree && !slices.ContainsFunc(e.ends, func(x *endState) bool { return shut(x.end) }) {
+			return false
+		}
+	}
+	for _, ends := range s.former {
+		if !slices.ContainsFunc(ends, shut) {
+			return false
+		}
+	}
+	s.former = nil
+	return true
+}
+
+// note keeps what is closed at each switch since the last word of it, if that was of this tree or
+// of one that was this member's then.
+func (s *agreement) note(g *graph, last map[uint64]word) {
+	for dpid, w := range last {
+		switch {
+		case w.Tree == s.tree:
+			s.said[dpid] = said{w.revision, map[end]bool{}}
+		case s.said[dpid].revision != w.revision:
+			delete(s.said, dpid)
+		}
+	}
+	maps.DeleteFunc(s.said, func(dpid uint64, _ said) bool { _, there := g.index[dpid]; return !there })
+	for _, e := range g.edges {
+		for _, x := range e.ends {
+			if w := last[x.dpid]; w.Tree == s.tree && !e.tree && w.revision > 0 {
+				s.said[x.dpid].closed[x.end] = true
+			}
+		}
+	}
+	for _, ends := range s.former {
+		for _, x := range ends {
+			if w := last[x.dpid]; w.Tree == s.tree && w.revision > 0 {
+				s.said[x.dpid].closed[x] = true
+			}
+		}
+	}
+}

@@ -20,7 +20,6 @@ import (
 type witness struct {
 	controller.Base
 	name     string
-	watches  bool
 	mu       sync.Mutex
 	told     []string
 	packets  []byte // the last byte of each

@@ -282,8 +282,8 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 		return
 	}
 	at, mac := t.from, ""
-	// Each time the first that goes on from there: a switch may pass a packet on with the stamp that
-	// it came with, so when it was seen says nothing of the order at its two ends.
+	// Each time the first that goes on from there: a switch may pass a packet on with the stamp
+	// that it came with, so when it was seen says nothing of the order at its two ends.
 	goesOn := func(s sighting) (h hop, between []hop, ok bool) {
 		if h, ok = v.cameBy(s); !ok || v.far(h) == t.from || len(s.Numbers) < t.sent/50 { // of few packets: copies that flooded
 			return h, nil, false

@@ -243,8 +243,8 @@ func TestNoName(t *testing.T) {
 }
 
 // What is lost on the way is lost where it was seen last, also where the taps at both ends of a
-// link saw it at the same time; at a switch, on the way to whose MAC address it has; and nowhere where
-// that is nobody's that is listened at.
+// link saw it at the same time; at a switch, on the way to whose MAC address it has; and nowhere
+// where that is nobody's that is listened at.
 func TestFollow(t *testing.T) {
 	v := verifierOf(t, chain)
 	mac := func(node string) string {

@@ -84,4 +84,6 @@ func (l *Lab) LoadAgain(ctx context.Context) error {
 }
 
 // LimitProgram limits a program beside the switches: such run here.
-func (l *Lab) LimitProgram(name string, cpu topology.CPU) error { return l.here.LimitProgram(name, cpu) }
+func (l *Lab) LimitProgram(name string, cpu topology.CPU) error {
+	return l.here.LimitProgram(name, cpu)
+}

@@ -67,8 +67,8 @@ func PrepareRabbitMQ(t testing.TB, config ...string) *RabbitMQ {
 		c.Env = r.environment
 		return c
 	}
-	// Erlang's own register of names. One that a broker or rabbitmqctl starts by itself outlives it,
-	// and would be there as soon as this one has ended: they must not.
+	// Erlang's own register of names. One that a broker or rabbitmqctl starts by itself outlives
+	// it, and would be there as soon as this one has ended: they must not.
 	epmd := &process{t: t, dir: t.TempDir(), listens: mapper, command: func() *exec.Cmd {
 		return exec.Command("epmd", "-port", mapperPort, "-address", "127.0.0.1")
 	}}

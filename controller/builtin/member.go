@@ -7,11 +7,11 @@ import (
 	"trivet.dev/trivet/controller"
 )
 
-// Join makes the controller a member of a cluster: of which switches it is master the members
-// decide. It must be called before a switch connects. When ctx ends, the member stops as if it
-// died.
+// Join makes a controller that was made as a member (Options.Member) join its cluster: of which
+// switches it is master the members decide. It must be called before a switch connects. When ctx
+// ends, the member stops as if it died.
 func (c *Controller) Join(ctx context.Context, o cluster.Options) error {
-	o.Log = c.log
+	o.Name, o.Store, o.Log = c.facilities.Member, c.facilities.Store, c.log
 	o.Become = func(dpid, generation uint64) error {
 		if s := c.Seen(dpid); s != nil {
 			return s.Become(generation)

@@ -33,14 +33,14 @@ type seat struct {
 // sit starts a member.
 func sit(t *testing.T, st store.Store, name string) *seat {
 	t.Helper()
-	c, err := builtin.New(builtin.Options{Log: slog.New(slog.DiscardHandler), Apps: []string{"learning"}, Store: st})
+	c, err := builtin.New(builtin.Options{Log: slog.New(slog.DiscardHandler), Apps: []string{"learning"}, Store: st, Member: name})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &seat{Controller: c}
 	ctx, die := context.WithCancel(t.Context())
 	s.die = die
-	if err := c.Join(ctx, cluster.Options{Store: st, Name: name}); err != nil {
+	if err := c.Join(ctx, cluster.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if s.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {

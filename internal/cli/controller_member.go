@@ -26,7 +26,7 @@ func (a *app) join(ctx context.Context, c *builtin.Controller, s serving, name s
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	m := cluster.Options{Store: o.Store, Name: name, OpenFlow: s.listen}
+	m := cluster.Options{OpenFlow: s.listen}
 	if door != nil {
 		m.API = door.Address
 	}

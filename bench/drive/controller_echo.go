@@ -114,7 +114,7 @@ func controllerEcho(ctx context.Context, b *bed) (o experiment.Measured, err err
 		return o, err
 	}
 	o.Measurements, o.Reasons = controllerTimes(answers, links)
-	o.Details, _ = json.Marshal(map[string]any{"sent": answers.Sent, "received": answers.Received, "link_sent": links.Sent, "link_received": links.Received, "cluster": b.askCluster(ctx)})
+	o.Details, _ = json.Marshal(map[string]any{"sent": answers.Sent, "received": answers.Received, "link_sent": links.Sent, "link_received": links.Received, "cluster": b.askCentre(ctx)})
 	if answers.Received == 0 || links.Received == 0 {
 		return o, fmt.Errorf("of %d echoes to routers %d were answered, of %d to hosts %d", answers.Sent, answers.Received, links.Sent, links.Received)
 	}
@@ -170,39 +170,37 @@ func controllerTimes(answers, links lab.PingResult) (out []result.Measurement, r
 	return append(out, result.Share("loss", answers.Sent-answers.Received, answers.Sent)), reasons
 }
 
-// asked is what a member of a cluster of controllers said.
+// asked is what the scheduling centre of a lab's cluster said.
 type asked struct {
+	Centre  string          `json:"centre,omitempty"`
 	Members json.RawMessage `json:"members,omitempty"` // what it has heard in load reports: message I of paper 2
-	Idlest  json.RawMessage `json:"idlest,omitempty"`  // whom the scheduling centre would give a new node: message II
+	Idlest  json.RawMessage `json:"idlest,omitempty"`  // whom it would give a new node: message II
 	Error   string          `json:"error,omitempty"`
 }
 
-// askCluster asks each member of the lab's cluster what is known of loads, and who has the least to
-// do, which only the scheduling centre says. Nothing is placed: that would change what is measured
-// next.
-func (b *bed) askCluster(ctx context.Context) map[string]asked {
+// askCentre asks the scheduling centre, which is the member that answers, what it knows of loads
+// and who has the least to do; nil: there is no cluster. Nothing is placed: that would change what
+// is measured next.
+func (b *bed) askCentre(ctx context.Context) *asked {
 	if b.topology.Cluster == nil {
 		return nil
 	}
-	out := map[string]asked{}
+	var errs []error
 	for _, m := range b.topology.Cluster.Members {
-		var a asked
 		socket := lab.MemberSocket(b.name, m.Name)
-		var err, refused error
-		if a.Members, err = askMember(ctx, socket, "/v1/cluster/members"); err == nil {
-			if a.Idlest, refused = askMember(ctx, socket, "/v1/cluster/idlest"); refused != nil && !errors.Is(refused, errNotCentre) {
-				err = refused
-			}
-		}
+		idlest, err := askMember(ctx, socket, "/v1/cluster/idlest")
 		if err != nil {
-			a.Error = err.Error()
+			errs = append(errs, fmt.Errorf("member %s: %w", m.Name, err))
+			continue
 		}
-		out[m.Name] = a
+		out := &asked{Centre: m.Name, Idlest: idlest}
+		if out.Members, err = askMember(ctx, socket, "/v1/cluster/members"); err != nil {
+			out.Error = err.Error()
+		}
+		return out
 	}
-	return out
+	return &asked{Error: errors.Join(errs...).Error()}
 }
-
-var errNotCentre = errors.New("it is not the scheduling centre")
 
 // askMember gets what a member says to a path of its API.
 func askMember(ctx context.Context, socket, path string) (json.RawMessage, error) {
@@ -222,13 +220,11 @@ func askMember(ctx context.Context, socket, path string) (json.RawMessage, error
 	defer answer.Body.Close()
 	const most = 1 << 20
 	text, err := io.ReadAll(io.LimitReader(answer.Body, most))
-	switch {
-	case err != nil:
+	if err == nil && (answer.StatusCode != http.StatusOK || !json.Valid(text)) {
+		err = fmt.Errorf("%s: %s", answer.Status, clip(text))
+	}
+	if err != nil {
 		return nil, err
-	case answer.StatusCode == http.StatusConflict:
-		return nil, errNotCentre
-	case answer.StatusCode != http.StatusOK || !json.Valid(text):
-		return nil, fmt.Errorf("%s: %s", answer.Status, clip(text))
 	}
 	return text, nil
 }

@@ -24,7 +24,7 @@ func init() {
 	register(kind{ProbeKind: experiment.ProbeKind{
 		Name: "controller_echo", Doc: "How long the controller takes to answer hosts that all ping their routers at the same time.",
 		Options: []experiment.Option{
-			{Name: "clients", Type: experiment.Whole, Required: true, Example: "16", Least: 1, Doc: "How many hosts ping, each its own router; one of each router first, then a second of each."},
+			{Name: "clients", Type: experiment.Whole, Required: true, Example: "2", Least: 1, Doc: "How many hosts ping, each its own router; one of each router first, then a second of each."},
 			{Name: "count", Type: experiment.Whole, Default: "200", Least: 1, Most: 100_000, Doc: "Echoes that each of them sends."},
 			{Name: "interval", Type: experiment.Time, Default: "20ms", Doc: "Time from one echo to the next, whether it was answered or not."},
 			by(payload, "56"),

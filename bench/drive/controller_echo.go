@@ -49,7 +49,8 @@ type client struct {
 	beside ping.Pair // a host at the same router, to which flow entries lead
 }
 
-// clientsOf are the hosts that can be clients: one of each router, then a second of each, and so on.
+// clientsOf are the hosts that can be clients: one of each router, then a second of each, and so
+// on.
 func clientsOf(t *topology.Topology) (out []client) {
 	type place struct {
 		host    string
@@ -91,9 +92,9 @@ func clientsOf(t *topology.Topology) (out []client) {
 func linkEchoes(o experiment.Options) int { return max(1, o.Int("count")/4) }
 
 // controllerEcho takes the delay of the way off the delay of packets that the controller answers:
-// what remains is the controller's time, of each client and their mean (equations 11 and 12 of paper
-// 2). Both are medians of echoes that all clients send at the same times, first to each other, by
-// flow entries, then to their routers.
+// what remains is the controller's time, of each client and their mean (equations 11 and 12 of
+// paper 2). Both are medians of echoes that all clients send at the same times, first to each
+// other, by flow entries, then to their routers.
 func controllerEcho(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	var routers, beside []ping.Pair
 	for _, c := range clientsOf(b.topology)[:b.options.Int("clients")] {
@@ -143,8 +144,8 @@ func (b *bed) reachable(ctx context.Context, pairs []ping.Pair) error {
 	return fmt.Errorf("%s does not answer %s, nor do %d others their clients", pairs[0].To, pairs[0].From, len(pairs)-1)
 }
 
-// controllerTimes makes of echoes to routers, and of those by flow entries of the same clients, what
-// is of the controller. A client without answers has no time, and counts as lost packets only.
+// controllerTimes makes of echoes to routers, and of those by flow entries of the same clients,
+// what is of the controller. A client without answers has no time, and counts as lost packets only.
 func controllerTimes(answers, links lab.PingResult) (out []result.Measurement, reasons []environment.Reason) {
 	sum, clients := 0.0, 0
 	for i, a := range answers.Pairs {

@@ -381,7 +381,14 @@ func (c *cluster) lend(p servers.Place, what string, s topology.Server) (topolog
 // topologyFile is what a member knows the topology from.
 const topologyFile = "topology.json"
 
-func (m *member) socket() string { return filepath.Join(m.place.Data(), "api.sock") }
+func (m *member) socket() string { return socketIn(m.place) }
+
+func socketIn(p servers.Place) string { return filepath.Join(p.Data(), "api.sock") }
+
+// MemberSocket is where a member of a lab's cluster of controllers serves its API.
+func MemberSocket(lab, member string) string {
+	return socketIn(servers.Place{Dir: filepath.Join(clusterDir(lab), MemberProgram(member))})
+}
 
 // command is this program, as the member. It is run by the file that is open, as others may not be
 // able to go where it lies.

@@ -153,11 +153,8 @@ func (v *validator) cluster() {
 	if c == nil {
 		return
 	}
-	switch n := len(c.Members); {
-	case n == 1:
-		v.problems.Add(c.Pos, "leave cluster out", "cluster: one controller is what a lab has without a cluster")
-	case n == 0 || n > MaxMembers:
-		v.problems.Add(c.Pos, fmt.Sprintf("write 3, or a number from 2 to %d", MaxMembers), "cluster: it cannot have %d members", n)
+	if n := len(c.Members); n == 0 || n > MaxMembers {
+		v.problems.Add(c.Pos, fmt.Sprintf("write 3, or a number from 1 to %d", MaxMembers), "cluster: it cannot have %d members", n)
 	}
 	seen := map[string]bool{}
 	for _, m := range c.Members {

@@ -330,6 +330,11 @@ func TestTrends(t *testing.T) {
 		{"at: {who: b}, along: x, is: linear", rising, report.Fails, "off the line"},
 		{"at: {who: a}, along: x, is: linear", same, report.CannotTell, "neither a rise nor a fall"},
 		{"at: {who: a}, along: x, is: linear", few, report.NotMeasured, "a line takes three"},
+		{"at: {who: b}, along: x, is: steeper, than: {who: a}", rising, report.Holds, "from 1 to 3 it becomes 1.300 times what it was, the other 1.200 times"},
+		{"at: {who: a}, along: x, is: steeper, than: {who: b}", rising, report.Fails, "p < 0.001"},
+		{"at: {who: a}, along: x, is: steeper, than: {who: b}", same, report.CannotTell, ""},
+		{"at: {who: a}, along: x, is: steeper, than: {who: b}", few, report.NotMeasured, "values for 1 level of x"},
+		{"at: {who: a, x: [1, 2]}, along: x, is: steeper, than: {who: b, x: [1, 2]}", fixed, report.Holds, ""},
 	} {
 		h, samples := one(c.values)
 		h.Experiment.Text = "paper: {trends: [{metric: m, " + c.trend + "}]}"

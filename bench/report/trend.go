@@ -49,6 +49,8 @@ func (d *data) trend(t definition.Trend, paper *definition.Paper) Trend {
 		d.flat(&out, t)
 	case definition.Linear:
 		d.linear(&out, t)
+	case definition.Steeper:
+		d.steeper(&out, t)
 	case definition.Times:
 		d.times(&out, t)
 	default:
@@ -79,6 +81,9 @@ func tested(t definition.Trend) string {
 		words += " (" + describe(t.Where) + ")"
 	}
 	words += " is " + t.Is
+	if t.Is == definition.Steeper {
+		words += " than"
+	}
 	if t.Is == definition.Falls || t.Is == definition.Rises {
 		words = strings.TrimSuffix(words, "is "+t.Is) + t.Is
 	}

@@ -220,8 +220,8 @@ func TestClusterFile(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	for cluster, want := range map[string]string{
-		"0":         `:1:10  cluster: it cannot have "0" members; write a number from 2 to 16`,
-		"1":         ":1:10  cluster: one controller is what a lab has without a cluster",
+		"0":         `:1:10  cluster: it cannot have "0" members; write a number from 1 to 16`,
+		"[]":        ":1:10  cluster: it cannot have 0 members",
 		"17":        `:1:10  cluster: it cannot have "17" members`,
 		"[a, a]":    ":1:14  cluster: there is already a member a",
 		"[a, ../b]": `:1:14  cluster: "../b" cannot be a member's name`,

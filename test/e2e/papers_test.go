@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -103,4 +105,54 @@ func TestSlowSwitch(t *testing.T) {
 	}
 	m.ok("down")
 	contains(t, m.run("validate", m.file("b.yaml", "nodes: {s1: {switch: {cpu: 0.5}}, h1: host}\nlinks: [s1 -- h1]\n")).String(), "switch s1: cpu limits the programs that run there, not its forwarding")
+}
+
+// TestFigures20And21 proves that the experiment of a cluster's time runs, with one client and with
+// 64: one controller, three, and one with three times the processor answer, and the samples have
+// what the scheduling centre had heard from each controller and whom it would give a node.
+func TestFigures20And21(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withServers()
+	before := m.snapshot()
+	out := filepath.Join(m.dir, "x.jsonl")
+	text, err := os.ReadFile(experimentFile(t, "2-routing-emulation/figures-20-21.yaml"))
+	must(t, err)
+	file := m.file("x.yaml", strings.Replace(string(text), "controllers: three, ", "", 1)) // quick, but all of them
+	m.ok("bench", "run", file, "--quick", "--out", out)
+	members := map[any]int{"one": 1, "three": 3, "one with three times the processor": 1}
+	samples := m.samples(out).Samples
+	if len(samples) != 2*len(members) {
+		t.Fatalf("%d samples", len(samples))
+	}
+	for _, s := range samples {
+		if s.Failure != "" {
+			t.Fatalf("%s: %s", s.Cell, s.Failure)
+		}
+		if mean := s.Values("controller_time_mean"); len(mean) != 1 || mean[0] <= 0 || float64(len(s.Values("controller_time"))) > s.Factors["clients"].(float64) {
+			t.Errorf("%s: the mean is %v, of %d clients", s.Cell, mean, len(s.Values("controller_time")))
+		}
+		var details struct {
+			Cluster struct {
+				Centre, Error string
+				Members       struct {
+					Members []struct {
+						Name  string
+						Nodes int
+					}
+				}
+				Idlest struct{ Member string }
+			}
+		}
+		must(t, json.Unmarshal(s.Details, &details))
+		c, nodes := details.Cluster, 0
+		for _, member := range c.Members.Members {
+			nodes += member.Nodes
+		}
+		if len(c.Members.Members) != members[s.Factors["controllers"]] || nodes != 9 || c.Centre == "" || c.Idlest.Member == "" || c.Error != "" {
+			t.Errorf("%s: %s", s.Cell, s.Details)
+		}
+	}
+	contains(t, m.ok("bench", "report", out, "--out", filepath.Join(m.dir, "report")), "report")
+	m.unchanged(before)
 }

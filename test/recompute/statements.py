@@ -111,6 +111,8 @@ class Statement:
                 return "not measured", []
             places = [float(l[0]) if all(number(m[0]) for m in groups) else i for i, l in enumerate(groups)]
             return getattr(self, kind if kind in ("flat", "linear") else "monotone")(places, list(groups.values()))
+        if kind == "steeper":
+            return self.steeper(), []
         dims = [self.d["along"]] if self.d.get("along") else self.free()
         groups = self.result.pick(self.d, dims, "at")
         if not isinstance(self.d["than"], dict):
@@ -125,6 +127,26 @@ class Statement:
     def free(self):
         than = self.d["than"] if isinstance(self.d["than"], dict) else {}
         return [f for f in self.result.factors if f not in (self.d.get("at") or {}) and f not in than]
+
+    def steeper(self):
+        """By the slopes of logarithms along the factor, one of each repetition that has all levels."""
+        sides = []
+        for at in (self.d.get("at"), {**(self.d.get("at") or {}), **self.d["than"]}):
+            groups = self.result.pick(dict(self.d, at=at), [self.d["along"]], "at")
+            levels = sorted(groups, key=lambda l: float(l[0])) if all(number(l[0]) for l in groups) else list(groups)
+            places = [float(l[0]) if all(number(m[0]) for m in levels) else i for i, l in enumerate(levels)]
+            found = {}
+            for i, l in enumerate(levels):
+                for r in groups[l].repetitions.values():
+                    found.setdefault(r.slot[0], {}).setdefault(i, []).append(r.one(self.d.get("each")))
+            whole = [[mean(by[i]) for i in range(len(levels))] for by in found.values() if len(by) == len(levels)]
+            if len(levels) < 2 or not whole or min(min(v) for v in whole) <= 0:
+                return "not measured"
+            sides.append([float(stats.linregress(places, np.log(v)).slope) for v in whole])
+        x, y = sides
+        if min(len(x), len(y)) < ENOUGH or p_of(x, y, False, 0) >= ALPHA:
+            return "cannot tell"
+        return "holds" if mean(x) > mean(y) else "does not hold"
 
     def monotone(self, places, groups):
         values = [g.values(self.d) for g in groups]

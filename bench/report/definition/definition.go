@@ -152,6 +152,8 @@ const (
 
 	Times  = "times"  // Factor times the other one
 	Linear = "linear" // rises or falls along a factor, by a line
+
+	Steeper = "steeper" // its logarithm rises more along a factor than the other one's
 )
 
 var (
@@ -160,7 +162,7 @@ var (
 	columnValues = []string{Mean, Median, "deviation", "variance", "interval", "min", "max", "p5", "p95", "p99", "n"}
 	scales       = []string{"linear", Log, LogX, LogLog}
 	belows       = []string{Mean, Median, "min", "max"}
-	statements   = []string{Falls, Rises, Flat, Linear, Above, Below, Times}
+	statements   = []string{Falls, Rises, Flat, Linear, Above, Below, Times, Steeper}
 	middles      = []string{Mean, Median}
 	spreads      = []string{Deviation, Variance}
 	ofs          = []string{Repetitions, Values}

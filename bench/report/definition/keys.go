@@ -193,14 +193,18 @@ func (r *reader) trend(v *yamlfile.Value, p *Paper) {
 	}
 	switch compared := t.Than != nil || t.Limit != nil; {
 	case t.Is == "":
-		r.add(v, "write is: falls", "%s: a trend falls, rises, is flat, linear, above, below or so many times another", formats.Clip(t.Text))
+		r.add(v, "write is: falls", "%s: a trend falls, rises, is flat, linear, above, below, steeper than or so many times another", formats.Clip(t.Text))
 	case t.Is == Times && (t.Than == nil || !(t.Factor > 0)):
 		r.add(v, "write factor: 1.5, than: {datapath: ovs}", "%s: how many times what?", formats.Clip(t.Text))
 	case t.Is != Times && v.Get("factor") != nil:
 		r.add(v.Get("factor"), "write is: times", "%s: factor belongs to is: times", formats.Clip(t.Text))
+	case t.Is == Steeper && (t.Than == nil || t.Along == ""):
+		r.add(v, "write along: hops, than: {datapath: ovs}", "%s: steeper along what, than what?", formats.Clip(t.Text))
+	case t.Is == Steeper && t.Within > 0:
+		r.add(v.Get("within"), "leave within out", "%s: steeper is tested against 0", formats.Clip(t.Text))
 	case (t.Is == Above || t.Is == Below) && !compared:
 		r.add(v, "write than: {datapath: ovs}, or than: 10", "%s: is %s what?", formats.Clip(t.Text), t.Is)
-	case t.Is != Above && t.Is != Below && t.Is != Times && (t.Along == "" || compared):
+	case t.Is != Above && t.Is != Below && t.Is != Times && t.Is != Steeper && (t.Along == "" || compared):
 		r.add(v, "write along: hops, and no than", "%s: %s goes along a factor", formats.Clip(t.Text), t.Is)
 	case t.Of == Values:
 		r.add(v, "leave of out", "%s: a trend is tested by repetitions, as values of one are not independent", formats.Clip(t.Text))

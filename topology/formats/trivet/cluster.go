@@ -70,7 +70,7 @@ func (d *decoder) members(v *yamlfile.Value) []topology.Member {
 	case yamlfile.Scalar:
 		n, err := strconv.Atoi(v.Text)
 		if err != nil || n < 1 || n > topology.MaxMembers {
-			d.add(v, fmt.Sprintf("write a number from 2 to %d, or [a, b, c]", topology.MaxMembers), "cluster: it cannot have %q members", formats.Clip(v.Text))
+			d.add(v, fmt.Sprintf("write a number from 1 to %d, or [a, b, c]", topology.MaxMembers), "cluster: it cannot have %q members", formats.Clip(v.Text))
 			return nil
 		}
 		return topology.NumberedMembers(n)
@@ -161,7 +161,7 @@ func clusterSchema() object {
 }
 
 func countSchema() object {
-	return object{"type": "integer", "minimum": 2, "maximum": topology.MaxMembers}
+	return object{"type": "integer", "minimum": 1, "maximum": topology.MaxMembers}
 }
 
 func namesSchema() object { return listOf(object{"type": []string{"string", "number"}}) }

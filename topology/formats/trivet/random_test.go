@@ -112,7 +112,7 @@ var (
 var (
 	cpus     = rapid.Map(rapid.Float64Range(0.001, 4096), func(f float64) topology.CPU { return topology.CPU{CPUs: f} })
 	clusters = rapid.Custom(func(t *rapid.T) *topology.Cluster {
-		c := &topology.Cluster{Members: topology.NumberedMembers(rapid.IntRange(2, topology.MaxMembers).Draw(t, "members")), CPU: maybe(t, cpus)}
+		c := &topology.Cluster{Members: topology.NumberedMembers(rapid.IntRange(1, topology.MaxMembers).Draw(t, "members")), CPU: maybe(t, cpus)}
 		if rapid.Bool().Draw(t, "named") {
 			c.Members = nil
 			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(oddNames[:9]), 2, 4, rapid.ID).Draw(t, "names") {

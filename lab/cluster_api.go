@@ -168,6 +168,14 @@ func (c *cluster) serve(d *daemon, w http.ResponseWriter, r *http.Request) {
 	proxy.ServeHTTP(w, r)
 }
 
+// alive says why the member does not answer: it has ended, or stands still.
+func (m *member) alive(ctx context.Context) error {
+	ctx, cancel := patience.MemberAlive.Context(ctx)
+	defer cancel()
+	_, err := m.api.Overview(ctx)
+	return err
+}
+
 // inTurn sends a request with this body to the first member that answers at all, as another may
 // stand still; and where that says that it is another member's, to the others in turn. While a
 // switch is between two masters it is nobody's: for a moment they are asked again.
@@ -183,9 +191,7 @@ func (y inTurn) RoundTrip(r *http.Request) (*http.Response, error) {
 		var errs []error
 		var refused *http.Response
 		for _, m := range y.c.list() {
-			ask, cancel := patience.MemberAlive.Context(r.Context())
-			_, err := m.api.Overview(ask)
-			cancel()
+			err := m.alive(r.Context())
 			var resp *http.Response
 			if err == nil {
 				r.Body = io.NopCloser(bytes.NewReader(y.body))

@@ -144,7 +144,8 @@ func (p *planner) sort() {
 const dust = 1e-9
 
 // worthwhile is the most that a move may take of what two members differ by. One that takes nearly
-// all of it turns them round: as unequal as before, but for what their traffic happens to differ by.
+// all of it turns them round: as unequal as before, but for what their traffic happens to differ
+// by.
 const worthwhile = 0.8
 
 // next makes a move, if members are more unequal than that, from the busiest that has a switch

@@ -17,7 +17,6 @@ import (
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/store"
-	"trivet.dev/trivet/controller/user"
 	"trivet.dev/trivet/datapath/embedded"
 	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
@@ -259,7 +258,7 @@ func TestMembersUsers(t *testing.T) {
 	first, other := k.members[0], k.members[1]
 	m, err := openflow.ParseFlow("table=1,priority=7,ip,nw_dst=203.0.113.0/24,actions=drop")
 	k.must(err)
-	if _, err := other.User.Add(t.Context(), dpid, m); !errors.Is(err, user.ErrNotConnected) {
+	if _, err := other.User.Add(t.Context(), dpid, m); !errors.Is(err, controller.ErrStandby) {
 		t.Errorf("who is not its master gives a switch an entry: %v", err)
 	}
 	f, err := first.User.Add(t.Context(), dpid, m)

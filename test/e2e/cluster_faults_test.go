@@ -225,10 +225,10 @@ var clusterFaults = []struct {
 	}},
 }
 
-// TestClusterFaults proves that whatever happens to a lab's cluster, no packet is lost of flows that
-// are installed; that each switch has a live master again, on which all members agree; that a user's
-// entries are those that were asked for, whoever was master meanwhile; that the lab follows changes
-// while a member stands still; and that at the end all is well and down leaves nothing.
+// TestClusterFaults proves that whatever happens to a lab's cluster, no packet is lost of flows
+// that are installed; that each switch has a live master again, on which all members agree; that a
+// user's entries are those that were asked for, whoever was master meanwhile; that the lab follows
+// changes while a member stands still; and that at the end all is well and down leaves nothing.
 func TestClusterFaults(t *testing.T) {
 	t.Parallel()
 	for _, datapath := range []string{"embedded", "ovs"} {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"trivet.dev/trivet/cluster/report"
@@ -46,6 +47,7 @@ type member struct {
 	called string // in the topology
 	place  servers.Place
 	api    *api.Client
+	late   atomic.Bool // it is to read its topology when it answers
 }
 
 // clusterPorts are written down before anything listens: the next daemon has to know them.
@@ -415,26 +417,68 @@ func (m *member) tell(t *topology.Topology) error {
 	return m.place.Write(topologyFile, text)
 }
 
-// configureCluster gives the members another topology. Whoever does not answer reads it when it is
-// started again.
+// configureCluster gives the members another topology. Whoever does not answer reads it when it
+// does again, or is started again: nobody waits for a member that stands still.
 func (d *daemon) configureCluster(t *topology.Topology) error {
 	c := d.cluster.Load()
 	if c == nil {
 		return nil
 	}
-	var errs []error
-	for _, m := range c.list() {
+	return errors.Join(ofMembers(c, func(m *member) error {
 		if err := m.tell(t); err != nil {
-			errs = append(errs, err)
-			continue
+			return err
 		}
-		ctx, cancel := patience.MemberAnswer.Context(d.ctx)
-		if err := m.api.Reload(ctx); err != nil && m.listens() {
-			errs = append(errs, fmt.Errorf("member %s: %w", m.called, err))
+		if m.alive(d.ctx) != nil {
+			m.reloadLater(d.ctx)
+			return nil
 		}
-		cancel()
+		return m.reload(d.ctx)
+	})...)
+}
+
+// ofMembers is what f says of each member; they are asked at the same time.
+func ofMembers[T any](c *cluster, f func(*member) T) []T {
+	members := c.list()
+	out := make([]T, len(members))
+	var all sync.WaitGroup
+	for i, m := range members {
+		all.Go(func() { out[i] = f(m) })
 	}
-	return errors.Join(errs...)
+	all.Wait()
+	return out
+}
+
+// reload has the member read its topology. One that ends meanwhile reads it when it is started.
+func (m *member) reload(ctx context.Context) error {
+	ctx, cancel := patience.MemberAnswer.Context(ctx)
+	defer cancel()
+	if err := m.api.Reload(ctx); err != nil && m.listens() {
+		return fmt.Errorf("member %s: %w", m.called, err)
+	}
+	return nil
+}
+
+// reloadLater has the member read its topology as soon as it answers.
+func (m *member) reloadLater(ctx context.Context) {
+	if !m.late.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		for ctx.Err() == nil {
+			select {
+			case <-time.After(200 * time.Millisecond):
+			case <-ctx.Done():
+				return
+			}
+			if m.alive(ctx) != nil {
+				continue
+			}
+			m.late.Store(false) // from here on what is written needs another reload
+			if m.reload(ctx) == nil || !m.late.CompareAndSwap(false, true) {
+				return
+			}
+		}
+	}()
 }
 
 // closeCluster ends the cluster of a lab that goes down; nothing of it is started any more.
@@ -509,15 +553,26 @@ func startedAgainBy(what string) bool {
 
 // missing is what of a topology no member knows, and what any has yet to do.
 func (c *cluster) missing(ctx context.Context, t *topology.Topology) []string {
+	type answer struct {
+		api.Missing
+		silent string
+	}
 	var all []api.Missing
 	var silent []string
-	for _, m := range c.list() {
+	for _, a := range ofMembers(c, func(m *member) answer {
+		ctx, cancel := patience.MemberAlive.Context(ctx)
+		defer cancel()
 		got, err := m.api.Missing(ctx)
 		if err != nil {
-			silent = append(silent, fmt.Sprintf("an answer of member %s (%v)", m.called, err))
+			return answer{silent: fmt.Sprintf("an answer of member %s (%v)", m.called, err)}
+		}
+		return answer{Missing: got}
+	}) {
+		if a.silent != "" {
+			silent = append(silent, a.silent)
 			continue
 		}
-		all = append(all, got)
+		all = append(all, a.Missing)
 	}
 	if len(all) == 0 {
 		return silent

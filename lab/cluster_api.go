@@ -120,18 +120,27 @@ func (m *member) request(ctx context.Context, method, path string, in any) (*htt
 
 // ofController says whether a request is for the controller: any member answers it.
 func ofController(path string) bool {
-	return path == "/v1/controller" || strings.HasPrefix(path, "/v1/controller/")
+	for _, of := range []string{"/v1/controller", "/v1/cluster"} {
+		if path == of || strings.HasPrefix(path, of+"/") {
+			return true
+		}
+	}
+	return false
 }
 
-// serve passes a request on to a member.
+// largestQuestion bounds what is read of a request that several members may have to be asked.
+const largestQuestion = 16 << 20
+
+// serve passes a request on to a member: to the first that answers, and where that says that it is
+// another's (the master's of a switch), to that one.
 func (c *cluster) serve(d *daemon, w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/v1/controller/reload" {
 		writeProblem(w, http.StatusNotFound, "the lab's daemon tells its controllers of changes:  trivet apply FILE")
 		return
 	}
-	m, err := c.answering(r.Context())
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestQuestion))
 	if err != nil {
-		writeProblem(w, http.StatusBadGateway, err.Error())
+		writeProblem(w, http.StatusRequestEntityTooLarge, err.Error())
 		return
 	}
 	proxy := &httputil.ReverseProxy{
@@ -139,7 +148,7 @@ func (c *cluster) serve(d *daemon, w http.ResponseWriter, r *http.Request) {
 			p.Out.URL.Scheme, p.Out.URL.Host = "http", "member"
 			p.Out.Header.Del(VersionHeader)
 		},
-		Transport:     m.transport(),
+		Transport:     inTurn{c, body},
 		FlushInterval: -1, // events are passed on as they come
 		ModifyResponse: func(resp *http.Response) error {
 			if r.Method == http.MethodGet || resp.StatusCode >= 300 {
@@ -159,17 +168,54 @@ func (c *cluster) serve(d *daemon, w http.ResponseWriter, r *http.Request) {
 	proxy.ServeHTTP(w, r)
 }
 
-// answering is the first member that answers, at once: another may stand still.
-func (c *cluster) answering(ctx context.Context) (*member, error) {
-	var errs []error
-	for _, m := range c.list() {
-		ask, cancel := patience.MemberAlive.Context(ctx)
-		_, err := m.api.Overview(ask)
-		cancel()
-		if err == nil {
-			return m, nil
+// alive says why the member does not answer: it has ended, or stands still.
+func (m *member) alive(ctx context.Context) error {
+	ctx, cancel := patience.MemberAlive.Context(ctx)
+	defer cancel()
+	_, err := m.api.Overview(ctx)
+	return err
+}
+
+// inTurn sends a request with this body to the first member that answers at all, as another may
+// stand still; and where that says that it is another member's, to the others in turn. While a
+// switch is between two masters it is nobody's: for a moment they are asked again.
+type inTurn struct {
+	c    *cluster
+	body []byte
+}
+
+func (y inTurn) RoundTrip(r *http.Request) (*http.Response, error) {
+	enough, cancel := patience.MemberAlive.Context(r.Context())
+	defer cancel()
+	for {
+		var errs []error
+		var refused *http.Response
+		for _, m := range y.c.list() {
+			err := m.alive(r.Context())
+			var resp *http.Response
+			if err == nil {
+				r.Body = io.NopCloser(bytes.NewReader(y.body))
+				resp, err = m.transport().RoundTrip(r)
+			}
+			switch {
+			case err != nil:
+				errs = append(errs, fmt.Errorf("member %s: %w", m.called, err))
+			case resp.StatusCode != http.StatusMisdirectedRequest:
+				return resp, nil
+			case refused == nil:
+				refused = resp
+			default:
+				resp.Body.Close()
+			}
 		}
-		errs = append(errs, fmt.Errorf("member %s: %w", m.called, err))
+		if refused == nil {
+			return nil, fmt.Errorf("no member of the cluster answers: %w", errors.Join(errs...))
+		}
+		select {
+		case <-enough.Done():
+			return refused, nil
+		case <-time.After(100 * time.Millisecond):
+			refused.Body.Close()
+		}
 	}
-	return nil, fmt.Errorf("no member of the cluster answers: %w", errors.Join(errs...))
 }

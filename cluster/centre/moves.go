@@ -143,6 +143,11 @@ func (p *planner) sort() {
 // dust is a difference that is one of rounding only.
 const dust = 1e-9
 
+// worthwhile is the most that a move may take of what two members differ by. One that takes nearly
+// all of it turns them round: as unequal as before, but for what their traffic happens to differ
+// by.
+const worthwhile = 0.8
+
 // next makes a move, if members are more unequal than that, from the busiest that has a switch
 // whose move makes a difference.
 func (p *planner) next(most float64) (Move, bool) {
@@ -167,7 +172,7 @@ func (p *planner) next(most float64) (Move, bool) {
 }
 
 // best is the switch whose move makes two members most equal that differ by gap: that which is
-// nearest to half of it, and less than it.
+// nearest to half of it, and worthwhile.
 func (x *planned) best(gap float64) (int, bool) {
 	above, _ := slices.BinarySearchFunc(x.moves, gap/2, func(c costly, half float64) int {
 		if c.cost <= half {
@@ -176,10 +181,10 @@ func (x *planned) best(gap float64) (int, bool) {
 		return 1
 	})
 	best := above - 1
-	if above < len(x.moves) && (best < 0 || x.moves[above].cost < gap-x.moves[best].cost) {
+	if above < len(x.moves) && x.moves[above].cost <= gap*worthwhile && (best < 0 || x.moves[above].cost < gap-x.moves[best].cost) {
 		best = above
 	}
-	if best < 0 || x.moves[best].cost <= 0 || x.moves[best].cost >= gap*(1-dust) {
+	if best < 0 || x.moves[best].cost <= 0 {
 		return 0, false
 	}
 	return best, true

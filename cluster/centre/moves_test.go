@@ -189,6 +189,39 @@ func TestHeavySwitch(t *testing.T) {
 	}
 }
 
+// Proves of small clusters, whose switches differ by a little traffic only, that a move is made
+// exactly when members have numbers of switches that differ by two or more: 2, 1, 1 stay so.
+func TestNothingMovesForNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := &field{m: Default, members: drawMembers(t, 1)}
+		for i := range rapid.IntRange(0, 12).Draw(t, "switches") {
+			f.switches = append(f.switches, Switch{DPID: uint64(i + 1), Master: rapid.SampledFrom(f.members).Draw(t, "master").Name, Nodes: 1,
+				Southbound: rapid.Uint64Range(0, 100_000).Draw(t, "southbound")})
+		}
+		for i := range f.members {
+			f.members[i] = Member{Name: f.members[i].Name}
+		}
+		apart := func() int {
+			least, most := len(f.switches), 0
+			for _, m := range f.members {
+				n := f.masters()[m.Name]
+				least, most = min(least, n), max(most, n)
+			}
+			return most - least
+		}
+		for {
+			before := apart()
+			moves := f.round(Limits{AtOnce: 1, Start: 0.25, Stop: 0.1})
+			if (len(moves) > 0) != (before >= 2) {
+				t.Fatalf("with %v of members: %v", f.masters(), moves)
+			}
+			if len(moves) == 0 {
+				return
+			}
+		}
+	})
+}
+
 // figures puts nodes on members as they come and go, and says in the log what that took.
 func figures(t *testing.T, nodes int, steps ...int) {
 	random := rand.New(rand.NewPCG(1, 2))

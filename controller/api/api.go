@@ -41,6 +41,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"trivet.dev/trivet/cluster"
+	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/ospf"
 	"trivet.dev/trivet/controller/user"
@@ -221,6 +222,8 @@ func problem(err error) error {
 		return status
 	case errors.Is(err, user.ErrNotFound), errors.Is(err, builtin.ErrNoRoute):
 		return huma.Error404NotFound(err.Error())
+	case errors.Is(err, controller.ErrStandby):
+		return huma.NewError(http.StatusMisdirectedRequest, err.Error()+": ask that one (trivet cluster status says which)")
 	case errors.Is(err, user.ErrTaken), errors.Is(err, user.ErrNotConnected):
 		return huma.Error409Conflict(err.Error())
 	case errors.Is(err, context.DeadlineExceeded):

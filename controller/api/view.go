@@ -150,9 +150,6 @@ func (v *view) find(name string) (*controller.Switch, error) {
 	if s := v.c.Seen(dpid); found && s != nil {
 		return s, nil
 	}
-	if found && v.c.Seen(dpid) != nil {
-		return nil, fmt.Errorf("%s: %w; ask that one (trivet cluster status says which)", name, controller.ErrStandby)
-	}
 	var names []string
 	for _, s := range v.c.AllSeen() {
 		names = append(names, v.switchName(s.DPID()))

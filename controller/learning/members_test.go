@@ -99,17 +99,18 @@ func inCluster(t *testing.T, seed uint64, members int, slow time.Duration, f fun
 
 func (m *member) start(slow time.Duration) {
 	s := late{Store: m.of.store, most: slow}
-	m.found = discovery.New()
-	m.found.Share(s)
-	m.app = learning.New(m.found, nil)
-	m.app.Share(m.name, s)
-	c, err := controller.New(slog.New(slog.DiscardHandler), m.found, m.app)
+	found := discovery.New()
+	found.Share(s)
+	app := learning.New(found, nil)
+	app.Share(m.name, s)
+	c, err := controller.New(slog.New(slog.DiscardHandler), found, app)
 	if err != nil {
 		m.of.t.Fatal(err)
 	}
 	c.Owner = m
-	m.c = c
-	m.dead = false
+	m.of.mu.Lock()
+	m.found, m.app, m.c, m.dead = found, app, c, false // switches that were connected to it try again
+	m.of.mu.Unlock()
 	_ = m.of.store.Commit(m.of.t.Context(), nil, store.Put("cluster/member/"+m.name, nil))
 }
 
@@ -224,8 +225,9 @@ func (s *node) join(m *member) {
 		return
 	}
 	s.lines[m] = l
+	c := m.c
 	s.net.mu.Unlock()
-	go m.c.Meet(theirs)
+	go c.Meet(theirs)
 	go func() {
 		w := openflow.NewWriter(ours)
 		for x := range l.out {

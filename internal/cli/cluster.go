@@ -18,8 +18,9 @@ import (
 func (a *app) cluster() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cluster", Short: "Show and change who of several controllers is master of which switch",
-		Long: "Show and change who of several controllers (trivet controller --member NAME) is master of which switch. Any member may\n" +
-			"be asked: --api ADDRESS, which it has printed. docs/cluster.md says how members share switches out.",
+		Long: "Show and change who of several controllers (trivet controller --member NAME) is master of which switch. Of a lab with a\n" +
+			"cluster its daemon asks a member; elsewhere any may be asked: --api ADDRESS, which it has printed. docs/cluster.md says\n" +
+			"how members share switches out.",
 	}
 	cmd.AddCommand(a.clusterStatus(), a.clusterMove(), a.clusterDrain())
 	return cmd
@@ -44,6 +45,24 @@ func (a *app) clusterStatus() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// warnOfPart says to the user what an answer lacks that has only what the member that gave it is
+// master of. A controller that is alone lacks nothing.
+func (a *app) warnOfPart(ctx context.Context, c *api.Client) {
+	s, err := c.Cluster(ctx)
+	if err != nil {
+		return
+	}
+	has := 0
+	for _, x := range s.Switches {
+		if x.Master == s.Member {
+			has++
+		}
+	}
+	if has < len(s.Switches) {
+		a.warn(fmt.Sprintf("this is what member %s knows, master of %d of %d switches; ask the others with --api  (trivet cluster status lists them)", s.Member, has, len(s.Switches)))
+	}
 }
 
 func (a *app) sayCluster(s cluster.Status) {

@@ -60,6 +60,7 @@ func ask[T any](a *app, name, what string, get func(*api.Client, context.Context
 		if err != nil {
 			return err
 		}
+		a.warnOfPart(ctx, c)
 		if a.json {
 			return a.printJSON(answer)
 		}

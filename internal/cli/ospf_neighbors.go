@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/ospf"
 	"trivet.dev/trivet/datapath/routerd"
@@ -81,7 +80,11 @@ func (a *app) controllerNeighbors(ctx context.Context, k *asking, router string)
 	if err != nil {
 		return nil, err
 	}
-	return (*api.Client).OSPFNeighbors(c, ctx, router)
+	list, err := c.OSPFNeighbors(ctx, router)
+	if err == nil {
+		a.warnOfPart(ctx, c)
+	}
+	return list, err
 }
 
 // ospfSpeakers returns the routers to ask, the one named or all: those that run FRR or BIRD, and

@@ -119,6 +119,9 @@ func (t *top) once(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+	if t.controlled() {
+		t.warnOfPart(ctx, t.client)
+	}
 	if t.json {
 		return t.printJSON(s)
 	}

@@ -23,7 +23,9 @@ print('greet:', h1.cmd('greet', h1))
 h1.cmd('sleep 300 &')
 pid = h1.lastPid
 print('job runs: %s' % os.path.exists('/proc/%d' % pid))
-comm = h1.cmd('ps -o comm= -p %d' % pid).strip()
+comm = 'bash'
+while comm == 'bash':  # the shell's child, until it has become sleep
+    comm = h1.cmd('ps -o comm= -p %d' % pid).strip()
 h1.cmd('kill', pid, '; wait')
 print('job runs: %s' % os.path.exists('/proc/%d' % pid))
 print('last pid is that of sleep: %s' % (comm == 'sleep'))

@@ -309,25 +309,18 @@ func (m *Member) tell(err error) {
 
 // watch follows the store, and begins anew when it cannot tell all.
 func (m *Member) watch() {
-	for {
-		there, heard, err := m.o.Store.Watch(m.ctx, prefix)
-		if err == nil {
-			m.do(func(e *engine) {
-				m.own = 0
-				m.note(there)
-				e.snapshot(there)
-			})
-			for events := range heard {
-				m.do(func(e *engine) {
-					m.note(events)
-					e.events(events)
-				})
-			}
-		}
-		if !m.pause() {
-			return
-		}
-	}
+	store.Follow(m.ctx, m.o.Store, prefix, m.o.Beat, nil, func(there []store.Entry) {
+		m.do(func(e *engine) {
+			m.own = 0
+			m.note(there)
+			e.snapshot(there)
+		})
+	}, func(events []store.Event) {
+		m.do(func(e *engine) {
+			m.note(events)
+			e.events(events)
+		})
+	})
 }
 
 // note keeps the revision of the member's own sign of life. mu must be held.

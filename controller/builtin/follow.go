@@ -28,8 +28,8 @@ func (c *Controller) followRoutes() {
 			}
 		}
 	}
-	go store.Follow(ctx, c.routes.users.Store, c.routes.users.Prefix, c.routes.keysOfUsers, tell(c.syncRoute))
-	go store.Follow(ctx, c.routes.given.Store, c.routes.given.Prefix, c.routes.keysOfPrograms, tell(c.syncProgram))
+	go store.FollowKeys(ctx, c.routes.users.Store, c.routes.users.Prefix, c.routes.keysOfUsers, tell(c.syncRoute))
+	go store.FollowKeys(ctx, c.routes.given.Store, c.routes.given.Prefix, c.routes.keysOfPrograms, tell(c.syncProgram))
 }
 
 func (r *routes) keysOfUsers() (keys []string) {

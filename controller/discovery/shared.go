@@ -198,7 +198,9 @@ func (a *App) share() error {
 		return fmt.Errorf("what members know of each other's switches: %w", err)
 	}
 	a.replaceShared(there)
-	a.done.Go(func() { a.follow(events) })
+	a.done.Go(func() {
+		store.Follow(a.ctx, a.shared.store, viewPrefix, retryTime, events, a.replaceShared, a.sharedEvents)
+	})
 	a.done.Go(a.publish)
 	a.done.Go(a.keepEpoch)
 	return nil
@@ -225,26 +227,13 @@ func (a *App) sharedKey(ctx context.Context) error {
 	return nil
 }
 
-// follow follows the store until the app ends.
-func (a *App) follow(events <-chan []store.Event) {
-	for {
-		for batch := range events {
-			a.locked(func() {
-				for _, e := range batch {
-					a.sharedEvent(e)
-				}
-			})
+// sharedEvents takes changes of the store.
+func (a *App) sharedEvents(events []store.Event) {
+	a.locked(func() {
+		for _, e := range events {
+			a.sharedEvent(e)
 		}
-		if !a.pause(retryTime) {
-			return
-		}
-		there, again, err := a.shared.store.Watch(a.ctx, viewPrefix)
-		if err != nil {
-			continue
-		}
-		events = again
-		a.replaceShared(there)
-	}
+	})
 }
 
 // replaceShared takes all that the store has: what was there before and is not any more has gone.

@@ -101,31 +101,19 @@ func (a *App) agree() error {
 			return fmt.Errorf("what members say of their trees: %w", err)
 		}
 		g.replace(prefix, there)
-		a.done.Go(func() { a.hearMembers(prefix, events) })
-	}
-	a.done.Go(a.say)
-	return nil
-}
-
-// hearMembers follows a part of the store until the app ends.
-func (a *App) hearMembers(prefix string, events <-chan []store.Event) {
-	for {
-		for batch := range events {
-			if a.agreement.hear(batch, false) {
+		all := func(there []store.Entry) {
+			g.replace(prefix, there)
+			a.poke()
+		}
+		changed := func(events []store.Event) {
+			if g.hear(events, false) {
 				a.poke()
 			}
 		}
-		if !a.pause(againTime) {
-			return
-		}
-		there, again, err := a.agreement.store.Watch(a.ctx, prefix)
-		if err != nil {
-			continue
-		}
-		events = again
-		a.agreement.replace(prefix, there)
-		a.poke()
+		a.done.Go(func() { store.Follow(a.ctx, g.store, prefix, againTime, events, all, changed) })
 	}
+	a.done.Go(a.say)
+	return nil
 }
 
 func (a *App) pause(d time.Duration) bool {

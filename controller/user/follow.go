@@ -22,7 +22,7 @@ func (a *App) follow() {
 		defer a.mu.Unlock()
 		return slices.Collect(maps.Keys(a.keys))
 	}
-	store.Follow(a.ctx, a.rows.Store, a.rows.Prefix, known, func(key string) {
+	store.FollowKeys(a.ctx, a.rows.Store, a.rows.Prefix, known, func(key string) {
 		if err := a.sync(key); err != nil && a.ctx.Err() == nil {
 			a.c.Log().Error("an entry that is kept cannot be read, and what another member has changed is not followed", "key", key, "error", err)
 		}

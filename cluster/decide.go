@@ -70,7 +70,7 @@ func (e *engine) idle(s *owned) bool {
 
 func (e *engine) claim(s *owned, c *commit) {
 	c.on(s)
-	c.changes = append(c.changes, store.Put(switchKey(s.dpid), encode(switchRecord{e.name, e.instance})))
+	c.changes = append(c.changes, store.Put(SwitchKey(s.dpid), encode(SwitchRecord{e.name, e.instance})))
 	if s.wanted == e.name {
 		c.forget(s)
 	}
@@ -78,18 +78,18 @@ func (e *engine) claim(s *owned, c *commit) {
 
 func (c *commit) release(s *owned) {
 	c.on(s)
-	c.changes = append(c.changes, store.Delete(switchKey(s.dpid)))
+	c.changes = append(c.changes, store.Delete(SwitchKey(s.dpid)))
 }
 
 func (c *commit) on(s *owned) {
 	c.switches++
-	c.conditions = append(c.conditions, store.Condition{Key: switchKey(s.dpid), Revision: s.revision})
+	c.conditions = append(c.conditions, store.Condition{Key: SwitchKey(s.dpid), Revision: s.revision})
 }
 
 // forget deletes the wish for a switch.
 func (c *commit) forget(s *owned) {
-	c.conditions = append(c.conditions, store.Condition{Key: wantedKey(s.dpid), Revision: s.wish})
-	c.changes = append(c.changes, store.Delete(wantedKey(s.dpid)))
+	c.conditions = append(c.conditions, store.Condition{Key: WantedKey(s.dpid), Revision: s.wish})
+	c.changes = append(c.changes, store.Delete(WantedKey(s.dpid)))
 }
 
 // plan says who is to take switches that have no master, or one that is dead or being drained. All

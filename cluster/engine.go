@@ -141,13 +141,13 @@ func (e *engine) snapshot(entries []store.Entry) {
 	}
 	for name, m := range e.members {
 		m.silent = 0
-		gone(memberPrefix + name)
+		gone(MemberPrefix + name)
 		gone(connectedPrefix + name)
 		gone(drainPrefix + name)
 	}
 	for _, dpid := range e.order {
-		gone(switchKey(dpid))
-		gone(wantedKey(dpid))
+		gone(SwitchKey(dpid))
+		gone(WantedKey(dpid))
 	}
 	for _, x := range entries {
 		e.event(x)
@@ -165,7 +165,7 @@ func (e *engine) events(list []store.Event) {
 }
 
 func (e *engine) event(x store.Event) {
-	if name, is := strings.CutPrefix(x.Key, memberPrefix); is {
+	if name, is := strings.CutPrefix(x.Key, MemberPrefix); is {
 		e.memberEvent(name, x)
 	} else if name, is := strings.CutPrefix(x.Key, connectedPrefix); is {
 		m := e.memberOf(name)
@@ -182,11 +182,11 @@ func (e *engine) event(x store.Event) {
 		if m.draining, e.stale = !x.Gone(), true; m.draining && !was {
 			e.say("the others are to take over the switches of a member", "member", name)
 		}
-	} else if dpid, is := dpidOf(x.Key, switchPrefix); is {
+	} else if dpid, is := DPIDOf(x.Key, SwitchPrefix); is {
 		e.masterEvent(e.switchOf(dpid), x)
-	} else if dpid, is := dpidOf(x.Key, wantedPrefix); is {
+	} else if dpid, is := DPIDOf(x.Key, WantedPrefix); is {
 		e.stale = true
-		var r wantedRecord
+		var r WantedRecord
 		_ = json.Unmarshal(x.Value, &r) // one that names nobody is forgotten after its time
 		s := e.switchOf(dpid)
 		s.wanted, s.wish, s.wishSince = r.Member, x.Revision, e.beat
@@ -250,7 +250,7 @@ func (e *engine) masterEvent(s *owned, x store.Event) {
 	before := s.revision
 	s.master, s.instance, s.revision = "", "", 0
 	if !x.Gone() {
-		var r switchRecord
+		var r SwitchRecord
 		_ = json.Unmarshal(x.Value, &r) // one that names nobody is like one of somebody who is dead
 		s.master, s.instance, s.revision = r.Master, r.Instance, x.Revision
 	}

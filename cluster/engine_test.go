@@ -129,7 +129,7 @@ func (w *world) commit(n *node, conditions []store.Condition, changes ...store.C
 		} else {
 			w.entries[c.Key] = x
 			w.owners[fmt.Sprint(c.Key, w.revision)] = n
-			if _, is := dpidOf(c.Key, switchPrefix); is {
+			if _, is := DPIDOf(c.Key, SwitchPrefix); is {
 				w.moves++
 			}
 		}
@@ -154,7 +154,7 @@ func (w *world) lag(most int64) int64 {
 func (w *world) join(name string, life int) *node {
 	n := &node{w: w, name: name, life: life, mine: map[uint64]int64{}}
 	n.beats++
-	w.commit(n, nil, store.Put(memberPrefix+name, n.record()), store.Delete(drainPrefix+name))
+	w.commit(n, nil, store.Put(MemberPrefix+name, n.record()), store.Delete(drainPrefix+name))
 	n.engine = newEngine(name, n.instance())
 	w.nodes = append(w.nodes, n)
 	w.after(1, n.watch)
@@ -226,11 +226,11 @@ func (n *node) tick() {
 			return
 		}
 		n.w.after(n.w.lag(5), func() {
-			if x := n.w.entries[memberPrefix+n.name]; n.dead || !n.isMine(x) {
+			if x := n.w.entries[MemberPrefix+n.name]; n.dead || !n.isMine(x) {
 				return
 			}
 			n.beats++
-			changes := []store.Change{store.Put(memberPrefix+n.name, n.record())}
+			changes := []store.Change{store.Put(MemberPrefix+n.name, n.record())}
 			if here := n.engine.here(); !slices.Equal(here, n.said) {
 				n.said = here
 				changes = append(changes, store.Put(connectedPrefix+n.name, encodeConnected(slices.Clone(here))))
@@ -289,7 +289,7 @@ func (n *node) become(a action) {
 	if n.mine[a.dpid] != 0 {
 		w.t.Fatalf("%s becomes master of %d twice", n.name, a.dpid)
 	}
-	if owner := w.owners[fmt.Sprint(switchKey(a.dpid), a.become)]; owner != n {
+	if owner := w.owners[fmt.Sprint(SwitchKey(a.dpid), a.become)]; owner != n {
 		w.t.Fatalf("%s claims switch %d by generation %d, which is not its own", n.instance(), a.dpid, a.become)
 	}
 	n.mine[a.dpid] = a.become
@@ -365,10 +365,10 @@ func (w *world) trouble() (good func()) {
 		w.down = true
 		return func() { w.down = false }
 	case 5:
-		w.commit(n, nil, store.Put(wantedKey(d.dpid), encode(wantedRecord{n.name})))
+		w.commit(n, nil, store.Put(WantedKey(d.dpid), encode(WantedRecord{Member: n.name})))
 	case 6: // the member's lease ends
 		if !n.dead {
-			w.commit(n, nil, store.Delete(memberPrefix+n.name), store.Delete(connectedPrefix+n.name))
+			w.commit(n, nil, store.Delete(MemberPrefix+n.name), store.Delete(connectedPrefix+n.name))
 			n.said = nil
 		}
 	case 7, 8:
@@ -383,7 +383,7 @@ func (w *world) trouble() (good func()) {
 // complaint says what is not as it is to be when nothing goes wrong any more.
 func (w *world) complaint() string {
 	for _, d := range w.switches {
-		x := w.entries[switchKey(d.dpid)]
+		x := w.entries[SwitchKey(d.dpid)]
 		owner := w.owners[fmt.Sprint(x.Key, x.Revision)]
 		reached := slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.dead && d.up[n] })
 		switch {

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Where what the members agree on is kept.
+// Where what the members agree on is kept, by the name of a member or the datapath id of a switch.
 const (
 	prefix          = "cluster/"
-	memberPrefix    = prefix + "member/"
+	MemberPrefix    = prefix + "member/"
 	connectedPrefix = prefix + "connected/"
-	switchPrefix    = prefix + "switch/"
-	wantedPrefix    = prefix + "wanted/"
+	SwitchPrefix    = prefix + "switch/"
+	WantedPrefix    = prefix + "wanted/"
 	drainPrefix     = prefix + "drain/"
 )
 
@@ -32,24 +32,28 @@ type MemberRecord struct {
 	Beat     int64     `json:"beat"`     // how many there have been
 }
 
-type switchRecord struct {
+// SwitchRecord is who is master of a switch.
+type SwitchRecord struct {
 	Master   string `json:"master"`
 	Instance string `json:"instance"` // the process of that name
 }
 
-type wantedRecord struct {
+// WantedRecord is who is to be it.
+type WantedRecord struct {
 	Member string `json:"member"`
+	By     string `json:"by,omitempty"` // whose wish it is; empty: a user's
 }
 
 type connectedRecord struct {
 	Switches []string `json:"switches"` // datapath ids, hexadecimal
 }
 
-func switchKey(dpid uint64) string { return fmt.Sprintf("%s%016x", switchPrefix, dpid) }
-func wantedKey(dpid uint64) string { return fmt.Sprintf("%s%016x", wantedPrefix, dpid) }
+// SwitchKey and WantedKey are where the two are kept.
+func SwitchKey(dpid uint64) string { return fmt.Sprintf("%s%016x", SwitchPrefix, dpid) }
+func WantedKey(dpid uint64) string { return fmt.Sprintf("%s%016x", WantedPrefix, dpid) }
 
-// dpidOf reads the datapath id at the end of a key.
-func dpidOf(key, prefix string) (dpid uint64, is bool) {
+// DPIDOf reads the datapath id that ends a key below a prefix.
+func DPIDOf(key, prefix string) (dpid uint64, is bool) {
 	text, is := strings.CutPrefix(key, prefix)
 	dpid, err := strconv.ParseUint(text, 16, 64)
 	return dpid, is && err == nil && len(text) == 16

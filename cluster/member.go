@@ -101,7 +101,7 @@ func Join(ctx context.Context, o Options) (*Member, error) {
 	return m, nil
 }
 
-func (m *Member) key() string { return memberPrefix + m.o.Name }
+func (m *Member) key() string { return MemberPrefix + m.o.Name }
 
 // record is its next sign of life.
 func (m *Member) record() []byte {
@@ -382,7 +382,7 @@ func (m *Member) Move(ctx context.Context, dpid uint64, to string) error {
 	if err != nil {
 		return err
 	}
-	return m.o.Store.Commit(ctx, nil, store.Put(wantedKey(dpid), encode(wantedRecord{to})))
+	return m.o.Store.Commit(ctx, nil, store.Put(WantedKey(dpid), encode(WantedRecord{Member: to})))
 }
 
 // Drain asks for all switches of a member to be taken over by others, and lets it take none; undo

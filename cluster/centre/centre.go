@@ -29,9 +29,6 @@ type Options struct {
 const (
 	leaseKey     = "cluster/centre" // the member that is the centre
 	incarnations = "cluster/incarnations"
-	memberKeys   = "cluster/member/"
-	switchKeys   = "cluster/switch/"
-	wantedKeys   = "cluster/wanted/"
 )
 
 // leaseTime is how long the centre may be silent before another member is it.

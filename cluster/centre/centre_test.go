@@ -19,6 +19,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/cluster/report"
 	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/controller/store/etcd"
@@ -77,7 +78,7 @@ func begin(t *testing.T, name string, o Options) *member {
 func owns(t *testing.T, s store.Store, name string, dpids ...uint64) {
 	t.Helper()
 	for _, dpid := range dpids {
-		if err := s.Commit(t.Context(), nil, store.Put(fmt.Sprintf("%s%016x", switchKeys, dpid), []byte(`{"master":"`+name+`"}`))); err != nil {
+		if err := s.Commit(t.Context(), nil, store.Put(cluster.SwitchKey(dpid), []byte(`{"master":"`+name+`"}`))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +94,7 @@ func upTo(n uint64) (out []uint64) {
 // obey does what members do: who is wished to be a switch's master takes it, but those that are
 // never taken.
 func obey(ctx context.Context, s store.Store, never map[uint64]bool) {
-	there, events, err := s.Watch(ctx, wantedKeys)
+	there, events, err := s.Watch(ctx, cluster.WantedPrefix)
 	for err == nil {
 		for _, e := range there {
 			var w wish
@@ -101,10 +102,10 @@ func obey(ctx context.Context, s store.Store, never map[uint64]bool) {
 			if e.Gone() || json.Unmarshal(e.Value, &w) != nil {
 				continue
 			}
-			if _, bad := fmt.Sscanf(e.Key, wantedKeys+"%x", &dpid); bad != nil || never[dpid] {
+			if _, bad := fmt.Sscanf(e.Key, cluster.WantedPrefix+"%x", &dpid); bad != nil || never[dpid] {
 				continue
 			}
-			_ = s.Commit(ctx, []store.Condition{e.Is()}, store.Delete(e.Key), store.Put(fmt.Sprintf("%s%016x", switchKeys, dpid), []byte(`{"master":"`+w.Member+`"}`)))
+			_ = s.Commit(ctx, []store.Condition{e.Is()}, store.Delete(e.Key), store.Put(cluster.SwitchKey(dpid), []byte(`{"master":"`+w.Member+`"}`)))
 		}
 		var more bool
 		if there, more = <-events; !more {
@@ -116,7 +117,7 @@ func obey(ctx context.Context, s store.Store, never map[uint64]bool) {
 // masters is how many switches each member has, as the store has it.
 func masters(t *testing.T, s store.Store) map[string]int {
 	t.Helper()
-	all, err := s.List(t.Context(), switchKeys)
+	all, err := s.List(t.Context(), cluster.SwitchPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,11 +169,11 @@ func TestOneLeads(t *testing.T) {
 			gone.stop()
 			delete(members, now[0])
 			owns(t, s, "c1", 1)
-			old.take([]store.Event{{Key: switchKeys + "0000000000000001", Value: []byte(`{"master":"c1"}`), Revision: 1}})
+			old.take([]store.Event{{Key: cluster.SwitchPrefix + "0000000000000001", Value: []byte(`{"master":"c1"}`), Revision: 1}})
 			if err := old.wish(t.Context(), []Move{{1, "c1", "c2"}}); !errors.Is(err, store.ErrChanged) {
 				t.Error("who is not the centre any more moves a switch:", err)
 			}
-			_ = s.Commit(t.Context(), nil, store.Delete(switchKeys+"0000000000000001"))
+			_ = s.Commit(t.Context(), nil, store.Delete(cluster.SwitchPrefix+"0000000000000001"))
 		}
 		_ = s.Close()
 	})
@@ -190,13 +191,13 @@ func TestMoves(t *testing.T) {
 		owns(t, s, "c1", upTo(60)...)
 		begin(t, "c1", Options{Store: s, Live: l.get, Limits: &Limits{AtOnce: 7, Start: 0.25, Stop: 0.05}})
 		never := map[uint64]bool{1: true, 60: true}
-		if err := s.Commit(ctx, nil, store.Put(wantedKey(60), []byte(`{"member":"c1"}`))); err != nil {
+		if err := s.Commit(ctx, nil, store.Put(cluster.WantedKey(60), []byte(`{"member":"c1"}`))); err != nil {
 			t.Fatal(err)
 		}
 		most := 0
 		obeyed := make(chan struct{})
 		go func() { defer close(obeyed); obey(ctx, s, never) }()
-		seen, wishes, err := s.Watch(ctx, wantedKeys)
+		seen, wishes, err := s.Watch(ctx, cluster.WantedPrefix)
 		if err != nil || len(seen) != 1 {
 			t.Fatal(seen, err)
 		}
@@ -235,8 +236,8 @@ func TestMoves(t *testing.T) {
 		rest("two come", map[string]int{"c1": 20, "c2": 20, "c3": 20})
 		l.are("c1", "c3") // its switches are nobody's, and nobody else takes them
 		rest("one goes", map[string]int{"c1": 30, "c3": 30})
-		open, err := s.List(ctx, wantedKeys)
-		if err != nil || len(open) != 1 || open[0].Key != wantedKey(60) {
+		open, err := s.List(ctx, cluster.WantedPrefix)
+		if err != nil || len(open) != 1 || open[0].Key != cluster.WantedKey(60) {
 			t.Errorf("wishes that are left: %v, %v", open, err)
 		}
 		cancel()
@@ -365,7 +366,7 @@ func TestAPI(t *testing.T) {
 			t.Errorf("%s %s %s: %d %s", x.method, x.path, x.body, code, text)
 		}
 	}
-	if e, err := s.Get(t.Context(), wantedKey(0xab)); err != nil || !strings.Contains(string(e.Value), `"by":"placement"`) {
+	if e, err := s.Get(t.Context(), cluster.WantedKey(0xab)); err != nil || !strings.Contains(string(e.Value), `"by":"placement"`) {
 		t.Errorf("%s, %v", e.Value, err)
 	}
 	l.are()

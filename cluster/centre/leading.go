@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/store"
 )
@@ -37,8 +37,7 @@ type leading struct {
 
 // wish is that a switch is to move.
 type wish struct {
-	Member string `json:"member"`
-	By     string `json:"by,omitempty"` // one of those below; else somebody whose wish the centre leaves alone
+	cluster.WantedRecord // by one of those below; else somebody whose wish the centre leaves alone
 
 	is    store.Condition
 	since time.Time
@@ -81,11 +80,11 @@ func (l *leading) run(ctx context.Context) {
 func (l *leading) follow(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	switches, changed, err := l.c.o.Store.Watch(ctx, switchKeys)
+	switches, changed, err := l.c.o.Store.Watch(ctx, cluster.SwitchPrefix)
 	if err != nil {
 		return err
 	}
-	wanted, wishes, err := l.c.o.Store.Watch(ctx, wantedKeys)
+	wanted, wishes, err := l.c.o.Store.Watch(ctx, cluster.WantedPrefix)
 	if err != nil {
 		return err
 	}
@@ -122,25 +121,18 @@ func (l *leading) take(events []store.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range events {
-		i := strings.LastIndexByte(e.Key, '/') + 1
-		dpid, err := strconv.ParseUint(e.Key[i:], 16, 64)
-		if err != nil {
-			continue
-		}
-		if e.Key[:i] == wantedKeys {
+		if dpid, is := cluster.DPIDOf(e.Key, cluster.WantedPrefix); is {
 			w := wish{is: e.Is(), since: time.Now()}
 			if delete(l.wishes, dpid); !e.Gone() && json.Unmarshal(e.Value, &w) == nil {
 				l.wishes[dpid] = w
 			}
-			continue
-		}
-		var owned struct {
-			Master string `json:"master"`
-		}
-		delete(l.masters, dpid)
-		delete(l.is, dpid)
-		if !e.Gone() && json.Unmarshal(e.Value, &owned) == nil {
-			l.masters[dpid], l.is[dpid] = owned.Master, e.Is()
+		} else if dpid, is := cluster.DPIDOf(e.Key, cluster.SwitchPrefix); is {
+			var r cluster.SwitchRecord
+			delete(l.masters, dpid)
+			delete(l.is, dpid)
+			if !e.Gone() && json.Unmarshal(e.Value, &r) == nil {
+				l.masters[dpid], l.is[dpid] = r.Master, e.Is()
+			}
 		}
 	}
 }
@@ -282,7 +274,7 @@ func (l *leading) wish(ctx context.Context, moves []Move) error {
 	var changes []store.Change
 	l.mu.Lock()
 	for _, m := range moves {
-		key := wantedKey(m.DPID)
+		key := cluster.WantedKey(m.DPID)
 		conditions = append(conditions, l.is[m.DPID], store.Condition{Key: key})
 		changes = append(changes, wanted(m.DPID, m.To, byCentre))
 	}
@@ -290,9 +282,7 @@ func (l *leading) wish(ctx context.Context, moves []Move) error {
 	return l.c.o.Store.Commit(ctx, conditions, changes...)
 }
 
-func wantedKey(dpid uint64) string { return fmt.Sprintf("%s%016x", wantedKeys, dpid) }
-
 func wanted(dpid uint64, member, by string) store.Change {
-	b, _ := json.Marshal(wish{Member: member, By: by}) // it cannot fail
-	return store.Put(wantedKey(dpid), b)
+	b, _ := json.Marshal(cluster.WantedRecord{Member: member, By: by}) // it cannot fail
+	return store.Put(cluster.WantedKey(dpid), b)
 }

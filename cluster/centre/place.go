@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/controller/store"
 )
 
@@ -55,7 +56,7 @@ func (c *Centre) who(ctx context.Context) string {
 func (c *Centre) whereabouts(ctx context.Context, member string) (w Whereabouts) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	if e, err := c.o.Store.Get(ctx, memberKeys+member); err == nil && !e.Gone() {
+	if e, err := c.o.Store.Get(ctx, cluster.MemberPrefix+member); err == nil && !e.Gone() {
 		_ = json.Unmarshal(e.Value, &w) // of a member of another version, perhaps
 	}
 	return w
@@ -112,8 +113,8 @@ func (c *Centre) Place(ctx context.Context, nodes, addresses int, dpid uint64) (
 		return Standing{}, err
 	}
 	if dpid != 0 {
-		none := store.Condition{Key: fmt.Sprintf("%s%016x", switchKeys, dpid)}
-		noWish := store.Condition{Key: wantedKey(dpid)}
+		none := store.Condition{Key: cluster.SwitchKey(dpid)}
+		noWish := store.Condition{Key: cluster.WantedKey(dpid)}
 		err := c.o.Store.Commit(ctx, []store.Condition{l.held.Is(), none, noWish}, wanted(dpid, s.Name, byPlacement))
 		switch {
 		case errors.Is(err, store.ErrChanged) && !c.Leads():

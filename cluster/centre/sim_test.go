@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/cluster/report"
 	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/controller/store/etcd"
@@ -231,7 +232,7 @@ func commits(t *testing.T, db *servers.Etcd) time.Duration {
 		var changes []store.Change
 		for i := range uint64(inOneCommit) {
 			dpid := uint64(round)<<32 + i
-			conditions = append(conditions, store.Condition{Key: wantedKey(dpid)}, store.Condition{Key: switchKeys + fmt.Sprint(dpid)})
+			conditions = append(conditions, store.Condition{Key: cluster.WantedKey(dpid)}, store.Condition{Key: cluster.SwitchPrefix + fmt.Sprint(dpid)})
 			changes = append(changes, wanted(dpid, "c1", byCentre))
 		}
 		if err := s.Commit(t.Context(), conditions, changes...); err != nil {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/internal/patience"
@@ -35,8 +36,7 @@ import (
 // A switch that nobody has now (its member has died, and no other has taken it yet) goes on as was
 // last said of it.
 const (
-	treePrefix   = "view/tree/"
-	memberPrefix = "cluster/member/" // who is there
+	treePrefix = "view/tree/"
 
 	// freshTime is longer than it takes until a member that has died is missed.
 	freshTime = 3 * time.Second
@@ -95,7 +95,7 @@ func (a *App) agree() error {
 	if err := g.store.Commit(ctx, nil, store.Delete(treePrefix+g.member)); err != nil {
 		return fmt.Errorf("the tree of this member: %w", err)
 	}
-	for _, prefix := range []string{treePrefix, memberPrefix} {
+	for _, prefix := range []string{treePrefix, cluster.MemberPrefix} {
 		there, events, err := g.store.Watch(a.ctx, prefix)
 		if err != nil {
 			return fmt.Errorf("what members say of their trees: %w", err)
@@ -143,7 +143,7 @@ func (g *agreement) hear(events []store.Event, all bool) (news bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range events {
-		if name, is := strings.CutPrefix(e.Key, memberPrefix); is {
+		if name, is := strings.CutPrefix(e.Key, cluster.MemberPrefix); is {
 			news = news || g.there[name] == e.Gone()
 			if g.there[name] = true; e.Gone() {
 				g.gone[name] = e.Revision

@@ -45,12 +45,7 @@ func (c *core) isGone() bool {
 func (c *core) down(sw *Switch) {
 	c.abandon(true)
 	c.controller.leave(sw)
-	acts := sw.Acts()
-	c.controller.each(func(a App) {
-		if _, watches := a.(Watcher); acts || watches {
-			a.SwitchDown(sw)
-		}
-	})
+	c.seeing(sw, func(a App) { a.SwitchDown(sw) })
 	if owner := c.controller.Owner; owner != nil {
 		owner.Lost(sw)
 	}
@@ -99,12 +94,7 @@ func (c *core) event(sw *Switch, m openflow.Message) {
 	switch m := m.(type) {
 	case *openflow.PortStatus:
 		if m.Port.Number <= openflow.PortMax && sw.changePort(m.Reason, m.Port) {
-			acts := sw.Acts()
-			c.controller.each(func(a App) {
-				if _, watches := a.(Watcher); acts || watches {
-					a.PortChanged(sw, m.Reason, m.Port)
-				}
-			})
+			c.seeing(sw, func(a App) { a.PortChanged(sw, m.Reason, m.Port) })
 		}
 	case *openflow.FlowRemoved:
 		if sw.Acts() {

@@ -194,6 +194,17 @@ func (c *core) ceased(sw *Switch) {
 	})
 }
 
+// seeing calls f for every app that minds the switch: of one that has another master, for each
+// Watcher.
+func (c *core) seeing(sw *Switch, f func(App)) {
+	acts := sw.Acts()
+	c.controller.each(func(a App) {
+		if _, watches := a.(Watcher); acts || watches {
+			f(a)
+		}
+	})
+}
+
 // greeted tells the apps, or in a cluster whoever decides on masters, of a switch that has
 // connected.
 func (c *core) greeted(sw *Switch) {

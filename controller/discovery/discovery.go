@@ -314,14 +314,7 @@ func (a *App) SwitchUp(s *controller.Switch) {
 		a.clearDormant(func(at place, d dormant) bool {
 			return at.dpid != n.dpid && (d.link.From == n.dpid || d.link.To == n.dpid)
 		})
-		here := map[uint32]bool{}
-		for _, p := range s.Ports() {
-			if p.Works() {
-				here[p.Number] = true
-				a.portUp(n, p)
-			}
-		}
-		a.hosts.keep(n.dpid, here)
+		here := a.portsUp(n, s)
 		for number, p := range n.ports {
 			if here[number] {
 				probe = append(probe, p)
@@ -336,6 +329,20 @@ func (a *App) SwitchUp(s *controller.Switch) {
 	for _, p := range probe {
 		a.send(p)
 	}
+}
+
+// portsUp takes the ports of a switch that work, and returns which do; hosts at others are gone. It
+// must be called with mu held.
+func (a *App) portsUp(n *node, s *controller.Switch) map[uint32]bool {
+	here := map[uint32]bool{}
+	for _, p := range s.Ports() {
+		if p.Works() {
+			here[p.Number] = true
+			a.portUp(n, p)
+		}
+	}
+	a.hosts.keep(n.dpid, here)
+	return here
 }
 
 // SwitchDown remembers the switch's links and forgets its other ports.

@@ -118,14 +118,7 @@ func (a *App) SwitchSeen(s *controller.Switch) {
 	a.locked(func() {
 		n := a.node(s.DPID())
 		n.seen = s
-		here := map[uint32]bool{}
-		for _, p := range s.Ports() {
-			if p.Works() {
-				here[p.Number] = true
-				a.portUp(n, p)
-			}
-		}
-		a.hosts.keep(n.dpid, here)
+		here := a.portsUp(n, s)
 		for number, p := range n.ports {
 			if !here[number] {
 				a.forget(p)

@@ -18,6 +18,7 @@ import (
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/controller/store/etcd"
 	"trivet.dev/trivet/internal/asuser"
+	"trivet.dev/trivet/internal/credentials"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/servers"
 	"trivet.dev/trivet/topology"
@@ -91,9 +92,9 @@ func clusterLacks(t *topology.Topology) error {
 			if file == "" {
 				continue
 			}
-			check := servers.Readable
+			check := credentials.Readable
 			if file == s.Login {
-				check = servers.CheckLogin
+				check = credentials.CheckLogin
 			}
 			if err := asuser.Do(func() error { return check(file) }); err != nil {
 				p.Add(s.Pos, "name a file that is there", "cluster: %v", err)

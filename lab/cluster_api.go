@@ -15,8 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"trivet.dev/trivet/internal/accept"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
@@ -63,14 +62,9 @@ func (m *member) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err == nil {
-		var peer *unix.Ucred
-		var failed error
-		err = raw.Control(func(fd uintptr) { peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-		if err = errors.Join(err, failed); err == nil && peer.Uid != m.place.UID && os.Geteuid() == 0 {
-			err = fmt.Errorf("user %d listens at %s, and not user %d", peer.Uid, m.socket(), m.place.UID)
-		}
+	uid, err := accept.PeerUID(conn.(*net.UnixConn))
+	if err == nil && uid != int(m.place.UID) && os.Geteuid() == 0 {
+		err = fmt.Errorf("user %d listens at %s, and not user %d", uid, m.socket(), m.place.UID)
 	}
 	if err != nil {
 		conn.Close()

@@ -251,7 +251,7 @@ func (d *daemon) waitFollowed() {
 
 // isUpNow marks the end of coming up.
 func (d *daemon) isUpNow() {
-	d.setState(func(s *State) { s.Status, s.Dead = Up, append(d.dead(), d.absent()...) })
+	d.setState(func(s *State) { s.Status, s.Dead = Up, d.notRunning() })
 	if err := d.save(); err != nil {
 		d.progress.warn(err.Error())
 	}
@@ -335,6 +335,10 @@ func (d *daemon) dead() []string {
 	return out
 }
 
+// notRunning is dead, with what of the cluster does not run at the moment. The caller has locked
+// changing.
+func (d *daemon) notRunning() []string { return append(d.dead(), d.absent()...) }
+
 // withoutThose ends a message about what is being waited for with what will hardly come. The caller
 // has locked changing.
 func (d *daemon) withoutThose() string {
@@ -352,7 +356,7 @@ func (d *daemon) noteDead() {
 	if d.ctx.Err() != nil || d.state().Status != Up {
 		return
 	}
-	d.setState(func(s *State) { s.Dead = append(d.dead(), d.absent()...) })
+	d.setState(func(s *State) { s.Dead = d.notRunning() })
 	if err := d.save(); err != nil {
 		d.progress.warn(err.Error())
 	}
@@ -554,7 +558,7 @@ func (d *daemon) change(size int, f func(context.Context) error) error {
 	}
 	old, was := d.target().Topology(), d.state()
 	err := f(d.ctx)
-	d.setState(func(s *State) { s.Topology, s.Dead = d.target().Topology(), append(d.dead(), d.absent()...) })
+	d.setState(func(s *State) { s.Topology, s.Dead = d.target().Topology(), d.notRunning() })
 	if !errors.Is(err, ErrHalf) {
 		is := d.state()
 		unwritten := is.endChange(was)

@@ -21,14 +21,15 @@ func (l ofUser) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if uid, err := peerUID(conn); err == nil && (uid == 0 || uid == l.uid) {
+		if uid, err := PeerUID(conn); err == nil && (uid == 0 || uid == l.uid) {
 			return conn, nil
 		}
 		conn.Close()
 	}
 }
 
-func peerUID(conn *net.UnixConn) (uid int, err error) {
+// PeerUID is whom the process at the other end runs as.
+func PeerUID(conn *net.UnixConn) (uid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0, err

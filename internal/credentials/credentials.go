@@ -53,6 +53,37 @@ func Login(file string) (user, password string, err error) {
 	return user, password, nil
 }
 
+// CheckLogin says why a file that is to have user:password has not: more than that is not given to
+// a server.
+func CheckLogin(file string) error {
+	if err := Readable(file); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	line := strings.TrimSuffix(string(text), "\n")
+	if user, _, is := strings.Cut(line, ":"); !is || user == "" || len(line) > 1024 || strings.ContainsAny(line, "\r\n") {
+		return errors.New(file + ": it must hold user:password, and nothing else")
+	}
+	return nil
+}
+
+// Readable says why a file that a user has named cannot be read.
+func Readable(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New(file + " is not a file")
+	}
+	return err
+}
+
 // Here says whether a host is this machine: there, what is not encrypted is nobody else's.
 func Here(host string) bool {
 	ip, err := netip.ParseAddr(host)

@@ -19,7 +19,31 @@ func Replace(file string, content []byte, group int) error {
 
 // ReplaceBy is Replace of a file that write writes; the file stays what it was if that fails.
 func ReplaceBy(file string, group int, write func(io.Writer) error) error {
-	err := writeNew(file+".new", group, write)
+	return replace(file, write, func(f *os.File) error {
+		if group == 0 {
+			return nil
+		}
+		return errors.Join(f.Chown(0, group), f.Chmod(0o640))
+	})
+}
+
+// ReplaceFor is Replace of a file that a user is to have. Where this process is not root, the file
+// is its own user's.
+func ReplaceFor(uid, gid int, mode os.FileMode, file string, content []byte) error {
+	return replace(file, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	}, func(f *os.File) (err error) {
+		if os.Geteuid() == 0 {
+			err = f.Chown(uid, gid)
+		}
+		return errors.Join(err, f.Chmod(mode))
+	})
+}
+
+// replace replaces a file by one that write writes and give makes that of whom it is for.
+func replace(file string, write func(io.Writer) error, give func(*os.File) error) error {
+	err := writeNew(file+".new", write, give)
 	if err == nil {
 		err = os.Rename(file+".new", file)
 	}
@@ -29,16 +53,12 @@ func ReplaceBy(file string, group int, write func(io.Writer) error) error {
 	return err
 }
 
-// writeNew writes a file that a group can read, replacing anything of that name.
-func writeNew(name string, group int, write func(io.Writer) error) error {
+// writeNew writes a file, replacing anything of that name.
+func writeNew(name string, write func(io.Writer) error, give func(*os.File) error) error {
 	_ = os.Remove(name) // left by a process that was killed
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
-	err = write(f)
-	if group != 0 {
-		err = errors.Join(err, f.Chown(0, group), f.Chmod(0o640))
-	}
-	return errors.Join(err, f.Close())
+	return errors.Join(write(f), give(f), f.Close())
 }

@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"trivet.dev/trivet/internal/disk"
 )
 
 // Authority signs the certificates of what a lab runs, by which its programs know each other.
@@ -51,8 +53,8 @@ func OpenAuthority(dir, name string) (*Authority, error) {
 		return nil, err
 	}
 	// The certificate is last: where it is, the key is there, too.
-	if err := errors.Join(write(filepath.Join(dir, authorityKeyFile), block("PRIVATE KEY", secret), 0o600, 0, 0),
-		write(filepath.Join(dir, authorityFile), block("CERTIFICATE", der), 0o644, 0, 0)); err != nil {
+	if err := errors.Join(disk.ReplaceFor(0, 0, 0o600, filepath.Join(dir, authorityKeyFile), block("PRIVATE KEY", secret)),
+		disk.ReplaceFor(0, 0, 0o644, filepath.Join(dir, authorityFile), block("CERTIFICATE", der))); err != nil {
 		return nil, err
 	}
 	return readAuthority(dir)

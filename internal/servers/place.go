@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"trivet.dev/trivet/internal/disk"
 )
 
 // Place is where a program of a lab has its files, and whom it runs as. The directory is root's, so
@@ -69,7 +71,7 @@ func (p Place) Make() error {
 
 // Write writes a file that only the program and root may read.
 func (p Place) Write(name string, text []byte) error {
-	return write(p.File(name), text, 0o600, int(p.UID), int(p.GID))
+	return disk.ReplaceFor(int(p.UID), int(p.GID), 0o600, p.File(name), text)
 }
 
 // secret is a word that is made once, and kept in a file.
@@ -109,22 +111,4 @@ func (p Place) Command(program string, args, env []string) *exec.Cmd {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: p.UID, Gid: p.GID}
 	}
 	return cmd
-}
-
-// write replaces a file at once.
-func write(file string, text []byte, mode os.FileMode, uid, gid int) error {
-	fresh := file + ".new"
-	_ = os.Remove(fresh)
-	f, err := os.OpenFile(fresh, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if os.Geteuid() == 0 {
-		err = errors.Join(err, f.Chown(uid, gid))
-	}
-	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(fresh))
-	}
-	return os.Rename(fresh, file)
 }

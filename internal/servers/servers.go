@@ -1,11 +1,9 @@
 // Package servers runs what a lab's cluster of controllers needs, an etcd and a RabbitMQ of the
 // lab's own: as ordinary users, on the loopback device, with certificates and passwords that were
-// made for this lab. It also reads how such servers elsewhere are named.
+// made for this lab.
 package servers
 
 import (
-	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -59,35 +57,4 @@ func Missing(programs ...*Program) error {
 	}
 	return lack.New("a cluster of controllers needs "+strings.Join(why, " and "), ":  ",
 		"sudo apt install "+strings.Join(packages, " ")+"   (or name a store and a broker that exist elsewhere, docs/cluster.md)")
-}
-
-// CheckLogin says why a file that is to have user:password has not: more than that is not given to
-// a server.
-func CheckLogin(file string) error {
-	if err := Readable(file); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	line := strings.TrimSuffix(string(text), "\n")
-	if user, _, is := strings.Cut(line, ":"); !is || user == "" || len(line) > 1024 || strings.ContainsAny(line, "\r\n") {
-		return errors.New(file + ": it must hold user:password, and nothing else")
-	}
-	return nil
-}
-
-// Readable says why a file that a user has named cannot be read.
-func Readable(file string) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New(file + " is not a file")
-	}
-	return err
 }

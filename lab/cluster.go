@@ -275,7 +275,7 @@ func (c *cluster) startMember(d *daemon, t *topology.Topology, of topology.Membe
 	}
 	m := &member{called: of.Name, place: c.place(MemberProgram(of.Name))}
 	m.place.UID, m.place.GID = servers.OrdinaryUser(c.owner)
-	m.api = api.NewClient(m.request)
+	m.api = m.client()
 	if err := errors.Join(m.place.Make(), m.place.Certify(c.authority, of.Name), m.tell(t)); err != nil {
 		return err
 	}

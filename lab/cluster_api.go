@@ -2,9 +2,7 @@ package lab
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/internal/accept"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
@@ -81,35 +80,23 @@ func (m *member) transport() *http.Transport {
 // largestAnswer bounds what the daemon itself reads of a member's answer.
 const largestAnswer = 16 << 20
 
-// request asks the member for the daemon itself: see api.Requester.
-func (m *member) request(ctx context.Context, method, path string, in any) (*http.Response, error) {
-	text, err := json.Marshal(in)
-	if err != nil {
-		return nil, err
+// client asks the member for the daemon itself.
+func (m *member) client() *api.Client {
+	return api.Over(bounded{m.transport()}, func(err error) error { return err })
+}
+
+// bounded is a transport whose answers end at largestAnswer.
+type bounded struct{ http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, largestAnswer), resp.Body}
 	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://member"+path, bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := (&http.Client{Transport: m.transport()}).Do(r)
-	if err != nil {
-		return nil, cmp.Or(errors.Unwrap(err), err)
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, largestAnswer))
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode >= 300 {
-		var p struct {
-			Detail string `json:"detail"`
-		}
-		_ = json.Unmarshal(answer, &p)
-		return nil, errors.New(cmp.Or(p.Detail, resp.Status))
-	}
-	resp.Body = io.NopCloser(bytes.NewReader(answer))
-	return resp, nil
+	return resp, err
 }
 
 // ofController says whether a request is for the controller: any member answers it.

@@ -34,7 +34,7 @@ func Dial(address, token string) (*Client, error) {
 	transport := &http.Transport{}
 	switch network {
 	case "unix":
-		base = "http://controller"
+		base, token = "http://controller", ""
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", at)
 		}
@@ -45,30 +45,48 @@ func Dial(address, token string) (*Client, error) {
 	default:
 		return nil, fmt.Errorf("%q is not an API's address; write unix:PATH or tcp:127.0.0.1:PORT", address)
 	}
-	client := &http.Client{Transport: transport}
-	return &Client{func(ctx context.Context, method, path string, in any) (*http.Response, error) {
-		b, err := json.Marshal(in)
-		if err != nil {
-			return nil, err
-		}
-		req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(b))
-		if err != nil {
-			return nil, err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		if network == "tcp" {
-			req.Header.Set("Authorization", "Bearer "+token)
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			return nil, fmt.Errorf("the controller's API at %s does not answer: %w", address, errors.Unwrap(err))
-		}
-		if resp.StatusCode >= 300 {
-			defer resp.Body.Close()
-			return nil, readProblem(resp)
-		}
-		return resp, nil
-	}}, nil
+	return &Client{remote{&http.Client{Transport: transport}, base, token, func(err error) error {
+		return fmt.Errorf("the controller's API at %s does not answer: %w", address, err)
+	}}.request}, nil
+}
+
+// Over returns a client of a controller at the other end of a transport. failed makes the error of
+// one that is not reached.
+func Over(t http.RoundTripper, failed func(error) error) *Client {
+	return &Client{remote{&http.Client{Transport: t}, "http://controller", "", failed}.request}
+}
+
+// remote is a controller that is asked by HTTP.
+type remote struct {
+	client *http.Client
+	base   string
+	token  string // empty: none is wanted
+	failed func(error) error
+}
+
+// request is a Requester.
+func (r remote) request(ctx context.Context, method, path string, in any) (*http.Response, error) {
+	b, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, r.base+path, bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if r.token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return nil, r.failed(errors.Unwrap(err))
+	}
+	if resp.StatusCode >= 300 {
+		defer resp.Body.Close()
+		return nil, readProblem(resp)
+	}
+	return resp, nil
 }
 
 // readProblem turns a refusal into an error.

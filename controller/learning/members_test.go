@@ -228,37 +228,19 @@ func (s *node) join(m *member) {
 	c := m.c
 	s.net.mu.Unlock()
 	go c.Meet(theirs)
-	go func() {
-		w := openflow.NewWriter(ours)
-		for x := range l.out {
-			if w.Write(x) != nil || w.Flush() != nil {
-				return
+	inbox := speak(ours, l.out, func() {
+		s.net.mu.Lock()
+		if s.lines[m] == l {
+			delete(s.lines, m)
+			close(l.out)
+			if s.master == l {
+				s.master, s.out = nil, nil
 			}
 		}
-	}()
-	inbox := make(chan openflow.Message, 100_000)
-	go func() {
-		defer close(inbox)
-		r := openflow.NewReader(ours, 0)
-		for {
-			x, err := r.Read()
-			if err != nil {
-				s.net.mu.Lock()
-				if s.lines[m] == l {
-					delete(s.lines, m)
-					close(l.out)
-					if s.master == l {
-						s.master, s.out = nil, nil
-					}
-				}
-				s.net.mu.Unlock()
-				ours.Close()
-				time.AfterFunc(time.Duration(s.net.below(int(2*time.Second))), func() { s.join(m) })
-				return
-			}
-			inbox <- x
-		}
-	}()
+		s.net.mu.Unlock()
+		ours.Close()
+		time.AfterFunc(time.Duration(s.net.below(int(2*time.Second))), func() { s.join(m) })
+	})
 	go func() {
 		for x := range inbox {
 			s.net.pause(s.net.slow)

@@ -223,6 +223,33 @@ func (s *node) port(number uint32) openflow.Port {
 	return p
 }
 
+// speak writes what is to be sent by a connection, and returns what comes, until the connection is
+// lost.
+func speak(conn net.Conn, out <-chan openflow.Message, lost func()) <-chan openflow.Message {
+	go func() {
+		w := openflow.NewWriter(conn)
+		for m := range out {
+			if w.Write(m) != nil || w.Flush() != nil {
+				return
+			}
+		}
+	}()
+	inbox := make(chan openflow.Message, 100_000)
+	go func() {
+		defer close(inbox)
+		r := openflow.NewReader(conn, 0)
+		for {
+			m, err := r.Read()
+			if err != nil {
+				lost()
+				return
+			}
+			inbox <- m
+		}
+	}()
+	return inbox
+}
+
 // connect connects a switch to the controller, and again whenever the connection is lost.
 func (s *node) connect() {
 	ours, theirs := net.Pipe()
@@ -238,27 +265,7 @@ func (s *node) connect() {
 	s.net.note("switch %d connects", s.dpid)
 	s.net.mu.Unlock()
 	go c.Meet(theirs)
-	go func() {
-		w := openflow.NewWriter(ours)
-		for m := range out {
-			if w.Write(m) != nil || w.Flush() != nil {
-				return
-			}
-		}
-	}()
-	inbox := make(chan openflow.Message, 100_000)
-	go func() {
-		defer close(inbox)
-		r := openflow.NewReader(ours, 0)
-		for {
-			m, err := r.Read()
-			if err != nil {
-				s.lost(ours)
-				return
-			}
-			inbox <- m
-		}
-	}()
+	inbox := speak(ours, out, func() { s.lost(ours) })
 	go func() {
 		for m := range inbox {
 			s.net.pause(s.net.slow)

@@ -113,20 +113,20 @@ func (r *RabbitMQ) ready() {
 	})
 }
 
-func (r *RabbitMQ) try(args ...string) error {
-	c := exec.Command(filepath.Join(rabbitPrograms, "rabbitmqctl"), append([]string{"-q", "-n", "t@localhost"}, args...)...)
-	c.Env = r.environment
-	return c.Run()
-}
+func (r *RabbitMQ) try(args ...string) error { return r.control(args).Run() }
 
 // Control is rabbitmqctl, and returns what that prints.
 func (r *RabbitMQ) Control(args ...string) string {
 	r.t.Helper()
-	c := exec.Command(filepath.Join(rabbitPrograms, "rabbitmqctl"), append([]string{"-q", "-n", "t@localhost"}, args...)...)
-	c.Env = r.environment
-	out, err := c.CombinedOutput()
+	out, err := r.control(args).CombinedOutput()
 	if err != nil {
 		r.t.Fatalf("rabbitmqctl %v: %v: %s", args, err, out)
 	}
 	return string(out)
+}
+
+func (r *RabbitMQ) control(args []string) *exec.Cmd {
+	c := exec.Command(filepath.Join(rabbitPrograms, "rabbitmqctl"), append([]string{"-q", "-n", "t@localhost"}, args...)...)
+	c.Env = r.environment
+	return c
 }

@@ -144,21 +144,15 @@ func (s *session) readAnswers(asked ...openflow.Xid) error {
 		open[xid] = true
 	}
 	for len(open) > 0 {
-		m, err := s.read()
+		m, err := s.next()
 		if err != nil {
 			return err
 		}
 		switch m := m.(type) {
-		case *openflow.PortStatus:
-			s.sw.changePort(m.Reason, m.Port)
 		case *openflow.PacketIn:
 			s.sw.hold(m)
 		case *openflow.RoleReply:
 			s.role(s.sw, m)
-		case *openflow.EchoRequest:
-			if err := s.send(&openflow.EchoReply{Xid: m.Xid, Data: m.Data}); err != nil {
-				return err
-			}
 		case *openflow.Error:
 			if s.role(s.sw, m) {
 				continue
@@ -191,21 +185,9 @@ func (s *session) askEarly(m openflow.Message) (openflow.Message, error) {
 		return nil, err
 	}
 	for {
-		got, err := s.read()
-		if err != nil {
-			return nil, err
-		}
-		switch got := got.(type) {
-		case *openflow.PortStatus:
-			s.sw.changePort(got.Reason, got.Port)
-		case *openflow.EchoRequest:
-			if err := s.send(&openflow.EchoReply{Xid: got.Xid, Data: got.Data}); err != nil {
-				return nil, err
-			}
-		default:
-			if got.Transaction() == uint32(askStanding) {
-				return got, nil
-			}
+		got, err := s.next()
+		if err != nil || got.Transaction() == uint32(askStanding) {
+			return got, err
 		}
 	}
 }
@@ -242,10 +224,34 @@ func (s *session) read() (openflow.Message, error) {
 	return m, err
 }
 
-// expect reads messages until one of type T arrives; echoes are answered, other messages skipped.
-func expect[T openflow.Message](s *session) (want T, err error) {
+// next returns the next message that is no echo, which is answered, and no change of a port, which
+// is taken once the switch is known.
+func (s *session) next() (openflow.Message, error) {
 	for {
 		m, err := s.read()
+		if err != nil {
+			return nil, err
+		}
+		switch m := m.(type) {
+		case *openflow.EchoRequest:
+			if err := s.send(&openflow.EchoReply{Xid: m.Xid, Data: m.Data}); err != nil {
+				return nil, err
+			}
+			continue
+		case *openflow.PortStatus:
+			if s.sw != nil {
+				s.sw.changePort(m.Reason, m.Port)
+			}
+			continue
+		}
+		return m, nil
+	}
+}
+
+// expect reads messages until one of type T arrives; others are skipped.
+func expect[T openflow.Message](s *session) (want T, err error) {
+	for {
+		m, err := s.next()
 		if err != nil {
 			return want, err
 		}
@@ -254,10 +260,6 @@ func expect[T openflow.Message](s *session) (want T, err error) {
 			return m, nil
 		case *openflow.Error:
 			return want, fmt.Errorf("the switch refuses: %v", m)
-		case *openflow.EchoRequest:
-			if err := s.send(&openflow.EchoReply{Xid: m.Xid, Data: m.Data}); err != nil {
-				return want, err
-			}
 		}
 	}
 }

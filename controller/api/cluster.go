@@ -53,12 +53,11 @@ func (s *Server) registerCluster(api huma.API) {
 		}
 		return bodyOf(ClusterMove{fmt.Sprintf("%016x", dpid), in.Body.Member}, m.Move(ctx, dpid, in.Body.Member))
 	}, summary("Have a member take a switch over; the answer has the switch's datapath id"))
-	drain := func(undo bool) func(context.Context, *struct {
+	type named struct {
 		Member string `path:"member"`
-	}) (*struct{}, error) {
-		return func(ctx context.Context, in *struct {
-			Member string `path:"member"`
-		}) (*struct{}, error) {
+	}
+	drain := func(undo bool) func(context.Context, *named) (*struct{}, error) {
+		return func(ctx context.Context, in *named) (*struct{}, error) {
 			m, err := s.member()
 			if err != nil {
 				return nil, err

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"trivet.dev/trivet/openflow"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +21,7 @@ import (
 	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
 

@@ -4,11 +4,11 @@ import (
 	"slices"
 	"testing"
 	"time"
-	"trivet.dev/trivet/measure/counters"
 
 	"gonum.org/v1/gonum/floats"
 
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/counters"
 )
 
 // TestQueue proves that the probe sees a queue that is sent more than its link carries: about as

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"trivet.dev/trivet/lab"
 
 	"trivet.dev/trivet/internal/netfacts"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
 

@@ -2,8 +2,8 @@ package cli
 
 import (
 	"testing"
-	"trivet.dev/trivet/lab"
 
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 )
 

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/measure/counters"
-
 	"trivet.dev/trivet/topology"
 )
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/measure/counters"
-
 	"trivet.dev/trivet/topology"
 )
 

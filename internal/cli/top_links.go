@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"trivet.dev/trivet/lab"
 
 	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/lab"
 )
 
 // watchedLab is a lab whose links are watched, and what was last read of them.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
 	"trivet.dev/trivet/internal/cgroup"
 )
 

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
-	"trivet.dev/trivet/lab"
 
 	"golang.org/x/sys/unix"
 
@@ -15,6 +14,7 @@ import (
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"trivet.dev/trivet/lab"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/netfacts"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
 

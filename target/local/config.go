@@ -10,13 +10,13 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"trivet.dev/trivet/lab"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )

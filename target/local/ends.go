@@ -4,12 +4,12 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"trivet.dev/trivet/lab"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
 )

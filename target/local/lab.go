@@ -16,13 +16,13 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"trivet.dev/trivet/lab"
 
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"

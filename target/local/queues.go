@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"trivet.dev/trivet/lab"
 
 	"github.com/vishvananda/netlink"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"

@@ -2,9 +2,10 @@ package local
 
 import (
 	"testing"
-	"trivet.dev/trivet/lab"
 
 	"github.com/vishvananda/netlink"
+
+	"trivet.dev/trivet/lab"
 )
 
 // TestQueueOf proves what is made of a device's queueing disciplines: none where nothing can wait,

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"trivet.dev/trivet/lab"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +15,7 @@ import (
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/lab"
 )
 
 // Remove removes everything of a lab, whatever state it is in and whoever made it: processes,

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"trivet.dev/trivet/lab"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-	"trivet.dev/trivet/lab"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -17,6 +16,7 @@ import (
 
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/lab"
 )
 
 const secureDevice = "wireguard"

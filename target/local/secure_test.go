@@ -6,7 +6,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"trivet.dev/trivet/lab"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -14,6 +13,7 @@ import (
 
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/inside/insidetest"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
 

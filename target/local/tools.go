@@ -6,13 +6,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"trivet.dev/trivet/lab"
 
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
 

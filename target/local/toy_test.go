@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"trivet.dev/trivet/lab"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"trivet.dev/trivet/lab"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"trivet.dev/trivet/lab"
 
 	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/openwrt"
 	"trivet.dev/trivet/topology"

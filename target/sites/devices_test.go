@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"trivet.dev/trivet/lab"
 
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/site/sitetest"
 	"trivet.dev/trivet/topology"

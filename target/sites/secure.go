@@ -3,10 +3,10 @@ package sites
 import (
 	"math/rand/v2"
 	"net/netip"
-	"trivet.dev/trivet/lab"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 )

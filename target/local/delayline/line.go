@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
 	"trivet.dev/trivet/measure/counters"
 	"trivet.dev/trivet/topology"
 )

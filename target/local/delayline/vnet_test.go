@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
 	"trivet.dev/trivet/topology"
 )
 

@@ -4,11 +4,14 @@
 package servers
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -86,8 +89,22 @@ func (p *process) Launch() {
 // Log is the file with what it says.
 func (p *process) Log() string { return filepath.Join(p.dir, "log") }
 
-// Pause stops it so that it answers nothing, though its connections stay; Resume lets it go on.
-func (p *process) Pause()  { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
+// Pause stops it so that it answers nothing, though its connections stay; Resume lets it go on. The
+// signal is sent before all threads have stopped, so Pause waits for them.
+func (p *process) Pause() {
+	p.t.Helper()
+	_ = p.cmd.Process.Signal(syscall.SIGSTOP)
+	until.True(p.t, "all threads of "+p.cmd.Path+" have stopped", func() bool {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+		return len(threads) > 0 && !slices.ContainsFunc(threads, func(file string) bool {
+			text, err := os.ReadFile(file)
+			_, state, is := strings.Cut(string(text), ") ")
+			return err == nil && (!is || state[0] != 'T')
+		})
+	})
+}
+
+// Resume is the opposite of Pause.
 func (p *process) Resume() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 
 // Kill ends it at once, if it has not ended.

@@ -50,7 +50,7 @@ test: bootstrap ## all that a change can break at once: unit tests, the core of 
 	@scripts/section $(FAST:%="$(MAKE) --no-print-directory %")
 
 unit: # the packages' own tests
-	@scripts/tests "$$($(GO) list ./... | grep -vE '/test/(e2e|bench|hostile)$$' | tr '\n' ' ')" $(AS_ROOT) -p 3 -timeout 40m # many of them wait
+	@scripts/tests "$$($(GO) list ./... | grep -vE '/test/(e2e|bench|hostile)$$' | tr '\n' ' ')" $(AS_ROOT) -p 3 -timeout 20m # many of them wait
 
 # The program from outside: all of its tests, or, from the environment (a $ stays as it is there), those that match TESTS and not SKIP.
 e2e: build

@@ -163,7 +163,8 @@ func (b *bed) edges() bool {
 func (b *bed) host(name string) *builtin.MapInterface { return b.c.Map().Node(name).Interfaces[0] }
 
 // ping makes a host send an echo request, waits until that many hosts have received it and then
-// until nothing more arrives for a while, and returns the hosts that received it.
+// until nothing more arrives for a while, and returns the hosts that received it. What else arrives,
+// as the Hellos of routers, ends no wait and prolongs none.
 func (b *bed) ping(from, to string, hosts int) map[string]bool {
 	b.t.Helper()
 	src, dst := b.host(from), b.host(to)
@@ -173,19 +174,20 @@ func (b *bed) ping(from, to string, hosts int) map[string]bool {
 	}
 	b.send(from, echoRequest(src.MAC, mac, src.Addresses[0].Addr(), dst.Addresses[0].Addr()))
 	got := map[string]bool{}
-	for {
-		patience := 300 * time.Millisecond
-		if len(got) < hosts {
-			patience = time.Minute
-		}
+	for over := time.After(time.Minute); ; {
 		select {
 		case a := <-b.arrived:
-			if etherType := binary.BigEndian.Uint16(a.frame[12:]); etherType == openflow.EthTypeIPv4 {
-				got[a.host] = true
-			} else if etherType == openflow.EthTypeARP && a.frame[21] == 1 {
+			switch etherType := binary.BigEndian.Uint16(a.frame[12:]); {
+			case etherType == openflow.EthTypeARP && a.frame[21] == 1:
 				b.answerARP(a)
+			case etherType != openflow.EthTypeIPv4 || a.frame[23] != 1: // ICMP
+			case !got[a.host]:
+				got[a.host] = true
+				if len(got) >= hosts {
+					over = time.After(300 * time.Millisecond)
+				}
 			}
-		case <-time.After(patience):
+		case <-over:
 			return got
 		}
 	}

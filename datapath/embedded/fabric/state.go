@@ -10,7 +10,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath/embedded/cache"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
@@ -50,8 +53,9 @@ const (
 	calmMost  = time.Minute
 )
 
-// rests says for how long the state is not written again that took so long to write: even if
-// something changes, and beyond that if nothing does.
+// rests says for how long the state is not written again that took so much of a processor to write:
+// even if something changes, and beyond that if nothing does. Time in which the writer waited does not
+// count: what changed on a busy machine would else be kept the later, the busier it is.
 func rests(took time.Duration) (least, more time.Duration) {
 	least = max(saveSoon, saveShare*took)
 	return least, max(saveEvery, min(calmShare*took, calmMost)) - least
@@ -59,6 +63,8 @@ func rests(took time.Duration) (least, more time.Duration) {
 
 // save writes the state until the switches are closed.
 func (s *switches) save() {
+	runtime.LockOSThread() // whose time is taken
+	defer runtime.UnlockOSThread()
 	for least, more := rests(0); ; {
 		select {
 		case <-s.stop:
@@ -71,15 +77,22 @@ func (s *switches) save() {
 		case <-s.fast.Changes():
 		case <-time.After(max(0, more)):
 		}
-		begin := time.Now()
+		begin := threadTime()
 		state := switchState{Origin: int64(s.Start().Sub(monotonic.Zero()))}
 		state.Switches, state.Credited = s.fast.Save()
 		err := disk.ReplaceBy(s.file, 0, func(w io.Writer) error { return gob.NewEncoder(w).Encode(state) })
 		if err != nil && !errors.Is(err, os.ErrNotExist) { // the lab's directory goes before the daemon
 			slog.Warn("the state of the switches could not be saved", "error", err)
 		}
-		least, more = rests(time.Since(begin))
+		least, more = rests(threadTime() - begin)
 	}
+}
+
+// threadTime is what the calling thread has used of a processor.
+func threadTime() time.Duration {
+	var used unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used) // cannot fail: the clock exists, and so does the memory
+	return time.Duration(used.Nano())
 }
 
 // readSwitchState reads what a daemon has written; nil: there were no embedded switches.

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"runtime"
 	"testing"
 	"time"
 )
@@ -19,5 +20,20 @@ func TestRests(t *testing.T) {
 		if calm := least + max(more, 0); least != c.changed || calm != c.calm {
 			t.Errorf("%v to write: %v after a change and %v without, not %v and %v", c.took, least, calm, c.changed, c.calm)
 		}
+	}
+}
+
+// TestThreadTime proves that waiting takes no time of those by which the state is written, and that
+// work does.
+func TestThreadTime(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	begin := threadTime()
+	time.Sleep(50 * time.Millisecond)
+	if took := threadTime() - begin; took >= 50*time.Millisecond {
+		t.Errorf("50 ms of waiting took %v of a processor", took)
+	}
+	begin = threadTime()
+	for threadTime()-begin < 5*time.Millisecond { // ends only where work counts
 	}
 }

@@ -119,7 +119,11 @@ func (v *verifier) judgeOne(c *Check, h hop, samples []*sample) {
 		}
 		v.judgeJitter(c, joined(samples))
 	case Loss: // of packets that come twice one may be lost, and of what is damaged not all is read
-		v.judgeShare(c, living, happening{what: "were lost", get: func(s *sample) (int, int) { return s.lost, s.missed }, excuse: "taps missed some",
+		excuse := "the machine is too busy"
+		if slices.ContainsFunc(living, func(s *sample) bool { return s.missed > 0 }) {
+			excuse = "taps missed some"
+		}
+		v.judgeShare(c, living, happening{what: "were lost", get: func(s *sample) (int, int) { return s.lost, s.missed + s.late }, excuse: excuse,
 			least: loss * (1 - duplicate), most: 1 - (1-loss)*(1-unreadable*corrupt), depends: e.LossCorrelation > 0})
 	case Corrupt:
 		v.judgeShare(c, living, happening{what: "were damaged", get: func(s *sample) (int, int) { return s.damaged, 0 },

@@ -18,6 +18,7 @@ type sample struct {
 	of      int // packets that came to the first point, but for the full ones
 	lost    int
 	missed  int // so many of lost may have come: who listens there could not take them
+	late    int // of lost: a queue may have been full of what the machine was late to send
 	damaged int
 	again   int // came more often than they had gone
 	ahead   int // overtook others
@@ -50,6 +51,9 @@ func (v *verifier) note(traces []*trace, m *machine) {
 			}
 			last := hops[len(hops)-1]
 			s := t.sample(i, time.Duration(v.egress(last).Delay), m)
+			if v.rate(last) == 0 {
+				s.late = 0
+			}
 			s.look = v.looks
 			if s.dead() {
 				dead = append(dead, end{t, i, s})
@@ -148,15 +152,28 @@ func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 			s.damaged++
 		case !further(n):
 			s.lost++
+			if m.excuses(was-int64(lateAround), was+int64(lateAround), lateQueue) {
+				s.late++
+			}
 		}
 	}
 	// What cannot be read any more is among those that did not come.
 	illegible := min(s.lost, max(0, here.illegible(small)-before.illegible(small)))
 	s.lost, s.damaged = s.lost-illegible, s.damaged+illegible
 	s.missed = min(s.lost, here.missed)
+	s.late = min(s.late, s.lost-s.missed, s.of/fewLate)
 	s.cross(both, asked, m)
 	return s
 }
+
+// A device that sends at a rate finds, when it had to wait for a processor, what has come meanwhile
+// at once, which may be more than its queue takes. That is the machine's doing where something
+// waited so long, around the time at which a packet went, and for a small share of the packets only.
+const (
+	lateAround = 100 * time.Millisecond
+	lateQueue  = 20 * time.Millisecond
+	fewLate    = 100 // one in
+)
 
 // has says whether a packet came by a point.
 func (p point) has(n uint64) bool { return p.at[n] != 0 || p.damaged[n] > 0 }

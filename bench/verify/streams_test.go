@@ -241,27 +241,36 @@ func TestAsked(t *testing.T) {
 }
 
 // Only the machine's own word excuses what is late, only where it says so, and never for ok: the
-// fastest packets do not. It excuses nothing else.
+// fastest packets do not. Beside that it excuses only few losses, of a link that has a rate.
 func TestExcuses(t *testing.T) {
+	shaped := strings.Replace(chain, "- s1 -- r1", "- s1 -- r1: {bandwidth: 20mbit}", 1)
 	for name, c := range map[string]struct {
 		does    does
 		machine *machine
 		want    Verdict
 		what    string
 	}{
-		"half are late, at rest":                {does{late: 0.5, by: 5 * time.Millisecond}, idle(), Wrong, Delay},
-		"half are late, on a busy machine":      {does{late: 0.5, by: 5 * time.Millisecond}, busyAt(0, 17*time.Second), Untold, Delay},
-		"some are late, at rest":                {does{late: 0.05, by: 50 * time.Millisecond}, idle(), Wrong, Delay},
-		"some are late, on a busy machine":      {does{late: 0.05, by: 50 * time.Millisecond}, busyAt(0, 17*time.Second), Untold, Delay},
-		"late before and after it was busy":     {does{late: 0.05, by: 50 * time.Millisecond}, busyAt(5*time.Second, 8*time.Second), Wrong, Delay},
-		"no processor had any time, all in all": {does{late: 0.05, by: 50 * time.Millisecond}, &machine{busy: true, moments: idle().moments}, Untold, Delay},
-		"nothing is known of the machine":       {does{late: 0.05, by: 50 * time.Millisecond}, &machine{}, Wrong, Delay},
-		"lost on a busy machine":                {does{loss: 0.02}, busyAt(0, 17*time.Second), Wrong, Loss},
-		"damaged on a busy machine":             {does{corrupt: 0.02}, busyAt(0, 17*time.Second), Wrong, Corrupt},
-		"twice on a busy machine":               {does{duplicate: 0.02}, busyAt(0, 17*time.Second), Wrong, Duplicate},
-		"one packet is lost":                    {does{drops: func(at time.Duration) bool { return at/(16*time.Millisecond) == 500 }, only: "h1 → h3"}, idle(), Untold, Loss},
+		"half are late, at rest":                  {does{late: 0.5, by: 5 * time.Millisecond}, idle(), Wrong, Delay},
+		"half are late, on a busy machine":        {does{late: 0.5, by: 5 * time.Millisecond}, busyAt(0, 17*time.Second), Untold, Delay},
+		"some are late, at rest":                  {does{late: 0.05, by: 50 * time.Millisecond}, idle(), Wrong, Delay},
+		"some are late, on a busy machine":        {does{late: 0.05, by: 50 * time.Millisecond}, busyAt(0, 17*time.Second), Untold, Delay},
+		"late before and after it was busy":       {does{late: 0.05, by: 50 * time.Millisecond}, busyAt(5*time.Second, 8*time.Second), Wrong, Delay},
+		"no processor had any time, all in all":   {does{late: 0.05, by: 50 * time.Millisecond}, &machine{busy: true, moments: idle().moments}, Untold, Delay},
+		"nothing is known of the machine":         {does{late: 0.05, by: 50 * time.Millisecond}, &machine{}, Wrong, Delay},
+		"lost on a busy machine":                  {does{loss: 0.02}, busyAt(0, 17*time.Second), Wrong, Loss},
+		"damaged on a busy machine":               {does{corrupt: 0.02}, busyAt(0, 17*time.Second), Wrong, Corrupt},
+		"twice on a busy machine":                 {does{duplicate: 0.02}, busyAt(0, 17*time.Second), Wrong, Duplicate},
+		"one packet is lost":                      {does{drops: func(at time.Duration) bool { return at/(16*time.Millisecond) == 500 }, only: "h1 → h3"}, idle(), Untold, Loss},
+		"few lost by a rate, on a busy machine":   {does{loss: 0.005}, busyAt(0, 17*time.Second), Untold, Loss},
+		"few lost by a rate, at rest":             {does{loss: 0.005}, idle(), Wrong, Loss},
+		"many lost by a rate, on a busy machine":  {does{loss: 0.03}, busyAt(0, 17*time.Second), Wrong, Loss},
+		"few lost without one, on a busy machine": {does{loss: 0.005}, busyAt(0, 17*time.Second), Wrong, Loss},
 	} {
-		v := verifierOf(t, chain)
+		file := chain
+		if strings.Contains(name, "by a rate") {
+			file = shaped
+		}
+		v := verifierOf(t, file)
 		l := &simulated{v: v, r: rand.New(rand.NewPCG(5, 6)), does: map[string]does{"s1 → r1": c.does}, packets: 1000, machine: c.machine}
 		l.look()
 		for _, link := range v.result.Links {

@@ -148,7 +148,7 @@ func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 			if here.again[n] > before.again[n] {
 				s.again++
 			}
-		case here.damaged[n] > 0:
+		case here.damaged[n] > before.damaged[n]: // else it was a copy that was damaged before
 			s.damaged++
 		case !further(n):
 			s.lost++

@@ -391,3 +391,14 @@ func TestHealthy(t *testing.T) {
 	}
 	t.Logf("%d of %d could not be told in all", untold, surveys)
 }
+
+// Of a packet that came twice, once damaged, the copy that is whole is lost behind that: it was not
+// damaged there.
+func TestDamagedBefore(t *testing.T) {
+	before := point{at: map[uint64]int64{0: 10}, damaged: map[uint64]int{0: 1}}
+	here := point{at: map[uint64]int64{}, damaged: map[uint64]int{0: 1}}
+	tr := &trace{flow: &flow{}, sent: 1, points: []point{{at: map[uint64]int64{0: 5}}, before, here}}
+	if s := tr.sample(2, 0, idle()); s.of != 1 || s.lost != 1 || s.damaged != 0 {
+		t.Errorf("of %d packets %d were lost and %d damaged, not 1, 1 and 0", s.of, s.lost, s.damaged)
+	}
+}

@@ -131,8 +131,8 @@ func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 			continue
 		}
 		was, left := before.at[n]
-		if before.damaged[n] > 0 && !left {
-			continue
+		if !left && (before.damaged[n] > 0 || i > 1 && !came && here.damaged[n] > 0) {
+			continue // it was damaged before, or nobody saw whether it was
 		}
 		// The sender sent it, whether or not it is known when; and what is seen later has passed.
 		left = left || i == 1 || came || here.damaged[n] > 0 || further(n)
@@ -158,7 +158,7 @@ func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 		}
 	}
 	// What cannot be read any more is among those that did not come.
-	illegible := min(s.lost, max(0, here.illegible(small)-before.illegible(small)))
+	illegible := min(s.lost, max(0, here.illegible(small)-before.illegible(small)-before.missed))
 	s.lost, s.damaged = s.lost-illegible, s.damaged+illegible
 	s.missed = min(s.lost, here.missed)
 	s.late = min(s.late, s.lost-s.missed, s.of/fewLate)
@@ -172,7 +172,7 @@ func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 const (
 	lateAround = 100 * time.Millisecond
 	lateQueue  = 20 * time.Millisecond
-	fewLate    = 100 // one in
+	fewLate    = 20 // one in
 )
 
 // has says whether a packet came by a point.

@@ -124,6 +124,7 @@ func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 		return slices.ContainsFunc(t.points[i+1:], func(p point) bool { return p.has(n) })
 	}
 	var both []crossing
+	unseen := 0 // that came, and nobody saw at the point before
 	small := uint64(max(0, t.sent-t.full))
 	for n := range uint64(t.sent) {
 		at, came := here.at[n]
@@ -140,6 +141,9 @@ func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 			continue
 		}
 		s.of++
+		if was == 0 && before.damaged[n] == 0 && i > 1 {
+			unseen++
+		}
 		switch {
 		case came:
 			if was != 0 {
@@ -158,7 +162,7 @@ func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 		}
 	}
 	// What cannot be read any more is among those that did not come.
-	illegible := min(s.lost, max(0, here.illegible(small)-before.illegible(small)-before.missed))
+	illegible := min(s.lost, max(0, here.illegible(small)-before.illegible(small)-max(unseen, before.missed)))
 	s.lost, s.damaged = s.lost-illegible, s.damaged+illegible
 	s.missed = min(s.lost, here.missed)
 	s.late = min(s.late, s.lost-s.missed, s.of/fewLate)

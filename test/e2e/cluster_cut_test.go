@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -266,7 +267,11 @@ func TestClusterMajority(t *testing.T) {
 		clients = append(clients, fmt.Sprintf("http://127.0.0.1:%d", ports[name]))
 		peers = append(peers, fmt.Sprintf("%s=http://127.0.0.1:%d", name, ports[name]+1))
 	}
-	pids := map[string]int{}
+	running := map[string]*exec.Cmd{}
+	kill := func(name string) {
+		_ = running[name].Process.Kill()
+		_ = running[name].Wait()
+	}
 	start := func(names ...string) {
 		for _, name := range names {
 			client, peer := fmt.Sprintf("http://127.0.0.1:%d", ports[name]), fmt.Sprintf("http://127.0.0.1:%d", ports[name]+1)
@@ -274,11 +279,9 @@ func TestClusterMajority(t *testing.T) {
 				"--listen-client-urls="+client, "--advertise-client-urls="+client, "--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer,
 				"--initial-cluster="+strings.Join(peers, ","), "--quota-backend-bytes=16000000", "--logger=zap", "--log-outputs=stderr", "--log-level=error")
 			f.startOutput(cmd)
-			pids[name] = cmd.Process.Pid
-			t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+			running[name] = cmd
 		}
 	}
-	kill := func(name string) { f.sh(fmt.Sprintf("kill -KILL $(pgrep -f -- '^etcd --name=%s ')", name)) }
 	ask := func(path, body string) string {
 		file := f.file("ask.json", body)
 		return f.sh(fmt.Sprintf("nsenter --net=/run/trivet/%s/ns/fabric curl -s -m 10 -d @%s %s/v3/%s", f.name, file, clients[0], path))
@@ -315,7 +318,13 @@ func TestClusterMajority(t *testing.T) {
 		for _, c := range clients {
 			f.sh("nsenter --net=/run/trivet/" + f.name + "/ns/fabric curl -s -m 20 -d '{}' " + c + "/v3/maintenance/defragment")
 		}
-		ask("maintenance/alarm", `{"action":"DEACTIVATE","alarm":"NOSPACE"}`)
+		var raised struct {
+			Alarms []struct{ MemberID, Alarm string }
+		}
+		must(f.t, json.Unmarshal([]byte(ask("maintenance/alarm", `{"action":"GET"}`)), &raised))
+		for _, a := range raised.Alarms {
+			ask("maintenance/alarm", fmt.Sprintf(`{"action":"DEACTIVATE","memberID":%q,"alarm":%q}`, a.MemberID, a.Alarm))
+		}
 	}})
 	contains(t, f.ok("flows", "s1"), "tp_dst=78")
 	f.ok("flows", "s1", "--add", "priority=79,udp,tp_dst=79,actions=drop")

@@ -151,19 +151,6 @@ var cutFaults = []clusterFault{
 		f.taken(before, member)
 		f.programs = f.clusterRuns(f.programs, "etcd", "member "+member)
 	}},
-	{"a member is killed during link set", func(f *sharedLab) {
-		member, _ := f.busiest()
-		before := f.masters("a", "b", "c")
-		set := f.command(trivet, "link", "set", "s2-s3", "delay=1ms")
-		said := f.startOutput(set)
-		f.signal("KILL", "member "+member)
-		wait(f.t, set)
-		if !set.ProcessState.Success() {
-			f.t.Errorf("link set, while a member is killed: %s", said)
-		}
-		f.taken(before, member)
-		f.programs = f.clusterRuns(f.programs, "member "+member)
-	}},
 }
 
 func (f *sharedLab) withoutSwitches(refused bool) {

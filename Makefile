@@ -99,7 +99,7 @@ interop: bootstrap ## OSPF of routing nodes, FRR and BIRD in 33 networks, all ta
 	@TRIVET_INTEROP=1 $(GO) test $(AS_ROOT) -count 1 -timeout 60m -v -run 'TestInterop$$' ./test/e2e
 
 cluster-faults: ## members of a cluster, and their etcd, that fail at random for TIME (10m); what switches are told is checked to be linearizable; SEED begins another run
-	@TRIVET_CLUSTER_FAULTS=$(TIME) TRIVET_SEED=$(SEED) $(GO) test -count 1 -timeout 24h -v -run "TestLinearizable\$\$" ./cluster
+	@TRIVET_CLUSTER_FAULTS=$(TIME) TRIVET_SEED=$(SEED) $(GO) test -count 1 -timeout 24h -v -run 'TestLinearizable$$' ./cluster
 
 clients: bootstrap ## os-ken's apps and Faucet on embedded switches as on those of Open vSwitch: docs/controller.md
 	@$(MAKE) --no-print-directory build

@@ -64,7 +64,8 @@ type Member struct {
 
 	mu      sync.Mutex // of what follows
 	engine  *engine
-	own     int64 // revision of its sign of life, as the store tells
+	own     int64     // revision of its sign of life, as the store tells
+	heard   time.Time // the store has last taken a sign of life, or said why not
 	lines   map[uint64][]func()
 	problem string
 	changed chan struct{} // closed and made anew when something changes
@@ -90,7 +91,7 @@ func Join(ctx context.Context, o Options) (*Member, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	m := &Member{o: o, instance: rand.Text()[:8], started: time.Now(), lines: map[uint64][]func(){}, changed: make(chan struct{})}
+	m := &Member{o: o, instance: rand.Text()[:8], started: time.Now(), lines: map[uint64][]func(){}, heard: time.Now(), changed: make(chan struct{})}
 	m.engine = newEngine(o.Name, m.instance)
 	if err := m.enter(ctx); err != nil {
 		return nil, err
@@ -291,19 +292,20 @@ const (
 	fewSwitches = 1000
 )
 
-// tell says, once, that the store cannot be reached, and that it can again.
+// tell says, once, that the store cannot be used, and that it can again.
 func (m *Member) tell(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was := m.problem
 	switch {
 	case err != nil && was == "":
-		m.o.Log.Error("the store of the cluster cannot be reached: no switch changes its master until it can", "problem", err)
+		m.o.Log.Error("the store of the cluster cannot be used: this member takes no switch until it can", "problem", err)
 	case err == nil && was != "":
 		m.o.Log.Info("the store of the cluster is there again")
 	}
+	m.heard = time.Now()
 	if m.problem = ""; err != nil {
-		m.problem = "the store cannot be reached: " + err.Error()
+		m.problem = "the store cannot be used: " + err.Error()
 	}
 }
 
@@ -351,6 +353,11 @@ func (m *Member) Status() Status {
 	s := m.engine.status()
 	if s.Problem == "" {
 		s.Problem = m.problem
+	}
+	// Where packets are lost without a word the store's own limit is long: the others have taken
+	// this member for dead by then.
+	if silent := time.Since(m.heard); s.Problem == "" && silent > 2*deadAfter*m.o.Beat {
+		s.Problem = fmt.Sprintf("the store has not answered for %s", silent.Round(100*time.Millisecond))
 	}
 	return s
 }

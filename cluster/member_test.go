@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"trivet.dev/trivet/controller/store"
+	"trivet.dev/trivet/internal/patience"
 )
 
 // station is a member with what it was told.
@@ -61,8 +63,9 @@ func join(t *testing.T, st store.Store, name string) *station {
 // faulty is a store that can be cut off.
 type faulty struct {
 	store.Store
-	mu   sync.Mutex
-	down bool
+	mu     sync.Mutex
+	down   bool
+	silent bool // what is committed gets no answer before its context ends
 }
 
 var errDown = errors.New("no majority")
@@ -83,6 +86,15 @@ func (f *faulty) set(down bool) {
 }
 
 func (f *faulty) Commit(ctx context.Context, conditions []store.Condition, changes ...store.Change) error {
+	f.mu.Lock()
+	silent := f.silent
+	f.mu.Unlock()
+	if silent {
+		ctx, cancel := patience.Store.Context(ctx)
+		defer cancel()
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
 	if err := f.is(); err != nil {
 		return err
 	}
@@ -174,6 +186,45 @@ func TestMembers(t *testing.T) {
 		}
 		c.stop()
 		c.Wait()
+	})
+}
+
+// Proves that a member whose store gives no answer at all says so when the others take it for dead,
+// not only when its own patience ends; and no longer once the store answers.
+func TestSilentStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := store.NewMemory(nil, nil)
+		defer mem.Close()
+		st := &faulty{Store: mem}
+		a, b := join(t, st, "a"), join(t, mem, "b")
+		be := func(silent bool) {
+			st.mu.Lock()
+			defer st.mu.Unlock()
+			st.silent = silent
+		}
+		time.Sleep(2 * time.Second)
+		if s := a.Status(); s.Problem != "" {
+			t.Errorf("all is well: %q", s.Problem)
+		}
+		be(true)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if s := a.Status(); !strings.Contains(s.Problem, "has not answered for") {
+			t.Errorf("the store has been silent for 2 s: %q", s.Problem)
+		}
+		if s := b.Status(); s.Problem != "" || s.Members[0].Alive {
+			t.Errorf("a is not dead to b: %+v", s)
+		}
+		be(false)
+		time.Sleep(patience.Store.Duration() + 2*time.Second)
+		synctest.Wait()
+		if s := a.Status(); s.Problem != "" || !s.Members[0].Alive {
+			t.Errorf("the store answers again: %+v", s)
+		}
+		a.stop()
+		b.stop()
+		a.Wait()
+		b.Wait()
 	})
 }
 

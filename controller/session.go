@@ -15,6 +15,10 @@ import (
 const (
 	idleTime = 15 * time.Second // without a message: ask whether the switch is alive
 	echoTime = 15 * time.Second // for the answer
+
+	// sharedTime is both where others would take the switch over: they must have it well before
+	// they give up its links, whose probes a master that is cut off does not send either.
+	sharedTime = 4 * time.Second
 )
 
 // maxWaiting is how many bytes may wait for a switch: some 500,000 flow entries. Each switch has
@@ -264,12 +268,21 @@ func expect[T openflow.Message](s *session) (want T, err error) {
 	}
 }
 
+// silence is how long the switch is waited for: less than usual where this controller is its master
+// and others are its standbys.
+func (s *session) silence(usual time.Duration) time.Duration {
+	if s.controller.Owner != nil && s.sw.Acts() {
+		return sharedTime
+	}
+	return usual
+}
+
 // loop handles messages until the connection ends. Everything that has arrived is handled before
 // what the apps wrote is sent: one write answers many packets. Parts of an unfinished multipart
 // message do not count as a sign of life.
 func (s *session) loop() error {
 	asked := false
-	for until := time.Now().Add(idleTime); ; {
+	for until := time.Now().Add(s.silence(idleTime)); ; {
 		if err := s.conn.SetReadDeadline(until); err != nil {
 			return err
 		}
@@ -277,7 +290,7 @@ func (s *session) loop() error {
 		var timeout net.Error
 		switch {
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked:
-			asked, until = true, time.Now().Add(echoTime)
+			asked, until = true, time.Now().Add(s.silence(echoTime))
 			if err := s.send(&openflow.EchoRequest{}); err != nil {
 				return err
 			}
@@ -297,7 +310,7 @@ func (s *session) loop() error {
 			return err
 		}
 		if alive {
-			asked, until = false, time.Now().Add(idleTime)
+			asked, until = false, time.Now().Add(s.silence(idleTime))
 		}
 	}
 }

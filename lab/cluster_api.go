@@ -157,9 +157,18 @@ func (m *member) alive(ctx context.Context) error {
 	return err
 }
 
+// agrees says whether the member can use the store, and so knows what the others do.
+func (m *member) agrees(ctx context.Context) bool {
+	ctx, cancel := patience.MemberAlive.Context(ctx)
+	defer cancel()
+	s, err := m.api.Cluster(ctx)
+	return err == nil && s.Problem == ""
+}
+
 // inTurn sends a request with this body to the first member that answers at all, as another may
-// stand still; and where that says that it is another member's, to the others in turn. While a
-// switch is between two masters it is nobody's: for a moment they are asked again.
+// stand still, and that can use the store, if any can, as another may be cut off; and where that
+// says that it is another member's, to the others in turn. While a switch is between two masters it
+// is nobody's: for a moment they are asked again.
 type inTurn struct {
 	c    *cluster
 	body []byte
@@ -171,8 +180,15 @@ func (y inTurn) RoundTrip(r *http.Request) (*http.Response, error) {
 	for {
 		var errs []error
 		var refused *http.Response
-		for _, m := range y.c.list() {
+		members := y.c.list()
+		all := len(members)
+		for i := 0; i < len(members); i++ {
+			m := members[i]
 			err := m.alive(r.Context())
+			if err == nil && i < all && !m.agrees(r.Context()) {
+				members = append(members, m) // when nobody else answers
+				continue
+			}
 			var resp *http.Response
 			if err == nil {
 				r.Body = io.NopCloser(bytes.NewReader(y.body))

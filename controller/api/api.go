@@ -227,6 +227,11 @@ func problem(err error) error {
 	case errors.Is(err, user.ErrTaken), errors.Is(err, user.ErrNotConnected):
 		return huma.Error409Conflict(err.Error())
 	case errors.Is(err, context.DeadlineExceeded):
+		// What is waited for says so itself where it is not the switch: the store has a limit of its
+		// own, which may be the longer one.
+		if text := err.Error(); text != context.DeadlineExceeded.Error() {
+			return huma.Error504GatewayTimeout(text)
+		}
 		return huma.Error504GatewayTimeout("the switch does not answer")
 	}
 	return huma.Error422UnprocessableEntity(err.Error())

@@ -67,7 +67,7 @@ func (a *app) warnOfPart(ctx context.Context, c *api.Client) {
 
 func (a *app) sayCluster(s cluster.Status) {
 	if s.Problem != "" {
-		a.say("%s: nothing moves, and what follows may be old: %s", s.Member, s.Problem)
+		a.say("%s: it takes no switch, and what follows may be old: %s", s.Member, s.Problem)
 	}
 	rows := [][]string{{"MEMBER", "STATE", "SINCE", "MASTER OF", "CONNECTED", "SWITCHES AT", "API", "VERSION"}}
 	for _, m := range s.Members {

@@ -16,6 +16,7 @@ import (
 // sharedLab is a cluster's lab while things happen to it.
 type sharedLab struct {
 	*machine
+	datapath string
 	programs map[string]lab.ClusterProgram
 }
 
@@ -151,12 +152,14 @@ const standStill = 5 * time.Second
 // daemonKilled is the one fault with which embedded switches end, until the lab is resumed.
 const daemonKilled = "the daemon and a member are killed"
 
-// clusterFaults are what happens to a cluster of members a, b and c. Each returns when what has to
+// clusterFault is what happens to a cluster of members a, b and c; do returns when what has to
 // follow has followed.
-var clusterFaults = []struct {
+type clusterFault struct {
 	name string
 	do   func(f *sharedLab)
-}{
+}
+
+var clusterFaults = []clusterFault{
 	{"a member is killed", func(f *sharedLab) {
 		member, _ := f.busiest()
 		before := f.masters("a", "b", "c")
@@ -225,6 +228,53 @@ var clusterFaults = []struct {
 	}},
 }
 
+// sharedNetwork is the network of such a lab.
+const sharedNetwork = `nodes: {"h[1-4]": host, "s[1-4]": switch}
+links: ["h[1-4] -- s[1-4]", s1 -- s2 -- s3 -- s4]
+`
+
+// newSharedLab brings up a lab with members a, b and c, and says what the machine was like before.
+func newSharedLab(t *testing.T, datapath string) (*sharedLab, snapshot) {
+	t.Helper()
+	f := &sharedLab{machine: newMachine(t)}
+	f.withServers()
+	before := f.snapshot()
+	f.up(f.file("big.yaml", "cluster: [a, b, c]\n"+sharedNetwork), "--datapath", datapath, "--wait", "1m")
+	f.begin(datapath)
+	return f, before
+}
+
+// begin waits until all is well in a lab that is up.
+func (f *sharedLab) begin(datapath string) {
+	f.t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil {
+		f.t.Skip(err)
+	}
+	f.datapath, f.programs = datapath, f.clusterPrograms()
+	f.pingAll(12)
+	f.agreed()
+}
+
+// endure lets faults happen one after the other, and proves that none costs an installed flow a
+// packet, and that all members agree then.
+func (f *sharedLab) endure(faults ...clusterFault) {
+	f.t.Helper()
+	address := f.addressOf("h4", false)
+	for _, fault := range faults {
+		end := f.traffic("h1", address)
+		begin := time.Now()
+		fault.do(f)
+		took := time.Since(begin)
+		f.agreed()
+		known, fresh := end()
+		f.t.Logf("%-36s %5.1f s; known: %d of %d lost, %.2f s; new: %d of %d lost, %.2f s", fault.name, took.Seconds(),
+			known.Lost, known.Sent, known.Blackout, fresh.Lost, fresh.Sent, fresh.Blackout)
+		if known.Lost > 0 && !(f.datapath == "embedded" && fault.name == daemonKilled) {
+			f.t.Errorf("%s: of an installed flow %d of %d packets are lost", fault.name, known.Lost, known.Sent)
+		}
+	}
+}
+
 // TestClusterFaults proves that whatever happens to a lab's cluster, no packet is lost of flows
 // that are installed; that each switch has a live master again, on which all members agree; that a
 // user's entries are those that were asked for, whoever was master meanwhile; that the lab follows
@@ -234,34 +284,9 @@ func TestClusterFaults(t *testing.T) {
 	for _, datapath := range []string{"embedded", "ovs"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
-			f := &sharedLab{machine: newMachine(t)}
-			f.withServers()
-			if _, err := exec.LookPath("python3"); err != nil {
-				t.Skip(err)
-			}
-			before := f.snapshot()
-			file := f.file("big.yaml", `cluster: [a, b, c]
-nodes: {"h[1-4]": host, "s[1-4]": switch}
-links: ["h[1-4] -- s[1-4]", s1 -- s2 -- s3 -- s4]
-`)
-			f.up(file, "--datapath", datapath, "--wait", "1m")
-			f.programs = f.clusterPrograms()
-			f.pingAll(12)
-			f.agreed()
-			address := f.addressOf("h4", false)
-			for _, fault := range clusterFaults {
-				end := f.traffic("h1", address)
-				begin := time.Now()
-				fault.do(f)
-				took := time.Since(begin)
-				f.agreed()
-				known, fresh := end()
-				t.Logf("%-36s %5.1f s; known: %d of %d lost, %.2f s; new: %d of %d lost, %.2f s", fault.name, took.Seconds(),
-					known.Lost, known.Sent, known.Blackout, fresh.Lost, fresh.Sent, fresh.Blackout)
-				if known.Lost > 0 && !(datapath == "embedded" && fault.name == daemonKilled) {
-					t.Errorf("%s: of an installed flow %d of %d packets are lost", fault.name, known.Lost, known.Sent)
-				}
-			}
+			f, before := newSharedLab(t, datapath)
+			f.endure(clusterFaults...)
+			file := filepath.Join(f.dir, "big.yaml")
 
 			member, _ := f.busiest()
 			f.signal("STOP", "member "+member)

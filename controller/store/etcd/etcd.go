@@ -74,6 +74,8 @@ func ask[T any](ctx context.Context, s *Store, f func(context.Context) (T, error
 		return got, store.ErrClosed
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return got, store.ErrEnded
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return got, fmt.Errorf("etcd is full, and takes nothing until it is given room (etcdctl compact, defrag) and told so (etcdctl alarm disarm): %w", err)
 	case ctx.Err() != nil:
 		return got, fmt.Errorf("etcd does not answer, or has no majority of its members: %w", context.Cause(ctx))
 	case status.Code(err) == codes.Unavailable:

@@ -64,6 +64,29 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// Proves that an etcd that is full is said to be so, and what to do; that what is there can still be
+// read and deleted.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	one, err := serve(t, "http", "--quota-backend-bytes=1000000").open(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	for i := 0; err == nil && i < 100; i++ {
+		err = one.Commit(t.Context(), nil, store.Put(fmt.Sprintf("k%d", i), make([]byte, 100_000)))
+	}
+	if err == nil || !strings.Contains(err.Error(), "etcd is full") || !strings.Contains(err.Error(), "alarm disarm") {
+		t.Error(err)
+	}
+	if e, err := one.Get(t.Context(), "k0"); err != nil || len(e.Value) != 100_000 {
+		t.Error("what is there cannot be read: ", err)
+	}
+	if err := one.Commit(t.Context(), nil, store.Delete("k0")); err != nil {
+		t.Error("what is there cannot be deleted: ", err)
+	}
+}
+
 // Proves that many entries, read in several pages, are as they were together, and that a value that
 // etcd does not take is an error and no half of it.
 func TestMany(t *testing.T) {

@@ -404,7 +404,9 @@ func MemberSocket(lab, member string) string {
 }
 
 // command is the member's program, as the member.
-func (m *member) command(args []string) (*exec.Cmd, error) { return m.commandOf(m.program.Load(), args) }
+func (m *member) command(args []string) (*exec.Cmd, error) {
+	return m.commandOf(m.program.Load(), args)
+}
 
 // commandOf is a program, as the member. It is run by the file that is open, as others may not be
 // able to go where it lies.

@@ -250,8 +250,8 @@ func (d *daemon) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	u.say(end)
 }
 
-// upgrade is one that is under way.
-type upgrade struct {
+// upgrading is an upgrade that is under way.
+type upgrading struct {
 	d       *daemon
 	c       *cluster
 	members []*member
@@ -262,7 +262,7 @@ type upgrade struct {
 
 // newUpgrade says why members cannot be upgraded, before anything is done. The caller unlocks
 // upgrading of its cluster.
-func (d *daemon) newUpgrade(in UpgradeRequest) (*upgrade, error) {
+func (d *daemon) newUpgrade(in UpgradeRequest) (*upgrading, error) {
 	if err := d.isUp(); err != nil {
 		return nil, err
 	}
@@ -270,7 +270,7 @@ func (d *daemon) newUpgrade(in UpgradeRequest) (*upgrade, error) {
 	if c == nil {
 		return nil, errors.New("this lab has one controller, in its daemon; to have it run another version, take the lab down and up again")
 	}
-	u := &upgrade{d: d, c: c, members: c.list()}
+	u := &upgrading{d: d, c: c, members: c.list()}
 	if len(in.Members) > 0 {
 		u.members = nil
 	}
@@ -304,7 +304,7 @@ func called(members []*member) (out []string) {
 }
 
 // open opens the program, and looks whether it can run.
-func (u *upgrade) open(path string) error {
+func (u *upgrading) open(path string) error {
 	p, err := openProgram(u.c.owner, path)
 	if err != nil {
 		return fmt.Errorf("the new program, read as the lab's owner: %w", err)
@@ -322,7 +322,7 @@ func (u *upgrade) open(path string) error {
 }
 
 // run upgrades one member after the other.
-func (u *upgrade) run(asked context.Context) error {
+func (u *upgrading) run(asked context.Context) error {
 	for i, m := range u.members {
 		if asked.Err() != nil {
 			return u.stopped(i, errors.New("the upgrade was interrupted"))
@@ -335,7 +335,7 @@ func (u *upgrade) run(asked context.Context) error {
 }
 
 // stopped says with a reason what is upgraded and what is not.
-func (u *upgrade) stopped(done int, why error) error {
+func (u *upgrading) stopped(done int, why error) error {
 	text := "no member"
 	if done > 0 {
 		text = strings.Join(called(u.members[:done]), ", ")
@@ -344,7 +344,7 @@ func (u *upgrade) stopped(done int, why error) error {
 }
 
 // one upgrades a member, or brings it back to the program that it had.
-func (u *upgrade) one(m *member) error {
+func (u *upgrading) one(m *member) error {
 	begin := time.Now()
 	before, err := u.await(m, "", func(s shared.Status) string { return u.spared(m, s) })
 	if err != nil {
@@ -381,7 +381,7 @@ func (u *upgrade) one(m *member) error {
 
 // restart ends a member, has it be started from a program, and waits until it is whole: another
 // process than the one before, alive and connected to all switches, each of which has a master.
-func (u *upgrade) restart(m *member, p *executable, before string) error {
+func (u *upgrading) restart(m *member, p *executable, before string) error {
 	if err := u.c.setProgram(m, p); err != nil {
 		return err
 	}
@@ -408,7 +408,7 @@ func (u *upgrade) restart(m *member, p *executable, before string) error {
 
 // await waits until nothing is missing any more of what the members know, and returns what they
 // know; with the name of one, what that one knows.
-func (u *upgrade) await(m *member, from string, missing func(shared.Status) string) (s shared.Status, err error) {
+func (u *upgrading) await(m *member, from string, missing func(shared.Status) string) (s shared.Status, err error) {
 	ctx, cancel := patience.MemberWhole.Context(u.d.ctx)
 	defer cancel()
 	restarts := m.ended()
@@ -442,7 +442,7 @@ func (u *upgrade) await(m *member, from string, missing func(shared.Status) stri
 }
 
 // spared says why a member cannot end without a switch that is left without a master.
-func (u *upgrade) spared(m *member, s shared.Status) string {
+func (u *upgrading) spared(m *member, s shared.Status) string {
 	if len(u.c.list()) == 1 || memberOf(s, m.called).Mastered == 0 && !memberOf(s, m.called).Alive {
 		return "" // there is nobody to wait for, or nothing to lose
 	}
@@ -484,7 +484,7 @@ func memberOf(s shared.Status, name string) shared.MemberStatus {
 // giveBack makes a member the master again of the switches that it had, as far as it is possible,
 // and returns how many others have kept: that is no defect, and the scheduling centre sees to it
 // that nobody has too much.
-func (u *upgrade) giveBack(m *member, before shared.Status) (away int) {
+func (u *upgrading) giveBack(m *member, before shared.Status) (away int) {
 	mine := map[string]bool{}
 	ctx, cancel := patience.MemberAnswer.Context(u.d.ctx)
 	defer cancel()

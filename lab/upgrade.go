@@ -485,32 +485,42 @@ func memberOf(s shared.Status, name string) shared.MemberStatus {
 // and returns how many others have kept: that is no defect, and the scheduling centre sees to it
 // that nobody has too much.
 func (u *upgrading) giveBack(m *member, before shared.Status) (away int) {
-	mine := map[string]bool{}
+	asked := map[string]bool{} // and whether the member has heard of it
 	ctx, cancel := patience.MemberAnswer.Context(u.d.ctx)
 	defer cancel()
 	for _, x := range before.Switches {
-		if x.Master == m.called {
-			mine[x.Switch] = true
-			_, _ = m.api.MoveSwitch(ctx, api.ClusterMove{Switch: x.Switch, Member: m.called}) // who does not come is counted
+		if x.Master != m.called {
+			continue
+		}
+		if _, err := m.api.MoveSwitch(ctx, api.ClusterMove{Switch: x.Switch, Member: m.called}); err != nil {
+			logged(fmt.Sprintf("switch %s stays with another master than member %s: %v", x.Switch, m.called, err))
+			away++
+		} else {
+			asked[x.Switch] = false
 		}
 	}
-	_, _ = u.await(m, m.called, func(s shared.Status) string {
-		away = len(mine)
-		waits := false
+	refused, coming := away, 0
+	_, _ = u.await(m, m.called, func(s shared.Status) string { // what does not come is counted
+		away, coming = refused, 0
 		for _, x := range s.Switches {
+			heard, is := asked[x.Switch]
 			switch {
-			case mine[x.Switch] && x.Master == m.called:
-				away--
-			case mine[x.Switch] && x.Wanted == m.called:
-				waits = true
+			case !is || x.Master == m.called:
+			case x.Wanted == m.called: // until it is fulfilled, or forgotten
+				asked[x.Switch] = true
+				coming++
+			case heard:
+				away++
+			default:
+				coming++
 			}
 		}
-		if waits { // a wish lasts until it is fulfilled, or forgotten
-			return "switches are moving"
+		if coming > 0 {
+			return fmt.Sprintf("%d switches are still to come", coming)
 		}
 		return ""
 	})
-	return away
+	return away + coming
 }
 
 // Upgrade has members run another program, and calls each for every step.

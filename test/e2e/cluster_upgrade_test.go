@@ -135,6 +135,9 @@ links: ["h[1-4] -- s[1-4]", s1 -- s2 -- s3 -- s4]
 			contains(t, out.String(), "interrupted: the lab's daemon finishes the member that was begun")
 			eventually(t, "b is finished, and c not begun", func() bool { return f.versions() == all("other", "other", old) })
 
+			eventually(t, "the upgrade that was interrupted has ended", func() bool {
+				return !strings.Contains(f.want(1, "cluster", "upgrade", "--program", "/bin/true").err, "is being upgraded already")
+			})
 			killed := f.command(other, "cluster", "upgrade", "c")
 			out = f.startOutput(killed)
 			eventually(t, "c is begun", func() bool { return strings.Contains(out.String(), "c  "+old) })

@@ -40,8 +40,12 @@ type engine struct {
 	switches map[uint64]*owned
 	order    []uint64 // of the switches
 	turns    uint64   // calls of Become
+	centre   string   // the scheduling centre; none: nobody is
 
-	out []action
+	out     []action
+	changes []Change // for whoever watches
+	counts  Counts
+	odd     map[string]bool // keys of records that cannot be understood
 }
 
 // member is what is known of a member.
@@ -94,7 +98,7 @@ type commit struct {
 }
 
 func newEngine(name, instance string) *engine {
-	return &engine{name: name, instance: instance, members: map[string]*member{}, switches: map[uint64]*owned{}}
+	return &engine{name: name, instance: instance, members: map[string]*member{}, switches: map[uint64]*owned{}, odd: map[string]bool{}}
 }
 
 // take returns what is to be done since it was called last.
@@ -149,6 +153,7 @@ func (e *engine) snapshot(entries []store.Entry) {
 		gone(SwitchKey(dpid))
 		gone(WantedKey(dpid))
 	}
+	gone(CentreKey)
 	for _, x := range entries {
 		e.event(x)
 	}
@@ -169,13 +174,18 @@ func (e *engine) event(x store.Event) {
 		e.memberEvent(name, x)
 	} else if name, is := strings.CutPrefix(x.Key, connectedPrefix); is {
 		m := e.memberOf(name)
-		m.connected = nil
-		if !x.Gone() {
-			m.connected = decodeConnected(x.Value)
+		if x.Gone() {
+			m.connected = nil
+		} else if is, err := decodeConnected(x.Value); err != nil {
+			e.unread(x.Key, err)
+		} else {
+			m.connected = is
 		}
 		for dpid := range m.connected {
 			e.switchOf(dpid)
 		}
+	} else if x.Key == CentreKey {
+		e.centreEvent(string(x.Value))
 	} else if name, is := strings.CutPrefix(x.Key, drainPrefix); is {
 		m := e.memberOf(name)
 		was := m.draining
@@ -201,13 +211,17 @@ func (e *engine) memberEvent(name string, x store.Event) {
 	was := e.live(name)
 	if m.there = !x.Gone(); m.there {
 		var r MemberRecord
-		_ = json.Unmarshal(x.Value, &r)
+		if err := json.Unmarshal(x.Value, &r); err != nil {
+			e.unread(x.Key, err)
+			r = m.record
+		}
 		m.silent, m.record = 0, r
 	}
 	if name != e.name {
 		if is := e.live(name); is != was {
 			e.stale = true
 			e.say(map[bool]string{true: "a member has come", false: "a member has gone"}[is], "member", name)
+			e.tell(map[bool]string{true: ChangeJoined, false: ChangeLeft}[is], name, 0)
 		}
 		return
 	}
@@ -224,6 +238,7 @@ func (e *engine) memberEvent(name string, x store.Event) {
 		if other != e.name && o.there {
 			if o.silent++; o.silent == deadAfter {
 				e.say("a member is dead", "member", other)
+				e.tell(ChangeDead, other, 0)
 			}
 		}
 	}
@@ -247,7 +262,7 @@ func (e *engine) live(name string) bool {
 }
 
 func (e *engine) masterEvent(s *owned, x store.Event) {
-	before := s.revision
+	before, had, was := s.revision, e.mine(s), s.master
 	s.master, s.instance, s.revision = "", "", 0
 	if !x.Gone() {
 		var r SwitchRecord
@@ -256,6 +271,15 @@ func (e *engine) masterEvent(s *owned, x store.Event) {
 	}
 	if s.revision == before {
 		return
+	}
+	switch is := e.mine(s); {
+	case is && !had:
+		e.tell(ChangeTaken, e.name, s.dpid)
+		if was != "" && was != e.name {
+			e.counts.Takeovers++
+		}
+	case had && !is:
+		e.tell(ChangeGiven, e.name, s.dpid)
 	}
 	s.planned, s.given, s.doubt, e.stale = "", false, 0, true
 	e.cease(s)
@@ -270,6 +294,7 @@ func (e *engine) mine(s *owned) bool {
 func (e *engine) become(s *owned) {
 	if s.here && s.told == 0 && e.mine(s) && e.ended == "" {
 		e.turns++
+		e.counts.Claims++
 		s.told, s.turn = s.revision, e.turns
 		e.out = append(e.out, action{dpid: s.dpid, become: s.told, turn: s.turn})
 	}
@@ -292,6 +317,9 @@ func (e *engine) connected(dpid uint64) {
 // lost is that the connection has ended: nothing need cease there.
 func (e *engine) lost(dpid uint64) {
 	s := e.switchOf(dpid)
+	if s.told != 0 {
+		e.counts.Lost++
+	}
 	s.here, s.told, e.stale = false, 0, true
 	e.decide()
 }
@@ -302,6 +330,7 @@ func (e *engine) failed(dpid, turn uint64, why error) {
 	if s == nil || s.turn != turn || s.told == 0 || !s.here {
 		return
 	}
+	e.counts.Refused++
 	s.given, s.held, e.stale = true, e.beat+holdTime, true
 	e.say("a switch does not take this member as its master, and is left to others", "switch", fmt.Sprintf("%016x", dpid), "problem", why)
 	e.decide()

@@ -19,7 +19,20 @@ const (
 	SwitchPrefix    = prefix + "switch/"
 	WantedPrefix    = prefix + "wanted/"
 	drainPrefix     = prefix + "drain/"
+	CentreKey       = prefix + "centre" // the member that is the scheduling centre
+	formatKey       = prefix + "format"
 )
+
+// format is the newest format of records in the store that this version knows. A version whose
+// records another could misunderstand has the next number, and writes it, and them, when all
+// members that are there say that they know it; a field more is no such change: who does not know
+// it ignores it, and where it is missing it means what was before.
+const format = 1
+
+// formatRecord is the format that the cluster has; none: the first.
+type formatRecord struct {
+	Format int `json:"format"`
+}
 
 // MemberRecord is what a member says of itself.
 type MemberRecord struct {
@@ -30,6 +43,7 @@ type MemberRecord struct {
 	OpenFlow string    `json:"openflow"` // where switches connect
 	API      string    `json:"api"`      // where people ask
 	Beat     int64     `json:"beat"`     // how many there have been
+	Format   int       `json:"format,omitempty" doc:"The newest format of records that it knows"`
 }
 
 // SwitchRecord is who is master of a switch.
@@ -77,16 +91,18 @@ func encodeConnected(dpids []uint64) []byte {
 	return encode(r)
 }
 
-func decodeConnected(b []byte) map[uint64]bool {
+func decodeConnected(b []byte) (map[uint64]bool, error) {
 	var r connectedRecord
-	_ = json.Unmarshal(b, &r) // what is not one names no switch
+	if err := json.Unmarshal(b, &r); err != nil {
+		return nil, err
+	}
 	out := make(map[uint64]bool, len(r.Switches))
 	for _, text := range r.Switches {
 		if d, err := strconv.ParseUint(text, 16, 64); err == nil {
 			out[d] = true
 		}
 	}
-	return out
+	return out, nil
 }
 
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)

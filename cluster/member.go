@@ -33,6 +33,10 @@ type Options struct {
 	Become func(dpid uint64, generation uint64) error
 	Cease  func(dpid uint64)
 
+	// Changed is told what happens in the cluster, in order. It must be quick, and not ask the
+	// member. nil: nobody is.
+	Changed func(Change)
+
 	lease time.Duration // of what says that it is there; for tests
 }
 
@@ -43,6 +47,7 @@ const leaseTime = 10 * time.Second
 var (
 	ErrNameTaken = errors.New("a member of that name is alive")
 	ErrDisplaced = errors.New("another controller has this member's name by now")
+	ErrFormat    = errors.New("the cluster is of a newer version")
 )
 
 // Member is a controller's part in a cluster.
@@ -62,13 +67,14 @@ type Member struct {
 	said    []uint64 // the switches that it has said to be connected
 	waited  int      // beats since it has
 
-	mu      sync.Mutex // of what follows
-	engine  *engine
-	own     int64     // revision of its sign of life, as the store tells
-	heard   time.Time // the store has last taken a sign of life, or said why not
-	lines   map[uint64][]func()
-	problem string
-	changed chan struct{} // closed and made anew when something changes
+	mu          sync.Mutex // of what follows
+	engine      *engine
+	own         int64     // revision of its sign of life, as the store tells
+	heard       time.Time // the store has last taken a sign of life, or said why not
+	lines       map[uint64][]func()
+	problem     string
+	storeErrors uint64
+	changed     chan struct{} // closed and made anew when something changes
 }
 
 // Join makes this controller a member of the cluster that shares a store. It returns when all know
@@ -108,11 +114,40 @@ func (m *Member) key() string { return MemberPrefix + m.o.Name }
 func (m *Member) record() []byte {
 	m.beats++
 	return encode(MemberRecord{Name: m.o.Name, Instance: m.instance, Version: m.o.Version, Started: m.started,
-		OpenFlow: m.o.OpenFlow, API: m.o.API, Beat: m.beats})
+		OpenFlow: m.o.OpenFlow, API: m.o.API, Beat: m.beats, Format: format})
+}
+
+// checkFormat refuses a store whose records this version could misunderstand, and notes the format
+// of one that has none.
+func (m *Member) checkFormat(ctx context.Context) error {
+	for {
+		e, err := m.o.Store.Get(ctx, formatKey)
+		if err != nil {
+			return err
+		}
+		if e.Gone() {
+			err := m.o.Store.Commit(ctx, []store.Condition{e.Is()}, store.Put(formatKey, encode(formatRecord{format})))
+			if errors.Is(err, store.ErrChanged) {
+				continue // another was first
+			}
+			return err
+		}
+		var r formatRecord
+		if err := json.Unmarshal(e.Value, &r); err != nil {
+			return fmt.Errorf("%w than trivet %s: it cannot read %s in the store: %w", ErrFormat, m.o.Version, formatKey, err)
+		}
+		if r.Format > format {
+			return fmt.Errorf("%w than trivet %s: its records have format %d, and this version knows up to %d; start the version that its other members run", ErrFormat, m.o.Version, r.Format, format)
+		}
+		return nil
+	}
 }
 
 // enter takes the name, when nobody of that name shows a sign of life any more.
 func (m *Member) enter(ctx context.Context) error {
+	if err := m.checkFormat(ctx); err != nil {
+		return err
+	}
 	before, err := m.o.Store.Get(ctx, m.key())
 	if err != nil {
 		return err
@@ -168,11 +203,23 @@ func (m *Member) do(f func(*engine)) {
 			m.call(a.dpid, func() { m.o.Cease(a.dpid) })
 		}
 	}
+	changes := m.engine.changes
+	m.engine.changes = nil
+	for _, c := range changes {
+		m.happened(c)
+	}
 	if m.engine.ended != "" {
 		m.end(fmt.Errorf("%w: %s", ErrDisplaced, m.engine.ended))
 	}
 	close(m.changed)
 	m.changed = make(chan struct{})
+}
+
+// happened tells whoever watches. mu must be held.
+func (m *Member) happened(c Change) {
+	if m.o.Changed != nil {
+		m.o.Changed(c)
+	}
 }
 
 // call calls f after all that has been called of a switch before. mu must be held.
@@ -297,11 +344,16 @@ func (m *Member) tell(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was := m.problem
+	if err != nil {
+		m.storeErrors++
+	}
 	switch {
 	case err != nil && was == "":
 		m.o.Log.Error("the store of the cluster cannot be used: this member takes no switch until it can", "problem", err)
+		m.happened(Change{What: ChangeStoreLost, Member: m.o.Name})
 	case err == nil && was != "":
 		m.o.Log.Info("the store of the cluster is there again")
+		m.happened(Change{What: ChangeStoreBack, Member: m.o.Name})
 	}
 	m.heard = time.Now()
 	if m.problem = ""; err != nil {

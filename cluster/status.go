@@ -11,6 +11,7 @@ import (
 type Status struct {
 	Member   string         `json:"member" doc:"That says so"`
 	Problem  string         `json:"problem,omitempty" doc:"Why nothing can move, or what is known may be old"`
+	Centre   string         `json:"centre,omitempty" doc:"The member that is the scheduling centre"`
 	Members  []MemberStatus `json:"members"`
 	Switches []SwitchStatus `json:"switches"`
 }
@@ -36,7 +37,7 @@ type SwitchStatus struct {
 
 // status says what is known.
 func (e *engine) status() Status {
-	out := Status{Member: e.name, Problem: e.ended, Members: []MemberStatus{}, Switches: []SwitchStatus{}}
+	out := Status{Member: e.name, Problem: e.ended, Centre: e.centre, Members: []MemberStatus{}, Switches: []SwitchStatus{}}
 	mastered := map[string]int{}
 	for _, dpid := range e.order {
 		s := e.switches[dpid]

@@ -9,6 +9,7 @@ import (
 	"net/http/pprof"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ import (
 )
 
 // VersionHeader carries the client's version; a daemon of another version refuses everything but
-// requests to go down.
+// requests to go down and those about its cluster.
 const VersionHeader = "Trivet-Version"
 
 // Info is what a lab says of itself.
@@ -73,6 +74,7 @@ func (d *daemon) handler() http.Handler {
 	mux.HandleFunc("GET "+alivePath, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("GET /v1/progress", d.serveProgress)
 	mux.HandleFunc("POST /v1/down", d.serveDown)
+	mux.HandleFunc("POST "+upgradePath, d.serveUpgrade)
 	mux.HandleFunc("GET /v1/capture", d.serveCapture)
 	mux.HandleFunc("POST /v1/exec", d.serveExec)
 	mux.HandleFunc("POST /v1/part/head", d.serveHead)
@@ -82,12 +84,18 @@ func (d *daemon) handler() http.Handler {
 	return sameVersion(mux)
 }
 
-// sameVersion refuses clients of another version, except requests that take the lab down.
+// betweenVersions says whether a request is answered whatever version the client is of: those that
+// take the lab down, and those about its cluster, whose members may be of several versions.
+func betweenVersions(path string) bool {
+	return path == "/v1/down" || path == "/v1/progress" || path == alivePath || path == "/v1/cluster" || strings.HasPrefix(path, "/v1/cluster/")
+}
+
+// sameVersion refuses clients of another version, except where versions may differ.
 func sameVersion(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(VersionHeader, version.Version)
 		theirs := r.Header.Get(VersionHeader)
-		if theirs != "" && theirs != version.Version && r.URL.Path != "/v1/down" && r.URL.Path != "/v1/progress" {
+		if theirs != "" && theirs != version.Version && !betweenVersions(r.URL.Path) {
 			writeProblem(w, http.StatusConflict, fmt.Sprintf("this lab's daemon is trivet %s, the command is %s: use the same, or take the lab down (trivet down works across versions)",
 				version.Version, theirs))
 			return
@@ -98,7 +106,7 @@ func sameVersion(next http.Handler) http.Handler {
 
 func apiConfig() huma.Config {
 	c := api.Config("Trivet lab", "What a lab's daemon answers on its Unix socket <run directory>/<lab>/daemon.sock. "+
-		"Besides what is listed here: GET /v1/alive (204, whatever else the daemon is doing), GET /v1/progress (a stream of JSON lines), POST /v1/down (the same), "+
+		"Besides what is listed here: GET /v1/alive (204, whatever else the daemon is doing), GET /v1/progress (a stream of JSON lines), POST /v1/down (the same), POST /v1/cluster/upgrade (the same), "+
 		"GET /v1/capture (a stream in pcap format), POST /v1/ping/follow (as /v1/ping; a stream of JSON lines, the result last), POST /v1/exec (Upgrade: "+streamProtocol+"), POST /v1/part/head (Upgrade: "+headProtocol+").")
 	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[topology.Queue](), reflect.TypeFor[any]()) // a number, or text
 	return c

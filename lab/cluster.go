@@ -37,6 +37,8 @@ type cluster struct {
 	authority *servers.Authority
 	ports     clusterPorts
 
+	upgrading sync.Mutex // held while members are
+
 	mu      sync.Mutex // of what follows
 	servers []*kept
 	members []*member
@@ -49,6 +51,8 @@ type member struct {
 	place  servers.Place
 	api    *api.Client
 	late   atomic.Bool // it is to read its topology when it answers
+
+	program atomic.Pointer[executable] // that it is started from; nil: the daemon's
 }
 
 // clusterPorts are written down before anything listens: the next daemon has to know them.
@@ -285,8 +289,14 @@ func (c *cluster) startMember(d *daemon, t *topology.Topology, of topology.Membe
 	}
 	m.kept = &kept{name: MemberProgram(of.Name), says: "member " + of.Name, dir: c.dir, port: c.ports.Members[of.Name], cpu: cpu,
 		prepare: func() (*exec.Cmd, error) { return m.command(args) }}
+	c.findProgram(d, m)
 	if err := m.begin(d); err != nil {
 		return err
+	}
+	if m.found {
+		if err := c.keepProgram(m); err != nil {
+			return err
+		}
 	}
 	c.mu.Lock()
 	c.members = append(c.members, m)
@@ -393,15 +403,20 @@ func MemberSocket(lab, member string) string {
 	return socketIn(servers.Place{Dir: filepath.Join(clusterDir(lab), MemberProgram(member))})
 }
 
-// command is this program, as the member. It is run by the file that is open, as others may not be
-// able to go where it lies.
+// command is the member's program, as the member.
 func (m *member) command(args []string) (*exec.Cmd, error) {
-	self, err := os.Open("/proc/self/exe")
+	return m.commandOf(m.program.Load(), args)
+}
+
+// commandOf is a program, as the member. It is run by the file that is open, as others may not be
+// able to go where it lies.
+func (m *member) commandOf(p *executable, args []string) (*exec.Cmd, error) {
+	file, err := p.open()
 	if err != nil {
 		return nil, err
 	}
 	cmd := m.place.Command("/proc/self/fd/3", args, nil)
-	cmd.Args[0], cmd.ExtraFiles = "trivet", []*os.File{self}
+	cmd.Args[0], cmd.ExtraFiles = "trivet", []*os.File{file}
 	return cmd, nil
 }
 

@@ -33,6 +33,9 @@ type kept struct {
 	cmd      *exec.Cmd          // nil: it does not run
 	since    time.Time          // it was started, or taken over
 	restarts int
+	endings  int           // of all its processes
+	renewed  chan struct{} // closed when it has ended that was asked to; nil: nobody has asked
+	found    bool          // it was taken over
 }
 
 // How long the keeper waits before it starts a program again: longer each time, unless the program
@@ -66,6 +69,7 @@ func (k *kept) begin(d *daemon) error {
 			return fmt.Errorf("start %s: %w", k.says, err)
 		}
 	}
+	k.found = found
 	k.run(cmd)
 	ctx, stop := context.WithCancel(context.Background())
 	k.stop, k.done = stop, make(chan struct{})
@@ -82,10 +86,39 @@ func (k *kept) run(cmd *exec.Cmd) {
 // end ends the program and its keeper; what else is in its cgroup ends with the lab.
 func (k *kept) end() {
 	k.stop()
+	k.kill()
+	<-k.done
+}
+
+// renew asks the program to end, after which it is started again at once. What is returned is closed
+// when it has ended.
+func (k *kept) renew() (ended <-chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.renewed == nil {
+		k.renewed = make(chan struct{})
+	}
+	if k.cmd == nil { // it is started again anyway
+		close(k.renewed)
+		defer func() { k.renewed = nil }()
+		return k.renewed
+	}
+	_ = k.cmd.Process.Signal(unix.SIGTERM)
+	return k.renewed
+}
+
+// kill ends the program's process, which is followed by another.
+func (k *kept) kill() {
 	if p := k.process(); p != nil {
 		_ = p.Kill()
 	}
-	<-k.done
+}
+
+// ended is how often the program has.
+func (k *kept) ended() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.endings
 }
 
 // find looks for the program that an earlier daemon has started.
@@ -153,14 +186,21 @@ func (k *kept) keep(ctx context.Context, d *daemon, cmd *exec.Cmd) {
 		k.mu.Lock()
 		ran := time.Since(k.since)
 		k.cmd = nil
+		k.endings++
+		renewed := k.renewed
+		if k.renewed = nil; renewed != nil {
+			close(renewed)
+		}
 		k.mu.Unlock()
 		if ctx.Err() != nil {
 			return
 		}
-		if ran > aWhile {
+		if ran > aWhile || renewed != nil {
 			pause = firstPause
 		}
-		d.ended(fmt.Sprintf("%s has ended%s; it is started again in %v", k.says, how, pause))
+		if renewed == nil {
+			d.ended(fmt.Sprintf("%s has ended%s; it is started again in %v", k.says, how, pause))
+		}
 		for {
 			select {
 			case <-time.After(pause):
@@ -175,9 +215,11 @@ func (k *kept) keep(ctx context.Context, d *daemon, cmd *exec.Cmd) {
 			logged(fmt.Sprintf("%s cannot be started: %v; again in %v", k.says, err, pause))
 		}
 		k.run(cmd)
-		k.mu.Lock()
-		k.restarts++
-		k.mu.Unlock()
+		if renewed == nil {
+			k.mu.Lock()
+			k.restarts++
+			k.mu.Unlock()
+		}
 		if ctx.Err() != nil { // whoever has ended us may have seen no process
 			_ = cmd.Process.Kill()
 			process.Wait(cmd)

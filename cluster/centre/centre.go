@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/cluster/report"
 	"trivet.dev/trivet/controller/store"
 )
@@ -27,7 +28,7 @@ type Options struct {
 
 // Keys in the store.
 const (
-	leaseKey     = "cluster/centre" // the member that is the centre
+	leaseKey     = cluster.CentreKey
 	incarnations = "cluster/incarnations"
 )
 

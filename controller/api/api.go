@@ -74,7 +74,11 @@ type Server struct {
 
 // Use makes the server answer for a controller.
 func (s *Server) Use(c *builtin.Controller) {
-	h := s.exposition(c.Monitor.Collector())
+	of := []prometheus.Collector{c.Monitor.Collector()}
+	if c.Member != nil {
+		of = append(of, c.Member.Collector())
+	}
+	h := s.exposition(of...)
 	s.metrics.Store(&h)
 	s.controller.Store(c)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2/sse"
 
+	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/monitor"
@@ -19,7 +20,7 @@ import (
 var eventTypes = map[string]any{
 	"ready": Overview{}, "switch": SwitchEvent{}, "link": LinkEvent{}, "host": HostEvent{}, "rerouted": RerouteEvent{},
 	"ospf_neighbor": ospf.NeighborChange{}, "ospf_run": ospf.Run{},
-	"route": RouteEvent{}, "sample": SampleEvent{}, "alive": AliveEvent{}, "end": EndEvent{},
+	"cluster": ClusterEvent{}, "route": RouteEvent{}, "sample": SampleEvent{}, "alive": AliveEvent{}, "end": EndEvent{},
 }
 
 // SwitchEvent says that a switch has connected or disconnected.
@@ -62,6 +63,15 @@ type RouteEvent struct {
 	Gone bool      `json:"gone,omitempty" doc:"None: of route only router and prefix count"`
 	Into string    `json:"into,omitempty" doc:"The program or protocol that the router redistributes it into, with this metric and tag"`
 	Route
+}
+
+// ClusterEvent says what has happened in the cluster of controllers, as the member that tells it
+// sees it.
+type ClusterEvent struct {
+	Time   time.Time `json:"time"`
+	What   string    `json:"what" doc:"joined, left, dead: a member; taken, given: a switch, by the member that tells it; centre: the member is the scheduling centre, and without one none is; store lost, store back"`
+	Member string    `json:"member,omitempty"`
+	Switch string    `json:"switch,omitempty"`
 }
 
 // SampleEvent is a reading of a switch's port counters.
@@ -252,6 +262,12 @@ func (v *view) event(e builtin.Event) any {
 		return HostEvent{Time: e.Time, Host: name, MAC: h.MAC.String(), Addresses: h.Addresses, At: v.end(place{h.Switch, h.Port}), Gone: x.Gone}
 	case routing.Rerouted:
 		return RerouteEvent{Time: x.At, Cause: x.Cause, Seconds: x.Took.Seconds(), Changed: x.Changed}
+	case cluster.Change:
+		out := ClusterEvent{Time: e.Time, What: x.What, Member: x.Member}
+		if x.Switch != 0 {
+			out.Switch = v.switchName(x.Switch)
+		}
+		return out
 	case ospf.NeighborChange, ospf.Run:
 		return x
 	case monitor.Sample:

@@ -20,6 +20,15 @@ func Do(f func() error) error {
 	if os.Geteuid() != 0 || err != nil || uid <= 0 {
 		return f()
 	}
+	return As(uid, f)
+}
+
+// As runs f, which only handles files and starts nothing, with the rights of a user, if that is
+// another one and root may take them.
+func As(uid int, f func() error) error {
+	if os.Geteuid() != 0 || uid <= 0 {
+		return f()
+	}
 	gid, groups := groupsOf(uid)
 	done := make(chan error, 1)
 	go func() {
@@ -36,10 +45,13 @@ func Do(f func() error) error {
 // groupsOf are the groups of a user: as the machine's list of users says, or only that of sudo.
 func groupsOf(uid int) (gid int, groups []uint32) {
 	gid, err := strconv.Atoi(os.Getenv("SUDO_GID"))
-	if err != nil {
+	if err != nil || os.Getenv("SUDO_UID") != strconv.Itoa(uid) { // it is another user's
 		gid = uid
 	}
 	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+		if n, err := strconv.Atoi(u.Gid); err == nil && os.Getenv("SUDO_UID") != strconv.Itoa(uid) {
+			gid = n
+		}
 		ids, _ := u.GroupIds()
 		for _, id := range ids {
 			if n, err := strconv.ParseUint(id, 10, 32); err == nil {

@@ -22,7 +22,7 @@ func (a *app) cluster() *cobra.Command {
 			"cluster its daemon asks a member; elsewhere any may be asked: --api ADDRESS, which it has printed. docs/cluster.md says\n" +
 			"how members share switches out.",
 	}
-	cmd.AddCommand(a.clusterStatus(), a.clusterMove(), a.clusterDrain())
+	cmd.AddCommand(a.clusterStatus(), a.clusterMove(), a.clusterDrain(), a.clusterUpgrade())
 	return cmd
 }
 
@@ -123,8 +123,7 @@ func (a *app) clusterDrain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "drain MEMBER", Short: "Have the other members take over all switches of one, which then may be ended", Args: cobra.ExactArgs(1),
 		Long: "Have the other members take over all switches of one, and wait until they have. It stays their master until each has\n" +
-			"another, so nothing goes without one. It takes no switches until it is started anew, or --undo. To upgrade a cluster, do\n" +
-			"so with one member after the other: drain it, end it, start the new version by the same name. (One that is ended by\n" +
+			"another, so nothing goes without one. It takes no switches until it is started anew, or --undo. (One that is ended by\n" +
 			"SIGTERM or Ctrl-C drains itself.)",
 		Example: "  trivet cluster drain c2 --api unix:/run/trivet/controller-6653.sock",
 	}

@@ -130,7 +130,7 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 	if door != nil {
 		server := api.Server{Reload: r.reload(c)}
 		if centre != nil {
-			server.More = centre.Register
+			server.More, server.Collector = centre.Register, centre
 		}
 		server.Use(c)
 		go func() {

@@ -115,6 +115,12 @@ var (
 	// Whether it answers at all; else another is asked.
 	MemberAlive = limit("a sign of life of a member of the cluster", 3*time.Second)
 
+	// It waits itself for 10 s until the others have its switches.
+	MemberEnd = limit("a member of the cluster to end", 20*time.Second)
+
+	// To be alive and connected to all switches, each of which has a master.
+	MemberWhole = limit("a member of the cluster to have all switches", time.Minute)
+
 	// Beyond the links' delays: hosts repeat a request for a neighbour's address after one second.
 	Reply = limit("a reply to a ping", 3*time.Second)
 

@@ -92,20 +92,27 @@ except ConnectionError:
 	m.unchanged(before)
 }
 
-// TestOtherVersion proves that a command of another version than the daemon says so instead of
-// misunderstanding it, and that down works all the same.
-func TestOtherVersion(t *testing.T) {
+// otherVersion builds this program as another version of it.
+func otherVersion(t *testing.T, version string) (file string) {
+	t.Helper()
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("there is no go to build another version with")
 	}
-	t.Parallel()
-	m := newMachine(t)
-	other := filepath.Join(m.dir, "other")
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-X trivet.dev/trivet/internal/version.Version=other", "-o", other, "../../cmd/trivet")
+	file = filepath.Join(t.TempDir(), version)
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-X trivet.dev/trivet/internal/version.Version="+version, "-o", file, "../../cmd/trivet")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	return file
+}
+
+// TestOtherVersion proves that a command of another version than the daemon says so instead of
+// misunderstanding it, and that down works all the same.
+func TestOtherVersion(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	other := otherVersion(t, "other")
 	before := m.snapshot()
 	m.up("minimal", "--datapath", "bridge")
 	run := func(args ...string) result { return m.do(m.command(other, args...)) }

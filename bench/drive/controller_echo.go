@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"slices"
 	"time"
 
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/measure/ping"
@@ -188,44 +186,30 @@ func (b *bed) askCentre(ctx context.Context) *asked {
 	}
 	var errs []error
 	for _, m := range b.topology.Cluster.Members {
-		socket := lab.MemberSocket(b.name, m.Name)
-		idlest, err := askMember(ctx, socket, "/v1/cluster/idlest")
-		if err != nil {
-			errs = append(errs, fmt.Errorf("member %s: %w", m.Name, err))
-			continue
+		out, err := askMember(ctx, lab.MemberSocket(b.name, m.Name))
+		if err == nil {
+			out.Centre = m.Name
+			return out
 		}
-		out := &asked{Centre: m.Name, Idlest: idlest}
-		if out.Members, err = askMember(ctx, socket, "/v1/cluster/members"); err != nil {
-			out.Error = err.Error()
-		}
-		return out
+		errs = append(errs, fmt.Errorf("member %s: %w", m.Name, err))
 	}
 	return &asked{Error: errors.Join(errs...).Error()}
 }
 
-// askMember gets what a member says to a path of its API.
-func askMember(ctx context.Context, socket, path string) (json.RawMessage, error) {
+// askMember asks one member; it is an error if it is not the centre.
+func askMember(ctx context.Context, socket string) (*asked, error) {
 	ctx, cancel := context.WithTimeout(ctx, askingDrops)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://member"+path, nil)
+	member, err := api.Dial("unix:"+socket, "")
 	if err != nil {
 		return nil, err
 	}
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}
-	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}).Do(request)
-	if err != nil {
+	out := &asked{}
+	if out.Idlest, err = member.ClusterIdlest(ctx); err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
-	const most = 1 << 20
-	text, err := io.ReadAll(io.LimitReader(answer.Body, most))
-	if err == nil && (answer.StatusCode != http.StatusOK || !json.Valid(text)) {
-		err = fmt.Errorf("%s: %s", answer.Status, clip(text))
+	if out.Members, err = member.ClusterMembers(ctx); err != nil {
+		out.Error = err.Error()
 	}
-	if err != nil {
-		return nil, err
-	}
-	return text, nil
+	return out, nil
 }

@@ -94,6 +94,20 @@ func (c *Client) Drain(ctx context.Context, member string, undo bool) error {
 	return c.cluster(ctx, method, "/drain/"+member, nil, nil)
 }
 
+// ClusterMembers is what a member has heard of all members' loads, as it says it: what it means is
+// known in cluster/centre, which stands above this package.
+func (c *Client) ClusterMembers(ctx context.Context) (out json.RawMessage, err error) {
+	err = c.cluster(ctx, http.MethodGet, "/members", nil, &out)
+	return out, err
+}
+
+// ClusterIdlest is the member that has the least to do, as the scheduling centre says it; other
+// members refuse.
+func (c *Client) ClusterIdlest(ctx context.Context) (out json.RawMessage, err error) {
+	err = c.cluster(ctx, http.MethodGet, "/idlest", nil, &out)
+	return out, err
+}
+
 func (c *Client) cluster(ctx context.Context, method, path string, in, out any) error {
 	resp, err := c.do(ctx, method, "/v1/cluster"+path, in)
 	if err != nil || out == nil {

@@ -60,3 +60,18 @@ func TestAskMember(t *testing.T) {
 		})
 	}
 }
+
+// TestHeardOfAll proves that the centre has heard from all members when it could choose each, and
+// not when it said nothing.
+func TestHeardOfAll(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"members":[{"name":"c1","candidate":true},{"name":"c2","candidate":true}]}`:  true,
+		`{"members":[{"name":"c1","candidate":true},{"name":"c2","candidate":false}]}`: false,
+		`{"members":[]}`: false,
+		``:               false,
+	} {
+		if got := (&asked{Members: []byte(text)}).all(); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/measure/ping"
@@ -177,13 +178,53 @@ type asked struct {
 	Error   string          `json:"error,omitempty"`
 }
 
-// askCentre asks the scheduling centre, which is the member that answers, what it knows of loads
-// and who has the least to do; nil: there is no cluster. Nothing is placed: that would change what
-// is measured next.
-func (b *bed) askCentre(ctx context.Context) *asked {
+// askCentre asks the scheduling centre what it knows of loads and who has the least to do, when it
+// has heard from all members or that takes too long; nil: there is no cluster. Nothing is placed:
+// that would change what is measured next.
+func (b *bed) askCentre(ctx context.Context) (last *asked) {
 	if b.topology.Cluster == nil {
 		return nil
 	}
+	waiting, cancel := patience.LoadReports.Context(ctx)
+	defer cancel()
+	for {
+		if got := b.centreSays(ctx); got.Error == "" || last == nil {
+			last = got
+		}
+		if last.all() {
+			return last
+		}
+		select {
+		case <-waiting.Done():
+			return last
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// askAgain is a part of the two seconds between two load reports.
+const askAgain = 250 * time.Millisecond
+
+// all says whether the centre has heard lately from each member.
+func (a *asked) all() bool {
+	var table struct {
+		Members []struct {
+			Candidate bool `json:"candidate"`
+		} `json:"members"`
+	}
+	if json.Unmarshal(a.Members, &table) != nil {
+		return false
+	}
+	for _, m := range table.Members {
+		if !m.Candidate {
+			return false
+		}
+	}
+	return len(table.Members) > 0
+}
+
+// centreSays asks the centre, which is the member that answers, once.
+func (b *bed) centreSays(ctx context.Context) *asked {
 	var errs []error
 	for _, m := range b.topology.Cluster.Members {
 		out, err := askMember(ctx, lab.MemberSocket(b.name, m.Name))

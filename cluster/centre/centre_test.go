@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -265,6 +266,42 @@ func TestOrphansWait(t *testing.T) {
 	}
 	if moves := l.plan([]string{"c1"}, now); len(moves) != 1 || moves[0] != (Move{7, "gone", "c1"}) {
 		t.Error("at the second:", moves)
+	}
+}
+
+// Proves that a switch that a user has moved stays with that member for five minutes, however
+// unequal that makes members; but not when the member is gone, and not where the member did not
+// take it.
+func TestKept(t *testing.T) {
+	for _, x := range []struct {
+		what   string
+		master string // the user wanted c2
+		live   []string
+		after  time.Duration
+		moves  bool
+	}{
+		{"soon after", "c2", []string{"c1", "c2"}, keptTime - time.Minute, false},
+		{"when the time is over", "c2", []string{"c1", "c2"}, keptTime + time.Minute, true},
+		{"when the member is gone", "c2", []string{"c1"}, time.Minute, true},
+		{"when the member has not taken it", "c3", []string{"c1", "c3"}, time.Minute, true},
+	} {
+		s := store.NewMemory(nil, nil)
+		c, err := New(Options{Store: s, Member: "c1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		// One of the two is to move, and the other stays for an hour.
+		l := &leading{c: c, masters: map[uint64]string{2: x.master, 3: x.master}, wishes: map[uint64]wish{},
+			kept: map[uint64]kept{3: {x.master, now.Add(time.Hour)}}}
+		l.take([]store.Event{{Key: cluster.WantedKey(2), Value: []byte(`{"member":"c2"}`)}})
+		l.take([]store.Event{{Key: cluster.WantedKey(2)}})
+		l.plan(x.live, now.Add(x.after)) // switches without a master are looked at twice
+		got := slices.ContainsFunc(l.plan(x.live, now.Add(x.after)), func(m Move) bool { return m.DPID == 2 })
+		if got != x.moves {
+			t.Errorf("%s: it moves: %v", x.what, got)
+		}
+		_ = s.Close()
 	}
 }
 

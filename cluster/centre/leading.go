@@ -29,7 +29,8 @@ type leading struct {
 	going    bool                 // moves are under way
 	nextLook time.Time            // before it reports do not tell what moves have brought
 
-	mu      sync.Mutex // of what follows
+	mu      sync.Mutex      // of what follows
+	kept    map[uint64]kept // switches that a user has moved
 	masters map[uint64]string
 	is      map[uint64]store.Condition // that a switch's master is as it was read
 	wishes  map[uint64]wish
@@ -43,6 +44,12 @@ type wish struct {
 	since time.Time
 }
 
+// kept is that a switch stays with the member that a user wanted for it, for a while.
+type kept struct {
+	member string
+	until  time.Time
+}
+
 // The centre's own wishes: that a switch moves, and where one is to be that does not exist yet.
 const (
 	byCentre    = "centre"
@@ -53,6 +60,7 @@ const (
 const (
 	wishTime = 20 * time.Second // for a member to take a switch over: it may not be connected to it
 	vainTime = 5 * time.Minute  // before it is tried again
+	keptTime = 5 * time.Minute  // before a switch that a user has moved may be moved again
 )
 
 // last is how long a wish of the centre's lasts.
@@ -90,6 +98,9 @@ func (l *leading) follow(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	l.masters, l.is, l.wishes = map[uint64]string{}, map[uint64]store.Condition{}, map[uint64]wish{}
+	if l.kept == nil {
+		l.kept = map[uint64]kept{}
+	}
 	l.mu.Unlock()
 	l.take(append(switches, wanted...))
 	l.c.lead.Store(l)
@@ -123,6 +134,9 @@ func (l *leading) take(events []store.Event) {
 	for _, e := range events {
 		if dpid, is := cluster.DPIDOf(e.Key, cluster.WantedPrefix); is {
 			w := wish{is: e.Is(), since: time.Now()}
+			if was, is := l.wishes[dpid]; is && was.By == "" && e.Gone() { // by the member that has taken the switch, or in vain
+				l.kept[dpid] = kept{was.Member, time.Now().Add(keptTime)}
+			}
 			if delete(l.wishes, dpid); !e.Gone() && json.Unmarshal(e.Value, &w) == nil {
 				l.wishes[dpid] = w
 			}
@@ -223,6 +237,8 @@ func (l *leading) plan(live []string, now time.Time) []Move {
 	for dpid := range l.wishes {
 		wished[dpid] = true
 	}
+	maps.DeleteFunc(l.kept, func(_ uint64, k kept) bool { return now.After(k.until) })
+	keeps := maps.Clone(l.kept)
 	l.mu.Unlock()
 	before := l.orphans
 	l.orphans = map[uint64]bool{}
@@ -232,7 +248,8 @@ func (l *leading) plan(live []string, now time.Time) []Move {
 		}
 	}
 	fixed := func(dpid uint64) bool {
-		return wished[dpid] || now.Before(l.vain[dpid]) || l.orphans[dpid] && !before[dpid]
+		k, is := keeps[dpid]
+		return wished[dpid] || is && k.member == masters[dpid] && !l.orphans[dpid] || now.Before(l.vain[dpid]) || l.orphans[dpid] && !before[dpid]
 	}
 	switches := l.c.table.switches(masters, fixed, now)
 	var members []Member

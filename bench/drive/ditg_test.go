@@ -22,7 +22,7 @@ topology: linear,2
 lab: {datapath: bridge, controller: none}
 probes: [ditg: {from: h1, to: h2, time: 10min, rate: 100, protocol: `+protocol+`}]
 `)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), longest)
 		defer cancel()
 		failed := make(chan error, 1)
 		go func() {

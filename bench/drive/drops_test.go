@@ -51,7 +51,7 @@ func dropsOf(t *testing.T, i experiment.Instance) []environment.DropCounter {
 func shell(t *testing.T, i experiment.Instance, node, command string) {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), longest)
 	defer cancel()
 	if err := i.(*instance).lab.run(ctx, node, []string{"python3", "-c", command}, nil, &out, &errOut); err != nil {
 		t.Fatalf("%s: %v: %s", node, err, errOut.String())
@@ -166,7 +166,7 @@ probes: [ping: {from: h1, to: h3, count: 3, interval: 10ms}]
 		t.Fatal(err)
 	}
 	before := passed("of the embedded switch s1")
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(longest); ; {
 		_, _ = own.client.Ping(t.Context(), lab.PingRequest{From: "h1", To: "h3", Count: 3})
 		var sum uint64
 		for _, c := range dropsOf(t, i) {

@@ -59,8 +59,8 @@ func ended(err error) {
 	os.Exit(0)
 }
 
-// patience bounds what takes a moment unless it never happens.
-const patience = 2 * time.Minute
+// longest bounds what takes a moment unless it never happens.
+const longest = 2 * time.Minute
 
 // planOf reads an experiment and checks it.
 func planOf(t *testing.T, text string) *experiment.Plan {
@@ -89,7 +89,7 @@ func bring(t *testing.T, text string) (experiment.Instance, map[string]experimen
 		t.Fatal(err)
 	}
 	d := &Driver{Dir: p.Experiment.Dir(), Prefix: prefix, Captures: filepath.Join(t.TempDir(), "captures")}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
 	defer cancel()
 	i, err := d.Up(ctx, &p.Cells[0])
 	if err != nil {
@@ -116,7 +116,7 @@ func bring(t *testing.T, text string) (experiment.Instance, map[string]experimen
 // labels: "rtt h1 h2".
 func run(t *testing.T, i experiment.Instance, p experiment.Probe) (experiment.Measured, map[string][]float64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
 	defer cancel()
 	o, err := i.Run(ctx, p, time.Now(), func() {})
 	if err != nil {

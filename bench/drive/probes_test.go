@@ -153,7 +153,7 @@ func sampleOf(t *testing.T, text string) result.Sample {
 	}
 	defer w.Close()
 	r := experiment.Runner{Plan: p, Driver: &Driver{Dir: p.Experiment.Dir(), Prefix: prefix}, Writer: w, Limits: environment.DefaultLimits}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), longest)
 	defer cancel()
 	if _, err := r.Run(ctx); err != nil {
 		t.Fatal(err)

@@ -142,7 +142,7 @@ probes:
   - ditg: {from: h1, to: h2, time: 1s, rate: 500}
   - ping: {from: h1, to: h2, count: 200, interval: 2ms}
 `)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
 	defer cancel()
 	nft := func(command string) error {
 		return one.(*instance).lab.run(ctx, "h1", []string{"nft", command}, nil, io.Discard, io.Discard)

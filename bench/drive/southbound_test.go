@@ -79,7 +79,7 @@ func compare(t *testing.T, i experiment.Instance, ping experiment.Probe, b *bed,
 	}
 	from := time.Now()
 	run(t, i, ping)
-	for end := time.Now().Add(patience / 2); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(longest / 2); ; time.Sleep(100 * time.Millisecond) {
 		if all, err = b.packetsIn(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func startTshark(t *testing.T, p nodes, node string, port int) *tshark {
 			"-T", "fields", "-e", "frame.time_epoch", "-e", "eth.type", "-e", "vlan.etype"}, nil, out, said)
 	}()
 	t.Cleanup(func() { cancel(); <-done })
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) { // an echo, or what it sees of us
+	for end := time.Now().Add(longest); ; time.Sleep(50 * time.Millisecond) { // an echo, or what it sees of us
 		if knock(p, node, port); strings.Contains(out.text(), "\n") {
 			return out
 		}

@@ -33,7 +33,7 @@ probes:
 		{"h2", "nft 'add table netdev x; add chain netdev x c { type filter hook ingress device h2-eth0 priority 0; }; add rule netdev x c numgen inc mod 4 == 0 drop'",
 			"nft delete table netdev x", "s1 → h2  loss"},
 	} {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), longest)
 		defer cancel()
 		sh := func(script string) {
 			t.Helper()

@@ -90,8 +90,8 @@ func (k *kept) end() {
 	<-k.done
 }
 
-// renew asks the program to end, after which it is started again at once. What is returned is closed
-// when it has ended.
+// renew asks the program to end, after which it is started again at once. What is returned is
+// closed when it has ended.
 func (k *kept) renew() (ended <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

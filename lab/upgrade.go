@@ -108,8 +108,8 @@ func (p *executable) open() (*os.File, error) {
 // mostVersion bounds what is read of a program that says its version.
 const mostVersion = 4 << 10
 
-// version asks a program for its version, as the user that it is to run as: what cannot run is found
-// before anything ends.
+// version asks a program for its version, as the user that it is to run as: what cannot run is
+// found before anything ends.
 func (p *executable) version(m *member) (string, error) {
 	cmd, err := m.commandOf(p, []string{"--version"})
 	if err != nil {
@@ -226,8 +226,8 @@ func (c *cluster) keepProgram(m *member) error {
 	return c.setProgram(m, p)
 }
 
-// serveUpgrade upgrades members, and tells of each step in a line of JSON. Who stops listening stops
-// it before the next member.
+// serveUpgrade upgrades members, and tells of each step in a line of JSON. Who stops listening
+// stops it before the next member.
 func (d *daemon) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	var in UpgradeRequest
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, largestAnswer)).Decode(&in); err != nil {

@@ -172,7 +172,8 @@ func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 
 // A device that sends at a rate finds, when it had to wait for a processor, what has come meanwhile
 // at once, which may be more than its queue takes. That is the machine's doing where something
-// waited so long, around the time at which a packet went, and for a small share of the packets only.
+// waited so long, around the time at which a packet went, and for a small share of the packets
+// only.
 const (
 	lateAround = 100 * time.Millisecond
 	lateQueue  = 20 * time.Millisecond

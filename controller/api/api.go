@@ -231,8 +231,8 @@ func problem(err error) error {
 	case errors.Is(err, user.ErrTaken), errors.Is(err, user.ErrNotConnected):
 		return huma.Error409Conflict(err.Error())
 	case errors.Is(err, context.DeadlineExceeded):
-		// What is waited for says so itself where it is not the switch: the store has a limit of its
-		// own, which may be the longer one.
+		// What is waited for says so itself where it is not the switch: the store has a limit of
+		// its own, which may be the longer one.
 		if text := err.Error(); text != context.DeadlineExceeded.Error() {
 			return huma.Error504GatewayTimeout(text)
 		}

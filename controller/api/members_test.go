@@ -307,8 +307,8 @@ func TestMembersOSPF(t *testing.T) {
 		l.OSPF = &topology.OSPFLink{Hello: topology.Duration(time.Second), Dead: topology.Duration(4 * time.Second)}
 	}
 	k := newTeam(t, top)
-	// Until the last adjacency is Full some routes go the long way round, and while they change packets
-	// are lost: a member does not wait until another's routers have followed.
+	// Until the last adjacency is Full some routes go the long way round, and while they change
+	// packets are lost: a member does not wait until another's routers have followed.
 	reach := func() {
 		k.t.Helper()
 		k.wait("each router has the shortest routes to all subnets", func() bool {

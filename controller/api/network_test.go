@@ -163,8 +163,8 @@ func (b *bed) edges() bool {
 func (b *bed) host(name string) *builtin.MapInterface { return b.c.Map().Node(name).Interfaces[0] }
 
 // ping makes a host send an echo request, waits until that many hosts have received it and then
-// until nothing more arrives for a while, and returns the hosts that received it. What else arrives,
-// as the Hellos of routers, ends no wait and prolongs none.
+// until nothing more arrives for a while, and returns the hosts that received it. What else
+// arrives, as the Hellos of routers, ends no wait and prolongs none.
 func (b *bed) ping(from, to string, hosts int) map[string]bool {
 	b.t.Helper()
 	src, dst := b.host(from), b.host(to)

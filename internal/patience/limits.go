@@ -121,8 +121,8 @@ var (
 	// To be alive and connected to all switches, each of which has a master.
 	MemberWhole = limit("a member of the cluster to have all switches", time.Minute)
 
-	// LoadReports is for the members of a lab's cluster to have told of their loads, each two seconds,
-	// at the end of a measurement that may have left them no processor.
+	// LoadReports is for the members of a lab's cluster to have told of their loads, each two
+	// seconds, at the end of a measurement that may have left them no processor.
 	LoadReports = limit("load reports of the members of the cluster", 20*time.Second)
 
 	// Beyond the links' delays: hosts repeat a request for a neighbour's address after one second.

@@ -33,10 +33,11 @@ func (f *sharedLab) versions() string {
 }
 
 // TestClusterUpgrade proves that a lab's members are upgraded to another build, one after the other
-// under traffic, and back, without the loss of a packet of an installed flow; that members of two versions work together; that a command of another
-// version than the daemon does it; that a program which is none changes nothing, and one that
-// cannot be a member is taken back, with who runs what; that Ctrl-C, the death of a member and the
-// daemon's leave a cluster that works, by the programs that it had; and that down leaves nothing.
+// under traffic, and back, without the loss of a packet of an installed flow; that members of two
+// versions work together; that a command of another version than the daemon does it; that a program
+// which is none changes nothing, and one that cannot be a member is taken back, with who runs what;
+// that Ctrl-C, the death of a member and the daemon's leave a cluster that works, by the programs
+// that it had; and that down leaves nothing.
 func TestClusterUpgrade(t *testing.T) {
 	t.Parallel()
 	other := otherVersion(t, "other")

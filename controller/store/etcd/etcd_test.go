@@ -64,8 +64,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// Proves that an etcd that is full is said to be so, and what to do; that what is there can still be
-// read and deleted.
+// Proves that an etcd that is full is said to be so, and what to do; that what is there can still
+// be read and deleted.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	one, err := serve(t, "http", "--quota-backend-bytes=1000000").open(nil)

@@ -54,8 +54,8 @@ const (
 )
 
 // rests says for how long the state is not written again that took so much of a processor to write:
-// even if something changes, and beyond that if nothing does. Time in which the writer waited does not
-// count: what changed on a busy machine would else be kept the later, the busier it is.
+// even if something changes, and beyond that if nothing does. Time in which the writer waited does
+// not count: what changed on a busy machine would else be kept the later, the busier it is.
 func rests(took time.Duration) (least, more time.Duration) {
 	least = max(saveSoon, saveShare*took)
 	return least, max(saveEvery, min(calmShare*took, calmMost)) - least

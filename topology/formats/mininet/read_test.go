@@ -1,6 +1,7 @@
 package mininet
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"os/exec"
@@ -325,7 +326,7 @@ func TestErrors(t *testing.T) {
 		"fork bomb":           {"while True: os.fork()", "net.py:11  PermissionError"},
 		"exec":                {"os.execv('/bin/sh', ['sh'])", "net.py:11  PermissionError"},
 		"socket":              {"import socket; socket.socket()", "net.py:11  PermissionError"},
-		"write past the stub": {"os.open('/tmp/x', os.O_CREAT | os.O_WRONLY)", "net.py:11  PermissionError"},
+		"write past the stub": {"os.open('" + filepath.Join(os.TempDir(), rand.Text()) + "', os.O_CREAT | os.O_WRONLY)", "net.py:11  PermissionError"},
 		"passwords":           {"open('/etc/shadow')", "net.py:11  PermissionError"},
 		"memory":              {"x = bytearray(10 << 30)", "net.py:11  MemoryError"},
 		"recursion":           {"def f(): f()\nf()", "net.py:11  RecursionError"},

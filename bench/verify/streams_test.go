@@ -31,10 +31,10 @@ type simulated struct {
 	machine *machine
 }
 
-const sec = int64(time.Second)
+// began is when each simulated look began.
+const began = 1_800_000_000 * int64(time.Second)
 
 func (l *simulated) look() {
-	began := time.Now().UnixNano() / sec * sec
 	var traces []*trace
 	for _, f := range l.v.plan().cover {
 		t := &trace{flow: f, sent: l.packets + large, full: large, frame: 1514, apart: 16 * time.Second / time.Duration(l.packets)}
@@ -107,7 +107,6 @@ func idle() *machine { return busyAt(0, 0) }
 
 func busyAt(from, until time.Duration) *machine {
 	m, waited := &machine{}, time.Duration(0)
-	began := time.Now().UnixNano() / sec * sec
 	for at := -time.Second; at < 20*time.Second; at += momentary {
 		if at >= from && at < until {
 			waited += momentary
@@ -360,7 +359,7 @@ func TestHealthy(t *testing.T) {
 		stalled := i % 3 // at rest; some stalls; no time at all
 		var from, until time.Duration
 		if stalled > 0 {
-			from, until = time.Duration(r.Int64N(16*sec)), 16*time.Second
+			from, until = time.Duration(r.Int64N(int64(16*time.Second))), 16*time.Second
 			if stalled == 1 {
 				until = from + time.Duration(math.Min(8e9, 1e7/math.Pow(r.Float64(), 1.2)))
 			}

@@ -189,7 +189,7 @@ links:
 func (r *rack) tryLinks(on, how string) {
 	t := r.t
 	r.file("links.yaml", links)
-	r.trivet("up", r.dir+"/links.yaml", on, "--name links", how)
+	r.trivet("up", r.dir+"/links.yaml", on, "--name links --wait 1m", how) // a controller in Python, on an emulated processor
 	contains(t, r.trivet("inspect", "--lab", "links"), "m1 – m2", "m1 – m3", "head – m2")
 	r.all("links", 6)
 	if _, out := r.do("/usr/sbin/bridge link; /usr/sbin/ip -d link show type vlan; cat /sys/class/net/h1-h2/address"); strings.Contains(out, "h1-h2@") {

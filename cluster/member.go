@@ -97,11 +97,12 @@ func Join(ctx context.Context, o Options) (*Member, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	m := &Member{o: o, instance: rand.Text()[:8], started: time.Now(), lines: map[uint64][]func(){}, heard: time.Now(), changed: make(chan struct{})}
+	m := &Member{o: o, instance: rand.Text()[:8], started: time.Now(), lines: map[uint64][]func(){}, changed: make(chan struct{})}
 	m.engine = newEngine(o.Name, m.instance)
 	if err := m.enter(ctx); err != nil {
 		return nil, err
 	}
+	m.heard = time.Now()
 	m.ctx, m.end = context.WithCancelCause(ctx)
 	m.group.Go(m.beat)
 	m.group.Go(m.watch)
@@ -118,34 +119,34 @@ func (m *Member) record() []byte {
 }
 
 // checkFormat refuses a store whose records this version could misunderstand, and notes the format
-// of one that has none.
-func (m *Member) checkFormat(ctx context.Context) error {
+// of one that has none. The condition is that it is still that.
+func (m *Member) checkFormat(ctx context.Context) (is store.Condition, err error) {
 	for {
 		e, err := m.o.Store.Get(ctx, formatKey)
 		if err != nil {
-			return err
+			return is, err
 		}
 		if e.Gone() {
 			err := m.o.Store.Commit(ctx, []store.Condition{e.Is()}, store.Put(formatKey, encode(formatRecord{format})))
-			if errors.Is(err, store.ErrChanged) {
-				continue // another was first
+			if err != nil && !errors.Is(err, store.ErrChanged) { // another was first
+				return is, err
 			}
-			return err
+			continue
 		}
 		var r formatRecord
 		if err := json.Unmarshal(e.Value, &r); err != nil {
-			return fmt.Errorf("%w than trivet %s: it cannot read %s in the store: %w", ErrFormat, m.o.Version, formatKey, err)
+			return is, fmt.Errorf("%w than trivet %s: it cannot read %s in the store: %w", ErrFormat, m.o.Version, formatKey, err)
 		}
 		if r.Format > format {
-			return fmt.Errorf("%w than trivet %s: its records have format %d, and this version knows up to %d; start the version that its other members run", ErrFormat, m.o.Version, r.Format, format)
+			return is, fmt.Errorf("%w than trivet %s: its records have format %d, and this version knows up to %d; start the version that its other members run", ErrFormat, m.o.Version, r.Format, format)
 		}
-		return nil
+		return e.Is(), nil
 	}
 }
 
 // enter takes the name, when nobody of that name shows a sign of life any more.
 func (m *Member) enter(ctx context.Context) error {
-	if err := m.checkFormat(ctx); err != nil {
+	if _, err := m.checkFormat(ctx); err != nil {
 		return err
 	}
 	before, err := m.o.Store.Get(ctx, m.key())
@@ -167,9 +168,18 @@ func (m *Member) enter(ctx context.Context) error {
 	if err == nil && !now.Gone() && now.Revision != before.Revision {
 		err = store.ErrChanged
 	}
+	var known store.Condition
 	if err == nil {
-		err = m.o.Store.Commit(ctx, []store.Condition{now.Is()}, store.Put(m.key(), m.record()).Under(m.lease),
+		known, err = m.checkFormat(ctx)
+	}
+	if err == nil {
+		err = m.o.Store.Commit(ctx, []store.Condition{now.Is(), known}, store.Put(m.key(), m.record()).Under(m.lease),
 			store.Delete(connectedPrefix+m.o.Name), store.Delete(drainPrefix+m.o.Name))
+	}
+	if errors.Is(err, store.ErrChanged) {
+		if _, newer := m.checkFormat(ctx); newer != nil {
+			err = newer
+		}
 	}
 	if errors.Is(err, store.ErrChanged) {
 		var other MemberRecord

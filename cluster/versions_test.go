@@ -193,3 +193,39 @@ func TestWatch(t *testing.T) {
 		b.Wait()
 	})
 }
+
+// Proves that a member that waits for its name does not enter a cluster that has got a format
+// meanwhile which it does not know; and that one that has waited does not say that the store has
+// been silent for so long.
+func TestFormatWhileWaiting(t *testing.T) {
+	for _, later := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			s := store.NewMemory(nil, nil)
+			defer s.Close()
+			must := func(err error) {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			must(s.Commit(ctx, nil, store.Put(MemberPrefix+"a", []byte(`{"name":"a","instance":"before"}`))))
+			time.AfterFunc(deadAfter*200*time.Millisecond, func() {
+				if later {
+					must(s.Commit(ctx, nil, store.Put(formatKey, encode(formatRecord{format + 1}))))
+				}
+			})
+			m, err := Join(ctx, Options{Store: s, Name: "a", Log: slog.New(slog.DiscardHandler), Become: func(uint64, uint64) error { return nil }, Cease: func(uint64) {}})
+			switch {
+			case later != errors.Is(err, ErrFormat):
+				t.Errorf("with a later format: %v; the error is %v", later, err)
+			case err == nil:
+				if s := m.Status(); s.Problem != "" {
+					t.Errorf("at once it says: %s", s.Problem)
+				}
+				cancel()
+				m.Wait()
+			}
+		})
+	}
+}

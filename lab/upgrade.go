@@ -11,8 +11,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,7 +74,7 @@ type executable struct {
 func openProgram(owner int, path string) (*executable, error) {
 	var f *os.File
 	err := asuser.As(owner, func() (err error) {
-		f, err = os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+		f, err = os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 		return err
 	})
 	if err != nil {
@@ -102,6 +104,7 @@ func (p *executable) open() (*os.File, error) {
 	if p == nil {
 		return os.Open("/proc/self/exe")
 	}
+	defer runtime.KeepAlive(p.file) // which would be closed else, should another program take its place now
 	return os.Open(fmt.Sprintf("/proc/self/fd/%d", p.file.Fd()))
 }
 
@@ -124,11 +127,19 @@ func (p *executable) version(m *member) (string, error) {
 		return "", fmt.Errorf("%s cannot be run as user %d: %w", p.Path, m.place.UID, err)
 	}
 	kill := func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	late := time.AfterFunc(patience.MemberAlive.Duration(), kill)
+	var late atomic.Bool
+	stop := patience.Version.AfterFunc(func() {
+		late.Store(true)
+		kill()
+		out.Close() // whoever has left its process group may hold the other end
+	})
 	text, err := io.ReadAll(io.LimitReader(out, mostVersion))
+	stop()
 	kill() // what it may have left; it has nothing more to say
-	late.Stop()
 	_ = cmd.Wait()
+	if late.Load() {
+		return "", fmt.Errorf("%s has not said its version, by --version, within %s", p.Path, patience.Version)
+	}
 	said, is := strings.CutPrefix(strings.TrimSpace(string(text)), "trivet version ")
 	if err == nil && (!is || said == "" || strings.ContainsAny(said, " \n")) {
 		err = fmt.Errorf("%s does not say, by --version, that it is trivet", p.Path)
@@ -353,7 +364,7 @@ func (u *upgrading) one(m *member) error {
 	was, old := memberOf(before, m.called), m.program.Load()
 	step := UpgradeStep{Member: m.called, What: UpgradeBegun, From: was.Version, To: u.version, Switches: was.Mastered}
 	u.say(step)
-	fails := u.restart(m, u.program, was.Instance)
+	fails := u.restart(m, u.program, u.version, was.Instance)
 	if fails == nil {
 		step.What, step.Away = UpgradeDone, u.giveBack(m, before)
 		step.Seconds = time.Since(begin).Seconds()
@@ -366,7 +377,7 @@ func (u *upgrading) one(m *member) error {
 		return fails
 	}
 	step.What = UpgradeBack
-	back := u.restart(m, old, "")
+	back := u.restart(m, old, was.Version, "")
 	if back != nil {
 		step.What = UpgradeLost
 		fails = fmt.Errorf("%w\n  and with the program that it had: %w", fails, back)
@@ -380,18 +391,24 @@ func (u *upgrading) one(m *member) error {
 }
 
 // restart ends a member, has it be started from a program, and waits until it is whole: another
-// process than the one before, alive and connected to all switches, each of which has a master.
-func (u *upgrading) restart(m *member, p *executable, before string) error {
+// process than the one before, of that version, alive and connected to all switches, each of which
+// has a master.
+func (u *upgrading) restart(m *member, p *executable, version, before string) error {
 	if err := u.c.setProgram(m, p); err != nil {
 		return err
 	}
 	ended := m.renew()
+	ctx, cancel := patience.MemberEnd.Context(u.d.ctx)
+	defer cancel()
 	select {
 	case <-ended:
-	case <-time.After(patience.MemberEnd.Duration()): // it stands still, or nobody takes what it has
-		m.kill()
-	case <-u.d.ctx.Done():
-		return u.d.ctx.Err()
+	case <-ctx.Done():
+		m.kill() // it stands still, or nobody takes what it has
+		select {
+		case <-ended:
+		case <-u.d.ctx.Done():
+			return u.d.ctx.Err()
+		}
 	}
 	_, err := u.await(m, m.called, func(s shared.Status) string {
 		is := memberOf(s, m.called)
@@ -400,6 +417,8 @@ func (u *upgrading) restart(m *member, p *executable, before string) error {
 			return "it is not alive"
 		case is.Instance == before:
 			return "it has not begun anew"
+		case version != "" && is.Version != version: // it was being started when the program was set
+			return fmt.Sprintf("it runs %s, not %s", is.Version, version)
 		}
 		return incomplete(s, "")
 	})

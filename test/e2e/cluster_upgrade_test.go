@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -44,18 +43,7 @@ func TestClusterUpgrade(t *testing.T) {
 	for _, datapath := range []string{"embedded", "ovs"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
-			f := &sharedLab{machine: newMachine(t)}
-			f.withServers()
-			if _, err := exec.LookPath("python3"); err != nil {
-				t.Skip(err)
-			}
-			before := f.snapshot()
-			file := f.file("big.yaml", `cluster: [a, b, c]
-nodes: {"h[1-4]": host, "s[1-4]": switch}
-links: ["h[1-4] -- s[1-4]", s1 -- s2 -- s3 -- s4]
-`)
-			f.up(file, "--datapath", datapath, "--wait", "1m")
-			f.pingAll(12)
+			f, before := newSharedLab(t, datapath)
 			old := strings.Fields(strings.Split(f.versions(), ",")[0])[1]
 			all := func(a, b, c string) string { return fmt.Sprintf("a %s, b %s, c %s", a, b, c) }
 			want := func(versions string) {

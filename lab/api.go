@@ -78,6 +78,7 @@ func (d *daemon) handler() http.Handler {
 	mux.HandleFunc("GET /v1/capture", d.serveCapture)
 	mux.HandleFunc("POST /v1/exec", d.serveExec)
 	mux.HandleFunc("POST /v1/part/head", d.serveHead)
+	mux.HandleFunc("GET /v1/part/members/{name}/{what}", d.serveMember)
 	mux.HandleFunc("POST /v1/ping/follow", d.servePing)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index) // for go tool pprof
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -107,7 +108,8 @@ func sameVersion(next http.Handler) http.Handler {
 func apiConfig() huma.Config {
 	c := api.Config("Trivet lab", "What a lab's daemon answers on its Unix socket <run directory>/<lab>/daemon.sock. "+
 		"Besides what is listed here: GET /v1/alive (204, whatever else the daemon is doing), GET /v1/progress (a stream of JSON lines), POST /v1/down (the same), POST /v1/cluster/upgrade (the same), "+
-		"GET /v1/capture (a stream in pcap format), POST /v1/ping/follow (as /v1/ping; a stream of JSON lines, the result last), POST /v1/exec (Upgrade: "+streamProtocol+"), POST /v1/part/head (Upgrade: "+headProtocol+").")
+		"GET /v1/capture (a stream in pcap format), POST /v1/ping/follow (as /v1/ping; a stream of JSON lines, the result last), POST /v1/exec (Upgrade: "+streamProtocol+"), POST /v1/part/head (Upgrade: "+headProtocol+"), "+
+		"GET /v1/part/members/{name}/{api or openflow} (Upgrade: "+memberProtocol+").")
 	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[topology.Queue](), reflect.TypeFor[any]()) // a number, or text
 	return c
 }
@@ -180,6 +182,16 @@ func register(api huma.API, d *daemon) {
 	huma.Post(api, "/v1/part/settle", func(ctx context.Context, _ *struct{}) (*struct{}, error) {
 		return nil, problem(d.onlyPart(ctx, func(ctx context.Context) error { return d.target().Settle(ctx) }))
 	}, summary("Of a part of a lab: wait until packets are handled by the present flow entries"))
+	type memberNamed struct {
+		Name string `path:"name"`
+		Body PartMember
+	}
+	huma.Get(api, "/v1/part/members", func(context.Context, *struct{}) (*body[[]ClusterProgram], error) {
+		return &body[[]ClusterProgram]{append([]ClusterProgram{}, d.clusterPrograms()...)}, nil
+	}, summary("Of a part of a lab: the members of the lab's cluster that run here"))
+	huma.Put(api, "/v1/part/members/{name}", func(ctx context.Context, in *memberNamed) (*struct{}, error) {
+		return nil, problem(d.give(ctx, in.Name, in.Body))
+	}, summary("Of a part of a lab: run a member of the lab's cluster here, and tell it what has changed"), large)
 	huma.Post(api, "/v1/part/load", func(ctx context.Context, _ *struct{}) (*struct{}, error) {
 		return nil, problem(d.onlyPart(ctx, func(ctx context.Context) error { return d.target().LoadAgain(ctx) }))
 	}, summary("Of a part of a lab: load the configurations of switches once more whose controllers, now connected, may have emptied them"))

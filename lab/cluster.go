@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,13 +29,14 @@ import (
 // RabbitMQ that they share, unless the file names others. All run in the namespace of the switches,
 // on its loopback device, where their ports are in nobody's way and nobody else reaches them; as
 // ordinary users; in a cgroup each. They outlive the daemon, and the next one takes them over.
+// Members at other sites run at the parts there: see cluster_sites.go and cluster_part.go.
 
 // cluster is the cluster of a lab.
 type cluster struct {
 	lab       string
 	owner     int
-	dir       string // has a place for each program, and its log
-	authority *servers.Authority
+	dir       string             // has a place for each program, and its log
+	authority *servers.Authority // nil at a part, which is given certificates
 	ports     clusterPorts
 
 	upgrading sync.Mutex // held while members are
@@ -42,11 +44,37 @@ type cluster struct {
 	mu      sync.Mutex // of what follows
 	servers []*kept
 	members []*member
+	closers []io.Closer // what leads to members at other sites, or from here to the store
+}
+
+// running is the cluster of the lab, or what of it is at this part; nil: there is none.
+func (d *daemon) running() *cluster {
+	if c := d.cluster.Load(); c != nil {
+		return c
+	}
+	return d.given.Load()
+}
+
+// closes has something be closed when this daemon has no more to do with the cluster.
+func (c *cluster) closes(what io.Closer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closers = append(c.closers, what)
+}
+
+func (c *cluster) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, what := range c.closers {
+		what.Close()
+	}
+	c.closers = nil
 }
 
 // member is a process of the controller.
 type member struct {
-	*kept
+	*kept         // nil: it is at another site
+	far    *far   // nil: it is here
 	called string // in the topology
 	place  servers.Place
 	api    *api.Client
@@ -82,7 +110,7 @@ func checkCluster(p *topology.Problems, t *topology.Topology) {
 // clusterLacks says what a topology's cluster needs that is not there: programs, and files of the
 // user who asks.
 func clusterLacks(t *topology.Topology) error {
-	if t.Cluster == nil {
+	if t.Cluster == nil || t.Site != "" && t.Site != topology.Head { // a part has them of the head
 		return nil
 	}
 	var needed []*servers.Program
@@ -117,11 +145,14 @@ func (d *daemon) startCluster(ctx context.Context, t *topology.Topology) error {
 	if t.Cluster == nil {
 		return nil
 	}
+	if d.state().Part != nil {
+		return d.resumeGiven()
+	}
 	d.progress.stage("cluster", 0, 0)
 	c := d.cluster.Load()
 	if c == nil {
 		c = &cluster{lab: d.state().Name, owner: d.state().Owner, dir: clusterDir(d.state().Name)}
-		if err := c.prepare(d.target(), t.Cluster); err != nil {
+		if err := c.prepare(d.target()); err != nil {
 			return fmt.Errorf("the cluster of controllers: %w", err)
 		}
 		d.cluster.Store(c)
@@ -155,25 +186,33 @@ func keepsCluster(old, new *topology.Cluster) error {
 	return fmt.Errorf("cluster %s → %s: a lab that is up keeps its controllers, their store and their broker: take it down and up again", old, new)
 }
 
-// prepare makes what the programs share, or finds it.
-func (c *cluster) prepare(t Target, of *topology.Cluster) (err error) {
+// open makes the directory, and reads what an earlier daemon has noted.
+func (c *cluster) open() error {
 	if err := os.Mkdir(c.dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	if err := os.Chmod(c.dir, 0o711); err != nil { // whatever the umask is
 		return err
 	}
-	if c.authority, err = servers.OpenAuthority(c.dir, c.lab); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(c.portsFile())
-	if err == nil {
-		return json.Unmarshal(text, &c.ports)
-	}
-	if !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
 	c.ports.Members = map[string]int{}
+	text, err := os.ReadFile(c.portsFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, &c.ports)
+}
+
+// prepare makes what the programs share, or finds it.
+func (c *cluster) prepare(t Target) (err error) {
+	if err := c.open(); err != nil {
+		return err
+	}
+	if c.authority, err = servers.OpenAuthority(c.dir, c.lab); err != nil || c.ports.Etcd.Clients != 0 {
+		return err
+	}
 	ports := []*int{&c.ports.Etcd.Clients, &c.ports.Etcd.Peers, &c.ports.RabbitMQ.Clients, &c.ports.RabbitMQ.Nodes, &c.ports.RabbitMQ.Mapper}
 	for _, p := range ports {
 		if *p, err = c.freePort(t); err != nil {
@@ -181,6 +220,22 @@ func (c *cluster) prepare(t Target, of *topology.Cluster) (err error) {
 		}
 	}
 	return nil
+}
+
+// promise gives a member a port, unless it has one.
+func (c *cluster) promise(t Target, member string) (err error) {
+	if c.ports.Members[member] == 0 {
+		c.ports.Members[member], err = c.freePort(t)
+	}
+	return err
+}
+
+func (c *cluster) notePorts() error {
+	text, err := json.Marshal(c.ports)
+	if err == nil {
+		err = replaceFor(os.Geteuid(), c.portsFile(), text)
+	}
+	return err
 }
 
 func (c *cluster) portsFile() string { return filepath.Join(c.dir, "ports.json") }
@@ -203,19 +258,14 @@ func (c *cluster) freePort(t Target) (int, error) {
 // start starts, or takes over, what does not run yet, and tells the members of the topology.
 func (c *cluster) start(d *daemon, t *topology.Topology) error {
 	for _, m := range t.Cluster.Members {
-		if c.ports.Members[m.Name] == 0 {
-			port, err := c.freePort(d.target())
-			if err != nil {
-				return err
-			}
-			c.ports.Members[m.Name] = port
+		if m.Sited() != topology.Head {
+			continue
+		}
+		if err := c.promise(d.target(), m.Name); err != nil {
+			return err
 		}
 	}
-	text, err := json.Marshal(c.ports)
-	if err == nil {
-		err = replaceFor(os.Geteuid(), c.portsFile(), text)
-	}
-	if err != nil {
+	if err := c.notePorts(); err != nil {
 		return err
 	}
 	if err := c.startServers(d, t.Cluster); err != nil {
@@ -233,12 +283,13 @@ func (c *cluster) start(d *daemon, t *topology.Topology) error {
 func (c *cluster) startServers(d *daemon, of *topology.Cluster) error {
 	for _, s := range []struct {
 		program   *servers.Program
+		called    string
 		elsewhere *topology.Server
 		port      int
 		command   func(servers.Place) (*exec.Cmd, error)
 	}{
-		{servers.Etcd, of.Store, c.ports.Etcd.Clients, func(p servers.Place) (*exec.Cmd, error) { return servers.EtcdCommand(p, c.ports.Etcd) }},
-		{servers.RabbitMQ, of.Broker, c.ports.RabbitMQ.Clients, func(p servers.Place) (*exec.Cmd, error) { return servers.RabbitMQCommand(p, c.ports.RabbitMQ) }},
+		{servers.Etcd, ClusterStore, of.Store, c.ports.Etcd.Clients, func(p servers.Place) (*exec.Cmd, error) { return servers.EtcdCommand(p, c.ports.Etcd) }},
+		{servers.RabbitMQ, ClusterBroker, of.Broker, c.ports.RabbitMQ.Clients, func(p servers.Place) (*exec.Cmd, error) { return servers.RabbitMQCommand(p, c.ports.RabbitMQ) }},
 	} {
 		name := s.program.Name
 		if s.elsewhere != nil || slices.ContainsFunc(c.servers, func(k *kept) bool { return k.name == name }) {
@@ -256,6 +307,7 @@ func (c *cluster) startServers(d *daemon, of *topology.Cluster) error {
 		c.mu.Lock()
 		c.servers = append(c.servers, k)
 		c.mu.Unlock()
+		d.target().Listens(s.called, fmt.Sprintf("tcp:127.0.0.1:%d", s.port)) // for members at other sites
 	}
 	return nil
 }
@@ -270,24 +322,55 @@ func MemberProgram(member string) string { return "member-" + member }
 // startMember starts a member, unless it is running.
 func (c *cluster) startMember(d *daemon, t *topology.Topology, of topology.Member) error {
 	cpu := t.Cluster.CPUOf(of)
-	if m := c.member(of.Name); m != nil {
-		if m.cpu == cpu {
-			return nil
-		}
-		m.cpu = cpu
-		return d.target().LimitProgram(m.name, cpu)
+	m := c.member(of.Name)
+	switch {
+	case of.Sited() != topology.Head && m != nil:
+		return nil // it is told with the topology
+	case of.Sited() != topology.Head:
+		return c.startElsewhere(d, t, of)
+	case m != nil:
+		return m.limit(d, cpu)
 	}
-	m := &member{called: of.Name, place: c.place(MemberProgram(of.Name))}
-	m.place.UID, m.place.GID = servers.OrdinaryUser(c.owner)
-	m.api = m.client()
+	m = c.newMember(of.Name)
 	if err := errors.Join(m.place.Make(), m.place.Certify(c.authority, of.Name), m.tell(t)); err != nil {
 		return err
 	}
-	args, err := c.arguments(m, t.Cluster)
-	if err != nil {
-		return fmt.Errorf("member %s: %w", of.Name, err)
+	if t.Cluster.Broker == nil {
+		login, err := servers.RabbitMQLogin(c.place(servers.RabbitMQ.Name))
+		if err == nil {
+			err = m.place.Write(loginFile, login)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	m.kept = &kept{name: MemberProgram(of.Name), says: "member " + of.Name, dir: c.dir, port: c.ports.Members[of.Name], cpu: cpu,
+	return c.run(d, m, t.Cluster, cpu)
+}
+
+// newMember is a member that is here.
+func (c *cluster) newMember(name string) *member {
+	m := &member{called: name, place: c.place(MemberProgram(name))}
+	m.place.UID, m.place.GID = servers.OrdinaryUser(c.owner)
+	m.api = m.client()
+	return m
+}
+
+// limit sets how much of the processors the member may take.
+func (m *member) limit(d *daemon, cpu topology.CPU) error {
+	if m.cpu == cpu {
+		return nil
+	}
+	m.cpu = cpu
+	return d.target().LimitProgram(m.name, cpu)
+}
+
+// run starts a member that has its files, or takes it over.
+func (c *cluster) run(d *daemon, m *member, of *topology.Cluster, cpu topology.CPU) error {
+	args, err := c.arguments(m, of)
+	if err != nil {
+		return fmt.Errorf("member %s: %w", m.called, err)
+	}
+	m.kept = &kept{name: MemberProgram(m.called), says: "member " + m.called, dir: c.dir, port: c.ports.Members[m.called], cpu: cpu,
 		prepare: func() (*exec.Cmd, error) { return m.command(args) }}
 	c.findProgram(d, m)
 	if err := m.begin(d); err != nil {
@@ -298,11 +381,17 @@ func (c *cluster) startMember(d *daemon, t *topology.Topology, of topology.Membe
 			return err
 		}
 	}
-	c.mu.Lock()
-	c.members = append(c.members, m)
-	c.mu.Unlock()
-	d.target().Listens(m.name, fmt.Sprintf("tcp:127.0.0.1:%d", m.port))
+	c.add(m)
+	if c.authority != nil { // else switches reach it as they do those at other sites
+		d.target().Listens(m.name, fmt.Sprintf("tcp:127.0.0.1:%d", m.port))
+	}
 	return nil
+}
+
+func (c *cluster) add(m *member) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.members = append(c.members, m)
 }
 
 // member is one that runs, or is kept running.
@@ -327,7 +416,9 @@ func (c *cluster) programs() []*kept {
 	defer c.mu.Unlock()
 	out := slices.Clone(c.servers)
 	for _, m := range c.members {
-		out = append(out, m.kept)
+		if m.far == nil {
+			out = append(out, m.kept)
+		}
 	}
 	return out
 }
@@ -336,7 +427,7 @@ func (c *cluster) programs() []*kept {
 func (c *cluster) arguments(m *member, of *topology.Cluster) ([]string, error) {
 	p := m.place
 	store := topology.Server{Address: servers.EtcdURL(c.ports.Etcd) + "/" + c.lab, CA: p.Authority(), Certificate: p.File("cert.pem"), Key: p.File("key.pem")}
-	broker := topology.Server{Address: servers.RabbitMQURL(c.ports.RabbitMQ), CA: store.CA, Certificate: store.Certificate, Key: store.Key, Login: p.File("login")}
+	broker := topology.Server{Address: servers.RabbitMQURL(c.ports.RabbitMQ), CA: store.CA, Certificate: store.Certificate, Key: store.Key, Login: p.File(loginFile)}
 	var err error
 	if of.Store != nil {
 		if store, err = c.lend(p, "store", *of.Store); err != nil {
@@ -345,14 +436,6 @@ func (c *cluster) arguments(m *member, of *topology.Cluster) ([]string, error) {
 	}
 	if of.Broker != nil {
 		if broker, err = c.lend(p, "broker", *of.Broker); err != nil {
-			return nil, err
-		}
-	} else {
-		login, err := servers.RabbitMQLogin(c.place(servers.RabbitMQ.Name))
-		if err == nil {
-			err = p.Write("login", login)
-		}
-		if err != nil {
 			return nil, err
 		}
 	}
@@ -391,8 +474,11 @@ func (c *cluster) lend(p servers.Place, what string, s topology.Server) (topolog
 	return s, nil
 }
 
-// topologyFile is what a member knows the topology from.
-const topologyFile = "topology.json"
+// topologyFile is what a member knows the topology from, loginFile its password for RabbitMQ.
+const (
+	topologyFile = "topology.json"
+	loginFile    = "login"
+)
 
 func (m *member) socket() string { return socketIn(m.place) }
 
@@ -422,15 +508,20 @@ func (m *member) commandOf(p *executable, args []string) (*exec.Cmd, error) {
 
 // tell writes the topology for the member, which reads it when it starts and when it is told to.
 func (m *member) tell(t *topology.Topology) error {
-	shown := t.Clone()
-	for _, l := range shown.Links {
-		l.Wifi = nil // it has keys, which are no concern of controllers
-	}
-	text, err := json.Marshal(shown)
+	text, err := forMember(t)
 	if err != nil {
 		return err
 	}
 	return m.place.Write(topologyFile, text)
+}
+
+// forMember is a topology as members read it.
+func forMember(t *topology.Topology) ([]byte, error) {
+	shown := t.Clone()
+	for _, l := range shown.Links {
+		l.Wifi = nil // it has keys, which are no concern of controllers
+	}
+	return json.Marshal(shown)
 }
 
 // configureCluster gives the members another topology. Whoever does not answer reads it when it
@@ -441,15 +532,23 @@ func (d *daemon) configureCluster(t *topology.Topology) error {
 		return nil
 	}
 	return errors.Join(ofMembers(c, func(m *member) error {
+		if m.far != nil {
+			return m.far.tell(d.ctx, t)
+		}
 		if err := m.tell(t); err != nil {
 			return err
 		}
-		if m.alive(d.ctx) != nil {
-			m.reloadLater(d.ctx)
-			return nil
-		}
-		return m.reload(d.ctx)
+		return m.follow(d.ctx)
 	})...)
+}
+
+// follow has the member read its topology, now or when it answers.
+func (m *member) follow(ctx context.Context) error {
+	if m.alive(ctx) != nil {
+		m.reloadLater(ctx)
+		return nil
+	}
+	return m.reload(ctx)
 }
 
 // ofMembers is what f says of each member; they are asked at the same time.
@@ -499,7 +598,8 @@ func (m *member) reloadLater(ctx context.Context) {
 
 // closeCluster ends the cluster of a lab that goes down; nothing of it is started any more.
 func (d *daemon) closeCluster() {
-	if c := d.cluster.Load(); c != nil {
+	if c := d.running(); c != nil {
+		c.close()
 		var all sync.WaitGroup
 		for _, k := range c.programs() {
 			all.Go(k.end)
@@ -510,7 +610,8 @@ func (d *daemon) closeCluster() {
 
 // letClusterGo stops looking after the cluster of a lab that goes on without this daemon.
 func (d *daemon) letClusterGo() {
-	if c := d.cluster.Load(); c != nil {
+	if c := d.running(); c != nil {
+		c.close()
 		for _, k := range c.programs() {
 			k.stop()
 		}
@@ -519,7 +620,7 @@ func (d *daemon) letClusterGo() {
 
 // absent lists the programs of the cluster that do not run now.
 func (d *daemon) absent() (out []string) {
-	if c := d.cluster.Load(); c != nil {
+	if c := d.running(); c != nil {
 		for _, k := range c.programs() {
 			if k.process() == nil {
 				out = append(out, k.says)
@@ -537,7 +638,7 @@ func (d *daemon) waitCluster(ctx context.Context, t *topology.Topology) error {
 		return nil
 	}
 	for {
-		missing := c.missing(ctx, t)
+		missing := c.missing(ctx, d.state().Topology, t)
 		if len(missing) == 0 {
 			return nil
 		}
@@ -550,16 +651,23 @@ func (d *daemon) waitCluster(ctx context.Context, t *topology.Topology) error {
 }
 
 // waitMembers waits for the members, as waitControllers does for others.
-func (d *daemon) waitMembers() {
+func (d *daemon) waitMembers() error {
 	if d.cluster.Load() == nil {
-		return
+		return nil
+	}
+	switch err := d.waitFar(d.ctx); {
+	case err != nil && d.resumed: // the lab is up, and whoever leads the member tries again
+		d.progress.warn(err.Error())
+	case err != nil:
+		return err
 	}
 	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state().Wait))
 	defer cancel()
 	d.progress.stage("members", 0, 0)
-	if err := d.waitCluster(ctx, d.state().Topology); err != nil {
+	if err := d.waitCluster(ctx, d.reached(d.state().Topology)); err != nil {
 		d.progress.warn(err.Error() + d.withoutThose())
 	}
+	return nil
 }
 
 // startedAgainBy says whether the lab itself starts again what has ended.
@@ -567,8 +675,9 @@ func startedAgainBy(what string) bool {
 	return strings.HasPrefix(what, "member ") || what == servers.Etcd.Name || what == servers.RabbitMQ.Name
 }
 
-// missing is what of a topology no member knows, and what any has yet to do.
-func (c *cluster) missing(ctx context.Context, t *topology.Topology) []string {
+// missing is what of a topology no member knows, and what any has yet to do. They know the whole,
+// of which t is what is waited for.
+func (c *cluster) missing(ctx context.Context, whole, t *topology.Topology) []string {
 	type answer struct {
 		api.Missing
 		silent string
@@ -600,5 +709,12 @@ func (c *cluster) missing(ctx context.Context, t *topology.Topology) []string {
 	}
 	slices.Sort(links)
 	slices.Sort(undone)
-	return slices.Concat(away, linksUp(t, slices.Compact(links)), slices.Compact(undone))
+	links = slices.DeleteFunc(slices.Compact(links), func(i int) bool { return i < len(whole.Links) && !slices.Contains(t.Links, whole.Links[i]) })
+	if len(t.Nodes) < len(whole.Nodes) {
+		away = slices.DeleteFunc(away, func(what string) bool {
+			_, name, _ := strings.Cut(what, " ")
+			return t.Node(name) == nil
+		})
+	}
+	return slices.Concat(away, linksUp(whole, links), slices.Compact(undone))
 }

@@ -25,6 +25,7 @@ import (
 // ClusterProgram is a program of a lab's cluster, as people see it.
 type ClusterProgram struct {
 	Name     string    `json:"name" doc:"member NAME, etcd or rabbitmq"`
+	Site     string    `json:"site,omitempty" doc:"Where it runs, if that is not the head"`
 	Running  bool      `json:"running"`
 	PID      int       `json:"pid,omitempty"`
 	Address  string    `json:"address" doc:"Where it listens, in the namespace of the switches"`
@@ -35,7 +36,7 @@ type ClusterProgram struct {
 
 // clusterPrograms are those of the lab's cluster; none: there is no cluster.
 func (d *daemon) clusterPrograms() (out []ClusterProgram) {
-	c := d.cluster.Load()
+	c := d.running()
 	if c == nil {
 		return nil
 	}
@@ -51,12 +52,15 @@ func (d *daemon) clusterPrograms() (out []ClusterProgram) {
 		k.mu.Unlock()
 		out = append(out, p)
 	}
-	return out
+	return append(out, c.elsewhere()...)
 }
 
 // dial connects to the member's API. Its socket is in a directory of the member's user: whoever
 // else may listen there is not the member.
 func (m *member) dial(ctx context.Context) (net.Conn, error) {
+	if m.far != nil {
+		return m.far.dial(ctx, memberAPI)
+	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", m.socket())
 	if err != nil {
 		return nil, err

@@ -38,6 +38,8 @@ type daemon struct {
 	own     *ownController          // of switches whose controller is trivet; nil if there are none
 	ask     api.Server              // answers for own
 	cluster atomic.Pointer[cluster] // in place of own; nil: there is none
+	given   atomic.Pointer[cluster] // of a part: the members that run here
+	giving  sync.Mutex              // held while one is started or changed
 	head    *head                   // of a part: where its controller is; see startRelay
 
 	watched  map[string]int      // how many captures there are at a link, by its key; guarded by changing
@@ -204,8 +206,7 @@ func (d *daemon) ready() error {
 		return err
 	}
 	d.waitControllers()
-	d.waitMembers()
-	if err := d.target().LoadAgain(d.ctx); err != nil {
+	if err := errors.Join(d.waitMembers(), d.target().LoadAgain(d.ctx)); err != nil {
 		return err
 	}
 	d.waitRoutes()

@@ -63,7 +63,8 @@ type head struct {
 	relay     site.Relay
 	is        bool // there is one now
 	alone     *time.Timer
-	again     time.Duration // after which the part tries once more to go down
+	near      func(controller string) (net.Conn, error) // see daemon.near
+	again     time.Duration                             // after which the part tries once more to go down
 }
 
 // headProtocol carries, after an HTTP upgrade, the connections of a part's switches, each one a
@@ -81,11 +82,15 @@ const longestController = 256
 func (d *daemon) startRelay(t *topology.Topology) error {
 	name := d.state().Name
 	if d.head == nil {
-		d.head = &head{listeners: map[string]net.Listener{}, again: againAfter}
+		d.head = &head{listeners: map[string]net.Listener{}, again: againAfter, near: d.near}
 		d.lostHead()
 		d.target().Control(ControllerSocket(name), nil)
 	}
-	for _, c := range append(topology.Relayed(t), topology.ControllerTrivet) {
+	controllers := append(topology.Relayed(t), topology.ControllerTrivet)
+	for _, m := range t.Members() {
+		controllers = append(controllers, MemberProgram(m.Name))
+	}
+	for _, c := range controllers {
 		if d.head.listeners[c] != nil {
 			continue
 		}
@@ -99,15 +104,7 @@ func (d *daemon) startRelay(t *topology.Topology) error {
 			return err
 		}
 		d.head.listeners[c] = listener
-		go func() {
-			for {
-				conn, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				go d.head.carry(conn, c)
-			}
-		}()
+		go acceptAll(listener, func(conn net.Conn) { d.head.carry(conn, c) })
 	}
 	return nil
 }
@@ -133,9 +130,18 @@ func listenForSwitches(socket string) (net.Listener, error) {
 	return listener, nil
 }
 
-// carry connects a switch to a controller at the head; without a head it is refused, and tries
-// again.
+// carry connects a switch to a controller at the head, or to a member that is here; without it, or
+// without a head, it is refused, and tries again.
 func (h *head) carry(conn net.Conn, controller string) {
+	near, err := h.near(controller)
+	if near != nil {
+		site.Splice(conn, near)
+		return
+	}
+	if err != nil {
+		conn.Close()
+		return
+	}
 	if far := h.open(controller); far != nil {
 		site.Splice(conn, far)
 		return

@@ -160,7 +160,9 @@ func (d *daemon) takeOver() error {
 	d.waitControllers()
 	l.TakeOver()
 	d.own.trust(false)
-	d.waitMembers() // only now: they need what TakeOver lets through, too
-	d.waitRoutes()  // only now: until TakeOver, controllers saw no packets of existing flows, such as routing protocols'
+	if err := d.waitMembers(); err != nil { // only now: they need what TakeOver lets through, too
+		return err
+	}
+	d.waitRoutes() // only now: until TakeOver, controllers saw no packets of existing flows, such as routing protocols'
 	return d.ctx.Err()
 }

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"os/exec"
 
@@ -44,6 +45,8 @@ type runner interface {
 	OnNode(node string, f func() error) error
 
 	FreePort() (int, error)
+	ListenInside(port int) (net.Listener, error)
+	DialInside(ctx context.Context, port int) (net.Conn, error)
 	StartProgram(name string, cmd *exec.Cmd) error
 	LimitProgram(name string, cpu topology.CPU) error
 	Listens(name, address string)

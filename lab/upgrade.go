@@ -294,6 +294,11 @@ func (d *daemon) newUpgrade(in UpgradeRequest) (*upgrading, error) {
 			u.members = append(u.members, m)
 		}
 	}
+	for _, m := range u.members {
+		if m.far != nil {
+			return nil, fmt.Errorf("member %s is at %s: members at other machines are not upgraded while the lab is up; take it down and up again", m.called, m.far.site)
+		}
+	}
 	if !filepath.IsAbs(in.Program) {
 		return nil, fmt.Errorf("program %q: name it from / on", in.Program)
 	}

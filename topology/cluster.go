@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -23,6 +24,7 @@ type Cluster struct {
 type Member struct {
 	Name string `json:"name"`
 	CPU  CPU    `json:"cpu,omitzero"`
+	On   string `json:"on,omitempty"` // the site that it runs at, or a label of sites; empty: not chosen, or the head
 
 	Pos Position `json:"-"`
 }
@@ -54,6 +56,14 @@ func NumberedMembers(n int) []Member {
 	return out
 }
 
+// Members are those of the topology's cluster; none: there is no cluster.
+func (t *Topology) Members() []Member {
+	if t.Cluster == nil {
+		return nil
+	}
+	return t.Cluster.Members
+}
+
 // CPUOf is the limit of a member.
 func (c *Cluster) CPUOf(m Member) CPU {
 	if m.CPU != (CPU{}) {
@@ -62,10 +72,13 @@ func (c *Cluster) CPUOf(m Member) CPU {
 	return c.CPU
 }
 
-// Numbered says whether the members have no names and limits of their own.
+// Sited returns the site that a member runs at, in a topology that has been placed.
+func (m Member) Sited() string { return cmp.Or(m.On, Head) }
+
+// Numbered says whether the members have no names, limits and places of their own.
 func (c *Cluster) Numbered() bool {
 	return slices.EqualFunc(c.Members, NumberedMembers(len(c.Members)), func(m, n Member) bool {
-		return m.Name == n.Name && m.CPU == (CPU{})
+		return m.Name == n.Name && m.CPU == (CPU{}) && m.On == ""
 	})
 }
 
@@ -116,11 +129,18 @@ func (c *Cluster) String() string {
 	}
 	var words []string
 	for _, m := range c.Members {
+		var options []string
 		if m.CPU != (CPU{}) {
-			words = append(words, m.Name+" (cpu "+m.CPU.String()+")")
-		} else {
-			words = append(words, m.Name)
+			options = append(options, "cpu "+m.CPU.String())
 		}
+		if m.On != "" {
+			options = append(options, "on "+m.On)
+		}
+		word := m.Name
+		if len(options) > 0 {
+			word += " (" + strings.Join(options, ", ") + ")"
+		}
+		words = append(words, word)
 	}
 	out := strings.Join(words, ", ")
 	if c.CPU != (CPU{}) {

@@ -120,7 +120,11 @@ func (a *app) clusterRows(programs []lab.ClusterProgram) [][]string {
 		if !p.Running {
 			state = a.paint(red, "ended")
 		}
-		rows = append(rows, []string{p.Name, state, ago(p.Since), strconv.Itoa(p.Restarts), p.Address, p.CPU})
+		name := p.Name
+		if p.Site != "" {
+			name += " at " + p.Site
+		}
+		rows = append(rows, []string{name, state, ago(p.Since), strconv.Itoa(p.Restarts), p.Address, p.CPU})
 	}
 	return rows
 }

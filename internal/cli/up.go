@@ -117,9 +117,6 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: what, From: from, Target: lab.OnThisMachine,
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: r}
 	where := "local"
-	if machines != nil && r.Cluster != nil {
-		return fmt.Errorf("%s: a cluster of controllers is for labs on this machine only: leave out --on, or the cluster\nnothing was changed", s.file)
-	}
 	if machines != nil {
 		if err := sites.Spread(ctx, &state, machines); err != nil {
 			return fmt.Errorf("%w\nnothing was changed", err)

@@ -86,9 +86,12 @@ func readAuthority(dir string) (*Authority, error) {
 	return &Authority{certificate, key}, nil
 }
 
-// issue makes a certificate for a program, which may be a server on the loopback device as well as
+// Certificate is its own, in PEM.
+func (a *Authority) Certificate() []byte { return block("CERTIFICATE", a.certificate.Raw) }
+
+// Issue makes a certificate for a program, which may be a server on the loopback device as well as
 // a client, and its key.
-func (a *Authority) issue(name string) (certificate, key []byte, err error) {
+func (a *Authority) Issue(name string) (certificate, key []byte, err error) {
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err

@@ -90,7 +90,7 @@ func (p Place) Certify(a *Authority, name string) error {
 	if _, err := os.Stat(p.File("cert.pem")); err == nil {
 		return nil
 	}
-	certificate, key, err := a.issue(name)
+	certificate, key, err := a.Issue(name)
 	if err != nil {
 		return err
 	}
@@ -99,6 +99,11 @@ func (p Place) Certify(a *Authority, name string) error {
 
 // Authority is the file with the certificate of the lab's authority, which is beside the places.
 func (p Place) Authority() string { return filepath.Join(filepath.Dir(p.Dir), authorityFile) }
+
+// Trust writes that file where the authority itself is elsewhere.
+func (p Place) Trust(certificate []byte) error {
+	return disk.ReplaceFor(0, 0, 0o644, p.Authority(), certificate)
+}
 
 // Command is a program that runs there, as its user, in a session of its own, and knows nothing of
 // the environment but what it is given.

@@ -69,6 +69,24 @@ func (l *Lab) FreePort() (port int, err error) {
 	return port, err
 }
 
+// ListenInside listens at a TCP port of the loopback device of the switches' namespace.
+func (l *Lab) ListenInside(port int) (listener net.Listener, err error) {
+	err = inside.File(l.fabric, func() error {
+		listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		return err
+	})
+	return listener, err
+}
+
+// DialInside connects to a TCP port of that device.
+func (l *Lab) DialInside(ctx context.Context, port int) (conn net.Conn, err error) {
+	err = inside.File(l.fabric, func() error {
+		conn, err = dial(ctx, fmt.Sprintf("tcp:127.0.0.1:%d", port))
+		return err
+	})
+	return conn, err
+}
+
 // settled is how long the number of a switch's flow entries must stay the same for its controller
 // to be considered done with setting up a new switch.
 const settled = 200 * time.Millisecond

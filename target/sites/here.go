@@ -3,6 +3,7 @@ package sites
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"os/exec"
 
@@ -48,8 +49,12 @@ func (l *Lab) EndStart(node string) error {
 func (l *Lab) FreePort() (int, error)                        { return l.here.FreePort() }
 func (l *Lab) StartProgram(name string, cmd *exec.Cmd) error { return l.here.StartProgram(name, cmd) }
 func (l *Lab) Listens(name, address string)                  { l.here.Listens(name, address) }
-func (l *Lab) ProgramProcesses(name string) []int            { return l.here.ProgramProcesses(name) }
-func (l *Lab) EndProgram(name string) error                  { return l.here.EndProgram(name) }
+func (l *Lab) ListenInside(port int) (net.Listener, error)   { return l.here.ListenInside(port) }
+func (l *Lab) DialInside(ctx context.Context, port int) (net.Conn, error) {
+	return l.here.DialInside(ctx, port)
+}
+func (l *Lab) ProgramProcesses(name string) []int { return l.here.ProgramProcesses(name) }
+func (l *Lab) EndProgram(name string) error       { return l.here.EndProgram(name) }
 
 // NamespaceOf is asked of processes of this machine, and LineQueues by tools that see its devices.
 func (l *Lab) NamespaceOf(number uint64, nodes []string) (machine, switches bool, node string) {

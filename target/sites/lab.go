@@ -164,6 +164,9 @@ func Used(list *site.List, t *topology.Topology) (out []*site.Machine) {
 	for _, n := range t.Nodes {
 		has[n.Sited()] = true
 	}
+	for _, m := range t.Members() {
+		has[m.Sited()] = true
+	}
 	for _, m := range list.Sites() {
 		if m.Hosts == 0 || list.By().Keys || has[m.Name] { // keys are handed out once
 			out = append(out, m)
@@ -405,10 +408,11 @@ func (l *Lab) mostConnections(at string) func() int {
 		if time.Since(counted) < time.Second {
 			return most
 		}
+		t := l.Topology()
 		counted, most = time.Now(), 64
-		for _, n := range l.Topology().Nodes {
+		for _, n := range t.Nodes {
 			if n.Sited() == at {
-				most += 16
+				most += 16 + 2*len(t.Members())
 			}
 		}
 		return most
@@ -448,6 +452,9 @@ func (l *Lab) dialController(at, controller string) (net.Conn, error) {
 		if n.Sited() == at && slices.Contains(topology.ForeignControllers(t, n), controller) {
 			return l.here.DialController(l.ctx, controller)
 		}
+	}
+	if forMembers(t, at, controller) {
+		return l.here.DialController(l.ctx, controller)
 	}
 	return nil, fmt.Errorf("no switch at %s has the controller %s", at, controller)
 }

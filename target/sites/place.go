@@ -58,7 +58,7 @@ func Place(t *topology.Topology, list *site.List, cores map[string]float64, old 
 		}
 	}
 	addressMACs(t)
-	return nil
+	return placeMembers(t, list, old)
 }
 
 type placer struct {

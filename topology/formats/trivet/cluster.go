@@ -26,6 +26,7 @@ type clusterOptions struct {
 // memberOptions describe topology.Member.
 type memberOptions struct {
 	CPU topology.CPU `yaml:"cpu" doc:"Limit of this member."`
+	On  string       `yaml:"on" doc:"In a lab over several machines (--on): the machine that the member runs at, or a label of machines; head is this one."`
 }
 
 // serverOptions describe topology.Server.
@@ -88,7 +89,7 @@ func (d *decoder) members(v *yamlfile.Value) []topology.Member {
 			d.spend(p.Key, 1)
 			var o memberOptions
 			d.options(p.Value, &o, "member")
-			out = append(out, topology.Member{Name: p.Key.Text, CPU: o.CPU, Pos: p.Key.Pos})
+			out = append(out, topology.Member{Name: p.Key.Text, CPU: o.CPU, On: o.On, Pos: p.Key.Pos})
 		}
 	default:
 		d.add(v, clusterHint, "cluster: needs members, not %s", v)
@@ -137,11 +138,14 @@ func membersText(c *topology.Cluster) string {
 	}
 	words := make([]string, len(c.Members))
 	for i, m := range c.Members {
-		options := ""
+		var options []string
 		if m.CPU != (topology.CPU{}) {
-			options = "cpu: " + quoteLeaf(m.CPU.String())
+			options = append(options, "cpu: "+quoteLeaf(m.CPU.String()))
 		}
-		words[i] = yamlfile.FlowKey(m.Name) + ": {" + options + "}"
+		if m.On != "" {
+			options = append(options, "on: "+yamlfile.Quote(m.On))
+		}
+		words[i] = yamlfile.FlowKey(m.Name) + ": {" + strings.Join(options, ", ") + "}"
 	}
 	return "{" + strings.Join(words, ", ") + "}"
 }

@@ -116,7 +116,7 @@ var (
 		if rapid.Bool().Draw(t, "named") {
 			c.Members = nil
 			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(oddNames[:9]), 2, 4, rapid.ID).Draw(t, "names") {
-				c.Members = append(c.Members, topology.Member{Name: name, CPU: maybe(t, cpus)})
+				c.Members = append(c.Members, topology.Member{Name: name, CPU: maybe(t, cpus), On: maybe(t, phrases)})
 			}
 		}
 		c.Store, c.Broker = maybe(t, elsewhere), maybe(t, elsewhere)

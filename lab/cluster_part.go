@@ -1,0 +1,195 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/topology"
+)
+
+// A part of a lab runs the members of the lab's cluster that are at its site, as the head tells it:
+// beside its switches, kept as programs of a lab on one machine are. To them the store and the
+// broker are ports of the same loopback device, from which connections lead to the head; what goes
+// over these is theirs and the servers', in TLS.
+
+// givenFile has what a later daemon of the part must know of its members.
+const givenFile = "given.json"
+
+// given is what that file has: limits by member.
+type given struct {
+	Lab     string                  `json:"lab"`
+	Members map[string]topology.CPU `json:"members"`
+}
+
+// openGiven makes what members here share, or finds it.
+func (d *daemon) openGiven(lab string) (*cluster, error) {
+	if c := d.given.Load(); c != nil {
+		return c, nil
+	}
+	name := d.state().Name
+	c := &cluster{lab: lab, owner: d.state().Owner, dir: clusterDir(name)}
+	if err := c.open(); err != nil {
+		return nil, err
+	}
+	for _, s := range []struct {
+		port   *int
+		called string
+	}{{&c.ports.Etcd.Clients, ClusterStore}, {&c.ports.RabbitMQ.Clients, ClusterBroker}} {
+		listener, err := d.target().ListenInside(*s.port)
+		if err != nil {
+			c.close()
+			return nil, fmt.Errorf("what leads members to the head: %w", err)
+		}
+		*s.port = listener.Addr().(*net.TCPAddr).Port
+		c.closes(listener)
+		go acceptAll(listener, func(conn net.Conn) { d.head.carry(conn, s.called) })
+	}
+	if err := c.notePorts(); err != nil {
+		c.close()
+		return nil, err
+	}
+	d.given.Store(c)
+	return c, nil
+}
+
+// resumeGiven takes over the members that an earlier daemon of the part has started.
+func (d *daemon) resumeGiven() error {
+	if d.given.Load() != nil {
+		return nil
+	}
+	text, err := os.ReadFile(filepath.Join(clusterDir(d.state().Name), givenFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	var is given
+	if err == nil {
+		err = json.Unmarshal(text, &is)
+	}
+	if err != nil {
+		return fmt.Errorf("the members of the cluster that run here: %w", err)
+	}
+	c, err := d.openGiven(is.Lab)
+	if err != nil {
+		return err
+	}
+	for name, cpu := range is.Members {
+		if err := c.run(d, c.newMember(name), &topology.Cluster{}, cpu); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// give makes a member what the head says, and starts it if it is new. It returns when the member
+// can be connected to.
+func (d *daemon) give(ctx context.Context, name string, in PartMember) error {
+	part := d.state().Part
+	if part == nil {
+		return errors.New("this lab is not a part of another")
+	}
+	if err := d.isUp(); err != nil {
+		return err
+	}
+	here := func(m topology.Member) bool { return m.Name == name && m.Sited() == part.Site }
+	if !slices.ContainsFunc(d.target().Topology().Members(), here) {
+		return fmt.Errorf("no member %s is to run here", name)
+	}
+	d.giving.Lock()
+	defer d.giving.Unlock()
+	if d.ctx.Err() != nil {
+		return errors.New("the lab is going down")
+	}
+	c, err := d.openGiven(in.Lab)
+	if err != nil {
+		return err
+	}
+	if m := c.member(name); m != nil {
+		if err := errors.Join(m.place.Write(topologyFile, in.Topology), m.limit(d, in.CPU), c.noteGiven()); err != nil {
+			return err
+		}
+		return m.follow(d.ctx)
+	}
+	m := c.newMember(name)
+	if err := errors.Join(m.place.Make(), m.place.Trust(in.Authority), m.place.Write("key.pem", in.Key), m.place.Write("cert.pem", in.Certificate),
+		m.place.Write(loginFile, in.Login), m.place.Write(topologyFile, in.Topology), c.promise(d.target(), name), c.notePorts()); err != nil {
+		return err
+	}
+	if err := c.run(d, m, &topology.Cluster{}, in.CPU); err != nil {
+		return err
+	}
+	if err := c.noteGiven(); err != nil {
+		return err
+	}
+	ctx, cancel := patience.ClusterStart.Context(ctx)
+	defer cancel()
+	return m.waitListening(ctx)
+}
+
+// noteGiven writes the members down.
+func (c *cluster) noteGiven() error {
+	is := given{c.lab, map[string]topology.CPU{}}
+	for _, m := range c.list() {
+		is.Members[m.called] = m.cpu
+	}
+	text, err := json.Marshal(is)
+	if err == nil {
+		err = replaceFor(os.Geteuid(), filepath.Join(c.dir, givenFile), text)
+	}
+	return err
+}
+
+// near connects to a member that runs here, as switches name it; nil: it does not.
+func (d *daemon) near(controller string) (net.Conn, error) {
+	for _, m := range d.target().Topology().Members() {
+		if MemberProgram(m.Name) != controller || m.Sited() != d.state().Part.Site {
+			continue
+		}
+		c := d.given.Load()
+		if c == nil || c.member(m.Name) == nil {
+			return nil, errors.New("it has not been started yet")
+		}
+		return d.target().DialInside(d.ctx, c.member(m.Name).port)
+	}
+	return nil, nil
+}
+
+// serveMember leads the head to a member that runs here.
+func (d *daemon) serveMember(w http.ResponseWriter, r *http.Request) {
+	var m *member
+	if c := d.given.Load(); c != nil {
+		m = c.member(r.PathValue("name"))
+	}
+	if m == nil {
+		writeProblem(w, http.StatusNotFound, "no member of that name runs here")
+		return
+	}
+	var near net.Conn
+	var err error
+	switch r.PathValue("what") {
+	case memberAPI:
+		near, err = m.dial(r.Context())
+	case memberOpenFlow:
+		near, err = d.target().DialInside(r.Context(), m.port)
+	default:
+		err = errors.New("a member has an API, and speaks OpenFlow")
+	}
+	if err != nil {
+		writeProblem(w, http.StatusBadGateway, err.Error())
+		return
+	}
+	far, err := site.Upgraded(w, r, memberProtocol)
+	if err != nil {
+		near.Close()
+		return
+	}
+	site.Splice(far, near)
+}

@@ -1,0 +1,281 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/servers"
+	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/topology"
+)
+
+// Members of a cluster may run at other sites, as programs of the parts there: cluster_part.go has
+// that end. This is the head's, which says what they are to be, leads the connections of switches
+// to them, and those of theirs to the store and the broker, all through the connections to the
+// sites. So nothing of it listens outside a lab's own namespaces.
+
+// far is a member at another site, as the head knows it.
+type far struct {
+	name string
+	site string
+	part *Client // the daemon there
+
+	sending sync.Mutex // one at a time
+
+	mu    sync.Mutex // of what follows
+	order PartMember // what it is to be
+	told  bool       // the part has been told that
+	is    ClusterProgram
+}
+
+// What the connections between a site and the head are called that are not to a controller.
+const (
+	ClusterStore  = "!store"
+	ClusterBroker = "!broker"
+)
+
+// What a part leads to of a member that it runs.
+const (
+	memberAPI      = "api"
+	memberOpenFlow = "openflow"
+)
+
+// memberProtocol carries the bytes of a connection with a member, after an HTTP upgrade.
+const memberProtocol = "trivet-member/1"
+
+// PartMember is what a part is told of a member that it is to run.
+type PartMember struct {
+	Lab         string       `json:"lab" doc:"Whose member it is"`
+	CPU         topology.CPU `json:"cpu,omitzero" doc:"Its limit"`
+	Topology    []byte       `json:"topology" doc:"The resolved topology of the whole lab, in JSON"`
+	Authority   []byte       `json:"authority" doc:"The certificate of the lab's authority, in PEM, as what follows"`
+	Certificate []byte       `json:"certificate"`
+	Key         []byte       `json:"key"`
+	Login       []byte       `json:"login" doc:"user:password for the broker"`
+}
+
+// startElsewhere has a member be started at its site, as soon as there is a part, and be told
+// whatever it has missed whenever the part is reached again.
+func (c *cluster) startElsewhere(d *daemon, t *topology.Topology, of topology.Member) error {
+	spread, is := d.target().(Spread)
+	if !is {
+		return nil // a lab on one machine does not look at sites
+	}
+	f := &far{name: of.Name, site: of.Sited(), part: spread.PartAt(of.Sited())}
+	if f.part == nil {
+		return fmt.Errorf("member %s: there is no site %s", of.Name, f.site)
+	}
+	login, err := servers.RabbitMQLogin(c.place(servers.RabbitMQ.Name))
+	if err != nil {
+		return err
+	}
+	f.order = PartMember{Lab: c.lab, Login: login, Authority: c.authority.Certificate()}
+	if f.order.Certificate, f.order.Key, err = c.authority.Issue(of.Name); err != nil {
+		return err
+	}
+	f.is = ClusterProgram{Name: "member " + of.Name, Site: f.site, Since: time.Now()}
+	if err := f.set(t); err != nil {
+		return err
+	}
+	m := &member{called: of.Name, far: f}
+	m.api = m.client()
+	socket := filepath.Join(filepath.Dir(ControllerSocket(c.lab)), MemberProgram(of.Name))
+	listener, err := listenForSwitches(socket)
+	if err != nil {
+		return err
+	}
+	c.closes(listener)
+	go acceptAll(listener, func(conn net.Conn) { f.carry(d.ctx, conn) })
+	d.target().Listens(MemberProgram(of.Name), "unix:"+socket)
+	c.add(m)
+	ctx, stop := context.WithCancel(d.ctx)
+	c.closes(closer(stop))
+	go f.lead(ctx)
+	return nil
+}
+
+// closer is something to be closed that is a function.
+type closer func()
+
+func (c closer) Close() error {
+	c()
+	return nil
+}
+
+// acceptAll takes connections until the listener is closed, each in a goroutine.
+func acceptAll(l net.Listener, each func(net.Conn)) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go each(conn)
+	}
+}
+
+// carry connects a switch to the member; if its site is away, the switch tries again.
+func (f *far) carry(ctx context.Context, conn net.Conn) {
+	ctx, cancel := patience.MemberAnswer.Context(ctx)
+	defer cancel()
+	there, err := f.dial(ctx, memberOpenFlow)
+	if err != nil {
+		conn.Close()
+		return
+	}
+	site.Splice(conn, there)
+}
+
+func (f *far) dial(ctx context.Context, what string) (net.Conn, error) {
+	conn, err := f.part.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	up, err := site.Upgrade(ctx, conn, "GET", "/v1/part/members/"+f.name+"/"+what, memberProtocol, http.Header{VersionHeader: {version.Version}}, nil)
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("member %s at %s: %w", f.name, f.site, err)
+	}
+	return up, nil
+}
+
+// set says what the member is to know.
+func (f *far) set(t *topology.Topology) error {
+	text, err := forMember(t)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.order.Topology, f.told = text, false
+	for _, m := range t.Members() {
+		if m.Name == f.name {
+			f.order.CPU = t.Cluster.CPUOf(m)
+		}
+	}
+	return nil
+}
+
+// tell gives the member another topology, now or when it is reached again.
+func (f *far) tell(ctx context.Context, t *topology.Topology) error {
+	if err := f.set(t); err != nil {
+		return err
+	}
+	if !f.look(ctx) {
+		return nil
+	}
+	var refused Refused
+	if err := f.send(ctx); errors.As(err, &refused) {
+		return err
+	}
+	return nil
+}
+
+// send tells the part what the member is to be, unless it has been told, and returns when the
+// member can be connected to.
+func (f *far) send(ctx context.Context) error {
+	f.sending.Lock()
+	defer f.sending.Unlock()
+	f.mu.Lock()
+	order, told := f.order, f.told
+	f.told = true // what is set from here on is told again
+	f.mu.Unlock()
+	if told {
+		return nil
+	}
+	ctx, cancel := patience.ClusterStart.Longer(patience.MemberAnswer.Duration()).Context(ctx)
+	defer cancel()
+	_, err := call[struct{}](ctx, f.part, "PUT", "/v1/part/members/"+f.name, order)
+	if err != nil {
+		f.mu.Lock()
+		f.told = false
+		f.mu.Unlock()
+		return fmt.Errorf("member %s at %s: %w", f.name, f.site, err)
+	}
+	return nil
+}
+
+// look asks the part for the member, and says whether it has answered. A part that does not know
+// the member has to be told again: it was made anew.
+func (f *far) look(ctx context.Context) (answers bool) {
+	ctx, cancel := patience.MemberAlive.Context(ctx)
+	defer cancel()
+	programs, err := call[[]ClusterProgram](ctx, f.part, "GET", "/v1/part/members", nil)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		f.is.Running, f.is.PID = false, 0
+		return false
+	}
+	i := slices.IndexFunc(programs, func(p ClusterProgram) bool { return p.Name == f.is.Name })
+	if i < 0 {
+		f.is.Running, f.is.PID, f.told = false, 0, false
+		return true
+	}
+	f.is = programs[i]
+	f.is.Site = f.site
+	return true
+}
+
+// lookEvery is how often the head asks a part for its members.
+const lookEvery = 2 * time.Second
+
+// lead looks after the member for as long as this daemon has the lab.
+func (f *far) lead(ctx context.Context) {
+	for problem := ""; ; {
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+			return
+		}
+		if !f.look(ctx) {
+			continue
+		}
+		now := ""
+		if err := f.send(ctx); err != nil && ctx.Err() == nil {
+			now = err.Error()
+		}
+		if now != "" && now != problem {
+			logged(now)
+		}
+		problem = now
+	}
+}
+
+// waitFar has the members at other sites be started, and returns when they can be connected to.
+func (d *daemon) waitFar(ctx context.Context) error {
+	c := d.cluster.Load()
+	if c == nil {
+		return nil
+	}
+	return errors.Join(ofMembers(c, func(m *member) error {
+		if m.far == nil {
+			return nil
+		}
+		err := m.far.send(ctx)
+		if err == nil {
+			m.far.look(ctx)
+		}
+		return err
+	})...)
+}
+
+// elsewhere are the members at other sites, as their parts have last said.
+func (c *cluster) elsewhere() (out []ClusterProgram) {
+	for _, m := range c.list() {
+		if m.far != nil {
+			m.far.mu.Lock()
+			out = append(out, m.far.is)
+			m.far.mu.Unlock()
+		}
+	}
+	return out
+}

@@ -598,6 +598,8 @@ func (m *member) reloadLater(ctx context.Context) {
 
 // closeCluster ends the cluster of a lab that goes down; nothing of it is started any more.
 func (d *daemon) closeCluster() {
+	d.giving.Lock()
+	defer d.giving.Unlock()
 	if c := d.running(); c != nil {
 		c.close()
 		var all sync.WaitGroup

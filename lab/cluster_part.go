@@ -24,10 +24,10 @@ import (
 // givenFile has what a later daemon of the part must know of its members.
 const givenFile = "given.json"
 
-// given is what that file has: limits by member.
+// given is what that file has.
 type given struct {
-	Lab     string                  `json:"lab"`
-	Members map[string]topology.CPU `json:"members"`
+	Lab     string            `json:"lab"`
+	Members []topology.Member `json:"members"`
 }
 
 // openGiven makes what members here share, or finds it.
@@ -81,8 +81,8 @@ func (d *daemon) resumeGiven() error {
 	if err != nil {
 		return err
 	}
-	for name, cpu := range is.Members {
-		if err := c.run(d, c.newMember(name), &topology.Cluster{}, cpu); err != nil {
+	for _, m := range is.Members {
+		if err := c.run(d, c.newMember(m.Name), &topology.Cluster{}, m.CPU); err != nil {
 			return err
 		}
 	}
@@ -103,6 +103,9 @@ func (d *daemon) give(ctx context.Context, name string, in PartMember) error {
 	if !slices.ContainsFunc(d.target().Topology().Members(), here) {
 		return fmt.Errorf("no member %s is to run here", name)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.ctx, cancel)()
 	d.giving.Lock()
 	defer d.giving.Unlock()
 	if d.ctx.Err() != nil {
@@ -129,16 +132,16 @@ func (d *daemon) give(ctx context.Context, name string, in PartMember) error {
 	if err := c.noteGiven(); err != nil {
 		return err
 	}
-	ctx, cancel := patience.ClusterStart.Context(ctx)
-	defer cancel()
-	return m.waitListening(ctx)
+	within, end := patience.ClusterStart.Context(ctx)
+	defer end()
+	return m.waitListening(within)
 }
 
 // noteGiven writes the members down.
 func (c *cluster) noteGiven() error {
-	is := given{c.lab, map[string]topology.CPU{}}
+	is := given{Lab: c.lab}
 	for _, m := range c.list() {
-		is.Members[m.called] = m.cpu
+		is.Members = append(is.Members, topology.Member{Name: m.called, CPU: m.cpu})
 	}
 	text, err := json.Marshal(is)
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 )
@@ -212,5 +213,90 @@ func TestVLANMoved(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: VLANs %v, not %v", c.words, got, c.want)
 		}
+	}
+}
+
+// TestPlaceMembers proves that the members of a cluster are at the sites that the file says, and
+// all others at those that take switches in turn, the head's first; that each stays where it is
+// while the lab is up; and that what cannot be is refused with what to do.
+func TestPlaceMembers(t *testing.T) {
+	list := machines("m1", "m2", "pi")
+	list.Machines[1].Labels = []string{"big"}
+	list.Machines[2].Hosts = 6
+	with := func(members ...string) *topology.Topology {
+		out := resolved(t, "linear,6")
+		out.Cluster = &topology.Cluster{}
+		for _, m := range members {
+			name, on, _ := strings.Cut(m, "@")
+			out.Cluster.Members = append(out.Cluster.Members, topology.Member{Name: name, On: on})
+		}
+		return out
+	}
+	at := func(top *topology.Topology) (out []string) {
+		for _, m := range top.Members() {
+			out = append(out, m.Name+"@"+m.Sited())
+		}
+		return out
+	}
+	was := with("a", "b", "c", "d@big", "e@head")
+	if err := Place(was, list, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := at(was), []string{"a@head", "b@m1", "c@m2", "d@m2", "e@head"}; !slices.Equal(got, want) {
+		t.Errorf("members are %v, not %v", got, want)
+	}
+	is := with("a@head", "b", "c@big", "d@big", "e")
+	if err := Place(is, list, nil, was); err != nil || !slices.Equal(at(is), at(was)) {
+		t.Errorf("members are %v, and were %v: %v", at(is), at(was), err)
+	}
+	list.Head.Only = true
+	is = with("a", "b")
+	if err := Place(is, list, nil, nil); err != nil || !slices.Equal(at(is), []string{"a@m1", "b@m2"}) {
+		t.Errorf("without nodes at the head members are %v: %v", at(is), err)
+	}
+	list.Head.Only = false
+	moved, own := with("a@m1", "b", "c", "d", "e"), with("a", "b")
+	own.Cluster.Store = &topology.Server{Address: "https://10.0.0.1:2379"}
+	for _, c := range []struct {
+		is, was *topology.Topology
+		want    string
+	}{
+		{with("a@pi"), nil, "there is no site pi for member a"},
+		{with("a@m3"), nil, "the sites for members are head, m1, m2"},
+		{moved, was, "member a is at head, and cannot move to m1 while the lab is up"},
+		{own, nil, "member b is at m1, where a store that is not the lab's own is not reached"},
+	} {
+		if err := Place(c.is, list, nil, c.was); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, not %q", at(c.is), err, c.want)
+		}
+	}
+	list.Machines[0].Kind, list.Machines[0].Agent = site.OpenWrt, site.AgentOVS
+	wrt := with("a")
+	wrt.Node("s1").On = "m1"
+	if err := Place(wrt, list, nil, nil); err == nil || !strings.Contains(err.Error(), "s1: an OpenWrt device connects to one controller of Trivet's") {
+		t.Errorf("an OpenWrt device in a cluster: %v", err)
+	}
+}
+
+// TestForMembers proves which of what a cluster has at the head a site reaches: members if it has
+// switches of theirs, store and broker if it has a member, and nothing else.
+func TestForMembers(t *testing.T) {
+	top := at("h1@m1 s2@m2 h3@m3")
+	top.Node("s2").Kind, top.Node("s2").Controllers = topology.Switch, []string{topology.ControllerTrivet}
+	top.Cluster = &topology.Cluster{Members: []topology.Member{{Name: "a"}, {Name: "b", On: "m1"}}}
+	for _, c := range []struct {
+		site, called string
+		want         bool
+	}{
+		{"m1", lab.ClusterStore, true}, {"m1", lab.ClusterBroker, true}, {"m1", "member-a", false},
+		{"m2", lab.ClusterStore, false}, {"m2", lab.ClusterBroker, false}, {"m2", "member-a", true}, {"m2", "member-b", true},
+		{"m2", "member-c", false}, {"m3", "member-a", false}, {"m3", lab.ClusterStore, false},
+	} {
+		if got := forMembers(top, c.site, c.called); got != c.want {
+			t.Errorf("%s reaches %s: %v", c.site, c.called, got)
+		}
+	}
+	if forMembers(at("s2@m2"), "m2", lab.ClusterStore) {
+		t.Error("without a cluster, the store is reached")
 	}
 }

@@ -258,7 +258,7 @@ func (c *cluster) freePort(t Target) (int, error) {
 // start starts, or takes over, what does not run yet, and tells the members of the topology.
 func (c *cluster) start(d *daemon, t *topology.Topology) error {
 	for _, m := range t.Cluster.Members {
-		if m.Sited() != topology.Head {
+		if d.isFar(m) {
 			continue
 		}
 		if err := c.promise(d.target(), m.Name); err != nil {
@@ -324,9 +324,9 @@ func (c *cluster) startMember(d *daemon, t *topology.Topology, of topology.Membe
 	cpu := t.Cluster.CPUOf(of)
 	m := c.member(of.Name)
 	switch {
-	case of.Sited() != topology.Head && m != nil:
+	case d.isFar(of) && m != nil:
 		return nil // it is told with the topology
-	case of.Sited() != topology.Head:
+	case d.isFar(of):
 		return c.startElsewhere(d, t, of)
 	case m != nil:
 		return m.limit(d, cpu)

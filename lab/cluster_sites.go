@@ -64,14 +64,17 @@ type PartMember struct {
 	Login       []byte       `json:"login" doc:"user:password for the broker"`
 }
 
+// isFar says whether a member is at another site. A lab on one machine has none, whatever its file
+// says.
+func (d *daemon) isFar(m topology.Member) bool {
+	_, spread := d.target().(Spread)
+	return spread && m.Sited() != topology.Head
+}
+
 // startElsewhere has a member be started at its site, as soon as there is a part, and be told
 // whatever it has missed whenever the part is reached again.
 func (c *cluster) startElsewhere(d *daemon, t *topology.Topology, of topology.Member) error {
-	spread, is := d.target().(Spread)
-	if !is {
-		return nil // a lab on one machine does not look at sites
-	}
-	f := &far{name: of.Name, site: of.Sited(), part: spread.PartAt(of.Sited())}
+	f := &far{name: of.Name, site: of.Sited(), part: d.target().(Spread).PartAt(of.Sited())}
 	if f.part == nil {
 		return fmt.Errorf("member %s: there is no site %s", of.Name, f.site)
 	}

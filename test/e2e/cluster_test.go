@@ -95,7 +95,7 @@ func TestClusterLab(t *testing.T) {
 			m := newMachine(t)
 			m.withServers()
 			before := m.snapshot()
-			file := m.file("big.yaml", `cluster: {members: {a: {}, b: {cpu: 0.5}, c: {}}}
+			file := m.file("big.yaml", `cluster: {members: {a: {on: head}, b: {cpu: 0.5, on: a machine of another lab}, c: {}}}
 nodes:
   h[1-3]: host
   s[1-2]: switch

@@ -21,8 +21,8 @@ type Spread interface {
 	// PartOf returns the daemon of the part that has a node; nil if the node is here. It may be
 	// called at any time.
 	PartOf(node string) *Client
-	// PartAt returns the daemon of the part at another site; nil if there is no such site. It may be
-	// called at any time.
+	// PartAt returns the daemon of the part at another site; nil if there is no such site. It may
+	// be called at any time.
 	PartAt(site string) *Client
 	// DeviceOf returns the connection to the device that a node is, if that is one without a
 	// daemon, which can run programs over SSH alone; nil for any other node. It may be called at

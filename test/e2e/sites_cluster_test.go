@@ -28,7 +28,7 @@ func newSitedCluster(t *testing.T, datapath string) *sitedCluster {
 	return s
 }
 
-const sitedNetwork = `cluster: {members: {a: {}, b: {on: m1}, c: {}}}
+const sitedNetwork = `cluster: {members: {a: {}, b: {on: m1, cpu: 0.7}, c: {}}}
 nodes:
   s[1-2]: {switch: {on: head}}
   s[3-4]: {switch: {on: m1}}
@@ -104,6 +104,9 @@ func TestSitesCluster(t *testing.T) {
 					t.Errorf("where member %s runs, there are the keys %v", member, keys)
 				}
 			}
+			if quota := s.m1.quota(s.pid("b")); quota != 70_000 {
+				t.Errorf("member b may take %d µs in 100 ms", quota)
+			}
 			contains(t, h.ok("flows", "s3"), "learning")
 			contains(t, h.ok("path", "h1", "h6"), "h1 → s1 → s2 → s3 → s4 → s5 → s6 → h6")
 			contains(t, h.ok("logs"), "==> m1/cluster/member-b.log")
@@ -133,16 +136,19 @@ func TestSitesCluster(t *testing.T) {
 			contains(t, h.ok("cluster", "idlest"), "a")
 			contains(t, h.want(1, "cluster", "upgrade", "b").err, "member b is at m1", "not upgraded while the lab is up")
 
-			more := strings.NewReplacer("h[1-6]: host", "h[1-7]: host", "\"h[1-6] --", "h7 -- s3, \"h[1-6] --").Replace(sitedNetwork)
+			more := strings.NewReplacer("h[1-6]: host", "h[1-7]: host", "\"h[1-6] --", "h7 -- s3, \"h[1-6] --", "cpu: 0.7", "cpu: 0.8").Replace(sitedNetwork)
 			h.file("more.yaml", more)
 			contains(t, h.ok("apply", "more.yaml", "--datapath", datapath), "+ host h7")
 			contains(t, h.ok("ping", "--all"), "42 sent, 42 received")
+			if quota := s.m1.quota(s.pid("b")); quota != 80_000 {
+				t.Errorf("after apply member b may take %d µs in 100 ms", quota)
+			}
 			contains(t, h.ok("path", "h7", "h1"), "h7 → s3 → s2 → s1 → h1")
 			h.ok("link", "set", "s2-s3", "bandwidth=50mbit")
 			h.ok("link", "set", "s4-s5", "down")
 			h.ok("link", "set", "s4-s5", "up")
 			s.reach(7)
-			h.file("moved.yaml", strings.Replace(more, "on: m1}, c", "on: m2}, c", 1))
+			h.file("moved.yaml", strings.Replace(more, "on: m1, cpu", "on: m2, cpu", 1))
 			contains(t, h.want(1, "apply", "moved.yaml", "--datapath", datapath).err, "member b is at m1, and cannot move to m2")
 			h.ok("down", h.name)
 			s.unchanged(t)

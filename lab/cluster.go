@@ -464,14 +464,28 @@ func ofMembers[T any](c *cluster, f func(*member) T) []T {
 	return out
 }
 
-// reload has the member read its topology. One that ends meanwhile reads it when it is started.
+// reload has the member read its topology. One that ends meanwhile reads it when it is started
+// again, and one that stands still when it answers again.
 func (m *member) reload(ctx context.Context) error {
-	ctx, cancel := patience.MemberAnswer.Context(ctx)
+	within, cancel := patience.MemberAnswer.Context(ctx)
 	defer cancel()
-	if err := m.api.Reload(ctx); err != nil && m.listens() {
-		return fmt.Errorf("member %s: %w", m.called, err)
+	ended := m.ended()
+	answer := make(chan error, 1)
+	go func() { answer <- m.api.Reload(within) }()
+	for {
+		select {
+		case err := <-answer:
+			if err != nil && m.ended() == ended && m.listens() {
+				return fmt.Errorf("member %s: %w", m.called, err)
+			}
+			return nil
+		case <-time.After(time.Second):
+			if m.alive(within) != nil && within.Err() == nil {
+				m.reloadLater(ctx)
+				return nil
+			}
+		}
 	}
-	return nil
 }
 
 // reloadLater has the member read its topology as soon as it answers.
@@ -536,8 +550,9 @@ func (d *daemon) waitCluster(ctx context.Context, t *topology.Topology) error {
 	if c == nil {
 		return nil
 	}
+	late := map[string]bool{}
 	for {
-		missing := c.missing(ctx, t)
+		missing := c.missing(ctx, t, late)
 		if len(missing) == 0 {
 			return nil
 		}
@@ -560,6 +575,20 @@ func (d *daemon) waitMembers() {
 	if err := d.waitCluster(ctx, d.state().Topology); err != nil {
 		d.progress.warn(err.Error() + d.withoutThose())
 	}
+	for _, err := range ofMembers(d.cluster.Load(), func(m *member) error { return m.standsStill(d.ctx) }) {
+		if err != nil {
+			d.progress.warn(err.Error())
+		}
+	}
+}
+
+// standsStill says that the member runs and does not answer: nobody starts it again.
+func (m *member) standsStill(ctx context.Context) error {
+	p := m.process()
+	if err := m.alive(ctx); p == nil || !errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return fmt.Errorf("member %s does not answer (process %d): the others have its switches; see  trivet cluster status", m.called, p.Pid)
 }
 
 // startedAgainBy says whether the lab itself starts again what has ended.
@@ -567,23 +596,38 @@ func startedAgainBy(what string) bool {
 	return strings.HasPrefix(what, "member ") || what == servers.Etcd.Name || what == servers.RabbitMQ.Name
 }
 
-// missing is what of a topology no member knows, and what any has yet to do.
-func (c *cluster) missing(ctx context.Context, t *topology.Topology) []string {
+// brief is for a member that has not answered in time before: what it answers when it does counts,
+// but nobody waits for it again.
+const brief = 100 * time.Millisecond
+
+// missing is what of a topology no member knows, and what any has yet to do. It notes who does not
+// answer in time.
+func (c *cluster) missing(ctx context.Context, t *topology.Topology, late map[string]bool) []string {
 	type answer struct {
 		api.Missing
-		silent string
+		silent, late string
 	}
 	var all []api.Missing
 	var silent []string
 	for _, a := range ofMembers(c, func(m *member) answer {
-		ctx, cancel := patience.MemberAlive.Context(ctx)
+		within, cancel := patience.MemberAlive.Context(ctx)
+		if late[m.called] {
+			within, cancel = context.WithTimeout(ctx, brief)
+		}
 		defer cancel()
-		got, err := m.api.Missing(ctx)
+		got, err := m.api.Missing(within)
 		if err != nil {
-			return answer{silent: fmt.Sprintf("an answer of member %s (%v)", m.called, err)}
+			silent := answer{silent: fmt.Sprintf("an answer of member %s (%v)", m.called, err)}
+			if within.Err() != nil {
+				silent.late = m.called
+			}
+			return silent
 		}
 		return answer{Missing: got}
 	}) {
+		if a.late != "" {
+			late[a.late] = true
+		}
 		if a.silent != "" {
 			silent = append(silent, a.silent)
 			continue

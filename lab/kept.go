@@ -250,8 +250,17 @@ func (k *kept) waitListening(ctx context.Context) error {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready; the end of its log:\n%s", k.says, process.LastWords(k.log()))
+			return k.notReady(ctx.Err())
 		}
 	}
 	return nil
+}
+
+// notReady says why the program is given up that cannot be connected to.
+func (k *kept) notReady(why error) error {
+	what := "it does not run"
+	if p := k.process(); p != nil {
+		what = fmt.Sprintf("its process %d does not listen at 127.0.0.1:%d", p.Pid, k.port)
+	}
+	return fmt.Errorf("%s is not ready: %s (%w); the end of its log:\n%s", k.says, what, why, process.LastWords(k.log()))
 }

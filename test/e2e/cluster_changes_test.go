@@ -69,47 +69,90 @@ func (f *sharedLab) begun(programs []string) map[string]string {
 }
 
 // TestClusterComesUp proves that a lab comes up whatever of its cluster is killed or stands still
-// meanwhile, when it was just started as well as when switches connect to it; that all members
+// for a while, when it was just started as well as when switches connect to it; that all members
 // agree then, and hear each other's reports; and that down leaves nothing.
 func TestClusterComesUp(t *testing.T) {
 	t.Parallel()
-	for _, datapath := range []string{"embedded", "ovs"} {
+	for lane, datapath := range []string{"embedded", "ovs"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
 			f := &sharedLab{machine: newMachine(t)}
 			f.withServers()
 			before := f.snapshot()
 			file := f.file("big.yaml", "cluster: [a, b, c]\n"+sharedNetwork)
-			for _, when := range []string{"it has begun", "switches connect"} {
-				for _, b := range blows {
-					up := f.command(trivet, "up", "--name", f.name, file, "--datapath", datapath, "--wait", "1m")
-					begin := time.Now()
-					said := f.startOutput(up)
-					pids := f.begun(b.programs)
-					if when != "it has begun" {
-						eventually(t, "switches connect", func() bool {
-							steps := f.do(f.command("curl", "-s", "-m", "5", "--unix-socket", "/run/trivet/"+f.name+"/daemon.sock", "http://lab/v1/progress")).out
-							return strings.Contains(steps, `"stage":"members"`)
-						})
-					}
-					b.deal(f, pids)
-					wait(t, up)
-					if !up.ProcessState.Success() {
-						t.Fatalf("%s when %s: %s", b.name, when, said)
-					}
-					t.Logf("%-30s when %-18s: up in %.1f s", b.name, when, time.Since(begin).Seconds())
-					if text := said.String(); strings.Contains(text, "warning") {
-						t.Errorf("%s when %s, which is over: %s", b.name, when, text)
-					}
-					f.begin(datapath)
-					f.broker("", "a", "b", "c")
-					f.ok("flows", "s2", "--add", "priority=80,udp,tp_dst=80,actions=drop")
-					f.ok("down")
-					f.unchanged(before)
+			for i, b := range blows {
+				connecting := (lane+i)%2 == 1 // the other lane has the other moment
+				when := map[bool]string{false: "when it has begun", true: "when switches connect"}[connecting]
+				up := f.command(trivet, "up", "--name", f.name, file, "--datapath", datapath, "--wait", "1m")
+				begin := time.Now()
+				said := f.startOutput(up)
+				pids := f.begun(b.programs)
+				if connecting {
+					f.switchesConnect()
 				}
+				b.deal(f, pids)
+				wait(t, up)
+				if !up.ProcessState.Success() {
+					t.Fatalf("%s %s: %s", b.name, when, said)
+				}
+				t.Logf("%-30s %-21s: up in %.1f s", b.name, when, time.Since(begin).Seconds())
+				if text := said.String(); strings.Contains(text, "does not answer") || strings.Contains(text, "is waiting for") {
+					t.Errorf("%s %s, which is over: %s", b.name, when, text)
+				}
+				f.begin(datapath)
+				f.broker("", "a", "b", "c")
+				f.ok("flows", "s2", "--add", "priority=80,udp,tp_dst=80,actions=drop")
+				f.ok("down")
+				f.unchanged(before)
 			}
 		})
 	}
+}
+
+// TestClusterMemberNeverComes proves what is said of a member that stands still while its lab comes
+// up, and goes on doing so: from the beginning, that the lab cannot come up, of which nothing is
+// left then; once it listens, that the lab is up without that member.
+func TestClusterMemberNeverComes(t *testing.T) {
+	t.Parallel()
+	f := &sharedLab{machine: newMachine(t)}
+	f.withServers()
+	before := f.snapshot()
+	file := f.file("big.yaml", "cluster: [a, b, c]\n"+sharedNetwork)
+	up := f.command(trivet, "up", "--name", f.name, file, "--datapath", "ovs")
+	up.Env = append(up.Env, "TRIVET_PATIENCE=0.2")
+	said := f.startOutput(up)
+	f.sh("kill -STOP " + f.begun([]string{"member b"})["member b"])
+	wait(t, up)
+	if up.ProcessState.Success() {
+		t.Fatalf("the lab comes up without a member: %s", said)
+	}
+	contains(t, said.String(), "is not ready: its process ", "does not listen at 127.0.0.1:", "nothing is left of the lab")
+	f.unchanged(before)
+
+	up = f.command(trivet, "up", "--name", f.name, file, "--datapath", "ovs", "--wait", "1m")
+	said = f.startOutput(up)
+	f.has("cluster/member-b.log", "ask it by") // seconds before RabbitMQ can be asked
+	b := f.begun([]string{"member b"})["member b"]
+	f.sh("kill -STOP " + b)
+	wait(t, up)
+	if !up.ProcessState.Success() {
+		t.Fatalf("the lab does not come up: %s", said)
+	}
+	contains(t, said.String(), "member b does not answer (process "+b+"): the others have its switches")
+	f.pingAll(12)
+	f.sh("kill -CONT " + b)
+	f.begin("ovs")
+	f.ok("down")
+	f.unchanged(before)
+}
+
+// switchesConnect waits until a lab that comes up waits for nothing but them.
+func (f *sharedLab) switchesConnect() {
+	f.t.Helper()
+	eventually(f.t, "switches connect", func() bool {
+		steps := f.do(f.command("curl", "-s", "-m", "5", "--unix-socket", "/run/trivet/"+f.name+"/daemon.sock", "http://lab/v1/progress")).out
+		return strings.Contains(steps, `"stage":"members"`)
+	})
 }
 
 // TestClusterApplies proves that a change of a lab is made, and costs the flows that it does not
@@ -130,9 +173,9 @@ links: ["h[1-3] -- s[1-3]", hN -- sN, s1 -- s2 -- s3 -- sN]
 			}
 			var faults []clusterFault
 			made := 0
-			for _, when := range []string{"members are told", "they are made"} {
+			for _, when := range []string{"when members are told", "when it is made"} {
 				for _, b := range blows {
-					faults = append(faults, clusterFault{b.name + " when " + when, func(f *sharedLab) {
+					faults = append(faults, clusterFault{b.name + " " + when, func(f *sharedLab) {
 						made++
 						there, gone := []string{"h4", "h5"}[made%2], []string{"h5", "h4"}[made%2]
 						pids := map[string]string{}
@@ -141,7 +184,7 @@ links: ["h[1-3] -- s[1-3]", hN -- sN, s1 -- s2 -- s3 -- sN]
 						}
 						apply := f.command(trivet, "apply", files[made%2], "--datapath", datapath)
 						said := f.startOutput(apply)
-						if when == "they are made" {
+						if when == "when it is made" {
 							eventually(f.t, "a host is made", func() bool { _, err := os.Stat(f.of("ns/net/" + there)); return err == nil })
 						} else {
 							f.has("cluster/member-a/topology.json", `"`+there+`"`)
@@ -149,7 +192,7 @@ links: ["h[1-3] -- s[1-3]", hN -- sN, s1 -- s2 -- s3 -- sN]
 						b.deal(f, pids)
 						wait(f.t, apply)
 						if !apply.ProcessState.Success() {
-							f.t.Errorf("%s when %s: %s", b.name, when, said)
+							f.t.Errorf("%s %s: %s", b.name, when, said)
 						}
 						if !b.still {
 							f.programs = f.clusterRuns(f.programs, b.programs...)
@@ -157,7 +200,7 @@ links: ["h[1-3] -- s[1-3]", hN -- sN, s1 -- s2 -- s3 -- sN]
 						f.agreed()
 						f.pingAll(12)
 						if nodes := f.ok("inspect"); !strings.Contains(nodes, there) || strings.Contains(nodes, gone) {
-							f.t.Errorf("%s when %s: the lab is not what was asked for:\n%s", b.name, when, nodes)
+							f.t.Errorf("%s %s: the lab is not what was asked for:\n%s", b.name, when, nodes)
 						}
 					}})
 				}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	shared "trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/cluster/report"
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/controller/store/etcd"
@@ -575,20 +576,32 @@ func (d *daemon) waitMembers() {
 	if err := d.waitCluster(ctx, d.state().Topology); err != nil {
 		d.progress.warn(err.Error() + d.withoutThose())
 	}
-	for _, err := range ofMembers(d.cluster.Load(), func(m *member) error { return m.standsStill(d.ctx) }) {
-		if err != nil {
-			d.progress.warn(err.Error())
-		}
+	for _, m := range d.cluster.Load().standStill(d.ctx) {
+		d.progress.warn(fmt.Sprintf("member %s does not answer (process %d): the others have its switches; see  trivet cluster status", m.called, m.pid()))
 	}
 }
 
-// standsStill says that the member runs and does not answer: nobody starts it again.
-func (m *member) standsStill(ctx context.Context) error {
-	p := m.process()
-	if err := m.alive(ctx); p == nil || !errors.Is(err, context.DeadlineExceeded) {
+// standStill lists the members that run, answer nobody, and are not alive to another member: nobody
+// starts them again.
+func (c *cluster) standStill(ctx context.Context) (out []*member) {
+	members, gone := c.list(), map[string]bool{}
+	silent := ofMembers(c, func(m *member) bool { return m.pid() != 0 && errors.Is(m.alive(ctx), context.DeadlineExceeded) })
+	if !slices.Contains(silent, true) {
 		return nil
 	}
-	return fmt.Errorf("member %s does not answer (process %d): the others have its switches; see  trivet cluster status", m.called, p.Pid)
+	for _, m := range members {
+		within, cancel := patience.MemberAlive.Context(ctx)
+		s, err := m.api.Cluster(within)
+		cancel()
+		for i, other := range members {
+			alive := slices.ContainsFunc(s.Members, func(x shared.MemberStatus) bool { return x.Name == other.called && x.Alive })
+			if err == nil && silent[i] && !alive && !gone[other.called] {
+				gone[other.called] = true
+				out = append(out, other)
+			}
+		}
+	}
+	return out
 }
 
 // startedAgainBy says whether the lab itself starts again what has ended.

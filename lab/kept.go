@@ -59,6 +59,14 @@ func (k *kept) process() *os.Process {
 	return k.cmd.Process
 }
 
+// pid is the process's; 0: there is none.
+func (k *kept) pid() int {
+	if p := k.process(); p != nil {
+		return p.Pid
+	}
+	return 0
+}
+
 // begin takes over the program that an earlier daemon has started, or starts it, and keeps it
 // running until end.
 func (k *kept) begin(d *daemon) error {
@@ -259,8 +267,8 @@ func (k *kept) waitListening(ctx context.Context) error {
 // notReady says why the program is given up that cannot be connected to.
 func (k *kept) notReady(why error) error {
 	what := "it does not run"
-	if p := k.process(); p != nil {
-		what = fmt.Sprintf("its process %d does not listen at 127.0.0.1:%d", p.Pid, k.port)
+	if pid := k.pid(); pid != 0 {
+		what = fmt.Sprintf("its process %d does not listen at 127.0.0.1:%d", pid, k.port)
 	}
 	return fmt.Errorf("%s is not ready: %s (%w); the end of its log:\n%s", k.says, what, why, process.LastWords(k.log()))
 }

@@ -169,36 +169,37 @@ var cutFaults = []clusterFault{
 	{"a member hears no RabbitMQ", func(f *sharedLab) { f.withoutBroker(false) }},
 	{"RabbitMQ refuses a member", func(f *sharedLab) { f.withoutBroker(true) }},
 	{"two members are killed", func(f *sharedLab) {
-		member, _ := f.busiest()
-		two := []string{member, map[string]string{"a": "b", "b": "c", "c": "a"}[member]}
+		two := f.busyAndNext()
 		before := f.masters("a", "b", "c")
 		f.signal("KILL", "member "+two[0], "member "+two[1])
 		f.taken(before, two...)
 		f.programs = f.clusterRuns(f.programs, "member "+two[0], "member "+two[1])
 	}},
-	{"two members stand still", func(f *sharedLab) {
-		f.still([]string{"a", "c"}, func() {})
-	}},
+	{"two members stand still", func(f *sharedLab) { f.still(f.busyAndNext(), func() {}) }},
 	{"a member is killed while another stands still", func(f *sharedLab) {
-		f.still([]string{"b"}, func() {
-			f.signal("KILL", "member c")
-			f.programs = f.clusterRuns(f.programs, "member c")
+		two := f.busyAndNext()
+		f.still(two[:1], func() {
+			before := f.masters("a", "b", "c")
+			f.signal("KILL", "member "+two[1])
+			f.taken(before, two...)
+			f.programs = f.clusterRuns(f.programs, "member "+two[1])
 		})
 	}},
 	{"etcd is killed while a member stands still", func(f *sharedLab) {
-		f.still([]string{"b"}, func() {
+		f.still(f.busyAndNext()[:1], func() {
 			f.signal("KILL", "etcd")
 			f.programs = f.clusterRuns(f.programs, "etcd")
 		})
 	}},
 	{"a member is killed while etcd stands still", func(f *sharedLab) {
+		member, _ := f.busiest()
 		before := f.masters("a", "b", "c")
 		f.signal("STOP", "etcd")
-		f.signal("KILL", "member b")
+		f.signal("KILL", "member "+member)
 		time.Sleep(standStill)
 		f.signal("CONT", "etcd")
-		f.taken(before, "b")
-		f.programs = f.clusterRuns(f.programs, "member b")
+		f.taken(before, member)
+		f.programs = f.clusterRuns(f.programs, "member "+member)
 	}},
 	{"a member and etcd are killed", func(f *sharedLab) {
 		member, _ := f.busiest()
@@ -207,6 +208,13 @@ var cutFaults = []clusterFault{
 		f.taken(before, member)
 		f.programs = f.clusterRuns(f.programs, "etcd", "member "+member)
 	}},
+}
+
+// busyAndNext is a member that has a switch, and another.
+func (f *sharedLab) busyAndNext() []string {
+	f.t.Helper()
+	member, _ := f.busiest()
+	return []string{member, map[string]string{"a": "b", "b": "c", "c": "a"}[member]}
 }
 
 // still has members stand still, and something happen when others have their switches.

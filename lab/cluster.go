@@ -623,10 +623,13 @@ func (c *cluster) missing(ctx context.Context, t *topology.Topology, late map[st
 	var all []api.Missing
 	var silent []string
 	for _, a := range ofMembers(c, func(m *member) answer {
-		within, cancel := patience.MemberAlive.Context(ctx)
+		wait := patience.MemberAlive.Context
 		if late[m.called] {
-			within, cancel = context.WithTimeout(ctx, brief)
+			wait = func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, brief)
+			}
 		}
+		within, cancel := wait(ctx)
 		defer cancel()
 		got, err := m.api.Missing(within)
 		if err != nil {

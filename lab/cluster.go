@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	shared "trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/cluster/report"
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/controller/store/etcd"
@@ -563,14 +564,28 @@ func ofMembers[T any](c *cluster, f func(*member) T) []T {
 	return out
 }
 
-// reload has the member read its topology. One that ends meanwhile reads it when it is started.
+// reload has the member read its topology. One that ends meanwhile reads it when it is started
+// again, and one that stands still when it answers again.
 func (m *member) reload(ctx context.Context) error {
-	ctx, cancel := patience.MemberAnswer.Context(ctx)
+	within, cancel := patience.MemberAnswer.Context(ctx)
 	defer cancel()
-	if err := m.api.Reload(ctx); err != nil && m.listens() {
-		return fmt.Errorf("member %s: %w", m.called, err)
+	ended := m.ended()
+	answer := make(chan error, 1)
+	go func() { answer <- m.api.Reload(within) }()
+	for {
+		select {
+		case err := <-answer:
+			if err != nil && m.ended() == ended && m.listens() {
+				return fmt.Errorf("member %s: %w", m.called, err)
+			}
+			return nil
+		case <-time.After(time.Second):
+			if m.alive(within) != nil && within.Err() == nil {
+				m.reloadLater(ctx)
+				return nil
+			}
+		}
 	}
-	return nil
 }
 
 // reloadLater has the member read its topology as soon as it answers.
@@ -639,8 +654,9 @@ func (d *daemon) waitCluster(ctx context.Context, t *topology.Topology) error {
 	if c == nil {
 		return nil
 	}
+	late := map[string]bool{}
 	for {
-		missing := c.missing(ctx, d.state().Topology, t)
+		missing := c.missing(ctx, d.state().Topology, t, late)
 		if len(missing) == 0 {
 			return nil
 		}
@@ -669,7 +685,44 @@ func (d *daemon) waitMembers() error {
 	if err := d.waitCluster(ctx, d.reached(d.state().Topology)); err != nil {
 		d.progress.warn(err.Error() + d.withoutThose())
 	}
+	for _, m := range d.cluster.Load().standStill(d.ctx) {
+		d.progress.warn(fmt.Sprintf("member %s does not answer (%s): the others have its switches; see  trivet cluster status", m.called, m.whereabouts()))
+	}
 	return nil
+}
+
+// runs says whether the member has a process, as far as this daemon knows.
+func (m *member) runs() bool { return m.far != nil || m.pid() != 0 }
+
+// whereabouts says where to look for the member.
+func (m *member) whereabouts() string {
+	if m.far != nil {
+		return "at " + m.far.site
+	}
+	return fmt.Sprintf("process %d", m.pid())
+}
+
+// standStill lists the members that run, answer nobody, and are not alive to another member: nobody
+// starts them again.
+func (c *cluster) standStill(ctx context.Context) (out []*member) {
+	members, gone := c.list(), map[string]bool{}
+	silent := ofMembers(c, func(m *member) bool { return m.runs() && errors.Is(m.alive(ctx), context.DeadlineExceeded) })
+	if !slices.Contains(silent, true) {
+		return nil
+	}
+	for _, m := range members {
+		within, cancel := patience.MemberAlive.Context(ctx)
+		s, err := m.api.Cluster(within)
+		cancel()
+		for i, other := range members {
+			alive := slices.ContainsFunc(s.Members, func(x shared.MemberStatus) bool { return x.Name == other.called && x.Alive })
+			if err == nil && silent[i] && !alive && !gone[other.called] {
+				gone[other.called] = true
+				out = append(out, other)
+			}
+		}
+	}
+	return out
 }
 
 // startedAgainBy says whether the lab itself starts again what has ended.
@@ -677,24 +730,41 @@ func startedAgainBy(what string) bool {
 	return strings.HasPrefix(what, "member ") || what == servers.Etcd.Name || what == servers.RabbitMQ.Name
 }
 
+// brief is for a member that has not answered in time before: what it answers when it does counts,
+// but nobody waits for it again.
+const brief = 100 * time.Millisecond
+
 // missing is what of a topology no member knows, and what any has yet to do. They know the whole,
-// of which t is what is waited for.
-func (c *cluster) missing(ctx context.Context, whole, t *topology.Topology) []string {
+// of which t is what is waited for. It notes who does not answer in time.
+func (c *cluster) missing(ctx context.Context, whole, t *topology.Topology, late map[string]bool) []string {
 	type answer struct {
 		api.Missing
-		silent string
+		silent, late string
 	}
 	var all []api.Missing
 	var silent []string
 	for _, a := range ofMembers(c, func(m *member) answer {
-		ctx, cancel := patience.MemberAlive.Context(ctx)
+		wait := patience.MemberAlive.Context
+		if late[m.called] {
+			wait = func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, brief)
+			}
+		}
+		within, cancel := wait(ctx)
 		defer cancel()
-		got, err := m.api.Missing(ctx)
+		got, err := m.api.Missing(within)
 		if err != nil {
-			return answer{silent: fmt.Sprintf("an answer of member %s (%v)", m.called, err)}
+			silent := answer{silent: fmt.Sprintf("an answer of member %s (%v)", m.called, err)}
+			if within.Err() != nil {
+				silent.late = m.called
+			}
+			return silent
 		}
 		return answer{Missing: got}
 	}) {
+		if a.late != "" {
+			late[a.late] = true
+		}
 		if a.silent != "" {
 			silent = append(silent, a.silent)
 			continue

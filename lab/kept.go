@@ -59,6 +59,14 @@ func (k *kept) process() *os.Process {
 	return k.cmd.Process
 }
 
+// pid is the process's; 0: there is none.
+func (k *kept) pid() int {
+	if p := k.process(); p != nil {
+		return p.Pid
+	}
+	return 0
+}
+
 // begin takes over the program that an earlier daemon has started, or starts it, and keeps it
 // running until end.
 func (k *kept) begin(d *daemon) error {
@@ -250,8 +258,17 @@ func (k *kept) waitListening(ctx context.Context) error {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready; the end of its log:\n%s", k.says, process.LastWords(k.log()))
+			return k.notReady(ctx.Err())
 		}
 	}
 	return nil
+}
+
+// notReady says why the program is given up that cannot be connected to.
+func (k *kept) notReady(why error) error {
+	what := "it does not run"
+	if pid := k.pid(); pid != 0 {
+		what = fmt.Sprintf("its process %d does not listen at 127.0.0.1:%d", pid, k.port)
+	}
+	return fmt.Errorf("%s is not ready: %s (%w); the end of its log:\n%s", k.says, what, why, process.LastWords(k.log()))
 }

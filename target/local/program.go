@@ -3,7 +3,9 @@ package local
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"os"
 	"os/exec"
 	"time"
 
@@ -56,15 +58,34 @@ func (l *Lab) EndProgram(name string) error {
 	return l.Cgroups.Remove(l.Name, programGroup(name))
 }
 
-// FreePort returns a TCP port that is free on the loopback device of the switches' namespace.
+// FreePort returns a TCP port that is free on the loopback device of the switches' namespace, and
+// that the kernel gives no client as its own. Who connects to a server that is just being started
+// again could be given that server's very port: it would be connected to itself, or to another
+// server for days, and this one could not listen.
 func (l *Lab) FreePort() (port int, err error) {
 	err = inside.File(l.fabric, func() error {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 		if err != nil {
 			return err
 		}
-		port = listener.Addr().(*net.TCPAddr).Port
-		return listener.Close()
+		var clients int
+		if _, err := fmt.Sscan(string(text), &clients); err != nil {
+			return fmt.Errorf("ports of clients: %q: %w", text, err)
+		}
+		for try := 0; ; try++ {
+			at := 0 // any, where clients have nearly all
+			if n := clients - firstPort; n > 1000 {
+				at = firstPort + rand.N(n)
+			}
+			var listener net.Listener
+			if listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", at)); err == nil {
+				port = listener.Addr().(*net.TCPAddr).Port
+				return listener.Close()
+			}
+			if try == 100 {
+				return err
+			}
+		}
 	})
 	return port, err
 }
@@ -86,6 +107,9 @@ func (l *Lab) DialInside(ctx context.Context, port int) (conn net.Conn, err erro
 	})
 	return conn, err
 }
+
+// firstPort is above those that are known for something.
+const firstPort = 10_000
 
 // settled is how long the number of a switch's flow entries must stay the same for its controller
 // to be considered done with setting up a new switch.

@@ -140,10 +140,11 @@ func (f *sharedLab) traffic(from, address string) (end func() (known, new answer
 	}
 }
 
-// answered is what has become of packets; the blackout is the longest time of which nothing was.
+// answered is what has become of packets; the blackout is the longest time of which nothing was, the
+// slowest is the longest time that an answer took.
 type answered struct {
-	Sent, Lost int
-	Blackout   float64
+	Sent, Lost        int
+	Blackout, Slowest float64
 }
 
 // standStill is for how long a program is stopped: longer than it takes to be dead to the others.
@@ -259,7 +260,13 @@ func (f *sharedLab) begin(datapath string) {
 // packet, and that all members agree then.
 func (f *sharedLab) endure(faults ...clusterFault) {
 	f.t.Helper()
-	address := f.addressOf("h4", false)
+	f.endureOf("h4", faults...)
+}
+
+// endureOf is endure for the flow from h1 to a host.
+func (f *sharedLab) endureOf(to string, faults ...clusterFault) {
+	f.t.Helper()
+	address := f.addressOf(to, false)
 	for _, fault := range faults {
 		end := f.traffic("h1", address)
 		begin := time.Now()
@@ -267,8 +274,8 @@ func (f *sharedLab) endure(faults ...clusterFault) {
 		took := time.Since(begin)
 		f.agreed()
 		known, fresh := end()
-		f.t.Logf("%-36s %5.1f s; known: %d of %d lost, %.2f s; new: %d of %d lost, %.2f s", fault.name, took.Seconds(),
-			known.Lost, known.Sent, known.Blackout, fresh.Lost, fresh.Sent, fresh.Blackout)
+		f.t.Logf("%-36s %5.1f s; known: %d of %d lost, %.2f s, at most %.0f ms; new: %d of %d lost, %.2f s, at most %.0f ms", fault.name, took.Seconds(),
+			known.Lost, known.Sent, known.Blackout, known.Slowest*1000, fresh.Lost, fresh.Sent, fresh.Blackout, fresh.Slowest*1000)
 		if known.Lost > 0 && !(f.datapath == "embedded" && fault.name == daemonKilled) {
 			f.t.Errorf("%s: of an installed flow %d of %d packets are lost", fault.name, known.Lost, known.Sent)
 		}

@@ -5,6 +5,7 @@ package servers
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -28,15 +29,21 @@ type process struct {
 	ended   chan struct{}
 }
 
-// Free is an address of this machine at which nothing listens.
+// Free is an address of this machine at which nothing listens, and which the kernel gives no client
+// (net.ipv4.ip_local_port_range begins at 32768): one that asks for a server that was killed could
+// be given its port, and the server could not be started again.
 func Free(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for try := 0; ; try++ {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.N(22_000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+		if try == 100 {
+			t.Fatal(err)
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // begin starts it for the first time.
@@ -51,6 +58,12 @@ func (p *process) Start() {
 	p.t.Helper()
 	p.Launch()
 	until.True(p.t, "it listens: "+p.cmd.Path+", "+p.Log(), func() bool {
+		select {
+		case <-p.ended:
+			text, _ := os.ReadFile(p.Log())
+			p.t.Fatalf("%s has ended by itself:\n%s", p.cmd.Path, text[max(0, len(text)-2000):])
+		default:
+		}
 		c, err := net.Dial("tcp", p.listens)
 		if err == nil {
 			c.Close()

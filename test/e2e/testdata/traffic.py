@@ -31,12 +31,16 @@ def ask_new(n):
 
 class Kind:
     def __init__(self, period, ask):
-        self.period, self.ask, self.due, self.asked, self.answered = period, ask, time.monotonic(), {}, set()
+        self.period, self.ask, self.due, self.asked, self.answered = period, ask, time.monotonic(), {}, {}
 
     def turn(self):
         if time.monotonic() >= self.due:
             self.asked[self.ask(len(self.asked))] = time.monotonic()
             self.due = max(self.due + self.period, time.monotonic())
+
+    def answer(self, what):
+        if what in self.asked:
+            self.answered.setdefault(what, time.monotonic())
 
     def all(self):
         return len(self.answered) == len(self.asked)
@@ -46,7 +50,8 @@ class Kind:
         for what, at in self.asked.items():
             since = None if what in self.answered else since or at
             blackout = max(blackout, at + self.period - since if since else 0)
-        return {"sent": len(self.asked), "lost": len(self.asked) - len(self.answered), "blackout": round(blackout, 2)}
+        slowest = max((at - self.asked[what] for what, at in self.answered.items()), default=0)
+        return {"sent": len(self.asked), "lost": len(self.asked) - len(self.answered), "blackout": round(blackout, 2), "slowest": round(slowest, 3)}
 
 
 enough = 500
@@ -59,12 +64,12 @@ while end is None or time.monotonic() < end and not (known.all() and new.all()):
     ready, _, _ = select.select([arp, echo] + ([] if ends else [sys.stdin]), [], [], 0.002)
     if arp in ready:
         frame = arp.recv(200)
-        if frame[20:22] == b"\x00\x02" and frame[:6] in new.asked:
-            new.answered.add(frame[:6])
+        if frame[20:22] == b"\x00\x02":
+            new.answer(frame[:6])
     if echo in ready:
         kind, _, _, ident, _, n = struct.unpack("!BBHHHI", echo.recv(2000)[20:32])
-        if kind == 0 and ident == os.getpid() & 0xFFFF and n in known.asked:
-            known.answered.add(n)
+        if kind == 0 and ident == os.getpid() & 0xFFFF:
+            known.answer(n)
     ends = ends or sys.stdin in ready
     if ends and end is None and len(known.asked) >= enough:
         end = time.monotonic() + 20

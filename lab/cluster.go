@@ -444,7 +444,7 @@ func (d *daemon) configureCluster(t *topology.Topology) error {
 		if err := m.tell(t); err != nil {
 			return err
 		}
-		if m.alive(d.ctx) != nil {
+		if _, err := m.status(d.ctx); err != nil {
 			m.reloadLater(d.ctx)
 			return nil
 		}
@@ -486,7 +486,7 @@ func (m *member) reloadLater(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
-			if m.alive(ctx) != nil {
+			if _, err := m.status(ctx); err != nil {
 				continue
 			}
 			m.late.Store(false) // from here on what is written needs another reload

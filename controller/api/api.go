@@ -144,7 +144,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	s.Register(humago.New(mux, config()))
 	s.Mux(mux)
-	return mux
+	return s.parts(mux)
 }
 
 func config() huma.Config {

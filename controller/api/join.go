@@ -96,7 +96,7 @@ type part struct {
 	led    []string
 	body   []byte
 	alone  bool // it cannot use the store, and knows of the others what was
-	dead   []string
+	alive  map[string]bool
 	err    error
 }
 
@@ -160,10 +160,10 @@ func (j *Joint) round(ctx context.Context, path string, how joining, silent map[
 			continue
 		}
 		p.all = append(p.all, x)
-		for _, dead := range x.dead {
-			if waiting[dead] && !x.alone {
-				delete(waiting, dead)
-				why[dead] = fmt.Errorf("member %s calls it dead", name)
+		for other := range waiting {
+			if !x.alone && !x.alive[other] {
+				delete(waiting, other)
+				why[other] = fmt.Errorf("to member %s it is dead", name)
 			}
 		}
 	}
@@ -200,11 +200,9 @@ func (m JointMember) ask(ctx context.Context, path string, place int) *part {
 		p.err = err
 		return p
 	}
-	p.alone = s.Problem != ""
+	p.alone, p.alive = s.Problem != "", map[string]bool{}
 	for _, x := range s.Members {
-		if !x.Alive {
-			p.dead = append(p.dead, x.Name)
-		}
+		p.alive[x.Name] = x.Alive
 	}
 	ctx, cancel := patience.MemberAnswer.Context(ctx)
 	defer cancel()

@@ -15,7 +15,6 @@ import (
 	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/internal/patience"
-	"trivet.dev/trivet/internal/words"
 )
 
 // Joint answers for several controllers that share the switches of a network: what only the master
@@ -262,11 +261,11 @@ const mostLacking = 10
 func (p *parts) missing() (out []string) {
 	absent := strings.Join(p.absent, "; ")
 	if n := len(p.lacks); n > 0 {
-		text := "what the " + words.Plural(n, "master") + " of " + strings.Join(p.lacks[:min(n, mostLacking)], ", ")
+		text := "what only the master of " + strings.Join(p.lacks[:min(n, mostLacking)], ", ")
 		if n > mostLacking {
 			text += fmt.Sprintf(" and %d more", n-mostLacking)
 		}
-		text += " would know"
+		text += " knows"
 		if absent != "" {
 			text += " (" + absent + ")"
 		}

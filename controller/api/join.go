@@ -288,8 +288,8 @@ func read[T any](p *parts) ([]T, error) {
 	return out, nil
 }
 
-// ofMasters takes each row from the answer of its switch's master; lists are the members' rows. What
-// nobody leads is taken from whoever is asked first, where without is true.
+// ofMasters takes each row from the answer of its switch's master; lists are the members' rows.
+// Rows of what nobody leads are taken from the first answer, where without is true.
 func ofMasters[T any](p *parts, lists [][]T, of func(T) string, without bool) []T {
 	out := []T{}
 	for i, list := range lists {

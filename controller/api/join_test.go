@@ -124,7 +124,7 @@ func ringOfOSPF(t *testing.T) *topology.Topology {
 	return top
 }
 
-// wantOnce says how often each router is in a list, which is once for each of want.
+// wantOnce wants each of the routers so often in a list, and no others.
 func wantOnce(t *testing.T, what string, got []string, each int, routers ...string) {
 	t.Helper()
 	count := map[string]int{}

@@ -65,6 +65,7 @@ func (c *core) abandon(gone bool) {
 // up tells the apps of a switch, whose state has been read.
 func (c *core) up(sw *Switch) {
 	c.controller.each(func(a App) { a.SwitchUp(sw) })
+	sw.told.Store(true)
 	sw.had = nil
 }
 
@@ -79,6 +80,7 @@ func (c *core) settle(sw *Switch, read func() error) error {
 		return nil
 	}
 	c.controller.log.Warn("somebody has deleted flow entries of the controller; they are made again", "switch", sw.Name())
+	sw.told.Store(false)
 	c.abandon(false)
 	c.controller.each(func(a App) { a.SwitchDown(sw) })
 	sw.had = &state{}

@@ -46,6 +46,7 @@ var ErrStandby = errors.New("another controller is master of the switch")
 // station is what a controller is to a switch: its master, or its standby.
 type station struct {
 	acts atomic.Bool // it is master, and the apps have been told so; without a cluster always
+	told atomic.Bool // all apps have been told, and none that this has ended
 
 	// What only the goroutine uses that handles the switch's events.
 	elected bool                 // the switch has agreed; the apps are told next
@@ -71,6 +72,10 @@ const (
 // Acts reports whether this controller decides for the switch: it is its master, or there is no
 // cluster.
 func (s *Switch) Acts() bool { return s.acts.Load() }
+
+// Leads reports whether this controller acts for the switch and all its apps know that: what they
+// say of the switch is all that there is to say.
+func (s *Switch) Leads() bool { return s.told.Load() && s.Acts() }
 
 // Become claims the switch for this controller. Apps see SwitchUp once the switch has agreed, and
 // packets that come meanwhile after that. If the switch has a younger master than the generation,
@@ -183,6 +188,7 @@ func (c *core) ceased(sw *Switch) {
 		return
 	}
 	c.controller.log.Info("another controller is master", "switch", sw.Name())
+	sw.told.Store(false)
 	sw.acts.Store(false)
 	c.abandon(false)
 	c.controller.each(func(a App) {

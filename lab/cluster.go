@@ -545,7 +545,7 @@ func (d *daemon) configureCluster(t *topology.Topology) error {
 
 // follow has the member read its topology, now or when it answers.
 func (m *member) follow(ctx context.Context) error {
-	if m.alive(ctx) != nil {
+	if _, err := m.status(ctx); err != nil {
 		m.reloadLater(ctx)
 		return nil
 	}
@@ -580,7 +580,7 @@ func (m *member) reload(ctx context.Context) error {
 			}
 			return nil
 		case <-time.After(time.Second):
-			if m.alive(within) != nil && within.Err() == nil {
+			if _, err := m.status(within); err != nil && within.Err() == nil {
 				m.reloadLater(ctx)
 				return nil
 			}
@@ -600,7 +600,7 @@ func (m *member) reloadLater(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
-			if m.alive(ctx) != nil {
+			if _, err := m.status(ctx); err != nil {
 				continue
 			}
 			m.late.Store(false) // from here on what is written needs another reload
@@ -705,21 +705,25 @@ func (m *member) whereabouts() string {
 // standStill lists the members that run, answer nobody, and are not alive to another member: nobody
 // starts them again.
 func (c *cluster) standStill(ctx context.Context) (out []*member) {
-	members, gone := c.list(), map[string]bool{}
-	silent := ofMembers(c, func(m *member) bool { return m.runs() && errors.Is(m.alive(ctx), context.DeadlineExceeded) })
-	if !slices.Contains(silent, true) {
-		return nil
+	type answer struct {
+		shared.Status
+		err error
 	}
-	for _, m := range members {
-		within, cancel := patience.MemberAlive.Context(ctx)
-		s, err := m.api.Cluster(within)
-		cancel()
-		for i, other := range members {
-			alive := slices.ContainsFunc(s.Members, func(x shared.MemberStatus) bool { return x.Name == other.called && x.Alive })
-			if err == nil && silent[i] && !alive && !gone[other.called] {
-				gone[other.called] = true
-				out = append(out, other)
-			}
+	members := c.list()
+	answers := ofMembers(c, func(m *member) answer {
+		s, err := m.status(ctx)
+		return answer{s, err}
+	})
+	for i, m := range members {
+		if !m.runs() || !errors.Is(answers[i].err, context.DeadlineExceeded) {
+			continue
+		}
+		missed := func(a answer) bool {
+			lives := slices.ContainsFunc(a.Members, func(x shared.MemberStatus) bool { return x.Name == m.called && x.Alive })
+			return a.err == nil && !lives
+		}
+		if slices.ContainsFunc(answers, missed) {
+			out = append(out, m)
 		}
 	}
 	return out

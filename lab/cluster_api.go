@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	shared "trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/internal/accept"
 	"trivet.dev/trivet/internal/patience"
@@ -20,7 +21,7 @@ import (
 )
 
 // What a lab's daemon is asked about its controller, it asks a member of the cluster: the first
-// that answers.
+// that answers, or all of them where only the master of a switch knows (cluster_joint.go).
 
 // ClusterProgram is a program of a lab's cluster, as people see it.
 type ClusterProgram struct {
@@ -123,6 +124,10 @@ func (c *cluster) serve(d *daemon, w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusNotFound, "the lab's daemon tells its controllers of changes:  trivet apply FILE")
 		return
 	}
+	if api.Joins(r) {
+		d.joint(c).ServeHTTP(w, r)
+		return
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestQuestion))
 	if err != nil {
 		writeProblem(w, http.StatusRequestEntityTooLarge, err.Error())
@@ -153,20 +158,12 @@ func (c *cluster) serve(d *daemon, w http.ResponseWriter, r *http.Request) {
 	proxy.ServeHTTP(w, r)
 }
 
-// alive says why the member does not answer: it has ended, or stands still.
-func (m *member) alive(ctx context.Context) error {
+// status is the member's view of the cluster. An error says why the member does not answer at all:
+// it has ended, or stands still.
+func (m *member) status(ctx context.Context) (shared.Status, error) {
 	ctx, cancel := patience.MemberAlive.Context(ctx)
 	defer cancel()
-	_, err := m.api.Overview(ctx)
-	return err
-}
-
-// agrees says whether the member can use the store, and so knows what the others do.
-func (m *member) agrees(ctx context.Context) bool {
-	ctx, cancel := patience.MemberAlive.Context(ctx)
-	defer cancel()
-	s, err := m.api.Cluster(ctx)
-	return err == nil && s.Problem == ""
+	return m.api.Cluster(ctx)
 }
 
 // inTurn sends a request with this body to the first member that answers at all, as another may
@@ -188,8 +185,8 @@ func (y inTurn) RoundTrip(r *http.Request) (*http.Response, error) {
 		all := len(members)
 		for i := 0; i < len(members); i++ {
 			m := members[i]
-			err := m.alive(r.Context())
-			if err == nil && i < all && !m.agrees(r.Context()) {
+			s, err := m.status(r.Context())
+			if err == nil && i < all && s.Problem != "" {
 				members = append(members, m) // when nobody else answers
 				continue
 			}

@@ -44,7 +44,7 @@ func TestMemberStandsStillInReload(t *testing.T) {
 	})}
 	go func() { _ = server.Serve(l) }()
 	defer server.Close()
-	if err := m.alive(t.Context()); err != nil {
+	if _, err := m.status(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.reload(t.Context()); err != nil {

@@ -119,7 +119,7 @@ func newDaemon(state State, m Maker) *daemon {
 	d := &daemon{maker: m, watched: map[string]int{}, programs: map[string]*program{}, progress: newProgressLog(),
 		gone: make(chan struct{}), followed: make(chan struct{})}
 	d.shown.state.Store(&state)
-	d.ask.Collector = linkCollector{d}
+	d.ask.Collector, d.ask.Others = linkCollector{d}, memberMetrics{d}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }

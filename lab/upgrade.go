@@ -442,9 +442,7 @@ func (u *upgrading) await(m *member, from string, missing func(shared.Status) st
 			if from == "" && asked == m && len(u.c.list()) > 1 || from != "" && asked.called != from {
 				continue
 			}
-			within, done := patience.MemberAlive.Context(ctx)
-			now, err := asked.api.Cluster(within)
-			done()
+			now, err := asked.status(ctx)
 			if err != nil {
 				what = fmt.Sprintf("member %s does not answer: %v", asked.called, err)
 				continue

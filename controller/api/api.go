@@ -63,6 +63,10 @@ type Server struct {
 	// and where there is no controller that alone. It must be set before Use.
 	Collector prometheus.Collector
 
+	// Others gathers what other processes measure; nil: there are none. GET /metrics has that, too,
+	// but for what contradicts this process's own. It must be set before Use.
+	Others prometheus.Gatherer
+
 	// More adds operations that are not the controller's, as those of a cluster; nil: there are
 	// none. It must be set before Register.
 	More func(huma.API)
@@ -91,7 +95,11 @@ func (s *Server) exposition(more ...prometheus.Collector) http.Handler {
 	if s.Collector != nil {
 		r.MustRegister(s.Collector)
 	}
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	all := prometheus.Gatherers{r}
+	if s.Others != nil {
+		all = append(all, s.Others)
+	}
+	return promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError})
 }
 
 // errNone is the answer while there is no controller.
@@ -144,7 +152,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	s.Register(humago.New(mux, config()))
 	s.Mux(mux)
-	return mux
+	return s.parts(mux)
 }
 
 func config() huma.Config {

@@ -18,14 +18,20 @@ import (
 )
 
 // Client sends requests to a controller.
-type Client struct{ do Requester }
+type Client struct {
+	// Lacks is told what an answer lacks of what a cluster knows, as some of its members do not
+	// answer; nil: such an answer is an error.
+	Lacks func(missing []string)
+
+	do Requester
+}
 
 // Requester sends a request with a body (in as JSON; nil: none) and returns the answer, or an error
 // if the request is refused.
 type Requester func(ctx context.Context, method, path string, in any) (*http.Response, error)
 
 // NewClient returns a client that uses a requester, e.g. that of a lab's daemon.
-func NewClient(do Requester) *Client { return &Client{do} }
+func NewClient(do Requester) *Client { return &Client{do: do} }
 
 // Dial returns a client of a standalone controller: unix:PATH, or tcp:ADDRESS:PORT with a token.
 func Dial(address, token string) (*Client, error) {
@@ -45,7 +51,7 @@ func Dial(address, token string) (*Client, error) {
 	default:
 		return nil, fmt.Errorf("%q is not an API's address; write unix:PATH or tcp:127.0.0.1:PORT", address)
 	}
-	return &Client{remote{&http.Client{Transport: transport}, base, token, func(err error) error {
+	return &Client{do: remote{&http.Client{Transport: transport}, base, token, func(err error) error {
 		return fmt.Errorf("the controller's API at %s does not answer: %w", address, err)
 	}}.request}, nil
 }
@@ -53,7 +59,7 @@ func Dial(address, token string) (*Client, error) {
 // Over returns a client of a controller at the other end of a transport. failed makes the error of
 // one that is not reached.
 func Over(t http.RoundTripper, failed func(error) error) *Client {
-	return &Client{remote{&http.Client{Transport: t}, "http://controller", "", failed}.request}
+	return &Client{do: remote{&http.Client{Transport: t}, "http://controller", "", failed}.request}
 }
 
 // remote is a controller that is asked by HTTP.
@@ -114,7 +120,7 @@ func call[T any](ctx context.Context, c *Client, method, path string, in any) (o
 	if resp.StatusCode == http.StatusNoContent {
 		return out, nil
 	}
-	return out, json.NewDecoder(resp.Body).Decode(&out)
+	return decode[T](c, resp)
 }
 
 // query is "?" and the pairs of name and value whose value is not empty.

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/builtin"
@@ -206,14 +205,7 @@ func TestMembersSwitch(t *testing.T) {
 // path through switches of all.
 func (k *team) wantWhole(m *teamMember) {
 	k.t.Helper()
-	address := "unix:" + filepath.Join(k.t.TempDir(), "s")
-	door, err := Open(address, "")
-	k.must(err)
-	defer door.Close()
-	var server Server
-	server.Use(m.Controller)
-	go func() { _ = server.Serve(door) }()
-	c, err := Dial(address, "")
+	c, err := Dial(k.served(m), "")
 	k.must(err)
 	all, err := c.Topology(k.t.Context())
 	k.must(err)
@@ -297,16 +289,7 @@ func TestMembersUsers(t *testing.T) {
 
 // Routers of three members are OSPF neighbours of each other, over the links between them.
 func TestMembersOSPF(t *testing.T) {
-	top := ringOf(t, topology.Router)
-	for _, n := range top.Nodes {
-		if n.Kind == topology.Router {
-			n.OSPF = &topology.OSPF{}
-		}
-	}
-	for _, l := range top.Links {
-		l.OSPF = &topology.OSPFLink{Hello: topology.Duration(time.Second), Dead: topology.Duration(4 * time.Second)}
-	}
-	k := newTeam(t, top)
+	k := newTeam(t, ringOfOSPF(t))
 	// Until the last adjacency is Full some routes go the long way round, and while they change
 	// packets are lost: a member does not wait until another's routers have followed.
 	reach := func() {

@@ -2,6 +2,7 @@ package ospf
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -74,10 +75,20 @@ func (c *Config) check() error {
 	return nil
 }
 
-// only is the configuration of some routers; nil: of all.
+// only is the configuration of some routers, for which the others are names; nil: of all.
 func (c Config) only(dpids map[uint64]bool) Config {
-	if dpids != nil {
-		c.Routers = slices.DeleteFunc(slices.Clone(c.Routers), func(r Router) bool { return !dpids[r.DPID] })
+	if dpids == nil {
+		return c
+	}
+	all, names := c.Routers, map[engine.ID]string{}
+	maps.Copy(names, c.Names)
+	c.Routers, c.Names = nil, names
+	for _, r := range all {
+		if dpids[r.DPID] {
+			c.Routers = append(c.Routers, r)
+		} else {
+			names[r.ID] = r.Name
+		}
 	}
 	return c
 }

@@ -97,12 +97,12 @@ type Hop struct {
 	Via       netip.Addr `json:"via,omitzero" doc:"Missing: the network is the interface's own"`
 }
 
-// Names are the routers that speak OSPF.
+// Names are the routers that speak OSPF, also those of other members of a cluster.
 func (a *App) Names() (names []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, r := range a.net.routers {
-		names = append(names, r.Name)
+	for i := range a.config.Routers {
+		names = append(names, a.config.Routers[i].Name)
 	}
 	return names
 }

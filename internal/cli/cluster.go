@@ -47,8 +47,8 @@ func (a *app) clusterStatus() *cobra.Command {
 	return cmd
 }
 
-// warnOfPart says to the user what an answer lacks that has only what the member that gave it is
-// master of. A controller that is alone lacks nothing.
+// warnOfPart says to the user what an answer lacks that comes from one member alone, which knows
+// what it is master of. A controller that is alone lacks nothing; of a lab's members all are asked.
 func (a *app) warnOfPart(ctx context.Context, c *api.Client) {
 	s, err := c.Cluster(ctx)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/lab"
 )
 
 // asking says which controller is queried: the lab's, or one that runs on its own.
@@ -32,7 +33,7 @@ func (a *app) controllerClient(k *asking) (*api.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		return c.Controller(), nil
+		return a.controllerOf(c), nil
 	}
 	token := os.Getenv("TRIVET_TOKEN")
 	if k.tokenFile != "" {
@@ -42,6 +43,13 @@ func (a *app) controllerClient(k *asking) (*api.Client, error) {
 		}
 	}
 	return api.Dial(k.address, token)
+}
+
+// controllerOf returns a client of a lab's controller.
+func (a *app) controllerOf(c *lab.Client) *api.Client {
+	out := c.Controller()
+	out.Lacks = a.lacks
+	return out
 }
 
 func (a *app) hosts() *cobra.Command {

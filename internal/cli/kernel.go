@@ -21,6 +21,7 @@ import (
 // of switches and routing nodes.
 type kernels struct {
 	client *lab.Client
+	trivet *api.Client // the lab's controller
 	t      *topology.Topology
 	nodes  map[string]*topology.Node
 }
@@ -39,7 +40,7 @@ func (a *app) kernelsOf(ctx context.Context, k *asking) (*kernels, error) {
 	if err != nil || !slices.ContainsFunc(info.Topology.Nodes, isLinuxRouter) {
 		return nil, err
 	}
-	return &kernels{c, info.Topology, info.Topology.NodesByName()}, nil
+	return &kernels{c, a.controllerOf(c), info.Topology, info.Topology.NodesByName()}, nil
 }
 
 func isLinuxRouter(n *topology.Node) bool { return n.Kind == topology.Router && n.Datapath.Linux() }
@@ -127,7 +128,7 @@ func (k *kernels) path(ctx context.Context, q api.PathQuery) (api.Path, error) {
 		return api.Path{}, err
 	}
 	if at == "" || to == "" {
-		return k.client.Controller().Path(ctx, q)
+		return k.trivet.Path(ctx, q)
 	}
 	w.path = api.Path{From: at, To: to, Packet: w.packet(), Why: []string{}}
 	if err := w.follow(at); err != nil {
@@ -327,7 +328,7 @@ func (w *kernelWalk) cross(l *topology.Link, i int, way *fib.Way) (next, device 
 func (w *kernelWalk) switched(from string, to netip.Addr, all bool) (next, device string, err error) {
 	q := w.q
 	q.From, q.To = from, to.String()
-	p, err := w.client.Controller().Path(w.ctx, q)
+	p, err := w.trivet.Path(w.ctx, q)
 	if err != nil || len(p.Ways) == 0 {
 		return "", "", err
 	}

@@ -60,7 +60,9 @@ func ask[T any](a *app, name, what string, get func(*api.Client, context.Context
 		if err != nil {
 			return err
 		}
-		a.warnOfPart(ctx, c)
+		if k.address != "" {
+			a.warnOfPart(ctx, c)
+		}
 		if a.json {
 			return a.printJSON(answer)
 		}

@@ -81,7 +81,7 @@ func (a *app) controllerNeighbors(ctx context.Context, k *asking, router string)
 		return nil, err
 	}
 	list, err := c.OSPFNeighbors(ctx, router)
-	if err == nil {
+	if err == nil && k.address != "" {
 		a.warnOfPart(ctx, c)
 	}
 	return list, err

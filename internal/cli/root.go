@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,12 +10,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/internal/words"
@@ -45,6 +48,7 @@ type app struct {
 	json     bool
 	lab      string
 	keys     *keyboard // of the prompt that runs a command, or nil
+	missing  []string  // of the answers of a cluster of controllers, as it has said
 }
 
 // Main runs the command line and returns the exit code.
@@ -169,14 +173,31 @@ func (a *app) client() (*lab.Client, lab.State, error) {
 	return c, s, err
 }
 
-// printJSON prints a value for scripts.
+// printJSON prints a value for scripts, and what is missing of it.
 func (a *app) printJSON(v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
+	b, err := json.Marshal(v)
+	if err == nil {
+		b, err = api.WithMissing(b, a.missing)
+	}
+	var out bytes.Buffer
+	if err == nil {
+		err = json.Indent(&out, b, "", "  ")
+	}
 	if err != nil {
 		return err
 	}
-	_, err = a.out.Write(append(words.PlainJSON(b), '\n'))
+	_, err = a.out.Write(append(words.PlainJSON(out.Bytes()), '\n'))
 	return err
+}
+
+// lacks takes note, and says to the user, that an answer of the controller is not whole.
+func (a *app) lacks(missing []string) {
+	for _, what := range missing {
+		if !slices.Contains(a.missing, what) {
+			a.missing = append(a.missing, what)
+			a.warn("not all is known; missing is " + what)
+		}
+	}
 }
 
 // warn prints to standard error, for the user.

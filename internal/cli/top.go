@@ -49,6 +49,9 @@ func (a *app) top() *cobra.Command {
 			}
 			t.of = "lab " + t.lab.name
 		}
+		if k.address == "" {
+			c.Lacks = func(missing []string) { t.lacking = missing }
+		}
 		switch {
 		case once:
 			return t.once(cmd.Context())
@@ -68,7 +71,8 @@ type top struct {
 	of     string // what is watched
 	before api.Statistics
 
-	lab *watchedLab // whose links are read, too; nil: a controller alone is watched
+	lacking []string    // what is missing of what is shown now
+	lab     *watchedLab // whose links are read, too; nil: a controller alone is watched
 }
 
 // measurements are what is shown.
@@ -81,6 +85,7 @@ type measurements struct {
 func (t *top) ask(ctx context.Context) (m measurements, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	t.lacking = nil
 	m.Statistics = api.Statistics{Time: time.Now(), Period: refresh.Seconds(), Moved: []api.MovedPath{},
 		Ports: []api.PortStatistics{}, PacketsIn: []api.PacketsIn{}}
 	if t.controlled() {
@@ -119,7 +124,8 @@ func (t *top) once(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	if t.controlled() {
+	t.lacks(t.lacking)
+	if t.lab == nil {
 		t.warnOfPart(ctx, t.client)
 	}
 	if t.json {
@@ -153,6 +159,9 @@ func (t *top) follow(ctx context.Context) error {
 		}
 		if t.json {
 			line, err := json.Marshal(s)
+			if err == nil {
+				line, err = api.WithMissing(line, t.lacking)
+			}
 			if err != nil {
 				return err
 			}
@@ -160,6 +169,7 @@ func (t *top) follow(ctx context.Context) error {
 				return err
 			}
 		} else {
+			t.lacks(t.lacking)
 			fmt.Fprintln(t.out, s.Time.Format(time.TimeOnly))
 			for _, line := range t.picture(s, math.MaxInt) {
 				fmt.Fprintln(t.out, line)
@@ -221,8 +231,11 @@ func (t *top) live(ctx context.Context) error {
 		if err != nil {
 			width, height = 80, 24
 		}
-		lines := t.picture(s, height-2)
-		t.draw(append([]string{t.of + "   q or Ctrl-C quits"}, lines...), width)
+		head := []string{t.of + "   q or Ctrl-C quits"}
+		for _, what := range t.lacking {
+			head = append(head, "missing is "+what)
+		}
+		t.draw(append(head, t.picture(s, height-1-len(head))...), width)
 		t.before = s.Statistics
 		select {
 		case <-time.After(refresh):

@@ -35,7 +35,7 @@ func (a *app) watchedLab(ctx context.Context) (*watchedLab, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watchedLab{kernels: &kernels{c, info.Topology, info.Topology.NodesByName()}, name: s.Name}, nil
+	return &watchedLab{kernels: &kernels{c, a.controllerOf(c), info.Topology, info.Topology.NodesByName()}, name: s.Name}, nil
 }
 
 // links are those of the lab: as the controller has measured them where it has, else as their

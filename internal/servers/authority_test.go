@@ -19,7 +19,7 @@ func TestCertificatesHoldAtAnyTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, _, err := a.issue("member")
+	text, _, err := a.Issue("member")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,291 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"trivet.dev/trivet/controller/ospf"
+)
+
+// joining is how the answers of members become one.
+type joining struct {
+	join func(*parts) (any, error)
+	all  bool // each member has something that is of no switch, and is missing without it
+}
+
+// joins says which requests are joined, and how. What is not here is the same at all members:
+// links, hosts, what users have added, and what switches have in their tables.
+var joins = map[string]joining{
+	"/v1/controller":                 {join: joinOverview, all: true},
+	"/v1/controller/topology":        {join: joinTopology},
+	"/v1/controller/statistics":      {join: joinStatistics, all: true},
+	"/v1/controller/routes":          {join: joinRoutes},
+	"/v1/controller/balance":         {join: joinBalance},
+	"/v1/controller/ospf/neighbors":  {join: rowsOf(func(x ospf.Neighbor) string { return x.Router })},
+	"/v1/controller/ospf/interfaces": {join: rowsOf(func(x ospf.Attachment) string { return x.Router })},
+	"/v1/controller/ospf/routes":     {join: rowsOf(func(x ospf.Route) string { return x.Router })},
+	"/v1/controller/ospf/database":   {join: joinDatabase},
+	"/v1/controller/ospf/spf-log":    {join: joinLog, all: true},
+	"/v1/controller/ospf/capture":    {join: joinCapture, all: true},
+}
+
+// rowsOf joins lists of which each row is of a switch.
+func rowsOf[T any](of func(T) string) func(*parts) (any, error) {
+	return func(p *parts) (any, error) {
+		lists, err := read[[]T](p)
+		if err != nil {
+			return nil, err
+		}
+		return ofMasters(p, lists, of, false), nil
+	}
+}
+
+func joinOverview(p *parts) (any, error) {
+	all, err := read[Overview](p)
+	if err != nil {
+		return nil, err
+	}
+	out := all[0]
+	out.Load = sumOfLoads(each(all, func(x Overview) Load { return x.Load }))
+	return out, nil
+}
+
+func sumOfLoads(all []Load) (out Load) {
+	for _, x := range all {
+		out.CPUSeconds, out.MemoryBytes, out.Goroutines = out.CPUSeconds+x.CPUSeconds, out.MemoryBytes+x.MemoryBytes, out.Goroutines+x.Goroutines
+	}
+	return out
+}
+
+func joinTopology(p *parts) (any, error) {
+	all, err := read[Topology](p)
+	if err != nil {
+		return nil, err
+	}
+	return Topology{Links: joinLinks(p, each(all, func(x Topology) []Link { return x.Links })), Hosts: all[0].Hosts,
+		Switches: ofMasters(p, each(all, func(x Topology) []Switch { return x.Switches }), func(x Switch) string { return x.Name }, true)}, nil
+}
+
+// joinLinks takes a link from the master of its first end, and what only that of the other end
+// knows from there.
+func joinLinks(p *parts, lists [][]Link) []Link {
+	of := func(end int) func(Link) string { return func(l Link) string { return l.Ends[end].Node } }
+	type key struct {
+		from, to End
+	}
+	keyOf := func(l Link) (k key) {
+		k.from = End{Node: l.Ends[0].Node, Port: l.Ends[0].Port}
+		if l.Inner { // what else is there has a name that may be known better at one member
+			k.to = End{Node: l.Ends[1].Node, Port: l.Ends[1].Port}
+		}
+		return k
+	}
+	far := map[key]Link{}
+	for _, l := range ofMasters(p, lists, of(1), false) {
+		far[keyOf(l)] = l
+	}
+	out := ofMasters(p, lists, of(0), true)
+	for i := range out {
+		l := &out[i]
+		other, is := far[keyOf(*l)]
+		if !is {
+			continue
+		}
+		for d := range 2 {
+			l.Capacity[d] = cmp.Or(l.Capacity[d], other.Capacity[d])
+		}
+		l.SetRates([2]*float64{or(l.Rates[0], other.Rates[0]), or(l.Rates[1], other.Rates[1])})
+	}
+	return out
+}
+
+func joinStatistics(p *parts) (any, error) {
+	all, err := read[Statistics](p)
+	if err != nil {
+		return nil, err
+	}
+	out := all[0]
+	out.Links = joinLinks(p, each(all, func(x Statistics) []Link { return x.Links }))
+	slices.SortStableFunc(out.Links, func(a, b Link) int { return b.CompareLoad(a) })
+	out.Ports = ofMasters(p, each(all, func(x Statistics) []PortStatistics { return x.Ports }), func(x PortStatistics) string { return x.Switch }, false)
+	out.Moved = ofMasters(p, each(all, func(x Statistics) []MovedPath { return x.Moved }), MovedPath.from, false)
+	out.Load = sumOfLoads(each(all, func(x Statistics) Load { return x.Load }))
+	out.PacketsIn, out.Requests, out.Database = []PacketsIn{}, Requests{}, nil
+	for _, x := range all {
+		out.Period = max(out.Period, x.Period)
+		for _, n := range x.PacketsIn {
+			out.PacketsIn = addPackets(out.PacketsIn, n)
+		}
+		r, n := &out.Requests, x.Requests
+		r.Answered, r.Refused, r.Unanswered, r.Skipped = r.Answered+n.Answered, r.Refused+n.Refused, r.Unanswered+n.Unanswered, r.Skipped+n.Skipped
+		if d := x.Database; d != nil {
+			if out.Database == nil {
+				out.Database = &DatabaseRows{}
+			}
+			o := out.Database
+			o.Written, o.Dropped, o.Failed, o.Queued = o.Written+d.Written, o.Dropped+d.Dropped, o.Failed+d.Failed, o.Queued+d.Queued
+		}
+	}
+	return out, nil
+}
+
+// addPackets adds what one member has counted of a protocol.
+func addPackets(to []PacketsIn, n PacketsIn) []PacketsIn {
+	i := slices.IndexFunc(to, func(x PacketsIn) bool { return x.Protocol == n.Protocol })
+	if i < 0 {
+		return append(to, n)
+	}
+	x := &to[i]
+	x.Packets, x.Bytes, x.PacketRate, x.ByteRate = x.Packets+n.Packets, x.Bytes+n.Bytes, x.PacketRate+n.PacketRate, x.ByteRate+n.ByteRate
+	return to
+}
+
+// from is where a path begins: that one's master has moved it.
+func (m MovedPath) from() string {
+	if len(m.Routers) == 0 {
+		return ""
+	}
+	return m.Routers[0]
+}
+
+func joinRoutes(p *parts) (any, error) {
+	all, err := read[Routes](p)
+	if err != nil {
+		return nil, err
+	}
+	routes := each(all, func(x Routes) []Route { return x.Routes })
+	return Routes{Routes: ofMasters(p, routes, func(x Route) string { return x.Router }, false), Added: all[0].Added}, nil
+}
+
+func joinBalance(p *parts) (any, error) {
+	all, err := read[Balance](p)
+	if err != nil {
+		return nil, err
+	}
+	out := all[0]
+	out.Links = ofMasters(p, each(all, func(x Balance) []RouteLink { return x.Links }), func(x RouteLink) string { return x.From }, false)
+	slices.SortStableFunc(out.Links, func(a, b RouteLink) int { return cmp.Compare(b.Load, a.Load) })
+	out.Moved = ofMasters(p, each(all, func(x Balance) []MovedPath { return x.Moved }), MovedPath.from, false)
+	out.Moves = 0
+	for _, x := range all {
+		out.Moves += x.Moves
+	}
+	return out, nil
+}
+
+// joinDatabase has each LSA once, of the members' copies of an area the latest. They are the same
+// but for what is just being flooded, and for parts of an area that are cut off from each other.
+func joinDatabase(p *parts) (any, error) {
+	lists, err := read[[]ospf.LSA](p)
+	if err != nil {
+		return nil, err
+	}
+	area := func(x ospf.LSA) string {
+		if x.Area == nil {
+			return ""
+		}
+		return x.Area.String()
+	}
+	type key struct{ area, kind, id, router string }
+	out, at := []ospf.LSA{}, map[key]int{}
+	for _, list := range lists {
+		for _, x := range list {
+			k := key{area(x), x.Type, x.ID.String(), x.AdvRtr.String()}
+			i, is := at[k]
+			switch {
+			case !is:
+				at[k] = len(out)
+				out = append(out, x)
+			case laterLSA(x, out[i]):
+				out[i] = x
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b ospf.LSA) int { // the AS last
+		if (a.Area == nil) != (b.Area == nil) || a.Area == nil {
+			return cmp.Compare(boolean(a.Area == nil), boolean(b.Area == nil))
+		}
+		return cmp.Compare(*a.Area, *b.Area)
+	})
+	return out, nil
+}
+
+func boolean(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// laterLSA says whether a copy of an LSA is the later one (RFC 2328, section 13.1): sequence
+// numbers begin at 0x80000001 and are signed, and one that is to go has the age 3600.
+func laterLSA(a, b ospf.LSA) bool {
+	number := func(x ospf.LSA) int32 {
+		n, _ := strconv.ParseUint(x.Sequence, 0, 32) // 0, which none has, if it is no number
+		return int32(uint32(n))
+	}
+	const maxAge = 3600
+	return cmp.Or(cmp.Compare(number(a), number(b)), cmp.Compare(boolean(a.Age >= maxAge), boolean(b.Age >= maxAge))) > 0
+}
+
+func joinLog(p *parts) (any, error) {
+	all, err := read[ospf.Log](p)
+	if err != nil {
+		return nil, err
+	}
+	out := ospf.Log{Runs: slices.Concat(each(all, func(x ospf.Log) []ospf.Run { return x.Runs })...),
+		Routers: ofMasters(p, each(all, func(x ospf.Log) []ospf.RunTree { return x.Routers }), func(x ospf.RunTree) string { return x.Router }, false)}
+	slices.SortStableFunc(out.Runs, func(a, b ospf.Run) int { return a.Time.Compare(b.Time) })
+	out.Runs = append([]ospf.Run{}, out.Runs...) // a list, also where it is empty
+	return out, nil
+}
+
+// joinCapture has the packets of all files, the oldest first. One between routers of two members is
+// in it twice, sent and received, as it is of one controller's routers.
+func joinCapture(p *parts) (any, error) {
+	all, err := read[Capture](p)
+	if err != nil {
+		return nil, err
+	}
+	type packet struct {
+		gopacket.CaptureInfo
+		data []byte
+	}
+	var packets []packet
+	var b bytes.Buffer
+	w := pcapgo.NewWriterNanos(&b)
+	for i, x := range all {
+		r, err := pcapgo.NewReader(bytes.NewReader(x.PCAP))
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			if err := w.WriteFileHeader(r.Snaplen(), r.LinkType()); err != nil {
+				return nil, err
+			}
+		}
+		for {
+			data, info, err := r.ReadPacketData()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			packets = append(packets, packet{info, data})
+		}
+	}
+	slices.SortStableFunc(packets, func(a, b packet) int { return a.Timestamp.Compare(b.Timestamp) })
+	for _, x := range packets {
+		if err := w.WritePacket(x.CaptureInfo, x.data); err != nil {
+			return nil, err
+		}
+	}
+	return Capture{b.Bytes()}, nil
+}

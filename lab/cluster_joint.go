@@ -1,0 +1,132 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"google.golang.org/protobuf/proto"
+
+	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/internal/patience"
+)
+
+// What only the master of a switch knows, the daemon asks of all members: package controller/api
+// says what that is, and makes one answer of theirs.
+
+// joint asks all members.
+func (d *daemon) joint(c *cluster) *api.Joint {
+	return &api.Joint{
+		Members: func() (out []api.JointMember) {
+			for _, m := range c.list() {
+				out = append(out, api.JointMember{Name: m.called, RoundTripper: m.transport(), Status: m.status})
+			}
+			return out
+		},
+		Switches: func() (out []string) {
+			for _, n := range d.state().Topology.Nodes {
+				if controlled(n) {
+					out = append(out, n.Name)
+				}
+			}
+			return out
+		},
+	}
+}
+
+// memberMetrics gathers what the members of a lab's cluster measure, with the label member: they
+// listen on sockets, which Prometheus does not scrape, and whoever scrapes the daemon sees the lab.
+type memberMetrics struct{ d *daemon }
+
+var _ prometheus.Gatherer = memberMetrics{}
+
+// labelMember is the label that says whose a metric is. One that a member has given it already has
+// "exported_" before it, as Prometheus does with those of a target.
+const labelMember = "member"
+
+// Gather asks the members for a bounded time; of who does not answer it says so.
+func (g memberMetrics) Gather() ([]*dto.MetricFamily, error) {
+	c := g.d.cluster.Load()
+	if c == nil {
+		return nil, nil
+	}
+	type answer struct {
+		member   string
+		families []*dto.MetricFamily
+		err      error
+	}
+	all := map[string]*dto.MetricFamily{}
+	up := &dto.MetricFamily{Name: proto.String("trivet_cluster_member_up"), Help: proto.String("1: the member of the cluster has said what it measures."), Type: dto.MetricType_GAUGE.Enum()}
+	for _, a := range ofMembers(c, func(m *member) answer {
+		families, err := m.metrics(g.d.ctx)
+		return answer{m.called, families, err}
+	}) {
+		one := dto.Metric{Label: []*dto.LabelPair{{Name: proto.String(labelMember), Value: &a.member}}, Gauge: &dto.Gauge{Value: proto.Float64(1)}}
+		if a.err != nil {
+			one.Gauge.Value = proto.Float64(0)
+		}
+		up.Metric = append(up.Metric, &one)
+		for _, f := range a.families {
+			for _, x := range f.Metric {
+				labelled(x, a.member)
+			}
+			if known := all[f.GetName()]; known == nil {
+				all[f.GetName()] = f
+			} else if known.GetType() == f.GetType() { // of two versions one may have changed it
+				known.Metric = append(known.Metric, f.Metric...)
+			}
+		}
+	}
+	all[up.GetName()] = up
+	return slices.SortedFunc(maps.Values(all), func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) }), nil
+}
+
+// labelled adds the label.
+func labelled(x *dto.Metric, member string) {
+	for _, l := range x.Label {
+		if l.GetName() == labelMember {
+			l.Name = proto.String("exported_" + labelMember)
+		}
+	}
+	x.Label = append(x.Label, &dto.LabelPair{Name: proto.String(labelMember), Value: &member})
+	slices.SortFunc(x.Label, func(a, b *dto.LabelPair) int { return cmp.Compare(a.GetName(), b.GetName()) })
+}
+
+// metrics asks the member what it measures.
+func (m *member) metrics(ctx context.Context) (out []*dto.MetricFamily, err error) {
+	if _, err := m.status(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := patience.MemberAnswer.Context(ctx)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://member/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := bounded{m.transport()}.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("member %s: %s", m.called, resp.Status)
+	}
+	for d := expfmt.NewDecoder(resp.Body, expfmt.ResponseFormat(resp.Header)); ; {
+		f := &dto.MetricFamily{}
+		switch err := d.Decode(f); {
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			return nil, fmt.Errorf("member %s: %w", m.called, err)
+		}
+		out = append(out, f)
+	}
+}

@@ -27,11 +27,9 @@ func (n *neighbor) receiveLSA(lsa LSA) error {
 	if err := lsa.Validate(); err != nil { // 1, 2
 		return err
 	}
-	db := w.area.db
-	if lsa.Type == TypeExternal {
-		if db = d.external; !db.floodsOn(w) { // 3
-			return fmt.Errorf("LSA %v: AS-external-LSAs do not come into a stub area or by a virtual link", lsa.LSAKey)
-		}
+	db := w.database(lsa.Type)
+	if !db.floodsOn(w) { // 3
+		return fmt.Errorf("LSA %v: such LSAs do not come into a stub area or by a virtual link", lsa.LSAKey)
 	}
 	e := db.entries[lsa.LSAKey]
 	if lsa.Age >= MaxAge && e == nil && d.exchanging == 0 { // 4
@@ -133,7 +131,7 @@ func (w *wire) floods(e *entry, from *neighbor) bool {
 	}
 	added := false
 	for _, n := range w.list() {
-		if n.state < NeighborExchange {
+		if n.state < NeighborExchange || !n.takes(e.Type) {
 			continue
 		}
 		if r, ok := n.requests[e.LSAKey]; ok && n.state < NeighborFull {

@@ -203,6 +203,14 @@ func (i *Interface) MTU() uint16 {
 	return i.wire.cfg.MTU
 }
 
+// LSAs lists the LSAs of the interface's link alone, as Area.LSAs does.
+func (i *Interface) LSAs() []LSA {
+	if i.wire == nil || i.wire.link == nil {
+		return nil
+	}
+	return i.wire.link.list()
+}
+
 // Cost returns the cost of sending out of the interface.
 func (i *Interface) Cost() uint16 { return i.cost }
 

@@ -6,12 +6,14 @@ import (
 	"time"
 )
 
-// database is the link state database of an area, or that of the AS-external-LSAs (section 12.2).
+// database is the link state database of an area, or that of the LSAs of the whole AS (section
+// 12.2), or of those of one link (RFC 5250, section 3).
 type database struct {
 	domain  *Domain
-	area    *Area // nil: the AS
+	area    *Area // nil: the AS, or a link
+	link    *wire // of the LSAs of one link
 	entries map[LSAKey]*entry
-	typed   [TypeExternal + 1][]*entry // the same, by type
+	typed   [TypeOpaqueAS + 1][]*entry // the same, by type
 	own     map[LSAKey]*origin         // what the domain's routers originate
 	foreign int                        // entries that neighbours have brought
 }
@@ -32,6 +34,33 @@ type entry struct {
 
 func newDatabase(d *Domain, a *Area) *database {
 	return &database{domain: d, area: a, entries: map[LSAKey]*entry{}, own: map[LSAKey]*origin{}}
+}
+
+// database returns where LSAs of a type are kept that come by the wire.
+func (w *wire) database(t LSType) *database {
+	switch {
+	case t.wide():
+		return w.domain().external
+	case t != TypeOpaqueLink:
+		return w.area.db
+	case w.link == nil:
+		w.link = newDatabase(w.domain(), nil)
+		w.link.link = w
+	}
+	return w.link
+}
+
+// discard empties the database of a link that is down.
+func (db *database) discard() {
+	for _, o := range db.own {
+		db.domain.agenda.stop(&o.timer)
+	}
+	clear(db.own)
+	for _, entries := range db.typed {
+		for _, e := range slices.Clone(entries) {
+			db.remove(e)
+		}
+	}
 }
 
 // age returns the age of now in seconds (section 12.1.1).
@@ -125,16 +154,22 @@ func (db *database) forget(e *entry) {
 
 // wires lists where the database's LSAs are flooded (section 13.3: the eligible interfaces).
 func (db *database) wires() []*wire {
-	if db.area != nil {
+	switch {
+	case db.link != nil:
+		return []*wire{db.link}
+	case db.area != nil:
 		return db.area.wires
 	}
 	return db.domain.wires
 }
 
-// floodsOn tells whether LSAs of the database cross a wire: AS-external-LSAs keep out of stub areas
-// and virtual links (section 13.3).
+// floodsOn tells whether LSAs of the database cross a wire: those of the AS keep out of stub areas
+// and virtual links (section 13.3, and RFC 5250, section 3).
 func (db *database) floodsOn(w *wire) bool {
-	if db.area != nil {
+	switch {
+	case db.link != nil:
+		return w == db.link
+	case db.area != nil:
 		return w.area == db.area
 	}
 	return !w.area.cfg.Stub && w.typ != Virtual
@@ -143,6 +178,8 @@ func (db *database) floodsOn(w *wire) bool {
 // changed notes that the database says something else than before.
 func (db *database) changed(t LSType) {
 	switch {
+	case t.opaque():
+		return // no route follows from it
 	case db.area == nil:
 		db.domain.externalChanged = true
 	case t == TypeRouter || t == TypeNetwork:
@@ -209,7 +246,10 @@ func (db *database) damaged(e *entry) {
 
 // String names the database.
 func (db *database) String() string {
-	if db.area == nil {
+	switch {
+	case db.link != nil:
+		return "the link of " + db.link.Interface.String()
+	case db.area == nil:
 		return "the AS"
 	}
 	return "area " + db.area.id.String()

@@ -23,6 +23,7 @@ type wire struct {
 	heard    map[ID]last // of neighbours that are gone, by Router ID; see replay.go
 	busy     bool        // there is something to flush
 	updates  []*entry    // to flood
+	link     *database   // of the LSAs of this link alone; nil: there are none yet
 	delayed  []LSAHeader // to acknowledge; section 13.5
 }
 
@@ -69,6 +70,9 @@ func (w *wire) down() {
 	is := func(o *wire) bool { return o == w }
 	d.wires = slices.DeleteFunc(d.wires, is)
 	w.area.wires = slices.DeleteFunc(w.area.wires, is)
+	if w.link != nil {
+		w.link.discard()
+	}
 	w.updates, w.delayed, w.heard, w.strangers = nil, nil, nil, nil
 }
 

@@ -72,6 +72,8 @@ type Domain struct {
 	calculate  timer
 	spf        throttle
 	scratch    scratch
+	restarts   []*Router // that restart
+	helping    int       // neighbours that are helped to
 
 	externalChanged bool
 	version         uint64 // of calculations
@@ -117,6 +119,7 @@ type Output struct {
 	Datagrams []Datagram
 	Changes   []Change
 	Neighbors []NeighborChange
+	Restarts  []RestartChange
 	// Mismatches are what has newly come to Interface.Mismatches.
 	Mismatches []Mismatch
 	// Errors are things that cannot happen while memory is sound (section 14: an LSA in the

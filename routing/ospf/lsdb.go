@@ -27,6 +27,7 @@ type entry struct {
 	returned  bool      // it has been sent back to a neighbour with an older one
 	sentBack  instant   // when that was
 	waiting   int       // retransmission lists that it is on
+	changed   bool      // it says something else than what its neighbours have acknowledged
 	from      *neighbor // that has brought it; nil: it was made here
 	pos       int       // in typed
 	timer     timer
@@ -108,6 +109,7 @@ func (db *database) install(lsa LSA, arrived bool, from *neighbor) *entry {
 		db.entries[lsa.LSAKey] = e
 		db.typed[lsa.Type] = append(db.typed[lsa.Type], e)
 	}
+	e.changed = changed || e.changed && e.waiting > 0
 	db.forget(e)
 	delete(db.domain.maxAged, e)
 	e.attribute(from)
@@ -118,6 +120,9 @@ func (db *database) install(lsa LSA, arrived bool, from *neighbor) *entry {
 	e.schedule()
 	if changed {
 		db.changed(lsa.Type)
+		if !lsa.Type.opaque() {
+			db.topologyChanged(e, from)
+		}
 	}
 	return e
 }
@@ -186,6 +191,9 @@ func (db *database) changed(t LSType) {
 		db.area.topology = true
 	default:
 		db.area.changed = true
+	}
+	for _, r := range db.domain.restarts {
+		r.touch() // it may be back, or not be known any more
 	}
 	db.domain.scheduleCalculation()
 }

@@ -79,7 +79,7 @@ func (n *neighbor) install(db *database, lsa LSA) error {
 		db.selfOriginated(e)
 		return nil
 	}
-	if lsa.isGrace() {
+	if lsa.IsGrace() {
 		return n.wire.takeGrace(e, asked)
 	}
 	return nil

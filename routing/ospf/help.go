@@ -34,7 +34,7 @@ func (w *wire) takeGrace(e *entry, asked bool) error {
 		return err
 	}
 	n := w.find(e.AdvRouter, g.Address)
-	if n == nil || n.id != e.AdvRouter {
+	if n == nil || n.id != e.AdvRouter || asked && n.helped == nil {
 		return nil
 	}
 	// Policy (section 3.1 (4)): for longer than an LSA stays without being refreshed nobody is helped.
@@ -47,8 +47,8 @@ func (w *wire) takeGrace(e *entry, asked bool) error {
 	case left <= 0:
 		refused = "its grace period is over"
 	case n.helped != nil: // the period may be another one
-	case n.state != NeighborFull || asked:
-		refused = "its adjacency has begun anew"
+	case n.state != NeighborFull:
+		refused = fmt.Sprintf("it is not adjacent, but %v", n.state)
 	case n.hasNews():
 		refused = "the network has changed since it was heard last"
 	case w.router.restarting():

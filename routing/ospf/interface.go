@@ -164,6 +164,7 @@ func (r *Router) AddInterface(cfg InterfaceConfig) (*Interface, error) {
 		i.wire = newWire(i, cfg)
 	}
 	r.interfaces = append(r.interfaces, i)
+	a.interfaces++
 	return i, nil
 }
 
@@ -287,6 +288,7 @@ func (i *Interface) Remove(now time.Time) {
 
 // forget takes the interface out of the domain's lists.
 func (i *Interface) forget() {
+	i.area.interfaces--
 	if d := i.router.domain; d.addresses[i.addr] == i {
 		delete(d.addresses, i.addr)
 	}

@@ -51,7 +51,7 @@ func (w *wire) database(t LSType) *database {
 	return w.link
 }
 
-// discard empties the database of a link that is down.
+// discard empties a database which no router keeps any more.
 func (db *database) discard() {
 	for _, o := range db.own {
 		db.domain.agenda.stop(&o.timer)
@@ -59,6 +59,7 @@ func (db *database) discard() {
 	clear(db.own)
 	for _, entries := range db.typed {
 		for _, e := range slices.Clone(entries) {
+			db.changed(e.Type)
 			db.remove(e)
 		}
 	}

@@ -52,6 +52,13 @@ func (r *Router) Restart(now time.Time, period time.Duration) {
 	r.restart = x
 	d.restarts = append(d.restarts, r)
 	d.tellRestart(RestartChange{Router: r, Begins: true, Period: period})
+	for _, w := range d.wires { // neighbours of the same domain need not be asked
+		for _, n := range w.neighbors {
+			if n.id == r.id && n.state == NeighborFull && !w.router.restarting() {
+				n.support(period, true)
+			}
+		}
+	}
 }
 
 // Restarting tells whether the router restarts, and how long that may still take.

@@ -68,12 +68,21 @@ func (r *Router) Remove(now time.Time, flush bool) {
 	}
 	for _, v := range r.virtual {
 		v.iface.down()
+		v.iface.area.interfaces--
 	}
 	for _, i := range r.interfaces {
 		i.down()
 		i.forget()
 	}
 	delete(d.routers, r.id)
+	for _, at := range r.areas {
+		if at.area.interfaces == 0 {
+			at.area.db.discard() // nobody would hear what changes
+		}
+	}
+	if len(d.routers) == 0 {
+		d.external.discard()
+	}
 }
 
 // ownedBy lists what a router originates.

@@ -54,6 +54,9 @@ func (n *network) poll(now time.Time) (o output, deadline time.Time) {
 		}
 	}
 	for _, c := range out.Restarts {
+		if n.byID[c.Router.ID()] == nil {
+			continue // another member has it by now
+		}
 		x := n.restartOf(now, c)
 		o.restarts = append(o.restarts, x)
 		n.log.Info("ospf: "+x.what(), "router", x.Router, "interface", x.Interface, "neighbor", x.Neighbor, "seconds", x.Seconds, "reason", x.Reason)

@@ -507,9 +507,10 @@ func TestRoutersChangeDomains(t *testing.T) {
 					continue
 				}
 				r[i] = s.takeOver(r[i], to)
-				s.steady(time.Duration(s.rnd.IntN(30))*time.Second, want)
+				s.steady(time.Duration(s.rnd.IntN(20))*time.Second, want)
 			}
-			s.steady(4*time.Minute, want)
+			s.steady(30*time.Second, want)
+			s.run(3 * time.Minute)
 			s.wantNoGrace()
 			s.wantIntraArea(0, r)
 			if all := s.tables(); !maps.Equal(all, want) {

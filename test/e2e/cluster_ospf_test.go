@@ -19,6 +19,8 @@ func (f *sharedLab) pinged(from, to string) (end func() (last, lost int)) {
 	out := f.startOutput(cmd)
 	return func() (last, lost int) {
 		f.t.Helper()
+		// A move is over sooner than neighbours would have missed the router.
+		eventually(f.t, "hosts have answered for 6 s", func() bool { return strings.Count(out.String(), "bytes from") >= 300 })
 		must(f.t, cmd.Process.Signal(os.Interrupt))
 		_ = cmd.Wait() // the answers say more
 		answered := map[int]bool{}
@@ -84,7 +86,7 @@ links: [frr -- r1 -- r2 -- r3, r2 -- bird, frr -- h1, r3 -- h2, bird -- h3]
 		for to, end := range map[string]func() (int, int){"h2": first, "h3": second} {
 			sent, lost := end()
 			t.Logf("%s: h1 to %s: %d of %d lost", what, to, lost, sent)
-			if lost > 0 || sent < 50 {
+			if lost > 0 {
 				t.Errorf("%s: of %d packets from h1 to %s %d are lost", what, sent, to, lost)
 			}
 		}

@@ -19,6 +19,8 @@ type OSPFRouter struct {
 	VirtualLinks []OSPFVirtual
 	Redistribute []OSPFRedistribute // with metric and type set, but those that deny
 	Externals    []OSPFExternal     // the networks that Redistribute stands for, from the topology's routes and addresses
+
+	Helps bool // neighbours restart gracefully (RFC 3623): routing nodes of a cluster, when another member has them
 }
 
 // OSPFInterface is an interface on which OSPF runs.
@@ -87,7 +89,9 @@ func OSPFOf(t *Topology) []OSPFRouter {
 	var out []OSPFRouter
 	for _, n := range t.Nodes {
 		if _, ok := o.ids[n.Name]; ok {
-			out = append(out, o.router(n))
+			r := o.router(n)
+			r.Helps = t.Cluster != nil
+			out = append(out, r)
 		}
 	}
 	return out

@@ -19,7 +19,7 @@ import (
 // eventTypes are the types of the events, by name.
 var eventTypes = map[string]any{
 	"ready": Overview{}, "switch": SwitchEvent{}, "link": LinkEvent{}, "host": HostEvent{}, "rerouted": RerouteEvent{},
-	"ospf_neighbor": ospf.NeighborChange{}, "ospf_run": ospf.Run{},
+	"ospf_neighbor": ospf.NeighborChange{}, "ospf_run": ospf.Run{}, "ospf_restart": ospf.Restart{},
 	"cluster": ClusterEvent{}, "route": RouteEvent{}, "sample": SampleEvent{}, "alive": AliveEvent{}, "end": EndEvent{},
 }
 
@@ -268,7 +268,7 @@ func (v *view) event(e builtin.Event) any {
 			out.Switch = v.switchName(x.Switch)
 		}
 		return out
-	case ospf.NeighborChange, ospf.Run:
+	case ospf.NeighborChange, ospf.Run, ospf.Restart:
 		return x
 	case monitor.Sample:
 		out := SampleEvent{Time: e.Time, Switch: v.switchName(x.Switch), Ports: []PortStatistics{}}

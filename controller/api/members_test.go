@@ -14,7 +14,9 @@ import (
 	"testing"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/datapath/embedded"
 	"trivet.dev/trivet/datapath/embedded/agent"
@@ -287,7 +289,25 @@ func TestMembersUsers(t *testing.T) {
 	k.wait("both are gone", func() bool { return len(has()) == 0 })
 }
 
-// Routers of three members are OSPF neighbours of each other, over the links between them.
+// routeEntries lists the entries of the app routing in all switches, without counters.
+func (k *team) routeEntries() (out []string) {
+	k.t.Helper()
+	for _, s := range k.switches() {
+		flows, err := controller.Ask[openflow.FlowStatsList](k.t.Context(), k.members[0].Seen(s), openflow.AllFlows())
+		k.must(err)
+		for _, f := range flows {
+			if f.Cookie&apps.CookieMask == routing.Cookie {
+				out = append(out, fmt.Sprintf("%x: table %d, %d, %v: %v", s, f.Table, f.Priority, f.Match, f.Instructions))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Routers of three members are OSPF neighbours of each other, over the links between them. When
+// other members have them they restart gracefully: no packet is lost meanwhile, and no entry is
+// another one afterwards.
 func TestMembersOSPF(t *testing.T) {
 	k := newTeam(t, ringOfOSPF(t))
 	// Until the last adjacency is Full some routes go the long way round, and while they change
@@ -310,9 +330,39 @@ func TestMembersOSPF(t *testing.T) {
 	}
 	reach()
 	k.all("first", true)
+	before := k.routeEntries()
 	for i, dpid := range k.switches() {
 		k.give(dpid, k.members[(i+1)%3])
+		k.all(fmt.Sprint("while router ", i+1, " is new to its member"), true)
 	}
+	restarted := func() bool {
+		for _, m := range k.members {
+			for _, x := range m.OSPF.Interfaces("") {
+				if x.Restart != nil {
+					return false
+				}
+			}
+			for _, x := range m.OSPF.Neighbors("") {
+				if x.Helped != nil || x.State != "Full" {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	k.wait("all have restarted", restarted)
 	reach()
 	k.all("after others have taken them", true)
+	if after := k.routeEntries(); !slices.Equal(after, before) {
+		t.Errorf("the entries of the routers were\n%s, are\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+	for i := range 3 { // to one that has none of the area's routers, and so no database
+		for _, dpid := range k.switches() {
+			k.give(dpid, k.members[i])
+			k.all("while all go to one", true)
+			k.wait("it has restarted", restarted)
+		}
+	}
+	reach()
+	k.all("at the end", true)
 }

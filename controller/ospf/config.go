@@ -204,7 +204,11 @@ func (n *network) removeRouters(now time.Time, wanted map[uint64]*Router) {
 	for id := range gone {
 		r := n.byID[id]
 		for _, p := range r.ports {
-			n.leave(now, p)
+			if n.shared && wanted[r.DPID] == nil {
+				n.separate(now, p.segment, gone)
+			} else {
+				n.leave(now, p)
+			}
 		}
 		r.engine.Remove(now, !n.shared)
 		if wanted[r.DPID] != nil {
@@ -249,6 +253,9 @@ func (n *network) addRouter(now time.Time, c *Router) error {
 		e, err := n.domain.AddRouter(c.ID)
 		if err != nil {
 			return err
+		}
+		if n.taken[c.DPID] {
+			e.Restart(now, graceTime)
 		}
 		r = &router{engine: e, datapath: n.away[c.DPID]}
 		if r.datapath == nil {

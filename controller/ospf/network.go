@@ -43,7 +43,8 @@ type network struct {
 	begun   time.Time
 	started bool // all routers knew their ports once
 
-	shared bool // of a cluster: other members have routers, too
+	shared bool            // of a cluster: other members have routers, too
+	taken  map[uint64]bool // of them routers that another member has had before, while they are added
 
 	unsettled int // routers that do not know theirs
 
@@ -174,8 +175,10 @@ func (n *network) look(now time.Time, j joined) *view {
 		}
 		v.kinds[place{p.Switch, p.Number}] = p.Kind
 		s := v.at(p.Switch, p.Number)
-		s.undecided = s.undecided || p.Kind == discovery.Open
-		s.others = s.others || p.Kind == discovery.Edge
+		// Who restarts does not wait: its neighbours are those of before, and nobody is told of more.
+		open := p.Kind == discovery.Open
+		s.undecided = s.undecided || open && !n.restarts(p.Switch)
+		s.others = s.others || p.Kind == discovery.Edge || open && n.restarts(p.Switch)
 		if p.Kind == discovery.Edge && !j.router(p.Switch) {
 			edges[p.Switch] = true
 		}
@@ -224,6 +227,9 @@ func (n *network) settle(now time.Time, r *router, v *view) {
 		return
 	}
 	n.unsettled++
+	if n.restarts(r.DPID) {
+		return
+	}
 	for _, p := range r.ports {
 		if p.speaks() {
 			v.at(r.DPID, p.Port).undecided = true
@@ -252,7 +258,8 @@ func (n *network) join(now time.Time, j joined) bool {
 		switch {
 		case !p.speaks():
 			n.stub(now, p)
-		case !r.works[p.Port] || !r.connected || v.at(r.DPID, p.Port).undecided || v.kinds[place{r.DPID, p.Port}] == discovery.Open:
+		case !r.works[p.Port] || !r.connected || v.at(r.DPID, p.Port).undecided,
+			v.kinds[place{r.DPID, p.Port}] == discovery.Open && !n.restarts(r.DPID):
 			// It goes on as it is.
 		default:
 			g := group{v.Of(r.DPID, p.Port), p.Settings.Address.Masked()}
@@ -290,7 +297,7 @@ func (n *network) portsAt(only map[place]bool) iter.Seq[*port] {
 
 // stub makes an interface without neighbours what its port is.
 func (n *network) stub(now time.Time, p *port) {
-	if p.router.ready && (p.Settings.Type == engine.Loopback || p.router.works[p.Port]) {
+	if (p.router.ready || n.restarts(p.router.DPID)) && (p.Settings.Type == engine.Loopback || p.router.works[p.Port]) {
 		p.engine.Up(now)
 	}
 }
@@ -406,6 +413,39 @@ func (n *network) dissolve(now time.Time, s *segment) {
 		}
 		p.engine = e
 	}
+	s.members = nil
+}
+
+// graceTime is for how long a router that has another member is taken for adjacent, at most (RFC
+// 3623): some Hellos, and an exchange of databases.
+const graceTime = 2 * time.Minute
+
+// restarts says whether a router goes on where another member has had it.
+func (n *network) restarts(dpid uint64) (is bool) {
+	if r := n.routers[dpid]; r != nil {
+		_, is = r.engine.Restarting()
+	}
+	return is
+}
+
+// separate ends a segment of which another member is about to have routers: who stays exchanges
+// packets with them.
+func (n *network) separate(now time.Time, s *segment, gone map[engine.ID]bool) {
+	if s == nil {
+		return
+	}
+	ports := map[*engine.Interface]*port{}
+	for _, p := range s.members {
+		if p.segment == s {
+			ports[p.engine], p.segment = p, nil
+		}
+	}
+	n.domain.Separate(now, s.engine, graceTime, func(i *engine.Interface) (c engine.InterfaceConfig, stays bool) {
+		if p := ports[i]; p != nil && !gone[p.router.ID] {
+			return p.Settings, true
+		}
+		return c, false
+	})
 	s.members = nil
 }
 

@@ -19,11 +19,13 @@ import (
 	"bytes"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/openflow"
@@ -79,7 +81,7 @@ type arrived struct {
 func New(d *discovery.App, r *routing.App, c Config) (*App, error) {
 	a := &App{routing: r, discovery: d, queue: make(chan arrived, maxQueue), wake: make(chan struct{}, 1), stop: make(chan struct{}),
 		net: newNetwork(slog.New(slog.DiscardHandler), time.Now())}
-	if err := r.Speak(routing.Protocol{Name: topology.SourceOSPF, Distance: rib.OSPF, Paths: [2]bool{true, false}, Speaker: (*speaker)(a),
+	if err := r.Speak(routing.Protocol{Name: topology.SourceOSPF, Distance: rib.OSPF, Paths: [2]bool{true, false}, Speaker: (*speaker)(a), Restarting: a.restarting,
 		Wants: []routing.Wanted{{Protocol: ipProtocol, Groups: []netip.Prefix{allRouters}}}}); err != nil {
 		return nil, err
 	}
@@ -164,7 +166,8 @@ func (a *App) again() {
 func (a *App) SwitchUp(s *controller.Switch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.has(s.DPID(), true)
+	// Who has routes has had another member before, or this one: to its neighbours it restarts.
+	a.has(s.DPID(), true, len(s.Rules(routing.Cookie, apps.CookieMask, nil).Flows()) > 0)
 	a.switchUp(time.Now(), s)
 	a.poll(time.Now())
 	a.changedAll()
@@ -200,17 +203,19 @@ func (a *App) Share() error {
 	return a.Configure(a.config)
 }
 
-// has takes a router that is this member's now, or lets another member have it: its LSAs stay. mu
-// must be held.
-func (a *App) has(dpid uint64, mine bool) {
+// has takes a router that is this member's now, or lets another member have it: its LSAs stay.
+// restarts says that it has had a member before. mu must be held.
+func (a *App) has(dpid uint64, mine, restarts bool) {
 	if a.mine == nil || a.mine[dpid] == mine || !a.config.has(dpid) {
 		return
 	}
 	a.mine[dpid] = mine
+	a.net.taken = map[uint64]bool{dpid: mine && restarts}
 	now := time.Now()
 	if err := a.net.configure(now, a.config.only(a.mine)); err != nil {
 		a.net.log.Error("ospf: a router is not taken", "error", err)
 	}
+	a.net.taken = nil
 	a.tell = true
 	a.poll(now)
 	a.changedAll()
@@ -220,7 +225,7 @@ func (a *App) has(dpid uint64, mine bool) {
 func (a *App) SwitchDown(s *controller.Switch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.has(s.DPID(), false)
+	a.has(s.DPID(), false, false)
 	if r := a.net.routers[s.DPID()]; r != nil {
 		r.connected = false
 	}
@@ -424,7 +429,8 @@ func (a *App) poll(now time.Time) {
 	a.out.packets = append(a.out.packets, out.packets...)
 	a.out.neighbors = append(a.out.neighbors, out.neighbors...)
 	a.out.runs = append(a.out.runs, out.runs...)
-	a.tell = a.tell || len(out.runs) > 0
+	a.out.restarts = append(a.out.restarts, out.restarts...)
+	a.tell = a.tell || len(out.runs) > 0 || slices.ContainsFunc(out.restarts, Restart.done)
 }
 
 // send sends and tells what has come of the engine.
@@ -441,11 +447,16 @@ func (a *App) send() {
 		why := "OSPF was configured"
 		if len(out.runs) > 0 {
 			why = "OSPF: " + out.runs[0].Cause
+		} else if i := slices.IndexFunc(out.restarts, Restart.done); i >= 0 {
+			why = "OSPF: " + out.restarts[i].Router + " has restarted"
 		}
 		a.routing.Refresh(why)
 	}
 	for _, f := range watchers {
 		for _, x := range out.neighbors {
+			f(x)
+		}
+		for _, x := range out.restarts {
 			f(x)
 		}
 		for _, x := range out.runs {
@@ -479,7 +490,14 @@ func (a *App) Speaks(dpid uint64) bool {
 	return a.net.routers[dpid] != nil
 }
 
-// Watch calls f with every Run and NeighborChange from now on, one after the other. f must be
+// restarting says whether a router restarts, and so goes on with the routes that it has.
+func (a *App) restarting(dpid uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.net.restarts(dpid)
+}
+
+// Watch calls f with every Run, Restart and NeighborChange from now on, one after the other. f must be
 // quick.
 func (a *App) Watch(f func(any)) {
 	a.mu.Lock()

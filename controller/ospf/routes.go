@@ -29,6 +29,7 @@ type Run struct {
 type output struct {
 	packets   []packet
 	neighbors []NeighborChange
+	restarts  []Restart
 	runs      []Run // after which routes may be others
 }
 
@@ -50,6 +51,17 @@ func (n *network) poll(now time.Time) (o output, deadline time.Time) {
 		if c.Reason != "" && c.To == engine.NeighborDown {
 			n.log.Warn("ospf: a neighbour was dropped, and is ignored for a while", "router", x.Router, "interface", x.Interface, "neighbor", x.Neighbor,
 				"reason", x.Reason)
+		}
+	}
+	for _, c := range out.Restarts {
+		if n.byID[c.Router.ID()] == nil {
+			continue // another member has it by now
+		}
+		x := n.restartOf(now, c)
+		o.restarts = append(o.restarts, x)
+		n.log.Info("ospf: "+x.what(), "router", x.Router, "interface", x.Interface, "neighbor", x.Neighbor, "seconds", x.Seconds, "reason", x.Reason)
+		if x.done() {
+			n.dropTables()
 		}
 	}
 	for _, m := range out.Mismatches {

@@ -38,6 +38,7 @@ type Neighbor struct {
 	Dead      *float64   `json:"dead_seconds,omitempty" doc:"Until it is taken for lost, if it says nothing; missing: no packets are exchanged"`
 	Requests  int        `json:"requests,omitempty" doc:"LSAs that it is asked for"`
 	Unacked   int        `json:"unacknowledged,omitempty" doc:"LSAs that it has not acknowledged"`
+	Helped    *float64   `json:"helped_seconds,omitempty" doc:"It restarts, and is taken for adjacent in any state for so long (RFC 3623)"`
 
 	Mismatches []Mismatch `json:"mismatches,omitempty" doc:"What it and the router must agree on, and do not; a router that is no neighbour because of that is Down"`
 }
@@ -63,19 +64,59 @@ type Attachment struct {
 	Received  map[string]uint64 `json:"received,omitempty"`
 	Refused   uint64            `json:"refused,omitempty" doc:"Packets that were not taken"`
 	Reason    string            `json:"reason,omitempty" doc:"Why the last one was not"`
+	Restart   *float64          `json:"restart_seconds,omitempty" doc:"Its router restarts gracefully, and waits for its neighbours of before for so long (RFC 3623)"`
+}
+
+// Restart is that a router begins or ends to restart gracefully (RFC 3623), as it does when another
+// member of a cluster takes it over; or to help a neighbour that does.
+type Restart struct {
+	Time      time.Time `json:"time"`
+	Router    string    `json:"router"`
+	Interface string    `json:"interface,omitempty" doc:"Of the neighbour that is helped; missing: the router itself restarts"`
+	Neighbor  engine.ID `json:"neighbor,omitempty" doc:"Its router id"`
+	Begins    bool      `json:"begins"`
+	Seconds   float64   `json:"seconds,omitempty" doc:"Of what begins: how long it takes at most"`
+	Reason    string    `json:"reason,omitempty" doc:"Why it has ended, or does not begin"`
+}
+
+// done says whether a router has restarted.
+func (r Restart) done() bool { return r.Interface == "" && !r.Begins }
+
+func (r Restart) what() string {
+	switch {
+	case r.Interface == "" && r.Begins:
+		return "a router restarts gracefully"
+	case r.Interface == "":
+		return "a router has restarted"
+	case r.Begins:
+		return "a neighbour restarts and is helped"
+	}
+	return "a neighbour that restarts is not helped any more"
+}
+
+func (n *network) restartOf(now time.Time, c engine.RestartChange) Restart {
+	x := Restart{Time: now, Router: n.nameOf(c.Router.ID()), Neighbor: c.Neighbor, Begins: c.Begins, Seconds: c.Period.Seconds(), Reason: c.Reason}
+	if c.Interface == nil {
+		return x
+	}
+	if x.Interface = c.Interface.String(); n.portOf(c.Interface) != nil {
+		x.Interface = n.portOf(c.Interface).Name
+	}
+	return x
 }
 
 // LSA is an LSA of a database.
 type LSA struct {
-	Area     *engine.ID `json:"area,omitempty" doc:"Missing: of the whole AS"`
-	Type     string     `json:"type"`
-	ID       engine.ID  `json:"id"`
-	Router   string     `json:"router,omitempty" doc:"Name of the router that advertises it, where it is known"`
-	AdvRtr   engine.ID  `json:"advertising_router"`
-	Age      uint16     `json:"age" doc:"Seconds"`
-	Sequence string     `json:"sequence"`
-	Checksum string     `json:"checksum"`
-	Content  string     `json:"content" doc:"What it says"`
+	Area      *engine.ID `json:"area,omitempty" doc:"Missing: of the whole AS"`
+	Interface string     `json:"interface,omitempty" doc:"Of an LSA of its link alone"`
+	Type      string     `json:"type"`
+	ID        engine.ID  `json:"id"`
+	Router    string     `json:"router,omitempty" doc:"Name of the router that advertises it, where it is known"`
+	AdvRtr    engine.ID  `json:"advertising_router"`
+	Age       uint16     `json:"age" doc:"Seconds"`
+	Sequence  string     `json:"sequence"`
+	Checksum  string     `json:"checksum"`
+	Content   string     `json:"content" doc:"What it says"`
 }
 
 // Route is a route of a router's OSPF table.
@@ -147,6 +188,9 @@ func (a *App) Neighbors(name string) []Neighbor {
 					dead := max(x.Dead, 0).Seconds()
 					nb.Dead, nb.Priority = &dead, &x.Priority
 				}
+				if helped := x.Helped.Seconds(); helped > 0 {
+					nb.Helped = &helped
+				}
 				list = append(list, nb)
 			}
 			out = append(out, a.net.heard(p, list)...)
@@ -179,6 +223,10 @@ func (p *port) show() Attachment {
 		if nb.State == engine.NeighborFull {
 			x.Full++
 		}
+	}
+	if left, is := p.router.engine.Restarting(); is {
+		seconds := left.Seconds()
+		x.Restart = &seconds
 	}
 	if p.speaks() {
 		x.Hello, x.Dead = c.HelloInterval.Seconds(), c.DeadInterval.Seconds()
@@ -228,6 +276,16 @@ func (a *App) Database(name string) []LSA {
 			out = append(out, a.net.show(nil, l))
 		}
 	}
+	a.net.each(name, func(r *router) {
+		for _, p := range slices.Concat(r.ports, r.virtual) {
+			for _, l := range p.engine.LSAs() {
+				id := p.engine.Area().ID()
+				x := a.net.show(&id, l)
+				x.Interface = p.Name
+				out = append(out, x)
+			}
+		}
+	})
 	return out
 }
 
@@ -290,6 +348,13 @@ func (n *network) content(l engine.LSA) string {
 			text += " via " + x.Forward.String()
 		}
 		return text
+	case engine.TypeOpaqueLink:
+		if g, err := engine.DecodeGrace(l.Body); err == nil && l.IsGrace() {
+			return fmt.Sprintf("restarts within %.0f s", g.Period.Seconds())
+		}
+	}
+	if l.Type >= engine.TypeOpaqueLink {
+		return fmt.Sprintf("opaque type %d, %d octets", l.ID>>24, len(l.Body))
 	}
 	return ""
 }

@@ -25,6 +25,11 @@ type Protocol struct {
 	// speak it have no shortest paths of this app's own.
 	Paths [2]bool
 
+	// Restarting, where it is there, says whether a router goes on with the routes that are
+	// installed, as the protocol does not know yet what they are to be. Refresh tells that it does.
+	// It is called as a Speaker's methods are.
+	Restarting func(dpid uint64) bool
+
 	Speaker
 }
 
@@ -188,6 +193,19 @@ func (n *node) isWanted(w Wanted, p ipPacket) bool {
 	}
 	_, own := n.local[p.dst]
 	return own || slices.ContainsFunc(w.Groups, func(g netip.Prefix) bool { return g.Contains(p.dst) })
+}
+
+// restarting lists the routers whose routes a protocol wants to stay as they are installed.
+func restarting(all []*protocol) map[uint64]bool {
+	out := map[uint64]bool{}
+	for _, s := range all {
+		for dpid := range s.by {
+			if s.Restarting != nil && s.Restarting(dpid) {
+				out[dpid] = true
+			}
+		}
+	}
+	return out
 }
 
 // protocolFrame is the entries for groups of the protocols that the router speaks.

@@ -29,6 +29,7 @@ func (a *App) follow() {
 		up[n.index], connected[dpid] = n.up, n.sw != nil
 		n.mu.Unlock()
 	}
+	stay := restarting(protocols) // asked before the routes: those of who has just restarted are right
 	changed, links := 0, a.discovery.Links()
 	for stage, ways := range stages(a.led, sayable(steered, a.led, connected)) {
 		net, err := addresses.network(&config, up, links, protocols)
@@ -46,7 +47,7 @@ func (a *App) follow() {
 			return
 		}
 		a.complete, a.led = true, ways
-		changed += a.install(nodes, net, net.onDemand, stage > 0)
+		changed += a.install(nodes, net, net.onDemand, stage > 0, stay)
 	}
 	took := time.Since(why.at)
 	a.mu.Lock()
@@ -106,14 +107,15 @@ func (n *node) isSettled() bool {
 	return n.settled && n.reactive && len(n.neighbors) == 0
 }
 
-// install sends what differs, in rounds, and returns the number of entries.
-func (a *App) install(nodes map[uint64]*node, net *network, reactive, onlyParts bool) (count int) {
+// install sends what differs, in rounds, and returns the number of entries. Routers that stay as
+// they are are left out.
+func (a *App) install(nodes map[uint64]*node, net *network, reactive, onlyParts bool, stay map[uint64]bool) (count int) {
 	byTraffic := map[Traffic][]change{}
 	drop := map[*node][]controller.RuleKey{}
 	for _, n := range nodes {
 		n.mu.Lock()
 		n.net, n.reactive = net, reactive
-		if n.rules != nil && (!n.isSettled() || net.leadsParts[n.index]) {
+		if n.rules != nil && (!n.isSettled() || net.leadsParts[n.index]) && !stay[n.DPID] {
 			known := len(n.neighbors)
 			changes, gone := n.compare()
 			for _, c := range changes {

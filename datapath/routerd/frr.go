@@ -70,6 +70,10 @@ func frrOSPF(r *topology.OSPFRouter) string {
 	line("router ospf")
 	line(" ospf router-id %s", r.RouterID)
 	line(" log-adjacency-changes")
+	if r.Helps { // BIRD does by itself
+		line(" capability opaque")
+		line(" graceful-restart helper enable")
+	}
 	for _, a := range r.Areas {
 		frrArea(line, a)
 	}

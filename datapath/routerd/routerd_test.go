@@ -86,6 +86,7 @@ func has(t *testing.T, text string, want ...string) {
 func TestFRR(t *testing.T) {
 	for _, auth := range []topology.OSPFAuthType{topology.AuthMD5, topology.AuthSimple} {
 		n, r := everything(t, auth)
+		r.Helps = auth == topology.AuthMD5
 		programs := frr.Programs(n, r)
 		if len(programs) != 2 || len(frr.Programs(n, nil)) != 1 {
 			t.Fatal("zebra and, with OSPF, ospfd")
@@ -97,6 +98,9 @@ func TestFRR(t *testing.T) {
 			" default-information originate always metric 20 metric-type 2")
 		if auth == topology.AuthMD5 {
 			has(t, text, " ip ospf message-digest-key 3 md5 walnut", " area 0.0.0.1 virtual-link 0.0.0.3 authentication message-digest message-digest-key 3 md5 walnut")
+		}
+		if got := strings.Contains(text, " capability opaque\n graceful-restart helper enable\n"); got != r.Helps {
+			t.Errorf("it helps neighbours that restart: %v", got)
 		}
 		if strings.Contains(text, "r1-eth4") {
 			t.Error("OSPF is off on r1-eth4")

@@ -135,7 +135,11 @@ func (a *app) showNeighbors(list []ospf.Neighbor) {
 		if x.Dead != nil {
 			dead = fmt.Sprintf("%.0f s", *x.Dead)
 		}
-		rows = append(rows, []string{x.Router, dash(x.Neighbor), x.RouterID.String(), x.State, shown(x.DR), dead, shown(x.Address), x.Interface, x.Area.String()})
+		state := x.State
+		if x.Helped != nil {
+			state += fmt.Sprintf(", restarts: %.0f s", *x.Helped)
+		}
+		rows = append(rows, []string{x.Router, dash(x.Neighbor), x.RouterID.String(), state, shown(x.DR), dead, shown(x.Address), x.Interface, x.Area.String()})
 	}
 	if len(list) == 0 {
 		a.say("no neighbours")
@@ -166,11 +170,15 @@ func (a *app) showInterfaces(list []ospf.Attachment) {
 		case x.Inside:
 			kind += ", inside"
 		}
+		state := x.State
+		if x.Restart != nil {
+			state += fmt.Sprintf(", restarts: %.0f s", *x.Restart)
+		}
 		refused := strconv.FormatUint(x.Refused, 10)
 		if x.Reason != "" {
 			refused += ": " + x.Reason
 		}
-		rows = append(rows, []string{x.Router, x.Interface, x.Address.String(), x.Area.String(), strconv.Itoa(int(x.Cost)), kind, x.State,
+		rows = append(rows, []string{x.Router, x.Interface, x.Address.String(), x.Area.String(), strconv.Itoa(int(x.Cost)), kind, state,
 			shown(x.DR), shown(x.BDR), fmt.Sprintf("%d of %d", x.Full, x.Neighbors), sumOf(x.Sent), sumOf(x.Received), refused})
 	}
 	a.table(rows)
@@ -190,6 +198,9 @@ func (a *app) showDatabase(list []ospf.LSA) {
 		area := "AS"
 		if x.Area != nil {
 			area = x.Area.String()
+		}
+		if x.Interface != "" {
+			area = x.Interface
 		}
 		router := x.AdvRtr.String()
 		if x.Router != "" {

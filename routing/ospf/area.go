@@ -35,6 +35,8 @@ type Area struct {
 	wires  []*wire // up, virtual ones as well
 	graph  *graph  // of the last calculation
 
+	interfaces int // of the domain's routers, whether up or not
+
 	topology bool // router- or network-LSAs have changed since
 	changed  bool // other LSAs have
 }

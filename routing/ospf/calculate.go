@@ -36,6 +36,12 @@ func (d *Domain) expire(timerKind) {
 	for _, r := range d.bordersIn(changed) {
 		r.recalculate()
 	}
+	for _, r := range d.restarts {
+		if r.restart.phase == restartEnds {
+			r.restart.phase = restartCleared
+			d.tellRestart(RestartChange{Router: r, Reason: r.restart.reason})
+		}
+	}
 	for _, r := range d.routers {
 		if r.forwards {
 			r.touch() // section 12.4.4.1 depends on who is reachable
@@ -68,6 +74,9 @@ func (r *Router) recalculate() {
 	r.table = table
 	if !r.isBorder() {
 		r.table = nil
+	}
+	if r.restarting() {
+		return
 	}
 	for _, at := range r.areas {
 		r.originateSummaries(c, at)

@@ -30,6 +30,8 @@ func bodies() []Body {
 			NewLSA(LSAKey{TypeSummary, 9, 1}, OptionE, 5, 6, SummaryLSA{Mask: 0xffffff00, Metric: 77}.Encode()),
 			NewLSA(LSAKey{TypeASBRSummary, 9, 1}, OptionE, 5, 6, SummaryLSA{Metric: 77}.Encode()),
 			NewLSA(LSAKey{TypeExternal, 9, 1}, OptionE, 5, 6, ExternalLSA{Mask: 0xffffff00, Type2: true, Metric: 7, Forward: 8, Tag: 9}.Encode()),
+			NewLSA(LSAKey{TypeOpaqueLink, 3 << 24, 1}, OptionE, 5, 6, []byte{0, 1, 0, 4, 0, 0, 0, 120}),
+			NewLSA(LSAKey{TypeOpaqueArea, 4 << 24, 1}, OptionE, 5, 6, []byte{1, 2, 3, 4}),
 		}},
 		&LinkStateAck{Headers: []LSAHeader{h, h}},
 	}
@@ -119,7 +121,7 @@ func TestInvalidLSAs(t *testing.T) {
 		"a mask with a hole":                                NewLSA(LSAKey{TypeSummary, 2, 1}, 0, 1, 0, []byte{255, 0, 255, 0, 0, 0, 0, 1}),
 		"a short summary":                                   NewLSA(LSAKey{TypeSummary, 2, 1}, 0, 1, 0, []byte{255, 0, 0, 0}),
 		"a short external":                                  NewLSA(LSAKey{TypeExternal, 2, 1}, 0, 1, 0, []byte{255, 0, 0, 0, 0, 0, 0, 1}),
-		"an unknown type":                                   NewLSA(LSAKey{10, 2, 1}, 0, 1, 0, nil),
+		"an unknown type":                                   NewLSA(LSAKey{7, 2, 1}, 0, 1, 0, nil),
 		"an age above MaxAge":                               NewLSA(LSAKey{TypeRouter, 1, 1}, 0, 1, MaxAge+1, []byte{0, 0, 0, 0}),
 	} {
 		if !lsa.ChecksumOK() || lsa.Validate() == nil {

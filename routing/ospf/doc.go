@@ -26,16 +26,20 @@
 // If the routers of a domain fall into parts that are not joined, they still share their databases.
 // What one part learns is then in the databases behind the other, too: unreachable, and so unused.
 //
+// A router can go on in another domain, by a graceful restart: Domain.Separate and Router.Remove in
+// the one, Router.Restart in the other.
+//
 // # Where to find what
 //
 // Files are named by the RFC's words: packet, lsa, auth (formats); wire, hello, neighbor, dr
 // (sections 8 to 10.5); exchange, request (10.6 to 10.9); flood, ack (13); lsdb, origin (12, 14);
-// router, summary (12.4); graph, route, nexthop, interarea, external, table (11, 16); virtual (15).
+// router, summary (12.4); graph, route, nexthop, interarea, external, table (11, 16); virtual (15);
+// grace, restart, help (RFC 3623).
 // docs/ospf-conformance.md lists what the RFC demands, with the test of each.
 //
 // # Left out
 //
 // Networks without multicast (NBMA, point-to-multipoint) and their state Attempt, routing by type
-// of service, demand circuits (RFC 1793), NSSA (RFC 3101), opaque LSAs (RFC 5250), graceful restart
-// (RFC 3623), OSPFv3. Neighbours that have these capabilities are understood; they are not offered.
+// of service, demand circuits (RFC 1793), NSSA (RFC 3101), OSPFv3. Neighbours that have these
+// capabilities are understood; they are not offered.
 package ospf

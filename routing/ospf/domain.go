@@ -59,7 +59,7 @@ type Domain struct {
 
 	routers   map[ID]*Router
 	areas     map[ID]*Area
-	external  *database // AS-external-LSAs: section 2.2's only LSAs without an area
+	external  *database // AS-external-LSAs and opaque ones of the AS: those without an area
 	addresses map[ID]*Interface
 	wires     []*wire // all that are up
 	busy      []*wire // those with something to send
@@ -72,6 +72,8 @@ type Domain struct {
 	calculate  timer
 	spf        throttle
 	scratch    scratch
+	restarts   []*Router // that restart
+	helping    int       // neighbours that are helped to
 
 	externalChanged bool
 	version         uint64 // of calculations
@@ -117,6 +119,7 @@ type Output struct {
 	Datagrams []Datagram
 	Changes   []Change
 	Neighbors []NeighborChange
+	Restarts  []RestartChange
 	// Mismatches are what has newly come to Interface.Mismatches.
 	Mismatches []Mismatch
 	// Errors are things that cannot happen while memory is sound (section 14: an LSA in the
@@ -247,7 +250,8 @@ func (d *Domain) Routers() []*Router {
 // Router returns a router by its Router ID, nil when the domain has none such.
 func (d *Domain) Router(id ID) *Router { return d.routers[id] }
 
-// Externals returns the database of AS-external-LSAs, as Area.LSAs does.
+// Externals returns the database of AS-external-LSAs and of opaque ones of the AS, as Area.LSAs
+// does.
 func (d *Domain) Externals() []LSA { return d.external.list() }
 
 // AddArea sets an area up (appendix C.2). Areas that are ordinary and have no ranges need not be

@@ -95,7 +95,10 @@ func (w *wire) elect() {
 func (w *wire) vote(dr, bdr ID) (newDR, newBDR ID) {
 	candidates := []candidate{{w.router.id, w.addr, w.priority, dr, bdr}}
 	for _, n := range w.neighbors {
-		if n.state >= NeighborTwoWay {
+		switch {
+		case n.helped != nil:
+			candidates = append(candidates, n.helped.ballot)
+		case n.state >= NeighborTwoWay:
 			candidates = append(candidates, candidate{n.id, n.addr, n.priority, n.dr, n.bdr})
 		}
 	}

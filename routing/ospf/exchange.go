@@ -33,7 +33,7 @@ func (n *neighbor) startExchange() {
 // sendDD sends the next Database Description, with as many headers as fit (section 10.8).
 func (n *neighbor) sendDD(flags DDFlags) {
 	w, x := n.wire, &n.exchange
-	dd := &DatabaseDescription{Options: w.area.options(), Flags: flags, Seq: x.seq}
+	dd := &DatabaseDescription{Options: w.area.options() | OptionO, Flags: flags, Seq: x.seq}
 	if w.typ != Virtual {
 		dd.MTU = w.cfg.MTU
 	}
@@ -80,15 +80,22 @@ func (n *neighbor) nextHeaders(room int) []LSAHeader {
 	return headers
 }
 
-// databases lists what is exchanged with the neighbour: the area's database, and the
-// AS-external-LSAs except into stub areas and over virtual links (section 10.3, NegotiationDone).
+// databases lists what is exchanged with the neighbour: the area's database, that of the link, and
+// the LSAs of the AS except into stub areas and over virtual links (section 10.3, NegotiationDone).
 func (n *neighbor) databases() []*database {
 	all := []*database{n.wire.area.db}
+	if n.wire.link != nil {
+		all = append(all, n.wire.link)
+	}
 	if ext := n.domain().external; ext.floodsOn(n.wire) {
 		all = append(all, ext)
 	}
 	return all
 }
+
+// takes tells whether the neighbour is sent LSAs of a type: opaque ones if it has said that it knows
+// what they are (RFC 5250, section 3.1).
+func (n *neighbor) takes(t LSType) bool { return !t.opaque() || n.exchange.options&OptionO != 0 }
 
 // entry returns the database copy of an LSA that the neighbour may see.
 func (n *neighbor) entry(key LSAKey) *entry {
@@ -106,7 +113,7 @@ func (n *neighbor) summarize() {
 	for _, db := range n.databases() {
 		for _, entries := range db.typed {
 			for _, e := range entries {
-				if !n.wire.fits(e) {
+				if !n.wire.fits(e) || !n.takes(e.Type) {
 					continue
 				}
 				if e.maxAged() {
@@ -194,11 +201,11 @@ func (n *neighbor) accept(dd *DatabaseDescription) error {
 	}
 	x.received = &DatabaseDescription{Options: dd.Options, Flags: dd.Flags, Seq: dd.Seq}
 	for _, h := range dd.Headers {
-		if h.Type < TypeRouter || h.Type > TypeExternal || h.Type == TypeExternal && n.wire.area.cfg.Stub {
+		if !h.Type.known() || h.Type.wide() && n.wire.area.cfg.Stub {
 			n.event(seqNumberMismatch)
 			return fmt.Errorf("it describes an LSA of %v, which area %v does not have", h.Type, n.wire.area.id)
 		}
-		if h.Type == TypeExternal && n.wire.typ == Virtual {
+		if h.Type.wide() && n.wire.typ == Virtual {
 			continue
 		}
 		e := n.entry(h.LSAKey)

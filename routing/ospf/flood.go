@@ -27,11 +27,9 @@ func (n *neighbor) receiveLSA(lsa LSA) error {
 	if err := lsa.Validate(); err != nil { // 1, 2
 		return err
 	}
-	db := w.area.db
-	if lsa.Type == TypeExternal {
-		if db = d.external; !db.floodsOn(w) { // 3
-			return fmt.Errorf("LSA %v: AS-external-LSAs do not come into a stub area or by a virtual link", lsa.LSAKey)
-		}
+	db := w.database(lsa.Type)
+	if !db.floodsOn(w) { // 3
+		return fmt.Errorf("LSA %v: such LSAs do not come into a stub area or by a virtual link", lsa.LSAKey)
 	}
 	e := db.entries[lsa.LSAKey]
 	if lsa.Age >= MaxAge && e == nil && d.exchanging == 0 { // 4
@@ -54,7 +52,7 @@ func (n *neighbor) receiveLSA(lsa LSA) error {
 				return fmt.Errorf("LSA %v: %w", lsa.LSAKey, err)
 			}
 		}
-		n.install(db, lsa)
+		return n.install(db, lsa)
 	case n.requests[lsa.LSAKey] != (request{}): // 6
 		n.event(badLSReq)
 		return fmt.Errorf("LSA %v: this is not the more recent instance that was described", lsa.LSAKey)
@@ -69,7 +67,7 @@ func (n *neighbor) receiveLSA(lsa LSA) error {
 // install is step 5: the new instance goes into the database and out of the other interfaces. One
 // that was asked for has not come by flooding, so that MinLSArrival does not hold up the next
 // instance, which often follows as soon as the adjacency is full.
-func (n *neighbor) install(db *database, lsa LSA) {
+func (n *neighbor) install(db *database, lsa LSA) error {
 	_, asked := n.requests[lsa.LSAKey]
 	lsa.Body = slices.Clone(lsa.Body)
 	e := db.install(lsa, !asked, n)
@@ -79,7 +77,12 @@ func (n *neighbor) install(db *database, lsa LSA) {
 	}
 	if n.domain().isOwn(lsa.LSAKey) {
 		db.selfOriginated(e)
+		return nil
 	}
+	if lsa.IsGrace() {
+		return n.wire.takeGrace(e, asked)
+	}
+	return nil
 }
 
 // duplicate is step 7: the neighbour has what we have. If we had sent it to them, this is their
@@ -133,7 +136,7 @@ func (w *wire) floods(e *entry, from *neighbor) bool {
 	}
 	added := false
 	for _, n := range w.list() {
-		if n.state < NeighborExchange {
+		if n.state < NeighborExchange || !n.takes(e.Type) {
 			continue
 		}
 		if r, ok := n.requests[e.LSAKey]; ok && n.state < NeighborFull {

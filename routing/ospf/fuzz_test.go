@@ -30,6 +30,11 @@ func FuzzDecode(f *testing.F) {
 		}
 		if u, ok := p.Body.(*LinkStateUpdate); ok {
 			for _, l := range u.LSAs {
+				if g, err := DecodeGrace(l.Body); err == nil {
+					if again, err := DecodeGrace(g.Encode()); err != nil || again != g {
+						t.Errorf("%+v becomes %+v, %v", g, again, err)
+					}
+				}
 				l = NewLSA(l.LSAKey, l.Options, l.Seq, l.Age, l.Body) // get past the checksum
 				if l.Validate() == nil && l.Type == TypeRouter {
 					for range l.links() {
@@ -51,6 +56,12 @@ func FuzzReceive(f *testing.F) {
 	for _, dump := range packetsOfFRR {
 		f.Add(uint8(20), unhex(f, dump), unhex(f, packetsOfFRR[0]))
 	}
+	for _, age := range []uint16{1, MaxAge} {
+		grace := NewLSA(LSAKey{TypeOpaqueLink, graceID, 0x02020202}, OptionE, InitialSequence, age, GraceLSA{Period: time.Hour, Address: 0x0a000202}.Encode())
+		b := (&Packet{RouterID: 0x02020202, Body: &LinkStateUpdate{LSAs: []LSA{grace}}}).Encode()
+		hello := (&Packet{RouterID: 0x02020202, Body: &Hello{Mask: 0xffffff00, HelloInterval: 10, DeadInterval: 40, Options: OptionE, Priority: 1}}).Encode()
+		f.Add(uint8(120), b, hello)
+	}
 	f.Fuzz(func(t *testing.T, seconds uint8, first, second []byte) {
 		s := newSim(t, 1)
 		a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
@@ -69,7 +80,7 @@ func FuzzReceive(f *testing.F) {
 			}
 			s.run(time.Second)
 		}
-		if n := len(a.domain.Area(0).LSAs()) + len(a.domain.Externals()); n > 20+(2*len(first)+len(second))/20 {
+		if n := len(a.domain.Area(0).LSAs()) + len(a.domain.Externals()) + len(l.end(a).LSAs()) + len(lan.end(a).LSAs()); n > 20+(2*len(first)+len(second))/20 {
 			t.Errorf("%d LSAs are in the database", n)
 		}
 		if n := len(l.end(a).Neighbors()) + len(lan.end(a).Neighbors()); n > 8 {

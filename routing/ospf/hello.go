@@ -79,6 +79,7 @@ func (w *wire) receiveHello(h *Hello, id, addr ID, sequence uint32) error {
 	before := candidate{id, n.addr, n.priority, n.dr, n.bdr}
 	n.addr, n.priority, n.dr, n.bdr = addr, h.Priority, h.DR, h.BDR
 	n.event(helloReceived)
+	w.holdOffice(h)
 	if !slices.Contains(h.Neighbors, w.router.id) {
 		n.event(oneWayReceived)
 		n.compare(h)

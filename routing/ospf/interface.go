@@ -164,6 +164,7 @@ func (r *Router) AddInterface(cfg InterfaceConfig) (*Interface, error) {
 		i.wire = newWire(i, cfg)
 	}
 	r.interfaces = append(r.interfaces, i)
+	a.interfaces++
 	return i, nil
 }
 
@@ -201,6 +202,14 @@ func (i *Interface) MTU() uint16 {
 		return defaultMTU
 	}
 	return i.wire.cfg.MTU
+}
+
+// LSAs lists the LSAs of the interface's link alone, as Area.LSAs does.
+func (i *Interface) LSAs() []LSA {
+	if i.wire == nil || i.wire.link == nil {
+		return nil
+	}
+	return i.wire.link.list()
 }
 
 // Cost returns the cost of sending out of the interface.
@@ -279,6 +288,7 @@ func (i *Interface) Remove(now time.Time) {
 
 // forget takes the interface out of the domain's lists.
 func (i *Interface) forget() {
+	i.area.interfaces--
 	if d := i.router.domain; d.addresses[i.addr] == i {
 		delete(d.addresses, i.addr)
 	}

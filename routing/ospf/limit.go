@@ -37,14 +37,17 @@ func (a *Area) foreign() int {
 	return a.db.foreign + a.domain.external.foreign
 }
 
-// share is how many LSAs a neighbour has brought: of its area, and AS-external ones.
-type share struct{ area, external int }
+// share is how many LSAs a neighbour has brought: of its area, of the AS, and of the link.
+type share struct{ area, external, link int }
 
-func (s share) all() int { return s.area + s.external }
+func (s share) all() int { return s.area + s.external + s.link }
 
 // of counts those of a database.
 func (s *share) of(db *database) *int {
-	if db.area == nil {
+	switch {
+	case db.link != nil:
+		return &s.link
+	case db.area == nil:
 		return &s.external
 	}
 	return &s.area
@@ -160,6 +163,11 @@ func (d *Domain) relieve() {
 		a.db.prune(here)
 	}
 	d.external.prune(everywhere)
+	for _, w := range d.wires {
+		if w.link != nil {
+			w.link.prune(nil)
+		}
+	}
 }
 
 // prune removes what gone neighbours have brought of routers that are not among those that can be

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// LSType is the type of an LSA (section A.4.1). The engine knows 1 to 5; others (7: NSSA, 9 to 11:
-// opaque) are discarded on reception, as section 13 step 2 demands.
+// LSType is the type of an LSA (section A.4.1, and RFC 5250 of opaque ones). The engine knows 1 to 5
+// and 9 to 11; others (7: NSSA) are discarded on reception, as section 13 step 2 demands.
 type LSType uint8
 
 const (
@@ -19,10 +19,27 @@ const (
 	TypeExternal                      // section A.4.5
 )
 
+// Opaque LSAs, by how far they are flooded (RFC 5250, section 3). The first octet of the Link State
+// ID says what is in one; only grace-LSAs have a meaning here, the others are handed on.
+const (
+	TypeOpaqueLink LSType = 9 + iota // over one link
+	TypeOpaqueArea
+	TypeOpaqueAS
+)
+
+func (t LSType) opaque() bool { return t >= TypeOpaqueLink && t <= TypeOpaqueAS }
+
+// wide tells whether LSAs of the type go through the whole AS, but stub areas and virtual links.
+func (t LSType) wide() bool { return t == TypeExternal || t == TypeOpaqueAS }
+
+// known tells whether LSAs of the type are kept and flooded.
+func (t LSType) known() bool { return t >= TypeRouter && t <= TypeExternal || t.opaque() }
+
 // String returns the name in the RFC.
 func (t LSType) String() string {
-	names := []string{TypeRouter: "router", TypeNetwork: "network", TypeSummary: "summary", TypeASBRSummary: "asbr-summary", TypeExternal: "external"}
-	if t >= TypeRouter && t <= TypeExternal {
+	names := []string{TypeRouter: "router", TypeNetwork: "network", TypeSummary: "summary", TypeASBRSummary: "asbr-summary", TypeExternal: "external",
+		TypeOpaqueLink: "opaque-link", TypeOpaqueArea: "opaque-area", TypeOpaqueAS: "opaque-as"}
+	if t.known() {
 		return names[t]
 	}
 	return fmt.Sprintf("type %d", uint8(t))
@@ -373,6 +390,8 @@ func (l LSA) checkBody() (err error) {
 		_, err = DecodeSummary(l.Body)
 	case TypeExternal:
 		_, err = DecodeExternal(l.Body)
+	case TypeOpaqueLink, TypeOpaqueArea, TypeOpaqueAS:
+		return nil // what they say matters to whoever knows it
 	default:
 		return fmt.Errorf("LSAs of this type are not known")
 	}

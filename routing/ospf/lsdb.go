@@ -6,12 +6,14 @@ import (
 	"time"
 )
 
-// database is the link state database of an area, or that of the AS-external-LSAs (section 12.2).
+// database is the link state database of an area, or that of the LSAs of the whole AS (section
+// 12.2), or of those of one link (RFC 5250, section 3).
 type database struct {
 	domain  *Domain
-	area    *Area // nil: the AS
+	area    *Area // nil: the AS, or a link
+	link    *wire // of the LSAs of one link
 	entries map[LSAKey]*entry
-	typed   [TypeExternal + 1][]*entry // the same, by type
+	typed   [TypeOpaqueAS + 1][]*entry // the same, by type
 	own     map[LSAKey]*origin         // what the domain's routers originate
 	foreign int                        // entries that neighbours have brought
 }
@@ -25,6 +27,7 @@ type entry struct {
 	returned  bool      // it has been sent back to a neighbour with an older one
 	sentBack  instant   // when that was
 	waiting   int       // retransmission lists that it is on
+	changed   bool      // it says something else than what its neighbours have acknowledged
 	from      *neighbor // that has brought it; nil: it was made here
 	pos       int       // in typed
 	timer     timer
@@ -32,6 +35,34 @@ type entry struct {
 
 func newDatabase(d *Domain, a *Area) *database {
 	return &database{domain: d, area: a, entries: map[LSAKey]*entry{}, own: map[LSAKey]*origin{}}
+}
+
+// database returns where LSAs of a type are kept that come by the wire.
+func (w *wire) database(t LSType) *database {
+	switch {
+	case t.wide():
+		return w.domain().external
+	case t != TypeOpaqueLink:
+		return w.area.db
+	case w.link == nil:
+		w.link = newDatabase(w.domain(), nil)
+		w.link.link = w
+	}
+	return w.link
+}
+
+// discard empties a database which no router keeps any more.
+func (db *database) discard() {
+	for _, o := range db.own {
+		db.domain.agenda.stop(&o.timer)
+	}
+	clear(db.own)
+	for _, entries := range db.typed {
+		for _, e := range slices.Clone(entries) {
+			db.changed(e.Type)
+			db.remove(e)
+		}
+	}
 }
 
 // age returns the age of now in seconds (section 12.1.1).
@@ -79,6 +110,7 @@ func (db *database) install(lsa LSA, arrived bool, from *neighbor) *entry {
 		db.entries[lsa.LSAKey] = e
 		db.typed[lsa.Type] = append(db.typed[lsa.Type], e)
 	}
+	e.changed = changed || e.changed && e.waiting > 0
 	db.forget(e)
 	delete(db.domain.maxAged, e)
 	e.attribute(from)
@@ -89,6 +121,9 @@ func (db *database) install(lsa LSA, arrived bool, from *neighbor) *entry {
 	e.schedule()
 	if changed {
 		db.changed(lsa.Type)
+		if !lsa.Type.opaque() {
+			db.topologyChanged(e, from)
+		}
 	}
 	return e
 }
@@ -125,16 +160,22 @@ func (db *database) forget(e *entry) {
 
 // wires lists where the database's LSAs are flooded (section 13.3: the eligible interfaces).
 func (db *database) wires() []*wire {
-	if db.area != nil {
+	switch {
+	case db.link != nil:
+		return []*wire{db.link}
+	case db.area != nil:
 		return db.area.wires
 	}
 	return db.domain.wires
 }
 
-// floodsOn tells whether LSAs of the database cross a wire: AS-external-LSAs keep out of stub areas
-// and virtual links (section 13.3).
+// floodsOn tells whether LSAs of the database cross a wire: those of the AS keep out of stub areas
+// and virtual links (section 13.3, and RFC 5250, section 3).
 func (db *database) floodsOn(w *wire) bool {
-	if db.area != nil {
+	switch {
+	case db.link != nil:
+		return w == db.link
+	case db.area != nil:
 		return w.area == db.area
 	}
 	return !w.area.cfg.Stub && w.typ != Virtual
@@ -143,12 +184,17 @@ func (db *database) floodsOn(w *wire) bool {
 // changed notes that the database says something else than before.
 func (db *database) changed(t LSType) {
 	switch {
+	case t.opaque():
+		return // no route follows from it
 	case db.area == nil:
 		db.domain.externalChanged = true
 	case t == TypeRouter || t == TypeNetwork:
 		db.area.topology = true
 	default:
 		db.area.changed = true
+	}
+	for _, r := range db.domain.restarts {
+		r.touch() // it may be back, or not be known any more
 	}
 	db.domain.scheduleCalculation()
 }
@@ -209,7 +255,10 @@ func (db *database) damaged(e *entry) {
 
 // String names the database.
 func (db *database) String() string {
-	if db.area == nil {
+	switch {
+	case db.link != nil:
+		return "the link of " + db.link.Interface.String()
+	case db.area == nil:
 		return "the AS"
 	}
 	return "area " + db.area.id.String()

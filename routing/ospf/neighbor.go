@@ -53,8 +53,9 @@ type neighbor struct {
 	sequence uint32 // of cryptographic authentication: the last one
 	brought  share  // what of the databases has come by it
 	reason   string // why it was dropped
+	helped   *help  // while it restarts
 
-	inactivity, dd, request, retransmit timer
+	inactivity, dd, request, retransmit, grace timer
 
 	exchange       exchange
 	requests       map[LSAKey]request
@@ -70,6 +71,7 @@ func newNeighbor(w *wire, id, addr ID) *neighbor {
 	n.dd = timer{what: timerDD, of: n}
 	n.request = timer{what: timerRequest, of: n}
 	n.retransmit = timer{what: timerRetransmit, of: n}
+	n.grace = timer{what: timerGrace, of: n}
 	return n
 }
 
@@ -86,6 +88,8 @@ func (n *neighbor) expire(what timerKind) {
 		n.repeatRequest()
 	case timerRetransmit:
 		n.retransmitDue()
+	case timerGrace:
+		n.abandon("its grace period is over") // RFC 3623, section 3.2 (2)
 	}
 }
 
@@ -119,6 +123,8 @@ func (n *neighbor) event(e neighborEvent) {
 		n.startExchange()
 	case e == oneWayReceived && n.state >= NeighborTwoWay:
 		n.reset(NeighborInit)
+	case e == inactivityTimer && n.helped != nil:
+		// It may be silent while it restarts.
 	case e == killNbr || e == inactivityTimer:
 		n.gone()
 	}
@@ -152,6 +158,9 @@ func (n *neighbor) setState(s NeighborState) {
 	if (was >= NeighborTwoWay) != (s >= NeighborTwoWay) {
 		n.wire.event(neighborsChanged)
 	}
+	if s == NeighborFull && n.helped != nil && !n.helped.asked {
+		n.abandon("it is adjacent")
+	}
 }
 
 // reset falls back to a state without an exchange: the lists are cleared.
@@ -178,9 +187,16 @@ func (n *neighbor) clear() {
 // gone removes the neighbour.
 func (n *neighbor) gone() {
 	n.domain().agenda.stop(&n.inactivity)
+	wasHelped := n.helped != nil
+	if wasHelped {
+		n.unhelped("it is gone")
+	}
 	n.wire.remember(n)
 	n.wire.neighbors = slices.DeleteFunc(n.wire.neighbors, func(o *neighbor) bool { return o == n })
 	n.reset(NeighborDown)
+	if wasHelped {
+		n.wire.event(neighborsChanged) // it had a vote in any state
+	}
 }
 
 // receive takes a packet other than Hello.
@@ -213,6 +229,8 @@ type NeighborInfo struct {
 	Requests, Unacknowledged int
 	// Dead is how long the neighbour may be silent before it is taken for lost; 0 on a Segment.
 	Dead time.Duration
+	// Helped is for how long the neighbour, which restarts, may still be helped; 0: it is not.
+	Helped time.Duration
 }
 
 // Neighbors lists the neighbours of an interface. Those of the same domain on a Segment are Full;
@@ -226,8 +244,12 @@ func (i *Interface) Neighbors() []NeighborInfo {
 		return list
 	}
 	for _, n := range i.wire.neighbors {
-		list = append(list, NeighborInfo{n.id, n.addr.Addr(), n.state, n.priority, len(n.requests), len(n.unacknowledged),
-			n.inactivity.at - n.domain().now})
+		x := NeighborInfo{ID: n.id, Addr: n.addr.Addr(), State: n.state, Priority: n.priority, Requests: len(n.requests),
+			Unacknowledged: len(n.unacknowledged), Dead: n.inactivity.at - n.domain().now}
+		if n.helped != nil {
+			x.Helped = n.grace.at - n.domain().now
+		}
+		list = append(list, x)
 	}
 	return list
 }

@@ -21,7 +21,8 @@ type origin struct {
 func (db *database) originate(key LSAKey, options Options, body []byte) {
 	o := db.own[key]
 	if o == nil {
-		o = &origin{db: db, key: key, next: InitialSequence}
+		// An instance that is there already is from before: of ours the age is watched.
+		o = &origin{db: db, key: key, next: InitialSequence, forced: db.entries[key] != nil}
 		o.timer = timer{what: timerOriginate, of: o}
 		db.own[key] = o
 	}
@@ -123,6 +124,9 @@ func (db *database) selfOriginated(e *entry) {
 		o.refresh()
 		return
 	}
+	if r := db.domain.owner(e.LSAKey); r != nil && r.restart != nil {
+		return // RFC 3623, section 2.1 (2)
+	}
 	if !e.maxAged() {
 		e.prematurelyAge()
 	}
@@ -130,6 +134,12 @@ func (db *database) selfOriginated(e *entry) {
 
 // isOwn tells whether an LSA is self-originated (section 13.4): by its advertising router, or as a
 // network-LSA for the address of an own interface, left from when the router had another ID.
-func (d *Domain) isOwn(key LSAKey) bool {
-	return d.routers[key.AdvRouter] != nil || key.Type == TypeNetwork && d.addresses[key.ID] != nil
+func (d *Domain) isOwn(key LSAKey) bool { return d.owner(key) != nil }
+
+// owner is the router of the domain that an LSA is of; nil: none.
+func (d *Domain) owner(key LSAKey) *Router {
+	if r := d.routers[key.AdvRouter]; r != nil || key.Type != TypeNetwork || d.addresses[key.ID] == nil {
+		return r
+	}
+	return d.addresses[key.ID].router
 }

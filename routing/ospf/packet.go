@@ -36,8 +36,8 @@ func (t PacketType) String() string {
 	return fmt.Sprintf("type %d", uint8(t))
 }
 
-// Options are optional capabilities (section A.2). Only E has a meaning here; the others are kept
-// as they come, and never set.
+// Options are optional capabilities (section A.2). E has a meaning here, and in Database
+// Descriptions O; the others are kept as they come, and never set.
 type Options uint8
 
 const (

@@ -19,6 +19,7 @@ type Router struct {
 	announced  map[netKey]LSAKey // the AS-external-LSAs of them
 	table      *Table            // of the last calculation, of border routers only
 	forwards   bool              // some have a forwarding address
+	restart    *restart          // nil: it does not restart
 	touched    bool
 	removed    bool
 }
@@ -56,6 +57,7 @@ func (r *Router) Remove(now time.Time, flush bool) {
 	d := r.domain
 	d.advance(now)
 	r.removed = true
+	r.forgetRestart()
 	if flush {
 		d.withdrawAll(r.id)
 		for _, w := range take(&d.busy) {
@@ -66,12 +68,21 @@ func (r *Router) Remove(now time.Time, flush bool) {
 	}
 	for _, v := range r.virtual {
 		v.iface.down()
+		v.iface.area.interfaces--
 	}
 	for _, i := range r.interfaces {
 		i.down()
 		i.forget()
 	}
 	delete(d.routers, r.id)
+	for _, at := range r.areas {
+		if at.area.interfaces == 0 {
+			at.area.db.discard() // nobody would hear what changes
+		}
+	}
+	if len(d.routers) == 0 {
+		d.external.discard()
+	}
 }
 
 // ownedBy lists what a router originates.
@@ -157,6 +168,9 @@ func (r *Router) originate() {
 	if len(r.virtual) > 0 {
 		r.attach(r.virtual[0].iface.area)
 	}
+	if !r.resumes() {
+		return
+	}
 	for _, at := range r.areas {
 		key := LSAKey{TypeRouter, r.id, r.id}
 		if !r.attached(at.area) {
@@ -170,6 +184,9 @@ func (r *Router) originate() {
 		r.domain.scheduleCalculation() // a border router keeps its routes calculated
 	}
 	r.announceExternals()
+	if r.restart != nil {
+		r.endGrace()
+	}
 }
 
 // routerLSA describes the router's links to an area (section 12.4.1).

@@ -109,12 +109,14 @@ func (s *Segment) settle() {
 func (s *Segment) peers(i *Interface) []peer {
 	var list []peer
 	for _, m := range s.members {
-		if m == i || !m.isUp() {
-			continue
-		}
-		if i.typ != Broadcast || i.state >= InterfaceBackup || m.state >= InterfaceBackup {
+		if m != i && s.adjacent(i, m) {
 			list = append(list, peer{m.router.id, m.addr})
 		}
 	}
 	return list
+}
+
+// adjacent tells whether a member that is up is fully adjacent to another one.
+func (s *Segment) adjacent(i, m *Interface) bool {
+	return m.isUp() && (i.typ != Broadcast || i.state >= InterfaceBackup || m.state >= InterfaceBackup)
 }

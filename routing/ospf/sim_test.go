@@ -28,10 +28,12 @@ type sim struct {
 	count      int // packets sent
 	sent       map[PacketType]int
 	subnets    int
-	drop       func(Datagram) bool     // tests may lose packets of their choice
-	refused    map[string]int          // why packets were not taken, by text
-	errors     []error                 // Output.Errors
-	changes    []NeighborChange        // all of them
+	drop       func(Datagram) bool // tests may lose packets of their choice
+	refused    map[string]int      // why packets were not taken, by text
+	errors     []error             // Output.Errors
+	changes    []NeighborChange    // all of them
+	restarts   []RestartChange     // all of them
+	configs    map[*Interface]InterfaceConfig
 	mismatches []Mismatch              // all of them
 	tap        func(Datagram, *Packet) // sees each packet that is sent
 	delay      time.Duration
@@ -87,7 +89,7 @@ var simEpoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func newSim(t testing.TB, seed uint64) *sim {
 	return &sim{t: t, now: simEpoch, rnd: rand.New(rand.NewPCG(seed, 17)), on: map[*Interface]*simLink{}, sent: map[PacketType]int{},
-		refused: map[string]int{}, delay: time.Millisecond}
+		refused: map[string]int{}, delay: time.Millisecond, configs: map[*Interface]InterfaceConfig{}}
 }
 
 func (s *sim) domain() *simDomain {
@@ -158,7 +160,7 @@ func (s *sim) link(area ID, typ InterfaceType, ends ...end) *simLink {
 			s.t.Fatal(err)
 		}
 		l.ends = append(l.ends, iface)
-		s.on[iface] = l
+		s.on[iface], s.configs[iface] = l, e.cfg
 	}
 	s.links = append(s.links, l)
 	d := l.ends[0].router.domain
@@ -218,6 +220,7 @@ func (s *sim) poll() {
 		}
 		s.errors = append(s.errors, out.Errors...)
 		s.changes = append(s.changes, out.Neighbors...)
+		s.restarts = append(s.restarts, out.Restarts...)
 		s.mismatches = append(s.mismatches, out.Mismatches...)
 		d.areas += len(out.Changes)
 		for _, g := range out.Datagrams {

@@ -26,6 +26,8 @@ const (
 	timerAge                         // of a database's entry: section 14
 	timerOriginate                   // of an origin: MinLSInterval is over, section 12.4
 	timerCalculate                   // of the domain: section 16
+	timerGrace                       // of a neighbour that is helped: RFC 3623, section 3.2
+	timerRestart                     // of a router that restarts: RFC 3623, section 2.2
 )
 
 // agenda is a heap of timers, the next one on top.

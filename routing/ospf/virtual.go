@@ -54,6 +54,7 @@ func (r *Router) AddVirtualLink(now time.Time, cfg VirtualLinkConfig) (*Interfac
 	v.iface.wire = newWire(v.iface, ic)
 	v.iface.wire.virtual = v
 	r.virtual = append(r.virtual, v)
+	v.iface.area.interfaces++
 	r.touch()
 	d.scheduleCalculation()
 	return v.iface, v.join()

@@ -18,11 +18,13 @@ type wire struct {
 	strangers map[ID]*stranger // routers that are heard and differ, by address; see mismatch.go
 
 	hello, wait, ack timer
+	announce         int // grace-LSAs that go before the first Hello
 
 	sequence uint32      // of cryptographic authentication
 	heard    map[ID]last // of neighbours that are gone, by Router ID; see replay.go
 	busy     bool        // there is something to flush
 	updates  []*entry    // to flood
+	link     *database   // of the LSAs of this link alone; nil: there are none yet
 	delayed  []LSAHeader // to acknowledge; section 13.5
 }
 
@@ -52,6 +54,9 @@ func (w *wire) up() {
 	d.wires = append(d.wires, w)
 	w.area.wires = append(w.area.wires, w)
 	d.agenda.set(&w.hello, d.now)
+	if w.announce = 0; w.router.restarting() {
+		w.announce = graceCopies
+	}
 	if w.state == InterfaceWaiting {
 		d.agenda.set(&w.wait, d.now+w.cfg.DeadInterval)
 	}
@@ -69,6 +74,9 @@ func (w *wire) down() {
 	is := func(o *wire) bool { return o == w }
 	d.wires = slices.DeleteFunc(d.wires, is)
 	w.area.wires = slices.DeleteFunc(w.area.wires, is)
+	if w.link != nil {
+		w.link.discard()
+	}
 	w.updates, w.delayed, w.heard, w.strangers = nil, nil, nil, nil
 }
 
@@ -79,6 +87,12 @@ func (w *wire) list() []*neighbor { return slices.Clone(w.neighbors) }
 func (w *wire) expire(what timerKind) {
 	switch what {
 	case timerHello:
+		if w.announce > 0 && w.router.restarting() {
+			w.announce--
+			w.sendGrace()
+			w.domain().agenda.set(&w.hello, w.domain().now+graceSpacing)
+			return
+		}
 		w.sendHello()
 		w.domain().agenda.set(&w.hello, w.domain().now+w.cfg.HelloInterval)
 	case timerWait:
@@ -109,11 +123,11 @@ func (w *wire) event(e interfaceEvent) {
 	}
 }
 
-// peers lists the neighbours in state Full.
+// peers lists the neighbours in state Full, and those that are helped.
 func (w *wire) peers() []peer {
 	var list []peer
 	for _, n := range w.neighbors {
-		if n.state == NeighborFull {
+		if n.state == NeighborFull || n.helped != nil {
 			list = append(list, peer{n.id, n.addr})
 		}
 	}

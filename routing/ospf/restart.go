@@ -1,0 +1,297 @@
+package ospf
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Restarting (RFC 3623, section 2, and 5 for outages that nobody had planned): a router that goes
+// on where another process has had it leaves its LSAs of before in the area, and its routes to
+// whoever forwards by them, until it is adjacent to all neighbours of before.
+
+// A grace-LSA goes out so many times before the first Hello, which would end the adjacency at a
+// neighbour that has missed it: nobody can acknowledge it yet.
+const (
+	graceCopies  = 3
+	graceSpacing = 100 * time.Millisecond
+)
+
+// staleTime is for how long after a restart LSAs of before stay that nothing says any more: what
+// the router announces from outside may become known later than its neighbours.
+const staleTime = 5 * time.Second
+
+type restartPhase uint8
+
+const (
+	restartWaits   restartPhase = iota // for the adjacencies of before
+	restartEnds                        // LSAs are originated again; routes are not calculated yet
+	restartCleared                     // all is as usual, but LSAs of before that nothing says any more
+)
+
+// restart is a router that restarts.
+type restart struct {
+	router *Router
+	phase  restartPhase
+	until  instant
+	reason string // why it has ended
+	timer  timer  // of the grace period, then of staleTime
+}
+
+// Restart says that the router goes on where another process has had it, whose routes are still in
+// use. It must be called before its interfaces are up. period is how long it may take, at most; the
+// RFC wants no more than 30 min. Until Restarting says that it is over the router's routes are not
+// to be used.
+func (r *Router) Restart(now time.Time, period time.Duration) {
+	d := r.domain
+	d.advance(now)
+	period = min(max(period.Truncate(time.Second), time.Second), lsRefreshTime)
+	x := &restart{router: r, until: d.now + period}
+	x.timer = timer{what: timerRestart, of: x}
+	d.agenda.set(&x.timer, x.until)
+	r.restart = x
+	d.restarts = append(d.restarts, r)
+	d.tellRestart(RestartChange{Router: r, Begins: true, Period: period})
+	for _, w := range d.wires { // neighbours of the same domain need not be asked
+		for _, n := range w.neighbors {
+			if n.id == r.id && n.state == NeighborFull && !w.router.restarting() {
+				n.support(period, true)
+			}
+		}
+	}
+}
+
+// Restarting tells whether the router restarts, and how long that may still take.
+func (r *Router) Restarting() (left time.Duration, is bool) {
+	if r.restart == nil || r.restart.phase == restartCleared {
+		return 0, false
+	}
+	return max(0, r.restart.until-r.domain.now), true
+}
+
+// restarting tells whether the router waits for the adjacencies of before.
+func (r *Router) restarting() bool { return r.restart != nil && r.restart.phase == restartWaits }
+
+func (x *restart) expire(timerKind) {
+	if x.phase == restartWaits {
+		x.end("the grace period is over") // section 2.2 (3)
+		return
+	}
+	x.router.forgetRestart()
+	x.router.flushStale()
+}
+
+// end is section 2.3: LSAs are originated, routes calculated, and grace-LSAs flushed.
+func (x *restart) end(reason string) {
+	r := x.router
+	d := r.domain
+	x.phase, x.reason = restartEnds, reason
+	d.agenda.set(&x.timer, d.now+staleTime)
+	r.table = nil // calculated even if no area has changed
+	r.touch()
+	d.scheduleCalculation()
+}
+
+// endGrace flushes the grace-LSAs. A Hello goes before: who helps no more counts what the last one
+// has said of who is Designated Router.
+func (r *Router) endGrace() {
+	all := slices.Clone(r.interfaces)
+	for _, v := range r.virtual {
+		all = append(all, v.iface)
+	}
+	key := LSAKey{TypeOpaqueLink, graceID, r.id}
+	for _, i := range all {
+		if w := i.wire; w != nil && w.link != nil && w.link.own[key] != nil && w.link.own[key].wanted {
+			r.domain.agenda.set(&w.hello, r.domain.now)
+			w.link.withdraw(key)
+		}
+	}
+}
+
+// forgetRestart makes the router one like all others.
+func (r *Router) forgetRestart() {
+	if r.restart != nil {
+		r.domain.agenda.stop(&r.restart.timer)
+		r.domain.restarts = slices.DeleteFunc(r.domain.restarts, func(o *Router) bool { return o == r })
+		r.restart = nil
+	}
+}
+
+// flushStale flushes LSAs of the router from before that it does not originate (section 2.3 (5)).
+func (r *Router) flushStale() {
+	for _, db := range r.domain.databases() {
+		var stale []LSAKey
+		for key, e := range db.entries {
+			if o := db.own[key]; r.domain.owner(key) == r && (o == nil || !o.wanted) && !e.maxAged() {
+				stale = append(stale, key)
+			}
+		}
+		sortKeys(stale)
+		for _, key := range stale {
+			db.entries[key].prematurelyAge()
+		}
+	}
+}
+
+// sendGrace sends the grace-LSA to whoever is on the link (section 5).
+func (w *wire) sendGrace() {
+	d, db, key := w.domain(), w.database(TypeOpaqueLink), LSAKey{TypeOpaqueLink, graceID, w.router.id}
+	o := db.own[key]
+	if o == nil {
+		g := GraceLSA{Period: (w.router.restart.until - d.now + time.Second - 1).Truncate(time.Second), Reason: RestartUnknown}
+		if w.typ == Broadcast {
+			g.Address = w.addr
+		}
+		// A neighbour may have one of a restart that did not come to its end: this is newer.
+		o = &origin{db: db, key: key, options: w.area.options(), body: g.Encode(), wanted: true, next: InitialSequence + int32(uint32(d.clock().Unix())>>1)}
+		o.timer = timer{what: timerOriginate, of: o}
+		db.own[key] = o
+		o.emit()
+	}
+	to := AllSPFRouters
+	if w.typ == Virtual {
+		to = w.virtual.remote.Addr()
+	}
+	w.sendUpdates([]*entry{db.entries[key]}, func(u *LinkStateUpdate) { w.send(to, u) })
+}
+
+// holdOffice keeps an office on a broadcast network that a neighbour says the router has had
+// before it restarted (section 2.1 (3); the RFC has it for the Designated Router alone).
+func (w *wire) holdOffice(h *Hello) {
+	if !w.router.restarting() || w.state != InterfaceWaiting || h.DR != w.addr && h.BDR != w.addr {
+		return
+	}
+	w.domain().agenda.stop(&w.wait)
+	w.dr, w.bdr = h.DR, h.BDR
+	w.setState(w.role(w.dr, w.bdr))
+	for _, n := range w.list() {
+		if n.state >= NeighborTwoWay {
+			n.event(adjOK)
+		}
+	}
+}
+
+// resumes ends the restart if it is at its end (section 2.2), and tells whether LSAs may be
+// originated.
+func (r *Router) resumes() bool {
+	if !r.restarting() {
+		return true
+	}
+	over := len(r.areas) > 0
+	for _, at := range r.areas {
+		there, contradiction := r.isBack(at.area)
+		if contradiction != "" {
+			r.restart.end(contradiction)
+			return true
+		}
+		over = over && there
+	}
+	if over {
+		r.restart.end("all neighbours of before are adjacent")
+	}
+	return over
+}
+
+// isBack tells whether the router is adjacent to all neighbours of before in an area, as its
+// router-LSA of before has them; or what others say that contradicts it.
+func (r *Router) isBack(a *Area) (back bool, contradiction string) {
+	before := a.db.entries[LSAKey{TypeRouter, r.id, r.id}]
+	if before == nil || before.maxAged() {
+		return false, r.isUnknown(a)
+	}
+	back = true
+	for l := range before.links() {
+		switch l.Type {
+		case LinkPointToPoint, LinkVirtual:
+			if other := a.db.entries[LSAKey{TypeRouter, l.ID, l.ID}]; other != nil && !other.leadsTo(l.Type, r.id) {
+				return false, fmt.Sprintf("router %v has no link to it any more", l.ID)
+			}
+			back = back && r.isAdjacent(a, l, func(p peer) bool { return p.id == l.ID })
+		case LinkTransit:
+			there, contradiction := r.isOnNetwork(a, l)
+			if contradiction != "" {
+				return false, contradiction
+			}
+			back = back && there
+		}
+	}
+	return back, ""
+}
+
+// isUnknown says why nothing of the router's LSAs of before is to be learned in an area, when that
+// is known.
+func (r *Router) isUnknown(a *Area) (why string) {
+	for _, w := range a.wires {
+		if slices.ContainsFunc(w.neighbors, func(n *neighbor) bool { return n.state == NeighborFull }) {
+			return fmt.Sprintf("area %v has no router-LSA of it", a.id)
+		}
+	}
+	speaks, up := false, false
+	for _, i := range r.interfaces {
+		if i.area == a && !i.passive && i.typ != Loopback {
+			speaks, up = true, up || i.isUp()
+		}
+	}
+	if len(a.wires) == 0 && r.attached(a) && (up || !speaks) {
+		return fmt.Sprintf("nobody outside is in area %v", a.id)
+	}
+	return ""
+}
+
+// isOnNetwork is isBack for a broadcast network.
+func (r *Router) isOnNetwork(a *Area, l RouterLink) (back bool, contradiction string) {
+	var network *entry
+	for _, e := range a.db.typed[TypeNetwork] {
+		if e.ID == l.ID && !e.maxAged() {
+			network = e
+		}
+	}
+	var on []ID
+	if network != nil {
+		lsa, _ := DecodeNetwork(network.Body)
+		if on = lsa.Routers; !slices.Contains(on, r.id) {
+			return false, fmt.Sprintf("network %v has it not on it any more", network.Prefix())
+		}
+	}
+	if l.ID != l.Data {
+		return r.isAdjacent(a, l, func(p peer) bool { return p.addr == l.ID }), ""
+	}
+	// It was the Designated Router: all others on the network were adjacent.
+	for _, id := range on {
+		if id == r.id {
+			continue
+		}
+		if other := a.db.entries[LSAKey{TypeRouter, id, id}]; other != nil && !other.leadsTo(LinkTransit, l.ID) {
+			return false, fmt.Sprintf("router %v does not take it for the Designated Router of %v any more", id, network.Prefix())
+		}
+		if !r.isAdjacent(a, l, func(p peer) bool { return p.id == id }) {
+			return false, ""
+		}
+	}
+	return len(on) > 1 || r.isAdjacent(a, l, func(peer) bool { return true }), ""
+}
+
+// leadsTo tells whether a router-LSA has a link of a type.
+func (e *entry) leadsTo(t LinkType, id ID) bool {
+	if e.maxAged() {
+		return false
+	}
+	for l := range e.links() {
+		if l.Type == t && l.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// isAdjacent tells whether the router is fully adjacent to someone by the interface that a link of
+// its router-LSA stands for.
+func (r *Router) isAdjacent(a *Area, l RouterLink, to func(peer) bool) bool {
+	if l.Type == LinkVirtual {
+		return slices.ContainsFunc(r.virtual, func(v *virtualLink) bool { return slices.ContainsFunc(v.iface.peers(), to) })
+	}
+	return slices.ContainsFunc(r.interfaces, func(i *Interface) bool {
+		is := i.addr == l.Data || i.addr == 0 && i.index == uint32(l.Data)
+		return is && i.area == a && slices.ContainsFunc(i.peers(), to)
+	})
+}

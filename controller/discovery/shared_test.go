@@ -105,7 +105,7 @@ func orphan(t *testing.T, said bool, f func(w *world, s *store.Memory)) {
 		}
 		w.connect(1, 3)
 		w.connect(2, 3)
-		time.Sleep(100*time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 		f(w, s)
 		w.end()
 		s.Close()

@@ -178,6 +178,8 @@ func (w *world) handle(f *fake, dpid uint64, n int, m openflow.Message) {
 		f.out <- &openflow.FeaturesReply{Xid: m.Xid, DatapathID: dpid, Tables: 4}
 	case *openflow.EchoRequest:
 		f.out <- &openflow.EchoReply{Xid: m.Xid, Data: m.Data}
+	case *openflow.RoleRequest:
+		f.out <- &openflow.RoleReply{Xid: m.Xid, ControllerRole: m.ControllerRole}
 	case *openflow.BarrierRequest:
 		if !f.deaf {
 			f.out <- &openflow.BarrierReply{Xid: m.Xid}

@@ -69,8 +69,9 @@ type way struct {
 	gone         bool
 	pos          int // in App.ways
 
-	silent    int  // seconds without a probe, of a link whose other end another member has
-	condemned bool // it ends when the store says so
+	expected  int64 // the epoch since which it is believed by the wiring alone, see Expect; 0: it is not
+	silent    int   // seconds without a probe, of a link whose other end another member has
+	condemned bool  // it ends when the store says so
 }
 
 // own makes the switch of a node this controller's, or nobody's.

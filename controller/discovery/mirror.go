@@ -33,6 +33,7 @@ func (a *App) sharedLink(x pair, l sharedLink) {
 func (a *App) sharedLinkGone(x pair) {
 	s := a.shared
 	s.mu.Lock()
+	old := s.links[x] != nil && s.links[x].void > 0
 	delete(s.links, x)
 	delete(s.void, x)
 	for _, at := range []place{x.from, x.to} {
@@ -48,6 +49,7 @@ func (a *App) sharedLinkGone(x pair) {
 	w := from.wayTo(to)
 	switch {
 	case w == nil:
+	case old: // it was of the link before its port went down, and this one is expected anew
 	case to.node.sw == nil || w.condemned:
 		a.log.Info("link lost", "from", x.from, "to", x.to)
 		a.lose(w)
@@ -125,6 +127,9 @@ func (a *App) SwitchSeen(s *controller.Switch) {
 			}
 		}
 		a.mirrorAll(n)
+		for _, p := range n.ports {
+			a.expect(p) // that were known already, by links in the store
+		}
 	})
 }
 
@@ -183,6 +188,7 @@ func (a *App) taken(n *node) {
 		a.expect(p)
 		for _, w := range p.in {
 			w.silent = 0
+			a.shared.link(w.from.place(), w.to.place()) // the store may not have it yet
 		}
 	}
 	a.hosts.touch(n.dpid, time.Unix(0, a.now.Load()))
@@ -231,6 +237,11 @@ func (a *App) expireShared(now time.Time) {
 			}
 		}
 	}
+	for _, w := range slices.Clone(a.ways) {
+		if w.expected != 0 && w.to.node.sw == nil {
+			a.unconfirmed(w)
+		}
+	}
 	life := int((lost+1)*max(round, time.Duration(ports)*time.Second/Budget)/slowInterval) + 1
 	for _, w := range a.ways {
 		if w.to.node.sw == nil || w.from.node.sw != nil || w.from.node.seen == nil {
@@ -241,6 +252,19 @@ func (a *App) expireShared(now time.Time) {
 			w.condemned = true
 			a.shared.link(w.from.place(), w.to.place())
 		}
+	}
+}
+
+// unconfirmed gives up a link between ports of others' switches that was believed by the wiring
+// alone, and that nobody has said to be there in two epochs: as the store counts them, so that the
+// network stays as it is while nobody can say anything.
+func (a *App) unconfirmed(w *way) {
+	switch _, there := a.shared.has(w.from.place(), w.to.place()); {
+	case there:
+		w.expected = 0
+	case a.shared.before.Load() > w.expected && !a.trusting:
+		a.log.Info("link lost: nobody has seen it since its ports are up", "from", w.from.place(), "to", w.to.place())
+		a.lose(w)
 	}
 }
 

@@ -163,6 +163,14 @@ func (s *shared) valid() (out []pair) {
 	return out
 }
 
+// now is the epoch; without other members there is none.
+func (s *shared) now() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.epoch.Load()
+}
+
 // has returns a direction of a link that the store has, and that holds.
 func (s *shared) has(from, to place) (sharedLink, bool) {
 	if s == nil {
@@ -311,7 +319,7 @@ func (a *App) sharedEvent(e store.Event) {
 // epoch.
 func (a *App) stamp() time.Duration {
 	if a.shared != nil {
-		return time.Duration(a.shared.epoch.Load())
+		return time.Duration(a.shared.now())
 	}
 	return time.Since(a.began)
 }

@@ -23,7 +23,8 @@ type wiring struct {
 // Expect says which switches there are and what ports lead to, for who has laid the cables: these
 // to hosts, of which the lone ones have no other port, and these links to each other. A host's port
 // is an edge as soon as it is up, and never becomes the end of a link; a link is there as soon as
-// both its ports are, until probes say otherwise. Of other ports nothing is taken for granted. It
+// both its ports are, until probes say otherwise. In a cluster each member sees that for itself, of
+// whomever the switches are: a link need not wait for a master who may just have died. Of other ports nothing is taken for granted. It
 // holds for ports that come up from now on, and for those of which nothing is known yet. A switch
 // that is none of these does not come back when it is away: its links are no more.
 func (a *App) Expect(switches []uint64, hosts, lone []Port, links []Link) {
@@ -71,19 +72,22 @@ func (a *App) forgetSwitch(n *node) {
 // expect makes a port of which nothing is known what the wiring says. It must be called with mu
 // held, as what follows.
 func (a *App) expect(p *port) {
-	if p.Kind() != Open || p.node.sw == nil || a.isShut(p, time.Now()) {
+	if p.Kind() != Open || !p.node.here() || a.isShut(p, time.Now()) {
 		return
 	}
 	if a.wiring.hosts[p.place()] {
-		a.setKind(p, Edge)
+		if p.node.sw != nil {
+			a.setKind(p, Edge)
+		}
 		return
 	}
 	far := a.port(a.wiring.links[p.place()])
-	if far == nil || far.node.sw == nil || far.Kind() == Inner {
+	if far == nil || !far.node.here() || far.Kind() == Inner {
 		return
 	}
 	for _, w := range []*way{a.newWay(p, far, false), a.newWay(far, p, false)} {
 		a.doubt(w, time.Time{})
+		w.expected = a.shared.now()
 		a.schedule.suspect(w, time.Now().Add(expectTime))
 	}
 }

@@ -2,21 +2,19 @@ package learning
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"trivet.dev/trivet/cluster"
+	"trivet.dev/trivet/cluster/announce"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/store"
-	"trivet.dev/trivet/internal/patience"
 )
 
 // The members of a cluster make one tree. Each computes it from the links that discovery knows, of
@@ -40,8 +38,6 @@ const (
 
 	// freshTime is longer than it takes until a member that has died is missed.
 	freshTime = 3 * time.Second
-
-	againTime = 500 * time.Millisecond // after a commit that has failed
 )
 
 // word is what a member says.
@@ -49,26 +45,36 @@ type word struct {
 	Tree     string   `json:"tree"`
 	Switches []string `json:"switches"`
 
-	revision int64
-	of       map[uint64]bool // Switches
+	of map[uint64]bool // Switches
 }
 
 func (w word) same(x word) bool { return w.Tree == x.Tree && slices.Equal(w.Switches, x.Switches) }
 
+// UnmarshalJSON passes over what is no switch.
+func (w *word) UnmarshalJSON(data []byte) error {
+	type plain word
+	if err := json.Unmarshal(data, (*plain)(w)); err != nil {
+		return err
+	}
+	w.of = make(map[uint64]bool, len(w.Switches))
+	for _, s := range w.Switches {
+		if dpid, err := strconv.ParseUint(s, 16, 64); err == nil {
+			w.of[dpid] = true
+		}
+	}
+	return nil
+}
+
 // agreement is what the members have said.
 type agreement struct {
 	member string
-	store  store.Store
-	wake   chan struct{}
+	board  *announce.Board[word]
 
 	mu    sync.Mutex
-	words map[string]word  // by member
-	there map[string]bool  // members
-	gone  map[string]int64 // when members have gone, as the store counts
-	want  *word            // what this member is to say; nil: nothing yet
-	fresh time.Time        // until then a member that has died may not have followed the last tree
+	fresh time.Time // until then a member that has died may not have followed the last tree
 
 	// Of follow:
+	want   *word  // what this member is to say; nil: nothing yet
 	tree   string // of the network as it is
 	agreed string // the last one on which all have agreed
 	arcs   map[string][]end
@@ -84,119 +90,15 @@ type said struct {
 
 // Share makes the app that of a member of a cluster. It must be called before Start.
 func (a *App) Share(member string, s store.Store) {
-	a.agreement = &agreement{member: member, store: s, wake: make(chan struct{}, 1), words: map[string]word{}, there: map[string]bool{}, gone: map[string]int64{}, said: map[uint64]said{}}
+	a.agreement = &agreement{member: member, board: announce.New[word](s, treePrefix, member, a.poke), said: map[uint64]said{}}
 }
 
-// agree begins to follow what members say. What this one said in an earlier run is withdrawn.
+// agree begins to follow what members say.
 func (a *App) agree() error {
-	g := a.agreement
-	ctx, cancel := patience.Store.Context(a.ctx)
-	defer cancel()
-	if err := g.store.Commit(ctx, nil, store.Delete(treePrefix+g.member)); err != nil {
-		return fmt.Errorf("the tree of this member: %w", err)
+	if err := a.agreement.board.Start(a.ctx, &a.done); err != nil {
+		return fmt.Errorf("what members say of their trees: %w", err)
 	}
-	for _, prefix := range []string{treePrefix, cluster.MemberPrefix} {
-		there, events, err := g.store.Watch(a.ctx, prefix)
-		if err != nil {
-			return fmt.Errorf("what members say of their trees: %w", err)
-		}
-		g.replace(prefix, there)
-		all := func(there []store.Entry) {
-			g.replace(prefix, there)
-			a.poke()
-		}
-		changed := func(events []store.Event) {
-			if g.hear(events, false) {
-				a.poke()
-			}
-		}
-		a.done.Go(func() { store.Follow(a.ctx, g.store, prefix, againTime, events, all, changed) })
-	}
-	a.done.Go(a.say)
 	return nil
-}
-
-func (a *App) pause(d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-a.ctx.Done():
-		return false
-	}
-}
-
-// replace takes all that there is below a prefix.
-func (g *agreement) replace(prefix string, there []store.Entry) {
-	g.mu.Lock()
-	if prefix == treePrefix {
-		clear(g.words)
-	} else {
-		clear(g.there)
-	}
-	g.mu.Unlock()
-	g.hear(there, true)
-}
-
-// hear takes changes, or all that there is, and says whether they are any: beats of a member are
-// none.
-func (g *agreement) hear(events []store.Event, all bool) (news bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, e := range events {
-		if name, is := strings.CutPrefix(e.Key, cluster.MemberPrefix); is {
-			news = news || g.there[name] == e.Gone()
-			if g.there[name] = true; e.Gone() {
-				g.gone[name] = e.Revision
-				delete(g.there, name)
-			}
-			continue
-		}
-		name := strings.TrimPrefix(e.Key, treePrefix)
-		news = true
-		w := word{revision: e.Revision, of: map[uint64]bool{}}
-		if e.Gone() || json.Unmarshal(e.Value, &w) != nil {
-			delete(g.words, name)
-			continue
-		}
-		for _, s := range w.Switches {
-			var dpid uint64
-			if n, err := fmt.Sscanf(s, "%x", &dpid); n == 1 && err == nil {
-				w.of[dpid] = true
-			}
-		}
-		g.words[name] = w
-		if !all && e.Revision > g.gone[name] {
-			g.there[name] = true // what is said of it is under way
-		}
-	}
-	return news
-}
-
-// say writes what this member is to say, if it has not.
-func (a *App) say() {
-	g := a.agreement
-	for {
-		select {
-		case <-g.wake:
-		case <-a.ctx.Done():
-			return
-		}
-		for a.ctx.Err() == nil {
-			g.mu.Lock()
-			want := *g.want
-			g.mu.Unlock()
-			value, err := json.Marshal(want)
-			if err != nil {
-				break
-			}
-			ctx, cancel := patience.Store.Context(a.ctx)
-			err = g.store.Commit(ctx, nil, store.Put(treePrefix+g.member, value))
-			cancel()
-			if err == nil || errors.Is(err, context.Canceled) || !a.pause(againTime) {
-				break
-			}
-		}
-	}
 }
 
 // mayLack says whether a switch that comes from another member may not have been told to forget
@@ -209,14 +111,9 @@ func (g *agreement) mayLack(now time.Time) bool {
 
 // wants has this member say what it has not.
 func (g *agreement) wants(w word) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	if g.want == nil || !g.want.same(w) {
 		g.want = &w
-		select {
-		case g.wake <- struct{}{}:
-		default:
-		}
+		g.board.Say(w)
 	}
 }
 
@@ -358,22 +255,21 @@ func (s *agreement) remember(g *graph) {
 
 // holds says whether all have agreed on the tree.
 func (s *agreement) holds(g *graph, tables []*table) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.want == nil || s.want.Tree != s.tree {
 		return false
 	}
-	mine, is := s.words[s.member]
-	if !is || !mine.same(word{Tree: s.tree, Switches: own(tables)}) {
+	members, heard := s.board.Heard()
+	mine, is := heard[s.member]
+	if !is || !mine.Value.same(word{Tree: s.tree, Switches: own(tables)}) {
 		return false
 	}
-	last := map[uint64]word{}
-	for name, w := range s.words {
-		if s.there[name] && w.Tree != s.tree {
+	last := map[uint64]announce.Said[word]{}
+	for name, w := range heard {
+		if members[name] && w.Value.Tree != s.tree {
 			return false
 		}
-		for dpid := range w.of {
-			if w.revision > last[dpid].revision {
+		for dpid := range w.Value.of {
+			if w.Revision > last[dpid].Revision {
 				last[dpid] = w
 			}
 		}
@@ -396,26 +292,26 @@ func (s *agreement) holds(g *graph, tables []*table) bool {
 
 // note keeps what is closed at each switch since the last word of it, if that was of this tree or
 // of one that was this member's then.
-func (s *agreement) note(g *graph, last map[uint64]word) {
+func (s *agreement) note(g *graph, last map[uint64]announce.Said[word]) {
 	for dpid, w := range last {
 		switch {
-		case w.Tree == s.tree:
-			s.said[dpid] = said{w.revision, map[end]bool{}}
-		case s.said[dpid].revision != w.revision:
+		case w.Value.Tree == s.tree:
+			s.said[dpid] = said{w.Revision, map[end]bool{}}
+		case s.said[dpid].revision != w.Revision:
 			delete(s.said, dpid)
 		}
 	}
 	maps.DeleteFunc(s.said, func(dpid uint64, _ said) bool { _, there := g.index[dpid]; return !there })
 	for _, e := range g.edges {
 		for _, x := range e.ends {
-			if w := last[x.dpid]; w.Tree == s.tree && !e.tree && w.revision > 0 {
+			if w := last[x.dpid]; w.Value.Tree == s.tree && !e.tree && w.Revision > 0 {
 				s.said[x.dpid].closed[x.end] = true
 			}
 		}
 	}
 	for _, ends := range s.former {
 		for _, x := range ends {
-			if w := last[x.dpid]; w.Tree == s.tree && w.revision > 0 {
+			if w := last[x.dpid]; w.Value.Tree == s.tree && w.Revision > 0 {
 				s.said[x.dpid].closed[x] = true
 			}
 		}

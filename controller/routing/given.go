@@ -25,6 +25,7 @@ func (a *App) SetProgram(name string, distance rib.Distance, routes map[uint64][
 	if a.programs = maps.Clone(a.programs); a.programs == nil {
 		a.programs = map[string]map[uint64][]StaticRoute{}
 	}
+	a.digest = ""
 	if a.programs[name] = given; len(given) == 0 {
 		delete(a.programs, name)
 	}

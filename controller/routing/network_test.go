@@ -195,7 +195,7 @@ func transition(t *testing.T, rng *rand.Rand, from, to *network, what Traffic, o
 			list = append(list, change{node: &node{index: i}, traffic: what, route: next, fresh: now[i] == nil})
 		}
 	}
-	order := layers(to, what, list)
+	order, _ := layers(to, what, list, nil)
 	if !ordered {
 		clear(order)
 	}

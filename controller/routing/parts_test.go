@@ -257,7 +257,8 @@ func TestFlowsNeverCircle(t *testing.T) {
 				}
 			}
 			for x, list := range byTraffic {
-				for i, layer := range layers(n, x, list) {
+				order, _ := layers(n, x, list, nil)
+				for i, layer := range order {
 					rounds[layer] = append(rounds[layer], list[i])
 				}
 			}

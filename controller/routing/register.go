@@ -12,7 +12,11 @@ import (
 func init() {
 	apps.Register(apps.Spec{Name: "routing", Cookie: Cookie, Order: 50,
 		New: func(f apps.Facilities) (controller.App, error) {
-			return New(apps.Get[*discovery.App](f), configOf(f))
+			a, err := New(apps.Get[*discovery.App](f), configOf(f))
+			if err == nil && f.Member != "" {
+				a.Share(f.Member, f.Store)
+			}
+			return a, err
 		},
 		Configure: func(a controller.App, f apps.Facilities) error { return a.(*App).Configure(configOf(f)) },
 	})

@@ -72,6 +72,7 @@ type App struct {
 	// Only run touches these.
 	complete bool                   // all that was to show up after the start has
 	led      map[Traffic]steer.Ways // what is steered, as far as it is installed
+	others   *others                // members of the cluster; nil: there are none
 
 	net   atomic.Pointer[network]
 	nodes atomic.Pointer[map[uint64]*node] // by datapath id
@@ -81,6 +82,7 @@ type App struct {
 	mu        sync.Mutex // of what follows
 	config    Config
 	addresses *addresses                          // of the configuration
+	digest    string                              // of the configuration with what follows; "": not known
 	static    map[uint64][]StaticRoute            // by router, in place of the configuration's
 	programs  map[string]map[uint64][]StaticRoute // by name and router; replaced, not changed
 	steered   map[Traffic]steer.Ways
@@ -135,7 +137,7 @@ func (a *App) Configure(c Config) error {
 			n.close()
 		}
 	}
-	a.config, a.addresses, a.static = c, newAddresses(&c), nil
+	a.config, a.addresses, a.static, a.digest = c, newAddresses(&c), nil, ""
 	a.nodes.Store(&nodes)
 	a.pending, a.cause = true, cause{"the configuration was changed", time.Now()}
 	a.again()
@@ -169,6 +171,11 @@ func (a *App) node(dpid uint64) *node { return (*a.nodes.Load())[dpid] }
 // Start begins to follow discovery.
 func (a *App) Start(c *controller.Controller) error {
 	a.c, a.started = c, time.Now()
+	if a.others != nil {
+		if err := a.others.board.Start(a.ctx, &a.done); err != nil {
+			return fmt.Errorf("what members say of their routes: %w", err)
+		}
+	}
 	a.discovery.Watch(func(discovery.Change) { a.poke("links have changed", time.Now()) })
 	a.done.Go(a.run)
 	return nil
@@ -461,7 +468,7 @@ func (a *App) SetStatic(dpid uint64, routes []StaticRoute) bool {
 	if a.static == nil {
 		a.static = map[uint64][]StaticRoute{}
 	}
-	a.static[dpid] = slices.Clone(routes)
+	a.static[dpid], a.digest = slices.Clone(routes), ""
 	a.mu.Unlock()
 	a.poke("static routes of "+n.Name+" were changed", time.Now())
 	return true

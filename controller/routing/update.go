@@ -2,6 +2,7 @@ package routing
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,10 @@ func (a *App) follow() {
 	why := a.cause
 	a.pending, a.following, a.cause = false, true, cause{}
 	config, addresses, protocols, steered := a.given(), a.addresses, a.known(), a.steered
+	if a.others != nil && a.digest == "" {
+		a.digest = config.digest()
+	}
+	configured := a.digest
 	a.mu.Unlock()
 	defer func() {
 		a.mu.Lock()
@@ -47,7 +52,11 @@ func (a *App) follow() {
 			return
 		}
 		a.complete, a.led = true, ways
-		changed += a.install(nodes, net, net.onDemand, stage > 0, stay)
+		if stage > 0 { // another way for parts, which this member alone knows
+			changed += a.install(nodes, net, nil, true, stay)
+			continue
+		}
+		changed += a.install(nodes, net, a.rounds(net, configured), false, stay)
 	}
 	took := time.Since(why.at)
 	a.mu.Lock()
@@ -108,13 +117,14 @@ func (n *node) isSettled() bool {
 }
 
 // install sends what differs, in rounds, and returns the number of entries. Routers that stay as
-// they are are left out.
-func (a *App) install(nodes map[uint64]*node, net *network, reactive, onlyParts bool, stay map[uint64]bool) (count int) {
+// they are are left out. What is left of the rounds when the network changes again is left to the
+// next time.
+func (a *App) install(nodes map[uint64]*node, net *network, shared *rounds, onlyParts bool, stay map[uint64]bool) (count int) {
 	byTraffic := map[Traffic][]change{}
 	drop := map[*node][]controller.RuleKey{}
 	for _, n := range nodes {
 		n.mu.Lock()
-		n.net, n.reactive = net, reactive
+		n.net, n.reactive = net, net.onDemand
 		if n.rules != nil && (!n.isSettled() || net.leadsParts[n.index]) && !stay[n.DPID] {
 			known := len(n.neighbors)
 			changes, gone := n.compare()
@@ -125,26 +135,40 @@ func (a *App) install(nodes map[uint64]*node, net *network, reactive, onlyParts 
 			if len(changes)+len(gone) > 0 || len(n.neighbors) != known {
 				drop[n] = gone
 			}
-			count += len(gone)
 		}
+		shared.owns(n.index, n.rules != nil)
 		n.mu.Unlock()
 	}
 	var rounds [][]change
+	follows := map[int]bool{} // rounds with changes that follow another member's
 	for t, list := range byTraffic {
-		count += len(list)
-		for i, layer := range layers(net, t, list) {
+		at, after := layers(net, t, list, shared)
+		for i, layer := range at {
 			for len(rounds) <= layer {
 				rounds = append(rounds, nil)
 			}
 			rounds[layer] = append(rounds[layer], list[i])
+			follows[layer] = follows[layer] || after[i]
 		}
 	}
-	for _, round := range rounds {
+	shared.begin(rounds)
+	for i, round := range rounds {
+		if follows[i] && !shared.wait(i) {
+			return count
+		}
 		a.send(net, round)
+		shared.passed(rounds, i)
+		count += len(round)
 	}
+	ends := slices.ContainsFunc(slices.Collect(maps.Values(drop)), func(gone []controller.RuleKey) bool { return len(gone) > 0 })
+	if shared != nil && ends && !shared.wait(allRounds) {
+		return count
+	}
+	shared.end()
 	var touched []*node
 	for n, keys := range drop {
 		n.mu.Lock()
+		count += len(keys)
 		if n.rules != nil && n.net == net {
 			for _, k := range keys {
 				_ = n.rules.Remove(k)
@@ -161,38 +185,47 @@ func (a *App) install(nodes map[uint64]*node, net *network, reactive, onlyParts 
 	return count
 }
 
-// layers says in which round each change to the ways of some traffic may be made: after those of
-// the next hops that they lead to. Where no router had another way before, there is no order to
-// keep.
-func layers(net *network, t Traffic, list []change) []int {
-	out := make([]int, len(list))
-	if !slices.ContainsFunc(list, func(c change) bool { return !c.fresh }) {
-		return out
+// layers says in which round each change to the ways of some traffic may be made, after those of
+// the next hops that they lead to, and whether some of these are other members'. Where no router
+// had another way before, there is no order to keep.
+func layers(net *network, t Traffic, list []change, shared *rounds) (round []int, follows []bool) {
+	round, follows = make([]int, len(list)), make([]bool, len(list))
+	allFresh := !slices.ContainsFunc(list, func(c change) bool { return !c.fresh })
+	if allFresh && shared.isFirst() {
+		return round, follows
 	}
 	at := map[int][]int{} // router → its changes
 	for i, c := range list {
 		at[c.index] = append(at[c.index], i)
 	}
-	known := map[int]int{} // router → the first round in which it is right
-	var right func(router int) int
-	right = func(router int) int {
+	type place struct {
+		round   int // the first in which it is right
+		follows bool
+	}
+	known := map[int]place{}
+	var right func(router int) place
+	right = func(router int) place {
 		if l, is := known[router]; is {
 			return l
 		}
-		known[router] = 0 // static routes may lead in circles
-		after := 0
+		known[router] = place{} // static routes may lead in circles
+		var after place
 		if r := net.wayOf(router, t); r != nil && r.Source != Connected {
 			for _, h := range r.Hops {
 				if h.router >= 0 {
-					after = max(after, right(h.router))
+					next := right(h.router)
+					after = place{max(after.round, next.round), after.follows || next.follows}
 				}
 			}
 		}
 		for _, i := range at[router] {
-			out[i] = after
+			round[i], follows[i] = after.round, after.follows
 		}
-		if len(at[router]) > 0 {
-			after++
+		switch {
+		case len(at[router]) > 0:
+			after.round++
+		case shared.changes(router, t):
+			after = place{after.round + 1, true}
 		}
 		known[router] = after
 		return after
@@ -202,7 +235,10 @@ func layers(net *network, t Traffic, list []change) []int {
 	for _, c := range order {
 		right(c.index)
 	}
-	return out
+	if allFresh && !slices.Contains(follows, true) {
+		clear(round)
+	}
+	return round, follows
 }
 
 // send makes the changes of one round and waits until they hold.

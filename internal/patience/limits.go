@@ -176,6 +176,9 @@ var (
 
 	// One that does not answer in time does not hold up the others.
 	Routes = limit("a router to confirm its routes", 2*time.Second)
+
+	// It has as long as it takes to miss one that has died.
+	Rounds = limit("routes of another member", time.Second)
 	Paths  = limit("a switch to confirm its paths", 2*time.Second) // then it keeps what it has, and the others are led around it
 
 	Barrier = limit("a switch to answer a barrier", 5*time.Second)

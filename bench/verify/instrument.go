@@ -14,18 +14,23 @@ import (
 )
 
 // instrument runs this program in a node with one of its commands for that. It ends where the node
-// hangs: no program in it says anything, nor does one begin.
+// hangs: what was told something says nothing, nor does another program begin.
 func (v *verifier) instrument(ctx context.Context, node, command string, in io.Reader, out io.Writer) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	heard := &hears{Writer: out}
+	hears := &hears{Reader: in, Writer: out}
+	if in == nil {
+		hears.told.Store(true) // by its command
+	} else {
+		in = hears
+	}
 	go func() {
 		for ctx.Err() == nil {
 			within, cancel := limits.NodeProgram.Context(ctx)
 			<-within.Done()
 			err := within.Err()
 			cancel()
-			if ctx.Err() != nil || heard.lately.Swap(false) {
+			if ctx.Err() != nil || hears.spoke.Swap(false) || !hears.told.Load() {
 				continue
 			}
 			if command == LookCommand { // which speaks at once
@@ -36,7 +41,7 @@ func (v *verifier) instrument(ctx context.Context, node, command string, in io.R
 		}
 	}()
 	var said strings.Builder
-	err := v.run(ctx, node, []string{lab.ThisProgram, command}, in, heard, &said)
+	err := v.run(ctx, node, []string{lab.ThisProgram, command}, in, hears, &said)
 	if e := asSilent(context.Cause(ctx)); e != nil {
 		return e
 	}
@@ -50,14 +55,22 @@ func (v *verifier) instrument(ctx context.Context, node, command string, in io.R
 	return nil
 }
 
-// hears notes whether something was written.
+// hears notes whether a program has spoken lately, and whether it was told something since.
 type hears struct {
+	io.Reader
 	io.Writer
-	lately atomic.Bool
+	spoke, told atomic.Bool
+}
+
+func (h *hears) Read(p []byte) (int, error) {
+	n, err := h.Reader.Read(p)
+	h.told.Store(true)
+	return n, err
 }
 
 func (h *hears) Write(p []byte) (int, error) {
-	h.lately.Store(true)
+	h.told.Store(false)
+	h.spoke.Store(true)
 	return h.Writer.Write(p)
 }
 

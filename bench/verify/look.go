@@ -404,19 +404,23 @@ func (v *verifier) checkOutside(ctx context.Context) error {
 	if !machine.IsValid() || len(v.ends) == 0 {
 		return nil
 	}
-	const tried = 3
-	for _, node := range v.ends[:min(tried, len(v.ends))] {
+	const tried, unsent = 3, "it cannot even be sent"
+	wrong, err := each(ctx, v.ends[:min(tried, len(v.ends))], tried, func(ctx context.Context, node string) (string, error) {
 		got, err := v.client.Ping(ctx, lab.PingRequest{From: node, To: machine.String(), Count: 1, Timeout: topology.Duration(200 * time.Millisecond)})
-		if err != nil {
-			continue // it cannot even be sent
+		switch {
+		case err != nil:
+			return unsent, nil
+		case got.Received > 0:
+			return fmt.Sprintf("%s gets an answer from %s, which is outside of the lab", node, machine), nil
 		}
-		wrong := ""
-		if got.Received > 0 {
-			wrong = fmt.Sprintf("%s gets an answer from %s, which is outside of the lab", node, machine)
+		return "", nil
+	}, func(int) {})
+	for _, w := range wrong {
+		if w != unsent {
+			v.result.Isolation.add(w)
 		}
-		v.result.Isolation.add(wrong)
 	}
-	return ctx.Err()
+	return err
 }
 
 // machineAddress is an address of this machine, of all that it has, that no node of the lab has.

@@ -281,10 +281,10 @@ func (v *verifier) together(ctx context.Context, tasks []*task, do func(i int), 
 }
 
 // What is sent at the same time at most: so many tasks, of so many bit/s in sum. A small machine
-// sends ten times that.
+// sends four times that.
 const (
 	mostTogether = 6
-	sentTogether = 150e6
+	sentTogether = 310e6
 )
 
 // limited lists the directions that have a bandwidth on the ways of a task.

@@ -141,14 +141,16 @@ func (v *verifier) readOne(ctx context.Context, t *task, first uint16, try int) 
 // window is how long a rate is looked at, in seconds: a full frame's time often enough, and no more
 // data than need be.
 func (v *verifier) window(rate float64) float64 {
-	w := 1.0
-	if v.Quick {
-		w = 0.25
+	much := rate > 300e6
+	switch {
+	case v.Quick && much:
+		return 0.15
+	case v.Quick:
+		return 0.25
+	case much:
+		return 0.4
 	}
-	if rate > 300e6 {
-		w *= 0.6
-	}
-	return w
+	return 1
 }
 
 // load is how a task sends.
@@ -220,15 +222,16 @@ type outcome struct {
 // decide which.
 func (v *verifier) sendAll(ctx context.Context, t *task, l load, first uint16) []outcome {
 	outs := make([]outcome, len(t.shares))
+	start := packets.NewStart(len(t.shares))
 	var group sync.WaitGroup
 	for i, s := range t.shares {
 		group.Go(func() {
 			rate := s.rate * l.share / 8 / float64(l.frame)
-			send := packets.Send{To: netip.AddrPortFrom(v.address[s.to], 0), Stream: first + uint16(i), Size: l.payload, Rate: rate, Port: uint16(s.ports[0]),
-				Count: max(1, int(rate*(l.duration+0.1*float64(len(t.shares)-1))))} // they begin one after the other
+			send := packets.Send{To: netip.AddrPortFrom(v.address[s.to], 0), Stream: first + uint16(i), Size: l.payload, Rate: rate, With: start, Port: uint16(s.ports[0]),
+				Count: max(1, int(rate*(l.duration+0.03*float64(len(t.shares)-1))))} // each is told to begin
 			quiet := 100*time.Millisecond + v.delayOf(s.way) + inTime(4*8*float64(l.frame)/v.rate(t.hop)*float64(len(t.shares)))
 			o := &outs[i]
-			o.sent, o.got, o.err = packets.Measure(ctx, v.node(s.from), v.node(s.to), send, packets.Receive{Record: true, Port: uint16(s.ports[1])}, quiet)
+			o.sent, o.got, o.err = v.sends.Measure(ctx, s.from, s.to, send, packets.Receive{Record: true, Port: uint16(s.ports[1])}, quiet)
 			if o.err == nil && (o.got == nil || o.got.Record == nil) {
 				o.err = fmt.Errorf("the receiver reported nothing")
 			}

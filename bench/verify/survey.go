@@ -171,7 +171,7 @@ func (v *verifier) look(ctx context.Context, flows []*flow, thorough int) ([]*tr
 // atOnce is how many streams are sent at a time: sparse ones cost little, but each is two programs.
 func (v *verifier) atOnce() int {
 	if v.Quick {
-		return 4
+		return 8
 	}
 	return 32
 }
@@ -240,7 +240,7 @@ func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, sharin
 	p := v.paceOf(f.way, sharing, thorough)
 	s := packets.Send{To: netip.AddrPortFrom(to, 0), Stream: stream, Size: packets.HeaderLen, Rate: p.rate, Count: p.count + large,
 		Whole: true, Large: v.frame(f.way) - overhead(to), LargeLast: large}
-	sent, got, err := packets.Measure(ctx, v.node(f.from), v.node(f.to), s, packets.Receive{Record: true, Raw: true}, v.quiet(f.way))
+	sent, got, err := v.sends.Measure(ctx, f.from, f.to, s, packets.Receive{Record: true, Raw: true}, v.quiet(f.way))
 	t := &trace{flow: f, full: large, frame: v.frame(f.way), apart: p.apart()}
 	if sent != nil {
 		f.ports = sent.Ports

@@ -205,6 +205,7 @@ type verifier struct {
 	Options
 	run    func(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error
 	client *lab.Client
+	sends  packets.Instruments
 	info   lab.Info
 	began  time.Time
 
@@ -264,6 +265,8 @@ func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 		}
 		return err
 	}
+	v.sends.In = v.node
+	defer v.sends.Close()
 	err = v.verify(ctx)
 	v.result.Seconds = time.Since(v.began).Seconds()
 	return v.result, err

@@ -60,7 +60,7 @@ func (p *poller) add(n *node, now time.Time, o Options) {
 	for k := range numKinds {
 		t := &n.turns[k]
 		*t = turn{n: n, kind: k, due: now.Add(time.Duration(k) * 50 * time.Millisecond)}
-		heap.Push(&p.turns, t)
+		heap.Push(&p.turns, slot{t, t.due})
 	}
 }
 
@@ -102,7 +102,7 @@ func (a *App) step(now time.Time) (served []*turn, wait time.Duration) {
 	p := &a.poller
 	wait = a.packets.last.Add(a.o.Period).Sub(now)
 	for len(p.turns) > 0 {
-		t := p.turns[0]
+		t := p.turns[0].turn
 		if until := max(t.due.Sub(now), 0); until > 0 || p.pacer.wait(now) > 0 {
 			pace := a.o.pace()
 			if until > 0 {
@@ -175,7 +175,7 @@ func (p *poller) stretch(o Options) float64 {
 }
 
 func (p *poller) put(t *turn, due time.Time) {
-	t.due = due
+	t.due, p.turns[t.at].due = due, due
 	heap.Fix(&p.turns, t.at)
 }
 
@@ -231,16 +231,22 @@ func (p *pacer) wait(now time.Time) time.Duration {
 func (p *pacer) spend(requests float64) { p.tokens -= requests }
 
 // turns is a heap, the earliest first.
-type turns []*turn
+type turns []slot
+
+// slot has a turn's time beside it: of thousands of switches, each turn is at another place in memory.
+type slot struct {
+	*turn
+	due time.Time
+}
 
 func (t turns) Len() int           { return len(t) }
 func (t turns) Less(i, j int) bool { return t[i].due.Before(t[j].due) }
 func (t turns) Swap(i, j int)      { t[i], t[j] = t[j], t[i]; t[i].at, t[j].at = i, j }
-func (t *turns) Push(x any)        { x.(*turn).at = len(*t); *t = append(*t, x.(*turn)) }
+func (t *turns) Push(x any)        { x.(slot).at = len(*t); *t = append(*t, x.(slot)) }
 func (t *turns) Pop() any {
 	last := len(*t) - 1
 	x := (*t)[last]
-	(*t)[last] = nil
+	(*t)[last] = slot{}
 	*t = (*t)[:last]
 	x.at = -1
 	return x

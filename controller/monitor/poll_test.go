@@ -52,7 +52,7 @@ func simulate(o Options, n, silent int, span time.Duration) (a *App, seconds []f
 	p := &a.poller
 	for now := start; now.Before(start.Add(span)); now = now.Add(time.Millisecond) {
 		for !p.turns[0].due.After(now) && p.pacer.wait(now) == 0 {
-			t := p.turns[0]
+			t := p.turns[0].turn
 			p.pacer.spend(cost[t.kind])
 			p.put(t, p.next(t, now, a.o))
 			seconds[now.Sub(start)/time.Second] += cost[t.kind]

@@ -68,6 +68,20 @@ var embeddedFaults = []fault{
 	netem(fault{id: "e-duplicate", what: "a tenth comes twice from an embedded switch's port", node: "s1", at: "s1→r1"}, "s1-eth3", "netem duplicate 10%"),
 }
 
+// mirror copies all that passes Open vSwitch's s1 to a port, which is made where there is none. That
+// there is a mirror, or no more, is news only for packets of which Open vSwitch (3.1) remembers
+// nothing: what it remembers it leaves as it is.
+func mirror(f fault, port string) fault {
+	const forget = "; ovs-appctl revalidator/purge"
+	f.plant = "ovs-vsctl -- --id=@p get port " + port + " -- --id=@m create mirror name=m select-all=true output-port=@p -- set bridge s1 mirrors=@m" + forget
+	f.undo = "ovs-vsctl clear bridge s1 mirrors" + forget
+	if port == "x1" {
+		f.plant = "ip link add x1 type veth peer name x2; ip link set x1 up; ip link set x2 up; ovs-vsctl add-port s1 x1; " + f.plant
+		f.undo += "; ovs-vsctl del-port s1 x1; ip link del x1"
+	}
+	return f
+}
+
 // ovsFaults are of Open vSwitch without a controller; its ports are numbered as the file has them.
 var ovsFaults = []fault{
 	{id: "o-flow-drop", what: "a flow entry drops what is for a host", node: "s1", at: "s1 s1→h2", quick: true,
@@ -89,8 +103,8 @@ var ovsFaults = []fault{
 		plant: "ovs-vsctl del-port s2 s2-eth3", undo: "ovs-vsctl add-port s2 s2-eth3"},
 	{id: "o-port-down", what: "a port is set down by OpenFlow", node: "s2", at: "s2 s2--h4", quick: true,
 		plant: "ovs-ofctl -O OpenFlow13 mod-port s2 s2-eth3 down", undo: "ovs-ofctl -O OpenFlow13 mod-port s2 s2-eth3 up"},
-	{id: "o-mirror", what: "a mirror copies all to a host", node: "s1", at: "s1 s1--h2", quick: true, cannot: "nobody listens for what is for others",
-		plant: "ovs-vsctl -- --id=@p get port s1-eth2 -- --id=@m create mirror name=m select-all=true output-port=@p -- set bridge s1 mirrors=@m", undo: "ovs-vsctl clear bridge s1 mirrors"},
+	mirror(fault{id: "o-mirror", what: "a mirror copies all to a host, of which nothing is taken any more", node: "s1", at: "s1 s1--h2", quick: true}, "s1-eth2"),
+	mirror(fault{id: "o-mirror-tap", what: "a mirror copies all to a device that is in no link", node: "s1", at: "s1 s2", quick: true}, "x1"),
 	{id: "o-frozen", what: "Open vSwitch stands still", node: "", at: "s1 s2 h1 h2 h3 h4 r1 r2", want: []string{`s[12]\b`}, quick: true,
 		plant: "kill -STOP $(cat /run/trivet/$lab/ovs/ovs-vswitchd.pid)", undo: "kill -CONT $(cat /run/trivet/$lab/ovs/ovs-vswitchd.pid)"},
 	hooked(fault{id: "o-loss", what: "a port of Open vSwitch loses 5 % of what goes out", node: "s1", at: "s1→h1", quick: true}, "egress", "s1-eth1", "numgen random mod 20 < 1 drop"),

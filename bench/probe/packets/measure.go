@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,14 +25,10 @@ const lastWords = 5 * time.Second
 // and waits for what is under way until nothing came for a time. When ctx ends it returns what
 // there is by then, with an error.
 func Measure(ctx context.Context, from, to Node, s Send, r Receive, quiet time.Duration) (*Sent, *Received, error) {
-	if err := s.Check(); err != nil {
-		return nil, nil, err
-	}
-	r.V6, r.Stream, r.Count = s.To.Addr().Is6(), s.Stream, s.Count
-	return measure(ctx, from, to, r, quiet, func(port uint16) request {
-		s.To = netip.AddrPortFrom(s.To.Addr(), port)
-		return request{Send: &s}
-	})
+	sender, receiver := start(ctx, from), start(ctx, to)
+	defer sender.kill()
+	defer receiver.kill()
+	return s.measure(ctx, sender, receiver, r, quiet)
 }
 
 // MeasureFlows is Measure for new flows, with a record of each packet.
@@ -38,30 +36,135 @@ func MeasureFlows(ctx context.Context, from, to Node, f Flows, quiet time.Durati
 	if err := f.Check(); err != nil {
 		return nil, nil, err
 	}
+	sender, receiver := start(ctx, from), start(ctx, to)
+	defer sender.kill()
+	defer receiver.kill()
 	r := Receive{V6: f.To.Addr().Is6(), Stream: f.Stream, Count: f.Packets(), Record: true}
-	return measure(ctx, from, to, r, quiet, func(port uint16) request {
+	return measure(ctx, sender, receiver, r, quiet, nil, func(port uint16) request {
 		f.To = netip.AddrPortFrom(f.To.Addr(), port)
 		return request{Flows: &f}
 	})
 }
 
-// measure receives in one node what another sends to the port that was found.
-func measure(ctx context.Context, from, to Node, r Receive, quiet time.Duration, sends func(port uint16) request) (*Sent, *Received, error) {
+// Instruments are those of nodes that send each other one stream after the other: they stay where
+// they are for the next one, as a program takes longer to begin than a short stream lasts.
+type Instruments struct {
+	In func(node string) Node
+
+	mu   sync.Mutex
+	idle []*instrument // the longest idle first
+}
+
+// mostIdle is how many stay at a time: each has some megabytes.
+const mostIdle = 64
+
+// Measure is Measure between two nodes, by their names.
+func (all *Instruments) Measure(ctx context.Context, from, to string, s Send, r Receive, quiet time.Duration) (*Sent, *Received, error) {
+	sender, receiver := all.take(ctx, from), all.take(ctx, to)
+	defer all.leave(sender)
+	defer all.leave(receiver)
+	return s.measure(ctx, sender, receiver, r, quiet)
+}
+
+// Start is that of streams that begin together, once each of them has come through.
+type Start struct {
+	left atomic.Int32
+	all  chan struct{}
+}
+
+// NewStart is one of so many streams.
+func NewStart(n int) *Start {
+	s := &Start{all: make(chan struct{})}
+	s.left.Store(int32(n))
+	return s
+}
+
+// ready says that one more comes through, or never will.
+func (s *Start) ready() {
+	if s.left.Add(-1) == 0 {
+		close(s.all)
+	}
+}
+
+// take returns an instrument in a node that has nothing to do.
+func (all *Instruments) take(ctx context.Context, node string) *instrument {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for k := len(all.idle) - 1; k >= 0; k-- {
+		if i := all.idle[k]; i.node == node {
+			all.idle = slices.Delete(all.idle, k, k+1)
+			if i.runs() {
+				return i
+			}
+			i.kill()
+		}
+	}
+	i := start(ctx, all.In(node))
+	i.node = node
+	return i
+}
+
+// leave keeps an instrument, if it has done what it was asked for.
+func (all *Instruments) leave(i *instrument) {
+	if !i.done {
+		i.kill()
+		return
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.idle = append(all.idle, i); len(all.idle) > mostIdle {
+		all.idle[0].kill()
+		all.idle = slices.Delete(all.idle, 0, 1)
+	}
+}
+
+// Close ends those that have nothing to do.
+func (all *Instruments) Close() {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, i := range all.idle {
+		i.kill()
+	}
+	all.idle = nil
+}
+
+// measure sends a stream from one instrument to another.
+func (s Send) measure(ctx context.Context, sender, receiver *instrument, r Receive, quiet time.Duration) (*Sent, *Received, error) {
+	if err := s.Check(); err != nil {
+		return nil, nil, err
+	}
+	r.V6, r.Stream, r.Count = s.To.Addr().Is6(), s.Stream, s.Count
+	return measure(ctx, sender, receiver, r, quiet, s.With, func(port uint16) request {
+		s.To = netip.AddrPortFrom(s.To.Addr(), port)
+		return request{Send: &s}
+	})
+}
+
+// measure has one instrument receive what another sends to the port that was found.
+func measure(ctx context.Context, sender, receiver *instrument, r Receive, quiet time.Duration, with *Start, sends func(port uint16) request) (*Sent, *Received, error) {
+	if with == nil {
+		with = NewStart(1)
+	}
+	ready := sync.OnceFunc(with.ready)
+	defer ready()
 	heard := make(chan struct{})
-	receiver := start(ctx, to, request{Receive: &r}, sync.OnceFunc(func() { close(heard) }))
-	defer receiver.kill()
+	receiving := receiver.ask(request{Receive: &r}, sync.OnceFunc(func() { close(heard) }))
 	listening, err := receiver.next(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the receiver: %w", err)
 	}
-	sender := start(ctx, from, sends(uint16(listening.Port)), func() {})
-	defer sender.kill()
+	sending := sender.ask(sends(uint16(listening.Port)), func() {})
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
 		select {
 		case <-heard:
-			sender.tell(ending{})
+			ready()
+		case <-done:
+		}
+		select {
+		case <-with.all:
+			sender.tell(sending.ends(ending{}))
 		case <-done:
 		}
 	}()
@@ -73,7 +176,7 @@ func measure(ctx context.Context, from, to Node, r Receive, quiet time.Duration,
 	if err != nil || sent.Sent == nil {
 		return sent.Sent, nil, fmt.Errorf("the sender: %w", errors.Join(err, early))
 	}
-	receiver.tell(ending{sent.Sent.Sent, quiet})
+	receiver.tell(receiving.ends(ending{sent.Sent.Sent, quiet}))
 	got, err := receiver.next(ctx)
 	if early = ctx.Err(); early != nil {
 		got, err = receiver.last()
@@ -88,7 +191,8 @@ func measure(ctx context.Context, from, to Node, r Receive, quiet time.Duration,
 // noted.
 func Listen(ctx context.Context, by Node, t Tap) (end func() (*Tapped, error), err error) {
 	ready := make(chan struct{})
-	tap := start(ctx, by, request{Tap: &t}, sync.OnceFunc(func() { close(ready) }))
+	tap := start(ctx, by)
+	tap.ask(request{Tap: &t}, sync.OnceFunc(func() { close(ready) }))
 	select {
 	case <-ready:
 	case a, ok := <-tap.answers:
@@ -114,20 +218,25 @@ func Listen(ctx context.Context, by Node, t Tap) (end func() (*Tapped, error), e
 
 // instrument is one that runs.
 type instrument struct {
+	node    string
 	in      *io.PipeWriter
 	answers chan answer // closed when it has ended
 	err     error       // with which it ended; read after answers is closed
 	kill    context.CancelFunc
+
+	id   int  // of what it was asked for at last
+	done bool // it has done that
+
+	mu    sync.Mutex
+	heard func() // is called when it has heard a greeting
 }
 
-// start starts an instrument; only kill ends it before it is told to. heard is called when it has
-// heard a greeting.
-func start(ctx context.Context, by Node, r request, heard func()) *instrument {
+// start starts an instrument; only kill ends it before it is told to.
+func start(ctx context.Context, by Node) *instrument {
 	ctx, kill := context.WithCancel(context.WithoutCancel(ctx))
 	in, input := io.Pipe()
 	output, out := io.Pipe()
 	i := &instrument{in: input, answers: make(chan answer, 4), kill: kill}
-	go i.tell(r)
 	var ended error
 	go func() {
 		ended = by(ctx, in, out)
@@ -149,6 +258,9 @@ func start(ctx context.Context, by Node, r request, heard func()) *instrument {
 				return
 			}
 			if a.Heard {
+				i.mu.Lock()
+				heard := i.heard
+				i.mu.Unlock()
 				heard()
 				continue
 			}
@@ -158,10 +270,24 @@ func start(ctx context.Context, by Node, r request, heard func()) *instrument {
 	return i
 }
 
+// ask gives it a task. heard is called when it has heard a greeting.
+func (i *instrument) ask(task request, heard func()) request {
+	i.mu.Lock()
+	i.heard = heard
+	i.mu.Unlock()
+	i.id++
+	i.done, task.ID = false, i.id
+	go i.tell(task)
+	return task
+}
+
+// ends tells that the task is to end.
+func (r request) ends(e ending) request { return request{ID: r.ID, End: &e} }
+
 // tell writes a line to its input.
-func (i *instrument) tell(v any) {
+func (i *instrument) tell(r request) {
 	var line bytes.Buffer
-	if json.NewEncoder(&line).Encode(v) == nil {
+	if json.NewEncoder(&line).Encode(r) == nil {
 		_, _ = i.in.Write(line.Bytes())
 	}
 }
@@ -170,9 +296,20 @@ func (i *instrument) tell(v any) {
 func (i *instrument) next(ctx context.Context) (answer, error) {
 	select {
 	case a, ok := <-i.answers:
+		i.done = ok && a.outcome()
 		return a, i.errOf(a, ok)
 	case <-ctx.Done():
 		return answer{}, ctx.Err()
+	}
+}
+
+// runs says whether it still does, with nothing to do.
+func (i *instrument) runs() bool {
+	select {
+	case <-i.answers:
+		return false
+	default:
+		return true
 	}
 }
 
@@ -194,5 +331,7 @@ func (i *instrument) last() (answer, error) {
 	_ = i.in.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
-	return i.next(ctx)
+	a, err := i.next(ctx)
+	i.done = false
+	return a, err
 }

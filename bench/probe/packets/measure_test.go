@@ -5,11 +5,15 @@ import (
 	"errors"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"trivet.dev/trivet/test/until"
 )
 
 // Streams of small and large packets, over IPv4 and IPv6, come over a wire without loss or
@@ -58,6 +62,61 @@ func TestMeasure(t *testing.T) {
 				t.Errorf("%d of %d delays were kept", n, got.Received)
 			}
 		})
+	}
+}
+
+// Instruments stay for the next stream, and one that has ended meanwhile is replaced; streams that
+// begin together do so once each has come through, however long the last one takes.
+func TestInstruments(t *testing.T) {
+	w := newWire(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var began atomic.Int32
+	var kill atomic.Pointer[context.CancelFunc]
+	all := &Instruments{In: func(node string) Node {
+		return func(ctx context.Context, in io.Reader, out io.Writer) error {
+			began.Add(1)
+			if node == "far" {
+				ctx, cancel := context.WithCancel(ctx)
+				kill.Store(&cancel)
+				return w.node(1)(ctx, in, out)
+			}
+			return w.node(0)(ctx, in, out)
+		}
+	}}
+	defer all.Close()
+	send := func(stream uint16, with *Start) *Sent {
+		t.Helper()
+		s := Send{To: netip.AddrPortFrom(addresses4[1], 0), Stream: stream, Size: 64, Rate: 1000, Count: 50, Whole: true, With: with}
+		sent, got, err := all.Measure(ctx, "near", "far", s, Receive{Record: true}, time.Second)
+		if err != nil || sent.Sent != 50 || got.Received+got.Dropped != 50 || got.Foreign != 0 {
+			t.Errorf("stream %d: sent %+v, got %+v, %v", stream, sent, got, err)
+		}
+		return sent
+	}
+	for stream := range uint16(5) {
+		send(stream, nil)
+	}
+	if n := began.Load(); n != 2 {
+		t.Errorf("for 5 streams, one after the other, %d instruments began", n)
+	}
+	(*kill.Load())()
+	until.True(t, "the killed instrument has ended", func() bool {
+		return slices.ContainsFunc(all.idle, func(i *instrument) bool { return !i.runs() })
+	})
+	send(5, nil)
+	if n := began.Load(); n != 3 {
+		t.Errorf("%d instruments began, where one of two had ended", n)
+	}
+
+	with := NewStart(2)
+	first := make(chan *Sent)
+	go func() { first <- send(6, with) }()
+	until.True(t, "the first of two streams waits", func() bool { return with.left.Load() == 1 })
+	asked := time.Now().UnixNano()
+	send(7, with)
+	if one := <-first; one.Began < asked {
+		t.Errorf("a stream began %d ns before that with which it was to begin was asked for", asked-one.Began)
 	}
 }
 

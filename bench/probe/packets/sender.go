@@ -23,6 +23,8 @@ type Send struct {
 	Port  uint16 `json:"port,omitempty"`  // from which it is sent; 0, or where another has it: any that is free
 	Whole bool   `json:"whole,omitempty"` // a packet that is late is sent all the same, never given up
 
+	With *Start `json:"-"` // it begins together with others; nil: by itself
+
 	// The last packets may be of another size than the others: LargeLast of them carry Large bytes.
 	Large     int `json:"large,omitempty"`
 	LargeLast int `json:"large_last,omitempty"`

@@ -23,16 +23,18 @@ import (
 // Command is the argument by which the program knows that it is to be an instrument: see Serve.
 const Command = "__probe"
 
-// request is the first line that an instrument reads.
+// request is a line that an instrument reads: a task, or, while it is at one, that this is to end.
 type request struct {
+	ID      int      `json:"id"` // of the task
 	Send    *Send    `json:"send,omitempty"`
 	Flows   *Flows   `json:"flows,omitempty"`
 	Receive *Receive `json:"receive,omitempty"`
 	Tap     *Tap     `json:"tap,omitempty"`
+	End     *ending  `json:"end,omitempty"`
 }
 
 // answer is a line that it prints: the port when it listens, that it has heard a greeting, the
-// outcome when it ends.
+// outcome of the task.
 type answer struct {
 	Port     int       `json:"port,omitempty"`
 	Heard    bool      `json:"heard,omitempty"`
@@ -42,73 +44,102 @@ type answer struct {
 	Error    string    `json:"error,omitempty"`
 }
 
-// Serve is an instrument: it does what the first line of its input asks for, in the namespaces that
-// it was started in. It ends early, with what it has, when its input does.
-func Serve(in io.Reader, out io.Writer) error {
-	runtime.LockOSThread() // the sender's thread sleeps by a timer of its own
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 16<<20)
-	var r request
-	if !lines.Scan() {
-		return errors.New("an instrument reads its task from standard input")
-	}
-	if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-		return fmt.Errorf("an instrument is told what to do by a line of JSON: %w", err)
-	}
-	debug.SetGCPercent(-1) // a pause would be measured; memory is taken at the beginning
-	debug.SetMemoryLimit(1 << 30)
-	a, err := r.do(lines, json.NewEncoder(out))
-	if err != nil {
-		a.Error = err.Error()
-	}
-	return json.NewEncoder(out).Encode(a)
+// outcome says whether nothing more follows of the task.
+func (a *answer) outcome() bool {
+	return a.Sent != nil || a.Received != nil || a.Tapped != nil || a.Error != ""
 }
 
-// do carries out a request, and listens to what else the input says.
-func (r *request) do(lines *bufio.Scanner, out *json.Encoder) (a answer, err error) {
-	var heard, stop atomic.Bool
-	var end atomic.Pointer[ending]
-	listen := func() {
-		for lines.Scan() {
-			var e ending
-			if json.Unmarshal(lines.Bytes(), &e) == nil {
-				end.Store(&e)
-				heard.Store(true) // a sender is told nothing else
-			}
+// Serve is an instrument: it does what the lines of its input ask for, one after the other, in the
+// namespaces that it was started in. It ends when its input does, and what it is at then early,
+// with what it has.
+func Serve(in io.Reader, out io.Writer) error {
+	runtime.LockOSThread() // the sender's thread sleeps by a timer of its own
+	debug.SetGCPercent(-1) // a pause would be measured; memory is taken at the beginning
+	debug.SetMemoryLimit(1 << 30)
+	var stop atomic.Bool
+	tasks, answers := make(chan *task), json.NewEncoder(out)
+	var failed error
+	go func() {
+		defer close(tasks)
+		defer stop.Store(true)
+		failed = listen(in, tasks)
+	}()
+	n := 0
+	for t := range tasks {
+		n++
+		a, err := t.do(&stop, answers)
+		if err != nil {
+			a.Error = err.Error()
 		}
-		stop.Store(true)
+		if err := answers.Encode(a); err != nil {
+			return err
+		}
+		runtime.GC()
 	}
+	if n == 0 && failed == nil {
+		failed = errors.New("an instrument reads its task from standard input")
+	}
+	return failed
+}
+
+// task is one that an instrument is at, and what it has been told meanwhile.
+type task struct {
+	request
+	heard atomic.Bool // a sender is told nothing else
+	end   atomic.Pointer[ending]
+}
+
+// listen reads tasks, and tells the last of them what is said of it.
+func listen(in io.Reader, tasks chan<- *task) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 16<<20)
+	last := &task{}
+	for lines.Scan() {
+		var r request
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			return fmt.Errorf("an instrument is told what to do by lines of JSON: %w", err)
+		}
+		switch {
+		case r.End == nil:
+			last = &task{request: r}
+			tasks <- last
+		case r.ID == last.ID: // else it has ended by itself
+			last.end.Store(r.End)
+			last.heard.Store(true)
+		}
+	}
+	return lines.Err()
+}
+
+// do carries out a task.
+func (t *task) do(stop *atomic.Bool, out *json.Encoder) (a answer, err error) {
 	switch {
-	case r.Send != nil:
-		go listen()
-		sent, err := r.Send.run(&heard, &stop)
+	case t.Send != nil:
+		sent, err := t.Send.run(&t.heard, stop)
 		return answer{Sent: &sent}, err
-	case r.Flows != nil:
-		go listen()
-		sent, err := r.Flows.run(&heard, &stop)
+	case t.Flows != nil:
+		sent, err := t.Flows.run(&t.heard, stop)
 		return answer{Sent: &sent}, err
-	case r.Receive != nil:
-		receiver, err := r.Receive.open()
+	case t.Receive != nil:
+		receiver, err := t.Receive.open()
 		if err != nil {
 			return a, err
 		}
 		if err := out.Encode(answer{Port: receiver.port}); err != nil {
 			return a, err
 		}
-		go listen()
 		receiver.heard = sync.OnceFunc(func() { _ = out.Encode(answer{Heard: true}) })
-		a.Received, err = receiver.run(&end, &stop)
+		a.Received, err = receiver.run(&t.end, stop)
 		return a, err
-	case r.Tap != nil:
-		tap, err := r.Tap.open()
+	case t.Tap != nil:
+		tap, err := t.Tap.open()
 		if err != nil {
 			return a, err
 		}
 		if err := out.Encode(answer{Heard: true}); err != nil {
 			return a, err
 		}
-		go listen()
-		a.Tapped, err = tap.run(&stop)
+		a.Tapped, err = tap.run(stop)
 		return a, err
 	}
 	return a, errors.New("the request asks for nothing")

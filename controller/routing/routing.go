@@ -25,7 +25,8 @@
 //
 // When links change, a router takes its new next hop after that one has its own: routes to a
 // prefix change in the order of their distance to it, with a barrier after each step, so at no
-// time do two routers send a packet to each other.
+// time do two routers send a packet to each other; see rounds.go for routers of several members of
+// a cluster.
 package routing
 
 import (

@@ -10,7 +10,8 @@ import (
 )
 
 // Event is something that has happened in the network: a SwitchChange, discovery.LinkChange,
-// discovery.HostChange, routing.Rerouted, ospf.NeighborChange, ospf.Run, ospf.Restart or cluster.Change.
+// discovery.HostChange, routing.Rerouted, ospf.NeighborChange, ospf.Run, ospf.Restart or
+// cluster.Change.
 type Event struct {
 	Time time.Time
 	What any

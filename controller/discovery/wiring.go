@@ -24,9 +24,10 @@ type wiring struct {
 // to hosts, of which the lone ones have no other port, and these links to each other. A host's port
 // is an edge as soon as it is up, and never becomes the end of a link; a link is there as soon as
 // both its ports are, until probes say otherwise. In a cluster each member sees that for itself, of
-// whomever the switches are: a link need not wait for a master who may just have died. Of other ports nothing is taken for granted. It
-// holds for ports that come up from now on, and for those of which nothing is known yet. A switch
-// that is none of these does not come back when it is away: its links are no more.
+// whomever the switches are: a link need not wait for a master who may just have died. Of other
+// ports nothing is taken for granted. It holds for ports that come up from now on, and for those of
+// which nothing is known yet. A switch that is none of these does not come back when it is away:
+// its links are no more.
 func (a *App) Expect(switches []uint64, hosts, lone []Port, links []Link) {
 	w := wiring{switches: make(map[uint64]bool, len(switches)), hosts: make(map[place]bool, len(hosts)), lone: make(map[place]bool, len(lone)),
 		links: make(map[place]place, 2*len(links))}

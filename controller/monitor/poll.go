@@ -233,7 +233,8 @@ func (p *pacer) spend(requests float64) { p.tokens -= requests }
 // turns is a heap, the earliest first.
 type turns []slot
 
-// slot has a turn's time beside it: of thousands of switches, each turn is at another place in memory.
+// slot has a turn's time beside it: of thousands of switches, each turn is at another place in
+// memory.
 type slot struct {
 	*turn
 	due time.Time

@@ -175,7 +175,8 @@ func (n *network) look(now time.Time, j joined) *view {
 		}
 		v.kinds[place{p.Switch, p.Number}] = p.Kind
 		s := v.at(p.Switch, p.Number)
-		// Who restarts does not wait: its neighbours are those of before, and nobody is told of more.
+		// Who restarts does not wait: its neighbours are those of before, and nobody is told of
+		// more.
 		open := p.Kind == discovery.Open
 		s.undecided = s.undecided || open && !n.restarts(p.Switch)
 		s.others = s.others || p.Kind == discovery.Edge || open && n.restarts(p.Switch)

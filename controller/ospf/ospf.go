@@ -497,8 +497,8 @@ func (a *App) restarting(dpid uint64) bool {
 	return a.net.restarts(dpid)
 }
 
-// Watch calls f with every Run, Restart and NeighborChange from now on, one after the other. f must be
-// quick.
+// Watch calls f with every Run, Restart and NeighborChange from now on, one after the other. f must
+// be quick.
 func (a *App) Watch(f func(any)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -24,9 +24,9 @@ import (
 //
 //	view/routes/NAME    of which picture of the network, and which rounds the switches have confirmed
 //
-// A member that has another picture learns soon what this one knows, or this one what it knows: then
-// what is left is computed anew. Nobody waits for long: one that has said nothing for as long as it
-// takes to miss a dead member is not waited for until it says something new.
+// Members whose pictures differ learn the same before long; what is left is then computed anew.
+// Nobody waits for long: a member that has said nothing for as long as it takes to miss a dead one
+// is not waited for until it says something new.
 const routesPrefix = "view/routes/"
 
 // others is what members know of each other's rounds. Only the goroutine that follows changes uses

@@ -19,7 +19,6 @@ import (
 // share is a member's part of a change: its changes, in rounds, and which of these follow others'.
 type share struct {
 	rounds [][]change
-	order  []int
 	waits  map[int]bool
 	at     int // its next round
 }

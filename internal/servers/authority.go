@@ -30,9 +30,9 @@ const (
 	authorityKeyFile = "ca.key"
 )
 
-// Certificates hold at any time, as they and their keys end with the lab: the clock of a machine may
-// be set by years in either direction while a lab is up, when a device without a battery hears the
-// time. (RFC 5280, 4.1.2.5: the latter is for what has no end.)
+// Certificates hold at any time, as they and their keys end with the lab: the clock of a machine
+// may be set by years in either direction while a lab is up, when a device without a battery hears
+// the time. (RFC 5280, 4.1.2.5: the latter is for what has no end.)
 var (
 	always = time.Unix(0, 0)
 	ever   = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)

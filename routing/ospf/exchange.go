@@ -93,8 +93,8 @@ func (n *neighbor) databases() []*database {
 	return all
 }
 
-// takes tells whether the neighbour is sent LSAs of a type: opaque ones if it has said that it knows
-// what they are (RFC 5250, section 3.1).
+// takes tells whether the neighbour is sent LSAs of a type: opaque ones if it has said that it
+// knows what they are (RFC 5250, section 3.1).
 func (n *neighbor) takes(t LSType) bool { return !t.opaque() || n.exchange.options&OptionO != 0 }
 
 // entry returns the database copy of an LSA that the neighbour may see.

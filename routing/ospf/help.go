@@ -37,7 +37,8 @@ func (w *wire) takeGrace(e *entry, asked bool) error {
 	if n == nil || n.id != e.AdvRouter || asked && n.helped == nil {
 		return nil
 	}
-	// Policy (section 3.1 (4)): for longer than an LSA stays without being refreshed nobody is helped.
+	// Policy (section 3.1 (4)): for longer than an LSA stays without being refreshed nobody is
+	// helped.
 	left := min(g.Period, lsRefreshTime) - time.Duration(e.age())*time.Second
 	refused := ""
 	switch {

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// LSType is the type of an LSA (section A.4.1, and RFC 5250 of opaque ones). The engine knows 1 to 5
-// and 9 to 11; others (7: NSSA) are discarded on reception, as section 13 step 2 demands.
+// LSType is the type of an LSA (section A.4.1, and RFC 5250 of opaque ones). The engine knows 1 to
+// 5 and 9 to 11; others (7: NSSA) are discarded on reception, as section 13 step 2 demands.
 type LSType uint8
 
 const (

@@ -262,8 +262,8 @@ func (f *sharedLab) withoutSome(in, out bool) {
 	}
 	for _, dpid := range kept {
 		if now[dpid].Master != member || now[dpid].Generation != before[dpid].Generation {
-			// On a machine that stalls for seconds a switch may have given its connection up, too, and
-			// cannot connect anew.
+			// On a machine that stalls for seconds a switch may have given its connection up, too,
+			// and cannot connect anew.
 			f.t.Logf("member %s is not cut off from %s, and yet that has another master: %+v, and before %+v", member, dpid, now[dpid], before[dpid])
 		}
 	}

@@ -140,8 +140,8 @@ func (f *sharedLab) traffic(from, address string) (end func() (known, new answer
 	}
 }
 
-// answered is what has become of packets; the blackout is the longest time of which nothing was, the
-// slowest is the longest time that an answer took.
+// answered is what has become of packets; the blackout is the longest time of which nothing was,
+// the slowest is the longest time that an answer took.
 type answered struct {
 	Sent, Lost        int
 	Blackout, Slowest float64

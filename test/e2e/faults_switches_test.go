@@ -68,9 +68,9 @@ var embeddedFaults = []fault{
 	netem(fault{id: "e-duplicate", what: "a tenth comes twice from an embedded switch's port", node: "s1", at: "s1→r1"}, "s1-eth3", "netem duplicate 10%"),
 }
 
-// mirror copies all that passes Open vSwitch's s1 to a port, which is made where there is none. That
-// there is a mirror, or no more, is news only for packets of which Open vSwitch (3.1) remembers
-// nothing: what it remembers it leaves as it is.
+// mirror copies all that passes Open vSwitch's s1 to a port, which is made where there is none.
+// That there is a mirror, or no more, is news only for packets of which Open vSwitch (3.1)
+// remembers nothing: what it remembers it leaves as it is.
 func mirror(f fault, port string) fault {
 	const forget = "; ovs-appctl revalidator/purge"
 	f.plant = "ovs-vsctl -- --id=@p get port " + port + " -- --id=@m create mirror name=m select-all=true output-port=@p -- set bridge s1 mirrors=@m" + forget

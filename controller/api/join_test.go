@@ -172,7 +172,9 @@ func TestJoined(t *testing.T) {
 			if len(database) > 4 || slices.ContainsFunc(interfaces, func(x ospf.Attachment) bool { return x.Restart != nil }) {
 				return false // routers that others have taken still restart
 			}
-			return len(routes) == 4*8 && !slices.ContainsFunc(s.Links, func(l Link) bool { return l.Rates[0] == nil || l.Rates[1] == nil })
+			used, err := k.Routes(t.Context(), "", "")
+			k.must(err)
+			return len(routes) == 4*8 && len(used.Routes) == 4*8 && !slices.ContainsFunc(s.Links, func(l Link) bool { return l.Rates[0] == nil || l.Rates[1] == nil })
 		})
 		interfaces, err := k.OSPFInterfaces(t.Context(), "")
 		k.must(err)

@@ -214,7 +214,7 @@ func TestFlowsNeverCircle(t *testing.T) {
 	flow := Traffic{to, Part{Proto: openflow.IPProtoTCP, Flow: Flow{SrcPort: 1, DstPort: 2}}}
 	others := Traffic{to, Part{Proto: openflow.IPProtoTCP, Index: each}}
 	whole := Traffic{To: to}
-	circles := 0
+	circles, cutOff := 0, 0
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		w := randomWires(rng, 12, 12)
@@ -284,6 +284,10 @@ func TestFlowsNeverCircle(t *testing.T) {
 		for step := range 4 {
 			if step == 2 {
 				w.cut(rng.IntN(len(w.links) / 2))
+				if whole := w.network(t); slices.ContainsFunc(slices.Collect(maps.Keys(heard)), func(i int) bool { return whole.wayOf(i, Traffic{To: to}) == nil }) {
+					cutOff++
+					break // entries of routers that have no way any more are removed: there is no order among them
+				}
 			}
 			wanted := ways()
 			for stage, led := range stages(was, wanted) {
@@ -294,7 +298,7 @@ func TestFlowsNeverCircle(t *testing.T) {
 			was = wanted
 		}
 	}
-	if circles > 0 {
-		t.Errorf("%d circles", circles)
+	if circles > 0 || cutOff > 100 {
+		t.Errorf("%d circles; of 300 networks %d were cut in two", circles, cutOff)
 	}
 }

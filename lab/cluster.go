@@ -196,7 +196,7 @@ func (c *cluster) open() error {
 		return err
 	}
 	c.ports.Members = map[string]int{}
-	text, err := os.ReadFile(c.portsFile())
+	text, err := os.ReadFile(filepath.Join(c.dir, portsFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -231,15 +231,19 @@ func (c *cluster) promise(t Target, member string) (err error) {
 	return err
 }
 
-func (c *cluster) notePorts() error {
-	text, err := json.Marshal(c.ports)
+// portsFile has the ports that were given.
+const portsFile = "ports.json"
+
+func (c *cluster) notePorts() error { return c.note(portsFile, c.ports) }
+
+// note writes something down in the cluster's directory for a later daemon.
+func (c *cluster) note(file string, v any) error {
+	text, err := json.Marshal(v)
 	if err == nil {
-		err = replaceFor(os.Geteuid(), c.portsFile(), text)
+		err = replaceFor(os.Geteuid(), filepath.Join(c.dir, file), text)
 	}
 	return err
 }
-
-func (c *cluster) portsFile() string { return filepath.Join(c.dir, "ports.json") }
 
 // freePort is a port that nobody has, and that has been promised to nobody.
 func (c *cluster) freePort(t Target) (int, error) {

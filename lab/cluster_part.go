@@ -143,11 +143,7 @@ func (c *cluster) noteGiven() error {
 	for _, m := range c.list() {
 		is.Members = append(is.Members, topology.Member{Name: m.called, CPU: m.cpu})
 	}
-	text, err := json.Marshal(is)
-	if err == nil {
-		err = replaceFor(os.Geteuid(), filepath.Join(c.dir, givenFile), text)
-	}
-	return err
+	return c.note(givenFile, is)
 }
 
 // near connects to a member that runs here, as switches name it; nil: it does not.
@@ -189,10 +185,5 @@ func (d *daemon) serveMember(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusBadGateway, err.Error())
 		return
 	}
-	far, err := site.Upgraded(w, r, memberProtocol)
-	if err != nil {
-		near.Close()
-		return
-	}
-	site.Splice(far, near)
+	site.Lead(w, r, memberProtocol, near)
 }

@@ -69,6 +69,17 @@ func Upgraded(w http.ResponseWriter, r *http.Request, protocol string) (net.Conn
 	return buffered{conn, in.Reader}, nil
 }
 
+// Lead answers a request to change the protocol, and has what it carries go on over a connection,
+// which is closed in any case.
+func Lead(w http.ResponseWriter, r *http.Request, protocol string, near net.Conn) {
+	far, err := Upgraded(w, r, protocol)
+	if err != nil {
+		near.Close()
+		return
+	}
+	Splice(far, near)
+}
+
 // buffered is a connection of which something may have been read already.
 type buffered struct {
 	net.Conn

@@ -115,7 +115,7 @@ func (b *Board[T]) hear(events []store.Event, all bool) (news bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range events {
-		if name, is := strings.CutPrefix(e.Key, cluster.MemberPrefix); is {
+		if name, ok := strings.CutPrefix(e.Key, cluster.MemberPrefix); ok {
 			news = news || b.members[name] == e.Gone()
 			if b.members[name] = true; e.Gone() {
 				b.gone[name] = e.Revision

@@ -36,8 +36,8 @@ type JointMember struct {
 
 // Joins says whether a request is for the Joint: others any member answers.
 func Joins(r *http.Request) bool {
-	_, is := joins[r.URL.Path]
-	return is && r.Method == http.MethodGet
+	_, ok := joins[r.URL.Path]
+	return ok && r.Method == http.MethodGet
 }
 
 // ServeHTTP answers a request that it Joins.

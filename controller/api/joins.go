@@ -93,8 +93,8 @@ func joinLinks(p *parts, lists [][]Link) []Link {
 	out := ofMasters(p, lists, of(0), true)
 	for i := range out {
 		l := &out[i]
-		other, is := far[keyOf(*l)]
-		if !is {
+		other, ok := far[keyOf(*l)]
+		if !ok {
 			continue
 		}
 		for d := range 2 {
@@ -197,9 +197,9 @@ func joinDatabase(p *parts) (any, error) {
 	for _, list := range lists {
 		for _, x := range list {
 			k := key{area(x), x.Type, x.ID.String(), x.AdvRtr.String()}
-			i, is := at[k]
+			i, ok := at[k]
 			switch {
-			case !is:
+			case !ok:
 				at[k] = len(out)
 				out = append(out, x)
 			case laterLSA(x, out[i]):

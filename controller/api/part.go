@@ -110,7 +110,7 @@ func WithMissing(answer []byte, missing []string) ([]byte, error) {
 		return nil, err
 	}
 	answer = bytes.TrimSpace(answer)
-	if object, is := bytes.CutSuffix(answer, []byte("}")); is {
+	if object, ok := bytes.CutSuffix(answer, []byte("}")); ok {
 		comma := ","
 		if len(bytes.TrimSpace(object)) == 1 {
 			comma = ""

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -64,6 +65,17 @@ func (w *wires) cut(i int) {
 	l := w.links[2*i]
 	w.up[l.From-1][l.FromPort], w.up[l.To-1][l.ToPort] = false, false
 	w.links = slices.Delete(slices.Clone(w.links), 2*i, 2*i+2)
+}
+
+// without is the same with a link cut.
+func (w *wires) without(i int) *wires {
+	broken := *w
+	broken.up = nil
+	for _, up := range w.up {
+		broken.up = append(broken.up, maps.Clone(up))
+	}
+	broken.cut(i)
+	return &broken
 }
 
 func (w *wires) network(t *testing.T, protocols ...*protocol) *network {
@@ -154,17 +166,7 @@ func TestNoLoopsWhileRoutesChange(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		w := randomWires(rng, 14, 12)
 		whole := w.network(t)
-		broken := *w
-		broken.up = nil
-		for _, u := range w.up {
-			c := map[uint32]bool{}
-			for k, v := range u {
-				c[k] = v
-			}
-			broken.up = append(broken.up, c)
-		}
-		broken.cut(rng.IntN(len(w.links) / 2))
-		without := broken.network(t)
+		without := w.without(rng.IntN(len(w.links) / 2)).network(t)
 		for _, step := range [][2]*network{{whole, without}, {without, whole}} {
 			for lan := range w.Routers {
 				p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(lan), 0}), 24)

@@ -41,8 +41,8 @@ type others struct {
 	late context.Context  // ends when nobody is waited for any more; nil: nobody is
 	done context.CancelFunc
 
-	last    *network // of the picture that was followed last
-	picture string
+	net     *network   // that is followed now, or was last
+	picture string     // its name
 	before  []*network // of those before it, by which other members' routers may still forward
 }
 
@@ -72,10 +72,8 @@ func (a *App) Share(member string, s store.Store) {
 // rounds are those of one change. Nil ones are those of a controller without others.
 type rounds struct {
 	*others
-	app     *App
-	net     *network
-	picture string
-	own     map[int]bool // routers of this member
+	app *App
+	own map[int]bool // routers of this member
 }
 
 // rounds begins to follow a picture of the network.
@@ -84,16 +82,16 @@ func (a *App) rounds(net *network, configured string) *rounds {
 	if o == nil {
 		return nil
 	}
-	r := &rounds{others: o, app: a, net: net, picture: net.picture(configured), own: map[int]bool{}}
-	if o.past(o.picture, allRounds) {
+	if o.past(allRounds) {
 		o.before = nil
 	}
-	if o.last != nil && r.picture != o.picture {
-		o.before = append(o.before, o.last)
+	picture := net.picture(configured)
+	if o.net != nil && picture != o.picture {
+		o.before = append(o.before, o.net)
 		o.before = o.before[max(0, len(o.before)-maxBefore):]
 	}
-	o.last, o.picture = net, r.picture
-	return r
+	o.net, o.picture = net, picture
+	return &rounds{others: o, app: a, own: map[int]bool{}}
 }
 
 // owns notes whose a router is.
@@ -152,8 +150,8 @@ func (r *rounds) changes(router int, t Traffic) bool {
 	}
 	now := r.net.wayOf(router, t)
 	for _, before := range r.before {
-		i, is := before.index[r.net.routers[router].DPID]
-		if !is || !now.leadsAs(before.wayOf(i, t)) {
+		i, ok := before.index[r.net.routers[router].DPID]
+		if !ok || !now.leadsAs(before.wayOf(i, t)) {
 			return true
 		}
 	}
@@ -190,24 +188,29 @@ func (r *rounds) passed(list [][]change, round int) {
 }
 
 // past says whether all others are past the rounds before one, as far as they are waited for.
-func (o *others) past(picture string, round int) bool {
-	members, said := o.board.Heard()
+func (o *others) past(round int) bool { return len(o.behind(round)) == 0 }
+
+// behind are the members that are waited for, and are not past the rounds before one, each with
+// when it has said something last.
+func (o *others) behind(round int) map[string]int64 {
+	out := map[string]int64{}
+	members, heard := o.board.Heard()
 	for name := range members {
-		s, is := said[name]
-		if odd, is := o.odd[name]; name == o.member || is && odd == s.Revision {
-			continue
-		}
-		if !is || s.Value.Picture != picture || s.Value.Round < round {
-			return false
+		said, ok := heard[name]
+		vain, odd := o.odd[name]
+		switch {
+		case name == o.member, odd && vain == said.Revision:
+		case !ok, said.Value.Picture != o.picture, said.Value.Round < round:
+			out[name] = said.Revision
 		}
 	}
-	return true
+	return out
 }
 
 // wait returns when the others are past the rounds before one, or are not waited for any longer;
 // false: the network has changed meanwhile, and what is left is to be computed anew.
 func (r *rounds) wait(round int) bool {
-	for !r.past(r.picture, round) {
+	for !r.past(round) {
 		if r.late == nil { // of changes in quick succession it is the first that counts
 			r.late, r.done = patience.Rounds.Context(r.app.ctx)
 		}
@@ -228,13 +231,10 @@ func (r *rounds) wait(round int) bool {
 
 // giveUp waits no more for those that are not past the rounds before one.
 func (r *rounds) giveUp(round int) {
-	members, said := r.board.Heard()
-	for name := range members {
-		if s := said[name]; name != r.member && (s.Value.Picture != r.picture || s.Value.Round < round) {
-			r.odd[name] = s.Revision
-			if r.app.ctx.Err() == nil {
-				r.app.c.Log().Info("routes do not wait for a member that has not followed", "member", name)
-			}
+	for name, said := range r.behind(round) {
+		r.odd[name] = said
+		if r.app.ctx.Err() == nil {
+			r.app.c.Log().Info("routes do not wait for a member that has not followed", "member", name)
 		}
 	}
 }

@@ -70,12 +70,7 @@ func Serve(arguments []string) error {
 			http.Error(w, fmt.Sprintf("the daemon of lab %s does not answer: %v", s.Name, errors.Unwrap(err)), http.StatusBadGateway)
 			return
 		}
-		far, err := site.Upgraded(w, r, socketProtocol)
-		if err != nil {
-			near.Close()
-			return
-		}
-		site.Splice(far, near)
+		site.Lead(w, r, socketProtocol, near)
 	})
 	serveGauges(mux)
 	serveHealth(mux)

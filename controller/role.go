@@ -48,8 +48,8 @@ type station struct {
 	acts atomic.Bool // it is master, and the apps have been told so; without a cluster always
 	told atomic.Bool // all apps have been told, and none that this has ended
 
-	// The generations that were claimed last, and that of the role in which the apps know the
-	// switch: another controller may have been master between the two.
+	// The generation that was claimed last, and that of the role in which the apps know the switch:
+	// another controller may have been master between the two.
 	claimed, led atomic.Uint64
 
 	// What only the goroutine uses that handles the switch's events.
@@ -242,8 +242,8 @@ func (c *core) greeted(sw *Switch) {
 }
 
 // lead tells the apps of a switch of which this controller has become master, and then of the
-// packets that have come meanwhile. Where it was master before by the same generation, nothing is new
-// to them.
+// packets that have come meanwhile. Where it was master before, by the same generation, nothing is
+// new to them.
 func (c *core) lead(sw *Switch, read func() error) error {
 	if !sw.elected {
 		return nil

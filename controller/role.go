@@ -48,13 +48,18 @@ type station struct {
 	acts atomic.Bool // it is master, and the apps have been told so; without a cluster always
 	told atomic.Bool // all apps have been told, and none that this has ended
 
+	// The generation that was claimed last, and that of the role in which the apps know the switch:
+	// another controller may have been master between the two.
+	claimed, led atomic.Uint64
+
 	// What only the goroutine uses that handles the switch's events.
 	elected bool                 // the switch has agreed; the apps are told next
+	by      uint64               // the generation that it has agreed to
 	held    []*openflow.PacketIn // that have come meanwhile
 
 	mu    sync.Mutex
-	asked map[uint32]openflow.Role // by the xid of requests that are not answered
-	turn  int                      // counts Become and Cease
+	asked map[uint32]openflow.ControllerRole // by the xid of requests that are not answered
+	turn  int                                // counts Become and Cease
 }
 
 // Limits on what waits for a role.
@@ -77,11 +82,20 @@ func (s *Switch) Acts() bool { return s.acts.Load() }
 // say of the switch is all that there is to say.
 func (s *Switch) Leads() bool { return s.told.Load() && s.Acts() }
 
+// Reign returns the generation of the role in which the apps know the switch: since the switch has
+// agreed to it, and until it agrees to a later one, nobody else has changed it. firm is false while
+// a later one has been claimed, and the apps may be about to be told of it.
+func (s *Switch) Reign() (generation uint64, firm bool) {
+	generation = s.led.Load()
+	return generation, s.claimed.Load() == generation
+}
+
 // Become claims the switch for this controller. Apps see SwitchUp once the switch has agreed, and
 // packets that come meanwhile after that. If the switch has a younger master than the generation,
 // Ownership.Deposed is told. Become may be called at any time.
 func (s *Switch) Become(generation uint64) error {
 	s.nextTurn()
+	s.claimed.Store(generation)
 	return s.askRole(openflow.ControllerRole{Role: openflow.RoleMaster, GenerationID: generation})
 }
 
@@ -124,15 +138,15 @@ func (s *Switch) askRole(r openflow.ControllerRole) error {
 	m.SetTransaction(s.session.number())
 	s.station.mu.Lock()
 	if s.asked == nil {
-		s.asked = map[uint32]openflow.Role{}
+		s.asked = map[uint32]openflow.ControllerRole{}
 	}
-	s.asked[m.Transaction()] = r.Role
+	s.asked[m.Transaction()] = r
 	s.station.mu.Unlock()
 	return s.session.send(m)
 }
 
 // takeAsked reports whether a message answers askRole, and for which role.
-func (s *Switch) takeAsked(m openflow.Message) (r openflow.Role, is bool) {
+func (s *Switch) takeAsked(m openflow.Message) (r openflow.ControllerRole, is bool) {
 	s.station.mu.Lock()
 	defer s.station.mu.Unlock()
 	r, is = s.asked[m.Transaction()]
@@ -149,8 +163,8 @@ func (c *core) role(sw *Switch, m openflow.Message) bool {
 	switch m := m.(type) {
 	case *openflow.RoleReply:
 		switch {
-		case asked == openflow.RoleMaster && m.Role == openflow.RoleMaster:
-			sw.elected = true
+		case asked.Role == openflow.RoleMaster && m.Role == openflow.RoleMaster:
+			sw.elected, sw.by = true, asked.GenerationID
 		case m.Role == openflow.RoleSlave:
 			sw.nextTurn() // what Cease waits for
 			c.ceased(sw)
@@ -228,14 +242,20 @@ func (c *core) greeted(sw *Switch) {
 }
 
 // lead tells the apps of a switch of which this controller has become master, and then of the
-// packets that have come meanwhile. Where it was master before, nothing is new to them.
+// packets that have come meanwhile. Where it was master before, by the same generation, nothing is
+// new to them.
 func (c *core) lead(sw *Switch, read func() error) error {
 	if !sw.elected {
 		return nil
 	}
+	by := sw.by
 	if sw.Acts() {
-		sw.elected = false
-		return nil
+		if by == sw.led.Load() {
+			sw.elected = false
+			return nil
+		}
+		c.ceased(sw) // another may have been master meanwhile, and have changed what the apps know
+		sw.elected = true
 	}
 	sw.had = &state{}
 	if err := read(); err != nil || !sw.elected { // another has been elected meanwhile
@@ -243,6 +263,7 @@ func (c *core) lead(sw *Switch, read func() error) error {
 	}
 	c.controller.log.Info("this controller is master", "switch", sw.Name())
 	sw.elected = false
+	sw.led.Store(by)
 	sw.acts.Store(true)
 	c.up(sw)
 	held := sw.held

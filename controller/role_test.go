@@ -237,6 +237,33 @@ func TestDeposed(t *testing.T) {
 	})
 }
 
+// A master that claims the switch anew, and has not noticed that another had it in between, begins
+// anew with what it knows of it; where nobody can have had it, by the same generation, it does not.
+func TestClaimedAnew(t *testing.T) {
+	ways(t, func(t *testing.T, memory bool) {
+		s := newShared(t)
+		a, b := member(t, s, "a", memory), member(t, s, "b", memory)
+		seen := a.c.Seen(0xab)
+		_ = seen.Become(1)
+		until.True(t, "a is master", func() bool { return a.has("seen", "connected", "up") })
+		_ = b.c.Seen(0xab).Become(2)
+		until.True(t, "b is master", func() bool { return b.c.Switch(0xab) != nil })
+		if generation, firm := seen.Reign(); generation != 1 || !firm {
+			t.Errorf("a, which knows nothing: %d, %v", generation, firm)
+		}
+		_ = seen.Become(3)
+		until.True(t, "a begins anew", func() bool { return a.has("seen", "connected", "up", "ceased", "up") })
+		until.True(t, "by its new role", func() bool { generation, firm := seen.Reign(); return generation == 3 && firm })
+		_ = seen.Become(3)
+		if err := a.c.Switch(0xab).Barrier(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !a.has("seen", "connected", "up", "ceased", "up") {
+			t.Errorf("claimed by the same generation: %v", a.told)
+		}
+	})
+}
+
 // While the switch goes from one master to another and back under traffic, every packet comes to
 // one of them, and leaves the switch: also those that come between the switch's word and the apps'.
 func TestHandover(t *testing.T) {

@@ -158,7 +158,7 @@ func register(api huma.API, d *daemon) {
 			for _, change := range r.Changes {
 				logged("apply: " + change)
 			}
-			err = d.follow(r.links...)
+			err = errors.Join(d.follow(r.links...), d.announce(r.moved))
 		}
 		return &body[ApplyResult]{r}, problem(err)
 	}, summary("Change the lab to another topology, touching only what differs"), large)
@@ -192,6 +192,9 @@ func register(api huma.API, d *daemon) {
 	huma.Put(api, "/v1/part/members/{name}", func(ctx context.Context, in *memberNamed) (*struct{}, error) {
 		return nil, problem(d.give(ctx, in.Name, in.Body))
 	}, summary("Of a part of a lab: run a member of the lab's cluster here, and tell it what has changed"), large)
+	huma.Post(api, "/v1/part/announce", func(ctx context.Context, in *body[[]topology.OwnedAddress]) (*struct{}, error) {
+		return nil, problem(d.onlyPart(ctx, func(ctx context.Context) error { return d.target().Announce(ctx, in.Body) }))
+	}, summary("Of a part of a lab: tell the neighbours of nodes that these have addresses now which others had"))
 	huma.Post(api, "/v1/part/load", func(ctx context.Context, _ *struct{}) (*struct{}, error) {
 		return nil, problem(d.onlyPart(ctx, func(ctx context.Context) error { return d.target().LoadAgain(ctx) }))
 	}, summary("Of a part of a lab: load the configurations of switches once more whose controllers, now connected, may have emptied them"))
@@ -370,6 +373,7 @@ type ApplyResult struct {
 	Remarks  []string `json:"remarks,omitempty" doc:"What the user should know of what is new"`
 
 	links []*topology.Link // links that are new or have changed
+	moved []topology.OwnedAddress
 }
 
 func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
@@ -434,11 +438,12 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		if r.DryRun || len(out.Changes) == 0 && !renamed {
 			return nil
 		}
-		known := d.target().Remarks()
+		known, old := d.target().Remarks(), d.target().Topology()
 		started, err := d.turnInto(ctx, t)
 		if err != nil {
 			return errors.Join(err, d.backTo(d.target().Topology()))
 		}
+		out.moved = topology.Moved(old, t)
 		out.Remarks = slices.DeleteFunc(d.target().Remarks(), func(what string) bool { return slices.Contains(known, what) })
 		if len(dead) > 0 {
 			err = d.target().Heal(ctx)

@@ -540,6 +540,19 @@ func (d *daemon) follow(links ...*topology.Link) error {
 	return d.ask.Settle(ctx) // Open vSwitch answers its controller before packets are handled accordingly
 }
 
+// announce tells neighbours of addresses that others had: see Target. A part's head does.
+func (d *daemon) announce(moved []topology.OwnedAddress) error {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	if len(moved) == 0 || d.state().Part != nil || d.ctx.Err() != nil {
+		return nil
+	}
+	if err := d.target().Announce(d.ctx, moved); err != nil {
+		return fmt.Errorf("the change is made, but neighbours may take seconds to notice: %w", err)
+	}
+	return nil
+}
+
 // change runs a change of the lab and records the resulting topology, which takes at most size
 // bytes more.
 func (d *daemon) change(size int, f func(context.Context) error) error {

@@ -395,6 +395,12 @@ func (c *Client) LoadAgain(ctx context.Context) error {
 	return err
 }
 
+// Announce has nodes of a part announce their addresses: see Target.
+func (c *Client) Announce(ctx context.Context, list []topology.OwnedAddress) error {
+	_, err := call[struct{}](ctx, c, "POST", "/v1/part/announce", list)
+	return err
+}
+
 // Settle waits until packets are handled by the present flow entries of a part.
 func (c *Client) Settle(ctx context.Context) error {
 	_, err := call[struct{}](ctx, c, "POST", "/v1/part/settle", nil)

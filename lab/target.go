@@ -30,6 +30,7 @@ type life interface {
 	TakeOver() // ends Resume
 	Apply(context.Context, *topology.Topology, Stage) error
 	SetLink(ctx context.Context, index int, c topology.LinkChange) error
+	Announce(context.Context, []topology.OwnedAddress) error   // once packets get where they should
 	Replaced(*topology.Topology) (gone, made []*topology.Node) // by Apply
 	CheckSwitches() error                                      // before Apply
 	Heal(context.Context) error

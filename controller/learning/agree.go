@@ -33,6 +33,12 @@ import (
 //
 // A switch that nobody has now (its member has died, and no other has taken it yet) goes on as was
 // last said of it.
+//
+// With each switch a member says the generation of its role there. Of whom others have said later
+// ones for all switches of its word nobody waits: these switches have agreed to other masters and
+// refuse it, and before it opens anything at a switch again it has to say so of the tree that it
+// has, and hear what all have said until then. So a member that stands still holds nobody up once
+// others have its switches, and can do no harm when it wakes up, whatever it believes.
 const (
 	treePrefix = "view/tree/"
 
@@ -42,13 +48,27 @@ const (
 
 // word is what a member says.
 type word struct {
-	Tree     string   `json:"tree"`
-	Switches []string `json:"switches"`
+	Tree        string   `json:"tree"`
+	Switches    []string `json:"switches"`
+	Generations []uint64 `json:"generations,omitempty"` // of the roles at these switches; none: not known
 
-	of map[uint64]bool // Switches
+	of map[uint64]uint64 // Switches, with their generations; 0: not known
 }
 
-func (w word) same(x word) bool { return w.Tree == x.Tree && slices.Equal(w.Switches, x.Switches) }
+func (w word) same(x word) bool {
+	return w.Tree == x.Tree && slices.Equal(w.Switches, x.Switches) && slices.Equal(w.Generations, x.Generations)
+}
+
+// isPast says whether all switches of a word have agreed to later masters, of which these
+// generations are the latest.
+func (w word) isPast(latest map[uint64]uint64) bool {
+	for dpid, generation := range w.of {
+		if generation == 0 || generation >= latest[dpid] {
+			return false
+		}
+	}
+	return true
+}
 
 // UnmarshalJSON passes over what is no switch.
 func (w *word) UnmarshalJSON(data []byte) error {
@@ -56,10 +76,13 @@ func (w *word) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, (*plain)(w)); err != nil {
 		return err
 	}
-	w.of = make(map[uint64]bool, len(w.Switches))
-	for _, s := range w.Switches {
+	w.of = make(map[uint64]uint64, len(w.Switches))
+	for i, s := range w.Switches {
 		if dpid, err := strconv.ParseUint(s, 16, 64); err == nil {
-			w.of[dpid] = true
+			w.of[dpid] = 0
+			if len(w.Generations) == len(w.Switches) {
+				w.of[dpid] = w.Generations[i]
+			}
 		}
 	}
 	return nil
@@ -146,7 +169,8 @@ func (a *App) followShared(tables []*table, ports []discovery.Port, links []disc
 		}
 	}
 	s.remember(g)
-	agreed := s.holds(g, tables)
+	mine, firm := own(tree, tables)
+	agreed := firm && s.holds(g, mine)
 	if agreed {
 		if s.agreed != tree && s.agreed != "" {
 			a.stale = now // all others have the new one, too
@@ -164,21 +188,30 @@ func (a *App) followShared(tables []*table, ports []discovery.Port, links []disc
 		a.tell(t, c)
 	}
 	leaving := slices.ContainsFunc(tables, (*table).isLeaving)
-	if !leaving {
-		s.wants(word{Tree: tree, Switches: own(tables)})
+	if mine, firm = own(tree, tables); firm && !leaving {
+		s.wants(mine)
 	}
 	return a.flush(tables, now) && agreed && !leaving
 }
 
-// own are the switches of this member.
-func own(tables []*table) []string {
-	out := []string{}
+// own is the word of a tree at this member's switches. firm is false while there is a switch that
+// this member has claimed anew: another may have been its master since the table was read.
+func own(tree string, tables []*table) (w word, firm bool) {
+	w, firm = word{Tree: tree, Switches: []string{}}, true
 	for _, t := range tables {
-		if !t.other {
-			out = append(out, fmt.Sprintf("%x", t.dpid))
+		if t.other {
+			continue
 		}
+		w.Switches = append(w.Switches, fmt.Sprintf("%x", t.dpid))
+		w.Generations = append(w.Generations, t.reign)
+		t.mu.Lock()
+		if t.sw != nil {
+			reign, settled := t.sw.Reign()
+			firm = firm && settled && reign == t.reign
+		}
+		t.mu.Unlock()
 	}
-	return out
+	return w, firm
 }
 
 // others adds the switches of other members that have links.
@@ -254,24 +287,27 @@ func (s *agreement) remember(g *graph) {
 }
 
 // holds says whether all have agreed on the tree.
-func (s *agreement) holds(g *graph, tables []*table) bool {
+func (s *agreement) holds(g *graph, own word) bool {
 	if s.want == nil || s.want.Tree != s.tree {
 		return false
 	}
 	members, heard := s.board.Heard()
 	mine, is := heard[s.member]
-	if !is || !mine.Value.same(word{Tree: s.tree, Switches: own(tables)}) {
+	if !is || !mine.Value.same(own) {
 		return false
 	}
-	last := map[uint64]announce.Said[word]{}
-	for name, w := range heard {
-		if members[name] && w.Value.Tree != s.tree {
-			return false
-		}
-		for dpid := range w.Value.of {
+	last, latest := map[uint64]announce.Said[word]{}, map[uint64]uint64{}
+	for _, w := range heard {
+		for dpid, generation := range w.Value.of {
+			latest[dpid] = max(latest[dpid], generation)
 			if w.Revision > last[dpid].Revision {
 				last[dpid] = w
 			}
+		}
+	}
+	for name, w := range heard {
+		if members[name] && w.Value.Tree != s.tree && !w.Value.isPast(latest) {
+			return false
 		}
 	}
 	s.note(g, last)

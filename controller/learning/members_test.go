@@ -37,6 +37,7 @@ type member struct {
 	found *discovery.App
 	app   *learning.App
 	dead  bool
+	still chan struct{} // it stands still until this is closed; nil: it does not
 }
 
 // line is a connection of a switch with a member.
@@ -48,10 +49,41 @@ type line struct {
 // late is a store as a member far away has it.
 type late struct {
 	store.Store
+	of   *member
 	most time.Duration
 }
 
-func (l late) wait() { time.Sleep(time.Duration(rand.Int64N(int64(l.most)))) }
+func (l late) wait() {
+	time.Sleep(time.Duration(rand.Int64N(int64(l.most))))
+	l.of.goOn()
+}
+
+// goOn waits while a member stands still.
+func (m *member) goOn() {
+	m.of.mu.Lock()
+	still := m.still
+	m.of.mu.Unlock()
+	if still != nil {
+		<-still
+	}
+}
+
+// stands is a member's connection: while that stands still it reads and says nothing.
+type stands struct {
+	net.Conn
+	of *member
+}
+
+func (s stands) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	s.of.goOn()
+	return n, err
+}
+
+func (s stands) Write(b []byte) (int, error) {
+	s.of.goOn()
+	return s.Conn.Write(b)
+}
 
 func (l late) Commit(ctx context.Context, c []store.Condition, changes ...store.Change) error {
 	l.wait()
@@ -98,7 +130,7 @@ func inCluster(t *testing.T, seed uint64, members int, slow time.Duration, f fun
 }
 
 func (m *member) start(slow time.Duration) {
-	s := late{Store: m.of.store, most: slow}
+	s := late{Store: m.of.store, of: m, most: slow}
 	found := discovery.New()
 	found.Share(s)
 	app := learning.New(found, nil)
@@ -139,9 +171,37 @@ func (k *cluster) give(dpid uint64, to *member) {
 	if s := to.c.Seen(dpid); s != nil {
 		_ = s.Become(generation)
 	}
-	if from != nil && from != to && !from.dead {
+	if from != nil && from != to && !from.dead && from.still == nil {
 		if s := from.c.Seen(dpid); s != nil {
 			_ = s.Cease()
+		}
+	}
+}
+
+// stop makes a member stand still; the function that it returns wakes it up.
+func (k *cluster) stop(m *member) (wake func()) {
+	still := make(chan struct{})
+	k.mu.Lock()
+	m.still = still
+	k.note("%s stands still", m.name)
+	k.mu.Unlock()
+	return func() {
+		k.mu.Lock()
+		m.still = nil
+		k.note("%s wakes up", m.name)
+		k.mu.Unlock()
+		close(still)
+	}
+}
+
+// takeFrom gives a member's switches to others.
+func (k *cluster) takeFrom(m *member) {
+	for _, s := range k.switches {
+		k.mu.Lock()
+		mine := k.owner[s.dpid] == m
+		k.mu.Unlock()
+		if mine {
+			k.give(s.dpid, k.living())
 		}
 	}
 }
@@ -155,20 +215,13 @@ func (k *cluster) die(m *member) {
 	m.c.Close()
 	k.pause(time.Second)
 	_ = k.store.Commit(k.t.Context(), nil, store.Delete("cluster/member/"+m.name))
-	for _, s := range k.switches {
-		k.mu.Lock()
-		mine := k.owner[s.dpid] == m
-		k.mu.Unlock()
-		if mine {
-			k.give(s.dpid, k.living())
-		}
-	}
+	k.takeFrom(m)
 }
 
 // living is a member that is there.
 func (k *cluster) living() *member {
 	for {
-		if m := k.members[k.below(len(k.members))]; !m.dead {
+		if m := k.members[k.below(len(k.members))]; !m.dead && m.still == nil {
 			return m
 		}
 	}
@@ -227,7 +280,7 @@ func (s *node) join(m *member) {
 	s.lines[m] = l
 	c := m.c
 	s.net.mu.Unlock()
-	go c.Meet(theirs)
+	go c.Meet(stands{theirs, m})
 	inbox := speak(ours, l.out, func() {
 		s.net.mu.Lock()
 		if s.lines[m] == l {
@@ -386,4 +439,71 @@ func TestMembersTrouble(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Proves that links that fail while a member stands still are gone round as soon as others have its
+// switches, although nobody has withdrawn what it said; that nothing goes round then, nor when it
+// wakes up and goes on with what it knew; and that all is whole when it is back.
+func TestMembersStandStill(t *testing.T) {
+	eachCluster(t, func(k *cluster) {
+		k.joinAll(time.Second)
+		k.settled()
+		for round := range 3 {
+			m := k.living()
+			if k.below(2) == 0 { // in the middle of something
+				k.turnWire(k.wires[k.below(len(k.wires))])
+				k.pause(200 * time.Millisecond)
+			}
+			wake := k.stop(m)
+			k.pause(500 * time.Millisecond)
+			for range 1 + k.below(3) {
+				k.failWire(k.wires[k.below(len(k.wires))])
+			}
+			k.pause(time.Second)
+			k.takeFrom(m)
+			const soon = 4 * time.Second
+			time.Sleep(soon)
+			k.wantWhole(fmt.Sprint("round ", round, ", without ", m.name))
+			for _, other := range k.members {
+				if other != m && !other.app.Settled() {
+					k.t.Errorf("round %d: %s has not settled %v after others have the switches of %s", round, other.name, soon, m.name)
+				}
+			}
+			wake()
+			for _, s := range k.switches { // as the store tells it
+				if c := m.c.Seen(s.dpid); c != nil && k.owner[s.dpid] != m {
+					_ = c.Cease()
+				}
+			}
+			k.settled()
+			k.wantWhole(fmt.Sprint("round ", round, ", with ", m.name))
+			for _, w := range k.wires {
+				if k.isDown(w) && k.below(2) == 0 {
+					k.turnWire(w)
+				}
+			}
+			time.Sleep(30 * time.Second)
+			k.settled()
+			for _, s := range k.switches {
+				k.give(s.dpid, k.living())
+			}
+			k.settled()
+			if k.failed {
+				return
+			}
+		}
+	})
+}
+
+func (k *cluster) isDown(wire []end) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.cables[wire[0]]) == 0
+}
+
+// failWire takes a wire down.
+func (k *cluster) failWire(wire []end) {
+	if !k.isDown(wire) {
+		k.setWire(wire, false)
+	}
 }

@@ -81,6 +81,7 @@ type table struct {
 	app   *App
 	dpid  uint64
 	since time.Time // connected
+	reign uint64    // the generation of this controller's role, where there are several
 
 	mu        sync.Mutex
 	sw        *controller.Switch // nil: away, and it goes on as it was
@@ -103,7 +104,8 @@ type table struct {
 }
 
 func newTable(a *App, s *controller.Switch) *table {
-	return &table{app: a, dpid: s.DPID(), since: time.Now(), sw: s, ports: map[uint32]*port{}, addresses: map[openflow.MAC]address{}, entries: newEntries(),
+	reign, _ := s.Reign()
+	return &table{app: a, dpid: s.DPID(), reign: reign, since: time.Now(), sw: s, ports: map[uint32]*port{}, addresses: map[openflow.MAC]address{}, entries: newEntries(),
 		pending: map[openflow.MAC]bool{}, paths: map[openflow.MAC]uint32{}}
 }
 

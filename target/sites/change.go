@@ -219,6 +219,26 @@ func (l *Lab) RunStarts(ctx context.Context) error {
 	})
 }
 
+// Announce has the nodes of each site that answers announce their addresses.
+func (l *Lab) Announce(ctx context.Context, list []topology.OwnedAddress) error {
+	at, t := map[string][]topology.OwnedAddress{}, l.Topology()
+	for _, a := range list {
+		if n := t.Node(a.Node); n != nil {
+			at[n.Sited()] = append(at[n.Sited()], a)
+		}
+	}
+	return errors.Join(l.here.Announce(ctx, at[topology.Head]), l.each(func(p *part) error {
+		if len(at[p.machine.Name]) == 0 {
+			return nil
+		}
+		err := p.client.Announce(ctx, at[p.machine.Name])
+		if errors.Is(err, errAway) {
+			return nil
+		}
+		return p.wrong(err)
+	}))
+}
+
 // Settle waits until packets are handled by the present flow entries at all sites that answer.
 func (l *Lab) Settle(ctx context.Context) error {
 	return errors.Join(l.here.Settle(ctx), l.each(func(p *part) error {

@@ -24,6 +24,38 @@ func (m *machine) rtt(a, b string) float64 {
 	return p.RTT.Min
 }
 
+// TestApplyMovesAddresses proves that neighbours know at once where an address is that another host
+// has after apply: of two that swap theirs, one that is at another switch now, and one that is new.
+func TestApplyMovesAddresses(t *testing.T) {
+	t.Parallel()
+	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			before := m.snapshot()
+			file := func(hosts string) string {
+				text := "ipv6: assigned\ndatapath: " + datapath + "\nnodes:\n  s[1-2]: switch\n"
+				links := "links: [s1 -- s2"
+				for i, h := range strings.Fields(hosts) {
+					text += fmt.Sprintf("  %s: {host: {addresses: [10.0.0.%d/24, 'fd00::%d/64']}}\n", h, i+1, i+1)
+					links += fmt.Sprintf(", %s -- s%d", h, 1+i%2)
+				}
+				return m.file("hosts.yaml", text+links+"]\n")
+			}
+			m.up(file("h1 h2 h3 h4"))
+			m.pingAll(12)
+			m.pingAll(12, "-6")
+			for _, hosts := range []string{"h2 h1 h3 h4", "h2 h1 h4 h3", "h5 h1 h4 h3", "h1 h3 h4 h5"} {
+				m.ok("apply", file(hosts))
+				m.pingAll(12)
+				m.pingAll(12, "-6")
+			}
+			m.ok("down")
+			m.unchanged(before)
+		})
+	}
+}
+
 // TestApplyFailMode proves that apply follows what a switch does without a controller, in both
 // directions and after a resume.
 func TestApplyFailMode(t *testing.T) {

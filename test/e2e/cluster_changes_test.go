@@ -200,3 +200,73 @@ links: ["h[1-3] -- s[1-3]", hN -- sN, s1 -- s2 -- s3 -- sN]
 		})
 	}
 }
+
+// TestClusterLinkFailsMeanwhile proves that a link that fails while a member stands still is gone
+// round as soon as the others have its switches: before the store forgets that member. It goes on
+// as their standby when it wakes up, and all is whole.
+func TestClusterLinkFailsMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, datapath := range []string{"embedded", "ovs"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			f := &sharedLab{machine: newMachine(t)}
+			f.withServers()
+			before := f.snapshot()
+			ring := strings.Replace(sharedNetwork, "s3 -- s4", "s3 -- s4 -- s1", 1)
+			f.up(f.file("big.yaml", "cluster: [a, b, c]\n"+ring), "--datapath", datapath, "--wait", "1m")
+			f.begin(datapath)
+			was := f.masters("a")
+			for _, still := range []string{"a", "b", "c"} {
+				var living []string
+				for _, m := range []string{"a", "b", "c"} {
+					if m != still {
+						living = append(living, m)
+					}
+				}
+				f.signal("STOP", "member "+still)
+				begin := time.Now()
+				f.setLink("s1", "s2", "down") // s1 is the root of the tree, so the link is in it
+				eventually(t, "h1 and h2 reach each other again", func() bool {
+					return f.do(f.command(trivet, "exec", "h1", "--", "ping", "-c", "1", "-W", "1", "10.0.0.2")).code == 0
+				})
+				took := time.Since(begin)
+				s, answers := f.memberStatus(living[0])
+				if !answers || !strings.Contains(fmt.Sprintf("%+v", s.Members), "Name:"+still+" ") {
+					t.Errorf("without %s they reach each other after %v, when the store has forgotten it already: %+v", still, took, s)
+				}
+				t.Logf("%s stands still, and a link fails: gone round after %.1f s", still, took.Seconds())
+				f.taken(was, still)
+				f.pingAll(12)
+				f.signal("CONT", "member "+still)
+				f.agreed()
+				f.ok("link", "set", "s1-s2", "up")
+				f.pingAll(12)
+				for dpid, x := range f.masters("a") { // as at first: each has a switch
+					if first := was[dpid].Master; x.Master != first {
+						f.ok("cluster", "move", "s"+strings.TrimLeft(dpid, "0"), first)
+					}
+				}
+				eventually(t, "each has what it had", func() bool {
+					for dpid, x := range f.masters("a") {
+						if x.Master != was[dpid].Master {
+							return false
+						}
+					}
+					return true
+				})
+				f.agreed()
+				was = f.masters("a")
+			}
+			f.healthy(t, "at the end", "--quick")
+			f.ok("down")
+			f.unchanged(before)
+		})
+	}
+}
+
+// setLink changes a link, and returns when that is made, whoever has followed by then.
+func (f *sharedLab) setLink(a, b, change string) {
+	f.t.Helper()
+	f.sh(fmt.Sprintf(`curl -sf -m 10 --unix-socket /run/trivet/%s/daemon.sock -H 'Content-Type: application/json' -d '{"a": %q, "b": %q, "change": [%q], "no_wait": true}' http://lab/v1/link`,
+		f.name, a, b, change))
+}

@@ -141,8 +141,11 @@ func (c *cluster) serve(d *daemon, w http.ResponseWriter, r *http.Request) {
 		Transport:     inTurn{c, body},
 		FlushInterval: -1, // events are passed on as they come
 		ModifyResponse: func(resp *http.Response) error {
-			if r.Method == http.MethodGet || resp.StatusCode >= 300 {
+			if r.Method == http.MethodGet {
 				return nil
+			}
+			if resp.StatusCode >= 300 {
+				return api.Said(resp, "member "+resp.Header.Get(memberHeader))
 			}
 			ctx, cancel := patience.MemberAlive.Context(r.Context())
 			defer cancel()
@@ -165,6 +168,9 @@ func (m *member) status(ctx context.Context) (shared.Status, error) {
 	defer cancel()
 	return m.api.Cluster(ctx)
 }
+
+// memberHeader is whose answer it is.
+const memberHeader = "Trivet-Member"
 
 // inTurn sends a request with this body to the first member that answers at all, as another may
 // stand still, and that can use the store, if any can, as another may be cut off; and where that
@@ -199,8 +205,10 @@ func (y inTurn) RoundTrip(r *http.Request) (*http.Response, error) {
 			case err != nil:
 				errs = append(errs, fmt.Errorf("member %s: %w", m.called, err))
 			case resp.StatusCode != http.StatusMisdirectedRequest:
+				resp.Header.Set(memberHeader, m.called)
 				return resp, nil
 			case refused == nil:
+				resp.Header.Set(memberHeader, m.called)
 				refused = resp
 			default:
 				resp.Body.Close()

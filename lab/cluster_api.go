@@ -147,11 +147,7 @@ func (c *cluster) serve(d *daemon, w http.ResponseWriter, r *http.Request) {
 			if resp.StatusCode >= 300 {
 				return api.Said(resp, "member "+resp.Header.Get(memberHeader))
 			}
-			ctx, cancel := patience.MemberAlive.Context(r.Context())
-			defer cancel()
-			if err := d.settle(ctx); err != nil {
-				logged(fmt.Sprintf("%s %s: the change is made, but running flows may not follow it yet: %v", r.Method, r.URL.Path, err))
-			}
+			d.settleChange(r.Context(), r.Method+" "+r.URL.Path)
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
@@ -159,6 +155,15 @@ func (c *cluster) serve(d *daemon, w http.ResponseWriter, r *http.Request) {
 		},
 	}
 	proxy.ServeHTTP(w, r)
+}
+
+// settleChange waits, after a change at a member, until running flows follow it.
+func (d *daemon) settleChange(ctx context.Context, what string) {
+	ctx, cancel := patience.MemberAlive.Context(ctx)
+	defer cancel()
+	if err := d.settle(ctx); err != nil {
+		logged(fmt.Sprintf("%s: the change is made, but running flows may not follow it yet: %v", what, err))
+	}
 }
 
 // status is the member's view of the cluster. An error says why the member does not answer at all:

@@ -25,6 +25,10 @@ import (
 type Joint struct {
 	Members  func() []JointMember // that there are
 	Switches func() []string      // that each have a master if all is well, by name
+
+	// Settle waits for a bounded time, after a change, until no packet is forwarded the old way;
+	// nil: nothing is waited for.
+	Settle func(context.Context)
 }
 
 // JointMember is one of the controllers.
@@ -137,6 +141,9 @@ func (j *Joint) takeBack(ctx context.Context, path string) error {
 	case len(failed) > 0:
 		return fmt.Errorf("what these members have installed is not taken back: %w", errors.Join(failed...))
 	case done || len(refused) == 0:
+		if j.Settle != nil {
+			j.Settle(ctx)
+		}
 		return nil
 	}
 	return refused[0]

@@ -92,7 +92,7 @@ type chorus struct {
 
 	told    facts
 	speaker *voice              // for what all members know
-	since   time.Time           // when it began to speak; zero: the reader knows what it knows
+	from    time.Time           // by its clock it begins then; zero: the reader knows what it knows
 	of      map[string][]*voice // members that say they are a router's master; the last has said so last
 }
 
@@ -291,7 +291,7 @@ func (c *chorus) hear(v *voice, h heard) error {
 	switch {
 	case key != "":
 		v.facts.set(scope, key, f)
-		if c.begun && c.speakerOf(scope) == v && (scope != "" || c.since.IsZero()) {
+		if c.begun && c.speakerOf(scope) == v && (scope != "" || c.from.IsZero()) {
 			return c.fact(scope, key, f)
 		}
 		return nil
@@ -437,13 +437,15 @@ func (c *chorus) elect() error {
 		}
 	}
 	if best != c.speaker {
-		c.speaker, c.since = best, time.Now()
+		if c.speaker = best; best != nil {
+			c.from = best.told.Add(catchUp)
+		}
 	}
 	// It may not have heard yet what the one before has told.
-	if !c.begun || best == nil || c.since.IsZero() || best.told.Before(c.since.Add(catchUp)) || len(best.waiting) > 0 {
+	if !c.begun || best == nil || c.from.IsZero() || best.told.Before(c.from) || len(best.waiting) > 0 {
 		return nil
 	}
-	c.since = time.Time{}
+	c.from = time.Time{}
 	return c.change("", best.facts[""])
 }
 
@@ -463,7 +465,7 @@ func (c *chorus) begin() error {
 	if err != nil {
 		return err
 	}
-	c.begun, c.since = true, time.Time{}
+	c.begun, c.from = true, time.Time{}
 	c.w.Header().Set("Content-Type", "text/event-stream")
 	if err := c.tell("ready", o); err != nil {
 		return err

@@ -248,14 +248,18 @@ func followRoutes(c *builtin.Controller, in *EventQuery) (feeds []*routing.Feed,
 
 // routes tells what feeds tell.
 func (t *teller) routes() error {
-	taken := make([][]routing.Update, len(t.feeds))
+	taken, news := make([][]routing.Update, len(t.feeds)), 0
 	for i, feed := range t.feeds {
 		taken[i] = feed.Take()
+		news += len(taken[i])
 	}
 	if t.part != nil {
 		if err := t.giveUp(); err != nil {
 			return err
 		}
+	}
+	if news == 0 {
+		return nil
 	}
 	v, now := newView(t.c), time.Now()
 	users := usersOf(t.c.UserRoutes())

@@ -138,13 +138,13 @@ func (j *Joint) takeBack(ctx context.Context, path string) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case len(failed) > 0:
-		return fmt.Errorf("what these members have installed is not taken back: %w", errors.Join(failed...))
-	case done || len(refused) == 0:
+	case done:
 		if j.Settle != nil {
 			j.Settle(ctx)
 		}
 		return nil
+	case len(failed) > 0 || len(refused) == 0:
+		return fmt.Errorf("no member that answers has installed a path there: %w", errors.Join(failed...))
 	}
 	return refused[0]
 }

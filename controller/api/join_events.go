@@ -84,7 +84,6 @@ type event any
 
 // chorus is the stream of one reader.
 type chorus struct {
-	j      *Joint
 	w      http.ResponseWriter
 	voices []*voice
 	begun  bool
@@ -100,7 +99,7 @@ type chorus struct {
 func (j *Joint) serveEvents(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	c := &chorus{j: j, w: w, told: facts{}, of: map[string][]*voice{}}
+	c := &chorus{w: w, told: facts{}, of: map[string][]*voice{}}
 	came := make(chan heard)
 	for _, m := range j.Members() {
 		v := &voice{name: m.Name, last: patience.MemberAlive.Begin(), facts: facts{}}
@@ -449,8 +448,8 @@ func (c *chorus) elect() error {
 	return c.change("", best.facts[""])
 }
 
-// catchUp is for how long a member must have run before what another has told it and has not been
-// heard of is no more. The store tells members within milliseconds.
+// catchUp is for how long a member must have run, since it was to speak, before what it does not
+// know counts as gone. The store tells members within milliseconds.
 const catchUp = time.Second
 
 // begin tells the reader that the stream has begun, and the routes that it wants to follow.

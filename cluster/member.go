@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -413,15 +414,25 @@ func (m *Member) Status() Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.engine.status()
-	if s.Problem == "" {
-		s.Problem = m.problem
-	}
+	s.Problem = cmp.Or(s.Problem, m.cutOff())
+	return s
+}
+
+// CutOff reports whether the member cannot use the store: what it knows of others may be old.
+func (m *Member) CutOff() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cutOff() != ""
+}
+
+// cutOff says why the member cannot use the store; mu must be held.
+func (m *Member) cutOff() string {
 	// Where packets are lost without a word the store's own limit is long: the others have taken
 	// this member for dead by then.
-	if silent := time.Since(m.heard); s.Problem == "" && silent > 2*deadAfter*m.o.Beat {
-		s.Problem = fmt.Sprintf("the store has not answered for %s", silent.Round(100*time.Millisecond))
+	if silent := time.Since(m.heard); m.problem == "" && silent > 2*deadAfter*m.o.Beat {
+		return fmt.Sprintf("the store has not answered for %s", silent.Round(100*time.Millisecond))
 	}
-	return s
+	return m.problem
 }
 
 // Alive lists the live members.

@@ -141,14 +141,13 @@ func (c *cluster) serve(d *daemon, w http.ResponseWriter, r *http.Request) {
 		Transport:     inTurn{c, body},
 		FlushInterval: -1, // events are passed on as they come
 		ModifyResponse: func(resp *http.Response) error {
-			if r.Method == http.MethodGet || resp.StatusCode >= 300 {
+			if r.Method == http.MethodGet {
 				return nil
 			}
-			ctx, cancel := patience.MemberAlive.Context(r.Context())
-			defer cancel()
-			if err := d.settle(ctx); err != nil {
-				logged(fmt.Sprintf("%s %s: the change is made, but running flows may not follow it yet: %v", r.Method, r.URL.Path, err))
+			if resp.StatusCode >= 300 {
+				return api.Said(resp, "member "+resp.Header.Get(memberHeader))
 			}
+			d.settleChange(r.Context(), r.Method+" "+r.URL.Path)
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
@@ -158,6 +157,15 @@ func (c *cluster) serve(d *daemon, w http.ResponseWriter, r *http.Request) {
 	proxy.ServeHTTP(w, r)
 }
 
+// settleChange waits, after a change at a member, until running flows follow it.
+func (d *daemon) settleChange(ctx context.Context, what string) {
+	ctx, cancel := patience.MemberAlive.Context(ctx)
+	defer cancel()
+	if err := d.settle(ctx); err != nil {
+		logged(fmt.Sprintf("%s: the change is made, but running flows may not follow it yet: %v", what, err))
+	}
+}
+
 // status is the member's view of the cluster. An error says why the member does not answer at all:
 // it has ended, or stands still.
 func (m *member) status(ctx context.Context) (shared.Status, error) {
@@ -165,6 +173,9 @@ func (m *member) status(ctx context.Context) (shared.Status, error) {
 	defer cancel()
 	return m.api.Cluster(ctx)
 }
+
+// memberHeader is whose answer it is.
+const memberHeader = "Trivet-Member"
 
 // inTurn sends a request with this body to the first member that answers at all, as another may
 // stand still, and that can use the store, if any can, as another may be cut off; and where that
@@ -199,8 +210,10 @@ func (y inTurn) RoundTrip(r *http.Request) (*http.Response, error) {
 			case err != nil:
 				errs = append(errs, fmt.Errorf("member %s: %w", m.called, err))
 			case resp.StatusCode != http.StatusMisdirectedRequest:
+				resp.Header.Set(memberHeader, m.called)
 				return resp, nil
 			case refused == nil:
+				resp.Header.Set(memberHeader, m.called)
 				refused = resp
 			default:
 				resp.Body.Close()

@@ -39,6 +39,7 @@ func (d *daemon) joint(c *cluster) *api.Joint {
 			}
 			return out
 		},
+		Settle: func(ctx context.Context) { d.settleChange(ctx, "a path is taken back") },
 	}
 }
 

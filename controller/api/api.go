@@ -127,6 +127,7 @@ func (s *Server) Mux(mux *http.ServeMux) {
 		}
 	})
 	mux.HandleFunc("/v1/controller/apps/{app}/", s.serveApp)
+	mux.HandleFunc("GET "+pathPartPath, s.servePathPart)
 }
 
 // maxBody limits the size of a request to an app, as it is limited for all other requests.
@@ -271,6 +272,7 @@ func (s *Server) Register(api huma.API) {
 		}
 		return bodyOf(findPath(ctx, c, *in))
 	}, summary("The way of a packet by the flow entries as they are, and why"))
+	s.registerPathPart(api)
 	sse.Register(api, huma.Operation{OperationID: "events", Method: http.MethodGet, Path: "/v1/controller/events",
 		Summary: "What happens in the network, as Server-Sent Events"}, eventTypes, s.serveEvents)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/balance"
 	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/openflow"
@@ -242,6 +243,9 @@ func (v *view) possible(ctx context.Context, from, to string, k int) (out Possib
 		if err != nil {
 			return out, err
 		}
+		if err := v.leads(r.DPID); err != nil {
+			return out, err
+		}
 		if out.Prefix, err = v.subnet(to); err != nil {
 			return out, err
 		}
@@ -260,6 +264,14 @@ func (v *view) possible(ctx context.Context, from, to string, k int) (out Possib
 		out.Paths = append(out.Paths, p)
 	}
 	return out, nil
+}
+
+// leads says that a router's traffic cannot be led here, as another member is its master.
+func (v *view) leads(dpid uint64) error {
+	if s := v.c.Seen(dpid); s != nil && !s.Leads() && v.c.Owner != nil {
+		return fmt.Errorf("%s: %w", v.switchName(dpid), controller.ErrStandby)
+	}
+	return nil
 }
 
 func (v *view) install(r PathRequest) (out MovedPath, err error) {
@@ -291,6 +303,13 @@ func (v *view) install(r PathRequest) (out MovedPath, err error) {
 			return out, err
 		}
 		routers = append(routers, dpid)
+	}
+	for i, dpid := range routers[:max(0, len(routers)-1)] { // the last one has the subnet, and sends nothing on
+		if err := v.leads(dpid); err != nil && i > 0 {
+			return out, fmt.Errorf("%s has another master than %s: a path leads over routers of one member of the cluster; first:  trivet cluster move %[1]s MEMBER", r.Routers[i], r.Routers[0])
+		} else if err != nil {
+			return out, err
+		}
 	}
 	out.Prefix = to
 	return out, v.c.Balance.Install(routing.Traffic{To: to}, routers)

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -109,6 +108,26 @@ func readProblem(resp *http.Response) error {
 		p.Detail += "; " + strings.TrimSpace(e.Location+" "+e.Message)
 	}
 	return errors.New(p.Detail)
+}
+
+// Said makes a refusal say who it comes from. What is no problem in JSON stays as it is.
+func Said(resp *http.Response, by string) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return err
+	}
+	var p map[string]any
+	if json.Unmarshal(text, &p) == nil {
+		if detail, is := p["detail"].(string); is {
+			p["detail"] = by + ": " + detail
+			if text, err = json.Marshal(p); err != nil {
+				return err
+			}
+		}
+	}
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	resp.Header.Set("Content-Length", strconv.Itoa(len(text)))
+	return nil
 }
 
 func call[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
@@ -288,20 +307,5 @@ func (c *Client) Events(ctx context.Context, q EventQuery, each func(name string
 		return err
 	}
 	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, 16<<20)
-	name := ""
-	for lines.Scan() {
-		field, value, _ := strings.Cut(lines.Text(), ": ")
-		switch field {
-		case "event":
-			name = value
-		case "data":
-			if err := each(name, []byte(value)); err != nil {
-				return err
-			}
-			name = ""
-		}
-	}
-	return lines.Err()
+	return readEvents(resp.Body, each)
 }

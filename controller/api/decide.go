@@ -103,7 +103,7 @@ func (w *walk) byRouting(s *step, r routing.Router, p packet) fate {
 	if w.owns(r, w.to.address) {
 		return w.end(r.Name, "", r.Name == w.to.name)
 	}
-	route := w.c.Routing.Lookup(r.DPID, w.to.address)
+	route := w.lookup(r.DPID)
 	if route == nil {
 		return w.end(r.Name, fmt.Sprintf("%s has no route to %v: it answers that the network is unreachable", r.Name, w.to.address), false)
 	}
@@ -240,7 +240,7 @@ func (w *walk) whyChosen(c chosenWay) string {
 
 // whyRoute says why a router forwards a packet the way it does.
 func (w *walk) whyRoute(r routing.Router) (out []string) {
-	route := w.c.Routing.Lookup(r.DPID, w.to.address)
+	route := w.lookup(r.DPID)
 	switch {
 	case w.owns(r, w.to.address) || route == nil:
 		return nil
@@ -266,19 +266,16 @@ func (w *walk) whyRoute(r routing.Router) (out []string) {
 		text += fmt.Sprintf(", cost %d", route.Metric)
 	}
 	text += ", via " + strings.Join(via, " or ")
-	if route.Source == routing.Balanced && w.c.Balance != nil {
-		if p := w.c.Balance.Why(r.DPID, routing.Traffic{To: route.Prefix}); p != nil {
-			text += ": " + p.Why
-		}
+	moved, parts := w.moves(r.DPID, route)
+	if moved != "" {
+		text += ": " + moved
 	}
 	if len(via) > 1 {
 		text += fmt.Sprintf(" (%d of equal cost)", len(via))
 	}
 	out = []string{text}
-	if w.c.Balance != nil {
-		if n := w.c.Balance.PartsMoved(r.DPID, routing.Traffic{To: route.Prefix}); n > 0 {
-			out = append(out, fmt.Sprintf("%s: %s of what goes to %v on other paths: trivet balance", r.Name, words.Plural(n, "part"), route.Prefix))
-		}
+	if parts > 0 {
+		out = append(out, fmt.Sprintf("%s: %s of what goes to %v on other paths: trivet balance", r.Name, words.Plural(parts, "part"), route.Prefix))
 	}
 	if route.Source == routing.Computed {
 		out = append(out, w.otherWays(r, route)...)
@@ -299,7 +296,7 @@ func (w *walk) otherWays(r routing.Router, route *routing.Route) (out []string) 
 			continue
 		}
 		seen[l.To] = true
-		beyond := w.c.Routing.Lookup(l.To, w.to.address)
+		beyond := w.lookup(l.To)
 		if beyond == nil || !slices.ContainsFunc(beyond.Hops, func(h routing.Hop) bool { return h.Router != r.Name }) {
 			continue // its path leads back here
 		}

@@ -20,14 +20,16 @@ import (
 var eventTypes = map[string]any{
 	"ready": Overview{}, "switch": SwitchEvent{}, "link": LinkEvent{}, "host": HostEvent{}, "rerouted": RerouteEvent{},
 	"ospf_neighbor": ospf.NeighborChange{}, "ospf_run": ospf.Run{}, "ospf_restart": ospf.Restart{},
-	"cluster": ClusterEvent{}, "route": RouteEvent{}, "sample": SampleEvent{}, "alive": AliveEvent{}, "end": EndEvent{},
+	"cluster": ClusterEvent{}, "route": RouteEvent{}, "part": PartEvent{}, "sample": SampleEvent{}, "alive": AliveEvent{}, "end": EndEvent{},
 }
 
-// SwitchEvent says that a switch has connected or disconnected.
+// SwitchEvent says that a switch has connected or disconnected; of a member of a cluster: that it
+// has become the switch's master, or is not that any more.
 type SwitchEvent struct {
 	Time   time.Time `json:"time"`
 	Switch string    `json:"switch"`
 	Up     bool      `json:"up"`
+	Member string    `json:"member,omitempty" doc:"Of a lab's cluster: that tells it"`
 }
 
 // LinkEvent says that one direction of a link between switches was added, changed or removed.
@@ -55,6 +57,7 @@ type RerouteEvent struct {
 	Cause   string    `json:"cause"`
 	Seconds float64   `json:"seconds" doc:"From the change to the last switch's confirmation"`
 	Changed int       `json:"changed" doc:"Flow entries"`
+	Member  string    `json:"member,omitempty" doc:"Of a lab's cluster: whose routers have followed"`
 }
 
 // RouteEvent says which route a router uses for a prefix from now on.
@@ -69,7 +72,7 @@ type RouteEvent struct {
 // sees it.
 type ClusterEvent struct {
 	Time   time.Time `json:"time"`
-	What   string    `json:"what" doc:"joined, left, dead: a member; taken, given: a switch, by the member that tells it; centre: the member is the scheduling centre, and without one none is; store lost, store back"`
+	What   string    `json:"what" doc:"joined, left, dead: a member; taken, given: a switch, by the member that tells it; centre: the member is the scheduling centre, and without one none is; store lost, store back; silent: from here on it is not told what the member alone knows, heard: it is again, both of a lab's cluster"`
 	Member string    `json:"member,omitempty"`
 	Switch string    `json:"switch,omitempty"`
 }
@@ -79,6 +82,7 @@ type SampleEvent struct {
 	Time   time.Time        `json:"time"`
 	Switch string           `json:"switch"`
 	Ports  []PortStatistics `json:"ports"`
+	Member string           `json:"member,omitempty" doc:"Of a lab's cluster: that has read it"`
 }
 
 // AliveEvent is sent when nothing has happened for a while, to show that the stream is alive.
@@ -103,7 +107,11 @@ type EventQuery struct {
 	Samples bool     `query:"samples" doc:"Also every reading of ports"`
 	Routes  []string `query:"routes" maxItems:"100" doc:"Also the routes that these routers use, and what changes of them"`
 	Into    string   `query:"into" doc:"Also the routes that routers redistribute into this program, or protocol of an app, by their rules, and what changes of them"`
+	Part    string   `header:"Trivet-Part" hidden:"true"`
 }
+
+// tooSlow is why the stream of a reader ends that does not read.
+const tooSlow = "events came faster than they were read; some are lost"
 
 // serveEvents sends events until the reader or the controller is gone. A reader that is too slow is
 // told so, and its stream ends: it must query again what it has missed.
@@ -135,28 +143,70 @@ func (s *Server) serveEvents(ctx context.Context, in *EventQuery, send sse.Sende
 	for _, feed := range feeds {
 		defer feed.Close()
 	}
+	t := &teller{c: c, send: send, queue: queue, feeds: feeds}
+	var marks <-chan time.Time
+	if in.Part != "" && c.Owner != nil {
+		t.part = newPartOfEvents(c, in, len(feeds) > 0)
+		ticker := time.NewTicker(markPeriod)
+		defer ticker.Stop()
+		marks = ticker.C
+		if t.all() != nil || t.mark() != nil {
+			return
+		}
+	}
 	for {
+		var err error
 		select {
 		case <-routes:
-			if sendRoutes(c, feeds, send) != nil {
-				return
-			}
+			err = t.routes()
 		case e := <-queue.events:
-			if send.Data(newEventView(c).event(e)) != nil {
-				return
-			}
+			err = t.event(e)
+		case <-marks:
+			err = t.mark()
 		case <-queue.full:
-			end("events came faster than they were read; some are lost")
+			end(tooSlow)
 			return
 		case <-time.After(alivePeriod):
-			if send.Data(AliveEvent{time.Now()}) != nil {
-				return
-			}
+			err = send.Data(AliveEvent{time.Now()})
 		case <-c.Closed():
 			end("the controller is stopping")
 			return
 		case <-ctx.Done():
 			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// teller tells one reader what happens.
+type teller struct {
+	c     *builtin.Controller
+	send  sse.Sender
+	queue *queue
+	feeds []*routing.Feed
+	part  *partOfEvents // nil: the reader does not ask for a member's part
+}
+
+// event tells of one.
+func (t *teller) event(e builtin.Event) error {
+	if t.part != nil {
+		t.part.note(e)
+	}
+	return t.send.Data(newEventView(t.c).event(e))
+}
+
+// waiting tells of all that has happened.
+func (t *teller) waiting() error {
+	for {
+		select {
+		case e := <-t.queue.events:
+			if err := t.event(e); err != nil {
+				return err
+			}
+		default:
+			return nil
 		}
 	}
 }
@@ -196,14 +246,27 @@ func followRoutes(c *builtin.Controller, in *EventQuery) (feeds []*routing.Feed,
 	return feeds, news, nil
 }
 
-// sendRoutes sends what feeds tell.
-func sendRoutes(c *builtin.Controller, feeds []*routing.Feed, send sse.Sender) error {
-	v, now := newView(c), time.Now()
-	users := usersOf(c.UserRoutes())
-	for _, feed := range feeds {
+// routes tells what feeds tell.
+func (t *teller) routes() error {
+	taken, news := make([][]routing.Update, len(t.feeds)), 0
+	for i, feed := range t.feeds {
+		taken[i] = feed.Take()
+		news += len(taken[i])
+	}
+	if t.part != nil {
+		if err := t.giveUp(); err != nil {
+			return err
+		}
+	}
+	if news == 0 {
+		return nil
+	}
+	v, now := newView(t.c), time.Now()
+	users := usersOf(t.c.UserRoutes())
+	for i, feed := range t.feeds {
 		into := feed.Into()
-		for _, u := range feed.Take() {
-			r, is := c.Router(u.Key.Router)
+		for _, u := range taken[i] {
+			r, is := t.c.Router(u.Key.Router)
 			if !is {
 				r.Name = v.switchName(u.Key.Router)
 			}
@@ -212,7 +275,7 @@ func sendRoutes(c *builtin.Controller, feeds []*routing.Feed, send sse.Sender) e
 				e.Route = v.route(r, routing.Candidate{Route: u.Value, Used: true}, users)
 			}
 			e.Into = into
-			if err := send.Data(e); err != nil {
+			if err := t.send.Data(e); err != nil {
 				return err
 			}
 		}
@@ -246,7 +309,7 @@ func (q *queue) put(e builtin.Event) {
 func (v *view) event(e builtin.Event) any {
 	switch x := e.What.(type) {
 	case builtin.SwitchChange:
-		return SwitchEvent{e.Time, v.switchName(x.Switch), x.Up}
+		return SwitchEvent{Time: e.Time, Switch: v.switchName(x.Switch), Up: x.Up}
 	case discovery.LinkChange:
 		l := x.Link
 		return LinkEvent{Time: e.Time, From: v.end(place{l.From, l.FromPort}), To: v.end(place{l.To, l.ToPort}), Up: !x.Gone, Remembered: l.Remembered}

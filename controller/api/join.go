@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"trivet.dev/trivet/cluster"
@@ -23,6 +25,10 @@ import (
 type Joint struct {
 	Members  func() []JointMember // that there are
 	Switches func() []string      // that each have a master if all is well, by name
+
+	// Settle waits for a bounded time, after a change, until no packet is forwarded the old way;
+	// nil: nothing is waited for.
+	Settle func(context.Context)
 }
 
 // JointMember is one of the controllers.
@@ -37,17 +43,41 @@ type JointMember struct {
 // Joins says whether a request is for the Joint: others any member answers.
 func Joins(r *http.Request) bool {
 	_, ok := joins[r.URL.Path]
-	return ok && r.Method == http.MethodGet
+	ok = ok || r.URL.Path == eventsPath || r.URL.Path == pathPath
+	return ok && r.Method == http.MethodGet || r.URL.Path == installedPath && r.Method == http.MethodDelete
 }
 
 // ServeHTTP answers a request that it Joins.
 func (j *Joint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	how := joins[r.URL.Path]
-	var answer any
-	p, err := j.ask(r.Context(), r.URL.RequestURI(), how)
-	if err == nil {
-		answer, err = how.join(p)
+	switch r.URL.Path {
+	case eventsPath:
+		j.serveEvents(w, r)
+		return
+	case installedPath:
+		err := j.takeBack(r.Context(), r.URL.RequestURI())
+		if err == nil {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		reply(w, nil, nil, err)
+		return
+	case pathPath:
+		path, missing, err := j.path(r.Context(), r.URL.RawQuery)
+		reply(w, path, missing, err)
+		return
 	}
+	how := joins[r.URL.Path]
+	p, err := j.ask(r.Context(), r.URL.RequestURI(), how)
+	if err != nil {
+		reply(w, nil, nil, err)
+		return
+	}
+	answer, err := how.join(p)
+	reply(w, answer, p.missing(), err)
+}
+
+// reply answers with what was made of the members' answers.
+func reply(w http.ResponseWriter, answer any, missing []string, err error) {
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused):
@@ -61,17 +91,83 @@ func (j *Joint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	text, err := json.Marshal(answer)
 	if err == nil {
-		text, err = WithMissing(text, p.missing())
+		text, err = WithMissing(text, missing)
 	}
 	if err != nil {
 		refuse(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if len(p.missing()) > 0 {
+	if len(missing) > 0 {
 		w.Header().Set(missingHeader, "true")
 	}
 	_, _ = w.Write(text)
+}
+
+// installedPath is that of paths that users have installed. They are known to the member that was
+// the master of their routers.
+const installedPath = "/v1/controller/balance/paths"
+
+// takeBack has all members take back what leads to a destination; that none has anything is what
+// the first says.
+func (j *Joint) takeBack(ctx context.Context, path string) error {
+	var done bool
+	var refused, failed []error
+	members := j.Members()
+	errs := make([]error, len(members))
+	var all sync.WaitGroup
+	for i, m := range members {
+		all.Go(func() {
+			_, errs[i] = m.Status(ctx)
+			if errs[i] == nil {
+				_, errs[i] = m.request(ctx, http.MethodDelete, path, nil)
+			}
+		})
+	}
+	all.Wait()
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			done = true
+		case errors.As(err, new(*refusal)):
+			refused = append(refused, err)
+		default:
+			failed = append(failed, fmt.Errorf("member %s: %w", members[i].Name, err))
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case done:
+		if j.Settle != nil {
+			j.Settle(ctx)
+		}
+		return nil
+	case len(failed) > 0 || len(refused) == 0:
+		return fmt.Errorf("no member that answers has installed a path there: %w", errors.Join(failed...))
+	}
+	return refused[0]
+}
+
+// request sends a request to the member, and returns what it answers, or a refusal.
+func (m JointMember) request(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	ctx, cancel := patience.MemberAnswer.Context(ctx)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://member"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := m.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, largestPart))
+	if err == nil && resp.StatusCode >= 300 {
+		err = &refusal{resp.StatusCode, resp.Header.Get("Content-Type"), text}
+	}
+	return text, err
 }
 
 // refusal is an answer that says why there is none.

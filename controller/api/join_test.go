@@ -334,3 +334,132 @@ func TestPartText(t *testing.T) {
 		}
 	}
 }
+
+// The path of a packet through the switches of three members, and why it takes that, is what one
+// controller says of the same network, whichever member follows it: by OSPF's routes of routers
+// that have no entry for it yet, over several ways of equal cost, with what all links carry, and
+// with what a way costs that another member's router would take. What is wrong is said as by one
+// controller, and what the dead one knows is missing.
+func TestJoinedPath(t *testing.T) {
+	whole := func(list []ospf.Route, err error) bool {
+		if err != nil {
+			t.Fatal(err)
+		}
+		two := 0
+		for _, r := range list {
+			if len(r.Hops) == 2 {
+				two++
+			}
+		}
+		return len(list) == 4*8 && two == 4
+	}
+	b := newBedOf(t, ringOfOSPF(t), "")
+	k := newTeam(t, ringOfOSPF(t)).joint()
+	b.wait("one controller's routers have the shortest routes", func() bool { return whole(b.OSPFRoutes(t.Context(), "")) && b.c.Routing.Quiet() })
+	k.wait("all members' routers have the shortest routes", func() bool { return whole(k.OSPFRoutes(t.Context(), "")) })
+	k.quiet()
+	k.wait("ports are read", func() bool {
+		s, err := k.Statistics(t.Context())
+		k.must(err)
+		return !slices.ContainsFunc(s.Links, func(l Link) bool { return l.Rates[0] == nil || l.Rates[1] == nil })
+	})
+	measured := false // whether a rate is known is compared with what must be
+	text := func(p Path, err error) string {
+		if err != nil {
+			return err.Error()
+		}
+		for _, w := range p.Ways {
+			for i := range w.Hops {
+				h := &w.Hops[i]
+				if measured && h.Out != "" && h.Rate == nil {
+					t.Errorf("of %s to %s it is not known what %s sends", p.From, p.To, h.Out)
+				}
+				h.Rate, h.Utilisation = nil, nil
+			}
+		}
+		out, err := json.Marshal(p)
+		k.must(err)
+		return string(out)
+	}
+	compare := func(when string) {
+		t.Helper()
+		for _, from := range []string{"h1", "h2", "r1", "r2", "r3"} {
+			for _, to := range []string{"h1", "h3", "r4", "192.0.2.1", "nobody"} {
+				q := PathQuery{From: from, To: to, TCP: 80}
+				measured = false
+				want := text(b.Path(t.Context(), q))
+				measured = true
+				if got := text(k.Path(t.Context(), q)); got != want {
+					t.Errorf("%s, from %s to %s: %s; one controller says %s", when, from, to, got, want)
+				}
+			}
+		}
+		if k.missing != nil {
+			t.Errorf("%s: a path lacks %v", when, k.missing)
+		}
+	}
+	compare("all are there")
+	members := slices.Clone(k.Members())
+	for range members {
+		members = append(members[1:], members[0])
+		k.Joint.Members = func() []JointMember { return members }
+		compare("asked is " + members[0].Name)
+	}
+	k.hung["m3"], k.dead["m3"] = true, true
+	restore := patience.MemberAlive.Be(50 * time.Millisecond)
+	p, err := k.Path(t.Context(), PathQuery{From: "h1", To: "h3"})
+	restore()
+	if err != nil || len(p.Ways) == 0 || !strings.Contains(strings.Join(k.missing, ""), "only the master of r3 knows") {
+		t.Errorf("without m3: %+v, %v; it lacks %v", p, err, k.missing)
+	}
+}
+
+// A path is installed at the master of its routers: others refuse, so that it is asked, and a path
+// over routers of several is refused with the one that another has. It is taken back wherever it is.
+func TestJoinedInstall(t *testing.T) {
+	k := newTeam(t, ringOf(t, topology.Router)).joint()
+	of := func(m *teamMember) *Client {
+		c, err := Dial(k.served(m), "")
+		k.must(err)
+		return c
+	}
+	way := PathRequest{To: "h3", Routers: []string{"r1", "r4", "r3"}}
+	refused := func(m int, want string) {
+		t.Helper()
+		c := of(k.members[m])
+		_, err := c.InstallPath(t.Context(), way)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("m%d says of a path: %v, not %q", m+1, err, want)
+		}
+	}
+	k.give(k.switches()[3], k.members[1])
+	refused(1, "r1: another controller is master")
+	refused(0, "r4 has another master than r1")
+	if _, err := of(k.members[1]).PossiblePaths(t.Context(), "r1", "h3", 3); err == nil || !strings.Contains(err.Error(), "another controller is master") {
+		t.Errorf("who is not r1's master lists paths from it: %v", err)
+	}
+	k.give(k.switches()[3], k.members[0])
+	k.quiet()
+	_, err := of(k.members[0]).InstallPath(t.Context(), way)
+	k.must(err)
+	moved := func() []MovedPath {
+		b, err := k.Balance(t.Context())
+		k.must(err)
+		return b.Moved
+	}
+	if m := moved(); len(m) != 1 || !slices.Equal(m[0].Routers, way.Routers) {
+		t.Errorf("these have moved: %+v", m)
+	}
+	k.must(k.TakePathBack(t.Context(), "h3"))
+	if m := moved(); len(m) != 0 {
+		t.Errorf("these have still moved: %+v", m)
+	}
+	if err := k.TakePathBack(t.Context(), "h3"); err == nil || !strings.Contains(err.Error(), "no path to h3 was installed") {
+		t.Errorf("what is not installed is taken back: %v", err)
+	}
+	k.hung["m2"] = true
+	defer patience.MemberAlive.Be(50 * time.Millisecond)()
+	if err := k.TakePathBack(t.Context(), "h3"); err == nil || !strings.Contains(err.Error(), "member m2: ") {
+		t.Errorf("m2 does not answer, and has taken back what it has: %v", err)
+	}
+}

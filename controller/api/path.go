@@ -97,9 +97,15 @@ type station struct {
 }
 
 func findPath(ctx context.Context, c *builtin.Controller, q PathQuery) (Path, error) {
+	w, err := follow(ctx, c, q, nil)
+	return w.path, err
+}
+
+// follow follows the packet, with what others know of their switches.
+func follow(ctx context.Context, c *builtin.Controller, q PathQuery, others *pathParts) (w walk, err error) {
 	v := newView(c)
 	if q.TCP != 0 && q.UDP != 0 {
-		return Path{}, errors.New("a packet is either TCP or UDP, not both")
+		return w, errors.New("a packet is either TCP or UDP, not both")
 	}
 	if a, err := netip.ParseAddr(q.To); err == nil {
 		q.IPv6 = a.Is6()
@@ -108,20 +114,20 @@ func findPath(ctx context.Context, c *builtin.Controller, q PathQuery) (Path, er
 	}
 	from, err := v.station(q.From, q.IPv6)
 	if err != nil {
-		return Path{}, err
+		return w, err
 	}
 	to, err := v.station(q.To, q.IPv6)
 	if err != nil {
-		return Path{}, err
+		return w, err
 	}
 	if from.name == to.name {
-		return Path{}, fmt.Errorf("%s is both source and destination", from.name)
+		return w, fmt.Errorf("%s is both source and destination", from.name)
 	}
-	w := walk{view: v, ctx: ctx, to: to, read: map[uint64]*tables{}, failed: map[uint64]error{}, been: map[visit]fate{}}
+	w = walk{view: v, others: others, ctx: ctx, to: to, read: map[uint64]*tables{}, failed: map[uint64]error{}, been: map[visit]fate{}}
 	w.path = Path{From: from.name, To: to.name, Why: []string{}, Ways: []Way{}}
 	w.begin(from, q)
 	w.finish()
-	return w.path, ctx.Err()
+	return w, ctx.Err()
 }
 
 // station finds a host or router by its name, an address or a MAC.

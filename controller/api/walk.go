@@ -17,6 +17,7 @@ const (
 // walk follows a packet from switch to switch.
 type walk struct {
 	*view
+	others *pathParts // nil: nobody else is asked
 	ctx    context.Context
 	to     station
 	read   map[uint64]*tables
@@ -212,7 +213,7 @@ func (w *walk) output(o output) fate {
 func (w *walk) send(s *step, out place, p packet) fate {
 	s.out = out
 	s.hop.Out = w.portName(out.dpid, out.port)
-	t := w.traffic(out)
+	t := w.load(out)
 	s.hop.Rate, s.hop.Capacity = t.TxRate, t.Capacity
 	if t.TxRate != nil && t.Capacity > 0 {
 		s.hop.Utilisation = number(*t.TxRate / t.Capacity)

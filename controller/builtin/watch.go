@@ -60,9 +60,9 @@ func (h *hub) follow(c *Controller) {
 }
 
 func (h *hub) tell(what any) {
-	e := Event{time.Now(), what}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	e := Event{time.Now(), what} // what is told later is not earlier
 	for w := range h.watchers {
 		w.f(e)
 	}

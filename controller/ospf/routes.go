@@ -23,6 +23,7 @@ type Run struct {
 	Routers  int         `json:"routers" doc:"In these areas, also those outside of this controller"`
 	LSAs     int         `json:"lsas" doc:"In the databases of these areas"`
 	Seconds  float64     `json:"seconds" doc:"For the graphs, and the routes of area border routers"`
+	Member   string      `json:"member,omitempty" doc:"In events of a lab's cluster: that has calculated"`
 }
 
 // output is what came of the engine.

@@ -22,6 +22,7 @@ type NeighborChange struct {
 	From      string    `json:"from"`
 	To        string    `json:"to"`
 	Reason    string    `json:"reason,omitempty" doc:"Why it was dropped, where it has done something wrong"`
+	Member    string    `json:"member,omitempty" doc:"Of a lab's cluster: whose router it is"`
 }
 
 // Neighbor is a neighbour of a router.
@@ -77,6 +78,7 @@ type Restart struct {
 	Begins    bool      `json:"begins"`
 	Seconds   float64   `json:"seconds,omitempty" doc:"Of what begins: how long it takes at most"`
 	Reason    string    `json:"reason,omitempty" doc:"Why it has ended, or does not begin"`
+	Member    string    `json:"member,omitempty" doc:"Of a lab's cluster: whose router it is"`
 }
 
 // done says whether a router has restarted.

@@ -195,6 +195,12 @@ func (n *node) isWanted(w Wanted, p ipPacket) bool {
 	return own || slices.ContainsFunc(w.Groups, func(g netip.Prefix) bool { return g.Contains(p.dst) })
 }
 
+// Restarts says whether a protocol wants a router's routes to stay as they are installed for now:
+// what the router uses is not what is known of it here.
+func (a *App) Restarts(dpid uint64) bool {
+	return slices.ContainsFunc(a.known(), func(s *protocol) bool { return s.by[dpid] && s.Restarting != nil && s.Restarting(dpid) })
+}
+
 // restarting lists the routers whose routes a protocol wants to stay as they are installed.
 func restarting(all []*protocol) map[uint64]bool {
 	out := map[uint64]bool{}

@@ -163,6 +163,12 @@ func (a *App) followShared(tables []*table, ports []discovery.Port, links []disc
 	for t, c := range changes {
 		a.tell(t, c)
 	}
+	a.followHosts(g, tables)
+	if agreed && a.reactive {
+		for _, t := range tables {
+			t.passWaiting(now)
+		}
+	}
 	leaving := slices.ContainsFunc(tables, (*table).isLeaving)
 	if !leaving {
 		s.wants(word{Tree: tree, Switches: own(tables)})

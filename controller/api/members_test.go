@@ -476,8 +476,7 @@ func TestMembersReactive(t *testing.T) {
 	}
 	k.hello("h1") // it is back
 
-	// Each link fails in turn.
-	for _, l := range k.topology.Links {
+	for _, l := range k.topology.Links { // that of the tree between s1 and s2 fails
 		if k.agents[l.Ends[0].Node] == nil || k.agents[l.Ends[1].Node] == nil {
 			continue
 		}
@@ -498,5 +497,6 @@ func TestMembersReactive(t *testing.T) {
 		k.all("it is back", false)
 		k.quiet()
 		k.all("it is back, learned", true)
+		break
 	}
 }

@@ -164,10 +164,8 @@ func (a *App) followShared(tables []*table, ports []discovery.Port, links []disc
 		a.tell(t, c)
 	}
 	a.followHosts(g, tables)
-	if agreed && a.reactive {
-		for _, t := range tables {
-			t.passWaiting(now)
-		}
+	if agreed {
+		passWaiting(tables, now)
 	}
 	leaving := slices.ContainsFunc(tables, (*table).isLeaving)
 	if !leaving {

@@ -70,6 +70,9 @@ func (a *App) follow(now time.Time) (settled bool) {
 			a.stale = now
 		}
 	}
+	if !waits {
+		passWaiting(tables, now)
+	}
 	return a.flush(tables, now) && !waits
 }
 

@@ -172,6 +172,9 @@ func (a *App) SwitchUp(s *controller.Switch) {
 	}
 	t := newTable(a, s)
 	adopted := t.adopt()
+	if a.reactive {
+		a.discovery.Probe(s)
+	}
 	a.mu.Lock()
 	if old := a.switches[s.DPID()]; old != nil {
 		old.mu.Lock()

@@ -38,15 +38,15 @@ const (
 	// comes.
 	leadsShift = 4
 
-	// maxWaiting bounds the packets that wait for a new master to know which ports take part, and
+	// maxWaiting bounds the packets that wait at a switch until it is known which ports take part, and
 	// waitTime for how long they do.
 	maxWaiting = 256
 	waitTime   = 3 * time.Second
 )
 
-// waiting are packets that a new master has got before it knew whether their ports take part.
+// waiting are packets that have come before it was known whether their ports take part.
 type waiting struct {
-	over bool // it knows
+	over bool // it is known
 	list []*controller.Packet
 	came []time.Time
 }
@@ -202,10 +202,10 @@ func (t *table) unlearnFlows(mac openflow.MAC) {
 	delete(t.addresses, mac)
 }
 
-// wait keeps a packet until the members agree on the ports of a switch that has another master than
-// before: they may take part, though no flow says so.
+// wait keeps a packet until it is known which ports of a switch take part that has just come, or has
+// another master than before: more may than flows say.
 func (t *table) wait(p *controller.Packet) {
-	if t.app.agreement == nil || t.waiting.over || len(t.waiting.list) >= maxWaiting {
+	if t.waiting.over || len(t.waiting.list) >= maxWaiting {
 		return
 	}
 	kept, in := *p, *p.PacketIn
@@ -214,16 +214,18 @@ func (t *table) wait(p *controller.Packet) {
 	t.waiting.list, t.waiting.came = append(t.waiting.list, &kept), append(t.waiting.came, time.Now())
 }
 
-// passWaiting sends on what waits, once members have agreed.
-func (t *table) passWaiting(now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	list, came := t.waiting.list, t.waiting.came
-	t.waiting = waiting{over: true}
-	for i, p := range list {
-		if in := t.ports[p.InPort]; t.sw != nil && in != nil && in.phase == open && now.Sub(came[i]) < waitTime {
-			t.pass(p)
+// passWaiting sends on what waits at switches, whose ports are as they shall be now.
+func passWaiting(tables []*table, now time.Time) {
+	for _, t := range tables {
+		t.mu.Lock()
+		list, came := t.waiting.list, t.waiting.came
+		t.waiting = waiting{over: true}
+		for i, p := range list {
+			if in := t.ports[p.InPort]; t.sw != nil && in != nil && in.phase == open && now.Sub(came[i]) < waitTime {
+				t.pass(p)
+			}
 		}
+		t.mu.Unlock()
 	}
 }
 

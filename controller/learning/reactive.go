@@ -20,8 +20,8 @@ import (
 //
 // Discovery's probes come by the second entry, too. Which ports take part is decided as for the
 // other switches (follow.go, in a cluster agree.go), but known to the controller alone: it takes
-// packets from a port that takes part, and floods to such ports. A port that is to take part no more
-// is left by the flows through it, and the switch confirms that.
+// packets from a port that takes part, and floods to such ports. The flows through a port that is to
+// take part no more are removed, and the switch confirms that.
 //
 // Each switch on a flow's way gets its entry from its own master, as the first packet comes there.
 // A flow's entry says in its cookie what its ports lead to. So who becomes master of a switch that
@@ -34,8 +34,8 @@ const flowIdle = 60
 const (
 	flowPriority = 1
 
-	// Of a flow's cookie: the role of the port to which it leads, beside that of the one from which it
-	// comes.
+	// leadsShift is where a flow's cookie has the role of the port to which it leads, above that of
+	// the one from which it comes.
 	leadsShift = 4
 
 	// maxWaiting bounds the packets that wait at a switch until it is known which ports take part, and
@@ -57,8 +57,9 @@ type movedHosts struct {
 	macs map[openflow.MAC]bool
 }
 
-// NewReactive returns the app for switches that learn reactively. It needs discovery to run beside
-// it, before it. Datapaths for which only returns false belong to another app; nil: all are its own.
+// NewReactive returns the app for switches that learn reactively, which needs discovery to run
+// beside it, before it. Datapaths for which only returns false belong to another app; nil: all are
+// its own.
 func NewReactive(d *discovery.App, only func(dpid uint64) bool) *App {
 	a := New(d, only)
 	a.reactive = true
@@ -202,8 +203,8 @@ func (t *table) unlearnFlows(mac openflow.MAC) {
 	delete(t.addresses, mac)
 }
 
-// wait keeps a packet until it is known which ports of a switch take part that has just come, or has
-// another master than before: more may than flows say.
+// wait keeps a packet until it is known which ports take part of a switch that has just come, or
+// has another master than before: more may than flows say.
 func (t *table) wait(p *controller.Packet) {
 	if t.waiting.over || len(t.waiting.list) >= maxWaiting {
 		return
@@ -229,7 +230,7 @@ func passWaiting(tables []*table, now time.Time) {
 	}
 }
 
-// moved has follow look where a host is. It is called with discovery's locks.
+// moved has follow look where a host is. It is called with discovery's locks held.
 func (a *App) moved(mac openflow.MAC) {
 	a.hosts.mu.Lock()
 	if a.hosts.macs == nil {

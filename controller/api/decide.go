@@ -80,7 +80,7 @@ func (w *walk) controller(s *step, o output) fate {
 	}
 	switch name {
 	case "learning": // it always gets a copy
-		if _, is := w.c.Learning.(*learning.Reactive); is {
+		if l := w.c.Learning; l != nil && l.Reactive() {
 			return w.stuck(s.hop.Switch, "no entry is for it yet: the controller learns from its first packet, and sends that on")
 		}
 		return w.end(s.hop.Switch, "there is no other port to flood it to", false)

@@ -16,6 +16,7 @@ import (
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/controller/learning"
 	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/datapath/embedded"
@@ -30,6 +31,7 @@ import (
 type team struct {
 	*bed
 	members []*teamMember
+	kept    store.Store
 	mu      sync.Mutex
 	owner   map[uint64]*teamMember
 	claims  uint64
@@ -70,6 +72,7 @@ func newTeam(t *testing.T, top *topology.Topology) *team {
 	t.Cleanup(k.dp.Close)
 	k.addSwitches(hosts)
 	kept := store.NewMemory(nil, nil)
+	k.kept = kept
 	var listeners []net.Listener
 	for i := range 3 {
 		m := &teamMember{of: k, name: fmt.Sprint("m", i+1)}
@@ -365,4 +368,135 @@ func TestMembersOSPF(t *testing.T) {
 	}
 	reach()
 	k.all("at the end", true)
+}
+
+// flowEntries lists the flows in all switches that learn reactively, with how many packets took
+// each.
+func (k *team) flowEntries() map[string]uint64 {
+	k.t.Helper()
+	out := map[string]uint64{}
+	for i, s := range k.switches() {
+		flows, err := controller.Ask[openflow.FlowStatsList](k.t.Context(), k.owner[s].Seen(s), openflow.AllFlows())
+		k.must(err)
+		for _, f := range flows {
+			if f.Cookie&apps.CookieMask == learning.Cookie && f.Priority > 0 {
+				out[fmt.Sprintf("s%d: %v: %v, cookie %#x", i+1, f.Match, f.Instructions, f.Cookie)] = f.Packets
+			}
+		}
+	}
+	return out
+}
+
+// die ends a member, and makes the next one master of its switches.
+func (k *team) die(i int) {
+	k.t.Helper()
+	dead := k.members[i]
+	dead.Close()
+	k.must(k.kept.Commit(k.t.Context(), nil, store.Delete("cluster/member/"+dead.name)))
+	k.members = slices.Delete(k.members, i, i+1)
+	for _, dpid := range k.switches() {
+		k.mu.Lock()
+		to, mine := k.members[i%len(k.members)], k.owner[dpid] == dead
+		if mine {
+			k.owner[dpid] = to
+			k.claims++
+			k.must(to.Seen(dpid).Become(k.claims))
+		}
+		k.mu.Unlock()
+		k.wait("its switch has another master", func() bool { return !mine || to.Switch(dpid) != nil })
+	}
+	k.c = k.members[0].Controller
+}
+
+// Switches of three members that learn reactively make one network of a ring, in which each flow has
+// its entries and nothing is heard twice. Who takes a switch over, as its master hands it over or
+// has died, goes on with the flows there, none of which is removed, made anew or missing; new flows
+// come as before. Flows that lead to a host where it is no more, and those through a link that is
+// gone, are removed by each switch's own master.
+func TestMembersReactive(t *testing.T) {
+	top := ringOf(t, topology.Switch)
+	top.Learning = topology.Reactive
+	k := newTeam(t, top)
+	k.all("first", false)
+	k.quiet()
+	k.all("learned", true)
+	before := k.flowEntries()
+	// Four hosts reach each other over a ring less one link: each of 12 flows has an entry at each
+	// switch of its way, which has 2, 3 or 4 of them.
+	if want := 2 * (3*2 + 2*3 + 1*4); len(before) != want {
+		t.Errorf("%d entries, want %d: %v", len(before), want, before)
+	}
+	same := func(when string, passed uint64) {
+		t.Helper()
+		k.quiet()
+		after := k.flowEntries()
+		for name, packets := range before {
+			if now, there := after[name]; !there || now < packets+passed {
+				t.Errorf("%s: %s had passed %d packets, now %d, there: %v", when, name, packets, now, there)
+			}
+		}
+		for name := range after {
+			if _, had := before[name]; !had {
+				t.Errorf("%s: %s is new", when, name)
+			}
+		}
+		before = after
+	}
+	for i, dpid := range k.switches() {
+		k.give(dpid, k.members[(i+1)%3])
+	}
+	same("handed over", 0)
+	k.all("after others have taken them", true)
+	same("handed over, after a packet of each flow", 1)
+	k.die(1)
+	same("a member has died", 0)
+	k.all("after a member has died", true)
+	same("a member has died, after a packet of each flow", 1)
+
+	// h1 is plugged in beside h2, and sends to h3, which is on the other side: s1 hears nothing of
+	// that, nor does its master at any switch.
+	mac := k.host("h1").MAC
+	for i, dpid := range k.switches() {
+		k.give(dpid, k.members[min(i, 1)])
+	}
+	k.quiet()
+	to := k.host("h3")
+	k.send("h2", echoRequest(mac, to.MAC, k.host("h1").Addresses[0].Addr(), to.Addresses[0].Addr()))
+	k.wait("flows to where h1 was are gone", func() bool {
+		for name := range k.flowEntries() {
+			if strings.HasPrefix(name, "s1:") && strings.Contains(name, fmt.Sprint("eth_dst=", mac)) {
+				return false
+			}
+		}
+		return true
+	})
+	k.quiet()
+	if got := k.ping("h4", "h1", 1); !got["h2"] {
+		t.Errorf("a ping to h1, beside h2 now, came to %v", got)
+	}
+	k.hello("h1") // it is back
+
+	for _, l := range k.topology.Links { // that of the tree between s1 and s2 fails
+		if k.agents[l.Ends[0].Node] == nil || k.agents[l.Ends[1].Node] == nil {
+			continue
+		}
+		set := func(state openflow.PortState, links int) {
+			for _, e := range l.Ends {
+				k.agents[e.Node].Switch().SetPortState(k.topology.Node(e.Node).OpenFlowPort(e), state)
+			}
+			k.wait("all know of the link", func() bool {
+				return !slices.ContainsFunc(k.members, func(m *teamMember) bool { return len(m.Discovery.Links()) != 2*links })
+			})
+			k.quiet()
+		}
+		set(openflow.PortStateLinkDown, k.inner()-1)
+		k.all("a link has failed", false)
+		k.quiet()
+		k.all("a link has failed, learned", true)
+		set(openflow.PortStateLive, k.inner())
+		k.all("it is back", false)
+		k.quiet()
+		k.all("it is back, learned", true)
+		break
+	}
 }

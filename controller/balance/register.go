@@ -20,7 +20,7 @@ func init() {
 		Needs: []apps.Need{{App: "routing", For: "installs its paths"}},
 		New: func(f apps.Facilities) (controller.App, error) {
 			var switches steer.Ground[openflow.MAC]
-			if l := apps.Get[*learning.App](f); l != nil {
+			if l := apps.Get[*learning.App](f); l != nil && !l.Reactive() {
 				switches = l
 			}
 			return New(apps.Get[*routing.App](f), switches, apps.Get[*monitor.App](f), configOf(f)), nil

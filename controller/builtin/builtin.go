@@ -18,7 +18,7 @@ import (
 	"trivet.dev/trivet/controller/balance"
 	"trivet.dev/trivet/controller/database"
 	"trivet.dev/trivet/controller/discovery"
-	_ "trivet.dev/trivet/controller/learning"
+	"trivet.dev/trivet/controller/learning"
 	"trivet.dev/trivet/controller/monitor"
 	"trivet.dev/trivet/controller/ospf"
 	"trivet.dev/trivet/controller/routing"
@@ -55,13 +55,6 @@ type Options struct {
 	Member string
 }
 
-// Learning makes learning switches: learning.App, or learning.Reactive.
-type Learning interface {
-	controller.App
-	Settled() bool                             // nothing is to be done for what discovery knows
-	TakesPart(dpid uint64, number uint32) bool // a port forwards
-}
-
 // Controller is Trivet's own controller with its apps. Of Routing, OSPF, Balance, Learning and
 // Database those that it was not told to have are nil; OSPF and Balance are there with Routing
 // only.
@@ -73,7 +66,7 @@ type Controller struct {
 	Routing   *routing.App
 	OSPF      *ospf.App
 	Balance   *balance.App
-	Learning  Learning
+	Learning  *learning.App
 	Database  *database.DB
 	Member    *cluster.Member // nil: it is alone
 	Apps      []string        // that it has, in their order
@@ -196,7 +189,7 @@ func (c *Controller) start(chosen []*apps.Spec) error {
 	}
 	f := c.facilities
 	c.Monitor, c.Discovery, c.User = apps.Get[*monitor.App](f), apps.Get[*discovery.App](f), apps.Get[*user.App](f)
-	c.Routing, c.OSPF, c.Learning = apps.Get[*routing.App](f), apps.Get[*ospf.App](f), apps.Get[Learning](f)
+	c.Routing, c.OSPF, c.Learning = apps.Get[*routing.App](f), apps.Get[*ospf.App](f), apps.Get[*learning.App](f)
 	c.Balance = apps.Get[*balance.App](f)
 	c.givePrograms()
 	c.hub.follow(c)

@@ -20,6 +20,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -289,14 +290,15 @@ func (a *App) Around(at []Port, router func(dpid uint64) bool) (ports []Port, li
 }
 
 // Brought says for which switches another app brings the controller all that no entry is for, and
-// so the probes. It must be called before Start.
+// so the probes. That app calls Probe when it has seen to that. It must be called before Start.
 func (a *App) Brought(by func(dpid uint64) bool) { a.brought = by }
 
 // SwitchUp brings probes to the controller and probes all ports.
 func (a *App) SwitchUp(s *controller.Switch) {
 	var flows []*openflow.FlowMod
+	brought := a.brought != nil && a.brought(s.DPID())
 	for _, etherType := range []uint16{etherTypeLLDP, etherTypeBDDP} {
-		if a.brought != nil && a.brought(s.DPID()) {
+		if brought {
 			break
 		}
 		m := openflow.NewFlowMod(openflow.FlowAdd, flowPriority, openflow.NewMatch(openflow.EthType(etherType)),
@@ -306,7 +308,6 @@ func (a *App) SwitchUp(s *controller.Switch) {
 	}
 	_ = s.Rules(Cookie, apps.CookieMask, nil).Replace(flows, nil)
 
-	var probe []*port
 	a.locked(func() {
 		n := a.node(s.DPID())
 		n.own(s)
@@ -317,13 +318,25 @@ func (a *App) SwitchUp(s *controller.Switch) {
 		here := a.portsUp(n, s)
 		for number, p := range n.ports {
 			if here[number] {
-				probe = append(probe, p)
 				a.returned(p)
 			} else {
 				a.forget(p) // it went while the switch was away
 			}
 		}
 		a.taken(n)
+	})
+	if !brought {
+		a.Probe(s)
+	}
+}
+
+// Probe probes all ports of a switch that has come up.
+func (a *App) Probe(s *controller.Switch) {
+	var probe []*port
+	a.locked(func() {
+		if n := a.nodes[s.DPID()]; n != nil && n.sw == s {
+			probe = slices.Collect(maps.Values(n.ports))
+		}
 	})
 	slices.SortFunc(probe, func(x, y *port) int { return cmp.Compare(x.number, y.number) })
 	for _, p := range probe {

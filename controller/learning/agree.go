@@ -187,6 +187,10 @@ func (a *App) followShared(tables []*table, ports []discovery.Port, links []disc
 	for t, c := range changes {
 		a.tell(t, c)
 	}
+	a.followHosts(g, tables)
+	if agreed {
+		passWaiting(tables, now)
+	}
 	leaving := slices.ContainsFunc(tables, (*table).isLeaving)
 	if mine, firm = own(tree, tables); firm && !leaving {
 		s.wants(mine)

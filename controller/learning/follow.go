@@ -57,6 +57,7 @@ func (a *App) follow(now time.Time) (settled bool) {
 	g.closings(tables, of, spread, now)
 	a.former = g.former(a.former, tables)
 	waits := g.openings(of, spread, a.former)
+	a.followHosts(g, tables)
 	a.former = append(a.former, g.segments...)
 	if !routed { // a port that opens may flood what others send by a path
 		waits = true
@@ -68,6 +69,9 @@ func (a *App) follow(now time.Time) (settled bool) {
 		if a.tell(t, c) && !spread && a.stale.IsZero() { // else nothing is learned at links
 			a.stale = now
 		}
+	}
+	if !waits {
+		passWaiting(tables, now)
 	}
 	return a.flush(tables, now) && !waits
 }
@@ -245,9 +249,14 @@ func (t *table) change(c *change) (tree bool) {
 		}
 		tree = tree || r.inTree() && (p.phase != open || p.role.hasPaths())
 		t.fresh = t.fresh || r.hasPaths() && p.role != r
+		if t.app.reactive && p.phase == open {
+			t.forget(number) // the flows there say what it was
+		}
 		p.phase, p.role = open, r
 	}
-	_ = t.rules.SetGroup(flood(t.numbers()))
+	if !t.app.reactive {
+		_ = t.rules.SetGroup(flood(t.numbers()))
+	}
 	for number, r := range c.close {
 		t.fresh = t.fresh || r.hasPaths() && t.ports[number].role != r
 		t.close(number, r)

@@ -76,7 +76,11 @@ func (s *node) leave(in uint32, dst openflow.MAC, any bool) (out []uint32) {
 // next returns where what came in by one port of a switch comes in next.
 func (n *network) next(at end, dst openflow.MAC, any bool) (to []end) {
 	s := n.node(at.dpid)
-	for _, port := range s.leave(at.port, dst, any) {
+	leave := s.leave(at.port, dst, any)
+	if n.reactive {
+		leave = s.mayLeave(at.port)
+	}
+	for _, port := range leave {
 		if port != at.port && s.ports[port] {
 			to = append(to, n.cables[end{at.dpid, port}]...)
 		}
@@ -120,7 +124,7 @@ func (n *network) checkLoop(dst openflow.MAC, any bool) {
 			return state[at] == 1
 		}
 		state[at] = 1
-		if n.node(at.dpid).letsIn(at.port) {
+		if n.reactive || n.node(at.dpid).letsIn(at.port) {
 			for _, to := range n.next(at, dst, any) {
 				if loop(to) {
 					return true
@@ -143,6 +147,9 @@ func (n *network) checkLoop(dst openflow.MAC, any bool) {
 // reaches says whether a packet from one host comes to another; told: those switches on the way
 // that shall say so to the controller do. It is called with mu held.
 func (n *network) reaches(from, to int, told bool) bool {
+	if n.reactive {
+		return n.flowReaches(from, to)
+	}
 	src, dst := n.hosts[from], n.hosts[to]
 	frame := make([]byte, 60)
 	copy(frame, dst.mac[:])

@@ -60,6 +60,8 @@ type App struct {
 	asked     atomic.Uint64 // how often follow was asked for
 	settled   atomic.Uint64 // asked, when follow last had nothing left to wait for
 
+	reactive  bool // see reactive.go
+	hosts     movedHosts
 	bySwitch  sync.Map // *controller.Switch to *table
 	spreading spreading
 	agreement *agreement // with the other members of a cluster; nil: there is none
@@ -93,7 +95,7 @@ func (a *App) Start(c *controller.Controller) error {
 	}
 	a.discovery.Watch(func(discovery.Change) { a.poke() })
 	a.discovery.WatchLinks(func(discovery.LinkChange) { a.poke() })
-	a.discovery.WatchHosts(func(discovery.HostChange) { a.hostChanged() })
+	a.discovery.WatchHosts(a.hostChanged)
 	if a.agreement != nil {
 		if a.spreading.wanted.Load() {
 			a.log.Warn("the switches of a cluster's members are one spanning tree; no packet takes other paths")
@@ -148,10 +150,13 @@ func (a *App) poke() {
 	}
 }
 
-// hostChanged asks for follow where packets take paths to hosts.
-func (a *App) hostChanged() {
-	if a.spreading.wanted.Load() {
+// hostChanged asks for follow where packets take paths to hosts, or flows lead to them.
+func (a *App) hostChanged(c discovery.HostChange) {
+	switch {
+	case a.spreading.wanted.Load():
 		a.poke()
+	case a.reactive && !c.Gone:
+		a.moved(c.Host.MAC)
 	}
 }
 
@@ -167,6 +172,9 @@ func (a *App) SwitchUp(s *controller.Switch) {
 	}
 	t := newTable(a, s)
 	adopted := t.adopt()
+	if a.reactive {
+		a.discovery.Probe(s)
+	}
 	a.mu.Lock()
 	if old := a.switches[s.DPID()]; old != nil {
 		old.mu.Lock()
@@ -217,12 +225,16 @@ func (a *App) TakesPart(dpid uint64, number uint32) bool {
 	return p != nil && p.phase == open
 }
 
-// PacketIn learns where the source is.
+// PacketIn learns where the source is. Where switches learn reactively it sends the packet on, too.
 func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	if p.Cookie&apps.CookieMask != Cookie {
 		return false
 	}
-	if v, ok := a.bySwitch.Load(s); ok && p.Src[0]&1 == 0 && p.Src != (openflow.MAC{}) {
+	v, ok := a.bySwitch.Load(s)
+	switch {
+	case ok && a.reactive:
+		v.(*table).forward(p)
+	case ok && p.Src[0]&1 == 0 && p.Src != (openflow.MAC{}):
 		v.(*table).learn(p.Src, p.InPort, p.Cookie&kindMask == kindListen)
 	}
 	return true
@@ -230,6 +242,10 @@ func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 
 // FlowRemoved forgets an address that was not used any more.
 func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
+	if a.reactive {
+		a.flowsRemoved(s, m)
+		return
+	}
 	if m.Cookie&frameMask != addressCookie || m.Table != destinationTable || m.Reason != openflow.RemovedIdleTimeout {
 		return
 	}

@@ -134,6 +134,9 @@ func (m *member) start(slow time.Duration) {
 	found := discovery.New()
 	found.Share(s)
 	app := learning.New(found, nil)
+	if m.of.reactive {
+		app = learning.NewReactive(found, nil)
+	}
 	app.Share(m.name, s)
 	c, err := controller.New(slog.New(slog.DiscardHandler), found, app)
 	if err != nil {

@@ -45,6 +45,13 @@ type network struct {
 
 	wired  bool // discovery is told where cables are
 	spread bool // packets to hosts take all links
+
+	// Where switches learn reactively (reactive_members_test.go):
+	reactive bool
+	frames   uint64           // that hosts have sent, which are numbered
+	passed   map[uint64]int   // how often each has come to a switch
+	heard    map[uint64][]int // which hosts have got each
+
 	learns bool // the controller was started without links, and has not met all switches since
 }
 
@@ -374,6 +381,12 @@ func (s *node) handle(m openflow.Message) {
 	case *openflow.MultipartRequest:
 		s.send(&openflow.MultipartReply{Xid: m.Xid, Body: s.answer(m.Body.MultipartType())})
 	case *openflow.PacketOut:
+		if s.net.reactive {
+			for _, a := range m.Actions {
+				s.emit(m.Data, a.Port)
+			}
+			return
+		}
 		for _, to := range s.net.cables[end{s.dpid, m.Actions[0].Port}] {
 			s.net.carry(to, m.Data)
 		}
@@ -462,6 +475,10 @@ func (n *network) carry(to end, frame []byte) {
 		defer n.mu.Unlock()
 		s := n.node(to.dpid)
 		if len(n.cables[to]) == 0 {
+			return
+		}
+		if n.reactive {
+			s.frameIn(to.port, frame)
 			return
 		}
 		for _, f := range s.flows {

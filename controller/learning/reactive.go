@@ -1,23 +1,16 @@
 package learning
 
 import (
-	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"trivet.dev/trivet/controller"
-	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/discovery"
-	"trivet.dev/trivet/internal/disjoint"
 	"trivet.dev/trivet/openflow"
 )
 
-// flowIdle is after how many seconds without a packet a flow's entry goes: as with Open vSwitch's
-// test controller and OpenFlow's reference controller.
-const flowIdle = 60
-
-// Reactive is the app in labs that learn reactively: the learning switch of textbooks. A switch has
+// Labs may learn reactively: their switches are the learning switches of textbooks. A switch has
 // nothing but an entry that sends the controller what matches no other. The controller learns where
 // a packet's source is; where it knows the destination it installs an entry for this flow, and
 // otherwise floods the packet itself.
@@ -25,42 +18,57 @@ const flowIdle = 60
 //	table 0  priority 1  in_port, addresses, protocol, ports → output      a flow, until it is idle
 //	         priority 0                                      → controller
 //
-// Discovery's probes come by the second entry, too. So the links are known, and it floods along a
-// spanning tree of them: a loop is one more link that nothing takes, and no storm.
-type Reactive struct {
-	controller.Base
-	log       *slog.Logger
-	discovery *discovery.App
-	only      func(dpid uint64) bool
-	changed   atomic.Bool // what discovery knows, since tree was made
+// Discovery's probes come by the second entry, too. Which ports take part is decided as for the
+// other switches (follow.go, in a cluster agree.go), but known to the controller alone: it takes
+// packets from a port that takes part, and floods to such ports. The flows through a port that is to
+// take part no more are removed, and the switch confirms that.
+//
+// Each switch on a flow's way gets its entry from its own master, as the first packet comes there.
+// A flow's entry says in its cookie what its ports lead to. So who becomes master of a switch that
+// has flows takes over their ports as they are, and what the flows tell of addresses.
 
-	mu      sync.Mutex
-	learned map[*controller.Switch]map[openflow.MAC]uint32
-	blocked map[end]bool // ends of links that are not in the tree
+// flowIdle is after how many seconds without a packet a flow's entry goes: as with Open vSwitch's
+// test controller and OpenFlow's reference controller.
+const flowIdle = 60
+
+const (
+	flowPriority = 1
+
+	// leadsShift is where a flow's cookie has the role of the port to which it leads, above that of
+	// the one from which it comes.
+	leadsShift = 4
+
+	// maxWaiting bounds the packets that wait at a switch until it is known which ports take part, and
+	// waitTime for how long they do.
+	maxWaiting = 256
+	waitTime   = 3 * time.Second
+)
+
+// waiting are packets that have come before it was known whether their ports take part.
+type waiting struct {
+	over bool // it is known
+	list []*controller.Packet
+	came []time.Time
 }
 
-// NewReactive returns the app, which needs discovery to run beside it, before it. Datapaths for
-// which only returns false belong to another app; nil: all are its own.
-func NewReactive(d *discovery.App, only func(dpid uint64) bool) *Reactive {
-	if only == nil {
-		only = func(uint64) bool { return true }
-	}
-	d.Brought(only)
-	return &Reactive{discovery: d, only: only, log: slog.New(slog.DiscardHandler), learned: map[*controller.Switch]map[openflow.MAC]uint32{}}
+// movedHosts are hosts of which discovery has said something since follow has looked.
+type movedHosts struct {
+	mu   sync.Mutex
+	macs map[openflow.MAC]bool
 }
 
-// Name is "learning".
-func (a *Reactive) Name() string { return "learning" }
-
-// Start begins to follow discovery.
-func (a *Reactive) Start(c *controller.Controller) error {
-	if c != nil {
-		a.log = c.Log()
-	}
-	a.discovery.Watch(func(discovery.Change) { a.changed.Store(true) })
-	a.discovery.WatchLinks(func(discovery.LinkChange) { a.changed.Store(true) })
-	return nil
+// NewReactive returns the app for switches that learn reactively, which needs discovery to run
+// beside it, before it. Datapaths for which only returns false belong to another app; nil: all are
+// its own.
+func NewReactive(d *discovery.App, only func(dpid uint64) bool) *App {
+	a := New(d, only)
+	a.reactive = true
+	d.Brought(a.only)
+	return a
 }
+
+// Reactive says whether switches have entries for flows only, which come with their first packets.
+func (a *App) Reactive() bool { return a.reactive }
 
 // toController is the entry for what matches no other.
 func toController() *openflow.FlowMod {
@@ -69,73 +77,69 @@ func toController() *openflow.FlowMod {
 	return m
 }
 
-// SwitchUp makes that entry the only one. What the switch was told before may not suit the tree any
-// more, and is learned anew from the next packets.
-func (a *Reactive) SwitchUp(s *controller.Switch) {
-	if !a.only(s.DPID()) {
-		return
+// adoptFlows takes over the flows that the switch has, and says whether there were any. All else of
+// the app's goes, but the entry for what matches no other.
+func (t *table) adoptFlows() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rules = t.sw.Rules(Cookie, frameMask, func(id uint32) bool { return id == floodGroup })
+	_ = t.rules.Replace([]*openflow.FlowMod{toController()}, nil)
+	_ = t.sw.Rules(pathCookie, frameMask, nil).Replace(nil, nil)
+	flows := t.sw.Rules(addressCookie, frameMask, nil)
+	held := time.Now().Add(holdTime)
+	sources := map[openflow.MAC]uint32{}
+	for _, f := range flows.Flows() {
+		in, out, ok := flowPorts(f)
+		if !ok {
+			_ = flows.Remove(controller.KeyOf(f))
+			continue
+		}
+		for number, r := range map[uint32]role{in: role(f.Cookie & kindMask), out: role(f.Cookie >> leadsShift & kindMask)} {
+			if p := t.ports[number]; p == nil {
+				t.ports[number] = &port{phase: open, role: r, held: held}
+			} else {
+				p.role = max(p.role, r) // a link, if any flow says so
+			}
+		}
+		src, _ := f.Match.Get(openflow.FieldEthSrc)
+		dst, _ := f.Match.Get(openflow.FieldEthDst)
+		sources[src.MAC()] = in
+		t.addresses[dst.MAC()] = address{port: out}
 	}
-	a.mu.Lock()
-	a.learned[s] = map[openflow.MAC]uint32{}
-	a.mu.Unlock()
-	rules := s.Rules(Cookie, apps.CookieMask, func(id uint32) bool { return id == floodGroup })
-	_ = rules.Replace([]*openflow.FlowMod{toController()}, nil)
-}
-
-// SwitchDown forgets what was learned there.
-func (a *Reactive) SwitchDown(s *controller.Switch) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.learned, s)
-}
-
-// FlowRemoved notices that somebody has deleted the entry that makes it a learning switch, and so
-// maybe all, as ovs-ofctl del-flows does.
-func (a *Reactive) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
-	if m.Cookie == Cookie && m.Reason == openflow.RemovedDelete && a.only(s.DPID()) {
-		s.Renew()
-	}
-}
-
-// PortChanged forgets what was learned at a port that is gone or down.
-func (a *Reactive) PortChanged(s *controller.Switch, reason openflow.PortReason, p openflow.Port) {
-	if reason != openflow.PortDelete && p.Works() {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for mac, port := range a.learned[s] {
-		if port == p.Number {
-			a.forget(s, mac)
+	for mac, number := range sources {
+		if _, known := t.addresses[mac]; !known {
+			t.addresses[mac] = address{port: number}
 		}
 	}
+	return len(t.ports) > 0
 }
 
-// PacketIn learns where the source is, and sends the packet on.
-func (a *Reactive) PacketIn(s *controller.Switch, p *controller.Packet) bool {
-	if p.Cookie&apps.CookieMask != Cookie {
-		return false
+// flowPorts are the ports of a flow's entry; ok is false of any other entry.
+func flowPorts(f *openflow.FlowMod) (in, out uint32, ok bool) {
+	in, ok = f.Match.InPort()
+	_, from := f.Match.Get(openflow.FieldEthSrc)
+	_, to := f.Match.Get(openflow.FieldEthDst)
+	if !ok || !from || !to || f.Table != sourceTable || f.Priority != flowPriority || len(f.Instructions) != 1 || len(f.Instructions[0].Actions) != 1 {
+		return 0, 0, false
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	learned := a.learned[s]
-	if a.follow(); learned == nil || reserved(p.Dst) || !a.takesPart(s.DPID(), p.InPort) {
-		return true
+	for _, r := range []uint64{f.Cookie & kindMask, f.Cookie >> leadsShift & kindMask} {
+		ok = ok && (role(r) == edge || role(r) == link)
 	}
-	if p.Src[0]&1 == 0 && p.Src != (openflow.MAC{}) {
-		a.learn(s, p.Src, p.InPort)
+	return in, f.Instructions[0].Actions[0].Port, ok
+}
+
+// forward learns where a packet's source is, and sends the packet on.
+func (t *table) forward(p *controller.Packet) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sw == nil || reserved(p.Dst) {
+		return
 	}
-	out, known := learned[p.Dst]
-	switch {
-	case !known:
-		a.flood(s, p)
-	case out != p.InPort: // else it has been there
-		m := flow(openflow.FlowAdd, sourceTable, 1, matchFlow(p), openflow.ApplyActions(openflow.Output(out)))
-		m.Cookie, m.IdleTimeout = addressCookie, flowIdle
-		_ = s.Send(m)
-		a.send(s, p, openflow.Output(out))
+	if in := t.ports[p.InPort]; in == nil || in.phase != open {
+		t.wait(p)
+		return
 	}
-	return true
+	t.pass(p)
 }
 
 // reserved says whether no bridge forwards frames to an address (IEEE 802.1Q, section 8.6.3).
@@ -143,114 +147,159 @@ func reserved(a openflow.MAC) bool {
 	return [5]byte(a[:5]) == [5]byte{0x01, 0x80, 0xc2, 0x00, 0x00} && a[5] < 16
 }
 
-// TakesPart says whether what comes by a port is forwarded, and what is flooded goes there.
-func (a *Reactive) TakesPart(dpid uint64, number uint32) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.follow()
-	return a.takesPart(dpid, number)
-}
+// What follows must be called with mu held, for a switch that is connected.
 
-// Settled is true: it follows discovery before each packet.
-func (a *Reactive) Settled() bool { return true }
-
-// What follows must be called with mu held.
-
-func (a *Reactive) takesPart(dpid uint64, number uint32) bool {
-	return a.discovery.Kind(dpid, number) != discovery.Open && !a.blocked[end{dpid, number}]
-}
-
-// maxLearned bounds what the controller keeps for a switch.
-const maxLearned = 1 << 16
-
-func (a *Reactive) learn(s *controller.Switch, mac openflow.MAC, number uint32) {
-	learned := a.learned[s]
-	old, known := learned[mac]
-	if known && old != number {
-		a.forget(s, mac)
+// pass sends a packet on that has come by a port which takes part.
+func (t *table) pass(p *controller.Packet) {
+	if p.Src[0]&1 == 0 && p.Src != (openflow.MAC{}) {
+		t.seen(p.Src, p.InPort)
 	}
-	if len(learned) >= maxLearned && !known {
-		a.log.Warn("too many addresses at a switch: all are learned anew", "switch", s.Name())
-		a.flush(s)
-	}
-	learned[mac] = number
-}
-
-// forget deletes an address and the entries that lead to it.
-func (a *Reactive) forget(s *controller.Switch, mac openflow.MAC) {
-	a.remove(s, openflow.NewMatch(openflow.EthDst(mac)))
-	delete(a.learned[s], mac)
-}
-
-// flush deletes all of a switch.
-func (a *Reactive) flush(s *controller.Switch) {
-	a.remove(s, openflow.Match{})
-	clear(a.learned[s])
-}
-
-func (a *Reactive) remove(s *controller.Switch, match openflow.Match) {
-	m := openflow.NewFlowMod(openflow.FlowDelete, 0, match)
-	m.Table, m.Cookie, m.CookieMask = sourceTable, addressCookie, frameMask
-	_ = s.Send(m)
-}
-
-func (a *Reactive) flood(s *controller.Switch, p *controller.Packet) {
-	var out []openflow.Action
-	for number := range a.discovery.Ports(s.DPID()) {
-		if number != p.InPort && a.takesPart(s.DPID(), number) {
-			out = append(out, openflow.Output(number))
-		}
-	}
-	if len(out) > 0 {
-		a.send(s, p, out...)
-	}
-}
-
-func (a *Reactive) send(s *controller.Switch, p *controller.Packet, actions ...openflow.Action) {
-	_ = s.Send(&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: p.InPort, Actions: actions, Data: p.Data})
-}
-
-// follow makes the tree anew where discovery knows other links. All addresses are forgotten then:
-// they may lead where nothing goes any more.
-func (a *Reactive) follow() {
-	if !a.changed.Swap(false) {
-		return
-	}
-	was := a.blocked
-	a.blocked = a.outside(a.discovery.Links())
-	same := len(a.blocked) == len(was)
-	for e := range a.blocked {
-		same = same && was[e]
-	}
-	if same {
-		return
-	}
-	for s := range a.learned {
-		a.flush(s)
-	}
-}
-
-// outside are the ends of links that a spanning tree has no use for. Foreign networks join any
-// number of ports; a datapath of another app forwards nothing that would come back, so each link
-// there leads to a network of its own.
-func (a *Reactive) outside(links []discovery.Link) map[end]bool {
-	type vertex struct {
-		dpid    uint64
-		foreign int // 1 and up: not a switch
-	}
-	out, parts := map[end]bool{}, disjoint.Sets[vertex]{}
-	for i, s := range segmentsOf(links) {
-		if len(s.ends) == 2 && !slices.ContainsFunc(s.ends, func(e end) bool { return !a.only(e.dpid) }) {
-			if !parts.Join(vertex{dpid: s.ends[0].dpid}, vertex{dpid: s.ends[1].dpid}) {
-				out[s.ends[0]], out[s.ends[1]] = true, true
+	x, known := t.addresses[p.Dst]
+	switch {
+	case !known:
+		var out []openflow.Action
+		for _, number := range t.numbers() {
+			if number != p.InPort {
+				out = append(out, openflow.Output(number))
 			}
+		}
+		t.sendOn(p, out...)
+	case x.port != p.InPort: // else it has been there
+		m := flow(openflow.FlowAdd, sourceTable, flowPriority, matchFlow(p), openflow.ApplyActions(openflow.Output(x.port)))
+		m.Cookie, m.IdleTimeout = addressCookie|uint64(t.ports[p.InPort].role)|uint64(t.ports[x.port].role)<<leadsShift, flowIdle
+		_ = t.sw.Send(m)
+		t.sendOn(p, openflow.Output(x.port))
+	}
+}
+
+func (t *table) sendOn(p *controller.Packet, actions ...openflow.Action) {
+	if len(actions) > 0 {
+		_ = t.sw.Send(&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: p.InPort, Actions: actions, Data: p.Data})
+	}
+}
+
+// seen takes note that an address is at a port.
+func (t *table) seen(mac openflow.MAC, number uint32) {
+	old, known := t.addresses[mac]
+	switch {
+	case known && old.port == number:
+		return
+	case known:
+		t.unlearnFlows(mac)
+	case len(t.addresses) >= maxAddresses:
+		t.app.log.Warn("too many addresses at a switch: all are learned anew", "switch", t.sw.Name())
+		t.flush()
+	}
+	t.addresses[mac] = address{port: number}
+}
+
+// unlearnFlows forgets an address, and removes the flows to it and from it.
+func (t *table) unlearnFlows(mac openflow.MAC) {
+	for _, match := range []openflow.OXM{openflow.EthDst(mac), openflow.EthSrc(mac)} {
+		m := openflow.NewFlowMod(openflow.FlowDelete, 0, openflow.NewMatch(match))
+		m.Table, m.Cookie, m.CookieMask = sourceTable, addressCookie, frameMask
+		_ = t.sw.Send(m)
+	}
+	delete(t.addresses, mac)
+}
+
+// wait keeps a packet until it is known which ports take part of a switch that has just come, or
+// has another master than before: more may than flows say.
+func (t *table) wait(p *controller.Packet) {
+	if t.waiting.over || len(t.waiting.list) >= maxWaiting {
+		return
+	}
+	kept, in := *p, *p.PacketIn
+	in.Data = slices.Clone(in.Data)
+	kept.PacketIn = &in
+	t.waiting.list, t.waiting.came = append(t.waiting.list, &kept), append(t.waiting.came, time.Now())
+}
+
+// passWaiting sends on what waits at switches, whose ports are as they shall be now.
+func passWaiting(tables []*table, now time.Time) {
+	for _, t := range tables {
+		t.mu.Lock()
+		list, came := t.waiting.list, t.waiting.came
+		t.waiting = waiting{over: true}
+		for i, p := range list {
+			if in := t.ports[p.InPort]; t.sw != nil && in != nil && in.phase == open && now.Sub(came[i]) < waitTime {
+				t.pass(p)
+			}
+		}
+		t.mu.Unlock()
+	}
+}
+
+// moved has follow look where a host is. It is called with discovery's locks held.
+func (a *App) moved(mac openflow.MAC) {
+	a.hosts.mu.Lock()
+	if a.hosts.macs == nil {
+		a.hosts.macs = map[openflow.MAC]bool{}
+	}
+	a.hosts.macs[mac] = true
+	a.hosts.mu.Unlock()
+	a.poke()
+}
+
+// followHosts removes the flows to and from hosts that are elsewhere by now, as any member may have
+// seen: at each switch of this member that has learned them where the tree does not lead to them.
+func (a *App) followHosts(g *graph, tables []*table) {
+	a.hosts.mu.Lock()
+	macs := a.hosts.macs
+	a.hosts.macs = nil
+	a.hosts.mu.Unlock()
+	ways := map[int][]uint32{}
+	for mac := range macs {
+		h, known := a.discovery.Host(mac)
+		root, is := g.index[h.Switch]
+		if !known || !is {
 			continue
 		}
-		for _, e := range s.ends {
-			if a.only(e.dpid) && !parts.Join(vertex{dpid: e.dpid}, vertex{foreign: i + 1}) {
-				out[e] = true
+		if ways[root] == nil {
+			ways[root] = g.towards(root)
+		}
+		for i, t := range tables {
+			want := ways[root][i]
+			if i == root {
+				want = h.Port
+			}
+			t.mu.Lock()
+			if x, learned := t.addresses[mac]; learned && t.sw != nil && want != 0 && x.port != want {
+				t.unlearnFlows(mac)
+			}
+			t.mu.Unlock()
+		}
+	}
+}
+
+// towards returns the ports by which the tree leads to a switch, by the vertices of the others; 0:
+// it does not.
+func (g *graph) towards(root int) []uint32 {
+	out, seen := make([]uint32, g.vertices), make([]bool, g.vertices)
+	seen[root] = true
+	for queue := []int{root}; len(queue) > 0; queue = queue[1:] {
+		u := queue[0]
+		for _, e := range g.at[u] {
+			to := e.u + e.v - u
+			if !e.tree || seen[to] {
+				continue
+			}
+			seen[to] = true
+			queue = append(queue, to)
+			for _, x := range e.ends {
+				if g.index[x.dpid] == to {
+					out[to] = x.port
+				}
 			}
 		}
 	}
 	return out
+}
+
+// flowsRemoved notices that somebody has deleted the entry that makes it a learning switch, and so
+// maybe all, as ovs-ofctl del-flows does.
+func (a *App) flowsRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
+	if m.Cookie == Cookie && m.Reason == openflow.RemovedDelete && a.only(s.DPID()) {
+		s.Renew()
+	}
 }

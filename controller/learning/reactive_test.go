@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"trivet.dev/trivet/controller"
-	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -52,44 +51,6 @@ func TestMatchFlow(t *testing.T) {
 		}
 		if field, missing := m.MissingPrerequisite(); missing {
 			t.Errorf("%s: %v lacks what %v needs", what, m, field)
-		}
-	}
-}
-
-// Proves that what is flooded takes a tree: of a ring, of parallel links and of switches that two
-// ports of a foreign network join the ends of one link are left out; and that a datapath of another
-// app closes no loop.
-func TestReactiveTree(t *testing.T) {
-	link := func(from uint64, fromPort uint32, to uint64, toPort uint32) []discovery.Link {
-		return []discovery.Link{{From: from, FromPort: fromPort, To: to, ToPort: toPort}, {From: to, FromPort: toPort, To: from, ToPort: fromPort}}
-	}
-	join := func(lists ...[]discovery.Link) (out []discovery.Link) {
-		for _, l := range lists {
-			out = append(out, l...)
-		}
-		return out
-	}
-	router := func(dpid uint64) bool { return dpid < 90 }
-	for what, c := range map[string]struct {
-		links []discovery.Link
-		want  []end
-	}{
-		"a line":                           {join(link(1, 2, 2, 1), link(2, 2, 3, 1)), nil},
-		"a ring":                           {join(link(1, 2, 2, 1), link(2, 2, 3, 1), link(3, 2, 1, 1)), []end{{2, 2}, {3, 1}}},
-		"parallel links":                   {join(link(1, 1, 2, 1), link(1, 2, 2, 2)), []end{{1, 2}, {2, 2}}},
-		"a cable from a switch to itself":  {link(1, 1, 1, 2), []end{{1, 1}, {1, 2}}},
-		"two ports at one foreign network": {join(link(1, 1, 2, 1), link(1, 2, 2, 1)), []end{{1, 2}}},
-		"a router between":                 {join(link(1, 1, 90, 1), link(2, 1, 90, 2), link(1, 2, 2, 2)), nil},
-	} {
-		a := NewReactive(discovery.New(), router)
-		got := a.outside(c.links)
-		if len(got) != len(c.want) {
-			t.Errorf("%s: %v are closed, want %v", what, got, c.want)
-		}
-		for _, e := range c.want {
-			if !got[e] {
-				t.Errorf("%s: %v are closed, want %v", what, got, c.want)
-			}
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package learning
 
 import (
-	"errors"
-
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/discovery"
@@ -21,14 +19,13 @@ func init() {
 	apps.Register(apps.Spec{Name: "learning", Cookie: Cookie, Order: 60,
 		New: func(f apps.Facilities) (controller.App, error) {
 			if f.Topology.Learning == topology.Reactive {
-				if f.Member != "" {
-					return nil, errors.New("learning: reactive is for one controller: members of a cluster need learning: proactive")
-				}
 				var only func(uint64) bool
 				if r := apps.Get[router](f); r != nil {
 					only = func(dpid uint64) bool { return !r.Routes(dpid) }
 				}
-				return NewReactive(apps.Get[*discovery.App](f), only), nil
+				a := NewReactive(apps.Get[*discovery.App](f), only)
+				a.share(f)
+				return a, nil
 			}
 			a := New(apps.Get[*discovery.App](f), nil)
 			if r := apps.Get[router](f); r != nil {
@@ -40,7 +37,7 @@ func init() {
 			return a, nil
 		},
 		Configure: func(a controller.App, f apps.Facilities) error {
-			if a, is := a.(*App); is {
+			if a, is := a.(*App); is && !a.reactive {
 				a.Spread(spreads(f))
 			}
 			return nil

@@ -94,6 +94,8 @@ type table struct {
 	entries   entries
 	closings  int
 
+	waiting waiting // of a switch that learns reactively
+
 	fresh bool // roles by which paths may lead have been sent, and are not confirmed
 	stuck bool // it has not confirmed its paths in time, and may have some of them
 	// pending are the addresses whose path the switch has not confirmed.
@@ -168,6 +170,9 @@ func listened(in openflow.OXM) []openflow.Match {
 // adopt takes over what the switch has, and says whether there was anything. A port
 // that takes part by half leaves.
 func (t *table) adopt() bool {
+	if t.app.reactive {
+		return t.adoptFlows()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rules = t.sw.Rules(Cookie, frameMask, func(id uint32) bool { return id == floodGroup })
@@ -290,6 +295,9 @@ func (t *table) numbers() []uint32 {
 
 // open makes a port take part. The group is for the caller to set, before.
 func (t *table) open(number uint32, r role) {
+	if t.app.reactive {
+		return // it is for the controller to know
+	}
 	for _, f := range portEntries(number, r) {
 		_ = t.rules.Set(f)
 	}
@@ -306,12 +314,14 @@ func (t *table) open(number uint32, r role) {
 func (t *table) close(number uint32, r role) {
 	p := t.ports[number]
 	t.removeEntries(number, 3)
-	if r == bypass {
-		_ = t.rules.Set(guard())
-	}
-	if r == blocked || r == bypass {
+	switch {
+	case t.app.reactive:
+	case r == blocked || r == bypass:
+		if r == bypass {
+			_ = t.rules.Set(guard())
+		}
 		_ = t.rules.Set(portEntries(number, r)[0])
-	} else {
+	default:
 		t.removeEntries(number, 1)
 	}
 	if p.phase != closed {
@@ -338,7 +348,7 @@ func (t *table) forget(number uint32) {
 	from := openflow.NewFlowMod(openflow.FlowDelete, 0, openflow.NewMatch(openflow.InPort(number)))
 	from.Table = sourceTable
 	to := openflow.NewFlowMod(openflow.FlowDelete, 0, openflow.Match{})
-	to.Table, to.OutPort = destinationTable, number
+	to.Table, to.OutPort = t.leadsIn(), number
 	for _, m := range []*openflow.FlowMod{from, to} {
 		m.Cookie, m.CookieMask = addressCookie, frameMask
 		_ = t.sw.Send(m)
@@ -351,6 +361,14 @@ func (t *table) forget(number uint32) {
 	if p := t.ports[number]; p != nil {
 		p.addresses = 0
 	}
+}
+
+// leadsIn is the table whose entries lead to addresses.
+func (t *table) leadsIn() uint8 {
+	if t.app.reactive {
+		return sourceTable
+	}
+	return destinationTable
 }
 
 // flush deletes all addresses: they are learned anew from the next packets, which are flooded.

@@ -35,7 +35,7 @@ func (a *App) follow() {
 		n.mu.Unlock()
 	}
 	stay := restarting(protocols) // asked before the routes: those of who has just restarted are right
-	for dpid := range nodes { // who has come since may restart, and has another update of its own
+	for dpid := range nodes {     // who has come since may restart, and has another update of its own
 		if !connected[dpid] {
 			stay[dpid] = true
 		}

@@ -55,11 +55,46 @@ func (e *engine) settle(s *owned, c *commit) {
 		c.forget(s)
 	case own && !e.mine(s): // by a process before this one: the generation must be a later one
 		e.claim(s, c)
-	case own || !s.here || s.held > e.beat || e.members[e.name].draining:
-	case s.wanted == e.name:
+	case own:
+		e.yield(s, c)
+	case !s.here || s.held > e.beat || e.members[e.name].draining:
+	case s.wanted == e.name && e.beat >= s.wishSince+e.yields(s):
 		e.claim(s, c)
-	case s.planned == e.name, s.planned != "" && e.beat >= s.plannedAt+takeAfter:
+	case s.planned == e.name && e.beat >= s.plannedAt+e.yields(s), s.planned != "" && e.beat >= s.plannedAt+e.yields(s)+takeAfter:
 		e.claim(s, c)
+	}
+}
+
+// yields is for how many beats a switch's master may keep it until nobody notices that another has
+// it.
+func (e *engine) yields(s *owned) int64 {
+	if e.live(s.master) {
+		return yieldAfter
+	}
+	return 0
+}
+
+// heir is the live member that is to have a switch of this one.
+func (e *engine) heir(s *owned) string {
+	for _, to := range []string{s.wanted, s.planned} {
+		if to != e.name && e.live(to) && !e.members[to].draining && e.reaches(to, s) {
+			return to
+		}
+	}
+	return ""
+}
+
+// yield hands a switch of this member over to who is to have it, or asks whether it can: that holds
+// for this beat.
+func (e *engine) yield(s *owned, c *commit) {
+	switch to := e.heir(s); {
+	case to == "":
+	case s.ready && s.asked == e.beat:
+		c.handOver(s, to, e.members[to].record.Instance)
+	case s.told != 0 && s.asked < e.beat && c.asked < mostSwitches:
+		s.asked, s.ready = e.beat, false
+		c.asked++
+		e.out = append(e.out, action{dpid: s.dpid, turn: s.turn, ask: true})
 	}
 }
 
@@ -72,6 +107,15 @@ func (e *engine) claim(s *owned, c *commit) {
 	c.on(s)
 	c.changes = append(c.changes, store.Put(SwitchKey(s.dpid), encode(SwitchRecord{e.name, e.instance})))
 	if s.wanted == e.name {
+		c.forget(s)
+	}
+}
+
+// handOver makes another process, of a member, the master of a switch of this one.
+func (c *commit) handOver(s *owned, to, instance string) {
+	c.on(s)
+	c.changes = append(c.changes, store.Put(SwitchKey(s.dpid), encode(SwitchRecord{to, instance})))
+	if s.wanted == to {
 		c.forget(s)
 	}
 }

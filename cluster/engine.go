@@ -14,6 +14,7 @@ import (
 const (
 	deadAfter  = 4  // beats without one of another: it is dead
 	takeAfter  = 4  // whoever was to take a switch has not: anyone may
+	yieldAfter = 15 // a master that lives has not handed a switch over: it is taken from it
 	settleTime = 2  // a switch is new: until all know who is connected to it
 	holdTime   = 25 // after a switch was given up: until this member tries it again
 	wishTime   = 25 // until a wish that nobody can follow is forgotten
@@ -73,19 +74,22 @@ type owned struct {
 	doubt int64  // the beat at which it is given up, if nobody has taken it who the switch may mean; 0: none
 	given bool   // it could not be become master of: it is to be given up
 	held  int64  // it is not tried again before this beat
+	asked int64  // the beat at which it was last asked whether it can be handed over
+	ready bool   // it can
 
 	reached   int64 // the beat since which somebody is connected to it; -1: nobody is
 	planned   string
 	plannedAt int64
 }
 
-// action is something to be done: a commit, or a call of Become or Cease.
+// action is something to be done: a commit, or a call of Ready, Become or Cease.
 type action struct {
 	commit *commit
 
 	dpid   uint64
 	become int64 // the generation; 0: Cease
 	turn   uint64
+	ask    bool // Ready
 
 	say  string
 	args []any
@@ -95,6 +99,7 @@ type commit struct {
 	conditions []store.Condition
 	changes    []store.Change
 	switches   int
+	asked      int // switches of which it was asked whether they can be handed over
 }
 
 func newEngine(name, instance string) *engine {
@@ -281,7 +286,7 @@ func (e *engine) masterEvent(s *owned, x store.Event) {
 	case had && !is:
 		e.tell(ChangeGiven, e.name, s.dpid)
 	}
-	s.planned, s.given, s.doubt, e.stale = "", false, 0, true
+	s.planned, s.given, s.doubt, s.ready, e.stale = "", false, 0, false, true
 	e.cease(s)
 	e.become(s)
 }
@@ -341,6 +346,15 @@ func (e *engine) failed(dpid, turn uint64, why error) {
 func (e *engine) deposed(dpid uint64) {
 	if s := e.switches[dpid]; s != nil && s.told != 0 && s.doubt == 0 {
 		s.doubt = e.beat + deadAfter
+	}
+}
+
+// ready is that a switch can be handed over, which was asked when this member became its master by
+// that call of Become.
+func (e *engine) ready(dpid, turn uint64) {
+	if s := e.switches[dpid]; s != nil && s.turn == turn && s.told != 0 {
+		s.ready, e.stale = true, true
+		e.decide()
 	}
 }
 

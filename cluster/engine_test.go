@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"container/heap"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -27,7 +28,7 @@ type world struct {
 	entries  map[string]store.Entry
 	revision int64
 	log      [][]store.Event
-	owners   map[string]*node // of key@revision: whose commit it was
+	owners   map[string]*node // of key@revision: whose commit it was, or of a switch who is its master
 	down     bool             // the store
 
 	nodes    []*node
@@ -131,6 +132,11 @@ func (w *world) commit(n *node, conditions []store.Condition, changes ...store.C
 			w.owners[fmt.Sprint(c.Key, w.revision)] = n
 			if _, is := DPIDOf(c.Key, SwitchPrefix); is {
 				w.moves++
+				var r SwitchRecord
+				if err := json.Unmarshal(c.Value, &r); err != nil {
+					w.t.Fatal(err)
+				}
+				w.owners[fmt.Sprint(c.Key, w.revision)] = w.process(r.Instance)
 			}
 		}
 		told = append(told, x)
@@ -141,6 +147,12 @@ func (w *world) commit(n *node, conditions []store.Condition, changes ...store.C
 		w.after(w.lag(5), x.hear)
 	}
 	return true
+}
+
+// process is a member's, by its name.
+func (w *world) process(instance string) *node {
+	i := slices.IndexFunc(w.nodes, func(n *node) bool { return n.instance() == instance })
+	return w.nodes[i]
 }
 
 // lag is how long something takes: a little, or while there are faults, sometimes long.
@@ -251,6 +263,10 @@ func (n *node) act() {
 		case a.commit != nil:
 			n.send(a.commit)
 		case a.say != "":
+		case a.ask:
+			if !n.w.faults || n.w.random.IntN(3) > 0 {
+				n.w.after(n.w.lag(5), func() { n.wake(func() { n.engine.ready(a.dpid, a.turn) }) })
+			}
 		case a.become != 0:
 			n.become(a)
 		default:

@@ -34,6 +34,11 @@ type Options struct {
 	Become func(dpid uint64, generation uint64) error
 	Cease  func(dpid uint64)
 
+	// Ready reports whether another member may become master of a switch of this one without
+	// anybody's noticing. It is asked once a beat when another is to, until it can or the other
+	// takes the switch nevertheless, after 15 beats. It must not ask the member. nil: always.
+	Ready func(dpid uint64) bool
+
 	// Changed is told what happens in the cluster, in order. It must be quick, and not ask the
 	// member. nil: nobody is.
 	Changed func(Change)
@@ -204,6 +209,12 @@ func (m *Member) do(f func(*engine)) {
 			m.group.Go(func() { m.commit(a.commit) })
 		case a.say != "":
 			m.o.Log.Info(a.say, append(a.args, "as", m.o.Name)...)
+		case a.ask:
+			m.call(a.dpid, func() {
+				if m.o.Ready == nil || m.o.Ready(a.dpid) {
+					m.do(func(e *engine) { e.ready(a.dpid, a.turn) })
+				}
+			})
 		case a.become != 0:
 			m.call(a.dpid, func() {
 				if err := m.o.Become(a.dpid, uint64(a.become)); err != nil {

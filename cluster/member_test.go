@@ -21,6 +21,7 @@ type station struct {
 
 	mu     sync.Mutex
 	master map[uint64]uint64 // generation
+	keeps  bool              // what it has, while it may
 }
 
 func (s *station) has() map[uint64]uint64 {
@@ -53,6 +54,11 @@ func join(t *testing.T, st store.Store, name string) *station {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			delete(s.master, dpid)
+		},
+		Ready: func(uint64) bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return !s.keeps
 		}})
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +147,9 @@ func TestMembers(t *testing.T) {
 		}
 		d := uint64(0)
 		for d = range b.has() {
-			break
+			if d > 2 { // the first two lose their connections below
+				break
+			}
 		}
 		if err := c.Move(t.Context(), d, "c"); err != nil {
 			t.Fatal(err)
@@ -186,6 +194,90 @@ func TestMembers(t *testing.T) {
 		}
 		c.stop()
 		c.Wait()
+	})
+}
+
+// Proves that a member keeps a switch that another is to have, by a move or as it is drained, until
+// it says that it is ready, for 15 beats at most; and not at all once it is dead.
+func TestHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := store.NewMemory(nil, nil)
+		defer st.Close()
+		a, b := join(t, st, "a"), join(t, st, "b")
+		const beat = 200 * time.Millisecond
+		wait := func(beats int) { time.Sleep(time.Duration(beats) * beat); synctest.Wait() }
+		keep := func(keeps bool) {
+			for _, m := range []*station{a, b} {
+				m.mu.Lock()
+				m.keeps = keeps
+				m.mu.Unlock()
+			}
+		}
+		of := func(when string, m *station) {
+			t.Helper()
+			for _, x := range []*station{a, b} {
+				if is := x.has()[1] != 0; is != (x == m) {
+					t.Errorf("%s: %s has it: %v", when, x.Name(), is)
+				}
+			}
+		}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.Connected(1)
+		b.Connected(1)
+		wait(20)
+		of("at first", a)
+
+		must(a.Move(t.Context(), 1, "b"))
+		synctest.Wait()
+		of("a is ready", b)
+
+		keep(true)
+		must(a.Move(t.Context(), 1, "a"))
+		wait(yieldAfter - 2)
+		of("b is not ready", b)
+		keep(false)
+		wait(2)
+		of("b has become ready", a)
+
+		keep(true)
+		must(a.Move(t.Context(), 1, "b"))
+		wait(yieldAfter - 2)
+		of("a is not ready", a)
+		wait(3)
+		of("a has not become ready", b)
+
+		must(a.Drain(t.Context(), "b", false))
+		wait(yieldAfter - 2)
+		of("b is drained and not ready", b)
+		keep(false)
+		wait(2)
+		of("b is drained", a)
+		must(a.Drain(t.Context(), "b", true))
+
+		keep(true)
+		must(a.Drain(t.Context(), "a", false))
+		wait(yieldAfter - 2)
+		of("a is drained and not ready", a)
+		wait(3)
+		of("a is drained and has not become ready", b)
+		must(a.Drain(t.Context(), "a", true))
+		synctest.Wait()
+
+		must(a.Move(t.Context(), 1, "a"))
+		wait(2)
+		b.stop()
+		wait(deadAfter + 2)
+		if a.has()[1] == 0 {
+			t.Error("b is dead, and a waits for it")
+		}
+		a.stop()
+		a.Wait()
+		b.Wait()
 	})
 }
 

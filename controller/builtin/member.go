@@ -23,6 +23,7 @@ func (c *Controller) Join(ctx context.Context, o cluster.Options) error {
 			_ = s.Cease() // an error: its connection has ended, and the apps are told
 		}
 	}
+	o.Ready = func(dpid uint64) bool { return c.OSPF == nil || c.OSPF.MayRestart(dpid) }
 	o.Changed = func(x cluster.Change) { c.hub.tell(x) }
 	m, err := cluster.Join(ctx, o)
 	if err != nil {

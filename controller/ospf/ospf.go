@@ -497,6 +497,23 @@ func (a *App) restarting(dpid uint64) bool {
 	return a.net.restarts(dpid)
 }
 
+// MayRestart says whether another member of a cluster may have a router now without a neighbour's
+// noticing; what is to be said to neighbours before is said.
+func (a *App) MayRestart(dpid uint64) bool {
+	a.mu.Lock()
+	r := a.net.routers[dpid]
+	if r == nil {
+		a.mu.Unlock()
+		return true
+	}
+	now := time.Now()
+	may := r.engine.MayRestart(now) && !a.following() && !a.tell
+	a.poll(now)
+	a.mu.Unlock()
+	a.again()
+	return may && a.routing.Quiet() // the entries of who restarts stay as they are
+}
+
 // Watch calls f with every Run, Restart and NeighborChange from now on, one after the other. f must
 // be quick.
 func (a *App) Watch(f func(any)) {

@@ -35,6 +35,11 @@ func (a *App) follow() {
 		n.mu.Unlock()
 	}
 	stay := restarting(protocols) // asked before the routes: those of who has just restarted are right
+	for dpid := range nodes {     // who has come since may restart, and has another update of its own
+		if !connected[dpid] {
+			stay[dpid] = true
+		}
+	}
 	changed, links := 0, a.discovery.Links()
 	for stage, ways := range stages(a.led, sayable(steered, a.led, connected)) {
 		net, err := addresses.network(&config, up, links, protocols)

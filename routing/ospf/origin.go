@@ -124,8 +124,8 @@ func (db *database) selfOriginated(e *entry) {
 		o.refresh()
 		return
 	}
-	if r := db.domain.owner(e.LSAKey); r != nil && r.restart != nil {
-		return // RFC 3623, section 2.1 (2)
+	if r := db.domain.owner(e.LSAKey); r != nil && r.restart != nil && db.link == nil {
+		return // RFC 3623, section 2.1 (2); a grace-LSA that comes back is none of before
 	}
 	if !e.maxAged() {
 		e.prematurelyAge()

@@ -61,6 +61,30 @@ func (r *Router) Restart(now time.Time, period time.Duration) {
 	}
 }
 
+// MayRestart tells whether another process may go on with the router now, so that its neighbours
+// help: all that is exchanged with them is exchanged, and known to be (RFC 3623, section 3.1), and
+// calculated. It sends acknowledgments that wait at once, and asked again a little later will say
+// so.
+func (r *Router) MayRestart(now time.Time) bool {
+	d := r.domain
+	d.advance(now)
+	_, restarts := r.Restarting()
+	may := !restarts && !d.Pending()
+	for _, w := range d.wires {
+		if w.router != r {
+			continue
+		}
+		if len(w.delayed) > 0 {
+			w.sendDelayedAcks()
+			may = false
+		}
+		may = may && !slices.ContainsFunc(w.neighbors, func(n *neighbor) bool {
+			return n.helped != nil || n.state >= NeighborExStart && n.state < NeighborFull || n.hasNews()
+		})
+	}
+	return may
+}
+
 // Restarting tells whether the router restarts, and how long that may still take.
 func (r *Router) Restarting() (left time.Duration, is bool) {
 	if r.restart == nil || r.restart.phase == restartCleared {

@@ -203,6 +203,74 @@ func TestGracefulRestart(t *testing.T) {
 	}
 }
 
+// A router is taken over shortly after the network has changed, and is helped all the same, as its
+// neighbours know that it has followed: by itself it has told them after ackDelay, and at once when
+// it is asked whether it may restart, which it may from then on (section 3.1 (2)).
+func TestRestartAfterChange(t *testing.T) {
+	for what, follow := range map[string]func(*sim, *Router){
+		"its process dies": func(s *sim, _ *Router) { s.run(2 * ackDelay) },
+		"it is handed over": func(s *sim, r *Router) {
+			s.run(5 * s.delay) // the LSA has come, and waits to be acknowledged and calculated with
+			if r.MayRestart(s.now) {
+				t.Error("it may restart before its neighbours know what it has")
+			}
+			s.run(5 * s.delay)
+			for _, w := range r.domain.wires {
+				if len(w.delayed) > 0 {
+					t.Errorf("%v still waits to acknowledge", w)
+				}
+			}
+			s.run(s.domains[0].cfg.SPF.Initial)
+			if !r.MayRestart(s.now) {
+				t.Error("it may not restart though all is known")
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newSim(t, 1)
+			r, links := square(s)
+			links[1].end(r[2]).SetCost(s.now, 11)
+			follow(s, r[0])
+			want := s.tables()
+			s.crash(r[0])
+			again := s.takeOver(r[0], s.domain())
+			s.steady(time.Minute, want)
+			s.wantTold(fmt.Sprintf("restart %v all neighbours of before are adjacent", again.id),
+				fmt.Sprintf("help of %v by %v it has restarted", again.id, r[1].id), fmt.Sprintf("help of %v by %v it has restarted", again.id, r[3].id))
+			s.wantNoGrace()
+		})
+	}
+}
+
+// A router that waits for something of a neighbour, restarts, or helps one that does, may not be
+// handed over.
+func TestMayRestart(t *testing.T) {
+	s := newSim(t, 1)
+	r, links := square(s)
+	may := func(when string, want ...bool) {
+		t.Helper()
+		for i, r := range r {
+			if got := r.MayRestart(s.now); got != want[i] {
+				t.Errorf("%s router %v may restart: %v", when, r.id, got)
+			}
+		}
+	}
+	may("at rest", true, true, true, true)
+	r[0] = s.restartAfter(r[0], time.Second)
+	s.run(graceSpacing)
+	may("while the first restarts", false, false, true, false)
+	s.run(time.Minute)
+	may("when it has", true, true, true, true)
+	links[1].end(r[1]).SetCost(s.now, 11)
+	s.drop = func(g Datagram) bool { return g.Payload[1] == byte(TypeLinkStateAck) }
+	s.run(time.Second)
+	// The two that are farthest have sent it to each other, which counts (section 13.5, table 19).
+	may("while changes are not acknowledged", true, false, false, true)
+	s.drop = nil
+	s.run(time.Minute)
+	may("at the end", true, true, true, true)
+}
+
 // The same where packets are lost: the first grace-LSAs may be among them, and then the adjacency
 // ends as without; in the end all is well.
 func TestGracefulRestartLossy(t *testing.T) {

@@ -35,8 +35,10 @@ const maxNeighbors = 1024
 const maxDatagram = 65535
 
 // ackDelay is the time that acknowledgments are gathered for; it must be less than RxmtInterval
-// (section 13.5).
-const ackDelay = time.Second
+// (section 13.5). It is short, as a neighbour does not help a router to restart that has not
+// acknowledged all changes (RFC 3623, section 3.1 (2)), be it that its process has only had no time
+// to say so.
+const ackDelay = 100 * time.Millisecond
 
 func newWire(i *Interface, cfg InterfaceConfig) *wire {
 	w := &wire{Interface: i, cfg: cfg}

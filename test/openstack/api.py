@@ -1,4 +1,4 @@
-"""OpenStack's APIs, as the administrator."""
+"""OpenStack's APIs, as a client in Python's standard library."""
 import json
 import time
 import urllib.error
@@ -10,22 +10,23 @@ OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))       # no
 
 
 class Api:
-    """A session, which logs in when it is first used."""
+    """A session of an account, named like its project, which logs in when it is first used; the address is what services are asked at."""
 
-    token = None
+    def __init__(self, who="admin", address="127.0.0.1"):
+        self.who, self.address, self.token = who, address, None
 
     def call(self, method, kind, path, body=None, raw=None):
         """Call a service ("network"); the answer as JSON has it. What may pass (5xx, no connection) is an OSError, all else a Failure."""
         if not self.token:
             self.log_in()
-        return self._call(method, url(kind) + path, body, raw)[1]
+        return self._call(method, url(kind, self.address) + path, body, raw)[1]
 
     def get(self, kind, path):
         return self.call("GET", kind, path)
 
     def log_in(self):
-        scope = {"name": "admin", "domain": {"id": "default"}}
-        headers, _ = self._call("POST", url("identity") + "/auth/tokens", {"auth": {
+        scope = {"name": self.who, "domain": {"id": "default"}}
+        headers, _ = self._call("POST", url("identity", self.address) + "/auth/tokens", {"auth": {
             "identity": {"methods": ["password"], "password": {"user": {**scope, "password": PASSWORD}}},
             "scope": {"project": scope}}})
         self.token = headers["X-Subject-Token"]

@@ -11,7 +11,7 @@ WANTED = """
     keystone neutron-server neutron-openvswitch-agent neutron-l3-agent neutron-dhcp-agent python3-sqlalchemy-ext
     placement-api glance-api nova-api nova-scheduler nova-conductor nova-compute
     python3-libvirt libvirt-daemon libvirt-daemon-driver-qemu qemu-system-x86 qemu-utils genisoimage
-    busybox-static cpio kmod openssh-server python3-openstackclient python3-pymysql python3-yaml iproute2
+    busybox-static cpio kmod openssh-server python3-openstackclient python3-pymysql python3-yaml ethtool iproute2
 """.split()
 
 POLICY = Path("/usr/sbin/policy-rc.d")      # what packages ask before they start a service

@@ -75,9 +75,14 @@ def active(api, ids):
 
 
 def join(netns, address=HEAD):
-    """Give a namespace an interface, named openstack, in the network in which the services and floating IPs are."""
+    """Give a namespace an interface, named openstack, in the network in which the services and floating IPs are. It is one end of a veth pair, so
+    that it goes with the stack's namespaces in whatever way these end: a tap of Open vSwitch's would stay."""
     device = "head" + address.split(".")[-1]
-    run("ovs-vsctl", "--if-exists", "del-port", device, "--", "add-port", "br-provider", device, "--", "set", "interface", device, "type=internal")
-    run("ip", "link", "set", device, "netns", netns)
-    ip(netns, "link", "set", device, "name", DEVICE, "mtu", "1500", "up")
+    run("ovs-vsctl", "--if-exists", "del-port", device)
+    run("ip", "link", "add", device, "type", "veth", "peer", "name", DEVICE, "netns", netns)
+    run("ip", "link", "set", device, "up")
+    # A packet whose checksum is left to hardware would arrive with half a checksum.
+    run("nsenter", f"--net={netns}", "ethtool", "-K", DEVICE, "tx", "off")
+    ip(netns, "link", "set", DEVICE, "up")
     ip(netns, "addr", "add", f"{address}/{LENGTH}", "dev", DEVICE)
+    run("ovs-vsctl", "add-port", "br-provider", device)

@@ -84,7 +84,8 @@ def listens(port):
 
 
 def sql(statement):
-    return subprocess.run(["mariadb", "--no-defaults", f"--socket={SOCKET}", "-uroot", "-e", statement], stderr=subprocess.DEVNULL).returncode == 0
+    return subprocess.run(["mariadb", "--no-defaults", f"--socket={SOCKET}", "-uroot", "-e", statement], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL).returncode == 0
 
 
 # ---------------------------------------------------------------- what all rest on

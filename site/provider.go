@@ -2,7 +2,9 @@ package site
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +18,9 @@ type Provider struct {
 
 	// Open lets the user in at the provider. It changes nothing.
 	Open func(ctx context.Context, u *User, o json.RawMessage) (Account, error)
+
+	// Schema is the JSON Schema (draft 2020-12) of what a file says under the word.
+	Schema map[string]any
 }
 
 // An Account is a user's with a provider.
@@ -55,6 +60,48 @@ var providers = map[string]*Provider{}
 
 // RegisterProvider makes a provider known. It must be called in an init function.
 func RegisterProvider(p *Provider) { providers[p.Word] = p }
+
+// There says that a list's machines are none that are there already, which whoever can make none
+// needs.
+func (l *List) There() error {
+	if l.Provided == nil || l.Provided.Key != "" {
+		return nil
+	}
+	return fmt.Errorf("%s is to make these machines, which  trivet up --on  alone does: name machines that are there already", l.Provided.By)
+}
+
+// Provide has the provider make a list's machines for a lab. What it has made of an attempt that
+// fails is removed.
+func (l *List) Provide(ctx context.Context, u *User, a Allocation, say func(string)) error {
+	account, err := l.Provided.Open(ctx, u)
+	if err != nil {
+		return err
+	}
+	if err := account.Check(ctx, l); err != nil {
+		return fmt.Errorf("%w\nnothing was made", err)
+	}
+	a.Key = strings.ToLower(rand.Text()[:16])
+	l.Provided.Key = a.Key
+	if err := account.Make(ctx, l, a, say); err != nil {
+		_, left := l.Provided.Remove(ctx, u, say)
+		return errors.Join(err, left)
+	}
+	return nil
+}
+
+// Remove has the provider remove what it has made for a lab, also if ctx ends meanwhile: half of it
+// may cost as much as all.
+func (p *Provided) Remove(ctx context.Context, u *User, say func(string)) (n int, err error) {
+	ctx = context.WithoutCancel(ctx)
+	account, err := p.Open(ctx, u)
+	if err == nil {
+		n, err = account.Remove(ctx, p.Key, say)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: not everything is removed: %w\n  again, and what is there:  trivet down --on %s --key %s,  trivet ls --on %s", p.By, err, p.By, p.Key, p.By)
+	}
+	return n, err
+}
 
 // Open lets the user in at the provider of a list's machines.
 func (p *Provided) Open(ctx context.Context, u *User) (Account, error) {

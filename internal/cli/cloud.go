@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -18,44 +16,32 @@ import (
 	"trivet.dev/trivet/site"
 )
 
-// provide has a provider make a list's machines for a lab. What it made of an attempt that failed
-// is removed.
+// provide has a provider make a list's machines for a lab.
 func (a *app) provide(ctx context.Context, l *site.List, name string) error {
-	account, err := a.account(ctx, l.Provided)
+	u, err := site.UserOf(lab.Owner())
 	if err != nil {
 		return err
 	}
-	if err := account.Check(ctx, l); err != nil {
-		return fmt.Errorf("%w\nnothing was made", err)
-	}
 	begin, view := time.Now(), a.newSteps(l.Provided.By)
-	l.Provided.Key = strings.ToLower(rand.Text()[:16])
-	err = account.Make(ctx, l, site.Allocation{Lab: name, Key: l.Provided.Key, By: whoAsks(), Since: time.Now().UTC().Format(time.RFC3339)}, view.step)
-	view.end()
-	if err != nil {
-		return errors.Join(err, a.release(ctx, l.Provided))
+	err = l.Provide(ctx, u, site.Allocation{Lab: name, By: whoAsks(), Since: time.Now().UTC().Format(time.RFC3339)}, view.step)
+	if view.end(); err == nil {
+		a.say("%s: %s in %s", l.Provided.By, words.Plural(len(l.Machines), "machine"), seconds(time.Since(begin)))
 	}
-	a.say("%s: %s in %s", l.Provided.By, words.Plural(len(l.Machines), "machine"), seconds(time.Since(begin)))
-	return nil
+	return err
 }
 
 // release has a provider remove what it has made for a lab.
 func (a *app) release(ctx context.Context, p *site.Provided) error {
-	ctx = context.WithoutCancel(ctx) // what is begun is ended: half of it would cost as much as all
-	n, err := 0, error(nil)
-	account, err := a.account(ctx, p)
-	if err == nil {
-		view := a.newSteps(p.By + ", removing")
-		n, err = account.Remove(ctx, p.Key, view.step)
-		view.end()
-	}
+	u, err := site.UserOf(lab.Owner())
 	if err != nil {
-		return fmt.Errorf("%s: not everything of the lab is removed: %w\n  again:  trivet down --on %s --key %s", p.By, err, p.By, p.Key)
+		return err
 	}
-	if !a.json {
+	view := a.newSteps(p.By)
+	n, err := p.Remove(ctx, u, view.step)
+	if view.end(); err == nil && !a.json {
 		a.say("%s: %s removed", p.By, words.Plural(n, "thing"))
 	}
-	return nil
+	return err
 }
 
 // account is the user's with a provider.

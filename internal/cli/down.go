@@ -78,12 +78,12 @@ func (a *app) takeDown(ctx context.Context, s lab.State) error {
 	if err != nil {
 		return err
 	}
-	took := time.Since(begin)
 	if s.Sites != nil && s.Sites.Provided != nil {
 		if err := a.release(ctx, s.Sites.Provided); err != nil {
 			return err
 		}
 	}
+	took := time.Since(begin)
 	if a.json {
 		return a.printJSON(map[string]any{"name": s.Name, "state": "down", "seconds": took.Seconds(), "warnings": view.warnings})
 	}

@@ -106,7 +106,7 @@ func (b *building) securityGroup(ctx context.Context) (thing, error) {
 		r["direction"], r["security_group_id"] = "ingress", group.ID
 	}
 	for tries := uint(1); ; tries++ {
-		_, err := b.neutron.Post(ctx, b.neutron.ServiceURL("security-group-rules"), map[string]any{"security_group_rules": rules}, nil, created)
+		_, err := b.neutron.Post(ctx, b.neutron.ServiceURL("security-group-rules"), map[string]any{"security_group_rules": rules}, nil, created())
 		if err == nil || gophercloud.ResponseCodeIs(err, http.StatusConflict) && tries > 1 { // they are there: the answer was lost
 			return group, nil
 		}
@@ -156,7 +156,7 @@ func (b *building) makePorts(ctx context.Context, l *site.List, group string) (m
 	}
 	for tries := uint(1); ; tries++ {
 		var answer struct{ Ports []thing }
-		_, err := b.neutron.Post(ctx, b.neutron.ServiceURL(ports.many), map[string]any{"ports": bodies}, &answer, created)
+		_, err := b.neutron.Post(ctx, b.neutron.ServiceURL(ports.many), map[string]any{"ports": bodies}, &answer, created())
 		if err != nil && passing(err) && tries < maxTries { // all of them were made, or none
 			if e := sleep(ctx, pause(tries)); e != nil {
 				return nil, explained("make ports", err)
@@ -276,7 +276,7 @@ func (b *building) booted(ctx context.Context, l *site.List) error {
 				return fmt.Errorf("the instance %s did not come up: %s: openstack server show %s", s.Name, site.Short(why), s.ID)
 			}
 		}
-		if b.say(fmt.Sprintf("%d of %s boot", len(l.Machines)-active, words.Plural(len(l.Machines), "instance"))); active == len(l.Machines) {
+		if b.say(fmt.Sprintf("%d of %s run", active, words.Plural(len(l.Machines), "instance"))); active == len(l.Machines) {
 			return nil
 		}
 		if wait.Over() {

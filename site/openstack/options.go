@@ -20,7 +20,7 @@ import (
 const Word = "openstack"
 
 func init() {
-	site.RegisterProvider(&site.Provider{Word: Word, Open: open})
+	site.RegisterProvider(&site.Provider{Word: Word, Open: open, Schema: schema()})
 	site.RegisterSource(&site.Source{Knows: knows, Read: read})
 }
 
@@ -187,4 +187,29 @@ func word(v *yamlfile.Value, p *topology.Problems) string {
 func hostname(s string) bool {
 	alnum := func(r byte) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' }
 	return site.CanName(s) && alnum(s[0]) && alnum(s[len(s)-1]) && !slices.ContainsFunc([]byte(s), func(b byte) bool { return !alnum(b) && b != '-' })
+}
+
+// schema describes what a file says of instances.
+func schema() map[string]any {
+	type object = map[string]any
+	name := func(what string) object {
+		return object{"type": "string", "minLength": 1, "maxLength": 255, "description": what}
+	}
+	image, flavor, zone := name("Its image: a name or an ID."), name("Its flavor: a name or an ID."), name("An availability zone of Nova.")
+	instance := object{"anyOf": []object{{"type": "null"}, {"type": "object", "additionalProperties": false, "properties": object{
+		"image": image, "flavor": flavor, "zone": zone,
+		"labels": object{"description": "A node that asks for one of them (on: gpu) runs here.", "anyOf": []object{{"type": "string"}, {"type": "array", "items": object{"type": "string"}}}},
+		"cores":  object{"description": "How many processors the lab may use; else the flavor's.", "type": "number", "exclusiveMinimum": 0, "maximum": 4096},
+	}}}}
+	return object{"type": "object", "additionalProperties": false, "properties": object{
+		"cloud": name("A name in clouds.yaml; else OS_CLOUD, or the variables of an openrc file."),
+		"image": image, "flavor": flavor, "zone": zone,
+		"user":     name("Whom the image lets in over SSH; else its default user."),
+		"network":  name("Where the instances have their first port; else a network, with a router, is made."),
+		"external": name("The network that floating IPs are of. none: this machine reaches the instances without."),
+		"instances": object{"description": "How many, or their names.", "anyOf": []object{
+			{"type": "integer", "minimum": 1, "maximum": maxInstances},
+			{"type": "object", "minProperties": 1, "maxProperties": maxInstances, "additionalProperties": instance},
+		}},
+	}}
 }

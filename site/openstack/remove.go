@@ -40,7 +40,7 @@ func (a *account) Remove(ctx context.Context, key string, say func(string)) (int
 		if len(all) == 0 {
 			continue
 		}
-		say(words.Plural(len(all), k.title))
+		say("removing " + words.Plural(len(all), k.title))
 		var g errgroup.Group
 		g.SetLimit(atOnce)
 		failed := make([]error, len(all))
@@ -81,7 +81,7 @@ func (a *account) removeServers(ctx context.Context, key string, say func(string
 		if wait.Over() {
 			return n, fmt.Errorf("%s are still there, such as %s (%s): %w", words.Plural(len(there), "instance"), there[0].Name, there[0].Status, wait.Err())
 		}
-		say(words.Plural(len(there), "instance"))
+		say("removing " + words.Plural(len(there), "instance"))
 		for _, s := range there {
 			if asked[s.ID] {
 				continue

@@ -94,7 +94,7 @@ func (a *account) create(ctx context.Context, k kind, body map[string]any) (made
 	description, _ := body["description"].(string)
 	for tries := uint(1); ; tries++ {
 		var answer map[string]thing
-		_, err = a.neutron.Post(ctx, a.neutron.ServiceURL(k.many), map[string]any{k.one: body}, &answer, created)
+		_, err = a.neutron.Post(ctx, a.neutron.ServiceURL(k.many), map[string]any{k.one: body}, &answer, created())
 		if err == nil {
 			return answer[k.one], nil
 		}
@@ -118,7 +118,10 @@ func (a *account) create(ctx context.Context, k kind, body map[string]any) (made
 	}
 }
 
-var created = &gophercloud.RequestOpts{OkCodes: []int{http.StatusCreated}}
+// created are options of a request that makes something; gophercloud writes into them.
+func created() *gophercloud.RequestOpts {
+	return &gophercloud.RequestOpts{OkCodes: []int{http.StatusCreated}}
+}
 
 // remove deletes a thing; one that is not there is no error. What is in use is tried again for as
 // long as ctx lasts: what uses it may be going.

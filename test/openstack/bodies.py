@@ -49,7 +49,8 @@ class Body:
     def __init__(self, uuid):
         self.name = "server-" + uuid
         log = open(LOGS / f"{self.name}.log", "ab")
-        self.init = subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child=KILL", "--mount", "--net", "--uts", "--ipc", sys.executable, "-B", HERE / "body.py"],
+        self.init = subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child=KILL", "--mount", "--net", "--uts", "--ipc",
+                                      sys.executable, "-B", HERE / "body.py"],
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
         self.netns = f"/proc/{self.init.pid}/ns/net"
 

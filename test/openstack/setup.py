@@ -29,8 +29,6 @@ def main():
     (STATE / "run").mkdir()
     config.write(MODE)
     base()
-    if MODE == "full":
-        once("image", lambda: program("image", str(HERE / "image"), str(STATE / "image")))
     databases()
     say("databases are made")
     identity_and_network()

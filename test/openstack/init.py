@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""The first process of the stack's namespaces (`stack start` starts it): it sets up what all services see, has setup.py start them, and buries
-what ends. When it ends, all in the namespaces does: processes, bridges, taps, Neutron's namespaces.
+"""The first process of the stack's namespaces (`stack start` starts it): it sets up what all services see, has setup.py
+start them, and buries what ends. When it ends, all in the namespaces does: processes, bridges, taps, Neutron's
+namespaces.
 
     init.py MODE NETNS      NETNS is a file descriptor: the network namespace of the head"""
 import contextlib

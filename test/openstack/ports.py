@@ -1,7 +1,8 @@
 """Interfaces of network namespaces that are Neutron's ports, as a hypervisor makes those of guests.
 
-An interface is an internal port of Open vSwitch which carries the id of Neutron's port: by that the agent knows it, and wires it like an
-instance's (network, security groups, trunk). A namespace is named by a path (/proc/PID/ns/net): only who asks knows it by a name."""
+An interface is an internal port of Open vSwitch which carries the id of Neutron's port: by that the agent knows it, and
+wires it like an instance's (network, security groups, trunk). A namespace is named by a path (/proc/PID/ns/net): only
+who asks knows it by a name."""
 import contextlib
 import json
 import subprocess
@@ -87,8 +88,8 @@ def active(api, ids):
 
 
 def join(netns, address=HEAD):
-    """Give a namespace an interface, named openstack, in the network in which the services and floating IPs are. It is one end of a veth pair, so
-    that it goes with the stack's namespaces in whatever way these end: a tap of Open vSwitch's would stay."""
+    """Give a namespace an interface, named openstack, in the network in which the services and floating IPs are. It is one
+    end of a veth pair, so that it goes with the stack's namespaces however these end: a tap of Open vSwitch's stays."""
     device = "head" + address.split(".")[-1]
     run("ovs-vsctl", "--if-exists", "del-port", device)
     run("ip", "link", "add", device, "type", "veth", "peer", "name", DEVICE, "netns", netns)

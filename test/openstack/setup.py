@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Starts all services inside the stack's namespaces, in order, makes what they lack, and ends when they are ready. What is there from the last
-time (databases, accounts, images) is taken as it is."""
+"""Starts all services inside the stack's namespaces, in order, makes what they lack, and ends when they are ready. What
+is there from the last time (databases, accounts, images) is taken as it is."""
 import base64
 import calendar
 import os
@@ -57,7 +57,7 @@ def wait_for(what, seconds, test):
     def checked():
         for name, process in STARTED.items():
             if process.poll() is not None:
-                raise Failure(f"{name} has ended by itself, with status {process.returncode}; what it said is in {LOGS / name}.log")
+                raise Failure(f"{name} has ended by itself, with status {process.returncode}; what it said is in {LOGS}/{name}.log")
         return test()
     wait(what, seconds, checked)
 
@@ -89,8 +89,8 @@ def sql(statement):
 # ---------------------------------------------------------------- what all rest on
 
 def base():
-    once("mysql", lambda: program("mariadb-install", "mariadb-install-db", "--no-defaults", f"--datadir={STATE}/mysql", "--user=root", "--skip-test-db",
-                                  "--auth-root-authentication-method=normal"))
+    once("mysql", lambda: program("mariadb-install", "mariadb-install-db", "--no-defaults", f"--datadir={STATE}/mysql",
+                                  "--user=root", "--skip-test-db", "--auth-root-authentication-method=normal"))
     start("mariadb", ["mariadbd", f"--defaults-file={CONFIG}/my.cnf"])
     start("memcached", ["memcached", "-l", "127.0.0.1", "-U", "0", "-u", "root", "-m", "64"])
     rabbitmq()
@@ -100,12 +100,13 @@ def base():
 
 
 def rabbitmq():
-    """A new broker each time: quicker than mending the last one, and no stale messages. The program is the one behind Debian's wrapper, which
-    would change to another user."""
+    """A new broker each time: quicker than mending the last one, and no stale messages. The program is the one behind
+    Debian's wrapper, which would change to another user."""
     home = STATE / "rabbitmq"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
-    start("rabbitmq", ["/usr/lib/rabbitmq/bin/rabbitmq-server"], HOME=str(home), ERL_EPMD_ADDRESS="127.0.0.1", RABBITMQ_NODENAME="openstack@localhost",
+    start("rabbitmq", ["/usr/lib/rabbitmq/bin/rabbitmq-server"], HOME=str(home), ERL_EPMD_ADDRESS="127.0.0.1",
+          RABBITMQ_NODENAME="openstack@localhost",
           RABBITMQ_CONFIG_FILE=f"{CONFIG}/rabbitmq.conf", RABBITMQ_ENABLED_PLUGINS_FILE=f"{CONFIG}/rabbitmq.plugins",
           RABBITMQ_MNESIA_BASE=f"{home}/mnesia", RABBITMQ_LOG_BASE=str(LOGS), RABBITMQ_PID_FILE="/run/rabbitmq.pid",
           RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="+sbwt none +sbwtdcpu none +sbwtdio none")
@@ -119,7 +120,8 @@ def openvswitch():
     wait_for("ovsdb-server", 30, lambda: os.path.exists("/run/openvswitch/db.sock"))
     program("ovs-vsctl", "ovs-vsctl", "--timeout=30", "--no-wait", "init", "--", "set", "Open_vSwitch", ".", "external_ids:system-id=openstack")
     start("ovs-vswitchd", ["ovs-vswitchd", "unix:/run/openvswitch/db.sock", "-vconsole:warn", "-vsyslog:off"])
-    program("ovs-vsctl", "ovs-vsctl", "--timeout=60", "--", "add-br", "br-int", "--", "set", "bridge", "br-int", "datapath_type=netdev", "fail_mode=secure",
+    program("ovs-vsctl", "ovs-vsctl", "--timeout=60", "--", "add-br", "br-int",
+            "--", "set", "bridge", "br-int", "datapath_type=netdev", "fail_mode=secure",
             "--", "add-br", "br-provider", "--", "set", "bridge", "br-provider", "datapath_type=netdev")
     ports.run("ip", "addr", "add", f"{SERVICES}/{LENGTH}", "dev", "br-provider")
     ports.run("ip", "link", "set", "br-provider", "up")
@@ -134,7 +136,8 @@ def databases():
     c = f"--config-file {CONFIG}"
     schemas = {
         "neutron": (["neutron"], f"neutron-db-manage {c}/neutron.conf {c}/ml2.ini upgrade heads"),
-        "keystone": (["keystone"], f"keystone-manage {c}/keystone.conf db_sync && keystone-manage {c}/keystone.conf bootstrap --bootstrap-password {PASSWORD}"
+        "keystone": (["keystone"], f"keystone-manage {c}/keystone.conf db_sync &&"
+                     f" keystone-manage {c}/keystone.conf bootstrap --bootstrap-password {PASSWORD}"
                      f" --bootstrap-public-url {url('identity', SERVICES)} --bootstrap-internal-url {url('identity')} --bootstrap-region-id {REGION}"),
     }
     if COMPUTE:
@@ -142,7 +145,8 @@ def databases():
         schemas |= {
             "glance": (["glance"], f"glance-manage {c}/glance-api.conf db_sync"),
             "placement": (["placement"], f"placement-manage {c}/placement.conf db sync"),
-            "nova": (["nova", "nova_api", "nova_cell0"], f"{nova} api_db sync && {nova} cell_v2 map_cell0 --database_connection '{config.database('nova_cell0')}' &&"
+            "nova": (["nova", "nova_api", "nova_cell0"], f"{nova} api_db sync &&"
+                     f" {nova} cell_v2 map_cell0 --database_connection '{config.database('nova_cell0')}' &&"
                      f" {nova} db sync && {nova} cell_v2 create_cell --name cell1"),
         }
     made = {}
@@ -150,7 +154,8 @@ def databases():
         if (STATE / "done" / f"schema-{name}").exists():
             continue
         for d in databases:
-            sql(f"drop database if exists {d}; create database {d} character set utf8mb3")     # the last time may have been cut short
+            # What is there was cut short.
+            sql(f"drop database if exists {d}; create database {d} character set utf8mb3")
         with open(LOGS / f"schema-{name}.log", "wb") as log:
             made[name] = subprocess.Popen(["sh", "-ec", command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     failed = [name for name, process in made.items() if process.wait()]
@@ -165,8 +170,9 @@ def databases():
 
 def wsgi(name, kind, file, **environment):
     """uWSGI drops a connection that rests without a word, which a client that kept it takes for an outage; so it says that it closes it."""
-    start(name, ["uwsgi", "--plugin", "python3", "--http-socket", f"0.0.0.0:{PORTS[kind]}", "--wsgi-file", file, "--master", "--processes", str(config.WORKERS),
-                 "--threads", "4", "--enable-threads", "--lazy-apps", "--die-on-term", "--buffer-size", "65535", "--need-app", "--disable-logging",
+    start(name, ["uwsgi", "--plugin", "python3", "--http-socket", f"0.0.0.0:{PORTS[kind]}", "--wsgi-file", file,
+                 "--master", "--processes", str(config.WORKERS), "--threads", "4", "--enable-threads", "--lazy-apps",
+                 "--die-on-term", "--buffer-size", "65535", "--need-app", "--disable-logging",
                  "--add-header", "Connection: close"], **environment)
 
 
@@ -179,7 +185,8 @@ def identity_and_network():
     wait_for("keystone", 120, lambda: api.get("identity", "/projects"))
     once("accounts-compute" if COMPUTE else "accounts", accounts)
     say("keystone is ready")
-    # An agent that calls before the server listens waits for the answer until its time is over. The one above takes seconds before it calls.
+    # An agent that calls before the server listens waits for the answer until its time is over. The one above takes
+    # seconds before it calls.
     wait_for("neutron-server", 180, lambda: listens(PORTS["network"]))
     for agent in ("neutron-l3-agent", "neutron-dhcp-agent"):
         start(agent, [agent, neutron, f"--config-file={CONFIG}/agents.ini"])
@@ -192,7 +199,8 @@ def accounts():
     for kind, name in names.items():
         service = api.ensure("identity", "/services", "service", {"name": name, "type": kind})
         for interface, address in (("public", SERVICES), ("internal", "127.0.0.1")):
-            api.ensure("identity", "/endpoints", "endpoint", {"service_id": service, "interface": interface, "region_id": REGION}, {"url": url(kind, address)})
+            api.ensure("identity", "/endpoints", "endpoint",
+                       {"service_id": service, "interface": interface, "region_id": REGION}, {"url": url(kind, address)})
     project = api.ensure("identity", "/projects", "project", {"name": "demo", "domain_id": "default"})
     user = api.ensure("identity", "/users", "user", {"name": "demo", "domain_id": "default"}, {"password": PASSWORD, "default_project_id": project})
     role = api.ensure("identity", "/roles", "role", {"name": "member"})
@@ -214,7 +222,8 @@ def provider():
     network = api.ensure("network", "/v2.0/networks", "network", {"name": "provider"}, {
         "provider:network_type": "flat", "provider:physical_network": "provider", "router:external": True, "mtu": 1500})
     api.ensure("network", "/v2.0/subnets", "subnet", {"name": "provider", "network_id": network}, {
-        "ip_version": 4, "cidr": f"{NETWORK}/{LENGTH}", "gateway_ip": HEAD, "enable_dhcp": False, "allocation_pools": [{"start": POOL[0], "end": POOL[1]}]})
+        "ip_version": 4, "cidr": f"{NETWORK}/{LENGTH}", "gateway_ip": HEAD, "enable_dhcp": False,
+        "allocation_pools": [{"start": POOL[0], "end": POOL[1]}]})
 
 
 def compute():
@@ -236,8 +245,8 @@ def libvirt():
     with open("/etc/libvirt/libvirtd.conf", "w") as f:
         f.write('auth_unix_rw = "none"\nauth_unix_ro = "none"\nlog_outputs = "3:stderr"\n')
     with open("/etc/libvirt/qemu.conf", "w") as f:
-        f.write('user = "root"\ngroup = "root"\ndynamic_ownership = 0\nremember_owner = 0\nsecurity_driver = "none"\ncgroup_controllers = []\n'
-                'stdio_handler = "file"\nnamespaces = []\n')
+        f.write('user = "root"\ngroup = "root"\ndynamic_ownership = 0\nremember_owner = 0\n'
+                'security_driver = "none"\ncgroup_controllers = []\nstdio_handler = "file"\nnamespaces = []\n')
     start("libvirtd", ["libvirtd", "--config", "/etc/libvirt/libvirtd.conf"])
     wait_for("libvirtd", 60, lambda: os.path.exists("/run/libvirt/libvirt-sock"))
 
@@ -257,9 +266,10 @@ def compute_is_ready():
 
 
 def images():
-    """The image of a mode is named tiny: of guests that are emulated, one that boots (image), else one of which nothing is read."""
+    """For guests that are emulated, tiny, which boots (image); for bodies one of which nothing is read."""
     def image(name, form, container, file, **more):
-        id = api.ensure("image", "/v2/images", "image", {"name": name}, {"disk_format": form, "container_format": container, "visibility": "public", **more})
+        id = api.ensure("image", "/v2/images", "image", {"name": name},
+                        {"disk_format": form, "container_format": container, "visibility": "public", **more})
         if api.get("image", f"/v2/images/{id}")["status"] == "queued":
             api.call("PUT", "image", f"/v2/images/{id}/file", raw=file.read_bytes() if file else b"\0" * 512)
         return id

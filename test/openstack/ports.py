@@ -84,7 +84,7 @@ def unplug(api, plugged):
 
 def active(api, ids):
     """Wait until Neutron says that ports work."""
-    wait("a port", 60, lambda: all(p["status"] == "ACTIVE" for p in listed(api, "ports", ids).values()))
+    wait("a port", 300, lambda: all(p["status"] == "ACTIVE" for p in listed(api, "ports", ids).values()))
 
 
 def join(netns, address=HEAD):

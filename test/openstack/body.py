@@ -1,9 +1,11 @@
 #!/usr/bin/python3
-"""The first process of a server's body (bodies.py starts it in namespaces of its own): gives it a file system of its own, waits for its
-interfaces and for what Nova says about it, does what a cloud's image does when it boots, and buries what ends.
+"""The first process of a server's body (bodies.py starts it in namespaces of its own): gives it a file system of its own,
+waits for its interfaces and for what Nova says about it, does what a cloud's image does when it boots, and buries what
+ends. When nothing runs any more it ends itself, and the server boots anew.
 
-Its file system is this machine's with a layer in memory above it: the same programs are installed, and what is written is the body's. It has no
-home directory, /tmp, /var/tmp or /run in common with anybody."""
+Its file system is this machine's with a layer in memory above it: the same programs are installed, and what is written
+is the body's. It has no home directory, /tmp, /var/tmp or /run in common with anybody."""
+import contextlib
 import ctypes
 import json
 import os
@@ -27,8 +29,9 @@ def main():
     print("namespaces", flush=True)
     told = json.loads(sys.stdin.readline())
     boot(told["hostname"], told["key"], told["user_data"])
-    while True:
-        os.wait()
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
 
 
 def own_files():

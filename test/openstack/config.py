@@ -134,7 +134,7 @@ password_hash_rounds = 4
 }
 
 NETWORK = {
-    # MTU: a VXLAN network has 50 less, so 1500. DHCP agents, states: one machine, which is at work with other things, too.
+    # A VXLAN network has an MTU of 50 less, so 1500. Agents are down late: the machine is at work with other things, too.
     "neutron.conf": f"""
 [DEFAULT]
 core_plugin = ml2
@@ -165,7 +165,8 @@ endpoint_type = internal
 {AUTH}
 [placement]
 {AUTH}
-{privileged("neutron.conf", "privsep", "privsep_dhcp_release", "privsep_ovs_vsctl", "privsep_namespace", "privsep_conntrack", "privsep_link")}
+{privileged("neutron.conf", "privsep", "privsep_dhcp_release", "privsep_ovs_vsctl", "privsep_namespace",
+            "privsep_conntrack", "privsep_link")}
 """,
     # Ranges are small: each number of a range is a row of a table.
     "ml2.ini": """

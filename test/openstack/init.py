@@ -1,8 +1,10 @@
 #!/usr/bin/python3
-"""The first process of the stack's namespaces (`stack start` starts it): it sets up what all services see, has setup.py start them, and buries
-what ends. When it ends, all in the namespaces does: processes, bridges, taps, Neutron's namespaces.
+"""The first process of the stack's namespaces (`stack start` starts it): it sets up what all services see, has setup.py
+start them, and buries what ends. When it ends, all in the namespaces does: processes, bridges, taps, Neutron's
+namespaces.
 
     init.py MODE NETNS      NETNS is a file descriptor: the network namespace of the head"""
+import contextlib
 import os
 import signal
 import subprocess
@@ -49,20 +51,19 @@ def mounts():
 def stop(setup=None):
     """End at once, but for the database, which is to be opened again."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
         if setup:
             os.kill(setup, signal.SIGKILL)      # what it started is now ours to bury
             os.waitpid(setup, 0)
-    except (ProcessLookupError, ChildProcessError):
-        pass
-    try:
-        mariadb = int((STATE / "run" / "mariadb").read_text())
+    services = {file.name: int(text) for file in (STATE / "run").glob("*") if (text := file.read_text()).isdigit()}
+    mariadb = services.pop("mariadb", None)
+    for pid in services.values():
+        os.kill(pid, signal.SIGKILL)
+    if mariadb:
         os.kill(mariadb, signal.SIGTERM)
         end = time.monotonic() + 15
         while time.monotonic() < end and os.waitpid(mariadb, os.WNOHANG) == (0, 0):
             time.sleep(0.05)
-    except (OSError, ValueError):               # it does not run
-        pass
     os._exit(1 if setup is None else 0)
 
 

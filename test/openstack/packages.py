@@ -25,6 +25,7 @@ def missing():
 def install(logs):
     if not (wanted := missing()):
         return
+    before = units()
     print(f"installing {len(wanted)} packages and what they need, which takes minutes", flush=True)
     logs.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as detour, open(logs / "apt.log", "w") as log:
@@ -42,6 +43,12 @@ def install(logs):
         finally:
             if ours:
                 POLICY.unlink()
+    if os.path.isdir("/run/systemd/system") and (new := units() - before):
+        subprocess.run(["systemctl", "disable", "--quiet", *new])       # nor is any started when the machine boots
+
+
+def units():
+    return {file.name for file in Path("/lib/systemd/system").glob("*.service")}
 
 
 def program(path, text):

@@ -1,5 +1,6 @@
 """Where things are: the state directory, addresses, names; and what more than one part needs."""
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -35,8 +36,8 @@ class Failure(Exception):
 
 
 def run(main):
-    """Run a program's main; a Failure is its last line."""
+    """Run a program's main; what failed is its last line."""
     try:
         sys.exit(main())
-    except Failure as e:
+    except (Failure, subprocess.CalledProcessError) as e:       # a program has said why
         sys.exit(f"openstack: {e}")

@@ -1,7 +1,8 @@
 """Interfaces of network namespaces that are Neutron's ports, as a hypervisor makes those of guests.
 
-An interface is an internal port of Open vSwitch which carries the id of Neutron's port: by that the agent knows it, and wires it like an
-instance's (network, security groups, trunk). A namespace is named by a path (/proc/PID/ns/net): only who asks knows it by a name."""
+An interface is an internal port of Open vSwitch which carries the id of Neutron's port: by that the agent knows it, and
+wires it like an instance's (network, security groups, trunk). A namespace is named by a path (/proc/PID/ns/net): only
+who asks knows it by a name."""
 import contextlib
 import json
 import subprocess
@@ -25,38 +26,50 @@ def interfaces(namespace=None):
     return {name: ids for name, ids in noted.items() if "plugged-for" in ids and namespace in (None, ids["plugged-for"])}
 
 
+def listed(api, kind, ids):
+    """{id: object} of Neutron's objects of a kind ("ports")."""
+    ids = set(ids)
+    query = "&".join(f"id={id}" for id in ids)
+    found = {o["id"]: o for o in api.get("network", f"/v2.0/{kind}?{query}")[kind]} if ids else {}
+    if missing := ids - found.keys():
+        raise Failure(f"Neutron has no {missing.pop()} among its {kind}")
+    return found
+
+
 def plug(api, netns, name, ids, first=0):
-    """Make interfaces of a namespace, eth0 (or what first says) and so on, of ports; name is for interfaces(). Their fixed addresses are
-    set, not asked for by DHCP, and the first gateway of any is the namespace's."""
-    switch, commands = [], [["link", "set", "lo", "up"]]
-    moves, gateway = [], first > 0
+    """Make interfaces of a namespace, eth0 (or what first says) and so on, of ports; name is for interfaces(). Their fixed
+    addresses are set, not asked for by DHCP, and the first gateway of any is the namespace's."""
+    ports = listed(api, "ports", ids)
+    networks = listed(api, "networks", (p["network_id"] for p in ports.values()))
+    subnets = listed(api, "subnets", (a["subnet_id"] for p in ports.values() for a in p["fixed_ips"]))
+    switch, moves, inside = [], [], [["link", "set", "lo", "up"]]
+    routed = first > 0
     for n, id in enumerate(ids, first):
-        port = api.get("network", f"/v2.0/ports/{id}")["port"]
-        bound = not port["binding:host_id"]
-        if bound:
+        port, device, bridge = ports[id], "tap" + id[:11], "br-int"
+        noted = {"iface-id": id, "attached-mac": port["mac_address"], "iface-status": "active", "plugged-for": name}
+        if not port["binding:host_id"]:
             api.call("PUT", "network", f"/v2.0/ports/{id}", {"port": {"binding:host_id": HOST}})
-        mtu = api.get("network", f"/v2.0/networks/{port['network_id']}?fields=mtu")["network"]["mtu"]
-        device, mac, trunk = "tap" + id[:11], port["mac_address"], port.get("trunk_details")
-        bridge = "tbr-" + trunk["trunk_id"][:10] if trunk else "br-int"     # as the agent names a trunk's
-        if trunk:
+            noted["bound"] = "true"
+        if trunk := port.get("trunk_details"):
+            bridge = "tbr-" + trunk["trunk_id"][:10]        # as the agent names it
             switch += ["--", "--may-exist", "add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev"]
-        switch += ["--", "--may-exist", "add-port", bridge, device, "--", "set", "interface", device, "type=internal", f"external_ids:iface-id={id}",
-                   f'external_ids:attached-mac="{mac}"', "external_ids:iface-status=active", f"external_ids:plugged-for={name}",
-                   *(["external_ids:bound=true"] if bound else [])]
+        switch += ["--", "--may-exist", "add-port", bridge, device, "--", "set", "interface", device, "type=internal",
+                   *(f'external_ids:{k}="{v}"' for k, v in noted.items())]
         moves.append(device)
-        commands.append(["link", "set", device, "name", f"eth{n}", "address", mac, "mtu", str(mtu), "up"])
+        inside.append(["link", "set", device, "name", f"eth{n}", "address", port["mac_address"],
+                       "mtu", str(networks[port["network_id"]]["mtu"]), "up"])
         for fixed in port["fixed_ips"]:
-            subnet = api.get("network", f"/v2.0/subnets/{fixed['subnet_id']}")["subnet"]
-            length = subnet["cidr"].split("/")[1]
-            commands.append(["addr", "add", f"{fixed['ip_address']}/{length}", "dev", f"eth{n}", *(["nodad"] if subnet["ip_version"] == 6 else [])])
-            if subnet["gateway_ip"] and not gateway:
-                gateway = True
-                commands.append(["route", "replace", "default", "via", subnet["gateway_ip"]])
+            subnet = subnets[fixed["subnet_id"]]
+            at_once = ["nodad"] if subnet["ip_version"] == 6 else []
+            inside.append(["addr", "add", fixed["ip_address"] + "/" + subnet["cidr"].split("/")[1], "dev", f"eth{n}", *at_once])
+            if subnet["gateway_ip"] and not routed:
+                routed = True
+                inside.append(["route", "replace", "default", "via", subnet["gateway_ip"]])
     if switch:
         run("ovs-vsctl", *switch[1:])
     for device in moves:
         run("ip", "link", "set", device, "netns", netns)
-    for command in commands:
+    for command in inside:
         ip(netns, *command)
 
 
@@ -71,12 +84,12 @@ def unplug(api, plugged):
 
 def active(api, ids):
     """Wait until Neutron says that ports work."""
-    wait("a port", 60, lambda: all(api.get("network", f"/v2.0/ports/{id}?fields=status")["port"]["status"] == "ACTIVE" for id in ids))
+    wait("a port", 300, lambda: all(p["status"] == "ACTIVE" for p in listed(api, "ports", ids).values()))
 
 
 def join(netns, address=HEAD):
-    """Give a namespace an interface, named openstack, in the network in which the services and floating IPs are. It is one end of a veth pair, so
-    that it goes with the stack's namespaces in whatever way these end: a tap of Open vSwitch's would stay."""
+    """Give a namespace an interface, named openstack, in the network in which the services and floating IPs are. It is one
+    end of a veth pair, so that it goes with the stack's namespaces however these end: a tap of Open vSwitch's stays."""
     device = "head" + address.split(".")[-1]
     run("ovs-vsctl", "--if-exists", "del-port", device)
     run("ip", "link", "add", device, "type", "veth", "peer", "name", DEVICE, "netns", netns)

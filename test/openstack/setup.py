@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Starts all services inside the stack's namespaces, in order, makes what they lack, and ends when they are ready. What is there from the last
-time (databases, accounts, images) is taken as it is."""
+"""Starts all services inside the stack's namespaces, in order, makes what they lack, and ends when they are ready. What
+is there from the last time (databases, accounts, images) is taken as it is."""
 import base64
 import calendar
 import os
@@ -29,14 +29,12 @@ def main():
     (STATE / "run").mkdir()
     config.write(MODE)
     base()
-    if MODE == "full":
-        once("image", lambda: program("image", str(HERE / "image"), str(STATE / "image")))
     databases()
     say("databases are made")
     identity_and_network()
     if COMPUTE:
         compute()
-    wait_for("neutron", 120, agents_alive)
+    wait_for("neutron", agents_alive)
     once("provider", provider)
     if COMPUTE:
         compute_is_ready()
@@ -55,13 +53,14 @@ def start(name, command, **environment):
     (STATE / "run" / name).write_text(str(STARTED[name].pid))
 
 
-def wait_for(what, seconds, test):
+def wait_for(what, test):
+    """Wait long: the machine may be busy with other things, and what will never be ready ends as a rule."""
     def checked():
         for name, process in STARTED.items():
             if process.poll() is not None:
-                raise Failure(f"{name} has ended by itself, with status {process.returncode}; what it said is in {LOGS / name}.log")
+                raise Failure(f"{name} has ended by itself, with status {process.returncode}; what it said is in {LOGS}/{name}.log")
         return test()
-    wait(what, seconds, checked)
+    wait(what, 900, checked)
 
 
 def program(name, *command):
@@ -91,23 +90,24 @@ def sql(statement):
 # ---------------------------------------------------------------- what all rest on
 
 def base():
-    once("mysql", lambda: program("mariadb-install", "mariadb-install-db", "--no-defaults", f"--datadir={STATE}/mysql", "--user=root", "--skip-test-db",
-                                  "--auth-root-authentication-method=normal"))
+    once("mysql", lambda: program("mariadb-install", "mariadb-install-db", "--no-defaults", f"--datadir={STATE}/mysql",
+                                  "--user=root", "--skip-test-db", "--auth-root-authentication-method=normal"))
     start("mariadb", ["mariadbd", f"--defaults-file={CONFIG}/my.cnf"])
     start("memcached", ["memcached", "-l", "127.0.0.1", "-U", "0", "-u", "root", "-m", "64"])
     rabbitmq()
     openvswitch()
-    wait_for("mariadb", 60, lambda: sql("select 1"))
+    wait_for("mariadb", lambda: sql("select 1"))
     say("mariadb, memcached, open vswitch are up")
 
 
 def rabbitmq():
-    """A new broker each time: quicker than mending the last one, and no stale messages. The program is the one behind Debian's wrapper, which
-    would change to another user."""
+    """A new broker each time: quicker than mending the last one, and no stale messages. The program is the one behind
+    Debian's wrapper, which would change to another user."""
     home = STATE / "rabbitmq"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
-    start("rabbitmq", ["/usr/lib/rabbitmq/bin/rabbitmq-server"], HOME=str(home), ERL_EPMD_ADDRESS="127.0.0.1", RABBITMQ_NODENAME="openstack@localhost",
+    start("rabbitmq", ["/usr/lib/rabbitmq/bin/rabbitmq-server"], HOME=str(home), ERL_EPMD_ADDRESS="127.0.0.1",
+          RABBITMQ_NODENAME="openstack@localhost",
           RABBITMQ_CONFIG_FILE=f"{CONFIG}/rabbitmq.conf", RABBITMQ_ENABLED_PLUGINS_FILE=f"{CONFIG}/rabbitmq.plugins",
           RABBITMQ_MNESIA_BASE=f"{home}/mnesia", RABBITMQ_LOG_BASE=str(LOGS), RABBITMQ_PID_FILE="/run/rabbitmq.pid",
           RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="+sbwt none +sbwtdcpu none +sbwtdio none")
@@ -118,10 +118,11 @@ def openvswitch():
     program("ovsdb-server", "ovsdb-tool", "create", "/run/openvswitch/conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
     start("ovsdb-server", ["ovsdb-server", "/run/openvswitch/conf.db", "--remote=punix:/run/openvswitch/db.sock",
                            "--remote=db:Open_vSwitch,Open_vSwitch,manager_options", "-vconsole:warn", "-vsyslog:off"])
-    wait_for("ovsdb-server", 30, lambda: os.path.exists("/run/openvswitch/db.sock"))
+    wait_for("ovsdb-server", lambda: os.path.exists("/run/openvswitch/db.sock"))
     program("ovs-vsctl", "ovs-vsctl", "--timeout=30", "--no-wait", "init", "--", "set", "Open_vSwitch", ".", "external_ids:system-id=openstack")
     start("ovs-vswitchd", ["ovs-vswitchd", "unix:/run/openvswitch/db.sock", "-vconsole:warn", "-vsyslog:off"])
-    program("ovs-vsctl", "ovs-vsctl", "--timeout=60", "--", "add-br", "br-int", "--", "set", "bridge", "br-int", "datapath_type=netdev", "fail_mode=secure",
+    program("ovs-vsctl", "ovs-vsctl", "--timeout=60", "--", "add-br", "br-int",
+            "--", "set", "bridge", "br-int", "datapath_type=netdev", "fail_mode=secure",
             "--", "add-br", "br-provider", "--", "set", "bridge", "br-provider", "datapath_type=netdev")
     ports.run("ip", "addr", "add", f"{SERVICES}/{LENGTH}", "dev", "br-provider")
     ports.run("ip", "link", "set", "br-provider", "up")
@@ -136,7 +137,8 @@ def databases():
     c = f"--config-file {CONFIG}"
     schemas = {
         "neutron": (["neutron"], f"neutron-db-manage {c}/neutron.conf {c}/ml2.ini upgrade heads"),
-        "keystone": (["keystone"], f"keystone-manage {c}/keystone.conf db_sync && keystone-manage {c}/keystone.conf bootstrap --bootstrap-password {PASSWORD}"
+        "keystone": (["keystone"], f"keystone-manage {c}/keystone.conf db_sync &&"
+                     f" keystone-manage {c}/keystone.conf bootstrap --bootstrap-password {PASSWORD}"
                      f" --bootstrap-public-url {url('identity', SERVICES)} --bootstrap-internal-url {url('identity')} --bootstrap-region-id {REGION}"),
     }
     if COMPUTE:
@@ -144,7 +146,8 @@ def databases():
         schemas |= {
             "glance": (["glance"], f"glance-manage {c}/glance-api.conf db_sync"),
             "placement": (["placement"], f"placement-manage {c}/placement.conf db sync"),
-            "nova": (["nova", "nova_api", "nova_cell0"], f"{nova} api_db sync && {nova} cell_v2 map_cell0 --database_connection '{config.database('nova_cell0')}' &&"
+            "nova": (["nova", "nova_api", "nova_cell0"], f"{nova} api_db sync &&"
+                     f" {nova} cell_v2 map_cell0 --database_connection '{config.database('nova_cell0')}' &&"
                      f" {nova} db sync && {nova} cell_v2 create_cell --name cell1"),
         }
     made = {}
@@ -152,7 +155,8 @@ def databases():
         if (STATE / "done" / f"schema-{name}").exists():
             continue
         for d in databases:
-            sql(f"drop database if exists {d}; create database {d} character set utf8mb3")     # the last time may have been cut short
+            # What is there was cut short.
+            sql(f"drop database if exists {d}; create database {d} character set utf8mb3")
         with open(LOGS / f"schema-{name}.log", "wb") as log:
             made[name] = subprocess.Popen(["sh", "-ec", command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     failed = [name for name, process in made.items() if process.wait()]
@@ -167,8 +171,9 @@ def databases():
 
 def wsgi(name, kind, file, **environment):
     """uWSGI drops a connection that rests without a word, which a client that kept it takes for an outage; so it says that it closes it."""
-    start(name, ["uwsgi", "--plugin", "python3", "--http-socket", f"0.0.0.0:{PORTS[kind]}", "--wsgi-file", file, "--master", "--processes", str(config.WORKERS),
-                 "--threads", "4", "--enable-threads", "--lazy-apps", "--die-on-term", "--buffer-size", "65535", "--need-app", "--disable-logging",
+    start(name, ["uwsgi", "--plugin", "python3", "--http-socket", f"0.0.0.0:{PORTS[kind]}", "--wsgi-file", file,
+                 "--master", "--processes", str(config.WORKERS), "--threads", "4", "--enable-threads", "--lazy-apps",
+                 "--die-on-term", "--buffer-size", "65535", "--need-app", "--disable-logging",
                  "--add-header", "Connection: close"], **environment)
 
 
@@ -176,13 +181,14 @@ def identity_and_network():
     wsgi("keystone", "identity", "/usr/bin/keystone-wsgi-public", OS_KEYSTONE_CONFIG_FILES=f"{CONFIG}/keystone.conf")
     neutron = f"--config-file={CONFIG}/neutron.conf"
     start("neutron-server", ["neutron-server", neutron, f"--config-file={CONFIG}/ml2.ini"])
-    wait_for("rabbitmq", 120, lambda: listens(5672))
+    wait_for("rabbitmq", lambda: listens(5672))
     start("neutron-openvswitch-agent", ["neutron-openvswitch-agent", neutron, f"--config-file={CONFIG}/agents.ini"])
-    wait_for("keystone", 120, lambda: api.get("identity", "/projects"))
+    wait_for("keystone", lambda: api.get("identity", "/projects"))
     once("accounts-compute" if COMPUTE else "accounts", accounts)
     say("keystone is ready")
-    # An agent that calls before the server listens waits for the answer until its time is over. The one above takes seconds before it calls.
-    wait_for("neutron-server", 180, lambda: listens(PORTS["network"]))
+    # An agent that calls before the server listens waits for the answer until its time is over. The one above takes
+    # seconds before it calls.
+    wait_for("neutron-server", lambda: listens(PORTS["network"]))
     for agent in ("neutron-l3-agent", "neutron-dhcp-agent"):
         start(agent, [agent, neutron, f"--config-file={CONFIG}/agents.ini"])
 
@@ -194,7 +200,8 @@ def accounts():
     for kind, name in names.items():
         service = api.ensure("identity", "/services", "service", {"name": name, "type": kind})
         for interface, address in (("public", SERVICES), ("internal", "127.0.0.1")):
-            api.ensure("identity", "/endpoints", "endpoint", {"service_id": service, "interface": interface, "region_id": REGION}, {"url": url(kind, address)})
+            api.ensure("identity", "/endpoints", "endpoint",
+                       {"service_id": service, "interface": interface, "region_id": REGION}, {"url": url(kind, address)})
     project = api.ensure("identity", "/projects", "project", {"name": "demo", "domain_id": "default"})
     user = api.ensure("identity", "/users", "user", {"name": "demo", "domain_id": "default"}, {"password": PASSWORD, "default_project_id": project})
     role = api.ensure("identity", "/roles", "role", {"name": "member"})
@@ -216,7 +223,8 @@ def provider():
     network = api.ensure("network", "/v2.0/networks", "network", {"name": "provider"}, {
         "provider:network_type": "flat", "provider:physical_network": "provider", "router:external": True, "mtu": 1500})
     api.ensure("network", "/v2.0/subnets", "subnet", {"name": "provider", "network_id": network}, {
-        "ip_version": 4, "cidr": f"{NETWORK}/{LENGTH}", "gateway_ip": HEAD, "enable_dhcp": False, "allocation_pools": [{"start": POOL[0], "end": POOL[1]}]})
+        "ip_version": 4, "cidr": f"{NETWORK}/{LENGTH}", "gateway_ip": HEAD, "enable_dhcp": False,
+        "allocation_pools": [{"start": POOL[0], "end": POOL[1]}]})
 
 
 def compute():
@@ -238,20 +246,20 @@ def libvirt():
     with open("/etc/libvirt/libvirtd.conf", "w") as f:
         f.write('auth_unix_rw = "none"\nauth_unix_ro = "none"\nlog_outputs = "3:stderr"\n')
     with open("/etc/libvirt/qemu.conf", "w") as f:
-        f.write('user = "root"\ngroup = "root"\ndynamic_ownership = 0\nremember_owner = 0\nsecurity_driver = "none"\ncgroup_controllers = []\n'
-                'stdio_handler = "file"\nnamespaces = []\n')
+        f.write('user = "root"\ngroup = "root"\ndynamic_ownership = 0\nremember_owner = 0\n'
+                'security_driver = "none"\ncgroup_controllers = []\nstdio_handler = "file"\nnamespaces = []\n')
     start("libvirtd", ["libvirtd", "--config", "/etc/libvirt/libvirtd.conf"])
-    wait_for("libvirtd", 60, lambda: os.path.exists("/run/libvirt/libvirt-sock"))
+    wait_for("libvirtd", lambda: os.path.exists("/run/libvirt/libvirt-sock"))
 
 
 def compute_is_ready():
     def up():
         services = api.get("compute", "/os-services?binary=nova-compute")["services"]
         return any(s["state"] == "up" and s["updated_at"] and fresh(s["updated_at"]) for s in services)
-    wait_for("nova-compute", 240, up)
+    wait_for("nova-compute", up)
     once(f"host-{MODE}", lambda: program("discover", "nova-manage", f"--config-file={CONFIG}/nova.conf", "cell_v2", "discover_hosts"))
-    wait_for("the hypervisor", 60, lambda: api.get("compute", "/os-hypervisors")["hypervisors"])
-    wait_for("glance", 120, lambda: api.get("image", "/v2/images") is not None)
+    wait_for("the hypervisor", lambda: api.get("compute", "/os-hypervisors")["hypervisors"])
+    wait_for("glance", lambda: api.get("image", "/v2/images") is not None)
     for name, memory in (("tiny", 96), ("small", 192), ("medium", 512)):
         api.ensure("compute", "/flavors?is_public=None", "flavor", {"name": name}, {"ram": memory, "vcpus": 1, "disk": 1})
     once(f"images-{MODE}", images)
@@ -259,9 +267,10 @@ def compute_is_ready():
 
 
 def images():
-    """The image of a mode is named tiny: of guests that are emulated, one that boots (image), else one of which nothing is read."""
+    """For guests that are emulated, tiny, which boots (image); for bodies one of which nothing is read."""
     def image(name, form, container, file, **more):
-        id = api.ensure("image", "/v2/images", "image", {"name": name}, {"disk_format": form, "container_format": container, "visibility": "public", **more})
+        id = api.ensure("image", "/v2/images", "image", {"name": name},
+                        {"disk_format": form, "container_format": container, "visibility": "public", **more})
         if api.get("image", f"/v2/images/{id}")["status"] == "queued":
             api.call("PUT", "image", f"/v2/images/{id}/file", raw=file.read_bytes() if file else b"\0" * 512)
         return id

@@ -1,9 +1,7 @@
 package openstack
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +14,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/site"
 )
 
@@ -32,84 +32,40 @@ type fault struct {
 	name   string
 	status int  // that it is answered with
 	done   bool // it is carried out all the same: the answer is lost
-	cut    bool // no answer at all
+	cut    bool // no answer: the connection ends
+	hang   bool // no answer for as long as the client waits
 	header http.Header
 	body   string
 }
 
 // proxy stands between a client and all services.
 type proxy struct {
-	*httptest.Server
-	mu       sync.Mutex
-	asked    []string // requests that change something, in order
-	fail     func(r *http.Request, n int) *fault
-	services map[string]*httputil.ReverseProxy // by the first element of a path
-	real     map[string]string                 // where services are, by the same
+	forward httputil.ReverseProxy
+	mu      sync.Mutex
+	asked   []string // requests that change something, in order
+	fail    func(r *http.Request, n int) *fault
 }
 
-// newProxy reads where the services are from Keystone's catalog as it goes by.
+// newProxy is one that this process's clients go through.
 func newProxy(t *testing.T) *proxy {
-	p := &proxy{services: map[string]*httputil.ReverseProxy{}, real: map[string]string{}}
-	p.Server = httptest.NewServer(p)
-	t.Cleanup(p.Close)
-	at, err := url.Parse(os.Getenv("OS_AUTH_URL"))
+	p := &proxy{forward: httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, Transport: &http.Transport{DisableKeepAlives: true}}}
+	server := httptest.NewServer(p)
+	t.Cleanup(server.Close)
+	at, err := url.Parse(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.add("identity", at)
-	t.Setenv("OS_AUTH_URL", p.URL+"/identity"+at.Path)
+	transport := http.DefaultTransport.(*http.Transport)
+	was := transport.Proxy
+	transport.Proxy = http.ProxyURL(at)
+	t.Cleanup(func() { transport.Proxy = was })
 	return p
 }
 
-func (p *proxy) add(name string, at *url.URL) {
-	p.real[name] = at.Scheme + "://" + at.Host
-	p.services[name] = &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = at.Scheme, at.Host, at.Host
-			r.Out.URL.Path = strings.TrimPrefix(r.In.URL.Path, "/"+name)
-			r.Out.Header.Del("Accept-Encoding")
-			r.Out.Header.Set("Connection", "close") // uWSGI drops connections that are kept
-		},
-		ModifyResponse: p.inPlace,
-	}
-}
-
-// inPlace puts the proxy in the place of the services wherever an answer names one.
-func (p *proxy) inPlace(r *http.Response) error {
-	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		return err
-	}
-	var answer struct {
-		Token struct {
-			Catalog []struct {
-				Type      string
-				Endpoints []struct{ URL string }
-			}
-		}
-	}
-	_ = json.Unmarshal(b, &answer) // of what is no catalog there is none
-	p.mu.Lock()
-	for _, s := range answer.Token.Catalog {
-		if at, err := url.Parse(s.Endpoints[0].URL); err == nil && p.services[s.Type] == nil {
-			p.add(s.Type, at)
-		}
-	}
-	for name, at := range p.real {
-		b = bytes.ReplaceAll(b, []byte(at), []byte(p.URL+"/"+name))
-	}
-	p.mu.Unlock()
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(b)), int64(len(b))
-	r.Header.Set("Content-Length", fmt.Sprint(len(b)))
-	return nil
-}
-
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	p.mu.Lock()
-	service, fail := p.services[name], p.fail
-	n := -1
-	if r.Method != http.MethodGet && name != "identity" {
+	fail, n := p.fail, -1
+	if r.Method != http.MethodGet && !logsIn(r) {
 		n, p.asked = len(p.asked), append(p.asked, r.Method+" "+r.URL.Path)
 	}
 	p.mu.Unlock()
@@ -117,29 +73,29 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if fail != nil {
 		f = fail(r, n)
 	}
-	switch {
-	case service == nil:
-		http.Error(w, "no such service: "+name, http.StatusNotFound)
-	case f == nil:
-		service.ServeHTTP(w, r)
-	default:
-		if f.done {
-			service.ServeHTTP(httptest.NewRecorder(), r)
-		}
-		if f.cut {
-			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-				conn.Close()
-			}
-			return
-		}
-		for k, v := range f.header {
-			w.Header()[k] = v
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(f.status)
-		io.WriteString(w, f.body)
+	if f == nil {
+		p.forward.ServeHTTP(w, r)
+		return
 	}
+	if f.done {
+		p.forward.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if f.hang {
+		<-r.Context().Done()
+	}
+	if f.cut || f.hang {
+		panic(http.ErrAbortHandler) // ends the connection
+	}
+	for k, v := range f.header {
+		w.Header()[k] = v
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(f.status)
+	io.WriteString(w, f.body)
 }
+
+// logsIn says whether a request asks for a token.
+func logsIn(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/auth/tokens") }
 
 // asking returns the requests that have changed something, and forgets them.
 func (p *proxy) asking(fail func(r *http.Request, n int) *fault) (before []string) {
@@ -273,6 +229,7 @@ var passingFaults = []fault{
 	{name: "500 after it was done", status: 500, done: true, body: "{}"},
 	{name: "429", status: 429, header: http.Header{"Retry-After": {"1"}}, body: "{}"},
 	{name: "no answer", cut: true},
+	{name: "no answer for long", hang: true},
 	{name: "no answer after it was done", cut: true, done: true},
 	{name: "401", status: 401, body: "{}"},
 }
@@ -281,6 +238,7 @@ var passingFaults = []fault{
 // instances are made, nothing twice, and removed.
 func TestPassingFaults(t *testing.T) {
 	p, u, heard := newStack(t)
+	t.Cleanup(patience.Cloud.Be(30 * time.Second)) // what hangs is not waited for as long as a user's
 	for i, f := range passingFaults {
 		t.Run(f.name, func(t *testing.T) {
 			l := listOf(t, 1)
@@ -291,7 +249,7 @@ func TestPassingFaults(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				key := r.Method + " " + kindOf(r.URL.Path)
-				if met[key] || strings.Contains(r.URL.Path, "auth/tokens") || n < 0 && (i%2 == 0 || f.done) {
+				if met[key] || logsIn(r) || n < 0 && (i%2 == 0 || f.done) {
 					return nil
 				}
 				met[key] = true

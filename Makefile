@@ -31,7 +31,7 @@ TABLE := docs/performance.md
 PREFIX := /usr/local
 
 .DEFAULT_GOAL := build
-.PHONY: build demo bootstrap test unit e2e core vm paper arm64 slow test-vm test-arm64 test-all race race-lab chaos cluster-faults interop clients matrix faults fuzz bench papers papers-quick recompute lint install dist wheel notebook generate clean help
+.PHONY: build demo bootstrap test unit e2e core vm paper arm64 slow test-vm test-arm64 test-openstack test-all race race-lab chaos cluster-faults interop clients matrix faults fuzz bench papers papers-quick recompute lint install dist wheel notebook generate clean help
 
 build: ## bin/trivet, a static binary (the default)
 	@started=$$(date +%s); [ ! -t 1 ] || printf 'trivet  building\r'; \
@@ -80,6 +80,11 @@ test-arm64: ## a device of another architecture in a rack: an emulated arm64 mac
 	@$(MAKE) --no-print-directory dist
 	@for package in ./openflow ./datapath/embedded/bpf ./target/local/guard; do scripts/vm arm64 $$package . || exit 1; done
 	@TRIVET_RACK=uml TRIVET_ARM64=1 TESTS='TestRackArm64$$' $(MAKE) --no-print-directory e2e
+
+test-openstack: bootstrap build ## labs in a real OpenStack, which is installed and started for it (packages that nothing else needs; 10 minutes)
+	@scripts/as-root test/openstack/stack install
+	@scripts/as-root test/openstack/selftest
+	@scripts/as-root test/openstack/with sh -c 'scripts/tests ./site/openstack -count 1 -timeout 40m && TESTS="TestOpenStack.*" $(MAKE) --no-print-directory e2e'
 
 test-all: test ## both rings, and the whole matrix
 	@scripts/slow run $$(scripts/slow names) && $(MAKE) --no-print-directory matrix TABLE=$$(mktemp) # not into the clone

@@ -30,6 +30,8 @@ type List struct {
 	// Keep is how long a site keeps its part once the head is gone; 0: for ever.
 	Keep topology.Duration `json:"keep"`
 	Head Own               `json:"head,omitzero"`
+
+	Provided *Provided `json:"provided,omitempty"` // machines that are made for the lab
 }
 
 // Own is what a list says of the machine that it is read on.
@@ -55,10 +57,11 @@ type Machine struct {
 	Host    string     `json:"host"` // a name, an address, or a Host of ~/.ssh/config
 	User    string     `json:"user,omitempty"`
 	Port    int        `json:"port,omitempty"`
-	Key     string     `json:"key,omitempty"`    // file of a private key
-	Address netip.Addr `json:"address,omitzero"` // where the other machines reach it; unset: where SSH does
-	NIC     string     `json:"nic,omitempty"`    // that has the VLANs; unset: the one with the address
-	VLAN    uint16     `json:"vlan,omitempty"`   // of its first link to the head; 0: one of the list's
+	Key     string     `json:"key,omitempty"`      // file of a private key
+	HostKey string     `json:"host_key,omitempty"` // that it must have, as in known_hosts: TYPE BASE64; unset: one that is known
+	Address netip.Addr `json:"address,omitzero"`   // where the other machines reach it; unset: where SSH does
+	NIC     string     `json:"nic,omitempty"`      // that has the VLANs; unset: the one with the address
+	VLAN    uint16     `json:"vlan,omitempty"`     // of its first link to the head; 0: one of the list's
 
 	// Hosts says that the machine takes hosts only, so many at most. The host of a machine that
 	// takes one is the machine itself. 0: it takes any nodes.
@@ -171,23 +174,34 @@ func (l *List) readYAML(root *yamlfile.Value, p *topology.Problems) {
 		switch v := q.Value; q.Key.Text {
 		case "machines":
 			l.readMachines(v, p)
-		case "carrier":
-			if l.Carrier = v.Text; !slices.Contains(carrierWords(), v.Text) {
-				p.Add(v.Pos, "choose "+choice(carrierWords()), "there is no carrier %q", v.Text)
-			}
 		case "vlans":
 			l.VLANs = vlanRange(v, p)
-		case "keep":
-			l.Keep = duration(v, p)
 		case "head":
 			l.readHead(v, p)
 		case "wires":
 			wires = v
 		default:
-			p.Add(q.Key.Pos, "known are machines, carrier, head, keep, vlans, wires", "there is no key %q", q.Key.Text)
+			if !l.Option(q, p) {
+				p.Add(q.Key.Pos, "known are machines, carrier, head, keep, vlans, wires", "there is no key %q", q.Key.Text)
+			}
 		}
 	}
 	l.readWires(wires, p)
+}
+
+// Option reads a key that lists of any source may have, and says whether it is one.
+func (l *List) Option(q yamlfile.Pair, p *topology.Problems) bool {
+	switch v := q.Value; q.Key.Text {
+	case "carrier":
+		if l.Carrier = v.Text; !slices.Contains(carrierWords(), v.Text) {
+			p.Add(v.Pos, "choose "+choice(carrierWords()), "there is no carrier %q", v.Text)
+		}
+	case "keep":
+		l.Keep = duration(v, p)
+	default:
+		return false
+	}
+	return true
 }
 
 func (l *List) readMachines(v *yamlfile.Value, p *topology.Problems) {
@@ -251,7 +265,7 @@ func (l *List) readMachine(q yamlfile.Pair, p *topology.Problems) *Machine {
 		case "kind", "agent", "ports":
 			m.readDevice(o, p)
 		default:
-			if !m.option(o, p) {
+			if !m.Option(o, p) {
 				p.Add(o.Key.Pos, "known are ssh, key, address, nic, vlan, hosts, kind, agent, ports, labels, cores", "machine %s: there is no option %q", name, o.Key.Text)
 			}
 		}
@@ -260,8 +274,8 @@ func (l *List) readMachine(q yamlfile.Pair, p *topology.Problems) *Machine {
 	return m
 }
 
-// option reads what machines and the head have in common.
-func (c *Capacity) option(o yamlfile.Pair, p *topology.Problems) bool {
+// Option reads a key that machines of any source may have, and says whether it is one.
+func (c *Capacity) Option(o yamlfile.Pair, p *topology.Problems) bool {
 	switch o.Key.Text {
 	case "labels", "label":
 		list := []*yamlfile.Value{o.Value}
@@ -303,7 +317,7 @@ func (l *List) readHead(v *yamlfile.Value, p *topology.Problems) {
 			case "nic":
 				l.Head.NIC = nic(o.Value, p)
 			default:
-				if !l.Head.option(o, p) {
+				if !l.Head.Option(o, p) {
 					p.Add(o.Key.Pos, "known are only, address, nic, labels, cores", "head: there is no option %q", o.Key.Text)
 				}
 			}

@@ -227,15 +227,9 @@ func (u *User) clientConfig(m *Machine, address, name string) (config *ssh.Clien
 		}
 		config.User = who.Username
 	}
-	files, err := u.knownHosts(m)
-	if err != nil {
-		return nil, "", err
+	if cure, err := u.trust(config, m, address); err != nil {
+		return nil, cure, err
 	}
-	db, err := knownhosts.NewDB(files...)
-	if err != nil {
-		return nil, "mend the file, or remove the line", fmt.Errorf("the host keys that are known: %w", err)
-	}
-	config.HostKeyCallback, config.HostKeyAlgorithms = db.HostKeyCallback(), db.HostKeyAlgorithms(address)
 	var locked []string
 	config.Auth = []ssh.AuthMethod{ssh.PublicKeysCallback(func() ([]ssh.Signer, error) {
 		signers, l := u.signers(m)
@@ -251,6 +245,31 @@ func (u *User) clientConfig(m *Machine, address, name string) (config *ssh.Clien
 	})}
 	return config, "", nil
 }
+
+// trust sets what host keys a machine may have.
+func (u *User) trust(config *ssh.ClientConfig, m *Machine, address string) (cure string, err error) {
+	if m.HostKey != "" {
+		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(m.HostKey))
+		if err != nil {
+			return "", fmt.Errorf("its host key: %w", err)
+		}
+		config.HostKeyCallback, config.HostKeyAlgorithms = ssh.FixedHostKey(key), []string{key.Type()}
+		return "", nil
+	}
+	files, err := u.knownHosts(m)
+	if err != nil {
+		return "", err
+	}
+	db, err := knownhosts.NewDB(files...)
+	if err != nil {
+		return "mend the file, or remove the line", fmt.Errorf("the host keys that are known: %w", err)
+	}
+	config.HostKeyCallback, config.HostKeyAlgorithms = db.HostKeyCallback(), db.HostKeyAlgorithms(address)
+	return "", nil
+}
+
+// Home is the user's home directory.
+func (u *User) Home() string { return u.home }
 
 // knownHosts are the files of host keys that exist.
 func (u *User) knownHosts(m *Machine) (out []string, err error) {

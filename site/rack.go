@@ -94,7 +94,7 @@ func (l *List) readGateway(v *yamlfile.Value, p *topology.Problems) {
 		case "address":
 			l.Head.Address = address(o.Value, p)
 		default:
-			if !l.Head.option(o, p) {
+			if !l.Head.Option(o, p) {
 				p.Add(o.Key.Pos, "known are ssh, inner, outer, address, labels, cores", "gateway: there is no option %q", o.Key.Text)
 			}
 		}

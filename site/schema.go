@@ -1,6 +1,10 @@
 package site
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+)
 
 // Schema returns the JSON Schema (draft 2020-12) of Trivet's own lists of machines, and of racks,
 // which editors use for help and completion. Inventories of Ansible are not described by it.
@@ -70,9 +74,18 @@ func Schema() []byte {
 		"devices": describe("Machines each of which is a host of a lab: pi-1: pi@10.42.0.101.", machines),
 		"wires":   describe("Cables between interfaces of two machines: wrt-1/lan1 -- gateway/eth2.", object{"type": "array", "items": object{"type": "string", "pattern": `^[^/ ]+/[^/ ]+ *-- *[^/ ]+/[^/ ]+$`}}),
 	})
+	forms := []object{top, rack, machines["anyOf"].([]object)[1]}
+	for _, word := range slices.Sorted(maps.Keys(providers)) {
+		form := both([]string{word}, object{
+			word:      describe("Machines that are made for the lab, and removed with it.", providers[word].Schema),
+			"carrier": top["properties"].(object)["carrier"],
+		})
+		delete(form["properties"].(object), "vlans")
+		forms = append(forms, form)
+	}
 	out, err := json.MarshalIndent(object{
 		"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://trivet.dev/schema/machines.json", "title": "Trivet machines",
-		"anyOf": []object{top, rack, machines["anyOf"].([]object)[1]},
+		"anyOf": forms,
 	}, "", "  ")
 	if err != nil {
 		panic(err) // impossible: made of strings and maps only

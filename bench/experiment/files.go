@@ -77,7 +77,11 @@ func (l *Lab) Machines(dir string) (*site.List, error) {
 			on = beside
 		}
 	}
-	return site.Read(on)
+	list, err := site.Read(on)
+	if err == nil {
+		err = list.There()
+	}
+	return list, err
 }
 
 // onMachines says whether hosts may be machines of a rack.

@@ -14,11 +14,13 @@ import (
 
 func (a *app) down() *cobra.Command {
 	var all bool
+	var on, key string
 	cmd := &cobra.Command{
 		Use:   "down [LAB]",
 		Short: "Take a lab down, without a trace",
 		Long: "Take a lab down: its processes, devices, namespaces, cgroups and files. It returns when they are gone.\n" +
-			"It works in whatever state the lab is, also when its daemon has died or is of another version.",
+			"It works in whatever state the lab is, also when its daemon has died or is of another version. With --on it\n" +
+			"removes what a cloud has of a lab that this machine knows nothing of any more.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeLabs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -28,6 +30,9 @@ func (a *app) down() *cobra.Command {
 			if len(args) == 1 {
 				a.lab = args[0]
 			}
+			if on != "" {
+				return a.releaseFound(cmd.Context(), on, a.lab, key)
+			}
 			s, err := lab.Choose(a.lab)
 			if err != nil {
 				return err
@@ -36,6 +41,8 @@ func (a *app) down() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "take down all labs")
+	cmd.Flags().StringVar(&on, "on", "", "remove what a cloud has of a lab that is not here: openstack, or a file that describes it")
+	cmd.Flags().StringVar(&key, "key", "", "with --on: of several labs with one name, which (trivet ls --on)")
 	return cmd
 }
 
@@ -70,6 +77,11 @@ func (a *app) takeDown(ctx context.Context, s lab.State) error {
 	}
 	if err != nil {
 		return err
+	}
+	if s.Sites != nil && s.Sites.Provided != nil {
+		if err := a.release(ctx, s.Sites.Provided); err != nil {
+			return err
+		}
 	}
 	took := time.Since(begin)
 	if a.json {

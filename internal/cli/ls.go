@@ -24,9 +24,13 @@ type labRow struct {
 }
 
 func (a *app) ls() *cobra.Command {
-	return &cobra.Command{
+	var on string
+	cmd := &cobra.Command{
 		Use: "ls", Short: "List the labs on this machine", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if on != "" {
+				return a.listAllocations(cmd.Context(), on)
+			}
 			labs, err := lab.List()
 			if err != nil {
 				return err
@@ -72,6 +76,8 @@ func (a *app) ls() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&on, "on", "", "list what labs take of a cloud: openstack, or a file that describes it")
+	return cmd
 }
 
 // ago formats the time since t in its largest unit.

@@ -51,6 +51,9 @@ func (a *app) rackCheck() *cobra.Command {
 // rackOf reads a rack's file, and finds the devices that are meant: those named, or all.
 func rackOf(args []string) (*site.List, []*site.Machine, error) {
 	list, err := site.Read(args[0])
+	if err == nil {
+		err = list.There()
+	}
 	if err != nil || len(args) == 1 {
 		if err != nil {
 			return nil, nil, err

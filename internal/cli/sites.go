@@ -134,6 +134,9 @@ func (a *app) examineSites(ctx context.Context, on string) error {
 	if err != nil {
 		return err
 	}
+	if list.Provided != nil {
+		return a.examineProvider(ctx, list)
+	}
 	found, err := sites.Examine(ctx, list, lab.Owner(), func(pairs int, takes time.Duration) {
 		if takes > 2*time.Second {
 			fmt.Fprintf(a.err, "measuring between %s of machines, about %s\n", words.Plural(pairs, "pair"), takes.Round(time.Second))

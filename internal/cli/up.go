@@ -62,7 +62,7 @@ func needRoot(command string) error {
 	return fmt.Errorf("trivet %s makes namespaces and network devices, which needs root:  sudo %s", command, strings.Join(os.Args, " "))
 }
 
-func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on string, wait time.Duration) error {
+func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on string, wait time.Duration) (failed error) {
 	what := args[0]
 	t, warnings, err := s.load(what, args[1:]...)
 	if err != nil {
@@ -118,6 +118,16 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: r}
 	where := "local"
 	if machines != nil {
+		if machines.Provided != nil {
+			if err := a.provide(ctx, machines, name); err != nil {
+				return err
+			}
+			defer func() {
+				if failed != nil && !exitsWithALab(failed) {
+					failed = errors.Join(failed, a.release(ctx, machines.Provided))
+				}
+			}()
+		}
 		if err := sites.Spread(ctx, &state, machines); err != nil {
 			return fmt.Errorf("%w\nnothing was changed", err)
 		}
@@ -158,6 +168,12 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 		return a.start(ctx, state)
 	}
 	return err
+}
+
+// exitsWithALab says whether up ends with a lab that is up, though not with 0.
+func exitsWithALab(err error) bool {
+	var code exitCode
+	return errors.As(err, &code) && code == exitController
 }
 
 // sayOwn says why a lab has another name than its topology.

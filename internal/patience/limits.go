@@ -42,6 +42,18 @@ var (
 	DeviceDown = limit("an OpenWrt device going down", 5*time.Minute)
 )
 
+// Clouds.
+var (
+	// Making a port, or the interface of a router, takes a busy Neutron many seconds.
+	Cloud = limit("an answer of a cloud's service", 2*time.Minute)
+
+	// Where processors are emulated, a guest boots for a minute, and others boot beside it.
+	Instance = limit("an instance to boot and let us in", 10*time.Minute)
+
+	// Also what Neutron does for a port before that may be deleted.
+	CloudRemoves = limit("a cloud to remove an instance", 5*time.Minute)
+)
+
 // This machine's kernel and programs.
 var (
 	// The kernel notices a carrier some time after the other end has come up; negotiation takes

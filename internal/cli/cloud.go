@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
+)
+
+// provide has a provider make a list's machines for a lab.
+func (a *app) provide(ctx context.Context, l *site.List, name string) error {
+	u, err := site.UserOf(lab.Owner())
+	if err != nil {
+		return err
+	}
+	begin, view := time.Now(), a.newSteps(l.Provided.By)
+	err = l.Provide(ctx, u, site.Allocation{Lab: name, By: whoAsks(), Since: time.Now().UTC().Format(time.RFC3339)}, view.step)
+	if view.end(); err == nil {
+		a.say("%s: %s in %s", l.Provided.By, words.Plural(len(l.Machines), "machine"), seconds(time.Since(begin)))
+	}
+	return err
+}
+
+// release has a provider remove what it has made for a lab.
+func (a *app) release(ctx context.Context, p *site.Provided) error {
+	u, err := site.UserOf(lab.Owner())
+	if err != nil {
+		return err
+	}
+	view := a.newSteps(p.By)
+	n, err := p.Remove(ctx, u, view.step)
+	if view.end(); err == nil && !a.json {
+		a.say("%s: %s removed", p.By, words.Plural(n, "thing"))
+	}
+	return err
+}
+
+// account is the user's with a provider.
+func (a *app) account(ctx context.Context, p *site.Provided) (site.Account, error) {
+	u, err := site.UserOf(lab.Owner())
+	if err != nil {
+		return nil, err
+	}
+	return p.Open(ctx, u)
+}
+
+// accountOf is that with the provider of what --on names.
+func (a *app) accountOf(ctx context.Context, on string) (site.Account, *site.List, error) {
+	l, err := site.Read(on)
+	if err != nil {
+		return nil, nil, err
+	}
+	if l.Provided == nil {
+		return nil, nil, usagef("%s names machines that are there already; nothing is made or removed there", on)
+	}
+	account, err := a.account(ctx, l.Provided)
+	return account, l, err
+}
+
+// whoAsks is the user, and this machine, for whoever finds what was made.
+func whoAsks() string {
+	name, host := strconv.Itoa(lab.Owner()), "?"
+	if u, err := user.LookupId(name); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return strings.Join(strings.Fields(name+"@"+host), "")
+}
+
+// listAllocations shows what labs take with a provider.
+func (a *app) listAllocations(ctx context.Context, on string) error {
+	account, _, err := a.accountOf(ctx, on)
+	if err != nil {
+		return err
+	}
+	all, err := account.Allocations(ctx)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(append([]site.Allocation{}, all...))
+	}
+	if len(all) == 0 {
+		a.say("there is nothing of Trivet's")
+		return nil
+	}
+	table := [][]string{{"LAB", "KEY", "BY", "SINCE", "TAKES"}}
+	for _, al := range all {
+		var holds []string
+		for _, kind := range slices.Sorted(maps.Keys(al.Holds)) {
+			holds = append(holds, words.Plural(al.Holds[kind], kind))
+		}
+		since, _ := time.Parse(time.RFC3339, al.Since)
+		table = append(table, []string{al.Lab, al.Key, al.By, ago(since), strings.Join(holds, ", ")})
+	}
+	a.table(table)
+	return nil
+}
+
+// releaseFound removes what a provider has of a lab, whatever is known of that here.
+func (a *app) releaseFound(ctx context.Context, on, name, key string) error {
+	account, l, err := a.accountOf(ctx, on)
+	if err != nil {
+		return err
+	}
+	all, err := account.Allocations(ctx)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(al site.Allocation) bool { return key != "" && al.Key != key || name != "" && al.Lab != name })
+	switch {
+	case name == "" && key == "":
+		return usagef("of which lab:  trivet down LAB --on %s,  as  trivet ls --on %s  lists them", on, on)
+	case len(all) == 0:
+		return fmt.Errorf("there is nothing of it:  trivet ls --on %s", on)
+	case len(all) > 1:
+		return fmt.Errorf("%d are called %s: add  --key KEY,  as  trivet ls --on %s  lists them", len(all), name, on)
+	}
+	if s, err := lab.Load(all[0].Lab); err == nil && s.Sites != nil && s.Sites.Provided != nil && s.Sites.Provided.Key == all[0].Key {
+		return fmt.Errorf("the lab is up here:  trivet down %s", s.Name)
+	}
+	l.Provided.Key = all[0].Key
+	return a.release(ctx, l.Provided)
+}
+
+// steps show what is under way: on a terminal in one line, else one after the other.
+type steps struct {
+	*stages
+	what, last string
+}
+
+func (a *app) newSteps(what string) *steps {
+	out := a.out
+	if a.json {
+		out = a.err
+	}
+	return &steps{stages: newStages(out), what: what}
+}
+
+func (s *steps) step(text string) {
+	if text == s.last {
+		return
+	}
+	if s.last = text; s.live {
+		s.draw(s.what + ": " + text + " …")
+	} else {
+		fmt.Fprintln(s.out, s.what+": "+text)
+	}
+}
+
+func (s *steps) end() {
+	if s.live {
+		s.draw("")
+		fmt.Fprint(s.out, "\r")
+	}
+}
+
+// examineProvider reports whether a provider can make the machines of a list.
+func (a *app) examineProvider(ctx context.Context, l *site.List) error {
+	found := []finding{{What: "login", Needed: true}}
+	account, err := a.account(ctx, l.Provided)
+	if err != nil {
+		found[0].Says = err.Error()
+	} else {
+		found[0].OK, found[0].Says = true, "the credentials are good, and all services are there"
+		f := finding{What: words.Plural(len(l.Machines), "machine"), Needed: true, OK: true, Says: "can be made: images, flavors, networks and quotas allow it"}
+		if err := account.Check(ctx, l); err != nil {
+			f.OK, f.Says = false, err.Error()
+		}
+		found = append(found, f)
+	}
+	if a.json {
+		if err := a.printJSON(found); err != nil {
+			return err
+		}
+	} else {
+		a.showFindings(found)
+	}
+	if !found[len(found)-1].OK {
+		return exitCode(exitError)
+	}
+	return nil
+}

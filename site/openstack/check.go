@@ -1,0 +1,183 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/limits"
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/quotas"
+
+	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/site"
+)
+
+// found is what the cloud has of what a list asks for.
+type found struct {
+	images   map[string]images.Image   // by machine
+	flavors  map[string]flavors.Flavor // by machine
+	network  *thing                    // that is there; nil: one is to be made
+	external *thing                    // of floating IPs; nil: there are to be none
+}
+
+// Check says all that is wrong with what a list asks for.
+func (a *account) Check(ctx context.Context, l *site.List) error {
+	f, err := a.find(ctx, l)
+	if err != nil {
+		return err
+	}
+	return a.room(ctx, f)
+}
+
+// find looks for what a list names.
+func (a *account) find(ctx context.Context, l *site.List) (f found, err error) {
+	var wrong []error
+	f.images, f.flavors = map[string]images.Image{}, map[string]flavors.Flavor{}
+	pages, err := images.List(a.glance, images.ListOpts{Status: images.ImageStatusActive}).AllPages(ctx)
+	if err != nil {
+		return f, explained("list images", err)
+	}
+	allImages, err := images.ExtractImages(pages)
+	if err != nil {
+		return f, err
+	}
+	if pages, err = flavors.ListDetail(a.nova, flavors.ListOpts{}).AllPages(ctx); err != nil {
+		return f, explained("list flavors", err)
+	}
+	allFlavors, err := flavors.ExtractFlavors(pages)
+	if err != nil {
+		return f, err
+	}
+	for _, m := range l.Machines {
+		of := a.options.of(m.Name)
+		image, err1 := choose("image", of.Image, allImages, func(i images.Image) (string, string) { return i.ID, i.Name })
+		flavor, err2 := choose("flavor", of.Flavor, allFlavors, func(f flavors.Flavor) (string, string) { return f.ID, f.Name })
+		switch {
+		case err1 != nil || err2 != nil:
+			wrong = append(wrong, err1, err2)
+		case flavor.RAM < image.MinRAMMegabytes || flavor.Disk > 0 && flavor.Disk < image.MinDiskGigabytes:
+			wrong = append(wrong, fmt.Errorf("the image %s needs %d MB of memory and %d GB of disk; the flavor %s has %d MB and %d GB",
+				image.Name, image.MinRAMMegabytes, image.MinDiskGigabytes, flavor.Name, flavor.RAM, flavor.Disk))
+		}
+		f.images[m.Name], f.flavors[m.Name] = image, flavor
+	}
+	all, err := a.list(ctx, networks, url.Values{})
+	if err != nil {
+		return f, err
+	}
+	idAndName := func(t thing) (string, string) { return t.ID, t.Name }
+	external := slices.DeleteFunc(slices.Clone(all), func(t thing) bool { return !t.External })
+	if a.options.External != none {
+		n, err := choose("external network", a.options.External, external, idAndName)
+		if f.external = &n; err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	if a.options.Network != "" {
+		n, err := choose("network", a.options.Network, all, idAndName)
+		if f.network = &n; err != nil {
+			wrong = append(wrong, err)
+		} else if len(n.Subnets) == 0 {
+			wrong = append(wrong, fmt.Errorf("the network %s has no subnet: an instance gets no address there", n.Name))
+		}
+	}
+	return f, errors.Join(unique(wrong)...)
+}
+
+// unique leaves out what was said before: many instances may ask for the same.
+func unique(errs []error) (out []error) {
+	seen := map[string]bool{}
+	for _, err := range errs {
+		if err != nil && !seen[err.Error()] {
+			seen[err.Error()], out = true, append(out, err)
+		}
+	}
+	return out
+}
+
+// choose finds what has a name, or that ID; without one, the only one that there is.
+func choose[T any](what, name string, all []T, of func(T) (id, name string)) (chosen T, err error) {
+	var names []string
+	var fit []T
+	for _, x := range all {
+		id, called := of(x)
+		if id == name {
+			return x, nil
+		}
+		if name == "" || called == name {
+			fit = append(fit, x)
+		}
+		names = append(names, called)
+	}
+	slices.Sort(names)
+	if len(names) > 20 {
+		names = append(names[:20], "…")
+	}
+	option := map[string]string{"external network": "external"}[what]
+	if option == "" {
+		option = what
+	}
+	switch {
+	case len(fit) == 1:
+		return fit[0], nil
+	case len(all) == 0:
+		return chosen, fmt.Errorf("the cloud has no %s that this project may use", what)
+	case name == "":
+		return chosen, fmt.Errorf("which %s: write  openstack: {%s: NAME},  one of %s", what, option, strings.Join(names, ", "))
+	case len(fit) == 0:
+		return chosen, fmt.Errorf("there is no %s %s; there are %s", what, name, strings.Join(names, ", "))
+	}
+	return chosen, fmt.Errorf("%s have the name %s: write the ID of one", words.Plural(len(fit), what), name)
+}
+
+// room says what exceeds the project's quotas.
+func (a *account) room(ctx context.Context, f found) error {
+	n := len(f.flavors)
+	cores, memory := 0, 0
+	for _, x := range f.flavors {
+		cores, memory = cores+x.VCPUs, memory+x.RAM
+	}
+	said, err := limits.Get(ctx, a.nova, nil).Extract()
+	if err != nil {
+		return explained("ask for the quotas of Nova", err)
+	}
+	c := said.Absolute
+	var wrong []error
+	need := func(what string, want, used, limit int) {
+		if limit >= 0 && want > limit-used {
+			wrong = append(wrong, fmt.Errorf("the quota of %s: %d are wanted, and %d of %d are left", what, want, max(0, limit-used), limit))
+		}
+	}
+	need("instances", n, c.TotalInstancesUsed, c.MaxTotalInstances)
+	need("processors", cores, c.TotalCoresUsed, c.MaxTotalCores)
+	need("memory (MB)", memory, c.TotalRAMUsed, c.MaxTotalRAMSize)
+	q, err := quotas.GetDetail(ctx, a.neutron, a.project).Extract()
+	switch {
+	case gophercloud.ResponseCodeIs(err, http.StatusNotFound), gophercloud.ResponseCodeIs(err, http.StatusForbidden): // not everywhere may one ask
+	case err != nil:
+		return explained("ask for the quotas of Neutron", err)
+	default:
+		of := func(what string, want int, d quotas.QuotaDetail) { need(what, want, d.Used+d.Reserved, d.Limit) }
+		of("security groups", 1, q.SecurityGroup)
+		of("ports", n+1, q.Port)
+		if f.external != nil {
+			of("floating IPs", n, q.FloatingIP)
+		}
+		if f.network == nil {
+			of("networks", 1, q.Network)
+			of("subnets", 1, q.Subnet)
+			of("routers", 1, q.Router)
+		}
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("%w\n  make room (trivet ls --on openstack shows what labs take), choose a smaller flavor or fewer instances, or have the quota raised", errors.Join(wrong...))
+	}
+	return nil
+}

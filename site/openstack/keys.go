@@ -1,0 +1,99 @@
+package openstack
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/crypto/ssh"
+
+	"trivet.dev/trivet/internal/asuser"
+	"trivet.dev/trivet/site"
+)
+
+// keys are those of a lab's instances: one by which we log in to all of them, and one by which each
+// proves who it is. They are made here, so that no instance is trusted at its first word.
+type keys struct {
+	file  string // of the private key by which we log in
+	login string // the public one, as in authorized_keys
+	hosts map[string]pair
+}
+
+type pair struct{ private, public string }
+
+// keysDir is where the private keys of labs are, below the user's home.
+const keysDir = ".cache/trivet/openstack"
+
+func keyFile(u *site.User, key string) string { return filepath.Join(u.Home(), keysDir, key) }
+
+// newKeys makes the keys, and writes the one that is needed later.
+func newKeys(u *site.User, al site.Allocation, l *site.List) (k keys, err error) {
+	own, err := newPair(al.Key)
+	if err != nil {
+		return k, err
+	}
+	k = keys{file: keyFile(u, al.Key), login: own.public, hosts: map[string]pair{}}
+	for _, m := range l.Machines {
+		if k.hosts[m.Name], err = newPair(m.Name); err != nil {
+			return k, err
+		}
+	}
+	return k, asuser.Do(func() error {
+		if err := os.MkdirAll(filepath.Dir(k.file), 0o700); err != nil {
+			return err
+		}
+		return os.WriteFile(k.file, []byte(own.private), 0o600)
+	})
+}
+
+func newPair(comment string) (p pair, err error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return p, err
+	}
+	block, err := ssh.MarshalPrivateKey(private, comment)
+	if err != nil {
+		return p, err
+	}
+	line, err := ssh.NewPublicKey(public)
+	return pair{string(pem.EncodeToMemory(block)), strings.TrimSpace(string(ssh.MarshalAuthorizedKey(line)))}, err
+}
+
+func (k keys) hostKey(name string) string { return k.hosts[name].public }
+
+// userData is what cloud-init does in an instance
+// (https://cloudinit.readthedocs.io/en/latest/reference/modules.html#ssh).
+func (k keys) userData(name string) []byte {
+	b, err := yaml.Marshal(map[string]any{
+		"ssh_authorized_keys": []string{k.login},
+		"ssh_deletekeys":      true,
+		"ssh_keys":            map[string]string{"ed25519_private": k.hosts[name].private, "ed25519_public": k.hosts[name].public},
+		"hostname":            name,
+	})
+	if err != nil {
+		panic(fmt.Sprintf("cloud-config: %v", err)) // strings alone
+	}
+	return append([]byte("#cloud-config\n"), b...)
+}
+
+// userOf is whom an image lets in, as far as it says: distributions name the user after themselves.
+func userOf(i images.Image) string {
+	for _, key := range []string{"default_user", "os_admin_user", "image_original_user"} {
+		if s, is := i.Properties[key].(string); is && s != "" {
+			return s
+		}
+	}
+	about := strings.ToLower(fmt.Sprint(i.Name, " ", i.Properties["os_distro"]))
+	for _, name := range []string{"debian", "ubuntu", "fedora", "centos", "rocky", "almalinux", "arch", "opensuse", "cirros"} {
+		if strings.Contains(about, name) {
+			return name
+		}
+	}
+	return "root"
+}

@@ -1,0 +1,316 @@
+package openstack
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"golang.org/x/sync/errgroup"
+
+	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/site"
+)
+
+// atOnce is how many requests are under way at a time: more make Neutron slower, not faster.
+const atOnce = 4
+
+// inner are the addresses of a network that is made for instances. Nothing else is in it, and
+// nodes of a lab do not see it.
+const inner = "10.254.0.0/16"
+
+// building is what a lab's instances are being made of.
+type building struct {
+	*account
+	found
+	site.Allocation
+	mark string
+	keys keys
+	say  func(string)
+}
+
+// Make makes the instances of a list. Everything is made with its mark in one request, but for
+// rules of a security group and interfaces of a router, which end with these.
+func (a *account) Make(ctx context.Context, l *site.List, al site.Allocation, say func(string)) error {
+	f, err := a.find(ctx, l)
+	if err != nil {
+		return err
+	}
+	if err := a.room(ctx, f); err != nil {
+		return err
+	}
+	b := &building{account: a, found: f, Allocation: al, mark: markOf(al), say: say}
+	if b.keys, err = newKeys(a.user, al, l); err != nil {
+		return err
+	}
+	say("a network")
+	group, err := b.securityGroup(ctx)
+	if err != nil {
+		return err
+	}
+	if b.network == nil {
+		if err := b.makeNetwork(ctx); err != nil {
+			return err
+		}
+	}
+	say(words.Plural(len(l.Machines), "port"))
+	at, err := b.makePorts(ctx, l, group.ID)
+	if err != nil {
+		return err
+	}
+	say(words.Plural(len(l.Machines), "instance"))
+	if err := b.makeServers(ctx, l, at); err != nil {
+		return err
+	}
+	if err := b.reach(ctx, l, at); err != nil {
+		return err
+	}
+	if err := b.booted(ctx, l); err != nil {
+		return err
+	}
+	return b.entered(ctx, l)
+}
+
+// called is the name of something that is made for the lab.
+func (b *building) called(what string) string { return "trivet-" + b.Lab + "-" + what }
+
+func (b *building) make(ctx context.Context, k kind, what string, body map[string]any) (thing, error) {
+	body["description"] = b.mark
+	if k != floatingIPs {
+		body["name"] = b.called(what)
+	}
+	return b.create(ctx, k, body)
+}
+
+// securityGroup lets SSH in, and what instances of the lab send each other.
+func (b *building) securityGroup(ctx context.Context) (thing, error) {
+	group, err := b.make(ctx, securityGroups, "instances", map[string]any{})
+	if err != nil {
+		return group, err
+	}
+	rules := []map[string]any{
+		{"ethertype": "IPv4", "protocol": "tcp", "port_range_min": 22, "port_range_max": 22},
+		{"ethertype": "IPv4", "protocol": "icmp"},
+		{"ethertype": "IPv4", "remote_group_id": group.ID},
+	}
+	for _, r := range rules {
+		r["direction"], r["security_group_id"] = "ingress", group.ID
+	}
+	for tries := uint(1); ; tries++ {
+		_, err := b.neutron.Post(ctx, b.neutron.ServiceURL("security-group-rules"), map[string]any{"security_group_rules": rules}, nil, created())
+		if err == nil || gophercloud.ResponseCodeIs(err, http.StatusConflict) && tries > 1 { // they are there: the answer was lost
+			return group, nil
+		}
+		if tries >= maxTries || !passing(err) || sleep(ctx, pause(tries)) != nil {
+			return group, explained("make the rules of the security group "+b.called("instances"), err)
+		}
+	}
+}
+
+// makeNetwork makes a network, and the router by which it is reached.
+func (b *building) makeNetwork(ctx context.Context) error {
+	n, err := b.make(ctx, networks, "instances", map[string]any{})
+	if err != nil {
+		return err
+	}
+	subnet, err := b.make(ctx, subnets, "instances", map[string]any{"network_id": n.ID, "ip_version": 4, "cidr": inner})
+	if err != nil {
+		return err
+	}
+	r, err := b.make(ctx, routers, "instances", map[string]any{"external_gateway_info": map[string]any{"network_id": b.external.ID}})
+	if err != nil {
+		return err
+	}
+	b.network = &n
+	for tries := uint(1); ; tries++ {
+		_, err := b.neutron.Put(ctx, b.neutron.ServiceURL("routers", r.ID, "add_router_interface"), map[string]any{"subnet_id": subnet.ID}, nil,
+			&gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
+		if err == nil {
+			return nil
+		}
+		there, e := b.list(ctx, ports, url.Values{"device_id": {r.ID}, "network_id": {n.ID}})
+		if e == nil && len(there) > 0 { // the answer was lost
+			return nil
+		}
+		if tries >= maxTries || !passing(err) || sleep(ctx, pause(tries)) != nil {
+			return explained("join the router "+b.called("instances")+" to its network", err)
+		}
+	}
+}
+
+// makePorts makes the first port of each instance, in one request: Neutron takes half the time for
+// each then.
+func (b *building) makePorts(ctx context.Context, l *site.List, group string) (map[string]thing, error) {
+	var bodies []map[string]any
+	for _, m := range l.Machines {
+		bodies = append(bodies, map[string]any{"network_id": b.network.ID, "name": b.called(m.Name), "description": b.mark, "security_groups": []string{group}})
+	}
+	for tries := uint(1); ; tries++ {
+		var answer struct{ Ports []thing }
+		_, err := b.neutron.Post(ctx, b.neutron.ServiceURL(ports.many), map[string]any{"ports": bodies}, &answer, created())
+		if err != nil && passing(err) && tries < maxTries { // all of them were made, or none
+			if e := sleep(ctx, pause(tries)); e != nil {
+				return nil, explained("make ports", err)
+			}
+			if answer.Ports, err = b.list(ctx, ports, url.Values{"description": {b.mark}}); err == nil && len(answer.Ports) == 0 {
+				continue
+			}
+		}
+		if err != nil {
+			return nil, explained("make ports", err)
+		}
+		at := map[string]thing{}
+		for _, m := range l.Machines {
+			i := slices.IndexFunc(answer.Ports, func(p thing) bool { return p.Name == b.called(m.Name) })
+			if i < 0 || len(answer.Ports[i].FixedIPs) == 0 {
+				return nil, fmt.Errorf("Neutron made no port with an address for %s", m.Name)
+			}
+			at[m.Name] = answer.Ports[i]
+		}
+		return at, nil
+	}
+}
+
+// makeServers asks Nova for the instances, which boot meanwhile.
+func (b *building) makeServers(ctx context.Context, l *site.List, at map[string]thing) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for _, m := range l.Machines {
+		g.Go(func() error { return b.makeServer(ctx, m.Name, at[m.Name].ID) })
+	}
+	return g.Wait()
+}
+
+func (b *building) makeServer(ctx context.Context, name, port string) error {
+	drive := true // else the network must have a metadata service
+	o := servers.CreateOpts{Name: b.called(name), ImageRef: b.images[name].ID, FlavorRef: b.flavors[name].ID, AvailabilityZone: b.options.of(name).Zone,
+		Networks: []servers.Network{{Port: port}}, ConfigDrive: &drive, UserData: b.keys.userData(name), Metadata: map[string]string{"trivet": b.mark}}
+	for tries := uint(1); ; tries++ {
+		_, err := servers.Create(ctx, b.nova, o, nil).Extract()
+		if err == nil {
+			return nil
+		}
+		if tries >= maxTries || !passing(err) || sleep(ctx, pause(tries)) != nil {
+			return explained("make the instance "+o.Name, err)
+		}
+		there, e := b.servers(ctx, b.Key)
+		if e != nil {
+			return e
+		}
+		if slices.ContainsFunc(there, func(s servers.Server) bool { return s.Name == o.Name }) {
+			return nil
+		}
+	}
+}
+
+// servers lists the instances that have the mark of a key; "" lists those of all.
+func (a *account) servers(ctx context.Context, key string) ([]servers.Server, error) {
+	pages, err := servers.List(a.nova, servers.ListOpts{Name: "^trivet-"}).AllPages(ctx)
+	if err != nil {
+		return nil, explained("list instances", err)
+	}
+	all, err := servers.ExtractServers(pages)
+	return slices.DeleteFunc(all, func(s servers.Server) bool {
+		al, is := ofMark(s.Metadata["trivet"])
+		return !is || key != "" && al.Key != key
+	}), err
+}
+
+// reach gives the instances addresses by which this machine reaches them.
+func (b *building) reach(ctx context.Context, l *site.List, at map[string]thing) error {
+	if b.external != nil {
+		b.say(words.Plural(len(l.Machines), "floating IP"))
+	}
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for _, m := range l.Machines {
+		g.Go(func() error {
+			inner, address := at[m.Name].FixedIPs[0].Address, ""
+			if address = inner; b.external != nil {
+				ip, err := b.make(ctx, floatingIPs, "", map[string]any{"floating_network_id": b.external.ID, "port_id": at[m.Name].ID})
+				if err != nil {
+					return err
+				}
+				address = ip.FloatingAddress
+			}
+			to, err := netip.ParseAddr(inner)
+			if err != nil {
+				return fmt.Errorf("Neutron gave %s the address %q: %w", m.Name, inner, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			m.Host, m.Address, m.User = address, to, cmp.Or(b.options.User, userOf(b.images[m.Name]))
+			m.Key, m.HostKey = b.keys.file, b.keys.hostKey(m.Name)
+			m.Cores = cmp.Or(m.Cores, float64(b.flavors[m.Name].VCPUs))
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// booted waits until Nova says that all instances run.
+func (b *building) booted(ctx context.Context, l *site.List) error {
+	wait := patience.Instance.Begin()
+	for {
+		there, err := b.servers(ctx, b.Key)
+		if err != nil {
+			return err
+		}
+		active := 0
+		for _, s := range there {
+			switch s.Status {
+			case "ACTIVE":
+				active++
+			case "ERROR":
+				why := cmp.Or(s.Fault.Message, "it does not say why")
+				return fmt.Errorf("the instance %s did not come up: %s: openstack server show %s", s.Name, site.Short(why), s.ID)
+			}
+		}
+		if b.say(fmt.Sprintf("%d of %s run", active, words.Plural(len(l.Machines), "instance"))); active == len(l.Machines) {
+			return nil
+		}
+		if wait.Over() {
+			return fmt.Errorf("%d of %s: %w", active, words.Plural(len(l.Machines), "instance"), wait.Err())
+		}
+		if err := sleep(ctx, 2*time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// entered waits until all instances let us in.
+func (b *building) entered(ctx context.Context, l *site.List) error {
+	b.say("waiting for SSH at " + words.Plural(len(l.Machines), "instance"))
+	wait := patience.Instance.Begin()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for _, m := range l.Machines {
+		g.Go(func() error {
+			for {
+				login, err := site.Dial(ctx, m, b.user)
+				if err == nil {
+					login.Close()
+					return nil
+				}
+				var not *site.Unreachable
+				if ctx.Err() != nil || !errors.As(err, &not) || wait.Over() {
+					return fmt.Errorf("the instance %s runs, but does not let us in: %w\n  what it says:  openstack console log show %s", b.called(m.Name), err, b.called(m.Name))
+				}
+				if err := sleep(ctx, time.Second); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return g.Wait()
+}

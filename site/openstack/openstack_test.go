@@ -1,0 +1,114 @@
+package openstack
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"trivet.dev/trivet/site"
+)
+
+// TestRead proves what files of instances are read as.
+func TestRead(t *testing.T) {
+	l, err := site.Parse("cloud.yaml", []byte("openstack:\n  cloud: campus\n  image: debian-12\n  flavor: small\n  instances:\n    a: {flavor: big, labels: gpu, cores: 2}\n    b:\nkeep: 1h\ncarrier: wireguard\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o Options
+	if err := json.Unmarshal(l.Provided.Options, &o); err != nil || l.Provided.By != Word || !l.Head.Only || l.Carrier != "wireguard" {
+		t.Errorf("%+v: %v", l, err)
+	}
+	if a, b := o.of("a"), o.of("b"); a.Flavor != "big" || b.Flavor != "small" || a.Image != "debian-12" || len(l.Machines) != 2 || l.Machines[0].Cores != 2 {
+		t.Errorf("%+v %+v %+v", a, b, l.Machines)
+	}
+	if l, err = site.Read(Word); err != nil || len(l.Machines) != 1 || l.Provided == nil {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// TestReadProblems proves that what is wrong with a file is told with its place.
+func TestReadProblems(t *testing.T) {
+	for text, want := range map[string]string{
+		"openstack: small":                            "cloud.yaml:1:12  openstack is a mapping",
+		"openstack: {flavour: small}":                 `cloud.yaml:1:13  openstack: there is no option "flavour"`,
+		"openstack: {instances: 0}":                   "1 to 256",
+		"openstack: {instances: {a_b: {}}}":           `"a_b" cannot be the name`,
+		"openstack: {instances: {a: {ram: 1}}}":       `instance a: there is no option "ram"`,
+		"openstack: {external: none}":                 "external: none leaves no way",
+		"openstack: {image: [a]}":                     "a name of the cloud's is needed here",
+		"openstack: {}\nmachines: [x]":                `there is no key "machines"`,
+		"openstack: {}\ncarrier: pigeon":              `there is no carrier "pigeon"`,
+		"openstack: {instances: {head: {}}}":          "cannot be the name",
+		"openstack: {instances: [a, b]}":              "instances is a number, or a mapping",
+		"openstack: {instances: {a: big}}":            "an instance is a mapping",
+		"openstack: {instances: 3, cloud: \"a\\nb\"}": "a name of the cloud's is needed here",
+	} {
+		if _, err := site.Parse("cloud.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\n%v\nwithout %q", text, err, want)
+		}
+	}
+}
+
+// TestMark proves that a mark is read as what was written, and nothing else as one.
+func TestMark(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9@=._-]{0,30}`)
+		al := site.Allocation{Lab: word.Draw(t, "lab"), Key: word.Draw(t, "key"), By: word.Draw(t, "by"), Since: "2026-01-02T03:04:05Z"}
+		if got, is := ofMark(markOf(al)); !is || got.Lab != al.Lab || got.Key != al.Key || got.By != al.By || got.Since != al.Since {
+			t.Fatalf("%+v, %v", got, is)
+		}
+		if other := rapid.String().Draw(t, "text"); !strings.HasPrefix(other, mark) {
+			if _, is := ofMark(other); is {
+				t.Fatalf("%q is a mark", other)
+			}
+		}
+	})
+	if _, is := ofMark(mark + "a key= by=x since=2026-01-02T03:04:05Z"); is {
+		t.Error("a mark without a key")
+	}
+}
+
+// TestCredentials proves that credentials are read from where OpenStack's own client takes them: a
+// clouds.yaml with its secure.yaml, or the variables of an openrc file, with domains.
+func TestCredentials(t *testing.T) {
+	home := t.TempDir()
+	dir := filepath.Join(home, ".config", "openstack")
+	for _, v := range []string{"OS_CLOUD", "OS_CLIENT_CONFIG_FILE", "OS_AUTH_URL", "OS_PASSWORD", "OS_USERNAME", "OS_PROJECT_NAME", "OS_PROJECT_ID", "OS_DOMAIN_ID",
+		"OS_USER_DOMAIN_ID", "OS_PROJECT_DOMAIN_ID", "OS_TOKEN", "OS_REGION_NAME", "OS_DOMAIN_NAME", "OS_USER_DOMAIN_NAME", "OS_PROJECT_DOMAIN_NAME", "OS_CACERT", "OS_INTERFACE", "SUDO_UID"} {
+		t.Setenv(v, "")
+	}
+	if _, _, _, err := credentials("", home); err == nil || !strings.Contains(err.Error(), "OS_CLOUD") {
+		t.Errorf("no cloud: %v", err)
+	}
+	if _, _, _, err := credentials("campus", home); err == nil || !strings.Contains(err.Error(), "no clouds.yaml") {
+		t.Errorf("no file: %v", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("clouds.yaml", "clouds:\n  campus:\n    region_name: north\n    auth: {auth_url: https://cloud.example/v3, username: ada, project_name: nets, user_domain_name: Staff, project_domain_name: Projects}\n")
+	write("secure.yaml", "clouds:\n  campus:\n    auth: {password: hidden}\n")
+	as, at, _, err := credentials("campus", home)
+	if err != nil || as.Password != "hidden" || as.DomainName != "Staff" || as.Scope.DomainName != "Projects" || at.Region != "north" {
+		t.Errorf("%+v %+v %v", as.Scope, at, err)
+	}
+	if _, _, _, err := credentials("other", home); err == nil || !strings.Contains(err.Error(), `cloud "other" not found`) {
+		t.Errorf("another cloud: %v", err)
+	}
+	for k, v := range map[string]string{"OS_AUTH_URL": "https://cloud.example/v3", "OS_USERNAME": "ada", "OS_PASSWORD": "x", "OS_PROJECT_NAME": "nets",
+		"OS_USER_DOMAIN_NAME": "Staff", "OS_PROJECT_DOMAIN_ID": "default", "OS_REGION_NAME": "south"} {
+		t.Setenv(k, v)
+	}
+	if as, at, _, err = credentials("", home); err != nil || as.DomainName != "Staff" || as.Scope.ProjectName != "nets" || as.Scope.DomainID != "default" || at.Region != "south" {
+		t.Errorf("%+v %+v %v", as, at, err)
+	}
+}

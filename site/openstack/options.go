@@ -1,0 +1,215 @@
+// Package openstack makes a lab's machines of instances in an OpenStack cloud: in a network of their
+// own behind a router, or in one that is there, with addresses by which they are reached over SSH.
+// It makes them as any member of a project can, and needs no rights of an administrator.
+package openstack
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats/yamlfile"
+)
+
+// Word is how users call this provider.
+const Word = "openstack"
+
+func init() {
+	site.RegisterProvider(&site.Provider{Word: Word, Open: open, Schema: schema()})
+	site.RegisterSource(&site.Source{Knows: knows, Read: read})
+}
+
+// Options are what a file says of a lab's instances. What is not said is chosen where there is only
+// one that fits.
+type Options struct {
+	Cloud    string `json:"cloud,omitempty"`    // a name in clouds.yaml; unset: OS_CLOUD, or OS_AUTH_URL and so on
+	Image    string `json:"image,omitempty"`    // a name or an ID
+	Flavor   string `json:"flavor,omitempty"`   // the same
+	User     string `json:"user,omitempty"`     // whom the image lets in; unset: its default user
+	Zone     string `json:"zone,omitempty"`     // an availability zone of Nova
+	Network  string `json:"network,omitempty"`  // where the instances have their first port; unset: one is made
+	External string `json:"external,omitempty"` // the network that floating IPs are of; none: this machine reaches the other one
+
+	Instances map[string]Instance `json:"instances"`
+}
+
+// Instance is what a file says of one. What is unset is as for all.
+type Instance struct {
+	Image  string `json:"image,omitempty"`
+	Flavor string `json:"flavor,omitempty"`
+	Zone   string `json:"zone,omitempty"`
+}
+
+// none, in place of an external network, says that floating IPs are not wanted.
+const none = "none"
+
+// maxInstances is how many a list may have.
+const maxInstances = site.MaxMachines
+
+// knows says whether what is given asks for instances: the word alone, or a file with that key.
+func knows(g *site.Given) bool {
+	if len(g.Files) == 0 {
+		return g.Argument == Word
+	}
+	if len(g.Files) > 1 {
+		return false
+	}
+	root, _ := yamlfile.Dialect{}.Parse(g.Files[0].Name, g.Files[0].Data)
+	return root != nil && root.Get(Word) != nil
+}
+
+// read reads the file; the word alone asks for one instance.
+func read(g *site.Given, l *site.List, p *topology.Problems) {
+	o := Options{Instances: map[string]Instance{}}
+	l.Head.Only = true // the instances reach nothing of this machine but its SSH connections
+	if len(g.Files) > 0 {
+		root, problems := yamlfile.Dialect{}.Parse(g.Files[0].Name, g.Files[0].Data)
+		if *p = append(*p, problems...); root == nil {
+			return
+		}
+		for _, q := range root.Pairs {
+			switch {
+			case q.Key.Text == Word:
+				o.read(q.Value, l, p)
+			case !l.Option(q, p):
+				p.Add(q.Key.Pos, "known are openstack, carrier, keep", "there is no key %q", q.Key.Text)
+			}
+		}
+	} else {
+		o.add(l, "i1", Instance{}, topology.Position{})
+	}
+	b, err := json.Marshal(o)
+	if err != nil {
+		p.Add(topology.Position{}, "", "%v", err)
+	}
+	l.Provided = &site.Provided{By: Word, Options: b}
+}
+
+func (o *Options) read(v *yamlfile.Value, l *site.List, p *topology.Problems) {
+	if v.Shape != yamlfile.Mapping {
+		p.Add(v.Pos, "write  openstack: {image: debian-12, flavor: small, instances: 2}", "openstack is a mapping, not %s", v)
+		return
+	}
+	words := map[string]*string{"cloud": &o.Cloud, "image": &o.Image, "flavor": &o.Flavor, "user": &o.User, "zone": &o.Zone,
+		"network": &o.Network, "external": &o.External}
+	for _, q := range v.Pairs {
+		switch to := words[q.Key.Text]; {
+		case to != nil:
+			*to = word(q.Value, p)
+		case q.Key.Text == "instances":
+			o.readInstances(q.Value, l, p)
+		default:
+			p.Add(q.Key.Pos, "known are cloud, image, flavor, user, zone, network, external, instances", "openstack: there is no option %q", q.Key.Text)
+		}
+	}
+	if v.Get("instances") == nil {
+		o.add(l, "i1", Instance{}, v.Pos)
+	}
+	if o.External == none && o.Network == "" {
+		p.Add(v.Pos, "name the network by which this machine reaches them:  network: NAME", "external: none leaves no way to the instances")
+	}
+}
+
+func (o *Options) readInstances(v *yamlfile.Value, l *site.List, p *topology.Problems) {
+	switch v.Shape {
+	case yamlfile.Scalar:
+		n, err := strconv.Atoi(v.Text)
+		if err != nil || n < 1 || n > maxInstances {
+			p.Add(v.Pos, "write  instances: 2", "%s is not a number of instances: 1 to %d", v, maxInstances)
+			return
+		}
+		for i := range n {
+			o.add(l, fmt.Sprintf("i%d", i+1), Instance{}, v.Pos)
+		}
+	case yamlfile.Mapping:
+		for _, q := range v.Pairs {
+			o.readInstance(q, l, p)
+		}
+	default:
+		p.Add(v.Pos, "write  instances: 2", "instances is a number, or a mapping of names, not %s", v)
+	}
+}
+
+func (o *Options) readInstance(q yamlfile.Pair, l *site.List, p *topology.Problems) {
+	name, v := q.Key.Text, q.Value
+	if !hostname(name) {
+		p.Add(q.Key.Pos, "use letters, digits and dashes, at most 40", "%q cannot be the name of an instance", name)
+		return
+	}
+	var i Instance
+	m := o.add(l, name, i, q.Key.Pos)
+	if v.Shape == yamlfile.Nothing {
+		return
+	}
+	if v.Shape != yamlfile.Mapping {
+		p.Add(v.Pos, "write  "+name+": {flavor: large}", "an instance is a mapping, not %s", v)
+		return
+	}
+	words := map[string]*string{"image": &i.Image, "flavor": &i.Flavor, "zone": &i.Zone}
+	for _, option := range v.Pairs {
+		if to := words[option.Key.Text]; to != nil {
+			*to = word(option.Value, p)
+		} else if !m.Option(option, p) {
+			p.Add(option.Key.Pos, "known are image, flavor, zone, labels, cores", "instance %s: there is no option %q", name, option.Key.Text)
+		}
+	}
+	o.Instances[name] = i
+}
+
+// add adds a machine to a list, which is called after itself until it is made.
+func (o *Options) add(l *site.List, name string, i Instance, pos topology.Position) *site.Machine {
+	m := &site.Machine{Name: name, Host: name, Pos: pos}
+	l.Machines, o.Instances[name] = append(l.Machines, m), i
+	return m
+}
+
+// of is what an instance is made of.
+func (o *Options) of(name string) Instance {
+	i := o.Instances[name]
+	return Instance{cmp.Or(i.Image, o.Image), cmp.Or(i.Flavor, o.Flavor), cmp.Or(i.Zone, o.Zone)}
+}
+
+// word is a name of something in a cloud.
+func word(v *yamlfile.Value, p *topology.Problems) string {
+	if v.Shape != yamlfile.Scalar || v.Text == "" || len(v.Text) > 255 || strings.ContainsFunc(v.Text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		p.Add(v.Pos, "write a name, or an ID", "a name of the cloud's is needed here, not %s", v)
+		return ""
+	}
+	return v.Text
+}
+
+// hostname says whether a machine can be called so by itself (RFC 1123, section 2.1), too.
+func hostname(s string) bool {
+	alnum := func(r byte) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' }
+	return site.CanName(s) && alnum(s[0]) && alnum(s[len(s)-1]) && !slices.ContainsFunc([]byte(s), func(b byte) bool { return !alnum(b) && b != '-' })
+}
+
+// schema describes what a file says of instances.
+func schema() map[string]any {
+	type object = map[string]any
+	name := func(what string) object {
+		return object{"type": "string", "minLength": 1, "maxLength": 255, "description": what}
+	}
+	image, flavor, zone := name("Its image: a name or an ID."), name("Its flavor: a name or an ID."), name("An availability zone of Nova.")
+	instance := object{"anyOf": []object{{"type": "null"}, {"type": "object", "additionalProperties": false, "properties": object{
+		"image": image, "flavor": flavor, "zone": zone,
+		"labels": object{"description": "A node that asks for one of them (on: gpu) runs here.", "anyOf": []object{{"type": "string"}, {"type": "array", "items": object{"type": "string"}}}},
+		"cores":  object{"description": "How many processors the lab may use; else the flavor's.", "type": "number", "exclusiveMinimum": 0, "maximum": 4096},
+	}}}}
+	return object{"type": "object", "additionalProperties": false, "properties": object{
+		"cloud": name("A name in clouds.yaml; else OS_CLOUD, or the variables of an openrc file."),
+		"image": image, "flavor": flavor, "zone": zone,
+		"user":     name("Whom the image lets in over SSH; else its default user."),
+		"network":  name("Where the instances have their first port; else a network, with a router, is made."),
+		"external": name("The network that floating IPs are of. none: this machine reaches the instances without."),
+		"instances": object{"description": "How many, or their names.", "anyOf": []object{
+			{"type": "integer", "minimum": 1, "maximum": maxInstances},
+			{"type": "object", "minProperties": 1, "maxProperties": maxInstances, "additionalProperties": instance},
+		}},
+	}}
+}

@@ -1,0 +1,156 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"golang.org/x/sync/errgroup"
+
+	"trivet.dev/trivet/internal/asuser"
+	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/site"
+)
+
+// removed are the kinds of things that are removed after the instances, one kind after the other.
+// Subnets go with their networks.
+var removed = []kind{floatingIPs, ports, routers, networks, securityGroups}
+
+// Remove removes all that has the mark of a key. What it cannot remove it names, and goes on.
+func (a *account) Remove(ctx context.Context, key string, say func(string)) (int, error) {
+	n, err := a.removeServers(ctx, key, say)
+	wrong := []error{err}
+	for _, k := range removed {
+		all, err := a.list(ctx, k, url.Values{"fields": {"id", "description"}})
+		if err != nil {
+			wrong = append(wrong, err)
+			continue
+		}
+		all = slices.DeleteFunc(all, func(t thing) bool { al, is := ofMark(t.Description); return !is || al.Key != key })
+		if len(all) == 0 {
+			continue
+		}
+		say("removing " + words.Plural(len(all), k.title))
+		var g errgroup.Group
+		g.SetLimit(atOnce)
+		failed := make([]error, len(all))
+		for i, t := range all {
+			g.Go(func() error {
+				if k == routers {
+					failed[i] = a.emptyRouter(ctx, t.ID)
+				}
+				failed[i] = errors.Join(failed[i], a.remove(ctx, k, t.ID))
+				return nil
+			})
+		}
+		_ = g.Wait()
+		n += len(all)
+		wrong = append(wrong, failed...)
+	}
+	err = errors.Join(wrong...)
+	if err == nil {
+		err = asuser.Do(func() error {
+			if err := os.Remove(keyFile(a.user, key)); !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+			return nil
+		})
+	}
+	return n, err
+}
+
+// removeServers deletes instances, and waits until they are gone: what they use cannot be deleted
+// before.
+func (a *account) removeServers(ctx context.Context, key string, say func(string)) (int, error) {
+	n, wait := 0, patience.CloudRemoves.Begin()
+	for asked := map[string]bool{}; ; {
+		there, err := a.servers(ctx, key)
+		if err != nil || len(there) == 0 {
+			return n, err
+		}
+		if wait.Over() {
+			return n, fmt.Errorf("%s are still there, such as %s (%s): %w", words.Plural(len(there), "instance"), there[0].Name, there[0].Status, wait.Err())
+		}
+		say("removing " + words.Plural(len(there), "instance"))
+		for _, s := range there {
+			if asked[s.ID] {
+				continue
+			}
+			err := servers.Delete(ctx, a.nova, s.ID).ExtractErr()
+			switch {
+			case err == nil, gophercloud.ResponseCodeIs(err, http.StatusNotFound):
+				asked[s.ID] = true
+				n++
+			case !gophercloud.ResponseCodeIs(err, http.StatusConflict): // it is changing: asked again
+				return n, explained("delete the instance "+s.Name, err)
+			}
+		}
+		if err := sleep(ctx, time.Second); err != nil {
+			return n, err
+		}
+	}
+}
+
+// emptyRouter takes the interfaces of a router away; its port to the outside goes with it.
+func (a *account) emptyRouter(ctx context.Context, id string) error {
+	at, err := a.list(ctx, ports, url.Values{"device_id": {id}, "device_owner": {"network:router_interface", "network:router_interface_distributed", "network:ha_router_replicated_interface"}})
+	if err != nil {
+		return err
+	}
+	for _, p := range at {
+		_, err := a.neutron.Put(ctx, a.neutron.ServiceURL("routers", id, "remove_router_interface"), map[string]any{"port_id": p.ID}, nil,
+			&gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
+		if err != nil && !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+			return explained("take an interface from the router "+id, err)
+		}
+	}
+	return nil
+}
+
+// Allocations lists what there is of all labs in the project.
+func (a *account) Allocations(ctx context.Context) ([]site.Allocation, error) {
+	by := map[string]*site.Allocation{}
+	count := func(text, kind string) {
+		al, is := ofMark(text)
+		if !is {
+			return
+		}
+		if by[al.Key] == nil {
+			al.Holds = map[string]int{}
+			by[al.Key] = &al
+		}
+		by[al.Key].Holds[kind]++
+	}
+	there, err := a.servers(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range there {
+		count(s.Metadata["trivet"], "instance")
+	}
+	for _, k := range removed {
+		all, err := a.list(ctx, k, url.Values{"fields": {"id", "description"}})
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range all {
+			count(t.Description, k.title)
+		}
+	}
+	var out []site.Allocation
+	for _, key := range slices.Sorted(maps.Keys(by)) {
+		out = append(out, *by[key])
+	}
+	slices.SortStableFunc(out, func(a, b site.Allocation) int { return strings.Compare(a.Since, b.Since) })
+	return out, nil
+}

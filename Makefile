@@ -68,6 +68,7 @@ paper: build # an experiment of each paper, quickly; the packages' tests have dr
 
 arm64: # everything compiles for the devices of a rack
 	@GOARCH=arm64 $(GO) build ./...
+	@GOARCH=arm $(GO) build -o /dev/null ./cmd/trivet
 
 slow: bootstrap ## the parts of the slow ring that changed files concern (test/slow.ini), or PARTS; what passed is written to test/proven
 	@scripts/slow run $(PARTS)

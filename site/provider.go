@@ -29,8 +29,9 @@ type Account interface {
 	// quota. It changes nothing.
 	Check(ctx context.Context, l *List) error
 
-	// Make makes the machines of a list, adds to the list how they are reached, and waits until they
-	// let the user in. Whatever it makes can be found by the key at any time, also if Make fails.
+	// Make makes the machines of a list, adds to the list how they are reached, and waits until
+	// they let the user in. Whatever it makes can be found by the key at any time, also if Make
+	// fails.
 	Make(ctx context.Context, l *List, a Allocation, say func(string)) error
 
 	// Remove removes all that was made for a key, and returns how many things that were.

@@ -110,7 +110,7 @@ func empty(n *topology.Node) []entry {
 	case n.Datapath == topology.OVS && n.FailMode != topology.Secure:
 		return []entry{entryOf("priority=0,actions=NORMAL")}
 	case n.Datapath == topology.Embedded && n.FailMode == topology.Standalone:
-		return []entry{entryOf(fmt.Sprintf("cookie=%#x,priority=0,actions=NORMAL", agent.LearnCookie))}
+		return []entry{entryOf(fmt.Sprintf("cookie=%#x,priority=0,actions=NORMAL", uint64(agent.LearnCookie)))}
 	}
 	return nil
 }

@@ -162,9 +162,9 @@ func quiet(string) {}
 
 var allocation = site.Allocation{Lab: "test", By: "somebody@here", Since: "2026-01-02T03:04:05Z"}
 
-// TestInstances proves that instances are made and let in who made them alone, by keys that are known
-// beforehand; that they are listed with all that they take; and that all of it is removed, and nothing
-// that is somebody else's, however alike it is called.
+// TestInstances proves that instances are made and let in who made them alone, by keys that are
+// known beforehand; that they are listed with all that they take; and that all of it is removed,
+// and nothing that is somebody else's, however alike it is called.
 func TestInstances(t *testing.T) {
 	_, u, heard := newStack(t)
 	l := listOf(t, 2)

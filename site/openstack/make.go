@@ -172,7 +172,7 @@ func (b *building) makePorts(ctx context.Context, l *site.List, group string) (m
 		for _, m := range l.Machines {
 			i := slices.IndexFunc(answer.Ports, func(p thing) bool { return p.Name == b.called(m.Name) })
 			if i < 0 || len(answer.Ports[i].FixedIPs) == 0 {
-				return nil, fmt.Errorf("Neutron made no port with an address for %s", m.Name)
+				return nil, fmt.Errorf("the service made no port with an address for %s", m.Name)
 			}
 			at[m.Name] = answer.Ports[i]
 		}
@@ -245,7 +245,7 @@ func (b *building) reach(ctx context.Context, l *site.List, at map[string]thing)
 			}
 			to, err := netip.ParseAddr(inner)
 			if err != nil {
-				return fmt.Errorf("Neutron gave %s the address %q: %w", m.Name, inner, err)
+				return fmt.Errorf("the address that %s was given, %q: %w", m.Name, inner, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -1,6 +1,6 @@
-// Package openstack makes a lab's machines of instances in an OpenStack cloud: in a network of their
-// own behind a router, or in one that is there, with addresses by which they are reached over SSH.
-// It makes them as any member of a project can, and needs no rights of an administrator.
+// Package openstack makes a lab's machines of instances in an OpenStack cloud: in a network of
+// their own behind a router, or in one that is there, with addresses by which they are reached over
+// SSH. It makes them as any member of a project can, and needs no rights of an administrator.
 package openstack
 
 import (

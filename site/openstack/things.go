@@ -87,8 +87,9 @@ func decode(raw json.RawMessage, to any) error {
 	return json.Unmarshal(raw, to)
 }
 
-// create makes a thing with a name and a description that no other has. Where a service does not say
-// what became of a request, it is looked whether the thing is there before it is asked for again.
+// create makes a thing with a name and a description that no other has. Where a service does not
+// say what became of a request, it is looked whether the thing is there before it is asked for
+// again.
 func (a *account) create(ctx context.Context, k kind, body map[string]any) (made thing, err error) {
 	name, _ := body["name"].(string)
 	description, _ := body["description"].(string)

@@ -55,10 +55,10 @@ func newTenant(t *testing.T) (m *machine, secret string) {
 }
 
 // TestOpenStack proves that a lab comes up on instances that are made for it, and is one like any
-// other there: hosts reach each other within and across instances, programs run, a bandwidth holds both
-// ways, changes and another daemon are followed; that what it takes of the cloud is listed, also for
-// another machine of the project; and that nothing of it is left when it is down, neither there nor
-// here, and the secret of the credentials never was anywhere.
+// other there: hosts reach each other within and across instances, programs run, a bandwidth holds
+// both ways, changes and another daemon are followed; that what it takes of the cloud is listed,
+// also for another machine of the project; and that nothing of it is left when it is down, neither
+// there nor here, and the secret of the credentials never was anywhere.
 func TestOpenStack(t *testing.T) {
 	m, secret := newTenant(t)
 	before := m.snapshot()
@@ -116,8 +116,8 @@ func TestOpenStackRouting(t *testing.T) {
 	m.ok("down", m.name)
 }
 
-// TestOpenStackKilled proves that wherever `trivet up` is killed, whoever has the project's credentials sees
-// what it has made, and removes all of it.
+// TestOpenStackKilled proves that wherever `trivet up` is killed, whoever has the project's
+// credentials sees what it has made, and removes all of it.
 func TestOpenStackKilled(t *testing.T) {
 	m, _ := newTenant(t)
 	for _, at := range []string{"openstack: 2 ports", "openstack: 2 floating IPs", "openstack: waiting for SSH"} {

@@ -50,7 +50,7 @@ func (a *app) doctor() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&on, "on", "", "look at other machines: a file that lists them, or their names for ssh, with commas")
+	cmd.Flags().StringVar(&on, "on", "", "look at other machines: a file that lists them, their names for ssh, with commas, or openstack")
 	return cmd
 }
 

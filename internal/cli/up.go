@@ -42,7 +42,7 @@ func (a *app) up() *cobra.Command {
 	}
 	s.flags(cmd)
 	c.flags(cmd)
-	cmd.Flags().StringVar(&on, "on", lab.OnThisMachine, "where: on this machine only (local), or also on others: a file that lists them, or their names for ssh, with commas")
+	cmd.Flags().StringVar(&on, "on", lab.OnThisMachine, "where: on this machine only (local), or also on others: a file that lists them, their names for ssh, with commas, or openstack")
 	cmd.Flags().DurationVar(&wait, "wait", wait, "how long to wait for controllers")
 	return cmd
 }

@@ -404,7 +404,12 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 		differs(t, r, w, fresh)
 	}
 	n.settled = true
-	routes := n.routes()
+	routes, entries := n.routes(), n.rules.Flows()
+	for _, m := range entries { // before routes: their next hops are among these neighbours
+		if isRoute(controller.KeyOf(m)) && !isPart(m) {
+			n.adopt(m, routes)
+		}
+	}
 	for _, r := range routes {
 		n.settled = n.settled && r.Source == Connected
 		if n.wanted(r) {
@@ -412,14 +417,8 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 			want(Traffic{To: r.Prefix}, r, w, n.rules.Flow(controller.KeyOf(w.own())) == nil)
 		}
 	}
-	entries := n.rules.Flows()
 	n.compareParts(routes, entries, // before a part has an entry, the prefix's is its own: it is never fresh
 		func(t Traffic, r *Route, w way) { want(t, r, w, false) }, func(t Traffic, r *Route, w way) { differs(t, r, w, false) })
-	for _, m := range entries {
-		if k := controller.KeyOf(m); isRoute(k) && !isPart(m) && !keep[k] {
-			n.adopt(m)
-		}
-	}
 	for _, nb := range n.neighbors {
 		if p := nb.prefix(); nb.installed && !keep[routeKey(p)] { // else a route to this very address goes before
 			want(Traffic{To: p}, &Route{Prefix: p, Source: Connected}, n.neighborWay(nb), false)
@@ -435,8 +434,9 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 }
 
 // adopt takes an entry for a neighbour that a controller before this one has installed, and that
-// is in a subnet that the router still has, as this one's own.
-func (n *node) adopt(m *openflow.FlowMod) {
+// is in a subnet that the router still has, as this one's own. It is none for a neighbour where one
+// of the routes leads to this very address.
+func (n *node) adopt(m *openflow.FlowMod, routes map[netip.Prefix]*Route) {
 	field, is := m.Match.Get(openflow.FieldIPv4Dst)
 	if !is {
 		if field, is = m.Match.Get(openflow.FieldIPv6Dst); !is {
@@ -445,6 +445,9 @@ func (n *node) adopt(m *openflow.FlowMod) {
 	}
 	p, ok := field.Prefix()
 	if !ok || !p.IsSingleIP() || n.neighbors[p.Addr()] != nil {
+		return
+	}
+	if r := routes[p]; r != nil && n.wanted(r) {
 		return
 	}
 	var mac openflow.MAC

@@ -464,7 +464,7 @@ func TestMembersReactive(t *testing.T) {
 	k.send("h2", echoRequest(mac, to.MAC, k.host("h1").Addresses[0].Addr(), to.Addresses[0].Addr()))
 	k.wait("flows to where h1 was are gone", func() bool {
 		for name := range k.flowEntries() {
-			if strings.HasPrefix(name, "s1:") && strings.Contains(name, fmt.Sprint("eth_dst=", mac)) {
+			if strings.HasPrefix(name, "s1:") && strings.Contains(name, fmt.Sprint("dl_dst=", mac)) {
 				return false
 			}
 		}

@@ -73,6 +73,8 @@ func (v *verifier) learnQueue(q *evidence, r *reading, p *passage, all []*passag
 		q.open(true, "the machine is too busy: %s while packets waited", r.busy)
 	case came < v.queueBytes(r.hop, r.frame):
 		q.open(true, "the machine is too busy: too little was sent to fill it")
+	case holds(stats.Quantile(waits, 0.95)) > short+off: // in a full one, all wait for as long
+		q.open(true, "the machine is too busy: it was still filling")
 	default:
 		q.fails(short, "it holds %.0f packets, not %.0f", short, c.Asked)
 	}

@@ -53,6 +53,8 @@ type pathAnswer struct {
 	Path  Path
 	To    netip.Addr // the destination
 	Wants []string
+
+	Unread []string // switches whose entries it could not read
 }
 
 // part is what the master of a switch has said of it; false: this controller decides for the switch,
@@ -126,7 +128,13 @@ func (s *Server) registerPathPart(api huma.API) {
 		if err != nil {
 			return nil, problem(err)
 		}
-		text, err := json.Marshal(pathAnswer{w.path, w.to.address, names(others.wants)})
+		unread := map[string]bool{}
+		for dpid, err := range w.failed {
+			if err != nil {
+				unread[w.switchName(dpid)] = true
+			}
+		}
+		text, err := json.Marshal(pathAnswer{w.path, w.to.address, names(others.wants), names(unread)})
 		if err != nil {
 			return nil, problem(err)
 		}
@@ -218,13 +226,16 @@ func (j *Joint) path(ctx context.Context, query string) (Path, []string, error) 
 	}
 }
 
-// follow asks the first member that answers, and that can use the store, if any can.
+// follow asks the first member that answers, and that can use the store and reads the entries of
+// all switches on the way, if any can: one that has just started is not connected to all of them
+// yet.
 func (j *Joint) follow(ctx context.Context, query string, have []pathPart) (a pathAnswer, err error) {
 	body, err := json.Marshal(have)
 	if err != nil {
 		return a, err
 	}
 	var errs []error
+	var lacking *pathAnswer
 	members := j.Members()
 	all := len(members)
 	for i := 0; i < len(members); i++ {
@@ -237,13 +248,21 @@ func (j *Joint) follow(ctx context.Context, query string, have []pathPart) (a pa
 		if err == nil {
 			var text []byte
 			if text, err = m.request(ctx, http.MethodPost, pathPath+"?"+query, body); err == nil {
+				a = pathAnswer{}
 				err = json.Unmarshal(text, &a)
 			}
+		}
+		if err == nil && len(a.Unread) > 0 {
+			lacking = new(a)
+			continue
 		}
 		if err == nil || errors.As(err, new(*refusal)) {
 			return a, err
 		}
 		errs = append(errs, fmt.Errorf("member %s: %w", m.Name, err))
+	}
+	if lacking != nil {
+		return *lacking, nil
 	}
 	return a, fmt.Errorf("no member of the cluster answers: %w", errors.Join(errs...))
 }

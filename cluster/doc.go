@@ -9,9 +9,9 @@
 //	cluster/wanted/DPID      {"member":"NAME"}: that member is to take the switch over
 //	cluster/drain/NAME       the others are to take over all that the member has
 //
-// Whoever takes a switch, or hands it over, commits on the condition that its key is as it was read.
-// The revision of that commit is the generation of the OpenFlow role that the master claims, so
-// that a switch refuses a master that comes too late, whatever that one believes.
+// Whoever takes a switch, or hands it over, commits on the condition that its key is as it was
+// read. The revision of that commit is the generation of the OpenFlow role that the master claims,
+// so that a switch refuses a master that comes too late, whatever that one believes.
 //
 // engine.go decides, without input, output, goroutines or a clock: what the store tells goes in;
 // commits, and switches to become master of, come out. It counts time by the beats of this member

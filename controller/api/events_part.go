@@ -10,9 +10,9 @@ import (
 )
 
 // A member of a cluster that is asked for its part of the events tells first what it knows: links,
-// hosts, members, as events of them. Then it tells what happens and, again and again, how far it has
-// told that, by PartEvent. So who joins the parts knows what has changed while it did not hear the
-// member, and which event was the earlier one.
+// hosts, members, as events of them. Then it tells what happens and, again and again, how far it
+// has told that, by PartEvent. So who joins the parts knows what has changed while it did not hear
+// the member, and which event was the earlier one.
 
 // PartEvent is sent to who joins what the members of a cluster tell: all before this time has been
 // told.

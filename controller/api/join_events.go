@@ -22,8 +22,8 @@ import (
 
 // Events of all members become one stream. What a member knows of its own switches is told as it
 // tells it, with its name. What all of them know (links, hosts, members), or what another may have
-// to go on telling (routes), is a fact: one member at a time speaks for it, and what is told is what
-// that one knows and the reader does not. So each change is told once, and when another member
+// to go on telling (routes), is a fact: one member at a time speaks for it, and what is told is
+// what that one knows and the reader does not. So each change is told once, and when another member
 // speaks, because the one before has died or has given the router away, only what differs is.
 
 // eventsPath is that of the stream.

@@ -415,7 +415,8 @@ func TestJoinedPath(t *testing.T) {
 }
 
 // A path is installed at the master of its routers: others refuse, so that it is asked, and a path
-// over routers of several is refused with the one that another has. It is taken back wherever it is.
+// over routers of several is refused with the one that another has. It is taken back wherever it
+// is.
 func TestJoinedInstall(t *testing.T) {
 	k := newTeam(t, ringOf(t, topology.Router)).joint()
 	of := func(m *teamMember) *Client {

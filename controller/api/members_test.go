@@ -408,11 +408,11 @@ func (k *team) die(i int) {
 	k.c = k.members[0].Controller
 }
 
-// Switches of three members that learn reactively make one network of a ring, in which each flow has
-// its entries and nothing is heard twice. Who takes a switch over, as its master hands it over or
-// has died, goes on with the flows there, none of which is removed, made anew or missing; new flows
-// come as before. Flows that lead to a host where it is no more, and those through a link that is
-// gone, are removed by each switch's own master.
+// Switches of three members that learn reactively make one network of a ring, in which each flow
+// has its entries and nothing is heard twice. Who takes a switch over, as its master hands it over
+// or has died, goes on with the flows there, none of which is removed, made anew or missing; new
+// flows come as before. Flows that lead to a host where it is no more, and those through a link
+// that is gone, are removed by each switch's own master.
 func TestMembersReactive(t *testing.T) {
 	top := ringOf(t, topology.Switch)
 	top.Learning = topology.Reactive

@@ -17,10 +17,10 @@ import (
 	"trivet.dev/trivet/controller/routing"
 )
 
-// Any member of a cluster can follow a packet, by the entries of all switches. What it does not know
-// of another member's switch, how a router forwards what no entry is for yet, why it does, and what
-// its ports carry, it says that it wants; it is asked for the path again with what the masters of
-// these switches know.
+// Any member of a cluster can follow a packet, by the entries of all switches. What it does not
+// know of another member's switch, how a router forwards what no entry is for yet, why it does, and
+// what its ports carry, it says that it wants; it is asked for the path again with what the masters
+// of these switches know.
 
 const (
 	pathPath     = "/v1/controller/path"
@@ -57,8 +57,8 @@ type pathAnswer struct {
 	Unread []string // switches whose entries it could not read
 }
 
-// part is what the master of a switch has said of it; false: this controller decides for the switch,
-// or nobody has said anything.
+// part is what the master of a switch has said of it; false: this controller decides for the
+// switch, or nobody has said anything.
 func (w *walk) part(dpid uint64) (p pathPart, is bool) {
 	if s := w.c.Switch(dpid); w.others == nil || s != nil && s.Leads() {
 		return p, false

@@ -20,8 +20,8 @@ import (
 //
 // Discovery's probes come by the second entry, too. Which ports take part is decided as for the
 // other switches (follow.go, in a cluster agree.go), but known to the controller alone: it takes
-// packets from a port that takes part, and floods to such ports. The flows through a port that is to
-// take part no more are removed, and the switch confirms that.
+// packets from a port that takes part, and floods to such ports. The flows through a port that is
+// to take part no more are removed, and the switch confirms that.
 //
 // Each switch on a flow's way gets its entry from its own master, as the first packet comes there.
 // A flow's entry says in its cookie what its ports lead to. So who becomes master of a switch that
@@ -38,8 +38,8 @@ const (
 	// the one from which it comes.
 	leadsShift = 4
 
-	// maxWaiting bounds the packets that wait at a switch until it is known which ports take part, and
-	// waitTime for how long they do.
+	// maxWaiting bounds the packets that wait at a switch until it is known which ports take part,
+	// and waitTime for how long they do.
 	maxWaiting = 256
 	waitTime   = 3 * time.Second
 )

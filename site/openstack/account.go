@@ -216,8 +216,8 @@ func backOff(ctx context.Context, said *gophercloud.ErrUnexpectedResponseCode, e
 	return sleep(ctx, wait)
 }
 
-// again says whether a request that failed is sent again: one that changes nothing twice, after what
-// a service gets over.
+// again says whether a request that failed is sent again: one that changes nothing twice, after
+// what a service gets over.
 func again(ctx context.Context, method, _ string, _ *gophercloud.RequestOpts, err error, tries uint) error {
 	if tries >= maxTries || method == http.MethodPost || !passing(err) {
 		return err

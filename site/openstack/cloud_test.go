@@ -290,8 +290,9 @@ func kindOf(path string) string {
 	return strings.Join(parts, "/")
 }
 
-// TestEndsAnywhere proves that wherever making instances ends, by an error that does not pass or, at
-// each other request, by whoever called, nothing is left, and that the error says what was answered.
+// TestEndsAnywhere proves that wherever making instances ends, by an error that does not pass or,
+// at each other request, by whoever called, nothing is left, and that the error says what was
+// answered.
 func TestEndsAnywhere(t *testing.T) {
 	p, u, heard := newStack(t)
 	l := listOf(t, 1)

@@ -81,6 +81,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.forward.ServeHTTP(httptest.NewRecorder(), r)
 	}
 	if f.hang {
+		_, _ = io.Copy(io.Discard, r.Body) // else nobody sees the client go
 		<-r.Context().Done()
 	}
 	if f.cut || f.hang {

@@ -370,7 +370,7 @@ func TestNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = heard(l.Provide(t.Context(), u, allocation, quiet))
-	for _, want := range []string{"no image none-such; there are", "no flavor huge; there are medium, small, tiny", "no network nowhere; there are provider", "no external network outside; there are provider", "nothing was made"} {
+	for _, want := range []string{"no image none-such; there are", "no flavor huge; there are medium, small, tiny", "no network nowhere; there are ", "no external network outside; there are provider", "nothing was made"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in: %v", want, err)
 		}

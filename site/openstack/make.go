@@ -106,7 +106,7 @@ func (b *building) securityGroup(ctx context.Context) (thing, error) {
 		r["direction"], r["security_group_id"] = "ingress", group.ID
 	}
 	for tries := uint(1); ; tries++ {
-		_, err := b.neutron.Post(ctx, b.neutron.ServiceURL("security-group-rules"), map[string]any{"security_group_rules": rules}, nil, created())
+		_, err := b.neutron.Post(answered(ctx), b.neutron.ServiceURL("security-group-rules"), map[string]any{"security_group_rules": rules}, nil, created())
 		if err == nil || gophercloud.ResponseCodeIs(err, http.StatusConflict) && tries > 1 { // they are there: the answer was lost
 			return group, nil
 		}
@@ -132,7 +132,7 @@ func (b *building) makeNetwork(ctx context.Context) error {
 	}
 	b.network = &n
 	for tries := uint(1); ; tries++ {
-		_, err := b.neutron.Put(ctx, b.neutron.ServiceURL("routers", r.ID, "add_router_interface"), map[string]any{"subnet_id": subnet.ID}, nil,
+		_, err := b.neutron.Put(answered(ctx), b.neutron.ServiceURL("routers", r.ID, "add_router_interface"), map[string]any{"subnet_id": subnet.ID}, nil,
 			&gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
 		if err == nil {
 			return nil
@@ -156,7 +156,7 @@ func (b *building) makePorts(ctx context.Context, l *site.List, group string) (m
 	}
 	for tries := uint(1); ; tries++ {
 		var answer struct{ Ports []thing }
-		_, err := b.neutron.Post(ctx, b.neutron.ServiceURL(ports.many), map[string]any{"ports": bodies}, &answer, created())
+		_, err := b.neutron.Post(answered(ctx), b.neutron.ServiceURL(ports.many), map[string]any{"ports": bodies}, &answer, created())
 		if err != nil && passing(err) && tries < maxTries { // all of them were made, or none
 			if e := sleep(ctx, pause(tries)); e != nil {
 				return nil, explained("make ports", err)
@@ -195,7 +195,7 @@ func (b *building) makeServer(ctx context.Context, name, port string) error {
 	o := servers.CreateOpts{Name: b.called(name), ImageRef: b.images[name].ID, FlavorRef: b.flavors[name].ID, AvailabilityZone: b.options.of(name).Zone,
 		Networks: []servers.Network{{Port: port}}, ConfigDrive: &drive, UserData: b.keys.userData(name), Metadata: map[string]string{"trivet": b.mark}}
 	for tries := uint(1); ; tries++ {
-		_, err := servers.Create(ctx, b.nova, o, nil).Extract()
+		_, err := servers.Create(answered(ctx), b.nova, o, nil).Extract()
 		if err == nil {
 			return nil
 		}

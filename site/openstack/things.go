@@ -95,7 +95,7 @@ func (a *account) create(ctx context.Context, k kind, body map[string]any) (made
 	description, _ := body["description"].(string)
 	for tries := uint(1); ; tries++ {
 		var answer map[string]thing
-		_, err = a.neutron.Post(ctx, a.neutron.ServiceURL(k.many), map[string]any{k.one: body}, &answer, created())
+		_, err = a.neutron.Post(answered(ctx), a.neutron.ServiceURL(k.many), map[string]any{k.one: body}, &answer, created())
 		if err == nil {
 			return answer[k.one], nil
 		}
@@ -118,6 +118,10 @@ func (a *account) create(ctx context.Context, k kind, body map[string]any) (made
 		}
 	}
 }
+
+// answered is for a request that makes something: who is interrupted waits for the answer, which
+// comes within the limit of patience, as else the thing could be made after all has been removed.
+func answered(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
 // created are options of a request that makes something; gophercloud writes into them.
 func created() *gophercloud.RequestOpts {

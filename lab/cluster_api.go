@@ -17,6 +17,7 @@ import (
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/internal/accept"
 	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 )
 
@@ -85,23 +86,14 @@ func (m *member) transport() *http.Transport {
 // largestAnswer bounds what the daemon itself reads of a member's answer.
 const largestAnswer = 16 << 20
 
-// client asks the member for the daemon itself.
-func (m *member) client() *api.Client {
-	return api.Over(bounded{m.transport()}, func(err error) error { return err })
+// bounded is the way to the member on which answers end at largestAnswer.
+func (m *member) bounded() http.RoundTripper {
+	return site.Bounded{RoundTripper: m.transport(), Most: largestAnswer}
 }
 
-// bounded is a transport whose answers end at largestAnswer.
-type bounded struct{ http.RoundTripper }
-
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := b.RoundTripper.RoundTrip(r)
-	if err == nil {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, largestAnswer), resp.Body}
-	}
-	return resp, err
+// client asks the member for the daemon itself.
+func (m *member) client() *api.Client {
+	return api.Over(m.bounded(), func(err error) error { return err })
 }
 
 // ofController says whether a request is for the controller: any member answers it.

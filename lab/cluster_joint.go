@@ -112,7 +112,7 @@ func (m *member) metrics(ctx context.Context) (out []*dto.MetricFamily, err erro
 	if err != nil {
 		return nil, err
 	}
-	resp, err := bounded{m.transport()}.RoundTrip(req)
+	resp, err := m.bounded().RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}

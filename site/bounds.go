@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	"trivet.dev/trivet/internal/jsoncount"
@@ -119,4 +120,21 @@ func (s *said) Read(p []byte) (int, error) {
 		return 0, fmt.Errorf("%s answers with more than %d values, and is not listened to any more", s.who, mostValues)
 	}
 	return n, err
+}
+
+// Bounded is a transport whose answers end after Most bytes.
+type Bounded struct {
+	http.RoundTripper
+	Most int64
+}
+
+func (b Bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, b.Most), resp.Body}
+	}
+	return resp, err
 }

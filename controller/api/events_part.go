@@ -36,7 +36,7 @@ type partOfEvents struct {
 func newPartOfEvents(c *builtin.Controller, in *EventQuery, routes bool) *partOfEvents {
 	named := map[uint64]bool{}
 	for _, name := range in.Routes {
-		if dpid, is := c.Map().Find(name); is {
+		if dpid, ok := c.Map().Find(name); ok {
 			named[dpid] = true
 		}
 	}
@@ -48,7 +48,7 @@ func newPartOfEvents(c *builtin.Controller, in *EventQuery, routes bool) *partOf
 // note minds what is about to be told: who is master no longer does not speak for a router, and may
 // be the master again by now.
 func (p *partOfEvents) note(e builtin.Event) {
-	if x, is := e.What.(builtin.SwitchChange); is && !x.Up {
+	if x, ok := e.What.(builtin.SwitchChange); ok && !x.Up {
 		p.end(x.Switch)
 	}
 }
@@ -119,8 +119,8 @@ func (t *teller) cutOff() bool { return t.c.Member != nil && t.c.Member.CutOff()
 func (t *teller) names(dpids []uint64) (out []string) {
 	v := newEventView(t.c)
 	for _, dpid := range dpids {
-		r, is := t.c.Router(dpid)
-		if !is {
+		r, ok := t.c.Router(dpid)
+		if !ok {
 			r.Name = v.switchName(dpid)
 		}
 		out = append(out, r.Name)

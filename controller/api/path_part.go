@@ -59,20 +59,20 @@ type pathAnswer struct {
 
 // part is what the master of a switch has said of it; false: this controller decides for the
 // switch, or nobody has said anything.
-func (w *walk) part(dpid uint64) (p pathPart, is bool) {
+func (w *walk) part(dpid uint64) (p pathPart, ok bool) {
 	if s := w.c.Switch(dpid); w.others == nil || s != nil && s.Leads() {
 		return p, false
 	}
 	name := w.switchName(dpid)
-	if p, is = w.others.have[name]; !is {
+	if p, ok = w.others.have[name]; !ok {
 		w.others.wants[name] = true
 	}
-	return p, is
+	return p, ok
 }
 
 // lookup is the route that a router takes to the packet's destination.
 func (w *walk) lookup(dpid uint64) *routing.Route {
-	if p, is := w.part(dpid); is {
+	if p, ok := w.part(dpid); ok {
 		return p.Route
 	}
 	return w.c.Routing.Lookup(dpid, w.to.address)
@@ -80,7 +80,7 @@ func (w *walk) lookup(dpid uint64) *routing.Route {
 
 // load is what a port sends, and can.
 func (w *walk) load(at place) Traffic {
-	if p, is := w.part(at.dpid); is {
+	if p, ok := w.part(at.dpid); ok {
 		return Traffic{TxRate: p.Loads[at.port].Rate, Capacity: p.Loads[at.port].Capacity}
 	}
 	return w.traffic(at)
@@ -89,7 +89,7 @@ func (w *walk) load(at place) Traffic {
 // moves says why traffic that follows a router's route is off the shortest path, and how many parts
 // of it are on others.
 func (w *walk) moves(dpid uint64, route *routing.Route) (why string, parts int) {
-	if p, is := w.part(dpid); is {
+	if p, ok := w.part(dpid); ok {
 		return p.Moved, p.Parts
 	}
 	return w.movesOf(dpid, route)
@@ -168,7 +168,7 @@ func (s *Server) servePathPart(w http.ResponseWriter, r *http.Request) {
 	}
 	v, out := newView(c), []pathPart{}
 	for name := range strings.SplitSeq(r.URL.Query().Get("switches"), ",") {
-		if dpid, is := v.m.Find(name); is && c.Switch(dpid) != nil {
+		if dpid, ok := v.m.Find(name); ok && c.Switch(dpid) != nil {
 			out = append(out, v.pathPart(dpid, to))
 		}
 	}

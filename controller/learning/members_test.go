@@ -410,6 +410,23 @@ func TestMembersTakeOver(t *testing.T) {
 	})
 }
 
+// trouble is something that happens: a wire goes down or comes up, a switch changes its master, a
+// member dies or comes back.
+func (k *cluster) trouble() {
+	switch k.below(6) {
+	case 0, 1, 2:
+		k.turnWire(k.wires[k.below(len(k.wires))])
+	case 3, 4:
+		k.give(k.switches[k.below(len(k.switches))].dpid, k.living())
+	case 5:
+		if m := k.members[k.below(len(k.members))]; m.dead {
+			k.come(m, slowest)
+		} else if other := k.living(); other != m {
+			k.die(m)
+		}
+	}
+}
+
 // Proves that nothing goes round whatever happens: wires go down and come up, switches change
 // masters, members die and come back, all at once; and that all is whole when it is quiet.
 func TestMembersTrouble(t *testing.T) {
@@ -417,18 +434,7 @@ func TestMembersTrouble(t *testing.T) {
 		k.joinAll(time.Second)
 		for round := range 5 {
 			for range 1 + k.below(8) {
-				switch k.below(6) {
-				case 0, 1, 2:
-					k.turnWire(k.wires[k.below(len(k.wires))])
-				case 3, 4:
-					k.give(k.switches[k.below(len(k.switches))].dpid, k.living())
-				case 5:
-					if m := k.members[k.below(len(k.members))]; m.dead {
-						k.come(m, slowest)
-					} else if other := k.living(); other != m {
-						k.die(m)
-					}
-				}
+				k.trouble()
 				k.pause(2 * time.Second)
 			}
 			time.Sleep(30 * time.Second)

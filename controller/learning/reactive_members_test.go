@@ -223,18 +223,7 @@ func TestMembersReactiveTrouble(t *testing.T) {
 	eachReactive(t, func(k *cluster) {
 		for round := range 4 {
 			for range 1 + k.below(8) {
-				switch k.below(6) {
-				case 0, 1, 2:
-					k.turnWire(k.wires[k.below(len(k.wires))])
-				case 3, 4:
-					k.give(k.switches[k.below(len(k.switches))].dpid, k.living())
-				case 5:
-					if m := k.members[k.below(len(k.members))]; m.dead {
-						k.come(m, slowest)
-					} else if other := k.living(); other != m {
-						k.die(m)
-					}
-				}
+				k.trouble()
 				for range 20 {
 					k.send(k.below(len(k.hosts)), k.below(len(k.hosts)))
 					k.pause(200 * time.Millisecond)

@@ -81,7 +81,7 @@ func login(ctx context.Context, as gophercloud.AuthOptions, secure *tls.Config) 
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = secure
 	transport.ResponseHeaderTimeout = patience.Cloud.Duration()
-	client, err := config.NewProviderClient(ctx, as, config.WithHTTPClient(http.Client{Transport: bounded{transport}}))
+	client, err := config.NewProviderClient(ctx, as, config.WithHTTPClient(http.Client{Transport: site.Bounded{RoundTripper: transport, Most: mostSaid}}))
 	if err != nil {
 		return nil, explained("log in to "+as.IdentityEndpoint, err)
 	}
@@ -176,7 +176,7 @@ func fromEnvironment() (as gophercloud.AuthOptions, at gophercloud.EndpointOpts,
 
 // project is the ID of the project that a token is for.
 func project(client *gophercloud.ProviderClient) (string, error) {
-	if result, is := client.GetAuthResult().(tokens.CreateResult); is {
+	if result, ok := client.GetAuthResult().(tokens.CreateResult); ok {
 		if p, err := result.ExtractProject(); err == nil && p != nil && p.ID != "" {
 			return p.ID, nil
 		}
@@ -184,22 +184,8 @@ func project(client *gophercloud.ProviderClient) (string, error) {
 	return "", errors.New("the credentials are for no project: set project_name in clouds.yaml, or OS_PROJECT_NAME")
 }
 
-// bounded limits how much an answer may say.
-type bounded struct{ http.RoundTripper }
-
 // mostSaid is more than a project with 10,000 ports says of them.
 const mostSaid = 64 << 20
-
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := b.RoundTripper.RoundTrip(r)
-	if err == nil {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, mostSaid), resp.Body}
-	}
-	return resp, err
-}
 
 // maxTries is how often a request is sent.
 const maxTries = 6

@@ -120,10 +120,7 @@ func choose[T any](what, name string, all []T, of func(T) (id, name string)) (ch
 	if len(names) > 20 {
 		names = append(names[:20], "…")
 	}
-	option := map[string]string{"external network": "external"}[what]
-	if option == "" {
-		option = what
-	}
+	option := strings.TrimSuffix(what, " network") // external
 	switch {
 	case len(fit) == 1:
 		return fit[0], nil

@@ -85,7 +85,7 @@ func (k keys) userData(name string) []byte {
 // userOf is whom an image lets in, as far as it says: distributions name the user after themselves.
 func userOf(i images.Image) string {
 	for _, key := range []string{"default_user", "os_admin_user", "image_original_user"} {
-		if s, is := i.Properties[key].(string); is && s != "" {
+		if s, ok := i.Properties[key].(string); ok && s != "" {
 			return s
 		}
 	}

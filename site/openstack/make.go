@@ -105,15 +105,15 @@ func (b *building) securityGroup(ctx context.Context) (thing, error) {
 	for _, r := range rules {
 		r["direction"], r["security_group_id"] = "ingress", group.ID
 	}
-	for tries := uint(1); ; tries++ {
-		_, err := b.neutron.Post(answered(ctx), b.neutron.ServiceURL("security-group-rules"), map[string]any{"security_group_rules": rules}, nil, created())
-		if err == nil || gophercloud.ResponseCodeIs(err, http.StatusConflict) && tries > 1 { // they are there: the answer was lost
-			return group, nil
+	asked := false
+	return group, once(ctx, "make the rules of the security group "+b.called("instances"), func(ctx context.Context) error {
+		_, err := b.neutron.Post(ctx, b.neutron.ServiceURL("security-group-rules"), map[string]any{"security_group_rules": rules}, nil, created())
+		if asked && gophercloud.ResponseCodeIs(err, http.StatusConflict) { // they are there: the answer was lost
+			return nil
 		}
-		if tries >= maxTries || !passing(err) || sleep(ctx, pause(tries)) != nil {
-			return group, explained("make the rules of the security group "+b.called("instances"), err)
-		}
-	}
+		asked = true
+		return err
+	}, func() (bool, error) { return false, nil })
 }
 
 // makeNetwork makes a network, and the router by which it is reached.
@@ -131,20 +131,18 @@ func (b *building) makeNetwork(ctx context.Context) error {
 		return err
 	}
 	b.network = &n
-	for tries := uint(1); ; tries++ {
-		_, err := b.neutron.Put(answered(ctx), b.neutron.ServiceURL("routers", r.ID, "add_router_interface"), map[string]any{"subnet_id": subnet.ID}, nil,
+	return once(ctx, "join the router "+b.called("instances")+" to its network", func(ctx context.Context) error {
+		_, err := b.neutron.Put(ctx, b.neutron.ServiceURL("routers", r.ID, "add_router_interface"), map[string]any{"subnet_id": subnet.ID}, nil,
 			&gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
 		if err == nil {
 			return nil
 		}
-		there, e := b.list(ctx, ports, url.Values{"device_id": {r.ID}, "network_id": {n.ID}})
-		if e == nil && len(there) > 0 { // the answer was lost
+		// One whose answer was lost has been sent again by now, and refused.
+		if there, e := b.list(ctx, ports, url.Values{"device_id": {r.ID}, "network_id": {n.ID}}); e == nil && len(there) > 0 {
 			return nil
 		}
-		if tries >= maxTries || !passing(err) || sleep(ctx, pause(tries)) != nil {
-			return explained("join the router "+b.called("instances")+" to its network", err)
-		}
-	}
+		return err
+	}, func() (bool, error) { return false, nil })
 }
 
 // makePorts makes the first port of each instance, in one request: Neutron takes half the time for
@@ -154,30 +152,26 @@ func (b *building) makePorts(ctx context.Context, l *site.List, group string) (m
 	for _, m := range l.Machines {
 		bodies = append(bodies, map[string]any{"network_id": b.network.ID, "name": b.called(m.Name), "description": b.mark, "security_groups": []string{group}})
 	}
-	for tries := uint(1); ; tries++ {
-		var answer struct{ Ports []thing }
-		_, err := b.neutron.Post(answered(ctx), b.neutron.ServiceURL(ports.many), map[string]any{"ports": bodies}, &answer, created())
-		if err != nil && passing(err) && tries < maxTries { // all of them were made, or none
-			if e := sleep(ctx, pause(tries)); e != nil {
-				return nil, explained("make ports", err)
-			}
-			if answer.Ports, err = b.list(ctx, ports, url.Values{"description": {b.mark}}); err == nil && len(answer.Ports) == 0 {
-				continue
-			}
-		}
-		if err != nil {
-			return nil, explained("make ports", err)
-		}
-		at := map[string]thing{}
-		for _, m := range l.Machines {
-			i := slices.IndexFunc(answer.Ports, func(p thing) bool { return p.Name == b.called(m.Name) })
-			if i < 0 || len(answer.Ports[i].FixedIPs) == 0 {
-				return nil, fmt.Errorf("the service made no port with an address for %s", m.Name)
-			}
-			at[m.Name] = answer.Ports[i]
-		}
-		return at, nil
+	var answer struct{ Ports []thing }
+	err := once(ctx, "make ports", func(ctx context.Context) error {
+		_, err := b.neutron.Post(ctx, b.neutron.ServiceURL(ports.many), map[string]any{"ports": bodies}, &answer, created())
+		return err
+	}, func() (made bool, err error) { // all of them, or none
+		answer.Ports, err = b.list(ctx, ports, url.Values{"description": {b.mark}})
+		return len(answer.Ports) > 0, err
+	})
+	if err != nil {
+		return nil, err
 	}
+	at := map[string]thing{}
+	for _, m := range l.Machines {
+		i := slices.IndexFunc(answer.Ports, func(p thing) bool { return p.Name == b.called(m.Name) })
+		if i < 0 || len(answer.Ports[i].FixedIPs) == 0 {
+			return nil, fmt.Errorf("the service made no port with an address for %s", m.Name)
+		}
+		at[m.Name] = answer.Ports[i]
+	}
+	return at, nil
 }
 
 // makeServers asks Nova for the instances, which boot meanwhile.
@@ -194,22 +188,13 @@ func (b *building) makeServer(ctx context.Context, name, port string) error {
 	drive := true // else the network must have a metadata service
 	o := servers.CreateOpts{Name: b.called(name), ImageRef: b.images[name].ID, FlavorRef: b.flavors[name].ID, AvailabilityZone: b.options.of(name).Zone,
 		Networks: []servers.Network{{Port: port}}, ConfigDrive: &drive, UserData: b.keys.userData(name), Metadata: map[string]string{"trivet": b.mark}}
-	for tries := uint(1); ; tries++ {
-		_, err := servers.Create(answered(ctx), b.nova, o, nil).Extract()
-		if err == nil {
-			return nil
-		}
-		if tries >= maxTries || !passing(err) || sleep(ctx, pause(tries)) != nil {
-			return explained("make the instance "+o.Name, err)
-		}
-		there, e := b.servers(ctx, b.Key)
-		if e != nil {
-			return e
-		}
-		if slices.ContainsFunc(there, func(s servers.Server) bool { return s.Name == o.Name }) {
-			return nil
-		}
-	}
+	return once(ctx, "make the instance "+o.Name, func(ctx context.Context) error {
+		_, err := servers.Create(ctx, b.nova, o, nil).Extract()
+		return err
+	}, func() (bool, error) {
+		there, err := b.servers(ctx, b.Key)
+		return slices.ContainsFunc(there, func(s servers.Server) bool { return s.Name == o.Name }), err
+	})
 }
 
 // servers lists the instances that have the mark of a key; "" lists those of all.
@@ -220,8 +205,8 @@ func (a *account) servers(ctx context.Context, key string) ([]servers.Server, er
 	}
 	all, err := servers.ExtractServers(pages)
 	return slices.DeleteFunc(all, func(s servers.Server) bool {
-		al, is := ofMark(s.Metadata["trivet"])
-		return !is || key != "" && al.Key != key
+		al, ok := ofMark(s.Metadata["trivet"])
+		return !ok || key != "" && al.Key != key
 	}), err
 }
 

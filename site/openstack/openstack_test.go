@@ -58,16 +58,16 @@ func TestMark(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9@=._-]{0,30}`)
 		al := site.Allocation{Lab: word.Draw(t, "lab"), Key: word.Draw(t, "key"), By: word.Draw(t, "by"), Since: "2026-01-02T03:04:05Z"}
-		if got, is := ofMark(markOf(al)); !is || got.Lab != al.Lab || got.Key != al.Key || got.By != al.By || got.Since != al.Since {
-			t.Fatalf("%+v, %v", got, is)
+		if got, ok := ofMark(markOf(al)); !ok || got.Lab != al.Lab || got.Key != al.Key || got.By != al.By || got.Since != al.Since {
+			t.Fatalf("%+v, %v", got, ok)
 		}
 		if other := rapid.String().Draw(t, "text"); !strings.HasPrefix(other, mark) {
-			if _, is := ofMark(other); is {
+			if _, ok := ofMark(other); ok {
 				t.Fatalf("%q is a mark", other)
 			}
 		}
 	})
-	if _, is := ofMark(mark + "a key= by=x since=2026-01-02T03:04:05Z"); is {
+	if _, ok := ofMark(mark + "a key= by=x since=2026-01-02T03:04:05Z"); ok {
 		t.Error("a mark without a key")
 	}
 }

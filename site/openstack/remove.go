@@ -36,7 +36,7 @@ func (a *account) Remove(ctx context.Context, key string, say func(string)) (int
 			wrong = append(wrong, err)
 			continue
 		}
-		all = slices.DeleteFunc(all, func(t thing) bool { al, is := ofMark(t.Description); return !is || al.Key != key })
+		all = slices.DeleteFunc(all, func(t thing) bool { al, ok := ofMark(t.Description); return !ok || al.Key != key })
 		if len(all) == 0 {
 			continue
 		}
@@ -121,8 +121,8 @@ func (a *account) emptyRouter(ctx context.Context, id string) error {
 func (a *account) Allocations(ctx context.Context) ([]site.Allocation, error) {
 	by := map[string]*site.Allocation{}
 	count := func(text, kind string) {
-		al, is := ofMark(text)
-		if !is {
+		al, ok := ofMark(text)
+		if !ok {
 			return
 		}
 		if by[al.Key] == nil {

@@ -39,22 +39,14 @@ type thing struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
 	Description string `json:"description"`
-	Status      string `json:"status"`
 
-	NetworkID string `json:"network_id"`
-	DeviceID  string `json:"device_id"`
-	PortID    string `json:"port_id"`
-	FixedIPs  []struct {
-		SubnetID string `json:"subnet_id"`
-		Address  string `json:"ip_address"`
+	PortID   string `json:"port_id"`
+	FixedIPs []struct {
+		Address string `json:"ip_address"`
 	} `json:"fixed_ips"`
 	FloatingAddress string   `json:"floating_ip_address"`
-	MTU             int      `json:"mtu"`
 	External        bool     `json:"router:external"`
 	Subnets         []string `json:"subnets"`
-	Gateway         *struct {
-		NetworkID string `json:"network_id"`
-	} `json:"external_gateway_info"`
 }
 
 // list lists things that a query selects, the whole of it whatever Neutron says at a time.
@@ -87,41 +79,48 @@ func decode(raw json.RawMessage, to any) error {
 	return json.Unmarshal(raw, to)
 }
 
-// create makes a thing with a name and a description that no other has. Where a service does not
-// say what became of a request, it is looked whether the thing is there before it is asked for
-// again.
+// create makes a thing with a name and a description that no other has.
 func (a *account) create(ctx context.Context, k kind, body map[string]any) (made thing, err error) {
 	name, _ := body["name"].(string)
 	description, _ := body["description"].(string)
-	for tries := uint(1); ; tries++ {
+	query := url.Values{"description": {description}}
+	if k != floatingIPs { // they have no names
+		query.Set("name", name)
+	}
+	err = once(ctx, "make the "+k.title+" "+name, func(ctx context.Context) error {
 		var answer map[string]thing
-		_, err = a.neutron.Post(answered(ctx), a.neutron.ServiceURL(k.many), map[string]any{k.one: body}, &answer, created())
+		_, err := a.neutron.Post(ctx, a.neutron.ServiceURL(k.many), map[string]any{k.one: body}, &answer, created())
+		made = answer[k.one]
+		return err
+	}, func() (bool, error) {
+		there, err := a.list(ctx, k, query)
+		i := slices.IndexFunc(there, func(t thing) bool { return k != floatingIPs || t.PortID == body["port_id"] })
+		if i >= 0 {
+			made = there[i]
+		}
+		return i >= 0, err
+	})
+	return made, err
+}
+
+// once asks a service to make something. Where it does not say what became of a request, there says
+// whether it was carried out, before it is sent again. Who is interrupted waits for the answer,
+// which comes within the limit of patience, as else something could be made after all has been
+// removed.
+func once(ctx context.Context, what string, ask func(ctx context.Context) error, there func() (bool, error)) error {
+	for tries := uint(1); ; tries++ {
+		err := ask(context.WithoutCancel(ctx))
 		if err == nil {
-			return answer[k.one], nil
+			return nil
 		}
-		if tries >= maxTries || !passing(err) {
-			return made, explained("make the "+k.title+" "+name, err)
+		if tries >= maxTries || !passing(err) || sleep(ctx, pause(tries)) != nil {
+			return explained(what, err)
 		}
-		if e := sleep(ctx, pause(tries)); e != nil {
-			return made, explained("make the "+k.title+" "+name, err)
-		}
-		query := url.Values{"description": {description}}
-		if k != floatingIPs { // they have no names
-			query.Set("name", name)
-		}
-		there, e := a.list(ctx, k, query)
-		if e != nil {
-			return made, e
-		}
-		if i := slices.IndexFunc(there, func(t thing) bool { return k != floatingIPs || t.PortID == body["port_id"] }); i >= 0 {
-			return there[i], nil
+		if done, err := there(); done || err != nil {
+			return err
 		}
 	}
 }
-
-// answered is for a request that makes something: who is interrupted waits for the answer, which
-// comes within the limit of patience, as else the thing could be made after all has been removed.
-func answered(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
 // created are options of a request that makes something; gophercloud writes into them.
 func created() *gophercloud.RequestOpts {
@@ -154,16 +153,16 @@ func markOf(al site.Allocation) string {
 }
 
 // ofMark reads a mark.
-func ofMark(s string) (al site.Allocation, is bool) {
-	rest, is := strings.CutPrefix(s, mark)
+func ofMark(s string) (al site.Allocation, ok bool) {
+	rest, ok := strings.CutPrefix(s, mark)
 	fields := strings.Fields(rest)
-	if !is || len(fields) != 4 {
+	if !ok || len(fields) != 4 {
 		return al, false
 	}
 	al.Lab = fields[0]
 	for i, to := range []*string{&al.Key, &al.By, &al.Since} {
-		name, value, is := strings.Cut(fields[i+1], "=")
-		if !is || name != []string{"key", "by", "since"}[i] || value == "" {
+		name, value, ok := strings.Cut(fields[i+1], "=")
+		if !ok || name != []string{"key", "by", "since"}[i] || value == "" {
 			return al, false
 		}
 		*to = value

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"trivet.dev/trivet/site"
 )
@@ -136,9 +135,7 @@ func TestOpenStackKilled(t *testing.T) {
 		must(t, cmd.Process.Signal(syscall.SIGKILL))
 		_ = cmd.Wait()
 		var list []site.Allocation
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && len(list) == 0; time.Sleep(100 * time.Millisecond) {
-			list = m.allocations()
-		}
+		eventually(t, "what it has made is listed", func() bool { list = m.allocations(); return len(list) > 0 })
 		if len(list) != 1 || list[0].Lab != m.name {
 			t.Fatalf("%s: %+v", at, list)
 		}

@@ -114,8 +114,8 @@ func (m *machine) holds(t *testing.T, link, a, b string) {
 // head runs, and Linux routers route between hosts there.
 func TestOpenStackRouting(t *testing.T) {
 	m, _ := newTenant(t)
-	for _, datapath := range []string{"embedded", "linux"} {
-		if datapath == "linux" {
+	for _, datapath := range []string{"embedded", "kernel"} {
+		if datapath == "kernel" {
 			m.ok("down", m.name)
 		}
 		m.up("ring,4", "--nodes", "router", "--datapath", datapath, "--on", "cloud.yaml")

@@ -15,7 +15,8 @@ import (
 	"trivet.dev/trivet/site"
 )
 
-// tenants counts machines that have reached the OpenStack of the tests.
+// tenants counts machines that have reached the OpenStack of the tests. TRIVET_OPENSTACK is the
+// first of their addresses' last octets, so that several runs of tests may share one.
 var tenants atomic.Int64
 
 // newTenant starts a machine from which an OpenStack is reached, that of test/openstack, as an
@@ -23,11 +24,12 @@ var tenants atomic.Int64
 // cloud.yaml asks for two instances.
 func newTenant(t *testing.T) (m *machine, secret string) {
 	t.Helper()
-	if os.Getenv("TRIVET_OPENSTACK") == "" {
+	first, err := strconv.Atoi(os.Getenv("TRIVET_OPENSTACK"))
+	if err != nil {
 		t.Skip("needs an OpenStack: make test-openstack")
 	}
 	m = newMachine(t)
-	join := exec.Command("../openstack/stack", "join", strconv.Itoa(m.init.Process.Pid), fmt.Sprintf("10.99.0.%d", 10+tenants.Add(1)))
+	join := exec.Command("../openstack/stack", "join", strconv.Itoa(m.init.Process.Pid), fmt.Sprintf("10.99.0.%d", int64(first)+tenants.Add(1)))
 	if out, err := join.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -158,7 +158,15 @@ interface_driver = openvswitch
 root_helper =
 report_interval = 30
 [quotas]
-quota_driver = neutron.db.quota.driver_null.DbQuotaDriverNull
+default_quota = -1
+quota_network = -1
+quota_subnet = -1
+quota_port = -1
+quota_router = -1
+quota_floatingip = -1
+quota_security_group = -1
+quota_security_group_rule = -1
+quota_trunk = -1
 {TOKENS}
 [nova]
 endpoint_type = internal
@@ -277,7 +285,12 @@ auth_strategy = keystone
 [wsgi]
 api_paste_config = /etc/nova/api-paste.ini
 [quota]
-driver = nova.quota.NoopQuotaDriver
+instances = -1
+cores = -1
+ram = -1
+key_pairs = -1
+server_groups = -1
+server_group_members = -1
 [libvirt]
 virt_type = qemu
 cpu_mode = none

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,10 +114,13 @@ func look() (s seen, err error) {
 
 const unixRunning = 0x40 // IFF_RUNNING of <linux/if.h>
 
-// fabric is a node whose programs run in the namespace of all switches; "": there is none.
-func (n *network) fabric() string {
+// fabric is a node whose programs run in the namespace of all switches at a site; "": there is none.
+func (n *network) fabric(site string) string {
 	name := ""
 	for _, node := range n.t.Nodes {
+		if node.Sited() != site {
+			continue
+		}
 		if node.Kind == topology.Switch {
 			return node.Name
 		}
@@ -134,8 +138,10 @@ func (n *network) places() (out []string) {
 			out = append(out, node.Name)
 		}
 	}
-	if f := n.fabric(); f != "" {
-		out = append(out, f)
+	for _, node := range n.t.Nodes {
+		if n.fabric(node.Sited()) == node.Name {
+			out = append(out, node.Name)
+		}
 	}
 	return slices.DeleteFunc(out, func(node string) bool { return n.silent[node] })
 }
@@ -304,7 +310,7 @@ func (v *verifier) strangers(name string, s *seen) string {
 	for _, l := range v.t.Links {
 		for i, e := range l.Ends {
 			n := v.nodes[e.Node]
-			if e.Node == name || fabric && n != nil && !own(n) {
+			if e.Node == name || fabric && n != nil && !own(n) && v.placeOf(e.Node) == name {
 				known[deviceOf(l, i)] = true
 			}
 		}
@@ -312,6 +318,7 @@ func (v *verifier) strangers(name string, s *seen) string {
 	var strange []string
 	for _, d := range s.Devices {
 		trivet := fabric && (strings.HasPrefix(d.Name, "trivet-") || d.Name == "ovs-system" || v.nodes[d.Name] != nil)
+		trivet = trivet || fabric && carries.MatchString(d.Name) && v.crosses(name)
 		nat := !fabric && v.nodes[name].NAT
 		trivet = trivet || !fabric && d.Name == topology.ManagementDevice && v.nodes[name].Management.IsValid()
 		if !known[d.Name] && !inert(d, fabric) && !trivet && !nat {
@@ -325,8 +332,22 @@ func (v *verifier) strangers(name string, s *seen) string {
 	where := name
 	if fabric {
 		where = "the switches' namespace"
+		if site := v.siteOf(name); site != topology.Head {
+			where += " at " + site
+		}
 	}
 	return fmt.Sprintf("%s has a device that is not the lab's: %s", where, strings.Join(strange, ", "))
+}
+
+// carries matches devices beside the switches of a site that pass frames between delay lines and
+// links to other sites (target/local).
+var carries = regexp.MustCompile(`^v[lx][0-9]+$`)
+
+// crosses says whether links lead from a node's site to others.
+func (v *verifier) crosses(node string) bool {
+	return slices.ContainsFunc(v.t.Links, func(l *topology.Link) bool {
+		return l.Crosses(v.nodes) && (v.siteOf(l.Ends[0].Node) == v.siteOf(node) || v.siteOf(l.Ends[1].Node) == v.siteOf(node))
+	})
 }
 
 // inert says whether a device leads nowhere by itself, as those do that programs in nodes may make
@@ -347,10 +368,7 @@ func (v *verifier) checkCarriers(there map[string]*seen) {
 		var state [2]bool
 		silent := false
 		for end, e := range l.Ends {
-			place := e.Node
-			if !own(v.nodes[e.Node]) {
-				place = v.fabric()
-			}
+			place := v.placeOf(e.Node)
 			if there[place] == nil {
 				silent = true
 				continue

@@ -106,7 +106,15 @@ func (n *network) rate(h hop) float64 { return float64(n.t.Links[h.link].Egress(
 
 // hasDevice says whether a tap can see what comes over a link.
 func (n *network) hasDevice(link int) bool {
-	return n.wires[link] == datapath.Veth || n.wires[link] == datapath.Line
+	return slices.Contains([]datapath.Wire{datapath.Veth, datapath.Line, datapath.Tunnel, datapath.Tagged, datapath.Cable}, n.wires[link])
+}
+
+// siteOf is where a node is.
+func (n *network) siteOf(node string) string {
+	if n.nodes[node] == nil { // the far side of a real interface
+		return topology.Head
+	}
+	return n.nodes[node].Sited()
 }
 
 // tree finds the shortest ways from a node to all others: the hop by which each is come to. Hosts

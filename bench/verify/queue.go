@@ -55,7 +55,7 @@ func (v *verifier) learnQueue(q *evidence, r *reading, p *passage, all []*passag
 	unit := v.queueBytes(r.hop, r.frame) / c.Asked
 	holds := func(wait float64) float64 { return math.Round(max(0, wait) * p.out / 8 / unit) }
 	slices.Sort(waits)
-	// What stalls on a busy machine lets packets wait for longer: then the fastest tell.
+	// On a busy machine packets wait elsewhere, too, all of them if it is so all the time.
 	long, short := holds(stats.Quantile(waits, 0.75)), holds(stats.Quantile(waits, 0.75))
 	if r.busy != "" {
 		long, short = holds(stats.Quantile(waits, 0.1)), holds(stats.Quantile(waits, 0.95))
@@ -63,6 +63,8 @@ func (v *verifier) learnQueue(q *evidence, r *reading, p *passage, all []*passag
 	off := max(2, queueOff*c.Asked)
 	came := (p.in - p.out) / 8 * (r.settle + r.duration) / 2 // bytes, by the middle of the time
 	switch {
+	case long > c.Asked+off && r.busy != "":
+		q.open(true, "the machine is too busy: %s while packets waited", r.busy)
 	case long > c.Asked+off:
 		q.fails(long, "it holds %.0f packets or more, not %.0f", long, c.Asked)
 	case r.settle < r.fills:

@@ -201,7 +201,11 @@ func (v *verifier) taps(ctx context.Context, t packets.Tap) (ends map[string]fun
 			_, _ = collect(ends)
 			return nil, err
 		}
-		ends[place] = end
+		ends[place] = func() (*packets.Tapped, error) {
+			got, err := end()
+			v.headTime(place, got)
+			return got, err
+		}
 	}
 	return ends, nil
 }
@@ -240,7 +244,7 @@ func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, sharin
 	p := v.paceOf(f.way, sharing, thorough)
 	s := packets.Send{To: netip.AddrPortFrom(to, 0), Stream: stream, Size: packets.HeaderLen, Rate: p.rate, Count: p.count + large,
 		Whole: true, Large: v.frame(f.way) - overhead(to), LargeLast: large}
-	sent, got, err := v.sends.Measure(ctx, f.from, f.to, s, packets.Receive{Record: true, Raw: true}, v.quiet(f.way))
+	sent, got, err := v.measure(ctx, f.from, f.to, s, packets.Receive{Record: true, Raw: true}, v.quiet(f.way))
 	t := &trace{flow: f, full: large, frame: v.frame(f.way), apart: p.apart()}
 	if sent != nil {
 		f.ports = sent.Ports
@@ -377,7 +381,7 @@ func (v *verifier) cameBy(s sighting) (hop, bool) {
 	for i, l := range v.t.Links {
 		for end, e := range l.Ends {
 			n := v.nodes[e.Node]
-			if n != nil && deviceOf(l, end) == s.Device && (own(n) && e.Node == s.place || !own(n) && !own(v.nodes[s.place])) {
+			if n != nil && deviceOf(l, end) == s.Device && v.placeOf(e.Node) == s.place {
 				return hop{i, 1 - end}, true
 			}
 		}

@@ -25,6 +25,10 @@ func (v *verifier) judgeDelay(c *Check, h hop, samples []*sample) {
 	}
 	median := stats.Quantile(seconds(all, false), 0.5)
 	c.Got = &median
+	if why := v.clocksTell(h, delayMayBeOff(c.Asked)); why != "" {
+		c.untold("%s", why)
+		return
+	}
 	groups := [][]*sample{samples}
 	if streams := byStream(samples); len(streams) > 1 {
 		groups = append(groups, streams...)
@@ -75,13 +79,18 @@ func seconds(all []passing, sure bool) (out []float64) {
 	return out
 }
 
+// delayMayBeOff is by how much a delay that is asked for may differ.
+func delayMayBeOff(asked float64) float64 { return max(delayFloor, delayOff*asked) }
+
 // delayed says what is wrong with how long packets took, if anything, and whether that is too long.
 func (v *verifier) delayed(asked float64, h hop, took []float64) (why string, late bool) {
 	if len(took) == 0 {
 		return "", false
 	}
 	e := v.egress(h)
-	off := max(delayFloor, delayOff*asked)
+	off := delayMayBeOff(asked)
+	apart, _ := v.apart(h)
+	off += apart
 	slack, jitter := 0.0, time.Duration(e.Jitter).Seconds()
 	onWire := func(bytes int) float64 { return 8 * float64(bytes) / float64(e.Bandwidth) }
 	if e.Bandwidth > 0 && v.wires[h.link] == datapath.Line { // a packet takes its time on the wire

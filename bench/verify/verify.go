@@ -208,6 +208,7 @@ type verifier struct {
 	sends  packets.Instruments
 	info   lab.Info
 	began  time.Time
+	clocks clocks
 
 	seen     map[hop][]*sample  // by the survey's streams, at all looks
 	looks    int                // that the survey took
@@ -264,6 +265,9 @@ func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 			err = fmt.Errorf("exit %d", code)
 		}
 		return err
+	}
+	if err := v.readClocks(ctx); err != nil {
+		return nil, err
 	}
 	v.sends.In = v.node
 	defer v.sends.Close()

@@ -1,0 +1,99 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
+)
+
+// clocks are how far those of a lab's machines are ahead of the head's, by site, of those that are
+// known. What is noted at a machine is in the time of its own clock until it is put into the head's.
+type clocks map[string]lab.Clock
+
+func (v *verifier) readClocks(ctx context.Context) error {
+	v.clocks = clocks{topology.Head: {}}
+	for _, n := range v.t.Nodes {
+		if n.Sited() == topology.Head {
+			continue
+		}
+		s, err := v.client.Sites(ctx)
+		for _, o := range s.Others {
+			if o.Clock != nil {
+				v.clocks[o.Name] = *o.Clock
+			}
+		}
+		return err
+	}
+	return nil
+}
+
+// ahead is how far the clock at a node is ahead, in nanoseconds.
+func (v *verifier) ahead(node string) int64 {
+	return int64(v.clocks[v.siteOf(node)].Offset * 1e6)
+}
+
+// apart says how far off a time may be, in seconds, that is from one clock to another: from that at
+// one end of a link to that at its other end. They may be unknown.
+func (v *verifier) apart(h hop) (within float64, known bool) {
+	near, far := v.siteOf(v.near(h)), v.siteOf(v.far(h))
+	if near == far {
+		return 0, true
+	}
+	a, known := v.clocks[near]
+	b, too := v.clocks[far]
+	return (a.Within + b.Within) / 1e3, known && too
+}
+
+// clocksTell says why the clocks at both ends of a link cannot tell a delay; "": they can.
+func (v *verifier) clocksTell(h hop, off float64) string {
+	within, known := v.apart(h)
+	near, far := v.siteOf(v.near(h)), v.siteOf(v.far(h))
+	switch {
+	case !known:
+		return fmt.Sprintf("how far the clocks of %s and %s are apart is not known", near, far)
+	case within > off:
+		return fmt.Sprintf("how far the clocks of %s and %s are apart is known to ± %.2g ms only", near, far, 1e3*within)
+	}
+	return ""
+}
+
+// headTime puts what a tap at a node noted into the head's time.
+func (v *verifier) headTime(node string, t *packets.Tapped) {
+	ahead := v.ahead(node)
+	if t == nil || ahead == 0 {
+		return
+	}
+	for _, s := range t.Sights {
+		for i := range s.At {
+			s.At[i] -= ahead
+		}
+		for i := range s.Slots {
+			s.Slots[i].First -= ahead
+			s.Slots[i].Last -= ahead
+		}
+	}
+}
+
+// measure sends a stream and receives it; all times are the head's.
+func (v *verifier) measure(ctx context.Context, from, to string, s packets.Send, r packets.Receive, quiet time.Duration) (*packets.Sent, *packets.Received, error) {
+	sent, got, err := v.sends.Measure(ctx, from, to, s, r, quiet)
+	sender, receiver := v.ahead(from), v.ahead(to)
+	if sent != nil {
+		sent.Began -= sender
+	}
+	if got != nil {
+		v.headTime(to, got.Tapped)
+		if got.Record != nil {
+			for n, at := range got.Record.Sent {
+				if at != 0 {
+					got.Record.Sent[n], got.Record.Delay[n] = at-sender, got.Record.Delay[n]+sender-receiver
+				}
+			}
+		}
+	}
+	return sent, got, err
+}

@@ -42,7 +42,7 @@ func Place(ctx context.Context, p *experiment.Plan) (*environment.Place, []strin
 		return place, nil
 	}
 	var missing []string
-	machines, wrong := sites.Environments(ctx, slices.Collect(maps.Values(used)), lab.Owner(), probeTools(p))
+	machines, wrong := sites.Environments(ctx, slices.Collect(maps.Values(used)), lab.Owner(), ProbeTools(p))
 	for _, name := range slices.Sorted(maps.Keys(wrong)) {
 		missing = append(missing, fmt.Sprintf("site %s: %v", name, wrong[name]))
 	}
@@ -60,6 +60,10 @@ func placeOf(l *experiment.Lab, dir string) (*environment.Place, []*site.Machine
 		return &environment.Place{Target: onSites, On: filepath.Base(l.Options["on"])}, nil
 	}
 	place := &environment.Place{Target: onSites, On: filepath.Base(l.Options["on"]), Carrier: list.Carrier}
+	if list.Provided != nil { // they are asked once they are made: see Driver.provide
+		place.By = list.Provided.By
+		return place, nil
+	}
 	t := placed(l, dir)
 	if t == nil {
 		return place, nil
@@ -125,8 +129,8 @@ func lacksThere(probe experiment.Probe, t *topology.Topology, place *environment
 	return out
 }
 
-// probeTools are the programs that probes run in nodes.
-func probeTools(p *experiment.Plan) (out []string) {
+// ProbeTools are the programs that probes run in nodes.
+func ProbeTools(p *experiment.Plan) (out []string) {
 	for i := range p.Cells {
 		for _, probe := range slices.Concat(p.Cells[i].Groups...) {
 			out = append(out, kinds[probe.Kind].tools...)

@@ -34,6 +34,9 @@ func (s *shell) note(format string, args ...any) {
 	s.log = append(s.log, fmt.Sprintf(format, args...))
 }
 
+func (s *shell) Prepare(context.Context, *Cell) error { return nil }
+func (s *shell) Release(context.Context) error        { return nil }
+
 func (s *shell) Up(_ context.Context, cell *Cell) (Instance, error) {
 	if cell.Lab.Options["controller"] == "broken" {
 		return nil, errors.New("no controller answers")

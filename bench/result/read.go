@@ -9,15 +9,17 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 
 	"trivet.dev/trivet/internal/words"
 )
 
 // Run is what a result file holds.
 type Run struct {
-	Header  Header
-	Resumes []Resume
-	Samples []Sample
+	Header   Header
+	Resumes  []Resume
+	Samples  []Sample
+	Machines []Machines // that were made for it, as its lines tell: see Held
 
 	ByRound bool // a report takes the repetitions of a cell in one round of a campaign together; not in the file
 
@@ -119,6 +121,9 @@ func (run *Run) take(line []byte, number int) error {
 	case kind.Record == KindResume:
 		run.Resumes = append(run.Resumes, Resume{})
 		return json.Unmarshal(line, &run.Resumes[len(run.Resumes)-1])
+	case kind.Record == KindMachines:
+		run.Machines = append(run.Machines, Machines{})
+		return json.Unmarshal(line, &run.Machines[len(run.Machines)-1])
 	case kind.Record == KindSample:
 		var s Sample
 		if err := json.Unmarshal(line, &s); err != nil {
@@ -147,6 +152,20 @@ func (run *Run) LeftOut() []LeftOut {
 		return run.Resumes[n-1].LeftOut
 	}
 	return run.Header.LeftOut
+}
+
+// Held are the machines that were asked for, and of which no line says that they are removed.
+func (run *Run) Held() (out []Machines) {
+	for _, m := range run.Machines {
+		of := func(o Machines) bool { return o.Key == m.Key }
+		switch {
+		case m.State == Removed:
+			out = slices.DeleteFunc(out, of)
+		case !slices.ContainsFunc(out, of):
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // Expected is how many runs there are to be: those of the plan but for those that are left out.

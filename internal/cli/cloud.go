@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
-	"os/user"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,7 +20,7 @@ func (a *app) provide(ctx context.Context, l *site.List, name string) error {
 		return err
 	}
 	begin, view := time.Now(), a.newSteps(l.Provided.By)
-	err = l.Provide(ctx, u, site.Allocation{Lab: name, By: whoAsks(), Since: time.Now().UTC().Format(time.RFC3339)}, view.step)
+	err = l.Provide(ctx, u, site.NewAllocation(u, name), view.step)
 	if view.end(); err == nil {
 		a.say("%s: %s in %s", l.Provided.By, words.Plural(len(l.Machines), "machine"), seconds(time.Since(begin)))
 	}
@@ -64,18 +61,6 @@ func (a *app) accountOf(ctx context.Context, on string) (site.Account, *site.Lis
 	}
 	account, err := a.account(ctx, l.Provided)
 	return account, l, err
-}
-
-// whoAsks is the user, and this machine, for whoever finds what was made.
-func whoAsks() string {
-	name, host := strconv.Itoa(lab.Owner()), "?"
-	if u, err := user.LookupId(name); err == nil {
-		name = u.Username
-	}
-	if h, err := os.Hostname(); err == nil {
-		host = h
-	}
-	return strings.Join(strings.Fields(name+"@"+host), "")
 }
 
 // listAllocations shows what labs take with a provider.

@@ -12,6 +12,7 @@ type Place struct {
 	Target   string            `json:"target"`             // local, sites
 	On       string            `json:"on,omitempty"`       // the list of other machines: a file's name without its directory, or names for ssh
 	Carrier  string            `json:"carrier,omitempty"`  // of links between machines
+	By       string            `json:"by,omitempty"`       // who made the machines for it; what they became, a result says in lines of its own
 	Machines map[string]Record `json:"machines,omitempty"` // the other ones that were used, by name
 }
 

@@ -286,7 +286,7 @@ func (r *Runner) up(ctx context.Context, run Run, left []Run) error {
 	r.down()
 	r.step(run, left, "up")
 	began := time.Now()
-	err := r.Driver.Prepare(ctx, cell) // which has limits of its own
+	err := r.prepare(ctx, run, left) // which has limits of its own
 	if r.prepared = time.Since(began); err != nil {
 		return err
 	}
@@ -298,6 +298,17 @@ func (r *Runner) up(ctx context.Context, run Run, left []Run) error {
 	}
 	r.instance, r.lab = instance, cell.Lab.Key()
 	return nil
+}
+
+// prepare makes what the lab of a run shares with others, and before it what those need that are to
+// be measured directly after it: making machines between them would set them apart.
+func (r *Runner) prepare(ctx context.Context, run Run, left []Run) error {
+	for _, next := range left {
+		if run.Pair != "" && next.Pair == run.Pair && next.Repetition == run.Repetition && next.Number != run.Number {
+			_ = r.Driver.Prepare(ctx, &r.Plan.Cells[next.Cell]) // its own run says what is wrong
+		}
+	}
+	return r.Driver.Prepare(ctx, &r.Plan.Cells[run.Cell])
 }
 
 func or(d, byDefault time.Duration) time.Duration {

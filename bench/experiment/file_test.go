@@ -158,8 +158,8 @@ func TestLevelsWithout(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"lab: {on: 'lists/${place.on}'}\nprobes: [up_down]\n": "x.yaml:3:11  ${place.on}: laptop has no such value",
-		"probes: [ping: {from: h1, to: '${place.on}'}]\n":      "x.yaml:3:31  ${place.on}: laptop has no such value",
-		"lab: {on: '${place.ob}'}\nprobes: [up_down]\n":        "x.yaml:3:11  ${place.ob}: there is no such factor",
+		"probes: [iperf3: {from: h1, to: '${place.on}'}]\n":   "x.yaml:3:33  ${place.on}: laptop has no such value",
+		"lab: {on: '${place.ob}'}\nprobes: [up_down]\n":       "x.yaml:3:11  ${place.ob}: there is no such factor",
 	} {
 		if _, problems := Read("x.yaml", []byte(places+text), Trivets()); problems.Err() == nil || !strings.Contains(problems.Err().Error(), want) {
 			t.Errorf("%s: %v", text, problems.Err())

@@ -105,9 +105,7 @@ func Compare(o CompareOptions) (*Comparison, error) {
 		b.where = definition.Condition{{Dimension: o.Factor, Any: o.Names[1:]}}
 	}
 	c.forwarding(a, b, o)
-	for _, src := range common(a, b, o) {
-		c.metric(a, b, src, o)
-	}
+	c.rows(a, b, o)
 	if len(c.Rows) == 0 {
 		return nil, nothingCommon(a, b, o)
 	}
@@ -115,8 +113,15 @@ func Compare(o CompareOptions) (*Comparison, error) {
 		return nil, err
 	}
 	c.tooFew(o)
-	c.conclude()
+	conclude(c)
 	return c, nil
+}
+
+// rows adds those of all metrics that both sides have.
+func (c *Comparison) rows(a, b side, o CompareOptions) {
+	for _, src := range common(a, b, o) {
+		c.metric(a, b, src, o)
+	}
 }
 
 // tooFew says once what would else be said of every row: no test has enough repetitions, and what

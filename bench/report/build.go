@@ -45,6 +45,9 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 	if n := rounds(run); n != "" {
 		r.Notes = append(r.Notes, n)
 	}
+	if n := placesOf(run.Header.Environment); n != "" {
+		r.Notes = append(r.Notes, n)
+	}
 	r.problems(problems)
 	for _, text := range run.Header.Environment.Missing {
 		r.unseen(text, 0)

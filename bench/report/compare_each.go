@@ -45,7 +45,7 @@ func (d *data) eachTwo(def definition.Compare) (*Table, string) {
 const maxPaired = 12
 
 func (d *data) eachTwoTable(def definition.Compare, all []*Comparison) (*Table, string) {
-	t := &Table{Title: cmp.Or(name(def.Title), "Each two of "+name(def.Factor)), Heads: 2, Columns: []string{"", "first, second", "first", "second", "gap", "95 % interval", "conclusion"}}
+	t := &Table{Leads: true, Title: cmp.Or(name(def.Title), "Each two of "+name(def.Factor)), Heads: 2, Columns: []string{"", "first, second", "first", "second", "gap", "95 % interval", "conclusion"}}
 	var groups []*group
 	var whats []string
 	seen := map[[2]string]bool{} // each level is in several rows

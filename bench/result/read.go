@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"slices"
 
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // Run is what a result file holds.
@@ -80,7 +82,30 @@ func Read(from io.Reader) (*Run, error) {
 	if run.Size == 0 {
 		return nil, errors.New("is not a result: it has no header")
 	}
+	run.placeMade()
 	return run, nil
+}
+
+// placeMade adds to the places of a result what its machines were that were made for it: those of
+// the last time, where they were made again.
+func (run *Run) placeMade() {
+	var places []*environment.Place
+	add := func(e *environment.Record) {
+		if places = append(places, slices.Collect(maps.Values(e.Places))...); e.Place != nil {
+			places = append(places, e.Place)
+		}
+	}
+	add(&run.Header.Environment)
+	for i := range run.Resumes {
+		add(&run.Resumes[i].Environment)
+	}
+	for _, m := range run.Machines {
+		for _, p := range places {
+			if p != nil && m.State == Made && p.By == m.By && p.On == m.On {
+				p.Machines, p.Made = m.Environments, m.Made
+			}
+		}
+	}
 }
 
 // readLine returns a line with its end; io.EOF with what there is where the end is missing.

@@ -278,10 +278,15 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 		a.say("%s", line)
 	}
 	before := environment.Take(ctx, environment.Options{Tools: drive.Tools(p), Ask: drive.Asks(p)})
-	place, unreached := drive.Place(ctx, p)
-	before.Place, before.Missing = place, append(before.Missing, unreached...)
+	places, unreached := drive.Places(ctx, p)
+	before.Missing = append(before.Missing, unreached...)
+	if before.Places = places; len(places) == 1 {
+		for _, only := range places {
+			before.Place, before.Places = only, nil
+		}
+	}
 	told := p.MissingText()
-	if err := drive.LeaveOutThere(p, place); err != nil {
+	if err := drive.LeaveOutThere(p, places); err != nil {
 		return err
 	}
 	if !b.holds() {

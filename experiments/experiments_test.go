@@ -61,7 +61,7 @@ func TestFiles(t *testing.T) {
 				if problems := p.Check(lab.Defaults); len(problems) > 0 {
 					t.Fatal(problems)
 				}
-				if i == 1 {
+				if i == 1 && !strings.HasPrefix(file, "three-places") { // needs others' machines: no target measures it
 					quick += p.Estimate
 				}
 			}

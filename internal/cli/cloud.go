@@ -112,8 +112,14 @@ func (a *app) releaseFound(ctx context.Context, on, name, key string) error {
 	case len(all) > 1:
 		return fmt.Errorf("%d are called %s: add  --key KEY,  as  trivet ls --on %s  lists them", len(all), name, on)
 	}
-	if s, err := lab.Load(all[0].Lab); err == nil && s.Sites != nil && s.Sites.Provided != nil && s.Sites.Provided.Key == all[0].Key {
-		return fmt.Errorf("the lab is up here:  trivet down %s", s.Name)
+	labs, err := lab.List() // an experiment's is called otherwise than what was made for it
+	if err != nil {
+		return err
+	}
+	for _, s := range labs {
+		if s.Sites != nil && s.Sites.Provided != nil && s.Sites.Provided.Key == all[0].Key {
+			return fmt.Errorf("the lab is up here:  trivet down %s", s.Name)
+		}
 	}
 	l.Provided.Key = all[0].Key
 	return a.release(ctx, l.Provided)

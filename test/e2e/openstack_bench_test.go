@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -68,11 +67,12 @@ func TestOpenStackExperiment(t *testing.T) {
 		t.Errorf("left in the cloud: %+v", left)
 	}
 
-	var said []struct{ Tables []report.Table }
-	must(t, json.Unmarshal([]byte(h.ok("bench", "report", "three-places.jsonl", "--text", "--json")), &said))
+	said := jsonOf[struct {
+		Results []struct{ Tables []report.Table }
+	}](h, "bench", "report", "three-places.jsonl", "--text")
 	h.ok("bench", "report", "three-places.jsonl", "--out", "page")
 	concluded := map[string]int{}
-	for _, row := range said[0].Tables[0].Rows {
+	for _, row := range said.Results[0].Tables[0].Rows {
 		for _, conclusion := range []string{"equivalent", "different", "undecided"} {
 			if strings.HasPrefix(row.Cells[len(row.Cells)-1].Text, conclusion) {
 				concluded[row.Cells[1].Text]++

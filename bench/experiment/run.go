@@ -17,7 +17,7 @@ import (
 // Driver brings labs up. It is what a Runner knows of where they run.
 type Driver interface {
 	// Prepare makes what the lab of a cell needs and other labs share, unless it is there: machines
-	// of a cloud. What can not be made is asked for once; then each cell that needs it fails.
+	// of a cloud. What cannot be made is asked for once: each cell that needs it then fails.
 	Prepare(ctx context.Context, cell *Cell) error
 	// Up brings up the lab of a cell; it leaves nothing behind where it fails.
 	Up(ctx context.Context, cell *Cell) (Instance, error)

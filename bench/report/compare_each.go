@@ -44,50 +44,49 @@ func (d *data) eachTwo(def definition.Compare) (*Table, string) {
 // maxPaired is of how many levels each two are compared.
 const maxPaired = 12
 
-func (d *data) eachTwoTable(def definition.Compare, all []*Comparison) (*Table, string) {
-	t := &Table{Leads: true, Title: cmp.Or(name(def.Title), "Each two of "+name(def.Factor)), Heads: 2, Columns: []string{"", "first, second", "first", "second", "gap", "95 % interval", "conclusion"}}
-	var groups []*group
-	var whats []string
-	seen := map[[2]string]bool{} // each level is in several rows
+// ofTwo is a row of a comparison, with what is compared of which two.
+type ofTwo struct {
+	what  string
+	names [2]string
+	*CompareRow
+}
+
+func (r *ofTwo) pair() string { return name(r.names[0]) + ", " + name(r.names[1]) }
+
+// allOf are the rows of comparisons, those of one metric and cell together.
+func allOf(all []*Comparison) (rows []ofTwo) {
+	order := map[string]int{}
 	for _, c := range all {
 		for i := range c.Rows {
-			what := c.Rows[i].what()
-			if !slices.Contains(whats, what) {
-				whats = append(whats, what)
+			r := ofTwo{c.Rows[i].what(), c.Names, &c.Rows[i]}
+			if _, seen := order[r.what]; !seen {
+				order[r.what] = len(order)
 			}
-			for side, g := range c.Rows[i].groups {
-				if at := [2]string{what, c.Names[side]}; !seen[at] {
-					seen[at], groups = true, append(groups, g)
-				}
-			}
+			rows = append(rows, r)
 		}
 	}
-	if len(groups) == 0 {
+	slices.SortStableFunc(rows, func(a, b ofTwo) int { return order[a.what] - order[b.what] })
+	return rows
+}
+
+func (d *data) eachTwoTable(def definition.Compare, all []*Comparison) (*Table, string) {
+	rows := allOf(all)
+	if len(rows) == 0 {
 		return nil, "no cell has values at two levels of " + name(def.Factor)
 	}
-	var undecided, notes []string
-	few, margins := true, false
-	for _, what := range whats {
-		first := true
-		for _, c := range all {
-			for i := range c.Rows {
-				r := &c.Rows[i]
-				if r.what() != what {
-					continue
-				}
-				pair := name(c.Names[0]) + ", " + name(c.Names[1])
-				t.Rows = append(t.Rows, Row{Cells: append([]Cell{{Text: map[bool]string{true: what}[first]}, {Text: pair}}, r.inShort()...), Rule: first && len(t.Rows) > 0})
-				if first = false; r.Conclusion == stats.Undecided {
-					undecided = append(undecided, what+", "+pair+": "+strings.TrimPrefix(r.Words, "cannot tell: "))
-				}
-				few, margins = few && min(r.A.N, r.B.N) < enough, margins || r.margin > 0
-			}
+	t := &Table{Title: cmp.Or(name(def.Title), "Each two of "+name(def.Factor)), Leads: true, Heads: 2,
+		Columns: []string{"", "first, second", "first", "second", "gap", "95 % interval", "conclusion"}}
+	var groups []*group
+	seen := map[[2]string]bool{} // each level is in several rows
+	for i, r := range rows {
+		head, begins := r.what, i == 0 || rows[i-1].what != r.what
+		if !begins {
+			head = ""
 		}
-	}
-	for _, c := range all {
-		for _, n := range c.Notes {
-			if !slices.Contains(notes, n) {
-				notes = append(notes, n)
+		t.Rows = append(t.Rows, Row{Cells: append([]Cell{{Text: head}, {Text: r.pair()}}, r.inShort()...), Rule: begins && i > 0})
+		for side, g := range r.groups {
+			if at := [2]string{r.what, r.names[side]}; !seen[at] {
+				seen[at], groups = true, append(groups, g)
 			}
 		}
 	}
@@ -96,20 +95,39 @@ func (d *data) eachTwoTable(def definition.Compare, all []*Comparison) (*Table, 
 	if note := name(def.Note); note != "" {
 		t.Notes = append(t.Notes, strings.TrimSuffix(note, ".")+".")
 	}
-	switch {
-	case !margins:
-		t.Notes = append(t.Notes, "Without a margin nothing can be found equivalent.")
-	default:
-		t.Notes = append(t.Notes, "Margins: "+strings.Join(marginsText(def.Margins), ", ")+".")
-	}
-	switch {
-	case few:
-		t.Notes = append(t.Notes, fmt.Sprintf("Each two have fewer than %d repetitions, which is too few to tell a difference from chance: measure at least %d.", enough, enough))
-	case len(undecided) > 0:
-		t.Notes = append(t.Notes, "Undecided: "+strings.Join(undecided[:min(len(undecided), maxCategories)], "; ")+".")
+	t.Notes = append(t.Notes, undecided(rows, def.Margins)...)
+	var notes []string
+	for _, c := range all {
+		for _, n := range c.Notes {
+			if !slices.Contains(notes, n) {
+				notes = append(notes, n)
+			}
+		}
 	}
 	t.Notes = append(t.Notes, notes[:min(len(notes), maxCategories)]...)
 	return t, ""
+}
+
+// undecided says by which margins was judged, and what is missing where that was not possible.
+func undecided(rows []ofTwo, margins map[string]definition.Margin) (notes []string) {
+	if slices.ContainsFunc(rows, func(r ofTwo) bool { return r.margin > 0 }) {
+		notes = append(notes, "Margins: "+strings.Join(marginsText(margins), ", ")+".")
+	} else {
+		notes = append(notes, "Without a margin nothing can be found equivalent.")
+	}
+	if !slices.ContainsFunc(rows, func(r ofTwo) bool { return min(r.A.N, r.B.N) >= enough }) {
+		return append(notes, fmt.Sprintf("Each two have fewer than %d repetitions, which is too few to tell a difference from chance: measure at least %d.", enough, enough))
+	}
+	var open []string
+	for _, r := range rows {
+		if r.Conclusion == stats.Undecided {
+			open = append(open, r.what+", "+r.pair()+": "+strings.TrimPrefix(r.Words, "cannot tell: "))
+		}
+	}
+	if len(open) > 0 {
+		notes = append(notes, "Undecided: "+strings.Join(open[:min(len(open), maxCategories)], "; ")+".")
+	}
+	return notes
 }
 
 // marginsText says which there are: "rtt 50 us", "others 5 % of the second's mean".

@@ -32,7 +32,7 @@ func (d *data) eachTwo(def definition.Compare) (*Table, string) {
 			a, b := side{data: d}, side{data: d}
 			a.where = definition.Condition{{Dimension: def.Factor, Any: names[:1]}}
 			b.where = definition.Condition{{Dimension: def.Factor, Any: names[1:]}}
-			c := &Comparison{Names: names, order: d, margins: def.Margins, few: true}
+			c := &Comparison{Names: names, order: d, margins: def.Margins, few: true, each: true}
 			c.rows(a, b, CompareOptions{A: d.run, Names: names, Factor: def.Factor, Margins: def.Margins, Sources: sources})
 			all = append(all, c)
 		}
@@ -96,6 +96,9 @@ func (d *data) eachTwoTable(def definition.Compare, all []*Comparison) (*Table, 
 		t.Notes = append(t.Notes, strings.TrimSuffix(note, ".")+".")
 	}
 	t.Notes = append(t.Notes, undecided(rows, def.Margins)...)
+	if none := missing(rows, all); len(none) > 0 {
+		t.Notes = append(t.Notes, "Without values: "+strings.Join(none, "; ")+".")
+	}
 	var notes []string
 	for _, c := range all {
 		for _, n := range c.Notes {
@@ -106,6 +109,37 @@ func (d *data) eachTwoTable(def definition.Compare, all []*Comparison) (*Table, 
 	}
 	t.Notes = append(t.Notes, notes[:min(len(notes), maxCategories)]...)
 	return t, ""
+}
+
+// missing are the levels that have no values of what others have: "rack of rtt, loss".
+func missing(rows []ofTwo, all []*Comparison) (out []string) {
+	var levels, whats []string
+	has := map[[2]string]bool{}
+	add := func(to *[]string, text string) {
+		if !slices.Contains(*to, text) {
+			*to = append(*to, text)
+		}
+	}
+	for _, c := range all {
+		add(&levels, c.Names[1])
+		add(&levels, c.Names[0])
+	}
+	for _, r := range rows {
+		add(&whats, r.what)
+		has[[2]string{r.names[0], r.what}], has[[2]string{r.names[1], r.what}] = true, true
+	}
+	for _, l := range levels {
+		var of []string
+		for _, what := range whats {
+			if !has[[2]string{l, what}] {
+				of = append(of, what)
+			}
+		}
+		if len(of) > 0 {
+			out = append(out, name(l)+" of "+clip(strings.Join(of, ", "), 300))
+		}
+	}
+	return out
 }
 
 // undecided says by which margins was judged, and what is missing where that was not possible.

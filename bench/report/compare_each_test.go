@@ -18,6 +18,9 @@ func eachTwo(t *testing.T, compare string, n int, value map[string]func(n int) f
 		Text: "topology: linear,2\nfactors: {place: [laptop, rack, cloud]}\nreport:\n  compare: " + compare + "\n  tables: [{metric: rtt}]\n"}}}
 	for i := range n {
 		for _, place := range places {
+			if value[place] == nil {
+				continue
+			}
 			r.Samples = append(r.Samples, result.Sample{Run: len(r.Samples) + 1, Cell: "place=" + place, Factors: map[string]any{"place": place}, Pair: "all", Repetition: i + 1, Probe: "ping", Kind: "ping",
 				Measurements: []result.Measurement{{Metric: "rtt", Unit: "s", Values: []float64{value[place](i)}}}})
 		}
@@ -65,6 +68,19 @@ func TestEachTwo(t *testing.T) {
 	}
 	if none := eachTwo(t, "{factor: place}", 8, places); !strings.Contains(strings.Join(none.Notes, " "), "Without a margin") || strings.Contains(fmt.Sprint(none.Rows), "equivalent") {
 		t.Errorf("without a margin: %+v", none)
+	}
+}
+
+// TestEachTwoMissing proves that of a level without values the others are compared, and that it is
+// named once.
+func TestEachTwoMissing(t *testing.T) {
+	table := eachTwo(t, "{factor: place, margin: 5%}", 6, map[string]func(int) float64{
+		"laptop": func(n int) float64 { return 1 + float64(n%3)/1e3 },
+		"cloud":  func(n int) float64 { return 1 + float64((n+1)%3)/1e3 },
+	})
+	notes := strings.Join(table.Notes, " ")
+	if len(table.Rows) != 1 || table.Rows[0].Cells[1].Text != "cloud, laptop" || !strings.Contains(notes, "Without values: rack of rtt.") || strings.Contains(notes, "Only") {
+		t.Errorf("%+v", table)
 	}
 }
 

@@ -188,8 +188,8 @@ func TestMachinesShared(t *testing.T) {
 	}
 }
 
-// TestMachinesUnmade proves that machines that cannot be made are asked for once, as are all others,
-// and that what was made of them is removed at once, and looked for at the end.
+// TestMachinesUnmade proves that machines that cannot be made are asked for once, as are all
+// others, and that what was made of them is removed at once, and looked for at the end.
 func TestMachinesUnmade(t *testing.T) {
 	c := newToyCloud(t)
 	p, d, notes := onClouds(t)
@@ -275,8 +275,8 @@ func TestMachinesLeft(t *testing.T) {
 }
 
 // TestMachinesPlanned proves that a plan says how many machines would be made, and makes none; that
-// this does not tell plans apart; and that what the provider knows beforehand to be impossible costs
-// the cells that need it, and no others.
+// this does not tell plans apart; and that what the provider knows beforehand to be impossible
+// costs the cells that need it, and no others.
 func TestMachinesPlanned(t *testing.T) {
 	c := newToyCloud(t)
 	p, _, _ := onClouds(t)

@@ -199,8 +199,8 @@ func (x *expander) options(at *yamlfile.Value, what string, known []Option, othe
 	return out
 }
 
-// option reads one; null is as if it were not there, but for the default, and so is a value that the
-// level has not, if it can do without.
+// option reads one; null is as if it were not there, but for the default, and so is a value that
+// the level has not, if it can do without.
 func (x *expander) option(v *yamlfile.Value, o *Option, into Options) {
 	if m := variable.FindString(v.Text); v.Shape == yamlfile.Scalar && m == v.Text && strings.HasPrefix(m, "${") {
 		if value, _ := x.value(v, m); isWithout(value) && !o.Required {

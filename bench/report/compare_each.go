@@ -12,8 +12,8 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// eachTwo is a table of each two levels of a factor, metric by metric, with what is concluded
-// of each; nil with the reason where there is nothing to compare. All its tests are adjusted to each
+// eachTwo is a table of each two levels of a factor, metric by metric, with what is concluded of
+// each; nil with the reason where there is nothing to compare. All its tests are adjusted to each
 // other. The later level stands first: a gap is how far it lies above the earlier one.
 func (d *data) eachTwo(def definition.Compare) (*Table, string) {
 	i := slices.IndexFunc(d.factors, func(f result.Factor) bool { return f.Name == def.Factor })

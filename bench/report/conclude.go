@@ -9,8 +9,8 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// conclude adjusts the tests of all rows of comparisons that belong together to each other, and says
-// of each in words what it shows.
+// conclude adjusts the tests of all rows of comparisons that belong together to each other, and
+// says of each in words what it shows.
 func conclude(all ...*Comparison) {
 	var ps []float64
 	var tested []*CompareRow

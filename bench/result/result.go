@@ -90,9 +90,10 @@ type Resume struct {
 	LeftOut     []LeftOut          `json:"left_out,omitempty"` // from then on, in place of the header's
 }
 
-// Machines are those of a list that a provider makes for a run: a cloud's instances. There is a line
-// before they are asked for, one once they are there, and one when they are removed, all of one
-// key: so whatever ends a run, its result says what may be left of them. There is no secret in it.
+// Machines are those of a list that a provider makes for a run: a cloud's instances. There is a
+// line before they are asked for, one once they are there, and one when they are removed, all of
+// one key: so whatever ends a run, its result says what may be left of them. There is no secret in
+// it.
 type Machines struct {
 	Record  string          `json:"record"` // machines
 	State   string          `json:"state"`  // Asked, Made or Removed

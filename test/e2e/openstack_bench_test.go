@@ -16,9 +16,9 @@ import (
 
 // TestOpenStackExperiment proves that the experiment of three places is measured on this machine,
 // over two others and on instances that are made for it, once for all of it; that its report has
-// all three in each table and figure, and a conclusion for each two and each metric; that the result
-// says what the machines of each place are, and nothing that is a secret; and that nothing is left,
-// neither in the cloud nor at any machine.
+// all three in each table and figure, and a conclusion for each two and each metric; that the
+// result says what the machines of each place are, and nothing that is a secret; and that nothing
+// is left, neither in the cloud nor at any machine.
 func TestOpenStackExperiment(t *testing.T) {
 	needCloud(t)
 	s := newSeveral(t, 2)
@@ -104,8 +104,8 @@ func (m *machine) allocationsOf(file string) []site.Allocation {
 	})
 }
 
-// TestOpenStackExperimentKilled proves that wherever an experiment is killed, while its machines are
-// made or while it measures at them, its result says what it holds, which is listed for whoever
+// TestOpenStackExperimentKilled proves that wherever an experiment is killed, while its machines
+// are made or while it measures at them, its result says what it holds, which is listed for whoever
 // looks; that going on removes that, makes the machines anew, measures what is missing, and leaves
 // nothing; and that Ctrl-C leaves nothing either.
 func TestOpenStackExperimentKilled(t *testing.T) {

@@ -61,7 +61,7 @@ func TestFiles(t *testing.T) {
 				if problems := p.Check(lab.Defaults); len(problems) > 0 {
 					t.Fatal(problems)
 				}
-				if i == 1 {
+				if i == 1 && !strings.HasPrefix(file, "three-places") { // needs others' machines: no target measures it
 					quick += p.Estimate
 				}
 			}
@@ -69,7 +69,7 @@ func TestFiles(t *testing.T) {
 			if err := problems.Err(); err != nil { // it warns of labels of measurements, which it cannot know
 				t.Fatal(err)
 			}
-			checkReport(t, e, d, strings.HasPrefix(file, "own"))
+			checkReport(t, e, d, !strings.ContainsAny(file[:1], "123456789"))
 		})
 	}
 	if quick > 15*time.Minute {

@@ -1,14 +1,19 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"os/user"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // A Provider makes the machines of a list for a lab, and removes them after it: a cloud. Each has a
@@ -29,9 +34,9 @@ type Account interface {
 	// quota. It changes nothing.
 	Check(ctx context.Context, l *List) error
 
-	// Make makes the machines of a list, adds to the list how they are reached, and waits until
-	// they let the user in. Whatever it makes can be found by the key at any time, also if Make
-	// fails.
+	// Make makes the machines of a list, adds to the list how they are reached and what they are,
+	// and waits until they let the user in. Whatever it makes can be found by the key at any time,
+	// also if Make fails.
 	Make(ctx context.Context, l *List, a Allocation, say func(string)) error
 
 	// Remove removes all that was made for a key, and returns how many things that were.
@@ -55,6 +60,9 @@ type Provided struct {
 	By      string          `json:"by"` // the word of the provider
 	Options json.RawMessage `json:"options"`
 	Key     string          `json:"key,omitempty"` // of the allocation, once the machines are made
+
+	// Made is what each machine became, for whoever wants the same: its image, its flavor.
+	Made map[string]map[string]string `json:"made,omitempty"`
 }
 
 var providers = map[string]*Provider{}
@@ -68,11 +76,30 @@ func (l *List) There() error {
 	if l.Provided == nil || l.Provided.Key != "" {
 		return nil
 	}
-	return fmt.Errorf("%s is to make these machines, which  trivet up --on  alone does: name machines that are there already", l.Provided.By)
+	return fmt.Errorf("%s is to make these machines, for a lab or an experiment: name machines that are there already", l.Provided.By)
 }
 
-// Provide has the provider make a list's machines for a lab. What it has made of an attempt that
-// fails is removed.
+// NewAllocation is one that a user asks for on this machine, with a key of its own.
+func NewAllocation(u *User, lab string) Allocation {
+	return Allocation{Lab: lab, Key: newKey(), By: u.here(), Since: time.Now().UTC().Format(time.RFC3339)}
+}
+
+func newKey() string { return strings.ToLower(rand.Text()[:16]) }
+
+// here is the user, and this machine, for whoever finds what was made.
+func (u *User) here() string {
+	name, host := strconv.Itoa(u.uid), "?"
+	if known, err := user.LookupId(name); err == nil {
+		name = known.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return strings.Join(strings.Fields(name+"@"+host), "")
+}
+
+// Provide has the provider make a list's machines for an allocation. What it has made of an attempt
+// that fails is removed. The list has the allocation's key from when something was asked for.
 func (l *List) Provide(ctx context.Context, u *User, a Allocation, say func(string)) error {
 	account, err := l.Provided.Open(ctx, u)
 	if err != nil {
@@ -81,7 +108,7 @@ func (l *List) Provide(ctx context.Context, u *User, a Allocation, say func(stri
 	if err := account.Check(ctx, l); err != nil {
 		return fmt.Errorf("%w\nnothing was made", err)
 	}
-	a.Key = strings.ToLower(rand.Text()[:16])
+	a.Key = cmp.Or(a.Key, newKey())
 	l.Provided.Key = a.Key
 	if err := account.Make(ctx, l, a, say); err != nil {
 		_, left := l.Provided.Remove(ctx, u, say)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/bench/tune"
 	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/internal/lack"
@@ -30,8 +31,14 @@ type Driver struct {
 	Prefix   string        // of the labs' names; see PrefixOf
 	Captures string        // where recorded packets go, a directory that is made when it is needed
 	Wait     time.Duration // for controllers to answer and routes to be known; 0 is a minute
+	Tools    []string      // programs whose versions machines are asked for that are made
 
-	count atomic.Int64
+	Note func(result.Machines) error      // writes down what becomes of machines that are made; may be nil, as may be
+	Say  func(format string, args ...any) // what is told of that once it is done, and
+	Step func(text string)                // meanwhile
+
+	count    atomic.Int64
+	machines machines
 }
 
 // PrefixOf is what the names of the labs of a result file begin with, so that a run that is resumed
@@ -144,7 +151,9 @@ func Check(p *experiment.Plan) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return p.LeaveOut(left)
+	err := p.LeaveOut(left)
+	p.Makes, _ = makes(p)
+	return err
 }
 
 // checkIPv6 says which node lacks an address that a probe over IPv6 needs; t is nil where the lab
@@ -250,7 +259,7 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 	} else {
 		var list *site.List
 		if cell.Lab.Options["target"] == onSites {
-			if list, err = cell.Lab.Machines(d.Dir); err != nil {
+			if list, err = d.machinesOf(&cell.Lab); err != nil {
 				return nil, err
 			}
 		} else {

@@ -104,9 +104,10 @@ factors: {to: [h1, h3]}
 	}
 	place := &environment.Place{Target: "sites", On: "rack.yaml", Machines: map[string]environment.Record{
 		"m1": {}, "m2": {}, "m3": {Missing: []string{"iperf3: it is not installed"}}}}
+	places := map[string]*environment.Place{"rack": place}
 
 	p := plan("probes: [iperf3: {from: h2, to: '${to}'}, ping: {from: h2, to: '${to}'}]")
-	if err := LeaveOutThere(p, place); err != nil {
+	if err := LeaveOutThere(p, places); err != nil {
 		t.Fatal(err)
 	}
 	want := "left out: probe iperf3 where to=h3 (1 of 2 runs): iperf3: iperf3 is not installed at m3:  install it there"
@@ -114,7 +115,7 @@ factors: {to: [h1, h3]}
 		t.Errorf("%q, want %q", lines, want)
 	}
 	place.Machines["m2"] = place.Machines["m3"]
-	if err := LeaveOutThere(plan("probes: [iperf3: {from: h2, to: '${to}'}]"), place); err == nil {
+	if err := LeaveOutThere(plan("probes: [iperf3: {from: h2, to: '${to}'}]"), places); err == nil {
 		t.Error("nothing is left, and that is no error")
 	}
 }

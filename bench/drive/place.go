@@ -16,11 +16,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Place is where the labs of a plan will be, with what the other machines say of themselves; nil
-// where the plan has labs in several places. What could not be asked is returned as text.
-func Place(ctx context.Context, p *experiment.Plan) (*environment.Place, []string) {
-	var place *environment.Place
-	used, seen := map[string]*site.Machine{}, map[string]bool{}
+// Places are where the labs of a plan will be, by name, with what the other machines say of
+// themselves; those that are to be made are asked later. What could not be asked is returned as
+// text.
+func Places(ctx context.Context, p *experiment.Plan) (map[string]*environment.Place, []string) {
+	places, used := map[string]*environment.Place{}, map[string]map[string]*site.Machine{}
+	seen := map[string]bool{}
 	for i := range p.Cells {
 		l := &p.Cells[i].Lab
 		if key := l.Key(); seen[key] || p.Leaves(&p.Cells[i]) {
@@ -29,37 +30,51 @@ func Place(ctx context.Context, p *experiment.Plan) (*environment.Place, []strin
 			seen[key] = true
 		}
 		here, machines := placeOf(l, p.Experiment.Dir())
-		if place == nil {
-			place = here
-		} else if !place.Same(here) {
-			return nil, nil
+		name := here.Name()
+		if places[name] == nil {
+			places[name], used[name] = here, map[string]*site.Machine{}
 		}
 		for _, m := range machines {
-			used[m.Name] = m
+			used[name][m.Name] = m
 		}
 	}
-	if len(used) == 0 {
-		return place, nil
-	}
 	var missing []string
-	machines, wrong := sites.Environments(ctx, slices.Collect(maps.Values(used)), lab.Owner(), probeTools(p))
-	for _, name := range slices.Sorted(maps.Keys(wrong)) {
-		missing = append(missing, fmt.Sprintf("site %s: %v", name, wrong[name]))
+	for _, name := range slices.Sorted(maps.Keys(places)) {
+		if len(used[name]) == 0 {
+			continue
+		}
+		machines, wrong := sites.Environments(ctx, slices.Collect(maps.Values(used[name])), lab.Owner(), ProbeTools(p))
+		for _, name := range slices.Sorted(maps.Keys(wrong)) {
+			missing = append(missing, fmt.Sprintf("site %s: %v", name, wrong[name]))
+		}
+		places[name].Machines = machines
 	}
-	place.Machines = machines
-	return place, missing
+	return places, missing
+}
+
+// placeNamed is that of a lab, as far as its options tell.
+func placeNamed(l *experiment.Lab) *environment.Place {
+	if l.Options["target"] != onSites {
+		return &environment.Place{Target: onLocal}
+	}
+	return &environment.Place{Target: onSites, On: filepath.Base(l.Options["on"])}
 }
 
 // placeOf is that of a lab, with the other machines that it will be at.
 func placeOf(l *experiment.Lab, dir string) (*environment.Place, []*site.Machine) {
-	if l.Options["target"] != onSites {
-		return &environment.Place{Target: onLocal}, nil
+	place := placeNamed(l)
+	if place.Target != onSites {
+		return place, nil
 	}
 	list, err := l.Machines(dir)
 	if err != nil {
-		return &environment.Place{Target: onSites, On: filepath.Base(l.Options["on"])}, nil
+		return place, nil
 	}
-	place := &environment.Place{Target: onSites, On: filepath.Base(l.Options["on"]), Carrier: list.Carrier}
+	place.Carrier = list.Carrier
+	if list.Provided != nil { // they are asked once they are made: see Driver.provide
+		place.By = list.Provided.By
+		return place, nil
+	}
 	t := placed(l, dir)
 	if t == nil {
 		return place, nil
@@ -67,14 +82,15 @@ func placeOf(l *experiment.Lab, dir string) (*environment.Place, []*site.Machine
 	return place, sites.Used(list, t)
 }
 
-// LeaveOutThere takes out of a plan what the machines of its place cannot run, as a program of a
+// LeaveOutThere takes out of a plan what the machines of its places cannot run, as a program of a
 // probe is not installed at one of them.
-func LeaveOutThere(p *experiment.Plan, place *environment.Place) error {
+func LeaveOutThere(p *experiment.Plan, places map[string]*environment.Place) error {
 	left := leftOut(slices.Clone(p.LeftOut))
 	before := len(left)
 	topologies := map[string]*topology.Topology{}
 	for i := range p.Cells {
 		cell := &p.Cells[i]
+		place := places[placeNamed(&cell.Lab).Name()]
 		if place == nil || len(place.Machines) == 0 || cell.Lab.Options["target"] != onSites || p.Leaves(cell) {
 			continue
 		}
@@ -125,8 +141,8 @@ func lacksThere(probe experiment.Probe, t *topology.Topology, place *environment
 	return out
 }
 
-// probeTools are the programs that probes run in nodes.
-func probeTools(p *experiment.Plan) (out []string) {
+// ProbeTools are the programs that probes run in nodes.
+func ProbeTools(p *experiment.Plan) (out []string) {
 	for i := range p.Cells {
 		for _, probe := range slices.Concat(p.Cells[i].Groups...) {
 			out = append(out, kinds[probe.Kind].tools...)

@@ -56,7 +56,7 @@ func (c *campaign) due(round int, now time.Time) (at time.Time, periods int) {
 // machine sleeps.
 func wallClock() time.Time { return time.Now().Round(0) }
 
-// await waits for the round of a run, without a lab.
+// await waits for the round of a run, without a lab or anything else that was made for one.
 func (r *Runner) await(ctx context.Context, run Run, left []Run) error {
 	if err := ctx.Err(); err != nil || r.campaign.every == 0 {
 		return err
@@ -68,6 +68,7 @@ func (r *Runner) await(ctx context.Context, run Run, left []Run) error {
 	if at.After(wallClock()) {
 		r.step(run, left, "down")
 		r.down()
+		_ = r.release() // what is left, the end of the next round removes
 		r.step(run, left, "waiting")
 		r.say("round %d of %d begins at %s, in %s", run.Round, r.Plan.Experiment.Times, at.Local().Format("2006-01-02 15:04:05 MST"), About(at.Sub(wallClock())))
 	}

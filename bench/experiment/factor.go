@@ -15,6 +15,7 @@ import (
 type Factor struct {
 	Name   string
 	Levels []Level
+	values []string // names of values that any of its levels has
 	value  *yamlfile.Value
 }
 
@@ -153,19 +154,32 @@ func (r *reader) namedLevels(f *Factor, v *yamlfile.Value) {
 				l.Values[q.Key.Text] = q.Value.Plain
 			}
 		}
-		if len(f.Levels) > 0 {
-			r.sameValues(f, l, p.Key)
-		}
+		r.alikeValues(f, l, p.Key)
 		f.Levels = append(f.Levels, l)
+		for name := range l.Values {
+			if !slices.Contains(f.values, name) {
+				f.values = append(f.values, name)
+			}
+		}
 	}
 }
 
-// sameValues makes sure that ${FACTOR.NAME} means something for every level.
-func (r *reader) sameValues(f *Factor, l Level, at *yamlfile.Value) {
-	want, got := sortedKeys(f.Levels[0].Values), sortedKeys(l.Values)
-	if !slices.Equal(want, got) {
-		r.add(at, "give all levels the same values", "%s: has the values %s, but %s has %s", formats.Clip(l.Name), list(got), f.Levels[0].Name, list(want))
+// alikeValues finds values that are misspelt. A level may do without what others have, but where
+// each of two has what the other has not, both were meant to be the same.
+func (r *reader) alikeValues(f *Factor, l Level, at *yamlfile.Value) {
+	got := sortedKeys(l.Values)
+	for _, o := range f.Levels {
+		have := sortedKeys(o.Values)
+		if !within(got, have) && !within(have, got) {
+			r.add(at, "give all levels the same values, or leave some out", "%s: has the values %s, but %s has %s", formats.Clip(l.Name), list(got), o.Name, list(have))
+			return
+		}
 	}
+}
+
+// within says whether all of some words are among others.
+func within(some, others []string) bool {
+	return !slices.ContainsFunc(some, func(w string) bool { return !slices.Contains(others, w) })
 }
 
 func list(words []string) string {

@@ -144,6 +144,29 @@ quick: {pairs: 3}
 	}
 }
 
+// TestLevelsWithout proves that a level may do without a value that others have where an option can
+// be left out, and nowhere else.
+func TestLevelsWithout(t *testing.T) {
+	const places = "topology: linear,2\nfactors: {place: {laptop: {target: local}, rack: {target: sites, on: rack.yaml}}}\n"
+	e, problems := Read("x.yaml", []byte(places+"lab: {target: '${place.target}', on: '${place.on}'}\nprobes: [up_down]\n"), Trivets())
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := e.Plan()
+	if _, given := p.Cells[0].Lab.Options["on"]; given || p.Cells[1].Lab.Options["on"] != "rack.yaml" {
+		t.Errorf("%v, %v", p.Cells[0].Lab.Options, p.Cells[1].Lab.Options)
+	}
+	for text, want := range map[string]string{
+		"lab: {on: 'lists/${place.on}'}\nprobes: [up_down]\n": "x.yaml:3:11  ${place.on}: laptop has no such value",
+		"probes: [iperf3: {from: h1, to: '${place.on}'}]\n":   "x.yaml:3:33  ${place.on}: laptop has no such value",
+		"lab: {on: '${place.ob}'}\nprobes: [up_down]\n":       "x.yaml:3:11  ${place.ob}: there is no such factor",
+	} {
+		if _, problems := Read("x.yaml", []byte(places+text), Trivets()); problems.Err() == nil || !strings.Contains(problems.Err().Error(), want) {
+			t.Errorf("%s: %v", text, problems.Err())
+		}
+	}
+}
+
 // TestQuickTime proves that a quick look shortens what takes longer, and nothing else.
 func TestQuickTime(t *testing.T) {
 	e := mustPlan(t, `

@@ -66,22 +66,24 @@ func (l *Lab) file(dir string) string {
 	return filepath.Join(dir, l.File)
 }
 
-// Machines reads the list of a lab's other machines; dir is the experiment's directory.
+// Machines reads the list of a lab's other machines, which may have to be made first; dir is the
+// experiment's directory.
 func (l *Lab) Machines(dir string) (*site.List, error) {
-	on := l.Options["on"]
-	if on == "" {
+	if l.Options["on"] == "" {
 		return nil, errors.New("target: sites: say which machines; write  on: machines.yaml")
 	}
-	if beside := filepath.Join(dir, on); !filepath.IsAbs(on) {
+	return site.Read(l.Listed(dir))
+}
+
+// Listed says what lists a lab's other machines: labs that have this in common share them.
+func (l *Lab) Listed(dir string) string {
+	on := l.Options["on"]
+	if beside := filepath.Join(dir, on); on != "" && !filepath.IsAbs(on) {
 		if _, err := os.Stat(beside); err == nil {
-			on = beside
+			return beside
 		}
 	}
-	list, err := site.Read(on)
-	if err == nil {
-		err = list.There()
-	}
-	return list, err
+	return on
 }
 
 // onMachines says whether hosts may be machines of a rack.

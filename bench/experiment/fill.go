@@ -60,10 +60,21 @@ func (x *expander) set(levels []Setting) {
 	for _, s := range levels {
 		x.names[s.Factor] = s.Name
 		x.values[s.Factor] = s.Value
+		for _, name := range x.e.factor(s.Factor).values {
+			x.values[s.Factor+"."+name] = without{s.Name}
+		}
 		for name, value := range s.level.Values {
 			x.values[s.Factor+"."+name] = value
 		}
 	}
+}
+
+// without stands for a value that the levels of a factor have, but not this one.
+type without struct{ level string }
+
+func isWithout(value any) bool {
+	_, is := value.(without)
+	return is
 }
 
 // spend bounds the work on a file, cells and aliases counted each time.
@@ -85,6 +96,10 @@ func (x *expander) text(v *yamlfile.Value) string {
 			return "$"
 		}
 		value, _ := x.value(v, word)
+		if w, is := value.(without); is {
+			x.say(v, "give it one", "%s: %s has no such value", word, formats.Clip(w.level))
+			return ""
+		}
 		return levelText(value)
 	})
 }
@@ -93,11 +108,11 @@ func (x *expander) text(v *yamlfile.Value) string {
 func (x *expander) value(v *yamlfile.Value, word string) (any, bool) {
 	name := strings.TrimSuffix(strings.TrimPrefix(word, "${"), "}")
 	value, ok := x.values[name]
-	factor, _, _ := strings.Cut(name, ".")
 	if !ok {
 		x.say(v, nearest(name, sortedKeys(x.values)), "${%s}: there is no such factor", formats.Clip(name))
 		return "", false
 	}
+	factor, _, _ := strings.Cut(name, ".")
 	x.used[factor] = true
 	return value, true
 }
@@ -112,6 +127,9 @@ func (x *expander) plain(v *yamlfile.Value, depth int) any {
 	case yamlfile.Scalar:
 		if m := variable.FindString(v.Text); m == v.Text && m != "$$" && m != "" {
 			value, _ := x.value(v, m)
+			if isWithout(value) {
+				return nil
+			}
 			return value
 		}
 		if strings.Contains(v.Text, "$") {
@@ -181,8 +199,14 @@ func (x *expander) options(at *yamlfile.Value, what string, known []Option, othe
 	return out
 }
 
-// option reads one; null is as if it were not there, but for the default.
+// option reads one; null is as if it were not there, but for the default, and so is a value that
+// the level has not, if it can do without.
 func (x *expander) option(v *yamlfile.Value, o *Option, into Options) {
+	if m := variable.FindString(v.Text); v.Shape == yamlfile.Scalar && m == v.Text && strings.HasPrefix(m, "${") {
+		if value, _ := x.value(v, m); isWithout(value) && !o.Required {
+			return
+		}
+	}
 	switch v.Shape {
 	case yamlfile.Nothing:
 		return

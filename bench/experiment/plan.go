@@ -33,6 +33,26 @@ type Plan struct {
 	// LeftOut is what of it this machine cannot run. It is no part of what tells plans apart, so
 	// that a run which is resumed where that can run measures it.
 	LeftOut []result.LeftOut `json:"left_out,omitempty"`
+
+	// Makes are the machines that are made for it, once for the whole run, or for each round of a
+	// campaign. They do not tell plans apart either.
+	Makes []Making `json:"makes,omitempty"`
+}
+
+// Making is machines of a list that are to be made.
+type Making struct {
+	On       string   `json:"on"` // the list
+	By       string   `json:"by"` // who makes them
+	Machines int      `json:"machines"`
+	Cells    []string `json:"cells"` // that need them
+}
+
+// MakesText says what is made, a line for each list: "makes: 2 machines by openstack (cloud.yaml)".
+func (p *Plan) MakesText() (lines []string) {
+	for _, m := range p.Makes {
+		lines = append(lines, fmt.Sprintf("makes: %s by %s (%s), which takes time besides, and removes them at the end", words.Plural(m.Machines, "machine"), m.By, m.On))
+	}
+	return lines
 }
 
 // Run is one repetition of one cell.
@@ -234,7 +254,7 @@ func (p *Plan) pair(cell int) string {
 // same, however long that is thought to take. It reads the files of topologies.
 func (p *Plan) Hash() string {
 	all := *p
-	all.LeftOut = nil
+	all.LeftOut, all.Makes = nil, nil
 	b, err := json.Marshal(all)
 	if err != nil {
 		panic(err) // nothing in it can fail
@@ -327,6 +347,9 @@ func About(d time.Duration) string {
 // WriteText lists what would run, for people. (As JSON, the plan is what json.Marshal makes of it.)
 func (p *Plan) WriteText(to io.Writer) error {
 	fmt.Fprintln(to, p.Headline())
+	for _, line := range p.MakesText() {
+		fmt.Fprintln(to, line)
+	}
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "RUN\tREP")
 	for _, s := range p.Cells[0].Levels {

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,8 +16,13 @@ import (
 
 // Driver brings labs up. It is what a Runner knows of where they run.
 type Driver interface {
+	// Prepare makes what the lab of a cell needs and other labs share, unless it is there: machines
+	// of a cloud. What cannot be made is asked for once: each cell that needs it then fails.
+	Prepare(ctx context.Context, cell *Cell) error
 	// Up brings up the lab of a cell; it leaves nothing behind where it fails.
 	Up(ctx context.Context, cell *Cell) (Instance, error)
+	// Release removes all that Prepare has made. No lab is up then.
+	Release(ctx context.Context) error
 }
 
 // Instance is a lab that is up.
@@ -66,7 +72,8 @@ type Runner struct {
 	instance Instance
 	lab      string // key of the instance's
 	began    time.Time
-	took     time.Duration // by the runs of this time
+	prepared time.Duration // by Prepare, in the present run
+	took     time.Duration // by the runs of this time, without Prepare
 	expected time.Duration // of the same, as estimated
 	summary  Summary
 
@@ -165,6 +172,7 @@ func (r *Runner) Run(ctx context.Context) (Summary, error) {
 		}
 		left := todo[i:]
 		began := time.Now()
+		r.prepared = 0
 		ok := r.run(ctx, run, left)
 		if err = ctx.Err(); err != nil {
 			break // what was interrupted is not in the file
@@ -173,7 +181,7 @@ func (r *Runner) Run(ctx context.Context) (Summary, error) {
 			break
 		}
 		r.measuredLast(run)
-		r.took, r.expected = r.took+time.Since(began), r.expected+run.Estimate
+		r.took, r.expected = r.took+time.Since(began)-r.prepared, r.expected+run.Estimate
 		r.summary.Done++
 		if !ok {
 			r.summary.Failed++
@@ -186,7 +194,7 @@ func (r *Runner) Run(ctx context.Context) (Summary, error) {
 	}
 	r.down()
 	r.summary.Left = len(todo) - r.summary.Done
-	return r.summary, err
+	return r.summary, cmp.Or(err, r.release())
 }
 
 func (r *Runner) overBudget() bool {
@@ -277,6 +285,11 @@ func (r *Runner) up(ctx context.Context, run Run, left []Run) error {
 	}
 	r.down()
 	r.step(run, left, "up")
+	began := time.Now()
+	err := r.prepare(ctx, run, left) // which has limits of its own
+	if r.prepared = time.Since(began); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, or(r.UpTimeout, patience.ExperimentUp.Duration()))
 	defer cancel()
 	instance, err := r.Driver.Up(ctx, cell)
@@ -285,6 +298,17 @@ func (r *Runner) up(ctx context.Context, run Run, left []Run) error {
 	}
 	r.instance, r.lab = instance, cell.Lab.Key()
 	return nil
+}
+
+// prepare makes what the lab of a run shares with others, and before it what those need that are to
+// be measured directly after it: making machines between them would set them apart.
+func (r *Runner) prepare(ctx context.Context, run Run, left []Run) error {
+	for _, next := range left {
+		if run.Pair != "" && next.Pair == run.Pair && next.Repetition == run.Repetition && next.Number != run.Number {
+			_ = r.Driver.Prepare(ctx, &r.Plan.Cells[next.Cell]) // its own run says what is wrong
+		}
+	}
+	return r.Driver.Prepare(ctx, &r.Plan.Cells[run.Cell])
 }
 
 func or(d, byDefault time.Duration) time.Duration {
@@ -305,6 +329,18 @@ func (r *Runner) down() {
 		r.say("the lab did not go down: %s", err)
 	}
 	r.instance, r.lab = nil, ""
+}
+
+// errUnreleased ends a run that has left what costs money.
+var errUnreleased = errors.New("not all is removed that was made for the run")
+
+// release removes what labs shared, also when the context has ended.
+func (r *Runner) release() error {
+	if err := r.Driver.Release(context.Background()); err != nil {
+		r.say("%s", err)
+		return errUnreleased
+	}
+	return nil
 }
 
 // fail writes why probes were not run.

@@ -24,6 +24,9 @@ import (
 type shell struct {
 	root  string
 	first string // a file in them for which events wait
+	makes bool   // labs of a generator share something, which is noted, and cannot be made with controller: unmade
+	held  []string
+	stuck bool // what labs share cannot be removed
 	mu    sync.Mutex
 	log   []string // what was done
 }
@@ -32,6 +35,29 @@ func (s *shell) note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.log = append(s.log, fmt.Sprintf(format, args...))
+}
+
+func (s *shell) Prepare(_ context.Context, cell *Cell) error {
+	if what := cell.Lab.Generate; s.makes && !slices.Contains(s.held, what) {
+		s.note("make for %s", what)
+		s.held = append(s.held, what)
+	}
+	if cell.Lab.Options["controller"] == "unmade" {
+		return errors.New("the quota is used up")
+	}
+	return nil
+}
+
+func (s *shell) Release(ctx context.Context) error {
+	if s.held == nil {
+		return ctx.Err()
+	}
+	s.note("remove %d", len(s.held))
+	s.held = nil
+	if s.stuck {
+		return errors.New("the cloud does not answer")
+	}
+	return ctx.Err()
 }
 
 func (s *shell) Up(_ context.Context, cell *Cell) (Instance, error) {

@@ -45,6 +45,9 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 	if n := rounds(run); n != "" {
 		r.Notes = append(r.Notes, n)
 	}
+	if n := placesOf(run.Header.Environment); n != "" {
+		r.Notes = append(r.Notes, n)
+	}
 	r.problems(problems)
 	for _, text := range run.Header.Environment.Missing {
 		r.unseen(text, 0)
@@ -197,14 +200,21 @@ func (d *data) contents(r *Report, def *definition.Definition) {
 	if len(figures)+len(tables) == 0 {
 		figures, tables = d.defaults()
 	}
-	for _, t := range tables {
-		made, problem := d.table(t)
+	add := func(title string, made *Table, problem string) {
 		if made == nil {
-			r.Problems = append(r.Problems, fmt.Sprintf("There is no table “%s”: %s.", name(t.Title), problem))
-			continue
+			r.Problems = append(r.Problems, fmt.Sprintf("There is no table “%s”: %s.", name(title), problem))
+			return
 		}
 		made.ID = fmt.Sprintf("table-%d", len(r.Tables)+1)
 		r.Tables = append(r.Tables, *made)
+	}
+	for _, c := range def.Compares {
+		made, problem := d.eachTwo(c)
+		add(cmp.Or(c.Title, c.Factor), made, problem)
+	}
+	for _, t := range tables {
+		made, problem := d.table(t)
+		add(t.Title, made, problem)
 	}
 	for _, f := range figures {
 		made, problem := d.figure(f)

@@ -36,6 +36,7 @@ type Comparison struct {
 	Notes []string     `json:"notes,omitempty"`
 
 	few     bool  // repetitions, in all rows
+	each    bool  // it is one of several, of each two levels
 	order   *data // knows in which order levels are
 	margins Margins
 }
@@ -105,9 +106,7 @@ func Compare(o CompareOptions) (*Comparison, error) {
 		b.where = definition.Condition{{Dimension: o.Factor, Any: o.Names[1:]}}
 	}
 	c.forwarding(a, b, o)
-	for _, src := range common(a, b, o) {
-		c.metric(a, b, src, o)
-	}
+	c.rows(a, b, o)
 	if len(c.Rows) == 0 {
 		return nil, nothingCommon(a, b, o)
 	}
@@ -115,8 +114,15 @@ func Compare(o CompareOptions) (*Comparison, error) {
 		return nil, err
 	}
 	c.tooFew(o)
-	c.conclude()
+	conclude(c)
 	return c, nil
+}
+
+// rows adds those of all metrics that both sides have.
+func (c *Comparison) rows(a, b side, o CompareOptions) {
+	for _, src := range common(a, b, o) {
+		c.metric(a, b, src, o)
+	}
 }
 
 // tooFew says once what would else be said of every row: no test has enough repetitions, and what
@@ -270,7 +276,7 @@ func (c *Comparison) metric(a, b side, src definition.Source, o CompareOptions) 
 			return slices.EqualFunc(g.levels, h.levels, func(x, y string) bool { return x == y || sameNumber(x, y) })
 		})
 		if i < 0 {
-			c.note(fmt.Sprintf("Only %s has %s: %s.", c.Names[0], metricTitle(src), seriesName(factors, g.levels)))
+			c.only(0, src, factors, g)
 			continue
 		}
 		row, err := c.row([2]side{a, b}, g, right[i], src, o)
@@ -283,7 +289,19 @@ func (c *Comparison) metric(a, b side, src definition.Source, o CompareOptions) 
 		right = slices.Delete(right, i, i+1)
 	}
 	for _, h := range right {
-		c.note(fmt.Sprintf("Only %s has %s: %s.", c.Names[1], metricTitle(src), seriesName(factors, h.levels)))
+		c.only(1, src, factors, h)
+	}
+}
+
+// only notes what one side alone has. Of each two levels, a level that has no values at all is told
+// once: see eachTwo.
+func (c *Comparison) only(side int, src definition.Source, dims []string, g *group) {
+	where := seriesName(dims, g.levels)
+	switch {
+	case where != "":
+		c.note(fmt.Sprintf("Only %s has %s: %s.", c.Names[side], metricTitle(src), where))
+	case !c.each:
+		c.note(fmt.Sprintf("Only %s has %s.", c.Names[side], metricTitle(src)))
 	}
 }
 

@@ -15,15 +15,25 @@ func (c *Comparison) Overview() *Table {
 	t := &Table{Title: "In short", Heads: 1, Columns: []string{"", name(c.Names[0]), name(c.Names[1]), "gap", "95 % interval", "conclusion"}, Fidelity: Fidelity{Level: environment.Good}}
 	for i := range c.Rows {
 		r := &c.Rows[i]
-		what := metricTitle(definition.Source{Metric: r.Metric, Probe: r.Probe})
-		if where := seriesName(r.dims, r.Levels); where != "" {
-			what += ": " + where
-		}
-		worst := worstLevel([]environment.Verdict{{Level: r.Verdicts[0]}, {Level: r.Verdicts[1]}})
-		t.Rows = append(t.Rows, Row{Cells: []Cell{{Text: what}, {r.side(r.A), r.Verdicts[0]}, {r.side(r.B), r.Verdicts[1]},
-			{withUnit(r.Difference*r.factor, r.show), worst}, {Text: Interval(r.gap(), r.factor)}, {Text: r.verdict()}}})
+		t.Rows = append(t.Rows, Row{Cells: append([]Cell{{Text: r.what()}}, r.inShort()...)})
 	}
 	return t
+}
+
+// what a row compares: the metric, and the cell.
+func (r *CompareRow) what() string {
+	what := metricTitle(definition.Source{Metric: r.Metric, Probe: r.Probe})
+	if where := seriesName(r.dims, r.Levels); where != "" {
+		what += ": " + where
+	}
+	return what
+}
+
+// inShort are both sides, the gap with its interval, and what is concluded.
+func (r *CompareRow) inShort() []Cell {
+	worst := worstLevel([]environment.Verdict{{Level: r.Verdicts[0]}, {Level: r.Verdicts[1]}})
+	return []Cell{{r.side(r.A), r.Verdicts[0]}, {r.side(r.B), r.Verdicts[1]}, {withUnit(r.Difference*r.factor, r.show), worst},
+		{Text: Interval(r.gap(), r.factor)}, {Text: r.verdict()}}
 }
 
 // side is a mean with the deviation of the repetitions: "2.43 ± 0.18 ms".

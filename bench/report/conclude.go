@@ -9,27 +9,32 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// conclude adjusts the tests of all rows to each other, and says of each in words what it shows.
-func (c *Comparison) conclude() {
+// conclude adjusts the tests of all rows of comparisons that belong together to each other, and
+// says of each in words what it shows.
+func conclude(all ...*Comparison) {
 	var ps []float64
-	var tested []int
-	for i := range c.Rows {
-		if t := c.Rows[i].T; t != nil {
-			ps, tested = append(ps, t.P), append(tested, i)
+	var tested []*CompareRow
+	for _, c := range all {
+		for i := range c.Rows {
+			if t := c.Rows[i].T; t != nil {
+				ps, tested = append(ps, t.P), append(tested, &c.Rows[i])
+			}
 		}
 	}
 	for k, p := range stats.Holm(ps) {
-		c.Rows[tested[k]].Adjusted = stats.Float(p)
+		tested[k].Adjusted = stats.Float(p)
 	}
-	for i := range c.Rows {
-		r := &c.Rows[i]
-		chance := r.Conclusion == stats.Different && float64(r.Adjusted) >= alpha
-		if chance {
-			r.Conclusion = stats.Undecided
-		}
-		r.Words = c.words(r)
-		if chance {
-			r.Words += fmt.Sprintf("; alone it would be a difference (%s), among %s it may be chance", P(r.T.P), words.Plural(len(ps), "comparison"))
+	for _, c := range all {
+		for i := range c.Rows {
+			r := &c.Rows[i]
+			chance := r.Conclusion == stats.Different && float64(r.Adjusted) >= alpha
+			if chance {
+				r.Conclusion = stats.Undecided
+			}
+			r.Words = c.words(r)
+			if chance {
+				r.Words += fmt.Sprintf("; alone it would be a difference (%s), among %s it may be chance", P(r.T.P), words.Plural(len(ps), "comparison"))
+			}
 		}
 	}
 }
@@ -151,14 +156,19 @@ func (r *CompareRow) constant() string {
 }
 
 // Summary counts conclusions: "5 equivalent, 3 different, 1 undecided".
-func (c *Comparison) Summary() string {
-	counts := map[stats.Conclusion]int{}
-	for _, r := range c.Rows {
-		counts[r.Conclusion]++
+func (c *Comparison) Summary() string { return summary(c) }
+
+func summary(all ...*Comparison) string {
+	counts, rows := map[stats.Conclusion]int{}, 0
+	for _, c := range all {
+		for _, r := range c.Rows {
+			counts[r.Conclusion]++
+			rows++
+		}
 	}
 	var counted []string
 	for _, conclusion := range []stats.Conclusion{stats.Equivalent, stats.Different, stats.Undecided} {
 		counted = append(counted, fmt.Sprintf("%d %s", counts[conclusion], conclusion))
 	}
-	return words.Plural(len(c.Rows), "comparison") + ": " + strings.Join(counted, ", ")
+	return words.Plural(rows, "comparison") + ": " + strings.Join(counted, ", ")
 }

@@ -6,25 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"trivet.dev/trivet/bench/report/definition"
 )
 
 // Margins are up to which differences do not matter, by metric; "" is for all others.
-type Margins map[string]Margin
-
-// Margin is a share of B's mean, or a value with its unit.
-type Margin struct {
-	Share float64
-	Value float64
-	Unit  string // "" of a share
-}
-
-var marginText = regexp.MustCompile(`^([0-9.eE+-]+)\s*(\S*)$`)
+type Margins map[string]definition.Margin
 
 // ParseMargins reads 5%, 0.2ms, rtt=0.2ms and loss=0.1pp (percentage points).
 func ParseMargins(texts []string) (Margins, error) {
@@ -34,7 +23,7 @@ func ParseMargins(texts []string) (Margins, error) {
 		if !ok {
 			metric, value = "", text
 		}
-		m, err := parseMargin(strings.TrimSpace(value))
+		m, err := definition.ParseMargin(strings.TrimSpace(value))
 		if err != nil {
 			return nil, fmt.Errorf("--margin %s: %w", name(text), err)
 		}
@@ -46,32 +35,10 @@ func ParseMargins(texts []string) (Margins, error) {
 	return out, nil
 }
 
-func parseMargin(text string) (Margin, error) {
-	wrong := fmt.Errorf("is not a margin: write 5%%, 0.2ms, rtt=0.2ms, or loss=0.1pp for percentage points")
-	parts := marginText.FindStringSubmatch(text)
-	if parts == nil {
-		return Margin{}, wrong
-	}
-	v, err := strconv.ParseFloat(parts[1], 64)
-	if err != nil || !(v > 0) || math.IsInf(v, 0) {
-		return Margin{}, wrong
-	}
-	switch unit := parts[2]; unit {
-	case "%":
-		return Margin{Share: v / 100}, nil
-	case "pp":
-		return Margin{Value: v, Unit: "%"}, nil
-	case "": // of what? 5 may be meant as 5 %
-		return Margin{}, wrong
-	default:
-		return Margin{Value: v, Unit: unit}, nil
-	}
-}
-
 // among are those of metrics that there are.
 func (m Margins) among(sources []definition.Source) Margins {
 	out := maps.Clone(m)
-	maps.DeleteFunc(out, func(metric string, _ Margin) bool {
+	maps.DeleteFunc(out, func(metric string, _ definition.Margin) bool {
 		return metric != "" && !slices.ContainsFunc(sources, func(s definition.Source) bool { return s.Metric == metric })
 	})
 	return out
@@ -86,16 +53,7 @@ func (m Margins) of(metric, unit string, mean float64) float64 {
 	if margin.Share > 0 {
 		return margin.Share * math.Abs(mean)
 	}
-	return margin.in(unit)
-}
-
-// in is a value in another unit; 0 where it has none.
-func (m Margin) in(unit string) float64 {
-	factor, ok := definition.Convert(m.Unit, unit)
-	if !ok {
-		return 0
-	}
-	return m.Value * factor
+	return margin.In(unit)
 }
 
 // check says which margins are of none of the rows: a metric or a unit is misspelt then.
@@ -111,7 +69,7 @@ func (m Margins) check(rows []CompareRow) error {
 		switch {
 		case len(units) == 0:
 			errs = append(errs, fmt.Errorf("--margin %s=…: there is nothing to compare with it", name(metric)))
-		case margin.Share == 0 && !slices.ContainsFunc(units, func(u string) bool { return margin.in(u) > 0 }):
+		case margin.Share == 0 && !slices.ContainsFunc(units, func(u string) bool { return margin.In(u) > 0 }):
 			slices.Sort(units)
 			errs = append(errs, fmt.Errorf("--margin %s: it is in %s, and what is compared is in %s", name(cmp.Or(metric, "of all")), name(margin.Unit), name(strings.Join(slices.Compact(units), ", "))))
 		}

@@ -104,6 +104,7 @@ type Table struct {
 	Rows     []Row    `json:"rows"`
 	Fidelity Fidelity `json:"-"`
 	Notes    []string `json:"notes,omitempty"`
+	Leads    bool     `json:"-"` // it is to stand before the figures
 }
 
 // Row is of a table. A rule is to stand before the first row of a group.

@@ -184,8 +184,25 @@ func describePlace(p *environment.Place) string {
 		return "this machine alone"
 	}
 	s := "this machine with " + words.Plural(len(p.Machines), "other")
+	if p.By != "" {
+		s += ", which " + name(p.By) + " made for it"
+	}
 	if p.Carrier != "" {
 		s += ", joined by " + name(strings.ToUpper(p.Carrier))
 	}
 	return s + " (" + name(p.On) + ")"
+}
+
+// placesOf says what the places of an experiment are that varies them; "" of others.
+func placesOf(e environment.Record) string {
+	var out []string
+	for _, at := range slices.Sorted(maps.Keys(e.Places)) {
+		if p := e.Places[at]; p != nil && len(out) < maxListed {
+			out = append(out, name(at)+" is "+describePlace(p))
+		}
+	}
+	if len(out) < 2 {
+		return ""
+	}
+	return "Places: " + strings.Join(out, "; ") + "."
 }

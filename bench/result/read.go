@@ -7,17 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
+	"slices"
 
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // Run is what a result file holds.
 type Run struct {
-	Header  Header
-	Resumes []Resume
-	Samples []Sample
+	Header   Header
+	Resumes  []Resume
+	Samples  []Sample
+	Machines []Machines // that were made for it, as its lines tell: see Held
 
 	ByRound bool // a report takes the repetitions of a cell in one round of a campaign together; not in the file
 
@@ -78,7 +82,30 @@ func Read(from io.Reader) (*Run, error) {
 	if run.Size == 0 {
 		return nil, errors.New("is not a result: it has no header")
 	}
+	run.placeMade()
 	return run, nil
+}
+
+// placeMade adds to the places of a result what its machines were that were made for it: those of
+// the last time, where they were made again.
+func (run *Run) placeMade() {
+	var places []*environment.Place
+	add := func(e *environment.Record) {
+		if places = append(places, slices.Collect(maps.Values(e.Places))...); e.Place != nil {
+			places = append(places, e.Place)
+		}
+	}
+	add(&run.Header.Environment)
+	for i := range run.Resumes {
+		add(&run.Resumes[i].Environment)
+	}
+	for _, m := range run.Machines {
+		for _, p := range places {
+			if p != nil && m.State == Made && p.By == m.By && p.On == m.On {
+				p.Machines, p.Made = m.Environments, m.Made
+			}
+		}
+	}
 }
 
 // readLine returns a line with its end; io.EOF with what there is where the end is missing.
@@ -119,6 +146,9 @@ func (run *Run) take(line []byte, number int) error {
 	case kind.Record == KindResume:
 		run.Resumes = append(run.Resumes, Resume{})
 		return json.Unmarshal(line, &run.Resumes[len(run.Resumes)-1])
+	case kind.Record == KindMachines:
+		run.Machines = append(run.Machines, Machines{})
+		return json.Unmarshal(line, &run.Machines[len(run.Machines)-1])
 	case kind.Record == KindSample:
 		var s Sample
 		if err := json.Unmarshal(line, &s); err != nil {
@@ -147,6 +177,20 @@ func (run *Run) LeftOut() []LeftOut {
 		return run.Resumes[n-1].LeftOut
 	}
 	return run.Header.LeftOut
+}
+
+// Held are the machines that were asked for, and of which no line says that they are removed.
+func (run *Run) Held() (out []Machines) {
+	for _, m := range run.Machines {
+		of := func(o Machines) bool { return o.Key == m.Key }
+		switch {
+		case m.State == Removed:
+			out = slices.DeleteFunc(out, of)
+		case !slices.ContainsFunc(out, of):
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // Expected is how many runs there are to be: those of the plan but for those that are left out.

@@ -19,9 +19,10 @@ const Schema = 1
 
 // Kinds of lines, in their field "record".
 const (
-	KindHeader = "header"
-	KindSample = "sample"
-	KindResume = "resume"
+	KindHeader   = "header"
+	KindSample   = "sample"
+	KindResume   = "resume"
+	KindMachines = "machines"
 )
 
 // Header says what was measured, where and how.
@@ -88,6 +89,33 @@ type Resume struct {
 	Environment environment.Record `json:"environment"`
 	LeftOut     []LeftOut          `json:"left_out,omitempty"` // from then on, in place of the header's
 }
+
+// Machines are those of a list that a provider makes for a run: a cloud's instances. There is a
+// line before they are asked for, one once they are there, and one when they are removed, all of
+// one key: so whatever ends a run, its result says what may be left of them. There is no secret in
+// it.
+type Machines struct {
+	Record  string          `json:"record"` // machines
+	State   string          `json:"state"`  // Asked, Made or Removed
+	Time    time.Time       `json:"time"`
+	On      string          `json:"on"`      // the list: a file's name without its directory
+	By      string          `json:"by"`      // the provider
+	Options json.RawMessage `json:"options"` // what it was asked for
+	Key     string          `json:"key"`     // by which it finds what it has made
+
+	// Of those that were made, by name: what the provider says that they are, and what they say
+	// themselves.
+	Made         map[string]map[string]string  `json:"made,omitempty"`
+	Environments map[string]environment.Record `json:"environments,omitempty"`
+	Missing      []string                      `json:"missing,omitempty"` // why a machine did not say it
+}
+
+// States of machines.
+const (
+	Asked   = "asked"
+	Made    = "made"
+	Removed = "removed"
+)
 
 // Sample is one probe in one cell, run once.
 type Sample struct {

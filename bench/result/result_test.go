@@ -264,6 +264,55 @@ func TestCounted(t *testing.T) {
 	}
 }
 
+// TestMachines proves that a result says which machines it may have left, whatever ended it, by its
+// lines alone, and what those were that it was measured at.
+func TestMachines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.jsonl")
+	h := header()
+	h.Environment.Places = map[string]*environment.Place{"local": {Target: "local"}, "cloud": {Target: "sites", On: "cloud.yaml", By: "toy"}}
+	w, err := Create(path, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func() (*Run, string) {
+		t.Helper()
+		run, err := ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for _, m := range run.Held() {
+			keys = append(keys, m.Key+" "+string(m.Options))
+		}
+		return run, strings.Join(keys, ", ")
+	}
+	m := Machines{On: "cloud.yaml", By: "toy", Options: json.RawMessage(`{"n":1}`)}
+	for _, step := range []struct{ key, state, want string }{
+		{"a", Asked, `a {"n":1}`}, {"b", Asked, `a {"n":1}, b {"n":1}`}, {"a", Made, `a {"n":1}, b {"n":1}`}, {"a", Removed, `b {"n":1}`}, {"b", Removed, ""}, {"c", Asked, `c {"n":1}`},
+	} {
+		m.Key, m.State, m.Made, m.Environments = step.key, step.state, nil, nil
+		if step.state == Made {
+			m.Made, m.Environments = map[string]map[string]string{"i1": {"image": "debian"}}, map[string]environment.Record{"i1": {Kernel: "6.1"}}
+		}
+		if err := w.Machines(m); err != nil {
+			t.Fatal(err)
+		}
+		if _, held := read(); held != step.want {
+			t.Errorf("%s %s: held are %s, want %s", step.key, step.state, held, step.want)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	run, _ := read()
+	if p := run.Header.Environment.Places["cloud"]; p.Machines["i1"].Kernel != "6.1" || p.Made["i1"]["image"] != "debian" {
+		t.Errorf("%+v", p)
+	}
+	if len(run.Machines) != 6 || run.Machines[0].Time.IsZero() || run.Header.Environment.Places["local"].Made != nil {
+		t.Errorf("%+v", run.Machines)
+	}
+}
+
 // TestDocumented proves that docs/results.md names every field that a result has, every column of
 // the CSV, every code of a verdict's limits, and the schema.
 func TestDocumented(t *testing.T) {
@@ -291,7 +340,7 @@ func TestDocumented(t *testing.T) {
 			}
 		}
 	}
-	for _, of := range []reflect.Type{reflect.TypeFor[Header](), reflect.TypeFor[Resume](), reflect.TypeFor[Sample]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[Header](), reflect.TypeFor[Resume](), reflect.TypeFor[Machines](), reflect.TypeFor[Sample]()} {
 		walk(of)
 	}
 	for _, column := range slices.Concat(columnsBefore, columnsAfter) {

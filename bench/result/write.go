@@ -108,6 +108,12 @@ func (w *Writer) Resume(r Resume) error {
 	return w.write(r)
 }
 
+// Machines notes what becomes of machines that are made for the run.
+func (w *Writer) Machines(m Machines) error {
+	m.Record, m.Time = KindMachines, time.Now().UTC()
+	return w.write(m)
+}
+
 func (w *Writer) write(records ...any) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b) // ends each with a line end

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,7 +82,7 @@ func (a *app) benchRun() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&b.dryRun, "dry-run", false, "only check the experiment and show what would run")
-	f.StringVar(&b.on, "on", lab.OnThisMachine, "where its labs are: on this machine only (local), or also on others: a file that lists them, such as a rack, or their names for ssh, with commas")
+	f.StringVar(&b.on, "on", lab.OnThisMachine, "where its labs are: on this machine only (local), or also on others: a file that lists them, such as a rack, or describes instances of a cloud, or their names for ssh, with commas")
 	f.BoolVar(&b.quick, "quick", false, "run it as the file's key quick says: fewer levels, fewer repetitions")
 	f.BoolVar(&b.published, "as-published", false, "run it as its key as_published says: for as long and as often as was published")
 	cmd.MarkFlagsMutuallyExclusive("quick", "as-published")
@@ -273,12 +274,25 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 		}
 	}
 	a.say("%s  %s", p.Name, p.Headline())
+	for _, line := range p.MakesText() {
+		a.say("%s", line)
+	}
 	before := environment.Take(ctx, environment.Options{Tools: drive.Tools(p), Ask: drive.Asks(p)})
-	place, unreached := drive.Place(ctx, p)
-	before.Place, before.Missing = place, append(before.Missing, unreached...)
+	places, unreached := drive.Places(ctx, p)
+	before.Missing = append(before.Missing, unreached...)
+	if before.Places = places; len(places) == 1 {
+		for _, only := range places {
+			before.Place, before.Places = only, nil
+		}
+	}
 	told := p.MissingText()
-	if err := drive.LeaveOutThere(p, place); err != nil {
+	if err := drive.LeaveOutThere(p, places); err != nil {
 		return err
+	}
+	if !b.holds() {
+		if err := drive.LeaveOutUnmade(ctx, p); err != nil {
+			return err
+		}
 	}
 	for _, line := range p.MissingText() {
 		if !slices.Contains(told, line) {
@@ -311,7 +325,10 @@ func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, 
 	if err != nil {
 		return err
 	}
-	driver := &drive.Driver{Dir: p.Experiment.Dir(), Prefix: prefix, Captures: strings.TrimSuffix(b.out, ".jsonl") + "-captures"}
+	view := newBenchView(a.err)
+	defer view.end()
+	driver := &drive.Driver{Dir: p.Experiment.Dir(), Prefix: prefix, Captures: strings.TrimSuffix(b.out, ".jsonl") + "-captures",
+		Tools: drive.ProbeTools(p), Note: w.Machines, Say: view.say, Step: view.passing}
 	left, err := driver.Clean(ctx)
 	if len(left) > 0 {
 		a.say("took down what an earlier run left: %s", strings.Join(left, ", "))
@@ -319,7 +336,11 @@ func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, 
 	if err != nil {
 		return fmt.Errorf("labs left by an earlier run: %w", err)
 	}
-	view := newBenchView(a.err)
+	if old != nil {
+		if err := driver.CleanMachines(ctx, old.Held()); err != nil {
+			return fmt.Errorf("machines left by an earlier run: %w", err)
+		}
+	}
 	r := &experiment.Runner{Plan: p, Driver: driver, Writer: w, Before: old, Again: b.again != "", AgainBad: b.again == againBad, Unwatched: b.unwatched, Progress: view.step, Say: view.say}
 	began := time.Now()
 	summary, ended := r.Run(ctx)
@@ -339,6 +360,16 @@ func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, 
 		return exitCode(exitError)
 	}
 	return nil
+}
+
+// holds says whether the run that is resumed has left machines, which count among those that the
+// user may have.
+func (b *benchRunning) holds() bool {
+	if !b.resume {
+		return false
+	}
+	before, err := result.ReadFile(b.out)
+	return err == nil && len(before.Held()) > 0
 }
 
 // stopped says why not everything has run, and how to continue.
@@ -378,8 +409,10 @@ type benchView struct {
 
 	mu    sync.Mutex
 	last  experiment.Progress
+	doing string    // what the step consists of at present, if that is said; or what is done before the first
 	at    time.Time // of the last step; zero: there is none to show
 	drawn bool
+	ended bool
 	stop  chan struct{}
 }
 
@@ -408,7 +441,7 @@ func (v *benchView) tick() {
 func (v *benchView) step(p experiment.Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.last, v.at = p, time.Now()
+	v.last, v.at, v.doing = p, time.Now(), ""
 	switch {
 	case v.live:
 		v.draw()
@@ -417,15 +450,32 @@ func (v *benchView) step(p experiment.Progress) {
 	}
 }
 
+// passing shows what a step consists of at present: elsewhere than on a terminal, each in a line.
+func (v *benchView) passing(text string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if text == v.doing {
+		return
+	}
+	if v.doing = text; v.live {
+		v.draw()
+	} else {
+		fmt.Fprintln(v.out, harmlessText(text))
+	}
+}
+
 func (v *benchView) line() string {
 	p := v.last
+	if p.Cell == nil {
+		return v.doing
+	}
 	number := p.Done
 	if p.Step != "done" {
 		number = min(number+1, p.Runs)
 	}
 	line := fmt.Sprintf("%d/%d  %s", number, p.Runs, p.Cell.ID)
 	if v.live {
-		line += "  " + p.Step
+		line += "  " + cmp.Or(v.doing, p.Step)
 	}
 	if left := p.Left - time.Since(v.at); p.Left > 0 {
 		line += fmt.Sprintf("  about %s left", experiment.About(max(0, left)))
@@ -434,7 +484,7 @@ func (v *benchView) line() string {
 }
 
 func (v *benchView) draw() {
-	if v.at.IsZero() {
+	if v.at.IsZero() && v.doing == "" {
 		return
 	}
 	line := []rune("  " + v.line())
@@ -457,13 +507,17 @@ func (v *benchView) say(format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.clear()
+	v.doing = ""
 	fmt.Fprintln(v.out, harmlessText(fmt.Sprintf(format, args...)))
 }
 
+// end clears the line; nothing is shown any more.
 func (v *benchView) end() {
-	close(v.stop)
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if !v.ended {
+		close(v.stop)
+	}
 	v.clear()
-	v.at = time.Time{}
+	v.at, v.doing, v.ended = time.Time{}, "", true
 }

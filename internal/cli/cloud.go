@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
-	"os/user"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,7 +20,7 @@ func (a *app) provide(ctx context.Context, l *site.List, name string) error {
 		return err
 	}
 	begin, view := time.Now(), a.newSteps(l.Provided.By)
-	err = l.Provide(ctx, u, site.Allocation{Lab: name, By: whoAsks(), Since: time.Now().UTC().Format(time.RFC3339)}, view.step)
+	err = l.Provide(ctx, u, site.NewAllocation(u, name), view.step)
 	if view.end(); err == nil {
 		a.say("%s: %s in %s", l.Provided.By, words.Plural(len(l.Machines), "machine"), seconds(time.Since(begin)))
 	}
@@ -64,18 +61,6 @@ func (a *app) accountOf(ctx context.Context, on string) (site.Account, *site.Lis
 	}
 	account, err := a.account(ctx, l.Provided)
 	return account, l, err
-}
-
-// whoAsks is the user, and this machine, for whoever finds what was made.
-func whoAsks() string {
-	name, host := strconv.Itoa(lab.Owner()), "?"
-	if u, err := user.LookupId(name); err == nil {
-		name = u.Username
-	}
-	if h, err := os.Hostname(); err == nil {
-		host = h
-	}
-	return strings.Join(strings.Fields(name+"@"+host), "")
 }
 
 // listAllocations shows what labs take with a provider.
@@ -127,8 +112,14 @@ func (a *app) releaseFound(ctx context.Context, on, name, key string) error {
 	case len(all) > 1:
 		return fmt.Errorf("%d are called %s: add  --key KEY,  as  trivet ls --on %s  lists them", len(all), name, on)
 	}
-	if s, err := lab.Load(all[0].Lab); err == nil && s.Sites != nil && s.Sites.Provided != nil && s.Sites.Provided.Key == all[0].Key {
-		return fmt.Errorf("the lab is up here:  trivet down %s", s.Name)
+	labs, err := lab.List() // an experiment's is called otherwise than what was made for it
+	if err != nil {
+		return err
+	}
+	for _, s := range labs {
+		if s.Sites != nil && s.Sites.Provided != nil && s.Sites.Provided.Key == all[0].Key {
+			return fmt.Errorf("the lab is up here:  trivet down %s", s.Name)
+		}
 	}
 	l.Provided.Key = all[0].Key
 	return a.release(ctx, l.Provided)

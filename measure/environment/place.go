@@ -13,6 +13,11 @@ type Place struct {
 	On       string            `json:"on,omitempty"`       // the list of other machines: a file's name without its directory, or names for ssh
 	Carrier  string            `json:"carrier,omitempty"`  // of links between machines
 	Machines map[string]Record `json:"machines,omitempty"` // the other ones that were used, by name
+
+	// Of machines that are made for a result: who makes them, and what each was made of. A result
+	// has that and what they say of themselves in lines of its own, from which it is read.
+	By   string                       `json:"by,omitempty"`
+	Made map[string]map[string]string `json:"made,omitempty"`
 }
 
 // Name is the place in a word: local, or that of the list without its ending.

@@ -42,7 +42,8 @@ type Record struct {
 	Virtualisation string `json:"virtualisation,omitempty"` // of the machine, and of the container: "kvm", "docker"; nothing: none seen
 	ClockSource    string `json:"clock_source"`
 
-	Place   *Place                     `json:"place,omitempty"` // of the labs; nil: the experiment itself varies it, or the result is an old one
+	Place   *Place                     `json:"place,omitempty"`  // of the labs; nil: the experiment itself varies it, or the result is an old one
+	Places  map[string]*Place          `json:"places,omitempty"` // where the experiment itself varies it: all, by name
 	CPU     CPU                        `json:"cpu"`
 	Memory  Memory                     `json:"memory"`
 	Load    Load                       `json:"load"`

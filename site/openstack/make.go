@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -215,6 +216,7 @@ func (b *building) reach(ctx context.Context, l *site.List, at map[string]thing)
 	if b.external != nil {
 		b.say(words.Plural(len(l.Machines), "floating IP"))
 	}
+	l.Provided.Made = map[string]map[string]string{}
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
@@ -237,10 +239,26 @@ func (b *building) reach(ctx context.Context, l *site.List, at map[string]thing)
 			m.Host, m.Address, m.User = address, to, cmp.Or(b.options.User, userOf(b.images[m.Name]))
 			m.Key, m.HostKey = b.keys.file, b.keys.hostKey(m.Name)
 			m.Cores = cmp.Or(m.Cores, float64(b.flavors[m.Name].VCPUs))
+			l.Provided.Made[m.Name] = b.describe(m.Name)
 			return nil
 		})
 	}
 	return g.Wait()
+}
+
+// describe says what an instance is made of, by names that the cloud's users know, and by what they
+// mean: names may mean something else tomorrow.
+func (b *building) describe(name string) map[string]string {
+	image, flavor := b.images[name], b.flavors[name]
+	return map[string]string{"image": image.Name, "image ID": image.ID, "flavor": flavor.Name,
+		"flavor has": fmt.Sprintf("%s, %d MB of memory, %d GB of disk", words.Plural(flavor.VCPUs, "processor"), flavor.RAM, flavor.Disk)}
+}
+
+// placed notes the zone in which Nova has put an instance.
+func (b *building) placed(l *site.List, s servers.Server) {
+	if name, ok := strings.CutPrefix(s.Name, b.called("")); ok && l.Provided.Made[name] != nil && s.AvailabilityZone != "" {
+		l.Provided.Made[name]["zone"] = s.AvailabilityZone
+	}
 }
 
 // booted waits until Nova says that all instances run.
@@ -256,6 +274,7 @@ func (b *building) booted(ctx context.Context, l *site.List) error {
 			switch s.Status {
 			case "ACTIVE":
 				active++
+				b.placed(l, s)
 			case "ERROR":
 				why := cmp.Or(s.Fault.Message, "it does not say why")
 				return fmt.Errorf("the instance %s did not come up: %s: openstack server show %s", s.Name, site.Short(why), s.ID)

@@ -24,11 +24,26 @@ var tenants atomic.Int64
 // cloud.yaml asks for two instances.
 func newTenant(t *testing.T) (m *machine, secret string) {
 	t.Helper()
+	needCloud(t)
+	m = newMachine(t)
+	return m, m.joinCloud(t)
+}
+
+// needCloud skips a test where there is no OpenStack, and returns the first of the last octets that
+// its machines have there.
+func needCloud(t *testing.T) int {
+	t.Helper()
 	first, err := strconv.Atoi(os.Getenv("TRIVET_OPENSTACK"))
 	if err != nil {
 		t.Skip("needs an OpenStack: make test-openstack")
 	}
-	m = newMachine(t)
+	return first
+}
+
+// joinCloud makes a machine one that newTenant describes.
+func (m *machine) joinCloud(t *testing.T) (secret string) {
+	t.Helper()
+	first := needCloud(t)
 	join := exec.Command("../openstack/stack", "join", strconv.Itoa(m.init.Process.Pid), fmt.Sprintf("10.99.0.%d", int64(first)+tenants.Add(1)))
 	if out, err := join.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -53,7 +68,7 @@ func newTenant(t *testing.T) (m *machine, secret string) {
 	m.file("clouds.yaml", fmt.Sprintf("clouds:\n  tests:\n    auth_type: v3applicationcredential\n    auth: {auth_url: %q, application_credential_id: %q}\n", url, said[0]))
 	m.file("secure.yaml", fmt.Sprintf("clouds:\n  tests:\n    auth: {application_credential_secret: %q}\n", said[1]))
 	m.file("cloud.yaml", "openstack: {cloud: tests, flavor: small, instances: 2}\n")
-	return m, said[1]
+	return said[1]
 }
 
 // TestOpenStack proves that a lab comes up on instances that are made for it, and is one like any

@@ -12,9 +12,10 @@ import (
 
 // Definition is what is to be shown, and what others have published. Empty: all is by default.
 type Definition struct {
-	Figures []Figure
-	Tables  []Table
-	Paper   *Paper
+	Figures  []Figure
+	Tables   []Table
+	Compares []Compare
+	Paper    *Paper
 }
 
 // Condition is a level, or several of which one must hold, for each dimension that it names.
@@ -100,6 +101,14 @@ type Table struct {
 	Below         []string // of belows: what of each column stands below it
 }
 
+// Compare is each two levels of a factor beside each other, metric by metric: the metrics of the
+// figures and tables.
+type Compare struct {
+	Title, Note string
+	Factor      string
+	Margins     map[string]Margin // up to which differences do not matter, by metric; "" is for all others
+}
+
 // Paper is what others have published.
 type Paper struct {
 	Source, Note string
@@ -178,8 +187,9 @@ func CheckEach(each string) error {
 
 // Bounds on what a file may ask for: it may be anybody's.
 const (
-	maxFigures = 100
-	maxNumbers = 2000
-	maxTrends  = 300
-	maxLevels  = 1000 // of a condition
+	maxFigures  = 100
+	maxCompares = 5
+	maxNumbers  = 2000
+	maxTrends   = 300
+	maxLevels   = 1000 // of a condition
 )

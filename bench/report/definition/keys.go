@@ -45,7 +45,60 @@ func (r *reader) report(v *yamlfile.Value) {
 				r.table(item)
 			}
 		},
+		"compare": func(v *yamlfile.Value) {
+			for _, item := range r.items(v, maxCompares) {
+				r.compare(item)
+			}
+		},
 	})
+}
+
+func (r *reader) compare(v *yamlfile.Value) {
+	c := Compare{Margins: map[string]Margin{}}
+	ok := r.mapping(v, "a comparison", map[string]field{"title": r.text(&c.Title), "note": r.text(&c.Note), "factor": r.factor(&c.Factor), "margin": r.margins(c.Margins)})
+	switch {
+	case !ok:
+	case v.Get("factor") == nil:
+		r.add(v, "write compare: {factor: place, margin: 5%}", "a comparison is of the levels of a factor")
+	case c.Factor != "":
+		r.d.Compares = append(r.d.Compares, c)
+	}
+}
+
+// factor reads the name of one.
+func (r *reader) factor(to *string) field {
+	return func(v *yamlfile.Value) {
+		if r.text(to)(v); *to != "" && !slices.Contains(r.known, *to) {
+			r.add(v, hint(*to, r.known), "%s: is not a factor", formats.Clip(*to))
+			*to = ""
+		}
+	}
+}
+
+// margins reads 5%, or {rtt: 0.2ms, throughput: 5%}.
+func (r *reader) margins(to map[string]Margin) field {
+	one := func(metric string, v *yamlfile.Value) {
+		var text string
+		if r.text(&text)(v); text == "" {
+			return
+		}
+		m, err := ParseMargin(text)
+		if err != nil {
+			r.add(v, "write margin: 5%, or margin: {rtt: 0.2ms, loss: 0.1pp}", "%s: is not a margin", formats.Clip(text))
+			return
+		}
+		to[metric] = m
+		r.checkMargin(metric, m, v)
+	}
+	return func(v *yamlfile.Value) {
+		if v.Shape != yamlfile.Mapping {
+			one("", v)
+			return
+		}
+		for _, p := range v.Pairs {
+			one(p.Key.Text, p.Value)
+		}
+	}
 }
 
 func (r *reader) figure(v *yamlfile.Value) {

@@ -72,6 +72,28 @@ func (r *reader) check(v *yamlfile.Value, s *Source, paper bool) {
 	r.dimensionsOf(v, s, labels, paper)
 }
 
+// checkMargin checks that the margin of a metric is of one that there will be, and in a unit of it.
+func (r *reader) checkMargin(metric string, m Margin, v *yamlfile.Value) {
+	if r.measured == nil || metric == "" || strings.HasPrefix(metric, usagePrefix) {
+		return
+	}
+	unit, metrics := "", []string{}
+	for _, probe := range r.measured.Probes {
+		for name, of := range probe {
+			if metrics = append(metrics, name); name == metric {
+				unit = of.Unit
+			}
+		}
+	}
+	slices.Sort(metrics)
+	switch {
+	case unit == "":
+		r.add(v, hint(metric, slices.Compact(metrics)), "margin: %s is not measured", formats.Clip(metric))
+	case m.Share == 0 && m.In(unit) == 0:
+		r.add(v, "", "margin: %s is in %s, and not in %s", formats.Clip(metric), unit, formats.Clip(m.Unit))
+	}
+}
+
 // dimensionsOf checks the axes of what is shown, and its conditions.
 func (r *reader) dimensionsOf(v *yamlfile.Value, s *Source, labels []string, paper bool) {
 	dims := append(slices.Sorted(maps.Keys(r.measured.Levels)), "probe", "round")

@@ -18,6 +18,7 @@ report:
     - {title: T, metric: rtt, probe: p, each: p95, of: values, unit: ms, where: {hops: [2, 4], datapath: ovs}, kind: box, x: hops, series: [datapath], y: median, scale: log-log}
   tables:
     - {metric: rtt, rows: datapath, columns: [hops], values: [mean, n], gap: [ovs, embedded]}
+  compare: [{factor: datapath, margin: 5%}, {title: C, note: N, factor: hops, margin: {rtt: 0.2ms, loss: 0.1pp}}]
 paper:
   source: S
   note: N
@@ -39,6 +40,8 @@ paper:
 		Figures: []Figure{{Source: Source{Title: "T", Metric: "rtt", Probe: "p", Each: "p95", Of: "values", Unit: "ms", Where: Condition{{"hops", []string{"2", "4"}}, ovs}},
 			Kind: Box, X: "hops", Series: []string{"datapath"}, Y: Median, Scale: LogLog}},
 		Tables: []Table{{Source: Source{Metric: "rtt"}, Rows: []string{"datapath"}, Columns: []string{"hops"}, Values: []string{"mean", "n"}, Gap: []string{"ovs", "embedded"}}},
+		Compares: []Compare{{Factor: "datapath", Margins: map[string]Margin{"": {Share: 0.05}}},
+			{Title: "C", Note: "N", Factor: "hops", Margins: map[string]Margin{"rtt": {Value: 0.2, Unit: "ms"}, "loss": {Value: 0.1, Unit: "%"}}}},
 		Paper: &Paper{Source: "S", Note: "N", Numbers: []Number{
 			{Source: Source{Metric: "rtt", Unit: "ms", Where: Condition{ovs}}, Y: Median, Value: 0.73, Within: 0.2},
 			{Source: Source{Metric: "rtt", Where: Condition{ovs, {"hops", []string{"2"}}}}, Value: 1},
@@ -68,6 +71,10 @@ func TestProblems(t *testing.T) {
 		{"factors: {hops: [1]}\nreport: {figures: [{metric: m, x: hopps}]}", "2:35  warning: hopps: is not a factor; it may be a label of the measurements; did you mean hops?"},
 		{"report: {tables: [{metric: m, rows: [a, b], gap: [x, y]}]}", "gap: takes two levels of the one dimension in rows"},
 		{"report: {tables: [{metric: m, values: [mean, avg]}]}", `"avg": is not known here`},
+		{"report: {compare: {margin: 5%}}", "a.yaml:1:19  a comparison is of the levels of a factor; write compare: {factor: place, margin: 5%}"},
+		{"factors: {place: [a, b]}\nreport: {compare: {factor: plaice}}", "plaice: is not a factor; did you mean place?"},
+		{"factors: {place: [a, b]}\nreport: {compare: {factor: place, margin: {rtt: 5}}}", "5: is not a margin; write margin: 5%, or margin: {rtt: 0.2ms, loss: 0.1pp}"},
+		{"factors: {place: [a, b]}\nreport: {compare: {factor: place, margin: [5%]}}", "text is expected here"},
 		{"paper: {numbers: [{metric: m}]}", "a number has a value, or values along a factor"},
 		{"paper: {numbers: [{metric: m, value: high}]}", `a number is expected here, not "high"`},
 		{"paper: {numbers: [{metric: m, value: 1, within: much}]}", "a percentage is expected"},
@@ -113,6 +120,9 @@ func TestReadFor(t *testing.T) {
 		"report: {tables: [{metric: usage.busy, rows: anything}]}":                                                  "",
 		"report: {tables: [{metric: rtt, each: count, unit: \"1\", rows: probe}]}":                                  "",
 		"paper: {numbers: [{metric: rtt, unit: ms, levels: {datapath: hardware}, value: 1}]}":                       "",
+		"report: {compare: {factor: f, margin: {rtt: 1us, loss: 1pp, throughput: 5%}}}":                             "",
+		"report: {compare: {factor: f, margin: {rt: 1us}}}":                                                         "margin: rt is not measured; did you mean rtt?",
+		"report: {compare: {factor: f, margin: {rtt: 1mbit}}}":                                                      "margin: rtt is in s, and not in mbit",
 		"report: {figures: [{metric: rt}]}":                                                                         "1:29  rt: is not measured by the probes; did you mean rtt?",
 		"report: {figures: [{metric: rtt, probe: tcp}]}":                                                            "rtt: is not measured by tcp; choose throughput",
 		"report: {figures: [{metric: rtt, probe: pin}]}":                                                            "pin: there is no such probe; did you mean ping?",
@@ -123,7 +133,7 @@ func TestReadFor(t *testing.T) {
 		"paper: {trends: [{metric: rtt, text: x, is: above, at: {datapath: ovs}, than: {datapath: ovz}}]}":          "ovz: is not a level of datapath",
 		"paper: {numbers: [{metric: rtt, levels: {path: x}, value: 1}]}":                                            "path: is neither a factor nor a label",
 	} {
-		_, problems := ReadFor("a.yaml", []byte("factors: {}\n"+text), known)
+		_, problems := ReadFor("a.yaml", []byte("factors: {f: [1]}\n"+text), known)
 		got := ""
 		if err := problems.Err(); err != nil {
 			got = strings.ReplaceAll(err.Error(), "a.yaml:2", "a.yaml:1")

@@ -20,7 +20,7 @@ func HostileResult(text string) (result.Header, []result.Sample) {
 	h.Command, h.Environment.Host, h.Environment.CPU.Model, h.Environment.Kernel, h.Environment.System, h.Environment.Trivet = []string{text, "b"}, text, text, text, text, text
 	h.Environment.Sysctls, h.Environment.Missing = map[string]string{text: text}, []string{text}
 	h.Experiment.Factors = append(h.Experiment.Factors, result.Factor{Name: text, Levels: []string{text, "other"}})
-	h.Experiment.Text = "# " + strings.Join(strings.Fields(text), " ") + "\ntopology: " + quoted + "\nreport:\n  figures:\n" +
+	h.Experiment.Text = "# " + strings.Join(strings.Fields(text), " ") + "\ntopology: " + quoted + "\nfactors: {" + quoted + ": [1]}\nreport:\n  compare: {title: " + quoted + ", note: " + quoted + ", factor: " + quoted + ", margin: {" + quoted + ": 1ms, throughput: 1furlongs}}\n  figures:\n" +
 		"    - {title: " + quoted + ", metric: throughput, x: hops, unit: " + quoted + "}\n    - {metric: throughput, kind: time, title: x}\n    - {metric: throughput, kind: bar, x: " + quoted + "}\n" +
 		"  tables:\n    - {title: " + quoted + ", metric: throughput, rows: [" + quoted + ", hops]}\n" +
 		"paper:\n  source: " + quoted + "\n  note: " + quoted + "\n  numbers: [{metric: throughput, levels: {" + quoted + ": " + quoted + "}, value: 1, unit: " + quoted + "}]\n" +
@@ -30,6 +30,9 @@ func HostileResult(text string) (result.Header, []result.Sample) {
 		s := &samples[i]
 		s.Cell, s.Probe, s.Kind, s.Pair = text, text+s.Probe, text, text
 		s.Factors[text] = text
+		if s.Repetition%2 == 0 { // so that there are two levels to compare
+			s.Factors[text] = "other"
+		}
 		s.Verdict = &environment.Verdict{Level: environment.Level(text), Reasons: []environment.Reason{{Level: environment.Bad, Code: text, Text: text}}}
 		for k := range s.Events {
 			s.Events[k].What = text

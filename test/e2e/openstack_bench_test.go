@@ -1,0 +1,162 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"trivet.dev/trivet/bench/report"
+	results "trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/site"
+)
+
+// TestOpenStackExperiment proves that the experiment of three places is measured on this machine,
+// over two others and on instances that are made for it, once for all of it; that its report has
+// all three in each table and figure, and a conclusion for each two and each metric; that the
+// result says what the machines of each place are, and nothing that is a secret; and that nothing
+// is left, neither in the cloud nor at any machine.
+func TestOpenStackExperiment(t *testing.T) {
+	needCloud(t)
+	s := newSeveral(t, 2)
+	h := s.head
+	secret := h.joinCloud(t)
+	before := h.snapshot()
+	text, err := os.ReadFile(experimentFile(t, "three-places/three-places.yaml"))
+	must(t, err)
+	h.file("three-places.yaml", string(text))
+	h.file("rack.yaml", "machines: {m1: root@10.5.0.2, m2: root@10.5.0.3}\nhead: only\n")
+
+	const makes = "makes: 2 machines by openstack (cloud.yaml)"
+	contains(t, h.ok("bench", "run", "three-places.yaml", "--quick", "--dry-run"), makes)
+	r := h.run("bench", "run", "three-places.yaml", "--quick")
+	if r.code != 0 {
+		t.Fatal(r)
+	}
+	contains(t, r.String(), makes, "openstack: 2 machines in ", "6 runs measured, 0 failed", "openstack: 9 things removed")
+	run, err := results.ReadFile(filepath.Join(h.dir, "three-places.jsonl"))
+	must(t, err)
+	measured := map[string]int{}
+	for _, s := range run.Counted() {
+		if s.Failure != "" {
+			t.Errorf("%s, %s: %s", s.Cell, s.Probe, s.Failure)
+		}
+		measured[s.Cell]++
+	}
+	if len(measured) != 3 || measured["place=laptop"] != 6 || measured["place=rack"] != 6 || measured["place=openstack"] != 6 {
+		t.Errorf("measured: %v", measured)
+	}
+	var states []string
+	for _, m := range run.Machines {
+		states = append(states, m.State)
+	}
+	if !slices.Equal(states, []string{results.Asked, results.Made, results.Removed}) || len(run.Held()) > 0 {
+		t.Errorf("machines were %q", states)
+	}
+	places := run.Header.Environment.Places
+	if len(places) != 3 || places["rack"].Machines["m2"].Kernel == "" || places["cloud"].Machines["i2"].Kernel == "" || places["cloud"].Made["i1"]["image"] != "body" || places["cloud"].Made["i2"]["zone"] == "" {
+		t.Errorf("places: %+v", places)
+	}
+	if found := h.sh("grep -rlF -e " + secret + " " + h.dir + " | grep -v secure.yaml || :"); found != "" || strings.Contains(r.String(), secret) {
+		t.Errorf("the secret is in %s, or was printed", found)
+	}
+	if left := h.allocationsOf("three-places.jsonl"); len(left) > 0 {
+		t.Errorf("left in the cloud: %+v", left)
+	}
+
+	said := jsonOf[struct {
+		Results []struct{ Tables []report.Table }
+	}](h, "bench", "report", "three-places.jsonl", "--text")
+	h.ok("bench", "report", "three-places.jsonl", "--out", "page")
+	concluded := map[string]int{}
+	for _, row := range said.Results[0].Tables[0].Rows {
+		for _, conclusion := range []string{"equivalent", "different", "undecided"} {
+			if strings.HasPrefix(row.Cells[len(row.Cells)-1].Text, conclusion) {
+				concluded[row.Cells[1].Text]++
+			}
+		}
+	}
+	for _, pair := range []string{"rack, laptop", "openstack, laptop", "openstack, rack"} {
+		if concluded[pair] != 4 { // each metric
+			t.Errorf("%s: %d conclusions; %v", pair, concluded[pair], concluded)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(h.dir, "page", "index.html"))
+	must(t, err)
+	contains(t, string(page), "The places two by two", "openstack, rack", "Places: cloud is this machine with 2 others, which openstack made for it, joined by VXLAN (cloud.yaml)", "Packets lost, of which")
+	h.sh("rm -r page *.jsonl")
+	h.unchanged(before)
+	for i, m := range s.others {
+		m.unchanged(s.before[i+1])
+	}
+}
+
+// allocationsOf is what the cloud has of machines that were made for a result.
+func (m *machine) allocationsOf(file string) []site.Allocation {
+	m.t.Helper()
+	run, err := results.ReadFile(filepath.Join(m.dir, file))
+	must(m.t, err)
+	return slices.DeleteFunc(jsonOf[[]site.Allocation](m, "ls", "--on", "cloud.yaml"), func(a site.Allocation) bool {
+		return !slices.ContainsFunc(run.Machines, func(o results.Machines) bool { return o.Key == a.Key })
+	})
+}
+
+// TestOpenStackExperimentKilled proves that wherever an experiment is killed, while its machines
+// are made or while it measures at them, its result says what it holds, which is listed for whoever
+// looks; that going on removes that, makes the machines anew, measures what is missing, and leaves
+// nothing; and that Ctrl-C leaves nothing either.
+func TestOpenStackExperimentKilled(t *testing.T) {
+	m, _ := newTenant(t)
+	m.file("x.yaml", `topology: linear,2
+lab: {target: "${place.target}", on: "${place.on}"}
+factors: {place: {laptop: {target: local}, openstack: {target: sites, on: cloud.yaml}}}
+order: given
+repetitions: 2
+probes: [ping: {from: h1, to: h2, count: 3, interval: 10ms}]
+`)
+	for i, c := range []struct {
+		at     string
+		signal syscall.Signal
+	}{{"openstack: 2 floating IPs", syscall.SIGKILL}, {"2/4  place=openstack", syscall.SIGKILL}, {"openstack: 2 instances", syscall.SIGINT}} {
+		out := fmt.Sprintf("%d.jsonl", i)
+		cmd := m.command(trivet, "bench", "run", "x.yaml", "--out", out)
+		said := m.startOutput(cmd)
+		said.waitFor(t, c.at)
+		must(t, cmd.Process.Signal(c.signal))
+		_ = cmd.Wait()
+		run, err := results.ReadFile(filepath.Join(m.dir, out))
+		must(t, err)
+		if c.signal == syscall.SIGKILL {
+			if held := run.Held(); len(held) != 1 || held[0].On != "cloud.yaml" {
+				t.Errorf("%s: held are %+v", c.at, held)
+			}
+			if left := m.allocationsOf(out); len(left) != 1 || !strings.HasPrefix(left[0].Lab, "bench-") {
+				t.Errorf("%s: listed are %+v", c.at, left)
+			}
+		} else if left := m.allocationsOf(out); len(left) > 0 || len(run.Held()) > 0 {
+			t.Errorf("%s: left are %+v, %+v", c.at, left, run.Held())
+		}
+		r := m.run("bench", "run", "x.yaml", "--out", out, "--resume")
+		if r.code != 0 {
+			t.Fatal(r)
+		}
+		contains(t, r.String(), "openstack: 2 machines in ")
+		run, err = results.ReadFile(filepath.Join(m.dir, out))
+		must(t, err)
+		cells := map[string]int{}
+		for _, s := range run.Counted() {
+			if cells[s.Cell]++; s.Failure != "" {
+				t.Errorf("%s: %s", s.Cell, s.Failure)
+			}
+		}
+		if cells["place=laptop"] != 2 || cells["place=openstack"] != 2 || len(run.Samples) != 4 {
+			t.Errorf("%s: measured %v, in %d samples", c.at, cells, len(run.Samples))
+		}
+		if left := m.allocationsOf(out); len(left) > 0 || len(run.Held()) > 0 {
+			t.Errorf("%s: left are %+v, %+v", c.at, left, run.Held())
+		}
+	}
+}

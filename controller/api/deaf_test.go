@@ -1,8 +1,8 @@
 package api
 
 import (
-	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"trivet.dev/trivet/openflow"
@@ -13,46 +13,47 @@ import (
 // repairs elsewhere when a link of a ring fails: the rest of the network is repaired, and packets
 // arrive, while messages to that switch are still queued.
 func TestRepairBesideADeafSwitch(t *testing.T) {
-	b := newBed(t, "ring,4", topology.Switch, "")
-	b.hello("h1")
-	b.hello("h3")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	b.must(err)
-	defer l.Close()
-	go func() { _ = b.c.Serve(l) }()
-	const dpid = 0xdeaf
-	say := b.deaf(l.Addr().String(), dpid, 2_000)
-	b.wait("its port forwards", func() bool { return b.c.Learning.TakesPart(dpid, 1) })
-	frame := make([]byte, 60) // from a host there, so that the switch is told when the tree changes
-	copy(frame, []byte{2, 0, 0, 0, 0, 0xfe, 2, 0, 0, 0, 0, 0xff, 8, 0})
-	say(&openflow.PacketIn{Buffer: openflow.BufferNone, TotalLen: 60, Cookie: 0x7472_0002<<32 | 8, Match: openflow.NewMatch(openflow.InPort(1)), Data: frame})
-	b.wait("its host is known", func() bool { _, is := b.c.Discovery.Host(openflow.MAC{2, 0, 0, 0, 0, 0xff}); return is })
-	// More is queued for it than socket buffers hold, as when many hosts are learned or many links
-	// change.
-	flooded, deaf := make(chan bool), b.c.Switch(dpid)
-	go func() {
-		defer close(flooded)
-		for range 400 {
-			_ = deaf.Send(&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: 1, Data: make([]byte, 50_000)})
-		}
-	}()
-	select { // a program that waits for the switch never gets past this
-	case <-flooded:
-	case <-time.After(2 * time.Second):
-	}
-
-	before := 0
-	for range 2 {
-		b.cutAndMend(func() {
-			if s := b.c.Switch(dpid); s != nil && s.Send(&openflow.EchoRequest{}) == nil {
-				before++
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, "ring,4", topology.Switch, "")
+		b.hello("h1")
+		b.hello("h3")
+		l := listen()
+		defer l.Close()
+		go func() { _ = b.c.Serve(l) }()
+		const dpid = 0xdeaf
+		say := b.deaf(l, dpid, 2_000)
+		b.wait("its port forwards", func() bool { return b.c.Learning.TakesPart(dpid, 1) })
+		frame := make([]byte, 60) // from a host there, so that the switch is told when the tree changes
+		copy(frame, []byte{2, 0, 0, 0, 0, 0xfe, 2, 0, 0, 0, 0, 0xff, 8, 0})
+		say(&openflow.PacketIn{Buffer: openflow.BufferNone, TotalLen: 60, Cookie: 0x7472_0002<<32 | 8, Match: openflow.NewMatch(openflow.InPort(1)), Data: frame})
+		b.wait("its host is known", func() bool { _, is := b.c.Discovery.Host(openflow.MAC{2, 0, 0, 0, 0, 0xff}); return is })
+		// More is queued for it than socket buffers hold, as when many hosts are learned or many
+		// links change.
+		flooded, deaf := make(chan bool), b.c.Switch(dpid)
+		go func() {
+			defer close(flooded)
+			for range 400 {
+				_ = deaf.Send(&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: 1, Data: make([]byte, 50_000)})
 			}
-		})
-	}
-	if before < 2 { // the first time it may happen to be told last
-		t.Errorf("the ring is repaired %d times before the switch that does not read is given up", before)
-	}
-	t.Logf("repaired %d times before that", before)
+		}()
+		select { // a program that waits for the switch never gets past this
+		case <-flooded:
+		case <-time.After(2 * time.Second):
+		}
+
+		before := 0
+		for range 2 {
+			b.cutAndMend(func() {
+				if s := b.c.Switch(dpid); s != nil && s.Send(&openflow.EchoRequest{}) == nil {
+					before++
+				}
+			})
+		}
+		if before < 2 { // the first time it may happen to be told last
+			t.Errorf("the ring is repaired %d times before the switch that does not read is given up", before)
+		}
+		t.Logf("repaired %d times before that", before)
+	})
 }
 
 // cutAndMend makes each link between switches fail in turn and come back, and each time waits until
@@ -77,12 +78,11 @@ func (b *bed) cutAndMend(repaired func()) {
 
 // deaf is a switch with so many ports that answers the handshake, sends what it is told to send
 // after that, and reads nothing more.
-func (b *bed) deaf(address string, dpid uint64, ports int) (say func(openflow.Message)) {
+func (b *bed) deaf(at *inMemory, dpid uint64, ports int) (say func(openflow.Message)) {
 	b.t.Helper()
-	conn, err := net.Dial("tcp", address)
+	conn, err := at.dial(b.t.Context(), "", "")
 	b.must(err)
 	b.t.Cleanup(func() { conn.Close() })
-	b.must(conn.(*net.TCPConn).SetReadBuffer(4 << 10))
 	r, w := openflow.NewReader(conn, 0), openflow.NewWriter(conn)
 	list := make(openflow.PortDescList, ports)
 	for i := range list {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/openflow"
@@ -28,74 +29,78 @@ func refused(t *testing.T, err error, words ...string) {
 // Proves that an entry that a user adds is in the switch, marked as the user's, and works until it
 // is deleted; and that the list shows what the switch has.
 func TestAddAndDeleteFlow(t *testing.T) {
-	b := newBed(t, "linear,2", "", "")
-	if got := b.ping("h1", "h2", 1); !got["h2"] {
-		t.Fatal("the network does not forward")
-	}
-	f, err := b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=100,ip,nw_dst=" + b.host("h2").Addresses[0].Addr().String() + ",actions=drop"})
-	b.must(err)
-	if got := b.ping("h1", "h2", 0); got["h2"] {
-		t.Error("the entry drops nothing")
-	}
-	list, err := b.Flows(ctx, "s1")
-	b.must(err)
-	mine, apps := 0, map[string]bool{}
-	for _, x := range list.Flows {
-		if apps[x.App] = true; x.App == "user" {
-			mine++
-			if x.ID != f.ID || x.Priority != 100 || x.Packets == nil || *x.Packets != 1 || x.Actions != "drop" {
-				t.Errorf("the entry is %+v, want id %d, one packet", x, f.ID)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, "linear,2", "", "")
+		if got := b.ping("h1", "h2"); !got["h2"] {
+			t.Fatal("the network does not forward")
+		}
+		f, err := b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=100,ip,nw_dst=" + b.host("h2").Addresses[0].Addr().String() + ",actions=drop"})
+		b.must(err)
+		if got := b.ping("h1", "h2"); got["h2"] {
+			t.Error("the entry drops nothing")
+		}
+		list, err := b.Flows(ctx, "s1")
+		b.must(err)
+		mine, apps := 0, map[string]bool{}
+		for _, x := range list.Flows {
+			if apps[x.App] = true; x.App == "user" {
+				mine++
+				if x.ID != f.ID || x.Priority != 100 || x.Packets == nil || *x.Packets != 1 || x.Actions != "drop" {
+					t.Errorf("the entry is %+v, want id %d, one packet", x, f.ID)
+				}
 			}
 		}
-	}
-	if mine != 1 || !apps["learning"] || !apps["discovery"] || len(list.Silent) != 0 {
-		t.Errorf("%d entries of the user; apps %v; silent %v", mine, apps, list.Silent)
-	}
-	_, err = b.DeleteFlow(ctx, f.ID)
-	b.must(err)
-	if got := b.ping("h1", "h2", 1); !got["h2"] {
-		t.Error("the entry drops after it was deleted")
-	}
-	_, err = b.DeleteFlow(ctx, f.ID)
-	refused(t, err, "there is no such entry")
+		if mine != 1 || !apps["learning"] || !apps["discovery"] || len(list.Silent) != 0 {
+			t.Errorf("%d entries of the user; apps %v; silent %v", mine, apps, list.Silent)
+		}
+		_, err = b.DeleteFlow(ctx, f.ID)
+		b.must(err)
+		if got := b.ping("h1", "h2"); !got["h2"] {
+			t.Error("the entry drops after it was deleted")
+		}
+		_, err = b.DeleteFlow(ctx, f.ID)
+		refused(t, err, "there is no such entry")
+	})
 }
 
 // Proves that an entry that is malformed, that the switch refuses or that belongs to an app is
 // refused with the reason, and that nothing of it is kept.
 func TestRefusedFlows(t *testing.T) {
-	b := newBed(t, "linear,2", "", filepath.Join(t.TempDir(), "c.db"))
-	for _, c := range []struct{ sw, flow, reason string }{
-		{"s1", "priority=1,nw_st=1.2.3.4,actions=drop", "column 12: nw_st: no such field"},
-		{"s1", "priority=7,ip", "say what to do with the packets"},
-		{"s1", "cookie=7,ip,actions=drop", "cookie"},
-		{"s1", "priority=7,ip,actions=group:77", "the switch refuses: OFPET_BAD_ACTION/OFPBAC_BAD_OUT_GROUP"},
-		{"s1", "priority=1,in_port=1,actions=drop", "there is an entry of an app"},
-		{"s1", "priority=7,ip,actions=output:99", "output:99: the switch has no port 99; its ports are 1 (s1-eth1), 2 (s1-eth2)"},
-		{"s1", "priority=7,ip,actions=output:1,output:77", "output:77: the switch has no port 77"},
-		{"s1", "priority=7,in_port=9,ip,actions=drop", "in_port=9: the switch has no port 9"},
-		{"s9", "ip,actions=drop", `there is no switch "s9"; did you mean s1?`},
-	} {
-		_, err := b.AddFlow(ctx, FlowRequest{Switch: c.sw, Flow: c.flow})
-		refused(t, err, c.reason)
-	}
-	rows, err := b.c.Database.Store().List(ctx, "user/flow/")
-	b.must(err)
-	if n := len(b.c.User.Flows()); n != 0 || len(rows) != 0 {
-		t.Errorf("%d entries are kept, %d in the database", n, len(rows))
-	}
-	good, err := b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=7,ip,actions=output:1"})
-	b.must(err)
-	_, err = b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=7,ip,actions=group:77"})
-	refused(t, err, "refuses")
-	list, err := b.Flows(ctx, "s1")
-	b.must(err)
-	found := false
-	for _, f := range list.Flows {
-		found = found || f.ID == good.ID && f.Actions == "output:1"
-	}
-	if kept := b.c.User.Flows(); !found || len(kept) != 1 || openflow.FormatInstructions(kept[0].Flow.Instructions) != "output:1" {
-		t.Error("what was refused has taken the place of what was there")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, "linear,2", "", filepath.Join(t.TempDir(), "c.db"))
+		for _, c := range []struct{ sw, flow, reason string }{
+			{"s1", "priority=1,nw_st=1.2.3.4,actions=drop", "column 12: nw_st: no such field"},
+			{"s1", "priority=7,ip", "say what to do with the packets"},
+			{"s1", "cookie=7,ip,actions=drop", "cookie"},
+			{"s1", "priority=7,ip,actions=group:77", "the switch refuses: OFPET_BAD_ACTION/OFPBAC_BAD_OUT_GROUP"},
+			{"s1", "priority=1,in_port=1,actions=drop", "there is an entry of an app"},
+			{"s1", "priority=7,ip,actions=output:99", "output:99: the switch has no port 99; its ports are 1 (s1-eth1), 2 (s1-eth2)"},
+			{"s1", "priority=7,ip,actions=output:1,output:77", "output:77: the switch has no port 77"},
+			{"s1", "priority=7,in_port=9,ip,actions=drop", "in_port=9: the switch has no port 9"},
+			{"s9", "ip,actions=drop", `there is no switch "s9"; did you mean s1?`},
+		} {
+			_, err := b.AddFlow(ctx, FlowRequest{Switch: c.sw, Flow: c.flow})
+			refused(t, err, c.reason)
+		}
+		rows, err := b.c.Database.Store().List(ctx, "user/flow/")
+		b.must(err)
+		if n := len(b.c.User.Flows()); n != 0 || len(rows) != 0 {
+			t.Errorf("%d entries are kept, %d in the database", n, len(rows))
+		}
+		good, err := b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=7,ip,actions=output:1"})
+		b.must(err)
+		_, err = b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=7,ip,actions=group:77"})
+		refused(t, err, "refuses")
+		list, err := b.Flows(ctx, "s1")
+		b.must(err)
+		found := false
+		for _, f := range list.Flows {
+			found = found || f.ID == good.ID && f.Actions == "output:1"
+		}
+		if kept := b.c.User.Flows(); !found || len(kept) != 1 || openflow.FormatInstructions(kept[0].Flow.Instructions) != "output:1" {
+			t.Error("what was refused has taken the place of what was there")
+		}
+	})
 }
 
 // Proves that users' entries and routes, and those of programs, survive the controller: with the
@@ -103,18 +108,23 @@ func TestRefusedFlows(t *testing.T) {
 // everything, under the same number; deleted ones stay deleted; and that a program's route waits
 // for a router which is not in the topology at first.
 func TestRestart(t *testing.T) {
-	t.Run("database", func(t *testing.T) {
-		file := filepath.Join(t.TempDir(), "c.db")
-		restart(t, newBed(t, "ring,3", topology.Router, file), file)
-	})
-	t.Run("store", func(t *testing.T) {
-		b := newBed(t, "ring,3", topology.Router, "")
-		b.stop()
-		b.store = toy{store.NewMemory(nil, nil)}
-		b.start("")
-		b.wait("the routers are connected", func() bool { return len(b.c.Switches()) == 3 && len(b.c.Routing.Missing()) == 0 })
-		restart(t, b, "")
-	})
+	for _, in := range []string{"database", "store"} {
+		t.Run(in, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if in == "database" {
+					file := filepath.Join(t.TempDir(), "c.db")
+					restart(t, newBed(t, "ring,3", topology.Router, file), file)
+					return
+				}
+				b := newBed(t, "ring,3", topology.Router, "")
+				b.stop()
+				b.store = toy{store.NewMemory(nil, nil)}
+				b.start("")
+				b.wait("the routers are connected", func() bool { return len(b.c.Switches()) == 3 && len(b.c.Routing.Missing()) == 0 })
+				restart(t, b, "")
+			})
+		})
+	}
 }
 
 // toy is a store of another kind, which outlives the controller.
@@ -197,31 +207,35 @@ func restart(t *testing.T, b *bed, file string) {
 
 // Proves that an entry with a timeout is forgotten when it expires, also in the database.
 func TestTimeout(t *testing.T) {
-	b := newBed(t, "linear,2", "", filepath.Join(t.TempDir(), "c.db"))
-	_, err := b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=9,hard_timeout=1,udp,actions=drop"})
-	b.must(err)
-	b.wait("the entry has ended", func() bool {
-		rows, err := b.c.Database.Store().List(ctx, "user/flow/")
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, "linear,2", "", filepath.Join(t.TempDir(), "c.db"))
+		_, err := b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=9,hard_timeout=1,udp,actions=drop"})
 		b.must(err)
-		return len(b.c.User.Flows()) == 0 && len(rows) == 0
+		b.wait("the entry has ended", func() bool {
+			rows, err := b.c.Database.Store().List(ctx, "user/flow/")
+			b.must(err)
+			return len(b.c.User.Flows()) == 0 && len(rows) == 0
+		})
 	})
 }
 
 // Proves that a static route that could never be used is refused, with the reason.
 func TestRefusedRoutes(t *testing.T) {
-	b := newBed(t, "ring,3", topology.Router, "")
-	own := b.host("h1").Addresses[0]
-	for _, c := range []struct {
-		router, prefix, via, reason string
-	}{
-		{"r9", "10.99.0.0/16", own.Addr().String(), `no router "r9"`},
-		{"r1", "10.99.0.1/16", own.Addr().String(), "is not a prefix"},
-		{"r1", "10.99.0.0/16", "192.0.2.1", "is not a neighbour of r1"},
-		{"r1", "fd00::/64", own.Addr().String(), "different IP versions"},
-		{"r1", own.Masked().String(), own.Addr().String(), "is a subnet of r1 itself"},
-	} {
-		err := b.AddRoute(ctx, RouteRequest{Router: c.router, Prefix: netip.MustParsePrefix(c.prefix), Via: []netip.Addr{netip.MustParseAddr(c.via)}})
-		refused(t, err, c.reason)
-	}
-	refused(t, b.DeleteRoute(ctx, "r1", "10.98.0.0/16"), "no such route")
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, "ring,3", topology.Router, "")
+		own := b.host("h1").Addresses[0]
+		for _, c := range []struct {
+			router, prefix, via, reason string
+		}{
+			{"r9", "10.99.0.0/16", own.Addr().String(), `no router "r9"`},
+			{"r1", "10.99.0.1/16", own.Addr().String(), "is not a prefix"},
+			{"r1", "10.99.0.0/16", "192.0.2.1", "is not a neighbour of r1"},
+			{"r1", "fd00::/64", own.Addr().String(), "different IP versions"},
+			{"r1", own.Masked().String(), own.Addr().String(), "is a subnet of r1 itself"},
+		} {
+			err := b.AddRoute(ctx, RouteRequest{Router: c.router, Prefix: netip.MustParsePrefix(c.prefix), Via: []netip.Addr{netip.MustParseAddr(c.via)}})
+			refused(t, err, c.reason)
+		}
+		refused(t, b.DeleteRoute(ctx, "r1", "10.98.0.0/16"), "no such route")
+	})
 }

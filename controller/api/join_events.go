@@ -1,22 +1,16 @@
 package api
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2/sse"
-
-	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/internal/patience"
 )
 
@@ -24,7 +18,9 @@ import (
 // tells it, with its name. What all of them know (links, hosts, members), or what another may have
 // to go on telling (routes), is a fact: one member at a time speaks for it, and what is told is
 // what that one knows and the reader does not. So each change is told once, and when another member
-// speaks, because the one before has died or has given the router away, only what differs is.
+// speaks, because the one before has died or has given the router away, only what differs is. What
+// members are asked and tell is in join_heard.go, facts in join_facts.go, what the reader is told in
+// join_told.go.
 
 // eventsPath is that of the stream.
 const eventsPath = "/v1/controller/events"
@@ -34,53 +30,6 @@ const (
 	memberSilent = "silent"
 	memberHeard  = "heard"
 )
-
-// heard is what a member has told.
-type heard struct {
-	voice *voice
-	name  string
-	data  []byte
-	over  error     // in place of an event: why the stream has ended
-	came  time.Time // by this machine's clock
-	at    time.Time // by the member's clock, and not before what it has told before
-}
-
-// voice is a member, as its stream tells it.
-type voice struct {
-	name    string
-	waiting []heard   // has not been told yet
-	told    time.Time // until when it has told all
-	last    *patience.Wait
-	open    bool  // there is a stream, and all that has come of it
-	why     error // there was one, or there is none, as
-
-	// By what has been told to the reader:
-	ready  json.RawMessage
-	began  time.Time // when it had told what it knew; zero: it has not
-	cutOff bool
-	facts  facts
-	silent bool
-}
-
-// speaks says whether the voice can speak for what all members know.
-func (v *voice) speaks() bool { return !v.began.IsZero() && v.current() }
-
-// current says whether what it tells is new: the member does not stand still.
-func (v *voice) current() bool { return v.open && !v.last.Over() }
-
-// facts are what is known, by what it is of (a router; "": what all members know) and which it is.
-type facts map[string]map[string]fact
-
-// fact is the event that has told it.
-type fact struct {
-	name  string
-	event any
-	same  string                   // the same for events that say the same
-	gone  func(at time.Time) event // that it holds no more
-	is    bool                     // it holds
-}
-
-type event any
 
 // chorus is the stream of one reader.
 type chorus struct {
@@ -121,108 +70,6 @@ func (j *Joint) serveEvents(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-}
-
-// hear passes on what a member tells, whenever it is there to tell something, until ctx ends.
-func (j *Joint) hear(ctx context.Context, v *voice, path string, to chan<- heard) {
-	send := func(h heard) bool {
-		h.voice, h.came = v, time.Now()
-		select {
-		case to <- h:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
-	for {
-		err := j.hearOnce(ctx, v.name, path, func(name string, data []byte) error {
-			if name == "end" {
-				var e EndEvent
-				_ = json.Unmarshal(data, &e) // without a reason it is an end as well
-				return ended(e.Reason)
-			}
-			if !send(heard{name: name, data: data}) {
-				return ctx.Err()
-			}
-			return nil
-		})
-		if !send(heard{over: err}) {
-			return
-		}
-		select {
-		case <-time.After(askJointly):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// ended is the reason that a member gives for the end of its stream.
-type ended string
-
-func (e ended) Error() string { return string(e) }
-
-// hearOnce reads a member's stream to its end.
-func (j *Joint) hearOnce(ctx context.Context, name, path string, each func(name string, data []byte) error) error {
-	members := j.Members()
-	i := slices.IndexFunc(members, func(m JointMember) bool { return m.Name == name })
-	if i < 0 {
-		return errors.New("it is none of the members any more")
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://member"+path, nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set(partHeader, "true")
-	resp, err := members[i].RoundTrip(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode >= 300 {
-		text, err := io.ReadAll(io.LimitReader(resp.Body, largestPart))
-		if err != nil {
-			return err
-		}
-		return &refusal{resp.StatusCode, resp.Header.Get("Content-Type"), text}
-	}
-	if err := readEvents(resp.Body, each); err != nil {
-		return err
-	}
-	return errors.New("it has ended")
-}
-
-// readEvents calls each with the name and the JSON of every event, until the stream ends or each
-// fails.
-func readEvents(from io.Reader, each func(name string, data []byte) error) error {
-	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, 16<<20)
-	name := ""
-	for lines.Scan() {
-		field, value, _ := strings.Cut(lines.Text(), ": ")
-		switch field {
-		case "event":
-			name = value
-		case "data":
-			if err := each(name, []byte(value)); err != nil {
-				return err
-			}
-			name = ""
-		}
-	}
-	return lines.Err()
-}
-
-// take queues what a member has told.
-func (c *chorus) take(h heard) {
-	v := h.voice
-	v.open, v.why, v.last = h.over == nil, h.over, patience.MemberAlive.Begin()
-	var when struct{ Time time.Time }
-	if h.over == nil && json.Unmarshal(h.data, &when) == nil && when.Time.After(v.told) {
-		v.told = when.Time
-	}
-	h.at = v.told
-	v.waiting = append(v.waiting, h)
 }
 
 // sing tells what is to be told by now, the earliest first.
@@ -309,8 +156,8 @@ func (c *chorus) own(v *voice, h heard) error {
 	if err != nil {
 		return err
 	}
-	object, is := bytes.CutSuffix(bytes.TrimSpace(h.data), []byte("}"))
-	if !is {
+	object, ok := bytes.CutSuffix(bytes.TrimSpace(h.data), []byte("}"))
+	if !ok {
 		return fmt.Errorf("an event %q of member %s is no object", h.name, v.name)
 	}
 	return c.write(h.name, fmt.Appendf(nil, `%s,"member":%s}`, object, name))
@@ -451,164 +298,3 @@ func (c *chorus) elect() error {
 // catchUp is for how long a member must have run, since it was to speak, before what it does not
 // know counts as gone. The store tells members within milliseconds.
 const catchUp = time.Second
-
-// begin tells the reader that the stream has begun, and the routes that it wants to follow.
-func (c *chorus) begin() error {
-	var ready []*part
-	for _, v := range c.voices {
-		if v.speaks() {
-			ready = append(ready, &part{body: v.ready})
-		}
-	}
-	o, err := joinOverview(&parts{all: ready})
-	if err != nil {
-		return err
-	}
-	c.begun, c.from = true, time.Time{}
-	c.w.Header().Set("Content-Type", "text/event-stream")
-	if err := c.tell("ready", o); err != nil {
-		return err
-	}
-	if all := c.speaker.facts[""]; all != nil {
-		c.told[""] = maps.Clone(all)
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.of)) {
-		if v := c.speakerOf(name); v != nil {
-			if err := c.change(name, v.facts[name]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// change tells in what the facts of a scope differ from what the reader knows.
-func (c *chorus) change(scope string, now map[string]fact) error {
-	for _, key := range slices.Sorted(maps.Keys(c.told[scope])) {
-		if _, is := now[key]; !is {
-			f := c.told[scope][key]
-			if err := c.fact(scope, key, fact{name: f.name, event: f.gone(time.Now())}); err != nil {
-				return err
-			}
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(now)) {
-		if err := c.fact(scope, key, now[key]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// fact tells a fact, if it is news to the reader.
-func (c *chorus) fact(scope, key string, f fact) error {
-	known := c.told[scope][key]
-	if known.is == f.is && known.same == f.same {
-		return nil
-	}
-	c.told.set(scope, key, f)
-	return c.tell(f.name, f.event)
-}
-
-// set keeps a fact while it holds.
-func (x facts) set(scope, key string, f fact) {
-	if x[scope] == nil {
-		x[scope] = map[string]fact{}
-	}
-	if x[scope][key] = f; !f.is {
-		delete(x[scope], key)
-	}
-}
-
-// factOf says which fact an event tells, and of what; without a key it tells none.
-func factOf(name string, data []byte) (scope, key string, f fact, err error) {
-	f.name = name
-	switch name {
-	case "link":
-		var e LinkEvent
-		err = json.Unmarshal(data, &e)
-		key = fmt.Sprint("link ", e.From.Node, " ", e.From.Port, " ", e.To.Node, " ", e.To.Port)
-		f.event, f.is, f.same = e, e.Up, fmt.Sprint(e.Up, e.Remembered)
-		f.gone = func(at time.Time) event { e.Time, e.Up, e.Remembered = at, false, false; return e }
-	case "host":
-		var e HostEvent
-		err = json.Unmarshal(data, &e)
-		key = "host " + e.MAC
-		f.event, f.is, f.same = e, !e.Gone, fmt.Sprint(e.Host, e.At, e.Addresses, e.Gone)
-		f.gone = func(at time.Time) event { e.Time, e.Gone = at, true; return e }
-	case "cluster":
-		var e ClusterEvent
-		err = json.Unmarshal(data, &e)
-		switch e.What {
-		case cluster.ChangeJoined, cluster.ChangeDead, cluster.ChangeLeft:
-			key = "member " + e.Member
-			f.event, f.is, f.same = e, e.What != cluster.ChangeLeft, e.What
-			f.gone = func(at time.Time) event { e.Time, e.What = at, cluster.ChangeLeft; return e }
-		case cluster.ChangeCentre:
-			key = "centre"
-			f.event, f.is, f.same = e, e.Member != "", e.Member
-			f.gone = func(at time.Time) event { e.Time, e.Member = at, ""; return e }
-		}
-	case "route":
-		var e RouteEvent
-		err = json.Unmarshal(data, &e)
-		scope, key = e.Router, fmt.Sprint(e.Into, " ", e.Prefix)
-		x := e
-		x.Time = time.Time{}
-		text, _ := json.Marshal(x) // it was JSON
-		f.event, f.is, f.same = e, !e.Gone, string(text)
-		f.gone = func(at time.Time) event {
-			return RouteEvent{Time: at, Gone: true, Into: e.Into, Route: Route{Router: e.Router, Prefix: e.Prefix, Hops: []Hop{}}}
-		}
-	}
-	if !f.is {
-		f.same = ""
-	}
-	return scope, key, f, err
-}
-
-// tell sends the reader an event.
-func (c *chorus) tell(name string, e event) error {
-	data, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	return c.write(name, data)
-}
-
-// errReader is that the reader is gone, or does not read.
-var errReader = errors.New("the reader is gone")
-
-func (c *chorus) write(name string, data []byte) error {
-	c.last = time.Now()
-	out := http.NewResponseController(c.w)
-	_ = out.SetWriteDeadline(c.last.Add(sse.WriteTimeout)) // where there is none, the reader's end is seen by the next write
-	_, err := fmt.Fprintf(c.w, "event: %s\ndata: %s\n\n", name, bytes.TrimSpace(data))
-	if err == nil {
-		err = out.Flush()
-	}
-	if err != nil {
-		return errors.Join(errReader, err)
-	}
-	if time.Since(c.last) > markPeriod { // nobody was listened to meanwhile
-		for _, v := range c.voices {
-			v.last = patience.MemberAlive.Begin()
-		}
-	}
-	return nil
-}
-
-// end says why the stream ends.
-func (c *chorus) end(why error) {
-	var refused *refusal
-	switch {
-	case errors.Is(why, errReader):
-	case !c.begun && errors.As(why, &refused):
-		c.w.Header().Set("Content-Type", refused.contentType)
-		c.w.WriteHeader(refused.status)
-		_, _ = c.w.Write(refused.body) // an error: the client is gone
-	default:
-		c.w.Header().Set("Content-Type", "text/event-stream")
-		_ = c.tell("end", EndEvent{time.Now(), why.Error()}) // an error: the reader is gone
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"trivet.dev/trivet/cluster"
@@ -26,7 +26,7 @@ import (
 
 // line is how a member is reached.
 type line struct {
-	still sync.RWMutex // held: the member stands still
+	still chan bool // has something: the member stands still
 	mu    sync.Mutex
 	cut   bool
 	end   context.CancelCauseFunc
@@ -75,8 +75,8 @@ type stillBody struct {
 
 func (b *stillBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.l.still.RLock()
-	defer b.l.still.RUnlock()
+	b.l.still <- true // not a lock: who waits for one is not known to wait (testing/synctest)
+	<-b.l.still
 	return n, err
 }
 
@@ -102,7 +102,7 @@ func (k *jointTeam) listen(q EventQuery, dead ...string) *listener {
 	x := &listener{jointTeam: k, lines: map[string]*line{}}
 	members := slices.Clone(k.Members())
 	for i, m := range members {
-		l := &line{}
+		l := &line{still: make(chan bool, 1)}
 		l.revive()
 		if slices.Contains(dead, m.Name) {
 			l.kill()
@@ -110,12 +110,11 @@ func (k *jointTeam) listen(q EventQuery, dead ...string) *listener {
 		x.lines[m.Name], members[i].RoundTripper = l, l.wrap(m.RoundTripper)
 	}
 	all := &Joint{Members: func() []JointMember { return members }, Switches: k.Joint.Switches}
-	server := httptest.NewServer(all)
-	k.t.Cleanup(server.Close)
-	to := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
-	}}
-	c := Over(to, func(err error) error { return err })
+	at := listen()
+	server := &http.Server{Handler: all}
+	go func() { _ = server.Serve(at) }()
+	k.t.Cleanup(func() { server.Close() })
+	c := Over(&http.Transport{DialContext: at.dial}, func(err error) error { return err })
 	done := make(chan bool)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -255,166 +254,168 @@ func (x *listener) turn() {
 // member that has told it is dead, or stands still, and once when it is back; also of what has
 // happened while nobody was there.
 func TestJoinedEvents(t *testing.T) {
-	k := newTeam(t, ringOf(t, topology.Switch)).joint()
-	x := k.listen(EventQuery{})
-	const down, up = "link s1 s2 false", "link s1 s2 true"
-	back := func(what string) string { return strings.Replace(what, "s1 s2", "s2 s1", 1) }
-	k.hello("h1")
-	k.wait("all members know the host", func() bool {
-		return !slices.ContainsFunc(k.members, func(m *teamMember) bool { return len(m.Discovery.Hosts()) != 1 })
-	})
-	x.link(false)
-	x.turn()
-	x.want(1, "all are there", "host h1 false", down, back(down), "host ")
-	x.mu.Lock()
-	for i, e := range x.list {
-		if i > 1 && e.time.Before(x.list[i-1].time) && e.name != "alive" {
-			t.Errorf("%q is told before %q, which was earlier", x.list[i-1].what, e.what)
+	synctest.Test(t, func(t *testing.T) {
+		k := newTeam(t, ringOf(t, topology.Switch)).joint()
+		x := k.listen(EventQuery{})
+		const down, up = "link s1 s2 false", "link s1 s2 true"
+		back := func(what string) string { return strings.Replace(what, "s1 s2", "s2 s1", 1) }
+		k.hello("h1")
+		k.wait("all members know the host", func() bool {
+			return !slices.ContainsFunc(k.members, func(m *teamMember) bool { return len(m.Discovery.Hosts()) != 1 })
+		})
+		x.link(false)
+		x.turn()
+		x.want(1, "all are there", "host h1 false", down, back(down), "host ")
+		x.mu.Lock()
+		for i, e := range x.list {
+			if i > 1 && e.time.Before(x.list[i-1].time) && e.name != "alive" {
+				t.Errorf("%q is told before %q, which was earlier", x.list[i-1].what, e.what)
+			}
 		}
-	}
-	x.mu.Unlock()
+		x.mu.Unlock()
 
-	x.lines["m1"].kill()
-	x.comes(1, "cluster silent m1")
-	x.link(true)
-	x.lines["m2"].kill()
-	x.comes(1, "cluster silent m2")
-	x.comes(1, back(up))
-	x.lines["m1"].revive()
-	x.lines["m2"].revive()
-	x.comes(1, "cluster heard m1")
-	x.comes(1, "cluster heard m2")
-	x.turn()
-	x.want(1, "two were dead", up, back(up), down, "host ")
+		x.lines["m1"].kill()
+		x.comes(1, "cluster silent m1")
+		x.link(true)
+		x.lines["m2"].kill()
+		x.comes(1, "cluster silent m2")
+		x.comes(1, back(up))
+		x.lines["m1"].revive()
+		x.lines["m2"].revive()
+		x.comes(1, "cluster heard m1")
+		x.comes(1, "cluster heard m2")
+		x.turn()
+		x.want(1, "two were dead", up, back(up), down, "host ")
 
-	for _, m := range k.members {
-		x.lines[m.name].kill()
-	}
-	x.comes(2, "cluster silent m1")
-	x.comes(2, "cluster silent m2")
-	x.comes(1, "cluster silent m3")
-	x.link(false)
-	x.want(1, "nobody is there", down)
-	for _, m := range k.members {
-		x.lines[m.name].revive()
-	}
-	x.comes(2, back(down))
-	x.comes(1, "cluster heard m3")
-	x.turn()
-	x.want(2, "all were dead", down, back(down))
-	x.want(1, "all were dead", up, back(up), "host ")
+		for _, m := range k.members {
+			x.lines[m.name].kill()
+		}
+		x.comes(2, "cluster silent m1")
+		x.comes(2, "cluster silent m2")
+		x.comes(1, "cluster silent m3")
+		x.link(false)
+		x.want(1, "nobody is there", down)
+		for _, m := range k.members {
+			x.lines[m.name].revive()
+		}
+		x.comes(2, back(down))
+		x.comes(1, "cluster heard m3")
+		x.turn()
+		x.want(2, "all were dead", down, back(down))
+		x.want(1, "all were dead", up, back(up), "host ")
 
-	defer patience.MemberAlive.Be(time.Second)()
-	for _, m := range k.members[:2] {
-		x.lines[m.name].still.Lock()
-	}
-	x.link(true)
-	x.comes(2, up)
-	x.comes(2, back(up))
-	for _, m := range k.members[:2] {
-		x.lines[m.name].still.Unlock()
-	}
-	x.turn()
-	x.want(2, "two stood still", up, back(up), down, back(down))
-	x.want(1, "two stood still", "host ", "ready ")
+		defer patience.MemberAlive.Be(time.Second)()
+		for _, m := range k.members[:2] {
+			x.lines[m.name].still <- true
+		}
+		x.link(true)
+		x.comes(2, up)
+		x.comes(2, back(up))
+		for _, m := range k.members[:2] {
+			<-x.lines[m.name].still
+		}
+		x.turn()
+		x.want(2, "two stood still", up, back(up), down, back(down))
+		x.want(1, "two stood still", "host ", "ready ")
+	})
 }
 
 // Who follows the routes of a router is told all that it uses and what changes, each once, whoever
 // is its master: nothing when others take the router over, as it restarts gracefully then, or when
 // the connection to a member is lost; and all that has changed.
 func TestJoinedRouteEvents(t *testing.T) {
-	top := ringOfOSPF(t)
-	for _, l := range top.Links { // as nothing is to change because a machine is busy
-		l.OSPF.Dead = topology.Duration(30 * time.Second)
-	}
-	k := newTeam(t, top).joint()
-	settled := func() {
-		t.Helper()
-		k.wait("all routers have restarted", func() bool {
-			list, err := k.OSPFInterfaces(t.Context(), "")
-			k.must(err)
-			neighbors, err := k.OSPFNeighbors(t.Context(), "")
-			k.must(err)
-			routes, err := k.Routes(t.Context(), "r1", "")
-			k.must(err)
-			ways := 0
-			for _, r := range routes.Routes {
-				ways += len(r.Hops)
-			}
-			return len(neighbors) == 8 && len(routes.Routes) == 8 && ways == 9 &&
-				!slices.ContainsFunc(neighbors, func(x ospf.Neighbor) bool { return x.State != "Full" || x.Helped != nil }) &&
-				!slices.ContainsFunc(list, func(x ospf.Attachment) bool { return x.Restart != nil })
-		})
-	}
-	settled()
-	x := k.listen(EventQuery{Routes: []string{"r1"}})
-	same := func(when string) {
-		t.Helper()
-		k.wait(when+": what was told is what the router uses", func() bool {
-			routes, err := k.Routes(t.Context(), "r1", "")
-			k.must(err)
-			used := map[string]string{}
-			x.mu.Lock()
-			for _, e := range x.list {
-				if e.name != "route" {
-					continue
-				}
-				var r RouteEvent
-				k.must(json.Unmarshal(e.data, &r))
-				text, err := json.Marshal(r.Route)
+	synctest.Test(t, func(t *testing.T) {
+		k := newTeam(t, ringOfOSPF(t)).joint()
+		settled := func() {
+			t.Helper()
+			k.wait("all routers have restarted", func() bool {
+				list, err := k.OSPFInterfaces(t.Context(), "")
 				k.must(err)
-				if used[r.Prefix.String()] = string(text); r.Gone {
-					delete(used, r.Prefix.String())
-				}
-			}
-			x.mu.Unlock()
-			for _, r := range routes.Routes {
-				text, err := json.Marshal(r)
+				neighbors, err := k.OSPFNeighbors(t.Context(), "")
 				k.must(err)
-				if used[r.Prefix.String()] != string(text) {
-					return false
+				routes, err := k.Routes(t.Context(), "r1", "")
+				k.must(err)
+				ways := 0
+				for _, r := range routes.Routes {
+					ways += len(r.Hops)
 				}
-			}
-			return len(used) == len(routes.Routes)
-		})
-	}
-	same("first")
-	x.want(8, "first", "route ")
-	static := netip.MustParsePrefix("10.99.0.0/16")
-	for i := range 3 { // the last one has it when it is told of the route, and so has told what is different
-		k.give(k.switches()[0], k.members[(i+1)%3])
-		x.lines[k.members[i].name].kill()
-		x.comes(1, "cluster silent "+k.members[i].name)
+				return len(neighbors) == 8 && len(routes.Routes) == 8 && ways == 9 &&
+					!slices.ContainsFunc(neighbors, func(x ospf.Neighbor) bool { return x.State != "Full" || x.Helped != nil }) &&
+					!slices.ContainsFunc(list, func(x ospf.Attachment) bool { return x.Restart != nil })
+			})
+		}
 		settled()
-		x.lines[k.members[i].name].revive()
-		x.comes(1, "cluster heard "+k.members[i].name)
-	}
-	k.must(k.members[1].AddRoute(t.Context(), builtin.UserRoute{Router: "r1", Prefix: static}))
-	x.comes(1, fmt.Sprint("route r1 ", static, " false"))
-	x.want(9, "others have taken the router", "route ")
-	k.must(k.members[2].DeleteRoute(t.Context(), "r1", static))
-	x.comes(1, fmt.Sprint("route r1 ", static, " true"))
-	x.want(10, "others have taken the router", "route ")
-	x.link(false)
-	same("without a link")
-	k.give(k.switches()[0], k.members[1])
-	x.link(true)
-	settled()
-	same("with it, and another master")
-	x.want(0, "at the end", "route r2", "route r3", "route r4", "end ")
+		x := k.listen(EventQuery{Routes: []string{"r1"}})
+		same := func(when string) {
+			t.Helper()
+			k.wait(when+": what was told is what the router uses", func() bool {
+				routes, err := k.Routes(t.Context(), "r1", "")
+				k.must(err)
+				used := map[string]string{}
+				x.mu.Lock()
+				for _, e := range x.list {
+					if e.name != "route" {
+						continue
+					}
+					var r RouteEvent
+					k.must(json.Unmarshal(e.data, &r))
+					text, err := json.Marshal(r.Route)
+					k.must(err)
+					if used[r.Prefix.String()] = string(text); r.Gone {
+						delete(used, r.Prefix.String())
+					}
+				}
+				x.mu.Unlock()
+				for _, r := range routes.Routes {
+					text, err := json.Marshal(r)
+					k.must(err)
+					if used[r.Prefix.String()] != string(text) {
+						return false
+					}
+				}
+				return len(used) == len(routes.Routes)
+			})
+		}
+		same("first")
+		x.want(8, "first", "route ")
+		static := netip.MustParsePrefix("10.99.0.0/16")
+		for i := range 3 { // the last one has it when it is told of the route, and so has told what is different
+			k.give(k.switches()[0], k.members[(i+1)%3])
+			x.lines[k.members[i].name].kill()
+			x.comes(1, "cluster silent "+k.members[i].name)
+			settled()
+			x.lines[k.members[i].name].revive()
+			x.comes(1, "cluster heard "+k.members[i].name)
+		}
+		k.must(k.members[1].AddRoute(t.Context(), builtin.UserRoute{Router: "r1", Prefix: static}))
+		x.comes(1, fmt.Sprint("route r1 ", static, " false"))
+		x.want(9, "others have taken the router", "route ")
+		k.must(k.members[2].DeleteRoute(t.Context(), "r1", static))
+		x.comes(1, fmt.Sprint("route r1 ", static, " true"))
+		x.want(10, "others have taken the router", "route ")
+		x.link(false)
+		same("without a link")
+		k.give(k.switches()[0], k.members[1])
+		x.link(true)
+		settled()
+		same("with it, and another master")
+		x.want(0, "at the end", "route r2", "route r3", "route r4", "end ")
+	})
 }
 
 // Who follows what is not there is told so, and that no member answers.
 func TestJoinedEventsRefused(t *testing.T) {
-	k := newTeam(t, ringOf(t, topology.Router)).joint()
-	x := k.listen(EventQuery{Routes: []string{"r9"}})
-	if all := x.all(); len(all) != 1 || !strings.Contains(all[0], "r9 is no routing node") {
-		t.Errorf("of no router: %v", all)
-	}
-	x = k.listen(EventQuery{}, "m1", "m2", "m3")
-	if all := x.all(); len(all) != 1 || !strings.Contains(all[0], "no member of the cluster answers: member m1: ") {
-		t.Errorf("with nobody there: %v", all)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		k := newTeam(t, ringOf(t, topology.Router)).joint()
+		x := k.listen(EventQuery{Routes: []string{"r9"}})
+		if all := x.all(); len(all) != 1 || !strings.Contains(all[0], "r9 is no routing node") {
+			t.Errorf("of no router: %v", all)
+		}
+		x = k.listen(EventQuery{}, "m1", "m2", "m3")
+		if all := x.all(); len(all) != 1 || !strings.Contains(all[0], "no member of the cluster answers: member m1: ") {
+			t.Errorf("with nobody there: %v", all)
+		}
+	})
 }
 
 // The speaker for what all members know is never one that cannot use the store while another can,

@@ -5,9 +5,10 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
-	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"trivet.dev/trivet/controller/builtin"
@@ -21,6 +22,7 @@ import (
 )
 
 // bed is a network of embedded switches with a controller and its API; the test acts for the hosts.
+// All of it is in memory, and in simulated time: who makes one does so within synctest.Test.
 type bed struct {
 	*Client
 	t        *testing.T
@@ -107,24 +109,66 @@ func (b *bed) start(database string) {
 	c, err := builtin.New(builtin.Options{Log: slog.New(slog.DiscardHandler), Topology: b.topology, Database: database, Store: b.store})
 	b.must(err)
 	b.c = c
-	listener, err := net.Listen("unix", filepath.Join(b.t.TempDir(), "of"))
-	b.must(err)
-	go func() { _ = c.Serve(listener) }()
+	switches := listen()
+	go func() { _ = c.Serve(switches) }()
 	for _, a := range b.agents {
-		conn, err := net.Dial("unix", listener.Addr().String())
+		conn, err := switches.dial(b.t.Context(), "", "")
 		b.must(err)
 		go func() { _ = a.Meet(conn) }()
 	}
-	address := "unix:" + filepath.Join(b.t.TempDir(), "s")
-	door, err := Open(address, "")
-	b.must(err)
+	to, stop := serve(c, "")
+	b.Client = Over(to, func(err error) error { return err })
+	b.stop = func() { stop(); switches.Close(); c.Close() }
+}
+
+// serve serves the API of a controller until it is stopped, if there is one to clients with the
+// token, and returns how it is reached.
+func serve(c *builtin.Controller, token string) (to *http.Transport, stop func()) {
+	l, done := listen(), make(chan bool)
 	var server Server
 	server.Use(c)
-	go func() { _ = server.Serve(door) }()
-	b.Client, err = Dial(address, "")
-	b.must(err)
-	b.stop = func() { door.Close(); listener.Close(); c.Close() }
+	go func() { defer close(done); _ = server.Serve(&Door{Token: token, listener: l}) }()
+	to = &http.Transport{DialContext: l.dial}
+	return to, func() { l.Close(); to.CloseIdleConnections(); <-done }
 }
+
+// inMemory is a listener whose connections are in memory: who waits for a socket is not known to
+// wait (testing/synctest).
+type inMemory struct {
+	conns  chan net.Conn
+	closed context.Context
+	close  func()
+}
+
+func listen() *inMemory {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &inMemory{make(chan net.Conn), ctx, cancel}
+}
+
+func (l *inMemory) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.closed.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// dial has the arguments that an http.Transport gives.
+func (l *inMemory) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case l.conns <- far:
+		return near, nil
+	case <-l.closed.Done():
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *inMemory) Close() error   { l.close(); return nil }
+func (l *inMemory) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: "in memory"} }
 
 func (b *bed) must(err error) {
 	b.t.Helper()
@@ -162,10 +206,9 @@ func (b *bed) edges() bool {
 // host returns the interface of a host.
 func (b *bed) host(name string) *builtin.MapInterface { return b.c.Map().Node(name).Interfaces[0] }
 
-// ping makes a host send an echo request, waits until that many hosts have received it and then
-// until nothing more arrives for a while, and returns the hosts that received it. What else
-// arrives, as the Hellos of routers, ends no wait and prolongs none.
-func (b *bed) ping(from, to string, hosts int) map[string]bool {
+// ping makes a host send an echo request, and returns the hosts that have received it when nothing
+// more has come of it for a while.
+func (b *bed) ping(from, to string) map[string]bool {
 	b.t.Helper()
 	src, dst := b.host(from), b.host(to)
 	mac := dst.MAC
@@ -174,18 +217,14 @@ func (b *bed) ping(from, to string, hosts int) map[string]bool {
 	}
 	b.send(from, echoRequest(src.MAC, mac, src.Addresses[0].Addr(), dst.Addresses[0].Addr()))
 	got := map[string]bool{}
-	for over := time.After(time.Minute); ; {
+	for over := time.After(300 * time.Millisecond); ; {
 		select {
 		case a := <-b.arrived:
 			switch etherType := binary.BigEndian.Uint16(a.frame[12:]); {
 			case etherType == openflow.EthTypeARP && a.frame[21] == 1:
 				b.answerARP(a)
-			case etherType != openflow.EthTypeIPv4 || a.frame[23] != 1: // ICMP
-			case !got[a.host]:
+			case etherType == openflow.EthTypeIPv4 && a.frame[23] == 1: // ICMP
 				got[a.host] = true
-				if len(got) >= hosts {
-					over = time.After(300 * time.Millisecond)
-				}
 			}
 		case <-over:
 			return got
@@ -211,12 +250,9 @@ func (b *bed) hello(name string) {
 	b.send(name, arpFrame(1, h.MAC, h.Addresses[0].Addr(), openflow.MAC{}, h.Addresses[0].Addr()))
 	b.wait("the controller has heard "+name, func() bool { _, is := b.c.Discovery.Host(h.MAC); return is })
 	b.barriers()
-	for {
-		select {
-		case <-b.arrived:
-		case <-time.After(50 * time.Millisecond):
-			return
-		}
+	synctest.Wait()
+	for len(b.arrived) > 0 {
+		<-b.arrived
 	}
 }
 

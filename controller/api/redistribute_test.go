@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"trivet.dev/trivet/controller/ospf"
@@ -174,49 +175,51 @@ func (b *bed) toldNow(into string) (out []string) {
 // into the other, with a tag that keeps it from going back; and that a router which does not speak
 // one any more has no routes of it.
 func TestTwoProtocols(t *testing.T) {
-	b := ospfRing(t, map[string][]string{"r1": {"static into rip"}, "r2": {"protocol rip"}, "r3": {"ospf into rip", "static 10.61.0.0/16"}})
-	dpid := func(name string) uint64 { return uint64(b.topology.Node(name).DPID) }
-	r := speakRIP(b, dpid("r1"), dpid("r2"), dpid("r3"))
-	for _, prefix := range []string{"10.60.0.0/16", "10.61.0.0/16"} {
-		b.must(b.AddRoute(ctx, RouteRequest{Router: "r1", Prefix: netip.MustParsePrefix(prefix)}))
-	}
-	b.must(b.AddRoute(ctx, RouteRequest{Router: "r3", Prefix: netip.MustParsePrefix("10.61.0.0/16")}))
-	b.told("rip", func(s string) bool { return s == "r1 10.60.0.0/16 1 0" }, "r1 tells RIP of its static route")
-	var port uint32
-	var from netip.Addr
-	for _, l := range b.topology.Links {
-		for i, e := range l.Ends {
-			if e.Node == "r1" && l.Ends[1-i].Node == "r2" {
-				port, from = b.topology.Node("r1").OpenFlowPort(e), e.Addresses[0].Addr()
+	synctest.Test(t, func(t *testing.T) {
+		b := ospfRing(t, map[string][]string{"r1": {"static into rip"}, "r2": {"protocol rip"}, "r3": {"ospf into rip", "static 10.61.0.0/16"}})
+		dpid := func(name string) uint64 { return uint64(b.topology.Node(name).DPID) }
+		r := speakRIP(b, dpid("r1"), dpid("r2"), dpid("r3"))
+		for _, prefix := range []string{"10.60.0.0/16", "10.61.0.0/16"} {
+			b.must(b.AddRoute(ctx, RouteRequest{Router: "r1", Prefix: netip.MustParsePrefix(prefix)}))
+		}
+		b.must(b.AddRoute(ctx, RouteRequest{Router: "r3", Prefix: netip.MustParsePrefix("10.61.0.0/16")}))
+		b.told("rip", func(s string) bool { return s == "r1 10.60.0.0/16 1 0" }, "r1 tells RIP of its static route")
+		var port uint32
+		var from netip.Addr
+		for _, l := range b.topology.Links {
+			for i, e := range l.Ends {
+				if e.Node == "r1" && l.Ends[1-i].Node == "r2" {
+					port, from = b.topology.Node("r1").OpenFlowPort(e), e.Addresses[0].Addr()
+				}
 			}
 		}
-	}
-	tell := func() { r.tell(dpid("r1"), port, from) }
-	b.wait("r2 has heard", func() bool { tell(); return len(r.Routes(dpid("r2"))) == 2 })
-	b.has("r2", "10.60.0.0/16", "rip", 0)
-	b.has("r2", "10.61.0.0/16", "ospf", 0) // 110, of r3
-	list, err := b.Routes(ctx, "r2", "10.61.0.0/16")
-	b.must(err)
-	if i := slices.IndexFunc(list.Routes, func(r Route) bool { return r.Source == "rip" }); i < 0 || list.Routes[i].Why != "distance 120, not 110" || list.Routes[i].Metric != 2 {
-		t.Errorf("beside OSPF's: %+v", list.Routes)
-	}
-
-	b.has("r3", "10.60.0.0/16", "ospf", rib.TagOf("rip"))
-	h1 := b.host("h1").Addresses[0].Masked()
-	b.told("rip", func(s string) bool {
-		return strings.HasPrefix(s, "r3 "+h1.String()) && strings.HasSuffix(s, fmt.Sprint(rib.TagOf("ospf")))
-	}, "r3 tells RIP of what OSPF has found")
-	if all := b.toldNow("rip"); slices.ContainsFunc(all, func(s string) bool { return strings.HasPrefix(s, "r3 10.60.") }) {
-		t.Errorf("what has come from RIP goes back: %v", all)
-	}
-
-	b.c.Routing.SetSpeakers("rip", []uint64{dpid("r1")})
-	b.has("r2", "10.60.0.0/16", "", 0)
-	b.has("r3", "10.60.0.0/16", "", 0)
-	b.wait("OSPF is Full", func() bool {
-		n, err := b.OSPFNeighbors(ctx, "r2")
+		tell := func() { r.tell(dpid("r1"), port, from) }
+		b.wait("r2 has heard", func() bool { tell(); return len(r.Routes(dpid("r2"))) == 2 })
+		b.has("r2", "10.60.0.0/16", "rip", 0)
+		b.has("r2", "10.61.0.0/16", "ospf", 0) // 110, of r3
+		list, err := b.Routes(ctx, "r2", "10.61.0.0/16")
 		b.must(err)
-		return len(n) == 2
+		if i := slices.IndexFunc(list.Routes, func(r Route) bool { return r.Source == "rip" }); i < 0 || list.Routes[i].Why != "distance 120, not 110" || list.Routes[i].Metric != 2 {
+			t.Errorf("beside OSPF's: %+v", list.Routes)
+		}
+
+		b.has("r3", "10.60.0.0/16", "ospf", rib.TagOf("rip"))
+		h1 := b.host("h1").Addresses[0].Masked()
+		b.told("rip", func(s string) bool {
+			return strings.HasPrefix(s, "r3 "+h1.String()) && strings.HasSuffix(s, fmt.Sprint(rib.TagOf("ospf")))
+		}, "r3 tells RIP of what OSPF has found")
+		if all := b.toldNow("rip"); slices.ContainsFunc(all, func(s string) bool { return strings.HasPrefix(s, "r3 10.60.") }) {
+			t.Errorf("what has come from RIP goes back: %v", all)
+		}
+
+		b.c.Routing.SetSpeakers("rip", []uint64{dpid("r1")})
+		b.has("r2", "10.60.0.0/16", "", 0)
+		b.has("r3", "10.60.0.0/16", "", 0)
+		b.wait("OSPF is Full", func() bool {
+			n, err := b.OSPFNeighbors(ctx, "r2")
+			b.must(err)
+			return len(n) == 2
+		})
 	})
 }
 
@@ -225,88 +228,90 @@ func TestTwoProtocols(t *testing.T) {
 // has given is not told to it, nor announced by OSPF if it has come from there, as the tag says
 // which the program hands on: without the tag it is.
 func TestRedistributeIntoPrograms(t *testing.T) {
-	b := ospfRing(t, map[string][]string{
-		"r1": {"deny static tag 7 into bgp", "static 10.0.0.0/8 le 24 set metric 9 tag 5 into bgp", "static 0.0.0.0/0 into other", "program into bgp"},
-		"r3": {"ospf into bgp", "program bgp"}})
-	add := func(prefix string, tag uint32) {
-		b.must(b.AddRoute(ctx, RouteRequest{Router: "r1", Prefix: netip.MustParsePrefix(prefix), Tag: tag}))
-	}
-	add("10.60.0.0/16", 0)
-	add("10.61.0.0/16", 7)
-	add("10.62.0.0/25", 0)
-	add("172.30.0.0/16", 0)
-	add("0.0.0.0/0", 0)
-	h2 := b.host("h2").Addresses[0].Masked()
-	give := func(name string, routes ...ProgramRoute) {
-		b.must(b.SetProgram(ctx, name, ProgramRequest{Routes: routes}))
-	}
-	via := b.host("h3").Addresses[0].Addr()
-	give("bgp", ProgramRoute{Router: "r1", Prefix: netip.MustParsePrefix("10.63.0.0/16")})
-	give("sdwan", ProgramRoute{Router: "r1", Prefix: netip.MustParsePrefix("10.64.0.0/16")})
-	ofR1 := func() (out []string) {
-		for _, s := range b.toldNow("bgp") {
-			if strings.HasPrefix(s, "r1 ") {
-				out = append(out, s)
+	synctest.Test(t, func(t *testing.T) {
+		b := ospfRing(t, map[string][]string{
+			"r1": {"deny static tag 7 into bgp", "static 10.0.0.0/8 le 24 set metric 9 tag 5 into bgp", "static 0.0.0.0/0 into other", "program into bgp"},
+			"r3": {"ospf into bgp", "program bgp"}})
+		add := func(prefix string, tag uint32) {
+			b.must(b.AddRoute(ctx, RouteRequest{Router: "r1", Prefix: netip.MustParsePrefix(prefix), Tag: tag}))
+		}
+		add("10.60.0.0/16", 0)
+		add("10.61.0.0/16", 7)
+		add("10.62.0.0/25", 0)
+		add("172.30.0.0/16", 0)
+		add("0.0.0.0/0", 0)
+		h2 := b.host("h2").Addresses[0].Masked()
+		give := func(name string, routes ...ProgramRoute) {
+			b.must(b.SetProgram(ctx, name, ProgramRequest{Routes: routes}))
+		}
+		via := b.host("h3").Addresses[0].Addr()
+		give("bgp", ProgramRoute{Router: "r1", Prefix: netip.MustParsePrefix("10.63.0.0/16")})
+		give("sdwan", ProgramRoute{Router: "r1", Prefix: netip.MustParsePrefix("10.64.0.0/16")})
+		ofR1 := func() (out []string) {
+			for _, s := range b.toldNow("bgp") {
+				if strings.HasPrefix(s, "r1 ") {
+					out = append(out, s)
+				}
 			}
+			return out
 		}
-		return out
-	}
-	want := []string{"r1 10.60.0.0/16 9 5", fmt.Sprintf("r1 10.64.0.0/16 1 %d", rib.TagOf("sdwan"))}
-	b.wait("r1 tells bgp", func() bool { return slices.Equal(ofR1(), want) })
-	if other := b.toldNow("other"); !slices.Equal(other, []string{"r1 0.0.0.0/0 1 0"}) {
-		t.Errorf("another is told %v", other)
-	}
-	b.told("bgp", func(s string) bool { return s == fmt.Sprintf("r3 %v 2 %d", h2, rib.TagOf("ospf")) }, "r3 tells bgp of OSPF's routes")
+		want := []string{"r1 10.60.0.0/16 9 5", fmt.Sprintf("r1 10.64.0.0/16 1 %d", rib.TagOf("sdwan"))}
+		b.wait("r1 tells bgp", func() bool { return slices.Equal(ofR1(), want) })
+		if other := b.toldNow("other"); !slices.Equal(other, []string{"r1 0.0.0.0/0 1 0"}) {
+			t.Errorf("another is told %v", other)
+		}
+		b.told("bgp", func(s string) bool { return s == fmt.Sprintf("r3 %v 2 %d", h2, rib.TagOf("ospf")) }, "r3 tells bgp of OSPF's routes")
 
-	mark := ProgramRoute{Router: "r3", Prefix: netip.MustParsePrefix("10.65.0.0/16")} // comes when all of the request has
-	give("bgp", ProgramRoute{Router: "r3", Prefix: h2, Via: []netip.Addr{via}, Tag: rib.TagOf("ospf")}, mark)
-	b.has("r3", h2.String(), "program bgp", rib.TagOf("ospf"))
-	b.has("r2", mark.Prefix.String(), "ospf", rib.TagOf("bgp"))
-	if externalOf(b, h2) {
-		t.Error("OSPF announces what a program has from OSPF")
-	}
-	mark.Prefix = netip.MustParsePrefix("10.66.0.0/16")
-	give("bgp", ProgramRoute{Router: "r3", Prefix: h2, Via: []netip.Addr{via}}, mark)
-	b.wait("OSPF announces what has no tag", func() bool { return externalOf(b, h2) })
+		mark := ProgramRoute{Router: "r3", Prefix: netip.MustParsePrefix("10.65.0.0/16")} // comes when all of the request has
+		give("bgp", ProgramRoute{Router: "r3", Prefix: h2, Via: []netip.Addr{via}, Tag: rib.TagOf("ospf")}, mark)
+		b.has("r3", h2.String(), "program bgp", rib.TagOf("ospf"))
+		b.has("r2", mark.Prefix.String(), "ospf", rib.TagOf("bgp"))
+		if externalOf(b, h2) {
+			t.Error("OSPF announces what a program has from OSPF")
+		}
+		mark.Prefix = netip.MustParsePrefix("10.66.0.0/16")
+		give("bgp", ProgramRoute{Router: "r3", Prefix: h2, Via: []netip.Addr{via}}, mark)
+		b.wait("OSPF announces what has no tag", func() bool { return externalOf(b, h2) })
 
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	told, step := map[string]string{}, 0
-	err := b.Events(ctx, EventQuery{Into: "bgp"}, func(name string, data []byte) error {
-		if name != "route" {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		told, step := map[string]string{}, 0
+		err := b.Events(ctx, EventQuery{Into: "bgp"}, func(name string, data []byte) error {
+			if name != "route" {
+				return nil
+			}
+			var e RouteEvent
+			b.must(json.Unmarshal(data, &e))
+			if e.Router != "r1" {
+				return nil
+			}
+			if e.Into != "bgp" {
+				t.Errorf("told of %+v", e)
+			}
+			if told[e.Prefix.String()] = fmt.Sprint(e.Metric, " ", e.Tag); e.Gone {
+				delete(told, e.Prefix.String())
+			}
+			switch {
+			case step == 0 && len(told) == 2:
+				step = 1
+				go add("10.67.0.0/16", 0)
+			case step == 1 && told["10.67.0.0/16"] == "9 5":
+				step = 2
+				go add("10.67.0.0/16", 7) // which is denied
+			case step == 2 && told["10.67.0.0/16"] == "":
+				step = 3
+				next := b.topology.Clone()
+				next.Node("r1").Redistribute = next.Node("r1").Redistribute[1:2]
+				go func() { b.must(b.c.Configure(next)) }()
+			case step == 3 && len(told) == 3 && told["10.61.0.0/16"] == "9 5" && told["10.67.0.0/16"] == "9 5":
+				return errDone
+			}
 			return nil
+		})
+		if !errors.Is(err, errDone) {
+			t.Errorf("%v; step %d, told %v", err, step, told)
 		}
-		var e RouteEvent
-		b.must(json.Unmarshal(data, &e))
-		if e.Router != "r1" {
-			return nil
-		}
-		if e.Into != "bgp" {
-			t.Errorf("told of %+v", e)
-		}
-		if told[e.Prefix.String()] = fmt.Sprint(e.Metric, " ", e.Tag); e.Gone {
-			delete(told, e.Prefix.String())
-		}
-		switch {
-		case step == 0 && len(told) == 2:
-			step = 1
-			go add("10.67.0.0/16", 0)
-		case step == 1 && told["10.67.0.0/16"] == "9 5":
-			step = 2
-			go add("10.67.0.0/16", 7) // which is denied
-		case step == 2 && told["10.67.0.0/16"] == "":
-			step = 3
-			next := b.topology.Clone()
-			next.Node("r1").Redistribute = next.Node("r1").Redistribute[1:2]
-			go func() { b.must(b.c.Configure(next)) }()
-		case step == 3 && len(told) == 3 && told["10.61.0.0/16"] == "9 5" && told["10.67.0.0/16"] == "9 5":
-			return errDone
-		}
-		return nil
 	})
-	if !errors.Is(err, errDone) {
-		t.Errorf("%v; step %d, told %v", err, step, told)
-	}
 }
 
 // externalOf says whether r2 has heard of an external route to a network.

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"golang.org/x/sys/unix"
 
@@ -199,32 +200,36 @@ func TestTokenFile(t *testing.T) {
 // and that however many there are, memory is bounded and a client with the token is answered in
 // time.
 func TestDoorIsNotHeld(t *testing.T) {
-	token, _ := MakeToken("")
-	door := doorTo(t, "tcp:127.0.0.1:0", token)
-	address := strings.TrimPrefix(door.Address, "tcp:")
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprintf(conn, "GET /v1/controller HTTP/1.1\r\nHost: %s\r\n\r\n", address)
-	if answer, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401") { // and the connection has ended
-		t.Errorf("%q, %v", answer, err)
-	}
-	for range maxClients + 50 { // which stay silent
-		idle, err := net.Dial("tcp", address)
+	synctest.Test(t, func(t *testing.T) {
+		c, err := builtin.New(builtin.Options{Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer idle.Close()
-	}
-	client, err := Dial(door.Address, token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Overview(ctx); err != nil {
-		t.Error(err)
-	}
+		defer c.Close()
+		token, _ := MakeToken("")
+		to, stop := serve(c, token)
+		defer stop()
+		dial := func() net.Conn {
+			conn, err := to.DialContext(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			return conn
+		}
+		conn := dial()
+		fmt.Fprint(conn, "GET /v1/controller HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+		if answer, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401") { // and the connection has ended
+			t.Errorf("%q, %v", answer, err)
+		}
+		for range maxClients + 50 { // which stay silent
+			dial()
+		}
+		client := &Client{do: remote{&http.Client{Transport: to}, "http://127.0.0.1", token, func(err error) error { return err }}.request}
+		if _, err := client.Overview(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Proves that the OpenAPI document is served and has all operations, so that clients can be

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/apps"
@@ -93,7 +95,7 @@ func New(o Options) (*Controller, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	c := &Controller{log: o.Log, Started: time.Now(), closed: make(chan struct{}), routes: routes{programs: map[string]ProgramRoutes{}}}
+	c := &Controller{log: o.Log, Started: time.Now(), closed: make(chan struct{}), routes: routes{changing: semaphore.NewWeighted(1), programs: map[string]ProgramRoutes{}}}
 	if o.Database != "" {
 		if c.Database, err = database.Open(o.Database, database.Options{Log: o.Log, MaxRows: o.DatabaseRows}); err != nil {
 			return nil, err

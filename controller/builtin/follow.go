@@ -52,8 +52,10 @@ func (r *routes) keysOfPrograms() (keys []string) {
 
 // syncRoute makes a user's route what the store has now.
 func (c *Controller) syncRoute(ctx context.Context, key string) error {
-	c.routes.changing.Lock()
-	defer c.routes.changing.Unlock()
+	if err := c.routes.changing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.routes.changing.Release(1)
 	e, err := c.routes.users.Store.Get(ctx, key)
 	if err != nil {
 		return err
@@ -89,8 +91,10 @@ func (c *Controller) syncRoute(ctx context.Context, key string) error {
 
 // syncProgram makes the routes of a program what the store has now.
 func (c *Controller) syncProgram(ctx context.Context, key string) error {
-	c.routes.changing.Lock()
-	defer c.routes.changing.Unlock()
+	if err := c.routes.changing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.routes.changing.Release(1)
 	e, err := c.routes.given.Store.Get(ctx, key)
 	if err != nil {
 		return err

@@ -24,8 +24,10 @@ type ProgramRoutes struct {
 // leads is used as soon as something does; those of routers that are not in a later topology wait
 // until they are in one again. They are kept in the store.
 func (c *Controller) SetProgram(ctx context.Context, p ProgramRoutes) error {
-	c.routes.changing.Lock()
-	defer c.routes.changing.Unlock()
+	if err := c.routes.changing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.routes.changing.Release(1)
 	if c.Routing == nil {
 		return c.NoRouting()
 	}
@@ -37,8 +39,10 @@ func (c *Controller) SetProgram(ctx context.Context, p ProgramRoutes) error {
 
 // DropProgram takes all routes of a program back; ErrNoRoute: it has none.
 func (c *Controller) DropProgram(ctx context.Context, name string) error {
-	c.routes.changing.Lock()
-	defer c.routes.changing.Unlock()
+	if err := c.routes.changing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.routes.changing.Release(1)
 	c.routes.mu.Lock()
 	_, is := c.routes.programs[name]
 	c.routes.mu.Unlock()
@@ -120,8 +124,8 @@ func (c *Controller) givePrograms() {
 	if c.Routing == nil {
 		return
 	}
-	c.routes.changing.Lock()
-	defer c.routes.changing.Unlock()
+	_ = c.routes.changing.Acquire(context.Background(), 1) // which does not end
+	defer c.routes.changing.Release(1)
 	c.routes.mu.Lock()
 	programs := slices.Collect(maps.Values(c.routes.programs))
 	c.routes.mu.Unlock()

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/internal/patience"
@@ -31,7 +33,7 @@ type UserRoute struct {
 
 // routes are the routers, and the routes of users and programs.
 type routes struct {
-	changing sync.Mutex // one change at a time
+	changing *semaphore.Weighted // one change at a time; no lock, as one may take 10 s and who waits for it gives up
 
 	mu     sync.Mutex                // of what follows
 	sorted []routing.Router          // by name, with the routes that they are configured with
@@ -142,8 +144,10 @@ var ErrNoRoute = errors.New("no such route was added")
 // and returns when the router has it; at the latest when ctx ends, or after 10 s. It is kept in the
 // store.
 func (c *Controller) AddRoute(ctx context.Context, u UserRoute) error {
-	c.routes.changing.Lock()
-	defer c.routes.changing.Unlock()
+	if err := c.routes.changing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.routes.changing.Release(1)
 	router, err := c.router(u.Router)
 	if err != nil {
 		return err
@@ -163,8 +167,10 @@ func (c *Controller) AddRoute(ctx context.Context, u UserRoute) error {
 // DeleteRoute takes back a route that a user has added, and returns as AddRoute does; ErrNoRoute:
 // none has.
 func (c *Controller) DeleteRoute(ctx context.Context, name string, prefix netip.Prefix) error {
-	c.routes.changing.Lock()
-	defer c.routes.changing.Unlock()
+	if err := c.routes.changing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.routes.changing.Release(1)
 	this := UserRoute{Router: name, Prefix: prefix}
 	c.routes.mu.Lock()
 	is := slices.ContainsFunc(c.routes.added, this.same)

@@ -1,0 +1,120 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2/sse"
+
+	"trivet.dev/trivet/internal/patience"
+)
+
+// begin tells the reader that the stream has begun, and the routes that it wants to follow.
+func (c *chorus) begin() error {
+	var ready []*part
+	for _, v := range c.voices {
+		if v.speaks() {
+			ready = append(ready, &part{body: v.ready})
+		}
+	}
+	o, err := joinOverview(&parts{all: ready})
+	if err != nil {
+		return err
+	}
+	c.begun, c.from = true, time.Time{}
+	c.w.Header().Set("Content-Type", "text/event-stream")
+	if err := c.tell("ready", o); err != nil {
+		return err
+	}
+	if all := c.speaker.facts[""]; all != nil {
+		c.told[""] = maps.Clone(all)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.of)) {
+		if v := c.speakerOf(name); v != nil {
+			if err := c.change(name, v.facts[name]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// change tells in what the facts of a scope differ from what the reader knows.
+func (c *chorus) change(scope string, now map[string]fact) error {
+	for _, key := range slices.Sorted(maps.Keys(c.told[scope])) {
+		if _, ok := now[key]; !ok {
+			f := c.told[scope][key]
+			if err := c.fact(scope, key, fact{name: f.name, event: f.gone(time.Now())}); err != nil {
+				return err
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(now)) {
+		if err := c.fact(scope, key, now[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fact tells a fact, if it is news to the reader.
+func (c *chorus) fact(scope, key string, f fact) error {
+	known := c.told[scope][key]
+	if known.holds == f.holds && known.same == f.same {
+		return nil
+	}
+	c.told.set(scope, key, f)
+	return c.tell(f.name, f.event)
+}
+
+// tell sends the reader an event.
+func (c *chorus) tell(name string, e event) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return c.write(name, data)
+}
+
+// errReader is that the reader is gone, or does not read.
+var errReader = errors.New("the reader is gone")
+
+func (c *chorus) write(name string, data []byte) error {
+	c.last = time.Now()
+	out := http.NewResponseController(c.w)
+	_ = out.SetWriteDeadline(c.last.Add(sse.WriteTimeout)) // where there is none, the reader's end is seen by the next write
+	_, err := fmt.Fprintf(c.w, "event: %s\ndata: %s\n\n", name, bytes.TrimSpace(data))
+	if err == nil {
+		err = out.Flush()
+	}
+	if err != nil {
+		return errors.Join(errReader, err)
+	}
+	if time.Since(c.last) > markPeriod { // nobody was listened to meanwhile
+		for _, v := range c.voices {
+			v.last = patience.MemberAlive.Begin()
+		}
+	}
+	return nil
+}
+
+// end says why the stream ends.
+func (c *chorus) end(why error) {
+	var refused *refusal
+	switch {
+	case errors.Is(why, errReader):
+	case !c.begun && errors.As(why, &refused):
+		c.w.Header().Set("Content-Type", refused.contentType)
+		c.w.WriteHeader(refused.status)
+		_, _ = c.w.Write(refused.body) // an error: the client is gone
+	default:
+		c.w.Header().Set("Content-Type", "text/event-stream")
+		_ = c.tell("end", EndEvent{time.Now(), why.Error()}) // an error: the reader is gone
+	}
+}

@@ -10,8 +10,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// clocks are how far those of a lab's machines are ahead of the head's, by site, of those that are
-// known. What is noted at a machine is in the time of its own clock until it is put into the head's.
+// clocks are how far those of a lab's machines are ahead of the head's, by site, as far as that is
+// known. What a machine notes is in the time of its own clock, until it is put into the head's.
 type clocks map[string]lab.Clock
 
 func (v *verifier) readClocks(ctx context.Context) error {

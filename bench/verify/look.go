@@ -114,7 +114,8 @@ func look() (s seen, err error) {
 
 const unixRunning = 0x40 // IFF_RUNNING of <linux/if.h>
 
-// fabric is a node whose programs run in the namespace of all switches at a site; "": there is none.
+// fabric is a node whose programs run in the namespace of all switches at a site; "" where there is
+// none.
 func (n *network) fabric(site string) string {
 	name := ""
 	for _, node := range n.t.Nodes {

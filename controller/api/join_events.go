@@ -19,8 +19,8 @@ import (
 // to go on telling (routes), is a fact: one member at a time speaks for it, and what is told is
 // what that one knows and the reader does not. So each change is told once, and when another member
 // speaks, because the one before has died or has given the router away, only what differs is. What
-// members are asked and tell is in join_heard.go, facts in join_facts.go, what the reader is told in
-// join_told.go.
+// members are asked and tell is in join_heard.go, facts in join_facts.go, and what the reader is
+// told in join_told.go.
 
 // eventsPath is that of the stream.
 const eventsPath = "/v1/controller/events"

@@ -58,7 +58,7 @@ links:
 			h.exec("h3", "ip addr add 192.0.2.1/24 dev h3-eth0")
 			r = look("--look")
 			contains(t, strings.Join(slices.Concat(r.Says(verify.Wrong), r.Notes), "\n"), "the switches' namespace at m2 has a device that is not the lab's: strange, stranger",
-				"r1-eth0 takes packets of 1300 bytes, not of 1500", "h3 has an address nobody asked for: 192.0.2.1/24")
+				"r1-eth0: 1300, was 1500", "h3 has an address nobody asked for: 192.0.2.1/24")
 			h.ok("down", h.name)
 			s.unchanged(t)
 		})

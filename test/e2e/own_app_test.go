@@ -181,6 +181,7 @@ for word in ["first", "second"]:
 			ok("apply", lab(""))
 			contains(t, asks("r3", "10.9.9.2"), "GET /ROUTER/ADDRESS")
 			ok("down")
+			wait(t, server) // it ends with its node, which may be after the lab has gone down
 			m.unchanged(before)
 		})
 	}

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"trivet.dev/trivet/measure/counters"
@@ -64,6 +65,21 @@ type SiteInfo struct {
 type Clock struct {
 	Offset float64 `json:"offset_ms" doc:"How far it is ahead of the head's"`
 	Within float64 `json:"within_ms" doc:"The offset is wrong by no more than that"`
+}
+
+// ClocksApart says how far the clock at one site is ahead of that at another, if that is known.
+func (s *Sites) ClocksApart(from, to string) (c Clock, known bool) {
+	for name, sign := range map[string]float64{from: -1, to: 1} {
+		if name == topology.Head || from == to {
+			continue
+		}
+		at := slices.IndexFunc(s.Others, func(o SiteInfo) bool { return o.Name == name && o.Clock != nil })
+		if at < 0 {
+			return Clock{}, false
+		}
+		c.Offset, c.Within = c.Offset+sign*s.Others[at].Clock.Offset, c.Within+s.Others[at].Clock.Within
+	}
+	return c, true
 }
 
 // Carried is what was measured of what carries the links between two sites: a tunnel like theirs,

@@ -82,18 +82,11 @@ func (i *instance) clocks(ctx context.Context, list []result.Measurement) (out [
 
 // apart judges a delay in seconds that was read from the clocks of two sites.
 func apart(s *lab.Sites, from, to string, delay float64) []environment.Reason {
-	ahead, within := 0.0, 0.0
-	for name, sign := range map[string]float64{from: -1, to: 1} {
-		if name == topology.Head {
-			continue
-		}
-		at := slices.IndexFunc(s.Others, func(o lab.SiteInfo) bool { return o.Name == name && o.Clock != nil })
-		if at < 0 {
-			return []environment.Reason{{Level: environment.Doubtful, Code: "clocks", Text: fmt.Sprintf("one-way delays from %s to %s are by two clocks, and how far apart those are is not known", from, to)}}
-		}
-		c := s.Others[at].Clock
-		ahead, within = ahead+sign*c.Offset/1e3, within+c.Within/1e3
+	c, known := s.ClocksApart(from, to)
+	if !known {
+		return []environment.Reason{{Level: environment.Doubtful, Code: "clocks", Text: fmt.Sprintf("one-way delays from %s to %s are by two clocks, and how far apart those are is not known", from, to)}}
 	}
+	ahead, within := c.Offset/1e3, c.Within/1e3
 	// Doubtful at worst: the probe's other figures do not depend on clocks.
 	if math.Abs(ahead)+within <= environment.DefaultLimits.Delay[0]*delay {
 		return nil

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -15,14 +14,13 @@ import (
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
-	"trivet.dev/trivet/target/sites"
 )
 
 // machines are those that providers make for a run: once for each list that asks for some, at the
 // first lab that is to be at them, and until Driver.Release.
 type machines struct {
 	lists map[string]*madeList // by what lists them: see experiment.Lab.Listed
-	held  []result.Machines    // what there may be something of
+	held  []result.Machines    // what there may be something of, as it was asked for
 }
 
 // madeList is a list with its machines, or why there are none.
@@ -74,11 +72,7 @@ func (d *Driver) provide(ctx context.Context, list *site.List, on string) error 
 	}
 	d.say("%s: %s in %s", p.By, words.Plural(len(list.Machines), "machine"), experiment.About(time.Since(began)))
 	m.State, m.Made = result.Made, p.Made
-	var wrong map[string]error
-	m.Environments, wrong = sites.Environments(ctx, list.Sites(), lab.Owner(), d.Tools)
-	for _, name := range slices.Sorted(maps.Keys(wrong)) {
-		m.Missing = append(m.Missing, fmt.Sprintf("site %s: %v", name, wrong[name]))
-	}
+	m.Environments, m.Missing = environments(ctx, list.Sites(), d.Tools)
 	return d.note(m)
 }
 
@@ -120,7 +114,6 @@ func (d *Driver) remove(ctx context.Context, m result.Machines) error {
 func (d *Driver) CleanMachines(ctx context.Context, left []result.Machines) error {
 	var errs []error
 	for _, m := range left {
-		m.Made, m.Environments, m.Missing = nil, nil, nil
 		d.machines.held = append(d.machines.held, m)
 		errs = append(errs, d.remove(ctx, m))
 	}
@@ -128,9 +121,6 @@ func (d *Driver) CleanMachines(ctx context.Context, left []result.Machines) erro
 }
 
 func (d *Driver) note(m result.Machines) error {
-	if m.State == result.Removed {
-		m = result.Machines{State: m.State, On: m.On, By: m.By, Options: m.Options, Key: m.Key}
-	}
 	if d.Note == nil {
 		return nil
 	}
@@ -201,9 +191,12 @@ func makes(p *experiment.Plan) (out []experiment.Making, lists []*site.List) {
 // LeaveOutUnmade takes out of a plan what it is known now that a provider cannot make the machines
 // of: it says so before anything is measured.
 func LeaveOutUnmade(ctx context.Context, p *experiment.Plan) error {
+	makings, lists := makes(p)
+	if len(makings) == 0 {
+		return nil
+	}
 	left := leftOut(slices.Clone(p.LeftOut))
 	before := len(left)
-	makings, lists := makes(p)
 	u, err := site.UserOf(lab.Owner())
 	if err != nil {
 		return err

@@ -43,13 +43,19 @@ func Places(ctx context.Context, p *experiment.Plan) (map[string]*environment.Pl
 		if len(used[name]) == 0 {
 			continue
 		}
-		machines, wrong := sites.Environments(ctx, slices.Collect(maps.Values(used[name])), lab.Owner(), ProbeTools(p))
-		for _, name := range slices.Sorted(maps.Keys(wrong)) {
-			missing = append(missing, fmt.Sprintf("site %s: %v", name, wrong[name]))
-		}
-		places[name].Machines = machines
+		machines, unsaid := environments(ctx, slices.Collect(maps.Values(used[name])), ProbeTools(p))
+		places[name].Machines, missing = machines, append(missing, unsaid...)
 	}
 	return places, missing
+}
+
+// environments are what machines say of themselves, and in words which could not be asked.
+func environments(ctx context.Context, machines []*site.Machine, tools []string) (all map[string]environment.Record, missing []string) {
+	all, wrong := sites.Environments(ctx, machines, lab.Owner(), tools)
+	for _, name := range slices.Sorted(maps.Keys(wrong)) {
+		missing = append(missing, fmt.Sprintf("site %s: %v", name, wrong[name]))
+	}
+	return all, missing
 }
 
 // placeNamed is that of a lab, as far as its options tell.

@@ -73,8 +73,16 @@ func (x *expander) set(levels []Setting) {
 type without struct{ level string }
 
 func isWithout(value any) bool {
-	_, is := value.(without)
-	return is
+	_, ok := value.(without)
+	return ok
+}
+
+// alone is the ${NAME} of which a scalar is all there is; "" of others.
+func alone(v *yamlfile.Value) string {
+	if m := variable.FindString(v.Text); v.Shape == yamlfile.Scalar && m == v.Text && m != "$$" {
+		return m
+	}
+	return ""
 }
 
 // spend bounds the work on a file, cells and aliases counted each time.
@@ -96,7 +104,7 @@ func (x *expander) text(v *yamlfile.Value) string {
 			return "$"
 		}
 		value, _ := x.value(v, word)
-		if w, is := value.(without); is {
+		if w, ok := value.(without); ok {
 			x.say(v, "give it one", "%s: %s has no such value", word, formats.Clip(w.level))
 			return ""
 		}
@@ -108,11 +116,11 @@ func (x *expander) text(v *yamlfile.Value) string {
 func (x *expander) value(v *yamlfile.Value, word string) (any, bool) {
 	name := strings.TrimSuffix(strings.TrimPrefix(word, "${"), "}")
 	value, ok := x.values[name]
+	factor, _, _ := strings.Cut(name, ".")
 	if !ok {
 		x.say(v, nearest(name, sortedKeys(x.values)), "${%s}: there is no such factor", formats.Clip(name))
 		return "", false
 	}
-	factor, _, _ := strings.Cut(name, ".")
 	x.used[factor] = true
 	return value, true
 }
@@ -125,7 +133,7 @@ func (x *expander) plain(v *yamlfile.Value, depth int) any {
 	}
 	switch v.Shape {
 	case yamlfile.Scalar:
-		if m := variable.FindString(v.Text); m == v.Text && m != "$$" && m != "" {
+		if m := alone(v); m != "" {
 			value, _ := x.value(v, m)
 			if isWithout(value) {
 				return nil
@@ -202,7 +210,7 @@ func (x *expander) options(at *yamlfile.Value, what string, known []Option, othe
 // option reads one; null is as if it were not there, but for the default, and so is a value that
 // the level has not, if it can do without.
 func (x *expander) option(v *yamlfile.Value, o *Option, into Options) {
-	if m := variable.FindString(v.Text); v.Shape == yamlfile.Scalar && m == v.Text && strings.HasPrefix(m, "${") {
+	if m := alone(v); m != "" {
 		if value, _ := x.value(v, m); isWithout(value) && !o.Required {
 			return
 		}

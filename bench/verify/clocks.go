@@ -6,46 +6,23 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/probe/packets"
-	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
 
-// clocks are how far those of a lab's machines are ahead of the head's, by site, as far as that is
-// known. What a machine notes is in the time of its own clock, until it is put into the head's.
-type clocks map[string]lab.Clock
+// What a machine notes is in the time of its own clock, until it is put into the head's.
 
-func (v *verifier) readClocks(ctx context.Context) error {
-	v.clocks = clocks{topology.Head: {}}
-	for _, n := range v.t.Nodes {
-		if n.Sited() == topology.Head {
-			continue
-		}
-		s, err := v.client.Sites(ctx)
-		for _, o := range s.Others {
-			if o.Clock != nil {
-				v.clocks[o.Name] = *o.Clock
-			}
-		}
-		return err
-	}
-	return nil
-}
-
-// ahead is how far the clock at a node is ahead, in nanoseconds.
+// ahead is how far the clock at a node is ahead of the head's, in nanoseconds, as far as that is
+// known.
 func (v *verifier) ahead(node string) int64 {
-	return int64(v.clocks[v.siteOf(node)].Offset * 1e6)
+	c, _ := v.sites.ClocksApart(topology.Head, v.siteOf(node))
+	return int64(c.Offset * 1e6)
 }
 
-// apart says how far off a time may be, in seconds, that is from one clock to another: from that at
-// one end of a link to that at its other end. They may be unknown.
+// apart says how far off a time may be, in seconds, that is from the clock at one end of a link to
+// that at its other end, if that is known.
 func (v *verifier) apart(h hop) (within float64, known bool) {
-	near, far := v.siteOf(v.near(h)), v.siteOf(v.far(h))
-	if near == far {
-		return 0, true
-	}
-	a, known := v.clocks[near]
-	b, too := v.clocks[far]
-	return (a.Within + b.Within) / 1e3, known && too
+	c, known := v.sites.ClocksApart(v.siteOf(v.near(h)), v.siteOf(v.far(h)))
+	return c.Within / 1e3, known
 }
 
 // clocksTell says why the clocks at both ends of a link cannot tell a delay; "": they can.

@@ -6,7 +6,6 @@ import (
 
 	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/topology"
 )
 
 // TestClocks proves that a delay between two machines is told by both clocks' distance, and by no
@@ -17,28 +16,31 @@ func TestClocks(t *testing.T) {
 	far := hop{1, 0} // s1 → h2
 	for _, c := range []struct {
 		name    string
-		clocks  clocks
-		takes   int64 // milliseconds
+		clock   *lab.Clock // of m1
+		takes   int64      // milliseconds
 		verdict Verdict
 		why     string
 	}{
-		{"right", clocks{"m1": {Offset: 3000, Within: 0.2}}, 10, OK, ""},
-		{"late", clocks{"m1": {Offset: 3000, Within: 0.2}}, 14, Wrong, "take 14 ms, not 10 ms"},
-		{"early", clocks{"m1": {Offset: -3000, Within: 0.2}}, 7, Wrong, "take 7 ms, not 10 ms"},
-		{"off by what is not known", clocks{"m1": {Offset: 3000, Within: 4}}, 14, Untold, "apart is known to ± 4 ms only"},
-		{"not known", clocks{}, 10, Untold, "how far the clocks of head and m1 are apart is not known"},
+		{"right", &lab.Clock{Offset: 3000, Within: 0.2}, 10, OK, ""},
+		{"late", &lab.Clock{Offset: 3000, Within: 0.2}, 14, Wrong, "take 14 ms, not 10 ms"},
+		{"early", &lab.Clock{Offset: -3000, Within: 0.2}, 7, Wrong, "take 7 ms, not 10 ms"},
+		{"off by what is not known", &lab.Clock{Offset: 3000, Within: 4}, 14, Untold, "apart is known to ± 4 ms only"},
+		{"not known", nil, 10, Untold, "how far the clocks of head and m1 are apart is not known"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := verifierOf(t, text)
-			v.clocks = c.clocks
-			v.clocks[topology.Head] = lab.Clock{}
+			v.sites.Others = []lab.SiteInfo{{Name: "m1", Clock: c.clock}}
+			offset := int64(0)
+			if c.clock != nil {
+				offset = int64(c.clock.Offset * 1e6)
+			}
 			tapped := &packets.Tapped{Sights: []packets.Sight{{Device: "h2-eth0"}}}
 			s := point{at: map[uint64]int64{}}
 			for n := range 100 {
 				left := began + int64(n)*1e7
 				s.at[uint64(n)] = left
 				tapped.Sights[0].Numbers = append(tapped.Sights[0].Numbers, uint64(n))
-				tapped.Sights[0].At = append(tapped.Sights[0].At, left+c.takes*1e6+int64(c.clocks["m1"].Offset*1e6))
+				tapped.Sights[0].At = append(tapped.Sights[0].At, left+c.takes*1e6+offset)
 			}
 			v.headTime("h2", tapped)
 			here := pointOf(sighting{place: "h2", Sight: tapped.Sights[0]})

@@ -114,24 +114,6 @@ func look() (s seen, err error) {
 
 const unixRunning = 0x40 // IFF_RUNNING of <linux/if.h>
 
-// fabric is a node whose programs run in the namespace of all switches at a site; "" where there is
-// none.
-func (n *network) fabric(site string) string {
-	name := ""
-	for _, node := range n.t.Nodes {
-		if node.Sited() != site {
-			continue
-		}
-		if node.Kind == topology.Switch {
-			return node.Name
-		}
-		if node.IsDatapath() && name == "" {
-			name = node.Name
-		}
-	}
-	return name
-}
-
 // places are nodes that stand for all namespaces of the lab.
 func (n *network) places() (out []string) {
 	for _, node := range n.t.Nodes {
@@ -140,7 +122,7 @@ func (n *network) places() (out []string) {
 		}
 	}
 	for _, node := range n.t.Nodes {
-		if n.fabric(node.Sited()) == node.Name {
+		if n.fabrics[node.Sited()] == node.Name {
 			out = append(out, node.Name)
 		}
 	}
@@ -311,7 +293,7 @@ func (v *verifier) strangers(name string, s *seen) string {
 	for _, l := range v.t.Links {
 		for i, e := range l.Ends {
 			n := v.nodes[e.Node]
-			if e.Node == name || fabric && n != nil && !own(n) && v.placeOf(e.Node) == name {
+			if n != nil && v.placeOf(e.Node) == name {
 				known[deviceOf(l, i)] = true
 			}
 		}

@@ -119,5 +119,5 @@ func (n *network) placeOf(node string) string {
 	if own(n.nodes[node]) {
 		return node
 	}
-	return n.fabric(n.siteOf(node))
+	return n.fabrics[n.siteOf(node)]
 }

@@ -29,13 +29,20 @@ type network struct {
 	leaving map[string][]hop // by node: directions of links that carry packets
 	ends    []string         // nodes that can send and receive: hosts, and routers of the kernel
 	address map[string]netip.Addr
-	silent  map[string]bool // nodes in which no program begins
+	silent  map[string]bool   // nodes in which no program begins
+	fabrics map[string]string // by site: a node whose programs run in the namespace of all switches there
 }
 
 func newNetwork(info lab.Info) *network {
-	n := &network{t: info.Topology, nodes: map[string]*topology.Node{}, leaving: map[string][]hop{}, address: map[string]netip.Addr{}, silent: map[string]bool{}}
+	n := &network{t: info.Topology, nodes: map[string]*topology.Node{}, leaving: map[string][]hop{}, address: map[string]netip.Addr{}, silent: map[string]bool{}, fabrics: map[string]string{}}
 	for _, node := range n.t.Nodes {
 		n.nodes[node.Name] = node
+	}
+	for _, node := range n.t.Nodes { // a switch rather than a router
+		site := node.Sited()
+		if was := n.nodes[n.fabrics[site]]; node.IsDatapath() && (was == nil || was.Kind != topology.Switch && node.Kind == topology.Switch) {
+			n.fabrics[site] = node.Name
+		}
 	}
 	for i, l := range n.t.Links {
 		n.wires = append(n.wires, info.Wires[i].Wire)

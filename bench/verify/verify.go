@@ -208,7 +208,7 @@ type verifier struct {
 	sends  packets.Instruments
 	info   lab.Info
 	began  time.Time
-	clocks clocks
+	sites  lab.Sites // of a lab over several
 
 	seen     map[hop][]*sample  // by the survey's streams, at all looks
 	looks    int                // that the survey took
@@ -266,8 +266,10 @@ func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 		}
 		return err
 	}
-	if err := v.readClocks(ctx); err != nil {
-		return nil, err
+	if slices.ContainsFunc(v.t.Nodes, func(n *topology.Node) bool { return n.Sited() != topology.Head }) {
+		if v.sites, err = client.Sites(ctx); err != nil {
+			return nil, err
+		}
 	}
 	v.sends.In = v.node
 	defer v.sends.Close()

@@ -309,11 +309,14 @@ const (
 	Tunnel   Wire = "vxlan"     // between two sites, seen from both
 	Tagged   Wire = "vlan"      // the same, on a wire that the sites share
 	Cable    Wire = "wire"      // a real one between two sites
+	Network  Wire = "network"   // one of a cloud between two sites, for this link alone
+	Plugged  Wire = "plugged"   // into the Open vSwitch of who has the network at the other end
+	Attached Wire = "attached"  // a port there, of the instance that the node is at
 )
 
 // Inner says whether a link runs inside a datapath, without devices.
 func (w Wire) Inner() bool {
-	return !slices.Contains([]Wire{Veth, Line, External, Tunnel, Tagged, Cable}, w)
+	return !slices.Contains([]Wire{Veth, Line, External, Tunnel, Tagged, Cable, Plugged, Attached}, w)
 }
 
 var kinds []Kind

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -383,6 +384,22 @@ func TestExecFrames(t *testing.T) {
 		t.Errorf("exit code %d, %v", code, err)
 	}
 	alive(t, s, "programs that do not start")
+}
+
+// TestExecIsOver proves that nothing of an Exec is left once its program has ended, which would
+// take signals from the next one.
+func TestExecIsOver(t *testing.T) {
+	s := startLab(t, "over", "linear,2")
+	streams := Streams{Out: io.Discard, Err: io.Discard, Signals: make(chan byte), Sizes: make(chan [2]uint16)}
+	for range 3 {
+		if _, err := NewClient(s).Exec(t.Context(), ExecRequest{Node: "h1", Command: []string{"true"}}, streams); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until.True(t, "no goroutine waits for signals", func() bool {
+		all := make([]byte, 1<<20)
+		return !bytes.Contains(all[:runtime.Stack(all, true)], []byte("lab.sendControls"))
+	})
 }
 
 // TestExecFullInput proves that a program that reads nothing, while its client sends more than a

@@ -34,7 +34,7 @@ func taps(t *topology.Topology, what string) (out []tap, links []int, err error)
 		for i, l := range t.Links {
 			for end, e := range l.Ends {
 				if e.Node == what {
-					out, links = append(out, tap{what, device(l, end)}), append(links, i)
+					out, links = append(out, tap{what, l.DeviceAt(end)}), append(links, i)
 				}
 			}
 		}
@@ -52,7 +52,7 @@ func taps(t *topology.Topology, what string) (out []tap, links []int, err error)
 		if n := t.Node(b); n != nil && n.IsDatapath() || t.Node(a) == nil {
 			end = 1
 		}
-		return []tap{{l.Ends[end].Node, device(l, end)}}, []int{i}, nil
+		return []tap{{l.Ends[end].Node, l.DeviceAt(end)}}, []int{i}, nil
 	}
 	return nil, nil, fmt.Errorf("there is no node or link %s%s", what, nearest(t, what))
 }
@@ -110,14 +110,6 @@ func (d *daemon) giveDevices(ctx context.Context) error {
 		return nil
 	}
 	return d.target().Apply(ctx, &t, func(string, int, int) {})
-}
-
-// device is the name of the device at an end; if the other end is a real interface, that one's.
-func device(l *topology.Link, end int) string {
-	if l.Ends[1-end].External() {
-		return l.Ends[1-end].Interface
-	}
-	return l.Ends[end].Interface
 }
 
 // cutLink says whether "a-b" names this link, in either order, and returns the names of its ends in

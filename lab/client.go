@@ -394,7 +394,9 @@ func (c *Client) Exec(ctx context.Context, r ExecRequest, s Streams) (code int, 
 		defer close(typed)
 		sendInput(s.In, send)
 	}()
-	go sendControls(s, send)
+	over := make(chan struct{})
+	defer close(over)
+	go sendControls(s, over, send)
 	code, err = receiveOutput(in, s)
 	if keyboard, ok := s.In.(Keyboard); ok {
 		keyboard.Stop()
@@ -434,9 +436,12 @@ func readUnread(in io.Reader) int {
 	return int(binary.BigEndian.Uint32(content))
 }
 
-func sendControls(s Streams, send func(byte, []byte) error) {
+// sendControls sends signals and sizes until the program has ended: later ones are for another.
+func sendControls(s Streams, over <-chan struct{}, send func(byte, []byte) error) {
 	for {
 		select {
+		case <-over:
+			return
 		case signal, ok := <-s.Signals:
 			if !ok {
 				return

@@ -131,7 +131,7 @@ func namedEnds(t *topology.Topology, names map[string]bool, all bool) (out []nam
 	var nodes map[string]*topology.Node
 	for i, l := range t.Links {
 		for end, e := range l.Ends {
-			if e.Node == "" || !all && !names[device(l, end)] {
+			if e.Node == "" || !all && !names[l.DeviceAt(end)] {
 				continue
 			}
 			if nodes == nil {

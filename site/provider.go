@@ -62,7 +62,9 @@ type Provided struct {
 	Key     string          `json:"key,omitempty"` // of the allocation, once the machines are made
 
 	// Made is what each machine became, for whoever wants the same: its image, its flavor.
-	Made map[string]map[string]string `json:"made,omitempty"`
+	Made  map[string]map[string]string `json:"made,omitempty"`
+	Joins bool                         `json:"joins,omitempty"` // links between two of the machines are networks of the provider
+	Ports []*Port                      `json:"ports,omitempty"` // that nodes have
 }
 
 var providers = map[string]*Provider{}
@@ -98,14 +100,21 @@ func (u *User) here() string {
 	return strings.Join(strings.Fields(name+"@"+host), "")
 }
 
-// Provide has the provider make a list's machines for an allocation. What it has made of an attempt
+// Provide has the provider make a list's machines for an allocation, and looks whether the nodes of
+// its lab can have the ports that are wanted, which Connect makes. What it has made of an attempt
 // that fails is removed. The list has the allocation's key from when something was asked for.
-func (l *List) Provide(ctx context.Context, u *User, a Allocation, say func(string)) error {
+func (l *List) Provide(ctx context.Context, u *User, a Allocation, want []*Port, say func(string)) error {
 	account, err := l.Provided.Open(ctx, u)
 	if err != nil {
 		return err
 	}
-	if err := account.Check(ctx, l); err != nil {
+	err = account.Check(ctx, l)
+	if networks, has := account.(Networks); has && len(want) > 0 {
+		err = errors.Join(err, networks.CheckPorts(ctx, l, want))
+	} else if len(want) > 0 {
+		err = errors.Join(err, fmt.Errorf("link %s: %s has no networks", want[0].Link, l.Provided.By))
+	}
+	if err != nil {
 		return fmt.Errorf("%w\nnothing was made", err)
 	}
 	a.Key = cmp.Or(a.Key, newKey())
@@ -115,6 +124,30 @@ func (l *List) Provide(ctx context.Context, u *User, a Allocation, say func(stri
 		return errors.Join(err, left)
 	}
 	return nil
+}
+
+// Connect has the provider make the ports of nodes that have been placed, under the key of what it
+// has provided.
+func (l *List) Connect(ctx context.Context, u *User, a Allocation, want []*Port, say func(string)) error {
+	account, err := l.Provided.Open(ctx, u)
+	if err != nil {
+		return err
+	}
+	a.Key = l.Provided.Key
+	if err := account.(Networks).MakePorts(ctx, l, a, want, say); err != nil {
+		return err
+	}
+	l.Provided.Ports = want
+	return nil
+}
+
+// Await waits until packets pass the ports of nodes.
+func (p *Provided) Await(ctx context.Context, u *User, say func(string)) error {
+	account, err := p.Open(ctx, u)
+	if err != nil {
+		return err
+	}
+	return account.(Networks).AwaitPorts(ctx, p.Key, say)
 }
 
 // Remove has the provider remove what it has made for a lab, also if ctx ends meanwhile: half of it

@@ -73,7 +73,7 @@ func (g *Given) read() (*List, error) {
 	l := &List{Carrier: carriers[0].Word, Keep: topology.Duration(keep), VLANs: usualVLANs}
 	var p topology.Problems
 	sources[i].Read(g, l, &p)
-	if p.Err() == nil && len(l.Machines) == 0 {
+	if p.Err() == nil && len(l.Machines) == 0 && l.Provided == nil {
 		file := g.Argument
 		if len(g.Files) > 0 {
 			file = g.Files[0].Name

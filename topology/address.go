@@ -14,7 +14,7 @@ import (
 type segment struct {
 	ends     []*Endpoint // of hosts and routers, hosts' first, in the order of the nodes
 	routers  []*Endpoint
-	external bool // includes a real interface of the machine
+	external bool // includes a real interface of the machine, or is a network of others
 	prefix   [2]netip.Prefix
 }
 
@@ -31,18 +31,29 @@ func family(a netip.Addr) int {
 	return v6
 }
 
-// segments joins links at switches (union-find) and lists the ends of each set.
+// segments joins links at switches and in networks (union-find) and lists the ends of each set. It
+// notes which ends have their addresses from whoever has the network, unless they are given.
 func (r *resolver) segments() []*segment {
 	joined := disjoint.Sets[int]{}
-	atSwitch, onAir := map[string]int{}, map[string]int{}
+	atSwitch, onAir, inNetwork := map[string]int{}, map[string]int{}, map[string]int{}
+	r.provided = map[*Endpoint]bool{}
 	for i, l := range r.t.Links {
-		for _, e := range l.Ends {
+		for j, e := range l.Ends {
 			if n := r.nodes[e.Node]; n != nil && n.Kind == Switch {
 				if first, ok := atSwitch[e.Node]; ok {
 					joined.Join(i, first)
 				} else {
 					atSwitch[e.Node] = i
 				}
+			}
+			if e.Network == "" {
+				continue
+			}
+			r.provided[&r.t.Links[i].Ends[1-j]] = true
+			if first, ok := inNetwork[e.Network]; ok {
+				joined.Join(i, first)
+			} else {
+				inNetwork[e.Network] = i
 			}
 		}
 		if l.Wifi != nil { // stations and access points of one network
@@ -160,7 +171,7 @@ func (r *resolver) assignFlat(fam int, p *pool) {
 		if n.Kind == Switch || n.Kind == Controller || len(ends) == 0 {
 			continue
 		}
-		if !ends[0].Unaddressed && !has(ends[0].Addresses, fam) {
+		if !ends[0].Unaddressed && !has(ends[0].Addresses, fam) && !r.provided[ends[0]] {
 			for p.used[next] {
 				next = next.Next()
 			}
@@ -176,7 +187,9 @@ func (r *resolver) assignFlat(fam int, p *pool) {
 
 func (r *resolver) assignSegment(fam int, p *pool, s *segment, written map[string]bool) {
 	all := slices.Concat(s.routers, s.ends)
-	all = slices.DeleteFunc(all, func(e *Endpoint) bool { return written[e.Node] && !has(e.Addresses, fam) })
+	all = slices.DeleteFunc(all, func(e *Endpoint) bool {
+		return (written[e.Node] || r.provided[e]) && !has(e.Addresses, fam)
+	})
 	if !slices.ContainsFunc(all, func(e *Endpoint) bool { return !e.Unaddressed }) {
 		return
 	}

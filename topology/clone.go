@@ -82,6 +82,7 @@ func (l *Link) Clone() *Link {
 		e.OSPF = e.OSPF.Clone()
 		if e.Carrier != nil {
 			carrier := *e.Carrier
+			carrier.Port = clonePointer(carrier.Port)
 			e.Carrier = &carrier
 		}
 	}

@@ -113,7 +113,7 @@ func (t *Topology) Errands(before *Topology) (out []Errand) {
 	}
 	for _, l := range t.Links {
 		for i, e := range l.Ends {
-			if e.External() {
+			if e.External() && e.Network == "" {
 				add(l.Ends[1-i].Node, ErrandInterface, e.Interface, l.Pos)
 			}
 		}

@@ -11,9 +11,9 @@ const Head = "head"
 
 // Carrier is the far end of a link between two sites, as seen from one of them: a VXLAN tunnel
 // (RFC 7348) from an address of this machine to one of the other's, or a VLAN (IEEE 802.1Q) of an
-// interface here.
+// interface here. Or it is a port in a network.
 type Carrier struct {
-	Node   string     `json:"node"` // at the link's other end
+	Node   string     `json:"node"` // at the link's other end; the network, if there is a Port
 	Local  netip.Addr `json:"local"`
 	Remote netip.Addr `json:"remote"`
 	VNI    uint32     `json:"vni,omitempty"`
@@ -22,6 +22,18 @@ type Carrier struct {
 	Wire   bool       `json:"wire,omitempty"` // NIC itself is the link: a cable leads from it to the node
 
 	Encrypted bool `json:"encrypted,omitempty"` // the addresses are those of an encrypted network between the sites
+
+	Port *NetworkPort `json:"port,omitempty"`
+}
+
+// NetworkPort is a port in a network of a provider, as a machine has it: an interface that the
+// provider gives the machine, known by the port's MAC, or a port of a bridge of Open vSwitch, into
+// which the node's device is plugged.
+type NetworkPort struct {
+	ID     string `json:"id"` // that the provider knows it by
+	MAC    MAC    `json:"mac"`
+	Bridge string `json:"bridge,omitempty"` // empty: it is an interface of the machine
+	Whole  bool   `json:"whole,omitempty"`  // the bridge takes no packets whose checksums are left to hardware
 }
 
 // Named is a node's name and an address of its.
@@ -45,9 +57,9 @@ func (l *Link) Crosses(nodes map[string]*Node) bool {
 }
 
 // Part returns what a resolved and placed topology is at one site: the nodes there with all that
-// was assigned to them, the links between them, and its ends of the links to other sites, for
-// which carry returns what the site at end i sees. Controllers that are only addresses are at all
-// sites. Start commands are kept, what is scheduled is the head's to run.
+// was assigned to them, the links between them, and its ends of the links to other sites and into
+// networks, for which carry returns what the site at end i sees. Controllers that are only
+// addresses are at all sites. Start commands are kept, what is scheduled is the head's to run.
 func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carrier) *Topology {
 	part := *t
 	part.Site, part.Nodes, part.Links, part.Schedule, part.Elsewhere = site, nil, nil, nil, nil
@@ -69,7 +81,7 @@ func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carr
 	for i, key := range LinkKeys(t) {
 		l := t.Links[i]
 		at := [2]bool{here(nodes[l.Ends[0].Node]), here(nodes[l.Ends[1].Node])}
-		external := l.Ends[0].External() || l.Ends[1].External()
+		external := slices.ContainsFunc(l.Ends[:], func(e Endpoint) bool { return e.External() && e.Network == "" })
 		if !at[0] && !at[1] {
 			continue
 		}

@@ -66,7 +66,8 @@ type resolver struct {
 	nodes    map[string]*Node
 	ends     map[string][]*Endpoint // for each node, by port
 	segs     []*segment
-	builtin  map[string]bool // controller nodes that stand for Trivet's
+	provided map[*Endpoint]bool // ends whose addresses are for others to give: see segments
+	builtin  map[string]bool    // controller nodes that stand for Trivet's
 	problems Problems
 }
 
@@ -226,7 +227,7 @@ func (r *resolver) devices() {
 				continue
 			}
 			far := l.Ends[1-i]
-			keeps := far.External() && !r.nodes[e.Node].IsDatapath() // the machine's interface is the node's device, and keeps its name
+			keeps := far.External() && far.Network == "" && !r.nodes[e.Node].IsDatapath() // the machine's interface is the node's device, and keeps its name
 			switch {
 			case keeps && e.Interface != "" && e.Interface != far.Interface:
 				r.problems.Add(l.Pos, "leave interface out at "+e.Node, "link %s: an interface of the machine keeps its name at a %s: %s, not %s",

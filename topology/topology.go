@@ -278,7 +278,8 @@ type Link struct {
 // NoAddress is how an interface, or a node, is written that is Unaddressed.
 const NoAddress = "none"
 
-// Endpoint is one end of a link: at a node, or (Node empty) a real interface of the machine.
+// Endpoint is one end of a link: at a node, or (Node empty) a real interface of the machine or a
+// network that others made.
 type Endpoint struct {
 	Node      string         `json:"node,omitempty"`
 	Interface string         `json:"interface,omitempty"` // device name; unset: <node>-eth<port>
@@ -293,8 +294,12 @@ type Endpoint struct {
 	// Take says that a real interface may be taken although the machine uses it.
 	Take bool `json:"take,omitempty"`
 
-	// Carrier leads, in a Part, to a node at another site. The end then is External, and Interface
-	// is the device of the node at the link's other end.
+	// Network is the name or the ID of a network that whoever provides the machines has, such as a
+	// cloud: the node at the link's other end is to have a port of its own there.
+	Network string `json:"network,omitempty"`
+
+	// Carrier leads, in a Part, to a node at another site, or into a network. The end then is
+	// External, and Interface is the device of the node at the link's other end.
 	Carrier *Carrier `json:"carrier,omitempty"`
 
 	// Egress replaces the link's impairment for what leaves this end.
@@ -376,18 +381,35 @@ func (l *Link) Jumbo() bool { return max(l.MTUAt(0), l.MTUAt(1)) > MTU }
 // Name is the link's name in messages and commands: "a-b", from the ends' nodes or interfaces.
 func (l *Link) Name() string { return l.Ends[0].Label() + "-" + l.Ends[1].Label() }
 
-// Label is what stands for an end in its link's name: the node, or the interface of the machine.
+// DeviceAt is the name of the device at an end, which is a node's: that of a real interface where
+// the other end is one.
+func (l *Link) DeviceAt(end int) string {
+	if far := l.Ends[1-end]; far.External() {
+		return cmp.Or(far.Interface, l.Ends[end].Interface)
+	}
+	return l.Ends[end].Interface
+}
+
+// Label is what stands for an end in its link's name: the node, the interface of the machine or the
+// network.
 func (e Endpoint) Label() string {
 	switch {
 	case e.Carrier != nil:
 		return e.Carrier.Node
+	case e.Network != "":
+		return e.Network
 	case e.Node == "":
 		return e.Interface
 	}
 	return e.Node
 }
 
-// External says whether the end is a real interface of the machine, or leads to another site.
+// Beyond says whether the end is a real interface of the machine, or a port in a network: who is
+// there is not the lab's to say.
+func (e Endpoint) Beyond() bool { return e.External() && (e.Carrier == nil || e.Carrier.Port != nil) }
+
+// External says whether the end is a real interface of the machine, or leads to another site or
+// into a network.
 func (e Endpoint) External() bool { return e.Node == "" }
 
 // Event is something that happens in a lab at a given time after it is up.

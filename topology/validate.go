@@ -353,7 +353,7 @@ func (v *validator) link(l *Link) {
 	a, b := l.Ends[0], l.Ends[1]
 	switch {
 	case a.External() && b.External():
-		bad("one end must be a node", "joins two interfaces of the machine")
+		bad("one end must be a node", "joins two ends that are no nodes")
 	case a.Node == b.Node && !a.External():
 		bad("a link joins two nodes", "both ends are on %s", a.Node)
 	}
@@ -384,11 +384,19 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 		bad(fmt.Sprintf("use letters, digits, '_', '.', '-', at most %d", MaxDeviceName), "%q cannot be the name of a network device", clip(e.Interface))
 	}
 	if e.External() {
-		if e.Interface == "" {
-			bad("name a node, or an interface of the machine: interface:eth1", "one end has no node")
-		} else if e.Carrier != nil {
+		switch {
+		case e.Carrier != nil:
 			return
-		} else if v.external[e.Interface] != nil {
+		case e.Network != "":
+			v.network(e, bad)
+			return
+		case e.Interface == "":
+			bad("name a node, an interface of the machine (interface:eth1) or a network (network:net1)", "one end has no node")
+		}
+		if e.Interface == "" {
+			return
+		}
+		if v.external[e.Interface] != nil {
 			bad("an interface can be in one link only", "interface %s is already in another link", e.Interface)
 		}
 		for other := range v.external {
@@ -398,6 +406,9 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 		}
 		v.external[e.Interface] = l
 		return
+	}
+	if e.Network != "" {
+		bad("name it at the other end: r1 -- network:net1", "%s and the network %s are one end", clip(e.Node), clip(e.Network))
 	}
 	n := v.nodes[e.Node]
 	switch {
@@ -424,9 +435,26 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 	v.ports[key] = l
 }
 
+// networkName is one that stands in a line of a file. Networks that are called otherwise have IDs.
+var networkName = regexp.MustCompile(`^[\p{L}\p{N}_][\p{L}\p{N}_.:-]{0,99}$`)
+
+func (v *validator) network(e *Endpoint, bad func(hint, format string, args ...any)) {
+	switch {
+	case !networkName.MatchString(e.Network):
+		bad("use its ID", "%q cannot be the name of a network here: letters, digits, '_', '.', ':', '-', at most 100", clip(e.Network))
+	case e.Interface != "":
+		bad("keep one of them", "the interface %s and the network %s are one end", clip(e.Interface), clip(e.Network))
+	case len(e.Addresses) > 0 || e.Unaddressed || e.MAC != (MAC{}) || e.Take:
+		bad("give them to the node: {from: {address: 192.168.1.100/24}}", "a network takes no options of an interface")
+	}
+}
+
 func (v *validator) suggest(name string) string {
-	if name == "interface" {
+	switch name {
+	case "interface":
 		return "write interface:eth1 for an interface of the machine"
+	case "network":
+		return "write network:net1 for a network of a cloud"
 	}
 	if hint := v.similar(name, func(n *Node) bool { return n.Kind != Controller }); hint != "" {
 		return hint

@@ -63,7 +63,7 @@ func (l *Link) WifiEnds() (node, device Endpoint, ok bool) {
 		return node, device, false
 	}
 	for i, e := range l.Ends {
-		if e.External() && e.Carrier == nil {
+		if e.External() && e.Carrier == nil && e.Network == "" {
 			return l.Ends[1-i], e, true
 		}
 	}

@@ -67,7 +67,7 @@ func (d *Driver) provide(ctx context.Context, list *site.List, on string) error 
 		return fmt.Errorf("%s: nothing was asked for, as that could not be written down: %w", p.By, err)
 	}
 	d.machines.held = append(d.machines.held, m)
-	if err := list.Provide(ctx, u, allocation, d.steps(p.By)); err != nil {
+	if err := list.Provide(ctx, u, allocation, nil, d.steps(p.By)); err != nil {
 		return fmt.Errorf("%s: %w", p.By, err)
 	}
 	d.say("%s: %s in %s", p.By, words.Plural(len(list.Machines), "machine"), experiment.About(time.Since(began)))

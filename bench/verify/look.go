@@ -172,7 +172,7 @@ func (v *verifier) checkNode(name string, s *seen) {
 		for i, e := range l.Ends {
 			if e.Node == name {
 				for _, a := range e.Addresses {
-					r.Addresses.add(missing(s, name, deviceOf(l, i), a))
+					r.Addresses.add(missing(s, name, l.DeviceAt(i), a))
 				}
 			}
 		}
@@ -188,15 +188,6 @@ func (v *verifier) checkNode(name string, s *seen) {
 			r.Names.add(noName(s, name, other.Name, v.t))
 		}
 	}
-}
-
-// deviceOf is the name of the device at an end: that of a real interface where the other end is
-// one.
-func deviceOf(l *topology.Link, end int) string {
-	if l.Ends[1-end].External() {
-		return l.Ends[1-end].Interface
-	}
-	return l.Ends[end].Interface
 }
 
 func missing(s *seen, node, name string, a netip.Prefix) string {
@@ -294,7 +285,7 @@ func (v *verifier) strangers(name string, s *seen) string {
 		for i, e := range l.Ends {
 			n := v.nodes[e.Node]
 			if n != nil && v.placeOf(e.Node) == name {
-				known[deviceOf(l, i)] = true
+				known[l.DeviceAt(i)] = true
 			}
 		}
 	}

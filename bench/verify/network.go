@@ -96,15 +96,8 @@ func (n *network) addressOf(node *topology.Node) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-func (n *network) near(h hop) string { return label(n.t.Links[h.link].Ends[h.out]) }
-func (n *network) far(h hop) string  { return label(n.t.Links[h.link].Ends[1-h.out]) }
-
-func label(e topology.Endpoint) string {
-	if e.External() {
-		return e.Interface
-	}
-	return e.Node
-}
+func (n *network) near(h hop) string { return n.t.Links[h.link].Ends[h.out].Label() }
+func (n *network) far(h hop) string  { return n.t.Links[h.link].Ends[1-h.out].Label() }
 
 func (n *network) nameOf(h hop) string { return n.near(h) + " → " + n.far(h) }
 
@@ -113,7 +106,7 @@ func (n *network) rate(h hop) float64 { return float64(n.t.Links[h.link].Egress(
 
 // hasDevice says whether a tap can see what comes over a link.
 func (n *network) hasDevice(link int) bool {
-	return slices.Contains([]datapath.Wire{datapath.Veth, datapath.Line, datapath.Tunnel, datapath.Tagged, datapath.Cable}, n.wires[link])
+	return slices.Contains([]datapath.Wire{datapath.Veth, datapath.Line, datapath.Tunnel, datapath.Tagged, datapath.Cable, datapath.Network}, n.wires[link])
 }
 
 // siteOf is where a node is.

@@ -58,7 +58,7 @@ func (n *network) promise() *promise {
 		}
 		for _, h := range n.leaving[node.Name] {
 			l := n.t.Links[h.link]
-			i := iface{node.Name, deviceOf(l, h.out), segments.Of(2*h.link + h.out), l.Ends[h.out].Addresses}
+			i := iface{node.Name, l.DeviceAt(h.out), segments.Of(2*h.link + h.out), l.Ends[h.out].Addresses}
 			p.at[node.Name] = append(p.at[node.Name], i)
 			for _, a := range i.all {
 				p.owners[place{i.segment, a.Addr()}] = append(p.owners[place{i.segment, a.Addr()}], node.Name)

@@ -38,7 +38,7 @@ func Glance(ctx context.Context, client *lab.Client) ([]string, error) {
 	for i, l := range links {
 		for end, e := range l.Ends {
 			if e.State == lab.EndDown && !info.Topology.Links[i].Down {
-				j.wrong = append(j.wrong, fmt.Sprintf("%s of %s is down", e.Interface, label(info.Topology.Links[i].Ends[end])))
+				j.wrong = append(j.wrong, fmt.Sprintf("%s of %s is down", e.Interface, info.Topology.Links[i].Ends[end].Label()))
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func newJudge(n *network, there map[string]*seen, all []lab.Changed) *judge {
 			if node == nil {
 				continue
 			}
-			at := [2]string{e.Node, deviceOf(l, i)}
+			at := [2]string{e.Node, l.DeviceAt(i)}
 			j.ends[at], j.devices[e.Node] = e, append(j.devices[e.Node], at)
 			if !own(node) {
 				j.ports[at[1]] = true

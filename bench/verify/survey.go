@@ -381,7 +381,7 @@ func (v *verifier) cameBy(s sighting) (hop, bool) {
 	for i, l := range v.t.Links {
 		for end, e := range l.Ends {
 			n := v.nodes[e.Node]
-			if n != nil && deviceOf(l, end) == s.Device && v.placeOf(e.Node) == s.place {
+			if n != nil && l.DeviceAt(end) == s.Device && v.placeOf(e.Node) == s.place {
 				return hop{i, 1 - end}, true
 			}
 		}

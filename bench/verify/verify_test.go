@@ -261,7 +261,7 @@ func TestFollow(t *testing.T) {
 	flow := &flow{from: "h1", to: "h3", way: v.back(v.tree("h1", nil), "h3")}
 	sight := func(i int, to string) sighting { // what the i-th direction of the way brought
 		h := flow.way[i]
-		s := packets.Sight{Device: deviceOf(v.t.Links[h.link], 1-h.out), To: to}
+		s := packets.Sight{Device: v.t.Links[h.link].DeviceAt(1 - h.out), To: to}
 		for n := range 20 {
 			s.Numbers, s.At = append(s.Numbers, uint64(n)), append(s.At, int64(n)) // everywhere at once
 		}

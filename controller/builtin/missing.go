@@ -26,15 +26,15 @@ func (c *Controller) Missing(t *topology.Topology) (away []string, links []int, 
 	}
 	for i, l := range t.Links {
 		inner := controlled(nodes[l.Ends[0].Node]) && controlled(nodes[l.Ends[1].Node])
-		for _, e := range l.Ends {
-			n := nodes[e.Node]
+		for j, e := range l.Ends {
+			n, far := nodes[e.Node], nodes[l.Ends[1-j].Node]
 			if !controlled(n) || c.isOthers(n) {
 				continue
 			}
 			dpid, port := uint64(n.DPID), n.OpenFlowPort(e)
 			kind := c.Discovery.Kind(dpid, port)
 			// Where switches learn reactively, an entry of a user's may keep the probes of a link.
-			forwards := (kind == discovery.Inner) == inner && kind != discovery.Open || t.Learning == topology.Reactive && kind == discovery.Edge
+			forwards := ((kind == discovery.Inner) == inner || !inner && leadsOn(l.Ends[1-j], far)) && kind != discovery.Open || t.Learning == topology.Reactive && kind == discovery.Edge
 			if !inner && n.Kind == topology.Switch && c.Learning != nil {
 				forwards = c.Learning.TakesPart(dpid, port)
 			}
@@ -54,6 +54,12 @@ func (c *Controller) Missing(t *topology.Topology) (away []string, links []int, 
 		undone = append(undone, c.Routing.Missing()...)
 	}
 	return away, links, undone
+}
+
+// leadsOn says whether there may be nodes of the controller's beyond an end that is none: others'
+// networks and switches join them, too.
+func leadsOn(end topology.Endpoint, n *topology.Node) bool {
+	return end.Beyond() || n != nil && n.Kind == topology.Switch
 }
 
 // isOthers says whether another member of a cluster decides for a node, and knows what is missing

@@ -62,11 +62,7 @@ func faucetFiles(t *topology.Topology, switches []*topology.Node) (map[string][]
 				if e.Node != s.Name {
 					continue
 				}
-				name := e.Interface
-				if l.Ends[1-i].External() {
-					name = l.Ends[1-i].Interface
-				}
-				dp.Interfaces[name] = faucetPort{s.OpenFlowPort(e), vlan, hosts}
+				dp.Interfaces[l.DeviceAt(i)] = faucetPort{s.OpenFlowPort(e), vlan, hosts}
 			}
 		}
 		c.DPs[s.Name] = dp

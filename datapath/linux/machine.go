@@ -79,8 +79,8 @@ func refuses(t *topology.Topology) topology.Problems {
 			if n := t.Node(e.Node); n == nil || !n.Datapath.Machine() {
 				continue
 			}
-			if far := k.Ends[1-i]; far.External() && far.Carrier == nil {
-				problems.Add(k.Pos, "put a switch between them, or use datapath frr", "link %s: a virtual machine cannot have an interface of the machine", k.Name())
+			if far := k.Ends[1-i]; far.Beyond() {
+				problems.Add(k.Pos, "put a switch between them, or use datapath frr", "link %s: a virtual machine cannot have an interface of the machine, or a port in a network", k.Name())
 			}
 			if vm.Reserved(e.Interface) {
 				problems.Add(k.Pos, "name another", "link %s: the device name %s is taken in the virtual machine of %s", k.Name(), e.Interface, e.Node)

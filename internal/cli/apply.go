@@ -39,6 +39,7 @@ func (a *app) apply() *cobra.Command {
 			}
 			t.Name = info.Topology.Name // MAC addresses are derived from it
 			topology.Inherit(t, info.Topology)
+			state.Sites.Fill(t)
 			if may.leave || !dryRun {
 				if t, err = a.agreed(cmd.Context(), may, &s, t, info.Topology, state.Sites != nil && state.Sites.TakesHosts()); err != nil {
 					return err

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -11,20 +13,108 @@ import (
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/target/sites"
+	"trivet.dev/trivet/topology"
 )
 
-// provide has a provider make a list's machines for a lab.
-func (a *app) provide(ctx context.Context, l *site.List, name string) error {
+// provide has a provider make a list's machines for a lab, whose nodes are to have ports.
+func (a *app) provide(ctx context.Context, l *site.List, name string, want []*site.Port) error {
 	u, err := site.UserOf(lab.Owner())
 	if err != nil {
 		return err
 	}
 	begin, view := time.Now(), a.newSteps(l.Provided.By)
-	err = l.Provide(ctx, u, site.NewAllocation(u, name), view.step)
-	if view.end(); err == nil {
+	err = l.Provide(ctx, u, site.NewAllocation(u, name), want, view.step)
+	if view.end(); err == nil && len(l.Machines) > 0 {
 		a.say("%s: %s in %s", l.Provided.By, words.Plural(len(l.Machines), "machine"), seconds(time.Since(begin)))
 	}
 	return err
+}
+
+// connect has a provider make the ports that nodes of a lab, which have been placed, are to have in
+// its networks. The topology has addresses that it gives them from then on.
+func (a *app) connect(ctx context.Context, state *lab.State, s *source, t *topology.Topology) error {
+	list, placed := state.Sites, state.Topology
+	want := list.PortsOf(t, placed)
+	if len(want) == 0 {
+		return nil
+	}
+	u, err := site.UserOf(lab.Owner())
+	if err != nil {
+		return err
+	}
+	view := a.newSteps(list.Provided.By)
+	err = list.Connect(ctx, u, site.NewAllocation(u, state.Name), want, view.step)
+	if view.end(); err != nil {
+		return err
+	}
+	list.Fill(t)
+	r, _, err := s.resolve(t)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(r.ReadKeys(os.ReadFile), sites.Place(r, list, nil, placed)); err != nil {
+		return err
+	}
+	state.Topology = r
+	return nil
+}
+
+// portsIn lists the ports that nodes of a topology are to have in networks. What is wrong with them
+// whatever the provider says is an error.
+func portsIn(l *site.List, t, resolved *topology.Topology) ([]*site.Port, error) {
+	placed := resolved.Clone() // near enough to how it will be
+	if l.Provided != nil {
+		if err := sites.Place(placed, l, nil, nil); err != nil {
+			return nil, err
+		}
+	}
+	want := l.PortsOf(t, placed)
+	switch {
+	case len(want) == 0:
+		return nil, nil
+	case l.Provided == nil:
+		return nil, fmt.Errorf("link %s: %s is a network of a cloud, and the list of machines names none: write  openstack: {cloud: NAME, instances: 2}", want[0].Link, want[0].Network)
+	case len(l.Machines) > 0:
+		return want, nil
+	}
+	if err := local.PlugsInto(local.Integration); err != nil {
+		return nil, fmt.Errorf("%w\n  the lab is to be on this machine (instances: 0), which must be one with Neutron's Open vSwitch agent; or have it at instances:  instances: 1", err)
+	}
+	return want, nil
+}
+
+// await waits until packets pass the ports that a lab's nodes have in networks.
+func (a *app) await(ctx context.Context, s lab.State) error {
+	if s.Sites == nil || s.Sites.Provided == nil || len(s.Sites.Provided.Ports) == 0 {
+		return nil
+	}
+	u, err := site.UserOf(lab.Owner())
+	if err != nil {
+		return err
+	}
+	view := a.newSteps(s.Sites.Provided.By)
+	defer view.end()
+	return s.Sites.Provided.Await(ctx, u, view.step)
+}
+
+// sayPorts says of each port that a node has in a network that is not the lab's which it is.
+func (a *app) sayPorts(l *site.List) {
+	for _, p := range l.Provided.Ports {
+		if p.Network == "" {
+			continue
+		}
+		var has []string
+		for _, address := range p.Addresses {
+			has = append(has, address.String())
+		}
+		at := "attached to " + p.Site + ", the instance that it is at"
+		if p.At.Bridge != "" {
+			at = "plugged into " + p.At.Bridge + " of this machine, as the lab has no instances"
+		}
+		a.say("%s: %s in %s: a port of its own, %s", p.Node, strings.Join(append(has, p.MAC.String()), ", "), p.Network, at)
+	}
 }
 
 // release has a provider remove what it has made for a lab.
@@ -121,6 +211,11 @@ func (a *app) releaseFound(ctx context.Context, on, name, key string) error {
 			return fmt.Errorf("the lab is up here:  trivet down %s", s.Name)
 		}
 	}
+	if len(l.Machines) == 0 && local.PlugsInto(local.Integration) == nil { // else it was another machine's
+		if err := local.Unplug(all[0].Lab); err != nil {
+			return err
+		}
+	}
 	l.Provided.Key = all[0].Key
 	return a.release(ctx, l.Provided)
 }
@@ -166,7 +261,14 @@ func (a *app) examineProvider(ctx context.Context, l *site.List) error {
 	} else {
 		found[0].OK, found[0].Says = true, "the credentials are good, and all services are there"
 		f := finding{What: words.Plural(len(l.Machines), "machine"), Needed: true, OK: true, Says: "can be made: images, flavors, networks and quotas allow it"}
-		if err := account.Check(ctx, l); err != nil {
+		err := account.Check(ctx, l)
+		if len(l.Machines) == 0 {
+			f.What, f.Says = "this machine", "is one of the cloud's, and nodes here can have ports in its networks"
+			if err = local.PlugsInto(local.Integration); err == nil {
+				err = account.(site.Networks).CheckPorts(ctx, l, nil)
+			}
+		}
+		if err != nil {
 			f.OK, f.Says = false, err.Error()
 		}
 		found = append(found, f)

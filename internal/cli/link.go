@@ -76,7 +76,7 @@ func linkEnds(t *topology.Topology, name string) (from, to string, err error) {
 	var names []string
 	for _, l := range t.Links {
 		for i := range 2 {
-			a, b := end(l.Ends[i]), end(l.Ends[1-i])
+			a, b := l.Ends[i].Label(), l.Ends[1-i].Label()
 			if a+"-"+b == name {
 				return a, b, nil
 			}
@@ -88,13 +88,6 @@ func linkEnds(t *topology.Topology, name string) (from, to string, err error) {
 		hint = "there are " + strings.Join(names[:min(5, len(names))], ", ")
 	}
 	return "", "", fmt.Errorf("there is no link %s; %s", name, hint)
-}
-
-func end(e topology.Endpoint) string {
-	if e.External() {
-		return e.Interface
-	}
-	return e.Node
 }
 
 func saveLink(file, from, to string, change topology.LinkChange) error {

@@ -134,9 +134,7 @@ func portsOf(t *topology.Topology) map[string][]topology.Endpoint {
 			if e.External() {
 				continue
 			}
-			if l.Ends[1-i].External() {
-				e.Interface = l.Ends[1-i].Interface // the real interface is the port
-			}
+			e.Interface = l.DeviceAt(i)
 			ports[e.Node] = append(ports[e.Node], e)
 		}
 	}
@@ -419,7 +417,7 @@ func (p *prompt) stopSwitch(ctx context.Context, line mininetLine) error {
 	pulled, known := p.pulled[name]
 	numbers := map[string]int{}
 	for _, l := range line.t.Links {
-		a, b := end(l.Ends[0]), end(l.Ends[1])
+		a, b := l.Ends[0].Label(), l.Ends[1].Label()
 		key := min(a, b) + " " + max(a, b)
 		numbers[key]++
 		if name != a && name != b {

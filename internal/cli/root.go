@@ -237,7 +237,7 @@ func (a *app) completeNodes(cmd *cobra.Command, args []string, _ string) ([]stri
 // as nothing has been typed.
 func linkNames(t *topology.Topology, prefix string) (names []string) {
 	for _, l := range t.Links {
-		a, b := end(l.Ends[0]), end(l.Ends[1])
+		a, b := l.Ends[0].Label(), l.Ends[1].Label()
 		names = append(names, a+"-"+b)
 		if prefix != "" {
 			names = append(names, b+"-"+a)

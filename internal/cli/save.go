@@ -279,7 +279,7 @@ func (s *saving) links() error {
 		if change == (topology.LinkChange{}) {
 			continue
 		}
-		text, err := trivet.SetLink(s.text, end(file.Ends[0]), end(file.Ends[1]), change)
+		text, err := trivet.SetLink(s.text, file.Ends[0].Label(), file.Ends[1].Label(), change)
 		if err != nil {
 			return err
 		}

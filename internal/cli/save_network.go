@@ -100,7 +100,7 @@ func (s *saving) setAddresses(node, device string, addresses []netip.Prefix) err
 			if e.Node != node || e.Interface != device {
 				continue
 			}
-			text, err := trivet.SetAddresses(s.text, end(l.Ends[0]), end(l.Ends[1]), i, addresses)
+			text, err := trivet.SetAddresses(s.text, l.Ends[0].Label(), l.Ends[1].Label(), i, addresses)
 			if err == nil {
 				s.text = text
 			}

@@ -59,12 +59,16 @@ func (a *app) sumUpSites(s *lab.State) {
 			parts = append(parts, fmt.Sprintf("%s: %s, %s", name, words.Plural(is.nodes[name], "node"), words.Plural(is.links[name], "link")))
 		}
 	}
-	wired := sites.Wired(s.Topology, s.Sites)
-	if wired > 0 {
-		parts = append(parts, fmt.Sprintf("across: %s by wire", words.Plural(wired, "link")))
+	wired, networks := sites.Wired(s.Topology, s.Sites)
+	by := func(n int, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("across: %s by %s", words.Plural(n, "link"), what))
+		}
 	}
-	if is.across > wired || wired == 0 {
-		parts = append(parts, fmt.Sprintf("across: %s by %s", words.Plural(is.across-wired, "link"), s.Sites.By().Title))
+	by(wired, "wire")
+	by(networks, "networks of their own, as the list says (links: networks)")
+	if by(is.across-wired-networks, s.Sites.By().Title); is.across == 0 {
+		parts = append(parts, "across: no links")
 	}
 	a.say("  %s", strings.Join(parts, "   "))
 }

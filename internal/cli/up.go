@@ -103,6 +103,11 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 			return err
 		}
 	}
+	if machines == nil {
+		if err := local.NoNetworks(r); err != nil {
+			return fmt.Errorf("%w; nothing was made", err)
+		}
+	}
 	if t, err = a.agreed(ctx, c, s, t, nil, machines != nil && machines.TakesHosts()); err != nil {
 		return err
 	}
@@ -118,8 +123,12 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: r}
 	where := "local"
 	if machines != nil {
+		want, err := portsIn(machines, t, r)
+		if err != nil {
+			return err
+		}
 		if machines.Provided != nil {
-			if err := a.provide(ctx, machines, name); err != nil {
+			if err := a.provide(ctx, machines, name, want); err != nil {
 				return err
 			}
 			defer func() {
@@ -131,14 +140,20 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 		if err := sites.Spread(ctx, &state, machines); err != nil {
 			return fmt.Errorf("%w\nnothing was changed", err)
 		}
-		where = words.Plural(len(sites.Used(machines, r)), "other site") + " over SSH"
+		if err := a.connect(ctx, &state, s, t); err != nil {
+			return err
+		}
+		r = state.Topology
+		if where = words.Plural(len(sites.Used(machines, r)), "other site") + " over SSH"; len(machines.Machines) == 0 {
+			where = "on this machine"
+		}
 		if n := sites.Devices(r, machines); n > 0 {
 			where = strings.TrimPrefix(where, "0 other sites over SSH")
 			where = strings.TrimPrefix(where+fmt.Sprintf(", %s as switches", words.Plural(n, "OpenWrt device")), ", ")
 		}
 	}
 	a.say("%s  %s", name, describe(r, where))
-	if state.Sites != nil {
+	if state.Sites != nil && len(state.Sites.Sites()) > 0 {
 		a.sumUpSites(&state)
 	}
 	if plain != r.Name {
@@ -153,13 +168,16 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 	}
 	for _, l := range r.Links {
 		for _, e := range l.Ends {
-			if e.External() {
+			if e.External() && e.Network == "" {
 				a.say("takes the machine's interface %s until the lab is down", e.Interface)
 			}
 		}
 	}
 	if local.LongPaths(r) {
 		a.say("hosts get TTL and hop limit 255: paths cross up to %d routers", r.RouterHops)
+	}
+	if machines != nil && machines.Provided != nil {
+		a.sayPorts(machines)
 	}
 	err = a.start(ctx, state)
 	if own := lab.OwnName(plain); errors.Is(err, lab.ErrTaken) && !given && own != name { // meanwhile
@@ -255,6 +273,9 @@ func (a *app) start(ctx context.Context, state lab.State) error {
 	view.end()
 	if err != nil {
 		return err
+	}
+	if err := a.await(ctx, state); err != nil {
+		return errors.Join(err, state.Stop(context.WithoutCancel(ctx), func(lab.Progress) {}))
 	}
 	if a.json {
 		if err := a.printJSON(map[string]any{"name": state.Name, "state": lab.Up, "seconds": time.Since(begin).Seconds(), "warnings": view.warnings}); err != nil {

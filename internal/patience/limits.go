@@ -50,6 +50,9 @@ var (
 	// Where processors are emulated, a guest boots for a minute, and others boot beside it.
 	Instance = limit("an instance to boot and let us in", 10*time.Minute)
 
+	// An agent wires new ports one after the other, and asks Neutron for what it needs to know.
+	Wired = limit("a cloud to wire a port", 5*time.Minute)
+
 	// Also what Neutron does for a port before that may be deleted.
 	CloudRemoves = limit("a cloud to remove an instance", 5*time.Minute)
 )
@@ -77,6 +80,12 @@ var (
 
 	// Each time another lab may be the last that goes down.
 	LabGroup = limit("a cgroup that others remove", 10*time.Second)
+
+	// It waits until the switch has what was asked for, which takes seconds where there is much.
+	OpenVSwitch = limit("an answer of the machine's Open vSwitch", 30*time.Second)
+
+	// The guest has it a moment after the hypervisor does.
+	Attached = limit("an interface that was attached to the machine", 30*time.Second)
 
 	Supplicant = limit("an answer of hostapd or wpa_supplicant", 5*time.Second)
 

@@ -29,6 +29,9 @@ type found struct {
 
 // Check says all that is wrong with what a list asks for.
 func (a *account) Check(ctx context.Context, l *site.List) error {
+	if len(l.Machines) == 0 {
+		return nil
+	}
 	f, err := a.find(ctx, l)
 	if err != nil {
 		return err
@@ -155,12 +158,11 @@ func (a *account) room(ctx context.Context, f found) error {
 	need("instances", n, c.TotalInstancesUsed, c.MaxTotalInstances)
 	need("processors", cores, c.TotalCoresUsed, c.MaxTotalCores)
 	need("memory (MB)", memory, c.TotalRAMUsed, c.MaxTotalRAMSize)
-	q, err := quotas.GetDetail(ctx, a.neutron, a.project).Extract()
-	switch {
-	case gophercloud.ResponseCodeIs(err, http.StatusNotFound), gophercloud.ResponseCodeIs(err, http.StatusForbidden): // not everywhere may one ask
-	case err != nil:
-		return explained("ask for the quotas of Neutron", err)
-	default:
+	q, err := a.quotas(ctx)
+	if err != nil {
+		return err
+	}
+	if q != nil {
 		of := func(what string, want int, d quotas.QuotaDetail) { need(what, want, d.Used+d.Reserved, d.Limit) }
 		of("security groups", 1, q.SecurityGroup)
 		of("ports", n+1, q.Port)
@@ -177,4 +179,32 @@ func (a *account) room(ctx context.Context, f found) error {
 		return fmt.Errorf("%w\n  make room (trivet ls --on openstack shows what labs take), choose a smaller flavor or fewer instances, or have the quota raised", errors.Join(wrong...))
 	}
 	return nil
+}
+
+// quotas are those of Neutron; nil where one may not ask.
+func (a *account) quotas(ctx context.Context) (*quotas.QuotaDetailSet, error) {
+	q, err := quotas.GetDetail(ctx, a.neutron, a.project).Extract()
+	if gophercloud.ResponseCodeIs(err, http.StatusNotFound) || gophercloud.ResponseCodeIs(err, http.StatusForbidden) {
+		return nil, nil
+	}
+	return q, explained("ask for the quotas of Neutron", err)
+}
+
+// roomForPorts says whether the project may have so many more ports, and networks of links.
+func (a *account) roomForPorts(ctx context.Context, n, links int) error {
+	q, err := a.quotas(ctx)
+	if err != nil || q == nil {
+		return err
+	}
+	var wrong []error
+	for _, x := range []struct {
+		what string
+		want int
+		quotas.QuotaDetail
+	}{{"ports", n, q.Port}, {"networks", links, q.Network}, {"subnets", links, q.Subnet}} {
+		if left := max(0, x.Limit-x.Used-x.Reserved); x.Limit >= 0 && x.want > left {
+			wrong = append(wrong, fmt.Errorf("the quota of %s: %d are wanted, and %d of %d are left", x.what, x.want, left, x.Limit))
+		}
+	}
+	return errors.Join(wrong...)
 }

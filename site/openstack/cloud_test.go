@@ -169,7 +169,7 @@ var allocation = site.Allocation{Lab: "test", By: "somebody@here", Since: "2026-
 func TestInstances(t *testing.T) {
 	_, u, heard := newStack(t)
 	l := listOf(t, 2)
-	if err := heard(l.Provide(t.Context(), u, allocation, quiet)); err != nil {
+	if err := heard(l.Provide(t.Context(), u, allocation, nil, quiet)); err != nil {
 		t.Fatal(err)
 	}
 	a, err := l.Provided.Open(t.Context(), u)
@@ -257,7 +257,7 @@ func TestPassingFaults(t *testing.T) {
 				return &f
 			})
 			defer p.asking(nil)
-			if err := heard(l.Provide(t.Context(), u, allocation, quiet)); err != nil {
+			if err := heard(l.Provide(t.Context(), u, allocation, nil, quiet)); err != nil {
 				t.Fatal(err)
 			}
 			a, err := l.Provided.Open(t.Context(), u)
@@ -298,7 +298,7 @@ func TestEndsAnywhere(t *testing.T) {
 	p, u, heard := newStack(t)
 	l := listOf(t, 1)
 	p.asking(nil)
-	if err := l.Provide(t.Context(), u, allocation, quiet); err != nil {
+	if err := l.Provide(t.Context(), u, allocation, nil, quiet); err != nil {
 		t.Fatal(err)
 	}
 	steps := p.asking(nil)
@@ -324,7 +324,7 @@ func TestEndsAnywhere(t *testing.T) {
 				}
 				return &fault{status: 403, body: `{"forbidden": {"message": "Quota exceeded for somethings", "code": 403}}`}
 			})
-			err := heard(l.Provide(ctx, u, allocation, quiet))
+			err := heard(l.Provide(ctx, u, allocation, nil, quiet))
 			p.asking(nil)
 			if err == nil || refused && !strings.Contains(err.Error(), "Quota exceeded for somethings (403)") {
 				t.Errorf("%s: %v", step, err)
@@ -342,7 +342,7 @@ func TestTwoAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for _, l := range lists {
 		group.Go(func() {
-			if err := heard(l.Provide(t.Context(), u, allocation, quiet)); err != nil {
+			if err := heard(l.Provide(t.Context(), u, allocation, nil, quiet)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -369,7 +369,7 @@ func TestNotThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = heard(l.Provide(t.Context(), u, allocation, quiet))
+	err = heard(l.Provide(t.Context(), u, allocation, nil, quiet))
 	for _, want := range []string{"no image none-such; there are", "no flavor huge; there are medium, small, tiny", "no network nowhere; there are ", "no external network outside; there are provider", "nothing was made"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in: %v", want, err)
@@ -379,7 +379,7 @@ func TestNotThere(t *testing.T) {
 		t.Errorf("asked for: %q", asked)
 	}
 	t.Setenv("OS_PASSWORD", "a-wrong-password")
-	if err := listOf(t, 1).Provide(t.Context(), u, allocation, quiet); err == nil || !strings.Contains(err.Error(), "log in to") || strings.Contains(err.Error(), "a-wrong-password") {
+	if err := listOf(t, 1).Provide(t.Context(), u, allocation, nil, quiet); err == nil || !strings.Contains(err.Error(), "log in to") || strings.Contains(err.Error(), "a-wrong-password") {
 		t.Errorf("a wrong password: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package openstack
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -42,6 +43,9 @@ type building struct {
 // Make makes the instances of a list. Everything is made with its mark in one request, but for
 // rules of a security group and interfaces of a router, which end with these.
 func (a *account) Make(ctx context.Context, l *site.List, al site.Allocation, say func(string)) error {
+	if len(l.Machines) == 0 {
+		return nil
+	}
 	f, err := a.find(ctx, l)
 	if err != nil {
 		return err
@@ -151,28 +155,48 @@ func (b *building) makeNetwork(ctx context.Context) error {
 func (b *building) makePorts(ctx context.Context, l *site.List, group string) (map[string]thing, error) {
 	var bodies []map[string]any
 	for _, m := range l.Machines {
-		bodies = append(bodies, map[string]any{"network_id": b.network.ID, "name": b.called(m.Name), "description": b.mark, "security_groups": []string{group}})
+		bodies = append(bodies, map[string]any{"network_id": b.network.ID, "name": b.called(m.Name), "security_groups": []string{group}})
 	}
-	var answer struct{ Ports []thing }
-	err := once(ctx, "make ports", func(ctx context.Context) error {
-		_, err := b.neutron.Post(ctx, b.neutron.ServiceURL(ports.many), map[string]any{"ports": bodies}, &answer, created())
-		return err
-	}, func() (made bool, err error) { // all of them, or none
-		answer.Ports, err = b.list(ctx, ports, url.Values{"description": {b.mark}})
-		return len(answer.Ports) > 0, err
-	})
+	made, err := b.createAll(ctx, ports, bodies)
 	if err != nil {
 		return nil, err
 	}
 	at := map[string]thing{}
 	for _, m := range l.Machines {
-		i := slices.IndexFunc(answer.Ports, func(p thing) bool { return p.Name == b.called(m.Name) })
-		if i < 0 || len(answer.Ports[i].FixedIPs) == 0 {
+		p := made[b.called(m.Name)]
+		if len(p.FixedIPs) == 0 {
 			return nil, fmt.Errorf("the service made no port with an address for %s", m.Name)
 		}
-		at[m.Name] = answer.Ports[i]
+		at[m.Name] = p
 	}
 	return at, nil
+}
+
+// createAll makes things of a kind in one request, and returns them by their names.
+func (b *building) createAll(ctx context.Context, k kind, bodies []map[string]any) (map[string]thing, error) {
+	for _, body := range bodies {
+		body["description"] = b.mark
+	}
+	var made []thing
+	err := once(ctx, "make "+k.title+"s", func(ctx context.Context) error {
+		var answer map[string]json.RawMessage
+		_, err := b.neutron.Post(ctx, b.neutron.ServiceURL(k.many), map[string]any{k.key(): bodies}, &answer, created())
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(answer[k.key()], &made)
+	}, func() (bool, error) { // all of them, or none
+		all, err := b.list(ctx, k, url.Values{"description": {b.mark}})
+		made = slices.DeleteFunc(all, func(t thing) bool {
+			return !slices.ContainsFunc(bodies, func(body map[string]any) bool { return body["name"] == t.Name })
+		})
+		return len(made) > 0, err
+	})
+	by := map[string]thing{}
+	for _, t := range made {
+		by[t.Name] = t
+	}
+	return by, err
 }
 
 // makeServers asks Nova for the instances, which boot meanwhile.

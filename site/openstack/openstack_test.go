@@ -35,7 +35,7 @@ func TestReadProblems(t *testing.T) {
 	for text, want := range map[string]string{
 		"openstack: small":                            "cloud.yaml:1:12  openstack is a mapping",
 		"openstack: {flavour: small}":                 `cloud.yaml:1:13  openstack: there is no option "flavour"`,
-		"openstack: {instances: 0}":                   "1 to 256",
+		"openstack: {instances: 257}":                 "to 256",
 		"openstack: {instances: {a_b: {}}}":           `"a_b" cannot be the name`,
 		"openstack: {instances: {a: {ram: 1}}}":       `instance a: there is no option "ram"`,
 		"openstack: {external: none}":                 "external: none leaves no way",

@@ -34,6 +34,8 @@ type Options struct {
 	Zone     string `json:"zone,omitempty"`     // an availability zone of Nova
 	Network  string `json:"network,omitempty"`  // where the instances have their first port; unset: one is made
 	External string `json:"external,omitempty"` // the network that floating IPs are of; none: this machine reaches the other one
+	Links    string `json:"links,omitempty"`    // what links between instances are: tunnels, or networks
+	Host     string `json:"host,omitempty"`     // what Neutron calls this machine, if the lab is here; unset: as it is called
 
 	Instances map[string]Instance `json:"instances"`
 }
@@ -47,6 +49,12 @@ type Instance struct {
 
 // none, in place of an external network, says that floating IPs are not wanted.
 const none = "none"
+
+// What links between instances can be.
+const (
+	linkTunnels  = "tunnels"
+	linkNetworks = "networks"
+)
 
 // maxInstances is how many a list may have.
 const maxInstances = site.MaxMachines
@@ -66,7 +74,7 @@ func knows(g *site.Given) bool {
 // read reads the file; the word alone asks for one instance.
 func read(g *site.Given, l *site.List, p *topology.Problems) {
 	o := Options{Instances: map[string]Instance{}}
-	l.Head.Only = true // the instances reach nothing of this machine but its SSH connections
+	defer func() { l.Head.Only = len(l.Machines) > 0 }() // instances reach nothing of this machine but its SSH connections
 	if len(g.Files) > 0 {
 		root, problems := yamlfile.Dialect{}.Parse(g.Files[0].Name, g.Files[0].Data)
 		if *p = append(*p, problems...); root == nil {
@@ -87,7 +95,7 @@ func read(g *site.Given, l *site.List, p *topology.Problems) {
 	if err != nil {
 		p.Add(topology.Position{}, "", "%v", err)
 	}
-	l.Provided = &site.Provided{By: Word, Options: b}
+	l.Provided = &site.Provided{By: Word, Options: b, Joins: o.Links == linkNetworks}
 }
 
 func (o *Options) read(v *yamlfile.Value, l *site.List, p *topology.Problems) {
@@ -96,7 +104,7 @@ func (o *Options) read(v *yamlfile.Value, l *site.List, p *topology.Problems) {
 		return
 	}
 	words := map[string]*string{"cloud": &o.Cloud, "image": &o.Image, "flavor": &o.Flavor, "user": &o.User, "zone": &o.Zone,
-		"network": &o.Network, "external": &o.External}
+		"network": &o.Network, "external": &o.External, "host": &o.Host, "links": &o.Links}
 	for _, q := range v.Pairs {
 		switch to := words[q.Key.Text]; {
 		case to != nil:
@@ -104,11 +112,14 @@ func (o *Options) read(v *yamlfile.Value, l *site.List, p *topology.Problems) {
 		case q.Key.Text == "instances":
 			o.readInstances(q.Value, l, p)
 		default:
-			p.Add(q.Key.Pos, "known are cloud, image, flavor, user, zone, network, external, instances", "openstack: there is no option %q", q.Key.Text)
+			p.Add(q.Key.Pos, "known are cloud, image, flavor, user, zone, network, external, links, host, instances", "openstack: there is no option %q", q.Key.Text)
 		}
 	}
 	if v.Get("instances") == nil {
 		o.add(l, "i1", Instance{}, v.Pos)
+	}
+	if !slices.Contains([]string{"", linkTunnels, linkNetworks}, o.Links) {
+		p.Add(v.Get("links").Pos, "write  links: "+linkNetworks+",  or leave it out", "links between instances are %s or %s, not %s", linkTunnels, linkNetworks, o.Links)
 	}
 	if o.External == none && o.Network == "" {
 		p.Add(v.Pos, "name the network by which this machine reaches them:  network: NAME", "external: none leaves no way to the instances")
@@ -119,8 +130,8 @@ func (o *Options) readInstances(v *yamlfile.Value, l *site.List, p *topology.Pro
 	switch v.Shape {
 	case yamlfile.Scalar:
 		n, err := strconv.Atoi(v.Text)
-		if err != nil || n < 1 || n > maxInstances {
-			p.Add(v.Pos, "write  instances: 2", "%s is not a number of instances: 1 to %d", v, maxInstances)
+		if err != nil || n < 0 || n > maxInstances {
+			p.Add(v.Pos, "write  instances: 2", "%s is not a number of instances: 0 (the lab is on this machine) to %d", v, maxInstances)
 			return
 		}
 		for i := range n {
@@ -207,8 +218,10 @@ func schema() map[string]any {
 		"user":     name("Whom the image lets in over SSH; else its default user."),
 		"network":  name("Where the instances have their first port; else a network, with a router, is made."),
 		"external": name("The network that floating IPs are of. none: this machine reaches the instances without."),
-		"instances": object{"description": "How many, or their names.", "anyOf": []object{
-			{"type": "integer", "minimum": 1, "maximum": maxInstances},
+		"links":    object{"description": "What links between instances are: tunnels of VXLAN, or networks of the cloud, one for each.", "enum": []string{linkTunnels, linkNetworks}},
+		"host":     name("What Neutron calls this machine, if the lab is here (instances: 0); else as it calls itself."),
+		"instances": object{"description": "How many, or their names. 0: the lab is on this machine, whose Open vSwitch is Neutron's.", "anyOf": []object{
+			{"type": "integer", "minimum": 0, "maximum": maxInstances},
 			{"type": "object", "minProperties": 1, "maxProperties": maxInstances, "additionalProperties": instance},
 		}},
 	}}

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"trivet.dev/trivet/site"
 )
 
 // administer runs a command as the administrator of the stack.
@@ -28,7 +30,7 @@ func TestQuotas(t *testing.T) {
 	t.Run("before", func(t *testing.T) {
 		administer(t, "openstack quota set --instances 1 --ports 2 --routers 0 "+project)
 		p.asking(nil)
-		err := heard(listOf(t, 2).Provide(t.Context(), u, allocation, quiet))
+		err := heard(listOf(t, 2).Provide(t.Context(), u, allocation, nil, quiet))
 		for _, want := range []string{"the quota of instances: 2 are wanted, and 1 of 1 are left", "the quota of ports: 3 are wanted, and 2 of 2 are left",
 			"the quota of routers: 1 are wanted, and 0 of 0 are left", "nothing was made"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -38,6 +40,21 @@ func TestQuotas(t *testing.T) {
 		if asked := p.asking(nil); len(asked) > 0 {
 			t.Errorf("asked for: %q", asked)
 		}
+	})
+	t.Run("links", func(t *testing.T) {
+		administer(t, "openstack quota set --instances 10 --ports 4 --networks 1 --routers 10 "+project)
+		p.asking(nil)
+		ends := []*site.Port{{Link: "s1-s2", Key: "s1 s2", Node: "s1"}, {Link: "s1-s2", Key: "s1 s2", Node: "s2"}}
+		err := heard(listOf(t, 2).Provide(t.Context(), u, allocation, ends, quiet))
+		for _, want := range []string{"the quota of networks: 2 are wanted, and 1 of 1 are left", "nothing was made"} {
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "quota of ports") {
+				t.Errorf("%q is not in: %v", want, err)
+			}
+		}
+		if asked := p.asking(nil); len(asked) > 0 {
+			t.Errorf("asked for: %q", asked)
+		}
+		administer(t, "openstack quota set --ports 10 --networks 10 "+project)
 	})
 	for _, c := range []struct{ before, quota, want string }{
 		{"POST /v2.1/servers", "--instances 0", "Quota exceeded for instances"},
@@ -54,7 +71,7 @@ func TestQuotas(t *testing.T) {
 				}
 				return nil
 			})
-			err := heard(l.Provide(t.Context(), u, allocation, quiet))
+			err := heard(l.Provide(t.Context(), u, allocation, nil, quiet))
 			p.asking(nil)
 			if !gone || err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("asked: %v; %v", gone, err)

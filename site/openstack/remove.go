@@ -31,12 +31,11 @@ func (a *account) Remove(ctx context.Context, key string, say func(string)) (int
 	n, err := a.removeServers(ctx, key, say)
 	wrong := []error{err}
 	for _, k := range removed {
-		all, err := a.list(ctx, k, url.Values{"fields": {"id", "description"}})
+		all, err := a.marked(ctx, k, key)
 		if err != nil {
 			wrong = append(wrong, err)
 			continue
 		}
-		all = slices.DeleteFunc(all, func(t thing) bool { al, ok := ofMark(t.Description); return !ok || al.Key != key })
 		if len(all) == 0 {
 			continue
 		}
@@ -139,7 +138,7 @@ func (a *account) Allocations(ctx context.Context) ([]site.Allocation, error) {
 		count(s.Metadata["trivet"], "instance")
 	}
 	for _, k := range removed {
-		all, err := a.list(ctx, k, url.Values{"fields": {"id", "description"}})
+		all, err := a.marked(ctx, k, "")
 		if err != nil {
 			return nil, err
 		}

@@ -43,10 +43,20 @@ type thing struct {
 	PortID   string `json:"port_id"`
 	FixedIPs []struct {
 		Address string `json:"ip_address"`
+		Subnet  string `json:"subnet_id"`
 	} `json:"fixed_ips"`
+	MAC        string `json:"mac_address"`
+	Status     string `json:"status"`
+	VIF        string `json:"binding:vif_type"`
+	VIFDetails struct {
+		Bridge   string `json:"bridge_name"`
+		Datapath string `json:"datapath_type"`
+	} `json:"binding:vif_details"`
 	FloatingAddress string   `json:"floating_ip_address"`
 	External        bool     `json:"router:external"`
 	Subnets         []string `json:"subnets"`
+	MTU             int      `json:"mtu"`
+	CIDR            string   `json:"cidr"`
 }
 
 // list lists things that a query selects, the whole of it whatever Neutron says at a time.
@@ -69,6 +79,12 @@ func (a *account) list(ctx context.Context, k kind, query url.Values) (out []thi
 		}
 	}
 	return out, nil
+}
+
+// marked lists what the project has of a kind with the mark of a key; "": of any.
+func (a *account) marked(ctx context.Context, k kind, key string) ([]thing, error) {
+	all, err := a.list(ctx, k, url.Values{"project_id": {a.project}, "fields": {"id", "name", "description", "status"}})
+	return slices.DeleteFunc(all, func(t thing) bool { al, ok := ofMark(t.Description); return !ok || key != "" && al.Key != key }), err
 }
 
 // decode decodes what may not be there.

@@ -21,7 +21,7 @@ import (
 
 // carried returns the end of a link that is at another site, or -1.
 func carried(link *topology.Link) int {
-	return slices.IndexFunc(link.Ends[:], func(e topology.Endpoint) bool { return e.Carrier != nil })
+	return slices.IndexFunc(link.Ends[:], func(e topology.Endpoint) bool { return e.Carrier != nil && e.Carrier.Port == nil })
 }
 
 // egresses is what a delay line does with what its ends send. What the far end of a carried link

@@ -22,7 +22,7 @@ import (
 // Apply changes a running lab to a resolved topology, touching only what differs. If that fails,
 // the change is undone; the error ErrHalf says that this failed, too.
 func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stage) error {
-	if err := l.CheckSwitches(); err != nil {
+	if err := errors.Join(NoNetworks(t), l.CheckSwitches()); err != nil {
 		return err
 	}
 	if err := hurry(l.Dir); err != nil {

@@ -65,10 +65,7 @@ func (l *Lab) Ends() ([][2]lab.End, error) {
 		defer mu.Unlock()
 		for _, a := range devices[path] {
 			e := &out[a.link][a.end]
-			name := e.Interface
-			if far := l.Topology().Links[a.link].Ends[1-a.end]; far.External() {
-				name = far.Interface
-			}
+			name := l.Topology().Links[a.link].DeviceAt(a.end)
 			e.State, e.MTU = lab.EndAbsent, 0
 			if d := have[name]; d != nil {
 				e.State, e.MTU = stateOf(d), d.MTU

@@ -22,6 +22,9 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 		inner = 1
 	}
 	within, outside := link.Ends[inner], link.Ends[1-inner]
+	if outside.Carrier != nil && outside.Carrier.Port != nil {
+		return l.takePort(link, within, outside.Carrier.Port)
+	}
 	if outside.Carrier != nil {
 		return l.makeCarried(link, within, *outside.Carrier)
 	}
@@ -116,8 +119,21 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 		if !e.External() {
 			continue
 		}
-		taken := slices.ContainsFunc(l.Record.External, func(x external) bool { return x.Name == e.Interface })
-		if e.Carrier != nil || !taken { // it was made
+		at := slices.IndexFunc(l.Record.External, func(x external) bool { return x.Name == e.Interface })
+		var port *topology.NetworkPort
+		if e.Carrier != nil {
+			port = e.Carrier.Port
+		}
+		if port != nil {
+			if err := l.releasePort(link.Ends[1-i], port); err != nil {
+				return err
+			}
+			at = slices.IndexFunc(l.Record.External, func(x external) bool { return x.MAC == port.MAC.String() })
+			if at < 0 {
+				continue
+			}
+		}
+		if e.Carrier != nil && port == nil || at < 0 { // it was made
 			if err := inNamespaceFile(l.netPath(link.Ends[1-i].Node), func() error { return deleteOurs(e.Interface) }); err != nil {
 				return err
 			}
@@ -129,7 +145,6 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 				return err
 			}
 		}
-		at := slices.IndexFunc(l.Record.External, func(x external) bool { return x.Name == e.Interface })
 		if err := inNamespaceFile(l.netPath(link.Ends[1-i].Node), l.Record.External[at].sendHome); err != nil {
 			return err
 		}

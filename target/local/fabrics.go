@@ -112,8 +112,16 @@ func (l *Lab) CheckSwitches() error {
 	return each(l, func(c datapath.Checker) error { return c.Check() })
 }
 
-// needChecksums says whether any fabric needs checksums: its packets come from all over the lab.
+// needChecksums says whether any fabric, or what the lab is plugged into, needs checksums: its
+// packets come from all over the lab.
 func (l *Lab) needChecksums() bool {
+	for _, link := range l.Topology().Links {
+		for _, e := range link.Ends {
+			if e.Carrier != nil && e.Carrier.Port != nil && e.Carrier.Port.Whole {
+				return true
+			}
+		}
+	}
 	return slices.ContainsFunc(l.fabrics, func(f fabric) bool { return needsChecksums(f.Fabric) })
 }
 

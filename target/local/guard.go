@@ -29,7 +29,7 @@ func (l *Lab) guardTunnels(t *topology.Topology) error {
 	var block uint32
 	for _, link := range t.Links {
 		for _, e := range link.Ends {
-			if e.Carrier == nil || e.Carrier.Encrypted || e.Carrier.VLAN != 0 { // nobody else can send to those
+			if e.Carrier == nil || e.Carrier.Port != nil || e.Carrier.Encrypted || e.Carrier.VLAN != 0 { // nobody else can send to those
 				continue
 			}
 			block = e.Carrier.VNI & vniBlock

@@ -79,6 +79,7 @@ type Record struct {
 	Disciplines []topology.Discipline `json:"disciplines,omitempty"` // of managed queues, which the kernel has
 	Guarded     bool                  `json:"guarded,omitempty"`     // the firewall protects its tunnels to other sites
 	External    []external            `json:"external,omitempty"`
+	Plugged     []string              `json:"plugged,omitempty"` // devices in the machine's Open vSwitch
 	Native      *native               `json:"native,omitempty"`  // the machine is a host itself
 	Uplinks     map[string]uplink     `json:"uplinks,omitempty"` // of NAT routers
 	Managed     *managementNet        `json:"managed,omitempty"` // the management network
@@ -162,6 +163,9 @@ func (l *Lab) setTopology(t *topology.Topology) { l.is.Store(l.indexing(t)) }
 
 // Up brings a resolved topology up. After an error, Remove cleans up.
 func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress lab.Stage) error {
+	if err := NoNetworks(t); err != nil {
+		return err
+	}
 	l.Record.Netem, l.Record.Disciplines = kernelHas() // they decide how links are made
 	l.setTopology(t)
 	if err := l.saveRecord(); err != nil {

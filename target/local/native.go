@@ -67,7 +67,7 @@ func (l *Lab) beNative(t *topology.Topology) error {
 			}
 			if e.Node == n.Name {
 				devices = append(devices, e.Interface)
-			} else if e.External() && link.Ends[1-i].Node == n.Name && e.Carrier == nil {
+			} else if e.Beyond() && link.Ends[1-i].Node == n.Name {
 				return fmt.Errorf("link %s: %s is the machine itself, which has its interfaces already", link.Name(), n.Name)
 			}
 		}

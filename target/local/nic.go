@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -29,6 +30,7 @@ import (
 // external is a real interface of the machine, as it was before it became an end of a link.
 type external struct {
 	Name      string            `json:"name"`
+	As        string            `json:"as,omitempty"` // what the lab calls it, if not so
 	Index     int               `json:"index"`
 	At        time.Time         `json:"at"`    // when this was recorded
 	Flags     uint32            `json:"flags"` // netdevice(7)
@@ -102,12 +104,20 @@ func setSetting(key, value string) error {
 // back unless that is taken. A missing device is no error. The lab's own device may have the same
 // name in another node, where it stays.
 func (x external) sendHome() error {
-	dev, err := netlink.LinkByName(x.Name)
+	dev, err := netlink.LinkByName(cmp.Or(x.As, x.Name))
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil
 	}
 	if err != nil {
 		return err
+	}
+	if x.As != "" {
+		if dev.Attrs().HardwareAddr.String() != x.MAC {
+			return nil
+		}
+		if err := errors.Join(netlink.LinkSetDown(dev), netlink.LinkSetName(dev, x.Name)); err != nil {
+			return fmt.Errorf("call interface %s %s again: %w", x.As, x.Name, err)
+		}
 	}
 	if dev.Attrs().Group == netbatch.Group && x.Group != netbatch.Group {
 		return nil

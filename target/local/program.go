@@ -167,7 +167,7 @@ func (l *Lab) WaitPorts(ctx context.Context, switches []*topology.Node, links []
 	for _, n := range switches {
 		for _, link := range links {
 			for i, e := range link.Ends {
-				if e.Node != n.Name || link.Ends[1-i].External() && link.Ends[1-i].Carrier == nil { // whether such a link is up is not ours to say
+				if e.Node != n.Name || link.Ends[1-i].Beyond() { // whether such a link is up is not ours to say
 					continue
 				}
 				if err := l.waitPort(ctx, n, n.OpenFlowPort(e), !link.Down); err != nil {

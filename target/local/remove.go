@@ -110,6 +110,9 @@ func removeDevices(dir string, lost func(string)) error {
 	if err != nil {
 		return err
 	}
+	if err := unplug(r.Plugged); err != nil {
+		return err
+	}
 	files := []string{filepath.Join(dir, "ns", "fabric"), managementPath(dir)}
 	nodes, err := filepath.Glob(filepath.Join(dir, "ns", "net", "*"))
 	if err != nil {

@@ -32,7 +32,7 @@ func checkShapes(t *topology.Topology) error {
 	for _, link := range t.Links {
 		for i, e := range link.Ends {
 			out := link.Egress(i)
-			if far := link.Ends[1-i]; e.External() || !far.External() || far.Carrier != nil || !delayed(out) && !out.Managed() {
+			if far := link.Ends[1-i]; e.External() || !far.Beyond() || !delayed(out) && !out.Managed() {
 				continue
 			}
 			if has == nil {

@@ -24,7 +24,7 @@ func checkExternals(t *topology.Topology) error {
 	var p topology.Problems
 	for _, link := range t.Links {
 		for i, e := range link.Ends {
-			if !e.External() || e.Carrier != nil || elsewhere(t, nodes[link.Ends[1-i].Node]) {
+			if !e.External() || e.Carrier != nil || e.Network != "" || elsewhere(t, nodes[link.Ends[1-i].Node]) {
 				continue
 			}
 			dev, err := netlink.LinkByName(e.Interface)

@@ -468,10 +468,7 @@ func (l *Lab) impair(k plan.Link) error {
 		if e.External() {
 			continue
 		}
-		name := e.Interface
-		if k.Ends[1-i].External() {
-			name = k.Ends[1-i].Interface
-		}
+		name := k.DeviceAt(i)
 		err := l.inNet(e.Node, func() error {
 			index, err := indexOf(name)
 			if err != nil {

@@ -1,6 +1,7 @@
 package sites
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stag
 		return err
 	}
 	defer done()
-	if err := checkDevices(t, l.state.Sites); err != nil {
+	if err := errors.Join(l.state.Sites.CheckPorts(t), checkDevices(t, l.state.Sites)); err != nil {
 		return err
 	}
 	joined, err := l.join(ctx, t)
@@ -376,7 +377,14 @@ func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 	out, nodes, keys := l.here.WiresOf(t), t.NodesByName(), topology.LinkKeys(t)
 	wires, _ := wireLinks(t, l.state.Sites, l.record.Wires) // those of a topology that the lab cannot become are of no interest
 	for i, link := range t.Links {
+		port := cmp.Or(l.state.Sites.PortOf(keys[i], link.Ends[0].Node), l.state.Sites.PortOf(keys[i], link.Ends[1].Node))
 		switch _, wired := wires[keys[i]]; {
+		case port != nil && port.Bridge != "":
+			out[i] = datapath.Plugged
+		case port != nil && link.Crosses(nodes):
+			out[i] = datapath.Network
+		case port != nil:
+			out[i] = datapath.Attached
 		case wired:
 			out[i] = datapath.Cable
 		case link.Crosses(nodes) && l.state.Sites.By().Tagged:

@@ -70,7 +70,7 @@ type record struct {
 	Addresses map[string]netip.Addr `json:"addresses,omitempty"` // of the sites, for tunnels
 	Heads     map[string]netip.Addr `json:"heads,omitempty"`     // the head's, as each site sees it
 	Carriers  []lab.Carried         `json:"carriers,omitempty"`
-	Wires     map[string]site.Wire  `json:"wires,omitempty"` // by link key
+	Wires     map[string]site.Wire  `json:"wires,omitempty"` // by link key; the zero Wire: the link is a network of its own
 
 	Devices map[string]deviceRecord `json:"devices,omitempty"` // those that are switches, by site
 
@@ -198,6 +198,9 @@ func (l *Lab) each(f func(p *part) error) error { return parallel.All(l.used(), 
 
 // Up brings all parts up at once. After an error, remove cleans up.
 func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress lab.Stage) error {
+	if err := l.state.Sites.CheckPorts(t); err != nil {
+		return err
+	}
 	l.use(t)
 	if err := errors.Join(l.connect(ctx, progress), l.joinDevices(ctx, t)); err != nil {
 		return err
@@ -264,6 +267,9 @@ func (l *Lab) noteAddresses(p *part) error {
 func (l *Lab) partOf(t *topology.Topology, name string) *topology.Topology {
 	nodes := t.NodesByName()
 	return topology.Part(t, name, func(key string, link *topology.Link, i int) *topology.Carrier {
+		if port := l.state.Sites.PortOf(key, link.Ends[i].Node); port != nil {
+			return &topology.Carrier{Node: link.Ends[1-i].Label(), Port: port}
+		}
 		near, far := nodes[link.Ends[i].Node].Sited(), nodes[link.Ends[1-i].Node].Sited()
 		c := carriage{l.state.Sites, l.address}.ends(pair{near, far}, l.record.VNIs[key])[0]
 		if nic, is := l.record.Wires[key].At(near, far); is {
@@ -596,7 +602,7 @@ func (l *Lab) Place(t *topology.Topology) error {
 	if err := Place(t, l.state.Sites, nil, l.Topology()); err != nil {
 		return err
 	}
-	return Check(t)
+	return errors.Join(l.state.Sites.CheckPorts(t), Check(t))
 }
 
 func (l *Lab) mustBeHere(node string) error {

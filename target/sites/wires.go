@@ -64,7 +64,8 @@ func onlyDevicesHave(list *site.List, label string) bool {
 }
 
 // wireLinks gives links between machines that wires join one of those each; a link keeps the one
-// that it had. All others become VLANs, if the machines have such.
+// that it had. Those that are networks of the machines' provider have the zero Wire, which joins
+// nothing. All others become VLANs, if the machines have such.
 func wireLinks(t *topology.Topology, list *site.List, had map[string]site.Wire) (map[string]site.Wire, error) {
 	out, nodes, keys := map[string]site.Wire{}, t.NodesByName(), topology.LinkKeys(t)
 	taken := map[[2]site.Plug]bool{}
@@ -83,6 +84,10 @@ func wireLinks(t *topology.Topology, list *site.List, had map[string]site.Wire) 
 		if _, is := out[keys[i]]; is || !l.Crosses(nodes) {
 			continue
 		}
+		if list.PortOf(keys[i], l.Ends[0].Node) != nil {
+			out[keys[i]] = site.Wire{}
+			continue
+		}
 		a, b := sited(l)
 		for _, w := range list.Wires {
 			if _, joins := w.At(a, b); joins && !taken[w.Ends] && !native(nodes, l) {
@@ -97,10 +102,16 @@ func wireLinks(t *topology.Topology, list *site.List, had map[string]site.Wire) 
 	return out, p.Err()
 }
 
-// Wired counts the links of a placed topology that get a wire.
-func Wired(t *topology.Topology, list *site.List) int {
+// Wired counts the links of a placed topology that get a wire, and those that are networks of their
+// own.
+func Wired(t *topology.Topology, list *site.List) (wired, networks int) {
 	wires, _ := wireLinks(t, list, nil)
-	return len(wires)
+	for _, w := range wires {
+		if w == (site.Wire{}) {
+			networks++
+		}
+	}
+	return len(wires) - networks, networks
 }
 
 // Devices counts the devices of a list that are switches of a placed topology.

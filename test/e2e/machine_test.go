@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,7 +38,8 @@ type machine struct {
 
 	started *children
 
-	shared bool // the network is that of the tests' own machine, in which others may be at work
+	shared bool     // the network is that of the tests' own machine, in which others may be at work
+	by     []string // runs commands at a machine that is there already: there is no init
 }
 
 var machines atomic.Int64
@@ -158,6 +160,10 @@ func (m *machine) enter(kind string) error {
 
 // command prepares a command with the machine's environment; start starts it there.
 func (m *machine) command(name string, args ...string) *exec.Cmd {
+	if m.by != nil {
+		by, _ := filepath.Abs(m.by[0])
+		name, args = by, slices.Concat(m.by[1:], []string{name}, args)
+	}
 	cmd := exec.Command(name, args...)
 	cmd.Dir = m.dir
 	for _, e := range os.Environ() { // no SUDO_UID, lab or run directory of who runs the tests
@@ -171,7 +177,11 @@ func (m *machine) command(name string, args ...string) *exec.Cmd {
 }
 
 func (m *machine) start(cmd *exec.Cmd) error {
-	err := m.inside(cmd.Start)
+	begin := func() error { return m.inside(cmd.Start) }
+	if m.init == nil {
+		begin = cmd.Start
+	}
+	err := begin()
 	if err == nil {
 		m.started.mu.Lock()
 		m.started.list = append(m.started.list, cmd)

@@ -56,8 +56,7 @@ def plug(api, netns, name, ids, first=0):
         switch += ["--", "--may-exist", "add-port", bridge, device, "--", "set", "interface", device, "type=internal",
                    *(f'external_ids:{k}="{v}"' for k, v in noted.items())]
         moves.append(device)
-        inside.append(["link", "set", device, "name", f"eth{n}", "address", port["mac_address"],
-                       "mtu", str(networks[port["network_id"]]["mtu"]), "up"])
+        inside.append(["link", "set", device, "name", f"eth{n}", "mtu", str(networks[port["network_id"]]["mtu"]), "up"])
         for fixed in port["fixed_ips"]:
             subnet = subnets[fixed["subnet_id"]]
             at_once = ["nodad"] if subnet["ip_version"] == 6 else []
@@ -65,6 +64,8 @@ def plug(api, netns, name, ids, first=0):
             if subnet["gateway_ip"] and not routed:
                 routed = True
                 inside.append(["route", "replace", "default", "via", subnet["gateway_ip"]])
+        # Last, as programs there may know the interface by it, and take it away.
+        inside.append(["link", "set", f"eth{n}", "address", port["mac_address"]])
     if switch:
         run("ovs-vsctl", *switch[1:])
     for device in moves:

@@ -15,6 +15,7 @@ var dotShapes = map[topology.Kind]string{
 	topology.Router:     `shape=ellipse style=filled fillcolor="#c05621" fontcolor=white`,
 	topology.Controller: `shape=hexagon style=filled fillcolor="#6b46c1" fontcolor=white`,
 	realInterface:       `shape=cds`,
+	network:             `shape=box style=rounded`,
 	missing:             `shape=box style=dashed color="#d64545"`,
 }
 

@@ -117,6 +117,7 @@ var kinds = []struct {
 	{topology.Router, "router", "routers"},
 	{topology.Controller, "controller", "controllers"},
 	{realInterface, "real interface", "real interfaces"},
+	{network, "network", "networks"},
 	{missing, "missing node", "missing nodes"},
 }
 

@@ -10,6 +10,7 @@ import (
 // Kinds of vertices that a topology has no nodes for.
 const (
 	realInterface topology.Kind = "interface" // a real interface of the machine, at the end of a link
+	network       topology.Kind = "network"   // that others made, such as a cloud's
 	missing       topology.Kind = "missing"   // a node that a link names but the topology does not have
 )
 
@@ -68,7 +69,7 @@ func ordered(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
 
 func newGraph(t *topology.Topology) *graph {
 	g := &graph{usual: usual(t), labelled: map[[2]int]float64{}}
-	number := map[string]int{}
+	number, networks := map[string]int{}, map[string]int{}
 	for _, n := range t.Nodes {
 		v := g.add(n.Kind, n.Name)
 		g.vertices[v].node = n
@@ -88,6 +89,11 @@ func newGraph(t *topology.Topology) *graph {
 		for i, end := range l.Ends {
 			v, known := number[end.Node]
 			switch {
+			case end.Network != "":
+				if v, known = networks[end.Network]; !known {
+					v = g.add(network, end.Network)
+					networks[end.Network] = v
+				}
 			case end.External():
 				v = g.add(realInterface, end.Interface)
 			case !known:
@@ -154,7 +160,7 @@ func (g *graph) add(kind topology.Kind, name string) int {
 	return len(g.vertices) - 1
 }
 
-// findLeaves separates leaves (hosts and real interfaces with one link) from the core.
+// findLeaves separates leaves (hosts, real interfaces and networks with one link) from the core.
 func (g *graph) findLeaves() {
 	degree := make([]int, len(g.vertices))
 	for _, e := range g.edges {
@@ -163,7 +169,7 @@ func (g *graph) findLeaves() {
 	}
 	leaf := func(v int) bool {
 		k := g.vertices[v].kind
-		return degree[v] == 1 && (k == topology.Host || k == realInterface)
+		return degree[v] == 1 && (k == topology.Host || k == realInterface || k == network)
 	}
 	seen := map[[2]int]bool{}
 	for _, e := range g.edges {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"html"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -207,7 +208,7 @@ func (p *picture) link(e *edge) {
 	if va.parent >= 0 || vb.parent >= 0 {
 		class += " edge"
 	}
-	if va.kind == realInterface || vb.kind == realInterface {
+	if outside := []topology.Kind{realInterface, network}; slices.Contains(outside, va.kind) || slices.Contains(outside, vb.kind) {
 		class += " real"
 	}
 	if e.link.Down {
@@ -354,6 +355,9 @@ func (p *picture) aboutVertex(v *vertex) string {
 	if v.node == nil {
 		if v.kind == realInterface {
 			return about + "\na real interface of the machine"
+		}
+		if v.kind == network {
+			return about + "\na network that is not the lab's"
 		}
 		return about + "\nthere is no such node"
 	}

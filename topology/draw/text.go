@@ -245,6 +245,9 @@ func leafName(v *vertex) string {
 	if v.kind == realInterface {
 		return clean(v.name) + " (real)"
 	}
+	if v.kind == network {
+		return clean(v.name) + " (network)"
+	}
 	return clean(v.name)
 }
 

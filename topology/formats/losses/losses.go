@@ -165,9 +165,9 @@ func linkLosses(c topology.Change) (out []formats.Loss) {
 			case directed && both:
 				l.Field = name
 			case directed:
-				l.Field = name + " from " + cmp.Or(end.Node, end.Interface)
+				l.Field = name + " from " + end.Label()
 			default:
-				l.Field = field + " at " + cmp.Or(end.Node, end.Interface)
+				l.Field = field + " at " + end.Label()
 			}
 			if v, err := strconv.ParseFloat(f.Old, 64); err == nil && name == "loss" {
 				l.Value = topology.Fraction(v).String()

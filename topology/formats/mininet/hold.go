@@ -264,7 +264,7 @@ const maxBandwidth = topology.Rate(1e9)
 func holdLinks(t *topology.Topology) {
 	t.Links = slices.DeleteFunc(t.Links, func(l *topology.Link) bool {
 		return l.Ends[0].External() && l.Ends[1].External() || slices.ContainsFunc(l.Ends[:], func(e topology.Endpoint) bool {
-			return !e.External() && t.Node(e.Node) == nil
+			return e.Network != "" || !e.External() && t.Node(e.Node) == nil
 		})
 	})
 	for _, l := range t.Links {

@@ -86,7 +86,7 @@ func withoutPositions(t *topology.Topology) *topology.Topology {
 func (r *reader) findLink(a, b string) (linkEntry, int, error) {
 	found, count := -1, 0
 	for i, l := range r.t.Links {
-		x, y := cmp.Or(l.Ends[0].Node, l.Ends[0].Interface), cmp.Or(l.Ends[1].Node, l.Ends[1].Interface)
+		x, y := l.Ends[0].Label(), l.Ends[1].Label()
 		if x == a && y == b || x == b && y == a {
 			found = i
 			count++

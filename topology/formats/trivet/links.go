@@ -132,15 +132,15 @@ func (r *reader) end(v *yamlfile.Value, imp topology.Impairment, named bool) top
 			end.Egress = &egress
 		}
 	}
-	if named && end.Node == "" && end.Interface == "" {
-		r.add(v, "write {node: h1} or {interface: eth1}", "this end of the link names no node")
+	if named && end.Node == "" && end.Interface == "" && end.Network == "" {
+		r.add(v, "write {node: h1}, {interface: eth1} or {network: net1}", "this end of the link names no node")
 	}
 	return end
 }
 
 // joinEnd adds what the text of a link says about an end to what its options say.
 func (r *reader) joinEnd(v *yamlfile.Value, end *topology.Endpoint, text topology.Endpoint) {
-	if text.Node == "" && text.Interface == "" {
+	if text.Node == "" && text.Interface == "" && text.Network == "" {
 		return // the long form has no text
 	}
 	if end.Node != "" && end.Node != text.Node {
@@ -152,6 +152,9 @@ func (r *reader) joinEnd(v *yamlfile.Value, end *topology.Endpoint, text topolog
 	end.Node = text.Node
 	if text.Interface != "" {
 		end.Interface = text.Interface
+	}
+	if text.Network != "" {
+		end.Network = text.Network
 	}
 	if text.Port != nil {
 		port := *text.Port // a range's ends share one port value
@@ -212,7 +215,8 @@ func pairUp(texts []string, a, b []topology.Endpoint) ([][2]topology.Endpoint, e
 	return out, nil
 }
 
-// parseTerm reads one end of a link's text: h1, h[1-4], s1:2 (port 2), interface:eth1.
+// parseTerm reads one end of a link's text: h1, h[1-4], s1:2 (port 2), interface:eth1,
+// network:net1.
 func parseTerm(s string, limit int) ([]topology.Endpoint, error) {
 	name, portText, hasPort := strings.Cut(s, ":")
 	if name == "interface" && hasPort {
@@ -220,6 +224,12 @@ func parseTerm(s string, limit int) ([]topology.Endpoint, error) {
 			return nil, topology.Mistaken("write interface:eth1", "%q is not an interface", s)
 		}
 		return []topology.Endpoint{{Interface: portText}}, nil
+	}
+	if name == "network" && hasPort {
+		if portText == "" {
+			return nil, topology.Mistaken("write network:net1", "%q is not a network", s)
+		}
+		return []topology.Endpoint{{Network: portText}}, nil
 	}
 	var port *int
 	if hasPort {

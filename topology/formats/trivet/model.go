@@ -142,6 +142,7 @@ type linkOptions struct {
 type endOptions struct {
 	Node        string             `yaml:"node" doc:"The node at this end."`
 	Interface   string             `yaml:"interface" doc:"Device name; without a node: a real interface of the machine."`
+	Network     string             `yaml:"network" doc:"In place of a node: a network of the cloud that --on names, by name or ID."`
 	Port        *int               `yaml:"port" as:"port" doc:"Number of the port at the node."`
 	Take        bool               `yaml:"take" doc:"Take a real interface of the machine although that uses it: it has addresses, or the default route."`
 	MAC         topology.MAC       `yaml:"mac" doc:"MAC address of the interface."`

@@ -191,8 +191,8 @@ func (w *writer) links(links []*topology.Link) error {
 	written := make([]writtenLink, len(links))
 	for i, l := range links {
 		for _, e := range l.Ends {
-			if e.Node == "" && e.Interface == "" {
-				return fmt.Errorf("link %s cannot be written: one end has neither a node nor an interface", l.Name())
+			if e.Node == "" && e.Interface == "" && e.Network == "" {
+				return fmt.Errorf("link %s cannot be written: one end has neither a node nor an interface nor a network", l.Name())
 			}
 			if err := writable(e.Node); e.Node != "" && err != nil {
 				return err
@@ -268,13 +268,16 @@ func (w *writer) link(l *topology.Link) (out writtenLink) {
 // endText writes an end as in "a -- b"; ok is false if a name does not fit there.
 func endText(e topology.Endpoint) (text string, ok bool) {
 	text = e.Node
-	if e.Node == "" {
+	switch {
+	case e.Network != "":
+		text = "network:" + e.Network
+	case e.Node == "":
 		text = "interface:" + e.Interface
 	}
 	if e.Node != "" && e.Port != nil {
 		text = fmt.Sprintf("%s:%d", e.Node, *e.Port)
 	}
-	if e.Node == "interface" || strings.Contains(e.Node, ":") {
+	if e.Node == "interface" || e.Node == "network" || strings.Contains(e.Node, ":") {
 		return text, false
 	}
 	return text, len(strings.Fields(text)) == 1 && strings.TrimSpace(text) == text && len(text) < 200
@@ -289,7 +292,7 @@ func (w *writer) endOptions(l *topology.Link, i int, short bool) []string {
 	if short {
 		o.Node = ""
 		if e.Node == "" {
-			o.Interface = ""
+			o.Interface, o.Network = "", ""
 		} else {
 			o.Port = nil
 		}

@@ -1,0 +1,170 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Networks is an Account with a provider that has networks, in which nodes of a lab can have ports
+// of their own: of instances or, by who may do that, of a machine that has the provider's switch.
+type Networks interface {
+	// CheckPorts says all that is wrong with ports that are wanted. It changes nothing.
+	CheckPorts(ctx context.Context, l *List, want []*Port) error
+
+	// MakePorts makes ports at the machines where their nodes are, and adds to each what it has
+	// become. Like what Make makes they can be found by the key at any time.
+	MakePorts(ctx context.Context, l *List, a Allocation, want []*Port, say func(string)) error
+
+	// AwaitPorts waits until packets pass all ports of a key.
+	AwaitPorts(ctx context.Context, key string, say func(string)) error
+}
+
+// Port is that of a node in a network of a provider: one that is there, or one that is made for a
+// link and has no other ports than those of the link's two ends.
+type Port struct {
+	Link    string            `json:"link"`              // its name
+	Key     string            `json:"key"`               // of the link
+	Node    string            `json:"node"`              // at the link's end
+	Network string            `json:"network,omitempty"` // as the topology calls it; empty: the link's own
+	Pos     topology.Position `json:"-"`
+
+	Site      string `json:"site,omitempty"`      // where the node is, once it has been placed
+	Addressed bool   `json:"addressed,omitempty"` // it is to have an address of the provider's
+
+	// What is wanted of it, if that is set; then, what it has. MTU is the most that is asked for.
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	MAC       topology.MAC   `json:"mac,omitzero"`
+	MTU       int            `json:"mtu,omitempty"`
+
+	At *topology.NetworkPort `json:"at,omitempty"` // once it is made
+}
+
+// PortsOf lists the ports that nodes of a lab at the list's machines are to have in networks;
+// resolved is the same topology with all that it leaves open. Links between two machines have some
+// once it is placed, if the list says that they are networks.
+func (l *List) PortsOf(t, resolved *topology.Topology) (out []*Port) {
+	keys, nodes, given := topology.LinkKeys(resolved), resolved.NodesByName(), topology.LinksByKey(t)
+	for i, k := range resolved.Links {
+		joins := l.Provided != nil && l.Provided.Joins && k.Crosses(nodes)
+		for j, near := range k.Ends {
+			n, network := nodes[near.Node], k.Ends[1-j].Network
+			if network == "" && !joins {
+				continue
+			}
+			p := &Port{Link: k.Name(), Key: keys[i], Node: near.Node, Network: network, Pos: k.Pos, Site: n.Sited(), MTU: max(k.Egress(0).MTU, k.Egress(1).MTU)}
+			out = append(out, p)
+			if joins {
+				if n.Kind != topology.Switch {
+					p.MAC = near.MAC
+				}
+				continue
+			}
+			p.Addresses, p.Addressed = slices.Clone(near.Addresses), n.Kind != topology.Switch && !near.Unaddressed
+			if own := given[p.Key]; own != nil {
+				p.MAC = own.Ends[j].MAC
+			}
+		}
+	}
+	return out
+}
+
+// Fill makes ends of a topology's links what the list's ports are that have been made for them.
+func (l *List) Fill(t *topology.Topology) {
+	if l == nil || l.Provided == nil {
+		return
+	}
+	links := topology.LinksByKey(t)
+	joined := 0 // the MTU of links that are networks
+	for _, p := range l.Provided.Ports {
+		k := links[p.Key]
+		if p.Network == "" {
+			joined = p.MTU
+		}
+		if k == nil || p.Network == "" {
+			continue
+		}
+		at := slices.IndexFunc(k.Ends[:], func(e topology.Endpoint) bool { return e.Node == p.Node })
+		if at < 0 {
+			continue
+		}
+		near := &k.Ends[at]
+		near.MAC = p.MAC
+		if n := t.Node(near.Node); p.Addressed && len(near.Addresses) == 0 && len(n.Addresses) == 0 {
+			near.Addresses = p.Addresses
+		}
+		fillMTU(k, p.MTU)
+	}
+	if joined > 0 { // of all links, as switches fragment nothing
+		for _, k := range t.Links {
+			fillMTU(k, joined)
+		}
+	}
+}
+
+// fillMTU gives a link an MTU where it is left open, and is not the usual one.
+func fillMTU(k *topology.Link, mtu int) {
+	for _, way := range []*topology.Impairment{&k.Impairment, k.Ends[0].Egress, k.Ends[1].Egress} {
+		if way != nil && way.MTU == 0 && mtu < topology.MTU {
+			way.MTU = mtu
+		}
+	}
+}
+
+// PortOf is the port that has been made for a node's end of a link; nil if there is none.
+func (l *List) PortOf(link, node string) *topology.NetworkPort {
+	if p := l.portOf(link, node); p != nil {
+		return p.At
+	}
+	return nil
+}
+
+func (l *List) portOf(link, node string) *Port {
+	if l.Provided == nil {
+		return nil
+	}
+	if at := slices.IndexFunc(l.Provided.Ports, func(p *Port) bool { return p.Key == link && p.Node == node }); at >= 0 {
+		return l.Provided.Ports[at]
+	}
+	return nil
+}
+
+// CheckPorts says why the nodes of a lab that has ports in networks cannot be as a placed topology
+// says: ports are made when the lab comes up.
+func (l *List) CheckPorts(t *topology.Topology) error {
+	var problems topology.Problems
+	for _, p := range l.PortsOf(t, t) {
+		in := "in " + p.Network
+		if p.Network == "" {
+			in = "in a network of the link's own"
+		}
+		has := l.portOf(p.Key, p.Node)
+		switch bad := func(hint, format string, args ...any) {
+			problems.Add(p.Pos, hint, "link %s: %s", p.Link, fmt.Sprintf(format, args...))
+		}; {
+		case has == nil:
+			bad("take the lab down, and up again with it", "%s has no port %s: ports in networks of a cloud are made when a lab comes up", p.Node, in)
+		case has.Site != p.Site:
+			bad("leave it there, or take the lab down and up again", "%s is at %s, and so is its port %s", p.Node, has.Site, in)
+		case p.Addressed && !slices.Equal(p.Addresses, has.Addresses):
+			bad("leave it, or take the lab down and up again", "the port of %s %s has the address %s, not %s", p.Node, in, listed(has.Addresses), listed(p.Addresses))
+		case p.MTU > has.MTU:
+			bad(fmt.Sprintf("write mtu: %d, or leave it out", has.MTU), "packets %s have at most %d bytes, not %d", in, has.MTU, p.MTU)
+		}
+	}
+	return problems.Err()
+}
+
+func listed(addresses []netip.Prefix) string {
+	if len(addresses) == 0 {
+		return topology.NoAddress
+	}
+	out := addresses[0].String()
+	for _, a := range addresses[1:] {
+		out += ", " + a.String()
+	}
+	return out
+}

@@ -1,0 +1,391 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"golang.org/x/sync/errgroup"
+
+	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/topology"
+)
+
+// Nodes of a lab have ports in networks of the project. Where the lab is at instances, its ports
+// are these', as any member of the project may attach them. A lab of no instances is at a machine
+// with Neutron's Open vSwitch agent, and its ports are bound to that, as only administrators may.
+
+// plugs says whether ports are plugged into Open vSwitch where the lab is.
+func plugs(l *site.List) bool { return len(l.Machines) == 0 }
+
+// inNetwork is what there is of a network that ports are wanted in.
+type inNetwork struct {
+	thing
+	subnets map[string]netip.Prefix // by ID
+	taken   map[netip.Addr]string   // by ports, with their IDs
+}
+
+// CheckPorts says all that is wrong with ports that are wanted.
+func (a *account) CheckPorts(ctx context.Context, l *site.List, want []*site.Port) error {
+	found, err := a.findNetworks(ctx, want)
+	if err != nil {
+		return err
+	}
+	var wrong []error
+	own := 0
+	for _, p := range want {
+		if p.Network == "" {
+			own++
+			continue
+		}
+		wrong = append(wrong, found[p.Network].check(p, plugs(l)))
+	}
+	if plugs(l) {
+		_, err := a.host(ctx)
+		wrong = append(wrong, err)
+	}
+	links := own / 2
+	if links > 0 && a.options.Network == "" {
+		links++ // that of the instances
+	}
+	return errors.Join(append(wrong, a.roomForPorts(ctx, len(want)+len(l.Machines), links))...)
+}
+
+// findNetworks looks for the networks that ports are wanted in, by the names that the topology has
+// for them.
+func (a *account) findNetworks(ctx context.Context, want []*site.Port) (map[string]*inNetwork, error) {
+	all, err := a.list(ctx, networks, url.Values{"fields": {"id", "name", "mtu"}})
+	if err != nil {
+		return nil, err
+	}
+	var wrong []error
+	found := map[string]*inNetwork{}
+	for _, p := range want {
+		if p.Network == "" || found[p.Network] != nil {
+			continue
+		}
+		n, err := choose("network", p.Network, all, func(t thing) (string, string) { return t.ID, t.Name })
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("link %s: %w", p.Link, err))
+			continue
+		}
+		found[p.Network] = &inNetwork{thing: n}
+		if err := a.findSubnets(ctx, found[p.Network]); err != nil {
+			return nil, err
+		}
+	}
+	return found, errors.Join(wrong...)
+}
+
+func (a *account) findSubnets(ctx context.Context, n *inNetwork) error {
+	subnets, err := a.list(ctx, subnets, url.Values{"network_id": {n.ID}, "fields": {"id", "name", "cidr"}})
+	if err != nil {
+		return err
+	}
+	n.subnets = map[string]netip.Prefix{}
+	for _, s := range subnets {
+		if n.subnets[s.ID], err = netip.ParsePrefix(s.CIDR); err != nil {
+			return fmt.Errorf("the subnet %s of %s: %w", s.Name, n.Name, err)
+		}
+	}
+	there, err := a.list(ctx, ports, url.Values{"network_id": {n.ID}, "fields": {"id", "fixed_ips"}})
+	n.taken = map[netip.Addr]string{}
+	for _, p := range there {
+		for _, f := range p.FixedIPs {
+			if address, err := netip.ParseAddr(f.Address); err == nil {
+				n.taken[address] = p.ID
+			}
+		}
+	}
+	return err
+}
+
+// ranges lists the network's subnets in words.
+func (n *inNetwork) ranges() string {
+	var out []string
+	for _, s := range n.subnets {
+		out = append(out, s.String())
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// check says why a port cannot be as it is wanted.
+func (n *inNetwork) check(p *site.Port, plugged bool) error {
+	var wrong []error
+	bad := func(format string, args ...any) {
+		wrong = append(wrong, fmt.Errorf("link %s: %s", p.Link, fmt.Sprintf(format, args...)))
+	}
+	switch {
+	case len(n.subnets) == 0 && p.Addressed:
+		bad("the network %s has no subnet, and so no addresses: make one, or write  address: none", p.Network)
+	case len(n.subnets) == 0 && !plugged:
+		bad("the network %s has no subnet, and an instance can have no port there: make one", p.Network)
+	}
+	for _, a := range p.Addresses {
+		fits := false
+		for _, s := range n.subnets {
+			fits = fits || s == a.Masked()
+		}
+		switch {
+		case len(n.subnets) == 0:
+		case !fits:
+			bad("%s is in no subnet of %s; it has %s: choose an address there, with that prefix length", a, p.Network, n.ranges())
+		case n.taken[a.Addr()] != "":
+			bad("the address %s is taken: openstack port show %s", a.Addr(), n.taken[a.Addr()])
+		}
+	}
+	if p.MTU > n.MTU {
+		bad("packets in %s have at most %d bytes, and %d are asked for: write  mtu: %[2]d,  or leave it out", p.Network, n.MTU, p.MTU)
+	}
+	return errors.Join(wrong...)
+}
+
+// agents are those that wire what is plugged into Open vSwitch.
+var agents = []string{"Open vSwitch agent", "OVN Controller agent", "OVN Controller Gateway agent"}
+
+// host is what Neutron calls this machine.
+func (a *account) host(ctx context.Context) (string, error) {
+	const others = "or have the lab at instances:  instances: 1"
+	var answer struct {
+		Agents []struct {
+			Host string
+			Type string `json:"agent_type"`
+		}
+	}
+	_, err := a.neutron.Get(ctx, a.neutron.ServiceURL("agents"), &answer, nil)
+	if gophercloud.ResponseCodeIs(err, http.StatusForbidden) || err == nil && len(answer.Agents) == 0 {
+		return "", fmt.Errorf("instances: 0 plugs nodes into this machine's Open vSwitch, which is for administrators of the cloud: use credentials of one, %s", others)
+	}
+	if err != nil {
+		return "", explained("list Neutron's agents", err)
+	}
+	var hosts []string
+	for _, x := range answer.Agents {
+		if slices.Contains(agents, x.Type) {
+			hosts = append(hosts, x.Host)
+		}
+	}
+	name := a.options.Host
+	if name == "" {
+		if name, err = os.Hostname(); err != nil {
+			return "", err
+		}
+	}
+	if !slices.Contains(hosts, name) {
+		return "", fmt.Errorf("no Open vSwitch agent of Neutron is at a machine called %s; there are some at %s: if this machine is one of these, write  openstack: {host: NAME},  %s",
+			name, words.Choose(hosts), others)
+	}
+	return name, nil
+}
+
+// MakePorts makes ports, all in one request, and attaches those of instances.
+func (a *account) MakePorts(ctx context.Context, l *site.List, al site.Allocation, want []*site.Port, say func(string)) error {
+	found, err := a.findNetworks(ctx, want)
+	if err != nil {
+		return err
+	}
+	b := &building{account: a, Allocation: al, mark: markOf(al), say: say}
+	host := ""
+	if plugs(l) {
+		if host, err = a.host(ctx); err != nil {
+			return err
+		}
+	}
+	own, err := b.makeLinks(ctx, want)
+	if err != nil {
+		return err
+	}
+	in := func(p *site.Port) *inNetwork {
+		if p.Network == "" {
+			return own[p.Key]
+		}
+		return found[p.Network]
+	}
+	say(words.Plural(len(want), "port") + " of nodes")
+	var bodies []map[string]any
+	for _, p := range want {
+		bodies = append(bodies, b.portOf(p, in(p), host))
+	}
+	there, err := b.createAll(ctx, ports, bodies)
+	if err != nil {
+		return err
+	}
+	for _, p := range want {
+		made, ok := there[b.portName(p)]
+		if !ok {
+			return fmt.Errorf("the service made no port for the link %s", p.Link)
+		}
+		if err := in(p).fill(p, made, host); err != nil {
+			return err
+		}
+	}
+	if plugs(l) {
+		return nil
+	}
+	return b.attach(ctx, want)
+}
+
+// ofLinks are the addresses in each network that is a link. They are Neutron's alone, as Nova
+// attaches no port without one: nodes have those of the topology.
+const ofLinks = "198.18.0.0/29" // RFC 2544
+
+// makeLinks makes the networks of links that are networks of their own, by the links' keys.
+func (b *building) makeLinks(ctx context.Context, want []*site.Port) (map[string]*inNetwork, error) {
+	var bodies []map[string]any
+	first := map[string]*site.Port{}
+	for _, p := range want {
+		if p.Network == "" && first[p.Key] == nil {
+			first[p.Key], bodies = p, append(bodies, map[string]any{"name": b.linkName(p)})
+		}
+	}
+	if len(bodies) == 0 {
+		return nil, nil
+	}
+	b.say(words.Plural(len(bodies), "network") + " of links")
+	made, err := b.createAll(ctx, networks, bodies)
+	if err != nil {
+		return nil, err
+	}
+	bodies = nil
+	for _, p := range first {
+		n := made[b.linkName(p)]
+		if p.MTU > n.MTU {
+			return nil, fmt.Errorf("link %s: packets in networks of this project have at most %d bytes, and %d are asked for: write  mtu: %[2]d,  or leave it out", p.Link, n.MTU, p.MTU)
+		}
+		bodies = append(bodies, map[string]any{"name": b.linkName(p), "network_id": n.ID, "ip_version": 4, "cidr": ofLinks, "enable_dhcp": false, "gateway_ip": nil})
+	}
+	if _, err := b.createAll(ctx, subnets, bodies); err != nil {
+		return nil, err
+	}
+	out := map[string]*inNetwork{}
+	for key, p := range first {
+		out[key] = &inNetwork{thing: made[b.linkName(p)]}
+	}
+	return out, nil
+}
+
+// linkName is that of the network that a link is.
+func (b *building) linkName(p *site.Port) string {
+	return b.called(strings.ReplaceAll(p.Key, " ", "-"))
+}
+
+// portName is a port's, of which a node may have several in one network.
+func (b *building) portName(p *site.Port) string {
+	if p.Network == "" {
+		return b.linkName(p) + "-at-" + p.Node
+	}
+	return b.linkName(p)
+}
+
+// portOf is what a port is asked to be. What leaves it may have any address: its node forwards what
+// others send.
+func (b *building) portOf(p *site.Port, n *inNetwork, host string) map[string]any {
+	body := map[string]any{"network_id": n.ID, "name": b.portName(p), "port_security_enabled": false}
+	if p.MAC != (topology.MAC{}) {
+		body["mac_address"] = p.MAC.String()
+	}
+	fixed := []map[string]any{}
+	for _, a := range p.Addresses {
+		fixed = append(fixed, map[string]any{"ip_address": a.Addr().String()})
+	}
+	if len(fixed) > 0 || !p.Addressed && host != "" { // Nova takes no port without an address
+		body["fixed_ips"] = fixed
+	}
+	if host != "" {
+		body["binding:host_id"], body["device_id"], body["device_owner"] = host, b.Lab, "trivet:node"
+	}
+	return body
+}
+
+// fill adds to a port what it has become.
+func (n *inNetwork) fill(p *site.Port, made thing, host string) (err error) {
+	p.At = &topology.NetworkPort{ID: made.ID}
+	if p.At.MAC, err = topology.ParseMAC(made.MAC); err != nil {
+		return fmt.Errorf("the MAC of the port %s: %w", made.ID, err)
+	}
+	p.MAC, p.MTU = p.At.MAC, n.MTU
+	if given := len(p.Addresses) > 0; p.Addressed && !given {
+		for _, f := range made.FixedIPs {
+			address, err := netip.ParseAddr(f.Address)
+			if err != nil {
+				return fmt.Errorf("the address that the port %s was given: %w", made.ID, err)
+			}
+			p.Addresses = append(p.Addresses, netip.PrefixFrom(address, n.subnets[f.Subnet].Bits()))
+		}
+	}
+	if host == "" {
+		return nil
+	}
+	if vif := made.VIF; vif == "binding_failed" || vif == "unbound" {
+		return fmt.Errorf("no port in %s can be at %s: does Neutron's agent run there, and does it have the network's type? openstack network agent list --host %[2]s", p.Network, host)
+	}
+	if p.At.Bridge = made.VIFDetails.Bridge; p.At.Bridge == "" {
+		p.At.Bridge = integration
+	}
+	p.At.Whole = made.VIFDetails.Datapath == "netdev"
+	return nil
+}
+
+// integration is the bridge into which everything is plugged, where Neutron does not say which.
+const integration = "br-int"
+
+// attach makes ports those of the instances that their nodes are at.
+func (b *building) attach(ctx context.Context, want []*site.Port) error {
+	all, err := b.servers(ctx, b.Key)
+	if err != nil {
+		return err
+	}
+	servers := map[string]string{}
+	for _, s := range all {
+		servers[s.Name] = s.ID
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for _, p := range want {
+		server := servers[b.called(p.Site)]
+		g.Go(func() error {
+			return once(ctx, fmt.Sprintf("attach the port of %s to the instance %s", p.Link, b.called(p.Site)), func(ctx context.Context) error {
+				_, err := b.nova.Post(ctx, b.nova.ServiceURL("servers", server, "os-interface"),
+					map[string]any{"interfaceAttachment": map[string]any{"port_id": p.At.ID}}, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
+				return err
+			}, func() (bool, error) {
+				there, err := b.list(ctx, ports, url.Values{"id": {p.At.ID}, "device_id": {server}})
+				return len(there) > 0, err
+			})
+		})
+	}
+	return g.Wait()
+}
+
+// AwaitPorts waits until Neutron says that all ports of a key work.
+func (a *account) AwaitPorts(ctx context.Context, key string, say func(string)) error {
+	for wait := patience.Wired.Begin(); ; {
+		there, err := a.marked(ctx, ports, key)
+		if err != nil {
+			return err
+		}
+		down := slices.DeleteFunc(there, func(t thing) bool { return t.Status == "ACTIVE" })
+		if len(down) == 0 {
+			return nil
+		}
+		if wait.Over() {
+			return fmt.Errorf("%s are not wired, such as %s (%s): %w\n  does Neutron's agent run where they are?  openstack network agent list;  what it says:  openstack port show %s",
+				words.Plural(len(down), "port"), down[0].Name, down[0].Status, wait.Err(), down[0].ID)
+		}
+		say(words.Plural(len(down), "port") + " to be wired")
+		if err := sleep(ctx, 500*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,8 @@ type members struct {
 	mu       sync.Mutex
 	all      map[uint64]*member
 	probes   map[place]int
+	turns    map[uint64]int       // times at which probes have left a switch or come to it
+	last     map[uint64]time.Time // when one did
 	filtered map[place]bool
 }
 
@@ -63,11 +66,26 @@ func (x *members) carry(from place, frame []byte) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.probes[from]++
+	now := time.Now()
+	for _, at := range slices.Concat(to, []place{from}) {
+		if now.Sub(x.last[at.dpid]) > tick {
+			x.turns[at.dpid]++
+			x.last[at.dpid] = now
+		}
+	}
 	for _, at := range to {
 		if !x.filtered[from] {
 			x.all[at.dpid].peer.Asynchronous(packetIn(at.port, frame))
 		}
 	}
+}
+
+// clear begins to count anew.
+func (x *members) clear() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.probes)
+	clear(x.turns)
 }
 
 // sent is how many probes have left by ports, and by the one where it were fewest.
@@ -79,7 +97,6 @@ func (x *members) sent(ports []place) (all, least int) {
 		all += x.probes[p]
 		least = min(least, x.probes[p])
 	}
-	clear(x.probes)
 	return all, least
 }
 
@@ -97,14 +114,16 @@ func (m *member) Joined(port uint32) (dpid uint64, far uint32, ok bool) {
 func (m *member) Activity() uint64 { return 0 }
 
 // TestCalmPorts proves that the ports of many switches of this process, which tell how they are
-// joined, and of their hosts are probed seldom, all of them in turn; that a link which is cut
-// without a port going down is lost as soon as one between switches with a connection; and that one
-// is lost, too, on which probes do not arrive although the switches say that it is there.
+// joined, and of their hosts are probed seldom, all of them in turn, and those of a switch and both
+// ends of a link at once; that a link which is cut without a port going down is lost as soon as one
+// between switches with a connection; and that one is lost, too, on which probes do not arrive
+// although the switches say that it is there.
 func TestCalmPorts(t *testing.T) {
 	const n = 300
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		x := &members{w: w, all: map[uint64]*member{}, probes: map[place]int{}, filtered: map[place]bool{}}
+		x := &members{w: w, all: map[uint64]*member{}, probes: map[place]int{}, turns: map[uint64]int{}, last: map[uint64]time.Time{},
+			filtered: map[place]bool{}}
 		var switches []uint64
 		var ports []place
 		var lone []Port
@@ -128,13 +147,23 @@ func TestCalmPorts(t *testing.T) {
 		w.connect(1002, 2)
 		w.proved(2 * n)
 		time.Sleep(20 * time.Second)
-		x.sent(ports)
+		x.clear()
 		const span = 5 * time.Minute
 		time.Sleep(span)
 		// a probe of a host's port is two packets
 		if all, least := x.sent(ports); all > 2*calmBudget*int(span/time.Second) || least < 10 {
 			t.Errorf("%d probes from calm ports in %v, from one only %d", all, span, least)
 		}
+		x.mu.Lock()
+		turns, probes := 0, 0
+		for dpid := uint64(1); dpid <= n; dpid++ {
+			turns += x.turns[dpid]
+			probes += x.probes[place{dpid, 3}] / 2
+		}
+		if turns > probes*9/5 { // were each port and direction probed at a time of its own, it would be several times
+			t.Errorf("there are probes at switches at %d times, of one port at %d", turns, probes)
+		}
+		x.mu.Unlock()
 		w.want("calm", 2*n, map[place]Kind{{7, 3}: Edge})
 
 		w.cut(place{5, 2}, place{6, 1}, place{1001, 2}, place{1002, 1})

@@ -30,6 +30,8 @@ type node struct {
 	// read it without.
 	ports map[uint32]*port
 
+	phase float64 // 0 to 1: see schedule.calmRound
+
 	heard   map[openflow.MAC]*host // the same goroutine's: hosts that it has heard, here or elsewhere
 	cleanAt int
 }
@@ -47,7 +49,6 @@ type port struct {
 	looked          time.Time // when it had its turn
 	soon, scheduled bool      // it is in schedule.due, .order
 	calm            bool      // counted in schedule.calm
-	phase           float64   // 0 to 1: see schedule.calmRound
 	doubted         bool      // its broadcast has come without its LLDP once
 	spared          time.Time // until when it is not taken for an edge: something has been heard of it that is not sure
 	halves          map[*port]half

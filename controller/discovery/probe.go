@@ -46,7 +46,7 @@ type schedule struct {
 	lag      time.Duration
 	most     time.Duration // that a probe may at least be under way
 	calm     int           // ports that were calm when they were looked at
-	phase    float64       // of the last port that was added
+	phase    float64       // of the last switch that got one
 	last     time.Time     // tick
 	slow     time.Time
 	wake     chan struct{}
@@ -63,8 +63,10 @@ func (s *schedule) add(p *port) {
 		return
 	}
 	p.scheduled = true
-	_, s.phase = math.Modf(s.phase + math.Phi - 1) // multiples of the golden ratio are spread evenly
-	p.phase = s.phase
+	if p.node.phase == 0 {
+		_, s.phase = math.Modf(s.phase + math.Phi - 1) // multiples of the golden ratio are spread evenly
+		p.node.phase = s.phase
+	}
 	s.order = append(s.order, p)
 }
 
@@ -192,8 +194,24 @@ func (a *App) takeTurn(now time.Time) (send []*port) {
 			}
 		}
 		send = append(send, p)
+		if q := p.opposite(); q != nil {
+			q.looked = now
+			send = append(send, q)
+		}
 	}
 	return send
+}
+
+// opposite is the other end of a calm link, which is probed at the same time: else the counters of
+// both switches change twice, for all who look whether they have.
+func (p *port) opposite() *port {
+	if !p.calm || len(p.out) != 1 {
+		return nil
+	}
+	if q := p.out[0].to; q.calm && !q.gone && q.node.sw != nil {
+		return q
+	}
+	return nil
 }
 
 // isCalm says whether a probe of the port would tell nothing that is not told otherwise: a direct
@@ -229,10 +247,11 @@ func (s *schedule) setCalm(p *port, calm bool) {
 	p.calm = calm
 }
 
-// calmRound is the time between two probes of a calm port: that of each differs by up to a quarter,
-// so that those which were probed together are not for long.
+// calmRound is the time between two probes of a calm port: that of each switch is another one, so
+// that those which were probed together are not for long; of a link it is that of the quicker end.
+// The ports of a switch are probed at once, as opposite has it.
 func (s *schedule) calmRound(p *port) time.Duration {
-	return max(round, time.Duration(float64(s.calm)*(0.75+p.phase/2)*float64(time.Second)/calmBudget))
+	return max(round, time.Duration(float64(s.calm)*(0.8+p.node.phase/2)*float64(time.Second)/calmBudget))
 }
 
 func (a *App) takeDue(send []*port) []*port {

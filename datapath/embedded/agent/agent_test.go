@@ -481,7 +481,7 @@ func TestRestoredEntries(t *testing.T) {
 	if err := saved.Switch().FlowMod(miss, 0); err != nil {
 		t.Fatal(err)
 	}
-	states := saved.net.Save(func(save func()) { save() })
+	states, _ := saved.net.Save(pipeline.Marks{}, func(save func()) { save() })
 	ts := newSwitch(t, Options{Standalone: true, FailAfter: time.Hour})
 	if err := ts.Switch().Restore(&states[0]); err != nil {
 		t.Fatal(err)

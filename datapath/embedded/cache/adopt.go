@@ -24,16 +24,15 @@ type Credited struct {
 	Packets, Bytes uint64
 }
 
-// Save returns the switches as they are at one moment, and what of the kernel's counters is in
-// theirs.
-func (e *Engine) Save() (switches []pipeline.Saved, credited []Credited) {
-	switches = e.net.Save(func(save func()) {
+// Save returns what Network.Save does, and what of the kernel's counters is in those of the switches.
+func (e *Engine) Save(marks pipeline.Marks) (changed []pipeline.Saved, gone []uint64, credited []Credited) {
+	changed, gone = e.net.Save(marks, func(save func()) {
 		e.counts.mu.Lock()
 		defer e.counts.mu.Unlock()
 		credited = e.counts.credited()
 		save()
 	})
-	return switches, credited
+	return changed, gone, credited
 }
 
 // Changes has something to be received after each change of a switch; several changes may be one.

@@ -20,23 +20,33 @@ func (s *Switch) Activity() uint64 {
 	s.net.read(s)
 	s.net.mu.RLock()
 	defer s.net.mu.RUnlock()
+	return s.activity()
+}
+
+// activity is called with the network's lock held, at least to read.
+func (s *Switch) activity() uint64 {
 	sum := uint64(len(s.order))
-	mix := func(n uint64) { sum = (sum ^ n) * 0x9e3779b97f4a7c15; sum ^= sum >> 32 }
 	for _, v := range s.versions {
-		mix(v)
+		sum = mixed(sum, v)
 	}
 	for _, t := range s.tables {
 		if t != nil {
-			mix(t.version)
-			mix(t.lookups.Packets())
+			sum = mixed(sum, t.version)
+			sum = mixed(sum, t.lookups.Packets())
 		}
 	}
 	for _, p := range s.order {
 		for _, c := range []*Counter{&p.rx, &p.tx, &p.rxDropped, &p.txDropped, &p.looped} {
-			mix(c.Packets())
+			sum = mixed(sum, c.Packets())
 		}
 	}
 	return sum
+}
+
+// mixed is another number for each number that is mixed into one.
+func mixed(sum, n uint64) uint64 {
+	sum = (sum ^ n) * 0x9e3779b97f4a7c15
+	return sum ^ sum>>32
 }
 
 // read lets who has counted elsewhere add that.

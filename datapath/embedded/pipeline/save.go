@@ -64,17 +64,69 @@ func (c *Counter) restore(s SavedCounter) {
 	c.used.Store(int64(s.Used))
 }
 
-// Save returns all switches as they are at one moment. around is called with what saves them, and
+// Marks tell which switches have changed since they were saved. Empty ones are for who has saved
+// none yet.
+type Marks map[*Switch]mark
+
+type mark struct {
+	change uint64
+	still  bool // it was the same already when the switch was saved
+}
+
+// Save returns the switches that have changed since they were saved with these marks, as they are at
+// one moment, and the datapath ids of those that are gone. around is called with what saves them, and
 // must call it: who has counted elsewhere notes within what of that is in the counters already.
-func (n *Network) Save(around func(save func())) (list []Saved) {
+func (n *Network) Save(marks Marks, around func(save func())) (changed []Saved, gone []uint64) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	around(func() {
 		for _, s := range n.switches {
-			list = append(list, s.save())
+			// A packet is counted in several places, one after the other: what has changed is saved
+			// once more when it is still.
+			last, is := marks[s]
+			now := mark{change: s.change()}
+			if now.still = is && last.change == now.change; now.still && last.still {
+				continue
+			}
+			marks[s] = now
+			changed = append(changed, s.save())
 		}
 	})
-	return list
+	if len(marks) == len(n.switches) {
+		return changed, nil
+	}
+	for s := range marks {
+		id := s.config.DatapathID
+		if n.switches[id] == s {
+			continue
+		}
+		delete(marks, s)
+		if n.switches[id] == nil {
+			gone = append(gone, id)
+		}
+	}
+	return changed, gone
+}
+
+// change is a number that is another one once anything has changed of what is saved: beside what
+// Activity sees, where addresses have been seen, and what groups and meters count of packets that a
+// controller sends and that leave by no port.
+func (s *Switch) change() uint64 {
+	var counted uint64
+	for _, g := range s.groups {
+		counted += g.Packets()
+	}
+	for _, m := range s.meters {
+		counted += m.Packets()
+	}
+	s.learned.mu.Lock()
+	version, places := s.learned.version, len(s.learned.places)
+	s.learned.mu.Unlock()
+	sum := s.activity()
+	for _, n := range []uint64{counted, version, uint64(places)} {
+		sum = mixed(sum, n)
+	}
+	return sum
 }
 
 func (s *Switch) save() Saved {

@@ -24,7 +24,8 @@ type Credited struct {
 	Packets, Bytes uint64
 }
 
-// Save returns what Network.Save does, and what of the kernel's counters is in those of the switches.
+// Save returns what Network.Save does, and what of the kernel's counters is in those of the
+// switches.
 func (e *Engine) Save(marks pipeline.Marks) (changed []pipeline.Saved, gone []uint64, credited []Credited) {
 	changed, gone = e.net.Save(marks, func(save func()) {
 		e.counts.mu.Lock()

@@ -50,8 +50,8 @@ func (s *switchState) start() time.Time {
 
 // What has changed is written every second, and soon after a change; where that takes long, as
 // seldom as makes it a fiftieth of a processor. While only counters change, or nothing does, which
-// takes a look at each switch, it is a much smaller share, within bounds: packets of known flows are
-// counted in the kernel, where nothing is lost, and probes change counters of switches always.
+// takes a look at each switch, it is a much smaller share, within bounds: packets of known flows
+// are counted in the kernel, where nothing is lost, and probes always change counters of switches.
 const (
 	saveEvery = time.Second
 	saveSoon  = 50 * time.Millisecond
@@ -217,8 +217,8 @@ func readSwitchState(file string) (*switchState, error) {
 	return state, nil
 }
 
-// decodeSwitchState returns the last state that is there as a whole, and how many bytes after it are
-// of none.
+// decodeSwitchState returns the last state that is there as a whole, and how many bytes after it
+// are of none.
 func decodeSwitchState(b []byte) (state *switchState, lost int, err error) {
 	var next switchState
 	switches := map[uint64]pipeline.Saved{}

@@ -170,8 +170,9 @@ func TestStateLogIdle(t *testing.T) {
 	}
 }
 
-// TestStateLogAnew proves that the file is written anew before what is added makes it much more than
-// twice as large, where all switches have changed, and after a time when nothing could be written.
+// TestStateLogAnew proves that the file is written anew before what is added makes it much more
+// than twice as large, where all switches have changed, and after a time when nothing could be
+// written.
 func TestStateLogAnew(t *testing.T) {
 	l := newLogged(t, 300)
 	l.save()

@@ -73,9 +73,10 @@ type mark struct {
 	still  bool // it was the same already when the switch was saved
 }
 
-// Save returns the switches that have changed since they were saved with these marks, as they are at
-// one moment, and the datapath ids of those that are gone. around is called with what saves them, and
-// must call it: who has counted elsewhere notes within what of that is in the counters already.
+// Save returns the switches that have changed since they were saved with these marks, as they are
+// at one moment, and the datapath ids of those that are gone. around is called with what saves
+// them, and must call it: who has counted elsewhere notes within what of that is in the counters
+// already.
 func (n *Network) Save(marks Marks, around func(save func())) (changed []Saved, gone []uint64) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

@@ -316,7 +316,7 @@ const (
 
 // Inner says whether a link runs inside a datapath, without devices.
 func (w Wire) Inner() bool {
-	return !slices.Contains([]Wire{Veth, Line, External, Tunnel, Tagged, Cable, Plugged, Attached}, w)
+	return !slices.Contains([]Wire{Veth, Line, External, Tunnel, Tagged, Cable, Network, Plugged, Attached}, w)
 }
 
 var kinds []Kind

@@ -51,8 +51,8 @@ func (v *verifier) detour(f *flow, way []hop) string {
 	for i, h := range routers {
 		at := v.near(h)
 		least, known := v.costs.Least(at, to)
-		cost, is := v.costs.Over(at, v.t.Links[h.link].DeviceAt(h.out))
-		if !known || !is {
+		cost, ok := v.costs.Over(at, v.t.Links[h.link].DeviceAt(h.out))
+		if !known || !ok {
 			return ""
 		}
 		over := v.far(h)

@@ -84,9 +84,9 @@ func (n *Network) Save(marks Marks, around func(save func())) (changed []Saved, 
 		for _, s := range n.switches {
 			// A packet is counted in several places, one after the other: what has changed is saved
 			// once more when it is still.
-			last, is := marks[s]
+			last, marked := marks[s]
 			now := mark{change: s.change()}
-			if now.still = is && last.change == now.change; now.still && last.still {
+			if now.still = marked && last.change == now.change; now.still && last.still {
 				continue
 			}
 			marks[s] = now

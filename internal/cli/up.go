@@ -153,7 +153,7 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 		}
 	}
 	a.say("%s  %s", name, describe(r, where))
-	if state.Sites != nil && len(state.Sites.Sites()) > 0 {
+	if state.Sites != nil && len(state.Sites.Machines) > 0 {
 		a.sumUpSites(&state)
 	}
 	if plain != r.Name {

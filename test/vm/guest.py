@@ -57,6 +57,7 @@ exec run/vmrun/busybox chroot . /run/vmrun/busybox sh /run/vmrun/job/job""",
 # expect; the marks tell the host that the streams are complete.
 JOB = r"""J=/run/vmrun/job; B=/run/vmrun/busybox
 [ ! -d /run/vmrun/old ] || $B umount -l /run/vmrun/old
+while echo >>$J/alive; do $B sleep 1; done &
 $B hostname {name}
 $B ip link set lo up
 $B modprobe -a {preload} 2>/dev/null

@@ -2,8 +2,10 @@
 import contextlib
 import ctypes
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -43,6 +45,18 @@ def start(options, kernel, job, ports, console, processes):
         share(shares(options, kernel, job), job, processes)
     processes.append(spawn(command, console, [p.guest.fileno() for p in ports]))
     return processes[-1]
+
+
+def registers(job):
+    """Where the processors of a machine of QEMU's are, for whoever looks for the reason why it hangs."""
+    told = b""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as monitor:
+        monitor.settimeout(5)
+        monitor.connect(str(job / "monitor"))
+        monitor.sendall(b"info registers -a\n")
+        while data := monitor.recv(1 << 16):
+            told += data
+    return "\n  ".join(line for line in told.decode(errors="replace").splitlines() if re.match(r"CPU#|RIP=|PC=", line.strip()))
 
 
 def end(processes):
@@ -87,7 +101,7 @@ def qemu(options, kernel, job, ports):
     program, _, machine, tty = ARCHES[options.arch]
     command = [program, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
                "-machine", machine, "-accel", "tcg,thread=multi", "-cpu", "max",
-               "-smp", options.cpus, "-m", options.mem,
+               "-smp", options.cpus, "-m", options.mem, "-monitor", f"unix:{job}/monitor,server=on,wait=off",
                "-object", f"memory-backend-memfd,id=mem,size={options.mem}M,share=on", "-numa", "node,memdev=mem",
                "-kernel", kernel.linux, "-initrd", job / "initrd",
                "-append", f"console={tty} panic=-1 oops=panic mitigations=off nokaslr tsc=reliable no_timer_check "

@@ -9,14 +9,18 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
+// Integration is the bridge into which Neutron has everything plugged, unless it says otherwise.
+const Integration = "br-int"
+
 // Networks is an Account with a provider that has networks, in which nodes of a lab can have ports
 // of their own: of instances or, by who may do that, of a machine that has the provider's switch.
 type Networks interface {
 	// CheckPorts says all that is wrong with ports that are wanted. It changes nothing.
 	CheckPorts(ctx context.Context, l *List, want []*Port) error
 
-	// MakePorts makes ports at the machines where their nodes are, and adds to each what it has
-	// become. Like what Make makes they can be found by the key at any time.
+	// MakePorts makes ports at the list's machines where their nodes are, and adds to each what it
+	// has become. Like what Make makes they can be found by the allocation's key at any time; that
+	// of the machines may be another.
 	MakePorts(ctx context.Context, l *List, a Allocation, want []*Port, say func(string)) error
 
 	// AwaitPorts waits until packets pass all ports of a key.

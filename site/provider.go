@@ -65,7 +65,13 @@ type Provided struct {
 	Made  map[string]map[string]string `json:"made,omitempty"`
 	Joins bool                         `json:"joins,omitempty"` // links between two of the machines are networks of the provider
 	Ports []*Port                      `json:"ports,omitempty"` // that nodes have
+
+	// PortsKey is the key of the ports, which of labs that share machines is the lab's own.
+	PortsKey string `json:"ports_key,omitempty"`
 }
+
+// Has says whether a key is that of the machines, or of ports.
+func (p *Provided) Has(key string) bool { return p != nil && (p.Key == key || p.PortsKey == key) }
 
 var providers = map[string]*Provider{}
 
@@ -108,13 +114,7 @@ func (l *List) Provide(ctx context.Context, u *User, a Allocation, want []*Port,
 	if err != nil {
 		return err
 	}
-	err = account.Check(ctx, l)
-	if networks, has := account.(Networks); has && len(want) > 0 {
-		err = errors.Join(err, networks.CheckPorts(ctx, l, want))
-	} else if len(want) > 0 {
-		err = errors.Join(err, fmt.Errorf("link %s: %s has no networks", want[0].Link, l.Provided.By))
-	}
-	if err != nil {
+	if err := errors.Join(account.Check(ctx, l), CheckPorts(ctx, account, l, want)); err != nil {
 		return fmt.Errorf("%w\nnothing was made", err)
 	}
 	a.Key = cmp.Or(a.Key, newKey())
@@ -126,18 +126,30 @@ func (l *List) Provide(ctx context.Context, u *User, a Allocation, want []*Port,
 	return nil
 }
 
-// Connect has the provider make the ports of nodes that have been placed, under the key of what it
-// has provided.
+// CheckPorts says all that is wrong with ports that nodes are to have in networks.
+func CheckPorts(ctx context.Context, account Account, l *List, want []*Port) error {
+	if len(want) == 0 {
+		return nil
+	}
+	networks, ok := account.(Networks)
+	if !ok {
+		return fmt.Errorf("link %s: %s has no networks", want[0].Link, l.Provided.By)
+	}
+	return networks.CheckPorts(ctx, l, want)
+}
+
+// Connect has the provider make the ports of nodes that have been placed, at the machines that it
+// has provided, under the allocation's key or, if that has none, that of the machines.
 func (l *List) Connect(ctx context.Context, u *User, a Allocation, want []*Port, say func(string)) error {
 	account, err := l.Provided.Open(ctx, u)
 	if err != nil {
 		return err
 	}
-	a.Key = l.Provided.Key
+	a.Key = cmp.Or(a.Key, l.Provided.Key)
 	if err := account.(Networks).MakePorts(ctx, l, a, want, say); err != nil {
 		return err
 	}
-	l.Provided.Ports = want
+	l.Provided.Ports, l.Provided.PortsKey = want, a.Key
 	return nil
 }
 
@@ -147,7 +159,7 @@ func (p *Provided) Await(ctx context.Context, u *User, say func(string)) error {
 	if err != nil {
 		return err
 	}
-	return account.(Networks).AwaitPorts(ctx, p.Key, say)
+	return account.(Networks).AwaitPorts(ctx, p.PortsKey, say)
 }
 
 // Remove has the provider remove what it has made for a lab, also if ctx ends meanwhile: half of it

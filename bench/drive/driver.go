@@ -243,15 +243,11 @@ func (d *Driver) Up(ctx context.Context, cell *experiment.Cell) (experiment.Inst
 }
 
 func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, error) {
-	t, problems := cell.Lab.Resolve(d.Dir, defaultsOf(&cell.Lab))
-	if err := problems.Err(); err != nil {
-		return nil, err
-	}
-	if err := t.ReadKeys(os.ReadFile); err != nil {
+	t, err := d.topologyOf(&cell.Lab)
+	if err != nil {
 		return nil, err
 	}
 	i := &instance{driver: d, cell: cell, topology: t, name: fmt.Sprintf("%s-%d", d.Prefix, d.count.Add(1))}
-	var err error
 	if cell.Lab.Options["target"] == onMininet {
 		i.lab, err = startMininet(ctx, i.name, t, func(namespace string) {
 			i.listenEarly(ctx, []spot{{namespace: namespace, address: mininetController}})
@@ -266,7 +262,7 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 			spots, _ := spotsOf(i.name, t) // where a probe asks, Check has found that all can be listened to
 			i.listenEarly(ctx, spots)
 		}
-		i.lab, err = d.start(ctx, i.name, t, list)
+		i.lab, err = d.start(ctx, &cell.Lab, i.name, t, list)
 	}
 	if err != nil {
 		_ = i.south.close()
@@ -275,9 +271,27 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 	return i, nil
 }
 
+// topologyOf is the topology of a lab, complete.
+func (d *Driver) topologyOf(l *experiment.Lab) (*topology.Topology, error) {
+	t, problems := l.Read(d.Dir)
+	if t == nil {
+		return nil, problems.Err()
+	}
+	return completed(l, t)
+}
+
+// completed is the topology of a lab with all that it leaves open.
+func completed(l *experiment.Lab, t *topology.Topology) (*topology.Topology, error) {
+	r, problems := l.Complete(t, defaultsOf(l))
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	return r, r.ReadKeys(os.ReadFile)
+}
+
 // start brings up one of Trivet's labs. One that is up, but not all of which works, is none to
 // measure in. It is on this machine, or also on those of a list.
-func (d *Driver) start(ctx context.Context, name string, t *topology.Topology, list *site.List) (*ownLab, error) {
+func (d *Driver) start(ctx context.Context, l *experiment.Lab, name string, t *topology.Topology, list *site.List) (own *ownLab, err error) {
 	if err := lab.Check(t, lab.Owner()); err != nil {
 		return nil, err
 	}
@@ -287,8 +301,17 @@ func (d *Driver) start(ctx context.Context, name string, t *topology.Topology, l
 	}
 	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: lab.OfExperiment, Target: onLocal,
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: t}
+	var made *portsOf
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, remove(context.WithoutCancel(ctx), name), made.release(ctx))
+		}
+	}()
 	if list != nil {
 		if err := sites.Spread(ctx, &state, list); err != nil {
+			return nil, err
+		}
+		if made, err = d.connect(ctx, l, &state); err != nil {
 			return nil, err
 		}
 	}
@@ -298,19 +321,16 @@ func (d *Driver) start(ctx context.Context, name string, t *topology.Topology, l
 			warnings = append(warnings, errors.New(p.Warning))
 		}
 	})
-	if err == nil {
-		err = errors.Join(warnings...)
+	if err = errors.Join(err, errors.Join(warnings...), made.await(ctx)); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		state, err = lab.Load(name)
+	if state, err = lab.Load(name); err != nil {
+		return nil, err
 	}
-	var own *ownLab
-	if err == nil {
-		own, err = newOwnLab(client, state)
+	if own, err = newOwnLab(client, state); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, errors.Join(err, remove(context.WithoutCancel(ctx), name))
-	}
+	own.made = made
 	return own, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/sites"
 )
 
 // machines are those that providers make for a run: once for each list that asks for some, at the
@@ -70,7 +71,9 @@ func (d *Driver) provide(ctx context.Context, list *site.List, on string) error 
 	if err := list.Provide(ctx, u, allocation, nil, d.steps(p.By)); err != nil {
 		return fmt.Errorf("%s: %w", p.By, err)
 	}
-	d.say("%s: %s in %s", p.By, words.Plural(len(list.Machines), "machine"), experiment.About(time.Since(began)))
+	if len(list.Machines) > 0 {
+		d.say("%s: %s in %s", p.By, words.Plural(len(list.Machines), "machine"), experiment.About(time.Since(began)))
+	}
 	m.State, m.Made = result.Made, p.Made
 	m.Environments, m.Missing = environments(ctx, list.Sites(), d.Tools)
 	return d.note(m)
@@ -206,13 +209,17 @@ func LeaveOutUnmade(ctx context.Context, p *experiment.Plan) error {
 		if err == nil {
 			err = account.Check(ctx, lists[i])
 		}
+		for _, id := range making.Cells {
+			lacks := err
+			if lacks == nil {
+				lacks = checkPorts(ctx, account, lists[i], p, id)
+			}
+			if lacks != nil && ctx.Err() == nil {
+				left.add(fmt.Errorf("%s: %w", making.By, lacks), id, "")
+			}
+		}
 		if err := ctx.Err(); err != nil {
 			return err
-		}
-		if err != nil {
-			for _, cell := range making.Cells {
-				left.add(fmt.Errorf("%s: %w", making.By, err), cell, "")
-			}
 		}
 	}
 	if len(left) == before {
@@ -221,4 +228,22 @@ func LeaveOutUnmade(ctx context.Context, p *experiment.Plan) error {
 	err = p.LeaveOut(left)
 	p.Makes, _ = makes(p)
 	return err
+}
+
+// checkPorts says why nodes of a cell's lab cannot have the ports in networks that they are to have.
+func checkPorts(ctx context.Context, account site.Account, list *site.List, p *experiment.Plan, id string) error {
+	l := &p.Cells[slices.IndexFunc(p.Cells, func(c experiment.Cell) bool { return c.ID == id })].Lab
+	t, problems := l.Read(p.Experiment.Dir())
+	if t == nil {
+		return problems.Err()
+	}
+	r, err := completed(l, t)
+	if err != nil {
+		return err
+	}
+	want, err := sites.PortsWanted(list, t, r)
+	if err != nil || len(want) == 0 {
+		return err
+	}
+	return site.CheckPorts(ctx, account, list, want)
 }

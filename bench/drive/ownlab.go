@@ -24,11 +24,12 @@ type ownLab struct {
 	client  *lab.Client
 	state   lab.State
 	cgroups cgroup.Hierarchies
+	made    *portsOf // what a provider has made for it
 }
 
 func newOwnLab(c *lab.Client, s lab.State) (*ownLab, error) {
 	groups, err := cgroup.Find()
-	return &ownLab{c, s, groups}, err
+	return &ownLab{client: c, state: s, cgroups: groups}, err
 }
 
 func (l *ownLab) run(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
@@ -44,7 +45,9 @@ func (l *ownLab) ping(ctx context.Context, r lab.PingRequest) (lab.PingResult, e
 	return l.client.Ping(ctx, r)
 }
 
-func (l *ownLab) down(ctx context.Context) error { return l.state.Stop(ctx, func(lab.Progress) {}) }
+func (l *ownLab) down(ctx context.Context) error {
+	return errors.Join(l.state.Stop(ctx, func(lab.Progress) {}), l.made.release(ctx))
+}
 
 // ports counts at the devices of the lab's namespaces, at all sites.
 func (l *ownLab) ports() map[string]counters.Port {

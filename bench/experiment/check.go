@@ -13,11 +13,19 @@ import (
 	"trivet.dev/trivet/topology/formats/trivet"
 )
 
-// Resolve makes the topology of a lab: it reads or generates it, writes over it what the
-// lab says of its links, and resolves it with the lab's datapath, controller and IPv6. Files are
-// relative to dir; d is what holds where neither file nor lab say anything. Where a problem
-// is an error, the topology is nil.
+// Resolve makes the topology of a lab: what Read returns, resolved as Complete does.
 func (l *Lab) Resolve(dir string, d topology.Defaults) (*topology.Topology, topology.Problems) {
+	t, problems := l.Read(dir)
+	if t == nil {
+		return nil, problems
+	}
+	t, more := l.Complete(t, d)
+	return t, append(problems, more...)
+}
+
+// Read reads or generates the topology of a lab, and writes over it what the lab says of its
+// links and of IPv6. Files are relative to dir. Where a problem is an error, it is nil.
+func (l *Lab) Read(dir string) (*topology.Topology, topology.Problems) {
 	t, problems := l.source(dir)
 	if t == nil || problems.Err() != nil {
 		return nil, problems
@@ -29,14 +37,19 @@ func (l *Lab) Resolve(dir string, d topology.Defaults) (*topology.Topology, topo
 	if v := l.Options["ipv6"]; v != "" {
 		t.IPv6 = topology.IPv6(v)
 	}
+	return t, problems
+}
+
+// Complete resolves the topology of a lab with its datapath and controller; d is what holds where
+// neither the topology nor the lab say anything. Where a problem is an error, the result is nil.
+func (l *Lab) Complete(t *topology.Topology, d topology.Defaults) (*topology.Topology, topology.Problems) {
 	if v := l.Options["controller"]; v != "" {
 		d.OverrideController = []string{v}
 	}
 	if v := l.Options["datapath"]; v != "" {
 		d.OverrideDatapath = topology.Datapath(v)
 	}
-	t, more := topology.Resolve(t, d)
-	return t, append(problems, more...)
+	return topology.Resolve(t, d)
 }
 
 func (l *Lab) changeLinks(t *topology.Topology) error {

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -73,11 +72,7 @@ func (l *Lab) Machines(dir string) (*site.List, error) {
 	if l.Options["on"] == "" {
 		return nil, errors.New("target: sites: say which machines; write  on: machines.yaml")
 	}
-	list, err := site.Read(l.Listed(dir))
-	if err == nil && list.Provided != nil && list.Provided.Joins {
-		return nil, fmt.Errorf("%s: links: networks is for labs alone: those of an experiment share their machines, and links are made with each of them; leave it out", l.Listed(dir))
-	}
-	return list, err
+	return site.Read(l.Listed(dir))
 }
 
 // Listed says what lists a lab's other machines: labs that have this in common share them.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -32,57 +31,24 @@ func (a *app) provide(ctx context.Context, l *site.List, name string, want []*si
 	return err
 }
 
-// connect has a provider make the ports that nodes of a lab, which have been placed, are to have in
-// its networks. The topology has addresses that it gives them from then on.
+// connect has a provider make the ports that nodes of a lab are to have in its networks, under the
+// key of the lab's machines.
 func (a *app) connect(ctx context.Context, state *lab.State, s *source, t *topology.Topology) error {
-	list, placed := state.Sites, state.Topology
-	want := list.PortsOf(t, placed)
-	if len(want) == 0 {
-		return nil
-	}
 	u, err := site.UserOf(lab.Owner())
 	if err != nil {
 		return err
 	}
-	view := a.newSteps(list.Provided.By)
-	err = list.Connect(ctx, u, site.NewAllocation(u, state.Name), want, view.step)
-	if view.end(); err != nil {
-		return err
-	}
-	list.Fill(t)
-	r, _, err := s.resolve(t)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(r.ReadKeys(os.ReadFile), sites.Place(r, list, nil, placed)); err != nil {
-		return err
-	}
-	state.Topology = r
-	return nil
-}
-
-// portsIn lists the ports that nodes of a topology are to have in networks. What is wrong with them
-// whatever the provider says is an error.
-func portsIn(l *site.List, t, resolved *topology.Topology) ([]*site.Port, error) {
-	placed := resolved.Clone() // near enough to how it will be
-	if l.Provided != nil {
-		if err := sites.Place(placed, l, nil, nil); err != nil {
+	allocation := site.NewAllocation(u, state.Name)
+	allocation.Key = state.Sites.Provided.Key
+	view := a.newSteps(state.Sites.Provided.By)
+	defer view.end()
+	return sites.Connect(ctx, u, allocation, state, t, func(t *topology.Topology) (*topology.Topology, error) {
+		r, _, err := s.resolve(t)
+		if err != nil {
 			return nil, err
 		}
-	}
-	want := l.PortsOf(t, placed)
-	switch {
-	case len(want) == 0:
-		return nil, nil
-	case l.Provided == nil:
-		return nil, fmt.Errorf("link %s: %s is a network of a cloud, and the list of machines names none: write  openstack: {cloud: NAME, instances: 2}", want[0].Link, want[0].Network)
-	case len(l.Machines) > 0:
-		return want, nil
-	}
-	if err := local.PlugsInto(local.Integration); err != nil {
-		return nil, fmt.Errorf("%w\n  the lab is to be on this machine (instances: 0), which must be one with Neutron's Open vSwitch agent; or have it at instances:  instances: 1", err)
-	}
-	return want, nil
+		return r, r.ReadKeys(os.ReadFile)
+	}, view.step)
 }
 
 // await waits until packets pass the ports that a lab's nodes have in networks.
@@ -207,11 +173,11 @@ func (a *app) releaseFound(ctx context.Context, on, name, key string) error {
 		return err
 	}
 	for _, s := range labs {
-		if s.Sites != nil && s.Sites.Provided != nil && s.Sites.Provided.Key == all[0].Key {
+		if s.Sites != nil && s.Sites.Provided.Has(all[0].Key) {
 			return fmt.Errorf("the lab is up here:  trivet down %s", s.Name)
 		}
 	}
-	if len(l.Machines) == 0 && local.PlugsInto(local.Integration) == nil { // else it was another machine's
+	if len(l.Machines) == 0 && local.PlugsInto(site.Integration) == nil { // else it was another machine's
 		if err := local.Unplug(all[0].Lab); err != nil {
 			return err
 		}
@@ -264,7 +230,7 @@ func (a *app) examineProvider(ctx context.Context, l *site.List) error {
 		err := account.Check(ctx, l)
 		if len(l.Machines) == 0 {
 			f.What, f.Says = "this machine", "is one of the cloud's, and nodes here can have ports in its networks"
-			if err = local.PlugsInto(local.Integration); err == nil {
+			if err = local.PlugsInto(site.Integration); err == nil {
 				err = account.(site.Networks).CheckPorts(ctx, l, nil)
 			}
 		}

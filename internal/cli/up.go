@@ -123,7 +123,7 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: r}
 	where := "local"
 	if machines != nil {
-		want, err := portsIn(machines, t, r)
+		want, err := sites.PortsWanted(machines, t, r)
 		if err != nil {
 			return err
 		}
@@ -140,8 +140,10 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 		if err := sites.Spread(ctx, &state, machines); err != nil {
 			return fmt.Errorf("%w\nnothing was changed", err)
 		}
-		if err := a.connect(ctx, &state, s, t); err != nil {
-			return err
+		if len(want) > 0 {
+			if err := a.connect(ctx, &state, s, t); err != nil {
+				return err
+			}
 		}
 		r = state.Topology
 		if where = words.Plural(len(sites.Used(machines, r)), "other site") + " over SSH"; len(machines.Machines) == 0 {

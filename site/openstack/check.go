@@ -139,7 +139,7 @@ func choose[T any](what, name string, all []T, of func(T) (id, name string)) (ch
 
 // room says what exceeds the project's quotas.
 func (a *account) room(ctx context.Context, f found) error {
-	n := len(f.flavors)
+	var lacks shortage
 	cores, memory := 0, 0
 	for _, x := range f.flavors {
 		cores, memory = cores+x.VCPUs, memory+x.RAM
@@ -148,37 +148,40 @@ func (a *account) room(ctx context.Context, f found) error {
 	if err != nil {
 		return explained("ask for the quotas of Nova", err)
 	}
-	c := said.Absolute
-	var wrong []error
-	need := func(what string, want, used, limit int) {
-		if limit >= 0 && want > limit-used {
-			wrong = append(wrong, fmt.Errorf("the quota of %s: %d are wanted, and %d of %d are left", what, want, max(0, limit-used), limit))
-		}
-	}
-	need("instances", n, c.TotalInstancesUsed, c.MaxTotalInstances)
-	need("processors", cores, c.TotalCoresUsed, c.MaxTotalCores)
-	need("memory (MB)", memory, c.TotalRAMUsed, c.MaxTotalRAMSize)
+	n, c := len(f.flavors), said.Absolute
+	lacks.need("instances", n, c.TotalInstancesUsed, c.MaxTotalInstances)
+	lacks.need("processors", cores, c.TotalCoresUsed, c.MaxTotalCores)
+	lacks.need("memory (MB)", memory, c.TotalRAMUsed, c.MaxTotalRAMSize)
 	q, err := a.quotas(ctx)
 	if err != nil {
 		return err
 	}
 	if q != nil {
-		of := func(what string, want int, d quotas.QuotaDetail) { need(what, want, d.Used+d.Reserved, d.Limit) }
-		of("security groups", 1, q.SecurityGroup)
-		of("ports", n+1, q.Port)
+		lacks.of("security groups", 1, q.SecurityGroup)
+		lacks.of("ports", n+1, q.Port)
 		if f.external != nil {
-			of("floating IPs", n, q.FloatingIP)
+			lacks.of("floating IPs", n, q.FloatingIP)
 		}
 		if f.network == nil {
-			of("networks", 1, q.Network)
-			of("subnets", 1, q.Subnet)
-			of("routers", 1, q.Router)
+			lacks.of("networks", 1, q.Network)
+			lacks.of("subnets", 1, q.Subnet)
+			lacks.of("routers", 1, q.Router)
 		}
 	}
-	if len(wrong) > 0 {
-		return fmt.Errorf("%w\n  make room (trivet ls --on openstack shows what labs take), choose a smaller flavor or fewer instances, or have the quota raised", errors.Join(wrong...))
+	return lacks.err("choose a smaller flavor or fewer instances")
+}
+
+// roomForPorts says whether the project may have so many more ports, and networks of links.
+func (a *account) roomForPorts(ctx context.Context, n, links int) error {
+	q, err := a.quotas(ctx)
+	if err != nil || q == nil {
+		return err
 	}
-	return nil
+	var lacks shortage
+	lacks.of("ports", n, q.Port)
+	lacks.of("networks", links, q.Network)
+	lacks.of("subnets", links, q.Subnet)
+	return lacks.err("leave links out")
 }
 
 // quotas are those of Neutron; nil where one may not ask.
@@ -190,21 +193,24 @@ func (a *account) quotas(ctx context.Context) (*quotas.QuotaDetailSet, error) {
 	return q, explained("ask for the quotas of Neutron", err)
 }
 
-// roomForPorts says whether the project may have so many more ports, and networks of links.
-func (a *account) roomForPorts(ctx context.Context, n, links int) error {
-	q, err := a.quotas(ctx)
-	if err != nil || q == nil {
-		return err
+// shortage is what exceeds quotas.
+type shortage []error
+
+// need adds something to it of which more is wanted than there is left. A negative limit is none.
+func (s *shortage) need(what string, want, used, limit int) {
+	if limit >= 0 && want > limit-used {
+		*s = append(*s, fmt.Errorf("the quota of %s: %d are wanted, and %d of %d are left", what, want, max(0, limit-used), limit))
 	}
-	var wrong []error
-	for _, x := range []struct {
-		what string
-		want int
-		quotas.QuotaDetail
-	}{{"ports", n, q.Port}, {"networks", links, q.Network}, {"subnets", links, q.Subnet}} {
-		if left := max(0, x.Limit-x.Used-x.Reserved); x.Limit >= 0 && x.want > left {
-			wrong = append(wrong, fmt.Errorf("the quota of %s: %d are wanted, and %d of %d are left", x.what, x.want, left, x.Limit))
-		}
+}
+
+func (s *shortage) of(what string, want int, q quotas.QuotaDetail) {
+	s.need(what, want, q.Used+q.Reserved, q.Limit)
+}
+
+// err is what is told of it, with what else the user can do about it.
+func (s *shortage) err(or string) error {
+	if len(*s) == 0 {
+		return nil
 	}
-	return errors.Join(wrong...)
+	return fmt.Errorf("%w\n  make room (trivet ls --on openstack shows what labs take), %s, or have the quota raised", errors.Join(*s...), or)
 }

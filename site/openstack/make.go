@@ -86,7 +86,9 @@ func (a *account) Make(ctx context.Context, l *site.List, al site.Allocation, sa
 }
 
 // called is the name of something that is made for the lab.
-func (b *building) called(what string) string { return "trivet-" + b.Lab + "-" + what }
+func (b *building) called(what string) string { return called(b.Allocation, what) }
+
+func called(a site.Allocation, what string) string { return "trivet-" + a.Lab + "-" + what }
 
 func (b *building) make(ctx context.Context, k kind, what string, body map[string]any) (thing, error) {
 	body["description"] = b.mark

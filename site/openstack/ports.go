@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -233,7 +234,7 @@ func (a *account) MakePorts(ctx context.Context, l *site.List, al site.Allocatio
 	if plugs(l) {
 		return nil
 	}
-	return b.attach(ctx, want)
+	return b.attach(ctx, l, want)
 }
 
 // ofLinks are the addresses in each network that is a link. They are Neutron's alone, as Nova
@@ -330,32 +331,28 @@ func (n *inNetwork) fill(p *site.Port, made thing, host string) (err error) {
 	if vif := made.VIF; vif == "binding_failed" || vif == "unbound" {
 		return fmt.Errorf("no port in %s can be at %s: does Neutron's agent run there, and does it have the network's type? openstack network agent list --host %[2]s", p.Network, host)
 	}
-	if p.At.Bridge = made.VIFDetails.Bridge; p.At.Bridge == "" {
-		p.At.Bridge = integration
-	}
+	p.At.Bridge = cmp.Or(made.VIFDetails.Bridge, site.Integration)
 	p.At.Whole = made.VIFDetails.Datapath == "netdev"
 	return nil
 }
 
-// integration is the bridge into which everything is plugged, where Neutron does not say which.
-const integration = "br-int"
-
 // attach makes ports those of the instances that their nodes are at.
-func (b *building) attach(ctx context.Context, want []*site.Port) error {
-	all, err := b.servers(ctx, b.Key)
+func (b *building) attach(ctx context.Context, l *site.List, want []*site.Port) error {
+	all, err := b.servers(ctx, l.Provided.Key)
 	if err != nil {
 		return err
 	}
-	servers := map[string]string{}
+	servers := map[string]string{} // by the machine's name
 	for _, s := range all {
-		servers[s.Name] = s.ID
+		of, _ := ofMark(s.Metadata["trivet"])
+		servers[strings.TrimPrefix(s.Name, called(of, ""))] = s.ID
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	for _, p := range want {
-		server := servers[b.called(p.Site)]
+		server := servers[p.Site]
 		g.Go(func() error {
-			return once(ctx, fmt.Sprintf("attach the port of %s to the instance %s", p.Link, b.called(p.Site)), func(ctx context.Context) error {
+			return once(ctx, fmt.Sprintf("attach the port of %s to the instance %s", p.Link, p.Site), func(ctx context.Context) error {
 				_, err := b.nova.Post(ctx, b.nova.ServiceURL("servers", server, "os-interface"),
 					map[string]any{"interfaceAttachment": map[string]any{"port_id": p.At.ID}}, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
 				return err

@@ -45,8 +45,11 @@ func (a *account) Remove(ctx context.Context, key string, say func(string)) (int
 		failed := make([]error, len(all))
 		for i, t := range all {
 			g.Go(func() error {
-				if k == routers {
+				switch k {
+				case routers:
 					failed[i] = a.emptyRouter(ctx, t.ID)
+				case ports:
+					failed[i] = a.detach(ctx, t)
 				}
 				failed[i] = errors.Join(failed[i], a.remove(ctx, k, t.ID))
 				return nil
@@ -96,6 +99,29 @@ func (a *account) removeServers(ctx context.Context, key string, say func(string
 		}
 		if err := sleep(ctx, time.Second); err != nil {
 			return n, err
+		}
+	}
+}
+
+// detach takes a port away from an instance that lives on, and waits until it is.
+func (a *account) detach(ctx context.Context, t thing) error {
+	if !strings.HasPrefix(t.DeviceOwner, "compute:") {
+		return nil
+	}
+	_, err := a.nova.Delete(ctx, a.nova.ServiceURL("servers", t.Device, "os-interface", t.ID), &gophercloud.RequestOpts{OkCodes: []int{http.StatusAccepted}})
+	if err != nil && !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+		return explained("detach the port "+t.Name, err)
+	}
+	for wait := patience.CloudRemoves.Begin(); ; {
+		there, err := a.list(ctx, ports, url.Values{"id": {t.ID}, "device_id": {t.Device}})
+		if err != nil || len(there) == 0 {
+			return err
+		}
+		if wait.Over() {
+			return fmt.Errorf("the port %s is still attached to the instance %s: %w", t.Name, t.Device, wait.Err())
+		}
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

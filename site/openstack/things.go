@@ -40,8 +40,10 @@ type thing struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 
-	PortID   string `json:"port_id"`
-	FixedIPs []struct {
+	PortID      string `json:"port_id"`
+	Device      string `json:"device_id"`
+	DeviceOwner string `json:"device_owner"`
+	FixedIPs    []struct {
 		Address string `json:"ip_address"`
 		Subnet  string `json:"subnet_id"`
 	} `json:"fixed_ips"`
@@ -83,7 +85,7 @@ func (a *account) list(ctx context.Context, k kind, query url.Values) (out []thi
 
 // marked lists what the project has of a kind with the mark of a key; "": of any.
 func (a *account) marked(ctx context.Context, k kind, key string) ([]thing, error) {
-	all, err := a.list(ctx, k, url.Values{"project_id": {a.project}, "fields": {"id", "name", "description", "status"}})
+	all, err := a.list(ctx, k, url.Values{"project_id": {a.project}, "fields": {"id", "name", "description", "status", "device_id", "device_owner"}})
 	return slices.DeleteFunc(all, func(t thing) bool { al, ok := ofMark(t.Description); return !ok || key != "" && al.Key != key }), err
 }
 

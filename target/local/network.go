@@ -62,16 +62,7 @@ func (l *Lab) takePort(link *topology.Link, within topology.Endpoint, p *topolog
 			return err
 		}
 	}
-	if link.Down || !ownsNamespaces(l.node(within.Node)) { // those of switches are set up together
-		return nil
-	}
-	return l.inNet(within.Node, func() error {
-		dev, err := netlink.LinkByName(within.Interface)
-		if err != nil {
-			return err
-		}
-		return netlink.LinkSetUp(dev)
-	})
+	return l.setUp(link, within)
 }
 
 // plugPort makes the node's device, and plugs its far end into the machine's Open vSwitch.
@@ -219,9 +210,6 @@ func Unplug(lab string) error {
 	}
 	return unplug(strings.Fields(out))
 }
-
-// Integration is the bridge into which Neutron has everything plugged, unless it says otherwise.
-const Integration = "br-int"
 
 // PlugsInto says why nothing can be plugged into a bridge of the machine's Open vSwitch.
 func PlugsInto(bridge string) error {

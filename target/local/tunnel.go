@@ -11,7 +11,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/topology"
 )
@@ -108,11 +107,17 @@ func (l *Lab) makeCarried(link *topology.Link, at topology.Endpoint, c topology.
 	if err := b.Flush(); err != nil {
 		return fmt.Errorf("link %s: %w", link.Name(), CarriedTaken(c, err))
 	}
-	if link.Down || !ownsNamespaces(l.node(at.Node)) { // those of switches are set up together
+	return l.setUp(link, at)
+}
+
+// setUp sets up a node's device of a link that leaves the lab.
+func (l *Lab) setUp(link *topology.Link, at topology.Endpoint) error {
+	n := l.node(at.Node)
+	if link.Down || !ownsNamespaces(n) { // those of switches are set up together
 		return nil
 	}
-	return inside.File(ns, func() error {
-		if n := l.node(at.Node); n.Native {
+	return l.inNet(at.Node, func() error {
+		if n.Native {
 			if err := l.settleNative(n, at.Interface); err != nil {
 				return err
 			}

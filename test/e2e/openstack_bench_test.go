@@ -117,10 +117,16 @@ order: given
 repetitions: 2
 probes: [ping: {from: h1, to: h2, count: 3, interval: 10ms}]
 `)
+	const tunnels, networks = "openstack: {cloud: tests, image: body, flavor: small, instances: 2}\n", "openstack: {cloud: tests, image: body, flavor: small, instances: 2, links: networks}\n"
 	for i, c := range []struct {
-		at     string
-		signal syscall.Signal
-	}{{"openstack: 2 floating IPs", syscall.SIGKILL}, {"2/4  place=openstack", syscall.SIGKILL}, {"openstack: 2 instances", syscall.SIGINT}} {
+		cloud, at string
+		signal    syscall.Signal
+		holds     int // the machines, and what is the lab's own
+	}{
+		{tunnels, "openstack: 2 floating IPs", syscall.SIGKILL, 1}, {tunnels, "2/4  place=openstack", syscall.SIGKILL, 1}, {tunnels, "openstack: 2 instances", syscall.SIGINT, 0},
+		{networks, "openstack: 2 ports of nodes", syscall.SIGKILL, 2}, {networks, "openstack: 2 ports of nodes", syscall.SIGINT, 0},
+	} {
+		m.file("cloud.yaml", c.cloud)
 		out := fmt.Sprintf("%d.jsonl", i)
 		cmd := m.command(trivet, "bench", "run", "x.yaml", "--out", out)
 		said := m.startOutput(cmd)
@@ -130,10 +136,10 @@ probes: [ping: {from: h1, to: h2, count: 3, interval: 10ms}]
 		run, err := results.ReadFile(filepath.Join(m.dir, out))
 		must(t, err)
 		if c.signal == syscall.SIGKILL {
-			if held := run.Held(); len(held) != 1 || held[0].On != "cloud.yaml" {
+			if held := run.Held(); len(held) != c.holds || held[0].On != "cloud.yaml" {
 				t.Errorf("%s: held are %+v", c.at, held)
 			}
-			if left := m.allocationsOf(out); len(left) != 1 || !strings.HasPrefix(left[0].Lab, "bench-") {
+			if left := m.allocationsOf(out); len(left) != c.holds || !strings.HasPrefix(left[0].Lab, "bench-") {
 				t.Errorf("%s: listed are %+v", c.at, left)
 			}
 		} else if left := m.allocationsOf(out); len(left) > 0 || len(run.Held()) > 0 {
@@ -158,5 +164,101 @@ probes: [ping: {from: h1, to: h2, count: 3, interval: 10ms}]
 		if left := m.allocationsOf(out); len(left) > 0 || len(run.Held()) > 0 {
 			t.Errorf("%s: left are %+v, %+v", c.at, left, run.Held())
 		}
+	}
+}
+
+// TestOpenStackFigure10Experiment proves that the experiment of figure 10 measures, here and in a
+// cloud where all links between its instances are networks, the ways of figures 11 and 12: the
+// nodes that packets cross, not only how many; that each lab's networks and ports are its own, and
+// go with it, while the instances are the run's; and that nothing is left.
+func TestOpenStackFigure10Experiment(t *testing.T) {
+	m, _ := newTenant(t)
+	for _, name := range []string{"figure-10.yaml", "figure-10-topology.yaml"} {
+		text, err := os.ReadFile(experimentFile(t, "three-places/"+name))
+		must(t, err)
+		m.file(name, string(text))
+	}
+	m.file("figure-10-cloud.yaml", "openstack: {cloud: tests, image: body, flavor: small, links: networks, instances: {vm1: {}, vm2: {}, vm3: {}, routing: {}, physical: {}}}\n")
+	r := m.run("bench", "run", "figure-10.yaml", "--quick")
+	if r.code != 0 {
+		t.Fatal(r)
+	}
+	contains(t, r.String(), "makes: 5 machines by openstack (figure-10-cloud.yaml)", "4 runs measured, 0 failed")
+	run, err := results.ReadFile(filepath.Join(m.dir, "figure-10.jsonl"))
+	must(t, err)
+	paths := map[string]string{}
+	for _, s := range run.Counted() {
+		if s.Failure != "" {
+			t.Errorf("%s, %s: %s", s.Cell, s.Probe, s.Failure)
+		}
+		for _, measured := range s.Measurements {
+			if measured.Metric == "hop_rtt" {
+				paths[s.Cell] += measured.Labels["address"] + " "
+			}
+		}
+	}
+	const vm2, vm3 = "192.168.1.1 192.168.3.3 192.168.5.5 192.168.6.3 ", "192.168.1.1 192.168.2.2 192.168.4.4 192.168.7.6 10.1.8.7 10.1.9.3 "
+	for _, place := range []string{"laptop", "openstack"} {
+		if to2, to3 := paths["place="+place+",to=VM2"], paths["place="+place+",to=VM3"]; to2 != vm2 || to3 != vm3 {
+			t.Errorf("%s: the ways are %q and %q", place, to2, to3)
+		}
+	}
+	keys := map[string][]string{} // what became of each
+	for _, o := range run.Machines {
+		keys[o.Key] = append(keys[o.Key], o.State)
+	}
+	if len(keys) != 3 || len(run.Held()) > 0 {
+		t.Errorf("the instances and the networks of two labs were %v", keys)
+	}
+	if list := m.allocations(); len(list) > 0 {
+		t.Errorf("left in the cloud: %+v", list)
+	}
+}
+
+// TestOpenStackPortsExperiment proves that an experiment measures through ports that nodes have in
+// a tenant's networks, at the machine with Neutron's agent: through a routing node of either
+// datapath between two networks; that each lab's ports are there as long as it is; and that a lab
+// which cannot have its ports is left out, with the reason.
+func TestOpenStackPortsExperiment(t *testing.T) {
+	m := newNode(t)
+	c := newClients(t, m)
+	c.network("net1", "192.168.1.0/24", "none")
+	c.network("net2", "192.168.2.0/24", "none")
+	m.file("x.yaml", strings.ReplaceAll(`topology:
+  nodes: {h1: host, h2: host, r1: router}
+  links:
+    - h1 -- network:NAMEnet1: {from: {address: 192.168.1.2/24}}
+    - r1 -- network:NAMEnet1: {from: {address: 192.168.1.1/24}}
+    - r1 -- network:NAMEnet2: {from: {address: "${net.address}"}}
+    - h2 -- network:NAMEnet2: {from: {address: 192.168.2.2/24}}
+lab: {target: sites, on: cloud.yaml, datapath: "${datapath}"}
+factors:
+  datapath: [embedded, ovs, kernel]
+  net: {good: {address: 192.168.2.1/24}, bad: {address: 192.168.3.1/24}}
+repetitions: 1
+probes: [ping: {from: h1, to: h2, count: 3, interval: 10ms}]
+`, "NAME", c.prefix))
+	r := m.run("bench", "run", "x.yaml")
+	if r.code != 0 {
+		t.Fatal(r)
+	}
+	contains(t, r.String(), "3 runs measured, 0 failed", "192.168.3.1/24 is in no subnet of")
+	run, err := results.ReadFile(filepath.Join(m.dir, "x.jsonl"))
+	must(t, err)
+	for _, s := range run.Counted() {
+		for _, measured := range s.Measurements {
+			if measured.Metric == "loss" && (len(measured.Values) != 1 || measured.Values[0] != 0) {
+				t.Errorf("%s: %v were lost", s.Cell, measured.Values)
+			}
+		}
+	}
+	if len(run.Held()) > 0 {
+		t.Errorf("held are %+v", run.Held())
+	}
+	if list := m.allocations(); len(list) > 0 {
+		t.Errorf("left in the cloud: %+v", list)
+	}
+	if left := m.sh("ovs-vsctl --bare --columns=name find Interface external_ids:trivet-lab!=[]"); strings.Contains(left, "bench") {
+		t.Errorf("left in Open vSwitch: %s", left)
 	}
 }

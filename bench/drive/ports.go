@@ -1,0 +1,78 @@
+package drive
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/sites"
+	"trivet.dev/trivet/topology"
+)
+
+// portsOf is what a provider has made for one lab: ports of its nodes and networks that are its
+// links. Its machines are the run's, this is the lab's, and goes with it. nil: nothing.
+type portsOf struct {
+	driver *Driver
+	user   *site.User
+	list   *site.List
+	held   result.Machines
+}
+
+// connect has a provider make the ports that nodes of a lab are to have in its networks. The lab
+// must have been spread.
+func (d *Driver) connect(ctx context.Context, l *experiment.Lab, state *lab.State) (*portsOf, error) {
+	list := state.Sites
+	t, problems := l.Read(d.Dir)
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	want, err := sites.PortsWanted(list, t, state.Topology)
+	if err != nil || len(want) == 0 {
+		return nil, err
+	}
+	u, err := site.UserOf(lab.Owner())
+	if err != nil {
+		return nil, err
+	}
+	allocation := site.NewAllocation(u, state.Name)
+	p := &portsOf{d, u, list, result.Machines{State: result.Asked, On: filepath.Base(l.Listed(d.Dir)), By: list.Provided.By, Options: list.Provided.Options, Key: allocation.Key}}
+	if err := d.note(p.held); err != nil {
+		return nil, fmt.Errorf("%s: no ports were asked for, as that could not be written down: %w", p.held.By, err)
+	}
+	d.machines.held = append(d.machines.held, p.held)
+	complete := func(t *topology.Topology) (*topology.Topology, error) { return completed(l, t) }
+	if err := sites.Connect(ctx, u, allocation, state, t, complete, d.steps(p.held.By)); err != nil {
+		return p, fmt.Errorf("%s: %w", p.held.By, err)
+	}
+	return p, nil
+}
+
+// await waits until packets pass the ports.
+func (p *portsOf) await(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
+	return p.list.Provided.Await(ctx, p.user, p.driver.steps(p.held.By))
+}
+
+// release removes the ports. If it fails, Driver.Release tries again.
+func (p *portsOf) release(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
+	removed := site.Provided{By: p.held.By, Options: p.held.Options, Key: p.held.Key}
+	if _, err := removed.Remove(ctx, p.user, p.driver.steps(p.held.By)); err != nil {
+		return err
+	}
+	p.held.State = result.Removed
+	if err := p.driver.note(p.held); err != nil {
+		return err
+	}
+	p.driver.machines.held = slices.DeleteFunc(p.driver.machines.held, func(m result.Machines) bool { return m.Key == p.held.Key })
+	return nil
+}

@@ -1,0 +1,54 @@
+package sites
+
+import (
+	"context"
+	"fmt"
+
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// PortsWanted lists the ports that the nodes of a topology are to have in networks of the list's
+// provider; resolved is the same topology with all that it leaves open. What no provider can do is
+// an error.
+func PortsWanted(l *site.List, t, resolved *topology.Topology) ([]*site.Port, error) {
+	placed := resolved.Clone() // near enough to how it will be
+	if l.Provided != nil {
+		if err := Place(placed, l, nil, nil); err != nil {
+			return nil, err
+		}
+	}
+	want := l.PortsOf(t, placed)
+	switch {
+	case len(want) == 0:
+		return nil, nil
+	case l.Provided == nil:
+		return nil, fmt.Errorf("link %s: %s is a network of a cloud, and the list of machines names none: write  openstack: {cloud: NAME, instances: 2}", want[0].Link, want[0].Network)
+	case len(l.Machines) > 0:
+		return want, nil
+	}
+	if err := local.PlugsInto(site.Integration); err != nil {
+		return nil, fmt.Errorf("%w\n  the lab is to be on this machine (instances: 0), which must be one with Neutron's Open vSwitch agent; or have it at instances:  instances: 1", err)
+	}
+	return want, nil
+}
+
+// Connect has the provider make the ports that nodes of a lab are to have in its networks. The lab
+// must have been spread; t is its topology as the file has it. The lab's own topology has the
+// addresses that the provider gives from then on.
+func Connect(ctx context.Context, u *site.User, a site.Allocation, state *lab.State, t *topology.Topology,
+	resolve func(*topology.Topology) (*topology.Topology, error), say func(string)) error {
+	list, placed := state.Sites, state.Topology
+	if err := list.Connect(ctx, u, a, list.PortsOf(t, placed), say); err != nil {
+		return err
+	}
+	list.Fill(t)
+	r, err := resolve(t)
+	if err != nil {
+		return err
+	}
+	state.Topology = r
+	return Place(r, list, nil, placed)
+}

@@ -63,7 +63,7 @@ func TestOpenStackExperiment(t *testing.T) {
 	if found := h.sh("grep -rlF -e " + secret + " " + h.dir + " | grep -v secure.yaml || :"); found != "" || strings.Contains(r.String(), secret) {
 		t.Errorf("the secret is in %s, or was printed", found)
 	}
-	if left := h.allocationsOf("three-places.jsonl"); len(left) > 0 {
+	if left := h.allocationsOf("cloud.yaml", "three-places.jsonl"); len(left) > 0 {
 		t.Errorf("left in the cloud: %+v", left)
 	}
 
@@ -94,12 +94,12 @@ func TestOpenStackExperiment(t *testing.T) {
 	}
 }
 
-// allocationsOf is what the cloud has of machines that were made for a result.
-func (m *machine) allocationsOf(file string) []site.Allocation {
+// allocationsOf is what the cloud of a list has of what was made for a result.
+func (m *machine) allocationsOf(on, file string) []site.Allocation {
 	m.t.Helper()
 	run, err := results.ReadFile(filepath.Join(m.dir, file))
 	must(m.t, err)
-	return slices.DeleteFunc(jsonOf[[]site.Allocation](m, "ls", "--on", "cloud.yaml"), func(a site.Allocation) bool {
+	return slices.DeleteFunc(jsonOf[[]site.Allocation](m, "ls", "--on", on), func(a site.Allocation) bool {
 		return !slices.ContainsFunc(run.Machines, func(o results.Machines) bool { return o.Key == a.Key })
 	})
 }
@@ -139,10 +139,10 @@ probes: [ping: {from: h1, to: h2, count: 3, interval: 10ms}]
 			if held := run.Held(); len(held) != c.holds || held[0].On != "cloud.yaml" {
 				t.Errorf("%s: held are %+v", c.at, held)
 			}
-			if left := m.allocationsOf(out); len(left) != c.holds || !strings.HasPrefix(left[0].Lab, "bench-") {
+			if left := m.allocationsOf("cloud.yaml", out); len(left) != c.holds || !strings.HasPrefix(left[0].Lab, "bench-") {
 				t.Errorf("%s: listed are %+v", c.at, left)
 			}
-		} else if left := m.allocationsOf(out); len(left) > 0 || len(run.Held()) > 0 {
+		} else if left := m.allocationsOf("cloud.yaml", out); len(left) > 0 || len(run.Held()) > 0 {
 			t.Errorf("%s: left are %+v, %+v", c.at, left, run.Held())
 		}
 		r := m.run("bench", "run", "x.yaml", "--out", out, "--resume")
@@ -161,7 +161,7 @@ probes: [ping: {from: h1, to: h2, count: 3, interval: 10ms}]
 		if cells["place=laptop"] != 2 || cells["place=openstack"] != 2 || len(run.Samples) != 4 {
 			t.Errorf("%s: measured %v, in %d samples", c.at, cells, len(run.Samples))
 		}
-		if left := m.allocationsOf(out); len(left) > 0 || len(run.Held()) > 0 {
+		if left := m.allocationsOf("cloud.yaml", out); len(left) > 0 || len(run.Held()) > 0 {
 			t.Errorf("%s: left are %+v, %+v", c.at, left, run.Held())
 		}
 	}
@@ -210,7 +210,7 @@ func TestOpenStackFigure10Experiment(t *testing.T) {
 	if len(keys) != 3 || len(run.Held()) > 0 {
 		t.Errorf("the instances and the networks of two labs were %v", keys)
 	}
-	if list := m.allocations(); len(list) > 0 {
+	if list := m.allocationsOf("figure-10-cloud.yaml", "figure-10.jsonl"); len(list) > 0 {
 		t.Errorf("left in the cloud: %+v", list)
 	}
 }
@@ -255,7 +255,7 @@ probes: [ping: {from: h1, to: h2, count: 3, interval: 10ms}]
 	if len(run.Held()) > 0 {
 		t.Errorf("held are %+v", run.Held())
 	}
-	if list := m.allocations(); len(list) > 0 {
+	if list := m.allocationsOf("cloud.yaml", "x.jsonl"); len(list) > 0 {
 		t.Errorf("left in the cloud: %+v", list)
 	}
 	if left := m.sh("ovs-vsctl --bare --columns=name find Interface external_ids:trivet-lab!=[]"); strings.Contains(left, "bench") {

@@ -216,15 +216,21 @@ func (r result) String() string {
 	return fmt.Sprintf("%s\nexit %d\nstdout: %s\nstderr: %s", r.args, r.code, r.out, r.err)
 }
 
-// commandTime bounds each command: nothing here takes so long unless it hangs.
-const commandTime = 4 * time.Minute
+// commandTime bounds each command: nothing takes so long unless it hangs, but for experiments whose
+// machines are made first.
+const commandTime, experimentTime = 4 * time.Minute, 20 * time.Minute
 
 // wait waits for a command that was started, and ends one that hangs. Where it does, it may say
 // first.
 func wait(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	kill := time.AfterFunc(commandTime+5*time.Second, func() { _ = cmd.Process.Kill() })
-	late := time.AfterFunc(commandTime, func() { _ = cmd.Process.Signal(unix.SIGQUIT) })
+	waitWithin(t, commandTime, cmd)
+}
+
+func waitWithin(t *testing.T, limit time.Duration, cmd *exec.Cmd) {
+	t.Helper()
+	kill := time.AfterFunc(limit+5*time.Second, func() { _ = cmd.Process.Kill() })
+	late := time.AfterFunc(limit, func() { _ = cmd.Process.Signal(unix.SIGQUIT) })
 	err := cmd.Wait()
 	kill.Stop()
 	if !late.Stop() {
@@ -235,11 +241,16 @@ func wait(t *testing.T, cmd *exec.Cmd) {
 
 func (m *machine) do(cmd *exec.Cmd) result {
 	m.t.Helper()
+	return m.doWithin(commandTime, cmd)
+}
+
+func (m *machine) doWithin(limit time.Duration, cmd *exec.Cmd) result {
+	m.t.Helper()
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	cmd.WaitDelay = time.Minute
 	must(m.t, m.start(cmd))
-	wait(m.t, cmd)
+	waitWithin(m.t, limit, cmd)
 	code := cmd.ProcessState.ExitCode()
 	return result{filepath.Base(cmd.Path) + " " + strings.Join(cmd.Args[1:], " "), out.String(), errOut.String(), code}
 }
@@ -248,6 +259,17 @@ func (m *machine) do(cmd *exec.Cmd) result {
 func (m *machine) run(args ...string) result {
 	m.t.Helper()
 	return m.do(m.command(trivet, args...))
+}
+
+// measure runs an experiment whose machines are made first, all of whose runs must succeed, and
+// returns what it prints.
+func (m *machine) measure(args ...string) string {
+	m.t.Helper()
+	r := m.doWithin(experimentTime, m.command(trivet, append([]string{"bench", "run"}, args...)...))
+	if r.code != 0 {
+		m.t.Fatal(r)
+	}
+	return r.String()
 }
 
 // runIn runs trivet with standard input.

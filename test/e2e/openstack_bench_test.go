@@ -32,11 +32,8 @@ func TestOpenStackExperiment(t *testing.T) {
 
 	const makes = "makes: 2 machines by openstack (cloud.yaml)"
 	contains(t, h.ok("bench", "run", "three-places.yaml", "--quick", "--dry-run"), makes)
-	r := h.run("bench", "run", "three-places.yaml", "--quick")
-	if r.code != 0 {
-		t.Fatal(r)
-	}
-	contains(t, r.String(), makes, "openstack: 2 machines in ", "6 runs measured, 0 failed", "openstack: 9 things removed")
+	printed := h.measure("three-places.yaml", "--quick")
+	contains(t, printed, makes, "openstack: 2 machines in ", "6 runs measured, 0 failed", "openstack: 9 things removed")
 	run, err := results.ReadFile(filepath.Join(h.dir, "three-places.jsonl"))
 	must(t, err)
 	measured := map[string]int{}
@@ -60,7 +57,7 @@ func TestOpenStackExperiment(t *testing.T) {
 	if len(places) != 3 || places["rack"].Machines["m2"].Kernel == "" || places["cloud"].Machines["i2"].Kernel == "" || places["cloud"].Made["i1"]["image"] != "body" || places["cloud"].Made["i2"]["zone"] == "" {
 		t.Errorf("places: %+v", places)
 	}
-	if found := h.sh("grep -rlF -e " + secret + " " + h.dir + " | grep -v secure.yaml || :"); found != "" || strings.Contains(r.String(), secret) {
+	if found := h.sh("grep -rlF -e " + secret + " " + h.dir + " | grep -v secure.yaml || :"); found != "" || strings.Contains(printed, secret) {
 		t.Errorf("the secret is in %s, or was printed", found)
 	}
 	if left := h.allocationsOf("cloud.yaml", "three-places.jsonl"); len(left) > 0 {
@@ -145,11 +142,7 @@ probes: [ping: {from: h1, to: h2, count: 3, interval: 10ms}]
 		} else if left := m.allocationsOf("cloud.yaml", out); len(left) > 0 || len(run.Held()) > 0 {
 			t.Errorf("%s: left are %+v, %+v", c.at, left, run.Held())
 		}
-		r := m.run("bench", "run", "x.yaml", "--out", out, "--resume")
-		if r.code != 0 {
-			t.Fatal(r)
-		}
-		contains(t, r.String(), "openstack: 2 machines in ")
+		contains(t, m.measure("x.yaml", "--out", out, "--resume"), "openstack: 2 machines in ")
 		run, err = results.ReadFile(filepath.Join(m.dir, out))
 		must(t, err)
 		cells := map[string]int{}
@@ -179,11 +172,7 @@ func TestOpenStackFigure10Experiment(t *testing.T) {
 		m.file(name, string(text))
 	}
 	m.file("figure-10-cloud.yaml", "openstack: {cloud: tests, image: body, flavor: small, links: networks, instances: {vm1: {}, vm2: {}, vm3: {}, routing: {}, physical: {}}}\n")
-	r := m.run("bench", "run", "figure-10.yaml", "--quick")
-	if r.code != 0 {
-		t.Fatal(r)
-	}
-	contains(t, r.String(), "makes: 5 machines by openstack (figure-10-cloud.yaml)", "4 runs measured, 0 failed")
+	contains(t, m.measure("figure-10.yaml", "--quick"), "makes: 5 machines by openstack (figure-10-cloud.yaml)", "4 runs measured, 0 failed")
 	run, err := results.ReadFile(filepath.Join(m.dir, "figure-10.jsonl"))
 	must(t, err)
 	paths := map[string]string{}
@@ -238,11 +227,7 @@ factors:
 repetitions: 1
 probes: [ping: {from: h1, to: h2, count: 3, interval: 10ms}]
 `, "NAME", c.prefix))
-	r := m.run("bench", "run", "x.yaml")
-	if r.code != 0 {
-		t.Fatal(r)
-	}
-	contains(t, r.String(), "3 runs measured, 0 failed", "192.168.3.1/24 is in no subnet of")
+	contains(t, m.measure("x.yaml"), "3 runs measured, 0 failed", "192.168.3.1/24 is in no subnet of")
 	run, err := results.ReadFile(filepath.Join(m.dir, "x.jsonl"))
 	must(t, err)
 	for _, s := range run.Counted() {

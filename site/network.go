@@ -36,7 +36,7 @@ type Port struct {
 	Network string            `json:"network,omitempty"` // as the topology calls it; empty: the link's own
 	Pos     topology.Position `json:"-"`
 
-	Site      string `json:"site,omitempty"`      // where the node is, once it has been placed
+	Site      string `json:"site,omitempty"`      // where the node is, once it has been placed; see topology.AtProvider
 	Addressed bool   `json:"addressed,omitempty"` // it is to have an address of the provider's
 
 	// What is wanted of it, if that is set; then, what it has. MTU is the most that is asked for.
@@ -45,23 +45,44 @@ type Port struct {
 	MTU       int            `json:"mtu,omitempty"`
 
 	At *topology.NetworkPort `json:"at,omitempty"` // once it is made
+
+	Router *Router `json:"router,omitempty"` // of whom it is an interface; nil: it is no router of the provider's
 }
 
-// PortsOf lists the ports that nodes of a lab at the list's machines are to have in networks;
-// resolved is the same topology with all that it leaves open. Links between two machines have some
-// once it is placed, if the list says that they are networks.
+// Router is one that the provider makes. All its ports share it.
+type Router struct {
+	Node   string           `json:"node"`
+	Routes []topology.Route `json:"routes,omitempty"` // besides those to its own subnets
+}
+
+// PortsOf lists the ports that nodes of a lab are to have in networks; resolved is the same topology
+// with all that it leaves open. Once it is placed, links of the provider's routers have some, and
+// links between two machines, if the list says that they are networks.
 func (l *List) PortsOf(t, resolved *topology.Topology) (out []*Port) {
 	keys, nodes, given := topology.LinkKeys(resolved), resolved.NodesByName(), topology.LinksByKey(t)
+	routers := map[string]*Router{}
+	for _, n := range resolved.Nodes {
+		if n.Datapath.Provided() {
+			routers[n.Name] = &Router{n.Name, n.Routes}
+		}
+	}
 	for i, k := range resolved.Links {
-		joins := l.Provided != nil && l.Provided.Joins && k.Crosses(nodes)
+		routed := routers[k.Ends[0].Node] != nil || routers[k.Ends[1].Node] != nil
+		joins := routed || l.Provided != nil && l.Provided.Joins && k.Crosses(nodes)
 		for j, near := range k.Ends {
 			n, network := nodes[near.Node], k.Ends[1-j].Network
-			if network == "" && !joins {
+			if n == nil || network == "" && !joins {
 				continue
 			}
-			p := &Port{Link: k.Name(), Key: keys[i], Node: near.Node, Network: network, Pos: k.Pos, Site: n.Sited(), MTU: max(k.Egress(0).MTU, k.Egress(1).MTU)}
-			out = append(out, p)
-			if joins {
+			p := &Port{Link: k.Name(), Key: keys[i], Node: near.Node, Network: network, Pos: k.Pos, Site: n.Sited(), MTU: max(k.Egress(0).MTU, k.Egress(1).MTU), Router: routers[near.Node]}
+			if out = append(out, p); routed {
+				p.Addresses = slices.Clone(near.Addresses)
+			}
+			if p.Router != nil {
+				p.Addressed = network != "" && !near.Unaddressed
+				continue
+			}
+			if network == "" {
 				if n.Kind != topology.Switch {
 					p.MAC = near.MAC
 				}
@@ -88,7 +109,7 @@ func (l *List) Fill(t *topology.Topology) {
 		if p.Network == "" {
 			joined = p.MTU
 		}
-		if k == nil || p.Network == "" {
+		if k == nil || p.Network == "" && p.Router == nil {
 			continue
 		}
 		at := slices.IndexFunc(k.Ends[:], func(e topology.Endpoint) bool { return e.Node == p.Node })
@@ -146,6 +167,7 @@ func (l *List) CheckPorts(t *topology.Topology) error {
 			in = "in a network of the link's own"
 		}
 		has := l.portOf(p.Key, p.Node)
+		changed := func(has *Router) bool { return p.Router != nil && !slices.Equal(p.Router.Routes, has.Routes) }
 		switch bad := func(hint, format string, args ...any) {
 			problems.Add(p.Pos, hint, "link %s: %s", p.Link, fmt.Sprintf(format, args...))
 		}; {
@@ -153,7 +175,9 @@ func (l *List) CheckPorts(t *topology.Topology) error {
 			bad("take the lab down, and up again with it", "%s has no port %s: ports in networks of a cloud are made when a lab comes up", p.Node, in)
 		case has.Site != p.Site:
 			bad("leave it there, or take the lab down and up again", "%s is at %s, and so is its port %s", p.Node, has.Site, in)
-		case p.Addressed && !slices.Equal(p.Addresses, has.Addresses):
+		case (p.Router == nil) != (has.Router == nil) || changed(has.Router):
+			bad("leave it as it was, or take the lab down and up again", "the provider's router at %s is another, or is to have other routes: such routers are made when a lab comes up", p.Node)
+		case (p.Addressed || p.Router != nil) && !slices.Equal(p.Addresses, has.Addresses):
 			bad("leave it, or take the lab down and up again", "the port of %s %s has the address %s, not %s", p.Node, in, listed(has.Addresses), listed(p.Addresses))
 		case p.MTU > has.MTU:
 			bad(fmt.Sprintf("write mtu: %d, or leave it out", has.MTU), "packets %s have at most %d bytes, not %d", in, has.MTU, p.MTU)

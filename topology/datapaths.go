@@ -16,6 +16,7 @@ const (
 	FRR      Datapath = "frr"
 	BIRD     Datapath = "bird"
 	VM       Datapath = "vm"
+	Neutron  Datapath = "neutron"
 )
 
 // DatapathKind is what a topology can say about a datapath, and what follows from that for its
@@ -28,6 +29,7 @@ type DatapathKind struct {
 	Nodes    []Kind   // whose packets it forwards
 	Linux    bool     // its routers forward as Linux does, in namespaces of their own; if not, they are routing nodes
 	Machine  bool     // those namespaces have nothing but a virtual machine, which is the router
+	Provided bool     // those namespaces are a provider's: its routers are at no machine of the lab
 	OpenFlow []string // versions that its switches speak; none: they take no controller
 }
 
@@ -42,6 +44,7 @@ var datapathKinds = []DatapathKind{
 	{Name: FRR, Is: "Linux with FRR", Nodes: []Kind{Router}, Linux: true},
 	{Name: BIRD, Is: "Linux with BIRD", Nodes: []Kind{Router}, Linux: true},
 	{Name: VM, Is: "a virtual machine with FRR", Help: "routers", Nodes: []Kind{Router}, Linux: true, Machine: true},
+	{Name: Neutron, Is: "a router of Neutron", Help: "routers, in a cloud", Nodes: []Kind{Router}, Linux: true, Provided: true},
 }
 
 // RegisterDatapath makes another datapath known. It must be called in an init function.
@@ -73,6 +76,9 @@ func (d Datapath) Linux() bool { return d.Kind().Linux }
 
 // Machine says whether its routers are virtual machines.
 func (d Datapath) Machine() bool { return d.Kind().Machine }
+
+// Provided says whether its routers are made by the provider of the lab's machines, a cloud.
+func (d Datapath) Provided() bool { return d.Kind().Provided }
 
 // Controlled says whether its forwarding is decided by controllers.
 func (d Datapath) Controlled() bool { return len(d.Kind().OpenFlow) > 0 }

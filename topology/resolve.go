@@ -53,6 +53,7 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	r.routerIDs()
 	r.ospfPassive()
 	r.ospfAgrees()
+	r.problems = append(r.problems, CheckProvided(r.t)...)
 	r.mtus()
 	r.management()
 	if r.problems.Err() != nil {

@@ -21,6 +21,7 @@ import (
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/target/sites"
 	"trivet.dev/trivet/topology"
 )
@@ -186,7 +187,7 @@ func checkLab(l *experiment.Lab, dir string) (t *topology.Topology, lack, wrong 
 	}
 	switch target := l.Options["target"]; target {
 	case onLocal:
-		wrong = lab.Supported(t)
+		wrong = errors.Join(lab.Supported(t), local.NoNetworks(t))
 		if lack = lacks(l, t); lack == nil {
 			wrong = errors.Join(wrong, tune.Check(tuned(l, ""), t))
 		}

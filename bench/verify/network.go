@@ -69,7 +69,7 @@ func newNetwork(info lab.Info) *network {
 
 // own says whether a node has a network namespace of its own, in which programs run.
 func own(n *topology.Node) bool {
-	return n.Kind == topology.Host || n.Kind == topology.Router && n.Datapath.Linux()
+	return n.Kind == topology.Host || n.Kind == topology.Router && n.Datapath.Linux() && !n.Datapath.Provided()
 }
 
 // addressOf a node is its first of IPv4, or else of IPv6, at a link that is up; or on its loopback.
@@ -111,7 +111,7 @@ func (n *network) hasDevice(link int) bool {
 
 // siteOf is where a node is.
 func (n *network) siteOf(node string) string {
-	if n.nodes[node] == nil { // the far side of a real interface
+	if n.nodes[node] == nil || n.nodes[node].Datapath.Provided() { // nobody looks there, so no clock is read
 		return topology.Head
 	}
 	return n.nodes[node].Sited()

@@ -146,7 +146,11 @@ func nodeRows(t *topology.Topology) [][]string {
 		}
 		more := []string{}
 		if sited && n.Kind != topology.Controller {
-			more = append(more, "on "+n.Sited())
+			where := "on " + n.Sited()
+			if n.On == topology.AtProvider {
+				where = "of the provider's"
+			}
+			more = append(more, where)
 		}
 		if n.Kind == topology.Switch {
 			more = append(more, "dpid "+strings.TrimLeft(n.DPID.String(), "0"), "controller "+strings.Join(n.Controllers, " "))

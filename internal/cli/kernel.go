@@ -43,7 +43,9 @@ func (a *app) kernelsOf(ctx context.Context, k *asking) (*kernels, error) {
 	return &kernels{c, a.controllerOf(c), info.Topology, info.Topology.NodesByName()}, nil
 }
 
-func isLinuxRouter(n *topology.Node) bool { return n.Kind == topology.Router && n.Datapath.Linux() }
+func isLinuxRouter(n *topology.Node) bool {
+	return n.Kind == topology.Router && n.Datapath.Linux() && !n.Datapath.Provided()
+}
 
 func (k *kernels) isLinuxRouter(name string) bool {
 	n := k.nodes[name]

@@ -171,8 +171,9 @@ func (a *account) room(ctx context.Context, f found) error {
 	return lacks.err("choose a smaller flavor or fewer instances")
 }
 
-// roomForPorts says whether the project may have so many more ports, and networks of links.
-func (a *account) roomForPorts(ctx context.Context, n, links int) error {
+// roomForPorts says whether the project may have so many more ports, networks of links, and routers
+// that are nodes.
+func (a *account) roomForPorts(ctx context.Context, n, links, routers int) error {
 	q, err := a.quotas(ctx)
 	if err != nil || q == nil {
 		return err
@@ -181,6 +182,7 @@ func (a *account) roomForPorts(ctx context.Context, n, links int) error {
 	lacks.of("ports", n, q.Port)
 	lacks.of("networks", links, q.Network)
 	lacks.of("subnets", links, q.Subnet)
+	lacks.of("routers", routers, q.Router)
 	return lacks.err("leave links out")
 }
 

@@ -49,7 +49,7 @@ func (a *account) CheckPorts(ctx context.Context, l *site.List, want []*site.Por
 			own++
 			continue
 		}
-		wrong = append(wrong, found[p.Network].check(p, plugs(l)))
+		wrong = append(wrong, found[p.Network].check(p, plugs(l) && p.Router == nil))
 	}
 	if plugs(l) {
 		_, err := a.host(ctx)
@@ -59,7 +59,7 @@ func (a *account) CheckPorts(ctx context.Context, l *site.List, want []*site.Por
 	if links > 0 && a.options.Network == "" {
 		links++ // that of the instances
 	}
-	return errors.Join(append(wrong, a.roomForPorts(ctx, len(want)+len(l.Machines), links))...)
+	return errors.Join(append(wrong, a.roomForPorts(ctx, len(want)+len(l.Machines), links, len(routersOf(want))))...)
 }
 
 // findNetworks looks for the networks that ports are wanted in, by the names that the topology has
@@ -231,15 +231,37 @@ func (a *account) MakePorts(ctx context.Context, l *site.List, al site.Allocatio
 			return err
 		}
 	}
+	if err := b.makeRouters(ctx, want); err != nil {
+		return err
+	}
 	if plugs(l) {
 		return nil
 	}
 	return b.attach(ctx, l, want)
 }
 
-// ofLinks are the addresses in each network that is a link. They are Neutron's alone, as Nova
-// attaches no port without one: nodes have those of the topology.
+// ofLinks are the addresses in each network that is a link between nodes of the lab. They are
+// Neutron's alone, as Nova attaches no port without one: nodes have those of the topology.
 const ofLinks = "198.18.0.0/29" // RFC 2544
+
+// subnetsOf are the addresses in the network that is a link: those that the topology has for it, if
+// a router of Neutron is at one end.
+func subnetsOf(link string, want []*site.Port) (out []string) {
+	for _, p := range want {
+		if p.Key != link || p.Router == nil {
+			continue
+		}
+		for _, a := range p.Addresses {
+			if cidr := a.Masked().String(); !slices.Contains(out, cidr) {
+				out = append(out, cidr)
+			}
+		}
+	}
+	if out == nil {
+		return []string{ofLinks}
+	}
+	return out
+}
 
 // makeLinks makes the networks of links that are networks of their own, by the links' keys.
 func (b *building) makeLinks(ctx context.Context, want []*site.Port) (map[string]*inNetwork, error) {
@@ -259,12 +281,14 @@ func (b *building) makeLinks(ctx context.Context, want []*site.Port) (map[string
 		return nil, err
 	}
 	bodies = nil
-	for _, p := range first {
+	for key, p := range first {
 		n := made[b.linkName(p)]
 		if p.MTU > n.MTU {
 			return nil, fmt.Errorf("link %s: packets in networks of this project have at most %d bytes, and %d are asked for: write  mtu: %[2]d,  or leave it out", p.Link, n.MTU, p.MTU)
 		}
-		bodies = append(bodies, map[string]any{"name": b.linkName(p), "network_id": n.ID, "ip_version": 4, "cidr": ofLinks, "enable_dhcp": false, "gateway_ip": nil})
+		for i, cidr := range subnetsOf(key, want) {
+			bodies = append(bodies, map[string]any{"name": fmt.Sprintf("%s-%d", b.linkName(p), i+1), "network_id": n.ID, "ip_version": 4, "cidr": cidr, "enable_dhcp": false, "gateway_ip": nil})
+		}
 	}
 	if _, err := b.createAll(ctx, subnets, bodies); err != nil {
 		return nil, err
@@ -292,7 +316,12 @@ func (b *building) portName(p *site.Port) string {
 // portOf is what a port is asked to be. What leaves it may have any address: its node forwards what
 // others send.
 func (b *building) portOf(p *site.Port, n *inNetwork, host string) map[string]any {
-	body := map[string]any{"network_id": n.ID, "name": b.portName(p), "port_security_enabled": false}
+	body := map[string]any{"network_id": n.ID, "name": b.portName(p)}
+	if p.Router == nil {
+		body["port_security_enabled"] = false
+	} else {
+		host = "" // Neutron's agents choose it
+	}
 	if p.MAC != (topology.MAC{}) {
 		body["mac_address"] = p.MAC.String()
 	}
@@ -315,7 +344,9 @@ func (n *inNetwork) fill(p *site.Port, made thing, host string) (err error) {
 	if p.At.MAC, err = topology.ParseMAC(made.MAC); err != nil {
 		return fmt.Errorf("the MAC of the port %s: %w", made.ID, err)
 	}
-	p.MAC, p.MTU = p.At.MAC, n.MTU
+	if p.MAC, p.MTU = p.At.MAC, n.MTU; p.Router != nil {
+		host = ""
+	}
 	if given := len(p.Addresses) > 0; p.Addressed && !given {
 		for _, f := range made.FixedIPs {
 			address, err := netip.ParseAddr(f.Address)
@@ -350,6 +381,9 @@ func (b *building) attach(ctx context.Context, l *site.List, want []*site.Port) 
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	for _, p := range want {
+		if p.Router != nil {
+			continue
+		}
 		server := servers[p.Site]
 		g.Go(func() error {
 			return once(ctx, fmt.Sprintf("attach the port of %s to the instance %s", p.Link, p.Site), func(ctx context.Context) error {

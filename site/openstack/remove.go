@@ -23,8 +23,8 @@ import (
 )
 
 // removed are the kinds of things that are removed after the instances, one kind after the other.
-// Subnets go with their networks.
-var removed = []kind{floatingIPs, ports, routers, networks, securityGroups}
+// Interfaces of routers go with these, subnets with their networks.
+var removed = []kind{floatingIPs, routers, ports, networks, securityGroups}
 
 // Remove removes all that has the mark of a key. What it cannot remove it names, and goes on.
 func (a *account) Remove(ctx context.Context, key string, say func(string)) (int, error) {
@@ -124,22 +124,6 @@ func (a *account) detach(ctx context.Context, t thing) error {
 			return err
 		}
 	}
-}
-
-// emptyRouter takes the interfaces of a router away; its port to the outside goes with it.
-func (a *account) emptyRouter(ctx context.Context, id string) error {
-	at, err := a.list(ctx, ports, url.Values{"device_id": {id}, "device_owner": {"network:router_interface", "network:router_interface_distributed", "network:ha_router_replicated_interface"}})
-	if err != nil {
-		return err
-	}
-	for _, p := range at {
-		_, err := a.neutron.Put(ctx, a.neutron.ServiceURL("routers", id, "remove_router_interface"), map[string]any{"port_id": p.ID}, nil,
-			&gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
-		if err != nil && !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
-			return explained("take an interface from the router "+id, err)
-		}
-	}
-	return nil
 }
 
 // Allocations lists what there is of all labs in the project.

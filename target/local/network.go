@@ -34,14 +34,20 @@ const ofLab = "trivet-lab"
 // plugDevice is the device that is plugged for a port. Neutron's agents and tools call theirs so.
 func plugDevice(p *topology.NetworkPort) string { return "tap" + p.ID[:min(len(p.ID), 11)] }
 
-// NoNetworks says which links lead into networks, and nobody has said whose these are.
+// NoNetworks says which links lead into networks, and which routers are a provider's, where nobody has
+// said whose.
 func NoNetworks(t *topology.Topology) error {
 	var p topology.Problems
+	const hint = "say which cloud:  trivet up … --on FILE,  with  openstack: {cloud: NAME, instances: 0}  in it (docs/openstack.md)"
+	for _, n := range t.Nodes {
+		if n.Datapath.Provided() {
+			p.Add(n.Pos, hint, "router %s: %s is a cloud's, and the lab is of this machine alone", n.Name, n.Datapath.Kind().Is)
+		}
+	}
 	for _, link := range t.Links {
 		for _, e := range link.Ends {
 			if e.Network != "" {
-				p.Add(link.Pos, "say which cloud:  trivet up … --on FILE,  with  openstack: {cloud: NAME, instances: 0}  in it (docs/openstack.md)",
-					"link %s: %s is a network of a cloud, and the lab is of this machine alone", link.Name(), e.Network)
+				p.Add(link.Pos, hint, "link %s: %s is a network of a cloud, and the lab is of this machine alone", link.Name(), e.Network)
 			}
 		}
 	}

@@ -25,7 +25,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stag
 		return err
 	}
 	defer done()
-	if err := errors.Join(l.state.Sites.CheckPorts(t), checkDevices(t, l.state.Sites)); err != nil {
+	if err := errors.Join(l.state.Sites.CheckPorts(t), checkDevices(t, l.state.Sites), topology.CheckProvided(t).Err()); err != nil {
 		return err
 	}
 	joined, err := l.join(ctx, t)
@@ -379,10 +379,10 @@ func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 	for i, link := range t.Links {
 		port := cmp.Or(l.state.Sites.PortOf(keys[i], link.Ends[0].Node), l.state.Sites.PortOf(keys[i], link.Ends[1].Node))
 		switch _, wired := wires[keys[i]]; {
+		case port != nil && !link.Ends[0].External() && !link.Ends[1].External():
+			out[i] = datapath.Network
 		case port != nil && port.Bridge != "":
 			out[i] = datapath.Plugged
-		case port != nil && link.Crosses(nodes):
-			out[i] = datapath.Network
 		case port != nil:
 			out[i] = datapath.Attached
 		case wired:
@@ -435,6 +435,9 @@ func (l *Lab) Ends() ([][2]lab.End, error) {
 		})
 	}
 	l.deviceEnds(out)
+	put(topology.AtProvider, func(i, e int) lab.End { // nobody of the lab can look; it was so when the lab came up
+		return lab.End{Interface: t.Links[indexesAt(t, topology.AtProvider)[i]].Ends[e].Interface, State: lab.EndUp}
+	})
 	return out, nil
 }
 

@@ -606,6 +606,9 @@ func (l *Lab) Place(t *topology.Topology) error {
 }
 
 func (l *Lab) mustBeHere(node string) error {
+	if n := l.Topology().Node(node); n != nil && n.Datapath.Provided() {
+		return fmt.Errorf("%s is %s, which the provider runs: nothing of the lab can be run in it", node, n.Datapath.Kind().Is)
+	}
 	if !l.isHere(node) {
 		return fmt.Errorf("%s is at site %s, where this cannot be done from here yet", node, (*l.at.Load())[node])
 	}

@@ -24,6 +24,8 @@ func PortsWanted(l *site.List, t, resolved *topology.Topology) ([]*site.Port, er
 	switch {
 	case len(want) == 0:
 		return nil, nil
+	case l.Provided == nil && want[0].Network == "":
+		return nil, fmt.Errorf("link %s: a router of Neutron is a cloud's, and the list of machines names none: write  openstack: {cloud: NAME, instances: 2}", want[0].Link)
 	case l.Provided == nil:
 		return nil, fmt.Errorf("link %s: %s is a network of a cloud, and the list of machines names none: write  openstack: {cloud: NAME, instances: 2}", want[0].Link, want[0].Network)
 	case len(l.Machines) > 0:

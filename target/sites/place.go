@@ -34,6 +34,11 @@ func Place(t *topology.Topology, list *site.List, cores map[string]float64, old 
 		p.add(m.Name, m.Capacity, cores)
 		p.sites[len(p.sites)-1].full = m.Hosts > 0 || m.OnlySwitches()
 	}
+	for _, n := range t.Nodes {
+		if n.Datapath.Provided() {
+			n.On = topology.AtProvider
+		}
+	}
 	if err := placeHosts(t, list, old); err != nil {
 		return err
 	}
@@ -50,7 +55,7 @@ func Place(t *topology.Topology, list *site.List, cores map[string]float64, old 
 	p.fill()
 	p.refine()
 	for _, n := range t.Nodes {
-		if n.Kind == topology.Controller {
+		if n.Kind == topology.Controller || n.On == topology.AtProvider {
 			continue
 		}
 		if n.On = p.sites[p.siteOf(n.Name)].name; n.On == topology.Head {
@@ -95,7 +100,7 @@ func (p *placer) read(t, old *topology.Topology) error {
 		was = old.NodesByName()
 	}
 	for _, n := range t.Nodes {
-		if n.Kind == topology.Controller {
+		if n.Kind == topology.Controller || n.On == topology.AtProvider {
 			continue
 		}
 		p.neighbours[n.Name], p.weight[n.Name] = map[string]float64{}, 1

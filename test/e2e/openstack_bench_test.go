@@ -121,7 +121,7 @@ probes: [ping: {from: h1, to: h2, count: 3, interval: 10ms}]
 		holds     int // the machines, and what is the lab's own
 	}{
 		{tunnels, "openstack: 2 floating IPs", syscall.SIGKILL, 1}, {tunnels, "2/4  place=openstack", syscall.SIGKILL, 1}, {tunnels, "openstack: 2 instances", syscall.SIGINT, 0},
-		{networks, "openstack: 2 ports of nodes", syscall.SIGKILL, 2}, {networks, "openstack: 2 ports of nodes", syscall.SIGINT, 0},
+		{networks, "openstack: 2 ports of nodes", syscall.SIGKILL, 2},
 	} {
 		m.file("cloud.yaml", c.cloud)
 		out := fmt.Sprintf("%d.jsonl", i)
@@ -206,7 +206,7 @@ func TestOpenStackFigure10Experiment(t *testing.T) {
 
 // TestOpenStackPortsExperiment proves that an experiment measures through ports that nodes have in
 // a tenant's networks, at the machine with Neutron's agent: through a routing node of either
-// datapath between two networks; that each lab's ports are there as long as it is; and that a lab
+// datapath, a router of the kernel and one of Neutron between two networks; that each lab's ports are there as long as it is; and that a lab
 // which cannot have its ports is left out, with the reason.
 func TestOpenStackPortsExperiment(t *testing.T) {
 	m := newNode(t)
@@ -222,12 +222,12 @@ func TestOpenStackPortsExperiment(t *testing.T) {
     - h2 -- network:NAMEnet2: {from: {address: 192.168.2.2/24}}
 lab: {target: sites, on: cloud.yaml, datapath: "${datapath}"}
 factors:
-  datapath: [embedded, ovs, kernel]
+  datapath: [embedded, ovs, kernel, neutron]
   net: {good: {address: 192.168.2.1/24}, bad: {address: 192.168.3.1/24}}
 repetitions: 1
 probes: [ping: {from: h1, to: h2, count: 3, interval: 10ms}]
 `, "NAME", c.prefix))
-	contains(t, m.measure("x.yaml"), "3 runs measured, 0 failed", "192.168.3.1/24 is in no subnet of")
+	contains(t, m.measure("x.yaml"), "4 runs measured, 0 failed", "192.168.3.1/24 is in no subnet of")
 	run, err := results.ReadFile(filepath.Join(m.dir, "x.jsonl"))
 	must(t, err)
 	for _, s := range run.Counted() {

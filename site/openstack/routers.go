@@ -1,0 +1,97 @@
+package openstack
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"golang.org/x/sync/errgroup"
+
+	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/topology"
+)
+
+// routersOf lists the routers that ports are wanted for.
+func routersOf(want []*site.Port) (out []*site.Router) {
+	for _, p := range want {
+		if p.Router != nil && !slices.Contains(out, p.Router) {
+			out = append(out, p.Router)
+		}
+	}
+	return out
+}
+
+// makeRouters makes the routers whose ports have been made, and gives them these and their routes.
+func (b *building) makeRouters(ctx context.Context, want []*site.Port) error {
+	all := routersOf(want)
+	if len(all) == 0 {
+		return nil
+	}
+	b.say(words.Plural(len(all), "router"))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for _, r := range all {
+		g.Go(func() error {
+			made, err := b.make(ctx, routers, "node-"+r.Node, map[string]any{})
+			if err != nil {
+				return err
+			}
+			for _, p := range want {
+				if p.Router == r {
+					if err := b.joinRouter(ctx, made, p); err != nil {
+						return err
+					}
+				}
+			}
+			return explained("set the routes of the router "+made.Name, b.setRoutes(ctx, made.ID, r.Routes))
+		})
+	}
+	return g.Wait()
+}
+
+// joinRouter makes a port an interface of a router.
+func (b *building) joinRouter(ctx context.Context, r thing, p *site.Port) error {
+	return once(ctx, fmt.Sprintf("give the router %s its port of %s", r.Name, p.Link), func(ctx context.Context) error {
+		_, err := b.neutron.Put(ctx, b.neutron.ServiceURL("routers", r.ID, "add_router_interface"), map[string]any{"port_id": p.At.ID}, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
+		return err
+	}, func() (bool, error) {
+		there, err := b.list(ctx, ports, url.Values{"id": {p.At.ID}, "device_id": {r.ID}})
+		return len(there) > 0, err
+	})
+}
+
+// setRoutes gives a router these routes and no others. It makes no difference how often.
+func (a *account) setRoutes(ctx context.Context, id string, list []topology.Route) error {
+	routes := []map[string]any{}
+	for _, r := range list {
+		routes = append(routes, map[string]any{"destination": r.To.String(), "nexthop": r.Via.String()})
+	}
+	_, err := a.neutron.Put(ctx, a.neutron.ServiceURL("routers", id), map[string]any{"router": map[string]any{"routes": routes}}, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
+	return err
+}
+
+// emptyRouter takes the routes of a router away, and its interfaces, which are deleted with that;
+// its port to the outside goes with it.
+func (a *account) emptyRouter(ctx context.Context, id string) error {
+	if err := a.setRoutes(ctx, id, nil); gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+		return nil
+	} else if err != nil {
+		return explained("take the routes from the router "+id, err)
+	}
+	at, err := a.list(ctx, ports, url.Values{"device_id": {id}, "device_owner": {"network:router_interface", "network:router_interface_distributed", "network:ha_router_replicated_interface"}})
+	if err != nil {
+		return err
+	}
+	for _, p := range at {
+		_, err := a.neutron.Put(ctx, a.neutron.ServiceURL("routers", id, "remove_router_interface"), map[string]any{"port_id": p.ID}, nil,
+			&gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
+		if err != nil && !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+			return explained("take an interface from the router "+id, err)
+		}
+	}
+	return nil
+}

@@ -50,6 +50,10 @@ type Making struct {
 // MakesText says what is made, a line for each list: "makes: 2 machines by openstack (cloud.yaml)".
 func (p *Plan) MakesText() (lines []string) {
 	for _, m := range p.Makes {
+		if m.Machines == 0 {
+			lines = append(lines, fmt.Sprintf("makes: what labs have of %s (%s), which takes time besides, with each of them", m.By, m.On))
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("makes: %s by %s (%s), which takes time besides, and removes them at the end", words.Plural(m.Machines, "machine"), m.By, m.On))
 	}
 	return lines

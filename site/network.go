@@ -183,6 +183,15 @@ func (l *List) CheckPorts(t *topology.Topology) error {
 			bad(fmt.Sprintf("write mtu: %d, or leave it out", has.MTU), "packets %s have at most %d bytes, not %d", in, has.MTU, p.MTU)
 		}
 	}
+	if l.Provided == nil {
+		return problems.Err()
+	}
+	links, nodes := topology.LinksByKey(t), t.NodesByName()
+	for _, p := range l.Provided.Ports {
+		if n := nodes[p.Node]; p.Router != nil && links[p.Key] != nil && n != nil && !n.Datapath.Provided() {
+			problems.Add(n.Pos, "leave it as it was, or take the lab down and up again", "%s is the provider's router, and made when a lab comes up: it cannot become another", n.Name)
+		}
+	}
 	return problems.Err()
 }
 

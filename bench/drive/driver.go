@@ -263,7 +263,12 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 			spots, _ := spotsOf(i.name, t) // where a probe asks, Check has found that all can be listened to
 			i.listenEarly(ctx, spots)
 		}
-		i.lab, err = d.start(ctx, &cell.Lab, i.name, t, list)
+		var own *ownLab
+		if own, err = d.start(ctx, &cell.Lab, i.name, t, list); err == nil {
+			if i.lab = own; own.made != nil { // it has addresses that the provider has given
+				i.topology = own.state.Topology
+			}
+		}
 	}
 	if err != nil {
 		_ = i.south.close()
@@ -322,7 +327,10 @@ func (d *Driver) start(ctx context.Context, l *experiment.Lab, name string, t *t
 			warnings = append(warnings, errors.New(p.Warning))
 		}
 	})
-	if err = errors.Join(err, errors.Join(warnings...), made.await(ctx)); err != nil {
+	if err = errors.Join(err, errors.Join(warnings...)); err != nil {
+		return nil, err
+	}
+	if err = made.await(ctx); err != nil {
 		return nil, err
 	}
 	if state, err = lab.Load(name); err != nil {

@@ -66,7 +66,7 @@ func (a *app) sumUpSites(s *lab.State) {
 		}
 	}
 	by(wired, "wire")
-	by(networks, "networks of their own, as the list says (links: networks)")
+	by(networks, "networks of their own")
 	if by(is.across-wired-networks, s.Sites.By().Title); is.across == 0 {
 		parts = append(parts, "across: no links")
 	}

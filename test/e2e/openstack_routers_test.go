@@ -52,7 +52,7 @@ MORE`
 				{good, "", "router q1: a router of Neutron is a cloud's, and the lab is of this machine alone"},
 				{good, m.file("machines.yaml", "machines: [root@192.0.2.1]\n"), "the list of machines names none"},
 				{file("slow.yaml", "{delay: 5ms}", ""), "cloud.yaml", "link q1-q2: q1 cannot limit, delay or lose what it sends"},
-				{m.file("ospf.yaml", "links: [q1 -- q2]\nnodes: {q[1-2]: {router: {datapath: neutron, ospf: area 0}}}\n"), "cloud.yaml", "router q1: a router of Neutron has no OSPF"},
+				{m.file("ospf.yaml", "links: [q1 -- q2]\nnodes: {\"q[1-2]\": {router: {datapath: neutron, ospf: area 0}}}\n"), "cloud.yaml", "router q1: a router of Neutron has no OSPF"},
 			} {
 				args := []string{"up", bad.file, "--name", m.name}
 				if bad.on != "" {

@@ -68,10 +68,12 @@ func TestPortsOf(t *testing.T) {
 		t.Error("the lab cannot stay what it is: ", err)
 	}
 	for what, change := range map[string]func(*topology.Topology){
-		"other routes":    func(t *topology.Topology) { t.Nodes[3].Routes = nil },
-		"another router":  func(t *topology.Topology) { t.Nodes[3].Datapath = topology.Kernel },
-		"another address": func(t *topology.Topology) { t.Links[2].Ends[1].Addresses = []netip.Prefix{netip.MustParsePrefix("10.0.1.9/24")} },
-		"another port":    func(t *topology.Topology) { t.Links[0].Ends[1].Node = "q1" },
+		"other routes":   func(t *topology.Topology) { t.Nodes[3].Routes = nil },
+		"another router": func(t *topology.Topology) { t.Nodes[3].Datapath = topology.Kernel },
+		"another address": func(t *topology.Topology) {
+			t.Links[2].Ends[1].Addresses = []netip.Prefix{netip.MustParsePrefix("10.0.1.9/24")}
+		},
+		"another port": func(t *topology.Topology) { t.Links[0].Ends[1].Node = "q1" },
 	} {
 		other := lab()
 		change(other)

@@ -112,3 +112,16 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("%+v %+v %v", as, at, err)
 	}
 }
+
+// TestWires proves at which machines a lab can be plugged into Open vSwitch: at those whose agent is
+// alive; and what is said of others.
+func TestWires(t *testing.T) {
+	all := []agent{{"net1", "L3 agent", true}, {"net1", "Open vSwitch agent", true}, {"net2", "Open vSwitch agent", false}, {"net3", "DHCP agent", true}}
+	for host, want := range map[string]string{
+		"net1": "", "net2": "the Open vSwitch agent at net2 has told Neutron nothing", "net3": "no Open vSwitch agent of Neutron is at a machine called net3; there are some at net1, net2:",
+	} {
+		if err := wires(all, host); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", host, err, want)
+		}
+	}
+}

@@ -155,27 +155,24 @@ func (n *inNetwork) check(p *site.Port, plugged bool) error {
 // agents are those that wire what is plugged into Open vSwitch.
 var agents = []string{"Open vSwitch agent", "OVN Controller agent", "OVN Controller Gateway agent"}
 
+// agent is one of Neutron's, as it tells of it.
+type agent struct {
+	Host  string
+	Type  string `json:"agent_type"`
+	Alive bool
+}
+
+const elsewhere = "or have the lab at instances:  instances: 1"
+
 // host is what Neutron calls this machine.
 func (a *account) host(ctx context.Context) (string, error) {
-	const others = "or have the lab at instances:  instances: 1"
-	var answer struct {
-		Agents []struct {
-			Host string
-			Type string `json:"agent_type"`
-		}
-	}
+	var answer struct{ Agents []agent }
 	_, err := a.neutron.Get(ctx, a.neutron.ServiceURL("agents"), &answer, nil)
 	if gophercloud.ResponseCodeIs(err, http.StatusForbidden) || err == nil && len(answer.Agents) == 0 {
-		return "", fmt.Errorf("instances: 0 plugs nodes into this machine's Open vSwitch, which is for administrators of the cloud: use credentials of one, %s", others)
+		return "", fmt.Errorf("instances: 0 plugs nodes into this machine's Open vSwitch, which is for administrators of the cloud: use credentials of one, %s", elsewhere)
 	}
 	if err != nil {
 		return "", explained("list Neutron's agents", err)
-	}
-	var hosts []string
-	for _, x := range answer.Agents {
-		if slices.Contains(agents, x.Type) {
-			hosts = append(hosts, x.Host)
-		}
 	}
 	name := a.options.Host
 	if name == "" {
@@ -183,11 +180,27 @@ func (a *account) host(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	if !slices.Contains(hosts, name) {
-		return "", fmt.Errorf("no Open vSwitch agent of Neutron is at a machine called %s; there are some at %s: if this machine is one of these, write  openstack: {host: NAME},  %s",
-			name, words.Choose(hosts), others)
+	return name, wires(answer.Agents, name)
+}
+
+// wires says why nobody wires what is plugged into Open vSwitch at a machine.
+func wires(all []agent, host string) error {
+	var hosts []string
+	dead := false
+	for _, x := range all {
+		if !slices.Contains(agents, x.Type) {
+			continue
+		}
+		if x.Host == host && x.Alive {
+			return nil
+		}
+		dead = dead || x.Host == host
+		hosts = append(hosts, x.Host)
 	}
-	return name, nil
+	if dead {
+		return fmt.Errorf("the Open vSwitch agent at %s has told Neutron nothing for some time, so nothing would be wired: openstack network agent list --host %[1]s; start it again, %s", host, elsewhere)
+	}
+	return fmt.Errorf("no Open vSwitch agent of Neutron is at a machine called %s; there are some at %s: if this machine is one of these, write  openstack: {host: NAME},  %s", host, strings.Join(hosts, ", "), elsewhere)
 }
 
 // MakePorts makes ports, all in one request, and attaches those of instances.

@@ -236,3 +236,36 @@ func TestOSPFJSON(t *testing.T) {
 		t.Error("a copy shares settings")
 	}
 }
+
+// TestOSPFOfParts proves that routers at different sites take a link between them for the same as
+// routers at one do, whatever is at its other end: what they say of it makes routes, or none.
+func TestOSPFOfParts(t *testing.T) {
+	top := build(t, "h:h1 s:s1 r:r1 r:r2 r:r3 r:r4 h1-r1 r1-r2 r2-s1 s1-r3 r3-r4 r1-r4")
+	speaks(top, nil, "r1", "r2", "r3", "r4")
+	cost, yes := 7, true
+	top.FindLink("r1", "r2").OSPF = &OSPFLink{Cost: cost, Network: Broadcast}
+	top.FindLink("r3", "r4").OSPF = &OSPFLink{Off: true}
+	top.FindLink("r1", "r4").Ends[0].OSPF = &OSPFLink{Passive: &yes}
+	whole := resolved(t, top)
+	want := map[string][]string{}
+	for _, r := range OSPFOf(whole) {
+		want[r.Node.Name] = interfaces(r)
+	}
+	for _, wire := range []bool{false, true} {
+		for split := range 1 << len(whole.Nodes) {
+			for i, n := range whole.Nodes {
+				n.On = []string{"a", "b"}[split>>i&1]
+			}
+			for _, site := range []string{"a", "b"} {
+				part := Part(whole, site, func(_ string, l *Link, i int) *Carrier {
+					return &Carrier{Node: l.Ends[1-i].Node, NIC: l.Ends[i].Interface, Wire: wire}
+				})
+				for _, r := range OSPFOf(part) {
+					if got := interfaces(r); fmt.Sprint(got) != fmt.Sprint(want[r.Node.Name]) {
+						t.Fatalf("%b, wire %v: %s at %s has\n%q, of the whole\n%q", split, wire, r.Node.Name, site, got, want[r.Node.Name])
+					}
+				}
+			}
+		}
+	}
+}

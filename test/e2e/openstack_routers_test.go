@@ -18,7 +18,7 @@ nodes:
   h1: {host: {on: A}}
   h2: {host: {on: B}}
   h3: {host: {on: B}}
-  h4: {host: {on: B}}
+  h4: {host: {on: A}}
   s1: {switch: {on: A}}
   q[1-2]: {router: {datapath: neutron}}
   k1: {router: {datapath: kernel, on: B}}
@@ -29,6 +29,7 @@ links:
   - q2 -- k1: {to: {bandwidth: 20mbit}}
   - k1 -- h2
   - h3 -- q1
+  - s1 -- h4
 MORE`
 	for name, c := range map[string]struct{ a, b, cloud string }{
 		"here":      {"head", "head", ""},
@@ -65,7 +66,7 @@ MORE`
 			}
 
 			m.up(good, "--on", "cloud.yaml")
-			m.pingAll(6)
+			m.pingAll(12)
 			contains(t, m.ok("inspect"), "of the provider's", "network")
 			// The addresses of q1, q2 and k1 that face h1.
 			way := func() (hops []string) {
@@ -111,11 +112,11 @@ MORE`
 			m.ok("link", "set", "h3-q1", "up")
 			m.killOwnDaemon()
 			contains(t, m.ok("resume", m.name), "resumed in")
-			m.pingAll(6)
+			m.pingAll(12)
 			contains(t, m.want(1, "apply", "--lab", m.name, file("routes.yaml", "{}", "  - k1 -- h4\n")).err, "or is to have other routes")
 			contains(t, m.want(1, "apply", "--lab", m.name, file("port.yaml", "{}", "  - q2 -- s1\n")).err, "are made when a lab comes up")
 			contains(t, m.ok("apply", "--lab", m.name, file("host.yaml", "{}", "  - k1 -- h2: {from: {address: none}, to: {address: none}}\n")), "changes made")
-			m.pingAll(6)
+			m.pingAll(12)
 			contains(t, m.ok("down", m.name), "nothing left")
 			if list := m.allocations(); len(list) > 0 {
 				t.Errorf("left in the cloud: %+v", list)

@@ -34,7 +34,7 @@ type Link struct {
 type NodeChange struct{ Old, New *topology.Node }
 
 // inPlace are the settings of a link that can change without making it anew.
-var inPlace = append(topology.LinkOptions(), "down", "device", "named", "held", "ends.0.take", "ends.1.take")
+var inPlace = append(topology.LinkOptionNames(), "down", "device", "named", "held", "ends.0.take", "ends.1.take")
 
 // nodeInPlace are those of a node; switches are set as a whole anyway.
 var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "config", "distances", "masquerade", "management", "cpu", "cores", "start", "stop",

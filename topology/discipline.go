@@ -1,8 +1,11 @@
 package topology
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,9 +112,9 @@ var disciplines = []struct {
 }
 
 // Disciplines lists the disciplines of active queue management.
-func Disciplines() (out []Discipline) {
+func Disciplines() (out []string) {
 	for _, d := range disciplines {
-		out = append(out, d.name)
+		out = append(out, string(d.name))
 	}
 	return out
 }
@@ -134,11 +137,7 @@ func MakeQueue(name string, given []QueueSetting) (Queue, error) {
 	q := Queue{Discipline: Discipline(name)}
 	parameters := QueueParameters(q.Discipline)
 	if parameters == nil {
-		var names []string
-		for _, d := range Disciplines() {
-			names = append(names, string(d))
-		}
-		return Queue{}, Mistaken("write a number of packets or "+words.Choose(names), "%q is not a queueing discipline", clip(name))
+		return Queue{}, Mistaken("write a number of packets or "+words.Choose(Disciplines()), "%q is not a queueing discipline", clip(name))
 	}
 	at := func(name string) int {
 		return slices.IndexFunc(given, func(s QueueSetting) bool { return s.Name == name })
@@ -180,11 +179,7 @@ func unknownParameter(name, of string, parameters []QueueParameter) error {
 	for _, p := range parameters {
 		known = append(known, p.Name)
 	}
-	hint := DidYouMean(name, known)
-	if hint == "" {
-		hint = words.Choose(known)
-	}
-	return Mistaken(hint, "%s: there is no parameter %q", of, clip(name))
+	return Mistaken(cmp.Or(DidYouMean(name, known), words.Choose(known)), "%s: there is no parameter %q", of, clip(name))
 }
 
 func (p QueueParameter) parse(q *Queue, s string) (err error) {
@@ -292,18 +287,7 @@ func (q Queue) Settings() (out []QueueSetting) {
 		if p.usual(&usual); usual == q {
 			continue
 		}
-		s := QueueSetting{Name: p.Name}
-		switch v := p.field(&q).(type) {
-		case *bool:
-			s.Value = strconv.FormatBool(*v)
-		case *int:
-			s.Value = strconv.Itoa(*v)
-		case *Duration:
-			s.Value = v.String()
-		case *Fraction:
-			s.Value = v.String()
-		}
-		out = append(out, s)
+		out = append(out, QueueSetting{p.Name, fmt.Sprint(reflect.ValueOf(p.field(&q)).Elem())})
 	}
 	return out
 }

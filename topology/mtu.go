@@ -6,6 +6,15 @@ import (
 	"slices"
 )
 
+// MTUs, in bytes of an IP packet.
+const (
+	MTU          = 1500 // of a link that nobody has given another
+	MinMTU       = 68   // RFC 791, section 3.2
+	MinMTU6      = 1280 // with IPv6: RFC 8200, section 5
+	minMTUOfOSPF = 256  // its engines take no less
+	MaxMTU       = 9216 // what switches that pass jumbo frames take
+)
+
 // CheckMTU finds with which MTUs of a link of a resolved topology what is spoken over it does not
 // work.
 func (l *Link) CheckMTU(node func(name string) *Node) (problems Problems) {

@@ -372,7 +372,7 @@ func TestLinkChange(t *testing.T) {
 func TestBetween(t *testing.T) {
 	from := &Link{Impairment: Impairment{Bandwidth: 1e9, Loss: 0.5}}
 	values := map[string]string{"bandwidth": "5mbit", "queue": "codel,target=2ms", "mtu": "1400", "gap": "7", "delay": "3ms", "jitter": "2ms"}
-	for _, name := range LinkOptions() {
+	for _, name := range LinkOptionNames() {
 		value := values[name]
 		if value == "" {
 			value = "25%"

@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"strconv"
 )
 
 // Topology is a network as its author described it.
@@ -307,57 +306,6 @@ type Endpoint struct {
 
 	OSPF *OSPFLink `json:"ospf,omitempty"` // overrides the link's settings
 }
-
-// Impairment makes a link worse than a plain wire. The zero value is a plain wire.
-type Impairment struct {
-	Bandwidth Rate     `json:"bandwidth,omitempty"` // on layer 2: including the Ethernet header, without preamble and FCS
-	Delay     Duration `json:"delay,omitempty"`     // one way
-	Jitter    Duration `json:"jitter,omitempty"`    // standard deviation of the delay; packets stay in order
-	Loss      Fraction `json:"loss,omitempty"`      // of packets, independent of each other
-	Queue     Queue    `json:"queue,omitzero"`      // how packets wait; zero: see QueueLimit
-	MTU       int      `json:"mtu,omitempty"`       // bytes of the largest IP packet; 0: MTU, or what a real interface has
-
-	// What follows means what it means of netem (tc-netem(8)). Of Reorder, a share of packets is
-	// sent at once, ahead of those that are delayed: with Gap, only such packets that come Gap
-	// packets after the last that was. One random bit of a packet in Corrupt is inverted.
-	Reorder   Fraction `json:"reorder,omitempty"`
-	Gap       int      `json:"gap,omitempty"`
-	Duplicate Fraction `json:"duplicate,omitempty"`
-	Corrupt   Fraction `json:"corrupt,omitempty"`
-
-	// How much what is drawn for a packet depends on what was for the one before: 0: not at all.
-	LossCorrelation      Fraction `json:"loss_correlation,omitempty"`
-	DelayCorrelation     Fraction `json:"delay_correlation,omitempty"` // of the jitter
-	ReorderCorrelation   Fraction `json:"reorder_correlation,omitempty"`
-	DuplicateCorrelation Fraction `json:"duplicate_correlation,omitempty"`
-	CorruptCorrelation   Fraction `json:"corrupt_correlation,omitempty"`
-}
-
-// Rarer lists, in words, what few links have: loss correlation 25%, reorder 10%.
-func (i Impairment) Rarer() (out []string) {
-	for _, s := range []struct {
-		name  string
-		share Fraction
-	}{{"reorder", i.Reorder}, {"duplicate", i.Duplicate}, {"corrupt", i.Corrupt}, {"loss correlation", i.LossCorrelation}, {"delay correlation", i.DelayCorrelation},
-		{"reorder correlation", i.ReorderCorrelation}, {"duplicate correlation", i.DuplicateCorrelation}, {"corrupt correlation", i.CorruptCorrelation}} {
-		if s.share > 0 {
-			out = append(out, s.name+" "+s.share.String())
-		}
-	}
-	if i.Gap > 0 {
-		out = append(out, "gap "+strconv.Itoa(i.Gap))
-	}
-	return out
-}
-
-// PerPacket says whether something happens to packets one by one, so that several must not cross
-// the link as one.
-func (i Impairment) PerPacket() bool {
-	return i.Loss > 0 || i.Jitter > 0 || i.Reorder > 0 || i.Duplicate > 0 || i.Corrupt > 0 || i.Managed()
-}
-
-// Managed says whether active queue management is in effect: without a bandwidth nothing waits.
-func (i Impairment) Managed() bool { return i.Bandwidth > 0 && i.Queue.Managed() }
 
 // Egress returns the impairment of what leaves end i (0 or 1).
 func (l *Link) Egress(i int) Impairment {

@@ -5,11 +5,30 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 )
+
+// OrNone has a parser also take none, or 0, for the zero value, which overrides a default.
+func OrNone[T any](parse func(string) (T, error)) func(string) (T, error) {
+	return func(s string) (zero T, err error) {
+		if s == "none" || s == "0" {
+			return zero, nil
+		}
+		return parse(s)
+	}
+}
+
+// TextOrNone writes a value as such a parser reads it.
+func TextOrNone(v any) string {
+	if reflect.ValueOf(v).IsZero() {
+		return "none"
+	}
+	return fmt.Sprint(v)
+}
 
 // Rate is in bits per second, written as tc does: 64kbit, 1.5mbit, 10gbit.
 type Rate uint64

@@ -477,38 +477,11 @@ func (v *validator) similar(name string, among func(*Node) bool, further ...stri
 }
 
 func (v *validator) impairment(i Impairment, bad func(hint, format string, args ...any)) {
-	if i.Delay < 0 || i.Jitter < 0 {
-		bad("write 10ms", "a delay cannot be negative")
-	}
-	if i.Delay > Duration(1e12) || i.Jitter > Duration(1e12) {
-		bad("the maximum is 1000s", "a delay of %s is out of range", max(i.Delay, i.Jitter))
-	}
-	if i.Bandwidth > 1e15 {
-		bad("the maximum is 1000000gbit", "a bandwidth of %s is out of range", i.Bandwidth)
-	}
-	if !(i.Loss >= 0 && i.Loss <= 1) {
-		bad("write 0.1%", "loss %v is not between 0%% and 100%%", float64(i.Loss))
-	}
-	if i.Queue != (Queue{}) {
-		if err := i.Queue.check(); err != nil {
+	for o, value := range i.given() {
+		if err := o.check(o.Name, value); err != nil {
 			text, hint := TextAndHint(err)
 			bad(hint, "%s", text)
 		}
-	}
-	for _, s := range []struct {
-		name  string
-		value Fraction
-	}{{"reorder", i.Reorder}, {"duplicate", i.Duplicate}, {"corrupt", i.Corrupt}, {"loss_correlation", i.LossCorrelation}, {"delay_correlation", i.DelayCorrelation},
-		{"reorder_correlation", i.ReorderCorrelation}, {"duplicate_correlation", i.DuplicateCorrelation}, {"corrupt_correlation", i.CorruptCorrelation}} {
-		if !(s.value >= 0 && s.value <= 1) {
-			bad("write 0.1%", "%s %v is not between 0%% and 100%%", s.name, float64(s.value))
-		}
-	}
-	if i.Gap < 0 || i.Gap > mostGap {
-		bad("write 1 to 1000000 packets", "%d is not a gap", i.Gap)
-	}
-	if i.MTU != 0 && (i.MTU < MinMTU || i.MTU > MaxMTU) {
-		bad(mtuHint, "%d is not an MTU", i.MTU)
 	}
 }
 

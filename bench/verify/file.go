@@ -87,7 +87,7 @@ func said(fields []topology.Field, file string, options bool) string {
 		if slices.Contains([]string{"device", "named", "held"}, f.Name) { // how it is made, not what it is
 			continue
 		}
-		if options && of != "down" && !slices.Contains(topology.LinkOptions(), of) {
+		if options && of != "down" && !slices.Contains(topology.LinkOptionNames(), of) {
 			continue
 		}
 		text := fmt.Sprintf("%s %s in %s, %s in the lab", f.Name, orNone(f.Old), file, orNone(f.New))

@@ -27,18 +27,6 @@ const (
 // happened to be lost, in all of it together.
 const chance = 1e-3
 
-func (c *Check) set(got float64) {
-	c.Got, c.Verdict, c.Why = &got, OK, ""
-}
-
-func (c *Check) wrong(got float64, format string, args ...any) {
-	c.Got, c.Verdict, c.Why = &got, Wrong, fmt.Sprintf(format, args...)
-}
-
-func (c *Check) untold(format string, args ...any) {
-	c.Verdict, c.Why = Untold, fmt.Sprintf(format, args...)
-}
-
 // judge says of each direction what all streams over it showed, at all looks.
 func (v *verifier) judge() {
 	tests := 0
@@ -92,47 +80,6 @@ func (v *verifier) judgeCheck(c *Check, h hop, samples []*sample) {
 	default:
 		c.By = bad.By
 		c.untold("in %d of %d looks: %s", failed, looks, bad.Why)
-	}
-}
-
-func (v *verifier) judgeOne(c *Check, h hop, samples []*sample) {
-	e := v.egress(h)
-	living := slices.DeleteFunc(slices.Clone(samples), func(s *sample) bool { return s.dead() && v.mayRefuse(h, s) != "" })
-	came := 0
-	for _, s := range samples {
-		came += s.of - s.lost
-	}
-	if c.By = namesOf(samples); came == 0 {
-		v.judgeNone(c, h, samples)
-		return
-	}
-	loss, corrupt, duplicate := float64(e.Loss), float64(e.Corrupt), float64(e.Duplicate)
-	switch c.What {
-	case Up:
-		c.set(1)
-	case Delay:
-		v.judgeDelay(c, h, samples)
-	case Jitter:
-		if e.Reorder > 0 {
-			c.untold("packets that overtake others take no time at all")
-			break
-		}
-		v.judgeJitter(c, joined(samples))
-	case Loss: // of packets that come twice one may be lost, and of what is damaged not all is read
-		excuse := "the machine is too busy"
-		if slices.ContainsFunc(living, func(s *sample) bool { return s.missed > 0 }) {
-			excuse = "taps missed some"
-		}
-		v.judgeShare(c, living, happening{what: "were lost", get: func(s *sample) (int, int) { return s.lost, s.missed + s.late }, excuse: excuse,
-			least: loss * (1 - duplicate), most: 1 - (1-loss)*(1-unreadable*corrupt), depends: e.LossCorrelation > 0})
-	case Corrupt:
-		v.judgeShare(c, living, happening{what: "were damaged", get: func(s *sample) (int, int) { return s.damaged, 0 },
-			least: corrupt * (1 - loss) * (1 - unreadable), most: corrupt, depends: e.CorruptCorrelation > 0})
-	case Duplicate:
-		v.judgeShare(c, living, happening{what: "came more than once", get: func(s *sample) (int, int) { return s.again, 0 },
-			least: duplicate * (1 - loss) * (1 - loss) * (1 - corrupt) * (1 - corrupt), most: duplicate, depends: e.DuplicateCorrelation > 0})
-	case Reorder:
-		v.judgeReorder(c, e, living)
 	}
 }
 

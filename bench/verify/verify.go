@@ -25,47 +25,6 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Verdict is what a check came to.
-type Verdict string
-
-// Verdicts.
-const (
-	OK     Verdict = "ok"
-	Wrong  Verdict = "wrong"
-	Untold Verdict = "untold" // it cannot be told here; Why says why
-)
-
-// What is checked of a direction of a link, and its unit.
-const (
-	Rate   = "rate"   // bit/s of layer 2: Ethernet header counted, preamble and FCS not
-	Delay  = "delay"  // s, one way
-	Jitter = "jitter" // s, standard deviation of the delay
-	Loss   = "loss"   // share of packets, in [0, 1]
-	Queue  = "queue"  // packets of 1514 bytes
-	MTU    = "mtu"    // bytes of layer 3
-	Up     = "up"     // 1: packets cross the link, 0: none does
-
-	Reorder   = "reorder"   // share of packets that overtake others
-	Duplicate = "duplicate" // share of packets that come more than once
-	Corrupt   = "corrupt"   // share of packets in which something is changed
-)
-
-// Check is one thing that was asked, and what it is.
-type Check struct {
-	What    string   `json:"what" enum:"rate,delay,jitter,loss,reorder,duplicate,corrupt,queue,mtu,up"`
-	Asked   float64  `json:"asked" doc:"bit/s, s, share, packets, bytes; 0 of a rate: not limited"`
-	Got     *float64 `json:"got,omitempty" doc:"As it was measured; missing: nothing could be"`
-	Low     *float64 `json:"low,omitempty" doc:"95 % interval of a share of packets"`
-	High    *float64 `json:"high,omitempty"`
-	AtLeast bool     `json:"at_least,omitempty" doc:"The direction may carry more: another link on the way did not let more come"`
-	Verdict Verdict  `json:"verdict" enum:"ok,wrong,untold"`
-	Why     string   `json:"why,omitempty" doc:"What is wrong, or why it cannot be told"`
-	By      []string `json:"by,omitempty" doc:"Who sent to whom"`
-	Default bool     `json:"default,omitempty" doc:"Of a queue: nobody asked for its length, it is what a link has that says nothing of it"`
-	Looks   int      `json:"looks,omitempty" doc:"How often it was measured"`
-	Failed  int      `json:"failed,omitempty" doc:"How often it was wrong: as often as it was measured where the verdict is wrong; fewer times, and something comes and goes"`
-}
-
 // Direction is a link in one direction.
 type Direction struct {
 	From   string  `json:"from"`
@@ -336,34 +295,6 @@ func (v *verifier) startResult() {
 		}
 		v.result.Links = append(v.result.Links, one)
 	}
-}
-
-// asked lists what a direction promises.
-func (v *verifier) asked(h hop) []Check {
-	l := v.t.Links[h.link]
-	e := l.Egress(h.out)
-	ask := func(what string, asked float64) Check { return Check{What: what, Asked: asked, Verdict: Untold} }
-	rate := ask(Rate, float64(e.Bandwidth))
-	if l.Down {
-		return []Check{ask(Up, 0)}
-	}
-	if v.Look {
-		return []Check{ask(Up, 1)}
-	}
-	checks := []Check{ask(Up, 1), rate, ask(Delay, time.Duration(e.Delay).Seconds())}
-	if e.Jitter > 0 {
-		checks = append(checks, ask(Jitter, time.Duration(e.Jitter).Seconds()))
-	}
-	checks = append(checks, ask(Loss, float64(e.Loss)), ask(Reorder, float64(e.Reorder)), ask(Duplicate, float64(e.Duplicate)), ask(Corrupt, float64(e.Corrupt)))
-	if e.Bandwidth > 0 {
-		c := ask(Queue, float64(e.QueueLimit()))
-		if c.Default = e.Queue == (topology.Queue{}); e.Queue.Managed() {
-			c.Asked = 0
-			c.untold("how long a queue of %s becomes depends on who sends", e.Queue.Discipline)
-		}
-		checks = append(checks, c)
-	}
-	return append(checks, ask(MTU, float64(min(l.MTUAt(0), l.MTUAt(1)))))
 }
 
 func (v *verifier) check(h hop, what string) *Check {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -287,17 +288,10 @@ func dash(s string) string {
 
 func cells(i topology.Impairment) []string {
 	out := make([]string, 5)
-	if i.Bandwidth > 0 {
-		out[0] = i.Bandwidth.String()
-	}
-	if i.Delay > 0 {
-		out[1] = i.Delay.String()
-	}
-	if i.Jitter > 0 {
-		out[2] = i.Jitter.String()
-	}
-	if i.Loss > 0 {
-		out[3] = i.Loss.String()
+	for k, v := range []fmt.Stringer{i.Bandwidth, i.Delay, i.Jitter, i.Loss} {
+		if !reflect.ValueOf(v).IsZero() {
+			out[k] = v.String()
+		}
 	}
 	if rarer := i.Rarer(); len(rarer) > 0 {
 		out[3] = strings.Join(append(written([]string{out[3]}), rarer...), ", ")

@@ -60,7 +60,7 @@ func (a *app) link() *cobra.Command {
 			return a.completeLinks(cmd, prefix), cobra.ShellCompDirectiveNoFileComp
 		}
 		words := []string{"up", "down"}
-		for _, name := range topology.LinkOptions() {
+		for _, name := range topology.LinkOptionNames() {
 			words = append(words, name+"=")
 		}
 		return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace

@@ -212,35 +212,34 @@ func summed(lines []string) (out []string) {
 
 // showLinks prints a line for each direction, without columns that no link has a value for.
 func (a *app) showLinks(r *verify.Result) {
-	columns := []struct{ what, head string }{{verify.Rate, "RATE"}, {verify.Delay, "DELAY"}, {verify.Jitter, "JITTER"}, {verify.Loss, "LOSS"}, {verify.Reorder, "REORDER"}, {verify.Duplicate, "DUPLICATE"}, {verify.Corrupt, "CORRUPT"}, {verify.Queue, "QUEUE"}, {verify.MTU, "MTU"}}
 	asked := map[string]bool{verify.Rate: true, verify.Delay: true, verify.Loss: true}
 	for _, l := range r.Links {
 		for _, d := range l.Directions {
 			for _, c := range d.Checks {
+				more := c.Asked > 0 // than what hardly any link is asked to do
 				switch c.What {
 				case verify.MTU:
-					asked[c.What] = asked[c.What] || c.Asked != topology.MTU || c.Verdict == verify.Wrong
-				case verify.Reorder, verify.Duplicate, verify.Corrupt: // what hardly any link is asked to do
-					asked[c.What] = asked[c.What] || c.Asked > 0 || c.Verdict == verify.Wrong
-				default:
-					asked[c.What] = asked[c.What] || !c.Default || c.Verdict == verify.Wrong
+					more = c.Asked != topology.MTU
+				case verify.Queue:
+					more = !c.Default
 				}
+				asked[c.What] = asked[c.What] || more || c.Verdict == verify.Wrong
 			}
 		}
 	}
 	head := []string{"DIRECTION"}
-	for _, c := range columns {
-		if asked[c.what] {
-			head = append(head, c.head)
+	for _, m := range verify.Measured {
+		if asked[m.What] {
+			head = append(head, strings.ToUpper(m.What))
 		}
 	}
 	rows := [][]string{append(head, "")}
 	for _, l := range r.Links {
 		for _, d := range l.Directions {
 			row := []string{d.From + " → " + d.To}
-			for _, c := range columns {
-				if asked[c.what] {
-					row = append(row, pair(d.Check(c.what)))
+			for _, m := range verify.Measured {
+				if asked[m.What] {
+					row = append(row, pair(d.Check(m.What), m.Unit))
 				}
 			}
 			rows = append(rows, append(row, mark(&d)))
@@ -267,18 +266,19 @@ func mark(d *verify.Direction) string {
 }
 
 // pair shows what was asked for and what was measured.
-func pair(c *verify.Check) string {
+func pair(c *verify.Check, unit string) string {
 	if c == nil {
 		return "–"
 	}
-	unit, scale := unitOf(c)
+	share := unit == "%"
+	unit, scale := scaled(unit, c.Asked)
 	number := func(v float64) string { return fmt.Sprintf("%.4g", v/scale) }
 	asked, got := "–", "–"
 	if c.Asked != 0 {
 		asked = number(c.Asked)
 	}
 	if c.Got != nil {
-		if got = number(*c.Got); c.What == verify.Delay && c.Asked == 0 || c.What == verify.Rate || isShare(c.What) {
+		if got = number(*c.Got); c.What == verify.Delay && c.Asked == 0 || c.What == verify.Rate || share {
 			got = fmt.Sprintf("%.3g", *c.Got/scale)
 		}
 		if c.Asked == 0 && c.What == verify.Delay {
@@ -287,7 +287,7 @@ func pair(c *verify.Check) string {
 		if c.AtLeast {
 			got = "≥ " + got
 		}
-		if isShare(c.What) && c.Asked > 0 && c.Low != nil {
+		if share && c.Asked > 0 && c.Low != nil {
 			got += fmt.Sprintf(" ±%.2g", (*c.High-*c.Low)/2/scale)
 		}
 	}
@@ -297,29 +297,19 @@ func pair(c *verify.Check) string {
 	return strings.TrimSpace(asked + " / " + got + " " + unit)
 }
 
-// unitOf returns the unit in which a check is written, and its size.
-func unitOf(c *verify.Check) (string, float64) {
-	switch c.What {
-	case verify.Rate:
-		switch v := max(c.Asked, 1); {
-		case v >= 1e9:
-			return "Gbit/s", 1e9
-		case v >= 1e6:
-			return "Mbit/s", 1e6
-		case v >= 1e3:
-			return "kbit/s", 1e3
-		}
-		return "bit/s", 1
-	case verify.Delay, verify.Jitter:
+// scaled returns the unit in which what is measured in a unit is written, and its size.
+func scaled(unit string, asked float64) (string, float64) {
+	switch {
+	case unit == "s":
 		return "ms", 1e-3
+	case unit == "%":
+		return unit, 0.01
+	case unit == "bit/s" && asked >= 1e9:
+		return "Gbit/s", 1e9
+	case unit == "bit/s" && asked >= 1e6:
+		return "Mbit/s", 1e6
+	case unit == "bit/s" && asked >= 1e3:
+		return "kbit/s", 1e3
 	}
-	if isShare(c.What) {
-		return "%", 0.01
-	}
-	return "", 1
-}
-
-// isShare says whether what is checked is a share of packets.
-func isShare(what string) bool {
-	return what == verify.Loss || what == verify.Reorder || what == verify.Duplicate || what == verify.Corrupt
+	return unit, 1
 }

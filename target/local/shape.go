@@ -23,6 +23,12 @@ var (
 	queueHandle = netlink.MakeHandle(0x7474, 0)
 )
 
+// kernelOptions are the options of links that disciplines put into effect, or (mtu) devices.
+var kernelOptions = []string{
+	"bandwidth", "delay", "jitter", "loss", "queue", "mtu", "reorder", "gap", "duplicate", "corrupt",
+	"loss_correlation", "delay_correlation", "reorder_correlation", "duplicate_correlation", "corrupt_correlation",
+}
+
 // shape makes the kernel impair what leaves a device, in place of any earlier impairment. It must
 // run on a thread in the device's namespace.
 func shape(index int, i topology.Impairment) error {
@@ -235,9 +241,9 @@ func kernelHas() (netemToo bool, managedBy []topology.Discipline) {
 		}
 		netemToo = try(netem(topology.Impairment{Delay: 1000}))
 		for _, d := range topology.Disciplines() {
-			queue, err := topology.MakeQueue(string(d), nil)
+			queue, err := topology.MakeQueue(d, nil)
 			if err == nil && try(managed(topology.Impairment{Bandwidth: 1e6, Queue: queue})) {
-				managedBy = append(managedBy, d)
+				managedBy = append(managedBy, queue.Discipline)
 			}
 		}
 	}()

@@ -32,7 +32,11 @@ func checkShapes(t *topology.Topology) error {
 	for _, link := range t.Links {
 		for i, e := range link.Ends {
 			out := link.Egress(i)
-			if far := link.Ends[1-i]; e.External() || !far.Beyond() || !delayed(out) && !out.Managed() {
+			far, option := link.Ends[1-i], out.Unknown(kernelOptions)
+			switch leaves := !e.External() && far.Beyond(); {
+			case leaves && option != "":
+				return topology.Mistaken("leave it out", "link %s: the kernel cannot do %s, and the link leaves the machine", link.Name(), option)
+			case !leaves || !delayed(out) && !out.Managed():
 				continue
 			}
 			if has == nil {

@@ -61,9 +61,12 @@ func (l *Lab) Devices() map[string]string {
 	return out
 }
 
-// lacks says which queueing discipline the kernel lacks for a direction of a link, or "".
+// lacks says which queueing discipline the kernel lacks for a direction of a link, or which option,
+// or "".
 func (r *Record) lacks(i topology.Impairment) string {
-	switch {
+	switch option := i.Unknown(kernelOptions); {
+	case option != "":
+		return option
 	case delayed(i) && !r.Netem:
 		return "netem"
 	case i.Managed() && !slices.Contains(r.Disciplines, i.Queue.Discipline):
@@ -452,6 +455,9 @@ func (l *Lab) impair(k plan.Link) error {
 	if line := l.lines[k.Key]; line != nil {
 		impair := egresses(k.Link)
 		for i, e := range k.Ends {
+			if option := impair[i].Unknown(delayline.LinkOptions); option != "" {
+				return topology.Mistaken("leave it out", "link %s: a delay line cannot do %s", k.Name(), option)
+			}
 			if e.Carrier != nil {
 				continue
 			}

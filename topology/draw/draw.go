@@ -44,31 +44,6 @@ const longestLabel = 16
 // label is a name as shown in a box.
 func label(name string) string { return runewidth.Truncate(clean(name), longestLabel, "…") }
 
-// words describes an impairment briefly; "" means none.
-func words(i topology.Impairment) string {
-	var w []string
-	if i.Bandwidth > 0 {
-		w = append(w, i.Bandwidth.String())
-	}
-	if i.Delay > 0 {
-		w = append(w, i.Delay.String())
-	}
-	if i.Jitter > 0 {
-		w = append(w, "±"+i.Jitter.String())
-	}
-	if i.Loss > 0 {
-		w = append(w, i.Loss.String()+" loss")
-	}
-	if i.Queue != (topology.Queue{}) {
-		w = append(w, "queue "+i.Queue.String())
-	}
-	if i.MTU > 0 {
-		w = append(w, fmt.Sprintf("MTU %d", i.MTU))
-	}
-	w = append(w, i.Rarer()...)
-	return strings.Join(w, " ")
-}
-
 // linkWords describes a link: its wireless network, and how it is impaired.
 func linkWords(l *topology.Link) string {
 	if l.Wifi != nil {
@@ -79,7 +54,8 @@ func linkWords(l *topology.Link) string {
 
 // impairedWords says how a link is impaired, each direction separately if they differ.
 func impairedWords(l *topology.Link) string {
-	there, back := words(l.Egress(0)), words(l.Egress(1))
+	words := func(end int) string { return strings.Join(l.Egress(end).Words(), " ") }
+	there, back := words(0), words(1)
 	switch {
 	case there == back:
 		return there

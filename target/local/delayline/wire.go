@@ -8,6 +8,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
+// LinkOptions are those that a line puts into effect, or (mtu) its devices.
+var LinkOptions = []string{
+	"bandwidth", "delay", "jitter", "loss", "queue", "mtu", "reorder", "gap", "duplicate", "corrupt",
+	"loss_correlation", "delay_correlation", "reorder_correlation", "duplicate_correlation", "corrupt_correlation",
+}
+
 // What happens to packets on the wire, after they were sent: as netem has it (tc-netem(8)), but
 // that jitter does not change the order.
 

@@ -1,6 +1,7 @@
 package trivet
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -79,8 +80,9 @@ func fieldsOf(t reflect.Type, kind string) []field {
 }
 
 type fieldsKey struct {
-	of   reflect.Type
-	kind string
+	of      reflect.Type
+	kind    string
+	options *topology.LinkOption // the table that those of links are from
 }
 
 var knownFields sync.Map // by fieldsKey: the results of splitFields, which is slow
@@ -91,13 +93,19 @@ func splitFields(t reflect.Type, kind string) (has, lacks []field) {
 	if by, ok := described[t]; ok {
 		t = by
 	}
-	if known, ok := knownFields.Load(fieldsKey{t, kind}); ok {
+	key := fieldsKey{t, kind, &topology.LinkOptions[0]}
+	if known, ok := knownFields.Load(key); ok {
 		both := known.([2][]field)
 		return both[0], both[1]
 	}
 	for _, f := range reflect.VisibleFields(t) {
 		if f.Anonymous || f.Tag.Get("yaml") == "-" {
 			continue
+		}
+		for _, o := range topology.LinkOptions { // fields of an impairment have no tags
+			if f.Tag.Get("yaml") == "" && o.Field == f.Name {
+				f.Tag = reflect.StructTag(fmt.Sprintf("yaml:%q as:%[1]q doc:%q", o.Name, o.Meaning))
+			}
 		}
 		names := strings.Split(f.Tag.Get("yaml"), ",")
 		one := field{f.Index, names, f.Tag.Get("as"), f.Tag.Get("doc"), f.Type, names[0] != "x-"}
@@ -107,7 +115,7 @@ func splitFields(t reflect.Type, kind string) (has, lacks []field) {
 			has = append(has, one)
 		}
 	}
-	knownFields.Store(fieldsKey{t, kind}, [2][]field{has, lacks})
+	knownFields.Store(key, [2][]field{has, lacks})
 	return has, lacks
 }
 
@@ -214,11 +222,7 @@ func (d *decoder) unknown(key *yamlfile.Value, kind string, fields []field) {
 			names = append(names, f.names[0])
 		}
 	}
-	hint := topology.DidYouMean(key.Text, names)
-	if hint == "" {
-		hint = words.Choose(names)
-	}
-	d.add(key, hint, "%s: no such %s", formats.Clip(key.Text), strings.TrimSpace(kind+" option"))
+	d.add(key, cmp.Or(topology.DidYouMean(key.Text, names), words.Choose(names)), "%s: no such %s", formats.Clip(key.Text), strings.TrimSpace(kind+" option"))
 }
 
 func (d *decoder) field(v *yamlfile.Value, into reflect.Value, f field, label string) {

@@ -25,8 +25,8 @@ func (s setting) is(key string) bool { return key == s.key || slices.Contains(s.
 
 func settings(c topology.LinkChange) (out []setting) {
 	change := reflect.ValueOf(c)
-	for _, f := range fieldsOf(reflect.TypeFor[impairment](), "") {
-		name := reflect.TypeFor[impairment]().FieldByIndex(f.index).Name
+	for _, f := range fieldsOf(reflect.TypeFor[topology.Impairment](), "") {
+		name := reflect.TypeFor[topology.Impairment]().FieldByIndex(f.index).Name
 		if v := change.FieldByName(name); !v.IsNil() {
 			out = append(out, setting{key: f.names[0], value: flowValue(v.Elem(), f)})
 		}
@@ -254,7 +254,7 @@ func (e *editor) differs(s setting) bool {
 	if s.key == "down" {
 		return s.value != strconv.FormatBool(e.link.Down)
 	}
-	now := reflect.ValueOf(impairment(e.link.Impairment))
+	now := reflect.ValueOf(e.link.Impairment)
 	for _, f := range fieldsOf(now.Type(), "") {
 		if f.names[0] == s.key {
 			return flowValue(now.FieldByIndex(f.index), f) != s.value

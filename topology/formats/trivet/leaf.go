@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,12 +33,10 @@ var leaves = map[any]leaf{
 	"loopback address":              {parse: simple(hostAddress), pattern: `^[0-9a-fA-F.:]+(/[0-9]+)?$`},
 	"controller address":            {parse: simple(parseControllerAddress), pattern: `^((tcp|ssl):.+:[0-9]+|trivet)$`},
 
-	reflect.TypeFor[topology.Rate]():     {parse: simple(orNone(topology.ParseRate)), write: writeOrNone[topology.Rate], pattern: `^(none|[0-9.]+ *[kKmMgG]?([bB][iI][tT](/?[sS])?|[bB][pP][sS]))$`},
-	reflect.TypeFor[topology.Duration](): {parse: simple(orNone(topology.ParseDuration)), write: writeOrNone[topology.Duration], pattern: `^(none|0|[0-9.]+ *([nuµm]?s|[um]?sec|m|min|h))$`},
-	reflect.TypeFor[topology.Fraction](): {parse: simple(orNone(topology.ParseFraction)), write: writeOrNone[topology.Fraction], pattern: `^(none|[0-9.eE-]+ *%?)$`},
-	reflect.TypeFor[topology.Queue]():    {parse: simple(orNone(topology.ParseQueue)), write: writeOrNone[topology.Queue], pattern: queuePattern()},
-	"gap":                                {parse: simple(orNone(topology.ParseGap)), write: writeOrNone[int], pattern: `^(none|[0-9]+)$`},
-	"mtu":                                {parse: simple(orNone(topology.ParseMTU)), write: writeOrNone[int], pattern: `^(none|[0-9]+)$`},
+	reflect.TypeFor[topology.Rate]():     {parse: simple(topology.OrNone(topology.ParseRate)), write: topology.TextOrNone, pattern: `^(none|[0-9.]+ *[kKmMgG]?([bB][iI][tT](/?[sS])?|[bB][pP][sS]))$`},
+	reflect.TypeFor[topology.Duration](): {parse: simple(topology.OrNone(topology.ParseDuration)), write: topology.TextOrNone, pattern: `^(none|0|[0-9.]+ *([nuµm]?s|[um]?sec|m|min|h))$`},
+	reflect.TypeFor[topology.Fraction](): {parse: simple(topology.OrNone(topology.ParseFraction)), write: topology.TextOrNone, pattern: `^(none|[0-9.eE-]+ *%?)$`},
+	reflect.TypeFor[topology.Queue]():    {pattern: queuePattern()}, // an option of links reads it
 	"port":                               {parse: simple(parsePort), pattern: `^[0-9]+$`},
 	reflect.TypeFor[topology.CPU]():      {parse: simple(topology.ParseCPU), pattern: `^[0-9.eE-]+%?$`},
 	reflect.TypeFor[topology.MAC]():      {parse: simple(topology.ParseMAC), pattern: `^[0-9a-fA-F]{1,2}([:-][0-9a-fA-F]{1,2}){5}$`},
@@ -75,6 +74,14 @@ func leafOf(t reflect.Type, as string) (leaf, bool) {
 		if l, ok := leaves[as]; ok {
 			return l, true
 		}
+	}
+	if i := slices.IndexFunc(topology.LinkOptions, func(o topology.LinkOption) bool { return o.Name == as }); i >= 0 {
+		l := leaves[t] // rates, time spans and shares look as they do elsewhere
+		if t.Kind() == reflect.Int {
+			l.pattern = `^(none|[0-9]+)$`
+		}
+		l.parse, l.write = simple(topology.LinkOptions[i].Parse), topology.TextOrNone
+		return l, true
 	}
 	if t == reflect.TypeFor[topology.Datapath]() {
 		return oneOf(datapathNames()...), true
@@ -117,23 +124,6 @@ func datapathNames() (names []topology.Datapath) {
 		names = append(names, k.Name)
 	}
 	return names
-}
-
-// orNone accepts "none" and 0 for the zero value, which overrides a default.
-func orNone[T any](parse func(string) (T, error)) func(string) (T, error) {
-	return func(s string) (zero T, err error) {
-		if s == "none" || s == "0" {
-			return zero, nil
-		}
-		return parse(s)
-	}
-}
-
-func writeOrNone[T comparable](v any) string {
-	if v == any(*new(T)) {
-		return "none"
-	}
-	return fmt.Sprint(v)
 }
 
 func parseBool(s string) (bool, error) {

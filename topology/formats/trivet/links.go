@@ -2,7 +2,6 @@ package trivet
 
 import (
 	"fmt"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -79,8 +78,7 @@ func (r *reader) link(e linkEntry) {
 	}
 	e.first, e.count = len(r.t.Links), len(ends)
 	r.spend(e.where(), len(ends)*(1+r.work-before))
-	imp := topology.Impairment(options.impairment)
-	made := &topology.Link{Impairment: imp, Down: options.Down && options.State == "" || options.State == "down", Pos: e.where().Pos}
+	made := &topology.Link{Impairment: options.Impairment, Down: options.Down && options.State == "" || options.State == "down", Pos: e.where().Pos}
 	copyFields(made, struct{ Foreign foreign }{options.Foreign})
 	made.OSPF, made.Wifi = options.OSPF, options.Wifi
 	if w := made.Wifi; w != nil && w.Key != "" && w.KeyFile != "" {
@@ -88,7 +86,7 @@ func (r *reader) link(e linkEntry) {
 	}
 	for i, raw := range []deferred{options.From, options.To} {
 		if raw.Value != nil {
-			made.Ends[i] = r.end(raw.Value, imp, e.text == nil)
+			made.Ends[i] = r.end(raw.Value, options.Impairment, e.text == nil)
 		}
 	}
 	for _, pair := range ends {
@@ -122,15 +120,12 @@ func (r *reader) end(v *yamlfile.Value, imp topology.Impairment, named bool) top
 		}
 		return ends[0]
 	}
-	o := endOptions{impairment: impairment(imp)}
+	o := endOptions{Impairment: imp}
 	r.options(v, &o, "link end")
 	end := topology.Endpoint{}
 	copyFields(&end, o)
-	for _, f := range fieldsOf(reflect.TypeFor[impairment](), "") {
-		if slices.ContainsFunc(v.Pairs, func(p yamlfile.Pair) bool { return slices.Contains(f.names, p.Key.Text) }) {
-			egress := topology.Impairment(o.impairment)
-			end.Egress = &egress
-		}
+	if options := topology.LinkOptionNames(); slices.ContainsFunc(v.Pairs, func(p yamlfile.Pair) bool { return slices.Contains(options, p.Key.Text) }) {
+		end.Egress = &o.Impairment
 	}
 	if named && end.Node == "" && end.Interface == "" && end.Network == "" {
 		r.add(v, "write {node: h1}, {interface: eth1} or {network: net1}", "this end of the link names no node")

@@ -33,6 +33,8 @@ func init() {
 //	as    which leaf reads it, if its Go type does not determine that (see leaf.go); a list of
 //	      "interface address" may also be none, which is kept in the field Unaddressed beside it
 //
+// An impairment has no tags: its fields are the options of topology.LinkOptions.
+//
 // A list with one element may also be written as just the element. Fields have the names and types
 // of their counterparts in package topology, as they are copied by name.
 
@@ -105,32 +107,11 @@ type nodeOptions struct {
 	Foreign      foreign               `yaml:"x-"`
 }
 
-// impairment has the fields of topology.Impairment.
-type impairment struct {
-	Bandwidth topology.Rate     `yaml:"bandwidth" doc:"Rate of layer 2, per direction: 1gbit, 500mbit, 64kbit."`
-	Delay     topology.Duration `yaml:"delay" doc:"Delay one way: 10ms, 250us, 1.5s."`
-	Jitter    topology.Duration `yaml:"jitter" doc:"Standard deviation of the delay; packets stay in order."`
-	Loss      topology.Fraction `yaml:"loss" doc:"Share of packets that are lost: 0.1%."`
-	Queue     topology.Queue    `yaml:"queue" doc:"Longest queue, in packets; or what manages it: fq_codel, codel, pie, red, with parameters {codel: {target: 2ms, ecn: true}}."`
-	MTU       int               `yaml:"mtu" as:"mtu" doc:"Largest IP packet, in bytes: 1400; else 1500."`
-
-	Reorder   topology.Fraction `yaml:"reorder" doc:"Share of packets that are sent at once, ahead of those that are delayed: 25%."`
-	Gap       int               `yaml:"gap" as:"gap" doc:"Only every packet of this number may be reordered: 5."`
-	Duplicate topology.Fraction `yaml:"duplicate" doc:"Share of packets that come twice: 1%."`
-	Corrupt   topology.Fraction `yaml:"corrupt" doc:"Share of packets in which a bit is inverted: 0.1%."`
-
-	LossCorrelation      topology.Fraction `yaml:"loss_correlation" doc:"How much a loss depends on whether the packet before was lost: 25%."`
-	DelayCorrelation     topology.Fraction `yaml:"delay_correlation" doc:"How much the jitter of a packet depends on that of the one before: 25%."`
-	ReorderCorrelation   topology.Fraction `yaml:"reorder_correlation" doc:"The same of reorder."`
-	DuplicateCorrelation topology.Fraction `yaml:"duplicate_correlation" doc:"The same of duplicate."`
-	CorruptCorrelation   topology.Fraction `yaml:"corrupt_correlation" doc:"The same of corrupt."`
-}
-
 // linkOptions are the options of a link.
 type linkOptions struct {
 	From deferred `yaml:"from" as:"end" of:"link" doc:"The first end: a node, or options of the end."`
 	To   deferred `yaml:"to" as:"end" of:"link" doc:"The second end: a node, or options of the end."`
-	impairment
+	topology.Impairment
 	OSPF    *topology.OSPFLink `yaml:"ospf" as:"ospf" doc:"OSPF on both ends: area 1, off, or {cost: 10, hello: 1s, …}."`
 	Wifi    *topology.Wifi     `yaml:"wifi" as:"wifi" doc:"A real interface is wireless: at a switch or router an access point, at a host a station: {ssid: lab, key: …}."`
 	Down    bool               `yaml:"down" doc:"The link is down at first."`
@@ -149,7 +130,7 @@ type endOptions struct {
 	Addresses   []netip.Prefix     `yaml:"address,addresses" as:"interface address" doc:"IP addresses of the interface; none: it gets none, they are a program's in the node."`
 	Unaddressed bool               `yaml:"-"`
 	OSPF        *topology.OSPFLink `yaml:"ospf" as:"ospf" doc:"OSPF on this end, before what the link says: area 1, off, or {cost: 10, passive: true, …}."`
-	impairment
+	topology.Impairment
 }
 
 type (

@@ -50,11 +50,7 @@ func queueText(q topology.Queue) string {
 }
 
 func queuePattern() string {
-	var names []string
-	for _, d := range topology.Disciplines() {
-		names = append(names, string(d))
-	}
-	return `^(none|[0-9]+|(` + strings.Join(names, "|") + `)(,[a-z]+(=[^,]+)?)*)$`
+	return `^(none|[0-9]+|(` + strings.Join(topology.Disciplines(), "|") + `)(,[a-z]+(=[^,]+)?)*)$`
 }
 
 // queueSchema is the schema of a queue: a number, a discipline, or one with parameters.
@@ -62,10 +58,10 @@ func queueSchema(text object) object {
 	properties := object{}
 	for _, d := range topology.Disciplines() {
 		parameters := object{}
-		for _, p := range topology.QueueParameters(d) {
+		for _, p := range topology.QueueParameters(topology.Discipline(d)) {
 			parameters[p.Name] = object{"type": []string{"string", "number", "boolean"}, "description": p.Meaning}
 		}
-		properties[string(d)] = orNothing(object{"type": "object", "additionalProperties": false, "properties": parameters})
+		properties[d] = orNothing(object{"type": "object", "additionalProperties": false, "properties": parameters})
 	}
 	return anyOf(text, object{"type": "object", "additionalProperties": false, "properties": properties, "minProperties": 1, "maxProperties": 1})
 }

@@ -243,7 +243,7 @@ func linkRun(links []writtenLink) int {
 }
 
 func (w *writer) link(l *topology.Link) (out writtenLink) {
-	o := linkOptions{impairment: impairment(l.Impairment), OSPF: l.OSPF, Wifi: written(l.Wifi), Down: l.Down, Foreign: foreign(l.Foreign)}
+	o := linkOptions{Impairment: l.Impairment, OSPF: l.OSPF, Wifi: written(l.Wifi), Down: l.Down, Foreign: foreign(l.Foreign)}
 	a, okA := endText(l.Ends[0])
 	b, okB := endText(l.Ends[1])
 	short := okA && okB
@@ -302,11 +302,12 @@ func (w *writer) endOptions(l *topology.Link, i int, short bool) []string {
 		return options
 	}
 	// What is left out is as in the other direction; something must be written.
-	own, link := reflect.ValueOf(impairment(*e.Egress)), reflect.ValueOf(impairment(l.Impairment))
+	own, link := reflect.ValueOf(*e.Egress), reflect.ValueOf(l.Impairment)
 	said := false
-	for k, f := range fieldsOf(own.Type(), "") {
-		last := k == own.NumField()-1
-		if v := own.Field(k); !v.Equal(link.Field(k)) || last && !said {
+	fields := fieldsOf(own.Type(), "")
+	for k, f := range fields {
+		last := k == len(fields)-1
+		if v := own.FieldByIndex(f.index); !v.Equal(link.FieldByIndex(f.index)) || last && !said {
 			options = append(options, f.names[0]+": "+flowValue(v, f))
 			said = true
 		}

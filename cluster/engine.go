@@ -175,9 +175,9 @@ func (e *engine) events(list []store.Event) {
 }
 
 func (e *engine) event(x store.Event) {
-	if name, is := strings.CutPrefix(x.Key, MemberPrefix); is {
+	if name, ok := strings.CutPrefix(x.Key, MemberPrefix); ok {
 		e.memberEvent(name, x)
-	} else if name, is := strings.CutPrefix(x.Key, connectedPrefix); is {
+	} else if name, ok := strings.CutPrefix(x.Key, connectedPrefix); ok {
 		m := e.memberOf(name)
 		if x.Gone() {
 			m.connected = nil
@@ -191,15 +191,15 @@ func (e *engine) event(x store.Event) {
 		}
 	} else if x.Key == CentreKey {
 		e.centreEvent(string(x.Value))
-	} else if name, is := strings.CutPrefix(x.Key, drainPrefix); is {
+	} else if name, ok := strings.CutPrefix(x.Key, drainPrefix); ok {
 		m := e.memberOf(name)
 		was := m.draining
 		if m.draining, e.stale = !x.Gone(), true; m.draining && !was {
 			e.say("the others are to take over the switches of a member", "member", name)
 		}
-	} else if dpid, is := DPIDOf(x.Key, SwitchPrefix); is {
+	} else if dpid, ok := DPIDOf(x.Key, SwitchPrefix); ok {
 		e.masterEvent(e.switchOf(dpid), x)
-	} else if dpid, is := DPIDOf(x.Key, WantedPrefix); is {
+	} else if dpid, ok := DPIDOf(x.Key, WantedPrefix); ok {
 		e.stale = true
 		var r WantedRecord
 		_ = json.Unmarshal(x.Value, &r) // one that names nobody is forgotten after its time

@@ -29,8 +29,8 @@ func metricName(metric string) string { return name(strings.ReplaceAll(metric, "
 // axisName is a metric at an axis, which has no room for whose it is: "usage.processes.ovs.pss" is
 // "memory".
 func axisName(metric string) string {
-	of, is := strings.CutPrefix(metric, usagePrefix)
-	if !is {
+	of, ok := strings.CutPrefix(metric, usagePrefix)
+	if !ok {
 		return metricName(metric)
 	}
 	switch what := of[strings.LastIndexByte(of, '.')+1:]; what {

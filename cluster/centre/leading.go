@@ -132,15 +132,15 @@ func (l *leading) take(events []store.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range events {
-		if dpid, is := cluster.DPIDOf(e.Key, cluster.WantedPrefix); is {
+		if dpid, ok := cluster.DPIDOf(e.Key, cluster.WantedPrefix); ok {
 			w := wish{is: e.Is(), since: time.Now()}
-			if was, is := l.wishes[dpid]; is && was.By == "" && e.Gone() { // by the member that has taken the switch, or in vain
+			if was, ok := l.wishes[dpid]; ok && was.By == "" && e.Gone() { // by the member that has taken the switch, or in vain
 				l.kept[dpid] = kept{was.Member, time.Now().Add(keptTime)}
 			}
 			if delete(l.wishes, dpid); !e.Gone() && json.Unmarshal(e.Value, &w) == nil {
 				l.wishes[dpid] = w
 			}
-		} else if dpid, is := cluster.DPIDOf(e.Key, cluster.SwitchPrefix); is {
+		} else if dpid, ok := cluster.DPIDOf(e.Key, cluster.SwitchPrefix); ok {
 			var r cluster.SwitchRecord
 			delete(l.masters, dpid)
 			delete(l.is, dpid)
@@ -248,8 +248,8 @@ func (l *leading) plan(live []string, now time.Time) []Move {
 		}
 	}
 	fixed := func(dpid uint64) bool {
-		k, is := keeps[dpid]
-		return wished[dpid] || is && k.member == masters[dpid] && !l.orphans[dpid] || now.Before(l.vain[dpid]) || l.orphans[dpid] && !before[dpid]
+		k, ok := keeps[dpid]
+		return wished[dpid] || ok && k.member == masters[dpid] && !l.orphans[dpid] || now.Before(l.vain[dpid]) || l.orphans[dpid] && !before[dpid]
 	}
 	switches := l.c.table.switches(masters, fixed, now)
 	var members []Member

@@ -72,8 +72,8 @@ func (m Measure) Plan(members []Member, switches []Switch, l Limits, going bool)
 		most = l.Stop
 	}
 	for len(moves) < l.AtOnce {
-		move, is := p.next(most)
-		if !is {
+		move, ok := p.next(most)
+		if !ok {
 			break
 		}
 		moves, most = append(moves, move), l.Stop
@@ -157,8 +157,8 @@ func (p *planner) next(most float64) (Move, bool) {
 		if gap <= max(most, dust)*p.mean {
 			return Move{}, false
 		}
-		i, is := from.best(gap)
-		if !is {
+		i, ok := from.best(gap)
+		if !ok {
 			continue
 		}
 		x := from.moves[i]

@@ -112,7 +112,7 @@ func (t *table) standings(m Measure, live []string, masters map[string]int, now 
 	t.mu.Lock()
 	names := slices.Sorted(maps.Keys(t.members))
 	for _, n := range live {
-		if i, is := slices.BinarySearch(names, n); !is {
+		if i, ok := slices.BinarySearch(names, n); !ok {
 			names = slices.Insert(names, i, n)
 		}
 	}
@@ -225,7 +225,7 @@ func (t *table) switches(masters map[uint64]string, fixed func(uint64) bool, now
 	for dpid, m := range masters {
 		r := of[m]
 		s := Switch{DPID: dpid, Master: m, Nodes: 1, Fixed: fixed(dpid)}
-		if x, is := r.listed[dpid]; is {
+		if x, ok := r.listed[dpid]; ok {
 			s.Addresses, s.Southbound = x.Addresses, x.Southbound
 		} else {
 			s.Addresses, s.Southbound = r.addresses/r.switches, r.southbound/uint64(r.switches)

@@ -141,7 +141,7 @@ func (s *Server) serveApp(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.PathValue("app")
-	if h, is := c.App(name).(http.Handler); is {
+	if h, ok := c.App(name).(http.Handler); ok {
 		http.StripPrefix("/v1/controller/apps/"+name, http.MaxBytesHandler(h, maxBody)).ServeHTTP(w, r)
 		return
 	}

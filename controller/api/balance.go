@@ -184,8 +184,8 @@ func (v *view) subnet(text string) (netip.Prefix, error) {
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	p, is := v.c.Routing.SubnetOf(s.address)
-	if !is {
+	p, ok := v.c.Routing.SubnetOf(s.address)
+	if !ok {
 		return p, fmt.Errorf("%v is in no subnet of a routing node", s.address)
 	}
 	return p, nil
@@ -229,7 +229,7 @@ func (v *view) macTo(text string) (openflow.MAC, error) {
 func (v *view) possible(ctx context.Context, from, to string, k int) (out PossiblePaths, err error) {
 	out = PossiblePaths{From: from, Paths: []PossiblePath{}}
 	var options []balance.Option
-	if dpid, is := v.forwards(from); is {
+	if dpid, ok := v.forwards(from); ok {
 		mac, err := v.macTo(to)
 		if err != nil {
 			return out, err
@@ -287,7 +287,7 @@ func (v *view) install(r PathRequest) (out MovedPath, err error) {
 		passed[name] = true
 	}
 	if len(r.Routers) > 0 {
-		if _, is := v.forwards(r.Routers[0]); is {
+		if _, ok := v.forwards(r.Routers[0]); ok {
 			return v.installHost(r, out)
 		}
 	}
@@ -297,8 +297,8 @@ func (v *view) install(r PathRequest) (out MovedPath, err error) {
 	}
 	var routers []uint64
 	for _, name := range r.Routers {
-		dpid, is := known[name]
-		if !is {
+		dpid, ok := known[name]
+		if !ok {
 			_, err := v.routingNode(name)
 			return out, err
 		}
@@ -327,11 +327,11 @@ func (v *view) installHost(r PathRequest, out MovedPath) (MovedPath, error) {
 	}
 	var switches []uint64
 	for _, name := range r.Routers {
-		dpid, is := connected[name]
-		if id, err := topology.ParseDPID(name); !is && err == nil {
-			dpid, is = uint64(id), v.c.Switch(uint64(id)) != nil
+		dpid, ok := connected[name]
+		if id, err := topology.ParseDPID(name); !ok && err == nil {
+			dpid, ok = uint64(id), v.c.Switch(uint64(id)) != nil
 		}
-		if _, routes := v.c.Router(dpid); !is || routes {
+		if _, routes := v.c.Router(dpid); !ok || routes {
 			return out, fmt.Errorf("%s is no switch that is connected to the controller", name)
 		}
 		switches = append(switches, dpid)

@@ -118,7 +118,7 @@ func Said(resp *http.Response, by string) error {
 	}
 	var p map[string]any
 	if json.Unmarshal(text, &p) == nil {
-		if detail, is := p["detail"].(string); is {
+		if detail, ok := p["detail"].(string); ok {
 			p["detail"] = by + ": " + detail
 			if text, err = json.Marshal(p); err != nil {
 				return err

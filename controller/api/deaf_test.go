@@ -26,7 +26,7 @@ func TestRepairBesideADeafSwitch(t *testing.T) {
 		frame := make([]byte, 60) // from a host there, so that the switch is told when the tree changes
 		copy(frame, []byte{2, 0, 0, 0, 0, 0xfe, 2, 0, 0, 0, 0, 0xff, 8, 0})
 		say(&openflow.PacketIn{Buffer: openflow.BufferNone, TotalLen: 60, Cookie: 0x7472_0002<<32 | 8, Match: openflow.NewMatch(openflow.InPort(1)), Data: frame})
-		b.wait("its host is known", func() bool { _, is := b.c.Discovery.Host(openflow.MAC{2, 0, 0, 0, 0, 0xff}); return is })
+		b.wait("its host is known", func() bool { _, ok := b.c.Discovery.Host(openflow.MAC{2, 0, 0, 0, 0, 0xff}); return ok })
 		// More is queued for it than socket buffers hold, as when many hosts are learned or many
 		// links change.
 		flooded, deaf := make(chan bool), b.c.Switch(dpid)

@@ -91,7 +91,7 @@ func (w *walk) controller(s *step, o output) fate {
 }
 
 func (w *walk) routerOf(dpid uint64) *routing.Router {
-	if r, is := w.c.Router(dpid); is && w.c.Routing != nil {
+	if r, ok := w.c.Router(dpid); ok && w.c.Routing != nil {
 		return &r
 	}
 	return nil

@@ -266,8 +266,8 @@ func (t *teller) routes() error {
 	for i, feed := range t.feeds {
 		into := feed.Into()
 		for _, u := range taken[i] {
-			r, is := t.c.Router(u.Key.Router)
-			if !is {
+			r, ok := t.c.Router(u.Key.Router)
+			if !ok {
 				r.Name = v.switchName(u.Key.Router)
 			}
 			e := RouteEvent{Time: now, Gone: u.Gone, Route: Route{Router: r.Name, Prefix: u.Key.Prefix, Hops: []Hop{}}}

@@ -279,7 +279,7 @@ func TestMembersUsers(t *testing.T) {
 			flows, err := controller.Ask[openflow.FlowStatsList](t.Context(), k.members[2].Seen(dpid), openflow.AllFlows())
 			k.must(err)
 			for _, x := range flows {
-				if dst, is := x.Match.Get(openflow.FieldIPv4Dst); is {
+				if dst, found := x.Match.Get(openflow.FieldIPv4Dst); found {
 					if p, ok := dst.Prefix(); ok && (p == to || x.Priority == 7) {
 						out = append(out, p.String())
 					}

@@ -248,7 +248,7 @@ func (b *bed) answerARP(a arrival) {
 func (b *bed) hello(name string) {
 	h := b.host(name)
 	b.send(name, arpFrame(1, h.MAC, h.Addresses[0].Addr(), openflow.MAC{}, h.Addresses[0].Addr()))
-	b.wait("the controller has heard "+name, func() bool { _, is := b.c.Discovery.Host(h.MAC); return is })
+	b.wait("the controller has heard "+name, func() bool { _, ok := b.c.Discovery.Host(h.MAC); return ok })
 	b.barriers()
 	synctest.Wait()
 	for len(b.arrived) > 0 {

@@ -139,7 +139,7 @@ func (v *view) station(text string, v6 bool) (station, error) {
 		if f := v.m.ByMAC(mac); f != nil {
 			return v.stationOf(f.Node, v6)
 		}
-		if h, is := v.c.Discovery.Host(mac); is {
+		if h, ok := v.c.Discovery.Host(mac); ok {
 			s := station{name: v.host(mac), mac: mac, at: place{h.Switch, h.Port}}
 			for _, a := range h.Addresses {
 				if a.Is6() == v6 {
@@ -170,7 +170,7 @@ func (v *view) stationAt(a netip.Addr) (station, error) {
 			}
 		}
 	}
-	if h, is := v.c.Discovery.HostOf(a); is {
+	if h, ok := v.c.Discovery.HostOf(a); ok {
 		return station{name: v.host(h.MAC), mac: h.MAC, address: a, at: place{h.Switch, h.Port}}, nil
 	}
 	return station{name: a.String(), address: a}, nil // outside the network
@@ -194,7 +194,7 @@ func (v *view) stationOf(name string, v6 bool) (station, error) {
 		if hint == "" {
 			hint = "trivet inspect lists the nodes"
 		}
-		if dpid, is := v.m.Find(name); is && v.switchName(dpid) == name {
+		if dpid, ok := v.m.Find(name); ok && v.switchName(dpid) == name {
 			hint = "a switch has no address of its own"
 		}
 		return station{}, fmt.Errorf("there is no host or router %q; %s", name, hint)
@@ -233,8 +233,8 @@ func (v *view) macOf(a netip.Addr) (openflow.MAC, bool) {
 	if f := v.m.ByAddress(a); f != nil {
 		return f.MAC, true
 	}
-	h, is := v.c.Discovery.HostOf(a)
-	return h.MAC, is
+	h, ok := v.c.Discovery.HostOf(a)
+	return h.MAC, ok
 }
 
 // leave says through which interface a host sends to an address, and to which MAC. An error says

@@ -108,9 +108,9 @@ func guard(next http.Handler, token string) http.Handler {
 			refuse(w, http.StatusMisdirectedRequest, "the request names another host: use 127.0.0.1")
 			return
 		}
-		given, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		have := sha256.Sum256([]byte(given))
-		if subtle.ConstantTimeCompare(have[:], want[:]) != 1 || !is {
+		if subtle.ConstantTimeCompare(have[:], want[:]) != 1 || !ok {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(w, http.StatusUnauthorized, "the token is missing or wrong: it is what trivet controller has printed, or in its --token-file")
 			return

@@ -267,7 +267,7 @@ func (v *view) redistributed(into, name string) (out Routes, err error) {
 	}
 	users := usersOf(v.c.UserRoutes())
 	for _, u := range v.c.Routing.RedistributedNow(into) {
-		if r, is := v.c.Router(u.Key.Router); is && (name == "" || name == r.Name) {
+		if r, ok := v.c.Router(u.Key.Router); ok && (name == "" || name == r.Name) {
 			out.Routes = append(out.Routes, v.route(r, routing.Candidate{Route: u.Value, Used: true}, users))
 		}
 	}

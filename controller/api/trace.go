@@ -139,8 +139,8 @@ func (x *tracer) actions(list []openflow.Action, p *packet, choice int, reason s
 			p.fields = p.fields.With(openflow.VLANNone()).Without(openflow.FieldVLANPCP)
 		case openflow.ActionSetQueue:
 		case openflow.ActionExperimenter:
-			bytes, bit, is := a.AsCheckPacketLarger()
-			if !is {
+			bytes, bit, ok := a.AsCheckPacketLarger()
+			if !ok {
 				x.note("%s is not followed", a)
 				continue
 			}

@@ -83,7 +83,7 @@ func (v *view) links() []Link {
 		if inner[at] {
 			continue
 		}
-		if end, is := v.edge(at, hosts[at]); is {
+		if end, ok := v.edge(at, hosts[at]); ok {
 			out = append(out, v.link(at, end, [2]*float64{}))
 		}
 	}

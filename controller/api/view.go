@@ -209,11 +209,11 @@ func (v *view) switches() []Switch {
 		if v.c.Routing != nil && v.c.Routing.Routes(dpid) {
 			s.Kind = string(topology.Router)
 		}
-		if n, is := counts[dpid]; is {
+		if n, ok := counts[dpid]; ok {
 			s.Flows = &n
 		}
 		if sw := v.c.Switch(dpid); sw != nil {
-			if t, is := sw.Southbound(); is {
+			if t, ok := sw.Southbound(); ok {
 				s.Southbound = &Southbound{t.Received, t.Sent, t.Recent}
 			}
 		}

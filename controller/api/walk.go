@@ -98,7 +98,7 @@ func (w *walk) enter(at place, p packet) fate {
 		return w.stuck(hop.Switch, fmt.Sprintf("it is followed over at most %d switches", maxHops))
 	}
 	here := visit{at.dpid, p}
-	if f, is := w.been[here]; is && len(w.path.Ways) >= maxWays { // trying all paths could take too long
+	if f, ok := w.been[here]; ok && len(w.path.Ways) >= maxWays { // trying all paths could take too long
 		w.path.More = true
 		return f
 	}
@@ -111,7 +111,7 @@ func (w *walk) enter(at place, p packet) fate {
 		hop.Entries = append(hop.Entries, w.pathFlow(at.dpid, e))
 	}
 	hop.Notes = x.notes
-	if dst, is := p.fields.Get(openflow.FieldEthDst); is {
+	if dst, ok := p.fields.Get(openflow.FieldEthDst); ok {
 		hop.to = dst.MAC()
 	}
 	w.been[here] = w.leaveSwitch(step{hop: hop, dpid: at.dpid, at: p}, x)
@@ -145,8 +145,8 @@ func (w *walk) leaveSwitch(s step, x traced) fate {
 			sum.all, sum.some = sum.all || f.all, sum.some || f.some
 			continue
 		}
-		before, is := cases[o.choice]
-		cases[o.choice] = fate{f.all && (before.all || !is), f.some || before.some}
+		before, ok := cases[o.choice]
+		cases[o.choice] = fate{f.all && (before.all || !ok), f.some || before.some}
 	}
 	for _, f := range cases {
 		sum.all, sum.some = sum.all || f.all, sum.some || f.some

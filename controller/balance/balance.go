@@ -274,7 +274,7 @@ func (a *Balancer[K]) move(c Config, turn int, r *reading[K], list []K, now time
 	var demands []engine.Demand
 	var of []K
 	for _, p := range list {
-		if d, is := a.demand(r, p); is {
+		if d, ok := a.demand(r, p); ok {
 			demands, of = append(demands, d), append(of, p)
 		}
 	}
@@ -368,7 +368,7 @@ func (a *Balancer[K]) look(r *reading[K], list []K) {
 			continue
 		}
 		r.to[k] = nil
-		if d, is := a.ground.Destination(k); is {
+		if d, ok := a.ground.Destination(k); ok {
 			r.to[k] = &d
 		}
 	}

@@ -62,9 +62,9 @@ func (a *Balancer[K]) Paths(ctx context.Context, from uint64, to K, k int) (out 
 		return nil, ctx.Err()
 	}
 	r, c := a.now()
-	d, is := a.ground.Destination(to)
+	d, ok := a.ground.Destination(to)
 	start, known := r.index[from]
-	if !is || !known || slices.Contains(d.Owners, from) {
+	if !ok || !known || slices.Contains(d.Owners, from) {
 		return nil, nil
 	}
 	if d.Fixed[from] {
@@ -108,8 +108,8 @@ func (a *Balancer[K]) whyFixed(c Config, from uint64, to K) error {
 // passes, take that path, until it is taken back; nothing else moves it. Each must be next to the
 // one before it, and the last one must have the destination.
 func (a *Balancer[K]) Install(to K, routers []uint64) error {
-	d, is := a.ground.Destination(to)
-	if !is {
+	d, ok := a.ground.Destination(to)
+	if !ok {
 		return fmt.Errorf("no %s has %v", a.kind, to)
 	}
 	a.mu.Lock()
@@ -120,7 +120,7 @@ func (a *Balancer[K]) Install(to K, routers []uint64) error {
 	}
 	edges := map[[2]uint64]steer.Edge{}
 	for _, e := range a.ground.Edges() {
-		if _, is := edges[[2]uint64{e.From, e.To}]; !is { // of several the first
+		if _, ok := edges[[2]uint64{e.From, e.To}]; !ok { // of several the first
 			edges[[2]uint64{e.From, e.To}] = e
 		}
 	}

@@ -55,8 +55,8 @@ func (a *Balancer[K]) survey(c Config) *reading[K] {
 		counts: map[uint64]counts[K]{}, carried: map[uint64]map[K]float64{}, unheard: map[uint64]bool{}, to: map[K]*steer.Destination{}}
 	entries := a.monitor.FlowCounts()
 	number := func(dpid uint64) int32 {
-		i, is := r.index[dpid]
-		if !is {
+		i, ok := r.index[dpid]
+		if !ok {
 			i = int32(len(r.index))
 			r.index[dpid] = i
 			r.network.Entries = append(r.network.Entries, entries[dpid])
@@ -89,12 +89,12 @@ func (a *Balancer[K]) read(c Config, before *reading[K]) *reading[K] {
 // port returns the bandwidth of an edge, and what it carries, bit/s. That is unknown of a datapath
 // that has not been read yet, or is not connected.
 func (a *Balancer[K]) port(c Config, e steer.Edge) (bandwidth, used float64, unknown bool) {
-	p, is := a.monitor.Port(e.From, e.FromPort)
+	p, ok := a.monitor.Port(e.From, e.FromPort)
 	in := 0.0
 	if c.Incoming != nil {
 		in = c.Incoming(e.To, e.ToPort)
 	}
-	return engine.Bandwidth(p.Capacity, in), p.TxRate, !is
+	return engine.Bandwidth(p.Capacity, in), p.TxRate, !ok
 }
 
 // busy returns the datapaths with a link that carries so much that something might move.
@@ -138,9 +138,9 @@ func (a *Balancer[K]) ask(c Config, r, before *reading[K]) {
 	}
 	busy, sent := r.busy(c), map[uint64]map[uint32]float64{}
 	for dpid := range seen {
-		n, is := r.counts[dpid]
+		n, ok := r.counts[dpid]
 		was, had := before.counts[dpid]
-		if took := n.at.Sub(was.at).Seconds(); is && had && took > 0 {
+		if took := n.at.Sub(was.at).Seconds(); ok && had && took > 0 {
 			r.carried[dpid], sent[dpid] = rates(was.to, n.to, took), rates(was.by, n.by, took)
 			continue
 		}
@@ -148,7 +148,7 @@ func (a *Balancer[K]) ask(c Config, r, before *reading[K]) {
 		r.complete = r.complete && !busy[dpid]
 	}
 	for dpid, was := range before.counts {
-		if _, is := r.counts[dpid]; !is && time.Since(was.at) < keepCounts*c.Period {
+		if _, ok := r.counts[dpid]; !ok && time.Since(was.at) < keepCounts*c.Period {
 			r.counts[dpid] = was
 		}
 	}
@@ -206,7 +206,7 @@ func (r *reading[K]) why(c Config, m engine.Move) string {
 
 // name is what people call a datapath.
 func (c Config) name(dpid uint64) string {
-	if n, is := c.Names[dpid]; is {
+	if n, ok := c.Names[dpid]; ok {
 		return n
 	}
 	return fmt.Sprintf("%016x", dpid)

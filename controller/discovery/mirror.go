@@ -309,10 +309,10 @@ func (a *App) sharedHostGone(mac openflow.MAC) {
 // member, which knows better.
 func (a *App) mirrorHost(mac openflow.MAC) {
 	a.shared.mu.Lock()
-	x, is := a.shared.hosts[mac]
+	x, ok := a.shared.hosts[mac]
 	a.shared.mu.Unlock()
 	p := a.port(x.at)
-	if !is || p == nil {
+	if !ok || p == nil {
 		return
 	}
 	if p.node.sw != nil {

@@ -56,7 +56,7 @@ func (a *App) sharedChanges() (changes []store.Change, again func()) {
 			break
 		}
 		delete(s.dirtyLinks, x)
-		if c, is := a.linkChange(x); is {
+		if c, ok := a.linkChange(x); ok {
 			changes, links = append(changes, c), append(links, x)
 		}
 	}
@@ -65,7 +65,7 @@ func (a *App) sharedChanges() (changes []store.Change, again func()) {
 			break
 		}
 		delete(s.dirtyHosts, mac)
-		if c, is := t.hostChange(mac); is {
+		if c, ok := t.hostChange(mac); ok {
 			changes, hosts = append(changes, c), append(hosts, mac)
 		}
 	}

@@ -146,7 +146,7 @@ func (a *App) both(from, to *port, direct bool, now time.Time) (back half, ok bo
 		from.spared, to.spared = time.Time{}, time.Time{}
 		return back, true
 	}
-	if e, is := a.shared.has(to.place(), from.place()); is { // another member has seen it
+	if e, seen := a.shared.has(to.place(), from.place()); seen { // another member has seen it
 		from.spared, to.spared = time.Time{}, time.Time{}
 		return half{now, !e.Indirect}, true
 	}

@@ -296,8 +296,8 @@ func (s *agreement) holds(g *graph, own word) bool {
 		return false
 	}
 	members, heard := s.board.Heard()
-	mine, is := heard[s.member]
-	if !is || !mine.Value.same(own) {
+	mine, ok := heard[s.member]
+	if !ok || !mine.Value.same(own) {
 		return false
 	}
 	last, latest := map[uint64]announce.Said[word]{}, map[uint64]uint64{}

@@ -76,8 +76,8 @@ func (w *way) port(dpid uint64) (uint32, bool) {
 	if dpid == w.at.dpid {
 		return w.at.port, true
 	}
-	e, is := w.next[dpid]
-	return e.FromPort, is
+	e, ok := w.next[dpid]
+	return e.FromPort, ok
 }
 
 // steps is how many links are between a switch and the address.
@@ -122,8 +122,8 @@ func (v *view) leads(dpid uint64, mac openflow.MAC, port uint32) bool {
 		return true
 	}
 	t := v.tables[dpid]
-	have, is := t.paths[mac]
-	return is && have == port && !t.isPending(mac)
+	have, ok := t.paths[mac]
+	return ok && have == port && !t.isPending(mac)
 }
 
 // shortest finds the shortest paths to an address from all switches, by breadth-first search from

@@ -251,8 +251,8 @@ func (a *App) followHosts(g *graph, tables []*table) {
 	ways := map[int][]uint32{}
 	for mac := range macs {
 		h, known := a.discovery.Host(mac)
-		root, is := g.index[h.Switch]
-		if !known || !is {
+		root, ok := g.index[h.Switch]
+		if !known || !ok {
 			continue
 		}
 		if ways[root] == nil {

@@ -37,7 +37,7 @@ func init() {
 			return a, nil
 		},
 		Configure: func(a controller.App, f apps.Facilities) error {
-			if a, is := a.(*App); is && !a.reactive {
+			if a, ok := a.(*App); ok && !a.reactive {
 				a.Spread(spreads(f))
 			}
 			return nil

@@ -92,7 +92,7 @@ func (t *table) bypasses() bool {
 // adoptPaths takes over the paths that the switch has. mu must be held.
 func (t *table) adoptPaths() {
 	for _, f := range t.sw.Rules(pathCookie, frameMask, nil).Flows() {
-		if dst, is := f.Match.Get(openflow.FieldEthDst); is {
+		if dst, ok := f.Match.Get(openflow.FieldEthDst); ok {
 			t.paths[dst.MAC()] = dropped
 			for _, i := range f.Instructions {
 				for _, action := range i.Actions {
@@ -207,7 +207,7 @@ func (a *App) locate(v *view, links []discovery.Link) map[openflow.MAC]end {
 		if a.routers == nil || v.tables[l.From] == nil || v.tables[l.To] != nil {
 			continue
 		}
-		if mac, is := a.routers(l.To, l.ToPort); is {
+		if mac, ok := a.routers(l.To, l.ToPort); ok {
 			out[mac] = end{l.From, l.FromPort}
 		}
 	}
@@ -229,8 +229,8 @@ func (a *App) locate(v *view, links []discovery.Link) map[openflow.MAC]end {
 func (t *table) hasLearned(mac openflow.MAC, port uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	x, is := t.addresses[mac]
-	return is && x.port == port
+	x, ok := t.addresses[mac]
+	return ok && x.port == port
 }
 
 // eachLearned calls f for the hosts that were learned at ports of hosts.
@@ -313,14 +313,14 @@ func (a *App) install(v *view, ways map[openflow.MAC]*way) bool {
 			continue
 		}
 		for mac, w := range ways {
-			port, is := w.port(dpid)
-			if have, had := t.paths[mac]; is && (!had || have != port || t.isPending(mac)) {
+			port, ok := w.port(dpid)
+			if have, had := t.paths[mac]; ok && (!had || have != port || t.isPending(mac)) {
 				at(&outwards, w.steps(dpid)).add(t, step{mac: mac, port: port})
 			}
 		}
 		for mac, port := range t.paths {
 			if w := ways[mac]; w != nil {
-				if _, is := w.port(dpid); is {
+				if _, ok := w.port(dpid); ok {
 					continue
 				}
 			}
@@ -345,8 +345,8 @@ func (a *App) install(v *view, ways map[openflow.MAC]*way) bool {
 // are.
 func (v *view) stepsNow(dpid uint64, mac openflow.MAC) (n int) {
 	for ; n < len(v.tables); n++ {
-		e, is := v.over[end{dpid, v.tables[dpid].paths[mac]}]
-		if !is {
+		e, ok := v.over[end{dpid, v.tables[dpid].paths[mac]}]
+		if !ok {
 			break
 		}
 		dpid = e.To

@@ -70,7 +70,7 @@ func (a *App) Carried(ctx context.Context, dpid uint64) (map[openflow.MAC]uint64
 	list, err := controller.Ask[openflow.FlowStatsList](ctx, sw, all)
 	out := map[openflow.MAC]uint64{}
 	for _, f := range list {
-		if dst, is := f.Match.Get(openflow.FieldEthDst); is {
+		if dst, ok := f.Match.Get(openflow.FieldEthDst); ok {
 			out[dst.MAC()] += f.Bytes
 		}
 	}

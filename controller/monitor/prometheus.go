@@ -79,7 +79,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	counter(descRequests, r.Refused, "refused")
 	counter(descRequests, r.Unanswered, "unanswered")
 	counter(descRequests, r.Skipped, "skipped")
-	if db, is := c.a.o.Store.(interface{ Stats() database.Stats }); is {
+	if db, ok := c.a.o.Store.(interface{ Stats() database.Stats }); ok {
 		s := db.Stats()
 		counter(descRows, s.Written, "written")
 		counter(descRows, s.Dropped, "dropped")

@@ -60,10 +60,10 @@ func (c *Config) check() error {
 		if r.ID == 0 {
 			return fmt.Errorf("router %s: its router id is 0.0.0.0", r.Name)
 		}
-		if other, is := ids[r.ID]; is {
+		if other, ok := ids[r.ID]; ok {
 			return fmt.Errorf("routers %s and %s have the same router id %v", other, r.Name, r.ID)
 		}
-		if other, is := dpids[r.DPID]; is {
+		if other, ok := dpids[r.DPID]; ok {
 			return fmt.Errorf("routers %s and %s have the same datapath id %016x", other, r.Name, r.DPID)
 		}
 		ids[r.ID], dpids[r.DPID] = r.Name, r.Name
@@ -154,7 +154,7 @@ func (n *network) begin(now time.Time, areas []engine.AreaConfig) {
 // newAreas adds those that are not there.
 func (n *network) newAreas(areas []engine.AreaConfig) error {
 	for _, a := range areas {
-		if _, is := n.areas[a.ID]; !is && n.domain.Area(a.ID) == nil {
+		if _, ok := n.areas[a.ID]; !ok && n.domain.Area(a.ID) == nil {
 			if _, err := n.domain.AddArea(a); err != nil {
 				return err
 			}
@@ -172,8 +172,8 @@ func (n *network) sameAreas(areas []engine.AreaConfig) bool {
 	}
 	for _, a := range n.domain.Areas() {
 		plain := engine.AreaConfig{ID: a.ID()}
-		want, is := given[a.ID()]
-		if !is {
+		want, ok := given[a.ID()]
+		if !ok {
 			want = plain
 		}
 		if !reflect.DeepEqual(want, a.Config()) {

@@ -78,7 +78,7 @@ func (n *network) logMismatch(now time.Time, m engine.Mismatch) {
 	}
 	x := n.mismatch(p.Name, m)
 	maps.DeleteFunc(n.logged, func(_ string, at time.Time) bool { return now.Sub(at) >= quiet })
-	if _, is := n.logged[x.Text]; is || len(n.logged) >= maxLogged {
+	if _, ok := n.logged[x.Text]; ok || len(n.logged) >= maxLogged {
 		return
 	}
 	n.logged[x.Text] = now

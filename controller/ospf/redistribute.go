@@ -64,7 +64,7 @@ func (n *network) redistribute(now time.Time) (again time.Duration) {
 		list := r.outside(n.used[r.DPID])
 		for _, e := range r.externals {
 			if n.lost(r, e, list) {
-				if at, is := n.gaveWay[e.Prefix]; is {
+				if at, ok := n.gaveWay[e.Prefix]; ok {
 					list, again = append(list, e), max(again, giveWay-now.Sub(at))
 				} else {
 					n.gaveWay[e.Prefix] = now

@@ -128,7 +128,7 @@ func (n *network) routes(dpid uint64) []routing.Learned {
 	if r == nil || !n.started {
 		return nil
 	}
-	if t, is := n.tables[r.ID]; is {
+	if t, ok := n.tables[r.ID]; ok {
 		return t
 	}
 	start := time.Now()
@@ -147,11 +147,11 @@ func (n *network) routeTo(dpid uint64, p netip.Prefix) (routing.Learned, bool) {
 	if r == nil || !n.started {
 		return routing.Learned{}, false
 	}
-	if t, is := n.tables[r.ID]; is {
+	if t, ok := n.tables[r.ID]; ok {
 		return routing.Find(t, p)
 	}
-	found, is := r.engine.RouteTo(p)
-	if !is {
+	found, ok := r.engine.RouteTo(p)
+	if !ok {
 		return routing.Learned{}, false
 	}
 	out := learn(&engine.Table{Routes: []engine.Route{found}})
@@ -174,8 +174,8 @@ func learn(t *engine.Table) []routing.Learned {
 		if len(r.NextHops) == 0 {
 			continue
 		}
-		hops, is := sets[&r.NextHops[0]]
-		if !is || len(hops) != len(r.NextHops) {
+		hops, ok := sets[&r.NextHops[0]]
+		if !ok || len(hops) != len(r.NextHops) {
 			hops = make([]routing.LearnedHop, 0, len(r.NextHops))
 			for _, h := range r.NextHops {
 				if !h.Addr.IsUnspecified() {

@@ -226,7 +226,7 @@ func (p *port) show() Attachment {
 			x.Full++
 		}
 	}
-	if left, is := p.router.engine.Restarting(); is {
+	if left, ok := p.router.engine.Restarting(); ok {
 		seconds := left.Seconds()
 		x.Restart = &seconds
 	}

@@ -122,8 +122,8 @@ func ConfigOf(t *topology.Topology) Config {
 	}
 	for _, l := range t.Links {
 		for j, e := range l.Ends {
-			i, is := at[e.Node]
-			if !is {
+			i, ok := at[e.Node]
+			if !ok {
 				continue
 			}
 			r := &c.Routers[i]
@@ -150,7 +150,7 @@ func (c *Config) check() error {
 	seen := map[uint64]string{}
 	for i := range c.Routers {
 		r := &c.Routers[i]
-		if other, is := seen[r.DPID]; is {
+		if other, ok := seen[r.DPID]; ok {
 			return fmt.Errorf("routers %s and %s have the same datapath id %016x", other, r.Name, r.DPID)
 		}
 		seen[r.DPID] = r.Name

@@ -124,8 +124,8 @@ func (n *network) hides(router int, r *Route) bool {
 		all = append(all, n.subnets)
 	}
 	return slices.ContainsFunc(all, func(list []netip.Prefix) bool {
-		i, is := slices.BinarySearchFunc(list, r.Prefix, netip.Prefix.Compare)
-		if is {
+		i, ok := slices.BinarySearchFunc(list, r.Prefix, netip.Prefix.Compare)
+		if ok {
 			i++
 		}
 		return i < len(list) && r.Prefix.Contains(list[i].Addr())
@@ -157,8 +157,8 @@ func (n *network) mayHave(spoken [][]netip.Prefix, p netip.Prefix) bool {
 		return true
 	}
 	return slices.ContainsFunc(spoken, func(list []netip.Prefix) bool {
-		_, is := slices.BinarySearchFunc(list, p, netip.Prefix.Compare)
-		return is
+		_, ok := slices.BinarySearchFunc(list, p, netip.Prefix.Compare)
+		return ok
 	})
 }
 

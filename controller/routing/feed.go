@@ -92,8 +92,8 @@ func (f *Feed) tell(n *network) {
 		routers = n.redistributors(f.into)
 	}
 	for _, dpid := range routers {
-		i, is := n.index[dpid]
-		if !is {
+		i, ok := n.index[dpid]
+		if !ok {
 			continue
 		}
 		used := f.routesOf(n, i)

@@ -143,8 +143,8 @@ func (n *network) listens(p netip.Prefix) bool {
 
 // ended forgets a flow of which the last entry has timed out. mu must be held.
 func (n *node) ended(k controller.RuleKey) {
-	t, is := trafficOf(&openflow.FlowMod{Table: k.Table, Priority: k.Priority, Match: k.Match})
-	if !is || t.Part.Flow == (Flow{}) {
+	t, ok := trafficOf(&openflow.FlowMod{Table: k.Table, Priority: k.Priority, Match: k.Match})
+	if !ok || t.Part.Flow == (Flow{}) {
 		return
 	}
 	own := t.key()

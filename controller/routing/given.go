@@ -41,13 +41,13 @@ func (a *App) given() Config {
 		c.Routers = slices.Clone(c.Routers)
 	}
 	for dpid, routes := range a.static {
-		if i, is := a.addresses.index[dpid]; is {
+		if i, ok := a.addresses.index[dpid]; ok {
 			c.Routers[i].Static = routes
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.programs)) {
 		for dpid, routes := range a.programs[name] {
-			if i, is := a.addresses.index[dpid]; is {
+			if i, ok := a.addresses.index[dpid]; ok {
 				c.Routers[i].Static = slices.Concat(c.Routers[i].Static, routes)
 			}
 		}

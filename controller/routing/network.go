@@ -50,7 +50,7 @@ func (r *Router) given(o Origin) (d rib.Distance, is bool) {
 
 // distance is that of routes which a router has from a source.
 func (r *Router) distance(s Source) rib.Distance {
-	if d, is := r.given(Origin{Source: s}); is {
+	if d, ok := r.given(Origin{Source: s}); ok {
 		return d
 	}
 	return distances[s]
@@ -59,8 +59,8 @@ func (r *Router) distance(s Source) rib.Distance {
 // rank gives a route the distance that it has at a router: what the router says of its origin, but
 // that a static route which has its own keeps it; else what its origin says.
 func (r *Router) rank(x *Route) {
-	switch d, is := r.given(Origin{x.Source, x.Name}); {
-	case is && (x.Distance == 0 || x.Source == Program):
+	switch d, ok := r.given(Origin{x.Source, x.Name}); {
+	case ok && (x.Distance == 0 || x.Source == Program):
 		x.Distance = d
 	case x.Distance == 0:
 		x.Distance = cmp.Or(x.usual, distances[x.Source])
@@ -250,7 +250,7 @@ func (n *network) has(router int, p netip.Prefix) bool {
 // join makes the graph: routers, and between them segments, which are the ports of routers that
 // links and layer-2 switches join.
 func (n *network) join(links []discovery.Link) error {
-	isRouter := func(dpid uint64) bool { _, is := n.index[dpid]; return is }
+	isRouter := func(dpid uint64) bool { _, ok := n.index[dpid]; return ok }
 	joined := NewSegments(links, isRouter)
 	segments := map[Segment]int32{}
 	n.inner = make([]map[int32]*Interface, len(n.routers))
@@ -263,8 +263,8 @@ func (n *network) join(links []discovery.Link) error {
 				continue
 			}
 			root := joined.Of(r.DPID, f.Port)
-			s, is := segments[root]
-			if !is {
+			s, ok := segments[root]
+			if !ok {
 				s = int32(len(n.routers) + len(segments))
 				segments[root] = s
 			}
@@ -273,7 +273,7 @@ func (n *network) join(links []discovery.Link) error {
 			}
 			edges = append(edges, spf.Edge{From: int32(i), To: s, Cost: f.Cost}, spf.Edge{From: s, To: int32(i)})
 			n.hops = append(n.hops, hop{}, hop{s, owner{i, f}})
-			if !is {
+			if !ok {
 				n.members = append(n.members, nil)
 			}
 			at := int(s) - len(n.routers)
@@ -452,11 +452,11 @@ func (n *network) portOf(router int, port uint32) *Interface {
 // hopVia is the way to a neighbour, with its MAC where it is a routing node.
 func (n *network) hopVia(router int, out *Interface, via netip.Addr) Hop {
 	h := Hop{Port: out.Port, Interface: out.Name, Via: via, src: out.MAC, router: -1}
-	o, is := n.known[via]
+	o, ok := n.known[via]
 	if isLinkLocal(via) {
-		o, is = n.linkLocalAt(router, out, via)
+		o, ok = n.linkLocalAt(router, out, via)
 	}
-	if is && o.itf != nil && o.router != router {
+	if ok && o.itf != nil && o.router != router {
 		h.dst, h.router, h.Router = o.itf.MAC, o.router, n.routers[o.router].Name
 	}
 	return h

@@ -283,7 +283,7 @@ func bucketsKey(list []openflow.Bucket) string {
 // never changes, and is found again after a restart.
 func (n *node) groupID(list []openflow.Bucket) uint32 {
 	key := bucketsKey(list)
-	if id, is := n.groups[key]; is {
+	if id, ok := n.groups[key]; ok {
 		return id
 	}
 	taken := map[uint32]bool{}
@@ -356,8 +356,8 @@ func (n *node) routes() map[netip.Prefix]*Route {
 	own := n.net.newTable(n.index)
 	n.net.connected(own, n.index, netip.Prefix{})
 	for _, m := range n.rules.Flows() {
-		p, is := routePrefix(m)
-		if !is || isPart(m) || own.routes[p] != nil || n.neighbors[p.Addr()] != nil && p.IsSingleIP() {
+		p, ok := routePrefix(m)
+		if !ok || isPart(m) || own.routes[p] != nil || n.neighbors[p.Addr()] != nil && p.IsSingleIP() {
 			continue
 		}
 		if r := n.net.installed(n.index, p); r != nil {
@@ -437,9 +437,9 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 // is in a subnet that the router still has, as this one's own. It is none for a neighbour where one
 // of the routes leads to this very address.
 func (n *node) adopt(m *openflow.FlowMod, routes map[netip.Prefix]*Route) {
-	field, is := m.Match.Get(openflow.FieldIPv4Dst)
-	if !is {
-		if field, is = m.Match.Get(openflow.FieldIPv6Dst); !is {
+	field, found := m.Match.Get(openflow.FieldIPv4Dst)
+	if !found {
+		if field, found = m.Match.Get(openflow.FieldIPv6Dst); !found {
 			return
 		}
 	}

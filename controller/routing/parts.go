@@ -183,8 +183,8 @@ func (n *network) wayOf(router int, t Traffic) *Route {
 // partOf is the route for a part, by a table that has those to its subnet.
 func (n *network) partOf(router int, t Traffic, of *table) *Route {
 	r, home := of.both(t.To)
-	h, is := n.balanced[t][router]
-	if home == nil || !is {
+	h, ok := n.balanced[t][router]
+	if home == nil || !ok {
 		return r
 	}
 	steered := *home
@@ -244,8 +244,8 @@ func (n *node) partsAt(p netip.Prefix) (out []Traffic) {
 
 // steers says whether some traffic has another way here than its subnet.
 func (n *node) steers(t Traffic) bool {
-	_, is := n.net.balanced[t][n.index]
-	return is
+	_, ok := n.net.balanced[t][n.index]
+	return ok
 }
 
 // compareParts gives the way of each part that the router is to have an entry for to want, and of
@@ -273,7 +273,7 @@ func (n *node) compareParts(routes map[netip.Prefix]*Route, entries []*openflow.
 			continue
 		}
 		n.settled = false
-		if t, is := trafficOf(m); is && !known[t] && usable(t.To) {
+		if t, ok := trafficOf(m); ok && !known[t] && usable(t.To) {
 			known[t] = true
 			n.offerParts(t.To, []Traffic{t}, ends)
 		}

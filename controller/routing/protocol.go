@@ -187,7 +187,7 @@ func (n *node) isWanted(w Wanted, p ipPacket) bool {
 		return false
 	}
 	if w.Port != 0 {
-		if port, is := p.destinationPort(); !is || port != w.Port {
+		if port, ok := p.destinationPort(); !ok || port != w.Port {
 			return false
 		}
 	}
@@ -259,7 +259,7 @@ func (s *protocol) routes(dpid uint64, only netip.Prefix) []Learned {
 	if !only.IsValid() {
 		return s.Routes(dpid)
 	}
-	if l, is := s.RouteTo(dpid, only); is {
+	if l, ok := s.RouteTo(dpid, only); ok {
 		return []Learned{l}
 	}
 	return nil

@@ -403,8 +403,8 @@ func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
 
 // RoutesOf returns a router's routes, by prefix; nil where there is no such router.
 func (a *App) RoutesOf(dpid uint64) []*Route {
-	net, i, is := a.picture(dpid)
-	if !is {
+	net, i, ok := a.picture(dpid)
+	if !ok {
 		return nil
 	}
 	t := net.table(i)
@@ -426,8 +426,8 @@ func (a *App) Size() int {
 
 // Lookup returns the route that a router takes to an address; nil where there is none.
 func (a *App) Lookup(dpid uint64, to netip.Addr) *Route {
-	net, i, is := a.picture(dpid)
-	if !is {
+	net, i, ok := a.picture(dpid)
+	if !ok {
 		return nil
 	}
 	return net.lookup(i, to)
@@ -483,7 +483,7 @@ func (a *App) StaticOf(dpid uint64) []StaticRoute {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if routes, is := a.static[dpid]; is {
+	if routes, ok := a.static[dpid]; ok {
 		return routes
 	}
 	return n.Static

@@ -271,9 +271,9 @@ func (c *heldConn) Close() error {
 
 // zoned is an address with the zone of the router's own at the same link.
 func (h *host) zoned(a, own net.Addr) net.Addr {
-	t, is := a.(*net.TCPAddr)
+	t, ok := a.(*net.TCPAddr)
 	o, has := own.(*net.TCPAddr)
-	if !is || !has {
+	if !ok || !has {
 		return a
 	}
 	return &net.TCPAddr{IP: t.IP, Port: t.Port, Zone: h.zoneOf(o.IP)}
@@ -306,15 +306,15 @@ func (c *heldPackets) ReadFrom(b []byte) (int, net.Addr, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	n, from, err := c.UDPConn.ReadFrom(b)
-	if u, is := from.(*net.UDPAddr); is && u.IP.IsLinkLocalUnicast() {
+	if u, ok := from.(*net.UDPAddr); ok && u.IP.IsLinkLocalUnicast() {
 		u.Zone = c.host.zoneAt(c.from.nic)
 	}
 	return n, from, err
 }
 
 func (c *heldPackets) WriteTo(b []byte, to net.Addr) (int, error) {
-	u, is := to.(*net.UDPAddr)
-	if !is || u.Zone == "" {
+	u, ok := to.(*net.UDPAddr)
+	if !ok || u.Zone == "" {
 		return c.UDPConn.WriteTo(b, to)
 	}
 	full, _, err := c.host.fullAddress(u.AddrPort())
@@ -330,7 +330,7 @@ func (c *heldPackets) WriteTo(b []byte, to net.Addr) (int, error) {
 
 func (c *heldPackets) LocalAddr() net.Addr {
 	a := c.UDPConn.LocalAddr()
-	if u, is := a.(*net.UDPAddr); is {
+	if u, ok := a.(*net.UDPAddr); ok {
 		u.Zone = c.host.zoneOf(u.IP)
 	}
 	return a

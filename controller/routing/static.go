@@ -50,8 +50,8 @@ func (s *StaticRoute) route(hops ...Hop) *Route {
 
 // owns says whether an address is the router's own.
 func (n *network) owns(router int, a netip.Addr) bool {
-	o, is := n.known[a]
-	return is && o.router == router
+	o, ok := n.known[a]
+	return ok && o.router == router
 }
 
 // unreached notes a route that cannot be used.
@@ -109,8 +109,8 @@ func (n *network) candidates(router int, only netip.Prefix) (out []Candidate) {
 // Candidates lists what a router has from all its sources to a prefix, or without one to all, by
 // prefix, the route that is used first; nothing where there is no such router.
 func (a *App) Candidates(dpid uint64, p netip.Prefix) []Candidate {
-	net, i, is := a.picture(dpid)
-	if !is {
+	net, i, ok := a.picture(dpid)
+	if !ok {
 		return nil
 	}
 	return net.candidates(i, p)

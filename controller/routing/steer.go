@@ -57,10 +57,10 @@ func (a *App) Destination(t Traffic) (d steer.Destination, is bool) {
 		if t.Part != (Part{}) { // its home is where the subnet's way leads
 			chosen, home = net.partOf(i, t, of), chosen
 		}
-		if e, is := net.edge(i, chosen); is {
+		if e, ok := net.edge(i, chosen); ok {
 			d.Next[r.DPID] = e
 		}
-		if e, is := net.edge(i, home); is {
+		if e, ok := net.edge(i, home); ok {
 			d.Home[r.DPID] = e
 		}
 		if !a.isConnected(r.DPID) || !r.speaks(p) || !r.prefersBalanced(own) {
@@ -161,8 +161,8 @@ func (n *network) steer(ways map[Traffic]steer.Ways) {
 		}
 		there, hops := steer.Ways{}, map[int]Hop{}
 		for dpid, e := range steered {
-			if i, is := n.index[dpid]; is {
-				if h, is := n.hopOver(i, e, p); is && n.leads(i, t) {
+			if i, ok := n.index[dpid]; ok {
+				if h, ok := n.hopOver(i, e, p); ok && n.leads(i, t) {
 					there[dpid], hops[i] = e, h
 				}
 			}
@@ -224,8 +224,8 @@ func (n *network) joins(a int, out *Interface, b int, in *Interface) bool {
 // offerBalanced adds the way to a prefix that something has steered.
 func (n *network) offerBalanced(t *table, router int, p netip.Prefix) {
 	hops := n.balanced[Traffic{To: p}]
-	h, is := hops[router]
-	if !is || n.has(router, p) {
+	h, ok := hops[router]
+	if !ok || n.has(router, p) {
 		return
 	}
 	if t.home == nil {
@@ -247,7 +247,7 @@ func (n *network) routeAndHome(router int, p netip.Prefix) (r, home *Route) {
 
 func (t *table) both(p netip.Prefix) (r, home *Route) {
 	r, home = t.routes[p], t.routes[p]
-	if h, is := t.home[p]; is {
+	if h, ok := t.home[p]; ok {
 		home = h
 	}
 	return r, home
@@ -265,8 +265,8 @@ func (a *App) Carried(ctx context.Context, dpid uint64) (map[Traffic]uint64, err
 	list, err := controller.Ask[openflow.FlowStatsList](ctx, sw, all)
 	out := map[Traffic]uint64{}
 	for _, f := range list {
-		t, is := trafficOf(&openflow.FlowMod{Table: f.Table, Priority: f.Priority, Match: f.Match})
-		if is = is && f.Priority > priorityRoute; !is {
+		t, ok := trafficOf(&openflow.FlowMod{Table: f.Table, Priority: f.Priority, Match: f.Match})
+		if ok = ok && f.Priority > priorityRoute; !ok {
 			continue
 		}
 		if subnet, known := net.subnetOf(t.To); known {
@@ -281,7 +281,7 @@ func (a *App) Carried(ctx context.Context, dpid uint64) (map[Traffic]uint64, err
 
 // subnetOf returns the subnet that an entry leads to: an entry may be for a single address of it.
 func (n *network) subnetOf(p netip.Prefix) (subnet netip.Prefix, known bool) {
-	if _, is := n.owners[p]; is {
+	if _, ok := n.owners[p]; ok {
 		return p, true
 	}
 	f := family(p.Addr())

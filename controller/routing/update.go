@@ -108,7 +108,7 @@ type change struct {
 // subnet, and where it has no entry of its own it meets the subnet's: all of it changes together,
 // unless onlyParts change.
 func (c change) orderedBy(net *network, onlyParts bool) Traffic {
-	if _, is := net.balanced[c.traffic][c.index]; is || onlyParts && len(net.balanced[c.traffic]) > 0 {
+	if _, ok := net.balanced[c.traffic][c.index]; ok || onlyParts && len(net.balanced[c.traffic]) > 0 {
 		return c.traffic
 	}
 	return Traffic{To: c.traffic.To}
@@ -210,7 +210,7 @@ func layers(net *network, t Traffic, list []change, shared *rounds) (round []int
 	known := map[int]place{}
 	var right func(router int) place
 	right = func(router int) place {
-		if l, is := known[router]; is {
+		if l, ok := known[router]; ok {
 			return l
 		}
 		known[router] = place{} // static routes may lead in circles

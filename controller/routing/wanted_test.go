@@ -78,7 +78,7 @@ func TestWanted(t *testing.T) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		for _, m := range n.rules.Flows() {
-			if o, is := m.Match.Get(openflow.FieldIPProto); is && o.Value.Lo == uint64(of) && m.Table == admissionTable {
+			if o, ok := m.Match.Get(openflow.FieldIPProto); ok && o.Value.Lo == uint64(of) && m.Table == admissionTable {
 				count++
 			}
 		}

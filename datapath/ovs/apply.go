@@ -211,7 +211,7 @@ func (c *changes) newBridge(b Bridge, datapath DatapathType) string {
 	row.UUID = c.newUUID()
 	row.Ports = append(row.Ports, c.newPort(portRow{Name: b.Name}, interfaceRow{Name: b.Name, Type: "internal"}))
 	for _, p := range b.Ports {
-		if at, is := c.at[p.Name]; is {
+		if at, ok := c.at[p.Name]; ok {
 			c.port(at, nil, p)
 		} else {
 			row.Ports = append(row.Ports, c.newPort(p.row(), p.interfaceRow()))
@@ -265,10 +265,10 @@ func (c *changes) ports(old *bridgeRow, before, want []Port, known bool) {
 	for _, p := range want {
 		there[p.Name] = true
 		last, asked := was[p.Name]
-		switch at, is := c.at[p.Name]; {
-		case is && known && asked:
+		switch at, ok := c.at[p.Name]; {
+		case ok && known && asked:
 			c.port(at, &last, p)
-		case is:
+		case ok:
 			c.port(at, nil, p)
 		case !known || last != p:
 			added = append(added, c.newPort(p.row(), p.interfaceRow()))
@@ -276,7 +276,7 @@ func (c *changes) ports(old *bridgeRow, before, want []Port, known bool) {
 	}
 	gone := map[*portRow][]string{} // interfaces of each port
 	for _, p := range before {
-		if at, is := c.at[p.Name]; is && !there[p.Name] {
+		if at, ok := c.at[p.Name]; ok && !there[p.Name] {
 			gone[at.port] = append(gone[at.port], at.iface.UUID)
 		}
 	}

@@ -94,8 +94,8 @@ func hasArea(areas []topology.OSPFArea, id topology.AreaID) bool {
 
 // birdOwn says whether the router announces a default route that it has itself.
 func birdOwn(r *topology.OSPFRouter) bool {
-	d, is := ownDefault(r)
-	return is && d.Source == topology.OSPFStatic
+	d, ok := ownDefault(r)
+	return ok && d.Source == topology.OSPFStatic
 }
 
 // birdSources writes the protocols that these routes come from: the kernel has the routes already,

@@ -83,9 +83,9 @@ func parseBIRD(text, interfaces string) (out []Neighbor) {
 	drs, at := map[string]netip.Addr{}, ""
 	for line := range strings.Lines(interfaces) {
 		line = strings.TrimSpace(line)
-		if name, is := strings.CutPrefix(line, "Interface "); is {
+		if name, ok := strings.CutPrefix(line, "Interface "); ok {
 			at, _, _ = strings.Cut(name, " ")
-		} else if dr, is := strings.CutPrefix(line, "Designated router (IP): "); is {
+		} else if dr, ok := strings.CutPrefix(line, "Designated router (IP): "); ok {
 			drs[at] = parseAddress(dr)
 		}
 	}

@@ -46,8 +46,8 @@ func Login(file string) (user, password string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	user, password, is := strings.Cut(strings.TrimSpace(string(b)), ":")
-	if !is || user == "" {
+	user, password, ok := strings.Cut(strings.TrimSpace(string(b)), ":")
+	if !ok || user == "" {
 		return "", "", fmt.Errorf("%s: it must hold user:password", file)
 	}
 	return user, password, nil
@@ -64,7 +64,7 @@ func CheckLogin(file string) error {
 		return err
 	}
 	line := strings.TrimSuffix(string(text), "\n")
-	if user, _, is := strings.Cut(line, ":"); !is || user == "" || len(line) > 1024 || strings.ContainsAny(line, "\r\n") {
+	if user, _, ok := strings.Cut(line, ":"); !ok || user == "" || len(line) > 1024 || strings.ContainsAny(line, "\r\n") {
 		return errors.New(file + ": it must hold user:password, and nothing else")
 	}
 	return nil

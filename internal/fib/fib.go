@@ -149,7 +149,7 @@ func To(to netip.Addr) (*Way, error) {
 }
 
 func addressOf(ip net.IP, via netlink.Destination) netip.Addr {
-	if v, is := via.(*netlink.Via); is && ip == nil {
+	if v, ok := via.(*netlink.Via); ok && ip == nil {
 		ip = v.Addr
 	}
 	a, _ := netip.AddrFromSlice(ip)

@@ -494,7 +494,7 @@ func quieten(dev netlink.Link) error {
 func vlans() (names []string) {
 	text, _ := os.ReadFile("/proc/thread-self/net/vlan/config") // nobody has asked the kernel for any, if there is none
 	for _, line := range strings.Split(string(text), "\n") {
-		if name, _, is := strings.Cut(line, "|"); is && !strings.HasPrefix(line, "VLAN Dev name") {
+		if name, _, ok := strings.Cut(line, "|"); ok && !strings.HasPrefix(line, "VLAN Dev name") {
 			names = append(names, strings.TrimSpace(name))
 		}
 	}

@@ -53,7 +53,7 @@ type Facts map[Key]string
 // put adds a fact; where two have the same key, both count.
 func (f Facts) put(kind Kind, device, name, value string) {
 	k := Key{kind, device, name}
-	if was, is := f[k]; is {
+	if was, ok := f[k]; ok {
 		both := append(strings.Split(was, twice), value)
 		slices.Sort(both)
 		value = strings.Join(both, twice)
@@ -94,7 +94,7 @@ type Delta struct {
 // Since returns what has become of earlier facts.
 func (f Facts) Since(was Facts) (d Delta) {
 	for k, v := range f {
-		if old, is := was[k]; !is || old != v {
+		if old, ok := was[k]; !ok || old != v {
 			if d.Now == nil {
 				d.Now = Facts{}
 			}
@@ -102,7 +102,7 @@ func (f Facts) Since(was Facts) (d Delta) {
 		}
 	}
 	for k, v := range was {
-		if _, is := f[k]; !is {
+		if _, ok := f[k]; !ok {
 			if d.Gone == nil {
 				d.Gone = Facts{}
 			}

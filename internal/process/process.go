@@ -32,7 +32,7 @@ func Parent(pid int) int {
 func Inside(pid int) int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(text)) {
-		if numbers, is := strings.CutPrefix(line, "NSpid:"); is { // in each namespace, the innermost last
+		if numbers, ok := strings.CutPrefix(line, "NSpid:"); ok { // in each namespace, the innermost last
 			for _, word := range strings.Fields(numbers) {
 				pid, _ = strconv.Atoi(word)
 			}

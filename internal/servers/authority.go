@@ -84,8 +84,8 @@ func readAuthority(dir string) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, is := secret.(*ecdsa.PrivateKey)
-	if !is {
+	key, ok := secret.(*ecdsa.PrivateKey)
+	if !ok {
 		return nil, fmt.Errorf("%s is not the key of an authority of Trivet's", filepath.Join(dir, authorityKeyFile))
 	}
 	return &Authority{certificate, key}, nil

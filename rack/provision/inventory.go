@@ -50,7 +50,7 @@ func (r *Run) inventory() ([]byte, error) {
 			return nil, err
 		}
 		for name, value := range v {
-			if s, is := value.(string); is && s != fromMemory && strings.ContainsAny(s, "{}%") {
+			if s, ok := value.(string); ok && s != fromMemory && strings.ContainsAny(s, "{}%") {
 				p.Add(m.Pos, "call the file something else", "%s: Ansible would take %s for a template: %q", m.Name, name, s)
 			}
 		}

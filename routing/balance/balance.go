@@ -217,7 +217,7 @@ func (s *state) along(f *flow, path []int32, rate float64) (cost, carried float6
 // one of its sources.
 func (s *state) candidates(d int) (out []candidate) {
 	f := &s.flows[d]
-	if c, is := s.home(d); is {
+	if c, ok := s.home(d); ok {
 		return []candidate{c}
 	}
 	for _, from := range f.sources {

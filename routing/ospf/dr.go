@@ -72,7 +72,7 @@ func (i *Interface) role(dr, bdr ID) InterfaceState {
 func (w *wire) elect() {
 	dr, bdr := w.vote(w.dr, w.bdr)
 	// Step 4: who gains or loses an office votes once more, so that nobody holds both.
-	if was, is := w.role(w.dr, w.bdr), w.role(dr, bdr); was != is && (was >= InterfaceBackup || is >= InterfaceBackup) {
+	if was, ok := w.role(w.dr, w.bdr), w.role(dr, bdr); was != ok && (was >= InterfaceBackup || ok >= InterfaceBackup) {
 		dr, bdr = w.vote(dr, bdr)
 	}
 	changed := w.dr != dr || w.bdr != bdr

@@ -146,8 +146,8 @@ func (d *Domain) Separate(now time.Time, s *Segment, period time.Duration, stays
 	s.members = nil
 	for _, i := range members {
 		i.segment = nil
-		cfg, is := stays(i)
-		if !is {
+		cfg, ok := stays(i)
+		if !ok {
 			i.down()
 			continue
 		}

@@ -200,7 +200,7 @@ func (g *graph) reachable(d *Domain) map[ID]bool {
 		}
 	}
 	for id := range d.routers {
-		if v, is := g.routers[id]; is {
+		if v, ok := g.routers[id]; ok {
 			visit(v)
 		}
 	}

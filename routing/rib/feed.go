@@ -47,8 +47,8 @@ func (f *Feed[K, V]) put(u Update[K, V]) {
 
 // differs says whether the reader does not know that.
 func (f *Feed[K, V]) differs(u Update[K, V]) bool {
-	v, is := f.known[u.Key]
-	return is == u.Gone || is && !f.same(v, u.Value)
+	v, ok := f.known[u.Key]
+	return ok == u.Gone || ok && !f.same(v, u.Value)
 }
 
 // Take returns what the reader does not know yet; from now on it does.
@@ -88,7 +88,7 @@ func (f *Feed[K, V]) Keys() (out []K) {
 		}
 	}
 	for k, u := range f.news {
-		if _, is := f.known[k]; !is && !u.Gone {
+		if _, ok := f.known[k]; !ok && !u.Gone {
 			out = append(out, k)
 		}
 	}

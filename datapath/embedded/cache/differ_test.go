@@ -183,7 +183,7 @@ func (g gen) frame(t testing.TB) []byte {
 	}
 	b := bytes.Clone(buf.Bytes())
 	for _, l := range stack {
-		if ip, is := l.(*layers.IPv4); is && g.Intn(8) == 0 {
+		if ip, isIPv4 := l.(*layers.IPv4); isIPv4 && g.Intn(8) == 0 {
 			b[bytes.Index(b, ip.SrcIP)-1]++ // the header's checksum
 		}
 	}

@@ -180,7 +180,7 @@ func (s *Switch) checkAction(a *openflow.Action, k *known) error {
 			return err
 		}
 	case openflow.ActionExperimenter:
-		if _, _, is := a.AsCheckPacketLarger(); is {
+		if _, _, ok := a.AsCheckPacketLarger(); ok {
 			break
 		}
 		return refuse(openflow.BadActionBadExperimenter, "an action of experimenter %#x", a.Experimenter)

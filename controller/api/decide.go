@@ -39,7 +39,7 @@ func (w *walk) begin(from station, q PathQuery) {
 	w.fate = w.enter(src.at, p)
 }
 
-// newPacket is the packet asked about, without Ethernet addresses.
+// newPacket returns the packet to trace, without Ethernet addresses.
 func newPacket(from, to station, q PathQuery) (packet, func(packet) string) {
 	fields := []openflow.OXM{openflow.VLANNone(), openflow.IPDSCP(0), openflow.IPECN(0), openflow.TunnelID(0)}
 	if to.address.Is4() {
@@ -69,7 +69,7 @@ func newPacket(from, to station, q PathQuery) (packet, func(packet) string) {
 	}
 }
 
-// controller says what happens to a packet that is sent to the controller only.
+// controller handles a packet that is sent to the controller only.
 func (w *walk) controller(s *step, o output) fate {
 	name := app(o)
 	if r := w.routerOf(s.dpid); r != nil && name == "routing" {
@@ -79,9 +79,9 @@ func (w *walk) controller(s *step, o output) fate {
 		return w.byRouting(s, *r, o.packet)
 	}
 	switch name {
-	case "learning": // it always gets a copy
+	case "learning": // the controller always gets a copy
 		if l := w.c.Learning; l != nil && l.Reactive() {
-			return w.stuck(s.hop.Switch, "no entry is for it yet: the controller learns from its first packet, and sends that on")
+			return w.stuck(s.hop.Switch, "it has no entry yet: the controller learns from its first packet, and forwards that")
 		}
 		return w.end(s.hop.Switch, "there is no other port to flood it to", false)
 	case "", "user":
@@ -97,8 +97,8 @@ func (w *walk) routerOf(dpid uint64) *routing.Router {
 	return nil
 }
 
-// byRouting does what the routing app does with packets to the router itself, and with those for
-// which the router has no entry yet.
+// byRouting simulates the app routing, for packets to the router itself and packets without an
+// entry.
 func (w *walk) byRouting(s *step, r routing.Router, p packet) fate {
 	if w.owns(r, w.to.address) {
 		return w.end(r.Name, "", r.Name == w.to.name)
@@ -110,7 +110,7 @@ func (w *walk) byRouting(s *step, r routing.Router, p packet) fate {
 	if route.Drop {
 		why := fmt.Sprintf("it announces %v and has no route to this part of it", route.Prefix)
 		if route.Source != routing.Spoken {
-			why = fmt.Sprintf("its route to %v says so", route.Prefix)
+			why = fmt.Sprintf("its route to %v discards it", route.Prefix)
 		}
 		return w.end(r.Name, fmt.Sprintf("%s drops it: %s", r.Name, why), false)
 	}
@@ -127,7 +127,7 @@ func (w *walk) byRouting(s *step, r routing.Router, p packet) fate {
 	return sum
 }
 
-// replace runs f with another last step in the trail.
+// replace runs f with the last step of the trail replaced.
 func (w *walk) replace(s step, f func(*step) fate) fate {
 	last := len(w.trail) - 1
 	before := w.trail[last]
@@ -137,7 +137,7 @@ func (w *walk) replace(s step, f func(*step) fate) fate {
 	return out
 }
 
-// byHop sends a packet to a next hop; the router asks for its MAC if it does not know it.
+// byHop sends a packet to a next hop, whose MAC the router resolves if necessary.
 func (w *walk) byHop(s *step, r routing.Router, h routing.Hop, p packet) fate {
 	to := h.Via
 	if !to.IsValid() {
@@ -173,7 +173,7 @@ func (w *walk) owns(r routing.Router, a netip.Addr) bool {
 	return slices.ContainsFunc(r.Loopback, func(p netip.Prefix) bool { return p.Addr() == a })
 }
 
-// explain says what decided the path: the first router, or all the switches together.
+// explain says what determined the path: the first router, or all the switches together.
 func (w *walk) explain() {
 	if len(w.path.Ways) == 0 {
 		return
@@ -211,7 +211,7 @@ func (w *walk) explain() {
 		w.path.Why = append(w.path.Why, strings.Join(learned, ", ")+": learned, from a packet that came from there")
 	}
 	if len(flooded) > 0 {
-		w.path.Why = append(w.path.Why, strings.Join(flooded, ", ")+": not learned yet, so flooded along the spanning tree")
+		w.path.Why = append(w.path.Why, strings.Join(flooded, ", ")+": not learned yet, hence flooded along the spanning tree")
 	}
 	for _, c := range chosen {
 		w.path.Why = append(w.path.Why, strings.Join(c.switches, ", ")+": "+w.whyChosen(c))
@@ -219,7 +219,8 @@ func (w *walk) explain() {
 	w.path.Why = append(w.path.Why, users...)
 }
 
-// chosenWay is switches that send a packet by the controller's path to an Ethernet address.
+// chosenWay is a set of switches that send a packet by the controller's path to an Ethernet
+// address.
 type chosenWay struct {
 	to       openflow.MAC
 	switches []string
@@ -275,7 +276,7 @@ func (w *walk) whyRoute(r routing.Router) (out []string) {
 	}
 	out = []string{text}
 	if parts > 0 {
-		out = append(out, fmt.Sprintf("%s: %s of what goes to %v on other paths: trivet balance", r.Name, words.Plural(parts, "part"), route.Prefix))
+		out = append(out, fmt.Sprintf("%s: %s of the traffic to %v on other paths: trivet balance", r.Name, words.Plural(parts, "part"), route.Prefix))
 	}
 	if route.Source == routing.Computed {
 		out = append(out, w.otherWays(r, route)...)

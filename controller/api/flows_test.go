@@ -70,7 +70,7 @@ func TestRefusedFlows(t *testing.T) {
 		b := newBed(t, "linear,2", "", filepath.Join(t.TempDir(), "c.db"))
 		for _, c := range []struct{ sw, flow, reason string }{
 			{"s1", "priority=1,nw_st=1.2.3.4,actions=drop", "column 12: nw_st: no such field"},
-			{"s1", "priority=7,ip", "say what to do with the packets"},
+			{"s1", "priority=7,ip", "specify what to do with packets"},
 			{"s1", "cookie=7,ip,actions=drop", "cookie"},
 			{"s1", "priority=7,ip,actions=group:77", "the switch refuses: OFPET_BAD_ACTION/OFPBAC_BAD_OUT_GROUP"},
 			{"s1", "priority=1,in_port=1,actions=drop", "there is an entry of an app"},

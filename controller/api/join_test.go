@@ -286,8 +286,8 @@ func TestJoinedHangs(t *testing.T) {
 		}
 		k.Lacks = nil
 		restore = patience.MemberAlive.Be(50 * time.Millisecond)
-		if _, err := k.Routes(t.Context(), "", ""); err == nil || !strings.Contains(err.Error(), "not whole") {
-			t.Errorf("who does not ask what an answer lacks gets one that is not whole: %v", err)
+		if _, err := k.Routes(t.Context(), "", ""); err == nil || !strings.Contains(err.Error(), "incomplete") {
+			t.Errorf("a client without Lacks gets an incomplete answer: %v", err)
 		}
 		restore()
 

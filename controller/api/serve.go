@@ -75,7 +75,7 @@ func openUnix(path string) (net.Listener, error) {
 	return accept.Of(os.Getuid(), l.(*net.UnixListener)), nil
 }
 
-// Serve answers until the door is closed.
+// Serve serves requests until the door is closed.
 func (s *Server) Serve(d *Door) error {
 	handler, listener := s.Handler(), d.listener
 	if d.Token != "" {
@@ -91,15 +91,15 @@ func (s *Server) Serve(d *Door) error {
 	return err
 }
 
-// maxClients is how many TCP connections there are at a time. A client without the token keeps its
-// connection until its request's header is read, or that times out, and loses it with the answer.
+// maxClients limits TCP connections. A client without the token occupies one until its request's
+// header has been read or that times out, and is then disconnected.
 const maxClients = 512
 
 // Close stops accepting clients.
 func (d *Door) Close() error { return d.listener.Close() }
 
-// guard admits clients that have the token, and no web page that has made its own name resolve to
-// this machine (DNS rebinding): the request's Host must be an address of this machine.
+// guard requires the token, and rejects web pages that have made their own name resolve to this
+// machine (DNS rebinding): the request's Host must be an address of this machine.
 func guard(next http.Handler, token string) http.Handler {
 	want := sha256.Sum256([]byte(token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

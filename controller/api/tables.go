@@ -18,7 +18,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// question asks a switch for statistics of type B.
+// question requests statistics of type B from a switch.
 func question[B openflow.MultipartBody](ctx context.Context, s *controller.Switch, body openflow.MultipartBody) (b B, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -29,13 +29,13 @@ func question[B openflow.MultipartBody](ctx context.Context, s *controller.Switc
 	return b, err
 }
 
-// atOnce is how many switches are asked at the same time.
+// atOnce is the number of switches asked at the same time.
 const atOnce = 32
 
 // askAll asks the switch called name, or all, and calls each with the answers, one at a time, in
 // the order of the switches' names. It returns the switches that have not answered.
 func askAll[B openflow.MultipartBody](ctx context.Context, v *view, name string, body openflow.MultipartBody, each func(dpid uint64, b B)) (silent []string, err error) {
-	switches := v.c.AllSeen() // a standby reads what is another member's
+	switches := v.c.AllSeen() // a standby reads other members' switches, too
 	if name != "" {
 		one, err := v.find(name)
 		if err != nil {
@@ -106,7 +106,7 @@ func (v *view) userFlow(f user.Flow) Flow {
 	return v.flow(f.Switch, &s)
 }
 
-// entryText is the match and actions on one line.
+// entryText puts match and actions on one line.
 func entryText(match, actions string) string {
 	return strings.TrimPrefix(match+" actions="+actions, " ")
 }
@@ -217,7 +217,7 @@ func (v *view) routes(name, prefix string, all bool) (out Routes, err error) {
 	var only netip.Prefix
 	if prefix != "" {
 		if only, err = netip.ParsePrefix(prefix); err != nil || only != only.Masked() {
-			return out, fmt.Errorf("%q is not a prefix; write 10.9.0.0/16", prefix)
+			return out, fmt.Errorf("%q is not a prefix; write it as 10.9.0.0/16", prefix)
 		}
 	}
 	added := v.c.UserRoutes()
@@ -254,7 +254,7 @@ func (v *view) routes(name, prefix string, all bool) (out Routes, err error) {
 	return out, nil
 }
 
-// redistributed lists the routes that routers, or one, redistribute into a program or protocol.
+// redistributed lists the routes that all routers, or one, redistribute into a program or protocol.
 func (v *view) redistributed(into, name string) (out Routes, err error) {
 	out.Routes, out.Added = []Route{}, []builtin.UserRoute{}
 	if v.c.Routing == nil {
@@ -275,7 +275,7 @@ func (v *view) redistributed(into, name string) (out Routes, err error) {
 	return out, nil
 }
 
-// usersOf has the routes that users have added, by "ROUTER PREFIX".
+// usersOf returns the routes that users have added, as "ROUTER PREFIX".
 func usersOf(added []builtin.UserRoute) map[string]bool {
 	users := map[string]bool{}
 	for _, u := range added {

@@ -30,7 +30,7 @@ type place struct {
 	port uint32
 }
 
-// view is the network at one moment, as an answer shows it.
+// view is a snapshot of the network for an answer.
 type view struct {
 	c     *builtin.Controller
 	m     *builtin.Map
@@ -58,13 +58,13 @@ func newView(c *builtin.Controller) *view {
 	return v
 }
 
-// newEventView is a view without hosts, traffic and port descriptions, which is quick to make
-// however large the network is: enough for events, which say themselves where they happened.
+// newEventView makes a view without hosts, traffic and port descriptions, which is quick however
+// large the network is: enough for events, which carry their own location.
 func newEventView(c *builtin.Controller) *view {
 	return &view{c: c, m: c.Map(), ports: map[place]monitor.Port{}}
 }
 
-// nameOf is the name of a host: the node that has its MAC, or address.
+// nameOf returns a host's name: that of the node with its MAC or address.
 func (v *view) nameOf(h discovery.Host) string {
 	if f := v.m.ByMAC(h.MAC); f != nil {
 		return f.Node
@@ -77,10 +77,10 @@ func (v *view) nameOf(h discovery.Host) string {
 	return ""
 }
 
-// switchName is the name of a switch, or its datapath id.
+// switchName returns a switch's name, or its datapath id.
 func (v *view) switchName(dpid uint64) string { return v.m.Switch(dpid).Name }
 
-// portName is the topology's name for a port, the switch's own, or the number.
+// portName returns the topology's name of a port, the switch's own, or its number.
 func (v *view) portName(dpid uint64, number uint32) string {
 	if name := v.m.Port(dpid, number).Name; name != "" {
 		return name
@@ -91,7 +91,7 @@ func (v *view) portName(dpid uint64, number uint32) string {
 	return strconv.FormatUint(uint64(number), 10)
 }
 
-// describe is the switch's description of a port.
+// describe returns the switch's description of a port.
 func (v *view) describe(dpid uint64, number uint32) (d openflow.Port) {
 	if v.desc != nil {
 		return v.desc[place{dpid, number}]
@@ -106,7 +106,7 @@ func (v *view) describe(dpid uint64, number uint32) (d openflow.Port) {
 	return openflow.Port{}
 }
 
-// host is a host's name, or its MAC if nothing better is known.
+// host returns a host's name, or its MAC if nothing better is known.
 func (v *view) host(mac openflow.MAC) string {
 	if name := v.names[mac]; name != "" {
 		return name
@@ -144,7 +144,8 @@ func (v *view) readable(dpid uint64, flow string) string {
 	})
 }
 
-// find returns the connected switch that a user means, or an error that lists the switches.
+// find returns the connected switch with a name or datapath id, or an error that lists the
+// switches.
 func (v *view) find(name string) (*controller.Switch, error) {
 	dpid, found := v.m.Find(name)
 	if s := v.c.Seen(dpid); found && s != nil {
@@ -191,7 +192,7 @@ func (v *view) topology() Topology {
 	return Topology{Switches: v.switches(), Links: v.links(), Hosts: v.hosts()}
 }
 
-// switches are the connected switches, and those of the map that should be.
+// switches returns the connected switches, and those of the map that are missing.
 func (v *view) switches() []Switch {
 	counts := v.c.Monitor.FlowCounts()
 	ids := map[uint64]bool{}
@@ -237,7 +238,7 @@ func (v *view) port(at place, d openflow.Port, kind discovery.Kind) Port {
 		Peer: known.Peer, PeerInterface: known.PeerInterface, Traffic: v.traffic(at)}
 }
 
-// hosts are the hosts that were seen, and those of the topology that were not.
+// hosts returns the hosts seen, and those of the topology that have not been.
 func (v *view) hosts() []Host {
 	out, known := []Host{}, map[string]bool{}
 	for _, h := range v.seen {

@@ -10,10 +10,10 @@ import (
 	"trivet.dev/trivet/controller/database"
 )
 
-// Collector gives Prometheus what is measured now.
+// Collector exports the current measurements to Prometheus.
 func (a *App) Collector() prometheus.Collector { return collector{a} }
 
-// collector reads the app's state when it is asked; it keeps nothing.
+// collector reads the app's state on each scrape; it keeps nothing.
 type collector struct{ a *App }
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -47,7 +47,7 @@ var (
 	descQueue    = describe("database_queue_rows", "Rows that wait to be written to the database.")
 )
 
-// Describe gives all that Collect may give.
+// Describe lists all metrics that Collect may send.
 func (c collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descSwitches, descFlows, descLookups, descMatched, descSouth, descRecent, descPort, descUp, descCapacity, descUsed,
 		descBytes, descPackets, descDropped, descErrors, descIn, descInBytes, descPeriod, descRequests, descRows, descQueue} {
@@ -55,7 +55,7 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect gives the values of now.
+// Collect sends the current values.
 func (c collector) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -131,7 +131,7 @@ func (c collector) collectSwitches(gauge gaugeFunc, counter counterFunc) {
 	}
 }
 
-// sum adds counters of which some are not kept.
+// sum adds two counters, either of which may be NoCounter.
 func sum(x, y uint64) uint64 {
 	switch {
 	case x == NoCounter:

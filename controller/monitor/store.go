@@ -11,8 +11,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Store keeps what is measured; *database.DB is one. Its methods must not wait, and may be
-// called at the same time. What they are given does not change any more.
+// Store stores measurements; *database.DB is one. Its methods must not block, and may be called
+// concurrently. Arguments are not modified afterwards.
 type Store interface {
 	PutSwitch(database.Switch)
 	ReplacePorts(dpid uint64, ports []database.Port)
@@ -45,7 +45,7 @@ func (a *App) storePorts(s *controller.Switch) {
 	a.o.Store.ReplacePorts(s.DPID(), ports)
 }
 
-// storeFlows keeps how many entries there are and, where they have changed, which.
+// storeFlows stores the number of entries and, if they have changed, the entries.
 func (a *App) storeFlows(dpid uint64, t *FlowTable, changed bool) {
 	a.o.Store.CountFlows(dpid, t.Count)
 	if !changed {
@@ -73,7 +73,7 @@ func (a *App) storeGroups(dpid uint64, at time.Time, groups []Group) {
 	a.o.Store.ReplaceGroups(dpid, at, rows)
 }
 
-// same says whether entries are the same with the same counters, some time later.
+// same reports whether entries are the same, with the same counters.
 func same(before, now []openflow.FlowStats) bool {
 	if len(before) != len(now) {
 		return false
@@ -91,5 +91,5 @@ func same(before, now []openflow.FlowStats) bool {
 // dpidText is a datapath id as controller.Switch.Name writes it.
 func dpidText(dpid uint64) string { return fmt.Sprintf("%016x", dpid) }
 
-// valid is a name, which the switch has chosen, as a label may be.
+// valid reports whether a name, which the switch has chosen, may be a label.
 func valid(name string) string { return words.Printable(name) }

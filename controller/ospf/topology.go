@@ -9,7 +9,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// ConfigOf returns the routing nodes of a resolved topology that speak OSPF.
+// ConfigOf returns the configuration of a resolved topology's routing nodes that speak OSPF.
 func ConfigOf(t *topology.Topology) (c Config) {
 	c.Names = map[engine.ID]string{}
 	areas := map[engine.ID]engine.AreaConfig{}
@@ -46,8 +46,8 @@ func ConfigOf(t *topology.Topology) (c Config) {
 	return c
 }
 
-// addArea takes what a router says of an area. The engine has one of each: what any of them says
-// holds for all.
+// addArea adds a router's settings of an area. The engine has one area for all routers: what any of
+// them says holds for all.
 func addArea(areas map[engine.ID]engine.AreaConfig, a topology.OSPFArea) {
 	x := areas[engine.ID(a.ID)]
 	x.ID = engine.ID(a.ID)
@@ -64,7 +64,7 @@ func addArea(areas map[engine.ID]engine.AreaConfig, a topology.OSPFArea) {
 	areas[x.ID] = x
 }
 
-// interfacesOf makes an interface of each address.
+// interfacesOf makes an interface for each address.
 func interfacesOf(f topology.OSPFInterface, port uint32) (out []Interface) {
 	for i, a := range f.Addresses {
 		s := engine.InterfaceConfig{Area: engine.ID(f.Area), Address: a, Cost: uint16(f.Cost), Passive: f.Passive || i > 0,
@@ -80,7 +80,7 @@ func interfacesOf(f topology.OSPFInterface, port uint32) (out []Interface) {
 	return out
 }
 
-// offOf lists the networks of interfaces on which OSPF does not run.
+// offOf lists the networks of interfaces on which OSPF is off.
 func offOf(t *topology.Topology, n *topology.Node, on map[uint32]bool) (out []Network) {
 	for _, l := range t.Links {
 		for _, e := range l.Ends {

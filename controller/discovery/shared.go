@@ -20,17 +20,17 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// What the members of a cluster know of each other's switches is kept in their store:
+// The members of a cluster share what they discover through their store:
 //
 //	view/key                       the key that signs probes, made once
-//	view/epoch                     changes now and then: its revisions tell how old a probe is
-//	view/link/TO/PORT/FROM/PORT    probes of a port arrive at another one
+//	view/epoch                     changes at intervals: its revision dates probes
+//	view/link/TO/PORT/FROM/PORT    probes sent from port FROM arrive at port TO
 //	view/host/MAC                  where a host is
 //
-// A key belongs to the master of the switch where it was seen, TO or that of the host; that of a
-// link whose port FROM is down may also go by the master of FROM. Who sees that a key of its own is
-// not as it knows better puts it right. Each member has the links both directions of which are
-// there, and follows the states of all ports by its own connections.
+// A key is maintained by the master of the switch where the observation was made: TO, or that of
+// the host. The key of a link whose port FROM is down may also be deleted by the master of FROM. A
+// member that finds one of its keys different from what it observes corrects it. Each member uses
+// the links that have both directions, and follows the states of all ports by its own connections.
 const (
 	viewPrefix = "view/"
 	keyKey     = viewPrefix + "key"

@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Check says why controllers of a resolved topology cannot carry it: more switches than one has
-// room for, another version of OpenFlow, routing nodes, loops.
+// Check reports why controllers of a resolved topology cannot support it: too many switches,
+// another version of OpenFlow, routing nodes, loops.
 func Check(t *topology.Topology) (p topology.Problems) {
 	for _, c := range Of(t) {
 		switches := c.SwitchesOf(t)
@@ -40,7 +40,7 @@ func Check(t *topology.Topology) (p topology.Problems) {
 	return p
 }
 
-// version is the one that a controller speaks with a switch; empty: none.
+// version returns the one that a controller speaks with a switch; empty: none.
 func (c *Controller) version(s *topology.Node) string {
 	if s.Datapath == topology.Embedded {
 		return c.Embedded
@@ -48,7 +48,7 @@ func (c *Controller) version(s *topology.Node) string {
 	return c.OpenFlow
 }
 
-// others names the controllers that have no limit.
+// others lists the controllers without a limit.
 func others(c *Controller) string {
 	names := []string{topology.ControllerTrivet}
 	for _, o := range registry {
@@ -67,10 +67,11 @@ func listed(names []string) string {
 }
 
 // findLoop returns the switches of a loop in which one has a controller of this package, and that
-// controller. All of these flood, so that a loop is a storm, unless each of its switches speaks the
-// spanning tree protocol. Links that keep switches without a controller free of loops count as cut.
+// controller. All of these flood, so a loop is a broadcast storm unless each of its switches speaks
+// the spanning tree protocol. Links that switches without a controller keep free of loops count as
+// cut.
 func findLoop(t *topology.Topology) ([]string, string) {
-	flooder := map[string]string{} // the controller of switches that have one of ours
+	flooder := map[string]string{} // the controller of switches that have one of this package
 	for _, c := range Of(t) {
 		for _, s := range c.SwitchesOf(t) {
 			flooder[s.Name] = c.Name
@@ -80,8 +81,8 @@ func findLoop(t *topology.Topology) ([]string, string) {
 		return nil, ""
 	}
 	graph := newForest(t)
-	// Loops of links that none of ours sees, or that have the protocol at both ends, are no concern
-	// of ours; what else closes a loop is.
+	// First come links that none of these controllers sees, or that have the protocol at both ends,
+	// whose loops do not matter here; then the others, any of which may close a loop that does.
 	for _, ours := range []bool{false, true} {
 		for _, l := range graph.links {
 			a, b := l.Ends[0].Node, l.Ends[1].Node
@@ -102,7 +103,7 @@ func findLoop(t *topology.Topology) ([]string, string) {
 
 // forest is a spanning forest of a topology's switches that grows link by link.
 type forest struct {
-	links []*topology.Link // between two switches, that forward
+	links []*topology.Link // between two switches, forwarding
 	stp   map[string]bool  // switches that speak the spanning tree protocol
 	tree  map[string][]string
 	root  map[string]string
@@ -130,7 +131,7 @@ func (f *forest) find(n string) string {
 	return n
 }
 
-// join joins two switches, or returns the loop that a link between them closes.
+// join joins two switches, or returns the loop that a link between them would close.
 func (f *forest) join(a, b string) []string {
 	if x, y := f.find(a), f.find(b); x != y {
 		f.root[x] = y

@@ -6,8 +6,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// pox is POX with its learning switch. It is not in a package registry: a checkout serves, as
-// pox in the cache or with its pox.py in PATH. Only the branch halosaur runs under today's Python.
+// pox is POX with its learning switch. It is in no package registry; a checkout will do, as pox in
+// the cache or with its pox.py in PATH. Only the branch halosaur runs with current versions of
+// Python.
 var pox = &Controller{
 	Name: "pox", What: "POX, with forwarding.l2_learning", OpenFlow: "1.0",
 	Install: "git clone -b halosaur https://github.com/noxrepo/pox %s",

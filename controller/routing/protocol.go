@@ -91,9 +91,9 @@ var taken = []string{"connected", "static", "program", "protocol", "balanced", "
 func (a *App) Speak(p Protocol) error {
 	switch {
 	case !topology.ProgramName.MatchString(p.Name), slices.Contains(taken, p.Name):
-		return fmt.Errorf("%q cannot be the name of a protocol; use at most 32 lower-case letters, digits and hyphens, and no name of another source", p.Name)
+		return fmt.Errorf("%q cannot be the name of a protocol; write at most 32 lower-case letters, digits and hyphens, and no name of another source", p.Name)
 	case p.Distance == rib.Connected || p.Distance == rib.Never:
-		return fmt.Errorf("the protocol %s has a distance of %d; use 1 to 254", p.Name, p.Distance)
+		return fmt.Errorf("the protocol %s has a distance of %d; write 1 to 254", p.Name, p.Distance)
 	case p.Speaker == nil:
 		return errors.New("the protocol " + p.Name + " has no Speaker")
 	}

@@ -16,17 +16,17 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// Routers of several members of a cluster change in one order, too: a router's new next hop has its
-// own way before, whosever it is. Each member computes the routes of all routers, those before and
-// those after a change; so it knows which routers of others have another way, and in which round
-// each router may change. Before a round with changes that follow another member's it waits until
-// the others have said that they are past the rounds before:
+// Routers are updated in one order across the members of a cluster, too: a router's new next hop is
+// updated first, whoever is its master. Each member computes the routes of all routers before and
+// after a change, so it knows which routers of others change, and in which round each router may be
+// updated. Before a round with changes that follow another member's, it waits until the others have
+// published that they are past the earlier rounds:
 //
-//	view/routes/NAME    of which picture of the network, and which rounds the switches have confirmed
+//	view/routes/NAME    for which snapshot of the network, which rounds the switches have confirmed
 //
-// Members whose pictures differ learn the same before long; what is left is then computed anew.
-// Nobody waits for long: a member that has said nothing for as long as it takes to miss a dead one
-// is not waited for until it says something new.
+// Members whose snapshots differ will soon have the same one; the rest is then computed anew. The
+// wait is bounded: a member that publishes nothing for as long as it takes to detect a failure is
+// not waited for until it publishes something new.
 const routesPrefix = "view/routes/"
 
 // others is what members know of each other's rounds. Used only by the goroutine that updates
@@ -184,7 +184,7 @@ func (r *rounds) passed(list [][]change, round int) {
 	}
 	if r.said != next {
 		r.said = next
-		r.board.Say(next)
+		r.board.Publish(next)
 	}
 }
 
@@ -195,7 +195,7 @@ func (o *others) past(round int) bool { return len(o.behind(round)) == 0 }
 // which each last published something.
 func (o *others) behind(round int) map[string]int64 {
 	out := map[string]int64{}
-	members, heard := o.board.Heard()
+	members, heard := o.board.Values()
 	for name := range members {
 		said, ok := heard[name]
 		vain, odd := o.odd[name]

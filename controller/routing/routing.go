@@ -2,31 +2,31 @@
 // paths over the links that discovery knows, installs them as flow entries, and answers for the
 // routers' addresses.
 //
-//	table 0  what a router takes from the wire
-//	         priority 110  ARP, neighbour discovery, groups of protocols → controller
+//	table 0  what a router accepts
+//	         priority 110  ARP, neighbour discovery, protocols' groups → controller
 //	                       pings to all nodes or all routers → controller
 //	         priority 100  in_port, its own MAC, IPv4 or IPv6 → table 1
 //	                       (no entry)                         → drop
-//	table 1  where it goes; priority is 1000 + six times the prefix's length, one more with in_port (see hairpins)
+//	table 1  where it is sent; priority is 1000 + six times the prefix's length, one more with in_port (see hairpins)
 //	         2000  an address of the router                   → controller
 //	         host  a neighbour's address                      → TTL, MACs, output
 //	         net   a subnet of an interface                   → controller, which asks who has the address
 //	         net   a route                                    → TTL, MACs, output; several next hops: a select group
-//	         net+2 a part of what goes there (see Traffic)    → the same; where flows are led: → and headers to the controller
-//	         net+4 a flow there                               → the same
+//	         net+2 a part of that traffic (see Traffic)       → the same; if steered by flow: also headers to the controller
+//	         net+4 a flow of that traffic                     → the same
 //	         net   an aggregate of which no part is known     → drop
 //	         0     nothing                                    → controller, which says "unreachable"
-//	         Where packets come in that are larger than what goes out by a next hop, an entry leaves what it does for later,
-//	         notes in the metadata whether the packet is too large (check_pkt_larger), and goes to table 2.
-//	table 2  priority 1, the packet is too large              → controller, which cuts it or says "too big"
-//	         0                                                → as table 1 said
+//	         If packets may arrive that exceed the MTU of a next hop, an entry writes its actions instead of applying them,
+//	         records in the metadata whether the packet is too large (check_pkt_larger), and goes to table 2.
+//	table 2  priority 1, the packet is too large              → controller, which fragments it or says "too big"
+//	         0                                                → actions written by table 1
 //
-// An expired TTL comes to the controller by itself (OpenFlow 1.3.5, section 7.4.1, INVALID_TTL).
+// Packets whose TTL expires are sent to the controller (OpenFlow 1.3.5, section 7.4.1,
+// INVALID_TTL).
 //
-// When links change, a router takes its new next hop after that one has its own: routes to a
-// prefix change in the order of their distance to it, with a barrier after each step, so at no
-// time do two routers send a packet to each other; see rounds.go for routers of several members of
-// a cluster.
+// When links change, a router takes its new next hop only after that one has taken its own: routes
+// to a prefix change in the order of their distance to it, with a barrier after each step, so that
+// two routers never send a packet to each other; see rounds.go for several members of a cluster.
 package routing
 
 import (

@@ -115,8 +115,8 @@ func TestSpeak(t *testing.T) {
 		{Protocol{Name: "rip", Distance: 130, Speaker: &hearing{}}, "two protocols called rip"},
 		{Protocol{Name: "static", Distance: 120, Speaker: &hearing{}}, "no name of another source"},
 		{Protocol{Name: "Rip", Distance: 120, Speaker: &hearing{}}, "lower-case letters"},
-		{Protocol{Name: "bgp", Speaker: &hearing{}}, "use 1 to 254"},
-		{Protocol{Name: "bgp", Distance: 255, Speaker: &hearing{}}, "use 1 to 254"},
+		{Protocol{Name: "bgp", Speaker: &hearing{}}, "write 1 to 254"},
+		{Protocol{Name: "bgp", Distance: 255, Speaker: &hearing{}}, "write 1 to 254"},
 		{Protocol{Name: "bgp", Distance: 20}, "has no Speaker"},
 	} {
 		if err := app.Speak(c.Protocol); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

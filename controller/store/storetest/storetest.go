@@ -1,4 +1,4 @@
-// Package storetest is what every store has to do: Run tests one.
+// Package storetest tests that a store satisfies the contract of store.Store; see Run.
 package storetest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"trivet.dev/trivet/controller/store"
 )
 
-// Run tests stores that open makes, each of them empty. What open returns is closed by the test.
+// Run tests the stores returned by open, each of which must be empty. The test closes them.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for name, test := range map[string]func(*testing.T, store.Store){
 		"Keeps": keeps, "Conditions": conditions, "Watch": watch, "WatchFromNow": watchFromNow, "Leases": leases,

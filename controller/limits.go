@@ -9,9 +9,9 @@ import (
 // Limits on what switches may claim, so that a peer that invents switches or ports cannot exhaust
 // memory.
 const (
-	maxUnnamed     = 10_000 // connected switches that no file names
+	maxUnnamed     = 10_000  // connected switches that no file names
 	maxPorts       = 65_536  // of one switch
-	maxStrangePort = 4_096 // of one switch that no file names
+	maxStrangePort = 4_096   // of one switch that no file names
 	maxStrangers   = 262_144 // ports of all such switches together
 )
 

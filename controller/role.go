@@ -53,8 +53,8 @@ type station struct {
 	claimed, led atomic.Uint64
 
 	// Used only by the goroutine that handles the switch's events.
-	elected bool // the switch has agreed; the apps are told next
-	by      uint64 // the generation that the switch has agreed to
+	elected bool                 // the switch has agreed; the apps are told next
+	by      uint64               // the generation that the switch has agreed to
 	held    []*openflow.PacketIn // packets that arrived before the apps were told
 
 	mu    sync.Mutex

@@ -27,7 +27,7 @@ type meter struct {
 	mu             sync.Mutex
 	received, sent uint64
 	slots          [SouthboundWindow / time.Second]uint64 // a ring of bytes per second
-	last           int64 // the latest second that slots cover
+	last           int64                                  // the latest second that slots cover
 }
 
 // began is the origin of the seconds: monotonic, because the wall clock may jump.

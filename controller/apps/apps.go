@@ -33,7 +33,7 @@ type Spec struct {
 	// Trivet's own apps. 0: after all others. Ties are broken by name.
 	Order int
 
-	Always bool // included whatever apps were chosen, because others depend on it
+	Always bool   // included whatever apps were chosen, because others depend on it
 	Needs  []Need // made before it
 
 	New func(Facilities) (controller.App, error)
@@ -55,9 +55,9 @@ type Facilities struct {
 	Topology *topology.Topology
 	Wired    bool // cabling is known to match the topology
 
-	Member   string // this member's name in a cluster, whose members share the Store; empty: no cluster
-	Store    store.Store // for what must outlive the controller; without a database file it does not
-	Database *database.DB // for observations to be looked up later; nil: none are kept
+	Member   string           // this member's name in a cluster, whose members share the Store; empty: no cluster
+	Store    store.Store      // for what must outlive the controller; without a database file it does not
+	Database *database.DB     // for observations to be looked up later; nil: none are kept
 	Apps     []controller.App // those made so far; see Get
 
 	// Capacity returns the rate of the link at a port in the outgoing direction, bit/s; 0: unknown.

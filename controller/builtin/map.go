@@ -36,7 +36,7 @@ type MapPort struct {
 	Name          string
 	Peer          string // the node
 	PeerInterface string
-	PeerNumber    uint32 // of the peer's datapath port; 0: it is not one
+	PeerNumber    uint32  // of the peer's datapath port; 0: it is not one
 	Capacity      float64 // outgoing, bit/s; 0: unlimited
 	CapacityIn    float64 // incoming
 }

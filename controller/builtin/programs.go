@@ -17,7 +17,7 @@ import (
 type ProgramRoutes struct {
 	Name     string
 	Distance rib.Distance // 0: the default of programs
-	Routes   []UserRoute // their own distances are ignored
+	Routes   []UserRoute  // their own distances are ignored
 }
 
 // SetProgram replaces all routes of a program (none: removes them) and returns when the routers

@@ -13,7 +13,7 @@ import (
 const (
 	recordRest = time.Second // between two writes of what has changed
 	seenPeriod = time.Minute // between two writes of when hosts were last seen
-	maxRecords = 50_000 // routes, or hosts, beyond which none are written
+	maxRecords = 50_000      // routes, or hosts, beyond which none are written
 )
 
 // recorder writes to the database what discovery and routing find out; monitor writes the rest.
@@ -26,8 +26,8 @@ type recorder struct {
 	cancel func()
 
 	routes atomic.Bool // have changed
-	told   bool // that there are too many routes
-	all    bool // links have been written once
+	told   bool        // that there are too many routes
+	all    bool        // links have been written once
 	names  map[uint64]string
 
 	mu    sync.Mutex

@@ -35,14 +35,14 @@ type UserRoute struct {
 type routes struct {
 	changing *semaphore.Weighted // one change at a time; not a mutex, because a change may take 10 s and whoever waits may give up
 
-	mu     sync.Mutex // guards what follows
-	sorted []routing.Router // by name, with their configured routes
+	mu     sync.Mutex                // guards what follows
+	sorted []routing.Router          // by name, with their configured routes
 	byDPID map[uint64]routing.Router // the same, by datapath id
 	added  []UserRoute               // by users
 
 	programs map[string]ProgramRoutes // by name
 
-	users store.Rows[routeRow] // as stored
+	users store.Rows[routeRow]   // as stored
 	given store.Rows[programRow] // those of programs
 }
 

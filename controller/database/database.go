@@ -61,11 +61,11 @@ type DB struct {
 
 	report reporter
 
-	urgent chan request // requests that someone waits for
+	urgent chan request       // requests that someone waits for
 	flush  chan chan struct{} // asks for everything queued to be written
-	wake   chan struct{} // enough rows are queued
+	wake   chan struct{}      // enough rows are queued
 	stop   chan struct{}      // closed by Close
-	done   chan struct{} // closed when everything is written
+	done   chan struct{}      // closed when everything is written
 
 	mu     sync.Mutex
 	queue  queue

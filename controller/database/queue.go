@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	batchRows   = 1000 // written together, and that may wait without waking the writer
+	batchRows   = 1000        // written together, and that may wait without waking the writer
 	batchTime   = time.Second // that a row waits at most
 	reportEvery = 10 * time.Second
 )
@@ -18,7 +18,7 @@ type Stats struct {
 	Written uint64 // rows
 	Dropped uint64 // rows that found the queue full, or came after Close
 	Failed  uint64 // rows rejected by SQLite
-	Queued  int // rows waiting
+	Queued  int    // rows waiting
 }
 
 // Stats returns the current numbers.

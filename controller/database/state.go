@@ -29,7 +29,7 @@ type Port struct {
 type Link struct {
 	From, To         uint64 // datapath ids
 	FromPort, ToPort uint32
-	Up               bool // ignored by ReplaceLinks
+	Up               bool      // ignored by ReplaceLinks
 	Since            time.Time // it came up or went down; ignored by ReplaceLinks
 }
 

@@ -58,8 +58,8 @@ func (s *Switches) Apply(ctx context.Context, bridges []Bridge) error {
 // maxBackoff is the longest time between two attempts to reach a controller, in ms.
 const maxBackoff = 1000
 
-// Took is told, of switches that another process has made, which bridges it asked for last. Their
-// controllers may be others by now.
+// Took records which bridges the process that made the switches has asked for last. Their
+// controllers may have changed since.
 func (s *Switches) Took(ctx context.Context, bridges []Bridge) error {
 	s.applying.Lock()
 	defer s.applying.Unlock()
@@ -174,8 +174,9 @@ func (t *transaction) commit(ctx context.Context) ([]ovsdb.OperationResult, erro
 }
 
 // changes are the operations that turn what was asked for last into what is asked for now. What is
-// the same in both is left alone: it may be somebody else's by now, as may all that has never been
-// asked for. Where it is not known what was asked for last, all that is asked for is set.
+// the same in both is left alone, because it may have been changed by someone else, as is
+// everything never asked for. If it is unknown what was asked for last, everything asked for is
+// set.
 type changes struct {
 	*transaction
 	have  tables
@@ -184,7 +185,7 @@ type changes struct {
 	was   map[string]Bridge
 }
 
-// bridges deals with all of them.
+// bridges adds the operations for all bridges.
 func (c *changes) bridges(want []Bridge, datapath DatapathType) {
 	root, there := c.have.root, map[string]bool{}
 	var added, removed []string
@@ -254,8 +255,8 @@ func (c *changes) bridge(old *bridgeRow, b Bridge, datapath DatapathType) {
 	c.ports(old, before.Ports, b.Ports, known)
 }
 
-// ports deals with the ports of a bridge that is there. One that somebody has removed stays so
-// until something else is asked of it.
+// ports adds the operations for the ports of an existing bridge. A port that someone has removed
+// stays so until something else is asked of it.
 func (c *changes) ports(old *bridgeRow, before, want []Port, known bool) {
 	was, there := map[string]Port{}, map[string]bool{}
 	for _, p := range before {
@@ -304,7 +305,7 @@ func (c *changes) newPort(port portRow, iface interfaceRow) string {
 	return port.UUID
 }
 
-// port changes what is there; was is what was asked for last, nil if that is not known.
+// port changes an existing port; was is what was asked for last, nil if unknown.
 func (c *changes) port(at place, was *Port, p Port) {
 	if was == nil || was.Blocked != p.Blocked {
 		c.block(*at.port, p.Blocked)

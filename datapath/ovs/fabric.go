@@ -101,7 +101,8 @@ func (f *fabric) Dead() []string {
 	return nil
 }
 
-// Check says what to do if Open vSwitch has ended: restarting it would lose what it carried.
+// Check returns an error if Open vSwitch has ended, with what to do: restarting it would lose its
+// state.
 func (f *fabric) Check() error {
 	if len(f.Dead()) == 0 {
 		return nil

@@ -149,8 +149,8 @@ func (t tables) places() map[string]place {
 	return out
 }
 
-// readTables copies the tables. The client takes over a change one table after the other, so what
-// is read meanwhile is read again.
+// readTables copies the tables. The client applies a change one table after the other, so if it is
+// doing that, the tables are read again.
 func readTables(ctx context.Context, db client.Client) (t tables, err error) {
 	for {
 		if t, err = readRows(ctx, db); err != nil || t.whole() {
@@ -164,7 +164,7 @@ func readTables(ctx context.Context, db client.Client) (t tables, err error) {
 	}
 }
 
-// whole says whether all rows are there that others name.
+// whole reports whether all referenced rows exist.
 func (t tables) whole() bool {
 	if !allIn(t.bridges, t.root.Bridges) {
 		return false

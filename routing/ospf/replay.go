@@ -2,7 +2,7 @@ package ospf
 
 import "fmt"
 
-// last is the sequence number of a neighbour's last packet, and when the neighbour was gone.
+// last is the sequence number of a former neighbour's last packet, and when it was removed.
 type last struct {
 	sequence uint32
 	gone     instant

@@ -488,7 +488,7 @@ func TestHelpEnds(t *testing.T) {
 		s.run(time.Second)
 		again := s.takeOver(r[0], s.domain())
 		s.run(time.Second)
-		s.wantTold(fmt.Sprintf("help of %v by %v the network has changed since it was heard last", again.id, r[1].id))
+		s.wantTold(fmt.Sprintf("help of %v by %v the network has changed since it was last heard", again.id, r[1].id))
 		s.run(2 * time.Minute)
 		r[0] = again
 		s.wantIntraArea(0, r)

@@ -13,7 +13,7 @@ func hello(version uint8) *openflow.Hello {
 	return &openflow.Hello{Versions: openflow.Versions(version)}
 }
 
-// seldom answers the messages that are not worth reading by hand; raw is what m was read from.
+// seldom answers messages too rare to be parsed by hand; raw is the encoded message.
 func (n *node) seldom(raw []byte, m openflow.Message) error {
 	x := openflow.Xid(m.Transaction())
 	switch m := m.(type) {

@@ -238,7 +238,7 @@ func (d *data) lacks(src definition.Source) (notes []string) {
 	return notes
 }
 
-// inCell says whether a condition may hold in a cell, by the cell's name.
+// inCell reports whether a condition may hold in a cell, by the cell's name.
 func (d *data) inCell(where definition.Condition, cell string) bool {
 	for _, l := range where {
 		known := slices.ContainsFunc(d.factors, func(f result.Factor) bool { return f.Name == l.Dimension })

@@ -156,7 +156,7 @@ func (c *Comparison) forwarding(a, b side, o CompareOptions) {
 	}
 }
 
-// hasOVS says whether Open vSwitch ran in labs of a side, or Mininet, which may have one.
+// hasOVS reports whether Open vSwitch ran in labs of a side, or Mininet, which may have one.
 func (s side) hasOVS() bool {
 	return slices.ContainsFunc(s.counted, func(one result.Sample) bool {
 		return one.Usage != nil && s.holds(s.where, &one, nil) && slices.ContainsFunc(one.Usage.Cgroups, func(g environment.CgroupUsage) bool { return g.Name == "ovs" || g.Name == "mininet" })
@@ -362,7 +362,7 @@ func (s *ShareDifference) String() string {
 	return fmt.Sprintf("%d of %d and %d of %d", s.CountA, s.OfA, s.CountB, s.OfB)
 }
 
-// within says whether they are shown to differ by less than a margin, which is a test of 5 %.
+// within reports whether they are shown to differ by less than a margin, which is a test of 5 %.
 func (s *ShareDifference) within(margin float64) bool {
 	_, i, err := stats.RatioDifference(s.CountA, s.OfA, s.CountB, s.OfB, 1-2*alpha)
 	return err == nil && i.Within(-margin, margin)

@@ -92,7 +92,7 @@ func plain(v any) string {
 	return fmt.Sprint(v)
 }
 
-// holds says whether a condition does. Where there is no measurement, labels are taken to fit.
+// holds reports whether a condition does. Where there is no measurement, labels are taken to fit.
 func (d *data) holds(c definition.Condition, s *result.Sample, m *result.Measurement) bool {
 	for _, l := range c {
 		level, ok := d.level(s, m, l.Dimension)
@@ -169,7 +169,7 @@ func mean(xs []float64) float64 {
 	return total(xs) / float64(len(xs))
 }
 
-// flat says whether all values are equal.
+// flat reports whether all values are equal.
 func flat(xs []float64) bool { return slices.Min(xs) == slices.Max(xs) }
 
 // unwatched is the verdict on a sample that has none.

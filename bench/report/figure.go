@@ -160,7 +160,7 @@ func (d *data) labels(src definition.Source) (out []string) {
 	return out
 }
 
-// determined says whether the levels of other dimensions tell that of a factor (by zip), or of a
+// determined reports whether the levels of other dimensions tell that of a factor (by zip), or of a
 // label.
 func (d *data) determined(src definition.Source, by []string, factor string) bool {
 	return len(d.pick(src, by)) == len(d.pick(src, append(slices.Clone(by), factor)))
@@ -184,7 +184,7 @@ func (d *data) bestX(free, taken []string) (best string) {
 	return best
 }
 
-// numeric says whether all levels of a factor are numbers.
+// numeric reports whether all levels of a factor are numbers.
 func (d *data) numeric(factor string) bool {
 	if factor == roundDimension {
 		return d.run.Header.Experiment.Rounds > 1

@@ -118,7 +118,7 @@ func (d *data) fail(groups map[string]*group, src definition.Source, dimensions 
 	}
 }
 
-// mayBelong says whether a failed sample is of the levels; labels, which it does not have, are
+// mayBelong reports whether a failed sample is of the levels; labels, which it does not have, are
 // taken to fit.
 func (d *data) mayBelong(s *result.Sample, dimensions, levels []string) bool {
 	for i, dim := range dimensions {

@@ -115,7 +115,7 @@ func (d *data) beside(n definition.Number) Published {
 	return out
 }
 
-// near says whether the whole interval lies within what is allowed.
+// near reports whether the whole interval lies within what is allowed.
 func near(n definition.Number, i *stats.Interval, factor float64) Outcome {
 	margin := n.Within * math.Abs(n.Value)
 	switch {
@@ -187,8 +187,8 @@ func (f *Figure) together(points []Point) (out []Point) {
 // paperMark keeps the paper's series apart while they are made; no name can hold it.
 const paperMark = "\x00"
 
-// fits says whether a number may stand in a figure: its levels are not those that the figure leaves
-// out.
+// fits reports whether a number may stand in a figure: its levels are not those that the figure
+// leaves out.
 func fits(c definition.Condition, def *definition.Figure) bool {
 	for _, l := range c {
 		if allowed := def.Where.Get(l.Dimension); allowed != nil && !slices.ContainsFunc(l.Any, func(a string) bool { return slices.Contains(allowed, a) }) {

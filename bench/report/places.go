@@ -55,7 +55,7 @@ func byExperiment(runs []*result.Run) (out [][]*result.Run) {
 
 func placeOf(run *result.Run) string { return run.Header.Environment.Place.Name() }
 
-// sameButPlace says whether two results are of one experiment, wherever it took place. How often
+// sameButPlace reports whether two results are of one experiment, wherever it took place. How often
 // each was measured does not matter.
 func sameButPlace(a, b result.Header) bool {
 	x, y := a.Experiment, b.Experiment

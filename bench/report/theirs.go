@@ -67,7 +67,7 @@ func publishedAt(p *definition.Paper, src definition.Source, along, unit string)
 	return out
 }
 
-// meets says whether a number's levels are among those of a condition, for all that it names.
+// meets reports whether a number's levels are among those of a condition, for all that it names.
 func meets(levels, condition definition.Condition) bool {
 	for _, c := range condition {
 		at := levels.Get(c.Dimension)

@@ -54,7 +54,7 @@ func (f *Figure) finish() {
 	f.Data = f.rows()
 }
 
-// zero says whether all values of ours are 0; of a distribution those are its x.
+// zero reports whether all values of ours are 0; of a distribution those are its x.
 func (f *Figure) zero() bool {
 	some, other := false, func(v float64) bool { return v != 0 }
 	for _, s := range f.Series {

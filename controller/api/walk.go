@@ -44,7 +44,7 @@ type step struct {
 	copy bool
 }
 
-// fate says whether a packet arrives: in all cases, or in some.
+// fate reports whether a packet arrives: in all cases, or in some.
 type fate struct{ all, some bool }
 
 // tables reads the tables of a switch, once.

@@ -21,7 +21,7 @@ type Protocol struct {
 	Distance rib.Distance // of its routes, unless a router sets another; 1 to 254
 	Wants    []Wanted     // packets to be passed to it from routers that speak it
 
-	// Paths tells whether the protocol finds all paths, for IPv4 and IPv6: routers that speak it
+	// Paths reports whether the protocol finds all paths, for IPv4 and IPv6: routers that speak it
 	// get no shortest paths from this app.
 	Paths [2]bool
 

@@ -78,7 +78,7 @@ func (d *daemon) start(cfg Config, program string, args ...string) error {
 	return nil
 }
 
-// alive says whether the daemon runs.
+// alive reports whether the daemon runs.
 func (d *daemon) alive() bool {
 	if d.child == nil {
 		return d.pid() != 0

@@ -93,7 +93,7 @@ func (f *fabric) has(switches *Switches) {
 	}
 }
 
-// Dead says whether one of the two programs has ended.
+// Dead reports whether one of the two programs has ended.
 func (f *fabric) Dead() []string {
 	if switches := f.switches.Load(); switches != nil && len(switches.Pids()) < 2 {
 		return []string{name}
@@ -187,7 +187,7 @@ func (f *fabric) handOver(ctx context.Context, bridges []Bridge) error {
 	return f.switches.Load().Apply(ctx, without)
 }
 
-// learns says whether a switch forwards by learning.
+// learns reports whether a switch forwards by learning.
 func (f *fabric) learns() bool {
 	return slices.ContainsFunc(f.site.Topology().Nodes, func(n *topology.Node) bool {
 		return is(n) && slices.Contains(n.Controllers, topology.ControllerNone)
@@ -260,7 +260,7 @@ func (f *fabric) Drops(ctx context.Context) ([]datapath.Drop, error) {
 	return switches.Drops(ctx)
 }
 
-// NeedsChecksums says whether packets sent through it must have complete checksums.
+// NeedsChecksums reports whether packets sent through it must have complete checksums.
 func (f *fabric) NeedsChecksums() bool {
 	switches := f.switches.Load()
 	return switches != nil && switches.NeedsChecksums()

@@ -235,7 +235,7 @@ func (s *Switches) Close() {
 // Datapath returns the datapath type of all bridges.
 func (s *Switches) Datapath() DatapathType { return s.datapath }
 
-// NeedsChecksums says whether devices at the switches' ports must compute transport checksums
+// NeedsChecksums reports whether devices at the switches' ports must compute transport checksums
 // themselves (transmit offload off): in user space, Open vSwitch passes packets on as they came, so
 // a TCP segment whose checksum was left to the hardware arrives broken.
 func (s *Switches) NeedsChecksums() bool { return s.datapath != System }

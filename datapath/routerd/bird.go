@@ -92,7 +92,7 @@ func hasArea(areas []topology.OSPFArea, id topology.AreaID) bool {
 	return false
 }
 
-// birdOwn says whether the router announces a default route that it has itself.
+// birdOwn reports whether the router announces a default route that it has itself.
 func birdOwn(r *topology.OSPFRouter) bool {
 	d, ok := ownDefault(r)
 	return ok && d.Source == topology.OSPFStatic

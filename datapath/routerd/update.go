@@ -40,7 +40,7 @@ type block struct {
 	lines []string
 }
 
-// isRule says whether the block means something without any lines.
+// isRule reports whether the block means something without any lines.
 func (b block) isRule() bool { return strings.HasPrefix(b.head, "route-map ") }
 
 func blocks(text string) []block {

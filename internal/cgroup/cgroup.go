@@ -85,7 +85,7 @@ func (c Hierarchies) roots() []string {
 	return out
 }
 
-// V2Has says whether version 2 has a controller.
+// V2Has reports whether version 2 has a controller.
 func (c Hierarchies) V2Has(controller string) bool {
 	b, err := os.ReadFile(filepath.Join(c.V2, "cgroup.controllers"))
 	return c.V2 != "" && err == nil && slices.Contains(strings.Fields(string(b)), controller)
@@ -389,7 +389,7 @@ func (c Hierarchies) Enter(lab, node string) error {
 	return nil
 }
 
-// limited says whether a group of version 1's cpu controller has a limit. Without one, a node's
+// limited reports whether a group of version 1's cpu controller has a limit. Without one, a node's
 // processes stay out of the group: the scheduler treats a whole group like a single process outside
 // of any group, and most processes are outside unless systemd puts them into groups.
 func limited(path string) bool {
@@ -397,7 +397,7 @@ func limited(path string) bool {
 	return err == nil && strings.TrimSpace(string(b)) != "-1"
 }
 
-// pinned says whether a version 1 cpuset has been given processors.
+// pinned reports whether a version 1 cpuset has been given processors.
 func pinned(path string) bool {
 	b, err := os.ReadFile(filepath.Join(path, "cpuset.cpus"))
 	return err == nil && strings.TrimSpace(string(b)) != ""

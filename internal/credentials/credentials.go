@@ -84,7 +84,7 @@ func Readable(file string) error {
 	return err
 }
 
-// Here says whether a host is this machine: there, what is not encrypted is nobody else's.
+// Here reports whether a host is this machine: there, what is not encrypted is nobody else's.
 func Here(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()

@@ -69,7 +69,7 @@ func Lead(cmd *exec.Cmd) {
 	cmd.Path = "/proc/self/exe"
 }
 
-// Started says whether the program runs; err is the error of starting its leader.
+// Started reports whether the program runs; err is the error of starting its leader.
 func (s *Leading) Started(err error) error {
 	s.its.Close()
 	if err == nil {
@@ -124,7 +124,7 @@ func (s *Leading) Gone() { _ = s.cmd.Wait() }
 // PID is the leader's.
 func (s *Leading) PID() int { return s.cmd.Process.Pid }
 
-// Is says whether a process is a leader.
+// Is reports whether a process is a leader.
 func Is(pid int) bool {
 	arguments := process.Arguments(pid)
 	return len(arguments) > 1 && arguments[0] == "trivet" && arguments[1] == Command

@@ -112,7 +112,7 @@ func (f Facts) Since(was Facts) (d Delta) {
 	return d
 }
 
-// Empty says whether nothing has changed.
+// Empty reports whether nothing has changed.
 func (d Delta) Empty() bool { return len(d.Now)+len(d.Gone) == 0 }
 
 // Take makes of facts what they are after a change.

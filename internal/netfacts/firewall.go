@@ -55,7 +55,7 @@ func (r *reader) nftables() error {
 	return nil
 }
 
-// anyTable says whether there is one: a request, where most namespaces have none.
+// anyTable reports whether there is one: a request, where most namespaces have none.
 func anyTable() (any bool, err error) {
 	k, err := dial(unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {

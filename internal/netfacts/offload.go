@@ -107,7 +107,7 @@ func Switched(was, is string, names []string) string {
 	return strings.Join(out, ", ")
 }
 
-// bit says whether a feature is on, in words of 32 bits whose highest byte comes first.
+// bit reports whether a feature is on, in words of 32 bits whose highest byte comes first.
 func bit(b []byte, i int) bool {
 	at := i/32*4 + 3 - i%32/8
 	return at < len(b) && b[at]>>(i%8)&1 == 1

@@ -22,7 +22,7 @@ type Path struct {
 	Rest    string
 }
 
-// Lost says whether it lets nothing through.
+// Lost reports whether it lets nothing through.
 func (p Path) Lost() bool {
 	return p.Type == "blackhole" || p.Type == "unreachable" || p.Type == "prohibit"
 }

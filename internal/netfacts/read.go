@@ -157,7 +157,7 @@ func (r *reader) addresses() error {
 	})
 }
 
-// byHand says whether a route or rule is there because somebody said so: the kernel's own follow
+// byHand reports whether a route or rule is there because somebody said so: the kernel's own follow
 // from addresses, those of routing daemons from what they hear.
 func byHand(protocol byte) bool {
 	return protocol == unix.RTPROT_UNSPEC || protocol == unix.RTPROT_BOOT || protocol == unix.RTPROT_STATIC || protocol == unix.RTPROT_DHCP

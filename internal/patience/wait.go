@@ -28,7 +28,7 @@ func (l *Limit) Since(begun time.Time) *Wait {
 	return &Wait{limit: l, time: l.Duration(), begun: begun, was: look(), exact: l.set.Load() != 0}
 }
 
-// Over says whether the limit has passed.
+// Over reports whether the limit has passed.
 func (w *Wait) Over() bool { return w.left() <= 0 }
 
 // left is for how long to wait, at least.

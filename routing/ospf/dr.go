@@ -11,7 +11,7 @@ type candidate struct {
 	dr, bdr  ID // whom it takes for DR and Backup
 }
 
-// better tells whether c goes before o: by priority, then by Router ID.
+// better reports whether c goes before o: by priority, then by Router ID.
 func (c *candidate) better(o *candidate) bool {
 	return o == nil || c.priority > o.priority || c.priority == o.priority && c.id > o.id
 }

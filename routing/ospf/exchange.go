@@ -93,7 +93,7 @@ func (n *neighbor) databases() []*database {
 	return all
 }
 
-// takes tells whether the neighbour is sent LSAs of a type: opaque ones if it has said that it
+// takes reports whether the neighbour is sent LSAs of a type: opaque ones if it has said that it
 // knows what they are (RFC 5250, section 3.1).
 func (n *neighbor) takes(t LSType) bool { return !t.opaque() || n.exchange.options&OptionO != 0 }
 

@@ -27,7 +27,7 @@ type GraceLSA struct {
 // graceID is the Link State ID of grace-LSAs: opaque type 3, number 0.
 const graceID ID = 3 << 24
 
-// IsGrace tells whether an LSA is a grace-LSA.
+// IsGrace reports whether an LSA is a grace-LSA.
 func (k LSAKey) IsGrace() bool { return k.Type == TypeOpaqueLink && k.ID>>24 == graceID>>24 }
 
 // The types of what is in a grace-LSA (RFC 3623, appendix B).

@@ -169,8 +169,8 @@ func (db *database) wires() []*wire {
 	return db.domain.wires
 }
 
-// floodsOn tells whether LSAs of the database cross a wire: those of the AS keep out of stub areas
-// and virtual links (section 13.3, and RFC 5250, section 3).
+// floodsOn reports whether LSAs of the database cross a wire: those of the AS keep out of stub
+// areas and virtual links (section 13.3, and RFC 5250, section 3).
 func (db *database) floodsOn(w *wire) bool {
 	switch {
 	case db.link != nil:

@@ -131,8 +131,8 @@ func (db *database) selfOriginated(e *entry) {
 	}
 }
 
-// isOwn tells whether an LSA is self-originated (section 13.4): by its advertising router, or as a
-// network-LSA for the address of an own interface, left from when the router had another ID.
+// isOwn reports whether an LSA is self-originated (section 13.4): by its advertising router, or as
+// a network-LSA for the address of an own interface, left from when the router had another ID.
 func (d *Domain) isOwn(key LSAKey) bool { return d.owner(key) != nil }
 
 // owner returns the router of the domain that an LSA is from; nil: none.

@@ -294,7 +294,7 @@ func (r *Router) isOnNetwork(a *Area, l RouterLink) (back bool, contradiction st
 	return len(on) > 1 || r.isAdjacent(a, l, func(peer) bool { return true }), ""
 }
 
-// leadsTo tells whether a router-LSA has a link of a type.
+// leadsTo reports whether a router-LSA has a link of a type.
 func (e *entry) leadsTo(t LinkType, id ID) bool {
 	if e.maxAged() {
 		return false
@@ -307,8 +307,8 @@ func (e *entry) leadsTo(t LinkType, id ID) bool {
 	return false
 }
 
-// isAdjacent tells whether the router is fully adjacent to someone by the interface that a link of
-// its router-LSA stands for.
+// isAdjacent reports whether the router is fully adjacent to someone by the interface that a link
+// of its router-LSA stands for.
 func (r *Router) isAdjacent(a *Area, l RouterLink, to func(peer) bool) bool {
 	if l.Type == LinkVirtual {
 		return slices.ContainsFunc(r.virtual, func(v *virtualLink) bool { return slices.ContainsFunc(v.iface.peers(), to) })

@@ -89,8 +89,8 @@ func (d *Domain) Networks() []netip.Prefix {
 	return out
 }
 
-// forwards says whether a route of a network may follow from that of another one: of a forwarding
-// address.
+// forwards reports whether a route of a network may follow from that of another one: of a
+// forwarding address.
 func (d *Domain) forwards(net netKey) bool {
 	for _, e := range d.external.typed[TypeExternal] {
 		if body, _ := DecodeExternal(e.Body); body.Forward != 0 && keyOfPrefix(e.Prefix()) == net {

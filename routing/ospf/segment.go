@@ -116,7 +116,7 @@ func (s *Segment) peers(i *Interface) []peer {
 	return list
 }
 
-// adjacent tells whether a member that is up is fully adjacent to another one.
+// adjacent reports whether a member that is up is fully adjacent to another one.
 func (s *Segment) adjacent(i, m *Interface) bool {
 	return m.isUp() && (i.typ != Broadcast || i.state >= InterfaceBackup || m.state >= InterfaceBackup)
 }

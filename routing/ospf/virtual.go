@@ -122,7 +122,7 @@ func (v *virtualLink) remoteAddress() ID {
 	return 0
 }
 
-// hasVirtual tells whether the router has a virtual link to another one through an area.
+// hasVirtual reports whether the router has a virtual link to another one through an area.
 func (r *Router) hasVirtual(a *Area, peer ID) bool {
 	for _, v := range r.virtual {
 		if v.transit == a && v.peer == peer {

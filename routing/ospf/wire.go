@@ -140,8 +140,8 @@ func (w *wire) room() int {
 	return int(w.cfg.MTU) - ipLen - headerLen - w.cfg.Auth.overhead()
 }
 
-// fits tells whether an LSA can be sent at all, in fragments if need be (section A.1). A router-LSA
-// with more than 5,000 links cannot.
+// fits reports whether an LSA can be sent at all, in fragments if need be (section A.1). A
+// router-LSA with more than 5,000 links cannot.
 func (w *wire) fits(e *entry) bool {
 	return 4+lsaHeaderLen+len(e.Body) <= maxDatagram-ipLen-headerLen-w.cfg.Auth.overhead()
 }

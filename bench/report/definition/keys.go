@@ -190,7 +190,7 @@ func (r *reader) publish(v *yamlfile.Value, p *Paper) {
 	}
 }
 
-// spreads says whether a number that is a spread says of what, and nothing that only others can.
+// spreads reports whether a number that is a spread says of what, and nothing that only others can.
 func (r *reader) spreads(v *yamlfile.Value, n Number, spread, over string) bool {
 	switch {
 	case spread == "" && over != "" && v.Get("spread") == nil:

@@ -7,8 +7,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Drops are those of the embedded switches: at their ports, and of packets for which user space had
-// no room.
+// Drops returns the drops of the embedded switches: at their ports, and for lack of room in user
+// space.
 func (f *fabric) Drops(context.Context) (out []datapath.Drop, err error) {
 	s := f.now.Load()
 	if s == nil {

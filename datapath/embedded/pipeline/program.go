@@ -58,7 +58,7 @@ func (s *Switch) dropProgram(p *program) {
 	}
 }
 
-// outputsTo says whether the program has an output to the port and one to the group, where these
+// outputsTo reports whether the program has an output to the port and one to the group, where these
 // are not PortAny and GroupAny.
 func (p *program) outputsTo(port, group uint32) bool {
 	return (port == openflow.PortAny || p.has(func(a *openflow.Action) bool { return a.Type == openflow.ActionOutput && a.Port == port })) &&
@@ -205,7 +205,7 @@ func checkSetField(o openflow.OXM) error {
 	return nil
 }
 
-// allows says whether some of the packets have what the action is for.
+// allows reports whether some of the packets have what the action is for.
 func (k *known) allows(a *openflow.Action) bool {
 	ip := k.ethType == 0 || k.ethType == openflow.EthTypeIPv4 || k.ethType == openflow.EthTypeIPv6
 	label := k.ethType == 0 || k.ethType == openflow.EthTypeMPLS || k.ethType == ethTypeMPLSMulticast

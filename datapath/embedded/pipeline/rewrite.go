@@ -41,7 +41,7 @@ func (r *Rewrite) equal(o *Rewrite) bool {
 		r.SetMPLSTTL == o.SetMPLSTTL && r.MPLSTTL == o.MPLSTTL && slices.Equal(r.Sets, o.Sets) && slices.Equal(r.Push, o.Push)
 }
 
-// Nothing says whether the packet goes out as it came in.
+// Nothing reports whether the packet goes out as it came in.
 func (r *Rewrite) Nothing() bool {
 	return r.PopVLAN == 0 && !r.SetTTL && r.DecTTL == 0 && !r.SetMPLSTTL && len(r.Sets) == 0 && len(r.Push) == 0
 }

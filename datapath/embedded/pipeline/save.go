@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Saved is a switch as it can be written down. Times are those of the network: who restores it must
-// let the network's clock go on.
+// Saved is a switch's state for storage. Times are the network's: after restoring, its clock must
+// continue from there.
 type Saved struct {
 	DatapathID uint64
 	Fragments  openflow.ConfigFlags
@@ -64,8 +64,8 @@ func (c *Counter) restore(s SavedCounter) {
 	c.used.Store(int64(s.Used))
 }
 
-// Marks tell which switches have changed since they were saved. Empty ones are for who has saved
-// none yet.
+// Marks tell which switches have changed since they were saved. They are empty before the first
+// Save.
 type Marks map[*Switch]mark
 
 type mark struct {
@@ -73,10 +73,10 @@ type mark struct {
 	still  bool // it was the same already when the switch was saved
 }
 
-// Save returns the switches that have changed since they were saved with these marks, as they are
-// at one moment, and the datapath ids of those that are gone. around is called with what saves
-// them, and must call it: who has counted elsewhere notes within what of that is in the counters
-// already.
+// Save returns the switches that have changed since they were saved with these marks, in one
+// snapshot, and the datapath ids of removed switches. It calls around with the function that takes
+// the snapshot, which around must call: so a caller that counts elsewhere can record which counts
+// are included.
 func (n *Network) Save(marks Marks, around func(save func())) (changed []Saved, gone []uint64) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -179,9 +179,9 @@ func (f *Flow) message() []byte {
 	return m.AppendTo(nil)
 }
 
-// Restore makes a switch, whose ports are there, what one that was saved was: what entries it has
-// are removed. Counters begin
-// with what that one had counted. The error is about what could not be; all else is restored then.
+// Restore restores a switch, whose ports must exist, to a saved state; its current entries are
+// removed. Counters continue from the saved values. The error describes what could not be restored;
+// everything else has been.
 func (s *Switch) Restore(v *Saved) error {
 	return s.net.change(func() error {
 		s.frag, s.standalone = v.Fragments, v.Standalone

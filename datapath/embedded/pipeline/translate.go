@@ -201,7 +201,7 @@ func (t *translator) pipeline(s *Switch) {
 	t.stage = stage // what comes after this switch does not depend on its meters
 }
 
-// throughTables says whether the action set is to be executed.
+// throughTables reports whether the action set is to be executed.
 func (t *translator) throughTables(s *Switch, c *scope, set *actionSet) bool {
 	for id := 0; id >= 0; {
 		tab := s.tables[id]

@@ -1,5 +1,5 @@
-// Package random makes flow entries and packets for tests of switches, out of few values, so that
-// they meet.
+// Package random generates flow entries and packets for tests of switches, from few values, so that
+// they match often.
 package random
 
 import (
@@ -13,10 +13,10 @@ import (
 // Bits of OXM_OF_IPV6_EXTHDR (section 7.2.3.8).
 const fragment, hopByHop = 1 << 4, 1 << 6
 
-// Gen makes the same things of the same seed.
+// Gen generates the same values for the same seed.
 type Gen struct {
 	*rand.Rand
-	Whole bool // no packets that are cut off
+	Whole bool // no truncated packets
 }
 
 // New returns a generator.

@@ -16,17 +16,17 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// Bounds on what is made where the experiment says nothing, and on lists.
+// Limits on what is made by default, and on lists.
 const (
 	maxDefault = 24 // figures, and tables
 	maxListed  = 500
 )
 
-// Build makes a report of a result. What the experiment's keys report and paper say is taken from
-// the result; what is wrong with them is in Problems, and the rest is made.
+// Build makes a report of a result, as defined by the experiment's keys report and paper, with
+// defaults for the rest. Problems lists errors in these keys.
 func Build(path string, run *result.Run) *Report { return BuildAs(path, run, nil) }
 
-// BuildAs makes a report in a form that is given; nil: that of the result.
+// BuildAs makes a report as defined by def; nil: by the result.
 func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 	d := newData(run)
 	e := run.Header.Experiment
@@ -65,7 +65,7 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 // rounds says when those of a campaign began, and how they are counted; "" where there are none.
 func rounds(run *result.Run) string {
 	e := run.Header.Experiment
-	if e.Rounds <= 0 { // a file of somebody else's may say anything
+	if e.Rounds <= 0 { // the file may come from anyone
 		return ""
 	}
 	began := make([]time.Time, min(e.Rounds, maxListed))
@@ -88,7 +88,7 @@ func rounds(run *result.Run) string {
 	return text + " Repetitions count one by one, whatever their round."
 }
 
-// leftOut says what was not measured for want of what the machine does not have.
+// leftOut lists what was not measured because the machine lacks something.
 func leftOut(run *result.Run) (out []string) {
 	for _, l := range run.LeftOut() {
 		text := l.What + ": " + l.Why
@@ -102,7 +102,7 @@ func leftOut(run *result.Run) (out []string) {
 
 func (r *Report) problems(problems topology.Problems) {
 	if r.Text == "" {
-		return // made by other means than trivet bench run
+		return // not made by trivet bench run
 	}
 	for _, p := range problems[:min(len(problems), maxListed)] {
 		if !p.Warning { // those are of what only results tell, and they are here
@@ -129,7 +129,7 @@ func topologyOf(text string) string {
 	return clip(Clean(yamlfile.Flow(plain)), 300)
 }
 
-// overview counts what was measured, and how well.
+// overview counts the samples, by verdict.
 func (d *data) overview(r *Report) {
 	runs, repetitions := map[int]bool{}, map[string]int{}
 	var verdicts []environment.Verdict
@@ -248,8 +248,8 @@ func (d *data) kindsOf() (out []definition.Source) {
 	return out
 }
 
-// defaults are a table and a figure of each metric. Without factors, distributions are what there
-// is to see.
+// defaults returns a table and a figure for each metric. Without factors, the figures are
+// distributions.
 func (d *data) defaults() (figures []definition.Figure, tables []definition.Table) {
 	for _, src := range d.kindsOf() {
 		if len(figures) == maxDefault {
@@ -331,8 +331,8 @@ func (d *data) shown() (out []definition.Source) {
 	return out[:min(len(out), maxDefault)]
 }
 
-// warn adds where a warning holds. Outliers are listed by themselves, and shares of which
-// none differs (no packet was lost) are as they should be.
+// warn adds a warning, unless it is about outliers, which are listed separately, or about shares
+// that are all the same (no packet was lost), which is normal.
 func (r *Report) warn(w stats.Warning, where string) {
 	if w.Code != stats.WarnOutliers && w.Code != stats.WarnConstant {
 		r.Warnings.add(w, where)

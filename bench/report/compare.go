@@ -17,7 +17,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// CompareOptions say what is compared: two results, or two levels of a factor in one.
+// CompareOptions select what is compared: two results, or two levels of a factor in one.
 type CompareOptions struct {
 	A, B    *result.Run // B is nil where levels of A are compared
 	Names   [2]string   // of two results
@@ -65,7 +65,7 @@ type CompareRow struct {
 	factor    float64
 }
 
-// ShareDifference is that of two shares, of all packets together. It is what is judged by where
+// ShareDifference is the difference of two shares, of all packets together. It is used where
 // repetitions do not differ (nothing was lost).
 type ShareDifference struct {
 	CountA   int            `json:"count_a"`
@@ -87,7 +87,7 @@ func (s side) pick(src definition.Source, dims []string) []*group {
 	return s.data.pick(src, dims)
 }
 
-// Compare compares. It fails where there is nothing to compare, and says what there is.
+// Compare compares. It fails if there is nothing to compare, and says what there is.
 func Compare(o CompareOptions) (*Comparison, error) {
 	if err := definition.CheckEach(o.Each); err != nil {
 		return nil, err
@@ -125,8 +125,7 @@ func (c *Comparison) rows(a, b side, o CompareOptions) {
 	}
 }
 
-// tooFew says once what would else be said of every row: no test has enough repetitions, and what
-// to do.
+// tooFew adds a single note, with a remedy, if no test has enough repetitions.
 func (c *Comparison) tooFew(o CompareOptions) {
 	most := 0
 	for _, r := range c.Rows {
@@ -163,8 +162,7 @@ func (s side) hasOVS() bool {
 	})
 }
 
-// userSpace is what there is to say of a result in which Open vSwitch forwarded in user space; ""
-// of others.
+// userSpace describes a result in which Open vSwitch forwarded in user space; "": it did not.
 func userSpace(h result.Header) string {
 	if !strings.HasPrefix(h.Environment.Tools[environment.OVSForwards], environment.InUserSpace) {
 		return ""
@@ -239,7 +237,8 @@ func nothingCommon(a, b side, o CompareOptions) error {
 	return fmt.Errorf("there is nothing%s %w: no cell has values on both sides; %s has measured %s, %s %s", what, errNothingCommon, name(o.Names[0]), list(a), name(o.Names[1]), list(b))
 }
 
-// dims are the factors by which rows are told apart: those that vary on a side, and that both have.
+// dims returns the factors that distinguish rows: those that vary on a side and that both sides
+// have.
 func dims(a, b side, src definition.Source, factor string, sources bool) (out, notes []string) {
 	for _, f := range a.factors {
 		if f.Name == factor {
@@ -293,8 +292,8 @@ func (c *Comparison) metric(a, b side, src definition.Source, o CompareOptions) 
 	}
 }
 
-// only notes what one side alone has. Of each two levels, a level that has no values at all is told
-// once: see eachTwo.
+// only notes what one side only has. In comparisons of each two levels, a level without any values
+// is noted once: see eachTwo.
 func (c *Comparison) only(side int, src definition.Source, dims []string, g *group) {
 	where := seriesName(dims, g.levels)
 	switch {
@@ -340,9 +339,9 @@ func (c *Comparison) row(sides [2]side, g, h *group, src definition.Source, o Co
 	return row, nil
 }
 
-// withoutSpread concludes where no repetition of either side differs from the others of it, so that
-// there is no test: of shares by all packets, else by what the values are. It takes enough
-// repetitions, but that shares of none and of all may be equivalent, as those have an interval.
+// withoutSpread concludes where the repetitions on each side are identical, so that no test is
+// possible: for shares from all packets, otherwise from the values themselves. That takes enough
+// repetitions, except that shares of none or of all may be equivalent, as these have an interval.
 func (r *CompareRow) withoutSpread() {
 	many := min(r.A.N, r.B.N) >= enough
 	s := r.Shares
@@ -380,7 +379,7 @@ func shares(g, h *group) *ShareDifference {
 	return s
 }
 
-// differences says what else than what was compared differs between two results.
+// differences lists what else differs between two results.
 func differences(names [2]string, a, b result.Header) (notes []string) {
 	x, y := a.Environment, b.Environment
 	place := placesDiffer(names, x.Place, y.Place)
@@ -397,8 +396,8 @@ func differences(names [2]string, a, b result.Header) (notes []string) {
 	return notes
 }
 
-// environmentsDiffer says in which of what may matter two machines differ; of programs and
-// settings, those that both records have.
+// environmentsDiffer lists relevant differences between two machines; for programs and settings,
+// only those in both records.
 func environmentsDiffer(x, y environment.Record) (notes []string) {
 	processors := func(c environment.CPU) string { return fmt.Sprintf("%d × %s", c.Usable, c.Model) }
 	clocked := func(c environment.CPU) string {

@@ -12,9 +12,9 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// eachTwo is a table of each two levels of a factor, metric by metric, with what is concluded of
-// each; nil with the reason where there is nothing to compare. All its tests are adjusted to each
-// other. The later level stands first: a gap is how far it lies above the earlier one.
+// eachTwo makes a table of every two levels of a factor, metric by metric, with the conclusions;
+// nil with the reason if there is nothing to compare. All its tests are adjusted for multiple
+// testing together. The later level is first: a gap is how far it exceeds the earlier one.
 func (d *data) eachTwo(def definition.Compare) (*Table, string) {
 	i := slices.IndexFunc(d.factors, func(f result.Factor) bool { return f.Name == def.Factor })
 	if i < 0 || len(d.factors[i].Levels) < 2 {
@@ -41,7 +41,7 @@ func (d *data) eachTwo(def definition.Compare) (*Table, string) {
 	return d.eachTwoTable(def, all)
 }
 
-// maxPaired is of how many levels each two are compared.
+// maxPaired is the largest number of levels of which every two are compared.
 const maxPaired = 12
 
 // ofTwo is a row of a comparison, with what is compared of which two.

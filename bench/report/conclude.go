@@ -9,8 +9,8 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// conclude adjusts the tests of all rows of comparisons that belong together to each other, and
-// says of each in words what it shows.
+// conclude adjusts the tests of all rows of related comparisons together for multiple testing, and
+// words their conclusions.
 func conclude(all ...*Comparison) {
 	var ps []float64
 	var tested []*CompareRow
@@ -55,8 +55,8 @@ func (c *Comparison) words(r *CompareRow) string {
 	return "cannot tell: " + c.undecided(r)
 }
 
-// gap is the interval of the difference: of the means, or of shares without spread that of all
-// packets; nil of other values without spread.
+// gap returns the interval of the difference: of the means, or for shares without spread, of all
+// packets; nil for other values without spread.
 func (r *CompareRow) gap() *stats.Interval {
 	if r.Interval == nil && r.Shares != nil {
 		return &r.Shares.Interval
@@ -133,7 +133,7 @@ func (c *Comparison) undecided(r *CompareRow) string {
 	return text + fmt.Sprintf(", which is neither shown to be within ±%s nor beyond; take about %d repetitions of each", r.size(e.Margin), more)
 }
 
-// takeMore is what to do about too few repetitions, unless it is said of all rows at once.
+// takeMore returns the advice for too few repetitions, unless it is given for all rows at once.
 func (c *Comparison) takeMore() string {
 	if c.few {
 		return ""

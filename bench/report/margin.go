@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/bench/report/definition"
 )
 
-// Margins are up to which differences do not matter, by metric; "" is for all others.
+// Margins are the largest differences that do not matter, by metric; "" is for all others.
 type Margins map[string]definition.Margin
 
 // ParseMargins reads 5%, 0.2ms, rtt=0.2ms and loss=0.1pp (percentage points).
@@ -44,7 +44,7 @@ func (m Margins) among(sources []definition.Source) Margins {
 	return out
 }
 
-// of is the margin in the metric's unit; 0 where there is none that fits.
+// of returns the margin in the metric's unit; 0: none applies.
 func (m Margins) of(metric, unit string, mean float64) float64 {
 	margin, ok := m[metric]
 	if !ok {
@@ -56,7 +56,7 @@ func (m Margins) of(metric, unit string, mean float64) float64 {
 	return margin.In(unit)
 }
 
-// check says which margins are of none of the rows: a metric or a unit is misspelt then.
+// check reports margins that apply to no row: a metric or a unit is misspelt.
 func (m Margins) check(rows []CompareRow) error {
 	var errs []error
 	for _, metric := range slices.Sorted(maps.Keys(m)) {

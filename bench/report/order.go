@@ -11,17 +11,17 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// comparison is where one thing is compared with another, or with a limit.
+// comparison is a comparison of one thing with another, or with a limit, at one place.
 type comparison struct {
 	name  string
 	why   string
 	more  string
-	above float64 // p that it is not above
-	below float64 // p that it is not below
+	above float64 // p value of the hypothesis that it is not above
+	below float64 // p value of the hypothesis that it is not below
 }
 
-// ordered judges above and below: it holds where it is shown at each place, and fails where the
-// opposite is shown at one of them.
+// ordered tests above and below: it holds if it is shown at each place, and fails if the opposite
+// is shown at one.
 func (d *data) ordered(out *Trend, t definition.Trend) {
 	places := d.comparePlaces(t)
 	if len(places) == 0 {
@@ -117,8 +117,8 @@ func (d *data) both(t definition.Trend, groups []*group, dims []string) (out [][
 	return out
 }
 
-// otherSide is what a statement compares with: what the two conditions do not say otherwise holds
-// for both.
+// otherSide returns what a statement compares with; parts of its condition that the other side does
+// not override hold for both.
 func otherSide(t definition.Trend) definition.Source {
 	other := t.Source
 	other.Where = slices.Clone(t.Than)
@@ -141,7 +141,7 @@ func placeName(dims, levels []string) string {
 	return strings.Join(words, ", ") + ": "
 }
 
-// against tests one group against another, shifted by what does not matter.
+// against tests one group against another, shifted by the margin.
 func (d *data) against(t definition.Trend, g, h *group, dims []string, unit string, factor float64) comparison {
 	x, y, paired := twoGroups(g, h, t.Source)
 	a, b := mean(x), mean(y)
@@ -171,7 +171,7 @@ func (d *data) against(t definition.Trend, g, h *group, dims []string, unit stri
 	return p
 }
 
-// againstLimit takes the interval of the mean: a one-sided test of 2.5 %.
+// againstLimit uses the interval of the mean: a one-sided test of 2.5 %.
 func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit string, factor float64) comparison {
 	values := g.values(t.Source)
 	s := d.summary(values)

@@ -17,11 +17,11 @@ import (
 // placeFactor is what the place of a result is called where it is a factor.
 const placeFactor = "place"
 
-// SideBySide makes a report of each experiment of which there are results of several places: its
-// figures and tables with the place as one factor more, and comparisons of the first place with the
-// others; and the results that they are of. A report is said to be beside the file of the first of
-// its results. paths are the results' files; forms are those that BuildAs takes, by the
-// experiments' names.
+// SideBySide makes a report of each experiment with results from several places: its figures and
+// tables with the place as an additional factor, and comparisons of the first place with the
+// others; and returns the results that they cover. A report belongs beside the file of the first of
+// its results. paths are the results' files; forms are definitions as for BuildAs, by experiment
+// name.
 func SideBySide(runs []*result.Run, paths []string, forms map[string]*definition.Definition, margins Margins) (out []*Report, of []*result.Run, err error) {
 	for _, group := range byExperiment(runs) {
 		all := joined(group)
@@ -55,8 +55,8 @@ func byExperiment(runs []*result.Run) (out [][]*result.Run) {
 
 func placeOf(run *result.Run) string { return run.Header.Environment.Place.Name() }
 
-// sameButPlace reports whether two results are of one experiment, wherever it took place. How often
-// each was measured does not matter.
+// sameButPlace reports whether two results are of one experiment, whatever the place and the
+// numbers of repetitions.
 func sameButPlace(a, b result.Header) bool {
 	x, y := a.Experiment, b.Experiment
 	return x.Name == y.Name && x.Text == y.Text && slices.EqualFunc(x.Topologies, y.Topologies, func(s, t result.TopologyFile) bool {
@@ -118,8 +118,8 @@ func compared(form *definition.Definition, d *data) (out []definition.Source) {
 	return out[:min(len(out), maxDefault)]
 }
 
-// withPlace is a form in which the place tells values apart. What others have published stands
-// beside each place by itself.
+// withPlace returns a definition that distinguishes places. Published numbers are beside each
+// place.
 func withPlace(form *definition.Definition) *definition.Definition {
 	out := &definition.Definition{}
 	for _, f := range form.Figures {
@@ -138,7 +138,7 @@ func withPlace(form *definition.Definition) *definition.Definition {
 	return out
 }
 
-// joined is results of one experiment in several places as one, with the place as its last factor.
+// joined merges results of one experiment in several places, with the place as the last factor.
 func joined(runs []*result.Run) *result.Run {
 	first := runs[0].Header
 	out := &result.Run{Header: first, ByRound: runs[0].ByRound}

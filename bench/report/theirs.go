@@ -9,13 +9,13 @@ import (
 	"trivet.dev/trivet/bench/report/definition"
 )
 
-// level is a paper's number at a level of a factor: the mean of those that it has there.
+// level is a paper's number at a level of a factor: the mean of all that it has there.
 type level struct {
 	name  string
 	value float64
 }
 
-// theirs says what the paper's own numbers show of a statement; "" where it has none for it.
+// theirs says whether the paper's own numbers support a statement; "": it has none.
 func theirs(t definition.Trend, p *definition.Paper) string {
 	unit := ""
 	for _, n := range p.Numbers {
@@ -44,8 +44,8 @@ func theirs(t definition.Trend, p *definition.Paper) string {
 	return fmt.Sprintf("%s → %s (%s)", Number(from), withUnit(to, unit), signed(relative(to-from, from)))
 }
 
-// publishedAt are the numbers of a metric where a condition holds, by the levels of a factor; all
-// together where there is none.
+// publishedAt returns the published numbers of a metric under a condition, by level of a factor;
+// without a factor, all together.
 func publishedAt(p *definition.Paper, src definition.Source, along, unit string) (out []level) {
 	counts := map[string]int{}
 	for _, n := range p.Numbers {
@@ -67,7 +67,7 @@ func publishedAt(p *definition.Paper, src definition.Source, along, unit string)
 	return out
 }
 
-// meets reports whether a number's levels are among those of a condition, for all that it names.
+// meets reports whether a number's levels fulfil a condition.
 func meets(levels, condition definition.Condition) bool {
 	for _, c := range condition {
 		at := levels.Get(c.Dimension)
@@ -78,7 +78,7 @@ func meets(levels, condition definition.Condition) bool {
 	return true
 }
 
-// timesTheirs lists their ratios.
+// timesTheirs lists the ratios of published numbers.
 func timesTheirs(a, b []level) string {
 	var out []string
 	for _, x := range a {
@@ -89,7 +89,7 @@ func timesTheirs(a, b []level) string {
 	return strings.Join(out, ", ")
 }
 
-// beyond counts at how many levels theirs are as the statement says.
+// beyond counts the levels at which the published numbers agree with the statement.
 func beyond(t definition.Trend, a, b []level, unit string) string {
 	places, as, text := 0, 0, ""
 	for _, x := range a {

@@ -18,8 +18,8 @@ type verdict struct {
 	why, more string
 }
 
-// unite judges a statement that is to hold at each of several places: it does not where it fails at
-// one.
+// unite combines the verdicts of several places: the statement must hold at each, and fails if it
+// fails at one.
 func (out *Trend) unite(all []verdict, what string) {
 	holds := 0
 	var open *verdict
@@ -49,9 +49,9 @@ func (out *Trend) unite(all []verdict, what string) {
 	}
 }
 
-// times judges whether one thing is so many times another, by the interval of the ratio of the
-// means: it holds where that lies in the margin (which is an equivalence test), and fails where it
-// lies outside.
+// times tests whether one thing is so many times another, by the interval of the ratio of the
+// means: it holds if that lies within the margin (an equivalence test), and fails if it lies
+// outside.
 func (d *data) times(out *Trend, t definition.Trend) {
 	dims := d.placesOf(t)
 	places := d.both(t, d.pick(t.Source, dims), dims)
@@ -94,9 +94,8 @@ func ratio(t definition.Trend, x, y []float64, paired bool, places int, place st
 	return v
 }
 
-// linear judges whether the means of the levels lie on a line that rises or falls: it holds where
-// each is shown to be nearer to the line than a share of what the line rises, and fails where one
-// is shown not to be.
+// linear tests whether the levels' means lie on a rising or falling line: it holds if each is shown
+// to be closer to the line than a share of the line's rise, and fails if one is shown not to be.
 func (d *data) linear(out *Trend, t definition.Trend) {
 	groups, places := d.along(t)
 	if len(groups) < 3 {

@@ -31,7 +31,7 @@ func perTrace(traces int) int {
 	return max(2, min(maxTrace, maxPoints/max(1, traces)))
 }
 
-// MarshalJSON writes a trace for the page: six digits are more than can be seen.
+// MarshalJSON writes a trace for the page, with six digits, which is more than can be seen.
 func (t Trace) MarshalJSON() ([]byte, error) {
 	type plain Trace
 	t.X, t.Y = rounded(t.X), rounded(t.Y)
@@ -46,7 +46,7 @@ func rounded(xs []float64) []float64 {
 	return out
 }
 
-// finish says of a figure what only all of it tells, and makes its table.
+// finish completes a figure with what depends on all of it, and makes its table.
 func (f *Figure) finish() {
 	if f.Zero = f.zero(); f.Zero {
 		f.Notes = append(f.Notes, "All values are 0.")
@@ -135,8 +135,8 @@ func (d *data) courses(f *Figure, def *definition.Figure, groups []*group, facto
 	slices.SortStableFunc(f.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 }
 
-// course is a run's; of many values, the least and the greatest of each stretch stay, so that no
-// spike is lost.
+// course makes a run's trace; if there are many values, the least and the greatest of each interval
+// are kept, so that no spike is lost.
 func course(p *part, factor float64, most int) Trace {
 	order := make([]int, len(p.at))
 	for i := range order {

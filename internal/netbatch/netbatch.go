@@ -28,7 +28,7 @@ type Batch struct {
 	queued int      // requests in buf
 	what   []string // of each request, for errors
 	errs   []error
-	broken error // answers were lost: nobody knows any more which request an answer belongs to
+	broken error // answers were lost, so that later answers cannot be matched to requests
 
 	Running map[int32]bool // by index: what GetLink has found out
 }
@@ -320,7 +320,7 @@ func (b *Batch) AddBridge(name string, index int, stp bool) {
 	b.add("make bridge "+name, unix.RTM_NEWLINK, create, parts...)
 }
 
-// FlushBridge makes a bridge forget where it has seen which address.
+// FlushBridge makes a bridge forget its learned addresses.
 func (b *Batch) FlushBridge(name string, index int) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
@@ -355,7 +355,7 @@ func (b *Batch) DelGroup() {
 
 func (b *Batch) AddAddress(index int, p netip.Prefix) { b.addAddress(index, p, 0) }
 
-// AddAddressOnly adds no route to what is connected.
+// AddAddressOnly adds an address without a route to its subnet.
 func (b *Batch) AddAddressOnly(index int, p netip.Prefix) {
 	b.addAddress(index, p, unix.IFA_F_NOPREFIXROUTE)
 }
@@ -476,9 +476,8 @@ func DeleteGroup() error {
 	return nil
 }
 
-// quieten makes a VLAN that is about to be deleted no longer promiscuous: the interface below it,
-// which became that as well, remains it for ever where the kernel does not think of it (Linux
-// 6.1.176 does not).
+// quieten makes a VLAN that is about to be deleted no longer promiscuous: otherwise the interface
+// below it stays promiscuous for ever on kernels that do not reset it (Linux 6.1.176 does not).
 func quieten(dev netlink.Link) error {
 	if dev.Type() != "vlan" || dev.Attrs().RawFlags&unix.IFF_PROMISC == 0 {
 		return nil
@@ -489,8 +488,8 @@ func quieten(dev netlink.Link) error {
 	return nil
 }
 
-// vlans lists the VLAN devices of the thread's namespace: a line for each, behind two of headings.
-// To ask for all devices would take long in a large lab.
+// vlans lists the VLAN devices of the thread's namespace. Listing all devices would take long in a
+// large lab.
 func vlans() (names []string) {
 	text, _ := os.ReadFile("/proc/thread-self/net/vlan/config") // nobody has asked the kernel for any, if there is none
 	for _, line := range strings.Split(string(text), "\n") {

@@ -55,7 +55,8 @@ func (r *reader) nftables() error {
 	return nil
 }
 
-// anyTable reports whether there is one: a request, where most namespaces have none.
+// anyTable reports whether there is any table: most namespaces have none, which takes one request
+// to find out.
 func anyTable() (any bool, err error) {
 	k, err := dial(unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -86,7 +87,7 @@ func chainWords(c *nftables.Chain) string {
 	return out
 }
 
-// ruleWords are what a rule does, and a digest of when. What it counts is left out.
+// ruleWords describes what a rule does, with a digest of its conditions, but not its counters.
 func ruleWords(rule *nftables.Rule) string {
 	var words []string
 	var when strings.Builder
@@ -124,7 +125,7 @@ const (
 	xtInfoSize        = xtName + 4*(1+5+5+1+1)
 )
 
-// xtables reads the rules of the older iptables, of the tables that anybody has looked at.
+// xtables reads the rules of the older iptables, of the tables that have ever been accessed.
 func (r *reader) xtables() error {
 	for _, family := range []struct {
 		names, word        string
@@ -158,7 +159,7 @@ func (r *reader) xtables() error {
 	return nil
 }
 
-// xtWords says what a target does: struct xt_entry_target, and for the standard one a verdict.
+// xtWords describes a target: struct xt_entry_target, and for the standard one a verdict.
 func xtWords(target []byte) string {
 	name := text(target[2:31])
 	if name != "" || len(target) < 36 {

@@ -32,7 +32,8 @@ func ethtool(socket int, device string, command []byte) error {
 	return nil
 }
 
-// offloads reads which features of devices are on. A driver that does not say has none.
+// offloads reads which features of devices are on. If a driver does not report them, there are
+// none.
 func (r *reader) offloads() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -87,7 +88,7 @@ func OffloadNames() (names []string, err error) {
 	return names, nil
 }
 
-// Switched says which offloads are on and were not, or the other way round.
+// Switched says which offloads were switched on or off.
 func Switched(was, is string, names []string) string {
 	a, _ := hex.DecodeString(was)
 	b, _ := hex.DecodeString(is)

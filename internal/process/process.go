@@ -50,8 +50,8 @@ func Stat(pid int) (procfs.ProcStat, error) {
 	return p.Stat()
 }
 
-// Arguments are those that a process was called with, its name first, without empty ones at the
-// end; none: it has ended, or is the kernel's.
+// Arguments returns a process's arguments, its name first, without empty ones at the end; none: it
+// has ended, or belongs to the kernel.
 func Arguments(pid int) []string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	called := strings.TrimRight(string(text), "\x00")
@@ -70,7 +70,7 @@ func Since(stat procfs.ProcStat) time.Time {
 	return time.UnixMilli(int64(seconds * 1e3))
 }
 
-// LastWords is the end of a log, for an error about the program that wrote it.
+// LastWords returns the end of a program's log, for an error.
 func LastWords(file string) string {
 	text, _ := os.ReadFile(file)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")

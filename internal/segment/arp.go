@@ -14,18 +14,18 @@ import (
 // ARP is the EtherType of its packets.
 const ARP = unix.ETH_P_ARP
 
-// Answer says who has an address.
+// Answer is the owner of an address.
 type Answer struct {
 	Address netip.Addr
 	MAC     string
 	VLAN    uint16 // or Untagged
 }
 
-// arpPace is between two requests: a thousand of them must not drown a small switch.
+// arpPace is the pause between requests: a thousand of them must not overload a small switch.
 const arpPace = time.Millisecond
 
-// WhoHas asks for addresses on some VLANs, three times, and returns who answers, each answer once.
-// The questions are ARP probes (RFC 5227, section 2.1.1), which nobody learns anything from.
+// WhoHas asks for addresses on some VLANs, three times, and returns each answer once. The requests
+// are ARP probes (RFC 5227, section 2.1.1), from which no one learns an address.
 func (s *Segment) WhoHas(ctx context.Context, addresses []netip.Addr, vlans []uint16, wait time.Duration) (out []Answer, err error) {
 	pace := time.NewTicker(arpPace)
 	defer pace.Stop()

@@ -16,15 +16,15 @@ import (
 // IPv4 is the EtherType of its packets.
 const IPv4 = unix.ETH_P_IP
 
-// Offer is what a DHCP server would give.
+// Offer is a DHCP server's offer.
 type Offer struct {
 	Server  netip.Addr // as it calls itself
 	MAC     string     // of the server, or of the relay in front of it
 	Address netip.Addr // that this machine could have
 }
 
-// DHCPServers asks who gives out addresses (DHCPDISCOVER, RFC 2131, section 4.4.1), and returns
-// each server's offer. None is taken. A server on this machine does not hear the question.
+// DHCPServers looks for DHCP servers (DHCPDISCOVER, RFC 2131, section 4.4.1), and returns their
+// offers, accepting none. A server on this machine does not receive the request.
 func (s *Segment) DHCPServers(ctx context.Context, wait time.Duration) (out []Offer, err error) {
 	id := rand.Uint32()
 	question, err := discover(s.nic.HardwareAddr, id)

@@ -1,6 +1,6 @@
-// Package servers runs what a lab's cluster of controllers needs, an etcd and a RabbitMQ of the
-// lab's own: as ordinary users, on the loopback device, with certificates and passwords that were
-// made for this lab.
+// Package servers runs the servers of a lab's cluster of controllers, an etcd and a RabbitMQ of the
+// lab's own: as ordinary users, on the loopback device, with certificates and passwords made for
+// this lab.
 package servers
 
 import (

@@ -22,8 +22,8 @@ var units = map[string]unit{
 	"packets/s": {"packets/s", 1}, "pps": {"packets/s", 1}, "kpps": {"packets/s", 1e3}, "Mpps": {"packets/s", 1e6},
 }
 
-// Convert returns by what a value in one unit is to be multiplied to be one in another; false
-// where the two measure different things, or a name is not known.
+// Convert returns the factor from one unit to another; false: they measure different things, or a
+// name is unknown.
 func Convert(from, to string) (float64, bool) {
 	if from == to {
 		return 1, true
@@ -36,14 +36,14 @@ func Convert(from, to string) (float64, bool) {
 	return a.factor / b.factor, true
 }
 
-// ladders are the units among which Suitable chooses, small to large.
+// ladders are the units that Suitable chooses from, small to large.
 var ladders = [][]string{
 	{"ns", "us", "ms", "s"},
 	{"bit/s", "kbit/s", "Mbit/s", "Gbit/s"},
 	{"B", "KiB", "MiB", "GiB"},
 }
 
-// Suitable is the unit in which a typical value is best read.
+// Suitable returns the unit in which a typical value is easiest to read.
 func Suitable(of string, typical float64) string {
 	if of == "1" {
 		return "%"

@@ -80,7 +80,7 @@ func SVG(to io.Writer, f *report.Figure) error {
 	return err
 }
 
-// fonts names those that are as wide as the one that was measured with, for who does not have it.
+// fonts adds metric-compatible fonts for viewers without the one used for measuring.
 var fonts = strings.NewReplacer("font-family:Liberation Sans;", "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
 
 // PNG writes a figure as PNG.
@@ -97,9 +97,9 @@ func PNG(to io.Writer, f *report.Figure) error {
 	return err
 }
 
-// paint draws with some room at the edges, and the legend beside the plot, where it hides nothing.
+// paint draws the plot with margins, and the legend beside it, where it hides nothing.
 func paint(p *plot.Plot, c draw.Canvas) (err error) {
-	defer func() { // the library panics at what it cannot draw, and results may be anybody's
+	defer func() { // the library panics at what it cannot draw, and results may come from anyone
 		if r := recover(); r != nil {
 			err = fmt.Errorf("the figure %q cannot be drawn: %v", p.Title.Text, r)
 		}
@@ -113,7 +113,7 @@ func paint(p *plot.Plot, c draw.Canvas) (err error) {
 	legend := p.Legend
 	p.Legend = plot.NewLegend()
 	box := legend.Rectangle(c)
-	if wide := 1.2 * (box.Max.X - box.Min.X); wide > 0 { // a viewer's letters may be wider
+	if wide := 1.2 * (box.Max.X - box.Min.X); wide > 0 { // a viewer's font may be wider
 		legend.Left = true
 		legend.Draw(draw.Crop(c, c.Max.X-c.Min.X-wide, 0, 0, 0))
 		c = draw.Crop(c, 0, -wide-3*vg.Millimeter, 0, 0)
@@ -149,7 +149,7 @@ func slant(p *plot.Plot, width vg.Length) {
 	}
 }
 
-// build is the same for both.
+// build builds the plot for either format.
 func build(f *report.Figure) (*plot.Plot, error) {
 	p := plot.New()
 	p.Title.Text = f.Title
@@ -189,7 +189,7 @@ type builder struct {
 	log    [2]bool // x and y
 }
 
-// log says which axes are logarithmic: what has values of zero or below cannot be.
+// log returns which axes are logarithmic: not those with values of zero or below.
 func log(f *report.Figure) [2]bool {
 	x, y := f.X.Log && f.X.Categories == nil, f.Y.Log
 	for _, s := range f.Series {
@@ -208,8 +208,8 @@ func log(f *report.Figure) [2]bool {
 	return [2]bool{x, y}
 }
 
-// base is where bars begin: at zero, or, on a logarithmic axis, at the power of ten below the least
-// value, where the axis begins as well.
+// base returns where bars begin: at zero or, on a logarithmic axis, at the power of ten below the
+// least value.
 func (b builder) base() float64 {
 	if !b.log[1] {
 		return 0

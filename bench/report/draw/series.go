@@ -14,7 +14,7 @@ import (
 	"trivet.dev/trivet/measure/environment"
 )
 
-// look is how a series is drawn.
+// look is the style of a series.
 type look struct {
 	color color.Color
 	shape [2]draw.GlyphDrawer // of good points, and of doubtful ones
@@ -23,8 +23,8 @@ type look struct {
 	width float64 // of a category
 }
 
-// looks gives each of ours its own; the paper's has the colour of ours of the same name, dashes and
-// crosses.
+// looks returns a style for each series: our own differ from each other; the paper's has the colour
+// of ours of the same name, with dashes and crosses.
 func looks(f *report.Figure) []look {
 	out, own, byName := make([]look, len(f.Series)), 0, map[string]look{}
 	for i, s := range f.Series {
@@ -87,7 +87,7 @@ func (b builder) legend(s report.Series, entry ...plot.Thumbnailer) {
 	}
 }
 
-// fine is from how many points on the steps of a distribution are too small to be seen.
+// fine is the number of points from which on the steps of a distribution are too small to be seen.
 const fine = 100
 
 func (b builder) traces(s report.Series, l look) error {
@@ -146,7 +146,7 @@ func (b builder) intervals(s report.Series, l look, place float64) error {
 	return nil
 }
 
-// line has a marker at each point; that of a doubtful one is hollow.
+// line draws a line with a marker at each point; doubtful points have hollow ones.
 func (b builder) line(s report.Series, l look) error {
 	place := 0.0
 	if b.figure.X.Categories != nil {
@@ -178,7 +178,7 @@ func suspect(level environment.Level) bool {
 	return level == environment.Doubtful || level == environment.Bad
 }
 
-// bars stand side by side; that of a doubtful value is pale.
+// bars draws bars side by side; doubtful ones are pale.
 func (b builder) bars(s report.Series, l look) error {
 	base := b.base()
 	for i, p := range s.Points {
@@ -211,7 +211,7 @@ func pale(c color.Color) color.Color {
 	return color.RGBA{lift(r), lift(g), lift(bl), 0xff}
 }
 
-// boxes are drawn of what the report computed, so that page and picture agree.
+// boxes draws the boxes computed by the report, so that page and picture agree.
 func (b builder) boxes(s report.Series, l look) {
 	b.Add(boxes{s.Points, l})
 	b.legend(s, boxEntry{l})

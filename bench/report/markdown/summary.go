@@ -22,8 +22,8 @@ import (
 // SummaryFile is the name of a page's summary, in the directory of its pictures.
 const SummaryFile = "summary.json"
 
-// Summary is what the index says of a page. It stands beside the page, so that results of one
-// directory can be published anew, and the index goes on to speak of all.
+// Summary is the index's data about a page. It is stored next to the page, so that results of one
+// directory can be published again, and the index still covers all.
 type Summary struct {
 	Name   string   `json:"name"` // of the page's file, without its end
 	Title  string   `json:"title"`
@@ -31,7 +31,7 @@ type Summary struct {
 	Listed []Listed `json:"results"`
 }
 
-// Listed is what the index says of a result.
+// Listed is the index's data about a result.
 type Listed struct {
 	Name       string            `json:"name"` // unique on its page
 	Title      string            `json:"title"`
@@ -44,7 +44,7 @@ type Listed struct {
 	Tools      map[string]string `json:"tools,omitempty"`
 }
 
-// Statement is one of a paper, and what became of it.
+// Statement is a paper's statement with its outcome.
 type Statement struct {
 	Text    string            `json:"text"`
 	Outcome report.Outcome    `json:"outcome"`
@@ -81,7 +81,7 @@ func (s Summary) write(to io.Writer) error {
 	return e.Encode(s)
 }
 
-// Kept reads the summaries below a directory of pages; of those whose page is gone there is none.
+// Kept reads the summaries below a directory of pages, except those whose page is gone.
 func Kept(dir string) (out []Summary, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", SummaryFile))
 	if err != nil {
@@ -209,8 +209,8 @@ func (m *machine) Table() string {
 	return grid([]string{"", ""}, 2, rows)
 }
 
-// machines are those of all results, each once. They are told by what is said of them: their names,
-// and the hashes of them, are nobody's business.
+// machines lists the machines of all results, each once. They are identified by their description:
+// names, and hashes of names, are private.
 func machines(pages []Summary) (out []*machine) {
 	for _, p := range pages {
 		for _, r := range p.Listed {
@@ -232,7 +232,7 @@ func machines(pages []Summary) (out []*machine) {
 	return out
 }
 
-// describe is what of a machine may explain its numbers.
+// describe returns the properties of a machine that may explain its numbers.
 func describe(e environment.Record) (out [][2]string) {
 	add := func(name, value string) {
 		if value = plain(value); value != "" {

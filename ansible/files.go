@@ -5,4 +5,6 @@ package ansible
 import "embed"
 
 // Files are the collection's, at their paths below ansible_collections/trivet/rack.
+//
+//go:embed galaxy.yml README.md meta playbooks plugins roles
 var Files embed.FS

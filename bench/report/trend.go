@@ -56,7 +56,7 @@ func (d *data) trend(t definition.Trend, paper *definition.Paper) Trend {
 	default:
 		d.ordered(&out, t)
 	}
-	out.Theirs = theirs(t, paper)
+	out.Theirs = paperSays(t, paper)
 	if out.Outcome != NotMeasured {
 		out.Level = d.trust(t)
 	}

@@ -355,7 +355,7 @@ func TestJoinedPath(t *testing.T) {
 			}
 			return len(list) == 4*8 && two == 4
 		}
-		b := newBedOf(t, ringOfOSPF(t), "")
+		b := newFixtureOf(t, ringOfOSPF(t), "")
 		k := newTeam(t, ringOfOSPF(t)).joint()
 		b.wait("one controller's routers have the shortest routes", func() bool { return whole(b.OSPFRoutes(t.Context(), "")) && b.c.Routing.Quiet() })
 		k.wait("all members' routers have the shortest routes", func() bool { return whole(k.OSPFRoutes(t.Context(), "")) })

@@ -52,7 +52,7 @@ type App struct {
 // Balancer moves traffic in one app's domain. K identifies a destination.
 type Balancer[K comparable] struct {
 	kind     string // of datapaths
-	ground   steer.Ground[K]
+	domain   steer.Domain[K]
 	compare  func(a, b K) int
 	monitor  meter
 	switches func(dpid uint64) *controller.Switch
@@ -104,7 +104,7 @@ type Path struct {
 }
 
 // New returns the app, which needs the others; switches, the app for switches, may be nil.
-func New(routers steer.Ground[routing.Traffic], switches steer.Ground[openflow.MAC], m *monitor.App, c Config) *App {
+func New(routers steer.Domain[routing.Traffic], switches steer.Domain[openflow.MAC], m *monitor.App, c Config) *App {
 	a := &App{Balancer: newBalancer(kindRouter, routers, routing.Traffic.Compare, m, c)}
 	if switches != nil {
 		a.Hosts = newBalancer(kindSwitch, switches, func(a, b openflow.MAC) int { return bytes.Compare(a[:], b[:]) }, m, c)
@@ -112,8 +112,8 @@ func New(routers steer.Ground[routing.Traffic], switches steer.Ground[openflow.M
 	return a
 }
 
-func newBalancer[K comparable](kind string, g steer.Ground[K], compare func(a, b K) int, m meter, c Config) *Balancer[K] {
-	a := &Balancer[K]{kind: kind, ground: g, compare: compare, monitor: m, config: c, wake: make(chan struct{}, 1), finding: make(chan struct{}, 1),
+func newBalancer[K comparable](kind string, g steer.Domain[K], compare func(a, b K) int, m meter, c Config) *Balancer[K] {
+	a := &Balancer[K]{kind: kind, domain: g, compare: compare, monitor: m, config: c, wake: make(chan struct{}, 1), finding: make(chan struct{}, 1),
 		moved: map[K]*Moved[K]{}, divided: map[K]*division[K]{}}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	return a
@@ -214,7 +214,7 @@ func (a *Balancer[K]) run() {
 			continue
 		case <-due:
 		}
-		if !a.ground.Quiet() {
+		if !a.domain.Quiet() {
 			before = nil // the readings would be of two states of the network
 			continue
 		}
@@ -349,7 +349,7 @@ func (a *Balancer[K]) hear(r *reading[K]) (ended bool) {
 		case !a.isUnsure(r, m):
 			m.silent++
 		}
-		if m.silent >= goneSilent && a.ground.Whole(p) != p {
+		if m.silent >= goneSilent && a.domain.Whole(p) != p {
 			delete(a.moved, p)
 			a.rests.Forget(p)
 			ended = true
@@ -366,7 +366,7 @@ func (a *Balancer[K]) look(r *reading[K], list []K) {
 			continue
 		}
 		r.to[k] = nil
-		if d, ok := a.ground.Destination(k); ok {
+		if d, ok := a.domain.Destination(k); ok {
 			r.to[k] = &d
 		}
 	}
@@ -471,6 +471,6 @@ func (a *Balancer[K]) steer(why string) {
 		ways[p] = maps.Clone(m.ways)
 	}
 	a.mu.Unlock()
-	a.ground.Steer(ways, why)
+	a.domain.Steer(ways, why)
 	a.anew()
 }

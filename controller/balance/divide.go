@@ -37,7 +37,7 @@ func (a *Balancer[K]) divide(c Config, r *reading[K], large map[K]map[uint64]flo
 		case d != nil:
 			d.last = now
 		case r.complete && len(a.divided) < maxDivided:
-			if list := a.ground.Parts(k, c.Per == topology.PerFlow); len(list) > 0 {
+			if list := a.domain.Parts(k, c.Per == topology.PerFlow); len(list) > 0 {
 				a.divided[k], changed = &division[K]{list, now}, true
 			}
 		}
@@ -57,7 +57,7 @@ func (c *Config) divides() bool { return c.Per == topology.PerPart || c.Per == t
 // disconnected.
 func (a *Balancer[K]) isPartAway(k K) bool {
 	for p, m := range a.moved {
-		if p != k && a.ground.Whole(p) == k && a.isAway(m) {
+		if p != k && a.domain.Whole(p) == k && a.isAway(m) {
 			return true
 		}
 	}
@@ -79,7 +79,7 @@ func (a *Balancer[K]) large(c Config, r *reading[K]) map[K]map[uint64]float64 {
 	sent := map[K]map[uint64]float64{} // by datapath
 	for dpid, rates := range r.carried {
 		for k, rate := range rates {
-			k = a.ground.Whole(k)
+			k = a.domain.Whole(k)
 			if sent[k] == nil {
 				sent[k] = map[uint64]float64{}
 			}
@@ -119,7 +119,7 @@ func (a *Balancer[K]) unite(k K) {
 	}
 	delete(a.divided, k)
 	for p := range a.moved {
-		if p != k && a.ground.Whole(p) == k {
+		if p != k && a.domain.Whole(p) == k {
 			delete(a.moved, p)
 			a.rests.Forget(p)
 		}

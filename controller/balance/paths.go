@@ -62,7 +62,7 @@ func (a *Balancer[K]) Paths(ctx context.Context, from uint64, to K, k int) (out 
 		return nil, ctx.Err()
 	}
 	r, c := a.now()
-	d, ok := a.ground.Destination(to)
+	d, ok := a.domain.Destination(to)
 	start, known := r.index[from]
 	if !ok || !known || slices.Contains(d.Owners, from) {
 		return nil, nil
@@ -108,7 +108,7 @@ func (a *Balancer[K]) whyFixed(c Config, from uint64, to K) error {
 // take that path until it is removed; nothing else moves it. Consecutive datapaths must be
 // adjacent, and the last one must have the destination.
 func (a *Balancer[K]) Install(to K, routers []uint64) error {
-	d, ok := a.ground.Destination(to)
+	d, ok := a.domain.Destination(to)
 	if !ok {
 		return fmt.Errorf("no %s has %v", a.kind, to)
 	}
@@ -119,7 +119,7 @@ func (a *Balancer[K]) Install(to K, routers []uint64) error {
 		return fmt.Errorf("a path has two %s or more, not %d", plural(a.kind), len(routers))
 	}
 	edges := map[[2]uint64]steer.Edge{}
-	for _, e := range a.ground.Edges() {
+	for _, e := range a.domain.Edges() {
 		if _, ok := edges[[2]uint64{e.From, e.To}]; !ok { // of several the first
 			edges[[2]uint64{e.From, e.To}] = e
 		}
@@ -231,7 +231,7 @@ func (a *Balancer[K]) PartsMoved(router uint64, to K) (n int) {
 	defer a.mu.Unlock()
 	for k, m := range a.moved {
 		passes := func(p Path) bool { return slices.Contains(p.Routers[:len(p.Routers)-1], router) }
-		if k != to && a.ground.Whole(k) == to && slices.ContainsFunc(m.Paths, passes) {
+		if k != to && a.domain.Whole(k) == to && slices.ContainsFunc(m.Paths, passes) {
 			n++
 		}
 	}

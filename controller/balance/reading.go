@@ -50,7 +50,7 @@ const (
 
 // survey makes a reading of the links from monitor.
 func (a *Balancer[K]) survey(c Config) *reading[K] {
-	r := &reading[K]{index: map[uint64]int32{}, order: a.ground.Edges(), edges: map[steer.Edge]int32{}, network: &engine.Network{},
+	r := &reading[K]{index: map[uint64]int32{}, order: a.domain.Edges(), edges: map[steer.Edge]int32{}, network: &engine.Network{},
 		counts: map[uint64]counts[K]{}, carried: map[uint64]map[K]float64{}, unheard: map[uint64]bool{}, to: map[K]*steer.Destination{}}
 	entries := a.monitor.FlowCounts()
 	number := func(dpid uint64) int32 {
@@ -174,7 +174,7 @@ func (a *Balancer[K]) count(dpid uint64) (n counts[K], err error) {
 	for _, p := range ports {
 		n.by[p.Port] = p.TxBytes
 	}
-	n.to, err = a.ground.Carried(ctx, dpid)
+	n.to, err = a.domain.Carried(ctx, dpid)
 	return n, err
 }
 

@@ -19,7 +19,7 @@ func init() {
 	apps.Register(apps.Spec{Name: "balance", Order: 70, // it handles no packets; after the apps whose paths it chooses
 		Needs: []apps.Need{{App: "routing", For: "installs its paths"}},
 		New: func(f apps.Facilities) (controller.App, error) {
-			var switches steer.Ground[openflow.MAC]
+			var switches steer.Domain[openflow.MAC]
 			if l := apps.Get[*learning.App](f); l != nil && !l.Reactive() {
 				switches = l
 			}

@@ -9,7 +9,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// App is a steer.Ground: its destinations are the Ethernet addresses that have paths.
+// App is a steer.Domain: its destinations are the Ethernet addresses that have paths.
 
 // Edges returns the links that paths may use, in each direction.
 func (a *App) Edges() []steer.Edge {

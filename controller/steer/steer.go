@@ -42,8 +42,8 @@ type Destination struct {
 	Fixed map[uint64]bool // datapaths whose next hop Steer does not replace
 }
 
-// Ground is an app's view of the network. K identifies a destination.
-type Ground[K comparable] interface {
+// Domain is an app's view of the network. K identifies a destination.
+type Domain[K comparable] interface {
 	// Edges returns the current edges, in a deterministic order.
 	Edges() []Edge
 

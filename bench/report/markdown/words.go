@@ -17,8 +17,8 @@ import (
 // keeps those of a URL out.
 var absolute = regexp.MustCompile(`(^|[\s'"=(,;\[])(/[^\s/'"(),;]+(?:/[^\s/'"(),;]*)+)`)
 
-// nowhere removes locations from a text: of an absolute path only the last name stays.
-func nowhere(s string) string {
+// withoutPaths removes locations from a text: of an absolute path only the last name stays.
+func withoutPaths(s string) string {
 	return absolute.ReplaceAllStringFunc(s, func(found string) string {
 		at := strings.IndexByte(found, '/')
 		return found[:at] + path.Base(found[at:])
@@ -37,7 +37,7 @@ func code(s string) string {
 var first = regexp.MustCompile(`^([0-9]*)([-+=]|[.)] )`)
 
 // plain returns text from elsewhere, without what must not be published.
-func plain(s string) string { return nowhere(strings.TrimSpace(report.Clean(s))) }
+func plain(s string) string { return withoutPaths(strings.TrimSpace(report.Clean(s))) }
 
 // text escapes text from elsewhere for Markdown.
 func text(s string) string {
@@ -86,7 +86,7 @@ func command(line []string) string {
 		if path.IsAbs(w) { // with spaces in it, perhaps
 			w = path.Base(w)
 		}
-		out = append(out, nowhere(w))
+		out = append(out, withoutPaths(w))
 	}
 	return report.Shell(out)
 }

@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// looks keeps track of captures at links of embedded switches.
-type looks struct {
+// captures keeps track of captures at links of embedded switches.
+type captures struct {
 	mu      sync.RWMutex
 	mirrors map[*pipeline.Port][]*func(frame []byte)
 
@@ -18,7 +18,7 @@ type looks struct {
 }
 
 // show passes a packet on a virtual link to the captures there.
-func (l *looks) show(out *pipeline.Sent) {
+func (l *captures) show(out *pipeline.Sent) {
 	l.mu.RLock()
 	list := l.mirrors[out.Port]
 	l.mu.RUnlock()
@@ -46,25 +46,25 @@ func (f *fabric) Look(link *topology.Link, see func(frame []byte)) (mirrored boo
 	}
 	for _, p := range ports {
 		if mirrored {
-			s.looks.mirror(p, &see, true)
+			s.captures.mirror(p, &see, true)
 		} else {
-			s.looks.device(p, 1, s.fast.Look)
+			s.captures.device(p, 1, s.fast.Look)
 		}
 	}
 	s.fast.Barrier(nil)
 	return mirrored, sync.OnceFunc(func() {
 		for _, p := range ports {
 			if mirrored {
-				s.looks.mirror(p, &see, false)
+				s.captures.mirror(p, &see, false)
 			} else {
-				s.looks.device(p, -1, s.fast.Look)
+				s.captures.device(p, -1, s.fast.Look)
 			}
 		}
 	})
 }
 
 // mirror adds or removes a capture at a port with a virtual link.
-func (l *looks) mirror(p *pipeline.Port, see *func([]byte), on bool) {
+func (l *captures) mirror(p *pipeline.Port, see *func([]byte), on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mirrors == nil {
@@ -81,7 +81,7 @@ func (l *looks) mirror(p *pipeline.Port, see *func([]byte), on bool) {
 }
 
 // device counts captures at a port with a device, and calls look for the first and the last.
-func (l *looks) device(p *pipeline.Port, n int, look func(p *pipeline.Port, on bool) error) {
+func (l *captures) device(p *pipeline.Port, n int, look func(p *pipeline.Port, on bool) error) {
 	l.counting.Lock()
 	defer l.counting.Unlock()
 	if l.devices == nil {

@@ -58,7 +58,7 @@ type switches struct {
 
 	file      string                     // file of the switches' state
 	saved     map[uint64]*pipeline.Saved // switches of another process not restored yet, by datapath id
-	looks     looks
+	captures  captures
 	tools     sync.Mutex              // guards what follows: see Tell
 	tooled    bool                    // the files that the tools need exist
 	listening map[string]*agent.Agent // those that have a socket, by node
@@ -99,7 +99,7 @@ func newSwitches(t *topology.Topology, namespace string, before *switchState, ev
 	s.Datapath = embedded.New(embedded.Options{Log: log, Start: start, Hold: before != nil,
 		Output:  func(out *pipeline.Sent, in *pipeline.Packet) { s.fast.Send(out, in) },
 		Barrier: func(sw *pipeline.Switch) { s.fast.Barrier(sw) },
-		Mirror:  s.looks.show,
+		Mirror:  s.captures.show,
 		Loop: func(p *pipeline.Port) {
 			event(fmt.Sprintf("loop at %s port %d (%s): packets come back unchanged, and are dropped", p.Switch().Name(), p.Number(), p.Name()))
 		},
@@ -337,7 +337,7 @@ func (s *switches) look(id portID, b *backing, seen bool) {
 	if b.seen = seen; seen {
 		n = 1
 	}
-	s.looks.device(s.agents[id.node].Switch().Port(id.number), n, s.fast.Look)
+	s.captures.device(s.agents[id.node].Switch().Port(id.number), n, s.fast.Look)
 }
 
 // port returns the port at a link's end, or nil.

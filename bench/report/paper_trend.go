@@ -15,8 +15,8 @@ type level struct {
 	value float64
 }
 
-// theirs says whether the paper's own numbers support a statement; "": it has none.
-func theirs(t definition.Trend, p *definition.Paper) string {
+// paperSays says whether the paper's own numbers support a statement; "": it has none.
+func paperSays(t definition.Trend, p *definition.Paper) string {
 	unit := ""
 	for _, n := range p.Numbers {
 		if n.Metric == t.Metric {

@@ -103,7 +103,8 @@ type commit struct {
 }
 
 func newEngine(name, instance string) *engine {
-	return &engine{name: name, instance: instance, members: map[string]*member{}, switches: map[uint64]*owned{}, odd: map[string]bool{}}
+	return &engine{name: name, instance: instance, members: map[string]*member{}, switches: map[uint64]*owned{},
+		odd: map[string]bool{}}
 }
 
 // take returns the actions since the last call.
@@ -336,7 +337,8 @@ func (e *engine) failed(dpid, turn uint64, why error) {
 	}
 	e.counts.Refused++
 	s.given, s.held, e.stale = true, e.beat+holdTime, true
-	e.say("a switch does not accept this member as its master; giving it up", "switch", fmt.Sprintf("%016x", dpid), "problem", why)
+	e.say("a switch does not accept this member as its master; giving it up", "switch", fmt.Sprintf("%016x", dpid),
+		"problem", why)
 	e.decide()
 }
 

@@ -141,7 +141,8 @@ func (m *Member) checkFormat(ctx context.Context) (is store.Condition, err error
 		}
 		var r formatRecord
 		if err := json.Unmarshal(e.Value, &r); err != nil {
-			return is, fmt.Errorf("%w than trivet %s: it cannot read %s in the store: %w", ErrFormat, m.o.Version, formatKey, err)
+			return is, fmt.Errorf("%w than trivet %s: it cannot read %s in the store: %w", ErrFormat, m.o.Version,
+				formatKey, err)
 		}
 		if r.Format > format {
 			return is, fmt.Errorf("%w than trivet %s: its records have format %d, and this version knows up to %d; start the version that its other members run", ErrFormat, m.o.Version, r.Format, format)
@@ -190,7 +191,8 @@ func (m *Member) enter(ctx context.Context) error {
 	if errors.Is(err, store.ErrChanged) {
 		var other MemberRecord
 		_ = json.Unmarshal(now.Value, &other)
-		err = fmt.Errorf("%w: %s, at %s, since %s", ErrNameTaken, m.o.Name, other.OpenFlow, other.Started.Format(time.DateTime))
+		err = fmt.Errorf("%w: %s, at %s, since %s", ErrNameTaken, m.o.Name, other.OpenFlow,
+			other.Started.Format(time.DateTime))
 	}
 	if err != nil {
 		_ = m.lease.Revoke(context.WithoutCancel(ctx))
@@ -335,7 +337,8 @@ func (m *Member) sign() error {
 	}
 	changes := []store.Change{store.Put(m.key(), m.record()).Under(m.lease)}
 	if m.waited++; !slices.Equal(here, m.said) && (m.waited >= sayAfter || len(here) < fewSwitches) {
-		changes = append(changes, store.Put(connectedPrefix+m.o.Name, encodeConnected(slices.Clone(here))).Under(m.lease))
+		changes = append(changes, store.Put(connectedPrefix+m.o.Name,
+			encodeConnected(slices.Clone(here))).Under(m.lease))
 	} else {
 		here = nil
 	}
@@ -371,7 +374,8 @@ func (m *Member) tell(err error) {
 	}
 	switch {
 	case err != nil && was == "":
-		m.o.Log.Error("the store of the cluster cannot be used: until then this member takes over no switch", "problem", err)
+		m.o.Log.Error("the store of the cluster cannot be used: until then this member takes over no switch", "problem",
+			err)
 		m.happened(Change{What: ChangeStoreLost, Member: m.o.Name})
 	case err == nil && was != "":
 		m.o.Log.Info("the store of the cluster can be used again")

@@ -23,8 +23,9 @@ var (
 	descClaims    = describe("claims_total", "Claims of the role of master at a switch.")
 	descRefused   = describe("claims_refused_total", "Claims that a switch has refused, or did not answer.")
 	descTakeovers = describe("takeovers_total", "Switches of another master that this member became the master of.")
-	descLost      = describe("switches_lost_total", "Switches whose master this member was, and whose connection ended.")
-	descErrors    = describe("store_errors_total", "Signs of life that the store did not take.")
+	descLost      = describe("switches_lost_total",
+		"Switches whose master this member was, and whose connection ended.")
+	descErrors = describe("store_errors_total", "Signs of life that the store did not take.")
 )
 
 // Describe lists all metrics that Collect may send.

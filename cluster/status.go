@@ -37,12 +37,14 @@ type SwitchStatus struct {
 
 // status returns what is known.
 func (e *engine) status() Status {
-	out := Status{Member: e.name, Problem: e.ended, Centre: e.centre, Members: []MemberStatus{}, Switches: []SwitchStatus{}}
+	out := Status{Member: e.name, Problem: e.ended, Centre: e.centre, Members: []MemberStatus{},
+		Switches: []SwitchStatus{}}
 	mastered := map[string]int{}
 	for _, dpid := range e.order {
 		s := e.switches[dpid]
 		mastered[s.master]++
-		x := SwitchStatus{Switch: fmt.Sprintf("%016x", dpid), Master: s.master, Generation: s.revision, Standbys: []string{}, Wanted: s.wanted}
+		x := SwitchStatus{Switch: fmt.Sprintf("%016x", dpid), Master: s.master, Generation: s.revision,
+			Standbys: []string{}, Wanted: s.wanted}
 		for name := range e.members {
 			if name != s.master && e.live(name) && e.reaches(name, s) {
 				x.Standbys = append(x.Standbys, name)
@@ -55,7 +57,8 @@ func (e *engine) status() Status {
 	}
 	for name, m := range e.members {
 		if m.there || mastered[name] > 0 || m.draining {
-			x := MemberStatus{MemberRecord: m.record, Alive: e.live(name), Silent: m.silent, Draining: m.draining, Mastered: mastered[name], Connected: len(m.connected)}
+			x := MemberStatus{MemberRecord: m.record, Alive: e.live(name), Silent: m.silent, Draining: m.draining,
+				Mastered: mastered[name], Connected: len(m.connected)}
 			x.Name = name
 			if name == e.name {
 				x.Connected, x.Silent = len(e.here()), 0

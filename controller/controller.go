@@ -67,7 +67,8 @@ func (c *Controller) Named(f func(dpid uint64) bool) { c.named = f }
 // newSwitch returns the switch at the other end of a session.
 func (c *Controller) newSwitch(l line, f *openflow.FeaturesReply) *Switch {
 	strange := c.named == nil || !c.named(f.DatapathID)
-	s := &Switch{session: l, controller: c, strange: strange, dpid: f.DatapathID, features: *f, had: &state{}, ports: map[uint32]openflow.Port{}}
+	s := &Switch{session: l, controller: c, strange: strange, dpid: f.DatapathID, features: *f, had: &state{},
+		ports: map[uint32]openflow.Port{}}
 	s.acts.Store(c.Owner == nil)
 	return s
 }
@@ -180,7 +181,8 @@ func (c *Controller) join(s *Switch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.strange && c.unnamed >= maxUnnamed {
-		return fmt.Errorf("datapath id %016x has no name, and %d switches without one are already connected", s.dpid, maxUnnamed)
+		return fmt.Errorf("datapath id %016x has no name, and %d switches without one are already connected", s.dpid,
+			maxUnnamed)
 	}
 	if other := c.switches[s.dpid]; other != nil {
 		return fmt.Errorf("datapath id %016x is already used by the switch at %s", s.dpid, other.session.peer())
@@ -231,7 +233,8 @@ func (c *Controller) packetIn(s *Switch, p *Packet) {
 func (c *Controller) packetInTo(a App, s *Switch, p *Packet) (handled bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.log.Error("app failed; the packet is skipped", "app", a.Name(), "panic", r, "stack", string(debug.Stack()))
+			c.log.Error("app failed; the packet is skipped", "app", a.Name(), "panic", r, "stack",
+				string(debug.Stack()))
 		}
 	}()
 	return a.PacketIn(s, p)

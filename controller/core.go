@@ -78,7 +78,8 @@ func (c *core) settle(sw *Switch, read func() error) error {
 	if !sw.stale.Swap(false) || !sw.Acts() {
 		return nil
 	}
-	c.controller.log.Warn("flow entries of the controller were deleted by someone else; they are installed again", "switch", sw.Name())
+	c.controller.log.Warn("flow entries of the controller were deleted by someone else; they are installed again",
+		"switch", sw.Name())
 	sw.told.Store(false)
 	c.abandon(false)
 	c.controller.each(func(a App) { a.SwitchDown(sw) })
@@ -143,7 +144,8 @@ func (c *core) answer(m openflow.Message) bool {
 }
 
 // await sends a request and waits for its answer.
-func (c *core) await(ctx context.Context, m openflow.Message, send func(openflow.Message) error) (openflow.Message, error) {
+func (c *core) await(ctx context.Context, m openflow.Message, send func(openflow.Message) error) (openflow.Message,
+	error) {
 	answer, err := c.postBy(m, send)
 	if err != nil {
 		return nil, err

@@ -172,7 +172,8 @@ func (c *core) role(sw *Switch, m openflow.Message) bool {
 		}
 	case *openflow.Error:
 		if m.Code != openflow.RoleRequestFailedStale {
-			c.controller.log.Error("the switch cannot be shared by several controllers", "switch", sw.Name(), "error", m.String())
+			c.controller.log.Error("the switch cannot be shared by several controllers", "switch", sw.Name(), "error",
+				m.String())
 			return true
 		}
 		c.ceased(sw)
@@ -303,7 +304,8 @@ func standby(ask func(openflow.Message) (openflow.Message, error)) error {
 	return errors.New("the switch gets new masters faster than it can be asked about them")
 }
 
-func askRoleBy(ask func(openflow.Message) (openflow.Message, error), r openflow.ControllerRole) (openflow.ControllerRole, error) {
+func askRoleBy(ask func(openflow.Message) (openflow.Message, error),
+	r openflow.ControllerRole) (openflow.ControllerRole, error) {
 	got, err := ask(&openflow.RoleRequest{ControllerRole: r})
 	if err != nil {
 		return r, err

@@ -194,7 +194,8 @@ func (s *Switch) mayHaveMore() bool {
 		return true
 	}
 	if !s.full {
-		s.controller.log.Warn("the switch reports too many ports; further ones are ignored", "switch", s.Name(), "ports", len(s.ports))
+		s.controller.log.Warn("the switch reports too many ports; further ones are ignored", "switch", s.Name(),
+			"ports", len(s.ports))
 	}
 	s.full = true
 	return false

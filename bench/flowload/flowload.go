@@ -66,7 +66,8 @@ type Config struct {
 // New returns a Config for a mode with defaults: version 1.3, 4 ports (6 in a line), a window of
 // 64.
 func New(mode Mode) Config {
-	c := Config{Connect: "tcp:127.0.0.1:6653", Version: openflow.Version, Mode: mode, FirstDPID: 1, Switches: 1, Ports: 4, Hosts: 1000, Window: 64,
+	c := Config{Connect: "tcp:127.0.0.1:6653", Version: openflow.Version, Mode: mode, FirstDPID: 1, Switches: 1,
+		Ports: 4, Hosts: 1000, Window: 64,
 		Warmup: time.Second, Duration: 10 * time.Second, Timeout: 5 * time.Second, Settle: 10 * time.Second}
 	if mode == Line {
 		c.Ports, c.Window, c.Duration = 6, 0, 30*time.Second
@@ -105,7 +106,8 @@ func (c *Config) Check() error {
 func (c *Config) address() (network, address string, err error) {
 	network, address, ok := strings.Cut(c.Connect, ":")
 	if !ok || network != "tcp" && network != "unix" || address == "" {
-		return "", "", fmt.Errorf("%q is not the address of a controller; write tcp:ADDRESS:PORT or unix:PATH", c.Connect)
+		return "", "", fmt.Errorf("%q is not the address of a controller; write tcp:ADDRESS:PORT or unix:PATH",
+			c.Connect)
 	}
 	if network == "tcp" {
 		if _, _, err := net.SplitHostPort(address); err != nil {

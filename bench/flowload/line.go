@@ -171,7 +171,8 @@ func (l *line) count(result *Result, began, ended int64) {
 	result.Line = found
 	result.Dropped = int(l.run.dropped.Load())
 	if first := l.run.first.Load(); first != nil {
-		result.Notes = append(result.Notes, fmt.Sprintf("the controller ended %d connections, the first: %v", result.Dropped, *first))
+		result.Notes = append(result.Notes, fmt.Sprintf("the controller ended %d connections, the first: %v",
+			result.Dropped, *first))
 	}
 	result.Limited = l.run.limited(result)
 }

@@ -56,7 +56,8 @@ type question struct {
 
 func newLoader(n *node) *loader {
 	servers := n.run.servers()
-	return &loader{n: n, servers: servers, slots: make([]question, n.run.Hosts), heard: make([]bool, servers), next: uint32(servers)}
+	return &loader{n: n, servers: servers, slots: make([]question, n.run.Hosts), heard: make([]bool, servers),
+		next: uint32(servers)}
 }
 
 // slot is where the question of a host is kept.

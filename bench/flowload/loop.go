@@ -51,7 +51,8 @@ func newLoop(r *run) (*loop, error) {
 		return nil, errors.Join(fmt.Errorf("eventfd: %w", err), unix.Close(epoll))
 	}
 	l := &loop{run: r, epoll: epoll, bell: bell, done: make(chan struct{})}
-	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, bell, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: bellIndex}); err != nil {
+	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, bell,
+		&unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: bellIndex}); err != nil {
 		return nil, errors.Join(fmt.Errorf("epoll_ctl: %w", err), unix.Close(epoll), unix.Close(bell))
 	}
 	return l, nil
@@ -181,7 +182,8 @@ func (l *loop) look() {
 	for _, c := range taken {
 		n := c.n
 		n.fd = c.fd
-		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, n.fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(n.index)}); err != nil {
+		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, n.fd,
+			&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(n.index)}); err != nil {
 			l.fail(n, fmt.Errorf("epoll_ctl: %w", err))
 			continue
 		}
@@ -199,7 +201,8 @@ func (l *loop) look() {
 
 // watch sets the events that the loop waits for on a connection.
 func (l *loop) watch(n *node, events uint32) {
-	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, n.fd, &unix.EpollEvent{Events: events, Fd: int32(n.index)}); err != nil {
+	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, n.fd,
+		&unix.EpollEvent{Events: events, Fd: int32(n.index)}); err != nil {
 		l.fail(n, fmt.Errorf("epoll_ctl: %w", err))
 	}
 }

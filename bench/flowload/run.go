@@ -252,7 +252,8 @@ func (r *run) count(result *Result) {
 	}
 	result.Dropped = int(r.dropped.Load())
 	if first := r.first.Load(); first != nil {
-		result.Notes = append(result.Notes, fmt.Sprintf("the controller ended %d connections, the first: %v", result.Dropped, *first))
+		result.Notes = append(result.Notes, fmt.Sprintf("the controller ended %d connections, the first: %v",
+			result.Dropped, *first))
 	}
 	result.PerSecond = float64(result.Answers) / result.Seconds
 	if c := result.Controller; c != nil && c.CPUSeconds > 0 {
@@ -260,7 +261,8 @@ func (r *run) count(result *Result) {
 	}
 	if times.total > 0 {
 		const us = 1000
-		result.Times = &Times{P50: times.quantile(0.5) / us, P90: times.quantile(0.9) / us, P99: times.quantile(0.99) / us, Max: float64(times.max) / us}
+		result.Times = &Times{P50: times.quantile(0.5) / us, P90: times.quantile(0.9) / us,
+			P99: times.quantile(0.99) / us, Max: float64(times.max) / us}
 	}
 	result.Limited = r.limited(result)
 }

@@ -38,7 +38,8 @@ type entry struct {
 }
 
 func newStore() *store {
-	return &store{seed: maphash.MakeSeed(), entries: map[uint64]*entry{}, groups: map[uint32]openflow.GroupDesc{}, bySend: map[*entry]*sender{}}
+	return &store{seed: maphash.MakeSeed(), entries: map[uint64]*entry{}, groups: map[uint32]openflow.GroupDesc{},
+		bySend: map[*entry]*sender{}}
 }
 
 // match13 is the match of a FLOW_MOD that flowMod13 has found well-formed.
@@ -137,7 +138,8 @@ func (s *store) each(want *openflow.FlowMod, strict bool, f func(e *entry, m *op
 	}
 }
 
-func (s *store) means(e *entry, want *openflow.FlowMod, strict bool, sure [][]byte, f func(*entry, *openflow.FlowMod) bool) bool {
+func (s *store) means(e *entry, want *openflow.FlowMod, strict bool, sure [][]byte,
+	f func(*entry, *openflow.FlowMod) bool) bool {
 	if want.Table != openflow.TableAll && want.Table != e.raw[24] || (be.Uint64(e.raw[8:])^want.Cookie)&want.CookieMask != 0 {
 		return true
 	}
@@ -202,10 +204,12 @@ func (s *store) change(f *openflow.FlowMod, now time.Time) (tell []openflow.Mess
 	return s.remove(&want, strict, openflow.RemovedDelete, now)
 }
 
-func (s *store) remove(want *openflow.FlowMod, strict bool, why openflow.FlowRemovedReason, now time.Time) (tell []openflow.Message) {
+func (s *store) remove(want *openflow.FlowMod, strict bool, why openflow.FlowRemovedReason,
+	now time.Time) (tell []openflow.Message) {
 	s.each(want, strict, func(e *entry, m *openflow.FlowMod) bool {
 		if m.Flags&openflow.FlowSendFlowRem != 0 {
-			tell = append(tell, &openflow.FlowRemoved{Cookie: m.Cookie, Priority: m.Priority, Reason: why, Table: m.Table,
+			tell = append(tell, &openflow.FlowRemoved{Cookie: m.Cookie, Priority: m.Priority, Reason: why,
+				Table:    m.Table,
 				Duration: openflow.DurationOf(now.Sub(e.since)), IdleTimeout: m.IdleTimeout, HardTimeout: m.HardTimeout, Match: m.Match})
 		}
 		return false

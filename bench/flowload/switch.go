@@ -55,7 +55,8 @@ func (n *node) dpid() uint64 { return max(1, n.run.FirstDPID) + uint64(n.index) 
 // port describes a port.
 func (n *node) port(number uint32) openflow.Port {
 	const speed = openflow.PortFeature10GbFD | openflow.PortFeatureCopper
-	return openflow.Port{Number: number, HWAddr: openflow.MAC{0x06, 0, byte(n.index >> 8), byte(n.index), byte(number >> 8), byte(number)},
+	return openflow.Port{Number: number, HWAddr: openflow.MAC{0x06, 0, byte(n.index >> 8), byte(n.index),
+		byte(number >> 8), byte(number)},
 		Name: fmt.Sprintf("p%d", number), State: openflow.PortStateLive, Current: speed, Supported: speed, CurrentSpeed: 1e7, MaxSpeed: 1e7}
 }
 

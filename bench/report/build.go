@@ -35,7 +35,8 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 		def, problems = definition.Read(cmp.Or(e.File, "experiment"), []byte(e.Text))
 	}
 	d.definition = def
-	r := &Report{Path: path, Name: cmp.Or(name(e.Name), "result"), File: name(e.File), Text: e.Text, Command: run.Header.Command, Started: run.Header.Started, Seed: run.Header.Seed,
+	r := &Report{Path: path, Name: cmp.Or(name(e.Name), "result"), File: name(e.File), Text: e.Text,
+		Command: run.Header.Command, Started: run.Header.Started, Seed: run.Header.Seed,
 		Topology: topologyOf(e.Text), Factors: e.Factors, Runs: run.Expected(), LeftOut: leftOut(run), Wanted: e.Wanted, Quick: slices.Contains(run.Header.Command, "--quick"), Interrupted: run.Interrupted, Samples: len(d.counted),
 		Environment: run.Header.Environment, Resumes: run.Resumes, Levels: map[environment.Level]int{}}
 	r.Title = cmp.Or(name(e.Title), r.Name)
@@ -57,7 +58,8 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 	r.Paper = d.paper(def.Paper)
 	d.remarks(r)
 	if d.unusable > 0 {
-		r.Problems = append(r.Problems, fmt.Sprintf("%s beyond ±%g, which no figure can show", words.Plural(d.unusable, "value"), usableValue))
+		r.Problems = append(r.Problems, fmt.Sprintf("%s beyond ±%g, which no figure can show",
+			words.Plural(d.unusable, "value"), usableValue))
 	}
 	return r
 }
@@ -80,7 +82,8 @@ func rounds(run *result.Run) string {
 			when = append(when, at.UTC().Format(time.DateTime))
 		}
 	}
-	text := fmt.Sprintf("A campaign: %d of %s, one every %s, begun at %s (UTC).", len(when), words.Plural(e.Rounds, "round"),
+	text := fmt.Sprintf("A campaign: %d of %s, one every %s, begun at %s (UTC).", len(when),
+		words.Plural(e.Rounds, "round"),
 		words.Period(time.Duration(e.Every*float64(time.Second))), strings.Join(when, ", "))
 	if run.ByRound {
 		return text + " The repetitions of a cell in one round are taken together: wherever repetitions are counted, those are rounds."
@@ -167,7 +170,8 @@ func (r *Report) probe(s *result.Sample) {
 		i = len(r.Probes) - 1
 	}
 	for _, m := range s.Measurements {
-		if metric := name(m.Metric); !slices.Contains(r.Probes[i].Metrics, metric) && len(r.Probes[i].Metrics) < maxListed {
+		if metric := name(m.Metric); !slices.Contains(r.Probes[i].Metrics,
+			metric) && len(r.Probes[i].Metrics) < maxListed {
 			r.Probes[i].Metrics = append(r.Probes[i].Metrics, metric)
 		}
 	}
@@ -258,7 +262,8 @@ func (d *data) defaults() (figures []definition.Figure, tables []definition.Tabl
 		if len(d.pick(src, nil)) == 0 {
 			continue
 		}
-		tables = append(tables, definition.Table{Source: src, Values: []string{definition.Mean, "interval", definition.Median, "deviation", "n"}})
+		tables = append(tables, definition.Table{Source: src,
+			Values: []string{definition.Mean, "interval", definition.Median, "deviation", "n"}})
 		f := definition.Figure{Source: src}
 		if len(d.varied(src)) == 0 {
 			f.Kind = definition.Bar
@@ -299,7 +304,9 @@ func (d *data) remarks(r *Report) {
 			unit, factor := display("", []*group{g}, src)
 			for _, o := range stats.Outliers(values) {
 				if len(r.Outliers) < maxListed {
-					r.Outliers = append(r.Outliers, Outlier{Where: where, Run: g.reps[o.Index].parts[0].run, Value: withUnit(o.Value*factor, unit), Far: o.Far})
+					r.Outliers = append(r.Outliers,
+						Outlier{Where: where, Run: g.reps[o.Index].parts[0].run, Value: withUnit(o.Value*factor, unit),
+							Far: o.Far})
 				}
 			}
 			for _, w := range stats.Warnings(values) {

@@ -163,7 +163,8 @@ func (d *data) figureCaption(f *Figure, def *definition.Figure, groups []*group)
 func (d *data) method(groups []*group, def *definition.Figure) string {
 	var methods []string
 	for _, g := range groups {
-		if i := d.interval(g, d.summary(g.values(def.Source)), def.Source, def.Y); i != nil && !slices.Contains(methods, i.Method) {
+		if i := d.interval(g, d.summary(g.values(def.Source)), def.Source, def.Y); i != nil && !slices.Contains(methods,
+			i.Method) {
 			methods = append(methods, i.Method)
 		}
 	}

@@ -180,7 +180,8 @@ func (s side) levels(factor string, names [2]string) error {
 		}
 		for _, l := range names {
 			if !slices.ContainsFunc(f.Levels, func(have string) bool { return have == l || sameNumber(have, l) }) {
-				return fmt.Errorf("%s: the factor %s has no such level; it has %s", name(l), factor, name(strings.Join(f.Levels, ", ")))
+				return fmt.Errorf("%s: the factor %s has no such level; it has %s", name(l), factor,
+					name(strings.Join(f.Levels, ", ")))
 			}
 		}
 		if names[0] == names[1] {
@@ -234,7 +235,8 @@ func nothingCommon(a, b side, o CompareOptions) error {
 	if o.Metric != "" {
 		what = " of " + name(o.Metric)
 	}
-	return fmt.Errorf("there is nothing%s %w: no cell has values on both sides; %s has measured %s, %s %s", what, errNothingCommon, name(o.Names[0]), list(a), name(o.Names[1]), list(b))
+	return fmt.Errorf("there is nothing%s %w: no cell has values on both sides; %s has measured %s, %s %s", what,
+		errNothingCommon, name(o.Names[0]), list(a), name(o.Names[1]), list(b))
 }
 
 // dims returns the factors that distinguish rows: those that vary on a side and that both sides
@@ -323,14 +325,17 @@ func (c *Comparison) row(sides [2]side, g, h *group, src definition.Source, o Co
 	}
 	y = scaled(y, factor)
 	margin := o.Margins.of(src.Metric, g.unit, mean(y))
-	row := CompareRow{Metric: src.Metric, Probe: src.Probe, Unit: g.unit, Levels: g.levels, Paired: paired, groups: [2]*group{g, h}, values: [2][]float64{x, y},
+	row := CompareRow{Metric: src.Metric, Probe: src.Probe, Unit: g.unit, Levels: g.levels, Paired: paired,
+		groups: [2]*group{g, h}, values: [2][]float64{x, y},
 		margin: margin, Verdicts: [2]environment.Level{g.verdict().Level, h.verdict().Level}, Adjusted: stats.None}
 	var err error
-	row.Comparison, err = stats.Compare(x, y, stats.CompareOptions{Options: stats.Options{Seed: sides[0].seed}, Margin: margin, Paired: paired})
+	row.Comparison, err = stats.Compare(x, y, stats.CompareOptions{Options: stats.Options{Seed: sides[0].seed},
+		Margin: margin, Paired: paired})
 	if err != nil {
 		return row, err
 	}
-	row.intervals = [2]*stats.Interval{sides[0].interval(g, row.A, src, definition.Mean), sides[1].interval(h, row.B, src, definition.Mean)}
+	row.intervals = [2]*stats.Interval{sides[0].interval(g, row.A, src, definition.Mean),
+		sides[1].interval(h, row.B, src, definition.Mean)}
 	row.show, row.factor = display("", []*group{g, h}, src)
 	row.Shares = shares(g, h)
 	if flat(x) && flat(y) {
@@ -404,12 +409,17 @@ func environmentsDiffer(x, y environment.Record) (notes []string) {
 		return strings.Join(slices.DeleteFunc([]string{strings.Join(c.Governors, "+"), c.Driver, c.Idle}, func(s string) bool { return s == "" }), ", ")
 	}
 	memory := func(m environment.Memory) string { return fmt.Sprintf("%.0f GiB", float64(m.Total)/(1<<30)) }
-	for _, f := range [][3]string{{"processors", processors(x.CPU), processors(y.CPU)}, {"architecture", x.Machine, y.Machine}, {"hyper-threading", x.CPU.SMT, y.CPU.SMT},
-		{"frequency and sleep of processors", clocked(x.CPU), clocked(y.CPU)}, {"turbo", x.CPU.Turbo, y.CPU.Turbo}, {"isolated processors", x.CPU.Isolated, y.CPU.Isolated}, {"memory", memory(x.Memory), memory(y.Memory)},
-		{"system", x.System, y.System}, {"kernel", x.Kernel, y.Kernel}, {"words to the kernel", x.CommandLine, y.CommandLine}, {"clock", x.ClockSource, y.ClockSource},
+	for _, f := range [][3]string{{"processors", processors(x.CPU), processors(y.CPU)},
+		{"architecture", x.Machine, y.Machine}, {"hyper-threading", x.CPU.SMT, y.CPU.SMT},
+		{"frequency and sleep of processors", clocked(x.CPU), clocked(y.CPU)}, {"turbo", x.CPU.Turbo,
+			y.CPU.Turbo}, {"isolated processors", x.CPU.Isolated, y.CPU.Isolated}, {"memory", memory(x.Memory),
+			memory(y.Memory)},
+		{"system", x.System, y.System}, {"kernel", x.Kernel, y.Kernel}, {"words to the kernel", x.CommandLine,
+			y.CommandLine}, {"clock", x.ClockSource, y.ClockSource},
 		{"virtualisation", x.Virtualisation, y.Virtualisation}, {"Trivet", x.Trivet, y.Trivet}} {
 		if f[1] != f[2] {
-			notes = append(notes, fmt.Sprintf("Different %s: %s and %s.", f[0], cmp.Or(name(f[1]), "unknown"), cmp.Or(name(f[2]), "unknown")))
+			notes = append(notes, fmt.Sprintf("Different %s: %s and %s.", f[0], cmp.Or(name(f[1]), "unknown"),
+				cmp.Or(name(f[2]), "unknown")))
 		}
 	}
 	for _, f := range []struct {

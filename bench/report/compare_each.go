@@ -22,7 +22,8 @@ func (d *data) eachTwo(def definition.Compare) (*Table, string) {
 	}
 	levels := d.factors[i].Levels
 	if len(levels) > maxPaired {
-		return nil, fmt.Sprintf("%s has more than %d levels; compare two of them by trivet bench compare", name(def.Factor), maxPaired)
+		return nil, fmt.Sprintf("%s has more than %d levels; compare two of them by trivet bench compare",
+			name(def.Factor), maxPaired)
 	}
 	sources := compared(d.definition, d)
 	var all []*Comparison
@@ -33,7 +34,8 @@ func (d *data) eachTwo(def definition.Compare) (*Table, string) {
 			a.where = definition.Condition{{Dimension: def.Factor, Any: names[:1]}}
 			b.where = definition.Condition{{Dimension: def.Factor, Any: names[1:]}}
 			c := &Comparison{Names: names, order: d, margins: def.Margins, few: true, each: true}
-			c.rows(a, b, CompareOptions{A: d.run, Names: names, Factor: def.Factor, Margins: def.Margins, Sources: sources})
+			c.rows(a, b, CompareOptions{A: d.run, Names: names, Factor: def.Factor, Margins: def.Margins,
+				Sources: sources})
 			all = append(all, c)
 		}
 	}
@@ -83,7 +85,8 @@ func (d *data) eachTwoTable(def definition.Compare, all []*Comparison) (*Table, 
 		if !begins {
 			head = ""
 		}
-		t.Rows = append(t.Rows, Row{Cells: append([]Cell{{Text: head}, {Text: r.pair()}}, r.inShort()...), Rule: begins && i > 0})
+		t.Rows = append(t.Rows, Row{Cells: append([]Cell{{Text: head}, {Text: r.pair()}}, r.inShort()...),
+			Rule: begins && i > 0})
 		for side, g := range r.groups {
 			if at := [2]string{r.what, r.names[side]}; !seen[at] {
 				seen[at], groups = true, append(groups, g)

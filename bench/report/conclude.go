@@ -33,7 +33,8 @@ func conclude(all ...*Comparison) {
 			}
 			r.Words = c.words(r)
 			if chance {
-				r.Words += fmt.Sprintf("; alone it would be a difference (%s), among %s it may be chance", P(r.T.P), words.Plural(len(ps), "comparison"))
+				r.Words += fmt.Sprintf("; alone it would be a difference (%s), among %s it may be chance", P(r.T.P),
+					words.Plural(len(ps), "comparison"))
 			}
 		}
 	}
@@ -47,7 +48,8 @@ func (c *Comparison) words(r *CompareRow) string {
 		if e == nil {
 			return fmt.Sprintf("equivalent: they differ by less than %s (%s)", r.size(r.Shares.Margin), r.Shares)
 		}
-		return fmt.Sprintf("equivalent: they differ by less than %s (%s %s, interval of %g %%)", r.size(e.Margin), r.signedSize(e.Difference),
+		return fmt.Sprintf("equivalent: they differ by less than %s (%s %s, interval of %g %%)", r.size(e.Margin),
+			r.signedSize(e.Difference),
 			Interval(&e.Interval, r.factor), 100*e.Interval.Confidence)
 	case stats.Different:
 		return c.differ(r)
@@ -130,7 +132,8 @@ func (c *Comparison) undecided(r *CompareRow) string {
 	if more == 0 {
 		return text + fmt.Sprintf(", which is neither shown to be within ±%s nor beyond; the margin is too narrow for this spread", r.size(e.Margin))
 	}
-	return text + fmt.Sprintf(", which is neither shown to be within ±%s nor beyond; take about %d repetitions of each", r.size(e.Margin), more)
+	return text + fmt.Sprintf(", which is neither shown to be within ±%s nor beyond; take about %d repetitions of each",
+		r.size(e.Margin), more)
 }
 
 // takeMore returns the advice for too few repetitions, unless it is given for all rows at once.
@@ -147,7 +150,8 @@ func (r *CompareRow) constant() string {
 		return fmt.Sprintf("%s and %s are single values", r.size(r.A.Mean), r.size(r.B.Mean))
 	}
 	if s := r.Shares; s != nil {
-		return fmt.Sprintf("%s; shares of which none varies, whose difference is in %s", s, Interval(&s.Interval, r.factor)+" "+r.show)
+		return fmt.Sprintf("%s; shares of which none varies, whose difference is in %s", s,
+			Interval(&s.Interval, r.factor)+" "+r.show)
 	}
 	if r.A.Mean == r.B.Mean {
 		return fmt.Sprintf("all values of both are %s, without any spread to test by", r.size(r.A.Mean))

@@ -29,7 +29,8 @@ type data struct {
 const usableValue = 1e100
 
 func newData(run *result.Run) *data {
-	d := &data{run: run, factors: run.Header.Experiment.Factors, seed: run.Header.Seed, memo: map[string]stats.Summary{}}
+	d := &data{run: run, factors: run.Header.Experiment.Factors, seed: run.Header.Seed,
+		memo: map[string]stats.Summary{}}
 	for _, s := range run.Counted() {
 		if err := s.Check(); err != nil { // the file may come from anyone
 			s.Failure = "cannot be used: " + err.Error()

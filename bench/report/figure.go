@@ -37,7 +37,8 @@ func (d *data) figure(def definition.Figure) (*Figure, string) {
 	}
 	unit, factor := display(def.Unit, groups, def.Source)
 	logX, logY := definition.LogAxes(def.Scale)
-	f := &Figure{Title: cmp.Or(name(def.Title), metricTitle(def.Source)), Kind: def.Kind, Legend: name(strings.Join(def.Series, ", ")), Fidelity: fidelity(groups),
+	f := &Figure{Title: cmp.Or(name(def.Title), metricTitle(def.Source)), Kind: def.Kind,
+		Legend: name(strings.Join(def.Series, ", ")), Fidelity: fidelity(groups),
 		Y: Axis{Label: axisName(def.Metric), Unit: unit, Log: logY}, X: Axis{Label: name(def.X)}}
 	switch def.Kind {
 	case definition.CDF:

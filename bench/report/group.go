@@ -100,7 +100,8 @@ func (d *data) fail(groups map[string]*group, src definition.Source, dimensions 
 	}
 	for i := range d.counted {
 		s := &d.counted[i]
-		if s.Failure == "" || !gives[s.Probe] || src.Probe != "" && s.Probe != src.Probe || !d.holds(src.Where, s, nil) {
+		if s.Failure == "" || !gives[s.Probe] || src.Probe != "" && s.Probe != src.Probe || !d.holds(src.Where, s,
+			nil) {
 			continue
 		}
 		for key, g := range groups {

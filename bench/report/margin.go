@@ -71,7 +71,8 @@ func (m Margins) check(rows []CompareRow) error {
 			errs = append(errs, fmt.Errorf("--margin %s=…: there is nothing to compare with it", name(metric)))
 		case margin.Share == 0 && !slices.ContainsFunc(units, func(u string) bool { return margin.In(u) > 0 }):
 			slices.Sort(units)
-			errs = append(errs, fmt.Errorf("--margin %s: it is in %s, and what is compared is in %s", name(cmp.Or(metric, "of all")), name(margin.Unit), name(strings.Join(slices.Compact(units), ", "))))
+			errs = append(errs, fmt.Errorf("--margin %s: it is in %s, and what is compared is in %s",
+				name(cmp.Or(metric, "of all")), name(margin.Unit), name(strings.Join(slices.Compact(units), ", "))))
 		}
 	}
 	return errors.Join(errs...)

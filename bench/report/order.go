@@ -58,7 +58,8 @@ func (d *data) ordered(out *Trend, t definition.Trend) {
 	case contrary != nil:
 		out.Outcome, out.Why = Fails, contrary.name+contrary.why
 	default:
-		out.Outcome, out.Why = CannotTell, fmt.Sprintf("shown at %d of %s; not at %s%s%s", holds, words.Plural(len(places), "place"), first.name, first.why, first.more)
+		out.Outcome, out.Why = CannotTell, fmt.Sprintf("shown at %d of %s; not at %s%s%s", holds,
+			words.Plural(len(places), "place"), first.name, first.why, first.more)
 		if len(places) == 1 {
 			out.Why = first.name + first.why + first.more
 		}
@@ -176,7 +177,8 @@ func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit st
 	values := g.values(t.Source)
 	s := d.summary(values)
 	i := d.interval(g, s, t.Source, definition.Mean)
-	p := comparison{name: placeName(dims, g.levels), above: 1, below: 1, more: fmt.Sprintf("; %s cannot tell", words.Plural(len(values), "repetition"))}
+	p := comparison{name: placeName(dims, g.levels), above: 1, below: 1,
+		more: fmt.Sprintf("; %s cannot tell", words.Plural(len(values), "repetition"))}
 	p.why = withUnit(s.Mean*factor, unit)
 	if i != nil {
 		p.why += " " + Interval(i, factor)

@@ -80,7 +80,8 @@ func (d *data) paper(p *definition.Paper) *Paper {
 
 // beside puts a published number beside ours.
 func (d *data) beside(n definition.Number) Published {
-	out := Published{Metric: metricTitle(n.Source), Where: describe(n.Where), Unit: name(n.Unit), Theirs: exact(n.Value)}
+	out := Published{Metric: metricTitle(n.Source), Where: describe(n.Where), Unit: name(n.Unit),
+		Theirs: exact(n.Value)}
 	groups := d.pick(n.Source, nil)
 	if len(groups) == 0 {
 		return out
@@ -136,7 +137,8 @@ func (d *data) published(f *Figure, def *definition.Figure, unit string) {
 	}
 	for _, n := range d.definition.Paper.Numbers {
 		factor, ok := definition.Convert(n.Unit, unit)
-		if n.Metric != def.Metric || n.Probe != "" && def.Probe != "" && n.Probe != def.Probe || !ok || !fits(n.Where, def) {
+		if n.Metric != def.Metric || n.Probe != "" && def.Probe != "" && n.Probe != def.Probe || !ok || !fits(n.Where,
+			def) {
 			continue
 		}
 		x, ok := f.position(def.X, n.Where.Get(def.X))
@@ -152,7 +154,8 @@ func (d *data) published(f *Figure, def *definition.Figure, unit string) {
 			}
 		}
 		s := f.series(seriesName(def.Series, levels) + paperMark)
-		s.Points = append(s.Points, Point{X: x, Name: name(n.Where.Get(def.X)[0]), Y: n.Value * factor, Low: stats.None, High: stats.None})
+		s.Points = append(s.Points, Point{X: x, Name: name(n.Where.Get(def.X)[0]), Y: n.Value * factor, Low: stats.None,
+			High: stats.None})
 		s.Paper = true
 	}
 	for i := range f.Series {

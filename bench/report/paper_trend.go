@@ -37,7 +37,8 @@ func paperSays(t definition.Trend, p *definition.Paper) string {
 	case slices.ContainsFunc(ours, func(l level) bool { return !isNumber(l.name) }):
 		low := slices.MinFunc(ours, func(a, b level) int { return cmp.Compare(a.value, b.value) })
 		high := slices.MaxFunc(ours, func(a, b level) int { return cmp.Compare(a.value, b.value) })
-		return fmt.Sprintf("from %s (%s) to %s (%s)", Number(low.value), name(low.name), withUnit(high.value, unit), name(high.name))
+		return fmt.Sprintf("from %s (%s) to %s (%s)", Number(low.value), name(low.name), withUnit(high.value, unit),
+			name(high.name))
 	}
 	slices.SortFunc(ours, func(a, b level) int { return cmp.Compare(number(a.name), number(b.name)) })
 	from, to := ours[0].value, ours[len(ours)-1].value
@@ -101,7 +102,8 @@ func beyond(t definition.Trend, a, b []level, unit string) string {
 		if (x.value > b[i].value) == (t.Is == definition.Above) && x.value != b[i].value {
 			as++
 		}
-		text = fmt.Sprintf("%s against %s (%s)", Number(x.value), withUnit(b[i].value, unit), signed(relative(x.value-b[i].value, b[i].value)))
+		text = fmt.Sprintf("%s against %s (%s)", Number(x.value), withUnit(b[i].value, unit),
+			signed(relative(x.value-b[i].value, b[i].value)))
 	}
 	if places > 1 {
 		return fmt.Sprintf("%s at %d of %d", t.Is, as, places)

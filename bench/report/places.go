@@ -22,7 +22,8 @@ const placeFactor = "place"
 // others; and returns the results that they cover. A report belongs beside the file of the first of
 // its results. paths are the results' files; forms are definitions as for BuildAs, by experiment
 // name.
-func SideBySide(runs []*result.Run, paths []string, forms map[string]*definition.Definition, margins Margins) (out []*Report, of []*result.Run, err error) {
+func SideBySide(runs []*result.Run, paths []string, forms map[string]*definition.Definition,
+	margins Margins) (out []*Report, of []*result.Run, err error) {
 	for _, group := range byExperiment(runs) {
 		all := joined(group)
 		dir := filepath.Dir(paths[slices.Index(runs, group[0])])
@@ -64,7 +65,8 @@ func sameButPlace(a, b result.Header) bool {
 	})
 }
 
-func sideBySide(dir string, runs []*result.Run, all *result.Run, form *definition.Definition, margins Margins) (*Report, error) {
+func sideBySide(dir string, runs []*result.Run, all *result.Run, form *definition.Definition, margins Margins) (*Report,
+	error) {
 	var places []string
 	for _, run := range runs {
 		places = append(places, placeOf(run))
@@ -78,7 +80,8 @@ func sideBySide(dir string, runs []*result.Run, all *result.Run, form *definitio
 	sources := compared(form, newData(runs[0]))
 	margins = margins.among(sources)
 	for i := 1; i < len(runs); i++ {
-		c, err := Compare(CompareOptions{A: runs[0], B: runs[i], Names: [2]string{places[0], places[i]}, Margins: margins, Sources: sources})
+		c, err := Compare(CompareOptions{A: runs[0], B: runs[i], Names: [2]string{places[0], places[i]},
+			Margins: margins, Sources: sources})
 		switch {
 		case errors.Is(err, errNothingCommon):
 			r.Problems = append(r.Problems, err.Error())
@@ -176,7 +179,8 @@ func placesDiffer(names [2]string, a, b *environment.Place) string {
 	if a == nil || b == nil || a.Same(b) {
 		return ""
 	}
-	return fmt.Sprintf("The place is what differs: %s is %s, %s is %s.", name(names[0]), describePlace(a), name(names[1]), describePlace(b))
+	return fmt.Sprintf("The place is what differs: %s is %s, %s is %s.", name(names[0]), describePlace(a),
+		name(names[1]), describePlace(b))
 }
 
 func describePlace(p *environment.Place) string {

@@ -38,8 +38,9 @@ func (p *Paper) spreads(d *data, all []definition.Spread) {
 		t := tables[k]
 		if t == nil {
 			kinds = append(kinds, k)
-			t = &Table{Title: shown.title(), Unit: shown.squared(), Heads: 1, Fidelity: Fidelity{Level: environment.Good},
-				Columns: []string{"", "theirs", "ours", "ours / theirs", "of all ours"}}
+			t = &Table{Title: shown.title(), Unit: shown.squared(), Heads: 1,
+				Fidelity: Fidelity{Level: environment.Good},
+				Columns:  []string{"", "theirs", "ours", "ours / theirs", "of all ours"}}
 			tables[k] = t
 		}
 		t.Rows = append(t.Rows, shown.row())
@@ -78,7 +79,8 @@ func sizesOf(spreads []Spread) string {
 
 // spread puts a published spread beside ours.
 func (d *data) spread(s definition.Spread) Spread {
-	out := Spread{Metric: metricTitle(s.Source), Of: s.Of, Over: name(s.Over), Where: describe(s.Where), Unit: name(s.Unit), Theirs: exact(s.Value)}
+	out := Spread{Metric: metricTitle(s.Source), Of: s.Of, Over: name(s.Over), Where: describe(s.Where),
+		Unit: name(s.Unit), Theirs: exact(s.Value)}
 	groups := d.pick(s.Source, []string{s.Over})
 	if len(groups) < 2 {
 		return out
@@ -100,7 +102,8 @@ func (d *data) spread(s definition.Spread) Spread {
 		for i := range values {
 			values[i] *= factor
 		}
-		means, all, verdicts = append(means, d.summary(values).Mean), append(all, values...), append(verdicts, g.verdict())
+		means, all, verdicts = append(means, d.summary(values).Mean), append(all, values...), append(verdicts,
+			g.verdict())
 	}
 	number := func(of []float64) float64 {
 		if summary := d.summary(of); s.Of == definition.Variance {

@@ -26,7 +26,8 @@ func (d *data) steeper(out *Trend, t definition.Trend) {
 	}
 	grows := func(slopes []float64) string { return Number(math.Exp(mean(slopes)*(to-from))) + " times" }
 	out.Outcome = CannotTell
-	out.Why = fmt.Sprintf("by the slope of the logarithm, from %s to %s it becomes %s what it was, the other %s", Number(from), Number(to), grows(x), grows(y))
+	out.Why = fmt.Sprintf("by the slope of the logarithm, from %s to %s it becomes %s what it was, the other %s",
+		Number(from), Number(to), grows(x), grows(y))
 	if min(len(x), len(y)) < enough {
 		out.Why += d.more(x, y, false, 0)
 		return
@@ -70,7 +71,8 @@ func (d *data) slopes(t definition.Trend) (out []float64, from, to float64, err 
 			}
 			v := mean(values)
 			if !(v > 0) {
-				return nil, 0, 0, fmt.Errorf("%s has values that are not above 0, which have no logarithm", name(t.Metric))
+				return nil, 0, 0, fmt.Errorf("%s has values that are not above 0, which have no logarithm",
+					name(t.Metric))
 			}
 			logs[i] = math.Log(v)
 		}

@@ -45,7 +45,8 @@ func (out *Trend) unite(all []verdict, what string) {
 	case len(all) == 1:
 		out.Outcome, out.Why = CannotTell, open.why+open.more
 	default:
-		out.Outcome, out.Why = CannotTell, fmt.Sprintf("shown at %d of %s; not at %s%s", holds, words.Plural(len(all), what), open.why, open.more)
+		out.Outcome, out.Why = CannotTell, fmt.Sprintf("shown at %d of %s; not at %s%s", holds,
+			words.Plural(len(all), what), open.why, open.more)
 	}
 }
 
@@ -99,7 +100,8 @@ func ratio(t definition.Trend, x, y []float64, paired bool, places int, place st
 func (d *data) linear(out *Trend, t definition.Trend) {
 	groups, places := d.along(t)
 	if len(groups) < 3 {
-		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s; a line takes three", words.Plural(len(groups), "level"), name(t.Along))
+		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s; a line takes three",
+			words.Plural(len(groups), "level"), name(t.Along))
 		return
 	}
 	means, xs, ys := make([]float64, len(groups)), []float64{}, []float64{}
@@ -114,7 +116,8 @@ func (d *data) linear(out *Trend, t definition.Trend) {
 	rise := math.Abs(slope * (places[len(places)-1] - places[0]))
 	unit, factor := display(t.Unit, groups, t.Source)
 	tau, p := kendall(xs, ys)
-	line := fmt.Sprintf("%s → %s (Kendall's τ = %.2f, %s)", Number(means[0]*factor), withUnit(means[len(means)-1]*factor, unit), tau, P(p))
+	line := fmt.Sprintf("%s → %s (Kendall's τ = %.2f, %s)", Number(means[0]*factor),
+		withUnit(means[len(means)-1]*factor, unit), tau, P(p))
 	if p >= alpha {
 		out.Outcome, out.Why = CannotTell, line+": neither a rise nor a fall is shown"
 		return
@@ -122,7 +125,8 @@ func (d *data) linear(out *Trend, t definition.Trend) {
 	var all []verdict
 	for i, g := range groups {
 		off := means[i] - (at + slope*places[i])
-		v := verdict{outcome: CannotTell, why: fmt.Sprintf("%s %s: %s off the line, %s of its rise", name(t.Along), name(g.levels[0]), withUnit(off*factor, unit), percent(math.Abs(off)/rise))}
+		v := verdict{outcome: CannotTell, why: fmt.Sprintf("%s %s: %s off the line, %s of its rise", name(t.Along),
+			name(g.levels[0]), withUnit(off*factor, unit), percent(math.Abs(off)/rise))}
 		values := g.values(t.Source)
 		if len(values) < enough {
 			v.more = fmt.Sprintf("; too few: %s, take at least %d", words.Plural(len(values), "repetition"), enough)

@@ -59,7 +59,8 @@ func (f *Figure) zero() bool {
 	some, other := false, func(v float64) bool { return v != 0 }
 	for _, s := range f.Series {
 		for _, p := range s.Points {
-			if !s.Paper && (p.Y != 0 || slices.ContainsFunc(p.Values, other) || p.Box != nil && (p.Box.Low != 0 || p.Box.High != 0 || len(p.Box.Out) > 0)) {
+			if !s.Paper && (p.Y != 0 || slices.ContainsFunc(p.Values,
+				other) || p.Box != nil && (p.Box.Low != 0 || p.Box.High != 0 || len(p.Box.Out) > 0)) {
 				return false
 			}
 			some = some || !s.Paper
@@ -193,7 +194,8 @@ func (f *Figure) rows() [][]string {
 			series += " (paper)"
 		}
 		for _, p := range s.Points {
-			row := []string{series, p.Name, exact(p.Y), exact(float64(p.Low)), exact(float64(p.High)), fmt.Sprint(p.N), string(p.Level)}
+			row := []string{series, p.Name, exact(p.Y), exact(float64(p.Low)), exact(float64(p.High)), fmt.Sprint(p.N),
+				string(p.Level)}
 			if p.Box != nil {
 				row = append(row, exact(p.Box.Q1), exact(p.Box.Q3), exact(p.Box.Low), exact(p.Box.High))
 			}

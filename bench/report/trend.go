@@ -143,7 +143,8 @@ func number(s string) float64 {
 func (d *data) monotone(out *Trend, t definition.Trend) {
 	groups, places := d.along(t)
 	if len(groups) < 2 {
-		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s", words.Plural(len(groups), "level"), name(t.Along))
+		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s",
+			words.Plural(len(groups), "level"), name(t.Along))
 		return
 	}
 	var xs, ys []float64
@@ -164,7 +165,8 @@ func (d *data) monotone(out *Trend, t definition.Trend) {
 	if t.Is == definition.Falls {
 		real = -real
 	}
-	out.Why = fmt.Sprintf("%s → %s (%s; Kendall's τ = %.2f, %s)", Number(from*factor), withUnit(to*factor, unit), signed(real), tauSign(t.Is, tau), P(p))
+	out.Why = fmt.Sprintf("%s → %s (%s; Kendall's τ = %.2f, %s)", Number(from*factor), withUnit(to*factor, unit),
+		signed(real), tauSign(t.Is, tau), P(p))
 	switch small := d.equivalent(first, last, t.Within*math.Abs(from)); {
 	case small:
 		out.Outcome, out.Why = Fails, out.Why+": a change of less than "+percent(t.Within)
@@ -229,7 +231,8 @@ func (d *data) more(x, y []float64, paired bool, shift float64) string {
 func (d *data) flat(out *Trend, t definition.Trend) {
 	groups, _ := d.along(t)
 	if len(groups) < 2 {
-		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s", words.Plural(len(groups), "level"), name(t.Along))
+		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s",
+			words.Plural(len(groups), "level"), name(t.Along))
 		return
 	}
 	var means []float64

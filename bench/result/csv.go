@@ -12,7 +12,8 @@ import (
 // columns stand before and after those of the factors.
 var (
 	columnsBefore = []string{"experiment", "run", "cell", "block", "pair", "repetition", "warm_up"}
-	columnsAfter  = []string{"probe", "kind", "started", "metric", "unit", "labels", "index", "at", "value", "count", "of", "fidelity", "events", "failure", "superseded", "round"}
+	columnsAfter  = []string{"probe", "kind", "started", "metric", "unit", "labels", "index", "at", "value", "count",
+		"of", "fidelity", "events", "failure", "superseded", "round"}
 )
 
 // CSV writes a table in long form: a line per value, with a column per factor (named factor.NAME).
@@ -55,7 +56,8 @@ func (run *Run) factorNames() (names []string) {
 }
 
 func (run *Run) csvSample(w *csv.Writer, s *Sample, factors []string, superseded bool) error {
-	before := []string{run.Header.Experiment.Name, strconv.Itoa(s.Run), s.Cell, strconv.Itoa(s.Block), s.Pair, strconv.Itoa(s.Repetition), strconv.FormatBool(s.WarmUp)}
+	before := []string{run.Header.Experiment.Name, strconv.Itoa(s.Run), s.Cell, strconv.Itoa(s.Block), s.Pair,
+		strconv.Itoa(s.Repetition), strconv.FormatBool(s.WarmUp)}
 	for _, f := range factors {
 		before = append(before, plain(s.Factors[f]))
 	}

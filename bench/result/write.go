@@ -72,7 +72,8 @@ func (w *Writer) open() (*Run, error) {
 
 // lock keeps two runs from writing to one file; it goes with the process.
 func (w *Writer) lock() error {
-	for lets := patience.FileLock.Begin(); unix.Flock(int(w.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil; time.Sleep(10 * time.Millisecond) {
+	for lets := patience.FileLock.Begin(); unix.Flock(int(w.file.Fd()),
+		unix.LOCK_EX|unix.LOCK_NB) != nil; time.Sleep(10 * time.Millisecond) {
 		if lets.Over() {
 			return errors.New("another run is writing to this file")
 		}

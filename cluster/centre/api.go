@@ -82,7 +82,8 @@ func (c *Centre) Register(api huma.API) {
 			for _, m := range all {
 				names = append(names, m.Name)
 			}
-			return nil, huma.Error404NotFound(fmt.Sprintf("there is no member %q; there are: %s", in.Name, strings.Join(names, ", ")))
+			return nil, huma.Error404NotFound(fmt.Sprintf("there is no member %q; there are: %s", in.Name,
+				strings.Join(names, ", ")))
 		}
 		return &body[ClusterMember]{all[i]}, nil
 	}, summary("A member, and how busy it is"))
@@ -116,7 +117,8 @@ func (c *Centre) answer(ctx context.Context) func(Standing, error) (*body[Cluste
 
 func (c *Centre) members(ctx context.Context) ClusterMembers {
 	all, reports := c.Standings()
-	out := ClusterMembers{Centre: c.who(ctx), Basis: "store", Weights: ClusterWeights(c.measure.Weights), Most: c.measure.Most, Members: []ClusterMember{}}
+	out := ClusterMembers{Centre: c.who(ctx), Basis: "store", Weights: ClusterWeights(c.measure.Weights),
+		Most: c.measure.Most, Members: []ClusterMember{}}
 	if reports {
 		out.Basis = "reports"
 	}
@@ -127,7 +129,8 @@ func (c *Centre) members(ctx context.Context) ClusterMembers {
 		out.Refused = c.listener.Refused()
 	}
 	for _, s := range all {
-		m := ClusterMember{Name: s.Name, Live: s.Live, Candidate: s.Candidate, Nodes: s.Nodes, Addresses: s.Addresses, Southbound: s.Southbound,
+		m := ClusterMember{Name: s.Name, Live: s.Live, Candidate: s.Candidate, Nodes: s.Nodes, Addresses: s.Addresses,
+			Southbound:  s.Southbound,
 			PlacedNodes: s.PlacedNodes, PlacedAddresses: s.PlacedAddresses, RM: s.RM, AM: s.AM, SF: s.SF, Busyness: s.Busyness}
 		if s.Reported {
 			age := s.Age.Seconds()

@@ -221,7 +221,8 @@ func (l *leading) withdraw(ctx context.Context, list []uint64, now time.Time) {
 		l.vain[dpid] = now.Add(vainTime)
 		err := l.c.o.Store.Commit(ctx, []store.Condition{l.held.Is(), w.is}, store.Delete(w.is.Key))
 		if err == nil {
-			l.c.o.Log.Warn("a member has not taken a switch over: is it connected to it?", "switch", fmt.Sprintf("%016x", dpid), "member", w.Member)
+			l.c.o.Log.Warn("a member has not taken a switch over: is it connected to it?", "switch",
+				fmt.Sprintf("%016x", dpid), "member", w.Member)
 		}
 	}
 }

@@ -109,7 +109,8 @@ func newPlanner(t totals, members []Member, switches []Switch) *planner {
 		p.members, byName[x.Name] = append(p.members, one), one
 	}
 	for _, s := range switches {
-		x := costly{s.DPID, s.Master, t.share(Member{Nodes: s.Nodes, Addresses: s.Addresses, Southbound: s.Southbound}).Busyness}
+		x := costly{s.DPID, s.Master, t.share(Member{Nodes: s.Nodes, Addresses: s.Addresses,
+			Southbound: s.Southbound}).Busyness}
 		switch master := byName[s.Master]; {
 		case master != nil:
 			if master.busy += x.cost; !s.Fixed {

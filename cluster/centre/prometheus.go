@@ -2,7 +2,8 @@ package centre
 
 import "github.com/prometheus/client_golang/prometheus"
 
-var descAge = prometheus.NewDesc("trivet_cluster_report_age_seconds", "How long ago a member's last load report was heard.", []string{"member"}, nil)
+var descAge = prometheus.NewDesc("trivet_cluster_report_age_seconds",
+	"How long ago a member's last load report was heard.", []string{"member"}, nil)
 
 // Describe lists the metrics of Collect: a Centre is a prometheus.Collector.
 func (c *Centre) Describe(to chan<- *prometheus.Desc) { to <- descAge }

@@ -32,7 +32,8 @@ func ParseBroker(text string) (b Broker, err error) {
 	u, err := url.Parse(strings.TrimSpace(text))
 	switch {
 	case err != nil || u.Scheme != "amqp" && u.Scheme != "amqps" || u.Hostname() == "":
-		return b, fmt.Errorf("%q: write amqps://HOST:PORT, followed by the virtual host if it is not the default one", text)
+		return b, fmt.Errorf("%q: write amqps://HOST:PORT, followed by the virtual host if it is not the default one",
+			text)
 	case u.User != nil:
 		return b, errors.New("the address must not contain a password, as others can see it: put user:password into a file")
 	case u.Scheme == "amqp" && !credentials.Here(u.Hostname()):
@@ -84,7 +85,8 @@ func (b Broker) dial(ctx context.Context) (*amqp.Connection, *amqp.Channel, erro
 	}
 	limit := patience.Broker.Duration()
 	c, err := amqp.DialConfig(b.URL, amqp.Config{
-		SASL: []amqp.Authentication{&amqp.PlainAuth{Username: b.User, Password: b.Password}}, Heartbeat: heartbeat, TLSClientConfig: config,
+		SASL: []amqp.Authentication{&amqp.PlainAuth{Username: b.User,
+			Password: b.Password}}, Heartbeat: heartbeat, TLSClientConfig: config,
 		ChannelMax: 1, Properties: amqp.Table{"product": "trivet", "connection_name": "trivet"},
 		Dial: func(network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{Timeout: limit}).DialContext(ctx, network, address)
@@ -150,7 +152,8 @@ func (l *Link) is(problem error) {
 	case problem == nil && before != nil && !errors.Is(before, errNotYet):
 		l.log.Info("the broker can be used again", "for", l.what)
 	case problem != nil && (before == nil || errors.Is(before, errNotYet)):
-		l.log.Warn("the broker cannot be used: retrying; the network is not affected", "for", l.what, "problem", problem)
+		l.log.Warn("the broker cannot be used: retrying; the network is not affected", "for", l.what, "problem",
+			problem)
 	}
 }
 

@@ -28,13 +28,16 @@ type Reporter struct {
 // NewReporter returns a member's reporter. load returns the current load; key returns the cluster's
 // key, and is called for each connection; incarnation returns a number greater than any that the
 // member has had before, and is called once.
-func NewReporter(b Broker, key func(context.Context) (Key, error), member string, incarnation func(context.Context) (int64, error),
+func NewReporter(b Broker, key func(context.Context) (Key, error), member string,
+	incarnation func(context.Context) (int64, error),
 	every time.Duration, load func() Load, log *slog.Logger,
 ) (*Reporter, error) {
 	if !names.MatchString(member) {
-		return nil, fmt.Errorf("%.80q is not a member's name: up to 64 letters, digits, dots, dashes and underscores", member)
+		return nil, fmt.Errorf("%.80q is not a member's name: up to 64 letters, digits, dots, dashes and underscores",
+			member)
 	}
-	r := &Reporter{Link: Link{broker: b, log: log, what: "load reports", problem: errNotYet}, self: Report{Member: member}, number: incarnation,
+	r := &Reporter{Link: Link{broker: b, log: log, what: "load reports", problem: errNotYet},
+		self: Report{Member: member}, number: incarnation,
 		key: key, load: load, every: every}
 	return r, b.Check()
 }

@@ -98,7 +98,8 @@ func (s *Server) exposition(more ...prometheus.Collector) http.Handler {
 	if s.Others != nil {
 		all = append(all, s.Others)
 	}
-	return promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError})
+	return promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4,
+		ErrorHandling: promhttp.ContinueOnError})
 }
 
 // errNone is the answer while there is no controller.
@@ -144,7 +145,8 @@ func (s *Server) serveApp(w http.ResponseWriter, r *http.Request) {
 		http.StripPrefix("/v1/controller/apps/"+name, http.MaxBytesHandler(h, maxBody)).ServeHTTP(w, r)
 		return
 	}
-	refuse(w, http.StatusNotFound, fmt.Sprintf("the controller has no app %q that answers requests; its apps are %s", name, strings.Join(c.Apps, ", ")))
+	refuse(w, http.StatusNotFound, fmt.Sprintf("the controller has no app %q that answers requests; its apps are %s",
+		name, strings.Join(c.Apps, ", ")))
 }
 
 // Handler serves this API alone.
@@ -157,7 +159,8 @@ func (s *Server) Handler() http.Handler {
 
 func config() huma.Config {
 	c := Config("Trivet controller", "The API of Trivet's OpenFlow controller. GET /metrics is for Prometheus.")
-	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "On TCP only"}}
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer",
+		Description: "On TCP only"}}
 	c.Security = []map[string][]string{{"token": {}}}
 	return c
 }
@@ -235,7 +238,8 @@ func problem(err error) error {
 	case errors.Is(err, user.ErrNotFound), errors.Is(err, builtin.ErrNoRoute):
 		return huma.Error404NotFound(err.Error())
 	case errors.Is(err, controller.ErrStandby):
-		return huma.NewError(http.StatusMisdirectedRequest, err.Error()+": ask that one (trivet cluster status says which)")
+		return huma.NewError(http.StatusMisdirectedRequest,
+			err.Error()+": ask that one (trivet cluster status says which)")
 	case errors.Is(err, user.ErrTaken), errors.Is(err, user.ErrNotConnected):
 		return huma.Error409Conflict(err.Error())
 	case errors.Is(err, context.DeadlineExceeded):

@@ -128,7 +128,8 @@ func (s *Server) balanced() (*view, error) {
 }
 
 func (v *view) balance() Balance {
-	out := Balance{On: v.c.Balance.On(), Moves: v.c.Balance.Moves(), Links: v.routeLinks(v.c.Balance.Links()), Moved: v.moved()}
+	out := Balance{On: v.c.Balance.On(), Moves: v.c.Balance.Moves(), Links: v.routeLinks(v.c.Balance.Links()),
+		Moved: v.moved()}
 	if hosts := v.c.Balance.Hosts; hosts != nil {
 		out.Moves += hosts.Moves()
 		out.Links = append(out.Links, v.routeLinks(hosts.Links())...)
@@ -140,7 +141,8 @@ func (v *view) balance() Balance {
 func (v *view) routeLinks(links []balance.LinkLoad) []RouteLink {
 	out := []RouteLink{}
 	for _, l := range links {
-		out = append(out, RouteLink{From: v.switchName(l.Edge.From), To: v.switchName(l.Edge.To), Interface: v.portName(l.Edge.From, l.Edge.FromPort),
+		out = append(out, RouteLink{From: v.switchName(l.Edge.From), To: v.switchName(l.Edge.To),
+			Interface: v.portName(l.Edge.From, l.Edge.FromPort),
 			Bandwidth: l.Bandwidth, Used: l.Used, Load: l.Load})
 	}
 	return out
@@ -154,7 +156,8 @@ func (v *view) moved() []MovedPath {
 	}
 	for _, m := range v.c.Balance.Moved() {
 		for _, p := range m.Paths {
-			out = append(out, MovedPath{Prefix: m.To.To, Part: m.To.Part.String(), Routers: v.switchNames(p.Routers), Since: p.Since, Why: p.Why, User: m.User})
+			out = append(out, MovedPath{Prefix: m.To.To, Part: m.To.Part.String(), Routers: v.switchNames(p.Routers),
+				Since: p.Since, Why: p.Why, User: m.User})
 		}
 	}
 	if v.c.Balance.Hosts == nil {
@@ -162,7 +165,8 @@ func (v *view) moved() []MovedPath {
 	}
 	for _, m := range v.c.Balance.Hosts.Moved() {
 		for _, p := range m.Paths {
-			out = append(out, MovedPath{Host: v.host(m.To), Routers: v.switchNames(p.Routers), Since: p.Since, Why: p.Why, User: m.User})
+			out = append(out, MovedPath{Host: v.host(m.To), Routers: v.switchNames(p.Routers), Since: p.Since,
+				Why: p.Why, User: m.User})
 		}
 	}
 	return out

@@ -300,7 +300,8 @@ func (c *Client) Events(ctx context.Context, q EventQuery, each func(name string
 	if q.Samples {
 		samples = "1"
 	}
-	resp, err := c.do(ctx, "GET", "/v1/controller/events"+query("samples", samples, "routes", strings.Join(q.Routes, ","), "into", q.Into), nil)
+	resp, err := c.do(ctx, "GET", "/v1/controller/events"+query("samples", samples, "routes",
+		strings.Join(q.Routes, ","), "into", q.Into), nil)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,8 @@ func (s *Server) registerCluster(api huma.API) {
 			return nil, nil
 		}
 	}
-	huma.Put(api, "/v1/cluster/drain/{member}", drain(false), summary("Move all switches of a member to others; it takes none from now on"))
+	huma.Put(api, "/v1/cluster/drain/{member}", drain(false),
+		summary("Move all switches of a member to others; it takes none from now on"))
 	huma.Delete(api, "/v1/cluster/drain/{member}", drain(true), summary("Let a member take switches again"))
 }
 

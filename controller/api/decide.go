@@ -43,9 +43,11 @@ func (w *walk) begin(from station, q PathQuery) {
 func newPacket(from, to station, q PathQuery) (packet, func(packet) string) {
 	fields := []openflow.OXM{openflow.VLANNone(), openflow.IPDSCP(0), openflow.IPECN(0), openflow.TunnelID(0)}
 	if to.address.Is4() {
-		fields = append(fields, openflow.EthType(openflow.EthTypeIPv4), openflow.IPv4Src(from.address), openflow.IPv4Dst(to.address))
+		fields = append(fields, openflow.EthType(openflow.EthTypeIPv4), openflow.IPv4Src(from.address),
+			openflow.IPv4Dst(to.address))
 	} else {
-		fields = append(fields, openflow.EthType(openflow.EthTypeIPv6), openflow.IPv6Src(from.address), openflow.IPv6Dst(to.address),
+		fields = append(fields, openflow.EthType(openflow.EthTypeIPv6), openflow.IPv6Src(from.address),
+			openflow.IPv6Dst(to.address),
 			openflow.IPv6Flabel(0), openflow.IPv6Exthdr(1))
 	}
 	const some = 49152 // a source port from the ephemeral range
@@ -55,13 +57,16 @@ func newPacket(from, to station, q PathQuery) (packet, func(packet) string) {
 	case q.UDP != 0:
 		fields = append(fields, openflow.IPProto(openflow.IPProtoUDP), openflow.UDPSrc(some), openflow.UDPDst(q.UDP))
 	case to.address.Is4():
-		fields = append(fields, openflow.IPProto(openflow.IPProtoICMPv4), openflow.ICMPv4Type(8), openflow.ICMPv4Code(0))
+		fields = append(fields, openflow.IPProto(openflow.IPProtoICMPv4), openflow.ICMPv4Type(8),
+			openflow.ICMPv4Code(0))
 	default:
-		fields = append(fields, openflow.IPProto(openflow.IPProtoICMPv6), openflow.ICMPv6Type(128), openflow.ICMPv6Code(0))
+		fields = append(fields, openflow.IPProto(openflow.IPProtoICMPv6), openflow.ICMPv6Type(128),
+			openflow.ICMPv6Code(0))
 	}
 	return packet{openflow.NewMatch(fields...), 64}, func(p packet) string {
 		m := p.fields
-		for _, f := range []openflow.Field{openflow.FieldVLANVID, openflow.FieldIPDSCP, openflow.FieldIPECN, openflow.FieldTunnelID,
+		for _, f := range []openflow.Field{openflow.FieldVLANVID, openflow.FieldIPDSCP, openflow.FieldIPECN,
+			openflow.FieldTunnelID,
 			openflow.FieldIPv6Flabel, openflow.FieldIPv6Exthdr} {
 			m = m.Without(f)
 		}
@@ -105,7 +110,8 @@ func (w *walk) byRouting(s *step, r routing.Router, p packet) fate {
 	}
 	route := w.lookup(r.DPID)
 	if route == nil {
-		return w.end(r.Name, fmt.Sprintf("%s has no route to %v: it answers that the network is unreachable", r.Name, w.to.address), false)
+		return w.end(r.Name, fmt.Sprintf("%s has no route to %v: it answers that the network is unreachable", r.Name,
+			w.to.address), false)
 	}
 	if route.Drop {
 		why := fmt.Sprintf("it announces %v and has no route to this part of it", route.Prefix)
@@ -144,11 +150,13 @@ func (w *walk) byHop(s *step, r routing.Router, h routing.Hop, p packet) fate {
 		to = w.to.address
 	}
 	if s.hop.In != "" {
-		s.hop.Controller = fmt.Sprintf("routing asks on %s who has %v, sends the packet, and installs an entry", h.Interface, to)
+		s.hop.Controller = fmt.Sprintf("routing asks on %s who has %v, sends the packet, and installs an entry",
+			h.Interface, to)
 	}
 	mac, known := w.macOf(to)
 	if !known {
-		return w.end(r.Name, fmt.Sprintf("%s asks on %s who has %v, and no known host answers", r.Name, h.Interface, to), false)
+		return w.end(r.Name, fmt.Sprintf("%s asks on %s who has %v, and no known host answers", r.Name, h.Interface,
+			to), false)
 	}
 	for _, f := range r.Interfaces {
 		if f.Port == h.Port {
@@ -211,7 +219,8 @@ func (w *walk) explain() {
 		w.path.Why = append(w.path.Why, strings.Join(learned, ", ")+": learned, from a packet that came from there")
 	}
 	if len(flooded) > 0 {
-		w.path.Why = append(w.path.Why, strings.Join(flooded, ", ")+": not learned yet, hence flooded along the spanning tree")
+		w.path.Why = append(w.path.Why, strings.Join(flooded,
+			", ")+": not learned yet, hence flooded along the spanning tree")
 	}
 	for _, c := range chosen {
 		w.path.Why = append(w.path.Why, strings.Join(c.switches, ", ")+": "+w.whyChosen(c))
@@ -232,7 +241,8 @@ func (w *walk) whyChosen(c chosenWay) string {
 		for _, name := range c.switches {
 			dpid, found := w.m.Find(name)
 			if p := w.c.Balance.Hosts.Why(dpid, c.to); found && p != nil {
-				return fmt.Sprintf("off the shortest path to %s, by %s: %s", w.host(c.to), strings.Join(w.switchNames(p.Routers), ", "), p.Why)
+				return fmt.Sprintf("off the shortest path to %s, by %s: %s", w.host(c.to),
+					strings.Join(w.switchNames(p.Routers), ", "), p.Why)
 			}
 		}
 	}
@@ -249,7 +259,8 @@ func (w *walk) whyRoute(r routing.Router) (out []string) {
 		return []string{fmt.Sprintf("%s: %v is its own subnet, at %s", r.Name, route.Prefix, route.Hops[0].Interface)}
 	}
 	if route.Drop {
-		return []string{fmt.Sprintf("%s: %v by %s: dropped, as no more specific route is known", r.Name, route.Prefix, builtin.SourceOf(route))}
+		return []string{fmt.Sprintf("%s: %v by %s: dropped, as no more specific route is known", r.Name, route.Prefix,
+			builtin.SourceOf(route))}
 	}
 	var via []string
 	for _, h := range route.Hops {
@@ -276,7 +287,8 @@ func (w *walk) whyRoute(r routing.Router) (out []string) {
 	}
 	out = []string{text}
 	if parts > 0 {
-		out = append(out, fmt.Sprintf("%s: %s of the traffic to %v on other paths: trivet balance", r.Name, words.Plural(parts, "part"), route.Prefix))
+		out = append(out, fmt.Sprintf("%s: %s of the traffic to %v on other paths: trivet balance", r.Name,
+			words.Plural(parts, "part"), route.Prefix))
 	}
 	if route.Source == routing.Computed {
 		out = append(out, w.otherWays(r, route)...)

@@ -312,7 +312,8 @@ func (v *view) event(e builtin.Event) any {
 		return SwitchEvent{Time: e.Time, Switch: v.switchName(x.Switch), Up: x.Up}
 	case discovery.LinkChange:
 		l := x.Link
-		return LinkEvent{Time: e.Time, From: v.end(place{l.From, l.FromPort}), To: v.end(place{l.To, l.ToPort}), Up: !x.Gone, Remembered: l.Remembered}
+		return LinkEvent{Time: e.Time, From: v.end(place{l.From, l.FromPort}), To: v.end(place{l.To, l.ToPort}),
+			Up: !x.Gone, Remembered: l.Remembered}
 	case discovery.HostChange:
 		h := x.Host
 		name := v.nameOf(h)
@@ -322,7 +323,8 @@ func (v *view) event(e builtin.Event) any {
 		if h.Addresses == nil {
 			h.Addresses = []netip.Addr{}
 		}
-		return HostEvent{Time: e.Time, Host: name, MAC: h.MAC.String(), Addresses: h.Addresses, At: v.end(place{h.Switch, h.Port}), Gone: x.Gone}
+		return HostEvent{Time: e.Time, Host: name, MAC: h.MAC.String(), Addresses: h.Addresses,
+			At: v.end(place{h.Switch, h.Port}), Gone: x.Gone}
 	case routing.Rerouted:
 		return RerouteEvent{Time: x.At, Cause: x.Cause, Seconds: x.Took.Seconds(), Changed: x.Changed}
 	case cluster.Change:
@@ -338,7 +340,8 @@ func (v *view) event(e builtin.Event) any {
 		for _, p := range x.Ports {
 			at := place{p.Switch, p.Number}
 			v.ports[at] = p
-			out.Ports = append(out.Ports, PortStatistics{Switch: out.Switch, Port: p.Number, Name: v.portName(at.dpid, at.port), Traffic: v.traffic(at)})
+			out.Ports = append(out.Ports, PortStatistics{Switch: out.Switch, Port: p.Number,
+				Name: v.portName(at.dpid, at.port), Traffic: v.traffic(at)})
 		}
 		return out
 	}

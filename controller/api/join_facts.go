@@ -71,7 +71,8 @@ func factOf(name string, data []byte) (scope, key string, f fact, err error) {
 		text, _ := json.Marshal(x) // it was JSON
 		f.event, f.holds, f.same = e, !e.Gone, string(text)
 		f.gone = func(at time.Time) event {
-			return RouteEvent{Time: at, Gone: true, Into: e.Into, Route: Route{Router: e.Router, Prefix: e.Prefix, Hops: []Hop{}}}
+			return RouteEvent{Time: at, Gone: true, Into: e.Into,
+				Route: Route{Router: e.Router, Prefix: e.Prefix, Hops: []Hop{}}}
 		}
 	}
 	if !f.holds {

@@ -231,7 +231,8 @@ func laterLSA(a, b ospf.LSA) bool {
 		return int32(uint32(n))
 	}
 	const maxAge = 3600
-	return cmp.Or(cmp.Compare(number(a), number(b)), cmp.Compare(boolean(a.Age >= maxAge), boolean(b.Age >= maxAge))) > 0
+	return cmp.Or(cmp.Compare(number(a), number(b)),
+		cmp.Compare(boolean(a.Age >= maxAge), boolean(b.Age >= maxAge))) > 0
 }
 
 func joinLog(p *parts) (any, error) {

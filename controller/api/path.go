@@ -123,7 +123,8 @@ func follow(ctx context.Context, c *builtin.Controller, q PathQuery, others *pat
 	if from.name == to.name {
 		return w, fmt.Errorf("%s is both source and destination", from.name)
 	}
-	w = walk{view: v, others: others, ctx: ctx, to: to, read: map[uint64]*tables{}, failed: map[uint64]error{}, been: map[visit]fate{}}
+	w = walk{view: v, others: others, ctx: ctx, to: to, read: map[uint64]*tables{}, failed: map[uint64]error{},
+		been: map[visit]fate{}}
 	w.path = Path{From: from.name, To: to.name, Why: []string{}, Ways: []Way{}}
 	w.begin(from, q)
 	w.finish()
@@ -260,7 +261,8 @@ func (v *view) hostRoute(from station, to netip.Addr) (via netip.Addr, src stati
 		for _, f := range from.node.Interfaces {
 			for _, p := range f.Addresses {
 				if p.Contains(a) {
-					src = station{name: from.name, mac: f.MAC, address: p.Addr(), at: place{f.Switch, f.Port}, node: from.node}
+					src = station{name: from.name, mac: f.MAC, address: p.Addr(), at: place{f.Switch, f.Port},
+						node: from.node}
 					return true
 				}
 			}
@@ -284,7 +286,8 @@ func (v *view) hostRoute(from station, to netip.Addr) (via netip.Addr, src stati
 	if device != "" { // hosts behind it answer ARP themselves, or there is a neighbour
 		for _, f := range from.node.Interfaces {
 			if f.Name == device && len(f.Addresses) > 0 {
-				src = station{name: from.name, mac: f.MAC, address: f.Addresses[0].Addr(), at: place{f.Switch, f.Port}, node: from.node}
+				src = station{name: from.name, mac: f.MAC, address: f.Addresses[0].Addr(), at: place{f.Switch, f.Port},
+					node: from.node}
 				if !via.IsValid() {
 					via = to
 				}

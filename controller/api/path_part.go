@@ -214,7 +214,8 @@ func (j *Joint) path(ctx context.Context, query string) (Path, []string, error) 
 			asked[name] = true
 		}
 		masters := Joint{Members: j.Members, Switches: func() []string { return wants }}
-		p, err := masters.ask(ctx, pathPartPath+"?"+url.Values{"to": {a.To.String()}, "switches": {strings.Join(wants, ",")}}.Encode(), joining{})
+		p, err := masters.ask(ctx, pathPartPath+"?"+url.Values{"to": {a.To.String()},
+			"switches": {strings.Join(wants, ",")}}.Encode(), joining{})
 		if err != nil {
 			return a.Path, nil, err
 		}

@@ -81,7 +81,8 @@ func (s *Server) Serve(d *Door) error {
 	if d.Token != "" {
 		handler, listener = guard(handler, d.Token), netutil.LimitListener(listener, maxClients)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 64 << 10}
 	err := server.Serve(listener)
 	if errors.Is(err, net.ErrClosed) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -19,7 +19,8 @@ import (
 )
 
 // question requests statistics of type B from a switch.
-func question[B openflow.MultipartBody](ctx context.Context, s *controller.Switch, body openflow.MultipartBody) (b B, err error) {
+func question[B openflow.MultipartBody](ctx context.Context, s *controller.Switch, body openflow.MultipartBody) (b B,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	b, err = controller.Ask[B](ctx, s, body)
@@ -34,7 +35,8 @@ const atOnce = 32
 
 // askAll asks the switch called name, or all, and calls each with the answers, one at a time, in
 // the order of the switches' names. It returns the switches that have not answered.
-func askAll[B openflow.MultipartBody](ctx context.Context, v *view, name string, body openflow.MultipartBody, each func(dpid uint64, b B)) (silent []string, err error) {
+func askAll[B openflow.MultipartBody](ctx context.Context, v *view, name string, body openflow.MultipartBody,
+	each func(dpid uint64, b B)) (silent []string, err error) {
 	switches := v.c.AllSeen() // a standby reads other members' switches, too
 	if name != "" {
 		one, err := v.find(name)
@@ -89,7 +91,8 @@ func (v *view) flows(ctx context.Context, name string) (out Flows, err error) {
 // flow describes an entry as the switch reports it.
 func (v *view) flow(dpid uint64, f *openflow.FlowStats) Flow {
 	out := Flow{Switch: v.switchName(dpid), Table: f.Table, Priority: f.Priority, Match: f.Match.String(),
-		Actions: openflow.FormatInstructions(f.Instructions), App: apps.Of(f.Cookie), Cookie: fmt.Sprintf("%#x", f.Cookie),
+		Actions: openflow.FormatInstructions(f.Instructions), App: apps.Of(f.Cookie), Cookie: fmt.Sprintf("%#x",
+			f.Cookie),
 		Packets: counter(f.Packets), Bytes: counter(f.Bytes), Seconds: f.Duration.Time().Seconds(),
 		IdleTimeout: f.IdleTimeout, HardTimeout: f.HardTimeout}
 	out.Readable = v.readable(dpid, entryText(out.Match, out.Actions))
@@ -101,8 +104,9 @@ func (v *view) flow(dpid uint64, f *openflow.FlowStats) Flow {
 
 // userFlow describes an entry as it was requested.
 func (v *view) userFlow(f user.Flow) Flow {
-	s := openflow.FlowStats{Table: f.Flow.Table, Priority: f.Flow.Priority, Match: f.Flow.Match, Instructions: f.Flow.Instructions,
-		Cookie: user.Cookie | uint64(f.ID), IdleTimeout: f.Flow.IdleTimeout, HardTimeout: f.Flow.HardTimeout}
+	s := openflow.FlowStats{Table: f.Flow.Table, Priority: f.Flow.Priority, Match: f.Flow.Match,
+		Instructions: f.Flow.Instructions,
+		Cookie:       user.Cookie | uint64(f.ID), IdleTimeout: f.Flow.IdleTimeout, HardTimeout: f.Flow.HardTimeout}
 	return v.flow(f.Switch, &s)
 }
 
@@ -132,7 +136,8 @@ func (v *view) groups(ctx context.Context, name string) (out Groups, err error) 
 }
 
 func (v *view) group(dpid uint64, g openflow.GroupDesc, s openflow.GroupStats) Group {
-	out := Group{Switch: v.switchName(dpid), ID: g.Group, Type: g.Kind.String(), Packets: counter(s.Packets), Bytes: counter(s.Bytes),
+	out := Group{Switch: v.switchName(dpid), ID: g.Group, Type: g.Kind.String(), Packets: counter(s.Packets),
+		Bytes:   counter(s.Bytes),
 		Seconds: s.Duration.Time().Seconds(), Buckets: []Bucket{}}
 	for i, b := range g.Buckets {
 		text := openflow.FormatActions(b.Actions)
@@ -285,7 +290,8 @@ func usersOf(added []builtin.UserRoute) map[string]bool {
 }
 
 func (v *view) route(r routing.Router, x routing.Candidate, users map[string]bool) Route {
-	route := Route{Router: r.Name, Prefix: x.Prefix, Source: builtin.SourceOf(x.Route), Distance: uint8(x.Distance), Metric: x.Metric, Tag: x.Tag,
+	route := Route{Router: r.Name, Prefix: x.Prefix, Source: builtin.SourceOf(x.Route), Distance: uint8(x.Distance),
+		Metric: x.Metric, Tag: x.Tag,
 		Hops: []Hop{}, Drop: x.Drop, Used: x.Used, Why: x.Why, User: x.Source == routing.Static && users[r.Name+" "+x.Prefix.String()]}
 	for _, h := range x.Hops {
 		hop := Hop{Interface: h.Interface, Via: h.Via, Router: h.Router, For: h.For}

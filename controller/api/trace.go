@@ -104,7 +104,8 @@ func (t *tables) match(table uint8, fields openflow.Match) (best *openflow.FlowS
 
 // ordered returns instructions in the order in which they are executed (section 5.9).
 func ordered(list []openflow.Instruction) (out []openflow.Instruction) {
-	for _, kind := range []openflow.InstructionType{openflow.InstructionExperimenter, openflow.InstructionMeter, openflow.InstructionApplyActions,
+	for _, kind := range []openflow.InstructionType{openflow.InstructionExperimenter, openflow.InstructionMeter,
+		openflow.InstructionApplyActions,
 		openflow.InstructionClearActions, openflow.InstructionWriteActions, openflow.InstructionWriteMetadata, openflow.InstructionGotoTable} {
 		for _, i := range list {
 			if i.Type == kind {
@@ -155,7 +156,8 @@ func (x *tracer) actions(list []openflow.Action, p *packet, choice int, reason s
 }
 
 // setOrder is the order of execution of an action set (section 5.10).
-var setOrder = []openflow.ActionType{openflow.ActionCopyTTLIn, openflow.ActionPopVLAN, openflow.ActionPopMPLS, openflow.ActionPopPBB,
+var setOrder = []openflow.ActionType{openflow.ActionCopyTTLIn, openflow.ActionPopVLAN, openflow.ActionPopMPLS,
+	openflow.ActionPopPBB,
 	openflow.ActionPushMPLS, openflow.ActionPushPBB, openflow.ActionPushVLAN, openflow.ActionCopyTTLOut, openflow.ActionDecMPLSTTL,
 	openflow.ActionDecNwTTL, openflow.ActionSetMPLSTTL, openflow.ActionSetNwTTL, openflow.ActionSetField, openflow.ActionSetQueue, openflow.ActionExperimenter}
 

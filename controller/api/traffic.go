@@ -88,7 +88,8 @@ func (v *view) links() []Link {
 		}
 	}
 	slices.SortFunc(out, func(a, b Link) int {
-		return cmp.Or(builtin.CompareNames(a.Ends[0].Interface, b.Ends[0].Interface), builtin.CompareNames(a.Ends[1].Interface, b.Ends[1].Interface))
+		return cmp.Or(builtin.CompareNames(a.Ends[0].Interface, b.Ends[0].Interface),
+			builtin.CompareNames(a.Ends[1].Interface, b.Ends[1].Interface))
 	})
 	return out
 }
@@ -157,11 +158,13 @@ func or(a, b *float64) *float64 {
 }
 
 func (v *view) statistics() Statistics {
-	s := Statistics{Time: time.Now(), Period: v.c.Monitor.Period().Seconds(), Links: v.links(), Moved: v.moved(), Ports: []PortStatistics{},
+	s := Statistics{Time: time.Now(), Period: v.c.Monitor.Period().Seconds(), Links: v.links(), Moved: v.moved(),
+		Ports:     []PortStatistics{},
 		PacketsIn: []PacketsIn{}, Load: load()}
 	slices.SortStableFunc(s.Links, func(a, b Link) int { return b.CompareLoad(a) })
 	for _, at := range sorted(v.ports) {
-		s.Ports = append(s.Ports, PortStatistics{Switch: v.switchName(at.dpid), Port: at.port, Name: v.portName(at.dpid, at.port), Traffic: v.traffic(at)})
+		s.Ports = append(s.Ports, PortStatistics{Switch: v.switchName(at.dpid), Port: at.port,
+			Name: v.portName(at.dpid, at.port), Traffic: v.traffic(at)})
 	}
 	for _, p := range v.c.Monitor.Packets() {
 		if p.Packets > 0 {

@@ -230,7 +230,8 @@ type ProgramRoute struct {
 func (r *ProgramRequest) of(name string) builtin.ProgramRoutes {
 	p := builtin.ProgramRoutes{Name: name, Distance: r.Distance}
 	for _, x := range r.Routes {
-		p.Routes = append(p.Routes, builtin.UserRoute{Router: x.Router, Prefix: x.Prefix, Via: x.Via, Metric: x.Metric, Tag: x.Tag})
+		p.Routes = append(p.Routes, builtin.UserRoute{Router: x.Router, Prefix: x.Prefix, Via: x.Via, Metric: x.Metric,
+			Tag: x.Tag})
 	}
 	return p
 }

@@ -41,7 +41,8 @@ type view struct {
 }
 
 func newView(c *builtin.Controller) *view {
-	v := &view{c: c, m: c.Map(), seen: c.Discovery.Hosts(), names: map[openflow.MAC]string{}, ports: map[place]monitor.Port{}, desc: map[place]openflow.Port{}}
+	v := &view{c: c, m: c.Map(), seen: c.Discovery.Hosts(), names: map[openflow.MAC]string{},
+		ports: map[place]monitor.Port{}, desc: map[place]openflow.Port{}}
 	for _, h := range v.seen {
 		if name := v.nameOf(h); name != "" {
 			v.names[h.MAC] = name
@@ -167,7 +168,8 @@ func (v *view) find(name string) (*controller.Switch, error) {
 }
 
 func (v *view) overview() Overview {
-	o := Overview{Version: version.Version, Started: v.c.Started, Apps: v.c.Apps, Switches: len(v.c.AllSeen()), Hosts: len(v.seen), Load: load()}
+	o := Overview{Version: version.Version, Started: v.c.Started, Apps: v.c.Apps, Switches: len(v.c.AllSeen()),
+		Hosts: len(v.seen), Load: load()}
 	for _, l := range v.links() {
 		if l.Inner {
 			o.Links++
@@ -206,7 +208,8 @@ func (v *view) switches() []Switch {
 	}
 	out := []Switch{}
 	for dpid, connected := range ids {
-		s := Switch{Name: v.switchName(dpid), DPID: fmt.Sprintf("%016x", dpid), Kind: string(v.m.Switch(dpid).Kind), Connected: connected, Ports: []Port{}}
+		s := Switch{Name: v.switchName(dpid), DPID: fmt.Sprintf("%016x", dpid), Kind: string(v.m.Switch(dpid).Kind),
+			Connected: connected, Ports: []Port{}}
 		if v.c.Routing != nil && v.c.Routing.Routes(dpid) {
 			s.Kind = string(topology.Router)
 		}
@@ -252,7 +255,8 @@ func (v *view) hosts() []Host {
 			if f.Port == 0 || known[f.MAC.String()] || !v.m.Switch(f.Switch).Controlled {
 				continue
 			}
-			x := Host{Name: name, MAC: f.MAC.String(), Switch: v.switchName(f.Switch), Interface: v.portName(f.Switch, f.Port), Port: f.Port}
+			x := Host{Name: name, MAC: f.MAC.String(), Switch: v.switchName(f.Switch),
+				Interface: v.portName(f.Switch, f.Port), Port: f.Port}
 			for _, p := range f.Addresses {
 				x.Addresses = append(x.Addresses, p.Addr())
 			}

@@ -120,7 +120,8 @@ func (w *walk) enter(at place, p packet) fate {
 
 func (w *walk) pathFlow(dpid uint64, e *openflow.FlowStats) PathFlow {
 	f := w.flow(dpid, e)
-	return PathFlow{Table: f.Table, Priority: f.Priority, Entry: entryText(f.Match, f.Actions), Readable: f.Readable, App: f.App, ID: f.ID}
+	return PathFlow{Table: f.Table, Priority: f.Priority, Entry: entryText(f.Match, f.Actions), Readable: f.Readable,
+		App: f.App, ID: f.ID}
 }
 
 // leaveSwitch traces all outputs of a switch.

@@ -112,9 +112,11 @@ func New(routers steer.Domain[routing.Traffic], switches steer.Domain[openflow.M
 	return a
 }
 
-func newBalancer[K comparable](kind string, g steer.Domain[K], compare func(a, b K) int, m meter, c Config) *Balancer[K] {
-	a := &Balancer[K]{kind: kind, domain: g, compare: compare, monitor: m, config: c, wake: make(chan struct{}, 1), finding: make(chan struct{}, 1),
-		moved: map[K]*Moved[K]{}, divided: map[K]*division[K]{}}
+func newBalancer[K comparable](kind string, g steer.Domain[K], compare func(a, b K) int, m meter,
+	c Config) *Balancer[K] {
+	a := &Balancer[K]{kind: kind, domain: g, compare: compare, monitor: m, config: c, wake: make(chan struct{}, 1),
+		finding: make(chan struct{}, 1),
+		moved:   map[K]*Moved[K]{}, divided: map[K]*division[K]{}}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	return a
 }

@@ -50,8 +50,9 @@ const (
 
 // survey makes a reading of the links from monitor.
 func (a *Balancer[K]) survey(c Config) *reading[K] {
-	r := &reading[K]{index: map[uint64]int32{}, order: a.domain.Edges(), edges: map[steer.Edge]int32{}, network: &engine.Network{},
-		counts: map[uint64]counts[K]{}, carried: map[uint64]map[K]float64{}, unheard: map[uint64]bool{}, to: map[K]*steer.Destination{}}
+	r := &reading[K]{index: map[uint64]int32{}, order: a.domain.Edges(), edges: map[steer.Edge]int32{},
+		network: &engine.Network{},
+		counts:  map[uint64]counts[K]{}, carried: map[uint64]map[K]float64{}, unheard: map[uint64]bool{}, to: map[K]*steer.Destination{}}
 	entries := a.monitor.FlowCounts()
 	number := func(dpid uint64) int32 {
 		i, ok := r.index[dpid]
@@ -200,7 +201,8 @@ func (r *reading[K]) sent(k K) (most float64) {
 // why describes what a move avoids.
 func (r *reading[K]) why(c Config, m engine.Move) string {
 	e := r.order[m.Busy]
-	return fmt.Sprintf("%s–%s: %.0f %% used by others; load of the path %.2f instead of %.2f", c.name(e.From), c.name(e.To), 100*m.Used, m.Will, m.Was)
+	return fmt.Sprintf("%s–%s: %.0f %% used by others; load of the path %.2f instead of %.2f", c.name(e.From),
+		c.name(e.To), 100*m.Used, m.Will, m.Was)
 }
 
 // name returns a datapath's name.

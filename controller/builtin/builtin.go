@@ -94,9 +94,11 @@ func New(o Options) (*Controller, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	c := &Controller{log: o.Log, Started: time.Now(), closed: make(chan struct{}), routes: routes{changing: semaphore.NewWeighted(1), programs: map[string]ProgramRoutes{}}}
+	c := &Controller{log: o.Log, Started: time.Now(), closed: make(chan struct{}),
+		routes: routes{changing: semaphore.NewWeighted(1), programs: map[string]ProgramRoutes{}}}
 	if o.Database != "" {
-		if c.Database, err = database.Open(o.Database, database.Options{Log: o.Log, MaxRows: o.DatabaseRows}); err != nil {
+		if c.Database, err = database.Open(o.Database,
+			database.Options{Log: o.Log, MaxRows: o.DatabaseRows}); err != nil {
 			return nil, err
 		}
 	}
@@ -142,7 +144,8 @@ func choose(names []string) (chosen []*apps.Spec, err error) {
 	for _, s := range chosen {
 		for _, n := range s.Needs {
 			if find(chosen, n.App) == nil {
-				return nil, fmt.Errorf("the app %s needs the app %s, which %s: --apps %[1]s,%[2]s", s.Name, n.App, n.For)
+				return nil, fmt.Errorf("the app %s needs the app %s, which %s: --apps %[1]s,%[2]s", s.Name, n.App,
+					n.For)
 			}
 		}
 	}

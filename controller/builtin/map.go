@@ -71,7 +71,8 @@ func NewMap(t *topology.Topology) *Map {
 	for _, n := range t.Nodes {
 		byName[n.Name] = n
 		if n.IsDatapath() {
-			m.switches[uint64(n.DPID)] = &MapSwitch{DPID: uint64(n.DPID), Name: n.Name, Kind: n.Kind, Ports: map[uint32]MapPort{},
+			m.switches[uint64(n.DPID)] = &MapSwitch{DPID: uint64(n.DPID), Name: n.Name, Kind: n.Kind,
+				Ports:      map[uint32]MapPort{},
 				Controlled: !slices.Equal(n.Controllers, []string{topology.ControllerNone})}
 		} else if n.Kind != topology.Controller {
 			m.nodes[n.Name] = &MapNode{Name: n.Name, Kind: n.Kind, Gateways: n.Gateways, Routes: n.Routes}

@@ -34,7 +34,8 @@ func (c *Controller) Missing(t *topology.Topology) (away []string, links []int, 
 			dpid, port := uint64(n.DPID), n.OpenFlowPort(e)
 			kind := c.Discovery.Kind(dpid, port)
 			// Where switches learn reactively, an entry of a user's may keep the probes of a link.
-			forwards := ((kind == discovery.Inner) == inner || !inner && leadsOn(l.Ends[1-j], far)) && kind != discovery.Open || t.Learning == topology.Reactive && kind == discovery.Edge
+			forwards := ((kind == discovery.Inner) == inner || !inner && leadsOn(l.Ends[1-j],
+				far)) && kind != discovery.Open || t.Learning == topology.Reactive && kind == discovery.Edge
 			if !inner && n.Kind == topology.Switch && c.Learning != nil {
 				forwards = c.Learning.TakesPart(dpid, port)
 			}

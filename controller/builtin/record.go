@@ -40,7 +40,8 @@ type linkPort struct {
 }
 
 func record(c *Controller) *recorder {
-	r := &recorder{c: c, db: c.Database, wake: make(chan struct{}, 1), stop: make(chan struct{}), names: map[uint64]string{}, ports: map[linkPort]bool{}}
+	r := &recorder{c: c, db: c.Database, wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		names: map[uint64]string{}, ports: map[linkPort]bool{}}
 	r.cancel = c.Watch(r.hear)
 	r.name()
 	r.done.Go(r.run)

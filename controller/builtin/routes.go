@@ -48,7 +48,8 @@ type routes struct {
 
 // load reads the routes of users and programs from a store.
 func (r *routes) load(s store.Store) error {
-	r.users, r.given = store.Rows[routeRow]{Store: s, Prefix: "user/route/"}, store.Rows[programRow]{Store: s, Prefix: "program/"}
+	r.users, r.given = store.Rows[routeRow]{Store: s, Prefix: "user/route/"}, store.Rows[programRow]{Store: s,
+		Prefix: "program/"}
 	rows, err := r.users.All(context.Background())
 	if err != nil {
 		return err
@@ -281,7 +282,8 @@ func (c *Controller) leadsTo(r routing.Router, to netip.Addr) bool {
 }
 
 // changeRoutes changes the users' routes, and waits until the router has followed.
-func (c *Controller) changeRoutes(ctx context.Context, router routing.Router, change func([]UserRoute) []UserRoute) error {
+func (c *Controller) changeRoutes(ctx context.Context, router routing.Router,
+	change func([]UserRoute) []UserRoute) error {
 	return c.followed(ctx, func() bool {
 		c.routes.mu.Lock()
 		c.routes.added = change(c.routes.added)

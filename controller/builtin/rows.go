@@ -33,7 +33,8 @@ type programRow struct {
 func (u UserRoute) key() string { return u.Router + "/" + u.Prefix.String() }
 
 func rowOf(u UserRoute) routeRow {
-	r := routeRow{Router: u.Router, Prefix: u.Prefix.String(), NextHops: []string{}, Distance: uint8(u.Distance), Metric: u.Metric, Tag: u.Tag}
+	r := routeRow{Router: u.Router, Prefix: u.Prefix.String(), NextHops: []string{}, Distance: uint8(u.Distance),
+		Metric: u.Metric, Tag: u.Tag}
 	if !u.Created.IsZero() {
 		r.Created = float64(u.Created.UnixMicro()) / 1e6
 	}
@@ -44,7 +45,8 @@ func rowOf(u UserRoute) routeRow {
 }
 
 func (r routeRow) route() (u UserRoute, err error) {
-	u = UserRoute{Router: r.Router, Distance: rib.Distance(r.Distance), Metric: r.Metric, Tag: r.Tag, Created: time.UnixMicro(int64(r.Created * 1e6))}
+	u = UserRoute{Router: r.Router, Distance: rib.Distance(r.Distance), Metric: r.Metric, Tag: r.Tag,
+		Created: time.UnixMicro(int64(r.Created * 1e6))}
 	u.Prefix, err = netip.ParsePrefix(r.Prefix)
 	for _, text := range r.NextHops {
 		via, bad := netip.ParseAddr(text)

@@ -58,7 +58,8 @@ func (w *writer) migrate(scripts []string) error {
 		return nil
 	}
 	return w.transaction(func(w *writer) {
-		for i, script := range append(slices.Clone(scripts[version:]), fmt.Sprintf("PRAGMA user_version = %d; PRAGMA application_id = %d", len(scripts), applicationID)) {
+		for i, script := range append(slices.Clone(scripts[version:]),
+			fmt.Sprintf("PRAGMA user_version = %d; PRAGMA application_id = %d", len(scripts), applicationID)) {
 			if _, err := w.conn.ExecContext(context.Background(), script); err != nil {
 				w.fail(fmt.Errorf("upgrade it from version %d to %d, step %d: %w", version, len(scripts), i+1, err))
 				return
@@ -81,7 +82,8 @@ func (w *writer) check() error {
 		return err
 	}
 	var tables int
-	if err := w.conn.QueryRowContext(context.Background(), "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
+	if err := w.conn.QueryRowContext(context.Background(),
+		"SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
 		return err
 	}
 	if id != applicationID && tables > 0 {

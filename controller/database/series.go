@@ -86,9 +86,11 @@ func (d *DB) trim(n int) {
 // rowids give the number of rows without counting.
 func (w *writer) trim(table string, n, most int, before float64) {
 	var first, last int64
-	w.values("SELECT coalesce((SELECT min(rowid) FROM "+table+"), 0), coalesce((SELECT max(rowid) FROM "+table+"), -1)", nil, &first, &last)
+	w.values("SELECT coalesce((SELECT min(rowid) FROM "+table+"), 0), coalesce((SELECT max(rowid) FROM "+table+"), -1)",
+		nil, &first, &last)
 	if last >= first {
-		w.do("DELETE FROM "+table+" WHERE rowid < ? AND (rowid <= ? OR time < ?)", first+int64(n), last-int64(most), before)
+		w.do("DELETE FROM "+table+" WHERE rowid < ? AND (rowid <= ? OR time < ?)", first+int64(n), last-int64(most),
+			before)
 	}
 }
 
@@ -98,17 +100,21 @@ func (d *DB) Loads(dpid uint64, port uint32, from, to time.Time, limit int) ([]L
 		var at, interval float64
 		var c [8]*int64
 		var rx, tx, utilisation *float64
-		if err := scan(&at, &interval, &c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &c[6], &c[7], &rx, &tx, &utilisation); err != nil {
+		if err := scan(&at, &interval, &c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &c[6], &c[7], &rx, &tx,
+			&utilisation); err != nil {
 			return l, err
 		}
-		l = Load{Time: timeOf(at), Interval: time.Duration(interval * 1e9), Switch: dpid, Port: port, Utilisation: math.NaN()}
-		for i, to := range []*uint64{&l.RxPackets, &l.TxPackets, &l.RxBytes, &l.TxBytes, &l.RxDropped, &l.TxDropped, &l.RxErrors, &l.TxErrors} {
+		l = Load{Time: timeOf(at), Interval: time.Duration(interval * 1e9), Switch: dpid, Port: port,
+			Utilisation: math.NaN()}
+		for i, to := range []*uint64{&l.RxPackets, &l.TxPackets, &l.RxBytes, &l.TxBytes, &l.RxDropped, &l.TxDropped,
+			&l.RxErrors, &l.TxErrors} {
 			*to = NoCounter
 			if c[i] != nil {
 				*to = uint64(*c[i])
 			}
 		}
-		for _, v := range []struct{ from, to *float64 }{{rx, &l.RxRate}, {tx, &l.TxRate}, {utilisation, &l.Utilisation}} {
+		for _, v := range []struct{ from, to *float64 }{{rx, &l.RxRate}, {tx, &l.TxRate},
+			{utilisation, &l.Utilisation}} {
 			if v.from != nil {
 				*v.to = *v.from
 			}

@@ -100,14 +100,16 @@ func (w *writer) forget() {
 // NameSwitch records the name of a switch's node.
 func (d *DB) NameSwitch(dpid uint64, name string) {
 	d.enqueue("name "+dpidText(dpid), 1, func(w *writer) {
-		w.do("INSERT INTO switches (switch, name) VALUES (?,?) ON CONFLICT DO UPDATE SET name = excluded.name", dpidText(dpid), name)
+		w.do("INSERT INTO switches (switch, name) VALUES (?,?) ON CONFLICT DO UPDATE SET name = excluded.name",
+			dpidText(dpid), name)
 	})
 }
 
 // CountFlows records the number of a switch's flow entries.
 func (d *DB) CountFlows(dpid uint64, flows int) {
 	d.enqueue("count "+dpidText(dpid), 1, func(w *writer) {
-		w.do("INSERT INTO switches (switch, flows) VALUES (?,?) ON CONFLICT DO UPDATE SET flows = excluded.flows", dpidText(dpid), flows)
+		w.do("INSERT INTO switches (switch, flows) VALUES (?,?) ON CONFLICT DO UPDATE SET flows = excluded.flows",
+			dpidText(dpid), flows)
 	})
 }
 
@@ -146,7 +148,8 @@ func (d *DB) SetLink(l Link) {
 	now := seconds(time.Now())
 	d.enqueue(fmt.Sprintf("link %x %d", l.From, l.FromPort), 1, func(w *writer) {
 		if l.To == 0 {
-			w.do("UPDATE links SET up = 0, since = ? WHERE from_switch = ? AND from_port = ? AND up = 1", now, dpidText(l.From), int64(l.FromPort))
+			w.do("UPDATE links SET up = 0, since = ? WHERE from_switch = ? AND from_port = ? AND up = 1", now,
+				dpidText(l.From), int64(l.FromPort))
 			return
 		}
 		w.putLink(l, now)
@@ -156,7 +159,8 @@ func (d *DB) SetLink(l Link) {
 // PutHost records a host and its location.
 func (d *DB) PutHost(h Host) {
 	d.enqueue("host "+h.MAC, 1, func(w *writer) {
-		w.do("INSERT OR REPLACE INTO hosts VALUES (?,?,?,?,?)", h.MAC, list(h.Addresses), dpidText(h.Switch), int64(h.Port), seconds(h.LastSeen))
+		w.do("INSERT OR REPLACE INTO hosts VALUES (?,?,?,?,?)", h.MAC, list(h.Addresses), dpidText(h.Switch),
+			int64(h.Port), seconds(h.LastSeen))
 	})
 }
 

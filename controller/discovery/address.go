@@ -84,7 +84,8 @@ func ndSender(p *controller.Packet) (netip.Addr, bool) {
 
 // ownable reports whether an address can belong to one host.
 func ownable(a netip.Addr) (netip.Addr, bool) {
-	if a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.Is4In6() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+	if a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.Is4In6() || a == netip.AddrFrom4([4]byte{255, 255,
+		255, 255}) {
 		return netip.Addr{}, false
 	}
 	return a, true

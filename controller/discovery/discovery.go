@@ -116,11 +116,13 @@ type App struct {
 
 // New returns the app.
 func New() *App {
-	a := &App{began: time.Now(), nodes: map[uint64]*node{}, stale: map[*way]bool{}, dormant: map[place][]dormant{}, log: slog.New(slog.DiscardHandler)}
+	a := &App{began: time.Now(), nodes: map[uint64]*node{}, stale: map[*way]bool{}, dormant: map[place][]dormant{},
+		log: slog.New(slog.DiscardHandler)}
 	a.schedule.wake = make(chan struct{}, 1)
 	a.macs.New = func() any { return hmac.New(sha256.New, a.key[:]) }
 	a.ctx, a.stop = context.WithCancel(context.Background())
-	a.hosts = hostTable{app: a, byMAC: map[openflow.MAC]*host{}, byAddress: map[netip.Addr]*owner{}, bySwitch: map[uint64]map[*host]bool{}}
+	a.hosts = hostTable{app: a, byMAC: map[openflow.MAC]*host{}, byAddress: map[netip.Addr]*owner{},
+		bySwitch: map[uint64]map[*host]bool{}}
 	return a
 }
 

@@ -231,7 +231,8 @@ func (t *hostTable) add(at *port, mac openflow.MAC, now time.Time) *host {
 	if len(t.byMAC) >= maxHosts || at.hosts.Load() >= maxPortHosts {
 		if now.Sub(t.told) > pinTime {
 			t.told = now
-			t.app.log.Warn("too many hosts; further ones are not recorded", "known", len(t.byMAC), "port", at.place(), "at the port", at.hosts.Load())
+			t.app.log.Warn("too many hosts; further ones are not recorded", "known", len(t.byMAC), "port", at.place(),
+				"at the port", at.hosts.Load())
 		}
 		return nil
 	}
@@ -272,7 +273,8 @@ func (t *hostTable) move(h *host, at *port, now time.Time) (moved, ok bool) {
 	}
 	if h.moves.tooMany(now) {
 		h.pinned.Store(now.Add(pinTime).UnixNano())
-		t.app.log.Warn("host flaps between two ports; it is held at the first", "host", h.mac, "first", old.place(), "second", at.place(), "for", pinTime)
+		t.app.log.Warn("host flaps between two ports; it is held at the first", "host", h.mac, "first", old.place(),
+			"second", at.place(), "for", pinTime)
 		return false, false
 	}
 	t.place(h, at)
@@ -291,7 +293,8 @@ func (t *hostTable) own(h *host, address netip.Addr, now time.Time) bool {
 		return false
 	case o.moves.tooMany(now):
 		o.pinned = now.Add(pinTime)
-		t.app.log.Warn("two hosts claim an address; it is held for the first", "address", address, "first", o.host.mac, "at", o.host.port.Load().place(),
+		t.app.log.Warn("two hosts claim an address; it is held for the first", "address", address, "first", o.host.mac,
+			"at", o.host.port.Load().place(),
 			"second", h.mac, "at second", h.port.Load().place(), "for", pinTime)
 		return false
 	default:

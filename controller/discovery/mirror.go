@@ -82,7 +82,8 @@ func (a *App) mirror(x pair) {
 		_, half := to.halves[from]
 		return to.node.sw == nil || half || from.wayTo(to) != nil
 	}
-	if !(both || to.wayTo(from) != nil) || !seen(from, to) || !seen(to, from) || len(from.out) >= maxFar || len(to.in) >= maxFar {
+	if !(both || to.wayTo(from) != nil) || !seen(from, to) || !seen(to,
+		from) || len(from.out) >= maxFar || len(to.in) >= maxFar {
 		a.drop(from.node)
 		a.drop(to.node)
 		return
@@ -263,7 +264,8 @@ func (a *App) unconfirmed(w *way) {
 	case there:
 		w.expected = 0
 	case a.shared.before.Load() > w.expected && !a.trusting:
-		a.log.Info("link lost: no member has seen it since its ports came up", "from", w.from.place(), "to", w.to.place())
+		a.log.Info("link lost: no member has seen it since its ports came up", "from", w.from.place(), "to",
+			w.to.place())
 		a.lose(w)
 	}
 }

@@ -127,6 +127,7 @@ func (t *hostTable) hostChange(mac openflow.MAC) (c store.Change, is bool) {
 	if p.node.sw == nil || there && has.at == p.place() && slices.Equal(has.Addresses, *h.addresses.Load()) {
 		return c, false
 	}
-	value, err := json.Marshal(sharedHost{Switch: fmt.Sprintf("%016x", p.node.dpid), Port: p.number, Addresses: *h.addresses.Load(), Since: h.since.UTC()})
+	value, err := json.Marshal(sharedHost{Switch: fmt.Sprintf("%016x", p.node.dpid), Port: p.number,
+		Addresses: *h.addresses.Load(), Since: h.since.UTC()})
 	return store.Put(key, value), err == nil
 }

@@ -27,7 +27,8 @@ type wiring struct {
 // description applies to ports that come up from now on, and to ports not yet classified. A switch
 // that is not listed is not expected back when it disconnects: its links are removed.
 func (a *App) Expect(switches []uint64, hosts, lone []Port, links []Link) {
-	w := wiring{switches: make(map[uint64]bool, len(switches)), hosts: make(map[place]bool, len(hosts)), lone: make(map[place]bool, len(lone)),
+	w := wiring{switches: make(map[uint64]bool, len(switches)), hosts: make(map[place]bool, len(hosts)),
+		lone:  make(map[place]bool, len(lone)),
 		links: make(map[place]place, 2*len(links))}
 	for _, dpid := range switches {
 		w.switches[dpid] = true

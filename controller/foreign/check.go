@@ -14,18 +14,22 @@ func Check(t *topology.Topology) (p topology.Problems) {
 	for _, c := range Of(t) {
 		switches := c.SwitchesOf(t)
 		if c.Switches > 0 && len(switches) > c.Switches {
-			p.Add(t.Pos, "take "+others(c), "%s has room for %d switches, and there are %d", c.Name, c.Switches, len(switches))
+			p.Add(t.Pos, "take "+others(c), "%s has room for %d switches, and there are %d", c.Name, c.Switches,
+				len(switches))
 		}
 		for _, s := range switches {
 			if s.Kind == topology.Router {
-				p.Add(s.Pos, "use datapath kernel, or controller trivet", "router %s: %s does not route", s.Name, c.Name)
+				p.Add(s.Pos, "use datapath kernel, or controller trivet", "router %s: %s does not route", s.Name,
+					c.Name)
 			}
 			version := c.version(s)
 			switch {
 			case version == "":
-				p.Add(s.Pos, "use datapath ovs", "switch %s: an embedded switch speaks OpenFlow 1.3, and %s does not", s.Name, c.Name)
+				p.Add(s.Pos, "use datapath ovs", "switch %s: an embedded switch speaks OpenFlow 1.3, and %s does not",
+					s.Name, c.Name)
 			case version != c.version(switches[0]):
-				p.Add(s.Pos, "give all its switches the same datapath", "switch %s: %s speaks OpenFlow %s with %s switches, and %s with those that are %s",
+				p.Add(s.Pos, "give all its switches the same datapath",
+					"switch %s: %s speaks OpenFlow %s with %s switches, and %s with those that are %s",
 					s.Name, c.Name, version, s.Datapath, c.version(switches[0]), switches[0].Datapath)
 			case len(s.OpenFlow) > 0 && !slices.Contains(s.OpenFlow, version):
 				p.Add(s.Pos, "allow it: openflow: "+version, "switch %s may speak OpenFlow %s only, and %s speaks %s",

@@ -18,7 +18,8 @@ var faucet = &Controller{
 	},
 	files: faucetFiles,
 	run: func(port int, _ string) (args, env []string) {
-		return []string{"--ryu-config-file=/dev/null", "--ryu-ofp-listen-host=127.0.0.1", "--ryu-ofp-tcp-listen-port=" + number(port)},
+		return []string{"--ryu-config-file=/dev/null", "--ryu-ofp-listen-host=127.0.0.1",
+				"--ryu-ofp-tcp-listen-port=" + number(port)},
 			[]string{"FAUCET_CONFIG=faucet.yaml", "FAUCET_LOG=STDERR", "FAUCET_EXCEPTION_LOG=STDERR",
 				"FAUCET_PROMETHEUS_ADDR=127.0.0.1"}
 	},

@@ -139,7 +139,8 @@ func pythonOf(module, env string, scripts ...string) (string, bool) {
 			}
 		}
 	}
-	if has("/usr/lib/python3/dist-packages", "/usr/local/lib/python3*/dist-packages", "/usr/lib/python3*/site-packages") {
+	if has("/usr/lib/python3/dist-packages", "/usr/local/lib/python3*/dist-packages",
+		"/usr/lib/python3*/site-packages") {
 		return firstOf("/usr/bin/python3")
 	}
 	return "", false

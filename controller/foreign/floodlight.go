@@ -29,12 +29,14 @@ var floodlight = &Controller{
 		jar, err := floodlightJar(own)
 		// Switches connect over IPv4. Java's performance counters would be files in /tmp that stay
 		// when it is killed.
-		return []string{java, "-Djava.net.preferIPv4Stack=true", "-XX:-UsePerfData", "-cp", jar}, ok && err == nil && jar != ""
+		return []string{java, "-Djava.net.preferIPv4Stack=true", "-XX:-UsePerfData", "-cp",
+			jar}, ok && err == nil && jar != ""
 	},
 	lacks: func(own string) error {
 		jar, err := floodlightJar(own)
 		if _, ok := firstOf("java"); err == nil && jar != "" && !ok {
-			return lack.New("Java, by which floodlight runs, is not installed", ":  ", "apt install default-jre-headless")
+			return lack.New("Java, by which floodlight runs, is not installed", ":  ",
+				"apt install default-jre-headless")
 		}
 		return err
 	},
@@ -42,7 +44,8 @@ var floodlight = &Controller{
 		return map[string][]byte{"floodlight.properties": []byte(floodlightProperties)}, nil
 	},
 	run: func(port int, _ string) (args, env []string) {
-		return []string{"-D" + floodlightPort + "=" + number(port), "net.floodlightcontroller.core.Main", "-cf", "floodlight.properties"}, nil
+		return []string{"-D" + floodlightPort + "=" + number(port), "net.floodlightcontroller.core.Main", "-cf",
+			"floodlight.properties"}, nil
 	},
 	says: func(program []string) (string, error) { return jarVersion(program[len(program)-1]) },
 }
@@ -87,14 +90,16 @@ func floodlightJar(own string) (string, error) {
 		return "", nil
 	}
 	if !filepath.IsAbs(named) { // the lab's daemon has another working directory
-		return "", lack.New(fmt.Sprintf("%s=%q is not an absolute path", floodlightEnv, named), ":  ", "write /path/floodlight.jar")
+		return "", lack.New(fmt.Sprintf("%s=%q is not an absolute path", floodlightEnv, named), ":  ",
+			"write /path/floodlight.jar")
 	}
 	info, err := os.Stat(named)
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is not a file")
 	}
 	if err != nil {
-		return "", lack.New(fmt.Sprintf("%s names no jar: %v", floodlightEnv, err), ":  ", "name Floodlight's target/floodlight.jar")
+		return "", lack.New(fmt.Sprintf("%s names no jar: %v", floodlightEnv, err), ":  ",
+			"name Floodlight's target/floodlight.jar")
 	}
 	return named, nil
 }

@@ -183,7 +183,8 @@ func (c *Controller) Version(ctx context.Context, p Places) (string, error) {
 	}
 	cmd := exec.CommandContext(ctx, program[0], args...)
 	cmd.Dir, cmd.WaitDelay = "/", time.Second
-	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/", "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1"}
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/", "LANG=C.UTF-8",
+		"PYTHONDONTWRITEBYTECODE=1"}
 	p.runAs(cmd, program, cmd.Dir)
 	out, err := cmd.Output()
 	if err != nil {

@@ -17,6 +17,7 @@ var ovsTestcontroller = &Controller{
 		return []string{program}, ok
 	},
 	run: func(port int, version string) (args, env []string) {
-		return []string{"-OOpenFlow" + strings.ReplaceAll(version, ".", ""), "-vsyslog:off", "-vconsole:info", "--unixctl=none", "ptcp:" + number(port) + ":127.0.0.1"}, nil
+		return []string{"-OOpenFlow" + strings.ReplaceAll(version, ".", ""), "-vsyslog:off", "-vconsole:info",
+			"--unixctl=none", "ptcp:" + number(port) + ":127.0.0.1"}, nil
 	},
 }

@@ -72,10 +72,12 @@ func (t *table) tellFull(p *port, number uint32, all bool) {
 	switch {
 	case all && !t.full:
 		t.full = true
-		t.app.log.Warn("the limit on learned addresses of the switch is reached: "+then, "switch", t.sw.Name(), "addresses", maxAddresses)
+		t.app.log.Warn("the limit on learned addresses of the switch is reached: "+then, "switch", t.sw.Name(),
+			"addresses", maxAddresses)
 	case !all && !p.full:
 		p.full = true
-		t.app.log.Warn("the limit on learned addresses of the port is reached: "+then, "switch", t.sw.Name(), "port", number, "addresses", maxEdgeAddresses)
+		t.app.log.Warn("the limit on learned addresses of the port is reached: "+then, "switch", t.sw.Name(), "port",
+			number, "addresses", maxEdgeAddresses)
 	}
 }
 
@@ -88,7 +90,8 @@ func (t *table) move(src openflow.MAC, x address, port uint32) bool {
 	}
 	if x.moves++; x.moves > maxMoves && x.pinned <= now {
 		x.pinned, x.moves = now+pinTime, 0
-		t.app.log.Warn("address flaps between two ports; it is held at the first", "switch", t.sw.Name(), "address", src,
+		t.app.log.Warn("address flaps between two ports; it is held at the first", "switch", t.sw.Name(), "address",
+			src,
 			"first", x.port, "second", port, "for", pinTime*time.Second)
 	}
 	if x.pinned > now {
@@ -126,13 +129,15 @@ func (t *table) unlearn(x openflow.MAC) {
 }
 
 func sourceEntry(src openflow.MAC, port uint32) *openflow.FlowMod {
-	m := flow(openflow.FlowAdd, sourceTable, 2, openflow.NewMatch(openflow.InPort(port), openflow.EthSrc(src)), openflow.GotoTable(destinationTable))
+	m := flow(openflow.FlowAdd, sourceTable, 2, openflow.NewMatch(openflow.InPort(port), openflow.EthSrc(src)),
+		openflow.GotoTable(destinationTable))
 	m.Cookie, m.HardTimeout = addressCookie, sourceHard
 	return m
 }
 
 func destinationEntry(dst openflow.MAC, port uint32) *openflow.FlowMod {
-	m := flow(openflow.FlowAdd, destinationTable, 1, openflow.NewMatch(openflow.EthDst(dst)), openflow.ApplyActions(openflow.Output(port)))
+	m := flow(openflow.FlowAdd, destinationTable, 1, openflow.NewMatch(openflow.EthDst(dst)),
+		openflow.ApplyActions(openflow.Output(port)))
 	m.Cookie, m.IdleTimeout, m.Flags = addressCookie, destinationIdle, openflow.FlowSendFlowRem
 	return m
 }

@@ -113,7 +113,8 @@ type closedPorts struct {
 
 // Share makes the app a member's. Call it before Start.
 func (a *App) Share(member string, s store.Store) {
-	a.agreement = &agreement{member: member, board: announce.New[confirmation](s, treePrefix, member, a.poke), confirmed: map[uint64]closedPorts{}}
+	a.agreement = &agreement{member: member, board: announce.New[confirmation](s, treePrefix, member, a.poke),
+		confirmed: map[uint64]closedPorts{}}
 }
 
 // agree starts following the members' confirmations.
@@ -142,7 +143,8 @@ func (g *agreement) wants(w confirmation) {
 
 // followShared is follow in a cluster: the tree spans all members' switches, and ports are opened
 // only when all have confirmed it.
-func (a *App) followShared(tables []*table, ports []discovery.Port, links []discovery.Link, now time.Time) (settled bool) {
+func (a *App) followShared(tables []*table, ports []discovery.Port, links []discovery.Link,
+	now time.Time) (settled bool) {
 	g, s := a.build(tables, ports, links, now), a.agreement
 	g.plan()
 	tree := g.name()

@@ -44,7 +44,8 @@ func payload(etherType uint16, b []byte) []openflow.OXM {
 		}
 		return append(fields, transport(b[9], b[header:])...)
 	case etherType == openflow.EthTypeIPv6 && len(b) >= 40:
-		fields = append(fields, openflow.IPv6Src(netip.AddrFrom16([16]byte(b[8:]))), openflow.IPv6Dst(netip.AddrFrom16([16]byte(b[24:]))))
+		fields = append(fields, openflow.IPv6Src(netip.AddrFrom16([16]byte(b[8:]))),
+			openflow.IPv6Dst(netip.AddrFrom16([16]byte(b[24:]))))
 		if more := transport(b[6], b[40:]); more != nil { // no further headers in between
 			fields = append(append(fields, openflow.IPProto(b[6])), more...)
 		}

@@ -80,7 +80,8 @@ func New(d *discovery.App, only func(dpid uint64) bool) *App {
 	if only == nil {
 		only = func(uint64) bool { return true }
 	}
-	a := &App{discovery: d, only: only, log: slog.New(slog.DiscardHandler), switches: map[uint64]*table{}, changed: make(chan struct{}, 1)}
+	a := &App{discovery: d, only: only, log: slog.New(slog.DiscardHandler), switches: map[uint64]*table{},
+		changed: make(chan struct{}, 1)}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	return a
 }

@@ -27,7 +27,8 @@ type view struct {
 
 // look makes the view from discovery's links and the tables.
 func (a *App) look(tables []*table, links []discovery.Link) *view {
-	v := &view{tables: map[uint64]*table{}, frozen: map[uint64]bool{}, held: map[openflow.MAC]bool{}, into: map[uint64][]steer.Edge{}, over: map[end]steer.Edge{}}
+	v := &view{tables: map[uint64]*table{}, frozen: map[uint64]bool{}, held: map[openflow.MAC]bool{},
+		into: map[uint64][]steer.Edge{}, over: map[end]steer.Edge{}}
 	open := map[end]bool{}
 	for _, t := range tables {
 		v.tables[t.dpid] = t

@@ -71,7 +71,8 @@ func (a *App) Reactive() bool { return a.reactive }
 
 // toController is the table-miss entry.
 func toController() *openflow.FlowMod {
-	m := flow(openflow.FlowAdd, sourceTable, 0, openflow.Match{}, openflow.ApplyActions(openflow.OutputController(openflow.MaxLenNoBuffer)))
+	m := flow(openflow.FlowAdd, sourceTable, 0, openflow.Match{},
+		openflow.ApplyActions(openflow.OutputController(openflow.MaxLenNoBuffer)))
 	m.Flags = openflow.FlowSendFlowRem
 	return m
 }
@@ -93,7 +94,8 @@ func (t *table) adoptFlows() bool {
 			_ = flows.Remove(controller.KeyOf(f))
 			continue
 		}
-		for number, r := range map[uint32]role{in: role(f.Cookie & kindMask), out: role(f.Cookie >> leadsShift & kindMask)} {
+		for number, r := range map[uint32]role{in: role(f.Cookie & kindMask),
+			out: role(f.Cookie >> leadsShift & kindMask)} {
 			if p := t.ports[number]; p == nil {
 				t.ports[number] = &port{phase: open, role: r, held: held}
 			} else {
@@ -165,7 +167,8 @@ func (t *table) pass(p *controller.Packet) {
 		}
 		t.sendOn(p, out...)
 	case x.port != p.InPort: // otherwise it has been there
-		m := flow(openflow.FlowAdd, sourceTable, flowPriority, matchFlow(p), openflow.ApplyActions(openflow.Output(x.port)))
+		m := flow(openflow.FlowAdd, sourceTable, flowPriority, matchFlow(p),
+			openflow.ApplyActions(openflow.Output(x.port)))
 		m.Cookie, m.IdleTimeout = addressCookie|uint64(t.ports[p.InPort].role)|uint64(t.ports[x.port].role)<<leadsShift, flowIdle
 		_ = t.sw.Send(m)
 		t.sendOn(p, openflow.Output(x.port))
@@ -174,7 +177,8 @@ func (t *table) pass(p *controller.Packet) {
 
 func (t *table) sendOn(p *controller.Packet, actions ...openflow.Action) {
 	if len(actions) > 0 {
-		_ = t.sw.Send(&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: p.InPort, Actions: actions, Data: p.Data})
+		_ = t.sw.Send(&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: p.InPort, Actions: actions,
+			Data: p.Data})
 	}
 }
 

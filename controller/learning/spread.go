@@ -253,7 +253,8 @@ func (a *App) bound(v *view, out map[openflow.MAC]end) {
 	}
 	if !a.spreading.full {
 		a.spreading.full = true
-		a.log.Warn("the limit on hosts with paths is reached; packets to further ones are flooded", "hosts", len(out), "paths to", most)
+		a.log.Warn("the limit on hosts with paths is reached; packets to further ones are flooded", "hosts", len(out),
+			"paths to", most)
 	}
 	var fresh []openflow.MAC
 	for mac := range out {

@@ -107,11 +107,13 @@ type table struct {
 
 func newTable(a *App, s *controller.Switch) *table {
 	reign, _ := s.Reign()
-	return &table{app: a, dpid: s.DPID(), reign: reign, since: time.Now(), sw: s, ports: map[uint32]*port{}, addresses: map[openflow.MAC]address{}, entries: newEntries(),
+	return &table{app: a, dpid: s.DPID(), reign: reign, since: time.Now(), sw: s, ports: map[uint32]*port{},
+		addresses: map[openflow.MAC]address{}, entries: newEntries(),
 		pending: map[openflow.MAC]bool{}, paths: map[openflow.MAC]uint32{}}
 }
 
-func flow(command openflow.FlowModCommand, table uint8, priority uint16, m openflow.Match, i ...openflow.Instruction) *openflow.FlowMod {
+func flow(command openflow.FlowModCommand, table uint8, priority uint16, m openflow.Match,
+	i ...openflow.Instruction) *openflow.FlowMod {
 	f := openflow.NewFlowMod(command, priority, m, i...)
 	f.Table, f.Cookie = table, Cookie
 	return f
@@ -119,7 +121,8 @@ func flow(command openflow.FlowModCommand, table uint8, priority uint16, m openf
 
 // miss floods packets to unknown destinations.
 func miss() *openflow.FlowMod {
-	return flow(openflow.FlowAdd, destinationTable, 0, openflow.Match{}, openflow.ApplyActions(openflow.Group(floodGroup)))
+	return flow(openflow.FlowAdd, destinationTable, 0, openflow.Match{},
+		openflow.ApplyActions(openflow.Group(floodGroup)))
 }
 
 // flood is the group that sends to all forwarding ports except the one on which the packet arrived
@@ -135,7 +138,8 @@ func flood(ports []uint32) *openflow.GroupDesc {
 // portEntries returns the entries of a port in a role.
 func portEntries(number uint32, r role) []*openflow.FlowMod {
 	in := openflow.InPort(number)
-	pass := []openflow.Instruction{openflow.ApplyActions(openflow.OutputController(headerLen)), openflow.GotoTable(destinationTable)}
+	pass := []openflow.Instruction{openflow.ApplyActions(openflow.OutputController(headerLen)),
+		openflow.GotoTable(destinationTable)}
 	switch r {
 	case blocked:
 		pass = nil
@@ -162,7 +166,8 @@ func portEntries(number uint32, r role) []*openflow.FlowMod {
 // and advertisements.
 func listened(in openflow.OXM) []openflow.Match {
 	icmp := func(kind uint8) openflow.Match {
-		return openflow.NewMatch(in, openflow.EthType(openflow.EthTypeIPv6), openflow.IPProto(openflow.IPProtoICMPv6), openflow.ICMPv6Type(kind))
+		return openflow.NewMatch(in, openflow.EthType(openflow.EthTypeIPv6), openflow.IPProto(openflow.IPProtoICMPv6),
+			openflow.ICMPv6Type(kind))
 	}
 	return []openflow.Match{openflow.NewMatch(in, openflow.EthType(openflow.EthTypeARP)), icmp(135), icmp(136)}
 }

@@ -117,7 +117,8 @@ func (a *App) judge(n *node, k kind, err error) {
 	default:
 		a.requests.Unanswered++
 		if n.silent++; n.silent == 3 {
-			a.log.Warn("the switch does not answer requests for statistics; it is asked less often", "switch", n.sw.Name(), "error", err)
+			a.log.Warn("the switch does not answer requests for statistics; it is asked less often", "switch",
+				n.sw.Name(), "error", err)
 		}
 	}
 }
@@ -125,7 +126,8 @@ func (a *App) judge(n *node, k kind, err error) {
 func (a *App) read(ctx context.Context, n *node, k kind) error {
 	switch k {
 	case readPorts:
-		list, err := controller.Ask[openflow.PortStatsList](ctx, n.sw, openflow.PortStatsRequest{Port: openflow.PortAny})
+		list, err := controller.Ask[openflow.PortStatsList](ctx, n.sw,
+			openflow.PortStatsRequest{Port: openflow.PortAny})
 		if err == nil {
 			a.takePorts(n, list, time.Now())
 		}
@@ -208,7 +210,8 @@ func (a *App) readGroups(ctx context.Context, n *node) error {
 	var stats openflow.GroupStatsList
 	list, err := controller.Ask[openflow.GroupDescList](ctx, n.sw, openflow.NoBody(openflow.MultipartGroupDesc))
 	if err == nil && len(list) > 0 {
-		stats, err = controller.Ask[openflow.GroupStatsList](ctx, n.sw, openflow.GroupStatsRequest{Group: openflow.GroupAll})
+		stats, err = controller.Ask[openflow.GroupStatsList](ctx, n.sw,
+			openflow.GroupStatsRequest{Group: openflow.GroupAll})
 	}
 	now := time.Now()
 	groups := joinGroups(list, stats)

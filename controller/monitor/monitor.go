@@ -109,7 +109,8 @@ type node struct {
 
 // New returns the app.
 func New(o Options) *App {
-	a := &App{o: o.withDefaults(), wake: make(chan struct{}, 1), nodes: map[uint64]*node{}, watchers: map[*watcher]bool{}}
+	a := &App{o: o.withDefaults(), wake: make(chan struct{}, 1), nodes: map[uint64]*node{},
+		watchers: map[*watcher]bool{}}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.poller.pacer = pacer{perSecond: float64(a.o.PerSecond), burst: max(1, float64(a.o.PerSecond)*2*a.o.pace().Seconds())} // one pause may be late
 	return a

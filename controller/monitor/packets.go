@@ -36,7 +36,8 @@ func (p *packets) look(n *node, now time.Time) {
 		}
 		since := PacketCount{Packets: packets - seen.Packets, Bytes: bytes - seen.Bytes}
 		seconds := max(now.Sub(p.last), time.Millisecond).Seconds()
-		*seen = PacketCount{Packets: packets, Bytes: bytes, PacketRate: float64(since.Packets) / seconds, ByteRate: float64(since.Bytes) / seconds}
+		*seen = PacketCount{Packets: packets, Bytes: bytes, PacketRate: float64(since.Packets) / seconds,
+			ByteRate: float64(since.Bytes) / seconds}
 		p.interval[i].Packets += since.Packets
 		p.interval[i].Bytes += since.Bytes
 		p.rows = append(p.rows, database.PacketsIn{Time: now, Interval: now.Sub(p.last), Switch: n.sw.DPID(),

@@ -26,20 +26,26 @@ var (
 	descLookups  = describe("flow_lookups_total", "Packets that a switch has looked up in its tables.", "switch")
 	descMatched  = describe("flow_matches_total", "Packets that matched an entry of a table.", "switch")
 
-	descSouth  = describe("openflow_bytes_total", "Bytes of OpenFlow with a switch since it connected.", "switch", "direction")
-	descRecent = describe("openflow_recent_bytes", "Bytes of OpenFlow with a switch in the last 30 seconds, both directions.", "switch")
+	descSouth = describe("openflow_bytes_total", "Bytes of OpenFlow with a switch since it connected.", "switch",
+		"direction")
+	descRecent = describe("openflow_recent_bytes",
+		"Bytes of OpenFlow with a switch in the last 30 seconds, both directions.", "switch")
 
 	descPort     = describe("port_info", "Names of ports; the value is 1.", "switch", "port", "name", "address")
 	descUp       = describe("port_up", "1: the port is enabled, and its link is up.", "switch", "port")
-	descCapacity = describe("port_capacity_bytes", "Bytes that a port's link carries in a second, in each direction.", "switch", "port")
-	descUsed     = describe("port_utilization_ratio", "Share of the capacity that is used.", "switch", "port", "direction")
-	descBytes    = describe("port_bytes_total", "Bytes through a port.", "switch", "port", "direction")
-	descPackets  = describe("port_packets_total", "Packets through a port.", "switch", "port", "direction")
-	descDropped  = describe("port_dropped_packets_total", "Packets that a port has dropped.", "switch", "port", "direction")
-	descErrors   = describe("port_errors_total", "Errors of a port.", "switch", "port", "direction")
+	descCapacity = describe("port_capacity_bytes", "Bytes that a port's link carries in a second, in each direction.",
+		"switch", "port")
+	descUsed = describe("port_utilization_ratio", "Share of the capacity that is used.", "switch", "port",
+		"direction")
+	descBytes   = describe("port_bytes_total", "Bytes through a port.", "switch", "port", "direction")
+	descPackets = describe("port_packets_total", "Packets through a port.", "switch", "port", "direction")
+	descDropped = describe("port_dropped_packets_total", "Packets that a port has dropped.", "switch", "port",
+		"direction")
+	descErrors = describe("port_errors_total", "Errors of a port.", "switch", "port", "direction")
 
 	descIn      = describe("packet_in_total", "Packets that have come to the controller.", "protocol")
-	descInBytes = describe("packet_in_bytes_total", "Bytes of the packets that have come to the controller.", "protocol")
+	descInBytes = describe("packet_in_bytes_total", "Bytes of the packets that have come to the controller.",
+		"protocol")
 
 	descPeriod   = describe("monitor_period_seconds", "Time between two readings of a switch's ports.")
 	descRequests = describe("monitor_requests_total", "Requests for statistics, by what has become of them.", "result")
@@ -49,7 +55,8 @@ var (
 
 // Describe lists all metrics that Collect may send.
 func (c collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descSwitches, descFlows, descLookups, descMatched, descSouth, descRecent, descPort, descUp, descCapacity, descUsed,
+	for _, d := range []*prometheus.Desc{descSwitches, descFlows, descLookups, descMatched, descSouth, descRecent,
+		descPort, descUp, descCapacity, descUsed,
 		descBytes, descPackets, descDropped, descErrors, descIn, descInBytes, descPeriod, descRequests, descRows, descQueue} {
 		to <- d
 	}

@@ -24,7 +24,8 @@ const (
 	NumProtocols
 )
 
-var protocolNames = [NumProtocols]string{"arp", "icmp", "igmp", "tcp", "udp", "ospf", "ipv4", "ndp", "mld", "ipv6", "lldp", "bddp", "other"}
+var protocolNames = [NumProtocols]string{"arp", "icmp", "igmp", "tcp", "udp", "ospf", "ipv4", "ndp", "mld", "ipv6",
+	"lldp", "bddp", "other"}
 
 // String is the name in the database and in Prometheus' labels.
 func (p Protocol) String() string {

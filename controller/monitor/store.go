@@ -30,7 +30,8 @@ func (a *App) storeSwitch(s *controller.Switch, up bool) {
 		return
 	}
 	f := s.Features()
-	a.o.Store.PutSwitch(database.Switch{DPID: s.DPID(), Tables: int(f.Tables), Buffers: f.Buffers, Up: up, Since: time.Now()})
+	a.o.Store.PutSwitch(database.Switch{DPID: s.DPID(), Tables: int(f.Tables), Buffers: f.Buffers, Up: up,
+		Since: time.Now()})
 }
 
 func (a *App) storePorts(s *controller.Switch) {
@@ -40,7 +41,8 @@ func (a *App) storePorts(s *controller.Switch) {
 	described := s.Ports()
 	ports := make([]database.Port, len(described))
 	for i, d := range described {
-		ports[i] = database.Port{Number: d.Number, Name: valid(d.Name), MAC: d.HWAddr.String(), Up: d.Works(), Speed: uint64(speedOf(d))}
+		ports[i] = database.Port{Number: d.Number, Name: valid(d.Name), MAC: d.HWAddr.String(), Up: d.Works(),
+			Speed: uint64(speedOf(d))}
 	}
 	a.o.Store.ReplacePorts(s.DPID(), ports)
 }

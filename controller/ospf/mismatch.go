@@ -41,7 +41,8 @@ func cure(m engine.Mismatch) string {
 	case engine.DifferSubnet:
 		return "give one of them an address in the other's subnet; here it is the `address` of this end of the link"
 	case engine.DifferMask:
-		return fmt.Sprintf("write the `address` of this end of the link with that mask, or set the mask %s there", m.Ours)
+		return fmt.Sprintf("write the `address` of this end of the link with that mask, or set the mask %s there",
+			m.Ours)
 	case engine.DifferHello:
 		return fmt.Sprintf("set `ospf: {hello: %s}` on this link, or %s there", seconds, m.Ours)
 	case engine.DifferDead:
@@ -106,8 +107,9 @@ func (n *network) heard(p *port, list []Neighbor) []Neighbor {
 		i := slices.IndexFunc(list, func(x Neighbor) bool { return x.Address == m.From })
 		if i < 0 {
 			i = len(list)
-			list = append(list, Neighbor{Router: p.router.Name, Interface: p.Name, Area: p.engine.Area().ID(), RouterID: m.Neighbor,
-				Address: m.From, State: engine.NeighborDown.String()})
+			list = append(list, Neighbor{Router: p.router.Name, Interface: p.Name, Area: p.engine.Area().ID(),
+				RouterID: m.Neighbor,
+				Address:  m.From, State: engine.NeighborDown.String()})
 			if m.What != engine.SameRouterID {
 				list[i].Neighbor = n.nameOf(m.Neighbor)
 			}

@@ -97,7 +97,8 @@ type segment struct {
 }
 
 func newNetwork(log *slog.Logger, now time.Time) *network {
-	return &network{log: log, begun: now, away: map[uint64]*datapath{}, edges: map[uint64]bool{}, told: map[string]bool{},
+	return &network{log: log, begun: now, away: map[uint64]*datapath{}, edges: map[uint64]bool{},
+		told: map[string]bool{},
 		used: usedRoutes{}, gaveWay: map[netip.Prefix]time.Time{},
 		logged: map[string]time.Time{}}
 }

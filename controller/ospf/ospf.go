@@ -79,9 +79,11 @@ type arrived struct {
 
 // New returns the app, which must come before routing in the order of apps.
 func New(d *discovery.App, r *routing.App, c Config) (*App, error) {
-	a := &App{routing: r, discovery: d, queue: make(chan arrived, maxQueue), wake: make(chan struct{}, 1), stop: make(chan struct{}),
-		net: newNetwork(slog.New(slog.DiscardHandler), time.Now())}
-	if err := r.Speak(routing.Protocol{Name: topology.SourceOSPF, Distance: rib.OSPF, Paths: [2]bool{true, false}, Speaker: (*speaker)(a), Restarting: a.restarting,
+	a := &App{routing: r, discovery: d, queue: make(chan arrived, maxQueue), wake: make(chan struct{}, 1),
+		stop: make(chan struct{}),
+		net:  newNetwork(slog.New(slog.DiscardHandler), time.Now())}
+	if err := r.Speak(routing.Protocol{Name: topology.SourceOSPF, Distance: rib.OSPF, Paths: [2]bool{true, false},
+		Speaker: (*speaker)(a), Restarting: a.restarting,
 		Wants: []routing.Wanted{{Protocol: ipProtocol, Groups: []netip.Prefix{allRouters}}}}); err != nil {
 		return nil, err
 	}

@@ -100,7 +100,8 @@ func (r *router) outside(used map[netip.Prefix]*routing.Route) (out []engine.Ext
 				return
 			}
 			if decided[p] = true; !rule.Deny {
-				out = append(out, engine.External{Prefix: p, Type2: rule.Type == 2, Metric: uint32(rule.Metric), Forward: forward, Tag: announced})
+				out = append(out, engine.External{Prefix: p, Type2: rule.Type == 2, Metric: uint32(rule.Metric),
+					Forward: forward, Tag: announced})
 			}
 		}
 		if rule.Source == topology.OSPFDefault {

@@ -50,7 +50,8 @@ func (n *network) poll(now time.Time) (o output, deadline time.Time) {
 		x := n.neighborChange(now, c)
 		o.neighbors = append(o.neighbors, x)
 		if c.Reason != "" && c.To == engine.NeighborDown {
-			n.log.Warn("ospf: a neighbour was dropped, and is ignored for a while", "router", x.Router, "interface", x.Interface, "neighbor", x.Neighbor,
+			n.log.Warn("ospf: a neighbour was dropped, and is ignored for a while", "router", x.Router, "interface",
+				x.Interface, "neighbor", x.Neighbor,
 				"reason", x.Reason)
 		}
 	}
@@ -60,7 +61,8 @@ func (n *network) poll(now time.Time) (o output, deadline time.Time) {
 		}
 		x := n.restartOf(now, c)
 		o.restarts = append(o.restarts, x)
-		n.log.Info("ospf: "+x.what(), "router", x.Router, "interface", x.Interface, "neighbor", x.Neighbor, "seconds", x.Seconds, "reason", x.Reason)
+		n.log.Info("ospf: "+x.what(), "router", x.Router, "interface", x.Interface, "neighbor", x.Neighbor, "seconds",
+			x.Seconds, "reason", x.Reason)
 		if x.done() {
 			n.dropTables()
 		}

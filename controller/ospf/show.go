@@ -98,7 +98,8 @@ func (r Restart) what() string {
 }
 
 func (n *network) restartOf(now time.Time, c engine.RestartChange) Restart {
-	x := Restart{Time: now, Router: n.nameOf(c.Router.ID()), Neighbor: c.Neighbor, Begins: c.Begins, Seconds: c.Period.Seconds(), Reason: c.Reason}
+	x := Restart{Time: now, Router: n.nameOf(c.Router.ID()), Neighbor: c.Neighbor, Begins: c.Begins,
+		Seconds: c.Period.Seconds(), Reason: c.Reason}
 	if c.Interface == nil {
 		return x
 	}
@@ -185,7 +186,8 @@ func (a *App) Neighbors(name string) []Neighbor {
 			dr, _ := p.engine.DR()
 			var list []Neighbor
 			for _, x := range p.engine.Neighbors() {
-				nb := Neighbor{Router: r.Name, Interface: p.Name, Area: p.engine.Area().ID(), Neighbor: a.net.nameOf(x.ID), RouterID: x.ID,
+				nb := Neighbor{Router: r.Name, Interface: p.Name, Area: p.engine.Area().ID(),
+					Neighbor: a.net.nameOf(x.ID), RouterID: x.ID,
 					Address: address(x.Addr), State: x.State.String(), DR: address(dr), Requests: x.Requests, Unacked: x.Unacknowledged}
 				if p.segment == nil && x.Dead > 0 {
 					dead := max(x.Dead, 0).Seconds()
@@ -217,7 +219,8 @@ func (a *App) Interfaces(name string) []Attachment {
 
 func (p *port) show() Attachment {
 	e, c := p.engine, p.Settings
-	x := Attachment{Router: p.router.Name, Interface: p.Name, Address: e.Address(), Area: e.Area().ID(), Type: e.Type().String(),
+	x := Attachment{Router: p.router.Name, Interface: p.Name, Address: e.Address(), Area: e.Area().ID(),
+		Type:  e.Type().String(),
 		State: e.State().String(), Cost: e.Cost(), Passive: c.Passive, Inside: p.segment != nil, Refused: p.counts.refused, Reason: p.counts.reason}
 	dr, bdr := e.DR()
 	x.DR, x.BDR = address(dr), address(bdr)
@@ -293,7 +296,8 @@ func (a *App) Database(name string) []LSA {
 }
 
 func (n *network) show(area *engine.ID, l engine.LSA) LSA {
-	return LSA{Area: area, Type: l.Type.String(), ID: l.ID, Router: n.nameOf(l.AdvRouter), AdvRtr: l.AdvRouter, Age: l.Age,
+	return LSA{Area: area, Type: l.Type.String(), ID: l.ID, Router: n.nameOf(l.AdvRouter), AdvRtr: l.AdvRouter,
+		Age:      l.Age,
 		Sequence: fmt.Sprintf("0x%08x", uint32(l.Seq)), Checksum: fmt.Sprintf("0x%04x", l.Checksum), Content: n.content(l)}
 }
 
@@ -307,7 +311,8 @@ func (n *network) content(l engine.LSA) string {
 			return err.Error()
 		}
 		var words []string
-		for bit, name := range map[engine.RouterFlags]string{engine.FlagBorder: "area border router", engine.FlagExternal: "AS boundary router", engine.FlagVirtual: "virtual link"} {
+		for bit, name := range map[engine.RouterFlags]string{engine.FlagBorder: "area border router",
+			engine.FlagExternal: "AS boundary router", engine.FlagVirtual: "virtual link"} {
 			if x.Flags&bit != 0 {
 				words = append(words, name)
 			}
@@ -382,7 +387,8 @@ func (a *App) Routes(name string) ([]Route, error) {
 		}
 		out = append(out, a.routesOf(router)...)
 		if len(out) > maxShown {
-			return nil, fmt.Errorf("the routers have more than %d routes; name a router:  trivet ospf routes r1", maxShown)
+			return nil, fmt.Errorf("the routers have more than %d routes; name a router:  trivet ospf routes r1",
+				maxShown)
 		}
 	}
 	return out, nil
@@ -397,7 +403,8 @@ func (a *App) routesOf(name string) (out []Route) {
 			ports[p.Port] = p.Name
 		}
 		for _, x := range r.engine.Routes().Routes {
-			y := Route{Router: r.Name, Prefix: x.Prefix, Type: x.Type.String(), Cost: x.Cost, Tag: x.Tag, Drop: x.Discard, Hops: []Hop{}}
+			y := Route{Router: r.Name, Prefix: x.Prefix, Type: x.Type.String(), Cost: x.Cost, Tag: x.Tag,
+				Drop: x.Discard, Hops: []Hop{}}
 			if x.Type <= engine.InterArea {
 				y.Area = &x.Area
 			}
@@ -469,7 +476,8 @@ func (a *App) Capture(name string) []byte {
 
 // neighborChange converts a change for watchers.
 func (n *network) neighborChange(now time.Time, c engine.NeighborChange) NeighborChange {
-	x := NeighborChange{Time: now, Neighbor: c.Neighbor, From: c.From.String(), To: c.To.String(), Reason: c.Reason, Router: n.nameOf(c.Interface.Router().ID())}
+	x := NeighborChange{Time: now, Neighbor: c.Neighbor, From: c.From.String(), To: c.To.String(), Reason: c.Reason,
+		Router: n.nameOf(c.Interface.Router().ID())}
 	if p := n.portOf(c.Interface); p != nil {
 		x.Interface = p.Name
 	}

@@ -32,7 +32,8 @@ func ConfigOf(t *topology.Topology) (c Config) {
 			r.Interfaces = append(r.Interfaces, interfacesOf(f, port)...)
 		}
 		for _, v := range o.VirtualLinks {
-			r.Virtual = append(r.Virtual, engine.VirtualLinkConfig{Transit: engine.ID(v.Area), Peer: engine.IDOf(v.Peer), HelloInterval: v.Hello,
+			r.Virtual = append(r.Virtual, engine.VirtualLinkConfig{Transit: engine.ID(v.Area),
+				Peer: engine.IDOf(v.Peer), HelloInterval: v.Hello,
 				DeadInterval: v.Dead, RxmtInterval: v.Retransmit, TransmitDelay: v.Delay, Auth: authOf(v.Auth)})
 		}
 		r.Redistribute = o.Redistribute
@@ -67,14 +68,16 @@ func addArea(areas map[engine.ID]engine.AreaConfig, a topology.OSPFArea) {
 // interfacesOf makes an interface for each address.
 func interfacesOf(f topology.OSPFInterface, port uint32) (out []Interface) {
 	for i, a := range f.Addresses {
-		s := engine.InterfaceConfig{Area: engine.ID(f.Area), Address: a, Cost: uint16(f.Cost), Passive: f.Passive || i > 0,
+		s := engine.InterfaceConfig{Area: engine.ID(f.Area), Address: a, Cost: uint16(f.Cost),
+			Passive:  f.Passive || i > 0,
 			Priority: uint8(f.Priority), NeverDR: f.Priority == 0, HelloInterval: f.Hello, DeadInterval: f.Dead, RxmtInterval: f.Retransmit,
 			TransmitDelay: max(f.Delay, time.Second), MaxLSAs: f.MaxLSAs, Auth: authOf(f.Auth)}
 		if f.Link != nil {
 			s.MTU = uint16(f.Link.MTUAt(f.End))
 		}
-		s.Type = map[topology.OSPFNetwork]engine.InterfaceType{topology.PointToPoint: engine.PointToPoint, topology.Broadcast: engine.Broadcast,
-			topology.Loopback: engine.Loopback}[f.Network]
+		s.Type = map[topology.OSPFNetwork]engine.InterfaceType{topology.PointToPoint: engine.PointToPoint,
+			topology.Broadcast: engine.Broadcast,
+			topology.Loopback:  engine.Loopback}[f.Network]
 		out = append(out, Interface{Port: port, Name: f.Name, Settings: s})
 	}
 	return out
@@ -102,7 +105,9 @@ func authOf(a topology.OSPFAuth) engine.Auth {
 	case topology.AuthSimple:
 		return engine.Auth{Type: engine.AuthSimple, Password: a.Key}
 	}
-	algorithm := map[topology.OSPFAuthType]engine.Algorithm{topology.AuthMD5: engine.KeyedMD5, topology.AuthSHA1: engine.HMACSHA1,
+	algorithm := map[topology.OSPFAuthType]engine.Algorithm{topology.AuthMD5: engine.KeyedMD5,
+		topology.AuthSHA1:   engine.HMACSHA1,
 		topology.AuthSHA256: engine.HMACSHA256, topology.AuthSHA384: engine.HMACSHA384, topology.AuthSHA512: engine.HMACSHA512}[a.Type]
-	return engine.Auth{Type: engine.AuthCryptographic, Keys: []engine.Key{{ID: uint8(a.ID), Algorithm: algorithm, Secret: []byte(a.Key)}}}
+	return engine.Auth{Type: engine.AuthCryptographic,
+		Keys: []engine.Key{{ID: uint8(a.ID), Algorithm: algorithm, Secret: []byte(a.Key)}}}
 }

@@ -17,7 +17,8 @@ type addresses struct {
 }
 
 func newAddresses(c *Config) *addresses {
-	a := &addresses{index: make(map[uint64]int, len(c.Routers)), owners: map[netip.Prefix][]owner{}, known: map[netip.Addr]owner{}}
+	a := &addresses{index: make(map[uint64]int, len(c.Routers)), owners: map[netip.Prefix][]owner{},
+		known: map[netip.Addr]owner{}}
 	for i := range c.Routers {
 		r := &c.Routers[i]
 		a.index[r.DPID] = i

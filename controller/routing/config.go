@@ -89,7 +89,8 @@ type StaticRoute struct {
 
 // StaticOf converts a static route of a topology.
 func StaticOf(s topology.Route) StaticRoute {
-	return StaticRoute{To: s.To.Masked(), Via: s.Via, Discard: s.Discard, Distance: s.Distance, Metric: s.Metric, Tag: s.Tag, Fallback: s.Computed}
+	return StaticRoute{To: s.To.Masked(), Via: s.Via, Discard: s.Discard, Distance: s.Distance, Metric: s.Metric,
+		Tag: s.Tag, Fallback: s.Computed}
 }
 
 // ConfigOf returns the configuration of a resolved topology's routing nodes.
@@ -141,8 +142,9 @@ func originOf(d topology.SourceDistance) Origin {
 	return Origin{sourcesByName[d.Source], d.Name}
 }
 
-var sourcesByName = map[string]Source{topology.SourceStatic: Static, topology.SourceBalanced: Balanced, topology.SourceShortestPath: Computed,
-	topology.SourceProgram: Program, topology.SourceProtocol: Spoken}
+var sourcesByName = map[string]Source{topology.SourceStatic: Static, topology.SourceBalanced: Balanced,
+	topology.SourceShortestPath: Computed,
+	topology.SourceProgram:      Program, topology.SourceProtocol: Spoken}
 
 // check reports what is wrong with a configuration.
 func (c *Config) check() error {

@@ -30,7 +30,8 @@ func (f Flow) String() string {
 }
 
 func (f Flow) compare(o Flow) int {
-	return cmp.Or(f.Src.Compare(o.Src), f.Dst.Compare(o.Dst), cmp.Compare(f.SrcPort, o.SrcPort), cmp.Compare(f.DstPort, o.DstPort))
+	return cmp.Or(f.Src.Compare(o.Src), f.Dst.Compare(o.Dst), cmp.Compare(f.SrcPort, o.SrcPort),
+		cmp.Compare(f.DstPort, o.DstPort))
 }
 
 const (

@@ -158,8 +158,9 @@ func address(b []byte) netip.Addr {
 // ip6 makes an IPv6 packet, and fills in the checksum of ICMPv6.
 func ip6(src, dst netip.Addr, proto, hops uint8, payload []byte) []byte {
 	b := make([]byte, 40, 40+len(payload))
-	header.IPv6(b).Encode(&header.IPv6Fields{PayloadLength: uint16(len(payload)), TransportProtocol: tcpip.TransportProtocolNumber(proto),
-		HopLimit: hops, SrcAddr: tcpip.AddrFrom16(src.As16()), DstAddr: tcpip.AddrFrom16(dst.As16())})
+	header.IPv6(b).Encode(&header.IPv6Fields{PayloadLength: uint16(len(payload)),
+		TransportProtocol: tcpip.TransportProtocolNumber(proto),
+		HopLimit:          hops, SrcAddr: tcpip.AddrFrom16(src.As16()), DstAddr: tcpip.AddrFrom16(dst.As16())})
 	if proto == openflow.IPProtoICMPv6 {
 		binary.BigEndian.PutUint16(payload[2:], 0)
 		binary.BigEndian.PutUint16(payload[2:], icmp6Checksum(b, payload))
@@ -170,7 +171,8 @@ func ip6(src, dst netip.Addr, proto, hops uint8, payload []byte) []byte {
 // icmp6Checksum returns the checksum of a message; 0 for a message whose checksum is correct.
 func icmp6Checksum(ip, message []byte) uint16 {
 	h := header.IPv6(ip)
-	sum := header.PseudoHeaderChecksum(openflow.IPProtoICMPv6, h.SourceAddress(), h.DestinationAddress(), uint16(len(message)))
+	sum := header.PseudoHeaderChecksum(openflow.IPProtoICMPv6, h.SourceAddress(), h.DestinationAddress(),
+		uint16(len(message)))
 	return ^checksum.Checksum(message, sum)
 }
 

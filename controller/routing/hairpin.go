@@ -21,7 +21,8 @@ func (n *node) hairpins(m *openflow.FlowMod, hops []Hop) (out []*openflow.FlowMo
 		}
 		actions := append([]openflow.Action{openflow.DecNwTTL()}, hopActions(h)...)
 		actions[len(actions)-1] = openflow.Output(openflow.PortInPort)
-		out = append(out, entry(m.Table, m.Priority+1, m.Match.With(openflow.InPort(h.Port)), openflow.ApplyActions(actions...)))
+		out = append(out, entry(m.Table, m.Priority+1, m.Match.With(openflow.InPort(h.Port)),
+			openflow.ApplyActions(actions...)))
 	}
 	return out
 }

@@ -74,7 +74,8 @@ func (n *node) toHost(f *Interface, p ipPacket) {
 	if isLinkLocal(p.dst) {
 		link = n.host.port(n, f).link
 	}
-	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(append([]byte(nil), p.data...))})
+	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(append([]byte(nil),
+		p.data...))})
 	n.mu.Unlock() // the answer may come before this returns
 	link.InjectInbound(kind, pkt)
 	pkt.DecRef()
@@ -83,14 +84,16 @@ func (n *node) toHost(f *Interface, p ipPacket) {
 
 func (n *node) newHost() *host {
 	h := &host{has: map[netip.Addr]bool{}, ports: map[uint32]*hostPort{}, stack: stack.New(stack.Options{
-		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
-		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
+		NetworkProtocols: []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4,
+			icmp.NewProtocol6},
 	})}
 	h.ctx, h.end = context.WithCancel(context.Background())
 	h.node.Store(n)
 	h.link = h.newLink(hostNIC, uint32(n.mtus[0]), func(now *node, packet []byte) { now.originate(packet) })
 	h.serve(n)
-	h.stack.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: hostNIC}, {Destination: header.IPv6EmptySubnet, NIC: hostNIC}})
+	h.stack.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: hostNIC},
+		{Destination: header.IPv6EmptySubnet, NIC: hostNIC}})
 	h.idle = time.AfterFunc(hostIdle, h.drop)
 	return h
 }
@@ -185,7 +188,8 @@ func (h *host) serve(n *node) {
 }
 
 func (h *host) add(id tcpip.NICID, a netip.Addr) {
-	protocol := tcpip.ProtocolAddress{Protocol: header.IPv6ProtocolNumber, AddressWithPrefix: netAddress(a).WithPrefix()}
+	protocol := tcpip.ProtocolAddress{Protocol: header.IPv6ProtocolNumber,
+		AddressWithPrefix: netAddress(a).WithPrefix()}
 	if a.Is4() {
 		protocol.Protocol = header.IPv4ProtocolNumber
 	}

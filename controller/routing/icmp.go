@@ -29,7 +29,8 @@ const errorRate, errorBurst = 1000, 200
 
 // sendError answers a packet that came in by an interface with an error. mu must be held.
 func (n *node) sendError(f *Interface, p ipPacket, e icmpError) {
-	if p.isError() || p.src.IsMulticast() || p.src.IsUnspecified() || p.dst.IsMulticast() || !n.errors.allow(errorRate, errorBurst) {
+	if p.isError() || p.src.IsMulticast() || p.src.IsUnspecified() || p.dst.IsMulticast() || !n.errors.allow(errorRate,
+		errorBurst) {
 		return
 	}
 	src := n.sourceOf(f, p.v4)

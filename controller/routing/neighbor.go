@@ -248,7 +248,8 @@ func (n *node) mayMove(nb *neighbor, to openflow.MAC) bool {
 	}
 	nb.moved = time.Now()
 	if nb.moves++; nb.moves == maxMoves {
-		n.app.c.Log().Warn("an address has several MACs; it keeps this one for a while", "router", n.Name, "interface", nb.itf.Name,
+		n.app.c.Log().Warn("an address has several MACs; it keeps this one for a while", "router", n.Name, "interface",
+			nb.itf.Name,
 			"address", nb.address, "kept", nb.mac, "refused", to)
 		return false
 	}

@@ -38,7 +38,8 @@ type Origin struct {
 }
 
 // distances are the default distances of sources. A protocol has its own.
-var distances = [...]rib.Distance{rib.Connected, rib.Static, rib.Balanced, rib.OSPF, rib.ShortestPath, rib.Computed, rib.Program}
+var distances = [...]rib.Distance{rib.Connected, rib.Static, rib.Balanced, rib.OSPF, rib.ShortestPath, rib.Computed,
+	rib.Program}
 
 // given returns the distance that a router sets for an origin, if it does.
 func (r *Router) given(o Origin) (d rib.Distance, is bool) {
@@ -183,8 +184,10 @@ func newNetwork(c *Config, up []map[uint32]bool, links []discovery.Link, protoco
 }
 
 // network makes the snapshot of routers that have these addresses.
-func (a *addresses) network(c *Config, up []map[uint32]bool, links []discovery.Link, protocols []*protocol) (*network, error) {
-	n := &network{addresses: a, balance: c.Balance, up: up, links: links, tables: make([]*table, len(c.Routers)), far: map[netip.Prefix][]uint32{},
+func (a *addresses) network(c *Config, up []map[uint32]bool, links []discovery.Link, protocols []*protocol) (*network,
+	error) {
+	n := &network{addresses: a, balance: c.Balance, up: up, links: links, tables: make([]*table, len(c.Routers)),
+		far:      map[netip.Prefix][]uint32{},
 		indirect: map[int]map[netip.Prefix][]*indirect{}}
 	for i := range c.Routers {
 		n.routers = append(n.routers, &c.Routers[i])
@@ -362,7 +365,8 @@ func (n *network) connected(t *table, router int, only netip.Prefix) {
 		f := &r.Interfaces[j]
 		for _, p := range f.Prefixes {
 			if n.up[router][f.Port] && chosen(only, p.Masked()) {
-				t.offer(&Route{Prefix: p.Masked(), Source: Connected, Hops: []Hop{{Port: f.Port, Interface: f.Name, src: f.MAC, router: -1}}})
+				t.offer(&Route{Prefix: p.Masked(), Source: Connected,
+					Hops: []Hop{{Port: f.Port, Interface: f.Name, src: f.MAC, router: -1}}})
 			}
 		}
 	}
@@ -418,8 +422,9 @@ func (n *network) addHops(hops []Hop, router int, edges []int32, p netip.Prefix)
 		if to.itf == nil || out == nil || slices.ContainsFunc(hops, func(h Hop) bool { return h.Port == out.Port && h.dst == to.itf.MAC }) {
 			continue
 		}
-		hops = append(hops, Hop{Port: out.Port, Interface: out.Name, Via: shared(out, to.itf, p.Addr().Is4()), Router: n.routers[to.router].Name,
-			src: out.MAC, dst: to.itf.MAC, router: to.router})
+		hops = append(hops, Hop{Port: out.Port, Interface: out.Name, Via: shared(out, to.itf, p.Addr().Is4()),
+			Router: n.routers[to.router].Name,
+			src:    out.MAC, dst: to.itf.MAC, router: to.router})
 	}
 	return hops
 }

@@ -46,7 +46,8 @@ type node struct {
 }
 
 func newNode(a *App, index int, r *Router) *node {
-	n := &node{Router: r, app: a, index: index, itf: map[uint32]*Interface{}, local: map[netip.Addr]*Interface{}, v6: r.hasIPv6(), up: map[uint32]bool{},
+	n := &node{Router: r, app: a, index: index, itf: map[uint32]*Interface{}, local: map[netip.Addr]*Interface{},
+		v6: r.hasIPv6(), up: map[uint32]bool{},
 		setups: map[netip.Prefix]*setup{}, flows: map[Traffic]time.Time{}, groups: map[string]uint32{}, neighbors: map[netip.Addr]*neighbor{},
 		advertised: map[uint32]time.Time{}}
 	for i := range r.Interfaces {
@@ -155,13 +156,15 @@ func toController() openflow.Instruction {
 
 // frame returns the entries that do not depend on routes.
 func (n *node) frame() (out []*openflow.FlowMod) {
-	out = append(out, entry(admissionTable, prioritySpecial, openflow.NewMatch(openflow.EthType(openflow.EthTypeARP)), toController()))
+	out = append(out, entry(admissionTable, prioritySpecial, openflow.NewMatch(openflow.EthType(openflow.EthTypeARP)),
+		toController()))
 	versions := []uint16{openflow.EthTypeIPv4}
 	if n.v6 {
 		versions = append(versions, openflow.EthTypeIPv6)
 		for _, kind := range []uint8{neighborSolicitation, neighborAdvertisement} {
-			out = append(out, entry(admissionTable, prioritySpecial, openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv6),
-				openflow.IPProto(openflow.IPProtoICMPv6), openflow.ICMPv6Type(kind)), toController()))
+			out = append(out, entry(admissionTable, prioritySpecial,
+				openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv6),
+					openflow.IPProto(openflow.IPProtoICMPv6), openflow.ICMPv6Type(kind)), toController()))
 		}
 	}
 	for _, f := range n.itf {
@@ -184,7 +187,8 @@ func matchDst(p netip.Prefix) openflow.Match {
 		if p.Bits() == 0 {
 			return openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv4))
 		}
-		return openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv4), openflow.IPv4Dst(p.Addr()).WithPrefix(p.Bits()))
+		return openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv4),
+			openflow.IPv4Dst(p.Addr()).WithPrefix(p.Bits()))
 	}
 	if p.Bits() == 0 {
 		return openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv6))
@@ -194,11 +198,13 @@ func matchDst(p netip.Prefix) openflow.Match {
 
 // routeKey is the key of a prefix's entry.
 func routeKey(p netip.Prefix) controller.RuleKey {
-	return controller.RuleKey{Table: routeTable, Priority: priorityRoute + priorityStep*uint16(p.Bits()), Match: matchDst(p)}
+	return controller.RuleKey{Table: routeTable, Priority: priorityRoute + priorityStep*uint16(p.Bits()),
+		Match: matchDst(p)}
 }
 
 func hopActions(h Hop) []openflow.Action {
-	return []openflow.Action{openflow.SetField(openflow.EthSrc(h.src)), openflow.SetField(openflow.EthDst(h.dst)), openflow.Output(h.Port)}
+	return []openflow.Action{openflow.SetField(openflow.EthSrc(h.src)), openflow.SetField(openflow.EthDst(h.dst)),
+		openflow.Output(h.Port)}
 }
 
 // way is the group and entries by which a router forwards to a prefix.
@@ -276,7 +282,8 @@ func buckets(hops []Hop) []openflow.Bucket {
 }
 
 func bucketsKey(list []openflow.Bucket) string {
-	return string((&openflow.GroupMod{GroupDesc: openflow.GroupDesc{Kind: openflow.GroupTypeSelect, Buckets: list}}).AppendTo(nil))
+	return string((&openflow.GroupMod{GroupDesc: openflow.GroupDesc{Kind: openflow.GroupTypeSelect,
+		Buckets: list}}).AppendTo(nil))
 }
 
 // groupID returns the id of the group with these buckets. It is derived from them, so that a group

@@ -71,7 +71,8 @@ func (a *App) Whole(t Traffic) Traffic { return Traffic{To: t.To} }
 
 // Compare orders traffic by subnet and part.
 func (t Traffic) Compare(o Traffic) int {
-	return cmp.Or(t.To.Compare(o.To), cmp.Compare(t.Part.Proto, o.Part.Proto), cmp.Compare(t.Part.Index, o.Part.Index), t.Part.Flow.compare(o.Part.Flow))
+	return cmp.Or(t.To.Compare(o.To), cmp.Compare(t.Part.Proto, o.Part.Proto), cmp.Compare(t.Part.Index, o.Part.Index),
+		t.Part.Flow.compare(o.Part.Flow))
 }
 
 // String is "10.0.1.0/24"; "10.0.1.0/24 tcp 3/16", the third of sixteen parts; or the same with a
@@ -252,7 +253,8 @@ func (n *node) steers(t Traffic) bool {
 // that has an entry but no longer exists. The latter first takes its subnet's way, in the order of
 // all changes, so that removing its entry then changes nothing. entries are the router's current
 // entries.
-func (n *node) compareParts(routes map[netip.Prefix]*Route, entries []*openflow.FlowMod, want, ends func(t Traffic, r *Route, w way)) {
+func (n *node) compareParts(routes map[netip.Prefix]*Route, entries []*openflow.FlowMod, want,
+	ends func(t Traffic, r *Route, w way)) {
 	usable := func(p netip.Prefix) bool {
 		r := routes[p]
 		return r != nil && r.Source != Connected && !r.Drop && n.wanted(r)

@@ -84,7 +84,8 @@ type protocol struct {
 	by map[uint64]bool
 }
 
-var taken = []string{"connected", "static", "program", "protocol", "balanced", "shortest-path", "fallback", "default", "deny"}
+var taken = []string{"connected", "static", "program", "protocol", "balanced", "shortest-path", "fallback", "default",
+	"deny"}
 
 // Speak registers a routing protocol, which no router speaks yet: see SetSpeakers. It fails if the
 // name is taken or invalid (letters, digits and hyphens).
@@ -220,7 +221,8 @@ func (n *node) protocolFrame() (out []*openflow.FlowMod) {
 		for _, w := range s.Wants {
 			for _, group := range w.Groups {
 				if group.Addr().Is4() || n.v6 {
-					out = append(out, entry(admissionTable, prioritySpecial, matchDst(group).With(openflow.IPProto(w.Protocol)), toController()))
+					out = append(out, entry(admissionTable, prioritySpecial,
+						matchDst(group).With(openflow.IPProto(w.Protocol)), toController()))
 				}
 			}
 		}
@@ -241,7 +243,8 @@ func (n *network) findsPaths(router int) (by [2]bool) {
 func (n *network) learned(t *table, router int, only netip.Prefix) {
 	for _, s := range n.protocols[router] {
 		for _, l := range s.routes(n.routers[router].DPID, only) {
-			r := &Route{Prefix: l.Prefix, Source: Spoken, Name: s.Name, usual: s.Distance, Metric: l.Metric, Tag: l.Tag, Drop: l.Drop}
+			r := &Route{Prefix: l.Prefix, Source: Spoken, Name: s.Name, usual: s.Distance, Metric: l.Metric, Tag: l.Tag,
+				Drop: l.Drop}
 			for _, h := range l.Hops {
 				if out := n.portOf(router, h.Port); out != nil && h.Via.IsValid() {
 					r.Hops = append(r.Hops, n.hopVia(router, out, h.Via))

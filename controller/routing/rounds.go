@@ -118,7 +118,8 @@ func (n *network) picture(configured string) string {
 	}
 	links := slices.Clone(n.links)
 	slices.SortFunc(links, func(x, y discovery.Link) int {
-		return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.FromPort, y.FromPort), cmp.Compare(x.To, y.To), cmp.Compare(x.ToPort, y.ToPort))
+		return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.FromPort, y.FromPort), cmp.Compare(x.To, y.To),
+			cmp.Compare(x.ToPort, y.ToPort))
 	})
 	for _, l := range links {
 		b = binary.BigEndian.AppendUint64(b[:0], l.From)

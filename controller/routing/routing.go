@@ -355,7 +355,8 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 	}
 	n.mu.Unlock()
 	if changed {
-		a.poke(fmt.Sprintf("%s of %s went %s", n.itf[p.Number].Name, n.Name, map[bool]string{true: "up", false: "down"}[up]), time.Now())
+		a.poke(fmt.Sprintf("%s of %s went %s", n.itf[p.Number].Name, n.Name,
+			map[bool]string{true: "up", false: "down"}[up]), time.Now())
 	}
 }
 

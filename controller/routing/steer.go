@@ -25,7 +25,8 @@ func (a *App) Edges() (out []steer.Edge) {
 			f := net.inner[i][segment]
 			for _, to := range net.members[int(segment)-len(net.routers)] {
 				if to.router != i {
-					out = append(out, steer.Edge{From: r.DPID, To: net.routers[to.router].DPID, FromPort: f.Port, ToPort: to.itf.Port})
+					out = append(out, steer.Edge{From: r.DPID, To: net.routers[to.router].DPID, FromPort: f.Port,
+						ToPort: to.itf.Port})
 				}
 			}
 		}
@@ -205,7 +206,8 @@ func (n *network) hopOver(router int, e steer.Edge, p netip.Prefix) (h Hop, is b
 	if in == nil || !n.joins(router, out, to, in) {
 		return h, false
 	}
-	return Hop{Port: out.Port, Interface: out.Name, Via: shared(out, in, p.Addr().Is4()), Router: n.routers[to].Name, src: out.MAC, dst: in.MAC, router: to}, true
+	return Hop{Port: out.Port, Interface: out.Name, Via: shared(out, in, p.Addr().Is4()), Router: n.routers[to].Name,
+		src: out.MAC, dst: in.MAC, router: to}, true
 }
 
 // joins reports whether two ports are in one segment.

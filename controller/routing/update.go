@@ -123,7 +123,8 @@ func (n *node) isSettled() bool {
 
 // install sends the differences in rounds, and returns the number of entries. Routers in stay are
 // skipped. If the network changes meanwhile, the remaining rounds are left to the next update.
-func (a *App) install(nodes map[uint64]*node, net *network, shared *rounds, onlyParts bool, stay map[uint64]bool) (count int) {
+func (a *App) install(nodes map[uint64]*node, net *network, shared *rounds, onlyParts bool,
+	stay map[uint64]bool) (count int) {
 	byTraffic := map[Traffic][]change{}
 	drop := map[*node][]controller.RuleKey{}
 	for _, n := range nodes {

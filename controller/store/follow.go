@@ -12,7 +12,8 @@ const followAgain = time.Second
 // again whenever changes were lost; changed is called with changes. Between attempts it waits for
 // again. A caller that needs the entries at once calls Watch itself and passes the channel as
 // heard; others pass nil.
-func Follow(ctx context.Context, s Store, prefix string, again time.Duration, heard <-chan []Event, all func([]Entry), changed func([]Event)) {
+func Follow(ctx context.Context, s Store, prefix string, again time.Duration, heard <-chan []Event, all func([]Entry),
+	changed func([]Event)) {
 	for {
 		if heard == nil {
 			there, now, err := s.Watch(ctx, prefix)

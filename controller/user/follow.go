@@ -24,7 +24,8 @@ func (a *App) follow() {
 	}
 	store.FollowKeys(a.ctx, a.rows.Store, a.rows.Prefix, known, func(key string) {
 		if err := a.sync(key); err != nil && a.ctx.Err() == nil {
-			a.c.Log().Error("a stored entry cannot be read; changes of other members are no longer applied", "key", key, "error", err)
+			a.c.Log().Error("a stored entry cannot be read; changes of other members are no longer applied", "key", key,
+				"error", err)
 		}
 	})
 }

@@ -20,8 +20,9 @@ type row struct {
 }
 
 func rowOf(f Flow) row {
-	return row{ID: f.ID, Switch: fmt.Sprintf("%016x", f.Switch), Table: f.Flow.Table, Priority: f.Flow.Priority, Match: f.Flow.Match.String(),
-		Flow: openflow.FormatFlow(f.Flow), Created: float64(f.Created.UnixMicro()) / 1e6}
+	return row{ID: f.ID, Switch: fmt.Sprintf("%016x", f.Switch), Table: f.Flow.Table, Priority: f.Flow.Priority,
+		Match: f.Flow.Match.String(),
+		Flow:  openflow.FormatFlow(f.Flow), Created: float64(f.Created.UnixMicro()) / 1e6}
 }
 
 // key is the key of the entry's place, of which a switch has one entry.

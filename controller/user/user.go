@@ -79,7 +79,8 @@ func placeOf(f Flow) place { return place{f.Switch, controller.KeyOf(f.Flow)} }
 
 // New returns the app with the entries of a store.
 func New(s store.Store) (*App, error) {
-	a := &App{rows: store.Rows[row]{Store: s, Prefix: "user/flow/"}, flows: map[int64]Flow{}, at: map[place]int64{}, keys: map[string]int64{}}
+	a := &App{rows: store.Rows[row]{Store: s, Prefix: "user/flow/"}, flows: map[int64]Flow{}, at: map[place]int64{},
+		keys: map[string]int64{}}
 	rows, err := a.rows.All(context.Background())
 	if err != nil {
 		return nil, err
@@ -87,7 +88,8 @@ func New(s store.Store) (*App, error) {
 	for _, r := range rows {
 		f, err := r.flow()
 		if err != nil {
-			slog.Default().Error("an entry in the database cannot be read and is skipped", "id", r.ID, "flow", r.Flow, "error", err)
+			slog.Default().Error("an entry in the database cannot be read and is skipped", "id", r.ID, "flow", r.Flow,
+				"error", err)
 			continue
 		}
 		a.note(f)

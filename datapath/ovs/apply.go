@@ -92,7 +92,8 @@ func (s *Switches) commit(ctx context.Context, t *transaction, root rootRow) err
 // write sends the transaction and returns the number of the configuration that it makes.
 func (s *Switches) write(ctx context.Context, t *transaction, root rootRow) (int, error) {
 	t.raise(&root)
-	t.ops = append(t.ops, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Columns: []string{"next_cfg"}})
+	t.ops = append(t.ops, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Open_vSwitch",
+		Columns: []string{"next_cfg"}})
 	results, err := t.commit(ctx)
 	if err != nil {
 		return 0, err
@@ -132,7 +133,8 @@ func (t *transaction) update(row model.Model, columns ...any) {
 func (t *transaction) mutate(row model.Model, column any, added, removed []string) {
 	var mutations []model.Mutation
 	if len(removed) > 0 {
-		mutations = append(mutations, model.Mutation{Field: column, Mutator: ovsdb.MutateOperationDelete, Value: removed})
+		mutations = append(mutations, model.Mutation{Field: column, Mutator: ovsdb.MutateOperationDelete,
+			Value: removed})
 	}
 	if len(added) > 0 {
 		mutations = append(mutations, model.Mutation{Field: column, Mutator: ovsdb.MutateOperationInsert, Value: added})
@@ -144,7 +146,8 @@ func (t *transaction) mutate(row model.Model, column any, added, removed []strin
 
 // raise makes ovs-vswitchd report when it has applied what is written.
 func (t *transaction) raise(root *rootRow) {
-	t.collect(t.db.Where(root).Mutate(root, model.Mutation{Field: &root.NextConfig, Mutator: ovsdb.MutateOperationAdd, Value: 1}))
+	t.collect(t.db.Where(root).Mutate(root, model.Mutation{Field: &root.NextConfig, Mutator: ovsdb.MutateOperationAdd,
+		Value: 1}))
 }
 
 // newUUID returns a name for a row that is yet to be created.

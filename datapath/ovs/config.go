@@ -74,9 +74,11 @@ func settingsOf(text string, problem func(line int, hint, what string)) (out []s
 			case m == nil:
 				bad("write tag=10, or other_config:stp-path-cost=10", "%s: not a column and its value", word)
 			case !slices.Contains(settable[table], m[1]):
-				bad("there are "+strings.Join(settable[table], ", "), "%s: this column of a %s is not set here", m[1], table)
+				bad("there are "+strings.Join(settable[table], ", "), "%s: this column of a %s is not set here", m[1],
+					table)
 			case (m[1] == "other_config") != (m[2] != ""):
-				bad("write other_config:KEY=VALUE, and other columns without a key", "%s: cannot be set like this", word)
+				bad("write other_config:KEY=VALUE, and other columns without a key", "%s: cannot be set like this",
+					word)
 			case table == "bridge" && slices.Contains(ourConfig, m[2]):
 				bad("leave it out", "%s: the topology says this", word)
 			case !plainValue.MatchString(m[3]):
@@ -112,7 +114,8 @@ func checkConfig(t *topology.Topology, n *topology.Node, c topology.ConfigFile) 
 	for i, line := range strings.Split(c.Text, "\n") {
 		for _, s := range settingsOf(line, func(int, string, string) {}) {
 			if s.table == "bridge" && s.record != bridge || s.table != "bridge" && !slices.Contains(ports, s.record) {
-				bad(i+1, "its bridge is "+bridge+", its ports are "+strings.Join(ports[:min(len(ports), 10)], ", "), fmt.Sprintf("%s %s is none of this switch", s.table, s.record))
+				bad(i+1, "its bridge is "+bridge+", its ports are "+strings.Join(ports[:min(len(ports), 10)], ", "),
+					fmt.Sprintf("%s %s is none of this switch", s.table, s.record))
 				break
 			}
 		}
@@ -218,7 +221,8 @@ func (s *Switches) configOf(ctx context.Context, bridge string, ports []string) 
 		}
 	}
 	slices.SortFunc(out, func(a, b setting) int {
-		return strings.Compare(fmt.Sprint(slices.Index(settableTables, a.table), a), fmt.Sprint(slices.Index(settableTables, b.table), b))
+		return strings.Compare(fmt.Sprint(slices.Index(settableTables, a.table), a),
+			fmt.Sprint(slices.Index(settableTables, b.table), b))
 	})
 	return out, nil
 }
@@ -283,7 +287,8 @@ func loadConfig(ctx context.Context, in datapath.Running, was, text string) erro
 	for _, old := range settingsOf(was, func(int, string, string) {}) {
 		switch {
 		case isBlocked[old.record] && (old.column == "vlan_mode" || old.column == "trunks"):
-			commands = append(commands, []string{"--if-exists", "remove", "port", old.record, "external_ids", keptVLANs})
+			commands = append(commands, []string{"--if-exists", "remove", "port", old.record, "external_ids",
+				keptVLANs})
 		case slices.ContainsFunc(want, func(w setting) bool { return w.table == old.table && w.record == old.record && w.name() == old.name() }):
 		case old.key != "":
 			commands = append(commands, []string{"--if-exists", "remove", old.table, old.record, old.column, old.key})

@@ -88,7 +88,8 @@ func Start(ctx context.Context, cfg Config) (*Switches, error) {
 	}
 	for _, d := range []*daemon{s.server, s.vswitch} {
 		if pid := d.pid(); pid != 0 {
-			return nil, fmt.Errorf("an Open vSwitch is already running in %s (%s, process %d); attach to it or stop it", s.dir, d.name, pid)
+			return nil, fmt.Errorf("an Open vSwitch is already running in %s (%s, process %d); attach to it or stop it",
+				s.dir, d.name, pid)
 		}
 	}
 	switch s.datapath = cfg.Datapath; s.datapath {

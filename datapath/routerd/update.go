@@ -51,7 +51,8 @@ func blocks(text string) []block {
 		case below != line:
 			last := &out[len(out)-1]
 			last.lines = append(last.lines, below)
-		case strings.HasPrefix(line, "interface ") || strings.HasPrefix(line, "router ") || strings.HasPrefix(line, "route-map "):
+		case strings.HasPrefix(line, "interface ") || strings.HasPrefix(line, "router ") || strings.HasPrefix(line,
+			"route-map "):
 			out = append(out, block{head: line})
 		default:
 			out[0].lines = append(out[0].lines, line)

@@ -38,8 +38,9 @@ func Ingress(index, program int, name string) *netlink.BpfFilter {
 // the namespace of the calling thread.
 func Redirect(from, to int) error {
 	_ = rlimit.RemoveMemlock() // what kernels before 5.11 need
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "trivet_redirect", Type: ebpf.SchedCLS, License: "MIT", Instructions: asm.Instructions{
-		asm.Mov.Imm(asm.R1, int32(to)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return()}})
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "trivet_redirect", Type: ebpf.SchedCLS, License: "MIT",
+		Instructions: asm.Instructions{
+			asm.Mov.Imm(asm.R1, int32(to)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return()}})
 	if err != nil {
 		return fmt.Errorf("load a program: %w", err)
 	}

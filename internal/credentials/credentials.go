@@ -64,7 +64,8 @@ func CheckLogin(file string) error {
 		return err
 	}
 	line := strings.TrimSuffix(string(text), "\n")
-	if user, _, ok := strings.Cut(line, ":"); !ok || user == "" || len(line) > 1024 || strings.ContainsAny(line, "\r\n") {
+	if user, _, ok := strings.Cut(line, ":"); !ok || user == "" || len(line) > 1024 || strings.ContainsAny(line,
+		"\r\n") {
 		return errors.New(file + ": it must hold user:password, and nothing else")
 	}
 	return nil

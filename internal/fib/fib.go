@@ -97,7 +97,8 @@ func look() (s Seen, err error) {
 		}
 	}
 	slices.SortStableFunc(s.Routes, func(a, b Route) int {
-		return cmp.Or(a.To.Addr().Compare(b.To.Addr()), cmp.Compare(a.To.Bits(), b.To.Bits()), cmp.Compare(a.Metric, b.Metric))
+		return cmp.Or(a.To.Addr().Compare(b.To.Addr()), cmp.Compare(a.To.Bits(), b.To.Bits()),
+			cmp.Compare(a.Metric, b.Metric))
 	})
 	return s, nil
 }

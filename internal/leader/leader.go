@@ -187,7 +187,8 @@ func Run(arguments []string) error {
 		tell(uint32(number))
 		return nil
 	}
-	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE)
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU,
+		unix.SIGPIPE)
 	tell(0)
 	debug.FreeOSMemory()
 	var mu sync.Mutex

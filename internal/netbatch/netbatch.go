@@ -269,7 +269,8 @@ func (b *Batch) AddVXLAN(d Device, c topology.Carrier, whole bool) {
 	for _, attr := range append(d.attrs(), info) {
 		parts = append(parts, attr)
 	}
-	b.add(fmt.Sprintf("make the tunnel %s to %s with VNI %d", d.Name, c.Remote, c.VNI), unix.RTM_NEWLINK, create, parts...)
+	b.add(fmt.Sprintf("make the tunnel %s to %s with VNI %d", d.Name, c.Remote, c.VNI), unix.RTM_NEWLINK, create,
+		parts...)
 }
 
 // AddVLAN makes a device that is a VLAN (IEEE 802.1Q) of another, which is in the namespace of the
@@ -279,7 +280,8 @@ func (b *Batch) AddVLAN(d Device, of int, id uint16) {
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("vlan"))
 	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
 	data.AddRtAttr(nl.IFLA_VLAN_ID, nl.Uint16Attr(id))
-	parts := []nl.NetlinkRequestData{&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(d.Index)}}, nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(of)))}
+	parts := []nl.NetlinkRequestData{&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(d.Index)}},
+		nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(of)))}
 	for _, attr := range append(d.attrs(), info) {
 		parts = append(parts, attr)
 	}
@@ -325,7 +327,8 @@ func (b *Batch) FlushBridge(name string, index int) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
 	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.IFLA_BR_FDB_FLUSH, nil)
-	b.add("flush bridge "+name, unix.RTM_NEWLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}}, info)
+	b.add("flush bridge "+name, unix.RTM_NEWLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}},
+		info)
 }
 
 func (b *Batch) SetMaster(name string, index, master int) {
@@ -361,7 +364,8 @@ func (b *Batch) AddAddressOnly(index int, p netip.Prefix) {
 }
 
 func (b *Batch) addAddress(index int, p netip.Prefix, flags uint32) {
-	msg := &nl.IfAddrmsg{IfAddrmsg: unix.IfAddrmsg{Family: unix.AF_INET, Prefixlen: uint8(p.Bits()), Index: uint32(index)}}
+	msg := &nl.IfAddrmsg{IfAddrmsg: unix.IfAddrmsg{Family: unix.AF_INET, Prefixlen: uint8(p.Bits()),
+		Index: uint32(index)}}
 	parts := []nl.NetlinkRequestData{msg}
 	bytes := p.Addr().AsSlice()
 	if p.Addr().Is4() {
@@ -382,12 +386,14 @@ func (b *Batch) addAddress(index int, p netip.Prefix, flags uint32) {
 }
 
 func (b *Batch) DelAddress(index int, p netip.Prefix) {
-	msg := &nl.IfAddrmsg{IfAddrmsg: unix.IfAddrmsg{Family: unix.AF_INET, Prefixlen: uint8(p.Bits()), Index: uint32(index)}}
+	msg := &nl.IfAddrmsg{IfAddrmsg: unix.IfAddrmsg{Family: unix.AF_INET, Prefixlen: uint8(p.Bits()),
+		Index: uint32(index)}}
 	if p.Addr().Is6() {
 		msg.Family = unix.AF_INET6
 	}
 	bytes := p.Addr().AsSlice()
-	b.add("delete address "+p.String(), unix.RTM_DELADDR, 0, msg, nl.NewRtAttr(unix.IFA_LOCAL, bytes), nl.NewRtAttr(unix.IFA_ADDRESS, bytes))
+	b.add("delete address "+p.String(), unix.RTM_DELADDR, 0, msg, nl.NewRtAttr(unix.IFA_LOCAL, bytes),
+		nl.NewRtAttr(unix.IFA_ADDRESS, bytes))
 }
 
 func broadcast(p netip.Prefix) []byte {

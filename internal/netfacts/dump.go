@@ -41,7 +41,8 @@ func (k *kernel) each(kind int, ask []byte, f func(m []byte)) error {
 	binary.NativeEndian.PutUint16(head[4:], uint16(kind))
 	binary.NativeEndian.PutUint16(head[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
 	binary.NativeEndian.PutUint32(head[8:], k.seq)
-	if err := unix.Sendto(k.socket, append(head, ask...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(k.socket, append(head, ask...), 0,
+		&unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("ask the kernel: %w", err)
 	}
 	moved := false

@@ -26,7 +26,8 @@ func ethtool(socket int, device string, command []byte) error {
 		_    [16]byte
 	}{data: unsafe.Pointer(&command[0])}
 	copy(request.name[:unix.IFNAMSIZ-1], device)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL,
+		uintptr(unsafe.Pointer(&request))); errno != 0 {
 		return errno
 	}
 	return nil

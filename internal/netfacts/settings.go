@@ -11,7 +11,8 @@ import (
 // The devices' settings that affect what is forwarded or answered, by their index in the kernel's
 // lists for each device (IPV4_DEVCONF_… of linux/ip.h, from 1; DEVCONF_… of linux/ipv6.h, from 0).
 var (
-	inet4 = map[int]string{1: "ipv4.forwarding", 3: "ipv4.proxy_arp", 8: "ipv4.rp_filter", 13: "ipv4.arp_filter", 18: "ipv4.arp_announce",
+	inet4 = map[int]string{1: "ipv4.forwarding", 3: "ipv4.proxy_arp", 8: "ipv4.rp_filter", 13: "ipv4.arp_filter",
+		18: "ipv4.arp_announce",
 		19: "ipv4.arp_ignore", 23: "ipv4.accept_local"}
 	inet6 = map[int]string{0: "ipv6.forwarding", 3: "ipv6.accept_ra", 22: "ipv6.proxy_ndp", 26: "ipv6.disable_ipv6"}
 )
@@ -38,7 +39,8 @@ var portSettings = []struct {
 	does      string
 	usual     byte
 }{
-	{unix.IFLA_BRPORT_MODE, "hairpin", 0}, {unix.IFLA_BRPORT_LEARNING, "learning", 1}, {unix.IFLA_BRPORT_UNICAST_FLOOD, "flood", 1},
+	{unix.IFLA_BRPORT_MODE, "hairpin", 0}, {unix.IFLA_BRPORT_LEARNING, "learning", 1}, {unix.IFLA_BRPORT_UNICAST_FLOOD,
+		"flood", 1},
 	{unix.IFLA_BRPORT_BCAST_FLOOD, "bcast_flood", 1}, {unix.IFLA_BRPORT_ISOLATED, "isolated", 0},
 }
 

@@ -18,7 +18,8 @@ import (
 // classes filters can assign packets.
 var (
 	classful = []string{"htb", "hfsc", "drr", "qfq"}
-	filtered = []string{"htb", "hfsc", "drr", "qfq", "prio", "cbq", "ingress", "clsact", "dsmark", "ets", "sfq", "fq_codel", "multiq"}
+	filtered = []string{"htb", "hfsc", "drr", "qfq", "prio", "cbq", "ingress", "clsact", "dsmark", "ets", "sfq",
+		"fq_codel", "multiq"}
 )
 
 // standing is a discipline that may have classes or filters.
@@ -39,7 +40,8 @@ func (r *reader) qdiscs() error {
 		}
 		a := attributes(m, nl.SizeofTcMsg)
 		kind := text(a[unix.TCA_KIND])
-		r.facts.put(Qdisc, r.names[u32(m, 4)], placeOf(u32(m, 12)), strings.TrimSpace(fmt.Sprintf("%s %s %s", kind, handleOf(handle), parameters(kind, a[unix.TCA_OPTIONS]))))
+		r.facts.put(Qdisc, r.names[u32(m, 4)], placeOf(u32(m, 12)),
+			strings.TrimSpace(fmt.Sprintf("%s %s %s", kind, handleOf(handle), parameters(kind, a[unix.TCA_OPTIONS]))))
 		if slices.Contains(filtered, kind) {
 			more = append(more, standing{u32(m, 4), kind, handle})
 		}
@@ -77,7 +79,8 @@ func (r *reader) classes(q standing) error {
 }
 
 // actions are the attributes with a filter's actions, by kind of filter.
-var actions = map[string]uint16{"basic": 3, "bpf": 1, "cgroup": 1, "flow": 9, "flower": 3, "fw": 4, "matchall": 2, "route": 6, "u32": 7}
+var actions = map[string]uint16{"basic": 3, "bpf": 1, "cgroup": 1, "flow": 9, "flower": 3, "fw": 4, "matchall": 2,
+	"route": 6, "u32": 7}
 
 func (r *reader) filters(q standing, parent uint32) error {
 	return r.each(unix.RTM_GETTFILTER, tcAsk(q.device, parent), func(m []byte) {

@@ -80,6 +80,7 @@ func called(f frame) (c Call, ok bool) {
 		return c, false
 	}
 	b = b[len(callMark):]
-	c = Call{binary.BigEndian.Uint64(b), binary.BigEndian.Uint16(b[8:]), binary.BigEndian.Uint16(b[10:]), binary.BigEndian.Uint16(b[12:])}
+	c = Call{binary.BigEndian.Uint64(b), binary.BigEndian.Uint16(b[8:]), binary.BigEndian.Uint16(b[10:]),
+		binary.BigEndian.Uint16(b[12:])}
 	return c, int(c.Size) <= len(f.data)
 }

@@ -63,14 +63,17 @@ func discover(mac net.HardwareAddr, id uint32) ([]byte, error) {
 	if err := udp.SetNetworkLayerForChecksum(ip); err != nil {
 		return nil, err
 	}
-	dhcp := &layers.DHCPv4{Operation: layers.DHCPOpRequest, HardwareType: layers.LinkTypeEthernet, HardwareLen: 6, Xid: id, Flags: answerToAll,
+	dhcp := &layers.DHCPv4{Operation: layers.DHCPOpRequest, HardwareType: layers.LinkTypeEthernet, HardwareLen: 6,
+		Xid: id, Flags: answerToAll,
 		ClientHWAddr: mac, Options: layers.DHCPOptions{
 			layers.NewDHCPOption(layers.DHCPOptMessageType, []byte{byte(layers.DHCPMsgTypeDiscover)}),
-			layers.NewDHCPOption(layers.DHCPOptParamsRequest, []byte{byte(layers.DHCPOptSubnetMask), byte(layers.DHCPOptRouter)}),
+			layers.NewDHCPOption(layers.DHCPOptParamsRequest,
+				[]byte{byte(layers.DHCPOptSubnetMask), byte(layers.DHCPOptRouter)}),
 			layers.NewDHCPOption(layers.DHCPOptEnd, nil),
 		}}
 	b := gopacket.NewSerializeBuffer()
-	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, udp, dhcp)
+	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, udp,
+		dhcp)
 	return b.Bytes(), err
 }
 

@@ -56,7 +56,8 @@ func Open(name string, kinds ...uint16) (*Segment, error) {
 	err = errors.Join(
 		filter(fd, kinds),
 		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1),
-		unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &unix.PacketMreq{Ifindex: int32(nic.Index), Type: unix.PACKET_MR_PROMISC}),
+		unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP,
+			&unix.PacketMreq{Ifindex: int32(nic.Index), Type: unix.PACKET_MR_PROMISC}),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: nic.Index}))
 	if err != nil {
 		unix.Close(fd)
@@ -90,7 +91,8 @@ func filter(fd int, kinds []uint16) error {
 	for i, r := range raw {
 		list[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
 	}
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(list)), Filter: &list[0]})
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(list)), Filter: &list[0]})
 }
 
 func bigEndian(n uint16) uint16 {
@@ -192,7 +194,8 @@ func parse(b []byte, tag uint16) (f frame, ok bool) {
 	if len(b) < 14 {
 		return f, false
 	}
-	f = frame{from: append(net.HardwareAddr{}, b[6:12]...), vlan: tag, kind: binary.BigEndian.Uint16(b[12:]), data: b[14:]}
+	f = frame{from: append(net.HardwareAddr{}, b[6:12]...), vlan: tag, kind: binary.BigEndian.Uint16(b[12:]),
+		data: b[14:]}
 	if f.kind == tagType && tag == Untagged && len(f.data) >= 4 {
 		f.vlan = binary.BigEndian.Uint16(f.data) & 0xfff
 		f.kind, f.data = binary.BigEndian.Uint16(f.data[2:]), f.data[4:]
@@ -201,7 +204,8 @@ func parse(b []byte, tag uint16) (f frame, ok bool) {
 }
 
 // while receives frames while another function sends, and for some time afterwards.
-func (s *Segment) while(ctx context.Context, wait time.Duration, send func(context.Context) error, each func(frame)) error {
+func (s *Segment) while(ctx context.Context, wait time.Duration, send func(context.Context) error,
+	each func(frame)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sent := make(chan error, 1)

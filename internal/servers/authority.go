@@ -58,7 +58,8 @@ func OpenAuthority(dir, name string) (*Authority, error) {
 		return nil, err
 	}
 	// The certificate is written last: if it exists, so does the key.
-	if err := errors.Join(disk.ReplaceFor(0, 0, 0o600, filepath.Join(dir, authorityKeyFile), block("PRIVATE KEY", secret)),
+	if err := errors.Join(disk.ReplaceFor(0, 0, 0o600, filepath.Join(dir, authorityKeyFile),
+		block("PRIVATE KEY", secret)),
 		disk.ReplaceFor(0, 0, 0o644, filepath.Join(dir, authorityFile), block("CERTIFICATE", der))); err != nil {
 		return nil, err
 	}
@@ -115,7 +116,8 @@ func (a *Authority) Issue(name string) (certificate, key []byte, err error) {
 
 func template(name string) *x509.Certificate {
 	serial, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)) // crypto/rand does not fail
-	return &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: always, NotAfter: ever}
+	return &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: always,
+		NotAfter: ever}
 }
 
 func block(kind string, der []byte) []byte {

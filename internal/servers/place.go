@@ -112,7 +112,8 @@ func (p Place) Trust(certificate []byte) error {
 func (p Place) Command(program string, args, env []string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = p.Data()
-	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=" + p.Data()}, env...)
+	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8",
+		"HOME=" + p.Data()}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: p.UID, Gid: p.GID}

@@ -52,8 +52,10 @@ func RabbitMQCommand(p Place, ports RabbitMQPorts) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := fmt.Sprintf(rabbitConfig, ports.Clients, p.Authority(), p.File("cert.pem"), p.File("key.pem"), brokerUser, password)
-	for name, text := range map[string]string{"rabbitmq.conf": config, "plugins": "[].\n", "env.conf": "", "vm.args": "-setcookie " + cookie + "\n"} {
+	config := fmt.Sprintf(rabbitConfig, ports.Clients, p.Authority(), p.File("cert.pem"), p.File("key.pem"), brokerUser,
+		password)
+	for name, text := range map[string]string{"rabbitmq.conf": config, "plugins": "[].\n", "env.conf": "",
+		"vm.args": "-setcookie " + cookie + "\n"} {
 		if err := p.Write(name, []byte(text)); err != nil {
 			return nil, err
 		}

@@ -22,7 +22,8 @@ type Program struct {
 // Etcd and RabbitMQ are the programs of a cluster.
 var (
 	Etcd     = &Program{"etcd", "etcd-server", "keeps what the controllers of a cluster share", []string{"etcd"}}
-	RabbitMQ = &Program{"rabbitmq", "rabbitmq-server", "carries what the controllers of a cluster report", []string{"/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server"}}
+	RabbitMQ = &Program{"rabbitmq", "rabbitmq-server", "carries what the controllers of a cluster report",
+		[]string{"/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server"}}
 )
 
 // All are the programs.

@@ -76,7 +76,8 @@ func JSON(err error) error {
 	return err
 }
 
-var jsonKinds = map[reflect.Kind]string{reflect.Struct: "an object", reflect.Map: "an object", reflect.Slice: "a list", reflect.Array: "a list",
+var jsonKinds = map[reflect.Kind]string{reflect.Struct: "an object", reflect.Map: "an object", reflect.Slice: "a list",
+	reflect.Array:  "a list",
 	reflect.String: "a string", reflect.Bool: "true or false", reflect.Float64: "a number", reflect.Float32: "a number",
 	reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Int32: "a whole number", reflect.Uint64: "a whole number from 0",
 	reflect.Uint32: "a whole number from 0", reflect.Uint16: "a number from 0 to 65535", reflect.Uint8: "a number from 0 to 255"}

@@ -51,7 +51,8 @@ func (r *Run) inventory() ([]byte, error) {
 		}
 		for name, value := range v {
 			if s, ok := value.(string); ok && s != fromMemory && strings.ContainsAny(s, "{}%") {
-				p.Add(m.Pos, "call the file something else", "%s: Ansible would take %s for a template: %q", m.Name, name, s)
+				p.Add(m.Pos, "call the file something else", "%s: Ansible would take %s for a template: %q", m.Name,
+					name, s)
 			}
 		}
 		groups := append([]string{"devices"}, m.Labels...)
@@ -67,7 +68,8 @@ func (r *Run) inventory() ([]byte, error) {
 	for name, hosts := range groups {
 		children[name] = vars{"hosts": hosts}
 	}
-	all := vars{"children": children, "vars": vars{"ansible_python_interpreter": "auto_silent", "trivet_programs": programs()}}
+	all := vars{"children": children, "vars": vars{"ansible_python_interpreter": "auto_silent",
+		"trivet_programs": programs()}}
 	return json.MarshalIndent(vars{"all": all}, "", "  ")
 }
 

@@ -101,7 +101,8 @@ func (c candidate) gain() float64 {
 // smallest rate first.
 func byGain(a, b candidate) int {
 	home := func(c candidate) int { return map[bool]int{true: 0, false: 1}[len(c.Path) == 0] }
-	return cmp.Or(cmp.Compare(home(a), home(b)), -cmp.Compare(round(a.gain()), round(b.gain())), cmp.Compare(a.rate, b.rate),
+	return cmp.Or(cmp.Compare(home(a), home(b)), -cmp.Compare(round(a.gain()), round(b.gain())),
+		cmp.Compare(a.rate, b.rate),
 		cmp.Compare(a.Demand, b.Demand), cmp.Compare(a.From, b.From))
 }
 

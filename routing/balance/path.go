@@ -34,7 +34,8 @@ func (g *grapher) best(s *state, d int, from int32, carried float64) (out []int3
 		if f.next[x.From] == Fixed || !s.hasRoom(f, l, carried) {
 			continue
 		}
-		g.edges = append(g.edges, spf.Edge{From: x.To, To: x.From, Cost: uint32(max(1, math.Round(scale*s.cost(f, l))))})
+		g.edges = append(g.edges, spf.Edge{From: x.To, To: x.From,
+			Cost: uint32(max(1, math.Round(scale*s.cost(f, l))))})
 		g.links = append(g.links, l)
 	}
 	graph, err := spf.New(n, g.edges, nil)
@@ -63,7 +64,8 @@ func (g *grapher) best(s *state, d int, from int32, carried float64) (out []int3
 // first, as numbers of links: Yen's algorithm. hopCost is added to the load of each link. Paths end
 // at the first router in to, and do not pass routers for which fixed is true. It takes long in a
 // large network, and fails when ctx ends.
-func (m Model) Best(ctx context.Context, n *Network, from int32, to []int32, k int, hopCost float64, fixed func(router int32) bool) (out [][]int32, err error) {
+func (m Model) Best(ctx context.Context, n *Network, from int32, to []int32, k int, hopCost float64,
+	fixed func(router int32) bool) (out [][]int32, err error) {
 	if slices.Contains(to, from) || k <= 0 {
 		return nil, nil
 	}

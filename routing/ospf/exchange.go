@@ -131,7 +131,8 @@ func (n *neighbor) summarize() {
 func (n *neighbor) receiveDD(dd *DatabaseDescription) error {
 	w, x := n.wire, &n.exchange
 	if w.typ != Virtual && dd.MTU > w.cfg.MTU && !w.cfg.MTUIgnore {
-		return disagree(DifferMTU, fmt.Sprint(dd.MTU), fmt.Sprint(w.cfg.MTU), "its MTU is %d octets, ours is %d", dd.MTU, w.cfg.MTU)
+		return disagree(DifferMTU, fmt.Sprint(dd.MTU), fmt.Sprint(w.cfg.MTU), "its MTU is %d octets, ours is %d",
+			dd.MTU, w.cfg.MTU)
 	}
 	if n.state == NeighborInit {
 		n.event(twoWayReceived)

@@ -60,7 +60,8 @@ func DecodeGrace(body []byte) (g GraceLSA, err error) {
 		kind, length := binary.BigEndian.Uint16(b), int(binary.BigEndian.Uint16(b[2:]))
 		padded := 4 + (length+3)&^3
 		if padded > len(b) {
-			return g, fmt.Errorf("in a grace-LSA %d octets of type %d are to come, and %d are left", length, kind, len(b)-4)
+			return g, fmt.Errorf("in a grace-LSA %d octets of type %d are to come, and %d are left", length, kind,
+				len(b)-4)
 		}
 		switch value := b[4 : 4+length]; {
 		case kind == tlvPeriod && length == 4:

@@ -81,7 +81,8 @@ func (n *neighbor) support(period time.Duration, asked bool) {
 	if n.helped == nil {
 		d.helping++
 		n.helped = &help{ballot: candidate{n.id, n.addr, n.priority, n.dr, n.bdr}}
-		d.tellRestart(RestartChange{Router: n.wire.router, Interface: n.wire.Interface, Neighbor: n.id, Begins: true, Period: period})
+		d.tellRestart(RestartChange{Router: n.wire.router, Interface: n.wire.Interface, Neighbor: n.id, Begins: true,
+			Period: period})
 	}
 	n.helped.asked = n.helped.asked || asked
 	d.agenda.set(&n.grace, d.now+period)
@@ -104,7 +105,8 @@ func (n *neighbor) unhelped(reason string) {
 	n.helped = nil
 	n.domain().helping--
 	n.domain().agenda.stop(&n.grace)
-	n.domain().tellRestart(RestartChange{Router: n.wire.router, Interface: n.wire.Interface, Neighbor: n.id, Reason: reason})
+	n.domain().tellRestart(RestartChange{Router: n.wire.router, Interface: n.wire.Interface, Neighbor: n.id,
+		Reason: reason})
 	n.wire.router.touch()
 }
 
@@ -131,7 +133,8 @@ func (d *Domain) tellRestart(c RestartChange) { d.out.Restarts = append(d.out.Re
 // Separate ends a segment some of whose routers are about to continue in another domain. Those that
 // stay exchange packets from now on, and for up to period help the routers that leave, without
 // waiting for grace-LSAs. stays reports which interfaces stay, and their configuration.
-func (d *Domain) Separate(now time.Time, s *Segment, period time.Duration, stays func(*Interface) (InterfaceConfig, bool)) {
+func (d *Domain) Separate(now time.Time, s *Segment, period time.Duration,
+	stays func(*Interface) (InterfaceConfig, bool)) {
 	d.advance(now)
 	known := map[*Interface][]candidate{}
 	for _, i := range s.members {

@@ -152,7 +152,8 @@ func (r *Router) AddInterface(cfg InterfaceConfig) (*Interface, error) {
 			return fail(err)
 		}
 	}
-	i := &Interface{router: r, area: a, index: cfg.Index, cost: cfg.Cost, priority: cfg.Priority, typ: cfg.Type, passive: cfg.Passive}
+	i := &Interface{router: r, area: a, index: cfg.Index, cost: cfg.Cost, priority: cfg.Priority, typ: cfg.Type,
+		passive: cfg.Passive}
 	if cfg.Address.IsValid() {
 		i.addr, i.mask = IDOf(cfg.Address.Addr()), maskOf(cfg.Address.Bits())
 		if other := r.domain.addresses[i.addr]; other != nil {

@@ -37,7 +37,8 @@ func (t LSType) known() bool { return t >= TypeRouter && t <= TypeExternal || t.
 
 // String returns the name in the RFC.
 func (t LSType) String() string {
-	names := []string{TypeRouter: "router", TypeNetwork: "network", TypeSummary: "summary", TypeASBRSummary: "asbr-summary", TypeExternal: "external",
+	names := []string{TypeRouter: "router", TypeNetwork: "network", TypeSummary: "summary",
+		TypeASBRSummary: "asbr-summary", TypeExternal: "external",
 		TypeOpaqueLink: "opaque-link", TypeOpaqueArea: "opaque-area", TypeOpaqueAS: "opaque-as"}
 	if t.known() {
 		return names[t]
@@ -289,7 +290,8 @@ func (n NetworkLSA) Encode() []byte {
 // DecodeNetwork reads the body of a network-LSA.
 func DecodeNetwork(body []byte) (NetworkLSA, error) {
 	if len(body) < 8 || len(body)%4 != 0 {
-		return NetworkLSA{}, fmt.Errorf("a network-LSA's body has %d octets, not a mask and one or more routers", len(body))
+		return NetworkLSA{}, fmt.Errorf("a network-LSA's body has %d octets, not a mask and one or more routers",
+			len(body))
 	}
 	n := NetworkLSA{Mask: bodyMask(body)}
 	for i := 4; i < len(body); i += 4 {

@@ -231,7 +231,8 @@ func (e *entry) expire(timerKind) {
 		e.prematurelyAge()
 		return
 	case !e.ChecksumOK():
-		d.out.Errors = append(d.out.Errors, fmt.Errorf("ospf: LSA %v in the database of %v is damaged; it is dropped", e.LSAKey, e.db))
+		d.out.Errors = append(d.out.Errors, fmt.Errorf("ospf: LSA %v in the database of %v is damaged; it is dropped",
+			e.LSAKey, e.db))
 		e.db.damaged(e)
 		return
 	case e.db.own[e.LSAKey] != nil && age >= e.refreshAge():

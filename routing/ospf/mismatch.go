@@ -142,7 +142,8 @@ func (w *wire) forgetStrangers() {
 
 func (w *wire) mismatchesOf(addr ID, s *stranger) (out []Mismatch) {
 	for _, p := range s.points {
-		out = append(out, Mismatch{w.Interface, addr.Addr(), s.id, p.what, p.theirs, p.ours, w.domain().epoch.Add(s.last)})
+		out = append(out, Mismatch{w.Interface, addr.Addr(), s.id, p.what, p.theirs, p.ours,
+			w.domain().epoch.Add(s.last)})
 	}
 	return out
 }

@@ -45,13 +45,15 @@ func (w *wire) checkReplay(id ID, sequence uint32) error {
 	}
 	if l, ok := w.heard[id]; ok && w.domain().now-l.gone < maxAgeTime {
 		if sequence <= l.sequence {
-			return fmt.Errorf("its sequence number %d is from before it went away: the last was %d", sequence, l.sequence)
+			return fmt.Errorf("its sequence number %d is from before it went away: the last was %d", sequence,
+				l.sequence)
 		}
 		delete(w.heard, id)
 	}
 	for _, n := range w.neighbors {
 		if n.id == id && sequence < n.sequence {
-			return fmt.Errorf("its sequence number %d has been used before, by %v: the last was %d", sequence, n.addr, n.sequence)
+			return fmt.Errorf("its sequence number %d has been used before, by %v: the last was %d", sequence, n.addr,
+				n.sequence)
 		}
 	}
 	return nil

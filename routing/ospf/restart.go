@@ -161,12 +161,14 @@ func (w *wire) sendGrace() {
 	d, db, key := w.domain(), w.database(TypeOpaqueLink), LSAKey{TypeOpaqueLink, graceID, w.router.id}
 	o := db.own[key]
 	if o == nil {
-		g := GraceLSA{Period: (w.router.restart.until - d.now + time.Second - 1).Truncate(time.Second), Reason: RestartUnknown}
+		g := GraceLSA{Period: (w.router.restart.until - d.now + time.Second - 1).Truncate(time.Second),
+			Reason: RestartUnknown}
 		if w.typ == Broadcast {
 			g.Address = w.addr
 		}
 		// A neighbour may have one of a restart that did not come to its end: this is newer.
-		o = &origin{db: db, key: key, options: w.area.options(), body: g.Encode(), wanted: true, next: InitialSequence + int32(uint32(d.clock().Unix())>>1)}
+		o = &origin{db: db, key: key, options: w.area.options(), body: g.Encode(), wanted: true,
+			next: InitialSequence + int32(uint32(d.clock().Unix())>>1)}
 		o.timer = timer{what: timerOriginate, of: o}
 		db.own[key] = o
 		o.emit()
@@ -285,7 +287,8 @@ func (r *Router) isOnNetwork(a *Area, l RouterLink) (back bool, contradiction st
 			continue
 		}
 		if other := a.db.entries[LSAKey{TypeRouter, id, id}]; other != nil && !other.leadsTo(LinkTransit, l.ID) {
-			return false, fmt.Sprintf("router %v does not take it for the Designated Router of %v any more", id, network.Prefix())
+			return false, fmt.Sprintf("router %v does not take it for the Designated Router of %v any more", id,
+				network.Prefix())
 		}
 		if !r.isAdjacent(a, l, func(p peer) bool { return p.id == id }) {
 			return false, ""

@@ -105,7 +105,8 @@ func (r *Router) calculate() (*Table, *calculation) { return r.calculateOnly(nil
 
 // calculateOnly is calculate for one network; nil stands for all.
 func (r *Router) calculateOnly(only *netKey) (*Table, *calculation) {
-	c := &calculation{r: r, others: map[netKey]*Route{}, routers: map[ID][]*RouterRoute{}, transit: map[*Area]bool{}, trees: &r.domain.scratch, only: only}
+	c := &calculation{r: r, others: map[netKey]*Route{}, routers: map[ID][]*RouterRoute{}, transit: map[*Area]bool{},
+		trees: &r.domain.scratch, only: only}
 	areas := slices.Clone(r.areas)
 	// Virtual links of the backbone take their next hops from the other areas.
 	slices.SortFunc(areas, func(a, b *attachment) int { return -cmp.Compare(a.area.id, b.area.id) })

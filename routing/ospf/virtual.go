@@ -29,7 +29,8 @@ type virtualLink struct {
 func (r *Router) AddVirtualLink(now time.Time, cfg VirtualLinkConfig) (*Interface, error) {
 	d := r.domain
 	d.advance(now)
-	ic := InterfaceConfig{Type: PointToPoint, Area: Backbone, HelloInterval: cfg.HelloInterval, DeadInterval: cfg.DeadInterval,
+	ic := InterfaceConfig{Type: PointToPoint, Area: Backbone, HelloInterval: cfg.HelloInterval,
+		DeadInterval: cfg.DeadInterval,
 		RxmtInterval: cfg.RxmtInterval, TransmitDelay: cfg.TransmitDelay, Auth: cfg.Auth}
 	ic.setDefaults()
 	err := ic.check()

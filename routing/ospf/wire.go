@@ -151,7 +151,8 @@ func (w *wire) send(dst netip.Addr, body Body) {
 	d := w.domain()
 	p := Packet{RouterID: w.router.id, AreaID: w.area.id, Body: body}
 	w.sequence = max(w.sequence, uint32(d.clock().Unix()))
-	out := Datagram{Interface: w.Interface, Dst: dst, TTL: 1, Payload: w.cfg.Auth.Sign(p.encode(), w.sequence, d.clock())}
+	out := Datagram{Interface: w.Interface, Dst: dst, TTL: 1,
+		Payload: w.cfg.Auth.Sign(p.encode(), w.sequence, d.clock())}
 	if w.addr != 0 {
 		out.Src = w.addr.Addr()
 	}
@@ -286,7 +287,8 @@ func (i *Interface) wireOf(p *Packet, src ID) (*wire, error) {
 	case p.AreaID == i.area.id && i.wire != nil:
 		if i.typ == Broadcast && (src^i.addr)&i.mask != 0 {
 			network := i.Address().Masked()
-			return nil, disagree(DifferSubnet, src.String(), network.String(), "its source is not in the network %v", network)
+			return nil, disagree(DifferSubnet, src.String(), network.String(), "its source is not in the network %v",
+				network)
 		}
 		return i.wire, nil
 	case p.AreaID == Backbone && i.area.id != Backbone:
@@ -300,7 +302,8 @@ func (i *Interface) wireOf(p *Packet, src ID) (*wire, error) {
 	case p.AreaID == i.area.id:
 		return nil, fmt.Errorf("the interface exchanges no packets")
 	}
-	return nil, disagree(DifferArea, p.AreaID.String(), i.area.id.String(), "its area is %v, ours is %v", p.AreaID, i.area.id)
+	return nil, disagree(DifferArea, p.AreaID.String(), i.area.id.String(), "its area is %v, ours is %v", p.AreaID,
+		i.area.id)
 }
 
 // find returns the neighbour that sent a packet: by Router ID on point-to-point and virtual links,

@@ -182,7 +182,8 @@ func CheckEach(each string) error {
 	if each == "" || slices.Contains(eaches, each) {
 		return nil
 	}
-	return fmt.Errorf("%q cannot stand for several values; choose one of %s", formats.Clip(each), strings.Join(eaches, ", "))
+	return fmt.Errorf("%q cannot stand for several values; choose one of %s", formats.Clip(each),
+		strings.Join(eaches, ", "))
 }
 
 // Bounds on what a file may ask for: it may be anybody's.

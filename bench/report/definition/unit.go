@@ -16,8 +16,10 @@ var units = map[string]unit{
 	"s": {"s", 1}, "ms": {"s", 1e-3}, "us": {"s", 1e-6}, "µs": {"s", 1e-6}, "ns": {"s", 1e-9}, "min": {"s", 60},
 	"bit/s": {"bit/s", 1}, "kbit/s": {"bit/s", 1e3}, "Mbit/s": {"bit/s", 1e6}, "Gbit/s": {"bit/s", 1e9},
 	"bps": {"bit/s", 1}, "kbps": {"bit/s", 1e3}, "Mbps": {"bit/s", 1e6}, "Gbps": {"bit/s", 1e9},
-	"B/s": {"bit/s", 8}, "kB/s": {"bit/s", 8e3}, "KiB/s": {"bit/s", 8192}, "MB/s": {"bit/s", 8e6}, "MiB/s": {"bit/s", 8 << 20},
-	"B": {"B", 1}, "byte": {"B", 1}, "bytes": {"B", 1}, "kB": {"B", 1e3}, "MB": {"B", 1e6}, "GB": {"B", 1e9}, "KiB": {"B", 1 << 10}, "MiB": {"B", 1 << 20}, "GiB": {"B", 1 << 30},
+	"B/s": {"bit/s", 8}, "kB/s": {"bit/s", 8e3}, "KiB/s": {"bit/s", 8192}, "MB/s": {"bit/s", 8e6}, "MiB/s": {"bit/s",
+		8 << 20},
+	"B": {"B", 1}, "byte": {"B", 1}, "bytes": {"B", 1}, "kB": {"B", 1e3}, "MB": {"B", 1e6}, "GB": {"B",
+		1e9}, "KiB": {"B", 1 << 10}, "MiB": {"B", 1 << 20}, "GiB": {"B", 1 << 30},
 	"1": {"1", 1}, "%": {"1", 0.01},
 	"packets/s": {"packets/s", 1}, "pps": {"packets/s", 1}, "kpps": {"packets/s", 1e3}, "Mpps": {"packets/s", 1e6},
 }

@@ -33,14 +33,17 @@ const (
 // palette is Okabe and Ito's ("Color Universal Design", 2008), which colour-blind people can tell
 // apart too; yellow, which paper does not show well, is last.
 var palette = []color.Color{
-	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff}, color.RGBA{0xcc, 0x79, 0xa7, 0xff},
-	color.RGBA{0x56, 0xb4, 0xe9, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x55, 0x55, 0x55, 0xff}, color.RGBA{0xb8, 0xa8, 0x00, 0xff},
+	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73,
+		0xff}, color.RGBA{0xcc, 0x79, 0xa7, 0xff},
+	color.RGBA{0x56, 0xb4, 0xe9, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x55, 0x55, 0x55,
+		0xff}, color.RGBA{0xb8, 0xa8, 0x00, 0xff},
 }
 
 // shapes are those of our points, and the same hollow, of doubtful ones. The paper's are crosses,
 // which are neither.
 var shapes = [][2]draw.GlyphDrawer{
-	{draw.CircleGlyph{}, draw.RingGlyph{}}, {draw.BoxGlyph{}, draw.SquareGlyph{}}, {draw.PyramidGlyph{}, draw.TriangleGlyph{}},
+	{draw.CircleGlyph{}, draw.RingGlyph{}}, {draw.BoxGlyph{}, draw.SquareGlyph{}}, {draw.PyramidGlyph{},
+		draw.TriangleGlyph{}},
 	{diamond{}, diamond{hollow: true}},
 }
 
@@ -81,7 +84,8 @@ func SVG(to io.Writer, f *report.Figure) error {
 }
 
 // fonts adds metric-compatible fonts for viewers without the one used for measuring.
-var fonts = strings.NewReplacer("font-family:Liberation Sans;", "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
+var fonts = strings.NewReplacer("font-family:Liberation Sans;",
+	"font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
 
 // PNG writes a figure as PNG.
 func PNG(to io.Writer, f *report.Figure) error {
@@ -176,7 +180,8 @@ func build(f *report.Figure) (*plot.Plot, error) {
 }
 
 func styles(p *plot.Plot) {
-	for _, style := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
+	for _, style := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font,
+		&p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
 		style.Variant, style.Size = "Sans", 9
 	}
 	p.Title.TextStyle.Font.Size = 11
@@ -265,7 +270,8 @@ func (b builder) zero() {
 	if !b.figure.Zero {
 		return
 	}
-	labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: (b.X.Min + b.X.Max) / 2, Y: (b.Y.Min + b.Y.Max) / 2}}, Labels: []string{"all values are 0"}})
+	labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: (b.X.Min + b.X.Max) / 2,
+		Y: (b.Y.Min + b.Y.Max) / 2}}, Labels: []string{"all values are 0"}})
 	if err != nil {
 		return
 	}
@@ -284,7 +290,8 @@ func (b builder) events() {
 		}
 		line.Color, line.Dashes = color.Gray{0x70}, []vg.Length{3, 3}
 		b.Add(line)
-		labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: e.At, Y: b.Y.Max}}, Labels: []string{short(e.What, 40)}})
+		labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: e.At, Y: b.Y.Max}},
+			Labels: []string{short(e.What, 40)}})
 		if err != nil {
 			continue
 		}

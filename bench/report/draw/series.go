@@ -31,7 +31,8 @@ func seriesStyles(f *report.Figure) []seriesStyle {
 		if s.Paper {
 			continue
 		}
-		out[i] = seriesStyle{color: palette[own%len(palette)], shape: shapes[own%len(shapes)], dash: dashes[own/len(palette)%len(dashes)]}
+		out[i] = seriesStyle{color: palette[own%len(palette)], shape: shapes[own%len(shapes)],
+			dash: dashes[own/len(palette)%len(dashes)]}
 		byName[s.Name] = out[i]
 		own++
 	}
@@ -183,7 +184,8 @@ func (b builder) bars(s report.Series, l seriesStyle) error {
 	base := b.base()
 	for i, p := range s.Points {
 		from, to := p.X+l.place-l.width*0.45, p.X+l.place+l.width*0.45
-		bar, err := plotter.NewPolygon(plotter.XYs{{X: from, Y: base}, {X: from, Y: p.Y}, {X: to, Y: p.Y}, {X: to, Y: base}})
+		bar, err := plotter.NewPolygon(plotter.XYs{{X: from, Y: base}, {X: from, Y: p.Y}, {X: to, Y: p.Y},
+			{X: to, Y: base}})
 		if err != nil {
 			return err
 		}

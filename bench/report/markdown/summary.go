@@ -55,7 +55,8 @@ type Statement struct {
 func (p *page) summarize() {
 	p.Title, p.Note = plain(p.Title), plain(p.Note)
 	for _, r := range p.Results {
-		l := Listed{Name: r.Name, Title: plain(r.Title), Started: r.Started.UTC(), Samples: r.Samples, Machine: describe(r.Environment), Tools: map[string]string{}}
+		l := Listed{Name: r.Name, Title: plain(r.Title), Started: r.Started.UTC(), Samples: r.Samples,
+			Machine: describe(r.Environment), Tools: map[string]string{}}
 		l.Where = l.Title
 		for name, version := range r.Environment.Tools {
 			l.Tools[plain(name)] = plain(version)
@@ -64,7 +65,8 @@ func (p *page) summarize() {
 			l.Busy = &busy
 		}
 		if r.Paper != nil {
-			where, _, _ := strings.Cut(strings.Trim(strings.TrimPrefix(upper(plain(r.Paper.Source)), p.Title), ",; "), ";")
+			where, _, _ := strings.Cut(strings.Trim(strings.TrimPrefix(upper(plain(r.Paper.Source)), p.Title), ",; "),
+				";")
 			l.Where = cmp.Or(where, l.Title)
 			for _, t := range r.Paper.Trends {
 				l.Statements = append(l.Statements, Statement{plain(t.Text), t.Outcome, t.Level})
@@ -98,7 +100,8 @@ func Kept(dir string) (out []Summary, err error) {
 		}
 		s := Summary{}
 		if err := json.Unmarshal(data, &s); err != nil || s.Name != name {
-			return nil, fmt.Errorf("%s is no summary of a page: delete it, or name the results of that page too (%w)", file, cmp.Or(err, errors.New("it is of "+s.Name)))
+			return nil, fmt.Errorf("%s is no summary of a page: delete it, or name the results of that page too (%w)",
+				file, cmp.Or(err, errors.New("it is of "+s.Name)))
 		}
 		out = append(out, s)
 	}
@@ -152,7 +155,8 @@ func statements(pages []Summary) string {
 		for _, r := range p.Listed {
 			samples, begun = samples+r.Samples, append(begun, r.Started)
 		}
-		row := []string{"[" + text(p.Title) + "](" + p.Name + ".md)", days(begun), fmt.Sprint(len(p.Listed)), fmt.Sprint(samples)}
+		row := []string{"[" + text(p.Title) + "](" + p.Name + ".md)", days(begun), fmt.Sprint(len(p.Listed)),
+			fmt.Sprint(samples)}
 		for _, o := range outcomes {
 			row = append(row, fmt.Sprint(n[o]))
 		}
@@ -166,7 +170,8 @@ func all(p Summary) string {
 	var rows [][]string
 	for _, r := range p.Listed {
 		for _, s := range r.Statements {
-			rows = append(rows, []string{"[" + text(r.Where) + "](" + p.Name + ".md#" + r.Name + ")", text(s.Text), outcome(s.Outcome) + level(s.Level)})
+			rows = append(rows, []string{"[" + text(r.Where) + "](" + p.Name + ".md#" + r.Name + ")", text(s.Text),
+				outcome(s.Outcome) + level(s.Level)})
 		}
 	}
 	if rows == nil {
@@ -201,7 +206,9 @@ func (m *machine) Table() string {
 		rows = append(rows, []string{text(f[0]), text(f[1])})
 	}
 	if len(m.loads) > 0 {
-		rows = append(rows, []string{"Busy before the starts", fmt.Sprintf("%s to %s %% of its processors", report.Number(100*slices.Min(m.loads)), report.Number(100*slices.Max(m.loads)))})
+		rows = append(rows, []string{"Busy before the starts",
+			fmt.Sprintf("%s to %s %% of its processors", report.Number(100*slices.Min(m.loads)),
+				report.Number(100*slices.Max(m.loads)))})
 	}
 	if len(m.tools) > 0 {
 		rows = append(rows, []string{"Programs", strings.Join(slices.Sorted(maps.Keys(m.tools)), "; ")})
@@ -239,7 +246,8 @@ func describe(e environment.Record) (out [][2]string) {
 			out = append(out, [2]string{name, value})
 		}
 	}
-	add("Processors", fmt.Sprintf("%d usable of %d: %s", e.CPU.Usable, e.CPU.Online, strings.TrimSpace(e.CPU.Model+" "+e.Machine)))
+	add("Processors", fmt.Sprintf("%d usable of %d: %s", e.CPU.Usable, e.CPU.Online,
+		strings.TrimSpace(e.CPU.Model+" "+e.Machine)))
 	add("Hyper-threading", e.CPU.SMT)
 	add("Frequency", strings.Join(e.CPU.Governors, ", "))
 	add("Memory", report.Number(float64(e.Memory.Total)/(1<<30))+" GiB")

@@ -38,7 +38,8 @@ func Open(ctx context.Context, a Address) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(client.Config{Endpoints: a.Endpoints, TLS: tls, Username: a.User, Password: a.Password, Logger: zap.NewNop(),
+	c, err := client.New(client.Config{Endpoints: a.Endpoints, TLS: tls, Username: a.User, Password: a.Password,
+		Logger:            zap.NewNop(),
 		DialKeepAliveTime: keepAlive, DialKeepAliveTimeout: keepAlive})
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", a, err)

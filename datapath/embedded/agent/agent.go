@@ -197,7 +197,8 @@ func (a *Agent) learn(on bool) {
 	a.learns = on
 	m := openflow.NewFlowMod(openflow.FlowDeleteStrict, 0, openflow.Match{})
 	if m.Cookie, m.CookieMask = LearnCookie, ^uint64(0); on {
-		m = openflow.NewFlowMod(openflow.FlowAdd, 0, openflow.Match{}, openflow.ApplyActions(openflow.Output(openflow.PortNormal)))
+		m = openflow.NewFlowMod(openflow.FlowAdd, 0, openflow.Match{},
+			openflow.ApplyActions(openflow.Output(openflow.PortNormal)))
 		m.Cookie = LearnCookie
 	}
 	if err := a.sw.FlowMod(m, a.opt.Now()); err != nil {

@@ -170,5 +170,6 @@ func (a *Agent) Serve(in net.Listener) error {
 
 // Dial connects to a target's network and address, from the thread's network namespace.
 func Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return (&net.Dialer{Timeout: patience.OpenFlow.Duration(), KeepAlive: 30 * time.Second}).DialContext(ctx, network, address)
+	return (&net.Dialer{Timeout: patience.OpenFlow.Duration(), KeepAlive: 30 * time.Second}).DialContext(ctx, network,
+		address)
 }

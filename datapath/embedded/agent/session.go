@@ -183,7 +183,8 @@ func (s *Session) handle(m openflow.Message) error {
 		}
 		s.reply(m, &openflow.QueueGetConfigReply{Port: m.Port, Queues: queues})
 	case *openflow.Experimenter:
-		return &pipeline.Refusal{Code: openflow.BadRequestBadExperimenter, Why: "experimenter messages are not supported"}
+		return &pipeline.Refusal{Code: openflow.BadRequestBadExperimenter,
+			Why: "experimenter messages are not supported"}
 	default:
 		return s.configure(m)
 	}
@@ -250,7 +251,8 @@ func (s *Session) multipart(m *openflow.MultipartRequest) error {
 		return err
 	}
 	if _, ok := whole.Body.(openflow.ExperimenterMultipart); ok {
-		return &pipeline.Refusal{Code: openflow.BadRequestBadExperimenter, Why: "experimenter requests are not supported"}
+		return &pipeline.Refusal{Code: openflow.BadRequestBadExperimenter,
+			Why: "experimenter requests are not supported"}
 	}
 	body, err := s.agent.sw.Multipart(whole.Body, s.agent.opt.Now())
 	if err != nil {

@@ -106,7 +106,8 @@ func (t *target) run(ctx context.Context) {
 		t.mu.Lock()
 		t.conn, t.session, t.last = nil, nil, err
 		t.mu.Unlock()
-		t.agent.opt.Log.Info("no connection to the controller", "switch", t.agent.sw.Name(), "controller", t.String(), "reason", err)
+		t.agent.opt.Log.Info("no connection to the controller", "switch", t.agent.sw.Name(), "controller", t.String(),
+			"reason", err)
 		if time.Since(start) > t.agent.opt.MaxBackoff {
 			pause = first // the connection has lasted for a while
 		}

@@ -56,7 +56,8 @@ func (c *compiled) equal(other *compiled) bool {
 
 // compile converts the translation of a packet for the program, or returns why it cannot. Outputs
 // to ports without a device are discarded.
-func compile(o *pipeline.Translation, of *pipeline.Key, deviceOf func(*pipeline.Port) (id, mtu uint32, ok bool)) (c compiled, why string) {
+func compile(o *pipeline.Translation, of *pipeline.Key,
+	deviceOf func(*pipeline.Port) (id, mtu uint32, ok bool)) (c compiled, why string) {
 	switch {
 	case o.Slow != "":
 		return c, o.Slow
@@ -183,5 +184,6 @@ func network32(v uint32) uint32 {
 }
 
 func network128(v openflow.Value) (out [4]uint32) {
-	return [4]uint32{network32(uint32(v.Hi >> 32)), network32(uint32(v.Hi)), network32(uint32(v.Lo >> 32)), network32(uint32(v.Lo))}
+	return [4]uint32{network32(uint32(v.Hi >> 32)), network32(uint32(v.Hi)), network32(uint32(v.Lo >> 32)),
+		network32(uint32(v.Lo))}
 }

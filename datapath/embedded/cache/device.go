@@ -91,7 +91,8 @@ func (d *devices) examine(index int, mode Mode) (device, error) {
 	}
 	a := link.Attrs()
 	const on = unix.IFF_UP | unix.IFF_LOWER_UP
-	dev := device{index: index, name: a.Name, mtu: uint32(a.MTU), on: a.RawFlags&on == on, mode: Egress, deaf: link.Type() != "veth" && link.Type() != "tuntap"}
+	dev := device{index: index, name: a.Name, mtu: uint32(a.MTU), on: a.RawFlags&on == on, mode: Egress,
+		deaf: link.Type() != "veth" && link.Type() != "tuntap"}
 	if mode == Egress {
 		return dev, nil
 	}
@@ -139,7 +140,8 @@ func (d *devices) ask(kind, flags int, parts ...nl.NetlinkRequestData) ([][]byte
 func (d *devices) address(namespace, index int) (mac [6]byte, err error) {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
-	answers, err := d.ask(unix.RTM_GETLINK, 0, msg, nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(namespace))))
+	answers, err := d.ask(unix.RTM_GETLINK, 0, msg,
+		nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(namespace))))
 	if err != nil {
 		return mac, err
 	}

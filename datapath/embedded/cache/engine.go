@@ -187,7 +187,8 @@ func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 // refused reports whether the kernel forbids the program, or is too old for it.
 func refused(err error) bool {
 	var unknown *ebpf.VerifierError
-	return errors.As(err, &unknown) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) ||
+	return errors.As(err, &unknown) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err,
+		unix.ENOSYS) ||
 		errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.ENOENT)
 }
 

@@ -49,7 +49,8 @@ func (e *Engine) power(p *pipeline.Port) {
 	e.mu.Lock()
 	if q := e.attached[p]; q != nil && !e.closed {
 		if err := e.dev.power(q.device.index, !shut(p)); err != nil {
-			e.opt.Log.Warn("a port's device could not be brought up or down as configured", "device", q.device.name, "error", err)
+			e.opt.Log.Warn("a port's device could not be brought up or down as configured", "device", q.device.name,
+				"error", err)
 		}
 	}
 	e.mu.Unlock()

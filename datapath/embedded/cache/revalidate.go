@@ -251,7 +251,8 @@ func (e *Engine) update(x *entry, o *pipeline.Translation, code compiled, why st
 		e.remove(x)
 		return
 	}
-	y := &entry{port: x.port, flow: x.flow, class: x.class, mask: x.mask, key: x.key, of: x.of, translation: o, code: code}
+	y := &entry{port: x.port, flow: x.flow, class: x.class, mask: x.mask, key: x.key, of: x.of, translation: o,
+		code: code}
 	if why := e.place(y, stateActive); why != "" {
 		e.remove(x)
 		return

@@ -245,7 +245,8 @@ func (w *worker) translate(p *port, k *pipeline.Key, now time.Duration) (o *pipe
 	return o, ""
 }
 
-var reasons = map[uint8]string{missOdd: "headers that the program does not read", missGuard: "TTL or size out of an entry's range"}
+var reasons = map[uint8]string{missOdd: "headers that the program does not read",
+	missGuard: "TTL or size out of an entry's range"}
 
 // settle accounts for packets that the channel has lost: packets counted as sent to it that have
 // not arrived although the count no longer changes.

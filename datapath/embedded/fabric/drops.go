@@ -15,7 +15,8 @@ func (f *fabric) Drops(context.Context) (out []datapath.Drop, err error) {
 		return nil, nil
 	}
 	fast := s.fast.Stats()
-	out = append(out, datapath.Drop{Where: "embedded switches: packets to user space", Dropped: fast.Dropped, Passed: fast.Missed},
+	out = append(out, datapath.Drop{Where: "embedded switches: packets to user space", Dropped: fast.Dropped,
+		Passed: fast.Missed},
 		datapath.Drop{Where: "embedded switches: packets that could not be changed", Dropped: fast.Failed})
 	for _, link := range f.site.Topology().Links {
 		for _, e := range link.Ends {
@@ -27,7 +28,8 @@ func (f *fabric) Drops(context.Context) (out []datapath.Drop, err error) {
 			shut := desc.Config&(openflow.PortConfigDown|openflow.PortConfigNoRecv|openflow.PortConfigNoFwd) != 0 || !desc.Works()
 			received, sent := p.Dropped()
 			name := "port " + e.Interface + " of the embedded switch " + e.Node
-			out = append(out, datapath.Drop{Where: name, Dropped: received + sent, Passed: p.Received().Packets() + p.Sent().Packets(), Expected: shut || link.Impaired()},
+			out = append(out, datapath.Drop{Where: name, Dropped: received + sent,
+				Passed: p.Received().Packets() + p.Sent().Packets(), Expected: shut || link.Impaired()},
 				datapath.Drop{Where: name + ", in a loop", Dropped: p.Looped().Packets(), Passed: p.Received().Packets()})
 		}
 	}

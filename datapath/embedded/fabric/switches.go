@@ -86,8 +86,9 @@ type backing struct {
 // newSwitches makes the switches of a topology, in the switches' namespace, from a saved state and
 // with its clock if before is not nil. event is called with loops.
 func newSwitches(t *topology.Topology, namespace string, before *switchState, event func(string)) (*switches, error) {
-	s := &switches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{}, listening: map[string]*agent.Agent{},
-		saved: map[uint64]*pipeline.Saved{}, stop: make(chan struct{})}
+	s := &switches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{},
+		listening: map[string]*agent.Agent{},
+		saved:     map[uint64]*pipeline.Saved{}, stop: make(chan struct{})}
 	start := time.Now()
 	if before != nil {
 		start = before.start()
@@ -101,7 +102,8 @@ func newSwitches(t *topology.Topology, namespace string, before *switchState, ev
 		Barrier: func(sw *pipeline.Switch) { s.fast.Barrier(sw) },
 		Mirror:  s.captures.show,
 		Loop: func(p *pipeline.Port) {
-			event(fmt.Sprintf("loop at %s port %d (%s): packets come back unchanged, and are dropped", p.Switch().Name(), p.Number(), p.Name()))
+			event(fmt.Sprintf("loop at %s port %d (%s): packets come back unchanged, and are dropped",
+				p.Switch().Name(), p.Number(), p.Name()))
 		},
 	})
 	s.since = s.Now()
@@ -450,7 +452,8 @@ func (f *fabric) Wait(ctx context.Context) error {
 			case <-time.After(5 * time.Millisecond):
 			case <-ctx.Done():
 				status := a.Status()[0]
-				return fmt.Errorf("switch %s did not connect to its controller %s within %.0f s: %s", n.Name, foreign[0],
+				return fmt.Errorf("switch %s did not connect to its controller %s within %.0f s: %s", n.Name,
+					foreign[0],
 					time.Since(start).Seconds(), cmp.Or(status.LastError, "no answer"))
 			}
 		}
@@ -488,7 +491,8 @@ func (f *fabric) Status(context.Context) (out []datapath.SwitchStatus, err error
 		}
 		status := datapath.SwitchStatus{Switch: n.Name, Controllers: []datapath.ControllerStatus{}}
 		for _, c := range a.Status() {
-			status.Controllers = append(status.Controllers, datapath.ControllerStatus{Address: c.Target, Connected: c.Connected, Error: c.LastError})
+			status.Controllers = append(status.Controllers,
+				datapath.ControllerStatus{Address: c.Target, Connected: c.Connected, Error: c.LastError})
 		}
 		out = append(out, status)
 	}

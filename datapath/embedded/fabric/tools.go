@@ -64,7 +64,8 @@ func (f *fabric) writeTools(bin string) error {
 			return err
 		}
 	}
-	return write("ovs-vsctl", fmt.Sprintf("TRIVET_RUN_DIR=%s exec %s %s %s", words.Shell(filepath.Clean(run)), words.Shell(self), VSwitchCommand, words.Shell(name)))
+	return write("ovs-vsctl", fmt.Sprintf("TRIVET_RUN_DIR=%s exec %s %s %s", words.Shell(filepath.Clean(run)),
+		words.Shell(self), VSwitchCommand, words.Shell(name)))
 }
 
 // listen opens the sockets of switches without one. The caller holds tools.

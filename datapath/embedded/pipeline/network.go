@@ -142,7 +142,8 @@ func (n *Network) Add(c Config) (*Switch, error) {
 		c.MaxFlows = 1_000_000
 	}
 	if c.Tables < 1 || c.Tables > int(openflow.TableMax) {
-		return nil, fmt.Errorf("switch %016x: %d tables; a switch has 1 to %d", c.DatapathID, c.Tables, openflow.TableMax)
+		return nil, fmt.Errorf("switch %016x: %d tables; a switch has 1 to %d", c.DatapathID, c.Tables,
+			openflow.TableMax)
 	}
 	s := &Switch{
 		net: n, config: c, tables: make([]*table, c.Tables), programs: map[string]*program{},
@@ -195,9 +196,11 @@ func (n *Network) Join(a *Switch, port uint32, b *Switch, peer uint32) error {
 		p, q := a.ports[port], b.ports[peer]
 		switch {
 		case p == nil || q == nil || p == q:
-			return fmt.Errorf("port %d of %016x and port %d of %016x cannot be joined: they must be two ports", port, a.config.DatapathID, peer, b.config.DatapathID)
+			return fmt.Errorf("port %d of %016x and port %d of %016x cannot be joined: they must be two ports", port,
+				a.config.DatapathID, peer, b.config.DatapathID)
 		case p.peer != nil || q.peer != nil:
-			return fmt.Errorf("port %d of %016x or port %d of %016x has a virtual link already", port, a.config.DatapathID, peer, b.config.DatapathID)
+			return fmt.Errorf("port %d of %016x or port %d of %016x has a virtual link already", port,
+				a.config.DatapathID, peer, b.config.DatapathID)
 		}
 		p.peer, q.peer = q, p
 		a.touch(ReadPorts)
@@ -237,7 +240,8 @@ func (s *Switch) SetNotify(f func(openflow.Message)) {
 // SetFragments sets what is done with parts of IP packets: FragNormal or FragDrop.
 func (s *Switch) SetFragments(flags openflow.ConfigFlags) error {
 	if flags != openflow.FragNormal && flags != openflow.FragDrop {
-		return refuse(openflow.SwitchConfigFailedBadFlags, "flags %#x: IP fragments are not reassembled here", uint16(flags))
+		return refuse(openflow.SwitchConfigFailedBadFlags, "flags %#x: IP fragments are not reassembled here",
+			uint16(flags))
 	}
 	s.net.mu.Lock()
 	defer s.net.mu.Unlock()

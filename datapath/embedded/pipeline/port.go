@@ -249,7 +249,8 @@ func (s *Switch) PortMod(m *openflow.PortMod) error {
 		case p.desc.HWAddr != m.HWAddr:
 			return refuse(openflow.PortModFailedBadHwAddr, "port %d has the address %v", m.Port, p.desc.HWAddr)
 		case (m.Config|m.Mask)&^all != 0:
-			return refuse(openflow.PortModFailedBadConfig, "configuration %#x, mask %#x", uint32(m.Config), uint32(m.Mask))
+			return refuse(openflow.PortModFailedBadConfig, "configuration %#x, mask %#x", uint32(m.Config),
+				uint32(m.Mask))
 		}
 		before := p.desc
 		p.desc.Config = p.desc.Config&^m.Mask | m.Config&m.Mask

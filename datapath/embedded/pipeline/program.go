@@ -28,7 +28,8 @@ func (s *Switch) programFor(instructions []openflow.Instruction) *program {
 		p.entries++
 		return p
 	}
-	p := &program{key: string(s.room[fixed:]), entries: 1, next: -1, instructions: make([]openflow.Instruction, 0, len(instructions))}
+	p := &program{key: string(s.room[fixed:]), entries: 1, next: -1,
+		instructions: make([]openflow.Instruction, 0, len(instructions))}
 	for _, i := range instructions {
 		i.Actions = append([]openflow.Action(nil), i.Actions...)
 		p.instructions = append(p.instructions, i)
@@ -92,7 +93,8 @@ func (s *Switch) checkInstructions(instructions []openflow.Instruction, id uint8
 		switch in.Type {
 		case openflow.InstructionGotoTable:
 			if in.Table <= id || int(in.Table) >= len(s.tables) {
-				err = refuse(openflow.BadInstructionBadTableID, "table %d cannot be reached from table %d", in.Table, id)
+				err = refuse(openflow.BadInstructionBadTableID, "table %d cannot be reached from table %d", in.Table,
+					id)
 			}
 		case openflow.InstructionMeter:
 			if s.meters[in.Meter] == nil {
@@ -147,7 +149,8 @@ func (s *Switch) checkActions(actions []openflow.Action, k *known) error {
 func (s *Switch) checkSet(actions []openflow.Action) error {
 	for i := range actions {
 		if actions[i].Type == openflow.ActionExperimenter {
-			return refuse(openflow.BadActionBadExperimenter, "an action of experimenter %#x in a set", actions[i].Experimenter)
+			return refuse(openflow.BadActionBadExperimenter, "an action of experimenter %#x in a set",
+				actions[i].Experimenter)
 		}
 	}
 	return s.checkActions(actions, nil)
@@ -280,7 +283,8 @@ var needs = func() (n [openflow.NumFields]struct {
 	set(ip, 0, openflow.FieldIPDSCP, openflow.FieldIPECN, openflow.FieldIPProto)
 	set(v4, 0, openflow.FieldIPv4Src, openflow.FieldIPv4Dst)
 	set(v6, 0, openflow.FieldIPv6Src, openflow.FieldIPv6Dst, openflow.FieldIPv6Flabel)
-	set(arp, 0, openflow.FieldARPOp, openflow.FieldARPSPA, openflow.FieldARPTPA, openflow.FieldARPSHA, openflow.FieldARPTHA)
+	set(arp, 0, openflow.FieldARPOp, openflow.FieldARPSPA, openflow.FieldARPTPA, openflow.FieldARPSHA,
+		openflow.FieldARPTHA)
 	set(ip, openflow.IPProtoTCP, openflow.FieldTCPSrc, openflow.FieldTCPDst)
 	set(ip, openflow.IPProtoUDP, openflow.FieldUDPSrc, openflow.FieldUDPDst)
 	set(ip, openflow.IPProtoSCTP, openflow.FieldSCTPSrc, openflow.FieldSCTPDst)
@@ -288,7 +292,8 @@ var needs = func() (n [openflow.NumFields]struct {
 	set(v6, openflow.IPProtoICMPv6, openflow.FieldICMPv6Type, openflow.FieldICMPv6Code,
 		openflow.FieldIPv6NDTarget, openflow.FieldIPv6NDSLL, openflow.FieldIPv6NDTLL)
 	n[openflow.FieldIPv6NDTarget].icmpType, n[openflow.FieldIPv6NDSLL].icmpType, n[openflow.FieldIPv6NDTLL].icmpType = 1, 135, 136
-	set([]uint16{openflow.EthTypeMPLS, ethTypeMPLSMulticast}, 0, openflow.FieldMPLSLabel, openflow.FieldMPLSTC, openflow.FieldMPLSBOS)
+	set([]uint16{openflow.EthTypeMPLS, ethTypeMPLSMulticast}, 0, openflow.FieldMPLSLabel, openflow.FieldMPLSTC,
+		openflow.FieldMPLSBOS)
 	set([]uint16{openflow.EthTypePBB}, 0, openflow.FieldPBBISID)
 	return n
 }()

@@ -38,7 +38,8 @@ type Tag struct {
 
 func (r *Rewrite) equal(o *Rewrite) bool {
 	return r.PopVLAN == o.PopVLAN && r.SetTTL == o.SetTTL && r.TTL == o.TTL && r.DecTTL == o.DecTTL &&
-		r.SetMPLSTTL == o.SetMPLSTTL && r.MPLSTTL == o.MPLSTTL && slices.Equal(r.Sets, o.Sets) && slices.Equal(r.Push, o.Push)
+		r.SetMPLSTTL == o.SetMPLSTTL && r.MPLSTTL == o.MPLSTTL && slices.Equal(r.Sets, o.Sets) && slices.Equal(r.Push,
+		o.Push)
 }
 
 // Nothing reports whether the packet goes out as it came in.

@@ -133,14 +133,16 @@ func (s *Switch) change() uint64 {
 func (s *Switch) save() Saved {
 	v := Saved{DatapathID: s.config.DatapathID, Fragments: s.frag, Standalone: s.standalone}
 	for _, m := range s.meters {
-		e := SavedEntry{Message: (&openflow.MeterMod{Command: openflow.MeterAdd, MeterConfig: m.config}).AppendTo(nil), Created: m.created, Count: m.save()}
+		e := SavedEntry{Message: (&openflow.MeterMod{Command: openflow.MeterAdd, MeterConfig: m.config}).AppendTo(nil),
+			Created: m.created, Count: m.save()}
 		for i := range m.bands {
 			e.Parts = append(e.Parts, m.bands[i].save())
 		}
 		v.Meters = append(v.Meters, e)
 	}
 	for _, g := range s.groups {
-		e := SavedEntry{Message: (&openflow.GroupMod{Command: openflow.GroupAdd, GroupDesc: g.desc}).AppendTo(nil), Created: g.created, Count: g.save()}
+		e := SavedEntry{Message: (&openflow.GroupMod{Command: openflow.GroupAdd, GroupDesc: g.desc}).AppendTo(nil),
+			Created: g.created, Count: g.save()}
 		for i := range g.buckets {
 			e.Parts = append(e.Parts, g.buckets[i].save())
 		}
@@ -159,7 +161,8 @@ func (s *Switch) save() Saved {
 		}
 	}
 	for _, p := range s.order {
-		v.Ports = append(v.Ports, SavedPort{p.desc.Number, p.desc.Config, p.created, p.rx.save(), p.tx.save(), p.rxDropped.save(), p.txDropped.save(), p.looped.save()})
+		v.Ports = append(v.Ports, SavedPort{p.desc.Number, p.desc.Config, p.created, p.rx.save(), p.tx.save(),
+			p.rxDropped.save(), p.txDropped.save(), p.looped.save()})
 	}
 	s.learned.mu.Lock()
 	defer s.learned.mu.Unlock()

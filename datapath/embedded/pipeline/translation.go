@@ -172,7 +172,8 @@ func (o *Translation) Clone() *Translation {
 
 func (o *Translation) reset() {
 	*o = Translation{
-		TTLMax: 255, Largest: AnySize, Stages: append(o.Stages[:0], Stage{}), Outputs: o.Outputs[:0], Mirrors: o.Mirrors[:0], Messages: o.Messages[:0],
+		TTLMax: 255, Largest: AnySize, Stages: append(o.Stages[:0],
+			Stage{}), Outputs: o.Outputs[:0], Mirrors: o.Mirrors[:0], Messages: o.Messages[:0],
 		Credits: o.Credits[:0], Reads: o.Reads[:0], sets: o.sets[:0], tags: o.tags[:0],
 	}
 }

@@ -25,8 +25,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// team is a fixture whose switches several controllers share. Who is master of which the test says; of
-// the fixture's own c it is only what the topology says that is used.
+// team is a fixture whose switches several controllers share. Who is master of which the test says;
+// of the fixture's own c it is only what the topology says that is used.
 type team struct {
 	*fixture
 	members []*teamMember

@@ -21,8 +21,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// fixture is a network of embedded switches with a controller and its API; the test acts for the hosts.
-// All of it is in memory, and in simulated time: who makes one does so within synctest.Test.
+// fixture is a network of embedded switches with a controller and its API; the test acts for the
+// hosts. All of it is in memory, and in simulated time: who makes one does so within synctest.Test.
 type fixture struct {
 	*Client
 	t        *testing.T

@@ -23,8 +23,8 @@ type seriesStyle struct {
 	width float64 // of a category
 }
 
-// seriesStyles returns a style for each series: our own differ from each other; the paper's has the colour
-// of ours of the same name, with dashes and crosses.
+// seriesStyles returns a style for each series: our own differ from each other; the paper's has the
+// colour of ours of the same name, with dashes and crosses.
 func seriesStyles(f *report.Figure) []seriesStyle {
 	out, own, byName := make([]seriesStyle, len(f.Series)), 0, map[string]seriesStyle{}
 	for i, s := range f.Series {

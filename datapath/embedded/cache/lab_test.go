@@ -24,8 +24,8 @@ import (
 	"trivet.dev/trivet/test/until"
 )
 
-// fixture is hosts in namespaces of their own, h1, h2, …, each joined by a veth pair to a device p1,
-// p2, … of a fabric, and the switches that the test makes there.
+// fixture is hosts in namespaces of their own, h1, h2, …, each joined by a veth pair to a device
+// p1, p2, … of a fabric, and the switches that the test makes there.
 type fixture struct {
 	mirrored atomic.Uint64 // packets over virtual links that somebody looked at
 	testing.TB

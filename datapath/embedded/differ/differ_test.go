@@ -23,8 +23,8 @@ import (
 // cache's entry.
 const repeats = 4
 
-// fixture is the switches that are compared, and one more of ours that says beforehand what a packet
-// will meet.
+// fixture is the switches that are compared, and one more of ours that says beforehand what a
+// packet will meet.
 type fixture struct {
 	t      testing.TB
 	truth  *plain

@@ -51,8 +51,9 @@ func (a *App) look(tables []*table, links []discovery.Link) *view {
 		back[discovery.Link{From: l.To, To: l.From, FromPort: l.ToPort, ToPort: l.FromPort}] = true
 	}
 	for _, l := range links {
-		if back[discovery.Link{From: l.From, To: l.To, FromPort: l.FromPort, ToPort: l.ToPort}] && l.From != l.To &&
-			open[end{l.From, l.FromPort}] && open[end{l.To, l.ToPort}] {
+		bothWays := back[discovery.Link{From: l.From, To: l.To, FromPort: l.FromPort, ToPort: l.ToPort}]
+		bothOpen := open[end{l.From, l.FromPort}] && open[end{l.To, l.ToPort}]
+		if bothWays && bothOpen && l.From != l.To {
 			v.edges = append(v.edges, steer.Edge{From: l.From, To: l.To, FromPort: l.FromPort, ToPort: l.ToPort})
 		}
 	}

@@ -82,8 +82,9 @@ func same(before, now []openflow.FlowStats) bool {
 	}
 	for i := range now {
 		x, y := &before[i], &now[i]
-		if x.Table != y.Table || x.Priority != y.Priority || x.Match != y.Match || x.Cookie != y.Cookie ||
-			x.Packets != y.Packets || x.Bytes != y.Bytes || !reflect.DeepEqual(x.Instructions, y.Instructions) {
+		sameKey := x.Table == y.Table && x.Priority == y.Priority && x.Match == y.Match && x.Cookie == y.Cookie
+		sameCounters := x.Packets == y.Packets && x.Bytes == y.Bytes
+		if !sameKey || !sameCounters || !reflect.DeepEqual(x.Instructions, y.Instructions) {
 			return false
 		}
 	}

@@ -370,8 +370,9 @@ func alike(members []*port) bool {
 	seen := map[*router]bool{}
 	for _, p := range members {
 		c := p.Settings
-		if seen[p.router] || c.Area != first.Area || c.Type != first.Type || c.HelloInterval != first.HelloInterval ||
-			c.DeadInterval != first.DeadInterval || !reflect.DeepEqual(c.Auth, first.Auth) {
+		sameTimes := c.HelloInterval == first.HelloInterval && c.DeadInterval == first.DeadInterval
+		compatible := c.Area == first.Area && c.Type == first.Type && sameTimes && reflect.DeepEqual(c.Auth, first.Auth)
+		if seen[p.router] || !compatible {
 			return false
 		}
 		seen[p.router] = true

@@ -17,8 +17,8 @@ func (n *node) receive(f *Interface, from openflow.MAC, etherType uint16, b []by
 	if !ok {
 		return
 	}
-	if !p.v4 && p.proto == openflow.IPProtoICMPv6 && p.ttl == 255 && len(p.data) > 40 &&
-		(p.data[40] == neighborSolicitation || p.data[40] == neighborAdvertisement) {
+	onLink := !p.v4 && p.proto == openflow.IPProtoICMPv6 && p.ttl == 255 && len(p.data) > 40
+	if onLink && (p.data[40] == neighborSolicitation || p.data[40] == neighborAdvertisement) {
 		n.answerNDP(f, p.data)
 		return
 	}

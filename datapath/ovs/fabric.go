@@ -65,12 +65,12 @@ func (f *fabric) Resume(ctx context.Context) error {
 		return nil
 	}
 	switches, err := Attach(ctx, f.dir())
-	if err == nil {
-		f.has(switches)
-		f.limit, _ = f.slow()
-		err = switches.Took(ctx, f.bridges(topology.Blocked(f.site.Topology())))
+	if err != nil {
+		return err
 	}
-	return err
+	f.has(switches)
+	f.limit, _ = f.slow()
+	return switches.Took(ctx, f.bridges(topology.Blocked(f.site.Topology())))
 }
 
 // has records the running Open vSwitch, which may be nil, and reports it when a program of it ends

@@ -276,10 +276,10 @@ func (s *Switch) restoreFlow(e *SavedEntry) error {
 		return err
 	}
 	value, mask, err := matchOf(m.Match)
-	if err == nil {
-		err = s.flowMod(m, e.Created)
-	}
 	if err != nil {
+		return err
+	}
+	if err := s.flowMod(m, e.Created); err != nil {
 		return err
 	}
 	s.tables[m.Table].get(&value, mask, m.Priority).restore(e.Count)

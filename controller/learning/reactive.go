@@ -24,8 +24,8 @@ import (
 // it are removed, and the switch confirms that.
 //
 // Each switch on a flow's path gets its entry from its own master, when the first packet arrives
-// there. The cookie of a flow's entry says what its ports lead to. So a new master of a switch takes
-// over the ports of its flows as they are, and the addresses that the flows reveal.
+// there. The cookie of a flow's entry says what its ports lead to. So a new master of a switch
+// takes over the ports of its flows as they are, and the addresses that the flows reveal.
 
 // flowIdle is the number of seconds without a packet after which a flow's entry expires: as with
 // Open vSwitch's test controller and OpenFlow's reference controller.

@@ -75,7 +75,7 @@ func (m arp) bytes() []byte {
 	return h
 }
 
-// discovery messages of IPv6 neighbours.
+// ndp is a neighbour solicitation or advertisement (RFC 4861).
 type ndp struct {
 	kind      uint8
 	target    netip.Addr

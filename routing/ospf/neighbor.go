@@ -26,7 +26,7 @@ func (s NeighborState) String() string {
 	return []string{"Down", "Init", "2-Way", "ExStart", "Exchange", "Loading", "Full"}[s]
 }
 
-// NeighborEvent is an event of a neighbour (section 10.2). Start is left out with Attempt.
+// neighborEvent is an event of a neighbour (section 10.2). Start is left out with Attempt.
 type neighborEvent uint8
 
 const (

@@ -7,7 +7,7 @@ import (
 	"trivet.dev/trivet/controller/store"
 )
 
-// decide asks for the next commit, unless one is under way: it releases switches whose connection
+// decide prepares the next commit, unless one is in flight: it releases switches whose connection
 // is lost, and takes those that are to be this member's.
 func (e *engine) decide() {
 	if !e.known || !e.stale || e.inFlight || e.ended != "" || !e.live(e.name) {
@@ -41,19 +41,19 @@ func (e *engine) forget() {
 	})
 }
 
-// settle adds to a commit what is to become of a switch.
+// settle adds what is to become of a switch to a commit.
 func (e *engine) settle(s *owned, c *commit) {
 	own := s.master == e.name
 	if own && s.doubt != 0 && e.beat >= s.doubt {
 		s.given, s.doubt, s.held = true, 0, e.beat+holdTime
-		e.say("a switch obeys somebody who is no member, and is left to others", "switch", fmt.Sprintf("%016x", s.dpid))
+		e.say("a switch has a master that is not a member; giving it up", "switch", fmt.Sprintf("%016x", s.dpid))
 	}
 	switch {
 	case own && (!s.here || s.given):
 		c.release(s)
 	case own && s.wish != 0 && e.idle(s):
 		c.forget(s)
-	case own && !e.mine(s): // by a process before this one: the generation must be a later one
+	case own && !e.mine(s): // taken by an earlier process: a later generation is needed
 		e.claim(s, c)
 	case own:
 		e.yield(s, c)
@@ -65,8 +65,8 @@ func (e *engine) settle(s *owned, c *commit) {
 	}
 }
 
-// yields is for how many beats a switch's master may keep it until nobody notices that another has
-// it.
+// yields is the number of beats for which a master may keep a switch until the takeover can go
+// unnoticed.
 func (e *engine) yields(s *owned) int64 {
 	if e.live(s.master) {
 		return yieldAfter
@@ -74,7 +74,7 @@ func (e *engine) yields(s *owned) int64 {
 	return 0
 }
 
-// heir is the live member that is to have a switch of this one.
+// heir returns the live member that is to take over one of this member's switches.
 func (e *engine) heir(s *owned) string {
 	for _, to := range []string{s.wanted, s.planned} {
 		if to != e.name && e.live(to) && !e.members[to].draining && e.reaches(to, s) {
@@ -84,7 +84,7 @@ func (e *engine) heir(s *owned) string {
 	return ""
 }
 
-// yield hands a switch of this member over to who is to have it, or asks whether it can: that holds
+// yield hands one of this member's switches over, or asks whether it can be: the answer is valid
 // for this beat.
 func (e *engine) yield(s *owned, c *commit) {
 	switch to := e.heir(s); {
@@ -98,7 +98,7 @@ func (e *engine) yield(s *owned, c *commit) {
 	}
 }
 
-// idle says whether a wish, at a switch of this member, is fulfilled, or nobody follows it.
+// idle reports whether a wish, for a switch of this member, has been fulfilled, or cannot be.
 func (e *engine) idle(s *owned) bool {
 	return s.wanted == e.name || e.beat >= s.wishSince+wishTime
 }
@@ -111,7 +111,7 @@ func (e *engine) claim(s *owned, c *commit) {
 	}
 }
 
-// handOver makes another process, of a member, the master of a switch of this one.
+// handOver makes another member's process the master of one of this member's switches.
 func (c *commit) handOver(s *owned, to, instance string) {
 	c.on(s)
 	c.changes = append(c.changes, store.Put(SwitchKey(s.dpid), encode(SwitchRecord{to, instance})))
@@ -136,8 +136,8 @@ func (c *commit) forget(s *owned) {
 	c.changes = append(c.changes, store.Delete(WantedKey(s.dpid)))
 }
 
-// plan says who is to take switches that have no master, or one that is dead or being drained. All
-// members that know the same come to the same plan. What is planned counts as a member's load, so
+// plan determines who takes switches without a master, or with one that is dead or being drained.
+// Members with the same knowledge make the same plan. Planned switches count as a member's load, so
 // that the plan stays the same while it is carried out.
 func (e *engine) plan() {
 	var takers []string
@@ -171,7 +171,7 @@ func (e *engine) plan() {
 	}
 }
 
-// needed says whether a switch needs another master.
+// needed reports whether a switch needs another master.
 func (e *engine) needed(s *owned) bool {
 	if s.master == "" {
 		return true
@@ -179,7 +179,7 @@ func (e *engine) needed(s *owned) bool {
 	return !e.live(s.master) || e.members[s.master].draining
 }
 
-// reach says whether any of the takers is connected to a switch, and notes since when.
+// reach reports whether any of the takers is connected to a switch, and records since when.
 func (e *engine) reach(s *owned, takers []string) bool {
 	is := slices.ContainsFunc(takers, func(name string) bool { return e.reaches(name, s) })
 	if !is {
@@ -190,7 +190,7 @@ func (e *engine) reach(s *owned, takers []string) bool {
 	return is
 }
 
-// reaches says whether a member is connected to a switch.
+// reaches reports whether a member is connected to a switch.
 func (e *engine) reaches(name string, s *owned) bool {
 	if name == e.name {
 		return s.here && s.held <= e.beat
@@ -198,8 +198,7 @@ func (e *engine) reaches(name string, s *owned) bool {
 	return e.members[name].connected[s.dpid]
 }
 
-// connectedAnywhere says whether a member, be it alive or not, says that it is connected to a
-// switch.
+// connectedAnywhere reports whether any member, live or not, claims to be connected to a switch.
 func (e *engine) connectedAnywhere(s *owned) bool {
 	for _, m := range e.members {
 		if m.connected[s.dpid] {
@@ -209,8 +208,8 @@ func (e *engine) connectedAnywhere(s *owned) bool {
 	return false
 }
 
-// choose returns who is to take a switch: who is wanted, or else of those connected to it the one
-// with the fewest switches, of such the first by name.
+// choose returns who is to take a switch: the member wanted, or else, among those connected to it,
+// the one with the fewest switches; ties are broken by name.
 func (e *engine) choose(s *owned, takers []string, load map[string]int) (best string) {
 	for _, name := range takers {
 		if !e.reaches(name, s) {

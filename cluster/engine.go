@@ -12,84 +12,84 @@ import (
 
 // Times, in beats of this member.
 const (
-	deadAfter  = 4  // beats without one of another: it is dead
-	takeAfter  = 4  // whoever was to take a switch has not: anyone may
-	yieldAfter = 15 // a master that lives has not handed a switch over: it is taken from it
-	settleTime = 2  // a switch is new: until all know who is connected to it
-	holdTime   = 25 // after a switch was given up: until this member tries it again
-	wishTime   = 25 // until a wish that nobody can follow is forgotten
+	deadAfter  = 4  // another member is dead after as many beats without one of its own
+	takeAfter  = 4  // if the member that was to take a switch has not, any other may
+	yieldAfter = 15 // a live master has not handed a switch over: it is taken from it
+	settleTime = 2  // for a new switch, until all members know who is connected to it
+	holdTime   = 25 // after a switch was given up, until this member tries again
+	wishTime   = 25 // until a wish that cannot be fulfilled is forgotten
 )
 
-// mostKeys is how many keys a commit may change, and mostSwitches how many switches.
+// Limits per commit: keys, and switches.
 const (
 	mostKeys     = 120
 	mostSwitches = 100
 )
 
-// engine decides for one member. It is used by one goroutine at a time.
+// engine decides for one member. It is not safe for concurrent use.
 type engine struct {
 	name     string
 	instance string
 
-	known    bool  // the store has told what there is
-	beat     int64 // own beats that the store has told of
-	inFlight bool  // a commit is not yet answered
-	stale    bool  // something has happened that there may be something to decide about
+	known    bool  // the store's state has been read
+	beat     int64 // own beats reported by the store
+	inFlight bool  // a commit has not been answered yet
+	stale    bool  // something has happened that may require a decision
 	ended    string
 
 	members  map[string]*member
 	switches map[uint64]*owned
 	order    []uint64 // of the switches
-	turns    uint64   // calls of Become
-	centre   string   // the scheduling centre; none: nobody is
+	turns    uint64   // number of calls of Become
+	centre   string   // the scheduling centre; empty: none
 
 	out     []action
-	changes []Change // for whoever watches
+	changes []Change // for watchers
 	counts  Counts
-	odd     map[string]bool // keys of records that cannot be understood
+	odd     map[string]bool // keys of records that cannot be read
 }
 
-// member is what is known of a member.
+// member is the state of a member.
 type member struct {
 	record    MemberRecord
 	there     bool // it has a record
-	silent    int  // own beats since its last
+	silent    int  // own beats since its last one
 	draining  bool
 	connected map[uint64]bool
 }
 
-// owned is what is known of a switch.
+// owned is the state of a switch.
 type owned struct {
 	dpid      uint64
 	master    string
-	instance  string // the process of that name
-	revision  int64  // of master's taking; 0: nobody has
+	instance  string // the process of the master
+	revision  int64  // of the master's record; 0: there is none
 	wanted    string
 	wish      int64 // revision of the wish
 	wishSince int64
 
-	here  bool   // it is connected to this member
-	told  int64  // the generation that Become was called with; 0: it was not, or Cease was
-	turn  uint64 // of the last call of Become
-	doubt int64  // the beat at which it is given up, if nobody has taken it who the switch may mean; 0: none
-	given bool   // it could not be become master of: it is to be given up
+	here  bool   // connected to this member
+	told  int64  // the generation passed to Become; 0: not called, or Cease was called since
+	turn  uint64 // number of the last call of Become
+	doubt int64  // the beat at which it is given up, unless the master that the switch reports has shown up in the store; 0: none
+	given bool   // Become has failed: it is to be given up
 	held  int64  // it is not tried again before this beat
-	asked int64  // the beat at which it was last asked whether it can be handed over
-	ready bool   // it can
+	asked int64  // the beat at which Ready was last called
+	ready bool   // Ready returned true
 
-	reached   int64 // the beat since which somebody is connected to it; -1: nobody is
+	reached   int64 // the beat since which a member is connected to it; -1: none is
 	planned   string
 	plannedAt int64
 }
 
-// action is something to be done: a commit, or a call of Ready, Become or Cease.
+// action is something to do: a commit, or a call of Ready, Become or Cease.
 type action struct {
 	commit *commit
 
 	dpid   uint64
 	become int64 // the generation; 0: Cease
 	turn   uint64
-	ask    bool // Ready
+	ask    bool // call Ready
 
 	say  string
 	args []any
@@ -99,14 +99,15 @@ type commit struct {
 	conditions []store.Condition
 	changes    []store.Change
 	switches   int
-	asked      int // switches of which it was asked whether they can be handed over
+	asked      int // switches for which Ready was called
 }
 
 func newEngine(name, instance string) *engine {
-	return &engine{name: name, instance: instance, members: map[string]*member{}, switches: map[uint64]*owned{}, odd: map[string]bool{}}
+	return &engine{name: name, instance: instance, members: map[string]*member{}, switches: map[uint64]*owned{},
+		odd: map[string]bool{}}
 }
 
-// take returns what is to be done since it was called last.
+// take returns the actions since the last call.
 func (e *engine) take() (out []action) {
 	out, e.out = e.out, nil
 	return out
@@ -136,8 +137,7 @@ func (e *engine) switchOf(dpid uint64) *owned {
 	return s
 }
 
-// snapshot takes what the store has, in place of all that it has told before. Nobody's silence
-// counts over what was not heard.
+// snapshot replaces all state by the store's entries. Silence of others before it does not count.
 func (e *engine) snapshot(entries []store.Entry) {
 	there := map[string]bool{}
 	for _, x := range entries {
@@ -166,7 +166,7 @@ func (e *engine) snapshot(entries []store.Entry) {
 	e.decide()
 }
 
-// events takes what the store tells.
+// events applies changes of the store.
 func (e *engine) events(list []store.Event) {
 	for _, x := range list {
 		e.event(x)
@@ -175,9 +175,9 @@ func (e *engine) events(list []store.Event) {
 }
 
 func (e *engine) event(x store.Event) {
-	if name, is := strings.CutPrefix(x.Key, MemberPrefix); is {
+	if name, ok := strings.CutPrefix(x.Key, MemberPrefix); ok {
 		e.memberEvent(name, x)
-	} else if name, is := strings.CutPrefix(x.Key, connectedPrefix); is {
+	} else if name, ok := strings.CutPrefix(x.Key, connectedPrefix); ok {
 		m := e.memberOf(name)
 		if x.Gone() {
 			m.connected = nil
@@ -191,18 +191,18 @@ func (e *engine) event(x store.Event) {
 		}
 	} else if x.Key == CentreKey {
 		e.centreEvent(string(x.Value))
-	} else if name, is := strings.CutPrefix(x.Key, drainPrefix); is {
+	} else if name, ok := strings.CutPrefix(x.Key, drainPrefix); ok {
 		m := e.memberOf(name)
 		was := m.draining
 		if m.draining, e.stale = !x.Gone(), true; m.draining && !was {
-			e.say("the others are to take over the switches of a member", "member", name)
+			e.say("a member is being drained: others take over its switches", "member", name)
 		}
-	} else if dpid, is := DPIDOf(x.Key, SwitchPrefix); is {
+	} else if dpid, ok := DPIDOf(x.Key, SwitchPrefix); ok {
 		e.masterEvent(e.switchOf(dpid), x)
-	} else if dpid, is := DPIDOf(x.Key, WantedPrefix); is {
+	} else if dpid, ok := DPIDOf(x.Key, WantedPrefix); ok {
 		e.stale = true
 		var r WantedRecord
-		_ = json.Unmarshal(x.Value, &r) // one that names nobody is forgotten after its time
+		_ = json.Unmarshal(x.Value, &r) // a record without a name is forgotten after its time
 		s := e.switchOf(dpid)
 		s.wanted, s.wish, s.wishSince = r.Member, x.Revision, e.beat
 		if x.Gone() {
@@ -225,13 +225,13 @@ func (e *engine) memberEvent(name string, x store.Event) {
 	if name != e.name {
 		if is := e.live(name); is != was {
 			e.stale = true
-			e.say(map[bool]string{true: "a member has come", false: "a member has gone"}[is], "member", name)
+			e.say(map[bool]string{true: "a member has joined", false: "a member has left"}[is], "member", name)
 			e.tell(map[bool]string{true: ChangeJoined, false: ChangeLeft}[is], name, 0)
 		}
 		return
 	}
 	if m.there && m.record.Instance != e.instance {
-		e.end("another controller has this member's name by now: " + m.record.OpenFlow)
+		e.end("another controller has taken this member's name: " + m.record.OpenFlow)
 		return
 	}
 	if !m.there {
@@ -249,7 +249,7 @@ func (e *engine) memberEvent(name string, x store.Event) {
 	}
 }
 
-// end is that this process is not the member any more.
+// end records that this process is no longer the member.
 func (e *engine) end(why string) {
 	if e.ended != "" {
 		return
@@ -260,7 +260,7 @@ func (e *engine) end(why string) {
 	}
 }
 
-// live says whether a member is.
+// live reports whether a member is alive.
 func (e *engine) live(name string) bool {
 	m := e.members[name]
 	return m != nil && m.there && (name == e.name || m.silent < deadAfter)
@@ -271,7 +271,7 @@ func (e *engine) masterEvent(s *owned, x store.Event) {
 	s.master, s.instance, s.revision = "", "", 0
 	if !x.Gone() {
 		var r SwitchRecord
-		_ = json.Unmarshal(x.Value, &r) // one that names nobody is like one of somebody who is dead
+		_ = json.Unmarshal(x.Value, &r) // a record without a name is treated as a dead member's
 		s.master, s.instance, s.revision = r.Master, r.Instance, x.Revision
 	}
 	if s.revision == before {
@@ -291,7 +291,7 @@ func (e *engine) masterEvent(s *owned, x store.Event) {
 	e.become(s)
 }
 
-// mine says whether this process is the master of a switch, by what the store has told.
+// mine reports whether this process is the master of a switch, according to the store.
 func (e *engine) mine(s *owned) bool {
 	return s.master == e.name && s.instance == e.instance
 }
@@ -312,14 +312,14 @@ func (e *engine) cease(s *owned) {
 	}
 }
 
-// connected is that a switch has connected to this member.
+// connected records that a switch has connected to this member.
 func (e *engine) connected(dpid uint64) {
 	s := e.switchOf(dpid)
 	s.here, s.told, s.held = true, 0, 0
 	e.become(s)
 }
 
-// lost is that the connection has ended: nothing need cease there.
+// lost records that the connection has ended, so Cease need not be called.
 func (e *engine) lost(dpid uint64) {
 	s := e.switchOf(dpid)
 	if s.told != 0 {
@@ -329,7 +329,7 @@ func (e *engine) lost(dpid uint64) {
 	e.decide()
 }
 
-// failed is that a switch could not be become master of.
+// failed records that Become has failed.
 func (e *engine) failed(dpid, turn uint64, why error) {
 	s := e.switches[dpid]
 	if s == nil || s.turn != turn || s.told == 0 || !s.here {
@@ -337,20 +337,21 @@ func (e *engine) failed(dpid, turn uint64, why error) {
 	}
 	e.counts.Refused++
 	s.given, s.held, e.stale = true, e.beat+holdTime, true
-	e.say("a switch does not take this member as its master, and is left to others", "switch", fmt.Sprintf("%016x", dpid), "problem", why)
+	e.say("a switch does not accept this member as its master; giving it up", "switch", fmt.Sprintf("%016x", dpid),
+		"problem", why)
 	e.decide()
 }
 
-// deposed is that a switch says that it has a later master. The store will tell who, soon; else it
-// is somebody whom the cluster does not know.
+// deposed records that a switch has reported a later master. The store will soon tell who;
+// otherwise it is not a member of the cluster.
 func (e *engine) deposed(dpid uint64) {
 	if s := e.switches[dpid]; s != nil && s.told != 0 && s.doubt == 0 {
 		s.doubt = e.beat + deadAfter
 	}
 }
 
-// ready is that a switch can be handed over, which was asked when this member became its master by
-// that call of Become.
+// ready records that a switch can be handed over, as asked during the mastership begun by that call
+// of Become.
 func (e *engine) ready(dpid, turn uint64) {
 	if s := e.switches[dpid]; s != nil && s.turn == turn && s.told != 0 {
 		s.ready, e.stale = true, true
@@ -358,14 +359,14 @@ func (e *engine) ready(dpid, turn uint64) {
 	}
 }
 
-// committed is that the commit that was asked for has been answered, however: what became of it is
-// told by the store.
+// committed records that the commit has been answered, successfully or not: its result is learned
+// from the store.
 func (e *engine) committed() {
 	e.inFlight, e.stale = false, true
 	e.decide()
 }
 
-// here are the switches that are connected to this member.
+// here returns the switches connected to this member.
 func (e *engine) here() (out []uint64) {
 	for _, dpid := range e.order {
 		if e.switches[dpid].here {

@@ -130,7 +130,7 @@ func (w *world) commit(n *node, conditions []store.Condition, changes ...store.C
 		} else {
 			w.entries[c.Key] = x
 			w.owners[fmt.Sprint(c.Key, w.revision)] = n
-			if _, is := DPIDOf(c.Key, SwitchPrefix); is {
+			if _, ok := DPIDOf(c.Key, SwitchPrefix); ok {
 				w.moves++
 				var r SwitchRecord
 				if err := json.Unmarshal(c.Value, &r); err != nil {

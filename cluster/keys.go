@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Where what the members agree on is kept, by the name of a member or the datapath id of a switch.
+// The keys in the store, by the name of a member or the datapath id of a switch.
 const (
 	prefix          = "cluster/"
 	MemberPrefix    = prefix + "member/"
@@ -24,56 +24,56 @@ const (
 )
 
 // format is the newest format of records in the store that this version knows. A version whose
-// records another could misunderstand has the next number, and writes it, and them, when all
-// members that are there say that they know it; a field more is no such change: who does not know
-// it ignores it, and where it is missing it means what was before.
+// records others could misread gets the next number; it writes that number, and such records, only
+// when all live members know the format. An additional field is no such change: members that do not
+// know it ignore it, and without it the meaning must be as before.
 const format = 1
 
-// formatRecord is the format that the cluster has; none: the first.
+// formatRecord is the cluster's current format; without the record: the first.
 type formatRecord struct {
 	Format int `json:"format"`
 }
 
-// MemberRecord is what a member says of itself.
+// MemberRecord is what a member publishes about itself.
 type MemberRecord struct {
 	Name     string    `json:"name"`
-	Instance string    `json:"instance"` // of this process: another one of that name has another
+	Instance string    `json:"instance"` // identifies this process among all that ever had the name
 	Version  string    `json:"version"`
 	Started  time.Time `json:"started"`
-	OpenFlow string    `json:"openflow"` // where switches connect
-	API      string    `json:"api"`      // where people ask
-	Beat     int64     `json:"beat"`     // how many there have been
-	Format   int       `json:"format,omitempty" doc:"The newest format of records that it knows"`
+	OpenFlow string    `json:"openflow"` // address for switches
+	API      string    `json:"api"`      // address for people
+	Beat     int64     `json:"beat"`     // number of beats so far
+	Format   int       `json:"format,omitempty" doc:"The newest format of records that it supports"`
 }
 
-// SwitchRecord is who is master of a switch.
+// SwitchRecord is the master of a switch.
 type SwitchRecord struct {
 	Master   string `json:"master"`
-	Instance string `json:"instance"` // the process of that name
+	Instance string `json:"instance"` // the process with that name
 }
 
-// WantedRecord is who is to be it.
+// WantedRecord is the member that is to become master.
 type WantedRecord struct {
 	Member string `json:"member"`
-	By     string `json:"by,omitempty"` // whose wish it is; empty: a user's
+	By     string `json:"by,omitempty"` // who wants it; empty: a user
 }
 
 type connectedRecord struct {
 	Switches []string `json:"switches"` // datapath ids, hexadecimal
 }
 
-// SwitchKey and WantedKey are where the two are kept.
+// SwitchKey and WantedKey return the keys of the two.
 func SwitchKey(dpid uint64) string { return fmt.Sprintf("%s%016x", SwitchPrefix, dpid) }
 func WantedKey(dpid uint64) string { return fmt.Sprintf("%s%016x", WantedPrefix, dpid) }
 
-// DPIDOf reads the datapath id that ends a key below a prefix.
+// DPIDOf returns the datapath id at the end of a key below a prefix.
 func DPIDOf(key, prefix string) (dpid uint64, is bool) {
 	text, is := strings.CutPrefix(key, prefix)
 	dpid, err := strconv.ParseUint(text, 16, 64)
 	return dpid, is && err == nil && len(text) == 16
 }
 
-// encode writes a record; those of this package can always be written.
+// encode encodes a record, which cannot fail for those of this package.
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -107,7 +107,7 @@ func decodeConnected(b []byte) (map[uint64]bool, error) {
 
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// CheckName says why a member cannot have a name.
+// CheckName reports why a name is not valid for a member.
 func CheckName(n string) error {
 	if !name.MatchString(n) {
 		return errors.New("a member's name has up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit")

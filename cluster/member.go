@@ -16,47 +16,47 @@ import (
 	"trivet.dev/trivet/internal/version"
 )
 
-// Options say what a member is.
+// Options configure a member.
 type Options struct {
 	Store    store.Store
 	Name     string
-	Version  string // default: the program's
-	OpenFlow string // where switches connect to it
-	API      string // where people ask it
+	Version  string // default: that of the program
+	OpenFlow string // address for switches
+	API      string // address for people
 	Log      *slog.Logger
 
-	// Beat is the time between two signs of life: the same for all members. Default: 200 ms.
+	// Beat is the heartbeat interval, the same for all members. Default: 200 ms.
 	Beat time.Duration
 
-	// Become makes this controller the master of a switch, Cease a standby. Of each switch they are
-	// called one after the other, in order. That Become fails gives the switch up, unless it has
-	// been lost meanwhile.
+	// Become makes this controller the master of a switch, Cease a standby. For each switch they
+	// are called one after the other, in order. If Become fails, the switch is given up, unless it
+	// has been lost meanwhile.
 	Become func(dpid uint64, generation uint64) error
 	Cease  func(dpid uint64)
 
-	// Ready reports whether another member may become master of a switch of this one without
-	// anybody's noticing. It is asked once a beat when another is to, until it can or the other
-	// takes the switch nevertheless, after 15 beats. It must not ask the member. nil: always.
+	// Ready reports whether another member can take over a switch of this one unnoticed. If a
+	// takeover is due, it is called once a beat until it returns true, or until the other member
+	// takes the switch nevertheless, after 15 beats. It must not call the member. nil: always true.
 	Ready func(dpid uint64) bool
 
-	// Changed is told what happens in the cluster, in order. It must be quick, and not ask the
-	// member. nil: nobody is.
+	// Changed is called with the changes in the cluster, in order. It must be quick, and must not
+	// call the member. nil: none.
 	Changed func(Change)
 
-	lease time.Duration // of what says that it is there; for tests
+	lease time.Duration // of the member's keys; for tests
 }
 
-// leaseTime is how long what a member says of itself is kept when it is not there any more.
+// leaseTime is how long a failed member's keys stay.
 const leaseTime = 10 * time.Second
 
-// Errors to be told apart by errors.Is.
+// Errors for errors.Is.
 var (
 	ErrNameTaken = errors.New("a member of that name is alive")
-	ErrDisplaced = errors.New("another controller has this member's name by now")
+	ErrDisplaced = errors.New("another controller has taken this member's name")
 	ErrFormat    = errors.New("the cluster is of a newer version")
 )
 
-// Member is a controller's part in a cluster.
+// Member is a controller's membership in a cluster.
 type Member struct {
 	o        Options
 	instance string
@@ -66,27 +66,27 @@ type Member struct {
 	group    sync.WaitGroup
 	calls    sync.WaitGroup
 
-	beating sync.Mutex // of what follows, while a beat is made
+	beating sync.Mutex // guards what follows; held during a beat
 	lease   store.Lease
-	renewed time.Time // when the lease was last
+	renewed time.Time // last renewal of the lease
 	beats   int64
-	said    []uint64 // the switches that it has said to be connected
-	waited  int      // beats since it has
+	said    []uint64 // the connected switches last published
+	waited  int      // beats since then
 
-	mu          sync.Mutex // of what follows
+	mu          sync.Mutex // guards what follows
 	engine      *engine
-	own         int64     // revision of its sign of life, as the store tells
-	heard       time.Time // the store has last taken a sign of life, or said why not
+	own         int64     // revision of its last heartbeat, as reported by the store
+	heard       time.Time // when the store last accepted a heartbeat, or said why not
 	lines       map[uint64][]func()
 	problem     string
 	storeErrors uint64
-	changed     chan struct{} // closed and made anew when something changes
+	changed     chan struct{} // closed and replaced when something changes
 }
 
-// Join makes this controller a member of the cluster that shares a store. It returns when all know
-// it. Another live member of that name is an error (ErrNameTaken); one that has died may be
-// followed by another of its name at once. When ctx ends the member stops, as if it died; see
-// Leave.
+// Join makes this controller a member of the cluster that shares a store, and returns when the
+// other members know it. If a live member has the name, it fails with ErrNameTaken; the name of a
+// failed one can be taken over. When ctx ends, the member stops without leaving, as if it had
+// crashed; see Leave.
 func Join(ctx context.Context, o Options) (*Member, error) {
 	if err := CheckName(o.Name); err != nil {
 		return nil, err
@@ -117,15 +117,15 @@ func Join(ctx context.Context, o Options) (*Member, error) {
 
 func (m *Member) key() string { return MemberPrefix + m.o.Name }
 
-// record is its next sign of life.
+// record returns the next heartbeat.
 func (m *Member) record() []byte {
 	m.beats++
 	return encode(MemberRecord{Name: m.o.Name, Instance: m.instance, Version: m.o.Version, Started: m.started,
 		OpenFlow: m.o.OpenFlow, API: m.o.API, Beat: m.beats, Format: format})
 }
 
-// checkFormat refuses a store whose records this version could misunderstand, and notes the format
-// of one that has none. The condition is that it is still that.
+// checkFormat rejects a store whose records this version could misread, and sets the format of a
+// new one. The condition is that the format has not changed.
 func (m *Member) checkFormat(ctx context.Context) (is store.Condition, err error) {
 	for {
 		e, err := m.o.Store.Get(ctx, formatKey)
@@ -134,14 +134,15 @@ func (m *Member) checkFormat(ctx context.Context) (is store.Condition, err error
 		}
 		if e.Gone() {
 			err := m.o.Store.Commit(ctx, []store.Condition{e.Is()}, store.Put(formatKey, encode(formatRecord{format})))
-			if err != nil && !errors.Is(err, store.ErrChanged) { // another was first
+			if err != nil && !errors.Is(err, store.ErrChanged) { // another member was first
 				return is, err
 			}
 			continue
 		}
 		var r formatRecord
 		if err := json.Unmarshal(e.Value, &r); err != nil {
-			return is, fmt.Errorf("%w than trivet %s: it cannot read %s in the store: %w", ErrFormat, m.o.Version, formatKey, err)
+			return is, fmt.Errorf("%w than trivet %s: it cannot read %s in the store: %w", ErrFormat, m.o.Version,
+				formatKey, err)
 		}
 		if r.Format > format {
 			return is, fmt.Errorf("%w than trivet %s: its records have format %d, and this version knows up to %d; start the version that its other members run", ErrFormat, m.o.Version, r.Format, format)
@@ -150,7 +151,7 @@ func (m *Member) checkFormat(ctx context.Context) (is store.Condition, err error
 	}
 }
 
-// enter takes the name, when nobody of that name shows a sign of life any more.
+// enter takes the name, once no process with that name sends heartbeats any more.
 func (m *Member) enter(ctx context.Context) error {
 	if _, err := m.checkFormat(ctx); err != nil {
 		return err
@@ -190,7 +191,8 @@ func (m *Member) enter(ctx context.Context) error {
 	if errors.Is(err, store.ErrChanged) {
 		var other MemberRecord
 		_ = json.Unmarshal(now.Value, &other)
-		err = fmt.Errorf("%w: %s, at %s, since %s", ErrNameTaken, m.o.Name, other.OpenFlow, other.Started.Format(time.DateTime))
+		err = fmt.Errorf("%w: %s, at %s, since %s", ErrNameTaken, m.o.Name, other.OpenFlow,
+			other.Started.Format(time.DateTime))
 	}
 	if err != nil {
 		_ = m.lease.Revoke(context.WithoutCancel(ctx))
@@ -198,7 +200,7 @@ func (m *Member) enter(ctx context.Context) error {
 	return err
 }
 
-// do lets the engine decide, and does what it says.
+// do calls the engine, and carries out its actions.
 func (m *Member) do(f func(*engine)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -237,14 +239,14 @@ func (m *Member) do(f func(*engine)) {
 	m.changed = make(chan struct{})
 }
 
-// happened tells whoever watches. mu must be held.
+// happened notifies watchers. mu must be held.
 func (m *Member) happened(c Change) {
 	if m.o.Changed != nil {
 		m.o.Changed(c)
 	}
 }
 
-// call calls f after all that has been called of a switch before. mu must be held.
+// call calls f after all earlier calls for the switch. mu must be held.
 func (m *Member) call(dpid uint64, f func()) {
 	line, busy := m.lines[dpid]
 	m.lines[dpid] = append(line, f)
@@ -267,8 +269,8 @@ func (m *Member) call(dpid uint64, f func()) {
 	})
 }
 
-// commit makes a commit. What became of it is told by the watch; one that has failed is followed by
-// another with the next beat at the earliest.
+// commit makes a commit, whose result is learned from the watch. After a failure the next one is
+// made with the next beat at the earliest.
 func (m *Member) commit(c *commit) {
 	if err := m.o.Store.Commit(m.ctx, c.conditions, c.changes...); err != nil && !m.pause() {
 		return
@@ -276,7 +278,7 @@ func (m *Member) commit(c *commit) {
 	m.do((*engine).committed)
 }
 
-// pause waits for a beat, and says whether the member goes on.
+// pause waits for a beat, and reports whether the member goes on.
 func (m *Member) pause() bool {
 	select {
 	case <-time.After(m.o.Beat):
@@ -286,7 +288,7 @@ func (m *Member) pause() bool {
 	}
 }
 
-// beat gives signs of life.
+// beat sends heartbeats.
 func (m *Member) beat() {
 	tick := time.NewTicker(m.o.Beat)
 	defer tick.Stop()
@@ -303,7 +305,7 @@ func (m *Member) beat() {
 	}
 }
 
-// sign gives a sign of life, on condition that nobody else has the name.
+// sign sends a heartbeat, on condition that nobody else has taken the name.
 func (m *Member) sign() error {
 	m.beating.Lock()
 	defer m.beating.Unlock()
@@ -322,20 +324,21 @@ func (m *Member) sign() error {
 	m.mu.Lock()
 	revision, here := m.own, m.engine.here()
 	m.mu.Unlock()
-	if revision == 0 { // the watch has not told yet, or the lease has ended
+	if revision == 0 { // the watch is behind, or the lease has ended
 		e, err := m.o.Store.Get(m.ctx, m.key())
 		if err != nil {
 			return err
 		}
 		var r MemberRecord
 		if _ = json.Unmarshal(e.Value, &r); !e.Gone() && r.Instance != m.instance {
-			return nil // the watch tells, and the member ends
+			return nil // the watch will report that, and end the member
 		}
 		revision = e.Revision
 	}
 	changes := []store.Change{store.Put(m.key(), m.record()).Under(m.lease)}
 	if m.waited++; !slices.Equal(here, m.said) && (m.waited >= sayAfter || len(here) < fewSwitches) {
-		changes = append(changes, store.Put(connectedPrefix+m.o.Name, encodeConnected(slices.Clone(here))).Under(m.lease))
+		changes = append(changes, store.Put(connectedPrefix+m.o.Name,
+			encodeConnected(slices.Clone(here))).Under(m.lease))
 	} else {
 		here = nil
 	}
@@ -345,7 +348,7 @@ func (m *Member) sign() error {
 		m.said, m.waited = here, 0
 	case errors.Is(err, store.ErrChanged), errors.Is(err, store.ErrEnded):
 		m.mu.Lock()
-		m.own = 0 // the watch is behind, or the lease has ended: look before the next
+		m.own = 0 // the watch is behind, or the lease has ended: read before the next
 		m.mu.Unlock()
 		if errors.Is(err, store.ErrEnded) {
 			m.renewed = time.Time{}
@@ -355,13 +358,13 @@ func (m *Member) sign() error {
 	return err
 }
 
-// Who is connected is said at most every few beats where it is many.
+// If there are many connected switches, they are published once in several beats.
 const (
 	sayAfter    = 5
 	fewSwitches = 1000
 )
 
-// tell says, once, that the store cannot be used, and that it can again.
+// tell logs, once, that the store cannot be used, and that it can be used again.
 func (m *Member) tell(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -371,10 +374,11 @@ func (m *Member) tell(err error) {
 	}
 	switch {
 	case err != nil && was == "":
-		m.o.Log.Error("the store of the cluster cannot be used: this member takes no switch until it can", "problem", err)
+		m.o.Log.Error("the store of the cluster cannot be used: until then this member takes over no switch", "problem",
+			err)
 		m.happened(Change{What: ChangeStoreLost, Member: m.o.Name})
 	case err == nil && was != "":
-		m.o.Log.Info("the store of the cluster is there again")
+		m.o.Log.Info("the store of the cluster can be used again")
 		m.happened(Change{What: ChangeStoreBack, Member: m.o.Name})
 	}
 	m.heard = time.Now()
@@ -383,7 +387,7 @@ func (m *Member) tell(err error) {
 	}
 }
 
-// watch follows the store, and begins anew when it cannot tell all.
+// watch follows the store, and starts over when changes were lost.
 func (m *Member) watch() {
 	store.Follow(m.ctx, m.o.Store, prefix, m.o.Beat, nil, func(there []store.Entry) {
 		m.do(func(e *engine) {
@@ -399,7 +403,7 @@ func (m *Member) watch() {
 	})
 }
 
-// note keeps the revision of the member's own sign of life. mu must be held.
+// note records the revision of the member's own heartbeat. mu must be held.
 func (m *Member) note(events []store.Event) {
 	for _, e := range events {
 		if e.Key == m.key() {
@@ -410,17 +414,17 @@ func (m *Member) note(events []store.Event) {
 	}
 }
 
-// Connected is that a switch has connected to this controller, which is its standby.
+// Connected records that a switch has connected to this controller, which is its standby.
 func (m *Member) Connected(dpid uint64) { m.do(func(e *engine) { e.connected(dpid) }) }
 
-// Lost is that the connection has ended. Of what follows for the switch nothing is called before it
-// is connected again.
+// Lost records that the connection has ended. No function of Options is called for the switch until
+// it connects again.
 func (m *Member) Lost(dpid uint64) { m.do(func(e *engine) { e.lost(dpid) }) }
 
-// Deposed is that a switch says that it has a later master than this member.
+// Deposed records that a switch has reported a later master than this member.
 func (m *Member) Deposed(dpid uint64) { m.do(func(e *engine) { e.deposed(dpid) }) }
 
-// Status is what this member knows.
+// Status returns the cluster as this member knows it.
 func (m *Member) Status() Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -429,17 +433,18 @@ func (m *Member) Status() Status {
 	return s
 }
 
-// CutOff reports whether the member cannot use the store: what it knows of others may be old.
+// CutOff reports whether the member cannot use the store, so that what it knows of others may be
+// out of date.
 func (m *Member) CutOff() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cutOff() != ""
 }
 
-// cutOff says why the member cannot use the store; mu must be held.
+// cutOff returns why the member cannot use the store; mu must be held.
 func (m *Member) cutOff() string {
-	// Where packets are lost without a word the store's own limit is long: the others have taken
-	// this member for dead by then.
+	// If packets are dropped silently, the store's own timeout is too long: by then the others
+	// consider this member dead.
 	if silent := time.Since(m.heard); m.problem == "" && silent > 2*deadAfter*m.o.Beat {
 		return fmt.Sprintf("the store has not answered for %s", silent.Round(100*time.Millisecond))
 	}
@@ -453,19 +458,19 @@ func (m *Member) Alive() []string {
 	return m.engine.alive()
 }
 
-// Name is the member's.
+// Name returns the member's name.
 func (m *Member) Name() string { return m.o.Name }
 
-// Context ends with the member.
+// Context returns a context that ends with the member.
 func (m *Member) Context() context.Context { return m.ctx }
 
-// Done is closed when the member has ended: it was told to, or another has its name (Err).
+// Done is closed when the member has ended: it was told to, or another process has its name (Err).
 func (m *Member) Done() <-chan struct{} { return m.ctx.Done() }
 
-// Err is why it has ended.
+// Err returns why it has ended.
 func (m *Member) Err() error { return context.Cause(m.ctx) }
 
-// Move asks for a switch to be taken over by a member, which must be alive and connected to it.
+// Move requests that a member take over a switch; it must be alive and connected to the switch.
 func (m *Member) Move(ctx context.Context, dpid uint64, to string) error {
 	m.mu.Lock()
 	err := m.engine.mayMove(dpid, to)
@@ -476,7 +481,7 @@ func (m *Member) Move(ctx context.Context, dpid uint64, to string) error {
 	return m.o.Store.Commit(ctx, nil, store.Put(WantedKey(dpid), encode(WantedRecord{Member: to})))
 }
 
-// Drain asks for all switches of a member to be taken over by others, and lets it take none; undo
+// Drain requests that others take over all switches of a member, and keeps it from taking any; undo
 // lets it take switches again.
 func (m *Member) Drain(ctx context.Context, name string, undo bool) error {
 	m.mu.Lock()
@@ -491,8 +496,8 @@ func (m *Member) Drain(ctx context.Context, name string, undo bool) error {
 	return m.o.Store.Commit(ctx, nil, store.Put(drainPrefix+name, nil))
 }
 
-// Leave hands the member's switches over, waits until the others have those that somebody else is
-// connected to, at the latest until ctx ends, and ends the member.
+// Leave hands over the member's switches, waits until the others have those that they are connected
+// to, or until ctx ends, and ends the member.
 func (m *Member) Leave(ctx context.Context) error {
 	m.beating.Lock()
 	lease := m.lease
@@ -521,7 +526,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	return errors.Join(err, m.lease.Revoke(context.WithoutCancel(ctx)))
 }
 
-// Wait waits, after the member has ended, for what it was still doing.
+// Wait waits for the goroutines of a member that has ended.
 func (m *Member) Wait() {
 	<-m.ctx.Done()
 	m.group.Wait()

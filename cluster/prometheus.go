@@ -2,10 +2,10 @@ package cluster
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Collector gives Prometheus what the member has to do with the cluster.
+// Collector exports the member's state in the cluster to Prometheus.
 func (m *Member) Collector() prometheus.Collector { return collector{m} }
 
-// collector reads the member's state when it is asked; it keeps nothing.
+// collector reads the member's state on each scrape; it keeps nothing.
 type collector struct{ m *Member }
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -23,11 +23,12 @@ var (
 	descClaims    = describe("claims_total", "Claims of the role of master at a switch.")
 	descRefused   = describe("claims_refused_total", "Claims that a switch has refused, or did not answer.")
 	descTakeovers = describe("takeovers_total", "Switches of another master that this member became the master of.")
-	descLost      = describe("switches_lost_total", "Switches whose master this member was, and whose connection ended.")
-	descErrors    = describe("store_errors_total", "Signs of life that the store did not take.")
+	descLost      = describe("switches_lost_total",
+		"Switches whose master this member was, and whose connection ended.")
+	descErrors = describe("store_errors_total", "Signs of life that the store did not take.")
 )
 
-// Describe gives all that Collect may give.
+// Describe lists all metrics that Collect may send.
 func (c collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descMembers, descMastered, descConnected, descSince, descCentre, descStore,
 		descClaims, descRefused, descTakeovers, descLost, descErrors} {
@@ -35,7 +36,7 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect gives the values of now.
+// Collect sends the current values.
 func (c collector) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64) { to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v) }
 	is := func(d *prometheus.Desc, yes bool) {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Status is what a member knows of the cluster.
+// Status is the cluster as a member knows it.
 type Status struct {
-	Member   string         `json:"member" doc:"That says so"`
-	Problem  string         `json:"problem,omitempty" doc:"Why nothing can move, or what is known may be old"`
+	Member   string         `json:"member" doc:"Whose view this is"`
+	Problem  string         `json:"problem,omitempty" doc:"Why switches cannot be moved, or the information may be out of date"`
 	Centre   string         `json:"centre,omitempty" doc:"The member that is the scheduling centre"`
 	Members  []MemberStatus `json:"members"`
 	Switches []SwitchStatus `json:"switches"`
@@ -20,29 +20,31 @@ type Status struct {
 type MemberStatus struct {
 	MemberRecord
 	Alive     bool `json:"alive"`
-	Silent    int  `json:"silent" doc:"Beats of the member that was asked since the last of this one; 4: it is dead"`
-	Draining  bool `json:"draining,omitempty" doc:"The others take over its switches"`
+	Silent    int  `json:"silent" doc:"Beats of the member asked since this one's last; from 4 on it counts as dead"`
+	Draining  bool `json:"draining,omitempty" doc:"Others take over its switches"`
 	Mastered  int  `json:"mastered" doc:"Switches of which it is the master"`
 	Connected int  `json:"connected" doc:"Switches that are connected to it"`
 }
 
-// SwitchStatus is a switch that has a master or is connected to somebody.
+// SwitchStatus is a switch that has a master or is connected to a member.
 type SwitchStatus struct {
 	Switch     string   `json:"switch" doc:"Datapath id, 16 hexadecimal digits"`
 	Master     string   `json:"master,omitempty"`
-	Generation int64    `json:"generation,omitempty" doc:"Of the role that the master claims"`
+	Generation int64    `json:"generation,omitempty" doc:"Of the master's role"`
 	Standbys   []string `json:"standbys" doc:"Live members that are connected to it and not its master"`
-	Wanted     string   `json:"wanted,omitempty" doc:"The member that is to take it over"`
+	Wanted     string   `json:"wanted,omitempty" doc:"The member that is to become its master"`
 }
 
-// status says what is known.
+// status returns what is known.
 func (e *engine) status() Status {
-	out := Status{Member: e.name, Problem: e.ended, Centre: e.centre, Members: []MemberStatus{}, Switches: []SwitchStatus{}}
+	out := Status{Member: e.name, Problem: e.ended, Centre: e.centre, Members: []MemberStatus{},
+		Switches: []SwitchStatus{}}
 	mastered := map[string]int{}
 	for _, dpid := range e.order {
 		s := e.switches[dpid]
 		mastered[s.master]++
-		x := SwitchStatus{Switch: fmt.Sprintf("%016x", dpid), Master: s.master, Generation: s.revision, Standbys: []string{}, Wanted: s.wanted}
+		x := SwitchStatus{Switch: fmt.Sprintf("%016x", dpid), Master: s.master, Generation: s.revision,
+			Standbys: []string{}, Wanted: s.wanted}
 		for name := range e.members {
 			if name != s.master && e.live(name) && e.reaches(name, s) {
 				x.Standbys = append(x.Standbys, name)
@@ -55,7 +57,8 @@ func (e *engine) status() Status {
 	}
 	for name, m := range e.members {
 		if m.there || mastered[name] > 0 || m.draining {
-			x := MemberStatus{MemberRecord: m.record, Alive: e.live(name), Silent: m.silent, Draining: m.draining, Mastered: mastered[name], Connected: len(m.connected)}
+			x := MemberStatus{MemberRecord: m.record, Alive: e.live(name), Silent: m.silent, Draining: m.draining,
+				Mastered: mastered[name], Connected: len(m.connected)}
 			x.Name = name
 			if name == e.name {
 				x.Connected, x.Silent = len(e.here()), 0
@@ -67,7 +70,7 @@ func (e *engine) status() Status {
 	return out
 }
 
-// mayMove says why a member cannot take a switch over.
+// mayMove returns why a member cannot take over a switch.
 func (e *engine) mayMove(dpid uint64, to string) error {
 	s := e.switches[dpid]
 	switch {
@@ -83,7 +86,7 @@ func (e *engine) mayMove(dpid uint64, to string) error {
 	return nil
 }
 
-// mayDrain says why a member cannot be drained.
+// mayDrain returns why a member cannot be drained.
 func (e *engine) mayDrain(name string) error {
 	if e.members[name] == nil || !e.members[name].there {
 		return fmt.Errorf("there is no member %q; there are %s", name, strings.Join(e.alive(), ", "))
@@ -91,7 +94,7 @@ func (e *engine) mayDrain(name string) error {
 	return nil
 }
 
-// alive are the live members.
+// alive returns the live members.
 func (e *engine) alive() (out []string) {
 	for name := range e.members {
 		if e.live(name) {
@@ -102,7 +105,8 @@ func (e *engine) alive() (out []string) {
 	return out
 }
 
-// shared is how many switches of this member another one that takes switches is connected to.
+// shared returns the number of this member's switches to which another member that takes switches
+// is connected.
 func (e *engine) shared() (n int) {
 	for _, dpid := range e.order {
 		s := e.switches[dpid]

@@ -77,11 +77,11 @@ func TestVersions(t *testing.T) {
 			}
 		}
 		check()
-		if n := log.count("cannot be understood"); n != 2 {
-			t.Errorf("of two records it is said %d times that they cannot be understood", n)
+		if n := log.count("cannot be read"); n != 2 {
+			t.Errorf("of two records it is said %d times that they cannot be read", n)
 		}
 		if e, err := st.Get(t.Context(), connectedPrefix+"b"); err != nil || string(e.Value) != `{"name": {"first": "b"}, "switches": 2}` {
-			t.Errorf("a record that cannot be understood is %s now (%v)", e.Value, err)
+			t.Errorf("a record that cannot be read is %s now (%v)", e.Value, err)
 		}
 
 		put(formatKey, `{"format": 2, "since": "tomorrow"}`)

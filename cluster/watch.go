@@ -2,35 +2,35 @@ package cluster
 
 import "fmt"
 
-// Change is something that has happened in the cluster, as a member sees it.
+// Change is a change in the cluster, as seen by a member.
 type Change struct {
 	What   string
-	Member string // that it is about; of the store the one that says so
-	Switch uint64 // of ChangeTaken and ChangeGiven
+	Member string // the one concerned; for the store: the one that reports it
+	Switch uint64 // for ChangeTaken and ChangeGiven
 }
 
-// What happens in a cluster.
+// Kinds of changes.
 const (
-	ChangeJoined    = "joined" // or shows a sign of life again
+	ChangeJoined    = "joined" // or is alive again
 	ChangeLeft      = "left"
 	ChangeDead      = "dead"
-	ChangeTaken     = "taken"  // the member that says so has become the master of a switch
-	ChangeGiven     = "given"  // it is not any more
+	ChangeTaken     = "taken"  // the reporting member has become master of the switch
+	ChangeGiven     = "given"  // it no longer is
 	ChangeCentre    = "centre" // the member is the scheduling centre; without a name: none is
 	ChangeStoreLost = "store lost"
 	ChangeStoreBack = "store back"
 )
 
-// Counts are how often something has happened to a member.
+// Counts count a member's events.
 type Counts struct {
 	Claims    uint64 // of the role of master at a switch
-	Refused   uint64 // of these, by the switch
-	Takeovers uint64 // switches of another master that it became the master of
-	Lost      uint64 // switches that it was the master of, whose connection ended
-	Store     uint64 // signs of life that the store did not take
+	Refused   uint64 // claims refused by the switch
+	Takeovers uint64 // switches taken over from another master
+	Lost      uint64 // switches of which it was master, whose connection ended
+	Store     uint64 // heartbeats that the store did not accept
 }
 
-// Counts returns how often something has happened to the member.
+// Counts returns the member's counts.
 func (m *Member) Counts() Counts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -39,12 +39,12 @@ func (m *Member) Counts() Counts {
 	return c
 }
 
-// tell notes what has happened, for whoever watches.
+// tell adds a change for watchers.
 func (e *engine) tell(what, member string, dpid uint64) {
 	e.changes = append(e.changes, Change{what, member, dpid})
 }
 
-// centreEvent is that another member is the scheduling centre, or none.
+// centreEvent records that another member is the scheduling centre, or none.
 func (e *engine) centreEvent(name string) {
 	if name != e.centre {
 		e.centre = name
@@ -52,11 +52,11 @@ func (e *engine) centreEvent(name string) {
 	}
 }
 
-// unread says once of a record that it cannot be understood, by this version at least. What was
-// known before stays.
+// unread logs, once, that a record cannot be read, at least by this version. What was known before
+// is kept.
 func (e *engine) unread(key string, why error) {
 	if !e.odd[key] {
 		e.odd[key] = true
-		e.say("a record of the cluster cannot be understood, and is left alone: another version has written it, or somebody else", "key", fmt.Sprintf("%.100q", key), "problem", why)
+		e.say("a record of the cluster cannot be read and is ignored: it was written by another version, or by another program", "key", fmt.Sprintf("%.100q", key), "problem", why)
 	}
 }

@@ -20,19 +20,19 @@ type App interface {
 	Start(c *Controller) error
 	Stop()
 
-	// SwitchUp: a switch has connected and its ports are known. SwitchDown: it has disconnected.
+	// SwitchUp is called when a switch has connected and its ports are known, SwitchDown when it
+	// has disconnected.
 	SwitchUp(s *Switch)
 	SwitchDown(s *Switch)
 
-	// PortChanged: a port was added, removed or modified.
+	// PortChanged is called when a port was added, removed or modified.
 	PortChanged(s *Switch, reason openflow.PortReason, p openflow.Port)
 
-	// PacketIn: a packet has arrived at the controller. It returns whether the packet needs no
-	// further app; apps are asked in their order. The packet's data may be kept but not changed;
-	// the Packet itself is reused for the next one.
+	// PacketIn is called for a packet sent to the controller. Apps are called in their order until
+	// one returns true. The packet's data may be kept but not changed; the Packet itself is reused.
 	PacketIn(s *Switch, p *Packet) (handled bool)
 
-	// FlowRemoved: an entry with FlowSendFlowRem has gone.
+	// FlowRemoved is called when an entry with FlowSendFlowRem has been removed.
 	FlowRemoved(s *Switch, m *openflow.FlowRemoved)
 }
 

@@ -23,12 +23,12 @@ import (
 
 // Controller is a set of switches and the apps that decide for them.
 type Controller struct {
-	// Allowed says whether the peer of a connection may claim a datapath id, and if not, why; nil:
-	// any peer may. It must be set before Serve.
+	// Allowed returns an error if the peer of a connection may not claim a datapath id; nil: every
+	// peer may. Set it before Serve.
 	Allowed func(conn net.Conn, dpid uint64) error
 
-	// Owner says of which switches this controller is master, where several have the same; nil: it
-	// is alone. It must be set before a switch connects.
+	// Owner decides of which switches this controller is master, where several share them; nil:
+	// there is no cluster. Set it before a switch connects.
 	Owner Ownership
 
 	log  *slog.Logger
@@ -60,20 +60,20 @@ func New(log *slog.Logger, apps ...App) (*Controller, error) {
 	return c, nil
 }
 
-// Named sets the function that says which datapath ids belong to switches that the user has named:
-// the limits on switches do not apply to those. Without it, no switch counts as named. It must be
-// called before Serve.
+// Named sets the function that reports whether the user has named a datapath id: the limits on
+// switches do not apply to those. Without it, no switch counts as named. Call it before Serve.
 func (c *Controller) Named(f func(dpid uint64) bool) { c.named = f }
 
 // newSwitch returns the switch at the other end of a session.
 func (c *Controller) newSwitch(l line, f *openflow.FeaturesReply) *Switch {
 	strange := c.named == nil || !c.named(f.DatapathID)
-	s := &Switch{session: l, controller: c, strange: strange, dpid: f.DatapathID, features: *f, had: &state{}, ports: map[uint32]openflow.Port{}}
+	s := &Switch{session: l, controller: c, strange: strange, dpid: f.DatapathID, features: *f, had: &state{},
+		ports: map[uint32]openflow.Port{}}
 	s.acts.Store(c.Owner == nil)
 	return s
 }
 
-// Serve takes connections from a listener until it is closed.
+// Serve accepts connections until the listener is closed.
 func (c *Controller) Serve(l net.Listener) error {
 	for {
 		conn, err := accept.Next(l, func(why error) { c.log.Warn("cannot accept a switch", "error", why) })
@@ -119,8 +119,8 @@ func (c *Controller) Meet(conn net.Conn) {
 	c.log.Info("connection ended", "peer", s.peer(), "reason", err)
 }
 
-// Switch returns the connected switch with this datapath id, or nil. One that has another master is
-// not among them.
+// Switch returns the connected switch with this datapath id, or nil; nil also if another controller
+// is its master.
 func (c *Controller) Switch(dpid uint64) *Switch {
 	if s := c.Seen(dpid); s != nil && s.Acts() {
 		return s
@@ -128,20 +128,20 @@ func (c *Controller) Switch(dpid uint64) *Switch {
 	return nil
 }
 
-// Seen returns the connected switch with this datapath id, whoever its master is, or nil.
+// Seen returns the connected switch with this datapath id, or nil, whoever is its master.
 func (c *Controller) Seen(dpid uint64) *Switch {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.switches[dpid]
 }
 
-// Switches returns the connected switches, by datapath id. Those that have another master are not
-// among them.
+// Switches returns the connected switches by datapath id, without those of which another controller
+// is master.
 func (c *Controller) Switches() []*Switch {
 	return slices.DeleteFunc(c.AllSeen(), func(s *Switch) bool { return !s.Acts() })
 }
 
-// AllSeen returns the connected switches, by datapath id, whoever their masters are.
+// AllSeen returns the connected switches by datapath id, whoever is their master.
 func (c *Controller) AllSeen() []*Switch {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -175,16 +175,17 @@ func (c *Controller) Close() {
 	}
 }
 
-// join makes a switch known. A datapath id belongs to one switch at a time: a second switch that
-// claims it is refused as long as the first one answers (the second may be an impostor or a copy).
+// join registers a switch. A datapath id belongs to one switch at a time: a second one that claims
+// it is refused as long as the first one answers (the second may be an impostor or a copy).
 func (c *Controller) join(s *Switch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.strange && c.unnamed >= maxUnnamed {
-		return fmt.Errorf("datapath id %016x has no name, and %d switches without one are already connected", s.dpid, maxUnnamed)
+		return fmt.Errorf("datapath id %016x has no name, and %d switches without one are already connected", s.dpid,
+			maxUnnamed)
 	}
 	if other := c.switches[s.dpid]; other != nil {
-		return fmt.Errorf("datapath id %016x is already that of the switch at %s", s.dpid, other.session.peer())
+		return fmt.Errorf("datapath id %016x is already used by the switch at %s", s.dpid, other.session.peer())
 	}
 	c.switches[s.dpid] = s
 	if s.strange {
@@ -232,7 +233,8 @@ func (c *Controller) packetIn(s *Switch, p *Packet) {
 func (c *Controller) packetInTo(a App, s *Switch, p *Packet) (handled bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.log.Error("app failed; the packet is skipped", "app", a.Name(), "panic", r, "stack", string(debug.Stack()))
+			c.log.Error("app failed; the packet is skipped", "app", a.Name(), "panic", r, "stack",
+				string(debug.Stack()))
 		}
 	}()
 	return a.PacketIn(s, p)

@@ -13,7 +13,7 @@ type line interface {
 	await(context.Context, openflow.Message, func(openflow.Message) error) (openflow.Message, error)
 	postBy(openflow.Message, func(openflow.Message) error) (<-chan openflow.Message, error)
 	withdraw(openflow.Message)
-	number() uint32 // of the next request
+	number() uint32 // an xid for the next request
 	peer() string
 	southbound() (Southbound, bool)
 }
@@ -51,7 +51,7 @@ func (c *core) down(sw *Switch) {
 	}
 }
 
-// abandon ends all requests, for ever if the switch is gone.
+// abandon fails all pending requests, and future ones if the switch is gone.
 func (c *core) abandon(gone bool) {
 	c.waits.Lock()
 	defer c.waits.Unlock()
@@ -62,16 +62,15 @@ func (c *core) abandon(gone bool) {
 	clear(c.waiting)
 }
 
-// up tells the apps of a switch, whose state has been read.
+// up tells the apps that a switch, whose state has been read, is up.
 func (c *core) up(sw *Switch) {
 	c.controller.each(func(a App) { a.SwitchUp(sw) })
 	sw.told.Store(true)
 	sw.had = nil
 }
 
-// settle does what an event has left to be done, for which the state of the switch is read: the
-// apps are told of a switch that has become this controller's, or begin anew with it, if one has
-// asked for that.
+// settle completes an event that requires the switch's state to be read: this controller has become
+// master, or an app has called Renew.
 func (c *core) settle(sw *Switch, read func() error) error {
 	if err := c.lead(sw, read); err != nil {
 		return err
@@ -79,7 +78,8 @@ func (c *core) settle(sw *Switch, read func() error) error {
 	if !sw.stale.Swap(false) || !sw.Acts() {
 		return nil
 	}
-	c.controller.log.Warn("somebody has deleted flow entries of the controller; they are made again", "switch", sw.Name())
+	c.controller.log.Warn("flow entries of the controller were deleted by someone else; they are installed again",
+		"switch", sw.Name())
 	sw.told.Store(false)
 	c.abandon(false)
 	c.controller.each(func(a App) { a.SwitchDown(sw) })
@@ -144,14 +144,15 @@ func (c *core) answer(m openflow.Message) bool {
 }
 
 // await sends a request and waits for its answer.
-func (c *core) await(ctx context.Context, m openflow.Message, send func(openflow.Message) error) (openflow.Message, error) {
+func (c *core) await(ctx context.Context, m openflow.Message, send func(openflow.Message) error) (openflow.Message,
+	error) {
 	answer, err := c.postBy(m, send)
 	if err != nil {
 		return nil, err
 	}
 	select {
 	case got, ok := <-answer:
-		if refusal, is := got.(*openflow.Error); is {
+		if refusal, refused := got.(*openflow.Error); refused {
 			return nil, refusal
 		}
 		if !ok {
@@ -182,7 +183,7 @@ func (c *core) postBy(m openflow.Message, send func(openflow.Message) error) (<-
 	return answer, nil
 }
 
-// nextXid returns a number that no request has. waits must be held.
+// nextXid returns an xid that no pending request has. waits must be held.
 func (c *core) nextXid() uint32 {
 	c.next++
 	return c.next

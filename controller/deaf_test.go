@@ -125,8 +125,8 @@ func TestSouthbound(t *testing.T) {
 		f.expect(openflow.TypePacketOut)
 	}
 	until.True(t, "both have counted the same", func() bool {
-		s, is := sw.Southbound()
-		return is && s.Received == wire.written && s.Sent == wire.read && s.Sent > 1_000_000
+		s, ok := sw.Southbound()
+		return ok && s.Received == wire.written && s.Sent == wire.read && s.Sent > 1_000_000
 	})
 	// The window is longer than this test, unless the machine stands still.
 	if s, _ := sw.Southbound(); s.Recent > s.Received+s.Sent {

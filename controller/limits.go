@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Limits on what switches may claim, so that a peer that invents switches or ports exhausts
-// nothing.
+// Limits on what switches may claim, so that a peer that invents switches or ports cannot exhaust
+// memory.
 const (
 	maxUnnamed     = 10_000  // connected switches that no file names
 	maxPorts       = 65_536  // of one switch
@@ -15,7 +15,7 @@ const (
 	maxStrangers   = 262_144 // ports of all such switches together
 )
 
-// rarely writes a log line at most once a minute, and says how many it has suppressed.
+// rarely writes a log line at most once a minute, with the number of lines suppressed.
 type rarely struct {
 	mu    sync.Mutex
 	last  time.Time

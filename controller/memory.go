@@ -19,19 +19,19 @@ type Datapath interface {
 	Close()
 }
 
-// Insight is what a Datapath may also have: what the switch says of itself without a message.
+// Insight is optional for a Datapath: facts that need no message to the switch.
 type Insight interface {
-	// Joined returns the port of a switch of the same process that a port is joined to: it is as
-	// long as that is said, and where it ends the port's state tells.
+	// Joined returns the port of another switch in this process that a port is connected to. The
+	// connection holds until the port's state says otherwise.
 	Joined(port uint32) (dpid uint64, far uint32, ok bool)
 
-	// Activity returns a number that stays the same as long as the answers to requests for
-	// statistics do, but for ages.
+	// Activity returns a number that changes whenever the answer to a request for statistics would,
+	// ages apart.
 	Activity() uint64
 }
 
-// Memory is a session with a switch of the same process: no socket, no encoded bytes, and no
-// goroutine while nothing happens. The switch calls Reply, Asynchronous and Closed.
+// Memory is a session with a switch in the same process: no socket, no encoding, and no goroutine
+// while it is idle. The switch calls Reply, Asynchronous and Closed.
 type Memory struct {
 	core
 	name string
@@ -52,8 +52,8 @@ const maxQueue = 4096
 // NewMemory prepares a session with a switch, which is then given the session, and passed to Join.
 func (c *Controller) NewMemory(name string) *Memory { return &Memory{core: newCore(c), name: name} }
 
-// Join makes the switch known to the apps. The error says why that is impossible. For one with the
-// same datapath id that has just been taken away Join waits: until its connection is seen to have
+// Join announces the switch to the apps, or returns an error that says why it cannot be accepted.
+// If a switch with the same datapath id has just been removed, Join waits until its connection has
 // ended and the apps have been told.
 func (m *Memory) Join(dp Datapath) error {
 	m.dp = dp
@@ -83,11 +83,11 @@ func (m *Memory) setReady(ready bool) {
 	m.start()
 }
 
-// greet asks what the handshake of a connection asks.
+// greet performs the handshake.
 func (m *Memory) greet() error {
 	features, ok := m.ask(&openflow.FeaturesRequest{}).(*openflow.FeaturesReply)
 	if !ok {
-		return errors.New("the switch does not say what it is")
+		return errors.New("the switch did not send its features")
 	}
 	m.sw = m.controller.newSwitch(m, features)
 	m.dp.Handle(&openflow.SetConfig{SwitchConfig: openflow.SwitchConfig{MissSendLen: openflow.MaxLenNoBuffer}})
@@ -99,7 +99,7 @@ func (m *Memory) greet() error {
 	return standby(func(q openflow.Message) (openflow.Message, error) { return m.ask(q), nil })
 }
 
-// readState reads what the switch has: groups, flow entries, and what else is asked.
+// readState reads the switch's groups, its flow entries and whatever else is asked for.
 func (m *Memory) readState(more ...openflow.MultipartBody) {
 	m.read(append(more, openflow.NoBody(openflow.MultipartGroupDesc), openflow.AllFlows())...)
 }
@@ -112,7 +112,7 @@ func (m *Memory) read(bodies ...openflow.MultipartBody) {
 	}
 }
 
-// readAgain reads what the switch has while events come, which wait.
+// readAgain reads the switch's state anew; events that arrive meanwhile are queued.
 func (m *Memory) readAgain() error {
 	m.setReady(false)
 	defer m.setReady(true)
@@ -150,7 +150,7 @@ func (m *Memory) Reply(r openflow.Message) {
 func (m *Memory) Asynchronous(e openflow.Message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if p, is := e.(*openflow.PacketIn); is {
+	if p, ok := e.(*openflow.PacketIn); ok {
 		if m.packets >= maxQueue {
 			return
 		}

@@ -11,54 +11,54 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Ownership says, where several controllers have the same switches, of which this one is master.
-// Its methods are called while an event of the switch is handled, and must not wait.
+// Ownership decides of which switches this controller is master, where several share them. Its
+// methods are called while an event of the switch is handled, and must not block.
 type Ownership interface {
-	// Connected: a switch has connected, and this controller is its standby: it changes nothing
-	// there until Become.
+	// Connected is called when a switch has connected. This controller is its standby, and cannot
+	// change it until Become.
 	Connected(s *Switch)
 
-	// Lost: its connection has ended.
+	// Lost is called when the connection has ended.
 	Lost(s *Switch)
 
-	// Deposed: the switch says that it has a younger master than this controller.
+	// Deposed is called when the switch reports a master with a later generation.
 	Deposed(s *Switch)
 }
 
-// Watcher is an App that also minds the switches of which another controller is master. It is told
-// of PortChanged at those, too, and of SwitchDown when their connection ends.
+// Watcher is an App that also follows the switches of which another controller is master: it
+// receives PortChanged for those, too, and SwitchDown when their connection ends.
 type Watcher interface {
 	App
 
-	// SwitchSeen: a switch has connected, its ports are known, and this controller is its standby.
-	// SwitchUp follows if it becomes master.
+	// SwitchSeen is called when a switch has connected with this controller as standby, and its
+	// ports are known. SwitchUp follows if this controller becomes master.
 	SwitchSeen(s *Switch)
 
-	// SwitchCeased: this controller is master no longer, but sees the switch as before. Apps that
-	// are no Watcher are told SwitchDown. What they have in the switch stays, and is the new
-	// master's.
+	// SwitchCeased is called when this controller is no longer master but remains connected. Apps
+	// that are not Watchers receive SwitchDown. Entries stay in the switch and belong to the new
+	// master.
 	SwitchCeased(s *Switch)
 }
 
-// ErrStandby is that another controller is master of a switch, which therefore cannot be changed.
+// ErrStandby is returned for changes to a switch of which another controller is master.
 var ErrStandby = errors.New("another controller is master of the switch")
 
-// station is what a controller is to a switch: its master, or its standby.
+// station is this controller's role towards a switch.
 type station struct {
-	acts atomic.Bool // it is master, and the apps have been told so; without a cluster always
-	told atomic.Bool // all apps have been told, and none that this has ended
+	acts atomic.Bool // is master, and the apps are being told; always true without a cluster
+	told atomic.Bool // all apps have been told that it is master, and none that it no longer is
 
-	// The generation that was claimed last, and that of the role in which the apps know the switch:
-	// another controller may have been master between the two.
+	// The generation claimed last, and the one with which the apps know the switch. If they differ,
+	// another controller may have been master in between.
 	claimed, led atomic.Uint64
 
-	// What only the goroutine uses that handles the switch's events.
+	// Used only by the goroutine that handles the switch's events.
 	elected bool                 // the switch has agreed; the apps are told next
-	by      uint64               // the generation that it has agreed to
-	held    []*openflow.PacketIn // that have come meanwhile
+	by      uint64               // the generation that the switch has agreed to
+	held    []*openflow.PacketIn // packets that arrived before the apps were told
 
 	mu    sync.Mutex
-	asked map[uint32]openflow.ControllerRole // by the xid of requests that are not answered
+	asked map[uint32]openflow.ControllerRole // requests without an answer yet, by xid
 	turn  int                                // counts Become and Cease
 }
 
@@ -68,40 +68,41 @@ const (
 	maxTries = 20   // to become a standby while others are elected
 )
 
-// A master that has another after it asks so often whether the switch is that one's by now.
+// A master that is to be replaced polls the switch at these intervals until the new master has been
+// elected.
 const (
-	askAgain  = 10 * time.Millisecond // at first, then each time after twice as long
+	askAgain  = 10 * time.Millisecond // at first; doubled each time
 	askSeldom = time.Second
 )
 
-// Acts reports whether this controller decides for the switch: it is its master, or there is no
+// Acts reports whether this controller decides for the switch: it is master, or there is no
 // cluster.
 func (s *Switch) Acts() bool { return s.acts.Load() }
 
-// Leads reports whether this controller acts for the switch and all its apps know that: what they
-// say of the switch is all that there is to say.
+// Leads reports whether this controller is master and all its apps have been told, so that their
+// state of the switch is complete.
 func (s *Switch) Leads() bool { return s.told.Load() && s.Acts() }
 
-// Reign returns the generation of the role in which the apps know the switch: since the switch has
-// agreed to it, and until it agrees to a later one, nobody else has changed it. firm is false while
-// a later one has been claimed, and the apps may be about to be told of it.
+// Reign returns the generation with which the apps know the switch: nobody else has changed the
+// switch since it agreed to that one. firm is false while a later one has been claimed, of which
+// the apps may be about to be told.
 func (s *Switch) Reign() (generation uint64, firm bool) {
 	generation = s.led.Load()
 	return generation, s.claimed.Load() == generation
 }
 
-// Become claims the switch for this controller. Apps see SwitchUp once the switch has agreed, and
-// packets that come meanwhile after that. If the switch has a younger master than the generation,
-// Ownership.Deposed is told. Become may be called at any time.
+// Become claims the switch for this controller. Apps see SwitchUp once the switch has agreed, then
+// the packets that have arrived since. If the switch has a master with a later generation,
+// Ownership.Deposed is called. Become may be called at any time.
 func (s *Switch) Become(generation uint64) error {
 	s.nextTurn()
 	s.claimed.Store(generation)
 	return s.askRole(openflow.ControllerRole{Role: openflow.RoleMaster, GenerationID: generation})
 }
 
-// Cease says that another is about to become master. This controller goes on as before until the
-// switch says that it is not its master any more, as packets come to it alone until then. Cease may
-// be called at any time.
+// Cease announces that another controller is about to become master. This one carries on until the
+// switch confirms the new master, because until then packets are sent to it alone. Cease may be
+// called at any time.
 func (s *Switch) Cease() error {
 	turn := s.nextTurn()
 	return s.ceaseIn(turn, askAgain)
@@ -114,8 +115,8 @@ func (s *Switch) nextTurn() int {
 	return s.turn
 }
 
-// ceaseIn asks whether the switch has another master, and goes on asking while it has not, and
-// nothing else has been decided.
+// ceaseIn asks the switch for its master, and keeps asking until there is another, or Become or
+// Cease is called again.
 func (s *Switch) ceaseIn(turn int, wait time.Duration) error {
 	err := s.askRole(openflow.ControllerRole{})
 	if err != nil {
@@ -132,7 +133,7 @@ func (s *Switch) ceaseIn(turn int, wait time.Duration) error {
 	return nil
 }
 
-// askRole asks for a role, or with RoleNoChange for the one that it has.
+// askRole requests a role, or with RoleNoChange the current one.
 func (s *Switch) askRole(r openflow.ControllerRole) error {
 	m := &openflow.RoleRequest{ControllerRole: r}
 	m.SetTransaction(s.session.number())
@@ -154,10 +155,10 @@ func (s *Switch) takeAsked(m openflow.Message) (r openflow.ControllerRole, is bo
 	return r, is
 }
 
-// role handles an answer about roles, and reports whether the message is one.
+// role handles role replies, and reports whether the message is one.
 func (c *core) role(sw *Switch, m openflow.Message) bool {
-	asked, is := sw.takeAsked(m)
-	if !is {
+	asked, ok := sw.takeAsked(m)
+	if !ok {
 		return false
 	}
 	switch m := m.(type) {
@@ -171,7 +172,8 @@ func (c *core) role(sw *Switch, m openflow.Message) bool {
 		}
 	case *openflow.Error:
 		if m.Code != openflow.RoleRequestFailedStale {
-			c.controller.log.Error("the switch cannot be shared by several controllers", "switch", sw.Name(), "error", m.String())
+			c.controller.log.Error("the switch cannot be shared by several controllers", "switch", sw.Name(), "error",
+				m.String())
 			return true
 		}
 		c.ceased(sw)
@@ -180,8 +182,9 @@ func (c *core) role(sw *Switch, m openflow.Message) bool {
 	return true
 }
 
-// refused notes that the switch obeys another master by now: it has said so of a message that was
-// to change it. Whether that is still so is asked, as it may have been elected anew meanwhile.
+// refused handles the switch's statement that another controller is master, with which it has
+// rejected a change. The current role is requested, as this controller may have been elected again
+// meanwhile.
 func (c *core) refused(sw *Switch) {
 	if c.controller.Owner == nil || !sw.Acts() {
 		return
@@ -195,7 +198,7 @@ func (c *core) refused(sw *Switch) {
 	}
 }
 
-// ceased tells the apps that another is master of the switch, if they do not know.
+// ceased tells the apps that another controller is master, unless they know.
 func (c *core) ceased(sw *Switch) {
 	sw.elected, sw.held = false, nil
 	if !sw.Acts() {
@@ -206,7 +209,7 @@ func (c *core) ceased(sw *Switch) {
 	sw.acts.Store(false)
 	c.abandon(false)
 	c.controller.each(func(a App) {
-		if w, is := a.(Watcher); is {
+		if w, ok := a.(Watcher); ok {
 			w.SwitchCeased(sw)
 		} else {
 			a.SwitchDown(sw)
@@ -214,7 +217,7 @@ func (c *core) ceased(sw *Switch) {
 	})
 }
 
-// seeing calls f for every app that minds the switch: of one that has another master, for each
+// seeing calls f for every app that follows the switch; if another controller is master, for each
 // Watcher.
 func (c *core) seeing(sw *Switch, f func(App)) {
 	acts := sw.Acts()
@@ -225,8 +228,7 @@ func (c *core) seeing(sw *Switch, f func(App)) {
 	})
 }
 
-// greeted tells the apps, or in a cluster whoever decides on masters, of a switch that has
-// connected.
+// greeted announces a connected switch to the apps, or in a cluster to Ownership.
 func (c *core) greeted(sw *Switch) {
 	owner := c.controller.Owner
 	if owner == nil {
@@ -234,16 +236,15 @@ func (c *core) greeted(sw *Switch) {
 		return
 	}
 	c.controller.each(func(a App) {
-		if w, is := a.(Watcher); is {
+		if w, ok := a.(Watcher); ok {
 			w.SwitchSeen(sw)
 		}
 	})
 	owner.Connected(sw)
 }
 
-// lead tells the apps of a switch of which this controller has become master, and then of the
-// packets that have come meanwhile. Where it was master before, by the same generation, nothing is
-// new to them.
+// lead tells the apps that this controller has become master of a switch, then delivers the packets
+// held. If it was master before with the same generation, the apps are told nothing.
 func (c *core) lead(sw *Switch, read func() error) error {
 	if !sw.elected {
 		return nil
@@ -274,7 +275,7 @@ func (c *core) lead(sw *Switch, read func() error) error {
 	return nil
 }
 
-// hold keeps a packet for the apps that has come to a new master before they know of that.
+// hold keeps a packet that arrived before the apps know that this controller is master.
 func (s *Switch) hold(m *openflow.PacketIn) {
 	if s.elected && len(s.held) < maxHeld {
 		kept := *m
@@ -283,9 +284,8 @@ func (s *Switch) hold(m *openflow.PacketIn) {
 	}
 }
 
-// standby has a switch treat this controller as a standby, for which a generation is needed that is
-// no older than its own: it is asked for that first (section 6.3.6). ask returns the answer to a
-// message.
+// standby makes this controller a standby of a switch. That takes a generation no older than the
+// switch's own, which is requested first (section 6.3.6). ask returns the answer to a message.
 func standby(ask func(openflow.Message) (openflow.Message, error)) error {
 	for range maxTries {
 		now, err := askRoleBy(ask, openflow.ControllerRole{})
@@ -301,10 +301,11 @@ func standby(ask func(openflow.Message) (openflow.Message, error)) error {
 			return err
 		}
 	}
-	return errors.New("masters of the switch are elected faster than it says so")
+	return errors.New("the switch gets new masters faster than it can be asked about them")
 }
 
-func askRoleBy(ask func(openflow.Message) (openflow.Message, error), r openflow.ControllerRole) (openflow.ControllerRole, error) {
+func askRoleBy(ask func(openflow.Message) (openflow.Message, error),
+	r openflow.ControllerRole) (openflow.ControllerRole, error) {
 	got, err := ask(&openflow.RoleRequest{ControllerRole: r})
 	if err != nil {
 		return r, err

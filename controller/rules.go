@@ -35,7 +35,8 @@ func KeyOf(m *openflow.FlowMod) RuleKey { return RuleKey{m.Table, m.Priority, m.
 // Rules returns the entries of s whose cookie equals cookie in the bits of mask, and the groups for
 // which ownGroup is true (nil: none). It must be called in SwitchUp.
 func (s *Switch) Rules(cookie, mask uint64, ownGroup func(id uint32) bool) *Rules {
-	r := &Rules{sw: s, cookie: cookie, mask: mask, flows: map[RuleKey]*openflow.FlowMod{}, groups: map[uint32]*openflow.GroupDesc{}}
+	r := &Rules{sw: s, cookie: cookie, mask: mask, flows: map[RuleKey]*openflow.FlowMod{},
+		groups: map[uint32]*openflow.GroupDesc{}}
 	if s.had == nil {
 		return r
 	}

@@ -13,17 +13,17 @@ import (
 
 // Timeouts of a connection.
 const (
-	idleTime = 15 * time.Second // without a message: ask whether the switch is alive
-	echoTime = 15 * time.Second // for the answer
+	idleTime = 15 * time.Second // of silence before an ECHO_REQUEST is sent
+	echoTime = 15 * time.Second // to wait for the ECHO_REPLY
 
-	// sharedTime is both where others would take the switch over: they must have it well before
-	// they give up its links, whose probes a master that is cut off does not send either.
+	// sharedTime replaces both in a cluster. Standbys must take over well before links time out: a
+	// master that is cut off sends no discovery probes either.
 	sharedTime = 4 * time.Second
 )
 
-// maxWaiting is how many bytes may wait for a switch: some 500,000 flow entries. Each switch has
-// its own queue, so one that reads nothing, or too slowly for what it is sent, loses its connection
-// without affecting the others.
+// maxWaiting limits the bytes queued for a switch: some 500,000 flow entries. Queues are per
+// switch, so one that reads nothing, or too slowly, loses its connection without affecting the
+// others.
 const maxWaiting = 64 << 20
 
 // A session is one connection with a switch.
@@ -99,7 +99,7 @@ func (s *session) handshake() error {
 		return err
 	}
 	if features.AuxiliaryID != 0 {
-		return errors.New("an auxiliary connection, which this controller does not use")
+		return errors.New("auxiliary connections are not supported")
 	}
 	if s.controller.Allowed != nil {
 		if err := s.controller.Allowed(s.conn, features.DatapathID); err != nil {
@@ -121,7 +121,7 @@ func (s *session) handshake() error {
 	return standby(s.askEarly)
 }
 
-// The questions of the handshake, by xid.
+// The xids of the handshake's requests.
 const (
 	askPorts openflow.Xid = 1 + iota
 	askGroups
@@ -130,7 +130,7 @@ const (
 	firstXid uint32 = 16 // of requests after the handshake
 )
 
-// readState reads what the switch has: groups, flow entries, and what else was asked.
+// readState reads the switch's groups, its flow entries and whatever else is asked for.
 func (s *session) readState(more ...openflow.Xid) error {
 	groups := &openflow.MultipartRequest{Xid: askGroups, Body: openflow.NoBody(openflow.MultipartGroupDesc)}
 	flows := &openflow.MultipartRequest{Xid: askFlows, Body: openflow.AllFlows()}
@@ -140,8 +140,9 @@ func (s *session) readState(more ...openflow.Xid) error {
 	return s.readAnswers(append(more, askGroups, askFlows)...)
 }
 
-// readAnswers reads what was asked. Other messages that arrive meanwhile are dropped, except port
-// changes, and packets for a new master: the others concern what no app has asked for.
+// readAnswers waits for the answers to these requests. Meanwhile it keeps port changes and, for a
+// new master, packets; all other messages are dropped, as they answer nothing that an app has asked
+// for.
 func (s *session) readAnswers(asked ...openflow.Xid) error {
 	open := map[openflow.Xid]bool{}
 	for _, xid := range asked {
@@ -182,7 +183,7 @@ func (s *session) readAnswers(asked ...openflow.Xid) error {
 	return nil
 }
 
-// askEarly sends a message before the switch is known to anybody, and returns the answer.
+// askEarly sends a request before the switch has been announced, and returns the answer.
 func (s *session) askEarly(m openflow.Message) (openflow.Message, error) {
 	m.SetTransaction(uint32(askStanding))
 	if err := s.send(m); err != nil {
@@ -196,7 +197,7 @@ func (s *session) askEarly(m openflow.Message) (openflow.Message, error) {
 	}
 }
 
-// readAgain reads what the switch has while it is connected.
+// readAgain reads the state of a connected switch anew.
 func (s *session) readAgain() error {
 	if err := s.conn.SetReadDeadline(time.Now().Add(patience.OpenFlow.Duration())); err != nil {
 		return err
@@ -228,8 +229,8 @@ func (s *session) read() (openflow.Message, error) {
 	return m, err
 }
 
-// next returns the next message that is no echo, which is answered, and no change of a port, which
-// is taken once the switch is known.
+// next returns the next message. It answers echo requests itself, and keeps port changes until the
+// switch has been announced.
 func (s *session) next() (openflow.Message, error) {
 	for {
 		m, err := s.read()
@@ -268,8 +269,8 @@ func expect[T openflow.Message](s *session) (want T, err error) {
 	}
 }
 
-// silence is how long the switch is waited for: less than usual where this controller is its master
-// and others are its standbys.
+// silence returns the timeout for a switch: shorter than usual where this controller is master and
+// has standbys.
 func (s *session) silence(usual time.Duration) time.Duration {
 	if s.controller.Owner != nil && s.sw.Acts() {
 		return sharedTime
@@ -296,7 +297,7 @@ func (s *session) loop() error {
 			}
 			continue
 		case errors.As(err, &timeout) && timeout.Timeout():
-			return errors.New("no sign of life")
+			return errors.New("the switch does not answer echo requests")
 		case errors.Is(err, io.EOF):
 			return errors.New("closed by the switch")
 		case err != nil:
@@ -316,7 +317,7 @@ func (s *session) loop() error {
 }
 
 // burst handles a message and those that have arrived with it, and reports whether any of them
-// shows that the switch is alive.
+// counts as a sign of life.
 func (s *session) burst(b []byte) (alive bool, err error) {
 	s.out.Hold()
 	for {

@@ -6,30 +6,31 @@ import (
 	"time"
 )
 
-// Southbound is how much OpenFlow there has been with a switch since it connected, in bytes as they
-// are on the connection (within TLS, if there is TLS).
+// Southbound is the OpenFlow traffic with a switch since it connected, in bytes on the connection
+// (within TLS, if any).
 type Southbound struct {
 	Received, Sent uint64
-	Recent         uint64 // both, in the last SouthboundWindow, to the second
+	Recent         uint64 // both directions, within the last SouthboundWindow, in steps of a second
 }
 
-// SouthboundWindow is how long southbound traffic is summed up: ST of equation (8) of the paper.
+// SouthboundWindow is the window over which southbound traffic is summed: ST of equation (8) of the
+// paper.
 const SouthboundWindow = 30 * time.Second
 
-// Southbound returns the traffic with the switch; ok is false for one in memory, where no bytes
-// are sent: messages would have to be encoded only to be counted.
+// Southbound returns the traffic with the switch. ok is false for a switch in memory: messages
+// would have to be encoded only to be counted.
 func (s *Switch) Southbound() (now Southbound, ok bool) { return s.session.southbound() }
 
-// meter counts the bytes of a connection, once for each read and write of the kernel's, beside
-// which it costs nothing that could be measured.
+// meter counts the bytes of a connection, per read and write of the socket: against the cost of
+// those, counting cannot be measured.
 type meter struct {
 	mu             sync.Mutex
 	received, sent uint64
-	slots          [SouthboundWindow / time.Second]uint64 // by second, a ring
-	last           int64                                  // second up to which slots hold
+	slots          [SouthboundWindow / time.Second]uint64 // a ring of bytes per second
+	last           int64                                  // the latest second that slots cover
 }
 
-// began is when seconds are counted from: monotonic, as a clock may jump.
+// began is the origin of the seconds: monotonic, because the wall clock may jump.
 var began = time.Now()
 
 func second() int64 { return int64(time.Since(began) / time.Second) }
@@ -43,7 +44,7 @@ func (m *meter) add(received, sent int, now int64) {
 	m.slots[m.last%int64(len(m.slots))] += uint64(received + sent)
 }
 
-// forget makes room for the seconds up to now. mu must be held.
+// forget clears the slots between last and now. mu must be held.
 func (m *meter) forget(now int64) {
 	for n := int64(len(m.slots)); m.last < now; m.last++ {
 		m.last = max(m.last, now-n)

@@ -16,19 +16,19 @@ import (
 type Switch struct {
 	session line
 	dpid    uint64
-	strange bool // no file names it
+	strange bool // not named in any file: stricter limits apply
 
 	controller *Controller
 
 	features openflow.FeaturesReply
 	station
 
-	had   *state // until SwitchUp returns
+	had   *state // discarded when SwitchUp returns
 	stale atomic.Bool
 
 	mu    sync.Mutex
 	ports map[uint32]openflow.Port
-	full  bool // it has as many as it may, and that has been logged
+	full  bool // the limit on ports has been reached, and logged
 }
 
 // state is what a switch had when it connected.
@@ -43,7 +43,7 @@ func (s *Switch) DPID() uint64 { return s.dpid }
 // Name is the datapath id as people write it, for logs.
 func (s *Switch) Name() string { return fmt.Sprintf("%016x", s.dpid) }
 
-// Features is what the switch said about itself.
+// Features returns the switch's answer to FEATURES_REQUEST.
 func (s *Switch) Features() openflow.FeaturesReply { return s.features }
 
 // Ports returns the physical and logical ports, by number.
@@ -55,9 +55,9 @@ func (s *Switch) Ports() []openflow.Port {
 	return out
 }
 
-// Send sends a message. What is sent while an event of the switch is handled is sent together after
-// it, with the answers to the packets that had arrived with that event. An error means that the
-// connection has ended, and SwitchDown follows soon; or that another is master (ErrStandby).
+// Send queues a message. Messages sent while an event of the switch is handled go out together
+// afterwards. An error means that the connection has ended, and SwitchDown follows soon; or, with
+// ErrStandby, that another controller is master.
 func (s *Switch) Send(m openflow.Message) error {
 	if !s.Acts() && openflow.Changes(m) {
 		return ErrStandby
@@ -72,18 +72,18 @@ func (s *Switch) Request(ctx context.Context, m openflow.Message) (openflow.Mess
 	return s.session.await(ctx, m, s.Send)
 }
 
-// Ask asks a switch for statistics of type B, as Request does; a list without elements is none.
+// Ask requests statistics of type B, as Request does; an empty list is returned as nil.
 func Ask[B openflow.MultipartBody](ctx context.Context, s *Switch, body openflow.MultipartBody) (b B, err error) {
 	m, err := s.Request(ctx, &openflow.MultipartRequest{Body: body})
 	if err != nil {
 		return b, fmt.Errorf("%v: %w", body.MultipartType(), err)
 	}
-	if reply, is := m.(*openflow.MultipartReply); is {
-		if b, is = reply.Body.(B); is || reply.Body == nil {
+	if reply, ok := m.(*openflow.MultipartReply); ok {
+		if b, ok = reply.Body.(B); ok || reply.Body == nil {
 			return b, nil
 		}
 	}
-	return b, fmt.Errorf("%v was asked for, and %v came", body.MultipartType(), m.Type())
+	return b, fmt.Errorf("requested %v, received %v", body.MultipartType(), m.Type())
 }
 
 // Barrier waits until the switch has done everything sent before.
@@ -110,7 +110,7 @@ func (s *Switch) Do(ctx context.Context, messages ...openflow.Message) error {
 	for _, r := range refusals {
 		select {
 		case got := <-r:
-			if refusal, is := got.(*openflow.Error); is {
+			if refusal, ok := got.(*openflow.Error); ok {
 				return refusal
 			}
 		default:
@@ -122,19 +122,19 @@ func (s *Switch) Do(ctx context.Context, messages ...openflow.Message) error {
 // ErrGone means that the connection to a switch has ended.
 var ErrGone = errors.New("the switch is gone")
 
-// Renew has the apps begin anew with the switch, as if it went down and came up again: somebody
-// else has changed what they have there. It is called while an event of the switch is handled.
+// Renew makes the apps start over with the switch, as if it had disconnected and connected again:
+// someone else has changed their entries. Call it while an event of the switch is handled.
 func (s *Switch) Renew() { s.stale.Store(true) }
 
 func (s *Switch) insight() Insight {
-	if m, is := s.session.(*Memory); is {
+	if m, ok := s.session.(*Memory); ok {
 		i, _ := m.dp.(Insight)
 		return i
 	}
 	return nil
 }
 
-// Joined is Insight.Joined; ok is false for a switch that says nothing without a message.
+// Joined is Insight.Joined; ok is false for a switch without Insight.
 func (s *Switch) Joined(port uint32) (dpid uint64, far uint32, ok bool) {
 	if i := s.insight(); i != nil {
 		return i.Joined(port)
@@ -142,7 +142,7 @@ func (s *Switch) Joined(port uint32) (dpid uint64, far uint32, ok bool) {
 	return 0, 0, false
 }
 
-// Activity is Insight.Activity; ok is false for a switch that says nothing without a message.
+// Activity is Insight.Activity; ok is false for a switch without Insight.
 func (s *Switch) Activity() (now uint64, ok bool) {
 	if i := s.insight(); i != nil {
 		return i.Activity(), true
@@ -194,7 +194,8 @@ func (s *Switch) mayHaveMore() bool {
 		return true
 	}
 	if !s.full {
-		s.controller.log.Warn("the switch reports too many ports; further ones are ignored", "switch", s.Name(), "ports", len(s.ports))
+		s.controller.log.Warn("the switch reports too many ports; further ones are ignored", "switch", s.Name(),
+			"ports", len(s.ports))
 	}
 	s.full = true
 	return false

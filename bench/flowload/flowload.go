@@ -38,7 +38,7 @@ const (
 	Line       Mode = "line"
 )
 
-// Config says what to measure. New fills in what is usual.
+// Config is what to measure. New fills in defaults.
 type Config struct {
 	Connect  string // of the controller: tcp:ADDRESS:PORT or unix:PATH
 	Version  uint8  // of OpenFlow, on the wire: 0x04 or 0x01
@@ -46,12 +46,12 @@ type Config struct {
 	Switches int
 	Ports    int // of each switch; in a line 1 and 2 lead to its neighbours
 	Hosts    int // of each switch
-	Window   int // packets of a switch that wait for an answer at a time
+	Window   int // unanswered packets of a switch at a time
 
 	Warmup   time.Duration // before the measurement begins
 	Duration time.Duration // of the measurement; of line mode in all, from the first connection on
 	Timeout  time.Duration // after which a packet is lost; over a connection that holds, an answer can only be late
-	Settle   time.Duration // the longest to wait for connections, for entries, and for all hosts to be heard
+	Settle   time.Duration // the longest to wait for connections, for entries, and for all hosts to be learned
 
 	FirstDPID uint64 // datapath id of the first switch (0: 1); those of the others follow it
 	Fresh     bool   // each packet from a host that was never heard before
@@ -59,14 +59,15 @@ type Config struct {
 	NoBuffers bool   // the switches keep no packets: answers carry the frames
 
 	PID       int                       // of the controller, whose processor time and memory count; 0: unknown
-	LinksLost func() (n int, err error) // in line mode: how many links the controller took for lost; nil: not known
-	Progress  func(what string)         // told what begins; nil: nobody
+	LinksLost func() (n int, err error) // in line mode: how many links the controller considered lost; nil: unknown
+	Progress  func(what string)         // called with what begins; may be nil
 }
 
-// New is a Config for a mode with the usual values: Version 1.3, 4 ports (6 in a line), a window of
+// New returns a Config for a mode with defaults: version 1.3, 4 ports (6 in a line), a window of
 // 64.
 func New(mode Mode) Config {
-	c := Config{Connect: "tcp:127.0.0.1:6653", Version: openflow.Version, Mode: mode, FirstDPID: 1, Switches: 1, Ports: 4, Hosts: 1000, Window: 64,
+	c := Config{Connect: "tcp:127.0.0.1:6653", Version: openflow.Version, Mode: mode, FirstDPID: 1, Switches: 1,
+		Ports: 4, Hosts: 1000, Window: 64,
 		Warmup: time.Second, Duration: 10 * time.Second, Timeout: 5 * time.Second, Settle: 10 * time.Second}
 	if mode == Line {
 		c.Ports, c.Window, c.Duration = 6, 0, 30*time.Second
@@ -74,7 +75,7 @@ func New(mode Mode) Config {
 	return c
 }
 
-// Check says what is wrong with a Config.
+// Check reports what is wrong with a Config.
 func (c *Config) Check() error {
 	_, _, err := c.address()
 	switch {
@@ -105,7 +106,8 @@ func (c *Config) Check() error {
 func (c *Config) address() (network, address string, err error) {
 	network, address, ok := strings.Cut(c.Connect, ":")
 	if !ok || network != "tcp" && network != "unix" || address == "" {
-		return "", "", fmt.Errorf("%q is not the address of a controller; write tcp:ADDRESS:PORT or unix:PATH", c.Connect)
+		return "", "", fmt.Errorf("%q is not the address of a controller; write tcp:ADDRESS:PORT or unix:PATH",
+			c.Connect)
 	}
 	if network == "tcp" {
 		if _, _, err := net.SplitHostPort(address); err != nil {
@@ -115,11 +117,11 @@ func (c *Config) address() (network, address string, err error) {
 	return network, address, nil
 }
 
-// servers is how many hosts of a switch are asked for; the others ask. So no address says two
-// things at a time.
+// servers is the number of hosts of a switch that are asked for; the others ask. So no address has
+// two roles.
 func (c *Config) servers() int { return max(2, c.Hosts/5) }
 
-// buffers is what the switches say that they can keep.
+// buffers is the number of packet buffers that switches announce.
 func (c *Config) buffers() uint32 {
 	if c.NoBuffers {
 		return 0
@@ -127,7 +129,7 @@ func (c *Config) buffers() uint32 {
 	return 256
 }
 
-// Result is what was measured. Times and rates are of the measurement alone, without warm-up.
+// Result is the measurement. Times and rates exclude the warm-up.
 type Result struct {
 	Mode     Mode    `json:"mode"`
 	OpenFlow string  `json:"openflow"`
@@ -159,7 +161,7 @@ type Times struct {
 	Max float64 `json:"max"`
 }
 
-// LineFound is what came of a line. Times are in seconds from the first connection on.
+// LineFound is the result of line mode. Times are in seconds since the first connection.
 type LineFound struct {
 	Directions int     `json:"directions"` // of links: two for each
 	Crossed    int     `json:"crossed"`    // by a probe of the controller

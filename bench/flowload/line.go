@@ -9,7 +9,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Ports of a switch in a line. What follows them are edges.
+// Ports of a switch in a line. Further ports are edges.
 const (
 	portBack    = 1 // to the switch before; of the first one an edge
 	portForward = 2 // to the next switch; of the last one an edge
@@ -26,7 +26,7 @@ type line struct {
 	probes  atomic.Uint64
 }
 
-// allCrossed is what Progress is told when a probe has crossed the last direction.
+// allCrossed is passed to Progress when a probe has crossed the last direction.
 const allCrossed = "watching: all links have been probed"
 
 // direction is one of a link.
@@ -46,8 +46,8 @@ func (l *line) next(n *node, port uint32) (to *node, toPort uint32, d *direction
 	return nil, 0, nil
 }
 
-// carry takes a PACKET_OUT's frame over the links of the ports it names, and to the controller
-// where an entry of the switch at the other end says so.
+// carry takes the frame of a PACKET_OUT over the links of the ports that it names, and to the
+// controller if an entry of the switch at the other end says so.
 func (l *line) carry(from *node, v *said) {
 	head, ok := readPacket(0, v.frame)
 	if !ok {
@@ -93,7 +93,7 @@ func (l *line) cross(d *direction, now int64) {
 	d.last = now
 }
 
-// line is line mode: connect all at once, and watch.
+// line runs line mode: connect all switches at once, and observe.
 func (r *run) line(ctx context.Context) (*Result, error) {
 	l := r.wire
 	whole, err := startMeter(r.PID)
@@ -127,8 +127,8 @@ func (r *run) line(ctx context.Context) (*Result, error) {
 	return result, l.lost(result)
 }
 
-// watch lets the time go by and measures its steady part: from 2 s after all directions were
-// crossed, or from half of the time on.
+// watch waits for the duration and measures its steady part: from 2 s after all directions were
+// crossed, or the second half.
 func (l *line) watch(ctx context.Context, began int64) (steady *meter, probes uint64, err error) {
 	half := began + int64(l.run.Duration)/2
 	for told := false; ctx.Err() == nil; {
@@ -171,12 +171,13 @@ func (l *line) count(result *Result, began, ended int64) {
 	result.Line = found
 	result.Dropped = int(l.run.dropped.Load())
 	if first := l.run.first.Load(); first != nil {
-		result.Notes = append(result.Notes, fmt.Sprintf("the controller ended %d connections, the first: %v", result.Dropped, *first))
+		result.Notes = append(result.Notes, fmt.Sprintf("the controller ended %d connections, the first: %v",
+			result.Dropped, *first))
 	}
 	result.Limited = l.run.limited(result)
 }
 
-// lost asks how many links the controller took for lost, where it can be asked.
+// lost counts the links that the controller considered lost, if it can be asked.
 func (l *line) lost(result *Result) error {
 	if l.run.LinksLost == nil {
 		return nil

@@ -6,24 +6,24 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// What all loaders do, in this order.
+// The phases of all loaders, in order.
 const (
 	phaseWait     = iota // for entries that send packets to the controller
-	phaseAnnounce        // every host is heard once
+	phaseAnnounce        // every host sends one packet
 	phaseAsk
-	phaseEnd // the answers that are missing still may come
+	phaseEnd // outstanding answers may still arrive
 )
 
-// broadcast is to whom a host announces itself.
+// broadcast is the destination of announcements.
 const broadcast = 0xffff_ffff_ffff
 
 // nobody is the destination of an announcement.
 const nobody = ^uint32(0)
 
-// loader asks the questions of one switch. It belongs to the run's loop.
+// loader asks for one switch's hosts. It belongs to the run's loop.
 //
-// The first hosts are servers, the others ask for them: so an address that an answer
-// names is that of who asked or of whom it asked for, never both.
+// The first hosts are servers, the others ask for them: so an address in an answer is that of the
+// asking host or of the one asked for, never both.
 type loader struct {
 	n        *node
 	servers  int
@@ -45,7 +45,7 @@ type loader struct {
 	times                histogram
 }
 
-// question is a packet that waits for its answer.
+// question is a packet waiting for its answer.
 type question struct {
 	waits    bool
 	host     uint32
@@ -56,7 +56,8 @@ type question struct {
 
 func newLoader(n *node) *loader {
 	servers := n.run.servers()
-	return &loader{n: n, servers: servers, slots: make([]question, n.run.Hosts), heard: make([]bool, servers), next: uint32(servers)}
+	return &loader{n: n, servers: servers, slots: make([]question, n.run.Hosts), heard: make([]bool, servers),
+		next: uint32(servers)}
 }
 
 // slot is where the question of a host is kept.
@@ -67,7 +68,7 @@ func (l *loader) slot(host uint32) int {
 	return l.servers + int(host-uint32(l.servers))%(len(l.slots)-l.servers)
 }
 
-// prepare makes the PACKET_INs of all ports anew: the entries that send them have changed.
+// prepare rebuilds the PACKET_INs of all ports: the entries that send them have changed.
 func (l *loader) prepare() {
 	senders := l.n.store.senders
 	frame := newFrame(l.n.run.VLAN)
@@ -92,7 +93,7 @@ func (l *loader) prepare() {
 	l.ready.Store(true)
 }
 
-// packetIn is a PACKET_IN by an entry; without one it comes as if no entry had matched, which
+// packetIn makes the PACKET_IN caused by an entry; without one it is as for a table miss, which
 // OpenFlow 1.0 sends to the controller.
 func (n *node) packetIn(port uint32, s *sender, frame []byte) []byte {
 	if n.run.Version == version10 {
@@ -121,8 +122,8 @@ func (l *loader) fill() {
 		if !l.silent.Swap(true) {
 			l.hushed()
 		}
-		// At once, also for a single answer: the packets carry the acknowledgement for which a
-		// controller may wait that sends small messages one by one (RFC 896).
+		// Answers are replaced at once, even single ones: the packets carry the TCP acknowledgement
+		// for which a controller that sends small messages one by one may wait (RFC 896).
 		for l.waiting < l.n.run.Window {
 			l.ask()
 		}
@@ -141,7 +142,7 @@ func (l *loader) announce() {
 	}
 }
 
-// hushed ends the announcements that are still without an answer: nobody waits for them any more.
+// hushed ends announcements without an answer: nobody waits for them any more.
 func (l *loader) hushed() {
 	for i := range l.slots {
 		if q := &l.slots[i]; q.waits {
@@ -204,7 +205,7 @@ func (l *loader) send(host, dst uint32) {
 	patchFrame(m[l.frameAt:], to, hostMAC(l.n.index, host), l.sequence)
 }
 
-// answer takes an answer, checks it and counts it.
+// answer checks an answer and counts it.
 func (l *loader) answer(v *said) {
 	q := l.find(v)
 	if q == nil || v.outs == 0 {
@@ -260,8 +261,8 @@ func (l *loader) find(v *said) *question {
 	return q
 }
 
-// heardFor says whether an entry for a server's address answers one who asked for it: its own
-// announcement is answered.
+// heardFor reports whether an entry for a server's address answers a host that asked for it: the
+// server's own announcement has been answered.
 func (l *loader) heardFor(server uint32) bool { return !l.slots[server].waits }
 
 func (l *loader) isFor(q *question, address uint64) bool {
@@ -288,8 +289,8 @@ func (l *loader) oldestFor(server uint32) (oldest *question) {
 	return oldest
 }
 
-// right says whether an answer leads where the host lives for whom it is. To one that was never
-// heard, everywhere is right.
+// right reports whether an answer leads to the port of its host. For a host never seen before, any
+// port is right.
 func (l *loader) right(q *question, v *said) bool {
 	if v.inPort != 0 && v.inPort != portOf(q.host, l.n.run.Ports) {
 		return false
@@ -311,7 +312,7 @@ func (l *loader) right(q *question, v *said) bool {
 	return unheard && (v.outs > 1 || v.out == openflow.PortFlood || v.out == openflow.PortAll)
 }
 
-// late takes packets that have waited too long for lost.
+// late counts packets that have waited too long as lost.
 func (l *loader) late() {
 	old := l.n.now - int64(l.n.run.Timeout)
 	for i := range l.slots {

@@ -11,31 +11,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loop is the goroutine that is all switches: it waits for what controllers send (epoll(7)) and
-// lets the switch in question handle it. There are no locks but for what others ask of it, and no
-// system call but one read and one write for each burst of messages, which the runtime's own poller
-// would need twice as many for.
+// loop is the goroutine that runs all switches: it waits for messages of controllers (epoll(7)) and
+// lets the switch concerned handle them. It needs no locks except for requests from other
+// goroutines, and one read and one write per burst of messages, where the runtime's poller would
+// need twice as many system calls.
 type loop struct {
 	run   *run
 	epoll int
-	bell  int     // an eventfd: rung, the loop looks around
+	bell  int     // an eventfd that wakes the loop
 	dirty []*node // switches for which others have queued something
 	done  chan struct{}
 
 	mu    sync.Mutex
-	taken []connection // since the loop looked
+	taken []connection // new connections
 	over  bool
-	mute  bool // the bell is no more
+	mute  bool // the bell is closed
 }
 
-// connection is a switch's, which does not block.
+// connection is a switch's non-blocking connection.
 type connection struct {
 	n  *node
 	fd int
 }
 
-// tick is how often the loop looks what is late, at the least: scanning many switches takes a
-// while.
+// tick is the interval at which the loop looks for timeouts: scanning many switches takes a while.
 func (l *loop) tick() time.Duration {
 	return 20*time.Millisecond + time.Duration(len(l.run.nodes))*100*time.Microsecond
 }
@@ -52,15 +51,16 @@ func newLoop(r *run) (*loop, error) {
 		return nil, errors.Join(fmt.Errorf("eventfd: %w", err), unix.Close(epoll))
 	}
 	l := &loop{run: r, epoll: epoll, bell: bell, done: make(chan struct{})}
-	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, bell, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: bellIndex}); err != nil {
+	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, bell,
+		&unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: bellIndex}); err != nil {
 		return nil, errors.Join(fmt.Errorf("epoll_ctl: %w", err), unix.Close(epoll), unix.Close(bell))
 	}
 	return l, nil
 }
 
-// take gives a switch its connection.
+// take passes a switch its connection.
 func (l *loop) take(n *node, conn net.Conn) error {
-	defer conn.Close() // what the switch gets is a second descriptor, of which the runtime's poller does not know
+	defer conn.Close() // the switch uses a duplicate descriptor, unknown to the runtime's poller
 	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return err
@@ -79,14 +79,14 @@ func (l *loop) take(n *node, conn net.Conn) error {
 	return nil
 }
 
-// wake makes the loop look around.
+// wake wakes the loop.
 func (l *loop) wake() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ring()
 }
 
-// ring must be called with mu held.
+// ring writes the bell. mu must be held.
 func (l *loop) ring() {
 	if !l.mute {
 		_, _ = unix.Write(l.bell, []byte{1, 0, 0, 0, 0, 0, 0, 0})
@@ -108,7 +108,7 @@ func (l *loop) end() {
 	}
 }
 
-// touch takes note that there is something to send for a switch other than the one that is handled.
+// touch records that there is something to send for a switch other than the current one.
 func (l *loop) touch(n *node) {
 	if !n.dirty {
 		n.dirty = true
@@ -160,7 +160,7 @@ func (l *loop) handle(n *node, events uint32) {
 	}
 }
 
-// fail takes note of a connection that has ended without the run's wanting it.
+// fail records a connection that has ended unexpectedly.
 func (l *loop) fail(n *node, err error) {
 	if n != nil {
 		err = fmt.Errorf("switch %s: %w", dpidText(n.dpid()), err)
@@ -171,7 +171,7 @@ func (l *loop) fail(n *node, err error) {
 	l.run.dropped.Add(1)
 }
 
-// look takes new connections, and lets every switch see what is late and what the run is about.
+// look accepts new connections, and lets every switch check timeouts and the phase.
 func (l *loop) look() {
 	var bell [8]byte
 	_, _ = unix.Read(l.bell, bell[:])
@@ -182,7 +182,8 @@ func (l *loop) look() {
 	for _, c := range taken {
 		n := c.n
 		n.fd = c.fd
-		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, n.fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(n.index)}); err != nil {
+		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, n.fd,
+			&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(n.index)}); err != nil {
 			l.fail(n, fmt.Errorf("epoll_ctl: %w", err))
 			continue
 		}
@@ -198,15 +199,16 @@ func (l *loop) look() {
 	}
 }
 
-// watch changes what the loop waits for at a connection.
+// watch sets the events that the loop waits for on a connection.
 func (l *loop) watch(n *node, events uint32) {
-	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, n.fd, &unix.EpollEvent{Events: events, Fd: int32(n.index)}); err != nil {
+	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, n.fd,
+		&unix.EpollEvent{Events: events, Fd: int32(n.index)}); err != nil {
 		l.fail(n, fmt.Errorf("epoll_ctl: %w", err))
 	}
 }
 
-// finished says whether there is nothing more to do: the run is over, or the answers that were
-// waited for are there.
+// finished reports whether nothing is left to do: the run is over, or all awaited answers have
+// arrived.
 func (l *loop) finished() bool {
 	l.mu.Lock()
 	over := l.over

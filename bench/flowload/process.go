@@ -119,7 +119,8 @@ func (m *meter) usage(r *Result) {
 	if m.pid == 0 {
 		return
 	}
-	u := &Usage{CPUSeconds: m.controllerUsed, CPUShare: m.controllerUsed / m.seconds, Waited: m.kept.Seconds() / m.seconds}
+	u := &Usage{CPUSeconds: m.controllerUsed, CPUShare: m.controllerUsed / m.seconds,
+		Waited: m.kept.Seconds() / m.seconds}
 	u.RSS, u.PSS = memory(m.pid)
 	r.Controller = u
 }

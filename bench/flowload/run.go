@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// run is one measurement. A loop is all the switches; the rest says what they are to do, and when.
+// run is one measurement. The loop runs the switches; the rest controls what they do, and when.
 type run struct {
 	Config
 	began time.Time
@@ -53,7 +53,7 @@ func newRun(c Config) (*run, error) {
 // start.
 func (r *run) clock() int64 { return r.began.UnixNano() + int64(time.Since(r.began)) }
 
-// measures says whether a moment is in the measurement.
+// measures reports whether a moment is in the measurement.
 func (r *run) measures(at int64) bool { return at >= r.start.Load() && at < r.stop.Load() }
 
 // greeted takes note that the controller has asked a switch for its features.
@@ -183,8 +183,8 @@ func (r *run) ask(ctx context.Context) (*Result, error) {
 	return result, nil
 }
 
-// quiet is the time between the first entries and the first packets: a controller that is not done
-// with its handshake may pass over what comes.
+// quiet is the time between the first entries and the first packets: a controller still in its
+// handshake may ignore packets.
 const quiet = 300 * time.Millisecond
 
 func (r *run) result() *Result {
@@ -199,7 +199,7 @@ func (r *run) result() *Result {
 	return result
 }
 
-// prepare brings the switches up and lets their hosts be heard.
+// prepare brings the switches up and announces their hosts.
 func (r *run) prepare(ctx context.Context, result *Result) error {
 	r.say("connecting %d switches", r.Switches)
 	if err := r.dial(ctx); err != nil {
@@ -252,7 +252,8 @@ func (r *run) count(result *Result) {
 	}
 	result.Dropped = int(r.dropped.Load())
 	if first := r.first.Load(); first != nil {
-		result.Notes = append(result.Notes, fmt.Sprintf("the controller ended %d connections, the first: %v", result.Dropped, *first))
+		result.Notes = append(result.Notes, fmt.Sprintf("the controller ended %d connections, the first: %v",
+			result.Dropped, *first))
 	}
 	result.PerSecond = float64(result.Answers) / result.Seconds
 	if c := result.Controller; c != nil && c.CPUSeconds > 0 {
@@ -260,13 +261,14 @@ func (r *run) count(result *Result) {
 	}
 	if times.total > 0 {
 		const us = 1000
-		result.Times = &Times{P50: times.quantile(0.5) / us, P90: times.quantile(0.9) / us, P99: times.quantile(0.99) / us, Max: float64(times.max) / us}
+		result.Times = &Times{P50: times.quantile(0.5) / us, P90: times.quantile(0.9) / us,
+			P99: times.quantile(0.99) / us, Max: float64(times.max) / us}
 	}
 	result.Limited = r.limited(result)
 }
 
-// limited says whether the generator had no processor to spare while the controller had: then the
-// figures are its own.
+// limited reports whether the generator was short of processor time while the controller was not:
+// then the figures are the generator's limits.
 func (r *run) limited(result *Result) bool {
 	const most = 0.9
 	g := result.Generator

@@ -9,7 +9,7 @@ import (
 // version10 is the wire version of OpenFlow 1.0, of which the codec knows only the HELLO.
 const version10 = 0x01
 
-// said is what a FLOW_MOD or PACKET_OUT says, as far as it can answer a PACKET_IN.
+// said is the part of a FLOW_MOD or PACKET_OUT that matters as an answer to a PACKET_IN.
 type said struct {
 	buffer uint32 // openflow.BufferNone: none
 	inPort uint32 // 0: not said

@@ -13,7 +13,7 @@ func hello(version uint8) *openflow.Hello {
 	return &openflow.Hello{Versions: openflow.Versions(version)}
 }
 
-// seldom answers the messages that are not worth reading by hand; raw is what m was read from.
+// seldom answers messages too rare to be parsed by hand; raw is the encoded message.
 func (n *node) seldom(raw []byte, m openflow.Message) error {
 	x := openflow.Xid(m.Transaction())
 	switch m := m.(type) {
@@ -83,7 +83,8 @@ func (n *node) multipart(raw []byte, m *openflow.MultipartRequest) {
 		var list openflow.GroupStatsList
 		for id, g := range n.store.groups {
 			if b.Group == openflow.GroupAll || b.Group == id {
-				list = append(list, openflow.GroupStats{Group: id, Duration: n.age(n.since), Buckets: make([]openflow.Counter, len(g.Buckets))})
+				list = append(list, openflow.GroupStats{Group: id, Duration: n.age(n.since),
+					Buckets: make([]openflow.Counter, len(g.Buckets))})
 			}
 		}
 		body = list
@@ -101,7 +102,8 @@ func (n *node) multipart(raw []byte, m *openflow.MultipartRequest) {
 func (n *node) describe(what openflow.MultipartType) openflow.MultipartBody {
 	switch what {
 	case openflow.MultipartDesc:
-		return openflow.Desc{Manufacturer: "Trivet", Hardware: "emulated switch", Software: "flowload", SerialNumber: "none", Datapath: n.name()}
+		return openflow.Desc{Manufacturer: "Trivet", Hardware: "emulated switch", Software: "flowload",
+			SerialNumber: "none", Datapath: n.name()}
 	case openflow.MultipartPortDesc:
 		var list openflow.PortDescList
 		for p := range n.run.Ports {
@@ -143,9 +145,11 @@ func (n *node) age(since time.Time) openflow.Duration {
 
 func (n *node) flowStats(r openflow.FlowStatsRequest) openflow.FlowStatsList {
 	list := openflow.FlowStatsList{}
-	want := &openflow.FlowMod{Table: r.Table, OutPort: r.OutPort, OutGroup: r.OutGroup, Cookie: r.Cookie, CookieMask: r.CookieMask, Match: r.Match}
+	want := &openflow.FlowMod{Table: r.Table, OutPort: r.OutPort, OutGroup: r.OutGroup, Cookie: r.Cookie,
+		CookieMask: r.CookieMask, Match: r.Match}
 	n.store.each(want, false, func(e *entry, m *openflow.FlowMod) bool {
-		list = append(list, openflow.FlowStats{Table: m.Table, Duration: n.age(e.since), Priority: m.Priority, IdleTimeout: m.IdleTimeout,
+		list = append(list, openflow.FlowStats{Table: m.Table, Duration: n.age(e.since), Priority: m.Priority,
+			IdleTimeout: m.IdleTimeout,
 			HardTimeout: m.HardTimeout, Flags: m.Flags, Cookie: m.Cookie, Match: m.Match, Instructions: m.Instructions})
 		return true
 	})

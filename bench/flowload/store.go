@@ -17,9 +17,9 @@ const (
 	tables     = 254
 )
 
-// store is the flow and group tables of a switch: what it was given, to be read back. An entry
-// is kept as the FLOW_MOD that brought it, and read only when somebody asks, so that taking one
-// costs as little as a switch can make it. Entries do not expire and count no packets.
+// store is the flow and group tables of a switch, which controllers can read back. An entry is kept
+// as the FLOW_MOD that added it and parsed only on request, so that adding one is as cheap as
+// possible. Entries do not expire and count no packets.
 type store struct {
 	seed    maphash.Seed
 	entries map[uint64]*entry // by table, priority and match
@@ -38,7 +38,8 @@ type entry struct {
 }
 
 func newStore() *store {
-	return &store{seed: maphash.MakeSeed(), entries: map[uint64]*entry{}, groups: map[uint32]openflow.GroupDesc{}, bySend: map[*entry]*sender{}}
+	return &store{seed: maphash.MakeSeed(), entries: map[uint64]*entry{}, groups: map[uint32]openflow.GroupDesc{},
+		bySend: map[*entry]*sender{}}
 }
 
 // match13 is the match of a FLOW_MOD that flowMod13 has found well-formed.
@@ -48,7 +49,7 @@ func (s *store) hash(m []byte) uint64 {
 	return maphash.Bytes(s.seed, match13(m)) ^ uint64(m[24])<<16 ^ uint64(be.Uint16(m[30:]))
 }
 
-// same says whether two FLOW_MODs are of the same entry.
+// same reports whether two FLOW_MODs are of the same entry.
 func same(a, b []byte) bool {
 	return a[24] == b[24] && a[30] == b[30] && a[31] == b[31] && bytes.Equal(match13(a), match13(b))
 }
@@ -97,8 +98,8 @@ func (s *store) setSender(e *entry, is bool) {
 	}
 }
 
-// publish orders the entries that send to the controller anew, and says whether they are others
-// than before.
+// publish sorts the entries that send packets to the controller, and reports whether they have
+// changed.
 func (s *store) publish() bool {
 	if !s.dirty {
 		return false
@@ -110,9 +111,9 @@ func (s *store) publish() bool {
 	return true
 }
 
-// each calls f with every entry that a request means: table, cookie, output and match as in
-// ofp_flow_stats_request (section 7.3.5.2); strict compares match and priority. What f returns
-// says whether the entry stays.
+// each calls f with every entry that a request selects: by table, cookie, output and match as in
+// ofp_flow_stats_request (section 7.3.5.2); strict compares match and priority. f returns whether
+// the entry stays.
 func (s *store) each(want *openflow.FlowMod, strict bool, f func(e *entry, m *openflow.FlowMod) (stays bool)) {
 	sure := surely(want.Match)
 	for key, first := range s.entries {
@@ -137,7 +138,8 @@ func (s *store) each(want *openflow.FlowMod, strict bool, f func(e *entry, m *op
 	}
 }
 
-func (s *store) means(e *entry, want *openflow.FlowMod, strict bool, sure [][]byte, f func(*entry, *openflow.FlowMod) bool) bool {
+func (s *store) means(e *entry, want *openflow.FlowMod, strict bool, sure [][]byte,
+	f func(*entry, *openflow.FlowMod) bool) bool {
 	if want.Table != openflow.TableAll && want.Table != e.raw[24] || (be.Uint64(e.raw[8:])^want.Cookie)&want.CookieMask != 0 {
 		return true
 	}
@@ -160,8 +162,8 @@ func (s *store) means(e *entry, want *openflow.FlowMod, strict bool, sure [][]by
 	return f(e, &m)
 }
 
-// surely returns the fields without a mask as they are on the wire: what a match covers has them
-// too. They spare reading the entries that do not.
+// surely returns the encoded fields without a mask: entries covered by the match have them, too, so
+// that others need not be parsed.
 func surely(m openflow.Match) (fields [][]byte) {
 	for o := range m.All() {
 		if !o.Masked {
@@ -172,7 +174,7 @@ func surely(m openflow.Match) (fields [][]byte) {
 	return fields
 }
 
-// leads says whether an entry has such an action.
+// leads reports whether an entry has such an action.
 func leads(m *openflow.FlowMod, is func(openflow.Action) bool) bool {
 	for _, i := range m.Instructions {
 		if slices.ContainsFunc(i.Actions, is) {
@@ -202,10 +204,12 @@ func (s *store) change(f *openflow.FlowMod, now time.Time) (tell []openflow.Mess
 	return s.remove(&want, strict, openflow.RemovedDelete, now)
 }
 
-func (s *store) remove(want *openflow.FlowMod, strict bool, why openflow.FlowRemovedReason, now time.Time) (tell []openflow.Message) {
+func (s *store) remove(want *openflow.FlowMod, strict bool, why openflow.FlowRemovedReason,
+	now time.Time) (tell []openflow.Message) {
 	s.each(want, strict, func(e *entry, m *openflow.FlowMod) bool {
 		if m.Flags&openflow.FlowSendFlowRem != 0 {
-			tell = append(tell, &openflow.FlowRemoved{Cookie: m.Cookie, Priority: m.Priority, Reason: why, Table: m.Table,
+			tell = append(tell, &openflow.FlowRemoved{Cookie: m.Cookie, Priority: m.Priority, Reason: why,
+				Table:    m.Table,
 				Duration: openflow.DurationOf(now.Sub(e.since)), IdleTimeout: m.IdleTimeout, HardTimeout: m.HardTimeout, Match: m.Match})
 		}
 		return false

@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// rxLen is how much a switch that hears much reads at a time. It holds the longest message.
+// rxLen is the read size for a busy switch. It holds the longest message.
 const rxLen = 80 << 10
 
 // node is one emulated switch and its connection. It belongs to the run's loop.
@@ -55,7 +55,8 @@ func (n *node) dpid() uint64 { return max(1, n.run.FirstDPID) + uint64(n.index) 
 // port describes a port.
 func (n *node) port(number uint32) openflow.Port {
 	const speed = openflow.PortFeature10GbFD | openflow.PortFeatureCopper
-	return openflow.Port{Number: number, HWAddr: openflow.MAC{0x06, 0, byte(n.index >> 8), byte(n.index), byte(number >> 8), byte(number)},
+	return openflow.Port{Number: number, HWAddr: openflow.MAC{0x06, 0, byte(n.index >> 8), byte(n.index),
+		byte(number >> 8), byte(number)},
 		Name: fmt.Sprintf("p%d", number), State: openflow.PortStateLive, Current: speed, Supported: speed, CurrentSpeed: 1e7, MaxSpeed: 1e7}
 }
 
@@ -78,7 +79,7 @@ func (n *node) read() error {
 	return nil
 }
 
-// ask prepares for what has changed, and sends what there is to send.
+// ask applies changes, and sends what there is to send.
 func (n *node) ask() {
 	changed := n.store.publish()
 	if n.load != nil {
@@ -90,8 +91,8 @@ func (n *node) ask() {
 	n.flush()
 }
 
-// messages handles what has arrived whole, and returns how much has not, which it moves to the
-// start.
+// messages handles the complete messages, and returns the number of remaining bytes, which it moves
+// to the start.
 func (n *node) messages(have int) (int, error) {
 	at := 0
 	for have-at >= openflow.HeaderLen {
@@ -108,13 +109,13 @@ func (n *node) messages(have int) (int, error) {
 		at += size
 	}
 	rest := n.rx[at:have]
-	if have > len(n.rx)/2 && len(n.rx) < rxLen { // it has much to say: listen for more at a time
+	if have > len(n.rx)/2 && len(n.rx) < rxLen { // busy: read more at a time
 		n.rx = make([]byte, rxLen)
 	}
 	return copy(n.rx, rest), nil
 }
 
-// handle answers one message. What comes by the thousand is read by hand, the rest by the codec.
+// handle answers one message. Frequent kinds are parsed by hand, the rest by the codec.
 func (n *node) handle(m []byte) error {
 	if n.run.Version == version10 && m[0] == version10 {
 		return n.handle10(m)

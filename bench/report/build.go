@@ -16,17 +16,17 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// Bounds on what is made where the experiment says nothing, and on lists.
+// Limits on what is made by default, and on lists.
 const (
 	maxDefault = 24 // figures, and tables
 	maxListed  = 500
 )
 
-// Build makes a report of a result. What the experiment's keys report and paper say is taken from
-// the result; what is wrong with them is in Problems, and the rest is made.
+// Build makes a report of a result, as defined by the experiment's keys report and paper, with
+// defaults for the rest. Problems lists errors in these keys.
 func Build(path string, run *result.Run) *Report { return BuildAs(path, run, nil) }
 
-// BuildAs makes a report in a form that is given; nil: that of the result.
+// BuildAs makes a report as defined by def; nil: by the result.
 func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 	d := newData(run)
 	e := run.Header.Experiment
@@ -35,7 +35,8 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 		def, problems = definition.Read(cmp.Or(e.File, "experiment"), []byte(e.Text))
 	}
 	d.definition = def
-	r := &Report{Path: path, Name: cmp.Or(name(e.Name), "result"), File: name(e.File), Text: e.Text, Command: run.Header.Command, Started: run.Header.Started, Seed: run.Header.Seed,
+	r := &Report{Path: path, Name: cmp.Or(name(e.Name), "result"), File: name(e.File), Text: e.Text,
+		Command: run.Header.Command, Started: run.Header.Started, Seed: run.Header.Seed,
 		Topology: topologyOf(e.Text), Factors: e.Factors, Runs: run.Expected(), LeftOut: leftOut(run), Wanted: e.Wanted, Quick: slices.Contains(run.Header.Command, "--quick"), Interrupted: run.Interrupted, Samples: len(d.counted),
 		Environment: run.Header.Environment, Resumes: run.Resumes, Levels: map[environment.Level]int{}}
 	r.Title = cmp.Or(name(e.Title), r.Name)
@@ -57,7 +58,8 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 	r.Paper = d.paper(def.Paper)
 	d.remarks(r)
 	if d.unusable > 0 {
-		r.Problems = append(r.Problems, fmt.Sprintf("%s beyond ±%g, which no figure can show", words.Plural(d.unusable, "value"), usableValue))
+		r.Problems = append(r.Problems, fmt.Sprintf("%s beyond ±%g, which no figure can show",
+			words.Plural(d.unusable, "value"), usableValue))
 	}
 	return r
 }
@@ -65,7 +67,7 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 // rounds says when those of a campaign began, and how they are counted; "" where there are none.
 func rounds(run *result.Run) string {
 	e := run.Header.Experiment
-	if e.Rounds <= 0 { // a file of somebody else's may say anything
+	if e.Rounds <= 0 { // the file may come from anyone
 		return ""
 	}
 	began := make([]time.Time, min(e.Rounds, maxListed))
@@ -80,7 +82,8 @@ func rounds(run *result.Run) string {
 			when = append(when, at.UTC().Format(time.DateTime))
 		}
 	}
-	text := fmt.Sprintf("A campaign: %d of %s, one every %s, begun at %s (UTC).", len(when), words.Plural(e.Rounds, "round"),
+	text := fmt.Sprintf("A campaign: %d of %s, one every %s, begun at %s (UTC).", len(when),
+		words.Plural(e.Rounds, "round"),
 		words.Period(time.Duration(e.Every*float64(time.Second))), strings.Join(when, ", "))
 	if run.ByRound {
 		return text + " The repetitions of a cell in one round are taken together: wherever repetitions are counted, those are rounds."
@@ -88,7 +91,7 @@ func rounds(run *result.Run) string {
 	return text + " Repetitions count one by one, whatever their round."
 }
 
-// leftOut says what was not measured for want of what the machine does not have.
+// leftOut lists what was not measured because the machine lacks something.
 func leftOut(run *result.Run) (out []string) {
 	for _, l := range run.LeftOut() {
 		text := l.What + ": " + l.Why
@@ -102,7 +105,7 @@ func leftOut(run *result.Run) (out []string) {
 
 func (r *Report) problems(problems topology.Problems) {
 	if r.Text == "" {
-		return // made by other means than trivet bench run
+		return // not made by trivet bench run
 	}
 	for _, p := range problems[:min(len(problems), maxListed)] {
 		if !p.Warning { // those are of what only results tell, and they are here
@@ -129,7 +132,7 @@ func topologyOf(text string) string {
 	return clip(Clean(yamlfile.Flow(plain)), 300)
 }
 
-// overview counts what was measured, and how well.
+// overview counts the samples, by verdict.
 func (d *data) overview(r *Report) {
 	runs, repetitions := map[int]bool{}, map[string]int{}
 	var verdicts []environment.Verdict
@@ -167,7 +170,8 @@ func (r *Report) probe(s *result.Sample) {
 		i = len(r.Probes) - 1
 	}
 	for _, m := range s.Measurements {
-		if metric := name(m.Metric); !slices.Contains(r.Probes[i].Metrics, metric) && len(r.Probes[i].Metrics) < maxListed {
+		if metric := name(m.Metric); !slices.Contains(r.Probes[i].Metrics,
+			metric) && len(r.Probes[i].Metrics) < maxListed {
 			r.Probes[i].Metrics = append(r.Probes[i].Metrics, metric)
 		}
 	}
@@ -248,8 +252,8 @@ func (d *data) kindsOf() (out []definition.Source) {
 	return out
 }
 
-// defaults are a table and a figure of each metric. Without factors, distributions are what there
-// is to see.
+// defaults returns a table and a figure for each metric. Without factors, the figures are
+// distributions.
 func (d *data) defaults() (figures []definition.Figure, tables []definition.Table) {
 	for _, src := range d.kindsOf() {
 		if len(figures) == maxDefault {
@@ -258,7 +262,8 @@ func (d *data) defaults() (figures []definition.Figure, tables []definition.Tabl
 		if len(d.pick(src, nil)) == 0 {
 			continue
 		}
-		tables = append(tables, definition.Table{Source: src, Values: []string{definition.Mean, "interval", definition.Median, "deviation", "n"}})
+		tables = append(tables, definition.Table{Source: src,
+			Values: []string{definition.Mean, "interval", definition.Median, "deviation", "n"}})
 		f := definition.Figure{Source: src}
 		if len(d.varied(src)) == 0 {
 			f.Kind = definition.Bar
@@ -299,7 +304,9 @@ func (d *data) remarks(r *Report) {
 			unit, factor := display("", []*group{g}, src)
 			for _, o := range stats.Outliers(values) {
 				if len(r.Outliers) < maxListed {
-					r.Outliers = append(r.Outliers, Outlier{Where: where, Run: g.reps[o.Index].parts[0].run, Value: withUnit(o.Value*factor, unit), Far: o.Far})
+					r.Outliers = append(r.Outliers,
+						Outlier{Where: where, Run: g.reps[o.Index].parts[0].run, Value: withUnit(o.Value*factor, unit),
+							Far: o.Far})
 				}
 			}
 			for _, w := range stats.Warnings(values) {
@@ -331,8 +338,8 @@ func (d *data) shown() (out []definition.Source) {
 	return out[:min(len(out), maxDefault)]
 }
 
-// warn adds where a warning holds. Outliers are listed by themselves, and shares of which
-// none differs (no packet was lost) are as they should be.
+// warn adds a warning, unless it is about outliers, which are listed separately, or about shares
+// that are all the same (no packet was lost), which is normal.
 func (r *Report) warn(w stats.Warning, where string) {
 	if w.Code != stats.WarnOutliers && w.Code != stats.WarnConstant {
 		r.Warnings.add(w, where)

@@ -23,14 +23,13 @@ func exact(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// metricName is a metric in words: "usage.processes.ovs.pss" stays, "rtt_max" becomes "rtt max".
+// metricName formats a metric: "usage.processes.ovs.pss" stays, "rtt_max" becomes "rtt max".
 func metricName(metric string) string { return name(strings.ReplaceAll(metric, "_", " ")) }
 
-// axisName is a metric at an axis, which has no room for whose it is: "usage.processes.ovs.pss" is
-// "memory".
+// axisName formats a metric for an axis, without its origin: "usage.processes.ovs.pss" is "memory".
 func axisName(metric string) string {
-	of, is := strings.CutPrefix(metric, usagePrefix)
-	if !is {
+	of, ok := strings.CutPrefix(metric, usagePrefix)
+	if !ok {
 		return metricName(metric)
 	}
 	switch what := of[strings.LastIndexByte(of, '.')+1:]; what {
@@ -66,7 +65,7 @@ func describe(c definition.Condition) string {
 	return name(strings.Join(words, ", "))
 }
 
-// fidelity is that of the worst group, with each kind of reason once for each level.
+// fidelity is that of the worst group, with each kind of reason once per level.
 func fidelity(groups []*group) Fidelity {
 	f := Fidelity{}
 	var all, each []environment.Verdict
@@ -94,8 +93,8 @@ func worstLevel(verdicts []environment.Verdict) environment.Level {
 	return level
 }
 
-// reasons counts them by code and level, with the text of one. A sample counts once for a code, by
-// the worst that it has of it.
+// reasons counts reasons by code and level, with the text of one. A sample counts once per code, at
+// its worst level.
 func reasons(verdicts []environment.Verdict) (out []Reason) {
 	for _, v := range verdicts {
 		seen := map[string]bool{}
@@ -164,7 +163,8 @@ func (d *data) figureCaption(f *Figure, def *definition.Figure, groups []*group)
 func (d *data) method(groups []*group, def *definition.Figure) string {
 	var methods []string
 	for _, g := range groups {
-		if i := d.interval(g, d.summary(g.values(def.Source)), def.Source, def.Y); i != nil && !slices.Contains(methods, i.Method) {
+		if i := d.interval(g, d.summary(g.values(def.Source)), def.Source, def.Y); i != nil && !slices.Contains(methods,
+			i.Method) {
 			methods = append(methods, i.Method)
 		}
 	}
@@ -193,8 +193,8 @@ func sizes(groups []*group, src definition.Source, what string) string {
 	return fmt.Sprintf("%d to %d %s each", least, most, what)
 }
 
-// pooled names the factors over whose levels a figure or a table takes all together, and other
-// things that a reader would not expect.
+// pooled notes the factors whose levels a figure or a table merges, and other things that a reader
+// would not expect.
 func (d *data) pooled(src definition.Source, dimensions []string) (notes []string) {
 	for _, f := range d.varied(src) {
 		if !slices.Contains(dimensions, f) && !d.determined(src, dimensions, f) {
@@ -223,8 +223,8 @@ func (d *data) pooled(src definition.Source, dimensions []string) (notes []strin
 	return notes
 }
 
-// lacks says what is missing beside the figure or table that it is missing from: levels and probes
-// that were left out, and what the experiment says of it.
+// lacks lists what is missing from a figure or table: levels and probes that were left out, and the
+// experiment's notes.
 func (d *data) lacks(src definition.Source) (notes []string) {
 	for _, l := range d.run.LeftOut() {
 		of := l.Probe == "" || src.Probe == "" || l.Probe == src.Probe
@@ -238,7 +238,7 @@ func (d *data) lacks(src definition.Source) (notes []string) {
 	return notes
 }
 
-// inCell says whether a condition may hold in a cell, by the cell's name.
+// inCell reports whether a condition may hold in a cell, by the cell's name.
 func (d *data) inCell(where definition.Condition, cell string) bool {
 	for _, l := range where {
 		known := slices.ContainsFunc(d.factors, func(f result.Factor) bool { return f.Name == l.Dimension })

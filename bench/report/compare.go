@@ -17,7 +17,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// CompareOptions say what is compared: two results, or two levels of a factor in one.
+// CompareOptions select what is compared: two results, or two levels of a factor in one.
 type CompareOptions struct {
 	A, B    *result.Run // B is nil where levels of A are compared
 	Names   [2]string   // of two results
@@ -65,7 +65,7 @@ type CompareRow struct {
 	factor    float64
 }
 
-// ShareDifference is that of two shares, of all packets together. It is what is judged by where
+// ShareDifference is the difference of two shares, of all packets together. It is used where
 // repetitions do not differ (nothing was lost).
 type ShareDifference struct {
 	CountA   int            `json:"count_a"`
@@ -87,7 +87,7 @@ func (s side) pick(src definition.Source, dims []string) []*group {
 	return s.data.pick(src, dims)
 }
 
-// Compare compares. It fails where there is nothing to compare, and says what there is.
+// Compare compares. It fails if there is nothing to compare, and says what there is.
 func Compare(o CompareOptions) (*Comparison, error) {
 	if err := definition.CheckEach(o.Each); err != nil {
 		return nil, err
@@ -125,8 +125,7 @@ func (c *Comparison) rows(a, b side, o CompareOptions) {
 	}
 }
 
-// tooFew says once what would else be said of every row: no test has enough repetitions, and what
-// to do.
+// tooFew adds a single note, with a remedy, if no test has enough repetitions.
 func (c *Comparison) tooFew(o CompareOptions) {
 	most := 0
 	for _, r := range c.Rows {
@@ -156,15 +155,14 @@ func (c *Comparison) forwarding(a, b side, o CompareOptions) {
 	}
 }
 
-// hasOVS says whether Open vSwitch ran in labs of a side, or Mininet, which may have one.
+// hasOVS reports whether Open vSwitch ran in labs of a side, or Mininet, which may have one.
 func (s side) hasOVS() bool {
 	return slices.ContainsFunc(s.counted, func(one result.Sample) bool {
 		return one.Usage != nil && s.holds(s.where, &one, nil) && slices.ContainsFunc(one.Usage.Cgroups, func(g environment.CgroupUsage) bool { return g.Name == "ovs" || g.Name == "mininet" })
 	})
 }
 
-// userSpace is what there is to say of a result in which Open vSwitch forwarded in user space; ""
-// of others.
+// userSpace describes a result in which Open vSwitch forwarded in user space; "": it did not.
 func userSpace(h result.Header) string {
 	if !strings.HasPrefix(h.Environment.Tools[environment.OVSForwards], environment.InUserSpace) {
 		return ""
@@ -182,7 +180,8 @@ func (s side) levels(factor string, names [2]string) error {
 		}
 		for _, l := range names {
 			if !slices.ContainsFunc(f.Levels, func(have string) bool { return have == l || sameNumber(have, l) }) {
-				return fmt.Errorf("%s: the factor %s has no such level; it has %s", name(l), factor, name(strings.Join(f.Levels, ", ")))
+				return fmt.Errorf("%s: the factor %s has no such level; it has %s", name(l), factor,
+					name(strings.Join(f.Levels, ", ")))
 			}
 		}
 		if names[0] == names[1] {
@@ -236,10 +235,12 @@ func nothingCommon(a, b side, o CompareOptions) error {
 	if o.Metric != "" {
 		what = " of " + name(o.Metric)
 	}
-	return fmt.Errorf("there is nothing%s %w: no cell has values on both sides; %s has measured %s, %s %s", what, errNothingCommon, name(o.Names[0]), list(a), name(o.Names[1]), list(b))
+	return fmt.Errorf("there is nothing%s %w: no cell has values on both sides; %s has measured %s, %s %s", what,
+		errNothingCommon, name(o.Names[0]), list(a), name(o.Names[1]), list(b))
 }
 
-// dims are the factors by which rows are told apart: those that vary on a side, and that both have.
+// dims returns the factors that distinguish rows: those that vary on a side and that both sides
+// have.
 func dims(a, b side, src definition.Source, factor string, sources bool) (out, notes []string) {
 	for _, f := range a.factors {
 		if f.Name == factor {
@@ -293,8 +294,8 @@ func (c *Comparison) metric(a, b side, src definition.Source, o CompareOptions) 
 	}
 }
 
-// only notes what one side alone has. Of each two levels, a level that has no values at all is told
-// once: see eachTwo.
+// only notes what one side only has. In comparisons of each two levels, a level without any values
+// is noted once: see eachTwo.
 func (c *Comparison) only(side int, src definition.Source, dims []string, g *group) {
 	where := seriesName(dims, g.levels)
 	switch {
@@ -324,14 +325,17 @@ func (c *Comparison) row(sides [2]side, g, h *group, src definition.Source, o Co
 	}
 	y = scaled(y, factor)
 	margin := o.Margins.of(src.Metric, g.unit, mean(y))
-	row := CompareRow{Metric: src.Metric, Probe: src.Probe, Unit: g.unit, Levels: g.levels, Paired: paired, groups: [2]*group{g, h}, values: [2][]float64{x, y},
+	row := CompareRow{Metric: src.Metric, Probe: src.Probe, Unit: g.unit, Levels: g.levels, Paired: paired,
+		groups: [2]*group{g, h}, values: [2][]float64{x, y},
 		margin: margin, Verdicts: [2]environment.Level{g.verdict().Level, h.verdict().Level}, Adjusted: stats.None}
 	var err error
-	row.Comparison, err = stats.Compare(x, y, stats.CompareOptions{Options: stats.Options{Seed: sides[0].seed}, Margin: margin, Paired: paired})
+	row.Comparison, err = stats.Compare(x, y, stats.CompareOptions{Options: stats.Options{Seed: sides[0].seed},
+		Margin: margin, Paired: paired})
 	if err != nil {
 		return row, err
 	}
-	row.intervals = [2]*stats.Interval{sides[0].interval(g, row.A, src, definition.Mean), sides[1].interval(h, row.B, src, definition.Mean)}
+	row.intervals = [2]*stats.Interval{sides[0].interval(g, row.A, src, definition.Mean),
+		sides[1].interval(h, row.B, src, definition.Mean)}
 	row.show, row.factor = display("", []*group{g, h}, src)
 	row.Shares = shares(g, h)
 	if flat(x) && flat(y) {
@@ -340,9 +344,9 @@ func (c *Comparison) row(sides [2]side, g, h *group, src definition.Source, o Co
 	return row, nil
 }
 
-// withoutSpread concludes where no repetition of either side differs from the others of it, so that
-// there is no test: of shares by all packets, else by what the values are. It takes enough
-// repetitions, but that shares of none and of all may be equivalent, as those have an interval.
+// withoutSpread concludes where the repetitions on each side are identical, so that no test is
+// possible: for shares from all packets, otherwise from the values themselves. That takes enough
+// repetitions, except that shares of none or of all may be equivalent, as these have an interval.
 func (r *CompareRow) withoutSpread() {
 	many := min(r.A.N, r.B.N) >= enough
 	s := r.Shares
@@ -362,7 +366,7 @@ func (s *ShareDifference) String() string {
 	return fmt.Sprintf("%d of %d and %d of %d", s.CountA, s.OfA, s.CountB, s.OfB)
 }
 
-// within says whether they are shown to differ by less than a margin, which is a test of 5 %.
+// within reports whether they are shown to differ by less than a margin, which is a test of 5 %.
 func (s *ShareDifference) within(margin float64) bool {
 	_, i, err := stats.RatioDifference(s.CountA, s.OfA, s.CountB, s.OfB, 1-2*alpha)
 	return err == nil && i.Within(-margin, margin)
@@ -380,7 +384,7 @@ func shares(g, h *group) *ShareDifference {
 	return s
 }
 
-// differences says what else than what was compared differs between two results.
+// differences lists what else differs between two results.
 func differences(names [2]string, a, b result.Header) (notes []string) {
 	x, y := a.Environment, b.Environment
 	place := placesDiffer(names, x.Place, y.Place)
@@ -397,20 +401,25 @@ func differences(names [2]string, a, b result.Header) (notes []string) {
 	return notes
 }
 
-// environmentsDiffer says in which of what may matter two machines differ; of programs and
-// settings, those that both records have.
+// environmentsDiffer lists relevant differences between two machines; for programs and settings,
+// only those in both records.
 func environmentsDiffer(x, y environment.Record) (notes []string) {
 	processors := func(c environment.CPU) string { return fmt.Sprintf("%d × %s", c.Usable, c.Model) }
 	clocked := func(c environment.CPU) string {
 		return strings.Join(slices.DeleteFunc([]string{strings.Join(c.Governors, "+"), c.Driver, c.Idle}, func(s string) bool { return s == "" }), ", ")
 	}
 	memory := func(m environment.Memory) string { return fmt.Sprintf("%.0f GiB", float64(m.Total)/(1<<30)) }
-	for _, f := range [][3]string{{"processors", processors(x.CPU), processors(y.CPU)}, {"architecture", x.Machine, y.Machine}, {"hyper-threading", x.CPU.SMT, y.CPU.SMT},
-		{"frequency and sleep of processors", clocked(x.CPU), clocked(y.CPU)}, {"turbo", x.CPU.Turbo, y.CPU.Turbo}, {"isolated processors", x.CPU.Isolated, y.CPU.Isolated}, {"memory", memory(x.Memory), memory(y.Memory)},
-		{"system", x.System, y.System}, {"kernel", x.Kernel, y.Kernel}, {"words to the kernel", x.CommandLine, y.CommandLine}, {"clock", x.ClockSource, y.ClockSource},
+	for _, f := range [][3]string{{"processors", processors(x.CPU), processors(y.CPU)},
+		{"architecture", x.Machine, y.Machine}, {"hyper-threading", x.CPU.SMT, y.CPU.SMT},
+		{"frequency and sleep of processors", clocked(x.CPU), clocked(y.CPU)}, {"turbo", x.CPU.Turbo,
+			y.CPU.Turbo}, {"isolated processors", x.CPU.Isolated, y.CPU.Isolated}, {"memory", memory(x.Memory),
+			memory(y.Memory)},
+		{"system", x.System, y.System}, {"kernel", x.Kernel, y.Kernel}, {"words to the kernel", x.CommandLine,
+			y.CommandLine}, {"clock", x.ClockSource, y.ClockSource},
 		{"virtualisation", x.Virtualisation, y.Virtualisation}, {"Trivet", x.Trivet, y.Trivet}} {
 		if f[1] != f[2] {
-			notes = append(notes, fmt.Sprintf("Different %s: %s and %s.", f[0], cmp.Or(name(f[1]), "unknown"), cmp.Or(name(f[2]), "unknown")))
+			notes = append(notes, fmt.Sprintf("Different %s: %s and %s.", f[0], cmp.Or(name(f[1]), "unknown"),
+				cmp.Or(name(f[2]), "unknown")))
 		}
 	}
 	for _, f := range []struct {

@@ -12,9 +12,9 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// eachTwo is a table of each two levels of a factor, metric by metric, with what is concluded of
-// each; nil with the reason where there is nothing to compare. All its tests are adjusted to each
-// other. The later level stands first: a gap is how far it lies above the earlier one.
+// eachTwo makes a table of every two levels of a factor, metric by metric, with the conclusions;
+// nil with the reason if there is nothing to compare. All its tests are adjusted for multiple
+// testing together. The later level is first: a gap is how far it exceeds the earlier one.
 func (d *data) eachTwo(def definition.Compare) (*Table, string) {
 	i := slices.IndexFunc(d.factors, func(f result.Factor) bool { return f.Name == def.Factor })
 	if i < 0 || len(d.factors[i].Levels) < 2 {
@@ -22,7 +22,8 @@ func (d *data) eachTwo(def definition.Compare) (*Table, string) {
 	}
 	levels := d.factors[i].Levels
 	if len(levels) > maxPaired {
-		return nil, fmt.Sprintf("%s has more than %d levels; compare two of them by trivet bench compare", name(def.Factor), maxPaired)
+		return nil, fmt.Sprintf("%s has more than %d levels; compare two of them by trivet bench compare",
+			name(def.Factor), maxPaired)
 	}
 	sources := compared(d.definition, d)
 	var all []*Comparison
@@ -33,7 +34,8 @@ func (d *data) eachTwo(def definition.Compare) (*Table, string) {
 			a.where = definition.Condition{{Dimension: def.Factor, Any: names[:1]}}
 			b.where = definition.Condition{{Dimension: def.Factor, Any: names[1:]}}
 			c := &Comparison{Names: names, order: d, margins: def.Margins, few: true, each: true}
-			c.rows(a, b, CompareOptions{A: d.run, Names: names, Factor: def.Factor, Margins: def.Margins, Sources: sources})
+			c.rows(a, b, CompareOptions{A: d.run, Names: names, Factor: def.Factor, Margins: def.Margins,
+				Sources: sources})
 			all = append(all, c)
 		}
 	}
@@ -41,7 +43,7 @@ func (d *data) eachTwo(def definition.Compare) (*Table, string) {
 	return d.eachTwoTable(def, all)
 }
 
-// maxPaired is of how many levels each two are compared.
+// maxPaired is the largest number of levels of which every two are compared.
 const maxPaired = 12
 
 // ofTwo is a row of a comparison, with what is compared of which two.
@@ -83,7 +85,8 @@ func (d *data) eachTwoTable(def definition.Compare, all []*Comparison) (*Table, 
 		if !begins {
 			head = ""
 		}
-		t.Rows = append(t.Rows, Row{Cells: append([]Cell{{Text: head}, {Text: r.pair()}}, r.inShort()...), Rule: begins && i > 0})
+		t.Rows = append(t.Rows, Row{Cells: append([]Cell{{Text: head}, {Text: r.pair()}}, r.inShort()...),
+			Rule: begins && i > 0})
 		for side, g := range r.groups {
 			if at := [2]string{r.what, r.names[side]}; !seen[at] {
 				seen[at], groups = true, append(groups, g)

@@ -10,7 +10,8 @@ import (
 
 // figure has the averages of both sides, cell by cell.
 func (t *comparedTable) figure() Figure {
-	f := Figure{Kind: definition.Bar, Legend: "", Fidelity: fidelity(t.groups), Y: Axis{Label: axisName(t.rows[0].Metric), Unit: t.unit}}
+	f := Figure{Kind: definition.Bar, Legend: "", Fidelity: fidelity(t.groups),
+		Y: Axis{Label: axisName(t.rows[0].Metric), Unit: t.unit}}
 	if len(t.dims) == 1 { // of several, the levels say what they are of
 		f.X.Label = name(t.dims[0])
 	}
@@ -49,7 +50,8 @@ func (t *comparedTable) level(r *CompareRow) string {
 
 func (t *comparedTable) point(r *CompareRow, side int, x float64) Point {
 	v, values := r.groups[side].verdict(), r.values[side]
-	p := Point{X: x, Name: t.level(r), Y: mean(values) * t.factor, N: len(values), Level: v.Level, Why: why(v), Low: stats.None, High: stats.None}
+	p := Point{X: x, Name: t.level(r), Y: mean(values) * t.factor, N: len(values), Level: v.Level, Why: why(v),
+		Low: stats.None, High: stats.None}
 	if i := r.intervals[side]; i != nil {
 		p.Low, p.High = stats.Float(i.Low*t.factor), stats.Float(i.High*t.factor)
 	}

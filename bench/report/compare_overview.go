@@ -12,7 +12,8 @@ import (
 // Overview is the comparison in a line for each metric and cell: both sides, the gap with its
 // interval, and what is concluded.
 func (c *Comparison) Overview() *Table {
-	t := &Table{Title: "In short", Heads: 1, Columns: []string{"", name(c.Names[0]), name(c.Names[1]), "gap", "95 % interval", "conclusion"}, Fidelity: Fidelity{Level: environment.Good}}
+	t := &Table{Title: "In short", Heads: 1, Columns: []string{"", name(c.Names[0]), name(c.Names[1]), "gap",
+		"95 % interval", "conclusion"}, Fidelity: Fidelity{Level: environment.Good}}
 	for i := range c.Rows {
 		r := &c.Rows[i]
 		t.Rows = append(t.Rows, Row{Cells: append([]Cell{{Text: r.what()}}, r.inShort()...)})
@@ -32,7 +33,8 @@ func (r *CompareRow) what() string {
 // inShort are both sides, the gap with its interval, and what is concluded.
 func (r *CompareRow) inShort() []Cell {
 	worst := worstLevel([]environment.Verdict{{Level: r.Verdicts[0]}, {Level: r.Verdicts[1]}})
-	return []Cell{{r.side(r.A), r.Verdicts[0]}, {r.side(r.B), r.Verdicts[1]}, {withUnit(r.Difference*r.factor, r.show), worst},
+	return []Cell{{r.side(r.A), r.Verdicts[0]}, {r.side(r.B), r.Verdicts[1]},
+		{withUnit(r.Difference*r.factor, r.show), worst},
 		{Text: Interval(r.gap(), r.factor)}, {Text: r.verdict()}}
 }
 

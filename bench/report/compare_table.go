@@ -47,7 +47,8 @@ func (c *Comparison) Metrics() (out []ComparedMetric) {
 		if t.unit != "1" && t.unit != "" {
 			m.Values.Title += " [" + t.unit + "]"
 		}
-		m.Figure.ID, m.Values.ID, m.Tests.ID = fmt.Sprintf("figure-%d", i+1), fmt.Sprintf("table-%d", 2*i+1), fmt.Sprintf("table-%d", 2*i+2)
+		m.Figure.ID, m.Values.ID, m.Tests.ID = fmt.Sprintf("figure-%d", i+1), fmt.Sprintf("table-%d",
+			2*i+1), fmt.Sprintf("table-%d", 2*i+2)
 		for _, r := range rows {
 			m.Conclusions = append(m.Conclusions, Concluded{r.where(), r.Conclusion, r.Words})
 		}
@@ -91,7 +92,8 @@ func (t *comparedTable) quantities() (heads []string, cells func(r *CompareRow) 
 	number := func(v float64) Cell { return Cell{Text: Number(v)} }
 	return append(heads, "gap", "gap %"), func(r *CompareRow) (out []Cell) {
 		for i, s := range []stats.Summary{r.A, r.B} {
-			out = append(out, Cell{Number(s.Mean * t.factor), r.Verdicts[i]}, number(float64(s.Deviation)*t.factor), number(float64(s.Variance)*t.factor*t.factor))
+			out = append(out, Cell{Number(s.Mean * t.factor), r.Verdicts[i]}, number(float64(s.Deviation)*t.factor),
+				number(float64(s.Variance)*t.factor*t.factor))
 		}
 		worst := worstLevel([]environment.Verdict{{Level: r.Verdicts[0]}, {Level: r.Verdicts[1]}})
 		share := Cell{Text: "–"}
@@ -147,7 +149,8 @@ func (t *comparedTable) values() Table {
 			out.Rows = append(out.Rows, row)
 		}
 	}
-	out.Notes = []string{fmt.Sprintf("Gaps are %s less %s; gap %% is of the latter's average.", name(t.Names[0]), name(t.Names[1]))}
+	out.Notes = []string{fmt.Sprintf("Gaps are %s less %s; gap %% is of the latter's average.", name(t.Names[0]),
+		name(t.Names[1]))}
 	return out
 }
 

@@ -9,8 +9,8 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// conclude adjusts the tests of all rows of comparisons that belong together to each other, and
-// says of each in words what it shows.
+// conclude adjusts the tests of all rows of related comparisons together for multiple testing, and
+// words their conclusions.
 func conclude(all ...*Comparison) {
 	var ps []float64
 	var tested []*CompareRow
@@ -33,7 +33,8 @@ func conclude(all ...*Comparison) {
 			}
 			r.Words = c.words(r)
 			if chance {
-				r.Words += fmt.Sprintf("; alone it would be a difference (%s), among %s it may be chance", P(r.T.P), words.Plural(len(ps), "comparison"))
+				r.Words += fmt.Sprintf("; alone it would be a difference (%s), among %s it may be chance", P(r.T.P),
+					words.Plural(len(ps), "comparison"))
 			}
 		}
 	}
@@ -47,7 +48,8 @@ func (c *Comparison) words(r *CompareRow) string {
 		if e == nil {
 			return fmt.Sprintf("equivalent: they differ by less than %s (%s)", r.size(r.Shares.Margin), r.Shares)
 		}
-		return fmt.Sprintf("equivalent: they differ by less than %s (%s %s, interval of %g %%)", r.size(e.Margin), r.signedSize(e.Difference),
+		return fmt.Sprintf("equivalent: they differ by less than %s (%s %s, interval of %g %%)", r.size(e.Margin),
+			r.signedSize(e.Difference),
 			Interval(&e.Interval, r.factor), 100*e.Interval.Confidence)
 	case stats.Different:
 		return c.differ(r)
@@ -55,8 +57,8 @@ func (c *Comparison) words(r *CompareRow) string {
 	return "cannot tell: " + c.undecided(r)
 }
 
-// gap is the interval of the difference: of the means, or of shares without spread that of all
-// packets; nil of other values without spread.
+// gap returns the interval of the difference: of the means, or for shares without spread, of all
+// packets; nil for other values without spread.
 func (r *CompareRow) gap() *stats.Interval {
 	if r.Interval == nil && r.Shares != nil {
 		return &r.Shares.Interval
@@ -130,10 +132,11 @@ func (c *Comparison) undecided(r *CompareRow) string {
 	if more == 0 {
 		return text + fmt.Sprintf(", which is neither shown to be within ±%s nor beyond; the margin is too narrow for this spread", r.size(e.Margin))
 	}
-	return text + fmt.Sprintf(", which is neither shown to be within ±%s nor beyond; take about %d repetitions of each", r.size(e.Margin), more)
+	return text + fmt.Sprintf(", which is neither shown to be within ±%s nor beyond; take about %d repetitions of each",
+		r.size(e.Margin), more)
 }
 
-// takeMore is what to do about too few repetitions, unless it is said of all rows at once.
+// takeMore returns the advice for too few repetitions, unless it is given for all rows at once.
 func (c *Comparison) takeMore() string {
 	if c.few {
 		return ""
@@ -147,7 +150,8 @@ func (r *CompareRow) constant() string {
 		return fmt.Sprintf("%s and %s are single values", r.size(r.A.Mean), r.size(r.B.Mean))
 	}
 	if s := r.Shares; s != nil {
-		return fmt.Sprintf("%s; shares of which none varies, whose difference is in %s", s, Interval(&s.Interval, r.factor)+" "+r.show)
+		return fmt.Sprintf("%s; shares of which none varies, whose difference is in %s", s,
+			Interval(&s.Interval, r.factor)+" "+r.show)
 	}
 	if r.A.Mean == r.B.Mean {
 		return fmt.Sprintf("all values of both are %s, without any spread to test by", r.size(r.A.Mean))

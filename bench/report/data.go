@@ -13,7 +13,7 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// data is a result made ready to be asked for values.
+// data is a result, prepared for queries.
 type data struct {
 	run     *result.Run
 	counted []result.Sample
@@ -22,19 +22,20 @@ type data struct {
 	factors    []result.Factor
 	seed       uint64
 	memo       map[string]stats.Summary
-	unusable   int // values that no figure can show
+	unusable   int // values that cannot be shown
 }
 
-// usableValue bounds values: their squares and sums must be numbers, too.
+// usableValue limits values: their squares and sums must be finite, too.
 const usableValue = 1e100
 
 func newData(run *result.Run) *data {
-	d := &data{run: run, factors: run.Header.Experiment.Factors, seed: run.Header.Seed, memo: map[string]stats.Summary{}}
+	d := &data{run: run, factors: run.Header.Experiment.Factors, seed: run.Header.Seed,
+		memo: map[string]stats.Summary{}}
 	for _, s := range run.Counted() {
-		if err := s.Check(); err != nil { // a file of somebody else's
+		if err := s.Check(); err != nil { // the file may come from anyone
 			s.Failure = "cannot be used: " + err.Error()
 		}
-		if s.Failure != "" { // what it measured until then is not what it was to measure
+		if s.Failure != "" { // what it measured until then is not what was intended
 			s.Measurements, s.Usage = nil, nil
 		}
 		d.counted = append(d.counted, s)
@@ -63,7 +64,7 @@ func (d *data) level(s *result.Sample, m *result.Measurement, dimension string) 
 	return "", false
 }
 
-// levelName is the level as the experiment has it: 0.10 stays 0.10, though JSON has 0.1.
+// levelName returns the level as written in the experiment: 0.10 stays 0.10, though JSON has 0.1.
 func (d *data) levelName(factor string, v any) string {
 	name := plain(v)
 	for _, f := range d.factors {
@@ -92,7 +93,7 @@ func plain(v any) string {
 	return fmt.Sprint(v)
 }
 
-// holds says whether a condition does. Where there is no measurement, labels are taken to fit.
+// holds reports whether a condition is fulfilled. Without a measurement, labels count as matching.
 func (d *data) holds(c definition.Condition, s *result.Sample, m *result.Measurement) bool {
 	for _, l := range c {
 		level, ok := d.level(s, m, l.Dimension)
@@ -128,7 +129,7 @@ func (d *data) levels(s *result.Sample, m *result.Measurement, dimensions []stri
 	return out
 }
 
-// compareLevels orders as the experiment does; what it does not know by number, else by name.
+// compareLevels orders levels as the experiment does; unknown ones by number, or else by name.
 func (d *data) compareLevels(dimensions, a, b []string) int {
 	for i, dim := range dimensions {
 		if c := d.compareLevel(dim, a[i], b[i]); c != 0 {
@@ -161,7 +162,7 @@ func total(xs []float64) (sum float64) {
 	return sum
 }
 
-// mean is exact where all values are equal.
+// mean is exact if all values are equal.
 func mean(xs []float64) float64 {
 	if flat(xs) {
 		return xs[0]
@@ -169,7 +170,7 @@ func mean(xs []float64) float64 {
 	return total(xs) / float64(len(xs))
 }
 
-// flat says whether all values are equal.
+// flat reports whether all values are equal.
 func flat(xs []float64) bool { return slices.Min(xs) == slices.Max(xs) }
 
 // unwatched is the verdict on a sample that has none.
@@ -194,18 +195,17 @@ func (d *data) summary(values []float64) stats.Summary {
 	return s
 }
 
-// certain says of a share of which no repetition differs whether all packets together say how
-// certain it is. That takes enough repetitions, as the packets of one may be lost together, but for
-// none lost and all lost.
+// certain reports whether all packets together give the certainty of a share that is the same in
+// all repetitions. This takes enough repetitions, as the packets of one may be lost together,
+// unless none or all are lost.
 func (g *group) certain() bool {
 	count, of := g.share()
 	return len(g.reps) >= enough || count == 0 || count == of
 }
 
-// interval is a confidence interval of the mean or the median; none of fewer than enough
-// repetitions, nor of the values within them, which are not independent. For shares of which all
-// repetitions have the same, it is Wilson's of all packets: a bootstrap knows nothing but what it
-// has seen.
+// interval returns a confidence interval of the mean or the median; nil for too few repetitions,
+// and for values within repetitions, which are not independent. If a share is the same in all
+// repetitions, it is Wilson's interval of all packets: a bootstrap would have no spread.
 func (d *data) interval(g *group, s stats.Summary, src definition.Source, y string) *stats.Interval {
 	if count, of := g.share(); s.Min == s.Max && of > 0 && g.certain() {
 		if i, err := stats.Wilson(count, of, 0.95); err == nil {

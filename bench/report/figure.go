@@ -13,7 +13,7 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// Bounds on what a figure shows: more cannot be seen, and the file may be anybody's.
+// Limits on figures: more cannot be seen, and the file may come from anyone.
 const (
 	maxSeries     = 40
 	maxCategories = 200
@@ -24,7 +24,7 @@ const (
 	perSeries     = 40   // of these
 )
 
-// figure makes one; nil with the reason where there is nothing to show.
+// figure makes a figure; nil with the reason if there is nothing to show.
 func (d *data) figure(def definition.Figure) (*Figure, string) {
 	d.figureDefaults(&def)
 	dims := def.Series
@@ -37,7 +37,8 @@ func (d *data) figure(def definition.Figure) (*Figure, string) {
 	}
 	unit, factor := display(def.Unit, groups, def.Source)
 	logX, logY := definition.LogAxes(def.Scale)
-	f := &Figure{Title: cmp.Or(name(def.Title), metricTitle(def.Source)), Kind: def.Kind, Legend: name(strings.Join(def.Series, ", ")), Fidelity: fidelity(groups),
+	f := &Figure{Title: cmp.Or(name(def.Title), metricTitle(def.Source)), Kind: def.Kind,
+		Legend: name(strings.Join(def.Series, ", ")), Fidelity: fidelity(groups),
 		Y: Axis{Label: axisName(def.Metric), Unit: unit, Log: logY}, X: Axis{Label: name(def.X)}}
 	switch def.Kind {
 	case definition.CDF:
@@ -124,7 +125,7 @@ func (d *data) varied(src definition.Source) (out []string) {
 	return out
 }
 
-// fewLabels is how many values a label may have to be told apart where nothing was said:
+// fewLabels is the largest number of values of a label that are distinguished by default:
 // directions, not pairs of hosts.
 const fewLabels = 4
 
@@ -160,8 +161,8 @@ func (d *data) labels(src definition.Source) (out []string) {
 	return out
 }
 
-// determined says whether the levels of other dimensions tell that of a factor (by zip), or of a
-// label.
+// determined reports whether the levels of other dimensions determine that of a factor (by zip), or
+// of a label.
 func (d *data) determined(src definition.Source, by []string, factor string) bool {
 	return len(d.pick(src, by)) == len(d.pick(src, append(slices.Clone(by), factor)))
 }
@@ -184,7 +185,7 @@ func (d *data) bestX(free, taken []string) (best string) {
 	return best
 }
 
-// numeric says whether all levels of a factor are numbers.
+// numeric reports whether all levels of a factor are numbers.
 func (d *data) numeric(factor string) bool {
 	if factor == roundDimension {
 		return d.run.Header.Experiment.Rounds > 1
@@ -202,7 +203,7 @@ func isNumber(s string) bool {
 	return err == nil && math.Abs(v) < usableValue
 }
 
-// display is the unit to show values in, and by what they are to be multiplied.
+// display returns the unit for displaying values, and the factor to convert them.
 func display(want string, groups []*group, src definition.Source) (string, float64) {
 	unit := groups[0].unit
 	if src.Each == "count" {
@@ -357,7 +358,7 @@ func box(values []float64, factor float64) *BoxPlot {
 	return b
 }
 
-// thin takes some of many, evenly, the first and the last among them.
+// thin returns some of many values, evenly spaced, including the first and the last.
 func thin(xs []float64, most int) []float64 {
 	if len(xs) <= most {
 		return xs

@@ -73,7 +73,8 @@ func withUnit(v float64, unit string) string {
 // the direction of writing among them, become spaces.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == unicode.ReplacementChar || r == 0xfffe || r == 0xffff {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl,
+			unicode.Zp) || r == unicode.ReplacementChar || r == 0xfffe || r == 0xffff {
 			return ' '
 		}
 		return r

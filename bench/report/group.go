@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// group is all repetitions with the same levels of the dimensions that were asked for.
+// group is all repetitions with the same levels of the requested dimensions.
 type group struct {
 	levels []string
 	unit   string
@@ -29,13 +29,13 @@ type round struct {
 	number int
 }
 
-// repetition is what counts once in a group: a run, or all runs of a round.
+// repetition counts once in a group: a run, or all runs of a round.
 type repetition struct {
 	slot  slot
 	parts []*part
 }
 
-// part is what one run gave for a group.
+// part is one run's contribution to a group.
 type part struct {
 	run        int
 	values, at []float64
@@ -86,12 +86,12 @@ func (d *data) take(groups map[string]*group, dimensions []string, s *result.Sam
 	}
 }
 
-// sums are the words for what stands for a run that are less where a part of it is missing.
+// sums are the aggregates that are too small if a part of a run is missing.
 var sums = []string{"sum", "count"}
 
-// fail holds samples that failed against the groups to which they belong. Of runs that are summed
-// up what the others gave is dropped: it is less than the sum, or the count. A probe belongs to
-// what it has given values for elsewhere.
+// fail adds failed samples to the groups to which they belong. In runs that are summed up, the
+// values of the other samples are dropped: they are less than the sum or the count. A probe belongs
+// to the groups for which it has values elsewhere.
 func (d *data) fail(groups map[string]*group, src definition.Source, dimensions []string) {
 	gives := map[string]bool{}
 	for i := range d.counted {
@@ -100,7 +100,8 @@ func (d *data) fail(groups map[string]*group, src definition.Source, dimensions 
 	}
 	for i := range d.counted {
 		s := &d.counted[i]
-		if s.Failure == "" || !gives[s.Probe] || src.Probe != "" && s.Probe != src.Probe || !d.holds(src.Where, s, nil) {
+		if s.Failure == "" || !gives[s.Probe] || src.Probe != "" && s.Probe != src.Probe || !d.holds(src.Where, s,
+			nil) {
 			continue
 		}
 		for key, g := range groups {
@@ -118,8 +119,8 @@ func (d *data) fail(groups map[string]*group, src definition.Source, dimensions 
 	}
 }
 
-// mayBelong says whether a failed sample is of the levels; labels, which it does not have, are
-// taken to fit.
+// mayBelong reports whether a failed sample may have the given levels; labels, which it lacks,
+// count as matching.
 func (d *data) mayBelong(s *result.Sample, dimensions, levels []string) bool {
 	for i, dim := range dimensions {
 		if level, ok := d.level(s, nil, dim); ok && level != levels[i] {
@@ -182,8 +183,8 @@ func (r *repetition) share() (count, of int) {
 	return count, of
 }
 
-// one is what stands for a repetition: the mean of its values, and of a share that of all its
-// packets. Where something else is to stand for each run, a round is the mean of its runs.
+// one returns the value of a repetition: the mean of its values, or for a share that of all its
+// packets. With another aggregate per run, a round is the mean of its runs.
 func (r *repetition) one(each string) float64 {
 	if each == "" || each == definition.Mean {
 		count, of := r.share()
@@ -241,7 +242,7 @@ func (g *group) share() (count, of int) {
 	return count, of
 }
 
-// judged is the verdict on a run: it is as bad as the worst of the samples that are taken together.
+// judged returns the verdict on a run: that of its worst sample.
 func (p *part) judged() environment.Verdict {
 	var all []environment.Verdict
 	for _, v := range p.verdicts {
@@ -258,8 +259,8 @@ func (g *group) runs() (out []*part) {
 	return out
 }
 
-// judged are the verdicts on the runs of a group, also where a round of them is one repetition; and
-// on those that failed.
+// judged returns the verdicts on the runs of a group, even if a round of them is one repetition,
+// and on those that failed.
 func (g *group) judged() (out []environment.Verdict) {
 	for _, p := range g.runs() {
 		out = append(out, p.judged())
@@ -267,5 +268,5 @@ func (g *group) judged() (out []environment.Verdict) {
 	return append(out, g.failed...)
 }
 
-// verdict is that on what the runs of a group say together.
+// verdict returns the combined verdict on the runs of a group.
 func (g *group) verdict() environment.Verdict { return environment.Together(g.judged()...) }

@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/bench/report/definition"
 )
 
-// Margins are up to which differences do not matter, by metric; "" is for all others.
+// Margins are the largest differences that do not matter, by metric; "" is for all others.
 type Margins map[string]definition.Margin
 
 // ParseMargins reads 5%, 0.2ms, rtt=0.2ms and loss=0.1pp (percentage points).
@@ -44,7 +44,7 @@ func (m Margins) among(sources []definition.Source) Margins {
 	return out
 }
 
-// of is the margin in the metric's unit; 0 where there is none that fits.
+// of returns the margin in the metric's unit; 0: none applies.
 func (m Margins) of(metric, unit string, mean float64) float64 {
 	margin, ok := m[metric]
 	if !ok {
@@ -56,7 +56,7 @@ func (m Margins) of(metric, unit string, mean float64) float64 {
 	return margin.In(unit)
 }
 
-// check says which margins are of none of the rows: a metric or a unit is misspelt then.
+// check reports margins that apply to no row: a metric or a unit is misspelt.
 func (m Margins) check(rows []CompareRow) error {
 	var errs []error
 	for _, metric := range slices.Sorted(maps.Keys(m)) {
@@ -71,7 +71,8 @@ func (m Margins) check(rows []CompareRow) error {
 			errs = append(errs, fmt.Errorf("--margin %s=…: there is nothing to compare with it", name(metric)))
 		case margin.Share == 0 && !slices.ContainsFunc(units, func(u string) bool { return margin.In(u) > 0 }):
 			slices.Sort(units)
-			errs = append(errs, fmt.Errorf("--margin %s: it is in %s, and what is compared is in %s", name(cmp.Or(metric, "of all")), name(margin.Unit), name(strings.Join(slices.Compact(units), ", "))))
+			errs = append(errs, fmt.Errorf("--margin %s: it is in %s, and what is compared is in %s",
+				name(cmp.Or(metric, "of all")), name(margin.Unit), name(strings.Join(slices.Compact(units), ", "))))
 		}
 	}
 	return errors.Join(errs...)

@@ -1,6 +1,6 @@
-// Package report makes of a result what people read: tables and figures with intervals, how far
-// they can be trusted, and the numbers of others beside them. It draws nothing: bench/report/page
-// writes the page, bench/report/draw the pictures.
+// Package report makes a report of a result: tables and figures with intervals, their fidelity, and
+// published numbers beside them. It draws nothing: bench/report/page writes the page,
+// bench/report/draw the pictures.
 package report
 
 import (
@@ -11,7 +11,7 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// Report is what there is to say of a result.
+// Report is the report of a result.
 type Report struct {
 	Path        string
 	Name, Title string
@@ -22,12 +22,12 @@ type Report struct {
 	Topology    string
 	Factors     []result.Factor
 	Probes      []Probe
-	Runs, Done  int      // that there were to be, and that there are
-	LeftOut     []string // of the experiment, for want of what the machine does not have; with the reasons
+	Runs, Done  int      // planned, and made
+	LeftOut     []string // parts of the experiment not run because the machine lacks something; with the reasons
 	Repetitions int      // the most of any cell
-	Wanted      int      // repetitions that the experiment has, where fewer were to be made
-	Notes       []string // what there is to know of all of it
-	Quick       bool     // few levels, to see that all works
+	Wanted      int      // repetitions in the experiment, if fewer were planned
+	Notes       []string // on the whole result
+	Quick       bool     // few levels, for a quick trial
 	Samples     int
 	Interrupted bool
 
@@ -39,11 +39,11 @@ type Report struct {
 	Compared []*Comparison // the first place with each of the others
 
 	Levels   map[environment.Level]int // samples by verdict
-	Reasons  []Reason                  // that were given for doubtful and bad ones
+	Reasons  []Reason                  // given for doubtful and bad ones
 	Failures []Failure
 	failed   int // samples
 	Warnings warned
-	Unseen   []Unseen // what could not be watched
+	Unseen   []Unseen // what could not be observed
 	Outliers []Outlier
 
 	Environment environment.Record
@@ -57,7 +57,7 @@ type Probe struct {
 	Metrics    []string
 }
 
-// Reason is one that verdicts gave: of one level, with the text of one sample as an example.
+// Reason is a reason for verdicts of one level, with the text of one sample as an example.
 type Reason struct {
 	Level   environment.Level
 	Code    string
@@ -65,7 +65,7 @@ type Reason struct {
 	Samples int
 }
 
-// Unseen is what the machine did not tell: in some samples, or (0) of its environment.
+// Unseen is what the machine did not report: in some samples, or (0) about its environment.
 type Unseen struct {
 	Text    string
 	Samples int
@@ -79,7 +79,7 @@ type Failure struct {
 	Runs  []int
 }
 
-// Warning is what statistics say of some values.
+// Warning is a warning of the statistics about some values.
 type Warning struct {
 	Code, Text string
 	Where      []string
@@ -93,8 +93,8 @@ type Outlier struct {
 	Far   bool
 }
 
-// Table is ready to be printed. Each row has as many cells as there are columns; the first Heads of
-// each are names of levels.
+// Table is ready for printing. Each row has a cell per column; the first Heads cells are names of
+// levels.
 type Table struct {
 	ID       string   `json:"id"`
 	Title    string   `json:"title"`
@@ -119,7 +119,7 @@ type Cell struct {
 	Level environment.Level `json:"level,omitempty"` // "" of names
 }
 
-// Fidelity is the verdict on all that a table or a figure shows.
+// Fidelity is the verdict on everything that a table or a figure shows.
 type Fidelity struct {
 	Level   environment.Level
 	Samples int // that it is made of
@@ -182,7 +182,7 @@ type Point struct {
 	Box    *BoxPlot          `json:"box,omitempty"`
 }
 
-// BoxPlot is quartiles, and the values furthest out within 1.5 times their distance (Tukey).
+// BoxPlot has quartiles, and the extreme values within 1.5 times the interquartile range (Tukey).
 type BoxPlot struct {
 	Low    float64   `json:"low"`
 	Q1     float64   `json:"q1"`
@@ -200,13 +200,13 @@ type Trace struct {
 	Y   []float64 `json:"y"`
 }
 
-// Event is something that happened, in the middle of the runs.
+// Event is something that happened, at the median time over the runs.
 type Event struct {
 	At   float64 `json:"at"`
 	What string  `json:"what"`
 }
 
-// ByLevel are the levels that there are, the best first, with how many samples have them.
+// ByLevel returns the levels, the best first, with their numbers of samples.
 func (r *Report) ByLevel() (out []Fidelity) {
 	for _, level := range []environment.Level{environment.Good, environment.Doubtful, environment.Bad} {
 		if n := r.Levels[level]; n > 0 {
@@ -219,8 +219,8 @@ func (r *Report) ByLevel() (out []Fidelity) {
 // FailedSamples counts those that failed, whether their reasons are listed or not.
 func (r *Report) FailedSamples() int { return r.failed }
 
-// UnlistedFailures counts those of FailedSamples whose reasons are not in Failures: there are too
-// many different ones.
+// UnlistedFailures counts those of FailedSamples that are not in Failures, because there are too
+// many different reasons.
 func (r *Report) UnlistedFailures() int {
 	n := r.failed
 	for _, f := range r.Failures {

@@ -11,17 +11,17 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// comparison is where one thing is compared with another, or with a limit.
+// comparison is a comparison of one thing with another, or with a limit, at one place.
 type comparison struct {
 	name  string
 	why   string
 	more  string
-	above float64 // p that it is not above
-	below float64 // p that it is not below
+	above float64 // p value of the hypothesis that it is not above
+	below float64 // p value of the hypothesis that it is not below
 }
 
-// ordered judges above and below: it holds where it is shown at each place, and fails where the
-// opposite is shown at one of them.
+// ordered tests above and below: it holds if it is shown at each place, and fails if the opposite
+// is shown at one.
 func (d *data) ordered(out *Trend, t definition.Trend) {
 	places := d.comparePlaces(t)
 	if len(places) == 0 {
@@ -58,7 +58,8 @@ func (d *data) ordered(out *Trend, t definition.Trend) {
 	case contrary != nil:
 		out.Outcome, out.Why = Fails, contrary.name+contrary.why
 	default:
-		out.Outcome, out.Why = CannotTell, fmt.Sprintf("shown at %d of %s; not at %s%s%s", holds, words.Plural(len(places), "place"), first.name, first.why, first.more)
+		out.Outcome, out.Why = CannotTell, fmt.Sprintf("shown at %d of %s; not at %s%s%s", holds,
+			words.Plural(len(places), "place"), first.name, first.why, first.more)
 		if len(places) == 1 {
 			out.Why = first.name + first.why + first.more
 		}
@@ -117,8 +118,8 @@ func (d *data) both(t definition.Trend, groups []*group, dims []string) (out [][
 	return out
 }
 
-// otherSide is what a statement compares with: what the two conditions do not say otherwise holds
-// for both.
+// otherSide returns what a statement compares with; parts of its condition that the other side does
+// not override hold for both.
 func otherSide(t definition.Trend) definition.Source {
 	other := t.Source
 	other.Where = slices.Clone(t.Than)
@@ -141,7 +142,7 @@ func placeName(dims, levels []string) string {
 	return strings.Join(words, ", ") + ": "
 }
 
-// against tests one group against another, shifted by what does not matter.
+// against tests one group against another, shifted by the margin.
 func (d *data) against(t definition.Trend, g, h *group, dims []string, unit string, factor float64) comparison {
 	x, y, paired := twoGroups(g, h, t.Source)
 	a, b := mean(x), mean(y)
@@ -171,12 +172,13 @@ func (d *data) against(t definition.Trend, g, h *group, dims []string, unit stri
 	return p
 }
 
-// againstLimit takes the interval of the mean: a one-sided test of 2.5 %.
+// againstLimit uses the interval of the mean: a one-sided test of 2.5 %.
 func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit string, factor float64) comparison {
 	values := g.values(t.Source)
 	s := d.summary(values)
 	i := d.interval(g, s, t.Source, definition.Mean)
-	p := comparison{name: placeName(dims, g.levels), above: 1, below: 1, more: fmt.Sprintf("; %s cannot tell", words.Plural(len(values), "repetition"))}
+	p := comparison{name: placeName(dims, g.levels), above: 1, below: 1,
+		more: fmt.Sprintf("; %s cannot tell", words.Plural(len(values), "repetition"))}
 	p.why = withUnit(s.Mean*factor, unit)
 	if i != nil {
 		p.why += " " + Interval(i, factor)

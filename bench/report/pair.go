@@ -10,14 +10,14 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// slot is what repetitions have in common that were measured directly one after another.
+// slot identifies repetitions that were measured directly one after another.
 type slot struct {
 	number int // of the repetition, or of the round where that is one
 	pair   string
 }
 
-// pairs returns the values of two groups that were measured directly one after another, in the
-// same order; false where there are none, or values are not one a repetition.
+// pairs returns the values of two groups that were measured directly one after another, in the same
+// order; false: there are none, or there are several values per repetition.
 func pairs(a, b *group, src definition.Source) (x, y []float64, ok bool) {
 	if src.Of == definition.Values {
 		return nil, nil, false
@@ -63,8 +63,7 @@ func standardError(x, y []float64, paired bool) float64 {
 }
 
 // differs returns the difference of the means of x and y, and the p value of a two-sided t test
-// that it is shift. Without any spread the difference is what it is: p is 0, or 1 where there is
-// none.
+// that it is shift. Without any spread, p is 1 if the difference equals shift, otherwise 0.
 func differs(x, y []float64, paired bool, shift float64) (difference, p float64, err error) {
 	shifted := scaled(y, 1)
 	for i := range shifted {
@@ -85,8 +84,8 @@ func differs(x, y []float64, paired bool, shift float64) (difference, p float64,
 	return difference, t.P, err
 }
 
-// needed is about how many repetitions tell a difference from what it is tested against, in 80 % of
-// all cases; 0 where there is no saying, or nobody would measure as often.
+// needed returns about how many repetitions would show a difference with a power of 80 %; 0:
+// unknown, or unreasonably many.
 func needed(n int, standardError, distance float64) int {
 	const z = 1.96 + 0.84
 	more := float64(n) * math.Pow(z*standardError/distance, 2)
@@ -96,5 +95,5 @@ func needed(n int, standardError, distance float64) int {
 	return max(n+1, enough, int(math.Ceil(more)))
 }
 
-// enough values are those from which on conclusions are drawn.
+// enough is the number of values from which on conclusions are drawn.
 const enough = 5

@@ -9,7 +9,7 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// Paper is what others have published, beside what was measured here.
+// Paper is what others have published, beside our measurements.
 type Paper struct {
 	Source  string      `json:"source"`
 	Note    string      `json:"note,omitempty"`
@@ -24,7 +24,7 @@ func (p *Paper) Values() string {
 	return "Our values are means of the repetitions, also where a figure or a table has medians."
 }
 
-// Counted is how many statements came to something.
+// Counted is a number of statements with the same outcome.
 type Counted struct {
 	Outcome Outcome
 	Count   int
@@ -46,7 +46,7 @@ func (p *Paper) Outcomes() (out []Counted) {
 	return out
 }
 
-// Published is a number of theirs, with ours.
+// Published is a published number beside ours.
 type Published struct {
 	Metric   string            `json:"metric"`
 	Where    string            `json:"where"`
@@ -56,7 +56,7 @@ type Published struct {
 	Interval string            `json:"interval,omitempty"`
 	N        int               `json:"n"`
 	Ratio    string            `json:"ratio,omitempty"`   // ours to theirs
-	Outcome  Outcome           `json:"outcome,omitempty"` // where the paper's number says how far off ours may be; else ""
+	Outcome  Outcome           `json:"outcome,omitempty"` // if the definition says how far off ours may be; otherwise ""
 	Within   string            `json:"within,omitempty"`
 	Level    environment.Level `json:"level,omitempty"` // of ours
 }
@@ -78,9 +78,10 @@ func (d *data) paper(p *definition.Paper) *Paper {
 	return out
 }
 
-// beside puts ours beside theirs.
+// beside puts a published number beside ours.
 func (d *data) beside(n definition.Number) Published {
-	out := Published{Metric: metricTitle(n.Source), Where: describe(n.Where), Unit: name(n.Unit), Theirs: exact(n.Value)}
+	out := Published{Metric: metricTitle(n.Source), Where: describe(n.Where), Unit: name(n.Unit),
+		Theirs: exact(n.Value)}
 	groups := d.pick(n.Source, nil)
 	if len(groups) == 0 {
 		return out
@@ -115,7 +116,7 @@ func (d *data) beside(n definition.Number) Published {
 	return out
 }
 
-// near says whether the whole interval lies within what is allowed.
+// near reports whether the whole interval lies within the tolerance.
 func near(n definition.Number, i *stats.Interval, factor float64) Outcome {
 	margin := n.Within * math.Abs(n.Value)
 	switch {
@@ -136,7 +137,8 @@ func (d *data) published(f *Figure, def *definition.Figure, unit string) {
 	}
 	for _, n := range d.definition.Paper.Numbers {
 		factor, ok := definition.Convert(n.Unit, unit)
-		if n.Metric != def.Metric || n.Probe != "" && def.Probe != "" && n.Probe != def.Probe || !ok || !fits(n.Where, def) {
+		if n.Metric != def.Metric || n.Probe != "" && def.Probe != "" && n.Probe != def.Probe || !ok || !fits(n.Where,
+			def) {
 			continue
 		}
 		x, ok := f.position(def.X, n.Where.Get(def.X))
@@ -152,7 +154,8 @@ func (d *data) published(f *Figure, def *definition.Figure, unit string) {
 			}
 		}
 		s := f.series(seriesName(def.Series, levels) + paperMark)
-		s.Points = append(s.Points, Point{X: x, Name: name(n.Where.Get(def.X)[0]), Y: n.Value * factor, Low: stats.None, High: stats.None})
+		s.Points = append(s.Points, Point{X: x, Name: name(n.Where.Get(def.X)[0]), Y: n.Value * factor, Low: stats.None,
+			High: stats.None})
 		s.Paper = true
 	}
 	for i := range f.Series {
@@ -163,8 +166,8 @@ func (d *data) published(f *Figure, def *definition.Figure, unit string) {
 	}
 }
 
-// together has one point at each place: the mean of the numbers that are there, of levels that the
-// figure does not tell apart.
+// together merges points at the same place into their mean: numbers for levels that the figure does
+// not distinguish.
 func (f *Figure) together(points []Point) (out []Point) {
 	slices.SortStableFunc(points, func(a, b Point) int { return int(compare(a.X, b.X)) })
 	for from := 0; from < len(points); {
@@ -187,8 +190,7 @@ func (f *Figure) together(points []Point) (out []Point) {
 // paperMark keeps the paper's series apart while they are made; no name can hold it.
 const paperMark = "\x00"
 
-// fits says whether a number may stand in a figure: its levels are not those that the figure leaves
-// out.
+// fits reports whether a number belongs in a figure: none of its levels is excluded there.
 func fits(c definition.Condition, def *definition.Figure) bool {
 	for _, l := range c {
 		if allowed := def.Where.Get(l.Dimension); allowed != nil && !slices.ContainsFunc(l.Any, func(a string) bool { return slices.Contains(allowed, a) }) {

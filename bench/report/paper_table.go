@@ -9,11 +9,11 @@ import (
 	"trivet.dev/trivet/measure/environment"
 )
 
-// manyNumbers are how many of one metric a paper has in a table, not in its text; they are shown as
-// one, too.
+// manyNumbers is the number of published values of one metric from which on they are assumed to be
+// a table in the paper, and are shown as one.
 const manyNumbers = 12
 
-// numberTable is numbers of one metric, of which the levels of one dimension stand side by side.
+// numberTable is a table of numbers of one metric, with the levels of one dimension side by side.
 type numberTable struct {
 	dims    []string
 	wide    int // index of the dimension that is side by side
@@ -23,8 +23,7 @@ type numberTable struct {
 	all     []Published
 }
 
-// tables makes tables of the numbers that are as many as only tables have, and returns those that
-// are left.
+// tables makes tables of the numbers that are numerous enough, and returns the others.
 func (p *Paper) tables(numbers []definition.Number, beside []Published) (left []Published) {
 	var kinds []string
 	byKind := map[string][]int{}
@@ -55,8 +54,8 @@ func dimensionsOf(c definition.Condition) (out []string) {
 	return out
 }
 
-// newNumberTable is nil where the numbers are few, where any is judged by itself, or where they
-// make no table.
+// newNumberTable returns nil if the numbers are few, if any is judged by itself, or if they do not
+// form a table.
 func newNumberTable(numbers []definition.Number, beside []Published, of []int) *numberTable {
 	if len(of) < manyNumbers {
 		return nil
@@ -106,8 +105,8 @@ func distinct(cells [][]string, which func(at int) bool) (out [][]string) {
 	return out
 }
 
-// table has three rows for what was measured here as well, theirs, ours and the ratio, and one for
-// what was not.
+// table has three rows for numbers that were measured here as well (theirs, ours and the ratio),
+// and one for others.
 func (t *numberTable) table() Table {
 	first := t.all[0]
 	out := Table{Title: first.Metric, Unit: first.Unit, Heads: len(t.dims), Fidelity: Fidelity{Level: environment.Good}}

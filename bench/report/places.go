@@ -17,12 +17,13 @@ import (
 // placeFactor is what the place of a result is called where it is a factor.
 const placeFactor = "place"
 
-// SideBySide makes a report of each experiment of which there are results of several places: its
-// figures and tables with the place as one factor more, and comparisons of the first place with the
-// others; and the results that they are of. A report is said to be beside the file of the first of
-// its results. paths are the results' files; forms are those that BuildAs takes, by the
-// experiments' names.
-func SideBySide(runs []*result.Run, paths []string, forms map[string]*definition.Definition, margins Margins) (out []*Report, of []*result.Run, err error) {
+// SideBySide makes a report of each experiment with results from several places: its figures and
+// tables with the place as an additional factor, and comparisons of the first place with the
+// others; and returns the results that they cover. A report belongs beside the file of the first of
+// its results. paths are the results' files; forms are definitions as for BuildAs, by experiment
+// name.
+func SideBySide(runs []*result.Run, paths []string, forms map[string]*definition.Definition,
+	margins Margins) (out []*Report, of []*result.Run, err error) {
 	for _, group := range byExperiment(runs) {
 		all := joined(group)
 		dir := filepath.Dir(paths[slices.Index(runs, group[0])])
@@ -55,8 +56,8 @@ func byExperiment(runs []*result.Run) (out [][]*result.Run) {
 
 func placeOf(run *result.Run) string { return run.Header.Environment.Place.Name() }
 
-// sameButPlace says whether two results are of one experiment, wherever it took place. How often
-// each was measured does not matter.
+// sameButPlace reports whether two results are of one experiment, whatever the place and the
+// numbers of repetitions.
 func sameButPlace(a, b result.Header) bool {
 	x, y := a.Experiment, b.Experiment
 	return x.Name == y.Name && x.Text == y.Text && slices.EqualFunc(x.Topologies, y.Topologies, func(s, t result.TopologyFile) bool {
@@ -64,7 +65,8 @@ func sameButPlace(a, b result.Header) bool {
 	})
 }
 
-func sideBySide(dir string, runs []*result.Run, all *result.Run, form *definition.Definition, margins Margins) (*Report, error) {
+func sideBySide(dir string, runs []*result.Run, all *result.Run, form *definition.Definition, margins Margins) (*Report,
+	error) {
 	var places []string
 	for _, run := range runs {
 		places = append(places, placeOf(run))
@@ -78,7 +80,8 @@ func sideBySide(dir string, runs []*result.Run, all *result.Run, form *definitio
 	sources := compared(form, newData(runs[0]))
 	margins = margins.among(sources)
 	for i := 1; i < len(runs); i++ {
-		c, err := Compare(CompareOptions{A: runs[0], B: runs[i], Names: [2]string{places[0], places[i]}, Margins: margins, Sources: sources})
+		c, err := Compare(CompareOptions{A: runs[0], B: runs[i], Names: [2]string{places[0], places[i]},
+			Margins: margins, Sources: sources})
 		switch {
 		case errors.Is(err, errNothingCommon):
 			r.Problems = append(r.Problems, err.Error())
@@ -118,8 +121,8 @@ func compared(form *definition.Definition, d *data) (out []definition.Source) {
 	return out[:min(len(out), maxDefault)]
 }
 
-// withPlace is a form in which the place tells values apart. What others have published stands
-// beside each place by itself.
+// withPlace returns a definition that distinguishes places. Published numbers are beside each
+// place.
 func withPlace(form *definition.Definition) *definition.Definition {
 	out := &definition.Definition{}
 	for _, f := range form.Figures {
@@ -138,7 +141,7 @@ func withPlace(form *definition.Definition) *definition.Definition {
 	return out
 }
 
-// joined is results of one experiment in several places as one, with the place as its last factor.
+// joined merges results of one experiment in several places, with the place as the last factor.
 func joined(runs []*result.Run) *result.Run {
 	first := runs[0].Header
 	out := &result.Run{Header: first, ByRound: runs[0].ByRound}
@@ -176,7 +179,8 @@ func placesDiffer(names [2]string, a, b *environment.Place) string {
 	if a == nil || b == nil || a.Same(b) {
 		return ""
 	}
-	return fmt.Sprintf("The place is what differs: %s is %s, %s is %s.", name(names[0]), describePlace(a), name(names[1]), describePlace(b))
+	return fmt.Sprintf("The place is what differs: %s is %s, %s is %s.", name(names[0]), describePlace(a),
+		name(names[1]), describePlace(b))
 }
 
 func describePlace(p *environment.Place) string {

@@ -8,8 +8,9 @@ import (
 	"trivet.dev/trivet/measure/environment"
 )
 
-// Spread is a deviation or variance of theirs, with ours: computed as theirs, of the means of
-// levels, and of all repetitions of these levels together, as everywhere else in a report.
+// Spread is a published deviation or variance beside ours, which is computed in the same way, from
+// the means of levels, and also from all repetitions of these levels together, as elsewhere in a
+// report.
 type Spread struct {
 	Metric string            `json:"metric"`
 	Of     string            `json:"of"`   // deviation or variance
@@ -18,14 +19,14 @@ type Spread struct {
 	Unit   string            `json:"unit"` // of the deviation
 	Theirs string            `json:"theirs"`
 	Ours   string            `json:"ours"`             // "" where it was not measured
-	Means  int               `json:"means"`            // how many levels of ours that is
+	Means  int               `json:"means"`            // number of levels in ours
 	Ratio  string            `json:"ratio,omitempty"`  // ours to theirs
-	Pooled string            `json:"pooled,omitempty"` // ours of all repetitions
-	N      int               `json:"n"`                // how many these are
+	Pooled string            `json:"pooled,omitempty"` // ours, from all repetitions
+	N      int               `json:"n"`                // number of repetitions
 	Level  environment.Level `json:"level,omitempty"`  // of ours
 }
 
-// spreads puts ours beside theirs, in a table for each kind.
+// spreads puts published spreads beside ours, in a table for each kind.
 func (p *Paper) spreads(d *data, all []definition.Spread) {
 	type kind struct{ metric, of, over, unit string }
 	var kinds []kind
@@ -37,8 +38,9 @@ func (p *Paper) spreads(d *data, all []definition.Spread) {
 		t := tables[k]
 		if t == nil {
 			kinds = append(kinds, k)
-			t = &Table{Title: shown.title(), Unit: shown.squared(), Heads: 1, Fidelity: Fidelity{Level: environment.Good},
-				Columns: []string{"", "theirs", "ours", "ours / theirs", "of all ours"}}
+			t = &Table{Title: shown.title(), Unit: shown.squared(), Heads: 1,
+				Fidelity: Fidelity{Level: environment.Good},
+				Columns:  []string{"", "theirs", "ours", "ours / theirs", "of all ours"}}
 			tables[k] = t
 		}
 		t.Rows = append(t.Rows, shown.row())
@@ -75,9 +77,10 @@ func sizesOf(spreads []Spread) string {
 	return text
 }
 
-// spread puts ours beside theirs.
+// spread puts a published spread beside ours.
 func (d *data) spread(s definition.Spread) Spread {
-	out := Spread{Metric: metricTitle(s.Source), Of: s.Of, Over: name(s.Over), Where: describe(s.Where), Unit: name(s.Unit), Theirs: exact(s.Value)}
+	out := Spread{Metric: metricTitle(s.Source), Of: s.Of, Over: name(s.Over), Where: describe(s.Where),
+		Unit: name(s.Unit), Theirs: exact(s.Value)}
 	groups := d.pick(s.Source, []string{s.Over})
 	if len(groups) < 2 {
 		return out
@@ -99,7 +102,8 @@ func (d *data) spread(s definition.Spread) Spread {
 		for i := range values {
 			values[i] *= factor
 		}
-		means, all, verdicts = append(means, d.summary(values).Mean), append(all, values...), append(verdicts, g.verdict())
+		means, all, verdicts = append(means, d.summary(values).Mean), append(all, values...), append(verdicts,
+			g.verdict())
 	}
 	number := func(of []float64) float64 {
 		if summary := d.summary(of); s.Of == definition.Variance {

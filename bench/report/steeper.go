@@ -10,8 +10,8 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// steeper judges whether one thing grows by larger factors along another than a second one does: by
-// the slopes of their logarithms, one of each repetition, and Welch's test of them.
+// steeper tests whether one thing grows by larger factors along another than a second one does:
+// Welch's test of the slopes of their logarithms, one slope per repetition.
 func (d *data) steeper(out *Trend, t definition.Trend) {
 	other := t
 	other.Source = otherSide(t)
@@ -26,7 +26,8 @@ func (d *data) steeper(out *Trend, t definition.Trend) {
 	}
 	grows := func(slopes []float64) string { return Number(math.Exp(mean(slopes)*(to-from))) + " times" }
 	out.Outcome = CannotTell
-	out.Why = fmt.Sprintf("by the slope of the logarithm, from %s to %s it becomes %s what it was, the other %s", Number(from), Number(to), grows(x), grows(y))
+	out.Why = fmt.Sprintf("by the slope of the logarithm, from %s to %s it becomes %s what it was, the other %s",
+		Number(from), Number(to), grows(x), grows(y))
 	if min(len(x), len(y)) < enough {
 		out.Why += d.more(x, y, false, 0)
 		return
@@ -43,8 +44,8 @@ func (d *data) steeper(out *Trend, t definition.Trend) {
 	}
 }
 
-// slopes are those of the logarithm of what a statement is about, along its factor, of each
-// repetition that has all levels; and the first and the last place.
+// slopes returns the slopes of the logarithm of a statement's values along its factor, one per
+// repetition that has all levels; and the first and the last position.
 func (d *data) slopes(t definition.Trend) (out []float64, from, to float64, err error) {
 	groups, places := d.along(t)
 	if len(groups) < 2 {
@@ -70,7 +71,8 @@ func (d *data) slopes(t definition.Trend) (out []float64, from, to float64, err 
 			}
 			v := mean(values)
 			if !(v > 0) {
-				return nil, 0, 0, fmt.Errorf("%s has values that are not above 0, which have no logarithm", name(t.Metric))
+				return nil, 0, 0, fmt.Errorf("%s has values that are not above 0, which have no logarithm",
+					name(t.Metric))
 			}
 			logs[i] = math.Log(v)
 		}

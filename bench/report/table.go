@@ -85,7 +85,8 @@ func (b *tableBuilder) build() {
 	n := len(b.def.Rows)
 	rows, columns := b.levelsOf(0, n, b.def.Rows), b.levelsOf(n, n+len(b.def.Columns), b.def.Columns)
 	if len(rows) > maxRows || len(columns) > maxColumns {
-		b.table.Notes = append(b.table.Notes, fmt.Sprintf("The table is cut: it has %d rows and %d columns.", len(rows), len(columns)))
+		b.table.Notes = append(b.table.Notes, fmt.Sprintf("The table is cut: it has %d rows and %d columns.", len(rows),
+			len(columns)))
 		rows, columns = rows[:min(len(rows), maxRows)], columns[:min(len(columns), maxColumns)]
 	}
 	for _, dim := range b.def.Rows {
@@ -213,8 +214,9 @@ func (b *tableBuilder) number(s stats.Summary, value string) float64 {
 	if value == "variance" {
 		return float64(s.Variance) * b.factor * b.factor
 	}
-	return b.factor * map[string]float64{definition.Mean: s.Mean, definition.Median: s.Median, "deviation": float64(s.Deviation),
-		"min": s.Min, "max": s.Max, "p5": s.P5, "p95": s.P95, "p99": s.P99}[value]
+	return b.factor * map[string]float64{definition.Mean: s.Mean, definition.Median: s.Median,
+		"deviation": float64(s.Deviation),
+		"min":       s.Min, "max": s.Max, "p5": s.P5, "p95": s.P95, "p99": s.P99}[value]
 }
 
 // belowHeads name a row that stands below a table.
@@ -283,7 +285,8 @@ func (b *tableBuilder) gap(column []string, value string) Cell {
 	case definition.Median:
 		c.Text = Number((b.summary(x).Median - b.summary(y).Median) * b.factor)
 	case "interval":
-		compared, err := stats.Compare(x, y, stats.CompareOptions{Options: stats.Options{Seed: b.seed, Resamples: 1}, Paired: paired})
+		compared, err := stats.Compare(x, y, stats.CompareOptions{Options: stats.Options{Seed: b.seed, Resamples: 1},
+			Paired: paired})
 		c.Text = "–"
 		if err == nil && b.def.Of != definition.Values { // see data.interval
 			c.Text = Interval(compared.Interval, b.factor)

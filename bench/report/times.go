@@ -18,8 +18,8 @@ type verdict struct {
 	why, more string
 }
 
-// unite judges a statement that is to hold at each of several places: it does not where it fails at
-// one.
+// unite combines the verdicts of several places: the statement must hold at each, and fails if it
+// fails at one.
 func (out *Trend) unite(all []verdict, what string) {
 	holds := 0
 	var open *verdict
@@ -45,13 +45,14 @@ func (out *Trend) unite(all []verdict, what string) {
 	case len(all) == 1:
 		out.Outcome, out.Why = CannotTell, open.why+open.more
 	default:
-		out.Outcome, out.Why = CannotTell, fmt.Sprintf("shown at %d of %s; not at %s%s", holds, words.Plural(len(all), what), open.why, open.more)
+		out.Outcome, out.Why = CannotTell, fmt.Sprintf("shown at %d of %s; not at %s%s", holds,
+			words.Plural(len(all), what), open.why, open.more)
 	}
 }
 
-// times judges whether one thing is so many times another, by the interval of the ratio of the
-// means: it holds where that lies in the margin (which is an equivalence test), and fails where it
-// lies outside.
+// times tests whether one thing is so many times another, by the interval of the ratio of the
+// means: it holds if that lies within the margin (an equivalence test), and fails if it lies
+// outside.
 func (d *data) times(out *Trend, t definition.Trend) {
 	dims := d.placesOf(t)
 	places := d.both(t, d.pick(t.Source, dims), dims)
@@ -94,13 +95,13 @@ func ratio(t definition.Trend, x, y []float64, paired bool, places int, place st
 	return v
 }
 
-// linear judges whether the means of the levels lie on a line that rises or falls: it holds where
-// each is shown to be nearer to the line than a share of what the line rises, and fails where one
-// is shown not to be.
+// linear tests whether the levels' means lie on a rising or falling line: it holds if each is shown
+// to be closer to the line than a share of the line's rise, and fails if one is shown not to be.
 func (d *data) linear(out *Trend, t definition.Trend) {
 	groups, places := d.along(t)
 	if len(groups) < 3 {
-		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s; a line takes three", words.Plural(len(groups), "level"), name(t.Along))
+		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s; a line takes three",
+			words.Plural(len(groups), "level"), name(t.Along))
 		return
 	}
 	means, xs, ys := make([]float64, len(groups)), []float64{}, []float64{}
@@ -115,7 +116,8 @@ func (d *data) linear(out *Trend, t definition.Trend) {
 	rise := math.Abs(slope * (places[len(places)-1] - places[0]))
 	unit, factor := display(t.Unit, groups, t.Source)
 	tau, p := kendall(xs, ys)
-	line := fmt.Sprintf("%s → %s (Kendall's τ = %.2f, %s)", Number(means[0]*factor), withUnit(means[len(means)-1]*factor, unit), tau, P(p))
+	line := fmt.Sprintf("%s → %s (Kendall's τ = %.2f, %s)", Number(means[0]*factor),
+		withUnit(means[len(means)-1]*factor, unit), tau, P(p))
 	if p >= alpha {
 		out.Outcome, out.Why = CannotTell, line+": neither a rise nor a fall is shown"
 		return
@@ -123,7 +125,8 @@ func (d *data) linear(out *Trend, t definition.Trend) {
 	var all []verdict
 	for i, g := range groups {
 		off := means[i] - (at + slope*places[i])
-		v := verdict{outcome: CannotTell, why: fmt.Sprintf("%s %s: %s off the line, %s of its rise", name(t.Along), name(g.levels[0]), withUnit(off*factor, unit), percent(math.Abs(off)/rise))}
+		v := verdict{outcome: CannotTell, why: fmt.Sprintf("%s %s: %s off the line, %s of its rise", name(t.Along),
+			name(g.levels[0]), withUnit(off*factor, unit), percent(math.Abs(off)/rise))}
 		values := g.values(t.Source)
 		if len(values) < enough {
 			v.more = fmt.Sprintf("; too few: %s, take at least %d", words.Plural(len(values), "repetition"), enough)

@@ -31,7 +31,7 @@ func perTrace(traces int) int {
 	return max(2, min(maxTrace, maxPoints/max(1, traces)))
 }
 
-// MarshalJSON writes a trace for the page: six digits are more than can be seen.
+// MarshalJSON writes a trace for the page, with six digits, which is more than can be seen.
 func (t Trace) MarshalJSON() ([]byte, error) {
 	type plain Trace
 	t.X, t.Y = rounded(t.X), rounded(t.Y)
@@ -46,7 +46,7 @@ func rounded(xs []float64) []float64 {
 	return out
 }
 
-// finish says of a figure what only all of it tells, and makes its table.
+// finish completes a figure with what depends on all of it, and makes its table.
 func (f *Figure) finish() {
 	if f.Zero = f.zero(); f.Zero {
 		f.Notes = append(f.Notes, "All values are 0.")
@@ -54,12 +54,13 @@ func (f *Figure) finish() {
 	f.Data = f.rows()
 }
 
-// zero says whether all values of ours are 0; of a distribution those are its x.
+// zero reports whether all values of ours are 0; of a distribution those are its x.
 func (f *Figure) zero() bool {
 	some, other := false, func(v float64) bool { return v != 0 }
 	for _, s := range f.Series {
 		for _, p := range s.Points {
-			if !s.Paper && (p.Y != 0 || slices.ContainsFunc(p.Values, other) || p.Box != nil && (p.Box.Low != 0 || p.Box.High != 0 || len(p.Box.Out) > 0)) {
+			if !s.Paper && (p.Y != 0 || slices.ContainsFunc(p.Values,
+				other) || p.Box != nil && (p.Box.Low != 0 || p.Box.High != 0 || len(p.Box.Out) > 0)) {
 				return false
 			}
 			some = some || !s.Paper
@@ -135,8 +136,8 @@ func (d *data) courses(f *Figure, def *definition.Figure, groups []*group, facto
 	slices.SortStableFunc(f.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 }
 
-// course is a run's; of many values, the least and the greatest of each stretch stay, so that no
-// spike is lost.
+// course makes a run's trace; if there are many values, the least and the greatest of each interval
+// are kept, so that no spike is lost.
 func course(p *part, factor float64, most int) Trace {
 	order := make([]int, len(p.at))
 	for i := range order {
@@ -193,7 +194,8 @@ func (f *Figure) rows() [][]string {
 			series += " (paper)"
 		}
 		for _, p := range s.Points {
-			row := []string{series, p.Name, exact(p.Y), exact(float64(p.Low)), exact(float64(p.High)), fmt.Sprint(p.N), string(p.Level)}
+			row := []string{series, p.Name, exact(p.Y), exact(float64(p.Low)), exact(float64(p.High)), fmt.Sprint(p.N),
+				string(p.Level)}
 			if p.Box != nil {
 				row = append(row, exact(p.Box.Q1), exact(p.Box.Q3), exact(p.Box.Low), exact(p.Box.High))
 			}

@@ -13,10 +13,10 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// Outcome is what became of a statement.
+// Outcome is the result of testing a statement.
 type Outcome string
 
-// Outcomes. What was not shown is CannotTell, never Fails.
+// Outcomes. A statement that was not shown is CannotTell, never Fails.
 const (
 	Holds       Outcome = "holds"
 	Fails       Outcome = "does not hold"
@@ -24,14 +24,14 @@ const (
 	NotMeasured Outcome = "not measured"
 )
 
-// Trend is a published statement, with what our values say of it.
+// Trend is a published statement, tested with our values.
 type Trend struct {
 	Text    string            `json:"text"`   // in words
 	Tested  string            `json:"tested"` // what was tested
 	Outcome Outcome           `json:"outcome"`
 	Why     string            `json:"why"`
-	Theirs  string            `json:"theirs,omitempty"` // what their own numbers say, where there are some
-	Level   environment.Level `json:"level,omitempty"`  // of the samples that it is judged by
+	Theirs  string            `json:"theirs,omitempty"` // what the paper's own numbers say, if there are any
+	Level   environment.Level `json:"level,omitempty"`  // of the samples it is tested with
 }
 
 // alpha is the level of tests.
@@ -56,14 +56,14 @@ func (d *data) trend(t definition.Trend, paper *definition.Paper) Trend {
 	default:
 		d.ordered(&out, t)
 	}
-	out.Theirs = theirs(t, paper)
+	out.Theirs = paperSays(t, paper)
 	if out.Outcome != NotMeasured {
 		out.Level = d.trust(t)
 	}
 	return out
 }
 
-// trust is the verdict on all samples that a statement is judged by.
+// trust returns the verdict on all samples that a statement is tested with.
 func (d *data) trust(t definition.Trend) environment.Level {
 	var all []environment.Verdict
 	for _, src := range []definition.Source{t.Source, otherSide(t)} {
@@ -116,7 +116,7 @@ func signed(share float64) string {
 	return percent(share)
 }
 
-// along are the groups of a statement along its factor, with the places of their levels.
+// along returns a statement's groups along its factor, with the positions of their levels.
 func (d *data) along(t definition.Trend) (groups []*group, places []float64) {
 	groups = d.pick(t.Source, []string{t.Along})
 	numbers := !slices.ContainsFunc(groups, func(g *group) bool { return !isNumber(g.levels[0]) })
@@ -138,12 +138,13 @@ func number(s string) float64 {
 	return v
 }
 
-// monotone judges by Kendall's test over all repetitions, and by the change from the first level to
+// monotone applies Kendall's test to all repetitions, and checks the change from the first level to
 // the last.
 func (d *data) monotone(out *Trend, t definition.Trend) {
 	groups, places := d.along(t)
 	if len(groups) < 2 {
-		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s", words.Plural(len(groups), "level"), name(t.Along))
+		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s",
+			words.Plural(len(groups), "level"), name(t.Along))
 		return
 	}
 	var xs, ys []float64
@@ -164,7 +165,8 @@ func (d *data) monotone(out *Trend, t definition.Trend) {
 	if t.Is == definition.Falls {
 		real = -real
 	}
-	out.Why = fmt.Sprintf("%s → %s (%s; Kendall's τ = %.2f, %s)", Number(from*factor), withUnit(to*factor, unit), signed(real), tauSign(t.Is, tau), P(p))
+	out.Why = fmt.Sprintf("%s → %s (%s; Kendall's τ = %.2f, %s)", Number(from*factor), withUnit(to*factor, unit),
+		signed(real), tauSign(t.Is, tau), P(p))
 	switch small := d.equivalent(first, last, t.Within*math.Abs(from)); {
 	case small:
 		out.Outcome, out.Why = Fails, out.Why+": a change of less than "+percent(t.Within)
@@ -185,7 +187,7 @@ func tauSign(is string, tau float64) float64 {
 	return tau
 }
 
-// relative is a difference in shares of something; infinite of nothing.
+// relative returns a difference as a share of a value; infinite for 0.
 func relative(difference, of float64) float64 {
 	if difference == 0 {
 		return 0
@@ -212,7 +214,7 @@ func (d *data) equivalent(x, y []float64, margin float64) bool {
 	return err == nil && e.Equivalent
 }
 
-// more says how many repetitions would tell.
+// more says how many repetitions would be needed.
 func (d *data) more(x, y []float64, paired bool, shift float64) string {
 	n := min(len(x), len(y))
 	if n < enough {
@@ -225,12 +227,12 @@ func (d *data) more(x, y []float64, paired bool, shift float64) string {
 	return "; no reasonable number of repetitions would tell"
 }
 
-// flat holds where each two levels are equivalent, and fails where some two differ by more than the
-// margin.
+// flat holds if every two levels are equivalent, and fails if two differ by more than the margin.
 func (d *data) flat(out *Trend, t definition.Trend) {
 	groups, _ := d.along(t)
 	if len(groups) < 2 {
-		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s", words.Plural(len(groups), "level"), name(t.Along))
+		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s",
+			words.Plural(len(groups), "level"), name(t.Along))
 		return
 	}
 	var means []float64

@@ -70,7 +70,8 @@ func usage(u *environment.Usage, metric, name string) []result.Measurement {
 		}
 		return []result.Measurement{{Metric: metric, Unit: unit, Values: []float64{v}}}
 	}
-	shares := map[string]stats.Float{"busy": u.Busy, "busiest_look": u.BusiestLook, "busiest_core": u.BusiestCore, "user": u.User, "system": u.System,
+	shares := map[string]stats.Float{"busy": u.Busy, "busiest_look": u.BusiestLook, "busiest_core": u.BusiestCore,
+		"user": u.User, "system": u.System,
 		"softirq": u.SoftIRQ, "softirq_core": u.SoftIRQCore, "steal": u.Steal, "pressure": u.Pressure}
 	if v, ok := shares[name]; ok {
 		return one("1", float64(v))

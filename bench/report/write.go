@@ -112,7 +112,8 @@ func (f Fidelity) String() string {
 func (t *Table) LaTeX(to io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%% needs \\usepackage{booktabs}; in documents of pdfLaTeX before 2018 also \\usepackage[utf8]{inputenc}\n")
-	fmt.Fprintf(&b, "\\begin{table}\n  \\centering\n  \\caption{%s}\n  \\begin{tabular}{%s%s}\n    \\toprule\n", EscapeLaTeX(t.caption()), strings.Repeat("l", t.Heads), strings.Repeat("r", len(t.Columns)-t.Heads))
+	fmt.Fprintf(&b, "\\begin{table}\n  \\centering\n  \\caption{%s}\n  \\begin{tabular}{%s%s}\n    \\toprule\n",
+		EscapeLaTeX(t.caption()), strings.Repeat("l", t.Heads), strings.Repeat("r", len(t.Columns)-t.Heads))
 	var heads []string
 	for _, c := range t.Columns {
 		heads = append(heads, EscapeLaTeX(c))

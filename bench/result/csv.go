@@ -12,12 +12,13 @@ import (
 // columns stand before and after those of the factors.
 var (
 	columnsBefore = []string{"experiment", "run", "cell", "block", "pair", "repetition", "warm_up"}
-	columnsAfter  = []string{"probe", "kind", "started", "metric", "unit", "labels", "index", "at", "value", "count", "of", "fidelity", "events", "failure", "superseded", "round"}
+	columnsAfter  = []string{"probe", "kind", "started", "metric", "unit", "labels", "index", "at", "value", "count",
+		"of", "fidelity", "events", "failure", "superseded", "round"}
 )
 
-// CSV writes a table in long form: a line a value, with a column for each factor (named
-// factor.NAME). A sample that failed, or has no values, has one line without any, so that nothing
-// goes missing and nothing that failed is taken for a value: a loss of 0 before a crash.
+// CSV writes a table in long form: a line per value, with a column per factor (named factor.NAME).
+// A sample that failed or has no values gets one line without a value, so that nothing is missing,
+// and a failure is not mistaken for a value such as a loss of 0.
 func (run *Run) CSV(to io.Writer) error {
 	w := csv.NewWriter(to)
 	factors := run.factorNames()
@@ -55,7 +56,8 @@ func (run *Run) factorNames() (names []string) {
 }
 
 func (run *Run) csvSample(w *csv.Writer, s *Sample, factors []string, superseded bool) error {
-	before := []string{run.Header.Experiment.Name, strconv.Itoa(s.Run), s.Cell, strconv.Itoa(s.Block), s.Pair, strconv.Itoa(s.Repetition), strconv.FormatBool(s.WarmUp)}
+	before := []string{run.Header.Experiment.Name, strconv.Itoa(s.Run), s.Cell, strconv.Itoa(s.Block), s.Pair,
+		strconv.Itoa(s.Repetition), strconv.FormatBool(s.WarmUp)}
 	for _, f := range factors {
 		before = append(before, plain(s.Factors[f]))
 	}
@@ -100,7 +102,7 @@ func (run *Run) csvSample(w *csv.Writer, s *Sample, factors []string, superseded
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// plain writes a level as the experiment has it.
+// plain formats a level as in the experiment.
 func plain(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -21,11 +21,11 @@ type Run struct {
 	Header   Header
 	Resumes  []Resume
 	Samples  []Sample
-	Machines []Machines // that were made for it, as its lines tell: see Held
+	Machines []Machines // made for it, as recorded: see Held
 
-	ByRound bool // a report takes the repetitions of a cell in one round of a campaign together; not in the file
+	ByRound bool // set by the caller: a report merges the repetitions of a cell within one round of a campaign
 
-	Interrupted bool  // the last line was not written to its end, and is left out
+	Interrupted bool  // the last line was incomplete, and is left out
 	Size        int64 // bytes of whole lines
 }
 
@@ -49,7 +49,7 @@ func ReadFile(path string) (*Run, error) {
 	return run, nil
 }
 
-// lineError is what is wrong with a line.
+// lineError is an error in a line.
 type lineError struct {
 	number int // from 1
 	err    error
@@ -59,9 +59,9 @@ func (e *lineError) Error() string { return fmt.Sprintf("line %d: %s", e.number,
 
 func (e *lineError) Unwrap() error { return e.err }
 
-// Read reads a result. It fails on what is no result or of another schema, and on a line that is
-// broken, but for the last: that is what an interruption leaves. Lines of
-// kinds that it does not know are passed over.
+// Read reads a result. It fails if the input is no result or has another schema, and on a malformed
+// line except an incomplete last one, which an interruption leaves. Lines of unknown kinds are
+// skipped.
 func Read(from io.Reader) (*Run, error) {
 	run := &Run{}
 	lines := bufio.NewReaderSize(from, 1<<20)
@@ -86,8 +86,8 @@ func Read(from io.Reader) (*Run, error) {
 	return run, nil
 }
 
-// placeMade adds to the places of a result what its machines were that were made for it: those of
-// the last time, where they were made again.
+// placeMade adds the machines made for a result to its places; if they were made several times, the
+// last ones.
 func (run *Run) placeMade() {
 	var places []*environment.Place
 	add := func(e *environment.Record) {
@@ -159,8 +159,8 @@ func (run *Run) take(line []byte, number int) error {
 	return nil
 }
 
-// Counted returns the samples that figures are made of: no warm-ups, and of a probe that was
-// repeated because it failed, or was interrupted, the last.
+// Counted returns the samples that count: without warm-ups, and for a probe that was repeated
+// because it failed or was interrupted, the last one.
 func (run *Run) Counted() []Sample {
 	var out []Sample
 	for i, over := range run.superseded() {
@@ -171,7 +171,7 @@ func (run *Run) Counted() []Sample {
 	return out
 }
 
-// LeftOut is what the run left out when it was last begun or resumed.
+// LeftOut returns what the run left out when it was last begun or resumed.
 func (run *Run) LeftOut() []LeftOut {
 	if n := len(run.Resumes); n > 0 {
 		return run.Resumes[n-1].LeftOut
@@ -179,7 +179,7 @@ func (run *Run) LeftOut() []LeftOut {
 	return run.Header.LeftOut
 }
 
-// Held are the machines that were asked for, and of which no line says that they are removed.
+// Held returns the machines that were requested and are not recorded as removed.
 func (run *Run) Held() (out []Machines) {
 	for _, m := range run.Machines {
 		of := func(o Machines) bool { return o.Key == m.Key }
@@ -193,7 +193,7 @@ func (run *Run) Held() (out []Machines) {
 	return out
 }
 
-// Expected is how many runs there are to be: those of the plan but for those that are left out.
+// Expected returns the number of runs to be made: the plan's, without those left out.
 func (run *Run) Expected() int {
 	e := run.Header.Experiment
 	measured := map[string]map[int]bool{}
@@ -215,8 +215,7 @@ func (run *Run) Expected() int {
 	return expected
 }
 
-// superseded says of each sample whether a later one stands for it. Warm-ups count for nothing, and
-// stay.
+// superseded reports for each sample whether a later one replaces it. Warm-ups are never replaced.
 func (run *Run) superseded() []bool {
 	type key struct {
 		run   int
@@ -237,9 +236,9 @@ func (run *Run) superseded() []bool {
 	return out
 }
 
-// Mean is what stands for one repetition, unless something else is asked for: the mean of its
-// values, and of a share the share of all its packets. It is the one rule of the terminal, of
-// reports and of comparisons: a repetition counts once, however many values it has.
+// Mean is the default value of one repetition: the mean of its values, or for a share the share of
+// all its packets. The terminal, reports and comparisons all use it: a repetition counts once,
+// however many values it has.
 func Mean(values []float64, count, of int) float64 {
 	switch {
 	case of > 0:
@@ -257,7 +256,7 @@ func Mean(values []float64, count, of int) float64 {
 	return sum / float64(len(values))
 }
 
-// Values returns the values of a metric of a sample, of all its labels.
+// Values returns the values of a metric in a sample, for all its labels.
 func (s *Sample) Values(metric string) (out []float64) {
 	for _, m := range s.Measurements {
 		if m.Metric == metric {

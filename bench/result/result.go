@@ -1,6 +1,6 @@
-// Package result is the file that an experiment leaves: JSON Lines, which anything can
-// read. The first line is a Header, each further line a Sample (one probe, once) or a
-// Resume. docs/results.md describes the lines for readers in other languages.
+// Package result reads and writes the result file of an experiment: JSON Lines, which any language
+// can read. The first line is a Header, each further line a Sample (one run of a probe) or a
+// Resume. docs/results.md describes the format.
 package result
 
 import (
@@ -13,8 +13,8 @@ import (
 	"trivet.dev/trivet/measure/environment"
 )
 
-// Schema is the version of what is written here. Readers take files of this version; it
-// grows when a field changes its meaning or goes, not when one comes.
+// Schema is the version of the format. Readers accept this version only; it is incremented when a
+// field changes its meaning or is removed, not when one is added.
 const Schema = 1
 
 // Kinds of lines, in their field "record".
@@ -37,9 +37,8 @@ type Header struct {
 	LeftOut     []LeftOut          `json:"left_out,omitempty"`
 }
 
-// LeftOut is a part of the plan that was not run, because the machine does not have what it needs:
-// a controller that is not installed, a processor. It can be measured by a resumed run on a machine
-// that has it.
+// LeftOut is a part of the plan that was not run, because the machine lacks something: a controller
+// that is not installed, a processor. A run resumed on a machine that has it can measure it.
 type LeftOut struct {
 	What  string   `json:"what"`            // for people: "controller=pox", "probe ditg"
 	Why   string   `json:"why"`             // "pox is not installed"
@@ -75,13 +74,13 @@ type TopologyFile struct {
 	Text string `json:"text,omitempty"`
 }
 
-// Factor is what is varied, with its levels in the order of the file.
+// Factor is a factor of the experiment, with its levels in the file's order.
 type Factor struct {
 	Name   string   `json:"name"`
 	Levels []string `json:"levels"`
 }
 
-// Resume is written where a run goes on after an interruption, maybe in another environment.
+// Resume is written when a run continues after an interruption, possibly in another environment.
 type Resume struct {
 	Record      string             `json:"record"` // resume
 	Time        time.Time          `json:"time"`
@@ -90,10 +89,9 @@ type Resume struct {
 	LeftOut     []LeftOut          `json:"left_out,omitempty"` // from then on, in place of the header's
 }
 
-// Machines are those of a list that a provider makes for a run: a cloud's instances. There is a
-// line before they are asked for, one once they are there, and one when they are removed, all of
-// one key: so whatever ends a run, its result says what may be left of them. There is no secret in
-// it.
+// Machines records the machines that a provider makes for a run, such as a cloud's instances. A
+// line is written before they are requested, when they exist, and when they are removed, all with
+// one key: so however a run ends, its result shows what may be left. It contains no secret.
 type Machines struct {
 	Record  string          `json:"record"` // machines
 	State   string          `json:"state"`  // Asked, Made or Removed
@@ -142,18 +140,18 @@ type Sample struct {
 	Details      json.RawMessage      `json:"details,omitempty"` // what the tool said, where somebody may want it
 }
 
-// Failed is the code of the reason that a failure is.
+// Failed is the code of the reason for a failure.
 const Failed = "failed"
 
-// Fail says that a probe has failed. Whatever it measured by then, its verdict is bad.
+// Fail marks a sample as failed. Its verdict is bad, whatever was measured before.
 func (s *Sample) Fail(why string) {
 	s.Failure = why
 	v := s.Judged()
 	s.Verdict = &v
 }
 
-// Judged is the verdict on a sample, which of one that failed is bad, also in a file of old; of one
-// without a verdict it is doubtful.
+// Judged returns the verdict on a sample: bad if it failed, also in files of earlier versions;
+// doubtful if it has none.
 func (s *Sample) Judged() environment.Verdict {
 	v := environment.Verdict{Level: environment.Doubtful}
 	if s.Verdict != nil {
@@ -184,7 +182,7 @@ type Event struct {
 	Failure string  `json:"failure,omitempty"`
 }
 
-// Share makes a measurement of how many of how many, such as packets lost.
+// Share makes a measurement of a share of a total, such as packets lost.
 func Share(metric string, count, of int) Measurement {
 	m := Measurement{Metric: metric, Unit: "1", Count: count, Of: of}
 	if of > 0 {
@@ -193,7 +191,7 @@ func Share(metric string, count, of int) Measurement {
 	return m
 }
 
-// Check refuses a sample that a reader could not use.
+// Check rejects a sample that readers could not use.
 func (s *Sample) Check() error {
 	for i := range s.Measurements {
 		if err := s.Measurements[i].check(); err != nil {

@@ -14,14 +14,14 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// Writer appends lines to a result file. A line is whole or not there: what a full
-// disk or a crash leaves of one is taken back.
+// Writer appends lines to a result file. Lines are written completely or not at all: what a full
+// disk or a crash leaves of one is removed.
 type Writer struct {
 	file *os.File
-	size int64 // up to here lines are whole
+	size int64 // size of complete lines
 }
 
-// Create begins a new file; there must be none. Record and Schema of the header are filled in.
+// Create creates a file, which must not exist. It fills in Record and Schema of the header.
 func Create(path string, h Header) (*Writer, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
 	if errors.Is(err, os.ErrExist) {
@@ -41,8 +41,7 @@ func Create(path string, h Header) (*Writer, error) {
 	return w, nil
 }
 
-// Open goes on with a file: it cuts off a line that was not written to its end, and returns what
-// there is.
+// Open opens a file to continue it: it removes an incomplete last line, and returns the contents.
 func Open(path string) (*Writer, *Run, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -73,7 +72,8 @@ func (w *Writer) open() (*Run, error) {
 
 // lock keeps two runs from writing to one file; it goes with the process.
 func (w *Writer) lock() error {
-	for lets := patience.FileLock.Begin(); unix.Flock(int(w.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil; time.Sleep(10 * time.Millisecond) {
+	for lets := patience.FileLock.Begin(); unix.Flock(int(w.file.Fd()),
+		unix.LOCK_EX|unix.LOCK_NB) != nil; time.Sleep(10 * time.Millisecond) {
 		if lets.Over() {
 			return errors.New("another run is writing to this file")
 		}
@@ -89,7 +89,7 @@ func (w *Writer) cut() error {
 	return err
 }
 
-// Append writes samples, all of them or, where it fails, none.
+// Append writes samples: all of them or, if it fails, none.
 func (w *Writer) Append(samples ...Sample) error {
 	lines := make([]any, len(samples))
 	for i, s := range samples {
@@ -102,13 +102,13 @@ func (w *Writer) Append(samples ...Sample) error {
 	return w.write(lines...)
 }
 
-// Resume notes that the run goes on.
+// Resume records that the run continues.
 func (w *Writer) Resume(r Resume) error {
 	r.Record = KindResume
 	return w.write(r)
 }
 
-// Machines notes what becomes of machines that are made for the run.
+// Machines records the state of machines made for the run.
 func (w *Writer) Machines(m Machines) error {
 	m.Record, m.Time = KindMachines, time.Now().UTC()
 	return w.write(m)

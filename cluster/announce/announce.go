@@ -1,5 +1,5 @@
-// Package announce has each member of a cluster say something of itself in the store, which the
-// others hear: how far it has followed a change that all of them follow.
+// Package announce lets each member of a cluster publish a value about itself in the store, which
+// the others follow: for example how far it has applied a change that all must apply.
 package announce
 
 import (
@@ -18,38 +18,37 @@ import (
 
 const againTime = 500 * time.Millisecond // after a commit that has failed
 
-// Board is what the members say of one thing: each its own, in a key below a prefix. T is kept in
-// JSON.
+// Board has one value of each member, under a key below a prefix. T is encoded as JSON.
 type Board[T any] struct {
 	store  store.Store
-	prefix string // with a slash at its end
+	prefix string // ends with a slash
 	member string
-	news   func() // somebody has said something, or members are others; called without mu
+	news   func() // called without mu when a value or the set of members has changed
 	wake   chan struct{}
 
-	mu      sync.Mutex // of what follows
-	said    map[string]Said[T]
-	members map[string]bool
-	gone    map[string]int64 // when members have gone, as the store counts
-	want    *T               // what this member is to say; nil: nothing yet
+	mu        sync.Mutex // guards what follows
+	published map[string]Published[T]
+	members   map[string]bool
+	gone      map[string]int64 // revisions at which members have left
+	want      *T               // this member's value; nil: none yet
 }
 
-// Said is what a member has said, and when, as the store counts.
-type Said[T any] struct {
+// Published is a member's value, with the store's revision.
+type Published[T any] struct {
 	Value    T
 	Revision int64
 }
 
-// New returns what members say below a prefix, of which this is one. news is called when that is
-// different, or members are; it must not block.
+// New returns a board, of which this process is one member. news is called when a value or the set
+// of members has changed; it must not block.
 func New[T any](s store.Store, prefix, member string, news func()) *Board[T] {
 	return &Board[T]{store: s, prefix: prefix, member: member, news: news, wake: make(chan struct{}, 1),
-		said: map[string]Said[T]{}, members: map[string]bool{}, gone: map[string]int64{}}
+		published: map[string]Published[T]{}, members: map[string]bool{}, gone: map[string]int64{}}
 }
 
-// Start begins to follow what members say, and returns when it knows what they have. What this
-// member has said in an earlier run is withdrawn. It ends with the context; done has what runs
-// until then.
+// Start begins to follow the members' values, and returns once it has read the current ones. This
+// member's value from an earlier run is deleted. Following ends with ctx; done counts the
+// goroutines.
 func (b *Board[T]) Start(ctx context.Context, done *sync.WaitGroup) error {
 	first, cancel := patience.Store.Context(ctx)
 	defer cancel()
@@ -77,9 +76,10 @@ func (b *Board[T]) Start(ctx context.Context, done *sync.WaitGroup) error {
 	return nil
 }
 
-// Say has this member say something, in place of what it has said: soon, and for as long as it
-// takes until the store has it. Of what is said in quick succession the last is what counts.
-func (b *Board[T]) Say(v T) {
+// Publish publishes this member's value in place of the previous one. It does not wait, and retries
+// until the store has accepted it. Of values in quick succession only the last is certain to be
+// published.
+func (b *Board[T]) Publish(v T) {
 	b.mu.Lock()
 	b.want = &v
 	b.mu.Unlock()
@@ -89,19 +89,18 @@ func (b *Board[T]) Say(v T) {
 	}
 }
 
-// Heard returns which members there are, and what they have said; also those that are there no
-// more.
-func (b *Board[T]) Heard() (members map[string]bool, said map[string]Said[T]) {
+// Values returns the live members, and the values of all, including members that have left.
+func (b *Board[T]) Values() (members map[string]bool, values map[string]Published[T]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return maps.Clone(b.members), maps.Clone(b.said)
+	return maps.Clone(b.members), maps.Clone(b.published)
 }
 
-// replace takes all that there is below a prefix.
+// replace applies the current entries below a prefix.
 func (b *Board[T]) replace(prefix string, there []store.Entry) {
 	b.mu.Lock()
 	if prefix == b.prefix {
-		clear(b.said)
+		clear(b.published)
 	} else {
 		clear(b.members)
 	}
@@ -109,8 +108,8 @@ func (b *Board[T]) replace(prefix string, there []store.Entry) {
 	b.hear(there, true)
 }
 
-// hear takes changes, or all that there is, and says whether they are any: a member's signs of life
-// are none.
+// hear applies changes, or all entries, and reports whether anything has changed; heartbeats of
+// members do not count.
 func (b *Board[T]) hear(events []store.Event, all bool) (news bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,20 +124,20 @@ func (b *Board[T]) hear(events []store.Event, all bool) (news bool) {
 		}
 		name := strings.TrimPrefix(e.Key, b.prefix)
 		news = true
-		said := Said[T]{Revision: e.Revision}
-		if e.Gone() || json.Unmarshal(e.Value, &said.Value) != nil {
-			delete(b.said, name)
+		value := Published[T]{Revision: e.Revision}
+		if e.Gone() || json.Unmarshal(e.Value, &value.Value) != nil {
+			delete(b.published, name)
 			continue
 		}
-		b.said[name] = said
+		b.published[name] = value
 		if !all && e.Revision > b.gone[name] {
-			b.members[name] = true // what is said of it is under way
+			b.members[name] = true // its value is yet to come
 		}
 	}
 	return news
 }
 
-// write has the store know what this member is to say.
+// write writes this member's value to the store.
 func (b *Board[T]) write(ctx context.Context) {
 	for {
 		select {

@@ -53,14 +53,14 @@ func TestBoard(t *testing.T) {
 		want := func(when string, members, said int, of string, value int) {
 			t.Helper()
 			synctest.Wait()
-			m, heard := a.Heard()
+			m, heard := a.Values()
 			if len(m) != members || len(heard) != said || said > 0 && heard[of].Value != value {
 				t.Errorf("%s: members %v, heard %v", when, m, heard)
 			}
 		}
 		want("of an earlier run", 1, 0, "", 0)
 		put("cluster/member/b", "")
-		b.Say(1)
+		b.Publish(1)
 		want("said", 2, 1, "b", 1)
 		before := news.Load()
 		put("cluster/member/b", "beat")
@@ -69,16 +69,16 @@ func TestBoard(t *testing.T) {
 			t.Errorf("a sign of life is %d news", n-before)
 		}
 		s.down.Store(true)
-		b.Say(2)
+		b.Publish(2)
 		synctest.Wait()
-		b.Say(3)
+		b.Publish(3)
 		want("the store is away", 2, 1, "b", 1)
 		s.down.Store(false)
 		time.Sleep(2 * againTime)
 		want("it is back", 2, 1, "b", 3)
 		put("view/x/b", "{")
 		want("unreadable", 2, 0, "", 0)
-		b.Say(4)
+		b.Publish(4)
 		want("again", 2, 1, "b", 4)
 		if err := s.Commit(ctx, nil, store.Delete("cluster/member/b")); err != nil {
 			t.Fatal(err)

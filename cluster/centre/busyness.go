@@ -1,9 +1,9 @@
-// Package centre is the scheduling centre of a cluster: it says which member has the least to do,
-// counts what it has placed there, and says which switches move when members come, go or have too
-// much. It is a role that any member can have: whoever holds it by a lease in the store.
+// Package centre is the scheduling centre of a cluster: it determines the least busy member, counts
+// what it has placed there, and moves switches when members join, leave or are overloaded. Any
+// member can be the centre: it is the one that holds a lease in the store.
 //
-// The paper has its equations (6) to (10) and its Algorithm 2 as pictures that its text lacks: what
-// is here is our reading. Where they are undefined (0/0, ties, nobody) it is decided here.
+// The text of the paper lacks its equations (6) to (10) and Algorithm 2, which are pictures: this
+// is our reading. Cases that they leave undefined (0/0, ties, no members) are decided here.
 package centre
 
 import (
@@ -12,7 +12,7 @@ import (
 	"math"
 )
 
-// Member is how much a member has to do.
+// Member is the load of a member.
 type Member struct {
 	Name       string
 	Nodes      int    // routing nodes
@@ -20,20 +20,20 @@ type Member struct {
 	Southbound uint64 // bytes of OpenFlow in the last 30 s, both directions: ST, equation (8)
 }
 
-// Weights are those of equation (10). No weights are named in the paper: equal ones are its literal
+// Weights are those of equation (10). The paper gives no weights: equal ones are its literal
 // reading.
 type Weights struct{ Nodes, Addresses, Southbound float64 }
 
-// Measure is what busyness is computed by.
+// Measure holds the parameters of busyness.
 type Measure struct {
 	Weights Weights
-	Most    uint64 // SF_max of equation (9): bytes of OpenFlow in 30 s that a member is thought to bear
+	Most    uint64 // SF_max of equation (9): bytes of OpenFlow in 30 s that a member is assumed to sustain
 }
 
 // Default has equal weights that sum to one, and 100 Mbit/s for 30 s.
 var Default = Measure{Weights: Weights{1. / 3, 1. / 3, 1. / 3}, Most: 375_000_000}
 
-// Check says what cannot be computed with.
+// Check reports invalid parameters.
 func (m Measure) Check() error {
 	sum := 0.
 	for _, w := range []float64{m.Weights.Nodes, m.Weights.Addresses, m.Weights.Southbound} {
@@ -43,25 +43,25 @@ func (m Measure) Check() error {
 		sum += w
 	}
 	if sum == 0 {
-		return errors.New("all weights are 0: then no member is less busy than another")
+		return errors.New("all weights are 0: no member would be less busy than another")
 	}
 	if m.Most == 0 {
-		return errors.New("the most southbound traffic that a member bears is 0")
+		return errors.New("the maximum southbound traffic of a member is 0")
 	}
 	return nil
 }
 
-// Share is how busy a member is beside the others.
+// Share is a member's share of the load.
 type Share struct {
 	Member   string
 	RM       float64 // of all routing nodes, equation (6)
 	AM       float64 // of all addresses, equation (7)
-	SF       float64 // of the most southbound traffic, equation (9): of no others', and above 1 where there is more
+	SF       float64 // of Most, equation (9): independent of other members, and above 1 beyond that
 	Busyness float64 // equation (10)
 }
 
-// Shares computes equations (6) to (10) for members, in their order. Nobody has a share of nothing:
-// where there are no nodes, or no addresses, each has 0.
+// Shares computes equations (6) to (10) for members, in their order. If there are no nodes, or no
+// addresses, all shares of them are 0.
 func (m Measure) Shares(members []Member) []Share {
 	sum := m.totals(members, nil)
 	out := make([]Share, len(members))
@@ -71,7 +71,7 @@ func (m Measure) Shares(members []Member) []Share {
 	return out
 }
 
-// totals are what shares are of.
+// totals are the denominators of shares.
 type totals struct {
 	Measure
 	nodes, addresses float64
@@ -102,11 +102,11 @@ func (t totals) share(x Member) Share {
 	return s
 }
 
-// ErrNobody is that there is no member to choose.
+// ErrNobody means that there is no member to choose.
 var ErrNobody = errors.New("no member of the cluster is there")
 
-// Idlest is Algorithm 2, once the shares are computed: the one that is least busy, of several the
-// first by name.
+// Idlest is Algorithm 2 after the shares have been computed: it returns the least busy member; ties
+// are broken by name.
 func Idlest(shares []Share) (Share, error) {
 	if len(shares) == 0 {
 		return Share{}, ErrNobody

@@ -12,18 +12,18 @@ import (
 	"trivet.dev/trivet/controller/store"
 )
 
-// Options say what a member is to the centre.
+// Options configure a Centre.
 type Options struct {
 	Store  store.Store
 	Member string             // its name
-	Broker report.Broker      // without a URL: there are no reports, and members are known by what the store has of them
-	Load   func() report.Load // what the member has to do now; it must not wait
-	Live   func() []string    // the live members; nil: those that have reported lately
-	Log    *slog.Logger       // nil: the usual one
+	Broker report.Broker      // without a URL there are no reports, and members are known from the store
+	Load   func() report.Load // returns the member's current load; it must not block
+	Live   func() []string    // returns the live members; nil: those that have reported recently
+	Log    *slog.Logger       // nil: slog.Default
 
 	Measure *Measure      // nil: Default
 	Limits  *Limits       // nil: DefaultLimits
-	Every   time.Duration // how often a member reports, and the centre looks; 0: report.Every
+	Every   time.Duration // interval of reports, and of planning moves; 0: report.Every
 }
 
 // Keys in the store.
@@ -32,11 +32,11 @@ const (
 	incarnations = "cluster/incarnations"
 )
 
-// leaseTime is how long the centre may be silent before another member is it.
+// leaseTime is how long the centre may be silent before another member becomes the centre.
 const leaseTime = 3 * time.Second
 
-// Centre is what a member has of the scheduling centre: it reports, hears all reports, and is the
-// centre while it holds the lease.
+// Centre is a member's part in scheduling: it reports, receives all reports, and is the centre
+// while it holds the lease.
 type Centre struct {
 	o       Options
 	measure Measure
@@ -46,10 +46,10 @@ type Centre struct {
 	reporter *report.Reporter // nil before Run, and without a broker
 	listener *report.Listener
 
-	lead atomic.Pointer[leading] // nil: another is the centre
+	lead atomic.Pointer[leading] // nil: this member is not the centre
 }
 
-// New checks the options. Nothing is asked of the store or the broker before Run.
+// New checks the options. It contacts neither the store nor the broker.
 func New(o Options) (*Centre, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -78,8 +78,8 @@ func New(o Options) (*Centre, error) {
 	return c, err
 }
 
-// Run reports, listens and is the centre when nobody else is, until the context ends. What cannot
-// be reached is tried again.
+// Run reports, listens, and is the centre when no other member is, until ctx ends. Failed
+// connections are retried.
 func (c *Centre) Run(ctx context.Context) {
 	done := make(chan struct{}, 2)
 	tasks := 0
@@ -91,7 +91,7 @@ func (c *Centre) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		held, err := store.Await(ctx, c.o.Store, leaseKey, c.o.Member, leaseTime)
 		if err != nil {
-			break // the context has ended
+			break // ctx has ended
 		}
 		c.leads(ctx, held)
 	}
@@ -100,7 +100,7 @@ func (c *Centre) Run(ctx context.Context) {
 	}
 }
 
-// leads is the centre for as long as the lease is held.
+// leads runs the centre while the lease is held.
 func (c *Centre) leads(ctx context.Context, held *store.Held) {
 	ctx, end := context.WithCancel(ctx)
 	kept := make(chan error, 1)
@@ -114,11 +114,11 @@ func (c *Centre) leads(ctx context.Context, held *store.Held) {
 	c.lead.Store(nil)
 	end()
 	if err := <-kept; err != nil {
-		c.o.Log.Warn("this member is not the scheduling centre any more", "why", err)
+		c.o.Log.Warn("this member is no longer the scheduling centre", "why", err)
 	}
 }
 
-// live are the members that are alive.
+// live returns the live members.
 func (c *Centre) live(now time.Time) []string {
 	if c.o.Live != nil {
 		return c.o.Live()
@@ -126,8 +126,8 @@ func (c *Centre) live(now time.Time) []string {
 	return c.table.fresh(now)
 }
 
-// Standings are how all members stand now, and whether that is known by reports. Every member can
-// tell; what was placed, and what switches members have, only the centre knows.
+// Standings returns all members with their loads, and whether these are based on reports. Any
+// member can answer; only the centre knows placements and the members' numbers of switches.
 func (c *Centre) Standings() (all []Standing, reports bool) {
 	var masters map[string]int
 	if l := c.lead.Load(); l != nil {
@@ -137,13 +137,13 @@ func (c *Centre) Standings() (all []Standing, reports bool) {
 	return c.table.standings(c.measure, c.live(now), masters, now)
 }
 
-// Leads says whether this member is the centre.
+// Leads reports whether this member is the centre.
 func (c *Centre) Leads() bool { return c.lead.Load() != nil }
 
-// Broker is why there are no reports; nil: there are.
+// Broker returns why there are no reports; nil: there are.
 func (c *Centre) Broker() error {
 	if c.listener == nil {
-		return errors.New("there is none: this member was not told of one")
+		return errors.New("this member has no broker configured")
 	}
 	return errors.Join(c.listener.Problem(), c.reporter.Problem())
 }

@@ -16,41 +16,41 @@ import (
 	"trivet.dev/trivet/controller/store"
 )
 
-// leading is what the centre knows while it is it.
+// leading is the centre's state while this member is the centre.
 type leading struct {
 	c    *Centre
 	held *store.Held
 
 	placing sync.Mutex // one placement at a time
 
-	// Of what looks alone:
-	vain     map[uint64]time.Time // switches that were not taken: until when they stay
-	orphans  map[uint64]bool      // that had no live master when it was looked last
+	// Used by look only:
+	vain     map[uint64]time.Time // switches that were not taken over: until when they stay
+	orphans  map[uint64]bool      // switches without a live master at the last look
 	going    bool                 // moves are under way
-	nextLook time.Time            // before it reports do not tell what moves have brought
+	nextLook time.Time            // earlier than this, reports do not reflect the last moves
 
-	mu      sync.Mutex      // of what follows
+	mu      sync.Mutex      // guards what follows
 	kept    map[uint64]kept // switches that a user has moved
 	masters map[uint64]string
-	is      map[uint64]store.Condition // that a switch's master is as it was read
+	is      map[uint64]store.Condition // conditions that a switch's master is as read
 	wishes  map[uint64]wish
 }
 
-// wish is that a switch is to move.
+// wish is a requested move of a switch.
 type wish struct {
-	cluster.WantedRecord // by one of those below; else somebody whose wish the centre leaves alone
+	cluster.WantedRecord // By is one of those below; otherwise the centre leaves the wish alone
 
 	is    store.Condition
 	since time.Time
 }
 
-// kept is that a switch stays with the member that a user wanted for it, for a while.
+// kept is a switch that a user has moved, which stays at that member for a while.
 type kept struct {
 	member string
 	until  time.Time
 }
 
-// The centre's own wishes: that a switch moves, and where one is to be that does not exist yet.
+// The centre's own wishes: to move a switch, and where one that does not exist yet is to be.
 const (
 	byCentre    = "centre"
 	byPlacement = "placement"
@@ -58,12 +58,12 @@ const (
 
 // Times of moves.
 const (
-	wishTime = 20 * time.Second // for a member to take a switch over: it may not be connected to it
-	vainTime = 5 * time.Minute  // before it is tried again
+	wishTime = 20 * time.Second // for a member to take over a switch: it may not be connected to it
+	vainTime = 5 * time.Minute  // before the move is tried again
 	keptTime = 5 * time.Minute  // before a switch that a user has moved may be moved again
 )
 
-// last is how long a wish of the centre's lasts.
+// last is the lifetime of one of the centre's wishes.
 func (w wish) last() time.Duration {
 	if w.By == byPlacement {
 		return placedFor
@@ -71,11 +71,11 @@ func (w wish) last() time.Duration {
 	return wishTime
 }
 
-// run looks every so often, until the context ends.
+// run plans moves at intervals, until ctx ends.
 func (l *leading) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := l.follow(ctx); err != nil && ctx.Err() == nil {
-			l.c.o.Log.Warn("the scheduling centre cannot see which member has which switch: it is tried again", "problem", err)
+			l.c.o.Log.Warn("the scheduling centre cannot read the masters of switches: retrying", "problem", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -84,7 +84,7 @@ func (l *leading) run(ctx context.Context) {
 	}
 }
 
-// follow watches masters and wishes, and moves switches.
+// follow follows masters and wishes, and moves switches.
 func (l *leading) follow(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -110,12 +110,12 @@ func (l *leading) follow(ctx context.Context) error {
 		select {
 		case events, more := <-changed:
 			if !more {
-				return errors.New("the store does not tell any more")
+				return errors.New("the watch of the store has ended")
 			}
 			l.take(events)
 		case events, more := <-wishes:
 			if !more {
-				return errors.New("the store does not tell any more")
+				return errors.New("the watch of the store has ended")
 			}
 			l.take(events)
 		case now := <-tick.C:
@@ -126,21 +126,20 @@ func (l *leading) follow(ctx context.Context) error {
 	}
 }
 
-// take takes what has become of masters and wishes. What is no datapath id, or no JSON, is
-// nobody's.
+// take applies changes of masters and wishes. Entries with invalid ids or values are ignored.
 func (l *leading) take(events []store.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range events {
-		if dpid, is := cluster.DPIDOf(e.Key, cluster.WantedPrefix); is {
+		if dpid, ok := cluster.DPIDOf(e.Key, cluster.WantedPrefix); ok {
 			w := wish{is: e.Is(), since: time.Now()}
-			if was, is := l.wishes[dpid]; is && was.By == "" && e.Gone() { // by the member that has taken the switch, or in vain
+			if was, ok := l.wishes[dpid]; ok && was.By == "" && e.Gone() { // fulfilled by the member, or withdrawn
 				l.kept[dpid] = kept{was.Member, time.Now().Add(keptTime)}
 			}
 			if delete(l.wishes, dpid); !e.Gone() && json.Unmarshal(e.Value, &w) == nil {
 				l.wishes[dpid] = w
 			}
-		} else if dpid, is := cluster.DPIDOf(e.Key, cluster.SwitchPrefix); is {
+		} else if dpid, ok := cluster.DPIDOf(e.Key, cluster.SwitchPrefix); ok {
 			var r cluster.SwitchRecord
 			delete(l.masters, dpid)
 			delete(l.is, dpid)
@@ -151,7 +150,7 @@ func (l *leading) take(events []store.Event) {
 	}
 }
 
-// counts is how many switches each member has.
+// counts returns the number of switches of each member.
 func (l *leading) counts() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,8 +161,8 @@ func (l *leading) counts() map[string]int {
 	return out
 }
 
-// look withdraws wishes in vain, and wishes for moves, where no wish is open and the reports tell
-// what came of the moves before.
+// look withdraws wishes that were not fulfilled in time, and wishes for new moves when none are
+// open and the reports reflect the previous ones.
 func (l *leading) look(ctx context.Context, now time.Time) {
 	withdrawn, open := l.expired(now)
 	if len(withdrawn) > 0 {
@@ -182,20 +181,19 @@ func (l *leading) look(ctx context.Context, now time.Time) {
 		switch err := l.wish(ctx, together); {
 		case err == nil:
 			made += len(together)
-		case errors.Is(err, store.ErrChanged): // the next look sees what has
+		case errors.Is(err, store.ErrChanged): // the next look sees what has changed
 		default:
-			l.c.o.Log.Warn("switches should move, and the store does not take it", "problem", err)
+			l.c.o.Log.Warn("the store does not accept moves of switches", "problem", err)
 			return
 		}
 	}
-	l.c.o.Log.Info("switches are to move", "switches", made, "members", strings.Join(live, ", "))
+	l.c.o.Log.Info("moving switches", "switches", made, "members", strings.Join(live, ", "))
 }
 
-// inOneCommit is how many moves go into one change, with two conditions each: etcd takes 128.
+// inOneCommit is the number of moves in one commit, each with two conditions: etcd's limit is 128.
 const inOneCommit = 50
 
-// expired are the centre's wishes that nobody has fulfilled in time; open: there are moves that may
-// still be.
+// expired returns the centre's wishes that were not fulfilled in time; open: some may still be.
 func (l *leading) expired(now time.Time) (out []uint64, open bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -223,13 +221,14 @@ func (l *leading) withdraw(ctx context.Context, list []uint64, now time.Time) {
 		l.vain[dpid] = now.Add(vainTime)
 		err := l.c.o.Store.Commit(ctx, []store.Condition{l.held.Is(), w.is}, store.Delete(w.is.Key))
 		if err == nil {
-			l.c.o.Log.Warn("a member has not taken a switch over: is it connected to it?", "switch", fmt.Sprintf("%016x", dpid), "member", w.Member)
+			l.c.o.Log.Warn("a member has not taken a switch over: is it connected to it?", "switch",
+				fmt.Sprintf("%016x", dpid), "member", w.Member)
 		}
 	}
 }
 
-// plan says which switches are to move now. Switches without a live master are the other members'
-// to take, who know sooner: they are looked at when that has not come about by the next time.
+// plan returns the moves to make now. Switches without a live master are left to the other members,
+// which know sooner; only those still without one at the next look are moved.
 func (l *leading) plan(live []string, now time.Time) []Move {
 	l.mu.Lock()
 	masters := maps.Clone(l.masters)
@@ -248,8 +247,8 @@ func (l *leading) plan(live []string, now time.Time) []Move {
 		}
 	}
 	fixed := func(dpid uint64) bool {
-		k, is := keeps[dpid]
-		return wished[dpid] || is && k.member == masters[dpid] && !l.orphans[dpid] || now.Before(l.vain[dpid]) || l.orphans[dpid] && !before[dpid]
+		k, ok := keeps[dpid]
+		return wished[dpid] || ok && k.member == masters[dpid] && !l.orphans[dpid] || now.Before(l.vain[dpid]) || l.orphans[dpid] && !before[dpid]
 	}
 	switches := l.c.table.switches(masters, fixed, now)
 	var members []Member
@@ -262,8 +261,8 @@ func (l *leading) plan(live []string, now time.Time) []Move {
 	return moves
 }
 
-// settle is how long reports need to tell what moves have brought: two of them; and where it is
-// southbound traffic more than all else that moves, until what was before has left its window.
+// settle returns how long it takes until reports reflect moves: two reports; and if southbound
+// traffic dominates the cost, until traffic from before has left its window.
 func (c *Centre) settle(moves []Move, switches []Switch) time.Duration {
 	moved := map[uint64]bool{}
 	for _, m := range moves {
@@ -284,8 +283,8 @@ func (c *Centre) settle(moves []Move, switches []Switch) time.Duration {
 	return 2 * c.o.Every
 }
 
-// wish writes that switches are to move, if they are where they were, nobody has wished anything
-// else, and this still is the centre.
+// wish writes wishes for moves, on condition that the switches' masters have not changed, nobody
+// has wished otherwise, and this member is still the centre.
 func (l *leading) wish(ctx context.Context, moves []Move) error {
 	conditions := []store.Condition{l.held.Is()}
 	var changes []store.Change
@@ -300,6 +299,6 @@ func (l *leading) wish(ctx context.Context, moves []Move) error {
 }
 
 func wanted(dpid uint64, member, by string) store.Change {
-	b, _ := json.Marshal(cluster.WantedRecord{Member: member, By: by}) // it cannot fail
+	b, _ := json.Marshal(cluster.WantedRecord{Member: member, By: by}) // cannot fail
 	return store.Put(cluster.WantedKey(dpid), b)
 }

@@ -6,52 +6,52 @@ import (
 	"slices"
 )
 
-// Switch is what one switch costs its master.
+// Switch is a switch and its cost for its master.
 type Switch struct {
 	DPID   uint64
-	Master string // a member; or one that is gone
-	Fixed  bool   // it stays where it is
+	Master string // a member, possibly one that is gone
+	Fixed  bool   // it must not be moved
 
 	Nodes      int
 	Addresses  int
 	Southbound uint64
 }
 
-// Move is that a switch is to have another master.
+// Move is a requested change of a switch's master.
 type Move struct {
 	DPID     uint64
 	From, To string
 }
 
-// Limits say when switches move, and how many. How unequal members are is how much the busiest
-// has more than the least busy, as a share of what all have on average.
+// Limits determine when switches are moved, and how many. Imbalance is the difference between the
+// busiest and the least busy member, as a share of the average.
 type Limits struct {
 	AtOnce int     // moves at a time; 0: none are ever made
-	Start  float64 // moves begin when members are more unequal than this,
-	Stop   float64 // and end when they are no more than this
+	Start  float64 // moves begin when the imbalance exceeds this,
+	Stop   float64 // and end when it does not exceed this
 }
 
-// DefaultLimits are the limits where none are given.
+// DefaultLimits are the limits if none are given.
 var DefaultLimits = Limits{AtOnce: 50, Start: 0.25, Stop: 0.1}
 
-// Check says what limits would not end, or never begin.
+// Check reports limits with which moves would never end, or never begin.
 func (l Limits) Check() error {
 	switch {
 	case l.AtOnce < 0 || l.AtOnce > 10_000:
 		return errors.New("moves at a time are from 0 (never) to 10,000")
 	case !(l.Stop >= 0 && l.Stop < l.Start):
-		return errors.New("moves begin where members are more unequal than where they end:  start 0.25, stop 0.1")
+		return errors.New("the imbalance at which moves start must be greater than that at which they stop:  start 0.25, stop 0.1")
 	}
 	return nil
 }
 
-// Plan says which switches are to move now. A member is given with what it has beside these
-// switches. going says that moves have been made before, and are not at their end.
+// Plan returns the moves to make now. A member's load is given without these switches. going says
+// that moves have been made before and have not reached Stop.
 //
-// What has no master that is there goes to the least busy. Each other move is from a member that is
-// busier to the least busy one, and takes no more than the difference: so the busiest never has
-// more than before, the least busy never less, and moves come to an end, whatever the switches are
-// like.
+// Switches without a live master go to the least busy member. Every other move is from a busier
+// member to the least busy one, and moves no more than their difference: so the busiest member
+// never gets more than before, the least busy never less, and moves end, whatever the switches'
+// costs.
 func (m Measure) Plan(members []Member, switches []Switch, l Limits, going bool) []Move {
 	if len(members) == 0 || l.AtOnce <= 0 {
 		return nil
@@ -72,8 +72,8 @@ func (m Measure) Plan(members []Member, switches []Switch, l Limits, going bool)
 		most = l.Stop
 	}
 	for len(moves) < l.AtOnce {
-		move, is := p.next(most)
-		if !is {
+		move, ok := p.next(most)
+		if !ok {
 			break
 		}
 		moves, most = append(moves, move), l.Stop
@@ -81,7 +81,7 @@ func (m Measure) Plan(members []Member, switches []Switch, l Limits, going bool)
 	return moves
 }
 
-// planner is a plan that is being made.
+// planner is a plan in progress.
 type planner struct {
 	members []*planned // the least busy first
 	orphans []costly
@@ -91,10 +91,10 @@ type planner struct {
 type planned struct {
 	name  string
 	busy  float64
-	moves []costly // what may be moved, by cost
+	moves []costly // switches that may be moved, by cost
 }
 
-// costly is a switch, and what it adds to the busyness of its master.
+// costly is a switch, and its contribution to its master's busyness.
 type costly struct {
 	dpid uint64
 	from string
@@ -109,7 +109,8 @@ func newPlanner(t totals, members []Member, switches []Switch) *planner {
 		p.members, byName[x.Name] = append(p.members, one), one
 	}
 	for _, s := range switches {
-		x := costly{s.DPID, s.Master, t.share(Member{Nodes: s.Nodes, Addresses: s.Addresses, Southbound: s.Southbound}).Busyness}
+		x := costly{s.DPID, s.Master, t.share(Member{Nodes: s.Nodes, Addresses: s.Addresses,
+			Southbound: s.Southbound}).Busyness}
 		switch master := byName[s.Master]; {
 		case master != nil:
 			if master.busy += x.cost; !s.Fixed {
@@ -131,7 +132,7 @@ func newPlanner(t totals, members []Member, switches []Switch) *planner {
 	return p
 }
 
-// compare orders by cost; of the same cost, the lowest datapath id is the last, which moves first.
+// compare orders by cost; among equals the lowest datapath id is last, and is moved first.
 func (x costly) compare(y costly) int {
 	return cmp.Or(cmp.Compare(x.cost, y.cost), cmp.Compare(y.dpid, x.dpid))
 }
@@ -140,16 +141,15 @@ func (p *planner) sort() {
 	slices.SortFunc(p.members, func(a, b *planned) int { return cmp.Or(cmp.Compare(a.busy, b.busy), cmp.Compare(a.name, b.name)) })
 }
 
-// dust is a difference that is one of rounding only.
+// dust is the size of rounding errors.
 const dust = 1e-9
 
-// worthwhile is the most that a move may take of what two members differ by. One that takes nearly
-// all of it turns them round: as unequal as before, but for what their traffic happens to differ
-// by.
+// worthwhile is the largest share of the difference between two members that a move may transfer.
+// Nearly all of it would merely swap their roles, apart from fluctuations of their traffic.
 const worthwhile = 0.8
 
-// next makes a move, if members are more unequal than that, from the busiest that has a switch
-// whose move makes a difference.
+// next makes one move, if the imbalance exceeds most: from the busiest member that has a switch
+// worth moving.
 func (p *planner) next(most float64) (Move, bool) {
 	to := p.members[0]
 	for _, from := range slices.Backward(p.members[1:]) {
@@ -157,12 +157,12 @@ func (p *planner) next(most float64) (Move, bool) {
 		if gap <= max(most, dust)*p.mean {
 			return Move{}, false
 		}
-		i, is := from.best(gap)
-		if !is {
+		i, ok := from.best(gap)
+		if !ok {
 			continue
 		}
 		x := from.moves[i]
-		from.moves = slices.Delete(from.moves, i, i+1) // for this time it moves no more
+		from.moves = slices.Delete(from.moves, i, i+1) // it is not considered any more in this plan
 		from.busy -= x.cost
 		to.busy += x.cost
 		p.sort()
@@ -171,8 +171,8 @@ func (p *planner) next(most float64) (Move, bool) {
 	return Move{}, false
 }
 
-// best is the switch whose move makes two members most equal that differ by gap: that which is
-// nearest to half of it, and worthwhile.
+// best returns the switch whose move makes two members that differ by gap most equal: the one
+// closest to half of it, if worthwhile.
 func (x *planned) best(gap float64) (int, bool) {
 	above, _ := slices.BinarySearchFunc(x.moves, gap/2, func(c costly, half float64) int {
 		if c.cost <= half {

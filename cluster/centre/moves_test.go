@@ -26,7 +26,7 @@ func (f *field) busy() []float64 {
 		of[x.Name] = x
 	}
 	for _, s := range f.switches {
-		if x, is := of[s.Master]; is {
+		if x, ok := of[s.Master]; ok {
 			x.Nodes, x.Addresses, x.Southbound = x.Nodes+s.Nodes, x.Addresses+s.Addresses, x.Southbound+s.Southbound
 			of[s.Master] = x
 		}
@@ -98,7 +98,7 @@ func TestMovesOfAny(t *testing.T) {
 		for {
 			lost := 0
 			for _, s := range f.switches {
-				if _, is := index(f.members, s.Master); !is && !s.Fixed {
+				if _, ok := index(f.members, s.Master); !ok && !s.Fixed {
 					lost++
 				}
 			}

@@ -11,22 +11,22 @@ import (
 	"trivet.dev/trivet/controller/store"
 )
 
-// Whereabouts is how a member is reached, as it says itself in the store.
+// Whereabouts are the addresses of a member, as it has published them in the store.
 type Whereabouts struct {
-	OpenFlow string `json:"openflow,omitempty" doc:"Where it listens for switches"`
-	API      string `json:"api,omitempty" doc:"Where its API is"`
+	OpenFlow string `json:"openflow,omitempty" doc:"Address for switches"`
+	API      string `json:"api,omitempty" doc:"Address of its API"`
 }
 
-// elsewhere is that another member is the centre.
+// elsewhere is the error that another member is the centre.
 type elsewhere struct {
-	name string // empty: nobody is
+	name string // empty: none is
 	Whereabouts
 }
 
 func (e elsewhere) Error() string {
 	switch {
 	case e.name == "":
-		return "no member is the scheduling centre now: one will be within seconds"
+		return "no member is the scheduling centre now: one will be elected within seconds"
 	case e.API == "":
 		return fmt.Sprintf("the scheduling centre is %s: ask there", e.name)
 	}
@@ -35,10 +35,10 @@ func (e elsewhere) Error() string {
 
 var errHasMaster = errors.New("the switch exists, and has a master")
 
-// askTime is how long the store is asked for what an answer can do without.
+// askTime is the timeout for values from the store that are optional in an answer.
 const askTime = 2 * time.Second
 
-// who is the centre, as the store has it; empty: nobody is, or the store does not say.
+// who returns the centre according to the store; empty: none, or the store does not answer.
 func (c *Centre) who(ctx context.Context) string {
 	if c.Leads() {
 		return c.o.Member
@@ -52,23 +52,23 @@ func (c *Centre) who(ctx context.Context) string {
 	return string(e.Value)
 }
 
-// whereabouts are those of a member; empty where the store does not say.
+// whereabouts returns a member's addresses; empty if the store does not answer.
 func (c *Centre) whereabouts(ctx context.Context, member string) (w Whereabouts) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	if e, err := c.o.Store.Get(ctx, cluster.MemberPrefix+member); err == nil && !e.Gone() {
-		_ = json.Unmarshal(e.Value, &w) // of a member of another version, perhaps
+		_ = json.Unmarshal(e.Value, &w) // possibly of another version
 	}
 	return w
 }
 
-// leader is this member as the centre, or who is instead.
+// leader returns the centre's state, or an error that says who is the centre.
 func (c *Centre) leader(ctx context.Context) (*leading, error) {
 	if l := c.lead.Load(); l != nil {
 		return l, nil
 	}
 	e := elsewhere{name: c.who(ctx)}
-	if e.name == c.o.Member { // it has the lease, and is just beginning
+	if e.name == c.o.Member { // it holds the lease, and is just starting
 		e.name = ""
 	} else if e.name != "" {
 		e.Whereabouts = c.whereabouts(ctx, e.name)
@@ -76,8 +76,8 @@ func (c *Centre) leader(ctx context.Context) (*leading, error) {
 	return nil, e
 }
 
-// Idlest is the member that is least busy now, with what has been placed at members since their
-// last reports.
+// Idlest returns the least busy member, including what has been placed at members since their last
+// reports.
 func (c *Centre) Idlest(ctx context.Context) (Standing, error) {
 	if _, err := c.leader(ctx); err != nil {
 		return Standing{}, err
@@ -98,9 +98,9 @@ func (c *Centre) idlest() (Standing, error) {
 	return of[least.Member], err
 }
 
-// Place says which member is to have routing nodes with so many addresses together, and counts them
-// there until its reports do, or for 30 s. If dpid is not 0, it is that of the switch that will be
-// made: the member then takes it when it connects, though others see it sooner.
+// Place chooses the member for routing nodes with so many addresses in total, and counts them there
+// until its reports do, or for 30 s. If dpid is not 0, it is that of the switch to be made: the
+// member takes it when it connects, even if others see it sooner.
 func (c *Centre) Place(ctx context.Context, nodes, addresses int, dpid uint64) (Standing, error) {
 	l, err := c.leader(ctx)
 	if err != nil {

@@ -9,23 +9,23 @@ import (
 	"trivet.dev/trivet/cluster/report"
 )
 
-// table is what is known of members by their reports, and what has been placed there since. Times
-// are when something was heard here: members' clocks decide nothing.
+// table has the members' loads by their reports, and what has been placed there since. Times are
+// times of reception: members' clocks do not matter.
 type table struct {
-	stale time.Duration // a report that is older says nothing any more
+	stale time.Duration // an older report is ignored
 
 	mu      sync.Mutex
 	members map[string]*known
 }
 
-// known is what is known of a member.
+// known is the state of a member.
 type known struct {
 	report report.Report
-	at     time.Time // when it came
+	at     time.Time // time of reception
 	placed []placement
 }
 
-// placement is what was placed at a member and is not in a report of its yet.
+// placement is a placement that is not in a report of the member yet.
 type placement struct {
 	nodes, addresses int
 	at               time.Time
@@ -33,13 +33,13 @@ type placement struct {
 
 // Times of the table.
 const (
-	placedFor = 30 * time.Second // what has not come by then was not made
-	forgotten = 10 * time.Minute // that a member ever reported
+	placedFor = 30 * time.Second // a placement that has not shown up by then was not carried out
+	forgotten = 10 * time.Minute // since the member's last report
 )
 
 func newTable(stale time.Duration) *table { return &table{stale: stale, members: map[string]*known{}} }
 
-// of is a member's entry. mu must be held.
+// of returns a member's entry. mu must be held.
 func (t *table) of(member string) *known {
 	k := t.members[member]
 	if k == nil {
@@ -49,8 +49,8 @@ func (t *table) of(member string) *known {
 	return k
 }
 
-// take takes a report. What a member has more than it had is what was placed there, the first
-// first. A report that came late, or again, is none.
+// take applies a report. An increase of a member's load is taken to be its placements, the earliest
+// first. Reports that are late or repeated are ignored.
 func (t *table) take(r report.Report, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,7 +62,7 @@ func (t *table) take(r report.Report, now time.Time) {
 	switch {
 	case before.Incarnation == r.Incarnation:
 		k.came(max(0, r.Nodes-before.Nodes), max(0, r.Addresses-before.Addresses))
-	case before.Incarnation != 0: // it has begun anew
+	case before.Incarnation != 0: // the member has restarted
 		k.placed = nil
 	}
 	k.report, k.at = r, now
@@ -73,7 +73,7 @@ func (t *table) take(r report.Report, now time.Time) {
 	}
 }
 
-// came takes from what was placed what has come.
+// came removes what has shown up from the placements.
 func (k *known) came(nodes, addresses int) {
 	for i := range k.placed {
 		p := &k.placed[i]
@@ -84,7 +84,7 @@ func (k *known) came(nodes, addresses int) {
 	k.placed = slices.DeleteFunc(k.placed, func(p placement) bool { return p.nodes == 0 && p.addresses == 0 })
 }
 
-// place notes what is placed at a member.
+// place adds a placement at a member.
 func (t *table) place(member string, nodes, addresses int, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,27 +92,28 @@ func (t *table) place(member string, nodes, addresses int, now time.Time) {
 	k.placed = append(k.placed, placement{nodes, addresses, now})
 }
 
-// Standing is how a member stands.
+// Standing is a member with its load and share.
 type Standing struct {
-	Member          // with what was placed there
+	Member          // including placements
 	Live, Fresh     bool
-	Reported        bool          // ever, as far as is known
-	Age             time.Duration // of the report
-	PlacedNodes     int           // that are in no report yet
+	Reported        bool          // it has ever reported, as far as is known
+	Age             time.Duration // of the last report
+	PlacedNodes     int           // not in a report yet
 	PlacedAddresses int
-	Switches        int // whose master it is, as the store has it; -1: this is not the centre
-	Share               // of those that are candidates; of others it is 0
+	Switches        int // of which it is master, according to the store; -1: this member is not the centre
+	Share               // for candidates; of others it is 0
 	Candidate       bool
 }
 
-// standings are how the live members and those that have reported stand, by name, and on what that
-// is based. Candidates are live members with a fresh report. Where there are none, because the
-// broker is gone, all live ones are, by the number of switches that the store says they have.
-func (t *table) standings(m Measure, live []string, masters map[string]int, now time.Time) (out []Standing, reports bool) {
+// standings returns the live members and those that have reported, by name, and whether reports are
+// the basis. Candidates are live members with a recent report. If there are none, because the
+// broker is unavailable, all live members are, by their number of switches according to the store.
+func (t *table) standings(m Measure, live []string, masters map[string]int, now time.Time) (out []Standing,
+	reports bool) {
 	t.mu.Lock()
 	names := slices.Sorted(maps.Keys(t.members))
 	for _, n := range live {
-		if i, is := slices.BinarySearch(names, n); !is {
+		if i, ok := slices.BinarySearch(names, n); !ok {
 			names = slices.Insert(names, i, n)
 		}
 	}
@@ -156,7 +157,7 @@ func (t *table) standings(m Measure, live []string, masters map[string]int, now 
 	return out, reports
 }
 
-// placedAt is what was placed at a member and has not come yet.
+// placedAt returns the placements at a member that have not shown up yet.
 func (t *table) placedAt(member string, now time.Time) (nodes, addresses int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,7 +167,7 @@ func (t *table) placedAt(member string, now time.Time) (nodes, addresses int) {
 	return 0, 0
 }
 
-// pending is what has not come yet, and may still.
+// pending returns the placements that may still show up.
 func (k *known) pending(now time.Time) (nodes, addresses int) {
 	k.placed = slices.DeleteFunc(k.placed, func(p placement) bool { return now.Sub(p.at) > placedFor })
 	for _, p := range k.placed {
@@ -176,7 +177,7 @@ func (k *known) pending(now time.Time) (nodes, addresses int) {
 	return nodes, addresses
 }
 
-// fresh are the members that have reported lately.
+// fresh returns the members that have reported recently.
 func (t *table) fresh(now time.Time) (out []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -189,8 +190,8 @@ func (t *table) fresh(now time.Time) (out []string) {
 	return out
 }
 
-// switches gives the switches of masters what they cost: as a report has it for the heaviest, and
-// evenly what is left of it for the others.
+// switches returns the costs of switches: the heaviest ones' from a report, and for the others an
+// equal share of what remains.
 func (t *table) switches(masters map[uint64]string, fixed func(uint64) bool, now time.Time) []Switch {
 	type rest struct {
 		switches, addresses int
@@ -225,7 +226,7 @@ func (t *table) switches(masters map[uint64]string, fixed func(uint64) bool, now
 	for dpid, m := range masters {
 		r := of[m]
 		s := Switch{DPID: dpid, Master: m, Nodes: 1, Fixed: fixed(dpid)}
-		if x, is := r.listed[dpid]; is {
+		if x, ok := r.listed[dpid]; ok {
 			s.Addresses, s.Southbound = x.Addresses, x.Southbound
 		} else {
 			s.Addresses, s.Southbound = r.addresses/r.switches, r.southbound/uint64(r.switches)

@@ -19,26 +19,27 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// Broker says where RabbitMQ is, and how it lets us in.
+// Broker is how to reach RabbitMQ and log in.
 type Broker struct {
 	URL            string // amqp:// or amqps://, HOST:PORT, and its virtual host
-	User, Password string // as RabbitMQ comes, guest and guest, which it lets in on its own machine
+	User, Password string // empty: guest and guest, RabbitMQ's default, accepted on its own machine only
 	TLS            credentials.TLS
 }
 
-// ParseBroker reads what a user writes: amqps://HOST[:PORT][/VHOST]. Without TLS a broker is
-// accepted on this machine only.
+// ParseBroker parses amqps://HOST[:PORT][/VHOST]. Without TLS only a broker on this machine is
+// accepted.
 func ParseBroker(text string) (b Broker, err error) {
 	u, err := url.Parse(strings.TrimSpace(text))
 	switch {
 	case err != nil || u.Scheme != "amqp" && u.Scheme != "amqps" || u.Hostname() == "":
-		return b, fmt.Errorf("%q: write amqps://HOST:PORT, and the virtual host after it, if it is not the usual one", text)
+		return b, fmt.Errorf("%q: write amqps://HOST:PORT, followed by the virtual host if it is not the default one",
+			text)
 	case u.User != nil:
-		return b, errors.New("a password does not go into the address, which others can see: a file has user:password")
+		return b, errors.New("the address must not contain a password, as others can see it: put user:password into a file")
 	case u.Scheme == "amqp" && !credentials.Here(u.Hostname()):
-		return b, fmt.Errorf("%q: without TLS a broker is used on this machine only; write amqps://…", text)
+		return b, fmt.Errorf("%q: without TLS only a broker on this machine is accepted; write amqps://…", text)
 	case u.RawQuery != "" || u.Fragment != "" || strings.Contains(strings.Trim(u.Path, "/"), "/"):
-		return b, fmt.Errorf("%q: after the port there is a virtual host, and nothing else", text)
+		return b, fmt.Errorf("%q: only a virtual host may follow the port", text)
 	}
 	if u.Port() == "" {
 		u.Host = net.JoinHostPort(u.Hostname(), map[string]string{"amqp": "5672", "amqps": "5671"}[u.Scheme])
@@ -53,20 +54,20 @@ func (b *Broker) Login(file string) (err error) {
 	return err
 }
 
-// Check reads the files of TLS, so that what is wrong with them is said at the start.
+// Check reads the TLS files, so that errors in them are reported at the start.
 func (b Broker) Check() error {
 	_, err := b.TLS.Config()
 	return err
 }
 
-// How long a broker is believed to be there.
+// Timeouts of the connection.
 const (
-	heartbeat   = 2 * time.Second // it is gone when it has said nothing for three of them
+	heartbeat   = 2 * time.Second // the broker is gone after three without a sign of life
 	firstPause  = 250 * time.Millisecond
 	longestWait = 3 * time.Second
 )
 
-// timed is a connection that ends when the other side takes nothing for long.
+// timed is a connection that ends when the other side stops reading.
 type timed struct{ net.Conn }
 
 func (t timed) Write(b []byte) (int, error) {
@@ -76,7 +77,7 @@ func (t timed) Write(b []byte) (int, error) {
 	return t.Conn.Write(b)
 }
 
-// dial opens a connection with one channel. It ends with the context, whatever is under way.
+// dial opens a connection with one channel. Both end with ctx, even during the handshake.
 func (b Broker) dial(ctx context.Context) (*amqp.Connection, *amqp.Channel, error) {
 	config, err := b.TLS.Config()
 	if err != nil {
@@ -84,7 +85,8 @@ func (b Broker) dial(ctx context.Context) (*amqp.Connection, *amqp.Channel, erro
 	}
 	limit := patience.Broker.Duration()
 	c, err := amqp.DialConfig(b.URL, amqp.Config{
-		SASL: []amqp.Authentication{&amqp.PlainAuth{Username: b.User, Password: b.Password}}, Heartbeat: heartbeat, TLSClientConfig: config,
+		SASL: []amqp.Authentication{&amqp.PlainAuth{Username: b.User,
+			Password: b.Password}}, Heartbeat: heartbeat, TLSClientConfig: config,
 		ChannelMax: 1, Properties: amqp.Table{"product": "trivet", "connection_name": "trivet"},
 		Dial: func(network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{Timeout: limit}).DialContext(ctx, network, address)
@@ -92,7 +94,8 @@ func (b Broker) dial(ctx context.Context) (*amqp.Connection, *amqp.Channel, erro
 				return nil, err
 			}
 			context.AfterFunc(ctx, func() { conn.Close() })
-			// Until it has let us in: then its heartbeats say whether it is there.
+			// Until the login is complete; from then on heartbeats show whether the broker is
+			// alive.
 			return timed{conn}, conn.SetDeadline(time.Now().Add(limit))
 		}})
 	if err != nil {
@@ -105,42 +108,41 @@ func (b Broker) dial(ctx context.Context) (*amqp.Connection, *amqp.Channel, erro
 	return c, ch, nil
 }
 
-// plainly says what is not clear about an error.
+// plainly explains errors that are not clear by themselves.
 func plainly(err error) error {
 	var not *tls.CertificateVerificationError
 	var timeout net.Error
 	switch {
 	case errors.Is(err, amqp.ErrCredentials), errors.Is(err, amqp.ErrSASL):
-		return fmt.Errorf("it does not let us in by this user and password: %w", err)
+		return fmt.Errorf("it rejects this user and password: %w", err)
 	case errors.As(err, &not):
-		return fmt.Errorf("its certificate is not signed by the CA that is trusted: %w", err)
+		return fmt.Errorf("its certificate is not signed by the trusted CA: %w", err)
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return fmt.Errorf("it does not answer: %w", err)
 	}
 	return err
 }
 
-// Link is a connection with a broker that is made again when it has ended. It is nil where there is
-// no broker.
+// Link is a connection with a broker, re-established whenever it ends; nil: there is no broker.
 type Link struct {
 	broker Broker
 	log    *slog.Logger
-	what   string // it is for
+	what   string // purpose of the connection
 
 	mu      sync.Mutex
-	problem error // nil: it is there
+	problem error // nil: connected
 }
 
 var errNotYet = errors.New("not connected yet")
 
-// Problem is why the broker cannot be used now; nil: it can.
+// Problem returns why the broker cannot be used now; nil: it can.
 func (l *Link) Problem() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.problem
 }
 
-// is takes down how it is, and logs what has changed.
+// is records the state, and logs a change.
 func (l *Link) is(problem error) {
 	l.mu.Lock()
 	before := l.problem
@@ -148,13 +150,14 @@ func (l *Link) is(problem error) {
 	l.mu.Unlock()
 	switch {
 	case problem == nil && before != nil && !errors.Is(before, errNotYet):
-		l.log.Info("the broker is there again", "for", l.what)
+		l.log.Info("the broker can be used again", "for", l.what)
 	case problem != nil && (before == nil || errors.Is(before, errNotYet)):
-		l.log.Warn("the broker cannot be used: it is tried again, and the network goes on as it is", "for", l.what, "problem", problem)
+		l.log.Warn("the broker cannot be used: retrying; the network is not affected", "for", l.what, "problem",
+			problem)
 	}
 }
 
-// run has a session with the broker, one after the other, until the context ends.
+// run holds sessions with the broker, one after the other, until ctx ends.
 func (l *Link) run(ctx context.Context, session func(context.Context, *amqp.Connection, *amqp.Channel) error) {
 	pause := firstPause
 	for ctx.Err() == nil {
@@ -169,22 +172,22 @@ func (l *Link) run(ctx context.Context, session func(context.Context, *amqp.Conn
 		l.is(err)
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause/2 + rand.N(pause)): // not all members at the same time
+		case <-time.After(pause/2 + rand.N(pause)): // so that members do not reconnect all at once
 		}
 		pause = min(2*pause, longestWait)
 	}
 }
 
-// once has one session.
+// once holds one session.
 func (l *Link) once(ctx context.Context, session func(context.Context, *amqp.Connection, *amqp.Channel) error) error {
 	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil) // it closes the connection: an answer to a goodbye might be waited for
+	defer end(nil) // closes the socket: an orderly close might block
 	c, ch, err := l.broker.dial(ctx)
 	if err != nil {
 		return err
 	}
 	closed, channel := c.NotifyClose(make(chan *amqp.Error, 1)), ch.NotifyClose(make(chan *amqp.Error, 1))
-	go func() { // whatever the session waits for ends with the channel
+	go func() { // closing the channel ends whatever the session waits for
 		var why *amqp.Error
 		select {
 		case why = <-closed:

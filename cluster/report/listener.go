@@ -12,28 +12,30 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// mostWaiting is how many reports wait for a listener at the broker: then the oldest is dropped for
-// the newest, as that says more. A tenth of that is on the way.
+// mostWaiting is how many reports may wait at the broker for a listener: beyond that the oldest is
+// dropped, as the newest is more useful. A tenth of that may be in transit.
 const mostWaiting = 1000
 
-// Listener hears all members' reports.
+// Listener receives all members' reports.
 type Listener struct {
 	Link
 	key     func(context.Context) (Key, error)
 	take    func(Report)
 	refused atomic.Uint64
-	said    time.Time // when a refusal was logged last
+	said    time.Time // when a rejected message was last logged
 }
 
-// NewListener returns what passes each report to take, one after the other.
-func NewListener(b Broker, key func(context.Context) (Key, error), take func(Report), log *slog.Logger) (*Listener, error) {
-	return &Listener{Link: Link{broker: b, log: log, what: "other members' load reports", problem: errNotYet}, key: key, take: take}, b.Check()
+// NewListener returns a listener that passes reports to take, one after the other.
+func NewListener(b Broker, key func(context.Context) (Key, error), take func(Report), log *slog.Logger) (*Listener,
+	error) {
+	return &Listener{Link: Link{broker: b, log: log, what: "other members' load reports", problem: errNotYet}, key: key,
+		take: take}, b.Check()
 }
 
-// Run listens until the context ends.
+// Run listens until ctx ends.
 func (l *Listener) Run(ctx context.Context) { l.run(ctx, l.session) }
 
-// Refused is how many messages were none of the cluster's.
+// Refused returns the number of messages that were not reports of the cluster.
 func (l *Listener) Refused() uint64 { return l.refused.Load() }
 
 func (l *Listener) session(ctx context.Context, _ *amqp.Connection, ch *amqp.Channel) error {
@@ -44,7 +46,7 @@ func (l *Listener) session(ctx context.Context, _ *amqp.Connection, ch *amqp.Cha
 	if err := declare(ch, key); err != nil {
 		return err
 	}
-	// The queue is this connection's alone, goes with it, and is bounded.
+	// The queue is exclusive to this connection, deleted with it, and limited in length.
 	queue, err := ch.QueueDeclare(key.exchange()+"."+rand.Text()[:12], false, true, true, false,
 		amqp.Table{"x-max-length": int32(mostWaiting), "x-max-length-bytes": int32(mostWaiting * 1024), "x-overflow": "drop-head"})
 	if err != nil {
@@ -53,7 +55,7 @@ func (l *Listener) session(ctx context.Context, _ *amqp.Connection, ch *amqp.Cha
 	if err := ch.QueueBind(queue.Name, "", key.exchange(), false, nil); err != nil {
 		return err
 	}
-	if err := ch.Qos(mostWaiting/10, 0, false); err != nil { // no more on the way than are acknowledged
+	if err := ch.Qos(mostWaiting/10, 0, false); err != nil { // limits unacknowledged messages in transit
 		return err
 	}
 	reports, err := ch.ConsumeWithContext(ctx, queue.Name, "", false, true, false, false, nil)
@@ -77,12 +79,12 @@ func (l *Listener) session(ctx context.Context, _ *amqp.Connection, ch *amqp.Cha
 	return errors.New("the broker sends nothing any more")
 }
 
-// refuse counts what is no report, and says so once a minute.
+// refuse counts a message that is no report, and logs that once a minute.
 func (l *Listener) refuse(why error) {
 	n := l.refused.Add(1)
 	if time.Since(l.said) < time.Minute {
 		return
 	}
 	l.said = time.Now()
-	l.log.Warn("a load report is refused", "why", fmt.Sprintf("%.200q", why.Error()), "refused", n)
+	l.log.Warn("rejected a load report", "why", fmt.Sprintf("%.200q", why.Error()), "refused", n)
 }

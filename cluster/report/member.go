@@ -11,10 +11,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Every is how often a member reports.
+// Every is the interval of reports.
 const Every = 2 * time.Second
 
-// Reporter is what sends a member's reports.
+// Reporter sends a member's reports.
 type Reporter struct {
 	Link
 	self     Report
@@ -25,24 +25,27 @@ type Reporter struct {
 	sequence uint64
 }
 
-// NewReporter returns what sends the reports of a member: load is what it has to do at that time,
-// key the cluster's, which is asked for at each connection, and incarnation a number that is
-// greater than those that the member has had before, which is asked for once.
-func NewReporter(b Broker, key func(context.Context) (Key, error), member string, incarnation func(context.Context) (int64, error),
+// NewReporter returns a member's reporter. load returns the current load; key returns the cluster's
+// key, and is called for each connection; incarnation returns a number greater than any that the
+// member has had before, and is called once.
+func NewReporter(b Broker, key func(context.Context) (Key, error), member string,
+	incarnation func(context.Context) (int64, error),
 	every time.Duration, load func() Load, log *slog.Logger,
 ) (*Reporter, error) {
 	if !names.MatchString(member) {
-		return nil, fmt.Errorf("%.80q is not a member's name: up to 64 letters, digits, dots, dashes and underscores", member)
+		return nil, fmt.Errorf("%.80q is not a member's name: up to 64 letters, digits, dots, dashes and underscores",
+			member)
 	}
-	r := &Reporter{Link: Link{broker: b, log: log, what: "load reports", problem: errNotYet}, self: Report{Member: member}, number: incarnation,
+	r := &Reporter{Link: Link{broker: b, log: log, what: "load reports", problem: errNotYet},
+		self: Report{Member: member}, number: incarnation,
 		key: key, load: load, every: every}
 	return r, b.Check()
 }
 
-// Run sends a report at once and every so often, until the context ends.
+// Run sends a report at once and then at each interval, until ctx ends.
 func (r *Reporter) Run(ctx context.Context) { r.run(ctx, r.session) }
 
-var errBlocked = errors.New("it takes nothing: its memory or disk is full")
+var errBlocked = errors.New("it accepts nothing: its memory or disk is full")
 
 func (r *Reporter) session(ctx context.Context, c *amqp.Connection, ch *amqp.Channel) error {
 	key, err := r.key(ctx)
@@ -50,7 +53,7 @@ func (r *Reporter) session(ctx context.Context, c *amqp.Connection, ch *amqp.Cha
 		r.self.Incarnation, err = r.number(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("the store says no key or number: %w", err)
+		return fmt.Errorf("the store returns no key or number: %w", err)
 	}
 	if err := declare(ch, key); err != nil {
 		return err
@@ -59,7 +62,7 @@ func (r *Reporter) session(ctx context.Context, c *amqp.Connection, ch *amqp.Cha
 	tick := time.NewTicker(r.every)
 	defer tick.Stop()
 	for full := false; ; {
-		if !full { // else it would wait in the connection, and be old when it is taken
+		if !full { // otherwise it would wait in the connection, and be out of date when accepted
 			if err := r.send(ctx, ch, key); err != nil {
 				return err
 			}
@@ -90,11 +93,11 @@ func (r *Reporter) send(ctx context.Context, ch *amqp.Channel, key Key) error {
 		ContentType: "application/octet-stream", Type: "trivet.report", Expiration: expires(r.every), Body: text})
 }
 
-// expires is how long a broker keeps a report that nobody takes, in milliseconds: what is older
-// says nothing any more.
+// expires is the time in milliseconds for which a broker keeps a report that is not consumed; after
+// that it is out of date.
 func expires(every time.Duration) string { return strconv.FormatInt((5 * every).Milliseconds(), 10) }
 
-// declare makes the cluster's exchange, if it is not there: each listener has a queue at it.
+// declare creates the cluster's exchange if it does not exist; each listener binds a queue to it.
 func declare(ch *amqp.Channel, key Key) error {
 	return ch.ExchangeDeclare(key.exchange(), amqp.ExchangeFanout, false, false, false, false, nil)
 }

@@ -1,9 +1,9 @@
-// Package report carries the load reports of a cluster's members by RabbitMQ (AMQP 0-9-1): each
-// member says every few seconds how much it has to do, and every member hears it. Nothing is ever
-// waited for: a broker that is not there, is full, or never answers costs a member a report.
+// Package report carries the load reports of a cluster's members over RabbitMQ (AMQP 0-9-1): each
+// member reports its load every few seconds, and every member receives all reports. Nothing waits
+// for the broker: if it is unavailable, full or silent, reports are lost.
 //
-// A report is authenticated by a key that the cluster has in its store, so that whoever may use the
-// broker cannot speak for a member.
+// Reports are authenticated by a key that the cluster has in its store, so that users of the broker
+// cannot report for a member.
 package report
 
 import (
@@ -21,33 +21,33 @@ import (
 	"trivet.dev/trivet/controller/store"
 )
 
-// Load is how much a member has to do.
+// Load is the load of a member.
 type Load struct {
-	Nodes      int    `json:"nodes"`      // routing nodes: switches whose master it is
+	Nodes      int    `json:"nodes"`      // routing nodes: switches of which it is master
 	Addresses  int    `json:"addresses"`  // that it answers for
 	Southbound uint64 `json:"southbound"` // bytes of OpenFlow in the last 30 s, both directions
 
-	// Heaviest are those of its switches that have more than their share, up to MostSwitches.
+	// Heaviest are the switches with more than their share, up to MostSwitches.
 	Heaviest []Switch `json:"heaviest,omitempty"`
 }
 
-// Switch is what one switch is of a load.
+// Switch is one switch's part of a load.
 type Switch struct {
 	DPID       uint64 `json:"dpid"`
 	Addresses  int    `json:"addresses"`
 	Southbound uint64 `json:"southbound"`
 }
 
-// Report is a member's word about itself: message I of the paper.
+// Report is a member's report of its load: message I of the paper.
 type Report struct {
 	Member      string    `json:"member"`
-	Incarnation int64     `json:"incarnation"` // of the member's process: a later one has a greater
-	Sequence    uint64    `json:"sequence"`    // of the report in it
-	When        time.Time `json:"when"`        // by the member's clock: for people, nothing is decided by it
+	Incarnation int64     `json:"incarnation"` // of the member's process: a later process has a greater one
+	Sequence    uint64    `json:"sequence"`    // of the report, within the process
+	When        time.Time `json:"when"`        // by the member's clock: for display only
 	Load
 }
 
-// After says whether a report was made after another of the same member.
+// After reports whether a report is newer than another of the same member.
 func (r Report) After(other Report) bool {
 	if r.Incarnation != other.Incarnation {
 		return r.Incarnation > other.Incarnation
@@ -55,7 +55,7 @@ func (r Report) After(other Report) bool {
 	return r.Sequence > other.Sequence
 }
 
-// Bounds of what is believed of a report.
+// Limits on plausible reports.
 const (
 	MostSwitches = 32
 	mostBytes    = 8 << 10
@@ -66,7 +66,7 @@ const (
 
 var names = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// check says what is impossible about a report.
+// check reports what is impossible in a report.
 func (r *Report) check() error {
 	switch {
 	case !names.MatchString(r.Member):
@@ -74,9 +74,10 @@ func (r *Report) check() error {
 	case r.Incarnation < 1 || r.Sequence < 1:
 		return errors.New("it is not numbered")
 	case r.Nodes < 0 || r.Nodes > mostNodes || r.Addresses < 0 || r.Addresses > mostAddress || r.Southbound > mostTraffic:
-		return fmt.Errorf("nobody has %d nodes, %d addresses and %d bytes in 30 s", r.Nodes, r.Addresses, r.Southbound)
+		return fmt.Errorf("implausible load: %d nodes, %d addresses, %d bytes in 30 s", r.Nodes, r.Addresses,
+			r.Southbound)
 	case len(r.Heaviest) > MostSwitches:
-		return fmt.Errorf("%d switches are listed, of %d at most", len(r.Heaviest), MostSwitches)
+		return fmt.Errorf("%d switches are listed, more than %d", len(r.Heaviest), MostSwitches)
 	}
 	for _, s := range r.Heaviest {
 		if s.Addresses < 0 || s.Addresses > r.Addresses || s.Southbound > r.Southbound {
@@ -91,7 +92,7 @@ type Key []byte
 
 const keyBytes = 32
 
-// ClusterKey is the key that a cluster has in its store; the first who asks makes it.
+// ClusterKey returns the key that a cluster has in its store; the first caller creates it.
 func ClusterKey(ctx context.Context, s store.Store) (Key, error) {
 	for {
 		e, err := s.Get(ctx, "cluster/key")
@@ -99,12 +100,12 @@ func ClusterKey(ctx context.Context, s store.Store) (Key, error) {
 		case err != nil:
 			return nil, err
 		case e.Revision != 0 && len(e.Value) != keyBytes:
-			return nil, fmt.Errorf("cluster/key in the store has %d bytes, not %d: delete it, and members make another", len(e.Value), keyBytes)
+			return nil, fmt.Errorf("cluster/key in the store has %d bytes, not %d: delete it, and members will create another", len(e.Value), keyBytes)
 		case e.Revision != 0:
 			return e.Value, nil
 		}
 		fresh := make([]byte, keyBytes)
-		_, _ = rand.Read(fresh) // it cannot fail
+		_, _ = rand.Read(fresh) // cannot fail
 		err = s.Commit(ctx, []store.Condition{e.Is()}, store.Put(e.Key, fresh))
 		if err != nil && !errors.Is(err, store.ErrChanged) {
 			return nil, err
@@ -119,12 +120,12 @@ func (k Key) sum(text []byte) []byte {
 	return h.Sum(nil)
 }
 
-// exchange is the cluster's on a broker, which other clusters may use as well.
+// exchange is the name of the cluster's exchange, because clusters may share a broker.
 func (k Key) exchange() string {
 	return fmt.Sprintf("trivet.reports.%x", k.sum([]byte("exchange"))[:6])
 }
 
-// Encode writes a report: its authentication (HMAC-SHA256), and then JSON.
+// Encode encodes a report: its authentication code (HMAC-SHA256), followed by JSON.
 func (k Key) Encode(r Report) ([]byte, error) {
 	if err := r.check(); err != nil {
 		return nil, fmt.Errorf("report of %.80q: %w", r.Member, err)
@@ -133,19 +134,19 @@ func (k Key) Encode(r Report) ([]byte, error) {
 	return append(k.sum(text), text...), err
 }
 
-// Decode reads a report. What is not authentic is refused before anything of it is looked at.
+// Decode decodes a report, after verifying its authentication code.
 func (k Key) Decode(b []byte) (r Report, err error) {
 	if len(b) < sha256.Size || len(b) > mostBytes {
 		return r, fmt.Errorf("%d bytes are no report", len(b))
 	}
 	text := b[sha256.Size:]
 	if !hmac.Equal(b[:sha256.Size], k.sum(text)) {
-		return r, errors.New("it is not signed by the cluster's key: somebody else's")
+		return r, errors.New("it is not signed by the cluster's key")
 	}
 	return parse(text)
 }
 
-// parse reads what is known to be of a member, of another version perhaps.
+// parse decodes JSON that is known to be a member's, possibly of another version.
 func parse(text []byte) (r Report, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if err := d.Decode(&r); err != nil {

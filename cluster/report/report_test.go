@@ -142,8 +142,8 @@ func TestParseBroker(t *testing.T) {
 		"https://db":              "write amqps://",
 		"db:5671":                 "write amqps://",
 		"":                        "write amqps://",
-		"amqps://db/a/b":          "nothing else",
-		"amqps://db?heartbeat=0":  "nothing else",
+		"amqps://db/a/b":          "only a virtual host",
+		"amqps://db?heartbeat=0":  "only a virtual host",
 	} {
 		if b, err := ParseBroker(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %+v, %v; want %q", text, b, err, want)

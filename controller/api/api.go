@@ -49,26 +49,25 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// Server answers for a controller, once there is one.
+// Server serves a controller's API, once there is a controller.
 type Server struct {
-	// Settle waits, after a change that a user has asked for, until no packet is forwarded the old
-	// way; nil: confirmation by the switches is enough. It must be set before Use.
+	// Settle waits, after a user's change, until no packet is forwarded the old way; nil:
+	// confirmation by the switches is enough. Set it before Use.
 	Settle func(context.Context) error
 
-	// Reload has the controller take its topology from where it came from; nil: it came from
-	// nowhere. It must be set before Use.
+	// Reload makes the controller read its topology again; nil: it has no file. Set it before Use.
 	Reload func(context.Context) error
 
-	// Collector measures what runs the controller, if anything does: GET /metrics has that, too,
-	// and where there is no controller that alone. It must be set before Use.
+	// Collector measures the process that runs the controller, for GET /metrics; nil: none. Without
+	// a controller, its metrics are the only ones. Set it before Use.
 	Collector prometheus.Collector
 
-	// Others gathers what other processes measure; nil: there are none. GET /metrics has that, too,
-	// but for what contradicts this process's own. It must be set before Use.
+	// Others gathers the metrics of other processes, for GET /metrics; nil: none. Metrics that
+	// contradict this process's own are left out. Set it before Use.
 	Others prometheus.Gatherer
 
-	// More adds operations that are not the controller's, as those of a cluster; nil: there are
-	// none. It must be set before Register.
+	// More adds operations that are not the controller's, such as a cluster's; nil: none. Set it
+	// before Register.
 	More func(huma.API)
 
 	controller atomic.Pointer[builtin.Controller]
@@ -76,7 +75,7 @@ type Server struct {
 	streams    atomic.Int64 // open streams of events
 }
 
-// Use makes the server answer for a controller.
+// Use sets the controller.
 func (s *Server) Use(c *builtin.Controller) {
 	of := []prometheus.Collector{c.Monitor.Collector()}
 	if c.Member != nil {
@@ -87,7 +86,7 @@ func (s *Server) Use(c *builtin.Controller) {
 	s.controller.Store(c)
 }
 
-// exposition serves Prometheus what collectors give, the server's own and that of the process.
+// exposition serves the collectors' metrics, the server's own and those of the process.
 func (s *Server) exposition(more ...prometheus.Collector) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -99,7 +98,8 @@ func (s *Server) exposition(more ...prometheus.Collector) http.Handler {
 	if s.Others != nil {
 		all = append(all, s.Others)
 	}
-	return promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError})
+	return promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4,
+		ErrorHandling: promhttp.ContinueOnError})
 }
 
 // errNone is the answer while there is no controller.
@@ -113,7 +113,7 @@ func (s *Server) get() (*builtin.Controller, error) {
 	return nil, errNone
 }
 
-// Mux adds the handlers that are not part of the OpenAPI document.
+// Mux adds the handlers that are not in the OpenAPI document.
 func (s *Server) Mux(mux *http.ServeMux) {
 	alone := sync.OnceValue(func() http.Handler { return s.exposition() })
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
@@ -130,7 +130,7 @@ func (s *Server) Mux(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+pathPartPath, s.servePathPart)
 }
 
-// maxBody limits the size of a request to an app, as it is limited for all other requests.
+// maxBody limits the body of a request to an app, as of all other requests.
 const maxBody = 1 << 20
 
 // serveApp passes a request to an app.
@@ -141,11 +141,12 @@ func (s *Server) serveApp(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.PathValue("app")
-	if h, is := c.App(name).(http.Handler); is {
+	if h, ok := c.App(name).(http.Handler); ok {
 		http.StripPrefix("/v1/controller/apps/"+name, http.MaxBytesHandler(h, maxBody)).ServeHTTP(w, r)
 		return
 	}
-	refuse(w, http.StatusNotFound, fmt.Sprintf("the controller has no app %q that answers requests; its apps are %s", name, strings.Join(c.Apps, ", ")))
+	refuse(w, http.StatusNotFound, fmt.Sprintf("the controller has no app %q that answers requests; its apps are %s",
+		name, strings.Join(c.Apps, ", ")))
 }
 
 // Handler serves this API alone.
@@ -157,8 +158,9 @@ func (s *Server) Handler() http.Handler {
 }
 
 func config() huma.Config {
-	c := Config("Trivet controller", "What Trivet's OpenFlow controller answers. GET /metrics is for Prometheus.")
-	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "On TCP only"}}
+	c := Config("Trivet controller", "The API of Trivet's OpenFlow controller. GET /metrics is for Prometheus.")
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer",
+		Description: "On TCP only"}}
 	c.Security = []map[string][]string{{"token": {}}}
 	return c
 }
@@ -236,12 +238,13 @@ func problem(err error) error {
 	case errors.Is(err, user.ErrNotFound), errors.Is(err, builtin.ErrNoRoute):
 		return huma.Error404NotFound(err.Error())
 	case errors.Is(err, controller.ErrStandby):
-		return huma.NewError(http.StatusMisdirectedRequest, err.Error()+": ask that one (trivet cluster status says which)")
+		return huma.NewError(http.StatusMisdirectedRequest,
+			err.Error()+": ask that one (trivet cluster status says which)")
 	case errors.Is(err, user.ErrTaken), errors.Is(err, user.ErrNotConnected):
 		return huma.Error409Conflict(err.Error())
 	case errors.Is(err, context.DeadlineExceeded):
-		// What is waited for says so itself where it is not the switch: the store has a limit of
-		// its own, which may be the longer one.
+		// If it was not the switch that was waited for, the error says so: the store has a timeout
+		// of its own, which may be longer.
 		if text := err.Error(); text != context.DeadlineExceeded.Error() {
 			return huma.Error504GatewayTimeout(text)
 		}
@@ -250,7 +253,7 @@ func problem(err error) error {
 	return huma.Error422UnprocessableEntity(err.Error())
 }
 
-// askTime is how long a switch may take to answer.
+// askTime is the timeout for a switch's answer.
 const askTime = 5 * time.Second
 
 // Register adds the operations to an API.
@@ -271,14 +274,14 @@ func (s *Server) Register(api huma.API) {
 			return nil, err
 		}
 		return bodyOf(findPath(ctx, c, *in))
-	}, summary("The way of a packet by the flow entries as they are, and why"))
+	}, summary("The path of a packet by the current flow entries, and why"))
 	s.registerPathPart(api)
 	sse.Register(api, huma.Operation{OperationID: "events", Method: http.MethodGet, Path: "/v1/controller/events",
-		Summary: "What happens in the network, as Server-Sent Events"}, eventTypes, s.serveEvents)
+		Summary: "Changes in the network, as Server-Sent Events"}, eventTypes, s.serveEvents)
 }
 
 func (s *Server) registerNetwork(api huma.API) {
-	get(api, s, "", "What the controller is, and its load", (*view).overview)
+	get(api, s, "", "The controller's configuration and load", (*view).overview)
 	get(api, s, "/topology", "Switches with their ports, links, hosts", (*view).topology)
 	get(api, s, "/hosts", "Hosts: where they are, and their addresses", (*view).hosts)
 	get(api, s, "/statistics", "Traffic of links and ports, packets at the controller, its load", (*view).statistics)
@@ -296,7 +299,7 @@ func get[T any](api huma.API, s *Server, path, what string, f func(*view) T) {
 }
 
 type switchQuery struct {
-	Switch string `query:"switch" doc:"Name or datapath id; all where none is given"`
+	Switch string `query:"switch" doc:"Name or datapath id; all if empty"`
 }
 
 func (s *Server) registerFlows(api huma.API) {
@@ -321,7 +324,7 @@ func (s *Server) registerFlows(api huma.API) {
 		}
 		f, err := newView(c).addFlow(ctx, in.Body)
 		return bodyOf(f, s.settled(ctx, err))
-	}, summary("Add a flow entry, which is kept until it is taken back"))
+	}, summary("Add a flow entry, which is kept until it is deleted"))
 	huma.Delete(api, "/v1/controller/flows/{id}", func(ctx context.Context, in *struct {
 		ID int64 `path:"id"`
 	}) (*body[Flow], error) {
@@ -331,15 +334,15 @@ func (s *Server) registerFlows(api huma.API) {
 		}
 		f, err := newView(c).deleteFlow(ctx, in.ID)
 		return bodyOf(f, s.settled(ctx, err))
-	}, summary("Take a user's flow entry back"))
+	}, summary("Delete a user's flow entry"))
 }
 
 func (s *Server) registerRoutes(api huma.API) {
 	huma.Get(api, "/v1/controller/routes", func(ctx context.Context, in *struct {
 		Router string `query:"router" doc:"All where none is given"`
-		Prefix string `query:"prefix" doc:"What routers have from all sources to exactly this prefix, not only what they use"`
-		All    bool   `query:"all" doc:"The same to all prefixes"`
-		Into   string `query:"into" doc:"Instead, those that routers redistribute into this program, or protocol of an app, with the metric and tag that their rules say"`
+		Prefix string `query:"prefix" doc:"Routes to exactly this prefix from all sources, not only those in use"`
+		All    bool   `query:"all" doc:"The same for all prefixes"`
+		Into   string `query:"into" doc:"Instead, the routes that routers redistribute into this program or protocol, with the metric and tag set by their rules"`
 	}) (*body[Routes], error) {
 		c, err := s.get()
 		if err != nil {
@@ -360,7 +363,7 @@ func (s *Server) registerRoutes(api huma.API) {
 			return nil, problem(err)
 		}
 		return nil, nil
-	}, summary("Add a static route, which is kept until it is taken back"))
+	}, summary("Add a static route, which is kept until it is deleted"))
 	huma.Delete(api, "/v1/controller/routes", func(ctx context.Context, in *struct {
 		Router string `query:"router" required:"true"`
 		Prefix string `query:"prefix" required:"true"`
@@ -371,7 +374,7 @@ func (s *Server) registerRoutes(api huma.API) {
 		}
 		prefix, err := netip.ParsePrefix(in.Prefix)
 		if err != nil {
-			return nil, problem(fmt.Errorf("%q is not a prefix; write 10.9.0.0/16", in.Prefix))
+			return nil, problem(fmt.Errorf("%q is not a prefix; write it as 10.9.0.0/16", in.Prefix))
 		}
 		if err := c.DeleteRoute(ctx, in.Router, prefix); err != nil {
 			return nil, problem(fmt.Errorf("%s, %v: %w", in.Router, prefix, err))
@@ -380,9 +383,9 @@ func (s *Server) registerRoutes(api huma.API) {
 			return nil, problem(err)
 		}
 		return nil, nil
-	}, summary("Take a user's static route back"))
+	}, summary("Delete a user's static route"))
 	huma.Put(api, "/v1/controller/routes/{program}", func(ctx context.Context, in *struct {
-		Program string `path:"program" pattern:"^[a-z][a-z0-9-]*$" maxLength:"32" doc:"What the source is to be called"`
+		Program string `path:"program" pattern:"^[a-z][a-z0-9-]*$" maxLength:"32" doc:"Name of the source"`
 		Body    ProgramRequest
 	}) (*struct{}, error) {
 		c, err := s.get()
@@ -405,7 +408,7 @@ func (s *Server) registerRoutes(api huma.API) {
 			return nil, problem(err)
 		}
 		return nil, nil
-	}, summary("Take all routes of a program back"))
+	}, summary("Delete all routes of a program"))
 }
 
 func summary(text string) func(*huma.Operation) {

@@ -18,11 +18,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Balance is what links between routing nodes, and between switches, carry, and what takes other
-// ways because of that.
+// Balance describes the load of links between routing nodes and between switches, and the traffic
+// that has been moved because of it.
 type Balance struct {
 	On    bool        `json:"on" doc:"Whether traffic is moved off busy links: balance: load in the topology"`
-	Moves int         `json:"moves" doc:"How often traffic has moved since the controller began"`
+	Moves int         `json:"moves" doc:"How often traffic was moved since the controller's start"`
 	Links []RouteLink `json:"links" doc:"Each direction, the highest load first"`
 	Moved []MovedPath `json:"moved"`
 }
@@ -31,7 +31,7 @@ type Balance struct {
 type RouteLink struct {
 	From      string  `json:"from"`
 	To        string  `json:"to"`
-	Interface string  `json:"interface" doc:"It leaves from's by"`
+	Interface string  `json:"interface" doc:"Interface at from"`
 	Bandwidth float64 `json:"bandwidth" doc:"bit/s; 0: not known"`
 	Used      float64 `json:"used" doc:"bit/s"`
 	Load      float64 `json:"load" doc:"Bandwidth and flow entries, weighted: equation 5"`
@@ -53,7 +53,7 @@ type MovedPath struct {
 type PossiblePath struct {
 	Routers []string `json:"routers"`
 	Load    float64  `json:"load" doc:"The sum of the links' loads"`
-	Free    *float64 `json:"free,omitempty" doc:"bit/s that nobody uses of the link that has least"`
+	Free    *float64 `json:"free,omitempty" doc:"bit/s left on the busiest link"`
 }
 
 // PossiblePaths are the best paths from a router to a subnet, or from a switch to a host, the best
@@ -68,7 +68,7 @@ type PossiblePaths struct {
 // PathRequest installs a path.
 type PathRequest struct {
 	To      string   `json:"to" doc:"A subnet of a router, an address, or a node"`
-	Routers []string `json:"routers" doc:"From the first to one that has the subnet; or switches, to the one that has the node"`
+	Routers []string `json:"routers" doc:"Ending at one that has the subnet; or switches, ending at the one with the node"`
 }
 
 var errNoBalance = errors.New("the controller runs without the app balance; start it with  --apps balance,routing")
@@ -91,7 +91,7 @@ func (s *Server) registerBalance(api huma.API) {
 			return nil, problem(err)
 		}
 		return bodyOf(v.possible(ctx, in.From, in.To, in.K))
-	}, summary("The paths that are loaded least"))
+	}, summary("The least loaded paths"))
 	huma.Put(api, "/v1/controller/balance/paths", func(ctx context.Context, in *body[PathRequest]) (*body[MovedPath], error) {
 		v, err := s.balanced()
 		if err != nil {
@@ -99,7 +99,7 @@ func (s *Server) registerBalance(api huma.API) {
 		}
 		x, err := v.install(in.Body)
 		return bodyOf(x, s.settled(ctx, err))
-	}, summary("Install a path, which is kept until it is taken back"))
+	}, summary("Install a path, which is kept until it is removed"))
 	huma.Delete(api, "/v1/controller/balance/paths", func(ctx context.Context, in *struct {
 		To string `query:"to" required:"true"`
 	}) (*struct{}, error) {
@@ -112,10 +112,10 @@ func (s *Server) registerBalance(api huma.API) {
 			return nil, problem(err)
 		}
 		return nil, nil
-	}, summary("Take back the paths to a subnet that were installed"))
+	}, summary("Remove the installed paths to a subnet"))
 }
 
-// balanced returns a view of a controller that has the app.
+// balanced returns a view of a controller with the app balance.
 func (s *Server) balanced() (*view, error) {
 	c, err := s.get()
 	if err != nil {
@@ -128,7 +128,8 @@ func (s *Server) balanced() (*view, error) {
 }
 
 func (v *view) balance() Balance {
-	out := Balance{On: v.c.Balance.On(), Moves: v.c.Balance.Moves(), Links: v.routeLinks(v.c.Balance.Links()), Moved: v.moved()}
+	out := Balance{On: v.c.Balance.On(), Moves: v.c.Balance.Moves(), Links: v.routeLinks(v.c.Balance.Links()),
+		Moved: v.moved()}
 	if hosts := v.c.Balance.Hosts; hosts != nil {
 		out.Moves += hosts.Moves()
 		out.Links = append(out.Links, v.routeLinks(hosts.Links())...)
@@ -140,7 +141,8 @@ func (v *view) balance() Balance {
 func (v *view) routeLinks(links []balance.LinkLoad) []RouteLink {
 	out := []RouteLink{}
 	for _, l := range links {
-		out = append(out, RouteLink{From: v.switchName(l.Edge.From), To: v.switchName(l.Edge.To), Interface: v.portName(l.Edge.From, l.Edge.FromPort),
+		out = append(out, RouteLink{From: v.switchName(l.Edge.From), To: v.switchName(l.Edge.To),
+			Interface: v.portName(l.Edge.From, l.Edge.FromPort),
 			Bandwidth: l.Bandwidth, Used: l.Used, Load: l.Load})
 	}
 	return out
@@ -154,7 +156,8 @@ func (v *view) moved() []MovedPath {
 	}
 	for _, m := range v.c.Balance.Moved() {
 		for _, p := range m.Paths {
-			out = append(out, MovedPath{Prefix: m.To.To, Part: m.To.Part.String(), Routers: v.switchNames(p.Routers), Since: p.Since, Why: p.Why, User: m.User})
+			out = append(out, MovedPath{Prefix: m.To.To, Part: m.To.Part.String(), Routers: v.switchNames(p.Routers),
+				Since: p.Since, Why: p.Why, User: m.User})
 		}
 	}
 	if v.c.Balance.Hosts == nil {
@@ -162,7 +165,8 @@ func (v *view) moved() []MovedPath {
 	}
 	for _, m := range v.c.Balance.Hosts.Moved() {
 		for _, p := range m.Paths {
-			out = append(out, MovedPath{Host: v.host(m.To), Routers: v.switchNames(p.Routers), Since: p.Since, Why: p.Why, User: m.User})
+			out = append(out, MovedPath{Host: v.host(m.To), Routers: v.switchNames(p.Routers), Since: p.Since,
+				Why: p.Why, User: m.User})
 		}
 	}
 	return out
@@ -175,7 +179,8 @@ func (v *view) switchNames(dpids []uint64) (out []string) {
 	return out
 }
 
-// subnet is the subnet of a router that a text means: by itself, an address in it, or a node.
+// subnet returns the router's subnet given by a text: the subnet itself, an address in it, or a
+// node.
 func (v *view) subnet(text string) (netip.Prefix, error) {
 	if p, err := netip.ParsePrefix(text); err == nil {
 		return p.Masked(), nil
@@ -184,8 +189,8 @@ func (v *view) subnet(text string) (netip.Prefix, error) {
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	p, is := v.c.Routing.SubnetOf(s.address)
-	if !is {
+	p, ok := v.c.Routing.SubnetOf(s.address)
+	if !ok {
 		return p, fmt.Errorf("%v is in no subnet of a routing node", s.address)
 	}
 	return p, nil
@@ -202,13 +207,13 @@ func (v *view) routingNode(name string) (*routing.Router, error) {
 	return nil, topology.Mistaken(topology.DidYouMean(name, names), "%s is no routing node", name)
 }
 
-// forwards says whether a name is that of a switch whose paths to hosts the controller chooses.
+// forwards reports whether a name is a switch's whose paths to hosts the controller chooses.
 func (v *view) forwards(name string) (dpid uint64, is bool) {
 	dpid, found := v.m.Find(name)
 	return dpid, found && v.c.Balance.Hosts != nil && v.router(name) == nil && v.c.Switch(dpid) != nil
 }
 
-// macTo is the Ethernet address of a host or router that a text means.
+// macTo returns the Ethernet address of the host or router given by a text.
 func (v *view) macTo(text string) (openflow.MAC, error) {
 	if mac, err := openflow.ParseMAC(text); err == nil {
 		return mac, nil
@@ -221,7 +226,7 @@ func (v *view) macTo(text string) (openflow.MAC, error) {
 		return s.mac, err
 	}
 	if s.mac == (openflow.MAC{}) {
-		return s.mac, fmt.Errorf("nobody is known to have %v", s.address)
+		return s.mac, fmt.Errorf("no known host has %v", s.address)
 	}
 	return s.mac, nil
 }
@@ -229,7 +234,7 @@ func (v *view) macTo(text string) (openflow.MAC, error) {
 func (v *view) possible(ctx context.Context, from, to string, k int) (out PossiblePaths, err error) {
 	out = PossiblePaths{From: from, Paths: []PossiblePath{}}
 	var options []balance.Option
-	if dpid, is := v.forwards(from); is {
+	if dpid, ok := v.forwards(from); ok {
 		mac, err := v.macTo(to)
 		if err != nil {
 			return out, err
@@ -266,7 +271,8 @@ func (v *view) possible(ctx context.Context, from, to string, k int) (out Possib
 	return out, nil
 }
 
-// leads says that a router's traffic cannot be led here, as another member is its master.
+// leads returns an error if another member is a router's master, so that its traffic cannot be
+// moved here.
 func (v *view) leads(dpid uint64) error {
 	if s := v.c.Seen(dpid); s != nil && !s.Leads() && v.c.Owner != nil {
 		return fmt.Errorf("%s: %w", v.switchName(dpid), controller.ErrStandby)
@@ -276,7 +282,7 @@ func (v *view) leads(dpid uint64) error {
 
 func (v *view) install(r PathRequest) (out MovedPath, err error) {
 	out = MovedPath{Routers: r.Routers, Since: time.Now(), Why: balance.Installed, User: true}
-	known, passed := map[string]uint64{}, map[string]bool{} // a list may be long
+	known, passed := map[string]uint64{}, map[string]bool{} // the list may be long
 	for _, x := range v.c.Routers() {
 		known[x.Name] = x.DPID
 	}
@@ -287,7 +293,7 @@ func (v *view) install(r PathRequest) (out MovedPath, err error) {
 		passed[name] = true
 	}
 	if len(r.Routers) > 0 {
-		if _, is := v.forwards(r.Routers[0]); is {
+		if _, ok := v.forwards(r.Routers[0]); ok {
 			return v.installHost(r, out)
 		}
 	}
@@ -297,8 +303,8 @@ func (v *view) install(r PathRequest) (out MovedPath, err error) {
 	}
 	var routers []uint64
 	for _, name := range r.Routers {
-		dpid, is := known[name]
-		if !is {
+		dpid, ok := known[name]
+		if !ok {
 			_, err := v.routingNode(name)
 			return out, err
 		}
@@ -306,7 +312,7 @@ func (v *view) install(r PathRequest) (out MovedPath, err error) {
 	}
 	for i, dpid := range routers[:max(0, len(routers)-1)] { // the last one has the subnet, and sends nothing on
 		if err := v.leads(dpid); err != nil && i > 0 {
-			return out, fmt.Errorf("%s has another master than %s: a path leads over routers of one member of the cluster; first:  trivet cluster move %[1]s MEMBER", r.Routers[i], r.Routers[0])
+			return out, fmt.Errorf("%s has another master than %s: all routers on a path must have the same; first:  trivet cluster move %[1]s MEMBER", r.Routers[i], r.Routers[0])
 		} else if err != nil {
 			return out, err
 		}
@@ -327,12 +333,12 @@ func (v *view) installHost(r PathRequest, out MovedPath) (MovedPath, error) {
 	}
 	var switches []uint64
 	for _, name := range r.Routers {
-		dpid, is := connected[name]
-		if id, err := topology.ParseDPID(name); !is && err == nil {
-			dpid, is = uint64(id), v.c.Switch(uint64(id)) != nil
+		dpid, ok := connected[name]
+		if id, err := topology.ParseDPID(name); !ok && err == nil {
+			dpid, ok = uint64(id), v.c.Switch(uint64(id)) != nil
 		}
-		if _, routes := v.c.Router(dpid); !is || routes {
-			return out, fmt.Errorf("%s is no switch that is connected to the controller", name)
+		if _, routes := v.c.Router(dpid); !ok || routes {
+			return out, fmt.Errorf("%s is not a switch connected to the controller", name)
 		}
 		switches = append(switches, dpid)
 	}
@@ -343,7 +349,7 @@ func (v *view) installHost(r PathRequest, out MovedPath) (MovedPath, error) {
 	return out, v.c.Balance.Hosts.Install(to, switches)
 }
 
-// takeBack takes back what was installed.
+// takeBack removes installed paths.
 func (v *view) takeBack(text string) error {
 	to, err := v.subnet(text)
 	done := err == nil && v.c.Balance.TakeBack(routing.Traffic{To: to})

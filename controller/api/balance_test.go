@@ -16,7 +16,7 @@ import (
 // however long, of which one comes twice, which is looked at before them, or is that of no router.
 func TestPathsOverTheAPI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "ring,4", topology.Router, "")
+		b := newFixture(t, "ring,4", topology.Router, "")
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		const to = "h3"

@@ -18,8 +18,8 @@ import (
 
 // Client sends requests to a controller.
 type Client struct {
-	// Lacks is told what an answer lacks of what a cluster knows, as some of its members do not
-	// answer; nil: such an answer is an error.
+	// Lacks is called with what an answer lacks because some members of a cluster did not answer;
+	// nil: such an answer is an error.
 	Lacks func(missing []string)
 
 	do Requester
@@ -45,7 +45,7 @@ func Dial(address, token string) (*Client, error) {
 		}
 	case "tcp":
 		if token == "" {
-			return nil, fmt.Errorf("%s: on TCP the API wants the token that trivet controller has printed: --token-file FILE", address)
+			return nil, fmt.Errorf("%s: on TCP the API requires the token printed by trivet controller: --token-file FILE", address)
 		}
 	default:
 		return nil, fmt.Errorf("%q is not an API's address; write unix:PATH or tcp:127.0.0.1:PORT", address)
@@ -55,17 +55,17 @@ func Dial(address, token string) (*Client, error) {
 	}}.request}, nil
 }
 
-// Over returns a client of a controller at the other end of a transport. failed makes the error of
-// one that is not reached.
+// Over returns a client of a controller behind a transport. failed wraps the error if it cannot be
+// reached.
 func Over(t http.RoundTripper, failed func(error) error) *Client {
 	return &Client{do: remote{&http.Client{Transport: t}, "http://controller", "", failed}.request}
 }
 
-// remote is a controller that is asked by HTTP.
+// remote is a controller that is reached by HTTP.
 type remote struct {
 	client *http.Client
 	base   string
-	token  string // empty: none is wanted
+	token  string // empty: none is required
 	failed func(error) error
 }
 
@@ -110,7 +110,7 @@ func readProblem(resp *http.Response) error {
 	return errors.New(p.Detail)
 }
 
-// Said makes a refusal say who it comes from. What is no problem in JSON stays as it is.
+// Said adds to a refusal who has refused. A body that is no problem in JSON stays as it is.
 func Said(resp *http.Response, by string) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
@@ -118,7 +118,7 @@ func Said(resp *http.Response, by string) error {
 	}
 	var p map[string]any
 	if json.Unmarshal(text, &p) == nil {
-		if detail, is := p["detail"].(string); is {
+		if detail, ok := p["detail"].(string); ok {
 			p["detail"] = by + ": " + detail
 			if text, err = json.Marshal(p); err != nil {
 				return err
@@ -191,14 +191,13 @@ func (c *Client) DeleteFlow(ctx context.Context, id int64) (Flow, error) {
 	return call[Flow](ctx, c, "DELETE", "/flows/"+strconv.FormatInt(id, 10), nil)
 }
 
-// Routes returns the routes that a router uses, or all routers if name is empty; with a prefix,
-// what they have from all sources to that.
+// Routes returns the routes in use at a router, or at all routers if name is empty; with a prefix,
+// the routes to it from all sources.
 func (c *Client) Routes(ctx context.Context, name, prefix string) (Routes, error) {
 	return call[Routes](ctx, c, "GET", "/routes"+query("router", name, "prefix", prefix), nil)
 }
 
-// AllRoutes returns what a router, or all routers if name is empty, have from all sources to all
-// prefixes.
+// AllRoutes returns the routes from all sources of a router, or of all routers if name is empty.
 func (c *Client) AllRoutes(ctx context.Context, name string) (Routes, error) {
 	return call[Routes](ctx, c, "GET", "/routes"+query("router", name, "all", "true"), nil)
 }
@@ -215,7 +214,7 @@ func (c *Client) DeleteRoute(ctx context.Context, router, prefix string) error {
 	return err
 }
 
-// Balance returns the loads of links between routing nodes, and what avoids busy ones.
+// Balance returns the loads of links between routing nodes, and the paths that avoid busy ones.
 func (c *Client) Balance(ctx context.Context) (Balance, error) {
 	return call[Balance](ctx, c, "GET", "/balance", nil)
 }
@@ -231,24 +230,23 @@ func (c *Client) SetProgram(ctx context.Context, name string, r ProgramRequest) 
 	return err
 }
 
-// DropProgram takes all routes of a program back.
+// DropProgram removes all routes of a program.
 func (c *Client) DropProgram(ctx context.Context, name string) error {
 	_, err := call[struct{}](ctx, c, "DELETE", "/routes/"+name, nil)
 	return err
 }
 
-// PossiblePaths returns the k paths from a router to a subnet, address or node that are loaded
-// least.
+// PossiblePaths returns the k least loaded paths from a router to a subnet, address or node.
 func (c *Client) PossiblePaths(ctx context.Context, from, to string, k int) (PossiblePaths, error) {
 	return call[PossiblePaths](ctx, c, "GET", "/balance/paths"+query("from", from, "to", to, "k", strconv.Itoa(k)), nil)
 }
 
-// InstallPath makes what goes to a subnet take a path.
+// InstallPath makes packets to a subnet take a path.
 func (c *Client) InstallPath(ctx context.Context, r PathRequest) (MovedPath, error) {
 	return call[MovedPath](ctx, c, "PUT", "/balance/paths", r)
 }
 
-// TakePathBack takes back the paths to a subnet, address or node that were installed.
+// TakePathBack removes the installed paths to a subnet, address or node.
 func (c *Client) TakePathBack(ctx context.Context, to string) error {
 	_, err := call[struct{}](ctx, c, "DELETE", "/balance/paths"+query("to", to), nil)
 	return err
@@ -286,7 +284,7 @@ func (c *Client) OSPFCapture(ctx context.Context, name string) ([]byte, error) {
 	return x.PCAP, err
 }
 
-// Statistics returns what is measured.
+// Statistics returns the measurements.
 func (c *Client) Statistics(ctx context.Context) (Statistics, error) {
 	return call[Statistics](ctx, c, "GET", "/statistics", nil)
 }
@@ -302,7 +300,8 @@ func (c *Client) Events(ctx context.Context, q EventQuery, each func(name string
 	if q.Samples {
 		samples = "1"
 	}
-	resp, err := c.do(ctx, "GET", "/v1/controller/events"+query("samples", samples, "routes", strings.Join(q.Routes, ","), "into", q.Into), nil)
+	resp, err := c.do(ctx, "GET", "/v1/controller/events"+query("samples", samples, "routes",
+		strings.Join(q.Routes, ","), "into", q.Into), nil)
 	if err != nil {
 		return err
 	}

@@ -12,17 +12,17 @@ import (
 	"trivet.dev/trivet/cluster"
 )
 
-// ClusterMove asks for a switch to have another master.
+// ClusterMove requests another master for a switch.
 type ClusterMove struct {
 	Switch string `json:"switch" doc:"Name or datapath id"`
-	Member string `json:"member" doc:"That is to be its master"`
+	Member string `json:"member" doc:"Its new master"`
 }
 
-// member returns the controller's part in a cluster.
+// member returns the controller's membership in a cluster.
 func (s *Server) member() (*cluster.Member, error) {
 	c, err := s.get()
 	if err == nil && c.Member == nil {
-		err = huma.Error404NotFound("this controller is alone: it was not started with --member")
+		err = huma.Error404NotFound("this controller is not in a cluster: it was started without --member")
 	}
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (s *Server) registerCluster(api huma.API) {
 			return nil, problem(fmt.Errorf("there is no switch %q", in.Body.Switch))
 		}
 		return bodyOf(ClusterMove{fmt.Sprintf("%016x", dpid), in.Body.Member}, m.Move(ctx, dpid, in.Body.Member))
-	}, summary("Have a member take a switch over; the answer has the switch's datapath id"))
+	}, summary("Move a switch to another master; the answer has the switch's datapath id"))
 	type named struct {
 		Member string `path:"member"`
 	}
@@ -68,7 +68,8 @@ func (s *Server) registerCluster(api huma.API) {
 			return nil, nil
 		}
 	}
-	huma.Put(api, "/v1/cluster/drain/{member}", drain(false), summary("Have the others take over all switches of a member, which takes none"))
+	huma.Put(api, "/v1/cluster/drain/{member}", drain(false),
+		summary("Move all switches of a member to others; it takes none from now on"))
 	huma.Delete(api, "/v1/cluster/drain/{member}", drain(true), summary("Let a member take switches again"))
 }
 
@@ -77,12 +78,14 @@ func (c *Client) Cluster(ctx context.Context) (out cluster.Status, err error) {
 	return out, c.cluster(ctx, http.MethodGet, "", nil, &out)
 }
 
-// MoveSwitch asks for a switch to have another master, and returns that with its datapath id.
+// MoveSwitch requests another master for a switch, and returns the request with the switch's
+// datapath id.
 func (c *Client) MoveSwitch(ctx context.Context, m ClusterMove) (out ClusterMove, err error) {
 	return out, c.cluster(ctx, http.MethodPost, "/moves", m, &out)
 }
 
-// Drain asks for the others to take over all switches of a member; undo lets it take some again.
+// Drain moves all switches of a member to others, and keeps it from taking any; undo lets it take
+// switches again.
 func (c *Client) Drain(ctx context.Context, member string, undo bool) error {
 	if cluster.CheckName(member) != nil {
 		return fmt.Errorf("there is no member %q", member)
@@ -94,15 +97,15 @@ func (c *Client) Drain(ctx context.Context, member string, undo bool) error {
 	return c.cluster(ctx, method, "/drain/"+member, nil, nil)
 }
 
-// ClusterMembers is what a member has heard of all members' loads, as it says it: what it means is
-// known in cluster/centre, which stands above this package.
+// ClusterMembers returns the loads of all members as a member knows them, encoded: the types are in
+// cluster/centre, which imports this package.
 func (c *Client) ClusterMembers(ctx context.Context) (out json.RawMessage, err error) {
 	err = c.cluster(ctx, http.MethodGet, "/members", nil, &out)
 	return out, err
 }
 
-// ClusterIdlest is the member that has the least to do, as the scheduling centre says it; other
-// members refuse.
+// ClusterIdlest returns the least busy member according to the scheduling centre; other members
+// refuse.
 func (c *Client) ClusterIdlest(ctx context.Context) (out json.RawMessage, err error) {
 	err = c.cluster(ctx, http.MethodGet, "/idlest", nil, &out)
 	return out, err

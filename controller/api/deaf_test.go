@@ -14,7 +14,7 @@ import (
 // arrive, while messages to that switch are still queued.
 func TestRepairBesideADeafSwitch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "ring,4", topology.Switch, "")
+		b := newFixture(t, "ring,4", topology.Switch, "")
 		b.hello("h1")
 		b.hello("h3")
 		l := listen()
@@ -26,7 +26,7 @@ func TestRepairBesideADeafSwitch(t *testing.T) {
 		frame := make([]byte, 60) // from a host there, so that the switch is told when the tree changes
 		copy(frame, []byte{2, 0, 0, 0, 0, 0xfe, 2, 0, 0, 0, 0, 0xff, 8, 0})
 		say(&openflow.PacketIn{Buffer: openflow.BufferNone, TotalLen: 60, Cookie: 0x7472_0002<<32 | 8, Match: openflow.NewMatch(openflow.InPort(1)), Data: frame})
-		b.wait("its host is known", func() bool { _, is := b.c.Discovery.Host(openflow.MAC{2, 0, 0, 0, 0, 0xff}); return is })
+		b.wait("its host is known", func() bool { _, ok := b.c.Discovery.Host(openflow.MAC{2, 0, 0, 0, 0, 0xff}); return ok })
 		// More is queued for it than socket buffers hold, as when many hosts are learned or many
 		// links change.
 		flooded, deaf := make(chan bool), b.c.Switch(dpid)
@@ -58,7 +58,7 @@ func TestRepairBesideADeafSwitch(t *testing.T) {
 
 // cutAndMend makes each link between switches fail in turn and come back, and each time waits until
 // the remaining ones forward, which is when repaired is called.
-func (b *bed) cutAndMend(repaired func()) {
+func (b *fixture) cutAndMend(repaired func()) {
 	for _, link := range b.topology.Links {
 		set := func(state openflow.PortState) {
 			for _, e := range link.Ends {
@@ -78,7 +78,7 @@ func (b *bed) cutAndMend(repaired func()) {
 
 // deaf is a switch with so many ports that answers the handshake, sends what it is told to send
 // after that, and reads nothing more.
-func (b *bed) deaf(at *inMemory, dpid uint64, ports int) (say func(openflow.Message)) {
+func (b *fixture) deaf(at *inMemory, dpid uint64, ports int) (say func(openflow.Message)) {
 	b.t.Helper()
 	conn, err := at.dial(b.t.Context(), "", "")
 	b.must(err)
@@ -111,7 +111,7 @@ func (b *bed) deaf(at *inMemory, dpid uint64, ports int) (say func(openflow.Mess
 }
 
 // forwarding is the number of links between switches that forward.
-func (b *bed) forwarding() (n int) {
+func (b *fixture) forwarding() (n int) {
 	for _, l := range b.c.Discovery.Links() {
 		if l.From < l.To && b.c.Learning.TakesPart(l.From, l.FromPort) && b.c.Learning.TakesPart(l.To, l.ToPort) {
 			n++

@@ -39,13 +39,15 @@ func (w *walk) begin(from station, q PathQuery) {
 	w.fate = w.enter(src.at, p)
 }
 
-// newPacket is the packet asked about, without Ethernet addresses.
+// newPacket returns the packet to trace, without Ethernet addresses.
 func newPacket(from, to station, q PathQuery) (packet, func(packet) string) {
 	fields := []openflow.OXM{openflow.VLANNone(), openflow.IPDSCP(0), openflow.IPECN(0), openflow.TunnelID(0)}
 	if to.address.Is4() {
-		fields = append(fields, openflow.EthType(openflow.EthTypeIPv4), openflow.IPv4Src(from.address), openflow.IPv4Dst(to.address))
+		fields = append(fields, openflow.EthType(openflow.EthTypeIPv4), openflow.IPv4Src(from.address),
+			openflow.IPv4Dst(to.address))
 	} else {
-		fields = append(fields, openflow.EthType(openflow.EthTypeIPv6), openflow.IPv6Src(from.address), openflow.IPv6Dst(to.address),
+		fields = append(fields, openflow.EthType(openflow.EthTypeIPv6), openflow.IPv6Src(from.address),
+			openflow.IPv6Dst(to.address),
 			openflow.IPv6Flabel(0), openflow.IPv6Exthdr(1))
 	}
 	const some = 49152 // a source port from the ephemeral range
@@ -55,13 +57,16 @@ func newPacket(from, to station, q PathQuery) (packet, func(packet) string) {
 	case q.UDP != 0:
 		fields = append(fields, openflow.IPProto(openflow.IPProtoUDP), openflow.UDPSrc(some), openflow.UDPDst(q.UDP))
 	case to.address.Is4():
-		fields = append(fields, openflow.IPProto(openflow.IPProtoICMPv4), openflow.ICMPv4Type(8), openflow.ICMPv4Code(0))
+		fields = append(fields, openflow.IPProto(openflow.IPProtoICMPv4), openflow.ICMPv4Type(8),
+			openflow.ICMPv4Code(0))
 	default:
-		fields = append(fields, openflow.IPProto(openflow.IPProtoICMPv6), openflow.ICMPv6Type(128), openflow.ICMPv6Code(0))
+		fields = append(fields, openflow.IPProto(openflow.IPProtoICMPv6), openflow.ICMPv6Type(128),
+			openflow.ICMPv6Code(0))
 	}
 	return packet{openflow.NewMatch(fields...), 64}, func(p packet) string {
 		m := p.fields
-		for _, f := range []openflow.Field{openflow.FieldVLANVID, openflow.FieldIPDSCP, openflow.FieldIPECN, openflow.FieldTunnelID,
+		for _, f := range []openflow.Field{openflow.FieldVLANVID, openflow.FieldIPDSCP, openflow.FieldIPECN,
+			openflow.FieldTunnelID,
 			openflow.FieldIPv6Flabel, openflow.FieldIPv6Exthdr} {
 			m = m.Without(f)
 		}
@@ -69,7 +74,7 @@ func newPacket(from, to station, q PathQuery) (packet, func(packet) string) {
 	}
 }
 
-// controller says what happens to a packet that is sent to the controller only.
+// controller handles a packet that is sent to the controller only.
 func (w *walk) controller(s *step, o output) fate {
 	name := app(o)
 	if r := w.routerOf(s.dpid); r != nil && name == "routing" {
@@ -79,9 +84,9 @@ func (w *walk) controller(s *step, o output) fate {
 		return w.byRouting(s, *r, o.packet)
 	}
 	switch name {
-	case "learning": // it always gets a copy
+	case "learning": // the controller always gets a copy
 		if l := w.c.Learning; l != nil && l.Reactive() {
-			return w.stuck(s.hop.Switch, "no entry is for it yet: the controller learns from its first packet, and sends that on")
+			return w.stuck(s.hop.Switch, "it has no entry yet: the controller learns from its first packet, and forwards that")
 		}
 		return w.end(s.hop.Switch, "there is no other port to flood it to", false)
 	case "", "user":
@@ -91,26 +96,27 @@ func (w *walk) controller(s *step, o output) fate {
 }
 
 func (w *walk) routerOf(dpid uint64) *routing.Router {
-	if r, is := w.c.Router(dpid); is && w.c.Routing != nil {
+	if r, ok := w.c.Router(dpid); ok && w.c.Routing != nil {
 		return &r
 	}
 	return nil
 }
 
-// byRouting does what the routing app does with packets to the router itself, and with those for
-// which the router has no entry yet.
+// byRouting simulates the app routing, for packets to the router itself and packets without an
+// entry.
 func (w *walk) byRouting(s *step, r routing.Router, p packet) fate {
 	if w.owns(r, w.to.address) {
 		return w.end(r.Name, "", r.Name == w.to.name)
 	}
 	route := w.lookup(r.DPID)
 	if route == nil {
-		return w.end(r.Name, fmt.Sprintf("%s has no route to %v: it answers that the network is unreachable", r.Name, w.to.address), false)
+		return w.end(r.Name, fmt.Sprintf("%s has no route to %v: it answers that the network is unreachable", r.Name,
+			w.to.address), false)
 	}
 	if route.Drop {
 		why := fmt.Sprintf("it announces %v and has no route to this part of it", route.Prefix)
 		if route.Source != routing.Spoken {
-			why = fmt.Sprintf("its route to %v says so", route.Prefix)
+			why = fmt.Sprintf("its route to %v discards it", route.Prefix)
 		}
 		return w.end(r.Name, fmt.Sprintf("%s drops it: %s", r.Name, why), false)
 	}
@@ -127,7 +133,7 @@ func (w *walk) byRouting(s *step, r routing.Router, p packet) fate {
 	return sum
 }
 
-// replace runs f with another last step in the trail.
+// replace runs f with the last step of the trail replaced.
 func (w *walk) replace(s step, f func(*step) fate) fate {
 	last := len(w.trail) - 1
 	before := w.trail[last]
@@ -137,18 +143,20 @@ func (w *walk) replace(s step, f func(*step) fate) fate {
 	return out
 }
 
-// byHop sends a packet to a next hop; the router asks for its MAC if it does not know it.
+// byHop sends a packet to a next hop, whose MAC the router resolves if necessary.
 func (w *walk) byHop(s *step, r routing.Router, h routing.Hop, p packet) fate {
 	to := h.Via
 	if !to.IsValid() {
 		to = w.to.address
 	}
 	if s.hop.In != "" {
-		s.hop.Controller = fmt.Sprintf("routing asks on %s who has %v, sends the packet, and installs an entry", h.Interface, to)
+		s.hop.Controller = fmt.Sprintf("routing asks on %s who has %v, sends the packet, and installs an entry",
+			h.Interface, to)
 	}
 	mac, known := w.macOf(to)
 	if !known {
-		return w.end(r.Name, fmt.Sprintf("%s asks on %s who has %v, and no known host answers", r.Name, h.Interface, to), false)
+		return w.end(r.Name, fmt.Sprintf("%s asks on %s who has %v, and no known host answers", r.Name, h.Interface,
+			to), false)
 	}
 	for _, f := range r.Interfaces {
 		if f.Port == h.Port {
@@ -173,7 +181,7 @@ func (w *walk) owns(r routing.Router, a netip.Addr) bool {
 	return slices.ContainsFunc(r.Loopback, func(p netip.Prefix) bool { return p.Addr() == a })
 }
 
-// explain says what decided the path: the first router, or all the switches together.
+// explain says what determined the path: the first router, or all the switches together.
 func (w *walk) explain() {
 	if len(w.path.Ways) == 0 {
 		return
@@ -211,7 +219,8 @@ func (w *walk) explain() {
 		w.path.Why = append(w.path.Why, strings.Join(learned, ", ")+": learned, from a packet that came from there")
 	}
 	if len(flooded) > 0 {
-		w.path.Why = append(w.path.Why, strings.Join(flooded, ", ")+": not learned yet, so flooded along the spanning tree")
+		w.path.Why = append(w.path.Why, strings.Join(flooded,
+			", ")+": not learned yet, hence flooded along the spanning tree")
 	}
 	for _, c := range chosen {
 		w.path.Why = append(w.path.Why, strings.Join(c.switches, ", ")+": "+w.whyChosen(c))
@@ -219,7 +228,8 @@ func (w *walk) explain() {
 	w.path.Why = append(w.path.Why, users...)
 }
 
-// chosenWay is switches that send a packet by the controller's path to an Ethernet address.
+// chosenWay is a set of switches that send a packet by the controller's path to an Ethernet
+// address.
 type chosenWay struct {
 	to       openflow.MAC
 	switches []string
@@ -231,7 +241,8 @@ func (w *walk) whyChosen(c chosenWay) string {
 		for _, name := range c.switches {
 			dpid, found := w.m.Find(name)
 			if p := w.c.Balance.Hosts.Why(dpid, c.to); found && p != nil {
-				return fmt.Sprintf("off the shortest path to %s, by %s: %s", w.host(c.to), strings.Join(w.switchNames(p.Routers), ", "), p.Why)
+				return fmt.Sprintf("off the shortest path to %s, by %s: %s", w.host(c.to),
+					strings.Join(w.switchNames(p.Routers), ", "), p.Why)
 			}
 		}
 	}
@@ -248,7 +259,8 @@ func (w *walk) whyRoute(r routing.Router) (out []string) {
 		return []string{fmt.Sprintf("%s: %v is its own subnet, at %s", r.Name, route.Prefix, route.Hops[0].Interface)}
 	}
 	if route.Drop {
-		return []string{fmt.Sprintf("%s: %v by %s: dropped, as no more specific route is known", r.Name, route.Prefix, builtin.SourceOf(route))}
+		return []string{fmt.Sprintf("%s: %v by %s: dropped, as no more specific route is known", r.Name, route.Prefix,
+			builtin.SourceOf(route))}
 	}
 	var via []string
 	for _, h := range route.Hops {
@@ -275,7 +287,8 @@ func (w *walk) whyRoute(r routing.Router) (out []string) {
 	}
 	out = []string{text}
 	if parts > 0 {
-		out = append(out, fmt.Sprintf("%s: %s of what goes to %v on other paths: trivet balance", r.Name, words.Plural(parts, "part"), route.Prefix))
+		out = append(out, fmt.Sprintf("%s: %s of the traffic to %v on other paths: trivet balance", r.Name,
+			words.Plural(parts, "part"), route.Prefix))
 	}
 	if route.Source == routing.Computed {
 		out = append(out, w.otherWays(r, route)...)

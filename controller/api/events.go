@@ -23,25 +23,25 @@ var eventTypes = map[string]any{
 	"cluster": ClusterEvent{}, "route": RouteEvent{}, "part": PartEvent{}, "sample": SampleEvent{}, "alive": AliveEvent{}, "end": EndEvent{},
 }
 
-// SwitchEvent says that a switch has connected or disconnected; of a member of a cluster: that it
-// has become the switch's master, or is not that any more.
+// SwitchEvent reports that a switch has connected or disconnected; in a cluster, that a member has
+// become its master, or no longer is.
 type SwitchEvent struct {
 	Time   time.Time `json:"time"`
 	Switch string    `json:"switch"`
 	Up     bool      `json:"up"`
-	Member string    `json:"member,omitempty" doc:"Of a lab's cluster: that tells it"`
+	Member string    `json:"member,omitempty" doc:"In a lab's cluster: the member that reports it"`
 }
 
-// LinkEvent says that one direction of a link between switches was added, changed or removed.
+// LinkEvent reports that one direction of a link between switches was added, changed or removed.
 type LinkEvent struct {
 	Time       time.Time `json:"time"`
 	From       End       `json:"from"`
 	To         End       `json:"to"`
 	Up         bool      `json:"up"`
-	Remembered bool      `json:"remembered,omitempty" doc:"It is up, but the connection of one of its switches is lost"`
+	Remembered bool      `json:"remembered,omitempty" doc:"It is up, but one of its switches is disconnected"`
 }
 
-// HostEvent says that a host was found, has moved, has changed its addresses, or is gone.
+// HostEvent reports that a host was found, has moved, has changed its addresses, or is gone.
 type HostEvent struct {
 	Time      time.Time    `json:"time"`
 	Host      string       `json:"host" doc:"Name, or MAC"`
@@ -51,25 +51,25 @@ type HostEvent struct {
 	Gone      bool         `json:"gone,omitempty"`
 }
 
-// RerouteEvent says that the routes have followed a change.
+// RerouteEvent reports that the routes have followed a change.
 type RerouteEvent struct {
 	Time    time.Time `json:"time" doc:"Of the change"`
 	Cause   string    `json:"cause"`
 	Seconds float64   `json:"seconds" doc:"From the change to the last switch's confirmation"`
 	Changed int       `json:"changed" doc:"Flow entries"`
-	Member  string    `json:"member,omitempty" doc:"Of a lab's cluster: whose routers have followed"`
+	Member  string    `json:"member,omitempty" doc:"In a lab's cluster: the master of the routers"`
 }
 
-// RouteEvent says which route a router uses for a prefix from now on.
+// RouteEvent reports which route a router now uses for a prefix.
 type RouteEvent struct {
 	Time time.Time `json:"time"`
-	Gone bool      `json:"gone,omitempty" doc:"None: of route only router and prefix count"`
+	Gone bool      `json:"gone,omitempty" doc:"There is none any more; only router and prefix of route are set"`
 	Into string    `json:"into,omitempty" doc:"The program or protocol that the router redistributes it into, with this metric and tag"`
 	Route
 }
 
-// ClusterEvent says what has happened in the cluster of controllers, as the member that tells it
-// sees it.
+// ClusterEvent reports a change in the cluster of controllers, as seen by the member that reports
+// it.
 type ClusterEvent struct {
 	Time   time.Time `json:"time"`
 	What   string    `json:"what" doc:"joined, left, dead: a member; taken, given: a switch, by the member that tells it; centre: the member is the scheduling centre, and without one none is; store lost, store back; silent: from here on it is not told what the member alone knows, heard: it is again, both of a lab's cluster"`
@@ -82,7 +82,7 @@ type SampleEvent struct {
 	Time   time.Time        `json:"time"`
 	Switch string           `json:"switch"`
 	Ports  []PortStatistics `json:"ports"`
-	Member string           `json:"member,omitempty" doc:"Of a lab's cluster: that has read it"`
+	Member string           `json:"member,omitempty" doc:"In a lab's cluster: the member that has read it"`
 }
 
 // AliveEvent is sent when nothing has happened for a while, to show that the stream is alive.
@@ -98,7 +98,7 @@ type EndEvent struct {
 
 const (
 	maxStreams  = 64               // open at the same time
-	streamQueue = 1024             // events that may wait for a reader
+	streamQueue = 1024             // events waiting for a reader
 	alivePeriod = 15 * time.Second // without events
 )
 
@@ -110,11 +110,11 @@ type EventQuery struct {
 	Part    string   `header:"Trivet-Part" hidden:"true"`
 }
 
-// tooSlow is why the stream of a reader ends that does not read.
+// tooSlow is the reason given when a reader does not keep up.
 const tooSlow = "events came faster than they were read; some are lost"
 
-// serveEvents sends events until the reader or the controller is gone. A reader that is too slow is
-// told so, and its stream ends: it must query again what it has missed.
+// serveEvents sends events until the reader or the controller is gone. If a reader is too slow, its
+// stream ends with that reason: it must query the current state again.
 func (s *Server) serveEvents(ctx context.Context, in *EventQuery, send sse.Sender) {
 	end := func(reason string) { _ = send.Data(EndEvent{time.Now(), reason}) }
 	c, err := s.get()
@@ -180,16 +180,16 @@ func (s *Server) serveEvents(ctx context.Context, in *EventQuery, send sse.Sende
 	}
 }
 
-// teller tells one reader what happens.
+// teller sends events to one reader.
 type teller struct {
 	c     *builtin.Controller
 	send  sse.Sender
 	queue *queue
 	feeds []*routing.Feed
-	part  *partOfEvents // nil: the reader does not ask for a member's part
+	part  *partOfEvents // nil: the reader has not asked for a member's part
 }
 
-// event tells of one.
+// event sends an event.
 func (t *teller) event(e builtin.Event) error {
 	if t.part != nil {
 		t.part.note(e)
@@ -197,7 +197,7 @@ func (t *teller) event(e builtin.Event) error {
 	return t.send.Data(newEventView(t.c).event(e))
 }
 
-// waiting tells of all that has happened.
+// waiting sends all queued events.
 func (t *teller) waiting() error {
 	for {
 		select {
@@ -211,7 +211,7 @@ func (t *teller) waiting() error {
 	}
 }
 
-// followRoutes returns feeds of the routes that are asked for, and what says that there are news.
+// followRoutes returns feeds of the requested routes, and a channel that signals changes.
 func followRoutes(c *builtin.Controller, in *EventQuery) (feeds []*routing.Feed, told <-chan struct{}, err error) {
 	if len(in.Routes) == 0 && in.Into == "" {
 		return nil, nil, nil
@@ -246,7 +246,7 @@ func followRoutes(c *builtin.Controller, in *EventQuery) (feeds []*routing.Feed,
 	return feeds, news, nil
 }
 
-// routes tells what feeds tell.
+// routes sends the changes of the feeds.
 func (t *teller) routes() error {
 	taken, news := make([][]routing.Update, len(t.feeds)), 0
 	for i, feed := range t.feeds {
@@ -266,8 +266,8 @@ func (t *teller) routes() error {
 	for i, feed := range t.feeds {
 		into := feed.Into()
 		for _, u := range taken[i] {
-			r, is := t.c.Router(u.Key.Router)
-			if !is {
+			r, ok := t.c.Router(u.Key.Router)
+			if !ok {
 				r.Name = v.switchName(u.Key.Router)
 			}
 			e := RouteEvent{Time: now, Gone: u.Gone, Route: Route{Router: r.Name, Prefix: u.Key.Prefix, Hops: []Hop{}}}
@@ -286,7 +286,7 @@ func (t *teller) routes() error {
 // queue holds events for one reader.
 type queue struct {
 	events chan builtin.Event
-	full   chan struct{} // closed when one has been lost
+	full   chan struct{} // closed when an event has been lost
 	lost   atomic.Bool
 }
 
@@ -305,14 +305,15 @@ func (q *queue) put(e builtin.Event) {
 	}
 }
 
-// event is what is sent for e.
+// event converts e to the event that is sent.
 func (v *view) event(e builtin.Event) any {
 	switch x := e.What.(type) {
 	case builtin.SwitchChange:
 		return SwitchEvent{Time: e.Time, Switch: v.switchName(x.Switch), Up: x.Up}
 	case discovery.LinkChange:
 		l := x.Link
-		return LinkEvent{Time: e.Time, From: v.end(place{l.From, l.FromPort}), To: v.end(place{l.To, l.ToPort}), Up: !x.Gone, Remembered: l.Remembered}
+		return LinkEvent{Time: e.Time, From: v.end(place{l.From, l.FromPort}), To: v.end(place{l.To, l.ToPort}),
+			Up: !x.Gone, Remembered: l.Remembered}
 	case discovery.HostChange:
 		h := x.Host
 		name := v.nameOf(h)
@@ -322,7 +323,8 @@ func (v *view) event(e builtin.Event) any {
 		if h.Addresses == nil {
 			h.Addresses = []netip.Addr{}
 		}
-		return HostEvent{Time: e.Time, Host: name, MAC: h.MAC.String(), Addresses: h.Addresses, At: v.end(place{h.Switch, h.Port}), Gone: x.Gone}
+		return HostEvent{Time: e.Time, Host: name, MAC: h.MAC.String(), Addresses: h.Addresses,
+			At: v.end(place{h.Switch, h.Port}), Gone: x.Gone}
 	case routing.Rerouted:
 		return RerouteEvent{Time: x.At, Cause: x.Cause, Seconds: x.Took.Seconds(), Changed: x.Changed}
 	case cluster.Change:
@@ -338,7 +340,8 @@ func (v *view) event(e builtin.Event) any {
 		for _, p := range x.Ports {
 			at := place{p.Switch, p.Number}
 			v.ports[at] = p
-			out.Ports = append(out.Ports, PortStatistics{Switch: out.Switch, Port: p.Number, Name: v.portName(at.dpid, at.port), Traffic: v.traffic(at)})
+			out.Ports = append(out.Ports, PortStatistics{Switch: out.Switch, Port: p.Number,
+				Name: v.portName(at.dpid, at.port), Traffic: v.traffic(at)})
 		}
 		return out
 	}

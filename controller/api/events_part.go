@@ -9,13 +9,12 @@ import (
 	"trivet.dev/trivet/controller/discovery"
 )
 
-// A member of a cluster that is asked for its part of the events tells first what it knows: links,
-// hosts, members, as events of them. Then it tells what happens and, again and again, how far it
-// has told that, by PartEvent. So who joins the parts knows what has changed while it did not hear
-// the member, and which event was the earlier one.
+// A member that is asked for its part of the events first sends its state (links, hosts, members),
+// as events. Then it sends what happens and, periodically, a PartEvent with the time up to which
+// everything has been sent. So whoever merges the parts learns what has changed while it was not
+// connected, and can order events.
 
-// PartEvent is sent to who joins what the members of a cluster tell: all before this time has been
-// told.
+// PartEvent tells the merger of members' events that everything before this time has been sent.
 type PartEvent struct {
 	Time   time.Time `json:"time"`
 	CutOff bool      `json:"cut_off,omitempty" doc:"The member cannot use the store: what it knows of others may be old"`
@@ -23,14 +22,14 @@ type PartEvent struct {
 	Given  []string  `json:"given,omitempty" doc:"Routers of which that does not hold any more"`
 }
 
-// markPeriod is how often a member says how far it has told.
+// markPeriod is the time between two PartEvents.
 const markPeriod = 100 * time.Millisecond
 
-// partOfEvents is whose routes a member speaks for.
+// partOfEvents tracks the routers whose routes a member is the authority for.
 type partOfEvents struct {
 	wanted func(dpid uint64) bool
-	speaks map[uint64]bool // it has said so
-	given  []uint64        // and has yet to say that this has ended
+	speaks map[uint64]bool // announced as such
+	given  []uint64        // no longer so, to be announced
 }
 
 func newPartOfEvents(c *builtin.Controller, in *EventQuery, routes bool) *partOfEvents {
@@ -45,8 +44,8 @@ func newPartOfEvents(c *builtin.Controller, in *EventQuery, routes bool) *partOf
 	}}
 }
 
-// note minds what is about to be told: who is master no longer does not speak for a router, and may
-// be the master again by now.
+// note handles an event about to be sent: a member that is no longer a router's master stops being
+// its authority, even if it has become master again.
 func (p *partOfEvents) note(e builtin.Event) {
 	if x, ok := e.What.(builtin.SwitchChange); ok && !x.Up {
 		p.end(x.Switch)
@@ -60,8 +59,9 @@ func (p *partOfEvents) end(dpid uint64) {
 	}
 }
 
-// giveUp says for whom the member speaks no longer. It is called after routes were taken and before
-// they are told: an app forgets what it knew of a router after that has another master.
+// giveUp announces the routers for which the member is no longer the authority. It is called after
+// routes were read and before they are sent: an app forgets a router's routes once the router has
+// another master.
 func (t *teller) giveUp() error {
 	if err := t.waiting(); err != nil {
 		return err
@@ -79,10 +79,10 @@ func (t *teller) giveUp() error {
 	return t.send.Data(e)
 }
 
-// mark says how far the member has told, and for whom it speaks from now on.
+// mark sends a PartEvent, with the routers for which the member becomes the authority.
 func (t *teller) mark() error {
 	now := time.Now()
-	ready := t.ready() // before routes are taken: those of these routers are right
+	ready := t.ready() // read before the routes: those of these routers are right
 	if err := t.routes(); err != nil {
 		return err
 	}
@@ -96,8 +96,8 @@ func (t *teller) mark() error {
 	return t.send.Data(PartEvent{Time: now, CutOff: t.cutOff(), Taken: t.names(taken)})
 }
 
-// ready are the routers that the member may speak for, and does not yet. While a router restarts,
-// or its routes are being computed, what it uses is not known.
+// ready returns the routers for which the member may become the authority. While a router restarts,
+// or its routes are being computed, its routes in use are not known.
 func (t *teller) ready() (out []uint64) {
 	if len(t.feeds) == 0 {
 		return nil
@@ -115,7 +115,7 @@ func (t *teller) ready() (out []uint64) {
 
 func (t *teller) cutOff() bool { return t.c.Member != nil && t.c.Member.CutOff() }
 
-// names are those of routers, as events of routes have them.
+// names returns routers' names, as events of routes have them.
 func (t *teller) names(dpids []uint64) (out []string) {
 	v := newEventView(t.c)
 	for _, dpid := range dpids {
@@ -129,7 +129,7 @@ func (t *teller) names(dpids []uint64) (out []string) {
 	return out
 }
 
-// all tells what the member knows at first.
+// all sends the member's state.
 func (t *teller) all() error {
 	now := time.Now()
 	tell := func(what any) error {

@@ -24,7 +24,7 @@ var errDone = errors.New("enough")
 // request, of samples.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "ring,4", topology.Router, "")
+		b := newFixture(t, "ring,4", topology.Router, "")
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		links, seen := 0, map[string]bool{}
@@ -97,7 +97,7 @@ func TestSlowReader(t *testing.T) {
 // does.
 func TestStreamsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "linear,2", "", "")
+		b := newFixture(t, "linear,2", "", "")
 		opened, ended := make(chan bool, maxStreams+1), make(chan string, maxStreams+1)
 		for range maxStreams + 1 {
 			go func() {
@@ -134,7 +134,7 @@ func TestStreamsEnd(t *testing.T) {
 // Proves that statistics, topology and metrics show the traffic that was sent, by name.
 func TestStatistics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "linear,3", "", "")
+		b := newFixture(t, "linear,3", "", "")
 		b.hello("h1")
 		b.hello("h3")
 		var s Statistics
@@ -194,7 +194,7 @@ func TestStatistics(t *testing.T) {
 // reason.
 func TestRouteEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "ring,4", topology.Router, "")
+		b := newFixture(t, "ring,4", topology.Router, "")
 		b.wait("the routers have routes", func() bool { return len(b.c.Switches()) == 4 && len(b.c.Routing.Missing()) == 0 })
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()

@@ -30,7 +30,7 @@ func refused(t *testing.T, err error, words ...string) {
 // is deleted; and that the list shows what the switch has.
 func TestAddAndDeleteFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "linear,2", "", "")
+		b := newFixture(t, "linear,2", "", "")
 		if got := b.ping("h1", "h2"); !got["h2"] {
 			t.Fatal("the network does not forward")
 		}
@@ -67,10 +67,10 @@ func TestAddAndDeleteFlow(t *testing.T) {
 // refused with the reason, and that nothing of it is kept.
 func TestRefusedFlows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "linear,2", "", filepath.Join(t.TempDir(), "c.db"))
+		b := newFixture(t, "linear,2", "", filepath.Join(t.TempDir(), "c.db"))
 		for _, c := range []struct{ sw, flow, reason string }{
 			{"s1", "priority=1,nw_st=1.2.3.4,actions=drop", "column 12: nw_st: no such field"},
-			{"s1", "priority=7,ip", "say what to do with the packets"},
+			{"s1", "priority=7,ip", "specify what to do with packets"},
 			{"s1", "cookie=7,ip,actions=drop", "cookie"},
 			{"s1", "priority=7,ip,actions=group:77", "the switch refuses: OFPET_BAD_ACTION/OFPBAC_BAD_OUT_GROUP"},
 			{"s1", "priority=1,in_port=1,actions=drop", "there is an entry of an app"},
@@ -113,10 +113,10 @@ func TestRestart(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				if in == "database" {
 					file := filepath.Join(t.TempDir(), "c.db")
-					restart(t, newBed(t, "ring,3", topology.Router, file), file)
+					restart(t, newFixture(t, "ring,3", topology.Router, file), file)
 					return
 				}
-				b := newBed(t, "ring,3", topology.Router, "")
+				b := newFixture(t, "ring,3", topology.Router, "")
 				b.stop()
 				b.store = toy{store.NewMemory(nil, nil)}
 				b.start("")
@@ -132,7 +132,7 @@ type toy struct{ store.Store }
 
 func (toy) Close() error { panic("a store that was given is not to be closed") }
 
-func restart(t *testing.T, b *bed, file string) {
+func restart(t *testing.T, b *fixture, file string) {
 	f, err := b.AddFlow(ctx, FlowRequest{Switch: "r1", Flow: "priority=300,udp,tp_dst=53,actions=drop"})
 	b.must(err)
 	gone, err := b.AddFlow(ctx, FlowRequest{Switch: "r1", Flow: "priority=301,udp,tp_dst=53,actions=drop"})
@@ -208,7 +208,7 @@ func restart(t *testing.T, b *bed, file string) {
 // Proves that an entry with a timeout is forgotten when it expires, also in the database.
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "linear,2", "", filepath.Join(t.TempDir(), "c.db"))
+		b := newFixture(t, "linear,2", "", filepath.Join(t.TempDir(), "c.db"))
 		_, err := b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=9,hard_timeout=1,udp,actions=drop"})
 		b.must(err)
 		b.wait("the entry has ended", func() bool {
@@ -222,7 +222,7 @@ func TestTimeout(t *testing.T) {
 // Proves that a static route that could never be used is refused, with the reason.
 func TestRefusedRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "ring,3", topology.Router, "")
+		b := newFixture(t, "ring,3", topology.Router, "")
 		own := b.host("h1").Addresses[0]
 		for _, c := range []struct {
 			router, prefix, via, reason string

@@ -19,15 +19,15 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// Joint answers for several controllers that share the switches of a network: what only the master
-// of a switch knows is asked of all, and made one answer, by the table joins. Whoever does not
-// answer holds it up for a bounded time; then it says what it lacks.
+// Joint merges the answers of several controllers that share the switches of a network: what only a
+// switch's master knows is requested from all, and merged as the table joins says. A member that
+// does not answer delays the answer for a bounded time; then the answer lists what it lacks.
 type Joint struct {
-	Members  func() []JointMember // that there are
-	Switches func() []string      // that each have a master if all is well, by name
+	Members  func() []JointMember // the current members
+	Switches func() []string      // names of all switches that should have a master
 
 	// Settle waits for a bounded time, after a change, until no packet is forwarded the old way;
-	// nil: nothing is waited for.
+	// nil: no waiting.
 	Settle func(context.Context)
 }
 
@@ -36,18 +36,19 @@ type JointMember struct {
 	Name string
 	http.RoundTripper
 
-	// Status asks it for its view of the cluster, for no longer than a sign of life may take.
+	// Status requests the member's view of the cluster, for no longer than it takes to detect its
+	// failure.
 	Status func(context.Context) (cluster.Status, error)
 }
 
-// Joins says whether a request is for the Joint: others any member answers.
+// Joins reports whether a request must be served by the Joint; others can be served by any member.
 func Joins(r *http.Request) bool {
 	_, ok := joins[r.URL.Path]
 	ok = ok || r.URL.Path == eventsPath || r.URL.Path == pathPath
 	return ok && r.Method == http.MethodGet || r.URL.Path == installedPath && r.Method == http.MethodDelete
 }
 
-// ServeHTTP answers a request that it Joins.
+// ServeHTTP serves a request for which Joins is true.
 func (j *Joint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case eventsPath:
@@ -76,7 +77,7 @@ func (j *Joint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reply(w, answer, p.missing(), err)
 }
 
-// reply answers with what was made of the members' answers.
+// reply writes the merged answer.
 func reply(w http.ResponseWriter, answer any, missing []string, err error) {
 	var refused *refusal
 	switch {
@@ -104,12 +105,12 @@ func reply(w http.ResponseWriter, answer any, missing []string, err error) {
 	_, _ = w.Write(text)
 }
 
-// installedPath is that of paths that users have installed. They are known to the member that was
-// the master of their routers.
+// installedPath is the API's path for paths installed by users. Only the member that was master of
+// their routers knows them.
 const installedPath = "/v1/controller/balance/paths"
 
-// takeBack has all members take back what leads to a destination; that none has anything is what
-// the first says.
+// takeBack has all members remove the paths to a destination; it fails, with the first member's
+// error, if none has any.
 func (j *Joint) takeBack(ctx context.Context, path string) error {
 	var done bool
 	var refused, failed []error
@@ -149,7 +150,7 @@ func (j *Joint) takeBack(ctx context.Context, path string) error {
 	return refused[0]
 }
 
-// request sends a request to the member, and returns what it answers, or a refusal.
+// request sends a request to the member, and returns the answer or a refusal.
 func (m JointMember) request(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	ctx, cancel := patience.MemberAnswer.Context(ctx)
 	defer cancel()
@@ -170,7 +171,7 @@ func (m JointMember) request(ctx context.Context, method, path string, body []by
 	return text, err
 }
 
-// refusal is an answer that says why there is none.
+// refusal is an error as answered.
 type refusal struct {
 	status      int
 	contentType string
@@ -185,33 +186,33 @@ func (r *refusal) Error() string {
 	return p.Detail
 }
 
-// part is the answer of a member.
+// part is a member's answer.
 type part struct {
-	member int // its place among them
+	member int // index
 	led    []string
 	body   []byte
-	alone  bool // it cannot use the store, and knows of the others what was
+	alone  bool // it cannot use the store, so what it knows of others may be old
 	alive  map[string]bool
 	err    error
 }
 
 // parts are the answers of all members.
 type parts struct {
-	all    []*part          // of those that have answered, first those that know of the others
-	of     map[string]*part // whose rows of a switch are taken
-	lacks  []string         // switches of which nobody's are
+	all    []*part          // those that have answered, those with use of the store first
+	of     map[string]*part // by switch: the part that its rows are taken from
+	lacks  []string         // switches that are in no part
 	absent []string         // members that have not answered, and why
 	how    joining
 }
 
-// ask asks all members, and again while switches are between two masters, or those of a member that
-// has died are yet to be taken over.
+// ask asks all members, and repeats it while switches are between two masters, or a failed member's
+// switches have not been taken over yet.
 func (j *Joint) ask(ctx context.Context, path string, how joining) (*parts, error) {
 	enough, silent := patience.MemberAlive.Begin(), map[string]error{}
 	for {
 		was := len(silent)
 		p, err := j.round(ctx, path, how, silent)
-		// For a member that is silent the time may have passed in which others could take over.
+		// For a silent member, the time in which others take over may have passed already.
 		if err != nil || len(p.lacks) == 0 || enough.Over() && len(silent) == was {
 			return p, err
 		}
@@ -223,11 +224,11 @@ func (j *Joint) ask(ctx context.Context, path string, how joining) (*parts, erro
 	}
 }
 
-// askJointly is a part of the second that others need to take over the switches of a dead member.
+// askJointly is the interval of repetition: a fraction of the second that a takeover takes.
 const askJointly = 100 * time.Millisecond
 
-// round asks all members once, but for those that were silent. One that the others call dead is not
-// waited for. If all who answer refuse, the error is the refusal.
+// round asks all members once, except those in silent. A member that the others consider dead is
+// not waited for. If all that answer refuse, the error is the refusal.
 func (j *Joint) round(ctx context.Context, path string, how joining, silent map[string]error) (*parts, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -287,7 +288,7 @@ func (j *Joint) round(ctx context.Context, path string, how joining, silent map[
 	return p, nil
 }
 
-// ask asks the member for its part.
+// ask requests the member's part.
 func (m JointMember) ask(ctx context.Context, path string, place int) *part {
 	p := &part{member: place}
 	s, err := m.Status(ctx)
@@ -323,17 +324,17 @@ func (m JointMember) ask(ctx context.Context, path string, place int) *part {
 	case resp.StatusCode >= 300:
 		p.err = &refusal{resp.StatusCode, resp.Header.Get("Content-Type"), p.body}
 	case !says:
-		p.err = errors.New("it does not say of which switches its answer is: it is of another version")
+		p.err = errors.New("its answer does not say which switches it covers: it has another version")
 	default:
 		p.led, p.err = parsePart(whose[0])
 	}
 	return p
 }
 
-// largestPart bounds what is read of a member's answer: 10,000 switches with ten ports each.
+// largestPart limits a member's answer: 10,000 switches with ten ports each.
 const largestPart = 128 << 20
 
-// assign says whose rows of a switch are taken.
+// assign chooses the part that each switch's rows are taken from.
 func (p *parts) assign(wanted []string) {
 	for _, x := range p.all {
 		for _, name := range x.led {
@@ -353,7 +354,7 @@ func (p *parts) assign(wanted []string) {
 // mostLacking is how many switches a message lists.
 const mostLacking = 10
 
-// missing says what the answer lacks.
+// missing describes what the answer lacks.
 func (p *parts) missing() (out []string) {
 	absent := strings.Join(p.absent, "; ")
 	if n := len(p.lacks); n > 0 {
@@ -373,7 +374,7 @@ func (p *parts) missing() (out []string) {
 	return out
 }
 
-// read returns the answers of all members as values.
+// read decodes the answers of all members.
 func read[T any](p *parts) ([]T, error) {
 	out := make([]T, len(p.all))
 	for i, x := range p.all {
@@ -385,7 +386,7 @@ func read[T any](p *parts) ([]T, error) {
 }
 
 // ofMasters takes each row from the answer of its switch's master; lists are the members' rows.
-// Rows of what nobody leads are taken from the first answer, where without is true.
+// Rows of switches without a master are taken from the first answer if without is true.
 func ofMasters[T any](p *parts, lists [][]T, of func(T) string, without bool) []T {
 	out := []T{}
 	for i, list := range lists {
@@ -400,7 +401,7 @@ func ofMasters[T any](p *parts, lists [][]T, of func(T) string, without bool) []
 	return out
 }
 
-// each makes lists of what answers have in a field.
+// each returns a field of each answer.
 func each[T, F any](all []T, field func(T) F) []F {
 	out := make([]F, len(all))
 	for i := range all {

@@ -14,70 +14,71 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// Events of all members become one stream. What a member knows of its own switches is told as it
-// tells it, with its name. What all of them know (links, hosts, members), or what another may have
-// to go on telling (routes), is a fact: one member at a time speaks for it, and what is told is
-// what that one knows and the reader does not. So each change is told once, and when another member
-// speaks, because the one before has died or has given the router away, only what differs is. What
-// members are asked and tell is in join_heard.go, facts in join_facts.go, and what the reader is
-// told in join_told.go.
+// The events of all members are merged into one stream. An event about something that only one
+// member sees (its own switches) is passed on as that member sends it, with the member's name. What
+// all members know (links, hosts, members), or what may pass to another member (the routes of a
+// router), is kept as facts: for each there is one authority at a time, and the reader is sent what
+// the authority knows and the reader does not. So each change is sent once, and when the authority
+// changes, because a member has failed or a router has another master, only the differences are
+// sent. join_streams.go reads the members' streams, join_facts.go defines facts, and join_write.go
+// writes to the reader.
 
-// eventsPath is that of the stream.
+// eventsPath is the path of the stream.
 const eventsPath = "/v1/controller/events"
 
-// What is told of a member beside what members tell of each other.
+// Changes of a member that only a merged stream has.
 const (
 	memberSilent = "silent"
 	memberHeard  = "heard"
 )
 
-// chorus is the stream of one reader.
-type chorus struct {
-	w      http.ResponseWriter
-	voices []*voice
-	begun  bool
-	last   time.Time // something was told
+// merger is the merged stream of one reader.
+type merger struct {
+	w       http.ResponseWriter
+	streams []*memberStream
+	begun   bool
+	last    time.Time // last write
 
-	told    facts
-	speaker *voice              // for what all members know
-	from    time.Time           // by its clock it begins then; zero: the reader knows what it knows
-	of      map[string][]*voice // members that say they are a router's master; the last has said so last
+	told      facts
+	authority *memberStream              // for what all members know
+	from      time.Time                  // the authority is used from this time of its clock on; zero: it is in use
+	of        map[string][]*memberStream // members that claim to be a router's master, the latest claim last
 }
 
-// serveEvents tells a reader what all members tell.
+// serveEvents sends a reader the events of all members.
 func (j *Joint) serveEvents(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	c := &chorus{w: w, told: facts{}, of: map[string][]*voice{}}
-	came := make(chan heard)
+	c := &merger{w: w, told: facts{}, of: map[string][]*memberStream{}}
+	events := make(chan received)
 	for _, m := range j.Members() {
-		v := &voice{name: m.Name, last: patience.MemberAlive.Begin(), facts: facts{}}
-		c.voices = append(c.voices, v)
-		go j.hear(ctx, v, r.URL.RequestURI(), came)
+		v := &memberStream{name: m.Name, last: patience.MemberAlive.Begin(), facts: facts{}}
+		c.streams = append(c.streams, v)
+		go j.readStream(ctx, v, r.URL.RequestURI(), events)
 	}
-	looks := time.NewTicker(markPeriod)
-	defer looks.Stop()
+	ticker := time.NewTicker(markPeriod)
+	defer ticker.Stop()
 	for {
 		select {
-		case h := <-came:
+		case h := <-events:
 			c.take(h)
-		case <-looks.C:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
-		if err := c.sing(); err != nil {
+		if err := c.flush(); err != nil {
 			c.end(err)
 			return
 		}
 	}
 }
 
-// sing tells what is to be told by now, the earliest first.
-func (c *chorus) sing() error {
+// flush handles what can be handled by now, the earliest first.
+func (c *merger) flush() error {
 	for v := c.next(); v != nil; v = c.next() {
 		h := v.waiting[0]
 		v.waiting = v.waiting[1:]
-		if err := c.hear(v, h); err != nil {
+		if err := c.handle(v, h); err != nil {
 			return err
 		}
 		if err := c.follow(); err != nil {
@@ -90,11 +91,11 @@ func (c *chorus) sing() error {
 	return c.tell("alive", AliveEvent{time.Now()})
 }
 
-// next is the member that has told the earliest of what waits; nil: another one may yet tell
-// something earlier. Who stands still is not waited for, nor, for whatever reason, anybody for
-// longer than a member takes to show a sign of life.
-func (c *chorus) next() (first *voice) {
-	for _, v := range c.voices {
+// next returns the member whose next waiting event is the earliest; nil: another member may still
+// send an earlier one. Members that have stalled are not waited for, and no member for longer than
+// it takes to detect its failure.
+func (c *merger) next() (first *memberStream) {
+	for _, v := range c.streams {
 		if len(v.waiting) > 0 && (first == nil || v.waiting[0].at.Before(first.waiting[0].at)) {
 			first = v
 		}
@@ -103,7 +104,7 @@ func (c *chorus) next() (first *voice) {
 		return first
 	}
 	h := first.waiting[0]
-	for _, v := range c.voices {
+	for _, v := range c.streams {
 		if len(v.waiting) == 0 && v.current() && v.told.Before(h.at) && time.Since(h.came) < patience.MemberAlive.Duration() {
 			return nil
 		}
@@ -111,8 +112,8 @@ func (c *chorus) next() (first *voice) {
 	return first
 }
 
-// hear tells what a member has told, or notes it.
-func (c *chorus) hear(v *voice, h heard) error {
+// handle handles an event of a member: it is sent, or noted.
+func (c *merger) handle(v *memberStream, h received) error {
 	if h.over != nil {
 		c.forget(v)
 		if h.over == ended(tooSlow) && c.begun {
@@ -137,7 +138,7 @@ func (c *chorus) hear(v *voice, h heard) error {
 	switch {
 	case key != "":
 		v.facts.set(scope, key, f)
-		if c.begun && c.speakerOf(scope) == v && (scope != "" || c.from.IsZero()) {
+		if c.begun && c.authorityFor(scope) == v && (scope != "" || c.from.IsZero()) {
 			return c.fact(scope, key, f)
 		}
 		return nil
@@ -147,9 +148,9 @@ func (c *chorus) hear(v *voice, h heard) error {
 	return c.own(v, h)
 }
 
-// own tells what only one member knows, with its name.
-func (c *chorus) own(v *voice, h heard) error {
-	if h.name == "cluster" { // it says whose it is
+// own sends an event that only one member sees, with its name.
+func (c *merger) own(v *memberStream, h received) error {
+	if h.name == "cluster" { // it has a member's name already
 		return c.write(h.name, h.data)
 	}
 	name, err := json.Marshal(v.name)
@@ -163,8 +164,8 @@ func (c *chorus) own(v *voice, h heard) error {
 	return c.write(h.name, fmt.Appendf(nil, `%s,"member":%s}`, object, name))
 }
 
-// mark notes how far a member has told, and for which routers it speaks.
-func (c *chorus) mark(v *voice, h heard) error {
+// mark records up to when a member has sent everything, and for which routers it is the authority.
+func (c *merger) mark(v *memberStream, h received) error {
 	var e PartEvent
 	if err := json.Unmarshal(h.data, &e); err != nil {
 		return err
@@ -187,25 +188,25 @@ func (c *chorus) mark(v *voice, h heard) error {
 	return nil
 }
 
-func without(list []*voice, v *voice) []*voice {
-	return slices.DeleteFunc(list, func(x *voice) bool { return x == v })
+func without(list []*memberStream, v *memberStream) []*memberStream {
+	return slices.DeleteFunc(list, func(x *memberStream) bool { return x == v })
 }
 
-// forget notes that a member tells nothing more.
-func (c *chorus) forget(v *voice) {
+// forget records that a member's stream has ended.
+func (c *merger) forget(v *memberStream) {
 	v.began, v.cutOff = time.Time{}, false
-	if c.speaker == v {
-		c.speaker = nil
+	if c.authority == v {
+		c.authority = nil
 	}
 	for name := range c.of {
 		c.of[name] = without(c.of[name], v)
 	}
 }
 
-// speakerOf is the member that speaks for what is known of a router, or by all.
-func (c *chorus) speakerOf(scope string) *voice {
+// authorityFor returns the authority for a router, or for what all members know.
+func (c *merger) authorityFor(scope string) *memberStream {
 	if scope == "" {
-		return c.speaker
+		return c.authority
 	}
 	if all := c.of[scope]; len(all) > 0 {
 		return all[len(all)-1]
@@ -213,11 +214,10 @@ func (c *chorus) speakerOf(scope string) *voice {
 	return nil
 }
 
-// none says why the stream does not begin: what a member gives as a reason, or else why none
-// answers.
-func (c *chorus) none() error {
+// none returns why the stream cannot begin: the reason that a member gives, or why none answers.
+func (c *merger) none() error {
 	var all []string
-	for _, v := range c.voices {
+	for _, v := range c.streams {
 		if errors.As(v.why, new(*refusal)) || errors.As(v.why, new(ended)) {
 			return v.why
 		}
@@ -230,10 +230,11 @@ func (c *chorus) none() error {
 	return fmt.Errorf("no member of the cluster answers: %s", strings.Join(all, "; "))
 }
 
-// follow begins, once it is known who is there, and minds who speaks and who is silent.
-func (c *chorus) follow() error {
+// follow begins the stream once it is known which members answer, and updates the authority and who
+// is silent.
+func (c *merger) follow() error {
 	if !c.begun {
-		for _, v := range c.voices {
+		for _, v := range c.streams {
 			if v.began.IsZero() && v.why == nil && !v.last.Over() {
 				return nil
 			}
@@ -243,15 +244,15 @@ func (c *chorus) follow() error {
 		return err
 	}
 	if !c.begun {
-		if c.speaker == nil {
+		if c.authority == nil {
 			return c.none()
 		}
 		if err := c.begin(); err != nil {
 			return err
 		}
 	}
-	for _, v := range c.voices {
-		if v.silent == v.speaks() {
+	for _, v := range c.streams {
+		if v.silent == v.authoritative() {
 			v.silent = !v.silent
 			what := map[bool]string{true: memberSilent, false: memberHeard}[v.silent]
 			if err := c.tell("cluster", ClusterEvent{Time: time.Now(), What: what, Member: v.name}); err != nil {
@@ -262,32 +263,32 @@ func (c *chorus) follow() error {
 	return nil
 }
 
-// elect has another member speak for what all know, where the one before cannot any more: the one
-// that has been there for longest, as who has just come may not know all.
-func (c *chorus) elect() error {
-	best := c.speaker
-	better := func(v *voice) bool {
+// elect chooses another authority for what all members know if the current one has failed: the
+// member that has answered for longest, as one that has just joined may not know everything.
+func (c *merger) elect() error {
+	best := c.authority
+	better := func(v *memberStream) bool {
 		switch {
-		case !v.speaks():
+		case !v.authoritative():
 			return false
-		case best == nil || !best.speaks():
+		case best == nil || !best.authoritative():
 			return true
 		case v.cutOff != best.cutOff:
 			return best.cutOff
 		}
-		return best != c.speaker && v.began.Before(best.began)
+		return best != c.authority && v.began.Before(best.began)
 	}
-	for _, v := range c.voices {
+	for _, v := range c.streams {
 		if better(v) {
 			best = v
 		}
 	}
-	if best != c.speaker {
-		if c.speaker = best; best != nil {
+	if best != c.authority {
+		if c.authority = best; best != nil {
 			c.from = best.told.Add(catchUp)
 		}
 	}
-	// It may not have heard yet what the one before has told.
+	// The new authority may not have received yet what the previous one has sent.
 	if !c.begun || best == nil || c.from.IsZero() || best.told.Before(c.from) || len(best.waiting) > 0 {
 		return nil
 	}
@@ -295,6 +296,6 @@ func (c *chorus) elect() error {
 	return c.change("", best.facts[""])
 }
 
-// catchUp is for how long a member must have run, since it was to speak, before what it does not
-// know counts as gone. The store tells members within milliseconds.
+// catchUp is how long after its election an authority must have run before facts that it lacks
+// count as gone. The store notifies members within milliseconds.
 const catchUp = time.Second

@@ -418,21 +418,21 @@ func TestJoinedEventsRefused(t *testing.T) {
 	})
 }
 
-// The speaker for what all members know is never one that cannot use the store while another can,
+// The authority for what all members know is never one that cannot use the store while another can,
 // and then the one that has been there for longest; what it does not know that was told is gone.
 func TestSpeaker(t *testing.T) {
 	w := httptest.NewRecorder()
-	c := &chorus{w: w, told: facts{}, of: map[string][]*voice{}}
+	c := &merger{w: w, told: facts{}, of: map[string][]*memberStream{}}
 	now := time.Now()
 	for i := range 3 {
-		c.voices = append(c.voices, &voice{name: fmt.Sprint("m", i), open: true, last: patience.MemberAlive.Begin(), began: now.Add(time.Duration(-i) * time.Second),
+		c.streams = append(c.streams, &memberStream{name: fmt.Sprint("m", i), open: true, last: patience.MemberAlive.Begin(), began: now.Add(time.Duration(-i) * time.Second),
 			ready: json.RawMessage("{}"), facts: facts{}})
 	}
 	event := func(v int, name string, e any) {
 		t.Helper()
 		data, err := json.Marshal(e)
 		if err == nil {
-			err = c.hear(c.voices[v], heard{voice: c.voices[v], name: name, data: data, came: now})
+			err = c.handle(c.streams[v], received{stream: c.streams[v], name: name, data: data, came: now})
 		}
 		if err == nil {
 			err = c.follow()
@@ -443,13 +443,13 @@ func TestSpeaker(t *testing.T) {
 	}
 	who := func(want int) {
 		t.Helper()
-		if c.speaker != c.voices[want] {
-			t.Errorf("%s speaks, not m%d", c.speaker.name, want)
+		if c.authority != c.streams[want] {
+			t.Errorf("%s is the authority, not m%d", c.authority.name, want)
 		}
 	}
 	link := LinkEvent{From: End{Node: "a"}, To: End{Node: "b"}, Up: true}
 	for i := range 3 {
-		if data, err := json.Marshal(link); err != nil || c.hear(c.voices[i], heard{name: "link", data: data}) != nil {
+		if data, err := json.Marshal(link); err != nil || c.handle(c.streams[i], received{name: "link", data: data}) != nil {
 			t.Fatal(err)
 		}
 	}
@@ -468,13 +468,13 @@ func TestSpeaker(t *testing.T) {
 	if text := w.Body.String(); strings.Count(text, "event:") != 1 {
 		t.Errorf("what another member says is told: %s", text)
 	}
-	c.voices[2].open = false
+	c.streams[2].open = false
 	event(1, "part", PartEvent{})
 	who(1)
 	if text := w.Body.String(); strings.Contains(text, "dead") {
-		t.Errorf("who speaks first has not caught up: %s", text)
+		t.Errorf("the new authority has not caught up: %s", text)
 	}
-	c.voices[1].told = time.Now().Add(catchUp)
+	c.streams[1].told = time.Now().Add(catchUp)
 	event(1, "part", PartEvent{})
 	for _, want := range []string{`"up":false`, `"what":"dead","member":"m2"`, `"what":"silent","member":"m2"`} {
 		if text := w.Body.String(); strings.Count(text, want) != 1 {

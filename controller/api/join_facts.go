@@ -8,21 +8,21 @@ import (
 	"trivet.dev/trivet/cluster"
 )
 
-// facts are what is known, by what it is of (a router; "": what all members know) and which it is.
+// facts are what is known, by scope (a router; "": what all members know) and key.
 type facts map[string]map[string]fact
 
-// fact is the event that has told it.
+// fact is the event that reported it.
 type fact struct {
 	name  string
 	event any
-	same  string                   // the same for events that say the same
-	gone  func(at time.Time) event // that it holds no more
+	same  string                   // equal for events that say the same
+	gone  func(at time.Time) event // the event for when it no longer holds
 	holds bool
 }
 
 type event any
 
-// set keeps a fact while it holds.
+// set adds a fact, or removes one that no longer holds.
 func (x facts) set(scope, key string, f fact) {
 	if x[scope] == nil {
 		x[scope] = map[string]fact{}
@@ -32,7 +32,8 @@ func (x facts) set(scope, key string, f fact) {
 	}
 }
 
-// factOf says which fact an event tells, and of what; without a key it tells none.
+// factOf returns the fact that an event reports, with its scope and key; no key: the event reports
+// none.
 func factOf(name string, data []byte) (scope, key string, f fact, err error) {
 	f.name = name
 	switch name {
@@ -70,7 +71,8 @@ func factOf(name string, data []byte) (scope, key string, f fact, err error) {
 		text, _ := json.Marshal(x) // it was JSON
 		f.event, f.holds, f.same = e, !e.Gone, string(text)
 		f.gone = func(at time.Time) event {
-			return RouteEvent{Time: at, Gone: true, Into: e.Into, Route: Route{Router: e.Router, Prefix: e.Prefix, Hops: []Hop{}}}
+			return RouteEvent{Time: at, Gone: true, Into: e.Into,
+				Route: Route{Router: e.Router, Prefix: e.Prefix, Hops: []Hop{}}}
 		}
 	}
 	if !f.holds {

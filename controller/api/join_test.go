@@ -286,8 +286,8 @@ func TestJoinedHangs(t *testing.T) {
 		}
 		k.Lacks = nil
 		restore = patience.MemberAlive.Be(50 * time.Millisecond)
-		if _, err := k.Routes(t.Context(), "", ""); err == nil || !strings.Contains(err.Error(), "not whole") {
-			t.Errorf("who does not ask what an answer lacks gets one that is not whole: %v", err)
+		if _, err := k.Routes(t.Context(), "", ""); err == nil || !strings.Contains(err.Error(), "incomplete") {
+			t.Errorf("a client without Lacks gets an incomplete answer: %v", err)
 		}
 		restore()
 
@@ -355,7 +355,7 @@ func TestJoinedPath(t *testing.T) {
 			}
 			return len(list) == 4*8 && two == 4
 		}
-		b := newBedOf(t, ringOfOSPF(t), "")
+		b := newFixtureOf(t, ringOfOSPF(t), "")
 		k := newTeam(t, ringOfOSPF(t)).joint()
 		b.wait("one controller's routers have the shortest routes", func() bool { return whole(b.OSPFRoutes(t.Context(), "")) && b.c.Routing.Quiet() })
 		k.wait("all members' routers have the shortest routes", func() bool { return whole(k.OSPFRoutes(t.Context(), "")) })

@@ -13,14 +13,14 @@ import (
 	"trivet.dev/trivet/controller/ospf"
 )
 
-// joining is how the answers of members become one.
+// joining is how the members' answers are merged.
 type joining struct {
 	join func(*parts) (any, error)
-	all  bool // each member has something that is of no switch, and is missing without it
+	all  bool // each member has something that belongs to no switch, so every answer is needed
 }
 
-// joins says which requests are joined, and how. What is not here is the same at all members:
-// links, hosts, what users have added, and what switches have in their tables.
+// joins lists the requests that are merged, and how. Other answers are the same at all members:
+// links, hosts, what users have added, and the contents of switches' tables.
 var joins = map[string]joining{
 	"/v1/controller":                 {join: joinOverview, all: true},
 	"/v1/controller/topology":        {join: joinTopology},
@@ -35,7 +35,7 @@ var joins = map[string]joining{
 	"/v1/controller/ospf/capture":    {join: joinCapture, all: true},
 }
 
-// rowsOf joins lists of which each row is of a switch.
+// rowsOf merges lists in which each row belongs to a switch.
 func rowsOf[T any](of func(T) string) func(*parts) (any, error) {
 	return func(p *parts) (any, error) {
 		lists, err := read[[]T](p)
@@ -72,8 +72,8 @@ func joinTopology(p *parts) (any, error) {
 		Switches: ofMasters(p, each(all, func(x Topology) []Switch { return x.Switches }), func(x Switch) string { return x.Name }, true)}, nil
 }
 
-// joinLinks takes a link from the master of its first end, and what only that of the other end
-// knows from there.
+// joinLinks takes a link from the master of its first end, and adds what only the master of the
+// other end knows.
 func joinLinks(p *parts, lists [][]Link) []Link {
 	of := func(end int) func(Link) string { return func(l Link) string { return l.Ends[end].Node } }
 	type key struct {
@@ -81,7 +81,7 @@ func joinLinks(p *parts, lists [][]Link) []Link {
 	}
 	keyOf := func(l Link) (k key) {
 		k.from = End{Node: l.Ends[0].Node, Port: l.Ends[0].Port}
-		if l.Inner { // what else is there has a name that may be known better at one member
+		if l.Inner { // others may have a better name at another member
 			k.to = End{Node: l.Ends[1].Node, Port: l.Ends[1].Port}
 		}
 		return k
@@ -135,7 +135,7 @@ func joinStatistics(p *parts) (any, error) {
 	return out, nil
 }
 
-// addPackets adds what one member has counted of a protocol.
+// addPackets adds one member's count for a protocol.
 func addPackets(to []PacketsIn, n PacketsIn) []PacketsIn {
 	i := slices.IndexFunc(to, func(x PacketsIn) bool { return x.Protocol == n.Protocol })
 	if i < 0 {
@@ -146,7 +146,7 @@ func addPackets(to []PacketsIn, n PacketsIn) []PacketsIn {
 	return to
 }
 
-// from is where a path begins: that one's master has moved it.
+// from is where a path begins: the master of that router has moved it.
 func (m MovedPath) from() string {
 	if len(m.Routers) == 0 {
 		return ""
@@ -179,8 +179,8 @@ func joinBalance(p *parts) (any, error) {
 	return out, nil
 }
 
-// joinDatabase has each LSA once, of the members' copies of an area the latest. They are the same
-// but for what is just being flooded, and for parts of an area that are cut off from each other.
+// joinDatabase lists each LSA once, in the latest of the members' copies of an area. Copies differ
+// only in what is being flooded, and if an area is partitioned.
 func joinDatabase(p *parts) (any, error) {
 	lists, err := read[[]ospf.LSA](p)
 	if err != nil {
@@ -223,15 +223,16 @@ func boolean(b bool) int {
 	return 0
 }
 
-// laterLSA says whether a copy of an LSA is the later one (RFC 2328, section 13.1): sequence
-// numbers begin at 0x80000001 and are signed, and one that is to go has the age 3600.
+// laterLSA reports whether a copy of an LSA is newer (RFC 2328, section 13.1): sequence numbers
+// begin at 0x80000001 and are signed, and an LSA being flushed has the age 3600.
 func laterLSA(a, b ospf.LSA) bool {
 	number := func(x ospf.LSA) int32 {
 		n, _ := strconv.ParseUint(x.Sequence, 0, 32) // 0, which none has, if it is no number
 		return int32(uint32(n))
 	}
 	const maxAge = 3600
-	return cmp.Or(cmp.Compare(number(a), number(b)), cmp.Compare(boolean(a.Age >= maxAge), boolean(b.Age >= maxAge))) > 0
+	return cmp.Or(cmp.Compare(number(a), number(b)),
+		cmp.Compare(boolean(a.Age >= maxAge), boolean(b.Age >= maxAge))) > 0
 }
 
 func joinLog(p *parts) (any, error) {
@@ -242,12 +243,12 @@ func joinLog(p *parts) (any, error) {
 	out := ospf.Log{Runs: slices.Concat(each(all, func(x ospf.Log) []ospf.Run { return x.Runs })...),
 		Routers: ofMasters(p, each(all, func(x ospf.Log) []ospf.RunTree { return x.Routers }), func(x ospf.RunTree) string { return x.Router }, false)}
 	slices.SortStableFunc(out.Runs, func(a, b ospf.Run) int { return a.Time.Compare(b.Time) })
-	out.Runs = append([]ospf.Run{}, out.Runs...) // a list, also where it is empty
+	out.Runs = append([]ospf.Run{}, out.Runs...) // an empty list rather than null
 	return out, nil
 }
 
-// joinCapture has the packets of all files, the oldest first. One between routers of two members is
-// in it twice, sent and received, as it is of one controller's routers.
+// joinCapture merges the packets of all files, the oldest first. A packet between routers of two
+// members is included twice, sent and received, as it is with a single controller.
 func joinCapture(p *parts) (any, error) {
 	all, err := read[Capture](p)
 	if err != nil {

@@ -25,10 +25,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// team is a bed whose switches several controllers share. Who is master of which the test says; of
-// the bed's own c it is only what the topology says that is used.
+// team is a fixture whose switches several controllers share. Who is master of which the test says;
+// of the fixture's own c it is only what the topology says that is used.
 type team struct {
-	*bed
+	*fixture
 	members []*teamMember
 	kept    store.Store
 	mu      sync.Mutex
@@ -62,7 +62,7 @@ func newTeam(t *testing.T, top *topology.Topology) *team {
 	if problems.Err() != nil {
 		t.Fatal(problems)
 	}
-	k := &team{bed: &bed{t: t, topology: resolved, agents: map[string]*agent.Agent{}, ports: map[string]*pipeline.Port{}, arrived: make(chan arrival, 1000)},
+	k := &team{fixture: &fixture{t: t, topology: resolved, agents: map[string]*agent.Agent{}, ports: map[string]*pipeline.Port{}, arrived: make(chan arrival, 1000)},
 		owner: map[uint64]*teamMember{}}
 	hosts := map[*pipeline.Port]string{}
 	k.dp = embedded.New(embedded.Options{Output: func(out *pipeline.Sent, _ *pipeline.Packet) {
@@ -279,7 +279,7 @@ func TestMembersUsers(t *testing.T) {
 			flows, err := controller.Ask[openflow.FlowStatsList](t.Context(), k.members[2].Seen(dpid), openflow.AllFlows())
 			k.must(err)
 			for _, x := range flows {
-				if dst, is := x.Match.Get(openflow.FieldIPv4Dst); is {
+				if dst, found := x.Match.Get(openflow.FieldIPv4Dst); found {
 					if p, ok := dst.Prefix(); ok && (p == to || x.Priority == 7) {
 						out = append(out, p.String())
 					}

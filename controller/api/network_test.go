@@ -21,9 +21,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// bed is a network of embedded switches with a controller and its API; the test acts for the hosts.
-// All of it is in memory, and in simulated time: who makes one does so within synctest.Test.
-type bed struct {
+// fixture is a network of embedded switches with a controller and its API; the test acts for the
+// hosts. All of it is in memory, and in simulated time: who makes one does so within synctest.Test.
+type fixture struct {
 	*Client
 	t        *testing.T
 	topology *topology.Topology
@@ -42,25 +42,25 @@ type arrival struct {
 	frame []byte
 }
 
-// newBed builds a network with a topology generator, and waits until the controller knows all
+// newFixture builds a network with a topology generator, and waits until the controller knows all
 // links.
-func newBed(t *testing.T, spec string, nodes topology.Kind, database string) *bed {
+func newFixture(t *testing.T, spec string, nodes topology.Kind, database string) *fixture {
 	t.Helper()
 	top, err := topology.Generate(spec, topology.GenerateOptions{Nodes: nodes})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newBedOf(t, top, database)
+	return newFixtureOf(t, top, database)
 }
 
-// newBedOf is the same of a topology.
-func newBedOf(t *testing.T, top *topology.Topology, database string) *bed {
+// newFixtureOf is the same of a topology.
+func newFixtureOf(t *testing.T, top *topology.Topology, database string) *fixture {
 	t.Helper()
 	resolved, problems := topology.Resolve(top, topology.Defaults{Datapath: topology.OVS, Controlled: topology.OVS, Controller: topology.ControllerTrivet})
 	if problems.Err() != nil {
 		t.Fatal(problems)
 	}
-	b := &bed{t: t, topology: resolved, agents: map[string]*agent.Agent{}, ports: map[string]*pipeline.Port{}, arrived: make(chan arrival, 1000)}
+	b := &fixture{t: t, topology: resolved, agents: map[string]*agent.Agent{}, ports: map[string]*pipeline.Port{}, arrived: make(chan arrival, 1000)}
 	hosts := map[*pipeline.Port]string{}
 	b.dp = embedded.New(embedded.Options{Output: func(out *pipeline.Sent, _ *pipeline.Packet) {
 		b.arrived <- arrival{hosts[out.Port], append([]byte(nil), out.Data...)}
@@ -74,7 +74,7 @@ func newBedOf(t *testing.T, top *topology.Topology, database string) *bed {
 	return b
 }
 
-func (b *bed) addSwitches(hosts map[*pipeline.Port]string) {
+func (b *fixture) addSwitches(hosts map[*pipeline.Port]string) {
 	for _, n := range b.topology.Nodes {
 		if n.IsDatapath() {
 			a, err := b.dp.Add(pipeline.Config{DatapathID: uint64(n.DPID), Name: n.Name}, agent.Options{})
@@ -104,7 +104,7 @@ func (b *bed) addSwitches(hosts map[*pipeline.Port]string) {
 }
 
 // start starts the controller, its API on a socket, and connects the switches.
-func (b *bed) start(database string) {
+func (b *fixture) start(database string) {
 	b.t.Helper()
 	c, err := builtin.New(builtin.Options{Log: slog.New(slog.DiscardHandler), Topology: b.topology, Database: database, Store: b.store})
 	b.must(err)
@@ -170,20 +170,20 @@ func (l *inMemory) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 func (l *inMemory) Close() error   { l.close(); return nil }
 func (l *inMemory) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: "in memory"} }
 
-func (b *bed) must(err error) {
+func (b *fixture) must(err error) {
 	b.t.Helper()
 	if err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-func (b *bed) wait(what string, is func() bool) {
+func (b *fixture) wait(what string, is func() bool) {
 	b.t.Helper()
 	until.True(b.t, what, is)
 }
 
 // inner is the number of links between switches.
-func (b *bed) inner() (n int) {
+func (b *fixture) inner() (n int) {
 	for _, l := range b.topology.Links {
 		if b.agents[l.Ends[0].Node] != nil && b.agents[l.Ends[1].Node] != nil {
 			n++
@@ -193,7 +193,7 @@ func (b *bed) inner() (n int) {
 }
 
 // edges reports whether all ports to hosts forward.
-func (b *bed) edges() bool {
+func (b *fixture) edges() bool {
 	for _, p := range b.ports {
 		dpid, n := p.Switch().DatapathID(), p.Number()
 		if !b.c.Routing.Routes(dpid) && !b.c.Learning.TakesPart(dpid, n) {
@@ -204,11 +204,11 @@ func (b *bed) edges() bool {
 }
 
 // host returns the interface of a host.
-func (b *bed) host(name string) *builtin.MapInterface { return b.c.Map().Node(name).Interfaces[0] }
+func (b *fixture) host(name string) *builtin.MapInterface { return b.c.Map().Node(name).Interfaces[0] }
 
 // ping makes a host send an echo request, and returns the hosts that have received it when nothing
 // more has come of it for a while.
-func (b *bed) ping(from, to string) map[string]bool {
+func (b *fixture) ping(from, to string) map[string]bool {
 	b.t.Helper()
 	src, dst := b.host(from), b.host(to)
 	mac := dst.MAC
@@ -232,12 +232,12 @@ func (b *bed) ping(from, to string) map[string]bool {
 	}
 }
 
-func (b *bed) send(host string, frame []byte) {
+func (b *fixture) send(host string, frame []byte) {
 	b.dp.Receive(b.ports[host], &pipeline.Packet{Data: frame})
 }
 
 // answerARP answers an ARP request for the host's address.
-func (b *bed) answerARP(a arrival) {
+func (b *fixture) answerARP(a arrival) {
 	h := b.host(a.host)
 	if asked, _ := netip.AddrFromSlice(a.frame[38:42]); asked == h.Addresses[0].Addr() {
 		b.send(a.host, arpFrame(2, h.MAC, asked, openflow.MAC(a.frame[22:28]), netip.AddrFrom4([4]byte(a.frame[28:32]))))
@@ -245,10 +245,10 @@ func (b *bed) answerARP(a arrival) {
 }
 
 // hello makes a host announce itself, and forgets who received that.
-func (b *bed) hello(name string) {
+func (b *fixture) hello(name string) {
 	h := b.host(name)
 	b.send(name, arpFrame(1, h.MAC, h.Addresses[0].Addr(), openflow.MAC{}, h.Addresses[0].Addr()))
-	b.wait("the controller has heard "+name, func() bool { _, is := b.c.Discovery.Host(h.MAC); return is })
+	b.wait("the controller has heard "+name, func() bool { _, ok := b.c.Discovery.Host(h.MAC); return ok })
 	b.barriers()
 	synctest.Wait()
 	for len(b.arrived) > 0 {
@@ -257,7 +257,7 @@ func (b *bed) hello(name string) {
 }
 
 // barriers waits until the switches have done everything they were told.
-func (b *bed) barriers() {
+func (b *fixture) barriers() {
 	for _, s := range b.c.Switches() {
 		b.must(s.Barrier(context.Background()))
 	}

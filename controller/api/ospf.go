@@ -57,7 +57,7 @@ func byRouter[T any](list []T, name func(T) string) []T {
 	return list
 }
 
-// ospfGet adds an operation about one router, or all.
+// ospfGet adds an operation about one router, or about all.
 func ospfGet[T any](api huma.API, s *Server, path, what string, f func(v *view, router string) (T, error)) {
 	huma.Get(api, "/v1/controller/ospf"+path, func(_ context.Context, in *ospfQuery) (*body[T], error) {
 		c, err := s.get()
@@ -71,7 +71,7 @@ func ospfGet[T any](api huma.API, s *Server, path, what string, f func(v *view, 
 	}, summary(what))
 }
 
-// checkOSPF says why OSPF cannot be queried.
+// checkOSPF returns why OSPF cannot be queried.
 func checkOSPF(c *builtin.Controller, router string) error {
 	if c.OSPF == nil {
 		return fmt.Errorf("this controller does not speak OSPF; its apps are %s", strings.Join(c.Apps, ", "))
@@ -84,7 +84,7 @@ func checkOSPF(c *builtin.Controller, router string) error {
 		return nil
 	}
 	if n := c.Map().Node(router); n != nil && n.Kind == topology.Router {
-		return fmt.Errorf("%s is not a routing node: its own daemons know, not the controller", router)
+		return fmt.Errorf("%s is not a routing node: ask its own daemons, not the controller", router)
 	}
 	slices.SortFunc(names, builtin.CompareNames)
 	near := topology.DidYouMean(router, names)

@@ -13,14 +13,14 @@ import (
 	"trivet.dev/trivet/controller/builtin"
 )
 
-// A member of a cluster that is asked for its part of an answer says whose part that is: the
-// switches that it led when the question came, and still did when it answered. So who joins the
-// parts takes each switch from one of them, and sees which are in none.
+// A member that answers with its part says which switches the part covers: those of which it was
+// master when the request arrived, and still was when it answered. So each switch can be taken from
+// one part, and switches that are in none are known.
 
-// partHeader asks for it, with any value, and in the answer is the switches' names.
+// partHeader requests a part, with any value; in the answer it holds the switches' names.
 const partHeader = "Trivet-Part"
 
-// parts makes a handler say it.
+// parts adds partHeader to a handler's answers.
 func (s *Server) parts(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := s.controller.Load()
@@ -32,7 +32,7 @@ func (s *Server) parts(next http.Handler) http.Handler {
 	})
 }
 
-// led are the switches that a controller leads, by name.
+// led returns the names of the switches of which a controller is master.
 func led(c *builtin.Controller) (names []string) {
 	m := c.Map()
 	for _, s := range c.Switches() {
@@ -44,7 +44,7 @@ func led(c *builtin.Controller) (names []string) {
 	return names
 }
 
-// partWriter says whose part an answer is when that begins: handlers have made it then.
+// partWriter writes partHeader when the answer begins: by then the handler has collected it.
 type partWriter struct {
 	http.ResponseWriter
 	c      *builtin.Controller
@@ -96,11 +96,12 @@ func parsePart(text string) (names []string, err error) {
 	return names, nil
 }
 
-// missingHeader marks an answer that says what it lacks.
+// missingHeader marks an answer that lists what it lacks.
 const missingHeader = "Trivet-Missing"
 
-// WithMissing makes JSON say what it lacks: an object by a field "missing", what is none by one
-// that has it as "items". So nobody takes the answer for a whole one who expects that.
+// WithMissing adds what an answer lacks to its JSON: to an object as a field "missing"; anything
+// else becomes the field "items" of such an object. So a client that expects a complete answer
+// fails to decode it.
 func WithMissing(answer []byte, missing []string) ([]byte, error) {
 	if len(missing) == 0 {
 		return answer, nil
@@ -120,7 +121,7 @@ func WithMissing(answer []byte, missing []string) ([]byte, error) {
 	return fmt.Appendf(nil, `{"items":%s,"missing":%s}`, answer, text), nil
 }
 
-// decode reads an answer of the API; what it lacks is told to c.Lacks.
+// decode reads an answer of the API; what it lacks is passed to c.Lacks.
 func decode[T any](c *Client, resp *http.Response) (out T, err error) {
 	if resp.Header.Get(missingHeader) == "" {
 		return out, json.NewDecoder(resp.Body).Decode(&out)
@@ -143,7 +144,7 @@ func decode[T any](c *Client, resp *http.Response) (out T, err error) {
 		return out, err
 	}
 	if c.Lacks == nil {
-		return out, fmt.Errorf("the answer is not whole; it lacks %s", strings.Join(part.Missing, "; "))
+		return out, fmt.Errorf("the answer is incomplete; it lacks %s", strings.Join(part.Missing, "; "))
 	}
 	c.Lacks(part.Missing)
 	return out, nil

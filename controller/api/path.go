@@ -41,19 +41,19 @@ type Path struct {
 	From    string   `json:"from"`
 	To      string   `json:"to"`
 	Packet  string   `json:"packet" doc:"As it leaves the first node, as ovs-ofctl writes a match"`
-	Arrives string   `json:"arrives" enum:"yes,partly,no,unknown" doc:"Partly: by some of the ways that a switch may choose; unknown: it cannot be followed to its end"`
-	Why     []string `json:"why" doc:"What has decided the way"`
-	Ways    []Way    `json:"ways" doc:"Those that arrive first. There are several where a switch chooses, or floods"`
+	Arrives string   `json:"arrives" enum:"yes,partly,no,unknown" doc:"Partly: on some of the paths that a switch may choose; unknown: it cannot be traced to its end"`
+	Why     []string `json:"why" doc:"What determined the path"`
+	Ways    []Way    `json:"ways" doc:"Those that arrive come first. There are several if a switch chooses or floods"`
 	More    bool     `json:"more,omitempty" doc:"There are more ways than are listed"`
 }
 
 // Way is one of the packet's paths, from its source to where it ends.
 type Way struct {
 	Arrives bool      `json:"arrives"`
-	Unknown bool      `json:"unknown,omitempty" doc:"It cannot be followed further; the reason says why"`
+	Unknown bool      `json:"unknown,omitempty" doc:"It cannot be traced further; the reason says why"`
 	Copy    bool      `json:"copy,omitempty" doc:"One of several copies of the packet"`
 	End     string    `json:"end" doc:"Node where it ends"`
-	Reason  string    `json:"reason,omitempty" doc:"Why it ends there, where that is not its destination"`
+	Reason  string    `json:"reason,omitempty" doc:"Why it ends there, if that is not its destination"`
 	Hops    []PathHop `json:"hops"`
 	Free    *float64  `json:"free,omitempty" doc:"bit/s that the busiest of its links has left, where capacities are known"`
 	Narrow  *float64  `json:"narrow,omitempty" doc:"bit/s that this link carries"`
@@ -73,7 +73,7 @@ type PathHop struct {
 	Capacity    float64    `json:"capacity,omitempty" doc:"bit/s"`
 	Utilisation *float64   `json:"utilisation,omitempty"`
 
-	to openflow.MAC // the packet's destination there
+	to openflow.MAC // the packet's destination MAC there
 }
 
 // PathFlow is a flow entry that the packet matched.
@@ -86,13 +86,13 @@ type PathFlow struct {
 	ID       int64  `json:"id,omitempty" doc:"Of a user's entry"`
 }
 
-// place of a node in the network, or a router.
+// station is the place of a host or router in the network.
 type station struct {
 	name    string
 	mac     openflow.MAC
 	address netip.Addr
 	at      place            // of a host
-	node    *builtin.MapNode // nil: the map does not have it
+	node    *builtin.MapNode // nil: not on the map
 	router  *routing.Router
 }
 
@@ -101,7 +101,7 @@ func findPath(ctx context.Context, c *builtin.Controller, q PathQuery) (Path, er
 	return w.path, err
 }
 
-// follow follows the packet, with what others know of their switches.
+// follow traces the packet, with the masters' answers.
 func follow(ctx context.Context, c *builtin.Controller, q PathQuery, others *pathParts) (w walk, err error) {
 	v := newView(c)
 	if q.TCP != 0 && q.UDP != 0 {
@@ -123,7 +123,8 @@ func follow(ctx context.Context, c *builtin.Controller, q PathQuery, others *pat
 	if from.name == to.name {
 		return w, fmt.Errorf("%s is both source and destination", from.name)
 	}
-	w = walk{view: v, others: others, ctx: ctx, to: to, read: map[uint64]*tables{}, failed: map[uint64]error{}, been: map[visit]fate{}}
+	w = walk{view: v, others: others, ctx: ctx, to: to, read: map[uint64]*tables{}, failed: map[uint64]error{},
+		been: map[visit]fate{}}
 	w.path = Path{From: from.name, To: to.name, Why: []string{}, Ways: []Way{}}
 	w.begin(from, q)
 	w.finish()
@@ -139,7 +140,7 @@ func (v *view) station(text string, v6 bool) (station, error) {
 		if f := v.m.ByMAC(mac); f != nil {
 			return v.stationOf(f.Node, v6)
 		}
-		if h, is := v.c.Discovery.Host(mac); is {
+		if h, ok := v.c.Discovery.Host(mac); ok {
 			s := station{name: v.host(mac), mac: mac, at: place{h.Switch, h.Port}}
 			for _, a := range h.Addresses {
 				if a.Is6() == v6 {
@@ -170,7 +171,7 @@ func (v *view) stationAt(a netip.Addr) (station, error) {
 			}
 		}
 	}
-	if h, is := v.c.Discovery.HostOf(a); is {
+	if h, ok := v.c.Discovery.HostOf(a); ok {
 		return station{name: v.host(h.MAC), mac: h.MAC, address: a, at: place{h.Switch, h.Port}}, nil
 	}
 	return station{name: a.String(), address: a}, nil // outside the network
@@ -194,7 +195,7 @@ func (v *view) stationOf(name string, v6 bool) (station, error) {
 		if hint == "" {
 			hint = "trivet inspect lists the nodes"
 		}
-		if dpid, is := v.m.Find(name); is && v.switchName(dpid) == name {
+		if dpid, ok := v.m.Find(name); ok && v.switchName(dpid) == name {
 			hint = "a switch has no address of its own"
 		}
 		return station{}, fmt.Errorf("there is no host or router %q; %s", name, hint)
@@ -233,12 +234,12 @@ func (v *view) macOf(a netip.Addr) (openflow.MAC, bool) {
 	if f := v.m.ByAddress(a); f != nil {
 		return f.MAC, true
 	}
-	h, is := v.c.Discovery.HostOf(a)
-	return h.MAC, is
+	h, ok := v.c.Discovery.HostOf(a)
+	return h.MAC, ok
 }
 
-// leave says through which interface a host sends to an address, and to which MAC. An error says
-// why it cannot.
+// leave returns the interface through which a host sends to an address, and the destination MAC, or
+// an error.
 func (v *view) leave(from station, to netip.Addr) (src station, dst openflow.MAC, err error) {
 	via := to
 	src = from
@@ -260,7 +261,8 @@ func (v *view) hostRoute(from station, to netip.Addr) (via netip.Addr, src stati
 		for _, f := range from.node.Interfaces {
 			for _, p := range f.Addresses {
 				if p.Contains(a) {
-					src = station{name: from.name, mac: f.MAC, address: p.Addr(), at: place{f.Switch, f.Port}, node: from.node}
+					src = station{name: from.name, mac: f.MAC, address: p.Addr(), at: place{f.Switch, f.Port},
+						node: from.node}
 					return true
 				}
 			}
@@ -284,7 +286,8 @@ func (v *view) hostRoute(from station, to netip.Addr) (via netip.Addr, src stati
 	if device != "" { // hosts behind it answer ARP themselves, or there is a neighbour
 		for _, f := range from.node.Interfaces {
 			if f.Name == device && len(f.Addresses) > 0 {
-				src = station{name: from.name, mac: f.MAC, address: f.Addresses[0].Addr(), at: place{f.Switch, f.Port}, node: from.node}
+				src = station{name: from.name, mac: f.MAC, address: f.Addresses[0].Addr(), at: place{f.Switch, f.Port},
+					node: from.node}
 				if !via.IsValid() {
 					via = to
 				}

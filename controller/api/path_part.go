@@ -17,48 +17,48 @@ import (
 	"trivet.dev/trivet/controller/routing"
 )
 
-// Any member of a cluster can follow a packet, by the entries of all switches. What it does not
-// know of another member's switch, how a router forwards what no entry is for yet, why it does, and
-// what its ports carry, it says that it wants; it is asked for the path again with what the masters
-// of these switches know.
+// Any member of a cluster can trace a packet, by the entries of all switches. Of a switch that has
+// another master it does not know how a router forwards packets without an entry, why it does, and
+// what its ports carry. It lists such switches in its answer, and is asked again with what their
+// masters know.
 
 const (
 	pathPath     = "/v1/controller/path"
 	pathPartPath = pathPath + "/part"
 )
 
-// pathPart is what the master of a switch knows of it, for packets to a destination.
+// pathPart is what a switch's master knows of it, for packets to a destination.
 type pathPart struct {
 	Switch string
-	Route  *routing.Route      // nil: there is none, or it is no router
+	Route  *routing.Route      // nil: there is none, or the switch is no router
 	Moved  string              // why the route is not the shortest path
-	Parts  int                 // of the traffic that follows the route and takes other paths
+	Parts  int                 // parts of the traffic on this route that take other paths
 	Loads  map[uint32]pathLoad // by port
 }
 
-// pathLoad is what a port sends, in bit/s, and what it can send.
+// pathLoad is what a port sends and its capacity, in bit/s.
 type pathLoad struct {
 	Rate     *float64
 	Capacity float64
 }
 
-// pathParts are those that a walk has, and the switches of which it wants one.
+// pathParts are those that a walk has, and the switches for which it lacks one.
 type pathParts struct {
 	have  map[string]pathPart
 	wants map[string]bool
 }
 
-// pathAnswer is what a member makes of them.
+// pathAnswer is a member's answer.
 type pathAnswer struct {
 	Path  Path
 	To    netip.Addr // the destination
 	Wants []string
 
-	Unread []string // switches whose entries it could not read
+	Unread []string // switches whose entries could not be read
 }
 
-// part is what the master of a switch has said of it; false: this controller decides for the
-// switch, or nobody has said anything.
+// part returns what a switch's master has answered; false: this controller is the master, or there
+// is no answer.
 func (w *walk) part(dpid uint64) (p pathPart, ok bool) {
 	if s := w.c.Switch(dpid); w.others == nil || s != nil && s.Leads() {
 		return p, false
@@ -70,7 +70,7 @@ func (w *walk) part(dpid uint64) (p pathPart, ok bool) {
 	return p, ok
 }
 
-// lookup is the route that a router takes to the packet's destination.
+// lookup returns the route that a router takes to the packet's destination.
 func (w *walk) lookup(dpid uint64) *routing.Route {
 	if p, ok := w.part(dpid); ok {
 		return p.Route
@@ -78,7 +78,7 @@ func (w *walk) lookup(dpid uint64) *routing.Route {
 	return w.c.Routing.Lookup(dpid, w.to.address)
 }
 
-// load is what a port sends, and can.
+// load returns what a port sends, and its capacity.
 func (w *walk) load(at place) Traffic {
 	if p, ok := w.part(at.dpid); ok {
 		return Traffic{TxRate: p.Loads[at.port].Rate, Capacity: p.Loads[at.port].Capacity}
@@ -86,8 +86,8 @@ func (w *walk) load(at place) Traffic {
 	return w.traffic(at)
 }
 
-// moves says why traffic that follows a router's route is off the shortest path, and how many parts
-// of it are on others.
+// moves returns why traffic on a router's route is off the shortest path, and how many parts of it
+// take other paths.
 func (w *walk) moves(dpid uint64, route *routing.Route) (why string, parts int) {
 	if p, ok := w.part(dpid); ok {
 		return p.Moved, p.Parts
@@ -106,7 +106,7 @@ func (v *view) movesOf(dpid uint64, route *routing.Route) (why string, parts int
 	return why, v.c.Balance.PartsMoved(dpid, to)
 }
 
-// registerPathPart adds the request for a path with what others know.
+// registerPathPart adds the request for a path with the masters' answers.
 func (s *Server) registerPathPart(api huma.API) {
 	huma.Post(api, pathPath, func(ctx context.Context, in *struct {
 		PathQuery
@@ -154,7 +154,7 @@ func names(of map[string]bool) []string {
 	return out
 }
 
-// servePathPart says what this controller knows of some switches that it leads.
+// servePathPart returns what this controller knows of the given switches of which it is master.
 func (s *Server) servePathPart(w http.ResponseWriter, r *http.Request) {
 	c, err := s.get()
 	if err != nil {
@@ -193,10 +193,11 @@ func (v *view) pathPart(dpid uint64, to netip.Addr) pathPart {
 	return p
 }
 
-// mostWanted is how many switches are asked for at a time: their names are in an address.
+// mostWanted limits the switches per request: their names are part of the URL.
 const mostWanted = 100
 
-// path has a member follow a packet, with what the masters of the other switches on its way know.
+// path has a member trace a packet, with the answers of the masters of the other switches on the
+// path.
 func (j *Joint) path(ctx context.Context, query string) (Path, []string, error) {
 	have, asked, missing := []pathPart{}, map[string]bool{}, []string(nil)
 	for {
@@ -213,7 +214,8 @@ func (j *Joint) path(ctx context.Context, query string) (Path, []string, error) 
 			asked[name] = true
 		}
 		masters := Joint{Members: j.Members, Switches: func() []string { return wants }}
-		p, err := masters.ask(ctx, pathPartPath+"?"+url.Values{"to": {a.To.String()}, "switches": {strings.Join(wants, ",")}}.Encode(), joining{})
+		p, err := masters.ask(ctx, pathPartPath+"?"+url.Values{"to": {a.To.String()},
+			"switches": {strings.Join(wants, ",")}}.Encode(), joining{})
 		if err != nil {
 			return a.Path, nil, err
 		}
@@ -226,8 +228,8 @@ func (j *Joint) path(ctx context.Context, query string) (Path, []string, error) 
 	}
 }
 
-// follow asks the first member that answers, and that can use the store and reads the entries of
-// all switches on the way, if any can: one that has just started is not connected to all of them
+// follow asks the first member that answers, preferring one that can use the store and reads the
+// entries of all switches on the path: one that has just started is not connected to all of them
 // yet.
 func (j *Joint) follow(ctx context.Context, query string, have []pathPart) (a pathAnswer, err error) {
 	body, err := json.Marshal(have)

@@ -22,7 +22,7 @@ func (w Way) names() string {
 // flooded packet reaches, then the path to one node only; and that a dropping entry is named.
 func TestPathOfLearning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "linear,4", "", "")
+		b := newFixture(t, "linear,4", "", "")
 		p, err := b.Path(ctx, PathQuery{From: "h1", To: "h3"})
 		b.must(err)
 		flooded := map[string]bool{}
@@ -66,7 +66,7 @@ func TestPathOfLearning(t *testing.T) {
 // alternatives; and that the packet takes one of these paths.
 func TestPathOfRouting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "ring,4", topology.Router, "")
+		b := newFixture(t, "ring,4", topology.Router, "")
 		p, err := b.Path(ctx, PathQuery{From: "h1", To: "h3"})
 		b.must(err)
 		if p.Arrives != "yes" || len(p.Ways) != 2 || p.Ways[0].names() != "r1 r2 r3" || p.Ways[1].names() != "r1 r4 r3" {
@@ -116,7 +116,7 @@ func TestPathOfRouting(t *testing.T) {
 // Proves that two routes that point at each other are reported as a loop.
 func TestPathInACircle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "linear,2", "", "")
+		b := newFixture(t, "linear,2", "", "")
 		to := b.host("h2")
 		for _, s := range []string{"s1", "s2"} {
 			for _, port := range []int{1, 2} {
@@ -137,7 +137,7 @@ func TestPathInACircle(t *testing.T) {
 }
 
 // inner is the port of a switch of linear,2 that leads to the other.
-func inner(b *bed, name string) uint32 {
+func inner(b *fixture, name string) uint32 {
 	for n, p := range b.c.Map().Switch(b.agents[name].Switch().DatapathID()).Ports {
 		if p.PeerNumber != 0 {
 			return n
@@ -150,7 +150,7 @@ func inner(b *bed, name string) uint32 {
 // Proves that an unknown name is reported, with the names that exist.
 func TestPathToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "linear,2", "", "")
+		b := newFixture(t, "linear,2", "", "")
 		for to, reason := range map[string]string{"h9": `there is no host or router "h9"; did you mean h1?`, "s2": "a switch has no address of its own",
 			"h1": "h1 is both source and destination", "02:00:00:00:00:77": "nobody has the MAC"} {
 			_, err := b.Path(ctx, PathQuery{From: "h1", To: to})

@@ -21,7 +21,7 @@ import (
 // no route, or is there twice, changes nothing.
 func TestProgramRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "ring,3", topology.Router, "")
+		b := newFixture(t, "ring,3", topology.Router, "")
 		b.wait("the routers have routes", func() bool { return len(b.c.Switches()) == 3 && len(b.c.Routing.Missing()) == 0 })
 		h1, h2 := b.host("h1").Addresses[0], b.host("h2").Addresses[0]
 		to := netip.MustParsePrefix
@@ -99,7 +99,7 @@ func (slow) Receive(uint64, uint32, []byte)                            {}
 // was asked for, however long that takes; and that who waits for its turn meanwhile may give up.
 func TestAnsweredWhenInstalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "ring,3", topology.Router, "")
+		b := newFixture(t, "ring,3", topology.Router, "")
 		s := make(slow, 1)
 		b.must(b.c.Routing.Speak(routing.Protocol{Name: "slow", Distance: 120, Speaker: s}))
 		b.c.Routing.SetSpeakers("slow", []uint64{uint64(b.topology.Node("r1").DPID)})

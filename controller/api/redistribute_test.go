@@ -32,7 +32,7 @@ type rip struct {
 	heard map[uint64][]routing.Learned
 }
 
-func speakRIP(b *bed, routers ...uint64) *rip {
+func speakRIP(b *fixture, routers ...uint64) *rip {
 	r := &rip{app: b.c.Routing, tells: map[uint64]map[netip.Prefix]*routing.Route{}, heard: map[uint64][]routing.Learned{}}
 	b.must(r.app.Speak(routing.Protocol{Name: "rip", Distance: 120, Speaker: r,
 		Wants: []routing.Wanted{{Protocol: 17, Groups: []netip.Prefix{netip.MustParsePrefix("224.0.0.9/32")}, Port: 520}}}))
@@ -113,7 +113,7 @@ func (r *rip) Networks() (out []netip.Prefix) {
 func (*rip) Settled() bool { return true }
 
 // ospfRing is a ring of three routers that speak OSPF, with rules of redistribution.
-func ospfRing(t *testing.T, rules map[string][]string) *bed {
+func ospfRing(t *testing.T, rules map[string][]string) *fixture {
 	t.Helper()
 	top, err := topology.Generate("ring,3", topology.GenerateOptions{Nodes: topology.Router})
 	if err != nil {
@@ -140,11 +140,11 @@ func ospfRing(t *testing.T, rules map[string][]string) *bed {
 			n.OSPF.Redistribute = append(n.OSPF.Redistribute, r)
 		}
 	}
-	return newBedOf(t, top, "")
+	return newFixtureOf(t, top, "")
 }
 
 // has waits until a router uses a route of a source with a tag; "" is none.
-func (b *bed) has(router, prefix, source string, tag uint32) {
+func (b *fixture) has(router, prefix, source string, tag uint32) {
 	b.t.Helper()
 	b.wait(fmt.Sprintf("%s has %s by %q with tag %d", router, prefix, source, tag), func() bool {
 		list, err := b.Routes(ctx, router, prefix)
@@ -155,12 +155,12 @@ func (b *bed) has(router, prefix, source string, tag uint32) {
 }
 
 // told waits until what routers redistribute into a target is this, by "ROUTER PREFIX METRIC TAG".
-func (b *bed) told(into string, want func(string) bool, what string) {
+func (b *fixture) told(into string, want func(string) bool, what string) {
 	b.t.Helper()
 	b.wait(what, func() bool { return slices.ContainsFunc(b.toldNow(into), want) })
 }
 
-func (b *bed) toldNow(into string) (out []string) {
+func (b *fixture) toldNow(into string) (out []string) {
 	b.t.Helper()
 	list, err := b.Redistributed(ctx, into)
 	b.must(err)
@@ -315,7 +315,7 @@ func TestRedistributeIntoPrograms(t *testing.T) {
 }
 
 // externalOf says whether r2 has heard of an external route to a network.
-func externalOf(b *bed, p netip.Prefix) bool {
+func externalOf(b *fixture, p netip.Prefix) bool {
 	b.t.Helper()
 	lsas, err := b.OSPFDatabase(ctx, "r2")
 	b.must(err)

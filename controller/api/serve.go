@@ -75,13 +75,14 @@ func openUnix(path string) (net.Listener, error) {
 	return accept.Of(os.Getuid(), l.(*net.UnixListener)), nil
 }
 
-// Serve answers until the door is closed.
+// Serve serves requests until the door is closed.
 func (s *Server) Serve(d *Door) error {
 	handler, listener := s.Handler(), d.listener
 	if d.Token != "" {
 		handler, listener = guard(handler, d.Token), netutil.LimitListener(listener, maxClients)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 64 << 10}
 	err := server.Serve(listener)
 	if errors.Is(err, net.ErrClosed) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -91,15 +92,15 @@ func (s *Server) Serve(d *Door) error {
 	return err
 }
 
-// maxClients is how many TCP connections there are at a time. A client without the token keeps its
-// connection until its request's header is read, or that times out, and loses it with the answer.
+// maxClients limits TCP connections. A client without the token occupies one until its request's
+// header has been read or that times out, and is then disconnected.
 const maxClients = 512
 
 // Close stops accepting clients.
 func (d *Door) Close() error { return d.listener.Close() }
 
-// guard admits clients that have the token, and no web page that has made its own name resolve to
-// this machine (DNS rebinding): the request's Host must be an address of this machine.
+// guard requires the token, and rejects web pages that have made their own name resolve to this
+// machine (DNS rebinding): the request's Host must be an address of this machine.
 func guard(next http.Handler, token string) http.Handler {
 	want := sha256.Sum256([]byte(token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -108,9 +109,9 @@ func guard(next http.Handler, token string) http.Handler {
 			refuse(w, http.StatusMisdirectedRequest, "the request names another host: use 127.0.0.1")
 			return
 		}
-		given, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		have := sha256.Sum256([]byte(given))
-		if subtle.ConstantTimeCompare(have[:], want[:]) != 1 || !is {
+		if subtle.ConstantTimeCompare(have[:], want[:]) != 1 || !ok {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(w, http.StatusUnauthorized, "the token is missing or wrong: it is what trivet controller has printed, or in its --token-file")
 			return

@@ -33,7 +33,7 @@ func TestLinkLocalSockets(t *testing.T) {
 			t.Fatal(err)
 		}
 		top.IPv6 = topology.IPv6Assigned
-		b := newBedOf(t, top, "")
+		b := newFixtureOf(t, top, "")
 		var ends [2]*topology.Endpoint // of the link r1 – r2
 		for _, l := range b.topology.Links {
 			for i := range l.Ends {
@@ -157,7 +157,7 @@ func TestLinkLocalNextHop(t *testing.T) {
 			t.Fatal(err)
 		}
 		top.IPv6 = topology.IPv6Assigned
-		b := newBedOf(t, top, "")
+		b := newFixtureOf(t, top, "")
 		h1, r1 := b.host("h1"), b.topology.Node("r1")
 		dpid := uint64(r1.DPID)
 		for i, l := range b.topology.Links {

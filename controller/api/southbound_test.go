@@ -12,7 +12,7 @@ import (
 // and traffic.
 func TestSouthbound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, "linear,3", topology.Router, "")
+		b := newFixture(t, "linear,3", topology.Router, "")
 		shown, err := b.Topology(ctx)
 		b.must(err)
 		var least uint64

@@ -18,8 +18,9 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// question asks a switch for statistics of type B.
-func question[B openflow.MultipartBody](ctx context.Context, s *controller.Switch, body openflow.MultipartBody) (b B, err error) {
+// question requests statistics of type B from a switch.
+func question[B openflow.MultipartBody](ctx context.Context, s *controller.Switch, body openflow.MultipartBody) (b B,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	b, err = controller.Ask[B](ctx, s, body)
@@ -29,13 +30,14 @@ func question[B openflow.MultipartBody](ctx context.Context, s *controller.Switc
 	return b, err
 }
 
-// atOnce is how many switches are asked at the same time.
+// atOnce is the number of switches asked at the same time.
 const atOnce = 32
 
 // askAll asks the switch called name, or all, and calls each with the answers, one at a time, in
 // the order of the switches' names. It returns the switches that have not answered.
-func askAll[B openflow.MultipartBody](ctx context.Context, v *view, name string, body openflow.MultipartBody, each func(dpid uint64, b B)) (silent []string, err error) {
-	switches := v.c.AllSeen() // a standby reads what is another member's
+func askAll[B openflow.MultipartBody](ctx context.Context, v *view, name string, body openflow.MultipartBody,
+	each func(dpid uint64, b B)) (silent []string, err error) {
+	switches := v.c.AllSeen() // a standby reads other members' switches, too
 	if name != "" {
 		one, err := v.find(name)
 		if err != nil {
@@ -89,7 +91,8 @@ func (v *view) flows(ctx context.Context, name string) (out Flows, err error) {
 // flow describes an entry as the switch reports it.
 func (v *view) flow(dpid uint64, f *openflow.FlowStats) Flow {
 	out := Flow{Switch: v.switchName(dpid), Table: f.Table, Priority: f.Priority, Match: f.Match.String(),
-		Actions: openflow.FormatInstructions(f.Instructions), App: apps.Of(f.Cookie), Cookie: fmt.Sprintf("%#x", f.Cookie),
+		Actions: openflow.FormatInstructions(f.Instructions), App: apps.Of(f.Cookie), Cookie: fmt.Sprintf("%#x",
+			f.Cookie),
 		Packets: counter(f.Packets), Bytes: counter(f.Bytes), Seconds: f.Duration.Time().Seconds(),
 		IdleTimeout: f.IdleTimeout, HardTimeout: f.HardTimeout}
 	out.Readable = v.readable(dpid, entryText(out.Match, out.Actions))
@@ -101,12 +104,13 @@ func (v *view) flow(dpid uint64, f *openflow.FlowStats) Flow {
 
 // userFlow describes an entry as it was requested.
 func (v *view) userFlow(f user.Flow) Flow {
-	s := openflow.FlowStats{Table: f.Flow.Table, Priority: f.Flow.Priority, Match: f.Flow.Match, Instructions: f.Flow.Instructions,
-		Cookie: user.Cookie | uint64(f.ID), IdleTimeout: f.Flow.IdleTimeout, HardTimeout: f.Flow.HardTimeout}
+	s := openflow.FlowStats{Table: f.Flow.Table, Priority: f.Flow.Priority, Match: f.Flow.Match,
+		Instructions: f.Flow.Instructions,
+		Cookie:       user.Cookie | uint64(f.ID), IdleTimeout: f.Flow.IdleTimeout, HardTimeout: f.Flow.HardTimeout}
 	return v.flow(f.Switch, &s)
 }
 
-// entryText is the match and actions on one line.
+// entryText puts match and actions on one line.
 func entryText(match, actions string) string {
 	return strings.TrimPrefix(match+" actions="+actions, " ")
 }
@@ -132,7 +136,8 @@ func (v *view) groups(ctx context.Context, name string) (out Groups, err error) 
 }
 
 func (v *view) group(dpid uint64, g openflow.GroupDesc, s openflow.GroupStats) Group {
-	out := Group{Switch: v.switchName(dpid), ID: g.Group, Type: g.Kind.String(), Packets: counter(s.Packets), Bytes: counter(s.Bytes),
+	out := Group{Switch: v.switchName(dpid), ID: g.Group, Type: g.Kind.String(), Packets: counter(s.Packets),
+		Bytes:   counter(s.Bytes),
 		Seconds: s.Duration.Time().Seconds(), Buckets: []Bucket{}}
 	for i, b := range g.Buckets {
 		text := openflow.FormatActions(b.Actions)
@@ -217,7 +222,7 @@ func (v *view) routes(name, prefix string, all bool) (out Routes, err error) {
 	var only netip.Prefix
 	if prefix != "" {
 		if only, err = netip.ParsePrefix(prefix); err != nil || only != only.Masked() {
-			return out, fmt.Errorf("%q is not a prefix; write 10.9.0.0/16", prefix)
+			return out, fmt.Errorf("%q is not a prefix; write it as 10.9.0.0/16", prefix)
 		}
 	}
 	added := v.c.UserRoutes()
@@ -254,7 +259,7 @@ func (v *view) routes(name, prefix string, all bool) (out Routes, err error) {
 	return out, nil
 }
 
-// redistributed lists the routes that routers, or one, redistribute into a program or protocol.
+// redistributed lists the routes that all routers, or one, redistribute into a program or protocol.
 func (v *view) redistributed(into, name string) (out Routes, err error) {
 	out.Routes, out.Added = []Route{}, []builtin.UserRoute{}
 	if v.c.Routing == nil {
@@ -267,7 +272,7 @@ func (v *view) redistributed(into, name string) (out Routes, err error) {
 	}
 	users := usersOf(v.c.UserRoutes())
 	for _, u := range v.c.Routing.RedistributedNow(into) {
-		if r, is := v.c.Router(u.Key.Router); is && (name == "" || name == r.Name) {
+		if r, ok := v.c.Router(u.Key.Router); ok && (name == "" || name == r.Name) {
 			out.Routes = append(out.Routes, v.route(r, routing.Candidate{Route: u.Value, Used: true}, users))
 		}
 	}
@@ -275,7 +280,7 @@ func (v *view) redistributed(into, name string) (out Routes, err error) {
 	return out, nil
 }
 
-// usersOf has the routes that users have added, by "ROUTER PREFIX".
+// usersOf returns the routes that users have added, as "ROUTER PREFIX".
 func usersOf(added []builtin.UserRoute) map[string]bool {
 	users := map[string]bool{}
 	for _, u := range added {
@@ -285,7 +290,8 @@ func usersOf(added []builtin.UserRoute) map[string]bool {
 }
 
 func (v *view) route(r routing.Router, x routing.Candidate, users map[string]bool) Route {
-	route := Route{Router: r.Name, Prefix: x.Prefix, Source: builtin.SourceOf(x.Route), Distance: uint8(x.Distance), Metric: x.Metric, Tag: x.Tag,
+	route := Route{Router: r.Name, Prefix: x.Prefix, Source: builtin.SourceOf(x.Route), Distance: uint8(x.Distance),
+		Metric: x.Metric, Tag: x.Tag,
 		Hops: []Hop{}, Drop: x.Drop, Used: x.Used, Why: x.Why, User: x.Source == routing.Static && users[r.Name+" "+x.Prefix.String()]}
 	for _, h := range x.Hops {
 		hop := Hop{Interface: h.Interface, Via: h.Via, Router: h.Router, For: h.For}

@@ -6,14 +6,14 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// tables are the contents of a switch, as read at one time.
+// tables are the contents of a switch, read at one time.
 type tables struct {
 	entries map[uint8][]*openflow.FlowStats
 	groups  map[uint32]*openflow.GroupDesc
 	ports   []uint32 // ports that are up
 }
 
-// packet is a packet as a flow table sees it: every field that it has, with its exact value.
+// packet is a packet as a flow table sees it: its fields, with exact values.
 type packet struct {
 	fields openflow.Match
 	ttl    int
@@ -23,8 +23,8 @@ type packet struct {
 type traced struct {
 	hits    []*openflow.FlowStats
 	outputs []output
-	notes   []string // what could not be followed
-	missed  int      // the table that has no entry for it; -1: none
+	notes   []string // what could not be traced
+	missed  int      // the table without an entry for it; -1: none
 }
 
 // output is a packet that leaves the tables.
@@ -32,7 +32,7 @@ type output struct {
 	port    uint32 // or PortController, PortLocal, PortNormal
 	packet  packet
 	expired bool   // it is sent to the controller because its TTL has expired
-	choice  int    // 0: always sent; otherwise exactly one of the outputs with the same number is
+	choice  int    // 0: always sent; of outputs with the same number, exactly one is sent
 	reason  string // for a choice or a copy
 	hit     *openflow.FlowStats
 }
@@ -46,7 +46,7 @@ type tracer struct {
 	groups int // nesting depth
 }
 
-// trace says what the switch does with a packet.
+// trace returns what the switch does with a packet.
 func (t *tables) trace(p packet) traced {
 	in, _ := p.fields.InPort()
 	x := tracer{tables: t, in: in, out: traced{missed: -1}}
@@ -79,7 +79,7 @@ func (t *tables) trace(p packet) traced {
 			case openflow.InstructionMeter:
 				x.note("meter %d may drop it", i.Meter)
 			default:
-				x.note("%v is not followed", i.Type)
+				x.note("%v is not traced", i.Type)
 			}
 		}
 		table = next
@@ -92,7 +92,7 @@ func (x *tracer) note(format string, args ...any) {
 	x.out.notes = append(x.out.notes, fmt.Sprintf(format, args...))
 }
 
-// match is the entry of the highest priority that matches the packet.
+// match returns the entry of highest priority that matches the packet.
 func (t *tables) match(table uint8, fields openflow.Match) (best *openflow.FlowStats) {
 	for _, e := range t.entries[table] {
 		if (best == nil || e.Priority > best.Priority) && e.Match.Covers(fields) {
@@ -104,7 +104,8 @@ func (t *tables) match(table uint8, fields openflow.Match) (best *openflow.FlowS
 
 // ordered returns instructions in the order in which they are executed (section 5.9).
 func ordered(list []openflow.Instruction) (out []openflow.Instruction) {
-	for _, kind := range []openflow.InstructionType{openflow.InstructionExperimenter, openflow.InstructionMeter, openflow.InstructionApplyActions,
+	for _, kind := range []openflow.InstructionType{openflow.InstructionExperimenter, openflow.InstructionMeter,
+		openflow.InstructionApplyActions,
 		openflow.InstructionClearActions, openflow.InstructionWriteActions, openflow.InstructionWriteMetadata, openflow.InstructionGotoTable} {
 		for _, i := range list {
 			if i.Type == kind {
@@ -139,23 +140,24 @@ func (x *tracer) actions(list []openflow.Action, p *packet, choice int, reason s
 			p.fields = p.fields.With(openflow.VLANNone()).Without(openflow.FieldVLANPCP)
 		case openflow.ActionSetQueue:
 		case openflow.ActionExperimenter:
-			bytes, bit, is := a.AsCheckPacketLarger()
-			if !is {
-				x.note("%s is not followed", a)
+			bytes, bit, ok := a.AsCheckPacketLarger()
+			if !ok {
+				x.note("%s is not traced", a)
 				continue
 			}
 			old, _ := p.fields.Get(openflow.FieldMetadata)
 			p.fields = p.fields.With(openflow.Metadata(old.Value.Lo &^ (1 << bit)))
-			x.note("this is the way of packets of at most %d bytes, with their Ethernet header", bytes)
+			x.note("this is the path of packets of at most %d bytes, including the Ethernet header", bytes)
 		default:
-			x.note("%s is not followed", a)
+			x.note("%s is not traced", a)
 		}
 	}
 	return true
 }
 
-// setOrder is the order of an action set (section 5.10).
-var setOrder = []openflow.ActionType{openflow.ActionCopyTTLIn, openflow.ActionPopVLAN, openflow.ActionPopMPLS, openflow.ActionPopPBB,
+// setOrder is the order of execution of an action set (section 5.10).
+var setOrder = []openflow.ActionType{openflow.ActionCopyTTLIn, openflow.ActionPopVLAN, openflow.ActionPopMPLS,
+	openflow.ActionPopPBB,
 	openflow.ActionPushMPLS, openflow.ActionPushPBB, openflow.ActionPushVLAN, openflow.ActionCopyTTLOut, openflow.ActionDecMPLSTTL,
 	openflow.ActionDecNwTTL, openflow.ActionSetMPLSTTL, openflow.ActionSetNwTTL, openflow.ActionSetField, openflow.ActionSetQueue, openflow.ActionExperimenter}
 
@@ -203,7 +205,7 @@ func (x *tracer) output(port uint32, p packet, choice int, reason string) {
 			}
 		}
 		return
-	case x.in: // a switch never sends a packet back without being told so (section 7.2.5.1)
+	case x.in: // a switch sends a packet back only if told so (section 7.2.5.1)
 		return
 	}
 	x.emit(output{port: port, packet: p, choice: choice, reason: reason})
@@ -223,8 +225,8 @@ const (
 	maxNested  = 16 // groups
 )
 
-// group gives the packet to a group: to all buckets, or to one that the switch chooses (section
-// 5.6.1), in which case each bucket is a possible choice.
+// group traces a group: all buckets, or one chosen by the switch (section 5.6.1), in which case
+// each bucket is a possible choice.
 func (x *tracer) group(id uint32, p packet, choice int, reason string) {
 	g := x.tables.groups[id]
 	if g == nil || x.groups >= maxNested {
@@ -257,7 +259,7 @@ func (x *tracer) group(id uint32, p packet, choice int, reason string) {
 	}
 }
 
-// live is the first bucket of a group whose port is up, if there is one.
+// live returns the first bucket of a group whose port is up, if any.
 func (x *tracer) live(g *openflow.GroupDesc) []openflow.Bucket {
 	for _, b := range g.Buckets {
 		for _, up := range x.ports {

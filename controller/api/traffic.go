@@ -58,7 +58,7 @@ func (v *view) unlimited(at place) bool {
 	return p.Peer != "" && p.Capacity == 0
 }
 
-// links are the links between switches that discovery knows, and those to hosts and other nodes
+// links returns the links between switches that discovery knows, and those to hosts and other nodes
 // that the map or discovery knows, each once.
 func (v *view) links() []Link {
 	out := []Link{}
@@ -83,23 +83,24 @@ func (v *view) links() []Link {
 		if inner[at] {
 			continue
 		}
-		if end, is := v.edge(at, hosts[at]); is {
+		if end, ok := v.edge(at, hosts[at]); ok {
 			out = append(out, v.link(at, end, [2]*float64{}))
 		}
 	}
 	slices.SortFunc(out, func(a, b Link) int {
-		return cmp.Or(builtin.CompareNames(a.Ends[0].Interface, b.Ends[0].Interface), builtin.CompareNames(a.Ends[1].Interface, b.Ends[1].Interface))
+		return cmp.Or(builtin.CompareNames(a.Ends[0].Interface, b.Ends[0].Interface),
+			builtin.CompareNames(a.Ends[1].Interface, b.Ends[1].Interface))
 	})
 	return out
 }
 
-// edge is what is attached to a port that leads to no switch, if known.
+// edge returns what is attached to a port that leads to no switch, if known.
 func (v *view) edge(at place, hosts []discovery.Host) (End, bool) {
 	known := v.m.Port(at.dpid, at.port)
 	switch {
 	case known.Peer != "" && known.PeerNumber == 0:
 		return End{Node: known.Peer, Interface: known.PeerInterface}, true
-	case known.Peer != "": // a switch whose link is down, or not discovered yet
+	case known.Peer != "": // a switch whose link is down or not discovered yet
 		return End{}, false
 	case len(hosts) == 1:
 		return End{Node: v.host(hosts[0].MAC)}, true
@@ -113,7 +114,7 @@ func (v *view) end(at place) End {
 	return End{Node: v.switchName(at.dpid), Interface: v.portName(at.dpid, at.port), Port: at.port}
 }
 
-// rates are how much a port sends and receives.
+// rates returns what a port sends and receives.
 func (v *view) rates(at place) (out [2]*float64) {
 	if p, read := v.ports[at]; read {
 		out = [2]*float64{rate(&p, p.TxRate), rate(&p, p.RxRate)}
@@ -121,7 +122,7 @@ func (v *view) rates(at place) (out [2]*float64) {
 	return out
 }
 
-// link is a link from a port to an end; theirs are the rates of that end, if it is a port.
+// link returns the link from a port to an end; theirs are the rates of that end, if it is a port.
 func (v *view) link(at place, to End, theirs [2]*float64) Link {
 	l := Link{Ends: [2]End{v.end(at), to}}
 	own := v.rates(at)
@@ -134,7 +135,7 @@ func (v *view) link(at place, to End, theirs [2]*float64) Link {
 	return l
 }
 
-// SetRates sets the rates of a link whose capacity is set, and the utilisation that they make.
+// SetRates sets a link's rates, and its utilisation if the capacity is set.
 func (l *Link) SetRates(rates [2]*float64) {
 	l.Rates = rates
 	used := math.NaN()
@@ -148,7 +149,7 @@ func (l *Link) SetRates(rates [2]*float64) {
 	l.Utilisation = number(used)
 }
 
-// or is the first of the two that is known.
+// or returns the first of the two that is known.
 func or(a, b *float64) *float64 {
 	if a != nil {
 		return a
@@ -157,11 +158,13 @@ func or(a, b *float64) *float64 {
 }
 
 func (v *view) statistics() Statistics {
-	s := Statistics{Time: time.Now(), Period: v.c.Monitor.Period().Seconds(), Links: v.links(), Moved: v.moved(), Ports: []PortStatistics{},
+	s := Statistics{Time: time.Now(), Period: v.c.Monitor.Period().Seconds(), Links: v.links(), Moved: v.moved(),
+		Ports:     []PortStatistics{},
 		PacketsIn: []PacketsIn{}, Load: load()}
 	slices.SortStableFunc(s.Links, func(a, b Link) int { return b.CompareLoad(a) })
 	for _, at := range sorted(v.ports) {
-		s.Ports = append(s.Ports, PortStatistics{Switch: v.switchName(at.dpid), Port: at.port, Name: v.portName(at.dpid, at.port), Traffic: v.traffic(at)})
+		s.Ports = append(s.Ports, PortStatistics{Switch: v.switchName(at.dpid), Port: at.port,
+			Name: v.portName(at.dpid, at.port), Traffic: v.traffic(at)})
 	}
 	for _, p := range v.c.Monitor.Packets() {
 		if p.Packets > 0 {
@@ -183,7 +186,7 @@ func (l Link) CompareLoad(other Link) int {
 	return cmp.Or(cmp.Compare(value(l.Utilisation), value(other.Utilisation)), cmp.Compare(l.Busier(), other.Busier()))
 }
 
-// Busier is the higher rate of the two directions, in bit/s.
+// Busier returns the higher rate of the two directions, in bit/s.
 func (l Link) Busier() float64 { return max(value(l.Rates[0]), value(l.Rates[1])) }
 
 func value(f *float64) float64 {

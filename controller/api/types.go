@@ -57,7 +57,7 @@ type Southbound struct {
 type Port struct {
 	Number        uint32  `json:"number" doc:"In OpenFlow"`
 	Name          string  `json:"name"`
-	Kind          string  `json:"kind" enum:"open,edge,inner" doc:"Leads to: nobody knows yet, hosts, another switch"`
+	Kind          string  `json:"kind" enum:"open,edge,inner" doc:"What it leads to: open: not known yet, edge: hosts, inner: another switch"`
 	Up            bool    `json:"up"`
 	MAC           string  `json:"mac"`
 	Peer          string  `json:"peer,omitempty" doc:"Node at the other end"`
@@ -90,7 +90,7 @@ type Link struct {
 	Ends       [2]End `json:"ends"`
 	Inner      bool   `json:"inner" doc:"Between switches"`
 	Indirect   bool   `json:"indirect,omitempty" doc:"Switches of others are between the ends"`
-	Remembered bool   `json:"remembered,omitempty" doc:"Not proved since the connection of a switch was lost"`
+	Remembered bool   `json:"remembered,omitempty" doc:"Not confirmed since one of its switches was disconnected"`
 
 	Rates       [2]*float64 `json:"rates" doc:"bit/s that each end sends"`
 	Capacity    [2]float64  `json:"capacity" doc:"bit/s of each direction; 0: not known"`
@@ -108,12 +108,12 @@ type End struct {
 type Host struct {
 	Name      string       `json:"name,omitempty" doc:"Of the topology's node"`
 	MAC       string       `json:"mac"`
-	Addresses []netip.Addr `json:"addresses" doc:"That it says are its own; of one that is not seen, those of the topology"`
+	Addresses []netip.Addr `json:"addresses" doc:"Claimed by ARP or neighbour discovery; of a host not seen yet, those of the topology"`
 	Switch    string       `json:"switch,omitempty"`
 	Interface string       `json:"interface,omitempty" doc:"Of the switch"`
 	Port      uint32       `json:"port,omitempty"`
 	Since     *time.Time   `json:"since,omitempty" doc:"At this port"`
-	Seen      *time.Time   `json:"seen,omitempty" doc:"Last; missing: it has not said anything yet"`
+	Seen      *time.Time   `json:"seen,omitempty" doc:"Last packet; missing: none yet"`
 }
 
 // Flows are the flow entries that the switches reported when they were asked.
@@ -136,7 +136,7 @@ type Flow struct {
 	Cookie      string  `json:"cookie"`
 	Packets     *uint64 `json:"packets,omitempty"`
 	Bytes       *uint64 `json:"bytes,omitempty"`
-	Seconds     float64 `json:"seconds" doc:"Since it is there"`
+	Seconds     float64 `json:"seconds" doc:"Since it was installed"`
 	IdleTimeout uint16  `json:"idle_timeout,omitempty" doc:"Seconds"`
 	HardTimeout uint16  `json:"hard_timeout,omitempty" doc:"Seconds"`
 }
@@ -175,7 +175,7 @@ type FlowRequest struct {
 // Routes are the routes by which routers forward.
 type Routes struct {
 	Routes []Route             `json:"routes"`
-	Added  []builtin.UserRoute `json:"added" doc:"What users have added, also for routers that are not there"`
+	Added  []builtin.UserRoute `json:"added" doc:"What users have added, also for routers that do not exist"`
 }
 
 // Route is a route of a router.
@@ -188,10 +188,10 @@ type Route struct {
 	Tag      uint32       `json:"tag,omitempty"`
 	Hops     []Hop        `json:"hops" doc:"Next hops of equal cost"`
 	User     bool         `json:"user,omitempty" doc:"Added by a user"`
-	Drop     bool         `json:"drop,omitempty" doc:"Packets that follow it are dropped: a route that discards, or an area range of which no more specific route is known"`
+	Drop     bool         `json:"drop,omitempty" doc:"Matching packets are dropped: a route that discards, or an area range of which no more specific route is known"`
 	Used     bool         `json:"used" doc:"It is the one that packets to the prefix follow, unless another has a longer prefix"`
 	Why      string       `json:"why,omitempty" doc:"Why it is not used"`
-	Kernel   bool         `json:"kernel,omitempty" doc:"Of a Linux router, as its kernel has it: it knows no distances"`
+	Kernel   bool         `json:"kernel,omitempty" doc:"Of a Linux router's kernel, which has no distances"`
 }
 
 // Hop is a next hop.
@@ -206,7 +206,7 @@ type Hop struct {
 type RouteRequest struct {
 	Router   string       `json:"router"`
 	Prefix   netip.Prefix `json:"prefix"`
-	Via      []netip.Addr `json:"via" maxItems:"64" doc:"Next hops, which share the traffic; none: what follows the route is dropped"`
+	Via      []netip.Addr `json:"via" maxItems:"64" doc:"Next hops, which share the traffic; none: matching packets are dropped"`
 	Distance rib.Distance `json:"distance,omitempty" maximum:"255" doc:"That of static routes, 1, where none is given"`
 	Metric   uint32       `json:"metric,omitempty" maximum:"16777215"`
 	Tag      uint32       `json:"tag,omitempty"`
@@ -222,7 +222,7 @@ type ProgramRequest struct {
 type ProgramRoute struct {
 	Router string       `json:"router"`
 	Prefix netip.Prefix `json:"prefix"`
-	Via    []netip.Addr `json:"via,omitempty" maxItems:"64" doc:"Next hops, which share the traffic; none: what follows the route is dropped"`
+	Via    []netip.Addr `json:"via,omitempty" maxItems:"64" doc:"Next hops, which share the traffic; none: matching packets are dropped"`
 	Metric uint32       `json:"metric,omitempty" maximum:"16777215" doc:"Decides between routes of the program; 1 where none is given"`
 	Tag    uint32       `json:"tag,omitempty" doc:"For rules of redistribution"`
 }
@@ -230,12 +230,13 @@ type ProgramRoute struct {
 func (r *ProgramRequest) of(name string) builtin.ProgramRoutes {
 	p := builtin.ProgramRoutes{Name: name, Distance: r.Distance}
 	for _, x := range r.Routes {
-		p.Routes = append(p.Routes, builtin.UserRoute{Router: x.Router, Prefix: x.Prefix, Via: x.Via, Metric: x.Metric, Tag: x.Tag})
+		p.Routes = append(p.Routes, builtin.UserRoute{Router: x.Router, Prefix: x.Prefix, Via: x.Via, Metric: x.Metric,
+			Tag: x.Tag})
 	}
 	return p
 }
 
-// Statistics are what is measured.
+// Statistics are the measurements.
 type Statistics struct {
 	Time      time.Time        `json:"time"`
 	Period    float64          `json:"period" doc:"Seconds between two readings of a port"`
@@ -251,7 +252,7 @@ type Statistics struct {
 // DatabaseRows counts the rows passed to the database.
 type DatabaseRows struct {
 	Written uint64 `json:"written"`
-	Dropped uint64 `json:"dropped" doc:"They found no place in the queue"`
+	Dropped uint64 `json:"dropped" doc:"The queue was full"`
 	Failed  uint64 `json:"failed"`
 	Queued  int    `json:"queued"`
 }
@@ -279,5 +280,5 @@ type Requests struct {
 	Answered   uint64 `json:"answered"`
 	Refused    uint64 `json:"refused"`
 	Unanswered uint64 `json:"unanswered"`
-	Skipped    uint64 `json:"skipped" doc:"Not asked: the one before was not answered yet"`
+	Skipped    uint64 `json:"skipped" doc:"Not sent: the previous one had not been answered"`
 }

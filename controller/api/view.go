@@ -30,7 +30,7 @@ type place struct {
 	port uint32
 }
 
-// view is the network at one moment, as an answer shows it.
+// view is a snapshot of the network for an answer.
 type view struct {
 	c     *builtin.Controller
 	m     *builtin.Map
@@ -41,7 +41,8 @@ type view struct {
 }
 
 func newView(c *builtin.Controller) *view {
-	v := &view{c: c, m: c.Map(), seen: c.Discovery.Hosts(), names: map[openflow.MAC]string{}, ports: map[place]monitor.Port{}, desc: map[place]openflow.Port{}}
+	v := &view{c: c, m: c.Map(), seen: c.Discovery.Hosts(), names: map[openflow.MAC]string{},
+		ports: map[place]monitor.Port{}, desc: map[place]openflow.Port{}}
 	for _, h := range v.seen {
 		if name := v.nameOf(h); name != "" {
 			v.names[h.MAC] = name
@@ -58,13 +59,13 @@ func newView(c *builtin.Controller) *view {
 	return v
 }
 
-// newEventView is a view without hosts, traffic and port descriptions, which is quick to make
-// however large the network is: enough for events, which say themselves where they happened.
+// newEventView makes a view without hosts, traffic and port descriptions, which is quick however
+// large the network is: enough for events, which carry their own location.
 func newEventView(c *builtin.Controller) *view {
 	return &view{c: c, m: c.Map(), ports: map[place]monitor.Port{}}
 }
 
-// nameOf is the name of a host: the node that has its MAC, or address.
+// nameOf returns a host's name: that of the node with its MAC or address.
 func (v *view) nameOf(h discovery.Host) string {
 	if f := v.m.ByMAC(h.MAC); f != nil {
 		return f.Node
@@ -77,10 +78,10 @@ func (v *view) nameOf(h discovery.Host) string {
 	return ""
 }
 
-// switchName is the name of a switch, or its datapath id.
+// switchName returns a switch's name, or its datapath id.
 func (v *view) switchName(dpid uint64) string { return v.m.Switch(dpid).Name }
 
-// portName is the topology's name for a port, the switch's own, or the number.
+// portName returns the topology's name of a port, the switch's own, or its number.
 func (v *view) portName(dpid uint64, number uint32) string {
 	if name := v.m.Port(dpid, number).Name; name != "" {
 		return name
@@ -91,7 +92,7 @@ func (v *view) portName(dpid uint64, number uint32) string {
 	return strconv.FormatUint(uint64(number), 10)
 }
 
-// describe is the switch's description of a port.
+// describe returns the switch's description of a port.
 func (v *view) describe(dpid uint64, number uint32) (d openflow.Port) {
 	if v.desc != nil {
 		return v.desc[place{dpid, number}]
@@ -106,7 +107,7 @@ func (v *view) describe(dpid uint64, number uint32) (d openflow.Port) {
 	return openflow.Port{}
 }
 
-// host is a host's name, or its MAC if nothing better is known.
+// host returns a host's name, or its MAC if nothing better is known.
 func (v *view) host(mac openflow.MAC) string {
 	if name := v.names[mac]; name != "" {
 		return name
@@ -144,7 +145,8 @@ func (v *view) readable(dpid uint64, flow string) string {
 	})
 }
 
-// find returns the connected switch that a user means, or an error that lists the switches.
+// find returns the connected switch with a name or datapath id, or an error that lists the
+// switches.
 func (v *view) find(name string) (*controller.Switch, error) {
 	dpid, found := v.m.Find(name)
 	if s := v.c.Seen(dpid); found && s != nil {
@@ -166,7 +168,8 @@ func (v *view) find(name string) (*controller.Switch, error) {
 }
 
 func (v *view) overview() Overview {
-	o := Overview{Version: version.Version, Started: v.c.Started, Apps: v.c.Apps, Switches: len(v.c.AllSeen()), Hosts: len(v.seen), Load: load()}
+	o := Overview{Version: version.Version, Started: v.c.Started, Apps: v.c.Apps, Switches: len(v.c.AllSeen()),
+		Hosts: len(v.seen), Load: load()}
 	for _, l := range v.links() {
 		if l.Inner {
 			o.Links++
@@ -191,7 +194,7 @@ func (v *view) topology() Topology {
 	return Topology{Switches: v.switches(), Links: v.links(), Hosts: v.hosts()}
 }
 
-// switches are the connected switches, and those of the map that should be.
+// switches returns the connected switches, and those of the map that are missing.
 func (v *view) switches() []Switch {
 	counts := v.c.Monitor.FlowCounts()
 	ids := map[uint64]bool{}
@@ -205,15 +208,16 @@ func (v *view) switches() []Switch {
 	}
 	out := []Switch{}
 	for dpid, connected := range ids {
-		s := Switch{Name: v.switchName(dpid), DPID: fmt.Sprintf("%016x", dpid), Kind: string(v.m.Switch(dpid).Kind), Connected: connected, Ports: []Port{}}
+		s := Switch{Name: v.switchName(dpid), DPID: fmt.Sprintf("%016x", dpid), Kind: string(v.m.Switch(dpid).Kind),
+			Connected: connected, Ports: []Port{}}
 		if v.c.Routing != nil && v.c.Routing.Routes(dpid) {
 			s.Kind = string(topology.Router)
 		}
-		if n, is := counts[dpid]; is {
+		if n, ok := counts[dpid]; ok {
 			s.Flows = &n
 		}
 		if sw := v.c.Switch(dpid); sw != nil {
-			if t, is := sw.Southbound(); is {
+			if t, ok := sw.Southbound(); ok {
 				s.Southbound = &Southbound{t.Received, t.Sent, t.Recent}
 			}
 		}
@@ -237,7 +241,7 @@ func (v *view) port(at place, d openflow.Port, kind discovery.Kind) Port {
 		Peer: known.Peer, PeerInterface: known.PeerInterface, Traffic: v.traffic(at)}
 }
 
-// hosts are the hosts that were seen, and those of the topology that were not.
+// hosts returns the hosts seen, and those of the topology that have not been.
 func (v *view) hosts() []Host {
 	out, known := []Host{}, map[string]bool{}
 	for _, h := range v.seen {
@@ -251,7 +255,8 @@ func (v *view) hosts() []Host {
 			if f.Port == 0 || known[f.MAC.String()] || !v.m.Switch(f.Switch).Controlled {
 				continue
 			}
-			x := Host{Name: name, MAC: f.MAC.String(), Switch: v.switchName(f.Switch), Interface: v.portName(f.Switch, f.Port), Port: f.Port}
+			x := Host{Name: name, MAC: f.MAC.String(), Switch: v.switchName(f.Switch),
+				Interface: v.portName(f.Switch, f.Port), Port: f.Port}
 			for _, p := range f.Addresses {
 				x.Addresses = append(x.Addresses, p.Addr())
 			}

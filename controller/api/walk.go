@@ -14,17 +14,17 @@ const (
 	maxHops = 256
 )
 
-// walk follows a packet from switch to switch.
+// walk traces a packet from switch to switch.
 type walk struct {
 	*view
-	others *pathParts // nil: nobody else is asked
+	others *pathParts // nil: no other members are asked
 	ctx    context.Context
 	to     station
 	read   map[uint64]*tables
 	failed map[uint64]error
 	path   Path
 	trail  []step
-	copies int // how many steps of the trail are copies
+	copies int // number of steps of the trail that are copies
 	fate   fate
 	been   map[visit]fate
 }
@@ -35,7 +35,7 @@ type visit struct {
 	packet
 }
 
-// step is a switch on the path to where the walk has got.
+// step is a switch on the path so far.
 type step struct {
 	hop  PathHop
 	dpid uint64
@@ -44,7 +44,7 @@ type step struct {
 	copy bool
 }
 
-// fate says whether a packet arrives: in all cases, or only in some.
+// fate reports whether a packet arrives: in all cases, or in some.
 type fate struct{ all, some bool }
 
 // tables reads the tables of a switch, once.
@@ -85,7 +85,7 @@ func (w *walk) ask(dpid uint64) (*tables, error) {
 	return t, nil
 }
 
-// enter makes a packet enter a switch through a port.
+// enter traces a packet into a switch through a port.
 func (w *walk) enter(at place, p packet) fate {
 	p.fields = p.fields.With(openflow.InPort(at.port)).With(openflow.Metadata(0))
 	for _, s := range w.trail {
@@ -95,10 +95,10 @@ func (w *walk) enter(at place, p packet) fate {
 	}
 	hop := PathHop{Switch: w.switchName(at.dpid), In: w.portName(at.dpid, at.port), Entries: []PathFlow{}}
 	if len(w.trail) >= maxHops {
-		return w.stuck(hop.Switch, fmt.Sprintf("it is followed over at most %d switches", maxHops))
+		return w.stuck(hop.Switch, fmt.Sprintf("it is traced over at most %d switches", maxHops))
 	}
 	here := visit{at.dpid, p}
-	if f, is := w.been[here]; is && len(w.path.Ways) >= maxWays { // trying all paths could take too long
+	if f, ok := w.been[here]; ok && len(w.path.Ways) >= maxWays { // trying all paths could take too long
 		w.path.More = true
 		return f
 	}
@@ -111,7 +111,7 @@ func (w *walk) enter(at place, p packet) fate {
 		hop.Entries = append(hop.Entries, w.pathFlow(at.dpid, e))
 	}
 	hop.Notes = x.notes
-	if dst, is := p.fields.Get(openflow.FieldEthDst); is {
+	if dst, ok := p.fields.Get(openflow.FieldEthDst); ok {
 		hop.to = dst.MAC()
 	}
 	w.been[here] = w.leaveSwitch(step{hop: hop, dpid: at.dpid, at: p}, x)
@@ -120,10 +120,11 @@ func (w *walk) enter(at place, p packet) fate {
 
 func (w *walk) pathFlow(dpid uint64, e *openflow.FlowStats) PathFlow {
 	f := w.flow(dpid, e)
-	return PathFlow{Table: f.Table, Priority: f.Priority, Entry: entryText(f.Match, f.Actions), Readable: f.Readable, App: f.App, ID: f.ID}
+	return PathFlow{Table: f.Table, Priority: f.Priority, Entry: entryText(f.Match, f.Actions), Readable: f.Readable,
+		App: f.App, ID: f.ID}
 }
 
-// leaveSwitch follows all outputs of a switch.
+// leaveSwitch traces all outputs of a switch.
 func (w *walk) leaveSwitch(s step, x traced) fate {
 	outputs := slices.DeleteFunc(slices.Clone(x.outputs), func(o output) bool {
 		return o.port == openflow.PortController && !o.expired && len(x.outputs) > countController(x.outputs)
@@ -145,8 +146,8 @@ func (w *walk) leaveSwitch(s step, x traced) fate {
 			sum.all, sum.some = sum.all || f.all, sum.some || f.some
 			continue
 		}
-		before, is := cases[o.choice]
-		cases[o.choice] = fate{f.all && (before.all || !is), f.some || before.some}
+		before, ok := cases[o.choice]
+		cases[o.choice] = fate{f.all && (before.all || !ok), f.some || before.some}
 	}
 	for _, f := range cases {
 		sum.all, sum.some = sum.all || f.all, sum.some || f.some
@@ -181,7 +182,7 @@ func dropReason(hop PathHop, x traced) string {
 	return "dropped by " + whose + ": " + e.Readable
 }
 
-// with runs f with a step added to the trail.
+// with calls f with a step added to the trail.
 func (w *walk) with(s step, f func() fate) fate {
 	w.trail = append(w.trail, s)
 	if s.copy {
@@ -195,7 +196,7 @@ func (w *walk) with(s step, f func() fate) fate {
 	return out
 }
 
-// output follows an output of the last switch of the trail.
+// output traces an output of the last switch of the trail.
 func (w *walk) output(o output) fate {
 	s := &w.trail[len(w.trail)-1]
 	switch o.port {
@@ -209,7 +210,7 @@ func (w *walk) output(o output) fate {
 	return w.send(s, place{s.dpid, o.port}, o.packet)
 }
 
-// send sends a packet out of a port.
+// send traces a packet out of a port.
 func (w *walk) send(s *step, out place, p packet) fate {
 	s.out = out
 	s.hop.Out = w.portName(out.dpid, out.port)
@@ -267,7 +268,7 @@ func (w *walk) arrive(out place, p packet) fate {
 	if group {
 		return w.end(name, "it is a broadcast or multicast", name == w.to.name)
 	}
-	return w.end(name, fmt.Sprintf("it is for %s, which is not there", w.host(mac)), false)
+	return w.end(name, fmt.Sprintf("it is addressed to %s, which is not there", w.host(mac)), false)
 }
 
 // end records the path of the walk so far, if there is room for another.
@@ -275,7 +276,7 @@ func (w *walk) end(node, reason string, arrives bool) fate {
 	return w.record(Way{Arrives: arrives, End: node, Reason: reason})
 }
 
-// stuck records a path that cannot be followed further.
+// stuck records a path that cannot be traced further.
 func (w *walk) stuck(node, reason string) fate {
 	return w.record(Way{Unknown: true, End: node, Reason: reason})
 }
@@ -297,12 +298,12 @@ func (w *walk) record(way Way) fate {
 	}
 	w.path.More = true
 	if i := slices.IndexFunc(w.path.Ways, func(x Way) bool { return !x.Arrives }); way.Arrives && i >= 0 {
-		w.path.Ways[i] = way // a path that arrives is worth more
+		w.path.Ways[i] = way // a path that arrives replaces one that does not
 	}
 	return f
 }
 
-// finish sorts the paths and says whether the packet arrives.
+// finish sorts the paths and sets whether the packet arrives.
 func (w *walk) finish() {
 	slices.SortStableFunc(w.path.Ways, func(a, b Way) int {
 		switch {

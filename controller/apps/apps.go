@@ -1,10 +1,9 @@
-// Package apps is the register of the apps that Trivet's own controller can have. Each registers
-// itself, in init, by a Spec; controller/builtin makes a controller of those that the program has.
+// Package apps is the registry of the built-in controller's apps. Each registers a Spec in init;
+// controller/builtin makes a controller of those that are linked into the program.
 // docs/controller.md, "Writing an app", has an example.
 //
-// An app that is an http.Handler answers below /v1/controller/apps/<name>/ of the controller's API,
-// where all may ask who may ask that. What stands before the slash is cut off the paths that it
-// sees.
+// An app that is an http.Handler serves /v1/controller/apps/<name>/ of the controller's API, to
+// whoever may use that API. The prefix is stripped from request paths.
 package apps
 
 import (
@@ -18,62 +17,62 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// CookieMask is the bits of a flow entry's cookie that say whose the entry is. The others are the
-// app's.
+// CookieMask selects the bits of a flow entry's cookie that identify its app. The app is free to
+// use the others.
 const CookieMask = 0xffff_ffff << 32
 
-// Spec is what an app says of itself.
+// Spec describes an app.
 type Spec struct {
 	Name string // as the app's Name
 
-	// Cookie, in the bits of CookieMask, is that of the app's flow entries; 0: it has none. It must
-	// not change: switches and databases hold it. Those of Trivet's own apps are 0x7472_0001 to
-	// 0x7472_00ff.
+	// Cookie identifies the app's flow entries, within CookieMask; 0: it has none. It must never
+	// change: switches and databases hold it. Trivet's own apps use 0x7472_0001 to 0x7472_00ff.
 	Cookie uint64
 
-	// Order is when the app is asked; those of Trivet's own apps are in docs/controller.md. 0:
-	// after all others. Of equal ones the names decide.
+	// Order is the app's position among those that see an event; docs/controller.md has those of
+	// Trivet's own apps. 0: after all others. Ties are broken by name.
 	Order int
 
-	Always bool   // a controller has it, whichever it is told to have: others stand on it
-	Needs  []Need // they are made before it
+	Always bool   // included whatever apps were chosen, because others depend on it
+	Needs  []Need // made before it
 
 	New func(Facilities) (controller.App, error)
 
-	// Configure tells the app that the topology is another; nil: it does not mind.
+	// Configure tells the app that the topology has changed; nil: it does not matter to the app.
 	Configure func(controller.App, Facilities) error
 }
 
-// Need is another app without which an app is of no use.
+// Need is an app that another one cannot work without.
 type Need struct {
 	App string
 	For string // what it does for the app: "installs its routes"
 }
 
-// Facilities are what a controller has for its apps.
+// Facilities are what a controller provides to its apps.
 type Facilities struct {
-	// Topology, which is resolved, is what is known of the network in advance; it may be empty. It
-	// must not be changed.
+	// Topology, which is resolved, is the network as known in advance; it may be empty. It must not
+	// be changed.
 	Topology *topology.Topology
-	Wired    bool // the cables are as the topology has them
+	Wired    bool // cabling is known to match the topology
 
-	Member   string           // of a cluster, which has the Store in common: its name; empty: the controller is alone
-	Store    store.Store      // for what has to outlive the controller; without a file it lives as long as that
-	Database *database.DB     // for what is seen, to be looked up later; nil: nothing is
-	Apps     []controller.App // that have been made; see Get
+	Member   string           // this member's name in a cluster, whose members share the Store; empty: no cluster
+	Store    store.Store      // for what must outlive the controller; without a database file it does not
+	Database *database.DB     // for observations to be looked up later; nil: none are kept
+	Apps     []controller.App // those made so far; see Get
 
-	// Capacity is how much leaves by a port's link, bit/s; 0: it is not known.
+	// Capacity returns the rate of the link at a port in the outgoing direction, bit/s; 0: unknown.
 	Capacity func(dpid uint64, port uint32) float64
-	// CapacityIn is the same for what comes to the port.
+	// CapacityIn is the same for the incoming direction.
 	CapacityIn func(dpid uint64, port uint32) float64
 
-	Routes func(router string) []topology.Route // that users have added to a router
+	Routes func(router string) []topology.Route // added by users to a router
 }
 
-// Get returns the app of a type, as a need is; nil: the controller has not made it.
+// Get returns the app of a type, for example one that is needed; nil: the controller does not have
+// it.
 func Get[A controller.App](f Facilities) (app A) {
 	for _, a := range f.Apps {
-		if app, is := a.(A); is {
+		if app, ok := a.(A); ok {
 			return app
 		}
 	}
@@ -82,8 +81,8 @@ func Get[A controller.App](f Facilities) (app A) {
 
 var registered []*Spec // in their order
 
-// Register makes an app known. It is to be called in init, and panics where another has its name or
-// cookie, or the cookie has other bits.
+// Register adds an app. Call it in init. It panics if the name or cookie is taken, or the cookie
+// has bits outside CookieMask.
 func Register(s Spec) {
 	s.Order = cmp.Or(s.Order, math.MaxInt)
 	if s.Cookie&^CookieMask != 0 {
@@ -103,7 +102,7 @@ func Register(s Spec) {
 // All returns the apps in the order in which they are asked.
 func All() []*Spec { return slices.Clone(registered) }
 
-// Names are those of all apps, in their order.
+// Names returns the names of all apps, in their order.
 func Names() (out []string) {
 	for _, s := range registered {
 		out = append(out, s.Name)
@@ -111,7 +110,7 @@ func Names() (out []string) {
 	return out
 }
 
-// Of names the app that a flow entry with that cookie is of; "" is none of them.
+// Of returns the name of the app that a flow entry's cookie identifies; "": none.
 func Of(cookie uint64) string {
 	for _, s := range registered {
 		if s.Cookie != 0 && s.Cookie == cookie&CookieMask {

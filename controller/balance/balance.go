@@ -1,10 +1,10 @@
 // Package balance is the app that keeps traffic off busy links, as in section 4 of
-// "High-performance routing emulation": what goes to subnets between routing nodes, and what goes
-// to hosts between switches. Every period it takes what links carry from monitor, and what goes to
-// each destination from the datapaths' entries; package routing/balance says what is to move, and
-// the app whose datapaths they are, routing or learning, takes it there without a loop on the way.
+// "High-performance routing emulation": traffic to subnets between routing nodes, and to hosts
+// between switches. Every period it reads the load of links from monitor, and the traffic to each
+// destination from the counters of the datapaths' entries; package routing/balance decides what to
+// move, and the app responsible for the datapaths, routing or learning, installs it without loops.
 //
-// As long as no link is busy and nothing has moved, it asks no datapath for its entries.
+// As long as no link is busy and nothing has been moved, no datapath's entries are read.
 package balance
 
 import (
@@ -28,32 +28,31 @@ import (
 
 // Config says what the app does.
 type Config struct {
-	On  bool                // else it moves nothing, and only answers
-	Per topology.BalancePer // what of that which goes to a destination takes one path
+	On  bool                // false: it moves nothing, and only answers queries
+	Per topology.BalancePer // which part of a destination's traffic takes one path
 	engine.Options
 	Period time.Duration
 
 	Names map[uint64]string // of datapaths
 
-	// Incoming returns how much comes to a port by its link, in bit/s; 0: it is not known. May be
-	// nil.
+	// Incoming returns the bandwidth of the link into a port, in bit/s; 0: unknown. May be nil.
 	Incoming func(dpid uint64, port uint32) float64
 }
 
-// App is the app. Make it with New. What it does itself is between routing nodes.
+// App is the app balance. Make it with New. Its embedded Balancer is for routing nodes.
 type App struct {
 	controller.Base
 	*Balancer[routing.Traffic]
 
-	// Hosts does the same between switches, for what goes to each Ethernet address. It is nil where
-	// the controller has no app for switches.
+	// Hosts is the Balancer for switches, by destination Ethernet address; nil: the controller has
+	// no app for switches.
 	Hosts *Balancer[openflow.MAC]
 }
 
-// Balancer moves traffic in one app's part of the network. K names its destinations.
+// Balancer moves traffic in one app's domain. K identifies a destination.
 type Balancer[K comparable] struct {
 	kind     string // of datapaths
-	ground   steer.Ground[K]
+	domain   steer.Domain[K]
 	compare  func(a, b K) int
 	monitor  meter
 	switches func(dpid uint64) *controller.Switch
@@ -61,42 +60,42 @@ type Balancer[K comparable] struct {
 	ctx      context.Context
 	stop     context.CancelFunc
 	done     sync.WaitGroup
-	wake     chan struct{} // the configuration is another
-	finding  chan struct{} // has room for who looks for paths: in a large network that takes long
+	wake     chan struct{} // the configuration has changed
+	finding  chan struct{} // a semaphore for path searches, which take long in a large network
 
-	steering sync.Mutex // while the ground is given ways, so that the last ones come last; before mu
+	steering sync.Mutex // serializes calls of Steer, so that the last ways win; taken before mu
 
-	mu     sync.Mutex // of what follows
+	mu     sync.Mutex // guards what follows
 	config Config
-	turn   int // of the configuration, and of what users have installed: nothing follows from what was read before
+	turn   int // counts changes of the configuration and of users' paths, after which earlier readings are void
 	moved  map[K]*Moved[K]
-	moves  int // ever
+	moves  int // in total
 	rests  engine.Rests[K]
 
 	divided map[K]*division[K]
 }
 
-// meter is what the app monitor knows.
+// meter is the part of monitor that is used.
 type meter interface {
 	Port(dpid uint64, number uint32) (monitor.Port, bool)
 	FlowCounts() map[uint64]int
 }
 
-// Moved is a destination whose packets take other ways than the shortest.
+// Moved is a destination whose packets do not take the shortest path.
 type Moved[K comparable] struct {
 	To    K
 	ways  steer.Ways
 	Paths []Path
-	User  bool // installed by a request: it stays until it is taken back
+	User  bool // installed by a user: it stays until it is removed
 
-	silent int // readings in a row in which nothing went there
+	silent int // consecutive readings without traffic
 }
 
-// goneSilent is how many readings in a row say that nothing goes to a destination any more. One may
-// be wrong: Open vSwitch counts its entries' packets up to a second late.
+// goneSilent is how many consecutive readings without traffic mean that a flow has ended. A single
+// one may be wrong: Open vSwitch counts packets up to a second late.
 const goneSilent = 3
 
-// Path is a way that was chosen, and why.
+// Path is a chosen path, and why.
 type Path struct {
 	Routers []uint64 // or switches, by datapath id
 	Edges   []steer.Edge
@@ -104,9 +103,8 @@ type Path struct {
 	Why     string
 }
 
-// New returns the app, which needs the others to run beside it; switches, the app that forwards for
-// switches, may be nil.
-func New(routers steer.Ground[routing.Traffic], switches steer.Ground[openflow.MAC], m *monitor.App, c Config) *App {
+// New returns the app, which needs the others; switches, the app for switches, may be nil.
+func New(routers steer.Domain[routing.Traffic], switches steer.Domain[openflow.MAC], m *monitor.App, c Config) *App {
 	a := &App{Balancer: newBalancer(kindRouter, routers, routing.Traffic.Compare, m, c)}
 	if switches != nil {
 		a.Hosts = newBalancer(kindSwitch, switches, func(a, b openflow.MAC) int { return bytes.Compare(a[:], b[:]) }, m, c)
@@ -114,9 +112,11 @@ func New(routers steer.Ground[routing.Traffic], switches steer.Ground[openflow.M
 	return a
 }
 
-func newBalancer[K comparable](kind string, g steer.Ground[K], compare func(a, b K) int, m meter, c Config) *Balancer[K] {
-	a := &Balancer[K]{kind: kind, ground: g, compare: compare, monitor: m, config: c, wake: make(chan struct{}, 1), finding: make(chan struct{}, 1),
-		moved: map[K]*Moved[K]{}, divided: map[K]*division[K]{}}
+func newBalancer[K comparable](kind string, g steer.Domain[K], compare func(a, b K) int, m meter,
+	c Config) *Balancer[K] {
+	a := &Balancer[K]{kind: kind, domain: g, compare: compare, monitor: m, config: c, wake: make(chan struct{}, 1),
+		finding: make(chan struct{}, 1),
+		moved:   map[K]*Moved[K]{}, divided: map[K]*division[K]{}}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	return a
 }
@@ -124,7 +124,7 @@ func newBalancer[K comparable](kind string, g steer.Ground[K], compare func(a, b
 // Name is "balance".
 func (*App) Name() string { return "balance" }
 
-// Start begins to look.
+// Start starts balancing.
 func (a *App) Start(c *controller.Controller) error {
 	a.start(c)
 	if a.Hosts != nil {
@@ -138,7 +138,7 @@ func (a *Balancer[K]) start(c *controller.Controller) {
 	a.done.Go(a.run)
 }
 
-// Stop ends that. What is installed stays.
+// Stop stops it. What is installed stays.
 func (a *App) Stop() {
 	a.end()
 	if a.Hosts != nil {
@@ -151,8 +151,8 @@ func (a *Balancer[K]) end() {
 	a.done.Wait()
 }
 
-// Configure makes the app do something else. What it has moved goes home where it is to balance no
-// more; what users have installed stays.
+// Configure changes the configuration. Moved traffic returns to its shortest path where balancing
+// is now off; paths installed by users stay.
 func (a *App) Configure(c Config) {
 	a.configure(c)
 	if a.Hosts != nil {
@@ -188,7 +188,7 @@ func (a *Balancer[K]) configure(c Config) {
 	}
 }
 
-// anew makes the app forget what it has measured: that was another network.
+// anew discards all readings: they are of another network.
 func (a *Balancer[K]) anew() {
 	select {
 	case a.wake <- struct{}{}:
@@ -196,7 +196,7 @@ func (a *Balancer[K]) anew() {
 	}
 }
 
-// run looks once in a period.
+// run makes a reading each period, and acts on it.
 func (a *Balancer[K]) run() {
 	var before *reading[K]
 	for wait := time.Duration(0); ; {
@@ -216,19 +216,19 @@ func (a *Balancer[K]) run() {
 			continue
 		case <-due:
 		}
-		if !a.ground.Quiet() {
-			before = nil // what was measured is of two states of the network
+		if !a.domain.Quiet() {
+			before = nil // the readings would be of two states of the network
 			continue
 		}
 		if before = a.read(c, before); !before.complete {
-			wait = c.Period / 2 // rates take two readings
+			wait = c.Period / 2 // a rate takes two readings
 		}
 		a.step(c, turn, before)
 	}
 }
 
-// step moves what should move, by a reading of a turn. When that is not complete, it only drops
-// what has come to an end.
+// step moves traffic according to a reading. If the reading is incomplete, it only removes what has
+// ended.
 func (a *Balancer[K]) step(c Config, turn int, r *reading[K]) {
 	now := time.Now()
 	a.mu.Lock()
@@ -267,14 +267,14 @@ func (a *Balancer[K]) step(c Config, turn int, r *reading[K]) {
 	a.steer("links are busy")
 }
 
-// move moves of some destinations those that should move, and returns what the log says of that.
-// That may take long, so it is found without mu.
+// move moves traffic of some destinations, and returns log attributes. The search may take long, so
+// it is made without mu.
 func (a *Balancer[K]) move(c Config, turn int, r *reading[K], list []K, now time.Time) (lines []slog.Attr) {
 	a.look(r, list)
 	var demands []engine.Demand
 	var of []K
 	for _, p := range list {
-		if d, is := a.demand(r, p); is {
+		if d, ok := a.demand(r, p); ok {
 			demands, of = append(demands, d), append(of, p)
 		}
 	}
@@ -292,12 +292,12 @@ func (a *Balancer[K]) move(c Config, turn int, r *reading[K], list []K, now time
 	return lines
 }
 
-// maxCandidates is how many destinations that have not moved are looked at in a period.
+// maxCandidates limits the destinations, not moved so far, that are considered in a period.
 const maxCandidates = 64
 
-// candidates lists what may move or go home, sorted: of what has not moved only what passes a busy
-// link can, so what is sent by a datapath that has one; those to which most goes, as the few that
-// fill links are worth looking at. mu must be held.
+// candidates lists the destinations that may be moved or return, sorted. Of those not moved so far,
+// only destinations of a datapath with a busy link matter; the ones with most traffic are chosen,
+// as few of them fill the links. mu must be held.
 func (a *Balancer[K]) candidates(c Config, r *reading[K], now time.Time) (out []K) {
 	stays := func(k K) bool { return a.divided[k] != nil || a.rests.Resting(k, now) }
 	most := map[K]float64{}
@@ -319,8 +319,8 @@ func (a *Balancer[K]) candidates(c Config, r *reading[K], now time.Time) (out []
 	return out
 }
 
-// isAway says whether a datapath by which a destination is led is not connected. It goes on as it
-// was told last, so what is led there stays.
+// isAway reports whether a datapath on a moved destination's path is disconnected. It keeps
+// forwarding as before, so the path must stay.
 func (a *Balancer[K]) isAway(m *Moved[K]) bool {
 	for dpid := range m.ways {
 		if a.switches(dpid) == nil {
@@ -330,8 +330,8 @@ func (a *Balancer[K]) isAway(m *Moved[K]) bool {
 	return false
 }
 
-// isUnsure says whether a datapath by which a destination is led is away, or has not said what it
-// sends.
+// isUnsure reports whether a datapath on a moved destination's path is disconnected, or its traffic
+// is unknown.
 func (a *Balancer[K]) isUnsure(r *reading[K], m *Moved[K]) bool {
 	for dpid := range m.ways {
 		if r.unheard[dpid] {
@@ -341,8 +341,8 @@ func (a *Balancer[K]) isUnsure(r *reading[K], m *Moved[K]) bool {
 	return a.isAway(m)
 }
 
-// hear notes to which of those that have moved nothing goes. A part of which that is so has ended:
-// it is no move that it is where all goes then. mu must be held.
+// hear records which moved destinations have no traffic. A part without traffic has ended: that it
+// then takes the common path is no move. mu must be held.
 func (a *Balancer[K]) hear(r *reading[K]) (ended bool) {
 	for p, m := range a.moved {
 		switch {
@@ -351,7 +351,7 @@ func (a *Balancer[K]) hear(r *reading[K]) (ended bool) {
 		case !a.isUnsure(r, m):
 			m.silent++
 		}
-		if m.silent >= goneSilent && a.ground.Whole(p) != p {
+		if m.silent >= goneSilent && a.domain.Whole(p) != p {
 			delete(a.moved, p)
 			a.rests.Forget(p)
 			ended = true
@@ -360,21 +360,21 @@ func (a *Balancer[K]) hear(r *reading[K]) (ended bool) {
 	return ended
 }
 
-// look notes how packets get to destinations in a reading, once of each. In a large network that
-// takes long, so mu must not be held.
+// look adds the paths to destinations to a reading, once each. This takes long in a large network,
+// so mu must not be held.
 func (a *Balancer[K]) look(r *reading[K], list []K) {
 	for _, k := range list {
 		if _, known := r.to[k]; known {
 			continue
 		}
 		r.to[k] = nil
-		if d, is := a.ground.Destination(k); is {
+		if d, ok := a.domain.Destination(k); ok {
 			r.to[k] = &d
 		}
 	}
 }
 
-// demand is what goes to a destination now.
+// demand returns the current traffic to a destination.
 func (a *Balancer[K]) demand(r *reading[K], p K) (out engine.Demand, is bool) {
 	d := r.to[p]
 	if d == nil {
@@ -403,8 +403,8 @@ func (a *Balancer[K]) demand(r *reading[K], p K) (out engine.Demand, is bool) {
 	return out, len(out.Ends) > 0
 }
 
-// prune drops ways that the network does not have any more: they would come back to life with a
-// link, when nobody expects them. mu must be held.
+// prune removes ways over edges that no longer exist: they would take effect again, unexpectedly,
+// when a link returns. mu must be held.
 func (a *Balancer[K]) prune(r *reading[K]) (dropped bool) {
 	for p, m := range a.moved {
 		d, known := r.to[p]
@@ -425,7 +425,7 @@ func (a *Balancer[K]) prune(r *reading[K]) (dropped bool) {
 	return dropped
 }
 
-// take notes a move, and returns what the log says of it. mu must be held.
+// take records a move, and returns a log attribute. mu must be held.
 func (a *Balancer[K]) take(c Config, r *reading[K], p K, m engine.Move) slog.Attr {
 	if len(m.Path) == 0 {
 		delete(a.moved, p)
@@ -458,7 +458,7 @@ func routersOf(path []steer.Edge) (out []uint64) {
 	return out
 }
 
-// steer gives the datapaths the ways that are chosen now.
+// steer passes the chosen ways to the app.
 func (a *Balancer[K]) steer(why string) {
 	a.steering.Lock()
 	defer a.steering.Unlock()
@@ -473,6 +473,6 @@ func (a *Balancer[K]) steer(why string) {
 		ways[p] = maps.Clone(m.ways)
 	}
 	a.mu.Unlock()
-	a.ground.Steer(ways, why)
+	a.domain.Steer(ways, why)
 	a.anew()
 }

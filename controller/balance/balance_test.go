@@ -21,7 +21,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// field is a ground of four datapaths in a ring, 1-2-3-4, and what monitor knows of it. Each sends
+// field is a domain of four datapaths in a ring, 1-2-3-4, and what monitor knows of it. Each sends
 // to the next one by port 1, and to the one before by port 2. Destinations are at datapath 3, and
 // 1 sends there over 2. "x/0" and "x/1" are the parts of x.
 type field struct {
@@ -122,7 +122,7 @@ func (f *field) Port(dpid uint64, number uint32) (p monitor.Port, is bool) {
 
 func (*field) FlowCounts() map[uint64]int { return map[uint64]int{1: 1, 2: 1, 3: 1, 4: 1} }
 
-// last is what the ground was given last.
+// last is what the domain was given last.
 func (f *field) last() map[string]steer.Ways {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -359,7 +359,7 @@ func TestSteersInOrder(t *testing.T) {
 	close(release)
 	group.Wait()
 	if got := f.last(); len(got) != 2 {
-		t.Errorf("the ground was given %v last, and not both", got)
+		t.Errorf("the domain was given %v last, and not both", got)
 	}
 }
 
@@ -410,7 +410,7 @@ func TestEndsWithoutAll(t *testing.T) {
 	f := newField()
 	a := f.balancer(t, Config{On: true, Per: topology.PerPart})
 	r := a.survey(a.config)
-	a.moved["y"] = &Moved[string]{To: "y", ways: steer.Ways{1: edge(1, 4)}} // the ground does not have it
+	a.moved["y"] = &Moved[string]{To: "y", ways: steer.Ways{1: edge(1, 4)}} // the domain does not have it
 	a.divided["x"] = &division[string]{parts: []string{"x/0"}, last: time.Now().Add(-time.Hour)}
 	a.step(a.config, a.turn, r)
 	if len(a.moved)+len(a.divided) > 0 || len(f.last()) > 0 || len(f.steered) != 1 {

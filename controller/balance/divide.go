@@ -7,23 +7,24 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// division is a destination to which packets are led in parts.
+// division is a destination whose traffic is divided into parts.
 type division[K comparable] struct {
 	parts []K
-	last  time.Time // when so much went there that it was to be divided
+	last  time.Time // when its traffic was last large enough to be divided
 }
 
 const (
-	// maxDivided is how many destinations are divided at a time: each has an entry for each part in
+	// maxDivided limits the destinations that are divided at a time: each has an entry per part in
 	// each router.
 	maxDivided = 64
-	// keepDivided is for how many periods a destination stays divided to which little goes.
+	// keepDivided is for how many periods a destination stays divided after its traffic has become
+	// small.
 	keepDivided = 8
 )
 
-// divide finds the destinations that are to be led in parts: of which some link on the way carries
-// more than the hysteresis, so that parts of them are what others of them avoid. Where the reading
-// is not complete it only ends that. large is what goes where. mu must be held.
+// divide chooses the destinations to divide: those that load some link on their path beyond the
+// hysteresis, so that their own parts compete. If the reading is incomplete, it only ends
+// divisions. large is the traffic per destination. mu must be held.
 func (a *Balancer[K]) divide(c Config, r *reading[K], large map[K]map[uint64]float64) (changed bool) {
 	if !c.divides() {
 		return false
@@ -36,7 +37,7 @@ func (a *Balancer[K]) divide(c Config, r *reading[K], large map[K]map[uint64]flo
 		case d != nil:
 			d.last = now
 		case r.complete && len(a.divided) < maxDivided:
-			if list := a.ground.Parts(k, c.Per == topology.PerFlow); len(list) > 0 {
+			if list := a.domain.Parts(k, c.Per == topology.PerFlow); len(list) > 0 {
 				a.divided[k], changed = &division[K]{list, now}, true
 			}
 		}
@@ -52,23 +53,24 @@ func (a *Balancer[K]) divide(c Config, r *reading[K], large map[K]map[uint64]flo
 
 func (c *Config) divides() bool { return c.Per == topology.PerPart || c.Per == topology.PerFlow }
 
-// isPartAway says whether a part of what goes to a destination is led where nobody can be told.
+// isPartAway reports whether a part of the traffic to a destination passes a datapath that is
+// disconnected.
 func (a *Balancer[K]) isPartAway(k K) bool {
 	for p, m := range a.moved {
-		if p != k && a.ground.Whole(p) == k && a.isAway(m) {
+		if p != k && a.domain.Whole(p) == k && a.isAway(m) {
 			return true
 		}
 	}
 	return false
 }
 
-// large returns what datapaths send to each destination, in all its parts, where that may be
-// divided: of those of which a link may carry more than the hysteresis.
+// large returns, for destinations that may be divided, what datapaths send to all their parts:
+// those that could load a link beyond the hysteresis.
 func (a *Balancer[K]) large(c Config, r *reading[K]) map[K]map[uint64]float64 {
 	if !c.divides() {
 		return nil
 	}
-	least := map[uint64]float64{} // bandwidth of a datapath's links
+	least := map[uint64]float64{} // the smallest bandwidth of a datapath's links
 	for i, e := range r.order {
 		if b, old := r.network.Links[i].Bandwidth, least[e.From]; b > 0 && (old == 0 || b < old) {
 			least[e.From] = b
@@ -77,7 +79,7 @@ func (a *Balancer[K]) large(c Config, r *reading[K]) map[K]map[uint64]float64 {
 	sent := map[K]map[uint64]float64{} // by datapath
 	for dpid, rates := range r.carried {
 		for k, rate := range rates {
-			k = a.ground.Whole(k)
+			k = a.domain.Whole(k)
 			if sent[k] == nil {
 				sent[k] = map[uint64]float64{}
 			}
@@ -95,8 +97,8 @@ func (a *Balancer[K]) large(c Config, r *reading[K]) map[K]map[uint64]float64 {
 	return sent
 }
 
-// share is the most that any link would carry of what datapaths send to a destination, if that took
-// its shortest path: as a share of the link.
+// share returns the highest share of any link's bandwidth that the traffic to a destination would
+// take on its shortest path.
 func (r *reading[K]) share(k K, rates map[uint64]float64) (most float64) {
 	d := r.to[k]
 	if d == nil {
@@ -110,14 +112,14 @@ func (r *reading[K]) share(k K, rates map[uint64]float64) (most float64) {
 	return most
 }
 
-// unite ends that a destination is led in parts. mu must be held.
+// unite ends the division of a destination. mu must be held.
 func (a *Balancer[K]) unite(k K) {
 	if a.divided[k] == nil {
 		return
 	}
 	delete(a.divided, k)
 	for p := range a.moved {
-		if p != k && a.ground.Whole(p) == k {
+		if p != k && a.domain.Whole(p) == k {
 			delete(a.moved, p)
 			a.rests.Forget(p)
 		}

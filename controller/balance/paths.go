@@ -10,26 +10,26 @@ import (
 	"trivet.dev/trivet/controller/steer"
 )
 
-// Option is a path that packets could take, with what it carries now.
+// Option is a possible path, with its current load.
 type Option struct {
 	Edges []steer.Edge
 	Load  float64 // the sum of the links' loads (equation 5)
-	Free  float64 // bit/s that nobody uses, of the link that has least; 0 where Limited is false
-	// Limited says whether the bandwidth of any link is known.
+	Free  float64 // bit/s left on the busiest link; 0 if Limited is false
+	// Limited reports whether the bandwidth of any link is known.
 	Limited bool
 }
 
-// Installed is why a path is taken that a user has installed.
+// Installed is the reason of a path installed by a user.
 const Installed = "a user has installed it"
 
 // LinkLoad is a link between datapaths with its load.
 type LinkLoad struct {
 	Edge            steer.Edge
-	Bandwidth, Used float64 // bit/s; a Bandwidth of 0 is not known
+	Bandwidth, Used float64 // bit/s; Bandwidth 0: unknown
 	Load            float64 // equation 5
 }
 
-// Links returns what the links between datapaths carry now.
+// Links returns the current load of the links between datapaths.
 func (a *Balancer[K]) Links() (out []LinkLoad) {
 	r, c := a.now()
 	for i, l := range c.Loads(r.network) {
@@ -39,7 +39,7 @@ func (a *Balancer[K]) Links() (out []LinkLoad) {
 	return out
 }
 
-// now is what links carry as far as monitor knows.
+// now returns a reading of the links as far as monitor knows.
 func (a *Balancer[K]) now() (*reading[K], Config) {
 	a.mu.Lock()
 	c := a.config
@@ -47,13 +47,13 @@ func (a *Balancer[K]) now() (*reading[K], Config) {
 	return a.survey(c), c
 }
 
-// MaxPaths is how many paths may be asked for at once.
+// MaxPaths limits the number of paths per request.
 const MaxPaths = 16
 
-// Paths returns the k paths from a datapath to a destination that are loaded least, the best first,
-// none with a loop, of those that can be installed; MaxPaths at most. There are none where no
-// datapath has it, or the datapath itself does. One caller is served at a time, until its ctx ends:
-// that is an error, and that the datapath's own way cannot be replaced.
+// Paths returns up to k, at most MaxPaths, of the least loaded loop-free paths from a datapath to a
+// destination that can be installed, the best first; none if no datapath has the destination, or
+// the datapath itself does. Callers are served one at a time, until ctx ends. It is an error if the
+// datapath's own path cannot be replaced.
 func (a *Balancer[K]) Paths(ctx context.Context, from uint64, to K, k int) (out []Option, err error) {
 	select {
 	case a.finding <- struct{}{}:
@@ -62,9 +62,9 @@ func (a *Balancer[K]) Paths(ctx context.Context, from uint64, to K, k int) (out 
 		return nil, ctx.Err()
 	}
 	r, c := a.now()
-	d, is := a.ground.Destination(to)
+	d, ok := a.domain.Destination(to)
 	start, known := r.index[from]
-	if !is || !known || slices.Contains(d.Owners, from) {
+	if !ok || !known || slices.Contains(d.Owners, from) {
 		return nil, nil
 	}
 	if d.Fixed[from] {
@@ -96,7 +96,7 @@ func (a *Balancer[K]) Paths(ctx context.Context, from uint64, to K, k int) (out 
 	return out, err
 }
 
-// whyFixed is why what goes to a destination from a datapath cannot be led.
+// whyFixed says why a datapath's traffic to a destination cannot be moved.
 func (a *Balancer[K]) whyFixed(c Config, from uint64, to K) error {
 	if a.kind == kindSwitch || a.switches(from) == nil {
 		return fmt.Errorf("%s is not connected to the controller", c.name(from))
@@ -104,12 +104,12 @@ func (a *Balancer[K]) whyFixed(c Config, from uint64, to K) error {
 	return fmt.Errorf("%s has a route to %v that takes precedence, a static one, or no address of that version of IP: trivet routes %[1]s %[2]v", c.name(from), to)
 }
 
-// Install makes what goes to a destination from the first datapath of a path, and from all that it
-// passes, take that path, until it is taken back; nothing else moves it. Each must be next to the
-// one before it, and the last one must have the destination.
+// Install makes traffic to a destination from the first datapath, and from all others on the path,
+// take that path until it is removed; nothing else moves it. Consecutive datapaths must be
+// adjacent, and the last one must have the destination.
 func (a *Balancer[K]) Install(to K, routers []uint64) error {
-	d, is := a.ground.Destination(to)
-	if !is {
+	d, ok := a.domain.Destination(to)
+	if !ok {
 		return fmt.Errorf("no %s has %v", a.kind, to)
 	}
 	a.mu.Lock()
@@ -119,8 +119,8 @@ func (a *Balancer[K]) Install(to K, routers []uint64) error {
 		return fmt.Errorf("a path has two %s or more, not %d", plural(a.kind), len(routers))
 	}
 	edges := map[[2]uint64]steer.Edge{}
-	for _, e := range a.ground.Edges() {
-		if _, is := edges[[2]uint64{e.From, e.To}]; !is { // of several the first
+	for _, e := range a.domain.Edges() {
+		if _, ok := edges[[2]uint64{e.From, e.To}]; !ok { // of several the first
 			edges[[2]uint64{e.From, e.To}] = e
 		}
 	}
@@ -154,7 +154,7 @@ func (a *Balancer[K]) Install(to K, routers []uint64) error {
 		m.ways[e.From] = e
 	}
 	m.add(Path{Routers: routers, Edges: path, Since: time.Now(), Why: Installed})
-	a.unite(to) // all of it takes the path
+	a.unite(to) // all parts take the path
 	a.moved[to] = m
 	a.turn++
 	a.mu.Unlock()
@@ -162,7 +162,7 @@ func (a *Balancer[K]) Install(to K, routers []uint64) error {
 	return nil
 }
 
-// What datapaths are called.
+// The words for datapaths in messages.
 const (
 	kindRouter = "router"
 	kindSwitch = "switch"
@@ -175,7 +175,7 @@ func plural(kind string) string {
 	return "routers"
 }
 
-// TakeBack takes back all paths to a destination that were installed; false: there are none.
+// TakeBack removes all installed paths to a destination; false: there are none.
 func (a *Balancer[K]) TakeBack(to K) bool {
 	a.mu.Lock()
 	m := a.moved[to]
@@ -191,13 +191,13 @@ func (a *Balancer[K]) TakeBack(to K) bool {
 	return is
 }
 
-// add notes a path in place of those that it has taken over.
+// add records a path, replacing those that it includes.
 func (m *Moved[K]) add(path Path) {
 	m.Paths = slices.DeleteFunc(m.Paths, func(old Path) bool { return slices.Contains(path.Routers, old.Routers[0]) })
 	m.Paths = append(m.Paths, path)
 }
 
-// Moved returns the destinations to which packets take other ways than the shortest, in order.
+// Moved returns the destinations whose packets do not take the shortest paths, in order.
 func (a *Balancer[K]) Moved() (out []Moved[K]) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -209,8 +209,8 @@ func (a *Balancer[K]) Moved() (out []Moved[K]) {
 	return out
 }
 
-// Why returns the path that packets to a destination take from a datapath because they were moved;
-// nil: they were not.
+// Why returns the path on which packets from a datapath to a destination were moved; nil: they were
+// not.
 func (a *Balancer[K]) Why(router uint64, to K) *Path {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -224,27 +224,28 @@ func (a *Balancer[K]) Why(router uint64, to K) *Path {
 	return nil
 }
 
-// PartsMoved is how many parts of what goes to a destination have been moved, and pass a datapath.
+// PartsMoved returns how many parts of the traffic to a destination were moved to paths through a
+// datapath.
 func (a *Balancer[K]) PartsMoved(router uint64, to K) (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for k, m := range a.moved {
 		passes := func(p Path) bool { return slices.Contains(p.Routers[:len(p.Routers)-1], router) }
-		if k != to && a.ground.Whole(k) == to && slices.ContainsFunc(m.Paths, passes) {
+		if k != to && a.domain.Whole(k) == to && slices.ContainsFunc(m.Paths, passes) {
 			n++
 		}
 	}
 	return n
 }
 
-// On says whether the app moves traffic.
+// On reports whether the app moves traffic.
 func (a *Balancer[K]) On() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.config.On
 }
 
-// Moves is how often traffic has moved since the app began.
+// Moves returns how often traffic was moved since the app started.
 func (a *Balancer[K]) Moves() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	engine "trivet.dev/trivet/routing/balance"
 )
 
-// reading is what the network carries, and the counters from which the next one follows.
+// reading is the traffic in the network, and the counters from which the next reading is computed.
 type reading[K comparable] struct {
 	index   map[uint64]int32 // of datapaths
 	order   []steer.Edge     // of the network's links
@@ -23,14 +23,14 @@ type reading[K comparable] struct {
 	counts  map[uint64]counts[K]     // of datapaths that send anything
 	carried map[uint64]map[K]float64 // by them to destinations, bit/s
 
-	unheard  map[uint64]bool // datapaths that send something, of which it is not known what
-	complete bool            // what datapaths with a busy link send is known
+	unheard  map[uint64]bool // datapaths that send something unknown
+	complete bool            // the traffic of all datapaths with a busy link is known
 
-	to map[K]*steer.Destination // see look; nil: nobody has it
+	to map[K]*steer.Destination // see look; nil: no datapath has it
 }
 
-// counts are the bytes that a datapath has sent until a time, by its ports and to destinations.
-// They are read together: what a link carries and what goes where is then of the same time.
+// counts are the bytes that a datapath has sent up to a time, by port and by destination. They are
+// read together, so that both are of the same time.
 type counts[K comparable] struct {
 	at time.Time
 	by map[uint32]uint64
@@ -38,25 +38,25 @@ type counts[K comparable] struct {
 }
 
 const (
-	// idle is the share of a link below which what it carries is not looked into.
+	// idle is the share of a link's bandwidth below which its traffic is ignored.
 	idle = 0.001
-	// askTime is how long a datapath may take to tell its entries, and asking how many are asked at
-	// a time.
+	// askTime is the timeout for reading a datapath's entries, asking how many are read at a time.
 	askTime = time.Second
 	asking  = 16
-	// keepCounts is for how many periods counters are of use that were not read again: of a
-	// datapath that was slow, or sent next to nothing.
+	// keepCounts is for how many periods old counters remain useful: of a datapath that was slow,
+	// or sent next to nothing.
 	keepCounts = 4
 )
 
-// survey takes what monitor knows of the links.
+// survey makes a reading of the links from monitor.
 func (a *Balancer[K]) survey(c Config) *reading[K] {
-	r := &reading[K]{index: map[uint64]int32{}, order: a.ground.Edges(), edges: map[steer.Edge]int32{}, network: &engine.Network{},
-		counts: map[uint64]counts[K]{}, carried: map[uint64]map[K]float64{}, unheard: map[uint64]bool{}, to: map[K]*steer.Destination{}}
+	r := &reading[K]{index: map[uint64]int32{}, order: a.domain.Edges(), edges: map[steer.Edge]int32{},
+		network: &engine.Network{},
+		counts:  map[uint64]counts[K]{}, carried: map[uint64]map[K]float64{}, unheard: map[uint64]bool{}, to: map[K]*steer.Destination{}}
 	entries := a.monitor.FlowCounts()
 	number := func(dpid uint64) int32 {
-		i, is := r.index[dpid]
-		if !is {
+		i, ok := r.index[dpid]
+		if !ok {
 			i = int32(len(r.index))
 			r.index[dpid] = i
 			r.network.Entries = append(r.network.Entries, entries[dpid])
@@ -72,8 +72,8 @@ func (a *Balancer[K]) survey(c Config) *reading[K] {
 	return r
 }
 
-// read takes a reading. Where something is busy, or has moved, it asks datapaths what goes where;
-// rates are over the time since the reading before.
+// read makes a reading. If a link is busy, or something has been moved, it reads datapaths'
+// counters per destination; rates are since the previous reading.
 func (a *Balancer[K]) read(c Config, before *reading[K]) *reading[K] {
 	r := a.survey(c)
 	r.complete = true
@@ -86,18 +86,18 @@ func (a *Balancer[K]) read(c Config, before *reading[K]) *reading[K] {
 	return r
 }
 
-// port returns the bandwidth of an edge, and what it carries, bit/s. That is unknown of a datapath
-// that has not been read yet, or is not connected.
+// port returns the bandwidth of an edge, and its traffic in bit/s, which is unknown if the datapath
+// has not been read yet or is disconnected.
 func (a *Balancer[K]) port(c Config, e steer.Edge) (bandwidth, used float64, unknown bool) {
-	p, is := a.monitor.Port(e.From, e.FromPort)
+	p, ok := a.monitor.Port(e.From, e.FromPort)
 	in := 0.0
 	if c.Incoming != nil {
 		in = c.Incoming(e.To, e.ToPort)
 	}
-	return engine.Bandwidth(p.Capacity, in), p.TxRate, !is
+	return engine.Bandwidth(p.Capacity, in), p.TxRate, !ok
 }
 
-// busy returns the datapaths with a link that carries so much that something might move.
+// busy returns the datapaths with a link so busy that traffic might be moved.
 func (r *reading[K]) busy(c Config) map[uint64]bool {
 	out := map[uint64]bool{}
 	for i, e := range r.order {
@@ -108,7 +108,7 @@ func (r *reading[K]) busy(c Config) map[uint64]bool {
 	return out
 }
 
-// ask reads what datapaths that send anything to others have sent where.
+// ask reads the counters, by destination, of datapaths that send anything to others.
 func (a *Balancer[K]) ask(c Config, r, before *reading[K]) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -138,9 +138,9 @@ func (a *Balancer[K]) ask(c Config, r, before *reading[K]) {
 	}
 	busy, sent := r.busy(c), map[uint64]map[uint32]float64{}
 	for dpid := range seen {
-		n, is := r.counts[dpid]
+		n, ok := r.counts[dpid]
 		was, had := before.counts[dpid]
-		if took := n.at.Sub(was.at).Seconds(); is && had && took > 0 {
+		if took := n.at.Sub(was.at).Seconds(); ok && had && took > 0 {
 			r.carried[dpid], sent[dpid] = rates(was.to, n.to, took), rates(was.by, n.by, took)
 			continue
 		}
@@ -148,7 +148,7 @@ func (a *Balancer[K]) ask(c Config, r, before *reading[K]) {
 		r.complete = r.complete && !busy[dpid]
 	}
 	for dpid, was := range before.counts {
-		if _, is := r.counts[dpid]; !is && time.Since(was.at) < keepCounts*c.Period {
+		if _, ok := r.counts[dpid]; !ok && time.Since(was.at) < keepCounts*c.Period {
 			r.counts[dpid] = was
 		}
 	}
@@ -175,11 +175,11 @@ func (a *Balancer[K]) count(dpid uint64) (n counts[K], err error) {
 	for _, p := range ports {
 		n.by[p.Port] = p.TxBytes
 	}
-	n.to, err = a.ground.Carried(ctx, dpid)
+	n.to, err = a.domain.Carried(ctx, dpid)
 	return n, err
 }
 
-// rates are what counters have grown by in some seconds, in bit/s.
+// rates returns the growth of counters over some seconds, in bit/s.
 func rates[K comparable](was, is map[K]uint64, seconds float64) map[K]float64 {
 	out := map[K]float64{}
 	for k, n := range is {
@@ -190,7 +190,7 @@ func rates[K comparable](was, is map[K]uint64, seconds float64) map[K]float64 {
 	return out
 }
 
-// sent is the most that a datapath sends to a destination, bit/s.
+// sent returns the most that any datapath sends to a destination, bit/s.
 func (r *reading[K]) sent(k K) (most float64) {
 	for _, rates := range r.carried {
 		most = max(most, rates[k])
@@ -198,15 +198,16 @@ func (r *reading[K]) sent(k K) (most float64) {
 	return most
 }
 
-// why says in words what a move avoids.
+// why describes what a move avoids.
 func (r *reading[K]) why(c Config, m engine.Move) string {
 	e := r.order[m.Busy]
-	return fmt.Sprintf("%s–%s: %.0f %% used by others; load of the path %.2f instead of %.2f", c.name(e.From), c.name(e.To), 100*m.Used, m.Will, m.Was)
+	return fmt.Sprintf("%s–%s: %.0f %% used by others; load of the path %.2f instead of %.2f", c.name(e.From),
+		c.name(e.To), 100*m.Used, m.Will, m.Was)
 }
 
-// name is what people call a datapath.
+// name returns a datapath's name.
 func (c Config) name(dpid uint64) string {
-	if n, is := c.Names[dpid]; is {
+	if n, ok := c.Names[dpid]; ok {
 		return n
 	}
 	return fmt.Sprintf("%016x", dpid)

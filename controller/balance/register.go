@@ -16,10 +16,10 @@ import (
 )
 
 func init() {
-	apps.Register(apps.Spec{Name: "balance", Order: 70, // it takes no packets; after those whose ways it chooses
+	apps.Register(apps.Spec{Name: "balance", Order: 70, // it handles no packets; after the apps whose paths it chooses
 		Needs: []apps.Need{{App: "routing", For: "installs its paths"}},
 		New: func(f apps.Facilities) (controller.App, error) {
-			var switches steer.Ground[openflow.MAC]
+			var switches steer.Domain[openflow.MAC]
 			if l := apps.Get[*learning.App](f); l != nil && !l.Reactive() {
 				switches = l
 			}
@@ -32,11 +32,11 @@ func init() {
 	})
 }
 
-// defaultPeriod is how often loads are looked at if nothing else is said: twice as long as the
-// controller takes to read all ports of a lab that is not large.
+// defaultPeriod is how often loads are read by default: twice the time in which the controller
+// reads all ports of a lab that is not large.
 const defaultPeriod = 2 * time.Second
 
-// configOf is what a topology says.
+// configOf returns the configuration of a topology.
 func configOf(f apps.Facilities) Config {
 	c := Config{Options: engine.Defaults(), Period: defaultPeriod, Names: map[uint64]string{}, Incoming: f.CapacityIn}
 	for _, n := range f.Topology.Nodes {

@@ -1,6 +1,6 @@
-// Package builtin puts Trivet's own controller together: the apps that a lab's controller has, and
-// those that `trivet controller` is told to have, in the order in which they are asked; the
-// database that keeps what they know; and the names by which people know the network.
+// Package builtin assembles Trivet's own controller, for labs and for `trivet controller`: its apps
+// in their order, the database that keeps their state, and the names that people use for parts of
+// the network.
 package builtin
 
 import (
@@ -29,37 +29,36 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Options say what the controller does.
+// Options configure a Controller.
 type Options struct {
 	Log  *slog.Logger
-	Apps []string // by name, with those that are always there; nil: all
+	Apps []string // by name, besides those always included; nil: all
 
 	// Topology, which is resolved, says which datapaths are routers (all others are layer-2
-	// switches), what nodes and ports are called, and what links carry. It may be nil.
+	// switches), what nodes and ports are called, and the rates of links. It may be nil.
 	Topology *topology.Topology
 
-	// Wired says that the cables are as the topology has them, because who made it laid them: ports
-	// need not be looked at for long before they forward.
+	// Wired says that the cabling is known to match the topology, because the caller has laid it:
+	// ports forward without waiting for discovery.
 	Wired bool
 
-	// Database is the file that keeps what the controller knows, and what users have added, for its
-	// next run; empty: nothing is kept. Its time series have at most DatabaseRows rows each (0:
-	// the database's default).
+	// Database is the file that keeps the controller's state, and what users have added, across
+	// runs; empty: nothing is kept. Each of its time series has at most DatabaseRows rows (0: the
+	// database's default).
 	Database     string
 	DatabaseRows int
 
-	// Store is where the apps keep what has to outlive the controller; nil: in Database, or without
-	// one in memory. It is not closed.
+	// Store keeps what must outlive the controller; nil: it is in Database, or in memory if there
+	// is none. Close does not close it.
 	Store store.Store
 
-	// Member is the name of this one of several controllers that share a network, and the Store;
-	// empty: it is alone.
+	// Member is this controller's name among those that share a network and the Store; empty: there
+	// is no cluster.
 	Member string
 }
 
-// Controller is Trivet's own controller with its apps. Of Routing, OSPF, Balance, Learning and
-// Database those that it was not told to have are nil; OSPF and Balance are there with Routing
-// only.
+// Controller is Trivet's own controller with its apps. Routing, OSPF, Balance, Learning and
+// Database are nil if they were not chosen; OSPF and Balance require Routing.
 type Controller struct {
 	*controller.Controller
 	Monitor   *monitor.App
@@ -70,7 +69,7 @@ type Controller struct {
 	Balance   *balance.App
 	Learning  *learning.App
 	Database  *database.DB
-	Member    *cluster.Member // nil: it is alone
+	Member    *cluster.Member // nil: no cluster
 	Apps      []string        // that it has, in their order
 	Started   time.Time
 
@@ -78,7 +77,7 @@ type Controller struct {
 	specs      []*apps.Spec // of the apps, as they were made
 	facilities apps.Facilities
 	names      atomic.Pointer[Map]
-	told       atomic.Pointer[topology.Topology] // the last that it was
+	told       atomic.Pointer[topology.Topology] // the latest topology given to it
 	routes     routes
 	hub        hub
 	recorder   *recorder
@@ -86,7 +85,7 @@ type Controller struct {
 	closed     chan struct{}
 }
 
-// New starts it.
+// New makes and starts a controller.
 func New(o Options) (*Controller, error) {
 	chosen, err := choose(o.Apps)
 	if err != nil {
@@ -95,9 +94,11 @@ func New(o Options) (*Controller, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	c := &Controller{log: o.Log, Started: time.Now(), closed: make(chan struct{}), routes: routes{changing: semaphore.NewWeighted(1), programs: map[string]ProgramRoutes{}}}
+	c := &Controller{log: o.Log, Started: time.Now(), closed: make(chan struct{}),
+		routes: routes{changing: semaphore.NewWeighted(1), programs: map[string]ProgramRoutes{}}}
 	if o.Database != "" {
-		if c.Database, err = database.Open(o.Database, database.Options{Log: o.Log, MaxRows: o.DatabaseRows}); err != nil {
+		if c.Database, err = database.Open(o.Database,
+			database.Options{Log: o.Log, MaxRows: o.DatabaseRows}); err != nil {
 			return nil, err
 		}
 	}
@@ -116,7 +117,7 @@ func New(o Options) (*Controller, error) {
 	return c, err
 }
 
-// keepIn is the store that the controller has.
+// keepIn returns the store to use.
 func (c *Controller) keepIn(given store.Store) store.Store {
 	switch {
 	case given != nil:
@@ -127,8 +128,8 @@ func (c *Controller) keepIn(given store.Store) store.Store {
 	return store.NewMemory(nil, nil)
 }
 
-// choose returns the apps of those names, with those that are always there, in their order; all
-// where there are no names.
+// choose returns the named apps and those always included, in their order; all apps if no names are
+// given.
 func choose(names []string) (chosen []*apps.Spec, err error) {
 	for _, n := range names {
 		if all := apps.Names(); !slices.Contains(all, n) {
@@ -143,7 +144,8 @@ func choose(names []string) (chosen []*apps.Spec, err error) {
 	for _, s := range chosen {
 		for _, n := range s.Needs {
 			if find(chosen, n.App) == nil {
-				return nil, fmt.Errorf("the app %s needs the app %s, which %s: --apps %[1]s,%[2]s", s.Name, n.App, n.For)
+				return nil, fmt.Errorf("the app %s needs the app %s, which %s: --apps %[1]s,%[2]s", s.Name, n.App,
+					n.For)
 			}
 		}
 	}
@@ -155,8 +157,8 @@ func choose(names []string) (chosen []*apps.Spec, err error) {
 	return chosen, nil
 }
 
-// checkNeeds says which apps need each other, of an app and those that have led to it: none of them
-// could be made first.
+// checkNeeds reports apps that need each other, so that none of them could be made first. before
+// are the apps that led to s.
 func checkNeeds(chosen []*apps.Spec, s *apps.Spec, before ...string) error {
 	before = append(before, s.Name)
 	for _, n := range s.Needs {
@@ -213,7 +215,7 @@ func (c *Controller) start(chosen []*apps.Spec) error {
 	return nil
 }
 
-// make makes an app, and those that it needs before it.
+// make makes an app, after those that it needs.
 func (c *Controller) make(s *apps.Spec, chosen []*apps.Spec) error {
 	if slices.Contains(c.specs, s) {
 		return nil
@@ -238,7 +240,7 @@ func (c *Controller) App(name string) controller.App {
 	return nil
 }
 
-// know takes routers, and what apps are to know, from a topology, which may be nil.
+// know applies a topology, which may be nil: its routers, and what apps are to know of it.
 func (c *Controller) know(t *topology.Topology) {
 	c.told.Store(t)
 	if t == nil {
@@ -248,7 +250,7 @@ func (c *Controller) know(t *topology.Topology) {
 	c.routes.configure(t)
 }
 
-// Configure makes the topology another.
+// Configure replaces the topology.
 func (c *Controller) Configure(t *topology.Topology) error {
 	c.know(t)
 	for i, s := range c.specs {
@@ -263,7 +265,7 @@ func (c *Controller) Configure(t *topology.Topology) error {
 	return nil
 }
 
-// SetMap takes names, and what links carry, from a topology that has the same routers as before.
+// SetMap replaces the names and the rates of links; the routers must be the same as before.
 func (c *Controller) SetMap(t *topology.Topology) {
 	c.told.Store(t)
 	c.names.Store(NewMap(t))
@@ -272,7 +274,7 @@ func (c *Controller) SetMap(t *topology.Topology) {
 	}
 }
 
-// Map says how people call the network, as of now.
+// Map returns the current names of nodes and ports.
 func (c *Controller) Map() *Map { return c.names.Load() }
 
 func (c *Controller) capacity(dpid uint64, port uint32) float64 {

@@ -10,8 +10,8 @@ import (
 	"trivet.dev/trivet/controller/store"
 )
 
-// followRoutes takes over, until the controller closes, the routes that users and programs add and
-// take back at other members of the cluster.
+// followRoutes applies, until the controller closes, the changes of users' and programs' routes
+// that are made at other members of the cluster.
 func (c *Controller) followRoutes() {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -24,7 +24,7 @@ func (c *Controller) followRoutes() {
 	tell := func(sync func(context.Context, string) error) func(string) {
 		return func(key string) {
 			if err := sync(ctx, key); err != nil && ctx.Err() == nil {
-				c.log.Error("what another member has changed of routes is not followed", "key", key, "error", err)
+				c.log.Error("changes of routes at other members are no longer applied", "key", key, "error", err)
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func (r *routes) keysOfPrograms() (keys []string) {
 	return keys
 }
 
-// syncRoute makes a user's route what the store has now.
+// syncRoute brings a user's route up to date with the store.
 func (c *Controller) syncRoute(ctx context.Context, key string) error {
 	if err := c.routes.changing.Acquire(ctx, 1); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (c *Controller) syncRoute(ctx context.Context, key string) error {
 	return nil
 }
 
-// syncProgram makes the routes of a program what the store has now.
+// syncProgram brings a program's routes up to date with the store.
 func (c *Controller) syncProgram(ctx context.Context, key string) error {
 	if err := c.routes.changing.Acquire(ctx, 1); err != nil {
 		return err

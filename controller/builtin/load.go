@@ -7,9 +7,9 @@ import (
 	"trivet.dev/trivet/cluster/report"
 )
 
-// Load is what the controller has to do for the switches that its apps see: each is a routing node,
-// whether it routes or not, as all are in the paper. What is sent within this process is no
-// southbound traffic.
+// Load returns the controller's load from the switches of its apps. Each counts as a routing node,
+// whether it routes or not, as in the paper. Messages within this process are not southbound
+// traffic.
 func (c *Controller) Load() report.Load {
 	var l report.Load
 	var all []report.Switch
@@ -18,7 +18,7 @@ func (c *Controller) Load() report.Load {
 		if c.Routing != nil {
 			s.Addresses = c.Routing.Answers(s.DPID)
 		}
-		if traffic, is := sw.Southbound(); is {
+		if traffic, ok := sw.Southbound(); ok {
 			s.Southbound = traffic.Recent
 		}
 		l.Nodes++
@@ -30,8 +30,8 @@ func (c *Controller) Load() report.Load {
 	return l
 }
 
-// heaviest are the switches that have more than twice what they would have if all had the same, of
-// addresses or of traffic; of too many those that have the most times as much.
+// heaviest returns the switches with more than twice the average of addresses or traffic; if there
+// are too many, those furthest above it.
 func heaviest(all []report.Switch, l report.Load) []report.Switch {
 	times := func(s report.Switch) float64 {
 		of := func(part, whole float64) float64 { return part * float64(l.Nodes) / max(1, whole) }

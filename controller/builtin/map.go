@@ -12,11 +12,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Map says what people call the parts of a network, and what is where, as the topology has it. It
-// does not change. A nil topology makes an empty one, in which things are called by their numbers.
+// Map is the network's parts by the names and places that the topology gives them. It is immutable.
+// A nil topology gives an empty map, in which everything is called by its number.
 type Map struct {
 	switches map[uint64]*MapSwitch
-	nodes    map[string]*MapNode // what is no datapath of a controller
+	nodes    map[string]*MapNode // those that are not datapaths of a controller
 	byMAC    map[openflow.MAC]*MapInterface
 	byAddr   map[netip.Addr]*MapInterface
 }
@@ -31,14 +31,14 @@ type MapSwitch struct {
 	Controlled bool // by any controller
 }
 
-// MapPort is a port of a datapath, and what is at the other end of its link.
+// MapPort is a port of a datapath, and the other end of its link.
 type MapPort struct {
 	Name          string
 	Peer          string // the node
 	PeerInterface string
-	PeerNumber    uint32  // of a datapath's port; 0: it is none
-	Capacity      float64 // bit/s of what leaves; 0: a wire
-	CapacityIn    float64 // of what comes
+	PeerNumber    uint32  // of the peer's datapath port; 0: it is not one
+	Capacity      float64 // outgoing, bit/s; 0: unlimited
+	CapacityIn    float64 // incoming
 }
 
 // MapNode is a host, or a router that forwards by itself.
@@ -50,13 +50,13 @@ type MapNode struct {
 	Routes     []topology.Route
 }
 
-// MapInterface is one of its interfaces, or a router's.
+// MapInterface is an interface of a host or a router.
 type MapInterface struct {
 	Node      string
 	Name      string
 	MAC       openflow.MAC
 	Addresses []netip.Prefix
-	Switch    uint64 // that it is attached to; with Port 0: to none
+	Switch    uint64 // to which it is attached; with Port 0: to none
 	Port      uint32
 }
 
@@ -71,7 +71,8 @@ func NewMap(t *topology.Topology) *Map {
 	for _, n := range t.Nodes {
 		byName[n.Name] = n
 		if n.IsDatapath() {
-			m.switches[uint64(n.DPID)] = &MapSwitch{DPID: uint64(n.DPID), Name: n.Name, Kind: n.Kind, Ports: map[uint32]MapPort{},
+			m.switches[uint64(n.DPID)] = &MapSwitch{DPID: uint64(n.DPID), Name: n.Name, Kind: n.Kind,
+				Ports:      map[uint32]MapPort{},
 				Controlled: !slices.Equal(n.Controllers, []string{topology.ControllerNone})}
 		} else if n.Kind != topology.Controller {
 			m.nodes[n.Name] = &MapNode{Name: n.Name, Kind: n.Kind, Gateways: n.Gateways, Routes: n.Routes}
@@ -120,7 +121,7 @@ func (m *Map) Switches() map[uint64]string {
 	return out
 }
 
-// Has says whether a datapath is on the map.
+// Has reports whether a datapath is on the map.
 func (m *Map) Has(dpid uint64) bool { return m.switches[dpid] != nil }
 
 // Switch returns a datapath; one that is not on the map is called by its id.
@@ -139,8 +140,7 @@ func (m *Map) Port(dpid uint64, number uint32) MapPort {
 	return MapPort{}
 }
 
-// Find returns the datapath of that name or id: 16 hexadecimal digits, or less without leading
-// zeros.
+// Find returns the datapath with this name or id: up to 16 hexadecimal digits.
 func (m *Map) Find(name string) (dpid uint64, found bool) {
 	for dpid, s := range m.switches {
 		if s.Name == name {
@@ -154,18 +154,18 @@ func (m *Map) Find(name string) (dpid uint64, found bool) {
 // Node returns a host, or a router that forwards by itself; nil: there is none of that name.
 func (m *Map) Node(name string) *MapNode { return m.nodes[name] }
 
-// NodeNames are those of the hosts and of routers that forward by themselves.
+// NodeNames returns the names of hosts and of routers that forward by themselves.
 func (m *Map) NodeNames() []string {
 	return slices.SortedFunc(maps.Keys(m.nodes), CompareNames)
 }
 
-// ByMAC returns whose interface has a MAC; nil: not known.
+// ByMAC returns the interface with a MAC; nil: unknown.
 func (m *Map) ByMAC(mac openflow.MAC) *MapInterface { return m.byMAC[mac] }
 
-// ByAddress returns whose interface has an address; nil: not known.
+// ByAddress returns the interface with an address; nil: unknown.
 func (m *Map) ByAddress(a netip.Addr) *MapInterface { return m.byAddr[a] }
 
-// CompareNames orders names as people do: s2 is before s10.
+// CompareNames orders names naturally: s2 before s10.
 func CompareNames(a, b string) int {
 	for x, y := a, b; x != "" && y != ""; {
 		var u, v string
@@ -183,7 +183,7 @@ func CompareNames(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// leading cuts off the digits, or what is none, at the beginning of a name.
+// leading splits off the digits, or the non-digits, at the beginning of a name.
 func leading(s string) (part, rest string) {
 	i := 1
 	for i < len(s) && isDigit(s[i]) == isDigit(s[0]) {

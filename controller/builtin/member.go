@@ -7,9 +7,9 @@ import (
 	"trivet.dev/trivet/controller"
 )
 
-// Join makes a controller that was made as a member (Options.Member) join its cluster: of which
-// switches it is master the members decide. It must be called before a switch connects. When ctx
-// ends, the member stops as if it died.
+// Join makes a controller with Options.Member join its cluster, whose members decide which of them
+// is master of which switch. Call it before a switch connects. When ctx ends, the member stops
+// without leaving, as if it had crashed.
 func (c *Controller) Join(ctx context.Context, o cluster.Options) error {
 	o.Name, o.Store, o.Log = c.facilities.Member, c.facilities.Store, c.log
 	o.Become = func(dpid, generation uint64) error {

@@ -12,11 +12,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Topology is what the controller was told last; nil: it knows none.
+// Topology returns the latest topology given to the controller; nil: none.
 func (c *Controller) Topology() *topology.Topology { return c.told.Load() }
 
-// Missing lists what the controller has yet to learn about a topology: nodes, and links by their
-// index, also those that are down; and what its apps have yet to do with what they know.
+// Missing lists what the controller has yet to learn of a topology: nodes, and links by their
+// index, also those that are down; and what its apps have yet to do.
 func (c *Controller) Missing(t *topology.Topology) (away []string, links []int, undone []string) {
 	nodes := map[string]*topology.Node{}
 	for _, n := range t.Nodes {
@@ -34,7 +34,8 @@ func (c *Controller) Missing(t *topology.Topology) (away []string, links []int, 
 			dpid, port := uint64(n.DPID), n.OpenFlowPort(e)
 			kind := c.Discovery.Kind(dpid, port)
 			// Where switches learn reactively, an entry of a user's may keep the probes of a link.
-			forwards := ((kind == discovery.Inner) == inner || !inner && leadsOn(l.Ends[1-j], far)) && kind != discovery.Open || t.Learning == topology.Reactive && kind == discovery.Edge
+			forwards := ((kind == discovery.Inner) == inner || !inner && leadsOn(l.Ends[1-j],
+				far)) && kind != discovery.Open || t.Learning == topology.Reactive && kind == discovery.Edge
 			if !inner && n.Kind == topology.Switch && c.Learning != nil {
 				forwards = c.Learning.TakesPart(dpid, port)
 			}
@@ -56,26 +57,26 @@ func (c *Controller) Missing(t *topology.Topology) (away []string, links []int, 
 	return away, links, undone
 }
 
-// leadsOn says whether there may be nodes of the controller's beyond an end that is none: others'
-// networks and switches join them, too.
+// leadsOn reports whether controlled nodes may be behind an end of a link that is not controlled:
+// external networks and uncontrolled switches join them, too.
 func leadsOn(end topology.Endpoint, n *topology.Node) bool {
 	return end.Beyond() || n != nil && n.Kind == topology.Switch
 }
 
-// isOthers says whether another member of a cluster decides for a node, and knows what is missing
-// there.
+// isOthers reports whether another member of the cluster is responsible for a node, and knows what
+// is missing there.
 func (c *Controller) isOthers(n *topology.Node) bool {
 	return c.facilities.Member != "" && c.Switch(uint64(n.DPID)) == nil
 }
 
-// controlled says whether Trivet's controller decides for a node, which may be nil.
+// controlled reports whether Trivet's controller is responsible for a node, which may be nil.
 func controlled(n *topology.Node) bool {
 	return n != nil && n.IsDatapath() && slices.Contains(n.Controllers, topology.ControllerTrivet)
 }
 
-// seesDown says whether an embedded switch has reported a port as down to the controller: somebody
-// set the device down, so there is nothing to wait for. (Open vSwitch is not asked: it reports a
-// carrier only some time after the carrier is there.)
+// seesDown reports whether an embedded switch has reported a port as down: someone set the device
+// down, so there is nothing to wait for. (Open vSwitch is not asked: it reports a carrier only some
+// time after it is there.)
 func (c *Controller) seesDown(n *topology.Node, port uint32) bool {
 	s := c.Switch(uint64(n.DPID))
 	return n.Datapath == topology.Embedded && s != nil && slices.ContainsFunc(s.Ports(), func(p openflow.Port) bool {
@@ -83,7 +84,7 @@ func (c *Controller) seesDown(n *topology.Node, port uint32) bool {
 	})
 }
 
-// Barriers waits until the switches have carried out everything that they were sent.
+// Barriers waits until the switches have carried out everything sent so far.
 func (c *Controller) Barriers(ctx context.Context) error {
 	for _, s := range c.Switches() {
 		err := s.Barrier(ctx)

@@ -12,17 +12,18 @@ import (
 	"trivet.dev/trivet/routing/rib"
 )
 
-// ProgramRoutes are routes that a program gives to routers, as a source of its own.
+// ProgramRoutes are the routes that a program gives to routers; they are a source of routes of
+// their own.
 type ProgramRoutes struct {
 	Name     string
-	Distance rib.Distance // 0: that of programs
-	Routes   []UserRoute  // their distances do not count
+	Distance rib.Distance // 0: the default of programs
+	Routes   []UserRoute  // their own distances are ignored
 }
 
-// SetProgram replaces the routes of a program, all or, if one is none, none, and returns when
-// routers have followed; at the latest when ctx ends, or after 10 s. One to whose next hop nothing
-// leads is used as soon as something does; those of routers that are not in a later topology wait
-// until they are in one again. They are kept in the store.
+// SetProgram replaces all routes of a program (none: removes them) and returns when the routers
+// have followed, when ctx ends, or after 10 s. A route whose next hop is not reachable yet is used
+// as soon as it is. Routes of routers that a later topology lacks wait until it has them again.
+// Routes are kept in the store.
 func (c *Controller) SetProgram(ctx context.Context, p ProgramRoutes) error {
 	if err := c.routes.changing.Acquire(ctx, 1); err != nil {
 		return err
@@ -37,22 +38,22 @@ func (c *Controller) SetProgram(ctx context.Context, p ProgramRoutes) error {
 	return c.putProgram(ctx, p)
 }
 
-// DropProgram takes all routes of a program back; ErrNoRoute: it has none.
+// DropProgram removes all routes of a program; ErrNoRoute: it has none.
 func (c *Controller) DropProgram(ctx context.Context, name string) error {
 	if err := c.routes.changing.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer c.routes.changing.Release(1)
 	c.routes.mu.Lock()
-	_, is := c.routes.programs[name]
+	_, ok := c.routes.programs[name]
 	c.routes.mu.Unlock()
-	if c.Routing == nil || !is {
+	if c.Routing == nil || !ok {
 		return ErrNoRoute
 	}
 	return c.putProgram(ctx, ProgramRoutes{Name: name})
 }
 
-// checkProgram says which of a program's routes is none of any router, or is there twice.
+// checkProgram reports a route of the program that no router can use, or that is listed twice.
 func (c *Controller) checkProgram(p ProgramRoutes) error {
 	type place struct {
 		router string
@@ -64,11 +65,11 @@ func (c *Controller) checkProgram(p ProgramRoutes) error {
 	for i, u := range p.Routes {
 		err := u.check()
 		at := place{u.Router, u.Prefix, cmp.Or(u.Metric, 1)}
-		if before, is := first[at]; is && err == nil {
+		if before, ok := first[at]; ok && err == nil {
 			err = fmt.Errorf("route %d is the same; one route has all its next hops", before)
 		}
 		first[at] = i + 1
-		if _, is := routers[u.Router]; !is {
+		if _, ok := routers[u.Router]; !ok {
 			_, err = c.router(u.Router)
 		}
 		if err != nil {
@@ -78,7 +79,7 @@ func (c *Controller) checkProgram(p ProgramRoutes) error {
 	return nil
 }
 
-// dpids are the datapath ids of routers, by name.
+// dpids returns the datapath ids of routers by name.
 func (c *Controller) dpids() map[string]uint64 {
 	out := map[string]uint64{}
 	for _, r := range c.Routers() {
@@ -87,7 +88,7 @@ func (c *Controller) dpids() map[string]uint64 {
 	return out
 }
 
-// putProgram keeps the routes of a program in place of those that it has had, and gives them to the
+// putProgram stores the routes of a program in place of its previous ones, and gives them to the
 // routers. changing must be held.
 func (c *Controller) putProgram(ctx context.Context, p ProgramRoutes) error {
 	if err := c.keepProgram(ctx, p); err != nil {
@@ -104,12 +105,12 @@ func (c *Controller) putProgram(ctx context.Context, p ProgramRoutes) error {
 	})
 }
 
-// giveProgram gives a program's routes to those of their routers that there are.
+// giveProgram gives a program's routes to those of their routers that exist.
 func (c *Controller) giveProgram(p ProgramRoutes) {
 	routers, routes := c.dpids(), map[uint64][]routing.StaticRoute{}
 	for _, u := range p.Routes {
-		dpid, is := routers[u.Router]
-		if !is {
+		dpid, ok := routers[u.Router]
+		if !ok {
 			continue
 		}
 		for _, x := range u.static() {
@@ -119,7 +120,7 @@ func (c *Controller) giveProgram(p ProgramRoutes) {
 	c.Routing.SetProgram(p.Name, p.Distance, routes)
 }
 
-// givePrograms gives the routes of all programs to the routers that there are now.
+// givePrograms gives the routes of all programs to the routers that exist now.
 func (c *Controller) givePrograms() {
 	if c.Routing == nil {
 		return

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	recordRest = time.Second // between two looks at what has changed
-	seenPeriod = time.Minute // between two looks at when hosts were seen
-	maxRecords = 50_000      // routes, or hosts, that are looked at in one go
+	recordRest = time.Second // between two writes of what has changed
+	seenPeriod = time.Minute // between two writes of when hosts were last seen
+	maxRecords = 50_000      // routes, or hosts, beyond which none are written
 )
 
 // recorder writes to the database what discovery and routing find out; monitor writes the rest.
@@ -27,7 +27,7 @@ type recorder struct {
 
 	routes atomic.Bool // have changed
 	told   bool        // that there are too many routes
-	all    bool        // links are in the database
+	all    bool        // links have been written once
 	names  map[uint64]string
 
 	mu    sync.Mutex
@@ -40,7 +40,8 @@ type linkPort struct {
 }
 
 func record(c *Controller) *recorder {
-	r := &recorder{c: c, db: c.Database, wake: make(chan struct{}, 1), stop: make(chan struct{}), names: map[uint64]string{}, ports: map[linkPort]bool{}}
+	r := &recorder{c: c, db: c.Database, wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		names: map[uint64]string{}, ports: map[linkPort]bool{}}
 	r.cancel = c.Watch(r.hear)
 	r.name()
 	r.done.Go(r.run)
@@ -53,7 +54,7 @@ func (r *recorder) close() {
 	r.done.Wait()
 }
 
-// name writes the names of nodes that are new.
+// name writes the names of new nodes.
 func (r *recorder) name() {
 	for dpid, name := range r.c.Map().Switches() {
 		if r.names[dpid] != name {
@@ -64,7 +65,7 @@ func (r *recorder) name() {
 	r.routes.Store(true)
 }
 
-// hear is called with locks of apps held: it only takes note.
+// hear takes note of an event. Apps hold locks when it is called, so it does nothing else.
 func (r *recorder) hear(e Event) {
 	switch x := e.What.(type) {
 	case discovery.HostChange:
@@ -140,7 +141,7 @@ func (r *recorder) write() {
 	}
 }
 
-// writeLinks writes all links, once: what a run before has left is no more.
+// writeLinks writes all links, once, replacing those that an earlier run left.
 func (r *recorder) writeLinks() {
 	var rows []database.Link
 	for _, l := range r.c.Discovery.Links() {
@@ -150,8 +151,8 @@ func (r *recorder) writeLinks() {
 	r.all = true
 }
 
-// writeRoutes writes the routes of all routers, unless there are too many: to compute those of ten
-// thousand routers takes longer than to forward by them.
+// writeRoutes writes the routes of all routers, unless there are too many: for ten thousand
+// routers, computing them takes longer than forwarding by them.
 func (r *recorder) writeRoutes() {
 	if n := r.c.Routing.Size(); n > maxRecords {
 		if !r.told {

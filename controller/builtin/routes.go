@@ -24,31 +24,32 @@ import (
 type UserRoute struct {
 	Router   string       `json:"router"`
 	Prefix   netip.Prefix `json:"prefix"`
-	Via      []netip.Addr `json:"via"` // none: what follows the route is dropped
+	Via      []netip.Addr `json:"via"` // none: packets that match are dropped
 	Distance rib.Distance `json:"distance,omitempty"`
 	Metric   uint32       `json:"metric,omitempty"`
 	Tag      uint32       `json:"tag,omitempty"`
 	Created  time.Time    `json:"created"`
 }
 
-// routes are the routers, and the routes of users and programs.
+// routes holds the routers, and the routes of users and programs.
 type routes struct {
-	changing *semaphore.Weighted // one change at a time; no lock, as one may take 10 s and who waits for it gives up
+	changing *semaphore.Weighted // one change at a time; not a mutex, because a change may take 10 s and whoever waits may give up
 
-	mu     sync.Mutex                // of what follows
-	sorted []routing.Router          // by name, with the routes that they are configured with
-	byDPID map[uint64]routing.Router // the same
+	mu     sync.Mutex                // guards what follows
+	sorted []routing.Router          // by name, with their configured routes
+	byDPID map[uint64]routing.Router // the same, by datapath id
 	added  []UserRoute               // by users
 
 	programs map[string]ProgramRoutes // by name
 
-	users store.Rows[routeRow]   // as they are kept
+	users store.Rows[routeRow]   // as stored
 	given store.Rows[programRow] // those of programs
 }
 
-// load takes the routes of users and programs from a store.
+// load reads the routes of users and programs from a store.
 func (r *routes) load(s store.Store) error {
-	r.users, r.given = store.Rows[routeRow]{Store: s, Prefix: "user/route/"}, store.Rows[programRow]{Store: s, Prefix: "program/"}
+	r.users, r.given = store.Rows[routeRow]{Store: s, Prefix: "user/route/"}, store.Rows[programRow]{Store: s,
+		Prefix: "program/"}
 	rows, err := r.users.All(context.Background())
 	if err != nil {
 		return err
@@ -63,7 +64,7 @@ func (r *routes) load(s store.Store) error {
 	return r.loadPrograms()
 }
 
-// configure takes the routers of a topology.
+// configure replaces the routers by those of a topology.
 func (r *routes) configure(t *topology.Topology) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +76,7 @@ func (r *routes) configure(t *topology.Topology) {
 	}
 }
 
-// added returns the routes of a router that users have added.
+// of returns the routes that users have added to a router.
 func (r *routes) of(router string) (out []topology.Route) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,7 +88,7 @@ func (r *routes) of(router string) (out []topology.Route) {
 	return out
 }
 
-// static is the route as a topology would have it: one for each next hop.
+// static returns the route as a topology has it: one entry for each next hop.
 func (u *UserRoute) static() (out []topology.Route) {
 	x := topology.Route{To: u.Prefix, Distance: u.Distance, Metric: u.Metric, Tag: u.Tag, Discard: len(u.Via) == 0}
 	if x.Discard {
@@ -99,14 +100,14 @@ func (u *UserRoute) static() (out []topology.Route) {
 	return out
 }
 
-// Routers returns the routers, with the static routes that they are configured with, by name.
+// Routers returns the routers by name, with their configured static routes.
 func (c *Controller) Routers() []routing.Router {
 	c.routes.mu.Lock()
 	defer c.routes.mu.Unlock()
 	return slices.Clone(c.routes.sorted)
 }
 
-// Router returns the router that a datapath is, if it is one.
+// Router returns the router with a datapath id, if there is one.
 func (c *Controller) Router(dpid uint64) (r routing.Router, is bool) {
 	c.routes.mu.Lock()
 	defer c.routes.mu.Unlock()
@@ -125,8 +126,8 @@ func (c *Controller) UserRoutes() []UserRoute {
 	return out
 }
 
-// SourceOf says where a route comes from, in the words of people: a protocol by its name, a program
-// with its name.
+// SourceOf returns where a route comes from, for display: the protocol's name, or that of a
+// program.
 func SourceOf(x *routing.Route) string {
 	switch x.Source {
 	case routing.Spoken:
@@ -137,12 +138,11 @@ func SourceOf(x *routing.Route) string {
 	return x.Source.String()
 }
 
-// ErrNoRoute is that a user has added no such route.
+// ErrNoRoute is returned where no such route has been added.
 var ErrNoRoute = errors.New("no such route was added")
 
-// AddRoute gives a router a static route in place of one that a user has added for the same prefix,
-// and returns when the router has it; at the latest when ctx ends, or after 10 s. It is kept in the
-// store.
+// AddRoute gives a router a static route, replacing one that a user has added for the same prefix.
+// It returns when the router has it, when ctx ends, or after 10 s. The route is kept in the store.
 func (c *Controller) AddRoute(ctx context.Context, u UserRoute) error {
 	if err := c.routes.changing.Acquire(ctx, 1); err != nil {
 		return err
@@ -164,8 +164,8 @@ func (c *Controller) AddRoute(ctx context.Context, u UserRoute) error {
 	})
 }
 
-// DeleteRoute takes back a route that a user has added, and returns as AddRoute does; ErrNoRoute:
-// none has.
+// DeleteRoute removes a route that a user has added, and returns as AddRoute does; ErrNoRoute:
+// there is none.
 func (c *Controller) DeleteRoute(ctx context.Context, name string, prefix netip.Prefix) error {
 	if err := c.routes.changing.Acquire(ctx, 1); err != nil {
 		return err
@@ -208,12 +208,13 @@ func (c *Controller) router(name string) (routing.Router, error) {
 	return routing.Router{}, NoSuch("router", name, names)
 }
 
-// NoRouting says that the controller has no app that routes.
+// NoRouting returns the error of a controller without the app routing.
 func (c *Controller) NoRouting() error {
 	return errors.New("this controller does not route: its apps are " + strings.Join(c.Apps, ", "))
 }
 
-// NoSuch says that there is no node, or whatever kind it is, of a name, and which there are.
+// NoSuch returns the error that there is no node (or other kind of thing) with a name, and lists
+// those that exist.
 func NoSuch(kind, name string, names []string) error {
 	hint := topology.DidYouMean(name, names)
 	switch {
@@ -226,7 +227,7 @@ func NoSuch(kind, name string, names []string) error {
 	return fmt.Errorf("there is no %s %q; %s", kind, name, hint)
 }
 
-// check says why it is no route of any router.
+// check reports why no router could have the route.
 func (u *UserRoute) check() error {
 	if !u.Prefix.IsValid() {
 		return errors.New("it has no prefix; write 10.9.0.0/16")
@@ -247,7 +248,7 @@ func (u *UserRoute) check() error {
 	return nil
 }
 
-// checkRoute says why a route could never be used.
+// checkRoute reports why the router could never use the route.
 func (c *Controller) checkRoute(r routing.Router, u UserRoute) error {
 	if err := u.check(); err != nil {
 		return err
@@ -273,14 +274,16 @@ func (c *Controller) checkRoute(r routing.Router, u UserRoute) error {
 	return nil
 }
 
-// leadsTo says whether a router has a route to an address that another one may lead to.
+// leadsTo reports whether a router has a route to an address, through which another route may
+// resolve.
 func (c *Controller) leadsTo(r routing.Router, to netip.Addr) bool {
 	x := c.Routing.Lookup(r.DPID, to)
 	return x != nil && x.Source != routing.Connected && x.Prefix.Bits() > 0 && len(x.Hops) > 0
 }
 
-// changeRoutes changes the routes of users, and waits until the router has followed.
-func (c *Controller) changeRoutes(ctx context.Context, router routing.Router, change func([]UserRoute) []UserRoute) error {
+// changeRoutes changes the users' routes, and waits until the router has followed.
+func (c *Controller) changeRoutes(ctx context.Context, router routing.Router,
+	change func([]UserRoute) []UserRoute) error {
 	return c.followed(ctx, func() bool {
 		c.routes.mu.Lock()
 		c.routes.added = change(c.routes.added)
@@ -289,7 +292,7 @@ func (c *Controller) changeRoutes(ctx context.Context, router routing.Router, ch
 	})
 }
 
-// followed makes a change, and if there is one waits until routers have followed.
+// followed applies a change and, if it changes anything, waits until the routers have followed.
 func (c *Controller) followed(ctx context.Context, change func() bool) error {
 	if !change() {
 		return nil

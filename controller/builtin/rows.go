@@ -10,8 +10,8 @@ import (
 	"trivet.dev/trivet/routing/rib"
 )
 
-// routeRow is a route as it is kept; the views user_routes and program_routes of the database show
-// it. Of a program's route, distance and creation are not kept.
+// routeRow is a route as stored; the database's views user_routes and program_routes show it. A
+// program's routes have neither distance nor creation time.
 type routeRow struct {
 	Router   string   `json:"router"`
 	Prefix   string   `json:"prefix"`
@@ -22,18 +22,19 @@ type routeRow struct {
 	Created  float64  `json:"created"` // seconds since 1970, UTC
 }
 
-// programRow is the routes of a program as they are kept.
+// programRow is a program's routes as stored.
 type programRow struct {
 	Program  string     `json:"program"`
 	Distance uint8      `json:"distance"`
 	Routes   []routeRow `json:"routes"`
 }
 
-// key is that of a user's route.
+// key is the key under which a user's route is stored.
 func (u UserRoute) key() string { return u.Router + "/" + u.Prefix.String() }
 
 func rowOf(u UserRoute) routeRow {
-	r := routeRow{Router: u.Router, Prefix: u.Prefix.String(), NextHops: []string{}, Distance: uint8(u.Distance), Metric: u.Metric, Tag: u.Tag}
+	r := routeRow{Router: u.Router, Prefix: u.Prefix.String(), NextHops: []string{}, Distance: uint8(u.Distance),
+		Metric: u.Metric, Tag: u.Tag}
 	if !u.Created.IsZero() {
 		r.Created = float64(u.Created.UnixMicro()) / 1e6
 	}
@@ -44,19 +45,21 @@ func rowOf(u UserRoute) routeRow {
 }
 
 func (r routeRow) route() (u UserRoute, err error) {
-	u = UserRoute{Router: r.Router, Distance: rib.Distance(r.Distance), Metric: r.Metric, Tag: r.Tag, Created: time.UnixMicro(int64(r.Created * 1e6))}
+	u = UserRoute{Router: r.Router, Distance: rib.Distance(r.Distance), Metric: r.Metric, Tag: r.Tag,
+		Created: time.UnixMicro(int64(r.Created * 1e6))}
 	u.Prefix, err = netip.ParsePrefix(r.Prefix)
 	for _, text := range r.NextHops {
 		via, bad := netip.ParseAddr(text)
 		u.Via, err = append(u.Via, via), errors.Join(err, bad)
 	}
 	if err != nil {
-		err = fmt.Errorf("the route of %s to %s that is kept: %w", r.Router, r.Prefix, err)
+		err = fmt.Errorf("stored route of %s to %s: %w", r.Router, r.Prefix, err)
 	}
 	return u, err
 }
 
-// keepProgram keeps a program's routes in place of those that it has had; none: it is forgotten.
+// keepProgram stores a program's routes in place of its previous ones; if there are none, it
+// deletes the entry.
 func (c *Controller) keepProgram(ctx context.Context, p ProgramRoutes) error {
 	if len(p.Routes) == 0 {
 		return c.routes.given.Delete(ctx, p.Name)
@@ -84,7 +87,7 @@ func (r programRow) program() (ProgramRoutes, error) {
 	return p, nil
 }
 
-// loadPrograms takes the routes of programs from the store.
+// loadPrograms reads the programs' routes from the store.
 func (r *routes) loadPrograms() error {
 	rows, err := r.given.All(context.Background())
 	if err != nil {

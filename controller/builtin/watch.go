@@ -9,15 +9,14 @@ import (
 	"trivet.dev/trivet/controller/routing"
 )
 
-// Event is something that has happened in the network: a SwitchChange, discovery.LinkChange,
-// discovery.HostChange, routing.Rerouted, ospf.NeighborChange, ospf.Run, ospf.Restart or
-// cluster.Change.
+// Event is a change in the network: a SwitchChange, discovery.LinkChange, discovery.HostChange,
+// routing.Rerouted, ospf.NeighborChange, ospf.Run, ospf.Restart or cluster.Change.
 type Event struct {
 	Time time.Time
 	What any
 }
 
-// SwitchChange is a switch that has come or gone.
+// SwitchChange is a switch that has connected or disconnected.
 type SwitchChange struct {
 	Switch uint64
 	Up     bool
@@ -39,8 +38,8 @@ func (c *Controller) Watch(f func(Event)) (cancel func()) {
 
 type watcher struct{ f func(Event) }
 
-// hub is an app that hears of all and tells those who watch. It is the last of all: a switch is up
-// when the others have seen to it.
+// hub is an app that passes all events to watchers. It is the last in the order: a switch is up
+// when the other apps have handled it.
 type hub struct {
 	controller.Base
 	mu       sync.Mutex
@@ -62,7 +61,7 @@ func (h *hub) follow(c *Controller) {
 func (h *hub) tell(what any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e := Event{time.Now(), what} // what is told later is not earlier
+	e := Event{time.Now(), what} // taken under the lock, so that times never decrease
 	for w := range h.watchers {
 		w.f(e)
 	}

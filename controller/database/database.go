@@ -15,19 +15,19 @@ import (
 	_ "modernc.org/sqlite" // the driver
 )
 
-// Options of a database. What is zero has its default.
+// Options of a database. Zero values mean the default.
 type Options struct {
 	Log *slog.Logger // default: slog.Default()
 
-	// Retention is for how long rows of the time series are kept; default 24 hours.
+	// Retention is how long rows of the time series are kept; default 24 hours.
 	Retention time.Duration
 
-	// MaxRows is how many rows each time series may have; default 2,000,000, which of
-	// port_load take 240 MB. The oldest go first.
+	// MaxRows limits each time series; default 2,000,000, which for port_load take 240 MB. The
+	// oldest rows are deleted first.
 	MaxRows int
 
-	// QueueRows is how many rows may wait to be written, of the time series and of all else
-	// each; default 100,000.
+	// QueueRows limits the rows waiting to be written, separately for time series and for
+	// everything else; default 100,000.
 	QueueRows int
 }
 
@@ -47,25 +47,25 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// DB is an open database. Its methods may be called at the same time.
+// DB is an open database. It is safe for concurrent use.
 type DB struct {
-	left int // how often a switch has come or gone; of the writer
+	left int // switches that have connected or disconnected; used by the writer only
 
 	path  string
 	o     Options
-	aside string // where the file that was there has gone; empty: it has not
+	aside string // new name of the file that could not be used; empty: it could
 	lock  *os.File
 	read  *sql.DB
 	store fileStore
-	w     *writer // the writing goroutine's
+	w     *writer // used by the writing goroutine only
 
 	report reporter
 
-	urgent chan request       // what somebody waits for
-	flush  chan chan struct{} // asks for all that waits to be written
-	wake   chan struct{}      // enough rows wait
+	urgent chan request       // requests that someone waits for
+	flush  chan chan struct{} // asks for everything queued to be written
+	wake   chan struct{}      // enough rows are queued
 	stop   chan struct{}      // closed by Close
-	done   chan struct{}      // closed when all is written
+	done   chan struct{}      // closed when everything is written
 
 	mu     sync.Mutex
 	queue  queue
@@ -73,13 +73,13 @@ type DB struct {
 	closed bool
 }
 
-// ErrClosed is that the database has been closed.
+// ErrClosed is returned after Close.
 var ErrClosed = errors.New("the database is closed")
 
-// Open opens the file, and makes it if it is not there, readable by its owner only. A file
-// that is damaged or of a later Trivet is renamed, a new one begun, and the log says so
-// (also SetAside). It is an error when another process has it open to write, when it is of
-// another program, or when the file system refuses.
+// Open opens or creates the file, readable by its owner only. A file that is damaged, or of a later
+// Trivet, is renamed and a new one begun, which is logged (see SetAside). Open fails if another
+// process has the file open for writing, if it belongs to another program, or on errors of the file
+// system.
 func Open(path string, o Options) (*DB, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -99,7 +99,7 @@ func Open(path string, o Options) (*DB, error) {
 	return d, nil
 }
 
-// openFiles opens the file, or a new one in its place.
+// openFiles opens the file, or a new one in its place if it cannot be used.
 func (d *DB) openFiles() (err error) {
 	d.w, err = newWriter(d.path)
 	var unusable *unusableError
@@ -127,13 +127,14 @@ func (d *DB) openFiles() (err error) {
 	return nil
 }
 
-// Path is the file's.
+// Path returns the file's path.
 func (d *DB) Path() string { return d.path }
 
-// SetAside is where the file went that Open found and could not use; empty: there was none.
+// SetAside returns the name under which Open has kept a file that it could not use; empty: there
+// was none.
 func (d *DB) SetAside() string { return d.aside }
 
-// Close writes what waits and closes the file.
+// Close writes what is queued and closes the file.
 func (d *DB) Close() error {
 	d.mu.Lock()
 	if d.closed {
@@ -142,13 +143,13 @@ func (d *DB) Close() error {
 	}
 	d.closed = true
 	d.mu.Unlock()
-	_ = d.store.Memory.Close() // what it is writing is written yet
+	_ = d.store.Memory.Close() // what it has accepted is written before the file is closed
 	close(d.stop)
 	<-d.done
 	return errors.Join(d.read.Close(), d.w.close(), d.lock.Close())
 }
 
-// source is how the driver is told which file, and how each connection begins.
+// source returns the driver's data source name, with the settings of each connection.
 func source(path string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(2000)"
 }
@@ -186,8 +187,8 @@ func newWriter(path string) (w *writer, err error) {
 	return w, w.prepare()
 }
 
-// prepare checks the file and makes the connection ready. What it must not find
-// is a reason to begin anew only when it is the file's.
+// prepare checks the file and sets up the connection. Only faults of the file itself are
+// unusableErrors.
 func (w *writer) prepare() error {
 	if err := w.check(); err != nil {
 		return unusable(err)
@@ -222,13 +223,13 @@ func (w *writer) close() error {
 	return errors.Join(err, w.db.Close())
 }
 
-// do runs a statement, which is prepared once. After an error it does nothing until the
-// transaction ends, which then is undone.
+// do runs a statement, which is prepared once. After an error it does nothing until the transaction
+// ends, which is then rolled back.
 func (w *writer) do(query string, args ...any) {
 	w.changed(query, args...)
 }
 
-// changed is do, and returns how many rows it was.
+// changed is do, and returns the number of rows affected.
 func (w *writer) changed(query string, args ...any) (rows int64) {
 	s := w.statement(query)
 	if s == nil {
@@ -249,7 +250,7 @@ func (w *writer) values(query string, args []any, to ...any) {
 	}
 }
 
-// fail ends the transaction's work, unless it has ended already.
+// fail records the transaction's first error.
 func (w *writer) fail(err error) {
 	if w.err == nil {
 		w.err = err

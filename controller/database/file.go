@@ -24,8 +24,8 @@ const applicationID = 0x74727674
 //go:embed schema/*.sql
 var schema embed.FS
 
-// migrations are the scripts that make a file of version n one of version n+1. The
-// version of a file is how many it has seen (PRAGMA user_version).
+// migrations returns the scripts, the n-th of which upgrades a file from version n to n+1. PRAGMA
+// user_version counts the scripts applied.
 func migrations() []string {
 	names, err := fs.Glob(schema, "schema/*.sql")
 	if err != nil {
@@ -44,7 +44,7 @@ func migrations() []string {
 	return scripts
 }
 
-// migrate runs the scripts that the file has not seen, all or none.
+// migrate applies the missing scripts, all or none.
 func (w *writer) migrate(scripts []string) error {
 	version, err := w.pragma("user_version")
 	if err != nil {
@@ -52,13 +52,14 @@ func (w *writer) migrate(scripts []string) error {
 	}
 	if version > len(scripts) {
 		return &unusableError{suffix: "newer",
-			problem: fmt.Errorf("it has version %d, of a later Trivet; this one knows versions up to %d", version, len(scripts))}
+			problem: fmt.Errorf("its version %d is of a later Trivet; this one supports versions up to %d", version, len(scripts))}
 	}
 	if version == len(scripts) {
 		return nil
 	}
 	return w.transaction(func(w *writer) {
-		for i, script := range append(slices.Clone(scripts[version:]), fmt.Sprintf("PRAGMA user_version = %d; PRAGMA application_id = %d", len(scripts), applicationID)) {
+		for i, script := range append(slices.Clone(scripts[version:]),
+			fmt.Sprintf("PRAGMA user_version = %d; PRAGMA application_id = %d", len(scripts), applicationID)) {
 			if _, err := w.conn.ExecContext(context.Background(), script); err != nil {
 				w.fail(fmt.Errorf("upgrade it from version %d to %d, step %d: %w", version, len(scripts), i+1, err))
 				return
@@ -67,7 +68,7 @@ func (w *writer) migrate(scripts []string) error {
 	})
 }
 
-// check finds damage, and files that are of somebody else.
+// check finds damaged files, and files of other programs.
 func (w *writer) check() error {
 	var damage string
 	if err := w.conn.QueryRowContext(context.Background(), "PRAGMA quick_check(1)").Scan(&damage); err != nil {
@@ -81,11 +82,12 @@ func (w *writer) check() error {
 		return err
 	}
 	var tables int
-	if err := w.conn.QueryRowContext(context.Background(), "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
+	if err := w.conn.QueryRowContext(context.Background(),
+		"SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
 		return err
 	}
 	if id != applicationID && tables > 0 {
-		return errors.New("it is a database of another program; name another file")
+		return errors.New("it belongs to another program; choose another file")
 	}
 	return nil
 }
@@ -95,16 +97,16 @@ func (w *writer) pragma(name string) (value int, err error) {
 	return value, err
 }
 
-// unusableError is that a file cannot be used, and is none of the user's doing.
+// unusableError means that the file cannot be used, through no fault of the user.
 type unusableError struct {
-	suffix  string // of the name under which it is kept
+	suffix  string // of the name to which the file is renamed
 	problem error
 }
 
 func (e *unusableError) Error() string { return e.problem.Error() }
 func (e *unusableError) Unwrap() error { return e.problem }
 
-// unusable makes an unusableError of an error by which SQLite says that the file is damaged.
+// unusable wraps SQLite's errors that mean a damaged file in an unusableError.
 func unusable(err error) error {
 	if code := codeOf(err); code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB {
 		return &unusableError{suffix: "corrupt", problem: err}
@@ -112,7 +114,7 @@ func unusable(err error) error {
 	return err
 }
 
-// codeOf is SQLite's primary result code of an error; 0: it is none of SQLite's.
+// codeOf returns SQLite's primary result code; 0: the error is not SQLite's.
 func codeOf(err error) int {
 	var e *sqlite.Error
 	if errors.As(err, &e) {
@@ -121,7 +123,7 @@ func codeOf(err error) int {
 	return sqlite3.SQLITE_OK
 }
 
-// setAside renames a database with what belongs to it, and returns its new name.
+// setAside renames a database and its side files, and returns the new name.
 func setAside(path, suffix string) (aside string, err error) {
 	aside = path + "." + suffix + "-" + time.Now().UTC().Format("20060102T150405Z")
 	for i, base := 2, aside; ; i++ {
@@ -141,8 +143,8 @@ func setAside(path, suffix string) (aside string, err error) {
 	return aside, nil
 }
 
-// lockFile keeps other controllers away, not readers. The lock is on a file beside it,
-// because SQLite's own locks end when any descriptor of the database is closed.
+// lockFile excludes other controllers, but not readers. The lock is on a separate file, because
+// SQLite's own locks end when any descriptor of the database is closed.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path+"-lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -150,7 +152,7 @@ func lockFile(path string) (*os.File, error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("database %s: another controller uses it; name another file: %w", path, err)
+		return nil, fmt.Errorf("database %s: another controller uses it; choose another file: %w", path, err)
 	}
 	return f, nil
 }

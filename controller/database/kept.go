@@ -6,8 +6,7 @@ import (
 	"trivet.dev/trivet/controller/store"
 )
 
-// Store is what the file keeps for the apps (table kept). It ends with the database, and not
-// before.
+// Store returns the apps' store in the file (table kept). It is closed with the database.
 func (d *DB) Store() store.Store { return d.store }
 
 // fileStore is a store that is closed with its database.
@@ -15,7 +14,7 @@ type fileStore struct{ *store.Memory }
 
 func (fileStore) Close() error { return nil }
 
-// openStore reads what is kept.
+// openStore reads the stored entries.
 func (d *DB) openStore() error {
 	entries, err := query(d, func(scan func(...any) error) (e store.Entry, err error) {
 		err = scan(&e.Key, &e.Value, &e.Revision)
@@ -28,7 +27,7 @@ func (d *DB) openStore() error {
 	return err
 }
 
-// keep writes what has changed, and returns when it is on the disk.
+// keep writes changed entries, and returns when they are on the disk.
 func (d *DB) keep(entries []store.Entry) error {
 	err := d.now(func(w *writer) {
 		for _, e := range entries {

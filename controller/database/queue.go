@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	batchRows   = 1000        // that are written together, and that wait at most without waking the writer
+	batchRows   = 1000        // written together, and that may wait without waking the writer
 	batchTime   = time.Second // that a row waits at most
 	reportEvery = 10 * time.Second
 )
 
-// Stats says what has become of rows since Open.
+// Stats counts the rows since Open.
 type Stats struct {
 	Written uint64 // rows
 	Dropped uint64 // rows that found the queue full, or came after Close
-	Failed  uint64 // rows that SQLite did not take
-	Queued  int    // rows that wait
+	Failed  uint64 // rows rejected by SQLite
+	Queued  int    // rows waiting
 }
 
-// Stats returns the numbers of now.
+// Stats returns the current numbers.
 func (d *DB) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -30,19 +30,20 @@ func (d *DB) Stats() Stats {
 	return s
 }
 
-// op is something to write.
+// op is a write.
 type op struct {
 	rows  int
 	write func(*writer)
 }
 
-// request is an op that somebody waits for.
+// request is a write that someone waits for.
 type request struct {
 	write  func(*writer)
 	answer chan error
 }
 
-// queue is what waits. Of state, the latest of each key waits, at the place of the first.
+// queue holds the waiting writes. Of state, only the latest per key waits, in the position of the
+// first.
 type queue struct {
 	keys       []string
 	state      map[string]op
@@ -51,7 +52,7 @@ type queue struct {
 	seriesRows int
 }
 
-// put replaces what waits for the key. It returns whether there is room.
+// put replaces the write waiting for the key, and reports whether there was room.
 func (q *queue) put(key string, o op, limit int) bool {
 	old, waits := q.state[key]
 	if q.stateRows-old.rows+o.rows > limit {
@@ -68,7 +69,7 @@ func (q *queue) put(key string, o op, limit int) bool {
 	return true
 }
 
-// add appends. It returns whether there is room.
+// add appends a write, and reports whether there was room.
 func (q *queue) add(o op, limit int) bool {
 	if q.seriesRows+o.rows > limit {
 		return false
@@ -78,7 +79,7 @@ func (q *queue) add(o op, limit int) bool {
 	return true
 }
 
-// take removes and returns what shall be written together: a batch of state and one of the series.
+// take removes and returns the next batch: of state and of the series.
 func (q *queue) take() (ops []op) {
 	rows := 0
 	for len(q.keys) > 0 && rows < batchRows {
@@ -92,7 +93,7 @@ func (q *queue) take() (ops []op) {
 	rows = 0
 	for len(q.series) > 0 && rows < batchRows {
 		o := q.series[0]
-		q.series[0] = op{} // let go of its rows
+		q.series[0] = op{} // release its rows
 		q.series = q.series[1:]
 		q.seriesRows -= o.rows
 		rows += o.rows
@@ -101,7 +102,7 @@ func (q *queue) take() (ops []op) {
 	return ops
 }
 
-// enqueue lets something wait to be written: state by its key, series without one.
+// enqueue queues a write: of state by its key, of series without one.
 func (d *DB) enqueue(key string, rows int, write func(*writer)) {
 	o := op{max(rows, 1), write}
 	d.mu.Lock()
@@ -126,7 +127,7 @@ func (d *DB) enqueue(key string, rows int, write func(*writer)) {
 	}
 }
 
-// now writes something before all that waits, and returns when it is on the disk.
+// now writes before everything queued, and returns when the write is on the disk.
 func (d *DB) now(write func(*writer)) error {
 	r := request{write, make(chan error, 1)}
 	select {
@@ -137,7 +138,7 @@ func (d *DB) now(write func(*writer)) error {
 	}
 }
 
-// Flush returns when all that was given before is written.
+// Flush returns when everything queued before the call is written.
 func (d *DB) Flush() {
 	done := make(chan struct{})
 	select {
@@ -174,7 +175,7 @@ func (d *DB) run() {
 	}
 }
 
-// drain writes what waits, batch by batch; who waits for an answer comes in between.
+// drain writes what is queued, batch by batch, serving requests in between.
 func (d *DB) drain() {
 	for {
 		d.mu.Lock()
@@ -188,8 +189,8 @@ func (d *DB) drain() {
 	}
 }
 
-// writeBatch writes ops together. While another process writes, it waits; rows that
-// find the queue full meanwhile are counted there.
+// writeBatch writes ops together. While another process holds the database it waits; rows that find
+// the queue full meanwhile are counted as dropped.
 func (d *DB) writeBatch(ops []op) {
 	rows := 0
 	for _, o := range ops {
@@ -223,7 +224,7 @@ func (d *DB) tryBatch(ops []op) error {
 	})
 }
 
-// answerOne serves somebody who waits, if there is one.
+// answerOne serves one request, if there is any.
 func (d *DB) answerOne() {
 	select {
 	case u := <-d.urgent:
@@ -241,7 +242,7 @@ func (d *DB) closing() bool {
 	}
 }
 
-// explain adds what is to be done.
+// explain adds a remedy to an error.
 func explain(err error) error {
 	switch codeOf(err) {
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
@@ -252,7 +253,7 @@ func explain(err error) error {
 	return err
 }
 
-// reporter tells the log about rows that are lost, now and then. It is the writing goroutine's.
+// reporter logs lost rows, at intervals. Only the writing goroutine uses it.
 type reporter struct {
 	db      *DB
 	problem error // of the last batch that failed
@@ -260,7 +261,7 @@ type reporter struct {
 	last    time.Time
 }
 
-// tell does so when the last time is long enough ago; at the zero time: in any case.
+// tell logs if the last time is long enough ago; with the zero time, always.
 func (r *reporter) tell(now time.Time) {
 	if !now.IsZero() && now.Sub(r.last) < reportEvery {
 		return

@@ -9,11 +9,11 @@ import (
 // in the file it is NULL.
 const NoCounter = math.MaxUint64
 
-// Load is a row of port_load: the counters of a port at a time, and the rates since the
-// one before.
+// Load is a row of port_load: the counters of a port at a time, and the rates since the previous
+// row.
 type Load struct {
 	Time     time.Time
-	Interval time.Duration // of the rates, until Time; 0: there are none
+	Interval time.Duration // of the rates, ending at Time; 0: there are none
 	Switch   uint64
 	Port     uint32
 
@@ -23,19 +23,19 @@ type Load struct {
 	RxErrors, TxErrors   uint64
 
 	RxRate, TxRate float64 // bit/s
-	Utilisation    float64 // of the busier direction, 1 is all of the capacity; NaN: the capacity is not known
+	Utilisation    float64 // of the busier direction, 1 is all of the capacity; NaN: the capacity is unknown
 }
 
-// PacketsIn is a row of packets_in: what came from a switch to the controller.
+// PacketsIn is a row of packets_in: packets from a switch to the controller.
 type PacketsIn struct {
 	Time             time.Time
-	Interval         time.Duration // until Time, in which the packets came
+	Interval         time.Duration // ending at Time, in which the packets arrived
 	Switch           uint64
 	Family, Protocol string
 	Packets, Bytes   uint64
 }
 
-// AddLoads lets rows wait to be written. They must not be changed any more.
+// AddLoads queues rows. They must not be changed afterwards.
 func (d *DB) AddLoads(rows []Load) {
 	add(d, rows, func(w *writer, l *Load) {
 		var rx, tx, utilisation any
@@ -49,7 +49,7 @@ func (d *DB) AddLoads(rows []Load) {
 	})
 }
 
-// AddPackets lets rows wait to be written. They must not be changed any more.
+// AddPackets queues rows. They must not be changed afterwards.
 func (d *DB) AddPackets(rows []PacketsIn) {
 	add(d, rows, func(w *writer, p *PacketsIn) {
 		w.do("INSERT INTO packets_in VALUES (?,?,?,?,?,?,?)", seconds(p.Time), p.Interval.Seconds(),
@@ -57,7 +57,7 @@ func (d *DB) AddPackets(rows []PacketsIn) {
 	})
 }
 
-// add lets rows of a time series wait, in portions that fit a batch.
+// add queues rows of a time series, in portions that fit a batch.
 func add[R any](d *DB, rows []R, insert func(*writer, *R)) {
 	for len(rows) > 0 {
 		part := rows[:min(len(rows), batchRows)]
@@ -70,9 +70,9 @@ func add[R any](d *DB, rows []R, insert func(*writer, *R)) {
 	}
 }
 
-// trim deletes at most n of the oldest rows of each time series: those that are too old,
-// and those that are too many. It is called after each batch for more rows than
-// that has written, so the series shrink in small steps. A failure is the next batch's too.
+// trim deletes up to n of the oldest rows of each time series that exceed its age or size. After
+// each batch it is called for more rows than were written, so that the series shrink in small
+// steps. An error is reported by the next batch, which has it, too.
 func (d *DB) trim(n int) {
 	before := seconds(time.Now().Add(-d.o.Retention))
 	_ = d.w.transaction(func(w *writer) {
@@ -82,13 +82,15 @@ func (d *DB) trim(n int) {
 	})
 }
 
-// trim uses that rows are only ever added with a rowid above all, and deleted from below:
-// so the rowids say how many rows there are, without counting.
+// trim relies on rows being added only above the highest rowid and deleted only from below: the
+// rowids give the number of rows without counting.
 func (w *writer) trim(table string, n, most int, before float64) {
 	var first, last int64
-	w.values("SELECT coalesce((SELECT min(rowid) FROM "+table+"), 0), coalesce((SELECT max(rowid) FROM "+table+"), -1)", nil, &first, &last)
+	w.values("SELECT coalesce((SELECT min(rowid) FROM "+table+"), 0), coalesce((SELECT max(rowid) FROM "+table+"), -1)",
+		nil, &first, &last)
 	if last >= first {
-		w.do("DELETE FROM "+table+" WHERE rowid < ? AND (rowid <= ? OR time < ?)", first+int64(n), last-int64(most), before)
+		w.do("DELETE FROM "+table+" WHERE rowid < ? AND (rowid <= ? OR time < ?)", first+int64(n), last-int64(most),
+			before)
 	}
 }
 
@@ -98,17 +100,21 @@ func (d *DB) Loads(dpid uint64, port uint32, from, to time.Time, limit int) ([]L
 		var at, interval float64
 		var c [8]*int64
 		var rx, tx, utilisation *float64
-		if err := scan(&at, &interval, &c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &c[6], &c[7], &rx, &tx, &utilisation); err != nil {
+		if err := scan(&at, &interval, &c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &c[6], &c[7], &rx, &tx,
+			&utilisation); err != nil {
 			return l, err
 		}
-		l = Load{Time: timeOf(at), Interval: time.Duration(interval * 1e9), Switch: dpid, Port: port, Utilisation: math.NaN()}
-		for i, to := range []*uint64{&l.RxPackets, &l.TxPackets, &l.RxBytes, &l.TxBytes, &l.RxDropped, &l.TxDropped, &l.RxErrors, &l.TxErrors} {
+		l = Load{Time: timeOf(at), Interval: time.Duration(interval * 1e9), Switch: dpid, Port: port,
+			Utilisation: math.NaN()}
+		for i, to := range []*uint64{&l.RxPackets, &l.TxPackets, &l.RxBytes, &l.TxBytes, &l.RxDropped, &l.TxDropped,
+			&l.RxErrors, &l.TxErrors} {
 			*to = NoCounter
 			if c[i] != nil {
 				*to = uint64(*c[i])
 			}
 		}
-		for _, v := range []struct{ from, to *float64 }{{rx, &l.RxRate}, {tx, &l.TxRate}, {utilisation, &l.Utilisation}} {
+		for _, v := range []struct{ from, to *float64 }{{rx, &l.RxRate}, {tx, &l.TxRate},
+			{utilisation, &l.Utilisation}} {
 			if v.from != nil {
 				*v.to = *v.from
 			}

@@ -9,11 +9,11 @@ import (
 // Switch is a row of switches.
 type Switch struct {
 	DPID    uint64
-	Name    string // of the node, see NameSwitch; to PutSwitch: passed over
+	Name    string // of the node, see NameSwitch; PutSwitch ignores it
 	Tables  int
 	Buffers uint32
 	Up      bool
-	Since   time.Time // it came or went
+	Since   time.Time // it connected or disconnected
 }
 
 // Port is a row of ports.
@@ -22,15 +22,15 @@ type Port struct {
 	Name   string
 	MAC    string
 	Up     bool
-	Speed  uint64 // bit/s; 0: the switch does not say
+	Speed  uint64 // bit/s; 0: the switch does not report it
 }
 
 // Link is a row of links: one direction of a link.
 type Link struct {
 	From, To         uint64 // datapath ids
 	FromPort, ToPort uint32
-	Up               bool      // to ReplaceLinks: passed over
-	Since            time.Time // it came or went; to ReplaceLinks: passed over
+	Up               bool      // ignored by ReplaceLinks
+	Since            time.Time // it came up or went down; ignored by ReplaceLinks
 }
 
 // Host is a row of hosts.
@@ -58,7 +58,7 @@ type Flow struct {
 type Group struct {
 	ID             uint32
 	Type           string
-	Buckets        []string // the actions of each
+	Buckets        []string // the actions of each bucket
 	Packets, Bytes uint64   // or NoCounter
 	Duration       time.Duration
 }
@@ -71,7 +71,7 @@ type Route struct {
 	Source   string
 }
 
-// PutSwitch takes note of a switch that is there, or has gone.
+// PutSwitch records that a switch has connected or disconnected.
 func (d *DB) PutSwitch(s Switch) {
 	d.enqueue("switch "+dpidText(s.DPID), 1, func(w *writer) {
 		w.do(`INSERT INTO switches (switch, tables, buffers, up, since) VALUES (?,?,?,?,?) ON CONFLICT DO UPDATE
@@ -83,12 +83,11 @@ func (d *DB) PutSwitch(s Switch) {
 	})
 }
 
-// maxAway is about how many switches without a name are remembered that are not connected: whoever
-// connects with ever new datapath ids fills no disk.
+// maxAway is roughly how many disconnected switches without a name are remembered, so that
+// connections with ever new datapath ids cannot fill the disk.
 const maxAway = 1000
 
-// forget deletes what is known of switches without a name that have been away longest, above
-// maxAway.
+// forget deletes the switches without a name that have been disconnected longest, beyond maxAway.
 func (w *writer) forget() {
 	const away = "FROM switches WHERE up = 0 AND name = '' ORDER BY since DESC LIMIT -1 OFFSET ?"
 	for _, table := range []string{"ports", "flows", "groups"} {
@@ -98,21 +97,23 @@ func (w *writer) forget() {
 	w.do("DELETE FROM switches WHERE switch IN (SELECT switch "+away+")", maxAway)
 }
 
-// NameSwitch takes note of the name of a switch's node.
+// NameSwitch records the name of a switch's node.
 func (d *DB) NameSwitch(dpid uint64, name string) {
 	d.enqueue("name "+dpidText(dpid), 1, func(w *writer) {
-		w.do("INSERT INTO switches (switch, name) VALUES (?,?) ON CONFLICT DO UPDATE SET name = excluded.name", dpidText(dpid), name)
+		w.do("INSERT INTO switches (switch, name) VALUES (?,?) ON CONFLICT DO UPDATE SET name = excluded.name",
+			dpidText(dpid), name)
 	})
 }
 
-// CountFlows takes note of how many flow entries a switch has.
+// CountFlows records the number of a switch's flow entries.
 func (d *DB) CountFlows(dpid uint64, flows int) {
 	d.enqueue("count "+dpidText(dpid), 1, func(w *writer) {
-		w.do("INSERT INTO switches (switch, flows) VALUES (?,?) ON CONFLICT DO UPDATE SET flows = excluded.flows", dpidText(dpid), flows)
+		w.do("INSERT INTO switches (switch, flows) VALUES (?,?) ON CONFLICT DO UPDATE SET flows = excluded.flows",
+			dpidText(dpid), flows)
 	})
 }
 
-// ReplacePorts makes these the ports of a switch.
+// ReplacePorts replaces the ports of a switch.
 func (d *DB) ReplacePorts(dpid uint64, ports []Port) {
 	d.enqueue("ports "+dpidText(dpid), len(ports), func(w *writer) {
 		w.do("DELETE FROM ports WHERE switch = ?", dpidText(dpid))
@@ -123,8 +124,8 @@ func (d *DB) ReplacePorts(dpid uint64, ports []Port) {
 	})
 }
 
-// ReplaceLinks makes these the links that are up. Others are remembered as down, until
-// their port has another link.
+// ReplaceLinks replaces the links that are up. Others are remembered as down, until their port has
+// another link.
 func (d *DB) ReplaceLinks(links []Link) {
 	now := seconds(time.Now())
 	d.enqueue("links", len(links), func(w *writer) {
@@ -142,22 +143,24 @@ func (w *writer) putLink(l Link, now float64) {
 		dpidText(l.From), int64(l.FromPort), dpidText(l.To), int64(l.ToPort), now)
 }
 
-// SetLink makes this the link from a port, or with To 0 says that it has none any more.
+// SetLink replaces the link from a port; To 0: the port has none any more.
 func (d *DB) SetLink(l Link) {
 	now := seconds(time.Now())
 	d.enqueue(fmt.Sprintf("link %x %d", l.From, l.FromPort), 1, func(w *writer) {
 		if l.To == 0 {
-			w.do("UPDATE links SET up = 0, since = ? WHERE from_switch = ? AND from_port = ? AND up = 1", now, dpidText(l.From), int64(l.FromPort))
+			w.do("UPDATE links SET up = 0, since = ? WHERE from_switch = ? AND from_port = ? AND up = 1", now,
+				dpidText(l.From), int64(l.FromPort))
 			return
 		}
 		w.putLink(l, now)
 	})
 }
 
-// PutHost takes note of where a host is. DeleteHost forgets it.
+// PutHost records a host and its location.
 func (d *DB) PutHost(h Host) {
 	d.enqueue("host "+h.MAC, 1, func(w *writer) {
-		w.do("INSERT OR REPLACE INTO hosts VALUES (?,?,?,?,?)", h.MAC, list(h.Addresses), dpidText(h.Switch), int64(h.Port), seconds(h.LastSeen))
+		w.do("INSERT OR REPLACE INTO hosts VALUES (?,?,?,?,?)", h.MAC, list(h.Addresses), dpidText(h.Switch),
+			int64(h.Port), seconds(h.LastSeen))
 	})
 }
 
@@ -166,7 +169,7 @@ func (d *DB) DeleteHost(mac string) {
 	d.enqueue("host "+mac, 1, func(w *writer) { w.do("DELETE FROM hosts WHERE mac = ?", mac) })
 }
 
-// ReplaceFlows makes these the flow entries of a switch, as they were at a time.
+// ReplaceFlows replaces the flow entries of a switch, as of a time.
 func (d *DB) ReplaceFlows(dpid uint64, at time.Time, flows []Flow) {
 	d.enqueue("flows "+dpidText(dpid), len(flows), func(w *writer) {
 		w.do("DELETE FROM flows WHERE switch = ?", dpidText(dpid))
@@ -179,7 +182,7 @@ func (d *DB) ReplaceFlows(dpid uint64, at time.Time, flows []Flow) {
 	})
 }
 
-// ReplaceGroups makes these the groups of a switch, as they were at a time.
+// ReplaceGroups replaces the groups of a switch, as of a time.
 func (d *DB) ReplaceGroups(dpid uint64, at time.Time, groups []Group) {
 	d.enqueue("groups "+dpidText(dpid), len(groups), func(w *writer) {
 		w.do("DELETE FROM groups WHERE switch = ?", dpidText(dpid))
@@ -190,7 +193,7 @@ func (d *DB) ReplaceGroups(dpid uint64, at time.Time, groups []Group) {
 	})
 }
 
-// ReplaceRoutes makes these the routes of a router; none: it is forgotten.
+// ReplaceRoutes replaces the routes of a router; none: it is deleted.
 func (d *DB) ReplaceRoutes(router string, routes []Route) {
 	d.enqueue("routes "+router, len(routes), func(w *writer) {
 		w.do("DELETE FROM routes WHERE router = ?", router)
@@ -201,7 +204,7 @@ func (d *DB) ReplaceRoutes(router string, routes []Route) {
 	})
 }
 
-// Switches returns all that were ever there, also in earlier runs, by datapath id.
+// Switches returns all switches ever recorded, also in earlier runs, by datapath id.
 func (d *DB) Switches() ([]Switch, error) {
 	return query(d, func(scan func(...any) error) (s Switch, err error) {
 		var dpid string
@@ -215,7 +218,7 @@ func (d *DB) Switches() ([]Switch, error) {
 	}, "SELECT switch, name, tables, buffers, up, since FROM switches ORDER BY switch")
 }
 
-// Ports returns the ports of a switch as they were last.
+// Ports returns the ports of a switch as last recorded.
 func (d *DB) Ports(dpid uint64) ([]Port, error) {
 	return query(d, func(scan func(...any) error) (p Port, err error) {
 		err = scan(&p.Number, &p.Name, &p.MAC, &p.Up, &p.Speed)
@@ -223,7 +226,7 @@ func (d *DB) Ports(dpid uint64) ([]Port, error) {
 	}, "SELECT port, name, mac, up, speed FROM ports WHERE switch = ? ORDER BY port", dpidText(dpid))
 }
 
-// Links returns all that are there or remembered.
+// Links returns all links, also those that are down.
 func (d *DB) Links() ([]Link, error) {
 	return query(d, func(scan func(...any) error) (l Link, err error) {
 		var from, to string
@@ -239,7 +242,7 @@ func (d *DB) Links() ([]Link, error) {
 	}, "SELECT from_switch, from_port, to_switch, to_port, up, since FROM links ORDER BY from_switch, from_port")
 }
 
-// Hosts returns all that are known.
+// Hosts returns all hosts.
 func (d *DB) Hosts() ([]Host, error) {
 	return query(d, func(scan func(...any) error) (h Host, err error) {
 		var addresses, dpid string

@@ -17,12 +17,12 @@ func dpidOf(text string) (uint64, error) { return strconv.ParseUint(text, 16, 64
 
 func hex(n uint64) string { return fmt.Sprintf("%#x", n) }
 
-// seconds is a time as the file has it. The microseconds are right, more a float64 does not hold.
+// seconds is a time as stored, exact to the microsecond; a float64 has no room for more.
 func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 func timeOf(s float64) time.Time { return time.UnixMicro(int64(math.Round(s * 1e6))) }
 
-// counter is NULL where the switch does not keep it. SQLite's integers end at 2^63-1.
+// counter is NULL if the switch does not keep it. SQLite's integers end at 2^63-1.
 func counter(n uint64) any {
 	if n == NoCounter {
 		return nil
@@ -30,7 +30,7 @@ func counter(n uint64) any {
 	return int64(min(n, math.MaxInt64))
 }
 
-// number is NULL where it is not known.
+// number is NULL if unknown.
 func number(f float64) any {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return nil
@@ -51,7 +51,7 @@ func listOf(text string) (l []string, err error) {
 	return l, err
 }
 
-// query reads rows, beside the writer.
+// query reads rows on a connection other than the writer's.
 func query[R any](d *DB, row func(scan func(...any) error) (R, error), text string, args ...any) (out []R, err error) {
 	rows, err := d.read.QueryContext(context.Background(), text, args...)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// address returns the address that a packet's sender says is its own, if it is a packet that
-// only the owner of an address sends, and only on the link: ARP (RFC 826) with its sender's
-// pair, and neighbour and router discovery (RFC 4861) with a link-layer address option. Sources of
-// other packets are not looked at: a router sends those of others.
+// address returns the address that a packet's sender claims as its own. Only packets that the owner
+// of an address sends, and only on the link, count: ARP (RFC 826), by its sender pair, and
+// neighbour and router discovery (RFC 4861) with a link-layer address option. The source address of
+// other packets is ignored, because routers forward packets of others.
 func address(p *controller.Packet) (netip.Addr, bool) {
 	switch p.EtherType {
 	case openflow.EthTypeARP:
@@ -22,7 +22,7 @@ func address(p *controller.Packet) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// payload is what follows the Ethernet header and its VLAN tags.
+// payload returns what follows the Ethernet header and its VLAN tags.
 func payload(p *controller.Packet) []byte {
 	for b := p.Data[12:]; len(b) >= 4; b = b[4:] {
 		if binary.BigEndian.Uint16(b) == p.EtherType {
@@ -32,7 +32,7 @@ func payload(p *controller.Packet) []byte {
 	return nil
 }
 
-// arpSender takes requests, answers and announcements; a probe (RFC 5227) has the sender 0.0.0.0.
+// arpSender reads requests, replies and announcements; a probe (RFC 5227) has the sender 0.0.0.0.
 func arpSender(p *controller.Packet) (netip.Addr, bool) {
 	b := payload(p)
 	if len(b) < 28 || [6]byte(b[:6]) != [6]byte{0, 1, 8, 0, 6, 4} || openflow.MAC(b[8:14]) != p.Src {
@@ -82,9 +82,10 @@ func ndSender(p *controller.Packet) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// ownable says whether an address can be one host's.
+// ownable reports whether an address can belong to one host.
 func ownable(a netip.Addr) (netip.Addr, bool) {
-	if a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.Is4In6() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+	if a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.Is4In6() || a == netip.AddrFrom4([4]byte{255, 255,
+		255, 255}) {
 		return netip.Addr{}, false
 	}
 	return a, true

@@ -35,7 +35,7 @@ import (
 // Cookie is that of the app's entries.
 const Cookie = 0x7472_0001 << 32
 
-// flowPriority is that of the entries that bring probes to the controller, above all others.
+// flowPriority is the priority of the entries that send probes to the controller, above all others.
 const flowPriority = 0xfff0
 
 // Kind is what a port leads to.
@@ -43,7 +43,7 @@ type Kind int32
 
 const (
 	Open  Kind = iota // not known yet
-	Edge              // hosts, or what else is no switch of this controller
+	Edge              // hosts, or anything else that is not a switch of this controller
 	Inner             // a link to another switch
 )
 
@@ -54,8 +54,8 @@ func (k Kind) String() string { return [...]string{"open", "edge", "inner"}[k] }
 type Link struct {
 	From, To         uint64 // datapath ids
 	FromPort, ToPort uint32
-	Indirect         bool // foreign switches are between the ports, and maybe more ports there
-	Remembered       bool // not proved since the connection of one of its switches was lost
+	Indirect         bool // foreign switches are in between, and possibly other ports
+	Remembered       bool // not confirmed since one of its switches was disconnected
 }
 
 // Port is what is known of a port.
@@ -65,69 +65,71 @@ type Port struct {
 	Kind   Kind
 }
 
-// Change is a change of what is known of a port.
+// Change is a change of a port's kind.
 type Change struct {
 	Switch uint64
 	Port   uint32
 	Kind   Kind
-	Gone   bool // the port or its switch is no more
+	Gone   bool // the port or its switch no longer exists
 }
 
-// LinkChange is a direction of a link that is new or different, or no more.
+// LinkChange reports a direction of a link that is new, different or gone.
 type LinkChange struct {
 	Link Link
 	Gone bool
 }
 
-// App is the app. Make it with New.
+// App is the app discovery. Make it with New.
 type App struct {
 	controller.Base
 	log   *slog.Logger
 	key   [32]byte
-	macs  sync.Pool       // hash.Hash, of the key
-	began time.Time       // probes say when they were sent since then
-	ctx   context.Context // ends with the app
+	macs  sync.Pool       // hash.Hash values for the key
+	began time.Time       // origin of the time in probes
+	ctx   context.Context // cancelled by Stop
 	stop  context.CancelFunc
 	done  sync.WaitGroup
-	now   atomic.Int64 // of the last tick, ns since 1970: time enough for hosts
+	now   atomic.Int64 // time of the last tick, ns since 1970: accurate enough for hosts
 	hosts hostTable
 
-	bySwitch sync.Map // *controller.Switch to *node, of those that are connected
+	bySwitch sync.Map // from *controller.Switch to *node, for connected switches
 
 	brought func(dpid uint64) bool // see Brought; may be nil
 	shared  *shared                // with the other members of a cluster; nil: there is none
 
-	mu       sync.Mutex // of what follows
+	mu       sync.Mutex // guards what follows
 	nodes    map[uint64]*node
 	schedule schedule
 	ways     []*way        // all directions of links, in no order
-	stale    map[*way]bool // those that are Remembered
+	stale    map[*way]bool // those with Remembered
 	dormant  map[place][]dormant
 	wiring   wiring
 
-	changes      []Change // to be told when mu is released
+	changes      []Change // reported when mu is released
 	linkChanges  []LinkChange
 	watchers     []func(Change)
 	linkWatchers []func(LinkChange)
 
-	trusting bool // no link is given up for probes that do not arrive
-	trusted  int  // how often that has ended
+	trusting bool // links are not given up for missing probes
+	trusted  int  // number of times that trusting has ended
 }
 
 // New returns the app.
 func New() *App {
-	a := &App{began: time.Now(), nodes: map[uint64]*node{}, stale: map[*way]bool{}, dormant: map[place][]dormant{}, log: slog.New(slog.DiscardHandler)}
+	a := &App{began: time.Now(), nodes: map[uint64]*node{}, stale: map[*way]bool{}, dormant: map[place][]dormant{},
+		log: slog.New(slog.DiscardHandler)}
 	a.schedule.wake = make(chan struct{}, 1)
 	a.macs.New = func() any { return hmac.New(sha256.New, a.key[:]) }
 	a.ctx, a.stop = context.WithCancel(context.Background())
-	a.hosts = hostTable{app: a, byMAC: map[openflow.MAC]*host{}, byAddress: map[netip.Addr]*owner{}, bySwitch: map[uint64]map[*host]bool{}}
+	a.hosts = hostTable{app: a, byMAC: map[openflow.MAC]*host{}, byAddress: map[netip.Addr]*owner{},
+		bySwitch: map[uint64]map[*host]bool{}}
 	return a
 }
 
 // Name is "discovery".
 func (a *App) Name() string { return "discovery" }
 
-// Start makes the run's key and begins to send probes.
+// Start makes this run's key and begins to send probes.
 func (a *App) Start(c *controller.Controller) error {
 	if c != nil {
 		a.log = c.Log()
@@ -165,7 +167,7 @@ func (a *App) WatchLinks(f func(LinkChange)) {
 	a.linkWatchers = append(a.linkWatchers, f)
 }
 
-// locked calls f with mu, tells the changes, and unlocks mu, also where f fails: a lock that stayed
+// locked calls f with mu held, then releases it. It does so even if f panics, as a lock left behind
 // would stop the other apps, too.
 func (a *App) locked(f func()) {
 	a.mu.Lock()
@@ -173,7 +175,7 @@ func (a *App) locked(f func()) {
 	f()
 }
 
-// release tells the changes, in their order, and unlocks mu, also where one who is told fails.
+// release reports the changes in their order and unlocks mu, even if a watcher panics.
 func (a *App) release() {
 	defer func() {
 		a.changes, a.linkChanges = a.changes[:0], a.linkChanges[:0]
@@ -191,7 +193,7 @@ func (a *App) release() {
 	}
 }
 
-// Kind says what a port leads to. One that is not there is Open.
+// Kind returns what a port leads to; Open if there is no such port.
 func (a *App) Kind(dpid uint64, number uint32) Kind {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -214,8 +216,8 @@ func (a *App) Ports(dpid uint64) map[uint32]Kind {
 	return out
 }
 
-// Links returns all directions of links, in no order. A port that is joined to others by
-// foreign switches has one to each of them.
+// Links returns all directions of links, in no order. A port joined to several others by foreign
+// switches has a link to each.
 func (a *App) Links() []Link {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -238,7 +240,7 @@ func (a *App) LinksFrom(dpid uint64, number uint32) (out []Link) {
 	return out
 }
 
-// Snapshot returns all ports and all directions of links as they are at one time, in no order.
+// Snapshot returns all ports and all directions of links at one instant, in no order.
 func (a *App) Snapshot() (ports []Port, links []Link) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -253,8 +255,8 @@ func (a *App) Snapshot() (ports []Port, links []Link) {
 	return ports, links
 }
 
-// Around returns what Snapshot does of the given ports of routers and all that links join them to.
-// ok is false where these lead to a switch that is no router.
+// Around returns the part of Snapshot that concerns the given ports of routers and all ports that
+// links join them to. ok is false if a link leads to a switch that is no router.
 func (a *App) Around(at []Port, router func(dpid uint64) bool) (ports []Port, links []Link, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -289,11 +291,12 @@ func (a *App) Around(at []Port, router func(dpid uint64) bool) (ports []Port, li
 	return ports, links, true
 }
 
-// Brought says for which switches another app brings the controller all that no entry is for, and
-// so the probes. That app calls Probe when it has seen to that. It must be called before Start.
+// Brought sets a function that names the switches for which another app sends table misses, and
+// hence probes, to the controller. That app calls Probe once it has installed that. It must be
+// called before Start.
 func (a *App) Brought(by func(dpid uint64) bool) { a.brought = by }
 
-// SwitchUp brings probes to the controller and probes all ports.
+// SwitchUp installs the entry that sends probes to the controller, and probes all ports.
 func (a *App) SwitchUp(s *controller.Switch) {
 	var flows []*openflow.FlowMod
 	brought := a.brought != nil && a.brought(s.DPID())
@@ -320,7 +323,7 @@ func (a *App) SwitchUp(s *controller.Switch) {
 			if here[number] {
 				a.returned(p)
 			} else {
-				a.forget(p) // it went while the switch was away
+				a.forget(p) // it was removed while the switch was disconnected
 			}
 		}
 		a.taken(n)
@@ -344,8 +347,8 @@ func (a *App) Probe(s *controller.Switch) {
 	}
 }
 
-// portsUp takes the ports of a switch that work, and returns which do; hosts at others are gone. It
-// must be called with mu held.
+// portsUp records the ports of a switch that are up, and returns them; hosts at other ports are
+// forgotten. mu must be held.
 func (a *App) portsUp(n *node, s *controller.Switch) map[uint32]bool {
 	here := map[uint32]bool{}
 	for _, p := range s.Ports() {
@@ -365,7 +368,7 @@ func (a *App) SwitchDown(s *controller.Switch) {
 	defer a.release()
 	n := a.nodes[s.DPID()]
 	if n == nil || n.sw != s && n.seen != s {
-		return // it is back already, by another connection
+		return // it has reconnected already
 	}
 	n.own(nil)
 	n.seen = nil
@@ -384,15 +387,15 @@ func (a *App) SwitchDown(s *controller.Switch) {
 	a.drop(n)
 }
 
-// FlowRemoved notices that somebody has deleted what brings probes, and so maybe all entries, as
-// ovs-ofctl del-flows does: the app itself never does.
+// FlowRemoved detects that someone has deleted the entry for probes, and so perhaps all entries, as
+// ovs-ofctl del-flows does: the app itself never deletes it.
 func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
 	if m.Cookie == Cookie && m.Reason == openflow.RemovedDelete {
 		s.Renew()
 	}
 }
 
-// PortChanged probes a port that is new or up again, and loses the links of one that is gone or
+// PortChanged probes a port that is new or up again, and removes the links of one that is gone or
 // down.
 func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p openflow.Port) {
 	var late *port
@@ -404,9 +407,9 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 			known := a.portUp(n, p)
 			a.mirrorAt(n, p.Number)
 			if n.sw == nil {
-				return // who is its master probes it
+				return // its master probes it
 			}
-			if time.Since(known.sent) >= openTime { // one that flaps gets no more probes than that
+			if time.Since(known.sent) >= openTime { // a flapping port is not probed more often than that
 				late = known
 			} else {
 				a.schedule.soon(known)
@@ -423,7 +426,7 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 	}
 }
 
-// PacketIn takes probes, and hears hosts.
+// PacketIn handles probes, and learns hosts from other packets.
 func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	if p.EtherType == etherTypeLLDP || p.EtherType == etherTypeBDDP {
 		return a.probeIn(s, p)
@@ -432,9 +435,9 @@ func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	return false
 }
 
-// Trust takes links as they are, from now on or no more: while switches forward what they know and
-// say nothing of the rest, as when they are taken over from a program that has died, probes that do
-// not arrive say nothing of a link.
+// Trust with true stops links from being given up for missing probes, until Trust with false: while
+// switches forward by their entries but cannot report to the controller, as during the takeover
+// from a program that has died, missing probes mean nothing.
 func (a *App) Trust(on bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -444,9 +447,9 @@ func (a *App) Trust(on bool) {
 	a.trusting = on
 }
 
-// Remember makes known the links of an earlier run of the controller, before switches
-// connect: until probes say otherwise, a port of theirs goes down, or a minute has
-// passed, their ports are taken for what they were.
+// Remember adds links of an earlier run of the controller, before switches connect: until probes
+// say otherwise, a port of theirs goes down, or a minute has passed, their ports count as ends of
+// these links.
 func (a *App) Remember(links []Link) {
 	a.mu.Lock()
 	defer a.release()

@@ -12,39 +12,39 @@ import (
 )
 
 const (
-	maxHosts     = 100_000 // that are known at a time; what else is heard is passed over
-	maxPortHosts = 10_000  // at one port, so that one cannot fill the table for all
-	maxAddresses = 8       // of a host: a further one takes the place of the oldest
+	maxHosts     = 100_000 // at a time; further ones are ignored
+	maxPortHosts = 10_000  // at one port, so that a single port cannot fill the table
+	maxAddresses = 8       // of a host: a further one replaces the oldest
 	maxHeld      = 64      // at a port that is still open
 
-	hostIdle   = 15 * time.Minute // a host that is not heard for so long is forgotten
-	expireTime = 30 * time.Second // between two looks for such
+	hostIdle   = 15 * time.Minute // a host that has not been heard for so long is forgotten
+	expireTime = 30 * time.Second // between two searches for such hosts
 
-	// A host or an address that moves more than maxMoves times in movesTime is pinned to
-	// where it is for pinTime: two hosts claim it, or a network that is not ours has a loop.
+	// A host or an address that moves more than maxMoves times in movesTime is pinned to its place
+	// for pinTime: two hosts claim it, or a foreign network has a loop.
 	maxMoves  = 5
 	movesTime = 10 * time.Second
 	pinTime   = time.Minute
 )
 
-// Host is a host: who sends from an Ethernet address, by a port that leads to no other switch.
+// Host is a sender behind an edge port, identified by its Ethernet address.
 type Host struct {
 	MAC       openflow.MAC
-	Addresses []netip.Addr // that it says are its own, by ARP or neighbour discovery; the newest last
+	Addresses []netip.Addr // claimed by ARP or neighbour discovery; the newest last
 	Switch    uint64
 	Port      uint32
 	Since     time.Time // at this port
-	Seen      time.Time // last, as far as its packets come to the controller
+	Seen      time.Time // last packet seen by the controller
 }
 
-// HostChange is a host that is new, has moved or has another address, or is no more.
+// HostChange reports a host that is new, has moved, has other addresses, or is forgotten.
 type HostChange struct {
 	Host Host
 	Gone bool
 }
 
-// hostTable is what is known of hosts. App's mu may be held when its own is taken, not
-// the other way round.
+// hostTable holds the known hosts. Its mu may be taken while App's mu is held, not the other way
+// round.
 type hostTable struct {
 	app *App
 
@@ -53,8 +53,8 @@ type hostTable struct {
 	byAddress map[netip.Addr]*owner
 	bySwitch  map[uint64]map[*host]bool
 	watchers  []func(HostChange)
-	told      time.Time // that the table is full
-	expired   time.Time // when it was last looked through
+	told      time.Time // last logged that the table is full
+	expired   time.Time // last search for idle hosts
 }
 
 // host is a host. The atomic fields are read without the table's lock.
@@ -68,20 +68,20 @@ type host struct {
 	moves     moves
 }
 
-// owner is who has an address.
+// owner is the host that has an address.
 type owner struct {
 	host   *host
 	moves  moves
 	pinned time.Time
 }
 
-// moves counts moves.
+// moves counts moves, to detect flapping.
 type moves struct {
 	since time.Time
 	n     int
 }
 
-// tooMany counts one more.
+// tooMany counts a move, and reports whether there are too many.
 func (m *moves) tooMany(now time.Time) bool {
 	if now.Sub(m.since) > movesTime {
 		*m = moves{since: now}
@@ -90,10 +90,10 @@ func (m *moves) tooMany(now time.Time) bool {
 	return m.n > maxMoves
 }
 
-// heard is what a packet says of its sender.
+// heard is what a packet reveals of its sender.
 type heard struct {
 	mac     openflow.MAC
-	address netip.Addr // or none
+	address netip.Addr // zero: none
 }
 
 // Hosts returns the hosts, in no order.
@@ -145,8 +145,8 @@ func (h *host) public() Host {
 
 func (h *host) has(a netip.Addr) bool { return slices.Contains(*h.addresses.Load(), a) }
 
-// hear learns of a packet's sender. For a host that is known it takes no lock and
-// allocates nothing. It runs in the switch's goroutine.
+// hear learns from a packet's sender. For a known host it takes no lock and allocates nothing. It
+// runs in the switch's goroutine.
 func (a *App) hear(s *controller.Switch, p *controller.Packet) {
 	v, _ := a.bySwitch.Load(s)
 	n, ok := v.(*node)
@@ -179,7 +179,8 @@ func (a *App) hear(s *controller.Switch, p *controller.Packet) {
 	}
 }
 
-// remember keeps a host at hand, and now and then lets go of those that live elsewhere.
+// remember adds a host to the switch's cache, and now and then removes those that have moved
+// elsewhere.
 func (n *node) remember(h *host) {
 	if len(n.heard) >= max(n.cleanAt, 1024) {
 		for mac, h := range n.heard {
@@ -192,7 +193,7 @@ func (n *node) remember(h *host) {
 	n.heard[h.mac] = h
 }
 
-// note takes note of what was heard at a port, and returns the host, if it is one.
+// note records a sender, and returns the host if the port is an edge.
 func (t *hostTable) note(at *port, x heard, now time.Time) *host {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -230,7 +231,8 @@ func (t *hostTable) add(at *port, mac openflow.MAC, now time.Time) *host {
 	if len(t.byMAC) >= maxHosts || at.hosts.Load() >= maxPortHosts {
 		if now.Sub(t.told) > pinTime {
 			t.told = now
-			t.app.log.Warn("too many hosts; further ones are not recorded", "known", len(t.byMAC), "port", at.place(), "at the port", at.hosts.Load())
+			t.app.log.Warn("too many hosts; further ones are not recorded", "known", len(t.byMAC), "port", at.place(),
+				"at the port", at.hosts.Load())
 		}
 		return nil
 	}
@@ -241,7 +243,7 @@ func (t *hostTable) add(at *port, mac openflow.MAC, now time.Time) *host {
 	return h
 }
 
-// place makes a host live at a port, or nowhere.
+// place moves a host to a port; nil: forgets it.
 func (t *hostTable) place(h *host, at *port) {
 	if old := h.port.Swap(at); old != nil {
 		old.hosts.Add(-1)
@@ -259,11 +261,10 @@ func (t *hostTable) place(h *host, at *port) {
 	t.bySwitch[at.node.dpid][h] = true
 }
 
-// move moves a host, and says whether it is somewhere else now. It is not ok when the host is held
-// where it is.
+// move moves a host, and reports whether it has changed places. ok is false if the host is pinned.
 func (t *hostTable) move(h *host, at *port, now time.Time) (moved, ok bool) {
 	old := h.port.Load()
-	if old.place() == at.place() { // the port has come back
+	if old.place() == at.place() { // the port was down and has come back
 		t.place(h, at)
 		return false, true
 	}
@@ -272,7 +273,8 @@ func (t *hostTable) move(h *host, at *port, now time.Time) (moved, ok bool) {
 	}
 	if h.moves.tooMany(now) {
 		h.pinned.Store(now.Add(pinTime).UnixNano())
-		t.app.log.Warn("host flaps between two ports; it is held at the first", "host", h.mac, "first", old.place(), "second", at.place(), "for", pinTime)
+		t.app.log.Warn("host flaps between two ports; it is held at the first", "host", h.mac, "first", old.place(),
+			"second", at.place(), "for", pinTime)
 		return false, false
 	}
 	t.place(h, at)
@@ -280,7 +282,7 @@ func (t *hostTable) move(h *host, at *port, now time.Time) (moved, ok bool) {
 	return true, true
 }
 
-// own gives a host an address, which is another's no more.
+// own assigns an address to a host, taking it from any other.
 func (t *hostTable) own(h *host, address netip.Addr, now time.Time) bool {
 	o := t.byAddress[address]
 	switch {
@@ -291,7 +293,8 @@ func (t *hostTable) own(h *host, address netip.Addr, now time.Time) bool {
 		return false
 	case o.moves.tooMany(now):
 		o.pinned = now.Add(pinTime)
-		t.app.log.Warn("two hosts claim an address; it is held for the first", "address", address, "first", o.host.mac, "at", o.host.port.Load().place(),
+		t.app.log.Warn("two hosts claim an address; it is held for the first", "address", address, "first", o.host.mac,
+			"at", o.host.port.Load().place(),
 			"second", h.mac, "at second", h.port.Load().place(), "for", pinTime)
 		return false
 	default:
@@ -334,8 +337,8 @@ func (t *hostTable) tell(h *host, gone bool) {
 	}
 }
 
-// portIs follows what a port leads to: what was heard while it was open counts at an
-// edge, and behind a link no host lives.
+// portIs applies a port's new kind: at an edge, senders heard while it was open become hosts;
+// behind a link there are none.
 func (t *hostTable) portIs(p *port, k Kind) {
 	t.mu.Lock()
 	held := p.held
@@ -356,7 +359,7 @@ func (t *hostTable) drop(at place) {
 	t.removeAt(at.dpid, func(p *port) bool { return p.number == at.port })
 }
 
-// keep forgets the hosts of a switch that are at no port of these.
+// keep forgets the hosts of a switch that are not at these ports.
 func (t *hostTable) keep(dpid uint64, ports map[uint32]bool) {
 	t.removeAt(dpid, func(p *port) bool { return !ports[p.number] })
 }
@@ -371,7 +374,7 @@ func (t *hostTable) removeAt(dpid uint64, f func(*port) bool) {
 	}
 }
 
-// expire forgets the hosts that have not been heard for long.
+// expire forgets hosts that have been idle for too long.
 func (t *hostTable) expire(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

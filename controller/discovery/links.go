@@ -10,29 +10,29 @@ import (
 )
 
 const (
-	// rememberTime is for how long links of an earlier run are believed without a probe,
-	// and awayTime those between two switches that are both away.
+	// rememberTime is how long links of an earlier run are believed without a probe, awayTime the
+	// same for a link whose switches are both disconnected.
 	rememberTime = time.Minute
 	awayTime     = time.Hour
 
-	maxFar = 64 // ports that a port is linked to, by foreign switches; more are not looked at
+	maxFar = 64 // links of one port, through foreign switches; further ones are ignored
 )
 
-// node is a switch of which something is known.
+// node is a known switch, connected or not.
 type node struct {
 	dpid uint64
-	sw   *controller.Switch // nil: not connected, or another member's of a cluster
-	seen *controller.Switch // connected, whosever it is; of a cluster only
+	sw   *controller.Switch // nil: disconnected, or another member of the cluster is its master
+	seen *controller.Switch // connected, whoever is its master; only in a cluster
 	ours atomic.Bool        // sw is not nil
 
-	// ports has those that are up, and those of remembered links. That of a connected
-	// switch is changed by the switch's own goroutine only (with mu held), which so may
-	// read it without.
+	// ports are the ports that are up, and those of remembered links. Ports of a connected switch
+	// are changed only by that switch's goroutine with mu held, so that goroutine may read them
+	// without mu.
 	ports map[uint32]*port
 
 	phase float64 // 0 to 1: see schedule.calmRound
 
-	heard   map[openflow.MAC]*host // the same goroutine's: hosts that it has heard, here or elsewhere
+	heard   map[openflow.MAC]*host // hosts heard by the switch, here or elsewhere; used by the same goroutine only
 	cleanAt int
 }
 
@@ -44,44 +44,44 @@ type port struct {
 	kind   atomic.Int32
 	gone   bool
 
-	first           time.Time // probe since it is open; zero: none yet
+	first           time.Time // first probe since it became open; zero: none yet
 	sent            time.Time // the last probe
-	looked          time.Time // when it had its turn
+	looked          time.Time // its last turn
 	soon, scheduled bool      // it is in schedule.due, .order
 	calm            bool      // counted in schedule.calm
-	doubted         bool      // its broadcast has come without its LLDP once
-	spared          time.Time // until when it is not taken for an edge: something has been heard of it that is not sure
+	doubted         bool      // its broadcast has arrived once without its LLDP
+	spared          time.Time // until when it is not taken for an edge, because of an inconclusive probe
 	halves          map[*port]half
-	out, in         []*way // where its probes arrive; whose probes arrive here
+	out, in         []*way // links on which its probes arrive elsewhere; links on which others' probes arrive here
 
-	hosts atomic.Int32 // how many live here
-	held  []heard      // what was heard while it was open; of hosts.mu
+	hosts atomic.Int32 // number of hosts here
+	held  []heard      // what was heard while it was open; guarded by hosts.mu
 }
 
 // way is one direction of a link.
 type way struct {
 	from, to     *port
 	indirect     bool
-	missed       int       // probes sent since one arrived, while both switches were connected
-	missedDirect int       // those of LLDP
-	stale        bool      // not proved since one of the switches was not connected
-	until        time.Time // stale: when it ends; zero: it does not by itself
+	missed       int       // probes sent since one last arrived, while both switches were connected
+	missedDirect int       // those of them that were LLDP
+	stale        bool      // not confirmed since one of the switches was disconnected
+	until        time.Time // stale: when it ends; zero: no limit
 	suspected    bool      // being confirmed
 	gone         bool
-	pos          int // in App.ways
+	pos          int // index in App.ways
 
-	expected  int64 // the epoch since which it is believed by the wiring alone, see Expect; 0: it is not
-	silent    int   // seconds without a probe, of a link whose other end another member has
-	condemned bool  // it ends when the store says so
+	expected  int64 // the epoch since which only the wiring vouches for it, see Expect; 0: it does not
+	silent    int   // seconds without a probe, for a link whose other end belongs to another member
+	condemned bool  // ends when the store confirms it
 }
 
-// own makes the switch of a node this controller's, or nobody's.
+// own sets whether this controller is the switch's master; nil: it is not.
 func (n *node) own(s *controller.Switch) {
 	n.sw = s
 	n.ours.Store(s != nil)
 }
 
-// here says whether the switch is connected, so that its ports' states are known.
+// here reports whether the switch is connected, so that the state of its ports is known.
 func (n *node) here() bool { return n.sw != nil || n.seen != nil }
 
 // Kind is what the port leads to.
@@ -89,7 +89,7 @@ func (p *port) Kind() Kind { return Kind(p.kind.Load()) }
 
 func (p *port) place() place { return place{p.node.dpid, p.number} }
 
-// ways yields all directions of links that the port is an end of.
+// ways yields all directions of links that begin or end at the port.
 func (p *port) ways(yield func(*way) bool) {
 	for _, w := range slices.Concat(p.out, p.in) {
 		if !yield(w) {
@@ -112,7 +112,7 @@ func (w *way) link() Link {
 		Indirect: w.indirect, Remembered: w.stale}
 }
 
-// connected says whether both switches are there, so that a probe should arrive.
+// connected reports whether both switches are connected, so that a probe should arrive.
 func (w *way) connected() bool { return w.from.node.sw != nil && w.to.node.sw != nil }
 
 // What follows must be called with mu held.
@@ -140,7 +140,7 @@ func (a *App) drop(n *node) {
 	}
 }
 
-// remembered returns a port of a remembered link, known or not.
+// remembered returns a port of a remembered link, creating it if needed.
 func (a *App) remembered(dpid uint64, number uint32) *port {
 	n := a.node(dpid)
 	p := n.ports[number]
@@ -151,7 +151,7 @@ func (a *App) remembered(dpid uint64, number uint32) *port {
 	return p
 }
 
-// remember makes a direction of a link known that no probe has shown yet.
+// remember adds a direction of a link that no probe has shown yet.
 func (a *App) remember(l Link, until time.Time) {
 	if a.wiring.lacks(l.From) || a.wiring.lacks(l.To) {
 		return
@@ -165,7 +165,7 @@ func (a *App) remember(l Link, until time.Time) {
 	a.drop(to.node)
 }
 
-// portUp makes a port known that is up.
+// portUp adds a port that is up.
 func (a *App) portUp(n *node, d openflow.Port) *port {
 	p := n.ports[d.Number]
 	if p == nil {
@@ -179,10 +179,10 @@ func (a *App) portUp(n *node, d openflow.Port) *port {
 	return p
 }
 
-// returned looks at the remembered links of a port whose switch is there again: those to
-// connected switches have to prove themselves now.
+// returned re-examines the remembered links of a port whose switch has reconnected: those to
+// connected switches must be confirmed now.
 func (a *App) returned(p *port) {
-	if p.Kind() == Inner { // told again, for those who were told of nothing while it was away
+	if p.Kind() == Inner { // told again, for watchers that were not told while it was disconnected
 		a.changes = append(a.changes, Change{Switch: p.node.dpid, Port: p.number, Kind: Inner})
 	}
 	for w := range p.ways {
@@ -205,7 +205,7 @@ func (a *App) setKind(p *port, k Kind) {
 	a.hosts.portIs(p, k)
 }
 
-// newWay makes a direction of a link known.
+// newWay adds a direction of a link.
 func (a *App) newWay(from, to *port, indirect bool) *way {
 	w := &way{from: from, to: to, indirect: indirect, pos: len(a.ways)}
 	a.ways = append(a.ways, w)
@@ -219,7 +219,7 @@ func (a *App) newWay(from, to *port, indirect bool) *way {
 	return w
 }
 
-// doubt takes a direction of a link as remembered only: a switch of it is away.
+// doubt marks a direction of a link as remembered: one of its switches is disconnected.
 func (a *App) doubt(w *way, until time.Time) {
 	switch {
 	case w.stale && !w.until.IsZero():
@@ -232,7 +232,7 @@ func (a *App) doubt(w *way, until time.Time) {
 	a.linkChanges = append(a.linkChanges, LinkChange{Link: w.link()})
 }
 
-// dormant is a link of a port that is down to a switch that is away.
+// dormant is a link from a port that is down to a disconnected switch.
 type dormant struct {
 	link  Link
 	until time.Time
@@ -259,8 +259,8 @@ func (a *App) awake(p *port) {
 	}
 }
 
-// lose takes a direction of a link for lost. A port that is an end of none any more is
-// open again, or not known at all where its switch is away.
+// lose removes a direction of a link. A port with no other becomes open again, or unknown if its
+// switch is disconnected.
 func (a *App) lose(w *way) {
 	if w.gone {
 		return
@@ -289,8 +289,8 @@ func (a *App) lose(w *way) {
 	}
 }
 
-// forget drops a port and its links. Those to a switch that is away are remembered again
-// should the port come back: that switch does not know that it was gone, and forwards.
+// forget drops a port and its links. Links to a disconnected switch are remembered again if the
+// port comes back: that switch does not know that the port was down, and keeps forwarding.
 func (a *App) forget(p *port) {
 	if p.gone {
 		return
@@ -311,8 +311,8 @@ func (a *App) forget(p *port) {
 	a.drop(p.node)
 }
 
-// join takes note that a probe from one port has arrived at another. When one has arrived the other
-// way, too, there is a link; back says whether that one shall be sent at once.
+// join records that a probe from one port has arrived at another. A link exists when one has
+// arrived in the other direction, too; back tells the caller to send that one at once.
 func (a *App) join(from, to *port, direct bool) (back bool) {
 	w := from.wayTo(to)
 	if w == nil {
@@ -328,7 +328,7 @@ func (a *App) join(from, to *port, direct bool) (back bool) {
 			return false
 		case !direct && known && seen.direct: // the same probe
 			return false
-		case !direct && !from.doubted: // maybe the LLDP came when the switch was not ready yet: another time
+		case !direct && !from.doubted: // the switch may not have been ready when the LLDP arrived: wait for the next
 			from.doubted = true
 			from.spare(now.Add(doubtTime))
 			to.spare(now.Add(doubtTime))
@@ -363,7 +363,7 @@ func (a *App) join(from, to *port, direct bool) (back bool) {
 	return back
 }
 
-// outdate loses what is remembered of the ports of a direct link that leads elsewhere.
+// outdate removes the remembered links of ports that now have a direct link elsewhere.
 func (a *App) outdate(w *way) {
 	for _, p := range []*port{w.from, w.to} {
 		for other := range p.ways {

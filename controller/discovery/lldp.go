@@ -11,13 +11,12 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// A probe is an LLDP frame (IEEE 802.1AB) that says from which port of which
-// switch it was sent, and when, signed with a key of this run: what a host sends, or sends
-// again later or from an earlier run, is no probe. What two hosts hand on to each other at once is
-// one: no frame can tell them from a cable.
+// A probe is an LLDP frame (IEEE 802.1AB) with the switch, port and time of sending, signed with a
+// key of this run. Frames that a host makes up, or replays later or from an earlier run, are not
+// accepted. Frames that two hosts relay at once are: no frame can tell them from a cable.
 const (
 	etherTypeLLDP = 0x88cc
-	etherTypeBDDP = 0x8942 // the same to the broadcast address: it passes switches that keep LLDP to themselves
+	etherTypeBDDP = 0x8942 // the same, sent to the broadcast address: it passes switches that do not forward LLDP
 )
 
 var (
@@ -43,8 +42,8 @@ const (
 	stampLen     = 8
 	signatureLen = 16
 
-	// probeLife is how old a probe may be that arrives: longer than one takes to a controller that
-	// has no time.
+	// probeLife is the maximum age of a probe on arrival: longer than one takes to a controller
+	// under load.
 	probeLife = 2 * openMost
 )
 
@@ -90,7 +89,8 @@ func (a *App) probe(p place, at time.Duration, src openflow.MAC, dst openflow.MA
 	return b
 }
 
-// read returns where a frame's probe was sent; ok is false for one that is not ours, or too old.
+// read returns where the probe in a frame was sent; ok is false if the frame is no probe of this
+// controller, or too old.
 func (a *App) read(frame []byte) (from place, ok bool) {
 	b := frame[14:]
 	var signature []byte

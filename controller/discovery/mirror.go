@@ -22,7 +22,7 @@ func (a *App) sharedLink(x pair, l sharedLink) {
 	}
 	s.mu.Unlock()
 	if p := a.port(x.to); p != nil && p.node.sw != nil {
-		s.link(x.from, x.to) // it is ours to say
+		s.link(x.from, x.to) // this member is responsible for it
 	}
 	a.mirror(x)
 	if p := a.port(x.from); p != nil && p.node.sw != nil && len(p.out) == 0 {
@@ -49,17 +49,17 @@ func (a *App) sharedLinkGone(x pair) {
 	w := from.wayTo(to)
 	switch {
 	case w == nil:
-	case old: // it was of the link before its port went down, and this one is expected anew
+	case old: // from before the port went down; it is now expected anew
 	case to.node.sw == nil || w.condemned:
 		a.log.Info("link lost", "from", x.from, "to", x.to)
 		a.lose(w)
 	default:
-		s.link(x.from, x.to) // it is ours to say
+		s.link(x.from, x.to) // this member is responsible for it
 	}
 }
 
-// mirror makes a link known both directions of which are in the store. What arrives at a switch of
-// this member it must have seen itself.
+// mirror adds a link if the store has both its directions. A direction that ends at a switch of
+// this member must have been seen by this member.
 func (a *App) mirror(x pair) {
 	l, there := a.shared.has(x.from, x.to)
 	back, both := a.shared.has(x.to, x.from)
@@ -82,7 +82,8 @@ func (a *App) mirror(x pair) {
 		_, half := to.halves[from]
 		return to.node.sw == nil || half || from.wayTo(to) != nil
 	}
-	if !(both || to.wayTo(from) != nil) || !seen(from, to) || !seen(to, from) || len(from.out) >= maxFar || len(to.in) >= maxFar {
+	if !(both || to.wayTo(from) != nil) || !seen(from, to) || !seen(to,
+		from) || len(from.out) >= maxFar || len(to.in) >= maxFar {
 		a.drop(from.node)
 		a.drop(to.node)
 		return
@@ -95,8 +96,8 @@ func (a *App) mirror(x pair) {
 	}
 }
 
-// mirrored returns a port of a link in the store. The ports of a switch that is connected are
-// known; of one that is not, they are what links say.
+// mirrored returns a port of a link in the store. For a connected switch it must exist; for others
+// it is created.
 func (a *App) mirrored(at place) *port {
 	if n := a.nodes[at.dpid]; n != nil && n.here() {
 		return n.ports[at.port]
@@ -104,8 +105,8 @@ func (a *App) mirrored(at place) *port {
 	return a.remembered(at.dpid, at.port)
 }
 
-// source returns the port that a probe says it comes from: one of a switch that this member has not
-// seen is there as well, for the probe is signed.
+// source returns the port that a probe says it comes from. If the switch is unknown to this member,
+// the port is created: the probe is signed.
 func (a *App) source(at place) *port {
 	p := a.port(at)
 	if p == nil && a.shared != nil && !a.wiring.lacks(at.dpid) {
@@ -114,8 +115,8 @@ func (a *App) source(at place) *port {
 	return p
 }
 
-// SwitchSeen takes the ports of a switch of which this member is not the master, and what the store
-// has of it.
+// SwitchSeen adds the ports of a switch of which another member is master, and the store's links
+// and hosts at it.
 func (a *App) SwitchSeen(s *controller.Switch) {
 	a.locked(func() {
 		n := a.node(s.DPID())
@@ -128,13 +129,13 @@ func (a *App) SwitchSeen(s *controller.Switch) {
 		}
 		a.mirrorAll(n)
 		for _, p := range n.ports {
-			a.expect(p) // that were known already, by links in the store
+			a.expect(p) // links in the store had created these already
 		}
 	})
 }
 
-// SwitchCeased keeps what is known of a switch that another member has now: that one goes on
-// probing.
+// SwitchCeased keeps what is known of a switch that another member has taken over; from now on that
+// member probes it.
 func (a *App) SwitchCeased(s *controller.Switch) {
 	a.bySwitch.Delete(s)
 	a.locked(func() {
@@ -145,7 +146,7 @@ func (a *App) SwitchCeased(s *controller.Switch) {
 		n.own(nil)
 		for _, p := range n.ports {
 			if p.first = (time.Time{}); p.Kind() == Edge {
-				a.setKind(p, Open) // whoever has it next looks itself
+				a.setKind(p, Open) // the next master classifies it itself
 			}
 			for w := range p.ways {
 				w.condemned = false
@@ -154,7 +155,7 @@ func (a *App) SwitchCeased(s *controller.Switch) {
 	})
 }
 
-// mirrorAll takes from the store what it has of a switch whose ports are known now.
+// mirrorAll applies the store's links of a switch whose ports have become known.
 func (a *App) mirrorAll(n *node) {
 	if a.shared == nil {
 		return
@@ -167,7 +168,7 @@ func (a *App) mirrorAll(n *node) {
 	}
 }
 
-// mirrorAt is mirrorAll for the links of a port.
+// mirrorAt does the same for one port.
 func (a *App) mirrorAt(n *node, number uint32) {
 	if a.shared != nil {
 		for _, x := range a.shared.at(place{n.dpid, number}) {
@@ -176,8 +177,8 @@ func (a *App) mirrorAt(n *node, number uint32) {
 	}
 }
 
-// taken puts right, after this member has become a switch's master, what the store has of it: links
-// and hosts stay, and have to be confirmed in their usual time.
+// taken updates the store after this member has become a switch's master. Links and hosts stay, and
+// must be confirmed within their usual time.
 func (a *App) taken(n *node) {
 	if a.shared == nil {
 		return
@@ -194,7 +195,7 @@ func (a *App) taken(n *node) {
 	a.hosts.touch(n.dpid, time.Unix(0, a.now.Load()))
 }
 
-// recheck has all be compared that the store has of a switch.
+// recheck schedules everything in the store about a switch for comparison.
 func (s *shared) recheck(dpid uint64) {
 	s.mu.Lock()
 	for x := range s.links {
@@ -215,9 +216,9 @@ func (s *shared) hostsOf(dpid uint64) []openflow.MAC {
 	return slices.Collect(maps.Keys(s.hostsAt[dpid]))
 }
 
-// expireShared gives up links whose probes another member sends, after the time in which even one
-// that has all ports must have sent as many as a link may lose. They end when the store has taken
-// it: while nothing can be agreed on, the network stays as it is.
+// expireShared gives up links that another member probes, after the time in which even a member
+// that has all ports must have sent as many probes as a link may lose. They end when the store has
+// accepted that: while no agreement is possible, the network stays as it is.
 func (a *App) expireShared(now time.Time) {
 	if a.shared == nil {
 		return
@@ -248,22 +249,23 @@ func (a *App) expireShared(now time.Time) {
 			w.silent = 0
 			continue
 		}
-		if w.silent++; w.silent > life && !w.condemned && !a.trusting { // its own seconds: one that stood still has none
+		if w.silent++; w.silent > life && !w.condemned && !a.trusting { // counts this process's seconds: while it is suspended, none pass
 			w.condemned = true
 			a.shared.link(w.from.place(), w.to.place())
 		}
 	}
 }
 
-// unconfirmed gives up a link between ports of others' switches that was believed by the wiring
-// alone, and that nobody has said to be there in two epochs: as the store counts them, so that the
-// network stays as it is while nobody can say anything.
+// unconfirmed gives up a link between ports of others' switches that only the wiring vouches for,
+// and that no member has confirmed in two epochs. Epochs are the store's, so that the network stays
+// as it is while the store is unavailable.
 func (a *App) unconfirmed(w *way) {
 	switch _, there := a.shared.has(w.from.place(), w.to.place()); {
 	case there:
 		w.expected = 0
 	case a.shared.before.Load() > w.expected && !a.trusting:
-		a.log.Info("link lost: nobody has seen it since its ports are up", "from", w.from.place(), "to", w.to.place())
+		a.log.Info("link lost: no member has seen it since its ports came up", "from", w.from.place(), "to",
+			w.to.place())
 		a.lose(w)
 	}
 }
@@ -305,14 +307,14 @@ func (a *App) sharedHostGone(mac openflow.MAC) {
 	}
 }
 
-// mirrorHost puts a host where the store says that it is, unless that is at a switch of this
-// member, which knows better.
+// mirrorHost applies the store's location of a host, unless it is at a switch of this member, whose
+// own view prevails.
 func (a *App) mirrorHost(mac openflow.MAC) {
 	a.shared.mu.Lock()
-	x, is := a.shared.hosts[mac]
+	x, ok := a.shared.hosts[mac]
 	a.shared.mu.Unlock()
 	p := a.port(x.at)
-	if !is || p == nil {
+	if !ok || p == nil {
 		return
 	}
 	if p.node.sw != nil {
@@ -322,7 +324,7 @@ func (a *App) mirrorHost(mac openflow.MAC) {
 	a.hosts.mirror(mac, p, x)
 }
 
-// mirror makes a host live at a port of another member's switch.
+// mirror places a host at a port of another member's switch.
 func (t *hostTable) mirror(mac openflow.MAC, at *port, x sharedHost) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -362,7 +364,7 @@ func (t *hostTable) mirror(mac openflow.MAC, at *port, x sharedHost) {
 	t.tell(h, false)
 }
 
-// touch takes the hosts of a switch for heard now: who heard them last was another member.
+// touch marks the hosts of a switch as heard now: so far another member has heard them.
 func (t *hostTable) touch(dpid uint64, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

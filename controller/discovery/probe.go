@@ -9,45 +9,44 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Probes have one budget for all switches together. Beside it go the first probe of each
-// port of a switch that connects, the answer to the first probe that comes from a port
-// (maxDue of these a tick, and each once for a link), and those that confirm a loss
-// (maxConfirm links at a time).
+// Probes share one budget over all switches. Outside it are the first probe of each port of a
+// switch that connects, the answer to the first probe from a port (up to maxDue per tick, once per
+// link), and probes that confirm a loss (of up to maxConfirm links at a time).
 const (
-	// Budget is how many ports are probed in a second, in turn.
+	// Budget is the number of ports probed per second, in turn.
 	Budget = 1000
 
-	// calmBudget is how many of these may be ports whose probes say nothing new, as isCalm has it.
+	// calmBudget is the part of it for ports that are calm, see isCalm.
 	calmBudget = 50
 
-	round    = 5 * time.Second        // between two probes of a port, where the budget allows
-	openTime = 250 * time.Millisecond // after its first probe a port without a link is an edge
-	openMost = 5 * time.Second        // the same, where probes take long
-	lost     = 3                      // probes in a row that a link may lose
+	round    = 5 * time.Second        // between two probes of a port, if the budget allows
+	openTime = 250 * time.Millisecond // after its first probe a port without a link becomes an edge
+	openMost = 5 * time.Second        // the maximum of that, where probes take long
+	lost     = 3                      // consecutive probes that a link may lose
 	tick     = 10 * time.Millisecond
-	calm     = 25 * tick // a tick where no port or link waits but for its turn, so that the processor wakes seldom
+	calm     = 25 * tick // the tick while no port or link waits for anything but its turn, so that the processor rarely wakes
 	maxDue   = 100
 
-	// A link that has lost that many is probed quickly, before it is given up.
+	// A link that has lost that many is probed quickly before it is given up.
 	quickProbes  = 10
 	quickTime    = 50 * time.Millisecond
 	maxConfirm   = 64
-	slowInterval = time.Second // of what need not be done at each tick
+	slowInterval = time.Second // for work that need not be done at each tick
 )
 
-// schedule says which port is probed when. It is part of App, under its mu.
+// schedule determines when each port is probed. It is part of App, under its mu.
 type schedule struct {
-	order    []*port // in which probes are sent; may hold some that are gone
+	order    []*port // in which probes are sent; may hold ports that no longer exist
 	next     int
-	due      []*port   // to be probed before their turn
-	open     []*port   // ports that have been probed and may turn out to be edges, the oldest first
+	due      []*port   // to be probed out of turn
+	open     []*port   // probed ports that may become edges, the oldest first
 	suspects []suspect // links to confirm, the oldest first
-	checking int       // links that are being confirmed
+	checking int       // number of links being confirmed
 	lag      time.Duration
-	most     time.Duration // that a probe may at least be under way
-	calm     int           // ports that were calm when they were looked at
-	phase    float64       // of the last switch that got one
-	last     time.Time     // tick
+	most     time.Duration // lower bound of openFor
+	calm     int           // ports that were calm at their last turn
+	phase    float64       // of the switch added last
+	last     time.Time     // time of the last tick
 	slow     time.Time
 	wake     chan struct{}
 }
@@ -57,7 +56,7 @@ type suspect struct {
 	at  time.Time
 }
 
-// add gives a port its turn.
+// add appends a port to the order.
 func (s *schedule) add(p *port) {
 	if p.scheduled {
 		return
@@ -70,7 +69,7 @@ func (s *schedule) add(p *port) {
 	s.order = append(s.order, p)
 }
 
-// soon has a port probed at the next tick.
+// soon schedules a port for the next tick.
 func (s *schedule) soon(p *port) {
 	if !p.soon {
 		p.soon = true
@@ -79,7 +78,7 @@ func (s *schedule) soon(p *port) {
 	}
 }
 
-// suspect has a link confirmed, at a time.
+// suspect schedules the confirmation of a link.
 func (s *schedule) suspect(w *way, at time.Time) {
 	if !w.suspected {
 		w.suspected = true
@@ -88,14 +87,15 @@ func (s *schedule) suspect(w *way, at time.Time) {
 	}
 }
 
-// doubtTime is how long the ends of a link that has been heard of once, and not surely, stay open:
-// longer than the next probe waits for its turn.
+// doubtTime is how long the ends of a link stay open after one inconclusive probe: longer than the
+// next probe waits for its turn.
 const doubtTime = 2 * time.Second
 
-// openFor is how long a probe may be under way: the time it took lately counts four times.
+// openFor is how long a probe may be in transit: four times the recent delay, within limits.
 func (s *schedule) openFor() time.Duration { return min(max(openTime, s.most, 4*s.lag), openMost) }
 
-// run sends probes within the budget, and sees which ports are edges and which links are lost.
+// run sends probes within the budget, and determines which ports are edges and which links are
+// lost.
 func (a *App) run() {
 	timer := time.NewTimer(tick)
 	defer timer.Stop()
@@ -113,7 +113,7 @@ func (a *App) run() {
 	}
 }
 
-// poke ends a calm tick: something waits for the next one.
+// poke ends a calm tick: something has been scheduled.
 func (s *schedule) poke() {
 	select {
 	case s.wake <- struct{}{}:
@@ -121,8 +121,8 @@ func (s *schedule) poke() {
 	}
 }
 
-// step sends what is due, at most the budget's share of a tick, closes open ports, and returns when
-// the next tick is.
+// step sends what is due within the tick's share of the budget, classifies open ports, and returns
+// the time to the next tick.
 func (a *App) step(now time.Time) (next time.Duration) {
 	a.now.Store(now.UnixNano())
 	var send []*port
@@ -156,10 +156,10 @@ func (a *App) step(now time.Time) (next time.Duration) {
 	return calm
 }
 
-// takeTurn returns the ports whose turn it is. It must be called with mu held, like what follows.
+// takeTurn returns the ports whose turn it is. mu must be held, as in what follows.
 func (a *App) takeTurn(now time.Time) (send []*port) {
 	s := &a.schedule
-	// Ticks that were very late are not made up for. Ports whose time has not come cost nothing.
+	// Ticks that were very late are not made up for. Ports that are not due cost nothing.
 	n := int(Budget * min(now.Sub(s.last), 2*calm) / time.Second)
 	s.last = now
 	for range min(len(s.order), 10*n) {
@@ -170,7 +170,7 @@ func (a *App) takeTurn(now time.Time) (send []*port) {
 			s.next = 0
 		}
 		p := s.order[s.next]
-		if p.gone { // the last takes its turn
+		if p.gone { // the last one takes its turn
 			s.setCalm(p, false)
 			last := len(s.order) - 1
 			s.order[s.next], s.order[last] = s.order[last], nil
@@ -202,8 +202,8 @@ func (a *App) takeTurn(now time.Time) (send []*port) {
 	return send
 }
 
-// opposite is the other end of a calm link, which is probed at the same time: else the counters of
-// both switches change twice, for all who look whether they have.
+// opposite returns the other end of a calm link, which is probed at the same time: otherwise the
+// counters of both switches would change twice, for everyone who polls them.
 func (p *port) opposite() *port {
 	if !p.calm || len(p.out) != 1 {
 		return nil
@@ -214,11 +214,11 @@ func (p *port) opposite() *port {
 	return nil
 }
 
-// isCalm says whether a probe of the port would tell nothing that is not told otherwise: a direct
-// link both ends of which the switches, of this process, say to be joined to each other, so that
-// its end is told by the ports' states; or a host that has no other port, through which no probe
-// can come back. Such ports are probed for what nobody foresees: entries that keep probes from
-// passing, a host that gets another device by hand.
+// isCalm reports whether probing the port would reveal nothing that is not learned otherwise: the
+// port belongs to a direct link between switches of this process, whose port states tell when it
+// ends; or to a host that has no other port, through which no probe can return. Such ports are
+// still probed, rarely, for the unforeseen: entries that keep probes from passing, or a host that
+// is given another device by hand.
 func (a *App) isCalm(p *port) bool {
 	if a.wiring.lone[p.place()] {
 		return p.Kind() == Edge
@@ -234,7 +234,7 @@ func (a *App) isCalm(p *port) bool {
 	return ok && place{dpid, far} == w.to.place()
 }
 
-// sound says whether the last probe has arrived, from port to port.
+// sound reports whether the last probe has arrived, in this direction.
 func (w *way) sound() bool { return !w.stale && !w.indirect && w.missed == 0 }
 
 func (s *schedule) setCalm(p *port, calm bool) {
@@ -247,9 +247,9 @@ func (s *schedule) setCalm(p *port, calm bool) {
 	p.calm = calm
 }
 
-// calmRound is the time between two probes of a calm port: that of each switch is another one, so
-// that those which were probed together are not for long; of a link it is that of the quicker end.
-// The ports of a switch are probed at once, as opposite has it.
+// calmRound is the interval between probes of a calm port. It differs per switch, so that ports
+// probed together drift apart; a link takes the shorter interval of its ends. The ports of a switch
+// are probed together, see opposite.
 func (s *schedule) calmRound(p *port) time.Duration {
 	return max(round, time.Duration(float64(s.calm)*(0.8+p.node.phase/2)*float64(time.Second)/calmBudget))
 }
@@ -281,7 +281,7 @@ func (a *App) takeSuspects(now time.Time) (confirm []*way) {
 	return confirm
 }
 
-// closeOpen makes edges of ports whose first probe nobody has seen.
+// closeOpen makes edges of ports whose first probe has not arrived anywhere.
 func (a *App) closeOpen(now time.Time) {
 	s := &a.schedule
 	for range len(s.open) {
@@ -300,7 +300,7 @@ func (a *App) closeOpen(now time.Time) {
 	}
 }
 
-// expire ends what is remembered for long enough.
+// expire removes what has been remembered long enough.
 func (a *App) expire(now time.Time) {
 	for w := range a.stale {
 		if !w.until.IsZero() && now.After(w.until) {
@@ -310,8 +310,8 @@ func (a *App) expire(now time.Time) {
 	a.clearDormant(func(_ place, d dormant) bool { return now.After(d.until) })
 }
 
-// send probes a port: by LLDP, and by broadcast, for there may be foreign switches between,
-// which is known not to be so where LLDP arrives. It must be called without mu.
+// send probes a port by LLDP, and by broadcast in case foreign switches are in between, unless the
+// link is known to be direct. It must be called without mu.
 func (a *App) send(p *port) {
 	a.mu.Lock()
 	sw := p.node.sw
@@ -352,7 +352,7 @@ func (p *probes) AppendTo(b []byte) []byte {
 	return b
 }
 
-// probes makes the probes of a port, which say when they were sent.
+// probes makes the probes of a port, with the time of sending.
 func (a *App) probes(at place, mac openflow.MAC, direct bool) openflow.Message {
 	now := a.stamp()
 	out := func(dst openflow.MAC, etherType uint16) *openflow.PacketOut {
@@ -367,11 +367,11 @@ func (a *App) probes(at place, mac openflow.MAC, direct bool) openflow.Message {
 	return p
 }
 
-// probeIn takes a frame that may be a probe, which makes ends of a link of both ports.
+// probeIn handles a frame that may be a probe, in which case both ports may be ends of a link.
 func (a *App) probeIn(s *controller.Switch, p *controller.Packet) bool {
 	from, ok := a.read(p.Data)
 	if !ok {
-		return p.EtherType == etherTypeLLDP // somebody else's; no switch forwards it
+		return p.EtherType == etherTypeLLDP // someone else's; no switch forwards it
 	}
 	var back *port
 	a.locked(func() {
@@ -386,15 +386,15 @@ func (a *App) probeIn(s *controller.Switch, p *controller.Packet) bool {
 			back = dst
 		}
 	})
-	if back != nil { // it may have sent its first one when this switch was not there yet
+	if back != nil { // its first one may have been sent before this switch had connected
 		a.send(back)
 	}
 	return true
 }
 
-// confirm gives a link a last chance: quick probes, and then both switches must have
-// answered a question that was asked after them. Answers and packets come in one row,
-// so a probe that has arrived but still waits to be read is read before.
+// confirm gives a link a last chance: quick probes, after which both switches must answer a
+// request. Answers and packets arrive in order, so a probe that has arrived but is still unread is
+// read first.
 func (a *App) confirm(w *way) {
 	a.mu.Lock()
 	trusted := a.trusted
@@ -406,7 +406,7 @@ func (a *App) confirm(w *way) {
 	w.suspected = false
 	switch {
 	case w.gone || !w.connected() || w.missed == 0:
-	case answered && !a.trusting && a.trusted == trusted: // what was sent before came to nobody
+	case answered && !a.trusting && a.trusted == trusted: // nobody received what was sent before
 		a.log.Info("link lost", "from", w.from.place(), "to", w.to.place())
 		a.lose(w)
 	default:
@@ -417,7 +417,7 @@ func (a *App) confirm(w *way) {
 	}
 }
 
-// tryQuickly sends probes until one arrives, and says whether none did.
+// tryQuickly sends probes until one arrives, and reports whether none did.
 func (a *App) tryQuickly(w *way) bool {
 	for range quickProbes {
 		a.send(w.from)
@@ -443,7 +443,7 @@ func (a *App) pause(d time.Duration) bool {
 	}
 }
 
-// answers says whether a port's switch does.
+// answers reports whether a port's switch answers a request.
 func (a *App) answers(p *port) bool {
 	a.mu.Lock()
 	sw := p.node.sw

@@ -11,7 +11,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// publish writes what is different, in batches.
+// publish writes differences to the store, in batches.
 func (a *App) publish() {
 	for {
 		select {
@@ -39,8 +39,8 @@ func (a *App) publish() {
 	}
 }
 
-// sharedChanges returns what is to be written next, of which again is called if it was not. Links
-// come first.
+// sharedChanges returns the next batch, links first. If it could not be written, again must be
+// called.
 func (a *App) sharedChanges() (changes []store.Change, again func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -56,7 +56,7 @@ func (a *App) sharedChanges() (changes []store.Change, again func()) {
 			break
 		}
 		delete(s.dirtyLinks, x)
-		if c, is := a.linkChange(x); is {
+		if c, ok := a.linkChange(x); ok {
 			changes, links = append(changes, c), append(links, x)
 		}
 	}
@@ -65,7 +65,7 @@ func (a *App) sharedChanges() (changes []store.Change, again func()) {
 			break
 		}
 		delete(s.dirtyHosts, mac)
-		if c, is := t.hostChange(mac); is {
+		if c, ok := t.hostChange(mac); ok {
 			changes, hosts = append(changes, c), append(hosts, mac)
 		}
 	}
@@ -79,13 +79,14 @@ func (a *App) sharedChanges() (changes []store.Change, again func()) {
 	}
 }
 
-// linkChange is how the store is to be changed for a direction of a link. All locks must be held.
+// linkChange returns the change that brings the store up to date for a direction of a link. All
+// locks must be held.
 func (a *App) linkChange(x pair) (c store.Change, is bool) {
 	has := a.shared.links[x]
 	from, to := a.port(x.from), a.port(x.to)
 	at, begin := a.nodes[x.to.dpid], a.nodes[x.from.dpid]
 	if at == nil || at.sw == nil {
-		// The master of the port where it begins knows only that it is gone.
+		// The master of the port where the link begins knows only that the port is gone.
 		gone := begin != nil && begin.sw != nil && from == nil
 		return store.Delete(x.key()), has != nil && gone
 	}
@@ -111,7 +112,8 @@ func (a *App) linkChange(x pair) (c store.Change, is bool) {
 	return store.Put(x.key(), value), err == nil
 }
 
-// hostChange is how the store is to be changed for a host. All locks must be held.
+// hostChange returns the change that brings the store up to date for a host. All locks must be
+// held.
 func (t *hostTable) hostChange(mac openflow.MAC) (c store.Change, is bool) {
 	s := t.app.shared
 	has, there := s.hosts[mac]
@@ -125,6 +127,7 @@ func (t *hostTable) hostChange(mac openflow.MAC) (c store.Change, is bool) {
 	if p.node.sw == nil || there && has.at == p.place() && slices.Equal(has.Addresses, *h.addresses.Load()) {
 		return c, false
 	}
-	value, err := json.Marshal(sharedHost{Switch: fmt.Sprintf("%016x", p.node.dpid), Port: p.number, Addresses: *h.addresses.Load(), Since: h.since.UTC()})
+	value, err := json.Marshal(sharedHost{Switch: fmt.Sprintf("%016x", p.node.dpid), Port: p.number,
+		Addresses: *h.addresses.Load(), Since: h.since.UTC()})
 	return store.Put(key, value), err == nil
 }

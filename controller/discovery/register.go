@@ -32,14 +32,14 @@ func init() {
 	})
 }
 
-// configure takes what a topology says of its ports, where the cables are known to be laid so.
+// configure applies the topology's ports, if the cabling is known to match it.
 func (a *App) configure(f apps.Facilities) {
 	if f.Wired {
 		a.Expect(cables(f.Topology))
 	}
 }
 
-// former returns the links of the run before.
+// former returns the links of the previous run.
 func former(db *database.DB) (links []Link, err error) {
 	rows, err := db.Links()
 	for _, l := range rows {
@@ -51,11 +51,11 @@ func former(db *database.DB) (links []Link, err error) {
 }
 
 // cables lists the controller's datapaths in a topology, their ports that lead to hosts and
-// routers, those of hosts with this link alone, and the links between datapaths. What is behind
-// other switches and devices of the machine, nobody knows.
+// routers, those of them whose host has no other link, and the links between datapaths. Links to
+// other switches and to devices of the machine are left out: what is behind them is unknown.
 func cables(t *topology.Topology) (switches []uint64, hosts, lone []Port, links []Link) {
 	nodes := map[string]*topology.Node{}
-	of := map[string]int{} // links
+	of := map[string]int{} // number of links
 	for _, l := range t.Links {
 		of[l.Ends[0].Node]++
 		of[l.Ends[1].Node]++

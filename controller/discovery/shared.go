@@ -20,17 +20,17 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// What the members of a cluster know of each other's switches is kept in their store:
+// The members of a cluster share what they discover through their store:
 //
 //	view/key                       the key that signs probes, made once
-//	view/epoch                     changes now and then: its revisions tell how old a probe is
-//	view/link/TO/PORT/FROM/PORT    probes of a port arrive at another one
+//	view/epoch                     changes at intervals: its revision dates probes
+//	view/link/TO/PORT/FROM/PORT    probes sent from port FROM arrive at port TO
 //	view/host/MAC                  where a host is
 //
-// A key belongs to the master of the switch where it was seen, TO or that of the host; that of a
-// link whose port FROM is down may also go by the master of FROM. Who sees that a key of its own is
-// not as it knows better puts it right. Each member has the links both directions of which are
-// there, and follows the states of all ports by its own connections.
+// A key is maintained by the master of the switch where the observation was made: TO, or that of
+// the host. The key of a link whose port FROM is down may also be deleted by the master of FROM. A
+// member that finds one of its keys different from what it observes corrects it. Each member uses
+// the links that have both directions, and follows the states of all ports by its own connections.
 const (
 	viewPrefix = "view/"
 	keyKey     = viewPrefix + "key"
@@ -38,23 +38,23 @@ const (
 	linkPrefix = viewPrefix + "link/"
 	hostPrefix = viewPrefix + "host/"
 
-	// epochTime is how long an epoch lasts. Probes of this and the last one are taken: none is
-	// older than 2 epochTime, whatever clocks say, and where the store stands still all are as
-	// before.
+	// epochTime is the length of an epoch. Probes of the current epoch and the one before are
+	// accepted, so none is older than 2 epochTime, whatever clocks say. While the store is
+	// unavailable, nothing expires.
 	epochTime = probeLife
 
-	// sharedOpenTime is openTime in a cluster: longer than a switch at the other end may be without
-	// a master, and so without probes, after one has died.
+	// sharedOpenTime is openTime in a cluster: longer than the switch at the other end may be
+	// without a master, and hence without probes, after a master has failed.
 	sharedOpenTime = 3 * time.Second
 
-	maxCommit = 100 // changes
-	// voidTime is how many seconds a link in the store does not count after a port of it has gone
-	// down: longer than its master takes to say that it is gone. If it has not, it is there again,
-	// and this member has heard of the port later than of that.
+	maxCommit = 100 // changes per commit
+	// voidTime is how many seconds a link in the store is disregarded after one of its ports has
+	// gone down: longer than its master takes to remove it. If it is still there then, the port is
+	// up again, and this member had heard of that late.
 	voidTime = 3
 
 	commitTime = 50 * time.Millisecond  // between two commits
-	retryTime  = 500 * time.Millisecond // after one that has failed
+	retryTime  = 500 * time.Millisecond // after a commit that failed
 )
 
 // pair is a direction of a link.
@@ -69,7 +69,7 @@ type sharedLink struct {
 	Indirect bool      `json:"indirect,omitempty"`
 	Since    time.Time `json:"since"`
 
-	void int // a port of it has gone down, and for so many seconds it does not count
+	void int // seconds for which it is disregarded, because one of its ports has gone down
 }
 
 // sharedHost is a host in the store.
@@ -82,7 +82,7 @@ type sharedHost struct {
 	at place
 }
 
-// shared is what the app shares with other members. A nil one is that of a controller without any.
+// shared is the state shared with the other members; nil without a cluster.
 type shared struct {
 	store store.Store
 
@@ -90,25 +90,26 @@ type shared struct {
 
 	wake chan struct{}
 
-	mu         sync.Mutex // of what follows; taken last
+	mu         sync.Mutex // guards what follows; taken last
 	links      map[pair]*sharedLink
 	void       map[pair]bool           // of links
 	linksAt    map[place]map[pair]bool // by both ends
 	hosts      map[openflow.MAC]sharedHost
 	hostsAt    map[uint64]map[openflow.MAC]bool
-	dirtyLinks map[pair]bool // that may have to be changed in the store
+	dirtyLinks map[pair]bool // those that may differ from the store
 	dirtyHosts map[openflow.MAC]bool
 }
 
-// Share makes the app that of a member of a cluster, which keeps in the store what is known of
-// links and hosts. It must be called before Start.
+// Share makes the app a member's: it shares links and hosts through the store. Call it before
+// Start.
 func (a *App) Share(s store.Store) {
 	a.schedule.most = sharedOpenTime
-	a.shared = &shared{store: s, wake: make(chan struct{}, 1), links: map[pair]*sharedLink{}, void: map[pair]bool{}, linksAt: map[place]map[pair]bool{},
-		hosts: map[openflow.MAC]sharedHost{}, hostsAt: map[uint64]map[openflow.MAC]bool{}, dirtyLinks: map[pair]bool{}, dirtyHosts: map[openflow.MAC]bool{}}
+	a.shared = &shared{store: s, wake: make(chan struct{}, 1), links: map[pair]*sharedLink{}, void: map[pair]bool{},
+		linksAt: map[place]map[pair]bool{},
+		hosts:   map[openflow.MAC]sharedHost{}, hostsAt: map[uint64]map[openflow.MAC]bool{}, dirtyLinks: map[pair]bool{}, dirtyHosts: map[openflow.MAC]bool{}}
 }
 
-// link says that a direction of a link may be different.
+// link marks a direction of a link for comparison with the store.
 func (s *shared) link(from, to place) {
 	if s != nil {
 		s.mu.Lock()
@@ -118,7 +119,7 @@ func (s *shared) link(from, to place) {
 	}
 }
 
-// host says that a host may be different.
+// host marks a host for comparison with the store.
 func (s *shared) host(mac openflow.MAC) {
 	if s != nil {
 		s.mu.Lock()
@@ -135,7 +136,7 @@ func (s *shared) poke() {
 	}
 }
 
-// down says that a port is gone: what the store has of its links does not hold any more.
+// down disregards the store's links at a port that has gone down.
 func (s *shared) down(at place) {
 	if s == nil {
 		return
@@ -150,7 +151,7 @@ func (s *shared) down(at place) {
 	s.poke()
 }
 
-// valid returns the links that count again.
+// valid returns the links that are no longer disregarded.
 func (s *shared) valid() (out []pair) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +164,7 @@ func (s *shared) valid() (out []pair) {
 	return out
 }
 
-// now is the epoch; without other members there is none.
+// now returns the epoch; 0 without a cluster.
 func (s *shared) now() int64 {
 	if s == nil {
 		return 0
@@ -171,7 +172,7 @@ func (s *shared) now() int64 {
 	return s.epoch.Load()
 }
 
-// has returns a direction of a link that the store has, and that holds.
+// has returns a direction of a link that is in the store and not disregarded.
 func (s *shared) has(from, to place) (sharedLink, bool) {
 	if s == nil {
 		return sharedLink{}, false
@@ -184,14 +185,14 @@ func (s *shared) has(from, to place) (sharedLink, bool) {
 	return sharedLink{}, false
 }
 
-// at returns the directions of links that the store has of a port.
+// at returns the directions of links in the store that begin or end at a port.
 func (s *shared) at(p place) []pair {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.linksAt[p]))
 }
 
-// share takes the key from the store, or puts it there, reads what is there, and follows it.
+// share takes the key from the store or puts it there, reads the store's state, and follows it.
 func (a *App) share() error {
 	ctx, cancel := patience.Store.Context(a.ctx)
 	defer cancel()
@@ -214,7 +215,7 @@ func (a *App) share() error {
 	return nil
 }
 
-// sharedKey is the same for all members.
+// sharedKey agrees on one key for all members.
 func (a *App) sharedKey(ctx context.Context) error {
 	fresh := make([]byte, len(a.key))
 	if _, err := rand.Read(fresh); err != nil {
@@ -235,7 +236,7 @@ func (a *App) sharedKey(ctx context.Context) error {
 	return nil
 }
 
-// sharedEvents takes changes of the store.
+// sharedEvents applies changes of the store.
 func (a *App) sharedEvents(events []store.Event) {
 	a.locked(func() {
 		for _, e := range events {
@@ -244,7 +245,7 @@ func (a *App) sharedEvents(events []store.Event) {
 	})
 }
 
-// replaceShared takes all that the store has: what was there before and is not any more has gone.
+// replaceShared applies the whole state of the store; entries that it lacks are gone.
 func (a *App) replaceShared(there []store.Entry) {
 	a.locked(func() {
 		keys := map[string]bool{}
@@ -274,8 +275,8 @@ func (s *shared) keys() (out []string) {
 	return out
 }
 
-// sharedEvent takes a change of the store. It must be called with mu held, as what follows. What
-// somebody else has written there and nobody can read is passed over.
+// sharedEvent applies one change of the store. mu must be held, as in what follows. Entries that
+// cannot be read, for example written by someone else, are ignored.
 func (a *App) sharedEvent(e store.Event) {
 	switch {
 	case e.Key == epochKey && e.Revision > a.shared.epoch.Load():
@@ -315,8 +316,7 @@ func (a *App) sharedEvent(e store.Event) {
 	}
 }
 
-// stamp is what a probe says of when it is sent: the time since the start, or in a cluster the
-// epoch.
+// stamp returns the time stamp of a probe: the time since the start, or the epoch in a cluster.
 func (a *App) stamp() time.Duration {
 	if a.shared != nil {
 		return time.Duration(a.shared.now())
@@ -324,7 +324,7 @@ func (a *App) stamp() time.Duration {
 	return time.Since(a.began)
 }
 
-// isFresh says whether a probe with that stamp is young enough.
+// isFresh reports whether a probe with that stamp is recent enough.
 func (a *App) isFresh(stamp time.Duration) bool {
 	if a.shared != nil {
 		return int64(stamp) >= a.shared.before.Load()
@@ -332,7 +332,7 @@ func (a *App) isFresh(stamp time.Duration) bool {
 	return time.Since(a.began)-stamp <= probeLife
 }
 
-// keepEpoch begins a new epoch when the present one has lasted its time and no other member has.
+// keepEpoch begins a new epoch when the current one is over, unless another member has.
 func (a *App) keepEpoch() {
 	for last := a.shared.epoch.Load(); a.pause(epochTime); last = a.shared.epoch.Load() {
 		if a.shared.epoch.Load() == last {
@@ -343,7 +343,7 @@ func (a *App) keepEpoch() {
 	}
 }
 
-// newEpoch begins an epoch, if the last one is still that.
+// newEpoch begins an epoch if last is still the current one.
 func (a *App) newEpoch(ctx context.Context, last int64) error {
 	return a.shared.store.Commit(ctx, []store.Condition{{Key: epochKey, Revision: last}}, store.Put(epochKey, nil))
 }

@@ -3,33 +3,32 @@ package discovery
 import "time"
 
 const (
-	// expectTime is how long a link that is expected may be without a probe before it is tried
-	// quickly.
+	// expectTime is how long an expected link may be without a probe before it is probed quickly.
 	expectTime = openMost
 
-	// shutTime is for how long a port is shut at which a probe has come that makes no link: longer
-	// than the next one takes.
+	// shutTime is how long a port is closed after a probe that makes no link: longer than the next
+	// one takes.
 	shutTime = 4 * round
 )
 
-// wiring is what who laid the cables says of them.
+// wiring is the cabling as described by the one who laid it.
 type wiring struct {
-	switches map[uint64]bool // nil: nobody has said anything
+	switches map[uint64]bool // nil: no description
 	hosts    map[place]bool
-	lone     map[place]bool  // of hosts that have no other port
+	lone     map[place]bool  // the ports of hosts that have no other
 	links    map[place]place // in both directions
 }
 
-// Expect says which switches there are and what ports lead to, for who has laid the cables: these
-// to hosts, of which the lone ones have no other port, and these links to each other. A host's port
-// is an edge as soon as it is up, and never becomes the end of a link; a link is there as soon as
-// both its ports are, until probes say otherwise. In a cluster each member sees that for itself, of
-// whomever the switches are: a link need not wait for a master who may just have died. Of other
-// ports nothing is taken for granted. It holds for ports that come up from now on, and for those of
-// which nothing is known yet. A switch that is none of these does not come back when it is away:
-// its links are no more.
+// Expect describes the cabling: all switches, the ports that lead to hosts, those of them (lone)
+// whose host has no other port, and the links. A host's port is an edge as soon as it is up, and
+// never becomes the end of a link; a link exists as soon as both its ports are up, until probes say
+// otherwise. In a cluster each member applies this by itself, whoever is the switches' master: a
+// link need not wait for a master that may just have failed. Other ports are discovered. The
+// description applies to ports that come up from now on, and to ports not yet classified. A switch
+// that is not listed is not expected back when it disconnects: its links are removed.
 func (a *App) Expect(switches []uint64, hosts, lone []Port, links []Link) {
-	w := wiring{switches: make(map[uint64]bool, len(switches)), hosts: make(map[place]bool, len(hosts)), lone: make(map[place]bool, len(lone)),
+	w := wiring{switches: make(map[uint64]bool, len(switches)), hosts: make(map[place]bool, len(hosts)),
+		lone:  make(map[place]bool, len(lone)),
 		links: make(map[place]place, 2*len(links))}
 	for _, dpid := range switches {
 		w.switches[dpid] = true
@@ -58,11 +57,10 @@ func (a *App) Expect(switches []uint64, hosts, lone []Port, links []Link) {
 	})
 }
 
-// lacks says whether a switch is none of those that there are.
+// lacks reports whether a switch is missing from the description.
 func (w *wiring) lacks(dpid uint64) bool { return w.switches != nil && !w.switches[dpid] }
 
-// forgetSwitch forgets all of a switch that is away and does not come back. It must be called with
-// mu held.
+// forgetSwitch removes a disconnected switch that is not expected back. mu must be held.
 func (a *App) forgetSwitch(n *node) {
 	for _, p := range n.ports {
 		a.forget(p)
@@ -70,8 +68,7 @@ func (a *App) forgetSwitch(n *node) {
 	a.hosts.keep(n.dpid, nil)
 }
 
-// expect makes a port of which nothing is known what the wiring says. It must be called with mu
-// held, as what follows.
+// expect classifies a new port as the wiring says. mu must be held, as in what follows.
 func (a *App) expect(p *port) {
 	if p.Kind() != Open || !p.node.here() || a.isShut(p, time.Now()) {
 		return
@@ -93,8 +90,8 @@ func (a *App) expect(p *port) {
 	}
 }
 
-// isShut says whether a port is neither an edge nor the end of a link, because a probe has come
-// that makes no link.
+// isShut reports whether a port is closed: neither an edge nor the end of a link, because a probe
+// has arrived that makes no link.
 func (a *App) isShut(p *port, now time.Time) bool { return now.Before(p.spared) }
 
 // spare keeps a port from being taken for an edge.
@@ -104,8 +101,8 @@ func (p *port) spare(until time.Time) {
 	}
 }
 
-// shut closes a port for a time: a probe has come in or out there that makes no link, and if it
-// forwarded, packets might go round.
+// shut closes a port for a time: a probe has left or arrived there that makes no link, and if the
+// port forwarded, packets might loop.
 func (a *App) shut(p *port, now time.Time) {
 	p.spare(now.Add(shutTime))
 	if p.Kind() != Edge {
@@ -116,9 +113,9 @@ func (a *App) shut(p *port, now time.Time) {
 	a.schedule.open = append(a.schedule.open, p)
 }
 
-// stray is a probe that has come from or to a host's port. The hosts join ports, as a bridge
-// between two interfaces does. That makes no link, so that nobody's packets go through them; and
-// one of the ports is shut, so that none goes round.
+// stray handles a probe from or to a host's port: the host joins two ports, as a bridge between its
+// interfaces does. This makes no link, so that packets of others do not cross the host; and one of
+// the ports is closed, so that none loop.
 func (a *App) stray(from, to *port, now time.Time) {
 	p := to
 	if x, y := from.place(), to.place(); !a.wiring.hosts[y] || a.wiring.hosts[x] && x.compare(y) > 0 {
@@ -131,22 +128,22 @@ func (a *App) stray(from, to *port, now time.Time) {
 	a.shut(p, now)
 }
 
-// half is a probe that has arrived from a port from which none has been seen to arrive there.
+// half is a direction in which a probe has arrived, while none has in the other.
 type half struct {
 	at     time.Time
 	direct bool
 }
 
-// both says whether a probe has arrived the other way, too, without which there is no link; if not,
-// it takes note of this one. One direction alone is closed: it is a cable that is broken, or
-// somebody who sends again what a host has received.
+// both reports whether a probe has arrived in the other direction, too, without which there is no
+// link; if not, it records this one. A port with one direction only is closed: the cable is broken,
+// or a host replays what it has received.
 func (a *App) both(from, to *port, direct bool, now time.Time) (back half, ok bool) {
 	if back, ok = from.halves[to]; ok && now.Sub(back.at) < shutTime {
 		delete(from.halves, to)
 		from.spared, to.spared = time.Time{}, time.Time{}
 		return back, true
 	}
-	if e, is := a.shared.has(to.place(), from.place()); is { // another member has seen it
+	if e, seen := a.shared.has(to.place(), from.place()); seen { // another member has seen it
 		from.spared, to.spared = time.Time{}, time.Time{}
 		return half{now, !e.Indirect}, true
 	}
@@ -164,7 +161,7 @@ func (a *App) both(from, to *port, direct bool, now time.Time) (back half, ok bo
 	return half{}, false
 }
 
-// warnHosts says it when a port at which hosts live becomes the end of a link.
+// warnHosts warns when a port with hosts becomes the end of a link.
 func (a *App) warnHosts(p *port) {
 	if n := p.hosts.Load(); n > 0 {
 		a.log.Warn("a link has come up at a port where hosts were", "port", p.place(), "hosts", n)

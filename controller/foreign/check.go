@@ -8,24 +8,28 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Check says why controllers of a resolved topology cannot carry it: more switches than one has
-// room for, another version of OpenFlow, routing nodes, loops.
+// Check reports why controllers of a resolved topology cannot support it: too many switches,
+// another version of OpenFlow, routing nodes, loops.
 func Check(t *topology.Topology) (p topology.Problems) {
 	for _, c := range Of(t) {
 		switches := c.SwitchesOf(t)
 		if c.Switches > 0 && len(switches) > c.Switches {
-			p.Add(t.Pos, "take "+others(c), "%s has room for %d switches, and there are %d", c.Name, c.Switches, len(switches))
+			p.Add(t.Pos, "take "+others(c), "%s has room for %d switches, and there are %d", c.Name, c.Switches,
+				len(switches))
 		}
 		for _, s := range switches {
 			if s.Kind == topology.Router {
-				p.Add(s.Pos, "use datapath kernel, or controller trivet", "router %s: %s does not route", s.Name, c.Name)
+				p.Add(s.Pos, "use datapath kernel, or controller trivet", "router %s: %s does not route", s.Name,
+					c.Name)
 			}
 			version := c.version(s)
 			switch {
 			case version == "":
-				p.Add(s.Pos, "use datapath ovs", "switch %s: an embedded switch speaks OpenFlow 1.3, and %s does not", s.Name, c.Name)
+				p.Add(s.Pos, "use datapath ovs", "switch %s: an embedded switch speaks OpenFlow 1.3, and %s does not",
+					s.Name, c.Name)
 			case version != c.version(switches[0]):
-				p.Add(s.Pos, "give all its switches the same datapath", "switch %s: %s speaks OpenFlow %s with %s switches, and %s with those that are %s",
+				p.Add(s.Pos, "give all its switches the same datapath",
+					"switch %s: %s speaks OpenFlow %s with %s switches, and %s with those that are %s",
 					s.Name, c.Name, version, s.Datapath, c.version(switches[0]), switches[0].Datapath)
 			case len(s.OpenFlow) > 0 && !slices.Contains(s.OpenFlow, version):
 				p.Add(s.Pos, "allow it: openflow: "+version, "switch %s may speak OpenFlow %s only, and %s speaks %s",
@@ -40,7 +44,7 @@ func Check(t *topology.Topology) (p topology.Problems) {
 	return p
 }
 
-// version is the one that a controller speaks with a switch; empty: none.
+// version returns the one that a controller speaks with a switch; empty: none.
 func (c *Controller) version(s *topology.Node) string {
 	if s.Datapath == topology.Embedded {
 		return c.Embedded
@@ -48,7 +52,7 @@ func (c *Controller) version(s *topology.Node) string {
 	return c.OpenFlow
 }
 
-// others names the controllers that have no limit.
+// others lists the controllers without a limit.
 func others(c *Controller) string {
 	names := []string{topology.ControllerTrivet}
 	for _, o := range registry {
@@ -67,10 +71,11 @@ func listed(names []string) string {
 }
 
 // findLoop returns the switches of a loop in which one has a controller of this package, and that
-// controller. All of these flood, so that a loop is a storm, unless each of its switches speaks the
-// spanning tree protocol. Links that keep switches without a controller free of loops count as cut.
+// controller. All of these flood, so a loop is a broadcast storm unless each of its switches speaks
+// the spanning tree protocol. Links that switches without a controller keep free of loops count as
+// cut.
 func findLoop(t *topology.Topology) ([]string, string) {
-	flooder := map[string]string{} // the controller of switches that have one of ours
+	flooder := map[string]string{} // the controller of switches that have one of this package
 	for _, c := range Of(t) {
 		for _, s := range c.SwitchesOf(t) {
 			flooder[s.Name] = c.Name
@@ -80,8 +85,8 @@ func findLoop(t *topology.Topology) ([]string, string) {
 		return nil, ""
 	}
 	graph := newForest(t)
-	// Loops of links that none of ours sees, or that have the protocol at both ends, are no concern
-	// of ours; what else closes a loop is.
+	// First come links that none of these controllers sees, or that have the protocol at both ends,
+	// whose loops do not matter here; then the others, any of which may close a loop that does.
 	for _, ours := range []bool{false, true} {
 		for _, l := range graph.links {
 			a, b := l.Ends[0].Node, l.Ends[1].Node
@@ -102,7 +107,7 @@ func findLoop(t *topology.Topology) ([]string, string) {
 
 // forest is a spanning forest of a topology's switches that grows link by link.
 type forest struct {
-	links []*topology.Link // between two switches, that forward
+	links []*topology.Link // between two switches, forwarding
 	stp   map[string]bool  // switches that speak the spanning tree protocol
 	tree  map[string][]string
 	root  map[string]string
@@ -130,7 +135,7 @@ func (f *forest) find(n string) string {
 	return n
 }
 
-// join joins two switches, or returns the loop that a link between them closes.
+// join joins two switches, or returns the loop that a link between them would close.
 func (f *forest) join(a, b string) []string {
 	if x, y := f.find(a), f.find(b); x != y {
 		f.root[x] = y

@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// faucet is Faucet: the whole lab is one VLAN of it. It wants a Python environment of its own, for
-// it needs an older os-ken than there is by now.
+// faucet is Faucet, with the whole lab as one VLAN. It needs a Python environment of its own,
+// because it requires an old os-ken.
 var faucet = &Controller{
 	Name: "faucet", What: "Faucet, all ports in one VLAN", OpenFlow: "1.3", Embedded: "1.3",
 	Install: "python3 -m venv %s && %s/bin/pip install faucet 'setuptools<81'",
@@ -18,14 +18,14 @@ var faucet = &Controller{
 	},
 	files: faucetFiles,
 	run: func(port int, _ string) (args, env []string) {
-		return []string{"--ryu-config-file=/dev/null", "--ryu-ofp-listen-host=127.0.0.1", "--ryu-ofp-tcp-listen-port=" + number(port)},
+		return []string{"--ryu-config-file=/dev/null", "--ryu-ofp-listen-host=127.0.0.1",
+				"--ryu-ofp-tcp-listen-port=" + number(port)},
 			[]string{"FAUCET_CONFIG=faucet.yaml", "FAUCET_LOG=STDERR", "FAUCET_EXCEPTION_LOG=STDERR",
 				"FAUCET_PROMETHEUS_ADDR=127.0.0.1"}
 	},
 }
 
-// What follows is Faucet's configuration, as much of it as a lab needs
-// (docs.faucet.nz, Configuration).
+// Faucet's configuration, as far as a lab needs it (docs.faucet.nz, Configuration).
 type (
 	faucetConfig struct {
 		Version int                   `json:"version"`
@@ -49,8 +49,8 @@ type (
 	}
 )
 
-// faucetFiles writes the configuration as JSON, which is YAML. A host counts for each port that it
-// is learned behind, and the default of 255 is soon reached.
+// faucetFiles writes the configuration as JSON, which is YAML, too. A host counts once for each
+// port behind which it is learned, so that the default limit of 255 is soon reached.
 func faucetFiles(t *topology.Topology, switches []*topology.Node) (map[string][]byte, error) {
 	const vlan = "lab"
 	hosts := max(255, 2*len(t.Nodes))

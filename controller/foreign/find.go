@@ -13,7 +13,8 @@ import (
 	"syscall"
 )
 
-// Places says where controllers may be installed besides PATH, and for whom they run.
+// Places are the directories, besides PATH, where controllers may be installed, and the user for
+// whom they run.
 type Places struct {
 	Cache string // has a directory for each controller
 	uid   uint32
@@ -23,7 +24,7 @@ type Places struct {
 // nobody owns no files.
 const nobody = 65534
 
-// PlacesOf returns the places of a user, who asks for a lab: $TRIVET_CONTROLLERS, or where
+// PlacesOf returns the places of the user who asks for a lab: $TRIVET_CONTROLLERS, or where
 // scripts/peers installs for that user.
 func PlacesOf(uid int) Places {
 	p := Places{uid: uint32(uid), gid: nobody}
@@ -41,8 +42,8 @@ func PlacesOf(uid int) Places {
 	return p
 }
 
-// user is whom a program runs as: who asks for the lab, and where that is root nobody, unless
-// nobody may not read the program or its directory.
+// user returns whom a program runs as: the user who asks for the lab; if that is root, nobody,
+// unless nobody may not read the program or its directory.
 func (p Places) user(program []string, dir string) (uid, gid uint32) {
 	if p.uid != 0 {
 		return p.uid, p.gid
@@ -55,7 +56,7 @@ func (p Places) user(program []string, dir string) (uid, gid uint32) {
 	return nobody, nobody
 }
 
-// runAs makes a command of a program, in a directory, one of its user's.
+// runAs makes a command run in a directory as its user.
 func (p Places) runAs(cmd *exec.Cmd, program []string, dir string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if uid, gid := p.user(program, dir); os.Geteuid() == 0 && uid != 0 {
@@ -63,7 +64,8 @@ func (p Places) runAs(cmd *exec.Cmd, program []string, dir string) {
 	}
 }
 
-// open says whether everybody may read a file or directory, what it links to, and its interpreter.
+// open reports whether everyone may read a file or directory, what it links to, and its
+// interpreter.
 func open(file string) bool {
 	for _, path := range []string{file, resolved(file)} {
 		info, err := os.Stat(path)
@@ -87,7 +89,7 @@ func resolved(file string) string {
 	return file
 }
 
-// interpreter returns the program that runs a script, "" where the file is none.
+// interpreter returns the program that runs a script; "": the file is no script.
 func interpreter(file string) string {
 	f, err := os.Open(file)
 	if err != nil {
@@ -102,8 +104,8 @@ func interpreter(file string) string {
 	return words[0]
 }
 
-// firstOf returns the first of some files that is there and may be run or, for a name without a
-// slash, found in PATH.
+// firstOf returns the first of some files that exists and is executable or, for a name without a
+// slash, is in PATH.
 func firstOf(files ...string) (string, bool) {
 	for _, file := range files {
 		if path, err := exec.LookPath(file); err == nil {
@@ -115,7 +117,7 @@ func firstOf(files ...string) (string, bool) {
 	return "", false
 }
 
-// python3 is the system's Python, rather than one that a user has put in its place.
+// python3 returns the system's Python, in preference to one in PATH that a user has installed.
 func python3() (string, bool) { return firstOf("/usr/bin/python3", "python3") }
 
 // pythonOf returns a Python that has a module: that of the virtual environment in a directory, or
@@ -137,7 +139,8 @@ func pythonOf(module, env string, scripts ...string) (string, bool) {
 			}
 		}
 	}
-	if has("/usr/lib/python3/dist-packages", "/usr/local/lib/python3*/dist-packages", "/usr/lib/python3*/site-packages") {
+	if has("/usr/lib/python3/dist-packages", "/usr/local/lib/python3*/dist-packages",
+		"/usr/lib/python3*/site-packages") {
 		return firstOf("/usr/bin/python3")
 	}
 	return "", false

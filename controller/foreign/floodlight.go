@@ -14,11 +14,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// floodlightEnv names Floodlight's jar, wherever it is.
+// floodlightEnv is the environment variable with the path of Floodlight's jar.
 const floodlightEnv = "TRIVET_FLOODLIGHT"
 
-// floodlight is Floodlight with its learning switch, in one jar with all that it needs, as its
-// build makes it (target/floodlight.jar). It is in no package registry.
+// floodlight is Floodlight with its learning switch, in one jar with all dependencies, as its build
+// makes it (target/floodlight.jar). It is in no package registry.
 var floodlight = &Controller{
 	Name: "floodlight", What: "Floodlight, with its module LearningSwitch", OpenFlow: "1.3", Embedded: "1.3",
 	Install: "git clone https://github.com/floodlight/floodlight %s, build it as its README.md says (target/floodlight.jar), " +
@@ -27,14 +27,16 @@ var floodlight = &Controller{
 	find: func(own string) ([]string, bool) {
 		java, ok := firstOf("java")
 		jar, err := floodlightJar(own)
-		// Switches connect by IPv4. Its performance counters would be files in /tmp that stay when
-		// it is killed.
-		return []string{java, "-Djava.net.preferIPv4Stack=true", "-XX:-UsePerfData", "-cp", jar}, ok && err == nil && jar != ""
+		// Switches connect over IPv4. Java's performance counters would be files in /tmp that stay
+		// when it is killed.
+		return []string{java, "-Djava.net.preferIPv4Stack=true", "-XX:-UsePerfData", "-cp",
+			jar}, ok && err == nil && jar != ""
 	},
 	lacks: func(own string) error {
 		jar, err := floodlightJar(own)
 		if _, ok := firstOf("java"); err == nil && jar != "" && !ok {
-			return lack.New("Java, by which floodlight runs, is not installed", ":  ", "apt install default-jre-headless")
+			return lack.New("Java, by which floodlight runs, is not installed", ":  ",
+				"apt install default-jre-headless")
 		}
 		return err
 	},
@@ -42,19 +44,20 @@ var floodlight = &Controller{
 		return map[string][]byte{"floodlight.properties": []byte(floodlightProperties)}, nil
 	},
 	run: func(port int, _ string) (args, env []string) {
-		return []string{"-D" + floodlightPort + "=" + number(port), "net.floodlightcontroller.core.Main", "-cf", "floodlight.properties"}, nil
+		return []string{"-D" + floodlightPort + "=" + number(port), "net.floodlightcontroller.core.Main", "-cf",
+			"floodlight.properties"}, nil
 	},
 	says: func(program []string) (string, error) { return jarVersion(program[len(program)-1]) },
 }
 
-// floodlightPort is the setting of the TCP port for switches. A property of the system goes before
-// the file's (FloodlightModuleLoader.java, parseConfigParameters). FloodlightProvider has a setting
-// of that name as well, which nothing reads.
+// floodlightPort is the setting for the switches' TCP port. A system property takes precedence over
+// the file (FloodlightModuleLoader.java, parseConfigParameters). FloodlightProvider has a setting
+// of that name, too, which nothing reads.
 const floodlightPort = "net.floodlightcontroller.core.internal.OFSwitchManager.openFlowPort"
 
-// floodlightProperties has no more modules than a learning switch needs; the REST server is one of
-// them, as Floodlight's main program asks for it. What it listens at is for the lab's switches
-// only. Without the versions it would offer OpenFlow 1.5.
+// floodlightProperties loads only the modules that a learning switch needs; the REST server is one,
+// because Floodlight's main program requires it. Its listeners are for the lab's switches only.
+// Without the versions it would offer OpenFlow 1.5.
 const floodlightProperties = `floodlight.modules=\
 net.floodlightcontroller.core.internal.FloodlightProvider,\
 net.floodlightcontroller.storage.memory.MemoryStorageSource,\
@@ -74,8 +77,8 @@ net.floodlightcontroller.restserver.RestApiServer.httpPort=8080
 org.sdnplatform.sync.internal.SyncManager.persistenceEnabled=FALSE
 `
 
-// floodlightJar is the jar that the environment names, or one in a directory: of a clone that was
-// built, or by itself. It is "" where there is none.
+// floodlightJar returns the jar that the environment names, or one in a directory: that of a built
+// clone, or the jar itself; "": there is none.
 func floodlightJar(own string) (string, error) {
 	named := os.Getenv(floodlightEnv)
 	if named == "" {
@@ -86,21 +89,23 @@ func floodlightJar(own string) (string, error) {
 		}
 		return "", nil
 	}
-	if !filepath.IsAbs(named) { // the lab's daemon is in another directory
-		return "", lack.New(fmt.Sprintf("%s=%q is not a whole path", floodlightEnv, named), ":  ", "write /path/floodlight.jar")
+	if !filepath.IsAbs(named) { // the lab's daemon has another working directory
+		return "", lack.New(fmt.Sprintf("%s=%q is not an absolute path", floodlightEnv, named), ":  ",
+			"write /path/floodlight.jar")
 	}
 	info, err := os.Stat(named)
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is not a file")
 	}
 	if err != nil {
-		return "", lack.New(fmt.Sprintf("%s names no jar: %v", floodlightEnv, err), ":  ", "name Floodlight's target/floodlight.jar")
+		return "", lack.New(fmt.Sprintf("%s names no jar: %v", floodlightEnv, err), ":  ",
+			"name Floodlight's target/floodlight.jar")
 	}
 	return named, nil
 }
 
-// jarVersion is what the manifest of a jar says of its version (JAR File Specification, "Main
-// Attributes"): Floodlight's main program has no option that prints it.
+// jarVersion returns the version in a jar's manifest (JAR File Specification, "Main Attributes"):
+// Floodlight's main program has no option that prints it.
 func jarVersion(jar string) (string, error) {
 	z, err := zip.OpenReader(jar)
 	if err != nil {

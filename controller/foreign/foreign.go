@@ -1,8 +1,8 @@
-// Package foreign knows OpenFlow controllers of others that a lab can start by itself: how each is
-// found on a machine, what it is told of the topology, how it is run, and what it can carry.
+// Package foreign starts OpenFlow controllers other than Trivet's for a lab: it knows how to find
+// each on a machine, how to configure it for a topology, how to run it, and what it supports.
 //
-// A controller is a file of this package and an entry in the registry. The lab runs it beside its
-// switches, in their network namespace, where it listens on 127.0.0.1 and nobody else can reach it.
+// A controller is a file of this package and an entry in the registry. The lab runs it in the
+// switches' network namespace, where it listens on 127.0.0.1 and nobody else can reach it.
 package foreign
 
 import (
@@ -22,41 +22,41 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Controller is a program that decides for switches.
+// Controller is a controller program.
 type Controller struct {
 	Name     string // one of topology.ControllerPrograms
 	What     string // what it is, in a few words
-	OpenFlow string // the version that it speaks with Open vSwitch
-	Embedded string // and with embedded switches; empty: none that these know
-	Switches int    // the most that it carries; 0: no limit is known
-	Install  string // how to install it, a shell command where one does; %s stands for its own directory below Places.Cache
+	OpenFlow string // version that it speaks with Open vSwitch
+	Embedded string // version that it speaks with embedded switches; empty: none in common
+	Switches int    // maximum number; 0: no known limit
+	Install  string // how to install it: a shell command if there is one; %s stands for its own directory below Places.Cache
 
-	// Greets says that it installs flow entries in every switch of Open vSwitch that connects, and
-	// that the switch forwards nothing before, as is so with every one that speaks OpenFlow 1.3.
+	// Greets means that it installs flow entries in every Open vSwitch switch that connects, before
+	// which the switch forwards nothing; so do all that speak OpenFlow 1.3.
 	Greets bool
 
-	// Says returns what its log says once it decides for a switch; before, packets that the switch
-	// sends to it are lost. It is nil where the log says no such thing.
+	// Says returns what its log says once it has accepted a switch; packets that the switch sends
+	// to it before are lost. It is nil if the log says nothing of the kind.
 	Says func(s *topology.Node) string
 
-	// Reloads says that it reads its files again when it gets SIGHUP.
+	// Reloads means that it reads its files again on SIGHUP.
 	Reloads bool
 
-	// PerPort says that it has flow entries for each port that is up and none for one that is down,
-	// so that a port which comes up forwards nothing until they are there.
+	// PerPort means that it has flow entries only for ports that are up, so that a port that comes
+	// up forwards nothing until they are installed.
 	PerPort bool
 
 	find  func(own string) (program []string, ok bool)
 	files func(t *topology.Topology, switches []*topology.Node) (map[string][]byte, error)
 	run   func(port int, version string) (args, env []string)
-	asked func(program []string) (args []string) // of its program, for which it says its version
-	says  func(program []string) (string, error) // its version, where its program does not say it
-	lacks func(own string) error                 // what else is missing than itself; nil: nothing
+	asked func(program []string) (args []string) // asked: arguments for the program to print its version
+	says  func(program []string) (string, error) // its version, if the program cannot print it
+	lacks func(own string) error                 // what else is missing besides itself; nil: nothing
 }
 
 var registry = []*Controller{faucet, floodlight, osKen, ovsTestcontroller, pox}
 
-// Lookup returns the controller of that name, or nil.
+// Lookup returns the controller with a name, or nil.
 func Lookup(name string) *Controller {
 	for _, c := range registry {
 		if c.Name == name {
@@ -69,8 +69,8 @@ func Lookup(name string) *Controller {
 // All returns the controllers, by name.
 func All() []*Controller { return slices.Clone(registry) }
 
-// Of returns the controllers that a lab runs for switches of a resolved topology, by name. Of a lab
-// at several sites, the head runs them.
+// Of returns the controllers that a lab runs for switches of a resolved topology, by name. If the
+// lab spans several sites, the head runs them.
 func Of(t *topology.Topology) (out []*Controller) {
 	if t.Site != "" && t.Site != topology.Head {
 		return nil
@@ -83,7 +83,7 @@ func Of(t *topology.Topology) (out []*Controller) {
 	return out
 }
 
-// SwitchesOf returns the switches and routing nodes that a controller decides for.
+// SwitchesOf returns the switches and routing nodes that a controller is responsible for.
 func (c *Controller) SwitchesOf(t *topology.Topology) (out []*topology.Node) {
 	for _, n := range t.Nodes {
 		if n.IsDatapath() && slices.Contains(n.Controllers, c.Name) {
@@ -112,12 +112,12 @@ func (c *Controller) Find(p Places) ([]string, error) {
 	return nil, lack.New(c.Name+" is not installed", ":  ", c.HowToInstall(p))
 }
 
-// HowToInstall is the shell command that does it, or words where no single one does.
+// HowToInstall returns the shell command to install it, or a description if there is no single one.
 func (c *Controller) HowToInstall(p Places) string {
 	return strings.ReplaceAll(c.Install, "%s", filepath.Join(p.Cache, c.Name))
 }
 
-// Installed says what is missing of the controllers of a topology, nil where nothing is.
+// Installed reports what is missing of the controllers of a topology; nil: nothing.
 func Installed(t *topology.Topology, p Places) error {
 	var errs []error
 	for _, c := range Of(t) {
@@ -127,7 +127,7 @@ func Installed(t *topology.Topology, p Places) error {
 	return errors.Join(errs...)
 }
 
-// Files are what the controller reads when it starts, by name.
+// Files returns the configuration files that the controller reads when it starts, by name.
 func (c *Controller) Files(t *topology.Topology) (map[string][]byte, error) {
 	if c.files == nil {
 		return nil, nil
@@ -135,7 +135,7 @@ func (c *Controller) Files(t *topology.Topology) (map[string][]byte, error) {
 	return c.files(t, c.SwitchesOf(t))
 }
 
-// Write writes them into a directory of its own.
+// Write writes them to a directory.
 func (c *Controller) Write(dir string, t *topology.Topology) error {
 	files, err := c.Files(t)
 	for name, content := range files {
@@ -144,7 +144,7 @@ func (c *Controller) Write(dir string, t *topology.Topology) error {
 	return err
 }
 
-// replace writes a file that somebody may be reading.
+// replace writes a file that another process may be reading.
 func replace(file string, content []byte) error {
 	if err := os.WriteFile(file+".new", content, 0o644); err != nil {
 		return err
@@ -152,8 +152,8 @@ func replace(file string, content []byte) error {
 	return os.Rename(file+".new", file)
 }
 
-// Command is how the controller runs: in its directory, listening on a TCP port of 127.0.0.1, with
-// an environment of its own, as whom Places say. It is for these switches.
+// Command returns the command for the controller: in its directory, listening on a TCP port of
+// 127.0.0.1, with an environment of its own, as the user in Places, for these switches.
 func (c *Controller) Command(p Places, program []string, dir string, port int, switches []*topology.Node) *exec.Cmd {
 	args, env := c.run(port, c.version(switches[0]))
 	cmd := exec.Command(program[0], slices.Concat(program[1:], args)...)
@@ -166,7 +166,7 @@ func (c *Controller) Command(p Places, program []string, dir string, port int, s
 	return cmd
 }
 
-// Version is what the program says of its version, a line.
+// Version returns the program's version, as one line.
 func (c *Controller) Version(ctx context.Context, p Places) (string, error) {
 	program, err := c.Find(p)
 	if err != nil {
@@ -183,7 +183,8 @@ func (c *Controller) Version(ctx context.Context, p Places) (string, error) {
 	}
 	cmd := exec.CommandContext(ctx, program[0], args...)
 	cmd.Dir, cmd.WaitDelay = "/", time.Second
-	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/", "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1"}
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/", "LANG=C.UTF-8",
+		"PYTHONDONTWRITEBYTECODE=1"}
 	p.runAs(cmd, program, cmd.Dir)
 	out, err := cmd.Output()
 	if err != nil {

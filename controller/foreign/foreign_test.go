@@ -283,7 +283,7 @@ func TestFloodlight(t *testing.T) {
 	}
 	refused("floodlight is not installed:  git clone https://github.com/floodlight/floodlight " + own + "/floodlight,")
 	t.Setenv(floodlightEnv, "floodlight.jar")
-	refused("is not a whole path")
+	refused("is not an absolute path")
 	t.Setenv(floodlightEnv, dir+"/none.jar")
 	refused("names no jar: stat " + dir + "/none.jar")
 	t.Setenv(floodlightEnv, dir)

@@ -9,8 +9,8 @@ import (
 //go:embed osken.py
 var oskenProgram []byte
 
-// osKen runs a learning switch on os-ken, the library that OpenStack keeps of Ryu. It has no
-// program of its own that all its versions share, hence osken.py.
+// osKen runs a learning switch on os-ken, OpenStack's fork of Ryu. It has no program that all its
+// versions share, hence osken.py.
 var osKen = &Controller{
 	Name: "os-ken", What: "OpenStack's successor of Ryu, with a learning app", OpenFlow: "1.3", Embedded: "1.3",
 	Install: "apt install python3-os-ken   (or: python3 -m venv %s && %s/bin/pip install os-ken)",

@@ -9,19 +9,18 @@ import (
 )
 
 const (
-	// A source is learned anew every sourceHard seconds, which keeps its destination; that
-	// is forgotten after destinationIdle seconds without either.
+	// A source is learned anew every sourceHard seconds, which keeps its destination entry; that
+	// expires after destinationIdle seconds without packets or renewal.
 	sourceHard, destinationIdle = 300, 600
 
-	// maxAddresses bounds what a switch full of invented addresses can make the controller
-	// install, and maxEdgeAddresses one port of hosts: a further one is flooded, as if it
-	// were not known.
+	// maxAddresses limits what a switch can be made to hold by invented addresses, and
+	// maxEdgeAddresses a single edge port: packets to further addresses are flooded as unknown.
 	maxAddresses     = 100_000
 	maxEdgeAddresses = 25_000
 
-	// An address that moves more than maxMoves times in movesTime seconds is pinned for
-	// pinTime seconds. What it sends from elsewhere meanwhile is let through unlearned, by an
-	// entry of quietHard seconds, of which there is one a second at most.
+	// An address that moves more than maxMoves times in movesTime seconds is pinned for pinTime
+	// seconds. Meanwhile packets that it sends from elsewhere are forwarded without learning, by an
+	// entry that lasts quietHard seconds; at most one is sent per second.
 	maxMoves  = 5
 	movesTime = 10
 	pinTime   = 60
@@ -32,13 +31,13 @@ const (
 type address struct {
 	port   uint32
 	moves  uint8
-	since  uint32 // moves are counted, in s since 1970
+	since  uint32 // start of the count of moves, in s since 1970
 	pinned uint32 // until then
-	quiet  uint32 // when such an entry was sent
+	quiet  uint32 // when the last entry of that kind was sent
 }
 
-// learn takes note that a packet came from an address by a port. listened: the packet came
-// because of what it is, not because its source is unknown.
+// learn records that a packet from an address arrived on a port. listened: it was sent up for its
+// type, not because its source is unknown.
 func (t *table) learn(src openflow.MAC, port uint32, listened bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,21 +65,24 @@ func (t *table) learn(src openflow.MAC, port uint32, listened bool) {
 	_ = t.sw.Send(&t.entries)
 }
 
-// tellFull says, once, that no more addresses are learned at a port; all: at no port of the switch.
+// tellFull logs, once, that no more addresses are learned at a port; all: at any port of the
+// switch.
 func (t *table) tellFull(p *port, number uint32, all bool) {
 	const then = "packets to further ones are flooded until known ones have been silent for long"
 	switch {
 	case all && !t.full:
 		t.full = true
-		t.app.log.Warn("the switch has learned as many addresses as it may: "+then, "switch", t.sw.Name(), "addresses", maxAddresses)
+		t.app.log.Warn("the limit on learned addresses of the switch is reached: "+then, "switch", t.sw.Name(),
+			"addresses", maxAddresses)
 	case !all && !p.full:
 		p.full = true
-		t.app.log.Warn("the port has learned as many addresses as it may: "+then, "switch", t.sw.Name(), "port", number, "addresses", maxEdgeAddresses)
+		t.app.log.Warn("the limit on learned addresses of the port is reached: "+then, "switch", t.sw.Name(), "port",
+			number, "addresses", maxEdgeAddresses)
 	}
 }
 
-// move makes an address that of another port, and says whether it is; one that has moved too often
-// is not.
+// move moves an address to another port, and reports whether it did; one that has moved too often
+// stays.
 func (t *table) move(src openflow.MAC, x address, port uint32) bool {
 	now := uint32(time.Now().Unix())
 	if now-x.since > movesTime {
@@ -88,7 +90,8 @@ func (t *table) move(src openflow.MAC, x address, port uint32) bool {
 	}
 	if x.moves++; x.moves > maxMoves && x.pinned <= now {
 		x.pinned, x.moves = now+pinTime, 0
-		t.app.log.Warn("address flaps between two ports; it is held at the first", "switch", t.sw.Name(), "address", src,
+		t.app.log.Warn("address flaps between two ports; it is held at the first", "switch", t.sw.Name(), "address",
+			src,
 			"first", x.port, "second", port, "for", pinTime*time.Second)
 	}
 	if x.pinned > now {
@@ -105,7 +108,7 @@ func (t *table) move(src openflow.MAC, x address, port uint32) bool {
 		old.addresses--
 	}
 	t.ports[port].addresses++
-	gone := sourceEntry(src, x.port) // else it would not be noticed when it comes back
+	gone := sourceEntry(src, x.port) // otherwise its return would not be noticed
 	gone.Command, gone.CookieMask = openflow.FlowDeleteStrict, frameMask
 	_ = t.sw.Send(gone)
 	x.port = port
@@ -126,25 +129,27 @@ func (t *table) unlearn(x openflow.MAC) {
 }
 
 func sourceEntry(src openflow.MAC, port uint32) *openflow.FlowMod {
-	m := flow(openflow.FlowAdd, sourceTable, 2, openflow.NewMatch(openflow.InPort(port), openflow.EthSrc(src)), openflow.GotoTable(destinationTable))
+	m := flow(openflow.FlowAdd, sourceTable, 2, openflow.NewMatch(openflow.InPort(port), openflow.EthSrc(src)),
+		openflow.GotoTable(destinationTable))
 	m.Cookie, m.HardTimeout = addressCookie, sourceHard
 	return m
 }
 
 func destinationEntry(dst openflow.MAC, port uint32) *openflow.FlowMod {
-	m := flow(openflow.FlowAdd, destinationTable, 1, openflow.NewMatch(openflow.EthDst(dst)), openflow.ApplyActions(openflow.Output(port)))
+	m := flow(openflow.FlowAdd, destinationTable, 1, openflow.NewMatch(openflow.EthDst(dst)),
+		openflow.ApplyActions(openflow.Output(port)))
 	m.Cookie, m.IdleTimeout, m.Flags = addressCookie, destinationIdle, openflow.FlowSendFlowRem
 	return m
 }
 
-// entries are the two FLOW_MODs of an address, encoded once; an address and its port are
-// filled in where they belong. They are what the controller sends most.
+// entries are the two FLOW_MODs of an address, encoded once; only address and port are then filled
+// in. No message is sent more often by the controller.
 type entries struct {
-	openflow.FlowMod // the methods of a message
+	openflow.FlowMod // for the methods of a message
 	bytes            []byte
 }
 
-// Where the address and the port are in the encoded messages.
+// Offsets of address and port in the encoded messages.
 var (
 	template    []byte
 	addressesAt []int

@@ -17,51 +17,51 @@ import (
 	"trivet.dev/trivet/controller/store"
 )
 
-// The members of a cluster make one tree. Each computes it from the links that discovery knows, of
-// all switches, by the same rule; but they do not learn of a change at the same time. So a member
-// says, when the ports of its switches that are outside its tree are closed, and the switches have
-// confirmed it:
+// The members of a cluster maintain one tree. Each computes it from discovery's links, of all
+// switches, by the same rule; but they learn of a change at different times. So a member publishes
+// a confirmation when the ports of its switches that are outside its tree are closed, and the
+// switches have confirmed that:
 //
-//	view/tree/NAME    that all ports that are open at these switches are of that tree
+//	view/tree/NAME    all open ports of these switches belong to that tree
 //
-// A port of a link opens when all members that are there have said so of the very tree that this
-// member has now, and each link outside the tree is closed at one end at least by a switch of which
-// that has been said: half a link carries nothing. Then what is open anywhere is a part of one
-// tree. A member closes what a new tree has not before it says anything of that, and opens nothing
-// until all have: so no two trees are being opened at the same time. It does not matter how late
-// anybody learns what.
+// A port of a link is opened only when all live members have confirmed the very tree that this
+// member has now, and each link outside the tree is closed, at one end at least, by a switch that a
+// confirmation covers: a link closed at one end carries nothing. Then all open ports belong to one
+// tree. A member closes what is not in a new tree before it confirms that tree, and opens nothing
+// until all have confirmed it: so two trees are never being opened at the same time, however late a
+// member learns of a change.
 //
-// A switch that nobody has now (its member has died, and no other has taken it yet) goes on as was
-// last said of it.
+// A switch without a master (its member has failed, and no other has taken over yet) stays as last
+// confirmed.
 //
-// With each switch a member says the generation of its role there. Of whom others have said later
-// ones for all switches of its word nobody waits: these switches have agreed to other masters and
-// refuse it, and before it opens anything at a switch again it has to say so of the tree that it
-// has, and hear what all have said until then. So a member that stands still holds nobody up once
-// others have its switches, and can do no harm when it wakes up, whatever it believes.
+// A confirmation has the generation of the member's role at each switch. A member is not waited for
+// if others have confirmed later generations for all of its switches: these have agreed to other
+// masters and refuse its changes, and before it opens anything at a switch again, it has to confirm
+// its current tree and read what all have confirmed until then. So a member that stalls delays
+// nobody once others have its switches, and does no harm when it resumes, whatever it believes.
 const (
 	treePrefix = "view/tree/"
 
-	// freshTime is longer than it takes until a member that has died is missed.
+	// freshTime is longer than it takes to detect that a member has failed.
 	freshTime = 3 * time.Second
 )
 
-// word is what a member says.
-type word struct {
+// confirmation is what a member confirms.
+type confirmation struct {
 	Tree        string   `json:"tree"`
 	Switches    []string `json:"switches"`
-	Generations []uint64 `json:"generations,omitempty"` // of the roles at these switches; none: not known
+	Generations []uint64 `json:"generations,omitempty"` // of its roles at these switches; none: unknown
 
-	of map[uint64]uint64 // Switches, with their generations; 0: not known
+	of map[uint64]uint64 // Switches, with their generations; 0: unknown
 }
 
-func (w word) same(x word) bool {
+func (w confirmation) same(x confirmation) bool {
 	return w.Tree == x.Tree && slices.Equal(w.Switches, x.Switches) && slices.Equal(w.Generations, x.Generations)
 }
 
-// isPast says whether all switches of a word have agreed to later masters, of which these
-// generations are the latest.
-func (w word) isPast(latest map[uint64]uint64) bool {
+// isPast reports whether all switches of a confirmation have agreed to later masters, given the
+// latest generation of each.
+func (w confirmation) isPast(latest map[uint64]uint64) bool {
 	for dpid, generation := range w.of {
 		if generation == 0 || generation >= latest[dpid] {
 			return false
@@ -70,9 +70,9 @@ func (w word) isPast(latest map[uint64]uint64) bool {
 	return true
 }
 
-// UnmarshalJSON passes over what is no switch.
-func (w *word) UnmarshalJSON(data []byte) error {
-	type plain word
+// UnmarshalJSON ignores switches with invalid ids.
+func (w *confirmation) UnmarshalJSON(data []byte) error {
+	type plain confirmation
 	if err := json.Unmarshal(data, (*plain)(w)); err != nil {
 		return err
 	}
@@ -88,66 +88,68 @@ func (w *word) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// agreement is what the members have said.
+// agreement is what the members have confirmed.
 type agreement struct {
 	member string
-	board  *announce.Board[word]
+	board  *announce.Board[confirmation]
 
 	mu    sync.Mutex
-	fresh time.Time // until then a member that has died may not have followed the last tree
+	fresh time.Time // until then a failed member may not have followed the last tree
 
-	// Of follow:
-	want   *word  // what this member is to say; nil: nothing yet
-	tree   string // of the network as it is
-	agreed string // the last one on which all have agreed
-	arcs   map[string][]end
-	former [][]end // links that are gone, until all have agreed without them
-	said   map[uint64]said
+	// Used by follow only:
+	want      *confirmation // this member's confirmation; nil: none yet
+	tree      string        // of the current network
+	agreed    string        // the last one confirmed by all
+	arcs      map[string][]end
+	former    [][]end // removed links, until all have confirmed a tree without them
+	confirmed map[uint64]closedPorts
 }
 
-// said is what is known to be closed at a switch since a member has last said something of it.
-type said struct {
+// closedPorts is what is known to be closed at a switch since its last confirmation.
+type closedPorts struct {
 	revision int64
 	closed   map[end]bool
 }
 
-// Share makes the app that of a member of a cluster. It must be called before Start.
+// Share makes the app a member's. Call it before Start.
 func (a *App) Share(member string, s store.Store) {
-	a.agreement = &agreement{member: member, board: announce.New[word](s, treePrefix, member, a.poke), said: map[uint64]said{}}
+	a.agreement = &agreement{member: member, board: announce.New[confirmation](s, treePrefix, member, a.poke),
+		confirmed: map[uint64]closedPorts{}}
 }
 
-// agree begins to follow what members say.
+// agree starts following the members' confirmations.
 func (a *App) agree() error {
 	if err := a.agreement.board.Start(a.ctx, &a.done); err != nil {
-		return fmt.Errorf("what members say of their trees: %w", err)
+		return fmt.Errorf("members' confirmations of trees: %w", err)
 	}
 	return nil
 }
 
-// mayLack says whether a switch that comes from another member may not have been told to forget
-// addresses, because that one has died.
+// mayLack reports whether a switch taken over from another member may not have been told to forget
+// addresses, because that member has failed.
 func (g *agreement) mayLack(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return now.Before(g.fresh)
 }
 
-// wants has this member say what it has not.
-func (g *agreement) wants(w word) {
+// wants publishes a confirmation, unless it is the current one.
+func (g *agreement) wants(w confirmation) {
 	if g.want == nil || !g.want.same(w) {
 		g.want = &w
-		g.board.Say(w)
+		g.board.Publish(w)
 	}
 }
 
-// followShared is follow with other members: the tree is that of all switches, and what joins it
-// waits until all have agreed.
-func (a *App) followShared(tables []*table, ports []discovery.Port, links []discovery.Link, now time.Time) (settled bool) {
+// followShared is follow in a cluster: the tree spans all members' switches, and ports are opened
+// only when all have confirmed it.
+func (a *App) followShared(tables []*table, ports []discovery.Port, links []discovery.Link,
+	now time.Time) (settled bool) {
 	g, s := a.build(tables, ports, links, now), a.agreement
 	g.plan()
 	tree := g.name()
 	if s.tree != tree && s.tree != "" {
-		a.stale = now // addresses lead by the old one
+		a.stale = now // addresses lead along the old one
 	}
 	if s.tree != tree || s.agreed != tree {
 		s.mu.Lock()
@@ -173,7 +175,7 @@ func (a *App) followShared(tables []*table, ports []discovery.Port, links []disc
 	agreed := firm && s.holds(g, mine)
 	if agreed {
 		if s.agreed != tree && s.agreed != "" {
-			a.stale = now // all others have the new one, too
+			a.stale = now // all other members have the new one, too
 		}
 		s.agreed = tree
 		for _, e := range g.edges {
@@ -198,10 +200,10 @@ func (a *App) followShared(tables []*table, ports []discovery.Port, links []disc
 	return a.flush(tables, now) && agreed && !leaving
 }
 
-// own is the word of a tree at this member's switches. firm is false while there is a switch that
-// this member has claimed anew: another may have been its master since the table was read.
-func own(tree string, tables []*table) (w word, firm bool) {
-	w, firm = word{Tree: tree, Switches: []string{}}, true
+// own returns the confirmation of a tree for this member's switches. firm is false if this member
+// has claimed a switch anew: another may have been its master since the table was read.
+func own(tree string, tables []*table) (w confirmation, firm bool) {
+	w, firm = confirmation{Tree: tree, Switches: []string{}}, true
 	for _, t := range tables {
 		if t.other {
 			continue
@@ -233,7 +235,7 @@ func (a *App) others(out []*table, far map[uint64]bool) []*table {
 	return out
 }
 
-// dropShared forgets a switch that this member does not have any more: another one has it.
+// dropShared forgets a switch that another member has taken over.
 func (a *App) dropShared(t *table) {
 	if a.agreement == nil {
 		return
@@ -245,7 +247,7 @@ func (a *App) dropShared(t *table) {
 	}
 }
 
-// name tells a tree from others.
+// name identifies a tree.
 func (g *graph) name() string {
 	h := sha256.New()
 	for _, e := range g.edges {
@@ -256,7 +258,7 @@ func (g *graph) name() string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:12])
 }
 
-// name tells an edge from others: it has the ports of the edge.
+// name identifies an edge by its ports.
 func (e *arc) name() string {
 	var out []string
 	for _, x := range e.ends {
@@ -265,7 +267,7 @@ func (e *arc) name() string {
 	return strings.Join(out, "-")
 }
 
-// remember takes note of links that are gone. Until all have agreed without them they may carry
+// remember records removed links. Until all have confirmed a tree without them they may carry
 // packets.
 func (s *agreement) remember(g *graph) {
 	arcs := make(map[string][]end, len(g.edges))
@@ -285,22 +287,22 @@ func (s *agreement) remember(g *graph) {
 	s.former = slices.DeleteFunc(s.former, func(ends []end) bool {
 		return slices.ContainsFunc(ends, func(x end) bool {
 			_, there := g.index[x.dpid]
-			return !there || g.inLink[x] // it joins nothing, or there is another link, or it again
+			return !there || g.inLink[x] // its switch is gone, or the port has another link, or the same again
 		})
 	})
 }
 
-// holds says whether all have agreed on the tree.
-func (s *agreement) holds(g *graph, own word) bool {
+// holds reports whether all have confirmed the tree.
+func (s *agreement) holds(g *graph, own confirmation) bool {
 	if s.want == nil || s.want.Tree != s.tree {
 		return false
 	}
-	members, heard := s.board.Heard()
-	mine, is := heard[s.member]
-	if !is || !mine.Value.same(own) {
+	members, heard := s.board.Values()
+	mine, ok := heard[s.member]
+	if !ok || !mine.Value.same(own) {
 		return false
 	}
-	last, latest := map[uint64]announce.Said[word]{}, map[uint64]uint64{}
+	last, latest := map[uint64]announce.Published[confirmation]{}, map[uint64]uint64{}
 	for _, w := range heard {
 		for dpid, generation := range w.Value.of {
 			latest[dpid] = max(latest[dpid], generation)
@@ -315,7 +317,7 @@ func (s *agreement) holds(g *graph, own word) bool {
 		}
 	}
 	s.note(g, last)
-	shut := func(x end) bool { return s.said[x.dpid].closed[x] }
+	shut := func(x end) bool { return s.confirmed[x.dpid].closed[x] }
 	for _, e := range g.edges {
 		if !e.tree && !slices.ContainsFunc(e.ends, func(x *endState) bool { return shut(x.end) }) {
 			return false
@@ -330,29 +332,29 @@ func (s *agreement) holds(g *graph, own word) bool {
 	return true
 }
 
-// note keeps what is closed at each switch since the last word of it, if that was of this tree or
-// of one that was this member's then.
-func (s *agreement) note(g *graph, last map[uint64]announce.Said[word]) {
+// note keeps what is closed at each switch since its last confirmation, if that was of this tree or
+// of one that was this member's at the time.
+func (s *agreement) note(g *graph, last map[uint64]announce.Published[confirmation]) {
 	for dpid, w := range last {
 		switch {
 		case w.Value.Tree == s.tree:
-			s.said[dpid] = said{w.Revision, map[end]bool{}}
-		case s.said[dpid].revision != w.Revision:
-			delete(s.said, dpid)
+			s.confirmed[dpid] = closedPorts{w.Revision, map[end]bool{}}
+		case s.confirmed[dpid].revision != w.Revision:
+			delete(s.confirmed, dpid)
 		}
 	}
-	maps.DeleteFunc(s.said, func(dpid uint64, _ said) bool { _, there := g.index[dpid]; return !there })
+	maps.DeleteFunc(s.confirmed, func(dpid uint64, _ closedPorts) bool { _, there := g.index[dpid]; return !there })
 	for _, e := range g.edges {
 		for _, x := range e.ends {
 			if w := last[x.dpid]; w.Value.Tree == s.tree && !e.tree && w.Revision > 0 {
-				s.said[x.dpid].closed[x.end] = true
+				s.confirmed[x.dpid].closed[x.end] = true
 			}
 		}
 	}
 	for _, ends := range s.former {
 		for _, x := range ends {
 			if w := last[x.dpid]; w.Value.Tree == s.tree && w.Revision > 0 {
-				s.said[x.dpid].closed[x] = true
+				s.confirmed[x.dpid].closed[x] = true
 			}
 		}
 	}

@@ -48,7 +48,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, w := range append(x.others, mine) {
-					value, err := json.Marshal(word{Tree: w.tree, Switches: w.switches, Generations: w.generations})
+					value, err := json.Marshal(confirmation{Tree: w.tree, Switches: w.switches, Generations: w.generations})
 					for _, err := range []error{err, s.Commit(ctx, nil, store.Put("cluster/member/"+w.member, nil)), s.Commit(ctx, nil, store.Put(treePrefix+w.member, value))} {
 						if err != nil {
 							t.Fatal(err)
@@ -56,7 +56,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 					}
 				}
 				synctest.Wait()
-				own := word{Tree: mine.tree, Switches: mine.switches, Generations: mine.generations}
+				own := confirmation{Tree: mine.tree, Switches: mine.switches, Generations: mine.generations}
 				a.agreement.tree, a.agreement.want = own.Tree, &own
 				if agreed := a.agreement.holds(&graph{index: map[uint64]int{}}, own); agreed != x.agreed {
 					t.Error("agreed:", agreed)

@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// matchFlow is the match of a packet's flow: all that tells it from others, as far as the packet
-// has it.
+// matchFlow returns the match for a packet's flow: every field that distinguishes it from others,
+// as far as the packet has it.
 func matchFlow(p *controller.Packet) openflow.Match {
 	fields := []openflow.OXM{openflow.InPort(p.InPort), openflow.EthSrc(p.Src), openflow.EthDst(p.Dst)}
 	tag := binary.BigEndian.Uint16(p.Data[12:])
@@ -19,7 +19,7 @@ func matchFlow(p *controller.Packet) openflow.Match {
 		fields = append(fields, payload(p.EtherType, p.Data[14:])...)
 	case len(p.Data) >= 18:
 		fields = append(fields, openflow.VLANVID(binary.BigEndian.Uint16(p.Data[14:])&0xfff))
-		if binary.BigEndian.Uint16(p.Data[16:]) == p.EtherType { // else switches differ in what the type is
+		if binary.BigEndian.Uint16(p.Data[16:]) == p.EtherType { // otherwise switches differ on what the type is
 			fields = append(fields, payload(p.EtherType, p.Data[18:])...)
 		}
 	}
@@ -44,8 +44,9 @@ func payload(etherType uint16, b []byte) []openflow.OXM {
 		}
 		return append(fields, transport(b[9], b[header:])...)
 	case etherType == openflow.EthTypeIPv6 && len(b) >= 40:
-		fields = append(fields, openflow.IPv6Src(netip.AddrFrom16([16]byte(b[8:]))), openflow.IPv6Dst(netip.AddrFrom16([16]byte(b[24:]))))
-		if more := transport(b[6], b[40:]); more != nil { // no further headers between
+		fields = append(fields, openflow.IPv6Src(netip.AddrFrom16([16]byte(b[8:]))),
+			openflow.IPv6Dst(netip.AddrFrom16([16]byte(b[24:]))))
+		if more := transport(b[6], b[40:]); more != nil { // no further headers in between
 			fields = append(append(fields, openflow.IPProto(b[6])), more...)
 		}
 	}

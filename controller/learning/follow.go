@@ -10,27 +10,26 @@ import (
 	"trivet.dev/trivet/internal/disjoint"
 )
 
-// staleTime is how long addresses may lead where a link was before they are flushed
-// although a switch has not said that it does not use it any more.
+// staleTime is how long addresses may lead over a removed link, because a switch has not confirmed
+// that it no longer uses it, before they are flushed anyway.
 const staleTime = time.Second
 
-// newTime is how long a switch must have been here before another is lost, that discovery has seen
-// what is between them: longer than its probes may be under way.
+// newTime is how long a switch must have been connected before another is lost, for discovery to
+// have seen the links between them: longer than its probes may be in transit.
 const newTime = 10 * time.Second
 
-// change is what a switch is told.
+// change is what to change at a switch.
 type change struct {
 	close map[uint32]role // none, blocked or bypass
 	open  map[uint32]role
 }
 
-// follow makes the ports that take part those that discovery's links ask for, and says
-// whether nothing is left to do. First ports leave; a link that shall forward joins once it
-// makes no loop with all that may forward still, which is seen when a switch confirms
-// that a port has left.
+// follow makes ports forward as discovery's links require, and reports whether nothing is left to
+// do. Ports are closed first; a link of the new tree is opened once it makes no loop with anything
+// that may still be forwarding, which is known when a switch has confirmed that a port is closed.
 func (a *App) follow(now time.Time) (settled bool) {
 	a.mu.Lock()
-	nothing := len(a.switches) == 0 // to learn for: all are routers
+	nothing := len(a.switches) == 0 // none to learn for: all are routers
 	a.mu.Unlock()
 	if nothing && a.agreement == nil {
 		return true
@@ -59,14 +58,14 @@ func (a *App) follow(now time.Time) (settled bool) {
 	waits := g.openings(of, spread, a.former)
 	a.followHosts(g, tables)
 	a.former = append(a.former, g.segments...)
-	if !routed { // a port that opens may flood what others send by a path
+	if !routed { // an opening port may flood packets that others send along a path
 		waits = true
 		for _, c := range changes {
 			maps.DeleteFunc(c.open, func(_ uint32, r role) bool { return r.isLink() })
 		}
 	}
 	for t, c := range changes {
-		if a.tell(t, c) && !spread && a.stale.IsZero() { // else nothing is learned at links
+		if a.tell(t, c) && !spread && a.stale.IsZero() { // otherwise nothing is learned at links
 			a.stale = now
 		}
 	}
@@ -76,9 +75,9 @@ func (a *App) follow(now time.Time) (settled bool) {
 	return a.flush(tables, now) && !waits
 }
 
-// tables returns the tables by datapath id, and drops those of switches that are away and have no
-// links. So one that is lost before discovery has seen a link of it is not waited for: if it were,
-// whoever connects after a switch without links has left would wait, too.
+// tables returns the tables by datapath id, and drops those of disconnected switches without links.
+// So a switch that is lost before discovery has seen a link of it is not waited for; otherwise
+// every new switch would have to wait after one without links has left.
 func (a *App) tables(far map[uint64]bool) []*table {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,8 +99,8 @@ func (a *App) tables(far map[uint64]bool) []*table {
 	return out
 }
 
-// closings collects the ports that shall not forward: ends of links outside the tree, which are
-// marked as such, ports that are not known yet, and those that are gone.
+// closings collects the ports that must not forward: ends of links outside the tree, which are
+// marked as such, ports that are not classified yet, and ports that are gone.
 func (g *graph) closings(tables []*table, of func(*table) *change, spread bool, now time.Time) {
 	outside := blocked
 	if spread {
@@ -135,8 +134,8 @@ func (g *graph) closings(tables []*table, of func(*table) *change, spread bool, 
 	}
 }
 
-// former returns what remains of links that discovery knows no more: while both ends of one may
-// forward still, it counts as one that does.
+// former returns the links unknown to discovery that may still be forwarding at both ends; they
+// count as forwarding.
 func (g *graph) former(old []*segment, tables []*table) (out []*segment) {
 	for _, s := range old {
 		var ends []end
@@ -152,7 +151,7 @@ func (g *graph) former(old []*segment, tables []*table) (out []*segment) {
 	return out
 }
 
-// mayForward says whether a port may forward, as that of a link.
+// mayForward reports whether a port may be forwarding, as that of a link.
 func (t *table) mayForward(number uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,7 +159,7 @@ func (t *table) mayForward(number uint32) bool {
 	return p != nil && (p.phase == leaving || p.phase == open && p.role.inTree())
 }
 
-// openings collects the ports that shall forward and may, and says whether others wait.
+// openings collects the ports that are to forward and may, and reports whether others must wait.
 func (g *graph) openings(of func(*table) *change, spread bool, former []*segment) (waits bool) {
 	within := link
 	if spread {
@@ -170,7 +169,7 @@ func (g *graph) openings(of func(*table) *change, spread bool, former []*segment
 		switch {
 		case l.want != open:
 		case l.phase != open && (g.unseen || g.dark && l.table.since.Add(newTime).After(g.lost)):
-			waits = true // it may lead to a switch that is not seen now
+			waits = true // it may lead to a switch that is not connected now
 		default:
 			of(l.table).open[l.port] = edge
 		}
@@ -201,7 +200,7 @@ func (g *graph) openings(of func(*table) *change, spread bool, former []*segment
 	return waits
 }
 
-// tell tells a switch what is different, and says whether that has changed the tree.
+// tell sends the differences to a switch, and reports whether they change the tree.
 func (a *App) tell(t *table, c *change) (tree bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,7 +223,7 @@ func (a *App) tell(t *table, c *change) (tree bool) {
 	return t.change(c)
 }
 
-// change makes ports leave and join.
+// change closes and opens ports.
 func (t *table) change(c *change) (tree bool) {
 	leave := false
 	for number := range c.close {
@@ -250,7 +249,7 @@ func (t *table) change(c *change) (tree bool) {
 		tree = tree || r.inTree() && (p.phase != open || p.role.hasPaths())
 		t.fresh = t.fresh || r.hasPaths() && p.role != r
 		if t.app.reactive && p.phase == open {
-			t.forget(number) // the flows there say what it was
+			t.forget(number) // its flows depend on what it leads to
 		}
 		p.phase, p.role = open, r
 	}
@@ -271,13 +270,13 @@ func (t *table) change(c *change) (tree bool) {
 		t.confirm()
 	}
 	if t.fresh {
-		t.app.poke() // paths may lead there once that is confirmed
+		t.app.poke() // paths may use it once that is confirmed
 	}
 	return tree
 }
 
-// flush makes all switches forget all addresses when the tree has changed: they may lead where
-// nothing goes any more. It says whether nothing is to be flushed any more.
+// flush makes all switches forget all addresses after the tree has changed, because they may lead
+// to where nothing forwards any more. It reports whether nothing is left to flush.
 func (a *App) flush(tables []*table, now time.Time) bool {
 	leaving := false
 	for _, t := range tables {
@@ -301,12 +300,12 @@ func (a *App) flush(tables []*table, now time.Time) bool {
 	a.flushed = now
 	a.mu.Unlock()
 	if a.stale = (time.Time{}); leaving {
-		a.stale = now // once more
+		a.stale = now // flush again
 	}
 	return !leaving
 }
 
-// isLeaving says whether a port's end is not confirmed by a switch that is there.
+// isLeaving reports whether a connected switch has yet to confirm that a port is closed.
 func (t *table) isLeaving() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,36 +1,36 @@
 // Package learning makes a layer-2 switch of every datapath.
 //
-// The switch forwards by itself; the controller is told of new addresses only. Table 0
-// asks whether the source is known at its port, table 1 where the destination is:
+// The switch forwards by itself; only packets from new addresses go to the controller. Table 0
+// checks whether the source is known at its port, table 1 looks up the destination:
 //
 //	table 0  priority 3  in_port, ARP or neighbour discovery
-//	                              → controller, table 1   what says who a host is, at an edge
+//	                              → controller, table 1   identifies a host, at an edge
 //	         priority 2  in_port, eth_src      → table 1          a known source
-//	         priority 1  in_port               → controller, table 1   a port that takes part
-//	                     in_port               → drop             an end of a link that does not
-//	                     (no entry)            → drop             a port of which nothing is known
+//	         priority 1  in_port               → controller, table 1   a forwarding port
+//	                     in_port               → drop             an end of a link that does not forward
+//	                     (no entry)            → drop             an unclassified port
 //	table 1  priority 1  eth_dst               → output           a known destination
-//	         priority 0                        → group 1          all ports that take part
+//	         priority 0                        → group 1          all forwarding ports
 //
-// So no packet waits for the controller, and what it answers to a packet is two
-// entries, never the packet. A source that shows up at another port matches no
-// entry of priority 2, and is learned anew.
+// So no packet waits for the controller, which answers a packet with two entries, never with the
+// packet. A source that appears at another port matches no entry of priority 2, and is learned
+// anew.
 //
-// Ports that take part are edges and the links of a spanning tree, which follows from the
-// links that discovery knows (tree.go). There is no loop at any time, as far as the controller can
-// know: a port takes part once discovery knows what it is, and a link once no path is left that
-// would make a loop of it (follow.go). What it cannot know is in docs/controller.md.
+// Forwarding ports are edges and the links of a spanning tree, which is computed from discovery's
+// links (tree.go). There are no loops at any time, as far as the controller can know: a port
+// forwards once discovery has classified it, and a link once it would close no loop with anything
+// that may be forwarding (follow.go). What the controller cannot know is in docs/controller.md.
 //
-// With Spread, packets to hosts take shortest paths over all links (paths.go, spread.go). Nothing
-// is learned at links then, and those outside the tree let in what has a path:
+// With Spread, packets to hosts take shortest paths over all links (paths.go, spread.go). Then
+// nothing is learned at links, and links outside the tree accept only packets that have a path:
 //
 //	table 0  priority 1  in_port              → table 1                 a link of the tree
 //	                     in_port              → metadata 1, table 1     a link outside it
 //	table 1  priority 3  eth_dst              → output                  a path's entry
 //	         priority 2  metadata 1           → drop
 //
-// The tables say what a controller must know to go on with a switch that it did not
-// see for a while: which ports take part, which are links, what was learned (table.go).
+// The tables hold everything that a controller needs to resume with a switch that was disconnected:
+// which ports forward, which are links, what was learned (table.go).
 package learning
 
 import (
@@ -46,41 +46,42 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// App is the app. Make it with New.
+// App is the app learning. Make it with New.
 type App struct {
 	controller.Base
 	log       *slog.Logger
 	discovery *discovery.App
 	only      func(dpid uint64) bool
-	routers   func(dpid uint64, port uint32) (openflow.MAC, bool) // addresses of those that are not learning switches; may be nil
+	routers   func(dpid uint64, port uint32) (openflow.MAC, bool) // addresses of datapaths that are not learning switches; may be nil
 	changed   chan struct{}
-	ctx       context.Context // ends with the app
+	ctx       context.Context // cancelled by Stop
 	stop      context.CancelFunc
 	done      sync.WaitGroup
-	asked     atomic.Uint64 // how often follow was asked for
-	settled   atomic.Uint64 // asked, when follow last had nothing left to wait for
+	asked     atomic.Uint64 // number of requests for follow
+	settled   atomic.Uint64 // value of asked when follow last had nothing left to do
 
 	reactive  bool // see reactive.go
 	hosts     movedHosts
-	bySwitch  sync.Map // *controller.Switch to *table
+	bySwitch  sync.Map // from *controller.Switch to *table
 	spreading spreading
-	agreement *agreement // with the other members of a cluster; nil: there is none
+	agreement *agreement // with the other members; nil: no cluster
 
 	mu       sync.Mutex
-	switches map[uint64]*table // also of switches that are away but have links
-	former   []*segment        // of the links that follow knew last, and some before
-	flushed  time.Time         // when all switches were told to forget all addresses
-	stale    time.Time         // since when addresses lead where a link was; zero: they do not. Of follow.
+	switches map[uint64]*table // including disconnected ones that have links
+	former   []*segment        // of the links that follow knew last, and some earlier ones
+	flushed  time.Time         // when all switches last had to forget all addresses
+	stale    time.Time         // since when addresses may lead over a removed link; zero: none do. Used by follow only
 }
 
-// New returns the app, which needs discovery to run beside it, before it. Datapaths for which
-// only returns false belong to another app: they are sent nothing, and the ports towards them
-// always take part, like those of hosts. A nil only takes all for learning switches.
+// New returns the app, which needs discovery, started before it. Datapaths for which only returns
+// false belong to another app: they are sent nothing, and ports towards them always forward, like
+// those of hosts. With a nil only all are learning switches.
 func New(d *discovery.App, only func(dpid uint64) bool) *App {
 	if only == nil {
 		only = func(uint64) bool { return true }
 	}
-	a := &App{discovery: d, only: only, log: slog.New(slog.DiscardHandler), switches: map[uint64]*table{}, changed: make(chan struct{}, 1)}
+	a := &App{discovery: d, only: only, log: slog.New(slog.DiscardHandler), switches: map[uint64]*table{},
+		changed: make(chan struct{}, 1)}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	return a
 }
@@ -88,7 +89,7 @@ func New(d *discovery.App, only func(dpid uint64) bool) *App {
 // Name is "learning".
 func (a *App) Name() string { return "learning" }
 
-// Start begins to follow discovery.
+// Start starts following discovery.
 func (a *App) Start(c *controller.Controller) error {
 	if c != nil {
 		a.log = c.Log()
@@ -98,7 +99,7 @@ func (a *App) Start(c *controller.Controller) error {
 	a.discovery.WatchHosts(a.hostChanged)
 	if a.agreement != nil {
 		if a.spreading.wanted.Load() {
-			a.log.Warn("the switches of a cluster's members are one spanning tree; no packet takes other paths")
+			a.log.Warn("in a cluster all switches form one spanning tree; no packet takes other paths")
 		}
 		if err := a.agree(); err != nil {
 			return err
@@ -108,14 +109,14 @@ func (a *App) Start(c *controller.Controller) error {
 	return nil
 }
 
-// Stop ends it.
+// Stop stops it.
 func (a *App) Stop() {
 	a.stop()
 	a.done.Wait()
 }
 
-// run follows what changes, and rests between for some times as long as that took: many
-// changes at a time are followed at once.
+// run applies changes, and then pauses for a multiple of the time that this took: so many changes
+// in quick succession are applied together.
 func (a *App) run() {
 	for {
 		select {
@@ -138,10 +139,10 @@ func (a *App) run() {
 
 const maxRest = 100 * time.Millisecond
 
-// lostTime is how long the loss of a connection may go unnoticed: what is sent meanwhile is lost.
+// lostTime is how long the loss of a connection may go unnoticed: messages sent meanwhile are lost.
 const lostTime = time.Minute
 
-// poke asks for follow to run, once however often it is asked.
+// poke requests a run of follow. Requests are merged.
 func (a *App) poke() {
 	a.asked.Add(1)
 	select {
@@ -150,7 +151,7 @@ func (a *App) poke() {
 	}
 }
 
-// hostChanged asks for follow where packets take paths to hosts, or flows lead to them.
+// hostChanged requests follow if packets take paths to hosts, or flows lead to them.
 func (a *App) hostChanged(c discovery.HostChange) {
 	switch {
 	case a.spreading.wanted.Load():
@@ -160,12 +161,12 @@ func (a *App) hostChanged(c discovery.HostChange) {
 	}
 }
 
-// Settled says whether all that discovery knows has been followed: the switches have been
-// told, and no change waits for another.
+// Settled reports whether everything that discovery knows has been applied: the switches have
+// confirmed it, and no change waits for another.
 func (a *App) Settled() bool { return a == nil || a.settled.Load() == a.asked.Load() }
 
-// SwitchUp takes over what the switch has, or installs the tables' frame, in which nothing takes
-// part yet.
+// SwitchUp adopts the switch's entries, or installs the basic ones, with which no port forwards
+// yet.
 func (a *App) SwitchUp(s *controller.Switch) {
 	if !a.only(s.DPID()) {
 		return
@@ -199,7 +200,7 @@ func (a *App) SwitchUp(s *controller.Switch) {
 	a.poke()
 }
 
-// SwitchDown keeps in mind what the switch does while nobody tells it anything.
+// SwitchDown keeps track of what the switch does while it is disconnected.
 func (a *App) SwitchDown(s *controller.Switch) {
 	v, ok := a.bySwitch.LoadAndDelete(s)
 	if !ok {
@@ -211,7 +212,7 @@ func (a *App) SwitchDown(s *controller.Switch) {
 	a.poke()
 }
 
-// TakesPart says whether a port forwards: whether the entries for it have been sent.
+// TakesPart reports whether a port forwards: whether its entries have been sent.
 func (a *App) TakesPart(dpid uint64, number uint32) bool {
 	a.mu.Lock()
 	t := a.switches[dpid]
@@ -225,7 +226,7 @@ func (a *App) TakesPart(dpid uint64, number uint32) bool {
 	return p != nil && p.phase == open
 }
 
-// PacketIn learns where the source is. Where switches learn reactively it sends the packet on, too.
+// PacketIn learns the packet's source. With reactive learning it also forwards the packet.
 func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	if p.Cookie&apps.CookieMask != Cookie {
 		return false
@@ -240,7 +241,7 @@ func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	return true
 }
 
-// FlowRemoved forgets an address that was not used any more.
+// FlowRemoved forgets an address that has expired.
 func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
 	if a.reactive {
 		a.flowsRemoved(s, m)

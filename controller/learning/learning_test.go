@@ -498,7 +498,7 @@ func TestAddressesAreBounded(t *testing.T) {
 		if got := len(s.leave(0, openflow.MAC{}, true)); got != 25_001 { // and the group
 			n.t.Errorf("%d destinations", got)
 		}
-		if said := strings.Count(log.String(), "as many addresses as it may"); said != 1 || !strings.Contains(log.String(), "port=1 addresses=25000") {
+		if said := strings.Count(log.String(), "the limit on learned addresses"); said != 1 || !strings.Contains(log.String(), "port=1 addresses=25000") {
 			n.t.Errorf("said %d times:\n%s", said, log.String())
 		}
 	})

@@ -318,7 +318,7 @@ func (s *node) handleFrom(l *line, m openflow.Message) {
 			s.out = l.out
 		}
 	}()
-	if r, is := m.(*openflow.RoleRequest); is {
+	if r, ok := m.(*openflow.RoleRequest); ok {
 		s.role(l, r)
 		return
 	}

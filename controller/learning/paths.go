@@ -12,22 +12,23 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Where packets to hosts go when they take several paths: for each Ethernet address a tree of
-// shortest paths to the port where it is, over all links.
+// Packets to hosts may take several paths: for each Ethernet address there is a tree of shortest
+// paths to its port, over all links.
 
-// view is the network as paths see it.
+// view is the network as seen by paths.
 type view struct {
 	tables map[uint64]*table
-	frozen map[uint64]bool       // switches that are told nothing now: they are away, or do not answer
-	held   map[openflow.MAC]bool // to which a frozen switch sends, or may send, by a path
-	edges  []steer.Edge          // the links by which paths may lead
+	frozen map[uint64]bool       // switches that cannot be changed now: they are disconnected, or do not answer
+	held   map[openflow.MAC]bool // addresses to which a frozen switch sends, or may send, on a path
+	edges  []steer.Edge          // the links that paths may use
 	into   map[uint64][]steer.Edge
 	over   map[end]steer.Edge // by the port where they begin
 }
 
-// look makes the view of what discovery knows and of what the tables are.
+// look makes the view from discovery's links and the tables.
 func (a *App) look(tables []*table, links []discovery.Link) *view {
-	v := &view{tables: map[uint64]*table{}, frozen: map[uint64]bool{}, held: map[openflow.MAC]bool{}, into: map[uint64][]steer.Edge{}, over: map[end]steer.Edge{}}
+	v := &view{tables: map[uint64]*table{}, frozen: map[uint64]bool{}, held: map[openflow.MAC]bool{},
+		into: map[uint64][]steer.Edge{}, over: map[end]steer.Edge{}}
 	open := map[end]bool{}
 	for _, t := range tables {
 		v.tables[t.dpid] = t
@@ -50,8 +51,9 @@ func (a *App) look(tables []*table, links []discovery.Link) *view {
 		back[discovery.Link{From: l.To, To: l.From, FromPort: l.ToPort, ToPort: l.FromPort}] = true
 	}
 	for _, l := range links {
-		if back[discovery.Link{From: l.From, To: l.To, FromPort: l.FromPort, ToPort: l.ToPort}] && l.From != l.To &&
-			open[end{l.From, l.FromPort}] && open[end{l.To, l.ToPort}] {
+		bothWays := back[discovery.Link{From: l.From, To: l.To, FromPort: l.FromPort, ToPort: l.ToPort}]
+		bothOpen := open[end{l.From, l.FromPort}] && open[end{l.To, l.ToPort}]
+		if bothWays && bothOpen && l.From != l.To {
 			v.edges = append(v.edges, steer.Edge{From: l.From, To: l.To, FromPort: l.FromPort, ToPort: l.ToPort})
 		}
 	}
@@ -71,16 +73,16 @@ type way struct {
 	home, next map[uint64]steer.Edge // home: by shortest paths alone
 }
 
-// port is the one by which a switch sends to the address; false: the address is out of its reach.
+// port returns the output port of a switch for the address; false: it cannot reach it.
 func (w *way) port(dpid uint64) (uint32, bool) {
 	if dpid == w.at.dpid {
 		return w.at.port, true
 	}
-	e, is := w.next[dpid]
-	return e.FromPort, is
+	e, ok := w.next[dpid]
+	return e.FromPort, ok
 }
 
-// steps is how many links are between a switch and the address.
+// steps returns the number of links between a switch and the address.
 func (w *way) steps(dpid uint64) (n int) {
 	for ; dpid != w.at.dpid; n++ {
 		dpid = w.next[dpid].To
@@ -88,8 +90,7 @@ func (w *way) steps(dpid uint64) (n int) {
 	return n
 }
 
-// way finds how packets get to an address at a port, where some switches are steered; nil: in no
-// way that is known.
+// way finds the paths to an address at a port, given steered switches; nil: there are none.
 func (v *view) way(mac openflow.MAC, at end, steered steer.Ways) *way {
 	home := v.shortest(mac, at)
 	if home == nil {
@@ -115,20 +116,20 @@ func (v *view) way(mac openflow.MAC, at end, steered steer.Ways) *way {
 	return w
 }
 
-// leads says whether a switch can send to an address by a port: one that is told nothing does
-// what it did.
+// leads reports whether a switch can send to an address through a port: a frozen one only as
+// before.
 func (v *view) leads(dpid uint64, mac openflow.MAC, port uint32) bool {
 	if !v.frozen[dpid] {
 		return true
 	}
 	t := v.tables[dpid]
-	have, is := t.paths[mac]
-	return is && have == port && !t.isPending(mac)
+	have, ok := t.paths[mac]
+	return ok && have == port && !t.isPending(mac)
 }
 
 // shortest finds the shortest paths to an address from all switches, by breadth-first search from
-// where it is. Of several that are as short a switch takes one by the address and its own number,
-// and keeps it as long as it is there: that spreads what goes to different hosts.
+// its port. Among equally short ones a switch chooses by a hash of the address and its own id, and
+// keeps that one as long as it exists: this spreads traffic to different hosts.
 func (v *view) shortest(mac openflow.MAC, at end) map[uint64]steer.Edge {
 	if v.tables[at.dpid] == nil || !v.leads(at.dpid, mac, at.port) {
 		return nil
@@ -153,7 +154,7 @@ func (v *view) shortest(mac openflow.MAC, at end) map[uint64]steer.Edge {
 	return next
 }
 
-// rank is how much an address prefers a way to another one as short: highest random weight.
+// rank is an address's preference among equally short edges: highest random weight.
 func rank(mac openflow.MAC, e steer.Edge) uint64 {
 	h := fnv.New64a()
 	var b [8 + 4 + 6]byte
@@ -161,7 +162,7 @@ func rank(mac openflow.MAC, e steer.Edge) uint64 {
 	binary.BigEndian.PutUint32(b[8:], e.FromPort)
 	copy(b[12:], mac[:])
 	h.Write(b[:])
-	x := h.Sum64() // of which the upper bits hardly depend on the last bytes: they are mixed
+	x := h.Sum64() // its upper bits hardly depend on the last bytes, so they are mixed
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	return x ^ x>>33

@@ -10,56 +10,55 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Labs may learn reactively: their switches are the learning switches of textbooks. A switch has
-// nothing but an entry that sends the controller what matches no other. The controller learns where
-// a packet's source is; where it knows the destination it installs an entry for this flow, and
-// otherwise floods the packet itself.
+// With reactive learning, switches are the learning switches of textbooks. A switch begins with a
+// table-miss entry only, which sends packets to the controller. The controller learns where a
+// packet's source is; if it knows the destination it installs an entry for this flow, otherwise it
+// floods the packet itself.
 //
 //	table 0  priority 1  in_port, addresses, protocol, ports → output      a flow, until it is idle
 //	         priority 0                                      → controller
 //
-// Discovery's probes come by the second entry, too. Which ports take part is decided as for the
-// other switches (follow.go, in a cluster agree.go), but known to the controller alone: it takes
-// packets from a port that takes part, and floods to such ports. The flows through a port that is
-// to take part no more are removed, and the switch confirms that.
+// Discovery's probes match the second entry, too. Which ports forward is decided as for other
+// switches (follow.go, in a cluster agree.go), but only the controller knows it: it accepts packets
+// from forwarding ports, and floods to such ports. When a port stops forwarding, the flows through
+// it are removed, and the switch confirms that.
 //
-// Each switch on a flow's way gets its entry from its own master, as the first packet comes there.
-// A flow's entry says in its cookie what its ports lead to. So who becomes master of a switch that
-// has flows takes over their ports as they are, and what the flows tell of addresses.
+// Each switch on a flow's path gets its entry from its own master, when the first packet arrives
+// there. The cookie of a flow's entry says what its ports lead to. So a new master of a switch
+// takes over the ports of its flows as they are, and the addresses that the flows reveal.
 
-// flowIdle is after how many seconds without a packet a flow's entry goes: as with Open vSwitch's
-// test controller and OpenFlow's reference controller.
+// flowIdle is the number of seconds without a packet after which a flow's entry expires: as with
+// Open vSwitch's test controller and OpenFlow's reference controller.
 const flowIdle = 60
 
 const (
 	flowPriority = 1
 
-	// leadsShift is where a flow's cookie has the role of the port to which it leads, above that of
-	// the one from which it comes.
+	// leadsShift is the position in a flow's cookie of the role of the output port, above that of
+	// the input port.
 	leadsShift = 4
 
-	// maxWaiting bounds the packets that wait at a switch until it is known which ports take part,
-	// and waitTime for how long they do.
+	// maxWaiting limits the packets that wait at a switch until it is known which ports forward,
+	// and waitTime how long they wait.
 	maxWaiting = 256
 	waitTime   = 3 * time.Second
 )
 
-// waiting are packets that have come before it was known whether their ports take part.
+// waiting are packets that arrived before it was known whether their ports forward.
 type waiting struct {
-	over bool // it is known
+	over bool // it is known now
 	list []*controller.Packet
 	came []time.Time
 }
 
-// movedHosts are hosts of which discovery has said something since follow has looked.
+// movedHosts are hosts that discovery has reported since follow last ran.
 type movedHosts struct {
 	mu   sync.Mutex
 	macs map[openflow.MAC]bool
 }
 
-// NewReactive returns the app for switches that learn reactively, which needs discovery to run
-// beside it, before it. Datapaths for which only returns false belong to another app; nil: all are
-// its own.
+// NewReactive returns the app for reactive learning; it needs discovery, started before it.
+// Datapaths for which only returns false belong to another app; nil: all are its own.
 func NewReactive(d *discovery.App, only func(dpid uint64) bool) *App {
 	a := New(d, only)
 	a.reactive = true
@@ -67,18 +66,19 @@ func NewReactive(d *discovery.App, only func(dpid uint64) bool) *App {
 	return a
 }
 
-// Reactive says whether switches have entries for flows only, which come with their first packets.
+// Reactive reports whether switches have entries for flows only, installed on their first packets.
 func (a *App) Reactive() bool { return a.reactive }
 
-// toController is the entry for what matches no other.
+// toController is the table-miss entry.
 func toController() *openflow.FlowMod {
-	m := flow(openflow.FlowAdd, sourceTable, 0, openflow.Match{}, openflow.ApplyActions(openflow.OutputController(openflow.MaxLenNoBuffer)))
+	m := flow(openflow.FlowAdd, sourceTable, 0, openflow.Match{},
+		openflow.ApplyActions(openflow.OutputController(openflow.MaxLenNoBuffer)))
 	m.Flags = openflow.FlowSendFlowRem
 	return m
 }
 
-// adoptFlows takes over the flows that the switch has, and says whether there were any. All else of
-// the app's goes, but the entry for what matches no other.
+// adoptFlows takes over the switch's flows, and reports whether there were any. All other entries
+// of the app except the table-miss entry are removed.
 func (t *table) adoptFlows() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +94,8 @@ func (t *table) adoptFlows() bool {
 			_ = flows.Remove(controller.KeyOf(f))
 			continue
 		}
-		for number, r := range map[uint32]role{in: role(f.Cookie & kindMask), out: role(f.Cookie >> leadsShift & kindMask)} {
+		for number, r := range map[uint32]role{in: role(f.Cookie & kindMask),
+			out: role(f.Cookie >> leadsShift & kindMask)} {
 			if p := t.ports[number]; p == nil {
 				t.ports[number] = &port{phase: open, role: r, held: held}
 			} else {
@@ -114,7 +115,7 @@ func (t *table) adoptFlows() bool {
 	return len(t.ports) > 0
 }
 
-// flowPorts are the ports of a flow's entry; ok is false of any other entry.
+// flowPorts returns the ports of a flow's entry; ok is false for any other entry.
 func flowPorts(f *openflow.FlowMod) (in, out uint32, ok bool) {
 	in, ok = f.Match.InPort()
 	_, from := f.Match.Get(openflow.FieldEthSrc)
@@ -128,7 +129,7 @@ func flowPorts(f *openflow.FlowMod) (in, out uint32, ok bool) {
 	return in, f.Instructions[0].Actions[0].Port, ok
 }
 
-// forward learns where a packet's source is, and sends the packet on.
+// forward learns a packet's source, and forwards the packet.
 func (t *table) forward(p *controller.Packet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,14 +143,15 @@ func (t *table) forward(p *controller.Packet) {
 	t.pass(p)
 }
 
-// reserved says whether no bridge forwards frames to an address (IEEE 802.1Q, section 8.6.3).
+// reserved reports whether bridges must not forward frames to an address (IEEE 802.1Q, section
+// 8.6.3).
 func reserved(a openflow.MAC) bool {
 	return [5]byte(a[:5]) == [5]byte{0x01, 0x80, 0xc2, 0x00, 0x00} && a[5] < 16
 }
 
-// What follows must be called with mu held, for a switch that is connected.
+// What follows must be called with mu held, for a connected switch.
 
-// pass sends a packet on that has come by a port which takes part.
+// pass forwards a packet that has arrived on a forwarding port.
 func (t *table) pass(p *controller.Packet) {
 	if p.Src[0]&1 == 0 && p.Src != (openflow.MAC{}) {
 		t.seen(p.Src, p.InPort)
@@ -164,8 +166,9 @@ func (t *table) pass(p *controller.Packet) {
 			}
 		}
 		t.sendOn(p, out...)
-	case x.port != p.InPort: // else it has been there
-		m := flow(openflow.FlowAdd, sourceTable, flowPriority, matchFlow(p), openflow.ApplyActions(openflow.Output(x.port)))
+	case x.port != p.InPort: // otherwise it has been there
+		m := flow(openflow.FlowAdd, sourceTable, flowPriority, matchFlow(p),
+			openflow.ApplyActions(openflow.Output(x.port)))
 		m.Cookie, m.IdleTimeout = addressCookie|uint64(t.ports[p.InPort].role)|uint64(t.ports[x.port].role)<<leadsShift, flowIdle
 		_ = t.sw.Send(m)
 		t.sendOn(p, openflow.Output(x.port))
@@ -174,11 +177,12 @@ func (t *table) pass(p *controller.Packet) {
 
 func (t *table) sendOn(p *controller.Packet, actions ...openflow.Action) {
 	if len(actions) > 0 {
-		_ = t.sw.Send(&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: p.InPort, Actions: actions, Data: p.Data})
+		_ = t.sw.Send(&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: p.InPort, Actions: actions,
+			Data: p.Data})
 	}
 }
 
-// seen takes note that an address is at a port.
+// seen records that an address is at a port.
 func (t *table) seen(mac openflow.MAC, number uint32) {
 	old, known := t.addresses[mac]
 	switch {
@@ -187,7 +191,7 @@ func (t *table) seen(mac openflow.MAC, number uint32) {
 	case known:
 		t.unlearnFlows(mac)
 	case len(t.addresses) >= maxAddresses:
-		t.app.log.Warn("too many addresses at a switch: all are learned anew", "switch", t.sw.Name())
+		t.app.log.Warn("too many addresses at a switch: all are learned again", "switch", t.sw.Name())
 		t.flush()
 	}
 	t.addresses[mac] = address{port: number}
@@ -203,8 +207,8 @@ func (t *table) unlearnFlows(mac openflow.MAC) {
 	delete(t.addresses, mac)
 }
 
-// wait keeps a packet until it is known which ports take part of a switch that has just come, or
-// has another master than before: more may than flows say.
+// wait keeps a packet until it is known which ports of a switch forward: one that has just
+// connected or changed masters may have more such ports than its flows show.
 func (t *table) wait(p *controller.Packet) {
 	if t.waiting.over || len(t.waiting.list) >= maxWaiting {
 		return
@@ -215,7 +219,7 @@ func (t *table) wait(p *controller.Packet) {
 	t.waiting.list, t.waiting.came = append(t.waiting.list, &kept), append(t.waiting.came, time.Now())
 }
 
-// passWaiting sends on what waits at switches, whose ports are as they shall be now.
+// passWaiting forwards the packets waiting at switches whose ports are now as they should be.
 func passWaiting(tables []*table, now time.Time) {
 	for _, t := range tables {
 		t.mu.Lock()
@@ -230,7 +234,7 @@ func passWaiting(tables []*table, now time.Time) {
 	}
 }
 
-// moved has follow look where a host is. It is called with discovery's locks held.
+// moved makes follow check where a host is. It is called with discovery's locks held.
 func (a *App) moved(mac openflow.MAC) {
 	a.hosts.mu.Lock()
 	if a.hosts.macs == nil {
@@ -241,8 +245,8 @@ func (a *App) moved(mac openflow.MAC) {
 	a.poke()
 }
 
-// followHosts removes the flows to and from hosts that are elsewhere by now, as any member may have
-// seen: at each switch of this member that has learned them where the tree does not lead to them.
+// followHosts removes the flows to and from hosts that have moved, as seen by any member: at each
+// switch of this member that has learned them where the tree does not lead to them.
 func (a *App) followHosts(g *graph, tables []*table) {
 	a.hosts.mu.Lock()
 	macs := a.hosts.macs
@@ -251,8 +255,8 @@ func (a *App) followHosts(g *graph, tables []*table) {
 	ways := map[int][]uint32{}
 	for mac := range macs {
 		h, known := a.discovery.Host(mac)
-		root, is := g.index[h.Switch]
-		if !known || !is {
+		root, ok := g.index[h.Switch]
+		if !known || !ok {
 			continue
 		}
 		if ways[root] == nil {
@@ -272,8 +276,8 @@ func (a *App) followHosts(g *graph, tables []*table) {
 	}
 }
 
-// towards returns the ports by which the tree leads to a switch, by the vertices of the others; 0:
-// it does not.
+// towards returns the ports by which the tree leads to a switch, indexed by the other switches'
+// vertices; 0: it does not.
 func (g *graph) towards(root int) []uint32 {
 	out, seen := make([]uint32, g.vertices), make([]bool, g.vertices)
 	seen[root] = true
@@ -296,8 +300,8 @@ func (g *graph) towards(root int) []uint32 {
 	return out
 }
 
-// flowsRemoved notices that somebody has deleted the entry that makes it a learning switch, and so
-// maybe all, as ovs-ofctl del-flows does.
+// flowsRemoved detects that someone has deleted the table-miss entry, and so perhaps all entries,
+// as ovs-ofctl del-flows does.
 func (a *App) flowsRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
 	if m.Cookie == Cookie && m.Reason == openflow.RemovedDelete && a.only(s.DPID()) {
 		s.Renew()

@@ -43,8 +43,8 @@ func (s *node) flowOf(port uint32, src, dst openflow.MAC) *openflow.FlowMod {
 	for k, f := range s.flows {
 		in, _ := k.Match.InPort()
 		from, _ := k.Match.Get(openflow.FieldEthSrc)
-		to, is := k.Match.Get(openflow.FieldEthDst)
-		if is && in == port && from.MAC() == src && to.MAC() == dst {
+		to, ok := k.Match.Get(openflow.FieldEthDst)
+		if ok && in == port && from.MAC() == src && to.MAC() == dst {
 			return f
 		}
 	}
@@ -80,7 +80,7 @@ func (s *node) floods(port uint32) bool {
 // floods it.
 func (s *node) mayLeave(in uint32) (out []uint32) {
 	for k, f := range s.flows {
-		if number, is := k.Match.InPort(); is && number == in {
+		if number, ok := k.Match.InPort(); ok && number == in {
 			out = append(out, outputs(f)...)
 		}
 	}

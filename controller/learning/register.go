@@ -8,7 +8,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// router is an app that decides alone for the datapaths that it routes for.
+// router is an app that handles all packets of the datapaths that it routes for.
 type router interface {
 	controller.App
 	Routes(dpid uint64) bool
@@ -37,7 +37,7 @@ func init() {
 			return a, nil
 		},
 		Configure: func(a controller.App, f apps.Facilities) error {
-			if a, is := a.(*App); is && !a.reactive {
+			if a, ok := a.(*App); ok && !a.reactive {
 				a.Spread(spreads(f))
 			}
 			return nil
@@ -45,7 +45,7 @@ func init() {
 	})
 }
 
-// share makes the app that of a member of a cluster, if there is one.
+// share makes the app a member's, if there is a cluster.
 func (a *App) share(f apps.Facilities) {
 	if f.Member != "" {
 		a.Share(f.Member, f.Store)

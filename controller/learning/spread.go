@@ -17,40 +17,40 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// How the switches are told of paths. A packet that has met a path's entry never leaves that path:
-// each switch has its entry before another one sends there, and loses it after. So packets on
-// paths cannot meet the tree's flooding and go round, and by the order in which entries change
-// (from the host outwards) they cannot among each other.
+// How paths are installed. A packet that matches a path's entry never leaves that path: a switch
+// gets its entry before another one sends packets there, and loses it afterwards. So packets on
+// paths are never flooded along the tree and cannot loop; and because entries change in order (from
+// the host outwards), paths are free of loops, too.
 
 const (
-	// PathPriority is that of the entries of table 1 by which packets take paths: before all else.
-	// What comes by a link outside the tree has nothing else.
+	// PathPriority is that of the entries of table 1 for packets that take paths: above all others.
+	// Packets that arrive on a link outside the tree match nothing else but the guard.
 	PathPriority, guardPriority = 3, 2
 
-	outsideTree = 1 // in the metadata: the packet came by a link outside the tree
+	outsideTree = 1 // in the metadata: the packet arrived on a link outside the tree
 
 	dropped = 0 // in table.paths: no port
 
-	// maxPaths bounds the entries of all switches together. What goes to further hosts is flooded.
+	// maxPaths limits the entries of all switches together. Packets to further hosts are flooded.
 	maxPaths = 262_144
 )
 
-// spreading is what the app knows of paths.
+// spreading is the state of paths.
 type spreading struct {
-	wanted, refused atomic.Bool // refused: by a switch
+	wanted, refused atomic.Bool // refused: a switch has refused one
 
-	mu      sync.Mutex // of what follows; it may be taken with a table's
+	mu      sync.Mutex // guards what follows; may be taken while a table's mu is held
 	steered map[openflow.MAC]steer.Ways
 	view    *view
 	ways    map[openflow.MAC]*way
 
-	// Of follow:
-	full    bool // there are more hosts than may have paths, which has been said
-	foreign bool // foreign switches are in the way, which has been said
+	// Used by follow only:
+	full    bool // the limit on hosts with paths has been reached, and logged
+	foreign bool // foreign switches prevent paths, which has been logged
 	places  map[openflow.MAC]end
 }
 
-// Spread makes packets to hosts take all links, or only those of the tree.
+// Spread makes packets to hosts use all links, or only those of the tree.
 func (a *App) Spread(on bool) {
 	if a.spreading.wanted.Swap(on) != on {
 		a.spreading.refused.Store(false)
@@ -74,12 +74,12 @@ func noPathEntry(mac openflow.MAC) *openflow.FlowMod {
 	return m
 }
 
-// guard drops what comes by a link outside the tree and has no path.
+// guard drops packets that arrive on a link outside the tree and have no path.
 func guard() *openflow.FlowMod {
 	return flow(openflow.FlowAdd, destinationTable, guardPriority, openflow.NewMatch(openflow.Metadata(outsideTree)))
 }
 
-// bypasses says whether a port needs the guard. mu must be held.
+// bypasses reports whether a port needs the guard. mu must be held.
 func (t *table) bypasses() bool {
 	for _, p := range t.ports {
 		if p.role == bypass {
@@ -89,10 +89,10 @@ func (t *table) bypasses() bool {
 	return false
 }
 
-// adoptPaths takes over the paths that the switch has. mu must be held.
+// adoptPaths takes over the paths installed in the switch. mu must be held.
 func (t *table) adoptPaths() {
 	for _, f := range t.sw.Rules(pathCookie, frameMask, nil).Flows() {
-		if dst, is := f.Match.Get(openflow.FieldEthDst); is {
+		if dst, ok := f.Match.Get(openflow.FieldEthDst); ok {
 			t.paths[dst.MAC()] = dropped
 			for _, i := range f.Instructions {
 				for _, action := range i.Actions {
@@ -103,15 +103,15 @@ func (t *table) adoptPaths() {
 	}
 }
 
-// isPending says whether a switch has not confirmed its path to an address.
+// isPending reports whether a switch has yet to confirm its path to an address.
 func (t *table) isPending(mac openflow.MAC) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.pending[mac]
 }
 
-// route makes the switches have the paths of the network as it is. spread says whether paths may
-// lead by links now, done whether all is as it should be.
+// route installs the paths of the current network. spread reports whether links may be used by
+// paths now, done whether nothing is left to do.
 func (a *App) route(g *graph, tables []*table, links []discovery.Link, now time.Time) (spread, done bool) {
 	s := &a.spreading
 	s.mu.Lock()
@@ -129,7 +129,7 @@ func (a *App) route(g *graph, tables []*table, links []discovery.Link, now time.
 	a.confirmRoles(tables)
 	v := a.look(tables, links)
 	if !wanted && len(v.held) > 0 {
-		wanted = true // entries that lead to others are out of reach
+		wanted = true // entries that lead to others cannot be reached
 	}
 	ways := map[openflow.MAC]*way{}
 	if wanted {
@@ -147,26 +147,26 @@ func (a *App) route(g *graph, tables []*table, links []discovery.Link, now time.
 	return wanted || !done, done
 }
 
-// show publishes what there is.
+// show publishes the paths.
 func (a *App) show(v *view, ways map[openflow.MAC]*way) {
 	a.spreading.mu.Lock()
 	defer a.spreading.mu.Unlock()
 	a.spreading.view, a.spreading.ways = v, ways
 }
 
-// hasForeign says whether foreign switches are between those of the app. They would see a host now
-// here, now there: so the tree alone is used.
+// hasForeign reports whether foreign switches are between those of the app. They would see a host
+// in changing places, so that only the tree can be used.
 func (a *App) hasForeign(g *graph) bool {
 	foreign := slices.ContainsFunc(g.segments, func(s *segment) bool { return s.indirect || len(s.ends) > 2 })
 	if foreign && !a.spreading.foreign {
-		a.log.Warn("foreign switches are between switches; all packets take the spanning tree, and none takes other paths")
+		a.log.Warn("there are foreign switches between switches; all packets take the spanning tree, none takes other paths")
 	}
 	a.spreading.foreign = foreign
 	return foreign
 }
 
-// unknown says whether a switch's tables have links of which nobody knows yet, after a restart,
-// where they lead, or a switch there has not come back.
+// unknown reports whether, after a restart, a switch's tables have links whose other end is not
+// known yet, or a switch there has not reconnected.
 func unknown(tables []*table, now time.Time) bool {
 	for _, t := range tables {
 		t.mu.Lock()
@@ -181,9 +181,9 @@ func unknown(tables []*table, now time.Time) bool {
 	return false
 }
 
-// locate returns where addresses are: of hosts as discovery says, or, where it has not heard them
-// since a connection was lost, as their switch has learned; of routers, at the ports that lead to
-// them.
+// locate returns where addresses are. Hosts are where discovery says, or if it has not heard them
+// since a connection was lost, where their switch has learned them; routers are at the ports that
+// lead to them.
 func (a *App) locate(v *view, links []discovery.Link) map[openflow.MAC]end {
 	out, s := map[openflow.MAC]end{}, &a.spreading
 	for _, h := range a.discovery.Hosts() {
@@ -207,7 +207,7 @@ func (a *App) locate(v *view, links []discovery.Link) map[openflow.MAC]end {
 		if a.routers == nil || v.tables[l.From] == nil || v.tables[l.To] != nil {
 			continue
 		}
-		if mac, is := a.routers(l.To, l.ToPort); is {
+		if mac, ok := a.routers(l.To, l.ToPort); ok {
 			out[mac] = end{l.From, l.FromPort}
 		}
 	}
@@ -225,15 +225,15 @@ func (a *App) locate(v *view, links []discovery.Link) map[openflow.MAC]end {
 	return out
 }
 
-// hasLearned says whether a host was learned at a port.
+// hasLearned reports whether a host was learned at a port.
 func (t *table) hasLearned(mac openflow.MAC, port uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	x, is := t.addresses[mac]
-	return is && x.port == port
+	x, ok := t.addresses[mac]
+	return ok && x.port == port
 }
 
-// eachLearned calls f for the hosts that were learned at ports of hosts.
+// eachLearned calls f for the hosts learned at edge ports.
 func (t *table) eachLearned(f func(openflow.MAC, uint32)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -244,7 +244,7 @@ func (t *table) eachLearned(f func(openflow.MAC, uint32)) {
 	}
 }
 
-// bound leaves as many addresses as may have paths: those that have some first.
+// bound reduces the addresses to the permitted number, preferring those that have paths.
 func (a *App) bound(v *view, out map[openflow.MAC]end) {
 	most := maxPaths / max(1, len(v.tables))
 	if len(out) <= most {
@@ -253,7 +253,8 @@ func (a *App) bound(v *view, out map[openflow.MAC]end) {
 	}
 	if !a.spreading.full {
 		a.spreading.full = true
-		a.log.Warn("there are more hosts than may have paths; packets to further ones are flooded", "hosts", len(out), "paths to", most)
+		a.log.Warn("the limit on hosts with paths is reached; packets to further ones are flooded", "hosts", len(out),
+			"paths to", most)
 	}
 	var fresh []openflow.MAC
 	for mac := range out {
@@ -268,7 +269,7 @@ func (a *App) bound(v *view, out map[openflow.MAC]end) {
 	}
 }
 
-// gone forgets that a host was at a port of the switch: it is noticed when it comes back.
+// gone forgets that a host was at a port of the switch, so that its return is noticed.
 func (t *table) gone(mac openflow.MAC) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -291,17 +292,17 @@ func (t *table) gone(mac openflow.MAC) {
 type step struct {
 	mac  openflow.MAC
 	port uint32
-	none bool // the entry goes
+	none bool // the entry is removed
 }
 
-// round is what is told at a time; the next one waits until it holds.
+// round is a set of changes made together; the next round waits until they are confirmed.
 type round map[*table][]step
 
 func (r round) add(t *table, s step) { r[t] = append(r[t], s) }
 
-// install tells the switches what differs, and says whether they have confirmed it.
+// install sends the differences to the switches, and reports whether all have confirmed them.
 func (a *App) install(v *view, ways map[openflow.MAC]*way) bool {
-	var outwards, inwards []round // by the distance from the host
+	var outwards, inwards []round // by distance from the host
 	at := func(list *[]round, i int) round {
 		for len(*list) <= i {
 			*list = append(*list, round{})
@@ -313,21 +314,21 @@ func (a *App) install(v *view, ways map[openflow.MAC]*way) bool {
 			continue
 		}
 		for mac, w := range ways {
-			port, is := w.port(dpid)
-			if have, had := t.paths[mac]; is && (!had || have != port || t.isPending(mac)) {
+			port, ok := w.port(dpid)
+			if have, had := t.paths[mac]; ok && (!had || have != port || t.isPending(mac)) {
 				at(&outwards, w.steps(dpid)).add(t, step{mac: mac, port: port})
 			}
 		}
 		for mac, port := range t.paths {
 			if w := ways[mac]; w != nil {
-				if _, is := w.port(dpid); is {
+				if _, ok := w.port(dpid); ok {
 					continue
 				}
 			}
 			switch {
 			case !v.held[mac]:
 				at(&inwards, v.stepsNow(dpid, mac)).add(t, step{mac: mac, none: true})
-			case port != dropped: // a switch that is told nothing may send here
+			case port != dropped: // a switch that cannot be changed may send packets here
 				at(&outwards, 0).add(t, step{mac: mac})
 			}
 		}
@@ -341,12 +342,12 @@ func (a *App) install(v *view, ways map[openflow.MAC]*way) bool {
 	return true
 }
 
-// stepsNow is how many links a packet to an address passes from a switch by the entries that there
-// are.
+// stepsNow returns the number of links that a packet to an address passes from a switch, by the
+// installed entries.
 func (v *view) stepsNow(dpid uint64, mac openflow.MAC) (n int) {
 	for ; n < len(v.tables); n++ {
-		e, is := v.over[end{dpid, v.tables[dpid].paths[mac]}]
-		if !is {
+		e, ok := v.over[end{dpid, v.tables[dpid].paths[mac]}]
+		if !ok {
 			break
 		}
 		dpid = e.To
@@ -354,7 +355,7 @@ func (v *view) stepsNow(dpid uint64, mac openflow.MAC) (n int) {
 	return n
 }
 
-// send makes the changes of a round, and says whether all switches have confirmed theirs.
+// send makes the changes of a round, and reports whether all switches have confirmed them.
 func (a *App) send(r round) bool {
 	return a.each(slices.Collect(maps.Keys(r)), func(t *table) []openflow.Message {
 		var out []openflow.Message
@@ -376,7 +377,7 @@ func (a *App) send(r round) bool {
 	})
 }
 
-// confirmRoles waits until the ports by which paths may lead let them in.
+// confirmRoles waits until the ports that paths may use accept their packets.
 func (a *App) confirmRoles(tables []*table) {
 	fresh := slices.DeleteFunc(slices.Clone(tables), func(t *table) bool {
 		t.mu.Lock()
@@ -386,8 +387,8 @@ func (a *App) confirmRoles(tables []*table) {
 	a.each(fresh, func(*table) []openflow.Message { return nil }, func(t *table) { t.fresh = false })
 }
 
-// each tells switches something at once, and what is called for those that have confirmed it; the
-// others are stuck until they do. tell and confirmed are called with the table's mu.
+// each sends messages to all switches at once, and calls confirmed for those that confirm them;
+// others are stuck until they do. tell and confirmed are called with the table's mu held.
 func (a *App) each(tables []*table, tell func(*table) []openflow.Message, confirmed func(*table)) bool {
 	ctx, cancel := patience.Paths.Context(context.Background())
 	defer cancel()
@@ -397,7 +398,7 @@ func (a *App) each(tables []*table, tell func(*table) []openflow.Message, confir
 		sw, messages := t.sw, tell(t)
 		t.mu.Unlock()
 		if sw == nil {
-			continue // away: what was to be told is pending
+			continue // disconnected: the changes stay pending
 		}
 		group.Go(func() {
 			err := sw.Do(ctx, messages...)
@@ -419,7 +420,7 @@ func (a *App) each(tables []*table, tell func(*table) []openflow.Message, confir
 	})
 }
 
-// stuck waits for a switch that has not done what it was told.
+// stuck handles a switch that has not confirmed its changes.
 func (a *App) stuck(t *table, sw *controller.Switch, err error) {
 	var refusal *openflow.Error
 	if errors.As(err, &refusal) && !a.spreading.refused.Swap(true) {
@@ -427,7 +428,7 @@ func (a *App) stuck(t *table, sw *controller.Switch, err error) {
 	}
 	a.done.Go(func() {
 		if sw.Barrier(a.ctx) != nil {
-			return // it is away, and has some of it or not
+			return // it is disconnected, and may have some of them
 		}
 		t.mu.Lock()
 		t.stuck = false

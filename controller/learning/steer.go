@@ -9,9 +9,9 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// App is a ground of the app balance: its destinations are the Ethernet addresses that have paths.
+// App is a steer.Domain: its destinations are the Ethernet addresses that have paths.
 
-// Edges returns the links by which paths may lead, each direction.
+// Edges returns the links that paths may use, in each direction.
 func (a *App) Edges() []steer.Edge {
 	s := &a.spreading
 	s.mu.Lock()
@@ -22,10 +22,10 @@ func (a *App) Edges() []steer.Edge {
 	return slices.Clone(s.view.edges)
 }
 
-// Quiet says whether all paths are in the switches.
+// Quiet reports whether all paths are installed.
 func (a *App) Quiet() bool { return a.Settled() }
 
-// Destination returns how packets get to an address; false: it has no paths.
+// Destination returns the paths to an address; false: it has none.
 func (a *App) Destination(to openflow.MAC) (d steer.Destination, is bool) {
 	s := &a.spreading
 	s.mu.Lock()
@@ -37,13 +37,13 @@ func (a *App) Destination(to openflow.MAC) (d steer.Destination, is bool) {
 	return steer.Destination{Owners: []uint64{w.at.dpid}, Next: w.next, Home: w.home, Fixed: s.view.frozen}, true
 }
 
-// Parts returns none: what goes to an address takes one path.
+// Parts returns none: an address has one path from each switch.
 func (*App) Parts(openflow.MAC, bool) []openflow.MAC { return nil }
 
-// Whole returns the address: there are no parts.
+// Whole returns the address itself.
 func (*App) Whole(to openflow.MAC) openflow.MAC { return to }
 
-// Steer makes switches take other ways to addresses. It replaces all that was steered before.
+// Steer replaces all steered ways.
 func (a *App) Steer(ways map[openflow.MAC]steer.Ways, _ string) {
 	a.spreading.mu.Lock()
 	a.spreading.steered = ways
@@ -51,7 +51,7 @@ func (a *App) Steer(ways map[openflow.MAC]steer.Ways, _ string) {
 	a.poke()
 }
 
-// Carried returns how many bytes a switch has sent by the path to each address.
+// Carried returns the bytes that a switch has sent on the path to each address.
 func (a *App) Carried(ctx context.Context, dpid uint64) (map[openflow.MAC]uint64, error) {
 	a.mu.Lock()
 	t := a.switches[dpid]
@@ -70,7 +70,7 @@ func (a *App) Carried(ctx context.Context, dpid uint64) (map[openflow.MAC]uint64
 	list, err := controller.Ask[openflow.FlowStatsList](ctx, sw, all)
 	out := map[openflow.MAC]uint64{}
 	for _, f := range list {
-		if dst, is := f.Match.Get(openflow.FieldEthDst); is {
+		if dst, ok := f.Match.Get(openflow.FieldEthDst); ok {
 			out[dst.MAC()] += f.Bytes
 		}
 	}

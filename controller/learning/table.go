@@ -19,110 +19,113 @@ const (
 
 	floodGroup = 1
 
-	// Addresses that were learned have a bit of their own in the cookie, and paths to hosts another
-	// one; all else is the frame. Entries of ports have their role there, and those that listen for
-	// hosts their kind.
+	// Entries of learned addresses and of paths each have a bit of their own in the cookie; all
+	// others are the basic entries. Entries of ports carry the port's role there, and those that
+	// copy packets for discovery their kind.
 	addressCookie = Cookie | 0x100
 	pathCookie    = Cookie | 0x200
 	frameMask     = apps.CookieMask | 0x300
 	kindMask      = 0xf
 	kindListen    = 8
 
-	headerLen = 128 // bytes of a packet that the controller gets: all of its headers
+	headerLen = 128 // bytes of a packet that the controller gets: includes all headers
 
-	// holdTime is for how long what a switch's tables say of a port is believed while
-	// discovery does not know it: the switch at the other end may be late.
+	// holdTime is how long a port's state read from a switch's tables is believed while discovery
+	// does not know the port: the switch at the other end may connect late.
 	holdTime = time.Minute
 )
 
-// role is what an entry of table 0 says of a port.
+// role is a port's role according to table 0.
 type role uint8
 
 const (
 	none    role = iota
-	edge         // takes part; it leads to hosts
-	link         // takes part; it leads to other switches
-	blocked      // leads to other switches and does not take part
-	trunk        // a link of the tree, by which paths lead too: nothing is learned there
-	bypass       // a link outside the tree, by which paths lead and nothing else goes
+	edge         // forwards; it leads to hosts
+	link         // forwards; it leads to other switches
+	blocked      // leads to other switches and does not forward
+	trunk        // a link of the tree that paths use, too: nothing is learned there
+	bypass       // a link outside the tree that only paths use
 )
 
-// inTree says whether a port in the role is a link that takes part.
+// inTree reports whether a port in the role is a link of the tree.
 func (r role) inTree() bool { return r == link || r == trunk }
 
-// isLink says whether a port in the role leads to other switches.
+// isLink reports whether a port in the role leads to other switches.
 func (r role) isLink() bool { return r.inTree() || r == blocked || r == bypass }
 
-// hasPaths says whether paths may lead by a port in the role.
+// hasPaths reports whether paths may use a port in the role.
 func (r role) hasPaths() bool { return r == trunk || r == bypass }
 
-// phase is whether a port forwards.
+// phase is a port's progress towards forwarding.
 type phase uint8
 
 const (
 	closed  phase = iota
-	open          // takes part: the entries for it have been sent
-	leaving       // does not take part, but the switch has not said that it knows
+	open          // forwards: its entries have been sent
+	leaving       // no longer forwards, but the switch has not confirmed that
 )
 
-// port is what the app has told a switch about a port.
+// port is a port's state according to what was sent to the switch.
 type port struct {
 	phase     phase
 	role      role
-	held      time.Time // adopted, and not known to discovery since; believed until then
-	opened    time.Time // by this run, as an edge
-	closing   int       // of the table, when it was closed
-	addresses int       // learned there
-	full      bool      // and no more may be, which has been said
+	held      time.Time // adopted, and unknown to discovery since then; believed until then
+	opened    time.Time // when this run made it an edge
+	closing   int       // the table's count of closings when it was closed
+	addresses int       // number learned there
+	full      bool      // no more are learned, which has been logged
 }
 
 // table is what the app has installed in a switch.
 type table struct {
 	app   *App
 	dpid  uint64
-	since time.Time // connected
-	reign uint64    // the generation of this controller's role, where there are several
+	since time.Time // when it connected
+	reign uint64    // in a cluster: the generation of this controller's role
 
 	mu        sync.Mutex
-	sw        *controller.Switch // nil: away, and it goes on as it was
-	other     bool               // another member's of a cluster
-	lost      time.Time          // since when it is away
-	rules     *controller.Rules  // the frame
+	sw        *controller.Switch // nil: disconnected, and it forwards as before
+	other     bool               // in a cluster: another member's
+	lost      time.Time          // since when it is disconnected
+	rules     *controller.Rules  // the basic entries
 	ports     map[uint32]*port   // those that are not closed, or have an entry
 	addresses map[openflow.MAC]address
-	full      bool // no more may be learned, which has been said
+	full      bool // no more addresses are learned, which has been logged
 	entries   entries
 	closings  int
 
-	waiting waiting // of a switch that learns reactively
+	waiting waiting // for reactive learning
 
-	fresh bool // roles by which paths may lead have been sent, and are not confirmed
+	fresh bool // roles that paths may use have been sent, and are not confirmed
 	stuck bool // it has not confirmed its paths in time, and may have some of them
-	// pending are the addresses whose path the switch has not confirmed.
+	// pending are the addresses whose path the switch has yet to confirm.
 	pending map[openflow.MAC]bool
-	// paths are the ports by which paths to addresses leave; dropped: packets to them are dropped.
-	// Once the table is among the app's it belongs to follow.
+	// paths are the output ports of paths by address; dropped: packets are dropped. Once the table
+	// is registered with the app, only follow uses it.
 	paths map[openflow.MAC]uint32
 }
 
 func newTable(a *App, s *controller.Switch) *table {
 	reign, _ := s.Reign()
-	return &table{app: a, dpid: s.DPID(), reign: reign, since: time.Now(), sw: s, ports: map[uint32]*port{}, addresses: map[openflow.MAC]address{}, entries: newEntries(),
+	return &table{app: a, dpid: s.DPID(), reign: reign, since: time.Now(), sw: s, ports: map[uint32]*port{},
+		addresses: map[openflow.MAC]address{}, entries: newEntries(),
 		pending: map[openflow.MAC]bool{}, paths: map[openflow.MAC]uint32{}}
 }
 
-func flow(command openflow.FlowModCommand, table uint8, priority uint16, m openflow.Match, i ...openflow.Instruction) *openflow.FlowMod {
+func flow(command openflow.FlowModCommand, table uint8, priority uint16, m openflow.Match,
+	i ...openflow.Instruction) *openflow.FlowMod {
 	f := openflow.NewFlowMod(command, priority, m, i...)
 	f.Table, f.Cookie = table, Cookie
 	return f
 }
 
-// miss floods what goes to unknown destinations.
+// miss floods packets to unknown destinations.
 func miss() *openflow.FlowMod {
-	return flow(openflow.FlowAdd, destinationTable, 0, openflow.Match{}, openflow.ApplyActions(openflow.Group(floodGroup)))
+	return flow(openflow.FlowAdd, destinationTable, 0, openflow.Match{},
+		openflow.ApplyActions(openflow.Group(floodGroup)))
 }
 
-// flood is the group that sends to all ports that take part, but the one a packet came by
+// flood is the group that sends to all forwarding ports except the one on which the packet arrived
 // (the switch sees to that: OpenFlow 1.3.5, section 5.6.1).
 func flood(ports []uint32) *openflow.GroupDesc {
 	g := &openflow.GroupDesc{Kind: openflow.GroupTypeAll, Group: floodGroup}
@@ -132,10 +135,11 @@ func flood(ports []uint32) *openflow.GroupDesc {
 	return g
 }
 
-// portEntries are the entries of a port in a role.
+// portEntries returns the entries of a port in a role.
 func portEntries(number uint32, r role) []*openflow.FlowMod {
 	in := openflow.InPort(number)
-	pass := []openflow.Instruction{openflow.ApplyActions(openflow.OutputController(headerLen)), openflow.GotoTable(destinationTable)}
+	pass := []openflow.Instruction{openflow.ApplyActions(openflow.OutputController(headerLen)),
+		openflow.GotoTable(destinationTable)}
 	switch r {
 	case blocked:
 		pass = nil
@@ -158,17 +162,18 @@ func portEntries(number uint32, r role) []*openflow.FlowMod {
 	return out
 }
 
-// listened is what tells discovery who a host is: ARP, and neighbour solicitations and
-// advertisements.
+// listened matches the packets from which discovery learns hosts: ARP, and neighbour solicitations
+// and advertisements.
 func listened(in openflow.OXM) []openflow.Match {
 	icmp := func(kind uint8) openflow.Match {
-		return openflow.NewMatch(in, openflow.EthType(openflow.EthTypeIPv6), openflow.IPProto(openflow.IPProtoICMPv6), openflow.ICMPv6Type(kind))
+		return openflow.NewMatch(in, openflow.EthType(openflow.EthTypeIPv6), openflow.IPProto(openflow.IPProtoICMPv6),
+			openflow.ICMPv6Type(kind))
 	}
 	return []openflow.Match{openflow.NewMatch(in, openflow.EthType(openflow.EthTypeARP)), icmp(135), icmp(136)}
 }
 
-// adopt takes over what the switch has, and says whether there was anything. A port
-// that takes part by half leaves.
+// adopt takes over the switch's entries, and reports whether there were any. A port whose entries
+// are incomplete stops forwarding.
 func (t *table) adopt() bool {
 	if t.app.reactive {
 		return t.adoptFlows()
@@ -183,7 +188,7 @@ func (t *table) adopt() bool {
 	for _, f := range t.rules.Flows() {
 		if number, ok := f.Match.InPort(); ok && f.Priority == 3 {
 			if listens[number] = true; roles[number] == none || roles[number] == blocked || roles[number].hasPaths() {
-				roles[number] = edge // which has begun or ended only
+				roles[number] = edge // its change was interrupted
 			}
 		}
 	}
@@ -212,7 +217,7 @@ func (t *table) adopt() bool {
 			p.closing, leave = t.closings+1, true
 			t.close(number, none)
 		case p.role == edge || listens[number]:
-			t.open(number, p.role) // what is missing, or too much
+			t.open(number, p.role) // adds missing entries and removes others
 		}
 	}
 	if leave {
@@ -221,7 +226,7 @@ func (t *table) adopt() bool {
 	return len(t.ports) > 0
 }
 
-// roles are those of the ports by their entries of priority 1.
+// roles returns the ports' roles from their entries of priority 1.
 func (t *table) roles() map[uint32]role {
 	out := map[uint32]role{}
 	for _, f := range t.rules.Flows() {
@@ -233,7 +238,7 @@ func (t *table) roles() map[uint32]role {
 	return out
 }
 
-// floods are the ports of the group.
+// floods returns the ports of the group.
 func (t *table) floods() map[uint32]bool {
 	out := map[uint32]bool{}
 	if g := t.rules.Group(floodGroup); g != nil {
@@ -246,7 +251,7 @@ func (t *table) floods() map[uint32]bool {
 	return out
 }
 
-// adoptAddresses takes over what was learned, but for ports that do not take part.
+// adoptAddresses takes over the learned addresses, except those at ports that do not forward.
 func (t *table) adoptAddresses(learned []*openflow.FlowMod) {
 	stale := map[uint32]bool{}
 	for _, f := range learned {
@@ -273,16 +278,16 @@ func (t *table) adoptAddresses(learned []*openflow.FlowMod) {
 	}
 }
 
-// away keeps what the switch does when its connection is lost.
+// away records the state of a switch whose connection is lost.
 func (t *table) away() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sw, t.rules, t.addresses, t.lost = nil, nil, nil, time.Now()
 }
 
-// What follows must be called with mu held, for a switch that is connected.
+// What follows must be called with mu held, for a connected switch.
 
-// numbers are the ports that take part, in order.
+// numbers returns the forwarding ports, in order.
 func (t *table) numbers() []uint32 {
 	var out []uint32
 	for _, number := range slices.Sorted(maps.Keys(t.ports)) {
@@ -293,10 +298,10 @@ func (t *table) numbers() []uint32 {
 	return out
 }
 
-// open makes a port take part. The group is for the caller to set, before.
+// open makes a port forward. The caller must have set the group before.
 func (t *table) open(number uint32, r role) {
 	if t.app.reactive {
-		return // it is for the controller to know
+		return // nothing to send: only the controller needs to know
 	}
 	for _, f := range portEntries(number, r) {
 		_ = t.rules.Set(f)
@@ -305,12 +310,12 @@ func (t *table) open(number uint32, r role) {
 		t.removeEntries(number, 3)
 	}
 	if r == trunk {
-		t.forget(number) // what was learned there does not tell where its packets come from now
+		t.forget(number) // addresses learned there do not apply any more
 	}
 }
 
-// close ends that a port takes part, wholly: nothing comes in, and nothing goes out. The group and
-// the phase are for the caller to set, before, and to have confirmed.
+// close stops a port from forwarding in both directions. The caller must have set the group and the
+// phase before, and must have them confirmed.
 func (t *table) close(number uint32, r role) {
 	p := t.ports[number]
 	t.removeEntries(number, 3)
@@ -371,7 +376,7 @@ func (t *table) leadsIn() uint8 {
 	return destinationTable
 }
 
-// flush deletes all addresses: they are learned anew from the next packets, which are flooded.
+// flush deletes all addresses: they are learned again from the next packets, which are flooded.
 func (t *table) flush() {
 	m := openflow.NewFlowMod(openflow.FlowDelete, 0, openflow.Match{})
 	m.Table, m.Cookie, m.CookieMask = openflow.TableAll, addressCookie, frameMask
@@ -382,13 +387,13 @@ func (t *table) flush() {
 	}
 }
 
-// confirm asks the switch to say when the ports that were closed are, and follows then.
+// confirm asks the switch to confirm that ports are closed, and then runs follow.
 func (t *table) confirm() {
 	t.closings++
 	sw, closing := t.sw, t.closings
 	t.app.done.Go(func() {
 		if sw.Barrier(t.app.ctx) != nil {
-			return // the switch is away, and the ports may forward
+			return // the switch is disconnected, and the ports may be forwarding
 		}
 		t.mu.Lock()
 		for number, p := range t.ports {

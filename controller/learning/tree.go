@@ -19,33 +19,33 @@ func (e end) compare(f end) int {
 	return cmp.Or(cmp.Compare(e.dpid, f.dpid), cmp.Compare(e.port, f.port))
 }
 
-// graph is the network as it is known: its vertices are the switches by datapath id, then
-// foreign networks, each of which joins any number of ports, and at last the unknown: all
-// that switches lead to which are not seen (yet, or again). What is beyond is taken to be
-// in one piece and to forward, so that no loop is made through it.
+// graph is the network as known. Its vertices are the switches, by datapath id, then foreign
+// networks, each of which joins any number of ports, and last the unknown: whatever is behind ports
+// that lead to switches not connected. The unknown is assumed to be connected and to forward, so
+// that no loop is made through it.
 type graph struct {
 	vertices int
 	edges    []*arc
 	at       [][]*arc // by vertex
-	leaves   []leaf   // ports that are no links
+	leaves   []leaf   // ports without links
 	inLink   map[end]bool
 
 	segments []*segment
 	index    map[uint64]int // of switches' vertices
 
 	unseen bool      // something that forwards leads to the unknown
-	dark   bool      // switches that have hosts are away, or back and not known yet
-	lost   time.Time // when the first of them was; zero: before this run
+	dark   bool      // switches with hosts are disconnected, or reconnected but not discovered yet
+	lost   time.Time // when the first of them was disconnected; zero: before this run
 }
 
 // arc joins two vertices.
 type arc struct {
 	u, v     int
 	ends     []*endState // one at each switch
-	forwards bool        // it may forward now: no end of it is known to be closed
-	fixed    bool        // it stays as it is: its switches are away, or it leads to the unknown
+	forwards bool        // it may be forwarding now: none of its ends is known to be closed
+	fixed    bool        // it cannot be changed: its switches are disconnected, or it leads to the unknown
 	usable   bool        // it can be made to forward
-	tree     bool        // it shall
+	tree     bool        // it is to forward
 }
 
 type endState struct {
@@ -55,14 +55,14 @@ type endState struct {
 	away  bool
 }
 
-// leaf is a port that leads to no link.
+// leaf is a port without a link.
 type leaf struct {
 	*endState
 	vertex int
 	want   phase
 }
 
-// build makes the graph of what discovery knows and of what the tables are.
+// build makes the graph from discovery's links and the tables' ports.
 func (a *App) build(tables []*table, ports []discovery.Port, links []discovery.Link, now time.Time) *graph {
 	g := &graph{vertices: len(tables), inLink: map[end]bool{}}
 	index := make(map[uint64]int, len(tables))
@@ -89,7 +89,7 @@ func (a *App) build(tables []*table, ports []discovery.Port, links []discovery.L
 	return g
 }
 
-// addUnknown adds what leads, or may lead, to what is not seen.
+// addUnknown adds edges for ports that lead, or may lead, to the unknown.
 func (g *graph) addUnknown(tables []*table, unknown int, now time.Time) {
 	for i, t := range tables {
 		g.addAway(t, i, unknown, now)
@@ -127,7 +127,7 @@ type segment struct {
 	indirect bool
 }
 
-// segmentsOf joins what has a link in common.
+// segmentsOf merges links that share a port.
 func segmentsOf(links []discovery.Link) []*segment {
 	of := map[end]*segment{}
 	for _, l := range links {
@@ -164,8 +164,8 @@ func segmentsOf(links []discovery.Link) []*segment {
 	return out
 }
 
-// addSegment adds the edges of a segment: one, where it is a cable between two learning
-// switches; else it is a vertex of its own, which each port joins.
+// addSegment adds a segment's edges: a single one if it is a cable between two learning switches;
+// otherwise the segment becomes a vertex, joined to each port.
 func (a *App) addSegment(g *graph, s *segment, vertex, unknown int, tables []*table, index map[uint64]int) {
 	var known []*endState
 	unseen, shared := 0, s.indirect || len(s.ends) > 2
@@ -173,8 +173,8 @@ func (a *App) addSegment(g *graph, s *segment, vertex, unknown int, tables []*ta
 		g.inLink[at] = true
 		switch i, ok := index[at.dpid]; {
 		case !a.only(at.dpid):
-			shared = true // no bridge: an edge of the learning switches
-		case !ok: // remembered, and not back: it may forward by any port
+			shared = true // not a single cable between learning switches
+		case !ok: // remembered, and not reconnected: it may be forwarding on any port
 			unseen++
 			g.dark, g.lost = true, time.Time{}
 		default:
@@ -202,7 +202,7 @@ func (a *App) addSegment(g *graph, s *segment, vertex, unknown int, tables []*ta
 	}
 }
 
-// end is the state of a port.
+// end returns the state of a port.
 func (t *table) end(at end) *endState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,7 +213,7 @@ func (t *table) end(at end) *endState {
 	return e
 }
 
-// known ends that a port is held for what the switch's tables said of it.
+// known ends the time for which a port keeps the state read from the switch's tables.
 func (t *table) known(number uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -238,8 +238,8 @@ func (g *graph) add(u, v int, fixed bool, ends ...*endState) {
 	g.edges = append(g.edges, e)
 }
 
-// addPort adds a port without a link. Where the switch's tables say that there was one, it
-// leads to the unknown for a time.
+// addPort adds a port without a link. If the switch's tables say that it had one, it leads to the
+// unknown for a time.
 func (g *graph) addPort(t *table, i int, at end, kind discovery.Kind, unknown int, now time.Time) {
 	e := t.end(at)
 	if e.away || t.other {
@@ -263,7 +263,7 @@ func (g *graph) addPort(t *table, i int, at end, kind discovery.Kind, unknown in
 	}
 }
 
-// addAway adds the links of a switch that has been lost before it was known where they lead.
+// addAway adds the links of a switch that was disconnected before they were discovered.
 func (g *graph) addAway(t *table, i, unknown int, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -278,9 +278,9 @@ func (g *graph) addAway(t *table, i, unknown int, now time.Time) {
 	}
 }
 
-// addHosts looks at what seems to lead to hosts: it may lead to a switch that is not seen, for as
-// long as one may come, where the port is new. The ports of a switch that has been lost may lead
-// to one that was not there when it was, until discovery knows them again.
+// addHosts adds ports that seem to lead to hosts. If a port is new, it may lead to a switch that is
+// not connected, for as long as one may still appear. The ports of a disconnected switch may lead
+// to one that connected later, until discovery knows them again.
 func (g *graph) addHosts(t *table, i, unknown int, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -305,10 +305,10 @@ func (g *graph) addHosts(t *table, i, unknown int, now time.Time) {
 	}
 }
 
-// plan chooses the edges that shall forward: a breadth-first tree from the lowest
-// datapath id of each part. Where something cannot be seen or cannot be changed and is not
-// as that tree wants it, it is what forwards now, mended: nothing that works is cut for a
-// network that is known in part only.
+// plan chooses the edges that are to forward: a breadth-first tree from the lowest datapath id of
+// each component. If that conflicts with edges that are unknown or cannot be changed, it instead
+// keeps what forwards now and repairs it: a working connection is never cut for a network that is
+// only partly known.
 func (g *graph) plan() {
 	known := true
 	for _, e := range g.edges {
@@ -323,7 +323,8 @@ func (g *graph) plan() {
 	g.mend()
 }
 
-// breadthFirst says whether the tree suits the edges that cannot be changed.
+// breadthFirst chooses the tree, and reports whether it agrees with the edges that cannot be
+// changed.
 func (g *graph) breadthFirst() bool {
 	seen := make([]bool, g.vertices)
 	for root := range seen {
@@ -349,7 +350,8 @@ func (g *graph) breadthFirst() bool {
 	return true
 }
 
-// mend takes the edges that forward, first those that must, and adds what joins parts.
+// mend keeps the edges that forward, those that cannot be changed first, and adds edges that join
+// components.
 func (g *graph) mend() {
 	parts := disjoint.Sets[int]{}
 	for _, e := range g.edges {
@@ -364,7 +366,7 @@ func (g *graph) mend() {
 		}
 	}
 	for _, e := range g.edges {
-		if e.forwards && e.v == g.vertices-1 { // to the unknown, or from there
+		if e.forwards && e.v == g.vertices-1 { // to or from the unknown
 			parts.Join(e.u, e.v)
 		}
 	}

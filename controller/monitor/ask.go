@@ -9,30 +9,29 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Requests says what has become of the poller's readings; those of flows and groups are
-// of two requests.
+// Requests counts the poller's readings by outcome; those of flows and groups take two requests.
 type Requests struct {
 	Answered   uint64
 	Refused    uint64 // answered with an ERROR
 	Unanswered uint64
-	Skipped    uint64 // not asked: the switch had not answered the reading before
+	Skipped    uint64 // not sent: the previous reading had not been answered
 }
 
-// glance is what a switch has said of itself before a reading: as long as it says the same, another
-// reading would have the same in it.
+// glance is a switch's activity before a reading: while it stays the same, another reading would
+// return the same.
 type glance struct {
 	activity uint64
 	known    bool
-	read     bool // what was asked for after it has come
-	spared   int  // readings since then that were not asked for
+	read     bool // the reading taken after it has been answered
+	spared   int  // consecutive readings skipped since then
 }
 
-// spareMost is how many readings of a kind in a row are not asked for because nothing has changed:
-// Switch.Activity does not see everything.
+// spareMost limits how many consecutive readings of a kind are skipped because nothing has changed:
+// Switch.Activity does not cover everything.
 const spareMost = 9
 
-// spare says whether a reading need not be asked for, as nothing has changed since the one before.
-// If not, it is under way.
+// spare reports whether a reading can be skipped, because nothing has changed since the previous
+// one. If not, it counts as under way.
 func (n *node) spare(k kind, now glance) bool {
 	g := &n.last[k]
 	if now.known && g.read && g.activity == now.activity && g.spared < spareMost {
@@ -43,9 +42,9 @@ func (n *node) spare(k kind, now glance) bool {
 	return false
 }
 
-// readAll does the readings of turns that were served, or makes do with those before. Switches are
-// asked for their activity without mu, which they may be waited for. some says whether a reading
-// was not asked for, and so has not used its share of what may be asked.
+// readAll makes the readings of the given turns, or skips them. Switches are asked for their
+// activity without mu held, because that may block. some reports whether a reading was skipped, so
+// that there is room for another request.
 func (a *App) readAll(turns []*turn, now time.Time) (some bool) {
 	for _, t := range turns {
 		var g glance
@@ -67,7 +66,7 @@ func (a *App) readAll(turns []*turn, now time.Time) (some bool) {
 	return some
 }
 
-// giveBack gives the place of a request in flight back.
+// giveBack frees the place of a request in flight.
 func (p *poller) giveBack(silent bool) {
 	p.inFlight--
 	if silent {
@@ -75,9 +74,8 @@ func (p *poller) giveBack(silent bool) {
 	}
 }
 
-// ask does a reading beside the poller. Its place among the requests in flight is free again after
-// Options.Timeout, also when the switch does not even take the request. It must be called with mu
-// held.
+// ask makes a reading in a goroutine. Its place among the requests in flight is freed after
+// Options.Timeout at the latest, even if the switch does not accept the request. mu must be held.
 func (a *App) ask(n *node, k kind) {
 	p, wasSilent := &a.poller, n.silent > 0
 	held := true
@@ -86,7 +84,7 @@ func (a *App) ask(n *node, k kind) {
 		defer a.mu.Unlock()
 		if held {
 			held = false
-			if p.giveBack(wasSilent); p.inFlight == a.o.InFlight-1 { // what is due waits for a place
+			if p.giveBack(wasSilent); p.inFlight == a.o.InFlight-1 { // requests that are due wait for a place
 				a.poke()
 			}
 		}
@@ -102,7 +100,7 @@ func (a *App) ask(n *node, k kind) {
 	})
 }
 
-// judge takes note of how a reading ended.
+// judge records the outcome of a reading.
 func (a *App) judge(n *node, k kind, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -119,7 +117,8 @@ func (a *App) judge(n *node, k kind, err error) {
 	default:
 		a.requests.Unanswered++
 		if n.silent++; n.silent == 3 {
-			a.log.Warn("the switch does not answer requests for statistics; it is asked less often", "switch", n.sw.Name(), "error", err)
+			a.log.Warn("the switch does not answer requests for statistics; it is asked less often", "switch",
+				n.sw.Name(), "error", err)
 		}
 	}
 }
@@ -127,7 +126,8 @@ func (a *App) judge(n *node, k kind, err error) {
 func (a *App) read(ctx context.Context, n *node, k kind) error {
 	switch k {
 	case readPorts:
-		list, err := controller.Ask[openflow.PortStatsList](ctx, n.sw, openflow.PortStatsRequest{Port: openflow.PortAny})
+		list, err := controller.Ask[openflow.PortStatsList](ctx, n.sw,
+			openflow.PortStatsRequest{Port: openflow.PortAny})
 		if err == nil {
 			a.takePorts(n, list, time.Now())
 		}
@@ -164,7 +164,7 @@ func (a *App) readFlows(ctx context.Context, n *node) error {
 		}
 		t.Time, t.Count = time.Now(), len(list)
 		a.mu.Lock()
-		a.poller.pacer.spend(float64(len(list)) / 100) // a large answer counts for several
+		a.poller.pacer.spend(float64(len(list)) / 100) // a large answer counts as several
 		if t.Complete = a.reserve(n, len(list)); t.Complete {
 			t.Entries = list
 		}
@@ -185,8 +185,8 @@ func (a *App) readFlows(ctx context.Context, n *node) error {
 	return nil
 }
 
-// reserve makes room for a number of flow entries of a switch, in place of what it has. It returns
-// whether there is; if not, it has none. It must be called with mu held.
+// reserve reserves room for a switch's flow entries, replacing its reservation, and reports whether
+// there is room; if not, it has none. mu must be held.
 func (a *App) reserve(n *node, flows int) bool {
 	a.reserved -= n.reserved
 	n.reserved = 0
@@ -198,7 +198,8 @@ func (a *App) reserve(n *node, flows int) bool {
 	return true
 }
 
-// readGroups asks for counters only where there are groups, and nothing of a switch that refuses.
+// readGroups requests counters only if there are groups, and nothing from a switch that has
+// refused.
 func (a *App) readGroups(ctx context.Context, n *node) error {
 	a.mu.Lock()
 	refused := n.noGroups
@@ -209,7 +210,8 @@ func (a *App) readGroups(ctx context.Context, n *node) error {
 	var stats openflow.GroupStatsList
 	list, err := controller.Ask[openflow.GroupDescList](ctx, n.sw, openflow.NoBody(openflow.MultipartGroupDesc))
 	if err == nil && len(list) > 0 {
-		stats, err = controller.Ask[openflow.GroupStatsList](ctx, n.sw, openflow.GroupStatsRequest{Group: openflow.GroupAll})
+		stats, err = controller.Ask[openflow.GroupStatsList](ctx, n.sw,
+			openflow.GroupStatsRequest{Group: openflow.GroupAll})
 	}
 	now := time.Now()
 	groups := joinGroups(list, stats)
@@ -227,7 +229,7 @@ func (a *App) readGroups(ctx context.Context, n *node) error {
 	return err
 }
 
-// joinGroups brings descriptions and counters together.
+// joinGroups combines descriptions and counters.
 func joinGroups(list openflow.GroupDescList, stats openflow.GroupStatsList) []Group {
 	of := make(map[uint32]openflow.GroupStats, len(stats))
 	for _, s := range stats {

@@ -21,27 +21,27 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Options of the app. What is zero has its default.
+// Options of the app. Zero values mean the default.
 type Options struct {
 	Period     time.Duration // between two readings of a port's counters; default 1 s
 	SlowPeriod time.Duration // between two readings of flows, tables and groups; default 10 s
 
 	InFlight  int           // requests that wait for their answers at the same time; default 64
-	PerSecond int           // requests in a second; default 500
+	PerSecond int           // requests per second; default 500
 	Timeout   time.Duration // for an answer; default 2 s
 
-	// MaxFlows is how many flow entries of all switches together are read and kept; default
-	// 100,000. The entries of a switch for which there is no room are counted, not read.
+	// MaxFlows limits the flow entries, of all switches together, that are read and kept; default
+	// 100,000. Entries of a switch beyond that are counted, not read.
 	MaxFlows int
 
-	// Capacity returns how much a port's link carries, in bit/s; 0: it does not know, then it is
-	// what the switch says. May be nil. It must be quick and must not call the app.
+	// Capacity returns the rate of a port's link, in bit/s; 0: unknown, then the switch's value is
+	// used. May be nil. It must be quick and must not call the app.
 	Capacity func(dpid uint64, port uint32) (bitsPerSecond float64)
 
 	// AppOf names the app that a flow entry's cookie belongs to, for the database; may be nil.
 	AppOf func(cookie uint64) string
 
-	Store Store // where what is measured is kept; nil: nowhere
+	Store Store // for measurements; nil: none are stored
 }
 
 func (o Options) withDefaults() Options {
@@ -66,25 +66,25 @@ func defaultTo[N int | time.Duration](n *N, value N) {
 	}
 }
 
-// App is the app. Make it with New.
+// App is the app monitor. Make it with New.
 type App struct {
 	controller.Base
 	o    Options
 	log  *slog.Logger
-	ctx  context.Context // ends with the app
+	ctx  context.Context // cancelled by Stop
 	stop context.CancelFunc
 	done sync.WaitGroup
-	wake chan struct{} // a switch has come, or an answer
+	wake chan struct{} // a switch has connected, or an answer has arrived
 
-	counts sync.Map // *controller.Switch to *counts: what PacketIn reads
+	counts sync.Map // from *controller.Switch to *counts, for PacketIn
 	fresh  fresh
 
-	mu       sync.Mutex // of what follows, and of what is in the nodes
+	mu       sync.Mutex // guards what follows, and the nodes
 	nodes    map[uint64]*node
 	poller   poller
 	packets  packets
 	requests Requests
-	reserved int // of MaxFlows
+	reserved int // part of MaxFlows in use
 
 	watching sync.Mutex
 	watchers map[*watcher]bool
@@ -100,25 +100,26 @@ type node struct {
 	flows  FlowTable
 	groups []Group
 
-	reserved    int                       // of MaxFlows
-	flowsStored time.Time                 // when the entries were last given to the store
-	seen        [NumProtocols]PacketCount // of counts, at the last tick
-	looked      time.Time                 // the last tick that something had come in
-	last        [numKinds]glance          // what the readings were of
+	reserved    int                       // part of MaxFlows in use
+	flowsStored time.Time                 // last stored
+	seen        [NumProtocols]PacketCount // counts at the last tick
+	looked      time.Time                 // the last tick with packets
+	last        [numKinds]glance          // activity at the last readings
 }
 
 // New returns the app.
 func New(o Options) *App {
-	a := &App{o: o.withDefaults(), wake: make(chan struct{}, 1), nodes: map[uint64]*node{}, watchers: map[*watcher]bool{}}
+	a := &App{o: o.withDefaults(), wake: make(chan struct{}, 1), nodes: map[uint64]*node{},
+		watchers: map[*watcher]bool{}}
 	a.ctx, a.stop = context.WithCancel(context.Background())
-	a.poller.pacer = pacer{perSecond: float64(a.o.PerSecond), burst: max(1, float64(a.o.PerSecond)*2*a.o.pace().Seconds())} // one rest may be late
+	a.poller.pacer = pacer{perSecond: float64(a.o.PerSecond), burst: max(1, float64(a.o.PerSecond)*2*a.o.pace().Seconds())} // one pause may be late
 	return a
 }
 
 // Name is "monitor".
 func (a *App) Name() string { return "monitor" }
 
-// Start begins to poll.
+// Start starts polling.
 func (a *App) Start(c *controller.Controller) error {
 	a.log = c.Log()
 	a.packets.last = time.Now()
@@ -126,19 +127,19 @@ func (a *App) Start(c *controller.Controller) error {
 	return nil
 }
 
-// Stop ends it.
+// Stop stops it.
 func (a *App) Stop() {
 	a.stop()
 	a.done.Wait()
 }
 
-// SwitchUp begins to measure a switch.
+// SwitchUp starts measuring a switch.
 func (a *App) SwitchUp(s *controller.Switch) {
 	n := &node{sw: s, counts: &counts{}, ports: map[uint32]*port{}}
 	n.counts.node = n
 	a.counts.Store(s, n.counts)
 	a.mu.Lock()
-	if old := a.nodes[s.DPID()]; old != nil { // its end is still to be told
+	if old := a.nodes[s.DPID()]; old != nil { // its SwitchDown is still to come
 		a.forget(old)
 	}
 	a.nodes[s.DPID()] = n
@@ -149,7 +150,7 @@ func (a *App) SwitchUp(s *controller.Switch) {
 	a.storePorts(s)
 }
 
-// SwitchDown ends that. What has come from the switch to the controller stays in the totals.
+// SwitchDown stops that. Packets received from the switch remain in the totals.
 func (a *App) SwitchDown(s *controller.Switch) {
 	a.counts.Delete(s)
 	a.mu.Lock()
@@ -163,7 +164,7 @@ func (a *App) SwitchDown(s *controller.Switch) {
 	a.storeSwitch(s, false)
 }
 
-// forget must be called with mu held.
+// forget removes a switch. mu must be held.
 func (a *App) forget(n *node) {
 	delete(a.nodes, n.sw.DPID())
 	a.poller.remove(n)
@@ -171,7 +172,7 @@ func (a *App) forget(n *node) {
 	a.packets.leave(n, time.Now())
 }
 
-// PortChanged follows the ports' names and states.
+// PortChanged updates the names and states of ports.
 func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p openflow.Port) {
 	a.mu.Lock()
 	if n := a.nodes[s.DPID()]; n != nil && n.sw == s {
@@ -193,21 +194,21 @@ func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	return false
 }
 
-// counts are what has come from a switch. Only the goroutine that reads the switch adds.
+// counts are the packets from a switch. Only the goroutine that reads the switch adds to them.
 type counts struct {
 	of    [NumProtocols]struct{ packets, bytes atomic.Uint64 }
-	fresh atomic.Bool // the node is among the fresh ones
+	fresh atomic.Bool // the node is in the list of fresh ones
 	node  *node
 }
 
-// add counts a packet, and says whether the node has to be added to the fresh ones.
+// add counts a packet, and reports whether the node must be added to the fresh ones.
 func (c *counts) add(p Protocol, bytes int) bool {
 	c.of[p].packets.Add(1)
 	c.of[p].bytes.Add(uint64(bytes))
 	return !c.fresh.Load() && !c.fresh.Swap(true)
 }
 
-// fresh are switches that packets have come from since the last tick.
+// fresh lists the switches with packets since the last tick.
 type fresh struct {
 	mu   sync.Mutex
 	list []*node
@@ -219,7 +220,7 @@ func (f *fresh) add(n *node) {
 	f.list = append(f.list, n)
 }
 
-// take empties the list; what comes from now on is of the next tick.
+// take returns and clears the list.
 func (f *fresh) take() []*node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -231,7 +232,7 @@ func (f *fresh) take() []*node {
 	return list
 }
 
-// poke lets the poller look what is due.
+// poke wakes the poller.
 func (a *App) poke() {
 	select {
 	case a.wake <- struct{}{}:

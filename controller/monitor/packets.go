@@ -7,25 +7,25 @@ import (
 	"trivet.dev/trivet/controller/database"
 )
 
-// PacketCount is how many packets of a protocol have come to the controller since it began.
+// PacketCount counts the packets of a protocol sent to the controller since it started.
 type PacketCount struct {
 	Protocol       Protocol
-	Packets, Bytes uint64  // bytes as they came: a switch may send the first part of a packet only
+	Packets, Bytes uint64  // bytes as received: a switch may send only the beginning of a packet
 	PacketRate     float64 // packets/s, over the last second or Options.Period
 	ByteRate       float64 // bytes/s
 }
 
-// packets are those of all switches together. They are under App.mu.
+// packets counts those of all switches together. Guarded by App.mu.
 type packets struct {
-	last     time.Time                 // tick
-	gone     [NumProtocols]PacketCount // of switches that have gone
-	interval [NumProtocols]PacketCount // since the last tick, of switches that were looked at
-	rates    [NumProtocols]PacketCount // only the rates
+	last     time.Time                 // last tick
+	gone     [NumProtocols]PacketCount // of switches that have disconnected
+	interval [NumProtocols]PacketCount // since the last tick, of switches counted so far
+	rates    [NumProtocols]PacketCount // only the rates are set
 	rows     []database.PacketsIn      // since the last tick
-	moving   []*node                   // that had packets in the tick before: their rates end
+	moving   []*node                   // with packets in the previous tick: their rates drop to 0
 }
 
-// look adds what a switch has sent since the last look.
+// look adds what a switch has sent since the last call.
 func (p *packets) look(n *node, now time.Time) {
 	for i := range NumProtocols {
 		seen, c := &n.seen[i], &n.counts.of[i]
@@ -36,7 +36,8 @@ func (p *packets) look(n *node, now time.Time) {
 		}
 		since := PacketCount{Packets: packets - seen.Packets, Bytes: bytes - seen.Bytes}
 		seconds := max(now.Sub(p.last), time.Millisecond).Seconds()
-		*seen = PacketCount{Packets: packets, Bytes: bytes, PacketRate: float64(since.Packets) / seconds, ByteRate: float64(since.Bytes) / seconds}
+		*seen = PacketCount{Packets: packets, Bytes: bytes, PacketRate: float64(since.Packets) / seconds,
+			ByteRate: float64(since.Bytes) / seconds}
 		p.interval[i].Packets += since.Packets
 		p.interval[i].Bytes += since.Bytes
 		p.rows = append(p.rows, database.PacketsIn{Time: now, Interval: now.Sub(p.last), Switch: n.sw.DPID(),
@@ -44,7 +45,7 @@ func (p *packets) look(n *node, now time.Time) {
 	}
 }
 
-// leave keeps what a switch has sent, which goes.
+// leave adds what a disconnecting switch has sent.
 func (p *packets) leave(n *node, now time.Time) {
 	p.look(n, now)
 	for i := range NumProtocols {
@@ -53,7 +54,7 @@ func (p *packets) leave(n *node, now time.Time) {
 	}
 }
 
-// countPackets does once in a period what a tick is for: rates, and rows of the time series.
+// countPackets computes rates and rows of the time series at each tick.
 func (a *App) countPackets(now time.Time) {
 	a.mu.Lock()
 	p := &a.packets
@@ -82,8 +83,7 @@ func (a *App) countPackets(now time.Time) {
 	}
 }
 
-// Packets returns what has come from all switches, also from those that have gone, by protocol:
-// the element at the index UDP is that of UDP.
+// Packets returns the packets from all switches, including disconnected ones, indexed by protocol.
 func (a *App) Packets() []PacketCount {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,8 +99,8 @@ func (a *App) Packets() []PacketCount {
 	return out
 }
 
-// PacketsOf returns what has come from a connected switch since it is connected, by
-// protocol; nil: it is not connected.
+// PacketsOf returns the packets from a switch since it connected, indexed by protocol; nil: it is
+// not connected.
 func (a *App) PacketsOf(dpid uint64) []PacketCount {
 	a.mu.Lock()
 	defer a.mu.Unlock()

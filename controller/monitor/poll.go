@@ -6,53 +6,53 @@ import (
 	"time"
 )
 
-// A kind of reading. Each switch has one due of each kind.
+// kind is a kind of reading. Each switch has one turn of each kind.
 type kind int
 
 const (
 	readPorts  kind = iota
-	readTables      // tables, and how many entries they have
+	readTables      // tables, and their numbers of entries
 	readFlows
 	readGroups
 	numKinds
 )
 
-// cost is how many requests a reading is at most.
+// cost is the number of requests that a reading may take.
 var cost = [numKinds]float64{readPorts: 1, readTables: 1, readFlows: 2, readGroups: 2}
 
-// turn is a reading that is due at a time.
+// turn is a reading scheduled for a time.
 type turn struct {
 	n    *node
 	kind kind
 	due  time.Time
-	at   int  // in the heap; -1: it is not
-	once bool // it has been served
+	at   int  // index in the heap; -1: not in it
+	once bool // it has been served before
 }
 
-// polled is what the poller knows of a switch.
+// polled is the poller's state of a switch.
 type polled struct {
 	turns    [numKinds]turn
-	busy     bool      // a request has not come back; there is one at a time
-	silent   int       // requests in a row without an answer
+	busy     bool      // a request is in flight; one at a time
+	silent   int       // consecutive requests without an answer
 	started  time.Time // of the last reading of the ports
-	phase    float64   // of its turns, in periods
+	phase    float64   // of its turns, as a fraction of the period
 	gone     bool
-	noGroups bool // the switch refuses to tell
+	noGroups bool // the switch does not support group statistics
 }
 
-// poller decides who is asked when. It is under App.mu.
+// poller schedules requests. Guarded by App.mu.
 type poller struct {
 	pacer    pacer
 	turns    turns
 	switches int
-	phase    float64 // of the last switch that came, in periods
+	phase    float64 // of the last switch added, as a fraction of the period
 	inFlight int
-	silent   int           // of these, to switches that did not answer the last time
-	period   time.Duration // between readings of the same switch, smoothed; 0: none was twice
+	silent   int           // of these, to switches that did not answer the last request
+	period   time.Duration // between readings of the same switch, smoothed; 0: no switch was read twice yet
 }
 
-// add makes a switch's turns: the first at once, the next ones so that the switches' are
-// spread over the period, however many come.
+// add schedules a switch's turns: the first at once, the following ones such that the switches'
+// turns are spread over the period.
 func (p *poller) add(n *node, now time.Time, o Options) {
 	p.switches++
 	_, p.phase = math.Modf(p.phase + math.Phi - 1) // multiples of the golden ratio are spread evenly
@@ -74,7 +74,7 @@ func (p *poller) remove(n *node) {
 	}
 }
 
-// run asks until the app ends.
+// run polls until the app stops.
 func (a *App) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -88,14 +88,14 @@ func (a *App) run() {
 		now := time.Now()
 		a.countPackets(now)
 		turns, wait := a.step(now)
-		for a.readAll(turns, now) { // there is room for others
+		for a.readAll(turns, now) { // skipped readings leave room for others
 			turns, wait = a.step(now)
 		}
 		timer.Reset(wait)
 	}
 }
 
-// step returns who is due, as far as the bounds allow, and when to look again.
+// step returns the turns that are due, as far as the limits allow, and how long to wait.
 func (a *App) step(now time.Time) (served []*turn, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,7 +111,7 @@ func (a *App) step(now time.Time) (served []*turn, wait time.Duration) {
 			return served, max(0, min(wait, max(until, pace)))
 		}
 		if p.inFlight >= a.o.InFlight {
-			break // an answer will wake us
+			break // an answer wakes the poller
 		}
 		if a.serve(t, now) {
 			served = append(served, t)
@@ -120,27 +120,27 @@ func (a *App) step(now time.Time) (served []*turn, wait time.Duration) {
 	return served, max(0, wait)
 }
 
-// pace is how long the poller rests at least: what becomes due meanwhile is asked together, in one
-// waking of the processor.
+// pace is the poller's minimum pause: requests that become due meanwhile are sent together, so that
+// the processor wakes once.
 func (o Options) pace() time.Duration { return o.Period / 50 }
 
-// rest is pace where nothing else is due: where a switch has its turn less often, it may be later.
+// rest is the pause if nothing else is due: longer if each switch has its turn less often.
 func (p *poller) rest(o Options) time.Duration {
 	return time.Duration(float64(o.pace()) * min(p.stretch(o), mostRest))
 }
 
 const mostRest = 12 // times pace
 
-// serve says whether what a turn is for is to be done now, or puts it off.
+// serve reports whether a turn is to be executed now; otherwise it is rescheduled.
 func (a *App) serve(t *turn, now time.Time) bool {
 	p, n := &a.poller, t.n
 	switch {
 	case n.busy && t.kind == readPorts && n.silent == 0 && now.Sub(n.started) >= a.o.Period:
-		a.requests.Skipped++ // still answering the last one
+		a.requests.Skipped++ // the previous request has not been answered
 		p.put(t, now.Add(a.o.Period))
 	case n.busy:
 		p.put(t, now.Add(a.o.Period/10))
-	case n.silent > 0 && p.silent >= max(1, a.o.InFlight/4): // those that answer come first
+	case n.silent > 0 && p.silent >= max(1, a.o.InFlight/4): // switches that answer come first
 		p.put(t, now.Add(a.o.Period))
 	default:
 		p.pacer.spend(cost[t.kind])
@@ -161,9 +161,9 @@ func (a *App) serve(t *turn, now time.Time) bool {
 	return false
 }
 
-// stretch is by how much all periods grow so that what is asked in a second stays in its bound.
+// stretch is the factor by which all periods grow to keep requests per second within the limit.
 func (p *poller) stretch(o Options) float64 {
-	wanted := 0.0 // of each switch, in a second
+	wanted := 0.0 // requests per second, by all switches
 	for k, n := range cost {
 		if kind(k) == readPorts {
 			wanted += n / o.Period.Seconds()
@@ -179,14 +179,14 @@ func (p *poller) put(t *turn, due time.Time) {
 	heap.Fix(&p.turns, t.at)
 }
 
-// next is when a turn that is served now comes again.
+// next returns when the turn, executed now, is due again.
 func (p *poller) next(t *turn, now time.Time, o Options) time.Time {
 	period := o.SlowPeriod
 	if t.kind == readPorts {
 		period = o.Period
 	}
 	period = time.Duration(float64(period) * p.stretch(o))
-	if t.n.silent > 0 { // it is asked less and less, every 32 s at last
+	if t.n.silent > 0 { // less and less often, down to every 32 s
 		return now.Add(period + time.Second<<min(t.n.silent, 5))
 	}
 	if !t.once {
@@ -194,12 +194,12 @@ func (p *poller) next(t *turn, now time.Time, o Options) time.Time {
 		return now.Add(period/2 + time.Duration(t.n.phase*float64(period)))
 	}
 	if due := t.due.Add(period); due.After(now) {
-		return due // keeps its place in the period
+		return due // it keeps its phase
 	}
 	return now.Add(period)
 }
 
-// measure takes note of the time between two readings of a switch's ports.
+// measure records the time between two readings of a switch's ports.
 func (p *poller) measure(between time.Duration) {
 	if p.period == 0 {
 		p.period = between
@@ -207,14 +207,14 @@ func (p *poller) measure(between time.Duration) {
 	p.period += time.Duration(float64(between-p.period) / float64(min(100, max(4, p.switches))))
 }
 
-// pacer bounds requests in a second: a token bucket.
+// pacer limits requests per second: a token bucket.
 type pacer struct {
 	perSecond, burst float64
-	tokens           float64 // may be less than 0 after a large answer
+	tokens           float64 // may be negative after a large answer
 	last             time.Time
 }
 
-// wait is how long until a request may be sent; 0: now.
+// wait returns the time until a request may be sent; 0: now.
 func (p *pacer) wait(now time.Time) time.Duration {
 	if p.last.IsZero() {
 		p.tokens = p.burst
@@ -233,8 +233,8 @@ func (p *pacer) spend(requests float64) { p.tokens -= requests }
 // turns is a heap, the earliest first.
 type turns []slot
 
-// slot has a turn's time beside it: of thousands of switches, each turn is at another place in
-// memory.
+// slot holds a copy of the turn's time: with thousands of switches, following pointers to scattered
+// turns is slow.
 type slot struct {
 	*turn
 	due time.Time

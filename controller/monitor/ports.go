@@ -11,7 +11,7 @@ import (
 // NoCounter is a counter that the switch does not keep (OpenFlow 1.3.5, section 7.3.5).
 const NoCounter = math.MaxUint64
 
-// Port is a port with its counters, which are the switch's, and its rates.
+// Port is a port with the switch's counters for it, and its rates.
 type Port struct {
 	Switch uint64
 	Number uint32
@@ -25,14 +25,14 @@ type Port struct {
 	RxDropped, TxDropped uint64
 	RxErrors, TxErrors   uint64
 
-	Interval                   time.Duration // over which the rates are, until Time; 0: they are not known yet, or anew
+	Interval                   time.Duration // over which the rates are, ending at Time; 0: there are no rates yet
 	RxRate, TxRate             float64       // bit/s
 	RxPacketRate, TxPacketRate float64       // packets/s
-	Capacity                   float64       // bit/s, in each direction; 0: not known
+	Capacity                   float64       // bit/s, in each direction; 0: unknown
 }
 
-// RxUtilisation is the received rate as a share of the capacity; NaN: one of them is not
-// known. It can be a little above 1: counters are not read exactly when they say.
+// RxUtilisation is the received rate as a share of the capacity; NaN: one of them is unknown. It
+// can be slightly above 1, as the time of a reading is not exact.
 func (p *Port) RxUtilisation() float64 { return p.share(p.RxRate) }
 
 // TxUtilisation is the same for what is sent.
@@ -48,13 +48,13 @@ func (p *Port) share(rate float64) float64 {
 	return rate / p.Capacity
 }
 
-// port is a Port with what is needed for the next one.
+// port is a Port with the state for its next reading.
 type port struct {
 	Port
-	speed    float64       // bit/s, as the switch says
+	speed    float64       // bit/s, reported by the switch
 	duration time.Duration // the switch's clock at the last reading
-	idle     bool          // it had no traffic at the last reading
-	stored   time.Time     // when a row of it was last given to the store
+	idle     bool          // without traffic at the last reading
+	stored   time.Time     // last row in the store
 }
 
 func (p *port) describe(d openflow.Port) {
@@ -63,17 +63,17 @@ func (p *port) describe(d openflow.Port) {
 	p.speed = speedOf(d)
 }
 
-// speedOf is what the switch says of the port, in bit/s; 0: nothing.
+// speedOf returns the port's speed as the switch reports it, in bit/s; 0: not reported.
 func speedOf(d openflow.Port) float64 { return float64(d.CurrentSpeed) * 1000 }
 
-// update makes rates of two readings. Counters that have become less, or a port
-// that is there for less long, have begun anew: then there are no rates until the next.
+// update computes rates from two readings. If a counter or the port's duration has decreased, it
+// was reset: there are no rates until the next reading.
 func (p *port) update(s *openflow.PortStats, at time.Time) {
 	interval := at.Sub(p.Time)
 	own := s.Duration.Time() - p.duration
 	before := p.Port
 	known := !p.Time.IsZero() && interval > 0 && own >= 0
-	if own > interval/2 && own < 2*interval { // the switch's clock has no delay of messages in it
+	if own > interval/2 && own < 2*interval { // the switch's clock is not affected by message delays
 		interval = own
 	}
 	p.Time, p.duration = at, s.Duration.Time()
@@ -101,7 +101,7 @@ func (p *port) update(s *openflow.PortStats, at time.Time) {
 	p.idle = known && before.RxPackets == p.RxPackets && before.TxPackets == p.TxPackets
 }
 
-// keep makes a reading known that has the same counters as the one before.
+// keep records a reading with the same counters as the previous one.
 func (p *port) keep(at time.Time) {
 	p.Interval = at.Sub(p.Time)
 	p.Time, p.duration = at, p.duration+p.Interval
@@ -109,14 +109,14 @@ func (p *port) keep(at time.Time) {
 	p.idle = true
 }
 
-// storedAtLeast is how often a port without traffic has a row in the time series.
+// storedAtLeast is the interval at which a port without traffic gets a row in the time series.
 const (
 	storedAtLeast = time.Minute
-	idleMost      = 15 // times that, where there are many switches
+	idleMost      = 15 // times that, with many switches
 )
 
-// row says whether the reading shall be in the time series. Without traffic it need not,
-// but for the first time, and now and then.
+// row reports whether the reading belongs in the time series. Without traffic it does only for the
+// first time, and now and then.
 func (p *port) row(wasIdle bool, least time.Duration) (row database.Load, wanted bool) {
 	if p.idle && wasIdle && p.Time.Sub(p.stored) < least {
 		return row, false
@@ -128,8 +128,8 @@ func (p *port) row(wasIdle bool, least time.Duration) (row database.Load, wanted
 		RxRate: p.RxRate, TxRate: p.TxRate, Utilisation: p.Utilisation()}, true
 }
 
-// takePorts makes a reading of a switch's ports known. Ports that the switch has not described are
-// passed over.
+// takePorts records a reading of a switch's ports. Ports that the switch has not described are
+// ignored.
 func (a *App) takePorts(n *node, list openflow.PortStatsList, at time.Time) {
 	described := n.sw.Ports()
 	capacity := make(map[uint32]float64, len(described))
@@ -176,7 +176,7 @@ func (a *App) takePorts(n *node, list openflow.PortStatsList, at time.Time) {
 	a.took(sample, rows)
 }
 
-// took hands a reading of ports on.
+// took passes a reading on to watchers and the store.
 func (a *App) took(sample Sample, rows []database.Load) {
 	if a.o.Store != nil && len(rows) > 0 {
 		a.o.Store.AddLoads(rows)
@@ -184,7 +184,7 @@ func (a *App) took(sample Sample, rows []database.Load) {
 	a.tell(sample)
 }
 
-// keepPorts makes a reading of a switch's ports known that has the same in it as the one before.
+// keepPorts records a reading of a switch's ports that is the same as the previous one.
 func (a *App) keepPorts(n *node, at time.Time) {
 	watched := a.watched()
 	sample := Sample{Switch: n.sw.DPID(), Time: at}
@@ -214,8 +214,8 @@ func (a *App) keepPorts(n *node, at time.Time) {
 	}
 }
 
-// idleRow is how often a port without traffic has a row: the less often ports are read, the less.
-// It must be called with mu held.
+// idleRow is the interval of rows for a port without traffic: it grows with the period of readings.
+// mu must be held.
 func (a *App) idleRow() time.Duration {
 	return time.Duration(float64(storedAtLeast) * min(a.poller.stretch(a.o), idleMost))
 }

@@ -10,10 +10,10 @@ import (
 	"trivet.dev/trivet/controller/database"
 )
 
-// Collector gives Prometheus what is measured now.
+// Collector exports the current measurements to Prometheus.
 func (a *App) Collector() prometheus.Collector { return collector{a} }
 
-// collector reads the app's state when it is asked; it keeps nothing.
+// collector reads the app's state on each scrape; it keeps nothing.
 type collector struct{ a *App }
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -26,20 +26,26 @@ var (
 	descLookups  = describe("flow_lookups_total", "Packets that a switch has looked up in its tables.", "switch")
 	descMatched  = describe("flow_matches_total", "Packets that matched an entry of a table.", "switch")
 
-	descSouth  = describe("openflow_bytes_total", "Bytes of OpenFlow with a switch since it connected.", "switch", "direction")
-	descRecent = describe("openflow_recent_bytes", "Bytes of OpenFlow with a switch in the last 30 seconds, both directions.", "switch")
+	descSouth = describe("openflow_bytes_total", "Bytes of OpenFlow with a switch since it connected.", "switch",
+		"direction")
+	descRecent = describe("openflow_recent_bytes",
+		"Bytes of OpenFlow with a switch in the last 30 seconds, both directions.", "switch")
 
 	descPort     = describe("port_info", "Names of ports; the value is 1.", "switch", "port", "name", "address")
 	descUp       = describe("port_up", "1: the port is enabled, and its link is up.", "switch", "port")
-	descCapacity = describe("port_capacity_bytes", "Bytes that a port's link carries in a second, in each direction.", "switch", "port")
-	descUsed     = describe("port_utilization_ratio", "Share of the capacity that is used.", "switch", "port", "direction")
-	descBytes    = describe("port_bytes_total", "Bytes through a port.", "switch", "port", "direction")
-	descPackets  = describe("port_packets_total", "Packets through a port.", "switch", "port", "direction")
-	descDropped  = describe("port_dropped_packets_total", "Packets that a port has dropped.", "switch", "port", "direction")
-	descErrors   = describe("port_errors_total", "Errors of a port.", "switch", "port", "direction")
+	descCapacity = describe("port_capacity_bytes", "Bytes that a port's link carries in a second, in each direction.",
+		"switch", "port")
+	descUsed = describe("port_utilization_ratio", "Share of the capacity that is used.", "switch", "port",
+		"direction")
+	descBytes   = describe("port_bytes_total", "Bytes through a port.", "switch", "port", "direction")
+	descPackets = describe("port_packets_total", "Packets through a port.", "switch", "port", "direction")
+	descDropped = describe("port_dropped_packets_total", "Packets that a port has dropped.", "switch", "port",
+		"direction")
+	descErrors = describe("port_errors_total", "Errors of a port.", "switch", "port", "direction")
 
 	descIn      = describe("packet_in_total", "Packets that have come to the controller.", "protocol")
-	descInBytes = describe("packet_in_bytes_total", "Bytes of the packets that have come to the controller.", "protocol")
+	descInBytes = describe("packet_in_bytes_total", "Bytes of the packets that have come to the controller.",
+		"protocol")
 
 	descPeriod   = describe("monitor_period_seconds", "Time between two readings of a switch's ports.")
 	descRequests = describe("monitor_requests_total", "Requests for statistics, by what has become of them.", "result")
@@ -47,15 +53,16 @@ var (
 	descQueue    = describe("database_queue_rows", "Rows that wait to be written to the database.")
 )
 
-// Describe gives all that Collect may give.
+// Describe lists all metrics that Collect may send.
 func (c collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descSwitches, descFlows, descLookups, descMatched, descSouth, descRecent, descPort, descUp, descCapacity, descUsed,
+	for _, d := range []*prometheus.Desc{descSwitches, descFlows, descLookups, descMatched, descSouth, descRecent,
+		descPort, descUp, descCapacity, descUsed,
 		descBytes, descPackets, descDropped, descErrors, descIn, descInBytes, descPeriod, descRequests, descRows, descQueue} {
 		to <- d
 	}
 }
 
-// Collect gives the values of now.
+// Collect sends the current values.
 func (c collector) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -79,7 +86,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	counter(descRequests, r.Refused, "refused")
 	counter(descRequests, r.Unanswered, "unanswered")
 	counter(descRequests, r.Skipped, "skipped")
-	if db, is := c.a.o.Store.(interface{ Stats() database.Stats }); is {
+	if db, ok := c.a.o.Store.(interface{ Stats() database.Stats }); ok {
 		s := db.Stats()
 		counter(descRows, s.Written, "written")
 		counter(descRows, s.Dropped, "dropped")
@@ -131,7 +138,7 @@ func (c collector) collectSwitches(gauge gaugeFunc, counter counterFunc) {
 	}
 }
 
-// sum adds counters of which some are not kept.
+// sum adds two counters, either of which may be NoCounter.
 func sum(x, y uint64) uint64 {
 	switch {
 	case x == NoCounter:

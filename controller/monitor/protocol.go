@@ -5,12 +5,12 @@ import "encoding/binary"
 // Protocol is what a packet at the controller is counted as.
 type Protocol uint8
 
-// The protocols. Those of IPv4 and IPv6 that are not named here are IPv4 and IPv6.
+// The protocols. IPv4 and IPv6 stand for those over them that are not listed.
 const (
 	ARP  Protocol = iota
 	ICMP          // of IPv4
 	IGMP
-	TCP // over IPv4; so the next ones
+	TCP // over IPv4; so are the next ones
 	UDP
 	OSPF
 	IPv4
@@ -24,7 +24,8 @@ const (
 	NumProtocols
 )
 
-var protocolNames = [NumProtocols]string{"arp", "icmp", "igmp", "tcp", "udp", "ospf", "ipv4", "ndp", "mld", "ipv6", "lldp", "bddp", "other"}
+var protocolNames = [NumProtocols]string{"arp", "icmp", "igmp", "tcp", "udp", "ospf", "ipv4", "ndp", "mld", "ipv6",
+	"lldp", "bddp", "other"}
 
 // String is the name in the database and in Prometheus' labels.
 func (p Protocol) String() string {
@@ -62,8 +63,8 @@ const (
 	etherTypeQinQ = 0x88a8
 )
 
-// Classify says what an Ethernet frame is, behind its VLAN tags. Of one that ends too soon, what
-// can be seen.
+// Classify returns the protocol of an Ethernet frame, behind any VLAN tags. A truncated frame is
+// classified as far as possible.
 func Classify(frame []byte) Protocol {
 	etherType, after := cutEthernet(frame)
 	switch etherType {
@@ -81,7 +82,7 @@ func Classify(frame []byte) Protocol {
 	return Other
 }
 
-// cutEthernet returns the type of a frame, and what comes after the header and its VLAN tags.
+// cutEthernet returns the type of a frame, and what follows the header and its VLAN tags.
 func cutEthernet(b []byte) (etherType uint16, after []byte) {
 	for at := 12; at+2 <= len(b); at += 4 {
 		if t := binary.BigEndian.Uint16(b[at:]); t != etherTypeVLAN && t != etherTypeQinQ {
@@ -110,7 +111,7 @@ func classifyIPv4(b []byte) Protocol {
 	return IPv4
 }
 
-// classifyIPv6 looks behind extension headers, a few at most (RFC 8200, section 4).
+// classifyIPv6 skips extension headers, up to a few (RFC 8200, section 4).
 func classifyIPv6(b []byte) Protocol {
 	if len(b) < 40 {
 		return IPv6

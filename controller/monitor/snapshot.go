@@ -15,13 +15,13 @@ type Sample struct {
 	Ports  []Port // in no order
 }
 
-// FlowTable is what is known of a switch's flow entries, of all its tables together.
+// FlowTable is a switch's flow entries, of all tables together.
 type FlowTable struct {
-	Time           time.Time // zero: nothing yet
+	Time           time.Time // zero: not read yet
 	Count          int       // entries
 	Packets, Bytes uint64    // of all entries; or NoCounter
 	Entries        []openflow.FlowStats
-	Complete       bool // Entries are all; otherwise there are too many (Options.MaxFlows), and Entries has none
+	Complete       bool // Entries has all; otherwise there were too many (Options.MaxFlows), and it is empty
 }
 
 // Group is a group of a switch with its counters.
@@ -60,8 +60,8 @@ func (a *App) Port(dpid uint64, number uint32) (Port, bool) {
 	return Port{}, false
 }
 
-// Flows returns the flow entries of a switch as they were last read, and whether it is
-// connected. The entries are not to be changed.
+// Flows returns the flow entries of a switch as last read, and whether it is connected. The entries
+// must not be changed.
 func (a *App) Flows(dpid uint64) (FlowTable, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,7 +72,7 @@ func (a *App) Flows(dpid uint64) (FlowTable, bool) {
 	return n.flows, true
 }
 
-// FlowCounts returns the number of flow entries of each connected switch that has been asked.
+// FlowCounts returns the number of flow entries of each connected switch that has been read.
 func (a *App) FlowCounts() map[uint64]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,8 +85,7 @@ func (a *App) FlowCounts() map[uint64]int {
 	return out
 }
 
-// Tables returns the tables of a switch as they were last read, not to be changed; nil: they were
-// not.
+// Tables returns the tables of a switch as last read, which must not be changed; nil: not read yet.
 func (a *App) Tables(dpid uint64) []openflow.TableStats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,7 +95,7 @@ func (a *App) Tables(dpid uint64) []openflow.TableStats {
 	return nil
 }
 
-// Groups returns the groups of a switch as they were last read, not to be changed.
+// Groups returns the groups of a switch as last read, which must not be changed.
 func (a *App) Groups(dpid uint64) []Group {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,8 +105,8 @@ func (a *App) Groups(dpid uint64) []Group {
 	return nil
 }
 
-// Period is the time between two readings of a switch's ports: Options.Period, or what it has
-// grown to because there are more switches than may be asked in that time.
+// Period is the time between two readings of a switch's ports: Options.Period, or more if there are
+// too many switches to read in that time.
 func (a *App) Period() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,7 +116,7 @@ func (a *App) Period() time.Duration {
 	return max(time.Duration(float64(a.o.Period)*a.poller.stretch(a.o)), a.poller.period)
 }
 
-// Requests says what has become of the readings.
+// Requests counts the readings by outcome.
 func (a *App) Requests() Requests {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -126,8 +125,8 @@ func (a *App) Requests() Requests {
 
 type watcher struct{ f func(Sample) }
 
-// Watch calls f for each reading of a switch's ports from now on, one after the other, until
-// cancel is called. f must be quick and may call the app, but not Watch or cancel.
+// Watch calls f for each reading of a switch's ports from now on, one after the other, until cancel
+// is called. f must be quick and may call the app, but not Watch or cancel.
 func (a *App) Watch(f func(Sample)) (cancel func()) {
 	w := &watcher{f}
 	a.watching.Lock()

@@ -11,8 +11,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Store keeps what is measured; *database.DB is one. Its methods must not wait, and may be
-// called at the same time. What they are given does not change any more.
+// Store stores measurements; *database.DB is one. Its methods must not block, and may be called
+// concurrently. Arguments are not modified afterwards.
 type Store interface {
 	PutSwitch(database.Switch)
 	ReplacePorts(dpid uint64, ports []database.Port)
@@ -30,7 +30,8 @@ func (a *App) storeSwitch(s *controller.Switch, up bool) {
 		return
 	}
 	f := s.Features()
-	a.o.Store.PutSwitch(database.Switch{DPID: s.DPID(), Tables: int(f.Tables), Buffers: f.Buffers, Up: up, Since: time.Now()})
+	a.o.Store.PutSwitch(database.Switch{DPID: s.DPID(), Tables: int(f.Tables), Buffers: f.Buffers, Up: up,
+		Since: time.Now()})
 }
 
 func (a *App) storePorts(s *controller.Switch) {
@@ -40,12 +41,13 @@ func (a *App) storePorts(s *controller.Switch) {
 	described := s.Ports()
 	ports := make([]database.Port, len(described))
 	for i, d := range described {
-		ports[i] = database.Port{Number: d.Number, Name: valid(d.Name), MAC: d.HWAddr.String(), Up: d.Works(), Speed: uint64(speedOf(d))}
+		ports[i] = database.Port{Number: d.Number, Name: valid(d.Name), MAC: d.HWAddr.String(), Up: d.Works(),
+			Speed: uint64(speedOf(d))}
 	}
 	a.o.Store.ReplacePorts(s.DPID(), ports)
 }
 
-// storeFlows keeps how many entries there are and, where they have changed, which.
+// storeFlows stores the number of entries and, if they have changed, the entries.
 func (a *App) storeFlows(dpid uint64, t *FlowTable, changed bool) {
 	a.o.Store.CountFlows(dpid, t.Count)
 	if !changed {
@@ -73,15 +75,16 @@ func (a *App) storeGroups(dpid uint64, at time.Time, groups []Group) {
 	a.o.Store.ReplaceGroups(dpid, at, rows)
 }
 
-// same says whether entries are the same with the same counters, some time later.
+// same reports whether entries are the same, with the same counters.
 func same(before, now []openflow.FlowStats) bool {
 	if len(before) != len(now) {
 		return false
 	}
 	for i := range now {
 		x, y := &before[i], &now[i]
-		if x.Table != y.Table || x.Priority != y.Priority || x.Match != y.Match || x.Cookie != y.Cookie ||
-			x.Packets != y.Packets || x.Bytes != y.Bytes || !reflect.DeepEqual(x.Instructions, y.Instructions) {
+		sameKey := x.Table == y.Table && x.Priority == y.Priority && x.Match == y.Match && x.Cookie == y.Cookie
+		sameCounters := x.Packets == y.Packets && x.Bytes == y.Bytes
+		if !sameKey || !sameCounters || !reflect.DeepEqual(x.Instructions, y.Instructions) {
 			return false
 		}
 	}
@@ -91,5 +94,5 @@ func same(before, now []openflow.FlowStats) bool {
 // dpidText is a datapath id as controller.Switch.Name writes it.
 func dpidText(dpid uint64) string { return fmt.Sprintf("%016x", dpid) }
 
-// valid is a name, which the switch has chosen, as a label may be.
+// valid reports whether a name, which the switch has chosen, may be a label.
 func valid(name string) string { return words.Printable(name) }

@@ -12,9 +12,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Config is the routers that speak OSPF.
+// Config is the set of routers that speak OSPF.
 type Config struct {
-	Areas   []engine.AreaConfig // those that are stub areas or have ranges; others need not be here
+	Areas   []engine.AreaConfig // stub areas and areas with ranges; others need not be listed
 	Routers []Router
 	Names   map[engine.ID]string // of routers that speak OSPF by themselves
 }
@@ -30,8 +30,8 @@ type Router struct {
 	Redistribute []topology.OSPFRedistribute // with metric and type set; the first that matches decides
 }
 
-// Interface is an interface on which OSPF runs. A port with several addresses is several: of them
-// all but the first are passive.
+// Interface is an interface on which OSPF runs. A port with several addresses becomes several, of
+// which all but the first are passive.
 type Interface struct {
 	Port     uint32 // 0: the loopback
 	Name     string
@@ -52,7 +52,7 @@ func (c *Config) speakers() (out []uint64) {
 	return out
 }
 
-// check says what is wrong with a configuration, and sets what follows from it.
+// check reports what is wrong with a configuration, and fills in defaults.
 func (c *Config) check() error {
 	ids, dpids := map[engine.ID]string{}, map[uint64]string{}
 	for i := range c.Routers {
@@ -60,10 +60,10 @@ func (c *Config) check() error {
 		if r.ID == 0 {
 			return fmt.Errorf("router %s: its router id is 0.0.0.0", r.Name)
 		}
-		if other, is := ids[r.ID]; is {
+		if other, ok := ids[r.ID]; ok {
 			return fmt.Errorf("routers %s and %s have the same router id %v", other, r.Name, r.ID)
 		}
-		if other, is := dpids[r.DPID]; is {
+		if other, ok := dpids[r.DPID]; ok {
 			return fmt.Errorf("routers %s and %s have the same datapath id %016x", other, r.Name, r.DPID)
 		}
 		ids[r.ID], dpids[r.DPID] = r.Name, r.Name
@@ -75,7 +75,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// only is the configuration of some routers, for which the others are names; nil: of all.
+// only returns the configuration of some routers, with the others as names; nil: of all.
 func (c Config) only(dpids map[uint64]bool) Config {
 	if dpids == nil {
 		return c
@@ -97,7 +97,7 @@ func (c Config) has(dpid uint64) bool {
 	return slices.ContainsFunc(c.Routers, func(r Router) bool { return r.DPID == dpid })
 }
 
-// key tells interfaces of a router apart.
+// key identifies an interface of a router.
 type key struct {
 	port    uint32
 	address netip.Prefix
@@ -105,8 +105,8 @@ type key struct {
 
 func (i *Interface) key() key { return key{i.Port, i.Settings.Address} }
 
-// configure makes the routers those of another configuration. What is the same in both goes on
-// undisturbed. Settings of an area cannot be changed while it runs: then all begins anew.
+// configure applies another configuration. What is the same in both is not disturbed. Settings of
+// an area cannot be changed while it runs: then everything starts anew.
 func (n *network) configure(now time.Time, c Config) error {
 	if err := c.check(); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (n *network) configure(now time.Time, c Config) error {
 			return err
 		}
 	}
-	for _, r := range n.routers { // when all areas are there
+	for _, r := range n.routers { // after all areas exist
 		if err := n.addVirtual(now, r); err != nil {
 			return err
 		}
@@ -151,10 +151,10 @@ func (n *network) begin(now time.Time, areas []engine.AreaConfig) {
 	_ = n.newAreas(areas)
 }
 
-// newAreas adds those that are not there.
+// newAreas adds areas that do not exist yet.
 func (n *network) newAreas(areas []engine.AreaConfig) error {
 	for _, a := range areas {
-		if _, is := n.areas[a.ID]; !is && n.domain.Area(a.ID) == nil {
+		if _, ok := n.areas[a.ID]; !ok && n.domain.Area(a.ID) == nil {
 			if _, err := n.domain.AddArea(a); err != nil {
 				return err
 			}
@@ -164,7 +164,7 @@ func (n *network) newAreas(areas []engine.AreaConfig) error {
 	return nil
 }
 
-// sameAreas says whether areas that are there are to stay as they are, and adds new ones.
+// sameAreas reports whether existing areas keep their settings, and if so adds new ones.
 func (n *network) sameAreas(areas []engine.AreaConfig) bool {
 	given := map[engine.ID]engine.AreaConfig{}
 	for _, a := range areas {
@@ -172,8 +172,8 @@ func (n *network) sameAreas(areas []engine.AreaConfig) bool {
 	}
 	for _, a := range n.domain.Areas() {
 		plain := engine.AreaConfig{ID: a.ID()}
-		want, is := given[a.ID()]
-		if !is {
+		want, ok := given[a.ID()]
+		if !ok {
 			want = plain
 		}
 		if !reflect.DeepEqual(want, a.Config()) {
@@ -183,9 +183,9 @@ func (n *network) sameAreas(areas []engine.AreaConfig) bool {
 	return n.newAreas(areas) == nil
 }
 
-// removeRouters removes those that are not wanted any more, and those whose id or virtual links are
-// to change, with the routers at the other ends of these. Their LSAs are flushed; not so in a
-// cluster, where another member goes on with the router.
+// removeRouters removes routers that are no longer wanted, and those whose id or virtual links
+// change, together with the routers at the other ends of these. Their LSAs are flushed, except in a
+// cluster, where another member continues with the router.
 func (n *network) removeRouters(now time.Time, wanted map[uint64]*Router) {
 	gone := map[engine.ID]bool{}
 	for dpid, r := range n.routers {
@@ -219,8 +219,8 @@ func (n *network) removeRouters(now time.Time, wanted map[uint64]*Router) {
 	}
 }
 
-// removePorts removes a router's interfaces that are not wanted any more, or not as they are. A
-// cost can change while an interface is up.
+// removePorts removes a router's interfaces that are no longer wanted or have changed. A cost can
+// change while an interface is up.
 func (n *network) removePorts(now time.Time, r *router, w *Router) {
 	want := map[key]*Interface{}
 	for i := range w.Interfaces {
@@ -283,7 +283,7 @@ func (n *network) addRouter(now time.Time, c *Router) error {
 	return nil
 }
 
-// addVirtual gives a router that has just been made its virtual links.
+// addVirtual adds the virtual links of a new router.
 func (n *network) addVirtual(now time.Time, r *router) error {
 	if len(r.virtual) > 0 {
 		return nil

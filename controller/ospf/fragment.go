@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// OSPF leaves it to IP to carry packets that are larger than the MTU (RFC 2328, sections 4.3 and
-// A.1): an LSA of a router with many links, which is one, or a Hello on a network with many
-// neighbours. Switches and the routers' flow tables pass fragments on as they are, so they are put
-// together here.
+// OSPF relies on IP for packets larger than the MTU (RFC 2328, sections 4.3 and A.1): a router LSA
+// with many links, or a Hello on a network with many neighbours. Switches and the routers' flow
+// tables forward fragments as they are, so they are reassembled here.
 
-// Bounds of what fragments can make us keep. Those that arrive at one port cannot displace those at
+// Limits on what fragments can make us store. Those from one port cannot displace those from
 // another.
 const (
 	fragmentTime  = 30 * time.Second // for a packet to be complete
@@ -41,16 +40,16 @@ type fragment struct {
 
 func (f fragment) end() int { return f.start + len(f.data) }
 
-// incomplete is a packet of which something is missing.
+// incomplete is a packet with missing fragments.
 type incomplete struct {
 	since time.Time
 	parts []fragment // in order, without overlaps
-	size  int        // of what is there
+	size  int        // of what has arrived
 	whole int        // length of the payload; 0: the last fragment is missing
-	bad   bool       // its fragments contradict each other: what comes of it still is dropped
+	bad   bool       // its fragments contradict each other: further ones are dropped
 }
 
-// fragments puts packets together. Its zero value is ready.
+// fragments reassembles packets. Its zero value is ready.
 type fragments struct {
 	packets map[fragmentKey]*incomplete
 	octets  int
@@ -95,9 +94,8 @@ func (f *fragments) add(now time.Time, key fragmentKey, h ipHeader) ([]byte, err
 	return payload, nil
 }
 
-// add puts a part in its place. One that is there already is ignored; one that overlaps others in
-// any other way is an error, as in RFC 5722: no router makes such, and which of the two holds would
-// be anybody's guess.
+// add inserts a fragment. A duplicate is ignored; any other overlap is an error, as in RFC 5722: no
+// router sends such fragments, and which of two to believe would be a guess.
 func (p *incomplete) add(part fragment, more bool) error {
 	switch {
 	case len(part.data) == 0, more && len(part.data)%8 != 0:
@@ -126,7 +124,7 @@ func (p *incomplete) add(part fragment, more bool) error {
 	return nil
 }
 
-// makeRoom keeps to the bounds before another packet is begun: the oldest give way.
+// makeRoom enforces the limits before another packet is begun: the oldest are dropped.
 func (f *fragments) makeRoom(at place, size int) {
 	n := 0
 	for k := range f.packets {
@@ -160,7 +158,7 @@ func (f *fragments) drop(key fragmentKey) {
 	}
 }
 
-// expire gives up packets that have not become complete.
+// expire drops packets that have not become complete in time.
 func (f *fragments) expire(now time.Time) {
 	for k, p := range f.packets {
 		if now.Sub(p.since) >= fragmentTime {

@@ -10,16 +10,16 @@ import (
 	engine "trivet.dev/trivet/routing/ospf"
 )
 
-// Mismatch is what a router and one that it hears must agree on, and do not.
+// Mismatch is a parameter that a router and another one must agree on, and do not.
 type Mismatch struct {
 	What   string    `json:"what" doc:"area, subnet, network mask, hello, dead, stub area, authentication type, authentication key, MTU, network type, router id"`
 	Theirs string    `json:"theirs"`
 	Ours   string    `json:"ours"`
-	Last   time.Time `json:"last" doc:"When it was heard last"`
+	Last   time.Time `json:"last" doc:"When it was last received"`
 	Text   string    `json:"text" doc:"All of it as a sentence, with what to do"`
 }
 
-// mismatch puts what the engine says into words of the topology.
+// mismatch describes a mismatch of the engine in terms of the topology.
 func (n *network) mismatch(name string, m engine.Mismatch) Mismatch {
 	differs := fmt.Sprintf("%s %s, here %s", m.What, m.Theirs, m.Ours)
 	switch m.What {
@@ -32,7 +32,7 @@ func (n *network) mismatch(name string, m engine.Mismatch) Mismatch {
 	return Mismatch{What: string(m.What), Theirs: m.Theirs, Ours: m.Ours, Last: m.Last, Text: text}
 }
 
-// cure says what to do about a mismatch.
+// cure says how to resolve a mismatch.
 func cure(m engine.Mismatch) string {
 	seconds := strings.ReplaceAll(m.Theirs, " ", "")
 	switch m.What {
@@ -41,7 +41,8 @@ func cure(m engine.Mismatch) string {
 	case engine.DifferSubnet:
 		return "give one of them an address in the other's subnet; here it is the `address` of this end of the link"
 	case engine.DifferMask:
-		return fmt.Sprintf("write the `address` of this end of the link with that mask, or set the mask %s there", m.Ours)
+		return fmt.Sprintf("write the `address` of this end of the link with that mask, or set the mask %s there",
+			m.Ours)
 	case engine.DifferHello:
 		return fmt.Sprintf("set `ospf: {hello: %s}` on this link, or %s there", seconds, m.Ours)
 	case engine.DifferDead:
@@ -63,14 +64,14 @@ func cure(m engine.Mismatch) string {
 	return ""
 }
 
-// quiet is for how long a mismatch that has been logged is not logged again; at most maxLogged of
-// them are, so that forged packets do not fill the log.
+// quiet is how long the same mismatch is not logged again; maxLogged limits how many are
+// remembered, so that forged packets do not fill the log.
 const (
 	quiet     = 10 * time.Minute
 	maxLogged = 20
 )
 
-// logMismatch writes a mismatch that is new.
+// logMismatch logs a new mismatch.
 func (n *network) logMismatch(now time.Time, m engine.Mismatch) {
 	p := n.portOf(m.Interface)
 	if p == nil {
@@ -78,14 +79,14 @@ func (n *network) logMismatch(now time.Time, m engine.Mismatch) {
 	}
 	x := n.mismatch(p.Name, m)
 	maps.DeleteFunc(n.logged, func(_ string, at time.Time) bool { return now.Sub(at) >= quiet })
-	if _, is := n.logged[x.Text]; is || len(n.logged) >= maxLogged {
+	if _, ok := n.logged[x.Text]; ok || len(n.logged) >= maxLogged {
 		return
 	}
 	n.logged[x.Text] = now
 	n.log.Warn("ospf: "+x.Text, "router", p.router.Name, "neighbor", m.Neighbor)
 }
 
-// portOf returns the interface that is the engine's; nil: it is gone.
+// portOf returns the port of an engine's interface; nil: it is gone.
 func (n *network) portOf(e *engine.Interface) *port {
 	r := n.byID[e.Router().ID()]
 	if r == nil {
@@ -99,15 +100,16 @@ func (n *network) portOf(e *engine.Interface) *port {
 	return nil
 }
 
-// heard adds to a port's neighbours what they and it do not agree on, and the routers that are none
-// because of that.
+// heard adds mismatches to a port's neighbours, and the routers that are no neighbours because of
+// one.
 func (n *network) heard(p *port, list []Neighbor) []Neighbor {
 	for _, m := range p.engine.Mismatches() {
 		i := slices.IndexFunc(list, func(x Neighbor) bool { return x.Address == m.From })
 		if i < 0 {
 			i = len(list)
-			list = append(list, Neighbor{Router: p.router.Name, Interface: p.Name, Area: p.engine.Area().ID(), RouterID: m.Neighbor,
-				Address: m.From, State: engine.NeighborDown.String()})
+			list = append(list, Neighbor{Router: p.router.Name, Interface: p.Name, Area: p.engine.Area().ID(),
+				RouterID: m.Neighbor,
+				Address:  m.From, State: engine.NeighborDown.String()})
 			if m.What != engine.SameRouterID {
 				list[i].Neighbor = n.nameOf(m.Neighbor)
 			}

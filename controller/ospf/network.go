@@ -15,55 +15,54 @@ import (
 	engine "trivet.dev/trivet/routing/ospf"
 )
 
-// Throttles of LSAs and of calculations. While nobody outside listens, an LSA may follow the one
-// before at once. Else it follows sooner than after the 5 s of RFC 2328 (MinLSInterval), but not so
-// soon that a neighbour would refuse it (MinLSArrival, 1 s).
+// Throttles of LSAs and calculations. While there is no external neighbour, a new LSA may follow
+// the previous one at once. Otherwise it follows sooner than after the 5 s of RFC 2328
+// (MinLSInterval), but not so soon that a neighbour would reject it (MinLSArrival, 1 s).
 var (
 	lsaAlone    = engine.Throttle{Hold: 10 * time.Millisecond, Max: 10 * time.Millisecond}
 	lsaThrottle = engine.Throttle{Hold: 1200 * time.Millisecond, Max: 1200 * time.Millisecond}
 	spfThrottle = engine.Throttle{Hold: 50 * time.Millisecond, Max: time.Second}
 )
 
-// settleTime is for how long a router that has connected waits to know what all of its ports lead
-// to.
+// settleTime is how long a router that has connected waits until it is known what all of its ports
+// lead to.
 const settleTime = 5 * time.Second
 
-// network is the engine with the routers in it, and what joins them. It has no goroutines and no
-// locks.
+// network is the engine with its routers, and what joins them. It has no goroutines and no locks.
 type network struct {
 	log     *slog.Logger
 	domain  *engine.Domain
 	areas   map[engine.ID]engine.AreaConfig
 	routers map[uint64]*router // by datapath id
 	byID    map[engine.ID]*router
-	names   map[engine.ID]string // of others
-	sorted  []*router            // by name, as they were configured
-	away    map[uint64]*datapath // of routers that are being made anew
-	edges   map[uint64]bool      // layer-2 switches with hosts, as they were when they were connected
+	names   map[engine.ID]string // of other routers
+	sorted  []*router            // by name, as configured
+	away    map[uint64]*datapath // of routers that are being re-created
+	edges   map[uint64]bool      // layer-2 switches that had hosts when they were last connected
 	begun   time.Time
-	started bool // all routers knew their ports once
+	started bool // all routers' ports have been classified once
 
-	shared bool            // of a cluster: other members have routers, too
-	taken  map[uint64]bool // of them routers that another member has had before, while they are added
+	shared bool            // in a cluster: other members have routers, too
+	taken  map[uint64]bool // while they are added: routers that another member had before
 
-	unsettled int // routers that do not know theirs
+	unsettled int // routers whose ports are not classified yet
 
-	outside   int // neighbours that packets are exchanged with
+	outside   int // external neighbours with which packets are exchanged
 	tables    map[engine.ID][]routing.Learned
 	held      int            // routes in tables
-	networks  []netip.Prefix // that the databases name; nil: not asked for yet
+	networks  []netip.Prefix // in the databases; nil: not computed yet
 	cause     string
 	runs      []Run
 	used      usedRoutes                 // of routers that redistribute
-	gaveWay   map[netip.Prefix]time.Time // when a router stopped to announce what OSPF leads to
+	gaveWay   map[netip.Prefix]time.Time // when a router stopped announcing a network because OSPF has a route to it
 	captured  capture
 	fragments fragments
-	unknown   uint64 // packets by ports without OSPF
+	unknown   uint64 // packets on ports without OSPF
 	told      map[string]bool
 	logged    map[string]time.Time // mismatches
 }
 
-// router is a router of the configuration.
+// router is a configured router.
 type router struct {
 	Router
 	*datapath
@@ -71,15 +70,15 @@ type router struct {
 	ports     []*port
 	virtual   []*port
 	externals []engine.External
-	took      time.Duration // of its last shortest path tree
+	took      time.Duration // to compute its last shortest-path tree
 }
 
-// datapath is what is known of a router's switch.
+// datapath is the state of a router's switch.
 type datapath struct {
 	connected bool
 	since     time.Time
-	works     map[uint32]bool // ports that can send
-	ready     bool            // what its ports lead to was known once
+	works     map[uint32]bool // ports that are up
+	ready     bool            // its ports have been classified once
 }
 
 // port is one of its interfaces.
@@ -87,18 +86,19 @@ type port struct {
 	Interface
 	router  *router
 	engine  *engine.Interface
-	segment *segment // nil: packets flow
+	segment *segment // nil: neighbours exchange packets
 	counts  counters
 }
 
-// segment is a network of which all routers are here.
+// segment is a network whose routers are all in this engine.
 type segment struct {
 	engine  *engine.Segment
 	members []*port
 }
 
 func newNetwork(log *slog.Logger, now time.Time) *network {
-	return &network{log: log, begun: now, away: map[uint64]*datapath{}, edges: map[uint64]bool{}, told: map[string]bool{},
+	return &network{log: log, begun: now, away: map[uint64]*datapath{}, edges: map[uint64]bool{},
+		told: map[string]bool{},
 		used: usedRoutes{}, gaveWay: map[netip.Prefix]time.Time{},
 		logged: map[string]time.Time{}}
 }
@@ -109,17 +109,17 @@ func (n *network) order() {
 
 func (p *port) up() bool { return p.engine.State() != engine.InterfaceDown }
 
-// speaks says whether the interface has, or could have, neighbours.
+// speaks reports whether the interface can have neighbours.
 func (p *port) speaks() bool { return !p.Settings.Passive && p.Settings.Type != engine.Loopback }
 
-// blame takes note of what will have made routes change.
+// blame records the cause of the next change of routes.
 func (n *network) blame(what string) {
 	if n.cause == "" {
 		n.cause = what
 	}
 }
 
-// portIs takes note of a port that can send, or cannot any more; the latter holds at once.
+// portIs records that a port is up or down; the latter takes effect at once.
 func (n *network) portIs(now time.Time, dpid uint64, number uint32, works bool) {
 	r := n.routers[dpid]
 	if r == nil || r.works[number] == works {
@@ -136,22 +136,22 @@ func (n *network) portIs(now time.Time, dpid uint64, number uint32, works bool) 
 	}
 }
 
-// joined is what discovery knows, and what else decides which ports are joined.
+// joined is what discovery knows, and whatever else determines which ports are joined.
 type joined struct {
-	only      map[place]bool // routers' ports, of which alone it knows; nil: it knows all
+	only      map[place]bool // the routers' ports that it covers; nil: all
 	ports     []discovery.Port
 	links     []discovery.Link
 	connected func(dpid uint64) bool
 	router    func(dpid uint64) bool // a routing node, whether or not it speaks OSPF
 }
 
-// around is what is known of a segment of layer 2.
+// around is what is known of a layer-2 segment.
 type around struct {
-	undecided bool // it is not known yet what a port leads to
-	others    bool // something else is there that may speak OSPF
+	undecided bool // some port is not classified yet
+	others    bool // something else there may speak OSPF
 }
 
-// view is joined, made ready for questions.
+// view is joined, indexed for lookups.
 type view struct {
 	*routing.Segments
 	kinds  map[place]discovery.Kind
@@ -175,8 +175,8 @@ func (n *network) look(now time.Time, j joined) *view {
 		}
 		v.kinds[place{p.Switch, p.Number}] = p.Kind
 		s := v.at(p.Switch, p.Number)
-		// Who restarts does not wait: its neighbours are those of before, and nobody is told of
-		// more.
+		// A restarting router does not wait: its neighbours are the previous ones, and no others
+		// are announced.
 		open := p.Kind == discovery.Open
 		s.undecided = s.undecided || open && !n.restarts(p.Switch)
 		s.others = s.others || p.Kind == discovery.Edge || open && n.restarts(p.Switch)
@@ -184,7 +184,7 @@ func (n *network) look(now time.Time, j joined) *view {
 			edges[p.Switch] = true
 		}
 	}
-	for dpid := range n.edges { // of a switch that is away discovery has forgotten the hosts
+	for dpid := range n.edges { // discovery has forgotten the hosts of a disconnected switch
 		if j.only != nil || !j.connected(dpid) {
 			edges[dpid] = true
 			v.at(dpid, 0).others = true
@@ -192,7 +192,7 @@ func (n *network) look(now time.Time, j joined) *view {
 	}
 	n.edges = edges
 	for _, l := range j.links {
-		if l.Indirect { // foreign switches are between, and who knows what else
+		if l.Indirect { // foreign switches are in between, and perhaps more
 			v.at(l.From, l.FromPort).others = true
 		}
 	}
@@ -213,8 +213,8 @@ func (v *view) at(dpid uint64, number uint32) *around {
 	return v.around[s]
 }
 
-// settle says when a router knows its ports for the first time. Until then nobody is joined to it:
-// its LSAs would have to follow each other.
+// settle determines when a router's ports have been classified for the first time. Until then no
+// others are joined to it: it would have to originate LSA after LSA.
 func (n *network) settle(now time.Time, r *router, v *view) {
 	if !r.ready && r.connected {
 		r.ready = true
@@ -238,11 +238,11 @@ func (n *network) settle(now time.Time, r *router, v *view) {
 	}
 }
 
-// join makes interfaces and segments follow what joins the routers, and says whether it could: at
-// the start it waits until all routers know their ports.
+// join updates interfaces and segments to what joins the routers, and reports whether it could: at
+// the start it waits until all routers' ports are classified.
 func (n *network) join(now time.Time, j joined) bool {
 	if j.only != nil && n.unsettled > 0 {
-		return false // routers have come in the meantime
+		return false // routers have been added meanwhile
 	}
 	v := n.look(now, j)
 	if !n.started {
@@ -261,7 +261,7 @@ func (n *network) join(now time.Time, j joined) bool {
 			n.stub(now, p)
 		case !r.works[p.Port] || !r.connected || v.at(r.DPID, p.Port).undecided,
 			v.kinds[place{r.DPID, p.Port}] == discovery.Open && !n.restarts(r.DPID):
-			// It goes on as it is.
+			// Nothing changes.
 		default:
 			g := group{v.Of(r.DPID, p.Port), p.Settings.Address.Masked()}
 			groups[g] = append(groups[g], p)
@@ -271,7 +271,7 @@ func (n *network) join(now time.Time, j joined) bool {
 	return true
 }
 
-// portsAt goes through the interfaces at places, nil: through all, by the routers' ids.
+// portsAt iterates over the interfaces at places, or over all if nil, in the order of router ids.
 func (n *network) portsAt(only map[place]bool) iter.Seq[*port] {
 	routers := n.sorted
 	if only != nil {
@@ -296,20 +296,21 @@ func (n *network) portsAt(only map[place]bool) iter.Seq[*port] {
 	}
 }
 
-// stub makes an interface without neighbours what its port is.
+// stub sets the state of an interface without neighbours from its port.
 func (n *network) stub(now time.Time, p *port) {
 	if (p.router.ready || n.restarts(p.router.DPID)) && (p.Settings.Type == engine.Loopback || p.router.works[p.Port]) {
 		p.engine.Up(now)
 	}
 }
 
-// group is interfaces that may be neighbours: one subnet in one segment of layer 2.
+// group is a set of interfaces that may be neighbours: one subnet in one layer-2 segment.
 type group struct {
 	segment routing.Segment
 	network netip.Prefix
 }
 
-// attach makes segments of groups of which all are here and fit; to all others packets flow.
+// attach makes segments of groups that are entirely in this engine and compatible; all others
+// exchange packets.
 func (n *network) attach(now time.Time, groups map[group][]*port, v *view) {
 	var wires []*port
 	var fresh [][]*port
@@ -343,7 +344,7 @@ func (n *network) attach(now time.Time, groups map[group][]*port, v *view) {
 	}
 }
 
-// same says whether the members are in one segment already, and nobody is in it who is to be
+// same reports whether the members are in one segment already, which has no members that belong
 // elsewhere.
 func (n *network) same(members []*port, groups map[group][]*port, v *view) bool {
 	s := members[0].segment
@@ -362,15 +363,16 @@ func (n *network) same(members []*port, groups map[group][]*port, v *view) bool 
 	return true
 }
 
-// alike says whether interfaces can be neighbours of each other; if not they find out by packets,
-// as routers do.
+// alike reports whether interfaces can be neighbours of each other; if not, they exchange packets
+// and find out as routers do.
 func alike(members []*port) bool {
 	first := members[0].Settings
 	seen := map[*router]bool{}
 	for _, p := range members {
 		c := p.Settings
-		if seen[p.router] || c.Area != first.Area || c.Type != first.Type || c.HelloInterval != first.HelloInterval ||
-			c.DeadInterval != first.DeadInterval || !reflect.DeepEqual(c.Auth, first.Auth) {
+		sameTimes := c.HelloInterval == first.HelloInterval && c.DeadInterval == first.DeadInterval
+		compatible := c.Area == first.Area && c.Type == first.Type && sameTimes && reflect.DeepEqual(c.Auth, first.Auth)
+		if seen[p.router] || !compatible {
 			return false
 		}
 		seen[p.router] = true
@@ -386,7 +388,7 @@ func (n *network) connect(members []*port) {
 	}
 	s, err := n.domain.Connect(list...)
 	if err != nil {
-		n.warn("routers of one segment exchange packets, though the controller has them all", err)
+		n.warn("routers of one segment exchange packets, although all are the controller's", err)
 		return
 	}
 	made := &segment{s, members}
@@ -395,7 +397,7 @@ func (n *network) connect(members []*port) {
 	}
 }
 
-// dissolve ends a segment. An interface that was in one has no wire: it is made anew.
+// dissolve ends a segment. Interfaces in a segment exchange no packets, so they are re-created.
 func (n *network) dissolve(now time.Time, s *segment) {
 	if s == nil {
 		return
@@ -408,7 +410,7 @@ func (n *network) dissolve(now time.Time, s *segment) {
 		p.segment = nil
 		p.engine.Remove(now)
 		e, err := p.router.engine.AddInterface(p.Settings)
-		if err != nil { // it was right before
+		if err != nil { // it was valid before
 			n.warn("an interface is lost", err)
 			continue
 		}
@@ -417,11 +419,11 @@ func (n *network) dissolve(now time.Time, s *segment) {
 	s.members = nil
 }
 
-// graceTime is for how long a router that has another member is taken for adjacent, at most (RFC
+// graceTime is how long a router that another member takes over counts as adjacent at most (RFC
 // 3623): some Hellos, and an exchange of databases.
 const graceTime = 2 * time.Minute
 
-// restarts says whether a router goes on where another member has had it.
+// restarts reports whether a router continues after another member had it.
 func (n *network) restarts(dpid uint64) (is bool) {
 	if r := n.routers[dpid]; r != nil {
 		_, is = r.engine.Restarting()
@@ -429,8 +431,8 @@ func (n *network) restarts(dpid uint64) (is bool) {
 	return is
 }
 
-// separate ends a segment of which another member is about to have routers: who stays exchanges
-// packets with them.
+// separate ends a segment some of whose routers another member is about to take over: the others
+// will exchange packets with them.
 func (n *network) separate(now time.Time, s *segment, gone map[engine.ID]bool) {
 	if s == nil {
 		return
@@ -450,10 +452,10 @@ func (n *network) separate(now time.Time, s *segment, gone map[engine.ID]bool) {
 	s.members = nil
 }
 
-// leave takes an interface out of its segment, which ends.
+// leave removes an interface from its segment, which ends.
 func (n *network) leave(now time.Time, p *port) { n.dissolve(now, p.segment) }
 
-// warn says something once.
+// warn logs a warning once.
 func (n *network) warn(text string, err error) {
 	if line := text + err.Error(); !n.told[line] && len(n.told) < 1000 {
 		n.told[line] = true

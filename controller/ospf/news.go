@@ -7,24 +7,24 @@ import (
 	"trivet.dev/trivet/controller/discovery"
 )
 
-// news is where what joins the routers may have changed. In a network of ten thousand routers a
-// link that fails concerns two: only around the ports that are named here is looked again. It has a
-// lock of its own, as those who tell hold theirs.
+// news records where what joins the routers may have changed. In a network of ten thousand routers
+// a failed link concerns two: only the surroundings of these ports are examined again. It has its
+// own lock, because callers hold theirs.
 type news struct {
 	mu    sync.Mutex
 	any   bool
-	all   bool // anything may be different
+	all   bool // anything may have changed
 	ports map[place]bool
 }
 
-// everywhere takes note that anything may be different.
+// everywhere records that anything may have changed.
 func (n *news) everywhere() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.any, n.all = true, true
 }
 
-// at takes note of ports; of none it is that something else than ports is different.
+// at records ports; without ports: something other than ports has changed.
 func (n *news) at(ports ...place) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -37,14 +37,14 @@ func (n *news) at(ports ...place) {
 	}
 }
 
-// is says whether there are any.
+// is reports whether there are any changes.
 func (n *news) is() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.any
 }
 
-// take returns them, and there are none any more.
+// take returns the changes and clears them.
 func (n *news) take() (any, all bool, ports map[place]bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -56,8 +56,8 @@ func (n *news) take() (any, all bool, ports map[place]bool) {
 	return any, all, ports
 }
 
-// widen adds to ports those that they are joined to by segments, and says whether that is enough to
-// look at: it is not while routers do not know all their ports yet.
+// widen adds the ports joined to the given ones by segments, and reports whether these suffice: not
+// while some routers' ports are unclassified.
 func (n *network) widen(ports map[place]bool) bool {
 	if !n.started || n.unsettled > 0 {
 		return false
@@ -72,8 +72,8 @@ func (n *network) widen(ports map[place]bool) bool {
 	return true
 }
 
-// look asks discovery what joins the routers: around some ports if that will do, which are all that
-// they are joined to now, or were joined to.
+// look reads from discovery what joins the routers; if possible only around some ports: all ports
+// that they are, or were, joined to.
 func (a *App) look(all bool, ports map[place]bool) joined {
 	j := joined{router: a.routing.Routes, connected: func(dpid uint64) bool { return a.c.Switch(dpid) != nil }}
 	j.only = ports

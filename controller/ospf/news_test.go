@@ -63,7 +63,7 @@ func (s *sim) move(rng *rand.Rand, away map[int][2]discovery.Link) map[place]boo
 	i := rng.IntN(len(s.joined.links)/2) * 2
 	l := s.joined.links[i]
 	at := map[place]bool{{l.From, l.FromPort}: true, {l.To, l.ToPort}: true}
-	if was, is := away[i]; is { // it comes back
+	if was, ok := away[i]; ok { // it comes back
 		delete(away, i)
 		copy(s.joined.links[i:], was[:])
 		l = was[0]

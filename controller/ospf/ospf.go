@@ -34,16 +34,16 @@ import (
 )
 
 const (
-	maxQueue = 4096                  // packets that wait for the engine; more are dropped
-	maxOfOne = 512                   // of them of one port: who floods one does not silence the others
-	atOnce   = 64                    // of them that it takes in one go
-	coalesce = 10 * time.Millisecond // changes that come together are one
+	maxQueue = 4096                  // packets waiting for the engine; more are dropped
+	maxOfOne = 512                   // from one port, so that flooding one does not silence the others
+	atOnce   = 64                    // packets handled in one go
+	coalesce = 10 * time.Millisecond // changes in quick succession are handled as one
 	maxPause = 300 * time.Millisecond
 )
 
-// App is the app. Make it with New. A goroutine owns the engine's deadlines and what it sends;
-// others use the engine for a short time, with mu held. mu is never held while another app is
-// called: routing asks for routes with locks of its own held.
+// App is the app ospf. Make it with New. A goroutine handles the engine's deadlines and sends its
+// packets; others use the engine briefly, with mu held. mu is never held while another app is
+// called: routing queries routes while it holds its own locks.
 type App struct {
 	controller.Base
 	routing   *routing.App
@@ -57,31 +57,33 @@ type App struct {
 
 	news       news
 	feed       *routing.Feed // of routers that redistribute
-	looksAgain atomic.Bool   // what routers redistribute is looked at later
-	lost       atomic.Uint64 // packets for which there was no room in the queue
+	looksAgain atomic.Bool   // the redistributed routes must be examined later
+	lost       atomic.Uint64 // packets dropped because the queue was full
 
-	mu       sync.Mutex // of what follows
+	mu       sync.Mutex // guards what follows
 	config   Config
-	mine     map[uint64]bool // of a cluster: the switches of this member, whose routers alone are the engine's; nil: all are
+	mine     map[uint64]bool // in a cluster: the switches of this member, whose routers are in the engine; nil: all are
 	net      *network
 	out      output
 	deadline time.Time
-	tell     bool // routing, that it has to ask for routes
-	busy     int  // with what is not dirty, or to be told, any more, but not done yet
+	tell     bool // routing must query routes
+	busy     int  // work in progress that is no longer dirty or to be told
 	watchers []func(any)
 }
 
-// arrived is a packet.
+// arrived is a packet that has arrived.
 type arrived struct {
 	at   place
 	data []byte
 }
 
-// New returns the app, which has to be asked before routing.
+// New returns the app, which must come before routing in the order of apps.
 func New(d *discovery.App, r *routing.App, c Config) (*App, error) {
-	a := &App{routing: r, discovery: d, queue: make(chan arrived, maxQueue), wake: make(chan struct{}, 1), stop: make(chan struct{}),
-		net: newNetwork(slog.New(slog.DiscardHandler), time.Now())}
-	if err := r.Speak(routing.Protocol{Name: topology.SourceOSPF, Distance: rib.OSPF, Paths: [2]bool{true, false}, Speaker: (*speaker)(a), Restarting: a.restarting,
+	a := &App{routing: r, discovery: d, queue: make(chan arrived, maxQueue), wake: make(chan struct{}, 1),
+		stop: make(chan struct{}),
+		net:  newNetwork(slog.New(slog.DiscardHandler), time.Now())}
+	if err := r.Speak(routing.Protocol{Name: topology.SourceOSPF, Distance: rib.OSPF, Paths: [2]bool{true, false},
+		Speaker: (*speaker)(a), Restarting: a.restarting,
 		Wants: []routing.Wanted{{Protocol: ipProtocol, Groups: []netip.Prefix{allRouters}}}}); err != nil {
 		return nil, err
 	}
@@ -92,7 +94,7 @@ func New(d *discovery.App, r *routing.App, c Config) (*App, error) {
 // Name is "ospf".
 func (a *App) Name() string { return "ospf" }
 
-// Start begins to follow the network.
+// Start starts following the network.
 func (a *App) Start(c *controller.Controller) error {
 	a.mu.Lock()
 	a.c, a.net.log, a.net.begun = c, c.Log(), time.Now()
@@ -105,14 +107,13 @@ func (a *App) Start(c *controller.Controller) error {
 	return nil
 }
 
-// Stop ends it. Neighbours find out by themselves; what is installed stays.
+// Stop stops the app. Neighbours notice by themselves; installed entries stay.
 func (a *App) Stop() {
 	close(a.stop)
 	a.done.Wait()
 }
 
-// Configure makes the routers others, or the same with other settings. Adjacencies that a change
-// does not concern stay.
+// Configure changes the routers or their settings. Adjacencies not affected by the change stay.
 func (a *App) Configure(c Config) error {
 	if err := a.configure(c); err != nil {
 		return err
@@ -143,13 +144,13 @@ func (a *App) configure(c Config) error {
 	return nil
 }
 
-// changed is called with locks of other apps held: it only takes note.
+// changed only takes note: it is called with locks of other apps held.
 func (a *App) changed(ports ...place) {
 	a.news.at(ports...)
 	a.again()
 }
 
-// changedAll is the same where it is not known what.
+// changedAll is the same if it is not known which ports.
 func (a *App) changedAll() {
 	a.news.everywhere()
 	a.again()
@@ -162,11 +163,12 @@ func (a *App) again() {
 	}
 }
 
-// SwitchUp takes note of a router's ports.
+// SwitchUp records a router's ports.
 func (a *App) SwitchUp(s *controller.Switch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	// Who has routes has had another member before, or this one: to its neighbours it restarts.
+	// A router that has routes had another master before, or this one: for its neighbours it
+	// restarts.
 	a.has(s.DPID(), true, len(s.Rules(routing.Cookie, apps.CookieMask, nil).Flows()) > 0)
 	a.switchUp(time.Now(), s)
 	a.poll(time.Now())
@@ -196,15 +198,15 @@ func (a *App) switchUp(now time.Time, s *controller.Switch) {
 	}
 }
 
-// Share makes the app that of a member of a cluster. The routers of other members are neighbours
-// like any others: OSPF's packets go over the links between them. It must be called before Start.
+// Share makes the app a member's. Routers of other members are ordinary neighbours: OSPF packets go
+// over the links between them. Call it before Start.
 func (a *App) Share() error {
 	a.mine, a.net.shared = map[uint64]bool{}, true
 	return a.Configure(a.config)
 }
 
-// has takes a router that is this member's now, or lets another member have it: its LSAs stay.
-// restarts says that it has had a member before. mu must be held.
+// has adds a router that this member has taken over, or removes one that another member has; its
+// LSAs stay. restarts: another member had it before. mu must be held.
 func (a *App) has(dpid uint64, mine, restarts bool) {
 	if a.mine == nil || a.mine[dpid] == mine || !a.config.has(dpid) {
 		return
@@ -213,7 +215,7 @@ func (a *App) has(dpid uint64, mine, restarts bool) {
 	a.net.taken = map[uint64]bool{dpid: mine && restarts}
 	now := time.Now()
 	if err := a.net.configure(now, a.config.only(a.mine)); err != nil {
-		a.net.log.Error("ospf: a router is not taken", "error", err)
+		a.net.log.Error("ospf: cannot take over a router", "error", err)
 	}
 	a.net.taken = nil
 	a.tell = true
@@ -221,7 +223,7 @@ func (a *App) has(dpid uint64, mine, restarts bool) {
 	a.changedAll()
 }
 
-// SwitchDown leaves the router as it is: it forwards on.
+// SwitchDown leaves the router as it is: it keeps forwarding.
 func (a *App) SwitchDown(s *controller.Switch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -231,7 +233,7 @@ func (a *App) SwitchDown(s *controller.Switch) {
 	}
 }
 
-// PortChanged follows a port at once: routes are right before routing asks for them.
+// PortChanged handles a port's state at once, before routing queries routes.
 func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p openflow.Port) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -244,29 +246,29 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 	a.changed(place{s.DPID(), p.Number})
 }
 
-// OSPF's packets (RFC 2328, appendix A.1).
+// IP protocol number of OSPF (RFC 2328, appendix A.1).
 const ipProtocol = 89
 
 var allRouters = netip.MustParsePrefix("224.0.0.4/30") // AllSPFRouters is .5, AllDRouters .6
 
-// speaker is what routing sees of the app.
+// speaker is the app as routing.Speaker.
 type speaker App
 
-// Routes returns what OSPF has found for a router.
+// Routes returns OSPF's routes for a router.
 func (s *speaker) Routes(dpid uint64) []routing.Learned {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.net.routes(dpid)
 }
 
-// RouteTo returns what OSPF has found for a router of one network.
+// RouteTo returns OSPF's route for a router to one network.
 func (s *speaker) RouteTo(dpid uint64, p netip.Prefix) (routing.Learned, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.net.routeTo(dpid, p)
 }
 
-// Networks returns all networks that the databases name.
+// Networks returns all networks in the databases.
 func (s *speaker) Networks() []netip.Prefix {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,17 +278,17 @@ func (s *speaker) Networks() []netip.Prefix {
 	return s.net.networks
 }
 
-// Settled says whether the engine has followed what is known of the network.
+// Settled reports whether the engine reflects what is known of the network.
 func (s *speaker) Settled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !(*App)(s).following()
 }
 
-// Receive takes a packet; where the engine cannot follow it is dropped, and will be sent again.
+// Receive queues a packet; if the queue is full it is dropped, and will be retransmitted.
 func (s *speaker) Receive(dpid uint64, port uint32, packet []byte) {
 	at := place{dpid, port}
-	if packet[0]>>4 != 4 { // version 3 is not spoken
+	if packet[0]>>4 != 4 { // version 3 is not supported
 		return
 	}
 	if !s.waiting.add(at) {
@@ -301,13 +303,13 @@ func (s *speaker) Receive(dpid uint64, port uint32, packet []byte) {
 	}
 }
 
-// waiting counts the packets in the queue by the port that they came by.
+// waiting counts the queued packets by port.
 type waiting struct {
 	mu    sync.Mutex
 	count map[place]int
 }
 
-// add counts one more, if there is room for it.
+// add counts one more, if there is room.
 func (w *waiting) add(at place) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -329,11 +331,11 @@ func (w *waiting) done(at place) {
 	}
 }
 
-// run owns the engine's deadlines, and sends what comes of it.
+// run handles the engine's deadlines, and sends its output.
 func (a *App) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var next time.Time // when what joins the routers may be looked at again
+	var next time.Time // earliest time to examine the network again
 	for {
 		select {
 		case p := <-a.queue:
@@ -344,8 +346,8 @@ func (a *App) run() {
 			}
 			start := time.Now()
 			a.follow()
-			// To look at ten thousand routers takes long, and at the start everything changes all
-			// the time.
+			// Examining ten thousand routers takes long, and at the start everything changes
+			// continuously.
 			next = start.Add(min(max(coalesce, 4*time.Since(start)), maxPause))
 		case <-timer.C:
 			a.mu.Lock()
@@ -366,7 +368,7 @@ func (a *App) run() {
 	}
 }
 
-// pause waits for changes that come together, but not for packets.
+// pause waits for changes in quick succession, but not for packets.
 func (a *App) pause(rest time.Duration) {
 	select {
 	case <-time.After(rest):
@@ -374,7 +376,7 @@ func (a *App) pause(rest time.Duration) {
 	}
 }
 
-// receive takes packets that have come.
+// receive passes queued packets to the engine.
 func (a *App) receive(p arrived) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -385,12 +387,12 @@ func (a *App) receive(p arrived) {
 		if taken == atOnce || len(a.queue) == 0 {
 			break
 		}
-		p = <-a.queue // nobody else takes from it
+		p = <-a.queue // no one else takes from it
 	}
 	a.poll(now)
 }
 
-// follow makes the network what joins the routers now, if that may have changed.
+// follow updates the engine's network if something may have changed.
 func (a *App) follow() {
 	a.mu.Lock()
 	any, all, ports := a.news.take()
@@ -422,7 +424,7 @@ func (a *App) follow() {
 	a.poll(now)
 }
 
-// poll asks the engine what is to be done; mu must be held. What comes of it run sends.
+// poll runs what is due in the engine; mu must be held. run sends the output.
 func (a *App) poll(now time.Time) {
 	out, deadline := a.net.poll(now)
 	a.deadline = deadline
@@ -433,7 +435,7 @@ func (a *App) poll(now time.Time) {
 	a.tell = a.tell || len(out.runs) > 0 || slices.ContainsFunc(out.restarts, Restart.done)
 }
 
-// send sends and tells what has come of the engine.
+// send sends the engine's output and notifies watchers.
 func (a *App) send() {
 	a.mu.Lock()
 	out, tell, watchers := a.out, a.tell, a.watchers
@@ -468,7 +470,7 @@ func (a *App) send() {
 	a.mu.Unlock()
 }
 
-// Missing says what is not ready yet.
+// Missing lists what is not ready yet.
 func (a *App) Missing() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -478,27 +480,27 @@ func (a *App) Missing() []string {
 	return nil
 }
 
-// following says whether the engine has yet to follow something; mu must be held.
+// following reports whether the engine has yet to be updated; mu must be held.
 func (a *App) following() bool {
 	return len(a.net.routers) > 0 && (a.news.is() || a.busy > 0 || !a.net.started || a.net.domain.Pending())
 }
 
-// Speaks says whether a router speaks OSPF.
+// Speaks reports whether a router speaks OSPF.
 func (a *App) Speaks(dpid uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.net.routers[dpid] != nil
 }
 
-// restarting says whether a router restarts, and so goes on with the routes that it has.
+// restarting reports whether a router is restarting, and hence keeps its routes.
 func (a *App) restarting(dpid uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.net.restarts(dpid)
 }
 
-// MayRestart says whether another member of a cluster may have a router now without a neighbour's
-// noticing; what is to be said to neighbours before is said.
+// MayRestart reports whether another member of a cluster can take over a router without its
+// neighbours noticing, after announcing it to them as needed.
 func (a *App) MayRestart(dpid uint64) bool {
 	a.mu.Lock()
 	r := a.net.routers[dpid]
@@ -511,7 +513,7 @@ func (a *App) MayRestart(dpid uint64) bool {
 	a.poll(now)
 	a.mu.Unlock()
 	a.again()
-	return may && a.routing.Quiet() // the entries of who restarts stay as they are
+	return may && a.routing.Quiet() // a restarting router keeps its entries
 }
 
 // Watch calls f with every Run, Restart and NeighborChange from now on, one after the other. f must

@@ -12,14 +12,14 @@ import (
 	engine "trivet.dev/trivet/routing/ospf"
 )
 
-// Of the IP header of OSPF packets (RFC 2328, section A.1): precedence internetwork control, and
-// TTL 1 but for virtual links.
+// The IP header of OSPF packets (RFC 2328, section A.1): precedence internetwork control, and TTL 1
+// except on virtual links.
 const (
 	ipHeaderLen = 20
 	precedence  = 0xc0
 )
 
-// Of the IP header's flags and fragment offset (RFC 791, section 3.1).
+// The IP header's flags and fragment offset (RFC 791, section 3.1).
 const (
 	moreFragments = 0x2000
 	offsetMask    = 0x1fff
@@ -27,11 +27,11 @@ const (
 
 // packet is an OSPF packet, or a fragment of one, with its IPv4 header.
 type packet struct {
-	at   place // port 0: wherever routes lead
+	at   place // port 0: by the routing table
 	data []byte
 }
 
-// wrap puts an IPv4 header before an OSPF packet. What is larger than the MTU becomes fragments.
+// wrap adds an IPv4 header to an OSPF packet, and fragments it if it exceeds the MTU.
 func wrap(src, dst netip.Addr, ttl uint8, id uint16, payload []byte, mtu int) (out [][]byte) {
 	room := max(mtu-ipHeaderLen, 8)
 	for offset := 0; ; {
@@ -55,7 +55,7 @@ func wrap(src, dst netip.Addr, ttl uint8, id uint16, payload []byte, mtu int) (o
 	}
 }
 
-// ipHeader is what is read of the IPv4 header of a packet that came in.
+// ipHeader holds the fields used of a received packet's IPv4 header.
 type ipHeader struct {
 	src, dst netip.Addr
 	id       uint16
@@ -66,7 +66,7 @@ type ipHeader struct {
 
 var errNotOSPF = errors.New("it is not an OSPF packet")
 
-// unwrap takes the IPv4 header off.
+// unwrap removes the IPv4 header.
 func unwrap(b []byte) (h ipHeader, err error) {
 	if len(b) < ipHeaderLen || b[0]>>4 != 4 || b[9] != engine.Protocol {
 		return h, errNotOSPF
@@ -87,7 +87,7 @@ func unwrap(b []byte) (h ipHeader, err error) {
 type counters struct {
 	sent, received [engine.TypeLinkStateAck + 1]uint64
 	refused        uint64
-	reason         string // of the last refusal
+	reason         string // of the last rejected packet
 }
 
 func kindOf(payload []byte) engine.PacketType {
@@ -97,7 +97,7 @@ func kindOf(payload []byte) engine.PacketType {
 	return 0
 }
 
-// receive takes a packet that has come in by a port.
+// receive handles a packet that has arrived on a port.
 func (n *network) receive(now time.Time, at place, data []byte) {
 	r := n.routers[at.dpid]
 	if r == nil || n.domain == nil {
@@ -114,7 +114,7 @@ func (n *network) receive(now time.Time, at place, data []byte) {
 	payload := h.payload
 	if err == nil && (h.more || h.offset > 0) {
 		if payload, err = n.fragments.add(now, fragmentKey{at, h.src, h.dst, h.id}, h); err == nil && payload == nil {
-			return // the rest is to come
+			return // more fragments are to come
 		}
 	}
 	if err == nil {
@@ -128,7 +128,7 @@ func (n *network) receive(now time.Time, at place, data []byte) {
 	}
 }
 
-// portFor returns the interface at a port that a packet from an address is for; nil: none.
+// portFor returns the interface at a port for packets from an address; nil: none.
 func (r *router) portFor(number uint32, src netip.Addr) (found *port) {
 	for _, p := range r.ports {
 		if p.Port != number || !p.speaks() {
@@ -141,8 +141,7 @@ func (r *router) portFor(number uint32, src netip.Addr) (found *port) {
 	return found
 }
 
-// dress makes an IP packet, or its fragments, of what the engine wants to be sent; none: the router
-// has no address.
+// dress makes an IP packet, or fragments, of the engine's output; none: the router has no address.
 func (n *network) dress(now time.Time, d engine.Datagram) (out []packet) {
 	r := n.byID[d.Interface.Router().ID()]
 	if r == nil { // it is being removed
@@ -180,7 +179,7 @@ func (r *router) address() netip.Addr {
 	return netip.Addr{}
 }
 
-// maxCaptured is how many packets are kept to be looked at.
+// maxCaptured is how many packets are kept for captures.
 const maxCaptured = 2048
 
 // capture keeps the last packets.
@@ -205,7 +204,7 @@ func (c *capture) add(now time.Time, port place, data []byte) {
 	c.next = (c.next + 1) % maxCaptured
 }
 
-// write writes those of a router (0: of all) as a pcap file of IP packets (LINKTYPE_RAW).
+// write writes packets of a router (0: of all) as a pcap file of IP packets (LINKTYPE_RAW).
 func write(w io.Writer, list []captured) error {
 	b := binary.LittleEndian.AppendUint32(nil, 0xa1b23c4d) // times in ns
 	b = binary.LittleEndian.AppendUint16(b, 2)
@@ -224,7 +223,7 @@ func write(w io.Writer, list []captured) error {
 	return err
 }
 
-// of returns the packets of a router, of all where all is true, the oldest first.
+// of returns the packets of a router, or of all if all is true, the oldest first.
 func (c *capture) of(dpid uint64, all bool) (out []captured) {
 	for i := range c.list {
 		if x := c.list[(c.next+i)%len(c.list)]; all || x.port.dpid == dpid {

@@ -12,12 +12,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// giveWay is how long a router goes on to announce a network after another router has stopped, when
-// both have lost it to OSPF: perhaps only to each other. If both stopped, each would use its own
-// route again, announce it, and so on for ever.
+// giveWay is how long a router keeps announcing a network after another router has stopped, if both
+// have lost it to OSPF: perhaps only to each other. If both stopped, each would use its own route
+// again, announce it, and so on for ever.
 const giveWay = 5 * time.Second
 
-// redistributes lists the routers whose routes are wanted.
+// redistributes lists the routers that redistribute.
 func (c *Config) redistributes() (out []uint64) {
 	for i := range c.Routers {
 		if r := &c.Routers[i]; len(r.Redistribute) > 0 {
@@ -27,11 +27,10 @@ func (c *Config) redistributes() (out []uint64) {
 	return out
 }
 
-// usedRoutes are the routes that routers use, of those to prefixes to which they have some of their
-// own.
+// usedRoutes are the routes in use, by router, to prefixes to which the router has any of its own.
 type usedRoutes map[uint64]map[netip.Prefix]*routing.Route
 
-// take follows what routing tells.
+// take applies updates.
 func (u usedRoutes) take(updates []routing.Update) {
 	for _, x := range updates {
 		of := u[x.Key.Router]
@@ -49,8 +48,8 @@ func (u usedRoutes) take(updates []routing.Update) {
 	}
 }
 
-// redistribute makes routers announce what they have from elsewhere, and says after which time it
-// is to be called again, if so.
+// redistribute makes routers announce their routes from other sources, and returns when it must be
+// called again; 0: not.
 func (n *network) redistribute(now time.Time) (again time.Duration) {
 	for p, at := range n.gaveWay {
 		if now.Sub(at) >= giveWay {
@@ -64,7 +63,7 @@ func (n *network) redistribute(now time.Time) (again time.Duration) {
 		list := r.outside(n.used[r.DPID])
 		for _, e := range r.externals {
 			if n.lost(r, e, list) {
-				if at, is := n.gaveWay[e.Prefix]; is {
+				if at, ok := n.gaveWay[e.Prefix]; ok {
 					list, again = append(list, e), max(again, giveWay-now.Sub(at))
 				} else {
 					n.gaveWay[e.Prefix] = now
@@ -84,14 +83,14 @@ func (n *network) redistribute(now time.Time) (again time.Duration) {
 	return again
 }
 
-// lost says whether a router stops to announce a network because OSPF leads to it now.
+// lost reports whether a router stops announcing a network because OSPF now has a route to it.
 func (n *network) lost(r *router, e engine.External, list []engine.External) bool {
 	u := n.used[r.DPID][e.Prefix]
 	return u != nil && u.Source == routing.Spoken && u.Name == topology.SourceOSPF && !slices.ContainsFunc(list, func(o engine.External) bool { return o.Prefix == e.Prefix })
 }
 
-// outside lists what a router redistributes of what it uses. What it has from OSPF is never among
-// it, be it by itself or, as the tag says, by way of others: so nothing goes in circles.
+// outside lists what a router redistributes of its routes in use. Routes from OSPF, directly or, as
+// the tag says, by way of others, are left out, so that none are fed back.
 func (r *router) outside(used map[netip.Prefix]*routing.Route) (out []engine.External) {
 	decided := map[netip.Prefix]bool{}
 	networks := slices.SortedFunc(maps.Keys(used), netip.Prefix.Compare)
@@ -101,7 +100,8 @@ func (r *router) outside(used map[netip.Prefix]*routing.Route) (out []engine.Ext
 				return
 			}
 			if decided[p] = true; !rule.Deny {
-				out = append(out, engine.External{Prefix: p, Type2: rule.Type == 2, Metric: uint32(rule.Metric), Forward: forward, Tag: announced})
+				out = append(out, engine.External{Prefix: p, Type2: rule.Type == 2, Metric: uint32(rule.Metric),
+					Forward: forward, Tag: announced})
 			}
 		}
 		if rule.Source == topology.OSPFDefault {
@@ -118,14 +118,14 @@ func (r *router) outside(used map[netip.Prefix]*routing.Route) (out []engine.Ext
 	return out
 }
 
-// isOff says whether a network is one of an interface on which OSPF is off.
+// isOff reports whether a network is that of an interface on which OSPF is off.
 func (r *router) isOff(p netip.Prefix) bool {
 	return slices.ContainsFunc(r.Off, func(o Network) bool { return o.Prefix.Masked() == p })
 }
 
-// forward is the forwarding address of a route, if it has one (RFC 2328, section 12.4.4 and A.4.5):
-// where the one next hop is on a network that several routers share by OSPF, they need not go by
-// this one.
+// forward returns the forwarding address of a route, if it has one (RFC 2328, section 12.4.4 and
+// A.4.5): if the only next hop is on a network that several routers share by OSPF, they need not go
+// through this one.
 func (r *router) forward(u *routing.Route) (none netip.Addr) {
 	if len(u.Hops) != 1 {
 		return none

@@ -87,12 +87,12 @@ func TestRedistribute(t *testing.T) {
 		"10.30.0.0/16":  {},
 		"10.100.1.0/24": {},
 	} {
-		got, is := s.external(prefix)[1]
+		got, ok := s.external(prefix)[1]
 		if want.Metric > 0 {
 			want.Mask = got.Mask
 		}
-		if is != (want.Metric > 0) || got != want {
-			t.Errorf("%s is announced as %+v (%v), want %+v", prefix, got, is, want)
+		if ok != (want.Metric > 0) || got != want {
+			t.Errorf("%s is announced as %+v (%v), want %+v", prefix, got, ok, want)
 		}
 	}
 	s.wantRoute(2, "10.20.1.0/24", "6 172.16.0.1@2")
@@ -142,8 +142,8 @@ func TestGiveWay(t *testing.T) {
 			if step%10 > 0 {
 				break // what routing tells is older than what OSPF knows
 			}
-			switch l, is := s.routeTo(dpid+1, netip.MustParsePrefix(network)); {
-			case is:
+			switch l, ok := s.routeTo(dpid+1, netip.MustParsePrefix(network)); {
+			case ok:
 				s.uses(dpid+1, network, &routing.Route{Source: routing.Spoken, Name: "ospf", Metric: l.Metric})
 			case have[dpid+1]:
 				s.uses(dpid+1, network, static)

@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	apps.Register(apps.Spec{Name: "ospf", Order: 40, // before routing, which asks it for routes when a port changes
+	apps.Register(apps.Spec{Name: "ospf", Order: 40, // before routing, which queries its routes when a port changes
 		Needs: []apps.Need{{App: "routing", For: "installs its routes"}},
 		New: func(f apps.Facilities) (controller.App, error) {
 			a, err := New(apps.Get[*discovery.App](f), apps.Get[*routing.App](f), ConfigOf(f.Topology))

@@ -9,32 +9,32 @@ import (
 )
 
 const (
-	maxHeld = 1_000_000 // routes that are kept; those of other routers are computed each time they are asked for
-	maxRuns = 256       // calculations that are kept in the log
+	maxHeld = 1_000_000 // routes kept; those of further routers are computed each time they are queried
+	maxRuns = 256       // calculations kept in the log
 )
 
-// Run is a calculation of routes: the graphs of areas are made anew, and each router's shortest
-// path tree follows when somebody asks for its routes.
+// Run is a calculation of routes: the graphs of areas are rebuilt, and a router's shortest-path
+// tree is computed when its routes are queried.
 type Run struct {
 	Time     time.Time   `json:"time"`
-	Cause    string      `json:"cause" doc:"The first change that it follows"`
+	Cause    string      `json:"cause" doc:"The first change that led to it"`
 	Areas    []engine.ID `json:"areas" doc:"In which something has changed"`
 	External bool        `json:"external,omitempty" doc:"External routes have changed"`
-	Routers  int         `json:"routers" doc:"In these areas, also those outside of this controller"`
+	Routers  int         `json:"routers" doc:"In these areas, including those outside of this controller"`
 	LSAs     int         `json:"lsas" doc:"In the databases of these areas"`
 	Seconds  float64     `json:"seconds" doc:"For the graphs, and the routes of area border routers"`
-	Member   string      `json:"member,omitempty" doc:"In events of a lab's cluster: that has calculated"`
+	Member   string      `json:"member,omitempty" doc:"In events of a lab's cluster: the member that calculated"`
 }
 
-// output is what came of the engine.
+// output is the engine's output.
 type output struct {
 	packets   []packet
 	neighbors []NeighborChange
 	restarts  []Restart
-	runs      []Run // after which routes may be others
+	runs      []Run // after which routes may differ
 }
 
-// poll runs what is due, and says when it wants to be called again; zero: after an event.
+// poll runs what is due, and returns when it must be called again; zero: after the next event.
 func (n *network) poll(now time.Time) (o output, deadline time.Time) {
 	if n.domain == nil {
 		return o, deadline
@@ -50,7 +50,8 @@ func (n *network) poll(now time.Time) (o output, deadline time.Time) {
 		x := n.neighborChange(now, c)
 		o.neighbors = append(o.neighbors, x)
 		if c.Reason != "" && c.To == engine.NeighborDown {
-			n.log.Warn("ospf: a neighbour was dropped, and is ignored for a while", "router", x.Router, "interface", x.Interface, "neighbor", x.Neighbor,
+			n.log.Warn("ospf: a neighbour was dropped, and is ignored for a while", "router", x.Router, "interface",
+				x.Interface, "neighbor", x.Neighbor,
 				"reason", x.Reason)
 		}
 	}
@@ -60,7 +61,8 @@ func (n *network) poll(now time.Time) (o output, deadline time.Time) {
 		}
 		x := n.restartOf(now, c)
 		o.restarts = append(o.restarts, x)
-		n.log.Info("ospf: "+x.what(), "router", x.Router, "interface", x.Interface, "neighbor", x.Neighbor, "seconds", x.Seconds, "reason", x.Reason)
+		n.log.Info("ospf: "+x.what(), "router", x.Router, "interface", x.Interface, "neighbor", x.Neighbor, "seconds",
+			x.Seconds, "reason", x.Reason)
 		if x.done() {
 			n.dropTables()
 		}
@@ -81,7 +83,7 @@ func (n *network) poll(now time.Time) (o output, deadline time.Time) {
 	return o, out.Deadline
 }
 
-// count counts the neighbours outside, for whose sake LSAs are spaced.
+// count counts the external neighbours, because of which LSAs are throttled.
 func (n *network) count(c engine.NeighborChange) {
 	switch engine.NeighborDown {
 	case c.From:
@@ -96,7 +98,7 @@ func (n *network) count(c engine.NeighborChange) {
 	}
 }
 
-// ran writes the log.
+// ran adds a calculation to the log.
 func (n *network) ran(now time.Time, changes []engine.Change, took time.Duration) Run {
 	r := Run{Time: now, Cause: n.cause, Areas: []engine.ID{}, Seconds: took.Seconds()}
 	for _, c := range changes {
@@ -122,13 +124,13 @@ func (n *network) dropTables() {
 	n.tables, n.held, n.networks = map[engine.ID][]routing.Learned{}, 0, nil
 }
 
-// routes returns a router's routes, calculated when they are asked for.
+// routes returns a router's routes, computed when needed.
 func (n *network) routes(dpid uint64) []routing.Learned {
 	r := n.routers[dpid]
 	if r == nil || !n.started {
 		return nil
 	}
-	if t, is := n.tables[r.ID]; is {
+	if t, ok := n.tables[r.ID]; ok {
 		return t
 	}
 	start := time.Now()
@@ -140,18 +142,18 @@ func (n *network) routes(dpid uint64) []routing.Learned {
 	return out
 }
 
-// routeTo returns the route of one network. A whole table is looked at where there is one, and not
-// made otherwise.
+// routeTo returns the route to one network, from the router's table if there is one; it does not
+// compute a whole table.
 func (n *network) routeTo(dpid uint64, p netip.Prefix) (routing.Learned, bool) {
 	r := n.routers[dpid]
 	if r == nil || !n.started {
 		return routing.Learned{}, false
 	}
-	if t, is := n.tables[r.ID]; is {
+	if t, ok := n.tables[r.ID]; ok {
 		return routing.Find(t, p)
 	}
-	found, is := r.engine.RouteTo(p)
-	if !is {
+	found, ok := r.engine.RouteTo(p)
+	if !ok {
 		return routing.Learned{}, false
 	}
 	out := learn(&engine.Table{Routes: []engine.Route{found}})
@@ -161,10 +163,10 @@ func (n *network) routeTo(dpid uint64, p netip.Prefix) (routing.Learned, bool) {
 	return out[0], true
 }
 
-// learn makes routes of a table. Networks of the router's own interfaces are left out.
+// learn converts a table to routes. Networks of the router's own interfaces are left out.
 func learn(t *engine.Table) []routing.Learned {
 	out := make([]routing.Learned, 0, len(t.Routes))
-	sets := map[*engine.NextHop][]routing.LearnedHop{} // which routes share
+	sets := map[*engine.NextHop][]routing.LearnedHop{} // shared by routes
 	for i := range t.Routes {
 		r := &t.Routes[i]
 		if r.Discard {
@@ -174,8 +176,8 @@ func learn(t *engine.Table) []routing.Learned {
 		if len(r.NextHops) == 0 {
 			continue
 		}
-		hops, is := sets[&r.NextHops[0]]
-		if !is || len(hops) != len(r.NextHops) {
+		hops, ok := sets[&r.NextHops[0]]
+		if !ok || len(hops) != len(r.NextHops) {
 			hops = make([]routing.LearnedHop, 0, len(r.NextHops))
 			for _, h := range r.NextHops {
 				if !h.Addr.IsUnspecified() {
@@ -191,7 +193,7 @@ func learn(t *engine.Table) []routing.Learned {
 	return out
 }
 
-// metric is by what a route is called far. That of a type 2 external route is the metric outside.
+// metric returns a route's metric. For a type 2 external route it is the external metric.
 func metric(r *engine.Route) uint32 {
 	if r.Type == engine.External2 {
 		return r.Type2

@@ -12,7 +12,7 @@ import (
 	engine "trivet.dev/trivet/routing/ospf"
 )
 
-// NeighborChange is a neighbour's change of state (RFC 2328, section 10.3). Routers of the
+// NeighborChange reports a neighbour's change of state (RFC 2328, section 10.3). Routers of the
 // controller have none among each other: they are Full when both are up.
 type NeighborChange struct {
 	Time      time.Time `json:"time"`
@@ -21,8 +21,8 @@ type NeighborChange struct {
 	Neighbor  engine.ID `json:"neighbor" doc:"Its router id"`
 	From      string    `json:"from"`
 	To        string    `json:"to"`
-	Reason    string    `json:"reason,omitempty" doc:"Why it was dropped, where it has done something wrong"`
-	Member    string    `json:"member,omitempty" doc:"Of a lab's cluster: whose router it is"`
+	Reason    string    `json:"reason,omitempty" doc:"Why it was dropped, if it did something wrong"`
+	Member    string    `json:"member,omitempty" doc:"In a lab's cluster: the router's master"`
 }
 
 // Neighbor is a neighbour of a router.
@@ -36,15 +36,15 @@ type Neighbor struct {
 	State     string     `json:"state" doc:"As RFC 2328, section 10.1, calls it: Full, 2-Way, …"`
 	DR        netip.Addr `json:"dr,omitzero" doc:"Address of the designated router, as this router sees it"`
 	Priority  *uint8     `json:"priority,omitempty"`
-	Dead      *float64   `json:"dead_seconds,omitempty" doc:"Until it is taken for lost, if it says nothing; missing: no packets are exchanged"`
+	Dead      *float64   `json:"dead_seconds,omitempty" doc:"Until it counts as lost if it stays silent; missing: no packets are exchanged"`
 	Requests  int        `json:"requests,omitempty" doc:"LSAs that it is asked for"`
 	Unacked   int        `json:"unacknowledged,omitempty" doc:"LSAs that it has not acknowledged"`
-	Helped    *float64   `json:"helped_seconds,omitempty" doc:"It restarts, and is taken for adjacent in any state for so long (RFC 3623)"`
+	Helped    *float64   `json:"helped_seconds,omitempty" doc:"It is restarting, and counts as adjacent in any state for so long (RFC 3623)"`
 
 	Mismatches []Mismatch `json:"mismatches,omitempty" doc:"What it and the router must agree on, and do not; a router that is no neighbour because of that is Down"`
 }
 
-// Attachment is an interface of a router, as people see it.
+// Attachment is an OSPF interface of a router, for display.
 type Attachment struct {
 	Router    string            `json:"router"`
 	Interface string            `json:"interface"`
@@ -63,25 +63,26 @@ type Attachment struct {
 	Neighbors int               `json:"neighbors"`
 	Sent      map[string]uint64 `json:"sent,omitempty" doc:"Packets by their type"`
 	Received  map[string]uint64 `json:"received,omitempty"`
-	Refused   uint64            `json:"refused,omitempty" doc:"Packets that were not taken"`
-	Reason    string            `json:"reason,omitempty" doc:"Why the last one was not"`
-	Restart   *float64          `json:"restart_seconds,omitempty" doc:"Its router restarts gracefully, and waits for its neighbours of before for so long (RFC 3623)"`
+	Refused   uint64            `json:"refused,omitempty" doc:"Packets rejected"`
+	Reason    string            `json:"reason,omitempty" doc:"Why the last one was rejected"`
+	Restart   *float64          `json:"restart_seconds,omitempty" doc:"Its router is restarting gracefully, and waits for its previous neighbours for so long (RFC 3623)"`
 }
 
-// Restart is that a router begins or ends to restart gracefully (RFC 3623), as it does when another
-// member of a cluster takes it over; or to help a neighbour that does.
+// Restart reports that a router begins or ends a graceful restart (RFC 3623), as it does when
+// another member of a cluster takes it over; or that it begins or ends helping a neighbour with
+// one.
 type Restart struct {
 	Time      time.Time `json:"time"`
 	Router    string    `json:"router"`
-	Interface string    `json:"interface,omitempty" doc:"Of the neighbour that is helped; missing: the router itself restarts"`
+	Interface string    `json:"interface,omitempty" doc:"To the neighbour that is helped; missing: the router itself restarts"`
 	Neighbor  engine.ID `json:"neighbor,omitempty" doc:"Its router id"`
 	Begins    bool      `json:"begins"`
-	Seconds   float64   `json:"seconds,omitempty" doc:"Of what begins: how long it takes at most"`
+	Seconds   float64   `json:"seconds,omitempty" doc:"At the beginning: the longest that it may take"`
 	Reason    string    `json:"reason,omitempty" doc:"Why it has ended, or does not begin"`
-	Member    string    `json:"member,omitempty" doc:"Of a lab's cluster: whose router it is"`
+	Member    string    `json:"member,omitempty" doc:"In a lab's cluster: the router's master"`
 }
 
-// done says whether a router has restarted.
+// done reports whether a router has completed its restart.
 func (r Restart) done() bool { return r.Interface == "" && !r.Begins }
 
 func (r Restart) what() string {
@@ -97,7 +98,8 @@ func (r Restart) what() string {
 }
 
 func (n *network) restartOf(now time.Time, c engine.RestartChange) Restart {
-	x := Restart{Time: now, Router: n.nameOf(c.Router.ID()), Neighbor: c.Neighbor, Begins: c.Begins, Seconds: c.Period.Seconds(), Reason: c.Reason}
+	x := Restart{Time: now, Router: n.nameOf(c.Router.ID()), Neighbor: c.Neighbor, Begins: c.Begins,
+		Seconds: c.Period.Seconds(), Reason: c.Reason}
 	if c.Interface == nil {
 		return x
 	}
@@ -131,7 +133,7 @@ type Route struct {
 	Type2  *uint32      `json:"type2_metric,omitempty"`
 	Tag    uint32       `json:"tag,omitempty"`
 	Hops   []Hop        `json:"hops" doc:"Of equal cost"`
-	Drop   bool         `json:"drop,omitempty" doc:"An area range: what no more specific route has is not there"`
+	Drop   bool         `json:"drop,omitempty" doc:"An area range: packets without a more specific route are dropped"`
 }
 
 // Hop is a next hop.
@@ -140,7 +142,7 @@ type Hop struct {
 	Via       netip.Addr `json:"via,omitzero" doc:"Missing: the network is the interface's own"`
 }
 
-// Names are the routers that speak OSPF, also those of other members of a cluster.
+// Names returns the routers that speak OSPF, also those of other members of a cluster.
 func (a *App) Names() (names []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -150,7 +152,7 @@ func (a *App) Names() (names []string) {
 	return names
 }
 
-// each calls f for the router of that name, all where it is empty. mu must be held.
+// each calls f for the router with a name, or for all if it is empty. mu must be held.
 func (n *network) each(name string, f func(*router)) {
 	for _, r := range n.sorted {
 		if name == "" || r.Name == name {
@@ -166,7 +168,7 @@ func (n *network) nameOf(id engine.ID) string {
 	return n.names[id]
 }
 
-// address is one, or none for 0.0.0.0.
+// address returns a, or no address for 0.0.0.0.
 func address(a netip.Addr) netip.Addr {
 	if a.IsValid() && a.IsUnspecified() {
 		return netip.Addr{}
@@ -174,7 +176,7 @@ func address(a netip.Addr) netip.Addr {
 	return a
 }
 
-// Neighbors lists the neighbours of the router of that name, of all where it is empty.
+// Neighbors lists the neighbours of the router with a name, or of all if it is empty.
 func (a *App) Neighbors(name string) []Neighbor {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -184,7 +186,8 @@ func (a *App) Neighbors(name string) []Neighbor {
 			dr, _ := p.engine.DR()
 			var list []Neighbor
 			for _, x := range p.engine.Neighbors() {
-				nb := Neighbor{Router: r.Name, Interface: p.Name, Area: p.engine.Area().ID(), Neighbor: a.net.nameOf(x.ID), RouterID: x.ID,
+				nb := Neighbor{Router: r.Name, Interface: p.Name, Area: p.engine.Area().ID(),
+					Neighbor: a.net.nameOf(x.ID), RouterID: x.ID,
 					Address: address(x.Addr), State: x.State.String(), DR: address(dr), Requests: x.Requests, Unacked: x.Unacknowledged}
 				if p.segment == nil && x.Dead > 0 {
 					dead := max(x.Dead, 0).Seconds()
@@ -216,7 +219,8 @@ func (a *App) Interfaces(name string) []Attachment {
 
 func (p *port) show() Attachment {
 	e, c := p.engine, p.Settings
-	x := Attachment{Router: p.router.Name, Interface: p.Name, Address: e.Address(), Area: e.Area().ID(), Type: e.Type().String(),
+	x := Attachment{Router: p.router.Name, Interface: p.Name, Address: e.Address(), Area: e.Area().ID(),
+		Type:  e.Type().String(),
 		State: e.State().String(), Cost: e.Cost(), Passive: c.Passive, Inside: p.segment != nil, Refused: p.counts.refused, Reason: p.counts.reason}
 	dr, bdr := e.DR()
 	x.DR, x.BDR = address(dr), address(bdr)
@@ -226,7 +230,7 @@ func (p *port) show() Attachment {
 			x.Full++
 		}
 	}
-	if left, is := p.router.engine.Restarting(); is {
+	if left, ok := p.router.engine.Restarting(); ok {
 		seconds := left.Seconds()
 		x.Restart = &seconds
 	}
@@ -247,7 +251,7 @@ func byKind(counts [engine.TypeLinkStateAck + 1]uint64) map[string]uint64 {
 	return out
 }
 
-// Database lists the LSAs of the areas of the router of that name, of all areas where it is empty;
+// Database lists the LSAs in the areas of the router with a name, or of all areas if it is empty;
 // and those of the AS.
 func (a *App) Database(name string) []LSA {
 	a.mu.Lock()
@@ -292,11 +296,12 @@ func (a *App) Database(name string) []LSA {
 }
 
 func (n *network) show(area *engine.ID, l engine.LSA) LSA {
-	return LSA{Area: area, Type: l.Type.String(), ID: l.ID, Router: n.nameOf(l.AdvRouter), AdvRtr: l.AdvRouter, Age: l.Age,
+	return LSA{Area: area, Type: l.Type.String(), ID: l.ID, Router: n.nameOf(l.AdvRouter), AdvRtr: l.AdvRouter,
+		Age:      l.Age,
 		Sequence: fmt.Sprintf("0x%08x", uint32(l.Seq)), Checksum: fmt.Sprintf("0x%04x", l.Checksum), Content: n.content(l)}
 }
 
-// content says in a line what an LSA says.
+// content describes an LSA's content in a line.
 func (n *network) content(l engine.LSA) string {
 	who := func(id engine.ID) string { return cmp.Or(n.nameOf(id), id.String()) }
 	switch l.Type {
@@ -306,7 +311,8 @@ func (n *network) content(l engine.LSA) string {
 			return err.Error()
 		}
 		var words []string
-		for bit, name := range map[engine.RouterFlags]string{engine.FlagBorder: "area border router", engine.FlagExternal: "AS boundary router", engine.FlagVirtual: "virtual link"} {
+		for bit, name := range map[engine.RouterFlags]string{engine.FlagBorder: "area border router",
+			engine.FlagExternal: "AS boundary router", engine.FlagVirtual: "virtual link"} {
 			if x.Flags&bit != 0 {
 				words = append(words, name)
 			}
@@ -369,10 +375,10 @@ func bits(mask engine.ID) (n int) {
 	return n
 }
 
-// maxShown is how many routes are listed in one go.
+// maxShown limits the routes listed at once.
 const maxShown = 200_000
 
-// Routes lists OSPF's routing table of the router of that name, of all where it is empty.
+// Routes lists OSPF's routing table of the router with a name, or of all if it is empty.
 func (a *App) Routes(name string) ([]Route, error) {
 	out := []Route{}
 	for _, router := range a.Names() {
@@ -381,7 +387,8 @@ func (a *App) Routes(name string) ([]Route, error) {
 		}
 		out = append(out, a.routesOf(router)...)
 		if len(out) > maxShown {
-			return nil, fmt.Errorf("the routers have more than %d routes; name a router:  trivet ospf routes r1", maxShown)
+			return nil, fmt.Errorf("the routers have more than %d routes; name a router:  trivet ospf routes r1",
+				maxShown)
 		}
 	}
 	return out, nil
@@ -396,7 +403,8 @@ func (a *App) routesOf(name string) (out []Route) {
 			ports[p.Port] = p.Name
 		}
 		for _, x := range r.engine.Routes().Routes {
-			y := Route{Router: r.Name, Prefix: x.Prefix, Type: x.Type.String(), Cost: x.Cost, Tag: x.Tag, Drop: x.Discard, Hops: []Hop{}}
+			y := Route{Router: r.Name, Prefix: x.Prefix, Type: x.Type.String(), Cost: x.Cost, Tag: x.Tag,
+				Drop: x.Discard, Hops: []Hop{}}
 			if x.Type <= engine.InterArea {
 				y.Area = &x.Area
 			}
@@ -415,7 +423,7 @@ func (a *App) routesOf(name string) (out []Route) {
 // Log is what `trivet ospf spf-log` shows.
 type Log struct {
 	Runs    []Run     `json:"runs"`
-	Routers []RunTree `json:"routers" doc:"That have been asked for their routes"`
+	Routers []RunTree `json:"routers" doc:"Whose routes have been queried"`
 }
 
 // RunTree is the last calculation of a router's own routes.
@@ -424,8 +432,8 @@ type RunTree struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Log returns the last calculations in the areas of the router of that name, in all where it is
-// empty; the oldest first.
+// Log returns the last calculations, the oldest first, in the areas of the router with a name, or
+// in all if it is empty.
 func (a *App) Log(name string) Log {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -447,8 +455,8 @@ func (a *App) Log(name string) Log {
 	return out
 }
 
-// Capture returns the last packets of the router of that name, of all where it is empty, as a pcap
-// file: at most 2,048 of all routers together are kept.
+// Capture returns the last packets of the router with a name, or of all if it is empty, as a pcap
+// file: at most 2,048 packets of all routers together are kept.
 func (a *App) Capture(name string) []byte {
 	a.mu.Lock()
 	var list []captured
@@ -466,9 +474,10 @@ func (a *App) Capture(name string) []byte {
 	return b.Bytes()
 }
 
-// neighborChange is what watchers are told.
+// neighborChange converts a change for watchers.
 func (n *network) neighborChange(now time.Time, c engine.NeighborChange) NeighborChange {
-	x := NeighborChange{Time: now, Neighbor: c.Neighbor, From: c.From.String(), To: c.To.String(), Reason: c.Reason, Router: n.nameOf(c.Interface.Router().ID())}
+	x := NeighborChange{Time: now, Neighbor: c.Neighbor, From: c.From.String(), To: c.To.String(), Reason: c.Reason,
+		Router: n.nameOf(c.Interface.Router().ID())}
 	if p := n.portOf(c.Interface); p != nil {
 		x.Interface = p.Name
 	}

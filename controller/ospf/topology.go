@@ -9,7 +9,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// ConfigOf returns the routing nodes of a resolved topology that speak OSPF.
+// ConfigOf returns the configuration of a resolved topology's routing nodes that speak OSPF.
 func ConfigOf(t *topology.Topology) (c Config) {
 	c.Names = map[engine.ID]string{}
 	areas := map[engine.ID]engine.AreaConfig{}
@@ -32,7 +32,8 @@ func ConfigOf(t *topology.Topology) (c Config) {
 			r.Interfaces = append(r.Interfaces, interfacesOf(f, port)...)
 		}
 		for _, v := range o.VirtualLinks {
-			r.Virtual = append(r.Virtual, engine.VirtualLinkConfig{Transit: engine.ID(v.Area), Peer: engine.IDOf(v.Peer), HelloInterval: v.Hello,
+			r.Virtual = append(r.Virtual, engine.VirtualLinkConfig{Transit: engine.ID(v.Area),
+				Peer: engine.IDOf(v.Peer), HelloInterval: v.Hello,
 				DeadInterval: v.Dead, RxmtInterval: v.Retransmit, TransmitDelay: v.Delay, Auth: authOf(v.Auth)})
 		}
 		r.Redistribute = o.Redistribute
@@ -46,8 +47,8 @@ func ConfigOf(t *topology.Topology) (c Config) {
 	return c
 }
 
-// addArea takes what a router says of an area. The engine has one of each: what any of them says
-// holds for all.
+// addArea adds a router's settings of an area. The engine has one area for all routers: what any of
+// them says holds for all.
 func addArea(areas map[engine.ID]engine.AreaConfig, a topology.OSPFArea) {
 	x := areas[engine.ID(a.ID)]
 	x.ID = engine.ID(a.ID)
@@ -64,23 +65,25 @@ func addArea(areas map[engine.ID]engine.AreaConfig, a topology.OSPFArea) {
 	areas[x.ID] = x
 }
 
-// interfacesOf makes an interface of each address.
+// interfacesOf makes an interface for each address.
 func interfacesOf(f topology.OSPFInterface, port uint32) (out []Interface) {
 	for i, a := range f.Addresses {
-		s := engine.InterfaceConfig{Area: engine.ID(f.Area), Address: a, Cost: uint16(f.Cost), Passive: f.Passive || i > 0,
+		s := engine.InterfaceConfig{Area: engine.ID(f.Area), Address: a, Cost: uint16(f.Cost),
+			Passive:  f.Passive || i > 0,
 			Priority: uint8(f.Priority), NeverDR: f.Priority == 0, HelloInterval: f.Hello, DeadInterval: f.Dead, RxmtInterval: f.Retransmit,
 			TransmitDelay: max(f.Delay, time.Second), MaxLSAs: f.MaxLSAs, Auth: authOf(f.Auth)}
 		if f.Link != nil {
 			s.MTU = uint16(f.Link.MTUAt(f.End))
 		}
-		s.Type = map[topology.OSPFNetwork]engine.InterfaceType{topology.PointToPoint: engine.PointToPoint, topology.Broadcast: engine.Broadcast,
-			topology.Loopback: engine.Loopback}[f.Network]
+		s.Type = map[topology.OSPFNetwork]engine.InterfaceType{topology.PointToPoint: engine.PointToPoint,
+			topology.Broadcast: engine.Broadcast,
+			topology.Loopback:  engine.Loopback}[f.Network]
 		out = append(out, Interface{Port: port, Name: f.Name, Settings: s})
 	}
 	return out
 }
 
-// offOf lists the networks of interfaces on which OSPF does not run.
+// offOf lists the networks of interfaces on which OSPF is off.
 func offOf(t *topology.Topology, n *topology.Node, on map[uint32]bool) (out []Network) {
 	for _, l := range t.Links {
 		for _, e := range l.Ends {
@@ -102,7 +105,9 @@ func authOf(a topology.OSPFAuth) engine.Auth {
 	case topology.AuthSimple:
 		return engine.Auth{Type: engine.AuthSimple, Password: a.Key}
 	}
-	algorithm := map[topology.OSPFAuthType]engine.Algorithm{topology.AuthMD5: engine.KeyedMD5, topology.AuthSHA1: engine.HMACSHA1,
+	algorithm := map[topology.OSPFAuthType]engine.Algorithm{topology.AuthMD5: engine.KeyedMD5,
+		topology.AuthSHA1:   engine.HMACSHA1,
 		topology.AuthSHA256: engine.HMACSHA256, topology.AuthSHA384: engine.HMACSHA384, topology.AuthSHA512: engine.HMACSHA512}[a.Type]
-	return engine.Auth{Type: engine.AuthCryptographic, Keys: []engine.Key{{ID: uint8(a.ID), Algorithm: algorithm, Secret: []byte(a.Key)}}}
+	return engine.Auth{Type: engine.AuthCryptographic,
+		Keys: []engine.Key{{ID: uint8(a.ID), Algorithm: algorithm, Secret: []byte(a.Key)}}}
 }

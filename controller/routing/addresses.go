@@ -6,18 +6,19 @@ import (
 	"slices"
 )
 
-// addresses is what a configuration says of its routers, whatever is up: it is found once.
+// addresses is the static part of a configuration's routers, whatever is up: it is computed once.
 type addresses struct {
-	index   map[uint64]int           // of routers, by datapath id
+	index   map[uint64]int           // index of routers by datapath id
 	owners  map[netip.Prefix][]owner // who has which subnet
 	subnets []netip.Prefix           // all of them, sorted
 	known   map[netip.Addr]owner     // who has an address
-	v6      bool                     // there are subnets of IPv6
+	v6      bool                     // there are IPv6 subnets
 	lengths [2]lengths               // of subnets
 }
 
 func newAddresses(c *Config) *addresses {
-	a := &addresses{index: make(map[uint64]int, len(c.Routers)), owners: map[netip.Prefix][]owner{}, known: map[netip.Addr]owner{}}
+	a := &addresses{index: make(map[uint64]int, len(c.Routers)), owners: map[netip.Prefix][]owner{},
+		known: map[netip.Addr]owner{}}
 	for i := range c.Routers {
 		r := &c.Routers[i]
 		a.index[r.DPID] = i

@@ -11,18 +11,18 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Config is the routers that the app is the brain of.
+// Config is the set of routers.
 type Config struct {
 	Routers []Router
 
-	// Reactive installs a route when the first packet needs it, instead of all at once. So does
-	// a network of more than MaxRoutes routers × prefixes, whatever stands here.
+	// Reactive installs a route when the first packet needs it, instead of all in advance. A
+	// network of more than MaxRoutes routers × prefixes is always reactive.
 	Reactive bool
 
-	Balance topology.BalanceBy // what packets are spread over equal paths by; "" is ECMP
+	Balance topology.BalanceBy // how packets are spread over equal paths; "" is ECMP
 }
 
-// MaxRoutes is the most routes, over all routers, that are installed before a packet needs them.
+// MaxRoutes is the number of routes, over all routers, up to which they are installed in advance.
 // Each takes 2.4 kB, and 15 µs to install: docs/performance.md.
 const MaxRoutes = 100_000
 
@@ -31,23 +31,22 @@ type Router struct {
 	DPID       uint64
 	Name       string
 	Interfaces []Interface
-	Loopback   []netip.Prefix // addresses at no interface
+	Loopback   []netip.Prefix // addresses that are at no interface
 	Static     []StaticRoute
 
-	// Distances are those that the router gives to sources in place of the usual ones, and of those
-	// that programs ask for.
+	// Distances override the default distances of sources, and those that programs ask for.
 	Distances map[Origin]rib.Distance
 
-	Redistribute []topology.Redistribute // what programs and protocols are told; of one the first that matches decides
+	Redistribute []topology.Redistribute // into programs and protocols; for each the first match decides
 }
 
-// hasIPv6 says whether the router has an address of IPv6; else it does not speak that.
+// hasIPv6 reports whether the router has an IPv6 address; otherwise it does not speak IPv6.
 func (r *Router) hasIPv6() bool {
 	six := func(p netip.Prefix) bool { return !p.Addr().Is4() }
 	return slices.ContainsFunc(r.Loopback, six) || slices.ContainsFunc(r.Interfaces, func(f Interface) bool { return slices.ContainsFunc(f.Prefixes, six) })
 }
 
-// speaks says whether the router forwards packets to a prefix, by its version of IP.
+// speaks reports whether the router forwards the prefix's IP version.
 func (r *Router) speaks(p netip.Prefix) bool { return p.Addr().Is4() || r.hasIPv6() }
 
 // Interface is a port of a router.
@@ -55,17 +54,17 @@ type Interface struct {
 	Port     uint32
 	Name     string
 	MAC      openflow.MAC
-	Prefixes []netip.Prefix // addresses, each with the length of its subnet
-	Cost     uint32         // of sending out of it; 0 is taken for 1
-	MTU      int            // bytes of the largest packet that it sends; 0 is taken for 1500
+	Prefixes []netip.Prefix // addresses, each with its subnet's length
+	Cost     uint32         // of sending out of it; 0 means 1
+	MTU      int            // bytes; 0 means 1500
 }
 
-// isLinkLocal says whether an address means something on one link only. Those of IPv4 are taken for
-// any others.
+// isLinkLocal reports whether an address is valid on one link only. IPv4's 169.254.0.0/16 is
+// treated like any other prefix.
 func isLinkLocal(a netip.Addr) bool { return a.Is6() && a.IsLinkLocalUnicast() }
 
-// at is an address as the interface's neighbour has it: a link-local one with the interface's name
-// as its zone (RFC 4007, section 6).
+// at returns an address as seen by the interface's neighbour: a link-local one gets the interface's
+// name as its zone (RFC 4007, section 6).
 func (f *Interface) at(a netip.Addr) netip.Addr {
 	if isLinkLocal(a) {
 		return a.WithZone(f.Name)
@@ -73,27 +72,28 @@ func (f *Interface) at(a netip.Addr) netip.Addr {
 	return a
 }
 
-// StaticRoute is a route that the configuration gives.
+// StaticRoute is a route given by the configuration.
 type StaticRoute struct {
 	To      netip.Prefix
-	Via     netip.Addr // a neighbour, or an address that another route leads to; none: see Discard
-	Discard bool       // what follows the route is dropped
-	Program string     // whose route it is, see App.SetProgram; "": static
+	Via     netip.Addr // a neighbour, or an address that another route leads to; invalid: see Discard
+	Discard bool       // packets that match are dropped
+	Program string     // the program that gave it, see App.SetProgram; "": static
 
-	Distance rib.Distance // 0: what the router gives to static routes
+	Distance rib.Distance // 0: the router's for static routes
 	Metric   uint32
 	Tag      uint32
 
-	// Fallback routes count only where the app finds no path itself.
+	// Fallback routes are used only where the app finds no path.
 	Fallback bool
 }
 
-// StaticOf returns a static route of a topology.
+// StaticOf converts a static route of a topology.
 func StaticOf(s topology.Route) StaticRoute {
-	return StaticRoute{To: s.To.Masked(), Via: s.Via, Discard: s.Discard, Distance: s.Distance, Metric: s.Metric, Tag: s.Tag, Fallback: s.Computed}
+	return StaticRoute{To: s.To.Masked(), Via: s.Via, Discard: s.Discard, Distance: s.Distance, Metric: s.Metric,
+		Tag: s.Tag, Fallback: s.Computed}
 }
 
-// ConfigOf returns the routing nodes of a resolved topology.
+// ConfigOf returns the configuration of a resolved topology's routing nodes.
 func ConfigOf(t *topology.Topology) Config {
 	c := Config{Reactive: t.Routing == topology.Reactive, Balance: t.Balancing()}
 	at := map[string]int{}
@@ -122,8 +122,8 @@ func ConfigOf(t *topology.Topology) Config {
 	}
 	for _, l := range t.Links {
 		for j, e := range l.Ends {
-			i, is := at[e.Node]
-			if !is {
+			i, ok := at[e.Node]
+			if !ok {
 				continue
 			}
 			r := &c.Routers[i]
@@ -134,7 +134,7 @@ func ConfigOf(t *topology.Topology) Config {
 	return c
 }
 
-// originOf is what a topology gives a distance to.
+// originOf returns the origin for which a topology sets a distance.
 func originOf(d topology.SourceDistance) Origin {
 	if d.Source == topology.SourceOSPF {
 		return Origin{Spoken, topology.SourceOSPF}
@@ -142,15 +142,16 @@ func originOf(d topology.SourceDistance) Origin {
 	return Origin{sourcesByName[d.Source], d.Name}
 }
 
-var sourcesByName = map[string]Source{topology.SourceStatic: Static, topology.SourceBalanced: Balanced, topology.SourceShortestPath: Computed,
-	topology.SourceProgram: Program, topology.SourceProtocol: Spoken}
+var sourcesByName = map[string]Source{topology.SourceStatic: Static, topology.SourceBalanced: Balanced,
+	topology.SourceShortestPath: Computed,
+	topology.SourceProgram:      Program, topology.SourceProtocol: Spoken}
 
-// check says what is wrong with a configuration.
+// check reports what is wrong with a configuration.
 func (c *Config) check() error {
 	seen := map[uint64]string{}
 	for i := range c.Routers {
 		r := &c.Routers[i]
-		if other, is := seen[r.DPID]; is {
+		if other, ok := seen[r.DPID]; ok {
 			return fmt.Errorf("routers %s and %s have the same datapath id %016x", other, r.Name, r.DPID)
 		}
 		seen[r.DPID] = r.Name

@@ -10,18 +10,18 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A network whose routers install routes when packets ask for them has no tables: ten thousand
-// routers would have 10^8 routes. A route is computed when it is needed. For one prefix that takes
-// the distances of all routers to it, which one tree from the prefix backwards gives; the routers
-// on a packet's way all ask for the same one.
+// A network whose routers install routes on demand has no tables: ten thousand routers would have
+// 10^8 routes. A route is computed when it is needed. This takes the distances of all routers to
+// one prefix, which a single shortest-path tree, rooted at the prefix over reversed edges,
+// provides; the routers on a packet's path all need the same one.
 
-// maxFar bounds the distances that are kept, over all prefixes.
+// maxFar limits the distances that are cached, over all prefixes.
 const maxFar = 4 << 20
 
-// lengths is a set of lengths of prefixes.
+// lengths is a set of prefix lengths.
 type lengths [129]bool
 
-// turn makes the graph in which the distances to a prefix are those from it.
+// turn makes the reversed graph, in which distances from a prefix are those to it.
 func (n *network) turn(edges []spf.Edge, transparent []bool) (err error) {
 	back, routers := make([]spf.Edge, len(edges)), make([]bool, len(transparent))
 	for i, e := range edges {
@@ -34,7 +34,7 @@ func (n *network) turn(edges []spf.Edge, transparent []bool) (err error) {
 	return err
 }
 
-// findLengths finds which lengths prefixes have.
+// findLengths finds which prefix lengths occur.
 func (n *network) findLengths() {
 	n.lengths = n.addresses.lengths
 	for _, r := range n.routers {
@@ -49,7 +49,7 @@ func (n *network) route(router int, p netip.Prefix) *Route {
 	return n.tableTo(router, p).routes[p]
 }
 
-// tableTo returns a table that has at least a router's route to exactly that prefix.
+// tableTo returns a table with at least a router's route to exactly that prefix.
 func (n *network) tableTo(router int, p netip.Prefix) *table {
 	if !n.onDemand {
 		return n.table(router)
@@ -59,14 +59,14 @@ func (n *network) tableTo(router int, p netip.Prefix) *table {
 	return t
 }
 
-// fillTo offers a table a router's routes to exactly a prefix.
+// fillTo offers a router's routes to exactly a prefix to a table.
 func (n *network) fillTo(t *table, router int, p netip.Prefix) {
 	n.found(t, router, p)
 	n.static(t, router, p)
 	n.offerBalanced(t, router, p)
 }
 
-// found offers a table the routes to a prefix that are not static.
+// found offers the routes to a prefix that are not static to a table.
 func (n *network) found(t *table, router int, p netip.Prefix) {
 	n.connected(t, router, p)
 	n.learned(t, router, p)
@@ -75,7 +75,7 @@ func (n *network) found(t *table, router int, p netip.Prefix) {
 	}
 }
 
-// towards returns the route to an address as it is installed when a packet asks for it, or nil.
+// towards returns the route to an address, as installed on demand, or nil.
 func (n *network) towards(router int, a netip.Addr) *Route {
 	if r := n.lookup(router, a); r != nil {
 		return n.narrowed(router, a, r)
@@ -83,8 +83,8 @@ func (n *network) towards(router int, a netip.Addr) *Route {
 	return nil
 }
 
-// narrowed returns a router's route to an address as it is installed: one whose entry would hide
-// others, which are not installed, for the one address.
+// narrowed returns a router's route to an address, as installed on demand. It is reduced to that
+// single address if its entry would hide more specific routes that are not installed.
 func (n *network) narrowed(router int, a netip.Addr, r *Route) *Route {
 	if !n.hides(router, r) {
 		return r
@@ -94,7 +94,7 @@ func (n *network) narrowed(router int, a netip.Addr, r *Route) *Route {
 	return &single
 }
 
-// installed returns the route of an entry that a packet has asked for, by the entry's prefix.
+// installed returns the route of an entry that was installed on demand, by the entry's prefix.
 func (n *network) installed(router int, p netip.Prefix) *Route {
 	if p.IsSingleIP() {
 		if r := n.towards(router, p.Addr()); r != nil && r.Prefix == p {
@@ -108,8 +108,8 @@ func (n *network) installed(router int, p netip.Prefix) *Route {
 	return nil
 }
 
-// hides says whether there may be routes to parts of a route's prefix: of a default route, of an
-// area range.
+// hides reports whether there may be more specific routes within a route's prefix, as with a
+// default route or an area range.
 func (n *network) hides(router int, r *Route) bool {
 	if r.Source == Connected || r.Prefix.IsSingleIP() {
 		return false
@@ -124,15 +124,15 @@ func (n *network) hides(router int, r *Route) bool {
 		all = append(all, n.subnets)
 	}
 	return slices.ContainsFunc(all, func(list []netip.Prefix) bool {
-		i, is := slices.BinarySearchFunc(list, r.Prefix, netip.Prefix.Compare)
-		if is {
+		i, ok := slices.BinarySearchFunc(list, r.Prefix, netip.Prefix.Compare)
+		if ok {
 			i++
 		}
 		return i < len(list) && r.Prefix.Contains(list[i].Addr())
 	})
 }
 
-// lookup returns a router's route with the longest prefix that contains an address, or nil.
+// lookup returns a router's longest-prefix match for an address, or nil.
 func (n *network) lookup(router int, a netip.Addr) *Route {
 	if !n.onDemand {
 		return n.table(router).lookup(a)
@@ -150,19 +150,20 @@ func (n *network) lookup(router int, a netip.Addr) *Route {
 	return nil
 }
 
-// mayHave says whether a router may have a route to a prefix: there are some of its length, or a
-// protocol of its knows it, which are asked once for all prefixes of an address.
+// mayHave reports whether a router may have a route to a prefix: some prefix has this length, or
+// one of its protocols knows the prefix. spoken has been computed once for all prefixes of an
+// address.
 func (n *network) mayHave(spoken [][]netip.Prefix, p netip.Prefix) bool {
 	if n.lengths[family(p.Addr())][p.Bits()] {
 		return true
 	}
 	return slices.ContainsFunc(spoken, func(list []netip.Prefix) bool {
-		_, is := slices.BinarySearchFunc(list, p, netip.Prefix.Compare)
-		return is
+		_, ok := slices.BinarySearchFunc(list, p, netip.Prefix.Compare)
+		return ok
 	})
 }
 
-// spokenNetworks lists the networks that each of a router's protocols may have routes to, sorted.
+// spokenNetworks lists the sorted networks that each of a router's protocols may have routes to.
 func (n *network) spokenNetworks(router int) (out [][]netip.Prefix) {
 	for _, s := range n.protocols[router] {
 		out = append(out, s.Networks())
@@ -170,7 +171,7 @@ func (n *network) spokenNetworks(router int) (out [][]netip.Prefix) {
 	return out
 }
 
-// Find returns the route of exactly a prefix, of routes that are sorted.
+// Find returns the route to exactly a prefix, in a sorted list.
 func Find(sorted []Learned, p netip.Prefix) (l Learned, is bool) {
 	at, is := slices.BinarySearchFunc(sorted, p, func(l Learned, p netip.Prefix) int { return l.Prefix.Compare(p) })
 	if is {
@@ -179,11 +180,11 @@ func Find(sorted []Learned, p netip.Prefix) (l Learned, is bool) {
 	return l, is
 }
 
-// computedTo adds the shortest paths to one prefix: over the neighbours whose distance is less by
-// what it costs to get there.
+// computedTo adds the shortest paths to one prefix: by each neighbour that is closer by exactly the
+// cost of reaching it.
 func (n *network) computedTo(t *table, router int, p netip.Prefix) {
 	if n.has(router, p) {
-		return // its own
+		return // its own subnet
 	}
 	far := n.farFrom(p)
 	if far == nil || far[router] == spf.Unreachable {
@@ -203,8 +204,8 @@ func (n *network) computedTo(t *table, router int, p netip.Prefix) {
 	}
 }
 
-// farFrom returns the distance of each router to a prefix, that of its owner's interface included;
-// nil: nobody has it.
+// farFrom returns each router's distance to a prefix, including the owner's interface; nil: nobody
+// has the prefix.
 func (n *network) farFrom(p netip.Prefix) []uint32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -237,9 +238,9 @@ func (n *network) farFrom(p netip.Prefix) []uint32 {
 	return far
 }
 
-// spread returns those of some next hops of equal cost that a router is to use, in an order that
-// does not depend on how they were found: all, or one. What is balanced by load takes one for each
-// prefix, and not the same for all.
+// spread returns the next hops to use among those of equal cost, independent of the order in which
+// they were found: all, or one. With balancing by load, it is one per prefix, and different ones
+// for different prefixes.
 func (n *network) spread(hops []Hop, p netip.Prefix) []Hop {
 	slices.SortFunc(hops, func(a, b Hop) int { return cmp.Or(cmp.Compare(a.Port, b.Port), slices.Compare(a.dst[:], b.dst[:])) })
 	at := 0

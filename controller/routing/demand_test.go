@@ -152,7 +152,7 @@ func TestSetUpKeepsItsNetwork(t *testing.T) {
 	w.join(1, 2, 1)
 	w.Reactive = true
 	net := w.network(t)
-	a := ground(net)
+	a := appOf(net)
 	a.ctx = t.Context()
 	for _, n := range *a.nodes.Load() {
 		n.net, n.reactive = net, true

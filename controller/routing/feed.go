@@ -10,20 +10,20 @@ import (
 	"trivet.dev/trivet/routing/rib"
 )
 
-// fewRoutes is how many given routes of a router are asked for one by one.
+// fewRoutes is the number of given routes up to which a router's are queried one by one.
 const fewRoutes = 100
 
 // Place is a prefix at a router.
 type Place struct {
-	Router uint64 // its datapath id
+	Router uint64 // datapath id
 	Prefix netip.Prefix
 }
 
-// Update says which route a router uses from now on, which is not to be changed; Gone: none.
+// Update says which route a router now uses, which must not be changed; Gone: none.
 type Update = rib.Update[Place, *Route]
 
-// Feed tells which routes some routers use: all of them first, then what changes, when it is in the
-// flow tables. Make it with App.Subscribe or App.Redistributed.
+// Feed reports the routes that some routers use: all of them first, then changes once they are in
+// the flow tables. Make it with App.Subscribe or App.Redistributed.
 type Feed struct {
 	app  *App
 	self string // see Subscribe
@@ -31,14 +31,14 @@ type Feed struct {
 	wake func()
 	told *rib.Feed[Place, *Route]
 
-	mu      sync.Mutex // of what follows, and while something is told
+	mu      sync.Mutex // guards what follows, and serializes reports
 	routers []uint64
 }
 
-// Subscribe returns a feed of the routes of no routers yet. To a protocol, self, it tells only of
-// prefixes to which a router has a route that is not this protocol's: connected, given, or by
-// another protocol; then it needs no whole tables. wake is called when there is something to take;
-// it must be quick, and must not call the app.
+// Subscribe returns a feed that covers no routers yet (see Of). For a protocol, named by self, it
+// reports only prefixes to which a router has a route that is not this protocol's: connected,
+// given, or from another protocol; so whole tables are not needed. wake is called when there is
+// something to take; it must be quick, and must not call the app.
 func (a *App) Subscribe(self string, wake func()) *Feed {
 	return a.subscribed(&Feed{app: a, self: self, wake: wake})
 }
@@ -58,7 +58,7 @@ func (f *Feed) Close() {
 	f.app.mu.Unlock()
 }
 
-// Of chooses the routers. Routes of those that are not among them any more are told to be gone.
+// Of chooses the routers. Routes of routers no longer among them are reported as gone.
 func (f *Feed) Of(routers []uint64) {
 	f.mu.Lock()
 	f.routers = slices.Clone(routers)
@@ -66,13 +66,13 @@ func (f *Feed) Of(routers []uint64) {
 	f.publish()
 }
 
-// Into is what the routes are redistributed into; "": they are those that are used.
+// Into returns the target of redistribution; "": the feed is of routes in use.
 func (f *Feed) Into() string { return f.into }
 
-// Take returns what has changed since it was called last: one Update for each prefix.
+// Take returns the changes since the last call: one Update per prefix.
 func (f *Feed) Take() []Update { return f.told.Take() }
 
-// publish tells what routers use in the network as it was seen last.
+// publish reports what routers use in the latest network.
 func (f *Feed) publish() {
 	f.mu.Lock()
 	if n := f.app.net.Load(); n != nil {
@@ -92,8 +92,8 @@ func (f *Feed) tell(n *network) {
 		routers = n.redistributors(f.into)
 	}
 	for _, dpid := range routers {
-		i, is := n.index[dpid]
-		if !is {
+		i, ok := n.index[dpid]
+		if !ok {
 			continue
 		}
 		used := f.routesOf(n, i)
@@ -112,7 +112,7 @@ func (f *Feed) tell(n *network) {
 	}
 }
 
-// routesOf returns what the feed tells of a router.
+// routesOf returns the routes that the feed reports for a router.
 func (f *Feed) routesOf(n *network, router int) map[netip.Prefix]*Route {
 	switch {
 	case f.into != "":
@@ -123,11 +123,11 @@ func (f *Feed) routesOf(n *network, router int) map[netip.Prefix]*Route {
 	return n.table(router).routes
 }
 
-// usedBeside returns the routes that a router uses to prefixes to which it has others than those of
-// a protocol.
+// usedBeside returns the routes that a router uses to those prefixes to which it has any route not
+// of a protocol.
 func (n *network) usedBeside(router int, protocol string) map[netip.Prefix]*Route {
 	find := func(p netip.Prefix) *table { return n.tableTo(router, p) }
-	if len(n.routers[router].Static) > fewRoutes { // each of which would be gone through for each
+	if len(n.routers[router].Static) > fewRoutes { // for each of which all would be searched
 		all := n.table(router)
 		find = func(netip.Prefix) *table { return all }
 	}
@@ -135,7 +135,7 @@ func (n *network) usedBeside(router int, protocol string) map[netip.Prefix]*Rout
 	add := func(p netip.Prefix) {
 		r, home := find(p).both(p)
 		if r != nil && r.Source == Balanced {
-			r = home // that its traffic is kept off a busy link is no news
+			r = home // steering does not change what is announced
 		}
 		if r != nil {
 			out[p] = r
@@ -162,7 +162,7 @@ func (n *network) usedBeside(router int, protocol string) map[netip.Prefix]*Rout
 	return out
 }
 
-// sameRoute says whether two routes are used in the same way.
+// sameRoute reports whether two routes are used in the same way.
 func sameRoute(a, b *Route) bool {
 	sameHop := func(a, b Hop) bool {
 		return a.Port == b.Port && a.Via == b.Via && a.For == b.For && a.src == b.src && a.dst == b.dst

@@ -15,12 +15,11 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Where what goes to a subnet is led flow by flow, its routers send the controller the headers of
-// what has no entry of its own yet, beside forwarding it. So each flow of TCP or UDP has an entry
-// as soon as its first packet has come by, which counts it until nothing of it has come for a
-// while.
+// Where traffic to a subnet is steered flow by flow, routers copy the headers of packets that match
+// no flow's entry to the controller, besides forwarding them. So each TCP or UDP flow gets an entry
+// when its first packet passes, which counts it until it has been idle for a while.
 
-// Flow is a connection of TCP, or what UDP sends between two ports.
+// Flow is a TCP connection, or the UDP packets between two ports.
 type Flow struct {
 	Src, Dst         netip.Addr
 	SrcPort, DstPort uint16
@@ -31,34 +30,35 @@ func (f Flow) String() string {
 }
 
 func (f Flow) compare(o Flow) int {
-	return cmp.Or(f.Src.Compare(o.Src), f.Dst.Compare(o.Dst), cmp.Compare(f.SrcPort, o.SrcPort), cmp.Compare(f.DstPort, o.DstPort))
+	return cmp.Or(f.Src.Compare(o.Src), f.Dst.Compare(o.Dst), cmp.Compare(f.SrcPort, o.SrcPort),
+		cmp.Compare(f.DstPort, o.DstPort))
 }
 
 const (
-	// listenCookie marks what comes from entries that listen: it has been forwarded already.
+	// listenCookie marks packets from entries that copy: they have been forwarded already.
 	listenCookie = Cookie | 1
-	headers      = 128 // bytes that have the ports, whatever options there are before them
+	headers      = 128 // bytes that include the ports, whatever options precede them
 
-	flowIdle = 10  // seconds without a packet after which a flow has ended
-	maxFlows = 512 // that a router has entries for; further ones go as the rest does
+	flowIdle = 10  // seconds without a packet, after which a flow has ended
+	maxFlows = 512 // per router; further flows go as the rest does
 
-	// As many packets a second, and at once, may come to the controller that make no flow known, or
-	// else the router pauses.
+	// Limits, per second and as a burst, on packets copied to the controller that reveal no new
+	// flow. Above them the router stops copying for a while.
 	vainRate, vainBurst = 200, 2000
 	pauseTime           = 10 * time.Second
 )
 
-// listen makes an entry send headers to the controller, too.
+// listen makes an entry copy headers to the controller, too.
 func (n *node) listen(m *openflow.FlowMod) {
 	m.Cookie = listenCookie
-	do := &m.Instructions[0] // the actions that are applied, see ifItFits and hairpins
+	do := &m.Instructions[0] // the apply-actions, see ifItFits and hairpins
 	do.Actions = append([]openflow.Action{openflow.OutputController(headers)}, do.Actions...)
 }
 
-// listening says whether the router listens where flows are led.
+// listening reports whether the router copies headers where traffic is steered by flow.
 func (n *node) listening() bool { return !n.full && !n.paused }
 
-// heard gives a flow an entry of its own, of which a packet has come by. mu must be held.
+// heard installs an entry for the flow of a packet that has passed. mu must be held.
 func (n *node) heard(etherType uint16, b []byte) {
 	if n.net == nil || n.rules == nil {
 		return
@@ -74,7 +74,7 @@ func (n *node) heard(etherType uint16, b []byte) {
 	}
 	t := Traffic{r.Prefix, part}
 	at, known := n.flows[t]
-	if known && time.Since(at) < time.Second { // it was on its way before the entry
+	if known && time.Since(at) < time.Second { // the packet was in transit before the entry was there
 		n.heardInVain()
 		return
 	}
@@ -84,7 +84,7 @@ func (n *node) heard(etherType uint16, b []byte) {
 	rest := n.rules.Flow(Traffic{r.Prefix, Part{Proto: part.Proto, Index: each}}.key())
 	n.offerParts(t.To, []Traffic{t}, func(_ Traffic, _ *Route, w way) {
 		if rest == nil || !sameWay(w.own(), rest) {
-			return // ways are changing: another packet will come
+			return // ways are changing: the next packet will do
 		}
 		if known { // the switch lacks it
 			for _, m := range w.flows {
@@ -98,8 +98,8 @@ func (n *node) heard(etherType uint16, b []byte) {
 	n.countFlows()
 }
 
-// heardInVain counts packets that were sent to the controller for nothing, as fragments are. When
-// there are many of them, the router does not listen for a while.
+// heardInVain counts packets copied for nothing, such as fragments. If there are many, the router
+// stops copying for a while.
 func (n *node) heardInVain() {
 	if n.paused || n.vain.allow(vainRate, vainBurst) {
 		return
@@ -115,7 +115,7 @@ func (n *node) heardInVain() {
 	})
 }
 
-// countFlows begins or ends to listen as there is room for flows.
+// countFlows starts or stops copying, as there is room for flows.
 func (n *node) countFlows() {
 	was := n.full
 	if n.full = n.isFull(); n.full != was {
@@ -123,12 +123,13 @@ func (n *node) countFlows() {
 	}
 }
 
-// isFull says whether there is no room for flows: once there is none, not before a quarter is free.
+// isFull reports whether there is no room for flows: once full, only when a quarter is free again
+// is there room.
 func (n *node) isFull() bool {
 	return len(n.flows) >= maxFlows || n.full && len(n.flows) > maxFlows*3/4
 }
 
-// unheard is what goes to a subnet in flows that have no entry of their own.
+// unheard is the traffic to a subnet in flows without an entry.
 func unheard(p netip.Prefix) (out []Traffic) {
 	for _, proto := range ported {
 		out = append(out, Traffic{p, Part{Proto: proto, Index: each}})
@@ -136,15 +137,15 @@ func unheard(p netip.Prefix) (out []Traffic) {
 	return out
 }
 
-// listens says whether what goes to a subnet is led flow by flow.
+// listens reports whether traffic to a subnet is steered flow by flow.
 func (n *network) listens(p netip.Prefix) bool {
 	return len(n.divided[p]) > 0 && n.divided[p][0].Part.Index == each // the first one in order
 }
 
-// ended forgets a flow of which the last entry has timed out. mu must be held.
+// ended removes a flow whose last entry has timed out. mu must be held.
 func (n *node) ended(k controller.RuleKey) {
-	t, is := trafficOf(&openflow.FlowMod{Table: k.Table, Priority: k.Priority, Match: k.Match})
-	if !is || t.Part.Flow == (Flow{}) {
+	t, ok := trafficOf(&openflow.FlowMod{Table: k.Table, Priority: k.Priority, Match: k.Match})
+	if !ok || t.Part.Flow == (Flow{}) {
 		return
 	}
 	own := t.key()
@@ -159,7 +160,7 @@ func (n *node) ended(k controller.RuleKey) {
 	n.countFlows()
 }
 
-// listenAgain begins or ends to listen, where ways are not changing just now.
+// listenAgain starts or stops copying, unless ways are changing.
 func (n *node) listenAgain() {
 	if n.net == nil || n.rules == nil {
 		return
@@ -176,7 +177,7 @@ func (n *node) listenAgain() {
 	}
 }
 
-// sameWay says whether two entries do the same, but that one may listen.
+// sameWay reports whether two entries do the same, except that one may copy headers.
 func sameWay(a, b *openflow.FlowMod) bool {
 	encoded := func(m *openflow.FlowMod) []byte {
 		copied := openflow.FlowMod{Instructions: slices.Clone(m.Instructions)}
@@ -188,7 +189,7 @@ func sameWay(a, b *openflow.FlowMod) bool {
 	return bytes.Equal(encoded(a), encoded(b))
 }
 
-// dropFlows forgets flows to subnets that are not led to flow by flow any more.
+// dropFlows removes flows to subnets that are no longer steered flow by flow.
 func (n *node) dropFlows() {
 	for t := range n.flows {
 		if !n.net.listens(t.To) {
@@ -198,8 +199,8 @@ func (n *node) dropFlows() {
 	n.full = n.isFull()
 }
 
-// flowOf reads which flow a packet belongs to, of which the beginning suffices; false: to none, as
-// fragments do.
+// flowOf returns the flow that a packet belongs to, given at least its first bytes; false: none, as
+// for fragments.
 func flowOf(etherType uint16, b []byte) (p Part, ok bool) {
 	at := 0
 	switch {

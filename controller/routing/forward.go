@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// receive handles a packet of a MAC that the switch has sent up: expired says that its TTL has
-// ended here. mu must be held, as in all that follows.
+// receive handles a packet that the switch has sent up, from a MAC; expired: its TTL has ended
+// here. mu must be held, as in what follows.
 func (n *node) receive(f *Interface, from openflow.MAC, etherType uint16, b []byte, expired bool) {
 	if etherType == openflow.EthTypeARP {
 		n.answerARP(f, b)
@@ -17,8 +17,8 @@ func (n *node) receive(f *Interface, from openflow.MAC, etherType uint16, b []by
 	if !ok {
 		return
 	}
-	if !p.v4 && p.proto == openflow.IPProtoICMPv6 && p.ttl == 255 && len(p.data) > 40 &&
-		(p.data[40] == neighborSolicitation || p.data[40] == neighborAdvertisement) {
+	onLink := !p.v4 && p.proto == openflow.IPProtoICMPv6 && p.ttl == 255 && len(p.data) > 40
+	if onLink && (p.data[40] == neighborSolicitation || p.data[40] == neighborAdvertisement) {
 		n.answerNDP(f, p.data)
 		return
 	}
@@ -47,7 +47,7 @@ func (n *node) receive(f *Interface, from openflow.MAC, etherType uint16, b []by
 	n.forward(f, p)
 }
 
-// forward sends a packet on its way, and sees to it that the switch does so with the next ones.
+// forward forwards a packet, and makes the switch do so with the next ones.
 func (n *node) forward(f *Interface, p ipPacket) {
 	if n.net == nil {
 		return
@@ -112,17 +112,17 @@ func (n *node) output(port uint32, frame []byte) {
 		Actions: []openflow.Action{openflow.Output(port)}, Data: frame})
 }
 
-// setup is a reactive route on its way into the switches: the routers beyond first, while packets
-// wait; then the packets, then this router.
+// setup is a reactive route that is being installed: first in the routers beyond, while packets
+// wait; then, after those packets, in this one.
 type setup struct {
 	queue []waiting
-	ready bool // beyond
+	ready bool // the routers beyond have it
 	quiet settle
 }
 
 func (s *setup) stop() { s.quiet.stop() }
 
-const maxWaiting = 1024 // packets for one route that is being installed
+const maxWaiting = 1024 // packets, for one route that is being installed
 
 // prepare installs a route because of a packet.
 func (n *node) prepare(r *Route, w waiting) {
@@ -131,7 +131,7 @@ func (n *node) prepare(r *Route, w waiting) {
 	case s == nil:
 		s = &setup{queue: []waiting{w}}
 		n.setups[r.Prefix] = s
-		net := n.net // as it is now, with mu held
+		net := n.net // read while mu is held
 		n.app.done.Go(func() { n.app.setUp(n, net, r, w.fault.dst, s) })
 	case !s.ready:
 		if len(s.queue) < maxWaiting {
@@ -181,7 +181,7 @@ func (a *App) setUp(n *node, net *network, r *Route, to netip.Addr, s *setup) {
 	n.finish(r.Prefix, s)
 }
 
-// finish installs the route here once no packet is on its way through the controller.
+// finish installs the route here once no packet is passing through the controller.
 func (n *node) finish(p netip.Prefix, s *setup) {
 	n.passed(&s.quiet, func() {
 		if n.setups[p] != s {

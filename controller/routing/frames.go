@@ -22,7 +22,7 @@ const (
 	neighborAdvertisement = 136
 )
 
-// linkLocal is the address that follows from a MAC (RFC 4291, appendix A).
+// linkLocal returns the link-local address derived from a MAC (RFC 4291, appendix A).
 func linkLocal(m openflow.MAC) netip.Addr {
 	return netip.AddrFrom16([16]byte{0xfe, 0x80, 8: m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]})
 }
@@ -35,7 +35,7 @@ func frame(dst, src openflow.MAC, etherType uint16, packet []byte) []byte {
 	return append(b, packet...)
 }
 
-// etherTypeOf is that of an IP packet.
+// etherTypeOf returns the EtherType for an IP packet.
 func etherTypeOf(packet []byte) uint16 {
 	if packet[0]>>4 == 4 {
 		return openflow.EthTypeIPv4
@@ -75,7 +75,7 @@ func (m arp) bytes() []byte {
 	return h
 }
 
-// discovery messages of IPv6 neighbours.
+// ndp is a neighbour solicitation or advertisement (RFC 4861).
 type ndp struct {
 	kind      uint8
 	target    netip.Addr
@@ -84,8 +84,8 @@ type ndp struct {
 	src, dst  netip.Addr
 }
 
-// parseNDP reads a neighbour solicitation or advertisement from an IPv6 packet and checks it as
-// RFC 4861, section 7.1, demands.
+// parseNDP reads a neighbour solicitation or advertisement from an IPv6 packet, validated as RFC
+// 4861, section 7.1, requires.
 func parseNDP(packet []byte) (m ndp, ok bool) {
 	h := header.IPv6(packet)
 	if len(packet) < 40+24 || h.HopLimit() != 255 || h.NextHeader() != openflow.IPProtoICMPv6 || int(h.PayloadLength()) > len(packet)-40 {
@@ -132,7 +132,7 @@ func (m ndp) bytes() []byte {
 	return ip6(m.src, m.dst, openflow.IPProtoICMPv6, 255, b)
 }
 
-// solicitedNode is the multicast address that an address listens to, and its MAC (RFC 4291,
+// solicitedNode returns the solicited-node multicast address of an address, and its MAC (RFC 4291,
 // section 2.7.1; RFC 2464, section 7).
 func solicitedNode(a netip.Addr) (netip.Addr, openflow.MAC) {
 	b := a.As16()
@@ -140,7 +140,8 @@ func solicitedNode(a netip.Addr) (netip.Addr, openflow.MAC) {
 	return netip.AddrFrom16(ip), openflow.MAC{0x33, 0x33, 0xff, b[13], b[14], b[15]}
 }
 
-// multicastMAC is the address of a group's frames (RFC 1112, section 6.4; RFC 2464, section 7).
+// multicastMAC returns the Ethernet address for a multicast group (RFC 1112, section 6.4; RFC 2464,
+// section 7).
 func multicastMAC(a netip.Addr) openflow.MAC {
 	b := a.AsSlice()
 	if a.Is4() {
@@ -154,11 +155,12 @@ func address(b []byte) netip.Addr {
 	return a
 }
 
-// ip6 makes an IPv6 packet, and the checksum of ICMPv6.
+// ip6 makes an IPv6 packet, and fills in the checksum of ICMPv6.
 func ip6(src, dst netip.Addr, proto, hops uint8, payload []byte) []byte {
 	b := make([]byte, 40, 40+len(payload))
-	header.IPv6(b).Encode(&header.IPv6Fields{PayloadLength: uint16(len(payload)), TransportProtocol: tcpip.TransportProtocolNumber(proto),
-		HopLimit: hops, SrcAddr: tcpip.AddrFrom16(src.As16()), DstAddr: tcpip.AddrFrom16(dst.As16())})
+	header.IPv6(b).Encode(&header.IPv6Fields{PayloadLength: uint16(len(payload)),
+		TransportProtocol: tcpip.TransportProtocolNumber(proto),
+		HopLimit:          hops, SrcAddr: tcpip.AddrFrom16(src.As16()), DstAddr: tcpip.AddrFrom16(dst.As16())})
 	if proto == openflow.IPProtoICMPv6 {
 		binary.BigEndian.PutUint16(payload[2:], 0)
 		binary.BigEndian.PutUint16(payload[2:], icmp6Checksum(b, payload))
@@ -166,10 +168,11 @@ func ip6(src, dst netip.Addr, proto, hops uint8, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// icmp6Checksum is the checksum of a message, or 0 over one that has its own right.
+// icmp6Checksum returns the checksum of a message; 0 for a message whose checksum is correct.
 func icmp6Checksum(ip, message []byte) uint16 {
 	h := header.IPv6(ip)
-	sum := header.PseudoHeaderChecksum(openflow.IPProtoICMPv6, h.SourceAddress(), h.DestinationAddress(), uint16(len(message)))
+	sum := header.PseudoHeaderChecksum(openflow.IPProtoICMPv6, h.SourceAddress(), h.DestinationAddress(),
+		uint16(len(message)))
 	return ^checksum.Checksum(message, sum)
 }
 
@@ -183,23 +186,23 @@ func ip4(src, dst netip.Addr, proto, ttl uint8, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// ipPacket is what a router looks at in a packet.
+// ipPacket is the part of a packet that a router examines.
 type ipPacket struct {
-	data     []byte // all that has come of it
-	length   int    // bytes that it has; more than have come of one that a host's device was to cut
+	data     []byte // what has arrived of it
+	length   int    // of the whole packet, in bytes; more than arrived if the switch has cut it
 	v4       bool
 	src, dst netip.Addr
 	proto    uint8
 	ttl      uint8
 }
 
-// leastCut is how much comes at least of a packet that is too long for a PACKET_IN, in bytes.
+// leastCut is how many bytes of a packet arrive at least if it is too long for a PACKET_IN.
 const leastCut = 32 << 10
 
-// isCut says whether only a part of the packet has come.
+// isCut reports whether only a part of the packet has arrived.
 func (p ipPacket) isCut() bool { return p.length > len(p.data) }
 
-// parseIP reads an IP packet's header and cuts what an Ethernet frame has padded.
+// parseIP reads an IP packet's header and removes Ethernet padding.
 func parseIP(etherType uint16, b []byte) (p ipPacket, ok bool) {
 	switch {
 	case etherType == openflow.EthTypeIPv4 && len(b) >= 20 && b[0]>>4 == 4:
@@ -222,7 +225,7 @@ func parseIP(etherType uint16, b []byte) (p ipPacket, ok bool) {
 	return p, false
 }
 
-// decrement returns a copy of the packet with the TTL one less.
+// decrement returns a copy of the packet with its TTL decremented.
 func (p ipPacket) decrement() []byte {
 	b := append([]byte(nil), p.data...)
 	if !p.v4 {
@@ -235,7 +238,7 @@ func (p ipPacket) decrement() []byte {
 	return b
 }
 
-// isError says whether a packet is an ICMP error, to which none is ever answered (RFC 1122,
+// isError reports whether a packet is an ICMP error, to which no error may be sent (RFC 1122,
 // section 3.2.2; RFC 4443, section 2.4).
 func (p ipPacket) isError() bool {
 	if p.v4 {

@@ -9,10 +9,9 @@ import (
 	"trivet.dev/trivet/routing/rib"
 )
 
-// SetProgram replaces the routes that a program gives to routers, by datapath id: a source of its
-// own, by its name. A route's distance is distance; 0: that of programs. Of no routes nothing is
-// left of the source. They are kept until they are replaced, also over a change of the
-// configuration.
+// SetProgram replaces the routes of a program, by datapath id. Each program is a source of its own,
+// by its name. Routes have the given distance; 0: the default of programs. Without routes the
+// source is removed. Routes last until they are replaced, across changes of the configuration.
 func (a *App) SetProgram(name string, distance rib.Distance, routes map[uint64][]StaticRoute) {
 	given := map[uint64][]StaticRoute{}
 	for dpid, list := range routes {
@@ -33,21 +32,20 @@ func (a *App) SetProgram(name string, distance rib.Distance, routes map[uint64][
 	a.poke("routes of the program "+name+" were changed", time.Now())
 }
 
-// given returns the configuration with the routes that users and programs have given; mu must be
-// held.
+// given returns the configuration with the routes given by users and programs; mu must be held.
 func (a *App) given() Config {
 	c := a.config
 	if len(a.static)+len(a.programs) > 0 {
 		c.Routers = slices.Clone(c.Routers)
 	}
 	for dpid, routes := range a.static {
-		if i, is := a.addresses.index[dpid]; is {
+		if i, ok := a.addresses.index[dpid]; ok {
 			c.Routers[i].Static = routes
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.programs)) {
 		for dpid, routes := range a.programs[name] {
-			if i, is := a.addresses.index[dpid]; is {
+			if i, ok := a.addresses.index[dpid]; ok {
 				c.Routers[i].Static = slices.Concat(c.Routers[i].Static, routes)
 			}
 		}

@@ -12,8 +12,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Groups that a router is in besides those of its neighbours' questions (RFC 1112, section 4; RFC
-// 4291, section 2.8): all nodes, and all routers.
+// Multicast groups of every router besides the solicited-node ones (RFC 1112, section 4; RFC 4291,
+// section 2.8): all nodes and all routers.
 var (
 	groups4 = []netip.Addr{netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("224.0.0.2")}
 	groups6 = []netip.Addr{allNodes, netip.MustParseAddr("ff02::2")}
@@ -27,10 +27,10 @@ const (
 	echoRequest6, echoReply6 = 128, 129
 )
 
-// groupFrame is the entries that bring what is sent to the groups to the controller: pings, and
-// routers' solicitations.
+// groupFrame returns the entries that send packets to these groups to the controller: pings, and
+// router solicitations.
 func (n *node) groupFrame() (out []*openflow.FlowMod) {
-	some4, some6 := netip.PrefixFrom(groups4[0], 30).Masked(), netip.PrefixFrom(allNodes, 126).Masked() // and two more each, which are dropped
+	some4, some6 := netip.PrefixFrom(groups4[0], 30).Masked(), netip.PrefixFrom(allNodes, 126).Masked() // including two more groups each, whose packets are dropped
 	out = append(out, entry(admissionTable, prioritySpecial,
 		matchDst(some4).With(openflow.IPProto(openflow.IPProtoICMPv4)).With(openflow.ICMPv4Type(echoRequest4)), toController()))
 	if !n.v6 {
@@ -43,9 +43,9 @@ func (n *node) groupFrame() (out []*openflow.FlowMod) {
 	return append(out, entry(admissionTable, prioritySpecial, m, toController()))
 }
 
-// answerOnLink answers what only a neighbour can ask: a ping to a group, or between link-local
-// addresses, and a router solicitation. No route leads back: the answer goes to the MAC that the
-// packet came from, by the interface that it came by. The result is false for anything else.
+// answerOnLink answers what only a neighbour can ask: a ping to a group or between link-local
+// addresses, and a router solicitation. No route leads back, so the answer goes to the MAC and
+// interface from which the packet came. It returns false for anything else.
 func (n *node) answerOnLink(f *Interface, from openflow.MAC, p ipPacket) bool {
 	if from[0]&1 == 1 {
 		return false
@@ -73,12 +73,12 @@ func (n *node) answerOnLink(f *Interface, from openflow.MAC, p ipPacket) bool {
 	return true
 }
 
-// isFragment says whether a packet is a part of one.
+// isFragment reports whether a packet is a fragment.
 func (p ipPacket) isFragment() bool {
 	return p.v4 && (header.IPv4(p.data).More() || header.IPv4(p.data).FragmentOffset() != 0)
 }
 
-// destinationPort is that of a packet of UDP or TCP that has one; fragments have none.
+// destinationPort returns the destination port of a UDP or TCP packet; fragments have none.
 func (p ipPacket) destinationPort() (port uint16, is bool) {
 	at := 40
 	if p.v4 {
@@ -90,7 +90,7 @@ func (p ipPacket) destinationPort() (port uint16, is bool) {
 	return binary.BigEndian.Uint16(p.data[at+2:]), true
 }
 
-// echo answers a ping, by an address of the interface that it came by.
+// echo answers a ping from an address of the interface on which it arrived.
 func (n *node) echo(f *Interface, from openflow.MAC, p ipPacket, message []byte) {
 	src := f.address(p.v4)
 	if p.src.IsLinkLocalUnicast() && !p.v4 {
@@ -112,9 +112,9 @@ func (n *node) echo(f *Interface, from openflow.MAC, p ipPacket, message []byte)
 	n.output(f.Port, frame(from, f.MAC, openflow.EthTypeIPv4, ip4(src, p.src, openflow.IPProtoICMPv4, 64, reply)))
 }
 
-// Of router advertisements (RFC 4861, section 6.2.1). They are sent in answer to solicitations
-// only, so that what they say must hold for long: the lifetime of a default router is the longest
-// that there is (RFC 8319).
+// Router advertisements (RFC 4861, section 6.2.1) are sent only in answer to solicitations, so
+// their content must stay valid for long: the lifetime of a default router is the maximum (RFC
+// 8319).
 const (
 	routerLifetime    = 65535   // s
 	prefixLifetime    = 2592000 // s
@@ -122,11 +122,11 @@ const (
 	advertiseInterval = 3 * time.Second
 )
 
-// advertise answers a router solicitation (RFC 4861, section 6.2.6), to the one who asks or, where
-// that one has no address yet, to all. The interface's prefixes are said to be on the link; no host
-// makes itself an address by them, as a lab's addresses are those of its topology.
+// advertise answers a router solicitation (RFC 4861, section 6.2.6), to its sender or, if that has
+// no address yet, to all nodes. Prefixes are advertised as on-link only: hosts must not
+// autoconfigure addresses, because the topology assigns them.
 func (n *node) advertise(f *Interface, from openflow.MAC, p ipPacket, message []byte) {
-	named := false // the MAC of who asks
+	named := false // the solicitation has its sender's MAC
 	for options := message[8:]; len(options) > 0; {
 		if len(options) < 8 || options[1] == 0 || 8*int(options[1]) > len(options) {
 			return
@@ -151,7 +151,7 @@ func (n *node) advertise(f *Interface, from openflow.MAC, p ipPacket, message []
 		b = append(b, prefix.Masked().Addr().AsSlice()...)
 	}
 	to, mac := p.src, from
-	if p.src.IsUnspecified() { // not more often than section 6.2.6 allows
+	if p.src.IsUnspecified() { // limited as section 6.2.6 requires
 		now := time.Now()
 		if now.Sub(n.advertised[f.Port]) < advertiseInterval {
 			return

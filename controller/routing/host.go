@@ -21,22 +21,21 @@ import (
 )
 
 // host is the TCP/IP stack of a router, for packets to its own addresses and for sockets. It is
-// made when the first comes and dropped when none has come for a while and no socket is open, so
-// that ten thousand routers cost nothing.
+// made on the first packet or socket, and dropped when it has been idle for a while and has no
+// sockets, so that ten thousand routers cost nothing.
 //
-// It has one interface, without a link layer, with all addresses but link-local ones: where its
-// answers go, the router's routes say. A port has an interface of its own, for its link-local
-// address, as soon as that is spoken to or has a socket: what leaves by it goes to a neighbour
-// there.
+// It has one interface, without a link layer, with all addresses except link-local ones; what it
+// sends follows the router's routes. A port gets an interface of its own, for its link-local
+// address, when that is first used: what leaves by it goes to a neighbour there.
 type host struct {
 	stack *stack.Stack
 	ctx   context.Context
 	end   context.CancelFunc
-	node  atomic.Pointer[node] // the router, as the app keeps it now
-	held  atomic.Int32         // by sockets
+	node  atomic.Pointer[node] // the router's current state
+	held  atomic.Int32         // number of sockets that hold it
 	idle  *time.Timer
 
-	// The node's mu must be held for these.
+	// Guarded by the node's mu.
 	link  *channel.Endpoint
 	has   map[netip.Addr]bool
 	ports map[uint32]*hostPort
@@ -45,7 +44,7 @@ type host struct {
 // hostPort is the stack's interface for a port's link-local address.
 type hostPort struct {
 	link *channel.Endpoint
-	mac  openflow.MAC // from which the address follows
+	mac  openflow.MAC // from which the address is derived
 	name string
 }
 
@@ -58,7 +57,7 @@ const (
 // nicOf is the stack's interface for a port.
 func nicOf(port uint32) tcpip.NICID { return hostNIC + tcpip.NICID(port) }
 
-// toHost gives a packet that has come by an interface to the router's stack. mu must be held.
+// toHost passes a packet that has arrived on an interface to the router's stack. mu must be held.
 func (n *node) toHost(f *Interface, p ipPacket) {
 	if n.gone {
 		return
@@ -75,7 +74,8 @@ func (n *node) toHost(f *Interface, p ipPacket) {
 	if isLinkLocal(p.dst) {
 		link = n.host.port(n, f).link
 	}
-	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(append([]byte(nil), p.data...))})
+	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(append([]byte(nil),
+		p.data...))})
 	n.mu.Unlock() // the answer may come before this returns
 	link.InjectInbound(kind, pkt)
 	pkt.DecRef()
@@ -84,19 +84,22 @@ func (n *node) toHost(f *Interface, p ipPacket) {
 
 func (n *node) newHost() *host {
 	h := &host{has: map[netip.Addr]bool{}, ports: map[uint32]*hostPort{}, stack: stack.New(stack.Options{
-		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
-		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
+		NetworkProtocols: []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4,
+			icmp.NewProtocol6},
 	})}
 	h.ctx, h.end = context.WithCancel(context.Background())
 	h.node.Store(n)
 	h.link = h.newLink(hostNIC, uint32(n.mtus[0]), func(now *node, packet []byte) { now.originate(packet) })
 	h.serve(n)
-	h.stack.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: hostNIC}, {Destination: header.IPv6EmptySubnet, NIC: hostNIC}})
+	h.stack.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: hostNIC},
+		{Destination: header.IPv6EmptySubnet, NIC: hostNIC}})
 	h.idle = time.AfterFunc(hostIdle, h.drop)
 	return h
 }
 
-// newLink gives the stack an interface; what leaves by it goes to send, with the node's mu held.
+// newLink adds an interface to the stack; send is called with what leaves by it, with the node's mu
+// held.
 func (h *host) newLink(id tcpip.NICID, mtu uint32, send func(n *node, packet []byte)) *channel.Endpoint {
 	link := channel.New(hostQueue, mtu, "")
 	h.stack.CreateNIC(id, link)
@@ -114,26 +117,26 @@ func (h *host) port(n *node, f *Interface) *hostPort {
 	p.link = h.newLink(nicOf(number), uint32(f.MTU), func(n *node, packet []byte) {
 		if at := n.itf[number]; at != nil {
 			to, _ := netip.AddrFromSlice(packet[24:40])
-			if _, own := n.local[to]; !own && (isLinkLocal(to) || to.IsMulticast() || at.reaches(to)) { // no further than the link
+			if _, own := n.local[to]; !own && (isLinkLocal(to) || to.IsMulticast() || at.reaches(to)) { // it stays on the link
 				n.sendOnLink(at, packet)
 			}
 		}
 	})
 	h.add(nicOf(number), linkLocal(f.MAC))
-	// Those who speak to it by another address get their answer, too: a host does whose own
-	// link-local address is so new that it is tentative (RFC 4862, section 5.4).
+	// Neighbours that use another address get an answer, too: a host does so while its own
+	// link-local address is tentative (RFC 4862, section 5.4).
 	h.stack.AddRoute(tcpip.Route{Destination: header.IPv6EmptySubnet, NIC: nicOf(number)})
 	h.ports[number] = p
 	return p
 }
 
-// drop drops a stack that nobody uses.
+// drop drops a stack that is not in use.
 func (h *host) drop() {
 	n := h.node.Load()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case h.node.Load() != n: // it has gone over to another just now
+	case h.node.Load() != n: // another node has just taken it over
 		h.idle.Reset(hostIdle)
 	case n.host != h:
 	case h.held.Load() > 0:
@@ -144,7 +147,7 @@ func (h *host) drop() {
 	}
 }
 
-// lock returns the router's node with its mu held: not one that is just followed by another.
+// lock returns the router's current node, with its mu held.
 func (h *host) lock() *node {
 	for {
 		n := h.node.Load()
@@ -156,8 +159,8 @@ func (h *host) lock() *node {
 	}
 }
 
-// serve makes the stack that of a router, whose addresses it has from now on. What sockets do goes
-// on as long as their addresses are among them. The node's mu must be held.
+// serve attaches the stack to a router, whose addresses it has from now on. Sockets continue as
+// long as their addresses remain. The node's mu must be held.
 func (h *host) serve(n *node) {
 	h.node.Store(n)
 	h.link.SetMTU(uint32(n.mtus[0]))
@@ -185,7 +188,8 @@ func (h *host) serve(n *node) {
 }
 
 func (h *host) add(id tcpip.NICID, a netip.Addr) {
-	protocol := tcpip.ProtocolAddress{Protocol: header.IPv6ProtocolNumber, AddressWithPrefix: netAddress(a).WithPrefix()}
+	protocol := tcpip.ProtocolAddress{Protocol: header.IPv6ProtocolNumber,
+		AddressWithPrefix: netAddress(a).WithPrefix()}
 	if a.Is4() {
 		protocol.Protocol = header.IPv4ProtocolNumber
 	}
@@ -199,7 +203,7 @@ func netAddress(a netip.Addr) tcpip.Address {
 	return tcpip.AddrFrom16(a.As16())
 }
 
-// speak sends what the stack has to say by an interface.
+// speak sends the packets that the stack emits on an interface.
 func (h *host) speak(link *channel.Endpoint, send func(n *node, packet []byte)) {
 	for {
 		pkt := link.ReadContext(h.ctx)

@@ -10,12 +10,12 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// icmpError is an error that a router sends back: type and code in IPv4 (RFC 792) and IPv6 (RFC
-// 4443).
+// icmpError is an error that a router returns to the sender: type and code in IPv4 (RFC 792) and
+// IPv6 (RFC 4443).
 type icmpError struct {
 	type4, code4, type6, code6 uint8
 
-	mtu uint32 // of a packet that is too large: what may come (RFC 1191, section 4; RFC 4443, section 3.2)
+	mtu uint32 // for packets that are too large: the MTU (RFC 1191, section 4; RFC 4443, section 3.2)
 }
 
 var (
@@ -24,13 +24,13 @@ var (
 	hostUnreachable    = icmpError{3, 1, 1, 3, 0}
 )
 
-// Errors are limited for each router (RFC 1812, section 4.3.2.8): so many a second, and so many at
-// once.
+// Limits on errors per router (RFC 1812, section 4.3.2.8): a rate per second and a burst.
 const errorRate, errorBurst = 1000, 200
 
 // sendError answers a packet that came in by an interface with an error. mu must be held.
 func (n *node) sendError(f *Interface, p ipPacket, e icmpError) {
-	if p.isError() || p.src.IsMulticast() || p.src.IsUnspecified() || p.dst.IsMulticast() || !n.errors.allow(errorRate, errorBurst) {
+	if p.isError() || p.src.IsMulticast() || p.src.IsUnspecified() || p.dst.IsMulticast() || !n.errors.allow(errorRate,
+		errorBurst) {
 		return
 	}
 	src := n.sourceOf(f, p.v4)
@@ -42,7 +42,7 @@ func (n *node) sendError(f *Interface, p ipPacket, e icmpError) {
 	}
 }
 
-// sourceOf is the address by which a router speaks on an interface.
+// sourceOf returns the source address that a router uses on an interface.
 func (n *node) sourceOf(f *Interface, v4 bool) netip.Addr {
 	if f != nil {
 		if a := f.address(v4); a.IsValid() {
@@ -62,8 +62,8 @@ func (n *node) sourceOf(f *Interface, v4 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// errorPacket makes the packet; it holds as much of the one at fault as it may (RFC 1812, section
-// 4.3.2.3: 576 bytes in all; RFC 4443, section 2.4: 1280) and as there is room for on its way.
+// errorPacket makes an error packet, with as much of the offending one as is allowed (RFC 1812,
+// section 4.3.2.3: 576 bytes in all; RFC 4443, section 2.4: 1280) and fits its route.
 func errorPacket(src netip.Addr, p ipPacket, e icmpError, room int) []byte {
 	if p.v4 {
 		b := append(e.header(e.type4, e.code4), p.data[:min(len(p.data), min(576, room)-28)]...)

@@ -11,15 +11,15 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Bounds of what hosts can make a router keep.
+// Limits on the state that hosts can make a router keep.
 const (
-	maxNeighbors = 20_000 // of a router
-	maxAsking    = 512    // of them, those that have not answered
-	maxQueue     = 256    // packets that wait for one of them
+	maxNeighbors = 20_000 // per router
+	maxAsking    = 512    // of these, unresolved
+	maxQueue     = 256    // packets waiting for one of them
 	askTries     = 4
-	askTime      = 150 * time.Millisecond // doubled with each try
+	askTime      = 150 * time.Millisecond // doubled with each attempt
 
-	// A neighbour's MAC may change so often in that time; then it is pinned for as long.
+	// If a neighbour's MAC changes more often than this in that time, it is pinned for as long.
 	maxMoves = 5
 	moveTime = 10 * time.Second
 )
@@ -28,21 +28,21 @@ const (
 type neighbor struct {
 	address   netip.Addr
 	itf       *Interface
-	mac       openflow.MAC // zero: has not answered
+	mac       openflow.MAC // zero: unresolved
 	installed bool
 	queue     []waiting
 	tries     int
-	timer     *time.Timer // asks again
+	timer     *time.Timer // for the next request
 	quiet     settle
 	moves     int
 	moved     time.Time
 }
 
-// waiting is a packet that waits for a MAC, TTL already decremented.
+// waiting is a packet that waits for a MAC, with its TTL already decremented.
 type waiting struct {
 	packet  []byte
-	fault   ipPacket   // what to say is unreachable; no data: the router's own packet
-	arrived *Interface // by which it came
+	fault   ipPacket   // the packet to report as unreachable; no data: the router's own
+	arrived *Interface // on which it arrived
 }
 
 func (nb *neighbor) stop() {
@@ -52,8 +52,8 @@ func (nb *neighbor) stop() {
 	nb.quiet.stop()
 }
 
-// deliver sends a packet to an address in a connected subnet, and asks for its MAC before if need
-// be. mu must be held.
+// deliver sends a packet to an address in a connected subnet, resolving its MAC first if necessary.
+// mu must be held.
 func (n *node) deliver(f *Interface, to netip.Addr, w waiting) {
 	to = f.at(to)
 	nb := n.neighbors[to]
@@ -78,7 +78,7 @@ func (n *node) deliver(f *Interface, to netip.Addr, w waiting) {
 	}
 }
 
-// isBroadcast says whether an address is a subnet's broadcast address, or the subnet's own.
+// isBroadcast reports whether an address is a subnet's broadcast address or its network address.
 func isBroadcast(f *Interface, a netip.Addr) bool {
 	for _, p := range f.Prefixes {
 		if !a.Is4() || !p.Contains(a) || p.Bits() >= 31 {
@@ -97,7 +97,7 @@ func isBroadcast(f *Interface, a netip.Addr) bool {
 	return false
 }
 
-// ask sends the question, and sends it again until there is an answer or none can be expected.
+// ask sends a request, and repeats it until there is an answer or none can be expected.
 func (n *node) ask(nb *neighbor) {
 	nb.tries++
 	n.sendQuestion(nb.itf, nb.address)
@@ -121,7 +121,7 @@ func (n *node) ask(nb *neighbor) {
 	})
 }
 
-// sendQuestion asks who has an address: by ARP (RFC 826) or a neighbour solicitation (RFC 4861,
+// sendQuestion requests an address's MAC: by ARP (RFC 826) or a neighbour solicitation (RFC 4861,
 // section 7.2.2).
 func (n *node) sendQuestion(f *Interface, who netip.Addr) {
 	if who.Is4() {
@@ -146,7 +146,7 @@ func (n *node) sendQuestion(f *Interface, who netip.Addr) {
 	n.output(f.Port, frame(mac, f.MAC, openflow.EthTypeIPv6, m.bytes()))
 }
 
-// answerARP answers for the interface's addresses and learns who asks.
+// answerARP answers requests for the interface's addresses, and learns the sender's.
 func (n *node) answerARP(f *Interface, b []byte) {
 	m, ok := parseARP(b)
 	if !ok || m.sha[0]&1 == 1 || m.sha == f.MAC {
@@ -155,7 +155,8 @@ func (n *node) answerARP(f *Interface, b []byte) {
 	own := n.local[m.tpa]
 	_, forUs := n.local[m.tpa]
 	if m.spa.IsValid() && !m.spa.IsUnspecified() && f.reaches(m.spa) {
-		// Of others' questions only those count whose address is known already (RFC 826, "merge").
+		// Requests for other addresses only update senders that are known already (RFC 826,
+		// "merge").
 		n.learn(f, m.spa, m.sha, forUs)
 	}
 	if m.op == header.ARPRequest && forUs && (own == f || own == nil) {
@@ -184,13 +185,13 @@ func (n *node) answerNDP(f *Interface, packet []byte) {
 	switch {
 	case !hasMAC:
 	case isLinkLocal(m.src):
-		n.learn(f, f.at(m.src), m.mac, false) // every host asks by such an address, and few are spoken to
+		n.learn(f, f.at(m.src), m.mac, false) // every host uses such an address, but packets rarely go to one
 	case !m.src.IsUnspecified() && f.reaches(m.src):
 		n.learn(f, m.src, m.mac, true)
 	}
 	reply := ndp{kind: neighborAdvertisement, target: m.target, mac: f.MAC, src: m.target, dst: m.src, solicited: true}
 	to := m.mac
-	if m.src.IsUnspecified() { // somebody wants our address: it is taken
+	if m.src.IsUnspecified() { // duplicate address detection for the router's own address
 		reply.dst, reply.solicited, to = allNodes, false, openflow.MAC{0x33, 0x33, 0, 0, 0, 1}
 	} else if !hasMAC {
 		return
@@ -198,7 +199,7 @@ func (n *node) answerNDP(f *Interface, packet []byte) {
 	n.output(f.Port, frame(to, f.MAC, openflow.EthTypeIPv6, reply.bytes()))
 }
 
-// learn takes note of a neighbour's MAC; one that is not known yet only where create is true.
+// learn records a neighbour's MAC; an unknown neighbour is added only if create is true.
 func (n *node) learn(f *Interface, a netip.Addr, mac openflow.MAC, create bool) {
 	if _, own := n.local[a.WithZone("")]; own || isBroadcast(f, a) {
 		return
@@ -237,7 +238,7 @@ func (n *node) learn(f *Interface, a netip.Addr, mac openflow.MAC, create bool) 
 	n.neighborsChanged()
 }
 
-// mayMove contains a neighbour whose MAC keeps changing: two hosts with one address, or a liar.
+// mayMove limits how often a neighbour's MAC changes: two hosts have one address, or one is lying.
 func (n *node) mayMove(nb *neighbor, to openflow.MAC) bool {
 	if time.Since(nb.moved) > moveTime {
 		nb.moves = 0
@@ -247,19 +248,20 @@ func (n *node) mayMove(nb *neighbor, to openflow.MAC) bool {
 	}
 	nb.moved = time.Now()
 	if nb.moves++; nb.moves == maxMoves {
-		n.app.c.Log().Warn("an address has several MACs; it keeps this one for a while", "router", n.Name, "interface", nb.itf.Name,
+		n.app.c.Log().Warn("an address has several MACs; it keeps this one for a while", "router", n.Name, "interface",
+			nb.itf.Name,
 			"address", nb.address, "kept", nb.mac, "refused", to)
 		return false
 	}
 	return true
 }
 
-// install sets the entry for a neighbour, unless a route to this very address is in its place: as
-// the longer prefix that one goes before the subnet.
+// install installs the entry for a neighbour, unless a route to this very address takes its place:
+// its prefix is longer than the subnet's.
 func (n *node) install(nb *neighbor) {
 	nb.quiet.stop()
 	switch {
-	case n.rules == nil, isLinkLocal(nb.address): // packets to these are not forwarded
+	case n.rules == nil, isLinkLocal(nb.address): // packets to link-local addresses are not forwarded
 	case n.net != nil && n.net.route(n.index, nb.prefix()) != nil:
 		nb.installed = true
 	default:
@@ -273,7 +275,7 @@ func (n *node) neighborWay(nb *neighbor) way {
 	return n.wayTo(nb.prefix(), []Hop{{Port: nb.itf.Port, src: nb.itf.MAC, dst: nb.mac}})
 }
 
-// installWhenQuiet sets it when no packet for it is on its way through the controller.
+// installWhenQuiet does so when no packet for the neighbour is passing through the controller.
 func (n *node) installWhenQuiet(nb *neighbor) {
 	n.passed(&nb.quiet, func() {
 		if n.neighbors[nb.address] == nb && !nb.installed {
@@ -282,7 +284,7 @@ func (n *node) installWhenQuiet(nb *neighbor) {
 	})
 }
 
-// neighborsChanged installs routes that waited for a neighbour's MAC.
+// neighborsChanged installs routes that were waiting for a neighbour's MAC.
 func (n *node) neighborsChanged() {
 	if n.net == nil || n.rules == nil || len(n.net.routers[n.index].Static)+len(n.net.protocols[n.index]) == 0 {
 		return
@@ -295,12 +297,12 @@ func (n *node) neighborsChanged() {
 	}
 }
 
-// asked says whether a next hop is found by its address.
+// asked reports whether some next hop must be resolved.
 func (r *Route) asked() bool {
 	return slices.ContainsFunc(r.Hops, func(h Hop) bool { return h.dst == openflow.MAC{} })
 }
 
-// forgetNeighbors forgets those behind a port that has gone down.
+// forgetNeighbors forgets the neighbours behind a port that has gone down.
 func (n *node) forgetNeighbors(port uint32) {
 	for a, nb := range n.neighbors {
 		if nb.itf.Port != port {
@@ -314,7 +316,7 @@ func (n *node) forgetNeighbors(port uint32) {
 		if n.rules == nil || !nb.installed {
 			continue
 		}
-		if w := n.neighborWay(nb); n.rules.Has(w.own()) { // and no route's
+		if w := n.neighborWay(nb); n.rules.Has(w.own()) { // and not a route's
 			for _, m := range w.flows {
 				_ = n.rules.Remove(controller.KeyOf(m))
 			}
@@ -322,9 +324,9 @@ func (n *node) forgetNeighbors(port uint32) {
 	}
 }
 
-// settle waits for a pause among the packets that go through the controller, so that none is
-// overtaken by those that the switch forwards by itself once the entry is there. Packets of a
-// stream without pauses of quietTime may be overtaken, once, after quietLimit.
+// settle waits for a pause among the packets that pass through the controller, so that the switch,
+// once it has the entry, does not forward later packets before earlier ones. A stream without
+// pauses of quietTime may be reordered once, after quietLimit.
 type settle struct {
 	timer   *time.Timer
 	since   time.Time
@@ -336,8 +338,8 @@ const (
 	quietLimit = 100 * time.Millisecond
 )
 
-// passed says that a packet has gone through the controller. done is called, with mu held, when it
-// was the last for a while.
+// passed records that a packet has passed through the controller. done is called, with mu held,
+// when none has for a while.
 func (n *node) passed(s *settle, done func()) {
 	s.packets++
 	now := time.Now()
@@ -350,8 +352,8 @@ func (n *node) passed(s *settle, done func()) {
 	}
 }
 
-// drain has packets that the switch has sent up come first: on a busy machine they may have been on
-// their way for longer than the pause.
+// drain first handles packets that the switch has already sent up: on a busy machine they may have
+// been in transit for longer than the pause.
 func (n *node) drain(s *settle, done func()) {
 	n.mu.Lock()
 	seen := s.packets
@@ -359,7 +361,7 @@ func (n *node) drain(s *settle, done func()) {
 	n.app.barrier([]*node{n})
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if s.packets == seen || time.Since(s.since) >= quietLimit { // else the timer runs again
+	if s.packets == seen || time.Since(s.since) >= quietLimit { // otherwise the timer runs again
 		done()
 	}
 }

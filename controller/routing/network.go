@@ -18,29 +18,30 @@ type Source uint8
 
 const (
 	Connected Source = iota // a subnet of an interface
-	Static                  // given by the configuration or a user
+	Static                  // from the configuration or a user
 	Balanced                // off busy links, see App.Steer
 	Spoken                  // found by a routing protocol, see App.Speak
 	Computed                // the shortest path over the discovered topology
-	Fallback                // given, for where there is no path
-	Program                 // given by a program of the user's, see App.SetProgram
+	Fallback                // given as fallback, where there is no path
+	Program                 // given by a user's program, see App.SetProgram
 )
 
 var sourceNames = [...]string{"connected", "static", "balanced", "protocol", "shortest path", "fallback", "program"}
 
 func (s Source) String() string { return sourceNames[s] }
 
-// Origin is where a route comes from, with the name of the program or protocol; without one it is
-// all of them.
+// Origin is a route's source, with the name of the program or protocol; without a name it means all
+// of them.
 type Origin struct {
 	Source
 	Name string
 }
 
-// distances are those of the sources where a router gives no others. A protocol has its own.
-var distances = [...]rib.Distance{rib.Connected, rib.Static, rib.Balanced, rib.OSPF, rib.ShortestPath, rib.Computed, rib.Program}
+// distances are the default distances of sources. A protocol has its own.
+var distances = [...]rib.Distance{rib.Connected, rib.Static, rib.Balanced, rib.OSPF, rib.ShortestPath, rib.Computed,
+	rib.Program}
 
-// given is the distance that a router gives to an origin, if it does.
+// given returns the distance that a router sets for an origin, if it does.
 func (r *Router) given(o Origin) (d rib.Distance, is bool) {
 	if d, is = r.Distances[o]; !is && o.Name != "" {
 		d, is = r.Distances[Origin{Source: o.Source}]
@@ -48,89 +49,89 @@ func (r *Router) given(o Origin) (d rib.Distance, is bool) {
 	return d, is
 }
 
-// distance is that of routes which a router has from a source.
+// distance returns a router's distance for routes of a source.
 func (r *Router) distance(s Source) rib.Distance {
-	if d, is := r.given(Origin{Source: s}); is {
+	if d, ok := r.given(Origin{Source: s}); ok {
 		return d
 	}
 	return distances[s]
 }
 
-// rank gives a route the distance that it has at a router: what the router says of its origin, but
-// that a static route which has its own keeps it; else what its origin says.
+// rank sets a route's distance at a router: the router's for its origin, unless the route is static
+// with its own; otherwise the origin's default.
 func (r *Router) rank(x *Route) {
-	switch d, is := r.given(Origin{x.Source, x.Name}); {
-	case is && (x.Distance == 0 || x.Source == Program):
+	switch d, ok := r.given(Origin{x.Source, x.Name}); {
+	case ok && (x.Distance == 0 || x.Source == Program):
 		x.Distance = d
 	case x.Distance == 0:
 		x.Distance = cmp.Or(x.usual, distances[x.Source])
 	}
 }
 
-// Route is a router's way to a prefix.
+// Route is a router's route to a prefix.
 type Route struct {
 	Prefix   netip.Prefix
 	Source   Source
-	Name     string // of the program that has given it, or of the protocol that has found it
+	Name     string // of the program or protocol that it is from
 	Distance rib.Distance
-	Drop     bool   // what follows it is dropped; it has no hops
-	Metric   uint32 // the costs of the interfaces on the way, the last one's included
+	Drop     bool   // matching packets are dropped; it has no hops
+	Metric   uint32 // sum of interface costs on the path, including the last one's
 	Tag      uint32
 	Hops     []Hop // of equal cost; of a connected subnet: the interface
 
-	usual rib.Distance // of its protocol
+	usual rib.Distance // default of its protocol
 }
 
-// Rank is what the route is chosen by.
+// Rank is the route's preference.
 func (r *Route) Rank() rib.Rank { return rib.Rank{Distance: r.Distance, Metric: r.Metric} }
 
 // Hop is a next hop.
 type Hop struct {
 	Port      uint32
 	Interface string
-	Via       netip.Addr // the neighbour; of a connected subnet: none
-	For       netip.Addr // the address that this is the way to, of a static route whose next hop is no neighbour
+	Via       netip.Addr // the neighbour; for a connected subnet: none
+	For       netip.Addr // the configured next hop that this leads to, if that is no neighbour
 	Router    string     // the neighbour's name, if it is a routing node
 
-	src, dst openflow.MAC // dst is zero where it has to be asked for
+	src, dst openflow.MAC // dst is zero if it must be resolved
 	router   int          // index, or -1
 }
 
-// network is a picture of the routers and what joins them, from which routes follow. It does
-// not change; its tables are made when somebody asks for them.
+// network is a snapshot of the routers and what joins them, from which routes follow. It is
+// immutable; its tables are computed on first use.
 type network struct {
 	*addresses
 	routers []*Router
-	up      []map[uint32]bool // of each router: interfaces that can send; not changed
+	up      []map[uint32]bool // of each router: interfaces that are up; not changed
 	links   []discovery.Link
-	graph   *spf.Graph // where it is of use, see addresses
-	hops    []hop      // of each edge of the graph
+	graph   *spf.Graph // nil if it is not needed, see addresses
+	hops    []hop      // by edge of the graph
 	inner   []map[int32]*Interface
 
-	protocols  [][]*protocol              // that each router speaks
+	protocols  [][]*protocol              // by router
 	balanced   map[Traffic]map[int]Hop    // steered ways, by router
-	divided    map[netip.Prefix][]Traffic // prefixes to which packets are led in parts
-	leadsParts map[int]bool               // routers by which parts are steered
+	divided    map[netip.Prefix][]Traffic // prefixes whose traffic is divided
+	leadsParts map[int]bool               // routers at which parts are steered
 
-	balance topology.BalanceBy // what packets are spread by
+	balance topology.BalanceBy // how packets are spread over equal paths
 
-	onDemand bool       // routes are computed one by one, see demand.go
-	back     *spf.Graph // the graph with its edges turned round
+	onDemand bool       // routes are computed one at a time, see demand.go
+	back     *spf.Graph // the graph with reversed edges
 	members  [][]owner  // of each segment
-	lengths  [2]lengths // of all prefixes but those that protocols know
+	lengths  [2]lengths // of all prefixes except those of protocols
 
 	directing sync.Once
-	direct    map[place]bool // ports that lead to another router's, and to nothing else
+	direct    map[place]bool // ports that lead to one other router's port only
 
-	paths   bool      // it was joined from the beginning, as routes need that
-	joining sync.Once // else when somebody asks what joins routers
+	paths   bool      // joined at creation, because routes need it
+	joining sync.Once // otherwise joined on first use
 
 	mu     sync.Mutex
 	tables []*table
 	tree   spf.Tree
-	far    map[netip.Prefix][]uint32 // how far each router is from a prefix
+	far    map[netip.Prefix][]uint32 // each router's distance to a prefix
 
-	indirect map[int]map[netip.Prefix][]*indirect // by router: see recursive; where routes are computed one by one
+	indirect map[int]map[netip.Prefix][]*indirect // by router, see recursion; only where routes are computed one at a time
 }
 
 // owner is a router that has an interface in a subnet.
@@ -139,7 +140,7 @@ type owner struct {
 	itf    *Interface // nil: a loopback
 }
 
-// hop is what an edge from a segment leads to.
+// hop is what an edge out of a segment leads to.
 type hop struct {
 	segment int32
 	owner
@@ -149,10 +150,10 @@ type hop struct {
 type table struct {
 	*Router
 	routes  map[netip.Prefix]*Route
-	home    map[netip.Prefix]*Route // of what is balanced: the route without that
-	lengths [2][]int                // that routes have, descending: IPv4, IPv6
+	home    map[netip.Prefix]*Route // of balanced prefixes: the route without balancing
+	lengths [2][]int                // prefix lengths that occur, descending: IPv4, IPv6
 
-	all *[]Candidate // where every route goes that is offered; nil: only the chosen ones are of interest
+	all *[]Candidate // collects every route offered; nil: only the best are needed
 }
 
 func (n *network) newTable(router int) *table {
@@ -166,7 +167,7 @@ func family(a netip.Addr) int {
 	return 1
 }
 
-// lookup returns the route with the longest prefix that contains an address, or nil.
+// lookup returns the longest-prefix match for an address, or nil.
 func (t *table) lookup(a netip.Addr) *Route {
 	for _, bits := range t.lengths[family(a)] {
 		p, _ := a.Prefix(bits)
@@ -177,14 +178,16 @@ func (t *table) lookup(a netip.Addr) *Route {
 	return nil
 }
 
-// newNetwork makes the picture. up has the ports that can send, links is what discovery knows.
+// newNetwork makes the snapshot. up holds the ports that are up, links is what discovery knows.
 func newNetwork(c *Config, up []map[uint32]bool, links []discovery.Link, protocols []*protocol) (*network, error) {
 	return newAddresses(c).network(c, up, links, protocols)
 }
 
-// network makes the picture of routers that have these addresses.
-func (a *addresses) network(c *Config, up []map[uint32]bool, links []discovery.Link, protocols []*protocol) (*network, error) {
-	n := &network{addresses: a, balance: c.Balance, up: up, links: links, tables: make([]*table, len(c.Routers)), far: map[netip.Prefix][]uint32{},
+// network makes the snapshot of routers that have these addresses.
+func (a *addresses) network(c *Config, up []map[uint32]bool, links []discovery.Link, protocols []*protocol) (*network,
+	error) {
+	n := &network{addresses: a, balance: c.Balance, up: up, links: links, tables: make([]*table, len(c.Routers)),
+		far:      map[netip.Prefix][]uint32{},
 		indirect: map[int]map[netip.Prefix][]*indirect{}}
 	for i := range c.Routers {
 		n.routers = append(n.routers, &c.Routers[i])
@@ -200,7 +203,7 @@ func (a *addresses) network(c *Config, up []map[uint32]bool, links []discovery.L
 	return n, n.join(links)
 }
 
-// isJoined makes the graph where routes do without it, and says whether there is one.
+// isJoined makes the graph if it does not exist yet, and reports whether there is one.
 func (n *network) isJoined() bool {
 	if !n.paths {
 		n.joining.Do(func() {
@@ -212,7 +215,8 @@ func (n *network) isJoined() bool {
 	return n.inner != nil
 }
 
-// needsPaths says whether some routes are shortest paths, or are balanced: these need a graph.
+// needsPaths reports whether some routes are shortest paths or balanced, for which a graph is
+// needed.
 func (n *network) needsPaths() bool {
 	if n.balance == topology.BalanceLoad {
 		return true
@@ -225,7 +229,7 @@ func (n *network) needsPaths() bool {
 	return false
 }
 
-// isDirect says whether a port leads to another router's, and to nothing else.
+// isDirect reports whether a port leads to exactly one other port, of a router.
 func (n *network) isDirect(p place) bool {
 	n.directing.Do(func() {
 		n.direct = make(map[place]bool, len(n.links))
@@ -239,18 +243,18 @@ func (n *network) isDirect(p place) bool {
 	return n.direct[p]
 }
 
-// isUp says whether an owner has its subnet now.
+// isUp reports whether an owner's interface is up.
 func (n *network) isUp(o owner) bool { return o.itf == nil || n.up[o.router][o.itf.Port] }
 
-// has says whether a router has a subnet now.
+// has reports whether a router currently has a subnet.
 func (n *network) has(router int, p netip.Prefix) bool {
 	return slices.ContainsFunc(n.owners[p], func(o owner) bool { return o.router == router && n.isUp(o) })
 }
 
-// join makes the graph: routers, and between them segments, which are the ports of routers that
-// links and layer-2 switches join.
+// join makes the graph of routers and segments. A segment is the set of router ports joined by
+// links and layer-2 switches.
 func (n *network) join(links []discovery.Link) error {
-	isRouter := func(dpid uint64) bool { _, is := n.index[dpid]; return is }
+	isRouter := func(dpid uint64) bool { _, ok := n.index[dpid]; return ok }
 	joined := NewSegments(links, isRouter)
 	segments := map[Segment]int32{}
 	n.inner = make([]map[int32]*Interface, len(n.routers))
@@ -263,8 +267,8 @@ func (n *network) join(links []discovery.Link) error {
 				continue
 			}
 			root := joined.Of(r.DPID, f.Port)
-			s, is := segments[root]
-			if !is {
+			s, ok := segments[root]
+			if !ok {
 				s = int32(len(n.routers) + len(segments))
 				segments[root] = s
 			}
@@ -273,7 +277,7 @@ func (n *network) join(links []discovery.Link) error {
 			}
 			edges = append(edges, spf.Edge{From: int32(i), To: s, Cost: f.Cost}, spf.Edge{From: s, To: int32(i)})
 			n.hops = append(n.hops, hop{}, hop{s, owner{i, f}})
-			if !is {
+			if !ok {
 				n.members = append(n.members, nil)
 			}
 			at := int(s) - len(n.routers)
@@ -291,7 +295,7 @@ func (n *network) join(links []discovery.Link) error {
 	return err
 }
 
-// size is the number of routes that all routers have together, about.
+// size is the approximate number of routes of all routers together.
 func (n *network) size() int { return len(n.routers) * len(n.owners) }
 
 // table returns the routes of a router.
@@ -313,7 +317,7 @@ func (n *network) table(router int) *table {
 	return t
 }
 
-// findLengths finds which lengths routes have.
+// findLengths finds which prefix lengths occur.
 func (t *table) findLengths() {
 	for p := range t.routes {
 		f := family(p.Addr())
@@ -326,7 +330,7 @@ func (t *table) findLengths() {
 	}
 }
 
-// fill offers a table all routes of its router.
+// fill offers all routes of its router to a table.
 func (n *network) fill(t *table, router int) {
 	n.connected(t, router, netip.Prefix{})
 	n.learned(t, router, netip.Prefix{})
@@ -335,8 +339,8 @@ func (n *network) fill(t *table, router int) {
 	n.addBalanced(t, router)
 }
 
-// offer takes a route where there is no better one. Static routes that are as good as each other
-// are one, with several next hops; so are those of one program.
+// offer takes a route unless there is a better one. Static routes of equal rank are merged into one
+// with several next hops; so are those of one program.
 func (t *table) offer(r *Route) {
 	t.rank(r)
 	old := t.routes[r.Prefix]
@@ -352,7 +356,7 @@ func (t *table) offer(r *Route) {
 	}
 }
 
-// chosen says whether a prefix is the one that is wanted; of none all are.
+// chosen reports whether a prefix is the wanted one; if that is not valid, all are.
 func chosen(only, p netip.Prefix) bool { return !only.IsValid() || only == p }
 
 func (n *network) connected(t *table, router int, only netip.Prefix) {
@@ -361,13 +365,14 @@ func (n *network) connected(t *table, router int, only netip.Prefix) {
 		f := &r.Interfaces[j]
 		for _, p := range f.Prefixes {
 			if n.up[router][f.Port] && chosen(only, p.Masked()) {
-				t.offer(&Route{Prefix: p.Masked(), Source: Connected, Hops: []Hop{{Port: f.Port, Interface: f.Name, src: f.MAC, router: -1}}})
+				t.offer(&Route{Prefix: p.Masked(), Source: Connected,
+					Hops: []Hop{{Port: f.Port, Interface: f.Name, src: f.MAC, router: -1}}})
 			}
 		}
 	}
 }
 
-// computed adds the shortest paths where no protocol finds them.
+// computed adds the shortest paths, unless protocols find them.
 func (n *network) computed(t *table, router int) {
 	found := n.findsPaths(router)
 	if found[0] && (found[1] || !n.v6) {
@@ -417,14 +422,15 @@ func (n *network) addHops(hops []Hop, router int, edges []int32, p netip.Prefix)
 		if to.itf == nil || out == nil || slices.ContainsFunc(hops, func(h Hop) bool { return h.Port == out.Port && h.dst == to.itf.MAC }) {
 			continue
 		}
-		hops = append(hops, Hop{Port: out.Port, Interface: out.Name, Via: shared(out, to.itf, p.Addr().Is4()), Router: n.routers[to.router].Name,
-			src: out.MAC, dst: to.itf.MAC, router: to.router})
+		hops = append(hops, Hop{Port: out.Port, Interface: out.Name, Via: shared(out, to.itf, p.Addr().Is4()),
+			Router: n.routers[to.router].Name,
+			src:    out.MAC, dst: to.itf.MAC, router: to.router})
 	}
 	return hops
 }
 
-// shared returns the neighbour's address in a subnet that both interfaces have, or any of its
-// family.
+// shared returns the neighbour's address in a subnet common to both interfaces, or else any address
+// of that family.
 func shared(own, neighbour *Interface, v4 bool) (any netip.Addr) {
 	for _, p := range neighbour.Prefixes {
 		if p.Addr().Is4() != v4 {
@@ -438,7 +444,7 @@ func shared(own, neighbour *Interface, v4 bool) (any netip.Addr) {
 	return any
 }
 
-// portOf returns an interface that is up, or nil.
+// portOf returns an interface if it is up, or nil.
 func (n *network) portOf(router int, port uint32) *Interface {
 	r := n.routers[router]
 	for j := range r.Interfaces {
@@ -449,21 +455,22 @@ func (n *network) portOf(router int, port uint32) *Interface {
 	return nil
 }
 
-// hopVia is the way to a neighbour, with its MAC where it is a routing node.
+// hopVia returns the next hop to a neighbour, with its MAC if it is a routing node.
 func (n *network) hopVia(router int, out *Interface, via netip.Addr) Hop {
 	h := Hop{Port: out.Port, Interface: out.Name, Via: via, src: out.MAC, router: -1}
-	o, is := n.known[via]
+	o, ok := n.known[via]
 	if isLinkLocal(via) {
-		o, is = n.linkLocalAt(router, out, via)
+		o, ok = n.linkLocalAt(router, out, via)
 	}
-	if is && o.itf != nil && o.router != router {
+	if ok && o.itf != nil && o.router != router {
 		h.dst, h.router, h.Router = o.itf.MAC, o.router, n.routers[o.router].Name
 	}
 	return h
 }
 
-// linkLocalAt returns the router that has a link-local address where an interface leads to. Of two
-// interfaces of a router in one segment only one is looked at: the others ask.
+// linkLocalAt returns the router that owns a link-local address on an interface's segment. Of
+// several interfaces of a router in one segment only one is considered; the others resolve it by
+// asking.
 func (n *network) linkLocalAt(router int, out *Interface, via netip.Addr) (o owner, is bool) {
 	if !n.paths {
 		return o, false
@@ -480,7 +487,7 @@ func (n *network) linkLocalAt(router int, out *Interface, via netip.Addr) (o own
 	return o, false
 }
 
-// interfaceTo returns the interface in whose subnet an address is, or nil.
+// interfaceTo returns the interface whose subnet contains an address, or nil.
 func (n *network) interfaceTo(router int, a netip.Addr) *Interface {
 	r := n.routers[router]
 	for j := range r.Interfaces {

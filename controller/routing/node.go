@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// node is a router as the app keeps it.
+// node is the app's state of a router.
 type node struct {
 	*Router
 	app   *App
@@ -20,33 +20,34 @@ type node struct {
 	itf   map[uint32]*Interface // by port
 	local map[netip.Addr]*Interface
 	v6    bool   // see hasIPv6
-	mtus  [2]int // the least of its interfaces, and the greatest
+	mtus  [2]int // the smallest of its interfaces, and the largest
 
-	mu        sync.Mutex         // of what follows
+	mu        sync.Mutex         // guards what follows
 	sw        *controller.Switch // nil: not connected
 	rules     *controller.Rules
-	up        map[uint32]bool // ports that can send, also while it is not connected; replaced, not changed: networks have it
-	settled   bool            // its switch has what it needs as long as nothing of the router itself changes, see install
+	up        map[uint32]bool // ports that are up, also while disconnected; replaced, never changed: networks share it
+	settled   bool            // the switch needs no change unless something of the router itself changes, see isSettled
 	net       *network
 	reactive  bool
-	flows     map[Traffic]time.Time   // that have entries because they came by: since when
-	full      bool                    // it has entries for as many flows as it may
-	paused    bool                    // it does not listen for a while
-	vain      limiter                 // packets that were sent up for nothing
-	setups    map[netip.Prefix]*setup // of a reactive router: routes that are being installed
+	flows     map[Traffic]time.Time   // that have an entry because they have passed: since when
+	full      bool                    // no room for further flows
+	paused    bool                    // headers are not copied for a while
+	vain      limiter                 // packets copied for nothing
+	setups    map[netip.Prefix]*setup // reactive routes that are being installed
 	groups    map[string]uint32       // ids, by content
 	neighbors map[netip.Addr]*neighbor
-	asking    int // neighbours that have not answered
+	asking    int // neighbours being resolved
 	host      *host
-	gone      bool    // a later configuration has another node in its place or none, or the app has ended
+	gone      bool    // replaced by a later configuration, or the app has stopped
 	errors    limiter // ICMP errors
-	cuts      limiter // packets that are made fragments
+	cuts      limiter // packets fragmented
 
-	advertised map[uint32]time.Time // by port: when a router advertisement went to all
+	advertised map[uint32]time.Time // by port: time of the last router advertisement to all nodes
 }
 
 func newNode(a *App, index int, r *Router) *node {
-	n := &node{Router: r, app: a, index: index, itf: map[uint32]*Interface{}, local: map[netip.Addr]*Interface{}, v6: r.hasIPv6(), up: map[uint32]bool{},
+	n := &node{Router: r, app: a, index: index, itf: map[uint32]*Interface{}, local: map[netip.Addr]*Interface{},
+		v6: r.hasIPv6(), up: map[uint32]bool{},
 		setups: map[netip.Prefix]*setup{}, flows: map[Traffic]time.Time{}, groups: map[string]uint32{}, neighbors: map[netip.Addr]*neighbor{},
 		advertised: map[uint32]time.Time{}}
 	for i := range r.Interfaces {
@@ -70,8 +71,8 @@ func newNode(a *App, index int, r *Router) *node {
 	return n
 }
 
-// connect takes what the router has installed, adds its frame and notes its ports. Routes are left
-// as they are until the app knows the network. mu must be held.
+// connect reads the router's entries, adds its frame and records its ports. Routes are left as they
+// are until the app knows the network. mu must be held.
 func (n *node) connect(s *controller.Switch) {
 	n.sw = s
 	n.rules = s.Rules(Cookie, apps.CookieMask, func(id uint32) bool { return firstGroup <= id && id <= lastGroup })
@@ -84,7 +85,7 @@ func (n *node) connect(s *controller.Switch) {
 	n.see(s)
 }
 
-// see takes the states of the router's ports.
+// see records the state of the router's ports.
 func (n *node) see(s *controller.Switch) {
 	n.settled, n.up = false, make(map[uint32]bool, len(n.itf))
 	for _, p := range s.Ports() {
@@ -94,8 +95,8 @@ func (n *node) see(s *controller.Switch) {
 	}
 }
 
-// succeed takes over from the node of an earlier configuration: its switch, and of what is
-// installed all that is still right.
+// succeed takes over from the node of an earlier configuration: the switch, and all entries that
+// are still right.
 func (n *node) succeed(old *node) {
 	old.mu.Lock()
 	defer old.mu.Unlock()
@@ -122,13 +123,13 @@ func (n *node) succeed(old *node) {
 	}
 	old.gone = true
 	if n.host, old.host = old.host, nil; n.host != nil {
-		n.mu.Lock() // sockets find the node from now on
+		n.mu.Lock() // from now on sockets find this node
 		defer n.mu.Unlock()
 		n.host.serve(n)
 	}
 }
 
-// reframe makes the frame's entries those of this configuration.
+// reframe brings the frame's entries up to date with the configuration.
 func (n *node) reframe() {
 	keep := map[controller.RuleKey]bool{}
 	for _, m := range n.frame() {
@@ -153,15 +154,17 @@ func toController() openflow.Instruction {
 	return openflow.ApplyActions(openflow.OutputController(openflow.MaxLenNoBuffer))
 }
 
-// frame is the entries that do not depend on routes.
+// frame returns the entries that do not depend on routes.
 func (n *node) frame() (out []*openflow.FlowMod) {
-	out = append(out, entry(admissionTable, prioritySpecial, openflow.NewMatch(openflow.EthType(openflow.EthTypeARP)), toController()))
+	out = append(out, entry(admissionTable, prioritySpecial, openflow.NewMatch(openflow.EthType(openflow.EthTypeARP)),
+		toController()))
 	versions := []uint16{openflow.EthTypeIPv4}
 	if n.v6 {
 		versions = append(versions, openflow.EthTypeIPv6)
 		for _, kind := range []uint8{neighborSolicitation, neighborAdvertisement} {
-			out = append(out, entry(admissionTable, prioritySpecial, openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv6),
-				openflow.IPProto(openflow.IPProtoICMPv6), openflow.ICMPv6Type(kind)), toController()))
+			out = append(out, entry(admissionTable, prioritySpecial,
+				openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv6),
+					openflow.IPProto(openflow.IPProtoICMPv6), openflow.ICMPv6Type(kind)), toController()))
 		}
 	}
 	for _, f := range n.itf {
@@ -184,7 +187,8 @@ func matchDst(p netip.Prefix) openflow.Match {
 		if p.Bits() == 0 {
 			return openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv4))
 		}
-		return openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv4), openflow.IPv4Dst(p.Addr()).WithPrefix(p.Bits()))
+		return openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv4),
+			openflow.IPv4Dst(p.Addr()).WithPrefix(p.Bits()))
 	}
 	if p.Bits() == 0 {
 		return openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv6))
@@ -192,38 +196,40 @@ func matchDst(p netip.Prefix) openflow.Match {
 	return openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv6), openflow.IPv6Dst(p.Addr()).WithPrefix(p.Bits()))
 }
 
-// routeKey is where the entry of a prefix stands.
+// routeKey is the key of a prefix's entry.
 func routeKey(p netip.Prefix) controller.RuleKey {
-	return controller.RuleKey{Table: routeTable, Priority: priorityRoute + priorityStep*uint16(p.Bits()), Match: matchDst(p)}
+	return controller.RuleKey{Table: routeTable, Priority: priorityRoute + priorityStep*uint16(p.Bits()),
+		Match: matchDst(p)}
 }
 
 func hopActions(h Hop) []openflow.Action {
-	return []openflow.Action{openflow.SetField(openflow.EthSrc(h.src)), openflow.SetField(openflow.EthDst(h.dst)), openflow.Output(h.Port)}
+	return []openflow.Action{openflow.SetField(openflow.EthSrc(h.src)), openflow.SetField(openflow.EthDst(h.dst)),
+		openflow.Output(h.Port)}
 }
 
-// way is what makes a router forward to a prefix.
+// way is the group and entries by which a router forwards to a prefix.
 type way struct {
 	hops  []Hop
-	flows []*openflow.FlowMod // the prefix's own is the last
+	flows []*openflow.FlowMod // the prefix's own entry is the last
 }
 
 func (w way) own() *openflow.FlowMod { return w.flows[len(w.flows)-1] }
 
-// wayTo is the way to a prefix by these hops.
+// wayTo returns the way to a prefix by these hops.
 func (n *node) wayTo(p netip.Prefix, hops []Hop) way { return n.wayAt(routeKey(p), hops) }
 
-// wayAt is the way by these hops for what an entry with this key matches.
+// wayAt returns the way by these hops, for packets that match this key.
 func (n *node) wayAt(k controller.RuleKey, hops []Hop) way {
 	m := n.entryOf(k, hops)
 	return way{hops, append(n.hairpins(m, hops), m)}
 }
 
-// routeWay is the way by a route. That of a reactive router has a timeout, unless there are
-// hairpins or parts: all its packets may come by these.
+// routeWay returns the way of a route. A reactive router's has a timeout, unless it has hairpins or
+// parts, by which all its packets may go.
 func (n *node) routeWay(r *Route) way {
 	var w way
 	if k := routeKey(r.Prefix); r.Drop {
-		w = way{nil, []*openflow.FlowMod{entry(k.Table, k.Priority, k.Match)}} // no instructions: the packet ends there
+		w = way{nil, []*openflow.FlowMod{entry(k.Table, k.Priority, k.Match)}} // without instructions, packets are dropped
 	} else {
 		w = n.wayTo(r.Prefix, n.resolved(r))
 	}
@@ -233,8 +239,8 @@ func (n *node) routeWay(r *Route) way {
 	return w
 }
 
-// entryOf is the entry with a key. Where no next hop is known by its MAC the controller finds that
-// out by the first packet.
+// entryOf returns the entry with a key. If no next hop's MAC is known, the first packet makes the
+// controller resolve it.
 func (n *node) entryOf(k controller.RuleKey, hops []Hop) *openflow.FlowMod {
 	switch {
 	case len(hops) == 0:
@@ -276,14 +282,15 @@ func buckets(hops []Hop) []openflow.Bucket {
 }
 
 func bucketsKey(list []openflow.Bucket) string {
-	return string((&openflow.GroupMod{GroupDesc: openflow.GroupDesc{Kind: openflow.GroupTypeSelect, Buckets: list}}).AppendTo(nil))
+	return string((&openflow.GroupMod{GroupDesc: openflow.GroupDesc{Kind: openflow.GroupTypeSelect,
+		Buckets: list}}).AppendTo(nil))
 }
 
-// groupID returns the id of the group with these buckets. It follows from them, so that a group
+// groupID returns the id of the group with these buckets. It is derived from them, so that a group
 // never changes, and is found again after a restart.
 func (n *node) groupID(list []openflow.Bucket) uint32 {
 	key := bucketsKey(list)
-	if id, is := n.groups[key]; is {
+	if id, ok := n.groups[key]; ok {
 		return id
 	}
 	taken := map[uint32]bool{}
@@ -318,7 +325,7 @@ func (n *node) put(w way) error {
 	return nil
 }
 
-// dropGroups deletes groups that no entry uses any more.
+// dropGroups deletes groups that no entry uses.
 func (n *node) dropGroups() {
 	used := map[uint32]bool{}
 	for _, m := range n.rules.Flows() {
@@ -338,8 +345,8 @@ func (n *node) dropGroups() {
 	}
 }
 
-// wanted says whether a route's entry is to be in the switch now: of a reactive router, those
-// that a packet has asked for and that have not timed out.
+// wanted reports whether a route's entry belongs in the switch now. For a reactive router these are
+// the routes requested by packets that have not timed out.
 func (n *node) wanted(r *Route) bool {
 	if !n.reactive || r.Source == Connected {
 		return true
@@ -347,8 +354,8 @@ func (n *node) wanted(r *Route) bool {
 	return n.rules.Flow(routeKey(r.Prefix)) != nil
 }
 
-// routes returns the routes that the switch may have to have. Of a reactive router these are its
-// connected ones and those that it has: the rest need not be computed before a packet asks.
+// routes returns the routes that may belong in the switch. For a reactive router these are
+// connected routes and those installed: others need not be computed before a packet needs them.
 func (n *node) routes() map[netip.Prefix]*Route {
 	if !n.reactive {
 		return n.net.table(n.index).routes
@@ -356,8 +363,8 @@ func (n *node) routes() map[netip.Prefix]*Route {
 	own := n.net.newTable(n.index)
 	n.net.connected(own, n.index, netip.Prefix{})
 	for _, m := range n.rules.Flows() {
-		p, is := routePrefix(m)
-		if !is || isPart(m) || own.routes[p] != nil || n.neighbors[p.Addr()] != nil && p.IsSingleIP() {
+		p, ok := routePrefix(m)
+		if !ok || isPart(m) || own.routes[p] != nil || n.neighbors[p.Addr()] != nil && p.IsSingleIP() {
 			continue
 		}
 		if r := n.net.installed(n.index, p); r != nil {
@@ -367,7 +374,7 @@ func (n *node) routes() map[netip.Prefix]*Route {
 	return own.routes
 }
 
-// routePrefix returns what an entry is a route to, if it is one.
+// routePrefix returns the prefix of a route's entry; false: it is of no route.
 func routePrefix(m *openflow.FlowMod) (p netip.Prefix, is bool) {
 	if !isRoute(controller.KeyOf(m)) {
 		return p, false
@@ -383,12 +390,12 @@ func routePrefix(m *openflow.FlowMod) (p netip.Prefix, is bool) {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0), true
 }
 
-// isRoute says whether an entry is of a route, or a neighbour.
+// isRoute reports whether an entry belongs to a route or a neighbour.
 func isRoute(k controller.RuleKey) bool {
 	return k.Table == routeTable && k.Priority >= priorityRoute && k.Priority < priorityLocal
 }
 
-// compare returns what differs between the routes and the switch: ways to put, and entries to
+// compare returns the differences between routes and switch: ways to install, and entries to
 // remove.
 func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 	keep := map[controller.RuleKey]bool{}
@@ -405,7 +412,7 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 	}
 	n.settled = true
 	routes, entries := n.routes(), n.rules.Flows()
-	for _, m := range entries { // before routes: their next hops are among these neighbours
+	for _, m := range entries { // before routes: these neighbours include their next hops
 		if isRoute(controller.KeyOf(m)) && !isPart(m) {
 			n.adopt(m, routes)
 		}
@@ -417,10 +424,10 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 			want(Traffic{To: r.Prefix}, r, w, n.rules.Flow(controller.KeyOf(w.own())) == nil)
 		}
 	}
-	n.compareParts(routes, entries, // before a part has an entry, the prefix's is its own: it is never fresh
+	n.compareParts(routes, entries, // until a part has an entry it uses the prefix's, so it is never fresh
 		func(t Traffic, r *Route, w way) { want(t, r, w, false) }, func(t Traffic, r *Route, w way) { differs(t, r, w, false) })
 	for _, nb := range n.neighbors {
-		if p := nb.prefix(); nb.installed && !keep[routeKey(p)] { // else a route to this very address goes before
+		if p := nb.prefix(); nb.installed && !keep[routeKey(p)] { // otherwise a route to this very address replaces it
 			want(Traffic{To: p}, &Route{Prefix: p, Source: Connected}, n.neighborWay(nb), false)
 		}
 	}
@@ -433,13 +440,12 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 	return changes, gone
 }
 
-// adopt takes an entry for a neighbour that a controller before this one has installed, and that
-// is in a subnet that the router still has, as this one's own. It is none for a neighbour where one
-// of the routes leads to this very address.
+// adopt takes over a neighbour's entry that an earlier controller has installed, if it is in one of
+// the router's subnets and no route leads to this very address.
 func (n *node) adopt(m *openflow.FlowMod, routes map[netip.Prefix]*Route) {
-	field, is := m.Match.Get(openflow.FieldIPv4Dst)
-	if !is {
-		if field, is = m.Match.Get(openflow.FieldIPv6Dst); !is {
+	field, found := m.Match.Get(openflow.FieldIPv4Dst)
+	if !found {
+		if field, found = m.Match.Get(openflow.FieldIPv6Dst); !found {
 			return
 		}
 	}

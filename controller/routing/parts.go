@@ -12,45 +12,45 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// What goes to a subnet may be led over several paths at once: in parts, each of which is the
-// packets of one protocol with certain bits in their ports, so that all packets of a connection are
-// in one; or each flow by itself, see flows.go. Both have entries of their own, above the subnet's.
-// As each has one path, they cannot lead in circles, as weighted groups at several routers could
-// whose hashes are not the same.
+// Traffic to a subnet may take several paths at once: in parts, each of which is the packets of one
+// protocol with certain bits in their ports, so that all packets of a connection are in one part;
+// or flow by flow, see flows.go. Parts have entries of their own, above the subnet's. Each has a
+// single path, so they cannot loop, as they could with weighted groups at several routers whose
+// hashes differ.
 
-// Traffic is what goes to a subnet, or a part of it.
+// Traffic is the packets to a subnet, or a part of them.
 type Traffic struct {
 	To   netip.Prefix
 	Part Part
 }
 
-// Part says which packets to a subnet are meant. The zero value is those in no other part: all of
-// them where there is no other.
+// Part selects some of the packets to a subnet. The zero value selects those in no other part: all
+// of them if there is none.
 type Part struct {
 	Proto uint8 // TCP or UDP; 0: see above
 	Index uint8 // less than parts; or each
-	Flow  Flow  // where it is not zero, this flow alone
+	Flow  Flow  // if not zero, only this flow
 }
 
 const (
-	// parts is how many there are of a protocol: by two bits of each port, as of what one server
-	// gets, or sends, one port is always the same. The lowest bit is not of use: Linux gives even
-	// ports to those who connect.
+	// parts is the number of parts per protocol, from two bits of each port: of traffic from or to
+	// one server one port is always the same. The lowest bit is useless, because Linux gives
+	// clients even ports.
 	parts, portValues, portShift = 16, 4, 1
 
 	// each stands for all flows that have no entry of their own yet.
 	each = 0xff
 )
 
-// What an entry of a route is for, by its priority above that of the prefix. One more is a
-// hairpin's.
+// The kinds of a route's entries, by their priority above that of the prefix. Hairpins are one
+// above.
 const (
 	forPrefix, forPart, forFlow = 0, 2, 4
-	priorityStep                = 6 // from one length of prefixes to the next
+	priorityStep                = 6 // between consecutive prefix lengths
 )
 
-// Parts lists the parts of what goes to a subnet, without the rest: all of a kind, or what stands
-// for the flows.
+// Parts lists the parts of traffic to a subnet, without the rest: all parts, or with flows the one
+// that stands for all flows.
 func (a *App) Parts(t Traffic, flows bool) (out []Traffic) {
 	if flows {
 		return []Traffic{{t.To, Part{Index: each}}}
@@ -63,19 +63,20 @@ func (a *App) Parts(t Traffic, flows bool) (out []Traffic) {
 	return out
 }
 
-// ported are the protocols that can be divided.
+// ported lists the protocols that can be divided.
 var ported = []uint8{openflow.IPProtoTCP, openflow.IPProtoUDP}
 
-// Whole is all of what goes where some traffic goes.
+// Whole returns the traffic to the same subnet, undivided.
 func (a *App) Whole(t Traffic) Traffic { return Traffic{To: t.To} }
 
 // Compare orders traffic by subnet and part.
 func (t Traffic) Compare(o Traffic) int {
-	return cmp.Or(t.To.Compare(o.To), cmp.Compare(t.Part.Proto, o.Part.Proto), cmp.Compare(t.Part.Index, o.Part.Index), t.Part.Flow.compare(o.Part.Flow))
+	return cmp.Or(t.To.Compare(o.To), cmp.Compare(t.Part.Proto, o.Part.Proto), cmp.Compare(t.Part.Index, o.Part.Index),
+		t.Part.Flow.compare(o.Part.Flow))
 }
 
-// String is "10.0.1.0/24", "10.0.1.0/24 tcp 3/16", which is the third of sixteen parts, or with a
-// flow in place of that.
+// String is "10.0.1.0/24"; "10.0.1.0/24 tcp 3/16", the third of sixteen parts; or the same with a
+// flow in place of the part.
 func (t Traffic) String() string {
 	if t.Part == (Part{}) {
 		return t.To.String()
@@ -96,7 +97,7 @@ func (p Part) String() string {
 	return fmt.Sprintf("%s %d/%d", name, p.Index+1, parts)
 }
 
-// key is where the entry of some traffic stands.
+// key is the table, priority and match of the entry for some traffic.
 func (t Traffic) key() controller.RuleKey {
 	k := routeKey(t.To)
 	if t.Part == (Part{}) {
@@ -126,13 +127,13 @@ func (t Traffic) key() controller.RuleKey {
 	return k
 }
 
-// isPart says whether an entry of a route is for a part of what goes there.
+// isPart reports whether an entry of a route is for a part of its traffic.
 func isPart(m *openflow.FlowMod) bool { return kindOf(m) != forPrefix }
 
 func kindOf(m *openflow.FlowMod) uint16 { return (m.Priority - priorityRoute) % priorityStep &^ 1 }
 
-// trafficOf returns which traffic an entry forwards; false where it is none of a route. A
-// hairpin's is the same.
+// trafficOf returns the traffic that an entry, or its hairpin, forwards; false: it belongs to no
+// route.
 func trafficOf(m *openflow.FlowMod) (t Traffic, is bool) {
 	if t.To, is = routePrefix(m); !is || !isPart(m) {
 		return t, is
@@ -167,8 +168,8 @@ func trafficOf(m *openflow.FlowMod) (t Traffic, is bool) {
 	return t, true
 }
 
-// wayOf returns a router's route for some traffic: of a part the way that it is steered by, or else
-// that of the subnet; nil: there is none.
+// wayOf returns a router's route for some traffic. A part has the way given by Steer, or else its
+// subnet's; nil: there is none.
 func (n *network) wayOf(router int, t Traffic) *Route {
 	if t.Part == (Part{}) {
 		r := n.route(router, t.To)
@@ -180,11 +181,11 @@ func (n *network) wayOf(router int, t Traffic) *Route {
 	return n.partOf(router, t, n.tableTo(router, t.To))
 }
 
-// partOf is the route for a part, by a table that has those to its subnet.
+// partOf returns the route for a part, from a table that has those to its subnet.
 func (n *network) partOf(router int, t Traffic, of *table) *Route {
 	r, home := of.both(t.To)
-	h, is := n.balanced[t][router]
-	if home == nil || !is {
+	h, ok := n.balanced[t][router]
+	if home == nil || !ok {
 		return r
 	}
 	steered := *home
@@ -192,9 +193,9 @@ func (n *network) partOf(router int, t Traffic, of *table) *Route {
 	return &steered
 }
 
-// stages are the ways to be steered by one after the other, from what was to what is wanted: parts
-// take another way than their subnet only when nothing else changes any more, as where they have no
-// entry of their own they follow the subnet's.
+// stages returns the steered ways to apply one after the other, from was to wanted. Parts leave
+// their subnet's way only after everything else has changed: where they have no entry of their own
+// they follow the subnet's.
 func stages(was, wanted map[Traffic]steer.Ways) []map[Traffic]steer.Ways {
 	first := maps.Clone(wanted)
 	for t, ways := range wanted {
@@ -210,7 +211,7 @@ func stages(was, wanted map[Traffic]steer.Ways) []map[Traffic]steer.Ways {
 	return []map[Traffic]steer.Ways{wanted}
 }
 
-// divide notes which subnets are led to in parts.
+// divide records which subnets' traffic is divided.
 func (n *network) divide(parts []Traffic) {
 	n.divided, n.leadsParts = map[netip.Prefix][]Traffic{}, map[int]bool{}
 	slices.SortFunc(parts, Traffic.Compare)
@@ -222,7 +223,7 @@ func (n *network) divide(parts []Traffic) {
 	}
 }
 
-// partsAt are those parts of what goes to a subnet for which a router has entries.
+// partsAt lists the parts of traffic to a subnet for which a router has entries.
 func (n *node) partsAt(p netip.Prefix) (out []Traffic) {
 	for _, t := range n.net.divided[p] {
 		switch {
@@ -230,7 +231,7 @@ func (n *node) partsAt(p netip.Prefix) (out []Traffic) {
 			out = append(out, unheard(p)...)
 		case t.Part.Flow == Flow{}:
 			out = append(out, t)
-		case n.flows[t].IsZero() && n.steers(t): // it is not known to come by here, but is to
+		case n.flows[t].IsZero() && n.steers(t): // the flow has not passed here yet, but is to
 			out = append(out, t)
 		}
 	}
@@ -242,16 +243,18 @@ func (n *node) partsAt(p netip.Prefix) (out []Traffic) {
 	return out
 }
 
-// steers says whether some traffic has another way here than its subnet.
+// steers reports whether some traffic has another way here than its subnet.
 func (n *node) steers(t Traffic) bool {
-	_, is := n.net.balanced[t][n.index]
-	return is
+	_, ok := n.net.balanced[t][n.index]
+	return ok
 }
 
-// compareParts gives the way of each part that the router is to have an entry for to want, and of
-// each that it has and that is no more to ends: it takes the subnet's way, in the same order as all
-// that changes, so that removing its entry changes nothing then. entries are what it has.
-func (n *node) compareParts(routes map[netip.Prefix]*Route, entries []*openflow.FlowMod, want, ends func(t Traffic, r *Route, w way)) {
+// compareParts calls want with the way of each part that needs an entry, and ends for each part
+// that has an entry but no longer exists. The latter first takes its subnet's way, in the order of
+// all changes, so that removing its entry then changes nothing. entries are the router's current
+// entries.
+func (n *node) compareParts(routes map[netip.Prefix]*Route, entries []*openflow.FlowMod, want,
+	ends func(t Traffic, r *Route, w way)) {
 	usable := func(p netip.Prefix) bool {
 		r := routes[p]
 		return r != nil && r.Source != Connected && !r.Drop && n.wanted(r)
@@ -260,7 +263,7 @@ func (n *node) compareParts(routes map[netip.Prefix]*Route, entries []*openflow.
 	known := map[Traffic]bool{}
 	for p := range n.net.divided {
 		list := n.partsAt(p)
-		if !usable(p) { // but whatever is led here finds an entry
+		if !usable(p) { // but whatever is steered here matches an entry
 			list = slices.DeleteFunc(list, func(t Traffic) bool { return !n.steers(t) })
 		}
 		for _, t := range list {
@@ -273,20 +276,20 @@ func (n *node) compareParts(routes map[netip.Prefix]*Route, entries []*openflow.
 			continue
 		}
 		n.settled = false
-		if t, is := trafficOf(m); is && !known[t] && usable(t.To) {
+		if t, ok := trafficOf(m); ok && !known[t] && usable(t.To) {
 			known[t] = true
 			n.offerParts(t.To, []Traffic{t}, ends)
 		}
 	}
 }
 
-// putParts installs the ways of all parts of what goes to a prefix.
+// putParts installs the ways of all parts of traffic to a prefix.
 func (n *node) putParts(p netip.Prefix) {
 	n.offerParts(p, n.partsAt(p), func(_ Traffic, _ *Route, w way) { _ = n.put(w) })
 }
 
-// offerParts gives the ways of parts of what goes to a prefix to f, but of those of which no next
-// hop is known: then the prefix's own entry has the controller ask.
+// offerParts calls f with the ways of parts of traffic to a prefix. It skips those without a known
+// next hop: packets then match the prefix's own entry, and the controller resolves it.
 func (n *node) offerParts(p netip.Prefix, list []Traffic, f func(t Traffic, r *Route, w way)) {
 	if len(list) == 0 {
 		return
@@ -303,14 +306,14 @@ func (n *node) offerParts(p netip.Prefix, list []Traffic, f func(t Traffic, r *R
 	}
 }
 
-// partWay is the way of some traffic by these hops.
+// partWay returns the way of some traffic by these hops.
 func (n *node) partWay(t Traffic, hops []Hop) way {
 	w := n.wayAt(t.key(), hops)
 	for _, m := range w.flows {
 		switch {
 		case t.Part.Index == each && n.listening():
 			n.listen(m)
-		case t.Part.Flow != Flow{} && !n.steers(t): // what is led is taken back when it has ended
+		case t.Part.Flow != Flow{} && !n.steers(t): // a steered flow that has ended is removed
 			m.IdleTimeout, m.Flags = flowIdle, openflow.FlowSendFlowRem
 		}
 	}

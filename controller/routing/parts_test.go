@@ -29,7 +29,7 @@ func TestEntriesOfTraffic(t *testing.T) {
 		all = append(all, Traffic{p, Part{Proto: openflow.IPProtoTCP, Index: each}}, flow)
 		for _, x := range all {
 			k := x.key()
-			if got, is := trafficOf(&openflow.FlowMod{Table: k.Table, Priority: k.Priority, Match: k.Match}); !is || got != x {
+			if got, ok := trafficOf(&openflow.FlowMod{Table: k.Table, Priority: k.Priority, Match: k.Match}); !ok || got != x {
 				t.Errorf("the entry of %v is taken for that of %v", x, got)
 			}
 			if k.Priority >= priorityLocal || k.Match.Len() > 1 && k.Priority%2 != 0 {
@@ -79,7 +79,7 @@ func TestHearsFlows(t *testing.T) {
 			if m.Priority%2 != 0 {
 				continue // a hairpin
 			}
-			if x, is := trafficOf(m); is && x.Part.Flow != (Flow{}) {
+			if x, ok := trafficOf(m); ok && x.Part.Flow != (Flow{}) {
 				flows++
 			}
 			if m.Cookie == listenCookie {

@@ -15,87 +15,88 @@ import (
 )
 
 // Protocol is a routing protocol that an app speaks for routers, see App.Speak. A router may speak
-// several: each is a source of routes of its own.
+// several; each is a source of routes of its own.
 type Protocol struct {
-	Name     string       // as people know it, and files: ospf
-	Distance rib.Distance // of its routes where a router gives them no other, 1 to 254
-	Wants    []Wanted     // packets that it is given of routers that speak it
+	Name     string       // as in commands and files: ospf
+	Distance rib.Distance // of its routes, unless a router sets another; 1 to 254
+	Wants    []Wanted     // packets to be passed to it from routers that speak it
 
-	// Paths says that it finds the ways through the network, of IPv4 and of IPv6: routers that
-	// speak it have no shortest paths of this app's own.
+	// Paths reports whether the protocol finds all paths, for IPv4 and IPv6: routers that speak it
+	// get no shortest paths from this app.
 	Paths [2]bool
 
-	// Restarting, where it is there, says whether a router goes on with the routes that are
-	// installed, as the protocol does not know yet what they are to be. Refresh tells that it does.
-	// It is called as a Speaker's methods are.
+	// Restarting, if not nil, reports whether a router must keep its installed routes, because the
+	// protocol does not know yet what they should be. Refresh announces that it does. It is called
+	// like the methods of Speaker.
 	Restarting func(dpid uint64) bool
 
 	Speaker
 }
 
-// Speaker is what an app does for its protocol. Its methods are called while routes are computed
-// or a packet is handled: they must be quick, and must not call this app.
+// Speaker is implemented by the protocol's app. The methods are called while routes are computed or
+// a packet is handled: they must be quick, and must not call this app.
 type Speaker interface {
-	// Routes returns the routes that the protocol has for a router now, sorted by prefix.
+	// Routes returns the protocol's current routes for a router, sorted by prefix.
 	Routes(dpid uint64) []Learned
 
-	// RouteTo returns one of them, that of exactly a prefix.
+	// RouteTo returns the route to exactly a prefix.
 	RouteTo(dpid uint64, p netip.Prefix) (Learned, bool)
 
-	// Networks returns the prefixes that some router may have a route to, sorted.
+	// Networks returns the prefixes that any router may have a route to, sorted.
 	Networks() []netip.Prefix
 
-	// Settled says whether the routes follow what is known of the network. The app waits for it at
-	// the start, for some seconds at most.
+	// Settled reports whether the routes reflect what is known of the network. At the start the app
+	// waits for it, up to some seconds.
 	Settled() bool
 
-	// Receive takes a packet that the protocol wants, with its IP header, that has come in by a
-	// port.
+	// Receive takes a packet in Wants, with its IP header, that has arrived on a port.
 	Receive(dpid uint64, port uint32, packet []byte)
 }
 
-// Wanted is packets that a protocol is given: of an IP protocol, to an address of the router, those
-// of IPv6 that are link-local included, or to groups. They do not come to the router's sockets.
+// Wanted selects packets for a protocol: of an IP protocol, addressed to the router, also by a
+// link-local address of IPv6, or to the groups. The router's sockets do not receive them.
 type Wanted struct {
 	Protocol uint8
 	Groups   []netip.Prefix
-	Port     uint16 // of UDP or TCP: that they are to; 0: any
+	Port     uint16 // destination port of UDP or TCP; 0: any
 }
 
-// Learned is a route that a protocol has found.
+// Learned is a route found by a protocol.
 type Learned struct {
 	Prefix netip.Prefix
 	Metric uint32
 	Tag    uint32
 	Hops   []LearnedHop // of equal cost
-	Drop   bool         // packets that follow it are dropped: an aggregate without next hops
+	Drop   bool         // packets are dropped: an aggregate without next hops
 }
 
-// LearnedHop is a next hop of a Learned route: a neighbour's address, which may be a link-local one
-// of IPv6 (without a zone: it is at the port), or none where the prefix is that of the port itself.
+// LearnedHop is a next hop of a Learned route: the address of a neighbour, which may be a
+// link-local one of IPv6 (without a zone, as the port is given), or invalid if the prefix is the
+// port's own.
 type LearnedHop struct {
 	Port uint32
 	Via  netip.Addr
 }
 
-// protocol is a protocol and the routers that speak it; it is not changed.
+// protocol is a protocol and the routers that speak it; it is immutable.
 type protocol struct {
 	Protocol
 	by map[uint64]bool
 }
 
-var taken = []string{"connected", "static", "program", "protocol", "balanced", "shortest-path", "fallback", "default", "deny"}
+var taken = []string{"connected", "static", "program", "protocol", "balanced", "shortest-path", "fallback", "default",
+	"deny"}
 
-// Speak introduces a routing protocol, which no router speaks yet: see SetSpeakers. It is an error
-// that there is one of this name, or that it is no name (letters, digits and hyphens).
+// Speak registers a routing protocol, which no router speaks yet: see SetSpeakers. It fails if the
+// name is taken or invalid (letters, digits and hyphens).
 func (a *App) Speak(p Protocol) error {
 	switch {
 	case !topology.ProgramName.MatchString(p.Name), slices.Contains(taken, p.Name):
-		return fmt.Errorf("%q cannot be the name of a protocol; write small letters, digits and hyphens, at most 32, and no word for another source", p.Name)
+		return fmt.Errorf("%q cannot be the name of a protocol; write at most 32 lower-case letters, digits and hyphens, and no name of another source", p.Name)
 	case p.Distance == rib.Connected || p.Distance == rib.Never:
 		return fmt.Errorf("the protocol %s has a distance of %d; write 1 to 254", p.Name, p.Distance)
 	case p.Speaker == nil:
-		return errors.New("the protocol " + p.Name + " has nobody who speaks it")
+		return errors.New("the protocol " + p.Name + " has no Speaker")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,16 +110,16 @@ func (a *App) Speak(p Protocol) error {
 	return nil
 }
 
-// SetSpeakers says which routers speak a protocol from now on, by datapath id: they have its
-// routes, and it gets those of their packets that it wants. Of what are no routers nothing becomes
-// until they are. The protocol must have been introduced.
+// SetSpeakers sets which routers speak a protocol, by datapath id: they get its routes, and it gets
+// their packets that it wants. IDs of datapaths that are not routers yet are kept and take effect
+// later. It panics if the protocol is not registered.
 func (a *App) SetSpeakers(name string, routers []uint64) {
 	a.mu.Lock()
 	all := slices.Clone(a.known())
 	i := slices.IndexFunc(all, func(s *protocol) bool { return s.Name == name })
 	if i < 0 {
 		a.mu.Unlock()
-		panic("routing: nobody has introduced the protocol " + name)
+		panic("routing: Speak was not called for the protocol " + name)
 	}
 	old, now := all[i], &protocol{Protocol: all[i].Protocol, by: make(map[uint64]bool, len(routers))}
 	for _, r := range routers {
@@ -144,7 +145,7 @@ func (a *App) SetSpeakers(name string, routers []uint64) {
 	a.poke("routers that speak "+name+" were changed", time.Now())
 }
 
-// known returns all protocols, by name; they are not changed.
+// known returns all protocols by name; they must not be changed.
 func (a *App) known() []*protocol {
 	if all := a.protocols.Load(); all != nil {
 		return *all
@@ -172,7 +173,7 @@ func spokenBy(all []*protocol, dpid uint64) (out []*protocol) {
 	return out
 }
 
-// wantedBy returns a protocol that a router speaks and that wants a packet, or nil.
+// wantedBy returns the protocol, spoken by the router, that wants a packet, or nil.
 func (n *node) wantedBy(p ipPacket) *protocol {
 	for _, s := range n.app.known() {
 		if s.by[n.DPID] && slices.ContainsFunc(s.Wants, func(w Wanted) bool { return n.isWanted(w, p) }) {
@@ -187,7 +188,7 @@ func (n *node) isWanted(w Wanted, p ipPacket) bool {
 		return false
 	}
 	if w.Port != 0 {
-		if port, is := p.destinationPort(); !is || port != w.Port {
+		if port, ok := p.destinationPort(); !ok || port != w.Port {
 			return false
 		}
 	}
@@ -195,13 +196,13 @@ func (n *node) isWanted(w Wanted, p ipPacket) bool {
 	return own || slices.ContainsFunc(w.Groups, func(g netip.Prefix) bool { return g.Contains(p.dst) })
 }
 
-// Restarts says whether a protocol wants a router's routes to stay as they are installed for now:
-// what the router uses is not what is known of it here.
+// Restarts reports whether a protocol is restarting at a router, which then uses its installed
+// routes instead of those known here.
 func (a *App) Restarts(dpid uint64) bool {
 	return slices.ContainsFunc(a.known(), func(s *protocol) bool { return s.by[dpid] && s.Restarting != nil && s.Restarting(dpid) })
 }
 
-// restarting lists the routers whose routes a protocol wants to stay as they are installed.
+// restarting lists the routers at which a protocol is restarting.
 func restarting(all []*protocol) map[uint64]bool {
 	out := map[uint64]bool{}
 	for _, s := range all {
@@ -214,13 +215,14 @@ func restarting(all []*protocol) map[uint64]bool {
 	return out
 }
 
-// protocolFrame is the entries for groups of the protocols that the router speaks.
+// protocolFrame returns the entries for the multicast groups of the router's protocols.
 func (n *node) protocolFrame() (out []*openflow.FlowMod) {
 	for _, s := range spokenBy(n.app.known(), n.DPID) {
 		for _, w := range s.Wants {
 			for _, group := range w.Groups {
 				if group.Addr().Is4() || n.v6 {
-					out = append(out, entry(admissionTable, prioritySpecial, matchDst(group).With(openflow.IPProto(w.Protocol)), toController()))
+					out = append(out, entry(admissionTable, prioritySpecial,
+						matchDst(group).With(openflow.IPProto(w.Protocol)), toController()))
 				}
 			}
 		}
@@ -228,7 +230,7 @@ func (n *node) protocolFrame() (out []*openflow.FlowMod) {
 	return out
 }
 
-// findsPaths says for which versions of IP a router's protocols find its ways, so that it has no
+// findsPaths reports for which IP versions the router's protocols find its paths, so that it has no
 // shortest paths.
 func (n *network) findsPaths(router int) (by [2]bool) {
 	for _, s := range n.protocols[router] {
@@ -237,11 +239,12 @@ func (n *network) findsPaths(router int) (by [2]bool) {
 	return by
 }
 
-// learned adds what protocols have found, of one prefix or of all.
+// learned adds the protocols' routes, to one prefix or to all.
 func (n *network) learned(t *table, router int, only netip.Prefix) {
 	for _, s := range n.protocols[router] {
 		for _, l := range s.routes(n.routers[router].DPID, only) {
-			r := &Route{Prefix: l.Prefix, Source: Spoken, Name: s.Name, usual: s.Distance, Metric: l.Metric, Tag: l.Tag, Drop: l.Drop}
+			r := &Route{Prefix: l.Prefix, Source: Spoken, Name: s.Name, usual: s.Distance, Metric: l.Metric, Tag: l.Tag,
+				Drop: l.Drop}
 			for _, h := range l.Hops {
 				if out := n.portOf(router, h.Port); out != nil && h.Via.IsValid() {
 					r.Hops = append(r.Hops, n.hopVia(router, out, h.Via))
@@ -259,7 +262,7 @@ func (s *protocol) routes(dpid uint64, only netip.Prefix) []Learned {
 	if !only.IsValid() {
 		return s.Routes(dpid)
 	}
-	if l, is := s.RouteTo(dpid, only); is {
+	if l, ok := s.RouteTo(dpid, only); ok {
 		return []Learned{l}
 	}
 	return nil

@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// recursion finds the next hops of a router's given routes whose own next hop is no neighbour:
-// those of the route that leads to it, which must be longer than the default route and not be the
-// one whose next hops are looked for. That may be such a route itself. Of routes that need each
-// other, one does without the others, always the same.
+// recursion resolves the next hops of given routes whose next hop is no neighbour: they are those
+// of the route that leads to it, which must be longer than the default route and not the route
+// being resolved. That route may itself need to be resolved. Where routes need each other, one of
+// them, always the same, is left unresolved.
 type recursion struct {
 	*network
 	router int
 	given  map[netip.Prefix][]*indirect // such routes
-	table  *table                       // has all routes to the prefixes in begun, or is at it
+	table  *table                       // has all routes to the prefixes in begun, or is getting them
 	begun  map[netip.Prefix]bool
 
-	// Where routes are computed one by one the table has no others, and this is what the router is
-	// given, by prefix; else nil.
+	// Where routes are computed one at a time, the table has no others; then these are the router's
+	// given routes by prefix, else nil.
 	single map[netip.Prefix][]StaticRoute
 }
 
-// indirect is a route, and its next hops once they are known.
+// indirect is such a route, and its next hops once they are known.
 type indirect struct {
 	StaticRoute
 	hops []Hop
@@ -36,7 +36,7 @@ func (n *network) recursive(t *table, router int, only netip.Prefix, behind []St
 	n.mu.Lock()
 	given := n.indirect[router]
 	n.mu.Unlock()
-	if given == nil { // all of them once, as each may need all others
+	if given == nil { // all at once, as each may need all others
 		r := &recursion{network: n, router: router, table: n.newTable(router), single: map[netip.Prefix][]StaticRoute{}}
 		for _, s := range n.routers[router].Static {
 			r.single[s.To] = append(r.single[s.To], s)
@@ -52,7 +52,7 @@ func (n *network) recursive(t *table, router int, only netip.Prefix, behind []St
 	}
 }
 
-// find finds the next hops of all.
+// find resolves all of them.
 func (r *recursion) find(behind []StaticRoute) {
 	r.given, r.begun = map[netip.Prefix][]*indirect{}, map[netip.Prefix]bool{}
 	for _, s := range behind {
@@ -72,7 +72,7 @@ func (t *table) offerIndirect(s *indirect) {
 	}
 }
 
-// complete makes the table have all routes to a prefix.
+// complete adds all routes to a prefix to the table.
 func (r *recursion) complete(p netip.Prefix) {
 	if r.begun[p] {
 		return
@@ -88,7 +88,7 @@ func (r *recursion) complete(p netip.Prefix) {
 	}
 }
 
-// hopsTo returns the next hops of the route to a route's next hop, as the way to it.
+// hopsTo returns the next hops towards a route's next hop.
 func (r *recursion) hopsTo(s StaticRoute) (hops []Hop) {
 	spoken := r.spokenNetworks(r.router)
 	for bits := s.Via.BitLen(); bits > 0; bits-- {

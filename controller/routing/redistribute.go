@@ -10,17 +10,17 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Redistributed returns a feed of the routes that routers tell a program or a protocol, by their
-// rules: with the metric and tag that these set. What the target has given or found itself is not
-// among them, nor what says by its tag that it has come from there (see rib.TagOf): so nothing goes
-// in circles. wake is as for Subscribe; Of is not to be called.
+// Redistributed returns a feed of the routes that routers redistribute into a program or protocol
+// by their rules, with the metric and tag that the rules set. Routes of the target itself are left
+// out, as are those whose tag says that they came from it (see rib.TagOf), so that none are fed
+// back. wake is as for Subscribe; Of must not be called.
 func (a *App) Redistributed(into string, wake func()) *Feed {
 	f := a.subscribed(&Feed{app: a, into: into, wake: wake})
 	f.publish()
 	return f
 }
 
-// RedistributedNow returns the same as of now.
+// RedistributedNow returns the current state of such a feed.
 func (a *App) RedistributedNow(into string) (out []Update) {
 	net := a.net.Load()
 	if net == nil {
@@ -45,13 +45,13 @@ func (n *network) redistributors(into string) (out []uint64) {
 	return out
 }
 
-// redistributed returns what a router tells a target.
+// redistributed returns the routes that a router redistributes into a target.
 func (n *network) redistributed(router int, into string) map[netip.Prefix]*Route {
 	t := n.table(router)
 	out := map[netip.Prefix]*Route{}
 	for p, r := range t.routes {
 		if home := t.home[p]; r.Source == Balanced && home != nil {
-			r = home // that its traffic is kept off a busy link is no news
+			r = home // steering does not change what is announced
 		}
 		if r.Source == Spoken && r.Name == into || r.Source == Program && r.Name == into || r.Tag == rib.TagOf(into) {
 			continue
@@ -71,8 +71,8 @@ func (n *network) redistributed(router int, into string) map[netip.Prefix]*Route
 	return out
 }
 
-// IsFrom says whether a route is of a source, in the words of rules of redistribution, and of the
-// program or protocol of a name; "" is any.
+// IsFrom reports whether a route matches a rule's source and name of a program or protocol; "":
+// any.
 func (r *Route) IsFrom(source, name string) bool {
 	if name != "" && name != r.Name {
 		return false
@@ -87,13 +87,13 @@ func (r *Route) IsFrom(source, name string) bool {
 	case Computed:
 		return source == topology.SourceShortestPath
 	case Spoken:
-		return source == topology.SourceProtocol || source == r.Name // ospf is one by itself
+		return source == topology.SourceProtocol || source == r.Name // ospf is a source by itself
 	}
 	return false
 }
 
-// TagAs is the tag by which a route is told elsewhere: what the rule sets, its own, or that of the
-// program or protocol that it is from.
+// TagAs returns the tag of a redistributed route: the rule's, the route's own, or that of its
+// program or protocol.
 func (r *Route) TagAs(set uint32) uint32 {
 	if set == 0 {
 		set = r.Tag

@@ -22,7 +22,8 @@ func init() {
 	})
 }
 
-// configOf returns the routing nodes with the routes that users have added.
+// configOf returns the configuration of a topology's routing nodes, with the routes that users have
+// added.
 func configOf(f apps.Facilities) Config {
 	c := ConfigOf(f.Topology)
 	for i := range c.Routers {
@@ -32,8 +33,7 @@ func configOf(f apps.Facilities) Config {
 	return c
 }
 
-// StaticWith returns the static routes that a router is configured with, and others that users have
-// added.
+// StaticWith returns the static routes of a router's configuration, and those in added.
 func (r *Router) StaticWith(added []topology.Route) []StaticRoute {
 	out := slices.Clone(r.Static)
 	for _, x := range added {

@@ -55,7 +55,7 @@ var protocols = [2]string{"ospf", "rip"}
 
 // distance is what the router says of a source; 0 is nothing.
 func (m *naive) distance(s Source, name string) rib.Distance {
-	if d, is := m.r.Distances[Origin{s, name}]; is {
+	if d, ok := m.r.Distances[Origin{s, name}]; ok {
 		return d
 	}
 	return m.r.Distances[Origin{Source: s}]
@@ -80,8 +80,8 @@ func (m *naive) use(p netip.Prefix) (best *Route) {
 		offer(&r)
 	}
 	for i, name := range protocols {
-		l, is := m.spoken[i][p]
-		if !is {
+		l, ok := m.spoken[i][p]
+		if !ok {
 			continue
 		}
 		r := &Route{Source: Spoken, Name: name, Metric: l.Metric, Tag: l.Tag, Drop: l.Drop}
@@ -222,7 +222,7 @@ func TestRIB(t *testing.T) {
 				learned := learned[rapid.IntRange(0, 1).Draw(rt, "protocol")]
 				v6 := rapid.Bool().Draw(rt, "v6")
 				p := prefix(v6, rapid.IntRange(0, 2).Draw(rt, "level"), rapid.IntRange(0, 2).Draw(rt, "length"))
-				if _, is := learned[p]; is {
+				if _, ok := learned[p]; ok {
 					delete(learned, p)
 				} else if learned[p] = (Learned{Prefix: p, Metric: 5, Tag: 3, Drop: true}); rapid.IntRange(0, 3).Draw(rt, "range") > 0 {
 					via := netip.MustParseAddr(map[bool]string{false: "172.16.0.2", true: "fe80::2"}[v6])

@@ -16,40 +16,40 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// Routers of several members of a cluster change in one order, too: a router's new next hop has its
-// own way before, whosever it is. Each member computes the routes of all routers, those before and
-// those after a change; so it knows which routers of others have another way, and in which round
-// each router may change. Before a round with changes that follow another member's it waits until
-// the others have said that they are past the rounds before:
+// Routers are updated in one order across the members of a cluster, too: a router's new next hop is
+// updated first, whoever is its master. Each member computes the routes of all routers before and
+// after a change, so it knows which routers of others change, and in which round each router may be
+// updated. Before a round with changes that follow another member's, it waits until the others have
+// published that they are past the earlier rounds:
 //
-//	view/routes/NAME    of which picture of the network, and which rounds the switches have confirmed
+//	view/routes/NAME    for which snapshot of the network, which rounds the switches have confirmed
 //
-// Members whose pictures differ learn the same before long; what is left is then computed anew.
-// Nobody waits for long: a member that has said nothing for as long as it takes to miss a dead one
-// is not waited for until it says something new.
+// Members whose snapshots differ will soon have the same one; the rest is then computed anew. The
+// wait is bounded: a member that publishes nothing for as long as it takes to detect a failure is
+// not waited for until it publishes something new.
 const routesPrefix = "view/routes/"
 
-// others is what members know of each other's rounds. Only the goroutine that follows changes uses
-// it.
+// others is what members know of each other's rounds. Used only by the goroutine that updates
+// routes.
 type others struct {
 	member string
 	board  *announce.Board[progress]
 	news   chan struct{}
 
 	said progress
-	odd  map[string]int64 // members that were waited for in vain, and when they had said something last
-	late context.Context  // ends when nobody is waited for any more; nil: nobody is
+	odd  map[string]int64 // members waited for in vain, and when they last published something
+	late context.Context  // done when waiting is over; nil: not waiting
 	done context.CancelFunc
 
-	net     *network   // that is followed now, or was last
+	net     *network   // being installed, or the last one installed
 	picture string     // its name
-	before  []*network // of those before it, by which other members' routers may still forward
+	before  []*network // earlier ones, which other members' routers may still follow
 }
 
-// progress is what a member says.
+// progress is what a member publishes.
 type progress struct {
 	Picture string `json:"picture"`
-	Round   int    `json:"round"` // the switches have confirmed those before
+	Round   int    `json:"round"` // the switches have confirmed those before it
 }
 
 const (
@@ -57,7 +57,7 @@ const (
 	maxBefore = 3
 )
 
-// Share makes the app that of a member of a cluster. It must be called before Start.
+// Share makes the app a member's. Call it before Start.
 func (a *App) Share(member string, s store.Store) {
 	o := &others{member: member, news: make(chan struct{}, 1), odd: map[string]int64{}}
 	o.board = announce.New[progress](s, routesPrefix, member, func() {
@@ -69,14 +69,14 @@ func (a *App) Share(member string, s store.Store) {
 	a.others = o
 }
 
-// rounds are those of one change. Nil ones are those of a controller without others.
+// rounds are the rounds of one change; nil without a cluster.
 type rounds struct {
 	*others
 	app *App
 	own map[int]bool // routers of this member
 }
 
-// rounds begins to follow a picture of the network.
+// rounds begins an update to a snapshot of the network.
 func (a *App) rounds(net *network, configured string) *rounds {
 	o := a.others
 	if o == nil {
@@ -94,15 +94,15 @@ func (a *App) rounds(net *network, configured string) *rounds {
 	return &rounds{others: o, app: a, own: map[int]bool{}}
 }
 
-// owns notes whose a router is.
+// owns records whether a router is this member's.
 func (r *rounds) owns(router int, mine bool) {
 	if r != nil {
 		r.own[router] = mine
 	}
 }
 
-// picture names what the routes of a network follow from, but for what one member alone knows, as
-// protocols' routes.
+// picture names a snapshot: members with the same name compute the same routes, except those that
+// one member alone knows, such as protocols' routes.
 func (n *network) picture(configured string) string {
 	h := sha256.New()
 	h.Write([]byte(configured))
@@ -118,7 +118,8 @@ func (n *network) picture(configured string) string {
 	}
 	links := slices.Clone(n.links)
 	slices.SortFunc(links, func(x, y discovery.Link) int {
-		return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.FromPort, y.FromPort), cmp.Compare(x.To, y.To), cmp.Compare(x.ToPort, y.ToPort))
+		return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.FromPort, y.FromPort), cmp.Compare(x.To, y.To),
+			cmp.Compare(x.ToPort, y.ToPort))
 	})
 	for _, l := range links {
 		b = binary.BigEndian.AppendUint64(b[:0], l.From)
@@ -129,7 +130,7 @@ func (n *network) picture(configured string) string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:12])
 }
 
-// digest names a configuration.
+// digest is a hash of a configuration.
 func (c *Config) digest() string {
 	h := sha256.New()
 	fmt.Fprintln(h, c.Reactive, c.Balance)
@@ -140,10 +141,10 @@ func (c *Config) digest() string {
 	return string(h.Sum(nil))
 }
 
-// isFirst says whether nobody else can have routers that forward in another way.
+// isFirst reports whether no other member can have routers with other routes.
 func (r *rounds) isFirst() bool { return r == nil || len(r.before) == 0 }
 
-// changes says whether another member may still have to give a router its way for some traffic.
+// changes reports whether another member may still have to update a router's way for some traffic.
 func (r *rounds) changes(router int, t Traffic) bool {
 	if r == nil || r.own[router] {
 		return false
@@ -158,7 +159,7 @@ func (r *rounds) changes(router int, t Traffic) bool {
 	return false
 }
 
-// leadsAs says whether packets take the same ways by two routes.
+// leadsAs reports whether packets take the same path by two routes.
 func (r *Route) leadsAs(o *Route) bool {
 	if r == nil || o == nil {
 		return r == o
@@ -166,10 +167,11 @@ func (r *Route) leadsAs(o *Route) bool {
 	return r.Drop == o.Drop && slices.EqualFunc(r.Hops, o.Hops, func(x, y Hop) bool { return x.Port == y.Port && x.Via == y.Via && x.dst == y.dst })
 }
 
-// begin says in which round this member has changes first.
+// begin publishes the first round in which this member has changes.
 func (r *rounds) begin(list [][]change) { r.passed(list, -1) }
 
-// passed says that the switches have confirmed all up to a round: which one they are to have next.
+// passed publishes that the switches have confirmed all rounds up to one, and hence which round is
+// next.
 func (r *rounds) passed(list [][]change, round int) {
 	if r == nil {
 		return
@@ -183,18 +185,18 @@ func (r *rounds) passed(list [][]change, round int) {
 	}
 	if r.said != next {
 		r.said = next
-		r.board.Say(next)
+		r.board.Publish(next)
 	}
 }
 
-// past says whether all others are past the rounds before one, as far as they are waited for.
+// past reports whether all other members still waited for are past the rounds before one.
 func (o *others) past(round int) bool { return len(o.behind(round)) == 0 }
 
-// behind are the members that are waited for, and are not past the rounds before one, each with
-// when it has said something last.
+// behind lists the members waited for that are not past the rounds before one, with the time at
+// which each last published something.
 func (o *others) behind(round int) map[string]int64 {
 	out := map[string]int64{}
-	members, heard := o.board.Heard()
+	members, heard := o.board.Values()
 	for name := range members {
 		said, ok := heard[name]
 		vain, odd := o.odd[name]
@@ -207,11 +209,11 @@ func (o *others) behind(round int) map[string]int64 {
 	return out
 }
 
-// wait returns when the others are past the rounds before one, or are not waited for any longer;
-// false: the network has changed meanwhile, and what is left is to be computed anew.
+// wait returns when the other members are past the rounds before one, or are no longer waited for;
+// false: the network has changed meanwhile, and the rest must be computed anew.
 func (r *rounds) wait(round int) bool {
 	for !r.past(round) {
-		if r.late == nil { // of changes in quick succession it is the first that counts
+		if r.late == nil { // for changes in quick succession the first one counts
 			r.late, r.done = patience.Rounds.Context(r.app.ctx)
 		}
 		select {
@@ -229,17 +231,17 @@ func (r *rounds) wait(round int) bool {
 	return true
 }
 
-// giveUp waits no more for those that are not past the rounds before one.
+// giveUp stops waiting for members that are not past the rounds before one.
 func (r *rounds) giveUp(round int) {
 	for name, said := range r.behind(round) {
 		r.odd[name] = said
 		if r.app.ctx.Err() == nil {
-			r.app.c.Log().Info("routes do not wait for a member that has not followed", "member", name)
+			r.app.c.Log().Info("a member has not updated its routes in time; no longer waiting for it", "member", name)
 		}
 	}
 }
 
-// end ends a change that was followed to its end.
+// end records that a change is complete.
 func (r *rounds) end() {
 	if r != nil && r.late != nil {
 		r.done()

@@ -1,32 +1,32 @@
-// Package routing is the brain of routing nodes: routers that are OpenFlow datapaths. It finds
+// Package routing forwards IP for routing nodes: routers that are OpenFlow datapaths. It finds
 // paths over the links that discovery knows, installs them as flow entries, and answers for the
 // routers' addresses.
 //
-//	table 0  what a router takes from the wire
-//	         priority 110  ARP, neighbour discovery, groups of protocols → controller
+//	table 0  what a router accepts
+//	         priority 110  ARP, neighbour discovery, protocols' groups → controller
 //	                       pings to all nodes or all routers → controller
 //	         priority 100  in_port, its own MAC, IPv4 or IPv6 → table 1
 //	                       (no entry)                         → drop
-//	table 1  where it goes; priority is 1000 + six times the prefix's length, one more with in_port (see hairpins)
+//	table 1  where it is sent; priority is 1000 + six times the prefix's length, one more with in_port (see hairpins)
 //	         2000  an address of the router                   → controller
 //	         host  a neighbour's address                      → TTL, MACs, output
 //	         net   a subnet of an interface                   → controller, which asks who has the address
 //	         net   a route                                    → TTL, MACs, output; several next hops: a select group
-//	         net+2 a part of what goes there (see Traffic)    → the same; where flows are led: → and headers to the controller
-//	         net+4 a flow there                               → the same
+//	         net+2 a part of that traffic (see Traffic)       → the same; if steered by flow: also headers to the controller
+//	         net+4 a flow of that traffic                     → the same
 //	         net   an aggregate of which no part is known     → drop
 //	         0     nothing                                    → controller, which says "unreachable"
-//	         Where packets come in that are larger than what goes out by a next hop, an entry leaves what it does for later,
-//	         notes in the metadata whether the packet is too large (check_pkt_larger), and goes to table 2.
-//	table 2  priority 1, the packet is too large              → controller, which cuts it or says "too big"
-//	         0                                                → as table 1 said
+//	         If packets may arrive that exceed the MTU of a next hop, an entry writes its actions instead of applying them,
+//	         records in the metadata whether the packet is too large (check_pkt_larger), and goes to table 2.
+//	table 2  priority 1, the packet is too large              → controller, which fragments it or says "too big"
+//	         0                                                → actions written by table 1
 //
-// An expired TTL comes to the controller by itself (OpenFlow 1.3.5, section 7.4.1, INVALID_TTL).
+// Packets whose TTL expires are sent to the controller (OpenFlow 1.3.5, section 7.4.1,
+// INVALID_TTL).
 //
-// When links change, a router takes its new next hop after that one has its own: routes to a
-// prefix change in the order of their distance to it, with a barrier after each step, so at no
-// time do two routers send a packet to each other; see rounds.go for routers of several members of
-// a cluster.
+// When links change, a router takes its new next hop only after that one has taken its own: routes
+// to a prefix change in the order of their distance to it, with a barrier after each step, so that
+// two routers never send a packet to each other; see rounds.go for several members of a cluster.
 package routing
 
 import (
@@ -52,15 +52,15 @@ const Cookie = 0x7472_0003 << 32
 const (
 	admissionTable, routeTable, sizeTable = 0, 1, 2
 
-	prioritySpecial, priorityOwn        = 110, 100 // table 0
+	prioritySpecial, priorityOwn        = 110, 100 // in table 0
 	priorityLocal, priorityRoute        = 2000, 1000
 	firstGroup, lastGroup               = 0x1000_0000, 0x1fff_ffff
-	coalesce                            = 10 * time.Millisecond // changes that come together are one
-	settleTime                          = 5 * time.Second       // that routers and links may take to show up after the start
-	reactiveIdle                 uint16 = 60                    // seconds after which a route that nobody uses is taken out
+	coalesce                            = 10 * time.Millisecond // for changes in quick succession, which are handled as one
+	settleTime                          = 5 * time.Second       // for routers and links to appear after the start
+	reactiveIdle                 uint16 = 60                    // seconds without a packet, after which a reactive route is removed
 )
 
-// App is the app. Make it with New.
+// App is the app routing. Make it with New.
 type App struct {
 	controller.Base
 	c         *controller.Controller
@@ -70,45 +70,45 @@ type App struct {
 	done      sync.WaitGroup
 	changed   chan struct{}
 	started   time.Time
-	// Only run touches these.
-	complete bool                   // all that was to show up after the start has
-	led      map[Traffic]steer.Ways // what is steered, as far as it is installed
-	others   *others                // members of the cluster; nil: there are none
+	// Used by run only.
+	complete bool                   // all routers and links expected after the start have appeared
+	led      map[Traffic]steer.Ways // the steered ways that are installed
+	others   *others                // members of the cluster; nil: no cluster
 
 	net   atomic.Pointer[network]
 	nodes atomic.Pointer[map[uint64]*node] // by datapath id
 
 	protocols atomic.Pointer[[]*protocol] // by name; replaced, with mu held, not changed
 
-	mu        sync.Mutex // of what follows
+	mu        sync.Mutex // guards what follows
 	config    Config
-	addresses *addresses                          // of the configuration
-	digest    string                              // of the configuration with what follows; "": not known
-	static    map[uint64][]StaticRoute            // by router, in place of the configuration's
+	addresses *addresses                          // those of the configuration
+	digest    string                              // of the configuration with what follows; "": not computed yet
+	static    map[uint64][]StaticRoute            // by router, replacing those of the configuration
 	programs  map[string]map[uint64][]StaticRoute // by name and router; replaced, not changed
 	steered   map[Traffic]steer.Ways
 	cause     cause
-	pending   bool // a change is not in the switches yet
-	following bool // the same, but it is on its way
+	pending   bool // a change is not installed yet
+	following bool // it is being installed
 	watchers  []func(Rerouted)
 	feeds     []*Feed // replaced, not changed
 }
 
-// cause is what made routes change, and when.
+// cause is what triggered a change of routes, and when.
 type cause struct {
 	what string
 	at   time.Time
 }
 
-// Rerouted says that the routes have followed a change.
+// Rerouted reports that the routes have followed a change.
 type Rerouted struct {
 	Cause   string        `json:"cause"`
 	At      time.Time     `json:"at"`
-	Took    time.Duration `json:"took"`    // from the event to the last switch's barrier: no traffic that can go stands after it
+	Took    time.Duration `json:"took"`    // from the event to the last switch's barrier; afterwards no traffic follows a stale route
 	Changed int           `json:"changed"` // entries
 }
 
-// New returns the app, which needs discovery to run beside it, before it.
+// New returns the app, which needs discovery, started before it.
 func New(d *discovery.App, c Config) (*App, error) {
 	a := &App{discovery: d, changed: make(chan struct{}, 1)}
 	a.nodes.Store(&map[uint64]*node{})
@@ -116,8 +116,8 @@ func New(d *discovery.App, c Config) (*App, error) {
 	return a, a.Configure(c)
 }
 
-// Configure makes the app the brain of other routers, or of the same with other addresses. A
-// datapath that is no router any more keeps its entries.
+// Configure replaces the set of routers and their addresses. A datapath that is no longer a router
+// keeps its entries.
 func (a *App) Configure(c Config) error {
 	if err := c.check(); err != nil {
 		return err
@@ -148,10 +148,11 @@ func (a *App) Configure(c Config) error {
 // Name is "routing".
 func (a *App) Name() string { return "routing" }
 
-// Routes says whether a datapath is one of the app's routers.
+// Routes reports whether a datapath is one of the app's routers.
 func (a *App) Routes(dpid uint64) bool { return a.node(dpid) != nil }
 
-// Answers is for how many addresses a router answers, those at no interface among them.
+// Answers returns the number of addresses that a router answers for, including those that are at no
+// interface.
 func (a *App) Answers(dpid uint64) int {
 	if n := a.node(dpid); n != nil {
 		return len(n.local)
@@ -159,7 +160,7 @@ func (a *App) Answers(dpid uint64) int {
 	return 0
 }
 
-// MAC returns the Ethernet address of a router's interface; false: it is none.
+// MAC returns the Ethernet address of a router's interface; false: there is no such interface.
 func (a *App) MAC(dpid uint64, port uint32) (openflow.MAC, bool) {
 	if n := a.node(dpid); n != nil && n.itf[port] != nil {
 		return n.itf[port].MAC, true
@@ -169,7 +170,7 @@ func (a *App) MAC(dpid uint64, port uint32) (openflow.MAC, bool) {
 
 func (a *App) node(dpid uint64) *node { return (*a.nodes.Load())[dpid] }
 
-// Start begins to follow discovery.
+// Start starts following discovery.
 func (a *App) Start(c *controller.Controller) error {
 	a.c, a.started = c, time.Now()
 	if a.others != nil {
@@ -182,11 +183,11 @@ func (a *App) Start(c *controller.Controller) error {
 	return nil
 }
 
-// Refresh makes the app ask protocols for their routes again.
+// Refresh makes the app query the protocols for their routes again.
 func (a *App) Refresh(why string) { a.poke(why, time.Now()) }
 
-// SendIP sends a packet of a router, with its IP header, out of a port: to a multicast address, or
-// to a neighbour in the port's subnet, whose MAC is asked for.
+// SendIP sends a packet, with its IP header, from a router out of a port: to a multicast address,
+// or to a neighbour in the port's subnet, whose MAC is resolved first.
 func (a *App) SendIP(dpid uint64, port uint32, packet []byte) {
 	n := a.node(dpid)
 	if n == nil || len(packet) < 20 {
@@ -197,12 +198,12 @@ func (a *App) SendIP(dpid uint64, port uint32, packet []byte) {
 	if f := n.itf[port]; f != nil {
 		n.sendOnLink(f, packet)
 	} else {
-		n.originate(packet) // not over a port: by the routes, as a virtual link's are
+		n.originate(packet) // no port: sent by the routing table, as on a virtual link
 	}
 }
 
-// sendOnLink sends a packet of the router itself to a group or a neighbour at an interface. mu must
-// be held.
+// sendOnLink sends a packet of the router itself to a multicast group or a neighbour at an
+// interface. mu must be held.
 func (n *node) sendOnLink(f *Interface, packet []byte) {
 	switch p, ok := parseIP(etherTypeOf(packet), packet); {
 	case !ok:
@@ -213,7 +214,7 @@ func (n *node) sendOnLink(f *Interface, packet []byte) {
 	}
 }
 
-// Stop ends it. What is installed stays.
+// Stop stops the app. Installed entries stay.
 func (a *App) Stop() {
 	a.cancel()
 	for _, n := range *a.nodes.Load() {
@@ -229,7 +230,7 @@ func (a *App) Watch(f func(Rerouted)) {
 	a.watchers = append(a.watchers, f)
 }
 
-// poke asks for the routes to follow a change, once however often it is asked.
+// poke requests an update of the routes. Requests are merged.
 func (a *App) poke(what string, at time.Time) {
 	a.mu.Lock()
 	if !a.pending || a.cause.what == "" {
@@ -243,8 +244,8 @@ func (a *App) poke(what string, at time.Time) {
 	}
 }
 
-// run makes the routes follow. A change that comes alone is followed at once; what comes while
-// that is done, together.
+// run updates the routes. A single change is applied at once; changes that arrive during an update
+// are applied together.
 func (a *App) run() {
 	for {
 		select {
@@ -272,8 +273,8 @@ func (a *App) again() {
 	}
 }
 
-// settling says whether routers or their links may still show up, shortly after the start: what
-// a controller before this one has installed must stay until this one knows as much.
+// settling reports whether routers or their links may still appear, shortly after the start. Until
+// then, what a previous controller installed must stay, as it knew more than this one does yet.
 func (a *App) settling() bool {
 	if a.complete || time.Since(a.started) > settleTime {
 		return false
@@ -297,7 +298,7 @@ func (a *App) settling() bool {
 	return slices.ContainsFunc(a.known(), func(p *protocol) bool { return !p.Settled() })
 }
 
-// SwitchUp takes what the router has, and completes it.
+// SwitchUp reads the router's entries, and adds what is missing.
 func (a *App) SwitchUp(s *controller.Switch) {
 	n := a.node(s.DPID())
 	if n == nil {
@@ -312,8 +313,7 @@ func (a *App) SwitchUp(s *controller.Switch) {
 	a.poke(fmt.Sprintf("router %s is connected", n.Name), time.Now())
 }
 
-// SwitchDown lets the router forward as it stands: its links are there as long as discovery says
-// so.
+// SwitchDown leaves the router's entries in place; its links last as long as discovery says so.
 func (a *App) SwitchDown(s *controller.Switch) {
 	if n := a.node(s.DPID()); n != nil {
 		n.mu.Lock()
@@ -324,7 +324,7 @@ func (a *App) SwitchDown(s *controller.Switch) {
 	}
 }
 
-// SwitchSeen takes the states of the ports of another member's router: routes lead over it.
+// SwitchSeen records the port states of another member's router: routes may lead over it.
 func (a *App) SwitchSeen(s *controller.Switch) {
 	if n := a.node(s.DPID()); n != nil {
 		n.mu.Lock()
@@ -334,10 +334,10 @@ func (a *App) SwitchSeen(s *controller.Switch) {
 	}
 }
 
-// SwitchCeased leaves the router to another member, which goes on with what it has.
+// SwitchCeased leaves the router with its entries to another member.
 func (a *App) SwitchCeased(s *controller.Switch) { a.SwitchDown(s) }
 
-// PortChanged follows a port at once.
+// PortChanged reacts to a port's state at once.
 func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p openflow.Port) {
 	n := a.node(s.DPID())
 	if n == nil || n.itf[p.Number] == nil {
@@ -355,11 +355,12 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 	}
 	n.mu.Unlock()
 	if changed {
-		a.poke(fmt.Sprintf("%s of %s went %s", n.itf[p.Number].Name, n.Name, map[bool]string{true: "up", false: "down"}[up]), time.Now())
+		a.poke(fmt.Sprintf("%s of %s went %s", n.itf[p.Number].Name, n.Name,
+			map[bool]string{true: "up", false: "down"}[up]), time.Now())
 	}
 }
 
-// PacketIn answers for the router's addresses, asks for neighbours, and forwards what the switch
+// PacketIn answers for the router's addresses, resolves neighbours, and forwards what the switch
 // could not.
 func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	n := a.node(s.DPID())
@@ -368,7 +369,7 @@ func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	}
 	f := n.itf[p.InPort]
 	if f == nil || len(p.Data) < 14 || uint16(p.Data[12])<<8|uint16(p.Data[13]) != p.EtherType {
-		return true // not ours, or tagged
+		return true // not addressed to the router, or tagged
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -383,7 +384,7 @@ func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	return true
 }
 
-// FlowRemoved takes note of a route that nobody has used for a while.
+// FlowRemoved handles the timeout of a reactive route.
 func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
 	n := a.node(s.DPID())
 	if n == nil || m.Cookie&apps.CookieMask != Cookie || m.Reason != openflow.RemovedIdleTimeout {
@@ -394,17 +395,17 @@ func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
 	if n.sw == s && n.rules != nil {
 		k := controller.RuleKey{Table: m.Table, Priority: m.Priority, Match: m.Match}
 		if now := n.rules.Flow(k); now != nil && now.IdleTimeout == 0 {
-			return // that was the one before, which has no timeout any more
+			return // the previous entry; the present one has no timeout
 		}
-		_ = n.rules.Remove(k) // in case it was sent again meanwhile
+		_ = n.rules.Remove(k) // in case it was installed again meanwhile
 		n.ended(k)
 	}
 }
 
-// RoutesOf returns a router's routes, by prefix; nil where there is no such router.
+// RoutesOf returns a router's routes by prefix; nil: there is no such router.
 func (a *App) RoutesOf(dpid uint64) []*Route {
-	net, i, is := a.picture(dpid)
-	if !is {
+	net, i, ok := a.picture(dpid)
+	if !ok {
 		return nil
 	}
 	t := net.table(i)
@@ -416,7 +417,7 @@ func (a *App) RoutesOf(dpid uint64) []*Route {
 	return out
 }
 
-// Size is how many routes all routers have together, about.
+// Size returns the approximate number of routes of all routers together.
 func (a *App) Size() int {
 	if net := a.net.Load(); net != nil {
 		return net.size()
@@ -424,17 +425,17 @@ func (a *App) Size() int {
 	return 0
 }
 
-// Lookup returns the route that a router takes to an address; nil where there is none.
+// Lookup returns the route that a router takes to an address; nil: there is none.
 func (a *App) Lookup(dpid uint64, to netip.Addr) *Route {
-	net, i, is := a.picture(dpid)
-	if !is {
+	net, i, ok := a.picture(dpid)
+	if !ok {
 		return nil
 	}
 	return net.lookup(i, to)
 }
 
-// picture returns the network as it was seen last and a router's place there, which need not be its
-// place in a configuration that has just come.
+// picture returns the latest network and a router's index in it, which may differ from its index in
+// a configuration that has just been applied.
 func (a *App) picture(dpid uint64) (net *network, router int, is bool) {
 	if net = a.net.Load(); net == nil {
 		return nil, 0, false
@@ -443,7 +444,7 @@ func (a *App) picture(dpid uint64) (net *network, router int, is bool) {
 	return net, router, is
 }
 
-// Missing says what is not ready yet: routers that are not connected, routes that are not
+// Missing lists what is not ready yet: routers that are not connected, routes that are not
 // installed.
 func (a *App) Missing() (out []string) {
 	for _, n := range *a.nodes.Load() {
@@ -459,7 +460,7 @@ func (a *App) Missing() (out []string) {
 	return out
 }
 
-// SetStatic replaces a router's static routes; false where there is no such router.
+// SetStatic replaces a router's static routes; false: there is no such router.
 func (a *App) SetStatic(dpid uint64, routes []StaticRoute) bool {
 	n := a.node(dpid)
 	if n == nil {
@@ -483,7 +484,7 @@ func (a *App) StaticOf(dpid uint64) []StaticRoute {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if routes, is := a.static[dpid]; is {
+	if routes, ok := a.static[dpid]; ok {
 		return routes
 	}
 	return n.Static

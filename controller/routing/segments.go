@@ -5,23 +5,23 @@ import (
 	"trivet.dev/trivet/internal/disjoint"
 )
 
-// Segments says which ports are in one segment of layer 2: those that links join, directly or
-// through datapaths that are not routers.
+// Segments tells which ports are in one layer-2 segment: those joined by links, directly or through
+// datapaths that are not routers.
 type Segments struct {
 	router func(dpid uint64) bool
 	joined disjoint.Sets[place]
 }
 
-// Segment is a segment. Of two ports in the same one it is equal.
+// Segment identifies a segment: two ports are in the same one if their values are equal.
 type Segment struct{ root place }
 
-// place is a port of a datapath; port 0 stands for all of a layer-2 switch.
+// place is a port of a datapath; port 0 stands for all ports of a layer-2 switch.
 type place struct {
 	dpid uint64
 	port uint32
 }
 
-// NewSegments joins the ports that links lead to; router says of a datapath whether it is a router.
+// NewSegments joins ports by links; router reports whether a datapath is a router.
 func NewSegments(links []discovery.Link, router func(dpid uint64) bool) *Segments {
 	s := &Segments{router, disjoint.Sets[place]{}}
 	for _, l := range links {
@@ -30,7 +30,7 @@ func NewSegments(links []discovery.Link, router func(dpid uint64) bool) *Segment
 	return s
 }
 
-// Of returns the segment that a port is in: alone, where no link is known.
+// Of returns the segment of a port, which is alone in it if no link is known.
 func (s *Segments) Of(dpid uint64, port uint32) Segment {
 	return Segment{s.joined.Of(s.at(dpid, port))}
 }

@@ -8,15 +8,15 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// The controller cuts packets of a router into fragments that many times a second, and at once; a
-// real router's processor does so slowly, too.
+// Limits, per router, on packets that the controller fragments: a rate per second and a burst. A
+// real router's slow path has limits, too.
 const cutRate, cutBurst = 1000, 200
 
-// tooLargeBit is the bit of the metadata which says that a packet does not fit where it is to go.
+// tooLargeBit is the metadata bit set if a packet exceeds the MTU of its way out.
 const tooLargeBit = 0
 
-// sizeFrame is the entries of the table that looks at what the check of a packet's size has found.
-// A router whose interfaces have one MTU has none.
+// sizeFrame returns the entries of the table that acts on the result of the size check. A router
+// whose interfaces all have the same MTU has none.
 func (n *node) sizeFrame() []*openflow.FlowMod {
 	if n.mtus[0] == n.mtus[1] {
 		return nil
@@ -24,14 +24,14 @@ func (n *node) sizeFrame() []*openflow.FlowMod {
 	tooLarge := openflow.NewMatch(openflow.Metadata(1 << tooLargeBit).WithMask(openflow.Value{Lo: 1 << tooLargeBit}))
 	return []*openflow.FlowMod{
 		entry(sizeTable, 1, tooLarge, openflow.ClearActions(), toController()),
-		// What is to be done is done. Without an instruction the entry would look like one that
-		// drops.
+		// The actions have been applied already. Without an instruction the entry would look like a
+		// drop.
 		entry(sizeTable, 0, openflow.Match{}, openflow.WriteMetadata(0, 1<<tooLargeBit)),
 	}
 }
 
-// ifItFits is the instructions to do something with packets that can leave by all of some hops. If
-// a packet may come in that cannot, its size is looked at first.
+// ifItFits returns instructions that apply actions to packets that fit all of some hops. If larger
+// packets may arrive, the size is checked first.
 func (n *node) ifItFits(hops []Hop, do ...openflow.Action) []openflow.Instruction {
 	mtu := n.leastMTU(hops)
 	if mtu >= n.mtus[1] {
@@ -41,9 +41,9 @@ func (n *node) ifItFits(hops []Hop, do ...openflow.Action) []openflow.Instructio
 		openflow.WriteActions(do...), openflow.GotoTable(sizeTable)}
 }
 
-const ethernet = 14 // bytes of a header
+const ethernet = 14 // bytes of the header
 
-// leastMTU is what all of some hops take.
+// leastMTU returns the smallest MTU of some hops.
 func (n *node) leastMTU(hops []Hop) int {
 	mtu := n.mtus[1]
 	for _, h := range hops {
@@ -54,11 +54,11 @@ func (n *node) leastMTU(hops []Hop) int {
 	return mtu
 }
 
-// mtuOf is the length of packets that may follow a route.
+// mtuOf returns the maximum size of packets that may follow a route.
 func (n *node) mtuOf(r *Route) int { return n.leastMTU(r.Hops) }
 
-// tooLarge handles a packet that is larger than what may follow its route: it becomes fragments
-// or, where it must not, its sender is told (RFC 1812, section 5.2.6; RFC 8200, section 5).
+// tooLarge handles a packet larger than the MTU of its route: it is fragmented or, if that is not
+// allowed, its sender is informed (RFC 1812, section 5.2.6; RFC 8200, section 5).
 func (n *node) tooLarge(f *Interface, p ipPacket, r *Route, mtu int) {
 	if !p.v4 || header.IPv4(p.data).Flags()&header.IPv4FlagDontFragment != 0 {
 		n.sendError(f, p, icmpError{3, 4, 2, 0, uint32(mtu)})
@@ -72,7 +72,7 @@ func (n *node) tooLarge(f *Interface, p ipPacket, r *Route, mtu int) {
 	}
 }
 
-// fragments cuts an IPv4 packet, which may be a fragment itself (RFC 791, section 3.2).
+// fragments splits an IPv4 packet, which may itself be a fragment (RFC 791, section 3.2).
 func fragments(packet []byte, mtu int) (out [][]byte) {
 	h := header.IPv4(packet)
 	length, offset, more := int(h.HeaderLength()), h.FragmentOffset(), h.More()
@@ -99,8 +99,8 @@ func fragments(packet []byte, mtu int) (out [][]byte) {
 	return out
 }
 
-// blankOptions replaces the options that only the first fragment has, those without the copied
-// flag, by the option that does nothing (RFC 791, section 3.1).
+// blankOptions overwrites options that only the first fragment has, those without the copied flag,
+// with the no-operation option (RFC 791, section 3.1).
 func blankOptions(b []byte) {
 	const end, nothing, copied = 0, 1, 0x80
 	for len(b) > 0 && b[0] != end {

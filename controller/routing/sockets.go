@@ -18,12 +18,12 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// ListenTCP opens a TCP port of a router, at one of its addresses or, with none, at all that it has
-// now and later. The listener stays, over changes of the configuration too, as long as the router
-// does. Packets come and go by the routes and links of the lab.
+// ListenTCP listens on a TCP port of a router, at one of its addresses or, with none, at all that
+// it has now and later. The listener lasts as long as the router, across changes of the
+// configuration. Packets take the routes and links of the lab.
 //
-// A link-local address of IPv6 has the interface as its zone, by name or number of the port:
-// fe80::1%r1-eth1 (RFC 4007). So have those that sockets tell.
+// A link-local address of IPv6 has the interface as its zone, by name or by number of the port:
+// fe80::1%r1-eth1 (RFC 4007). Addresses that sockets return have zones, too.
 func (a *App) ListenTCP(dpid uint64, at netip.AddrPort) (net.Listener, error) {
 	h, err := a.hold(dpid)
 	if err != nil {
@@ -42,8 +42,8 @@ func (a *App) ListenTCP(dpid uint64, at netip.AddrPort) (net.Listener, error) {
 	return &heldListener{Listener: l, release: h.releaser(), host: h}, nil
 }
 
-// DialTCP connects a router to an address, from one of its own or, with none, from that of the
-// interface which its route leads to.
+// DialTCP connects from a router to an address, with one of the router's own as source or, with
+// none, that of the outgoing interface.
 func (a *App) DialTCP(ctx context.Context, dpid uint64, from netip.Addr, to netip.AddrPort) (net.Conn, error) {
 	if to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port()); !to.Addr().IsValid() {
 		return nil, errors.New("no address to connect to")
@@ -78,7 +78,7 @@ func (h *host) dialTCP(ctx context.Context, from netip.Addr, to netip.AddrPort) 
 	return gonet.DialTCPWithBind(ctx, h.stack, local, remote, protocol)
 }
 
-// ListenUDP opens a UDP port of a router, as ListenTCP does; port 0: any that is free.
+// ListenUDP listens on a UDP port of a router, as ListenTCP does; port 0: any free one.
 func (a *App) ListenUDP(dpid uint64, at netip.AddrPort) (net.PacketConn, error) {
 	h, err := a.hold(dpid)
 	if err != nil {
@@ -102,7 +102,7 @@ func (h *host) listenUDP(at netip.AddrPort) (net.PacketConn, error) {
 	ep, bad := h.stack.NewEndpoint(udp.ProtocolNumber, protocol, &wq)
 	if bad == nil {
 		if full.NIC == hostNIC && full.Addr.Len() == 0 {
-			full.NIC = 0 // link-local ones too
+			full.NIC = 0 // link-local ones, too
 		}
 		if bad = ep.Bind(full); bad != nil {
 			ep.Close()
@@ -116,7 +116,7 @@ func (h *host) listenUDP(at netip.AddrPort) (net.PacketConn, error) {
 	return c, nil
 }
 
-// hold returns the stack of a router, which stays until it is released.
+// hold returns the stack of a router, which is kept until it is released.
 func (a *App) hold(dpid uint64) (*host, error) {
 	for {
 		n := a.node(dpid)
@@ -135,13 +135,13 @@ func (a *App) hold(dpid uint64) (*host, error) {
 		}
 		n.mu.Unlock()
 		if a.ctx.Err() != nil {
-			return nil, errors.New("the controller ends")
+			return nil, errors.New("the controller is shutting down")
 		}
-		a.changing() // until the node that has followed is to be found
+		a.changing() // until the node of the new configuration has taken over
 	}
 }
 
-// changing waits while the configuration changes.
+// changing waits for a change of the configuration to end.
 func (a *App) changing() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -153,10 +153,10 @@ func (h *host) release() {
 	}
 }
 
-// releaser returns a function that releases the stack once, however often it is called.
+// releaser returns a function that releases the stack; further calls do nothing.
 func (h *host) releaser() func() { return sync.OnceFunc(h.release) }
 
-// sourceTo is the address by which the router speaks to another.
+// sourceTo returns the source address that the router uses towards another.
 func (h *host) sourceTo(to netip.Addr) netip.Addr {
 	n := h.lock()
 	defer n.mu.Unlock()
@@ -173,7 +173,7 @@ func (h *host) sourceTo(to netip.Addr) netip.Addr {
 	return n.sourceOf(n.itf[r.Hops[0].Port], to.Is4())
 }
 
-// zone returns the interface that a zone stands for, by name or port; nil: there is none.
+// zone returns the interface that a zone names; nil: there is none.
 func (n *node) zone(name string) *Interface {
 	for _, f := range n.itf {
 		if f.Name == name || strconv.FormatUint(uint64(f.Port), 10) == name {
@@ -183,7 +183,8 @@ func (n *node) zone(name string) *Interface {
 	return nil
 }
 
-// fullAddress is an address in the words of the stack, and its protocol: without an address, both.
+// fullAddress converts an address for the stack, with its protocol; no address means both
+// protocols.
 func (h *host) fullAddress(a netip.AddrPort) (out tcpip.FullAddress, protocol tcpip.NetworkProtocolNumber, err error) {
 	out = tcpip.FullAddress{NIC: hostNIC, Port: a.Port()}
 	ip := a.Addr().Unmap()
@@ -209,7 +210,7 @@ func (h *host) fullAddress(a netip.AddrPort) (out tcpip.FullAddress, protocol tc
 	return out, header.IPv6ProtocolNumber, nil
 }
 
-// zoneAt is what the stack's interface is called in addresses; "" is none.
+// zoneAt returns the zone for an interface of the stack; "": none.
 func (h *host) zoneAt(id tcpip.NICID) string {
 	n := h.lock()
 	defer n.mu.Unlock()
@@ -219,7 +220,7 @@ func (h *host) zoneAt(id tcpip.NICID) string {
 	return ""
 }
 
-// zoneOf is the zone of a link-local address that is the router's own.
+// zoneOf returns the zone of one of the router's link-local addresses.
 func (h *host) zoneOf(own net.IP) string {
 	a, _ := netip.AddrFromSlice(own)
 	n := h.node.Load()
@@ -229,7 +230,8 @@ func (h *host) zoneOf(own net.IP) string {
 	return ""
 }
 
-// heldListener, heldConn and heldPackets release the stack when they are closed, and tell zones.
+// heldListener, heldConn and heldPackets release the stack when closed, and return addresses with
+// zones.
 type heldListener struct {
 	net.Listener
 	host    *host
@@ -269,18 +271,18 @@ func (c *heldConn) Close() error {
 	return c.Conn.Close()
 }
 
-// zoned is an address with the zone of the router's own at the same link.
+// zoned returns an address with the zone of the router's own address on the same link.
 func (h *host) zoned(a, own net.Addr) net.Addr {
-	t, is := a.(*net.TCPAddr)
+	t, ok := a.(*net.TCPAddr)
 	o, has := own.(*net.TCPAddr)
-	if !is || !has {
+	if !ok || !has {
 		return a
 	}
 	return &net.TCPAddr{IP: t.IP, Port: t.Port, Zone: h.zoneOf(o.IP)}
 }
 
-// heldPackets are a UDP socket. Only one reads at a time: who has sent, with the zone, is told
-// beside what was read.
+// heldPackets is a UDP socket. Reads are serialized, because the sender's zone is not returned with
+// what was read but recorded beside it.
 type heldPackets struct {
 	*gonet.UDPConn
 	host    *host
@@ -290,7 +292,7 @@ type heldPackets struct {
 	from    *lastRead
 }
 
-// lastRead is an endpoint that remembers by which interface came what was read last.
+// lastRead is an endpoint that records on which interface the last packet read arrived.
 type lastRead struct {
 	tcpip.Endpoint
 	nic tcpip.NICID
@@ -306,15 +308,15 @@ func (c *heldPackets) ReadFrom(b []byte) (int, net.Addr, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	n, from, err := c.UDPConn.ReadFrom(b)
-	if u, is := from.(*net.UDPAddr); is && u.IP.IsLinkLocalUnicast() {
+	if u, ok := from.(*net.UDPAddr); ok && u.IP.IsLinkLocalUnicast() {
 		u.Zone = c.host.zoneAt(c.from.nic)
 	}
 	return n, from, err
 }
 
 func (c *heldPackets) WriteTo(b []byte, to net.Addr) (int, error) {
-	u, is := to.(*net.UDPAddr)
-	if !is || u.Zone == "" {
+	u, ok := to.(*net.UDPAddr)
+	if !ok || u.Zone == "" {
 		return c.UDPConn.WriteTo(b, to)
 	}
 	full, _, err := c.host.fullAddress(u.AddrPort())
@@ -330,7 +332,7 @@ func (c *heldPackets) WriteTo(b []byte, to net.Addr) (int, error) {
 
 func (c *heldPackets) LocalAddr() net.Addr {
 	a := c.UDPConn.LocalAddr()
-	if u, is := a.(*net.UDPAddr); is {
+	if u, ok := a.(*net.UDPAddr); ok {
 		u.Zone = c.host.zoneOf(u.IP)
 	}
 	return a

@@ -67,8 +67,8 @@ func TestDialsMapped(t *testing.T) {
 	asked := false
 	for deadline := time.Now().Add(time.Minute); !asked && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		asked = slices.ContainsFunc(s.take(), func(f []byte) bool {
-			m, is := parseARP(f[14:])
-			return is && m.tpa == netip.MustParseAddr("10.0.2.9")
+			m, ok := parseARP(f[14:])
+			return ok && m.tpa == netip.MustParseAddr("10.0.2.9")
 		})
 	}
 	cancel()
@@ -143,9 +143,9 @@ func TestLinkLocalAnswersOtherAddresses(t *testing.T) {
 		}
 		for _, f := range s.take() {
 			p, ok := parseIP(etherTypeOf(f[14:]), f[14:])
-			switch asked, is := parseNDP(p.data); {
+			switch asked, isNDP := parseNDP(p.data); {
 			case !ok:
-			case is && asked.kind == neighborSolicitation && asked.target == host:
+			case isNDP && asked.kind == neighborSolicitation && asked.target == host:
 				told := ndp{kind: neighborAdvertisement, target: host, mac: host1, src: host, dst: asked.src, solicited: true}
 				give(told.bytes())
 			case p.data[40] == echoReply6 && p.src == linkLocal(router1) && p.dst == host:

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// static adds given routes: those that need no other, then those whose next hop is behind another
-// route.
+// static adds the given routes: first those that depend on no other route, then those whose next
+// hop is reached through another route.
 func (n *network) static(t *table, router int, only netip.Prefix) {
 	behind := n.independent(t, router, n.routers[router].Static, only)
 	if slices.ContainsFunc(behind, func(s StaticRoute) bool { return chosen(only, s.To) }) {
@@ -15,8 +15,8 @@ func (n *network) static(t *table, router int, only netip.Prefix) {
 	}
 }
 
-// independent adds those of a router's given routes that lead to neighbours, or discard, and
-// returns the others.
+// independent adds those of a router's given routes that lead to neighbours or discard, and returns
+// the others.
 func (n *network) independent(t *table, router int, given []StaticRoute, only netip.Prefix) (behind []StaticRoute) {
 	for _, s := range given {
 		switch out := n.interfaceTo(router, s.Via); {
@@ -48,13 +48,13 @@ func (s *StaticRoute) route(hops ...Hop) *Route {
 	return r
 }
 
-// owns says whether an address is the router's own.
+// owns reports whether an address is one of the router's own.
 func (n *network) owns(router int, a netip.Addr) bool {
-	o, is := n.known[a]
-	return is && o.router == router
+	o, ok := n.known[a]
+	return ok && o.router == router
 }
 
-// unreached notes a route that cannot be used.
+// unreached records a route that cannot be used, and why.
 func (t *table) unreached(s StaticRoute, only netip.Prefix, why string) {
 	if t.all == nil || !chosen(only, s.To) {
 		return
@@ -64,15 +64,15 @@ func (t *table) unreached(s StaticRoute, only netip.Prefix, why string) {
 	*t.all = append(*t.all, Candidate{Route: r, Why: why})
 }
 
-// Candidate is a route that a router has from one of its sources, be it used or not.
+// Candidate is a route from one of a router's sources, in use or not.
 type Candidate struct {
 	*Route
 	Used bool
 	Why  string // it is not used
 }
 
-// candidates lists what a router has from all sources to exactly a prefix, or to any, by prefix,
-// the one that is used first.
+// candidates lists the routes from all sources to exactly a prefix, or if that is not valid to all
+// prefixes, by prefix, the preferred one first.
 func (n *network) candidates(router int, only netip.Prefix) (out []Candidate) {
 	t := n.newTable(router)
 	t.all = &out
@@ -87,7 +87,7 @@ func (n *network) candidates(router int, only netip.Prefix) (out []Candidate) {
 		if c := &out[i]; c.Route == used {
 			c.Used = true
 		} else if c.Why == "" {
-			best := c.Rank() // of none that is used: the route's distance says so itself
+			best := c.Rank() // another source's; the distances say why
 			if used != nil {
 				best = used.Rank()
 			}
@@ -106,11 +106,11 @@ func (n *network) candidates(router int, only netip.Prefix) (out []Candidate) {
 	return out
 }
 
-// Candidates lists what a router has from all its sources to a prefix, or without one to all, by
-// prefix, the route that is used first; nothing where there is no such router.
+// Candidates lists a router's routes from all sources to a prefix, or if that is not valid to all
+// prefixes, by prefix, the preferred one first; nil: there is no such router.
 func (a *App) Candidates(dpid uint64, p netip.Prefix) []Candidate {
-	net, i, is := a.picture(dpid)
-	if !is {
+	net, i, ok := a.picture(dpid)
+	if !ok {
 		return nil
 	}
 	return net.candidates(i, p)

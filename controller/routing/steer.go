@@ -14,8 +14,7 @@ import (
 	"trivet.dev/trivet/routing/rib"
 )
 
-// Edges returns the ways between routers that there are now, in an order that depends on nothing
-// else.
+// Edges returns the current edges between routers, in a deterministic order.
 func (a *App) Edges() (out []steer.Edge) {
 	net := a.net.Load()
 	if net == nil || !net.isJoined() {
@@ -26,7 +25,8 @@ func (a *App) Edges() (out []steer.Edge) {
 			f := net.inner[i][segment]
 			for _, to := range net.members[int(segment)-len(net.routers)] {
 				if to.router != i {
-					out = append(out, steer.Edge{From: r.DPID, To: net.routers[to.router].DPID, FromPort: f.Port, ToPort: to.itf.Port})
+					out = append(out, steer.Edge{From: r.DPID, To: net.routers[to.router].DPID, FromPort: f.Port,
+						ToPort: to.itf.Port})
 				}
 			}
 		}
@@ -34,8 +34,8 @@ func (a *App) Edges() (out []steer.Edge) {
 	return out
 }
 
-// Destination returns how traffic gets to its subnet; false where no router has it. A router that
-// is not connected forwards as it was told last.
+// Destination returns the paths of traffic to its subnet; false: no router has it. A disconnected
+// router counts with its last entries.
 func (a *App) Destination(t Traffic) (d steer.Destination, is bool) {
 	net, p := a.net.Load(), t.To
 	if net == nil {
@@ -54,13 +54,13 @@ func (a *App) Destination(t Traffic) (d steer.Destination, is bool) {
 		of := net.tableTo(i, p)
 		chosen, own := of.both(p)
 		home := own
-		if t.Part != (Part{}) { // its home is where the subnet's way leads
+		if t.Part != (Part{}) { // its home is its subnet's way
 			chosen, home = net.partOf(i, t, of), chosen
 		}
-		if e, is := net.edge(i, chosen); is {
+		if e, ok := net.edge(i, chosen); ok {
 			d.Next[r.DPID] = e
 		}
-		if e, is := net.edge(i, home); is {
+		if e, ok := net.edge(i, home); ok {
 			d.Home[r.DPID] = e
 		}
 		if !a.isConnected(r.DPID) || !r.speaks(p) || !r.prefersBalanced(own) {
@@ -70,8 +70,7 @@ func (a *App) Destination(t Traffic) (d steer.Destination, is bool) {
 	return d, len(d.Owners) > 0
 }
 
-// prefersBalanced says whether a router takes a way that it is steered by in place of a route, or
-// where it has none.
+// prefersBalanced reports whether a router uses a steered way in place of a route, or of none.
 func (r *Router) prefersBalanced(home *Route) bool {
 	if home == nil {
 		return r.distance(Balanced) != rib.Never
@@ -79,14 +78,14 @@ func (r *Router) prefersBalanced(home *Route) bool {
 	return r.distance(Balanced) < home.Distance
 }
 
-// leads says whether a router that is steered takes that way. A part has one in place of its
-// subnet's only.
+// leads reports whether a steered router takes the steered way. Parts are steered only where their
+// subnet has a route.
 func (n *network) leads(router int, t Traffic) bool {
 	_, home := n.routeAndHome(router, t.To)
 	return n.routers[router].prefersBalanced(home) && (home != nil || t.Part == (Part{}))
 }
 
-// edge is where a route leads first; false where that is no router of the app.
+// edge returns the first edge of a route; false: it leads to no router of the app.
 func (n *network) edge(router int, r *Route) (e steer.Edge, is bool) {
 	if r == nil || len(r.Hops) == 0 || r.Hops[0].router < 0 {
 		return e, false
@@ -101,7 +100,7 @@ func (n *network) edge(router int, r *Route) (e steer.Edge, is bool) {
 	return e, false
 }
 
-// isConnected says whether a router can be told another way now.
+// isConnected reports whether a router's entries can be changed now.
 func (a *App) isConnected(dpid uint64) bool {
 	n := a.node(dpid)
 	if n == nil {
@@ -119,9 +118,8 @@ func (a *App) Subnets() []netip.Prefix {
 	return a.addresses.subnets
 }
 
-// Steer makes routers take other ways, to subnets that routers have: a source of routes of its own,
-// "balanced". It replaces all that was steered before. Parts without ways have entries as well,
-// which count what is in them.
+// Steer replaces all steered ways, to subnets of routers. They are a source of routes of their own,
+// "balanced". Parts without ways get entries, too, whose counters measure them.
 func (a *App) Steer(ways map[Traffic]steer.Ways, why string) {
 	a.mu.Lock()
 	a.steered = ways
@@ -129,9 +127,9 @@ func (a *App) Steer(ways map[Traffic]steer.Ways, why string) {
 	a.poke(why, time.Now())
 }
 
-// sayable returns ways without what routers that are not connected would have to be told: what they
-// do not take yet is not led there before they are back, and what they take is not taken back from
-// any router, as it might go round between two that lead it differently.
+// sayable returns the ways without those that would need changes at disconnected routers. Traffic
+// is not steered over a router that has not taken the way yet, and is not taken off a path of which
+// a disconnected router is part, as it might loop between two routers with different ways.
 func sayable(ways, led map[Traffic]steer.Ways, connected map[uint64]bool) map[Traffic]steer.Ways {
 	out := map[Traffic]steer.Ways{}
 	for t, steered := range ways {
@@ -149,8 +147,8 @@ func sayable(ways, led map[Traffic]steer.Ways, connected map[uint64]bool) map[Tr
 	return out
 }
 
-// steer finds which of the ways that are asked for lead to their prefix: over routers that all take
-// them, as one with a static route of its own may send back what comes.
+// steer determines which of the requested ways reach their prefix, over routers that all take them:
+// a router with a static route of its own might send packets back.
 func (n *network) steer(ways map[Traffic]steer.Ways) {
 	balanced := make(map[Traffic]map[int]Hop, len(ways))
 	var parts []Traffic
@@ -161,8 +159,8 @@ func (n *network) steer(ways map[Traffic]steer.Ways) {
 		}
 		there, hops := steer.Ways{}, map[int]Hop{}
 		for dpid, e := range steered {
-			if i, is := n.index[dpid]; is {
-				if h, is := n.hopOver(i, e, p); is && n.leads(i, t) {
+			if i, ok := n.index[dpid]; ok {
+				if h, ok := n.hopOver(i, e, p); ok && n.leads(i, t) {
 					there[dpid], hops[i] = e, h
 				}
 			}
@@ -177,7 +175,7 @@ func (n *network) steer(ways map[Traffic]steer.Ways) {
 			balanced[t] = hops
 		}
 	}
-	n.balanced = balanced // so far all routes were those without it
+	n.balanced = balanced // until here all routes were those without steering
 	for i, t := range n.tables {
 		if t != nil {
 			n.addBalanced(t, i)
@@ -187,7 +185,7 @@ func (n *network) steer(ways map[Traffic]steer.Ways) {
 	n.divide(parts)
 }
 
-// addBalanced adds all ways that are steered.
+// addBalanced adds all steered ways.
 func (n *network) addBalanced(t *table, router int) {
 	for b := range n.balanced {
 		if b.Part == (Part{}) {
@@ -196,8 +194,8 @@ func (n *network) addBalanced(t *table, router int) {
 	}
 }
 
-// hopOver is the next hop to a prefix over an edge; false where that is not there now, or a router
-// there does not speak the prefix's version of IP.
+// hopOver returns the next hop to a prefix over an edge; false: the edge does not exist now, or a
+// router there lacks the prefix's IP version.
 func (n *network) hopOver(router int, e steer.Edge, p netip.Prefix) (h Hop, is bool) {
 	out := n.portOf(router, e.FromPort)
 	to, known := n.index[e.To]
@@ -208,10 +206,11 @@ func (n *network) hopOver(router int, e steer.Edge, p netip.Prefix) (h Hop, is b
 	if in == nil || !n.joins(router, out, to, in) {
 		return h, false
 	}
-	return Hop{Port: out.Port, Interface: out.Name, Via: shared(out, in, p.Addr().Is4()), Router: n.routers[to].Name, src: out.MAC, dst: in.MAC, router: to}, true
+	return Hop{Port: out.Port, Interface: out.Name, Via: shared(out, in, p.Addr().Is4()), Router: n.routers[to].Name,
+		src: out.MAC, dst: in.MAC, router: to}, true
 }
 
-// joins says whether two ports are in one segment.
+// joins reports whether two ports are in one segment.
 func (n *network) joins(a int, out *Interface, b int, in *Interface) bool {
 	for segment, f := range n.inner[a] {
 		if f.Port == out.Port {
@@ -221,11 +220,11 @@ func (n *network) joins(a int, out *Interface, b int, in *Interface) bool {
 	return false
 }
 
-// offerBalanced adds the way to a prefix that something has steered.
+// offerBalanced adds the steered way to a prefix.
 func (n *network) offerBalanced(t *table, router int, p netip.Prefix) {
 	hops := n.balanced[Traffic{To: p}]
-	h, is := hops[router]
-	if !is || n.has(router, p) {
+	h, ok := hops[router]
+	if !ok || n.has(router, p) {
 		return
 	}
 	if t.home == nil {
@@ -239,22 +238,21 @@ func (n *network) offerBalanced(t *table, router int, p netip.Prefix) {
 	t.offer(&Route{Prefix: p, Source: Balanced, Metric: steps, Hops: []Hop{h}})
 }
 
-// routeAndHome returns a router's route to exactly a prefix, and what it would be if nothing were
-// steered.
+// routeAndHome returns a router's route to exactly a prefix, and what it would be without steering.
 func (n *network) routeAndHome(router int, p netip.Prefix) (r, home *Route) {
 	return n.tableTo(router, p).both(p)
 }
 
 func (t *table) both(p netip.Prefix) (r, home *Route) {
 	r, home = t.routes[p], t.routes[p]
-	if h, is := t.home[p]; is {
+	if h, ok := t.home[p]; ok {
 		home = h
 	}
 	return r, home
 }
 
-// Carried returns how many bytes a router has sent on to each subnet, those in parts by themselves,
-// as its entries count them.
+// Carried returns the bytes that a router has forwarded to each subnet, and to each part, from the
+// counters of its entries.
 func (a *App) Carried(ctx context.Context, dpid uint64) (map[Traffic]uint64, error) {
 	sw, net := a.c.Switch(dpid), a.net.Load()
 	if sw == nil || net == nil {
@@ -265,12 +263,12 @@ func (a *App) Carried(ctx context.Context, dpid uint64) (map[Traffic]uint64, err
 	list, err := controller.Ask[openflow.FlowStatsList](ctx, sw, all)
 	out := map[Traffic]uint64{}
 	for _, f := range list {
-		t, is := trafficOf(&openflow.FlowMod{Table: f.Table, Priority: f.Priority, Match: f.Match})
-		if is = is && f.Priority > priorityRoute; !is {
+		t, ok := trafficOf(&openflow.FlowMod{Table: f.Table, Priority: f.Priority, Match: f.Match})
+		if ok = ok && f.Priority > priorityRoute; !ok {
 			continue
 		}
 		if subnet, known := net.subnetOf(t.To); known {
-			if t.Part.Index == each { // what has no entry of its own yet
+			if t.Part.Index == each { // flows without an entry of their own yet
 				t.Part = Part{}
 			}
 			out[Traffic{subnet, t.Part}] += f.Bytes
@@ -279,9 +277,9 @@ func (a *App) Carried(ctx context.Context, dpid uint64) (map[Traffic]uint64, err
 	return out, err
 }
 
-// subnetOf returns the subnet that an entry leads to: an entry may be for a single address of it.
+// subnetOf returns the subnet that an entry leads to: it may be for a single address of it.
 func (n *network) subnetOf(p netip.Prefix) (subnet netip.Prefix, known bool) {
-	if _, is := n.owners[p]; is {
+	if _, ok := n.owners[p]; ok {
 		return p, true
 	}
 	f := family(p.Addr())
@@ -293,7 +291,7 @@ func (n *network) subnetOf(p netip.Prefix) (subnet netip.Prefix, known bool) {
 	return subnet, false
 }
 
-// SubnetOf returns the smallest subnet of a router that an address is in; false: there is none.
+// SubnetOf returns a router's smallest subnet that contains an address; false: there is none.
 func (a *App) SubnetOf(addr netip.Addr) (netip.Prefix, bool) {
 	net := a.net.Load()
 	if net == nil || !addr.IsValid() {
@@ -302,7 +300,7 @@ func (a *App) SubnetOf(addr netip.Addr) (netip.Prefix, bool) {
 	return net.subnetOf(netip.PrefixFrom(addr, addr.BitLen()))
 }
 
-// Quiet says whether all routes are in the routers.
+// Quiet reports whether all routes are installed.
 func (a *App) Quiet() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -82,14 +82,14 @@ func TestSteer(t *testing.T) {
 		demand := w.network(t)
 		demand.steer(map[Traffic]steer.Ways{{To: p}: ways})
 		for i := range w.Routers {
-			e, is := ways[w.Routers[i].DPID]
+			e, ok := ways[w.Routers[i].DPID]
 			for _, n := range []*network{after, demand} {
 				r, home := n.routeAndHome(i, p)
 				old := before.route(i, p)
 				switch {
-				case !is && (r.Source == Balanced || r.Metric != old.Metric):
+				case !ok && (r.Source == Balanced || r.Metric != old.Metric):
 					t.Fatalf("seed %d: r%d was not steered, and has %+v", seed, i+1, r)
-				case is && (r.Source != Balanced || len(r.Hops) != 1 || r.Hops[0].Port != e.FromPort || home.Source == Balanced || home.Metric != old.Metric):
+				case ok && (r.Source != Balanced || len(r.Hops) != 1 || r.Hops[0].Port != e.FromPort || home.Source == Balanced || home.Metric != old.Metric):
 					t.Fatalf("seed %d: r%d should send by port %d, and has %+v; at home %+v", seed, i+1, e.FromPort, r, home)
 				}
 			}
@@ -132,14 +132,14 @@ func TestSteerLeavesStaticRoutes(t *testing.T) {
 	if r := n.route(1, p); r.Source != Computed {
 		t.Errorf("r2 has %+v", r)
 	}
-	d, is := ground(n, 1, 2, 3).Destination(Traffic{To: p})
-	if !is || !d.Fixed[1] || !d.Fixed[2] || d.Fixed[3] || len(d.Owners) != 1 || d.Owners[0] != 3 {
+	d, ok := appOf(n, 1, 2, 3).Destination(Traffic{To: p})
+	if !ok || !d.Fixed[1] || !d.Fixed[2] || d.Fixed[3] || len(d.Owners) != 1 || d.Owners[0] != 3 {
 		t.Errorf("whoever steers is told %+v", d)
 	}
 }
 
-// ground is an app that has a network, of which some routers are connected.
-func ground(n *network, connected ...uint64) *App {
+// appOf returns an app that has a network, of which some routers are connected.
+func appOf(n *network, connected ...uint64) *App {
 	a, nodes := &App{}, map[uint64]*node{}
 	for i, r := range n.routers {
 		nodes[r.DPID] = newNode(a, i, r)
@@ -207,8 +207,8 @@ func TestSteerOnlyOverWillingRouters(t *testing.T) {
 // forwards as it was told last.
 func TestUnconnectedRoutersAreFixed(t *testing.T) {
 	w := triangle()
-	d, is := ground(w.network(t), 1, 3).Destination(Traffic{To: lan(2)})
-	if !is || d.Fixed[1] || !d.Fixed[2] {
+	d, ok := appOf(w.network(t), 1, 3).Destination(Traffic{To: lan(2)})
+	if !ok || d.Fixed[1] || !d.Fixed[2] {
 		t.Errorf("r2 is not connected, and whoever steers is told %+v", d)
 	}
 }
@@ -279,7 +279,7 @@ func TestSteerOverRoutersThatSpeakIPv6(t *testing.T) {
 		if r := n.route(0, p); (r.Source == Balanced) != (p != six) {
 			t.Errorf("r1 sends to %v by %+v", p, r)
 		}
-		if d, _ := ground(n, 1, 2, 3).Destination(Traffic{To: p}); d.Fixed[1] || d.Fixed[2] != (p == six) {
+		if d, _ := appOf(n, 1, 2, 3).Destination(Traffic{To: p}); d.Fixed[1] || d.Fixed[2] != (p == six) {
 			t.Errorf("to %v, r2 is fixed: %v", p, d.Fixed)
 		}
 	}
@@ -295,7 +295,7 @@ func TestSteerWithoutPaths(t *testing.T) {
 	}}, 1, 2, 3)
 	for _, w.Reactive = range []bool{false, true} {
 		n := w.network(t, speak)
-		if got := len(ground(n, 1, 2, 3).Edges()); got != 6 {
+		if got := len(appOf(n, 1, 2, 3).Edges()); got != 6 {
 			t.Errorf("on demand %v: %d ways between routers, want 6", w.Reactive, got)
 		}
 		n = w.network(t, speak)

@@ -11,7 +11,7 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// follow makes the routes those of the network as it is now.
+// follow updates the routes to the current network.
 func (a *App) follow() {
 	a.mu.Lock()
 	nodes := *a.nodes.Load()
@@ -34,8 +34,8 @@ func (a *App) follow() {
 		up[n.index], connected[dpid] = n.up, n.sw != nil
 		n.mu.Unlock()
 	}
-	stay := restarting(protocols) // asked before the routes: those of who has just restarted are right
-	for dpid := range nodes {     // who has come since may restart, and has another update of its own
+	stay := restarting(protocols) // read before the routes: those of a router that has just restarted are right
+	for dpid := range nodes {     // a router that has appeared may be restarting, and gets an update of its own
 		if !connected[dpid] {
 			stay[dpid] = true
 		}
@@ -57,7 +57,7 @@ func (a *App) follow() {
 			return
 		}
 		a.complete, a.led = true, ways
-		if stage > 0 { // another way for parts, which this member alone knows
+		if stage > 0 { // parts change their ways, which only this member knows
 			changed += a.install(nodes, net, nil, true, stay)
 			continue
 		}
@@ -79,9 +79,9 @@ func (a *App) follow() {
 	}
 }
 
-// tellEarly tells shortly after the start which routes routers are to use before they do, and says
+// tellEarly announces, shortly after the start, which routes routers are going to use, and reports
 // whether there is more to wait for: what a router announces is among the routes of others, which
-// they have from the controller before this one.
+// have them from the previous controller.
 func (a *App) tellEarly() bool {
 	if a.complete || time.Since(a.started) > settleTime {
 		return false
@@ -95,7 +95,7 @@ func (a *App) tellEarly() bool {
 	return a.settling()
 }
 
-// change is a way to be added or replaced.
+// change is a way to be installed or replaced.
 type change struct {
 	*node
 	traffic Traffic
@@ -104,27 +104,27 @@ type change struct {
 	fresh   bool // there was none before
 }
 
-// orderedBy is the traffic whose ways give the order of a change. What is not steered follows its
-// subnet, and where it has no entry of its own it meets the subnet's: all of it changes together,
-// unless onlyParts change.
+// orderedBy returns the traffic whose ways determine the order of a change. Traffic that is not
+// steered follows its subnet, and meets the subnet's entries where it has none of its own: both
+// change together, unless onlyParts change.
 func (c change) orderedBy(net *network, onlyParts bool) Traffic {
-	if _, is := net.balanced[c.traffic][c.index]; is || onlyParts && len(net.balanced[c.traffic]) > 0 {
+	if _, ok := net.balanced[c.traffic][c.index]; ok || onlyParts && len(net.balanced[c.traffic]) > 0 {
 		return c.traffic
 	}
 	return Traffic{To: c.traffic.To}
 }
 
-// isSettled says whether nothing that the router has can be different because of a change elsewhere
-// in the network: it was right before, and has only its own subnets, as most of ten thousand
-// routers do that install routes on demand.
+// isSettled reports whether no change elsewhere in the network can affect the router's entries:
+// they were right before, and it has only its own subnets, as most routers do when ten thousand of
+// them install routes on demand.
 func (n *node) isSettled() bool {
 	return n.settled && n.reactive && len(n.neighbors) == 0
 }
 
-// install sends what differs, in rounds, and returns the number of entries. Routers that stay as
-// they are are left out. What is left of the rounds when the network changes again is left to the
-// next time.
-func (a *App) install(nodes map[uint64]*node, net *network, shared *rounds, onlyParts bool, stay map[uint64]bool) (count int) {
+// install sends the differences in rounds, and returns the number of entries. Routers in stay are
+// skipped. If the network changes meanwhile, the remaining rounds are left to the next update.
+func (a *App) install(nodes map[uint64]*node, net *network, shared *rounds, onlyParts bool,
+	stay map[uint64]bool) (count int) {
 	byTraffic := map[Traffic][]change{}
 	drop := map[*node][]controller.RuleKey{}
 	for _, n := range nodes {
@@ -145,7 +145,7 @@ func (a *App) install(nodes map[uint64]*node, net *network, shared *rounds, only
 		n.mu.Unlock()
 	}
 	var rounds [][]change
-	follows := map[int]bool{} // rounds with changes that follow another member's
+	follows := map[int]bool{} // rounds whose changes follow another member's
 	for t, list := range byTraffic {
 		at, after := layers(net, t, list, shared)
 		for i, layer := range at {
@@ -190,9 +190,9 @@ func (a *App) install(nodes map[uint64]*node, net *network, shared *rounds, only
 	return count
 }
 
-// layers says in which round each change to the ways of some traffic may be made, after those of
-// the next hops that they lead to, and whether some of these are other members'. Where no router
-// had another way before, there is no order to keep.
+// layers returns the round in which each change to the ways of some traffic may be made, after
+// those of the next hops that they lead to, and whether some of these are other members'. Where no
+// router had another way before, no order is needed.
 func layers(net *network, t Traffic, list []change, shared *rounds) (round []int, follows []bool) {
 	round, follows = make([]int, len(list)), make([]bool, len(list))
 	allFresh := !slices.ContainsFunc(list, func(c change) bool { return !c.fresh })
@@ -204,13 +204,13 @@ func layers(net *network, t Traffic, list []change, shared *rounds) (round []int
 		at[c.index] = append(at[c.index], i)
 	}
 	type place struct {
-		round   int // the first in which it is right
+		round   int // the first in which its way is right
 		follows bool
 	}
 	known := map[int]place{}
 	var right func(router int) place
 	right = func(router int) place {
-		if l, is := known[router]; is {
+		if l, ok := known[router]; ok {
 			return l
 		}
 		known[router] = place{} // static routes may lead in circles
@@ -246,7 +246,7 @@ func layers(net *network, t Traffic, list []change, shared *rounds) (round []int
 	return round, follows
 }
 
-// send makes the changes of one round and waits until they hold.
+// send makes the changes of one round and waits until they have taken effect.
 func (a *App) send(net *network, round []change) {
 	var touched []*node
 	byNode := map[*node][]change{}
@@ -257,7 +257,7 @@ func (a *App) send(net *network, round []change) {
 		n.mu.Lock()
 		if n.rules != nil && n.net == net {
 			for _, c := range list {
-				if c.traffic.Part.Index == each { // whether it listens may have changed
+				if c.traffic.Part.Index == each { // it may have started or stopped copying headers
 					c.way = n.partWay(c.traffic, c.way.hops)
 				}
 				_ = n.put(c.way)
@@ -269,8 +269,8 @@ func (a *App) send(net *network, round []change) {
 	a.barrier(touched)
 }
 
-// barrier waits until the routers have done all that they were told; one that does not answer
-// in time does not hold up the others.
+// barrier waits until the routers have done everything sent; one that does not answer in time does
+// not delay the others.
 func (a *App) barrier(nodes []*node) {
 	ctx, cancel := patience.Routes.Context(a.ctx)
 	defer cancel()
@@ -282,7 +282,7 @@ func (a *App) barrier(nodes []*node) {
 		if sw != nil {
 			group.Go(func() {
 				if err := sw.Barrier(ctx); err != nil && a.ctx.Err() == nil {
-					a.c.Log().Warn("a router does not confirm its routes", "router", n.Name, "error", err)
+					a.c.Log().Warn("a router has not confirmed its routes", "router", n.Name, "error", err)
 				}
 			})
 		}

@@ -78,7 +78,7 @@ func TestWanted(t *testing.T) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		for _, m := range n.rules.Flows() {
-			if o, is := m.Match.Get(openflow.FieldIPProto); is && o.Value.Lo == uint64(of) && m.Table == admissionTable {
+			if o, ok := m.Match.Get(openflow.FieldIPProto); ok && o.Value.Lo == uint64(of) && m.Table == admissionTable {
 				count++
 			}
 		}
@@ -113,11 +113,11 @@ func TestSpeak(t *testing.T) {
 	}{
 		{Protocol{Name: "rip", Distance: 120, Speaker: &hearing{}}, ""},
 		{Protocol{Name: "rip", Distance: 130, Speaker: &hearing{}}, "two protocols called rip"},
-		{Protocol{Name: "static", Distance: 120, Speaker: &hearing{}}, "no word for another source"},
-		{Protocol{Name: "Rip", Distance: 120, Speaker: &hearing{}}, "small letters"},
+		{Protocol{Name: "static", Distance: 120, Speaker: &hearing{}}, "no name of another source"},
+		{Protocol{Name: "Rip", Distance: 120, Speaker: &hearing{}}, "lower-case letters"},
 		{Protocol{Name: "bgp", Speaker: &hearing{}}, "write 1 to 254"},
 		{Protocol{Name: "bgp", Distance: 255, Speaker: &hearing{}}, "write 1 to 254"},
-		{Protocol{Name: "bgp", Distance: 20}, "nobody who speaks it"},
+		{Protocol{Name: "bgp", Distance: 20}, "has no Speaker"},
 	} {
 		if err := app.Speak(c.Protocol); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %d: %v, want %q", c.Name, c.Distance, err, c.want)

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// followAgain is how long FollowKeys waits before it reads anew from a store that did not answer.
+// followAgain is how long FollowKeys waits before it reads again from a store that did not answer.
 const followAgain = time.Second
 
-// Follow tells of what there is below a prefix until the context ends: all is called with it at
-// first, and again whenever the store could not tell what has changed; changed is called with
-// changes. Between two attempts it waits for again. Who has called Watch himself, as he needs to
-// know at once what there is, and has told all, passes on the channel; others pass nil.
-func Follow(ctx context.Context, s Store, prefix string, again time.Duration, heard <-chan []Event, all func([]Entry), changed func([]Event)) {
+// Follow reports the entries below a prefix until ctx ends: all is called with them at first, and
+// again whenever changes were lost; changed is called with changes. Between attempts it waits for
+// again. A caller that needs the entries at once calls Watch itself and passes the channel as
+// heard; others pass nil.
+func Follow(ctx context.Context, s Store, prefix string, again time.Duration, heard <-chan []Event, all func([]Entry),
+	changed func([]Event)) {
 	for {
 		if heard == nil {
 			there, now, err := s.Watch(ctx, prefix)
@@ -35,9 +36,9 @@ func Follow(ctx context.Context, s Store, prefix string, again time.Duration, he
 	}
 }
 
-// FollowKeys tells of keys below a prefix that may have changed, until the context ends: first of
-// all that there are, and of all again whenever the store could not tell of changes. known says
-// which there were before, so that those that have gone are told, too.
+// FollowKeys reports keys below a prefix that may have changed, until ctx ends: all existing keys
+// first, and all again whenever changes were lost. known returns the keys that were known before,
+// so that deleted ones are reported, too.
 func FollowKeys(ctx context.Context, s Store, prefix string, known func() []string, changed func(key string)) {
 	all := func(there []Entry) {
 		is := map[string]bool{}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Held is a key that this process alone has.
+// Held is a key held by this process alone.
 type Held struct {
 	key   string
 	who   []byte
@@ -20,15 +20,15 @@ type Held struct {
 	renewed  time.Time
 }
 
-// Is is the condition that it still is this process's: what is committed on that is not done by who
-// has lost it without knowing.
+// Is returns the condition that this process still holds the key. Use it in commits, so that they
+// fail if the key has been lost unnoticed.
 func (h *Held) Is() Condition { return Condition{h.key, h.revision} }
 
-// ErrHeld is that somebody else has a key.
+// ErrHeld means that another process holds the key.
 var ErrHeld = errors.New("another has it")
 
-// Hold takes a key for this process; who says for people what process it is. Whoever tries the
-// same meanwhile is told that (ErrHeld). It is let go when it has not been renewed for ttl.
+// Hold acquires a key for this process, which who describes to people; ErrHeld: another process
+// holds it. The key is released if it is not renewed for ttl.
 func Hold(ctx context.Context, s Store, key, who string, ttl time.Duration) (*Held, error) {
 	begun := time.Now()
 	l, err := s.Grant(ctx, ttl)
@@ -42,7 +42,7 @@ func Hold(ctx context.Context, s Store, key, who string, ttl time.Duration) (*He
 	return h, nil
 }
 
-// take puts the key, if nobody has it.
+// take puts the key if it does not exist.
 func (h *Held) take(ctx context.Context) error {
 	err := h.store.Commit(ctx, []Condition{{Key: h.key}}, Put(h.key, h.who).Under(h.lease))
 	if err != nil && !errors.Is(err, ErrChanged) {
@@ -59,7 +59,7 @@ func (h *Held) take(ctx context.Context) error {
 	return nil
 }
 
-// Await is Hold that waits until nobody else has the key, or the context ends.
+// Await is Hold, but waits until nobody else holds the key, or ctx ends.
 func Await(ctx context.Context, s Store, key, who string, ttl time.Duration) (*Held, error) {
 	for {
 		h, err := awaitOnce(ctx, s, key, who, ttl)
@@ -69,12 +69,12 @@ func Await(ctx context.Context, s Store, key, who string, ttl time.Duration) (*H
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(ttl / 3): // the store cannot be reached, or others were as quick
+		case <-time.After(ttl / 3): // the store cannot be reached, or another process was faster
 		}
 	}
 }
 
-// awaitOnce takes the key once it is seen that nobody has it.
+// awaitOnce acquires the key once nobody holds it.
 func awaitOnce(ctx context.Context, s Store, key, who string, ttl time.Duration) (*Held, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -97,8 +97,8 @@ func awaitOnce(ctx context.Context, s Store, key, who string, ttl time.Duration)
 	return Hold(ctx, s, key, who, ttl)
 }
 
-// Keep renews it, three times in its time, until the context ends, and lets it go then. It is an
-// error that it could not be renewed in time: then another may have it.
+// Keep renews the key, three times per ttl, until ctx ends, and then releases it. It fails if the
+// key could not be renewed in time: then another process may hold it.
 func (h *Held) Keep(ctx context.Context) error {
 	tick := time.NewTicker(h.ttl / 3)
 	defer tick.Stop()
@@ -109,7 +109,7 @@ func (h *Held) Keep(ctx context.Context) error {
 			return h.lease.Revoke(context.WithoutCancel(ctx))
 		}
 		asked := time.Now()
-		limited, cancel := context.WithDeadline(ctx, h.renewed.Add(h.ttl)) // a store that does not answer
+		limited, cancel := context.WithDeadline(ctx, h.renewed.Add(h.ttl)) // in case the store does not answer
 		err := h.lease.Renew(limited)
 		cancel()
 		switch {

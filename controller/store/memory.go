@@ -11,14 +11,13 @@ import (
 	"time"
 )
 
-// Memory is a store that lives as long as it is open, and of whose entries another place may be
-// told.
+// Memory is a store in memory, which may pass its entries on to permanent storage.
 type Memory struct {
 	write func([]Entry) error
 
-	committing sync.Mutex // one Commit at a time; held while it is written
+	committing sync.Mutex // one Commit at a time; held while it is being written
 
-	mu       sync.Mutex // of what follows
+	mu       sync.Mutex // guards what follows
 	entries  map[string]kept
 	revision int64 // of the last change
 	watchers map[*watcher]bool
@@ -32,8 +31,8 @@ type kept struct {
 
 var _ Store = (*Memory)(nil)
 
-// NewMemory returns a store with these entries. Whatever changes but what is under a lease is
-// written before it counts: a change that write refuses is not made. write may be nil.
+// NewMemory returns a store with these entries. Every change, except of entries under a lease, is
+// passed to write before it takes effect; if write fails, it does not. write may be nil.
 func NewMemory(entries []Entry, write func([]Entry) error) *Memory {
 	m := &Memory{write: write, entries: map[string]kept{}, watchers: map[*watcher]bool{}}
 	for _, e := range entries {
@@ -98,8 +97,8 @@ func (m *Memory) Commit(_ context.Context, conditions []Condition, changes ...Ch
 	return nil
 }
 
-// prepare says what changes there are to make (of a key that goes and is not there, none), and
-// what of them lasts: all but what is under a lease, and was before.
+// prepare returns the changes to make (deleting a key that does not exist is none), and those of
+// them to be passed to write: all except of entries that are under a lease, before and after.
 func (m *Memory) prepare(conditions []Condition, changes []Change) (events []kept, lasting []Entry, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,7 +113,7 @@ func (m *Memory) prepare(conditions []Condition, changes []Change) (events []kep
 	changed := map[string]bool{}
 	for _, c := range changes {
 		if c.Key == "" || changed[c.Key] {
-			return nil, nil, fmt.Errorf("a key that is empty, or twice in one change: %q", c.Key)
+			return nil, nil, fmt.Errorf("a key is empty, or occurs twice in one change: %q", c.Key)
 		}
 		changed[c.Key] = true
 		e := kept{Entry: Entry{Key: c.Key, Value: c.Value, Revision: m.revision + 1}}
@@ -140,7 +139,7 @@ func (m *Memory) prepare(conditions []Condition, changes []Change) (events []kep
 	return events, lasting, nil
 }
 
-// make makes changes and tells who watches. mu must be held.
+// make makes changes and notifies watchers. mu must be held.
 func (m *Memory) make(events []kept) {
 	m.revision++
 	told := make([]Event, len(events))
@@ -163,7 +162,7 @@ func (m *Memory) make(events []kept) {
 	}
 }
 
-// Close implements Store: all that is kept under leases goes with it.
+// Close implements Store: all entries under leases are removed.
 func (m *Memory) Close() error {
 	m.committing.Lock()
 	defer m.committing.Unlock()
@@ -176,18 +175,18 @@ func (m *Memory) Close() error {
 	return nil
 }
 
-// watcher is somebody who watches keys.
+// watcher is a call of Watch.
 type watcher struct {
 	prefix string
 	queue  [][]Event
 	more   chan struct{} // there is something in the queue
-	gone   chan struct{} // closed: nothing more comes
+	gone   chan struct{} // closed: there will be no more
 }
 
-// mostUnread is how many changes wait for a watcher before it must read all anew.
+// mostUnread is how many changes may wait for a watcher before it has to read everything anew.
 const mostUnread = 10_000
 
-// tell queues what a watcher is to hear. mu must be held.
+// tell queues events. mu must be held.
 func (w *watcher) tell(events []Event) {
 	var mine []Event
 	for _, e := range events {
@@ -205,7 +204,7 @@ func (w *watcher) tell(events []Event) {
 	}
 }
 
-// leave ends what a watcher hears. mu must be held.
+// leave ends a watcher. mu must be held.
 func (m *Memory) leave(w *watcher) {
 	if m.watchers[w] {
 		delete(m.watchers, w)
@@ -227,7 +226,7 @@ func (m *Memory) Watch(ctx context.Context, prefix string) ([]Entry, <-chan []Ev
 	return m.below(prefix), out, nil
 }
 
-// serve gives a watcher what waits for it.
+// serve sends a watcher its queued events.
 func (m *Memory) serve(ctx context.Context, w *watcher, out chan<- []Event) {
 	defer close(out)
 	defer func() {
@@ -265,7 +264,7 @@ func (m *Memory) serve(ctx context.Context, w *watcher, out chan<- []Event) {
 	}
 }
 
-// lease is one of a Memory. Its fields are guarded by mu of that.
+// lease is a lease of a Memory, whose mu guards its fields.
 type lease struct {
 	of    *Memory
 	ttl   time.Duration
@@ -305,10 +304,10 @@ func (l *lease) Revoke(context.Context) error {
 	return nil
 }
 
-// end ends it: at once, or if it has not been renewed since its timer went off.
+// end ends the lease: at once, or if it has not been renewed since its timer fired.
 func (l *lease) end(now bool) {
 	m := l.of
-	m.committing.Lock() // not between what a Commit has looked at and what it makes
+	m.committing.Lock() // not between a Commit's check of its conditions and its changes
 	defer m.committing.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()

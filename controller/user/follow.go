@@ -10,12 +10,12 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// Share makes the app that of a member of a cluster: entries that users add and delete at other
-// members are known here, and are given to the switches of which this member is master, or becomes
-// it. It must be called before Start.
+// Share makes the app a member's: entries that users add and delete at other members are known
+// here, and are installed in the switches of which this member is or becomes master. Call it before
+// Start.
 func (a *App) Share() { a.ctx, a.stop = context.WithCancel(context.Background()) }
 
-// follow takes what other members keep, until the app ends.
+// follow applies changes made by other members, until the app stops.
 func (a *App) follow() {
 	known := func() []string {
 		a.mu.Lock()
@@ -24,13 +24,14 @@ func (a *App) follow() {
 	}
 	store.FollowKeys(a.ctx, a.rows.Store, a.rows.Prefix, known, func(key string) {
 		if err := a.sync(key); err != nil && a.ctx.Err() == nil {
-			a.c.Log().Error("an entry that is kept cannot be read, and what another member has changed is not followed", "key", key, "error", err)
+			a.c.Log().Error("a stored entry cannot be read; changes of other members are no longer applied", "key", key,
+				"error", err)
 		}
 	})
 }
 
-// sync makes an entry what is kept now under a key: it is read again, as this member may have
-// changed it itself meanwhile.
+// sync brings an entry up to date with the store's value for a key. The value is read again, as
+// this member may have changed it itself.
 func (a *App) sync(key string) error {
 	a.changing.Lock()
 	defer a.changing.Unlock()
@@ -48,7 +49,7 @@ func (a *App) sync(key string) error {
 		if had {
 			a.forget(id)
 			if s := a.c.Switch(before.Switch); s != nil {
-				_ = s.Send(remove(before)) // an error: the switch is gone, and loses it when it comes back
+				_ = s.Send(remove(before)) // an error: the switch has disconnected, and loses it when it reconnects
 			}
 		}
 		return nil
@@ -66,7 +67,7 @@ func (a *App) sync(key string) error {
 	}
 	a.note(f)
 	if s := a.c.Switch(f.Switch); s != nil {
-		_ = s.Send(install(f)) // an error: the switch is gone, and is given it when it comes back
+		_ = s.Send(install(f)) // an error: the switch has disconnected, and gets it when it reconnects
 	}
 	return nil
 }

@@ -1,12 +1,11 @@
-// Package user is the app that holds what users have asked for: flow entries, which it keeps
-// in the switches for as long as nobody takes them back.
+// Package user is the app for flow entries added by users, which it keeps in the switches until
+// they are deleted.
 //
-// An entry is accepted when the switch has said that it holds it, and stored then. It is
-// put back when the switch connects again without it, and when the controller is started
-// again with the same store. One with a timeout ends by it, and is not put back.
+// An entry is accepted, and stored, once the switch has confirmed it. It is installed again when
+// the switch reconnects without it, and when the controller restarts with the same store. An entry
+// with a timeout ends when that expires, and is not installed again.
 //
-// Users' entries have a cookie of their own, 0x74720009 and then the entry's number, by
-// which they can be told from those of other apps.
+// The entries have a cookie of their own, 0x74720009 followed by the entry's number.
 package user
 
 import (
@@ -25,16 +24,16 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Cookie is that of users' entries. Its lower 32 bits are the entry's number.
+// Cookie identifies users' entries. Its lower 32 bits are the entry's number.
 const Cookie = 0x7472_0009 << 32
 
-// maxFlows bounds what is kept; maxID is what a cookie has room for.
+// maxFlows limits the stored entries; maxID is the largest number that fits the cookie.
 const (
 	maxFlows = 100_000
 	maxID    = 1<<32 - 1
 )
 
-// Flow is a user's flow entry. Its FlowMod is not to be changed.
+// Flow is a user's flow entry. Its FlowMod must not be changed.
 type Flow struct {
 	ID      int64
 	Switch  uint64
@@ -42,7 +41,7 @@ type Flow struct {
 	Created time.Time
 }
 
-// Errors of Add and Delete, to be told apart by errors.Is. What they say is for the user.
+// Errors of Add and Delete, for errors.Is. Their texts are for the user.
 var (
 	ErrNotConnected = errors.New("the switch is not connected")
 	ErrRefused      = errors.New("the switch refuses")
@@ -51,26 +50,26 @@ var (
 	ErrFull         = fmt.Errorf("there are already %d entries of users", maxFlows)
 )
 
-// App is the app. Make it with New.
+// App is the app user. Make it with New.
 type App struct {
 	controller.Base
 	c    *controller.Controller
 	rows store.Rows[row]
 	done sync.WaitGroup
-	ctx  context.Context // of a member of a cluster: ends with the app; nil: there is none
+	ctx  context.Context // in a cluster: cancelled by Stop; nil: no cluster
 	stop context.CancelFunc
 
 	changing sync.Mutex // one change at a time; held while a switch is asked
 
-	mu    sync.Mutex // of what follows
+	mu    sync.Mutex // guards what follows
 	flows map[int64]Flow
 	at    map[place]int64
-	keys  map[string]int64 // as they are kept
-	given *Flow            // what a switch is being given now
-	over  bool             // it has ended there already
+	keys  map[string]int64 // as in the store
+	given *Flow            // being installed in a switch
+	over  bool             // it has expired there already
 }
 
-// place is where an entry stands: of several at one place a switch has the last.
+// place identifies an entry in a switch: a new one at the same place replaces it.
 type place struct {
 	dpid uint64
 	key  controller.RuleKey
@@ -80,7 +79,8 @@ func placeOf(f Flow) place { return place{f.Switch, controller.KeyOf(f.Flow)} }
 
 // New returns the app with the entries of a store.
 func New(s store.Store) (*App, error) {
-	a := &App{rows: store.Rows[row]{Store: s, Prefix: "user/flow/"}, flows: map[int64]Flow{}, at: map[place]int64{}, keys: map[string]int64{}}
+	a := &App{rows: store.Rows[row]{Store: s, Prefix: "user/flow/"}, flows: map[int64]Flow{}, at: map[place]int64{},
+		keys: map[string]int64{}}
 	rows, err := a.rows.All(context.Background())
 	if err != nil {
 		return nil, err
@@ -88,7 +88,8 @@ func New(s store.Store) (*App, error) {
 	for _, r := range rows {
 		f, err := r.flow()
 		if err != nil {
-			slog.Default().Error("an entry in the database cannot be read and is skipped", "id", r.ID, "flow", r.Flow, "error", err)
+			slog.Default().Error("an entry in the database cannot be read and is skipped", "id", r.ID, "flow", r.Flow,
+				"error", err)
 			continue
 		}
 		a.note(f)
@@ -108,7 +109,7 @@ func (a *App) Start(c *controller.Controller) error {
 	return nil
 }
 
-// Stop ends it. What is installed stays.
+// Stop stops it. Installed entries stay.
 func (a *App) Stop() {
 	if a.ctx != nil {
 		a.stop()
@@ -116,7 +117,7 @@ func (a *App) Stop() {
 	a.done.Wait()
 }
 
-// SwitchUp makes the users' entries in the switch those that are kept.
+// SwitchUp brings the users' entries in the switch up to date with the store.
 func (a *App) SwitchUp(s *controller.Switch) {
 	rules := s.Rules(Cookie, apps.CookieMask, nil)
 	var want []*openflow.FlowMod
@@ -125,7 +126,7 @@ func (a *App) SwitchUp(s *controller.Switch) {
 			continue
 		}
 		if hasTimeout(f.Flow) && rules.Flow(controller.KeyOf(f.Flow)) == nil {
-			a.ended(f.ID) // while nobody looked
+			a.ended(f.ID) // it expired while the switch was disconnected
 			continue
 		}
 		want = append(want, install(f))
@@ -133,7 +134,7 @@ func (a *App) SwitchUp(s *controller.Switch) {
 	_ = rules.Replace(want, nil)
 }
 
-// FlowRemoved forgets an entry that has ended by a timeout of its own.
+// FlowRemoved deletes an entry whose timeout has expired.
 func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
 	timeout := m.Reason == openflow.RemovedIdleTimeout || m.Reason == openflow.RemovedHardTimeout
 	if m.Cookie&apps.CookieMask == Cookie && timeout {
@@ -141,7 +142,7 @@ func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
 	}
 }
 
-// Flows returns the entries, by their numbers.
+// Flows returns the entries by number.
 func (a *App) Flows() []Flow {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -153,9 +154,8 @@ func (a *App) Flows() []Flow {
 	return out
 }
 
-// Add gives a switch an entry and keeps it. One with the same table, priority and match
-// takes the place of the one before. When the switch refuses, nothing is kept, and the
-// entry before stays.
+// Add installs an entry in a switch and stores it, replacing one with the same table, priority and
+// match. If the switch refuses it, nothing is stored, and the previous entry stays.
 func (a *App) Add(ctx context.Context, dpid uint64, m *openflow.FlowMod) (Flow, error) {
 	a.changing.Lock()
 	defer a.changing.Unlock()
@@ -180,8 +180,8 @@ func (a *App) Add(ctx context.Context, dpid uint64, m *openflow.FlowMod) (Flow, 
 	}
 	a.give(&f)
 	if err := s.Do(ctx, install(f)); err != nil {
-		_ = s.Send(instead(f, before)) // of one that has not answered it is not known whether it has it
-		if had {                       // in case it has ended since
+		_ = s.Send(instead(f, before)) // without an answer it is unknown whether the switch has it
+		if had {                       // it may have expired since
 			a.note(before)
 		}
 		a.give(nil)
@@ -192,7 +192,7 @@ func (a *App) Add(ctx context.Context, dpid uint64, m *openflow.FlowMod) (Flow, 
 		a.ended(f.ID)
 		return f, nil
 	}
-	if a.c.Switch(dpid) != s { // it has connected anew meanwhile, and was told what was kept then
+	if a.c.Switch(dpid) != s { // it has reconnected meanwhile, and got what was stored then
 		if again := a.c.Switch(dpid); again != nil {
 			err = again.Do(ctx, install(f))
 		}
@@ -200,7 +200,7 @@ func (a *App) Add(ctx context.Context, dpid uint64, m *openflow.FlowMod) (Flow, 
 	return f, explain(err)
 }
 
-// Delete takes an entry back. A switch that is not connected loses it when it connects.
+// Delete deletes an entry. A disconnected switch loses it when it connects.
 func (a *App) Delete(ctx context.Context, id int64) (Flow, error) {
 	a.changing.Lock()
 	defer a.changing.Unlock()
@@ -221,7 +221,7 @@ func (a *App) Delete(ctx context.Context, id int64) (Flow, error) {
 	return f, explain(s.Do(ctx, remove(f)))
 }
 
-// free says whether no app has an entry at a place.
+// free returns an error if an app has an entry at a place.
 func (a *App) free(ctx context.Context, s *controller.Switch, p place, had bool) error {
 	if had {
 		return nil
@@ -248,7 +248,7 @@ func (a *App) free(ctx context.Context, s *controller.Switch, p place, had bool)
 	return nil
 }
 
-// keep writes an entry to the store and returns its number, that of the one before in its place.
+// keep stores an entry and returns its number: that of the entry it replaces, if any.
 func (a *App) keep(ctx context.Context, f Flow, before int64) (id int64, err error) {
 	if f.ID = before; before == 0 {
 		if f.ID, err = store.Next(ctx, a.rows.Store, "user/flow-number"); err != nil {
@@ -261,7 +261,7 @@ func (a *App) keep(ctx context.Context, f Flow, before int64) (id int64, err err
 	return f.ID, a.rows.Put(ctx, rowOf(f).key(), rowOf(f))
 }
 
-// unkeep takes back what keep has done, whoever does not wait for it any more.
+// unkeep undoes keep, even if the caller no longer waits.
 func (a *App) unkeep(f, before Flow) error {
 	if before.Flow != nil {
 		return a.rows.Put(context.Background(), rowOf(before).key(), rowOf(before))
@@ -269,21 +269,21 @@ func (a *App) unkeep(f, before Flow) error {
 	return a.rows.Delete(context.Background(), rowOf(f).key())
 }
 
-// install is the message that makes a switch have an entry.
+// install returns the message that installs an entry.
 func install(f Flow) *openflow.FlowMod {
 	m := *f.Flow
 	m.Command, m.Cookie, m.CookieMask = openflow.FlowAdd, Cookie|uint64(f.ID), 0
 	return &m
 }
 
-// remove is the message that makes a switch not have it.
+// remove returns the message that removes an entry.
 func remove(f Flow) *openflow.FlowMod {
 	m := openflow.NewFlowMod(openflow.FlowDeleteStrict, f.Flow.Priority, f.Flow.Match)
 	m.Table, m.Cookie, m.CookieMask = f.Flow.Table, Cookie, apps.CookieMask
 	return m
 }
 
-// instead is the message that makes a switch have what there was before an entry.
+// instead returns the message that restores what an entry has replaced.
 func instead(f, before Flow) *openflow.FlowMod {
 	if before.Flow != nil {
 		return install(before)
@@ -315,8 +315,8 @@ func (a *App) forget(id int64) (f Flow, had bool) {
 	return f, had
 }
 
-// give sets what a switch is being given, nil: nothing any more, and says whether what it was being
-// given before has ended there.
+// give sets the entry being installed, nil: none, and reports whether the previous one has expired
+// meanwhile.
 func (a *App) give(f *Flow) (over bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -325,8 +325,8 @@ func (a *App) give(f *Flow) (over bool) {
 	return over
 }
 
-// isGiven says whether a switch is being given an entry with a number. That it has ended is taken
-// down; before its time it was the one in whose place it comes, whose number it has.
+// isGiven reports whether the entry with a number is being installed. If so, its expiry is
+// recorded; before the installation the number is that of the entry it replaces.
 func (a *App) isGiven(id int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -338,7 +338,7 @@ func (a *App) isGiven(id int64) bool {
 	return true
 }
 
-// ended forgets an entry whose time is over, also in the store, which the switch does not wait for.
+// ended deletes an expired entry, also from the store, without making the switch wait.
 func (a *App) ended(id int64) {
 	if a.isGiven(id) {
 		return
@@ -350,7 +350,7 @@ func (a *App) ended(id int64) {
 	a.done.Go(func() {
 		a.changing.Lock()
 		defer a.changing.Unlock()
-		if _, taken := a.find(placeOf(f)); taken { // by another that has come in its place
+		if _, taken := a.find(placeOf(f)); taken { // a newer entry has replaced it
 			return
 		}
 		if err := a.rows.Delete(context.Background(), rowOf(f).key()); err != nil {
@@ -361,12 +361,12 @@ func (a *App) ended(id int64) {
 
 func hasTimeout(m *openflow.FlowMod) bool { return m.IdleTimeout != 0 || m.HardTimeout != 0 }
 
-// life is for how long a switch has an entry with a timeout at least.
+// life is the minimum time for which a switch keeps an entry with a timeout.
 func life(m *openflow.FlowMod) time.Duration {
 	return time.Second * time.Duration(min(cmp.Or(m.IdleTimeout, m.HardTimeout), cmp.Or(m.HardTimeout, m.IdleTimeout)))
 }
 
-// explain says what an error of a switch means.
+// explain explains a switch's error.
 func explain(err error) error {
 	var refusal *openflow.Error
 	switch {

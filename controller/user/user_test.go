@@ -82,17 +82,17 @@ func (s *slow) Commit(ctx context.Context, conditions []store.Condition, changes
 	return s.Store.Commit(ctx, conditions, changes...)
 }
 
-// bed is the app with a switch and a database.
-type bed struct {
+// fixture is the app with a switch and a database.
+type fixture struct {
 	*App
 	t     *testing.T
 	sw    *fake
 	store *slow
 }
 
-func newBed(t *testing.T) *bed {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	b := &bed{t: t, store: &slow{}}
+	b := &fixture{t: t, store: &slow{}}
 	db, err := database.Open(filepath.Join(t.TempDir(), "c.db"), database.Options{})
 	b.must(err)
 	t.Cleanup(func() { _ = db.Close() })
@@ -107,7 +107,7 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-func (b *bed) must(err error) {
+func (b *fixture) must(err error) {
 	b.t.Helper()
 	if err != nil {
 		b.t.Fatal(err)
@@ -115,7 +115,7 @@ func (b *bed) must(err error) {
 }
 
 // add adds an entry of the same table, priority and match every time.
-func (b *bed) add(timeout string) error {
+func (b *fixture) add(timeout string) error {
 	m, err := Parse("priority=9,udp,hard_timeout=" + timeout + ",actions=drop")
 	if err == nil {
 		_, err = b.Add(b.t.Context(), 1, m)
@@ -124,7 +124,7 @@ func (b *bed) add(timeout string) error {
 }
 
 // kept checks how many entries there are, also in the database, when all is done.
-func (b *bed) kept(want int) {
+func (b *fixture) kept(want int) {
 	b.t.Helper()
 	b.Stop()
 	rows, err := b.store.List(b.t.Context(), "user/flow/")
@@ -136,7 +136,7 @@ func (b *bed) kept(want int) {
 
 // Proves that an entry is forgotten that ends by its timeout while it is being added.
 func TestEndsWhileAdded(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.sw.next(func() {
 		time.Sleep(1100 * time.Millisecond)
 		b.sw.expire()
@@ -149,7 +149,7 @@ func TestEndsWhileAdded(t *testing.T) {
 // timeout or without.
 func TestRenewedWhileItEnds(t *testing.T) {
 	for _, timeout := range []string{"60", "0"} {
-		b := newBed(t)
+		b := newFixture(t)
 		b.must(b.add("50"))
 		b.sw.next(b.sw.expire)
 		b.must(b.add(timeout))
@@ -160,7 +160,7 @@ func TestRenewedWhileItEnds(t *testing.T) {
 // Proves that an entry is kept that is added while the end of the one before it is still being
 // written to the database.
 func TestRenewedAfterItHasEnded(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.must(b.add("60"))
 	b.store.Lock()
 	b.sw.expire()

@@ -123,7 +123,7 @@ func (v verdicts) doubtful() []string {
 // verdictsOn runs the cases of a directory against one of the switches.
 func verdictsOn(t *testing.T, target, name, manager, tester, dir string) (v verdicts) {
 	t.Run(name, func(t *testing.T) {
-		bed := newBed(t, target)
+		bed := newTestBed(t, target)
 		// The tester paces what it sends by sleeping: on a busy machine it sends less than it
 		// expects to come through, unless it goes first.
 		cmd := exec.Command("ip", "netns", "exec", bed.ns, "chrt", "--fifo", "10", manager, "--test-switch-dir", dir, "--test-switch-interval", "0",
@@ -186,7 +186,7 @@ type testBed struct {
 	connect func(controller string)
 }
 
-func newBed(t *testing.T, target string) *testBed {
+func newTestBed(t *testing.T, target string) *testBed {
 	b := &testBed{ns: newNamespace(t)}
 	for i := 1; i <= 3; i++ {
 		target, tester := fmt.Sprintf("target%d", i), fmt.Sprintf("tester%d", i)

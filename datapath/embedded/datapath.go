@@ -1,6 +1,5 @@
 // Package embedded is Trivet's own OpenFlow 1.3 datapath: switches as values in this process. It
-// ties together the pipeline (what becomes of a packet), the agents (what controllers say) and the
-// devices of whoever uses it.
+// combines the pipeline (forwarding) with agents (controllers) and the caller's devices.
 package embedded
 
 import (
@@ -17,7 +16,7 @@ import (
 
 const expireEvery = 250 * time.Millisecond
 
-// Options are how a datapath is to be.
+// Options configure a datapath.
 type Options struct {
 	Log *slog.Logger
 
@@ -28,17 +27,16 @@ type Options struct {
 	// Barrier: see agent.Options.
 	Barrier func(*pipeline.Switch)
 
-	// Mirror gets what goes over a virtual link, by the port that it leaves: see
-	// pipeline.Port.SetMirror. It must copy data that it keeps, and return soon.
+	// Mirror receives packets sent over mirrored virtual links: see pipeline.Port.SetMirror. It
+	// must copy data that it keeps, and return soon.
 	Mirror func(*pipeline.Sent)
 
-	// Loop is told of a port by which packets come back as they have come in before: there is a
-	// loop, and they are dropped. It is told of a port once a minute at most.
+	// Loop is called with a port on which packets arrive that have been there before: there is a
+	// loop, and they are dropped. It is called at most once a minute per port.
 	Loop func(*pipeline.Port)
 
-	// Start is when the clock of the network began; zero: now. A datapath that goes on with the
-	// switches of another one goes on with its clock. Hold lets no flow entry end by a timeout
-	// until Release.
+	// Start is the origin of the network's clock; zero: now. A datapath that continues another's
+	// switches continues its clock. Hold keeps flow entries from timing out until Release.
 	Start time.Time
 	Hold  bool
 }
@@ -59,7 +57,7 @@ type Datapath struct {
 	loops  map[*pipeline.Port]time.Duration // when a loop was told of last
 }
 
-// New returns a datapath without switches. Close it in the end.
+// New returns a datapath without switches. It must be closed.
 func New(o Options) *Datapath {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -84,13 +82,13 @@ func (d *Datapath) Network() *pipeline.Network { return d.net }
 // Start is when the clock of the network began.
 func (d *Datapath) Start() time.Time { return d.start }
 
-// Now is the time of the network.
+// Now returns the network's time.
 func (d *Datapath) Now() time.Duration { return time.Since(d.start) }
 
 // Release ends Options.Hold.
 func (d *Datapath) Release() { d.held.Store(false) }
 
-// expire ends flow entries whose time has come.
+// expire removes flow entries that have timed out.
 func (d *Datapath) expire() {
 	defer close(d.stopped)
 	tick := time.NewTicker(expireEvery)
@@ -107,7 +105,7 @@ func (d *Datapath) expire() {
 	}
 }
 
-// Add adds a switch. Of the agent's options, those that tie it to the datapath are set.
+// Add adds a switch. It sets those agent options that connect it to the datapath.
 func (d *Datapath) Add(c pipeline.Config, o agent.Options) (*agent.Agent, error) {
 	s, err := d.net.Add(c)
 	if err != nil {
@@ -162,7 +160,7 @@ func (d *Datapath) packetOut(s *pipeline.Switch, m *openflow.PacketOut) error {
 	return nil
 }
 
-// Mirrored shows what has gone over virtual links to who looks.
+// Mirrored passes packets sent over virtual links to Options.Mirror.
 func (d *Datapath) Mirrored(list []pipeline.Sent) {
 	for i := range list {
 		if d.opt.Mirror != nil {
@@ -190,7 +188,7 @@ func (d *Datapath) deliver(r *pipeline.Result, pkt *pipeline.Packet) {
 
 const loopEvery = time.Minute
 
-// Loop says that packets have come back by a port.
+// Loop reports that packets have looped back to a port.
 func (d *Datapath) Loop(p *pipeline.Port) {
 	now := d.Now()
 	d.mu.Lock()

@@ -58,8 +58,8 @@ func (s *Switches) Apply(ctx context.Context, bridges []Bridge) error {
 // maxBackoff is the longest time between two attempts to reach a controller, in ms.
 const maxBackoff = 1000
 
-// Took is told, of switches that another process has made, which bridges it asked for last. Their
-// controllers may be others by now.
+// Took records which bridges the process that made the switches has asked for last. Their
+// controllers may have changed since.
 func (s *Switches) Took(ctx context.Context, bridges []Bridge) error {
 	s.applying.Lock()
 	defer s.applying.Unlock()
@@ -92,7 +92,8 @@ func (s *Switches) commit(ctx context.Context, t *transaction, root rootRow) err
 // write sends the transaction and returns the number of the configuration that it makes.
 func (s *Switches) write(ctx context.Context, t *transaction, root rootRow) (int, error) {
 	t.raise(&root)
-	t.ops = append(t.ops, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Columns: []string{"next_cfg"}})
+	t.ops = append(t.ops, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Open_vSwitch",
+		Columns: []string{"next_cfg"}})
 	results, err := t.commit(ctx)
 	if err != nil {
 		return 0, err
@@ -132,7 +133,8 @@ func (t *transaction) update(row model.Model, columns ...any) {
 func (t *transaction) mutate(row model.Model, column any, added, removed []string) {
 	var mutations []model.Mutation
 	if len(removed) > 0 {
-		mutations = append(mutations, model.Mutation{Field: column, Mutator: ovsdb.MutateOperationDelete, Value: removed})
+		mutations = append(mutations, model.Mutation{Field: column, Mutator: ovsdb.MutateOperationDelete,
+			Value: removed})
 	}
 	if len(added) > 0 {
 		mutations = append(mutations, model.Mutation{Field: column, Mutator: ovsdb.MutateOperationInsert, Value: added})
@@ -144,7 +146,8 @@ func (t *transaction) mutate(row model.Model, column any, added, removed []strin
 
 // raise makes ovs-vswitchd report when it has applied what is written.
 func (t *transaction) raise(root *rootRow) {
-	t.collect(t.db.Where(root).Mutate(root, model.Mutation{Field: &root.NextConfig, Mutator: ovsdb.MutateOperationAdd, Value: 1}))
+	t.collect(t.db.Where(root).Mutate(root, model.Mutation{Field: &root.NextConfig, Mutator: ovsdb.MutateOperationAdd,
+		Value: 1}))
 }
 
 // newUUID returns a name for a row that is yet to be created.
@@ -174,8 +177,9 @@ func (t *transaction) commit(ctx context.Context) ([]ovsdb.OperationResult, erro
 }
 
 // changes are the operations that turn what was asked for last into what is asked for now. What is
-// the same in both is left alone: it may be somebody else's by now, as may all that has never been
-// asked for. Where it is not known what was asked for last, all that is asked for is set.
+// the same in both is left alone, because it may have been changed by someone else, as is
+// everything never asked for. If it is unknown what was asked for last, everything asked for is
+// set.
 type changes struct {
 	*transaction
 	have  tables
@@ -184,7 +188,7 @@ type changes struct {
 	was   map[string]Bridge
 }
 
-// bridges deals with all of them.
+// bridges adds the operations for all bridges.
 func (c *changes) bridges(want []Bridge, datapath DatapathType) {
 	root, there := c.have.root, map[string]bool{}
 	var added, removed []string
@@ -211,7 +215,7 @@ func (c *changes) newBridge(b Bridge, datapath DatapathType) string {
 	row.UUID = c.newUUID()
 	row.Ports = append(row.Ports, c.newPort(portRow{Name: b.Name}, interfaceRow{Name: b.Name, Type: "internal"}))
 	for _, p := range b.Ports {
-		if at, is := c.at[p.Name]; is {
+		if at, ok := c.at[p.Name]; ok {
 			c.port(at, nil, p)
 		} else {
 			row.Ports = append(row.Ports, c.newPort(p.row(), p.interfaceRow()))
@@ -254,8 +258,8 @@ func (c *changes) bridge(old *bridgeRow, b Bridge, datapath DatapathType) {
 	c.ports(old, before.Ports, b.Ports, known)
 }
 
-// ports deals with the ports of a bridge that is there. One that somebody has removed stays so
-// until something else is asked of it.
+// ports adds the operations for the ports of an existing bridge. A port that someone has removed
+// stays so until something else is asked of it.
 func (c *changes) ports(old *bridgeRow, before, want []Port, known bool) {
 	was, there := map[string]Port{}, map[string]bool{}
 	for _, p := range before {
@@ -265,10 +269,10 @@ func (c *changes) ports(old *bridgeRow, before, want []Port, known bool) {
 	for _, p := range want {
 		there[p.Name] = true
 		last, asked := was[p.Name]
-		switch at, is := c.at[p.Name]; {
-		case is && known && asked:
+		switch at, ok := c.at[p.Name]; {
+		case ok && known && asked:
 			c.port(at, &last, p)
-		case is:
+		case ok:
 			c.port(at, nil, p)
 		case !known || last != p:
 			added = append(added, c.newPort(p.row(), p.interfaceRow()))
@@ -276,7 +280,7 @@ func (c *changes) ports(old *bridgeRow, before, want []Port, known bool) {
 	}
 	gone := map[*portRow][]string{} // interfaces of each port
 	for _, p := range before {
-		if at, is := c.at[p.Name]; is && !there[p.Name] {
+		if at, ok := c.at[p.Name]; ok && !there[p.Name] {
 			gone[at.port] = append(gone[at.port], at.iface.UUID)
 		}
 	}
@@ -304,7 +308,7 @@ func (c *changes) newPort(port portRow, iface interfaceRow) string {
 	return port.UUID
 }
 
-// port changes what is there; was is what was asked for last, nil if that is not known.
+// port changes an existing port; was is what was asked for last, nil if unknown.
 func (c *changes) port(at place, was *Port, p Port) {
 	if was == nil || was.Blocked != p.Blocked {
 		c.block(*at.port, p.Blocked)

@@ -122,7 +122,8 @@ func (v *validator) port(b Bridge, p Port, numbers map[int]string) {
 	what := fmt.Sprintf("bridge %s, port %s", b.Name, p.Name)
 	v.name(p.Name, what)
 	if p.Name == "" || p.Patch == "" && (len(p.Name) > 15 || strings.ContainsAny(p.Name, "/ ")) {
-		v.add("bridge %s, port %q: its name is a network device's: 1 to 15 characters, no slash or space", b.Name, p.Name)
+		v.add("bridge %s, port %q: its name is a network device's: 1 to 15 characters, no slash or space", b.Name,
+			p.Name)
 	}
 	if p.Number < 0 || p.Number > MaxPort {
 		v.add("%s: number %d; Open vSwitch allows 1 to %d", what, p.Number, MaxPort)
@@ -166,7 +167,8 @@ func (b Bridge) row(datapath DatapathType) bridgeRow {
 	}
 	if b.STP { // a bridge without an address of its own takes a random one, and the root would be elected by chance
 		id := uint64(b.DPID)
-		row.OtherConfig["stp-system-id"] = topology.MAC{byte(id >> 40), byte(id >> 32), byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)}.String()
+		row.OtherConfig["stp-system-id"] = topology.MAC{byte(id >> 40), byte(id >> 32), byte(id >> 24), byte(id >> 16),
+			byte(id >> 8), byte(id)}.String()
 	}
 	return row
 }

@@ -19,8 +19,8 @@ func init() {
 	datapath.RegisterConfig(datapath.Config{Kind: "ovs", Check: checkConfig, Read: readConfig, Load: loadConfig})
 }
 
-// settable are the columns of a switch's records that a configuration can have: those that concern
-// this switch alone, and that Trivet does not set for what the topology says.
+// settable lists the columns that a configuration may set: those that concern a single switch and
+// that Trivet does not set from the topology.
 var settable = map[string][]string{
 	"bridge":    {"mcast_snooping_enable", "flood_vlans", "other_config"},
 	"port":      {"tag", "trunks", "vlan_mode", "cvlans", "protected", "other_config"},
@@ -29,7 +29,7 @@ var settable = map[string][]string{
 
 var settableTables = []string{"bridge", "port", "interface"}
 
-// setting is a column of a record, or (key) a part of one, and its value in the words of ovs-vsctl.
+// setting is a value for a column of a record, or for one of its keys, in the syntax of ovs-vsctl.
 type setting struct {
 	table, record, column, key, value string
 }
@@ -74,9 +74,11 @@ func settingsOf(text string, problem func(line int, hint, what string)) (out []s
 			case m == nil:
 				bad("write tag=10, or other_config:stp-path-cost=10", "%s: not a column and its value", word)
 			case !slices.Contains(settable[table], m[1]):
-				bad("there are "+strings.Join(settable[table], ", "), "%s: this column of a %s is not set here", m[1], table)
+				bad("there are "+strings.Join(settable[table], ", "), "%s: this column of a %s is not set here", m[1],
+					table)
 			case (m[1] == "other_config") != (m[2] != ""):
-				bad("write other_config:KEY=VALUE, and other columns without a key", "%s: cannot be set like this", word)
+				bad("write other_config:KEY=VALUE, and other columns without a key", "%s: cannot be set like this",
+					word)
 			case table == "bridge" && slices.Contains(ourConfig, m[2]):
 				bad("leave it out", "%s: the topology says this", word)
 			case !plainValue.MatchString(m[3]):
@@ -89,7 +91,7 @@ func settingsOf(text string, problem func(line int, hint, what string)) (out []s
 	return out
 }
 
-// records are the names that a switch's records have in a table.
+// records returns the names of a switch's records.
 func records(t *topology.Topology, n *topology.Node) (bridge string, ports []string) {
 	for _, l := range t.Links {
 		for i, e := range l.Ends {
@@ -112,7 +114,8 @@ func checkConfig(t *topology.Topology, n *topology.Node, c topology.ConfigFile) 
 	for i, line := range strings.Split(c.Text, "\n") {
 		for _, s := range settingsOf(line, func(int, string, string) {}) {
 			if s.table == "bridge" && s.record != bridge || s.table != "bridge" && !slices.Contains(ports, s.record) {
-				bad(i+1, "its bridge is "+bridge+", its ports are "+strings.Join(ports[:min(len(ports), 10)], ", "), fmt.Sprintf("%s %s is none of this switch", s.table, s.record))
+				bad(i+1, "its bridge is "+bridge+", its ports are "+strings.Join(ports[:min(len(ports), 10)], ", "),
+					fmt.Sprintf("%s %s is none of this switch", s.table, s.record))
 				break
 			}
 		}
@@ -120,7 +123,7 @@ func checkConfig(t *topology.Topology, n *topology.Node, c topology.ConfigFile) 
 	return problems
 }
 
-// vsctl has ovs-vsctl do something, in one transaction.
+// vsctl runs commands of ovs-vsctl in one transaction.
 func (s *Switches) vsctl(ctx context.Context, commands ...[]string) (string, error) {
 	program := findProgram("ovs-vsctl")
 	if program == "" {
@@ -140,10 +143,10 @@ func (s *Switches) vsctl(ctx context.Context, commands ...[]string) (string, err
 	return string(out), nil
 }
 
-// unset is how ovs-vsctl writes what a column is by itself.
+// unset lists how ovs-vsctl writes default values.
 var unset = []string{"[]", "{}", "0", "false", `""`}
 
-// configOf are the settings that a switch's records have now.
+// configOf returns the current settings of a switch's records.
 func (s *Switches) configOf(ctx context.Context, bridge string, ports []string) (out []setting, err error) {
 	there, err := s.vsctl(ctx, []string{"list-ifaces", bridge})
 	if err != nil {
@@ -218,14 +221,15 @@ func (s *Switches) configOf(ctx context.Context, bridge string, ports []string) 
 		}
 	}
 	slices.SortFunc(out, func(a, b setting) int {
-		return strings.Compare(fmt.Sprint(slices.Index(settableTables, a.table), a), fmt.Sprint(slices.Index(settableTables, b.table), b))
+		return strings.Compare(fmt.Sprint(slices.Index(settableTables, a.table), a),
+			fmt.Sprint(slices.Index(settableTables, b.table), b))
 	})
 	return out, nil
 }
 
 var mapPair = regexp.MustCompile(`"?([A-Za-z0-9_.:-]+)"?=("(?:[^"\\]|\\.)*"|[^,}\s]+)`)
 
-// mapOf are the keys of a column that is a map.
+// mapOf returns the keys of a column that is a map.
 func mapOf(of setting, value string) (out []setting) {
 	for _, m := range mapPair.FindAllStringSubmatch(value, -1) {
 		one := of
@@ -259,7 +263,7 @@ func readConfig(ctx context.Context, in datapath.Running, was string) (string, e
 	return strings.Join(lines, "\n") + strings.Repeat("\n", min(len(lines), 1)), nil
 }
 
-// normal is a setting as ovs-vsctl writes it.
+// normal returns a setting as ovs-vsctl writes it.
 func normal(s setting) setting {
 	s.value = strings.ReplaceAll(s.value, " ", "")
 	if s.key != "" && !strings.HasPrefix(s.value, `"`) {
@@ -283,7 +287,8 @@ func loadConfig(ctx context.Context, in datapath.Running, was, text string) erro
 	for _, old := range settingsOf(was, func(int, string, string) {}) {
 		switch {
 		case isBlocked[old.record] && (old.column == "vlan_mode" || old.column == "trunks"):
-			commands = append(commands, []string{"--if-exists", "remove", "port", old.record, "external_ids", keptVLANs})
+			commands = append(commands, []string{"--if-exists", "remove", "port", old.record, "external_ids",
+				keptVLANs})
 		case slices.ContainsFunc(want, func(w setting) bool { return w.table == old.table && w.record == old.record && w.name() == old.name() }):
 		case old.key != "":
 			commands = append(commands, []string{"--if-exists", "remove", old.table, old.record, old.column, old.key})
@@ -315,8 +320,8 @@ func loadConfig(ctx context.Context, in datapath.Running, was, text string) erro
 	return err
 }
 
-// blockedPorts are those that must stay out of learning: the VLANs that they are given are kept
-// for when they may take part.
+// blockedPorts returns the ports that do not take part in learning: VLANs given to them are kept
+// until they do.
 func (f *fabric) blockedPorts() map[string]bool {
 	out := map[string]bool{}
 	for _, b := range f.bridges(topology.Blocked(f.site.Topology())) {
@@ -327,7 +332,7 @@ func (f *fabric) blockedPorts() map[string]bool {
 	return out
 }
 
-// keep notes a setting that a blocked port keeps for later; it says whether it is one.
+// keep records a setting for when a blocked port is unblocked; false: the port is not blocked.
 func (v *vlans) keep(s setting) bool {
 	switch s.column {
 	case "vlan_mode":

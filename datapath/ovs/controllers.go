@@ -26,7 +26,8 @@ func (f *fabric) Status(ctx context.Context) (out []datapath.SwitchStatus, err e
 	for _, b := range bridges {
 		s := datapath.SwitchStatus{Switch: b.Name, Controllers: []datapath.ControllerStatus{}}
 		for _, c := range b.Controllers {
-			s.Controllers = append(s.Controllers, datapath.ControllerStatus{Address: c.Target, Connected: c.Connected, Role: c.Role, Error: c.LastError})
+			s.Controllers = append(s.Controllers, datapath.ControllerStatus{Address: c.Target, Connected: c.Connected,
+				Role: c.Role, Error: c.LastError})
 		}
 		out = append(out, s)
 	}
@@ -39,7 +40,8 @@ func (f *fabric) Flows(ctx context.Context, n *topology.Node, inPort uint32) (in
 	if inPort == 0 {
 		return strings.Count(text, "actions="), err
 	}
-	return strings.Count(text, fmt.Sprintf("in_port=%d,", inPort)) + strings.Count(text, fmt.Sprintf("in_port=%d ", inPort)), err
+	return strings.Count(text, fmt.Sprintf("in_port=%d,", inPort)) + strings.Count(text,
+		fmt.Sprintf("in_port=%d ", inPort)), err
 }
 
 // Settle waits until no packet is handled by flow entries that a controller has removed: Open
@@ -109,7 +111,8 @@ func (f *fabric) Wait(ctx context.Context) error {
 				reason = err.Error()
 			}
 		}
-		lines = append(lines, fmt.Sprintf("%s did not connect to %s within %.0f s: %s", listSwitches(names), listControllers(c), time.Since(start).Seconds(), reason))
+		lines = append(lines, fmt.Sprintf("%s did not connect to %s within %.0f s: %s", listSwitches(names),
+			listControllers(c), time.Since(start).Seconds(), reason))
 	}
 	if len(lines) == 0 {
 		return nil

@@ -52,7 +52,8 @@ func (d *daemon) start(cfg Config, program string, args ...string) error {
 		"--pidfile=" + d.file(".pid"), "-vsyslog:off", "-vconsole:info",
 	}, args...)...)
 	cmd.Dir = d.dir
-	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+d.dir, "OVS_DBDIR="+d.dir, "OVS_LOGDIR="+d.dir, "OVS_SYSCONFDIR="+d.dir)
+	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+d.dir, "OVS_DBDIR="+d.dir, "OVS_LOGDIR="+d.dir,
+		"OVS_SYSCONFDIR="+d.dir)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	start := func() error {
@@ -78,7 +79,7 @@ func (d *daemon) start(cfg Config, program string, args ...string) error {
 	return nil
 }
 
-// alive says whether the daemon runs.
+// alive reports whether the daemon runs.
 func (d *daemon) alive() bool {
 	if d.child == nil {
 		return d.pid() != 0
@@ -155,7 +156,8 @@ func packetSockets(pidfd, pid int) (sockets []int) {
 		if err != nil {
 			continue
 		}
-		if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || domain != unix.AF_PACKET {
+		if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET,
+			unix.SO_DOMAIN); err != nil || domain != unix.AF_PACKET {
 			unix.Close(fd)
 			continue
 		}

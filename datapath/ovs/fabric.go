@@ -65,12 +65,12 @@ func (f *fabric) Resume(ctx context.Context) error {
 		return nil
 	}
 	switches, err := Attach(ctx, f.dir())
-	if err == nil {
-		f.has(switches)
-		f.limit, _ = f.slow()
-		err = switches.Took(ctx, f.bridges(topology.Blocked(f.site.Topology())))
+	if err != nil {
+		return err
 	}
-	return err
+	f.has(switches)
+	f.limit, _ = f.slow()
+	return switches.Took(ctx, f.bridges(topology.Blocked(f.site.Topology())))
 }
 
 // has records the running Open vSwitch, which may be nil, and reports it when a program of it ends
@@ -93,7 +93,7 @@ func (f *fabric) has(switches *Switches) {
 	}
 }
 
-// Dead says whether one of the two programs has ended.
+// Dead reports whether one of the two programs has ended.
 func (f *fabric) Dead() []string {
 	if switches := f.switches.Load(); switches != nil && len(switches.Pids()) < 2 {
 		return []string{name}
@@ -101,7 +101,8 @@ func (f *fabric) Dead() []string {
 	return nil
 }
 
-// Check says what to do if Open vSwitch has ended: restarting it would lose what it carried.
+// Check returns an error if Open vSwitch has ended, with what to do: restarting it would lose its
+// state.
 func (f *fabric) Check() error {
 	if len(f.Dead()) == 0 {
 		return nil
@@ -186,7 +187,7 @@ func (f *fabric) handOver(ctx context.Context, bridges []Bridge) error {
 	return f.switches.Load().Apply(ctx, without)
 }
 
-// learns says whether a switch forwards by learning.
+// learns reports whether a switch forwards by learning.
 func (f *fabric) learns() bool {
 	return slices.ContainsFunc(f.site.Topology().Nodes, func(n *topology.Node) bool {
 		return is(n) && slices.Contains(n.Controllers, topology.ControllerNone)
@@ -259,7 +260,7 @@ func (f *fabric) Drops(ctx context.Context) ([]datapath.Drop, error) {
 	return switches.Drops(ctx)
 }
 
-// NeedsChecksums says whether packets sent through it must have complete checksums.
+// NeedsChecksums reports whether packets sent through it must have complete checksums.
 func (f *fabric) NeedsChecksums() bool {
 	switches := f.switches.Load()
 	return switches != nil && switches.NeedsChecksums()

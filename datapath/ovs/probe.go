@@ -157,7 +157,8 @@ func probeKernel() error {
 		return fmt.Errorf("the kernel's module openvswitch cannot be loaded: %s; %s", bytes.TrimSpace(out), kernelHint)
 	}
 	if _, err := netlink.GenlFamilyGet(family); err != nil {
-		return fmt.Errorf("openvswitch is loaded, but the kernel answers a request for %s: %w; %s", family, err, kernelHint)
+		return fmt.Errorf("openvswitch is loaded, but the kernel answers a request for %s: %w; %s", family, err,
+			kernelHint)
 	}
 	return nil
 }

@@ -33,7 +33,8 @@ type relays struct {
 }
 
 func newRelays(fabric *os.File) *relays {
-	return &relays{fabric: fabric, listeners: map[string]net.Listener{}, conns: map[net.Conn]bool{}, errors: map[string]error{}}
+	return &relays{fabric: fabric, listeners: map[string]net.Listener{}, conns: map[net.Conn]bool{},
+		errors: map[string]error{}}
 }
 
 // follow makes the relays serve exactly these controller addresses.

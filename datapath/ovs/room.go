@@ -47,7 +47,8 @@ const sendRoom = 512 << 20
 // makeRoomToSend waits until ovs-vswitchd has sent something: before that, it has no socket to send
 // through.
 func (s *Switches) makeRoomToSend() {
-	for wait := 10 * time.Millisecond; s.vswitch.pid() != 0 && !s.vswitch.makeRoom(); wait = min(2*wait, 10*time.Second) {
+	for wait := 10 * time.Millisecond; s.vswitch.pid() != 0 && !s.vswitch.makeRoom(); wait = min(2*wait,
+		10*time.Second) {
 		time.Sleep(wait)
 	}
 }

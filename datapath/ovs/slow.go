@@ -35,7 +35,8 @@ func (f *fabric) slow() (limit topology.CPU, why string) {
 	for _, n := range limited {
 		names = append(names, n.Name)
 	}
-	return topology.CPU{}, fmt.Sprintf("cpu of %s limits the programs that run there, not its forwarding: %s", strings.Join(names, ", "), why)
+	return topology.CPU{}, fmt.Sprintf("cpu of %s limits the programs that run there, not its forwarding: %s",
+		strings.Join(names, ", "), why)
 }
 
 // slowDown gives Open vSwitch the limit of its switch.

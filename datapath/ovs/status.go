@@ -107,7 +107,8 @@ func (s *Switches) Status(ctx context.Context) ([]BridgeStatus, error) {
 }
 
 func (r *controllerRow) status() ControllerStatus {
-	c := ControllerStatus{Target: r.Target, Connected: r.Connected, State: r.Status["state"], LastError: r.Status["last_error"]}
+	c := ControllerStatus{Target: r.Target, Connected: r.Connected, State: r.Status["state"],
+		LastError: r.Status["last_error"]}
 	if r.Role != nil {
 		c.Role = *r.Role
 	}
@@ -117,7 +118,8 @@ func (r *controllerRow) status() ControllerStatus {
 // counters reads the ports' counters, by port name: Interface.statistics in
 // ovs-vswitchd.conf.db(5).
 func (s *Switches) counters(ctx context.Context) (map[string]map[string]uint64, error) {
-	t := transaction{db: s.db, ops: []ovsdb.Operation{{Op: ovsdb.OperationSelect, Table: "Interface", Columns: []string{"name", "statistics"}}}}
+	t := transaction{db: s.db, ops: []ovsdb.Operation{{Op: ovsdb.OperationSelect, Table: "Interface",
+		Columns: []string{"name", "statistics"}}}}
 	results, err := t.commit(ctx)
 	if err != nil {
 		return nil, err
@@ -208,7 +210,8 @@ func (s *Switches) ofctl(ctx context.Context, bridge, input, command string, mor
 		return "", errors.New("ovs-ofctl: not found; " + installHint)
 	}
 	versions := "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15"
-	args := append([]string{"-vsyslog:off", "-O", versions, command, "unix:" + filepath.Join(s.dir, bridge+".mgmt")}, more...)
+	args := append([]string{"-vsyslog:off", "-O", versions, command, "unix:" + filepath.Join(s.dir, bridge+".mgmt")},
+		more...)
 	cmd := exec.CommandContext(ctx, ofctl, args...)
 	var complaint strings.Builder
 	cmd.Stdin, cmd.Stderr = strings.NewReader(input), &complaint

@@ -88,7 +88,8 @@ func Start(ctx context.Context, cfg Config) (*Switches, error) {
 	}
 	for _, d := range []*daemon{s.server, s.vswitch} {
 		if pid := d.pid(); pid != 0 {
-			return nil, fmt.Errorf("an Open vSwitch is already running in %s (%s, process %d); attach to it or stop it", s.dir, d.name, pid)
+			return nil, fmt.Errorf("an Open vSwitch is already running in %s (%s, process %d); attach to it or stop it",
+				s.dir, d.name, pid)
 		}
 	}
 	switch s.datapath = cfg.Datapath; s.datapath {
@@ -235,7 +236,7 @@ func (s *Switches) Close() {
 // Datapath returns the datapath type of all bridges.
 func (s *Switches) Datapath() DatapathType { return s.datapath }
 
-// NeedsChecksums says whether devices at the switches' ports must compute transport checksums
+// NeedsChecksums reports whether devices at the switches' ports must compute transport checksums
 // themselves (transmit offload off): in user space, Open vSwitch passes packets on as they came, so
 // a TCP segment whose checksum was left to the hardware arrives broken.
 func (s *Switches) NeedsChecksums() bool { return s.datapath != System }

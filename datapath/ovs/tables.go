@@ -97,7 +97,8 @@ func connect(ctx context.Context, socket string, onChange func()) (client.Client
 	var c controllerRow
 	_, err = db.Monitor(ctx, db.NewMonitor(
 		client.WithTable(&o, &o.Bridges, &o.NextConfig, &o.CurConfig, &o.OtherConfig, &o.ExternalIDs),
-		client.WithTable(&b, &b.Name, &b.DatapathType, &b.Ports, &b.Controllers, &b.FailMode, &b.Protocols, &b.STP, &b.OtherConfig),
+		client.WithTable(&b, &b.Name, &b.DatapathType, &b.Ports, &b.Controllers, &b.FailMode, &b.Protocols, &b.STP,
+			&b.OtherConfig),
 		client.WithTable(&p, &p.Name, &p.Interfaces, &p.VLANMode, &p.Trunks, &p.ExternalIDs),
 		client.WithTable(&i, &i.Name, &i.Type, &i.Options, &i.Requested, &i.Number, &i.Error),
 		client.WithTable(&c, &c.Target, &c.MaxBackoff, &c.Connected, &c.Role, &c.Status),
@@ -149,8 +150,8 @@ func (t tables) places() map[string]place {
 	return out
 }
 
-// readTables copies the tables. The client takes over a change one table after the other, so what
-// is read meanwhile is read again.
+// readTables copies the tables. The client applies a change one table after the other, so if it is
+// doing that, the tables are read again.
 func readTables(ctx context.Context, db client.Client) (t tables, err error) {
 	for {
 		if t, err = readRows(ctx, db); err != nil || t.whole() {
@@ -164,7 +165,7 @@ func readTables(ctx context.Context, db client.Client) (t tables, err error) {
 	}
 }
 
-// whole says whether all rows are there that others name.
+// whole reports whether all referenced rows exist.
 func (t tables) whole() bool {
 	if !allIn(t.bridges, t.root.Bridges) {
 		return false
@@ -209,7 +210,8 @@ func readRoot(ctx context.Context, db client.Client) (rootRow, error) {
 		return rootRow{}, err
 	}
 	if len(roots) != 1 {
-		return rootRow{}, fmt.Errorf("the database of Open vSwitch has %d rows in its table Open_vSwitch, not 1", len(roots))
+		return rootRow{}, fmt.Errorf("the database of Open vSwitch has %d rows in its table Open_vSwitch, not 1",
+			len(roots))
 	}
 	return roots[0], nil
 }

@@ -6,12 +6,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// joins says whether an unimpaired link between two bridges is a patch.
+// joins reports whether an unimpaired link between two bridges is a patch.
 func joins(a, b *topology.Node, nodes map[string]*topology.Node) bool {
 	return !tooDeep(a, b, nodes) && !foreignDecides(a) && !foreignDecides(b)
 }
 
-// foreignDecides says whether a switch has a foreign controller. Patch ports have no link state:
+// foreignDecides reports whether a switch has a foreign controller. Patch ports have no link state:
 // Open vSwitch can only remove them when their link is down, which a foreign controller may take
 // for a port that was unplugged for good. Ports with devices change their state, as on any other
 // switch.
@@ -24,9 +24,9 @@ func foreignDecides(n *topology.Node) bool {
 // it; a bridge takes one level for each table.
 const patchedBridges = 16
 
-// tooDeep says whether a link between two bridges must have devices, so that no path over patches
-// gets too long. If there are many bridges, patches only join those whose datapath ids are in the
-// same block of sixteen: mostly neighbours, and the same ones whatever else changes.
+// tooDeep reports whether a link between two bridges must have devices, so that no path over
+// patches gets too long. If there are many bridges, patches only join those whose datapath ids are
+// in the same block of sixteen: mostly neighbours, and the same ones whatever else changes.
 func tooDeep(a, b *topology.Node, nodes map[string]*topology.Node) bool {
 	if a.DPID/patchedBridges == b.DPID/patchedBridges {
 		return false

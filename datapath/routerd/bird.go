@@ -92,10 +92,10 @@ func hasArea(areas []topology.OSPFArea, id topology.AreaID) bool {
 	return false
 }
 
-// birdOwn says whether the router announces a default route that it has itself.
+// birdOwn reports whether the router announces a default route that it has itself.
 func birdOwn(r *topology.OSPFRouter) bool {
-	d, is := ownDefault(r)
-	return is && d.Source == topology.OSPFStatic
+	d, ok := ownDefault(r)
+	return ok && d.Source == topology.OSPFStatic
 }
 
 // birdSources writes the protocols that these routes come from: the kernel has the routes already,
@@ -109,7 +109,8 @@ func birdSources(line func(string, ...any), n *topology.Node, r *topology.OSPFRo
 		if n.Management.IsValid() {
 			speaks = append(speaks, fmt.Sprintf("-%q", topology.ManagementDevice))
 		}
-		line("protocol direct connected_routes { ipv4; interface %s; }", strings.Join(append(speaks, `-"lo"`, `"*"`), ", "))
+		line("protocol direct connected_routes { ipv4; interface %s; }",
+			strings.Join(append(speaks, `-"lo"`, `"*"`), ", "))
 	}
 	if len(rulesOf(r, topology.OSPFStatic)) > 0 {
 		own := birdOwn(r) // else its own would keep those of others away
@@ -195,7 +196,8 @@ func birdInterface(line func(string, ...any), i *topology.OSPFInterface) {
 	if i.Passive {
 		line("\t\t\tstub yes;")
 	}
-	line("\t\t\ttype %s;", map[topology.OSPFNetwork]string{topology.PointToPoint: "pointopoint", topology.Broadcast: "broadcast"}[i.Network])
+	line("\t\t\ttype %s;", map[topology.OSPFNetwork]string{topology.PointToPoint: "pointopoint",
+		topology.Broadcast: "broadcast"}[i.Network])
 	line("\t\t\tpriority %d;", i.Priority)
 	birdTimers(line, i.Hello, i.Dead, i.Retransmit, i.Delay)
 	birdAuth(line, i.Auth)
@@ -203,11 +205,13 @@ func birdInterface(line func(string, ...any), i *topology.OSPFInterface) {
 }
 
 func birdTimers(line func(string, ...any), hello, dead, retransmit, delay time.Duration) {
-	line("\t\t\thello %d; dead %d; retransmit %d; transmit delay %d;", seconds(hello), seconds(dead), seconds(retransmit), seconds(delay))
+	line("\t\t\thello %d; dead %d; retransmit %d; transmit delay %d;", seconds(hello), seconds(dead),
+		seconds(retransmit), seconds(delay))
 }
 
 func birdAuth(line func(string, ...any), a topology.OSPFAuth) {
-	algorithm := map[topology.OSPFAuthType]string{topology.AuthMD5: "keyed md5", topology.AuthSHA1: "hmac sha1", topology.AuthSHA256: "hmac sha256",
+	algorithm := map[topology.OSPFAuthType]string{topology.AuthMD5: "keyed md5", topology.AuthSHA1: "hmac sha1",
+		topology.AuthSHA256: "hmac sha256",
 		topology.AuthSHA384: "hmac sha384", topology.AuthSHA512: "hmac sha512"}[a.Type]
 	switch {
 	case a.Type == topology.AuthSimple:

@@ -20,7 +20,8 @@ var frr = &Family{
 func frrPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program {
 	program := func(name, config string) Program {
 		return Program{Name: name, Ready: name + ".vty", Files: map[string]string{name + ".conf": config},
-			Args: []string{"-f", filepath.Join(f.Home, name+".conf"), "-i", f.run(name + ".pid"), "-z", f.run("zserv.api"),
+			Args: []string{"-f", filepath.Join(f.Home, name+".conf"), "-i", f.run(name + ".pid"), "-z",
+				f.run("zserv.api"),
 				"--vty_socket", f.run(""), "-A", "127.0.0.1", "-P", "0", "--log", "stdout"},
 			Update: func(old, new string) (args []string) {
 				for i, c := range updateFRR(old, new) {
@@ -48,13 +49,16 @@ func frrPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program 
 func refuseFRR(r *topology.OSPFRouter, problems *topology.Problems) {
 	for _, a := range auths(r) {
 		if a != topology.AuthNone && a != topology.AuthSimple && a != topology.AuthMD5 {
-			problems.Add(r.Node.Pos, "use md5, or datapath bird", "router %s: ospf: auth: FRR has no %s", r.Node.Name, a)
+			problems.Add(r.Node.Pos, "use md5, or datapath bird", "router %s: ospf: auth: FRR has no %s", r.Node.Name,
+				a)
 			break
 		}
 	}
 	for _, d := range r.Redistribute {
 		if d.Tag != 0 {
-			problems.Add(r.Node.Pos, "match the network, or make it a routing node", "router %s: ospf: redistribute %s: FRR has static routes from the kernel, which knows no tags", r.Node.Name, d)
+			problems.Add(r.Node.Pos, "match the network, or make it a routing node",
+				"router %s: ospf: redistribute %s: FRR has static routes from the kernel, which knows no tags",
+				r.Node.Name, d)
 		}
 	}
 }
@@ -79,7 +83,8 @@ func frrOSPF(r *topology.OSPFRouter) string {
 	}
 	for _, v := range r.VirtualLinks {
 		link := fmt.Sprintf(" area %s virtual-link %s", v.Area.Addr(), v.Peer)
-		line("%s hello-interval %d retransmit-interval %d transmit-delay %d dead-interval %d", link, seconds(v.Hello), seconds(v.Retransmit), seconds(v.Delay), seconds(v.Dead))
+		line("%s hello-interval %d retransmit-interval %d transmit-delay %d dead-interval %d", link, seconds(v.Hello),
+			seconds(v.Retransmit), seconds(v.Delay), seconds(v.Dead))
 		switch v.Auth.Type {
 		case topology.AuthSimple:
 			line("%s authentication authentication-key %s", link, v.Auth.Key)

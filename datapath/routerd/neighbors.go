@@ -67,7 +67,8 @@ func parseFRR(text string) (out []Neighbor, err error) {
 			return nil, fmt.Errorf("vtysh's details of the neighbour %s cannot be read: %w", key, err)
 		}
 		for _, x := range list {
-			n := Neighbor{RouterID: id, Address: parseAddress(x.Address), DR: parseAddress(x.DR), Interface: x.Interface, Dead: -1}
+			n := Neighbor{RouterID: id, Address: parseAddress(x.Address), DR: parseAddress(x.DR),
+				Interface: x.Interface, Dead: -1}
 			n.State, _, _ = strings.Cut(x.State, "/")
 			if x.Dead != nil {
 				n.Dead = *x.Dead / 1000
@@ -83,9 +84,9 @@ func parseBIRD(text, interfaces string) (out []Neighbor) {
 	drs, at := map[string]netip.Addr{}, ""
 	for line := range strings.Lines(interfaces) {
 		line = strings.TrimSpace(line)
-		if name, is := strings.CutPrefix(line, "Interface "); is {
+		if name, ok := strings.CutPrefix(line, "Interface "); ok {
 			at, _, _ = strings.Cut(name, " ")
-		} else if dr, is := strings.CutPrefix(line, "Designated router (IP): "); is {
+		} else if dr, ok := strings.CutPrefix(line, "Designated router (IP): "); ok {
 			drs[at] = parseAddress(dr)
 		}
 	}
@@ -94,7 +95,8 @@ func parseBIRD(text, interfaces string) (out []Neighbor) {
 		if len(words) < 6 || !parseAddress(words[0]).IsValid() {
 			continue
 		}
-		n := Neighbor{RouterID: parseAddress(words[0]), Address: parseAddress(words[5]), DR: drs[words[4]], Interface: words[4], Dead: -1}
+		n := Neighbor{RouterID: parseAddress(words[0]), Address: parseAddress(words[5]), DR: drs[words[4]],
+			Interface: words[4], Dead: -1}
 		n.State, _, _ = strings.Cut(words[2], "/")
 		if dead, err := strconv.ParseFloat(words[3], 64); err == nil {
 			n.Dead = dead

@@ -9,17 +9,17 @@ import (
 // that the daemon keeps the neighbours that the change does not concern. It is nil if only a
 // restart helps.
 func updateFRR(old, new string) []string {
-	was, is := blocks(old), blocks(new)
+	was, ok := blocks(old), blocks(new)
 	commands := []string{"configure terminal"}
 	for _, b := range was {
-		if b.isRule() && !slices.ContainsFunc(is, func(o block) bool { return o.head == b.head }) {
+		if b.isRule() && !slices.ContainsFunc(ok, func(o block) bool { return o.head == b.head }) {
 			commands = append(commands, "no "+b.head)
 			continue
 		}
-		after := linesOf(is, b.head)
+		after := linesOf(ok, b.head)
 		commands = b.add(commands, func(line string) bool { return !slices.Contains(after, line) }, "no ")
 	}
-	for _, b := range is {
+	for _, b := range ok {
 		if b.isRule() && len(b.lines) == 0 && !slices.ContainsFunc(was, func(o block) bool { return o.head == b.head }) {
 			commands = append(commands, b.head, "exit")
 		}
@@ -40,7 +40,7 @@ type block struct {
 	lines []string
 }
 
-// isRule says whether the block means something without any lines.
+// isRule reports whether the block means something without any lines.
 func (b block) isRule() bool { return strings.HasPrefix(b.head, "route-map ") }
 
 func blocks(text string) []block {
@@ -51,7 +51,8 @@ func blocks(text string) []block {
 		case below != line:
 			last := &out[len(out)-1]
 			last.lines = append(last.lines, below)
-		case strings.HasPrefix(line, "interface ") || strings.HasPrefix(line, "router ") || strings.HasPrefix(line, "route-map "):
+		case strings.HasPrefix(line, "interface ") || strings.HasPrefix(line, "router ") || strings.HasPrefix(line,
+			"route-map "):
 			out = append(out, block{head: line})
 		default:
 			out[0].lines = append(out[0].lines, line)

@@ -1,4 +1,4 @@
-// Package accept takes connections from a listener for as long as it is open.
+// Package accept accepts connections for as long as a listener is open.
 package accept
 
 import (
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Next is Accept, but waits while Accept fails temporarily, as when the process has too many open
-// files: what runs is not interrupted, and clients are accepted later. wait, which may be nil, is
-// called with the reason each time. The error is net.ErrClosed once the listener is closed.
+// Next is Accept, but retries while Accept fails temporarily, as when the process has too many open
+// files: clients are accepted later. wait, which may be nil, is called with the reason each time.
+// The error is net.ErrClosed once the listener is closed.
 func Next(l net.Listener, wait func(error)) (net.Conn, error) {
 	for {
 		conn, err := l.Accept()

@@ -69,7 +69,7 @@ func (w *Waiting) Leave(conn net.Conn) {
 }
 
 func remote(conn net.Conn) netip.Addr {
-	if a, is := conn.RemoteAddr().(*net.TCPAddr); is {
+	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		return a.AddrPort().Addr().Unmap()
 	}
 	return netip.Addr{}

@@ -1,5 +1,5 @@
-// Package all has everything registered that labs can be made of: the program imports it, and each
-// test whose binary brings labs up.
+// Package all registers everything that labs can be made of: the program imports it, and so do
+// tests that bring labs up.
 package all
 
 import (

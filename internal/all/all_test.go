@@ -21,7 +21,7 @@ func below(t *testing.T, p string, seen map[string]bool) {
 		t.Fatal(err)
 	}
 	for _, i := range is.Imports {
-		if own, is := strings.CutPrefix(i, module); is {
+		if own, ok := strings.CutPrefix(i, module); ok {
 			below(t, own, seen)
 		}
 	}

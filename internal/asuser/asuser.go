@@ -1,5 +1,5 @@
-// Package asuser handles files as the user who has asked for it: with sudo, the one who called
-// that, so that root follows no link and reads or replaces no file that this user could not.
+// Package asuser accesses files with the rights of the user who asked for it, with sudo the one who
+// called that: so root follows no link, and reads or replaces no file, that this user could not.
 package asuser
 
 import (
@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Do runs f, which only handles files and starts nothing, with the rights of the user who called
-// sudo; without sudo, as it is.
+// Do runs f, which only accesses files and starts nothing, with the rights of the user who called
+// sudo; without sudo, with the process's.
 func Do(f func() error) error {
 	uid, err := strconv.Atoi(os.Getenv("SUDO_UID"))
 	if os.Geteuid() != 0 || err != nil || uid <= 0 {
@@ -23,8 +23,8 @@ func Do(f func() error) error {
 	return As(uid, f)
 }
 
-// As runs f, which only handles files and starts nothing, with the rights of a user, if that is
-// another one and root may take them.
+// As runs f, which only accesses files and starts nothing, with the rights of a user, if that is
+// another one and this process is root.
 func As(uid int, f func() error) error {
 	if os.Geteuid() != 0 || uid <= 0 {
 		return f()
@@ -62,8 +62,8 @@ func groupsOf(uid int) (gid int, groups []uint32) {
 	return gid, groups
 }
 
-// become changes what the thread may do with files, and that alone: see setfsuid(2). The groups
-// are those of the thread only if the kernel is asked directly.
+// become changes the thread's rights for files only: see setfsuid(2). Its groups can be changed for
+// a single thread only by a direct system call.
 func become(uid, gid int, groups []uint32) error {
 	var list unsafe.Pointer
 	if len(groups) > 0 {
@@ -75,7 +75,7 @@ func become(uid, gid int, groups []uint32) error {
 	if err := errors.Join(unix.Setfsgid(gid), unix.Setfsuid(uid)); err != nil {
 		return err
 	}
-	if is, err := unix.SetfsuidRetUid(-1); err != nil || is != uid { // it tells of no failure itself
+	if is, err := unix.SetfsuidRetUid(-1); err != nil || is != uid { // it does not report failures itself
 		return errors.New("cannot take the rights of the user who called sudo")
 	}
 	return nil

@@ -1,5 +1,5 @@
-// Package cgroup keeps the processes of labs together: it finds, limits and ends them through
-// cgroups, version 2 or 1.
+// Package cgroup groups the processes of labs: it finds, limits and ends them through cgroups,
+// version 2 or 1.
 package cgroup
 
 import (
@@ -85,7 +85,7 @@ func (c Hierarchies) roots() []string {
 	return out
 }
 
-// V2Has says whether version 2 has a controller.
+// V2Has reports whether version 2 has a controller.
 func (c Hierarchies) V2Has(controller string) bool {
 	b, err := os.ReadFile(filepath.Join(c.V2, "cgroup.controllers"))
 	return c.V2 != "" && err == nil && slices.Contains(strings.Fields(string(b)), controller)
@@ -326,7 +326,7 @@ func writeFile(name, value string) error { return os.WriteFile(name, []byte(valu
 // Bear makes a command start in the group of a node, or in one below it. With version 1, the
 // command must be a child of the calling thread, which must be locked and end soon; with version 2,
 // it starts in the returned directory, which must be closed (it may be nil) once the command has
-// started. The group below is only made in the hierarchy through which processes are found; limits
+// started. The group below is made only in the hierarchy through which processes are found; limits
 // are the node's.
 func (c Hierarchies) Bear(cmd *exec.Cmd, lab, node string, below ...string) (*os.File, error) {
 	found := append([]string{lab, node}, below...)
@@ -355,7 +355,7 @@ func (c Hierarchies) Bear(cmd *exec.Cmd, lab, node string, below ...string) (*os
 	if c.V2 == "" {
 		return nil, nil
 	}
-	for n := range found { // who starts something there would hang until it is thawed, with all its threads
+	for n := range found { // the new process and all its threads would hang until it is thawed
 		at := filepath.Join(group(c.V2, found[:n+1]...), "cgroup.freeze")
 		if text, err := os.ReadFile(at); err == nil && strings.TrimSpace(string(text)) == "1" {
 			return nil, fmt.Errorf("%s is frozen, and nothing can begin in it: %s is 1", node, at)
@@ -389,7 +389,7 @@ func (c Hierarchies) Enter(lab, node string) error {
 	return nil
 }
 
-// limited says whether a group of version 1's cpu controller has a limit. Without one, a node's
+// limited reports whether a group of version 1's cpu controller has a limit. Without one, a node's
 // processes stay out of the group: the scheduler treats a whole group like a single process outside
 // of any group, and most processes are outside unless systemd puts them into groups.
 func limited(path string) bool {
@@ -397,7 +397,7 @@ func limited(path string) bool {
 	return err == nil && strings.TrimSpace(string(b)) != "-1"
 }
 
-// pinned says whether a version 1 cpuset has been given processors.
+// pinned reports whether a version 1 cpuset has been given processors.
 func pinned(path string) bool {
 	b, err := os.ReadFile(filepath.Join(path, "cpuset.cpus"))
 	return err == nil && strings.TrimSpace(string(b)) != ""

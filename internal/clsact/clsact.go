@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Qdisc is what a device must have to which programs are attached, by its index.
+// Qdisc returns the queueing discipline that a device must have for programs to be attached.
 func Qdisc(index int) netlink.Qdisc {
 	return &netlink.GenericQdisc{QdiscType: "clsact",
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
 }
 
-// Add gives a device that, unless it has it.
+// Add adds it to a device, unless it has it.
 func Add(index int) error {
 	if err := netlink.QdiscAdd(Qdisc(index)); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
@@ -27,8 +27,8 @@ func Add(index int) error {
 	return nil
 }
 
-// Ingress is the filter by which a device's program, a file descriptor, sees what comes in: there
-// is one.
+// Ingress returns the filter by which a program, given by its file descriptor, sees packets that
+// come in at a device: there is one per device.
 func Ingress(index, program int, name string) *netlink.BpfFilter {
 	return &netlink.BpfFilter{Fd: program, Name: name, DirectAction: true, FilterAttrs: netlink.FilterAttrs{
 		LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1}}
@@ -38,8 +38,9 @@ func Ingress(index, program int, name string) *netlink.BpfFilter {
 // the namespace of the calling thread.
 func Redirect(from, to int) error {
 	_ = rlimit.RemoveMemlock() // what kernels before 5.11 need
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "trivet_redirect", Type: ebpf.SchedCLS, License: "MIT", Instructions: asm.Instructions{
-		asm.Mov.Imm(asm.R1, int32(to)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return()}})
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "trivet_redirect", Type: ebpf.SchedCLS, License: "MIT",
+		Instructions: asm.Instructions{
+			asm.Mov.Imm(asm.R1, int32(to)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return()}})
 	if err != nil {
 		return fmt.Errorf("load a program: %w", err)
 	}

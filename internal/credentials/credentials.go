@@ -1,5 +1,5 @@
-// Package credentials reads the files by which servers of others (a store, a broker) let us in, and
-// by which we know them.
+// Package credentials reads the files for authentication with servers, such as a store or a broker,
+// in both directions.
 package credentials
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// TLS are files. Without CA the machine's own certificates are trusted.
+// TLS names files. Without CA the machine's own certificates are trusted.
 type TLS struct{ Certificate, Key, CA string }
 
 // Config reads them.
@@ -46,15 +46,15 @@ func Login(file string) (user, password string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	user, password, is := strings.Cut(strings.TrimSpace(string(b)), ":")
-	if !is || user == "" {
+	user, password, ok := strings.Cut(strings.TrimSpace(string(b)), ":")
+	if !ok || user == "" {
 		return "", "", fmt.Errorf("%s: it must hold user:password", file)
 	}
 	return user, password, nil
 }
 
-// CheckLogin says why a file that is to have user:password has not: more than that is not given to
-// a server.
+// CheckLogin reports why a file is not of the form user:password, so that nothing else in it is
+// sent to a server.
 func CheckLogin(file string) error {
 	if err := Readable(file); err != nil {
 		return err
@@ -64,13 +64,14 @@ func CheckLogin(file string) error {
 		return err
 	}
 	line := strings.TrimSuffix(string(text), "\n")
-	if user, _, is := strings.Cut(line, ":"); !is || user == "" || len(line) > 1024 || strings.ContainsAny(line, "\r\n") {
+	if user, _, ok := strings.Cut(line, ":"); !ok || user == "" || len(line) > 1024 || strings.ContainsAny(line,
+		"\r\n") {
 		return errors.New(file + ": it must hold user:password, and nothing else")
 	}
 	return nil
 }
 
-// Readable says why a file that a user has named cannot be read.
+// Readable reports why a file named by the user cannot be read.
 func Readable(file string) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -84,7 +85,7 @@ func Readable(file string) error {
 	return err
 }
 
-// Here says whether a host is this machine: there, what is not encrypted is nobody else's.
+// Here reports whether a host is this machine, where unencrypted traffic stays.
 func Here(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()

@@ -116,7 +116,7 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// isStill says whether a name still refers to an open directory.
+// isStill reports whether a name still refers to an open directory.
 func isStill(f *os.File, name string) (bool, error) {
 	opened, err := f.Stat()
 	if err != nil {

@@ -18,13 +18,13 @@ func TestSets(t *testing.T) {
 		}
 		for range random.IntN(20) {
 			a, b := random.IntN(members), random.IntN(members)
-			was, is := colour[a], colour[b]
-			if got := sets.Join(a, b); got != (was != is) {
+			was, ok := colour[a], colour[b]
+			if got := sets.Join(a, b); got != (was != ok) {
 				t.Fatalf("joining %d and %d says %v", a, b, got)
 			}
 			for i := range colour {
 				if colour[i] == was {
-					colour[i] = is
+					colour[i] = ok
 				}
 			}
 			for a := range members {

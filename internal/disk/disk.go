@@ -1,4 +1,4 @@
-// Package disk finds full disks, which keep a program that fails from saying why in its log.
+// Package disk detects full disks, on which a failing program cannot log why.
 package disk
 
 import (
@@ -8,7 +8,7 @@ import (
 )
 
 // Full returns an error if there is no room left for files in a directory; nil: there is, or it is
-// not known.
+// unknown.
 func Full(dir string) error {
 	var at unix.Statfs_t
 	if unix.Statfs(dir, &at) == nil && at.Blocks > 0 && at.Bavail == 0 {

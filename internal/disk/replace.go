@@ -17,7 +17,7 @@ func Replace(file string, content []byte, group int) error {
 	})
 }
 
-// ReplaceBy is Replace of a file that write writes; the file stays what it was if that fails.
+// ReplaceBy is Replace with the content written by write; if that fails the file is unchanged.
 func ReplaceBy(file string, group int, write func(io.Writer) error) error {
 	return replace(file, write, func(f *os.File) error {
 		if group == 0 {
@@ -27,8 +27,8 @@ func ReplaceBy(file string, group int, write func(io.Writer) error) error {
 	})
 }
 
-// ReplaceFor is Replace of a file that a user is to have. Where this process is not root, the file
-// is its own user's.
+// ReplaceFor is Replace for a file to be owned by a user. If this process is not root, the file
+// belongs to its own user.
 func ReplaceFor(uid, gid int, mode os.FileMode, file string, content []byte) error {
 	return replace(file, func(w io.Writer) error {
 		_, err := w.Write(content)
@@ -41,7 +41,7 @@ func ReplaceFor(uid, gid int, mode os.FileMode, file string, content []byte) err
 	})
 }
 
-// replace replaces a file by one that write writes and give makes that of whom it is for.
+// replace replaces a file by what write writes, after give has set its owner.
 func replace(file string, write func(io.Writer) error, give func(*os.File) error) error {
 	err := writeNew(file+".new", write, give)
 	if err == nil {

@@ -1,6 +1,6 @@
-// Package fib asks the kernel of a node which routes it has, and which of them a packet takes. The
-// program does so within the node, so it is the same for a namespace here, one at another site, and
-// a virtual machine.
+// Package fib queries the routes of a node's kernel, and which of them a packet takes. The program
+// runs it within the node, so it is the same for a namespace here, one at another site, and a
+// virtual machine.
 package fib
 
 import (
@@ -19,22 +19,22 @@ import (
 	"trivet.dev/trivet/internal/netbatch"
 )
 
-// Command is the argument by which the program knows that it is to look; after it may come the
-// address for which a way is asked.
+// Command is the argument that makes this program do so; it may be followed by the address of a
+// lookup.
 const Command = "__fib"
 
-// Seen is what a node's kernel has.
+// Seen is the kernel's answer.
 type Seen struct {
 	Addresses []netip.Prefix `json:"addresses"`
 	Routes    []Route        `json:"routes"` // of the main table
 	Way       *Way           `json:"way,omitempty"`
 }
 
-// Route is a route. It has no next hop if packets that follow it are dropped.
+// Route is a route. It has no next hop if matching packets are dropped.
 type Route struct {
 	To     netip.Prefix `json:"to"`
 	Hops   []Hop        `json:"hops"`
-	Source string       `json:"source"` // who has added it, in the words of ip route
+	Source string       `json:"source"` // who has added it, as ip route names it
 	Metric int          `json:"metric"`
 }
 
@@ -47,12 +47,12 @@ type Hop struct {
 // Way is what the kernel does with a packet to an address.
 type Way struct {
 	Here bool   `json:"here,omitempty"` // the address is the node's own
-	None string `json:"none,omitempty"` // why it goes nowhere
+	None string `json:"none,omitempty"` // why it is dropped
 	Hop
-	MAC string `json:"mac,omitempty"` // of the neighbour, where that is known
+	MAC string `json:"mac,omitempty"` // of the neighbour, if known
 }
 
-// Serve prints what is seen, of a command's arguments.
+// Serve prints the answer to a command's arguments.
 func Serve(arguments []string, out io.Writer) error {
 	s, err := look()
 	if err == nil && len(arguments) > 0 {
@@ -97,7 +97,8 @@ func look() (s Seen, err error) {
 		}
 	}
 	slices.SortStableFunc(s.Routes, func(a, b Route) int {
-		return cmp.Or(a.To.Addr().Compare(b.To.Addr()), cmp.Compare(a.To.Bits(), b.To.Bits()), cmp.Compare(a.Metric, b.Metric))
+		return cmp.Or(a.To.Addr().Compare(b.To.Addr()), cmp.Compare(a.To.Bits(), b.To.Bits()),
+			cmp.Compare(a.Metric, b.Metric))
 	})
 	return s, nil
 }
@@ -116,7 +117,7 @@ func routeOf(r netlink.Route, names map[int]string, all netip.Prefix) Route {
 	return out
 }
 
-// To asks the kernel what it does with a packet to an address.
+// To returns what the kernel does with a packet to an address.
 func To(to netip.Addr) (*Way, error) {
 	routes, err := netlink.RouteGet(to.AsSlice())
 	switch {
@@ -149,7 +150,7 @@ func To(to netip.Addr) (*Way, error) {
 }
 
 func addressOf(ip net.IP, via netlink.Destination) netip.Addr {
-	if v, is := via.(*netlink.Via); is && ip == nil {
+	if v, ok := via.(*netlink.Via); ok && ip == nil {
 		ip = v.Addr
 	}
 	a, _ := netip.AddrFromSlice(ip)

@@ -1,9 +1,9 @@
-// Package jsoncount counts values in JSON that is not trusted, before it is decoded: one of two
-// bytes can become a thousand in memory, so that a text's size alone bounds nothing.
+// Package jsoncount counts values in untrusted JSON before it is decoded: two bytes of it can
+// become a thousand in memory, so a limit on its size alone is not enough.
 package jsoncount
 
-// Counter counts what is in one or several texts, which may come in parts. Whether they are JSON at
-// all is for who decodes them: of what is none the counts are too high or right up to the error.
+// Counter counts the values in one or several texts, which may come in parts. It does not validate:
+// for invalid JSON the counts are too high, or right up to the error.
 type Counter struct {
 	Values  int // objects, lists, and what follows a comma
 	Entries int // commas between elements of lists, or of objects, in the outermost object

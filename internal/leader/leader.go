@@ -1,8 +1,8 @@
-// Package leader starts programs on terminals, each by a leader: a process of ours that leads the
-// terminal's session, and stays until all that the program has left in the background has ended.
-// When a session's leader ends, the kernel takes the terminal away from all others of it (SIGHUP,
-// and errors of whoever prints to it). It holds the terminal's other side, too, and reads what they
-// print, which nobody else does any more.
+// Package leader starts programs on terminals, each through a leader: a process of ours that leads
+// the terminal's session, and stays until everything that the program has left in the background
+// has ended. When a session's leader ends, the kernel takes the terminal away from the others
+// (SIGHUP, and errors on output). The leader also holds the terminal's other side, and reads what
+// they print when nobody else does any more.
 package leader
 
 import (
@@ -26,16 +26,16 @@ import (
 	"trivet.dev/trivet/internal/process"
 )
 
-// Command is the argument that makes the program such a leader, of the program whose path and
-// arguments follow.
+// Command is the argument that makes this program a leader, followed by the path and the arguments
+// of the program to start.
 const Command = "__leader"
 
-// socket is the leader's descriptor of a socket. It is given the terminal's other side, and tells
-// that the program runs, or the number of the error; then, how it has ended. When the socket ends,
-// nobody reads what is printed, nor types.
+// socket is the leader's descriptor of a socket. It receives the terminal's other side, and sends
+// that the program runs, or the number of the error; then, how it has ended. When the socket is
+// closed, nobody reads what is printed, or types, any more.
 const socket = 3
 
-// Leading is a leader as who has it started sees it.
+// Leading is a leader as seen by the process that had it started.
 type Leading struct {
 	cmd    *exec.Cmd
 	socket *net.UnixConn
@@ -43,8 +43,8 @@ type Leading struct {
 	other  *os.File // side of the terminal
 }
 
-// OnTerminal prepares a command, which is then to be started in a node: on a terminal, whose other
-// side is other, and by a leader. Started is called next.
+// OnTerminal prepares a command to be started in a node by a leader, on a terminal whose other side
+// is other. Call Started next.
 func OnTerminal(cmd *exec.Cmd, terminal, other *os.File) (*Leading, error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -63,13 +63,13 @@ func OnTerminal(cmd *exec.Cmd, terminal, other *os.File) (*Leading, error) {
 	return &Leading{cmd, conn.(*net.UnixConn), its, other}, nil
 }
 
-// Lead has a command, prepared by OnTerminal, be started by a leader.
+// Lead makes a leader start a command prepared by OnTerminal.
 func Lead(cmd *exec.Cmd) {
 	cmd.Args = append([]string{"trivet", Command, cmd.Path}, cmd.Args...)
 	cmd.Path = "/proc/self/exe"
 }
 
-// Started says whether the program runs; err is the error of starting its leader.
+// Started reports whether the program runs; err is the error of starting its leader.
 func (s *Leading) Started(err error) error {
 	s.its.Close()
 	if err == nil {
@@ -90,7 +90,7 @@ func (s *Leading) Started(err error) error {
 	return err
 }
 
-// give gives the leader the terminal's other side.
+// give passes the terminal's other side to the leader.
 func (s *Leading) give() (err error) {
 	raw, wrong := s.other.SyscallConn() // not Fd, which would make it block
 	if wrong != nil {
@@ -100,7 +100,7 @@ func (s *Leading) give() (err error) {
 	return errors.Join(wrong, err)
 }
 
-// next reads the next number that the leader tells.
+// next reads the next number from the leader.
 func (s *Leading) next() (uint32, error) {
 	var b [4]byte
 	if _, err := io.ReadFull(s.socket, b[:]); err != nil {
@@ -115,22 +115,23 @@ func (s *Leading) Wait() (syscall.WaitStatus, error) {
 	return syscall.WaitStatus(status), err
 }
 
-// Leave leaves what still runs, and what it prints, to the leader.
+// Leave leaves running processes, and their output, to the leader.
 func (s *Leading) Leave() { s.socket.Close() }
 
-// Gone returns when all of the session has ended.
+// Gone returns when all processes of the session have ended.
 func (s *Leading) Gone() { _ = s.cmd.Wait() }
 
 // PID is the leader's.
 func (s *Leading) PID() int { return s.cmd.Process.Pid }
 
-// Is says whether a process is a leader.
+// Is reports whether a process is a leader.
 func Is(pid int) bool {
 	arguments := process.Arguments(pid)
 	return len(arguments) > 1 && arguments[0] == "trivet" && arguments[1] == Command
 }
 
-// Program is the process that the leader has started, as this process sees it; 0: it has ended.
+// Program returns the id of the process that the leader has started, in this process's namespace;
+// 0: it has ended.
 func (s *Leading) Program() int {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", s.PID())) // whichever thread has started it
 	for _, list := range lists {
@@ -173,8 +174,8 @@ func Run(arguments []string) error {
 		return err
 	}
 	tell := func(number uint32) { _, _ = unix.Write(socket, binary.LittleEndian.AppendUint32(nil, number)) }
-	// What the program leaves behind becomes the leader's child, so that it knows when the last
-	// ends.
+	// Processes that the program leaves behind become the leader's children, so that it learns when
+	// the last ends.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
@@ -186,7 +187,8 @@ func Run(arguments []string) error {
 		tell(uint32(number))
 		return nil
 	}
-	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE)
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU,
+		unix.SIGPIPE)
 	tell(0)
 	debug.FreeOSMemory()
 	var mu sync.Mutex
@@ -213,14 +215,14 @@ func Run(arguments []string) error {
 			mu.Lock()
 			runs = false
 			mu.Unlock()
-			// Nobody else is to have what is typed.
+			// Nobody else may read what is typed.
 			_ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, unix.Getpgrp())
 			tell(uint32(status))
 		}
 	}
 }
 
-// given takes the terminal's other side.
+// given receives the terminal's other side.
 func given() (*os.File, error) {
 	control := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := unix.Recvmsg(socket, make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)

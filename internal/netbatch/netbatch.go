@@ -28,7 +28,7 @@ type Batch struct {
 	queued int      // requests in buf
 	what   []string // of each request, for errors
 	errs   []error
-	broken error // answers were lost: nobody knows any more which request an answer belongs to
+	broken error // answers were lost, so that later answers cannot be matched to requests
 
 	Running map[int32]bool // by index: what GetLink has found out
 }
@@ -269,7 +269,8 @@ func (b *Batch) AddVXLAN(d Device, c topology.Carrier, whole bool) {
 	for _, attr := range append(d.attrs(), info) {
 		parts = append(parts, attr)
 	}
-	b.add(fmt.Sprintf("make the tunnel %s to %s with VNI %d", d.Name, c.Remote, c.VNI), unix.RTM_NEWLINK, create, parts...)
+	b.add(fmt.Sprintf("make the tunnel %s to %s with VNI %d", d.Name, c.Remote, c.VNI), unix.RTM_NEWLINK, create,
+		parts...)
 }
 
 // AddVLAN makes a device that is a VLAN (IEEE 802.1Q) of another, which is in the namespace of the
@@ -279,7 +280,8 @@ func (b *Batch) AddVLAN(d Device, of int, id uint16) {
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("vlan"))
 	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
 	data.AddRtAttr(nl.IFLA_VLAN_ID, nl.Uint16Attr(id))
-	parts := []nl.NetlinkRequestData{&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(d.Index)}}, nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(of)))}
+	parts := []nl.NetlinkRequestData{&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(d.Index)}},
+		nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(of)))}
 	for _, attr := range append(d.attrs(), info) {
 		parts = append(parts, attr)
 	}
@@ -320,12 +322,13 @@ func (b *Batch) AddBridge(name string, index int, stp bool) {
 	b.add("make bridge "+name, unix.RTM_NEWLINK, create, parts...)
 }
 
-// FlushBridge makes a bridge forget where it has seen which address.
+// FlushBridge makes a bridge forget its learned addresses.
 func (b *Batch) FlushBridge(name string, index int) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
 	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.IFLA_BR_FDB_FLUSH, nil)
-	b.add("flush bridge "+name, unix.RTM_NEWLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}}, info)
+	b.add("flush bridge "+name, unix.RTM_NEWLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}},
+		info)
 }
 
 func (b *Batch) SetMaster(name string, index, master int) {
@@ -355,13 +358,14 @@ func (b *Batch) DelGroup() {
 
 func (b *Batch) AddAddress(index int, p netip.Prefix) { b.addAddress(index, p, 0) }
 
-// AddAddressOnly adds no route to what is connected.
+// AddAddressOnly adds an address without a route to its subnet.
 func (b *Batch) AddAddressOnly(index int, p netip.Prefix) {
 	b.addAddress(index, p, unix.IFA_F_NOPREFIXROUTE)
 }
 
 func (b *Batch) addAddress(index int, p netip.Prefix, flags uint32) {
-	msg := &nl.IfAddrmsg{IfAddrmsg: unix.IfAddrmsg{Family: unix.AF_INET, Prefixlen: uint8(p.Bits()), Index: uint32(index)}}
+	msg := &nl.IfAddrmsg{IfAddrmsg: unix.IfAddrmsg{Family: unix.AF_INET, Prefixlen: uint8(p.Bits()),
+		Index: uint32(index)}}
 	parts := []nl.NetlinkRequestData{msg}
 	bytes := p.Addr().AsSlice()
 	if p.Addr().Is4() {
@@ -382,12 +386,14 @@ func (b *Batch) addAddress(index int, p netip.Prefix, flags uint32) {
 }
 
 func (b *Batch) DelAddress(index int, p netip.Prefix) {
-	msg := &nl.IfAddrmsg{IfAddrmsg: unix.IfAddrmsg{Family: unix.AF_INET, Prefixlen: uint8(p.Bits()), Index: uint32(index)}}
+	msg := &nl.IfAddrmsg{IfAddrmsg: unix.IfAddrmsg{Family: unix.AF_INET, Prefixlen: uint8(p.Bits()),
+		Index: uint32(index)}}
 	if p.Addr().Is6() {
 		msg.Family = unix.AF_INET6
 	}
 	bytes := p.Addr().AsSlice()
-	b.add("delete address "+p.String(), unix.RTM_DELADDR, 0, msg, nl.NewRtAttr(unix.IFA_LOCAL, bytes), nl.NewRtAttr(unix.IFA_ADDRESS, bytes))
+	b.add("delete address "+p.String(), unix.RTM_DELADDR, 0, msg, nl.NewRtAttr(unix.IFA_LOCAL, bytes),
+		nl.NewRtAttr(unix.IFA_ADDRESS, bytes))
 }
 
 func broadcast(p netip.Prefix) []byte {
@@ -476,9 +482,8 @@ func DeleteGroup() error {
 	return nil
 }
 
-// quieten makes a VLAN that is about to be deleted no longer promiscuous: the interface below it,
-// which became that as well, remains it for ever where the kernel does not think of it (Linux
-// 6.1.176 does not).
+// quieten makes a VLAN that is about to be deleted no longer promiscuous: otherwise the interface
+// below it stays promiscuous for ever on kernels that do not reset it (Linux 6.1.176 does not).
 func quieten(dev netlink.Link) error {
 	if dev.Type() != "vlan" || dev.Attrs().RawFlags&unix.IFF_PROMISC == 0 {
 		return nil
@@ -489,12 +494,12 @@ func quieten(dev netlink.Link) error {
 	return nil
 }
 
-// vlans lists the VLAN devices of the thread's namespace: a line for each, behind two of headings.
-// To ask for all devices would take long in a large lab.
+// vlans lists the VLAN devices of the thread's namespace. Listing all devices would take long in a
+// large lab.
 func vlans() (names []string) {
 	text, _ := os.ReadFile("/proc/thread-self/net/vlan/config") // nobody has asked the kernel for any, if there is none
 	for _, line := range strings.Split(string(text), "\n") {
-		if name, _, is := strings.Cut(line, "|"); is && !strings.HasPrefix(line, "VLAN Dev name") {
+		if name, _, ok := strings.Cut(line, "|"); ok && !strings.HasPrefix(line, "VLAN Dev name") {
 			names = append(names, strings.TrimSpace(name))
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// kernel is a socket on which lists are asked for, one after another.
+// kernel is a socket for requesting lists, one after another.
 type kernel struct {
 	socket int
 	seq    uint32
@@ -30,7 +30,7 @@ func dial(protocol int) (*kernel, error) {
 
 func (k *kernel) close() { unix.Close(k.socket) }
 
-// errMoved says that a list changed while it was read.
+// errMoved means that a list changed while it was read.
 var errMoved = errors.New("the list changed while it was read")
 
 // each calls f with each message of a list, without the header. The message is only valid in f.
@@ -41,7 +41,8 @@ func (k *kernel) each(kind int, ask []byte, f func(m []byte)) error {
 	binary.NativeEndian.PutUint16(head[4:], uint16(kind))
 	binary.NativeEndian.PutUint16(head[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
 	binary.NativeEndian.PutUint32(head[8:], k.seq)
-	if err := unix.Sendto(k.socket, append(head, ask...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(k.socket, append(head, ask...), 0,
+		&unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("ask the kernel: %w", err)
 	}
 	moved := false
@@ -77,7 +78,7 @@ func (k *kernel) each(kind int, ask []byte, f func(m []byte)) error {
 	}
 }
 
-// attributes are those after the first bytes of a message, by their type.
+// attributes returns the attributes after the first bytes of a message, by type.
 func attributes(m []byte, head int) map[uint16][]byte {
 	out := map[uint16][]byte{}
 	eachAttribute(m, head, func(kind uint16, value []byte) { out[kind] = value })
@@ -95,7 +96,7 @@ func eachAttribute(m []byte, head int, f func(kind uint16, value []byte)) {
 	}
 }
 
-// u32 is a number in a message; 0 if that is too short.
+// u32 returns a number in a message; 0 if that is too short.
 func u32(b []byte, at int) uint32 {
 	if len(b) < at+4 {
 		return 0

@@ -1,4 +1,4 @@
-// Package netfacts reads what there is in a network namespace, and tells two readings apart.
+// Package netfacts reads the configuration of a network namespace, and compares readings.
 package netfacts
 
 import (
@@ -21,19 +21,19 @@ const (
 	MTU       Kind = "mtu"       // of a device
 	XDP       Kind = "xdp"       // a device has a program of this kind
 	Address   Kind = "address"   // permanent, not link-local; name: with its prefix
-	Route     Kind = "route"     // by hand: see Path
-	Rule      Kind = "rule"      // of routing; name: family, priority and what it is for
+	Route     Kind = "route"     // added by hand: see Path
+	Rule      Kind = "rule"      // of routing; name: family, priority and selectors
 	Neighbour Kind = "neighbour" // permanent; name: address, value: MAC
-	Port      Kind = "port"      // what a port of a bridge does otherwise than usual; name: what
-	FDB       Kind = "fdb"       // a static entry of a bridge; name: MAC
-	Sysctl    Kind = "sysctl"    // that decides what is forwarded or answered; of a device or of all
+	Port      Kind = "port"      // a bridge port's setting that is not the default; name: which
+	FDB       Kind = "fdb"       // static entry of a bridge; name: MAC
+	Sysctl    Kind = "sysctl"    // affecting what is forwarded or answered; of a device or of the namespace
 	NFT       Kind = "nft"       // name: table, chain or rule of nf_tables
 	Xtables   Kind = "iptables"  // name: table and number of a rule of the older iptables
-	Qdisc     Kind = "qdisc"     // that somebody has put there; name: where
+	Qdisc     Kind = "qdisc"     // not the kernel's default; name: where
 	Class     Kind = "class"     // of a queueing discipline; name: its number
 	Filter    Kind = "filter"    // of traffic control; name: where, and its number
-	Offload   Kind = "offload"   // value: the set of those that are on
-	Flow      Kind = "flow"      // an entry of a switch's table, which is in no namespace; see target/local
+	Offload   Kind = "offload"   // value: the set of those switched on
+	Flow      Kind = "flow"      // an entry of a switch's table, which belongs to no namespace; see target/local
 )
 
 // Key names a fact.
@@ -47,13 +47,13 @@ func (k Key) compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Kind, o.Kind), cmp.Compare(k.Device, o.Device), cmp.Compare(k.Name, o.Name))
 }
 
-// Facts are those of one namespace.
+// Facts are the facts of one namespace.
 type Facts map[Key]string
 
-// put adds a fact; where two have the same key, both count.
+// put adds a fact; values of the same key are joined.
 func (f Facts) put(kind Kind, device, name, value string) {
 	k := Key{kind, device, name}
-	if was, is := f[k]; is {
+	if was, ok := f[k]; ok {
 		both := append(strings.Split(was, twice), value)
 		slices.Sort(both)
 		value = strings.Join(both, twice)
@@ -63,7 +63,7 @@ func (f Facts) put(kind Kind, device, name, value string) {
 
 const twice = " and "
 
-// MarshalJSON writes a list of texts, which says no word twice for each fact.
+// MarshalJSON writes a compact list of texts.
 func (f Facts) MarshalJSON() ([]byte, error) {
 	out := make([][4]string, 0, len(f))
 	for _, k := range slices.SortedFunc(maps.Keys(f), Key.compare) {
@@ -72,7 +72,7 @@ func (f Facts) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads what MarshalJSON has written.
+// UnmarshalJSON reads MarshalJSON's output.
 func (f *Facts) UnmarshalJSON(b []byte) error {
 	var list [][4]string
 	if err := json.Unmarshal(b, &list); err != nil {
@@ -85,16 +85,16 @@ func (f *Facts) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Delta is what has become of facts.
+// Delta is the difference between two readings.
 type Delta struct {
 	Now  Facts `json:"now,omitempty"`  // those that are new or have another value
-	Gone Facts `json:"gone,omitempty"` // those that are no more
+	Gone Facts `json:"gone,omitempty"` // those that have disappeared
 }
 
-// Since returns what has become of earlier facts.
+// Since returns the difference to earlier facts.
 func (f Facts) Since(was Facts) (d Delta) {
 	for k, v := range f {
-		if old, is := was[k]; !is || old != v {
+		if old, ok := was[k]; !ok || old != v {
 			if d.Now == nil {
 				d.Now = Facts{}
 			}
@@ -102,7 +102,7 @@ func (f Facts) Since(was Facts) (d Delta) {
 		}
 	}
 	for k, v := range was {
-		if _, is := f[k]; !is {
+		if _, ok := f[k]; !ok {
 			if d.Gone == nil {
 				d.Gone = Facts{}
 			}
@@ -112,10 +112,10 @@ func (f Facts) Since(was Facts) (d Delta) {
 	return d
 }
 
-// Empty says whether nothing has changed.
+// Empty reports whether nothing has changed.
 func (d Delta) Empty() bool { return len(d.Now)+len(d.Gone) == 0 }
 
-// Take makes of facts what they are after a change.
+// Take applies a difference.
 func (f Facts) Take(d Delta) {
 	for k := range d.Gone {
 		delete(f, k)
@@ -123,7 +123,7 @@ func (f Facts) Take(d Delta) {
 	maps.Copy(f, d.Now)
 }
 
-// Change is a fact that is not what it was.
+// Change is a fact that has changed.
 type Change struct {
 	Key
 	Was string `json:"was,omitempty"`
@@ -133,8 +133,8 @@ type Change struct {
 	Gone bool `json:"gone,omitempty" doc:"There is none of this key any more"`
 }
 
-// Changes lists what is not as it was. Of a device that is new or gone, nothing further is said,
-// nor of a setting of a device that all devices share.
+// Changes lists what has changed. For a device that is new or gone nothing else is listed, nor a
+// device's value of a setting that all devices share.
 func Changes(was, is Facts) (out []Change) {
 	d := is.Since(was)
 	for k, v := range d.Now {
@@ -151,7 +151,7 @@ func Changes(was, is Facts) (out []Change) {
 		_, had := was[Key{Device, c.Device, ""}]
 		_, has := is[Key{Device, c.Device, ""}]
 		if had != has {
-			return c.Kind != Address || had // an address on a device of somebody's is one all the same
+			return c.Kind != Address || had // an address on a foreign device counts nevertheless
 		}
 		all := Key{Sysctl, "", c.Name}
 		return c.Kind == Sysctl && was[all] != is[all] && is[all] == c.Is
@@ -161,7 +161,7 @@ func Changes(was, is Facts) (out []Change) {
 	return out
 }
 
-// Said says what there was and is now, in words.
+// Said describes a change.
 func (c Change) Said() string {
 	switch {
 	case c.New:

@@ -12,10 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var nftFamilies = map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet", nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6",
-	nftables.TableFamilyARP: "arp", nftables.TableFamilyNetdev: "netdev", nftables.TableFamilyBridge: "bridge"}
+var nftFamilies = map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet", nftables.TableFamilyIPv4: "ip",
+	nftables.TableFamilyIPv6: "ip6",
+	nftables.TableFamilyARP:  "arp", nftables.TableFamilyNetdev: "netdev", nftables.TableFamilyBridge: "bridge"}
 
-var nftHooks = map[nftables.ChainHook]string{0: "prerouting", 1: "input", 2: "forward", 3: "output", 4: "postrouting", 5: "ingress"}
+var nftHooks = map[nftables.ChainHook]string{0: "prerouting", 1: "input", 2: "forward", 3: "output", 4: "postrouting",
+	5: "ingress"}
 
 // nftables reads the rules of nf_tables, if there is any table.
 func (r *reader) nftables() error {
@@ -55,7 +57,8 @@ func (r *reader) nftables() error {
 	return nil
 }
 
-// anyTable says whether there is one: a request, where most namespaces have none.
+// anyTable reports whether there is any table: most namespaces have none, which takes one request
+// to find out.
 func anyTable() (any bool, err error) {
 	k, err := dial(unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -81,26 +84,29 @@ func chainWords(c *nftables.Chain) string {
 		}
 	}
 	if c.Policy != nil {
-		out += map[nftables.ChainPolicy]string{nftables.ChainPolicyDrop: " policy drop", nftables.ChainPolicyAccept: " policy accept"}[*c.Policy]
+		out += map[nftables.ChainPolicy]string{nftables.ChainPolicyDrop: " policy drop",
+			nftables.ChainPolicyAccept: " policy accept"}[*c.Policy]
 	}
 	return out
 }
 
-// ruleWords are what a rule does, and a digest of when. What it counts is left out.
+// ruleWords describes what a rule does, with a digest of its conditions, but not its counters.
 func ruleWords(rule *nftables.Rule) string {
 	var words []string
 	var when strings.Builder
 	for _, e := range rule.Exprs {
 		switch x := e.(type) {
 		case *expr.Verdict:
-			words = append(words, strings.TrimSpace(map[expr.VerdictKind]string{expr.VerdictDrop: "drop", expr.VerdictAccept: "accept", expr.VerdictReturn: "return",
+			words = append(words, strings.TrimSpace(map[expr.VerdictKind]string{expr.VerdictDrop: "drop",
+				expr.VerdictAccept: "accept", expr.VerdictReturn: "return",
 				expr.VerdictContinue: "continue", expr.VerdictJump: "jump", expr.VerdictGoto: "goto", expr.VerdictQueue: "queue"}[x.Kind]+" "+x.Chain))
 		case *expr.Reject:
 			words = append(words, "reject")
 		case *expr.Masq:
 			words = append(words, "masquerade")
 		case *expr.NAT:
-			words = append(words, map[expr.NATType]string{expr.NATTypeSourceNAT: "snat", expr.NATTypeDestNAT: "dnat"}[x.Type])
+			words = append(words, map[expr.NATType]string{expr.NATTypeSourceNAT: "snat",
+				expr.NATTypeDestNAT: "dnat"}[x.Type])
 		case *expr.Limit:
 			words = append(words, "limit")
 			fmt.Fprintf(&when, "%+v", *x)
@@ -124,7 +130,7 @@ const (
 	xtInfoSize        = xtName + 4*(1+5+5+1+1)
 )
 
-// xtables reads the rules of the older iptables, of the tables that anybody has looked at.
+// xtables reads the rules of the older iptables, of the tables that have ever been accessed.
 func (r *reader) xtables() error {
 	for _, family := range []struct {
 		names, word        string
@@ -150,7 +156,8 @@ func (r *reader) xtables() error {
 				}
 				entry := all[at : at+next]
 				clear(entry[family.size-16 : family.size]) // what it has counted
-				r.facts.put(Xtables, "", fmt.Sprintf("%s %s %d", family.word, table, i), xtWords(entry[target:])+" "+digest(entry))
+				r.facts.put(Xtables, "", fmt.Sprintf("%s %s %d", family.word, table, i),
+					xtWords(entry[target:])+" "+digest(entry))
 				at += next
 			}
 		}
@@ -158,7 +165,7 @@ func (r *reader) xtables() error {
 	return nil
 }
 
-// xtWords says what a target does: struct xt_entry_target, and for the standard one a verdict.
+// xtWords describes a target: struct xt_entry_target, and for the standard one a verdict.
 func xtWords(target []byte) string {
 	name := text(target[2:31])
 	if name != "" || len(target) < 36 {
@@ -183,7 +190,8 @@ func xtEntriesOf(domain, level int, table string) ([]byte, error) {
 	defer unix.Close(s)
 	get := func(option int, b []byte) error {
 		length := uint32(len(b))
-		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(s), uintptr(level), uintptr(option), uintptr(unsafe.Pointer(&b[0])), uintptr(unsafe.Pointer(&length)), 0)
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(s), uintptr(level), uintptr(option),
+			uintptr(unsafe.Pointer(&b[0])), uintptr(unsafe.Pointer(&length)), 0)
 		if errno != 0 {
 			return errno
 		}

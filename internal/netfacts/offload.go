@@ -26,13 +26,15 @@ func ethtool(socket int, device string, command []byte) error {
 		_    [16]byte
 	}{data: unsafe.Pointer(&command[0])}
 	copy(request.name[:unix.IFNAMSIZ-1], device)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL,
+		uintptr(unsafe.Pointer(&request))); errno != 0 {
 		return errno
 	}
 	return nil
 }
 
-// offloads reads which features of devices are on. A driver that does not say has none.
+// offloads reads which features of devices are on. If a driver does not report them, there are
+// none.
 func (r *reader) offloads() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -87,7 +89,7 @@ func OffloadNames() (names []string, err error) {
 	return names, nil
 }
 
-// Switched says which offloads are on and were not, or the other way round.
+// Switched says which offloads were switched on or off.
 func Switched(was, is string, names []string) string {
 	a, _ := hex.DecodeString(was)
 	b, _ := hex.DecodeString(is)
@@ -107,7 +109,7 @@ func Switched(was, is string, names []string) string {
 	return strings.Join(out, ", ")
 }
 
-// bit says whether a feature is on, in words of 32 bits whose highest byte comes first.
+// bit reports whether a feature is on, in words of 32 bits whose highest byte comes first.
 func bit(b []byte, i int) bool {
 	at := i/32*4 + 3 - i%32/8
 	return at < len(b) && b[at]>>(i%8)&1 == 1

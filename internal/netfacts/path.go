@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main is the routing table that the kernel looks into where no rule says otherwise.
+// Main is the routing table that the kernel uses unless a rule says otherwise.
 const Main = "main"
 
 // Path is a route.
@@ -22,7 +22,7 @@ type Path struct {
 	Rest    string
 }
 
-// Lost says whether it lets nothing through.
+// Lost reports whether the route drops packets.
 func (p Path) Lost() bool {
 	return p.Type == "blackhole" || p.Type == "unreachable" || p.Type == "prohibit"
 }
@@ -44,7 +44,7 @@ func (p *Path) hop(a map[uint16][]byte, device string) {
 	}
 }
 
-// fact is what stands for a route among facts.
+// fact converts a route to a fact.
 func (p Path) fact() (Key, string) {
 	k := Key{Route, p.Table, p.To.String()}
 	if p.Metric != 0 {
@@ -67,7 +67,7 @@ func (p Path) words() string {
 	return strings.Join(out, " ") + p.Rest
 }
 
-// Paths are the routes of a fact.
+// Paths returns the routes of a fact.
 func Paths(k Key, value string) (out []Path) {
 	if value == "" {
 		return nil

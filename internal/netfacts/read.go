@@ -31,12 +31,12 @@ type reader struct {
 	order []uint32          // their indexes
 }
 
-// Read reads the namespace of the calling thread. proc is an open root of a procfs, which the
-// settings are read from; 0: the machine's. Whether devices have settings of their own is not asked
-// where bare: they only forward.
+// Read reads the namespace of the calling thread. proc is an open root of a procfs, from which
+// settings are read; 0: the machine's. With bare, devices' own settings are not read: they only
+// forward.
 func Read(proc int, bare bool) (Facts, error) {
 	var err error
-	for range 5 { // where something changes all the time, what was read last has to do
+	for range 5 { // if something changes all the time, the last reading is used
 		var f Facts
 		if f, err = readOnce(proc, bare); err == nil {
 			return f, nil
@@ -157,17 +157,19 @@ func (r *reader) addresses() error {
 	})
 }
 
-// byHand says whether a route or rule is there because somebody said so: the kernel's own follow
-// from addresses, those of routing daemons from what they hear.
+// byHand reports whether someone added a route or rule: the kernel derives its own from addresses,
+// and routing daemons from their protocols.
 func byHand(protocol byte) bool {
 	return protocol == unix.RTPROT_UNSPEC || protocol == unix.RTPROT_BOOT || protocol == unix.RTPROT_STATIC || protocol == unix.RTPROT_DHCP
 }
 
-var routeTypes = map[byte]string{unix.RTN_BLACKHOLE: "blackhole", unix.RTN_UNREACHABLE: "unreachable", unix.RTN_PROHIBIT: "prohibit", unix.RTN_THROW: "throw",
+var routeTypes = map[byte]string{unix.RTN_BLACKHOLE: "blackhole", unix.RTN_UNREACHABLE: "unreachable",
+	unix.RTN_PROHIBIT: "prohibit", unix.RTN_THROW: "throw",
 	unix.RTN_LOCAL: "local", unix.RTN_BROADCAST: "broadcast", unix.RTN_ANYCAST: "anycast", unix.RTN_MULTICAST: "multicast", unix.RTN_NAT: "nat", unix.RTN_XRESOLVE: "xresolve"}
 
-// everywhere is where a default route leads.
-var everywhere = map[byte]netip.Prefix{unix.AF_INET: netip.PrefixFrom(netip.IPv4Unspecified(), 0), unix.AF_INET6: netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
+// everywhere is the destination of a default route.
+var everywhere = map[byte]netip.Prefix{unix.AF_INET: netip.PrefixFrom(netip.IPv4Unspecified(), 0),
+	unix.AF_INET6: netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 
 func prefixOf(family, bits byte, address []byte) netip.Prefix {
 	if a, ok := netip.AddrFromSlice(address); ok {
@@ -178,7 +180,8 @@ func prefixOf(family, bits byte, address []byte) netip.Prefix {
 
 func (r *reader) routes() error {
 	return r.each(unix.RTM_GETROUTE, make([]byte, unix.SizeofRtMsg), func(m []byte) {
-		if len(m) < unix.SizeofRtMsg || m[0] != unix.AF_INET && m[0] != unix.AF_INET6 || u32(m, 8)&unix.RTM_F_CLONED != 0 || !byHand(m[5]) {
+		if len(m) < unix.SizeofRtMsg || m[0] != unix.AF_INET && m[0] != unix.AF_INET6 || u32(m,
+			8)&unix.RTM_F_CLONED != 0 || !byHand(m[5]) {
 			return
 		}
 		a := attributes(m, unix.SizeofRtMsg)
@@ -250,7 +253,8 @@ func (r *reader) rules() error {
 		if m[3] != 0 {
 			name += fmt.Sprintf(" tos %#x", m[3])
 		}
-		for kind, word := range map[uint16]string{fraMark: "fwmark", fraIPProto: "ipproto", fraSport: "sport", fraDport: "dport", fraUID: "uidrange"} {
+		for kind, word := range map[uint16]string{fraMark: "fwmark", fraIPProto: "ipproto", fraSport: "sport",
+			fraDport: "dport", fraUID: "uidrange"} {
 			if v := a[kind]; len(v) > 0 && !allZero(v) {
 				name += fmt.Sprintf(" %s %x", word, v)
 			}

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The settings of devices that decide what is forwarded or answered, by their places in the lists
-// that the kernel gives of each device (IPV4_DEVCONF_… of linux/ip.h, from 1; DEVCONF_… of
-// linux/ipv6.h, from 0).
+// The devices' settings that affect what is forwarded or answered, by their index in the kernel's
+// lists for each device (IPV4_DEVCONF_… of linux/ip.h, from 1; DEVCONF_… of linux/ipv6.h, from 0).
 var (
-	inet4 = map[int]string{1: "ipv4.forwarding", 3: "ipv4.proxy_arp", 8: "ipv4.rp_filter", 13: "ipv4.arp_filter", 18: "ipv4.arp_announce",
+	inet4 = map[int]string{1: "ipv4.forwarding", 3: "ipv4.proxy_arp", 8: "ipv4.rp_filter", 13: "ipv4.arp_filter",
+		18: "ipv4.arp_announce",
 		19: "ipv4.arp_ignore", 23: "ipv4.accept_local"}
 	inet6 = map[int]string{0: "ipv6.forwarding", 3: "ipv6.accept_ra", 22: "ipv6.proxy_ndp", 26: "ipv6.disable_ipv6"}
 )
 
-// shared are those of a namespace, by the names that a device's have.
+// shared are the namespace's settings, by the corresponding names of devices' settings.
 var shared = []struct{ name, file string }{
 	{"ipv4.forwarding", "ipv4/ip_forward"},
 	{"ipv4.rp_filter", "ipv4/conf/all/rp_filter"},
@@ -33,17 +33,18 @@ var shared = []struct{ name, file string }{
 	{"ipv6.fib_multipath_hash_policy", "ipv6/fib_multipath_hash_policy"},
 }
 
-// portSettings are those of a bridge's ports that decide what goes where.
+// portSettings are the settings of a bridge's ports that affect forwarding.
 var portSettings = []struct {
 	attribute uint16
 	does      string
 	usual     byte
 }{
-	{unix.IFLA_BRPORT_MODE, "hairpin", 0}, {unix.IFLA_BRPORT_LEARNING, "learning", 1}, {unix.IFLA_BRPORT_UNICAST_FLOOD, "flood", 1},
+	{unix.IFLA_BRPORT_MODE, "hairpin", 0}, {unix.IFLA_BRPORT_LEARNING, "learning", 1}, {unix.IFLA_BRPORT_UNICAST_FLOOD,
+		"flood", 1},
 	{unix.IFLA_BRPORT_BCAST_FLOOD, "bcast_flood", 1}, {unix.IFLA_BRPORT_ISOLATED, "isolated", 0},
 }
 
-// deviceSettings reads those of one device.
+// deviceSettings reads the settings of one device.
 func (r *reader) deviceSettings(device string, own []byte) {
 	families := attributes(own, 0)
 	conf4, conf6 := attributes(families[unix.AF_INET], 0)[inetConf], attributes(families[unix.AF_INET6], 0)[inet6Conf]
@@ -73,7 +74,7 @@ func (r *reader) settings() error {
 	return nil
 }
 
-// file reads a short file of the procfs; "" where there is none.
+// file reads a short file of the procfs; "": there is none.
 func (r *reader) file(name string) (string, error) {
 	dir := r.proc
 	if dir == 0 {

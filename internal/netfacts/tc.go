@@ -14,11 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// classful are the disciplines whose classes have parameters of their own, and those that packets
-// can be sorted into by filters.
+// classful are the disciplines whose classes have parameters of their own, and those to whose
+// classes filters can assign packets.
 var (
 	classful = []string{"htb", "hfsc", "drr", "qfq"}
-	filtered = []string{"htb", "hfsc", "drr", "qfq", "prio", "cbq", "ingress", "clsact", "dsmark", "ets", "sfq", "fq_codel", "multiq"}
+	filtered = []string{"htb", "hfsc", "drr", "qfq", "prio", "cbq", "ingress", "clsact", "dsmark", "ets", "sfq",
+		"fq_codel", "multiq"}
 )
 
 // standing is a discipline that may have classes or filters.
@@ -28,8 +29,8 @@ type standing struct {
 	handle uint32
 }
 
-// qdiscs reads the disciplines that somebody has put there (those without a number are the kernel's
-// own defaults), with their classes and filters.
+// qdiscs reads the disciplines that someone has added (those without a number are the kernel's
+// defaults), with their classes and filters.
 func (r *reader) qdiscs() error {
 	var more []standing
 	err := r.each(unix.RTM_GETQDISC, make([]byte, nl.SizeofTcMsg), func(m []byte) {
@@ -39,7 +40,8 @@ func (r *reader) qdiscs() error {
 		}
 		a := attributes(m, nl.SizeofTcMsg)
 		kind := text(a[unix.TCA_KIND])
-		r.facts.put(Qdisc, r.names[u32(m, 4)], placeOf(u32(m, 12)), strings.TrimSpace(fmt.Sprintf("%s %s %s", kind, handleOf(handle), parameters(kind, a[unix.TCA_OPTIONS]))))
+		r.facts.put(Qdisc, r.names[u32(m, 4)], placeOf(u32(m, 12)),
+			strings.TrimSpace(fmt.Sprintf("%s %s %s", kind, handleOf(handle), parameters(kind, a[unix.TCA_OPTIONS]))))
 		if slices.Contains(filtered, kind) {
 			more = append(more, standing{u32(m, 4), kind, handle})
 		}
@@ -76,8 +78,9 @@ func (r *reader) classes(q standing) error {
 	})
 }
 
-// actions are where filters list what is to be done, by their kind.
-var actions = map[string]uint16{"basic": 3, "bpf": 1, "cgroup": 1, "flow": 9, "flower": 3, "fw": 4, "matchall": 2, "route": 6, "u32": 7}
+// actions are the attributes with a filter's actions, by kind of filter.
+var actions = map[string]uint16{"basic": 3, "bpf": 1, "cgroup": 1, "flow": 9, "flower": 3, "fw": 4, "matchall": 2,
+	"route": 6, "u32": 7}
 
 func (r *reader) filters(q standing, parent uint32) error {
 	return r.each(unix.RTM_GETTFILTER, tcAsk(q.device, parent), func(m []byte) {
@@ -103,7 +106,7 @@ func (r *reader) filters(q standing, parent uint32) error {
 	})
 }
 
-// placeOf says where a discipline or filter is.
+// placeOf describes where a discipline or filter is.
 func placeOf(parent uint32) string {
 	switch parent {
 	case netlink.HANDLE_ROOT:
@@ -130,7 +133,8 @@ const (
 	htbInit                  = 2
 )
 
-// parameters says in words what is best known of a discipline, and stands for the rest by a digest.
+// parameters describes the best-known parameters of a discipline, and represents the others by a
+// digest.
 func parameters(kind string, options []byte) string {
 	switch kind {
 	case "ingress", "clsact":
@@ -164,7 +168,7 @@ func parameters(kind string, options []byte) string {
 	return digest(options)
 }
 
-// digest stands for what there are no words for; "" where there is nothing.
+// digest represents what cannot be described; "": nothing.
 func digest(b []byte) string {
 	if len(b) == 0 {
 		return ""

@@ -1,9 +1,8 @@
-// Package patience says how long others are waited for before they are given up: machines, daemons,
-// controllers, the kernel. What a protocol, a user or a file says of time is elsewhere, as is how
-// often something is looked at.
+// Package patience declares timeouts for machines, daemons, controllers and the kernel. Times that
+// a protocol, a user or a file specifies are elsewhere, as are polling intervals.
 //
-// All limits are declared here, each with its reason. The setting TRIVET_PATIENCE multiplies them,
-// and each grows by the time that this machine did not have meanwhile: see Wait.
+// Each limit is declared here with its reason. The environment variable TRIVET_PATIENCE multiplies
+// them, and each is extended by the time that this machine lacked meanwhile: see Wait.
 package patience
 
 import (
@@ -20,7 +19,7 @@ import (
 // Setting is the environment variable that multiplies all limits: a number from 0.1 to 100.
 const Setting = "TRIVET_PATIENCE"
 
-// A Limit is how long something may take.
+// A Limit is a timeout.
 type Limit struct {
 	name string
 	base time.Duration
@@ -29,8 +28,8 @@ type Limit struct {
 
 func limit(name string, base time.Duration) *Limit { return &Limit{name: name, base: base} }
 
-// Duration is the limit as the setting has it. A machine that is busy needs more: where something
-// is waited for, Wait, Context and AfterFunc see to that.
+// Duration returns the limit as multiplied by the setting. Wait, Context and AfterFunc extend it on
+// a busy machine.
 func (l *Limit) Duration() time.Duration {
 	if set := l.set.Load(); set != 0 {
 		return time.Duration(set)
@@ -39,19 +38,18 @@ func (l *Limit) Duration() time.Duration {
 	return time.Duration(float64(l.base) * factor)
 }
 
-// Longer is a limit that is longer by something that does not depend on others' speed, or by what
-// there is more to do.
+// Longer returns a limit that is longer by a time that does not depend on others' speed, or by
+// additional work.
 func (l *Limit) Longer(by time.Duration) *Limit {
 	longer := &Limit{name: l.name, base: l.base + by}
 	longer.set.Store(l.set.Load())
 	return longer
 }
 
-// String is the limit as it stands in messages.
+// String formats the limit for messages.
 func (l *Limit) String() string { return l.Duration().String() }
 
-// Be sets the limit, whatever the setting and the machine say, until undo is called: for tests that
-// prove it.
+// Be sets the limit, whatever the setting and the machine, until undo is called: for tests.
 func (l *Limit) Be(d time.Duration) (undo func()) {
 	was := l.set.Swap(int64(d))
 	return func() { l.set.Store(was) }
@@ -59,7 +57,7 @@ func (l *Limit) Be(d time.Duration) (undo func()) {
 
 var factor = sync.OnceValues(func() (float64, error) { return parse(os.Getenv(Setting)) })
 
-// parse reads the setting; with an error it is 1.
+// parse parses the setting; with an error it returns 1.
 func parse(text string) (float64, error) {
 	if text == "" {
 		return 1, nil
@@ -71,13 +69,14 @@ func parse(text string) (float64, error) {
 	return f, nil
 }
 
-// Check says what is wrong with the setting.
+// Check reports what is wrong with the setting.
 func Check() error {
 	_, err := factor()
 	return err
 }
 
-// Environment is what gives a program the setting of this one; empty if there is none.
+// Environment returns the environment entry that passes the setting to another program; empty if
+// there is none.
 func Environment() string {
 	if f, _ := factor(); f != 1 {
 		return Setting + "=" + strconv.FormatFloat(f, 'g', -1, 64)

@@ -8,17 +8,17 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// pressure is for how long, since the machine has started, what wanted to go on could not: some
-// task for want of a processor, all of them for want of a disk or of memory (pressure-stall
-// information, Documentation/accounting/psi.rst), and the machine as a whole for want of its host's
-// processors (steal in proc(5)). What the kernel does not tell is 0.
+// pressure is how long, since boot, runnable tasks were delayed: some task for lack of a processor,
+// all tasks for lack of a disk or of memory (pressure-stall information,
+// Documentation/accounting/psi.rst), and the machine for lack of its host's processors (steal in
+// proc(5)). Values that the kernel does not provide are 0.
 type pressure struct{ processor, disk, memory, stolen time.Duration }
 
 // look is replaced by tests.
 var look = lately
 
-// lately is the last look at the machine, or a new one: controllers wait for thousands of switches
-// at a time.
+// lately returns a recent reading or a new one: controllers wait for thousands of switches at a
+// time.
 func lately() pressure {
 	last.Lock()
 	defer last.Unlock()
@@ -61,7 +61,7 @@ func stalled(line *procfs.PSILine) time.Duration {
 	return time.Duration(line.Total) * time.Microsecond
 }
 
-// since is the longest of the times since an earlier look: they overlap.
+// since returns the longest of the delays since an earlier reading: they overlap.
 func (p pressure) since(was pressure) time.Duration {
 	return max(0, p.processor-was.processor, p.disk-was.disk, p.memory-was.memory, p.stolen-was.stolen)
 }

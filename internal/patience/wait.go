@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// most is how many times its limit something is waited for while this machine is busy.
+// most is by what factor a limit may be extended while this machine is busy.
 const most = 4
 
-// A Wait for something has begun. Time in which this machine had no processor, disk or memory for
-// what wanted to go on does not count, up to three times the limit.
+// A Wait is a wait in progress. Time during which this machine had no processor, disk or memory for
+// runnable tasks does not count, up to three times the limit.
 type Wait struct {
 	limit *Limit
 	time  time.Duration
@@ -20,18 +20,18 @@ type Wait struct {
 	exact bool
 }
 
-// Begin begins to wait.
+// Begin begins a wait.
 func (l *Limit) Begin() *Wait { return l.Since(time.Now()) }
 
-// Since begins to wait for something that others wait for since then.
+// Since begins a wait that counts from an earlier time.
 func (l *Limit) Since(begun time.Time) *Wait {
 	return &Wait{limit: l, time: l.Duration(), begun: begun, was: look(), exact: l.set.Load() != 0}
 }
 
-// Over says whether the limit has passed.
+// Over reports whether the limit has passed.
 func (w *Wait) Over() bool { return w.left() <= 0 }
 
-// left is for how long to wait, at least.
+// left returns the minimum time left.
 func (w *Wait) left() time.Duration {
 	elapsed := time.Since(w.begun)
 	if left := w.time - elapsed; left > 0 || w.exact {
@@ -40,7 +40,7 @@ func (w *Wait) left() time.Duration {
 	return min(w.time+min(look().since(w.was), elapsed), most*w.time) - elapsed
 }
 
-// Err is the error of a limit that has passed. It is context.DeadlineExceeded for errors.Is.
+// Err returns the error for the limit, which is context.DeadlineExceeded for errors.Is.
 func (w *Wait) Err() *Over {
 	if w.exact {
 		return &Over{w.limit, w.time, w.time}
@@ -48,11 +48,11 @@ func (w *Wait) Err() *Over {
 	return &Over{w.limit, w.time, time.Since(w.begun)}
 }
 
-// String is how long was waited, as messages have it ("within %s"): the limit, and the time by the
+// String returns the time waited, as messages have it ("within %s"): the limit, and the time by the
 // clock if that is much longer.
 func (w *Wait) String() string { return w.Err().text() }
 
-// An Over is a limit that has passed.
+// An Over is the error that a limit has passed.
 type Over struct {
 	limit *Limit
 	time  time.Duration
@@ -68,14 +68,14 @@ func (o *Over) text() string {
 	return o.time.String() + " (" + o.took.Round(time.Second/10).String() + " by the clock: this machine was too busy)"
 }
 
-// Is makes it what it is for those who know contexts.
+// Is makes it a context.DeadlineExceeded for errors.Is.
 func (o *Over) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// Timeout makes it one of net.Error.
+// Timeout implements net.Error.
 func (o *Over) Timeout() bool { return true }
 
-// Within is the text of a limit in a message about an error: how it stands in it if it has passed,
-// or the limit alone.
+// Within returns a limit's text for a message about an error: that of the error if it is this
+// limit's, or the limit itself.
 func (l *Limit) Within(err error) string {
 	if over := new(Over); errors.As(err, &over) && over.limit.name == l.name {
 		return over.text()
@@ -83,11 +83,11 @@ func (l *Limit) Within(err error) string {
 	return l.String()
 }
 
-// AfterFunc calls f once the limit has passed, in a goroutine of its own, unless stop is called
-// first, which says whether it was.
+// AfterFunc calls f in a goroutine of its own once the limit has passed, unless stop is called
+// before; stop reports whether it prevented the call.
 func (l *Limit) AfterFunc(f func()) (stop func() bool) { return l.Begin().AfterFunc(f) }
 
-// AfterFunc is that of the limit, for who has begun to wait.
+// AfterFunc is Limit.AfterFunc for a wait in progress.
 func (w *Wait) AfterFunc(f func()) (stop func() bool) {
 	t := &timer{wait: w, f: f}
 	t.mu.Lock()
@@ -102,7 +102,7 @@ type timer struct {
 
 	mu   sync.Mutex
 	next *time.Timer
-	done bool // it was stopped, or calls f
+	done bool // stopped, or calling f
 }
 
 func (t *timer) look() {
@@ -128,8 +128,8 @@ func (t *timer) stop() bool {
 	return !was
 }
 
-// Context returns one that ends when the limit has passed, with an Over for its error. Unlike one
-// of context.WithTimeout it has no deadline: that would move.
+// Context returns a context that ends with an Over when the limit has passed. Unlike one of
+// context.WithTimeout it has no deadline, because that would have to move.
 func (l *Limit) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	w := l.Begin()
 	c := &limited{Context: parent, wait: w, done: make(chan struct{})}
@@ -142,10 +142,9 @@ func (l *Limit) Context(parent context.Context) (context.Context, context.Cancel
 	}
 }
 
-// limited is a context of its own rather than one that wraps another: only so do contexts made from
-// it have its error.
+// limited does not wrap another context: only so do contexts derived from it get its error.
 type limited struct {
-	context.Context // of its values and deadline
+	context.Context // for values and deadline
 	wait            *Wait
 	done            chan struct{}
 
@@ -163,7 +162,8 @@ func (c *limited) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Left is how long a context has at least, by its deadline and its limits; false: it has neither.
+// Left returns the minimum time left to a context, by its deadline and its limits; false: it has
+// neither.
 func Left(ctx context.Context) (left time.Duration, limited bool) {
 	end, limited := ctx.Deadline()
 	if limited {
@@ -208,8 +208,7 @@ func (c *limited) end(err error) {
 	c.after = nil
 }
 
-// AfterFunc is how package context attaches what is made from a context that is not its own,
-// without a goroutine for each.
+// AfterFunc lets package context attach derived contexts without a goroutine for each.
 func (c *limited) AfterFunc(f func()) func() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Readable says whether a read would return something, or the end of the file, at once. A read that
-// begins after the file's deadline does not say so: it fails even if there is data.
+// Readable reports whether a read would return something, or the end of the file, at once. A read
+// that begins after the file's deadline does not say so: it fails even if there is data.
 func Readable(f syscall.Conn) (yes bool) {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -32,7 +32,7 @@ func Parent(pid int) int {
 func Inside(pid int) int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(text)) {
-		if numbers, is := strings.CutPrefix(line, "NSpid:"); is { // in each namespace, the innermost last
+		if numbers, ok := strings.CutPrefix(line, "NSpid:"); ok { // in each namespace, the innermost last
 			for _, word := range strings.Fields(numbers) {
 				pid, _ = strconv.Atoi(word)
 			}
@@ -50,8 +50,8 @@ func Stat(pid int) (procfs.ProcStat, error) {
 	return p.Stat()
 }
 
-// Arguments are those that a process was called with, its name first, without empty ones at the
-// end; none: it has ended, or is the kernel's.
+// Arguments returns a process's arguments, its name first, without empty ones at the end; none: it
+// has ended, or belongs to the kernel.
 func Arguments(pid int) []string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	called := strings.TrimRight(string(text), "\x00")
@@ -70,7 +70,7 @@ func Since(stat procfs.ProcStat) time.Time {
 	return time.UnixMilli(int64(seconds * 1e3))
 }
 
-// LastWords is the end of a log, for an error about the program that wrote it.
+// LastWords returns the end of a program's log, for an error.
 func LastWords(file string) string {
 	text, _ := os.ReadFile(file)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")

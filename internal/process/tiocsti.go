@@ -58,7 +58,7 @@ func tiocstiFilter(calls []ioctlCall) (prog []bpf.Instruction) {
 	return append(prog, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW})
 }
 
-// DeniesTIOCSTI says whether DenyTIOCSTI works for this process here.
+// DeniesTIOCSTI reports whether DenyTIOCSTI works for this process here.
 var DeniesTIOCSTI = sync.OnceValue(func() bool {
 	denied := make(chan bool)
 	go func() {

@@ -1,5 +1,4 @@
-// Package rundir says where labs keep their state, and what else of the machine is called after
-// that.
+// Package rundir determines where labs keep their state, and names derived from that.
 package rundir
 
 import (
@@ -9,10 +8,10 @@ import (
 	"path/filepath"
 )
 
-// Default is where labs keep their state unless TRIVET_RUN_DIR says otherwise.
+// Default is the directory of labs' state unless TRIVET_RUN_DIR is set.
 const Default = "/run/trivet"
 
-// Dir is where labs keep their state and sockets. It need not survive a reboot.
+// Dir returns the directory of labs' state and sockets. It need not survive a reboot.
 func Dir() string {
 	if dir := os.Getenv("TRIVET_RUN_DIR"); dir != "" {
 		return dir
@@ -20,9 +19,10 @@ func Dir() string {
 	return Default
 }
 
-// Named is what the whole machine knows a lab by, in its cgroups and its firewall: the lab's name
-// and, where its state is not at the usual place, a mark of that place, as labs of different places
-// may have one name. It can be no lab's name, and does not depend on what the directory has in it.
+// Named returns a lab's machine-wide name, for cgroups and the firewall: the lab's name and, if its
+// state is not in the default directory, a mark of that directory, because labs of different
+// directories may have the same name. No lab can have such a name, and it does not depend on the
+// directory's contents.
 func Named(lab string) string {
 	dir := resolved(Dir())
 	if dir == resolved(Default) {
@@ -33,8 +33,8 @@ func Named(lab string) string {
 	return fmt.Sprintf("%s@%08x", lab, h.Sum32())
 }
 
-// resolved is a directory without links on the way: /var/run may be one to /run, or /run to
-// /var/run.
+// resolved returns a directory without symbolic links: /var/run may link to /run, or the other way
+// round.
 func resolved(dir string) string {
 	if whole, err := filepath.Abs(dir); err == nil {
 		dir = whole

@@ -14,19 +14,20 @@ import (
 // ARP is the EtherType of its packets.
 const ARP = unix.ETH_P_ARP
 
-// Answer says who has an address.
+// Answer is the owner of an address.
 type Answer struct {
 	Address netip.Addr
 	MAC     string
 	VLAN    uint16 // or Untagged
 }
 
-// arpPace is between two requests: a thousand of them must not drown a small switch.
+// arpPace is the pause between requests: a thousand of them must not overload a small switch.
 const arpPace = time.Millisecond
 
-// WhoHas asks for addresses on some VLANs, three times, and returns who answers, each answer once.
-// The questions are ARP probes (RFC 5227, section 2.1.1), which nobody learns anything from.
-func (s *Segment) WhoHas(ctx context.Context, addresses []netip.Addr, vlans []uint16, wait time.Duration) (out []Answer, err error) {
+// WhoHas asks for addresses on some VLANs, three times, and returns each answer once. The requests
+// are ARP probes (RFC 5227, section 2.1.1), from which no one learns an address.
+func (s *Segment) WhoHas(ctx context.Context, addresses []netip.Addr, vlans []uint16, wait time.Duration) (out []Answer,
+	err error) {
 	pace := time.NewTicker(arpPace)
 	defer pace.Stop()
 	ask := func(ctx context.Context) error {
@@ -49,7 +50,8 @@ func (s *Segment) WhoHas(ctx context.Context, addresses []netip.Addr, vlans []ui
 	most := 4 * len(addresses) * len(vlans) // an address may have several owners, not a thousand
 	err = s.while(ctx, wait, ask, func(f frame) {
 		a, ok := arpAnswer(f)
-		if ok && len(out) < most && slices.Contains(addresses, a.Address) && slices.Contains(vlans, a.VLAN) && !slices.Contains(out, a) {
+		if ok && len(out) < most && slices.Contains(addresses, a.Address) && slices.Contains(vlans,
+			a.VLAN) && !slices.Contains(out, a) {
 			out = append(out, a)
 		}
 	})
@@ -74,7 +76,8 @@ func arpProbe(from net.HardwareAddr, to netip.Addr) []byte {
 // arpAnswer reads a reply.
 func arpAnswer(f frame) (a Answer, ok bool) {
 	b := f.data
-	if f.kind != ARP || len(b) < arpLength || !slices.Equal(b[:6], arpHeader) || binary.BigEndian.Uint16(b[6:]) != arpReply {
+	if f.kind != ARP || len(b) < arpLength || !slices.Equal(b[:6],
+		arpHeader) || binary.BigEndian.Uint16(b[6:]) != arpReply {
 		return a, false
 	}
 	return Answer{netip.AddrFrom4([4]byte(b[14:18])), net.HardwareAddr(b[8:14]).String(), f.vlan}, true

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Calling is the EtherType of calls: one of those set apart for experiments (IEEE 802-2014, clause
-// 9.2.3), which no other program answers.
+// Calling is the EtherType of test frames, called calls here: one reserved for experiments (IEEE
+// 802-2014, clause 9.2.3), which no other program answers.
 const Calling = 0x88b5
 
-// A Call is a frame that says on which VLAN it was sent, and by whom.
+// A Call is a test frame that says on which VLAN it was sent, and by whom.
 type Call struct {
-	Number uint64 `json:"number"` // of the check: others may be calling, too
+	Number uint64 `json:"number"` // of the check, as others may be running
 	From   uint16 `json:"from"`
 	VLAN   uint16 `json:"vlan"` // or Untagged
 	Size   uint16 `json:"size"` // of the packet, without the frame's header
 }
 
-// Heard is a call that has arrived, with the VLAN by whose tag it came: a port of a switch may have
-// taken that off, or made it another.
+// Heard is a received call, with the VLAN of its tag on arrival: a switch port may have removed or
+// changed the tag.
 type Heard struct {
 	Call
 	As uint16 `json:"as"`
@@ -49,7 +49,7 @@ func (s *Segment) Call(ctx context.Context, calls []Call) error {
 	return nil
 }
 
-// Hear returns the calls of a check that arrive until the context ends, each once.
+// Hear returns the calls of a check that arrive until ctx ends, each once.
 func (s *Segment) Hear(ctx context.Context, number uint64) (out []Heard, err error) {
 	seen := map[Heard]bool{}
 	err = s.hear(ctx, func(f frame) {
@@ -62,7 +62,7 @@ func (s *Segment) Hear(ctx context.Context, number uint64) (out []Heard, err err
 	return out, err
 }
 
-// mostHeard limits what those who call without end can make us keep.
+// mostHeard limits the memory that a flood of calls can take.
 const mostHeard = 1 << 14
 
 func (c Call) put(data []byte) {
@@ -73,13 +73,14 @@ func (c Call) put(data []byte) {
 	}
 }
 
-// called reads a call. One that was cut on its way is none.
+// called decodes a call. Truncated ones are ignored.
 func called(f frame) (c Call, ok bool) {
 	b := f.data
 	if f.kind != Calling || len(b) < callLength || string(b[:len(callMark)]) != callMark {
 		return c, false
 	}
 	b = b[len(callMark):]
-	c = Call{binary.BigEndian.Uint64(b), binary.BigEndian.Uint16(b[8:]), binary.BigEndian.Uint16(b[10:]), binary.BigEndian.Uint16(b[12:])}
+	c = Call{binary.BigEndian.Uint64(b), binary.BigEndian.Uint16(b[8:]), binary.BigEndian.Uint16(b[10:]),
+		binary.BigEndian.Uint16(b[12:])}
 	return c, int(c.Size) <= len(f.data)
 }

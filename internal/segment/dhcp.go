@@ -16,15 +16,15 @@ import (
 // IPv4 is the EtherType of its packets.
 const IPv4 = unix.ETH_P_IP
 
-// Offer is what a DHCP server would give.
+// Offer is a DHCP server's offer.
 type Offer struct {
 	Server  netip.Addr // as it calls itself
 	MAC     string     // of the server, or of the relay in front of it
 	Address netip.Addr // that this machine could have
 }
 
-// DHCPServers asks who gives out addresses (DHCPDISCOVER, RFC 2131, section 4.4.1), and returns
-// each server's offer. None is taken. A server on this machine does not hear the question.
+// DHCPServers looks for DHCP servers (DHCPDISCOVER, RFC 2131, section 4.4.1), and returns their
+// offers, accepting none. A server on this machine does not receive the request.
 func (s *Segment) DHCPServers(ctx context.Context, wait time.Duration) (out []Offer, err error) {
 	id := rand.Uint32()
 	question, err := discover(s.nic.HardwareAddr, id)
@@ -63,14 +63,17 @@ func discover(mac net.HardwareAddr, id uint32) ([]byte, error) {
 	if err := udp.SetNetworkLayerForChecksum(ip); err != nil {
 		return nil, err
 	}
-	dhcp := &layers.DHCPv4{Operation: layers.DHCPOpRequest, HardwareType: layers.LinkTypeEthernet, HardwareLen: 6, Xid: id, Flags: answerToAll,
+	dhcp := &layers.DHCPv4{Operation: layers.DHCPOpRequest, HardwareType: layers.LinkTypeEthernet, HardwareLen: 6,
+		Xid: id, Flags: answerToAll,
 		ClientHWAddr: mac, Options: layers.DHCPOptions{
 			layers.NewDHCPOption(layers.DHCPOptMessageType, []byte{byte(layers.DHCPMsgTypeDiscover)}),
-			layers.NewDHCPOption(layers.DHCPOptParamsRequest, []byte{byte(layers.DHCPOptSubnetMask), byte(layers.DHCPOptRouter)}),
+			layers.NewDHCPOption(layers.DHCPOptParamsRequest,
+				[]byte{byte(layers.DHCPOptSubnetMask), byte(layers.DHCPOptRouter)}),
 			layers.NewDHCPOption(layers.DHCPOptEnd, nil),
 		}}
 	b := gopacket.NewSerializeBuffer()
-	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, udp, dhcp)
+	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, udp,
+		dhcp)
 	return b.Bytes(), err
 }
 

@@ -1,6 +1,7 @@
-// Package segment speaks Ethernet on an interface, whatever addresses and VLANs the machine has
-// there: it asks who has an address (ARP), who gives out addresses (DHCP), and sends frames that
-// the other end recognizes, with a VLAN's tag or without. Nothing of the machine is changed.
+// Package segment sends and receives Ethernet frames on an interface, independently of the
+// machine's addresses and VLANs there: it finds owners of addresses (ARP) and DHCP servers, and
+// sends test frames to the other end, with or without a VLAN tag. It changes nothing on the
+// machine.
 package segment
 
 import (
@@ -27,13 +28,13 @@ const shortest = 60
 
 var broadcast = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// A Segment is what an interface is connected to.
+// A Segment is the Ethernet segment of an interface.
 type Segment struct {
 	file *os.File
 	nic  *net.Interface
 }
 
-// frame is what was heard.
+// frame is a received frame.
 type frame struct {
 	from net.HardwareAddr
 	vlan uint16 // or Untagged
@@ -41,8 +42,8 @@ type frame struct {
 	data []byte // behind the header
 }
 
-// Open hears frames of some EtherTypes on an interface of the thread's namespace, with all tags:
-// without promiscuous mode, interfaces drop those of VLANs that the machine does not have.
+// Open receives frames of some EtherTypes on an interface of the thread's namespace, with all tags:
+// without promiscuous mode, interfaces drop frames of VLANs that the machine does not have.
 func Open(name string, kinds ...uint16) (*Segment, error) {
 	nic, err := net.InterfaceByName(name)
 	if err != nil {
@@ -55,7 +56,8 @@ func Open(name string, kinds ...uint16) (*Segment, error) {
 	err = errors.Join(
 		filter(fd, kinds),
 		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1),
-		unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &unix.PacketMreq{Ifindex: int32(nic.Index), Type: unix.PACKET_MR_PROMISC}),
+		unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP,
+			&unix.PacketMreq{Ifindex: int32(nic.Index), Type: unix.PACKET_MR_PROMISC}),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: nic.Index}))
 	if err != nil {
 		unix.Close(fd)
@@ -64,14 +66,14 @@ func Open(name string, kinds ...uint16) (*Segment, error) {
 	return &Segment{os.NewFile(uintptr(fd), name), nic}, nil
 }
 
-// Close ends it.
+// Close closes it.
 func (s *Segment) Close() { s.file.Close() }
 
 // MAC is the interface's own.
 func (s *Segment) MAC() net.HardwareAddr { return s.nic.HardwareAddr }
 
-// filter makes the kernel keep all else to itself: there may be gigabits of it. No EtherTypes are
-// all.
+// filter makes the kernel drop all other frames, of which there may be gigabits. No EtherTypes
+// means all.
 func filter(fd int, kinds []uint16) error {
 	if len(kinds) == 0 {
 		return nil
@@ -89,7 +91,8 @@ func filter(fd int, kinds []uint16) error {
 	for i, r := range raw {
 		list[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
 	}
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(list)), Filter: &list[0]})
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(list)), Filter: &list[0]})
 }
 
 func bigEndian(n uint16) uint16 {
@@ -110,8 +113,7 @@ func (s *Segment) Send(to net.HardwareAddr, vlan, kind uint16, data []byte) erro
 	return err
 }
 
-// hear calls each for all frames that arrive until the context ends, those that nobody had the time
-// to read by then included.
+// hear calls each for all frames that arrive until ctx ends, including those still unread then.
 func (s *Segment) hear(ctx context.Context, each func(frame)) error {
 	conn, err := s.file.SyscallConn()
 	if err != nil {
@@ -127,7 +129,7 @@ func (s *Segment) hear(ctx context.Context, each func(frame)) error {
 	})
 	defer func() {
 		if !stop() {
-			<-ended // or it would end the next one's hearing
+			<-ended // otherwise it would end the next call's reading
 		}
 	}()
 	buf, control := make([]byte, 1<<16), make([]byte, 256)
@@ -162,16 +164,16 @@ func (s *Segment) hear(ctx context.Context, each func(frame)) error {
 	})
 }
 
-// mostWaiting limits how long one who sends without end can keep us.
+// mostWaiting limits how long a flood of frames can delay us.
 const mostWaiting = 1 << 12
 
-// Watch calls each for what is behind the header of all frames that arrive until the context ends.
-// It must not be kept.
+// Watch calls each with the payload of all frames that arrive until ctx ends. The payload must not
+// be kept.
 func (s *Segment) Watch(ctx context.Context, each func(data []byte)) error {
 	return s.hear(ctx, func(f frame) { each(f.data) })
 }
 
-// tagOf is the VLAN of a frame whose tag the kernel or the interface has taken off (packet(7),
+// tagOf returns the VLAN of a frame whose tag the kernel or the interface has removed (packet(7),
 // PACKET_AUXDATA).
 func tagOf(control []byte) uint16 {
 	messages, _ := unix.ParseSocketControlMessage(control)
@@ -187,12 +189,13 @@ func tagOf(control []byte) uint16 {
 	return Untagged
 }
 
-// parse reads a frame; tag is the VLAN of one whose tag is not in it any more.
+// parse decodes a frame; tag is the VLAN of a removed tag.
 func parse(b []byte, tag uint16) (f frame, ok bool) {
 	if len(b) < 14 {
 		return f, false
 	}
-	f = frame{from: append(net.HardwareAddr{}, b[6:12]...), vlan: tag, kind: binary.BigEndian.Uint16(b[12:]), data: b[14:]}
+	f = frame{from: append(net.HardwareAddr{}, b[6:12]...), vlan: tag, kind: binary.BigEndian.Uint16(b[12:]),
+		data: b[14:]}
 	if f.kind == tagType && tag == Untagged && len(f.data) >= 4 {
 		f.vlan = binary.BigEndian.Uint16(f.data) & 0xfff
 		f.kind, f.data = binary.BigEndian.Uint16(f.data[2:]), f.data[4:]
@@ -200,8 +203,9 @@ func parse(b []byte, tag uint16) (f frame, ok bool) {
 	return f, true
 }
 
-// while hears frames while another function sends, and for some time after it.
-func (s *Segment) while(ctx context.Context, wait time.Duration, send func(context.Context) error, each func(frame)) error {
+// while receives frames while another function sends, and for some time afterwards.
+func (s *Segment) while(ctx context.Context, wait time.Duration, send func(context.Context) error,
+	each func(frame)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sent := make(chan error, 1)

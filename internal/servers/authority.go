@@ -18,7 +18,7 @@ import (
 	"trivet.dev/trivet/internal/disk"
 )
 
-// Authority signs the certificates of what a lab runs, by which its programs know each other.
+// Authority signs the certificates by which a lab's programs authenticate each other.
 type Authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -30,15 +30,15 @@ const (
 	authorityKeyFile = "ca.key"
 )
 
-// Certificates hold at any time, as they and their keys end with the lab: the clock of a machine
-// may be set by years in either direction while a lab is up, when a device without a battery hears
-// the time. (RFC 5280, 4.1.2.5: the latter is for what has no end.)
+// Certificates are valid at any time, as they and their keys end with the lab: a machine's clock
+// may be set by years in either direction while a lab is up, when a device without a battery gets
+// the time. (RFC 5280, 4.1.2.5: the latter value means no expiry.)
 var (
 	always = time.Unix(0, 0)
 	ever   = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 )
 
-// OpenAuthority returns the authority in a directory, which is made if there is none.
+// OpenAuthority returns the authority in a directory, creating it if there is none.
 func OpenAuthority(dir, name string) (*Authority, error) {
 	if a, err := readAuthority(dir); !errors.Is(err, os.ErrNotExist) {
 		return a, err
@@ -57,8 +57,9 @@ func OpenAuthority(dir, name string) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The certificate is last: where it is, the key is there, too.
-	if err := errors.Join(disk.ReplaceFor(0, 0, 0o600, filepath.Join(dir, authorityKeyFile), block("PRIVATE KEY", secret)),
+	// The certificate is written last: if it exists, so does the key.
+	if err := errors.Join(disk.ReplaceFor(0, 0, 0o600, filepath.Join(dir, authorityKeyFile),
+		block("PRIVATE KEY", secret)),
 		disk.ReplaceFor(0, 0, 0o644, filepath.Join(dir, authorityFile), block("CERTIFICATE", der))); err != nil {
 		return nil, err
 	}
@@ -84,8 +85,8 @@ func readAuthority(dir string) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, is := secret.(*ecdsa.PrivateKey)
-	if !is {
+	key, ok := secret.(*ecdsa.PrivateKey)
+	if !ok {
 		return nil, fmt.Errorf("%s is not the key of an authority of Trivet's", filepath.Join(dir, authorityKeyFile))
 	}
 	return &Authority{certificate, key}, nil
@@ -115,7 +116,8 @@ func (a *Authority) Issue(name string) (certificate, key []byte, err error) {
 
 func template(name string) *x509.Certificate {
 	serial, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)) // crypto/rand does not fail
-	return &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: always, NotAfter: ever}
+	return &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: always,
+		NotAfter: ever}
 }
 
 func block(kind string, der []byte) []byte {

@@ -13,14 +13,14 @@ type EtcdPorts struct {
 	Peers   int `json:"peers"`
 }
 
-// Fast leases need fast heartbeats: etcd grants none shorter than one and a half election timeouts.
-// It is alone, so nobody stands for election when a busy machine delays them.
+// Short leases need fast heartbeats: etcd grants none shorter than one and a half election
+// timeouts. With a single etcd there are no elections when a busy machine delays heartbeats.
 const (
 	heartbeat = "20"  // ms
 	election  = "200" // ms
 )
 
-// EtcdCommand prepares an etcd at a place that has its certificate.
+// EtcdCommand prepares an etcd in a place that has its certificate.
 func EtcdCommand(p Place, ports EtcdPorts) (*exec.Cmd, error) {
 	program, err := Etcd.Find()
 	if err != nil {
@@ -28,7 +28,7 @@ func EtcdCommand(p Place, ports EtcdPorts) (*exec.Cmd, error) {
 	}
 	clients, peers := loopback("https", ports.Clients), loopback("https", ports.Peers)
 	var env []string
-	if runtime.GOARCH != "amd64" { // etcd 3.4 wants to hear that we mean it
+	if runtime.GOARCH != "amd64" { // etcd 3.4 requires explicit consent
 		env = append(env, "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH)
 	}
 	return p.Command(program, []string{
@@ -38,7 +38,7 @@ func EtcdCommand(p Place, ports EtcdPorts) (*exec.Cmd, error) {
 		"--cert-file=" + p.File("cert.pem"), "--key-file=" + p.File("key.pem"), "--trusted-ca-file=" + p.Authority(), "--client-cert-auth",
 		"--peer-cert-file=" + p.File("cert.pem"), "--peer-key-file=" + p.File("key.pem"), "--peer-trusted-ca-file=" + p.Authority(), "--peer-client-cert-auth",
 		"--heartbeat-interval=" + heartbeat, "--election-timeout=" + election,
-		// Signs of life are written several times a second, and the lab's directory is in memory.
+		// Heartbeats are written several times a second, and the lab's directory is in memory.
 		"--auto-compaction-mode=revision", "--auto-compaction-retention=1000", "--snapshot-count=5000", "--max-snapshots=1", "--max-wals=1",
 		"--quota-backend-bytes=268435456", "--logger=zap", "--log-outputs=stderr", "--log-level=warn",
 	}, env), nil

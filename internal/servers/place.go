@@ -14,9 +14,9 @@ import (
 	"trivet.dev/trivet/internal/disk"
 )
 
-// Place is where a program of a lab has its files, and whom it runs as. The directory is root's, so
-// that nobody but root can put anything in the place of what root writes there; what the program
-// writes itself is in Data.
+// Place is the directory of a program's files in a lab, and the user it runs as. The directory
+// belongs to root, so that only root can replace what root writes there; the program writes in
+// Data.
 type Place struct {
 	Dir      string
 	UID, GID uint32
@@ -25,7 +25,7 @@ type Place struct {
 // nobody owns no files.
 const nobody = 65534
 
-// UserOf is the user of a package, or nobody where there is none.
+// UserOf returns the user of a package, or nobody if there is none.
 func UserOf(name string) (uid, gid uint32) {
 	u, err := user.Lookup(name)
 	if err != nil {
@@ -39,7 +39,8 @@ func UserOf(name string) (uid, gid uint32) {
 	return uint32(id), uint32(group)
 }
 
-// OrdinaryUser is whom programs of a user's lab run as: that user, and nobody where it is root.
+// OrdinaryUser returns the user that programs of a user's lab run as: that user, or nobody instead
+// of root.
 func OrdinaryUser(uid int) (uint32, uint32) {
 	if uid == 0 {
 		return nobody, nobody
@@ -74,7 +75,7 @@ func (p Place) Write(name string, text []byte) error {
 	return disk.ReplaceFor(int(p.UID), int(p.GID), 0o600, p.File(name), text)
 }
 
-// secret is a word that is made once, and kept in a file.
+// secret returns a random word, which is made once and kept in a file.
 func (p Place) secret(name string) (string, error) {
 	if text, err := os.ReadFile(p.File(name)); err == nil && len(text) > 0 {
 		return string(text), nil
@@ -85,7 +86,7 @@ func (p Place) secret(name string) (string, error) {
 	return word, p.Write(name, []byte(word))
 }
 
-// Certify gives the program a certificate, unless it has one: cert.pem, and key.pem.
+// Certify gives the program a certificate (cert.pem and key.pem), unless it has one.
 func (p Place) Certify(a *Authority, name string) error {
 	if _, err := os.Stat(p.File("cert.pem")); err == nil {
 		return nil
@@ -97,20 +98,22 @@ func (p Place) Certify(a *Authority, name string) error {
 	return errors.Join(p.Write("key.pem", key), p.Write("cert.pem", certificate))
 }
 
-// Authority is the file with the certificate of the lab's authority, which is beside the places.
+// Authority returns the file with the certificate of the lab's authority, which is next to the
+// places.
 func (p Place) Authority() string { return filepath.Join(filepath.Dir(p.Dir), authorityFile) }
 
-// Trust writes that file where the authority itself is elsewhere.
+// Trust writes that file if the authority is elsewhere.
 func (p Place) Trust(certificate []byte) error {
 	return disk.ReplaceFor(0, 0, 0o644, p.Authority(), certificate)
 }
 
-// Command is a program that runs there, as its user, in a session of its own, and knows nothing of
-// the environment but what it is given.
+// Command returns a command that runs there, as its user, in a session of its own, with no
+// environment but the given one.
 func (p Place) Command(program string, args, env []string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = p.Data()
-	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=" + p.Data()}, env...)
+	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8",
+		"HOME=" + p.Data()}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: p.UID, Gid: p.GID}

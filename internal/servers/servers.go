@@ -1,6 +1,6 @@
-// Package servers runs what a lab's cluster of controllers needs, an etcd and a RabbitMQ of the
-// lab's own: as ordinary users, on the loopback device, with certificates and passwords that were
-// made for this lab.
+// Package servers runs the servers of a lab's cluster of controllers, an etcd and a RabbitMQ of the
+// lab's own: as ordinary users, on the loopback device, with certificates and passwords made for
+// this lab.
 package servers
 
 import (
@@ -22,7 +22,8 @@ type Program struct {
 // Etcd and RabbitMQ are the programs of a cluster.
 var (
 	Etcd     = &Program{"etcd", "etcd-server", "keeps what the controllers of a cluster share", []string{"etcd"}}
-	RabbitMQ = &Program{"rabbitmq", "rabbitmq-server", "carries what the controllers of a cluster report", []string{"/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server"}}
+	RabbitMQ = &Program{"rabbitmq", "rabbitmq-server", "carries what the controllers of a cluster report",
+		[]string{"/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server"}}
 )
 
 // All are the programs.

@@ -37,8 +37,7 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Period is how often something happens, to stand behind "every": "week", "2 days", "90 minutes",
-// "400ms".
+// Period formats an interval to follow "every": "week", "2 days", "90 minutes", "400ms".
 func Period(d time.Duration) string {
 	for _, u := range []struct {
 		name string
@@ -54,9 +53,8 @@ func Period(d time.Duration) string {
 	return d.String()
 }
 
-// JSON says what is wrong with JSON that could not be read. For an unknown word, Go's own message
-// ("invalid character 'o' in literal null (expecting 'u')") guesses at something that nobody meant,
-// and it speaks of Go's types.
+// JSON explains an error of decoding JSON. For an unknown word, Go's own message ("invalid
+// character 'o' in literal null (expecting 'u')") is misleading, and it mentions Go's types.
 func JSON(err error) error {
 	text, _, guess := strings.Cut(err.Error(), " in literal ")
 	if !guess {
@@ -78,7 +76,8 @@ func JSON(err error) error {
 	return err
 }
 
-var jsonKinds = map[reflect.Kind]string{reflect.Struct: "an object", reflect.Map: "an object", reflect.Slice: "a list", reflect.Array: "a list",
+var jsonKinds = map[reflect.Kind]string{reflect.Struct: "an object", reflect.Map: "an object", reflect.Slice: "a list",
+	reflect.Array:  "a list",
 	reflect.String: "a string", reflect.Bool: "true or false", reflect.Float64: "a number", reflect.Float32: "a number",
 	reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Int32: "a whole number", reflect.Uint64: "a whole number from 0",
 	reflect.Uint32: "a whole number from 0", reflect.Uint16: "a number from 0 to 65535", reflect.Uint8: "a number from 0 to 255"}
@@ -106,8 +105,8 @@ func escaped(s, but string) string {
 	return b.String()
 }
 
-// PlainJSON escapes, as in JSON, what a terminal might take for a control sequence and an encoder
-// leaves as it is.
+// PlainJSON escapes, as in JSON, characters that a terminal might interpret and that an encoder
+// leaves as they are.
 func PlainJSON(b []byte) []byte {
 	var out []byte
 	for i, r := range string(b) {

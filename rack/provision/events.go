@@ -11,7 +11,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// What an event says.
+// Kinds of events.
 const (
 	Begin       = "begin" // with a task
 	OK          = "ok"
@@ -23,7 +23,7 @@ const (
 	end         = "end"
 )
 
-// Gateway is what the machine that this is run on is called among the devices.
+// Gateway is the name of the machine on which this runs, among the devices.
 const Gateway = "gateway"
 
 // Event is a line of the collection's callback plugin (ansible/plugins/callback/lines.py).
@@ -36,7 +36,7 @@ type Event struct {
 	Note   string `json:"note"`
 }
 
-// Outcome is what became of a device.
+// Outcome is the result for a device.
 type Outcome struct {
 	Device  string   `json:"device"`
 	OK      int      `json:"ok"`      // tasks of which nothing was to be done
@@ -92,11 +92,11 @@ func where(e Event) string {
 	return e.Role + ": " + e.Task
 }
 
-// Bounds on what a playbook prints, of which what devices say is a part: a line's length, and how
-// many that are no events are kept, each up to how many bytes.
+// Limits on a playbook's output, part of which comes from devices: the length of a line, and how
+// many lines that are no events are kept, and of which length.
 const longestLine, mostOther, longestOther = 4 << 20, 50, 4096
 
-// read adds up the events of a playbook, and tells each. Lines that are none are of Ansible itself:
+// read adds up the events of a playbook, and calls tell for each. Other lines are Ansible's own:
 // the last of them are returned.
 func (o *outcomes) read(r io.Reader, tell func(Event)) (other []string, err error) {
 	lines := bufio.NewReader(r)

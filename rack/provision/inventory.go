@@ -1,5 +1,5 @@
-// Package provision makes a rack's devices ready for labs: it runs the collection trivet.rack,
-// which the program has with it, by Ansible, which the user has.
+// Package provision prepares a rack's devices for labs: it runs the collection trivet.rack, which
+// is built into the program, with the user's Ansible.
 package provision
 
 import (
@@ -15,20 +15,20 @@ import (
 // vars are variables of Ansible.
 type vars = map[string]any
 
-// IsOpenWrt says whether a device is none that packages are installed on.
+// IsOpenWrt reports whether a device runs OpenWrt, on which packages are not installed.
 func IsOpenWrt(m *site.Machine) bool {
 	return m.Kind == site.OpenWrt || slices.Contains(m.Labels, site.OpenWrt)
 }
 
-// notInGroups is what names of Ansible's groups cannot have.
+// notInGroups matches characters that are not allowed in names of Ansible's groups.
 var notInGroups = regexp.MustCompile(`[^A-Za-z0-9_]`)
 
-// fromMemory reads a device's password from the file that the playbook inherits, which is nowhere
-// but in memory.
+// fromMemory reads a device's password from a file that the playbook inherits, which exists in
+// memory only.
 const fromMemory = "{{ (lookup('ansible.builtin.file', '/proc/self/fd/3') | from_json)[inventory_hostname] }}"
 
-// inventory is what Ansible is told of a rack. The inventory plugin of the collection makes the
-// same of the same file, for those who run it without Trivet.
+// inventory returns the Ansible inventory of a rack. The collection's inventory plugin makes the
+// same from the same file, for those who run it without Trivet.
 func (r *Run) inventory() ([]byte, error) {
 	groups := map[string]vars{"gateway": {}, "devices": {}}
 	put := func(name string, labels []string, v vars) {
@@ -50,8 +50,9 @@ func (r *Run) inventory() ([]byte, error) {
 			return nil, err
 		}
 		for name, value := range v {
-			if s, is := value.(string); is && s != fromMemory && strings.ContainsAny(s, "{}%") {
-				p.Add(m.Pos, "call the file something else", "%s: Ansible would take %s for a template: %q", m.Name, name, s)
+			if s, ok := value.(string); ok && s != fromMemory && strings.ContainsAny(s, "{}%") {
+				p.Add(m.Pos, "call the file something else", "%s: Ansible would take %s for a template: %q", m.Name,
+					name, s)
 			}
 		}
 		groups := append([]string{"devices"}, m.Labels...)
@@ -67,11 +68,12 @@ func (r *Run) inventory() ([]byte, error) {
 	for name, hosts := range groups {
 		children[name] = vars{"hosts": hosts}
 	}
-	all := vars{"children": children, "vars": vars{"ansible_python_interpreter": "auto_silent", "trivet_programs": programs()}}
+	all := vars{"children": children, "vars": vars{"ansible_python_interpreter": "auto_silent",
+		"trivet_programs": programs()}}
 	return json.MarshalIndent(vars{"all": all}, "", "  ")
 }
 
-// device is what Ansible is told of one.
+// device returns the variables of one device.
 func (r *Run) device(m *site.Machine) (vars, error) {
 	v := vars{"ansible_host": m.Host}
 	set(v, "ansible_user", m.User)
@@ -106,11 +108,11 @@ func set(v vars, name, value string) {
 	}
 }
 
-// harmless is what a POSIX shell takes as it is.
+// harmless matches words that a POSIX shell does not change.
 var harmless = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+-]+$`)
 
-// quote makes one word of s for a POSIX shell. Ansible takes away quotes around a whole variable: a
-// list of words must not begin with one.
+// quote quotes s for a POSIX shell. Ansible removes quotes around a whole variable, so a list of
+// words must not begin with one.
 func quote(s string) string {
 	if harmless.MatchString(s) {
 		return s
@@ -118,7 +120,7 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// programs are the files of this program for each kind of machine that there is one for.
+// programs returns this program's file for each supported kind of machine.
 func programs() map[string]string {
 	out := map[string]string{}
 	for _, machine := range []string{"x86_64", "aarch64", "armv7l", "armv6l"} {

@@ -19,11 +19,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Run is a playbook of the collection for a rack.
+// Run runs a playbook of the collection for a rack.
 type Run struct {
 	Playbook string // bootstrap, provision, update, reboot, shutdown
 	Rack     *site.List
-	User     *site.User // whose keys and host keys count
+	User     *site.User // whose SSH keys and known hosts are used
 	Devices  []string   // which; empty: all
 	Roles    []string   // which; empty: all
 	Check    bool       // only say what would change
@@ -32,7 +32,7 @@ type Run struct {
 	Variables map[string]map[string]any // further ones of the collection, by device
 }
 
-// config is what Ansible is told of itself; nothing else on the machine tells it anything.
+// config is Ansible's configuration; no other on the machine is used.
 const config = `[defaults]
 inventory = %[1]s/inventory.json
 collections_path = %[1]s/collections
@@ -55,8 +55,8 @@ control_path_dir = %[1]s/ssh
 ssh_args = -o ControlMaster=auto -o ControlPersist=10s -o ServerAliveInterval=10
 `
 
-// Do runs it, tells each event, and returns what became of each device; devices that failed are no
-// error.
+// Do runs the playbook, calls tell for each event, and returns the outcome per device; failures of
+// devices are no error.
 func (r *Run) Do(ctx context.Context, tell func(Event)) ([]*Outcome, error) {
 	program, err := find("ansible-playbook", "Ansible is what does this:  sudo apt install ansible-core  (2.14 or later), or  pipx install ansible-core")
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *Run) arguments() []string {
 	return out
 }
 
-// environment is ours without what would tell Ansible anything.
+// environment returns this process's environment without variables that configure Ansible.
 func environment(dir string) (out []string) {
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, "ANSIBLE_") && !strings.HasPrefix(e, "LC_") && !strings.HasPrefix(e, "LANG") {
@@ -135,7 +135,7 @@ func environment(dir string) (out []string) {
 	return append(out, "ANSIBLE_CONFIG="+filepath.Join(dir, "ansible.cfg"), "ANSIBLE_HOME="+dir, "LC_ALL=C.UTF-8")
 }
 
-// inMemory is a file that holds the passwords, and is nowhere but in memory.
+// inMemory returns a file with the passwords that exists in memory only.
 func inMemory(passwords map[string]string) (*os.File, error) {
 	fd, err := unix.MemfdCreate("trivet-rack", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -149,11 +149,11 @@ func inMemory(passwords map[string]string) (*os.File, error) {
 	return f, nil
 }
 
-// mostMemory is the address space that each process of Ansible may have, in bytes: ten times what
-// one takes.
+// mostMemory limits the address space of each of Ansible's processes, in bytes: ten times what one
+// needs.
 const mostMemory = 4 << 30
 
-// follow runs the playbook and reads what it says. An interruption lets it end its connections.
+// follow runs the playbook and reads its output. An interrupt lets it end its connections.
 func (r *Run) follow(ctx context.Context, cmd *exec.Cmd, tell func(Event)) ([]*Outcome, error) {
 	errs := &site.Tail{}
 	cmd.Stderr = errs
@@ -165,7 +165,7 @@ func (r *Run) follow(ctx context.Context, cmd *exec.Cmd, tell func(Event)) ([]*O
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	// Ansible keeps all that a device prints: each of its processes has a bound.
+	// Ansible keeps all output of a device in memory, so each of its processes is limited.
 	_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_AS, &unix.Rlimit{Cur: mostMemory, Max: mostMemory}, nil)
 	defer context.AfterFunc(ctx, func() {
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGINT)
@@ -173,7 +173,7 @@ func (r *Run) follow(ctx context.Context, cmd *exec.Cmd, tell func(Event)) ([]*O
 	})()
 	var is outcomes
 	other, err := is.read(out, tell)
-	if err != nil { // it would wait for ever until somebody reads the rest
+	if err != nil { // it would wait for ever until its output is read
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 	}
 	ended := cmd.Wait()

@@ -6,59 +6,59 @@ import (
 	"slices"
 )
 
-// Options say when traffic moves.
+// Options determine when traffic is moved.
 type Options struct {
 	Model
 
-	// Hysteresis is by how much the load of the path must become less, in the unit of equation 5:
-	// 0.1 with K1 of 1 is a tenth of a link. Traffic stays where no link of its path is used that
-	// much by other traffic.
+	// Hysteresis is by how much a move must reduce the load of the path, in the unit of equation 5:
+	// 0.1 with K1 of 1 is a tenth of a link. Traffic is not moved unless other traffic uses some
+	// link of its path that much.
 	Hysteresis float64
 
-	// HopCost is added to the load of each link, so that of idle paths the shorter one is taken.
+	// HopCost is added to the load of each link, so that the shorter of idle paths is taken.
 	HopCost float64
 
-	// Moves is the most that one Step moves: the rest is seen anew, with the figures after it.
+	// Moves limits the moves of one Step: the rest is reconsidered after the next measurement.
 	Moves int
 }
 
-// Defaults are the options that are used where nobody says others.
+// Defaults returns the default options.
 func Defaults() Options {
 	return Options{Model: DefaultModel, Hysteresis: 0.1, HopCost: 0.01, Moves: 8}
 }
 
-// What stands in Demand.Next instead of a link's number.
+// Values in Demand.Next in place of a link's number.
 const (
 	None  int32 = -1 // the router is at the destination, or has no route
-	Fixed int32 = -2 // its route is not to be changed, and leads where the network does not say
+	Fixed int32 = -2 // its route must not be changed, and leads outside the network
 )
 
-// Demand is a destination, what is sent to it, and by which ways.
+// Demand is the traffic to a destination, and its paths.
 type Demand struct {
 	Ends []int32   // the routers that are at the destination
-	Next []int32   // of each router: the link that it sends by
+	Next []int32   // by router: the link to the next hop
 	Home []int32   // the same without any moves
-	Rate []float64 // of each router, what it sends to the destination, bit/s; nothing where it is an end
+	Rate []float64 // by router: what it sends to the destination, bit/s; unused for Ends
 }
 
-// Move is another way for what goes to a destination from a router, and from all that it passes.
+// Move is a new path for traffic to a destination, from a router and from all others on the path.
 type Move struct {
 	Demand int
 	From   int32
-	Path   []int32 // links; none: all of the demand goes home
-	Was    float64 // the load of the path by others, with the hops' cost
-	Will   float64 // that of the new one
-	Busy   int32   // the link of the old path that was busiest with other traffic; -1: it goes home
-	Used   float64 // the share of it that other traffic used
+	Path   []int32 // links; none: all of the demand returns to its home path
+	Was    float64 // the cost of the old path, by others' load and hops
+	Will   float64 // that of the new path
+	Busy   int32   // the link of the old path that other traffic used most; -1: it returns home
+	Used   float64 // the share of that link used by other traffic
 }
 
-// Step returns the moves that make the loads less, the most useful one first, each computed with
-// those before it made. It changes nothing.
+// Step returns the moves that reduce loads, the most useful first, each computed with the previous
+// ones made. It changes nothing.
 //
-// What a demand sees of a link is what others use of it. A link that has less left over than the
-// demand gets through now is no way for it. A moved demand goes home when nothing is busy there
-// any more, or when that is the better path. As a move must gain more than the hysteresis, and a
-// way home may not lose anything, two paths that are as good as each other settle.
+// A demand sees only the load of others on a link. A link with less spare bandwidth than the
+// demand's current throughput cannot be used. A moved demand returns home when no link there is
+// busy any more, or when that is the better path. Since a move must gain more than the hysteresis,
+// and a return must not lose anything, traffic settles between two equal paths.
 func Step(n *Network, demands []Demand, o Options) []Move {
 	s := newState(n, demands, o)
 	var best []candidate
@@ -68,7 +68,7 @@ func Step(n *Network, demands []Demand, o Options) []Move {
 	slices.SortStableFunc(best, byGain)
 	var out []Move
 	for i := 0; i < len(best) && len(out) < o.Moves; i++ {
-		// What was found before other moves were made is looked at again: the gain may be less.
+		// Moves made since may have reduced the gain.
 		again := s.candidates(best[i].Demand)
 		at := slices.IndexFunc(again, func(c candidate) bool { return c.From == best[i].From })
 		if at < 0 {
@@ -87,28 +87,29 @@ func Step(n *Network, demands []Demand, o Options) []Move {
 	return out
 }
 
-// candidate is a move that would be useful.
+// candidate is a possible move.
 type candidate struct {
 	Move
-	rate float64 // that would move
+	rate float64 // of the traffic to move
 }
 
 func (c candidate) gain() float64 {
 	return c.Was - c.Will
 }
 
-// byGain orders candidates: ways home first, as they free links, then by gain; of equal ones that
-// first which moves least.
+// byGain orders candidates: returns first, as they free links, then by gain; among equal gains the
+// smallest rate first.
 func byGain(a, b candidate) int {
 	home := func(c candidate) int { return map[bool]int{true: 0, false: 1}[len(c.Path) == 0] }
-	return cmp.Or(cmp.Compare(home(a), home(b)), -cmp.Compare(round(a.gain()), round(b.gain())), cmp.Compare(a.rate, b.rate),
+	return cmp.Or(cmp.Compare(home(a), home(b)), -cmp.Compare(round(a.gain()), round(b.gain())),
+		cmp.Compare(a.rate, b.rate),
 		cmp.Compare(a.Demand, b.Demand), cmp.Compare(a.From, b.From))
 }
 
-// round makes gains that differ by measurement alone the same.
+// round removes differences of gains that are within measurement errors.
 func round(gain float64) float64 { return math.Round(gain * 1000) }
 
-// state is the network as it is after the moves made so far.
+// state is the network after the moves made so far.
 type state struct {
 	*Network
 	Options
@@ -116,25 +117,25 @@ type state struct {
 	flows   []flow
 	entries []float64 // F of each link
 	largest float64
-	used    []float64 // of each link, bit/s, with the moves made
+	used    []float64 // by link, bit/s, after the moves
 	graph   grapher
 }
 
-// flow is a demand as it goes over the network now.
+// flow is the current path of a demand.
 type flow struct {
 	next    []int32
 	sources []source
 	own     map[int32]float64 // what it uses of links
 }
 
-// source is a router at which traffic of a demand comes into the network.
+// source is a router at which traffic of a demand enters the network.
 type source struct {
 	router int32
-	rate   float64 // bit/s that are sent
+	rate   float64 // bit/s sent
 }
 
-// least is the share of what a router sends to a destination below which the difference to what its
-// neighbours send it is one of the times of reading.
+// least is the share of what a router sends to a destination up to which a difference to what its
+// neighbours send it is attributed to the times of reading.
 const least = 0.1
 
 func newState(n *Network, demands []Demand, o Options) *state {
@@ -164,7 +165,7 @@ func newState(n *Network, demands []Demand, o Options) *state {
 			s.used[i] = min(s.used[i], l.Bandwidth)
 		}
 	}
-	for _, f := range s.flows { // a queue drops what a router sends too much: all of its demands the same share
+	for _, f := range s.flows { // an overloaded queue drops the same share of all demands
 		for l := range f.own {
 			if total[l] > s.used[l] {
 				f.own[l] *= s.used[l] / total[l]
@@ -174,20 +175,20 @@ func newState(n *Network, demands []Demand, o Options) *state {
 	return s
 }
 
-// others is what others than a demand use of a link, bit/s.
+// others returns what other demands use of a link, bit/s.
 func (s *state) others(f *flow, l int32) float64 { return max(0, s.used[l]-f.own[l]) }
 
-// busy is the share of a link that others use.
+// busy returns the share of a link used by others.
 func (s *state) busy(f *flow, l int32) float64 {
 	return s.BandwidthLoad(Link{Bandwidth: s.Links[l].Bandwidth, Used: s.others(f, l)}, s.largest)
 }
 
-// cost of a link for a demand.
+// cost returns the cost of a link for a demand.
 func (s *state) cost(f *flow, l int32) float64 {
 	return s.Load(s.busy(f, l), s.entries[l]) + s.HopCost
 }
 
-// walk follows a demand from a router; nothing where the way does not lead to an end.
+// walk returns a demand's path from a router; none if it does not reach an end.
 func (s *state) walk(d int, next []int32, from int32) (path []int32) {
 	for r := from; !slices.Contains(s.demands[d].Ends, r); {
 		l := next[r]
@@ -200,7 +201,7 @@ func (s *state) walk(d int, next []int32, from int32) (path []int32) {
 	return path
 }
 
-// along sums up a path: its cost, what the demand gets through, and the link that others use most.
+// along returns, for a path, its cost, the demand's throughput, and the link that others use most.
 func (s *state) along(f *flow, path []int32, rate float64) (cost, carried float64, busiest int32, share float64) {
 	carried, busiest = rate, -1
 	for _, l := range path {
@@ -213,11 +214,11 @@ func (s *state) along(f *flow, path []int32, rate float64) (cost, carried float6
 	return cost, carried, busiest, share
 }
 
-// candidates returns what a demand would gain by: a way home for all of it, or another path from
-// one of its sources.
+// candidates returns the useful moves of a demand: its return home, or another path from one of its
+// sources.
 func (s *state) candidates(d int) (out []candidate) {
 	f := &s.flows[d]
-	if c, is := s.home(d); is {
+	if c, ok := s.home(d); ok {
 		return []candidate{c}
 	}
 	for _, from := range f.sources {
@@ -240,8 +241,8 @@ func (s *state) candidates(d int) (out []candidate) {
 	return out
 }
 
-// home says whether a demand that has moved may go back: nothing of the ways home is busy with
-// other traffic, or they cost less, and there is room.
+// home reports whether a moved demand may return: other traffic does not make the home paths busy,
+// or they cost less, and there is room.
 func (s *state) home(d int) (c candidate, is bool) {
 	f, home := &s.flows[d], s.demands[d].Home
 	if slices.Equal(f.next, home) {
@@ -266,10 +267,10 @@ func (s *state) home(d int) (c candidate, is bool) {
 	return c, true
 }
 
-// tolerance is how much more a demand may have measured than a link has left over.
+// tolerance is by what share a demand's measured rate may exceed a link's spare bandwidth.
 const tolerance = 0.1
 
-// fits says whether a path has room for what a demand gets through now.
+// fits reports whether a path has room for a demand's current throughput.
 func (s *state) fits(f *flow, path []int32, carried float64) bool {
 	return !slices.ContainsFunc(path, func(l int32) bool { return !s.hasRoom(f, l, carried) })
 }
@@ -282,7 +283,7 @@ func (s *state) hasRoom(f *flow, l int32, carried float64) bool {
 	return b <= 0 || b-s.others(f, l) >= (1-tolerance)*carried
 }
 
-// make makes a move: the demand's traffic goes over the links as its routers will send it.
+// make makes a move: it recomputes the demand's use of links.
 func (s *state) make(m Move) {
 	f := &s.flows[m.Demand]
 	if len(m.Path) == 0 {

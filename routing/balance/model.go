@@ -1,48 +1,46 @@
-// Package balance moves traffic off busy links: the load balancing of links of "High-performance
-// routing emulation" (section 4), without input, output or a clock. Given what links and
-// destinations carry, Step says which traffic is to take which other path; whoever calls it
-// measures, and makes routers follow.
+// Package balance decides how to move traffic off busy links: the load balancing of links of
+// "High-performance routing emulation" (section 4), without I/O or a clock. Given the loads of
+// links and the traffic to destinations, Step returns which traffic is to take which other path;
+// the caller measures, and installs the paths.
 //
-// The paper computes each path by Dijkstra's algorithm on the links' load. Done by itself that
-// swings: traffic moves to an idle link, loads it, and moves back. So here traffic does not see
-// itself: what counts for it is the load by others (see Step).
+// The paper computes each path with Dijkstra's algorithm on the loads of links. That alone
+// oscillates: traffic moves to an idle link, loads it, and moves back. Here traffic disregards its
+// own load: what counts for it is the load by others (see Step).
 package balance
 
-// Model is the evaluation model of a link (equations 1 to 5). The paper's text lacks its formulas:
-// this is our reading of what it says in words.
+// Model is the evaluation model of a link (equations 1 to 5). The paper's text lacks the formulas:
+// this is our reading of its description.
 type Model struct {
-	// K1 and K2 weigh the bandwidth that is used and the flow entries (equation 5).
+	// K1 and K2 are the weights of used bandwidth and of flow entries (equation 5).
 	K1, K2 float64
 
-	// ByLargest divides the bandwidth that is used by that of the network's largest link instead of
-	// the link's own. The text of equation 2 names the bandwidths of all links, so the authors may
-	// have done that; it makes a slow link that is full look idle.
+	// ByLargest divides the used bandwidth by that of the network's largest link instead of the
+	// link's own. The text of equation 2 names the bandwidths of all links, so the authors may have
+	// meant this; it makes a saturated slow link look idle.
 	ByLargest bool
 }
 
-// DefaultModel has the weights that are used where nobody says others; the paper names none.
+// DefaultModel has the default weights; the paper gives none.
 var DefaultModel = Model{K1: 0.8, K2: 0.2}
 
-// Link is a way from a router to one that is next to it. The opposite direction is another link.
+// Link is one direction between two adjacent routers. The opposite direction is another link.
 type Link struct {
 	From, To int32
 
-	// Bandwidth is the lesser one of the two ports' (equation 1), in bit/s; 0: nothing limits it,
-	// or it is not known.
+	// Bandwidth is the smaller of the two ports' (equation 1), in bit/s; 0: unlimited or unknown.
 	Bandwidth float64
 	Used      float64 // bit/s
 
-	Unknown bool // what it carries is not known: nothing is to move there
+	Unknown bool // its traffic is unknown: nothing must be moved there
 }
 
-// Network is routers, which are numbers from 0, and the links between them.
+// Network is a set of routers, numbered from 0, and the links between them.
 type Network struct {
 	Links   []Link
 	Entries []int // flow entries of each router
 }
 
-// Bandwidth is the bandwidth of a link whose ends have ports of these bandwidths; 0: not known
-// (equation 1).
+// Bandwidth is the bandwidth of a link between ports of these bandwidths; 0: unknown (equation 1).
 func Bandwidth(i, j float64) float64 {
 	if i <= 0 || j <= 0 {
 		return max(i, j, 0)
@@ -75,7 +73,7 @@ func EntryLoad(i, j, most int) float64 {
 // Load is L(i,j) (equation 5).
 func (m Model) Load(bandwidth, entries float64) float64 { return m.K1*bandwidth + m.K2*entries }
 
-// largest is the bandwidth of the largest link.
+// largest returns the bandwidth of the largest link.
 func (n *Network) largest() (most float64) {
 	for _, l := range n.Links {
 		most = max(most, l.Bandwidth)
@@ -83,7 +81,7 @@ func (n *Network) largest() (most float64) {
 	return most
 }
 
-// entryLoads is F of each link.
+// entryLoads returns F of each link.
 func (n *Network) entryLoads() []float64 {
 	most := 0
 	for _, e := range n.Entries {
@@ -96,7 +94,7 @@ func (n *Network) entryLoads() []float64 {
 	return out
 }
 
-// Loads is L of each link of a network.
+// Loads returns L of each link of a network.
 func (m Model) Loads(n *Network) []float64 {
 	out, largest := n.entryLoads(), n.largest()
 	for i, l := range n.Links {

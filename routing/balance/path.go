@@ -12,19 +12,19 @@ import (
 	"trivet.dev/trivet/routing/spf"
 )
 
-// grapher finds best paths. Its buffers are used again.
+// grapher finds best paths. Its buffers are reused.
 type grapher struct {
 	edges []spf.Edge
 	links []int32 // of each edge
 	tree  spf.Tree
 }
 
-// scale makes a load an integer: a millionth is as small as a difference can be.
+// scale converts a load to an integer, with a resolution of a millionth.
 const scale = 1e6
 
-// best returns the links of the path with the least cost from a router to where a demand goes, over
-// links that have room for what it gets through; nil: there is none. It is Dijkstra's algorithm
-// from the destination backwards (algorithm 1).
+// best returns the links of the cheapest path from a router to a demand's destination, over links
+// that have room for its throughput; nil: there is none. It is Dijkstra's algorithm from the
+// destination backwards (algorithm 1).
 func (g *grapher) best(s *state, d int, from int32, carried float64) (out []int32) {
 	f, n := &s.flows[d], len(s.demands[d].Next)
 	g.edges, g.links = g.edges[:0], g.links[:0]
@@ -34,12 +34,13 @@ func (g *grapher) best(s *state, d int, from int32, carried float64) (out []int3
 		if f.next[x.From] == Fixed || !s.hasRoom(f, l, carried) {
 			continue
 		}
-		g.edges = append(g.edges, spf.Edge{From: x.To, To: x.From, Cost: uint32(max(1, math.Round(scale*s.cost(f, l))))})
+		g.edges = append(g.edges, spf.Edge{From: x.To, To: x.From,
+			Cost: uint32(max(1, math.Round(scale*s.cost(f, l))))})
 		g.links = append(g.links, l)
 	}
 	graph, err := spf.New(n, g.edges, nil)
 	if err != nil {
-		return nil // a link between routers that there are not
+		return nil // a link of an unknown router
 	}
 	var ends []spf.Start
 	for _, e := range s.demands[d].Ends {
@@ -59,15 +60,17 @@ func (g *grapher) best(s *state, d int, from int32, carried float64) (out []int3
 	}
 }
 
-// Best returns the k paths with the least load from a router to one of others, the best first, as
-// numbers of links, none with a loop: Yen's algorithm. hopCost is added to the load of each link.
-// What has come to a router of to does not go on, nor what has come to one that fixed is true of.
-// In a large network it takes long; the error is that ctx has ended.
-func (m Model) Best(ctx context.Context, n *Network, from int32, to []int32, k int, hopCost float64, fixed func(router int32) bool) (out [][]int32, err error) {
+// Best returns the k loop-free paths with the least load from a router to any of others, the best
+// first, as numbers of links: Yen's algorithm. hopCost is added to the load of each link. Paths end
+// at the first router in to, and do not pass routers for which fixed is true. It takes long in a
+// large network, and fails when ctx ends.
+func (m Model) Best(ctx context.Context, n *Network, from int32, to []int32, k int, hopCost float64,
+	fixed func(router int32) bool) (out [][]int32, err error) {
 	if slices.Contains(to, from) || k <= 0 {
 		return nil, nil
 	}
-	// Several links may join the same routers: so a link is a vertex, as are a router and the end.
+	// Several links may join the same routers, so links are vertices, too, besides routers and the
+	// end.
 	g := simple.NewWeightedDirectedGraph(0, math.Inf(1))
 	router := func(r int32) graph.Node { return simple.Node(r) }
 	link := func(l int) graph.Node { return simple.Node(len(n.Entries) + l) }
@@ -101,7 +104,7 @@ func (m Model) Best(ctx context.Context, n *Network, from int32, to []int32, k i
 	return out, nil
 }
 
-// until is a graph in which nothing leads anywhere once a context has ended, so that a search ends.
+// until is a graph whose edges vanish once a context has ended, so that a search ends.
 type until struct {
 	*simple.WeightedDirectedGraph
 	ctx context.Context

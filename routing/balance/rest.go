@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Rests are how long destinations stay where they are that have moved again and again: what moves
-// back and forth because traffic is restless, or because it answers to moves itself, does so ever
-// more seldom. It is the back-off of route flap damping (RFC 2439), which has no threshold here,
-// and holds for moves only: a link that fails is another matter. The zero value is ready to use.
+// Rests hold back destinations that have moved repeatedly: traffic that moves back and forth,
+// because it fluctuates or reacts to the moves themselves, is moved less and less often. This is
+// the back-off of route flap damping (RFC 2439), without its threshold, and for moves only, not for
+// failed links. The zero value is ready to use.
 type Rests[K comparable] struct{ of map[K]rest }
 
 type rest struct {
-	moves int // in a row
+	moves int // consecutive ones
 	last  time.Time
 	takes time.Duration
 }
@@ -20,18 +20,18 @@ type rest struct {
 const (
 	// longestRest is the longest rest, in periods.
 	longestRest = 64
-	// forgetAfter is how many times its last rest, and a period at least, a destination must have
-	// stayed to begin anew.
+	// forgetAfter is for how many times its last rest, and at least a period, a destination must
+	// not have moved to start afresh.
 	forgetAfter = 8
 )
 
-// Resting says whether a destination is to stay where it is.
+// Resting reports whether a destination must not be moved.
 func (r *Rests[K]) Resting(to K, now time.Time) bool {
 	return now.Sub(r.of[to].last) < r.of[to].takes
 }
 
-// Moved notes that a destination has moved. After the second move in a row it rests for a period,
-// after each further one for twice as long.
+// Moved records a move. After the second consecutive move a destination rests for a period, after
+// each further one for twice as long as before.
 func (r *Rests[K]) Moved(to K, now time.Time, period time.Duration) {
 	if r.of == nil {
 		r.of = map[K]rest{}
@@ -45,11 +45,11 @@ func (r *Rests[K]) Moved(to K, now time.Time, period time.Duration) {
 	r.of[to] = rest{moves: old.moves + 1, last: now, takes: takes}
 }
 
-// Tidy forgets all destinations that would begin anew: what moves may be flows, of which there are
-// ever others.
+// Tidy removes destinations that would start afresh: they may be flows, of which there are always
+// new ones.
 func (r *Rests[K]) Tidy(now time.Time, period time.Duration) {
 	maps.DeleteFunc(r.of, func(_ K, x rest) bool { return now.Sub(x.last) > forgetAfter*max(x.takes, period) })
 }
 
-// Forget makes a destination begin anew.
+// Forget makes a destination start afresh.
 func (r *Rests[K]) Forget(to K) { delete(r.of, to) }

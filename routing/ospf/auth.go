@@ -181,7 +181,8 @@ func (a Auth) verifyDigest(b []byte, length int, now time.Time) (seq uint32, err
 	for _, k := range a.Keys {
 		ours = append(ours, k.String())
 	}
-	return 0, disagree(DifferAuthKey, fmt.Sprintf("key %d", b[18]), strings.Join(ours, ", "), "key %d is not valid here", b[18])
+	return 0, disagree(DifferAuthKey, fmt.Sprintf("key %d", b[18]), strings.Join(ours, ", "),
+		"key %d is not valid here", b[18])
 }
 
 // String names a key, not its secret.

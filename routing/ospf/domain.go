@@ -175,7 +175,7 @@ func (d *Domain) Poll(now time.Time) Output {
 	return out
 }
 
-// Pending tells whether LSAs or routes are to follow what has changed, and wait for their
+// Pending reports whether LSAs or routes are to follow what has changed, and wait for their
 // throttles.
 func (d *Domain) Pending() bool {
 	return len(d.touched)+len(d.elect) > 0 ||

@@ -11,7 +11,7 @@ type candidate struct {
 	dr, bdr  ID // whom it takes for DR and Backup
 }
 
-// better tells whether c goes before o: by priority, then by Router ID.
+// better reports whether c goes before o: by priority, then by Router ID.
 func (c *candidate) better(o *candidate) bool {
 	return o == nil || c.priority > o.priority || c.priority == o.priority && c.id > o.id
 }
@@ -72,7 +72,7 @@ func (i *Interface) role(dr, bdr ID) InterfaceState {
 func (w *wire) elect() {
 	dr, bdr := w.vote(w.dr, w.bdr)
 	// Step 4: who gains or loses an office votes once more, so that nobody holds both.
-	if was, is := w.role(w.dr, w.bdr), w.role(dr, bdr); was != is && (was >= InterfaceBackup || is >= InterfaceBackup) {
+	if was, ok := w.role(w.dr, w.bdr), w.role(dr, bdr); was != ok && (was >= InterfaceBackup || ok >= InterfaceBackup) {
 		dr, bdr = w.vote(dr, bdr)
 	}
 	changed := w.dr != dr || w.bdr != bdr

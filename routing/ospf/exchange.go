@@ -93,7 +93,7 @@ func (n *neighbor) databases() []*database {
 	return all
 }
 
-// takes tells whether the neighbour is sent LSAs of a type: opaque ones if it has said that it
+// takes reports whether the neighbour is sent LSAs of a type: opaque ones if it has said that it
 // knows what they are (RFC 5250, section 3.1).
 func (n *neighbor) takes(t LSType) bool { return !t.opaque() || n.exchange.options&OptionO != 0 }
 
@@ -131,7 +131,8 @@ func (n *neighbor) summarize() {
 func (n *neighbor) receiveDD(dd *DatabaseDescription) error {
 	w, x := n.wire, &n.exchange
 	if w.typ != Virtual && dd.MTU > w.cfg.MTU && !w.cfg.MTUIgnore {
-		return disagree(DifferMTU, fmt.Sprint(dd.MTU), fmt.Sprint(w.cfg.MTU), "its MTU is %d octets, ours is %d", dd.MTU, w.cfg.MTU)
+		return disagree(DifferMTU, fmt.Sprint(dd.MTU), fmt.Sprint(w.cfg.MTU), "its MTU is %d octets, ours is %d",
+			dd.MTU, w.cfg.MTU)
 	}
 	if n.state == NeighborInit {
 		n.event(twoWayReceived)

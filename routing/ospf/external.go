@@ -43,7 +43,8 @@ func (c *calculation) externals() {
 		if c.find(net) != nil {
 			continue // 5: intra-area and inter-area paths are preferred
 		}
-		r := &Route{Prefix: net.prefix(), Type: External1, Cost: x.path.cost + x.body.Metric, Tag: x.body.Tag, NextHops: x.path.hops}
+		r := &Route{Prefix: net.prefix(), Type: External1, Cost: x.path.cost + x.body.Metric, Tag: x.body.Tag,
+			NextHops: x.path.hops}
 		if x.body.Type2 { // 4
 			r.Type, r.Cost, r.Type2 = External2, x.path.cost, x.body.Metric
 		}
@@ -77,7 +78,8 @@ func (c *calculation) pathTo(asbr, forward ID) (best path, ok bool) {
 		}
 		// External routes are not in the table yet, so this one is intra-area or inter-area, as it
 		// must be.
-		return path{r.Cost, r.Type == IntraArea && r.Area != Backbone, forwardHops(r.NextHops, forward)}, len(r.NextHops) > 0
+		return path{r.Cost, r.Type == IntraArea && r.Area != Backbone,
+			forwardHops(r.NextHops, forward)}, len(r.NextHops) > 0
 	}
 	return path{}, false
 }

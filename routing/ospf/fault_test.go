@@ -394,8 +394,8 @@ func TestLargeLSA(t *testing.T) {
 	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
 	large := 0
 	s.tap = func(g Datagram, p *Packet) {
-		u, is := p.Body.(*LinkStateUpdate)
-		if size := len(g.Payload) + ipLen; size > maxDatagram || size > 1500 && (!is || len(u.LSAs) != 1) {
+		u, ok := p.Body.(*LinkStateUpdate)
+		if size := len(g.Payload) + ipLen; size > maxDatagram || size > 1500 && (!ok || len(u.LSAs) != 1) {
 			t.Fatalf("a %v packet of %d octets", p.Body.packetType(), size)
 		} else if size > 1500 {
 			large++
@@ -469,7 +469,7 @@ func TestRepeatedRequest(t *testing.T) {
 	count := 0
 	for _, g := range n.domain().Poll(simEpoch.Add(51 * time.Second)).Datagrams {
 		if p, _ := Decode(g.Payload); p != nil {
-			if u, is := p.Body.(*LinkStateUpdate); is && g.Dst == n.addr.Addr() {
+			if u, ok := p.Body.(*LinkStateUpdate); ok && g.Dst == n.addr.Addr() {
 				count += len(u.LSAs)
 			}
 		}

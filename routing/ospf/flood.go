@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// receiveUpdate is section 13: each LSA of a Link State Update is taken or not, acknowledged, and
-// flooded on.
+// receiveUpdate implements section 13: each LSA of a Link State Update is accepted or not,
+// acknowledged, and flooded.
 func (n *neighbor) receiveUpdate(u *LinkStateUpdate) error {
 	var errs error
 	for _, lsa := range u.LSAs {
@@ -21,7 +21,7 @@ func (n *neighbor) receiveUpdate(u *LinkStateUpdate) error {
 	return errs
 }
 
-// receiveLSA is section 13 for one LSA, by its numbers of steps.
+// receiveLSA implements section 13 for one LSA; comments give the numbers of its steps.
 func (n *neighbor) receiveLSA(lsa LSA) error {
 	d, w := n.domain(), n.wire
 	if err := lsa.Validate(); err != nil { // 1, 2
@@ -29,7 +29,7 @@ func (n *neighbor) receiveLSA(lsa LSA) error {
 	}
 	db := w.database(lsa.Type)
 	if !db.floodsOn(w) { // 3
-		return fmt.Errorf("LSA %v: such LSAs do not come into a stub area or by a virtual link", lsa.LSAKey)
+		return fmt.Errorf("LSA %v: not flooded into stub areas or over virtual links", lsa.LSAKey)
 	}
 	e := db.entries[lsa.LSAKey]
 	if lsa.Age >= MaxAge && e == nil && d.exchanging == 0 { // 4
@@ -42,10 +42,11 @@ func (n *neighbor) receiveLSA(lsa LSA) error {
 	}
 	switch {
 	case order > 0: // 5
-		// An LSA that is flushed is always taken: put off, its live copy could spread again where
-		// it has left already, and the two would chase each other round the network.
+		// An LSA that is being flushed is always accepted: if it were put off, its live copy could
+		// spread again where it has been removed, and the two would chase each other around the
+		// network.
 		if e != nil && e.arrived && lsa.Age < MaxAge && d.now-e.installed < d.cfg.MinLSArrival {
-			return fmt.Errorf("LSA %v: it comes sooner than MinLSArrival after the instance before", lsa.LSAKey)
+			return fmt.Errorf("LSA %v: it arrived sooner than MinLSArrival after the previous instance", lsa.LSAKey)
 		}
 		if e == nil {
 			if err := n.admit(); err != nil {
@@ -64,9 +65,9 @@ func (n *neighbor) receiveLSA(lsa LSA) error {
 	return nil
 }
 
-// install is step 5: the new instance goes into the database and out of the other interfaces. One
-// that was asked for has not come by flooding, so that MinLSArrival does not hold up the next
-// instance, which often follows as soon as the adjacency is full.
+// install implements step 5: the new instance is installed and flooded out of the other interfaces.
+// MinLSArrival does not apply to an instance that was requested, so that it does not delay the next
+// one, which often follows as soon as the adjacency is full.
 func (n *neighbor) install(db *database, lsa LSA) error {
 	_, asked := n.requests[lsa.LSAKey]
 	lsa.Body = slices.Clone(lsa.Body)
@@ -85,8 +86,8 @@ func (n *neighbor) install(db *database, lsa LSA) error {
 	return nil
 }
 
-// duplicate is step 7: the neighbour has what we have. If we had sent it to them, this is their
-// acknowledgment (table 19 in section 13.5).
+// duplicate implements step 7: the neighbour has what we have. If we had sent it to them, this is
+// an implied acknowledgment (table 19 in section 13.5).
 func (n *neighbor) duplicate(e *entry, lsa LSA) {
 	if _, ok := n.unacknowledged[e]; !ok {
 		n.ack(lsa.LSAHeader)
@@ -98,8 +99,8 @@ func (n *neighbor) duplicate(e *entry, lsa LSA) {
 	}
 }
 
-// outdated is step 8: the neighbour is sent our instance. One whose sequence number is the last is
-// waited for to leave; and MinLSArrival is kept between two sendings.
+// outdated implements step 8: the neighbour is sent our instance, at most once per MinLSArrival,
+// and not while one with the last sequence number is being flushed.
 func (n *neighbor) outdated(e *entry) {
 	d := n.domain()
 	if e.maxAged() && e.Seq == MaxSequence {
@@ -112,9 +113,9 @@ func (n *neighbor) outdated(e *entry) {
 	n.wire.sendUpdates([]*entry{e}, func(u *LinkStateUpdate) { n.wire.sendTo(n, u) })
 }
 
-// flood is section 13.3: the LSA goes out of all interfaces of its scope, those of all routers of
-// the domain, as if it had been flooded from one to the other. from is the neighbour that it came
-// from, or nil. The answer is whether it goes back out of the interface that it came by.
+// flood implements section 13.3: the LSA is sent out of all interfaces in its scope, of all routers
+// of the domain, as if it had been flooded from one to the other. from is the neighbour it came
+// from, or nil. back reports whether it goes back out of the receiving interface.
 func (db *database) flood(e *entry, from *neighbor) (back bool) {
 	for _, w := range slices.Clone(db.wires()) {
 		if !db.floodsOn(w) || !w.floods(e, from) {
@@ -163,13 +164,13 @@ func (w *wire) floods(e *entry, from *neighbor) bool {
 	return true
 }
 
-// queue notes an LSA to be flooded; flush sends all of one moment together.
+// queue queues an LSA for flooding; flush sends all LSAs of one instant together.
 func (w *wire) queue(e *entry) {
 	w.updates = append(w.updates, e)
 	w.mark()
 }
 
-// ack notes an LSA to be acknowledged directly (section 13.5).
+// ack queues a direct acknowledgment (section 13.5).
 func (n *neighbor) ack(h LSAHeader) {
 	n.acks = append(n.acks, h)
 	n.wire.mark()
@@ -183,7 +184,7 @@ func (w *wire) mark() {
 	}
 }
 
-// flush sends what has gathered: updates, each LSA once, and direct acknowledgments.
+// flush sends what is queued: updates, each LSA once, and direct acknowledgments.
 func (w *wire) flush() {
 	w.busy = false
 	updates := take(&w.updates)

@@ -27,7 +27,7 @@ type GraceLSA struct {
 // graceID is the Link State ID of grace-LSAs: opaque type 3, number 0.
 const graceID ID = 3 << 24
 
-// IsGrace tells whether an LSA is a grace-LSA.
+// IsGrace reports whether an LSA is a grace-LSA.
 func (k LSAKey) IsGrace() bool { return k.Type == TypeOpaqueLink && k.ID>>24 == graceID>>24 }
 
 // The types of what is in a grace-LSA (RFC 3623, appendix B).
@@ -60,7 +60,8 @@ func DecodeGrace(body []byte) (g GraceLSA, err error) {
 		kind, length := binary.BigEndian.Uint16(b), int(binary.BigEndian.Uint16(b[2:]))
 		padded := 4 + (length+3)&^3
 		if padded > len(b) {
-			return g, fmt.Errorf("in a grace-LSA %d octets of type %d are to come, and %d are left", length, kind, len(b)-4)
+			return g, fmt.Errorf("in a grace-LSA %d octets of type %d are to come, and %d are left", length, kind,
+				len(b)-4)
 		}
 		switch value := b[4 : 4+length]; {
 		case kind == tlvPeriod && length == 4:

@@ -35,7 +35,8 @@ func (w *wire) checkHello(h *Hello) error {
 	var e disagreement
 	seconds := func(what Disagreement, name string, theirs uint32, ours time.Duration) {
 		if theirs != uint32(ours/time.Second) {
-			e.add(what, fmt.Sprintf("%d s", theirs), fmt.Sprintf("%.0f s", ours.Seconds()), "its %s is %d s, ours is %v", name, theirs, ours)
+			e.add(what, fmt.Sprintf("%d s", theirs), fmt.Sprintf("%.0f s", ours.Seconds()),
+				"its %s is %d s, ours is %v", name, theirs, ours)
 		}
 	}
 	if w.typ == Broadcast && h.Mask != w.mask {
@@ -64,7 +65,8 @@ func (w *wire) receiveHello(h *Hello, id, addr ID, sequence uint32) error {
 	}
 	if n == nil {
 		if left := w.isShunned(id, addr); left > 0 {
-			return fmt.Errorf("it has brought too many LSAs, and is not taken as a neighbour for another %v", left.Round(time.Second))
+			return fmt.Errorf("it has brought too many LSAs, and is not taken as a neighbour for another %v",
+				left.Round(time.Second))
 		}
 		if err := w.checkReplay(id, sequence); err != nil {
 			return err

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Helping a neighbour that restarts (RFC 3623, section 3): whatever state it is in, the router
-// announces it as adjacent, and takes it for Designated Router if it was, until the neighbour has
-// restarted, the grace period is over, or the network has changed.
+// Helping a restarting neighbour (RFC 3623, section 3): whatever its state, the router announces it
+// as adjacent, and keeps it as Designated Router if it was, until the neighbour has restarted, the
+// grace period is over, or the network has changed.
 
-// help is that a neighbour is helped.
+// help is the state of helping a neighbour.
 type help struct {
 	ballot candidate // what it said in its Hellos before
 	asked  bool      // it has sent a grace-LSA; false: it is expected to
 }
 
-// RestartChange is that a router of the domain begins or ends to restart gracefully (RFC 3623), or
-// to help a neighbour that does.
+// RestartChange reports that a router of the domain begins or ends a graceful restart (RFC 3623),
+// or helping a neighbour with one.
 type RestartChange struct {
 	Router    *Router
 	Interface *Interface // of the neighbour that is helped; nil: the router itself restarts
@@ -26,8 +26,8 @@ type RestartChange struct {
 	Reason    string        // of what ends, or does not begin: why
 }
 
-// takeGrace takes a grace-LSA that has come into the database of the link (section 3.1). asked: it
-// has come by the exchange of a new adjacency, which therefore is not the one of before.
+// takeGrace handles a grace-LSA that has come into the link's database (section 3.1). asked: it
+// came in the exchange of a new adjacency, which therefore is not the previous one.
 func (w *wire) takeGrace(e *entry, asked bool) error {
 	g, err := DecodeGrace(e.Body)
 	if err != nil {
@@ -51,7 +51,7 @@ func (w *wire) takeGrace(e *entry, asked bool) error {
 	case n.state != NeighborFull:
 		refused = fmt.Sprintf("it is not adjacent, but %v", n.state)
 	case n.hasNews():
-		refused = "the network has changed since it was heard last"
+		refused = "the network has changed since it was last heard"
 	case w.router.restarting():
 		refused = "this router restarts itself"
 	}
@@ -64,8 +64,8 @@ func (w *wire) takeGrace(e *entry, asked bool) error {
 	return nil
 }
 
-// hasNews tells whether something that the neighbour has not acknowledged says that the network is
-// another than before (section 3.1 (2)).
+// hasNews reports whether the neighbour has yet to acknowledge a change of the network (section 3.1
+// (2)).
 func (n *neighbor) hasNews() bool {
 	for e := range n.unacknowledged {
 		if e.changed && !e.Type.opaque() {
@@ -81,14 +81,15 @@ func (n *neighbor) support(period time.Duration, asked bool) {
 	if n.helped == nil {
 		d.helping++
 		n.helped = &help{ballot: candidate{n.id, n.addr, n.priority, n.dr, n.bdr}}
-		d.tellRestart(RestartChange{Router: n.wire.router, Interface: n.wire.Interface, Neighbor: n.id, Begins: true, Period: period})
+		d.tellRestart(RestartChange{Router: n.wire.router, Interface: n.wire.Interface, Neighbor: n.id, Begins: true,
+			Period: period})
 	}
 	n.helped.asked = n.helped.asked || asked
 	d.agenda.set(&n.grace, d.now+period)
 }
 
-// abandon ends the help (section 3.2): the router's LSAs, and who is Designated Router, follow from
-// the neighbour's state again. One that has been silent for too long is gone.
+// abandon ends the help (section 3.2): the router's LSAs and the Designated Router follow from the
+// neighbour's actual state again. A neighbour that has been silent for too long is removed.
 func (n *neighbor) abandon(reason string) {
 	if n.helped == nil {
 		return
@@ -104,12 +105,13 @@ func (n *neighbor) unhelped(reason string) {
 	n.helped = nil
 	n.domain().helping--
 	n.domain().agenda.stop(&n.grace)
-	n.domain().tellRestart(RestartChange{Router: n.wire.router, Interface: n.wire.Interface, Neighbor: n.id, Reason: reason})
+	n.domain().tellRestart(RestartChange{Router: n.wire.router, Interface: n.wire.Interface, Neighbor: n.id,
+		Reason: reason})
 	n.wire.router.touch()
 }
 
-// topologyChanged ends the help for all who would be told of an LSA that says something else than
-// before (section 3.2 (3)): packets that they forward as they did could go in circles.
+// topologyChanged ends the help for all neighbours that would be sent a changed LSA (section 3.2
+// (3)): packets that they forward by old routes could loop.
 func (db *database) topologyChanged(e *entry, from *neighbor) {
 	if db.domain.helping == 0 {
 		return
@@ -128,11 +130,11 @@ func (db *database) topologyChanged(e *entry, from *neighbor) {
 
 func (d *Domain) tellRestart(c RestartChange) { d.out.Restarts = append(d.out.Restarts, c) }
 
-// Separate ends a segment some of whose routers are about to leave the domain for another one,
-// which goes on with them. Those that stay exchange packets from now on, and for at most a period
-// help those that they were adjacent to, without having been asked yet. stays says who stays, and
-// how the interface was added.
-func (d *Domain) Separate(now time.Time, s *Segment, period time.Duration, stays func(*Interface) (InterfaceConfig, bool)) {
+// Separate ends a segment some of whose routers are about to continue in another domain. Those that
+// stay exchange packets from now on, and for up to period help the routers that leave, without
+// waiting for grace-LSAs. stays reports which interfaces stay, and their configuration.
+func (d *Domain) Separate(now time.Time, s *Segment, period time.Duration,
+	stays func(*Interface) (InterfaceConfig, bool)) {
 	d.advance(now)
 	known := map[*Interface][]candidate{}
 	for _, i := range s.members {
@@ -146,8 +148,8 @@ func (d *Domain) Separate(now time.Time, s *Segment, period time.Duration, stays
 	s.members = nil
 	for _, i := range members {
 		i.segment = nil
-		cfg, is := stays(i)
-		if !is {
+		cfg, ok := stays(i)
+		if !ok {
 			i.down()
 			continue
 		}

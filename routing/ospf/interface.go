@@ -152,7 +152,8 @@ func (r *Router) AddInterface(cfg InterfaceConfig) (*Interface, error) {
 			return fail(err)
 		}
 	}
-	i := &Interface{router: r, area: a, index: cfg.Index, cost: cfg.Cost, priority: cfg.Priority, typ: cfg.Type, passive: cfg.Passive}
+	i := &Interface{router: r, area: a, index: cfg.Index, cost: cfg.Cost, priority: cfg.Priority, typ: cfg.Type,
+		passive: cfg.Passive}
 	if cfg.Address.IsValid() {
 		i.addr, i.mask = IDOf(cfg.Address.Addr()), maskOf(cfg.Address.Bits())
 		if other := r.domain.addresses[i.addr]; other != nil {
@@ -303,7 +304,7 @@ func (i *Interface) setState(s InterfaceState) {
 	i.router.touch()
 }
 
-// isUp tells whether the interface forwards packets.
+// isUp reports whether the interface forwards packets.
 func (i *Interface) isUp() bool { return i.state != InterfaceDown }
 
 // network returns the interface's network.
@@ -325,8 +326,8 @@ func (i *Interface) peers() []peer {
 // peer is a router at the other end of a full adjacency.
 type peer struct{ id, addr ID }
 
-// isTransit tells whether the router-LSA has a link to the broadcast network: full with the DR, or
-// DR and full with anyone (section 12.4.1.2).
+// isTransit reports whether the router-LSA has a link to the broadcast network: full with the DR,
+// or DR and full with anyone (section 12.4.1.2).
 func (i *Interface) isTransit() bool {
 	if i.typ != Broadcast || i.state < InterfaceDROther || i.dr == 0 {
 		return false

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Whoever is a neighbour can flood LSAs without end. The RFC bounds nothing; RFC 1765 is about
-// routers that run out of memory, and has the LSAs withdrawn by those that originate them, which an
-// attacker does not. Here the neighbour that brings too many is dropped, and is none for a while;
-// what it has brought leaves the databases, as far as nobody else is known to be behind it.
+// A neighbour can flood LSAs without end. The RFC sets no limit; RFC 1765 is about routers that run
+// out of memory, and relies on originators to withdraw LSAs, which an attacker does not. Here a
+// neighbour that sends too many is dropped, and rejected for a while; LSAs received from it are
+// removed, unless they are reachable through someone else.
 
 // Defaults of AreaConfig.MaxLSAs and InterfaceConfig.MaxLSAs.
 const (
@@ -17,7 +17,7 @@ const (
 	DefaultMaxLSAsOfNeighbor = 20_000
 )
 
-// shunTime is for how long a neighbour that has brought too much is not taken for one.
+// shunTime is how long a neighbour that has sent too many LSAs is rejected.
 const shunTime = 5 * time.Minute
 
 // maxLSAs is the area's limit.
@@ -37,7 +37,7 @@ func (a *Area) foreign() int {
 	return a.db.foreign + a.domain.external.foreign
 }
 
-// share is how many LSAs a neighbour has brought: of its area, of the AS, and of the link.
+// share is the number of LSAs received from a neighbour: of its area, of the AS, and of the link.
 type share struct{ area, external, link int }
 
 func (s share) all() int { return s.area + s.external + s.link }
@@ -53,8 +53,8 @@ func (s *share) of(db *database) *int {
 	return &s.area
 }
 
-// shareOf is how much of what an area's routers keep is from a neighbour, which may be in another
-// area.
+// shareOf returns how many of the LSAs kept by an area's routers are from a neighbour, which may be
+// in another area.
 func (a *Area) shareOf(n *neighbor) (count int) {
 	if n.wire.area == a {
 		count = n.brought.area
@@ -65,7 +65,7 @@ func (a *Area) shareOf(n *neighbor) (count int) {
 	return count
 }
 
-// attribute notes which neighbour an entry is from; nil: it is the domain's own.
+// attribute records the neighbour that an entry is from; nil: the domain itself.
 func (e *entry) attribute(n *neighbor) {
 	if e.from != nil {
 		*e.from.brought.of(e.db)--
@@ -77,8 +77,8 @@ func (e *entry) attribute(n *neighbor) {
 	}
 }
 
-// admit tells whether the neighbour may bring one more LSA. One that has brought more than its
-// share is dropped; where the area is full, the one that has brought the most is.
+// admit reports whether another LSA of the neighbour is accepted. A neighbour above its own limit
+// is dropped; if the area is full, the neighbour with the most LSAs is.
 func (n *neighbor) admit() error {
 	w := n.wire
 	if most := w.cfg.MaxLSAs; n.brought.all() >= most {
@@ -104,7 +104,7 @@ func (n *neighbor) admit() error {
 	return fmt.Errorf("area %v is full: there are %d LSAs from outside", w.area.id, most)
 }
 
-// shun drops the neighbour, and makes it none for a while.
+// shun drops the neighbour, and rejects it for a while.
 func (n *neighbor) shun(reason string) {
 	d, w := n.domain(), n.wire
 	for key, until := range w.shunned {
@@ -123,13 +123,13 @@ func (n *neighbor) shun(reason string) {
 	n.event(killNbr)
 }
 
-// makeRoom begins to remove what gone neighbours have brought.
+// makeRoom begins to remove the LSAs of former neighbours.
 func (d *Domain) makeRoom() {
 	d.relief = d.now + shunTime
 	d.scheduleCalculation()
 }
 
-// nameOf is by what find knows a neighbour.
+// nameOf returns the key by which find knows a neighbour.
 func (w *wire) nameOf(id, addr ID) ID {
 	if w.typ == Broadcast {
 		return addr
@@ -137,14 +137,14 @@ func (w *wire) nameOf(id, addr ID) ID {
 	return id
 }
 
-// isShunned tells for how long a router is no neighbour.
+// isShunned returns how long a router will still be rejected.
 func (w *wire) isShunned(id, addr ID) time.Duration {
 	return w.shunned[w.nameOf(id, addr)] - w.domain().now
 }
 
-// relieve removes what neighbours have brought that are none any more, and whose originators cannot
-// be reached: no route follows from it. It is done while a neighbour is shunned only. Otherwise
-// LSAs stay until they are MaxAge, so that they need not come again when a link does.
+// relieve removes LSAs received from former neighbours whose originators are unreachable, so that
+// no route depends on them. It does so only while a neighbour is being rejected. Otherwise LSAs
+// stay until MaxAge, so that they need not be sent again when a link returns.
 func (d *Domain) relieve() {
 	if d.now >= d.relief {
 		return
@@ -200,7 +200,7 @@ func (g *graph) reachable(d *Domain) map[ID]bool {
 		}
 	}
 	for id := range d.routers {
-		if v, is := g.routers[id]; is {
+		if v, ok := g.routers[id]; ok {
 			visit(v)
 		}
 	}

@@ -29,15 +29,16 @@ const (
 
 func (t LSType) opaque() bool { return t >= TypeOpaqueLink && t <= TypeOpaqueAS }
 
-// wide tells whether LSAs of the type go through the whole AS, but stub areas and virtual links.
+// wide reports whether LSAs of the type go through the whole AS, but stub areas and virtual links.
 func (t LSType) wide() bool { return t == TypeExternal || t == TypeOpaqueAS }
 
-// known tells whether LSAs of the type are kept and flooded.
+// known reports whether LSAs of the type are kept and flooded.
 func (t LSType) known() bool { return t >= TypeRouter && t <= TypeExternal || t.opaque() }
 
 // String returns the name in the RFC.
 func (t LSType) String() string {
-	names := []string{TypeRouter: "router", TypeNetwork: "network", TypeSummary: "summary", TypeASBRSummary: "asbr-summary", TypeExternal: "external",
+	names := []string{TypeRouter: "router", TypeNetwork: "network", TypeSummary: "summary",
+		TypeASBRSummary: "asbr-summary", TypeExternal: "external",
 		TypeOpaqueLink: "opaque-link", TypeOpaqueArea: "opaque-area", TypeOpaqueAS: "opaque-as"}
 	if t.known() {
 		return names[t]
@@ -164,8 +165,8 @@ func (l LSA) Append(b []byte) []byte { return append(l.LSAHeader.append(b), l.Bo
 // ChecksumOK verifies the LS checksum (section 12.1.7).
 func (l LSA) ChecksumOK() bool { return l.Checksum != 0 && fletcher(l.Append(nil)) == l.Checksum }
 
-// sameContents tells whether two instances say the same (section 13.2: all but age, sequence number
-// and checksum).
+// sameContents reports whether two instances say the same (section 13.2: all but age, sequence
+// number and checksum).
 func (l LSA) sameContents(o LSA) bool {
 	return l.Options == o.Options && (l.Age >= MaxAge) == (o.Age >= MaxAge) && slices.Equal(l.Body, o.Body)
 }
@@ -289,7 +290,8 @@ func (n NetworkLSA) Encode() []byte {
 // DecodeNetwork reads the body of a network-LSA.
 func DecodeNetwork(body []byte) (NetworkLSA, error) {
 	if len(body) < 8 || len(body)%4 != 0 {
-		return NetworkLSA{}, fmt.Errorf("a network-LSA's body has %d octets, not a mask and one or more routers", len(body))
+		return NetworkLSA{}, fmt.Errorf("a network-LSA's body has %d octets, not a mask and one or more routers",
+			len(body))
 	}
 	n := NetworkLSA{Mask: bodyMask(body)}
 	for i := 4; i < len(body); i += 4 {

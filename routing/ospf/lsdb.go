@@ -27,8 +27,8 @@ type entry struct {
 	returned  bool      // it has been sent back to a neighbour with an older one
 	sentBack  instant   // when that was
 	waiting   int       // retransmission lists that it is on
-	changed   bool      // it says something else than what its neighbours have acknowledged
-	from      *neighbor // that has brought it; nil: it was made here
+	changed   bool      // its contents differ from what the neighbours have acknowledged
+	from      *neighbor // that it was received from; nil: originated here
 	pos       int       // in typed
 	timer     timer
 }
@@ -51,7 +51,7 @@ func (w *wire) database(t LSType) *database {
 	return w.link
 }
 
-// discard empties a database which no router keeps any more.
+// discard empties a database that no router keeps any more.
 func (db *database) discard() {
 	for _, o := range db.own {
 		db.domain.agenda.stop(&o.timer)
@@ -98,9 +98,9 @@ func (db *database) get(key LSAKey) (LSA, bool) {
 	return LSA{e.header(), e.Body}, true
 }
 
-// install puts an LSA in, in the place of an older instance (section 13.2). The calculation of
-// routes is scheduled when its contents are others. from is the neighbour that has brought it, nil:
-// it was made here.
+// install installs an LSA, replacing an older instance (section 13.2). If its contents differ, a
+// calculation of routes is scheduled. from is the neighbour it was received from; nil: originated
+// here.
 func (db *database) install(lsa LSA, arrived bool, from *neighbor) *entry {
 	e := db.entries[lsa.LSAKey]
 	changed := e == nil || !e.sameContents(lsa)
@@ -128,7 +128,7 @@ func (db *database) install(lsa LSA, arrived bool, from *neighbor) *entry {
 	return e
 }
 
-// remove takes an entry out. An LSA that waited for it to be gone is originated now.
+// remove removes an entry. An LSA that was waiting for that is originated now.
 func (db *database) remove(e *entry) {
 	db.forget(e)
 	e.attribute(nil)
@@ -169,8 +169,8 @@ func (db *database) wires() []*wire {
 	return db.domain.wires
 }
 
-// floodsOn tells whether LSAs of the database cross a wire: those of the AS keep out of stub areas
-// and virtual links (section 13.3, and RFC 5250, section 3).
+// floodsOn reports whether LSAs of the database cross a wire: those of the AS keep out of stub
+// areas and virtual links (section 13.3, and RFC 5250, section 3).
 func (db *database) floodsOn(w *wire) bool {
 	switch {
 	case db.link != nil:
@@ -181,7 +181,7 @@ func (db *database) floodsOn(w *wire) bool {
 	return !w.area.cfg.Stub && w.typ != Virtual
 }
 
-// changed notes that the database says something else than before.
+// changed records that the contents of the database have changed.
 func (db *database) changed(t LSType) {
 	switch {
 	case t.opaque():
@@ -199,8 +199,8 @@ func (db *database) changed(t LSType) {
 	db.domain.scheduleCalculation()
 }
 
-// schedule sets the entry's timer for what its age asks for next (section 14): a new instance, a
-// verification, or the end.
+// schedule sets the entry's timer for what its age requires next (section 14): a new instance, a
+// verification of the checksum, or removal.
 func (e *entry) schedule() {
 	d := e.db.domain
 	age := time.Duration(e.Age)*time.Second + d.now - e.installed
@@ -215,9 +215,9 @@ func (e *entry) schedule() {
 	d.agenda.set(&e.timer, d.now+wait)
 }
 
-// refreshAge is the age at which the domain originates its LSA anew: LSRefreshTime, less up to a
-// tenth that depends on the LSA, so that what was originated at one time is not flooded at one time
-// for ever.
+// refreshAge is the age at which the domain refreshes its own LSA: LSRefreshTime, less up to a
+// tenth that depends on the LSA, so that LSAs originated together are not refreshed together for
+// ever.
 func (e *entry) refreshAge() time.Duration {
 	h := (uint32(e.ID)*2654435761 ^ uint32(e.AdvRouter)*40503 ^ uint32(e.Type)*97) % 181
 	return lsRefreshTime - time.Duration(h)*time.Second
@@ -231,7 +231,8 @@ func (e *entry) expire(timerKind) {
 		e.prematurelyAge()
 		return
 	case !e.ChecksumOK():
-		d.out.Errors = append(d.out.Errors, fmt.Errorf("ospf: LSA %v in the database of %v is damaged; it is dropped", e.LSAKey, e.db))
+		d.out.Errors = append(d.out.Errors, fmt.Errorf("ospf: LSA %v in the database of %v is damaged; it is dropped",
+			e.LSAKey, e.db))
 		e.db.damaged(e)
 		return
 	case e.db.own[e.LSAKey] != nil && age >= e.refreshAge():

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Disagreement is what two routers on a network must agree on, and do not.
+// Disagreement is a parameter that two routers on a network must agree on, and do not.
 type Disagreement string
 
 const (
@@ -27,8 +27,8 @@ const (
 	SameRouterID   Disagreement = "router id" // which both have, and must not
 )
 
-// Mismatch says in what an interface does not agree with a router that it hears. Packets of such a
-// router are refused, except that routers of different types of network, or of one Router ID, can
+// Mismatch is a disagreement with a router that an interface hears. Packets of such a router are
+// rejected, except that routers with different network types, or with the same Router ID, can
 // become Full and still have no routes.
 type Mismatch struct {
 	Interface    *Interface
@@ -36,10 +36,10 @@ type Mismatch struct {
 	Neighbor     ID         // its Router ID, as it says
 	What         Disagreement
 	Theirs, Ours string    // as people write it; without passwords and secrets
-	Last         time.Time // when it was heard last
+	Last         time.Time // when it was last received
 }
 
-// maxMismatches bounds what forged packets can make an interface remember.
+// maxMismatches limits what forged packets can make an interface remember.
 const maxMismatches = 64
 
 // point is one thing in which two routers differ.
@@ -48,7 +48,7 @@ type point struct {
 	theirs, ours string
 }
 
-// disagreement is the error of a packet that is refused for points of difference.
+// disagreement is the error for a packet that is rejected for some points.
 type disagreement struct {
 	points []point
 	texts  []string
@@ -62,7 +62,7 @@ func (e *disagreement) add(what Disagreement, theirs, ours, format string, args 
 	e.texts = append(e.texts, fmt.Sprintf(format, args...))
 }
 
-// or is nil if there are no points.
+// or returns the error, or nil if there are no points.
 func (e *disagreement) or() error {
 	if len(e.points) == 0 {
 		return nil
@@ -76,18 +76,18 @@ func disagree(what Disagreement, theirs, ours, format string, args ...any) error
 	return &e
 }
 
-// stranger is a router that an interface hears and does not agree with.
+// stranger is a router that an interface hears and disagrees with.
 type stranger struct {
 	id     ID
 	points []point
 	last   instant
 }
 
-// patience is for how long a mismatch is remembered: Hellos repeat it within DeadInterval, Database
-// Descriptions with RxmtInterval.
+// patience is how long a mismatch is remembered: Hellos repeat it within DeadInterval, Database
+// Descriptions within RxmtInterval.
 func (w *wire) patience() time.Duration { return max(w.cfg.DeadInterval, 3*w.cfg.RxmtInterval) }
 
-// refused remembers why a packet was, if it was for a disagreement.
+// refused records a disagreement for which a packet was rejected.
 func (w *wire) refused(id, addr ID, err error) {
 	var e *disagreement
 	if w != nil && errors.As(err, &e) {
@@ -95,7 +95,7 @@ func (w *wire) refused(id, addr ID, err error) {
 	}
 }
 
-// differs remembers in what a router differs, and tells what is new of it.
+// differs records the points in which a router differs, and reports new ones.
 func (w *wire) differs(id, addr ID, points ...point) {
 	d := w.domain()
 	w.forgetStrangers()
@@ -119,7 +119,7 @@ func (w *wire) differs(id, addr ID, points ...point) {
 	}
 }
 
-// agrees forgets points of difference, as the router has just shown that they are none any more.
+// agrees removes points in which the router has just been seen to agree.
 func (w *wire) agrees(addr ID, on func(Disagreement) bool) {
 	s := w.strangers[addr]
 	if s == nil {
@@ -142,13 +142,14 @@ func (w *wire) forgetStrangers() {
 
 func (w *wire) mismatchesOf(addr ID, s *stranger) (out []Mismatch) {
 	for _, p := range s.points {
-		out = append(out, Mismatch{w.Interface, addr.Addr(), s.id, p.what, p.theirs, p.ours, w.domain().epoch.Add(s.last)})
+		out = append(out, Mismatch{w.Interface, addr.Addr(), s.id, p.what, p.theirs, p.ours,
+			w.domain().epoch.Add(s.last)})
 	}
 	return out
 }
 
-// Mismatches lists in what the interface does not agree with routers that it hears, in order of
-// their addresses. What is right again is forgotten, and so is a router that has fallen silent.
+// Mismatches lists the interface's mismatches, ordered by address. Those that have been resolved
+// are removed, and those of routers that have fallen silent.
 func (i *Interface) Mismatches() (out []Mismatch) {
 	if i.wire == nil {
 		return nil
@@ -161,9 +162,8 @@ func (i *Interface) Mismatches() (out []Mismatch) {
 	return out
 }
 
-// compare looks at what the RFC has no check for, in the Hello of a neighbour. On a point-to-point
-// network nobody is Designated Router. On a broadcast network a neighbour that is Full knows that
-// there is one.
+// compare checks a neighbour's Hello for what the RFC has no check for. On a point-to-point network
+// nobody is Designated Router. On a broadcast network a Full neighbour knows that there is one.
 func (n *neighbor) compare(h *Hello) {
 	w, d := n.wire, n.domain()
 	var points []point
@@ -189,7 +189,7 @@ func (n *neighbor) compare(h *Hello) {
 	w.differs(n.id, n.addr, points...)
 }
 
-// compareMTU looks for a neighbour whose MTU is smaller: it refuses our Database Descriptions, and
+// compareMTU detects a neighbour with a smaller MTU: it rejects our Database Descriptions, and
 // repeats its first one for ever (section 10.6).
 func (n *neighbor) compareMTU(dd *DatabaseDescription) {
 	if n.wire.typ == Virtual || dd.Flags&FlagInit == 0 || dd.MTU == 0 || dd.MTU >= n.wire.cfg.MTU {

@@ -26,7 +26,7 @@ func (s NeighborState) String() string {
 	return []string{"Down", "Init", "2-Way", "ExStart", "Exchange", "Loading", "Full"}[s]
 }
 
-// NeighborEvent is an event of a neighbour (section 10.2). Start is left out with Attempt.
+// neighborEvent is an event of a neighbour (section 10.2). Start is left out with Attempt.
 type neighborEvent uint8
 
 const (
@@ -244,7 +244,8 @@ func (i *Interface) Neighbors() []NeighborInfo {
 		return list
 	}
 	for _, n := range i.wire.neighbors {
-		x := NeighborInfo{ID: n.id, Addr: n.addr.Addr(), State: n.state, Priority: n.priority, Requests: len(n.requests),
+		x := NeighborInfo{ID: n.id, Addr: n.addr.Addr(), State: n.state, Priority: n.priority,
+			Requests:       len(n.requests),
 			Unacknowledged: len(n.unacknowledged), Dead: n.inactivity.at - n.domain().now}
 		if n.helped != nil {
 			x.Helped = n.grace.at - n.domain().now

@@ -25,7 +25,7 @@ func (k netKey) mask() ID { return maskOf(k.bits()) }
 
 func (k netKey) prefix() netip.Prefix { return netip.PrefixFrom(k.addr().Addr(), k.bits()) }
 
-// contains tells whether a network is, or is inside of, k.
+// contains reports whether a network is, or is inside of, k.
 func (k netKey) contains(o netKey) bool { return o.bits() >= k.bits() && o.addr()&k.mask() == k.addr() }
 
 func sortedNets[V any](m map[netKey]V) []netKey { return slices.Sorted(maps.Keys(m)) }

@@ -2,8 +2,8 @@ package ospf
 
 import "slices"
 
-// origin is an LSA that a router of the domain originates: what it should say, and when it may be
-// said (section 12.4). It stays after a withdrawal until the LSA has left the database.
+// origin is an LSA originated by a router of the domain: its wanted contents, and when it may be
+// originated (section 12.4). After a withdrawal it stays until the LSA has left the database.
 type origin struct {
 	db      *database
 	key     LSAKey
@@ -16,12 +16,12 @@ type origin struct {
 	timer   timer
 }
 
-// originate makes the database have an LSA of the domain's own that says body. Nothing happens when
-// it does; otherwise a new instance is flooded, at once or when the throttle allows it.
+// originate originates an LSA of the domain with this body, at once or when the throttle allows it;
+// if the database has it already, nothing happens.
 func (db *database) originate(key LSAKey, options Options, body []byte) {
 	o := db.own[key]
 	if o == nil {
-		// An instance that is there already is from before: of ours the age is watched.
+		// An instance that exists already is from before a restart. For ours the age is watched.
 		o = &origin{db: db, key: key, next: InitialSequence, forced: db.entries[key] != nil}
 		o.timer = timer{what: timerOriginate, of: o}
 		db.own[key] = o
@@ -46,7 +46,7 @@ func (db *database) withdraw(key LSAKey) {
 	}
 }
 
-// update schedules a new instance when the database does not have what it should.
+// update schedules a new instance if the database differs from what is wanted.
 func (o *origin) update() {
 	d := o.db.domain
 	if o.timer.pos != 0 || !o.isDue() {
@@ -59,7 +59,7 @@ func (o *origin) update() {
 	o.emit()
 }
 
-// isDue tells whether the database lacks what the origin wants to say.
+// isDue reports whether the database lacks what is wanted.
 func (o *origin) isDue() bool {
 	e := o.db.entries[o.key]
 	return e == nil || o.forced || e.maxAged() || e.Options != o.options || !slices.Equal(e.Body, o.body)
@@ -73,8 +73,7 @@ func (o *origin) refresh() {
 	}
 }
 
-// expire is called when the throttle allows the next instance. What it should say may have become
-// what the database has.
+// expire is called when the throttle allows the next instance, which may have become unnecessary.
 func (o *origin) expire(timerKind) {
 	if o.wanted && o.isDue() {
 		o.emit()
@@ -102,9 +101,9 @@ func (o *origin) emit() {
 	o.db.flood(o.db.install(lsa, false, nil), nil)
 }
 
-// gone is called when the LSA has left the database, whose last instance had the given number.
-// Others may still have that one, at MaxAge: the next must be newer, unless the last number was
-// reached.
+// gone is called when the LSA, whose last instance had the given sequence number, has left the
+// database. Others may still have that one, at MaxAge: the next must be newer, unless the last
+// number was reached.
 func (o *origin) gone(seq int32) {
 	if !o.wanted {
 		delete(o.db.own, o.key)
@@ -116,8 +115,8 @@ func (o *origin) gone(seq int32) {
 	o.update()
 }
 
-// selfOriginated handles an LSA that has come from a neighbour and says it is from a router of the
-// domain (section 13.4): one that is still originated is outdone by a new instance, another is
+// selfOriginated handles an LSA received from a neighbour that claims to be from a router of the
+// domain (section 13.4): if it is still originated, a newer instance replaces it; otherwise it is
 // flushed.
 func (db *database) selfOriginated(e *entry) {
 	if o := db.own[e.LSAKey]; o != nil && o.wanted {
@@ -132,11 +131,11 @@ func (db *database) selfOriginated(e *entry) {
 	}
 }
 
-// isOwn tells whether an LSA is self-originated (section 13.4): by its advertising router, or as a
-// network-LSA for the address of an own interface, left from when the router had another ID.
+// isOwn reports whether an LSA is self-originated (section 13.4): by its advertising router, or as
+// a network-LSA for the address of an own interface, left from when the router had another ID.
 func (d *Domain) isOwn(key LSAKey) bool { return d.owner(key) != nil }
 
-// owner is the router of the domain that an LSA is of; nil: none.
+// owner returns the router of the domain that an LSA is from; nil: none.
 func (d *Domain) owner(key LSAKey) *Router {
 	if r := d.routers[key.AdvRouter]; r != nil || key.Type != TypeNetwork || d.addresses[key.ID] == nil {
 		return r

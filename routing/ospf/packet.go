@@ -28,8 +28,9 @@ const (
 
 // String returns the name in the RFC.
 func (t PacketType) String() string {
-	names := []string{TypeHello: "Hello", TypeDatabaseDescription: "Database Description", TypeLinkStateRequest: "Link State Request",
-		TypeLinkStateUpdate: "Link State Update", TypeLinkStateAck: "Link State Acknowledgment"}
+	names := []string{TypeHello: "Hello", TypeDatabaseDescription: "Database Description",
+		TypeLinkStateRequest: "Link State Request",
+		TypeLinkStateUpdate:  "Link State Update", TypeLinkStateAck: "Link State Acknowledgment"}
 	if t >= TypeHello && t <= TypeLinkStateAck {
 		return names[t]
 	}

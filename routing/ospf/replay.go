@@ -2,7 +2,7 @@ package ospf
 
 import "fmt"
 
-// last is the sequence number of a neighbour's last packet, and when the neighbour was gone.
+// last is the sequence number of a former neighbour's last packet, and when it was removed.
 type last struct {
 	sequence uint32
 	gone     instant
@@ -27,7 +27,7 @@ func (w *wire) remember(n *neighbor) {
 	if len(w.heard) >= maxNeighbors { // all of them knew the key
 		oldest := n.id
 		for id, l := range w.heard {
-			if o, is := w.heard[oldest]; !is || l.gone < o.gone {
+			if o, ok := w.heard[oldest]; !ok || l.gone < o.gone {
 				oldest = id
 			}
 		}
@@ -43,15 +43,17 @@ func (w *wire) checkReplay(id ID, sequence uint32) error {
 	if w.cfg.Auth.Type != AuthCryptographic {
 		return nil
 	}
-	if l, is := w.heard[id]; is && w.domain().now-l.gone < maxAgeTime {
+	if l, ok := w.heard[id]; ok && w.domain().now-l.gone < maxAgeTime {
 		if sequence <= l.sequence {
-			return fmt.Errorf("its sequence number %d is from before it went away: the last was %d", sequence, l.sequence)
+			return fmt.Errorf("its sequence number %d is from before it went away: the last was %d", sequence,
+				l.sequence)
 		}
 		delete(w.heard, id)
 	}
 	for _, n := range w.neighbors {
 		if n.id == id && sequence < n.sequence {
-			return fmt.Errorf("its sequence number %d has been used before, by %v: the last was %d", sequence, n.addr, n.sequence)
+			return fmt.Errorf("its sequence number %d has been used before, by %v: the last was %d", sequence, n.addr,
+				n.sequence)
 		}
 	}
 	return nil

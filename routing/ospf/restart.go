@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Restarting (RFC 3623, section 2, and 5 for outages that nobody had planned): a router that goes
-// on where another process has had it leaves its LSAs of before in the area, and its routes to
-// whoever forwards by them, until it is adjacent to all neighbours of before.
+// Graceful restart (RFC 3623, section 2, and 5 for unplanned outages): a router that takes over
+// from another process leaves its previous LSAs in the area, and its routes in the forwarding
+// plane, until it is adjacent to all its previous neighbours.
 
-// A grace-LSA goes out so many times before the first Hello, which would end the adjacency at a
-// neighbour that has missed it: nobody can acknowledge it yet.
+// A grace-LSA is sent several times before the first Hello, which would end the adjacency at a
+// neighbour that has missed it: it cannot be acknowledged yet.
 const (
 	graceCopies  = 3
 	graceSpacing = 100 * time.Millisecond
 )
 
-// staleTime is for how long after a restart LSAs of before stay that nothing says any more: what
-// the router announces from outside may become known later than its neighbours.
+// staleTime is how long after a restart previous LSAs stay that are no longer originated: what the
+// router redistributes may become known later than its neighbours.
 const staleTime = 5 * time.Second
 
 type restartPhase uint8
@@ -38,10 +38,9 @@ type restart struct {
 	timer  timer  // of the grace period, then of staleTime
 }
 
-// Restart says that the router goes on where another process has had it, whose routes are still in
-// use. It must be called before its interfaces are up. period is how long it may take, at most; the
-// RFC wants no more than 30 min. Until Restarting says that it is over the router's routes are not
-// to be used.
+// Restart makes the router take over from another process whose routes are still in use. It must be
+// called before the router's interfaces are up. period is the longest that the restart may take;
+// the RFC allows 30 min. The router's routes must not be used until Restarting reports the end.
 func (r *Router) Restart(now time.Time, period time.Duration) {
 	d := r.domain
 	d.advance(now)
@@ -61,10 +60,10 @@ func (r *Router) Restart(now time.Time, period time.Duration) {
 	}
 }
 
-// MayRestart tells whether another process may go on with the router now, so that its neighbours
-// help: all that is exchanged with them is exchanged, and known to be (RFC 3623, section 3.1), and
-// calculated. It sends acknowledgments that wait at once, and asked again a little later will say
-// so.
+// MayRestart reports whether another process can take over the router now such that its neighbours
+// help: all exchanges with them are complete and acknowledged (RFC 3623, section 3.1), and routes
+// are calculated. It sends pending acknowledgments at once, so that a call soon afterwards may
+// succeed.
 func (r *Router) MayRestart(now time.Time) bool {
 	d := r.domain
 	d.advance(now)
@@ -85,7 +84,7 @@ func (r *Router) MayRestart(now time.Time) bool {
 	return may
 }
 
-// Restarting tells whether the router restarts, and how long that may still take.
+// Restarting reports whether the router is restarting, and the time left for that.
 func (r *Router) Restarting() (left time.Duration, is bool) {
 	if r.restart == nil || r.restart.phase == restartCleared {
 		return 0, false
@@ -93,7 +92,7 @@ func (r *Router) Restarting() (left time.Duration, is bool) {
 	return max(0, r.restart.until-r.domain.now), true
 }
 
-// restarting tells whether the router waits for the adjacencies of before.
+// restarting reports whether the router waits for its previous adjacencies.
 func (r *Router) restarting() bool { return r.restart != nil && r.restart.phase == restartWaits }
 
 func (x *restart) expire(timerKind) {
@@ -105,7 +104,7 @@ func (x *restart) expire(timerKind) {
 	x.router.flushStale()
 }
 
-// end is section 2.3: LSAs are originated, routes calculated, and grace-LSAs flushed.
+// end implements section 2.3: LSAs are originated, routes calculated, and grace-LSAs flushed.
 func (x *restart) end(reason string) {
 	r := x.router
 	d := r.domain
@@ -116,8 +115,8 @@ func (x *restart) end(reason string) {
 	d.scheduleCalculation()
 }
 
-// endGrace flushes the grace-LSAs. A Hello goes before: who helps no more counts what the last one
-// has said of who is Designated Router.
+// endGrace flushes the grace-LSAs, after a Hello: a neighbour that ends its help uses the last
+// Hello to elect the Designated Router.
 func (r *Router) endGrace() {
 	all := slices.Clone(r.interfaces)
 	for _, v := range r.virtual {
@@ -132,7 +131,7 @@ func (r *Router) endGrace() {
 	}
 }
 
-// forgetRestart makes the router one like all others.
+// forgetRestart ends the restart completely.
 func (r *Router) forgetRestart() {
 	if r.restart != nil {
 		r.domain.agenda.stop(&r.restart.timer)
@@ -162,12 +161,14 @@ func (w *wire) sendGrace() {
 	d, db, key := w.domain(), w.database(TypeOpaqueLink), LSAKey{TypeOpaqueLink, graceID, w.router.id}
 	o := db.own[key]
 	if o == nil {
-		g := GraceLSA{Period: (w.router.restart.until - d.now + time.Second - 1).Truncate(time.Second), Reason: RestartUnknown}
+		g := GraceLSA{Period: (w.router.restart.until - d.now + time.Second - 1).Truncate(time.Second),
+			Reason: RestartUnknown}
 		if w.typ == Broadcast {
 			g.Address = w.addr
 		}
 		// A neighbour may have one of a restart that did not come to its end: this is newer.
-		o = &origin{db: db, key: key, options: w.area.options(), body: g.Encode(), wanted: true, next: InitialSequence + int32(uint32(d.clock().Unix())>>1)}
+		o = &origin{db: db, key: key, options: w.area.options(), body: g.Encode(), wanted: true,
+			next: InitialSequence + int32(uint32(d.clock().Unix())>>1)}
 		o.timer = timer{what: timerOriginate, of: o}
 		db.own[key] = o
 		o.emit()
@@ -179,8 +180,8 @@ func (w *wire) sendGrace() {
 	w.sendUpdates([]*entry{db.entries[key]}, func(u *LinkStateUpdate) { w.send(to, u) })
 }
 
-// holdOffice keeps an office on a broadcast network that a neighbour says the router has had
-// before it restarted (section 2.1 (3); the RFC has it for the Designated Router alone).
+// holdOffice resumes the role on a broadcast network that a neighbour says the router had before it
+// restarted (section 2.1 (3); the RFC has this for the Designated Router only).
 func (w *wire) holdOffice(h *Hello) {
 	if !w.router.restarting() || w.state != InterfaceWaiting || h.DR != w.addr && h.BDR != w.addr {
 		return
@@ -195,7 +196,7 @@ func (w *wire) holdOffice(h *Hello) {
 	}
 }
 
-// resumes ends the restart if it is at its end (section 2.2), and tells whether LSAs may be
+// resumes ends the restart if it is complete (section 2.2), and reports whether LSAs may be
 // originated.
 func (r *Router) resumes() bool {
 	if !r.restarting() {
@@ -216,8 +217,8 @@ func (r *Router) resumes() bool {
 	return over
 }
 
-// isBack tells whether the router is adjacent to all neighbours of before in an area, as its
-// router-LSA of before has them; or what others say that contradicts it.
+// isBack reports whether the router is adjacent to all its previous neighbours in an area,
+// according to its previous router-LSA; or what in others' LSAs contradicts that.
 func (r *Router) isBack(a *Area) (back bool, contradiction string) {
 	before := a.db.entries[LSAKey{TypeRouter, r.id, r.id}]
 	if before == nil || before.maxAged() {
@@ -286,7 +287,8 @@ func (r *Router) isOnNetwork(a *Area, l RouterLink) (back bool, contradiction st
 			continue
 		}
 		if other := a.db.entries[LSAKey{TypeRouter, id, id}]; other != nil && !other.leadsTo(LinkTransit, l.ID) {
-			return false, fmt.Sprintf("router %v does not take it for the Designated Router of %v any more", id, network.Prefix())
+			return false, fmt.Sprintf("router %v does not take it for the Designated Router of %v any more", id,
+				network.Prefix())
 		}
 		if !r.isAdjacent(a, l, func(p peer) bool { return p.id == id }) {
 			return false, ""
@@ -295,7 +297,7 @@ func (r *Router) isOnNetwork(a *Area, l RouterLink) (back bool, contradiction st
 	return len(on) > 1 || r.isAdjacent(a, l, func(peer) bool { return true }), ""
 }
 
-// leadsTo tells whether a router-LSA has a link of a type.
+// leadsTo reports whether a router-LSA has a link of a type.
 func (e *entry) leadsTo(t LinkType, id ID) bool {
 	if e.maxAged() {
 		return false
@@ -308,8 +310,8 @@ func (e *entry) leadsTo(t LinkType, id ID) bool {
 	return false
 }
 
-// isAdjacent tells whether the router is fully adjacent to someone by the interface that a link of
-// its router-LSA stands for.
+// isAdjacent reports whether the router is fully adjacent to someone by the interface that a link
+// of its router-LSA stands for.
 func (r *Router) isAdjacent(a *Area, l RouterLink, to func(peer) bool) bool {
 	if l.Type == LinkVirtual {
 		return slices.ContainsFunc(r.virtual, func(v *virtualLink) bool { return slices.ContainsFunc(v.iface.peers(), to) })

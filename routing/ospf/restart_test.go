@@ -319,12 +319,12 @@ func TestRestartEnds(t *testing.T) {
 		again := s.takeOver(r[0], s.domain())
 		links[3].apart = func(a, b *Interface) bool { return a.router == again } // which does not hear
 		s.steady(40*time.Second, want)
-		if _, is := again.Restarting(); !is || links[0].state(again, r[1]) != NeighborFull {
-			t.Errorf("it restarts: %v, though one neighbour is missing; the other is %v", is, links[0].state(again, r[1]))
+		if _, ok := again.Restarting(); !ok || links[0].state(again, r[1]) != NeighborFull {
+			t.Errorf("it restarts: %v, though one neighbour is missing; the other is %v", ok, links[0].state(again, r[1]))
 		}
 		links[3].apart = nil
 		s.steady(time.Minute, want)
-		if _, is := again.Restarting(); is {
+		if _, ok := again.Restarting(); ok {
 			t.Error("it still restarts")
 		}
 		s.wantNoGrace()
@@ -359,8 +359,8 @@ func TestRestartEnds(t *testing.T) {
 			s.run(time.Second)
 			again := s.takeOver(r[0], s.domain())
 			s.run(30 * time.Second)
-			if _, is := again.Restarting(); is || other.state(again, r[2]) != NeighborFull {
-				t.Errorf("it restarts: %v; told is %v", is, s.told())
+			if _, ok := again.Restarting(); ok || other.state(again, r[2]) != NeighborFull {
+				t.Errorf("it restarts: %v; told is %v", ok, s.told())
 			}
 			s.wantTold(map[uint8]string{
 				1: "restart 0.0.1.1 network 10.0.1.0/24 has it not on it any more",
@@ -375,7 +375,7 @@ func TestRestartEnds(t *testing.T) {
 		links[0].apart, links[3].apart = alone, alone // it does not hear anybody
 		again := s.restartAfter(r[0], 5*time.Second)
 		s.run(gracePeriod - time.Second)
-		if _, is := again.Restarting(); !is {
+		if _, ok := again.Restarting(); !ok {
 			t.Fatalf("it does not restart any more: %v", s.told())
 		}
 		s.run(2 * time.Second)
@@ -488,7 +488,7 @@ func TestHelpEnds(t *testing.T) {
 		s.run(time.Second)
 		again := s.takeOver(r[0], s.domain())
 		s.run(time.Second)
-		s.wantTold(fmt.Sprintf("help of %v by %v the network has changed since it was heard last", again.id, r[1].id))
+		s.wantTold(fmt.Sprintf("help of %v by %v the network has changed since it was last heard", again.id, r[1].id))
 		s.run(2 * time.Minute)
 		r[0] = again
 		s.wantIntraArea(0, r)

@@ -89,8 +89,8 @@ func (d *Domain) Networks() []netip.Prefix {
 	return out
 }
 
-// forwards says whether a route of a network may follow from that of another one: of a forwarding
-// address.
+// forwards reports whether a route of a network may follow from that of another one: of a
+// forwarding address.
 func (d *Domain) forwards(net netKey) bool {
 	for _, e := range d.external.typed[TypeExternal] {
 		if body, _ := DecodeExternal(e.Body); body.Forward != 0 && keyOfPrefix(e.Prefix()) == net {
@@ -105,7 +105,8 @@ func (r *Router) calculate() (*Table, *calculation) { return r.calculateOnly(nil
 
 // calculateOnly is calculate for one network; nil stands for all.
 func (r *Router) calculateOnly(only *netKey) (*Table, *calculation) {
-	c := &calculation{r: r, others: map[netKey]*Route{}, routers: map[ID][]*RouterRoute{}, transit: map[*Area]bool{}, trees: &r.domain.scratch, only: only}
+	c := &calculation{r: r, others: map[netKey]*Route{}, routers: map[ID][]*RouterRoute{}, transit: map[*Area]bool{},
+		trees: &r.domain.scratch, only: only}
 	areas := slices.Clone(r.areas)
 	// Virtual links of the backbone take their next hops from the other areas.
 	slices.SortFunc(areas, func(a, b *attachment) int { return -cmp.Compare(a.area.id, b.area.id) })

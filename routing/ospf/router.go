@@ -131,14 +131,14 @@ func (r *Router) touch() {
 	}
 }
 
-// attached tells whether the router has an interface that is up in an area (section 3.3).
+// attached reports whether the router has an interface that is up in an area (section 3.3).
 func (r *Router) attached(a *Area) bool {
 	up := func(i *Interface) bool { return i.area == a && i.isUp() }
 	return slices.ContainsFunc(r.interfaces, up) ||
 		a.id == Backbone && slices.ContainsFunc(r.virtual, func(v *virtualLink) bool { return v.iface.isUp() })
 }
 
-// isBorder tells whether the router is an area border router: attached to several areas.
+// isBorder reports whether the router is an area border router: attached to several areas.
 func (r *Router) isBorder() bool {
 	n := 0
 	for _, at := range r.areas {
@@ -330,7 +330,7 @@ func (r *Router) announceExternals() {
 	r.announced = now
 }
 
-// outdone tells whether another router, with a higher Router ID, announces the same network with
+// outdone reports whether another router, with a higher Router ID, announces the same network with
 // the same cost and forwarding address: one of them is enough (section 12.4.4.1).
 func (r *Router) outdone(e External) bool {
 	forward := IDOf(e.Forward)

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// Segment is a network between routers of the domain only: a point-to-point link or a broadcast
-// network. They share their databases, so they are fully adjacent as soon as both are up, and no
-// packets are exchanged. What other routers see is the same as if there were: router-LSAs, and the
-// network-LSA of a Designated Router, which is elected by the rules of section 9.4.
+// Segment is a network whose routers are all in the domain: a point-to-point link or a broadcast
+// network. They share their databases, so they are fully adjacent as soon as both are up, and
+// exchange no packets. To other routers it looks as if they did: there are router-LSAs, and the
+// network-LSA of a Designated Router, elected by the rules of section 9.4.
 type Segment struct {
 	members []*Interface
 	pending bool
 }
 
 // Connect joins interfaces of the domain, which must be down, by a segment: two point-to-point
-// ones, or any number of broadcast ones with one network. A network that routers outside of the
-// domain are on as well is not a segment: there all exchange packets.
+// ones, or any number of broadcast ones on one network. A network with routers outside the domain
+// cannot be a segment: there all exchange packets.
 func (d *Domain) Connect(members ...*Interface) (*Segment, error) {
 	for _, i := range members {
 		var err error
@@ -84,8 +84,8 @@ func (s *Segment) settle() {
 			up = append(up, candidate{i.router.id, i.addr, i.priority, i.dr, i.bdr})
 		}
 	}
-	// The one who becomes DR no longer is Backup, so a Backup is looked for again (section 9.4 step
-	// 4).
+	// A router that becomes DR is no longer Backup, so a Backup must be elected again (section 9.4
+	// step 4).
 	for range 3 {
 		bdr = electBackup(up)
 		dr = electDR(up, bdr)
@@ -116,7 +116,7 @@ func (s *Segment) peers(i *Interface) []peer {
 	return list
 }
 
-// adjacent tells whether a member that is up is fully adjacent to another one.
+// adjacent reports whether a member that is up is fully adjacent to another one.
 func (s *Segment) adjacent(i, m *Interface) bool {
 	return m.isUp() && (i.typ != Broadcast || i.state >= InterfaceBackup || m.state >= InterfaceBackup)
 }

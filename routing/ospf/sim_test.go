@@ -361,7 +361,7 @@ func (s *sim) wantRoute(r *Router, want string) {
 	var prefix string
 	fmt.Sscan(want, &prefix)
 	route, ok := r.Routes().Find(netip.MustParsePrefix(prefix))
-	if one, is := r.RouteTo(netip.MustParsePrefix(prefix)); is != ok || !one.equal(&route) {
+	if one, found := r.RouteTo(netip.MustParsePrefix(prefix)); found != ok || !one.equal(&route) {
 		s.t.Errorf("router %v has %v to %s, and asked for this one %v", r.id, route, prefix, one)
 	}
 	if !ok {

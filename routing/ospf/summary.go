@@ -90,7 +90,7 @@ func (c *calculation) summaryNets(into *Area) map[netKey]uint32 {
 	return nets
 }
 
-// summarized tells whether a route is announced into an area (section 12.4.3): not into its own,
+// summarized reports whether a route is announced into an area (section 12.4.3): not into its own,
 // nor the one that its next hops are in, and into the backbone only from other areas themselves.
 func (c *calculation) summarized(into *Area, t PathType, area ID, cost uint32, hops []NextHop) bool {
 	if area == into.id || cost >= LSInfinity || t == InterArea && into.id == Backbone {
@@ -104,7 +104,7 @@ func (c *calculation) summarized(into *Area, t PathType, area ID, cost uint32, h
 	return true
 }
 
-// inRange tells whether a network is announced by an area range in its place.
+// inRange reports whether a network is announced by an area range in its place.
 func (c *calculation) inRange(into *Area, area ID, net netKey) bool {
 	if c.uncondensed(into, area) {
 		return false
@@ -117,7 +117,7 @@ func (c *calculation) inRange(into *Area, area ID, net netKey) bool {
 	return false
 }
 
-// uncondensed tells whether ranges do not count: those of the backbone in transit areas, so that
+// uncondensed reports whether ranges do not count: those of the backbone in transit areas, so that
 // section 16.3 finds every network (section 12.4.3).
 func (c *calculation) uncondensed(into *Area, area ID) bool {
 	return area == Backbone && c.transit[into]

@@ -2,13 +2,13 @@ package ospf
 
 import "time"
 
-// instant is a time: the span since the domain's epoch. Timers compare it by the hundred thousand.
+// instant is the time since the domain's epoch. Timers compare instants by the hundred thousand.
 type instant = time.Duration
 
-// timer is one entry of the domain's agenda. It is part of the thing that it is for.
+// timer is an entry of the domain's agenda, embedded in what it is for.
 type timer struct {
 	at   instant
-	pos  int // its place in the agenda + 1; 0 when it is not set
+	pos  int // its index in the agenda + 1; 0: not set
 	what timerKind
 	of   interface{ expire(what timerKind) }
 }
@@ -33,7 +33,7 @@ const (
 // agenda is a heap of timers, the next one on top.
 type agenda []*timer
 
-// set starts a timer anew.
+// set starts or restarts a timer.
 func (a *agenda) set(t *timer, at instant) {
 	a.stop(t)
 	t.at = at
@@ -42,7 +42,7 @@ func (a *agenda) set(t *timer, at instant) {
 	a.up(t.pos - 1)
 }
 
-// stop ends a timer, which need not be set.
+// stop stops a timer, which need not be set.
 func (a *agenda) stop(t *timer) {
 	if t.pos == 0 {
 		return
@@ -87,7 +87,7 @@ func (a agenda) down(i int) {
 }
 
 // Throttle spaces events that may come in bursts: the first after a quiet time waits Initial, the
-// next Hold after it, then twice that each time, up to Max.
+// next Hold, then twice as long each time, up to Max.
 type Throttle struct{ Initial, Hold, Max time.Duration }
 
 // throttle is the state of one Throttle.

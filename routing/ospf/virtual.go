@@ -29,7 +29,8 @@ type virtualLink struct {
 func (r *Router) AddVirtualLink(now time.Time, cfg VirtualLinkConfig) (*Interface, error) {
 	d := r.domain
 	d.advance(now)
-	ic := InterfaceConfig{Type: PointToPoint, Area: Backbone, HelloInterval: cfg.HelloInterval, DeadInterval: cfg.DeadInterval,
+	ic := InterfaceConfig{Type: PointToPoint, Area: Backbone, HelloInterval: cfg.HelloInterval,
+		DeadInterval: cfg.DeadInterval,
 		RxmtInterval: cfg.RxmtInterval, TransmitDelay: cfg.TransmitDelay, Auth: cfg.Auth}
 	ic.setDefaults()
 	err := ic.check()
@@ -122,7 +123,7 @@ func (v *virtualLink) remoteAddress() ID {
 	return 0
 }
 
-// hasVirtual tells whether the router has a virtual link to another one through an area.
+// hasVirtual reports whether the router has a virtual link to another one through an area.
 func (r *Router) hasVirtual(a *Area, peer ID) bool {
 	for _, v := range r.virtual {
 		if v.transit == a && v.peer == peer {

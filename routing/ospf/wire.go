@@ -7,37 +7,36 @@ import (
 	"time"
 )
 
-// wire is the side of an interface where packets flow: its timers, its neighbours, and what waits
-// to be sent.
+// wire is the part of an interface that exchanges packets: timers, neighbours, and output queues.
 type wire struct {
 	*Interface
 	cfg       InterfaceConfig
 	virtual   *virtualLink // of a virtual link
 	neighbors []*neighbor
-	shunned   map[ID]instant   // until when routers are none, as find knows them
-	strangers map[ID]*stranger // routers that are heard and differ, by address; see mismatch.go
+	shunned   map[ID]instant   // routers that are not accepted as neighbours, until when; keys as in find
+	strangers map[ID]*stranger // routers heard with mismatches, by address; see mismatch.go
 
 	hello, wait, ack timer
-	announce         int // grace-LSAs that go before the first Hello
+	announce         int // grace-LSAs still to be sent before the first Hello
 
 	sequence uint32      // of cryptographic authentication
-	heard    map[ID]last // of neighbours that are gone, by Router ID; see replay.go
+	heard    map[ID]last // of former neighbours, by Router ID; see replay.go
 	busy     bool        // there is something to flush
 	updates  []*entry    // to flood
-	link     *database   // of the LSAs of this link alone; nil: there are none yet
+	link     *database   // LSAs of this link alone; nil: none yet
 	delayed  []LSAHeader // to acknowledge; section 13.5
 }
 
-// maxNeighbors bounds the memory that forged Hellos can take on one interface.
+// maxNeighbors limits the memory that forged Hellos can take on one interface.
 const maxNeighbors = 1024
 
-// maxDatagram is what an IP packet has at most, all fragments together.
+// maxDatagram is the maximum size of an IP packet, before fragmentation.
 const maxDatagram = 65535
 
-// ackDelay is the time that acknowledgments are gathered for; it must be less than RxmtInterval
-// (section 13.5). It is short, as a neighbour does not help a router to restart that has not
-// acknowledged all changes (RFC 3623, section 3.1 (2)), be it that its process has only had no time
-// to say so.
+// ackDelay is how long acknowledgments are collected; it must be less than RxmtInterval (section
+// 13.5). It is short because a neighbour does not help a restarting router that has not
+// acknowledged all changes (RFC 3623, section 3.1 (2)), even if its process only had no time to do
+// so.
 const ackDelay = 100 * time.Millisecond
 
 func newWire(i *Interface, cfg InterfaceConfig) *wire {
@@ -82,7 +81,7 @@ func (w *wire) down() {
 	w.updates, w.delayed, w.heard, w.strangers = nil, nil, nil, nil
 }
 
-// list returns the neighbours of now, for loops in which some may go.
+// list returns a copy of the neighbours, for loops in which some may be removed.
 func (w *wire) list() []*neighbor { return slices.Clone(w.neighbors) }
 
 // expire is called when one of the wire's timers is due.
@@ -104,7 +103,7 @@ func (w *wire) expire(what timerKind) {
 	}
 }
 
-// InterfaceEvent is an event of section 9.2 that a wire can meet while it is up.
+// interfaceEvent is an event of section 9.2 that a wire can receive while it is up.
 type interfaceEvent uint8
 
 const (
@@ -113,7 +112,7 @@ const (
 	neighborsChanged // NeighborChange
 )
 
-// event is the table of section 9.3 for what happens on a network that elects a Designated Router.
+// event implements the table of section 9.3 for networks that elect a Designated Router.
 func (w *wire) event(e interfaceEvent) {
 	switch {
 	case w.state == InterfaceWaiting && (e == waitTimer || e == backupSeen):
@@ -125,7 +124,7 @@ func (w *wire) event(e interfaceEvent) {
 	}
 }
 
-// peers lists the neighbours in state Full, and those that are helped.
+// peers lists the Full neighbours, and those being helped.
 func (w *wire) peers() []peer {
 	var list []peer
 	for _, n := range w.neighbors {
@@ -141,18 +140,19 @@ func (w *wire) room() int {
 	return int(w.cfg.MTU) - ipLen - headerLen - w.cfg.Auth.overhead()
 }
 
-// fits tells whether an LSA can be sent at all, in fragments if need be (section A.1). A router-LSA
-// with more than 5,000 links cannot.
+// fits reports whether an LSA can be sent at all, in fragments if need be (section A.1). A
+// router-LSA with more than 5,000 links cannot.
 func (w *wire) fits(e *entry) bool {
 	return 4+lsaHeaderLen+len(e.Body) <= maxDatagram-ipLen-headerLen-w.cfg.Auth.overhead()
 }
 
-// send puts a packet out (section 8.1).
+// send sends a packet (section 8.1).
 func (w *wire) send(dst netip.Addr, body Body) {
 	d := w.domain()
 	p := Packet{RouterID: w.router.id, AreaID: w.area.id, Body: body}
 	w.sequence = max(w.sequence, uint32(d.clock().Unix()))
-	out := Datagram{Interface: w.Interface, Dst: dst, TTL: 1, Payload: w.cfg.Auth.Sign(p.encode(), w.sequence, d.clock())}
+	out := Datagram{Interface: w.Interface, Dst: dst, TTL: 1,
+		Payload: w.cfg.Auth.Sign(p.encode(), w.sequence, d.clock())}
 	if w.addr != 0 {
 		out.Src = w.addr.Addr()
 	}
@@ -171,8 +171,8 @@ func (w *wire) sendTo(n *neighbor, body Body) {
 	w.send(n.addr.Addr(), body)
 }
 
-// sendAll sends what all adjacent neighbours must see: DR and Backup to AllSPFRouters, others to
-// AllDRouters (sections 13.3 and 13.5).
+// sendAll sends to all adjacent neighbours: DR and Backup to AllSPFRouters, others to AllDRouters
+// (sections 13.3 and 13.5).
 func (w *wire) sendAll(body Body) {
 	switch {
 	case w.typ == Virtual:
@@ -186,9 +186,9 @@ func (w *wire) sendAll(body Body) {
 	}
 }
 
-// Receive takes an OSPF packet that came in on an interface of the domain (section 8.2): src and
-// dst are the addresses of its IP header, b is what follows that header. The error says why a
-// packet was not taken; it is no fault of the domain. b may be used again after the call.
+// Receive handles an OSPF packet that has arrived on an interface of the domain (section 8.2): src
+// and dst are from its IP header, b is what follows that header. An error says why the packet was
+// rejected; it does not mean a fault of the domain. b may be reused after the call.
 func (d *Domain) Receive(now time.Time, in *Interface, src, dst netip.Addr, b []byte) error {
 	d.advance(now)
 	if err := d.receive(in, src, dst, b); err != nil {
@@ -222,7 +222,7 @@ func (d *Domain) receive(in *Interface, src, dst netip.Addr, b []byte) error {
 	return err
 }
 
-// take takes a packet that is for the wire's area.
+// take handles a packet for the wire's area.
 func (w *wire) take(p *Packet, src, dst netip.Addr, b []byte) error {
 	d := w.domain()
 	if err := w.checkAddresses(src, dst); err != nil {
@@ -248,16 +248,16 @@ func (w *wire) take(p *Packet, src, dst netip.Addr, b []byte) error {
 	if n == nil {
 		return fmt.Errorf("a %v packet from a router that is not a neighbour", p.Body.packetType())
 	}
-	if n.id != p.RouterID { // only a Hello may say that another router has taken the address
+	if n.id != p.RouterID { // only a Hello may announce that another router has taken the address
 		return fmt.Errorf("a %v packet of router %v by the address of router %v", p.Body.packetType(), p.RouterID, n.id)
 	}
 	return n.receive(p.Body)
 }
 
-// checkAddresses is what section 8.2 demands of the IP header: the packet is not one of our own
-// that has come back, and it is for this interface. One of a virtual link is for any address of the
-// router: the other end takes it from our router-LSA, and what routes lead to it by is another
-// matter. An interface without an address has one of the others lent to it.
+// checkAddresses checks the IP header as section 8.2 requires: the packet is not one of our own,
+// and is addressed to this interface. On a virtual link any address of the router will do: the
+// other end takes it from our router-LSA, and routes may lead to another interface. An unnumbered
+// interface borrows one of the others' addresses.
 func (w *wire) checkAddresses(src, dst netip.Addr) error {
 	own := func(a netip.Addr) bool {
 		i := w.domain().addresses[IDOf(a)]
@@ -280,14 +280,15 @@ func (w *wire) checkAddresses(src, dst netip.Addr) error {
 
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// wireOf finds the interface that a packet is for by its area: that which it came by, or a virtual
-// link whose transit area is that one's (section 8.2).
+// wireOf finds the interface for a packet by its area: the receiving one, or a virtual link with
+// that one's area as transit area (section 8.2).
 func (i *Interface) wireOf(p *Packet, src ID) (*wire, error) {
 	switch {
 	case p.AreaID == i.area.id && i.wire != nil:
 		if i.typ == Broadcast && (src^i.addr)&i.mask != 0 {
 			network := i.Address().Masked()
-			return nil, disagree(DifferSubnet, src.String(), network.String(), "its source is not in the network %v", network)
+			return nil, disagree(DifferSubnet, src.String(), network.String(), "its source is not in the network %v",
+				network)
 		}
 		return i.wire, nil
 	case p.AreaID == Backbone && i.area.id != Backbone:
@@ -301,11 +302,12 @@ func (i *Interface) wireOf(p *Packet, src ID) (*wire, error) {
 	case p.AreaID == i.area.id:
 		return nil, fmt.Errorf("the interface exchanges no packets")
 	}
-	return nil, disagree(DifferArea, p.AreaID.String(), i.area.id.String(), "its area is %v, ours is %v", p.AreaID, i.area.id)
+	return nil, disagree(DifferArea, p.AreaID.String(), i.area.id.String(), "its area is %v, ours is %v", p.AreaID,
+		i.area.id)
 }
 
-// find returns the neighbour that a packet is from: by Router ID on point-to-point and virtual
-// links, by address on broadcast networks (section 8.2). Nil when it is none.
+// find returns the neighbour that sent a packet: by Router ID on point-to-point and virtual links,
+// by address on broadcast networks (section 8.2); nil: none.
 func (w *wire) find(id, addr ID) *neighbor {
 	for _, n := range w.neighbors {
 		if w.typ == Broadcast && n.addr == addr || w.typ != Broadcast && n.id == id {

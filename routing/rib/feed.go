@@ -2,35 +2,35 @@ package rib
 
 import "sync"
 
-// Update is what a key has become.
+// Update is the new value of a key.
 type Update[K comparable, V any] struct {
 	Key   K
 	Value V
-	Gone  bool // it has no value any more
+	Gone  bool // it no longer has a value
 }
 
-// Feed tells one reader what keys have become: nothing is lost, however slow it is, and what
-// changes faster than it reads is told once, as it is then. Keys come in the order in which they
-// first changed since it read; of one that is again what the reader knows, nothing is told. Make it
-// with NewFeed.
+// Feed reports the changes of keys to one reader: none is lost, however slow the reader is, and
+// several changes of a key between reads are reported once, with the latest value. Keys come in the
+// order in which they first changed since the last read; a key whose value is again what the reader
+// knows is not reported. Make it with NewFeed.
 type Feed[K comparable, V any] struct {
 	same func(a, b V) bool
 
 	mu    sync.Mutex
-	known map[K]V // to the reader
-	order []K     // may have changed since
+	known map[K]V // values that the reader knows
+	order []K     // keys that may have changed since the last read
 	news  map[K]Update[K, V]
 }
 
-// NewFeed returns a feed of nothing. same says whether two values are alike.
+// NewFeed returns an empty feed. same compares two values.
 func NewFeed[K comparable, V any](same func(a, b V) bool) *Feed[K, V] {
 	return &Feed[K, V]{same: same, known: map[K]V{}, news: map[K]Update[K, V]{}}
 }
 
-// Set says what a key is now.
+// Set sets a key's value.
 func (f *Feed[K, V]) Set(k K, v V) { f.put(Update[K, V]{Key: k, Value: v}) }
 
-// Drop says that a key has no value any more.
+// Drop removes a key.
 func (f *Feed[K, V]) Drop(k K) { f.put(Update[K, V]{Key: k, Gone: true}) }
 
 func (f *Feed[K, V]) put(u Update[K, V]) {
@@ -45,13 +45,13 @@ func (f *Feed[K, V]) put(u Update[K, V]) {
 	f.news[u.Key] = u
 }
 
-// differs says whether the reader does not know that.
+// differs reports whether an update is news to the reader.
 func (f *Feed[K, V]) differs(u Update[K, V]) bool {
-	v, is := f.known[u.Key]
-	return is == u.Gone || is && !f.same(v, u.Value)
+	v, ok := f.known[u.Key]
+	return ok == u.Gone || ok && !f.same(v, u.Value)
 }
 
-// Take returns what the reader does not know yet; from now on it does.
+// Take returns the updates since the last call.
 func (f *Feed[K, V]) Take() (out []Update[K, V]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,14 +71,14 @@ func (f *Feed[K, V]) Take() (out []Update[K, V]) {
 	return out
 }
 
-// Waits says whether there may be something to take.
+// Waits reports whether there may be updates to take.
 func (f *Feed[K, V]) Waits() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.order) > 0
 }
 
-// Keys returns all keys that have a value now, in no order.
+// Keys returns all keys that have a value, in no order.
 func (f *Feed[K, V]) Keys() (out []K) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,7 +88,7 @@ func (f *Feed[K, V]) Keys() (out []K) {
 		}
 	}
 	for k, u := range f.news {
-		if _, is := f.known[k]; !is && !u.Gone {
+		if _, ok := f.known[k]; !ok && !u.Gone {
 			out = append(out, k)
 		}
 	}

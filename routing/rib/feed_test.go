@@ -21,7 +21,7 @@ func TestFeed(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0:
 				feed.Drop(k)
-				if _, is := now[k]; is && !slices.Contains(order, k) {
+				if _, ok := now[k]; ok && !slices.Contains(order, k) {
 					order = append(order, k)
 				}
 				delete(now, k)
@@ -46,7 +46,7 @@ func TestFeed(t *testing.T) {
 			default:
 				v := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "value")
 				feed.Set(k, v)
-				if old, is := now[k]; (!is || old != v) && !slices.Contains(order, k) {
+				if old, ok := now[k]; (!ok || old != v) && !slices.Contains(order, k) {
 					order = append(order, k)
 				}
 				now[k] = v
@@ -58,4 +58,4 @@ func TestFeed(t *testing.T) {
 	})
 }
 
-func has(m map[int]string, k int) bool { _, is := m[k]; return is }
+func has(m map[int]string, k int) bool { _, ok := m[k]; return ok }

@@ -1,10 +1,10 @@
-// Package rib chooses between the routes that several sources have to one prefix, as routers do:
-// the source that is trusted most counts, and of several routes of one source that with the least
-// metric. A route that was not chosen stays with its source, so it is chosen as soon as the better
-// one is gone.
+// Package rib chooses among the routes that several sources have to one prefix, as routers do: by
+// the source's distance, and within a source by the metric. A route that was not chosen stays with
+// its source, and is chosen when the better one is gone.
 //
-// The choice holds nothing: who asks has the routes, of all prefixes or of the one that a packet
-// needs. Ten thousand routers have no table each. Who wants to follow what is chosen has a Feed.
+// The package stores no routes: the caller has them, for all prefixes or for the one that a packet
+// needs, so that ten thousand routers need not have a table each. To follow what is chosen, use a
+// Feed.
 package rib
 
 import (
@@ -12,18 +12,17 @@ import (
 	"fmt"
 )
 
-// Distance says how much a source of routes is trusted: 0 most, 254 least. Routers call it the
-// administrative distance.
+// Distance is the administrative distance of a source of routes: 0 is preferred most, 254 least.
 type Distance uint8
 
 // Never is the distance of routes that are never used.
 const Never Distance = 255
 
-// Distances that routers give to sources if nothing else is said; Cisco's and FRR's are the same.
-// Program, Balanced and ShortestPath are Trivet's own. The first is what programs of the user's
-// have given; its distance is that of what other networks tell by BGP. The second takes traffic off
-// busy links, in place of what protocols find; the third's is that of IS-IS: both know the whole
-// network. Computed are routes from the topology's file, for where nothing finds a path.
+// Default distances of sources, the same as Cisco's and FRR's. Program, Balanced and ShortestPath
+// are Trivet's own: routes given by a user's program, with the distance of EBGP; routes that take
+// traffic off busy links, in place of what protocols find; and shortest paths, with the distance of
+// IS-IS. Computed are fallback routes from the topology's file, used where nothing else finds a
+// path.
 const (
 	Connected    Distance = 0
 	Static       Distance = 1
@@ -34,18 +33,18 @@ const (
 	Computed     Distance = 250
 )
 
-// Rank is what a route is chosen by.
+// Rank is a route's preference.
 type Rank struct {
 	Distance Distance
 	Metric   uint32 // compared within a distance only
 }
 
-// Compare returns -1 if a is chosen before b, 1 if b is, and 0 if both are as good.
+// Compare returns -1 if a is preferred, 1 if b is, and 0 if they are equal.
 func (a Rank) Compare(b Rank) int {
 	return cmp.Or(cmp.Compare(a.Distance, b.Distance), cmp.Compare(a.Metric, b.Metric))
 }
 
-// Lost says why a route was not chosen, with the rank of the one that was.
+// Lost says why a route was not chosen, given the rank of the one that was.
 func (a Rank) Lost(chosen Rank) string {
 	switch {
 	case a.Distance == Never:
@@ -55,5 +54,5 @@ func (a Rank) Lost(chosen Rank) string {
 	case a.Metric != chosen.Metric:
 		return fmt.Sprintf("metric %d, not %d", a.Metric, chosen.Metric)
 	}
-	return "as good as the one that is used"
+	return "equal to the one in use"
 }

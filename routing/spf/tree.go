@@ -22,7 +22,7 @@ type Tree struct {
 	heap  heap
 }
 
-// node is what is known of a vertex, in a quarter of a cache line.
+// node is the state of a vertex, in a quarter of a cache line.
 type node struct {
 	dist   uint32
 	parent int32 // an edge that a shortest path comes in by, -1 for none
@@ -104,7 +104,7 @@ func (g *Graph) Nearest(starts []Start, t *Tree) {
 	}
 }
 
-// relax looks at one edge out of the finished vertex v.
+// relax examines an edge out of the finished vertex v.
 func (g *Graph) relax(t *Tree, v int32, a arc) {
 	to := &t.nodes[a.to]
 	dist := t.nodes[v].dist + a.cost

@@ -1,5 +1,5 @@
-// Package definition reads what an experiment file says of its report: the keys report: and
-// paper:, as docs/experiments.md has them. It knows nothing of results.
+// Package definition reads the keys report: and paper: of an experiment file, see
+// docs/experiments.md. It does not depend on results.
 package definition
 
 import (
@@ -10,7 +10,7 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// Definition is what is to be shown, and what others have published. Empty: all is by default.
+// Definition is what a report shows, and the numbers published by others. Empty: defaults.
 type Definition struct {
 	Figures  []Figure
 	Tables   []Table
@@ -37,7 +37,7 @@ func (c Condition) Get(dimension string) []string {
 	return nil
 }
 
-// Source is which values are meant.
+// Source selects values.
 type Source struct {
 	Title  string
 	Metric string // "rtt", "usage.busy"
@@ -182,7 +182,8 @@ func CheckEach(each string) error {
 	if each == "" || slices.Contains(eaches, each) {
 		return nil
 	}
-	return fmt.Errorf("%q cannot stand for several values; choose one of %s", formats.Clip(each), strings.Join(eaches, ", "))
+	return fmt.Errorf("%q cannot stand for several values; choose one of %s", formats.Clip(each),
+		strings.Join(eaches, ", "))
 }
 
 // Bounds on what a file may ask for: it may be anybody's.

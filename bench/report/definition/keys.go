@@ -11,7 +11,8 @@ import (
 func (r *reader) source(s *Source, where string) map[string]field {
 	return map[string]field{
 		"title": r.text(&s.Title), "metric": r.text(&s.Metric), "probe": r.text(&s.Probe),
-		"each": r.word(&s.Each, eaches), "of": r.word(&s.Of, ofs), "unit": r.unit(&s.Unit), "note": r.text(&s.Note), where: r.condition(&s.Where),
+		"each": r.word(&s.Each, eaches), "of": r.word(&s.Of,
+			ofs), "unit": r.unit(&s.Unit), "note": r.text(&s.Note), where: r.condition(&s.Where),
 	}
 }
 
@@ -55,7 +56,8 @@ func (r *reader) report(v *yamlfile.Value) {
 
 func (r *reader) compare(v *yamlfile.Value) {
 	c := Compare{Margins: map[string]Margin{}}
-	ok := r.mapping(v, "a comparison", map[string]field{"title": r.text(&c.Title), "note": r.text(&c.Note), "factor": r.factor(&c.Factor), "margin": r.margins(c.Margins)})
+	ok := r.mapping(v, "a comparison", map[string]field{"title": r.text(&c.Title), "note": r.text(&c.Note),
+		"factor": r.factor(&c.Factor), "margin": r.margins(c.Margins)})
 	switch {
 	case !ok:
 	case v.Get("factor") == nil:
@@ -84,7 +86,8 @@ func (r *reader) margins(to map[string]Margin) field {
 		}
 		m, err := ParseMargin(text)
 		if err != nil {
-			r.add(v, "write margin: 5%, or margin: {rtt: 0.2ms, loss: 0.1pp}", "%s: is not a margin", formats.Clip(text))
+			r.add(v, "write margin: 5%, or margin: {rtt: 0.2ms, loss: 0.1pp}", "%s: is not a margin",
+				formats.Clip(text))
 			return
 		}
 		to[metric] = m
@@ -115,13 +118,15 @@ func (r *reader) figure(v *yamlfile.Value) {
 func (r *reader) table(v *yamlfile.Value) {
 	t := Table{}
 	ok := r.mapping(v, "a table", named(r.source(&t.Source, "where"), map[string]field{
-		"rows": r.dimensions(&t.Rows), "columns": r.dimensions(&t.Columns), "values": r.words(&t.Values, columnValues), "gap": r.texts(&t.Gap), "below": r.words(&t.Below, belows),
+		"rows": r.dimensions(&t.Rows), "columns": r.dimensions(&t.Columns), "values": r.words(&t.Values,
+			columnValues), "gap": r.texts(&t.Gap), "below": r.words(&t.Below, belows),
 	}))
 	if !ok || !r.metric(v, &t.Source, "a table") {
 		return
 	}
 	if len(t.Gap) > 0 && (len(t.Gap) != 2 || len(t.Rows) != 1) {
-		r.add(v.Get("gap"), "write rows: datapath, gap: [embedded, ovs]", "gap: takes two levels of the one dimension in rows")
+		r.add(v.Get("gap"), "write rows: datapath, gap: [embedded, ovs]",
+			"gap: takes two levels of the one dimension in rows")
 		t.Gap = nil
 	}
 	r.d.Tables = append(r.d.Tables, t)
@@ -163,7 +168,8 @@ func (r *reader) publish(v *yamlfile.Value, p *Paper) {
 	case along == "" && values == nil && v.Get("value") != nil:
 		numbers = []Number{n}
 	case along == "" || values == nil || values.Shape != yamlfile.Mapping || v.Get("value") != nil:
-		r.add(v, "write value: 0.73, or along: hops, values: {2: 940, 4: 935}", "a number has a value, or values along a factor")
+		r.add(v, "write value: 0.73, or along: hops, values: {2: 940, 4: 935}",
+			"a number has a value, or values along a factor")
 		return
 	default:
 		for _, pair := range values.Pairs[:min(len(values.Pairs), maxNumbers)] {
@@ -175,7 +181,8 @@ func (r *reader) publish(v *yamlfile.Value, p *Paper) {
 	}
 	if apart != "" {
 		if numbers = apartBy(numbers, apart); len(numbers) == 0 {
-			r.add(v.Get("apart"), "write levels: {"+apart+": [A, B]}, apart: "+apart, "%s: levels: has none of it", formats.Clip(apart))
+			r.add(v.Get("apart"), "write levels: {"+apart+": [A, B]}, apart: "+apart, "%s: levels: has none of it",
+				formats.Clip(apart))
 		}
 	}
 	for _, one := range numbers {
@@ -190,7 +197,7 @@ func (r *reader) publish(v *yamlfile.Value, p *Paper) {
 	}
 }
 
-// spreads says whether a number that is a spread says of what, and nothing that only others can.
+// spreads reports whether a number that is a spread says of what, and nothing that only others can.
 func (r *reader) spreads(v *yamlfile.Value, n Number, spread, over string) bool {
 	switch {
 	case spread == "" && over != "" && v.Get("spread") == nil:
@@ -228,7 +235,8 @@ func apartBy(numbers []Number, dimension string) (out []Number) {
 func (r *reader) trend(v *yamlfile.Value, p *Paper) {
 	t := Trend{}
 	ok := r.mapping(v, "a trend", named(r.source(&t.Source, "at"), map[string]field{
-		"text": r.text(&t.Text), "is": r.word(&t.Is, statements), "along": r.oneDimension(&t.Along), "within": r.share(&t.Within), "factor": r.number(&t.Factor),
+		"text": r.text(&t.Text), "is": r.word(&t.Is,
+			statements), "along": r.oneDimension(&t.Along), "within": r.share(&t.Within), "factor": r.number(&t.Factor),
 		"than": func(v *yamlfile.Value) {
 			if v.Shape == yamlfile.Mapping {
 				r.condition(&t.Than)(v)
@@ -260,7 +268,8 @@ func (r *reader) trend(v *yamlfile.Value, p *Paper) {
 	case t.Is != Above && t.Is != Below && t.Is != Times && t.Is != Steeper && (t.Along == "" || compared):
 		r.add(v, "write along: hops, and no than", "%s: %s goes along a factor", formats.Clip(t.Text), t.Is)
 	case t.Of == Values:
-		r.add(v, "leave of out", "%s: a trend is tested by repetitions, as values of one are not independent", formats.Clip(t.Text))
+		r.add(v, "leave of out", "%s: a trend is tested by repetitions, as values of one are not independent",
+			formats.Clip(t.Text))
 	default:
 		p.Trends = append(p.Trends, t)
 	}

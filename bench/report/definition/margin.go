@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Margin is up to which a difference does not matter: a share of the second one's mean, or a value
-// with its unit.
+// Margin is the largest difference that does not matter: a share of the second value's mean, or a
+// value with its unit.
 type Margin struct {
 	Share float64
 	Value float64
@@ -41,7 +41,7 @@ func ParseMargin(text string) (Margin, error) {
 	}
 }
 
-// In is a value in another unit; 0 where it has none.
+// In converts the margin to another unit; 0: it cannot be converted.
 func (m Margin) In(unit string) float64 {
 	factor, ok := Convert(m.Unit, unit)
 	if !ok {

@@ -63,11 +63,13 @@ func (r *reader) check(v *yamlfile.Value, s *Source, paper bool) {
 		if s.Probe != "" {
 			by = s.Probe
 		}
-		r.add(v.Get("metric"), hint(s.Metric, slices.Compact(metrics)), "%s: is not measured by %s", formats.Clip(s.Metric), by)
+		r.add(v.Get("metric"), hint(s.Metric, slices.Compact(metrics)), "%s: is not measured by %s",
+			formats.Clip(s.Metric), by)
 		return
 	}
 	if _, ok := Convert(unit, s.Unit); s.Unit != "" && !ok && s.Each != "count" {
-		r.add(v.Get("unit"), "", "unit: %s is in %s, which cannot be shown in %s", formats.Clip(s.Metric), unit, formats.Clip(s.Unit))
+		r.add(v.Get("unit"), "", "unit: %s is in %s, which cannot be shown in %s", formats.Clip(s.Metric), unit,
+			formats.Clip(s.Unit))
 	}
 	r.dimensionsOf(v, s, labels, paper)
 }
@@ -101,7 +103,8 @@ func (r *reader) dimensionsOf(v *yamlfile.Value, s *Source, labels []string, pap
 	dims = append(dims, slices.Compact(labels)...)
 	dimension := func(at *yamlfile.Value) {
 		if !slices.Contains(dims, at.Text) {
-			r.add(at, hint(at.Text, dims), "%s: is neither a factor nor a label of %s", formats.Clip(at.Text), formats.Clip(s.Metric))
+			r.add(at, hint(at.Text, dims), "%s: is neither a factor nor a label of %s", formats.Clip(at.Text),
+				formats.Clip(s.Metric))
 		}
 	}
 	for _, key := range []string{"x", "series", "rows", "columns", "along", "over", "apart"} {
@@ -121,7 +124,8 @@ func (r *reader) dimensionsOf(v *yamlfile.Value, s *Source, labels []string, pap
 			known, factor := r.measured.Levels[p.Key.Text]
 			for _, level := range r.items(p.Value, maxLevels) {
 				if factor && !paper && !slices.ContainsFunc(known, func(l string) bool { return l == level.Text || sameNumber(l, level.Text) }) {
-					r.add(level, hint(level.Text, known), "%s: is not a level of %s", formats.Clip(level.Text), formats.Clip(p.Key.Text))
+					r.add(level, hint(level.Text, known), "%s: is not a level of %s", formats.Clip(level.Text),
+						formats.Clip(p.Key.Text))
 				}
 			}
 		}

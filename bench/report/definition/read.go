@@ -208,7 +208,8 @@ func (r *reader) dimension(v *yamlfile.Value, name string) {
 	if name == "" || name == "probe" || name == "round" || slices.Contains(r.known, name) {
 		return
 	}
-	r.problems.Warn(v.Pos, topology.DidYouMean(name, r.known), "%s: is not a factor; it may be a label of the measurements", formats.Clip(name))
+	r.problems.Warn(v.Pos, topology.DidYouMean(name, r.known),
+		"%s: is not a factor; it may be a label of the measurements", formats.Clip(name))
 }
 
 // condition reads {datapath: ovs, hops: [2, 4]}.
@@ -231,7 +232,8 @@ func (r *reader) unit(to *string) field {
 	return func(v *yamlfile.Value) {
 		r.text(to)(v)
 		if _, known := units[*to]; *to != "" && !known {
-			r.problems.Warn(v.Pos, "choose one of "+unitNames(), "%s: is not converted to or from anything", formats.Clip(*to))
+			r.problems.Warn(v.Pos, "choose one of "+unitNames(), "%s: is not converted to or from anything",
+				formats.Clip(*to))
 		}
 	}
 }

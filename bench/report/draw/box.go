@@ -12,32 +12,36 @@ import (
 
 // boxes draws the boxes of a series.
 type boxes struct {
-	points []report.Point
-	look   look
+	points      []report.Point
+	seriesStyle seriesStyle
 }
 
 // Plot is of plot.Plotter.
 func (b boxes) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
-	style := draw.LineStyle{Color: b.look.color, Width: vg.Points(0.8)}
+	style := draw.LineStyle{Color: b.seriesStyle.color, Width: vg.Points(0.8)}
 	for _, point := range b.points {
 		box := point.Box
 		if box == nil {
 			continue
 		}
-		middle := point.X + b.look.place
-		left, right, center := x(middle-b.look.width*0.4), x(middle+b.look.width*0.4), x(middle)
-		c.FillPolygon(pale(b.look.color), []vg.Point{{X: left, Y: y(box.Q1)}, {X: left, Y: y(box.Q3)}, {X: right, Y: y(box.Q3)}, {X: right, Y: y(box.Q1)}})
+		middle := point.X + b.seriesStyle.place
+		left, right, center := x(middle-b.seriesStyle.width*0.4), x(middle+b.seriesStyle.width*0.4), x(middle)
+		c.FillPolygon(pale(b.seriesStyle.color), []vg.Point{{X: left, Y: y(box.Q1)}, {X: left, Y: y(box.Q3)},
+			{X: right, Y: y(box.Q3)}, {X: right, Y: y(box.Q1)}})
 		for _, line := range [][2]vg.Point{
 			{{X: left, Y: y(box.Q1)}, {X: right, Y: y(box.Q1)}}, {{X: left, Y: y(box.Q3)}, {X: right, Y: y(box.Q3)}},
 			{{X: left, Y: y(box.Q1)}, {X: left, Y: y(box.Q3)}}, {{X: right, Y: y(box.Q1)}, {X: right, Y: y(box.Q3)}},
-			{{X: center, Y: y(box.Low)}, {X: center, Y: y(box.Q1)}}, {{X: center, Y: y(box.Q3)}, {X: center, Y: y(box.High)}},
+			{{X: center, Y: y(box.Low)}, {X: center, Y: y(box.Q1)}}, {{X: center, Y: y(box.Q3)},
+				{X: center, Y: y(box.High)}},
 		} {
 			c.StrokeLine2(style, line[0].X, line[0].Y, line[1].X, line[1].Y)
 		}
-		c.StrokeLine2(draw.LineStyle{Color: color.Gray{0x20}, Width: vg.Points(1.5)}, left, y(box.Median), right, y(box.Median))
+		c.StrokeLine2(draw.LineStyle{Color: color.Gray{0x20}, Width: vg.Points(1.5)}, left, y(box.Median), right,
+			y(box.Median))
 		for _, out := range box.Out {
-			c.DrawGlyph(draw.GlyphStyle{Color: b.look.color, Radius: vg.Points(1.2), Shape: draw.CircleGlyph{}}, vg.Point{X: center, Y: y(out)})
+			c.DrawGlyph(draw.GlyphStyle{Color: b.seriesStyle.color, Radius: vg.Points(1.2), Shape: draw.CircleGlyph{}},
+				vg.Point{X: center, Y: y(out)})
 		}
 	}
 }
@@ -58,11 +62,12 @@ func (b boxes) DataRange() (xmin, xmax, ymin, ymax float64) {
 }
 
 // boxEntry is a box in the legend.
-type boxEntry struct{ look look }
+type boxEntry struct{ seriesStyle seriesStyle }
 
 // Thumbnail is of plot.Thumbnailer.
 func (b boxEntry) Thumbnail(c *draw.Canvas) {
-	points := []vg.Point{{X: c.Min.X, Y: c.Min.Y}, {X: c.Min.X, Y: c.Max.Y}, {X: c.Max.X, Y: c.Max.Y}, {X: c.Max.X, Y: c.Min.Y}}
-	c.FillPolygon(pale(b.look.color), c.ClipPolygonXY(points))
-	c.StrokeLines(draw.LineStyle{Color: b.look.color, Width: vg.Points(0.8)}, append(points, points[0]))
+	points := []vg.Point{{X: c.Min.X, Y: c.Min.Y}, {X: c.Min.X, Y: c.Max.Y}, {X: c.Max.X, Y: c.Max.Y},
+		{X: c.Max.X, Y: c.Min.Y}}
+	c.FillPolygon(pale(b.seriesStyle.color), c.ClipPolygonXY(points))
+	c.StrokeLines(draw.LineStyle{Color: b.seriesStyle.color, Width: vg.Points(0.8)}, append(points, points[0]))
 }

@@ -33,14 +33,17 @@ const (
 // palette is Okabe and Ito's ("Color Universal Design", 2008), which colour-blind people can tell
 // apart too; yellow, which paper does not show well, is last.
 var palette = []color.Color{
-	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff}, color.RGBA{0xcc, 0x79, 0xa7, 0xff},
-	color.RGBA{0x56, 0xb4, 0xe9, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x55, 0x55, 0x55, 0xff}, color.RGBA{0xb8, 0xa8, 0x00, 0xff},
+	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73,
+		0xff}, color.RGBA{0xcc, 0x79, 0xa7, 0xff},
+	color.RGBA{0x56, 0xb4, 0xe9, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x55, 0x55, 0x55,
+		0xff}, color.RGBA{0xb8, 0xa8, 0x00, 0xff},
 }
 
 // shapes are those of our points, and the same hollow, of doubtful ones. The paper's are crosses,
 // which are neither.
 var shapes = [][2]draw.GlyphDrawer{
-	{draw.CircleGlyph{}, draw.RingGlyph{}}, {draw.BoxGlyph{}, draw.SquareGlyph{}}, {draw.PyramidGlyph{}, draw.TriangleGlyph{}},
+	{draw.CircleGlyph{}, draw.RingGlyph{}}, {draw.BoxGlyph{}, draw.SquareGlyph{}}, {draw.PyramidGlyph{},
+		draw.TriangleGlyph{}},
 	{diamond{}, diamond{hollow: true}},
 }
 
@@ -80,8 +83,9 @@ func SVG(to io.Writer, f *report.Figure) error {
 	return err
 }
 
-// fonts names those that are as wide as the one that was measured with, for who does not have it.
-var fonts = strings.NewReplacer("font-family:Liberation Sans;", "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
+// fonts adds metric-compatible fonts for viewers without the one used for measuring.
+var fonts = strings.NewReplacer("font-family:Liberation Sans;",
+	"font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
 
 // PNG writes a figure as PNG.
 func PNG(to io.Writer, f *report.Figure) error {
@@ -97,9 +101,9 @@ func PNG(to io.Writer, f *report.Figure) error {
 	return err
 }
 
-// paint draws with some room at the edges, and the legend beside the plot, where it hides nothing.
+// paint draws the plot with margins, and the legend beside it, where it hides nothing.
 func paint(p *plot.Plot, c draw.Canvas) (err error) {
-	defer func() { // the library panics at what it cannot draw, and results may be anybody's
+	defer func() { // the library panics at what it cannot draw, and results may come from anyone
 		if r := recover(); r != nil {
 			err = fmt.Errorf("the figure %q cannot be drawn: %v", p.Title.Text, r)
 		}
@@ -113,7 +117,7 @@ func paint(p *plot.Plot, c draw.Canvas) (err error) {
 	legend := p.Legend
 	p.Legend = plot.NewLegend()
 	box := legend.Rectangle(c)
-	if wide := 1.2 * (box.Max.X - box.Min.X); wide > 0 { // a viewer's letters may be wider
+	if wide := 1.2 * (box.Max.X - box.Min.X); wide > 0 { // a viewer's font may be wider
 		legend.Left = true
 		legend.Draw(draw.Crop(c, c.Max.X-c.Min.X-wide, 0, 0, 0))
 		c = draw.Crop(c, 0, -wide-3*vg.Millimeter, 0, 0)
@@ -149,7 +153,7 @@ func slant(p *plot.Plot, width vg.Length) {
 	}
 }
 
-// build is the same for both.
+// build builds the plot for either format.
 func build(f *report.Figure) (*plot.Plot, error) {
 	p := plot.New()
 	p.Title.Text = f.Title
@@ -176,7 +180,8 @@ func build(f *report.Figure) (*plot.Plot, error) {
 }
 
 func styles(p *plot.Plot) {
-	for _, style := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
+	for _, style := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font,
+		&p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
 		style.Variant, style.Size = "Sans", 9
 	}
 	p.Title.TextStyle.Font.Size = 11
@@ -189,7 +194,7 @@ type builder struct {
 	log    [2]bool // x and y
 }
 
-// log says which axes are logarithmic: what has values of zero or below cannot be.
+// log returns which axes are logarithmic: not those with values of zero or below.
 func log(f *report.Figure) [2]bool {
 	x, y := f.X.Log && f.X.Categories == nil, f.Y.Log
 	for _, s := range f.Series {
@@ -208,8 +213,8 @@ func log(f *report.Figure) [2]bool {
 	return [2]bool{x, y}
 }
 
-// base is where bars begin: at zero, or, on a logarithmic axis, at the power of ten below the least
-// value, where the axis begins as well.
+// base returns where bars begin: at zero or, on a logarithmic axis, at the power of ten below the
+// least value.
 func (b builder) base() float64 {
 	if !b.log[1] {
 		return 0
@@ -265,7 +270,8 @@ func (b builder) zero() {
 	if !b.figure.Zero {
 		return
 	}
-	labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: (b.X.Min + b.X.Max) / 2, Y: (b.Y.Min + b.Y.Max) / 2}}, Labels: []string{"all values are 0"}})
+	labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: (b.X.Min + b.X.Max) / 2,
+		Y: (b.Y.Min + b.Y.Max) / 2}}, Labels: []string{"all values are 0"}})
 	if err != nil {
 		return
 	}
@@ -284,7 +290,8 @@ func (b builder) events() {
 		}
 		line.Color, line.Dashes = color.Gray{0x70}, []vg.Length{3, 3}
 		b.Add(line)
-		labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: e.At, Y: b.Y.Max}}, Labels: []string{short(e.What, 40)}})
+		labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: e.At, Y: b.Y.Max}},
+			Labels: []string{short(e.What, 40)}})
 		if err != nil {
 			continue
 		}

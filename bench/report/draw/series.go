@@ -14,8 +14,8 @@ import (
 	"trivet.dev/trivet/measure/environment"
 )
 
-// look is how a series is drawn.
-type look struct {
+// seriesStyle is the style of a series.
+type seriesStyle struct {
 	color color.Color
 	shape [2]draw.GlyphDrawer // of good points, and of doubtful ones
 	dash  []vg.Length
@@ -23,15 +23,16 @@ type look struct {
 	width float64 // of a category
 }
 
-// looks gives each of ours its own; the paper's has the colour of ours of the same name, dashes and
-// crosses.
-func looks(f *report.Figure) []look {
-	out, own, byName := make([]look, len(f.Series)), 0, map[string]look{}
+// seriesStyles returns a style for each series: our own differ from each other; the paper's has the
+// colour of ours of the same name, with dashes and crosses.
+func seriesStyles(f *report.Figure) []seriesStyle {
+	out, own, byName := make([]seriesStyle, len(f.Series)), 0, map[string]seriesStyle{}
 	for i, s := range f.Series {
 		if s.Paper {
 			continue
 		}
-		out[i] = look{color: palette[own%len(palette)], shape: shapes[own%len(shapes)], dash: dashes[own/len(palette)%len(dashes)]}
+		out[i] = seriesStyle{color: palette[own%len(palette)], shape: shapes[own%len(shapes)],
+			dash: dashes[own/len(palette)%len(dashes)]}
 		byName[s.Name] = out[i]
 		own++
 	}
@@ -41,7 +42,7 @@ func looks(f *report.Figure) []look {
 		}
 		l, ok := byName[s.Name]
 		if !ok {
-			l = look{color: palette[own%len(palette)]}
+			l = seriesStyle{color: palette[own%len(palette)]}
 			own++
 		}
 		l.shape, l.dash = [2]draw.GlyphDrawer{paperShape, paperShape}, []vg.Length{3, 3}
@@ -56,18 +57,18 @@ func looks(f *report.Figure) []look {
 }
 
 func (b builder) series() error {
-	looks := looks(b.figure)
+	styles := seriesStyles(b.figure)
 	for i, s := range b.figure.Series {
 		var err error
 		switch {
 		case len(s.Traces) > 0:
-			err = b.traces(s, looks[i])
+			err = b.traces(s, styles[i])
 		case b.figure.Kind == definition.Bar:
-			err = b.bars(s, looks[i])
+			err = b.bars(s, styles[i])
 		case b.figure.Kind == definition.Box:
-			b.boxes(s, looks[i])
+			b.boxes(s, styles[i])
 		default:
-			err = b.line(s, looks[i])
+			err = b.line(s, styles[i])
 		}
 		if err != nil {
 			return err
@@ -87,10 +88,10 @@ func (b builder) legend(s report.Series, entry ...plot.Thumbnailer) {
 	}
 }
 
-// fine is from how many points on the steps of a distribution are too small to be seen.
+// fine is the number of points from which on the steps of a distribution are too small to be seen.
 const fine = 100
 
-func (b builder) traces(s report.Series, l look) error {
+func (b builder) traces(s report.Series, l seriesStyle) error {
 	for i, t := range s.Traces {
 		points := make(plotter.XYs, 0, 2*len(t.X))
 		for k := range t.X {
@@ -121,7 +122,7 @@ type errorBars struct {
 	plotter.YErrors
 }
 
-func (b builder) intervals(s report.Series, l look, place float64) error {
+func (b builder) intervals(s report.Series, l seriesStyle, place float64) error {
 	var e errorBars
 	for _, p := range s.Points {
 		low, high := float64(p.Low), float64(p.High)
@@ -146,8 +147,8 @@ func (b builder) intervals(s report.Series, l look, place float64) error {
 	return nil
 }
 
-// line has a marker at each point; that of a doubtful one is hollow.
-func (b builder) line(s report.Series, l look) error {
+// line draws a line with a marker at each point; doubtful points have hollow ones.
+func (b builder) line(s report.Series, l seriesStyle) error {
 	place := 0.0
 	if b.figure.X.Categories != nil {
 		place = l.place / 2
@@ -178,12 +179,13 @@ func suspect(level environment.Level) bool {
 	return level == environment.Doubtful || level == environment.Bad
 }
 
-// bars stand side by side; that of a doubtful value is pale.
-func (b builder) bars(s report.Series, l look) error {
+// bars draws bars side by side; doubtful ones are pale.
+func (b builder) bars(s report.Series, l seriesStyle) error {
 	base := b.base()
 	for i, p := range s.Points {
 		from, to := p.X+l.place-l.width*0.45, p.X+l.place+l.width*0.45
-		bar, err := plotter.NewPolygon(plotter.XYs{{X: from, Y: base}, {X: from, Y: p.Y}, {X: to, Y: p.Y}, {X: to, Y: base}})
+		bar, err := plotter.NewPolygon(plotter.XYs{{X: from, Y: base}, {X: from, Y: p.Y}, {X: to, Y: p.Y},
+			{X: to, Y: base}})
 		if err != nil {
 			return err
 		}
@@ -211,8 +213,8 @@ func pale(c color.Color) color.Color {
 	return color.RGBA{lift(r), lift(g), lift(bl), 0xff}
 }
 
-// boxes are drawn of what the report computed, so that page and picture agree.
-func (b builder) boxes(s report.Series, l look) {
+// boxes draws the boxes computed by the report, so that page and picture agree.
+func (b builder) boxes(s report.Series, l seriesStyle) {
 	b.Add(boxes{s.Points, l})
 	b.legend(s, boxEntry{l})
 }

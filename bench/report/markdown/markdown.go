@@ -1,8 +1,7 @@
-// Package markdown writes reports as pages of Markdown with pictures beside them, to be read in a
-// repository without running anything: a page for each directory of results (a paper), and an
-// index, of these and of pages that were there before. The same results give the same bytes.
-// Nothing of where they were measured but the machine is in them: no directory, no name of a host
-// or a user.
+// Package markdown writes reports as pages of Markdown with pictures, to be read in a repository: a
+// page for each directory of results (a paper), and an index of these and of existing pages. The
+// same results give the same bytes. The pages describe the machine, but contain no directory, host
+// name or user name.
 package markdown
 
 import (
@@ -50,8 +49,8 @@ type page struct {
 // Create is called with each file's name, below the directory of the pages, with slashes.
 type Create = func(name string, write func(io.Writer) error) error
 
-// Write writes the pages. note is what stands on each of them of how its results were measured;
-// kept are pages that are there already: those of other results stay as they are, and in the index.
+// Write writes the pages. note appears on each of them, about how its results were measured; kept
+// are existing pages, of other results, which are left as they are and listed in the index.
 func Write(results []Result, note string, kept []Summary, create Create) error {
 	pages := group(results, note)
 	index := slices.DeleteFunc(slices.Clone(kept), func(s Summary) bool {
@@ -130,7 +129,7 @@ func group(results []Result, note string) (out []page) {
 	return out
 }
 
-// slug is a name that needs no escape in a link, and is no page of ours.
+// slug returns a name that needs no escape in a link, and is not the index's.
 func slug(name string) string {
 	s := strings.Trim(strings.Map(func(r rune) rune {
 		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.", r) {
@@ -144,8 +143,8 @@ func slug(name string) string {
 	return s
 }
 
-// work is what of a source is the same for all that is of it: what stands before the first comma,
-// which is not in brackets.
+// work returns the part of a source that is common to its figures: up to the first comma outside
+// brackets.
 func work(source string) string {
 	depth := 0
 	for i, r := range source {

@@ -22,8 +22,8 @@ import (
 // SummaryFile is the name of a page's summary, in the directory of its pictures.
 const SummaryFile = "summary.json"
 
-// Summary is what the index says of a page. It stands beside the page, so that results of one
-// directory can be published anew, and the index goes on to speak of all.
+// Summary is the index's data about a page. It is stored next to the page, so that results of one
+// directory can be published again, and the index still covers all.
 type Summary struct {
 	Name   string   `json:"name"` // of the page's file, without its end
 	Title  string   `json:"title"`
@@ -31,7 +31,7 @@ type Summary struct {
 	Listed []Listed `json:"results"`
 }
 
-// Listed is what the index says of a result.
+// Listed is the index's data about a result.
 type Listed struct {
 	Name       string            `json:"name"` // unique on its page
 	Title      string            `json:"title"`
@@ -44,7 +44,7 @@ type Listed struct {
 	Tools      map[string]string `json:"tools,omitempty"`
 }
 
-// Statement is one of a paper, and what became of it.
+// Statement is a paper's statement with its outcome.
 type Statement struct {
 	Text    string            `json:"text"`
 	Outcome report.Outcome    `json:"outcome"`
@@ -55,7 +55,8 @@ type Statement struct {
 func (p *page) summarize() {
 	p.Title, p.Note = plain(p.Title), plain(p.Note)
 	for _, r := range p.Results {
-		l := Listed{Name: r.Name, Title: plain(r.Title), Started: r.Started.UTC(), Samples: r.Samples, Machine: describe(r.Environment), Tools: map[string]string{}}
+		l := Listed{Name: r.Name, Title: plain(r.Title), Started: r.Started.UTC(), Samples: r.Samples,
+			Machine: describe(r.Environment), Tools: map[string]string{}}
 		l.Where = l.Title
 		for name, version := range r.Environment.Tools {
 			l.Tools[plain(name)] = plain(version)
@@ -64,7 +65,8 @@ func (p *page) summarize() {
 			l.Busy = &busy
 		}
 		if r.Paper != nil {
-			where, _, _ := strings.Cut(strings.Trim(strings.TrimPrefix(upper(plain(r.Paper.Source)), p.Title), ",; "), ";")
+			where, _, _ := strings.Cut(strings.Trim(strings.TrimPrefix(upper(plain(r.Paper.Source)), p.Title), ",; "),
+				";")
 			l.Where = cmp.Or(where, l.Title)
 			for _, t := range r.Paper.Trends {
 				l.Statements = append(l.Statements, Statement{plain(t.Text), t.Outcome, t.Level})
@@ -81,7 +83,7 @@ func (s Summary) write(to io.Writer) error {
 	return e.Encode(s)
 }
 
-// Kept reads the summaries below a directory of pages; of those whose page is gone there is none.
+// Kept reads the summaries below a directory of pages, except those whose page is gone.
 func Kept(dir string) (out []Summary, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", SummaryFile))
 	if err != nil {
@@ -98,7 +100,8 @@ func Kept(dir string) (out []Summary, err error) {
 		}
 		s := Summary{}
 		if err := json.Unmarshal(data, &s); err != nil || s.Name != name {
-			return nil, fmt.Errorf("%s is no summary of a page: delete it, or name the results of that page too (%w)", file, cmp.Or(err, errors.New("it is of "+s.Name)))
+			return nil, fmt.Errorf("%s is no summary of a page: delete it, or name the results of that page too (%w)",
+				file, cmp.Or(err, errors.New("it is of "+s.Name)))
 		}
 		out = append(out, s)
 	}
@@ -152,7 +155,8 @@ func statements(pages []Summary) string {
 		for _, r := range p.Listed {
 			samples, begun = samples+r.Samples, append(begun, r.Started)
 		}
-		row := []string{"[" + text(p.Title) + "](" + p.Name + ".md)", days(begun), fmt.Sprint(len(p.Listed)), fmt.Sprint(samples)}
+		row := []string{"[" + text(p.Title) + "](" + p.Name + ".md)", days(begun), fmt.Sprint(len(p.Listed)),
+			fmt.Sprint(samples)}
 		for _, o := range outcomes {
 			row = append(row, fmt.Sprint(n[o]))
 		}
@@ -166,7 +170,8 @@ func all(p Summary) string {
 	var rows [][]string
 	for _, r := range p.Listed {
 		for _, s := range r.Statements {
-			rows = append(rows, []string{"[" + text(r.Where) + "](" + p.Name + ".md#" + r.Name + ")", text(s.Text), outcome(s.Outcome) + level(s.Level)})
+			rows = append(rows, []string{"[" + text(r.Where) + "](" + p.Name + ".md#" + r.Name + ")", text(s.Text),
+				outcome(s.Outcome) + level(s.Level)})
 		}
 	}
 	if rows == nil {
@@ -201,7 +206,9 @@ func (m *machine) Table() string {
 		rows = append(rows, []string{text(f[0]), text(f[1])})
 	}
 	if len(m.loads) > 0 {
-		rows = append(rows, []string{"Busy before the starts", fmt.Sprintf("%s to %s %% of its processors", report.Number(100*slices.Min(m.loads)), report.Number(100*slices.Max(m.loads)))})
+		rows = append(rows, []string{"Busy before the starts",
+			fmt.Sprintf("%s to %s %% of its processors", report.Number(100*slices.Min(m.loads)),
+				report.Number(100*slices.Max(m.loads)))})
 	}
 	if len(m.tools) > 0 {
 		rows = append(rows, []string{"Programs", strings.Join(slices.Sorted(maps.Keys(m.tools)), "; ")})
@@ -209,8 +216,8 @@ func (m *machine) Table() string {
 	return grid([]string{"", ""}, 2, rows)
 }
 
-// machines are those of all results, each once. They are told by what is said of them: their names,
-// and the hashes of them, are nobody's business.
+// machines lists the machines of all results, each once. They are identified by their description:
+// names, and hashes of names, are private.
 func machines(pages []Summary) (out []*machine) {
 	for _, p := range pages {
 		for _, r := range p.Listed {
@@ -232,14 +239,15 @@ func machines(pages []Summary) (out []*machine) {
 	return out
 }
 
-// describe is what of a machine may explain its numbers.
+// describe returns the properties of a machine that may explain its numbers.
 func describe(e environment.Record) (out [][2]string) {
 	add := func(name, value string) {
 		if value = plain(value); value != "" {
 			out = append(out, [2]string{name, value})
 		}
 	}
-	add("Processors", fmt.Sprintf("%d usable of %d: %s", e.CPU.Usable, e.CPU.Online, strings.TrimSpace(e.CPU.Model+" "+e.Machine)))
+	add("Processors", fmt.Sprintf("%d usable of %d: %s", e.CPU.Usable, e.CPU.Online,
+		strings.TrimSpace(e.CPU.Model+" "+e.Machine)))
 	add("Hyper-threading", e.CPU.SMT)
 	add("Frequency", strings.Join(e.CPU.Governors, ", "))
 	add("Memory", report.Number(float64(e.Memory.Total)/(1<<30))+" GiB")

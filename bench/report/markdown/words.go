@@ -17,8 +17,8 @@ import (
 // keeps those of a URL out.
 var absolute = regexp.MustCompile(`(^|[\s'"=(,;\[])(/[^\s/'"(),;]+(?:/[^\s/'"(),;]*)+)`)
 
-// nowhere takes from a text where things were: of an absolute path the last name stays.
-func nowhere(s string) string {
+// withoutPaths removes locations from a text: of an absolute path only the last name stays.
+func withoutPaths(s string) string {
 	return absolute.ReplaceAllStringFunc(s, func(found string) string {
 		at := strings.IndexByte(found, '/')
 		return found[:at] + path.Base(found[at:])
@@ -26,7 +26,8 @@ func nowhere(s string) string {
 }
 
 // signs are those that mean something to Markdown, wherever they stand in a line.
-var signs = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "|", `\|`, "~", `\~`, "#", `\#`, "$", `\$`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "@", "&#64;")
+var signs = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "|", `\|`, "~", `\~`,
+	"#", `\#`, "$", `\$`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "@", "&#64;")
 
 // code is a name as it is typed.
 func code(s string) string {
@@ -36,16 +37,16 @@ func code(s string) string {
 // first is what means something to Markdown where a line begins with it.
 var first = regexp.MustCompile(`^([0-9]*)([-+=]|[.)] )`)
 
-// plain is what somebody else wrote, without what nobody is to see.
-func plain(s string) string { return nowhere(strings.TrimSpace(report.Clean(s))) }
+// plain returns text from elsewhere, without what must not be published.
+func plain(s string) string { return withoutPaths(strings.TrimSpace(report.Clean(s))) }
 
-// text writes what somebody else wrote so that Markdown shows it, and does nothing else.
+// text escapes text from elsewhere for Markdown.
 func text(s string) string {
 	s = signs.Replace(plain(s))
 	return first.ReplaceAllString(s, `$1\$2`)
 }
 
-// others are programs of which a reason says that they ran. Which they were is nobody's business.
+// others matches a reason's list of programs that were running: which ones is private.
 var others = regexp.MustCompile(`(other programs used processors): .*`)
 
 func reason(r report.Reason) string {
@@ -79,14 +80,14 @@ func days(times []time.Time) string {
 	return first.Format(layout) + " to " + to
 }
 
-// command is a command line for a shell, without where files were.
+// command formats a command line for a shell, without the directories of files.
 func command(line []string) string {
 	var out []string
 	for _, w := range line {
 		if path.IsAbs(w) { // with spaces in it, perhaps
 			w = path.Base(w)
 		}
-		out = append(out, nowhere(w))
+		out = append(out, withoutPaths(w))
 	}
 	return report.Shell(out)
 }
@@ -99,7 +100,7 @@ func level(l environment.Level) string {
 	return ""
 }
 
-// grid is a table; the first heads columns are names, the others numbers. Cells are Markdown.
+// grid formats a table; the first heads columns are names, the others numbers. Cells are Markdown.
 func grid(columns []string, heads int, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
@@ -139,7 +140,7 @@ func cells(t report.Table) string {
 	return grid(columns, t.Heads, rows)
 }
 
-// outcome is what became of a statement; what is certain stands out.
+// outcome formats the outcome of a statement; certain ones stand out.
 func outcome(o report.Outcome) string {
 	if o == report.Holds || o == report.Fails {
 		return "**" + string(o) + "**"
@@ -179,7 +180,7 @@ func verdicts(r *report.Report) string {
 	return strings.Join(out, ", ")
 }
 
-// missing is what a result could not show, in sentences.
+// missing describes what a result could not show.
 func missing(r *report.Report) (out []string) {
 	for _, l := range r.LeftOut {
 		out = append(out, "Left out: "+l)

@@ -1,6 +1,6 @@
-// Package page writes reports as one HTML page that needs nothing else: no network, no files beside
-// it. All that results say is text to it, never HTML or script; what the page may load and run is
-// bound by a Content-Security-Policy as well.
+// Package page writes reports as one self-contained HTML page: no network, no other files.
+// Everything from results is treated as text, never as HTML or script; a Content-Security-Policy
+// limits what the page may load and run as well.
 package page
 
 import (
@@ -37,11 +37,11 @@ var plotScript string
 //go:embed act.js
 var actScript string
 
-// maxStills is how many bytes of still pictures are put into the page, for readers without scripts;
-// others have the data below each figure.
+// maxStills limits the bytes of static pictures in the page, for readers without scripts; beyond
+// that they have the data below each figure.
 const maxStills = 500_000
 
-// view is what the template sees.
+// view is the template's data.
 type view struct {
 	Title      string
 	Comparison *report.Comparison // of what is in Reports; nil on a page of reports
@@ -53,7 +53,7 @@ type view struct {
 	Version    string
 }
 
-// page is parsed when the first is written: the program starts at each device of a rack.
+// page is parsed on first use: the program starts on each device of a rack.
 var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("page").Funcs(template.FuncMap{
 		"clean": report.Clean, "day": day, "command": report.Shell, "badge": badge, "still": func(report.Figure) template.URL { return "" }, "environment": facts, "id": id,
@@ -72,8 +72,8 @@ func Write(to io.Writer, reports ...*report.Report) error {
 	return v.write(to)
 }
 
-// WriteComparison writes the page of a comparison. reports are those of what is compared: how far
-// to trust it, and how it was measured, is theirs.
+// WriteComparison writes the page of a comparison, with the fidelity and methods of the reports
+// that are compared.
 func WriteComparison(to io.Writer, c *report.Comparison, reports ...*report.Report) error {
 	v := view{Title: report.Clean(c.Names[0] + " and " + c.Names[1]), Comparison: c, Reports: reports}
 	return v.write(to)
@@ -108,7 +108,7 @@ func day(t time.Time) string {
 	return t.UTC().Format("2 January 2006, 15:04 UTC")
 }
 
-// badge is the class and the sign of a level; a level that there is not is doubtful.
+// badge returns the class and the sign of a level; without a level: doubtful.
 func badge(l environment.Level) map[string]string {
 	switch l {
 	case environment.Good:
@@ -135,19 +135,19 @@ func tableName(title string) string {
 	return "Table: " + title
 }
 
-// placed is something with its place in the page.
+// placed is something with its id in the page.
 type placed struct {
 	ID string
 	It any
 }
 
-// id is unique in the page.
+// id returns an id that is unique in the page.
 func id(parts ...any) string {
 	return strings.ReplaceAll(strings.TrimSpace(fmt.Sprintln(parts...)), " ", "-")
 }
 
-// stills is for one page: the picture of a figure as an address; "" where there is none, or no
-// room.
+// stills returns a function, for one page, that returns the picture of a figure as a URL; "": there
+// is none, or no room.
 func stills() func(report.Figure) template.URL {
 	room := maxStills
 	return func(f report.Figure) template.URL {
@@ -171,13 +171,13 @@ func runs(list []int) string {
 	return strings.Join(words, ", ")
 }
 
-// limited are the first of many.
+// limited returns the first elements of a list.
 func limited(list []string, most int) []string { return list[:min(len(list), most)] }
 
 // fact is a line of the environment.
 type fact struct{ Name, Value string }
 
-// facts are a record of an environment in full: each field that says something.
+// facts returns all fields of an environment's record that are set.
 func facts(r environment.Record) []fact {
 	data, err := json.Marshal(r)
 	var fields any

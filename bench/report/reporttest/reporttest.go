@@ -53,11 +53,15 @@ paper:
 // Header is that of Text.
 func Header() result.Header {
 	return result.Header{
-		Experiment: result.Experiment{Name: "figure-16", Title: "Throughput, delay and loss over hops", File: "figure-16.yaml", Text: Text, Plan: "abc", Runs: 100,
+		Experiment: result.Experiment{Name: "figure-16", Title: "Throughput, delay and loss over hops",
+			File: "figure-16.yaml", Text: Text, Plan: "abc", Runs: 100,
 			Factors: []result.Factor{{Name: "hops", Levels: []string{"2", "4", "6", "8", "10"}}, {Name: "datapath", Levels: []string{"embedded", "ovs"}}}},
-		Seed: 7, Command: []string{"trivet", "bench", "run", "figure-16.yaml", "--out", "my results.jsonl"}, Started: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC),
-		Environment: environment.Record{Time: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), Trivet: "0.3", Go: "go1.26", System: "Debian GNU/Linux 12", Kernel: "6.1.0",
-			Machine: "x86_64", Virtualisation: "kvm", CPU: environment.CPU{Model: "Example 9000", Online: 2, Cores: 2, Usable: 2},
+		Seed: 7, Command: []string{"trivet", "bench", "run", "figure-16.yaml", "--out",
+			"my results.jsonl"}, Started: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC),
+		Environment: environment.Record{Time: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), Trivet: "0.3", Go: "go1.26",
+			System: "Debian GNU/Linux 12", Kernel: "6.1.0",
+			Machine: "x86_64", Virtualisation: "kvm", CPU: environment.CPU{Model: "Example 9000", Online: 2, Cores: 2,
+				Usable: 2},
 			Sysctls: map[string]string{"net.core.rmem_max": "212992"}, Tools: map[string]string{"iperf3": "iperf 3.12"}},
 	}
 }
@@ -72,8 +76,11 @@ func Samples() (out []result.Sample) {
 		for _, hops := range []float64{2, 4, 6, 8, 10} {
 			for _, datapath := range []string{"embedded", "ovs"} {
 				run++
-				one := result.Sample{Run: run, Cell: fmt.Sprintf("hops=%v datapath=%s", hops, datapath), Factors: map[string]any{"hops": hops, "datapath": datapath},
-					Block: repetition, Pair: fmt.Sprintf("hops=%v", hops), Repetition: repetition, Started: time.Date(2026, 6, 1, 12, run, 0, 0, time.UTC), Seconds: 10,
+				one := result.Sample{Run: run, Cell: fmt.Sprintf("hops=%v datapath=%s", hops, datapath),
+					Factors: map[string]any{"hops": hops, "datapath": datapath},
+					Block:   repetition, Pair: fmt.Sprintf("hops=%v",
+						hops), Repetition: repetition, Started: time.Date(2026, 6, 1, 12, run, 0, 0,
+						time.UTC), Seconds: 10,
 					Verdict: verdict(run)}
 				out = append(out, tcp(one, rng, hops, datapath), ping(one, rng, hops, datapath))
 			}
@@ -86,9 +93,13 @@ func verdict(run int) *environment.Verdict {
 	v := environment.Verdict{Level: environment.Good}
 	switch {
 	case run == 17:
-		v = environment.Verdict{Level: environment.Bad, Reasons: []environment.Reason{{Level: environment.Bad, Code: "cpu", Text: "CPU 99.6 %: the figure may be the processors', not the network's"}}}
+		v = environment.Verdict{Level: environment.Bad,
+			Reasons: []environment.Reason{{Level: environment.Bad, Code: "cpu",
+				Text: "CPU 99.6 %: the figure may be the processors', not the network's"}}}
 	case run%10 == 0:
-		v = environment.Verdict{Level: environment.Doubtful, Reasons: []environment.Reason{{Level: environment.Doubtful, Code: "steal", Text: "the host of this virtual machine took 3.1 % of the processors' time"}}}
+		v = environment.Verdict{Level: environment.Doubtful,
+			Reasons: []environment.Reason{{Level: environment.Doubtful, Code: "steal",
+				Text: "the host of this virtual machine took 3.1 % of the processors' time"}}}
 	}
 	return &v
 }

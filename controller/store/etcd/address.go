@@ -9,7 +9,7 @@ import (
 	"trivet.dev/trivet/internal/credentials"
 )
 
-// Address says where an etcd is, and how it lets us in.
+// Address is how to reach an etcd and log in.
 type Address struct {
 	Endpoints []string // URLs of its members
 	Prefix    string   // of all keys; ends with a slash
@@ -18,14 +18,13 @@ type Address struct {
 	TLS       TLS
 }
 
-// TLS are files. Without CA the machine's own certificates are trusted.
+// TLS names files. Without CA the machine's own certificates are trusted.
 type TLS = credentials.TLS
 
 func (a Address) String() string { return strings.Join(a.Endpoints, ",") + "/" + a.Prefix }
 
-// ParseAddress reads what a user writes: https://HOST:PORT[,https://HOST:PORT…][/PREFIX]. Without
-// TLS an etcd is accepted on this machine only: whoever is between could change what is kept, and
-// so what switches do.
+// ParseAddress parses https://HOST:PORT[,https://HOST:PORT…][/PREFIX]. Without TLS, only an etcd on
+// this machine is accepted: an attacker on the path could change the store, and hence the switches.
 func ParseAddress(text string) (a Address, err error) {
 	members := strings.Split(text, ",")
 	for i, member := range members {
@@ -34,11 +33,11 @@ func ParseAddress(text string) (a Address, err error) {
 		case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Port() == "":
 			return a, fmt.Errorf("%q: write https://HOST:PORT for each member of etcd, and a prefix after the last:  https://10.0.0.1:2379,https://10.0.0.2:2379/trivet", member)
 		case u.Scheme == "http" && !credentials.Here(u.Hostname()):
-			return a, fmt.Errorf("%q: without TLS etcd is used on this machine only; write https://…", member)
+			return a, fmt.Errorf("%q: without TLS only an etcd on this machine is accepted; write https://…", member)
 		case u.User != nil:
-			return a, errors.New("a password does not go into the address, which others can see:  --store-login FILE has user:password")
+			return a, errors.New("the address must not contain a password, as others can see it:  --store-login FILE has user:password")
 		case u.RawQuery != "" || u.Fragment != "" || i < len(members)-1 && strings.Trim(u.Path, "/") != "":
-			return a, fmt.Errorf("%q: after the port of the last member there is a prefix, and nothing else", member)
+			return a, fmt.Errorf("%q: only a prefix may follow the port of the last member", member)
 		}
 		a.Endpoints = append(a.Endpoints, u.Scheme+"://"+u.Host)
 		a.Prefix = strings.Trim(u.Path, "/")

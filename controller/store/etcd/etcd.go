@@ -1,7 +1,7 @@
-// Package etcd is the store that several machines share: etcd 3.4 or later, by its own client.
-// Reads and changes are linearizable: each sees all changes that have returned before it, wherever
-// they were made; so they cost a round trip to most of etcd's members, and none can be made without
-// a majority of them. etcd takes 1.5 MiB in one change, and 128 keys.
+// Package etcd implements the store on etcd 3.4 or later, shared by several machines. Reads and
+// changes are linearizable: each sees all changes that have returned before it, wherever they were
+// made. So each takes a round trip to a majority of etcd's members, without which nothing can be
+// changed. etcd limits a change to 1.5 MiB and 128 keys.
 package etcd
 
 import (
@@ -22,7 +22,7 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// Store is below a prefix of an etcd.
+// Store is the part of an etcd below a prefix.
 type Store struct {
 	c      *client.Client
 	prefix string
@@ -31,14 +31,15 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects to an etcd and asks it something, so that one that cannot be reached, or does not
-// let us in, is an error at once.
+// Open connects to an etcd and makes a request, so that it fails at once if etcd cannot be reached
+// or rejects the login.
 func Open(ctx context.Context, a Address) (*Store, error) {
 	tls, err := a.TLS.Config()
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(client.Config{Endpoints: a.Endpoints, TLS: tls, Username: a.User, Password: a.Password, Logger: zap.NewNop(),
+	c, err := client.New(client.Config{Endpoints: a.Endpoints, TLS: tls, Username: a.User, Password: a.Password,
+		Logger:            zap.NewNop(),
 		DialKeepAliveTime: keepAlive, DialKeepAliveTimeout: keepAlive})
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", a, err)
@@ -51,18 +52,17 @@ func Open(ctx context.Context, a Address) (*Store, error) {
 	return s, nil
 }
 
-// keepAlive is how long a member of etcd may be silent before another is asked.
+// keepAlive is how long a member of etcd may be silent before another is used.
 const keepAlive = 5 * time.Second
 
-// ask asks etcd something, for as long as it is waited for, and tells its errors as those of a
-// store.
+// ask makes a request to etcd, until the caller's deadline, and converts its errors.
 func ask[T any](ctx context.Context, s *Store, f func(context.Context) (T, error)) (got T, err error) {
 	if s.closed.Load() {
 		return got, store.ErrClosed
 	}
 	ctx, cancel := patience.Store.Context(ctx)
 	defer cancel()
-	// Its client asks for ever if a context's error is not one of the two of package context.
+	// etcd's client retries for ever if a context's error is not one of the two of package context.
 	asked, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer context.AfterFunc(ctx, end)()
@@ -75,7 +75,7 @@ func ask[T any](ctx context.Context, s *Store, f func(context.Context) (T, error
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return got, store.ErrEnded
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return got, fmt.Errorf("etcd is full, and takes nothing until it is given room (etcdctl compact, defrag) and told so (etcdctl alarm disarm): %w", err)
+		return got, fmt.Errorf("etcd is full, and rejects changes until space is freed (etcdctl compact, defrag) and the alarm cleared (etcdctl alarm disarm): %w", err)
 	case ctx.Err() != nil:
 		return got, fmt.Errorf("etcd does not answer, or has no majority of its members: %w", context.Cause(ctx))
 	case status.Code(err) == codes.Unavailable:
@@ -107,10 +107,10 @@ func (s *Store) List(ctx context.Context, prefix string) ([]store.Entry, error) 
 	return out, err
 }
 
-// page is how many entries are read at a time.
+// page is the number of entries read at a time.
 const page = 1000
 
-// list reads entries as they were together, at a revision.
+// list reads entries as of one revision.
 func (s *Store) list(ctx context.Context, prefix string) (out []store.Entry, revision int64, err error) {
 	from, end := s.prefix+prefix, client.GetPrefixRangeEnd(s.prefix+prefix)
 	for {
@@ -174,7 +174,8 @@ func (s *Store) Watch(ctx context.Context, prefix string) ([]store.Entry, <-chan
 		return nil, nil, err
 	}
 	ctx, stop := context.WithCancel(client.WithRequireLeader(ctx))
-	// A member that is cut off from the others would say nothing, for ever.
+	// With the leader required, a member that is cut off from the others reports an error instead
+	// of staying silent.
 	heard := s.c.Watch(ctx, s.prefix+prefix, client.WithPrefix(), client.WithRev(revision+1))
 	out := make(chan []store.Event)
 	go func() {
@@ -196,7 +197,7 @@ func (s *Store) Watch(ctx context.Context, prefix string) ([]store.Entry, <-chan
 	return there, out, nil
 }
 
-// events are those of each change.
+// events groups events by change.
 func (s *Store) events(list []*client.Event) (out [][]store.Event) {
 	last := int64(0)
 	for _, e := range list {
@@ -218,8 +219,8 @@ type lease struct {
 	id client.LeaseID
 }
 
-// Grant implements store.Store. etcd counts whole seconds, and lets none end sooner than it can
-// elect a leader.
+// Grant implements store.Store. etcd counts whole seconds, and grants no lease shorter than an
+// election of its leader.
 func (s *Store) Grant(ctx context.Context, ttl time.Duration) (store.Lease, error) {
 	got, err := ask(ctx, s, func(ctx context.Context) (*client.LeaseGrantResponse, error) {
 		return s.c.Grant(ctx, int64((ttl+time.Second-1)/time.Second))

@@ -303,8 +303,8 @@ func TestParseAddress(t *testing.T) {
 		"https://db":                          "write https://HOST:PORT",
 		"":                                    "write https://HOST:PORT",
 		"https://u:p@db:2379":                 "--store-login",
-		"https://db:2379/x?y=1":               "nothing else",
-		"https://db:2379/x,https://db:2380":   "nothing else",
+		"https://db:2379/x?y=1":               "only a prefix",
+		"https://db:2379/x,https://db:2380":   "only a prefix",
 		"http://127.0.0.1.evil.example:2379/": "without TLS",
 		"https://db:2379,ftp://db:21":         "write https://HOST:PORT",
 	} {

@@ -1,4 +1,4 @@
-// Package storetest is what every store has to do: Run tests one.
+// Package storetest tests that a store satisfies the contract of store.Store; see Run.
 package storetest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"trivet.dev/trivet/controller/store"
 )
 
-// Run tests stores that open makes, each of them empty. What open returns is closed by the test.
+// Run tests the stores returned by open, each of which must be empty. The test closes them.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for name, test := range map[string]func(*testing.T, store.Store){
 		"Keeps": keeps, "Conditions": conditions, "Watch": watch, "WatchFromNow": watchFromNow, "Leases": leases,
@@ -57,7 +57,8 @@ func keeps(t *testing.T, s store.Store) {
 	if e := get(t, s, "a/1"); e.Revision != 0 || !e.Gone() {
 		t.Fatal("an empty store has", e)
 	}
-	commit(t, s, store.Put("a/2", []byte("two")), store.Put("a/1", []byte{0, 0xff}), store.Put("b", nil), store.Delete("c"))
+	commit(t, s, store.Put("a/2", []byte("two")), store.Put("a/1", []byte{0, 0xff}), store.Put("b", nil),
+		store.Delete("c"))
 	list, err := s.List(t.Context(), "a/")
 	if err != nil || !slices.Equal(keys(list), []string{"a/1", "a/2"}) || !bytes.Equal(list[0].Value, []byte{0, 0xff}) {
 		t.Fatal(list, err)
@@ -87,7 +88,8 @@ func conditions(t *testing.T, s store.Store) {
 	one := get(t, s, "k").Is()
 	refuse := func(what string, c ...store.Condition) {
 		t.Helper()
-		if err := s.Commit(t.Context(), c, store.Put("other", nil), store.Put("k", []byte("no"))); !errors.Is(err, store.ErrChanged) {
+		if err := s.Commit(t.Context(), c, store.Put("other", nil), store.Put("k", []byte("no"))); !errors.Is(err,
+			store.ErrChanged) {
 			t.Error(what, err)
 		}
 	}
@@ -108,7 +110,8 @@ func conditions(t *testing.T, s store.Store) {
 				for {
 					e, err := s.Get(context.Background(), "sum")
 					if err == nil {
-						err = s.Commit(context.Background(), []store.Condition{e.Is()}, store.Put("sum", append([]byte("x"), e.Value...)))
+						err = s.Commit(context.Background(), []store.Condition{e.Is()},
+							store.Put("sum", append([]byte("x"), e.Value...)))
 					}
 					if err == nil {
 						break

@@ -1,7 +1,7 @@
-// Package agent is the OpenFlow 1.3 side of embedded switches: sessions with controllers, their
-// roles, and what happens without one. It connects to controllers (tcp, unix, ssl), listens for
-// programs that look in (ovs-ofctl), and meets a controller of the same process without a socket, a
-// goroutine or an encoded byte: see Agent.Join.
+// Package agent is the OpenFlow 1.3 agent of embedded switches: sessions with controllers, their
+// roles, and fail modes. It connects to controllers (tcp, unix, ssl), listens for management
+// programs (ovs-ofctl), and joins a controller in the same process without a socket, goroutine or
+// encoding: see Agent.Join.
 package agent
 
 import (
@@ -17,42 +17,41 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Options are how an agent is to be. Zero values stand for the defaults, but Now and PacketOut are
-// needed.
+// Options configure an agent. Zero values mean the defaults, but Now and PacketOut are required.
 type Options struct {
 	Log *slog.Logger
 
-	// Now is the time of the network that the switch is in.
+	// Now returns the network's time.
 	Now func() time.Duration
 
-	// PacketOut carries out a PACKET_OUT, and what it leads to; the error is a *pipeline.Refusal.
+	// PacketOut executes a PACKET_OUT; the error is a *pipeline.Refusal.
 	PacketOut func(*pipeline.Switch, *openflow.PacketOut) error
 
-	// Barrier is called before a barrier is answered; when it returns, no packet may go by what was
-	// there before.
+	// Barrier is called before a barrier is answered; it returns when no packet is forwarded by an
+	// earlier state any more.
 	Barrier func(*pipeline.Switch)
 
-	// Dial connects to a controller; nil: from the network that the process is in.
+	// Dial connects to a controller; nil: from the process's network namespace.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// Standalone: while there is no connection to a controller, the switch forwards by learning.
-	// Otherwise it goes on with the entries that it has (fail secure, section 6.4).
+	// Standalone makes the switch forward by learning while no controller is connected. Otherwise
+	// it keeps forwarding by its entries (fail secure, section 6.4).
 	Standalone bool
 
-	FailAfter  time.Duration // without a connection, until Standalone is so; default 15 s
+	FailAfter  time.Duration // without a connection, after which Standalone takes effect; default 15 s
 	MaxBackoff time.Duration // between two attempts to connect; default 8 s
-	Inactivity time.Duration // of a peer, before it is asked whether it lives; default 5 s
+	Inactivity time.Duration // of a peer, after which it is sent an echo request; default 5 s
 }
 
-// Agent speaks for one switch with its controllers.
+// Agent represents one switch towards its controllers.
 type Agent struct {
 	sw  *pipeline.Switch
 	opt Options
 
-	sessions atomic.Pointer[[]*Session] // changed with mu held; read without, as news may come from a change that is made with it
+	sessions atomic.Pointer[[]*Session] // changed with mu held; read without, because messages may result from a change made with mu held
 
-	// roles is held for writing while they change, so that a message is sent to those that have a
-	// role at one moment: a packet comes to the old master or to the new one, not to both or none.
+	// roles is write-locked while roles change, so that a message goes to those with a role at one
+	// instant: a packet goes to the old master or the new one, not to both or none.
 	roles sync.RWMutex
 
 	mu         sync.RWMutex
@@ -60,14 +59,14 @@ type Agent struct {
 	listeners  []*listener
 	generation uint64 // of the last election of a master
 	elected    bool
-	failing    *time.Timer // until the switch forwards by itself
+	failing    *time.Timer // runs until the switch forwards by learning
 	learns     bool        // see learn
 	closed     bool
 	group      sync.WaitGroup
 }
 
-// New returns an agent for a switch. It has no controller yet, so that a switch that may do so
-// forwards by itself.
+// New returns an agent for a switch, without controllers; so a Standalone switch forwards by
+// learning.
 func New(s *pipeline.Switch, o Options) *Agent {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -96,7 +95,7 @@ func setDefault(d *time.Duration, v time.Duration) {
 // Switch returns the switch that the agent speaks for.
 func (a *Agent) Switch() *pipeline.Switch { return a.sw }
 
-// Close ends all sessions; the switch goes on with the entries that it has.
+// Close ends all sessions; the switch keeps forwarding by its entries.
 func (a *Agent) Close() {
 	a.mu.Lock()
 	a.closed = true
@@ -119,7 +118,7 @@ func (a *Agent) Close() {
 	a.group.Wait()
 }
 
-// add makes a session known; false: the agent is closed.
+// add registers a session; false: the agent is closed.
 func (a *Agent) add(s *Session) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -164,7 +163,7 @@ func (a *Agent) failMode() {
 	own = time.AfterFunc(a.opt.FailAfter, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.failing == own { // else it was stopped while it waited for the lock
+		if a.failing == own { // otherwise it was stopped while it waited for the lock
 			a.opt.Log.Warn("no controller: the switch forwards by learning", "switch", a.sw.Name())
 			a.sw.SetStandalone(true)
 		}
@@ -184,13 +183,13 @@ func (a *Agent) SetStandalone(on bool) {
 	a.failMode()
 }
 
-// LearnCookie tells the entry of learn from others that match the same. It is not a cookie of an
-// app of Trivet's controller.
+// LearnCookie distinguishes learn's entry from others with the same match. No app of Trivet's
+// controller uses it.
 const LearnCookie = 0x6c6561726e
 
-// learn makes a switch that is to have no controller forward by learning. It does so by an entry
-// below all others, as Open vSwitch does: who adds entries by hand wants them to count. One that
-// somebody has put in its place stays. It is called with mu held.
+// learn makes a switch without configured controllers forward by learning, by an entry below all
+// others, as Open vSwitch does, so that entries added by hand take precedence. If someone has
+// replaced that entry, theirs stays. It is called with mu held.
 func (a *Agent) learn(on bool) {
 	if a.learns == on {
 		return
@@ -198,7 +197,8 @@ func (a *Agent) learn(on bool) {
 	a.learns = on
 	m := openflow.NewFlowMod(openflow.FlowDeleteStrict, 0, openflow.Match{})
 	if m.Cookie, m.CookieMask = LearnCookie, ^uint64(0); on {
-		m = openflow.NewFlowMod(openflow.FlowAdd, 0, openflow.Match{}, openflow.ApplyActions(openflow.Output(openflow.PortNormal)))
+		m = openflow.NewFlowMod(openflow.FlowAdd, 0, openflow.Match{},
+			openflow.ApplyActions(openflow.Output(openflow.PortNormal)))
 		m.Cookie = LearnCookie
 	}
 	if err := a.sw.FlowMod(m, a.opt.Now()); err != nil {
@@ -210,14 +210,14 @@ func (a *Agent) controlled() bool {
 	return slices.ContainsFunc(a.list(), func(s *Session) bool { return s.controls })
 }
 
-// Connected says whether there is a session with a controller.
+// Connected reports whether there is a session with a controller.
 func (a *Agent) Connected() bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.controlled()
 }
 
-// list are the sessions; it is not changed.
+// list returns the sessions; it must not be changed.
 func (a *Agent) list() []*Session {
 	if list := a.sessions.Load(); list != nil {
 		return *list
@@ -227,8 +227,7 @@ func (a *Agent) list() []*Session {
 
 func (a *Agent) setList(list []*Session) { a.sessions.Store(&list) }
 
-// PacketIn sends a packet to the controllers that want it. Data must not change as long as somebody
-// may have it.
+// PacketIn sends a packet to the controllers that want it. Data must not change afterwards.
 func (a *Agent) PacketIn(m *openflow.PacketIn) { a.tell(m) }
 
 // tell sends an asynchronous message to the controllers that want it (section 6.3.5).

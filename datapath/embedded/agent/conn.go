@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	asyncRoom  = 1 << 20  // bytes that wait to be sent, above which packets are dropped
+	asyncRoom  = 1 << 20  // bytes waiting to be sent, above which packets are dropped
 	replyRoom  = 8 << 20  // and above which nothing more is read
-	maxLookers = 64       // programs that look in by a listener at a time; others wait
-	asyncMost  = 16 << 20 // of what may not be dropped, above which the connection ends
+	maxLookers = 64       // concurrent connections to a listener; others wait
+	asyncMost  = 16 << 20 // of messages that must not be dropped, above which the connection ends
 )
 
-// Meet speaks with a controller at the other end of a connection until it ends; the error is why.
+// Meet serves a controller at the other end of a connection until it ends; the error says why.
 func (a *Agent) Meet(conn net.Conn) error { return a.meet(conn, true, nil) }
 
 func (a *Agent) meet(conn net.Conn, controls bool, up func(*Session)) error {
@@ -50,13 +50,13 @@ func (a *Agent) meet(conn net.Conn, controls bool, up func(*Session)) error {
 	return err
 }
 
-// greet says HELLO and finds a version in common (section 6.3.1).
+// greet exchanges HELLO and negotiates the version (section 6.3.1).
 func greet(conn net.Conn, r *openflow.Reader, w *openflow.Writer) error {
 	if err := conn.SetDeadline(time.Now().Add(patience.OpenFlow.Duration())); err != nil {
 		return err
 	}
 	own := &openflow.Hello{Versions: openflow.Versions(openflow.Version)}
-	sent := make(chan error, 1) // both may say HELLO before they listen
+	sent := make(chan error, 1) // both ends may send HELLO before they read
 	go func() { sent <- errors.Join(w.Write(own), w.Flush()) }()
 	m, err := r.Read()
 	if err := errors.Join(<-sent, err); err != nil {
@@ -76,14 +76,14 @@ func greet(conn net.Conn, r *openflow.Reader, w *openflow.Writer) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// connPeer is a controller behind a connection. What it is sent gathers while it is written to; the
-// switch never waits for it.
+// connPeer is a controller behind a connection. Messages are queued for a writer; the switch never
+// waits for it.
 type connPeer struct{ *openflow.Outbox }
 
-// Reply is of Peer.
+// Reply implements Peer.
 func (c *connPeer) Reply(m openflow.Message) { _ = c.Add(m, 0) }
 
-// Asynchronous is of Peer.
+// Asynchronous implements Peer.
 func (c *connPeer) Asynchronous(m openflow.Message) {
 	if _, isPacket := m.(*openflow.PacketIn); isPacket && c.Waiting() > asyncRoom {
 		return
@@ -91,11 +91,11 @@ func (c *connPeer) Asynchronous(m openflow.Message) {
 	_ = c.Add(m, asyncMost)
 }
 
-// Closed is of Peer.
+// Closed implements Peer.
 func (c *connPeer) Closed() { c.Close() }
 
-// read handles messages until the connection ends. A silent peer is asked whether it lives (section
-// 6.3.4); parts of a message that does not end are no sign of it.
+// read handles messages until the connection ends. A silent peer is sent an echo request (section
+// 6.3.4); parts of an unfinished message do not count as a sign of life.
 func (c *connPeer) read(conn net.Conn, s *Session, r *openflow.Reader, inactivity time.Duration) error {
 	asked := false
 	for until := time.Now().Add(inactivity); ; {
@@ -135,16 +135,16 @@ type listener struct {
 	done chan struct{}
 }
 
-// Close stops listening, and waits until it has.
+// Close closes the listener, and waits until it has ended.
 func (l *listener) Close() {
 	l.Listener.Close()
 	<-l.done
 }
 
-// Serve takes connections of programs that look in, like ovs-ofctl, until the listener is closed or
-// the agent is. They may do all that a controller may, but are none: they are sent no packets
-// before they have asked for them by SET_CONFIG, and a switch that only they are connected to is
-// without control.
+// Serve accepts connections of management programs such as ovs-ofctl, until the listener or the
+// agent is closed. They may do everything that a controller may, but do not count as controllers:
+// they are sent no packets before they have asked for them by SET_CONFIG, and a switch connected to
+// none but them is without a controller.
 func (a *Agent) Serve(in net.Listener) error {
 	l := &listener{in, make(chan struct{})}
 	defer close(l.done)
@@ -168,7 +168,8 @@ func (a *Agent) Serve(in net.Listener) error {
 	}
 }
 
-// Dial connects by a target's network and address, from the network that the thread is in.
+// Dial connects to a target's network and address, from the thread's network namespace.
 func Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return (&net.Dialer{Timeout: patience.OpenFlow.Duration(), KeepAlive: 30 * time.Second}).DialContext(ctx, network, address)
+	return (&net.Dialer{Timeout: patience.OpenFlow.Duration(), KeepAlive: 30 * time.Second}).DialContext(ctx, network,
+		address)
 }

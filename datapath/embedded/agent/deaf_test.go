@@ -155,7 +155,7 @@ func TestEndlessRequests(t *testing.T) {
 				close(refused)
 				return
 			}
-			if e, is := m.(*openflow.Error); is && e.Code == openflow.BadRequestMultipartBufferOverflow {
+			if e, ok := m.(*openflow.Error); ok && e.Code == openflow.BadRequestMultipartBufferOverflow {
 				n++
 			}
 			if m.Type() == openflow.TypeBarrierReply {

@@ -8,31 +8,31 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Peer is the other end of a session: a controller. Its methods are called by one goroutine after
-// the other or by several at once, and must not wait long: a packet may wait for them.
+// Peer is the other end of a session: a controller. Its methods may be called concurrently, and
+// must not block: packets may wait for them.
 type Peer interface {
-	// Reply takes an answer to a message that was given to Session.Handle, before that returns. A
-	// multipart reply comes whole, however long it is.
+	// Reply takes an answer to a message passed to Session.Handle, before that returns. A multipart
+	// reply is passed as a whole, however long.
 	Reply(openflow.Message)
 
-	// Asynchronous takes PACKET_IN, FLOW_REMOVED and PORT_STATUS. It may drop it, and must copy the
-	// data of a PACKET_IN that it keeps. The same message may be given to other peers.
+	// Asynchronous takes PACKET_IN, FLOW_REMOVED and PORT_STATUS. It may drop the message, and must
+	// copy PACKET_IN data that it keeps. The same message may be passed to other peers.
 	Asynchronous(openflow.Message)
 
 	// Closed is called once, when the switch ends the session.
 	Closed()
 }
 
-// Session is that of a switch with one controller, on the side of the switch.
+// Session is the switch's side of a session with one controller.
 type Session struct {
 	agent    *Agent
 	peer     Peer
-	controls bool // as opposed to one that looks in
+	controls bool // false: a management program
 
-	handling sync.Mutex // messages are handled one after the other
+	handling sync.Mutex // serializes messages
 	parts    openflow.Reassembler
 
-	mu       sync.Mutex // of what follows
+	mu       sync.Mutex // guards what follows
 	role     openflow.Role
 	async    openflow.AsyncMasks
 	missSend uint16
@@ -41,14 +41,13 @@ type Session struct {
 
 const defaultMissSend = 128 // bytes (section 7.3.2)
 
-// Join starts a session with a controller of the same process. Messages are values, given from one
-// to the other; there is no HELLO, as both are of this program. It returns nil when the agent is
-// closed.
+// Join starts a session with a controller in the same process. Messages are passed as values; there
+// is no HELLO, as both ends are this program. It returns nil if the agent is closed.
 func (a *Agent) Join(peer Peer) *Session { return a.join(peer, true) }
 
 func (a *Agent) join(peer Peer, controls bool) *Session {
 	s := &Session{agent: a, peer: peer, controls: controls, role: openflow.RoleEqual, missSend: defaultMissSend,
-		parts: openflow.Reassembler{MaxPending: 4, MaxBytes: 4 << 20}} // of what can be asked in parts nothing is granted
+		parts: openflow.Reassembler{MaxPending: 4, MaxBytes: 4 << 20}} // requests in parts are not supported beyond this
 	if controls {
 		s.async = openflow.DefaultAsync()
 	}
@@ -58,7 +57,7 @@ func (a *Agent) join(peer Peer, controls bool) *Session {
 	return s
 }
 
-// Close ends the session, on the side of the controller or of the switch.
+// Close ends the session; either side may call it.
 func (s *Session) Close() {
 	s.mu.Lock()
 	before := s.closed
@@ -83,7 +82,8 @@ func (s *Session) setRole(r openflow.Role) {
 	s.role = r
 }
 
-// wants says whether the controller has asked for such a message, by its role (section 6.3.5).
+// wants reports whether the controller has asked for such a message, given its role (section
+// 6.3.5).
 func (s *Session) wants(m openflow.Message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,16 +102,16 @@ func (s *Session) wants(m openflow.Message) bool {
 	return false
 }
 
-// Joined is pipeline.Switch.Joined.
+// Joined implements controller.Insight by pipeline.Switch.Joined.
 func (s *Session) Joined(port uint32) (dpid uint64, far uint32, ok bool) {
 	return s.agent.sw.Joined(port)
 }
 
-// Activity is pipeline.Switch.Activity.
+// Activity implements controller.Insight by pipeline.Switch.Activity.
 func (s *Session) Activity() uint64 { return s.agent.sw.Activity() }
 
-// Handle does what a message asks for; answers go to Peer.Reply. When it returns, all is done.
-// The message may be used again then.
+// Handle processes a message; answers are passed to Peer.Reply. When it returns, everything is
+// done, and the message may be reused.
 func (s *Session) Handle(m openflow.Message) {
 	s.handling.Lock()
 	defer s.handling.Unlock()
@@ -120,7 +120,7 @@ func (s *Session) Handle(m openflow.Message) {
 	}
 }
 
-// errorFor makes the answer to a message that is refused; it has the first 64 bytes of it (section
+// errorFor makes the ERROR for a rejected message, of which it includes the first 64 bytes (section
 // 7.4.4).
 func errorFor(m openflow.Message, err error) *openflow.Error {
 	answer := &openflow.Error{Code: openflow.BadRequestBadType}
@@ -183,14 +183,15 @@ func (s *Session) handle(m openflow.Message) error {
 		}
 		s.reply(m, &openflow.QueueGetConfigReply{Port: m.Port, Queues: queues})
 	case *openflow.Experimenter:
-		return &pipeline.Refusal{Code: openflow.BadRequestBadExperimenter, Why: "experimenter messages are not supported"}
+		return &pipeline.Refusal{Code: openflow.BadRequestBadExperimenter,
+			Why: "experimenter messages are not supported"}
 	default:
 		return s.configure(m)
 	}
 	return nil
 }
 
-// configure handles the messages that are about the session itself.
+// configure handles messages about the session itself.
 func (s *Session) configure(m openflow.Message) error {
 	switch m := m.(type) {
 	case *openflow.Hello, *openflow.EchoReply, *openflow.Error:
@@ -206,7 +207,7 @@ func (s *Session) configure(m openflow.Message) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.missSend = m.MissSendLen; !s.controls && m.MissSendLen > 0 {
-			s.async = openflow.DefaultAsync() // it looks in, and wants to see packets
+			s.async = openflow.DefaultAsync() // a management program that wants to see packets
 		}
 	case *openflow.GetAsyncRequest:
 		s.mu.Lock()
@@ -233,8 +234,7 @@ func (s *Session) flowMod(m *openflow.FlowMod) error {
 	return nil
 }
 
-// tableMod has nothing to change: no bit of a table's configuration has a meaning any more (section
-// 7.3.3).
+// tableMod has no effect: no bit of a table's configuration has a meaning any more (section 7.3.3).
 func (s *Session) tableMod(m *openflow.TableMod) error {
 	if m.Table != openflow.TableAll && m.Table >= s.agent.sw.Features().Tables {
 		return &pipeline.Refusal{Code: openflow.TableModFailedBadTable, Why: "there is no such table"}
@@ -251,7 +251,8 @@ func (s *Session) multipart(m *openflow.MultipartRequest) error {
 		return err
 	}
 	if _, ok := whole.Body.(openflow.ExperimenterMultipart); ok {
-		return &pipeline.Refusal{Code: openflow.BadRequestBadExperimenter, Why: "experimenter requests are not supported"}
+		return &pipeline.Refusal{Code: openflow.BadRequestBadExperimenter,
+			Why: "experimenter requests are not supported"}
 	}
 	body, err := s.agent.sw.Multipart(whole.Body, s.agent.opt.Now())
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// ControllerStatus is the connection to a controller as it is.
+// ControllerStatus is the current connection to a controller.
 type ControllerStatus struct {
 	Target    string
 	Connected bool
@@ -20,7 +20,7 @@ type ControllerStatus struct {
 	LastError string // why the last connection ended or failed
 }
 
-// target is a controller that is connected to again and again.
+// target is a controller to which a connection is kept up.
 type target struct {
 	openflow.Target
 	agent  *Agent
@@ -34,8 +34,8 @@ type target struct {
 	last    error
 }
 
-// SetControllers makes the agent connect to these controllers and no others. Connections to those
-// that stay are kept. config is for targets with ssl, and may be nil else.
+// SetControllers sets the controllers to connect to. Existing connections to those that remain are
+// kept. config is for targets with ssl; otherwise it may be nil.
 func (a *Agent) SetControllers(targets []openflow.Target, config *tls.Config) {
 	a.mu.Lock()
 	var stay, leave []*target
@@ -93,7 +93,7 @@ func (t *target) stop() {
 	<-t.done
 }
 
-// run connects, and after an end again, less and less often while it fails.
+// run keeps up the connection; after failures it retries with increasing pauses.
 func (t *target) run(ctx context.Context) {
 	defer close(t.done)
 	const first = 100 * time.Millisecond
@@ -106,9 +106,10 @@ func (t *target) run(ctx context.Context) {
 		t.mu.Lock()
 		t.conn, t.session, t.last = nil, nil, err
 		t.mu.Unlock()
-		t.agent.opt.Log.Info("no connection to the controller", "switch", t.agent.sw.Name(), "controller", t.String(), "reason", err)
+		t.agent.opt.Log.Info("no connection to the controller", "switch", t.agent.sw.Name(), "controller", t.String(),
+			"reason", err)
 		if time.Since(start) > t.agent.opt.MaxBackoff {
-			pause = first // it has held for a while
+			pause = first // the connection has lasted for a while
 		}
 		select {
 		case <-time.After(pause):
@@ -118,7 +119,7 @@ func (t *target) run(ctx context.Context) {
 	}
 }
 
-// once connects, and speaks with the controller until the connection ends.
+// once connects, and serves the controller until the connection ends.
 func (t *target) once(ctx context.Context) error {
 	network := t.Network
 	if network == "ssl" {
@@ -141,7 +142,7 @@ func (t *target) once(ctx context.Context) error {
 	t.mu.Lock()
 	t.conn = conn
 	t.mu.Unlock()
-	if ctx.Err() != nil { // stop may have looked before the connection was there
+	if ctx.Err() != nil { // stop may have looked before there was a connection
 		conn.Close()
 	}
 	return t.agent.meet(conn, true, func(s *Session) {

@@ -14,18 +14,16 @@ import (
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 )
 
-// programName is what the program is called at the devices that it is attached to.
+// programName is the program's name at the devices.
 const programName = "trivet"
 
-// Credited is what of the counters of an entry in the kernel is in the counters of the switches
-// already.
+// Credited is the part of an entry's kernel counters that has been added to the switches' counters.
 type Credited struct {
 	Entry          uint32
 	Packets, Bytes uint64
 }
 
-// Save returns what Network.Save does, and what of the kernel's counters is in those of the
-// switches.
+// Save returns what Network.Save does, and which part of the kernel's counters is included in it.
 func (e *Engine) Save(marks pipeline.Marks) (changed []pipeline.Saved, gone []uint64, credited []Credited) {
 	changed, gone = e.net.Save(marks, func(save func()) {
 		e.counts.mu.Lock()
@@ -36,10 +34,10 @@ func (e *Engine) Save(marks pipeline.Marks) (changed []pipeline.Saved, gone []ui
 	return changed, gone, credited
 }
 
-// Changes has something to be received after each change of a switch; several changes may be one.
+// Changes returns a channel that signals changes of switches; several changes may be one signal.
 func (e *Engine) Changes() <-chan struct{} { return e.changes.told }
 
-// credited is called with mu held. Ids that are free count, too: they may be used again.
+// credited is called with mu held. It includes free ids, which may be reused.
 func (c *counts) credited() (list []Credited) {
 	for id, x := range c.list {
 		n := Credited{Entry: uint32(id)}
@@ -55,20 +53,18 @@ func (c *counts) credited() (list []Credited) {
 	return list
 }
 
-// Adopt makes the engine the heir of one whose process has ended without closing it: devices that
-// are attached from now on go on with the program and the entries of that one until TakeOver. It
-// must be called before Attach.
+// Adopt makes the engine succeed one whose process has died: devices attached from now on keep its
+// program and entries until TakeOver. It must be called before Attach.
 func (e *Engine) Adopt() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.adopting = true
 }
 
-// TakeOver makes entries for the flows that the devices attached since Adopt forward by now, as the
-// tables say, and lets packets go by them; from the first packet on none comes to user space that
-// did not before. What the kernel has counted beyond what is credited is added to the counters of
-// the switches. It returns how many flows were taken over. An error is about what could not be
-// taken over; packets go by the tables all the same.
+// TakeOver makes entries, according to the tables, for the flows that the devices attached since
+// Adopt forward, and switches to them; no packet goes to user space that would not have before.
+// What the kernel has counted beyond credited is added to the switches' counters. It returns the
+// number of flows taken over. After an error, packets are forwarded by the tables nevertheless.
 func (e *Engine) TakeOver(credited []Credited) (flows int, err error) {
 	e.revalidating.Lock()
 	defer e.revalidating.Unlock()
@@ -105,14 +101,14 @@ func (e *Engine) TakeOver(credited []Credited) (flows int, err error) {
 	return flows, errors.Join(errs...)
 }
 
-// heir is an entry that was left behind, and what becomes of its packets.
+// heir is the entry that replaces one left behind.
 type heir struct {
 	id          uint32
 	translation *pipeline.Translation
 	Credited
 }
 
-// inherit makes entries for those that were left behind. It is called with mu held.
+// inherit makes entries for those left behind. It is called with mu held.
 func (e *Engine) inherit(left *leftBehind, known map[uint32]Credited) (heirs []heir, flows int) {
 	byOldID := map[uint32]*port{}
 	for _, q := range e.attached {
@@ -141,7 +137,7 @@ func (e *Engine) inherit(left *leftBehind, known map[uint32]Credited) (heirs []h
 		if !left.live[id] {
 			continue
 		}
-		if x, _ := e.install(p, &k, o); x != nil { // no packet has met it: the program is not attached yet
+		if x, _ := e.install(p, &k, o); x != nil { // no packet has matched it: the program is not attached yet
 			store64(&e.entries[x.id].State, stateActive<<stateShift)
 			flows++
 		}
@@ -149,7 +145,7 @@ func (e *Engine) inherit(left *leftBehind, known map[uint32]Credited) (heirs []h
 	return heirs, flows
 }
 
-// keyOf is the key of a packet that has these words and a TTL in a range.
+// keyOf returns the key of a packet with these words and a TTL in a range.
 func keyOf(w *words, inPort uint32, ttlMin, ttlMax uint8) (k pipeline.Key) {
 	k[fullDst], k[fullSrc], k[fullTags], k[fullIP], k[fullPorts] = w[0], w[1], w[2], w[3], w[4]
 	switch classOf(&k) {
@@ -163,18 +159,18 @@ func keyOf(w *words, inPort uint32, ttlMin, ttlMax uint8) (k pipeline.Key) {
 	return k
 }
 
-// leftBehind is what the program of another process shares with nobody any more.
+// leftBehind is the state of another process's program, which no process shares any more.
 type leftBehind struct {
 	ports   []bpf.ForwardPort
 	masks   []bpf.ForwardMask
 	entries []bpf.ForwardEntry
 	counts  counts
 	portOf  map[uint32]uint32 // by the index of the device
-	live    map[uint32]bool   // entries that are found
+	live    map[uint32]bool   // entries in use
 }
 
-// leftBehind returns what the program at the attached devices uses; nil: there is none, or not of
-// this kind.
+// leftBehind returns the state used by the program at the attached devices; nil: there is none, or
+// of another version.
 func (e *Engine) leftBehind() (*leftBehind, error) {
 	for _, q := range e.attached {
 		id, err := e.dev.programOf(q.device.index)
@@ -194,7 +190,7 @@ func (e *Engine) leftBehind() (*leftBehind, error) {
 	return nil, nil
 }
 
-// programOf returns the id of the program that is attached to a device; 0: none of ours is.
+// programOf returns the id of the program attached to a device; 0: none of ours.
 func (d *devices) programOf(index int) (ebpf.ProgramID, error) {
 	link, err := d.LinkByIndex(index)
 	if err != nil {
@@ -217,7 +213,7 @@ func openLeft(id ebpf.ProgramID) (*leftBehind, error) {
 	maps, err := mapsOf(id)
 	defer func() {
 		for _, m := range maps {
-			m.Close() // what is shared stays
+			m.Close() // the mappings stay
 		}
 	}()
 	if err != nil {
@@ -292,7 +288,7 @@ func (l *leftBehind) share(maps map[string]*ebpf.Map) (err error) {
 	return nil
 }
 
-// sharedAs is shared, of a map that another version may have made.
+// sharedAs is shared for a map that another version may have made.
 func sharedAs[T any](maps map[string]*ebpf.Map, name string) ([]T, error) {
 	var v T
 	m := maps[name]

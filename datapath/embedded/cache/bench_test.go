@@ -15,7 +15,7 @@ import (
 )
 
 // chain joins switches in a line between hosts 1 and 2, with 1,000 entries in each table.
-func (b *bed) chain(switches int, route bool) (list []*pipeline.Switch) {
+func (b *fixture) chain(switches int, route bool) (list []*pipeline.Switch) {
 	b.Helper()
 	for i := range switches {
 		s := b.add(uint64(i+1), 2)
@@ -47,8 +47,8 @@ func (b *bed) chain(switches int, route bool) (list []*pipeline.Switch) {
 	return list
 }
 
-// wireBed is two hosts at the ends of one veth pair.
-func wireBed(t testing.TB) *bed {
+// wireFixture is two hosts at the ends of one veth pair.
+func wireFixture(t testing.TB) *fixture {
 	b := makeHosts(t, 2)
 	b.run("ip", "-n", b.hosts[0], "link", "del", "eth0")
 	b.run("ip", "-n", b.hosts[1], "link", "del", "eth0")
@@ -60,9 +60,9 @@ func wireBed(t testing.TB) *bed {
 	return b
 }
 
-// nullBed is two hosts whose devices a program joins that does nothing else.
-func nullBed(t testing.TB) *bed {
-	b := newBed(t, 2, Options{})
+// nullFixture is two hosts whose devices a program joins that does nothing else.
+func nullFixture(t testing.TB) *fixture {
+	b := newFixture(t, 2, Options{})
 	for i := range 2 {
 		if err := b.engine.objs.Devices.Put(uint32(b.index[i]), uint32(b.index[1-i])); err != nil {
 			t.Fatal(err)
@@ -76,26 +76,26 @@ func nullBed(t testing.TB) *bed {
 
 type way struct {
 	name string
-	*bed
+	*fixture
 }
 
 func ways(b testing.TB) (list []way) {
-	list = append(list, way{"veth", wireBed(b)}, way{"null", nullBed(b)})
+	list = append(list, way{"veth", wireFixture(b)}, way{"null", nullFixture(b)})
 	for _, n := range []int{1, 2, 10, 50} {
-		bed := newBed(b, 2, Options{})
-		bed.chain(n, false)
-		list = append(list, way{fmt.Sprintf("L2-%d", n), bed})
+		fixture := newFixture(b, 2, Options{})
+		fixture.chain(n, false)
+		list = append(list, way{fmt.Sprintf("L2-%d", n), fixture})
 	}
 	for _, n := range []int{10, 50} {
-		bed := newBed(b, 2, Options{})
-		bed.chain(n, true)
-		list = append(list, way{fmt.Sprintf("L3-%d", n), bed})
+		fixture := newFixture(b, 2, Options{})
+		fixture.chain(n, true)
+		list = append(list, way{fmt.Sprintf("L3-%d", n), fixture})
 	}
 	return list
 }
 
 // serve starts iperf3 at host 2.
-func (b *bed) serve() {
+func (b *fixture) serve() {
 	cmd := exec.Command("ip", "netns", "exec", b.hosts[1], "iperf3", "-s")
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
@@ -103,7 +103,7 @@ func (b *bed) serve() {
 	b.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 }
 
-func (b *bed) throughput(seconds string) float64 {
+func (b *fixture) throughput(seconds string) float64 {
 	var report struct {
 		End struct {
 			Received struct {

@@ -33,7 +33,7 @@ const (
 	vlanPush
 )
 
-// compiled is a translation in the words of the program.
+// compiled is a translation in the program's terms.
 type compiled struct {
 	ttlMin, ttlMax uint8
 	mtu            uint32
@@ -54,9 +54,10 @@ func (c *compiled) equal(other *compiled) bool {
 	return true
 }
 
-// compile turns the translation of a packet into what the program does, or says why it cannot.
-// Outputs to ports that have no device lead nowhere.
-func compile(o *pipeline.Translation, of *pipeline.Key, deviceOf func(*pipeline.Port) (id, mtu uint32, ok bool)) (c compiled, why string) {
+// compile converts the translation of a packet for the program, or returns why it cannot. Outputs
+// to ports without a device are discarded.
+func compile(o *pipeline.Translation, of *pipeline.Key,
+	deviceOf func(*pipeline.Port) (id, mtu uint32, ok bool)) (c compiled, why string) {
 	switch {
 	case o.Slow != "":
 		return c, o.Slow
@@ -101,7 +102,7 @@ func encode(out *bpf.ForwardOutput, r *pipeline.Rewrite) (why string) {
 		out.Set |= decTTL
 		out.Ttl = r.DecTTL
 	}
-	var tag, tagMask uint16 // of the packet's own tag
+	var tag, tagMask uint16 // the packet's own tag
 	for _, s := range r.Sets {
 		v := s.Value
 		switch s.Field {
@@ -154,7 +155,7 @@ func encodeTags(out *bpf.ForwardOutput, r *pipeline.Rewrite, tag, tagMask uint16
 	switch {
 	case r.PopVLAN > 1 || len(r.Push) > 1, tagMask != 0 && (r.PopVLAN > 0 || len(r.Push) > 0):
 		return "more changes to VLAN tags than the program supports"
-	case tagMask != 0: // that of the packet is replaced
+	case tagMask != 0: // the packet's own tag is replaced
 		out.Set |= vlanPop | vlanPush
 		out.VlanTci, out.VlanKeep = tag, ^tagMask
 		return ""
@@ -183,5 +184,6 @@ func network32(v uint32) uint32 {
 }
 
 func network128(v openflow.Value) (out [4]uint32) {
-	return [4]uint32{network32(uint32(v.Hi >> 32)), network32(uint32(v.Hi)), network32(uint32(v.Lo >> 32)), network32(uint32(v.Lo))}
+	return [4]uint32{network32(uint32(v.Hi >> 32)), network32(uint32(v.Hi)), network32(uint32(v.Lo >> 32)),
+		network32(uint32(v.Lo))}
 }

@@ -11,23 +11,23 @@ import (
 	"trivet.dev/trivet/internal/monotonic"
 )
 
-// counts credits what the program has counted to the counters of the pipeline. It may be called
-// within a change of the network, and asks nothing of it.
+// counts adds what the program has counted to the pipeline's counters. It may be called within a
+// change of the network, and does not call the network.
 type counts struct {
 	mu       sync.Mutex
 	counters []bpf.ForwardCounter
 	cpus     int
 	size     int // entries
 	offset   time.Duration
-	now      func() time.Duration // of the network
-	list     []*entry             // by id, the last one being that of the highest id so far
-	begun    time.Duration        // the last time that all were folded
-	folded   time.Time            // when that had been done
+	now      func() time.Duration // the network's clock
+	list     []*entry             // by id, up to the highest id so far
+	begun    time.Duration        // start of the last fold of all
+	folded   time.Time            // end of it
 	took     time.Duration
 	open     []bool
 }
 
-// tally is what has been credited of an entry's counters, which are never reset.
+// tally is the part of an entry's counters that has been credited; they are never reset.
 type tally struct {
 	packets, bytes uint64
 	usedAt         time.Duration
@@ -43,7 +43,7 @@ func (c *counts) end() {
 	c.list = nil
 }
 
-// sum returns what the program has counted for an id, and when last.
+// sum returns the program's counts for an id, and the time of the last packet.
 func (c *counts) sum(id uint32) (packets, bytes uint64, last time.Duration) {
 	for cpu := range c.cpus {
 		s := &c.counters[cpu*c.size+int(id)]
@@ -54,7 +54,7 @@ func (c *counts) sum(id uint32) (packets, bytes uint64, last time.Duration) {
 	return packets, bytes, last + c.offset
 }
 
-// add begins to count for an entry.
+// add starts counting for an entry.
 func (c *counts) add(x *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *counts) add(x *entry) {
 	x.usedAt = monotonic.Now() + c.offset
 }
 
-// fold credits what has been counted since the last time. It is called with mu held.
+// fold credits the counts since the last call. It is called with mu held.
 func (c *counts) fold(x *entry) {
 	packets, bytes, last := c.sum(x.id)
 	if packets == x.packets && bytes == x.bytes {
@@ -76,7 +76,7 @@ func (c *counts) fold(x *entry) {
 	x.packets, x.bytes, x.usedAt = packets, bytes, last
 }
 
-// last folds an entry that is gone.
+// last folds a removed entry.
 func (c *counts) last(x *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +86,7 @@ func (c *counts) last(x *entry) {
 	}
 }
 
-// replace credits what has been counted so far, and from now on to another translation.
+// replace credits the counts so far to the old translation, and later ones to another.
 func (c *counts) replace(x *entry, o *pipeline.Translation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +94,7 @@ func (c *counts) replace(x *entry, o *pipeline.Translation) {
 	x.translation = o
 }
 
-// used returns when a packet met the entry last.
+// used returns the time of the entry's last packet.
 func (c *counts) used(x *entry) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,9 +102,9 @@ func (c *counts) used(x *entry) time.Duration {
 	return x.usedAt
 }
 
-// foldNow folds all entries; where that takes long and has just been done, it is not done again at
-// once, unless not all is credited that was counted until a time. How long it took is known by the
-// clock, which goes on while others have the processor: that must not keep counters old.
+// foldNow folds all entries. If that takes long and was done a moment ago it is not repeated,
+// unless counts up to a time have yet to be credited. The duration is measured by the wall clock,
+// which includes time without the processor; this must not keep counters old.
 func (c *counts) foldNow(until time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *counts) foldNow(until time.Duration) {
 	c.took = c.folded.Sub(start)
 }
 
-// idle folds all entries and returns those that no packet has met since.
+// idle folds all entries and returns those without a packet since a time.
 func (c *counts) idle(since time.Duration) (list []*entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,22 +16,22 @@ import (
 	"trivet.dev/trivet/internal/notices"
 )
 
-// Mode is how packets leave by the device of a port.
+// Mode is how packets leave through a port's device.
 type Mode int
 
 const (
-	// Auto is Peer where that can be and nothing shapes what leaves the device, else Egress. It
-	// follows the device: who gives it a queueing discipline, or takes that away, need not tell
-	// anybody.
+	// Auto means Peer where possible while no queueing discipline shapes what leaves the device,
+	// otherwise Egress. It follows the device: nobody need announce that a queueing discipline was
+	// added or removed.
 	Auto Mode = iota
-	// Egress sends packets out by the device, through its queueing discipline.
+	// Egress sends packets through the device and its queueing discipline.
 	Egress
-	// Peer puts packets into the other end of a veth pair, which must be in another namespace. The
-	// device's queueing discipline does not see them, nor does who captures at this end.
+	// Peer injects packets at the other end of a veth pair, which must be in another namespace. The
+	// device's queueing discipline does not see them, nor do captures at this end.
 	Peer
 )
 
-// devices asks and tells the kernel about the devices of one namespace.
+// devices queries and configures the devices of one namespace.
 type devices struct {
 	*netlink.Handle
 	socket  *nl.NetlinkSocket
@@ -63,7 +63,7 @@ func (d *devices) close() {
 	d.notices.Close()
 }
 
-// device is what is to be known of a port's device.
+// device is the state of a port's device.
 type device struct {
 	index int
 	name  string
@@ -71,7 +71,7 @@ type device struct {
 	on    bool    // it is up and has a carrier
 	mode  Mode    // Egress or Peer
 	peer  [6]byte // the address of the other end, where mode is Peer
-	deaf  bool    // what is not for its own address may not come in: there may be a network card behind it, which filters
+	deaf  bool    // it may not receive packets for other addresses: it may be backed by a network card that filters
 }
 
 func (d *devices) examine(index int, mode Mode) (device, error) {
@@ -91,7 +91,8 @@ func (d *devices) examine(index int, mode Mode) (device, error) {
 	}
 	a := link.Attrs()
 	const on = unix.IFF_UP | unix.IFF_LOWER_UP
-	dev := device{index: index, name: a.Name, mtu: uint32(a.MTU), on: a.RawFlags&on == on, mode: Egress, deaf: link.Type() != "veth" && link.Type() != "tuntap"}
+	dev := device{index: index, name: a.Name, mtu: uint32(a.MTU), on: a.RawFlags&on == on, mode: Egress,
+		deaf: link.Type() != "veth" && link.Type() != "tuntap"}
 	if mode == Egress {
 		return dev, nil
 	}
@@ -112,8 +113,8 @@ func (d *devices) examine(index int, mode Mode) (device, error) {
 	return dev, nil
 }
 
-// shaped says whether packets wait at the device: it has a queueing discipline. One that has never
-// been up has noop, and is given noqueue when it comes up.
+// shaped reports whether the device has a queueing discipline in which packets may wait. A device
+// that has never been up has noop, and gets noqueue when it comes up.
 func shaped(attrs []syscall.NetlinkRouteAttr) bool {
 	for _, a := range attrs {
 		if a.Attr.Type == unix.IFLA_QDISC {
@@ -134,11 +135,13 @@ func (d *devices) ask(kind, flags int, parts ...nl.NetlinkRequestData) ([][]byte
 	return req.Execute(unix.NETLINK_ROUTE, 0)
 }
 
-// address returns the address of a device of another namespace, by the id that this one gives it.
+// address returns the address of a device in another namespace, by this namespace's id for that
+// one.
 func (d *devices) address(namespace, index int) (mac [6]byte, err error) {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
-	answers, err := d.ask(unix.RTM_GETLINK, 0, msg, nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(namespace))))
+	answers, err := d.ask(unix.RTM_GETLINK, 0, msg,
+		nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(namespace))))
 	if err != nil {
 		return mac, err
 	}
@@ -167,9 +170,9 @@ func (d *devices) power(index int, on bool) error {
 	return err
 }
 
-// hear makes what comes to a device come in whoever it is for (promiscuous mode), without this
-// process, too. That ends with the device, or when who lent it restores it: all that forwards
-// there wants it.
+// hear makes a device receive packets for any address (promiscuous mode), which lasts beyond this
+// process. It ends with the device, or when its owner restores it: everything that forwards there
+// needs it.
 func (d *devices) hear(dev device) error {
 	if !dev.deaf {
 		return nil
@@ -182,7 +185,7 @@ func (d *devices) hear(dev device) error {
 	return nil
 }
 
-// attach puts a program at the ingress of a device. It stays there without this process.
+// attach attaches a program to the ingress of a device, where it stays beyond this process.
 func (d *devices) attach(index, program int, name string) error {
 	if err := d.QdiscReplace(clsact.Qdisc(index)); err != nil {
 		return fmt.Errorf("device %d: add clsact: %w", index, err)
@@ -193,7 +196,7 @@ func (d *devices) attach(index, program int, name string) error {
 	return nil
 }
 
-// detach takes the program away; a device that is gone has none.
+// detach removes the program; a device that is gone has none.
 func (d *devices) detach(index int) error {
 	err := d.FilterDel(clsact.Ingress(index, 0, ""))
 	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {

@@ -183,7 +183,7 @@ func (g gen) frame(t testing.TB) []byte {
 	}
 	b := bytes.Clone(buf.Bytes())
 	for _, l := range stack {
-		if ip, is := l.(*layers.IPv4); is && g.Intn(8) == 0 {
+		if ip, isIPv4 := l.(*layers.IPv4); isIPv4 && g.Intn(8) == 0 {
 			b[bytes.Index(b, ip.SrcIP)-1]++ // the header's checksum
 		}
 	}
@@ -228,7 +228,7 @@ func (g gen) transport(t testing.TB, proto layers.IPProtocol, ip gopacket.Networ
 
 // differ is the same switches twice: with devices and the engine, and as a pipeline alone.
 type differ struct {
-	*bed
+	*fixture
 	g        gen
 	switches []*pipeline.Switch
 	plain    *pipeline.Network
@@ -243,10 +243,10 @@ type differ struct {
 const differHosts, differSwitches, differPorts = 4, 2, 4
 
 func newDiffer(t testing.TB, seed int64) *differ {
-	d := &differ{bed: newBed(t, differHosts, Options{Idle: time.Minute}), g: gen{rand.New(rand.NewSource(seed))}, plain: pipeline.NewNetwork()}
+	d := &differ{fixture: newFixture(t, differHosts, Options{Idle: time.Minute}), g: gen{rand.New(rand.NewSource(seed))}, plain: pipeline.NewNetwork()}
 	d.proc, d.hosts = pipeline.NewProcessor(d.plain), map[*pipeline.Port]int{}
 	for i := range differSwitches {
-		d.switches = append(d.switches, d.bed.add(uint64(i+1), differPorts))
+		d.switches = append(d.switches, d.fixture.add(uint64(i+1), differPorts))
 		s, err := d.plain.Add(pipeline.Config{DatapathID: uint64(i + 1)})
 		if err != nil {
 			t.Fatal(err)
@@ -271,7 +271,7 @@ func newDiffer(t testing.TB, seed int64) *differ {
 	}
 	for h := range differHosts { // two hosts and two links at each switch
 		sw, port := h/2, uint32(h%2+1)
-		d.bed.plug(d.switches[sw], port, h+1, pick(d.g, Auto, Egress))
+		d.fixture.plug(d.switches[sw], port, h+1, pick(d.g, Auto, Egress))
 		d.at = append(d.at, d.twins[sw].Port(port))
 		d.hosts[d.twins[sw].Port(port)] = h
 		d.listen(h)
@@ -289,7 +289,7 @@ func newDiffer(t testing.TB, seed int64) *differ {
 
 // listen makes a host one that says nothing, and hears everything.
 func (d *differ) listen(h int) {
-	ns := d.bed.hosts[h]
+	ns := d.fixture.hosts[h]
 	d.run("ip", "-n", ns, "addr", "flush", "dev", "eth0")
 	d.run("ip", "-n", ns, "link", "set", "eth0", "arp", "off")
 	dev, got := d.open(h)
@@ -297,7 +297,7 @@ func (d *differ) listen(h int) {
 }
 
 // open opens the device of a host, counted from 0; frames that it receives come by the channel.
-func (b *bed) open(h int) (dev *wire.Device, got chan []byte) {
+func (b *fixture) open(h int) (dev *wire.Device, got chan []byte) {
 	b.Helper()
 	b.inside(b.hosts[h], func() (err error) {
 		dev, err = wire.Open("eth0")
@@ -319,7 +319,7 @@ func (b *bed) open(h int) (dev *wire.Device, got chan []byte) {
 }
 
 // hear returns the frames that a host receives, counted from 0.
-func (b *bed) hear(h int) chan []byte {
+func (b *fixture) hear(h int) chan []byte {
 	_, got := b.open(h)
 	return got
 }

@@ -24,22 +24,21 @@ import (
 	"trivet.dev/trivet/internal/monotonic"
 )
 
-// Options are how an engine is to be. Zero values stand for the defaults.
+// Options configure an engine. Zero values mean the defaults.
 type Options struct {
 	Log *slog.Logger
 
-	// Namespace is the path of the network namespace that the devices are in; "": that of the
-	// process.
+	// Namespace is the path of the devices' network namespace; "": the process's.
 	Namespace string
 
 	Entries  int           // at a time; default 32768
-	PerPort  int           // of them, of packets that come in by one port; default 8192
+	PerPort  int           // of these, for packets that arrive on one port; default 8192
 	Ports    int           // default 4096, at most 65535
-	Idle     time.Duration // after which an entry is taken away that no packet has met; default 10 s
-	Queue    int           // packets of a port that may wait for user space; default 2048
-	MissRate float64       // packets per second of a port that user space takes; default 25,000
+	Idle     time.Duration // after which an unused entry is removed; default 10 s
+	Queue    int           // packets of a port waiting for user space; default 2048
+	MissRate float64       // packets per second of a port that user space handles; default 25,000
 
-	// UserSpace: all packets go through user space, as they do where BPF is not permitted.
+	// UserSpace forwards all packets in user space, as where BPF is not permitted.
 	UserSpace bool
 }
 
@@ -66,12 +65,12 @@ func (o *Options) setDefaults() {
 
 const (
 	maxMasks    = 4096
-	maxClones   = 32768 // outputs beyond the first one of an entry
+	maxClones   = 32768 // outputs beyond an entry's first
 	coolFor     = time.Second
 	settleFor   = 10 * time.Millisecond
 	foldEvery   = time.Second
-	oldAtMost   = 100 * time.Millisecond // counters that are read, where folding takes long
-	idleAtLeast = time.Second            // of an entry that makes room for another one
+	oldAtMost   = 100 * time.Millisecond // age of counters that are read, where folding takes long
+	idleAtLeast = time.Second            // of an entry that is evicted for another one
 )
 
 // Engine forwards the packets of a datapath's ports that have devices.
@@ -80,7 +79,7 @@ type Engine struct {
 	dp     *embedded.Datapath
 	net    *pipeline.Network
 	dev    *devices
-	why    string // packets do not go through the kernel; "": they do
+	why    string // why packets do not go through the kernel; "": they do
 	offset time.Duration
 
 	objs     bpf.ForwardObjects
@@ -93,7 +92,7 @@ type Engine struct {
 	outputs  []bpf.ForwardOutput
 	counters []bpf.ForwardCounter
 	activate []bpf.ForwardActivation
-	draining []*entry // of the worker
+	draining []*entry // used by the worker
 
 	stop  chan struct{}
 	group sync.WaitGroup
@@ -101,11 +100,11 @@ type Engine struct {
 	revalidating sync.Mutex // one at a time; before mu
 	again        *pipeline.Translator
 	spare        *pipeline.Translation // for the next translation
-	applying     sync.Mutex            // held while a packet goes as an entry says, through user space; before mu
+	applying     sync.Mutex            // held while a packet is forwarded by an entry in user space; before mu
 
-	sending sync.RWMutex // keeps the devices open; before mu
+	sending sync.RWMutex // keeps devices from being closed; before mu
 
-	// mu is held while the network is asked, which therefore may not call anything that takes it.
+	// mu is held while the network is called, so callbacks of the network must not take it.
 	mu       sync.Mutex
 	closed   bool
 	attached map[*pipeline.Port]*port
@@ -116,21 +115,21 @@ type Engine struct {
 	ids      pool     // of entries
 	clones   pool     // of outputs
 	portIDs  pool
-	retired  []*entry // not found any more, perhaps still in use by the program
+	retired  []*entry // not found any more, but possibly in use by the program
 	cooling  []cooling
 	watches  map[watchKey]*watch
 	paths    map[string]*path
 	stats    Stats
-	watched  uint64 // watches so far
-	all      bool   // entries are to be looked at again
-	adopting bool   // devices keep the programs that they have until TakeOver
+	watched  uint64 // number of watches made
+	all      bool   // all entries must be revalidated
+	adopting bool   // devices keep their current programs until TakeOver
 
 	counts  counts
 	changes changes
 }
 
-// New starts an engine for the ports of a datapath. Without the right to use BPF the engine works
-// all the same, in user space: see UserSpace.
+// New starts an engine for the ports of a datapath. Without permission to use BPF it works in user
+// space: see UserSpace.
 func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 	o.setDefaults()
 	if o.Ports > 0xffff {
@@ -185,14 +184,15 @@ func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// refused says whether the kernel does not let us, or is too old for the program.
+// refused reports whether the kernel forbids the program, or is too old for it.
 func refused(err error) bool {
 	var unknown *ebpf.VerifierError
-	return errors.As(err, &unknown) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) ||
+	return errors.As(err, &unknown) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err,
+		unix.ENOSYS) ||
 		errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.ENOENT)
 }
 
-// UserSpace says why packets are forwarded in user space; "": they are forwarded in the kernel.
+// UserSpace returns why packets are forwarded in user space; "": they are forwarded in the kernel.
 func (e *Engine) UserSpace() string { return e.why }
 
 func (e *Engine) load() (err error) {
@@ -277,8 +277,8 @@ func (e *Engine) unload() {
 	}
 }
 
-// Close ends the engine. With keep, packets of flows that are known go on as they do now, until
-// another engine takes the devices; else ports forward nothing any more.
+// Close ends the engine. With keep, packets of known flows are forwarded as before until another
+// engine takes over the devices; otherwise ports stop forwarding.
 func (e *Engine) Close(keep bool) error {
 	e.mu.Lock()
 	if e.closed {
@@ -308,7 +308,7 @@ func (e *Engine) Close(keep bool) error {
 		e.net.OnChange(nil)
 		e.counts.foldNow(0)
 	}
-	// Who is in the middle of something ends it; who comes later finds that all is closed.
+	// Calls in progress complete; later ones find everything closed.
 	e.revalidating.Lock()
 	defer e.revalidating.Unlock()
 	e.sending.Lock()
@@ -320,11 +320,10 @@ func (e *Engine) Close(keep bool) error {
 	return errors.Join(errs...)
 }
 
-// Send sends a packet that a Processor has made out by the device of its port: see
-// embedded.Options.Output.
+// Send sends a packet made by a Processor through its port's device: see embedded.Options.Output.
 func (e *Engine) Send(out *pipeline.Sent, in *pipeline.Packet) { e.send(out, in, false) }
 
-// send says whether the program has the packet, and with it the entry that may become active.
+// send reports whether the program has taken the packet, and with it the entry to activate.
 func (e *Engine) send(out *pipeline.Sent, in *pipeline.Packet, activate bool) bool {
 	e.sending.RLock()
 	defer e.sending.RUnlock()
@@ -334,7 +333,7 @@ func (e *Engine) send(out *pipeline.Sent, in *pipeline.Packet, activate bool) bo
 		e.mu.Unlock()
 		return false
 	}
-	device := p.device // which notices replace
+	device := p.device // replaced by notices
 	e.mu.Unlock()
 	if err := p.send(e, device.mtu, out, in, activate); err != nil {
 		out.Port.CountDropped(false, 1, uint64(len(out.Data)), e.dp.Now())
@@ -354,24 +353,24 @@ func (p *port) send(e *Engine, mtu uint32, out *pipeline.Sent, in *pipeline.Pack
 	return e.tap.write(uint16(p.id), out.Data, in.Offload.ForFrame(out.Grown), activate)
 }
 
-// packetSize returns how many bytes a frame, or each of its segments, carries.
+// packetSize returns the payload size of a frame, or of each of its segments.
 func packetSize(frame []byte, in *pipeline.Packet, grown int) int {
 	return min(len(frame), in.Longest()+grown) - wire.NetworkHeader(frame)
 }
 
-// Stats is what an engine has done.
+// Stats counts an engine's work.
 type Stats struct {
 	Entries   int // now
 	Pending   int
 	Installed uint64
 	Removed   uint64            // entries, for any reason
-	Missed    uint64            // packets that came to user space
-	Dropped   uint64            // packets for which user space had no room
-	Failed    uint64            // packets that could not be changed as an entry said
+	Missed    uint64            // packets handled in user space
+	Dropped   uint64            // packets dropped because user space had no room
+	Failed    uint64            // packets that could not be changed as an entry requires
 	Slow      map[string]uint64 // packets without an entry, by reason
 }
 
-// Stats returns what the engine has done.
+// Stats returns the engine's counts.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()

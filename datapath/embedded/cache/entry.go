@@ -10,7 +10,8 @@ import (
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 )
 
-// The state of an entry, in the highest bits of a word of which the others count: bpf/forward.h.
+// The state of an entry: the highest bits of a word whose other bits count packets, see
+// bpf/forward.h.
 const (
 	stateShift   = 62
 	statePending = 1
@@ -18,12 +19,12 @@ const (
 	stateDrain   = 3
 	stateCount   = uint64(1)<<stateShift - 1
 
-	manyGone   = 1024 // entries, whose ids somebody will want soon
-	drainTries = 5    // a fifth of a second between them
-	drainAfter = 1024 // packets, in which the moment has not come that nothing is on its way
+	manyGone   = 1024 // entries, whose ids will be needed soon
+	drainTries = 5    // at intervals of a fifth of a second
+	drainAfter = 1024 // packets without a moment in which none was in transit
 )
 
-// entry is what is known here of one in the program.
+// entry is the user-space state of an entry of the program.
 type entry struct {
 	id    uint32
 	port  *port
@@ -32,26 +33,26 @@ type entry struct {
 	mask  words
 	key   words // masked
 
-	of          pipeline.Key // a packet that it is for
+	of          pipeline.Key // of a packet that matches
 	translation *pipeline.Translation
 	code        compiled
 	clones      []uint32
 	path        *path
 	slot        int // in the path
 	done        uint64
-	tries       int // to make it active, when its packets are dropped
+	tries       int // attempts to activate it while its packets are dropped
 
 	tally // of counts
 }
 
-// cooling is an id that the miss channel may still name.
+// cooling is an id that messages in the miss channel may still contain.
 type cooling struct {
 	entry  uint32
 	clones []uint32
 	until  time.Time
 }
 
-// find returns the entry that a packet belongs to, or nil.
+// find returns the entry of a packet, or nil.
 func (p *port) find(e *Engine, k *pipeline.Key) *entry {
 	class := classOf(k)
 	if p.maskIDs[class] == 0 {
@@ -66,8 +67,8 @@ func (p *port) find(e *Engine, k *pipeline.Key) *entry {
 	return x
 }
 
-// install makes a pending entry for packets like one, or says why there cannot be one. The
-// translation becomes that of the entry.
+// install makes a pending entry for packets like one, or returns why it cannot. It takes over the
+// translation.
 func (e *Engine) install(p *port, k *pipeline.Key, o *pipeline.Translation) (x *entry, why string) {
 	class := classOf(k)
 	code, why := compile(o, k, e.deviceOf)
@@ -96,14 +97,14 @@ func (e *Engine) install(p *port, k *pipeline.Key, o *pipeline.Translation) (x *
 	}
 	p.flows[x.flow] = x
 	e.stats.Installed++
-	if !o.Fresh() { // it has changed while we were at it
+	if !o.Fresh() { // it has changed meanwhile
 		e.remove(x)
 		return nil, "the tables change"
 	}
 	return x, ""
 }
 
-// place writes an entry and lets the flow lead to it.
+// place writes an entry, then the flow that leads to it.
 func (e *Engine) place(x *entry, state uint64) (why string) {
 	var ok bool
 	if x.id, ok = e.ids.get(); !ok {
@@ -137,7 +138,7 @@ func (e *Engine) place(x *entry, state uint64) (why string) {
 	return ""
 }
 
-// placeClones writes the outputs after the first one, and links them.
+// placeClones writes and links the outputs after the first one.
 func (e *Engine) placeClones(x *entry) bool {
 	for range max(len(x.code.outputs), 1) - 1 {
 		id, ok := e.clones.get()
@@ -158,7 +159,7 @@ func (e *Engine) placeClones(x *entry) bool {
 	return true
 }
 
-// remove takes an entry away; its id is free some time later.
+// remove removes an entry; its id is freed some time later.
 func (e *Engine) remove(x *entry) {
 	if x.port.flows[x.flow] == x {
 		delete(x.port.flows, x.flow)
@@ -168,8 +169,8 @@ func (e *Engine) remove(x *entry) {
 	e.retire(x)
 }
 
-// retire forgets an entry. Its state stays as it is: a packet that has just found it is not to go
-// through user space, where those after it would overtake it by the entry that there is now.
+// retire forgets an entry. Its state stays: a packet that has just found it must not go through
+// user space, where later ones would overtake it by the new entry.
 func (e *Engine) retire(x *entry) {
 	e.list[x.id] = nil
 	e.unfollow(x)
@@ -185,8 +186,8 @@ func (e *Engine) release(x *entry) {
 	}
 }
 
-// collect counts what has met entries that are gone, and gives their ids back in a while. The
-// program must have been waited for.
+// collect credits the counts of removed entries, and later frees their ids. The program must have
+// been waited for.
 func (e *Engine) collect(gone []*entry) {
 	for _, x := range gone {
 		store64(&e.entries[x.id].State, 0)
@@ -200,7 +201,7 @@ func (e *Engine) collect(gone []*entry) {
 	}
 }
 
-// cool gives ids back whose time has come.
+// cool frees ids that are no longer in use.
 func (e *Engine) cool() {
 	now, n := time.Now(), 0
 	for ; n < len(e.cooling) && e.cooling[n].until.Before(now); n++ {
@@ -209,9 +210,9 @@ func (e *Engine) cool() {
 	e.cooling = e.cooling[n:]
 }
 
-// widen makes the mask of a port look at more; entries under the old one are of no use any more. Of
-// a field that counts, all bits that can matter to the switches on the way count from now on: the
-// next packet will need some more of them.
+// widen extends a port's mask, which makes entries under the old one useless. Of a field that is
+// included, all bits that may matter to the switches on the path are included at once: the next
+// packet would need more of them.
 func (e *Engine) widen(p *port, class int, mask *words, o *pipeline.Translation) bool {
 	wide := p.masks[class].or(mask)
 	var interest pipeline.Mask
@@ -233,7 +234,7 @@ func (e *Engine) widen(p *port, class int, mask *words, o *pipeline.Translation)
 	return true
 }
 
-// setMask makes a mask that of a port; false: there are too many.
+// setMask sets a port's mask; false: there are too many masks.
 func (e *Engine) setMask(p *port, class int, mask *words) bool {
 	id, ok := e.maskIDs[*mask]
 	if !ok {
@@ -249,8 +250,8 @@ func (e *Engine) setMask(p *port, class int, mask *words) bool {
 	return true
 }
 
-// evict makes room for another entry of the port: of some that have been idle, the one that has
-// been so longest goes. Where it has just looked in vain it does not look again.
+// evict makes room for another entry of the port, by removing the one of some idle entries that has
+// been idle longest. After a search in vain it does not search again for a while.
 func (e *Engine) evict(p *port) bool {
 	now := e.dp.Now()
 	if now < p.fullUntil {
@@ -274,9 +275,8 @@ func (e *Engine) evict(p *port) bool {
 	return true
 }
 
-// forwarded notes that a packet which met the entry while it was pending has left. When it was the
-// last one, the entry becomes active: the program sees to that if it was asked to, as soon as the
-// packet has arrived.
+// forwarded records that a packet which matched the pending entry has left. If it was the last, the
+// entry becomes active: by the program if asked, as soon as the packet has arrived there.
 func (e *Engine) forwarded(x *entry, asked bool) {
 	x.done++
 	state := &e.entries[x.id].State
@@ -300,9 +300,9 @@ func (e *Engine) forwarded(x *entry, asked bool) {
 	}
 }
 
-// drained makes an entry active whose packets are dropped until those before them have left, if
-// they have: no further one asks the program, which may have had no room for the last request.
-// Where they do not come, it goes. It says whether there is nothing left to do.
+// drained activates an entry whose packets are dropped until the earlier ones have left, if they
+// have: no further packet asks the program to, and the last request may have been dropped. If they
+// never leave, the entry is removed. It reports whether nothing is left to do.
 func (e *Engine) drained(x *entry) bool {
 	state := &e.entries[x.id].State
 	now := load64(state)

@@ -23,14 +23,14 @@ import (
 // Two hosts at one switch reach each other, and after the first packets none comes to user space
 // any more.
 func TestFirst(t *testing.T) {
-	b := newBed(t, 2, Options{})
+	b := newFixture(t, 2, Options{})
 	b.chain(1, false)
 	b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.2")
 	b.pingsInKernel()
 }
 
 // pingsInKernel waits until packets from host 1 to host 2 do not come to user space.
-func (b *bed) pingsInKernel() {
+func (b *fixture) pingsInKernel() {
 	b.Helper()
 	b.eventually(func() string { // an entry that is there takes over once no packet is on its way through user space
 		before := b.engine.Stats().Missed
@@ -44,7 +44,7 @@ func (b *bed) pingsInKernel() {
 
 // A learning switch without tables does the same.
 func TestStandalone(t *testing.T) {
-	b := newBed(t, 3, Options{})
+	b := newFixture(t, 3, Options{})
 	s := b.add(1, 3)
 	for i := 1; i <= 3; i++ {
 		b.plug(s, uint32(i), i, Auto)
@@ -57,7 +57,7 @@ func TestStandalone(t *testing.T) {
 
 // The same in user space alone.
 func TestUserSpace(t *testing.T) {
-	b := newBed(t, 2, Options{UserSpace: true})
+	b := newFixture(t, 2, Options{UserSpace: true})
 	if b.engine.UserSpace() == "" {
 		t.Error("the engine does not say that it forwards in user space")
 	}
@@ -72,7 +72,7 @@ func TestUserSpace(t *testing.T) {
 // entry is there for its flow; it does get through switches.
 func TestWrongHeaderChecksum(t *testing.T) {
 	for _, route := range []bool{true, false} {
-		b := newBed(t, 2, Options{})
+		b := newFixture(t, 2, Options{})
 		b.chain(2, route)
 		b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.2") // a route of each host to the other, and their MACs
 		dev, _ := b.open(0)
@@ -128,7 +128,7 @@ func TestWrongHeaderChecksum(t *testing.T) {
 // does not arrive, TCP's data does, and the counters of each flow entry on the way are exact, by
 // segments.
 func TestRouted(t *testing.T) {
-	b := newBed(t, 2, Options{})
+	b := newFixture(t, 2, Options{})
 	list := b.chain(10, true)
 	out := b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.2")
 	if !strings.Contains(out, "ttl=54") {
@@ -174,7 +174,7 @@ func TestRouted(t *testing.T) {
 	}
 }
 
-func (b *bed) setTTL(c *net.UDPConn, ttl int) {
+func (b *fixture) setTTL(c *net.UDPConn, ttl int) {
 	raw, err := c.SyscallConn()
 	if err == nil {
 		err = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TTL, ttl) })
@@ -185,12 +185,12 @@ func (b *bed) setTTL(c *net.UDPConn, ttl int) {
 }
 
 // transfer sends data from host 1 to host 2 by TCP and returns how many segments were sent again.
-func (b *bed) transfer(data []byte) (retransmitted uint32) {
+func (b *fixture) transfer(data []byte) (retransmitted uint32) {
 	b.Helper()
 	return b.transferTo("10.0.0.2:9001", "10.0.0.2:9001", data)
 }
 
-func (b *bed) transferTo(listen, dial string, data []byte) (retransmitted uint32) {
+func (b *fixture) transferTo(listen, dial string, data []byte) (retransmitted uint32) {
 	b.Helper()
 	var listener net.Listener
 	var conn net.Conn
@@ -241,7 +241,7 @@ func (b *bed) transferTo(listen, dial string, data []byte) (retransmitted uint32
 }
 
 // flowTo returns the counters of a switch's entry for packets to an address.
-func (b *bed) flowTo(s *pipeline.Switch, addr string) (packets, size uint64) {
+func (b *fixture) flowTo(s *pipeline.Switch, addr string) (packets, size uint64) {
 	b.Helper()
 	body, err := s.Multipart(openflow.AllFlows(), b.Now())
 	if err != nil {
@@ -268,7 +268,7 @@ func TestIdle(t *testing.T) {
 
 // idle is the test, and says whether the sender was there in time all along.
 func idle(t *testing.T) (inTime bool) {
-	b := newBed(t, 2, Options{})
+	b := newFixture(t, 2, Options{})
 	s := b.add(1, 2)
 	b.plug(s, 1, 1, Auto)
 	b.plug(s, 2, 2, Auto)
@@ -321,7 +321,7 @@ func idle(t *testing.T) (inTime bool) {
 // What the kernel has counted is known before an entry is found idle, and soon to who reads, also
 // if it was slow to be added up the last time, as it is where others have the processor meanwhile.
 func TestSlowFold(t *testing.T) {
-	b := newBed(t, 2, Options{})
+	b := newFixture(t, 2, Options{})
 	s := b.add(1, 2)
 	b.plug(s, 1, 1, Auto)
 	b.plug(s, 2, 2, Auto)
@@ -368,7 +368,7 @@ func TestSlowFold(t *testing.T) {
 
 // When a barrier has been answered, each packet goes as the tables say now.
 func TestBarrier(t *testing.T) {
-	b := newBed(t, 3, Options{})
+	b := newFixture(t, 3, Options{})
 	s := b.add(1, 3)
 	for i := 1; i <= 3; i++ {
 		b.plug(s, uint32(i), i, Auto)
@@ -402,7 +402,7 @@ func TestBarrier(t *testing.T) {
 // A packet for all goes to all, by one entry, also where it is changed on one way and not on the
 // next.
 func TestFlood(t *testing.T) {
-	b := newBed(t, 5, Options{})
+	b := newFixture(t, 5, Options{})
 	s := b.add(1, 5)
 	for i := 1; i <= 5; i++ {
 		b.plug(s, uint32(i), i, Auto)
@@ -439,7 +439,7 @@ func TestFlood(t *testing.T) {
 // TCP and UDP whose addresses and ports are rewritten both ways, by IPv4 and IPv6: checksums that a
 // device is left to complete, and packets that it is left to cut, come out right.
 func TestTranslated(t *testing.T) {
-	b := newBed(t, 2, Options{})
+	b := newFixture(t, 2, Options{})
 	s := b.add(1, 2)
 	b.plug(s, 1, 1, Auto)
 	b.plug(s, 2, 2, Auto)
@@ -475,7 +475,7 @@ func TestTranslated(t *testing.T) {
 // Frames get a tag and lose it again, with and without the kernel's help: packets that are to be
 // cut are cut with it.
 func TestTagged(t *testing.T) {
-	b := newBed(t, 2, Options{})
+	b := newFixture(t, 2, Options{})
 	s := b.add(1, 2)
 	b.plug(s, 1, 1, Auto)
 	b.plug(s, 2, 2, Auto)
@@ -509,7 +509,7 @@ func TestTagged(t *testing.T) {
 
 // Packets of known flows go on without an engine, and another one takes the devices.
 func TestKeep(t *testing.T) {
-	b := newBed(t, 2, Options{})
+	b := newFixture(t, 2, Options{})
 	s := b.chain(2, false)
 	b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.2")
 	if err := b.engine.Close(true); err != nil {
@@ -534,7 +534,7 @@ func TestKeep(t *testing.T) {
 
 // A port without a device any more forwards nothing; what went there is dropped.
 func TestDetach(t *testing.T) {
-	b := newBed(t, 2, Options{})
+	b := newFixture(t, 2, Options{})
 	s := b.chain(1, false)
 	b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.2")
 	if err := b.engine.Detach(s[0].Port(2)); err != nil {
@@ -551,7 +551,7 @@ func TestDetach(t *testing.T) {
 // reach user space in parts, which are one packet to the program. None is dropped or overtaken,
 // which TCP would take for a loss.
 func TestTunnel(t *testing.T) {
-	b := newBed(t, 2, Options{Queue: 12_000})
+	b := newFixture(t, 2, Options{Queue: 12_000})
 	s := b.add(1, 2)
 	b.plug(s, 1, 1, Auto)
 	b.plug(s, 2, 2, Auto)

@@ -12,19 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// realtime says whether the kernel is one that may interrupt the program for a thread (PREEMPT_RT).
+// realtime reports whether the kernel may preempt the eBPF program for a thread (PREEMPT_RT).
 var realtime = func() bool {
 	_, err := os.Stat("/sys/kernel/realtime")
 	return err == nil
 }()
 
-// longRun is much longer than any run of the program, also on a machine that does something else
-// meanwhile.
+// longRun is much longer than any run of the program takes, even on a busy machine.
 const longRun = 50 * time.Millisecond
 
-// grace waits until no run of the program is left that began before. Where the program runs, no
-// thread does until it has ended: so a thread that has been on each processor need not wait any
-// more. That takes microseconds; a grace period of RCU, which is the other way, takes milliseconds.
+// grace waits until every run of the program that had begun before has ended. Threads do not
+// preempt the program: so a thread that has run on each processor need not wait any longer. That
+// takes microseconds; the alternative, a grace period of RCU, takes milliseconds.
 func grace() {
 	if realtime || !tour() {
 		const global = 1 // MEMBARRIER_CMD_GLOBAL
@@ -34,7 +33,7 @@ func grace() {
 	}
 }
 
-// tour takes this thread to each processor; false: not all let it.
+// tour runs this thread on each processor in turn; false: it may not run on all.
 func tour() bool {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -57,7 +56,7 @@ func tour() bool {
 	return true
 }
 
-// onlineCPUs returns the numbers of the processors that run. One that has gone since runs nothing.
+// onlineCPUs returns the processors that are online. One that has gone offline since runs nothing.
 func onlineCPUs() (list []int, err error) {
 	b, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {

@@ -68,8 +68,8 @@ func wordsOf(k *[pipeline.Words]uint64, class int) (w words) {
 	return w
 }
 
-// maskOf returns the mask of the words that stands for a mask of the whole key; k is a packet's.
-// false: it looks at what the program does not read.
+// maskOf converts a mask of the whole key to one of the words; k is a packet's key. false: it
+// includes bits that the program does not read.
 func maskOf(m *pipeline.Mask, k *pipeline.Key, class int) (words, bool) {
 	w := wordsOf((*[pipeline.Words]uint64)(m), class)
 	w[0] |= ethTypeMask // the class follows from it
@@ -104,7 +104,7 @@ func (w *words) or(m *words) (r words) {
 	return r
 }
 
-// covers says whether all bits of m are in w.
+// covers reports whether all bits of m are in w.
 func (w *words) covers(m *words) bool { return w.or(m) == *w }
 
 // hash returns what the program finds the flow by.

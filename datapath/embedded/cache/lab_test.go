@@ -24,9 +24,9 @@ import (
 	"trivet.dev/trivet/test/until"
 )
 
-// bed is hosts in namespaces of their own, h1, h2, …, each joined by a veth pair to a device p1,
-// p2, … of a fabric, and the switches that the test makes there.
-type bed struct {
+// fixture is hosts in namespaces of their own, h1, h2, …, each joined by a veth pair to a device
+// p1, p2, … of a fabric, and the switches that the test makes there.
+type fixture struct {
 	mirrored atomic.Uint64 // packets over virtual links that somebody looked at
 	testing.TB
 	*embedded.Datapath
@@ -39,7 +39,7 @@ type bed struct {
 
 var beds atomic.Int32
 
-func newBed(t testing.TB, hosts int, o Options) *bed {
+func newFixture(t testing.TB, hosts int, o Options) *fixture {
 	t.Helper()
 	b := makeHosts(t, hosts)
 	var engine atomic.Pointer[Engine]
@@ -79,12 +79,12 @@ func newBed(t testing.TB, hosts int, o Options) *bed {
 }
 
 // makeHosts makes the namespaces and devices. Host i has the address 10.0.0.i/24.
-func makeHosts(t testing.TB, hosts int) *bed {
+func makeHosts(t testing.TB, hosts int) *fixture {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	b := &bed{TB: t}
+	b := &fixture{TB: t}
 	prefix := fmt.Sprintf("trivet-cache-%d-%d", os.Getpid(), beds.Add(1))
 	namespace := func(name string) string {
 		name = prefix + name
@@ -109,7 +109,7 @@ func makeHosts(t testing.TB, hosts int) *bed {
 }
 
 // ifindex returns the number of a device of the fabric.
-func (b *bed) ifindex(dev string) (index int) {
+func (b *fixture) ifindex(dev string) (index int) {
 	b.Helper()
 	b.inside(b.fabric, func() error {
 		link, err := netlink.LinkByName(dev)
@@ -122,14 +122,14 @@ func (b *bed) ifindex(dev string) (index int) {
 }
 
 // inside calls f on a thread in a namespace.
-func (b *bed) inside(name string, f func() error) {
+func (b *fixture) inside(name string, f func() error) {
 	b.Helper()
 	if err := inside.Namespace("/run/netns/"+name, f); err != nil {
 		b.Fatalf("in the namespace %s: %v", name, err)
 	}
 }
 
-func (b *bed) run(command ...string) string {
+func (b *fixture) run(command ...string) string {
 	b.Helper()
 	out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
 	if err != nil {
@@ -139,13 +139,13 @@ func (b *bed) run(command ...string) string {
 }
 
 // at runs a command in the namespace of host i.
-func (b *bed) at(i int, command ...string) string {
+func (b *fixture) at(i int, command ...string) string {
 	b.Helper()
 	return b.run(append([]string{"ip", "netns", "exec", b.hosts[i-1]}, command...)...)
 }
 
 // add adds a switch with that many ports.
-func (b *bed) add(dpid uint64, ports int) *pipeline.Switch {
+func (b *fixture) add(dpid uint64, ports int) *pipeline.Switch {
 	b.Helper()
 	a, err := b.Datapath.Add(pipeline.Config{DatapathID: dpid, Name: fmt.Sprintf("s%d", dpid)}, agent.Options{})
 	if err != nil {
@@ -160,14 +160,14 @@ func (b *bed) add(dpid uint64, ports int) *pipeline.Switch {
 }
 
 // plug makes the device of host i that of a port.
-func (b *bed) plug(s *pipeline.Switch, port uint32, i int, mode Mode) {
+func (b *fixture) plug(s *pipeline.Switch, port uint32, i int, mode Mode) {
 	b.Helper()
 	if err := b.engine.Attach(s.Port(port), b.index[i-1], mode); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (b *bed) flow(s *pipeline.Switch, text string) {
+func (b *fixture) flow(s *pipeline.Switch, text string) {
 	b.Helper()
 	m, err := openflow.ParseFlow(text)
 	if err != nil {
@@ -180,7 +180,7 @@ func (b *bed) flow(s *pipeline.Switch, text string) {
 }
 
 // listen opens a UDP socket of host i.
-func (b *bed) listen(i int, port int) *net.UDPConn {
+func (b *fixture) listen(i int, port int) *net.UDPConn {
 	b.Helper()
 	var c *net.UDPConn
 	b.inside(b.hosts[i-1], func() (err error) {
@@ -196,7 +196,7 @@ func addrOf(i, port int) *net.UDPAddr {
 }
 
 // eventually waits until f says nothing.
-func (b *bed) eventually(f func() string) {
+func (b *fixture) eventually(f func() string) {
 	b.Helper()
 	until.Silent(b, time.Minute, f)
 }

@@ -11,7 +11,7 @@ import (
 // again, sees packets there, and of a numbered stream that goes over both none is lost, doubled or
 // overtaken.
 func TestOrderLooks(t *testing.T) {
-	b := newBed(t, 2, Options{Queue: 12_000})
+	b := newFixture(t, 2, Options{Queue: 12_000})
 	s1, s2 := b.add(1, 2), b.add(2, 2)
 	b.plug(s1, 1, 1, Auto)
 	b.plug(s2, 1, 2, Auto)

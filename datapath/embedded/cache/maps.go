@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shared maps the values of an array into this process: what one writes there, the other reads.
-// Values must be of a multiple of 8 bytes.
+// shared maps the values of an array into this process's memory. Values must be a multiple of 8
+// bytes.
 func shared[T any](m *ebpf.Map) ([]T, error) {
 	var v T
 	count := int(m.MaxEntries())
@@ -34,7 +34,8 @@ func unshare[T any](list []T) {
 	_ = unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), size))
 }
 
-// The program may read a value while it is written: words that it decides by are written at once.
+// The program may read a value while it is being written: words on which it decides are written
+// atomically.
 func store32(p *uint32, v uint32) { atomic.StoreUint32(p, v) }
 func load64(p *uint64) uint64     { return atomic.LoadUint64(p) }
 func store64(p *uint64, v uint64) { atomic.StoreUint64(p, v) }

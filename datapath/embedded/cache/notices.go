@@ -7,7 +7,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// listen keeps up with devices that change.
+// listen follows changes of devices.
 func (e *Engine) listen() {
 	for {
 		lost, ok := e.dev.notices.Wait()
@@ -18,8 +18,8 @@ func (e *Engine) listen() {
 	}
 }
 
-// keepUp makes ports what their devices are by now: the kernel has told of a change before who made
-// it goes on.
+// keepUp updates ports to their devices: the kernel sends a notice before the change's caller
+// continues.
 func (e *Engine) keepUp(lost bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -43,13 +43,14 @@ func (e *Engine) keepUp(lost bool) {
 	}
 }
 
-// power makes the device of a port up or down as the controller has configured the port: down, the
-// other end loses its carrier.
+// power sets a port's device up or down as the controller has configured the port; when it is down,
+// the other end loses its carrier.
 func (e *Engine) power(p *pipeline.Port) {
 	e.mu.Lock()
 	if q := e.attached[p]; q != nil && !e.closed {
 		if err := e.dev.power(q.device.index, !shut(p)); err != nil {
-			e.opt.Log.Warn("a port's device could not be brought up or down as configured", "device", q.device.name, "error", err)
+			e.opt.Log.Warn("a port's device could not be brought up or down as configured", "device", q.device.name,
+				"error", err)
 		}
 	}
 	e.mu.Unlock()
@@ -58,9 +59,9 @@ func (e *Engine) power(p *pipeline.Port) {
 
 func shut(p *pipeline.Port) bool { return p.Desc().Config&openflow.PortConfigDown != 0 }
 
-// refresh looks at the device of a port again: whether it runs, how packets leave by it, and how
-// large they may be. Packets leave by the device from now on where they have to; they go around it
-// only once none is on its way there, which is when it has settled. It is called with mu held.
+// refresh reads the state of a port's device again: whether it is running, how packets leave
+// through it, and its MTU. If packets must go through the device they do so from now on; they
+// bypass it only once none is in transit there, that is, when settled. It is called with mu held.
 func (e *Engine) refresh(q *port, settled bool) {
 	d, err := e.dev.examine(q.device.index, q.asked)
 	if err != nil { // it is gone

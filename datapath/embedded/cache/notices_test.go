@@ -15,7 +15,7 @@ import (
 )
 
 // becomes waits until a port has a carrier or none.
-func (b *bed) becomes(p *pipeline.Port, on bool, why string) {
+func (b *fixture) becomes(p *pipeline.Port, on bool, why string) {
 	b.Helper()
 	b.eventually(func() string {
 		if d := p.Desc(); (d.State&openflow.PortStateLinkDown == 0) != on || (d.State&openflow.PortStateLive != 0) != (on && d.Config&openflow.PortConfigDown == 0) {
@@ -30,7 +30,7 @@ func (b *bed) becomes(p *pipeline.Port, on bool, why string) {
 func TestPortFollowsDevice(t *testing.T) {
 	for _, user := range []bool{false, true} {
 		t.Run(fmt.Sprint("user space ", user), func(t *testing.T) {
-			b := newBed(t, 2, Options{UserSpace: user})
+			b := newFixture(t, 2, Options{UserSpace: user})
 			s := b.chain(1, false)[0]
 			told := make(chan openflow.PortState, 100)
 			s.SetNotify(func(m openflow.Message) {
@@ -69,7 +69,7 @@ func TestPortFollowsDevice(t *testing.T) {
 func TestPortHearsAll(t *testing.T) {
 	for _, user := range []bool{false, true} {
 		t.Run(fmt.Sprint("user space ", user), func(t *testing.T) {
-			b := newBed(t, 1, Options{UserSpace: user})
+			b := newFixture(t, 1, Options{UserSpace: user})
 			s := b.add(1, 3)
 			b.plug(s, 1, 1, Auto)
 			b.run("ip", "-n", b.fabric, "link", "add", "card", "type", "ifb")
@@ -96,7 +96,7 @@ func TestPortHearsAll(t *testing.T) {
 // What cannot leave by a port goes nowhere, also where the kernel put packets into the host's
 // device directly; a fast failover group takes the next bucket.
 func TestFailoverFollowsDevice(t *testing.T) {
-	b := newBed(t, 3, Options{})
+	b := newFixture(t, 3, Options{})
 	s := b.add(1, 3)
 	for i := 1; i <= 3; i++ {
 		b.plug(s, uint32(i), i, Auto)
@@ -138,7 +138,7 @@ func TestFailoverFollowsDevice(t *testing.T) {
 // A port that a controller takes down takes the carrier of the device's other end, and the link of
 // the switch that a virtual link leads to; when it is up again, both are there again.
 func TestPortModTakesCarrier(t *testing.T) {
-	b := newBed(t, 2, Options{})
+	b := newFixture(t, 2, Options{})
 	s1, s2 := b.add(1, 2), b.add(2, 2)
 	b.plug(s1, 1, 1, Auto)
 	b.plug(s2, 1, 2, Auto)
@@ -182,7 +182,7 @@ func TestPortModTakesCarrier(t *testing.T) {
 
 // Notices that the kernel could not keep are made up for by looking at all devices.
 func TestLostNotices(t *testing.T) {
-	b := newBed(t, 2, Options{})
+	b := newFixture(t, 2, Options{})
 	s := b.chain(1, false)[0]
 	if err := b.engine.dev.notices.SetBuffer(1); err != nil {
 		t.Fatal(err)
@@ -207,7 +207,7 @@ func TestLostNotices(t *testing.T) {
 // Packets go by a device's queueing discipline while it has one, whoever gives it that and
 // whenever, and around it again.
 func TestModeFollowsQueueingDiscipline(t *testing.T) {
-	b := newBed(t, 2, Options{})
+	b := newFixture(t, 2, Options{})
 	s := b.chain(1, false)[0]
 	p := s.Ports()[1]
 	mode := func() Mode {
@@ -252,7 +252,7 @@ func TestModeFollowsQueueingDiscipline(t *testing.T) {
 
 // Large packets pass once the devices take them.
 func TestMTUFollowsDevice(t *testing.T) {
-	b := newBed(t, 2, Options{})
+	b := newFixture(t, 2, Options{})
 	b.chain(1, false)
 	b.at(1, "ping", "-c", "3", "-i", "0.01", "10.0.0.2")
 	for i := 1; i <= 2; i++ {

@@ -22,7 +22,7 @@ import (
 // again and again, 20 times at least. Where the machine cannot keep up, the sender waits until all
 // have arrived: a flow that never leaves the moment in which its entry could become active has
 // packets dropped (drainAfter), which is not what is tested here.
-func (b *bed) stream(rate int, long time.Duration, disturb func(round int)) string {
+func (b *fixture) stream(rate int, long time.Duration, disturb func(round int)) string {
 	b.Helper()
 	// Of packets that wait for an address to be resolved, a host keeps a hundred.
 	b.at(1, "ip", "neigh", "replace", "10.0.0.2", "lladdr", b.macs[1].String(), "dev", "eth0")
@@ -113,7 +113,7 @@ func (b *bed) stream(rate int, long time.Duration, disturb func(round int)) stri
 }
 
 // enlarge gives a socket room for a second's packets.
-func (b *bed) enlarge(c *net.UDPConn) {
+func (b *fixture) enlarge(c *net.UDPConn) {
 	raw, err := c.SyscallConn()
 	if err == nil {
 		err = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20) })
@@ -126,7 +126,7 @@ func (b *bed) enlarge(c *net.UDPConn) {
 // While a flow is set up, no packet is lost, doubled, or overtaken: 100 flows, each for a short
 // time.
 func TestOrderSetup(t *testing.T) {
-	b := newBed(t, 2, Options{Queue: 12_000}) // the worker may not get a processor for long
+	b := newFixture(t, 2, Options{Queue: 12_000}) // the worker may not get a processor for long
 	s := b.add(1, 2)
 	b.plug(s, 1, 1, Auto)
 	b.plug(s, 2, 2, Auto)
@@ -147,8 +147,8 @@ func TestOrderSetup(t *testing.T) {
 // which leave a packet's fate as it is or change its TTL; where packets pass by the device of the
 // way out and where they leave by it.
 func TestOrderChanges(t *testing.T) {
-	for name, disturb := range map[string]func(b *bed, s *pipeline.Switch) func(int){
-		"expiry": func(b *bed, s *pipeline.Switch) func(int) {
+	for name, disturb := range map[string]func(b *fixture, s *pipeline.Switch) func(int){
+		"expiry": func(b *fixture, s *pipeline.Switch) func(int) {
 			return func(int) {
 				time.Sleep(3 * time.Millisecond)
 				b.engine.mu.Lock()
@@ -160,14 +160,14 @@ func TestOrderChanges(t *testing.T) {
 				b.engine.mu.Unlock()
 			}
 		},
-		"same": func(b *bed, s *pipeline.Switch) func(int) {
+		"same": func(b *fixture, s *pipeline.Switch) func(int) {
 			return func(i int) {
 				time.Sleep(time.Millisecond)
 				b.flow(s, fmt.Sprintf("priority=9,udp,udp_src=%d,actions=drop", i%8))
 				b.engine.Barrier(s)
 			}
 		},
-		"other": func(b *bed, s *pipeline.Switch) func(int) {
+		"other": func(b *fixture, s *pipeline.Switch) func(int) {
 			return func(i int) {
 				time.Sleep(time.Millisecond)
 				b.flow(s, "priority=1,udp,actions="+strings.Repeat("dec_ttl,", i%3)+"output:2")
@@ -177,7 +177,7 @@ func TestOrderChanges(t *testing.T) {
 	} {
 		for _, way := range []Mode{Auto, Egress} {
 			t.Run(fmt.Sprint(name, " ", way), func(t *testing.T) {
-				b := newBed(t, 2, Options{Queue: 12_000})
+				b := newFixture(t, 2, Options{Queue: 12_000})
 				s := b.add(1, 2)
 				b.plug(s, 1, 1, way)
 				b.plug(s, 2, 2, way)
@@ -194,7 +194,7 @@ func TestOrderChanges(t *testing.T) {
 // Packets of ever new flows use up the budget of their port and no more; they still arrive, and
 // another port's do not wait behind them.
 func TestBudget(t *testing.T) {
-	b := newBed(t, 4, Options{PerPort: 50, MissRate: 500}) // less than the slowest machine can send
+	b := newFixture(t, 4, Options{PerPort: 50, MissRate: 500}) // less than the slowest machine can send
 	s := b.add(1, 4)
 	for i := 1; i <= 4; i++ {
 		b.plug(s, uint32(i), i, Auto)

@@ -2,12 +2,12 @@
 
 package cache
 
-// pool gives out numbers from 1 on.
+// pool allocates numbers from 1 on.
 type pool struct {
 	free []uint32
 	next uint32
 	end  uint32
-	rest bool // numbers that come back are given out again as late as can be
+	rest bool // freed numbers are reused as late as possible
 }
 
 func newPool(end int) pool { return pool{next: 1, end: uint32(end)} }

@@ -18,25 +18,25 @@ type port struct {
 	port   *pipeline.Port
 	device device
 	asked  Mode
-	wire   *wire.Device // where packets go through user space
+	wire   *wire.Device // for packets through user space
 
 	masks   [classes]words
 	maskIDs [classes]uint32
 	flows   map[bpf.ForwardFlowKey]*entry
 
 	fullUntil time.Duration // no entry is idle
-	settling  uint64        // packets that had gone out by the device, which need not any more, and one; 0: nothing is to be done
+	settling  uint64        // the count of packets sent through the device that must leave it before it can be bypassed, plus one; 0: nothing to do
 
-	// Of the worker alone.
+	// Used by the worker only.
 	queue  []waiting
 	tokens float64
 	filled time.Duration
-	parts  uint16 // that are missing of a packet
-	seen   uint64 // how many packets had been given to the miss channel when that was looked at last
+	parts  uint16 // still missing of a packet
+	seen   uint64 // packets passed to the miss channel at the last look
 }
 
-// Attach makes packets that come in by a device those of a port, and those that leave by the port
-// leave by the device. The device must be up and in the engine's namespace.
+// Attach makes packets that arrive on a device arrive on a port, and packets sent from the port
+// leave through the device, which must be up and in the engine's namespace.
 func (e *Engine) Attach(p *pipeline.Port, ifindex int, mode Mode) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -48,7 +48,7 @@ func (e *Engine) Attach(p *pipeline.Port, ifindex int, mode Mode) error {
 			return fmt.Errorf("device %d: %w", ifindex, err)
 		}
 	}
-	d, err := e.dev.examine(ifindex, mode) // what changes from now on, notices tell
+	d, err := e.dev.examine(ifindex, mode) // later changes are reported by notices
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ const (
 )
 
 func (e *Engine) attachWire(q *port) error {
-	if e.adopting { // else packets would be forwarded twice
+	if e.adopting { // otherwise packets would be forwarded twice
 		if err := e.dev.detach(q.device.index); err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (e *Engine) attachWire(q *port) error {
 	return nil
 }
 
-// Detach takes the device of a port away; packets that are on their way to it are dropped.
+// Detach removes a port's device; packets in transit to it are dropped.
 func (e *Engine) Detach(p *pipeline.Port) error {
 	e.mu.Lock()
 	q := e.attached[p]
@@ -146,7 +146,7 @@ func (e *Engine) Detach(p *pipeline.Port) error {
 	if e.byDevice[q.device.index] == q {
 		delete(e.byDevice, q.device.index)
 	}
-	p.SetCarrier(true) // what is behind it now has none of its own
+	p.SetCarrier(true) // what is behind it now has no carrier of its own
 	if q.wire != nil {
 		err := q.wire.Close()
 		e.byID[q.id] = nil
@@ -171,9 +171,9 @@ func (e *Engine) Detach(p *pipeline.Port) error {
 	return err
 }
 
-// Look makes packets go out by the device of a port, where who captures there sees them, or lets
-// them pass it by as Auto does: that, as soon as none is on its way there, which the device's queue
-// keeps from those that would go around it.
+// Look makes packets go through a port's device, where captures see them, or with false lets them
+// bypass it as Auto does, once none is in transit there: the device's queue could otherwise be
+// overtaken.
 func (e *Engine) Look(p *pipeline.Port, on bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -191,8 +191,8 @@ func (e *Engine) Look(p *pipeline.Port, on bool) error {
 	return nil
 }
 
-// settleModes lets packets pass by devices that nobody looks at and nothing shapes any more, once
-// none has gone out for a while. It is called with mu held, from time to time.
+// settleModes lets packets bypass devices that are neither watched nor shaped any more, once no
+// packet has gone through for a while. It is called with mu held, from time to time.
 func (e *Engine) settleModes() {
 	for p, q := range e.attached {
 		if q.settling == 0 {

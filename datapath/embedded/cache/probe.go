@@ -11,16 +11,16 @@ import (
 	"trivet.dev/trivet/datapath/embedded/bpf"
 )
 
-// NoBPF is the environment variable that keeps engines from the kernel, as if it refused: packets
-// go through user space.
+// NoBPF is the environment variable that makes engines behave as if the kernel refused eBPF:
+// packets are forwarded in user space.
 const NoBPF = "TRIVET_NO_EBPF"
 
-// Probe says why packets of embedded switches cannot be forwarded in the kernel; nil: they can.
+// Probe returns why packets of embedded switches cannot be forwarded in the kernel; nil: they can.
 func Probe() error {
 	if os.Getenv(NoBPF) != "" {
 		return fmt.Errorf("switched off by %s", NoBPF)
 	}
-	_ = rlimit.RemoveMemlock() // of kernels before 5.11
+	_ = rlimit.RemoveMemlock() // for kernels before 5.11
 	var o bpf.ForwardObjects
 	if err := bpf.LoadForwardObjects(&o, nil); err != nil {
 		return err

@@ -39,7 +39,7 @@ func BenchmarkPackets(b *testing.B) {
 
 // packets returns how many a sink that only counts has received per second, and the processor's ns
 // for each.
-func (b *bed) packets(long time.Duration) (rate, cost float64) {
+func (b *fixture) packets(long time.Duration) (rate, cost float64) {
 	c, sink := b.listen(1, 0), b.listen(2, 9300)
 	defer c.Close()
 	defer sink.Close()
@@ -75,7 +75,7 @@ func blast(b testing.TB, c *net.UDPConn, long time.Duration) {
 }
 
 // received returns how many packets the device of a host has received.
-func (b *bed) received(i int) (n uint64) {
+func (b *fixture) received(i int) (n uint64) {
 	b.inside(b.hosts[i-1], func() error {
 		data, err := os.ReadFile("/proc/thread-self/net/dev")
 		for line := range strings.Lines(string(data)) {
@@ -97,27 +97,27 @@ func cpuTime() time.Duration {
 
 // A new flow: packets of ever new source ports to ten switches, each waited for.
 func BenchmarkSetup(b *testing.B) {
-	bed := newBed(b, 2, Options{})
-	list := bed.chain(10, false)
-	bed.flow(list[0], "priority=200,udp,udp_src=1,actions=drop") // ports count
-	sink := bed.listen(2, 9400)
+	fixture := newFixture(b, 2, Options{})
+	list := fixture.chain(10, false)
+	fixture.flow(list[0], "priority=200,udp,udp_src=1,actions=drop") // ports count
+	sink := fixture.listen(2, 9400)
 	ends := make([]*net.UDPConn, 500)
 	for i := range ends {
-		ends[i] = bed.listen(1, 20000+i)
+		ends[i] = fixture.listen(1, 20000+i)
 	}
 	room := make([]byte, 64)
 	n := 0
 	for b.Loop() {
 		if n++; n%len(ends) == 0 {
 			b.StopTimer()
-			bed.engine.mu.Lock()
-			for _, p := range bed.engine.attached {
+			fixture.engine.mu.Lock()
+			for _, p := range fixture.engine.attached {
 				for _, x := range p.flows {
-					bed.engine.remove(x)
+					fixture.engine.remove(x)
 				}
 			}
-			bed.engine.mu.Unlock()
-			bed.engine.Barrier(nil)
+			fixture.engine.mu.Unlock()
+			fixture.engine.Barrier(nil)
 			b.StartTimer()
 		}
 		if _, err := ends[n%len(ends)].WriteToUDP(room, addrOf(2, 9400)); err != nil {
@@ -135,23 +135,23 @@ func BenchmarkBarrier(b *testing.B) {
 	for _, entries := range []int{0, 1000, 10000} {
 		for _, same := range []bool{false, true} {
 			b.Run(fmt.Sprintf("entries=%d/same=%v", entries, same), func(b *testing.B) {
-				bed := newBed(b, 2, Options{PerPort: 20000, Idle: time.Hour, MissRate: 1e6})
-				s, other := bed.add(1, 2), bed.add(2, 2)
-				bed.plug(s, 1, 1, Auto)
-				bed.plug(s, 2, 2, Auto)
-				bed.flow(s, "priority=1,arp,actions=flood")
-				bed.flow(s, "priority=1,udp,udp_dst=1,actions=drop")
-				bed.flow(s, "priority=0,actions=output:2")
-				c := bed.listen(1, 0)
-				bed.at(1, "ip", "neigh", "replace", "10.0.0.2", "lladdr", bed.macs[1].String(), "dev", "eth0")
+				fixture := newFixture(b, 2, Options{PerPort: 20000, Idle: time.Hour, MissRate: 1e6})
+				s, other := fixture.add(1, 2), fixture.add(2, 2)
+				fixture.plug(s, 1, 1, Auto)
+				fixture.plug(s, 2, 2, Auto)
+				fixture.flow(s, "priority=1,arp,actions=flood")
+				fixture.flow(s, "priority=1,udp,udp_dst=1,actions=drop")
+				fixture.flow(s, "priority=0,actions=output:2")
+				c := fixture.listen(1, 0)
+				fixture.at(1, "ip", "neigh", "replace", "10.0.0.2", "lladdr", fixture.macs[1].String(), "dev", "eth0")
 				for i := range entries {
 					_, _ = c.WriteToUDP([]byte("x"), addrOf(2, 10000+i))
 					if i%100 == 0 {
 						time.Sleep(time.Millisecond)
 					}
 				}
-				bed.eventually(func() string {
-					if n := bed.engine.Stats().Entries; n < entries {
+				fixture.eventually(func() string {
+					if n := fixture.engine.Stats().Entries; n < entries {
 						return fmt.Sprintf("%d entries of %d", n, entries)
 					}
 					return ""
@@ -162,9 +162,9 @@ func BenchmarkBarrier(b *testing.B) {
 				}
 				var times []float64
 				for i := 0; b.Loop(); i++ {
-					bed.flow(changed, fmt.Sprintf("priority=9,udp,udp_dst=%d,actions=drop", 2+i%8))
+					fixture.flow(changed, fmt.Sprintf("priority=9,udp,udp_dst=%d,actions=drop", 2+i%8))
 					start := time.Now()
-					bed.engine.Barrier(changed)
+					fixture.engine.Barrier(changed)
 					times = append(times, float64(time.Since(start).Microseconds()))
 				}
 				b.ReportMetric(median(times), "p50-µs")
@@ -184,18 +184,18 @@ func BenchmarkGrace(b *testing.B) {
 // another one, which then makes an entry of its own until the port's budget is used up, and user
 // space's share after that.
 func BenchmarkSweep(b *testing.B) {
-	bed := newBed(b, 4, Options{})
-	s := bed.add(1, 4)
+	fixture := newFixture(b, 4, Options{})
+	s := fixture.add(1, 4)
 	for i := 1; i <= 4; i++ {
-		bed.plug(s, uint32(i), i, Auto)
+		fixture.plug(s, uint32(i), i, Auto)
 	}
-	bed.flow(s, "priority=9,arp,actions=flood")
-	bed.flow(s, "priority=9,udp,udp_src=1,actions=drop")
+	fixture.flow(s, "priority=9,arp,actions=flood")
+	fixture.flow(s, "priority=9,udp,udp_src=1,actions=drop")
 	for i := 1; i <= 4; i++ {
-		bed.flow(s, fmt.Sprintf("priority=1,ip,nw_dst=10.0.0.%d,actions=output:%d", i, i))
+		fixture.flow(s, fmt.Sprintf("priority=1,ip,nw_dst=10.0.0.%d,actions=output:%d", i, i))
 	}
-	bed.serve()
-	dev, _ := bed.open(2)
+	fixture.serve()
+	dev, _ := fixture.open(2)
 	time.Sleep(200 * time.Millisecond)
 	names := []string{"alone", "one-flow", "sweep"}
 	rates := make([][]float64, len(names))
@@ -205,10 +205,10 @@ func BenchmarkSweep(b *testing.B) {
 			go func() {
 				defer close(done)
 				if i > 0 {
-					sweep(b, bed, dev, i == 2, stop)
+					sweep(b, fixture, dev, i == 2, stop)
 				}
 			}()
-			rates[i] = append(rates[i], bed.throughput("1"))
+			rates[i] = append(rates[i], fixture.throughput("1"))
 			close(stop)
 			<-done
 		}
@@ -216,14 +216,14 @@ func BenchmarkSweep(b *testing.B) {
 	for i, name := range names {
 		b.ReportMetric(median(rates[i]), name+"-Gbit/s")
 	}
-	b.Logf("%+v", bed.engine.Stats())
+	b.Logf("%+v", fixture.engine.Stats())
 }
 
 // sweep sends UDP packets from host 3 to host 4.
-func sweep(b testing.TB, bed *bed, dev *wire.Device, random bool, stop chan struct{}) {
+func sweep(b testing.TB, fixture *fixture, dev *wire.Device, random bool, stop chan struct{}) {
 	frame := make([]byte, 60)
-	copy(frame, bed.macs[3][:])
-	copy(frame[6:], bed.macs[2][:])
+	copy(frame, fixture.macs[3][:])
+	copy(frame[6:], fixture.macs[2][:])
 	copy(frame[12:], []byte{8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 3, 10, 0, 0, 4, 0, 9, 0, 9, 0, 26})
 	n := 0
 	for start := time.Now(); ; {
@@ -247,11 +247,11 @@ func sweep(b testing.TB, bed *bed, dev *wire.Device, random bool, stop chan stru
 
 // A device that becomes that of a port, and is none any more.
 func BenchmarkAttach(b *testing.B) {
-	bed := newBed(b, 1, Options{})
-	s := bed.add(1, 1)
+	fixture := newFixture(b, 1, Options{})
+	s := fixture.add(1, 1)
 	for b.Loop() {
-		bed.plug(s, 1, 1, Auto)
-		if err := bed.engine.Detach(s.Port(1)); err != nil {
+		fixture.plug(s, 1, 1, Auto)
+		if err := fixture.engine.Detach(s.Port(1)); err != nil {
 			b.Fatal(err)
 		}
 	}

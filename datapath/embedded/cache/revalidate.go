@@ -10,13 +10,13 @@ import (
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 )
 
-// changes are the parts of switches that have changed and have not been looked at since. It may be
-// called within a change of the network, and asks nothing of it.
+// changes collects the parts of switches that have changed and not been processed. It may be called
+// within a change of the network, and does not call the network.
 type changes struct {
 	mu   sync.Mutex
 	set  map[watchKey]struct{}
 	some chan struct{}
-	told chan struct{} // for who asks by Changes
+	told chan struct{} // signals Engine.Changes
 }
 
 func (c *changes) start() {
@@ -41,7 +41,7 @@ func (c *changes) poke() {
 	}
 }
 
-// take returns those of a switch (nil: of all), which are none any more.
+// take returns and clears the changes of a switch (nil: of all).
 func (c *changes) take(s *pipeline.Switch) (list []watchKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +54,7 @@ func (c *changes) take(s *pipeline.Switch) (list []watchKey) {
 	return list
 }
 
-// A watch is a part of a switch that entries follow from, and the version for which they are known
-// to hold.
+// A watch is a part of a switch that entries depend on, and the version for which they are valid.
 type watch struct {
 	number  uint64
 	version uint64
@@ -67,7 +66,7 @@ type watchKey struct {
 	what int
 }
 
-// A path is the parts of switches that some entries follow from.
+// A path is the set of parts of switches that some entries depend on.
 type path struct {
 	key     string
 	keys    []watchKey
@@ -75,7 +74,7 @@ type path struct {
 	entries []*entry
 }
 
-// holds says whether a translation follows from the same parts, and none has changed since.
+// holds reports whether a translation depends on the same parts, none of which has changed since.
 func (p *path) holds(o *pipeline.Translation) bool {
 	if len(o.Reads) != len(p.keys) {
 		return false
@@ -88,7 +87,7 @@ func (p *path) holds(o *pipeline.Translation) bool {
 	return true
 }
 
-// follow notes what an entry follows from; false: some of that has changed since.
+// follow records what an entry depends on; false: some of that has changed since.
 func (e *Engine) follow(x *entry) bool {
 	var room []byte
 	keys := make([]watchKey, 0, len(x.translation.Reads))
@@ -142,8 +141,8 @@ func (e *Engine) unfollow(x *entry) {
 	}
 }
 
-// Barrier makes all packets from now on go as the tables of a switch say (nil: of all switches) and
-// as the devices of ports are now; see embedded.Options.Barrier.
+// Barrier returns when all further packets are forwarded by the current tables of a switch (nil: of
+// all switches) and the current state of ports' devices; see embedded.Options.Barrier.
 func (e *Engine) Barrier(s *pipeline.Switch) {
 	e.keepUp(false)
 	if e.why != "" {
@@ -175,16 +174,16 @@ func (e *Engine) Barrier(s *pipeline.Switch) {
 	}
 }
 
-// fence waits for a packet that is on its way through user space by an entry as it was.
+// fence waits for packets that are passing through user space by a previous state of an entry.
 func (e *Engine) fence() {
 	e.applying.Lock()
 	defer e.applying.Unlock()
 }
 
-// staleAll makes the next Barrier look at all entries again.
+// staleAll makes the next Barrier revalidate all entries.
 func (e *Engine) staleAll() { e.all = true }
 
-// stale returns the entries that follow from something that has changed.
+// stale returns the entries that depend on something that has changed.
 func (e *Engine) stale(s *pipeline.Switch) (list []*entry) {
 	chosen := map[*path]struct{}{}
 	for _, k := range e.changes.take(s) {
@@ -192,7 +191,7 @@ func (e *Engine) stale(s *pipeline.Switch) (list []*entry) {
 		if w == nil {
 			continue
 		}
-		// From now on, what follows from an older version is not taken any more.
+		// From now on, translations from an older version are not accepted.
 		w.version = k.sw.Version(k.what)
 		for p := range w.paths {
 			chosen[p] = struct{}{}
@@ -210,8 +209,8 @@ func (e *Engine) stale(s *pipeline.Switch) (list []*entry) {
 	return list
 }
 
-// revalidate makes an entry say what the tables say now. It is called with revalidating held.
-// Finding that out takes long, where ways are long: mu is free meanwhile, so that packets of other
+// revalidate brings an entry up to date with the tables. It is called with revalidating held.
+// Translation takes long if paths are long: meanwhile mu is released, so that packets of other
 // flows do not wait.
 func (e *Engine) revalidate(x *entry) {
 	e.again.Translate(e.spare, x.port.port, &x.of, e.dp.Now())
@@ -225,14 +224,13 @@ func (e *Engine) revalidate(x *entry) {
 	}
 	code, why := compile(e.spare, &x.of, e.deviceOf)
 	if why == "" && code.equal(&x.code) && x.path != nil && x.path.holds(e.spare) && x.translation.Same(e.spare) {
-		return // most entries that follow from a table have nothing to do with what has changed there
+		return // most entries that depend on a table are not affected by its changes
 	}
 	e.update(x, e.spare, code, why)
 	e.spare = &pipeline.Translation{}
 }
 
-// update makes an entry say what a translation does, which becomes its own; why says that no entry
-// can.
+// update sets an entry to a translation, which it takes over; why says why there can be no entry.
 func (e *Engine) update(x *entry, o *pipeline.Translation, code compiled, why string) {
 	mask, ok := maskOf(&o.Mask, &x.of, x.class)
 	if why != "" || !ok || !x.mask.covers(&mask) {
@@ -248,12 +246,13 @@ func (e *Engine) update(x *entry, o *pipeline.Translation, code compiled, why st
 		}
 		return
 	}
-	// What goes out by several devices waits for its turn at each; by one, it may not.
+	// Packets with several output devices are queued at each; with one, they may not be.
 	if pending || len(x.code.outputs) > 1 && len(code.outputs) == 1 {
 		e.remove(x)
 		return
 	}
-	y := &entry{port: x.port, flow: x.flow, class: x.class, mask: x.mask, key: x.key, of: x.of, translation: o, code: code}
+	y := &entry{port: x.port, flow: x.flow, class: x.class, mask: x.mask, key: x.key, of: x.of, translation: o,
+		code: code}
 	if why := e.place(y, stateActive); why != "" {
 		e.remove(x)
 		return
@@ -262,11 +261,11 @@ func (e *Engine) update(x *entry, o *pipeline.Translation, code compiled, why st
 	e.retire(x)
 }
 
-// look keeps up with changes that nobody waits for.
+// look processes changes that nobody waits for.
 func (e *Engine) look() {
 	tick := time.NewTicker(foldEvery)
 	defer tick.Stop()
-	var took time.Duration // the last time
+	var took time.Duration // of the last run
 	for {
 		select {
 		case <-e.stop:
@@ -277,7 +276,7 @@ func (e *Engine) look() {
 			e.settleModes()
 			e.mu.Unlock()
 		case <-e.changes.some:
-			time.Sleep(max(settleFor, took)) // more may come, and a barrier; and packets need the processor, too
+			time.Sleep(max(settleFor, took)) // more changes, or a barrier, may follow; and packets need the processor, too
 		}
 		start := time.Now()
 		e.Barrier(nil)
@@ -288,7 +287,7 @@ func (e *Engine) look() {
 	}
 }
 
-// forget removes entries that have been idle for long.
+// forget removes entries that have been idle for too long.
 func (e *Engine) forget() {
 	idle := e.counts.idle(e.dp.Now() - e.opt.Idle)
 	e.mu.Lock()

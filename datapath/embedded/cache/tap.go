@@ -26,15 +26,15 @@ const (
 	missGuard = 2
 )
 
-// tap is the miss channel: a device that the program redirects packets to, with where they came
-// from in front, and that user space sends packets by, with where they are to go as a VLAN tag.
+// tap is the miss channel: a device to which the program redirects packets, prefixed with their
+// origin, and through which user space sends packets, with the output port as a VLAN tag.
 type tap struct {
 	fd    int
 	wake  int // an eventfd that ends a wait
 	index int
 }
 
-// openTap makes the device in the namespace of the thread.
+// openTap makes the device in the thread's namespace.
 func openTap() (*tap, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -64,7 +64,7 @@ func (t *tap) set() error {
 			return err
 		}
 	}
-	// The kernel is not to send packets of its own by it.
+	// The kernel must not send packets of its own through it.
 	err = os.WriteFile("/proc/sys/net/ipv6/conf/"+tapName+"/disable_ipv6", []byte("1"), 0)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -83,7 +83,7 @@ func (t *tap) close() {
 // interrupt ends a wait.
 func (t *tap) interrupt() { _, _ = unix.Write(t.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
 
-// wait waits until there is something to read, at most that many ms.
+// wait waits until there is something to read, for at most so many ms.
 func (t *tap) wait(ms int) {
 	fds := []unix.PollFd{{Fd: int32(t.fd), Events: unix.POLLIN}, {Fd: int32(t.wake), Events: unix.POLLIN}}
 	_, _ = unix.Poll(fds, ms)
@@ -93,16 +93,16 @@ func (t *tap) wait(ms int) {
 	}
 }
 
-// missed is a packet that has come through the miss channel.
+// missed is a packet from the miss channel.
 type missed struct {
 	port   uint16
 	reason uint8
 	entry  uint32
-	parts  uint16 // in as many the packet has come that this one was of; 0, 1: it is whole
+	parts  uint16 // number of parts of the whole packet; 0, 1: this is all of it
 	pkt    pipeline.Packet
 }
 
-// read reads a packet into room, of which it becomes a part; false: there is none.
+// read reads a packet into room; false: there is none.
 func (t *tap) read(room []byte) (m missed, ok bool) {
 	for {
 		n, err := unix.Read(t.fd, room)
@@ -118,7 +118,7 @@ func (t *tap) read(room []byte) (m missed, ok bool) {
 	}
 }
 
-// parseMissed takes a packet apart: virtio_net_hdr, struct missed, perhaps a VLAN tag, the frame.
+// parseMissed splits a message: virtio_net_hdr, struct missed, possibly a VLAN tag, the frame.
 func parseMissed(b []byte) (m missed, ok bool) {
 	if len(b) < vnetLen+missedLen+14 {
 		return m, false
@@ -130,7 +130,7 @@ func parseMissed(b []byte) (m missed, ok bool) {
 	m.port, m.entry = binary.NativeEndian.Uint16(head[2:]), binary.NativeEndian.Uint32(head[4:])
 	m.reason = head[8]
 	frame := head[missedLen:]
-	if head[9] != 0 { // the tag is between what is in front and the frame
+	if head[9] != 0 { // the tag is between the prefix and the frame
 		if len(frame) < 4+14 {
 			return m, false
 		}
@@ -145,7 +145,7 @@ func parseMissed(b []byte) (m missed, ok bool) {
 	return m, true
 }
 
-// packetOf makes a Packet of a frame and the virtio_net_hdr of it with struct missed in front.
+// packetOf makes a Packet of a frame and the virtio_net_hdr of the frame with its prefix.
 func packetOf(vnet, frame []byte) pipeline.Packet {
 	word := func(at int) uint16 { return binary.NativeEndian.Uint16(vnet[at:]) }
 	o := pipeline.Offload{
@@ -168,8 +168,8 @@ func packetOf(vnet, frame []byte) pipeline.Packet {
 	return pkt
 }
 
-// write sends a frame by a port. offload is that of the frame. With activate, the entry that was
-// said to may become active.
+// write sends a frame through a port. With activate, the entry announced to the program may become
+// active.
 func (t *tap) write(port uint16, frame []byte, o pipeline.Offload, activate bool) error {
 	if len(frame) < 14 {
 		return errors.New("a frame without addresses")

@@ -16,8 +16,8 @@ type waiting struct {
 	room []byte
 }
 
-// worker takes packets from the miss channel, a queue for each port, and forwards them: one of each
-// port in turn. How many of a port may wait, in the channel and here, the program sees to.
+// worker takes packets from the miss channel into a queue per port, and forwards them round-robin.
+// The eBPF program limits how many packets of a port may wait, in the channel and here.
 type worker struct {
 	*Engine
 	busy  []*port // whose queues are not empty
@@ -25,7 +25,7 @@ type worker struct {
 	large []byte
 	proc  *pipeline.Processor
 	trans *pipeline.Translator
-	spare *pipeline.Translation // for the next translation
+	spare *pipeline.Translation // reused for the next translation
 }
 
 const (
@@ -52,7 +52,7 @@ func (e *Engine) work() {
 		if !w.turn() {
 			wait := time.Until(checked.Add(settleEvery))
 			if len(w.busy) > 0 {
-				wait = time.Millisecond // these have had their share
+				wait = time.Millisecond // the other ports have used their share
 			}
 			e.tap.wait(int(max(0, wait).Milliseconds()) + 1)
 		}
@@ -93,7 +93,7 @@ func (w *worker) fill() {
 	}
 }
 
-// turn forwards a packet of each port; false: there was none that may be.
+// turn forwards one packet of each port; false: no port had one that may be forwarded.
 func (w *worker) turn() (some bool) {
 	now := w.dp.Now()
 	left := w.busy[:0]
@@ -128,16 +128,16 @@ func (w *worker) turn() (some bool) {
 	return some
 }
 
-// gone says whether a port has no device any more.
+// gone reports whether a port no longer has a device.
 func (w *worker) gone(p *port) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.attached[p.port] != p
 }
 
-// whole says whether a packet is one that the program has counted, or with those before it makes
-// one up: the tap gets in parts what it cannot take with its segmentation to be done, as what is in
-// a tunnel.
+// whole reports whether a packet, alone or with those before it, is complete as the program has
+// counted it: a packet whose segmentation the tap cannot leave to a device, such as one in a
+// tunnel, arrives in parts.
 func (p *port) whole(m *missed) bool {
 	if m.parts < 2 {
 		return true
@@ -149,7 +149,7 @@ func (p *port) whole(m *missed) bool {
 	return p.parts == 0
 }
 
-// allowed says whether a packet of the port may be forwarded now, by the rate that a port has.
+// allowed reports whether the port's rate permits another packet now.
 func (p *port) allowed(now time.Duration, rate float64) bool {
 	p.tokens = min(p.tokens+(now-p.filled).Seconds()*rate, burst)
 	p.filled = now
@@ -160,7 +160,7 @@ func (p *port) allowed(now time.Duration, rate float64) bool {
 	return true
 }
 
-// take forwards a packet, or a part of one, perhaps the last.
+// take forwards a packet, or a part of one, possibly the last.
 func (w *worker) take(p *port, m *missed, last bool, now time.Duration) {
 	var k pipeline.Key
 	w.mu.Lock()
@@ -183,8 +183,8 @@ func (w *worker) take(p *port, m *missed, last bool, now time.Duration) {
 	}
 }
 
-// quick forwards a packet as an entry says, which it makes where there is none, or as its
-// translation does, or says why there is no such thing.
+// quick forwards a packet by its entry, which it creates if necessary, or by its translation; why
+// says why neither exists.
 func (w *worker) quick(p *port, m *missed, last bool, k *pipeline.Key, now time.Duration) (why string) {
 	w.applying.Lock()
 	defer w.applying.Unlock()
@@ -223,8 +223,8 @@ func (w *worker) quick(p *port, m *missed, last bool, k *pipeline.Key, now time.
 	return ""
 }
 
-// translate returns what becomes of a packet and of others, and makes an entry for them if it can;
-// or it says why nothing can be said.
+// translate returns the translation of a packet, and makes an entry if possible; why says why there
+// is no translation.
 func (w *worker) translate(p *port, k *pipeline.Key, now time.Duration) (o *pipeline.Translation, why string) {
 	o = w.spare
 	w.trans.Translate(o, p.port, k, now)
@@ -245,10 +245,11 @@ func (w *worker) translate(p *port, k *pipeline.Key, now time.Duration) (o *pipe
 	return o, ""
 }
 
-var reasons = map[uint8]string{missOdd: "headers that the program does not read", missGuard: "TTL or size out of an entry's range"}
+var reasons = map[uint8]string{missOdd: "headers that the program does not read",
+	missGuard: "TTL or size out of an entry's range"}
 
-// settle makes up for packets that the channel has lost: what has been given to it, does not change
-// and is not here will not come.
+// settle accounts for packets that the channel has lost: packets counted as sent to it that have
+// not arrived although the count no longer changes.
 func (w *worker) settle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -261,7 +262,7 @@ func (w *worker) settle() {
 		}
 		sent, done := load64(&w.ports[id].Sent), load64(&w.ports[id].Done)
 		if sent == done || w.attached[p.port] != p {
-			continue // nearly all, of thousands: for these nothing else is looked at
+			continue // nearly all ports, of thousands: skip them early
 		}
 		if len(p.queue) > 0 || sent != p.seen {
 			p.seen = sent

@@ -23,9 +23,9 @@ import (
 // cache's entry.
 const repeats = 4
 
-// bed is the switches that are compared, and one more of ours that says beforehand what a packet
-// will meet.
-type bed struct {
+// fixture is the switches that are compared, and one more of ours that says beforehand what a
+// packet will meet.
+type fixture struct {
 	t      testing.TB
 	truth  *plain
 	scout  *plain
@@ -37,8 +37,8 @@ type bed struct {
 	compared, emitted, excluded, refused int
 }
 
-func newBed(t testing.TB) *bed {
-	b := &bed{t: t, truth: newPlain(t), scout: newPlain(t), others: []system{newFast(t)}}
+func newFixture(t testing.TB) *fixture {
+	b := &fixture{t: t, truth: newPlain(t), scout: newPlain(t), others: []system{newFast(t)}}
 	if v := newVSwitch(t); v != nil {
 		b.others = append(b.others, v)
 	}
@@ -48,10 +48,10 @@ func newBed(t testing.TB) *bed {
 // isOVS says whether a switch counts bytes in its own way: as the packet was when it came in.
 func isOVS(s system) bool { _, ok := s.(*vswitch); return ok }
 
-func (b *bed) all() []system { return append([]system{b.truth, b.scout}, b.others...) }
+func (b *fixture) all() []system { return append([]system{b.truth, b.scout}, b.others...) }
 
 // play runs a trial and says what the switches did differently, or "".
-func (b *bed) play(c *trial) (why string) {
+func (b *fixture) play(c *trial) (why string) {
 	defer func() { b.failed = why != "" }()
 	if why := b.install(c); why != "" {
 		return why
@@ -78,7 +78,7 @@ func (b *bed) play(c *trial) (why string) {
 }
 
 // install gives all switches the tables, but for what Open vSwitch refuses.
-func (b *bed) install(c *trial) string {
+func (b *fixture) install(c *trial) string {
 	for _, s := range b.all() {
 		s.clear()
 	}
@@ -136,7 +136,7 @@ func leadsFlow(there map[uint32]bool, m *openflow.FlowMod) bool {
 }
 
 // send sends a packet everywhere and says what came out differently.
-func (b *bed) send(p packet, n int) string {
+func (b *fixture) send(p packet, n int) string {
 	want, _ := b.truth.send(p.host, p.frame, nil)
 	for _, s := range b.others {
 		got, err := s.send(p.host, p.frame, &want)
@@ -170,7 +170,7 @@ func texts(frames [][]byte) (list []string) {
 }
 
 // counters are those of all switches. After a difference, what has come late is counted first.
-func (b *bed) counters() (all [][switches]counters) {
+func (b *fixture) counters() (all [][switches]counters) {
 	if b.failed {
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -186,7 +186,7 @@ func (b *bed) counters() (all [][switches]counters) {
 
 // compareCounters gives the switches some time: what has just been counted in the kernel may be
 // known a moment later.
-func (b *bed) compareCounters(before [][switches]counters) (problems string) {
+func (b *fixture) compareCounters(before [][switches]counters) (problems string) {
 	for range 50 {
 		if problems = b.differentCounters(before); problems == "" {
 			return ""
@@ -196,7 +196,7 @@ func (b *bed) compareCounters(before [][switches]counters) (problems string) {
 	return problems
 }
 
-func (b *bed) differentCounters(before [][switches]counters) string {
+func (b *fixture) differentCounters(before [][switches]counters) string {
 	var problems []string
 	for i, s := range b.all() {
 		if s == system(b.scout) || isOVS(s) && b.sizes {
@@ -216,7 +216,7 @@ func (b *bed) differentCounters(before [][switches]counters) string {
 // a limit there: an invalid TTL (the action set of before is carried out or not), more than two
 // tags, loops; and where a later table has no entry for the packet: Open vSwitch carries out the
 // action set, and section 5.4 says that such packets are dropped.
-func (b *bed) excludes(p packet) bool {
+func (b *fixture) excludes(p packet) bool {
 	var k pipeline.Key
 	var o pipeline.Translation
 	sw, port := placeOf(p.host)
@@ -247,7 +247,7 @@ func (b *bed) excludes(p packet) bool {
 }
 
 // misses is how many packets found no entry in a later table.
-func (b *bed) misses() (n uint64) {
+func (b *fixture) misses() (n uint64) {
 	for sw := range switches {
 		for _, t := range b.scout.ask(sw)(openflow.NoBody(openflow.MultipartTable)).(openflow.TableStatsList) {
 			if t.Table > 0 {
@@ -259,7 +259,7 @@ func (b *bed) misses() (n uint64) {
 }
 
 // shrink takes away from a trial what it does not need to fail, for a minute at most.
-func (b *bed) shrink(c *trial) (*trial, string) {
+func (b *fixture) shrink(c *trial) (*trial, string) {
 	why := b.play(c)
 	end := time.Now().Add(time.Minute)
 	for again := true; again && why != ""; {
@@ -312,7 +312,7 @@ func TestThreeSwitches(t *testing.T) {
 		t.Fatal(err)
 	}
 	const enough = 100 // packets
-	b := newBed(t)
+	b := newFixture(t)
 	start, failures, seed := time.Now(), 0, first
 	more := func() bool {
 		took := time.Since(start)
@@ -337,7 +337,7 @@ func TestThreeSwitches(t *testing.T) {
 	}
 }
 
-func (b *bed) fastStats() string {
+func (b *fixture) fastStats() string {
 	s := b.others[0].(*fast).engine.Stats()
 	return fmt.Sprintf("fast path: %d entries made, %d packets through user space", s.Installed, s.Missed)
 }

@@ -9,7 +9,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// FlowEntries are those of a switch.
+// FlowEntries returns the entries of a switch.
 func (f *fabric) FlowEntries(_ context.Context, n *topology.Node) (out []string, err error) {
 	s := f.now.Load()
 	a := s.agent(n.Name)

@@ -8,17 +8,17 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// looks is who looks at links of embedded switches.
-type looks struct {
+// captures keeps track of captures at links of embedded switches.
+type captures struct {
 	mu      sync.RWMutex
 	mirrors map[*pipeline.Port][]*func(frame []byte)
 
-	counting sync.Mutex // also while a device is switched over, so that two do it in the order in which they counted
+	counting sync.Mutex // serializes mode switches of devices, so that they happen in the order of the counting
 	devices  map[*pipeline.Port]int
 }
 
-// show gives a packet that goes over a virtual link to who looks there.
-func (l *looks) show(out *pipeline.Sent) {
+// show passes a packet on a virtual link to the captures there.
+func (l *captures) show(out *pipeline.Sent) {
 	l.mu.RLock()
 	list := l.mirrors[out.Port]
 	l.mu.RUnlock()
@@ -27,11 +27,11 @@ func (l *looks) show(out *pipeline.Sent) {
 	}
 }
 
-// Look shows what goes over a link to who captures. Of a virtual link, which has no device, see
-// gets each packet as it is there, by both ends, until done; it must copy what it keeps and return
-// soon. Packets over the link go through user space for that long, in their order. Of others,
-// packets are kept from going around the link's devices, where one can listen. Both may be called
-// at any time; no packet is lost or doubled thereby.
+// Look starts a capture on a link. On a virtual link, which has no device, see is called with each
+// packet in both directions, until done is called; it must copy what it keeps and return soon.
+// Meanwhile packets over the link go through user space, in order. On other links, packets are kept
+// from bypassing the link's devices, so that they can be captured there. Both functions may be
+// called at any time; no packet is lost or duplicated.
 func (f *fabric) Look(link *topology.Link, see func(frame []byte)) (mirrored bool, done func()) {
 	s := f.now.Load()
 	if s == nil {
@@ -46,25 +46,25 @@ func (f *fabric) Look(link *topology.Link, see func(frame []byte)) (mirrored boo
 	}
 	for _, p := range ports {
 		if mirrored {
-			s.looks.mirror(p, &see, true)
+			s.captures.mirror(p, &see, true)
 		} else {
-			s.looks.device(p, 1, s.fast.Look)
+			s.captures.device(p, 1, s.fast.Look)
 		}
 	}
 	s.fast.Barrier(nil)
 	return mirrored, sync.OnceFunc(func() {
 		for _, p := range ports {
 			if mirrored {
-				s.looks.mirror(p, &see, false)
+				s.captures.mirror(p, &see, false)
 			} else {
-				s.looks.device(p, -1, s.fast.Look)
+				s.captures.device(p, -1, s.fast.Look)
 			}
 		}
 	})
 }
 
-// mirror adds or removes who looks at a port with a virtual link.
-func (l *looks) mirror(p *pipeline.Port, see *func([]byte), on bool) {
+// mirror adds or removes a capture at a port with a virtual link.
+func (l *captures) mirror(p *pipeline.Port, see *func([]byte), on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mirrors == nil {
@@ -80,8 +80,8 @@ func (l *looks) mirror(p *pipeline.Port, see *func([]byte), on bool) {
 	p.SetMirror(len(list) > 0)
 }
 
-// device counts who looks at a port with a device, and tells look of the first and the last.
-func (l *looks) device(p *pipeline.Port, n int, look func(p *pipeline.Port, on bool) error) {
+// device counts captures at a port with a device, and calls look for the first and the last.
+func (l *captures) device(p *pipeline.Port, n int, look func(p *pipeline.Port, on bool) error) {
 	l.counting.Lock()
 	defer l.counting.Unlock()
 	if l.devices == nil {
@@ -94,6 +94,6 @@ func (l *looks) device(p *pipeline.Port, n int, look func(p *pipeline.Port, on b
 		delete(l.devices, p)
 	}
 	if (before > 0) != (now > 0) {
-		_ = look(p, now > 0) // of a port that has gone there is nothing to see
+		_ = look(p, now > 0) // the port may be gone
 	}
 }

@@ -25,33 +25,33 @@ import (
 	"trivet.dev/trivet/internal/monotonic"
 )
 
-// switchState is what is on disk of the embedded switches, which live in the daemon: should that
-// die, the next one goes on with it. See stateLog.
+// switchState is the stored state of the embedded switches, which live in the daemon: if it dies,
+// the next daemon continues from that. See stateLog.
 type switchState struct {
-	Origin   int64 // when the switches' clock began, on the machine's (CLOCK_MONOTONIC, ns)
+	Origin   int64 // origin of the switches' clock, on the machine's (CLOCK_MONOTONIC, ns)
 	Switches []pipeline.Saved
-	Gone     []uint64 // switches that are there no more, by datapath id
+	Gone     []uint64 // datapath ids of removed switches
 	Credited []cache.Credited
-	More     bool // what was at one moment goes on in the next record
+	More     bool // the same snapshot continues in the next record
 }
 
 func (f *fabric) stateFile() string { return filepath.Join(f.site.Dir(), "switches") }
 
-// Resume reads what a process that has died has written: see TakeOver.
+// Resume reads the state stored by a process that has died: see TakeOver.
 func (f *fabric) Resume(context.Context) (err error) {
 	f.before, err = readSwitchState(f.stateFile())
 	return err
 }
 
-// start is Origin as a time of this process.
+// start returns Origin as a time of this process.
 func (s *switchState) start() time.Time {
 	return monotonic.Zero().Add(time.Duration(s.Origin))
 }
 
-// What has changed is written every second, and soon after a change; where that takes long, as
-// seldom as makes it a fiftieth of a processor. While only counters change, or nothing does, which
-// takes a look at each switch, it is a much smaller share, within bounds: packets of known flows
-// are counted in the kernel, where nothing is lost, and probes always change counters of switches.
+// Changes are written every second, and soon after they are made, but at most for a fiftieth of a
+// processor's time. If only counters change, or nothing does, which is found out by looking at each
+// switch, the share is much smaller, within limits: packets of known flows are counted in the
+// kernel, where nothing is lost, and probes change switches' counters all the time.
 const (
 	saveEvery = time.Second
 	saveSoon  = 50 * time.Millisecond
@@ -60,9 +60,9 @@ const (
 	calmMost  = 5 * time.Minute
 )
 
-// rests says for how long the state is not written again that took so much of a processor to write:
-// even if something changes, and beyond that if nothing does. Time in which the writer waited does
-// not count: what changed on a busy machine would else be kept the later, the busier it is.
+// rests returns how long not to write the state again after a write that took so much processor
+// time: even if something changes, and additionally if nothing does. Time in which the writer
+// waited does not count: otherwise, the busier the machine, the older the stored state.
 func rests(took time.Duration) (least, more time.Duration) {
 	least = max(saveSoon, saveShare*took)
 	return least, max(saveEvery, min(calmShare*took, calmMost)) - least
@@ -70,7 +70,7 @@ func rests(took time.Duration) (least, more time.Duration) {
 
 // save writes the state until the switches are closed.
 func (s *switches) save() {
-	runtime.LockOSThread() // whose time is taken
+	runtime.LockOSThread() // whose processor time is measured
 	defer runtime.UnlockOSThread()
 	kept := stateLog{name: s.file}
 	defer kept.close()
@@ -88,41 +88,41 @@ func (s *switches) save() {
 		}
 		begin := threadTime()
 		err := kept.save(int64(s.Start().Sub(monotonic.Zero())), s.fast.Save)
-		if err != nil && !errors.Is(err, os.ErrNotExist) { // the lab's directory goes before the daemon
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // the lab's directory is removed before the daemon ends
 			slog.Warn("the state of the switches could not be saved", "error", err)
 		}
 		least, more = rests(threadTime() - begin)
 	}
 }
 
-// taker returns the switches that have changed since it was called with these marks, those that are
-// gone, and what of the kernel's counters is in theirs: see cache.Engine.Save.
+// taker returns the switches that have changed since the call with these marks, those removed, and
+// which part of the kernel's counters is included: see cache.Engine.Save.
 type taker func(pipeline.Marks) (changed []pipeline.Saved, gone []uint64, credited []cache.Credited)
 
-// stateLog writes the file of the switches' state: all of them, and after that what has changed, so
-// that one switch costs one and none nothing. It is a sequence of records, each a part of a
-// switchState after its length and its checksum (CRC-32C), 4 bytes each, little-endian: what a
-// daemon was adding when it died is told from what is whole, and does not count.
+// stateLog writes the file of the switches' state: all switches, followed by changes, so that a
+// change of one switch costs one and no change costs nothing. It is a sequence of records, each a
+// part of a switchState preceded by its length and its checksum (CRC-32C), 4 bytes each,
+// little-endian: a record that a dying daemon has not completed is detected and ignored.
 type stateLog struct {
 	name     string
-	marks    pipeline.Marks // of what the file has
+	marks    pipeline.Marks // state in the file
 	credited []cache.Credited
-	file     *os.File // nil: nothing can be added to it, and it is written anew
+	file     *os.File // nil: nothing can be appended, so the file is rewritten
 	encoder  *gob.Encoder
-	record   bytes.Buffer // what the encoder writes to
+	record   bytes.Buffer // output of the encoder
 	size     int
-	whole    int // its size when it was written anew
+	whole    int // its size when it was last rewritten
 }
 
 const (
 	recordHead     = 8
-	recordSwitches = 64      // at most; a record is in memory as a whole
-	lessAnew       = 1 << 20 // bytes that are added before the file is written anew, however small it is
+	recordSwitches = 64      // per record, which is built in memory
+	lessAnew       = 1 << 20 // bytes appended before the file is rewritten, however small it is
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// save writes what has changed since the last time; where that is all, the file anew.
+// save appends what has changed since the last call, or rewrites the file if that is everything.
 func (l *stateLog) save(origin int64, take taker) error {
 	if l.file == nil || l.size > l.whole+l.whole/2+lessAnew {
 		l.close()
@@ -138,12 +138,12 @@ func (l *stateLog) save(origin int64, take taker) error {
 	}
 	err := l.write(l.file, state)
 	if err != nil {
-		l.close() // as it may end with half a record
+		l.close() // it may end with half a record
 	}
 	return err
 }
 
-// anew writes the file anew. Until that is done the old one stays.
+// anew rewrites the file. The old one stays until that is complete.
 func (l *stateLog) anew(state switchState) error {
 	l.close()
 	l.size = 0
@@ -157,7 +157,7 @@ func (l *stateLog) anew(state switchState) error {
 	return err
 }
 
-// write writes what was at one moment.
+// write writes one snapshot.
 func (l *stateLog) write(w io.Writer, state switchState) error {
 	l.credited = state.Credited
 	for all := state.Switches; ; {
@@ -190,14 +190,14 @@ func (l *stateLog) close() {
 	l.file = nil
 }
 
-// threadTime is what the calling thread has used of a processor.
+// threadTime returns the processor time used by the calling thread.
 func threadTime() time.Duration {
 	var used unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used) // cannot fail: the clock exists, and so does the memory
 	return time.Duration(used.Nano())
 }
 
-// readSwitchState reads what a daemon has written; nil: there were no embedded switches.
+// readSwitchState reads the file of a daemon; nil: there were no embedded switches.
 func readSwitchState(file string) (*switchState, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -217,8 +217,7 @@ func readSwitchState(file string) (*switchState, error) {
 	return state, nil
 }
 
-// decodeSwitchState returns the last state that is there as a whole, and how many bytes after it
-// are of none.
+// decodeSwitchState returns the last complete state, and the number of bytes after it.
 func decodeSwitchState(b []byte) (state *switchState, lost int, err error) {
 	var next switchState
 	switches := map[uint64]pipeline.Saved{}
@@ -263,7 +262,7 @@ func decodeSwitchState(b []byte) (state *switchState, lost int, err error) {
 	return state, lost, nil
 }
 
-// restore makes new switches what those were that another process had.
+// restore restores new switches to the saved state.
 func (s *switches) restore() error {
 	var errs []error
 	for _, a := range s.agents {
@@ -277,12 +276,12 @@ func (s *switches) restore() error {
 	return errors.Join(errs...)
 }
 
-// beginSaving begins to write the state, once.
+// beginSaving starts writing the state, once.
 func (s *switches) beginSaving() { s.started.Do(func() { s.saving.Go(s.save) }) }
 
-// TakeOver ends a Resume. Until it is called, packets of known flows go as they did when the other
-// process died, and others wait for nothing: it is time for it when controllers have said again
-// what there is to say.
+// TakeOver completes a Resume. Until then packets of known flows are forwarded as when the other
+// process died, and others are handled without delay; it is called when controllers have installed
+// their entries again.
 func (f *fabric) TakeOver() {
 	s := f.now.Load()
 	if f.before == nil || s == nil {

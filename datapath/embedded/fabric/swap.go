@@ -11,10 +11,10 @@ import (
 )
 
 // A link between two embedded switches changes from one without devices to one with, as when it is
-// given a delay, and back, without losing a packet: what is to carry packets is there before what
-// has carried them goes.
+// given a delay, and back, without losing a packet: the new path is ready before the old one is
+// removed.
 
-// cut takes virtual links away for which devices have been put behind the ports, once these run.
+// cut removes virtual links that devices have replaced, once these are running.
 func (f *fabric) cut(ports []portID) error {
 	if len(ports) == 0 {
 		return nil
@@ -29,7 +29,7 @@ func (f *fabric) cut(ports []portID) error {
 	if err := f.site.AwaitRunning(names); err != nil {
 		return err
 	}
-	s.fast.Barrier(nil) // takes note of the carriers
+	s.fast.Barrier(nil) // notices the carriers
 	for _, id := range ports {
 		if a := s.agents[id.node]; a != nil {
 			s.Network().Part(a.Switch(), id.number)
@@ -38,12 +38,12 @@ func (f *fabric) cut(ports []portID) error {
 	return nil
 }
 
-// drainTime is how long packets may be under way between two devices of this machine, beyond the
-// delay of their link.
+// drainTime is the maximum time that packets are in transit between two devices of this machine,
+// beyond the delay of their link.
 const drainTime = 50 * time.Millisecond
 
-// Leave joins ports by virtual links whose devices are about to go, and waits until what is under
-// way there has arrived.
+// Leave joins ports by virtual links whose devices are about to be removed, and waits until packets
+// in transit there have arrived.
 func (f *fabric) Leave(ctx context.Context, steps plan.Steps) error {
 	s := f.now.Load()
 	if s == nil {

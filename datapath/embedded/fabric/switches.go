@@ -1,4 +1,4 @@
-// Package fabric is the embedded switches of a lab: it gives them the lab's devices and
+// Package fabric runs the embedded switches of a lab: it connects them to the lab's devices and
 // controllers.
 package fabric
 
@@ -27,7 +27,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Virtual is how links between embedded switches are made that need no devices.
+// Virtual is the wire of links between embedded switches that need no devices.
 const Virtual datapath.Wire = "virtual"
 
 func is(n *topology.Node) bool { return n != nil && n.Datapath == topology.Embedded }
@@ -37,32 +37,32 @@ func init() {
 		Inner: Virtual, Joins: func(_, _ *topology.Node, _ map[string]*topology.Node) bool { return true }})
 }
 
-// fabric is the embedded switches of a lab. It is changed by one at a time; what may be asked at
-// any time takes switches and agents from now and agent.
+// fabric is the embedded switches of a lab. Only one caller changes it at a time; methods that may
+// be called at any time read switches and agents through now and agent.
 type fabric struct {
 	datapath.Base
 	site   datapath.Site
-	now    atomic.Pointer[switches] // nil where there are none
-	before *switchState             // of switches that another process had
+	now    atomic.Pointer[switches] // nil if there are none
+	before *switchState             // switches of a process that has died
 }
 
-// switches live in this process.
+// switches are the embedded switches in this process.
 type switches struct {
 	*embedded.Datapath
 	fast   *cache.Engine
-	mu     sync.RWMutex            // over agents while they change
+	mu     sync.RWMutex            // guards agents
 	agents map[string]*agent.Agent // by node
-	joined map[string]bool         // nodes that the lab's own controller has met
+	joined map[string]bool         // nodes connected to the lab's own controller
 	ports  map[portID]*backing
-	inside sync.Map // addresses of controllers that are in the switches' namespace
+	inside sync.Map // addresses of controllers in the switches' namespace
 
-	file      string                     // what is on disk of the switches
-	saved     map[uint64]*pipeline.Saved // switches of another process that are not restored yet, by datapath id
-	looks     looks
-	tools     sync.Mutex              // over what follows: see Tell
-	tooled    bool                    // what the tools need has been made
+	file      string                     // file of the switches' state
+	saved     map[uint64]*pipeline.Saved // switches of another process not restored yet, by datapath id
+	captures  captures
+	tools     sync.Mutex              // guards what follows: see Tell
+	tooled    bool                    // the files that the tools need exist
 	listening map[string]*agent.Agent // those that have a socket, by node
-	since     time.Duration           // when they came to be in this process, on their clock
+	since     time.Duration           // when the switches were created in this process, by their clock
 	stop      chan struct{}
 	saving    sync.WaitGroup
 	started   sync.Once
@@ -78,16 +78,17 @@ type portID struct {
 type backing struct {
 	device string
 	index  int  // of the device
-	seen   bool // somebody looks at the device, so all packets must go by it
+	seen   bool // the topology requires all packets to go through the device
 	peer   portID
 	down   bool
 }
 
-// newSwitches makes them for a topology, in the switches' namespace. They begin as what is in a
-// state, which may be nil, says, with the clock of that. event is told of loops.
+// newSwitches makes the switches of a topology, in the switches' namespace, from a saved state and
+// with its clock if before is not nil. event is called with loops.
 func newSwitches(t *topology.Topology, namespace string, before *switchState, event func(string)) (*switches, error) {
-	s := &switches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{}, listening: map[string]*agent.Agent{},
-		saved: map[uint64]*pipeline.Saved{}, stop: make(chan struct{})}
+	s := &switches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{},
+		listening: map[string]*agent.Agent{},
+		saved:     map[uint64]*pipeline.Saved{}, stop: make(chan struct{})}
 	start := time.Now()
 	if before != nil {
 		start = before.start()
@@ -99,9 +100,10 @@ func newSwitches(t *topology.Topology, namespace string, before *switchState, ev
 	s.Datapath = embedded.New(embedded.Options{Log: log, Start: start, Hold: before != nil,
 		Output:  func(out *pipeline.Sent, in *pipeline.Packet) { s.fast.Send(out, in) },
 		Barrier: func(sw *pipeline.Switch) { s.fast.Barrier(sw) },
-		Mirror:  s.looks.show,
+		Mirror:  s.captures.show,
 		Loop: func(p *pipeline.Port) {
-			event(fmt.Sprintf("loop at %s port %d (%s): packets come back unchanged, and are dropped", p.Switch().Name(), p.Number(), p.Name()))
+			event(fmt.Sprintf("loop at %s port %d (%s): packets come back unchanged, and are dropped",
+				p.Switch().Name(), p.Number(), p.Name()))
 		},
 	})
 	s.since = s.Now()
@@ -117,11 +119,11 @@ func newSwitches(t *topology.Topology, namespace string, before *switchState, ev
 	return s, nil
 }
 
-// roomFor is how many ports with devices there may be, with room for those to come.
+// roomFor returns how many ports may have devices, with a reserve for later changes.
 func roomFor(t *topology.Topology) int { return min(max(4096, 4*len(t.Links)), 65535) }
 
-// Apply makes the embedded switches those of the topology. Ports stay what they are, with
-// their counters, when what is behind them changes.
+// Apply makes the embedded switches match the topology. Ports stay, with their counters, when what
+// is behind them changes.
 func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
 	s := f.now.Load()
 	if s == nil {
@@ -186,21 +188,21 @@ func (s *switches) removeSwitch(name string) {
 	delete(s.joined, name)
 }
 
-// agent is that of a node, or nil.
+// agent returns a node's agent, or nil.
 func (s *switches) agent(name string) *agent.Agent {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.agents[name]
 }
 
-// applyPorts gives ports what is behind them. First what changes is taken away, then what is new is
-// given.
+// applyPorts sets what is behind each port: first it removes what changes, then it adds what is
+// new.
 func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
 	s := f.now.Load()
 	want := map[portID]*backing{}
 	ends := map[portID]topology.Endpoint{}
 	links := map[portID]*topology.Link{}
-	speeds := map[portID]topology.Rate{} // of what leaves
+	speeds := map[portID]topology.Rate{} // outgoing
 	for _, link := range f.site.Topology().Links {
 		for i, e := range link.Ends {
 			n := f.site.Node(e.Node)
@@ -211,7 +213,7 @@ func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
 			want[id], ends[id], links[id], speeds[id] = f.backingOf(link, i), e, link, link.Egress(i).Bandwidth
 		}
 	}
-	var cut []portID // virtual links, once there are devices in their place
+	var cut []portID // virtual links, to be removed once devices have replaced them
 	for id, b := range s.ports {
 		if w := want[id]; w != nil && b.device == "" && w.device != "" {
 			cut = append(cut, id)
@@ -259,12 +261,12 @@ func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
 			return err
 		}
 	}
-	s.fast.Barrier(nil) // packets go by what there is now when the change is said to be made
+	s.fast.Barrier(nil) // so that packets take the new state when the change is reported as done
 	return nil
 }
 
-// speedOf is a bandwidth in kbit/s, as ports say it (OpenFlow 1.3.5, section 7.2.1); a link without
-// one counts as 100 Gbit/s, more than a processor carries.
+// speedOf converts a bandwidth to kbit/s, for ports (OpenFlow 1.3.5, section 7.2.1); a link without
+// one counts as 100 Gbit/s, more than a processor forwards.
 func speedOf(r topology.Rate) uint32 {
 	if r == 0 {
 		return 100_000_000
@@ -272,7 +274,7 @@ func speedOf(r topology.Rate) uint32 {
 	return uint32(min(r/1000, math.MaxUint32))
 }
 
-// block keeps a port of a switch that learns out of the network, or takes it in again.
+// block excludes a learning switch's port from the network, or includes it again.
 func block(sw *pipeline.Switch, number uint32, mac openflow.MAC, blocked bool) error {
 	const out = openflow.PortConfigNoRecv | openflow.PortConfigNoFwd
 	m := &openflow.PortMod{Port: number, HWAddr: mac, Mask: out}
@@ -282,7 +284,7 @@ func block(sw *pipeline.Switch, number uint32, mac openflow.MAC, blocked bool) e
 	return sw.PortMod(m)
 }
 
-// backingOf says what is behind end i of a link.
+// backingOf returns what is behind end i of a link.
 func (f *fabric) backingOf(link *topology.Link, i int) *backing {
 	e, far := link.Ends[i], link.Ends[1-i]
 	b := &backing{down: link.Down}
@@ -298,7 +300,7 @@ func (f *fabric) backingOf(link *topology.Link, i int) *backing {
 	return b
 }
 
-// back puts a device or a virtual link behind a port that has none.
+// back puts a device or a virtual link behind a port that has neither.
 func (s *switches) back(id portID, w *backing) error {
 	if old := s.ports[id]; old != nil {
 		old.down = w.down
@@ -327,8 +329,8 @@ func (s *switches) back(id portID, w *backing) error {
 	return nil
 }
 
-// look notes whether somebody looks at a port's device for as long as the topology says so, besides
-// those that capture there.
+// look counts the topology's demand that a port's packets go through its device, besides captures
+// there.
 func (s *switches) look(id portID, b *backing, seen bool) {
 	if b.seen == seen {
 		return
@@ -337,7 +339,7 @@ func (s *switches) look(id portID, b *backing, seen bool) {
 	if b.seen = seen; seen {
 		n = 1
 	}
-	s.looks.device(s.agents[id.node].Switch().Port(id.number), n, s.fast.Look)
+	s.captures.device(s.agents[id.node].Switch().Port(id.number), n, s.fast.Look)
 }
 
 // port returns the port at a link's end, or nil.
@@ -354,7 +356,7 @@ func (f *fabric) port(e topology.Endpoint) *pipeline.Port {
 	return a.Switch().Port(n.OpenFlowPort(e))
 }
 
-// Port says what the port at a link's end is: a controller may have taken it down
+// Port returns the state of the port at a link's end: a controller may have taken it down
 // (OFPPC_PORT_DOWN).
 func (f *fabric) Port(e topology.Endpoint) (state datapath.PortState) {
 	p := f.port(e)
@@ -365,7 +367,7 @@ func (f *fabric) Port(e topology.Endpoint) (state datapath.PortState) {
 	return datapath.PortState{Shut: d.Config&openflow.PortConfigDown != 0, Dark: !d.Works()}
 }
 
-// unback takes away what is behind a port.
+// unback removes what is behind a port.
 func (s *switches) unback(id portID, b *backing) {
 	sw := s.agents[id.node].Switch()
 	if b.device == "" {
@@ -378,7 +380,7 @@ func (s *switches) unback(id portID, b *backing) {
 	}
 }
 
-// Meet ties switches to their controllers.
+// Meet connects switches to their controllers.
 func (f *fabric) Meet() error {
 	s := f.now.Load()
 	if s == nil {
@@ -418,8 +420,8 @@ func (f *fabric) Meet() error {
 	return errors.Join(errs...)
 }
 
-// dial connects an embedded switch with its controller: one that the lab runs is in the switches'
-// namespace, others are out here.
+// dial connects an embedded switch to its controller: in the switches' namespace if the lab runs
+// it, otherwise outside.
 func (f *fabric) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	if _, inside := f.now.Load().inside.Load(network + ":" + address); !inside {
 		return agent.Dial(ctx, network, address)
@@ -431,8 +433,8 @@ func (f *fabric) dial(ctx context.Context, network, address string) (conn net.Co
 	return conn, err
 }
 
-// Wait waits until every embedded switch that has controllers of others is connected to
-// one. The error, once ctx ends, names one that is not, and why.
+// Wait waits until every embedded switch with foreign controllers is connected to one. The error,
+// when ctx ends, names a switch that is not, and why.
 func (f *fabric) Wait(ctx context.Context) error {
 	s := f.now.Load()
 	if s == nil {
@@ -450,7 +452,8 @@ func (f *fabric) Wait(ctx context.Context) error {
 			case <-time.After(5 * time.Millisecond):
 			case <-ctx.Done():
 				status := a.Status()[0]
-				return fmt.Errorf("switch %s did not connect to its controller %s within %.0f s: %s", n.Name, foreign[0],
+				return fmt.Errorf("switch %s did not connect to its controller %s within %.0f s: %s", n.Name,
+					foreign[0],
 					time.Since(start).Seconds(), cmp.Or(status.LastError, "no answer"))
 			}
 		}
@@ -458,7 +461,7 @@ func (f *fabric) Wait(ctx context.Context) error {
 	return nil
 }
 
-// close lets go of the switches. What the kernel forwards by goes with the namespace.
+// close releases the switches. Kernel state goes with the namespace.
 func (s *switches) close() {
 	close(s.stop)
 	s.saving.Wait()
@@ -466,14 +469,15 @@ func (s *switches) close() {
 	s.Datapath.Close()
 }
 
-// Close lets go of the switches.
+// Close releases the switches.
 func (f *fabric) Close() {
 	if s := f.now.Load(); s != nil {
 		s.close()
 	}
 }
 
-// Status says how switches get on with controllers of others, and with the members of a cluster.
+// Status returns the connections of switches to foreign controllers, and to the members of a
+// cluster.
 func (f *fabric) Status(context.Context) (out []datapath.SwitchStatus, err error) {
 	s := f.now.Load()
 	if s == nil {
@@ -487,15 +491,16 @@ func (f *fabric) Status(context.Context) (out []datapath.SwitchStatus, err error
 		}
 		status := datapath.SwitchStatus{Switch: n.Name, Controllers: []datapath.ControllerStatus{}}
 		for _, c := range a.Status() {
-			status.Controllers = append(status.Controllers, datapath.ControllerStatus{Address: c.Target, Connected: c.Connected, Error: c.LastError})
+			status.Controllers = append(status.Controllers,
+				datapath.ControllerStatus{Address: c.Target, Connected: c.Connected, Error: c.LastError})
 		}
 		out = append(out, status)
 	}
 	return out, nil
 }
 
-// Flows counts the flow entries of a switch, without those that it has from another process: its
-// controller has yet to say whether they stay.
+// Flows counts the flow entries of a switch, without those restored from another process: its
+// controller has yet to confirm them.
 func (f *fabric) Flows(_ context.Context, n *topology.Node, inPort uint32) (int, error) {
 	match := openflow.Match{}
 	if inPort != 0 {
@@ -505,7 +510,7 @@ func (f *fabric) Flows(_ context.Context, n *topology.Node, inPort uint32) (int,
 	return s.agent(n.Name).Switch().CountFlows(match, s.since), nil
 }
 
-// Settle waits until packets go by what there is now.
+// Settle waits until packets are forwarded by the current state.
 func (f *fabric) Settle(context.Context) error {
 	if s := f.now.Load(); s != nil {
 		s.fast.Barrier(nil)
@@ -513,7 +518,7 @@ func (f *fabric) Settle(context.Context) error {
 	return nil
 }
 
-// Remark says why packets are forwarded in user space, where they are.
+// Remark returns why packets are forwarded in user space, if they are.
 func (f *fabric) Remark() string {
 	s := f.now.Load()
 	if s == nil || s.fast.UserSpace() == "" {
@@ -522,8 +527,8 @@ func (f *fabric) Remark() string {
 	return "embedded switches forward in user space, far slower than in the kernel: " + s.fast.UserSpace() + " (see trivet doctor)"
 }
 
-// Plug pulls or plugs a virtual link: the two ports change their state, and nothing else of the lab
-// changes, however large it is. It returns false where the link is another one.
+// Plug takes a virtual link down or up: only the two ports change their state, however large the
+// lab is. It returns false for any other link.
 func (f *fabric) Plug(link *topology.Link) bool {
 	s := f.now.Load()
 	if s == nil || f.site.Wire(link) != Virtual {

@@ -14,20 +14,20 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// VSwitchCommand is the argument by which the program answers for ovs-vsctl, before the name of the
-// lab and what ovs-vsctl is asked.
+// VSwitchCommand is the argument with which the program stands in for ovs-vsctl, followed by the
+// lab's name and the arguments of ovs-vsctl.
 const VSwitchCommand = "__ovs-vsctl"
 
-// toolsDir is where programs in switches find what the tools of Open vSwitch need. ovs-ofctl takes
-// the name of a switch for the socket NAME.mgmt there.
+// toolsDir is the directory where programs in switches find what Open vSwitch's tools need.
+// ovs-ofctl takes the name of a switch for the socket NAME.mgmt there.
 func (f *fabric) toolsDir() string { return filepath.Join(f.site.Dir(), "ovs") }
 
 func (f *fabric) socketOf(n *topology.Node) string {
 	return filepath.Join(f.toolsDir(), n.Name+".mgmt")
 }
 
-// Tell lets programs in switches use ovs-ofctl and ovs-vsctl, as they would with Open vSwitch. The
-// first that is told so makes what they need: a lab in which nobody asks has no sockets.
+// Tell lets programs in switches use ovs-ofctl and ovs-vsctl, as with Open vSwitch. The first call
+// makes what they need: a lab in which no one uses them has no sockets.
 func (f *fabric) Tell(cmd *exec.Cmd) {
 	bin := filepath.Join(f.toolsDir(), "bin")
 	if s := f.now.Load(); s != nil {
@@ -45,8 +45,8 @@ func (f *fabric) Tell(cmd *exec.Cmd) {
 	datapath.Lend(cmd, bin)
 }
 
-// writeTools puts ovs-ofctl and ovs-vsctl into a directory: the first speaks the one version of
-// OpenFlow that embedded switches know, of the second the program answers what it can.
+// writeTools writes wrappers for ovs-ofctl and ovs-vsctl: the former selects the only version of
+// OpenFlow of embedded switches, the latter calls this program, which answers what it can.
 func (f *fabric) writeTools(bin string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -64,10 +64,11 @@ func (f *fabric) writeTools(bin string) error {
 			return err
 		}
 	}
-	return write("ovs-vsctl", fmt.Sprintf("TRIVET_RUN_DIR=%s exec %s %s %s", words.Shell(filepath.Clean(run)), words.Shell(self), VSwitchCommand, words.Shell(name)))
+	return write("ovs-vsctl", fmt.Sprintf("TRIVET_RUN_DIR=%s exec %s %s %s", words.Shell(filepath.Clean(run)),
+		words.Shell(self), VSwitchCommand, words.Shell(name)))
 }
 
-// listen opens the sockets of switches that have none yet. The caller has locked tools.
+// listen opens the sockets of switches without one. The caller holds tools.
 func (f *fabric) listen(s *switches) {
 	for _, n := range f.site.Topology().Nodes {
 		a := s.agent(n.Name)
@@ -75,7 +76,7 @@ func (f *fabric) listen(s *switches) {
 			continue
 		}
 		l, err := listenAt(f.socketOf(n))
-		if err != nil { // the lab is whole without
+		if err != nil { // the lab works without
 			slog.Warn("ovs-ofctl will not find a switch", "switch", n.Name, "error", err)
 			continue
 		}
@@ -84,7 +85,7 @@ func (f *fabric) listen(s *switches) {
 	}
 }
 
-// listenAt opens a socket in place of one that a dead process has left. Its directory is root's.
+// listenAt opens a socket, replacing one left by a dead process. Its directory belongs to root.
 func listenAt(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -92,8 +93,8 @@ func listenAt(path string) (net.Listener, error) {
 	return net.Listen("unix", path)
 }
 
-// hadTools says whether a process that has died made what the tools need: programs in switches may
-// still use it.
+// hadTools reports whether a process that has died made what the tools need: programs in switches
+// may still use it.
 func (f *fabric) hadTools() bool {
 	_, err := os.Lstat(filepath.Join(f.toolsDir(), "bin"))
 	return err == nil

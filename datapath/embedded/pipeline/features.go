@@ -53,7 +53,8 @@ func (s *Switch) tableFeatures() openflow.TableFeaturesList {
 	for f := range openflow.NumFields {
 		match = append(match, openflow.BasicFieldID(f, f.Maskable()))
 		wildcards = append(wildcards, openflow.BasicFieldID(f, false))
-		if checkSetField(openflow.OXM{Class: openflow.ClassBasic, Field: f, Value: openflow.Value{Lo: openflow.VLANPresent}}) == nil {
+		if checkSetField(openflow.OXM{Class: openflow.ClassBasic, Field: f,
+			Value: openflow.Value{Lo: openflow.VLANPresent}}) == nil {
 			set = append(set, openflow.BasicFieldID(f, false))
 		}
 	}

@@ -33,8 +33,8 @@ type Flow struct {
 // Instructions returns what the entry does; it must not be changed.
 func (f *Flow) Instructions() []openflow.Instruction { return f.program.instructions }
 
-// coveredBy says whether the entry's match has all the bits of a mask, which is covered by that of
-// its subtable.
+// coveredBy reports whether the entry's match has all the bits of a mask, which is covered by that
+// of its subtable.
 func (f *Flow) coveredBy(value *Key, mask *Mask) bool {
 	for i, w := range f.subtable.words {
 		if (f.values[i]^value[w.word])&mask[w.word] != 0 {
@@ -62,7 +62,7 @@ func (f *Flow) overlaps(value *Key, mask *Mask) bool {
 	return true
 }
 
-// tableMiss says whether it is the table-miss entry (section 5.4).
+// tableMiss reports whether it is the table-miss entry (section 5.4).
 func (f *Flow) tableMiss() bool { return f.Priority == 0 && len(f.values) == 0 }
 
 // due returns when the entry ends if no packet comes, and why; false: never.

@@ -82,7 +82,7 @@ func (s *Switch) checkBucket(group uint32, b *openflow.Bucket) error {
 	return s.checkSet(b.Actions)
 }
 
-// loops says whether the actions of a group lead to one of that number.
+// loops reports whether the actions of a group lead to one of that number.
 func (s *Switch) loops(g *Group, number uint32, depth int) bool {
 	if depth > maxGroupDepth {
 		return true
@@ -168,7 +168,8 @@ func (s *Switch) references(number uint32) (n uint32) {
 	return n
 }
 
-// alive says whether a bucket can be taken: what it watches, if anything, is live (section 5.6.1).
+// alive reports whether a bucket can be taken: what it watches, if anything, is live (section
+// 5.6.1).
 func (s *Switch) alive(b *openflow.Bucket, depth int) bool {
 	if b.WatchPort == openflow.PortAny && b.WatchGroup == openflow.GroupAny {
 		return true

@@ -12,10 +12,9 @@ func (s *Switch) Joined(number uint32) (dpid uint64, far uint32, ok bool) {
 	return p.peer.owner.config.DatapathID, p.peer.desc.Number, true
 }
 
-// Activity returns a number that is another one once a packet has been counted, or anything has
-// been changed, of what Multipart answers: as long as it stays the same, so do answers but for
-// ages. Of what no packet through a port or a table is counted for, a group that a controller sends
-// a packet to and that drops it, nothing is seen here.
+// Activity returns a number that changes when anything that Multipart answers changes, except for
+// ages. It does not cover packets that are counted at no port or table, such as those that a
+// controller sends to a group which drops them.
 func (s *Switch) Activity() uint64 {
 	s.net.read(s)
 	s.net.mu.RLock()
@@ -49,7 +48,7 @@ func mixed(sum, n uint64) uint64 {
 	return sum ^ sum>>32
 }
 
-// read lets who has counted elsewhere add that.
+// read calls OnRead's function, so that hits counted elsewhere are added.
 func (n *Network) read(s *Switch) {
 	n.mu.RLock()
 	read := n.onRead

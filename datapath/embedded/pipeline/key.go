@@ -153,8 +153,8 @@ func (k *Key) SetTTL(ttl uint8) { k[wordIP] = k[wordIP]&^ttlMask | uint64(ttl)<<
 // EthType is the type after VLAN tags.
 func (k *Key) EthType() uint16 { return uint16(k[wordDst]) }
 
-// Fragment says whether the packet is a part of an IP packet, and whether the transport header is
-// in another part (or cut off).
+// Fragment reports whether the packet is a part of an IP packet, and whether the transport header
+// is in another part (or cut off).
 func (k *Key) Fragment() (part, later bool) {
 	return k[wordIP]>>shapeShift&shapeFragment != 0, k[wordIP]>>shapeShift&shapeNoL4 != 0
 }
@@ -186,7 +186,7 @@ func (m *Mask) Set(f openflow.Field, bits openflow.Value) {
 	places[f].set((*[Words]uint64)(m), m.Field(f).Or(bits))
 }
 
-// Covers says whether two keys agree on all bits that count.
+// Covers reports whether two keys agree on all bits that count.
 func (m *Mask) Covers(a, b *Key) bool {
 	differ := uint64(0)
 	for i := range m {

@@ -26,18 +26,17 @@ type Network struct {
 // NewNetwork returns a network without switches.
 func NewNetwork() *Network { return &Network{switches: map[uint64]*Switch{}} }
 
-// OnFold sets a function that is called, within a change, before the counters of an entry decide
-// whether it has been idle, and before it is removed: who has counted hits elsewhere adds them
-// then: all those before until, as an entry that packets meet is not idle. It must not call into
-// the network.
+// OnFold sets a function that is called, within a change, before an entry's counters decide whether
+// it has been idle, and before it is removed. A caller that has counted hits elsewhere adds them
+// then, at least those up to until. It must not call the network.
 func (n *Network) OnFold(f func(f *Flow, until time.Duration)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.foldFlow = f
 }
 
-// OnRead sets a function that is called before statistics of a switch are read: who has counted
-// hits elsewhere adds them then.
+// OnRead sets a function that is called before statistics of a switch are read; a caller that has
+// counted hits elsewhere adds them then.
 func (n *Network) OnRead(f func(*Switch)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -45,16 +44,16 @@ func (n *Network) OnRead(f func(*Switch)) {
 }
 
 // OnChange sets a function that is called when a part of a switch has changed: a table, or
-// ReadPorts, …. It is called within a change or, of ReadPlaces, within the carriage of a packet,
-// and must not call into the network.
+// ReadPorts, …. It is called within a change or, for ReadPlaces, while a packet is carried, and
+// must not call the network.
 func (n *Network) OnChange(f func(s *Switch, what int)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.onChange = f
 }
 
-// OnPower sets a function that is called after a change of a port's configuration that takes it
-// down or up (OFPPC_PORT_DOWN): whether its device is to be up is what the port says then.
+// OnPower sets a function that is called after a port's configuration has changed to down or up
+// (OFPPC_PORT_DOWN), so that its device can follow.
 func (n *Network) OnPower(f func(*Port)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,7 +102,7 @@ func (n *Network) tell(s *Switch, m openflow.Message) {
 	}
 }
 
-// Config is how a switch is to be. Zero values stand for the defaults.
+// Config configures a switch. Zero values mean the defaults.
 type Config struct {
 	DatapathID uint64
 	Name       string // for descriptions
@@ -143,7 +142,8 @@ func (n *Network) Add(c Config) (*Switch, error) {
 		c.MaxFlows = 1_000_000
 	}
 	if c.Tables < 1 || c.Tables > int(openflow.TableMax) {
-		return nil, fmt.Errorf("switch %016x: %d tables; a switch has 1 to %d", c.DatapathID, c.Tables, openflow.TableMax)
+		return nil, fmt.Errorf("switch %016x: %d tables; a switch has 1 to %d", c.DatapathID, c.Tables,
+			openflow.TableMax)
 	}
 	s := &Switch{
 		net: n, config: c, tables: make([]*table, c.Tables), programs: map[string]*program{},
@@ -196,9 +196,11 @@ func (n *Network) Join(a *Switch, port uint32, b *Switch, peer uint32) error {
 		p, q := a.ports[port], b.ports[peer]
 		switch {
 		case p == nil || q == nil || p == q:
-			return fmt.Errorf("port %d of %016x and port %d of %016x cannot be joined: they must be two ports", port, a.config.DatapathID, peer, b.config.DatapathID)
+			return fmt.Errorf("port %d of %016x and port %d of %016x cannot be joined: they must be two ports", port,
+				a.config.DatapathID, peer, b.config.DatapathID)
 		case p.peer != nil || q.peer != nil:
-			return fmt.Errorf("port %d of %016x or port %d of %016x has a virtual link already", port, a.config.DatapathID, peer, b.config.DatapathID)
+			return fmt.Errorf("port %d of %016x or port %d of %016x has a virtual link already", port,
+				a.config.DatapathID, peer, b.config.DatapathID)
 		}
 		p.peer, q.peer = q, p
 		a.touch(ReadPorts)
@@ -238,7 +240,8 @@ func (s *Switch) SetNotify(f func(openflow.Message)) {
 // SetFragments sets what is done with parts of IP packets: FragNormal or FragDrop.
 func (s *Switch) SetFragments(flags openflow.ConfigFlags) error {
 	if flags != openflow.FragNormal && flags != openflow.FragDrop {
-		return refuse(openflow.SwitchConfigFailedBadFlags, "flags %#x: IP fragments are not reassembled here", uint16(flags))
+		return refuse(openflow.SwitchConfigFailedBadFlags, "flags %#x: IP fragments are not reassembled here",
+			uint16(flags))
 	}
 	s.net.mu.Lock()
 	defer s.net.mu.Unlock()

@@ -58,7 +58,7 @@ func (p *Port) Sent() *Counter { return &p.tx }
 // Statistics count them among the dropped.
 func (p *Port) Looped() *Counter { return &p.looped }
 
-// SetMirror says whether somebody looks at what goes out by a port over its virtual link: see
+// SetMirror sets whether packets sent over a port's virtual link are captured: see
 // Translation.Mirrors.
 func (p *Port) SetMirror(on bool) {
 	p.owner.net.mu.Lock()
@@ -82,7 +82,7 @@ func (p *Port) CountDropped(received bool, packets, bytes uint64, now time.Durat
 	}
 }
 
-// live says whether packets can leave by the port (section 5.6.1, of fast failover).
+// live reports whether packets can leave by the port (section 5.6.1, of fast failover).
 func (p *Port) live() bool { return p.desc.Works() }
 
 func (p *Port) part() {
@@ -167,8 +167,8 @@ func (s *Switch) Ports() []*Port {
 	return slices.Clone(s.order)
 }
 
-// SetPortState tells what the switch is to see of a port: PortStateLinkDown, which it may also see
-// without, and PortStateBlocked.
+// SetPortState sets the state that the switch sees at a port: PortStateLinkDown, which may have
+// other causes as well, and PortStateBlocked.
 func (s *Switch) SetPortState(number uint32, state openflow.PortState) {
 	_ = s.net.change(func() error {
 		if p := s.ports[number]; p != nil {
@@ -193,8 +193,7 @@ func (s *Switch) SetPortSpeed(number, speed uint32) {
 	})
 }
 
-// SetCarrier tells whether there is somebody at the other end of the port's device, and the device
-// is up. A port has a carrier as long as nothing else is said.
+// SetCarrier sets whether the port's device is up and has a carrier; initially it has.
 func (p *Port) SetCarrier(on bool) {
 	_ = p.owner.net.change(func() error {
 		p.dark = !on
@@ -203,8 +202,8 @@ func (p *Port) SetCarrier(on bool) {
 	})
 }
 
-// setState makes the state what it is by now, and tells if that is another than before. Where the
-// link has gone down the switch forgets who was there, as bridges do: he may be elsewhere next.
+// setState updates the state and reports a change. When the link goes down the switch forgets the
+// addresses there, as bridges do: the hosts may reappear elsewhere.
 func (p *Port) setState() {
 	before := p.desc.State
 	if p.settle() == before || p.gone {
@@ -217,8 +216,8 @@ func (p *Port) setState() {
 	p.owner.changed(p, true)
 }
 
-// settle returns the state, which follows from what was said, from the device, from what the port
-// at the other end of the virtual link is configured to be, and of its last bit, from the others.
+// settle computes the state: from SetPortState, the device, the configuration of the port at the
+// other end of the virtual link, and for its last bit from the others.
 func (p *Port) settle() openflow.PortState {
 	p.desc.State = p.said
 	// What is behind the port changes: as long as there is a virtual link, packets go by that.
@@ -250,7 +249,8 @@ func (s *Switch) PortMod(m *openflow.PortMod) error {
 		case p.desc.HWAddr != m.HWAddr:
 			return refuse(openflow.PortModFailedBadHwAddr, "port %d has the address %v", m.Port, p.desc.HWAddr)
 		case (m.Config|m.Mask)&^all != 0:
-			return refuse(openflow.PortModFailedBadConfig, "configuration %#x, mask %#x", uint32(m.Config), uint32(m.Mask))
+			return refuse(openflow.PortModFailedBadConfig, "configuration %#x, mask %#x", uint32(m.Config),
+				uint32(m.Mask))
 		}
 		before := p.desc
 		p.desc.Config = p.desc.Config&^m.Mask | m.Config&m.Mask

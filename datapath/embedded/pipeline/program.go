@@ -28,7 +28,8 @@ func (s *Switch) programFor(instructions []openflow.Instruction) *program {
 		p.entries++
 		return p
 	}
-	p := &program{key: string(s.room[fixed:]), entries: 1, next: -1, instructions: make([]openflow.Instruction, 0, len(instructions))}
+	p := &program{key: string(s.room[fixed:]), entries: 1, next: -1,
+		instructions: make([]openflow.Instruction, 0, len(instructions))}
 	for _, i := range instructions {
 		i.Actions = append([]openflow.Action(nil), i.Actions...)
 		p.instructions = append(p.instructions, i)
@@ -58,7 +59,7 @@ func (s *Switch) dropProgram(p *program) {
 	}
 }
 
-// outputsTo says whether the program has an output to the port and one to the group, where these
+// outputsTo reports whether the program has an output to the port and one to the group, where these
 // are not PortAny and GroupAny.
 func (p *program) outputsTo(port, group uint32) bool {
 	return (port == openflow.PortAny || p.has(func(a *openflow.Action) bool { return a.Type == openflow.ActionOutput && a.Port == port })) &&
@@ -92,7 +93,8 @@ func (s *Switch) checkInstructions(instructions []openflow.Instruction, id uint8
 		switch in.Type {
 		case openflow.InstructionGotoTable:
 			if in.Table <= id || int(in.Table) >= len(s.tables) {
-				err = refuse(openflow.BadInstructionBadTableID, "table %d cannot be reached from table %d", in.Table, id)
+				err = refuse(openflow.BadInstructionBadTableID, "table %d cannot be reached from table %d", in.Table,
+					id)
 			}
 		case openflow.InstructionMeter:
 			if s.meters[in.Meter] == nil {
@@ -147,7 +149,8 @@ func (s *Switch) checkActions(actions []openflow.Action, k *known) error {
 func (s *Switch) checkSet(actions []openflow.Action) error {
 	for i := range actions {
 		if actions[i].Type == openflow.ActionExperimenter {
-			return refuse(openflow.BadActionBadExperimenter, "an action of experimenter %#x in a set", actions[i].Experimenter)
+			return refuse(openflow.BadActionBadExperimenter, "an action of experimenter %#x in a set",
+				actions[i].Experimenter)
 		}
 	}
 	return s.checkActions(actions, nil)
@@ -180,7 +183,7 @@ func (s *Switch) checkAction(a *openflow.Action, k *known) error {
 			return err
 		}
 	case openflow.ActionExperimenter:
-		if _, _, is := a.AsCheckPacketLarger(); is {
+		if _, _, ok := a.AsCheckPacketLarger(); ok {
 			break
 		}
 		return refuse(openflow.BadActionBadExperimenter, "an action of experimenter %#x", a.Experimenter)
@@ -205,7 +208,7 @@ func checkSetField(o openflow.OXM) error {
 	return nil
 }
 
-// allows says whether some of the packets have what the action is for.
+// allows reports whether some of the packets have what the action is for.
 func (k *known) allows(a *openflow.Action) bool {
 	ip := k.ethType == 0 || k.ethType == openflow.EthTypeIPv4 || k.ethType == openflow.EthTypeIPv6
 	label := k.ethType == 0 || k.ethType == openflow.EthTypeMPLS || k.ethType == ethTypeMPLSMulticast
@@ -280,7 +283,8 @@ var needs = func() (n [openflow.NumFields]struct {
 	set(ip, 0, openflow.FieldIPDSCP, openflow.FieldIPECN, openflow.FieldIPProto)
 	set(v4, 0, openflow.FieldIPv4Src, openflow.FieldIPv4Dst)
 	set(v6, 0, openflow.FieldIPv6Src, openflow.FieldIPv6Dst, openflow.FieldIPv6Flabel)
-	set(arp, 0, openflow.FieldARPOp, openflow.FieldARPSPA, openflow.FieldARPTPA, openflow.FieldARPSHA, openflow.FieldARPTHA)
+	set(arp, 0, openflow.FieldARPOp, openflow.FieldARPSPA, openflow.FieldARPTPA, openflow.FieldARPSHA,
+		openflow.FieldARPTHA)
 	set(ip, openflow.IPProtoTCP, openflow.FieldTCPSrc, openflow.FieldTCPDst)
 	set(ip, openflow.IPProtoUDP, openflow.FieldUDPSrc, openflow.FieldUDPDst)
 	set(ip, openflow.IPProtoSCTP, openflow.FieldSCTPSrc, openflow.FieldSCTPDst)
@@ -288,7 +292,8 @@ var needs = func() (n [openflow.NumFields]struct {
 	set(v6, openflow.IPProtoICMPv6, openflow.FieldICMPv6Type, openflow.FieldICMPv6Code,
 		openflow.FieldIPv6NDTarget, openflow.FieldIPv6NDSLL, openflow.FieldIPv6NDTLL)
 	n[openflow.FieldIPv6NDTarget].icmpType, n[openflow.FieldIPv6NDSLL].icmpType, n[openflow.FieldIPv6NDTLL].icmpType = 1, 135, 136
-	set([]uint16{openflow.EthTypeMPLS, ethTypeMPLSMulticast}, 0, openflow.FieldMPLSLabel, openflow.FieldMPLSTC, openflow.FieldMPLSBOS)
+	set([]uint16{openflow.EthTypeMPLS, ethTypeMPLSMulticast}, 0, openflow.FieldMPLSLabel, openflow.FieldMPLSTC,
+		openflow.FieldMPLSBOS)
 	set([]uint16{openflow.EthTypePBB}, 0, openflow.FieldPBBISID)
 	return n
 }()

@@ -38,10 +38,11 @@ type Tag struct {
 
 func (r *Rewrite) equal(o *Rewrite) bool {
 	return r.PopVLAN == o.PopVLAN && r.SetTTL == o.SetTTL && r.TTL == o.TTL && r.DecTTL == o.DecTTL &&
-		r.SetMPLSTTL == o.SetMPLSTTL && r.MPLSTTL == o.MPLSTTL && slices.Equal(r.Sets, o.Sets) && slices.Equal(r.Push, o.Push)
+		r.SetMPLSTTL == o.SetMPLSTTL && r.MPLSTTL == o.MPLSTTL && slices.Equal(r.Sets, o.Sets) && slices.Equal(r.Push,
+		o.Push)
 }
 
-// Nothing says whether the packet goes out as it came in.
+// Nothing reports whether the packet goes out as it came in.
 func (r *Rewrite) Nothing() bool {
 	return r.PopVLAN == 0 && !r.SetTTL && r.DecTTL == 0 && !r.SetMPLSTTL && len(r.Sets) == 0 && len(r.Push) == 0
 }

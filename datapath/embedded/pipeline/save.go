@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Saved is a switch as it can be written down. Times are those of the network: who restores it must
-// let the network's clock go on.
+// Saved is a switch's state for storage. Times are the network's: after restoring, its clock must
+// continue from there.
 type Saved struct {
 	DatapathID uint64
 	Fragments  openflow.ConfigFlags
@@ -64,8 +64,8 @@ func (c *Counter) restore(s SavedCounter) {
 	c.used.Store(int64(s.Used))
 }
 
-// Marks tell which switches have changed since they were saved. Empty ones are for who has saved
-// none yet.
+// Marks tell which switches have changed since they were saved. They are empty before the first
+// Save.
 type Marks map[*Switch]mark
 
 type mark struct {
@@ -73,10 +73,10 @@ type mark struct {
 	still  bool // it was the same already when the switch was saved
 }
 
-// Save returns the switches that have changed since they were saved with these marks, as they are
-// at one moment, and the datapath ids of those that are gone. around is called with what saves
-// them, and must call it: who has counted elsewhere notes within what of that is in the counters
-// already.
+// Save returns the switches that have changed since they were saved with these marks, in one
+// snapshot, and the datapath ids of removed switches. It calls around with the function that takes
+// the snapshot, which around must call: so a caller that counts elsewhere can record which counts
+// are included.
 func (n *Network) Save(marks Marks, around func(save func())) (changed []Saved, gone []uint64) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -133,14 +133,16 @@ func (s *Switch) change() uint64 {
 func (s *Switch) save() Saved {
 	v := Saved{DatapathID: s.config.DatapathID, Fragments: s.frag, Standalone: s.standalone}
 	for _, m := range s.meters {
-		e := SavedEntry{Message: (&openflow.MeterMod{Command: openflow.MeterAdd, MeterConfig: m.config}).AppendTo(nil), Created: m.created, Count: m.save()}
+		e := SavedEntry{Message: (&openflow.MeterMod{Command: openflow.MeterAdd, MeterConfig: m.config}).AppendTo(nil),
+			Created: m.created, Count: m.save()}
 		for i := range m.bands {
 			e.Parts = append(e.Parts, m.bands[i].save())
 		}
 		v.Meters = append(v.Meters, e)
 	}
 	for _, g := range s.groups {
-		e := SavedEntry{Message: (&openflow.GroupMod{Command: openflow.GroupAdd, GroupDesc: g.desc}).AppendTo(nil), Created: g.created, Count: g.save()}
+		e := SavedEntry{Message: (&openflow.GroupMod{Command: openflow.GroupAdd, GroupDesc: g.desc}).AppendTo(nil),
+			Created: g.created, Count: g.save()}
 		for i := range g.buckets {
 			e.Parts = append(e.Parts, g.buckets[i].save())
 		}
@@ -159,7 +161,8 @@ func (s *Switch) save() Saved {
 		}
 	}
 	for _, p := range s.order {
-		v.Ports = append(v.Ports, SavedPort{p.desc.Number, p.desc.Config, p.created, p.rx.save(), p.tx.save(), p.rxDropped.save(), p.txDropped.save(), p.looped.save()})
+		v.Ports = append(v.Ports, SavedPort{p.desc.Number, p.desc.Config, p.created, p.rx.save(), p.tx.save(),
+			p.rxDropped.save(), p.txDropped.save(), p.looped.save()})
 	}
 	s.learned.mu.Lock()
 	defer s.learned.mu.Unlock()
@@ -179,9 +182,9 @@ func (f *Flow) message() []byte {
 	return m.AppendTo(nil)
 }
 
-// Restore makes a switch, whose ports are there, what one that was saved was: what entries it has
-// are removed. Counters begin
-// with what that one had counted. The error is about what could not be; all else is restored then.
+// Restore restores a switch, whose ports must exist, to a saved state; its current entries are
+// removed. Counters continue from the saved values. The error describes what could not be restored;
+// everything else has been.
 func (s *Switch) Restore(v *Saved) error {
 	return s.net.change(func() error {
 		s.frag, s.standalone = v.Fragments, v.Standalone
@@ -273,10 +276,10 @@ func (s *Switch) restoreFlow(e *SavedEntry) error {
 		return err
 	}
 	value, mask, err := matchOf(m.Match)
-	if err == nil {
-		err = s.flowMod(m, e.Created)
-	}
 	if err != nil {
+		return err
+	}
+	if err := s.flowMod(m, e.Created); err != nil {
 		return err
 	}
 	s.tables[m.Table].get(&value, mask, m.Priority).restore(e.Count)

@@ -50,7 +50,7 @@ func (t *translator) write(f openflow.Field, v openflow.Value) {
 	t.st.set |= 1 << f
 }
 
-// ip says whether the packet is a valid one of IPv4 or IPv6.
+// ip reports whether the packet is a valid one of IPv4 or IPv6.
 func (t *translator) ip() bool {
 	t.look(wordDst, ethTypeMask)
 	if e := t.st.key.EthType(); e != openflow.EthTypeIPv4 && e != openflow.EthTypeIPv6 {
@@ -75,7 +75,7 @@ func (t *translator) tagged() bool {
 	return t.st.key.tag()&tagPresent != 0
 }
 
-// has says whether the packet has a field that can be set.
+// has reports whether the packet has a field that can be set.
 func (t *translator) has(f openflow.Field) bool {
 	need := &needs[f]
 	if need.ethTypes == nil {
@@ -98,7 +98,7 @@ func (t *translator) has(f openflow.Field) bool {
 	return t.neighbour(f, uint64(need.icmpType))
 }
 
-// neighbour says whether a packet of ICMPv6 has a field of neighbour discovery.
+// neighbour reports whether a packet of ICMPv6 has a field of neighbour discovery.
 func (t *translator) neighbour(f openflow.Field, icmpType uint64) bool {
 	t.look(wordPorts, 0xff<<48)
 	got := t.st.key[wordPorts] >> 48 & 0xff

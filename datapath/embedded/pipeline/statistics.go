@@ -54,7 +54,8 @@ func (s *Switch) describe(r openflow.NoBody) (openflow.MultipartBody, error) {
 				continue
 			}
 			lookups, misses := t.lookups.Packets(), t.misses.Packets()
-			list[id] = openflow.TableStats{Table: uint8(id), Active: uint32(t.count), Lookups: lookups, Matched: lookups - min(misses, lookups)}
+			list[id] = openflow.TableStats{Table: uint8(id), Active: uint32(t.count), Lookups: lookups,
+				Matched: lookups - min(misses, lookups)}
 		}
 		return list, nil
 	case openflow.MultipartPortDesc:
@@ -206,9 +207,11 @@ func (s *Switch) groupStats(r openflow.GroupStatsRequest, now time.Duration) (op
 			continue
 		}
 		g := s.groups[id]
-		stats := openflow.GroupStats{Group: id, RefCount: s.references(id), Packets: g.Packets(), Bytes: g.Bytes(), Duration: age(g.created, now)}
+		stats := openflow.GroupStats{Group: id, RefCount: s.references(id), Packets: g.Packets(), Bytes: g.Bytes(),
+			Duration: age(g.created, now)}
 		for i := range g.buckets {
-			stats.Buckets = append(stats.Buckets, openflow.Counter{Packets: g.buckets[i].Packets(), Bytes: g.buckets[i].Bytes()})
+			stats.Buckets = append(stats.Buckets, openflow.Counter{Packets: g.buckets[i].Packets(),
+				Bytes: g.buckets[i].Bytes()})
 		}
 		list = append(list, stats)
 	}
@@ -229,7 +232,8 @@ func (s *Switch) meterStats(r openflow.MeterStatsRequest, now time.Duration) (op
 			}
 		}
 		for i := range m.bands {
-			stats.Bands = append(stats.Bands, openflow.Counter{Packets: m.bands[i].Packets(), Bytes: m.bands[i].Bytes()})
+			stats.Bands = append(stats.Bands, openflow.Counter{Packets: m.bands[i].Packets(),
+				Bytes: m.bands[i].Bytes()})
 		}
 		list = append(list, stats)
 	}

@@ -145,7 +145,7 @@ type prefixSearch struct {
 	looked [prefixFields]uint8
 }
 
-// rulesOut says whether no entry of a subtable has a prefix that the packet has.
+// rulesOut reports whether no entry of a subtable has a prefix that the packet has.
 func (p *prefixSearch) rulesOut(t *table, s *subtable, k *Key, looked *Mask) bool {
 	for field, length := range s.prefix {
 		tree := t.prefixes[field]
@@ -330,7 +330,7 @@ func (t *table) each(value *Key, mask *Mask, f func(*Flow) bool) {
 	}
 }
 
-// covered says whether all bits of a mask are in that of the subtable.
+// covered reports whether all bits of a mask are in that of the subtable.
 func (s *subtable) covered(mask *Mask) bool {
 	for i := range mask {
 		if mask[i]&^s.mask[i] != 0 {
@@ -340,7 +340,7 @@ func (s *subtable) covered(mask *Mask) bool {
 	return true
 }
 
-// overlaps says whether a packet can match both an entry of that priority and the match.
+// overlaps reports whether a packet can match both an entry of that priority and the match.
 func (t *table) overlaps(value *Key, mask *Mask, priority uint16) bool {
 	for _, s := range t.subtables {
 		if s.priorities[priority] == 0 {

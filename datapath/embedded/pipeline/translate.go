@@ -29,7 +29,8 @@ func (tr *Translator) Translate(o *Translation, p *Port, k *Key, now time.Durati
 	t.dynamic = false
 	t.enter(p)
 	if o.Slow != "" {
-		*o = Translation{Mask: o.Mask, TTLMin: o.TTLMin, TTLMax: o.TTLMax, Largest: o.Largest, Slow: o.Slow, Hops: o.Hops,
+		*o = Translation{Mask: o.Mask, TTLMin: o.TTLMin, TTLMax: o.TTLMax, Largest: o.Largest, Slow: o.Slow,
+			Hops:   o.Hops,
 			Stages: o.Stages[:1], Outputs: o.Outputs[:0], Mirrors: o.Mirrors[:0], Messages: o.Messages[:0], Credits: o.Credits[:0], Reads: o.Reads}
 	}
 }
@@ -201,7 +202,7 @@ func (t *translator) pipeline(s *Switch) {
 	t.stage = stage // what comes after this switch does not depend on its meters
 }
 
-// throughTables says whether the action set is to be executed.
+// throughTables reports whether the action set is to be executed.
 func (t *translator) throughTables(s *Switch, c *scope, set *actionSet) bool {
 	for id := 0; id >= 0; {
 		tab := s.tables[id]
@@ -282,7 +283,8 @@ func (t *translator) controller(c *scope, why openflow.PacketInReason, maxLen ui
 		Switch: c.sw, Reason: why, Table: c.table, Cookie: c.cookie, MaxLen: maxLen,
 		InPort: k.inPort(), Metadata: k[wordMeta], TunnelID: k[wordTunnel],
 	})
-	o.Outputs = append(o.Outputs, Output{Stage: t.stage, Message: len(o.Messages) - 1, Rewrite: t.rewrite(), base: t.st.base})
+	o.Outputs = append(o.Outputs, Output{Stage: t.stage, Message: len(o.Messages) - 1, Rewrite: t.rewrite(),
+		base: t.st.base})
 }
 
 // transmit sends the packet out by a port, or over its virtual link.
@@ -294,12 +296,14 @@ func (t *translator) transmit(p *Port) {
 	t.credit(&p.tx)
 	if p.peer != nil {
 		if p.mirror {
-			t.out.Mirrors = append(t.out.Mirrors, Output{Stage: t.stage, Port: p, Rewrite: t.rewrite(), base: t.st.base})
+			t.out.Mirrors = append(t.out.Mirrors, Output{Stage: t.stage, Port: p, Rewrite: t.rewrite(),
+				base: t.st.base})
 		}
 		t.hop(p.peer)
 		return
 	}
-	t.out.Outputs = append(t.out.Outputs, Output{Stage: t.stage, Port: p, Queue: t.st.queue, Rewrite: t.rewrite(), base: t.st.base})
+	t.out.Outputs = append(t.out.Outputs, Output{Stage: t.stage, Port: p, Queue: t.st.queue, Rewrite: t.rewrite(),
+		base: t.st.base})
 }
 
 // Trace says in words what becomes of a frame that comes in by a port.

@@ -92,7 +92,7 @@ type Read struct {
 	Version uint64
 }
 
-// Fresh says whether nothing that the translation follows from has changed.
+// Fresh reports whether nothing that the translation follows from has changed.
 func (o *Translation) Fresh() bool {
 	if len(o.Reads) == 0 {
 		return true
@@ -129,14 +129,14 @@ func (s *Switch) version(what int) uint64 {
 	return s.versions[-what-1]
 }
 
-// Holds says whether the translation, which is that of the packet of one key, is that of another of
-// no more than Largest bytes, too.
+// Holds reports whether the translation, which is that of the packet of one key, is that of another
+// of no more than Largest bytes, too.
 func (o *Translation) Holds(of, other *Key) bool {
 	return o.Mask.Covers(of, other) && other.TTL() >= o.TTLMin && other.TTL() <= o.TTLMax
 }
 
-// Same says whether another translation does the same with the same packets, and counts them at the
-// same places.
+// Same reports whether another translation does the same with the same packets, and counts them at
+// the same places.
 func (o *Translation) Same(other *Translation) bool {
 	return o.Mask == other.Mask && o.TTLMin == other.TTLMin && o.TTLMax == other.TTLMax && o.Largest == other.Largest && o.Slow == other.Slow &&
 		o.Hops == other.Hops && o.Loop == other.Loop && slices.Equal(o.Credits, other.Credits) &&
@@ -149,10 +149,10 @@ func (o *Output) equal(other *Output) bool {
 		bytes.Equal(o.base, other.base) && o.Rewrite.equal(&other.Rewrite)
 }
 
-// ToController says whether packets are sent to controllers.
+// ToController reports whether packets are sent to controllers.
 func (o *Translation) ToController() bool { return len(o.Messages) > 0 }
 
-// Metered says whether meters decide over packets.
+// Metered reports whether meters decide over packets.
 func (o *Translation) Metered() bool { return len(o.Stages) > 1 }
 
 // Clone returns a copy that stays valid.
@@ -172,7 +172,8 @@ func (o *Translation) Clone() *Translation {
 
 func (o *Translation) reset() {
 	*o = Translation{
-		TTLMax: 255, Largest: AnySize, Stages: append(o.Stages[:0], Stage{}), Outputs: o.Outputs[:0], Mirrors: o.Mirrors[:0], Messages: o.Messages[:0],
+		TTLMax: 255, Largest: AnySize, Stages: append(o.Stages[:0],
+			Stage{}), Outputs: o.Outputs[:0], Mirrors: o.Mirrors[:0], Messages: o.Messages[:0],
 		Credits: o.Credits[:0], Reads: o.Reads[:0], sets: o.sets[:0], tags: o.tags[:0],
 	}
 }

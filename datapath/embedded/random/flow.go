@@ -1,5 +1,5 @@
-// Package random makes flow entries and packets for tests of switches, out of few values, so that
-// they meet.
+// Package random generates flow entries and packets for tests of switches, from few values, so that
+// they match often.
 package random
 
 import (
@@ -13,10 +13,10 @@ import (
 // Bits of OXM_OF_IPV6_EXTHDR (section 7.2.3.8).
 const fragment, hopByHop = 1 << 4, 1 << 6
 
-// Gen makes the same things of the same seed.
+// Gen generates the same values for the same seed.
 type Gen struct {
 	*rand.Rand
-	Whole bool // no packets that are cut off
+	Whole bool // no truncated packets
 }
 
 // New returns a generator.
@@ -115,7 +115,8 @@ func (g Gen) transport(v6 bool) (m []openflow.OXM) {
 func (g Gen) Action(groups int) openflow.Action {
 	switch g.Intn(17) {
 	case 0, 1, 2, 3, 4:
-		return openflow.Output(Pick(g, g.Port(), g.Port(), g.Port(), openflow.PortInPort, openflow.PortAll, openflow.PortFlood, openflow.PortNormal))
+		return openflow.Output(Pick(g, g.Port(), g.Port(), g.Port(), openflow.PortInPort, openflow.PortAll,
+			openflow.PortFlood, openflow.PortNormal))
 	case 5:
 		return openflow.OutputController(0xffff)
 	case 6:
@@ -125,14 +126,16 @@ func (g Gen) Action(groups int) openflow.Action {
 	case 8, 9:
 		return openflow.DecNwTTL()
 	case 10:
-		return Pick(g, openflow.SetNwTTL(uint8(g.Intn(3))), openflow.SetQueue(uint32(g.Intn(3))), openflow.DecMPLSTTL(), openflow.SetMPLSTTL(9))
+		return Pick(g, openflow.SetNwTTL(uint8(g.Intn(3))), openflow.SetQueue(uint32(g.Intn(3))), openflow.DecMPLSTTL(),
+			openflow.SetMPLSTTL(9))
 	case 11:
 		if groups > 0 {
 			return openflow.Group(uint32(g.Intn(groups)))
 		}
 	case 12:
 		if g.Intn(4) == 0 {
-			return Pick(g, openflow.PopMPLS(openflow.EthTypeIPv4), openflow.PushMPLS(openflow.EthTypeMPLS), openflow.CopyTTLIn(),
+			return Pick(g, openflow.PopMPLS(openflow.EthTypeIPv4), openflow.PushMPLS(openflow.EthTypeMPLS),
+				openflow.CopyTTLIn(),
 				openflow.CopyTTLOut(), openflow.PushPBB(openflow.EthTypePBB), openflow.PopPBB())
 		}
 	}
@@ -167,7 +170,8 @@ func (g Gen) Instructions(table, tables, groups int, meters int) (list []openflo
 		actions := g.Actions(groups)
 		if g.Intn(4) == 0 {
 			limit := Pick[uint16](g, 59, 60, 70, 90, 120)
-			actions = slices.Insert(actions, g.Intn(len(actions)+1), openflow.CheckPacketLarger(limit, uint8(g.Intn(2))))
+			actions = slices.Insert(actions, g.Intn(len(actions)+1),
+				openflow.CheckPacketLarger(limit, uint8(g.Intn(2))))
 		}
 		list = append(list, openflow.ApplyActions(actions...))
 	}

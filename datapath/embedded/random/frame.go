@@ -83,7 +83,8 @@ func (g Gen) ipv6() []gopacket.SerializableLayer {
 	if g.Intn(5) == 0 {
 		header := make([]byte, 8)
 		header[0] = byte(proto)
-		ip.NextHeader = Pick(g, layers.IPProtocolIPv6HopByHop, layers.IPProtocolIPv6Fragment, layers.IPProtocolIPv6Destination)
+		ip.NextHeader = Pick(g, layers.IPProtocolIPv6HopByHop, layers.IPProtocolIPv6Fragment,
+			layers.IPProtocolIPv6Destination)
 		if ip.NextHeader == layers.IPProtocolIPv6Fragment {
 			binary.BigEndian.PutUint16(header[2:], uint16(g.Intn(2))<<3|1)
 		} else {
@@ -106,18 +107,24 @@ func (g Gen) l4(proto layers.IPProtocol, ip gopacket.NetworkLayer) []gopacket.Se
 		must(l.SetNetworkLayerForChecksum(ip))
 		return []gopacket.SerializableLayer{l, data}
 	case layers.IPProtocolSCTP:
-		return []gopacket.SerializableLayer{&layers.SCTP{SrcPort: layers.SCTPPort(g.L4()), DstPort: layers.SCTPPort(g.L4())}, data}
+		return []gopacket.SerializableLayer{&layers.SCTP{SrcPort: layers.SCTPPort(g.L4()),
+			DstPort: layers.SCTPPort(g.L4())}, data}
 	case layers.IPProtocolICMPv4:
-		return []gopacket.SerializableLayer{&layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(Pick[uint8](g, 0, 8), 0)}, data}
+		return []gopacket.SerializableLayer{&layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(Pick[uint8](g, 0, 8),
+			0)}, data}
 	case layers.IPProtocolICMPv6:
 		l := &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(Pick[uint8](g, 135, 136), 0)}
 		must(l.SetNetworkLayerForChecksum(ip))
 		mac := g.MAC()
-		option := layers.ICMPv6Option{Type: Pick(g, layers.ICMPv6OptSourceAddress, layers.ICMPv6OptTargetAddress), Data: mac[:]}
+		option := layers.ICMPv6Option{Type: Pick(g, layers.ICMPv6OptSourceAddress, layers.ICMPv6OptTargetAddress),
+			Data: mac[:]}
 		if l.TypeCode.Type() == 135 {
-			return []gopacket.SerializableLayer{l, &layers.ICMPv6NeighborSolicitation{TargetAddress: g.IP6().AsSlice(), Options: layers.ICMPv6Options{option}}}
+			return []gopacket.SerializableLayer{l,
+				&layers.ICMPv6NeighborSolicitation{TargetAddress: g.IP6().AsSlice(),
+					Options: layers.ICMPv6Options{option}}}
 		}
-		return []gopacket.SerializableLayer{l, &layers.ICMPv6NeighborAdvertisement{TargetAddress: g.IP6().AsSlice(), Options: layers.ICMPv6Options{option}}}
+		return []gopacket.SerializableLayer{l, &layers.ICMPv6NeighborAdvertisement{TargetAddress: g.IP6().AsSlice(),
+			Options: layers.ICMPv6Options{option}}}
 	}
 	return []gopacket.SerializableLayer{data}
 }

@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 )
 
-// isVLAN says whether a device is a VLAN of another one. Where that one's hardware adds no tags,
+// isVLAN reports whether a device is a VLAN of another one. Where that one's hardware adds no tags,
 // frames of packet sockets have their network header at the wrong place (the kernel takes the room
 // for a tag to be in use), so that it does not find out how to cut them, and drops them.
 func isVLAN(name string) bool {

@@ -15,11 +15,11 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// begin tells the reader that the stream has begun, and the routes that it wants to follow.
-func (c *chorus) begin() error {
+// begin starts the stream, with the routes that the reader has asked to follow.
+func (c *merger) begin() error {
 	var ready []*part
-	for _, v := range c.voices {
-		if v.speaks() {
+	for _, v := range c.streams {
+		if v.authoritative() {
 			ready = append(ready, &part{body: v.ready})
 		}
 	}
@@ -32,11 +32,11 @@ func (c *chorus) begin() error {
 	if err := c.tell("ready", o); err != nil {
 		return err
 	}
-	if all := c.speaker.facts[""]; all != nil {
+	if all := c.authority.facts[""]; all != nil {
 		c.told[""] = maps.Clone(all)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.of)) {
-		if v := c.speakerOf(name); v != nil {
+		if v := c.authorityFor(name); v != nil {
 			if err := c.change(name, v.facts[name]); err != nil {
 				return err
 			}
@@ -45,8 +45,8 @@ func (c *chorus) begin() error {
 	return nil
 }
 
-// change tells in what the facts of a scope differ from what the reader knows.
-func (c *chorus) change(scope string, now map[string]fact) error {
+// change sends the differences between the facts of a scope and what the reader knows.
+func (c *merger) change(scope string, now map[string]fact) error {
 	for _, key := range slices.Sorted(maps.Keys(c.told[scope])) {
 		if _, ok := now[key]; !ok {
 			f := c.told[scope][key]
@@ -63,8 +63,8 @@ func (c *chorus) change(scope string, now map[string]fact) error {
 	return nil
 }
 
-// fact tells a fact, if it is news to the reader.
-func (c *chorus) fact(scope, key string, f fact) error {
+// fact sends a fact if it is new to the reader.
+func (c *merger) fact(scope, key string, f fact) error {
 	known := c.told[scope][key]
 	if known.holds == f.holds && known.same == f.same {
 		return nil
@@ -73,8 +73,8 @@ func (c *chorus) fact(scope, key string, f fact) error {
 	return c.tell(f.name, f.event)
 }
 
-// tell sends the reader an event.
-func (c *chorus) tell(name string, e event) error {
+// tell sends an event.
+func (c *merger) tell(name string, e event) error {
 	data, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -82,10 +82,10 @@ func (c *chorus) tell(name string, e event) error {
 	return c.write(name, data)
 }
 
-// errReader is that the reader is gone, or does not read.
+// errReader means that the reader has disconnected, or does not read.
 var errReader = errors.New("the reader is gone")
 
-func (c *chorus) write(name string, data []byte) error {
+func (c *merger) write(name string, data []byte) error {
 	c.last = time.Now()
 	out := http.NewResponseController(c.w)
 	_ = out.SetWriteDeadline(c.last.Add(sse.WriteTimeout)) // where there is none, the reader's end is seen by the next write
@@ -96,16 +96,16 @@ func (c *chorus) write(name string, data []byte) error {
 	if err != nil {
 		return errors.Join(errReader, err)
 	}
-	if time.Since(c.last) > markPeriod { // nobody was listened to meanwhile
-		for _, v := range c.voices {
+	if time.Since(c.last) > markPeriod { // no member was read meanwhile
+		for _, v := range c.streams {
 			v.last = patience.MemberAlive.Begin()
 		}
 	}
 	return nil
 }
 
-// end says why the stream ends.
-func (c *chorus) end(why error) {
+// end ends the stream with a reason.
+func (c *merger) end(why error) {
 	var refused *refusal
 	switch {
 	case errors.Is(why, errReader):

@@ -9,14 +9,14 @@ import (
 	"trivet.dev/trivet/bench/report/definition"
 )
 
-// level is a paper's number at a level of a factor: the mean of those that it has there.
+// level is a paper's number at a level of a factor: the mean of all that it has there.
 type level struct {
 	name  string
 	value float64
 }
 
-// theirs says what the paper's own numbers show of a statement; "" where it has none for it.
-func theirs(t definition.Trend, p *definition.Paper) string {
+// paperSays says whether the paper's own numbers support a statement; "": it has none.
+func paperSays(t definition.Trend, p *definition.Paper) string {
 	unit := ""
 	for _, n := range p.Numbers {
 		if n.Metric == t.Metric {
@@ -37,15 +37,16 @@ func theirs(t definition.Trend, p *definition.Paper) string {
 	case slices.ContainsFunc(ours, func(l level) bool { return !isNumber(l.name) }):
 		low := slices.MinFunc(ours, func(a, b level) int { return cmp.Compare(a.value, b.value) })
 		high := slices.MaxFunc(ours, func(a, b level) int { return cmp.Compare(a.value, b.value) })
-		return fmt.Sprintf("from %s (%s) to %s (%s)", Number(low.value), name(low.name), withUnit(high.value, unit), name(high.name))
+		return fmt.Sprintf("from %s (%s) to %s (%s)", Number(low.value), name(low.name), withUnit(high.value, unit),
+			name(high.name))
 	}
 	slices.SortFunc(ours, func(a, b level) int { return cmp.Compare(number(a.name), number(b.name)) })
 	from, to := ours[0].value, ours[len(ours)-1].value
 	return fmt.Sprintf("%s → %s (%s)", Number(from), withUnit(to, unit), signed(relative(to-from, from)))
 }
 
-// publishedAt are the numbers of a metric where a condition holds, by the levels of a factor; all
-// together where there is none.
+// publishedAt returns the published numbers of a metric under a condition, by level of a factor;
+// without a factor, all together.
 func publishedAt(p *definition.Paper, src definition.Source, along, unit string) (out []level) {
 	counts := map[string]int{}
 	for _, n := range p.Numbers {
@@ -67,7 +68,7 @@ func publishedAt(p *definition.Paper, src definition.Source, along, unit string)
 	return out
 }
 
-// meets says whether a number's levels are among those of a condition, for all that it names.
+// meets reports whether a number's levels fulfil a condition.
 func meets(levels, condition definition.Condition) bool {
 	for _, c := range condition {
 		at := levels.Get(c.Dimension)
@@ -78,7 +79,7 @@ func meets(levels, condition definition.Condition) bool {
 	return true
 }
 
-// timesTheirs lists their ratios.
+// timesTheirs lists the ratios of published numbers.
 func timesTheirs(a, b []level) string {
 	var out []string
 	for _, x := range a {
@@ -89,7 +90,7 @@ func timesTheirs(a, b []level) string {
 	return strings.Join(out, ", ")
 }
 
-// beyond counts at how many levels theirs are as the statement says.
+// beyond counts the levels at which the published numbers agree with the statement.
 func beyond(t definition.Trend, a, b []level, unit string) string {
 	places, as, text := 0, 0, ""
 	for _, x := range a {
@@ -101,7 +102,8 @@ func beyond(t definition.Trend, a, b []level, unit string) string {
 		if (x.value > b[i].value) == (t.Is == definition.Above) && x.value != b[i].value {
 			as++
 		}
-		text = fmt.Sprintf("%s against %s (%s)", Number(x.value), withUnit(b[i].value, unit), signed(relative(x.value-b[i].value, b[i].value)))
+		text = fmt.Sprintf("%s against %s (%s)", Number(x.value), withUnit(b[i].value, unit),
+			signed(relative(x.value-b[i].value, b[i].value)))
 	}
 	if places > 1 {
 		return fmt.Sprintf("%s at %d of %d", t.Is, as, places)

@@ -14,43 +14,43 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// heard is what a member has told.
-type heard struct {
-	voice *voice
-	name  string
-	data  []byte
-	over  error     // in place of an event: why the stream has ended
-	came  time.Time // by this machine's clock
-	at    time.Time // by the member's clock, and not before what it has told before
+// received is an event of a member's stream.
+type received struct {
+	stream *memberStream
+	name   string
+	data   []byte
+	over   error     // if not nil, the stream has ended
+	came   time.Time // by this machine's clock
+	at     time.Time // by the member's clock, but never before the preceding event
 }
 
-// voice is a member, as its stream tells it.
-type voice struct {
+// memberStream is a member's stream.
+type memberStream struct {
 	name    string
-	waiting []heard   // has not been told yet
-	told    time.Time // until when it has told all
+	waiting []received // not handled yet
+	told    time.Time  // it has sent everything up to then
 	last    *patience.Wait
-	open    bool  // there is a stream, and all that has come of it
-	why     error // there was one, or there is none, as
+	open    bool  // it is connected, and what it has sent so far has been read
+	why     error // the last stream ended for this reason, or could not be opened
 
-	// By what has been told to the reader:
+	// As of the events handled:
 	ready  json.RawMessage
-	began  time.Time // when it had told what it knew; zero: it has not
+	began  time.Time // when its initial state was complete; zero: not yet
 	cutOff bool
 	facts  facts
 	silent bool
 }
 
-// speaks says whether the voice can speak for what all members know.
-func (v *voice) speaks() bool { return !v.began.IsZero() && v.current() }
+// authoritative reports whether the member can be the authority for what all members know.
+func (v *memberStream) authoritative() bool { return !v.began.IsZero() && v.current() }
 
-// current says whether what it tells is new: the member does not stand still.
-func (v *voice) current() bool { return v.open && !v.last.Over() }
+// current reports whether the stream is up to date: the member has not stalled.
+func (v *memberStream) current() bool { return v.open && !v.last.Over() }
 
-// hear passes on what a member tells, whenever it is there to tell something, until ctx ends.
-func (j *Joint) hear(ctx context.Context, v *voice, path string, to chan<- heard) {
-	send := func(h heard) bool {
-		h.voice, h.came = v, time.Now()
+// readStream passes on a member's events, reconnecting as needed, until ctx ends.
+func (j *Joint) readStream(ctx context.Context, v *memberStream, path string, to chan<- received) {
+	send := func(h received) bool {
+		h.stream, h.came = v, time.Now()
 		select {
 		case to <- h:
 			return true
@@ -59,18 +59,18 @@ func (j *Joint) hear(ctx context.Context, v *voice, path string, to chan<- heard
 		}
 	}
 	for {
-		err := j.hearOnce(ctx, v.name, path, func(name string, data []byte) error {
+		err := j.readOnce(ctx, v.name, path, func(name string, data []byte) error {
 			if name == "end" {
 				var e EndEvent
-				_ = json.Unmarshal(data, &e) // without a reason it is an end as well
+				_ = json.Unmarshal(data, &e) // without a reason it ends as well
 				return ended(e.Reason)
 			}
-			if !send(heard{name: name, data: data}) {
+			if !send(received{name: name, data: data}) {
 				return ctx.Err()
 			}
 			return nil
 		})
-		if !send(heard{over: err}) {
+		if !send(received{over: err}) {
 			return
 		}
 		select {
@@ -81,17 +81,17 @@ func (j *Joint) hear(ctx context.Context, v *voice, path string, to chan<- heard
 	}
 }
 
-// ended is the reason that a member gives for the end of its stream.
+// ended is the reason that a member gives for ending its stream.
 type ended string
 
 func (e ended) Error() string { return string(e) }
 
-// hearOnce reads a member's stream to its end.
-func (j *Joint) hearOnce(ctx context.Context, name, path string, each func(name string, data []byte) error) error {
+// readOnce reads a member's stream to its end.
+func (j *Joint) readOnce(ctx context.Context, name, path string, each func(name string, data []byte) error) error {
 	members := j.Members()
 	i := slices.IndexFunc(members, func(m JointMember) bool { return m.Name == name })
 	if i < 0 {
-		return errors.New("it is none of the members any more")
+		return errors.New("it is no longer a member")
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://member"+path, nil)
 	if err != nil {
@@ -113,7 +113,7 @@ func (j *Joint) hearOnce(ctx context.Context, name, path string, each func(name 
 	if err := readEvents(resp.Body, each); err != nil {
 		return err
 	}
-	return errors.New("it has ended")
+	return errors.New("the stream has ended")
 }
 
 // readEvents calls each with the name and the JSON of every event, until the stream ends or each
@@ -137,9 +137,9 @@ func readEvents(from io.Reader, each func(name string, data []byte) error) error
 	return lines.Err()
 }
 
-// take queues what a member has told.
-func (c *chorus) take(h heard) {
-	v := h.voice
+// take queues an event.
+func (c *merger) take(h received) {
+	v := h.stream
 	v.open, v.why, v.last = h.over == nil, h.over, patience.MemberAlive.Begin()
 	var when struct{ Time time.Time }
 	if h.over == nil && json.Unmarshal(h.data, &when) == nil && when.Time.After(v.told) {

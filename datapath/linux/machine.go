@@ -463,9 +463,6 @@ func (f *fabric) settle(ctx context.Context, node string, s *vm.Spec) error {
 
 // Enclose has a command of a router run in its machine.
 func (f *fabric) Enclose(n *topology.Node, cmd *exec.Cmd) error {
-	if !n.Datapath.Machine() {
-		return nil
-	}
 	if p := f.processesOf(n.Name)[machineName]; p == nil || !p.alive() {
 		return fmt.Errorf("the virtual machine of router %s has ended; trivet apply FILE starts it anew", n.Name)
 	}

@@ -53,7 +53,7 @@ func (k *kernels) isLinuxRouter(name string) bool {
 // own says whether a node has a kernel's routes.
 func (k *kernels) own(name string) bool {
 	n := k.nodes[name]
-	return n != nil && (n.Kind == topology.Host || isLinuxRouter(n))
+	return n != nil && n.Made().Own
 }
 
 // controlled says whether the lab runs the controller, or the controller decides for one node.

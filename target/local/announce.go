@@ -23,7 +23,7 @@ import (
 func (l *Lab) Announce(_ context.Context, list []topology.OwnedAddress) error {
 	t, of := l.Topology(), map[*topology.Node][]topology.OwnedAddress{}
 	for _, a := range list {
-		if n := t.Node(a.Node); n != nil && ownsNamespaces(n) && !n.Datapath.Machine() {
+		if n := t.Node(a.Node); n != nil && ownsNamespaces(n) && !n.Made().Guest {
 			of[n] = append(of[n], a)
 		}
 	}

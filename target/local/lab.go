@@ -50,6 +50,7 @@ type Lab struct {
 	}
 
 	fabrics []fabric
+	kinds   map[string]Nodes // what the nodes are, by the names of kinds
 	binder  *binder
 	fabric  *os.File
 	index   map[string]int // of the devices in the switches' namespace
@@ -118,9 +119,12 @@ func New(name, dir string, owner lab.Hooks) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups, sys: sys, owner: owner,
+	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups, sys: sys, owner: owner, kinds: map[string]Nodes{},
 		index: map[string]int{}, next: ownIndexes, raised: map[string]int{}, lines: map[string]*delayline.Line{}, past: map[string][2]*lab.Backlog{}}
 	l.fabrics = l.newFabrics()
+	for name, k := range kinds {
+		l.kinds[name] = k.New(l)
+	}
 	l.setTopology(&topology.Topology{})
 	return l, nil
 }

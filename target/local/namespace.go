@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -89,15 +90,19 @@ type builder struct {
 	settings settings
 }
 
-// makeNodes makes the namespaces of nodes on several threads and calls made for each.
-func (l *Lab) makeNodes(nodes []*topology.Node, made func(*topology.Node)) error {
+// Namespaces are nodes of which each has a set of namespaces. Other kinds are made of it whose nodes
+// have at least a network namespace, which Keep keeps.
+type Namespaces struct{ *Lab }
+
+// Make makes the namespaces of nodes on several threads.
+func (k Namespaces) Make(nodes []*topology.Node, made func(*topology.Node)) error {
 	var group sync.WaitGroup
 	work := make(chan *topology.Node)
 	errs := make(chan error, len(nodes)+runtime.NumCPU())
 	for i := range min(runtime.NumCPU(), len(nodes)) {
 		group.Go(func() {
 			runtime.LockOSThread()
-			b, err := newBuilder(l, i)
+			b, err := newBuilder(k.Lab, i)
 			if err != nil {
 				errs <- err
 			}
@@ -118,10 +123,6 @@ func (l *Lab) makeNodes(nodes []*topology.Node, made func(*topology.Node)) error
 		})
 	}
 	for _, n := range nodes {
-		if n.Native {
-			made(n)
-			continue
-		}
 		work <- n
 	}
 	close(work)
@@ -330,12 +331,59 @@ func releaseFile(file string) error {
 	return nil
 }
 
-// removeNode releases a node's namespaces.
-func (l *Lab) removeNode(name string) error {
-	l.covered.set(name, nil)
-	var errs []error
-	for _, k := range namespaceKinds {
-		errs = append(errs, releaseFile(l.nsPath(k.name, name)))
+// Keep keeps the namespaces of a process, which may be in the machine's mount namespace, as those of
+// a node.
+func (k Namespaces) Keep(n *topology.Node, pid int) error {
+	for _, kind := range namespaceKinds {
+		from := fmt.Sprintf("/proc/%d/ns/%s", pid, kind.name)
+		if err := k.binder.do(func() error { return bindFile(from, k.nsPath(kind.name, n.Name)) }); err != nil {
+			return err
+		}
 	}
-	return errors.Join(append(errs, os.RemoveAll(l.initFile(name)), os.RemoveAll(site{l}.NodeDir(name)))...)
+	return nil
+}
+
+// Remove releases a node's namespaces.
+func (k Namespaces) Remove(n *topology.Node) error {
+	k.covered.set(n.Name, nil)
+	var errs []error
+	for _, kind := range namespaceKinds {
+		errs = append(errs, releaseFile(k.nsPath(kind.name, n.Name)))
+	}
+	return errors.Join(append(errs, os.RemoveAll(k.initFile(n.Name)), os.RemoveAll(site{k.Lab}.NodeDir(n.Name)))...)
+}
+
+func (k Namespaces) Network(n *topology.Node) string { return k.nsPath("net", n.Name) }
+
+func (Namespaces) Enclose(*topology.Node, *exec.Cmd) error { return nil }
+
+func (k Namespaces) Enter(n *topology.Node) error {
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	for _, kind := range namespaceKinds {
+		f, err := os.Open(k.nsPath(kind.name, n.Name))
+		if err != nil {
+			return fmt.Errorf("enter %s: %w", n.Name, err)
+		}
+		files = append(files, f)
+	}
+	switch f, err := k.pidNamespace(n.Name); {
+	case err != nil:
+		return err
+	case f != nil:
+		files = append(files, f)
+	}
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares its root cannot change mount namespaces
+		return err
+	}
+	for _, f := range files {
+		if err := unix.Setns(int(f.Fd()), 0); err != nil {
+			return fmt.Errorf("enter %s: %w", f.Name(), err)
+		}
+	}
+	return nil
 }

@@ -22,6 +22,13 @@ func check(t *topology.Topology) error {
 			}
 		}
 	}
+	for _, k := range kinds {
+		if k.Lacks != nil {
+			if err := k.Lacks(t); err != nil {
+				return err
+			}
+		}
+	}
 	return errors.Join(checkExternals(t), checkWifi(t), checkShapes(t), datapath.TryConfigs(context.Background(), t))
 }
 

@@ -27,7 +27,6 @@ type DatapathKind struct {
 
 	Nodes    []Kind   // whose packets it forwards
 	Linux    bool     // its routers forward as Linux does, in namespaces of their own; if not, they are routing nodes
-	Machine  bool     // those namespaces have nothing but a virtual machine, which is the router
 	OpenFlow []string // versions that its switches speak; none: they take no controller
 }
 
@@ -41,7 +40,7 @@ var datapathKinds = []DatapathKind{
 	{Name: Kernel, Is: "Linux", Nodes: []Kind{Router}, Linux: true},
 	{Name: FRR, Is: "Linux with FRR", Nodes: []Kind{Router}, Linux: true},
 	{Name: BIRD, Is: "Linux with BIRD", Nodes: []Kind{Router}, Linux: true},
-	{Name: VM, Is: "a virtual machine with FRR", Help: "routers", Nodes: []Kind{Router}, Linux: true, Machine: true},
+	{Name: VM, Is: "a virtual machine with FRR", Help: "routers", Nodes: []Kind{Router}, Linux: true},
 }
 
 // RegisterDatapath makes another datapath known. It must be called in an init function.
@@ -70,9 +69,6 @@ func (d Datapath) Kind() DatapathKind {
 // Linux says whether the kernel forwards in a namespace of the node's own, whatever fills its
 // routing table.
 func (d Datapath) Linux() bool { return d.Kind().Linux }
-
-// Machine says whether its routers are virtual machines.
-func (d Datapath) Machine() bool { return d.Kind().Machine }
 
 // Controlled says whether its forwarding is decided by controllers.
 func (d Datapath) Controlled() bool { return len(d.Kind().OpenFlow) > 0 }

@@ -17,7 +17,7 @@ type NodeKind struct {
 // nodeKinds are asked in this order.
 var nodeKinds = []NodeKind{
 	{Name: "machine", Is: "a machine of its own", Of: func(n *Node) bool { return n.Native }, Own: true, Whole: true},
-	{Name: "vm", Is: "a virtual machine", Of: func(n *Node) bool { return n.Datapath.Machine() }, Own: true, Guest: true},
+	{Name: "vm", Is: "a virtual machine", Of: func(n *Node) bool { return n.Datapath == VM }, Own: true, Guest: true},
 	{Name: "namespaces", Of: func(n *Node) bool { return n.Kind == Host || n.Kind == Router && n.Datapath.Linux() }, Own: true},
 	{Name: "switched", Of: func(*Node) bool { return true }},
 }

@@ -46,7 +46,7 @@ type machines struct {
 func lacks(t *topology.Topology) error {
 	err := routerd.Lacks(t)
 	for _, n := range t.Nodes {
-		if n.Datapath.Machine() {
+		if n.Made().Guest {
 			return errors.Join(err, vm.Lacks(os.Getenv(vm.KernelVariable)))
 		}
 	}
@@ -57,7 +57,7 @@ func lacks(t *topology.Topology) error {
 func refuses(t *topology.Topology) topology.Problems {
 	problems := routerd.Refuses(t)
 	for _, n := range t.Nodes {
-		if !n.Datapath.Machine() {
+		if !n.Made().Guest {
 			continue
 		}
 		for _, key := range []struct {
@@ -76,7 +76,7 @@ func refuses(t *topology.Topology) topology.Problems {
 	has := map[address]bool{}
 	for _, k := range t.Links {
 		for i, e := range k.Ends {
-			if n := t.Node(e.Node); n == nil || !n.Datapath.Machine() {
+			if n := t.Node(e.Node); n == nil || !n.Made().Guest {
 				continue
 			}
 			if far := k.Ends[1-i]; far.Beyond() {

@@ -53,10 +53,8 @@ func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 			return err
 		}
 	}
-	if ownsNamespaces(n) && !n.Made().Whole {
-		if err := l.showDevices(); err != nil {
-			return err
-		}
+	if err := l.showDevices(); err != nil {
+		return err
 	}
 	dir, err := l.Cgroups.Bear(cmd, l.Name, n.Name, below...)
 	if err != nil {

@@ -45,10 +45,10 @@ type Nodes interface {
 }
 
 var kinds = map[string]*Kind{
-	"machine":    {New: func(l *Lab) Nodes { return machine{Lab: l} }, Remove: removeNative},
+	"machine":    {New: func(l *Lab) Nodes { return machine{switched{l}} }, Remove: removeNative},
 	"vm":         {New: func(l *Lab) Nodes { return guests{Namespaces{l}} }},
 	"namespaces": {New: func(l *Lab) Nodes { return Namespaces{l} }},
-	"switched":   {New: func(l *Lab) Nodes { return switched{Lab: l} }},
+	"switched":   {New: func(l *Lab) Nodes { return switched{l} }},
 }
 
 // Register makes a kind known. It must be called in an init function.
@@ -65,29 +65,21 @@ func (l *Lab) nodesOf(n *topology.Node) Nodes {
 	return l.kinds[n.Made().Name]
 }
 
-// there are nodes that need not be made, and are within the reach of threads.
-type there struct{}
+// switched are switches, routing nodes and controllers. They share a namespace, with the machine's
+// own files, and fabrics make of its devices what they are.
+type switched struct{ *Lab }
 
-func (there) Make(nodes []*topology.Node, made func(*topology.Node)) error {
+func (switched) Make(nodes []*topology.Node, made func(*topology.Node)) error {
 	for _, n := range nodes {
 		made(n)
 	}
 	return nil
 }
 
-func (there) Remove(*topology.Node) error             { return nil }
-func (there) Enclose(*topology.Node, *exec.Cmd) error { return nil }
-
-// switched are switches, routing nodes and controllers. They share a namespace, with the machine's
-// own files, and fabrics make of its devices what they are.
-type switched struct {
-	there
-	*Lab
-}
-
-func (k switched) Network(*topology.Node) string { return k.fabricPath() }
-
+func (switched) Remove(*topology.Node) error                                 { return nil }
+func (k switched) Network(*topology.Node) string                             { return k.fabricPath() }
 func (switched) Configure(_, _ *topology.Node, _ []*topology.Endpoint) error { return nil }
+func (switched) Enclose(*topology.Node, *exec.Cmd) error                     { return nil }
 
 func (k switched) Enter(*topology.Node) error {
 	fabric, err := os.Open(k.fabricPath())

@@ -90,8 +90,8 @@ type builder struct {
 	settings settings
 }
 
-// Namespaces are nodes of which each has a set of namespaces. Other kinds are made of it whose nodes
-// have at least a network namespace, which Keep keeps.
+// Namespaces are nodes of which each has a set of namespaces. It is also what kinds are made of whose
+// nodes have a network namespace only: these say by Keep which, and how to Enter.
 type Namespaces struct{ *Lab }
 
 // Make makes the namespaces of nodes on several threads.
@@ -244,9 +244,14 @@ func (b *builder) build(n *topology.Node) error {
 const manyNodes = 2000
 
 // showDevices shows a node its own devices in /sys/class/net, and the cgroups where they were, in
-// the calling thread's namespaces, unless it has been done. Nodes in which nothing runs do without:
-// the kernel compares a sysfs with all others when it is mounted.
+// the calling thread's mount namespace, unless it has been done or that is the machine's. Nodes in
+// which nothing runs do without: the kernel compares a sysfs with all others when it is mounted.
 func (l *Lab) showDevices() error {
+	here, err := os.Stat("/proc/thread-self/ns/mnt")
+	machine, is := os.Stat("/proc/self/ns/mnt") // that of the first thread: see machineNet
+	if err := errors.Join(err, is); err != nil || os.SameFile(here, machine) {
+		return err
+	}
 	l.showing.Lock() // two programs may be the first in a node
 	defer l.showing.Unlock()
 	return l.mountSys()
@@ -331,16 +336,9 @@ func releaseFile(file string) error {
 	return nil
 }
 
-// Keep keeps the namespaces of a process, which may be in the machine's mount namespace, as those of
-// a node.
+// Keep keeps the network namespace of a process as that of a node.
 func (k Namespaces) Keep(n *topology.Node, pid int) error {
-	for _, kind := range namespaceKinds {
-		from := fmt.Sprintf("/proc/%d/ns/%s", pid, kind.name)
-		if err := k.binder.do(func() error { return bindFile(from, k.nsPath(kind.name, n.Name)) }); err != nil {
-			return err
-		}
-	}
-	return nil
+	return k.binder.do(func() error { return bindFile(fmt.Sprintf("/proc/%d/ns/net", pid), k.Network(n)) })
 }
 
 // Remove releases a node's namespaces.

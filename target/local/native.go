@@ -253,11 +253,8 @@ func (l *Lab) ruleRoutes() error {
 	return nil
 }
 
-// machine is a host that is this machine itself.
-type machine struct {
-	there
-	*Lab
-}
+// machine is a host that is this machine itself: like a switch, it is there already.
+type machine struct{ switched }
 
 func (machine) Network(*topology.Node) string { return machineNet }
 func (machine) Enter(*topology.Node) error    { return nil }

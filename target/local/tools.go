@@ -97,7 +97,7 @@ func Join(lab, dir, node string) error {
 // switches.
 func EnterSwitches(dir string) error {
 	runtime.LockOSThread()
-	return switched{Lab: &Lab{Dir: dir}}.Enter(nil)
+	return switched{&Lab{Dir: dir}}.Enter(nil)
 }
 
 // NamespaceOf says in which of the lab's network namespaces a process is, by the namespace's

@@ -240,34 +240,49 @@ func writeFiles(dir, reader string, files map[string]string) (changed bool, err 
 	return changed, nil
 }
 
-// startDaemon starts a program in its node and returns when it answers.
+// launch starts a program in its node, where before is called first. What it says is in a log.
+func (f *fabric) launch(node string, want routerd.Program, cmd *exec.Cmd, before func() error) (p *daemon, log string, err error) {
+	log = filepath.Join(f.site.NodeDir(node), want.Name+".log")
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, log, err
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = out, out, &syscall.SysProcAttr{Setsid: true}
+	if err := f.site.Start(node, cmd, before); err != nil {
+		return nil, log, err
+	}
+	return f.adopt(node, want, cmd), log, nil
+}
+
+// adopt has a process that runs be a daemon of a node.
+func (f *fabric) adopt(node string, is routerd.Program, cmd *exec.Cmd) *daemon {
+	p := &daemon{Program: is, cmd: cmd, ended: make(chan struct{})}
+	f.setProcess(node, is.Name, p)
+	go f.watch(node, p)
+	return p
+}
+
+// start starts a daemon in its node and returns when it answers.
 func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program) error {
 	path, err := d.Path(want.Name)
 	if err != nil {
 		return err
 	}
-	dir := f.site.NodeDir(n.Name)
 	ready := filepath.Join(f.etc(n.Name), routerd.RunDir, want.Ready)
 	_ = os.Remove(ready) // of a daemon that was killed
-	log, err := os.OpenFile(filepath.Join(dir, want.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	cmd := exec.Command(path, want.Args...)
+	cmd.Dir = "/"
+	p, log, err := f.launch(n.Name, want, cmd, ownScratch)
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	p := &daemon{Program: want, cmd: exec.Command(path, want.Args...), ended: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = log, log, "/"
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := f.site.Start(n.Name, p.cmd, ownScratch); err != nil {
-		return err
-	}
-	f.setProcess(n.Name, want.Name, p)
-	go f.watch(n.Name, p)
 	for answers := patience.RoutingDaemon.Begin(); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Lstat(ready); err == nil {
 			return nil
 		}
 		if !p.alive() || answers.Over() {
-			return fmt.Errorf("it does not answer; the end of its log:\n%s", process.LastWords(log.Name()))
+			return fmt.Errorf("it does not answer; the end of its log:\n%s", process.LastWords(log))
 		}
 	}
 }

@@ -59,12 +59,8 @@ func (f *fabric) find(n *topology.Node, want routerd.Program, is func(line strin
 		if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); !is(string(b)) {
 			continue
 		}
-		p := &daemon{Program: want, ended: make(chan struct{})}
-		var err error
-		if p.cmd, err = process.Command(pid); err == nil {
-			f.setProcess(n.Name, want.Name, p)
-			go f.watch(n.Name, p)
-			found = p
+		if cmd, err := process.Command(pid); err == nil {
+			found = f.adopt(n.Name, want, cmd)
 		}
 	}
 	return found

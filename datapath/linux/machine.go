@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -226,31 +225,21 @@ func (f *fabric) self() string {
 // startMachine starts a machine and returns when its agent answers, which it does once FRR runs.
 // One that does not answer is ended, so that it is started anew the next time.
 func (f *fabric) startMachine(ctx context.Context, n *topology.Node, want routerd.Program, s *vm.Spec) error {
-	dir := f.site.NodeDir(n.Name)
-	cmd, before, done, err := vm.Prepare(want.Args, dir, f.self())
+	cmd, before, done, err := vm.Prepare(want.Args, f.site.NodeDir(n.Name), f.self())
 	if err != nil {
 		return err
 	}
 	defer done()
-	log, err := os.OpenFile(filepath.Join(dir, machineName+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	p, log, err := f.launch(n.Name, want, cmd, before)
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	p := &daemon{Program: want, cmd: cmd, ended: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := f.site.Start(n.Name, cmd, before); err != nil {
-		return err
-	}
-	f.setProcess(n.Name, want.Name, p)
-	go f.watch(n.Name, p)
 	if err := f.awaitAgent(ctx, n.Name, p); err != nil {
 		p.kill()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return fmt.Errorf("the virtual machine does not boot: %w; the end of its log:\n%s", err, process.LastWords(log.Name()))
+		return fmt.Errorf("the virtual machine does not boot: %w; the end of its log:\n%s", err, process.LastWords(log))
 	}
 	if err := f.followLinks(n.Name, p, s); err != nil {
 		p.kill()

@@ -22,14 +22,13 @@ func check(t *topology.Topology) error {
 			}
 		}
 	}
+	errs := []error{checkExternals(t), checkWifi(t), checkShapes(t), datapath.TryConfigs(context.Background(), t)}
 	for _, k := range kinds {
 		if k.Lacks != nil {
-			if err := k.Lacks(t); err != nil {
-				return err
-			}
+			errs = append(errs, k.Lacks(t))
 		}
 	}
-	return errors.Join(checkExternals(t), checkWifi(t), checkShapes(t), datapath.TryConfigs(context.Background(), t))
+	return errors.Join(errs...)
 }
 
 // checkShapes says what links that leave the machine need that this kernel does not have: others go

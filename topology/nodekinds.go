@@ -3,15 +3,15 @@ package topology
 import "slices"
 
 // NodeKind is what a node can be on its machine, and what follows from that for whoever asks
-// something of it. What makes one is a kind of package target/local.
+// something of it. What makes one is a Kind of package target/local.
 type NodeKind struct {
 	Name string
 	Is   string           // "a virtual machine", where more than the kind of node need be said
 	Of   func(*Node) bool // which nodes are; the topology is resolved
 
-	Own   bool // it has a network namespace of its own, in which programs run; else its devices are in that of the switches
-	Guest bool // there are only devices there, which lead into another kernel that is the node
-	Whole bool // that is the machine's, where what is not the lab's is, too
+	Own   bool // its devices and programs are in a network namespace that is not the switches'
+	Guest bool // but the node is another kernel, which these devices lead to
+	Whole bool // but that namespace is the machine's, where there is also what is not the lab's
 }
 
 // nodeKinds are asked in this order.

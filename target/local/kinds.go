@@ -26,8 +26,8 @@ type Kind struct {
 // Nodes are the nodes of one kind in a lab. Make, Configure and Remove change the lab; the others
 // may be called at any time.
 type Nodes interface {
-	// Make makes nodes, yet without devices, and calls made for each. Remove removes what there is
-	// of one, whose processes and devices are gone.
+	// Make makes nodes, without devices, and calls made for each. Remove removes what there is of
+	// one, which may not be whole; its devices and processes of the lab are gone.
 	Make(nodes []*topology.Node, made func(*topology.Node)) error
 	Remove(*topology.Node) error
 
@@ -37,13 +37,14 @@ type Nodes interface {
 	Network(*topology.Node) string
 	Configure(n, old *topology.Node, ends []*topology.Endpoint) error
 
-	// Enter moves the calling thread, which is locked and will end, to where programs of a node
-	// run. Enclose makes a command, which is started there all the same, one that stands for
-	// another in the node, where that is beyond the reach of threads.
+	// Enter moves the calling thread, which is locked and will end, to a node. Where no thread can
+	// go all the way, Enclose makes a command one that runs it there; this is started from where
+	// Enter leads.
 	Enter(*topology.Node) error
 	Enclose(*topology.Node, *exec.Cmd) error
 }
 
+// kinds are those of topology, by their names.
 var kinds = map[string]*Kind{
 	"machine":    {New: func(l *Lab) Nodes { return machine{switched{l}} }, Remove: removeNative},
 	"vm":         {New: func(l *Lab) Nodes { return guests{Namespaces{l}} }},
@@ -57,7 +58,7 @@ func Register(k Kind) {
 	kinds[k.Name] = &k
 }
 
-// nodesOf are the nodes like one; those that are not the lab's are nowhere but among the switches.
+// nodesOf makes nodes like one. What is not a node, as the namespace of all switches, is like them.
 func (l *Lab) nodesOf(n *topology.Node) Nodes {
 	if n == nil {
 		return l.kinds["switched"]

@@ -50,7 +50,7 @@ type Lab struct {
 	}
 
 	fabrics []fabric
-	kinds   map[string]Nodes // what the nodes are, by the names of kinds
+	kinds   map[string]Nodes // what makes nodes, by their kinds' names
 	binder  *binder
 	fabric  *os.File
 	index   map[string]int // of the devices in the switches' namespace

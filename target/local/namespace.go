@@ -90,8 +90,8 @@ type builder struct {
 	settings settings
 }
 
-// Namespaces are nodes of which each has a set of namespaces. It is also what kinds are made of whose
-// nodes have a network namespace only: these say by Keep which, and how to Enter.
+// Namespaces are nodes of which each has a set of namespaces. It is also what kinds are made of
+// whose nodes have a network namespace only: these say by Keep which, and how to Enter.
 type Namespaces struct{ *Lab }
 
 // Make makes the namespaces of nodes on several threads.

@@ -92,10 +92,10 @@ func (k toy) Enclose(n *topology.Node, cmd *exec.Cmd) error {
 	return err
 }
 
-// TestToyNode proves that a kind of nodes that does no more than register itself is all that a lab
-// needs of it: its nodes come up with devices, addresses and routes, reach others, have commands run
-// in them and are read; a change makes and removes them; what it lacks is said before; and when the
-// process that made a lab is gone, nothing that the kind has made elsewhere outlives the lab.
+// TestToyNode proves that a kind of nodes that does no more than register itself can be in a lab:
+// its nodes come up with devices and addresses, reach others, have commands run in them and are
+// read; a change makes and removes them; what it lacks is said before; and when the process that
+// made the lab is gone, nothing that the kind has made elsewhere outlives the lab.
 func TestToyNode(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

@@ -49,7 +49,7 @@ func (f *fabric) Mount(n *topology.Node) error {
 	switch {
 	case d == nil:
 		return nil
-	case n.Made().Guest:
+	case isMachine(n):
 		return os.MkdirAll(f.etc(n.Name), 0o755)
 	}
 	client, err := d.ClientPath()
@@ -116,7 +116,7 @@ func (f *fabric) Run(ctx context.Context, done func()) error {
 	return f.each(func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
 		defer done()
 		run := f.run
-		if n.Made().Guest {
+		if isMachine(n) {
 			run = func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
 				return f.runMachine(ctx, n, d, r)
 			}
@@ -149,7 +149,7 @@ func (f *fabric) Dead() (out []string) {
 	for _, n := range withDaemons(f.site.Topology()) {
 		have := f.processesOf(n.Name)
 		names := routerd.Of(n.Datapath).Names(n)
-		if n.Made().Guest {
+		if isMachine(n) {
 			names = []string{machineName}
 		}
 		for _, want := range names {

@@ -38,7 +38,7 @@ func newFabric(s datapath.Site) *fabric {
 // Resume finds the routing daemons that are running.
 func (f *fabric) Resume(ctx context.Context) error {
 	return f.each(func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
-		if n.Made().Guest {
+		if isMachine(n) {
 			return f.resumeMachine(ctx, n, d, r)
 		}
 		for _, want := range d.Programs(n, r) {

@@ -25,6 +25,8 @@ import (
 // A router whose datapath is a virtual machine has one process, the machine's, in its namespaces;
 // FRR runs in the machine. To the fabric the machine is one more daemon of a node.
 
+func isMachine(n *topology.Node) bool { return n.Datapath == topology.VM }
+
 // machineName is what the machine is called as a daemon: its log is virtual-machine.log, and has
 // what the guest's kernel says.
 const machineName = "virtual-machine"
@@ -45,7 +47,7 @@ type machines struct {
 func lacks(t *topology.Topology) error {
 	err := routerd.Lacks(t)
 	for _, n := range t.Nodes {
-		if n.Made().Guest {
+		if isMachine(n) {
 			return errors.Join(err, vm.Lacks(os.Getenv(vm.KernelVariable)))
 		}
 	}
@@ -56,7 +58,7 @@ func lacks(t *topology.Topology) error {
 func refuses(t *topology.Topology) topology.Problems {
 	problems := routerd.Refuses(t)
 	for _, n := range t.Nodes {
-		if !n.Made().Guest {
+		if !isMachine(n) {
 			continue
 		}
 		for _, key := range []struct {
@@ -75,7 +77,7 @@ func refuses(t *topology.Topology) topology.Problems {
 	has := map[address]bool{}
 	for _, k := range t.Links {
 		for i, e := range k.Ends {
-			if n := t.Node(e.Node); n == nil || !n.Made().Guest {
+			if n := t.Node(e.Node); n == nil || !isMachine(n) {
 				continue
 			}
 			if far := k.Ends[1-i]; far.Beyond() {

@@ -348,7 +348,7 @@ func (k Namespaces) Remove(n *topology.Node) error {
 	for _, kind := range namespaceKinds {
 		errs = append(errs, releaseFile(k.nsPath(kind.name, n.Name)))
 	}
-	return errors.Join(append(errs, os.RemoveAll(k.initFile(n.Name)), os.RemoveAll(site{k.Lab}.NodeDir(n.Name)))...)
+	return errors.Join(append(errs, os.RemoveAll(k.initFile(n.Name)), os.RemoveAll(site(k).NodeDir(n.Name)))...)
 }
 
 func (k Namespaces) Network(n *topology.Node) string { return k.nsPath("net", n.Name) }

@@ -117,11 +117,9 @@ func (f *fabric) Run(ctx context.Context, done func()) error {
 		defer done()
 		run := f.run
 		if isMachine(n) {
-			run = func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
-				return f.runMachine(ctx, n, d, r)
-			}
+			run = f.runMachine
 		}
-		if err := run(n, d, r); err != nil {
+		if err := run(ctx, n, d, r); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 		return nil
@@ -171,7 +169,7 @@ func withDaemons(t *topology.Topology) (out []*topology.Node) {
 	return out
 }
 
-func (f *fabric) run(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+func (f *fabric) run(_ context.Context, n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
 	programs := d.Programs(n, r)
 	for name, p := range f.processesOf(n.Name) {
 		if !slices.ContainsFunc(programs, func(want routerd.Program) bool { return want.Name == name }) {

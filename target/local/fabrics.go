@@ -43,11 +43,6 @@ func each[T any](l *Lab, step func(T) error) error {
 	return nil
 }
 
-// resumeFabrics makes the fabrics that are Resumers take over what another process has made.
-func (l *Lab) resumeFabrics(ctx context.Context) error {
-	return each(l, func(r datapath.Resumer) error { return r.Resume(ctx) })
-}
-
 // programs is how many nodes of a topology have programs run by their fabrics.
 func (l *Lab) programs(t *topology.Topology) (n int) {
 	_ = each(l, func(r datapath.Runner) error { n += r.Running(t); return nil })

@@ -247,9 +247,7 @@ const manyNodes = 2000
 // the calling thread's mount namespace, unless it has been done or that is the machine's. Nodes in
 // which nothing runs do without: the kernel compares a sysfs with all others when it is mounted.
 func (l *Lab) showDevices() error {
-	here, err := os.Stat("/proc/thread-self/ns/mnt")
-	machine, is := os.Stat("/proc/self/ns/mnt") // that of the first thread: see machineNet
-	if err := errors.Join(err, is); err != nil || os.SameFile(here, machine) {
+	if root, err := mountOf("/"); err != nil || root == l.root {
 		return err
 	}
 	l.showing.Lock() // two programs may be the first in a node
@@ -273,6 +271,16 @@ func (l *Lab) mountSys() error {
 		_ = unix.MoveMount(cgroups, "", unix.AT_FDCWD, "/sys/fs/cgroup", unix.MOVE_MOUNT_F_EMPTY_PATH)
 	}
 	return nil
+}
+
+// mountOf is the number of the mount that a directory is on, which no other in any mount namespace
+// has. It needs no /proc, which in a node may be that of another PID namespace.
+func mountOf(dir string) (uint64, error) {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_MNT_ID, &st); err != nil {
+		return 0, fmt.Errorf("%s: %w", dir, err)
+	}
+	return st.Mnt_id, nil
 }
 
 // fileSystem is the number of the file system that a directory is on.

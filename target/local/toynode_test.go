@@ -150,12 +150,22 @@ func TestToyNode(t *testing.T) {
 		_ = cmd.Wait()
 		return strings.TrimSpace(out.String())
 	}
+	sys := func() (st unix.Stat_t) {
+		if err := unix.Stat("/sys", &st); err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	was := sys()
 	first := runtime[name+"/toy1"]
 	for _, ns := range []string{"net", "uts", "mnt"} {
 		want, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", first.Process.Pid, ns))
 		if got := output("toy1", "readlink", "/proc/self/ns/"+ns); err != nil || got != want {
 			t.Errorf("a command in toy1 is in %s, not in %s: %v", got, want, err)
 		}
+	}
+	if is := sys(); is.Dev != was.Dev {
+		t.Error("what runs in a node without files of its own is shown its devices at the machine's /sys")
 	}
 	is, err := l.Present(t.Context(), []string{"toy1"})
 	if want := topology.EndsOf(l.Topology())["toy1"][0]; err != nil || !is[0].Network || !slices.Equal(is[0].Addresses[want.Interface], want.Addresses) {

@@ -159,9 +159,9 @@ func Lend(cmd *exec.Cmd, dir string) {
 	}
 }
 
-// Enclosing is a fabric whose nodes are machines of their own: Enclose makes a command of a node
-// one that runs in its machine. The command is started in the node all the same, and stands for the
-// one inside.
+// Enclosing is a fabric some of whose nodes are machines of their own: Enclose makes a command of
+// such a node one that runs in its machine. The command is started in the node all the same, and
+// stands for the one inside.
 type Enclosing interface {
 	Enclose(n *topology.Node, cmd *exec.Cmd) error
 }

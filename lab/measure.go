@@ -118,8 +118,8 @@ func (d *daemon) pingPairs(ctx context.Context, pairs []ping.Pair, r PingRequest
 		}
 	}
 	from := func(node string) (p *ping.Pinger, err error) {
-		if n := d.target().Topology().Node(node); n != nil && n.Datapath.Machine() {
-			return nil, fmt.Errorf("%s is a virtual machine, which sends by itself only: trivet exec %s -- ping ADDRESS", node, node)
+		if n := d.target().Topology().Node(node); n != nil && n.Made().Guest {
+			return nil, fmt.Errorf("%s is %s, which sends by itself only: trivet exec %s -- ping ADDRESS", node, n.Made().Is, node)
 		}
 		err = d.target().OnNode(node, func() (err error) {
 			p, err = ping.Open(r.IPv6 || pairs[0].Address.Is6())

@@ -45,7 +45,7 @@ var configKinds = []ConfigKind{
 
 // hasFirewall says whether a node has a kernel's rules for packets to itself.
 func hasFirewall(n *Node) bool {
-	return !n.Native && (n.Kind == Host || n.Kind == Router && !n.RoutingNode() && !n.Datapath.Machine())
+	return n.Made().Open()
 }
 
 // ConfigKinds returns all kinds, in the order in which they are loaded.

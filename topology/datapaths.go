@@ -28,7 +28,6 @@ type DatapathKind struct {
 
 	Nodes    []Kind   // whose packets it forwards
 	Linux    bool     // its routers forward as Linux does, in namespaces of their own; if not, they are routing nodes
-	Machine  bool     // those namespaces have nothing but a virtual machine, which is the router
 	Provided bool     // those namespaces are a provider's: its routers are at no machine of the lab
 	OpenFlow []string // versions that its switches speak; none: they take no controller
 }
@@ -43,7 +42,7 @@ var datapathKinds = []DatapathKind{
 	{Name: Kernel, Is: "Linux", Nodes: []Kind{Router}, Linux: true},
 	{Name: FRR, Is: "Linux with FRR", Nodes: []Kind{Router}, Linux: true},
 	{Name: BIRD, Is: "Linux with BIRD", Nodes: []Kind{Router}, Linux: true},
-	{Name: VM, Is: "a virtual machine with FRR", Help: "routers", Nodes: []Kind{Router}, Linux: true, Machine: true},
+	{Name: VM, Is: "a virtual machine with FRR", Help: "routers", Nodes: []Kind{Router}, Linux: true},
 	{Name: Neutron, Is: "a router of Neutron", Help: "routers, in a cloud", Nodes: []Kind{Router}, Linux: true, Provided: true},
 }
 
@@ -73,9 +72,6 @@ func (d Datapath) Kind() DatapathKind {
 // Linux says whether the kernel forwards in a namespace of the node's own, whatever fills its
 // routing table.
 func (d Datapath) Linux() bool { return d.Kind().Linux }
-
-// Machine says whether its routers are virtual machines.
-func (d Datapath) Machine() bool { return d.Kind().Machine }
 
 // Provided says whether its routers are made by the provider of the lab's machines, a cloud.
 func (d Datapath) Provided() bool { return d.Kind().Provided }

@@ -60,13 +60,6 @@ func (m Management) Machine() netip.Prefix {
 	return netip.PrefixFrom(m.Subnet.Masked().Addr().Next(), m.Subnet.Bits())
 }
 
-// manageable says whether a node can have a management address: it has namespaces of its own, and
-// is neither a virtual machine nor the machine itself. It is only known once the topology is
-// resolved.
-func (n *Node) manageable() bool {
-	return (n.Kind == Host || n.Kind == Router && n.Datapath.Linux()) && !n.Datapath.Machine() && !n.Native
-}
-
 // managementSubnet checks what a topology says of its management network.
 func (v *validator) managementSubnet() {
 	switch m, p := v.t.Management, v.t.Management.Subnet; {
@@ -102,12 +95,12 @@ func (r *resolver) management() {
 	taken := map[netip.Addr]*Node{}
 	for _, n := range r.t.Nodes {
 		switch {
-		case n.manageable():
+		case n.Made().Open():
 			nodes = append(nodes, n)
 		case n.Management.IsValid():
 			r.problems.Add(n.Pos, "leave it out", "%s %s: management: only hosts and Linux routers in namespaces of this machine have a management address", n.Kind, n.Name)
-		case *m != Management{} && n.Datapath.Machine():
-			r.problems.Warn(n.Pos, "use trivet exec "+n.Name, "router %s is a virtual machine: it has no management address", n.Name)
+		case *m != Management{} && n.Made().Guest:
+			r.problems.Warn(n.Pos, "use trivet exec "+n.Name, "%s %s is %s: it has no management address", n.Kind, n.Name, n.Made().Is)
 		}
 		if other := taken[n.Management]; other != nil && n.Management.IsValid() {
 			r.problems.Add(n.Pos, "give one of them another", "%s %s: management %s is also the address of %s", n.Kind, n.Name, n.Management, other.Name)

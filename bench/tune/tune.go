@@ -204,7 +204,7 @@ func (p *plan) meet() error {
 func (p *plan) parts(t *topology.Topology) error {
 	var errs []error
 	for _, n := range t.Nodes {
-		if n.Kind == topology.Host || n.Kind == topology.Router && !n.RoutingNode() {
+		if n.Made().Own {
 			p.nodes = append(p.nodes, n.Name)
 			errs = append(errs, p.own(n))
 		}

@@ -277,7 +277,7 @@ func noName(s *seen, node, name string, t *topology.Topology) string {
 // (of switches) the datapath's own.
 func (v *verifier) strangers(name string, s *seen) string {
 	fabric := !own(v.nodes[name])
-	if n := v.nodes[name]; n != nil && n.Native {
+	if n := v.nodes[name]; n != nil && n.Made().Whole {
 		return "" // it is a machine with interfaces of its own, from which the lab keeps what is sent (target/local/guard)
 	}
 	known := map[string]bool{"lo": true}

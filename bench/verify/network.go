@@ -68,9 +68,7 @@ func newNetwork(info lab.Info) *network {
 }
 
 // own says whether a node has a network namespace of its own, in which programs run.
-func own(n *topology.Node) bool {
-	return n.Kind == topology.Host || n.Kind == topology.Router && n.Datapath.Linux() && !n.Datapath.Provided()
-}
+func own(n *topology.Node) bool { return n.Made().Own }
 
 // addressOf a node is its first of IPv4, or else of IPv6, at a link that is up; or on its loopback.
 func (n *network) addressOf(node *topology.Node) (netip.Addr, bool) {

@@ -163,7 +163,7 @@ func newJudge(n *network, there map[string]*seen, all []lab.Changed) *judge {
 // all judges the nodes in the order of the topology, and then the switches.
 func (j *judge) all() {
 	for _, n := range j.t.Nodes {
-		if !own(n) || n.Native {
+		if !own(n) || n.Made().Whole {
 			continue
 		}
 		j.promised(n, j.there[n.Name])
@@ -403,7 +403,7 @@ func (j *judge) promised(n *topology.Node, s *seen) {
 	}
 	vrf := slices.ContainsFunc(s.Devices, func(d device) bool { return d.Kind == "vrf" }) // there, routes are elsewhere
 	for _, d := range s.Devices {
-		if d.Name == "lo" && !d.Carries && !n.Native {
+		if d.Name == "lo" && !d.Carries && !n.Made().Whole {
 			j.wrong = append(j.wrong, n.Name+" does not reach its own addresses: its loopback device (lo) is down")
 		}
 		for _, p := range d.Addresses {

@@ -80,7 +80,7 @@ func cables(t *topology.Topology) (switches []uint64, hosts, lone []Port, links 
 		for i, n := range []*topology.Node{x, y} {
 			if far := nodes[l.Ends[1-i].Node]; ours(n) && far != nil && far.Kind != topology.Switch && !far.IsDatapath() {
 				p := Port{Switch: uint64(n.DPID), Number: n.OpenFlowPort(l.Ends[i])}
-				if far.Kind == topology.Host && of[far.Name] == 1 && !far.Native && !far.Management.IsValid() {
+				if far.Kind == topology.Host && of[far.Name] == 1 && !far.Made().Whole && !far.Management.IsValid() {
 					lone = append(lone, p)
 				} else {
 					hosts = append(hosts, p)

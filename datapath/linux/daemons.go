@@ -49,7 +49,7 @@ func (f *fabric) Mount(n *topology.Node) error {
 	switch {
 	case d == nil:
 		return nil
-	case n.Datapath.Machine():
+	case isMachine(n):
 		return os.MkdirAll(f.etc(n.Name), 0o755)
 	}
 	client, err := d.ClientPath()
@@ -116,12 +116,10 @@ func (f *fabric) Run(ctx context.Context, done func()) error {
 	return f.each(func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
 		defer done()
 		run := f.run
-		if n.Datapath.Machine() {
-			run = func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
-				return f.runMachine(ctx, n, d, r)
-			}
+		if isMachine(n) {
+			run = f.runMachine
 		}
-		if err := run(n, d, r); err != nil {
+		if err := run(ctx, n, d, r); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 		return nil
@@ -149,7 +147,7 @@ func (f *fabric) Dead() (out []string) {
 	for _, n := range withDaemons(f.site.Topology()) {
 		have := f.processesOf(n.Name)
 		names := routerd.Of(n.Datapath).Names(n)
-		if n.Datapath.Machine() {
+		if isMachine(n) {
 			names = []string{machineName}
 		}
 		for _, want := range names {
@@ -171,7 +169,7 @@ func withDaemons(t *topology.Topology) (out []*topology.Node) {
 	return out
 }
 
-func (f *fabric) run(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+func (f *fabric) run(_ context.Context, n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
 	programs := d.Programs(n, r)
 	for name, p := range f.processesOf(n.Name) {
 		if !slices.ContainsFunc(programs, func(want routerd.Program) bool { return want.Name == name }) {
@@ -240,34 +238,49 @@ func writeFiles(dir, reader string, files map[string]string) (changed bool, err 
 	return changed, nil
 }
 
-// startDaemon starts a program in its node and returns when it answers.
+// launch starts a program in its node, where before is called first. What it says is in a log.
+func (f *fabric) launch(node string, want routerd.Program, cmd *exec.Cmd, before func() error) (p *daemon, log string, err error) {
+	log = filepath.Join(f.site.NodeDir(node), want.Name+".log")
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, log, err
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = out, out, &syscall.SysProcAttr{Setsid: true}
+	if err := f.site.Start(node, cmd, before); err != nil {
+		return nil, log, err
+	}
+	return f.adopt(node, want, cmd), log, nil
+}
+
+// adopt has a process that runs be a daemon of a node.
+func (f *fabric) adopt(node string, is routerd.Program, cmd *exec.Cmd) *daemon {
+	p := &daemon{Program: is, cmd: cmd, ended: make(chan struct{})}
+	f.setProcess(node, is.Name, p)
+	go f.watch(node, p)
+	return p
+}
+
+// start starts a daemon in its node and returns when it answers.
 func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program) error {
 	path, err := d.Path(want.Name)
 	if err != nil {
 		return err
 	}
-	dir := f.site.NodeDir(n.Name)
 	ready := filepath.Join(f.etc(n.Name), routerd.RunDir, want.Ready)
 	_ = os.Remove(ready) // of a daemon that was killed
-	log, err := os.OpenFile(filepath.Join(dir, want.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	cmd := exec.Command(path, want.Args...)
+	cmd.Dir = "/"
+	p, log, err := f.launch(n.Name, want, cmd, ownScratch)
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	p := &daemon{Program: want, cmd: exec.Command(path, want.Args...), ended: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = log, log, "/"
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := f.site.Start(n.Name, p.cmd, ownScratch); err != nil {
-		return err
-	}
-	f.setProcess(n.Name, want.Name, p)
-	go f.watch(n.Name, p)
 	for answers := patience.RoutingDaemon.Begin(); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Lstat(ready); err == nil {
 			return nil
 		}
 		if !p.alive() || answers.Over() {
-			return fmt.Errorf("it does not answer; the end of its log:\n%s", process.LastWords(log.Name()))
+			return fmt.Errorf("it does not answer; the end of its log:\n%s", process.LastWords(log))
 		}
 	}
 }

@@ -38,7 +38,7 @@ func newFabric(s datapath.Site) *fabric {
 // Resume finds the routing daemons that are running.
 func (f *fabric) Resume(ctx context.Context) error {
 	return f.each(func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
-		if n.Datapath.Machine() {
+		if isMachine(n) {
 			return f.resumeMachine(ctx, n, d, r)
 		}
 		for _, want := range d.Programs(n, r) {
@@ -59,12 +59,8 @@ func (f *fabric) find(n *topology.Node, want routerd.Program, is func(line strin
 		if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); !is(string(b)) {
 			continue
 		}
-		p := &daemon{Program: want, ended: make(chan struct{})}
-		var err error
-		if p.cmd, err = process.Command(pid); err == nil {
-			f.setProcess(n.Name, want.Name, p)
-			go f.watch(n.Name, p)
-			found = p
+		if cmd, err := process.Command(pid); err == nil {
+			found = f.adopt(n.Name, want, cmd)
 		}
 	}
 	return found

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -25,6 +24,8 @@ import (
 
 // A router whose datapath is a virtual machine has one process, the machine's, in its namespaces;
 // FRR runs in the machine. To the fabric the machine is one more daemon of a node.
+
+func isMachine(n *topology.Node) bool { return n.Datapath == topology.VM }
 
 // machineName is what the machine is called as a daemon: its log is virtual-machine.log, and has
 // what the guest's kernel says.
@@ -46,7 +47,7 @@ type machines struct {
 func lacks(t *topology.Topology) error {
 	err := routerd.Lacks(t)
 	for _, n := range t.Nodes {
-		if n.Datapath.Machine() {
+		if isMachine(n) {
 			return errors.Join(err, vm.Lacks(os.Getenv(vm.KernelVariable)))
 		}
 	}
@@ -57,7 +58,7 @@ func lacks(t *topology.Topology) error {
 func refuses(t *topology.Topology) topology.Problems {
 	problems := routerd.Refuses(t)
 	for _, n := range t.Nodes {
-		if !n.Datapath.Machine() {
+		if !isMachine(n) {
 			continue
 		}
 		for _, key := range []struct {
@@ -76,7 +77,7 @@ func refuses(t *topology.Topology) topology.Problems {
 	has := map[address]bool{}
 	for _, k := range t.Links {
 		for i, e := range k.Ends {
-			if n := t.Node(e.Node); n == nil || !n.Datapath.Machine() {
+			if n := t.Node(e.Node); n == nil || !isMachine(n) {
 				continue
 			}
 			if far := k.Ends[1-i]; far.Beyond() {
@@ -226,31 +227,21 @@ func (f *fabric) self() string {
 // startMachine starts a machine and returns when its agent answers, which it does once FRR runs.
 // One that does not answer is ended, so that it is started anew the next time.
 func (f *fabric) startMachine(ctx context.Context, n *topology.Node, want routerd.Program, s *vm.Spec) error {
-	dir := f.site.NodeDir(n.Name)
-	cmd, before, done, err := vm.Prepare(want.Args, dir, f.self())
+	cmd, before, done, err := vm.Prepare(want.Args, f.site.NodeDir(n.Name), f.self())
 	if err != nil {
 		return err
 	}
 	defer done()
-	log, err := os.OpenFile(filepath.Join(dir, machineName+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	p, log, err := f.launch(n.Name, want, cmd, before)
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	p := &daemon{Program: want, cmd: cmd, ended: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := f.site.Start(n.Name, cmd, before); err != nil {
-		return err
-	}
-	f.setProcess(n.Name, want.Name, p)
-	go f.watch(n.Name, p)
 	if err := f.awaitAgent(ctx, n.Name, p); err != nil {
 		p.kill()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return fmt.Errorf("the virtual machine does not boot: %w; the end of its log:\n%s", err, process.LastWords(log.Name()))
+		return fmt.Errorf("the virtual machine does not boot: %w; the end of its log:\n%s", err, process.LastWords(log))
 	}
 	if err := f.followLinks(n.Name, p, s); err != nil {
 		p.kill()
@@ -463,9 +454,6 @@ func (f *fabric) settle(ctx context.Context, node string, s *vm.Spec) error {
 
 // Enclose has a command of a router run in its machine.
 func (f *fabric) Enclose(n *topology.Node, cmd *exec.Cmd) error {
-	if !n.Datapath.Machine() {
-		return nil
-	}
 	if p := f.processesOf(n.Name)[machineName]; p == nil || !p.alive() {
 		return fmt.Errorf("the virtual machine of router %s has ended; trivet apply FILE starts it anew", n.Name)
 	}

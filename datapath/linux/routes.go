@@ -80,7 +80,7 @@ func (f *fabric) routesOf(ctx context.Context, n *topology.Node) (text, without 
 	switch {
 	case pid == 0:
 		return "", fmt.Sprintf(ended, n.Name), nil
-	case n.Datapath.Machine():
+	case isMachine(n):
 		if text, err = f.routesInside(ctx, n.Name); err != nil {
 			return "", fmt.Sprintf("the virtual machine of router %s does not answer: %v", n.Name, err), nil
 		}

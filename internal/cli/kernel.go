@@ -43,9 +43,7 @@ func (a *app) kernelsOf(ctx context.Context, k *asking) (*kernels, error) {
 	return &kernels{c, a.controllerOf(c), info.Topology, info.Topology.NodesByName()}, nil
 }
 
-func isLinuxRouter(n *topology.Node) bool {
-	return n.Kind == topology.Router && n.Datapath.Linux() && !n.Datapath.Provided()
-}
+func isLinuxRouter(n *topology.Node) bool { return n.Kind == topology.Router && n.Made().Own }
 
 func (k *kernels) isLinuxRouter(name string) bool {
 	n := k.nodes[name]
@@ -55,7 +53,7 @@ func (k *kernels) isLinuxRouter(name string) bool {
 // own says whether a node has a kernel's routes.
 func (k *kernels) own(name string) bool {
 	n := k.nodes[name]
-	return n != nil && (n.Kind == topology.Host || isLinuxRouter(n))
+	return n != nil && n.Made().Own
 }
 
 // controlled says whether the lab runs the controller, or the controller decides for one node.

@@ -11,7 +11,6 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
-	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/topology"
 )
@@ -23,7 +22,7 @@ import (
 func (l *Lab) Announce(_ context.Context, list []topology.OwnedAddress) error {
 	t, of := l.Topology(), map[*topology.Node][]topology.OwnedAddress{}
 	for _, a := range list {
-		if n := t.Node(a.Node); n != nil && ownsNamespaces(n) && !n.Datapath.Machine() {
+		if n := t.Node(a.Node); n != nil && n.Made().Own && !n.Made().Guest {
 			of[n] = append(of[n], a)
 		}
 	}
@@ -32,12 +31,7 @@ func (l *Lab) Announce(_ context.Context, list []topology.OwnedAddress) error {
 		nodes = append(nodes, n)
 	}
 	return parallel.Each(nodes, func(n *topology.Node) error {
-		ns, err := l.netnsOf(n.Name)
-		if err != nil {
-			return err
-		}
-		defer ns.Close()
-		return inside.File(ns, func() (err error) {
+		return l.inNet(n.Name, func() (err error) {
 			for _, a := range of[n] {
 				if failed := announce(a.Interface, a.Address); failed != nil && !isDown(failed) {
 					err = errors.Join(err, fmt.Errorf("%s announces %s by %s: %w", n.Name, a.Address, a.Interface, failed))

@@ -32,7 +32,7 @@ func (l *Lab) lookByHand(s plan.Steps) (out []byHand) {
 			is, stays := anew[[2]string{e.Node, e.Interface}]
 			n := l.node(e.Node)
 			switch {
-			case !stays || e.External() || k.Ends[1-i].External() || !ownsNamespaces(n) || n.Native || n.Datapath.Machine():
+			case !stays || e.External() || k.Ends[1-i].External() || !n.Made().Open():
 				continue
 			case slices.ContainsFunc(s.DropNodes, func(d *topology.Node) bool { return d.Name == e.Node }):
 				continue

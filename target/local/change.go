@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
-	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/lab"
@@ -91,10 +90,8 @@ func (l *Lab) takeAway(s plan.Steps) error {
 		if err := l.Cgroups.Remove(l.Name, n.Name); err != nil {
 			return err
 		}
-		if ownsNamespaces(n) {
-			if err := l.removeNode(n.Name); err != nil {
-				return err
-			}
+		if err := l.nodesOf(n).Remove(n); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -187,8 +184,11 @@ func (l *Lab) addNodes(all, hosts []*topology.Node, done func()) error {
 	if err := l.makeSources(hosts); err != nil {
 		return err
 	}
-	if err := l.makeNodes(hosts, func(*topology.Node) { done() }); err != nil {
-		return err
+	for name, k := range l.kinds {
+		of := slices.DeleteFunc(slices.Clone(hosts), func(n *topology.Node) bool { return n.Made().Name != name })
+		if err := k.Make(of, func(*topology.Node) { done() }); err != nil {
+			return err
+		}
 	}
 	for _, n := range hosts {
 		if len(n.Isolate) > 0 {
@@ -242,95 +242,73 @@ func (l *Lab) configure(s plan.Steps, done func()) error {
 }
 
 func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) error {
-	ns, err := l.netnsOf(n.Name)
+	return l.inNet(n.Name, func() error { return l.nodesOf(n).Configure(n, old, ends) })
+}
+
+// Configure gives a node its addresses and routes, and sets the devices up whose links are.
+func (k Namespaces) Configure(n, old *topology.Node, ends []*topology.Endpoint) error {
+	b, err := netbatch.New()
 	if err != nil {
 		return err
 	}
-	defer ns.Close()
-	return inside.File(ns, func() error {
-		b, err := netbatch.New()
-		if err != nil {
-			return err
-		}
-		defer b.Close()
-		b.SetUp("lo", 1, true)
-		if n.Datapath.Machine() { // the addresses are those of the machine inside
-			return l.plugMachine(b, n, ends)
-		}
-		for _, p := range n.Loopback {
-			b.AddAddress(1, p)
-		}
-		if old != nil {
-			for _, p := range old.Loopback {
-				if !slices.Contains(n.Loopback, p) {
-					b.DelAddress(1, p)
-				}
+	defer b.Close()
+	indices, static, err := k.address(b, b.AddAddress, n, old, ends)
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		for _, r := range old.StaticRoutes() {
+			if index := indices[r.Device]; index > 0 || r.Device == "" { // if its device is gone, so is the route
+				b.DelRoute(r, index)
 			}
 		}
-		down := l.is.Load().pulled[n.Name]
-		var unreachable []netip.Prefix
-		indices := map[string]int{}
-		for _, e := range ends {
-			index, err := indexOf(e.Interface)
-			if err != nil {
-				return fmt.Errorf("find %s: %w", e.Interface, err)
-			}
-			indices[e.Interface] = index
-			add := b.AddAddress
-			if n.Native {
-				add = b.AddAddressOnly // see routeNative
-			}
-			for _, p := range e.Addresses {
-				add(index, p)
-			}
-			if down[e.Interface] {
-				unreachable = append(unreachable, e.Addresses...)
-				continue
-			}
-			b.SetUp(e.Interface, index, true)
-		}
-		if err := b.Flush(); err != nil {
-			return err
-		}
-		static := slices.DeleteFunc(slices.Clone(n.StaticRoutes()), func(r topology.Route) bool { // they are added once their link is up
-			return down[r.Device] || slices.ContainsFunc(unreachable, func(p netip.Prefix) bool { return p.Contains(r.Via) })
-		})
-		if n.Native {
-			return explainRoute(l.routeNative(n, ends, static))
-		}
-		if old != nil {
-			for _, r := range old.StaticRoutes() {
-				if index := indices[r.Device]; index > 0 || r.Device == "" { // if its device is gone, so is the route
-					b.DelRoute(r, index)
-				}
-			}
-			_ = b.Flush() // fails for routes that the user has deleted already
-		}
-		for _, r := range static {
-			b.AddRoute(r, indices[r.Device])
-		}
-		if err := explainRoute(b.Flush()); err != nil {
-			return err
-		}
-		return setMasquerade(n, old)
-	})
+		_ = b.Flush() // fails for routes that the user has deleted already
+	}
+	for _, r := range static {
+		b.AddRoute(r, indices[r.Device])
+	}
+	if err := explainRoute(b.Flush()); err != nil {
+		return err
+	}
+	return setMasquerade(n, old)
 }
 
-// plugMachine sets the devices up that a virtual machine is joined to, in the namespace of the
-// calling thread.
-func (l *Lab) plugMachine(b *netbatch.Batch, n *topology.Node, ends []*topology.Endpoint) error {
-	down := l.is.Load().pulled[n.Name]
-	for _, e := range ends {
-		if down[e.Interface] {
-			continue
+// address gives a node its addresses by add, and sets its devices up whose links are. It returns
+// the devices' indexes, and the routes that can be added before other links are up.
+func (l *Lab) address(b *netbatch.Batch, add func(int, netip.Prefix), n, old *topology.Node, ends []*topology.Endpoint) (indices map[string]int, static []topology.Route, err error) {
+	b.SetUp("lo", 1, true)
+	for _, p := range n.Loopback {
+		b.AddAddress(1, p)
+	}
+	if old != nil {
+		for _, p := range old.Loopback {
+			if !slices.Contains(n.Loopback, p) {
+				b.DelAddress(1, p)
+			}
 		}
+	}
+	down := l.is.Load().pulled[n.Name]
+	var unreachable []netip.Prefix
+	indices = map[string]int{}
+	for _, e := range ends {
 		index, err := indexOf(e.Interface)
 		if err != nil {
-			return fmt.Errorf("find %s: %w", e.Interface, err)
+			return nil, nil, fmt.Errorf("find %s: %w", e.Interface, err)
+		}
+		indices[e.Interface] = index
+		for _, p := range e.Addresses {
+			add(index, p)
+		}
+		if down[e.Interface] {
+			unreachable = append(unreachable, e.Addresses...)
+			continue
 		}
 		b.SetUp(e.Interface, index, true)
 	}
-	return b.Flush()
+	static = slices.DeleteFunc(slices.Clone(n.StaticRoutes()), func(r topology.Route) bool { // they are added once their link is up
+		return down[r.Device] || slices.ContainsFunc(unreachable, func(p netip.Prefix) bool { return p.Contains(r.Via) })
+	})
+	return indices, static, b.Flush()
 }
 
 func explainRoute(err error) error {

@@ -42,7 +42,7 @@ func (l *Lab) Changed(ctx context.Context) (out []lab.Changed, err error) {
 	err = l.eachNoted(func(some []noted) error {
 		was, places := map[string]netfacts.Facts{}, []string{}
 		for _, n := range some {
-			if node := l.node(n.Node); n.Node == inFabric || node != nil && isNoted(node) {
+			if node := l.node(n.Node); n.Node == inFabric || node != nil && node.Made().Open() {
 				places = append(places, n.Node)
 			}
 			was[n.Node] = n.Facts

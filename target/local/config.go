@@ -121,12 +121,10 @@ func (l *Lab) Present(ctx context.Context, names []string) (out []lab.Present, e
 			continue
 		}
 		p := lab.Present{Node: n.Name, Config: []topology.ConfigFile{}}
-		switch {
-		case n.Native:
-			p.Remarks = append(p.Remarks, "it is a machine of its own: what is configured there is not saved")
-		case ownsNamespaces(n) && n.Datapath.Machine():
-			p.Remarks = append(p.Remarks, "it is a virtual machine: what is configured there is not saved")
-		case ownsNamespaces(n):
+		switch k := n.Made(); {
+		case k.Own && !k.Open():
+			p.Remarks = append(p.Remarks, fmt.Sprintf("it is %s: what is configured there is not saved", k.Is))
+		case k.Own:
 			if err := l.network(n, &p); err != nil {
 				return nil, fmt.Errorf("%s: %w", n.Name, err)
 			}

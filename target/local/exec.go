@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"golang.org/x/sys/unix"
-
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/leader"
 	"trivet.dev/trivet/internal/process"
@@ -17,38 +15,23 @@ import (
 
 // Start starts a command in a node: in its namespaces and its cgroup. A switch's namespace is the
 // one that all switches share, with the machine's own files.
-func (l *Lab) Start(node string, cmd *exec.Cmd) error {
-	n := l.Topology().Node(node)
-	if n == nil {
-		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
-	}
-	if err := l.enclose(n, cmd); err != nil {
-		return err
-	}
-	return l.onNodeThread(n, func() error { return l.bear(n, cmd) })
-}
-
-// enclose has a command run in a node's machine, if it has one.
-func (l *Lab) enclose(n *topology.Node, cmd *exec.Cmd) error {
-	if e, ok := l.fabricOf(n).(datapath.Enclosing); ok {
-		return e.Enclose(n, cmd)
-	}
-	return nil
-}
+func (l *Lab) Start(node string, cmd *exec.Cmd) error { return l.startIn(node, cmd) }
 
 // startGroup is the group, below the node's, of everything that its start command began.
 const startGroup = "start"
 
 // RunStart starts a node's start command, in a group through which all that it begins can be found.
-func (l *Lab) RunStart(node string, cmd *exec.Cmd) error {
+func (l *Lab) RunStart(node string, cmd *exec.Cmd) error { return l.startIn(node, cmd, startGroup) }
+
+func (l *Lab) startIn(node string, cmd *exec.Cmd, below ...string) error {
 	n := l.Topology().Node(node)
 	if n == nil {
 		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
 	}
-	if err := l.enclose(n, cmd); err != nil {
+	if err := l.nodesOf(n).Enclose(n, cmd); err != nil {
 		return err
 	}
-	return l.onNodeThread(n, func() error { return l.bear(n, cmd, startGroup) })
+	return l.onNodeThread(n, func() error { return l.bear(n, cmd, below...) })
 }
 
 // HasStarted says whether a node's start command has been run since the node was made, or since
@@ -70,10 +53,8 @@ func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 			return err
 		}
 	}
-	if ownsNamespaces(n) && !n.Native {
-		if err := l.showDevices(); err != nil {
-			return err
-		}
+	if err := l.showDevices(); err != nil {
+		return err
 	}
 	dir, err := l.Cgroups.Bear(cmd, l.Name, n.Name, below...)
 	if err != nil {
@@ -111,7 +92,7 @@ func (l *Lab) onNodeThread(n *topology.Node, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked, so that a thread that has changed namespaces ends with its goroutine
-		err := l.enter(n)
+		err := l.nodesOf(n).Enter(n)
 		if err == nil {
 			err = f()
 		}
@@ -120,50 +101,5 @@ func (l *Lab) onNodeThread(n *topology.Node, f func() error) error {
 	return <-done
 }
 
-// enter moves the calling thread into a node's namespaces.
-func (l *Lab) enter(n *topology.Node) error {
-	if n.Native {
-		return nil
-	}
-	if !ownsNamespaces(n) {
-		fabric, err := os.Open(l.fabricPath())
-		if err != nil {
-			return err
-		}
-		defer fabric.Close()
-		return unix.Setns(int(fabric.Fd()), unix.CLONE_NEWNET)
-	}
-	var files []*os.File
-	defer func() {
-		for _, f := range files {
-			f.Close()
-		}
-	}()
-	for _, k := range namespaceKinds {
-		f, err := os.Open(l.nsPath(k.name, n.Name))
-		if err != nil {
-			return fmt.Errorf("enter %s: %w", n.Name, err)
-		}
-		files = append(files, f)
-	}
-	switch f, err := l.pidNamespace(n.Name); {
-	case err != nil:
-		return err
-	case f != nil:
-		files = append(files, f)
-	}
-	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares its root cannot change mount namespaces
-		return err
-	}
-	for _, f := range files {
-		if err := unix.Setns(int(f.Fd()), 0); err != nil {
-			return fmt.Errorf("enter %s: %w", f.Name(), err)
-		}
-	}
-	return nil
-}
-
-// ownsNamespaces says whether a node has namespaces of its own.
-func ownsNamespaces(n *topology.Node) bool {
-	return n.Kind == topology.Host || n.Kind == topology.Router && n.Datapath.Linux()
-}
+// ownsNamespaces says whether a node has a network namespace other than that of the switches.
+func ownsNamespaces(n *topology.Node) bool { return n.Made().Own }

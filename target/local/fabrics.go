@@ -43,28 +43,15 @@ func each[T any](l *Lab, step func(T) error) error {
 	return nil
 }
 
-// resumeFabrics makes the fabrics that are Resumers take over what another process has made.
-func (l *Lab) resumeFabrics(ctx context.Context) error {
-	return each(l, func(r datapath.Resumer) error { return r.Resume(ctx) })
-}
-
 // programs is how many nodes of a topology have programs run by their fabrics.
 func (l *Lab) programs(t *topology.Topology) (n int) {
-	for _, f := range l.fabrics {
-		if r, ok := f.Fabric.(datapath.Runner); ok {
-			n += r.Running(t)
-		}
-	}
+	_ = each(l, func(r datapath.Runner) error { n += r.Running(t); return nil })
 	return n
 }
 
 // TakeOver ends a Resume: see datapath.Keeper.
 func (l *Lab) TakeOver() {
-	for _, f := range l.fabrics {
-		if k, ok := f.Fabric.(datapath.Keeper); ok {
-			k.TakeOver()
-		}
-	}
+	_ = each(l, func(k datapath.Keeper) error { k.TakeOver(); return nil })
 }
 
 // Remarks are the fabrics' remarks on how they forward here, and those on directories of nodes.

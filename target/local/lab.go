@@ -50,6 +50,7 @@ type Lab struct {
 	}
 
 	fabrics []fabric
+	kinds   map[string]Nodes // what makes nodes, by their kinds' names
 	binder  *binder
 	fabric  *os.File
 	index   map[string]int // of the devices in the switches' namespace
@@ -63,6 +64,7 @@ type Lab struct {
 	power  power
 
 	sys     uint64     // the file system that is the machine's /sys
+	root    uint64     // the mount that is the machine's /
 	showing sync.Mutex // see showDevices
 
 	wireless wireless
@@ -118,9 +120,16 @@ func New(name, dir string, owner lab.Hooks) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups, sys: sys, owner: owner,
+	root, err := mountOf("/")
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups, sys: sys, root: root, owner: owner, kinds: map[string]Nodes{},
 		index: map[string]int{}, next: ownIndexes, raised: map[string]int{}, lines: map[string]*delayline.Line{}, past: map[string][2]*lab.Backlog{}}
 	l.fabrics = l.newFabrics()
+	for name, k := range kinds {
+		l.kinds[name] = k.New(l)
+	}
 	l.setTopology(&topology.Topology{})
 	return l, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -89,15 +90,19 @@ type builder struct {
 	settings settings
 }
 
-// makeNodes makes the namespaces of nodes on several threads and calls made for each.
-func (l *Lab) makeNodes(nodes []*topology.Node, made func(*topology.Node)) error {
+// Namespaces are nodes of which each has a set of namespaces. It is also what kinds are made of
+// whose nodes have a network namespace only: these say by Keep which, and how to Enter.
+type Namespaces struct{ *Lab }
+
+// Make makes the namespaces of nodes on several threads.
+func (k Namespaces) Make(nodes []*topology.Node, made func(*topology.Node)) error {
 	var group sync.WaitGroup
 	work := make(chan *topology.Node)
 	errs := make(chan error, len(nodes)+runtime.NumCPU())
 	for i := range min(runtime.NumCPU(), len(nodes)) {
 		group.Go(func() {
 			runtime.LockOSThread()
-			b, err := newBuilder(l, i)
+			b, err := newBuilder(k.Lab, i)
 			if err != nil {
 				errs <- err
 			}
@@ -118,10 +123,6 @@ func (l *Lab) makeNodes(nodes []*topology.Node, made func(*topology.Node)) error
 		})
 	}
 	for _, n := range nodes {
-		if n.Native {
-			made(n)
-			continue
-		}
 		work <- n
 	}
 	close(work)
@@ -243,9 +244,12 @@ func (b *builder) build(n *topology.Node) error {
 const manyNodes = 2000
 
 // showDevices shows a node its own devices in /sys/class/net, and the cgroups where they were, in
-// the calling thread's namespaces, unless it has been done. Nodes in which nothing runs do without:
-// the kernel compares a sysfs with all others when it is mounted.
+// the calling thread's mount namespace, unless it has been done or that is the machine's. Nodes in
+// which nothing runs do without: the kernel compares a sysfs with all others when it is mounted.
 func (l *Lab) showDevices() error {
+	if root, err := mountOf("/"); err != nil || root == l.root {
+		return err
+	}
 	l.showing.Lock() // two programs may be the first in a node
 	defer l.showing.Unlock()
 	return l.mountSys()
@@ -267,6 +271,16 @@ func (l *Lab) mountSys() error {
 		_ = unix.MoveMount(cgroups, "", unix.AT_FDCWD, "/sys/fs/cgroup", unix.MOVE_MOUNT_F_EMPTY_PATH)
 	}
 	return nil
+}
+
+// mountOf is the number of the mount that a directory is on, which no other in any mount namespace
+// has. It needs no /proc, which in a node may be that of another PID namespace.
+func mountOf(dir string) (uint64, error) {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_MNT_ID, &st); err != nil {
+		return 0, fmt.Errorf("%s: %w", dir, err)
+	}
+	return st.Mnt_id, nil
 }
 
 // fileSystem is the number of the file system that a directory is on.
@@ -330,12 +344,52 @@ func releaseFile(file string) error {
 	return nil
 }
 
-// removeNode releases a node's namespaces.
-func (l *Lab) removeNode(name string) error {
-	l.covered.set(name, nil)
+// Keep keeps the network namespace of a process as that of a node.
+func (k Namespaces) Keep(n *topology.Node, pid int) error {
+	return k.binder.do(func() error { return bindFile(fmt.Sprintf("/proc/%d/ns/net", pid), k.Network(n)) })
+}
+
+// Remove releases a node's namespaces.
+func (k Namespaces) Remove(n *topology.Node) error {
+	k.covered.set(n.Name, nil)
 	var errs []error
-	for _, k := range namespaceKinds {
-		errs = append(errs, releaseFile(l.nsPath(k.name, name)))
+	for _, kind := range namespaceKinds {
+		errs = append(errs, releaseFile(k.nsPath(kind.name, n.Name)))
 	}
-	return errors.Join(append(errs, os.RemoveAll(l.initFile(name)), os.RemoveAll(site{l}.NodeDir(name)))...)
+	return errors.Join(append(errs, os.RemoveAll(k.initFile(n.Name)), os.RemoveAll(site(k).NodeDir(n.Name)))...)
+}
+
+func (k Namespaces) Network(n *topology.Node) string { return k.nsPath("net", n.Name) }
+
+func (Namespaces) Enclose(*topology.Node, *exec.Cmd) error { return nil }
+
+func (k Namespaces) Enter(n *topology.Node) error {
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	for _, kind := range namespaceKinds {
+		f, err := os.Open(k.nsPath(kind.name, n.Name))
+		if err != nil {
+			return fmt.Errorf("enter %s: %w", n.Name, err)
+		}
+		files = append(files, f)
+	}
+	switch f, err := k.pidNamespace(n.Name); {
+	case err != nil:
+		return err
+	case f != nil:
+		files = append(files, f)
+	}
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares its root cannot change mount namespaces
+		return err
+	}
+	for _, f := range files {
+		if err := unix.Setns(int(f.Fd()), 0); err != nil {
+			return fmt.Errorf("enter %s: %w", f.Name(), err)
+		}
+	}
+	return nil
 }

@@ -253,9 +253,29 @@ func (l *Lab) ruleRoutes() error {
 	return nil
 }
 
+// machine is a host that is this machine itself: like a switch, it is there already.
+type machine struct{ switched }
+
+func (machine) Network(*topology.Node) string { return machineNet }
+func (machine) Enter(*topology.Node) error    { return nil }
+
+// Configure gives the machine the addresses of its node, and routes that only the lab's table has.
+func (k machine) Configure(n, old *topology.Node, ends []*topology.Endpoint) error {
+	b, err := netbatch.New()
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	_, static, err := k.address(b, b.AddAddressOnly, n, old, ends)
+	if err != nil {
+		return err
+	}
+	return explainRoute(routeNative(ends, static))
+}
+
 // routeNative sets the routes of the lab's table to those of the node: to what is connected to its
 // interfaces that are up, and static ones.
-func (l *Lab) routeNative(n *topology.Node, ends []*topology.Endpoint, static []topology.Route) error {
+func routeNative(ends []*topology.Endpoint, static []topology.Route) error {
 	if err := clearNative(); err != nil {
 		return err
 	}

@@ -20,7 +20,6 @@ import (
 	"trivet.dev/trivet/internal/netfacts"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/plan"
-	"trivet.dev/trivet/topology"
 )
 
 // When a lab is up, what there is in its namespaces is written down, so that what somebody changes
@@ -83,15 +82,12 @@ func (l *Lab) Note(resumed bool) {
 func (l *Lab) places() (out []string) {
 	out = append(out, inFabric)
 	for _, n := range l.Topology().Nodes {
-		if isNoted(n) {
+		if n.Made().Open() {
 			out = append(out, n.Name)
 		}
 	}
 	return out
 }
-
-// isNoted says whether a node has namespaces that are the lab's alone.
-func isNoted(n *topology.Node) bool { return ownsNamespaces(n) && !n.Native && !n.Datapath.Machine() }
 
 // factsOf reads namespaces. One that is gone has none.
 func (l *Lab) factsOf(places []string, each func(node string, f netfacts.Facts) error) error {
@@ -395,7 +391,7 @@ func (l *Lab) concerned(s plan.Steps) []string {
 			n = l.node(name)
 		}
 		switch {
-		case n == nil || isNoted(n):
+		case n == nil || n.Made().Open():
 			all[name] = true
 		case n.IsDatapath():
 			all[inFabric] = true

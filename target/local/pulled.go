@@ -36,7 +36,7 @@ func (l *Lab) keepPulled(s plan.Steps) error {
 		}
 		e := l.cableEnd(k.Link)
 		n := l.node(e.Node)
-		if !ownsNamespaces(n) || n.Native || n.Datapath.Machine() {
+		if !n.Made().Open() {
 			continue
 		}
 		err := l.inNet(e.Node, func() error {

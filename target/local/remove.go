@@ -28,7 +28,7 @@ func Remove(name, dir string, progress lab.Stage, lost func(string)) error {
 		run  func(name, dir string) error
 	}{
 		{"processes", removeProcesses},
-		{"host", removeNative},
+		{"nodes", removeNodes},
 		{"uplinks", removeUplinks},
 		{"devices", func(_, dir string) error { return removeDevices(dir, lost) }},
 		{"namespaces", removeNamespaces},
@@ -74,6 +74,17 @@ func removeProcesses(name, _ string) error {
 		return err
 	}
 	return c.Remove(name)
+}
+
+// removeNodes removes what kinds of nodes have made elsewhere.
+func removeNodes(name, dir string) error {
+	var errs []error
+	for _, k := range kinds {
+		if k.Remove != nil {
+			errs = append(errs, k.Remove(name, dir))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func readRecord(dir string) (r Record, err error) {

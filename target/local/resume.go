@@ -46,7 +46,7 @@ func (l *Lab) pickUp(ctx context.Context, s plan.Steps, progress lab.Stage) erro
 	if err := l.findDevices(); err != nil {
 		return err
 	}
-	if err := l.resumeFabrics(ctx); err != nil {
+	if err := each(l, func(r datapath.Resumer) error { return r.Resume(ctx) }); err != nil {
 		return err
 	}
 	if err := l.owner.OnFabric(ctx); err != nil {

@@ -142,7 +142,7 @@ const (
 
 // nodeSysctls are the settings of the namespaces of a host or router.
 func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
-	if n.Datapath.Machine() {
+	if n.Made().Guest {
 		return fabricSysctls()
 	}
 	return l.ownSysctls(n)

@@ -71,12 +71,11 @@ func (l *Lab) writeTools() error {
 
 // lend has a command in a node find the programs that stand for tools, where they know more.
 func (l *Lab) lend(n *topology.Node, cmd *exec.Cmd) {
-	_, enclosed := l.fabricOf(n).(datapath.Enclosing)
 	switch {
 	case !StandsForTools:
 	case !ownsNamespaces(n):
 		datapath.Lend(cmd, ToolsDir(l.Dir))
-	case !l.Record.Netem && !n.Native && !enclosed:
+	case !l.Record.Netem && !n.Made().Whole && l.fabricOf(n) == nil:
 		datapath.Lend(cmd, hostTools(l.Dir))
 	}
 }
@@ -97,13 +96,8 @@ func Join(lab, dir, node string) error {
 // EnterSwitches moves the calling thread, which stays locked, into the namespace of a lab's
 // switches.
 func EnterSwitches(dir string) error {
-	f, err := os.Open((&Lab{Dir: dir}).fabricPath())
-	if err != nil {
-		return err
-	}
-	defer f.Close()
 	runtime.LockOSThread()
-	return unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
+	return switched{&Lab{Dir: dir}}.Enter(nil)
 }
 
 // NamespaceOf says in which of the lab's network namespaces a process is, by the namespace's
@@ -115,7 +109,7 @@ func (l *Lab) NamespaceOf(number uint64, nodes []string) (machine, switches bool
 		return unix.Stat(path, &st) == nil && st.Ino == number
 	}
 	for _, n := range nodes {
-		if n := l.node(n); n != nil && ownsNamespaces(n) && !n.Native && is(l.nsPath("net", n.Name)) {
+		if n := l.node(n); n != nil && ownsNamespaces(n) && !n.Made().Whole && is(l.netPath(n.Name)) {
 			return false, false, n.Name
 		}
 	}

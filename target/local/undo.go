@@ -22,7 +22,13 @@ func check(t *topology.Topology) error {
 			}
 		}
 	}
-	return errors.Join(checkExternals(t), checkWifi(t), checkShapes(t), datapath.TryConfigs(context.Background(), t))
+	errs := []error{checkExternals(t), checkWifi(t), checkShapes(t), datapath.TryConfigs(context.Background(), t)}
+	for _, k := range kinds {
+		if k.Lacks != nil {
+			errs = append(errs, k.Lacks(t))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // checkShapes says what links that leave the machine need that this kernel does not have: others go

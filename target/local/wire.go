@@ -151,7 +151,7 @@ func (l *Lab) device(end int, e topology.Endpoint, open map[string]*os.File) (ne
 	// The two ends of a pair get different indexes: if they are equal, Linux takes the device for
 	// one whose carrier events may be delayed by up to a second, and which sends nothing until
 	// then.
-	if !n.Native {
+	if !n.Made().Whole {
 		d.Index = firstIndex + 2**e.Port + end
 	}
 	if open[n.Name] == nil {
@@ -177,13 +177,8 @@ func (l *Lab) newIndex(name string) int {
 
 // netPath is the network namespace in which a node's devices are.
 func (l *Lab) netPath(node string) string {
-	switch n := l.node(node); {
-	case n == nil || !ownsNamespaces(n):
-		return l.fabricPath()
-	case n.Native:
-		return machineNet
-	}
-	return l.nsPath("net", node)
+	n := l.node(node)
+	return l.nodesOf(n).Network(n)
 }
 
 // netnsOf opens the network namespace in which a node's devices are.

@@ -1,0 +1,110 @@
+package local
+
+import (
+	"os"
+	"os/exec"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/topology"
+)
+
+// Kind is a kind of nodes that labs on this machine can have. Another one is a package that
+// registers it.
+type Kind struct {
+	topology.NodeKind
+	New func(*Lab) Nodes
+
+	// Lacks says what a topology with such nodes needs that this machine does not have. Remove
+	// removes what a lab has made of them that is neither below its directory nor in its cgroups,
+	// whatever state that is in. Either may be nil.
+	Lacks  func(*topology.Topology) error
+	Remove func(lab, dir string) error
+}
+
+// Nodes are the nodes of one kind in a lab. Make, Configure and Remove change the lab; the others
+// may be called at any time.
+type Nodes interface {
+	// Make makes nodes, without devices, and calls made for each. Remove removes what there is of
+	// one, which may not be whole; its devices and processes of the lab are gone.
+	Make(nodes []*topology.Node, made func(*topology.Node)) error
+	Remove(*topology.Node) error
+
+	// Network is the file of the network namespace in which a node's devices are. Configure is
+	// called on a thread in there: it sets them up, and gives the node its addresses and routes in
+	// place of those of an old one, which may be nil.
+	Network(*topology.Node) string
+	Configure(n, old *topology.Node, ends []*topology.Endpoint) error
+
+	// Enter moves the calling thread, which is locked and will end, to a node. Where no thread can
+	// go all the way, Enclose makes a command one that runs it there; this is started from where
+	// Enter leads.
+	Enter(*topology.Node) error
+	Enclose(*topology.Node, *exec.Cmd) error
+}
+
+// kinds are those of topology, by their names.
+var kinds = map[string]*Kind{
+	"machine":    {New: func(l *Lab) Nodes { return machine{switched{l}} }, Remove: removeNative},
+	"vm":         {New: func(l *Lab) Nodes { return guests{Namespaces{l}} }},
+	"namespaces": {New: func(l *Lab) Nodes { return Namespaces{l} }},
+	"switched":   {New: func(l *Lab) Nodes { return switched{l} }},
+	"provided":   {New: func(l *Lab) Nodes { return switched{l} }}, // none is here: see NoNetworks
+}
+
+// Register makes a kind known. It must be called in an init function.
+func Register(k Kind) {
+	topology.RegisterNodeKind(k.NodeKind)
+	kinds[k.Name] = &k
+}
+
+// nodesOf makes nodes like one. What is not a node, as the namespace of all switches, is like them.
+func (l *Lab) nodesOf(n *topology.Node) Nodes {
+	if n == nil {
+		return l.kinds["switched"]
+	}
+	return l.kinds[n.Made().Name]
+}
+
+// switched are switches, routing nodes and controllers. They share a namespace, with the machine's
+// own files, and fabrics make of its devices what they are.
+type switched struct{ *Lab }
+
+func (switched) Make(nodes []*topology.Node, made func(*topology.Node)) error {
+	for _, n := range nodes {
+		made(n)
+	}
+	return nil
+}
+
+func (switched) Remove(*topology.Node) error                                 { return nil }
+func (k switched) Network(*topology.Node) string                             { return k.fabricPath() }
+func (switched) Configure(_, _ *topology.Node, _ []*topology.Endpoint) error { return nil }
+func (switched) Enclose(*topology.Node, *exec.Cmd) error                     { return nil }
+
+func (k switched) Enter(*topology.Node) error {
+	fabric, err := os.Open(k.fabricPath())
+	if err != nil {
+		return err
+	}
+	defer fabric.Close()
+	return unix.Setns(int(fabric.Fd()), unix.CLONE_NEWNET)
+}
+
+// guests are routers in virtual machines, which their fabric runs as daemons of their nodes.
+type guests struct{ Namespaces }
+
+// Configure only sets the devices up that the machine is joined to: the addresses are those of the
+// kernel inside.
+func (k guests) Configure(n, _ *topology.Node, ends []*topology.Endpoint) error {
+	bare := make([]*topology.Endpoint, len(ends))
+	for i, e := range ends {
+		bare[i] = &topology.Endpoint{Interface: e.Interface}
+	}
+	return k.Namespaces.Configure(&topology.Node{Name: n.Name}, nil, bare)
+}
+
+func (k guests) Enclose(n *topology.Node, cmd *exec.Cmd) error {
+	return k.fabricOf(n).(datapath.Enclosing).Enclose(n, cmd)
+}

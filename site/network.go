@@ -55,9 +55,9 @@ type Router struct {
 	Routes []topology.Route `json:"routes,omitempty"` // besides those to its own subnets
 }
 
-// PortsOf lists the ports that nodes of a lab are to have in networks; resolved is the same topology
-// with all that it leaves open. Once it is placed, links of the provider's routers have some, and
-// links between two machines, if the list says that they are networks.
+// PortsOf lists the ports that nodes of a lab are to have in networks; resolved is the same
+// topology with all that it leaves open. Once it is placed, links of the provider's routers have
+// some, and links between two machines, if the list says that they are networks.
 func (l *List) PortsOf(t, resolved *topology.Topology) (out []*Port) {
 	keys, nodes, given := topology.LinkKeys(resolved), resolved.NodesByName(), topology.LinksByKey(t)
 	routers := map[string]*Router{}

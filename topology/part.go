@@ -106,9 +106,9 @@ func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carr
 	return &part
 }
 
-// ospfTowards returns the settings of OSPF of an end whose other end, a node at another site, is not
-// known in the part: whether a router is there decides what the link is to OSPF, and both ends must
-// take it for the same.
+// ospfTowards returns the settings of OSPF of an end whose other end, a node at another site, is
+// not known in the part: whether a router is there decides what the link is to OSPF, and both ends
+// must take it for the same.
 func ospfTowards(l *Link, near *Endpoint, far *Node) *OSPFLink {
 	s := merged(l.OSPF, near.OSPF)
 	switch {

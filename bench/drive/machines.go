@@ -230,7 +230,8 @@ func LeaveOutUnmade(ctx context.Context, p *experiment.Plan) error {
 	return err
 }
 
-// checkPorts says why nodes of a cell's lab cannot have the ports in networks that they are to have.
+// checkPorts says why nodes of a cell's lab cannot have the ports in networks that they are to
+// have.
 func checkPorts(ctx context.Context, account site.Account, list *site.List, p *experiment.Plan, id string) error {
 	l := &p.Cells[slices.IndexFunc(p.Cells, func(c experiment.Cell) bool { return c.ID == id })].Lab
 	t, problems := l.Read(p.Experiment.Dir())

@@ -113,8 +113,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestWires proves at which machines a lab can be plugged into Open vSwitch: at those whose agent is
-// alive; and what is said of others.
+// TestWires proves at which machines a lab can be plugged into Open vSwitch: at those whose agent
+// is alive; and what is said of others.
 func TestWires(t *testing.T) {
 	all := []agent{{"net1", "L3 agent", true}, {"net1", "Open vSwitch agent", true}, {"net2", "Open vSwitch agent", false}, {"net3", "DHCP agent", true}}
 	for host, want := range map[string]string{

@@ -34,8 +34,8 @@ const ofLab = "trivet-lab"
 // plugDevice is the device that is plugged for a port. Neutron's agents and tools call theirs so.
 func plugDevice(p *topology.NetworkPort) string { return "tap" + p.ID[:min(len(p.ID), 11)] }
 
-// NoNetworks says which links lead into networks, and which routers are a provider's, where nobody has
-// said whose.
+// NoNetworks says which links lead into networks, and which routers are a provider's, where nobody
+// has said whose.
 func NoNetworks(t *topology.Topology) error {
 	var p topology.Problems
 	const hint = "say which cloud:  trivet up … --on FILE,  with  openstack: {cloud: NAME, instances: 0}  in it (docs/openstack.md)"

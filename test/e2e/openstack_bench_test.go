@@ -206,8 +206,9 @@ func TestOpenStackFigure10Experiment(t *testing.T) {
 
 // TestOpenStackPortsExperiment proves that an experiment measures through ports that nodes have in
 // a tenant's networks, at the machine with Neutron's agent: through a routing node of either
-// datapath, a router of the kernel and one of Neutron between two networks; that each lab's ports are there as long as it is; and that a lab
-// which cannot have its ports is left out, with the reason.
+// datapath, a router of the kernel and one of Neutron between two networks; that each lab's ports
+// are there as long as it is; and that a lab which cannot have its ports is left out, with the
+// reason.
 func TestOpenStackPortsExperiment(t *testing.T) {
 	m := newNode(t)
 	c := newClients(t, m)

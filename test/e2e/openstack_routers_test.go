@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// TestOpenStackRouters proves that routers of a topology can be Neutron's own, at a machine with its
-// agent and between instances: each link of theirs is a network, packets take the way of the file
-// through them and through routers and switches of the lab, and bandwidths of the lab's ends hold;
-// that what they cannot be is refused and changes nothing; that the lab changes otherwise, is
+// TestOpenStackRouters proves that routers of a topology can be Neutron's own, at a machine with
+// its agent and between instances: each link of theirs is a network, packets take the way of the
+// file through them and through routers and switches of the lab, and bandwidths of the lab's ends
+// hold; that what they cannot be is refused and changes nothing; that the lab changes otherwise, is
 // verified and resumed; and that nothing of it is left.
 func TestOpenStackRouters(t *testing.T) {
 	t.Parallel()

@@ -330,7 +330,7 @@ func (d *Driver) start(ctx context.Context, l *experiment.Lab, name string, t *t
 	if err = errors.Join(err, errors.Join(warnings...)); err != nil {
 		return nil, err
 	}
-	if err = made.await(ctx); err != nil {
+	if err = made.await(ctx, client, &state); err != nil {
 		return nil, err
 	}
 	if state, err = lab.Load(name); err != nil {

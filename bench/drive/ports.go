@@ -19,7 +19,6 @@ import (
 type portsOf struct {
 	driver *Driver
 	user   *site.User
-	list   *site.List
 	held   result.Machines
 }
 
@@ -40,7 +39,7 @@ func (d *Driver) connect(ctx context.Context, l *experiment.Lab, state *lab.Stat
 		return nil, err
 	}
 	allocation := site.NewAllocation(u, state.Name)
-	p := &portsOf{d, u, list, result.Machines{State: result.Asked, On: filepath.Base(l.Listed(d.Dir)), By: list.Provided.By, Options: list.Provided.Options, Key: allocation.Key}}
+	p := &portsOf{d, u, result.Machines{State: result.Asked, On: filepath.Base(l.Listed(d.Dir)), By: list.Provided.By, Options: list.Provided.Options, Key: allocation.Key}}
 	if err := d.note(p.held); err != nil {
 		return nil, fmt.Errorf("%s: no ports were asked for, as that could not be written down: %w", p.held.By, err)
 	}
@@ -52,12 +51,12 @@ func (d *Driver) connect(ctx context.Context, l *experiment.Lab, state *lab.Stat
 	return p, nil
 }
 
-// await waits until packets pass the ports.
-func (p *portsOf) await(ctx context.Context) error {
+// await waits until packets pass them in a lab that is up.
+func (p *portsOf) await(ctx context.Context, c *lab.Client, s *lab.State) error {
 	if p == nil {
 		return nil
 	}
-	return p.list.Provided.Await(ctx, p.user, p.driver.steps(p.held.By))
+	return sites.Await(ctx, p.user, c, s, p.driver.steps(p.held.By))
 }
 
 // release removes the ports. If it fails, Driver.Release tries again.

@@ -51,9 +51,9 @@ func (a *app) connect(ctx context.Context, state *lab.State, s *source, t *topol
 	}, view.step)
 }
 
-// await waits until packets pass the ports that a lab's nodes have in networks.
-func (a *app) await(ctx context.Context, s lab.State) error {
-	if s.Sites == nil || s.Sites.Provided == nil || len(s.Sites.Provided.Ports) == 0 {
+// await waits until packets pass what a provider has made for a lab that is up.
+func (a *app) await(ctx context.Context, c *lab.Client, s lab.State) error {
+	if s.Sites == nil || s.Sites.Provided == nil {
 		return nil
 	}
 	u, err := site.UserOf(lab.Owner())
@@ -62,7 +62,7 @@ func (a *app) await(ctx context.Context, s lab.State) error {
 	}
 	view := a.newSteps(s.Sites.Provided.By)
 	defer view.end()
-	return s.Sites.Provided.Await(ctx, u, view.step)
+	return sites.Await(ctx, u, c, &s, view.step)
 }
 
 // sayPorts says of each port that a node has in a network that is not the lab's which it is.

@@ -271,12 +271,12 @@ func (a *app) start(ctx context.Context, state lab.State) error {
 		out = a.err
 	}
 	view := newStages(out)
-	_, err := lab.Start(ctx, state, view.step)
+	client, err := lab.Start(ctx, state, view.step)
 	view.end()
 	if err != nil {
 		return err
 	}
-	if err := a.await(ctx, state); err != nil {
+	if err := a.await(ctx, client, state); err != nil {
 		return errors.Join(err, state.Stop(context.WithoutCancel(ctx), func(lab.Progress) {}))
 	}
 	if a.json {

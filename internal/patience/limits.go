@@ -53,6 +53,9 @@ var (
 	// An agent wires new ports one after the other, and asks Neutron for what it needs to know.
 	Wired = limit("a cloud to wire a port", 5*time.Minute)
 
+	// Neutron's L3 agent sets routes within seconds of having plugged a router's ports.
+	Forwarding = limit("a cloud's routers to forward", 30*time.Second)
+
 	// Also what Neutron does for a port before that may be deleted.
 	CloudRemoves = limit("a cloud to remove an instance", 5*time.Minute)
 )

@@ -12,7 +12,6 @@ import (
 
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/site"
-	"trivet.dev/trivet/topology"
 )
 
 // routersOf lists the routers that ports are wanted for.
@@ -26,6 +25,8 @@ func routersOf(want []*site.Port) (out []*site.Router) {
 }
 
 // makeRouters makes the routers whose ports have been made, and gives them these and their routes.
+// They are down until they have all of that: Neutron does not tell when an agent has set routes, but
+// it sets all at once of a router that comes up, and then the ports of the router become active.
 func (b *building) makeRouters(ctx context.Context, want []*site.Port) error {
 	all := routersOf(want)
 	if len(all) == 0 {
@@ -36,7 +37,7 @@ func (b *building) makeRouters(ctx context.Context, want []*site.Port) error {
 	g.SetLimit(atOnce)
 	for _, r := range all {
 		g.Go(func() error {
-			made, err := b.make(ctx, routers, "node-"+r.Node, map[string]any{})
+			made, err := b.make(ctx, routers, "node-"+r.Node, map[string]any{"admin_state_up": false})
 			if err != nil {
 				return err
 			}
@@ -47,7 +48,7 @@ func (b *building) makeRouters(ctx context.Context, want []*site.Port) error {
 					}
 				}
 			}
-			return explained("set the routes of the router "+made.Name, b.setRoutes(ctx, made.ID, r.Routes))
+			return explained("set the routes of the router "+made.Name, b.updateRouter(ctx, made.ID, map[string]any{"admin_state_up": true, "routes": routesOf(r)}))
 		})
 	}
 	return g.Wait()
@@ -64,20 +65,25 @@ func (b *building) joinRouter(ctx context.Context, r thing, p *site.Port) error 
 	})
 }
 
-// setRoutes gives a router these routes and no others. It makes no difference how often.
-func (a *account) setRoutes(ctx context.Context, id string, list []topology.Route) error {
+// routesOf are the routes of a router as Neutron takes them, which it has instead of all others.
+func routesOf(r *site.Router) []map[string]any {
 	routes := []map[string]any{}
-	for _, r := range list {
-		routes = append(routes, map[string]any{"destination": r.To.String(), "nexthop": r.Via.String()})
+	for _, rt := range r.Routes {
+		routes = append(routes, map[string]any{"destination": rt.To.String(), "nexthop": rt.Via.String()})
 	}
-	_, err := a.neutron.Put(ctx, a.neutron.ServiceURL("routers", id), map[string]any{"router": map[string]any{"routes": routes}}, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
+	return routes
+}
+
+// updateRouter changes what a router is. It makes no difference how often.
+func (a *account) updateRouter(ctx context.Context, id string, to map[string]any) error {
+	_, err := a.neutron.Put(ctx, a.neutron.ServiceURL("routers", id), map[string]any{"router": to}, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
 	return err
 }
 
 // emptyRouter takes the routes of a router away, and its interfaces, which are deleted with that;
 // its port to the outside goes with it.
 func (a *account) emptyRouter(ctx context.Context, id string) error {
-	if err := a.setRoutes(ctx, id, nil); gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+	if err := a.updateRouter(ctx, id, map[string]any{"routes": routesOf(&site.Router{})}); gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
 		return nil
 	} else if err != nil {
 		return explained("take the routes from the router "+id, err)

@@ -3,7 +3,10 @@ package sites
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/local"
@@ -53,4 +56,33 @@ func Connect(ctx context.Context, u *site.User, a site.Allocation, state *lab.St
 	}
 	state.Topology = r
 	return Place(r, list, nil, placed)
+}
+
+// Await waits until packets pass the ports of a lab that is up, and the provider's routers among its
+// nodes: as providers do not tell when these have their routes, each host pings the next one until
+// it has an answer. What they do not reach within the limit of patience, they may not be meant to.
+func Await(ctx context.Context, u *site.User, c *lab.Client, s *lab.State, say func(string)) error {
+	if s.Sites == nil || s.Sites.Provided == nil || len(s.Sites.Provided.Ports) == 0 {
+		return nil
+	}
+	if err := s.Sites.Provided.Await(ctx, u, say); err != nil {
+		return err
+	}
+	t := s.Topology
+	if t.Routes == topology.RoutesAsWritten || !slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.Datapath.Provided() }) {
+		return nil
+	}
+	hosts, wait := t.NodesOf(topology.Host), patience.Forwarding.Begin()
+	for i := 1; i < len(hosts) && !wait.Over(); {
+		r, err := c.Ping(ctx, lab.PingRequest{From: hosts[i-1].Name, To: hosts[i].Name, Timeout: topology.Duration(time.Second)})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil && r.Received == 0 {
+			say("routers to forward")
+			continue
+		}
+		i++ // or it has no address
+	}
+	return nil
 }

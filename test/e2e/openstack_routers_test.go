@@ -66,6 +66,7 @@ MORE`
 			}
 
 			m.up(good, "--on", "cloud.yaml")
+			eventually(t, "Neutron's agent has set the routes", func() bool { return m.run("ping", "h1", "h2", "-c", "1").code == 0 })
 			m.pingAll(12)
 			contains(t, m.ok("inspect"), "of the provider's", "network")
 			// The addresses of q1, q2 and k1 that face h1.

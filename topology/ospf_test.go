@@ -238,7 +238,8 @@ func TestOSPFJSON(t *testing.T) {
 }
 
 // TestOSPFOfParts proves that routers at different sites take a link between them for the same as
-// routers at one do, whatever is at its other end: what they say of it makes routes, or none.
+// routers at one do, whatever is at its other end: what they say of it makes routes, or none; and
+// that nothing is said of OSPF to a node that does not speak it.
 func TestOSPFOfParts(t *testing.T) {
 	top := build(t, "h:h1 s:s1 r:r1 r:r2 r:r3 r:r4 h1-r1 r1-r2 r2-s1 s1-r3 r3-r4 r1-r4")
 	speaks(top, nil, "r1", "r2", "r3", "r4")
@@ -260,6 +261,13 @@ func TestOSPFOfParts(t *testing.T) {
 				part := Part(whole, site, func(_ string, l *Link, i int) *Carrier {
 					return &Carrier{Node: l.Ends[1-i].Node, NIC: l.Ends[i].Interface, Wire: wire}
 				})
+				for _, l := range part.Links {
+					for _, e := range l.Ends {
+						if n := part.Node(e.Node); n != nil && n.OSPF == nil && e.OSPF != nil {
+							t.Fatalf("%b, wire %v: %s at %s has OSPF at %s", split, wire, n.Name, site, e.Interface)
+						}
+					}
+				}
 				for _, r := range OSPFOf(part) {
 					if got := interfaces(r); fmt.Sprint(got) != fmt.Sprint(want[r.Node.Name]) {
 						t.Fatalf("%b, wire %v: %s at %s has\n%q, of the whole\n%q", split, wire, r.Node.Name, site, got, want[r.Node.Name])

@@ -91,7 +91,9 @@ func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carr
 		}
 		if far := slices.Index(at[:], false); far >= 0 && !external {
 			near, egress := &l.Ends[1-far], t.Links[i].Ends[far].Egress
-			near.OSPF = ospfTowards(l, near, nodes[l.Ends[far].Node])
+			if nodes[near.Node].OSPF != nil {
+				near.OSPF = ospfTowards(l, near, nodes[l.Ends[far].Node])
+			}
 			if c := carry(key, t.Links[i], 1-far); c.Wire {
 				l.Ends[far] = Endpoint{Interface: c.NIC, Egress: egress}
 				if !nodes[near.Node].IsDatapath() {

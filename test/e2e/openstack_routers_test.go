@@ -116,7 +116,7 @@ MORE`
 			m.pingAll(12)
 			contains(t, m.want(1, "apply", "--lab", m.name, file("routes.yaml", "{}", "  - k1 -- h4\n")).err, "or is to have other routes")
 			contains(t, m.want(1, "apply", "--lab", m.name, file("port.yaml", "{}", "  - q2 -- s1\n")).err, "are made when a lab comes up")
-			contains(t, m.ok("apply", "--lab", m.name, file("host.yaml", "{}", "  - k1 -- h2: {from: {address: none}, to: {address: none}}\n")), "changes made")
+			contains(t, m.ok("apply", "--lab", m.name, file("host.yaml", "{}", "  - k1 -- h2: {from: {address: none}, to: {address: none}}\n")), "1 change made")
 			m.pingAll(12)
 			contains(t, m.ok("down", m.name), "nothing left")
 			if list := m.allocations(); len(list) > 0 {

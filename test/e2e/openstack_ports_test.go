@@ -18,7 +18,7 @@ func newNode(t *testing.T) *machine {
 		t.Skip("needs an OpenStack: make test-openstack")
 	}
 	m := &machine{t: t, name: fmt.Sprintf("e2e%d-%03d", os.Getpid(), machines.Add(1)), dir: t.TempDir(), started: &children{}, shared: true,
-		by: []string{"../openstack/stack", "node"}}
+		by: []string{"../openstack/stack", "node"}, patient: cloudTime}
 	m.env = []string{"TRIVET_LAB=" + m.name} // other tests have theirs there
 	m.file("cloud.yaml", "openstack: {cloud: admin, instances: 0}\n")
 	t.Cleanup(func() { // after the test's own, which says what went wrong

@@ -48,7 +48,7 @@ func (m *machine) joinCloud(t *testing.T) (secret string) {
 	if out, err := join.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	m.env = []string{"HOME=" + m.dir}
+	m.patient, m.env = cloudTime, []string{"HOME=" + m.dir}
 	for _, v := range os.Environ() {
 		if strings.HasPrefix(v, "OS_") {
 			m.env = append(m.env, v)

@@ -25,8 +25,9 @@ func routersOf(want []*site.Port) (out []*site.Router) {
 }
 
 // makeRouters makes the routers whose ports have been made, and gives them these and their routes.
-// They are down until they have all of that: Neutron does not tell when an agent has set routes, but
-// it sets all at once of a router that comes up, and then the ports of the router become active.
+// They are down until they have all of that: Neutron does not tell when an agent has set routes,
+// but it sets all at once of a router that comes up, and then the ports of the router become
+// active.
 func (b *building) makeRouters(ctx context.Context, want []*site.Port) error {
 	all := routersOf(want)
 	if len(all) == 0 {

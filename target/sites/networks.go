@@ -58,9 +58,10 @@ func Connect(ctx context.Context, u *site.User, a site.Allocation, state *lab.St
 	return Place(r, list, nil, placed)
 }
 
-// Await waits until packets pass the ports of a lab that is up, and the provider's routers among its
-// nodes: as providers do not tell when these have their routes, each host pings the next one until
-// it has an answer. What they do not reach within the limit of patience, they may not be meant to.
+// Await waits until packets pass the ports of a lab that is up, and the provider's routers among
+// its nodes: as providers do not tell when these have their routes, each host pings the next one
+// until it has an answer. What they do not reach within the limit of patience, they may not be
+// meant to.
 func Await(ctx context.Context, u *site.User, c *lab.Client, s *lab.State, say func(string)) error {
 	if s.Sites == nil || s.Sites.Provided == nil || len(s.Sites.Provided.Ports) == 0 {
 		return nil

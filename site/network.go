@@ -167,7 +167,6 @@ func (l *List) CheckPorts(t *topology.Topology) error {
 			in = "in a network of the link's own"
 		}
 		has := l.portOf(p.Key, p.Node)
-		changed := func(has *Router) bool { return p.Router != nil && !slices.Equal(p.Router.Routes, has.Routes) }
 		switch bad := func(hint, format string, args ...any) {
 			problems.Add(p.Pos, hint, "link %s: %s", p.Link, fmt.Sprintf(format, args...))
 		}; {
@@ -175,7 +174,7 @@ func (l *List) CheckPorts(t *topology.Topology) error {
 			bad("take the lab down, and up again with it", "%s has no port %s: ports in networks of a cloud are made when a lab comes up", p.Node, in)
 		case has.Site != p.Site:
 			bad("leave it there, or take the lab down and up again", "%s is at %s, and so is its port %s", p.Node, has.Site, in)
-		case (p.Router == nil) != (has.Router == nil) || changed(has.Router):
+		case (p.Router == nil) != (has.Router == nil) || p.Router != nil && !slices.Equal(p.Router.Routes, has.Router.Routes):
 			bad("leave it as it was, or take the lab down and up again", "the provider's router at %s is another, or is to have other routes: such routers are made when a lab comes up", p.Node)
 		case (p.Addressed || p.Router != nil) && !slices.Equal(p.Addresses, has.Addresses):
 			bad("leave it, or take the lab down and up again", "the port of %s %s has the address %s, not %s", p.Node, in, listed(has.Addresses), listed(p.Addresses))

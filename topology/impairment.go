@@ -180,7 +180,7 @@ func (i Impairment) Rarer() (out []string) {
 	var numbers []string
 	for o, v := range i.given() {
 		into := &out
-		if _, is := v.(int); is {
+		if _, ok := v.(int); ok {
 			into = &numbers
 		}
 		if o.words == "" {

@@ -63,11 +63,10 @@ func (d *Driver) provide(ctx context.Context, list *site.List, on string) error 
 	}
 	p, began := list.Provided, time.Now()
 	allocation := site.NewAllocation(u, d.Prefix)
-	m := result.Machines{State: result.Asked, On: on, By: p.By, Options: p.Options, Key: allocation.Key}
-	if err := d.note(m); err != nil {
-		return fmt.Errorf("%s: nothing was asked for, as that could not be written down: %w", p.By, err)
+	m, err := d.hold(p, on, allocation.Key)
+	if err != nil {
+		return err
 	}
-	d.machines.held = append(d.machines.held, m)
 	if err := list.Provide(ctx, u, allocation, nil, d.steps(p.By)); err != nil {
 		return fmt.Errorf("%s: %w", p.By, err)
 	}
@@ -79,6 +78,16 @@ func (d *Driver) provide(ctx context.Context, list *site.List, on string) error 
 	return d.note(m)
 }
 
+// hold notes what a provider is going to be asked for under a key, before it is.
+func (d *Driver) hold(p *site.Provided, on, key string) (result.Machines, error) {
+	m := result.Machines{State: result.Asked, On: on, By: p.By, Options: p.Options, Key: key}
+	if err := d.note(m); err != nil {
+		return m, fmt.Errorf("%s: nothing was asked for, as that could not be written down: %w", p.By, err)
+	}
+	d.machines.held = append(d.machines.held, m)
+	return m, nil
+}
+
 // Release removes the machines that were made, and what an earlier run may have left.
 func (d *Driver) Release(ctx context.Context) error {
 	var errs []error
@@ -87,8 +96,7 @@ func (d *Driver) Release(ctx context.Context) error {
 	for _, m := range held {
 		err := d.remove(ctx, m)
 		if err == nil {
-			m.State = result.Removed
-			err = d.note(m)
+			err = d.noteRemoved(m)
 		}
 		if err != nil {
 			d.machines.held = append(d.machines.held, m)
@@ -98,18 +106,28 @@ func (d *Driver) Release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// remove removes what there is of machines.
+// remove removes what there is of machines, and says so.
 func (d *Driver) remove(ctx context.Context, m result.Machines) error {
-	u, err := site.UserOf(lab.Owner())
-	if err != nil {
-		return err
-	}
-	p := site.Provided{By: m.By, Options: m.Options, Key: m.Key}
-	n, err := p.Remove(ctx, u, d.steps(m.By))
+	n, err := d.unmake(ctx, m)
 	if n > 0 {
 		d.say("%s: %s removed", m.By, words.Plural(n, "thing"))
 	}
 	return err
+}
+
+// unmake has a provider remove what it has made, and returns how many things that were.
+func (d *Driver) unmake(ctx context.Context, m result.Machines) (int, error) {
+	u, err := site.UserOf(lab.Owner())
+	if err != nil {
+		return 0, err
+	}
+	p := site.Provided{By: m.By, Options: m.Options, Key: m.Key}
+	return p.Remove(ctx, u, d.steps(m.By))
+}
+
+func (d *Driver) noteRemoved(m result.Machines) error {
+	m.State = result.Removed
+	return d.note(m)
 }
 
 // CleanMachines removes what a run before has left of machines. Release looks once more: what it
@@ -209,10 +227,16 @@ func LeaveOutUnmade(ctx context.Context, p *experiment.Plan) error {
 		if err == nil {
 			err = account.Check(ctx, lists[i])
 		}
+		known := map[string]error{} // by lab, which cells may share
 		for _, id := range making.Cells {
-			lacks := err
-			if lacks == nil {
-				lacks = checkPorts(ctx, account, lists[i], p, id)
+			l := &p.Cells[slices.IndexFunc(p.Cells, func(c experiment.Cell) bool { return c.ID == id })].Lab
+			lacks, seen := known[l.Key()]
+			switch {
+			case err != nil:
+				lacks = err
+			case !seen:
+				lacks = checkPorts(ctx, account, lists[i], l, p.Experiment.Dir())
+				known[l.Key()] = lacks
 			}
 			if lacks != nil && ctx.Err() == nil {
 				left.add(fmt.Errorf("%s: %w", making.By, lacks), id, "")
@@ -230,11 +254,9 @@ func LeaveOutUnmade(ctx context.Context, p *experiment.Plan) error {
 	return err
 }
 
-// checkPorts says why nodes of a cell's lab cannot have the ports in networks that they are to
-// have.
-func checkPorts(ctx context.Context, account site.Account, list *site.List, p *experiment.Plan, id string) error {
-	l := &p.Cells[slices.IndexFunc(p.Cells, func(c experiment.Cell) bool { return c.ID == id })].Lab
-	t, problems := l.Read(p.Experiment.Dir())
+// checkPorts says why nodes of a lab cannot have the ports in networks that they are to have.
+func checkPorts(ctx context.Context, account site.Account, list *site.List, l *experiment.Lab, dir string) error {
+	t, problems := l.Read(dir)
 	if t == nil {
 		return problems.Err()
 	}

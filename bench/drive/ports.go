@@ -39,11 +39,11 @@ func (d *Driver) connect(ctx context.Context, l *experiment.Lab, state *lab.Stat
 		return nil, err
 	}
 	allocation := site.NewAllocation(u, state.Name)
-	p := &portsOf{d, u, result.Machines{State: result.Asked, On: filepath.Base(l.Listed(d.Dir)), By: list.Provided.By, Options: list.Provided.Options, Key: allocation.Key}}
-	if err := d.note(p.held); err != nil {
-		return nil, fmt.Errorf("%s: no ports were asked for, as that could not be written down: %w", p.held.By, err)
+	held, err := d.hold(list.Provided, filepath.Base(l.Listed(d.Dir)), allocation.Key)
+	if err != nil {
+		return nil, err
 	}
-	d.machines.held = append(d.machines.held, p.held)
+	p := &portsOf{d, u, held}
 	complete := func(t *topology.Topology) (*topology.Topology, error) { return completed(l, t) }
 	if err := sites.Connect(ctx, u, allocation, state, t, complete, d.steps(p.held.By)); err != nil {
 		return p, fmt.Errorf("%s: %w", p.held.By, err)
@@ -64,12 +64,10 @@ func (p *portsOf) release(ctx context.Context) error {
 	if p == nil {
 		return nil
 	}
-	removed := site.Provided{By: p.held.By, Options: p.held.Options, Key: p.held.Key}
-	if _, err := removed.Remove(ctx, p.user, p.driver.steps(p.held.By)); err != nil {
+	if _, err := p.driver.unmake(ctx, p.held); err != nil {
 		return err
 	}
-	p.held.State = result.Removed
-	if err := p.driver.note(p.held); err != nil {
+	if err := p.driver.noteRemoved(p.held); err != nil {
 		return err
 	}
 	p.driver.machines.held = slices.DeleteFunc(p.driver.machines.held, func(m result.Machines) bool { return m.Key == p.held.Key })

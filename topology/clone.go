@@ -23,13 +23,16 @@ func (t *Topology) Clone() *Topology {
 	return &c
 }
 
-// DirsFrom resolves relative sources of private directories, and files with keys, against dir: the
-// directory of the file.
+// DirsFrom resolves relative sources of private directories, directories to build images from, and
+// files with keys, against dir: the directory of the file.
 func (t *Topology) DirsFrom(dir string) {
 	if t.Cluster != nil {
 		t.Cluster.filesFrom(dir)
 	}
 	for _, n := range t.Nodes {
+		if n.Build != "" && !filepath.IsAbs(n.Build) {
+			n.Build = filepath.Join(dir, n.Build)
+		}
 		for i, d := range n.Dirs {
 			if d.Source != "" && !filepath.IsAbs(d.Source) {
 				n.Dirs[i].Source = filepath.Join(dir, d.Source)
@@ -60,6 +63,8 @@ func (n *Node) clone() *Node {
 	c.Controllers = slices.Clone(n.Controllers)
 	c.OpenFlow = slices.Clone(n.OpenFlow)
 	c.OSPF = n.OSPF.Clone()
+	c.Container = n.Container.clone()
+	c.Sysctls, c.Ports = slices.Clone(n.Sysctls), slices.Clone(n.Ports)
 	return &c
 }
 

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Errand is something that root does on the machine because a topology says so: run a command, show
-// a directory of the machine in a node, load a configuration into a node, or move an interface into
-// one.
+// Errand is something that root does on the machine because a topology says so: run a command or a
+// container, show a directory of the machine in a node, load a configuration into a node, move an
+// interface into one, or listen at a port of the machine.
 type Errand struct {
 	Node string   `json:"node"`
-	Kind string   `json:"kind" doc:"start, stop, at 30s, dirs, config or interface"`
-	What string   `json:"what" doc:"The command, the directories, the kind and file of the configuration, or the interface"`
+	Kind string   `json:"kind" doc:"start, stop, at 30s, dirs, config, interface, image or port"`
+	What string   `json:"what" doc:"The command, the directories, the kind and file of the configuration, the interface, the image, or the address and port of the machine"`
 	Pos  Position `json:"-"`
 }
 
@@ -34,7 +34,7 @@ func (s errandSet) has(node, kind, what string) bool {
 
 // IsCommand says whether the errand runs a program.
 func (e Errand) IsCommand() bool {
-	return e.Kind != ErrandDirs && e.Kind != ErrandConfig && e.Kind != ErrandInterface
+	return !slices.Contains([]string{ErrandDirs, ErrandConfig, ErrandInterface, ErrandImage, ErrandPort}, e.Kind)
 }
 
 // Kinds of errands; an event's kind is its time.
@@ -44,6 +44,8 @@ const (
 	ErrandDirs      = "dirs"
 	ErrandConfig    = "config"
 	ErrandInterface = "interface"
+	ErrandImage     = "image"
+	ErrandPort      = "port"
 )
 
 // setting matches commands that set something in a node's own network, and do nothing else: formats
@@ -110,6 +112,10 @@ func (t *Topology) Errands(before *Topology) (out []Errand) {
 		for _, c := range n.Config {
 			add(n.Name, ErrandConfig, c.errand(), n.Pos)
 		}
+		add(n.Name, ErrandImage, n.Container.errand(), n.Pos)
+		for _, p := range n.Ports {
+			add(n.Name, ErrandPort, p.Listen().String(), n.Pos)
+		}
 	}
 	for _, l := range t.Links {
 		for i, e := range l.Ends {
@@ -133,13 +139,17 @@ func (d PrivateDir) errand() string {
 	if d.Source == "" {
 		return ""
 	}
-	return d.Source + " of the machine as " + d.Path
+	what := d.Source + " of the machine as " + d.Path
+	if d.ReadOnly {
+		what += ", read-only"
+	}
+	return what
 }
 
 func (e Event) errandKind() string { return "at " + e.At.String() }
 
 // Refuse removes errands from a topology: commands are not run, directories are empty, links to
-// interfaces are not made, configurations not loaded. If a node had another command before, it
+// interfaces are not made, configurations not loaded, containers are ordinary nodes, ports not open. If a node had another command before, it
 // keeps that.
 func (t *Topology) Refuse(errands []Errand, before *Topology) {
 	refused := setOf(errands)
@@ -162,9 +172,13 @@ func (t *Topology) Refuse(errands []Errand, before *Topology) {
 		}
 		for i, d := range n.Dirs {
 			if refused.has(n.Name, ErrandDirs, d.errand()) {
-				n.Dirs[i].Source = ""
+				n.Dirs[i].Source, n.Dirs[i].ReadOnly = "", false
 			}
 		}
+		if n.Contained() && refused.has(n.Name, ErrandImage, n.Container.errand()) {
+			n.Container = Container{}
+		}
+		n.Ports = slices.DeleteFunc(n.Ports, func(p Port) bool { return refused.has(n.Name, ErrandPort, p.Listen().String()) })
 		n.Config = slices.DeleteFunc(n.Config, func(c ConfigFile) bool { return refused.has(n.Name, ErrandConfig, c.errand()) })
 	}
 	t.Links = slices.DeleteFunc(t.Links, func(l *Link) bool {

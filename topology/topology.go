@@ -165,6 +165,10 @@ type Node struct {
 	// programs do not check how commands end.
 	StartMayFail bool `json:"start_may_fail,omitempty"`
 
+	Container
+	Sysctls []Assignment `json:"sysctls,omitempty"` // of its network
+	Ports   []Port       `json:"ports,omitempty"`   // of the machine that lead to its own
+
 	Isolate []string     `json:"isolate,omitempty"` // further namespaces: "pid"
 	Dirs    []PrivateDir `json:"dirs,omitempty"`    // directories of the node's own
 	Config  []ConfigFile `json:"config,omitempty"`  // its own configuration, for which a topology has no words
@@ -226,9 +230,13 @@ type Point struct {
 
 // PrivateDir is a directory of a node's own: empty and in memory, or bound to Source.
 type PrivateDir struct {
-	Path   string `json:"path"`
-	Source string `json:"source,omitempty"`
+	Path     string `json:"path"`
+	Source   string `json:"source,omitempty"`
+	ReadOnly bool   `json:"read_only,omitempty"` // nothing can be changed there, in the source neither
 }
+
+// ReadOnlySuffix follows the source of a directory that is read-only, in files.
+const ReadOnlySuffix = ":ro"
 
 // Masquerade selects packets: those from a subnet to any other, those that leave through a device,
 // or those that do both.

@@ -30,7 +30,7 @@ func Validate(t *Topology) Problems { return validate(t, Defaults{}) }
 
 // validate also checks what comes from the command line.
 func validate(t *Topology, d Defaults) Problems {
-	v := &validator{t: t, nodes: map[string]*Node{}}
+	v := &validator{t: t, nodes: map[string]*Node{}, listening: map[netip.AddrPort]*Node{}}
 	if slices.Contains(t.Nodes, nil) || slices.Contains(t.Links, nil) { // JSON may hold null
 		v.problems.Add(t.Pos, "remove it", "a node or link of the topology is null")
 		return v.problems
@@ -43,6 +43,7 @@ func validate(t *Topology, d Defaults) Problems {
 	for _, n := range t.Nodes {
 		v.node(n)
 	}
+	v.orders()
 	for _, l := range t.Links {
 		v.link(l)
 	}
@@ -53,13 +54,14 @@ func validate(t *Topology, d Defaults) Problems {
 }
 
 type validator struct {
-	t        *Topology
-	nodes    map[string]*Node
-	ports    map[portKey]*Link
-	external map[string]*Link
-	joined   map[[2]string]bool // the ends of links, in both orders
-	compared int                // names, to find similar ones
-	problems Problems
+	t         *Topology
+	nodes     map[string]*Node
+	ports     map[portKey]*Link
+	external  map[string]*Link
+	listening map[netip.AddrPort]*Node // whose ports are published at the machine's
+	joined    map[[2]string]bool       // the ends of links, in both orders
+	compared  int                      // names, to find similar ones
+	problems  Problems
 }
 
 // maxCompared bounds the time spent looking for similar names.
@@ -192,6 +194,7 @@ func (v *validator) node(n *Node) {
 	v.ospf(n, bad)
 	v.dirs(n, bad)
 	v.config(n, bad)
+	v.container(n, bad)
 	if n.Kind == Controller && n.Address != "" && n.Address != ControllerTrivet {
 		if err := CheckControllerAddress(n.Address); err != nil {
 			bad("", "%s", err)
@@ -245,6 +248,8 @@ func (v *validator) dirs(n *Node, bad func(hint, format string, args ...any)) {
 		switch {
 		case !path.IsAbs(d.Path) || clean == "/" || hasNUL(d.Path) || slices.Contains(strings.Split(d.Path, "/"), ".."):
 			bad("write an absolute path below /, without ..", "dirs: %q cannot be a directory of its own", clip(d.Path))
+		case d.ReadOnly && d.Source == "":
+			bad("leave :ro out", "dirs: %q shows nothing of the machine that could be read-only", clip(d.Path))
 		case hasNUL(d.Source):
 			bad("remove it", "dirs: the source of %q holds a NUL character", clip(d.Path))
 		case top == "proc" || top == "sys" || clean == "/dev":

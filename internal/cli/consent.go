@@ -72,6 +72,8 @@ func countErrands(errands []topology.Errand) string {
 		{"command", "1 command", "%d commands"},
 		{topology.ErrandDirs, "1 directory of the machine in a node", "%d directories of the machine in nodes"},
 		{topology.ErrandConfig, "1 configuration loaded into a node", "%d configurations loaded into nodes"},
+		{topology.ErrandImage, "1 container", "%d containers"},
+		{topology.ErrandPort, "1 port of the machine", "%d ports of the machine"},
 		{topology.ErrandInterface, "1 interface of the machine taken", "%d interfaces of the machine taken"},
 	} {
 		switch n := counts[k.kind]; {

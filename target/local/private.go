@@ -41,7 +41,12 @@ func (l *Lab) mountDirs(n *topology.Node) error {
 			return fmt.Errorf("dirs: show %s: %w", d.Source, err)
 		}
 		defer unix.Close(fd)
-		sources[i] = fd
+		if sources[i] = fd; d.ReadOnly {
+			attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+			if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+				return fmt.Errorf("dirs: show %s read-only: %w", d.Source, err)
+			}
+		}
 	}
 	p := privately{map[uint64]bool{}, map[string]string{}}
 	for i, d := range n.Dirs {

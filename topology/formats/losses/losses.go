@@ -112,11 +112,19 @@ func nodeLosses(c topology.Change) (out []formats.Loss) {
 		case "masquerade":
 			l.Value = join(c.OldNode.Masquerade, topology.Masquerade.String)
 		case "dirs":
-			l.Value = join(c.OldNode.Dirs, func(d topology.PrivateDir) string { return strings.TrimSuffix(d.Path+":"+d.Source, ":") })
+			l.Value = join(c.OldNode.Dirs, dirText)
 		}
 		out = append(out, l)
 	}
 	return out
+}
+
+func dirText(d topology.PrivateDir) string {
+	text := strings.TrimSuffix(d.Path+":"+d.Source, ":")
+	if d.ReadOnly {
+		text += topology.ReadOnlySuffix
+	}
+	return text
 }
 
 func join[T any](list []T, text func(T) string) string {

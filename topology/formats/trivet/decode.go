@@ -237,6 +237,10 @@ func (d *decoder) field(v *yamlfile.Value, into reflect.Value, f field, label st
 		into.Set(reflect.ValueOf(d.cluster(v)))
 	case into.Type() == reflect.TypeFor[[]topology.ConfigFile]():
 		into.Set(reflect.ValueOf(d.config(v, label)))
+	case into.Type() == reflect.TypeFor[topology.Words]():
+		into.Set(reflect.ValueOf(d.words(v, label)))
+	case into.Type() == reflect.TypeFor[[]topology.Assignment]():
+		into.Set(reflect.ValueOf(d.assignments(v, label)))
 	case into.Type() == reflect.TypeFor[[]topology.OSPFArea]():
 		into.Set(reflect.ValueOf(d.areas(v, label)))
 	case into.Kind() == reflect.Slice:
@@ -320,7 +324,8 @@ func (d *decoder) privateDir(v *yamlfile.Value, into *topology.PrivateDir, label
 	case v.Shape == yamlfile.Scalar:
 		into.Path = v.Text
 	case v.Shape == yamlfile.Mapping && len(v.Pairs) == 1 && v.Pairs[0].Value.Shape == yamlfile.Scalar:
-		into.Path, into.Source = v.Pairs[0].Key.Text, v.Pairs[0].Value.Text
+		into.Path = v.Pairs[0].Key.Text
+		into.Source, into.ReadOnly = strings.CutSuffix(v.Pairs[0].Value.Text, topology.ReadOnlySuffix)
 	default:
 		d.add(v, "write [/var/run, /etc/x: ./conf]", "%s: needs directories, not %s", label, v.Shape)
 		return false

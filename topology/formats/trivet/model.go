@@ -93,18 +93,39 @@ type nodeOptions struct {
 	NAT         bool                  `yaml:"nat" of:"router" doc:"Translate addresses towards the outside of the lab."`
 	Masquerade  []topology.Masquerade `yaml:"masquerade" of:"router nat" doc:"Senders whose packets go on with the router's own address: 192.168.1.0/24 (towards all other networks), or dev r1-eth1 (all that leaves there)."`
 
-	CPU          topology.CPU          `yaml:"cpu" doc:"Limit for all processes of the node: 0.5 (CPUs) or 25% (of the machine)."`
-	Cores        []int                 `yaml:"cores" doc:"Processors that the node's processes may use, counted from 0."`
-	Start        string                `yaml:"start" doc:"Shell command to run once the lab is up."`
-	StartMayFail bool                  `yaml:"start_may_fail" doc:"A start command that fails is a warning, not an error."`
-	Stop         string                `yaml:"stop" doc:"Shell command to run before the lab goes down."`
-	Isolate      []string              `yaml:"isolate" doc:"Further namespaces of the node's own: pid."`
-	Dirs         []topology.PrivateDir `yaml:"dirs" doc:"Directories of the node's own: empty ones, in which anybody may write, or /etc/x: ./conf to show ./conf there."`
-	Config       []topology.ConfigFile `yaml:"config" of:"host switch router nat" doc:"The node's own configuration, in files below this one's directory: {flows: lab.d/s1.flows}; kinds are flows, iptables, ip6tables, nft, ovs. trivet save writes them."`
-	Device       string                `yaml:"device" doc:"Device of a rack that is to be this node."`
-	On           string                `yaml:"on" doc:"In a lab over several machines (--on): the machine that the node runs at, or a label of machines; head is this one."`
-	Place        *topology.Point       `yaml:"place" doc:"Where a drawing puts the node: [x, y] in pixels from the upper left."`
-	Foreign      foreign               `yaml:"x-"`
+	CPU          topology.CPU `yaml:"cpu" doc:"Limit for all processes of the node: 0.5 (CPUs) or 25% (of the machine)."`
+	Cores        []int        `yaml:"cores" doc:"Processors that the node's processes may use, counted from 0."`
+	Start        string       `yaml:"start" doc:"Shell command to run once the lab is up."`
+	StartMayFail bool         `yaml:"start_may_fail" doc:"A start command that fails is a warning, not an error."`
+	Stop         string       `yaml:"stop" doc:"Shell command to run before the lab goes down."`
+	containerOptions
+	Sysctls []topology.Assignment `yaml:"sysctls" of:"host router nat" as:"assignments" doc:"Settings of the kernel in the node's network: {net.ipv4.tcp_congestion_control: bbr}."`
+	Ports   []topology.Port       `yaml:"ports,port" of:"host router nat" doc:"TCP ports of this machine that lead to the node's: 8080:80 at 127.0.0.1, 0.0.0.0:8080:80 for all who reach the machine."`
+
+	Isolate []string              `yaml:"isolate" doc:"Further namespaces of the node's own: pid."`
+	Dirs    []topology.PrivateDir `yaml:"dirs" doc:"Directories of the node's own: empty ones, in which anybody may write, or /etc/x: ./conf to show ./conf there, /etc/x: ./conf:ro so that nothing changes it."`
+	Config  []topology.ConfigFile `yaml:"config" of:"host switch router nat" doc:"The node's own configuration, in files below this one's directory: {flows: lab.d/s1.flows}; kinds are flows, iptables, ip6tables, nft, ovs. trivet save writes them."`
+	Device  string                `yaml:"device" doc:"Device of a rack that is to be this node."`
+	On      string                `yaml:"on" doc:"In a lab over several machines (--on): the machine that the node runs at, or a label of machines; head is this one."`
+	Place   *topology.Point       `yaml:"place" doc:"Where a drawing puts the node: [x, y] in pixels from the upper left."`
+	Foreign foreign               `yaml:"x-"`
+}
+
+// containerOptions are those of nodes that are containers.
+type containerOptions struct {
+	Image         string                `yaml:"image" of:"host router" doc:"The node is a container of this image, by Docker or Podman; pulled when it is not there."`
+	Build         string                `yaml:"build" of:"host router" doc:"The image is built from the Dockerfile in this directory."`
+	ContainerName string                `yaml:"container_name" of:"host router" doc:"The container's name at the engine; trivet-LAB-NODE when missing."`
+	Entrypoint    topology.Words        `yaml:"entrypoint" of:"host router" doc:"Program of the container, in place of the image's: words in a list, or as in a shell."`
+	Cmd           topology.Words        `yaml:"cmd" of:"host router" doc:"Arguments of the container's program, or the program, in place of the image's."`
+	Env           []topology.Assignment `yaml:"env" of:"host router" as:"assignments" doc:"Variables of the container's programs: {NAME: value}."`
+	User          string                `yaml:"user" of:"host router" doc:"User, and group, of the container's programs: www, 1000:1000."`
+	Memory        topology.Bytes        `yaml:"memory" of:"host router" doc:"Most memory of the container: 256MB."`
+	Capabilities  []string              `yaml:"capabilities" of:"host router" doc:"What the container may beside the usual and NET_ADMIN: SYS_PTRACE."`
+	Privileged    bool                  `yaml:"privileged" of:"host router" doc:"The container may do all that root may on this machine."`
+	Devices       []string              `yaml:"devices" of:"host router" doc:"Devices of this machine in the container: /dev/net/tun."`
+	Health        string                `yaml:"health" of:"host router" doc:"Shell command that succeeds in the container once it is ready; up waits for that."`
+	After         []string              `yaml:"after" of:"host router" doc:"Containers that are ready before this one's program begins."`
 }
 
 // linkOptions are the options of a link.

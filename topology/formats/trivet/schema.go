@@ -78,6 +78,12 @@ func fieldSchema(f field) object {
 			kinds[k.Name] = object{"type": "string", "minLength": 1, "description": k.Help}
 		}
 		return orNothing(object{"type": "object", "additionalProperties": false, "properties": kinds})
+	case f.typ == reflect.TypeFor[topology.Words]():
+		word := object{"type": []string{"string", "number", "boolean"}}
+		return orNothing(anyOf(word, listOf(word)))
+	case f.typ == reflect.TypeFor[[]topology.Assignment]():
+		value := object{"type": []string{"string", "number", "boolean", "null"}}
+		return orNothing(anyOf(object{"type": "object", "additionalProperties": value}, listOf(object{"type": "string", "pattern": "^[^=]+="})))
 	case f.typ == reflect.TypeFor[[]topology.OSPFArea]():
 		area := orNothing(structOrShort(f.typ.Elem(), f.as))
 		return orNothing(object{"type": "object", "propertyNames": object{"pattern": leaves[reflect.TypeFor[topology.AreaID]()].pattern}, "additionalProperties": area})

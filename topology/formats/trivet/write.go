@@ -89,6 +89,14 @@ func flowValue(v reflect.Value, f field) string {
 			items[i] = yamlfile.FlowKey(c.Kind) + ": " + yamlfile.Quote(c.File)
 		}
 		return "{" + strings.Join(items, ", ") + "}"
+	case topology.Words:
+		items := make([]string, len(x))
+		for i, word := range x {
+			items[i] = yamlfile.Quote(word)
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case []topology.Assignment:
+		return assignmentsText(x)
 	case *topology.Cluster:
 		return clusterText(x)
 	case *topology.Point:
@@ -101,7 +109,11 @@ func flowValue(v reflect.Value, f field) string {
 		if x.Source == "" && !quotedDir.MatchString(x.Path) {
 			return yamlfile.Quote(x.Path)
 		}
-		return "{" + yamlfile.FlowKey(x.Path) + ": " + yamlfile.Quote(x.Source) + "}"
+		source := x.Source
+		if x.ReadOnly {
+			source += topology.ReadOnlySuffix
+		}
+		return "{" + yamlfile.FlowKey(x.Path) + ": " + yamlfile.Quote(source) + "}"
 	}
 	if v.Kind() == reflect.Slice {
 		items := make([]string, v.Len())

@@ -1,0 +1,301 @@
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/docker/go-units"
+)
+
+// Container says in what a node's programs run if that is a container: of an image, or of one that
+// is built. Hosts may be containers, and routers with datapath kernel.
+type Container struct {
+	Image string `json:"image,omitempty"` // a reference as Docker and Podman take it; with Build, the name of what is built
+	Build string `json:"build,omitempty"` // a directory with a Dockerfile
+
+	ContainerName string       `json:"container_name,omitempty"` // at the engine; empty: trivet-LAB-NODE
+	Entrypoint    Words        `json:"entrypoint,omitempty"`     // in place of the image's
+	Cmd           Words        `json:"cmd,omitempty"`            // in place of the image's
+	Env           []Assignment `json:"env,omitempty"`
+	User          string       `json:"user,omitempty"`         // in place of the image's, also of commands in the node
+	Memory        Bytes        `json:"memory,omitzero"`        // limit; 0: none
+	Capabilities  []string     `json:"capabilities,omitempty"` // further ones, as SYS_PTRACE
+	Privileged    bool         `json:"privileged,omitempty"`   // with all of them, and the machine's devices
+	Devices       []string     `json:"devices,omitempty"`      // files below /dev of the machine's
+
+	Health string   `json:"health,omitempty"` // shell command that succeeds there once the node does what it is for
+	After  []string `json:"after,omitempty"`  // nodes that are ready before its program begins
+}
+
+// Contained says whether a node is a container.
+func (n *Node) Contained() bool { return n.Image != "" || n.Build != "" }
+
+// Bytes is a size of memory.
+type Bytes int64
+
+// ParseBytes reads sizes as container engines do: 256m, 512MB and 1GiB, all in powers of 1024.
+func ParseBytes(s string) (Bytes, error) {
+	n, err := units.RAMInBytes(s)
+	if err != nil || n <= 0 {
+		return 0, Mistaken("write 256MB, 1GB", "%q is not a size of memory", clip(s))
+	}
+	return Bytes(n), nil
+}
+
+// String writes the size in the largest unit that it is a whole number of.
+func (b Bytes) String() string {
+	for _, u := range []struct {
+		name string
+		size Bytes
+	}{{"GB", units.GiB}, {"MB", units.MiB}, {"KB", units.KiB}} {
+		if b != 0 && b%u.size == 0 {
+			return fmt.Sprintf("%d%s", b/u.size, u.name)
+		}
+	}
+	return strconv.FormatInt(int64(b), 10)
+}
+
+func (b Bytes) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+func (b *Bytes) UnmarshalText(text []byte) (err error) { *b, err = ParseBytes(string(text)); return }
+
+// Words are a program and its arguments.
+type Words []string
+
+// Assignment is a variable, or a setting of the kernel, and its value: NAME=value in JSON.
+type Assignment struct{ Name, Value string }
+
+// ParseAssignment reads NAME=value.
+func ParseAssignment(s string) (Assignment, error) {
+	name, value, ok := strings.Cut(s, "=")
+	if !ok || name == "" {
+		return Assignment{}, Mistaken("write NAME: value", "%q gives no name a value", clip(s))
+	}
+	return Assignment{name, value}, nil
+}
+
+func (a Assignment) String() string { return a.Name + "=" + a.Value }
+
+func (a Assignment) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+func (a *Assignment) UnmarshalText(text []byte) (err error) {
+	*a, err = ParseAssignment(string(text))
+	return err
+}
+
+// Port is a TCP port of the machine that leads to one of a node's.
+type Port struct {
+	Address netip.Addr // of the machine's at which it listens; not valid: 127.0.0.1
+	Machine uint16
+	Node    uint16
+}
+
+const portHint = "write 8080:80, or 0.0.0.0:8080:80 for all who reach the machine"
+
+// ParsePublished reads 8080:80 and 192.0.2.1:8080:80, an IPv6 address in brackets; 80 is 80:80.
+func ParsePublished(s string) (p Port, err error) {
+	wrong := Mistaken(portHint, "%q is not a port of the machine and one of the node", clip(s))
+	rest := s
+	if i := strings.LastIndex(s, ":"); i >= 0 {
+		if j := strings.LastIndex(s[:i], ":"); j >= 0 {
+			host := strings.TrimSuffix(strings.TrimPrefix(s[:j], "["), "]")
+			if p.Address, err = netip.ParseAddr(host); err != nil || p.Address.Is6() != strings.HasPrefix(s, "[") {
+				return Port{}, wrong
+			}
+			rest = s[j+1:]
+		}
+	}
+	machine, node, both := strings.Cut(rest, ":")
+	if !both {
+		node = machine
+	}
+	for into, text := range map[*uint16]string{&p.Machine: machine, &p.Node: node} {
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || n == 0 {
+			return Port{}, wrong
+		}
+		*into = uint16(n)
+	}
+	return p, nil
+}
+
+func (p Port) String() string {
+	if p.Address.IsValid() {
+		return fmt.Sprintf("%s:%d", netip.AddrPortFrom(p.Address, p.Machine), p.Node)
+	}
+	return fmt.Sprintf("%d:%d", p.Machine, p.Node)
+}
+
+// Listen is where on the machine it listens.
+func (p Port) Listen() netip.AddrPort {
+	if p.Address.IsValid() {
+		return netip.AddrPortFrom(p.Address, p.Machine)
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), p.Machine)
+}
+
+func (p Port) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+func (p *Port) UnmarshalText(text []byte) (err error) {
+	*p, err = ParsePublished(string(text))
+	return err
+}
+
+var (
+	// imageReference bounds what is asked of an engine; whether there is such an image, that says.
+	imageReference = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,254}$`)
+	containerName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{1,127}$`)
+	variableName   = regexp.MustCompile(`^[^=\x00]+$`)
+	sysctlName     = regexp.MustCompile(`^net(\.[A-Za-z0-9_/:@-]+)+$`)
+	capability     = regexp.MustCompile(`^(CAP_)?[A-Z][A-Z_]+$`)
+)
+
+// container checks what a node says of its container, and of what other nodes have, too.
+func (v *validator) container(n *Node, bad func(hint, format string, args ...any)) {
+	named := n.Kind == Host || n.Kind == Router
+	for _, s := range n.Sysctls {
+		switch {
+		case !named:
+			bad("leave it out", "sysctls: only hosts and routers have a network of their own")
+		case !sysctlName.MatchString(s.Name) || strings.Contains(s.Name, ".."):
+			bad("write net.ipv4.ip_forward: 1", "sysctls: %q is not a setting of the node's network", clip(s.Name))
+		case strings.ContainsAny(s.Value, "\x00\n"):
+			bad("write one line", "sysctls: %s cannot be %q", s.Name, clip(s.Value))
+		}
+	}
+	for _, p := range n.Ports {
+		if !named {
+			bad("leave it out", "ports: only hosts and routers have programs that listen")
+		}
+		at := p.Listen()
+		if other := v.listening[at]; other != nil {
+			bad("take another port of the machine", "ports: %s of the machine leads to %s already", at, other.Name)
+		}
+		v.listening[at] = n
+	}
+	if !n.Contained() {
+		if what := n.Container.first(); what != "" {
+			bad("add an image", "%s is for containers", what)
+		}
+		return
+	}
+	switch {
+	case !named:
+		bad("make it a host or a router", "image: it cannot be a container")
+	case n.Kind == Router && n.Datapath != "" && n.Datapath != Kernel:
+		bad("use datapath kernel; the image brings its own daemons", "image: a router with datapath %s is no container", n.Datapath)
+	case n.Image != "" && !imageReference.MatchString(n.Image):
+		bad("write debian:12, or registry.example/team/name:tag", "image: %q is not the name of an image", clip(n.Image))
+	case n.ContainerName != "" && !containerName.MatchString(n.ContainerName):
+		bad("use letters, digits, '_', '.' and '-'", "container_name: %q cannot be one", clip(n.ContainerName))
+	case len(n.Isolate) > 0:
+		bad("leave isolate out", "isolate: a container has processes of its own in any case")
+	case n.Memory < 0:
+		bad("write 256MB", "memory: %d is not a size", n.Memory)
+	}
+	for _, w := range slices.Concat(n.Entrypoint, n.Cmd, []string{n.User, n.Health, n.Build}) {
+		if hasNUL(w) {
+			bad("remove it", "words of commands cannot hold a NUL character")
+			break
+		}
+	}
+	for _, e := range n.Env {
+		if !variableName.MatchString(e.Name) || hasNUL(e.Value) {
+			bad("write NAME: value", "env: %q cannot be a variable", clip(e.String()))
+		}
+	}
+	for _, c := range n.Capabilities {
+		if !capability.MatchString(c) {
+			bad("write SYS_PTRACE", "capabilities: there is no %q", clip(c))
+		}
+	}
+	for _, d := range n.Devices {
+		if !strings.HasPrefix(path.Clean(d), "/dev/") || hasNUL(d) {
+			bad("write /dev/net/tun", "devices: %q is not below /dev", clip(d))
+		}
+	}
+	for _, other := range n.After {
+		switch o := v.nodes[other]; {
+		case o == nil:
+			bad("name a container of the topology", "after: there is no node %q", clip(other))
+		case !o.Contained():
+			bad("name a container", "after: %s is not one, and is there before any container's program begins", other)
+		}
+	}
+}
+
+// orders checks that containers do not wait for each other.
+func (v *validator) orders() {
+	const begun, done = 1, 2
+	state := map[string]int{}
+	var visit func(n *Node)
+	visit = func(n *Node) {
+		if n == nil || state[n.Name] == done {
+			return
+		}
+		if state[n.Name] == begun {
+			v.problems.Add(n.Pos, "remove one of them", "%s %s: after: it waits for itself", n.Kind, n.Name)
+			state[n.Name] = done
+			return
+		}
+		state[n.Name] = begun
+		for _, other := range n.After {
+			visit(v.nodes[other])
+		}
+		state[n.Name] = done
+	}
+	for _, n := range v.t.Nodes {
+		visit(n)
+	}
+}
+
+// first is the first setting that only containers have; "" if there is none.
+func (c Container) first() string {
+	for _, s := range []struct {
+		name string
+		set  bool
+	}{
+		{"container_name", c.ContainerName != ""}, {"entrypoint", len(c.Entrypoint) > 0}, {"cmd", len(c.Cmd) > 0}, {"env", len(c.Env) > 0},
+		{"user", c.User != ""}, {"memory", c.Memory != 0}, {"capabilities", len(c.Capabilities) > 0}, {"privileged", c.Privileged},
+		{"devices", len(c.Devices) > 0}, {"health", c.Health != ""}, {"after", len(c.After) > 0},
+	} {
+		if s.set {
+			return s.name
+		}
+	}
+	return ""
+}
+
+func (c Container) clone() Container {
+	c.Entrypoint, c.Cmd = slices.Clone(c.Entrypoint), slices.Clone(c.Cmd)
+	c.Env = slices.Clone(c.Env)
+	c.Capabilities, c.Devices = slices.Clone(c.Capabilities), slices.Clone(c.Devices)
+	c.After = slices.Clone(c.After)
+	return c
+}
+
+// errand describes what root has an engine run; "" if it is no container.
+func (c Container) errand() string {
+	what := cmp.Or(c.Image, "an image")
+	if c.Build != "" {
+		what += " built from " + c.Build
+	} else if c.Image == "" {
+		return ""
+	}
+	if c.Privileged {
+		what += ", privileged: it can do all that root can"
+	}
+	if len(c.Capabilities) > 0 {
+		what += ", with " + strings.Join(c.Capabilities, ", ")
+	}
+	if len(c.Devices) > 0 {
+		what += ", with " + strings.Join(c.Devices, ", ")
+	}
+	return what
+}

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // Topology is a network as its author described it.
@@ -237,6 +238,15 @@ type PrivateDir struct {
 
 // ReadOnlySuffix follows the source of a directory that is read-only, in files.
 const ReadOnlySuffix = ":ro"
+
+// String is the path, after a colon the source, and whether it is read-only.
+func (d PrivateDir) String() string {
+	text := strings.TrimSuffix(d.Path+":"+d.Source, ":")
+	if d.ReadOnly {
+		text += ReadOnlySuffix
+	}
+	return text
+}
 
 // Masquerade selects packets: those from a subnet to any other, those that leave through a device,
 // or those that do both.

@@ -112,19 +112,11 @@ func nodeLosses(c topology.Change) (out []formats.Loss) {
 		case "masquerade":
 			l.Value = join(c.OldNode.Masquerade, topology.Masquerade.String)
 		case "dirs":
-			l.Value = join(c.OldNode.Dirs, dirText)
+			l.Value = join(c.OldNode.Dirs, topology.PrivateDir.String)
 		}
 		out = append(out, l)
 	}
 	return out
-}
-
-func dirText(d topology.PrivateDir) string {
-	text := strings.TrimSuffix(d.Path+":"+d.Source, ":")
-	if d.ReadOnly {
-		text += topology.ReadOnlySuffix
-	}
-	return text
 }
 
 func join[T any](list []T, text func(T) string) string {

@@ -170,7 +170,7 @@ net.stop()`,
 		"limits and directories": {`net = Mininet(host=partial(CPULimitedHost, cpu=.25), controller=None)
 net.addHost('h1', cores='0,1', privateDirs=['/var/log', ('/var/run', '/tmp/%(name)s')]); net.addHost('h2').setCPUFrac(f=.5, sched='cfs'); net.addLink('h1', 'h2'); net.build()
 net['h2'].setCPUFrac(.5)`,
-			"topology\nh1 host cpu=25 cores=[0 1] dirs=[{/var/log } {/var/run /tmp/h1}]\nh2 host cpu=50\nh1 -- h2"},
+			"topology\nh1 host cpu=25 cores=[0 1] dirs=[/var/log /var/run:/tmp/h1]\nh2 host cpu=50\nh1 -- h2"},
 		"links down and deleted; sleeping for ever": {`net = Mininet(LinearTopo(3)); net.start(); net.configLinkStatus('s1', 's2', 'down'); net.delLinkBetween(net['s2'], net['s3'])
 while True: time.sleep(60)`,
 			"topology\nh1 host\nh2 host\nh3 host\ns1 switch\ns2 switch\ns3 switch\nh1 -- s1\nh2 -- s2\ns2 -- s1 down=true\nh3 -- s3"},

@@ -72,7 +72,8 @@ type ExecRequest struct {
 	Carry   []string `json:"carry,omitempty"` // names in Env that a node on another machine gets, too: see envElsewhere
 	Dir     string   `json:"dir,omitempty"`
 	TTY     bool     `json:"tty,omitempty"`
-	Typed   []byte   `json:"typed,omitempty"` // on a terminal: what was typed beforehand and has been echoed already
+	Network bool     `json:"network,omitempty"` // only in the node's network: with the machine's programs and files
+	Typed   []byte   `json:"typed,omitempty"`   // on a terminal: what was typed beforehand and has been echoed already
 	Rows    uint16   `json:"rows,omitempty"`
 	Columns uint16   `json:"columns,omitempty"`
 }
@@ -234,7 +235,7 @@ func (s *session) start(d *daemon, req ExecRequest) (output *sync.WaitGroup, err
 		return nil, err
 	}
 	s.cmd.Stdout, s.cmd.Stderr = stdoutIn, stderrIn
-	err = d.target().Start(req.Node, s.cmd)
+	err = d.startAsked(req, s.cmd)
 	stdoutIn.Close()
 	stderrIn.Close()
 	if err != nil {
@@ -247,6 +248,14 @@ func (s *session) start(d *daemon, req ExecRequest) (output *sync.WaitGroup, err
 		output.Go(func() { s.pass(kind, from) })
 	}
 	return output, nil
+}
+
+// startAsked starts a program as a request wants it.
+func (d *daemon) startAsked(req ExecRequest, cmd *exec.Cmd) error {
+	if req.Network {
+		return d.target().StartInNetwork(req.Node, cmd)
+	}
+	return d.target().Start(req.Node, cmd)
 }
 
 func lookPath(name string, env []string) (string, error) {

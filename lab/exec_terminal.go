@@ -44,7 +44,7 @@ func (s *session) startTTY(d *daemon, req ExecRequest, output *sync.WaitGroup) e
 	s.typing.ahead(req.Typed)
 	leading, err := leader.OnTerminal(s.cmd, theirs, ours)
 	if err == nil {
-		err = leading.Started(d.target().Start(req.Node, s.cmd))
+		err = leading.Started(d.startAsked(req, s.cmd))
 	}
 	if err != nil {
 		ours.Close()

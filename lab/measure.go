@@ -484,7 +484,7 @@ func (d *daemon) launch(node string, out, errs io.Writer, command ...string) (en
 		ctx, cancel := context.WithCancel(d.ctx)
 		go func() {
 			defer close(end)
-			code, err := part.Exec(ctx, ExecRequest{Node: node, Command: append([]string{filepath.Base(command[0])}, command[1:]...)}, Streams{Out: out, Err: errs})
+			code, err := part.Exec(ctx, ExecRequest{Node: node, Network: true, Command: append([]string{filepath.Base(command[0])}, command[1:]...)}, Streams{Out: out, Err: errs})
 			if err == nil && code != 0 {
 				err = fmt.Errorf("exit status %d", code)
 			}
@@ -495,7 +495,7 @@ func (d *daemon) launch(node string, out, errs io.Writer, command ...string) (en
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := d.target().Start(node, cmd); err != nil {
+	if err := d.target().StartInNetwork(node, cmd); err != nil {
 		return nil, nil, err
 	}
 	done := make(chan struct{})

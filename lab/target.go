@@ -40,6 +40,7 @@ type life interface {
 // runner runs programs: in nodes, and controllers beside the switches.
 type runner interface {
 	Start(node string, cmd *exec.Cmd) error
+	StartInNetwork(node string, cmd *exec.Cmd) error
 	RunStart(node string, cmd *exec.Cmd) error
 	HasStarted(node string) bool
 	EndStart(node string) error

@@ -7,6 +7,7 @@ import (
 	"net"
 	"reflect"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -184,6 +185,14 @@ func ParseCPU(s string) (CPU, error) {
 		return CPU{CPUs: v}, nil
 	}
 	return CPU{}, Mistaken("write 0.5 (CPUs) or 25% (of the machine)", "%q is not a CPU limit", s)
+}
+
+// Processors is how many of this machine's processors the limit amounts to; 0: there is no limit.
+func (c CPU) Processors() float64 {
+	if c.Share > 0 {
+		return float64(c.Share) * float64(runtime.NumCPU())
+	}
+	return c.CPUs
 }
 
 func (c CPU) String() string {

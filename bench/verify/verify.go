@@ -218,7 +218,7 @@ func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 	v := newVerifier(newNetwork(info), info)
 	v.Options, v.client, v.result = o, client, r
 	v.run = func(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
-		r := lab.ExecRequest{Node: node, Command: argv, Env: os.Environ(), Dir: "/"}
+		r := lab.ExecRequest{Node: node, Network: true, Command: argv, Env: os.Environ(), Dir: "/"}
 		code, err := client.Exec(ctx, r, lab.Streams{In: in, Out: out, Err: errOut})
 		if err == nil && code != 0 {
 			err = fmt.Errorf("exit %d", code)

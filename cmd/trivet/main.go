@@ -17,6 +17,7 @@ import (
 	"trivet.dev/trivet/internal/leader"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/container"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/target/sites"
 )
@@ -33,6 +34,12 @@ func main() {
 			exit(sites.Serve(os.Args[2:]))
 		case local.InitCommand:
 			exit(local.RunInit())
+		case container.WaitCommand:
+			exit(container.Wait(os.Args[2:]))
+		case container.EnterCommand:
+			exit(container.Protect(os.Args[2:]))
+		case container.EnteredCommand:
+			os.Exit(container.Enter(os.Args[2:]))
 		case leader.Command:
 			exit(leader.Run(os.Args[2:]))
 		case fabric.VSwitchCommand:

@@ -74,6 +74,9 @@ func Find() (Hierarchies, error) {
 	return c, nil
 }
 
+// Hybrid reports whether the machine has controllers of version 1 beside version 2.
+func (c Hierarchies) Hybrid() bool { return c.V2 != "" && (c.CPU != "" || c.CPUSet != "") }
+
 // roots are the mount points in use; processes are found through the first.
 func (c Hierarchies) roots() []string {
 	out := []string{cmp.Or(c.V2, c.Any)}
@@ -206,11 +209,7 @@ const cpuPeriod = 100 * time.Millisecond
 // Limit sets how much of the processors all processes of a node, or of another group of a lab, may
 // take together.
 func (c Hierarchies) Limit(lab, node string, cpu topology.CPU) error {
-	cpus := cpu.CPUs
-	if cpu.Share > 0 {
-		cpus = float64(cpu.Share) * float64(runtime.NumCPU())
-	}
-	quota := strconv.FormatInt(max(1000, int64(cpus*float64(cpuPeriod.Microseconds()))), 10)
+	quota := strconv.FormatInt(max(1000, int64(cpu.Processors()*float64(cpuPeriod.Microseconds()))), 10)
 	none := cpu == topology.CPU{}
 	switch {
 	case c.V2Has("cpu"):

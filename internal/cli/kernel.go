@@ -67,7 +67,7 @@ func (k *kernels) controlled(nodes ...*topology.Node) bool {
 func (k *kernels) ask(ctx context.Context, node string, to ...string) (s fib.Seen, err error) {
 	var out, said bytes.Buffer
 	command := append([]string{lab.ThisProgram, fib.Command}, to...)
-	r := lab.ExecRequest{Node: node, Command: command, Env: os.Environ(), Dir: "/"}
+	r := lab.ExecRequest{Node: node, Network: true, Command: command, Env: os.Environ(), Dir: "/"}
 	code, err := k.client.Exec(ctx, r, lab.Streams{Out: &out, Err: &said})
 	if err == nil && code != 0 {
 		err = fmt.Errorf("it ends with %d: %s", code, strings.TrimSpace(said.String()))

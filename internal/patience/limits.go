@@ -90,6 +90,14 @@ var (
 	// The guest has it a moment after the hypervisor does.
 	Attached = limit("an interface that was attached to the machine", 30*time.Second)
 
+	// It answers at once, but has its own locks.
+	Engine = limit("an answer of a container engine", 20*time.Second)
+
+	// Of a hundred that are made at once, the last one.
+	Container = limit("a container engine to make or remove a container", 5*time.Minute)
+
+	Healthy = limit("a container to be healthy", 2*time.Minute)
+
 	Supplicant = limit("an answer of hostapd or wpa_supplicant", 5*time.Second)
 
 	// Before somebody is told that a station has not joined its network.

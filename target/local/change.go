@@ -29,6 +29,9 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stag
 	}
 	defer func() { _ = relax(l.Dir) }()
 	s := l.plan(l.Topology(), t)
+	if err := l.prepare(ctx, s.AddNodes, progress); err != nil {
+		return fmt.Errorf("%w\nthe lab is as it was", err)
+	}
 	return l.Renew(l.concerned(s), func() error { return l.applySteps(ctx, s, progress) })
 }
 
@@ -242,7 +245,12 @@ func (l *Lab) configure(s plan.Steps, done func()) error {
 }
 
 func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) error {
-	return l.inNet(n.Name, func() error { return l.nodesOf(n).Configure(n, old, ends) })
+	return l.inNet(n.Name, func() error {
+		if err := l.nodesOf(n).Configure(n, old, ends); err != nil || !n.Made().Open() {
+			return err
+		}
+		return writeSysctls(askedSysctls(n))
+	})
 }
 
 // Configure gives a node its addresses and routes, and sets the devices up whose links are.

@@ -15,21 +15,29 @@ import (
 
 // Start starts a command in a node: in its namespaces and its cgroup. A switch's namespace is the
 // one that all switches share, with the machine's own files.
-func (l *Lab) Start(node string, cmd *exec.Cmd) error { return l.startIn(node, cmd) }
+func (l *Lab) Start(node string, cmd *exec.Cmd) error { return l.startIn(node, cmd, true) }
+
+// StartInNetwork starts a command in a node's network and cgroup, but with the machine's programs
+// and files where the node has others of its own.
+func (l *Lab) StartInNetwork(node string, cmd *exec.Cmd) error { return l.startIn(node, cmd, false) }
 
 // startGroup is the group, below the node's, of everything that its start command began.
 const startGroup = "start"
 
 // RunStart starts a node's start command, in a group through which all that it begins can be found.
-func (l *Lab) RunStart(node string, cmd *exec.Cmd) error { return l.startIn(node, cmd, startGroup) }
+func (l *Lab) RunStart(node string, cmd *exec.Cmd) error {
+	return l.startIn(node, cmd, true, startGroup)
+}
 
-func (l *Lab) startIn(node string, cmd *exec.Cmd, below ...string) error {
+func (l *Lab) startIn(node string, cmd *exec.Cmd, enclosed bool, below ...string) error {
 	n := l.Topology().Node(node)
 	if n == nil {
 		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
 	}
-	if err := l.nodesOf(n).Enclose(n, cmd); err != nil {
-		return err
+	if enclosed {
+		if err := l.nodesOf(n).Enclose(n, cmd); err != nil {
+			return err
+		}
 	}
 	return l.onNodeThread(n, func() error { return l.bear(n, cmd, below...) })
 }

@@ -46,6 +46,7 @@ func each[T any](l *Lab, step func(T) error) error {
 // programs is how many nodes of a topology have programs run by their fabrics.
 func (l *Lab) programs(t *topology.Topology) (n int) {
 	_ = each(l, func(r datapath.Runner) error { n += r.Running(t); return nil })
+	_ = eachKind(l, func(_ string, p Program) error { n += p.Running(t); return nil })
 	return n
 }
 
@@ -121,7 +122,10 @@ func (l *Lab) runPrograms(ctx context.Context, done func()) error {
 	if err := l.runWifi(); err != nil {
 		return err
 	}
-	return each(l, func(r datapath.Runner) error { return r.Run(ctx, done) })
+	if err := each(l, func(r datapath.Runner) error { return r.Run(ctx, done) }); err != nil {
+		return err
+	}
+	return eachKind(l, func(_ string, p Program) error { return p.Run(ctx, done) })
 }
 
 // Heal restarts the programs that Dead lists, where possible.
@@ -133,6 +137,7 @@ func (l *Lab) Dead() (out []string) {
 	for _, f := range l.fabrics {
 		out = append(out, f.Dead()...)
 	}
+	_ = eachKind(l, func(_ string, p Program) error { out = append(out, p.Dead()...); return nil })
 	return append(out, l.deadWifi()...)
 }
 
@@ -185,6 +190,9 @@ func (s site) Ended(what string) {
 		s.owner.OnEnd(what)
 	}
 }
+
+// Ended tells whoever has begun the lab that something of it has ended by itself.
+func (l *Lab) Ended(what string) { site{l}.Ended(what) }
 
 // Group makes a cgroup beside those of the nodes.
 func (s site) Group(name string) (prepare func(*exec.Cmd), started func() error, err error) {

@@ -1,12 +1,16 @@
 package local
 
 import (
+	"context"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
 
@@ -42,6 +46,42 @@ type Nodes interface {
 	// Enter leads.
 	Enter(*topology.Node) error
 	Enclose(*topology.Node, *exec.Cmd) error
+}
+
+// Preparer are nodes for which something is brought to the machine before anything of the lab is
+// made or changed.
+type Preparer interface {
+	Prepare(ctx context.Context, nodes []*topology.Node, progress lab.Stage) error
+}
+
+// Program are nodes with a program of their own, which begins once the lab's network is there.
+// Dead lists those that have ended, as "the container of web1"; it may be called at any time.
+type Program interface {
+	datapath.Runner
+	Dead() []string
+}
+
+// eachKind calls step for the nodes of all kinds that implement T, up to the first that fails.
+func eachKind[T any](l *Lab, step func(name string, nodes T) error) error {
+	for _, name := range slices.Sorted(maps.Keys(l.kinds)) {
+		if t, ok := l.kinds[name].(T); ok {
+			if err := step(name, t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// prepare brings to the machine what new nodes need.
+func (l *Lab) prepare(ctx context.Context, made []*topology.Node, progress lab.Stage) error {
+	return eachKind(l, func(name string, p Preparer) error {
+		nodes := slices.DeleteFunc(slices.Clone(made), func(n *topology.Node) bool { return n.Made().Name != name })
+		if len(nodes) == 0 {
+			return nil
+		}
+		return p.Prepare(ctx, nodes, progress)
+	})
 }
 
 // kinds are those of topology, by their names.

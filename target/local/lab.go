@@ -194,6 +194,9 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress lab.Stage) 
 		return err
 	}
 	l.binder = newBinder()
+	if err := l.prepare(ctx, t.Nodes, progress); err != nil {
+		return err
+	}
 	if l.Secure != nil {
 		if err := l.makeSecure(); err != nil {
 			return err
@@ -260,15 +263,15 @@ func raiseOpenFiles() error {
 	return nil
 }
 
-// namesFile is a file that nodes see in /etc: there everybody may read it, here only root can, as
+// NamesFile is a file that nodes see in /etc: there everybody may read it, here only root can, as
 // nobody else may know of a lab's nodes.
-func (l *Lab) namesFile(name string) string { return filepath.Join(l.Dir, "names", name) }
+func (l *Lab) NamesFile(name string) string { return filepath.Join(l.Dir, "names", name) }
 
 func (l *Lab) writeNames(name string, text []byte) error {
 	if err := os.MkdirAll(filepath.Join(l.Dir, "names"), 0o700); err != nil {
 		return err
 	}
-	return os.WriteFile(l.namesFile(name), text, 0o644)
+	return os.WriteFile(l.NamesFile(name), text, 0o644)
 }
 
 // writeHosts writes the lab's /etc/hosts in place, as it is mounted in nodes.

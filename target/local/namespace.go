@@ -149,7 +149,7 @@ func newBuilder(l *Lab, i int) (*builder, error) {
 		_ = unix.Unmount(dir, unix.MNT_DETACH) // if it is not a mount, it is left over from another lab
 	}
 	for _, name := range []string{"hosts", "resolv.conf"} {
-		if err := bindOver(l.namesFile(name), filepath.Join("/etc", name)); err != nil {
+		if err := bindOver(l.NamesFile(name), filepath.Join("/etc", name)); err != nil {
 			return nil, err
 		}
 	}
@@ -344,9 +344,24 @@ func releaseFile(file string) error {
 	return nil
 }
 
-// Keep keeps the network namespace of a process as that of a node.
+// Keep keeps the network namespace of a process as that of a node, and gives it the settings that
+// the node's is to have.
 func (k Namespaces) Keep(n *topology.Node, pid int) error {
-	return k.binder.do(func() error { return bindFile(fmt.Sprintf("/proc/%d/ns/net", pid), k.Network(n)) })
+	err := k.binder.do(func() error { return bindFile(fmt.Sprintf("/proc/%d/ns/net", pid), k.Network(n)) })
+	if err != nil {
+		return err
+	}
+	return inNamespaceFile(k.Network(n), func() error { return writeSysctls(k.nodeSysctls(n)) })
+}
+
+// EnterNetwork moves the calling thread to the network of a node, and nowhere else.
+func (k Namespaces) EnterNetwork(n *topology.Node) error {
+	f, err := os.Open(k.Network(n))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
 }
 
 // Remove releases a node's namespaces.

@@ -150,7 +150,7 @@ func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
 
 // Settings are those of a node as it sees itself, which may be a machine of its own.
 func (s site) Settings(n *topology.Node) (out []datapath.Setting) {
-	for _, x := range s.ownSysctls(n) {
+	for _, x := range append(s.ownSysctls(n), askedSysctls(n)...) {
 		out = append(out, datapath.Setting{Path: sysctlPath(x.key), Value: x.value, Optional: x.optional})
 	}
 	return out
@@ -199,6 +199,14 @@ func (l *Lab) ownSysctls(n *topology.Node) []sysctl {
 			sysctl{"net.ipv6.conf.default.hop_limit", "255", true})
 	}
 	return s
+}
+
+// askedSysctls are the settings that the topology has for a node, which may be of its devices.
+func askedSysctls(n *topology.Node) (out []sysctl) {
+	for _, x := range n.Sysctls {
+		out = append(out, sysctl{x.Name, x.Value, false})
+	}
+	return out
 }
 
 // defaultWindow is the kernel's own limit for a TCP send buffer, in bytes.

@@ -76,14 +76,7 @@ func (k toy) Remove(n *topology.Node) error {
 	return errors.Join(stop(k.at(n)), k.Namespaces.Remove(n))
 }
 
-func (k toy) Enter(n *topology.Node) error {
-	f, err := os.Open(k.Network(n))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
-}
+func (k toy) Enter(n *topology.Node) error { return k.EnterNetwork(n) }
 
 func (k toy) Enclose(n *topology.Node, cmd *exec.Cmd) error {
 	path, err := exec.LookPath("nsenter")

@@ -589,6 +589,14 @@ func (l *Lab) Start(node string, cmd *exec.Cmd) error {
 	return l.here.Start(node, cmd)
 }
 
+// StartInNetwork runs a program in the network of a node that is here.
+func (l *Lab) StartInNetwork(node string, cmd *exec.Cmd) error {
+	if err := l.mustBeHere(node); err != nil {
+		return err
+	}
+	return l.here.StartInNetwork(node, cmd)
+}
+
 // OnNode runs f on a thread of a node that is here.
 func (l *Lab) OnNode(node string, f func() error) error {
 	if err := l.mustBeHere(node); err != nil {

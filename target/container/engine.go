@@ -1,0 +1,143 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"trivet.dev/trivet/internal/cgroup"
+	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/topology"
+)
+
+// source is where an engine is found: at a socket that it listens on, or, if Program is given, as a
+// Podman that each lab has serve at a socket of its own.
+type source struct {
+	Socket  string   `json:"socket"`
+	Program []string `json:"program,omitempty"`
+}
+
+// sockets are those of engines that listen for everybody, the first that answers counts.
+var sockets = []string{"/run/docker.sock", "/var/run/docker.sock", "/run/podman/podman.sock"}
+
+// find returns the engine to be used on this machine: the one that DOCKER_HOST or CONTAINER_HOST
+// names, as Docker's and Podman's own programs have it, else one that listens, else Podman.
+func find() (source, error) {
+	for _, name := range []string{"DOCKER_HOST", "CONTAINER_HOST"} {
+		at := os.Getenv(name)
+		if at == "" {
+			continue
+		}
+		path, local := strings.CutPrefix(at, "unix://")
+		if !local {
+			return source{}, topology.Mistaken("name a socket of this machine, unix:///run/docker.sock, or unset it",
+				"%s is %s: the containers of a lab run on its own machine", name, at)
+		}
+		if err := answers(path); err != nil {
+			return source{}, fmt.Errorf("the container engine that %s names: %w", name, err)
+		}
+		return source{Socket: path}, nil
+	}
+	for _, path := range sockets {
+		if answers(path) == nil {
+			return source{Socket: path}, nil
+		}
+	}
+	podman, err := exec.LookPath("podman")
+	if err != nil {
+		return source{}, topology.Mistaken("apt install podman (or docker.io)", "containers need Docker or Podman, and neither is here")
+	}
+	return source{Program: append([]string{podman}, runtimeOf()...)}, nil
+}
+
+func answers(socket string) error {
+	conn, err := net.DialTimeout("unix", socket, patience.Engine.Duration())
+	if err == nil {
+		err = conn.Close()
+	}
+	return err
+}
+
+// runtimeOf are the options by which Podman starts containers with runc where crun, which it
+// prefers, refuses: with both versions of cgroups side by side.
+func runtimeOf() []string {
+	runc, err := exec.LookPath("runc")
+	if c, e := cgroup.Find(); err != nil || e != nil || !c.Hybrid() {
+		return nil
+	}
+	return []string{"--runtime", runc}
+}
+
+// sourceFile is where a lab notes its engine, before it asks that for anything.
+func sourceFile(dir string) string { return filepath.Join(dir, "engine.json") }
+
+func readSource(dir string) (s source, err error) {
+	b, err := os.ReadFile(sourceFile(dir))
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	return s, err
+}
+
+func (s source) write(dir string) error {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(sourceFile(dir), b, 0o600)
+}
+
+// open connects to the engine. One that a lab has serve for itself is started by start, unless it
+// answers; nobody but root can reach it.
+func (s source) open(dir string, start func(*exec.Cmd) error) (*client.Client, error) {
+	socket := s.Socket
+	if len(s.Program) > 0 {
+		socket = filepath.Join(dir, "podman.sock")
+		if answers(socket) != nil {
+			if err := s.serve(socket, start); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return client.New(client.WithHost("unix://" + socket))
+}
+
+func (s source) serve(socket string, start func(*exec.Cmd) error) error {
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	words := append(s.Program[1:len(s.Program):len(s.Program)], "system", "service", "--time", "0", "unix://"+socket)
+	cmd := exec.Command(s.Program[0], words...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	var said strings.Builder
+	cmd.Stderr = &said
+	cmd.WaitDelay = time.Second
+	if err := start(cmd); err != nil {
+		return fmt.Errorf("start Podman's service: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	ctx, cancel := patience.Engine.Context(context.Background())
+	defer cancel()
+	for answers(socket) != nil {
+		select {
+		case err := <-ended:
+			return fmt.Errorf("Podman's service has ended: %w: %s", err, strings.TrimSpace(said.String()))
+		case <-ctx.Done():
+			_ = cmd.Process.Kill()
+			return fmt.Errorf("Podman's service: %w", context.Cause(ctx))
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package container
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/jsonstream"
+	"github.com/moby/moby/client"
+
+	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
+)
+
+// dockerfile says how an image is built.
+const dockerfile = "Dockerfile"
+
+// imageOf is the name of a node's image. One that is built has one by its directory if the topology
+// gives none.
+func imageOf(n *topology.Node) string {
+	if n.Image != "" {
+		return n.Image
+	}
+	name := strings.Trim(strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(filepath.Base(n.Build))), "-")
+	return fmt.Sprintf("localhost/trivet-%s:%x", name, sha256.Sum256([]byte(n.Build)))[:len("localhost/trivet-:")+len(name)+12]
+}
+
+// Prepare builds and pulls the images of nodes that are not there.
+func (k *containers) Prepare(ctx context.Context, nodes []*topology.Node, progress lab.Stage) error {
+	engine, err := k.engine()
+	if err != nil {
+		return err
+	}
+	var images []*topology.Node // one for each
+	for _, n := range nodes {
+		if !slices.ContainsFunc(images, func(other *topology.Node) bool { return imageOf(other) == imageOf(n) && other.Build == n.Build }) {
+			images = append(images, n)
+		}
+	}
+	var done atomic.Int64
+	progress("images", 0, len(images))
+	err = parallel.Each(images, func(n *topology.Node) error {
+		if err := bring(ctx, engine, n); err != nil {
+			return fmt.Errorf("%s %s: image %s: %w", n.Kind, n.Name, imageOf(n), err)
+		}
+		progress("images", int(done.Add(1)), len(images))
+		return nil
+	})
+	return err
+}
+
+// bring builds an image, or pulls one that the engine does not have.
+func bring(ctx context.Context, engine *client.Client, n *topology.Node) error {
+	if n.Build != "" {
+		return build(ctx, engine, n)
+	}
+	_, err := engine.ImageInspect(ctx, n.Image)
+	if err == nil || !errdefs.IsNotFound(err) {
+		return err
+	}
+	pulled, err := engine.ImagePull(ctx, n.Image, client.ImagePullOptions{})
+	if err == nil {
+		err = pulled.Wait(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("it is not here, and cannot be pulled: %w", err)
+	}
+	return nil
+}
+
+// build has the engine build an image from a directory, whose files it is sent as they are.
+func build(ctx context.Context, engine *client.Client, n *topology.Node) error {
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(pack(w, n.Build)) }()
+	defer r.Close()
+	built, err := engine.ImageBuild(ctx, r, client.ImageBuildOptions{Tags: []string{imageOf(n)}, Remove: true, ForceRemove: true})
+	if err != nil {
+		return fmt.Errorf("build it: %w", err)
+	}
+	defer built.Body.Close()
+	return told(built.Body)
+}
+
+// pack writes a directory as an archive: its directories, files and links, as the links are.
+func pack(w io.Writer, dir string) error {
+	out := tar.NewWriter(w)
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		link := ""
+		switch mode := info.Mode(); {
+		case mode&fs.ModeSymlink != 0:
+			if link, err = os.Readlink(path); err != nil {
+				return err
+			}
+		case !mode.IsRegular() && !mode.IsDir():
+			return nil
+		}
+		header, err := tar.FileInfoHeader(info, link)
+		if err != nil {
+			return err
+		}
+		if header.Name, err = filepath.Rel(dir, path); err != nil {
+			return err
+		}
+		if err := out.WriteHeader(header); err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = io.Copy(out, f)
+		return err
+	})
+	return errors.Join(err, out.Close())
+}
+
+// told reads what an engine tells of a build, and returns why it failed, after the last that it
+// said.
+func told(from io.Reader) error {
+	last := ""
+	for lines := json.NewDecoder(from); ; {
+		var message jsonstream.Message
+		if err := lines.Decode(&message); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		if message.Error != nil {
+			return fmt.Errorf("build it: %w\n%s", message.Error, last)
+		}
+		if text := strings.TrimSpace(message.Stream); text != "" {
+			last = text
+		}
+	}
+}

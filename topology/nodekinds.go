@@ -11,6 +11,7 @@ type NodeKind struct {
 
 	Own   bool // its devices and programs are in a network namespace that is not the switches'
 	Guest bool // but the node is another kernel, which these devices lead to
+	Files bool // its programs have files, variables and users of their own
 	Whole bool // but that namespace is the machine's, where there is also what is not the lab's
 }
 

@@ -123,7 +123,7 @@ func (r *resolver) defaults(d Defaults) {
 
 // RunsPrograms says whether a router has anything that needs namespaces of its own.
 func (n *Node) RunsPrograms() bool {
-	return n.Kind == Router && (n.NAT || len(n.Masquerade) > 0 || n.Start != "" || n.Stop != "" || n.Contained() || len(n.Isolate) > 0 || len(n.Dirs) > 0)
+	return n.Kind == Router && (n.NAT || len(n.Masquerade) > 0 || n.Start != "" || n.Stop != "" || n.Contained() || len(n.Ports) > 0 || len(n.Sysctls) > 0 || len(n.Isolate) > 0 || len(n.Dirs) > 0)
 }
 
 // routerControllers keeps controllers only on routing nodes, which need one that routes.

@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) exec() *cobra.Command {
-	var noInput bool
+	var noInput, network bool
 	var env []string
 	cmd := &cobra.Command{
 		Use:               "exec NODE -- COMMAND [ARG...]",
@@ -33,10 +33,11 @@ func (a *app) exec() *cobra.Command {
 			if len(args) == 0 {
 				return usagef("give a command to run:  trivet exec h1 -- ip addr")
 			}
-			return a.run(cmd.Context(), node, args, !noInput, env...)
+			return a.run(cmd.Context(), node, args, !noInput, network, env...)
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
+	cmd.Flags().BoolVar(&network, "network", false, "in the node's network only: with this machine's programs and files, where the node is a container")
 	cmd.Flags().BoolVarP(&noInput, "no-input", "n", false, "do not read standard input")
 	addEnv(cmd, &env)
 	return cmd
@@ -44,7 +45,7 @@ func (a *app) exec() *cobra.Command {
 
 // addEnv adds the flag --env.
 func addEnv(cmd *cobra.Command, env *[]string) {
-	cmd.Flags().StringArrayVarP(env, "env", "e", nil, "give it `NAME=VALUE`, or NAME as it is here; on another machine it gets TERM, LANG and LC_* only, and these")
+	cmd.Flags().StringArrayVarP(env, "env", "e", nil, "give it `NAME=VALUE`, or NAME as it is here; on another machine, and in a container, it gets TERM, LANG and LC_* only, and these")
 }
 
 func (a *app) shell() *cobra.Command {
@@ -56,21 +57,36 @@ func (a *app) shell() *cobra.Command {
 			if shell == "" {
 				shell = "/bin/sh"
 			}
-			return a.run(cmd.Context(), args[0], []string{shell}, true, env...)
+			words := []string{shell}
+			if a.hasFiles(args[0]) { // of its shells, the best
+				words = []string{"/bin/sh", "-c", "command -v bash >/dev/null && exec bash; exec sh"}
+			}
+			return a.run(cmd.Context(), args[0], words, true, false, env...)
 		},
 	}
 	addEnv(cmd, &env)
 	return cmd
 }
 
+// hasFiles says whether a node has files of its own, and not those of its machine.
+func (a *app) hasFiles(node string) bool {
+	_, s, err := a.client()
+	if err != nil || s.Topology == nil {
+		return false
+	}
+	n := s.Topology.Node(node)
+	return n != nil && n.Made().Files
+}
+
 // run runs a program in a node of the lab, on a terminal if we have one. What env names (as --env
-// does) goes with it everywhere.
-func (a *app) run(ctx context.Context, node string, command []string, input bool, env ...string) error {
+// does) goes with it everywhere. With network, it runs in the node's network only.
+func (a *app) run(ctx context.Context, node string, command []string, input, network bool, env ...string) error {
 	c, _, err := a.client()
 	if err != nil {
 		return err
 	}
 	r := asHere(node, command)
+	r.Network = network
 	for _, e := range env {
 		name, _, given := strings.Cut(e, "=")
 		switch _, known := os.LookupEnv(name); {

@@ -118,7 +118,7 @@ func (a *app) runIf(ctx context.Context, node string, command []string) error {
 	if command == nil {
 		return nil
 	}
-	return a.run(ctx, node, command, false)
+	return a.run(ctx, node, command, false, false)
 }
 
 func first(args []string) string {

@@ -96,6 +96,9 @@ var (
 	// Of a hundred that are made at once, the last one.
 	Container = limit("a container engine to make or remove a container", 5*time.Minute)
 
+	// Of a program in a node, at the port that one of the machine leads to.
+	Published = limit("a program in a node to take a connection", 20*time.Second)
+
 	Healthy = limit("a container to be healthy", 2*time.Minute)
 
 	Supplicant = limit("an answer of hostapd or wpa_supplicant", 5*time.Second)

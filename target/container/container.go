@@ -40,7 +40,7 @@ const labLabel, nodeLabel = "dev.trivet.lab", "dev.trivet.node"
 
 func init() {
 	local.Register(local.Kind{
-		NodeKind: topology.NodeKind{Name: "container", Is: "a container", Of: (*topology.Node).Contained, Own: true},
+		NodeKind: topology.NodeKind{Name: "container", Is: "a container", Of: (*topology.Node).Contained, Own: true, Files: true},
 		New: func(l *local.Lab) local.Nodes {
 			return &containers{Namespaces: local.Namespaces{Lab: l}, known: map[string]*running{}}
 		},
@@ -55,7 +55,7 @@ type containers struct {
 
 	mu     sync.Mutex
 	client *client.Client
-	serves bool // the lab has an engine of its own
+	serves bool                // the lab has an engine of its own
 	known  map[string]*running // by node
 }
 

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,20 +30,15 @@ const EnterCommand, EnteredCommand = "__enter", "__entered"
 const variable = "TRIVET_FOR_"
 
 // enclose makes a command one that is run in a container, with the variables of the container and
-// the type of the terminal.
+// then its own.
 func enclose(cmd *exec.Cmd, r *running) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	var env []string
-	for _, e := range r.env {
+	for _, e := range slices.Concat(r.env, cmd.Env) { // of two with a name, the last one counts
 		env = append(env, variable+e)
-	}
-	for _, e := range cmd.Env {
-		if strings.HasPrefix(e, "TERM=") {
-			env = append(env, variable+e)
-		}
 	}
 	words := cmd.Args
 	cmd.Args = append([]string{"trivet", EnterCommand, strconv.Itoa(r.pid), strconv.FormatUint(r.started, 10), r.user, r.dir}, words...)

@@ -102,6 +102,9 @@ func (l *Lab) takeAway(s plan.Steps) error {
 
 // change makes what is new and sets what differs.
 func (l *Lab) change(ctx context.Context, s plan.Steps, progress lab.Stage) error {
+	if err := l.publish(s.New); err != nil {
+		return err
+	}
 	if err := l.guardTunnels(s.New); err != nil {
 		return err
 	}

@@ -71,6 +71,8 @@ type Lab struct {
 	notes    notes
 	covered  covers
 
+	published published
+
 	closing atomic.Bool // what ends from now on has not ended by itself
 }
 
@@ -232,6 +234,7 @@ func (l *Lab) open() (err error) {
 func (l *Lab) Close() {
 	l.closing.Store(true)
 	l.power.close()
+	l.closePorts()
 	if l.engine != nil {
 		l.engine.Close()
 	}

@@ -31,9 +31,11 @@ func ExampleMake() {
 	}
 	same := func(_, _ *topology.Link) bool { return true } // every link is made as it was, of the same devices
 
+	never := func(*topology.Node) bool { return false } // no node has ended by itself
+
 	first, edited := file("1ms", "h1", "h2"), file("5ms", "h1", "h2", "h3")
-	show(plan.Make(&topology.Topology{}, first, same))
-	change := plan.Make(first, edited, same)
+	show(plan.Make(&topology.Topology{}, first, same, never))
+	change := plan.Make(first, edited, same, never)
 	show(change)
 	show(change.Undone(first)) // once what the change has made is gone
 	// Output:

@@ -50,14 +50,14 @@ func isEgress(field string) bool {
 }
 
 // Make plans the way from one topology to another. A link that is in both is made anew if sameWire
-// says that the two are made differently.
-func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) bool) Steps {
+// says that the two are made differently; a node, with its links, if it has ended by itself.
+func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) bool, ended func(*topology.Node) bool) Steps {
 	s := Steps{New: to, Plugged: map[string]bool{}, Resized: map[string]bool{}, Impaired: map[string]bool{}}
 	rebuilt := map[string]bool{} // nodes that must be made anew, with their links
 	for _, c := range topology.Diff(from, to) {
 		switch {
 		case c.OldNode != nil && c.NewNode != nil:
-			if slices.ContainsFunc(c.Fields, func(f topology.Field) bool { return !slices.Contains(nodeInPlace, f.Name) && !ofOSPF(f.Name) }) {
+			if ended(c.OldNode) || slices.ContainsFunc(c.Fields, func(f topology.Field) bool { return !slices.Contains(nodeInPlace, f.Name) && !ofOSPF(f.Name) }) {
 				rebuilt[c.NewNode.Name] = true
 				s.DropNodes = append(s.DropNodes, c.OldNode)
 				s.AddNodes = append(s.AddNodes, c.NewNode)
@@ -68,6 +68,14 @@ func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) boo
 			s.DropNodes = append(s.DropNodes, c.OldNode)
 		case c.NewNode != nil:
 			s.AddNodes = append(s.AddNodes, c.NewNode)
+		}
+	}
+	was := from.NodesByName()
+	for _, n := range to.Nodes {
+		if old := was[n.Name]; old != nil && !rebuilt[n.Name] && ended(old) {
+			rebuilt[n.Name] = true
+			s.DropNodes = append(s.DropNodes, old)
+			s.AddNodes = append(s.AddNodes, n)
 		}
 	}
 	before, after := topology.LinksByKey(from), topology.LinksByKey(to)

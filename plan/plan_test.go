@@ -97,10 +97,10 @@ func TestMake(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		from, to := random(r), random(r)
-		if left := topology.Diff(follow(t, from, plan.Make(from, to, same)), to); len(left) > 0 {
+		if left := topology.Diff(follow(t, from, plan.Make(from, to, same, never)), to); len(left) > 0 {
 			t.Fatalf("seed %d: the steps leave out %v", seed, left)
 		}
-		if s := plan.Make(to, to, same); len(s.DropLinks)+len(s.AddLinks)+len(s.SetLinks)+len(s.DropNodes)+len(s.AddNodes)+len(s.SetNodes) > 0 {
+		if s := plan.Make(to, to, same, never); len(s.DropLinks)+len(s.AddLinks)+len(s.SetLinks)+len(s.DropNodes)+len(s.AddNodes)+len(s.SetNodes) > 0 {
 			t.Fatalf("seed %d: a topology that stays as it is takes steps: %+v", seed, s)
 		}
 	}
@@ -111,7 +111,7 @@ func TestUndone(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		from, to := random(r), random(r)
-		s := plan.Make(from, to, same)
+		s := plan.Make(from, to, same, never)
 		half := *to // the new topology without what the steps made; what they removed is not back yet
 		half.Nodes = slices.DeleteFunc(slices.Clone(to.Nodes), func(n *topology.Node) bool { return slices.Contains(s.AddNodes, n) })
 		half.Links = slices.DeleteFunc(slices.Clone(to.Links), func(l *topology.Link) bool {
@@ -207,9 +207,37 @@ func TestImpairedOnly(t *testing.T) {
 		down bool
 		want bool
 	}{{1e6, true, false}, {2e6, false, true}, {0, true, true}} {
-		s := plan.Make(of(1e6, false), of(c.rate, c.down), same)
+		s := plan.Make(of(1e6, false), of(c.rate, c.down), same, never)
 		if len(s.SetLinks) != 1 || s.Impaired[s.SetLinks[0].Key] != c.want || s.Plugged[s.SetLinks[0].Key] != c.down {
 			t.Errorf("a link of 1 Mbit/s that becomes one of %v, down %v: %+v", c.rate, c.down, s)
+		}
+	}
+}
+
+func never(*topology.Node) bool { return false }
+
+// TestEnded proves that a node that has ended by itself is made anew with all of its links, and
+// nothing else is, whether its settings have changed or not.
+func TestEnded(t *testing.T) {
+	of := func(cpu float64) *topology.Topology {
+		t := &topology.Topology{}
+		t.AddNode(topology.Switch, "s1")
+		for _, h := range []string{"h1", "h2"} {
+			t.AddNode(topology.Host, h)
+			t.AddLink("s1", h)
+		}
+		t.AddLink("h1", "h2")
+		t.Node("h1").CPU = topology.CPU{CPUs: cpu}
+		return resolved(t)
+	}
+	same := func(_, _ *topology.Link) bool { return true }
+	for _, cpu := range []float64{0, 0.5} {
+		s := plan.Make(of(0), of(cpu), same, func(n *topology.Node) bool { return n.Name == "h1" })
+		if len(s.DropNodes) != 1 || len(s.AddNodes) != 1 || s.AddNodes[0].Name != "h1" || s.AddNodes[0].CPU.CPUs != cpu || len(s.SetNodes) > 0 {
+			t.Errorf("cpu %v: drops %d, adds %d, sets %d nodes", cpu, len(s.DropNodes), len(s.AddNodes), len(s.SetNodes))
+		}
+		if len(s.DropLinks) != 2 || len(s.AddLinks) != 2 || len(s.SetLinks) > 0 {
+			t.Errorf("cpu %v: drops %d, adds %d, sets %d links", cpu, len(s.DropLinks), len(s.AddLinks), len(s.SetLinks))
 		}
 	}
 }

@@ -296,6 +296,8 @@ func resources(n *topology.Node) (r engineapi.Resources) {
 	return r
 }
 
+var errGone = errors.New("has no container any more; trivet apply FILE makes it anew")
+
 // look asks the engine for a container.
 func (k *containers) look(ctx context.Context, engine *client.Client, n *topology.Node) (*running, error) {
 	list, err := engine.ContainerList(ctx, client.ContainerListOptions{All: true,
@@ -304,7 +306,7 @@ func (k *containers) look(ctx context.Context, engine *client.Client, n *topolog
 		return nil, err
 	}
 	if len(list.Items) == 0 {
-		return nil, fmt.Errorf("the container of %s is gone; trivet apply FILE makes nothing of it anew: take the lab down and bring it up again", n.Name)
+		return nil, fmt.Errorf("%s %w", n.Name, errGone)
 	}
 	is, err := engine.ContainerInspect(ctx, list.Items[0].ID, client.ContainerInspectOptions{})
 	if err != nil {
@@ -446,7 +448,7 @@ func (k *containers) Enclose(n *topology.Node, cmd *exec.Cmd) error {
 		return err
 	}
 	if !r.runs() {
-		return fmt.Errorf("the container of %s has ended; trivet logs %s shows what it said", n.Name, n.Name)
+		return fmt.Errorf("the container of %s has ended; trivet logs %s shows what it printed, trivet apply FILE makes it anew", n.Name, n.Name)
 	}
 	return enclose(cmd, r)
 }
@@ -521,17 +523,13 @@ func (k *containers) begin(ctx context.Context, n *topology.Node) error {
 	}
 }
 
-// Dead lists containers whose program has ended.
-func (k *containers) Dead() (out []string) {
-	for _, n := range k.Topology().Nodes {
-		if !n.Contained() {
-			continue
-		}
-		if r, err := k.of(n); err != nil || !r.runs() {
-			out = append(out, what(n))
-		}
+// Ended names a container whose program has ended.
+func (k *containers) Ended(n *topology.Node) string {
+	r, err := k.of(n)
+	if errors.Is(err, errGone) || err == nil && !r.runs() {
+		return what(n)
 	}
-	return out
+	return "" // an engine that does not answer now says nothing of its containers
 }
 
 func what(n *topology.Node) string { return fmt.Sprintf("the container of %s %s", n.Kind, n.Name) }

@@ -35,7 +35,7 @@ func (k *containers) follow(n *topology.Node) error {
 				return
 			}
 			if !r.runs() {
-				k.Ended(what(n) + k.status(engine, r))
+				k.Lab.Ended(what(n) + k.status(engine, r))
 				return
 			}
 			if <-wakeUp(); err != nil { // the engine has been started anew, or is about to be

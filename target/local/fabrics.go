@@ -137,7 +137,11 @@ func (l *Lab) Dead() (out []string) {
 	for _, f := range l.fabrics {
 		out = append(out, f.Dead()...)
 	}
-	_ = eachKind(l, func(_ string, p Program) error { out = append(out, p.Dead()...); return nil })
+	for _, n := range l.Topology().Nodes {
+		if what := l.endedOf(n); what != "" {
+			out = append(out, what)
+		}
+	}
 	return append(out, l.deadWifi()...)
 }
 

@@ -54,11 +54,20 @@ type Preparer interface {
 	Prepare(ctx context.Context, nodes []*topology.Node, progress lab.Stage) error
 }
 
-// Program are nodes with a program of their own, which begins once the lab's network is there.
-// Dead lists those that have ended, as "the container of web1"; it may be called at any time.
+// Program are nodes with a program of their own, which begins once the lab's network is there. What
+// a node is ends with it: then Ended names what has, as "the container of host h1", and a change of
+// the lab makes the node anew. It may be called at any time.
 type Program interface {
 	datapath.Runner
-	Dead() []string
+	Ended(*topology.Node) (what string)
+}
+
+// endedOf names what has ended of a node; "": nothing.
+func (l *Lab) endedOf(n *topology.Node) string {
+	if p, ok := l.nodesOf(n).(Program); ok {
+		return p.Ended(n)
+	}
+	return ""
 }
 
 // eachKind calls step for the nodes of all kinds that implement T, up to the first that fails.

@@ -8,7 +8,8 @@ import (
 // plan plans the steps from one topology to another on this machine.
 func (l *Lab) plan(from, to *topology.Topology) plan.Steps {
 	before, after := l.indexing(from), l.indexing(to)
-	return plan.Make(from, to, func(was, is *topology.Link) bool { return l.wireOf(was, before) == l.wireOf(is, after) })
+	same := func(was, is *topology.Link) bool { return l.wireOf(was, before) == l.wireOf(is, after) }
+	return plan.Make(from, to, same, func(n *topology.Node) bool { return l.endedOf(n) != "" })
 }
 
 // Replaced lists the nodes that would be removed or made anew if the lab became another topology,

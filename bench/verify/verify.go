@@ -219,6 +219,9 @@ func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 	v.Options, v.client, v.result = o, client, r
 	v.run = func(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
 		r := lab.ExecRequest{Node: node, Network: true, Command: argv, Env: os.Environ(), Dir: "/"}
+		if n := v.nodes[node]; n != nil && n.Made().Files && argv[len(argv)-1] == LookCommand {
+			r.Network = false // the names that its programs go by are in a file of its own
+		}
 		code, err := client.Exec(ctx, r, lab.Streams{In: in, Out: out, Err: errOut})
 		if err == nil && code != 0 {
 			err = fmt.Errorf("exit %d", code)

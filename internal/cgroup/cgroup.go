@@ -33,6 +33,7 @@ type Hierarchies struct {
 	V2     string // mount point, "" if there is none
 	CPU    string // of a version 1 cpu controller, "" if version 2 has it
 	CPUSet string // the same for cpuset
+	Memory string // the same for memory
 	Any    string // without version 2: a version 1 hierarchy to find processes by, preferably not that of cpu
 }
 
@@ -65,6 +66,9 @@ func Find() (Hierarchies, error) {
 			}
 			if slices.Contains(options, "cpuset") {
 				c.CPUSet = where
+			}
+			if slices.Contains(options, "memory") {
+				c.Memory = where
 			}
 		}
 	}

@@ -371,6 +371,9 @@ func (k *containers) limit(n *topology.Node) error {
 		limits.MemorySwap = 2 * limits.Memory // as the engines have it for new containers
 	}
 	_, err = engine.ContainerUpdate(ctx, r.id, client.ContainerUpdateOptions{Resources: &limits})
+	if errdefs.IsNotFound(err) && r.runs() { // Podman before version 5 changes none
+		return k.Cgroups.LimitForeign(r.pid, n.Cores, n.CPU, n.Memory)
+	}
 	return err
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
@@ -45,6 +46,7 @@ func init() {
 			return &containers{Namespaces: local.Namespaces{Lab: l}, known: map[string]*running{}}
 		},
 		Lacks:  lacks,
+		Drain:  drain,
 		Remove: removeAll,
 	})
 }
@@ -419,8 +421,26 @@ func remove(engine *client.Client, dir string, which func(engineapi.Summary) boo
 	})
 }
 
+// drain removes the containers of a lab while a Podman that serves it only, and what watches its
+// containers, are still there.
+func drain(lab, dir string) error {
+	s, err := readSource(dir)
+	if err != nil || len(s.Program) == 0 || answers(s.socket(dir)) != nil || removeAll(lab, dir) != nil {
+		return nil // removeAll has what there is, in its turn
+	}
+	groups, err := cgroup.Find()
+	if err != nil {
+		return err
+	}
+	for wait := patience.Engine.Begin(); len(groups.Processes(lab, serviceGroup)) > 1 && !wait.Over(); {
+		<-wakeUp() // they clean up after their containers
+	}
+	return nil
+}
+
 // removeAll removes the containers of a lab whose process may have died. A Podman that has served
-// the lab only may have ended: then another one serves for as long as this takes.
+// the lab only may have ended: then another one serves for as long as this takes, as it may have
+// made a container that nobody has heard of.
 func removeAll(_, dir string) error {
 	s, err := readSource(dir)
 	if errors.Is(err, os.ErrNotExist) {

@@ -97,12 +97,19 @@ func (s source) write(dir string) error {
 	return os.WriteFile(sourceFile(dir), b, 0o600)
 }
 
+// socket is where the engine of a lab in a directory listens.
+func (s source) socket(dir string) string {
+	if len(s.Program) > 0 {
+		return filepath.Join(dir, "podman.sock")
+	}
+	return s.Socket
+}
+
 // open connects to the engine. One that a lab has serve for itself is started by start, unless it
 // answers; nobody but root can reach it.
 func (s source) open(dir string, start func(*exec.Cmd) error) (*client.Client, error) {
-	socket := s.Socket
+	socket := s.socket(dir)
 	if len(s.Program) > 0 {
-		socket = filepath.Join(dir, "podman.sock")
 		if answers(socket) != nil {
 			if err := s.serve(socket, start); err != nil {
 				return nil, err

@@ -27,8 +27,9 @@ func Remove(name, dir string, progress lab.Stage, lost func(string)) error {
 		name string
 		run  func(name, dir string) error
 	}{
+		{"nodes", removeNodes(func(k *Kind) func(lab, dir string) error { return k.Drain })},
 		{"processes", removeProcesses},
-		{"nodes", removeNodes},
+		{"nodes", removeNodes(func(k *Kind) func(lab, dir string) error { return k.Remove })},
 		{"uplinks", removeUplinks},
 		{"devices", func(_, dir string) error { return removeDevices(dir, lost) }},
 		{"namespaces", removeNamespaces},
@@ -76,15 +77,17 @@ func removeProcesses(name, _ string) error {
 	return c.Remove(name)
 }
 
-// removeNodes removes what kinds of nodes have made elsewhere.
-func removeNodes(name, dir string) error {
-	var errs []error
-	for _, k := range kinds {
-		if k.Remove != nil {
-			errs = append(errs, k.Remove(name, dir))
+// removeNodes has kinds of nodes remove, by one of their functions, what they have made elsewhere.
+func removeNodes(by func(*Kind) func(lab, dir string) error) func(lab, dir string) error {
+	return func(lab, dir string) error {
+		var errs []error
+		for _, k := range kinds {
+			if remove := by(k); remove != nil {
+				errs = append(errs, remove(lab, dir))
+			}
 		}
+		return errors.Join(errs...)
 	}
-	return errors.Join(errs...)
 }
 
 func readRecord(dir string) (r Record, err error) {

@@ -213,3 +213,147 @@ func containersChange(t *testing.T, m *machine, file string, list func() string)
 		t.Errorf("the containers were %v, and are %v", was, ids)
 	}
 }
+
+// TestContainersRefused proves that what cannot be is said, with the node and what to do, and that
+// nothing is left of the lab: an image that is not here and cannot be pulled, a build that fails, a
+// program that the image does not have, one that ends before it is healthy, and a port that is
+// taken; and that without an engine nothing is begun.
+func TestContainersRefused(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withPodman()
+	m.image("image")
+	m.image("broken", `RUN ["/bin/sh", "-c", "echo it went wrong; exit 3"]`)
+	m.image("empty")
+	m.sh("printf 'FROM scratch\nCOPY busybox /bin/busybox\n' > empty/Dockerfile")
+	m.up(m.file("lab.yaml", "nodes:\n  h1: {host: {build: ./image}}\n  h2: host\nlinks: [h1 -- h2]\n"))
+	m.ok("down")
+	before := m.snapshot()
+	var taken net.Listener
+	must(t, m.inside(func() (err error) { taken, err = net.Listen("tcp", "127.0.0.1:18081"); return err }))
+	defer taken.Close()
+	for _, c := range []struct{ host, says string }{
+		{`image: "127.0.0.1:1/nowhere:1"`, `host h1: image 127.0.0.1:1/nowhere:1: it is not here, and cannot be pulled`},
+		{`build: ./broken`, `build it`},
+		{`build: ./empty`, `names no program; write cmd: PROGRAM`},
+		{`build: ./image, cmd: nonesuch`, `h1: the container's program: nonesuch: exec: "nonesuch": executable file not found`},
+		{`build: ./image, cmd: "sh -c 'echo oh no; exit 4'", health: "false"`, `h1`},
+		{`build: ./image, user: nobody`, `nobody`},
+		{`build: ./image, ports: 18081:80`, `host h1: ports: open 127.0.0.1:18081 of the machine: listen`},
+		{`build: ./nowhere`, `build`},
+	} {
+		file := m.file("lab.yaml", "nodes:\n  h1: {host: {"+c.host+"}}\n  h2: host\nlinks: [h1 -- h2]\n")
+		r := m.run("up", "--name", m.name, file)
+		if r.code == 0 || !strings.Contains(r.err, c.says) {
+			t.Errorf("%s: want %q: %s", c.host, c.says, r)
+		}
+		if left := m.sh("podman ps -aq"); left != "" || m.run("inspect").code == 0 {
+			t.Errorf("%s: left are the containers %q, or the lab", c.host, left)
+			m.run("down", m.name)
+		}
+	}
+	m.unchangedBesidePodman(before)
+
+	m.env = append(m.env, "DOCKER_HOST=tcp://192.0.2.1:2375")
+	file := m.file("lab.yaml", "nodes:\n  h1: {host: {build: ./image}}\n  h2: host\nlinks: [h1 -- h2]\n")
+	contains(t, m.want(1, "up", "--name", m.name, file).err, "DOCKER_HOST is tcp://192.0.2.1:2375", "the containers of a lab run on its own machine")
+	m.env[len(m.env)-1] = "DOCKER_HOST=unix:///run/nowhere.sock"
+	contains(t, m.want(1, "up", "--name", m.name, file).err, "DOCKER_HOST names", "/run/nowhere.sock")
+	m.env[len(m.env)-1] = "PATH=" + m.dir // where there is no Podman
+	contains(t, m.want(1, "up", "--name", m.name, file).err, "containers need Docker or Podman", "apt install podman")
+}
+
+// TestContainersKilled proves that a lab with containers is whole or gone, whenever its daemon is
+// killed while it comes up, and whatever becomes of the engine: down leaves nothing, and the same
+// lab comes up again.
+func TestContainersKilled(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withPodman()
+	m.image("image")
+	m.sh("podman build -q -t localhost/e2e:1 image") // one that is ended while it builds leaves layers
+	file := m.file("lab.yaml", "nodes:\n  \"h[1-4]\": {host: {image: localhost/e2e:1}}\n  s1: switch\nlinks: [\"s1 -- h[1-4]\"]\n")
+	m.up(file)
+	m.ok("down")
+	before := m.snapshot()
+	for try := range 8 {
+		up := m.command(trivet, "up", "--name", m.name, file)
+		must(t, m.start(up))
+		time.Sleep(time.Duration(try) * 150 * time.Millisecond) // any moment is one to be killed at
+		m.kill("*_[_]daemon*")
+		if try%2 == 1 {
+			m.kill("*unix://*podman.soc[k]*")
+		}
+		_ = up.Wait()
+		down := m.run("down", m.name)
+		if left := m.sh("podman ps -aq"); left != "" {
+			t.Errorf("try %d: left are the containers %s: %s", try, left, down)
+		}
+	}
+	m.unchangedBesidePodman(before)
+	m.up(file)
+	m.pingAll(12)
+	m.kill("*unix://*podman.soc[k]*") // it is started again when it is needed
+	m.ok("exec", "-n", "h1", "--", "true")
+	m.file("lab.yaml", "nodes:\n  \"h[1-3]\": {host: {image: localhost/e2e:1}}\n  s1: switch\nlinks: [\"s1 -- h[1-3]\"]\n")
+	m.ok("apply", file)
+	m.pingAll(6)
+	contains(t, m.ok("down"), "nothing left")
+	m.unchangedBesidePodman(before)
+}
+
+// unchangedBesidePodman is unchanged, but for what Podman keeps for itself.
+func (m *machine) unchangedBesidePodman(before snapshot) {
+	m.t.Helper()
+	for line := range strings.Lines(m.snapshot().differs(before)) {
+		if !strings.Contains(line, "/podman/") && !strings.Contains(line, " /run/runc") && !strings.Contains(line, " /run/containers") && !strings.Contains(line, " /run/libpod") {
+			m.t.Errorf("the machine is not as it was: %s", line)
+		}
+	}
+}
+
+// TestContainerHostile proves that what is in a container stays there. A shell that is a script
+// whose interpreter is /proc/self/exe is the program that was to start it, which it cannot write to
+// (CVE-2019-5736); nothing in a container sees that program, or has more rights by it; and what an
+// image sets for itself does not reach it.
+func TestContainerHostile(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withPodman()
+	m.image("image", "ENV GODEBUG=asyncpreemptoff=1 TRIVET_FOR_X=1 TRIVET_RUN_DIR=/tmp/x LD_PRELOAD=/tmp/x.so")
+	m.sh(`printf '#!/proc/self/exe __wait\n' > image/evil && chmod +x image/evil && echo 'COPY evil /bin/evil' >> image/Dockerfile`)
+	file := m.file("lab.yaml", "nodes:\n  h1: {host: {build: ./image}}\n  h2: host\nlinks: [h1 -- h2]\n")
+	m.up(file)
+	digest := m.sh("sha256sum < " + trivet)
+
+	// What opens the program for writing runs in the container, as root, beside a command that is that program.
+	watcher := m.command(trivet, "exec", "-n", "h1", "--", "sh", "-c", `
+		end=$(($(date +%s) + 8)); opened=; seen=0
+		while [ $(date +%s) -lt $end ]; do
+			for p in /proc/[0-9]*; do
+				case "$(readlink $p/exe)" in */trivet|*/wait|/) seen=$((seen + 1)); ( : >> $p/exe ) 2>/dev/null && opened="$opened $p";; esac
+			done
+		done
+		echo "seen $seen times, opened:$opened."`)
+	var out strings.Builder
+	watcher.Stdout, watcher.Stderr = &out, &out
+	must(t, m.start(watcher))
+	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); {
+		m.run("exec", "-n", "h1", "--", "/bin/evil")
+	}
+	wait(t, watcher)
+	if text := out.String(); !strings.Contains(text, "opened:.") || strings.Contains(text, "seen 0 times") {
+		t.Errorf("in the container, %s", text)
+	}
+	if again := m.sh("sha256sum < " + trivet); again != digest {
+		t.Error("the program has been changed")
+	}
+	env := m.exec("h1", "env")
+	contains(t, env, "LD_PRELOAD=/tmp/x.so", "TRIVET_FOR_X=1")
+	processes := m.exec("h1", "ps -o pid,comm,args")
+	if strings.Contains(processes, "trivet") || strings.Contains(processes, "__enter") {
+		t.Errorf("the container sees\n%s", processes)
+	}
+	m.want(1, "exec", "-n", "h1", "--", "sh", "-c", "mount -t tmpfs x /tmp")
+	contains(t, m.ok("down"), "nothing left")
+}

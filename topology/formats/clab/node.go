@@ -188,6 +188,9 @@ func portRange(s string) (first, n int, ok bool) {
 func (r *nodeReader) start() {
 	var lines [][]string
 	for _, e := range r.joined(r.l, "exec", r.subject) {
+		if !r.Spend(e.Value, 4) { // splitting takes longer than reading
+			return
+		}
 		line, err := shlex.Split(r.names.Replace(e.text))
 		switch {
 		case err != nil:

@@ -214,7 +214,7 @@ func (r *reader) text(v *yamlfile.Value, what string) string {
 		r.Bad(v, "write one word or number", "%s: %s is not a single value", what, v)
 		return ""
 	}
-	if !r.Spend(v, 1+len(v.Text)/64) { // it may be that of many nodes
+	if !r.Spend(v, 1+len(v.Text)/16) { // it may be that of many nodes
 		return ""
 	}
 	return v.Text

@@ -15,7 +15,7 @@ import (
 var brace = regexp.MustCompile("^\\{\\{ *(\"\\{\\{\"|`\\{\\{`) *\\}\\}")
 
 // escape writes a text so that expand returns it.
-var escape = strings.NewReplacer("$", "$$", "{{", `{{"{{"}}`)
+var escape = strings.NewReplacer("$", "$$", "{{", "{{`{{`}}")
 
 // expand makes YAML of a file, which containerlab executes as a template of Go and in which it then
 // replaces environment variables, wherever they are. Templates are refused.

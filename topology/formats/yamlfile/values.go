@@ -55,10 +55,13 @@ func (r *Values) Mapping(v *Value, what string) []Pair {
 	return v.Pairs
 }
 
-// List returns the elements of a list; nil if v is not one.
+// List returns the elements of a list; nil if v is not one, or if too much has been read.
 func (r *Values) List(v *Value, what string) []*Value {
 	if v.Shape > Nothing && v.Shape != List {
 		r.Bad(v, "begin each with a dash", "%s: %s is not a list", what, v)
+	}
+	if r.work > maxWork {
+		return nil
 	}
 	return v.Items
 }

@@ -8,7 +8,7 @@ import (
 
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
-	"trivet.dev/trivet/topology/formats/c3edge"
+	_ "trivet.dev/trivet/topology/formats/c3edge"
 	"trivet.dev/trivet/topology/formats/trivet"
 )
 
@@ -276,5 +276,4 @@ func TestFormat(t *testing.T) {
 			t.Errorf("%s %q: %v %v", c.file, c.data, f, err)
 		}
 	}
-	_ = c3edge.Read
 }

@@ -20,7 +20,7 @@ func TestProblems(t *testing.T) {
 		{"not a mapping", "topology:\n  nodes: [a]\n", "f.yml:2:10  nodes: a list is not a mapping"},
 		{"a template", "name: x\n{{ range .nodes }}\n", "f.yml:2:1  the file is a template: {{ begins what containerlab would compute; write the file that"},
 		{"a template after braces", "name: '{{\"{{\"}}'\nx: {{.y}}\n", "f.yml:2:4  the file is a template"},
-		{"an open variable", "name: x\nprefix: a${B\n", "f.yml:2:10  ${B has no closing brace"},
+		{"an open variable", "name: x\nprefix: a${B\n", "f.yml:2:10  ${B has no closing brace; close it, or write $$ for a dollar sign"},
 		{"a name of git", "name: x-__gitBranch__\n" + strings.TrimPrefix(node(""), "name: x\n"), `f.yml:1:7  name: Trivet asks nothing of git: "x-__gitBranch__"; write the name itself`},
 		{"no kind", "topology:\n  nodes:\n    a: {image: i}\n", "f.yml:3:5  node a has no kind; write kind: linux"},
 		{"the machine", lab("a: {kind: host}", ""), "f.yml:3:11  node a: the machine itself is no node (kind host); leave it out"},

@@ -21,17 +21,17 @@ var escape = strings.NewReplacer("$", "$$", "{{", "{{`{{`}}")
 // replaces environment variables, wherever they are. Templates are refused.
 func expand(file string, data []byte) ([]byte, topology.Problems) {
 	var problems topology.Problems
-	read := string(data)
+	read, hint := string(data), "write the file that containerlab makes of it: containerlab deploy --export-rendered-topology FILE"
 	text, at, wrong := plain(read)
 	if wrong == "" {
-		read = text
+		read, hint = text, "close it, or write $$ for a dollar sign"
 		text, at, wrong = variables(text, os.LookupEnv)
 	}
 	if wrong != "" {
 		before := read[:at]
 		line := strings.LastIndexByte(before, '\n') + 1
 		pos := topology.Position{File: file, Line: 1 + strings.Count(before, "\n"), Column: 1 + utf8.RuneCountInString(before[line:])}
-		problems.Add(pos, "write the file that containerlab makes of it: containerlab deploy --export-rendered-topology FILE", "%s", wrong)
+		problems.Add(pos, hint, "%s", wrong)
 		return nil, problems
 	}
 	return []byte(text), nil
@@ -97,7 +97,7 @@ func variables(text string, lookup func(string) (string, bool)) (out string, at 
 		}
 	}
 	if b.WriteString(text[at:]); b.Len() > formats.MaxSize {
-		return "", at, "with its variables the file is larger than any topology needs"
+		return "", at, "with what its variables stand for, the file is larger than any topology needs"
 	}
 	return b.String(), 0, ""
 }

@@ -20,7 +20,7 @@ const MaxSize = 16 << 20
 
 // Format is one file format.
 type Format struct {
-	Name       string   // its name in commands: "trivet", "miniedit", "mininet", "c3edge", "graphml"
+	Name       string   // its name in commands: "trivet", "miniedit", "mininet", "clab", "c3edge", "graphml"
 	Title      string   // its name in text: "MiniEdit .mn"
 	Extensions []string // ".yaml"; files are written with the first; ".clab.yml" is this format's whatever is in the file
 

@@ -3,8 +3,11 @@ package clab
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/shlex"
 
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
@@ -86,7 +89,7 @@ func TestFull(t *testing.T) {
 		t.Fatal(err, lost)
 	}
 	for _, want := range []string{"network: fabric", "settings: {certificate-authority:", "labels: {team: a}", "labels: {cable: red}", "interval: 5",
-		"{endpoint: {interface: eth8, node: r1}, remote:", "ipv4: 192.0.2.1/30", "PRICE: \"5$$\"", "prefix: net"} {
+		"{endpoint: {interface: eth8, node: r1}, remote:", "ipv4: 192.0.2.1/30", "PRICE: \"5$$\"", "prefix: net", "group: servers"} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("not kept: %s in\n%s", want, data)
 		}
@@ -261,6 +264,33 @@ links:
 	}
 	if want := "topology: ipv6 (off)\nlink h1-r1: delay (5ms)\nhost bare: image (unset; containerlab makes no node without one)\n"; got != want {
 		t.Errorf("lost:\n%snot\n%sin\n%s", got, want, data)
+	}
+}
+
+// TestStart proves that commands are written so that containerlab runs the same, and are read as they
+// were.
+func TestStart(t *testing.T) {
+	for _, start := range []string{"", "a; b", "'a' 'b c'", "'a'\n'b' ''", "'sh' '-c' 'x'", "sh -c x", "'sh' '-c' 'x'\n'y'", "'a'\n", "\n", "'it'\\''s'", "'a\nb'", "# x"} {
+		var lines [][]string
+		for _, l := range linesOf(start) {
+			line, err := shlex.Split(joined(l))
+			if err != nil || !slices.Equal(line, l) {
+				t.Errorf("%q: %q is read as %q (%v)", start, l, line, err)
+			}
+			lines = append(lines, line)
+		}
+		if got := startOf(lines); got != start {
+			t.Errorf("%q became %q", start, got)
+		}
+	}
+}
+
+// TestReserved proves that nodes that are called as ends that are no nodes keep their links.
+func TestReserved(t *testing.T) {
+	top, _ := Read("x.clab.yml", []byte(lab("macvlan: {kind: linux}, b: {kind: linux}", `{type: veth, endpoints: [{node: macvlan, interface: eth1}, {node: b, interface: eth1}]}`)), formats.Options{})
+	data, _, err := Write(top)
+	if back, _ := Read("x.clab.yml", data, formats.Options{}); err != nil || len(back.Links) != 1 {
+		t.Errorf("%v: %s", err, data)
 	}
 }
 

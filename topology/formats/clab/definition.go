@@ -53,12 +53,12 @@ func (r *reader) definition(v *yamlfile.Value, subject string) definition {
 // levels are what applies to a node, the most general first.
 type levels [4]definition
 
-// inherited are the levels of a node that says own, and its kind as the file has it.
-func (r *reader) inherited(own definition) (l levels, kind string) {
+// inherited are the levels of a node that says own, and its kind and group as the file has them.
+func (r *reader) inherited(own definition) (l levels, kind, group string) {
 	ofGroup := func(d definition, key string) string { return r.plain(r.groups[r.plain(d, "group")], key) }
 	kind = firstOf(r.plain(own, "kind"), ofGroup(own, "kind"), ofGroup(r.defaults, "kind"), r.plain(r.defaults, "kind"))
-	group := firstOf(r.plain(own, "group"), r.plain(r.kinds[kind], "group"), r.plain(r.defaults, "group"))
-	return levels{r.defaults, r.kinds[kind], r.groups[group], own}, kind
+	group = firstOf(r.plain(own, "group"), r.plain(r.kinds[kind], "group"), r.plain(r.defaults, "group"))
+	return levels{r.defaults, r.kinds[kind], r.groups[group], own}, kind, group
 }
 
 // plain is a word of a definition; "" if it has none.

@@ -30,7 +30,7 @@ type nodeReader struct {
 
 func (r *reader) node(p yamlfile.Pair) {
 	subject := "node " + formats.Clip(p.Key.Text)
-	l, written := r.inherited(r.definition(p.Value, subject))
+	l, written, group := r.inherited(r.definition(p.Value, subject))
 	k := strings.ToLower(written)
 	n := r.t.AddNode(topology.Host, p.Key.Text)
 	n.Pos = p.Key.Pos
@@ -55,6 +55,9 @@ func (r *reader) node(p yamlfile.Pair) {
 	r.keep(n, l)
 	if k != kindLinux && n.Kind != topology.Switch {
 		foreign(&n.Foreign)["kind"] = k
+	}
+	if group != "" {
+		foreign(&n.Foreign)["group"] = group
 	}
 	if n.Kind == topology.Switch {
 		r.ofSwitch(n, l)

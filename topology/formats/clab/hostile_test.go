@@ -28,6 +28,7 @@ func TestProblems(t *testing.T) {
 		{"another's network", node("network-mode: 'container:b'"), `f.yml:3:52  node a: network-mode: "container:b" is not possible; leave it out`},
 		{"a bad management address", node("mgmt-ipv4: x"), `f.yml:3:49  node a: mgmt-ipv4: "x" is not an IPv4 address`},
 		{"a bad management network", "mgmt: {ipv4-subnet: x}\n" + node(""), `f.yml:1:21  mgmt: "x" is not a subnet; write 172.20.20.0/24`},
+		{"an address of no network", node("mgmt-ipv4: 10.1.2.3"), "f.yml:3:11  node a: mgmt-ipv4 10.1.2.3: the subnet of the management network is not given, so that it is 172.20.20.0/24; write mgmt: {ipv4-subnet: 10.1.2.0/24}"},
 		{"a bad port", node("ports: ['x:80']"), `f.yml:3:46  node a: ports: "x:80" is not a port of the machine and one of the node; write 8080:80`},
 		{"ranges of other lengths", node("ports: ['1-3:1-2']"), `ports: "1-3:1-2" is not`},
 		{"an endless range", node("ports: ['1-60000:1-60000']"), `is not a port of the machine`},

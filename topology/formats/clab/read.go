@@ -178,9 +178,13 @@ func (r *reader) management(mgmt *yamlfile.Value) {
 			r.t.Management = topology.Management{Subnet: clabSubnet}
 		}
 	}
-	if mgmt == nil {
-		return
+	if mgmt == nil || !r.mgmt(mgmt, wanted) {
+		r.managed()
 	}
+}
+
+// mgmt reads what is said of the network itself, and whether that names its subnet.
+func (r *reader) mgmt(mgmt *yamlfile.Value, wanted bool) (named bool) {
 	kept := map[string]any{}
 	for _, p := range r.Mapping(mgmt, "mgmt") {
 		switch p.Key.Text {
@@ -189,6 +193,7 @@ func (r *reader) management(mgmt *yamlfile.Value) {
 			if s == "" || s == "auto" {
 				break
 			}
+			named = true
 			subnet, err := netip.ParsePrefix(s)
 			if err != nil {
 				r.Bad(p.Value, "write 172.20.20.0/24", "mgmt: %s is not a subnet", p.Value)
@@ -205,6 +210,23 @@ func (r *reader) management(mgmt *yamlfile.Value) {
 	}
 	if len(kept) > 0 {
 		foreign(&r.t.Foreign)["mgmt"] = kept
+	}
+	return named
+}
+
+// managed finds an address of a management network that the file names, but whose subnet it does
+// not: that is of a network that others made.
+func (r *reader) managed() {
+	if r.t.Management.Subnet != clabSubnet {
+		return
+	}
+	for _, n := range r.t.Nodes {
+		if a := n.Management; a.IsValid() && !clabSubnet.Contains(a) {
+			subnet := netip.PrefixFrom(a, clabSubnet.Bits()).Masked()
+			r.Bad(&yamlfile.Value{Pos: n.Pos}, "write mgmt: {ipv4-subnet: "+subnet.String()+"}", "node %s: mgmt-ipv4 %s: the subnet of the management network is not given, so that it is %s",
+				formats.Clip(n.Name), a, clabSubnet)
+			return
+		}
 	}
 }
 

@@ -267,8 +267,8 @@ links:
 	}
 }
 
-// TestStart proves that commands are written so that containerlab runs the same, and are read as they
-// were.
+// TestStart proves that commands are written so that containerlab runs the same, and are read as
+// they were.
 func TestStart(t *testing.T) {
 	for _, start := range []string{"", "a; b", "'a' 'b c'", "'a'\n'b' ''", "'sh' '-c' 'x'", "sh -c x", "'sh' '-c' 'x'\n'y'", "'a'\n", "\n", "'it'\\''s'", "'a\nb'", "# x"} {
 		var lines [][]string

@@ -18,7 +18,8 @@ import (
 // addresses and routes, those that Resolve assigns as well, and interfaces have their names.
 func inCommands(t *topology.Topology) *topology.Topology {
 	out := t.Clone()
-	resolved, _ := topology.Resolve(t, topology.Defaults{Datapath: topology.Bridge, Controlled: topology.Embedded, Controller: topology.ControllerNone})
+	resolved, _ := topology.Resolve(t, topology.Defaults{Datapath: topology.Bridge, Controlled: topology.Embedded,
+		Controller: topology.ControllerNone})
 	if resolved == nil {
 		return out
 	}
@@ -43,7 +44,10 @@ func inCommands(t *topology.Topology) *topology.Topology {
 		}
 		commanded[n.Name] = true
 		into.Addresses, into.Loopback, into.Gateways, into.Routes, into.Unaddressed = nil, nil, nil, unheld, true
-		slices.SortStableFunc(into.Dirs, func(a, b topology.PrivateDir) int { return strings.Compare(path.Clean(a.Path), path.Clean(b.Path)) })
+		slices.SortStableFunc(into.Dirs, func(a,
+			b topology.PrivateDir) int {
+			return strings.Compare(path.Clean(a.Path), path.Clean(b.Path))
+		})
 	}
 	for _, l := range out.Links {
 		for i := range l.Ends {
@@ -118,7 +122,8 @@ func linesOf(start string) (lines [][]string) {
 func imageless(t *topology.Topology) (lost []formats.Loss) {
 	for _, n := range t.Nodes {
 		if (n.Kind == topology.Host || n.Kind == topology.Router) && n.Image == "" {
-			lost = append(lost, formats.Loss{Subject: string(n.Kind) + " " + n.Name, Field: "image", Value: "unset; containerlab makes no node without one"})
+			lost = append(lost, formats.Loss{Subject: string(n.Kind) + " " + n.Name, Field: "image",
+				Value: "unset; containerlab makes no node without one"})
 		}
 	}
 	return lost

@@ -13,16 +13,22 @@ import (
 type definition map[string]yamlfile.Pair
 
 // honoured are the keys of definitions that mean something here.
-var honoured = []string{"kind", "group", "image", "cmd", "entrypoint", "env", "user", "exec", "binds", "tmpfs", "ports", "devices", "cap-add", "privileged",
+var honoured = []string{"kind", "group", "image", "cmd", "entrypoint", "env", "user", "exec", "binds", "tmpfs",
+	"ports", "devices", "cap-add", "privileged",
 	"mgmt-ipv4", "network-mode", "cpu", "cpu-set", "memory", "sysctls", "stages", "healthcheck"}
 
 // unheld are the keys of definitions that Trivet has nothing for, and what to do instead.
 var unheld = map[string]string{
-	"type": "", "startup-config": "bind the file to where the image looks for it: binds", "license": "bind the file to where the image looks for it: binds",
-	"enforce-startup-config": "", "suppress-startup-config": "", "config": "", "extras": "", "components": "", "credentials": "", "username": "", "password": "", "certificate": "",
-	"startup-delay": "name the nodes to wait for: stages", "auto-remove": "", "restart-policy": "", "image-pull-policy": "", "runtime": "", "link-apply-mode": "",
-	"env-files": "write the variables under env", "labels": "", "hostname": "the name of a node is its host name", "aliases": "", "dns": "bind a file to /etc/resolv.conf: binds",
-	"volumes": "name a directory of the machine: binds", "cgroupns-mode": "", "cgroup-parent": "", "pid-mode": "", "security-opts": "", "shm-size": "",
+	"startup-config": "bind the file to where the image looks for it: binds",
+	"license":        "bind the file to where the image looks for it: binds",
+	"type":           "", "enforce-startup-config": "", "suppress-startup-config": "", "config": "", "extras": "", "components": "",
+	"credentials": "", "username": "", "password": "", "certificate": "",
+	"startup-delay": "name the nodes to wait for: stages", "auto-remove": "", "restart-policy": "",
+	"image-pull-policy": "", "runtime": "", "link-apply-mode": "",
+	"env-files": "write the variables under env", "labels": "", "hostname": "the name of a node is its host name",
+	"aliases": "", "dns": "bind a file to /etc/resolv.conf: binds",
+	"volumes": "name a directory of the machine: binds", "cgroupns-mode": "", "cgroup-parent": "", "pid-mode": "",
+	"security-opts": "", "shm-size": "",
 	"mgmt-ipv6": "the management network has IPv4 alone", "publish": "", "position": "",
 }
 
@@ -152,7 +158,8 @@ func (r *reader) merged(l levels, key, subject string) (list []assignment) {
 	index := map[string]int{}
 	for _, v := range l.all(key) {
 		for _, p := range r.Mapping(v, subject+": "+key) {
-			a := assignment{topology.Assignment{Name: p.Key.Text, Value: r.text(p.Value, subject+": "+key+": "+formats.Clip(p.Key.Text))}, p.Key}
+			value := r.text(p.Value, subject+": "+key+": "+formats.Clip(p.Key.Text))
+			a := assignment{topology.Assignment{Name: p.Key.Text, Value: value}, p.Key}
 			if i, ok := index[a.Name]; ok {
 				list[i] = a
 				continue

@@ -29,28 +29,38 @@ type kind struct {
 var kinds = []kind{
 	{names: []string{kindLinux, "generic_vm", "keysight_ixia-c-one", "spirent_stc", "ostinato", "border0"}, host: true},
 
-	{names: []string{"nokia_srlinux", "srl"}, ports: regexp.MustCompile(`^ethernet-(\d+/\d+(?:/\d+)?)$`), device: dashed},
+	{names: []string{"nokia_srlinux", "srl"}, ports: regexp.MustCompile(`^ethernet-(\d+/\d+(?:/\d+)?)$`),
+		device: dashed},
 	{names: []string{"nokia_srsim"}, ports: regexp.MustCompile(`^(\d+/(?:x\d+/)?\d+(?:/c\d+)?/\d+)$`), device: dashed},
-	{names: []string{"nokia_sros", "vr-sros", "vr-nokia_sros"}, ports: regexp.MustCompile(`^1/1/(?:(\d+)|c(\d+)/1)$`), device: func(m []string) string { return "eth" + m[1] + m[2] }},
-	{names: []string{"cisco_iol"}, ports: regexp.MustCompile(`^(?:e|Ethernet) ?(\d)/(\d)$`), device: func(m []string) string {
-		slot, port := number(m[1]), number(m[2])
-		return fmt.Sprintf("eth%d", 4*slot+port)
-	}},
+	{names: []string{"nokia_sros", "vr-sros", "vr-nokia_sros"}, ports: regexp.MustCompile(`^1/1/(?:(\d+)|c(\d+)/1)$`),
+		device: func(m []string) string { return "eth" + m[1] + m[2] }},
+	{names: []string{"cisco_iol"}, ports: regexp.MustCompile(`^(?:e|Ethernet) ?(\d)/(\d)$`),
+		device: func(m []string) string {
+			slot, port := number(m[1]), number(m[2])
+			return fmt.Sprintf("eth%d", 4*slot+port)
+		}},
 
-	{names: []string{"juniper_vmx", "vr-vmx", "vr-juniper_vmx", "juniper_vqfx", "vr-vqfx", "vr-juniper_vqfx", "juniper_vsrx", "vr-vsrx", "vr-juniper_vsrx",
-		"juniper_vjunosrouter", "juniper_vjunosswitch", "juniper_vjunosevolved"}, ports: regexp.MustCompile(`^(?:et|xe|ge)-0/0/(\d+)$`)},
-	{names: []string{"cjunosevolved", "juniper_cjunosevolved"}, ports: regexp.MustCompile(`^et-0/0/(\d+)$`), offset: -3},
-	{names: []string{"cisco_xrv", "vr-xrv", "vr-cisco_xrv", "cisco_xrv9k", "vr-xrv9k", "vr-cisco_xrv9k", "cisco_xrd_vrouter"},
+	{names: []string{"juniper_vmx", "vr-vmx", "vr-juniper_vmx", "juniper_vqfx", "vr-vqfx", "vr-juniper_vqfx",
+		"juniper_vsrx", "vr-vsrx", "vr-juniper_vsrx",
+		"juniper_vjunosrouter", "juniper_vjunosswitch", "juniper_vjunosevolved"},
+		ports: regexp.MustCompile(`^(?:et|xe|ge)-0/0/(\d+)$`)},
+	{names: []string{"cjunosevolved", "juniper_cjunosevolved"}, ports: regexp.MustCompile(`^et-0/0/(\d+)$`),
+		offset: -3},
+	{names: []string{"cisco_xrv", "vr-xrv", "vr-cisco_xrv", "cisco_xrv9k", "vr-xrv9k", "vr-cisco_xrv9k",
+		"cisco_xrd_vrouter"},
 		ports: regexp.MustCompile(`^(?:Gi|GigabitEthernet|Te|TenGigE|TenGigabitEthernet) ?0/0/0/(\d+)$`)},
-	{names: []string{"cisco_csr1000v", "vr-csr", "vr-cisco_csr1000v", "cisco_c8000v"}, ports: regexp.MustCompile(`^(?:Gi|GigabitEthernet) ?(\d+)$`), offset: 2},
+	{names: []string{"cisco_csr1000v", "vr-csr", "vr-cisco_csr1000v", "cisco_c8000v"},
+		ports: regexp.MustCompile(`^(?:Gi|GigabitEthernet) ?(\d+)$`), offset: 2},
 	{names: []string{"cisco_vios"}, ports: regexp.MustCompile(`^(?:Gi|GigabitEthernet) ?(\d+)$`)},
 	{names: []string{"cisco_cat9kv"}, ports: regexp.MustCompile(`^(?:Gi|GigabitEthernet) ?1/0/(\d+)$`), offset: 1},
 	{names: []string{"cisco_asav", "cisco_ftdv"}, ports: regexp.MustCompile(`^(?:Gi|GigabitEthernet) ?0/(\d+)$`)},
-	{names: []string{"cisco_n9kv", "vr-n9kv", "vr-cisco_n9kv"}, ports: regexp.MustCompile(`^(?:Et|Ethernet) ?1/(\d+)$`), offset: 1},
+	{names: []string{"cisco_n9kv", "vr-n9kv", "vr-cisco_n9kv"},
+		ports: regexp.MustCompile(`^(?:Et|Ethernet) ?1/(\d+)$`), offset: 1},
 	{names: []string{"arista_veos", "vr-veos", "vr-arista_veos", "paloalto_panos", "vr-pan", "vr-paloalto_panos"},
 		ports: regexp.MustCompile(`^(?:Et|Ethernet)1/(\d+)$`), offset: 1},
 	{names: []string{"aruba_aoscx", "vr-aoscx", "vr-aruba_aoscx"}, ports: regexp.MustCompile(`^1/1/(\d+)$`), offset: 1},
-	{names: []string{"mikrotik_ros", "vr-ros", "vr-mikrotik_ros"}, ports: regexp.MustCompile(`^ether(\d+)$`), offset: 2},
+	{names: []string{"mikrotik_ros", "vr-ros", "vr-mikrotik_ros"}, ports: regexp.MustCompile(`^ether(\d+)$`),
+		offset: 2},
 	{names: []string{"fortinet_fortigate"}, ports: regexp.MustCompile(`^port(\d+)$`), offset: 2},
 	{names: []string{"nvidia_cumulusvx"}, ports: regexp.MustCompile(`^swp(\d+)$`), offset: 1},
 	{names: []string{"ciena_saos", "vr-ciena_saos"}, ports: regexp.MustCompile(`^(\d+)$`), offset: 1},
@@ -58,8 +68,10 @@ var kinds = []kind{
 	{names: []string{"freebsd"}, ports: regexp.MustCompile(`^vtnet(\d+)$`), offset: 1},
 	{names: []string{"openbsd"}, ports: regexp.MustCompile(`^vio(\d+)$`), offset: 1},
 
-	{names: []string{"arista_ceos", "ceos", "juniper_crpd", "crpd", "juniper_csrx", "cisco_xrd", "xrd", "cisco_c8000", "c8000", "sonic-vs", "sonic-vm", "dell_sonic",
-		"plvision_sonic", "vyosnetworks_vyos", "frr", "rare", "cvx", "cumulus_cvx", "6wind_vsr", "fdio_vpp", "arrcus_arcos", "huawei_vrp", "ipinfusion_ocnos",
+	{names: []string{"arista_ceos", "ceos", "juniper_crpd", "crpd", "juniper_csrx", "cisco_xrd", "xrd", "cisco_c8000",
+		"c8000", "sonic-vs", "sonic-vm", "dell_sonic",
+		"plvision_sonic", "vyosnetworks_vyos", "frr", "rare", "cvx", "cumulus_cvx", "6wind_vsr", "fdio_vpp",
+		"arrcus_arcos", "huawei_vrp", "ipinfusion_ocnos",
 		"checkpoint_cloudguard", "cisco_sdwan", "dell_ftosv", "vr-ftosv", "vr-dell_ftosv", "openwrt", "veesix_osvbng"}},
 }
 

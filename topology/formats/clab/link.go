@@ -35,7 +35,8 @@ func (r *reader) link(v *yamlfile.Value) {
 		return
 	}
 	if kind != "" && kind != "veth" && kind != "veth-stitch" && kind != "brief" {
-		r.Bad(keys["type"], "write endpoints: [\"h1:eth1\", \"r1:eth1\"], without a type", "link: there is no type %q", formats.Clip(kind))
+		r.Bad(keys["type"], "write endpoints: [\"h1:eth1\", \"r1:eth1\"], without a type",
+			"link: there is no type %q", formats.Clip(kind))
 		return
 	}
 	ends := keys["endpoints"]
@@ -100,7 +101,8 @@ func (r *reader) end(l *topology.Link, i int, v *yamlfile.Value) bool {
 			}
 			e.MAC = mac
 		case "ipv4", "ipv6", "vars":
-			r.lose(p.Key, "endpoints: "+p.Key.Text, "containerlab has these in configurations that it writes; give addresses by commands: exec")
+			r.lose(p.Key, "endpoints: "+p.Key.Text,
+				"containerlab has these in configurations that it writes; give addresses by commands: exec")
 			r.Keep(kept, p)
 		default:
 			r.warnUnknown(p.Key, "link: endpoints", "node", "interface", "mac")
@@ -133,7 +135,8 @@ func (r *reader) device(e *topology.Endpoint, at *yamlfile.Value) {
 	default:
 		device, ok := kindOf(k).deviceOf(e.Interface)
 		if !ok || len(device) > topology.MaxDeviceName {
-			r.Bad(at, "write that of the device in the container: eth1", "link: %s of %s is no interface of kind %s", formats.Clip(e.Interface), formats.Clip(e.Node), k)
+			r.Bad(at, "write that of the device in the container: eth1", "link: %s of %s is no interface of kind %s",
+				formats.Clip(e.Interface), formats.Clip(e.Node), k)
 		}
 		e.Interface = device
 	}

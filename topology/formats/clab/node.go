@@ -44,13 +44,17 @@ func (r *reader) node(p yamlfile.Pair) {
 			n.Datapath = topology.OVS
 		}
 	case k == "host":
-		r.Bad(p.Key, "leave it out: the machine reaches the nodes by the management network", "%s: the machine itself is no node (kind host)", subject)
+		r.Bad(p.Key, "leave it out: the machine reaches the nodes by the management network",
+			"%s: the machine itself is no node (kind host)", subject)
 	case k == "ext-container", k == "k8s-kind":
-		r.Bad(p.Key, "leave it out, or write its image: kind: linux", "%s: containers that others make are no nodes (kind %s)", subject, k)
+		r.Bad(p.Key, "leave it out, or write its image: kind: linux",
+			"%s: containers that others make are no nodes (kind %s)", subject, k)
 	case kindOf(k) == nil:
-		r.Warn(p.Key, topology.DidYouMean(k, kindNames()), "%s: kind %q is unknown: it is a container of its image", subject, formats.Clip(k))
+		r.Warn(p.Key, topology.DidYouMean(k, kindNames()), "%s: kind %q is unknown: it is a container of its image",
+			subject, formats.Clip(k))
 	case k != kindLinux:
-		r.lose(p.Key, "what containerlab adds to the image of kind "+k+" (files, variables, a first configuration)", "write what the image needs: env, cmd, binds")
+		r.lose(p.Key, "what containerlab adds to the image of kind "+k+" (files, variables, a first configuration)",
+			"write what the image needs: env, cmd, binds")
 	}
 	r.keep(n, l)
 	if k != kindLinux && n.Kind != topology.Switch {
@@ -64,7 +68,8 @@ func (r *reader) node(p yamlfile.Pair) {
 		return
 	}
 	lab := "clab-" + r.t.Name
-	nr := &nodeReader{r, n, l, subject, strings.NewReplacer("__clabNodeDir__", lab+"/"+n.Name, "__clabNodeName__", n.Name, "__clabDir__", lab, "__clabLabName__", lab)}
+	nr := &nodeReader{r, n, l, subject, strings.NewReplacer("__clabNodeDir__", lab+"/"+n.Name, "__clabNodeName__",
+		n.Name, "__clabDir__", lab, "__clabLabName__", lab)}
 	n.Unaddressed = true
 	nr.network()
 	nr.start()
@@ -90,7 +95,8 @@ func (r *reader) ofSwitch(n *topology.Node, l levels) {
 
 // bare says what a node without an image does not have: it has the machine's programs.
 func (r *nodeReader) bare() {
-	r.lose(&yamlfile.Value{Pos: r.n.Pos}, "kind of a node without an image", "write its image; it is a node with the programs of the machine")
+	r.lose(&yamlfile.Value{Pos: r.n.Pos}, "kind of a node without an image",
+		"write its image; it is a node with the programs of the machine")
 	for _, key := range []string{"cmd", "entrypoint", "env", "user", "memory", "cap-add", "privileged", "devices", "stages", "healthcheck"} {
 		if v := r.l.get(key); v != nil {
 			r.lose(v, key+" of a node without an image", "")
@@ -140,7 +146,8 @@ const maxRange = 1000
 // ports reads 8080:80, 192.0.2.1:8080:80/tcp and ranges of ports.
 func (r *nodeReader) ports(e item) {
 	wrong := func() {
-		r.Bad(e.Value, "write 8080:80", "%s: ports: %q is not a port of the machine and one of the node", r.subject, formats.Clip(e.text))
+		r.Bad(e.Value, "write 8080:80", "%s: ports: %q is not a port of the machine and one of the node", r.subject,
+			formats.Clip(e.text))
 	}
 	spec, protocol, _ := strings.Cut(e.text, "/")
 	if protocol != "" && strings.ToLower(protocol) != "tcp" {
@@ -238,7 +245,8 @@ func (r *nodeReader) dirs() {
 	for _, e := range r.joined(r.l, "binds", r.subject) {
 		parts := strings.Split(e.text, ":")
 		if len(parts) < 2 || len(parts) > 3 || parts[0] == "" {
-			r.Bad(e.Value, "write ./daemons:/etc/frr/daemons, and :ro after it if nothing may change it", "%s: binds: %q is not a file and where it is shown", r.subject, formats.Clip(e.text))
+			r.Bad(e.Value, "write ./daemons:/etc/frr/daemons, and :ro after it if nothing may change it",
+				"%s: binds: %q is not a file and where it is shown", r.subject, formats.Clip(e.text))
 			continue
 		}
 		d := topology.PrivateDir{Path: parts[1], Source: r.source(parts[0])}
@@ -255,13 +263,17 @@ func (r *nodeReader) dirs() {
 			add(d)
 		}
 	}
-	slices.SortFunc(r.n.Dirs, func(a, b topology.PrivateDir) int { return strings.Compare(path.Clean(a.Path), path.Clean(b.Path)) }) // what is in another comes after it
+	slices.SortFunc(r.n.Dirs, func(a, b topology.PrivateDir) int {
+		return strings.Compare(path.Clean(a.Path),
+			path.Clean(b.Path))
+	}) // what is in another comes after it
 }
 
 // mountable says whether something can be shown at a path of a node.
 func (r *nodeReader) mountable(at *yamlfile.Value, p string) bool {
 	if !path.IsAbs(p) || path.Clean(p) == "/" || slices.Contains(strings.Split(p, "/"), "..") || strings.Contains(p, "\x00") {
-		r.Bad(at, "write an absolute path below /, without ..", "%s: %q cannot be where something is shown", r.subject, formats.Clip(p))
+		r.Bad(at, "write an absolute path below /, without ..", "%s: %q cannot be where something is shown",
+			r.subject, formats.Clip(p))
 		return false
 	}
 	top, _, _ := strings.Cut(strings.TrimPrefix(path.Clean(p), "/"), "/")
@@ -401,7 +413,8 @@ func (r *nodeReader) health() {
 		case test[0] == "CMD-SHELL" && len(test) == 2:
 			r.n.Health = test[1]
 		default:
-			r.Bad(p.Value, "write [CMD-SHELL, curl -f localhost]", "%s: healthcheck: test begins with neither CMD nor CMD-SHELL", r.subject)
+			r.Bad(p.Value, "write [CMD-SHELL, curl -f localhost]",
+				"%s: healthcheck: test begins with neither CMD nor CMD-SHELL", r.subject)
 		}
 	}
 	if len(rest) > 0 {

@@ -38,7 +38,8 @@ func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topo
 		return nil, problems
 	}
 	r := &reader{
-		Values: yamlfile.Values{Problems: problems}, prefix: "clab", kinds: map[string]definition{}, groups: map[string]definition{},
+		Values: yamlfile.Values{Problems: problems}, prefix: "clab", kinds: map[string]definition{},
+		groups: map[string]definition{},
 		kindOf: map[string]string{}, modes: map[string]string{}, lost: map[string]*loss{},
 		t: &topology.Topology{
 			Name: baseName(file), Routes: topology.RoutesAsWritten, IPv6: topology.IPv6LinkLocal,
@@ -97,7 +98,8 @@ func (r *reader) topology(top *yamlfile.Value) {
 		case "kinds", "groups":
 			into := map[string]map[string]definition{"kinds": r.kinds, "groups": r.groups}[p.Key.Text]
 			for _, d := range r.Mapping(p.Value, p.Key.Text) {
-				into[d.Key.Text] = r.definition(d.Value, strings.TrimSuffix(p.Key.Text, "s")+" "+formats.Clip(d.Key.Text))
+				into[d.Key.Text] = r.definition(d.Value, strings.TrimSuffix(p.Key.Text,
+					"s")+" "+formats.Clip(d.Key.Text))
 			}
 		case "nodes":
 			nodes = p.Value
@@ -168,7 +170,8 @@ func (r *reader) management(mgmt *yamlfile.Value) {
 	}
 	for _, n := range r.t.Nodes {
 		if mode := r.modes[n.Name]; mode == "none" && wanted {
-			r.lose(&yamlfile.Value{Pos: n.Pos}, "network-mode none beside nodes of the management network", "write it for all nodes: then there is no such network")
+			r.lose(&yamlfile.Value{Pos: n.Pos}, "network-mode none beside nodes of the management network",
+				"write it for all nodes: then there is no such network")
 			foreign(&n.Foreign)["network-mode"] = mode
 		}
 	}
@@ -200,7 +203,8 @@ func (r *reader) mgmt(mgmt *yamlfile.Value, wanted bool) (named bool) {
 			} else if wanted {
 				r.t.Management = topology.Management{Subnet: subnet.Masked()}
 			}
-		case "network", "bridge", "ipv4-gw", "ipv4-range", "ipv6-subnet", "ipv6_subnet", "ipv6-gw", "ipv6-range", "mtu", "external-access", "skip-when-unused", "driver-opts":
+		case "network", "bridge", "ipv4-gw", "ipv4-range", "ipv6-subnet", "ipv6_subnet", "ipv6-gw", "ipv6-range", "mtu",
+			"external-access", "skip-when-unused", "driver-opts":
 			r.lose(p.Key, "mgmt: "+p.Key.Text, "")
 			r.Keep(kept, p)
 		default:
@@ -223,7 +227,8 @@ func (r *reader) managed() {
 	for _, n := range r.t.Nodes {
 		if a := n.Management; a.IsValid() && !clabSubnet.Contains(a) {
 			subnet := netip.PrefixFrom(a, clabSubnet.Bits()).Masked()
-			r.Bad(&yamlfile.Value{Pos: n.Pos}, "write mgmt: {ipv4-subnet: "+subnet.String()+"}", "node %s: mgmt-ipv4 %s: the subnet of the management network is not given, so that it is %s",
+			r.Bad(&yamlfile.Value{Pos: n.Pos}, "write mgmt: {ipv4-subnet: "+subnet.String()+"}",
+				"node %s: mgmt-ipv4 %s: the subnet of the management network is not given, so that it is %s",
 				formats.Clip(n.Name), a, clabSubnet)
 			return
 		}
@@ -263,7 +268,8 @@ func (r *reader) within() map[string]any {
 }
 
 func (r *reader) warnUnknown(key *yamlfile.Value, subject string, known ...string) {
-	r.Warn(key, topology.DidYouMean(key.Text, known), "%s: %q is unknown and has no effect", subject, formats.Clip(key.Text))
+	r.Warn(key, topology.DidYouMean(key.Text, known), "%s: %q is unknown and has no effect", subject,
+		formats.Clip(key.Text))
 }
 
 // loss is something that a file says and that has no effect, at one or several places.

@@ -21,7 +21,8 @@ var escape = strings.NewReplacer("$", "$$", "{{", "{{`{{`}}")
 // replaces environment variables, wherever they are. Templates are refused.
 func expand(file string, data []byte) ([]byte, topology.Problems) {
 	var problems topology.Problems
-	read, hint := string(data), "write the file that containerlab makes of it: containerlab deploy --export-rendered-topology FILE"
+	read, hint := string(data),
+		"write the file that containerlab makes of it: containerlab deploy --export-rendered-topology FILE"
 	text, at, wrong := plain(read)
 	if wrong == "" {
 		read, hint = text, "close it, or write $$ for a dollar sign"
@@ -30,7 +31,8 @@ func expand(file string, data []byte) ([]byte, topology.Problems) {
 	if wrong != "" {
 		before := read[:at]
 		line := strings.LastIndexByte(before, '\n') + 1
-		pos := topology.Position{File: file, Line: 1 + strings.Count(before, "\n"), Column: 1 + utf8.RuneCountInString(before[line:])}
+		pos := topology.Position{File: file, Line: 1 + strings.Count(before, "\n"),
+			Column: 1 + utf8.RuneCountInString(before[line:])}
 		problems.Add(pos, hint, "%s", wrong)
 		return nil, problems
 	}

@@ -91,7 +91,7 @@ func (a *app) convert() *cobra.Command {
 		Short: "Convert a topology from any format to any other, and say what is lost",
 		Long: "Convert a topology from any format (or a generator) to any other; the files' endings tell which.\n" +
 			"Formats other than Trivet's own may not hold all of it: what is lost is listed.\n\n" + formatHelp(),
-		Example: "  trivet convert lab.mn lab.yaml\n  trivet convert tree,2,3 tree.py\n  trivet convert lab.yaml lab.yml --to c3edge",
+		Example: "  trivet convert lab.mn lab.yaml\n  trivet convert tree,2,3 tree.py\n  trivet convert lab.yaml lab.yml --to c3edge\n  trivet convert lab.yaml lab.clab.yml",
 		Args:    scriptArgs(2, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			t, warnings, err := s.loadAs(args[0], from, args[2:])
@@ -163,7 +163,7 @@ func formatHelp() string {
 		if f.Write == nil {
 			way = "read"
 		}
-		fmt.Fprintf(&b, "  %-10s %-22s %-14s %s\n", f.Name, f.Title, strings.Join(f.Extensions, " "), way)
+		fmt.Fprintf(&b, "  %-10s %-32s %-32s %s\n", f.Name, f.Title, strings.Join(f.Extensions, " "), way)
 	}
 	return b.String()
 }

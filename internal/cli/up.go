@@ -28,7 +28,7 @@ func (a *app) up() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up FILE [ARGUMENT...]|GENERATOR",
 		Short: "Bring a topology up",
-		Long: "Bring a topology up, from a file (Trivet YAML, MiniEdit .mn, Mininet .py, C3-Edge YAML, GraphML)\n" +
+		Long: "Bring a topology up, from a file (Trivet YAML, MiniEdit .mn, Mininet .py, containerlab .clab.yml, C3-Edge YAML, GraphML)\n" +
 			"or from a generator:\n\n" + generatorHelp() +
 			"\nIt returns when traffic can flow. If it fails, nothing is left.",
 		Example: "  sudo trivet up examples/campus.yaml\n  sudo trivet up tree,2,3 --datapath bridge\n  sudo trivet up ring,4 --nodes router",

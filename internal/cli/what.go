@@ -147,7 +147,7 @@ func whatYAML(file string, data []byte) *given {
 	case keys["machines"] != nil:
 		return &given{machinesFile, "a list of machines", "sudo trivet up TOPOLOGY --on " + file, ""}
 	case within["nodes"] != nil || within["links"] != nil:
-		return &given{foreignFile, "a topology of containerlab", "Trivet does not read these yet", ""}
+		return &given{topologyFile, "a topology (containerlab)", "sudo trivet up " + file, ""}
 	case keys["nodes"] != nil || keys["links"] != nil || keys["emu"] != nil:
 		return &given{topologyFile, "a topology", "sudo trivet up " + file, ""}
 	}

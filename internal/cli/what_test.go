@@ -43,7 +43,7 @@ func TestWrongKind(t *testing.T) {
 		"run k":                     "k is a lab of Kathará; Trivet does not read these yet",
 		"run nosuch":                "nosuch: no such file or directory",
 		"up exp.yaml":               "exp.yaml is an experiment:  sudo trivet bench run exp.yaml",
-		"up x.clab.yml":             "x.clab.yml is a topology of containerlab; Trivet does not read these yet",
+		"run x.clab.yml":            "x.clab.yml is a topology (containerlab):  sudo trivet up x.clab.yml",
 		"up lab":                    `there is no generator "lab"; did you mean the file lab.yaml?`,
 		"validate rack.yaml":        "rack.yaml is a list of machines:  sudo trivet up TOPOLOGY --on rack.yaml",
 		"convert exp.yaml o.yaml":   "exp.yaml is an experiment:",

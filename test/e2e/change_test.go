@@ -377,7 +377,7 @@ func TestFiles(t *testing.T) {
 	}
 	for _, from := range sources {
 		want := count(example(from))
-		for _, to := range []string{"trivet .yaml", "miniedit .mn", "mininet .py", "c3edge .yml"} {
+		for _, to := range []string{"trivet .yaml", "miniedit .mn", "mininet .py", "c3edge .yml", "clab .clab.yml"} {
 			if from == "two-sites.yaml" && to != "trivet .yaml" {
 				continue // routers, which the other formats have other notions of
 			}

@@ -20,9 +20,9 @@ const MaxSize = 16 << 20
 
 // Format is one file format.
 type Format struct {
-	Name       string   // its name in commands: "trivet", "miniedit", "mininet", "c3edge", "graphml"
+	Name       string   // its name in commands: "trivet", "miniedit", "mininet", "clab", "c3edge", "graphml"
 	Title      string   // its name in text: "MiniEdit .mn"
-	Extensions []string // ".yaml"; files are written with the first
+	Extensions []string // ".yaml"; files are written with the first; ".clab.yml" is this format's whatever is in the file
 
 	// Detect says whether data looks like this format; nil if the extension alone decides.
 	Detect func(data []byte) bool
@@ -89,12 +89,16 @@ func ByName(name string) (*Format, error) {
 // ForFile returns the format of a file by its extension and, where several formats share it, by its
 // content.
 func ForFile(file string, data []byte) (*Format, error) {
-	ext := strings.ToLower(filepath.Ext(file))
+	base := strings.ToLower(filepath.Base(file))
+	ext := filepath.Ext(base)
 	var byExtension, fallback *Format
 	var claim []*Format // those with this extension, whatever the content
 	var known []string
 	for _, f := range registry {
 		known = append(known, f.Extensions[0])
+		if slices.ContainsFunc(f.Extensions, func(e string) bool { return len(e) > len(ext) && strings.HasSuffix(base, e) }) {
+			return f, nil
+		}
 		if !slices.Contains(f.Extensions, ext) {
 			continue
 		}

@@ -3,6 +3,7 @@ package all
 
 import (
 	_ "trivet.dev/trivet/topology/formats/c3edge"
+	_ "trivet.dev/trivet/topology/formats/clab"
 	_ "trivet.dev/trivet/topology/formats/graphml"
 	_ "trivet.dev/trivet/topology/formats/miniedit"
 	_ "trivet.dev/trivet/topology/formats/mininet"

@@ -13,7 +13,7 @@ import (
 
 // reader makes a topology from a file.
 type reader struct {
-	values
+	yamlfile.Values
 	t            *topology.Topology
 	uncontrolled []*topology.Link
 }
@@ -22,44 +22,44 @@ type reader struct {
 func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topology.Problems) {
 	// Such files may contain more for Ansible, which uses tags.
 	root, problems := yamlfile.Dialect{Tags: true}.Parse(file, data)
-	r := &reader{values: values{problems: problems}, t: &topology.Topology{Pos: topology.Position{File: file, Line: 1, Column: 1}}}
+	r := &reader{Values: yamlfile.Values{Problems: problems}, t: &topology.Topology{Pos: topology.Position{File: file, Line: 1, Column: 1}}}
 	if root == nil {
-		return nil, r.problems
+		return nil, r.Problems
 	}
 	var emu *yamlfile.Value
-	for _, e := range r.mapping(root, "file") {
+	for _, e := range r.Mapping(root, "file") {
 		switch e.Key.Text {
 		case "emu":
 			emu = e.Value
 		case "emu_public_gateway":
-			r.warn(e.Key, "give the lab a way out with a NAT router", "emu_public_gateway has no effect")
-			r.keep(r.foreign(&r.t.Foreign), e)
+			r.Warn(e.Key, "give the lab a way out with a NAT router", "emu_public_gateway has no effect")
+			r.Keep(r.foreign(&r.t.Foreign), e)
 		default:
-			r.warn(e.Key, "", "%q is not part of the emulation and has no effect", formats.Clip(e.Key.Text))
-			r.keep(r.foreign(&r.t.Foreign), e)
+			r.Warn(e.Key, "", "%q is not part of the emulation and has no effect", formats.Clip(e.Key.Text))
+			r.Keep(r.foreign(&r.t.Foreign), e)
 		}
 	}
 	if emu == nil {
-		r.bad(root, "write emu: with hosts, switches and links below", "there is no emu")
-		return nil, r.problems
+		r.Bad(root, "write emu: with hosts, switches and links below", "there is no emu")
+		return nil, r.Problems
 	}
 	r.emulation(emu)
-	return r.t, r.problems
+	return r.t, r.Problems
 }
 
 func (r *reader) emulation(emu *yamlfile.Value) {
-	for _, e := range r.mapping(emu, "emu") {
+	for _, e := range r.Mapping(emu, "emu") {
 		switch e.Key.Text {
 		case "hosts":
-			for _, h := range r.mapping(e.Value, "hosts") {
+			for _, h := range r.Mapping(e.Value, "hosts") {
 				r.host(h)
 			}
 		case "switches":
-			for _, s := range r.mapping(e.Value, "switches") {
+			for _, s := range r.Mapping(e.Value, "switches") {
 				r.swtch(s)
 			}
 		case "links":
-			for _, l := range r.list(e.Value, "links") {
+			for _, l := range r.List(e.Value, "links") {
 				r.link(l)
 			}
 		default:
@@ -73,15 +73,28 @@ func (r *reader) emulation(emu *yamlfile.Value) {
 	for _, l := range r.uncontrolled {
 		r.direct(l)
 	}
-	if len(r.t.Nodes) == 0 && r.problems.Err() == nil {
-		r.bad(emu, "write hosts: and switches:", "the emulation has no nodes")
+	if len(r.t.Nodes) == 0 && r.Problems.Err() == nil {
+		r.Bad(emu, "write hosts: and switches:", "the emulation has no nodes")
 	}
+}
+
+// text returns a scalar as written.
+func (r *reader) text(v *yamlfile.Value, what string) (string, bool) {
+	switch {
+	case v.Shape != yamlfile.Scalar:
+		r.Bad(v, "write one word or number", "%s: %s is not a single value", what, v)
+		return "", false
+	case strings.Contains(v.Text, "{{"):
+		r.Bad(v, "write the value itself", "%s: %s is an Ansible template", what, v)
+		return v.Text, false
+	}
+	return v.Text, true
 }
 
 // unknown warns about a key that has no effect, and keeps it.
 func (r *reader) unknown(e yamlfile.Pair, kept map[string]any, subject string, known ...string) {
-	r.warn(e.Key, topology.DidYouMean(e.Key.Text, known), "%s: %q is unknown and has no effect", subject, formats.Clip(e.Key.Text))
-	r.keep(kept, e)
+	r.Warn(e.Key, topology.DidYouMean(e.Key.Text, known), "%s: %q is unknown and has no effect", subject, formats.Clip(e.Key.Text))
+	r.Keep(kept, e)
 }
 
 // foreign returns the map in which keys without a meaning are kept.
@@ -97,7 +110,7 @@ func (r *reader) host(h yamlfile.Pair) {
 	n.Pos = h.Key.Pos
 	subject := "host " + formats.Clip(h.Key.Text)
 	given := false
-	for _, e := range r.mapping(h.Value, subject) {
+	for _, e := range r.Mapping(h.Value, subject) {
 		switch e.Key.Text {
 		case "ip":
 			given = true
@@ -109,17 +122,17 @@ func (r *reader) host(h yamlfile.Pair) {
 				n.Device = e.Value.Text
 				break
 			}
-			r.warn(e.Value, "", "%s: node %s is for Ansible: only a rack uses it", subject, e.Value)
-			r.keep(r.foreign(&n.Foreign), e)
+			r.Warn(e.Value, "", "%s: node %s is for Ansible: only a rack uses it", subject, e.Value)
+			r.Keep(r.foreign(&n.Foreign), e)
 		case "mac":
-			r.warn(e.Key, "", "%s: mac has no effect: the MAC is derived from ip", subject)
-			r.keep(r.foreign(&n.Foreign), e)
+			r.Warn(e.Key, "", "%s: mac has no effect: the MAC is derived from ip", subject)
+			r.Keep(r.foreign(&n.Foreign), e)
 		default:
 			r.unknown(e, r.foreign(&n.Foreign), subject, "ip", "node")
 		}
 	}
 	if !given {
-		r.bad(h.Key, "write ip: 1.100/16", "%s has no ip", subject)
+		r.Bad(h.Key, "write ip: 1.100/16", "%s has no ip", subject)
 	}
 }
 
@@ -129,16 +142,16 @@ func (r *reader) address(n *topology.Node, at *yamlfile.Value, s string) {
 	digits, length, hasLength := strings.Cut(strings.TrimSpace(s), "/")
 	bytes := strings.Split(digits, ".")
 	if len(bytes) != 2 && len(bytes) != 4 || hasLength && length != "16" {
-		r.bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is not an address of the emulation", subject, formats.Clip(s))
+		r.Bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is not an address of the emulation", subject, formats.Clip(s))
 		return
 	}
 	a, err := netip.ParseAddr("10.0." + strings.Join(bytes[len(bytes)-2:], "."))
 	if err != nil || a == network.Addr() || a == netip.AddrFrom4([4]byte{10, 0, 255, 255}) {
-		r.bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is not an address of the emulation", subject, formats.Clip(s))
+		r.Bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is not an address of the emulation", subject, formats.Clip(s))
 		return
 	}
 	if len(bytes) == 4 && digits != a.String() {
-		r.warn(at, "", "%s: ip %s: only the last two bytes count: it becomes %s", subject, formats.Clip(digits), a)
+		r.Warn(at, "", "%s: ip %s: only the last two bytes count: it becomes %s", subject, formats.Clip(digits), a)
 	}
 	n.Addresses = []netip.Prefix{netip.PrefixFrom(a, network.Bits())}
 	n.MAC = topology.AddressMAC(a)
@@ -149,13 +162,13 @@ func (r *reader) swtch(s yamlfile.Pair) {
 	n.Pos = s.Key.Pos
 	n.Controllers, n.FailMode = []string{topology.ControllerNone}, topology.Standalone
 	subject := "switch " + formats.Clip(s.Key.Text)
-	for _, e := range r.mapping(s.Value, subject) {
+	for _, e := range r.Mapping(s.Value, subject) {
 		switch e.Key.Text {
 		case "dpid":
 			s, ok := r.text(e.Value, subject+": dpid")
 			d, err := topology.ParseDPID(s)
 			if ok && err != nil {
-				r.bad(e.Value, "", "%s: %s", subject, err)
+				r.Bad(e.Value, "", "%s: %s", subject, err)
 			}
 			n.DPID = d
 		case "ctrl":
@@ -163,7 +176,7 @@ func (r *reader) swtch(s yamlfile.Pair) {
 				n.Controllers, n.FailMode = strings.Fields(s), topology.Secure
 				for _, c := range n.Controllers {
 					if err := topology.CheckControllerAddress(c); err != nil {
-						r.bad(e.Value, "", "%s: %s", subject, err)
+						r.Bad(e.Value, "", "%s: %s", subject, err)
 					}
 				}
 			}
@@ -175,7 +188,7 @@ func (r *reader) swtch(s yamlfile.Pair) {
 
 func (r *reader) link(at *yamlfile.Value) {
 	l := &topology.Link{Pos: at.Pos}
-	entries := r.mapping(at, "link")
+	entries := r.Mapping(at, "link")
 	for _, e := range entries {
 		switch e.Key.Text {
 		case "src":
@@ -185,7 +198,7 @@ func (r *reader) link(at *yamlfile.Value) {
 		}
 	}
 	if l.Ends[0].Node == "" || l.Ends[1].Node == "" {
-		r.bad(at, "write src: bs1 and dest: mobile1", "the link is missing an end")
+		r.Bad(at, "write src: bs1 and dest: mobile1", "the link is missing an end")
 		return
 	}
 	if len(entries) > 0 {
@@ -236,7 +249,7 @@ func (r *reader) setting(l *topology.Link, e yamlfile.Pair, subject string) {
 		l.Bandwidth, err = topology.ParseRate(bare("mbit"))
 	}
 	if err != nil {
-		r.bad(e.Value, "", "%s: %s: %s", subject, e.Key.Text, err)
+		r.Bad(e.Value, "", "%s: %s: %s", subject, e.Key.Text, err)
 	}
 }
 
@@ -249,7 +262,7 @@ func (r *reader) direct(l *topology.Link) {
 			return // which is said elsewhere
 		}
 		if ends[i].Kind != topology.Host || len(ends[i].Addresses) == 0 {
-			r.problems.Add(l.Pos, "leave uncontrolled out, or link two hosts", "link %s: an uncontrolled link joins two hosts: a switch controls what it forwards", formats.Clip(l.Name()))
+			r.Problems.Add(l.Pos, "leave uncontrolled out, or link two hosts", "link %s: an uncontrolled link joins two hosts: a switch controls what it forwards", formats.Clip(l.Name()))
 			return
 		}
 	}

@@ -1,0 +1,68 @@
+// Package clab reads and writes the topologies of containerlab: YAML files ending in .clab.yml, or
+// others with topology: and nodes below.
+//
+//	name: lab
+//	topology:
+//	  kinds:
+//	    linux: {image: debian:12}
+//	  nodes:
+//	    h1: {kind: linux, exec: [ip addr add 10.0.0.1/24 dev eth1]}
+//	    r1: {kind: linux, image: frrouting/frr}
+//	  links:
+//	    - endpoints: ["h1:eth1", "r1:eth1"]
+//
+// A node with an image is a container, as containerlab makes it: privileged, and without addresses
+// at its links, which are for the commands under exec and for its programs. It is a router, which
+// forwards as the kernel does, if its kind or its image is one of routers, or if it has several
+// links; otherwise a host. Bridges are switches, which the lab makes. What has no meaning to Trivet
+// is kept in Foreign["clab"] of the topology, its nodes and links, and written back.
+package clab
+
+import (
+	"regexp"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/losses"
+)
+
+// name is the format's name in commands, and the key in Foreign of what it keeps.
+const name = "clab"
+
+func init() {
+	formats.Register(&formats.Format{
+		Name:       name,
+		Title:      "containerlab",
+		Extensions: []string{".clab.yml", ".clab.yaml", ".yml", ".yaml"},
+		Detect:     detect,
+		Read:       Read,
+		Write:      Write,
+	})
+}
+
+var (
+	topologyKey = regexp.MustCompile(`(?m)^["']?topology["']?[ \t]*:[ \t]*([#{].*)?\r?$`)
+	nodesKey    = regexp.MustCompile(`[ \t{,]["']?nodes["']?[ \t]*:`)
+)
+
+// detect looks for topology at the beginning of a line, and nodes further in after it.
+func detect(data []byte) bool {
+	at := topologyKey.FindIndex(data)
+	return at != nil && nodesKey.Match(data[at[0]:])
+}
+
+// linkMTU is that of a link of which nothing is said: containerlab's 9500 are more than Trivet's
+// links can have.
+const (
+	linkMTU = topology.MaxMTU
+	clabMTU = 9500
+)
+
+// Write returns the topology as a file for containerlab, and what the file does not hold. Addresses
+// and routes, given or assigned, become commands of nodes.
+func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
+	t = inCommands(t)
+	data := encode(t)
+	lost, err := losses.Written(t, data, Read)
+	return data, append(lost, imageless(t)...), err
+}

@@ -1,0 +1,130 @@
+package clab
+
+import (
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/shlex"
+
+	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+)
+
+// inCommands returns what a file for containerlab can mean of a topology: commands give the
+// addresses and routes, those that Resolve assigns as well, and interfaces have their names.
+func inCommands(t *topology.Topology) *topology.Topology {
+	out := t.Clone()
+	resolved, _ := topology.Resolve(t, topology.Defaults{Datapath: topology.Bridge, Controlled: topology.Embedded,
+		Controller: topology.ControllerNone})
+	if resolved == nil {
+		return out
+	}
+	ends := map[string][]topology.Endpoint{}
+	for i, l := range resolved.Links {
+		for j, e := range l.Ends {
+			if !e.External() {
+				ends[e.Node] = append(ends[e.Node], e)
+				out.Links[i].Ends[j].Interface = e.Interface
+			}
+		}
+	}
+	commanded := map[string]bool{}
+	for i, n := range resolved.Nodes {
+		if n.Kind != topology.Host && n.Kind != topology.Router || n.RoutingNode() {
+			continue
+		}
+		into := out.Nodes[i]
+		commands, unheld := network(n, ends[n.Name], resolved.IPv6.Addressed())
+		if len(commands) > 0 {
+			into.Start = startOf(append(commands, linesOf(into.Start)...))
+		}
+		commanded[n.Name] = true
+		into.Addresses, into.Loopback, into.Gateways, into.Routes, into.Unaddressed = nil, nil, nil, unheld, true
+		slices.SortStableFunc(into.Dirs, func(a,
+			b topology.PrivateDir) int {
+			return strings.Compare(path.Clean(a.Path), path.Clean(b.Path))
+		})
+	}
+	for _, l := range out.Links {
+		for i := range l.Ends {
+			if e := &l.Ends[i]; commanded[e.Node] {
+				e.Addresses, e.Unaddressed = nil, true
+			}
+		}
+	}
+	out.Routes = topology.RoutesAsWritten
+	out.Subnet, out.Subnet6 = netip.Prefix{}, netip.Prefix{} // nothing is assigned any more
+	return out
+}
+
+// network are the commands that give a node its addresses and routes, and routes that none gives.
+func network(n *topology.Node, ends []topology.Endpoint, ipv6 bool) (commands [][]string, unheld []topology.Route) {
+	for _, e := range ends {
+		for _, a := range e.Addresses {
+			if a.Addr().Is4() || ipv6 {
+				commands = append(commands, []string{"ip", "addr", "add", a.String(), "dev", e.Interface})
+			}
+		}
+	}
+	for _, a := range n.Loopback {
+		commands = append(commands, []string{"ip", "addr", "add", a.String(), "dev", "lo"})
+	}
+	for _, g := range n.Gateways { // in place of the one of the management network
+		commands = append(commands, []string{"ip", "route", "replace", "default", "via", g.String()})
+	}
+	for _, rt := range n.Routes {
+		if rt.Distance > 0 || rt.Tag > 0 {
+			unheld = append(unheld, rt)
+			continue
+		}
+		c := []string{"ip", "route", "replace", rt.To.String()}
+		if rt.Discard {
+			c = []string{"ip", "route", "replace", "blackhole", rt.To.String()}
+		}
+		if rt.Via.IsValid() {
+			c = append(c, "via", rt.Via.String())
+		}
+		if rt.Device != "" {
+			c = append(c, "dev", rt.Device)
+		}
+		if rt.Metric > 0 {
+			c = append(c, "metric", strconv.FormatUint(uint64(rt.Metric), 10))
+		}
+		commands = append(commands, c)
+	}
+	return commands, unheld
+}
+
+// linesOf are the commands that startOf makes a start command of: its lines, if they are what that
+// makes of words, or else a shell that runs it.
+func linesOf(start string) (lines [][]string) {
+	if start == "" {
+		return nil
+	}
+	for line := range strings.SplitSeq(start, "\n") {
+		list, err := shlex.Split(line)
+		if err != nil || len(list) == 0 || words.Shell(list...) != line {
+			return [][]string{{"sh", "-c", start}}
+		}
+		lines = append(lines, list)
+	}
+	if startOf(lines) != start {
+		return [][]string{{"sh", "-c", start}}
+	}
+	return lines
+}
+
+// imageless lists the nodes that containerlab cannot make.
+func imageless(t *topology.Topology) (lost []formats.Loss) {
+	for _, n := range t.Nodes {
+		if (n.Kind == topology.Host || n.Kind == topology.Router) && n.Image == "" {
+			lost = append(lost, formats.Loss{Subject: string(n.Kind) + " " + n.Name, Field: "image",
+				Value: "unset; containerlab makes no node without one"})
+		}
+	}
+	return lost
+}

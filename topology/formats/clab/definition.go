@@ -1,0 +1,191 @@
+package clab
+
+import (
+	"maps"
+	"slices"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/yamlfile"
+)
+
+// definition is what a file says of a node, a kind, a group, or of all nodes, by key.
+type definition map[string]yamlfile.Pair
+
+// honoured are the keys of definitions that mean something here.
+var honoured = []string{"kind", "group", "image", "cmd", "entrypoint", "env", "user", "exec", "binds", "tmpfs",
+	"ports", "devices", "cap-add", "privileged",
+	"mgmt-ipv4", "network-mode", "cpu", "cpu-set", "memory", "sysctls", "stages", "healthcheck"}
+
+// unheld are the keys of definitions that Trivet has nothing for, and what to do instead.
+var unheld = map[string]string{
+	"startup-config": "bind the file to where the image looks for it: binds",
+	"license":        "bind the file to where the image looks for it: binds",
+	"type":           "", "enforce-startup-config": "", "suppress-startup-config": "", "config": "", "extras": "", "components": "",
+	"credentials": "", "username": "", "password": "", "certificate": "",
+	"startup-delay": "name the nodes to wait for: stages", "auto-remove": "", "restart-policy": "",
+	"image-pull-policy": "", "runtime": "", "link-apply-mode": "",
+	"env-files": "write the variables under env", "labels": "", "hostname": "the name of a node is its host name",
+	"aliases": "", "dns": "bind a file to /etc/resolv.conf: binds",
+	"volumes": "name a directory of the machine: binds", "cgroupns-mode": "", "cgroup-parent": "", "pid-mode": "",
+	"security-opts": "", "shm-size": "",
+	"mgmt-ipv6": "the management network has IPv4 alone", "publish": "", "position": "",
+}
+
+// renamed are keys that containerlab has no more.
+var renamed = map[string]string{"mgmt_ipv4": "mgmt-ipv4", "mgmt_ipv6": "mgmt-ipv6", "startup_config": "startup-config"}
+
+func (r *reader) definition(v *yamlfile.Value, subject string) definition {
+	d := definition{}
+	for _, p := range r.Mapping(v, subject) {
+		key := p.Key.Text
+		if now, ok := renamed[key]; ok {
+			r.Warn(p.Key, "write "+now, "%s: containerlab no longer knows %q", subject, key)
+			key = now
+		}
+		hint, without := unheld[key]
+		switch {
+		case without:
+			r.lose(p.Key, key, hint)
+		case !slices.Contains(honoured, key):
+			r.warnUnknown(p.Key, subject, append(slices.Sorted(maps.Keys(unheld)), honoured...)...)
+		}
+		p.Key = &yamlfile.Value{Shape: yamlfile.Scalar, Pos: p.Key.Pos, Text: key}
+		d[key] = p
+	}
+	return d
+}
+
+// levels are what applies to a node, the most general first.
+type levels [4]definition
+
+// inherited are the levels of a node that says own, and its kind and group as the file has them.
+func (r *reader) inherited(own definition) (l levels, kind, group string) {
+	ofGroup := func(d definition, key string) string { return r.plain(r.groups[r.plain(d, "group")], key) }
+	kind = firstOf(r.plain(own, "kind"), ofGroup(own, "kind"), ofGroup(r.defaults, "kind"), r.plain(r.defaults, "kind"))
+	group = firstOf(r.plain(own, "group"), r.plain(r.kinds[kind], "group"), r.plain(r.defaults, "group"))
+	return levels{r.defaults, r.kinds[kind], r.groups[group], own}, kind, group
+}
+
+// plain is a word of a definition; "" if it has none.
+func (r *reader) plain(d definition, key string) string {
+	p, ok := d[key]
+	if !ok {
+		return ""
+	}
+	return r.text(p.Value, key)
+}
+
+func firstOf(words ...string) string {
+	for _, w := range words {
+		if w != "" {
+			return w
+		}
+	}
+	return ""
+}
+
+// get returns what holds of several: what the most special level says that says something.
+func (l levels) get(key string) *yamlfile.Value {
+	for _, d := range slices.Backward(l[:]) {
+		if p, ok := d[key]; ok && p.Value.Shape != yamlfile.Nothing && (p.Value.Shape != yamlfile.Scalar || p.Value.Text != "") {
+			return p.Value
+		}
+	}
+	return nil
+}
+
+// all returns what all levels say, the most general first.
+func (l levels) all(key string) (values []*yamlfile.Value) {
+	for _, d := range l {
+		if p, ok := d[key]; ok {
+			values = append(values, p.Value)
+		}
+	}
+	return values
+}
+
+// word is a scalar that overrides.
+func (r *reader) word(l levels, key, subject string) (string, *yamlfile.Value) {
+	v := l.get(key)
+	if v == nil {
+		return "", nil
+	}
+	return r.text(v, subject+": "+key), v
+}
+
+// item is an element of a list, with its text.
+type item struct {
+	*yamlfile.Value
+	text string
+}
+
+// listOf are the elements of a list.
+func (r *reader) listOf(v *yamlfile.Value, what string) (items []item) {
+	if v == nil {
+		return nil
+	}
+	for _, e := range r.List(v, what) {
+		if s := r.text(e, what); s != "" {
+			items = append(items, item{e, s})
+		}
+	}
+	return items
+}
+
+// joined are the elements of all levels' lists in order, each once.
+func (r *reader) joined(l levels, key, subject string) (items []item) {
+	seen := map[string]bool{}
+	for _, v := range l.all(key) {
+		for _, e := range r.listOf(v, subject+": "+key) {
+			if !seen[e.text] {
+				seen[e.text] = true
+				items = append(items, e)
+			}
+		}
+	}
+	return items
+}
+
+// assignment is one of a mapping, with where it is written.
+type assignment struct {
+	topology.Assignment
+	at *yamlfile.Value
+}
+
+// merged are the pairs of all levels' mappings; the most special one that has a key says its value.
+func (r *reader) merged(l levels, key, subject string) (list []assignment) {
+	index := map[string]int{}
+	for _, v := range l.all(key) {
+		for _, p := range r.Mapping(v, subject+": "+key) {
+			value := r.text(p.Value, subject+": "+key+": "+formats.Clip(p.Key.Text))
+			a := assignment{topology.Assignment{Name: p.Key.Text, Value: value}, p.Key}
+			if i, ok := index[a.Name]; ok {
+				list[i] = a
+				continue
+			}
+			index[a.Name] = len(list)
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// keep stores what has no meaning of all that applies to a node. Mappings are merged.
+func (r *reader) keep(n *topology.Node, l levels) {
+	for _, d := range l {
+		for _, key := range slices.Sorted(maps.Keys(d)) {
+			if slices.Contains(honoured, key) || !r.Spend(d[key].Key, 1) {
+				continue
+			}
+			kept := foreign(&n.Foreign)
+			before, both := kept[key].(map[string]any)
+			r.Keep(kept, d[key])
+			if now, is := kept[key].(map[string]any); is && both {
+				merged := maps.Clone(before)
+				maps.Copy(merged, now)
+				kept[key] = merged
+			}
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package clab
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/yamlfile"
+)
+
+// elsewhere are ends that are no nodes: what a link there would be, and what to do.
+var elsewhere = map[string]string{
+	"host":         "the machine reaches the nodes by the management network",
+	"mgmt-net":     "the machine reaches the nodes by the management network",
+	"macvlan":      "in a file of Trivet's own an interface of the machine is an end: h1 -- interface:eth1",
+	"vxlan":        "Trivet makes links between machines itself: --on",
+	"vxlan-stitch": "Trivet makes links between machines itself: --on",
+	"dummy":        "make it by a command: exec: [ip link add eth9 type dummy]",
+}
+
+func (r *reader) link(v *yamlfile.Value) {
+	keys := map[string]*yamlfile.Value{}
+	pairs := r.Mapping(v, "link")
+	for _, p := range pairs {
+		keys[p.Key.Text] = p.Value
+	}
+	kind := ""
+	if t := keys["type"]; t != nil {
+		kind = strings.ToLower(strings.TrimSpace(r.text(t, "link: type")))
+	}
+	if _, ok := elsewhere[kind]; ok {
+		r.leaveOut(v, kind)
+		return
+	}
+	if kind != "" && kind != "veth" && kind != "veth-stitch" && kind != "brief" {
+		r.Bad(keys["type"], "write endpoints: [\"h1:eth1\", \"r1:eth1\"], without a type",
+			"link: there is no type %q", formats.Clip(kind))
+		return
+	}
+	ends := keys["endpoints"]
+	if ends == nil || ends.Shape != yamlfile.List || len(ends.Items) != 2 {
+		r.Bad(v, "write endpoints: [\"h1:eth1\", \"r1:eth1\"]", "the link has no two endpoints")
+		return
+	}
+	l := &topology.Link{Pos: v.Pos}
+	if len(pairs) > 0 {
+		l.Pos = pairs[0].Key.Pos
+	}
+	for i, e := range ends.Items {
+		if !r.end(l, i, e) {
+			return
+		}
+		if special := l.Ends[i].Node; e.Shape == yamlfile.Scalar && (special == "host" || special == "mgmt-net" || special == "macvlan") {
+			r.leaveOut(v, special)
+			return
+		}
+	}
+	for i := range l.Ends {
+		r.device(&l.Ends[i], ends.Items[i])
+	}
+	l.MTU = linkMTU
+	for _, p := range pairs {
+		r.setting(l, p)
+	}
+	r.t.Links = append(r.t.Links, l)
+}
+
+// leaveOut notes that a link to what is no node is not made, and keeps it.
+func (r *reader) leaveOut(v *yamlfile.Value, kind string) {
+	r.lose(v, "a link to "+kind, elsewhere[kind])
+	within, one := r.within(), map[string]any{}
+	r.Keep(one, yamlfile.Pair{Key: &yamlfile.Value{Pos: v.Pos, Text: "link"}, Value: v})
+	if len(one) > 0 {
+		links, _ := within["links"].([]any)
+		within["links"] = append(links, one["link"])
+	}
+}
+
+// end reads h1:eth1, and the same as a mapping with more.
+func (r *reader) end(l *topology.Link, i int, v *yamlfile.Value) bool {
+	e, kept := &l.Ends[i], map[string]any{}
+	if v.Shape != yamlfile.Mapping {
+		e.Node, e.Interface, _ = strings.Cut(r.text(v, "link: endpoints"), ":")
+	}
+	for _, p := range v.Pairs {
+		if !r.Spend(p.Key, 1) {
+			return false
+		}
+		what := "link: endpoints: " + formats.Clip(p.Key.Text)
+		switch p.Key.Text {
+		case "node":
+			e.Node = r.text(p.Value, what)
+		case "interface":
+			e.Interface = r.text(p.Value, what)
+		case "mac":
+			mac, err := topology.ParseMAC(r.text(p.Value, what))
+			if err != nil {
+				r.Bad(p.Value, "", "%s: %s", what, err)
+			}
+			e.MAC = mac
+		case "ipv4", "ipv6", "vars":
+			r.lose(p.Key, "endpoints: "+p.Key.Text,
+				"containerlab has these in configurations that it writes; give addresses by commands: exec")
+			r.Keep(kept, p)
+		default:
+			r.warnUnknown(p.Key, "link: endpoints", "node", "interface", "mac")
+			r.Keep(kept, p)
+		}
+	}
+	if len(kept) > 0 {
+		of := foreign(&l.Foreign)
+		ends, _ := of["endpoints"].(map[string]any)
+		if ends == nil {
+			ends = map[string]any{}
+			of["endpoints"] = ends
+		}
+		ends[strconv.Itoa(i)] = kept
+	}
+	if e.Node == "" || e.Interface == "" {
+		r.Bad(v, "write h1:eth1", "link: endpoints: %s is not a node and its interface", v)
+		return false
+	}
+	return true
+}
+
+// device makes the name of a node's device of that of a port.
+func (r *reader) device(e *topology.Endpoint, at *yamlfile.Value) {
+	k, known := r.kindOf[e.Node]
+	switch {
+	case !known: // which is said elsewhere
+	case k == kindBridge || k == kindOVS:
+		e.Interface = topology.DeviceName(strings.NewReplacer("/", "-", " ", "-").Replace(e.Interface))
+	default:
+		device, ok := kindOf(k).deviceOf(e.Interface)
+		if !ok || len(device) > topology.MaxDeviceName {
+			r.Bad(at, "write that of the device in the container: eth1", "link: %s of %s is no interface of kind %s",
+				formats.Clip(e.Interface), formats.Clip(e.Node), k)
+		}
+		e.Interface = device
+	}
+}
+
+var linkKeys = []string{"type", "endpoints", "mtu", "labels", "vars", "ipv4", "ipv6"}
+
+func (r *reader) setting(l *topology.Link, p yamlfile.Pair) {
+	switch p.Key.Text {
+	case "type", "endpoints":
+	case "mtu":
+		n, err := strconv.Atoi(r.text(p.Value, "link: mtu"))
+		switch {
+		case err != nil || n < topology.MinMTU:
+			r.Bad(p.Value, "write 1500", "link: mtu: %s is not a number of bytes", p.Value)
+		case n == topology.MTU:
+			l.MTU = 0 // that of all links, if nothing is said
+		case n <= linkMTU:
+			l.MTU = n
+		case n != clabMTU:
+			r.lose(p.Value, "mtu "+strconv.Itoa(n), "the largest is "+strconv.Itoa(linkMTU))
+		}
+	case "labels", "vars", "ipv4", "ipv6":
+		r.lose(p.Key, p.Key.Text+" of a link", "")
+		r.Keep(foreign(&l.Foreign), p)
+	default:
+		r.warnUnknown(p.Key, "link", slices.Clone(linkKeys)...)
+		r.Keep(foreign(&l.Foreign), p)
+	}
+}

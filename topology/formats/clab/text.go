@@ -1,0 +1,142 @@
+package clab
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+)
+
+// brace matches the one template that is understood: the two braces themselves.
+var brace = regexp.MustCompile("^\\{\\{ *(\"\\{\\{\"|`\\{\\{`) *\\}\\}")
+
+// escape writes a text so that expand returns it.
+var escape = strings.NewReplacer("$", "$$", "{{", "{{`{{`}}")
+
+// expand makes YAML of a file, which containerlab executes as a template of Go and in which it then
+// replaces environment variables, wherever they are. Templates are refused.
+func expand(file string, data []byte) ([]byte, topology.Problems) {
+	var problems topology.Problems
+	read, hint := string(data),
+		"write the file that containerlab makes of it: containerlab deploy --export-rendered-topology FILE"
+	text, at, wrong := plain(read)
+	if wrong == "" {
+		read, hint = text, "close it, or write $$ for a dollar sign"
+		text, at, wrong = variables(text, os.LookupEnv)
+	}
+	if wrong != "" {
+		before := read[:at]
+		line := strings.LastIndexByte(before, '\n') + 1
+		pos := topology.Position{File: file, Line: 1 + strings.Count(before, "\n"),
+			Column: 1 + utf8.RuneCountInString(before[line:])}
+		problems.Add(pos, hint, "%s", wrong)
+		return nil, problems
+	}
+	return []byte(text), nil
+}
+
+// plain replaces templates that stand for braces; another is where it stops.
+func plain(text string) (out string, at int, wrong string) {
+	var b strings.Builder
+	for {
+		i := strings.Index(text[at:], "{{")
+		if i < 0 {
+			b.WriteString(text[at:])
+			return b.String(), 0, ""
+		}
+		b.WriteString(text[at : at+i])
+		at += i
+		match := brace.FindString(text[at:min(len(text), at+64)])
+		if match == "" {
+			return "", at, "the file is a template: {{ begins what containerlab would compute"
+		}
+		b.WriteString("{{")
+		at += len(match)
+	}
+}
+
+// variables replaces $V, ${V} and ${V:=x} by values of the environment, as containerlab does. One
+// that is not set, or empty, and has no default stays, as $V. $$ is a dollar sign, and $1 no
+// variable.
+func variables(text string, lookup func(string) (string, bool)) (out string, at int, wrong string) {
+	var b strings.Builder
+	value := func(name string) string {
+		if v, _ := lookup(name); v != "" {
+			return v
+		}
+		return "$" + name
+	}
+	for at < len(text) && b.Len() <= formats.MaxSize {
+		i := strings.IndexByte(text[at:], '$')
+		if i < 0 {
+			break
+		}
+		b.WriteString(text[at : at+i])
+		at += i
+		rest := text[at+1:]
+		switch name := leadingName(rest); {
+		case strings.HasPrefix(rest, "$"):
+			b.WriteByte('$')
+			at += 2
+		case name != "" && name != "_":
+			b.WriteString(value(name))
+			at += 1 + len(name)
+		case strings.HasPrefix(rest, "{") && leadingName(rest[1:]) != "":
+			name = leadingName(rest[1:])
+			end := strings.IndexAny(rest, "}\r\n")
+			if end < 0 || rest[end] != '}' {
+				return "", at, "${" + formats.Clip(name) + " has no closing brace"
+			}
+			b.WriteString(substituted(name, rest[1+len(name):end], value, lookup))
+			at += 1 + end + 1
+		default:
+			b.WriteByte('$')
+			at++
+		}
+	}
+	if b.WriteString(text[at:]); b.Len() > formats.MaxSize {
+		return "", at, "with what its variables stand for, the file is larger than any topology needs"
+	}
+	return b.String(), 0, ""
+}
+
+// substituted is what ${name} becomes with what follows the name.
+func substituted(name, expression string, value func(string) string, lookup func(string) (string, bool)) string {
+	v, set := lookup(name)
+	operator, otherwise := "", ""
+	for _, o := range []string{":-", ":=", ":+", "-", "=", "+"} {
+		if rest, ok := strings.CutPrefix(expression, o); ok {
+			operator, otherwise = strings.TrimPrefix(o, ":"), rest
+			if o == ":-" || o == ":=" {
+				set = v != ""
+			}
+			break
+		}
+	}
+	if other, ok := strings.CutPrefix(otherwise, "$"); ok && other != "" && leadingName(other) == other {
+		otherwise = value(other)
+	}
+	switch {
+	case operator == "+" && otherwise != "" && !set:
+		return ""
+	case otherwise != "" && operator == "+" == set:
+		return otherwise
+	}
+	return value(name)
+}
+
+// leadingName is the name of a variable with which a text begins; "" if it begins with none.
+func leadingName(text string) string {
+	end := strings.IndexFunc(text, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	if end < 0 {
+		end = len(text)
+	}
+	if first, _ := utf8.DecodeRuneInString(text); unicode.IsDigit(first) {
+		return ""
+	}
+	return text[:end]
+}

@@ -177,6 +177,7 @@ func (s *source) loadAs(file, format string, args []string) (*topology.Topology,
 	if err != nil {
 		return nil, nil, err
 	}
+	file = formats.File(file)
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, nil, err

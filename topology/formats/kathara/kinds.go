@@ -94,7 +94,7 @@ func (r *reader) commands(d *device, x *beside, own scripts, files folder) {
 func (f folder) copied(from string) []string {
 	out := []string{"(umask 022; cd " + from + " && find . -type d -exec mkdir -p /{} ';' -o -exec cp -Pf {} /{} ';')"}
 	for _, file := range f.windows {
-		out = append(out, `sed -i "s/$(printf '\r')\$//; 1s/^$(printf '\357\273\277')//" `+quoted(file))
+		out = append(out, `sed "s/$(printf '\r')\$//; 1s/^$(printf '\357\273\277')//" `+quoted(from+file)+" >"+quoted(file))
 	}
 	return append(out, f.below...)
 }

@@ -3,6 +3,7 @@ package kathara
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -44,8 +45,10 @@ func valueOf(rest string) (value, quote string, ok bool) {
 // metadata are the names of what a file may say of the lab as a whole.
 var metadata = []string{"LAB_NAME", "LAB_DESCRIPTION", "LAB_VERSION", "LAB_AUTHOR", "LAB_EMAIL", "LAB_WEB"}
 
-// mostProblems bounds what is said of a file that is none of Kathará's.
-const mostProblems = 1000
+const (
+	mostProblems   = 1000    // of a file that is none of Kathará's
+	mostStatements = 100_000 // for thousands of devices
+)
 
 // enough ends the reading of a lab with which too much is wrong.
 func (r *reader) enough(pos topology.Position) bool {
@@ -73,13 +76,17 @@ func (r *reader) parse(data []byte) (statements []statement) {
 			continue
 		case !utf8.ValidString(line) || strings.ContainsRune(line, 0):
 			r.problems.Add(pos, "write UTF-8", "this is not text")
-		case r.metadata(line, pos):
+		case r.metadata(line):
 		default:
 			if s, ok := r.statement(line, pos); ok {
 				statements = append(statements, s)
 			}
 		}
 		if r.enough(pos) {
+			return nil
+		}
+		if len(statements) > mostStatements {
+			r.problems.Add(pos, "make several labs of it", "a lab has at most %d lines", mostStatements)
 			return nil
 		}
 	}
@@ -111,21 +118,18 @@ func (r *reader) statement(line string, pos topology.Position) (s statement, ok 
 }
 
 // metadata reads a line LAB_…=VALUE.
-func (r *reader) metadata(line string, pos topology.Position) bool {
+func (r *reader) metadata(line string) bool {
 	key, value, _ := strings.Cut(line, "=")
-	value = strings.TrimSpace(strings.NewReplacer(`"`, "", `'`, "").Replace(value))
-	for _, known := range metadata {
-		switch {
-		case key != known:
-			continue
-		case known == "LAB_NAME":
-			r.t.Name = value
-		default:
-			keep(&r.t.Foreign, key, value)
-		}
-		return true
+	if !slices.Contains(metadata, key) {
+		return false
 	}
-	return false
+	value = strings.TrimSpace(strings.NewReplacer(`"`, "", `'`, "").Replace(value))
+	if key == "LAB_NAME" {
+		r.t.Name = value
+	} else {
+		keep(&r.t.Foreign, key, value)
+	}
+	return true
 }
 
 // keep notes what has no meaning to Trivet, to be written back.

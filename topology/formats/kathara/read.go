@@ -46,7 +46,8 @@ type device struct {
 type domain struct {
 	name     string
 	ends     []end
-	external []end // interfaces of the machine
+	at       map[string]topology.Position // by device
+	external []end                        // interfaces of the machine
 }
 
 type end struct {
@@ -126,10 +127,11 @@ func (r *reader) join(d *device, number int, s statement) {
 		return
 	}
 	to := r.domain(parts[0])
-	if i := slices.IndexFunc(to.ends, func(e end) bool { return e.Node == d.Name }); i >= 0 {
-		bad("choose another domain", "the device is in the domain %s already, at line %d", formats.Clip(to.name), to.ends[i].pos.Line)
+	if first, twice := to.at[d.Name]; twice {
+		bad("choose another domain", "the device is in the domain %s already, at line %d", formats.Clip(to.name), first.Line)
 		return
 	}
+	to.at[d.Name] = s.pos
 	e := end{topology.Endpoint{Node: d.Name, Interface: fmt.Sprintf("eth%d", number), Port: &number}, s.pos}
 	if len(parts) == 2 {
 		mac, err := topology.ParseMAC(parts[1])
@@ -144,7 +146,7 @@ func (r *reader) join(d *device, number int, s statement) {
 func (r *reader) domain(name string) *domain {
 	to := r.inOrder[name]
 	if to == nil {
-		to = &domain{name: name}
+		to = &domain{name: name, at: map[string]topology.Position{}}
 		r.domains = append(r.domains, to)
 		r.inOrder[name] = to
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 // TestKathara proves that a lab of Kathará, named by its directory, comes up with what its scripts
-// configure, and only if the user lets them: over a link, a domain of three, and by the way out that
-// a bridged device has.
+// configure, and only if the user lets them: over a link, a domain of three, and by the way out
+// that a bridged device has.
 func TestKathara(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -1,6 +1,7 @@
 package kathara
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -359,8 +360,8 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// TestOutside proves that nothing outside of a lab's directory is read or shown, and that what is no
-// file is not waited for.
+// TestOutside proves that nothing outside of a lab's directory is read or shown, and that what is
+// no file is not waited for.
 func TestOutside(t *testing.T) {
 	for _, c := range []struct {
 		what string
@@ -375,7 +376,7 @@ func TestOutside(t *testing.T) {
 		{"shared", func(dir string) error { return os.Symlink("/etc", dir+"/shared") }, "shared is a symbolic link, and is not followed"},
 		{"lab.dep", func(dir string) error { return os.Symlink("../../x", dir+"/lab.dep") }, "lab.dep  path escapes from parent"},
 		{"a pipe in a directory", func(dir string) error {
-			return cmpErr(os.Mkdir(dir+"/a", 0o755), unix.Mkfifo(dir+"/a/p", 0o644))
+			return errors.Join(os.Mkdir(dir+"/a", 0o755), unix.Mkfifo(dir+"/a/p", 0o644))
 		}, "/a/p  it is neither a file nor a directory"},
 		{"a deep directory", func(dir string) error {
 			return os.MkdirAll(dir+"/a/"+strings.Repeat("d/", 100), 0o755)
@@ -398,15 +399,6 @@ func TestOutside(t *testing.T) {
 			t.Errorf("%s: got\n%v\nwant\n%s", c.what, err, c.want)
 		}
 	}
-}
-
-func cmpErr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // TestLinksInDirectory proves that a symbolic link in a device's directory is only warned of if it

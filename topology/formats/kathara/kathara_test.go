@@ -127,8 +127,8 @@ func TestDomains(t *testing.T) {
 // TestOptions proves what each option of a device means, and which ones are told to have no effect.
 func TestOptions(t *testing.T) {
 	top, problems := read(t, lay(t, map[string]string{fileName: `a[image]="kathara/frr"
-a[mem]=64
 a[mem]=128m
+a[mem]=64
 a[cpus]="1.5"
 a[env]="X=1"
 a[env]=Y=a=b
@@ -153,7 +153,7 @@ b[ipv6]=true
 c[exec]="sysctl -w net.ipv4.ip_forward=1 >/dev/null; ip link set eth0 up"
 `}))
 	compare(t, describe(top), []string{
-		`host a kathara/frr 128MB cpus=1.5 privileged entrypoint=["/bin/sh" "-x"] args=["one" "two"] env=[X=2 Y=a=b] ports=[3000:80 8080:8000]` +
+		`host a kathara/frr 64MB cpus=1.5 privileged entrypoint=["/bin/sh" "-x"] args=["one" "two"] env=[X=2 Y=a=b] ports=[3000:80 8080:8000]` +
 			` dirs=[/mnt:/srv /ssl:/etc/ssl:ro] start="/bin/ash -c 'echo hi > /tmp/x\nip link'"`,
 		"host b", `host c start="/bin/bash -c 'sysctl -w net.ipv4.ip_forward=1 >/dev/null; ip link set eth0 up'"`,
 	})
@@ -171,6 +171,9 @@ c[exec]="sysctl -w net.ipv4.ip_forward=1 >/dev/null; ip link set eth0 up"
 			t.Errorf("missing %q in\n%v", want, problems)
 		}
 	}
+	if n := strings.Count(problems.Error(), "ports are published"); n != 1 {
+		t.Errorf("what holds for all ports is said %d times", n)
+	}
 	if top.IPv6 != topology.IPv6LinkLocal {
 		t.Error(top.IPv6)
 	}
@@ -184,9 +187,9 @@ c[exec]="sysctl -w net.ipv4.ip_forward=1 >/dev/null; ip link set eth0 up"
 // TestBridged proves that bridged devices get a last interface with an address and a way out, alone
 // at a NAT router or together at a switch.
 func TestBridged(t *testing.T) {
-	top, _ := read(t, lay(t, map[string]string{fileName: "a[0]=A\nb[0]=A\nb[bridged]=true\n"}))
-	compare(t, describe(top), []string{"host a", "host b gateways=[172.17.0.1]", "router nat-bridged kernel nat",
-		"a:eth0 -- b:eth0", "b:eth1[172.17.0.2/16] -- nat-bridged:[172.17.0.1/16]"})
+	top, _ := read(t, lay(t, map[string]string{fileName: "b[1]=B\nb[0]=A\na[0]=A\na[1]=B\nb[bridged]=true\n"}))
+	compare(t, describe(top), []string{"host b gateways=[172.17.0.1]", "host a", "router nat-bridged kernel nat",
+		"b:eth1 -- a:eth1", "b:eth0 -- a:eth0", "b:eth2[172.17.0.2/16] -- nat-bridged:[172.17.0.1/16]"})
 	top, _ = read(t, lay(t, map[string]string{fileName: "a[bridged]=1\nb[bridged]=on\nc[bridged]=false\n"}))
 	compare(t, describe(top), []string{"host a gateways=[172.17.0.1]", "host b gateways=[172.17.0.1]", "host c",
 		"router nat-bridged kernel nat", "switch switch-bridged bridge [none]",

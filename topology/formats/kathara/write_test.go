@@ -75,7 +75,9 @@ func TestLower(t *testing.T) {
 	top := &topology.Topology{Name: "net"}
 	h1, r1 := top.AddNode(topology.Host, "h1"), top.AddNode(topology.Router, "r1")
 	top.AddNode(topology.Host, "h2").Start = "sleep 1\ntouch /tmp/x"
-	top.AddNode(topology.Router, "r2").Loopback = []netip.Prefix{netip.MustParsePrefix("10.9.9.9/32")}
+	r2 := top.AddNode(topology.Router, "r2")
+	r2.Loopback, r2.Datapath = []netip.Prefix{netip.MustParsePrefix("10.9.9.9/32")}, topology.Embedded
+	r2.MAC = topology.MAC{2, 0, 0, 0, 0, 9}
 	h1.Container, r1.Container = topology.Container{Image: "debian:12", Capabilities: capabilities}, topology.Container{Image: "debian:12", Capabilities: capabilities}
 	top.AddLink("h1", "r1")
 	top.AddLink("r1", "r2")
@@ -103,7 +105,7 @@ h2[exec]="ip route add default via 10.0.2.1"
 h2[exec]="sleep 1"
 h2[exec]="touch /tmp/x"
 
-r2[0]="link2"
+r2[0]="link2/02:00:00:00:00:09"
 r2[1]="link3"
 r2[exec]="ip address add 172.16.0.2/30 dev eth0"
 r2[exec]="ip address add 10.0.2.1/24 dev eth1"
@@ -113,10 +115,10 @@ r2[exec]="ip route add 10.0.1.0/24 via 172.16.0.1"
 	if err != nil || string(data) != want {
 		t.Errorf("%v: got\n%s\nwant\n%s", err, data, want)
 	}
-	// A device that does more than to configure its network is a container.
+	// A device that does more than to configure its network is a container; none is a routing node.
 	got := words(lost)
 	if !slices.Equal(got, []string{"host h2: capabilities (unset; would be NET_ADMIN, NET_BROADCAST, SYS_ADMIN)",
-		"host h2: image (unset; would be kathara/base)"}) {
+		"host h2: image (unset; would be kathara/base)", "host r2: datapath (embedded)"}) {
 		t.Error(strings.Join(got, "\n"))
 	}
 }

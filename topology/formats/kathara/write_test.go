@@ -67,6 +67,13 @@ d[num_terms]="1"
 	if string(data) != text {
 		t.Errorf("got\n%s\nwant\n%s", data, text)
 	}
+	// A device of which there is nothing to say is there all the same.
+	if top, problems = Read("other.conf", []byte("a[bridged]=false\n"), formats.Options{}); problems.Err() != nil {
+		t.Fatal(problems)
+	}
+	if data, lost, err = Write(top); err != nil || len(lost) > 0 || string(data) != "a[num_terms]=\"1\"\n" {
+		t.Errorf("%v, %v: %s", err, lost, data)
+	}
 }
 
 // TestLower proves that hosts and routers of a topology become devices that have the same addresses

@@ -114,6 +114,9 @@ func (a *app) convert() *cobra.Command {
 			if _, problems := topology.Resolve(t, lab.Defaults); problems.Err() != nil {
 				return problems.Err()
 			}
+			if err := s.seenFrom(filepath.Dir(args[1]), t); err != nil {
+				return err
+			}
 			data, losses, err := format.Write(t)
 			if err != nil {
 				return err
@@ -144,6 +147,23 @@ func (a *app) convert() *cobra.Command {
 	cmd.Flags().StringVar(&from, "from", "", "format to read, if the ending does not tell")
 	cmd.Flags().StringVar(&to, "to", "", "format to write, if the ending does not tell")
 	return cmd
+}
+
+// seenFrom has a topology name the directories beside its file as they are seen from another
+// directory.
+func (s *source) seenFrom(dir string, t *topology.Topology) error {
+	if s.dir == "" {
+		return nil
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	there, err := filepath.Rel(dir, s.dir)
+	if err == nil && there != "." {
+		t.DirsFrom(there)
+	}
+	return err
 }
 
 // readsBack says what is wrong with a file as a format has written it.
@@ -177,6 +197,7 @@ func (s *source) loadAs(file, format string, args []string) (*topology.Topology,
 	if err != nil {
 		return nil, nil, err
 	}
+	file = formats.File(file)
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, nil, err

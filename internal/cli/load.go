@@ -74,6 +74,7 @@ func describeDatapaths() string {
 // load reads a topology from a file or makes one with a generator. It returns warnings; errors are
 // topology.Problems. Arguments are passed on to a file that is a program.
 func (s *source) load(what string, args ...string) (*topology.Topology, topology.Problems, error) {
+	what = formats.File(what)
 	s.file = strings.Join(append([]string{what}, args...), " ")
 	t, problems, err := s.read(what, args)
 	if failed := cmp.Or(err, problems.Err()); failed != nil && s.command != nil {

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -95,5 +97,29 @@ func TestConvertValidates(t *testing.T) {
 	}
 	if _, err := os.Stat(out); err == nil {
 		t.Error("it was written all the same")
+	}
+}
+
+// TestConvertElsewhere proves that a file that is written into another directory names the same
+// directories of the machine.
+func TestConvertElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	for file, text := range map[string]string{"lab/lab.conf": "a[0]=A\na[volume]=/srv|/mnt\n", "lab/a/x": "", "out/none": ""} {
+		file = filepath.Join(dir, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for out, want := range map[string]string{"lab/lab.yaml": "/hostlab/a: a:ro", "out/lab.yaml": "/hostlab/a: ../lab/a:ro"} {
+		out = filepath.Join(dir, out)
+		root := (&app{out: io.Discard, err: io.Discard}).root()
+		root.SetArgs([]string{"convert", filepath.Join(dir, "lab"), out})
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(out)
+		if err != nil || !strings.Contains(string(text), want) || !strings.Contains(string(text), "/mnt: /srv:ro") {
+			t.Errorf("%s: %v, want %s:\n%s", out, err, want, text)
+		}
 	}
 }

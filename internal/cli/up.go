@@ -18,6 +18,7 @@ import (
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/target/sites"
 	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
 )
 
 func (a *app) up() *cobra.Command {
@@ -28,8 +29,8 @@ func (a *app) up() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up FILE [ARGUMENT...]|GENERATOR",
 		Short: "Bring a topology up",
-		Long: "Bring a topology up, from a file (Trivet YAML, MiniEdit .mn, Mininet .py, containerlab .clab.yml, C3-Edge YAML, GraphML)\n" +
-			"or from a generator:\n\n" + generatorHelp() +
+		Long: "Bring a topology up, from a file (Trivet YAML, MiniEdit .mn, Mininet .py, containerlab .clab.yml, Kathará lab.conf\n" +
+			"or its directory, C3-Edge YAML, GraphML) or from a generator:\n\n" + generatorHelp() +
 			"\nIt returns when traffic can flow. If it fails, nothing is left.",
 		Example: "  sudo trivet up examples/campus.yaml\n  sudo trivet up tree,2,3 --datapath bridge\n  sudo trivet up ring,4 --nodes router",
 		Args:    scriptArgs(1, 1),
@@ -63,7 +64,7 @@ func needRoot(command string) error {
 }
 
 func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on string, wait time.Duration) (failed error) {
-	what := args[0]
+	what := formats.File(args[0])
 	t, warnings, err := s.load(what, args[1:]...)
 	if err != nil {
 		return err

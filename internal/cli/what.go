@@ -99,9 +99,7 @@ func whatIs(word string) (all []given) {
 
 // whatFile says what a file is: by its ending, or where that does not tell, by what is in it.
 func whatFile(file string) *given {
-	if _, err := os.Stat(filepath.Join(file, "lab.conf")); err == nil || filepath.Base(file) == "lab.conf" {
-		return &given{foreignFile, "a lab of Kathará", "Trivet does not read these yet", ""}
-	}
+	file = formats.File(file)
 	info, err := os.Stat(file)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > formats.MaxSize {
 		return nil

@@ -40,7 +40,7 @@ func TestWrongKind(t *testing.T) {
 		"run exp.yaml":              "exp.yaml is an experiment:  sudo trivet bench run exp.yaml",
 		"run s.sh":                  "s.sh is a program for /bin/sh; run it by itself",
 		"run data":                  "data is data (JSON); a topology in JSON ends in .mn",
-		"run k":                     "k is a lab of Kathará; Trivet does not read these yet",
+		"run k":                     "k is a topology (Kathará lab.conf):  sudo trivet up k",
 		"run nosuch":                "nosuch: no such file or directory",
 		"up exp.yaml":               "exp.yaml is an experiment:  sudo trivet bench run exp.yaml",
 		"run x.clab.yml":            "x.clab.yml is a topology (containerlab):  sudo trivet up x.clab.yml",

@@ -53,6 +53,11 @@ func made() map[string]func(path string) error {
 		"deep.graphml":        text("<graphml>", many("<a>", 3<<20)),
 		"many-nodes.graphml":  text("<graphml><graph>", many(`<node id="0"/>`, 300_000), "</graph></graphml>"),
 		"attributes.graphml":  text("<graphml><graph><node ", many(`a="b" `, 1<<20), "/></graph></graphml>"),
+		"long-line.conf":      text("a[exec]=\"", many("x", 10<<20), "\"\na[1]=B\n"),
+		"many-problems.conf":  text(many("server { }\n", 1_000_000)),
+		"many-options.conf":   text(many("a[colour]=red\n", 1_000_000)),
+		"many-devices.conf":   text("a[1]=B\n", numbered("d%d[0]=A\n", 500_000)),
+		"zeros.conf":          func(path string) error { return errors.Join(text()(path), os.Truncate(path, 15<<20)) },
 		"long-line.py":        text("x = '", many("x", 10<<20), "'\n"),
 		"deep.py":             text("x = ", many("-", 5<<20), "1\n"),
 		"no-extension":        text(oneHost),
@@ -88,6 +93,15 @@ func made() map[string]func(path string) error {
 			return unix.Bind(fd, &unix.SockaddrUnix{Name: path})
 		},
 	}
+}
+
+// numbered writes a line with each number below n.
+func numbered(line string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, line, i)
+	}
+	return b.String()
 }
 
 // TestMade proves the same as TestFiles of files that are made for the test.

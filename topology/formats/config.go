@@ -25,7 +25,7 @@ func readConfig(file string, t *topology.Topology) (problems topology.Problems) 
 			return err
 		}
 		defer root.Close()
-		problems = t.ReadConfig(func(name string) ([]byte, error) { return readBelow(root, name) })
+		problems = t.ReadConfig(func(name string) ([]byte, error) { return ReadBelow(root, name) })
 		return nil
 	})
 	if err != nil {
@@ -34,7 +34,8 @@ func readConfig(file string, t *topology.Topology) (problems topology.Problems) 
 	return problems
 }
 
-func readBelow(root *os.Root, name string) ([]byte, error) {
+// ReadBelow reads a file below a topology's directory, as a whole. Its errors do not name the file.
+func ReadBelow(root *os.Root, name string) ([]byte, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would be waited for
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, errors.New("no such file")

@@ -20,9 +20,10 @@ const MaxSize = 16 << 20
 
 // Format is one file format.
 type Format struct {
-	Name       string   // its name in commands: "trivet", "miniedit", "mininet", "clab", "c3edge", "graphml"
+	Name       string   // its name in commands: "trivet", "miniedit", "mininet", "clab", "c3edge", "graphml", "kathara"
 	Title      string   // its name in text: "MiniEdit .mn"
 	Extensions []string // ".yaml"; files are written with the first; ".clab.yml" is this format's whatever is in the file
+	Directory  string   // the file by which a directory is a topology, if it may be one: "lab.conf"
 
 	// Detect says whether data looks like this format; nil if the extension alone decides.
 	Detect func(data []byte) bool
@@ -117,6 +118,21 @@ func ForFile(file string, data []byte) (*Format, error) {
 		return claim[0], nil
 	}
 	return nil, fmt.Errorf("%s: a file ending in %q is of no known format; known are %s", file, ext, strings.Join(known, ", "))
+}
+
+// File is the file that is meant where a directory is named: the one in it that makes it a topology
+// of some format. Any other name stands for itself.
+func File(name string) string {
+	for _, f := range registry {
+		if f.Directory == "" {
+			continue
+		}
+		inside := filepath.Join(name, f.Directory)
+		if info, err := os.Stat(inside); err == nil && info.Mode().IsRegular() {
+			return inside
+		}
+	}
+	return name
 }
 
 // ReadFile reads a topology from a file of any format.

@@ -5,6 +5,7 @@ import (
 	_ "trivet.dev/trivet/topology/formats/c3edge"
 	_ "trivet.dev/trivet/topology/formats/clab"
 	_ "trivet.dev/trivet/topology/formats/graphml"
+	_ "trivet.dev/trivet/topology/formats/kathara"
 	_ "trivet.dev/trivet/topology/formats/miniedit"
 	_ "trivet.dev/trivet/topology/formats/mininet"
 	_ "trivet.dev/trivet/topology/formats/trivet"

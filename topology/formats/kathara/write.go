@@ -1,0 +1,331 @@
+package kathara
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/shlex"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/losses"
+)
+
+// Write returns the topology as a lab.conf, and what that does not hold: every difference between
+// what Read makes of it and the topology, in which hosts and routers have been made what devices
+// are, with commands for their addresses and routes.
+func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
+	w := &writer{t: t.Clone(), devices: map[string]*topology.Node{}, ports: map[string][]port{}, exec: map[string][]string{}}
+	w.lower(t)
+	data := w.encode()
+	lost, err := losses.Written(w.t, data, Read)
+	return data, lost, err
+}
+
+type writer struct {
+	t       *topology.Topology
+	devices map[string]*topology.Node
+	ports   map[string][]port // by device, in the order of their numbers
+	exec    map[string][]string
+	out     bytes.Buffer
+}
+
+// port is one of a device's interfaces.
+type port struct {
+	*topology.Endpoint
+	domain string
+	number int // in the topology
+}
+
+var (
+	deviceName = regexp.MustCompile(`^[a-z0-9_]{1,30}$`)
+	// writable is what can be a value in quotes.
+	writable = regexp.MustCompile(`^[^"'\x00-\x1f]*[^"'\s\x00-\x1f]$`)
+	// word is what shells and Kathará take for one, as it is.
+	word = regexp.MustCompile(`^[\w./:=@%+,-]+$`)
+)
+
+// lower makes devices of hosts and routers.
+func (w *writer) lower(t *topology.Topology) {
+	full, _ := topology.Resolve(t, topology.Defaults{Datapath: topology.Embedded, Controlled: topology.Kernel, OverrideDatapath: topology.Kernel})
+	if full == nil {
+		full = t
+	}
+	resolved := full.NodesByName()
+	for _, n := range w.t.Nodes {
+		if (n.Kind == topology.Host || n.Kind == topology.Router && !n.NAT) && deviceName.MatchString(n.Name) && !slices.Contains(reserved, n.Name) {
+			w.devices[n.Name] = n
+		}
+	}
+	w.domains(full)
+	for _, n := range w.t.Nodes {
+		if w.devices[n.Name] != nil {
+			w.commands(n, resolved[n.Name], full)
+			w.settings(n)
+		}
+	}
+	if len(w.devices) > 0 {
+		w.t.Routes = topology.RoutesAsWritten
+	}
+}
+
+// domains finds the domains of all interfaces, and gives these their numbers.
+func (w *writer) domains(full *topology.Topology) {
+	taken := map[string]bool{}
+	take := func(want, otherwise string) string {
+		for i := 1; !domainName.MatchString(want) || taken[want]; i++ {
+			want = fmt.Sprintf("%s%d", otherwise, i)
+		}
+		taken[want] = true
+		return want
+	}
+	of := map[string]string{} // by switch
+	for _, n := range w.t.Nodes {
+		if n.Kind == topology.Switch && n.Name != natSwitch {
+			of[n.Name] = take(cmp.Or(kept(n.Foreign, "domain"), n.Name), "switch")
+		}
+	}
+	for i, l := range w.t.Links {
+		domain := ""
+		switch a, b := l.Ends[0].Node, l.Ends[1].Node; {
+		case w.devices[a] != nil && w.devices[b] != nil:
+			domain = take(kept(l.Foreign, "domain"), "link")
+		default:
+			domain = cmp.Or(of[a], of[b])
+		}
+		for j := range l.Ends {
+			e := &l.Ends[j]
+			if w.devices[e.Node] != nil && domain != "" {
+				w.ports[e.Node] = append(w.ports[e.Node], port{e, domain, number(&full.Links[i].Ends[j])})
+			}
+		}
+	}
+	for name, ports := range w.ports {
+		slices.SortStableFunc(ports, func(a, b port) int { return cmp.Compare(a.number, b.number) })
+		seen := map[string]bool{}
+		w.ports[name] = slices.DeleteFunc(ports, func(p port) bool { // a device is in a domain once
+			defer func() { seen[p.domain] = true }()
+			return seen[p.domain]
+		})
+		for i, p := range w.ports[name] {
+			if p.Interface == "" {
+				p.Interface = fmt.Sprintf("eth%d", i)
+			}
+		}
+	}
+}
+
+func number(e *topology.Endpoint) int {
+	if e.Port == nil {
+		return 0
+	}
+	return *e.Port
+}
+
+// bridged says whether a node has an interface at what stands for Docker's bridge.
+func bridged(n *topology.Node, t *topology.Topology) bool {
+	return slices.ContainsFunc(t.Links, func(l *topology.Link) bool {
+		return l.Joins(n.Name, natNode) || l.Joins(n.Name, natSwitch)
+	})
+}
+
+// commands makes commands of a node's addresses, gateways and routes, before its own.
+func (w *writer) commands(n, resolved *topology.Node, full *topology.Topology) {
+	own, readable := lines(n)
+	var first []string
+	for i, l := range w.t.Links {
+		for j := range l.Ends {
+			at := slices.IndexFunc(w.ports[n.Name], func(p port) bool { return p.Endpoint == &l.Ends[j] })
+			if at < 0 {
+				continue
+			}
+			for _, a := range full.Links[i].Ends[j].Addresses {
+				first = append(first, fmt.Sprintf("ip address add %s dev eth%d", a, at))
+			}
+			l.Ends[j].Addresses, l.Ends[j].Unaddressed = nil, true
+		}
+	}
+	n.Addresses = nil
+	for _, a := range n.Loopback {
+		first = append(first, fmt.Sprintf("ip address add %s dev lo", a))
+	}
+	n.Loopback = nil
+	if !bridged(n, w.t) {
+		for _, g := range resolved.Gateways {
+			first = append(first, "ip route add default via "+g.String())
+		}
+		n.Gateways = nil
+	}
+	n.Unaddressed = true
+	for _, r := range resolved.Routes {
+		if r.Device == "" && !r.Discard && r.Distance == 0 && r.Tag == 0 {
+			first = append(first, fmt.Sprintf("ip route add %s via %s", r.To, r.Via))
+			n.Routes = slices.DeleteFunc(n.Routes, func(other topology.Route) bool { return other == r })
+		}
+	}
+	if own = append(first, own...); readable && len(own) > 0 {
+		n.Start = run(cmp.Or(kept(n.Foreign, "shell"), defaultShell), strings.Join(own, "\n"))
+	}
+	w.exec[n.Name] = own
+}
+
+// lines are the commands of a node's start that can be options: without quotes, each in a line.
+func lines(n *topology.Node) (out []string, all bool) {
+	text := n.Start
+	if words, err := shlex.Split(text); err == nil && len(words) == 3 && words[1] == "-c" && text == run(words[0], words[2]) {
+		text = words[2]
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if !writable.MatchString(line) || strings.HasSuffix(line, `\`) || strings.Contains(line, "<<") {
+			return nil, false
+		}
+		out = append(out, line)
+	}
+	return out, true
+}
+
+// settings gives a device what Kathará does unless told otherwise.
+func (w *writer) settings(n *topology.Node) {
+	forwards := "0"
+	if n.Kind == topology.Router {
+		forwards = "1"
+		if n.Kind = topology.Host; n.Datapath == topology.Kernel {
+			n.Datapath = ""
+		}
+	}
+	var list []topology.Assignment
+	for _, s := range usual(w.t.IPv6, ipv6(n)) {
+		if s.Name == "net.ipv4.ip_forward" || s.Name == "net.ipv6.conf.all.forwarding" {
+			s.Value = forwards
+		}
+		list = append(list, s)
+	}
+	for _, s := range n.Sysctls {
+		list = assign(list, s)
+	}
+	n.Sysctls = list
+}
+
+// ipv6 says whether a device has IPv6 in a lab in which any has.
+func ipv6(n *topology.Node) bool {
+	return !slices.Contains(n.Sysctls, topology.Assignment{Name: disableIPv6, Value: "1"})
+}
+
+func (w *writer) encode() []byte {
+	for _, key := range metadata {
+		value := kept(w.t.Foreign, key)
+		if key == "LAB_NAME" {
+			value = w.t.Name
+		}
+		if writable.MatchString(value) {
+			fmt.Fprintf(&w.out, "%s=\"%s\"\n", key, value)
+		}
+	}
+	for _, n := range w.t.Nodes {
+		if w.devices[n.Name] != nil {
+			w.device(n)
+		}
+	}
+	return w.out.Bytes()
+}
+
+// option writes an option of a device, unless the file cannot hold the value.
+func (w *writer) option(n *topology.Node, key, value string) {
+	if writable.MatchString(value) {
+		fmt.Fprintf(&w.out, "%s[%s]=\"%s\"\n", n.Name, key, value)
+	}
+}
+
+func (w *writer) device(n *topology.Node) {
+	if w.out.Len() > 0 {
+		w.out.WriteByte('\n')
+	}
+	before := w.out.Len()
+	for i, p := range w.ports[n.Name] {
+		mac := p.MAC
+		if i == 0 && mac == (topology.MAC{}) {
+			mac = n.MAC
+		}
+		if mac != (topology.MAC{}) {
+			p.domain += "/" + mac.String()
+		}
+		w.option(n, fmt.Sprint(i), p.domain)
+	}
+	w.option(n, "image", n.Image)
+	if n.Memory > 0 {
+		size := strings.ToLower(strings.TrimSuffix(n.Memory.String(), "B")) // 256MB is 256m
+		if strings.Trim(size, "0123456789") == "" {
+			size += "b"
+		}
+		w.option(n, "mem", size)
+	}
+	if n.CPU.CPUs > 0 {
+		w.option(n, "cpus", n.CPU.String())
+	}
+	for _, flag := range []struct {
+		key string
+		set bool
+	}{{"bridged", bridged(n, w.t)}, {"privileged", n.Privileged}, {"ipv6", cmp.Or(w.t.IPv6, topology.IPv6Off) != topology.IPv6Off && ipv6(n)}} {
+		if flag.set {
+			w.option(n, flag.key, "true")
+		}
+	}
+	w.lists(n)
+	values, _ := n.Foreign[name].(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if option.MatchString(n.Name + "[" + key + "]=") {
+			for value := range strings.SplitSeq(kept(n.Foreign, key), "\n") {
+				w.option(n, key, value)
+			}
+		}
+	}
+	for _, line := range w.exec[n.Name] {
+		w.option(n, "exec", line)
+	}
+	if w.out.Len() == before { // a device is there by what is said of it
+		w.option(n, "num_terms", "1")
+	}
+}
+
+// lists writes the options of which a device can have several, and those that are several words.
+func (w *writer) lists(n *topology.Node) {
+	given := usual(w.t.IPv6, ipv6(n))
+	for _, s := range n.Sysctls {
+		if !slices.Contains(given, s) {
+			w.option(n, "sysctl", s.String())
+		}
+	}
+	for _, e := range n.Env {
+		w.option(n, "env", e.String())
+	}
+	for _, p := range n.Ports {
+		w.option(n, "port", fmt.Sprintf("%d:%d", p.Machine, p.Node))
+	}
+	for _, d := range n.Dirs {
+		mode := "rw"
+		if d.ReadOnly {
+			mode = "ro"
+		}
+		inLab := strings.HasPrefix(d.Path, "/hostlab/") || d == shared
+		if d.Source != "" && !inLab && !strings.Contains(d.Path+d.Source, "|") {
+			w.option(n, "volume", d.Source+"|"+d.Path+"|"+mode)
+		}
+	}
+	for _, key := range []string{"entrypoint", "args"} {
+		words := n.Cmd
+		if key == "entrypoint" {
+			words = n.Entrypoint
+		}
+		if !slices.ContainsFunc(words, func(s string) bool { return !word.MatchString(s) }) {
+			w.option(n, key, strings.Join(words, " "))
+		}
+	}
+}

@@ -149,12 +149,15 @@ func (p *Port) UnmarshalText(text []byte) (err error) {
 
 var (
 	// imageReference bounds what is asked of an engine; whether there is such an image, that says.
-	imageReference = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,254}$`)
-	containerName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{1,127}$`)
+	imageReference = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
+	containerName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]+$`)
 	variableName   = regexp.MustCompile(`^[^=\x00]+$`)
 	sysctlName     = regexp.MustCompile(`^net(\.[A-Za-z0-9_/:@-]+)+$`)
 	capability     = regexp.MustCompile(`^(CAP_)?[A-Z][A-Z_]+$`)
 )
+
+// mostName bounds the names of images and containers.
+const mostName = 255
 
 // container checks what a node says of its container, and of what other nodes have, too.
 func (v *validator) container(n *Node, bad func(hint, format string, args ...any)) {
@@ -190,9 +193,9 @@ func (v *validator) container(n *Node, bad func(hint, format string, args ...any
 		bad("make it a host or a router", "image: it cannot be a container")
 	case n.Kind == Router && n.Datapath != "" && n.Datapath != Kernel:
 		bad("use datapath kernel; the image brings its own daemons", "image: a router with datapath %s is no container", n.Datapath)
-	case n.Image != "" && !imageReference.MatchString(n.Image):
+	case n.Image != "" && (len(n.Image) > mostName || !imageReference.MatchString(n.Image)):
 		bad("write debian:12, or registry.example/team/name:tag", "image: %q is not the name of an image", clip(n.Image))
-	case n.ContainerName != "" && !containerName.MatchString(n.ContainerName):
+	case n.ContainerName != "" && (len(n.ContainerName) > mostName || !containerName.MatchString(n.ContainerName)):
 		bad("use letters, digits, '_', '.' and '-'", "container_name: %q cannot be one", clip(n.ContainerName))
 	case len(n.Isolate) > 0:
 		bad("leave isolate out", "isolate: a container has processes of its own in any case")

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"trivet.dev/trivet/internal/words"
 )
@@ -441,11 +442,11 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 }
 
 // networkName is one that stands in a line of a file. Networks that are called otherwise have IDs.
-var networkName = regexp.MustCompile(`^[\p{L}\p{N}_][\p{L}\p{N}_.:-]{0,99}$`)
+var networkName = regexp.MustCompile(`^[\p{L}\p{N}_][\p{L}\p{N}_.:-]*$`)
 
 func (v *validator) network(e *Endpoint, bad func(hint, format string, args ...any)) {
 	switch {
-	case !networkName.MatchString(e.Network):
+	case utf8.RuneCountInString(e.Network) > 100 || !networkName.MatchString(e.Network):
 		bad("use its ID", "%q cannot be the name of a network here: letters, digits, '_', '.', ':', '-', at most 100", clip(e.Network))
 	case e.Interface != "":
 		bad("keep one of them", "the interface %s and the network %s are one end", clip(e.Interface), clip(e.Network))

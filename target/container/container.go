@@ -152,8 +152,12 @@ func (k *containers) Make(nodes []*topology.Node, made func(*topology.Node)) err
 	if err := k.removeLeft(engine, nodes); err != nil {
 		return err
 	}
+	images, err := programs(engine, nodes)
+	if err != nil {
+		return err
+	}
 	return parallel.All(nodes, func(n *topology.Node) error {
-		if err := k.make(engine, n); err != nil {
+		if err := k.make(engine, n, images[imageOf(n)]); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 		made(n)
@@ -171,10 +175,10 @@ func (k *containers) removeLeft(engine *client.Client, nodes []*topology.Node) e
 	return remove(engine, k.Dir, func(c engineapi.Summary) bool { return names[c.Labels[nodeLabel]] })
 }
 
-func (k *containers) make(engine *client.Client, n *topology.Node) error {
+func (k *containers) make(engine *client.Client, n *topology.Node, of program) error {
 	ctx, cancel := patience.Container.Context(context.Background())
 	defer cancel()
-	argv, err := command(ctx, engine, n)
+	argv, err := of.command(n)
 	if err != nil {
 		return err
 	}
@@ -192,7 +196,7 @@ func (k *containers) make(engine *client.Client, n *topology.Node) error {
 	if _, err := engine.ContainerStart(ctx, made.ID, client.ContainerStartOptions{}); err != nil {
 		return fmt.Errorf("start the container: %w", err)
 	}
-	r, err := k.look(ctx, engine, n)
+	r, err := k.inspect(ctx, engine, n, made.ID)
 	if err != nil {
 		return err
 	}
@@ -207,23 +211,42 @@ func (k *containers) nameOf(n *topology.Node) string {
 	return cmp.Or(n.ContainerName, "trivet-"+k.Name+"-"+n.Name)
 }
 
-// command is what a container runs: the image's, or what the topology has in its place. As with
-// the engines' own programs, an entrypoint of the topology's does without the image's arguments.
-func command(ctx context.Context, engine *client.Client, n *topology.Node) ([]string, error) {
-	image, err := engine.ImageInspect(ctx, imageOf(n))
-	if err != nil {
-		return nil, err
-	}
-	entrypoint, cmd := []string(n.Entrypoint), []string(n.Cmd)
-	if c := image.Config; c != nil {
-		if len(cmd) == 0 && len(entrypoint) == 0 {
-			cmd = c.Cmd
+// program is what an image runs.
+type program struct{ entrypoint, cmd []string }
+
+// programs are those of the images of nodes, by the images' names.
+func programs(engine *client.Client, nodes []*topology.Node) (map[string]program, error) {
+	ctx, cancel := patience.Engine.Context(context.Background())
+	defer cancel()
+	out := map[string]program{}
+	for _, n := range nodes {
+		image := imageOf(n)
+		if _, has := out[image]; has {
+			continue
 		}
-		if len(entrypoint) == 0 {
-			entrypoint = c.Entrypoint
+		is, err := engine.ImageInspect(ctx, image)
+		if err != nil {
+			return nil, fmt.Errorf("%s: image %s: %w", n.Name, image, err)
+		}
+		out[image] = program{}
+		if c := is.Config; c != nil {
+			out[image] = program{c.Entrypoint, c.Cmd}
 		}
 	}
-	argv := slices.Concat(entrypoint, cmd)
+	return out, nil
+}
+
+// command is what a container runs: the image's program, or what the topology has in its place. As
+// with the engines' own commands, an entrypoint of the topology's does without the image's
+// arguments.
+func (p program) command(n *topology.Node) ([]string, error) {
+	if len(n.Entrypoint) > 0 {
+		p = program{entrypoint: n.Entrypoint}
+	}
+	if len(n.Cmd) > 0 {
+		p.cmd = n.Cmd
+	}
+	argv := slices.Concat(p.entrypoint, p.cmd)
 	if len(argv) == 0 {
 		return nil, topology.Mistaken("write cmd: PROGRAM", "image %s names no program", imageOf(n))
 	}
@@ -300,7 +323,7 @@ func resources(n *topology.Node) (r engineapi.Resources) {
 
 var errGone = errors.New("has no container any more; trivet apply FILE makes it anew")
 
-// look asks the engine for a container.
+// look finds a container.
 func (k *containers) look(ctx context.Context, engine *client.Client, n *topology.Node) (*running, error) {
 	list, err := engine.ContainerList(ctx, client.ContainerListOptions{All: true,
 		Filters: make(client.Filters).Add("label", labLabel+"="+k.Dir, nodeLabel+"="+n.Name)})
@@ -310,7 +333,12 @@ func (k *containers) look(ctx context.Context, engine *client.Client, n *topolog
 	if len(list.Items) == 0 {
 		return nil, fmt.Errorf("%s %w", n.Name, errGone)
 	}
-	is, err := engine.ContainerInspect(ctx, list.Items[0].ID, client.ContainerInspectOptions{})
+	return k.inspect(ctx, engine, n, list.Items[0].ID)
+}
+
+// inspect asks the engine for a container.
+func (k *containers) inspect(ctx context.Context, engine *client.Client, n *topology.Node, id string) (*running, error) {
+	is, err := engine.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
 		return nil, err
 	}

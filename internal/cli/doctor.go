@@ -16,6 +16,7 @@ import (
 	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/internal/servers"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/container"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/target/local/wifi"
 )
@@ -101,6 +102,13 @@ func examine() []finding {
 		}
 		out = append(out, f)
 	}
+	engine := finding{What: "containers", Cure: "apt install podman, or docker.io"}
+	if says, err := container.Engine(); err == nil {
+		engine.OK, engine.Says = true, says
+	} else {
+		engine.Says = err.Error()
+	}
+	out = append(out, engine)
 	places := foreign.PlacesOf(lab.Owner())
 	for _, c := range foreign.All() {
 		f := finding{What: c.Name, Cure: c.HowToInstall(places), Says: "missing: --controller " + c.Name + " needs it"}

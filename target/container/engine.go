@@ -60,6 +60,18 @@ func find() (source, error) {
 	return source{Program: append([]string{podman}, runtimeOf()...)}, nil
 }
 
+// Engine says which engine labs would use on this machine.
+func Engine() (string, error) {
+	s, err := find()
+	switch {
+	case err != nil:
+		return "", err
+	case len(s.Program) > 0:
+		return s.Program[0] + ", started by each lab that needs it", nil
+	}
+	return "at " + s.Socket, nil
+}
+
 func answers(socket string) error {
 	conn, err := net.DialTimeout("unix", socket, patience.Engine.Duration())
 	if err == nil {

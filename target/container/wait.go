@@ -52,7 +52,9 @@ func makeGates(dir string) error {
 }
 
 // Wait waits, and becomes the container's program.
-func Wait(argv []string) error {
+func Wait(argv []string) error { return waitAt(gates, argv) }
+
+func waitAt(gates string, argv []string) error {
 	if len(argv) == 0 {
 		return errors.New("no program to become")
 	}

@@ -357,3 +357,27 @@ func TestContainerHostile(t *testing.T) {
 	m.want(1, "exec", "-n", "h1", "--", "sh", "-c", "mount -t tmpfs x /tmp")
 	contains(t, m.ok("down"), "nothing left")
 }
+
+// TestContainersExample proves that the example of docs/kinds.md comes up as it is there, and that
+// its client, which comes last, fetches a page over the long line.
+func TestContainersExample(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withPodman()
+	m.sh("cp -r " + filepath.Dir(example("containers.yaml")) + "/containers* . && cp /bin/busybox containers/web/")
+	m.up("containers.yaml")
+	if got := m.ok("exec", "-n", "client", "--", "wget", "-q", "-O", "-", "http://web1/index.html"); got != "hello\n" {
+		t.Errorf("web1 says %q", got)
+	}
+	if rtt := m.rtt("client", "web2"); rtt < 50 {
+		t.Errorf("the round trip takes %v ms, over 25 ms each way", rtt)
+	}
+	document, err := os.ReadFile("../../docs/kinds.md")
+	must(t, err)
+	text, err := os.ReadFile(example("containers.yaml"))
+	must(t, err)
+	if !strings.Contains(string(document), string(text)) {
+		t.Error("docs/kinds.md shows another example")
+	}
+	contains(t, m.ok("down"), "nothing left")
+}

@@ -1,0 +1,162 @@
+package container
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
+)
+
+// TestMain lets the test binary be what waits in a container.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == WaitCommand {
+		if err := waitAt(os.Args[2], os.Args[3:]); err != nil {
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// TestGates proves that a container's program begins when it is let, not before, and once; that one
+// that cannot is told with the reason; and that a lab that comes back does not wait for one that
+// has begun.
+func TestGates(t *testing.T) {
+	for _, c := range []struct{ program, wrong string }{
+		{"true", ""}, {"nonesuch", `nonesuch: exec: "nonesuch": executable file not found`}, {"/etc/passwd", "/etc/passwd: "},
+	} {
+		dir := filepath.Join(t.TempDir(), "gates")
+		if err := makeGates(dir); err != nil {
+			t.Fatal(err)
+		}
+		waits := exec.Command("/proc/self/exe", WaitCommand, dir, c.program)
+		if err := waits.Start(); err != nil {
+			t.Fatal(err)
+		}
+		began, err := open(t.Context(), dir)
+		if !began || (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("%s: began %v: %v", c.program, began, err)
+		}
+		if err := waits.Wait(); (err == nil) != (c.wrong == "") {
+			t.Errorf("%s: %v", c.program, err)
+		}
+		if c.wrong != "" {
+			continue
+		}
+		if began, err := open(t.Context(), dir); began || err != nil {
+			t.Errorf("it begins again: %v, %v", began, err)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "gates")
+	if err := makeGates(dir); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := open(ctx, dir); !errors.Is(err, context.Canceled) {
+		t.Errorf("nobody waits there, and: %v", err)
+	}
+}
+
+// TestCommand proves that what a topology says of a container's program takes the place of what the
+// image says, as with docker run: an entrypoint also of the image's arguments.
+func TestCommand(t *testing.T) {
+	image := program{entrypoint: []string{"/entry"}, cmd: []string{"a", "b"}}
+	for _, c := range []struct {
+		entrypoint, cmd topology.Words
+		want            string
+	}{
+		{nil, nil, "/entry a b"}, {nil, topology.Words{"c"}, "/entry c"},
+		{topology.Words{"/mine"}, nil, "/mine"}, {topology.Words{"/mine"}, topology.Words{"c"}, "/mine c"},
+	} {
+		n := &topology.Node{Container: topology.Container{Image: "x", Entrypoint: c.entrypoint, Cmd: c.cmd}}
+		if got, err := image.command(n); err != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("%v, %v: %v, %v; want %s", c.entrypoint, c.cmd, got, err, c.want)
+		}
+	}
+	if _, err := (program{}).command(&topology.Node{Container: topology.Container{Image: "x"}}); err == nil {
+		t.Error("an image without a program has one")
+	}
+}
+
+// TestPack proves that an image is built from what is in its directory: files with what they hold
+// and their modes, directories, and links as links, wherever those lead; and nothing else.
+func TestPack(t *testing.T) {
+	dir := t.TempDir()
+	secret := filepath.Join(t.TempDir(), "secret")
+	for _, err := range []error{
+		os.WriteFile(secret, []byte("secret"), 0o600),
+		os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte("FROM x"), 0o644),
+		os.Mkdir(filepath.Join(dir, "sub"), 0o755),
+		os.WriteFile(filepath.Join(dir, "sub", "run"), []byte("#!/bin/sh"), 0o755),
+		os.Symlink(secret, filepath.Join(dir, "link")),
+		unix.Mkfifo(filepath.Join(dir, "pipe"), 0o644),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	if err := pack(&out, dir); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for r := tar.NewReader(&out); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(r)
+		got = append(got, strings.Join([]string{h.Name, h.FileInfo().Mode().String(), h.Linkname, string(text)}, " "))
+	}
+	want := []string{"Dockerfile -rw-r--r--  FROM x", "link Lrwxrwxrwx " + secret + " ", "sub drwxr-xr-x  ", "sub/run -rwxr-xr-x  #!/bin/sh"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestImageOf proves that an image that is built has a name that engines take, the same for a
+// directory each time, and another for another one.
+func TestImageOf(t *testing.T) {
+	name := func(dir string) string { return imageOf(&topology.Node{Container: topology.Container{Build: dir}}) }
+	for _, dir := range []string{"/a/Web Server!", "/", "/ä", "/x/.."} {
+		if got := name(dir); got != name(dir) || strings.ToLower(got) != got || !strings.HasPrefix(got, "localhost/trivet-") || strings.ContainsAny(got, " !ä") {
+			t.Errorf("%s: %s", dir, got)
+		}
+	}
+	if name("/a/web") == name("/b/web") {
+		t.Error("two directories share an image")
+	}
+}
+
+// TestRights proves that what a container's processes may do is read as the kernel says it.
+func TestRights(t *testing.T) {
+	dir := t.TempDir()
+	status := func(text string) (rights, error) {
+		if err := os.WriteFile(filepath.Join(dir, "status"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return rightsOf(dir)
+	}
+	if r, err := status("CapEff:\tffff\nCapBnd:\t00000000a80435fb\nNoNewPrivs:\t1\n"); err != nil || r != (rights{0xa80435fb, true}) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, text := range []string{"", "CapBnd:\tx\n", "CapEff:\t1\n"} {
+		if r, err := status(text); err == nil {
+			t.Errorf("%q: %+v", text, r)
+		}
+	}
+}

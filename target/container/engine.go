@@ -151,10 +151,10 @@ func (s source) serve(socket string, start func(*exec.Cmd) error) error {
 	for answers(socket) != nil {
 		select {
 		case err := <-ended:
-			return fmt.Errorf("Podman's service has ended: %w: %s", err, strings.TrimSpace(said.String()))
+			return fmt.Errorf("the service of Podman has ended: %w: %s", err, strings.TrimSpace(said.String()))
 		case <-ctx.Done():
 			_ = cmd.Process.Kill()
-			return fmt.Errorf("Podman's service: %w", context.Cause(ctx))
+			return fmt.Errorf("the service of Podman: %w", context.Cause(ctx))
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

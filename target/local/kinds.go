@@ -22,8 +22,8 @@ type Kind struct {
 
 	// Lacks says what a topology with such nodes needs that this machine does not have. Remove
 	// removes what a lab has made of them that is neither below its directory nor in its cgroups,
-	// whatever state that is in, once the lab's processes have ended; Drain does before they do what
-	// it needs some of them for. Each may be nil.
+	// whatever state that is in, once the lab's processes have ended; before they do, Drain does
+	// what it needs some of them for. Each may be nil.
 	Lacks  func(*topology.Topology) error
 	Drain  func(lab, dir string) error
 	Remove func(lab, dir string) error

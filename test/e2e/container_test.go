@@ -326,7 +326,8 @@ func TestContainerHostile(t *testing.T) {
 	m.up(file)
 	digest := m.sh("sha256sum < " + trivet)
 
-	// What opens the program for writing runs in the container, as root, beside a command that is that program.
+	// What opens the program for writing runs in the container, as root, beside a command that is
+	// that program.
 	watcher := m.command(trivet, "exec", "-n", "h1", "--", "sh", "-c", `
 		end=$(($(date +%s) + 8)); opened=; seen=0
 		while [ $(date +%s) -lt $end ]; do

@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/topology"
 )
 
@@ -139,6 +141,23 @@ func TestImageOf(t *testing.T) {
 	}
 	if name("/a/web") == name("/b/web") {
 		t.Error("two directories share an image")
+	}
+}
+
+// TestSameUsers proves that a container whose root is not the machine's is not entered.
+func TestSameUsers(t *testing.T) {
+	if err := sameUsers("/proc/self"); err != nil {
+		t.Error(err)
+	}
+	other := exec.Command("sleep", "60")
+	other.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER}
+	if err := other.Start(); err != nil {
+		t.Skip("no user namespaces here: ", err)
+	}
+	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
+	pid := other.Process.Pid
+	if _, err := enter(pid, process.Started(pid)); err == nil || !strings.Contains(err.Error(), "users of their own") {
+		t.Errorf("entered: %v", err)
 	}
 }
 

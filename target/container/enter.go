@@ -167,6 +167,9 @@ func enter(pid int, started uint64) (rights, error) {
 		}
 		files = append(files, f)
 	}
+	if err := sameUsers(of); err != nil {
+		return rights{}, err
+	}
 	r, err := rightsOf(of)
 	if err != nil {
 		return r, err
@@ -183,6 +186,21 @@ func enter(pid int, started uint64) (rights, error) {
 		}
 	}
 	return r, nil
+}
+
+// sameUsers says why a process cannot be entered whose users are not the machine's (as with
+// Docker's userns-remap): no program with several threads can go to another user namespace, and
+// what is started from here would be root on the machine.
+func sameUsers(proc string) error {
+	its, err := os.Readlink(filepath.Join(proc, "ns", "user"))
+	if err != nil {
+		return err
+	}
+	ours, err := os.Readlink("/proc/self/ns/user")
+	if err == nil && its != ours {
+		err = errors.New("its engine gives containers users of their own (userns-remap): --network runs this machine's programs in its network")
+	}
+	return err
 }
 
 // rights are what a container's first process and its descendants can have at most.

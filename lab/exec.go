@@ -72,7 +72,7 @@ type ExecRequest struct {
 	Carry   []string `json:"carry,omitempty"` // names in Env that a node on another machine gets, too: see envElsewhere
 	Dir     string   `json:"dir,omitempty"`
 	TTY     bool     `json:"tty,omitempty"`
-	Network bool     `json:"network,omitempty"` // only in the node's network: with the machine's programs and files
+	Network bool     `json:"network,omitempty"` // with the machine's programs and files, where the node has others of its own
 	Typed   []byte   `json:"typed,omitempty"`   // on a terminal: what was typed beforehand and has been echoed already
 	Rows    uint16   `json:"rows,omitempty"`
 	Columns uint16   `json:"columns,omitempty"`

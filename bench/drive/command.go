@@ -49,7 +49,9 @@ const keptOutput = 16 << 10
 func command(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	var text []byte
 	if node := b.options.Text("node"); node != "" {
-		text, err = b.output(ctx, node, "/bin/sh", "-c", b.options.Text("run"))
+		var out, errOut bytes.Buffer
+		err = b.nodes.command(ctx, node, b.options.Text("run"), &out, &errOut)
+		text, err = out.Bytes(), explain(node, "/bin/sh", err, errOut.String())
 	} else {
 		text, err = onMachine(ctx, b.options.Text("run"), b.name)
 	}

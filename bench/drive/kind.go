@@ -36,10 +36,12 @@ type bed struct {
 
 // nodes is what a probe needs of the nodes of a lab, whoever brought them up.
 type nodes interface {
-	// run runs a program in a node until it ends, or until ctx does, which kills it with all that
-	// it has started. It reads from in, which may be nil. One that ends with another code than 0 is
-	// an *exitError.
+	// run runs a program of this machine in a node until it ends, or until ctx does, which kills it
+	// with all that it has started. It reads from in, which may be nil. One that ends with another
+	// code than 0 is an *exitError. command does the same with a shell command of the experiment's:
+	// where the node has programs of its own, with these.
 	run(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error
+	command(ctx context.Context, node, script string, out, errOut io.Writer) error
 	ping(ctx context.Context, r lab.PingRequest) (lab.PingResult, error)
 	// ports counts what devices, their queues and the kernel have sent and dropped so far: see
 	// counters.Device, Queue and Kernel.

@@ -38,6 +38,10 @@ func (m *mininetLab) inside(node string, f func() error) error {
 	return inside.Namespace(m.network(node), f)
 }
 
+func (m *mininetLab) command(ctx context.Context, node, script string, out, errOut io.Writer) error {
+	return m.run(ctx, node, []string{"/bin/sh", "-c", script}, nil, out, errOut)
+}
+
 func (m *mininetLab) run(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
 	cmd, release, err := leashed(ctx, argv)
 	if err == nil {
@@ -107,5 +111,5 @@ func (m *mininetLab) do(ctx context.Context, e experiment.Event) error {
 	if e.Action.Node == "" {
 		return errors.New("target: mininet: a schedule can only run commands in nodes")
 	}
-	return m.run(ctx, e.Action.Node, []string{"/bin/sh", "-c", e.Action.Run}, nil, io.Discard, io.Discard)
+	return m.command(ctx, e.Action.Node, e.Action.Run, io.Discard, io.Discard)
 }

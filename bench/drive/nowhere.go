@@ -20,6 +20,10 @@ var errNowhere = errors.New("no lab is up: all probes of this cell bring up thei
 func (nowhere) run(context.Context, string, []string, io.Reader, io.Writer, io.Writer) error {
 	return errNowhere
 }
+
+func (nowhere) command(context.Context, string, string, io.Writer, io.Writer) error {
+	return errNowhere
+}
 func (nowhere) ping(context.Context, lab.PingRequest) (lab.PingResult, error) {
 	return lab.PingResult{}, errNowhere
 }

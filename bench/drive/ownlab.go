@@ -33,8 +33,16 @@ func newOwnLab(c *lab.Client, s lab.State) (*ownLab, error) {
 }
 
 func (l *ownLab) run(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
-	r := lab.ExecRequest{Node: node, Command: argv, Env: os.Environ(), Dir: "/"}
-	code, err := l.client.Exec(ctx, r, lab.Streams{In: in, Out: out, Err: errOut})
+	return l.exec(ctx, lab.ExecRequest{Node: node, Command: argv, Network: true}, lab.Streams{In: in, Out: out, Err: errOut})
+}
+
+func (l *ownLab) command(ctx context.Context, node, script string, out, errOut io.Writer) error {
+	return l.exec(ctx, lab.ExecRequest{Node: node, Command: []string{"/bin/sh", "-c", script}}, lab.Streams{Out: out, Err: errOut})
+}
+
+func (l *ownLab) exec(ctx context.Context, r lab.ExecRequest, s lab.Streams) error {
+	r.Env, r.Dir = os.Environ(), "/"
+	code, err := l.client.Exec(ctx, r, s)
 	if err != nil {
 		return err
 	}
@@ -90,7 +98,7 @@ func (l *ownLab) do(ctx context.Context, e experiment.Event) error {
 		return l.killNode(ctx, l.state.Topology.Node(e.Kill))
 	case e.Action.Node != "":
 		var said strings.Builder
-		err := l.run(ctx, e.Action.Node, []string{"/bin/sh", "-c", e.Action.Run}, nil, io.Discard, &said)
+		err := l.command(ctx, e.Action.Node, e.Action.Run, io.Discard, &said)
 		if err != nil && said.Len() > 0 {
 			err = fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
 		}

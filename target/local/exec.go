@@ -17,8 +17,8 @@ import (
 // one that all switches share, with the machine's own files.
 func (l *Lab) Start(node string, cmd *exec.Cmd) error { return l.startIn(node, cmd, true) }
 
-// StartInNetwork starts a command in a node's network and cgroup, but with the machine's programs
-// and files where the node has others of its own.
+// StartInNetwork starts a command as Start does, but with the machine's programs and files where
+// the node has others of its own: there it is in the node's network and cgroup only.
 func (l *Lab) StartInNetwork(node string, cmd *exec.Cmd) error { return l.startIn(node, cmd, false) }
 
 // startGroup is the group, below the node's, of everything that its start command began.
@@ -34,7 +34,7 @@ func (l *Lab) startIn(node string, cmd *exec.Cmd, enclosed bool, below ...string
 	if n == nil {
 		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
 	}
-	if enclosed {
+	if enclosed || !n.Made().Files {
 		if err := l.nodesOf(n).Enclose(n, cmd); err != nil {
 			return err
 		}

@@ -382,3 +382,22 @@ func TestContainersExample(t *testing.T) {
 	}
 	contains(t, m.ok("down"), "nothing left")
 }
+
+// TestContainersMeasured proves that an experiment measures between containers with this machine's
+// programs, whatever their image has, and runs its own commands in them.
+func TestContainersMeasured(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withPodman()
+	m.image("image")
+	m.file("lab.yaml", "nodes:\n  a: {host: {build: ./image}}\n  b: {host: {build: ./image}}\nlinks:\n  - a -- b: {bandwidth: 50mbit}\n")
+	file := m.file("x.yaml", `
+name: x
+topology: lab.yaml
+probes:
+  - iperf3: {from: a, to: b, time: 1s}
+  - command: {node: a, run: "test ! -e /etc/debian_version && echo FROM=$FROM 42", metric: answer, unit: "1", match: "FROM=image ([0-9]+)"}
+repetitions: 1
+`)
+	contains(t, m.measure(file, "--out", "out"), "throughput", "answer", "42")
+}

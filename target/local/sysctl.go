@@ -184,6 +184,9 @@ func (l *Lab) ownSysctls(n *topology.Node) []sysctl {
 			sysctl{"net.ipv4.tcp_rmem", fmt.Sprintf("4096 131072 %d", window), true},
 			sysctl{"net.ipv4.tcp_wmem", fmt.Sprintf("4096 16384 %d", window), true})
 	}
+	if n.Kind == topology.Host { // a new namespace forwards if the machine does, as Docker has it do
+		s = append(s, sysctl{"net.ipv4.ip_forward", "0", true})
+	}
 	if n.Kind == topology.Router {
 		s = append(s,
 			sysctl{"net.ipv4.ip_forward", "1", false},

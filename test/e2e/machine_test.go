@@ -80,6 +80,9 @@ func startMachine(t *testing.T, network uintptr) *machine {
 	if n, err := ready.Read(make([]byte, 1)); n != 1 {
 		t.Fatal("the machine did not start: ", err)
 	}
+	if !m.shared { // what the tests run on may forward, as where Docker is
+		must(t, m.inside(func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0o644) }))
+	}
 	return m
 }
 

@@ -177,10 +177,12 @@ func (v *validator) container(n *Node, bad func(hint, format string, args ...any
 			bad("leave it out", "ports: only hosts and routers have programs that listen")
 		}
 		at := p.Listen()
-		if other := v.listening[at]; other != nil {
+		if other := v.listens(n, at); other != nil {
 			bad("take another port of the machine", "ports: %s of the machine leads to %s already", at, other.Name)
 		}
-		v.listening[at] = n
+	}
+	if other := v.built(n); other != nil {
+		bad("give one of them another image", "image: %s has %s built otherwise", other.Name, n.Image)
 	}
 	if !n.Contained() {
 		if what := n.Container.first(); what != "" {
@@ -225,12 +227,49 @@ func (v *validator) container(n *Node, bad func(hint, format string, args ...any
 	}
 	for _, other := range n.After {
 		switch o := v.nodes[other]; {
+		case o == nil && v.t.Site != "": // it is at another site
 		case o == nil:
 			bad("name a container of the topology", "after: there is no node %q", clip(other))
 		case !o.Contained():
 			bad("name a container", "after: %s is not one, and is there before any container's program begins", other)
 		}
 	}
+}
+
+// listens notes that a node has a port of the machine, and returns one that has it already: at all
+// addresses each port is taken that is at one of them.
+func (v *validator) listens(n *Node, at netip.AddrPort) (other *Node) {
+	everywhere := netip.IPv4Unspecified()
+	if at.Addr().Is6() {
+		everywhere = netip.IPv6Unspecified()
+	}
+	family := netip.AddrPortFrom(everywhere, at.Port())
+	switch {
+	case v.listening[at] != nil:
+		return v.listening[at]
+	case v.listening[family] != nil:
+		return v.listening[family]
+	case at == family && v.somewhere[family] != nil:
+		return v.somewhere[family]
+	}
+	v.listening[at], v.somewhere[family] = n, n
+	return nil
+}
+
+// built returns a node with the same image that is not built, or from another directory.
+func (v *validator) built(n *Node) *Node {
+	if n.Image == "" {
+		return nil
+	}
+	other := v.images[n.Image]
+	if other == nil {
+		v.images[n.Image] = n
+		return nil
+	}
+	if other.Build == n.Build {
+		return nil
+	}
+	return other
 }
 
 // orders checks that containers do not wait for each other.
@@ -299,6 +338,15 @@ func (c Container) errand() string {
 	}
 	if len(c.Devices) > 0 {
 		what += ", with " + strings.Join(c.Devices, ", ")
+	}
+	if c.User != "" {
+		what += ", as " + c.User
+	}
+	if argv := slices.Concat(c.Entrypoint, c.Cmd); len(argv) > 0 {
+		what += ", running " + strings.Join(argv, " ")
+	}
+	if c.Health != "" {
+		what += ", looked after by " + c.Health
 	}
 	return what
 }

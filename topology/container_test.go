@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -49,6 +50,10 @@ func TestContainerValid(t *testing.T) {
 			h1.Image, h2.Image, h1.After, h2.After = "x", "x", []string{"h2"}, []string{"h1"}
 		}},
 		{"host h2: ports: 127.0.0.1:80 of the machine leads to h1 already", func(h1, h2, _, _ *Node) { h1.Ports, h2.Ports = []Port{port}, []Port{port} }},
+		{"host h2: ports: 127.0.0.1:80 of the machine leads to h1 already", func(h1, h2, _, _ *Node) {
+			h1.Ports, h2.Ports = []Port{{Address: netip.IPv4Unspecified(), Machine: 80, Node: 80}}, []Port{port}
+		}},
+		{"image: h1 has x built otherwise", func(h1, h2, _, _ *Node) { h1.Image, h2.Image, h2.Build = "x", "x", "/d" }},
 		{"cannot hold a NUL character", func(h1, _, _, _ *Node) { h1.Image, h1.Cmd = "x", Words{"a\x00b"} }},
 	} {
 		if got := of(c.change); !strings.Contains(got, c.says) || c.says == "" && got != "" {
@@ -63,24 +68,25 @@ func TestContainerValid(t *testing.T) {
 func TestContainerErrands(t *testing.T) {
 	top := &Topology{}
 	n := top.AddNode(Host, "h1")
-	n.Container = Container{Image: "x:1", Build: "/d", Privileged: true, Capabilities: []string{"SYS_PTRACE"}, Devices: []string{"/dev/kvm"}}
+	n.Container = Container{Image: "x:1", Build: "/d", Privileged: true, Capabilities: []string{"SYS_PTRACE"}, Devices: []string{"/dev/kvm"}, Cmd: Words{"sh", "-c", "rm x"}}
+	n.Start = "echo there"
 	n.Ports = []Port{{Machine: 8080, Node: 80}}
 	n.Dirs = []PrivateDir{{Path: "/x", Source: "/y", ReadOnly: true}}
 	errands := top.Errands(nil)
 	var got []string
 	for _, e := range errands {
 		got = append(got, e.Kind+": "+e.What)
-		if e.IsCommand() {
+		if e.IsCommand() != (e.Kind == errandStart) {
 			t.Errorf("%s is no command", e.Kind)
 		}
 	}
-	want := []string{"dirs: /y of the machine as /x, read-only", "image: x:1 built from /d, privileged: it can do all that root can, with SYS_PTRACE, with /dev/kvm", "port: 127.0.0.1:8080"}
+	want := []string{"start: in the container: echo there", "dirs: /y of the machine as /x, read-only", "image: x:1 built from /d, privileged: it can do all that root can, with SYS_PTRACE, with /dev/kvm, running sh -c rm x", "port: 127.0.0.1:8080"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	refused := top.Clone()
 	refused.Refuse(errands, nil)
-	if n := refused.Nodes[0]; n.Contained() || len(n.Ports) > 0 || n.Dirs[0].Source != "" || n.Dirs[0].ReadOnly {
+	if n := refused.Nodes[0]; n.Contained() || n.Start != "" || len(n.Ports) > 0 || n.Dirs[0].Source != "" || n.Dirs[0].ReadOnly {
 		t.Errorf("what was refused is %+v", n)
 	}
 	if !top.Nodes[0].Contained() {
@@ -88,6 +94,17 @@ func TestContainerErrands(t *testing.T) {
 	}
 	if again := top.Errands(top.Clone()); len(again) > 0 {
 		t.Errorf("what root did already is asked for again: %v", again)
+	}
+	outside := top.Clone()
+	outside.Nodes[0].Container = Container{}
+	if asked := outside.Errands(top); len(asked) != 1 || asked[0].What != "echo there" {
+		t.Errorf("a command that was allowed in a container is not asked for on the machine: %v", asked)
+	}
+	other := top.Clone()
+	other.Nodes[0].Image = "y:2"
+	other.Refuse(other.Errands(top), top)
+	if n := other.Nodes[0]; n.Image != "x:1" || n.Start != "echo there" {
+		t.Errorf("a node whose new image is refused does not keep the old one: %+v", n)
 	}
 }
 

@@ -104,8 +104,8 @@ func (t *Topology) Errands(before *Topology) (out []Errand) {
 	}
 	for _, n := range t.Nodes {
 		_, start := startOf(n)
-		add(n.Name, errandStart, start, n.Pos)
-		add(n.Name, errandStop, n.Stop, n.Pos)
+		add(n.Name, errandStart, n.where(start), n.Pos)
+		add(n.Name, errandStop, n.where(n.Stop), n.Pos)
 		for _, d := range n.Dirs {
 			add(n.Name, ErrandDirs, d.errand(), n.Pos)
 		}
@@ -124,14 +124,24 @@ func (t *Topology) Errands(before *Topology) (out []Errand) {
 			}
 		}
 	}
+	nodes := byName(t)
 	for _, e := range t.Schedule {
-		add(e.Action.Node, e.errandKind(), e.Action.Run, e.Pos)
+		add(e.Action.Node, e.errandKind(), nodes[e.Action.Node].where(e.Action.Run), e.Pos)
 	}
 	if before == nil {
 		return out
 	}
 	had := setOf(before.Errands(nil))
 	return slices.DeleteFunc(out, func(e Errand) bool { return had.has(e.Node, e.Kind, e.What) })
+}
+
+// where says of a command whether it has a container around it: one that was allowed there is not
+// allowed on the machine.
+func (n *Node) where(command string) string {
+	if n == nil || command == "" || !n.Contained() {
+		return command
+	}
+	return "in the container: " + command
 }
 
 // errand describes the errand; "" if the directory does not show one of the machine's.
@@ -162,21 +172,18 @@ func (t *Topology) Refuse(errands []Errand, before *Topology) {
 		if old == nil {
 			old = &Node{}
 		}
-		if settings, start := startOf(n); start != "" && refused.has(n.Name, errandStart, start) {
+		if settings, start := startOf(n); start != "" && refused.has(n.Name, errandStart, n.where(start)) {
 			if n.Start = settings; old.Start != "" {
 				n.Start = old.Start
 			}
 		}
-		if n.Stop != "" && refused.has(n.Name, errandStop, n.Stop) {
+		if n.Stop != "" && refused.has(n.Name, errandStop, n.where(n.Stop)) {
 			n.Stop = old.Stop
 		}
 		for i, d := range n.Dirs {
 			if refused.has(n.Name, ErrandDirs, d.errand()) {
 				n.Dirs[i].Source, n.Dirs[i].ReadOnly = "", false
 			}
-		}
-		if n.Contained() && refused.has(n.Name, ErrandImage, n.Container.errand()) {
-			n.Container = Container{}
 		}
 		n.Ports = slices.DeleteFunc(n.Ports, func(p Port) bool { return refused.has(n.Name, ErrandPort, p.Listen().String()) })
 		n.Config = slices.DeleteFunc(n.Config, func(c ConfigFile) bool { return refused.has(n.Name, ErrandConfig, c.errand()) })
@@ -185,7 +192,24 @@ func (t *Topology) Refuse(errands []Errand, before *Topology) {
 		a, b := l.Ends[0], l.Ends[1]
 		return a.External() && refused.has(b.Node, ErrandInterface, a.Interface) || b.External() && refused.has(a.Node, ErrandInterface, b.Interface)
 	})
+	nodes := byName(t)
 	t.Schedule = slices.DeleteFunc(t.Schedule, func(e Event) bool {
-		return e.Action.Node != "" && refused.has(e.Action.Node, e.errandKind(), e.Action.Run)
+		return e.Action.Node != "" && refused.has(e.Action.Node, e.errandKind(), nodes[e.Action.Node].where(e.Action.Run))
 	})
+	for _, n := range t.Nodes {
+		if n.Contained() && refused.has(n.Name, ErrandImage, n.Container.errand()) {
+			t.refuseContainer(n, had[n.Name])
+		}
+	}
+}
+
+// refuseContainer leaves a node the container that it had, or makes it an ordinary one, without the
+// commands that were for the container.
+func (t *Topology) refuseContainer(n, old *Node) {
+	if old != nil && old.Contained() {
+		n.Container = old.Container.clone()
+		return
+	}
+	n.Container, n.Start, n.Stop = Container{}, "", ""
+	t.Schedule = slices.DeleteFunc(t.Schedule, func(e Event) bool { return e.Action.Node == n.Name && e.Action.Run != "" })
 }

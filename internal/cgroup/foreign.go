@@ -57,6 +57,13 @@ func (c Hierarchies) LimitForeign(pid int, cores []int, cpu topology.CPU, memory
 			}
 			value = strings.TrimSpace(string(above))
 		}
+		swap := filepath.Join(dir, "memory.memsw.limit_in_bytes") // memory cannot be above it; it is lifted first
+		_, err := os.Stat(swap)
+		if swaps := err == nil && w.controller == "memory"; swaps {
+			if err := writeFile(swap, "-1"); err != nil {
+				return err
+			}
+		}
 		if err := writeFile(filepath.Join(dir, file), value); err != nil {
 			return err
 		}

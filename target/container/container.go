@@ -7,7 +7,6 @@
 package container
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -20,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"github.com/containerd/errdefs"
 	engineapi "github.com/moby/moby/api/types/container"
@@ -55,10 +56,12 @@ func init() {
 type containers struct {
 	local.Namespaces
 
-	mu     sync.Mutex
-	client *client.Client
-	serves bool                // the lab has an engine of its own
-	known  map[string]*running // by node
+	connecting sync.Mutex // guards the next two
+	client     *client.Client
+	serves     bool // the lab has an engine of its own
+
+	mu    sync.Mutex          // guards the last
+	known map[string]*running // by node
 }
 
 // running is what is asked of a container more than once. It may have ended.
@@ -75,12 +78,13 @@ type running struct {
 
 // lacks says what a topology needs that this machine does not have.
 func lacks(t *topology.Topology) error {
-	i := slices.IndexFunc(t.Nodes, (*topology.Node).Contained)
+	here := func(n *topology.Node) bool { return n.Contained() && (t.Site == "" || n.Sited() == t.Site) }
+	i := slices.IndexFunc(t.Nodes, here)
 	if i < 0 {
 		return nil
 	}
 	for _, n := range t.Nodes {
-		if n.Build == "" || !n.Contained() {
+		if n.Build == "" || !here(n) {
 			continue
 		}
 		if _, err := os.Stat(filepath.Join(n.Build, dockerfile)); err != nil {
@@ -98,10 +102,12 @@ func lacks(t *topology.Topology) error {
 
 // engine connects to the lab's engine.
 func (k *containers) engine() (*client.Client, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.connecting.Lock()
+	defer k.connecting.Unlock()
+	ctx, cancel := patience.Engine.Context(context.Background())
+	defer cancel()
 	if k.client != nil {
-		if _, err := k.client.Ping(context.Background(), client.PingOptions{}); err == nil {
+		if _, err := k.client.Ping(ctx, client.PingOptions{}); err == nil {
 			return k.client, nil
 		}
 		k.client.Close()
@@ -156,7 +162,7 @@ func (k *containers) Make(nodes []*topology.Node, made func(*topology.Node)) err
 	if err != nil {
 		return err
 	}
-	return parallel.All(nodes, func(n *topology.Node) error {
+	return parallel.Each(nodes, func(n *topology.Node) error {
 		if err := k.make(engine, n, images[imageOf(n)]); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
@@ -276,8 +282,8 @@ func (k *containers) options(n *topology.Node, argv []string) (*engineapi.Config
 	}
 	bind(self, waiting, true)
 	bind(k.gates(n.Name), gates, true)
-	bind(k.NamesFile("hosts"), "/etc/hosts", false)
-	bind(k.NamesFile("resolv.conf"), "/etc/resolv.conf", false)
+	bind(k.NamesFile("hosts"), "/etc/hosts", true) // all nodes have this file
+	bind(k.NamesFile("resolv.conf"), "/etc/resolv.conf", true)
 	for _, d := range n.Dirs {
 		if d.Source != "" {
 			bind(d.Source, d.Path, d.ReadOnly)
@@ -373,19 +379,21 @@ func (k *containers) of(n *topology.Node) (*running, error) {
 }
 
 // runs says whether a container's first process is there.
-func (r *running) runs() bool { return r.pid > 0 && process.Started(r.pid) == r.started }
+func (r *running) runs() bool {
+	return r.pid > 0 && r.started > 0 && process.Started(r.pid) == r.started
+}
 
 // Configure also sets the limits of a container that were changed.
 func (k *containers) Configure(n, old *topology.Node, ends []*topology.Endpoint) error {
 	if old != nil && (old.CPU != n.CPU || old.Memory != n.Memory || !slices.Equal(old.Cores, n.Cores)) {
-		if err := k.limit(n); err != nil {
+		if err := k.limit(n, old); err != nil {
 			return fmt.Errorf("limit the container: %w", err)
 		}
 	}
 	return k.Namespaces.Configure(n, old, ends)
 }
 
-func (k *containers) limit(n *topology.Node) error {
+func (k *containers) limit(n, old *topology.Node) error {
 	r, err := k.of(n)
 	if err != nil {
 		return err
@@ -401,7 +409,9 @@ func (k *containers) limit(n *topology.Node) error {
 		limits.MemorySwap = 2 * limits.Memory // as the engines have it for new containers
 	}
 	_, err = engine.ContainerUpdate(ctx, r.id, client.ContainerUpdateOptions{Resources: &limits})
-	if errdefs.IsNotFound(err) && r.runs() { // Podman before version 5 changes none
+	lifted := old.CPU != n.CPU && n.CPU == topology.CPU{} || old.Memory > n.Memory && n.Memory == 0 || len(old.Cores) > 0 && len(n.Cores) == 0
+	// Podman before version 5 changes none, and Docker takes none for what is to stay.
+	if r.runs() && (errdefs.IsNotFound(err) || err == nil && lifted) {
 		return k.Cgroups.LimitForeign(r.pid, n.Cores, n.CPU, n.Memory)
 	}
 	return err
@@ -431,7 +441,7 @@ func remove(engine *client.Client, dir string, which func(engineapi.Summary) boo
 	if err != nil {
 		return err
 	}
-	return parallel.All(list.Items, func(c engineapi.Summary) error {
+	return parallel.Each(list.Items, func(c engineapi.Summary) error {
 		if !which(c) {
 			return nil
 		}
@@ -529,6 +539,9 @@ func (k *containers) Run(ctx context.Context, done func()) error {
 	return parallel.All(nodes, func(n *topology.Node) error {
 		defer done()
 		for _, other := range n.After {
+			if ready[other] == nil { // elsewhere: see target/sites.Check
+				continue
+			}
 			select {
 			case <-ready[other]:
 			case <-ctx.Done():
@@ -549,30 +562,65 @@ func (k *containers) begin(ctx context.Context, n *topology.Node) error {
 	if err := k.follow(n); err != nil {
 		return err
 	}
-	began, err := open(ctx, k.gates(n.Name))
+	r, err := k.of(n)
+	if err != nil {
+		return err
+	}
+	began, err := open(ctx, k.gates(n.Name), r.runs)
 	if err != nil || !began || n.Health == "" {
 		return err
 	}
 	limit, cancel := patience.Healthy.Context(ctx)
 	defer cancel()
-	var said bytes.Buffer
 	for {
-		said.Reset()
-		cmd := exec.Command("sh", "-c", n.Health)
-		cmd.Stdout, cmd.Stderr = &said, &said
-		if err := k.Start(n.Name, cmd); err != nil {
-			return err
-		}
-		if err = cmd.Wait(); err == nil {
+		said, err := k.healthy(limit, n)
+		if err == nil {
 			return nil
+		}
+		if !r.runs() {
+			return fmt.Errorf("health: %s: the container has ended before: %s", n.Health, k.lastPrinted(n))
 		}
 		select {
 		case <-limit.Done():
-			return fmt.Errorf("health: %s: %w: %s", n.Health, cmp.Or(context.Cause(limit), err), strings.TrimSpace(said.String()))
+			return fmt.Errorf("health: %s: %w: %s", n.Health, cmp.Or(context.Cause(limit), err), strings.TrimSpace(said))
 		case <-wakeUp():
 		}
 	}
 }
+
+// lastPrinted is the end of what a container's log holds.
+func (k *containers) lastPrinted(n *topology.Node) string {
+	text, _ := os.ReadFile(filepath.Join(k.dir(n.Name), OutputLog))
+	return cmp.Or(strings.TrimSpace(string(text[max(0, len(text)-500):])), "it printed nothing")
+}
+
+// healthy asks once, and returns the beginning of what the answer was.
+func (k *containers) healthy(ctx context.Context, n *topology.Node) (said string, err error) {
+	cmd := exec.Command("sh", "-c", n.Health)
+	out := &beginning{}
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.WaitDelay = time.Second // what it leaves in the background may hold its output open
+	if err := k.Start(n.Name, cmd); err != nil {
+		return "", err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+	defer stop()
+	if err = cmd.Wait(); errors.Is(err, exec.ErrWaitDelay) {
+		err = nil
+	}
+	return string(out.text), err
+}
+
+// beginning keeps the first bytes that are written to it.
+type beginning struct{ text []byte }
+
+func (b *beginning) Write(p []byte) (int, error) {
+	b.text = append(b.text, p[:min(len(p), mostSaid-len(b.text))]...)
+	return len(p), nil
+}
+
+const mostSaid = 4096
 
 // Ended names a container whose program has ended.
 func (k *containers) Ended(n *topology.Node) string {

@@ -45,7 +45,7 @@ func TestGates(t *testing.T) {
 		if err := waits.Start(); err != nil {
 			t.Fatal(err)
 		}
-		began, err := open(t.Context(), dir)
+		began, err := open(t.Context(), dir, always)
 		if !began || (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%s: began %v: %v", c.program, began, err)
 		}
@@ -55,7 +55,7 @@ func TestGates(t *testing.T) {
 		if c.wrong != "" {
 			continue
 		}
-		if began, err := open(t.Context(), dir); began || err != nil {
+		if began, err := open(t.Context(), dir, always); began || err != nil {
 			t.Errorf("it begins again: %v, %v", began, err)
 		}
 	}
@@ -65,10 +65,15 @@ func TestGates(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := open(ctx, dir); !errors.Is(err, context.Canceled) {
+	if _, err := open(ctx, dir, always); !errors.Is(err, context.Canceled) {
 		t.Errorf("nobody waits there, and: %v", err)
 	}
+	if _, err := open(t.Context(), dir, func() bool { return false }); err == nil || !strings.Contains(err.Error(), "has ended before") {
+		t.Errorf("who was to wait is gone, and: %v", err)
+	}
 }
+
+func always() bool { return true }
 
 // TestCommand proves that what a topology says of a container's program takes the place of what the
 // image says, as with docker run: an entrypoint also of the image's arguments.

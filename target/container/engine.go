@@ -138,9 +138,13 @@ func (s source) serve(socket string, start func(*exec.Cmd) error) error {
 	words := append(s.Program[1:len(s.Program):len(s.Program)], "system", "service", "--time", "0", "unix://"+socket)
 	cmd := exec.Command(s.Program[0], words...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	var said strings.Builder
-	cmd.Stderr = &said
-	cmd.WaitDelay = time.Second
+	// Not a pipe to this process: the service would end with it at the next word that it has to say.
+	said, err := os.OpenFile(socket+".log", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer said.Close()
+	cmd.Stderr = said
 	if err := start(cmd); err != nil {
 		return fmt.Errorf("start Podman's service: %w", err)
 	}
@@ -151,7 +155,8 @@ func (s source) serve(socket string, start func(*exec.Cmd) error) error {
 	for answers(socket) != nil {
 		select {
 		case err := <-ended:
-			return fmt.Errorf("the service of Podman has ended: %w: %s", err, strings.TrimSpace(said.String()))
+			text, _ := os.ReadFile(said.Name())
+			return fmt.Errorf("the service of Podman has ended: %w: %s", err, strings.TrimSpace(string(text)))
 		case <-ctx.Done():
 			_ = cmd.Process.Kill()
 			return fmt.Errorf("the service of Podman: %w", context.Cause(ctx))

@@ -100,8 +100,12 @@ func build(ctx context.Context, engine *client.Client, n *topology.Node) error {
 
 // pack writes a directory as an archive: its directories, files and links, as the links are.
 func pack(w io.Writer, dir string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
 	out := tar.NewWriter(w)
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || path == dir {
 			return err
 		}

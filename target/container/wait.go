@@ -86,8 +86,9 @@ func untilOpen(path string, mode int) (int, error) {
 }
 
 // open lets the container's program begin whose pipes are in a directory, unless it did so before.
-// Once it has begun, there is only one pipe left. The error says why it could not.
-func open(ctx context.Context, dir string) (opened bool, err error) {
+// Once it has begun, there is only one pipe left. The error says why it could not; waits, whether
+// its first process is there.
+func open(ctx context.Context, dir string, waits func() bool) (opened bool, err error) {
 	ctx, cancel := patience.Container.Context(ctx)
 	defer cancel()
 	answer, err := unix.Open(filepath.Join(dir, began), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -108,20 +109,23 @@ func open(ctx context.Context, dir string) (opened bool, err error) {
 		if !errors.Is(err, unix.ENXIO) { // nobody waits yet
 			return false, fmt.Errorf("let the container begin: %w", err)
 		}
+		if !waits() {
+			return false, errors.New("the container has ended before its program began")
+		}
 		select {
 		case <-ctx.Done():
 			return false, fmt.Errorf("the container's first process does not wait for the lab: %w", context.Cause(ctx))
 		case <-wakeUp():
 		}
 	}
-	return true, begun(ctx, said, dir)
+	return true, begun(ctx, said, answer, dir)
 }
 
 // begun waits until the program has begun: a pipe that nobody has opened yet ends at once, too.
-func begun(ctx context.Context, said *os.File, dir string) error {
+func begun(ctx context.Context, said *os.File, fd int, dir string) error {
 	stop := context.AfterFunc(ctx, func() { _ = said.SetReadDeadline(time.Now()) })
 	defer stop()
-	poll := []unix.PollFd{{Fd: int32(said.Fd()), Events: unix.POLLIN}}
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} // not said.Fd(), which would make it block
 	for {
 		if n, err := unix.Poll(poll, 50); err != nil && !errors.Is(err, unix.EINTR) {
 			return err

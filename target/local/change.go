@@ -18,9 +18,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Apply changes a running lab to a resolved topology, touching only what differs. If that fails,
-// the change is undone; the error ErrHalf says that this failed, too.
+// Apply changes a running lab to a resolved topology, touching only what differs, and nodes that
+// have ended by themselves. If that fails, the change is undone; the error ErrHalf says that this
+// failed, too.
 func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stage) error {
+	return l.turnInto(ctx, t, l.planAnew, progress)
+}
+
+func (l *Lab) turnInto(ctx context.Context, t *topology.Topology, way func(from, to *topology.Topology) plan.Steps, progress lab.Stage) error {
 	if err := errors.Join(NoNetworks(t), l.CheckSwitches()); err != nil {
 		return err
 	}
@@ -28,7 +33,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stag
 		return err
 	}
 	defer func() { _ = relax(l.Dir) }()
-	s := l.plan(l.Topology(), t)
+	s := way(l.Topology(), t)
 	if err := l.prepare(ctx, s.AddNodes, progress); err != nil {
 		return fmt.Errorf("%w\nthe lab is as it was", err)
 	}

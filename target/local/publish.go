@@ -19,6 +19,8 @@ import (
 type published struct {
 	mu   sync.Mutex
 	open map[netip.AddrPort]*listener
+
+	passing, dialling chan struct{} // one for each connection: see mostPassed
 }
 
 // listener is an open port, and where its connections go now.
@@ -34,36 +36,51 @@ func (l *Lab) publish(t *topology.Topology) error {
 	p := &l.published
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	wanted := map[netip.AddrPort]bool{}
-	made := map[netip.AddrPort]*listener{}
-	for _, n := range t.Nodes {
-		for _, port := range n.Ports {
-			at := port.Listen()
-			wanted[at] = true
-			if has := p.open[at]; has != nil {
-				continue
-			}
-			tcp, err := net.Listen("tcp", at.String())
-			if err != nil {
-				for _, m := range made {
-					m.Close()
-				}
-				return fmt.Errorf("%s %s: ports: open %s of the machine: %w", n.Kind, n.Name, at, err)
-			}
-			made[at] = &listener{Listener: tcp}
-		}
-	}
-	for at, has := range p.open {
-		if !wanted[at] {
-			has.Close()
-			delete(p.open, at)
-		}
-	}
 	if p.open == nil {
 		p.open = map[netip.AddrPort]*listener{}
 	}
+	wanted := map[netip.AddrPort]*topology.Node{}
+	for _, n := range t.Nodes {
+		for _, port := range n.Ports {
+			wanted[port.Listen()] = n
+		}
+	}
+	var closed []netip.AddrPort // first: a new one may be the same port at another address
+	for at, has := range p.open {
+		if wanted[at] == nil {
+			has.Close()
+			closed = append(closed, at)
+		}
+	}
+	made := map[netip.AddrPort]*listener{}
+	for at, n := range wanted {
+		if p.open[at] != nil {
+			continue
+		}
+		tcp, err := listen(at)
+		if err == nil {
+			made[at] = &listener{Listener: tcp}
+			continue
+		}
+		err = fmt.Errorf("%s %s: ports: open %s of the machine: %w", n.Kind, n.Name, at, err)
+		for _, m := range made {
+			m.Close()
+		}
+		for _, at := range closed {
+			again, e := listen(at)
+			if err = errors.Join(err, e); e == nil {
+				p.open[at].Listener = again
+				go l.accept(p.open[at], again)
+			}
+		}
+		return err
+	}
+	for _, at := range closed {
+		delete(p.open, at)
+	}
 	for at, m := range made {
 		p.open[at] = m
+		go l.accept(m, m.Listener)
 	}
 	for _, n := range t.Nodes {
 		for _, port := range n.Ports {
@@ -71,16 +88,25 @@ func (l *Lab) publish(t *topology.Topology) error {
 			has.to, has.at = port, n.Name
 		}
 	}
-	for _, m := range made {
-		go l.accept(m)
-	}
 	return nil
 }
 
+// listen opens a port for the family of its address only.
+func listen(at netip.AddrPort) (net.Listener, error) {
+	if at.Addr().Is4() {
+		return net.Listen("tcp4", at.String())
+	}
+	return net.Listen("tcp6", at.String())
+}
+
+// mostPassed is how many connections a lab passes on at a time, and mostDialled how many of them
+// wait for a program in a node: each of these takes a thread.
+const mostPassed, mostDialled = 4096, 64
+
 // accept passes on what comes to a port until that is closed.
-func (l *Lab) accept(from *listener) {
+func (l *Lab) accept(from *listener, tcp net.Listener) {
 	for {
-		conn, err := from.Accept()
+		conn, err := tcp.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -91,7 +117,11 @@ func (l *Lab) accept(from *listener) {
 		l.published.mu.Lock()
 		to, node := from.to, from.at
 		l.published.mu.Unlock()
-		go l.passOn(conn.(*net.TCPConn), node, to.Node)
+		l.published.passing <- struct{}{}
+		go func() {
+			defer func() { <-l.published.passing }()
+			l.passOn(conn.(*net.TCPConn), node, to.Node)
+		}()
 	}
 }
 
@@ -99,7 +129,9 @@ func (l *Lab) accept(from *listener) {
 // address, as not all programs listen at both.
 func (l *Lab) passOn(from *net.TCPConn, node string, port uint16) {
 	defer from.Close()
+	l.published.dialling <- struct{}{}
 	to, err := l.dialNode(node, port)
+	<-l.published.dialling
 	if err != nil {
 		_ = from.SetLinger(0) // a reset says that nobody listens
 		return

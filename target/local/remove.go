@@ -39,10 +39,21 @@ func Remove(name, dir string, progress lab.Stage, lost func(string)) error {
 		{"directory", func(_, dir string) error { return os.RemoveAll(dir) }},
 	}
 	_ = hurry(dir) // without it this only takes longer
+	var left error // of nodes: what made them may be gone, and that is no reason to leave all else
 	for i, s := range stages {
 		progress("down", i, len(stages))
-		if err := s.run(name, dir); err != nil {
-			return fmt.Errorf("remove the %s of lab %s: %w", s.name, name, err)
+		if s.name == "files" && left != nil {
+			return left
+		}
+		err := s.run(name, dir)
+		if err != nil {
+			err = fmt.Errorf("remove the %s of lab %s: %w", s.name, name, err)
+		}
+		switch {
+		case s.name == "nodes":
+			left = errors.Join(left, err)
+		case err != nil:
+			return errors.Join(left, err)
 		}
 	}
 	progress("down", len(stages), len(stages))

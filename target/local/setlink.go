@@ -17,7 +17,7 @@ func (l *Lab) SetLink(ctx context.Context, index int, c topology.LinkChange) err
 	if c.Up != nil && c == (topology.LinkChange{Up: c.Up}) && l.plug(&t, index) {
 		return nil
 	}
-	return l.Apply(ctx, &t, func(string, int, int) {})
+	return l.turnInto(ctx, &t, l.plan, func(string, int, int) {})
 }
 
 // plug pulls or plugs a link between routing nodes, if its fabric can do that on its own. Other

@@ -318,9 +318,15 @@ func Check(t *topology.Topology) error {
 	if (t.Management != topology.Management{}) {
 		p.Add(t.Pos, "leave it out; trivet exec and trivet shell reach nodes at all sites", "management %s: a lab over several machines has no management network", t.Management)
 	}
+	nodes := t.NodesByName()
 	for _, n := range t.Nodes {
 		if n.Native {
 			checkNative(n, &p)
+		}
+		for _, other := range n.After {
+			if o := nodes[other]; o != nil && o.Sited() != n.Sited() {
+				p.Add(n.Pos, "place both at one machine: on", "%s %s: after: %s is at another machine, %s", n.Kind, n.Name, other, o.Sited())
+			}
 		}
 		if n.Kind == topology.Controller || n.Sited() == topology.Head {
 			continue

@@ -207,6 +207,14 @@ func containersChange(t *testing.T, m *machine, file string, list func() string)
 	}
 	m.pingAll(12)
 
+	m.file("web.yaml", strings.Replace(webLab, "18080:80, memory: 64MB", `"0.0.0.0:18080:80"`, 1))
+	m.ok("apply", file)
+	if limit := m.exec("web", "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || true"); limit == fmt.Sprint(96<<20) {
+		t.Errorf("the memory is still limited to %s bytes", limit)
+	}
+	if got := m.published(); got != "hello from web\n" {
+		t.Errorf("at all addresses, the port of the machine leads to %q", got)
+	}
 	m.file("web.yaml", webLab)
 	m.ok("apply", file)
 	if ids := strings.Fields(list()); len(ids) != len(was) {
@@ -237,7 +245,7 @@ func TestContainersRefused(t *testing.T) {
 		{`build: ./broken`, `build it`},
 		{`build: ./empty`, `names no program; write cmd: PROGRAM`},
 		{`build: ./image, cmd: nonesuch`, `h1: the container's program: nonesuch: exec: "nonesuch": executable file not found`},
-		{`build: ./image, cmd: "sh -c 'echo oh no; exit 4'", health: "false"`, `h1`},
+		{`build: ./image, cmd: "sh -c 'echo oh no; exit 4'", health: "false"`, `h1: health: false: the container has ended before: oh no`},
 		{`build: ./image, user: nobody`, `nobody`},
 		{`build: ./image, ports: 18081:80`, `host h1: ports: open 127.0.0.1:18081 of the machine: listen`},
 		{`build: ./nowhere`, `build`},
@@ -407,4 +415,32 @@ probes:
 repetitions: 1
 `)
 	contains(t, m.measure(file, "--out", "out"), "throughput", "answer", "42")
+}
+
+// TestContainerEnds proves that a container that has done what it was for, and has ended, stays as
+// it is when a link is changed and when the lab is resumed; only apply makes it anew.
+func TestContainerEnds(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withPodman()
+	m.image("image")
+	file := m.file("lab.yaml", "nodes:\n  once: {host: {build: ./image, cmd: \"sh -c 'sleep 1; echo done'\"}}\n  h1: host\nlinks: [once -- h1]\n")
+	m.up(file)
+	eventually(t, "that it has ended is told", func() bool { return strings.Contains(m.ok("ls"), "the container of host once") })
+	was := m.sh("podman ps -aq")
+	m.ok("link", "set", "once-h1", "delay=2ms")
+	m.killDaemon()
+	m.ok("resume")
+	m.ok("link", "set", "once-h1", "delay=3ms")
+	if is := m.sh("podman ps -aq"); is != was {
+		t.Errorf("the container was %s, and is %s", was, is)
+	}
+	if rtt := m.rtt("once", "h1"); rtt < 6 { // its network is there without it
+		t.Errorf("the round trip takes %v ms, over 3 ms each way", rtt)
+	}
+	contains(t, m.ok("apply", file), "started again")
+	if is := m.sh("podman ps -aq"); is == was || is == "" {
+		t.Errorf("the container was %s, and is %s", was, is)
+	}
+	contains(t, m.ok("down"), "nothing left")
 }

@@ -578,7 +578,11 @@ func (k *containers) begin(ctx context.Context, n *topology.Node) error {
 			return nil
 		}
 		if !r.runs() {
-			return fmt.Errorf("health: %s: the container has ended before: %s", n.Health, k.lastPrinted(n))
+			engine, err := k.engine()
+			if err != nil {
+				return err
+			}
+			return fmt.Errorf("health: %s: the container has ended before: %s", n.Health, lastWords(ctx, engine, r.id))
 		}
 		select {
 		case <-limit.Done():
@@ -586,12 +590,6 @@ func (k *containers) begin(ctx context.Context, n *topology.Node) error {
 		case <-wakeUp():
 		}
 	}
-}
-
-// lastPrinted is the end of what a container's log holds.
-func (k *containers) lastPrinted(n *topology.Node) string {
-	text, _ := os.ReadFile(filepath.Join(k.dir(n.Name), OutputLog))
-	return cmp.Or(strings.TrimSpace(string(text[max(0, len(text)-500):])), "it printed nothing")
 }
 
 // healthy asks once, and returns the beginning of what the answer was.

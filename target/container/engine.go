@@ -138,7 +138,8 @@ func (s source) serve(socket string, start func(*exec.Cmd) error) error {
 	words := append(s.Program[1:len(s.Program):len(s.Program)], "system", "service", "--time", "0", "unix://"+socket)
 	cmd := exec.Command(s.Program[0], words...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	// Not a pipe to this process: the service would end with it at the next word that it has to say.
+	// Not a pipe to this process: the service would end with it at the next word that it has to
+	// say.
 	said, err := os.OpenFile(socket+".log", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return err

@@ -195,7 +195,11 @@ func (k *containers) make(engine *client.Client, n *topology.Node, of program) e
 	if err != nil {
 		return err
 	}
-	made, err := engine.ContainerCreate(ctx, client.ContainerCreateOptions{Config: config, HostConfig: host, Name: k.nameOf(n)})
+	create := client.ContainerCreateOptions{Config: config, HostConfig: host, Name: k.nameOf(n)}
+	made, err := engine.ContainerCreate(ctx, create)
+	if err != nil && k.serves && k.freeName(ctx, engine, create.Name) {
+		made, err = engine.ContainerCreate(ctx, create)
+	}
 	if err != nil {
 		return fmt.Errorf("make the container: %w", err)
 	}
@@ -210,6 +214,20 @@ func (k *containers) make(engine *client.Client, n *topology.Node, of program) e
 		return fmt.Errorf("the container has ended at once: %s", lastWords(ctx, engine, made.ID))
 	}
 	return k.Keep(n, r.pid)
+}
+
+// freeName removes what keeps a name from being used although Podman knows no container by it: one
+// that was killed while it made one leaves its storage. It says whether it did.
+func (k *containers) freeName(ctx context.Context, engine *client.Client, name string) bool {
+	if _, err := engine.ContainerInspect(ctx, name, client.ContainerInspectOptions{}); !errdefs.IsNotFound(err) {
+		return false
+	}
+	s, err := readSource(k.Dir)
+	if err != nil {
+		return false
+	}
+	words := append(s.Program[1:len(s.Program):len(s.Program)], "rm", "--force", name)
+	return exec.CommandContext(ctx, s.Program[0], words...).Run() == nil
 }
 
 // nameOf is a container's name at the engine.

@@ -123,7 +123,15 @@ func (c Hierarchies) Kill(lab, name string) error {
 // Start starts a command in a group of its own, below one with a lab's name: a command that is not
 // Trivet's but should be watched, and found again, as a lab is.
 func (c Hierarchies) Start(lab, name string, cmd *exec.Cmd) error {
-	if err := errors.Join(c.MakeLab(lab), c.Make(lab, &topology.Node{Name: name})); err != nil {
+	if err := c.MakeLab(lab); err != nil {
+		return err
+	}
+	return c.StartGroup(lab, name, cmd)
+}
+
+// StartGroup starts a command in a group of its own in a lab that is there.
+func (c Hierarchies) StartGroup(lab, name string, cmd *exec.Cmd) error {
+	if err := c.Make(lab, &topology.Node{Name: name}); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
@@ -210,10 +218,16 @@ func (c Hierarchies) Set(lab string, old, n *topology.Node) error {
 // cpuPeriod is the bandwidth period of the kernel's CPU controller: the kernel's default.
 const cpuPeriod = 100 * time.Millisecond
 
+// quotaOf is a limit in microseconds of each period, as the kernel has it, which takes none below
+// 1 ms.
+func quotaOf(cpu topology.CPU) int64 {
+	return max(1000, int64(cpu.Processors()*float64(cpuPeriod.Microseconds())))
+}
+
 // Limit sets how much of the processors all processes of a node, or of another group of a lab, may
 // take together.
 func (c Hierarchies) Limit(lab, node string, cpu topology.CPU) error {
-	quota := strconv.FormatInt(max(1000, int64(cpu.Processors()*float64(cpuPeriod.Microseconds()))), 10)
+	quota := strconv.FormatInt(quotaOf(cpu), 10)
 	none := cpu == topology.CPU{}
 	switch {
 	case c.V2Has("cpu"):
@@ -264,12 +278,17 @@ func (c Hierarchies) join(root, lab, node string) error {
 	}
 }
 
-func (c Hierarchies) pin(lab string, n *topology.Node) error {
-	words := make([]string, len(n.Cores))
-	for i, core := range n.Cores {
+// List writes processors as the kernel and container engines read them: 0,2,3.
+func List(cores []int) string {
+	words := make([]string, len(cores))
+	for i, core := range cores {
 		words[i] = strconv.Itoa(core)
 	}
-	cores := strings.Join(words, ",")
+	return strings.Join(words, ",")
+}
+
+func (c Hierarchies) pin(lab string, n *topology.Node) error {
+	cores := List(n.Cores)
 	switch {
 	case c.V2Has("cpuset"):
 		if err := c.delegate(lab, "cpuset"); err != nil {

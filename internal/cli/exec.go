@@ -70,7 +70,7 @@ func (a *app) shell() *cobra.Command {
 
 // hasFiles says whether a node has files of its own, and not those of its machine.
 func (a *app) hasFiles(node string) bool {
-	_, s, err := a.client()
+	s, err := lab.Choose(a.lab)
 	if err != nil || s.Topology == nil {
 		return false
 	}

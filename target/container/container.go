@@ -15,18 +15,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
-	"time"
 
 	"github.com/containerd/errdefs"
 	engineapi "github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
-	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/internal/parallel"
@@ -131,15 +126,7 @@ func (k *containers) engine() (*client.Client, error) {
 const serviceGroup = ".podman"
 
 func (k *containers) startService(cmd *exec.Cmd) error {
-	if err := k.Cgroups.Make(k.Name, &topology.Node{Name: serviceGroup}); err != nil {
-		return err
-	}
-	dir, err := k.Cgroups.Bear(cmd, k.Name, serviceGroup)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return cmd.Start()
+	return k.Cgroups.StartGroup(k.Name, serviceGroup, cmd)
 }
 
 // dir is where what a container prints is kept; in gates its program is told to begin: see Wait.
@@ -226,123 +213,12 @@ func (k *containers) freeName(ctx context.Context, engine *client.Client, name s
 	if err != nil {
 		return false
 	}
-	words := append(s.Program[1:len(s.Program):len(s.Program)], "rm", "--force", name)
-	return exec.CommandContext(ctx, s.Program[0], words...).Run() == nil
+	return s.command(ctx, "rm", "--force", name).Run() == nil
 }
 
 // nameOf is a container's name at the engine.
 func (k *containers) nameOf(n *topology.Node) string {
 	return cmp.Or(n.ContainerName, "trivet-"+k.Name+"-"+n.Name)
-}
-
-// program is what an image runs.
-type program struct{ entrypoint, cmd []string }
-
-// programs are those of the images of nodes, by the images' names.
-func programs(engine *client.Client, nodes []*topology.Node) (map[string]program, error) {
-	ctx, cancel := patience.Engine.Context(context.Background())
-	defer cancel()
-	out := map[string]program{}
-	for _, n := range nodes {
-		image := imageOf(n)
-		if _, has := out[image]; has {
-			continue
-		}
-		is, err := engine.ImageInspect(ctx, image)
-		if err != nil {
-			return nil, fmt.Errorf("%s: image %s: %w", n.Name, image, err)
-		}
-		out[image] = program{}
-		if c := is.Config; c != nil {
-			out[image] = program{c.Entrypoint, c.Cmd}
-		}
-	}
-	return out, nil
-}
-
-// command is what a container runs: the image's program, or what the topology has in its place. As
-// with the engines' own commands, an entrypoint of the topology's does without the image's
-// arguments.
-func (p program) command(n *topology.Node) ([]string, error) {
-	if len(n.Entrypoint) > 0 {
-		p = program{entrypoint: n.Entrypoint}
-	}
-	if len(n.Cmd) > 0 {
-		p.cmd = n.Cmd
-	}
-	argv := slices.Concat(p.entrypoint, p.cmd)
-	if len(argv) == 0 {
-		return nil, topology.Mistaken("write cmd: PROGRAM", "image %s names no program", imageOf(n))
-	}
-	return argv, nil
-}
-
-// options are what an engine is asked for. The program is given a terminal, so that a shell that is
-// one stays.
-func (k *containers) options(n *topology.Node, argv []string) (*engineapi.Config, *engineapi.HostConfig, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, nil, err
-	}
-	env := make([]string, len(n.Env))
-	for i, e := range n.Env {
-		env[i] = e.String()
-	}
-	config := &engineapi.Config{Image: imageOf(n), Hostname: n.Name, Env: env, User: n.User, Tty: true, OpenStdin: true,
-		Entrypoint: []string{waiting, WaitCommand}, Cmd: argv, Labels: map[string]string{labLabel: k.Dir, nodeLabel: n.Name}}
-	host := &engineapi.HostConfig{NetworkMode: "none", Privileged: n.Privileged,
-		CapAdd: append([]string{"NET_ADMIN", "NET_RAW"}, n.Capabilities...), Resources: resources(n)}
-	if k.serves {
-		host.Ulimits = ulimits()
-	}
-	bind := func(source, target string, readOnly bool) {
-		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: source, Target: target, ReadOnly: readOnly})
-	}
-	bind(self, waiting, true)
-	bind(k.gates(n.Name), gates, true)
-	bind(k.NamesFile("hosts"), "/etc/hosts", true) // all nodes have this file
-	bind(k.NamesFile("resolv.conf"), "/etc/resolv.conf", true)
-	for _, d := range n.Dirs {
-		if d.Source != "" {
-			bind(d.Source, d.Path, d.ReadOnly)
-			continue
-		}
-		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeTmpfs, Target: d.Path, TmpfsOptions: &mount.TmpfsOptions{Mode: 0o1777}})
-	}
-	for _, d := range n.Devices {
-		host.Devices = append(host.Devices, engineapi.DeviceMapping{PathOnHost: d, PathInContainer: d, CgroupPermissions: "rwm"})
-	}
-	return config, host, nil
-}
-
-// ulimits are those of a container of a Podman that serves this lab only. By itself that asks for
-// more than it may have where root cannot raise limits, and fails.
-func ulimits() (out []*engineapi.Ulimit) {
-	add := func(name string, of int, most uint64) {
-		var limit unix.Rlimit
-		if unix.Getrlimit(of, &limit) == nil {
-			n := int64(min(limit.Max, most))
-			out = append(out, &engineapi.Ulimit{Name: name, Soft: n, Hard: n})
-		}
-	}
-	add("nofile", unix.RLIMIT_NOFILE, 1<<20)
-	text, _ := os.ReadFile("/proc/sys/kernel/pid_max") // Podman lowers its own limit to that
-	if most, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32); err == nil {
-		add("nproc", unix.RLIMIT_NPROC, most)
-	}
-	return out
-}
-
-// resources are a container's limits in memory and processors.
-func resources(n *topology.Node) (r engineapi.Resources) {
-	r.Memory = int64(n.Memory)
-	r.NanoCPUs = int64(n.CPU.Processors() * 1e9)
-	cores := make([]string, len(n.Cores))
-	for i, c := range n.Cores {
-		cores[i] = strconv.Itoa(c)
-	}
-	r.CpusetCpus = strings.Join(cores, ",")
-	return r
 }
 
 var errGone = errors.New("has no container any more; trivet apply FILE makes it anew")
@@ -531,112 +407,6 @@ func (k *containers) Enclose(n *topology.Node, cmd *exec.Cmd) error {
 	}
 	return enclose(cmd, r)
 }
-
-// Running is how many containers a topology has.
-func (k *containers) Running(t *topology.Topology) (count int) {
-	for _, n := range t.Nodes {
-		if n.Contained() {
-			count++
-		}
-	}
-	return count
-}
-
-// Run lets the programs of containers begin that wait, each once those that it comes after are
-// ready.
-func (k *containers) Run(ctx context.Context, done func()) error {
-	var nodes []*topology.Node
-	ready := map[string]chan struct{}{}
-	for _, n := range k.Topology().Nodes {
-		if n.Contained() {
-			nodes, ready[n.Name] = append(nodes, n), make(chan struct{})
-		}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	return parallel.All(nodes, func(n *topology.Node) error {
-		defer done()
-		for _, other := range n.After {
-			if ready[other] == nil { // elsewhere: see target/sites.Check
-				continue
-			}
-			select {
-			case <-ready[other]:
-			case <-ctx.Done():
-				return nil // another one says why
-			}
-		}
-		if err := k.begin(ctx, n); err != nil {
-			cancel()
-			return fmt.Errorf("%s: %w", n.Name, err)
-		}
-		close(ready[n.Name])
-		return nil
-	})
-}
-
-// begin lets a container's program begin, and waits until it is ready.
-func (k *containers) begin(ctx context.Context, n *topology.Node) error {
-	if err := k.follow(n); err != nil {
-		return err
-	}
-	r, err := k.of(n)
-	if err != nil {
-		return err
-	}
-	began, err := open(ctx, k.gates(n.Name), r.runs)
-	if err != nil || !began || n.Health == "" {
-		return err
-	}
-	limit, cancel := patience.Healthy.Context(ctx)
-	defer cancel()
-	for {
-		said, err := k.healthy(limit, n)
-		if err == nil {
-			return nil
-		}
-		if !r.runs() {
-			engine, err := k.engine()
-			if err != nil {
-				return err
-			}
-			return fmt.Errorf("health: %s: the container has ended before: %s", n.Health, lastWords(ctx, engine, r.id))
-		}
-		select {
-		case <-limit.Done():
-			return fmt.Errorf("health: %s: %w: %s", n.Health, cmp.Or(context.Cause(limit), err), strings.TrimSpace(said))
-		case <-wakeUp():
-		}
-	}
-}
-
-// healthy asks once, and returns the beginning of what the answer was.
-func (k *containers) healthy(ctx context.Context, n *topology.Node) (said string, err error) {
-	cmd := exec.Command("sh", "-c", n.Health)
-	out := &beginning{}
-	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.WaitDelay = time.Second // what it leaves in the background may hold its output open
-	if err := k.Start(n.Name, cmd); err != nil {
-		return "", err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
-	defer stop()
-	if err = cmd.Wait(); errors.Is(err, exec.ErrWaitDelay) {
-		err = nil
-	}
-	return string(out.text), err
-}
-
-// beginning keeps the first bytes that are written to it.
-type beginning struct{ text []byte }
-
-func (b *beginning) Write(p []byte) (int, error) {
-	b.text = append(b.text, p[:min(len(p), mostSaid-len(b.text))]...)
-	return len(p), nil
-}
-
-const mostSaid = 4096
 
 // Ended names a container whose program has ended.
 func (k *containers) Ended(n *topology.Node) string {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"trivet.dev/trivet/internal/cgroup"
+	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
@@ -106,7 +108,7 @@ func (s source) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(sourceFile(dir), b, 0o600)
+	return disk.Replace(sourceFile(dir), b, 0)
 }
 
 // socket is where the engine of a lab in a directory listens.
@@ -131,12 +133,16 @@ func (s source) open(dir string, start func(*exec.Cmd) error) (*client.Client, e
 	return client.New(client.WithHost("unix://" + socket))
 }
 
+// command calls the Podman that serves a lab.
+func (s source) command(ctx context.Context, words ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, s.Program[0], slices.Concat(s.Program[1:], words)...)
+}
+
 func (s source) serve(socket string, start func(*exec.Cmd) error) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	words := append(s.Program[1:len(s.Program):len(s.Program)], "system", "service", "--time", "0", "unix://"+socket)
-	cmd := exec.Command(s.Program[0], words...)
+	cmd := s.command(context.Background(), "system", "service", "--time", "0", "unix://"+socket)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	// Not a pipe to this process: the service would end with it at the next word that it has to
 	// say.

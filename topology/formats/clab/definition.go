@@ -181,7 +181,7 @@ func (r *reader) keep(n *topology.Node, l levels) {
 			kept := foreign(&n.Foreign)
 			before, both := kept[key].(map[string]any)
 			r.Keep(kept, d[key])
-			if now, is := kept[key].(map[string]any); is && both {
+			if now, ok := kept[key].(map[string]any); ok && both {
 				merged := maps.Clone(before)
 				maps.Copy(merged, now)
 				kept[key] = merged

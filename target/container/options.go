@@ -1,0 +1,125 @@
+package container
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	engineapi "github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/cgroup"
+	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/topology"
+)
+
+// program is what an image runs.
+type program struct{ entrypoint, cmd []string }
+
+// programs are those of the images of nodes, by the images' names.
+func programs(engine *client.Client, nodes []*topology.Node) (map[string]program, error) {
+	ctx, cancel := patience.Engine.Context(context.Background())
+	defer cancel()
+	out := map[string]program{}
+	for _, n := range nodes {
+		image := imageOf(n)
+		if _, has := out[image]; has {
+			continue
+		}
+		is, err := engine.ImageInspect(ctx, image)
+		if err != nil {
+			return nil, fmt.Errorf("%s: image %s: %w", n.Name, image, err)
+		}
+		out[image] = program{}
+		if c := is.Config; c != nil {
+			out[image] = program{c.Entrypoint, c.Cmd}
+		}
+	}
+	return out, nil
+}
+
+// command is what a container runs: the image's program, or what the topology has in its place. As
+// with the engines' own commands, an entrypoint of the topology's does without the image's
+// arguments.
+func (p program) command(n *topology.Node) ([]string, error) {
+	if len(n.Entrypoint) > 0 {
+		p = program{entrypoint: n.Entrypoint}
+	}
+	if len(n.Cmd) > 0 {
+		p.cmd = n.Cmd
+	}
+	argv := slices.Concat(p.entrypoint, p.cmd)
+	if len(argv) == 0 {
+		return nil, topology.Mistaken("write cmd: PROGRAM", "image %s names no program", imageOf(n))
+	}
+	return argv, nil
+}
+
+// options are what an engine is asked for. The program is given a terminal, so that a shell that is
+// one stays.
+func (k *containers) options(n *topology.Node, argv []string) (*engineapi.Config, *engineapi.HostConfig, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	env := make([]string, len(n.Env))
+	for i, e := range n.Env {
+		env[i] = e.String()
+	}
+	config := &engineapi.Config{Image: imageOf(n), Hostname: n.Name, Env: env, User: n.User, Tty: true, OpenStdin: true,
+		Entrypoint: []string{waiting, WaitCommand}, Cmd: argv, Labels: map[string]string{labLabel: k.Dir, nodeLabel: n.Name}}
+	host := &engineapi.HostConfig{NetworkMode: "none", Privileged: n.Privileged,
+		CapAdd: append([]string{"NET_ADMIN", "NET_RAW"}, n.Capabilities...), Resources: resources(n)}
+	if k.serves {
+		host.Ulimits = ulimits()
+	}
+	bind := func(source, target string, readOnly bool) {
+		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: source, Target: target, ReadOnly: readOnly})
+	}
+	bind(self, waiting, true)
+	bind(k.gates(n.Name), gates, true)
+	bind(k.NamesFile("hosts"), "/etc/hosts", true) // all nodes have this file
+	bind(k.NamesFile("resolv.conf"), "/etc/resolv.conf", true)
+	for _, d := range n.Dirs {
+		if d.Source != "" {
+			bind(d.Source, d.Path, d.ReadOnly)
+			continue
+		}
+		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeTmpfs, Target: d.Path, TmpfsOptions: &mount.TmpfsOptions{Mode: 0o1777}})
+	}
+	for _, d := range n.Devices {
+		host.Devices = append(host.Devices, engineapi.DeviceMapping{PathOnHost: d, PathInContainer: d, CgroupPermissions: "rwm"})
+	}
+	return config, host, nil
+}
+
+// ulimits are those of a container of a Podman that serves this lab only. By itself that asks for
+// more than it may have where root cannot raise limits, and fails.
+func ulimits() (out []*engineapi.Ulimit) {
+	add := func(name string, of int, most uint64) {
+		var limit unix.Rlimit
+		if unix.Getrlimit(of, &limit) == nil {
+			n := int64(min(limit.Max, most))
+			out = append(out, &engineapi.Ulimit{Name: name, Soft: n, Hard: n})
+		}
+	}
+	add("nofile", unix.RLIMIT_NOFILE, 1<<20)
+	text, _ := os.ReadFile("/proc/sys/kernel/pid_max") // Podman lowers its own limit to that
+	if most, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32); err == nil {
+		add("nproc", unix.RLIMIT_NPROC, most)
+	}
+	return out
+}
+
+// resources are a container's limits in memory and processors.
+func resources(n *topology.Node) (r engineapi.Resources) {
+	r.Memory = int64(n.Memory)
+	r.NanoCPUs = int64(n.CPU.Processors() * 1e9)
+	r.CpusetCpus = cgroup.List(n.Cores)
+	return r
+}

@@ -27,7 +27,7 @@ type Config struct {
 	Read func(ctx context.Context, in Running, was string) (string, error)
 
 	// Load replaces what was loaded before ("": nothing) by another text. It can be repeated, and
-	// what is not there any more is not missed.
+	// what is not there any more is not missed. Nil: the node's fabric loads it.
 	Load func(ctx context.Context, in Running, was, text string) error
 }
 
@@ -59,6 +59,12 @@ type Flowed interface {
 	FlowEntries(ctx context.Context, n *topology.Node) ([]string, error)
 	// ChangeFlows removes entries, and then adds others.
 	ChangeFlows(ctx context.Context, n *topology.Node, remove, add []string) error
+}
+
+// Routed is a fabric whose routers run daemons with a configuration of the router's own.
+type Routed interface {
+	// OwnRouting is the configuration that they have now.
+	OwnRouting(ctx context.Context, n *topology.Node) (string, error)
 }
 
 var configs []Config

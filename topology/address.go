@@ -105,6 +105,7 @@ var transit = [2]netip.Prefix{netip.MustParsePrefix("172.16.0.0/12"), netip.Must
 func (r *resolver) addresses() {
 	for _, n := range r.t.Nodes {
 		r.ownAddresses(n)
+		r.ownInterfaces(n)
 	}
 	segs := r.segments()
 	r.assign(v4, segs)

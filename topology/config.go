@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"path/filepath"
@@ -12,10 +13,10 @@ import (
 )
 
 // ConfigFile is a part of a node's own configuration: in the words of the tool that has it, as a
-// topology has none for it, and in a file of its own beside the topology's.
+// topology has none for it. It is in a file of its own beside the topology's, or in that itself.
 type ConfigFile struct {
 	Kind string `json:"kind" doc:"One of ConfigKinds"`
-	File string `json:"file,omitempty"` // as the topology's file names it
+	File string `json:"file,omitempty"` // as the topology's file names it; "": the text is there
 	Text string `json:"text,omitempty"` // what is in it, once ReadConfig has read it
 }
 
@@ -41,6 +42,9 @@ var configKinds = []ConfigKind{
 	{"iptables", "the rules of IPv4, as iptables-save writes them", hasFirewall, "hosts and Linux routers"},
 	{"ip6tables", "the rules of IPv6, as ip6tables-save writes them", hasFirewall, "hosts and Linux routers"},
 	{"nft", "other tables, as nft list ruleset writes them", hasFirewall, "hosts and Linux routers"},
+	{ConfigFRR, "the router's own configuration of FRR, as in frr.conf", runs(FRR), "routers with datapath frr"},
+	{ConfigDaemons, "which of FRR's daemons run, as in /etc/frr/daemons; those that frr needs when missing", runs(FRR), "routers with datapath frr"},
+	{ConfigBIRD, "the router's own configuration of BIRD, as in bird.conf", runs(BIRD), "routers with datapath bird"},
 }
 
 // hasFirewall says whether a node has a kernel's rules for packets to itself.
@@ -78,10 +82,12 @@ func (c ConfigFile) String() string {
 }
 
 // errand describes what root does for it.
-func (c ConfigFile) errand() string { return c.Kind + " of " + c.File }
+func (c ConfigFile) errand() string { return c.Kind + " of " + cmp.Or(c.File, "the topology's file") }
 
-// Position is that of a line of the file.
-func (c ConfigFile) Position(line int) Position { return Position{File: c.File, Line: line} }
+// Position is that of a line of the file, or of the text if it has no file of its own.
+func (c ConfigFile) Position(line int) Position {
+	return Position{File: cmp.Or(c.File, "config: "+c.Kind), Line: line}
+}
 
 // ReadConfig sets the texts of all configurations to what is in their files; read returns what is
 // in one, and refuses one that is not below the topology's own directory.
@@ -90,7 +96,10 @@ func (t *Topology) ReadConfig(read func(file string) ([]byte, error)) (problems 
 	for _, n := range t.Nodes {
 		n.Config = slices.Clone(n.Config) // nodes of a range share it
 		for i, c := range n.Config {
-			text, err := read(c.File)
+			text, err := []byte(c.Text), error(nil)
+			if c.File != "" {
+				text, err = read(c.File)
+			}
 			if total += len(text); err == nil && total > MaxConfig {
 				err = fmt.Errorf("all configurations of a topology together may have %d MiB", MaxConfig>>20)
 			}
@@ -141,4 +150,5 @@ func (v *validator) config(n *Node, bad func(hint, format string, args ...any)) 
 		}
 		seen[c.Kind] = true
 	}
+	n.ownRouting(bad)
 }

@@ -78,6 +78,7 @@ func forgetMisfits(t *Topology, inherited map[*Endpoint]bool) {
 						if n := r.nodes[e.Node]; e == r.ends[e.Node][0] { // this end gets the node's own addresses
 							file = append(file, &Endpoint{Addresses: n.Addresses})
 						}
+						file = append(file, &Endpoint{Addresses: r.nodes[e.Node].daemonAddressesAt(e)})
 					}
 					prefix = givenPrefix(file, fam)
 					s.prefix[fam], taken[prefix] = prefix, true
@@ -128,7 +129,7 @@ func inheritEnd(e *Endpoint, old Endpoint, n *Node, addresses bool) {
 	if e.MAC == (MAC{}) && n.MAC == (MAC{}) {
 		e.MAC = old.MAC
 	}
-	if addresses && len(e.Addresses) == 0 && len(n.Addresses) == 0 && !e.Unaddressed && !n.Unaddressed {
+	if addresses && !n.addressedByDaemons() && len(e.Addresses) == 0 && len(n.Addresses) == 0 && !e.Unaddressed && !n.Unaddressed {
 		e.Addresses = append(e.Addresses, old.Addresses...)
 	}
 }

@@ -100,8 +100,8 @@ func (r *resolver) defaults(d Defaults) {
 		if !inherited.Serves(n.Kind) {
 			inherited = ""
 		}
-		n.Datapath = cmp.Or(n.Datapath, inherited, fallback)
-		if override != "" && !n.NAT && len(n.Masquerade) == 0 {
+		n.Datapath = cmp.Or(n.Datapath, n.OwnRouting(), inherited, fallback)
+		if override != "" && !n.NAT && len(n.Masquerade) == 0 && n.OwnRouting() == "" {
 			n.Datapath = override
 		}
 		if n.Kind == Switch && n.CPU != (CPU{}) && (n.Datapath == Embedded || n.Datapath == Bridge) {
@@ -123,7 +123,7 @@ func (r *resolver) defaults(d Defaults) {
 
 // RunsPrograms says whether a router has anything that needs namespaces of its own.
 func (n *Node) RunsPrograms() bool {
-	return n.Kind == Router && (n.NAT || len(n.Masquerade) > 0 || n.Start != "" || n.Stop != "" || n.Contained() || len(n.Ports) > 0 || len(n.Sysctls) > 0 || len(n.Isolate) > 0 || len(n.Dirs) > 0)
+	return n.Kind == Router && (n.NAT || len(n.Masquerade) > 0 || n.Start != "" || n.Stop != "" || n.Contained() || n.OwnRouting() != "" || len(n.Ports) > 0 || len(n.Sysctls) > 0 || len(n.Isolate) > 0 || len(n.Dirs) > 0)
 }
 
 // routerControllers keeps controllers only on routing nodes, which need one that routes.

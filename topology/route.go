@@ -23,7 +23,8 @@ type hop struct {
 // routes gives routers static routes along shortest paths (fewest routers; among equals, the first
 // neighbour in the file's order), and a default route towards a NAT. If all are routing nodes,
 // their controller finds the paths. Routers that speak OSPF get no IPv4 routes. If any other router
-// has routes of its own, the user is assumed to route by hand, and nothing is added.
+// has routes of its own, or a configuration of its routing daemons, the user is assumed to route by
+// hand, and nothing is added.
 func (r *resolver) routes() {
 	r.routeDevices()
 	r.reachable()
@@ -39,7 +40,7 @@ func (r *resolver) computeRoutes() {
 	index := map[string]int{}
 	for i, n := range routers {
 		index[n.Name] = i
-		if n.OSPF == nil && len(n.Routes) > 0 || slices.ContainsFunc(n.Routes, func(rt Route) bool { return rt.Computed }) {
+		if n.OSPF == nil && len(n.Routes) > 0 || n.OwnRouting() != "" || slices.ContainsFunc(n.Routes, func(rt Route) bool { return rt.Computed }) {
 			return
 		}
 	}

@@ -339,15 +339,23 @@ func CheckControllerAddress(s string) error {
 
 func (v *validator) addresses(pos Position, subject string, prefixes []netip.Prefix) {
 	for _, p := range prefixes {
-		switch {
-		case !p.IsValid() || !assignable(p.Addr()):
-			v.problems.Add(pos, "write 10.0.0.1/24 or fd00::1/64", "%s: %s cannot be the address of an interface", subject, p)
-		case p.Addr().Is4() && p.Bits() < 31 && p == p.Masked():
-			v.problems.Add(pos, "write "+netip.PrefixFrom(p.Addr().Next(), p.Bits()).String(), "%s: %s is the address of the network itself", subject, p)
-		case isBroadcast(p):
-			v.problems.Add(pos, "choose another in "+p.Masked().String(), "%s: %s is the broadcast address of its network", subject, p)
+		if what, hint := misplaced(p); what != "" {
+			v.problems.Add(pos, hint, "%s: %s", subject, what)
 		}
 	}
+}
+
+// misplaced says why an address cannot be an interface's; "" if it can.
+func misplaced(p netip.Prefix) (what, hint string) {
+	switch {
+	case !p.IsValid() || !assignable(p.Addr()):
+		return fmt.Sprintf("%s cannot be the address of an interface", p), "write 10.0.0.1/24 or fd00::1/64"
+	case p.Addr().Is4() && p.Bits() < 31 && p == p.Masked():
+		return fmt.Sprintf("%s is the address of the network itself", p), "write " + netip.PrefixFrom(p.Addr().Next(), p.Bits()).String()
+	case isBroadcast(p):
+		return fmt.Sprintf("%s is the broadcast address of its network", p), "choose another in " + p.Masked().String()
+	}
+	return "", ""
 }
 
 func (v *validator) link(l *Link) {

@@ -201,7 +201,7 @@ func (x xtables) read(ctx context.Context, in datapath.Running, was string) (str
 	}
 	now, before := joined(tablesOf(text)), joined(tablesOf(was))
 	if now != before && was != "" { // as the tool itself would write it
-		if said, err := alone(ctx, was, "/bin/sh", "-c", x.name+"-restore && "+x.name+"-save"); err == nil {
+		if said, err := alone(ctx, nil, was, "/bin/sh", "-c", x.name+"-restore && "+x.name+"-save"); err == nil {
 			before = joined(tablesOf(said))
 		}
 	}
@@ -352,7 +352,7 @@ func readNFT(ctx context.Context, in datapath.Running, was string) (string, erro
 	now := tablesText(text, not)
 	before := tablesText(was, nil)
 	if now != before && was != "" {
-		if said, err := alone(ctx, was, "/bin/sh", "-c", "nft -f - && nft -s list ruleset"); err == nil {
+		if said, err := alone(ctx, nil, was, "/bin/sh", "-c", "nft -f - && nft -s list ruleset"); err == nil {
 			before = tablesText(said, nil)
 		}
 	}

@@ -16,34 +16,42 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// complaint finds the line that a tool complains of.
-var complaint = regexp.MustCompile(`(?:-|stdin):(\d+)|line:? (\d+)`)
+// complaint finds the line that a tool complains of, and where it says so.
+var complaint = regexp.MustCompile(`(?:-|stdin):(\d+)|line:? (\d+)(?:: %)?|bird: \S+\.conf:(\d+)(?::\d+)?`)
 
 // try has a tool check a text where there is nothing that it could change. Passes are texts in its
 // complaints that concern only that place.
 func try(ctx context.Context, n *topology.Node, c topology.ConfigFile, passes string, command ...string) error {
-	said, err := alone(ctx, c.Text, command...)
+	said, err := alone(ctx, nil, c.Text, command...)
 	if err == nil || passes != "" && strings.Contains(said, passes) {
 		return nil
 	}
+	return complained(n, c, said, err)
+}
+
+// complained is the error of a tool that has refused a text.
+func complained(n *topology.Node, c topology.ConfigFile, said string, err error) error {
+	first, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
 	line := 0
 	if m := complaint.FindStringSubmatch(said); m != nil {
-		line, _ = strconv.Atoi(m[1] + m[2])
+		line, _ = strconv.Atoi(m[1] + m[2] + m[3])
+		if m[1] == "" { // the problem says where by itself
+			first = strings.TrimSpace(strings.Replace(first, m[0], "", 1))
+		}
 	}
-	first, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
 	var problems topology.Problems
 	problems.Add(c.Position(line), "", "%s of %s: %s", c.Kind, n.Name, cmp.Or(first, err.Error()))
 	return problems.Err()
 }
 
-// alone runs a program in a network of its own, if it is root who does so.
-func alone(ctx context.Context, input string, command ...string) (said string, err error) {
+// alone runs a program in a network of its own, if it is root who does so; as may name another user.
+func alone(ctx context.Context, as *syscall.Credential, input string, command ...string) (said string, err error) {
 	ctx, cancel := patience.Query.Context(ctx)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdin, cmd.Env = strings.NewReader(input), append(os.Environ(), "LC_ALL=C")
 	if os.Geteuid() == 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Credential: as}
 	}
 	out, err := cmd.CombinedOutput()
 	return string(out), err

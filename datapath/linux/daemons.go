@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -60,12 +58,15 @@ func (f *fabric) Mount(n *topology.Node) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := makeRunDir(filepath.Join(dir, routerd.RunDir), d.User); err != nil {
+	if err := makeRunDir(filepath.Join(dir, routerd.RunDir), d); err != nil {
 		return err
 	}
 	script, real := "client", "."+d.Client
 	text := "#!/bin/sh\nexec " + filepath.Join(d.Home, real) + " " + strings.Join(d.ClientArgs, " ") + " \"$@\"\n"
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, script), []byte(text), 0o755), os.WriteFile(filepath.Join(dir, real), nil, 0o755)); err != nil {
+		return err
+	}
+	if err := f.mountLog(n, d); err != nil {
 		return err
 	}
 	for _, m := range [][2]string{{dir, d.Home}, {client, filepath.Join(d.Home, real)}, {filepath.Join(dir, script), client}} {
@@ -80,9 +81,9 @@ func (f *fabric) Mount(n *topology.Node) error {
 	return nil
 }
 
-// makeRunDir makes the directory into which the programs of a user write.
-func makeRunDir(dir, owner string) error {
-	uid, gid, err := idsOf(owner)
+// makeRunDir makes a directory into which the programs of a family write.
+func makeRunDir(dir string, d *routerd.Family) error {
+	uid, gid, err := d.IDs()
 	if err != nil {
 		return err
 	}
@@ -90,20 +91,6 @@ func makeRunDir(dir, owner string) error {
 		return err
 	}
 	return os.Lchown(dir, uid, gid)
-}
-
-// idsOf looks up a user; "" is root.
-func idsOf(name string) (uid, gid int, err error) {
-	if name == "" {
-		return 0, 0, nil
-	}
-	u, err := user.Lookup(name)
-	if err != nil {
-		return 0, 0, fmt.Errorf("the package should have made the user %s: %w", name, err)
-	}
-	uid, _ = strconv.Atoi(u.Uid)
-	gid, _ = strconv.Atoi(u.Gid)
-	return uid, gid, nil
 }
 
 // Running is how many routers of a topology have daemons.
@@ -169,18 +156,23 @@ func withDaemons(t *topology.Topology) (out []*topology.Node) {
 	return out
 }
 
-func (f *fabric) run(_ context.Context, n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+func (f *fabric) run(ctx context.Context, n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
 	programs := d.Programs(n, r)
-	for name, p := range f.processesOf(n.Name) {
-		if !slices.ContainsFunc(programs, func(want routerd.Program) bool { return want.Name == name }) {
-			p.end()
-			f.setProcess(n.Name, name, nil)
-		}
+	if l := d.Loading(n); l != nil {
+		return f.runLoaded(ctx, n, d, programs, l)
+	}
+	if err := f.unload(n); err != nil {
+		return err
+	}
+	f.endOthers(n, programs)
+	_, group, err := d.IDs()
+	if err != nil {
+		return err
 	}
 	for _, want := range programs {
 		main := filepath.Join(f.etc(n.Name), want.Name+".conf")
 		old, _ := os.ReadFile(main)
-		changed, err := writeFiles(f.etc(n.Name), d.User, want.Files)
+		changed, err := writeFiles(f.etc(n.Name), group, want.Files)
 		if err != nil {
 			return err
 		}
@@ -195,6 +187,16 @@ func (f *fabric) run(_ context.Context, n *topology.Node, d *routerd.Family, r *
 		}
 	}
 	return nil
+}
+
+// endOthers ends the daemons of a node that it is not to run.
+func (f *fabric) endOthers(n *topology.Node, programs []routerd.Program) {
+	for name, p := range f.processesOf(n.Name) {
+		if !slices.ContainsFunc(programs, func(want routerd.Program) bool { return want.Name == name }) {
+			p.end()
+			f.setProcess(n.Name, name, nil)
+		}
+	}
 }
 
 // reload tells a running daemon what has changed; if it returns false, the daemon must be
@@ -219,12 +221,8 @@ func (f *fabric) reload(n *topology.Node, d *routerd.Family, want routerd.Progra
 }
 
 // writeFiles writes the files that differ from what is there, and says whether any did. They belong
-// to root, and are readable by the group of the user who needs them: they may contain keys.
-func writeFiles(dir, reader string, files map[string]string) (changed bool, err error) {
-	_, group, err := idsOf(reader)
-	if err != nil {
-		return false, err
-	}
+// to root, and are readable by the group that needs them: they may contain keys.
+func writeFiles(dir string, group int, files map[string]string) (changed bool, err error) {
 	for name, text := range files {
 		file := filepath.Join(dir, name)
 		if was, err := os.ReadFile(file); err == nil && string(was) == text {

@@ -164,7 +164,7 @@ func (f *fabric) machine(ctx context.Context, n *topology.Node, d *routerd.Famil
 }
 
 func (f *fabric) spec(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) (*vm.Spec, error) {
-	uid, gid, err := idsOf(d.User)
+	uid, gid, err := d.IDs()
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (f *fabric) runMachine(ctx context.Context, n *topology.Node, d *routerd.Fa
 		return err
 	}
 	old, _ := os.ReadFile(filepath.Join(f.etc(n.Name), vm.SpecFile))
-	changed, err := writeFiles(f.etc(n.Name), "", want.Files)
+	changed, err := writeFiles(f.etc(n.Name), 0, want.Files)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 var bird = &Family{
-	Name: "BIRD", Package: "bird2", Home: "/etc/bird",
+	Name: "BIRD", Package: "bird2", User: "bird", Home: "/etc/bird",
 	Client: "birdc", ClientArgs: []string{"-s", "/etc/bird/run/bird.ctl"},
 	dirs: []string{"/usr/sbin", "/usr/bin", "/usr/local/sbin"}, names: []string{"bird"},
 	programs: birdPrograms,
@@ -26,8 +26,11 @@ func birdPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program
 	if r != nil {
 		config += birdOSPF(n, r)
 	}
+	if own := n.ConfigOf(topology.ConfigBIRD); own != "" {
+		config = own
+	}
 	return []Program{{Name: "bird", Ready: "bird.ctl", Reload: true, Files: map[string]string{"bird.conf": config},
-		Args: []string{"-f", "-c", filepath.Join(f.Home, "bird.conf"), "-s", f.run("bird.ctl"), "-P", f.run("bird.pid")}}}
+		Args: []string{"-f", "-u", f.User, "-g", f.User, "-c", filepath.Join(f.Home, "bird.conf"), "-s", f.run("bird.ctl"), "-P", f.run("bird.pid")}}}
 }
 
 // birdOSPF returns BIRD's configuration, as in its user's guide, section 6.8.

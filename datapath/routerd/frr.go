@@ -16,27 +16,38 @@ var frr = &Family{
 	refuses:  refuseFRR,
 }
 
-// frrPrograms returns zebra, which maintains the kernel's routing table, and ospfd if it is needed.
+// noNextHopObjects: if zebra 8 keeps next hops in the kernel as objects of their own, it does not
+// notice that the kernel drops them together with a link.
+const noNextHopObjects = "no zebra nexthop kernel enable\n"
+
+// frrProgram is one of FRR's daemons, with a file of its own.
+func (f *Family) frrProgram(name, config string) Program {
+	return Program{Name: name, Ready: name + ".vty", Files: map[string]string{name + ".conf": config},
+		Args: []string{"-f", filepath.Join(f.Home, name+".conf"), "-i", f.run(name + ".pid"), "-z", f.run("zserv.api"),
+			"--vty_socket", f.run(""), "-A", "127.0.0.1", "-P", "0", "--log", "stdout"}}
+}
+
+// frrPrograms returns zebra, which maintains the kernel's routing table, and ospfd if it is needed;
+// what a router's own configuration needs, if it has one.
 func frrPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program {
+	if n.OwnRouting() != "" {
+		return ownFRR(f, n)
+	}
 	program := func(name, config string) Program {
-		return Program{Name: name, Ready: name + ".vty", Files: map[string]string{name + ".conf": config},
-			Args: []string{"-f", filepath.Join(f.Home, name+".conf"), "-i", f.run(name + ".pid"), "-z",
-				f.run("zserv.api"),
-				"--vty_socket", f.run(""), "-A", "127.0.0.1", "-P", "0", "--log", "stdout"},
-			Update: func(old, new string) (args []string) {
-				for i, c := range updateFRR(old, new) {
-					if i == 0 {
-						args = []string{"-d", name}
-					}
-					args = append(args, "-c", c)
+		p := f.frrProgram(name, config)
+		p.Update = func(old, new string) (args []string) {
+			for i, c := range updateFRR(old, new) {
+				if i == 0 {
+					args = []string{"-d", name}
 				}
-				return args
-			}}
+				args = append(args, "-c", c)
+			}
+			return args
+		}
+		return p
 	}
 	head := "hostname " + n.Name + "\nlog timestamp precision 3\n"
-	// If zebra 8 keeps next hops in the kernel as objects of their own, it does not notice that the
-	// kernel drops them together with a link.
-	zebra := program("zebra", head+"no zebra nexthop kernel enable\n")
+	zebra := program("zebra", head+noNextHopObjects)
 	zebra.Files["vtysh.conf"] = "no service integrated-vtysh-config\n"
 	if r == nil {
 		return []Program{zebra}

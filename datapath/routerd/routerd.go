@@ -11,8 +11,10 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"trivet.dev/trivet/internal/lack"
@@ -23,7 +25,7 @@ import (
 type Family struct {
 	Name    string // "FRR"
 	Package string // of Debian and Ubuntu: "frr"
-	User    string // the user that the programs run as; "": root
+	User    string // the user that the programs run as, with few of root's rights
 
 	// Home is a directory that comes with the package. A node has one of its own in its place,
 	// which belongs to root and contains all that the programs read. They write to RunDir, a
@@ -72,6 +74,17 @@ func Of(d topology.Datapath) *Family {
 // All returns the families there are.
 func All() []*Family { return []*Family{frr, bird} }
 
+// IDs returns the user that the programs run as, and that user's group.
+func (f *Family) IDs() (uid, gid int, err error) {
+	u, err := user.Lookup(f.User)
+	if err != nil {
+		return 0, 0, fmt.Errorf("the package should have made the user %s: %w", f.User, err)
+	}
+	uid, _ = strconv.Atoi(u.Uid)
+	gid, _ = strconv.Atoi(u.Gid)
+	return uid, gid, nil
+}
+
 // Path returns where a program is.
 func (f *Family) Path(name string) (string, error) {
 	for _, dir := range f.dirs {
@@ -115,7 +128,10 @@ func (f *Family) Programs(n *topology.Node, r *topology.OSPFRouter) []Program {
 
 // Names returns the names of the programs that a node runs.
 func (f *Family) Names(n *topology.Node) []string {
-	if n.OSPF == nil && f == frr {
+	switch {
+	case f == frr && n.OwnRouting() != "":
+		return frrNames(f, n)
+	case f == frr && n.OSPF == nil:
 		return f.names[:1] // zebra
 	}
 	return f.names
@@ -126,12 +142,29 @@ func Lacks(t *topology.Topology) error {
 	seen := map[*Family]bool{}
 	var errs []error
 	for _, n := range t.Nodes {
-		if f := Of(n.Datapath); f != nil && n.Kind == topology.Router && !seen[f] {
+		f := Of(n.Datapath)
+		if f == nil || n.Kind != topology.Router {
+			continue
+		}
+		if !seen[f] {
 			seen[f] = true
 			errs = append(errs, f.Installed())
 		}
+		if errs[len(errs)-1] == nil && n.OwnRouting() != "" {
+			errs = append(errs, f.runs(n))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// runs says which daemon that a router's own configuration needs is not installed.
+func (f *Family) runs(n *topology.Node) error {
+	for _, name := range f.Names(n) {
+		if _, err := f.Path(name); err != nil {
+			return fmt.Errorf("router %s: its configuration needs %s, which %s does not have on this machine", n.Name, name, f.Name)
+		}
+	}
+	return nil
 }
 
 // Refuses says what a topology asks of its routers that their daemons cannot do.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -196,10 +197,8 @@ func (s *saving) resolved() (*topology.Topology, error) {
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
-	if len(s.files) == 0 && !s.isNew { // texts of configurations
-		if read, problems := formats.ReadFile(s.file, formats.Options{}); problems.Err() == nil && bytes.Equal(s.text, s.was) {
-			t = read
-		}
+	if err := formats.ReadConfig(s.file, t, s.texts()).Err(); err != nil {
+		return nil, err
 	}
 	t.Name, t.IPv6, t.Routes = s.lab.Name, s.lab.IPv6, s.lab.Routes
 	was := s.lab.NodesByName()
@@ -210,6 +209,15 @@ func (s *saving) resolved() (*topology.Topology, error) {
 	}
 	r, problems := topology.Resolve(t, lab.Defaults)
 	return r, problems.Err()
+}
+
+// texts are the configurations that are to be written, by file.
+func (s *saving) texts() map[string]string {
+	out := map[string]string{}
+	for _, f := range s.files {
+		out[f.name] = f.text
+	}
+	return out
 }
 
 // sameNodes says why a file is not that of the lab.
@@ -316,12 +324,15 @@ func (s *saving) configs() error {
 			case i < 0 && c.Text == "" || i >= 0 && list[i].Text == c.Text:
 				continue
 			case i >= 0 && c.Text == "":
-				s.say(n.Name, "%s: none (%s is not used any more)", c.Kind, list[i].File)
+				s.say(n.Name, "%s: none (%s is not used any more)", c.Kind, cmp.Or(list[i].File, "its text"))
 				list, changed = slices.Delete(list, i, i+1), true
 				continue
 			case i < 0:
-				list = append(list, topology.ConfigFile{Kind: c.Kind, File: filepath.Join(base, n.Name+"."+c.Kind)})
-				i, changed = len(list)-1, true
+				list = append(list, topology.ConfigFile{Kind: c.Kind})
+				i = len(list) - 1
+			}
+			if list[i].File == "" { // or its text is in the topology's file
+				list[i].File, list[i].Text, changed = filepath.Join(base, n.Name+"."+c.Kind), "", true
 			}
 			s.files = append(s.files, savedFile{list[i].File, list[i].Text, c.Text})
 			s.say(n.Name, "%s: %s", c.Kind, list[i].File)
@@ -330,7 +341,9 @@ func (s *saving) configs() error {
 			continue
 		}
 		for i := range list {
-			list[i].Text = "" // the topology's file has no texts
+			if list[i].File != "" {
+				list[i].Text = "" // the topology's file does not have it
+			}
 		}
 		text, err := trivet.SetNode(s.text, n.Name, trivet.NodeChange{Config: &list})
 		if err != nil {

@@ -297,8 +297,12 @@ func (l *Lab) address(b *netbatch.Batch, add func(int, netip.Prefix), n, old *to
 		b.AddAddress(1, p)
 	}
 	if old != nil {
+		var theirs []netip.Prefix // FRR takes away what it has given, and complains of what is gone
+		if n.OwnRouting() == old.OwnRouting() {
+			theirs = old.DaemonAddresses("lo")
+		}
 		for _, p := range old.Loopback {
-			if !slices.Contains(n.Loopback, p) {
+			if !slices.Contains(n.Loopback, p) && !slices.Contains(theirs, p) {
 				b.DelAddress(1, p)
 			}
 		}

@@ -46,7 +46,7 @@ func (l *Lab) loadConfigs(ctx context.Context, s plan.Steps, done func()) error 
 		for _, k := range topology.ConfigKinds() {
 			c, ok := datapath.ConfigOf(k.Name)
 			before, text := was.ConfigOf(k.Name), is.ConfigOf(k.Name)
-			if !ok || before == text && (text == "" || !emptied(was, is)) {
+			if !ok || c.Load == nil || before == text && (text == "" || !emptied(was, is)) {
 				continue
 			}
 			if err := c.Load(ctx, l.running(is), before, text); err != nil {

@@ -13,9 +13,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// readConfig reads the files with configurations that a topology names: those below the directory
-// of its own file, as the user who has asked for the topology. No link leads out of there.
-func readConfig(file string, t *topology.Topology) (problems topology.Problems) {
+// ReadConfig reads the files with configurations that a topology names: those below the directory
+// of its own file, as the user who has asked for the topology. No link leads out of there. Of files
+// that are about to be written, texts are what will be in them.
+func ReadConfig(file string, t *topology.Topology, texts map[string]string) (problems topology.Problems) {
 	if !slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return len(n.Config) > 0 }) {
 		return nil
 	}
@@ -25,7 +26,12 @@ func readConfig(file string, t *topology.Topology) (problems topology.Problems) 
 			return err
 		}
 		defer root.Close()
-		problems = t.ReadConfig(func(name string) ([]byte, error) { return ReadBelow(root, name) })
+		problems = t.ReadConfig(func(name string) ([]byte, error) {
+			if text, ok := texts[name]; ok {
+				return []byte(text), nil
+			}
+			return ReadBelow(root, name)
+		})
 		return nil
 	})
 	if err != nil {

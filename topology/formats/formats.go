@@ -149,7 +149,7 @@ func ReadFile(file string, opts Options) (*topology.Topology, topology.Problems)
 	if t == nil {
 		return nil, problems
 	}
-	problems = append(problems, readConfig(file, t)...)
+	problems = append(problems, ReadConfig(file, t, nil)...)
 	if t.Format = f.Name; t.Name == "" {
 		base := filepath.Base(file)
 		t.Name = strings.TrimSuffix(base, filepath.Ext(base))

@@ -333,7 +333,7 @@ func (d *decoder) privateDir(v *yamlfile.Value, into *topology.PrivateDir, label
 	return true
 }
 
-// config reads {flows: lab.d/s1.flows}.
+// config reads {flows: lab.d/s1.flows}; what has several lines is the configuration itself.
 func (d *decoder) config(v *yamlfile.Value, label string) (out []topology.ConfigFile) {
 	if v.Shape == yamlfile.Nothing {
 		return nil
@@ -347,7 +347,11 @@ func (d *decoder) config(v *yamlfile.Value, label string) (out []topology.Config
 			d.add(p.Value, configHint, "%s: %s needs a file, not %s", label, formats.Clip(p.Key.Text), p.Value)
 			continue
 		}
-		out = append(out, topology.ConfigFile{Kind: p.Key.Text, File: p.Value.Text})
+		c := topology.ConfigFile{Kind: p.Key.Text, File: p.Value.Text}
+		if strings.Contains(p.Value.Text, "\n") {
+			c.File, c.Text = "", p.Value.Text
+		}
+		out = append(out, c)
 	}
 	return out
 }

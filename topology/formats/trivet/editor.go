@@ -238,6 +238,8 @@ func (e *editor) setKey(v *yamlfile.Value, s setting) bool {
 				}
 			case p.Value.Shape == yamlfile.List && !p.Value.Flow:
 				e.setList(p.Key, p.Value, word)
+			case p.Value.Shape == yamlfile.Mapping && !p.Value.Flow && p.Value.Alias == nil:
+				e.setBlock(p.Key, word)
 			default:
 				from, to := e.span(p.Value)
 				e.replace(from, to, word)
@@ -246,6 +248,26 @@ func (e *editor) setKey(v *yamlfile.Value, s setting) bool {
 		}
 	}
 	return false
+}
+
+// setBlock replaces a mapping in block style: all lines that are indented deeper than its key.
+func (e *editor) setBlock(key *yamlfile.Value, word string) {
+	_, colon := e.span(key)
+	if !strings.HasPrefix(e.text[colon:], ":") {
+		panic(errInPlace)
+	}
+	end := colon + strings.IndexByte(e.text[colon:]+"\n", '\n')
+	for at := end; at < len(e.text); { // a blank line belongs to it if more of it follows
+		at++
+		line, _, _ := strings.Cut(e.text[at:], "\n")
+		if plain := strings.TrimLeft(line, " "); plain != "" && len(line)-len(plain) < key.Pos.Column {
+			break
+		} else if plain != "" {
+			end = at + len(line)
+		}
+		at += len(line)
+	}
+	e.replace(colon+1, end, " "+word)
 }
 
 // differs says whether a setting differs from what the link already has, from defaults or

@@ -156,6 +156,10 @@ func (r *reader) addNode(key *yamlfile.Value, name, kind string, options *nodeOp
 	copyFields(n, options)
 	n.OSPF = n.OSPF.Clone()
 	n.Name, n.Kind, n.Pos = name, topology.Kind(kind), key.Pos
+	n.Config = slices.Clone(n.Config)
+	for i := range n.Config {
+		n.Config[i].File = strings.ReplaceAll(n.Config[i].File, "*", name)
+	}
 	if kind == "nat" {
 		n.Kind, n.NAT = topology.Router, true
 	}

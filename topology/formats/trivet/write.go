@@ -1,6 +1,7 @@
 package trivet
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -86,7 +87,7 @@ func flowValue(v reflect.Value, f field) string {
 	case []topology.ConfigFile:
 		items := make([]string, len(x))
 		for i, c := range x {
-			items[i] = yamlfile.FlowKey(c.Kind) + ": " + yamlfile.Quote(c.File)
+			items[i] = yamlfile.FlowKey(c.Kind) + ": " + yamlfile.Quote(cmp.Or(c.File, c.Text))
 		}
 		return "{" + strings.Join(items, ", ") + "}"
 	case topology.Words:

@@ -1,0 +1,158 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/datapath/routerd"
+	"trivet.dev/trivet/topology"
+)
+
+func init() {
+	keep := func(_ context.Context, _ datapath.Running, was string) (string, error) { return was, nil }
+	datapath.RegisterConfig(datapath.Config{Kind: topology.ConfigFRR, Check: checkFRR, Try: tryFRR, Read: readRouting})
+	datapath.RegisterConfig(datapath.Config{Kind: topology.ConfigDaemons, Check: checkDaemons, Read: keep})
+	datapath.RegisterConfig(datapath.Config{Kind: topology.ConfigBIRD, Check: checkBIRD, Try: tryBIRD, Read: readRouting})
+}
+
+func readRouting(ctx context.Context, in datapath.Running, was string) (string, error) {
+	if f, ok := in.Fabric.(datapath.Routed); ok {
+		return f.OwnRouting(ctx, in.Node)
+	}
+	return was, nil
+}
+
+// checkFRR refuses commands that vtysh would run by itself, which are no part of a configuration.
+func checkFRR(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
+	bad := complain(n, c, &problems)
+	for i, line := range strings.Split(c.Text, "\n") {
+		if word, _, _ := strings.Cut(strings.TrimSpace(line), " "); word == "do" {
+			bad(i+1, "leave it out", "do: commands are not part of a configuration")
+		}
+	}
+	return problems
+}
+
+// tryFRR has vtysh check the grammar; what only a running daemon knows is told when it is loaded.
+func tryFRR(ctx context.Context, n *topology.Node, c topology.ConfigFile) error {
+	f := routerd.Of(topology.FRR)
+	client, err := f.ClientPath()
+	if err != nil {
+		return nil // it is said otherwise that it is not installed
+	}
+	return tryFiles(ctx, n, c, f, map[string]string{routerd.FRRFile: c.Text, "vtysh.conf": ""}, func(dir string) []string {
+		return []string{client, "--config_dir", dir, "--vty_socket", dir, "-C", "-f", filepath.Join(dir, routerd.FRRFile)}
+	})
+}
+
+func checkDaemons(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
+	bad := complain(n, c, &problems)
+	routerd.ParseDaemons(c.Text, func(line int, hint, what string) { bad(line, hint, "%s", what) })
+	return problems
+}
+
+// checkBIRD refuses include, as no other file is there.
+func checkBIRD(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
+	bad := complain(n, c, &problems)
+	for _, line := range birdIncludes(c.Text) {
+		bad(line, "write here what the file says", "include: no other file is read")
+	}
+	return problems
+}
+
+// birdIncludes are the lines on which a configuration of BIRD includes a file: the word, outside of
+// comments and quotes (BIRD's user's guide, section 3.1).
+func birdIncludes(text string) (out []int) {
+	line, word := 1, ""
+	end := func() {
+		if word == "include" {
+			out = append(out, line)
+		}
+		word = ""
+	}
+	for i := 0; i < len(text); i++ {
+		rest := text[i:]
+		skip := ""
+		switch c := text[i]; {
+		case c == '#':
+			skip = rest[:lengthTo(rest, "\n")]
+		case strings.HasPrefix(rest, "/*"):
+			skip = rest[:2+lengthTo(rest[2:], "*/")]
+		case c == '"' || c == '\'':
+			skip = rest[:1+lengthTo(rest[1:], string(c))]
+		case c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9':
+			word += string(c)
+			continue
+		}
+		end()
+		if skip != "" {
+			line += strings.Count(skip, "\n")
+			i += len(skip)
+			if i >= len(text) {
+				break
+			}
+		}
+		if text[i] == '\n' {
+			line++
+		}
+	}
+	end()
+	return out
+}
+
+// lengthTo is how far it is to a mark, or to the end if there is none.
+func lengthTo(text, mark string) int {
+	if n := strings.Index(text, mark); n >= 0 {
+		return n
+	}
+	return len(text)
+}
+
+// tryBIRD has BIRD itself check a configuration.
+func tryBIRD(ctx context.Context, n *topology.Node, c topology.ConfigFile) error {
+	f := routerd.Of(topology.BIRD)
+	program, err := f.Path("bird")
+	if err != nil {
+		return nil // it is said otherwise that it is not installed
+	}
+	return tryFiles(ctx, n, c, f, map[string]string{"bird.conf": c.Text}, func(dir string) []string {
+		return []string{program, "-p", "-c", filepath.Join(dir, "bird.conf")}
+	})
+}
+
+// tryFiles has a program of a family check files, as the user that it runs as, who alone can read
+// them: there may be keys in them.
+func tryFiles(ctx context.Context, n *topology.Node, c topology.ConfigFile, f *routerd.Family, files map[string]string, command func(dir string) []string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	uid, gid, err := f.IDs()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "trivet-config-")
+	if err != nil {
+		return fmt.Errorf("check the configuration of %s: %w", n.Name, err)
+	}
+	defer os.RemoveAll(dir)
+	for name, text := range files {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.Lchown(file, uid, gid)); err != nil {
+			return fmt.Errorf("check the configuration of %s: %w", n.Name, err)
+		}
+	}
+	if err := os.Lchown(dir, uid, gid); err != nil {
+		return fmt.Errorf("check the configuration of %s: %w", n.Name, err)
+	}
+	said, err := alone(ctx, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, "", command(dir)...)
+	if err == nil {
+		return nil
+	}
+	return complained(n, c, strings.ReplaceAll(said, dir+"/", ""), err)
+}

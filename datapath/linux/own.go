@@ -1,0 +1,203 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/datapath/routerd"
+	"trivet.dev/trivet/internal/disk"
+	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/topology"
+)
+
+// A router whose FRR has a configuration of its owner's has it in etc/frr.conf. Its daemons start
+// without any, and vtysh, as their user and without rights of root's, loads it into them: in what
+// somebody else has written there may be more than settings. What runs when it has just been loaded
+// is kept in the file loaded of the router's directory: what differs later was changed by hand.
+
+func (f *fabric) loaded(node string) string { return filepath.Join(f.site.NodeDir(node), "loaded") }
+
+// logDir is where packages of FRR have its daemons write logs.
+const logDir = "/var/log/frr"
+
+// mountLog gives a router a directory of its own for the logs that its configuration has FRR write.
+func (f *fabric) mountLog(n *topology.Node, d *routerd.Family) error {
+	if _, err := os.Stat(logDir); err != nil || d != routerd.Of(topology.FRR) {
+		return nil
+	}
+	dir := filepath.Join(f.site.NodeDir(n.Name), "log")
+	if err := makeRunDir(dir, d); err != nil {
+		return err
+	}
+	if err := unix.Mount(dir, logDir, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("show %s as %s: %w", dir, logDir, err)
+	}
+	return nil
+}
+
+// runLoaded starts the daemons of a router that has a configuration of its own, and loads it into
+// those that do not have it yet.
+func (f *fabric) runLoaded(ctx context.Context, n *topology.Node, d *routerd.Family, programs []routerd.Program, l *routerd.Loading) error {
+	f.endOthers(n, programs)
+	_, group, err := d.IDs()
+	if err != nil {
+		return err
+	}
+	_, err = os.Stat(f.loaded(n.Name))
+	fresh := err != nil // they have another configuration, or none
+	changed := false
+	for _, want := range programs {
+		rewritten, err := writeFiles(f.etc(n.Name), group, want.Files)
+		if err != nil {
+			return err
+		}
+		changed = changed || rewritten
+	}
+	started, err := f.startMissing(n, d, programs, fresh || changed && l.Change == nil)
+	if err != nil {
+		return err
+	}
+	loads := changed || len(started) > 0
+	if loads { // until it has been, so that a start of all is next if this process ends meanwhile
+		_ = os.Remove(f.loaded(n.Name))
+	}
+	if len(started) < len(programs) {
+		for _, name := range started {
+			err = errors.Join(err, f.load(ctx, n, d, l.One(name)))
+		}
+		if err == nil && changed {
+			_, err = f.inNode(ctx, n, d, l.Change[0], l.Change[1:])
+		}
+		if err != nil { // it may be that only a start can change what differs
+			slog.Info("routing daemons are started anew, as they cannot be changed as they run", "router", n.Name, "error", err)
+			started, err = f.startMissing(n, d, programs, true)
+		}
+	}
+	if err == nil && len(started) == len(programs) {
+		err = f.load(ctx, n, d, l.All)
+	}
+	if err == nil && loads {
+		err = f.keepLoaded(ctx, n, d, l)
+	}
+	return err
+}
+
+// startMissing starts those of a router's daemons that do not run as they are to, or all.
+func (f *fabric) startMissing(n *topology.Node, d *routerd.Family, programs []routerd.Program, all bool) (started []string, err error) {
+	for _, want := range programs {
+		if p := f.processesOf(n.Name)[want.Name]; p != nil {
+			if p.alive() && !all && slices.Equal(p.Args, want.Args) {
+				continue
+			}
+			p.end()
+		}
+		if err := f.start(n, d, want); err != nil {
+			return started, fmt.Errorf("start %s: %w", want.Name, err)
+		}
+		started = append(started, want.Name)
+	}
+	return started, nil
+}
+
+// keepLoaded notes what runs now, which is as it was loaded.
+func (f *fabric) keepLoaded(ctx context.Context, n *topology.Node, d *routerd.Family, l *routerd.Loading) error {
+	shown, err := f.shown(ctx, n, d, l)
+	if err != nil {
+		return err
+	}
+	return disk.Replace(f.loaded(n.Name), []byte(shown), 0)
+}
+
+// unload removes what a router had of a configuration of its own, and ends the daemons that have it.
+func (f *fabric) unload(n *topology.Node) error {
+	err := os.Remove(f.loaded(n.Name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	f.endOthers(n, nil)
+	return errors.Join(err, os.Remove(filepath.Join(f.etc(n.Name), routerd.FRRFile)))
+}
+
+// load has vtysh load the configuration.
+func (f *fabric) load(ctx context.Context, n *topology.Node, d *routerd.Family, args []string) error {
+	client := filepath.Join(d.Home, "."+d.Client)
+	_, err := f.inNode(ctx, n, d, client, slices.Concat(d.ClientArgs, args))
+	return err
+}
+
+// shown is what runs.
+func (f *fabric) shown(ctx context.Context, n *topology.Node, d *routerd.Family, l *routerd.Loading) (string, error) {
+	client := filepath.Join(d.Home, "."+d.Client)
+	said, err := f.inNode(ctx, n, d, client, slices.Concat(d.ClientArgs, l.Shown))
+	return routerd.Running(said, n.ConfigOf(topology.ConfigFRR)), err
+}
+
+// inNode runs a program of this machine in a node as the user of its daemons, and returns what it
+// has said when it has ended. If it fails, the error says what of the configuration was refused.
+func (f *fabric) inNode(ctx context.Context, n *topology.Node, d *routerd.Family, program string, args []string) (string, error) {
+	uid, gid, err := d.IDs()
+	if err != nil {
+		return "", err
+	}
+	var said strings.Builder
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr, cmd.Dir = &said, &said, "/"
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	if err := f.site.Start(n.Name, cmd, nil); err != nil {
+		return "", fmt.Errorf("run %s: %w", filepath.Base(program), err)
+	}
+	ctx, cancel := patience.Query.Context(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+	err = cmd.Wait()
+	switch refused := routerd.Refused(said.String(), n); {
+	case !stop():
+		return "", fmt.Errorf("%s does not end: %w", filepath.Base(program), context.Cause(ctx))
+	case err != nil && refused != nil:
+		return "", refused
+	case err != nil:
+		return "", fmt.Errorf("%s: %w: %s", filepath.Base(program), err, lastLine(said.String()))
+	}
+	return said.String(), nil
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}
+
+// OwnRouting returns the configuration that a router's daemons have now: as it was given, unless
+// somebody has changed it since, by vtysh or in BIRD's file.
+func (f *fabric) OwnRouting(ctx context.Context, n *topology.Node) (string, error) {
+	d := routerd.Of(n.Datapath)
+	switch l := d.Loading(n); {
+	case n.OwnRouting() == "":
+		return "", nil
+	case l == nil:
+		text, err := os.ReadFile(filepath.Join(f.etc(n.Name), "bird.conf"))
+		return string(text), err
+	default:
+		loaded, err := os.ReadFile(f.loaded(n.Name))
+		if err != nil {
+			return "", datapath.Untold("its configuration has not been loaded: apply the file again, and save then")
+		}
+		now, err := f.shown(ctx, n, d, l)
+		if err == nil && now == string(loaded) {
+			now = n.ConfigOf(topology.ConfigFRR)
+		}
+		return now, err
+	}
+}

@@ -1,0 +1,317 @@
+package routerd
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+)
+
+// FRRFile is the file below Home that holds the configuration of all of FRR's daemons, where that
+// is the router's own: vtysh loads it into them.
+const FRRFile = "frr.conf"
+
+// frrDaemon is one of FRR's daemons, called as in its file "daemons".
+type frrDaemon struct {
+	name   string
+	always bool
+	needed []string // first words of the lines of a configuration that are for it
+}
+
+// frrDaemons are in the order in which they are started.
+var frrDaemons = []frrDaemon{
+	{name: "mgmtd"}, // always, where it is installed, as it is from FRR 9 on
+	{name: "zebra", always: true},
+	{name: "staticd", always: true},
+	{name: "bgpd", needed: []string{"router bgp", "bgp", "rpki"}},
+	{name: "ospfd", needed: []string{"router ospf", "ip ospf"}},
+	{name: "ospf6d", needed: []string{"router ospf6", "ipv6 ospf6"}},
+	{name: "ripd", needed: []string{"router rip", "ip rip"}},
+	{name: "ripngd", needed: []string{"router ripng", "ipv6 ripng"}},
+	{name: "isisd", needed: []string{"router isis", "ip router isis", "ipv6 router isis", "isis"}},
+	{name: "pimd", needed: []string{"ip pim", "ip igmp", "ip msdp", "router pim"}},
+	{name: "pim6d", needed: []string{"ipv6 pim", "ipv6 mld", "router pim6"}},
+	{name: "ldpd", needed: []string{"mpls ldp"}},
+	{name: "nhrpd", needed: []string{"ip nhrp", "ipv6 nhrp", "nhrp"}},
+	{name: "eigrpd", needed: []string{"router eigrp", "ip eigrp"}},
+	{name: "babeld", needed: []string{"router babel", "babel"}},
+	{name: "pbrd", needed: []string{"pbr-map", "pbr-policy", "nexthop-group"}},
+	{name: "bfdd", needed: []string{"bfd"}},
+	{name: "fabricd", needed: []string{"router openfabric", "ip router openfabric", "ipv6 router openfabric", "openfabric"}},
+	{name: "vrrpd", needed: []string{"vrrp"}},
+	{name: "pathd", needed: []string{"segment-routing"}},
+}
+
+// DaemonsFile is what a file like /etc/frr/daemons says: which daemons run, and how.
+type DaemonsFile struct {
+	Runs    map[string]bool
+	Profile string              // "": FRR's own choice
+	Options map[string][]string // further arguments of each daemon
+}
+
+var (
+	setting = regexp.MustCompile(`^([a-z0-9_]+)=(?:"([^"$` + "`" + `\\]*)"|([^\s"'$` + "`" + `\\]*))\s*(?:#.*)?$`)
+	name    = regexp.MustCompile(`^[a-z0-9_]+(:[A-Za-z0-9,_.-]+)?$`)
+	number  = regexp.MustCompile(`^[0-9]{1,9}$`)
+)
+
+// ParseDaemons reads such a file, which FRR has a shell read: assignments, and nothing else. wrong
+// is called for each line that cannot be taken over.
+func ParseDaemons(text string, wrong func(line int, hint, what string)) DaemonsFile {
+	d := DaemonsFile{Runs: map[string]bool{}, Options: map[string][]string{}}
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		m := setting.FindStringSubmatch(line)
+		if m == nil {
+			wrong(i+1, "write bgpd=yes", "not a setting")
+			continue
+		}
+		key, value := m[1], m[2]+m[3]
+		daemon, ofOptions := strings.CutSuffix(key, "_options")
+		switch {
+		case ofOptions && (known(daemon) || ignored(daemon)):
+			options, what := optionsOf(strings.Fields(value))
+			if what != "" {
+				wrong(i+1, "leave it out", what+": this option is not passed to a daemon of a lab")
+			}
+			d.Options[daemon] = options
+		case key == "frr_profile":
+			if value != "" && value != "traditional" && value != "datacenter" {
+				wrong(i+1, "write traditional or datacenter", value+": there is no such profile")
+			}
+			d.Profile = value
+		case known(key) && (value == "yes" || value == "no"):
+			d.Runs[key] = value == "yes"
+		case known(key):
+			wrong(i+1, "write "+key+"=yes", value+": neither yes nor no")
+		case ignored(key): // what watches the daemons and logs for them is the lab's
+		default:
+			wrong(i+1, "leave it out", key+": FRR has no such daemon or setting")
+		}
+	}
+	return d
+}
+
+func known(daemon string) bool {
+	return slices.ContainsFunc(frrDaemons, func(d frrDaemon) bool { return d.name == daemon })
+}
+
+// ignored says whether a setting is of no concern in a lab.
+func ignored(key string) bool {
+	return slices.Contains([]string{"vtysh_enable", "watchfrr", "watchfrr_enable", "watchfrr_debug", "all_wrap", "sharpd",
+		"FRR_NO_ROOT", "MAX_FDS"}, key) || strings.HasSuffix(key, "_wrap")
+}
+
+// optionsOf are arguments of a daemon that it gets: modules, and numbers. Where it listens for
+// vtysh is for the lab to say.
+func optionsOf(words []string) (out []string, refused string) {
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		next := ""
+		if i+1 < len(words) {
+			next = words[i+1]
+		}
+		switch {
+		case word == "-A" || word == "--vty_addr" || word == "-P" || word == "--vty_port":
+		case word == "-M" || word == "--module":
+			if !name.MatchString(next) {
+				return out, word + " " + next
+			}
+			out = append(out, word, next)
+		case slices.Contains([]string{"-s", "-e", "-K", "-p", "-I"}, word):
+			if !number.MatchString(next) {
+				return out, word + " " + next
+			}
+			out = append(out, word, next)
+		default:
+			return out, word
+		}
+		i++
+	}
+	return out, ""
+}
+
+// frrNames are the daemons that a router with a configuration of its own runs.
+func frrNames(f *Family, n *topology.Node) (out []string) {
+	given := n.ConfigOf(topology.ConfigDaemons)
+	file := ParseDaemons(given, func(int, string, string) {})
+	needed := neededBy(n.ConfigOf(topology.ConfigFRR))
+	for _, d := range frrDaemons {
+		runs := d.always || file.Runs[d.name] || given == "" && needed[d.name]
+		if d.name == "mgmtd" {
+			_, err := f.Path(d.name)
+			runs = err == nil
+		}
+		if runs {
+			out = append(out, d.name)
+		}
+	}
+	return out
+}
+
+// neededBy returns the daemons that a configuration of FRR is for.
+func neededBy(text string) map[string]bool {
+	out := map[string]bool{}
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] == "no" || strings.ContainsAny(words[0][:1], "!#") {
+			continue
+		}
+		for _, d := range frrDaemons {
+			for _, start := range d.needed {
+				if first := strings.Fields(start); len(words) >= len(first) && slices.Equal(words[:len(first)], first) {
+					out[d.name] = true
+				}
+			}
+		}
+		if slices.Contains(words, "bfd") {
+			out["bfdd"] = true
+		}
+	}
+	return out
+}
+
+// ownFRR are the daemons of a router with a configuration of its own. They begin with none: vtysh
+// gives them theirs.
+func ownFRR(f *Family, n *topology.Node) (out []Program) {
+	file := ParseDaemons(n.ConfigOf(topology.ConfigDaemons), func(int, string, string) {})
+	for _, name := range frrNames(f, n) {
+		p := f.frrProgram(name, "")
+		if name == "zebra" {
+			p.Files[FRRFile] = withoutNextHopObjects(n.ConfigOf(topology.ConfigFRR))
+			p.Files["vtysh.conf"] = integrated + "\n"
+		}
+		if name == "bfdd" {
+			p.Args = append(p.Args, "--bfdctl", f.run("bfdd.sock"))
+		}
+		if file.Profile != "" {
+			p.Args = append(p.Args, "-F", file.Profile)
+		}
+		p.Args = append(p.Args, file.Options[name]...)
+		if name == "bgpd" && hasLine(n.ConfigOf(topology.ConfigFRR), "rpki") && !slices.Contains(p.Args, "rpki") {
+			p.Args = append(p.Args, "-M", "rpki")
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// withoutNextHopObjects is a configuration with that setting of zebra, at its end, unless it says
+// something of it by itself.
+func withoutNextHopObjects(text string) string {
+	setting := strings.TrimSpace(noNextHopObjects)
+	if hasLine(text, setting) || hasLine(text, strings.TrimPrefix(setting, "no ")) {
+		return text
+	}
+	return strings.TrimSuffix(strings.TrimRight(text, " \n"), "\nend") + "\n" + noNextHopObjects
+}
+
+func hasLine(text, line string) bool {
+	for l := range strings.Lines(text) {
+		if strings.TrimSpace(l) == line {
+			return true
+		}
+	}
+	return false
+}
+
+// A Loading is how a router's own configuration gets into its running programs, where they do not
+// read it by themselves: FRR's.
+type Loading struct {
+	All []string                      // arguments of the client that load it into all programs
+	One func(program string) []string // into one that was started anew
+	// Change is a program of this machine, and its arguments, that has running programs take over
+	// what differs; nil if it is not installed.
+	Change []string
+	Shown  []string // arguments of the client that show what runs
+}
+
+// Loading returns how a router's own configuration is loaded; nil if its programs read it.
+func (f *Family) Loading(n *topology.Node) *Loading {
+	if f != frr || n.OwnRouting() != topology.FRR {
+		return nil
+	}
+	l := &Loading{All: []string{"-b"}, One: func(program string) []string { return []string{"-d", program, "-b"} },
+		Shown: []string{"-c", "show running-config"}}
+	if path, err := f.Path("frr-reload.py"); err == nil {
+		l.Change = []string{path, "--reload", "--stdout", "--confdir", f.Home, "--rundir", f.run(""), "--vty_socket", f.run(""),
+			filepath.Join(f.Home, FRRFile)}
+	}
+	return l
+}
+
+// added are lines that Trivet has added to a configuration.
+var added = []string{strings.TrimSpace(noNextHopObjects), integrated}
+
+// integrated is the setting of vtysh that the daemons have one configuration.
+const integrated = "service integrated-vtysh-config"
+
+// Running is a configuration as FRR shows it, without what is said around it, and without what
+// Trivet itself has added and was does not have.
+func Running(shown, was string) string {
+	var b strings.Builder
+	begun := false
+	for line := range strings.Lines(shown) {
+		plain := strings.TrimRight(line, "\r\n")
+		switch {
+		case !begun && !strings.HasPrefix(plain, "frr version"):
+			continue
+		case plain == "end":
+			return b.String()
+		case slices.Contains(added, plain) && !hasLine(was, plain):
+			begun = true
+			continue
+		}
+		begun = true
+		fmt.Fprintln(&b, plain)
+	}
+	return b.String()
+}
+
+// refusal is what vtysh says of a line that a daemon does not take: FRR's vtysh_config_from_file.
+var refusal = regexp.MustCompile(`line \d+: (?:% )?(Unknown command|Ambiguous command|Failure to communicate|[^:,]*)(?:\[\d+\])?(?: to (\w+))?[:,](?: line:)? *(.*)`)
+
+// Refused is the error that daemons of a router do not take a line of its own configuration; nil if
+// vtysh has not said so.
+func Refused(said string, n *topology.Node) error {
+	m := refusal.FindStringSubmatch(said)
+	if m == nil {
+		return nil
+	}
+	why := m[1]
+	for line := range strings.Lines(said) { // what the daemon itself says of it
+		if text, is := strings.CutPrefix(strings.TrimSpace(line), "% "); is {
+			why = text
+			break
+		}
+	}
+	if m[2] != "" {
+		why = m[2] + " refuses it: " + why
+	}
+	line := strings.TrimSpace(m[3])
+	for _, c := range n.Config {
+		if c.Kind == topology.ConfigFRR {
+			var problems topology.Problems
+			problems.Add(c.Position(lineOf(c.Text, line)), "", "%s of %s: %q: %s", c.Kind, n.Name, line, why)
+			return problems.Err()
+		}
+	}
+	return nil
+}
+
+// lineOf is the number of the first such line; 0 if there is none.
+func lineOf(text, line string) int {
+	number := 0
+	for l := range strings.Lines(text) {
+		if number++; strings.TrimSpace(l) == line {
+			return number
+		}
+	}
+	return 0
+}

@@ -1,0 +1,174 @@
+package topology
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// The kinds of configuration that routing daemons read.
+const (
+	ConfigFRR     = "frr"
+	ConfigDaemons = "daemons" // beside ConfigFRR
+	ConfigBIRD    = "bird"
+)
+
+// runs says whether a node is a router with a datapath.
+func runs(d Datapath) func(*Node) bool {
+	return func(n *Node) bool { return n.Kind == Router && n.Datapath == d }
+}
+
+// OwnRouting is the datapath whose routing daemons have a configuration of the router's own, in
+// place of what Trivet writes for them; "" if it has none.
+func (n *Node) OwnRouting() Datapath {
+	for _, c := range n.Config {
+		switch c.Kind {
+		case ConfigFRR:
+			return FRR
+		case ConfigBIRD:
+			return BIRD
+		}
+	}
+	return ""
+}
+
+// ownRouting checks what a router's own configuration does not go with.
+func (n *Node) ownRouting(bad func(hint, format string, args ...any)) {
+	own := n.OwnRouting()
+	if own == "" {
+		if slices.ContainsFunc(n.Config, func(c ConfigFile) bool { return c.Kind == ConfigDaemons }) {
+			bad("add frr: FILE to config", "config: daemons is for routers that have an FRR configuration of their own")
+		}
+		return
+	}
+	if n.Datapath == "" && n.Kind != Router {
+		bad("make it a router", "config: %s is for routers", own)
+	}
+	if n.OSPF != nil {
+		bad("keep one of them", "config: %s says what the router runs, and so does ospf", own)
+	}
+}
+
+// An interfaceConfig is what FRR's configuration says of an interface's addresses.
+type interfaceConfig struct {
+	name      string
+	addresses []netip.Prefix
+	lines     []int // of the addresses
+}
+
+// frrAddresses returns the addresses that a configuration of FRR gives to interfaces, in its order,
+// without 127.0.0.1 (FRR's manual, chapter Zebra, Interface Commands).
+func frrAddresses(text string) (out []interfaceConfig) {
+	at := -1 // index of the interface whose lines these are
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0:
+		case len(words) >= 2 && words[0] == "interface":
+			at = slices.IndexFunc(out, func(c interfaceConfig) bool { return c.name == words[1] })
+			if at < 0 {
+				out = append(out, interfaceConfig{name: words[1]})
+				at = len(out) - 1
+			}
+		case words[0] == "exit" || words[0] == "end" || words[0] == "router":
+			at = -1
+		case at >= 0 && len(words) >= 3 && (words[0] == "ip" || words[0] == "ipv6") && words[1] == "address":
+			p, err := netip.ParsePrefix(words[2])
+			if err == nil && !p.Addr().IsLoopback() && !slices.Contains(out[at].addresses, p) {
+				out[at].addresses, out[at].lines = append(out[at].addresses, p), append(out[at].lines, number)
+			}
+		}
+	}
+	return out
+}
+
+// ownInterfaces gives a router's interfaces the addresses that its own configuration of FRR does. If
+// there are any, its other interfaces have none that the topology does not give.
+func (r *resolver) ownInterfaces(n *Node) {
+	i := slices.IndexFunc(n.Config, func(c ConfigFile) bool { return c.Kind == ConfigFRR })
+	if i < 0 {
+		return
+	}
+	config := n.Config[i]
+	any := false
+	for _, c := range frrAddresses(config.Text) {
+		for k, p := range c.addresses {
+			if what, hint := misplaced(p); what != "" {
+				r.problems.Add(config.Position(c.lines[k]), hint, "router %s: %s", n.Name, what)
+			}
+		}
+		at := slices.IndexFunc(r.ends[n.Name], func(e *Endpoint) bool { return e.Interface == c.name })
+		switch {
+		case len(c.addresses) == 0:
+		case c.name == "lo":
+			n.Loopback = union(n.Loopback, c.addresses)
+		case at < 0:
+			r.problems.Warn(config.Position(c.lines[0]), r.interfaceHint(n), "router %s: no link is at an interface %s", n.Name, c.name)
+		default:
+			e := r.ends[n.Name][at]
+			e.Addresses, e.Unaddressed, any = union(e.Addresses, c.addresses), false, true
+		}
+	}
+	if !any {
+		return
+	}
+	for _, e := range r.ends[n.Name] {
+		if len(e.Addresses) == 0 {
+			e.Unaddressed = true
+		}
+	}
+}
+
+// DaemonAddresses are the addresses of an interface that a router's own configuration of FRR gives.
+func (n *Node) DaemonAddresses(name string) []netip.Prefix {
+	for _, c := range frrAddresses(n.ConfigOf(ConfigFRR)) {
+		if c.name == name {
+			return c.addresses
+		}
+	}
+	return nil
+}
+
+// daemonAddressesAt is DaemonAddresses for an end whose interface need not be named yet.
+func (n *Node) daemonAddressesAt(e *Endpoint) []netip.Prefix {
+	switch {
+	case n.OwnRouting() != FRR:
+		return nil
+	case e.Interface == "" && e.Port != nil:
+		return n.DaemonAddresses(DeviceName(fmt.Sprintf("%s-eth%d", n.Name, *e.Port)))
+	}
+	return n.DaemonAddresses(e.Interface)
+}
+
+// addressedByDaemons says whether a router's own configuration gives addresses to any interface but
+// the loopback device.
+func (n *Node) addressedByDaemons() bool {
+	return slices.ContainsFunc(frrAddresses(n.ConfigOf(ConfigFRR)), func(c interfaceConfig) bool {
+		return c.name != "lo" && len(c.addresses) > 0
+	})
+}
+
+// interfaceHint says how to give an interface the name that a configuration has for it.
+func (r *resolver) interfaceHint(n *Node) string {
+	var names []string
+	for _, e := range r.ends[n.Name] {
+		names = append(names, e.Interface)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "there are " + strings.Join(names, ", ") + "; name one at its link: " + n.Name + " -- s1: {from: {interface: eth1}}"
+}
+
+func union(a, b []netip.Prefix) []netip.Prefix {
+	out := slices.Clone(a)
+	for _, p := range b {
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}

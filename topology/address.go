@@ -106,6 +106,7 @@ func (r *resolver) addresses() {
 	for _, n := range r.t.Nodes {
 		r.ownAddresses(n)
 		r.ownInterfaces(n)
+		r.withoutIPv6(n)
 	}
 	segs := r.segments()
 	r.assign(v4, segs)
@@ -137,6 +138,25 @@ func (r *resolver) ownAddresses(n *Node) {
 	}
 	if len(r.ends[n.Name]) > 0 {
 		n.Unaddressed = false
+	}
+}
+
+// withoutIPv6 leaves out addresses that a kernel without IPv6 would refuse.
+func (r *resolver) withoutIPv6(n *Node) {
+	if r.t.IPv6 != IPv6Off || !n.Made().Open() {
+		return
+	}
+	out := func(all []netip.Prefix) []netip.Prefix {
+		for _, p := range all {
+			if p.Addr().Is6() {
+				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned", "%s %s: address %s is left out, as the lab has no IPv6", n.Kind, n.Name, p)
+			}
+		}
+		return slices.DeleteFunc(all, func(p netip.Prefix) bool { return p.Addr().Is6() })
+	}
+	n.Loopback = out(n.Loopback)
+	for _, e := range r.ends[n.Name] {
+		e.Addresses = out(e.Addresses)
 	}
 }
 

@@ -85,8 +85,8 @@ func frrAddresses(text string) (out []interfaceConfig) {
 	return out
 }
 
-// ownInterfaces gives a router's interfaces the addresses that its own configuration of FRR does. If
-// there are any, its other interfaces have none that the topology does not give.
+// ownInterfaces gives a router's interfaces the addresses that its own configuration of FRR does.
+// If there are any, its other interfaces have none that the topology does not give.
 func (r *resolver) ownInterfaces(n *Node) {
 	i := slices.IndexFunc(n.Config, func(c ConfigFile) bool { return c.Kind == ConfigFRR })
 	if i < 0 {

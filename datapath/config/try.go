@@ -44,7 +44,8 @@ func complained(n *topology.Node, c topology.ConfigFile, said string, err error)
 	return problems.Err()
 }
 
-// alone runs a program in a network of its own, if it is root who does so; as may name another user.
+// alone runs a program in a network of its own, if it is root who does so; as may name another
+// user.
 func alone(ctx context.Context, as *syscall.Credential, input string, command ...string) (said string, err error) {
 	ctx, cancel := patience.Query.Context(ctx)
 	defer cancel()

@@ -120,7 +120,8 @@ func (f *fabric) keepLoaded(ctx context.Context, n *topology.Node, d *routerd.Fa
 	return disk.Replace(f.loaded(n.Name), []byte(shown), 0)
 }
 
-// unload removes what a router had of a configuration of its own, and ends the daemons that have it.
+// unload removes what a router had of a configuration of its own, and ends the daemons that have
+// it.
 func (f *fabric) unload(n *topology.Node) error {
 	err := os.Remove(f.loaded(n.Name))
 	if errors.Is(err, fs.ErrNotExist) {

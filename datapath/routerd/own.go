@@ -53,7 +53,7 @@ type DaemonsFile struct {
 }
 
 var (
-	setting = regexp.MustCompile(`^([a-z0-9_]+)=(?:"([^"$` + "`" + `\\]*)"|([^\s"'$` + "`" + `\\]*))\s*(?:#.*)?$`)
+	setting = regexp.MustCompile(`^([A-Za-z0-9_]+)=(?:"([^"$` + "`" + `\\]*)"|([^\s"'$` + "`" + `\\]*))\s*(?:#.*)?$`)
 	name    = regexp.MustCompile(`^[a-z0-9_]+(:[A-Za-z0-9,_.-]+)?$`)
 	number  = regexp.MustCompile(`^[0-9]{1,9}$`)
 )

@@ -321,6 +321,7 @@ func (m *machine) exec(node, script string) string {
 func (m *machine) file(name, text string) string {
 	m.t.Helper()
 	path := filepath.Join(m.dir, name)
+	must(m.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	must(m.t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }

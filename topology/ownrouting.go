@@ -67,7 +67,7 @@ func frrAddresses(text string) (out []interfaceConfig) {
 		words := strings.Fields(line)
 		switch {
 		case len(words) == 0:
-		case len(words) >= 2 && words[0] == "interface":
+		case len(words) >= 2 && abbreviates(words[0], "interface"):
 			at = slices.IndexFunc(out, func(c interfaceConfig) bool { return c.name == words[1] })
 			if at < 0 {
 				out = append(out, interfaceConfig{name: words[1]})
@@ -75,7 +75,7 @@ func frrAddresses(text string) (out []interfaceConfig) {
 			}
 		case words[0] == "exit" || words[0] == "end" || words[0] == "router":
 			at = -1
-		case at >= 0 && len(words) >= 3 && (words[0] == "ip" || words[0] == "ipv6") && words[1] == "address":
+		case at >= 0 && len(words) >= 3 && (words[0] == "ip" || words[0] == "ipv6") && abbreviates(words[1], "address"):
 			p, err := netip.ParsePrefix(words[2])
 			if err == nil && !p.Addr().IsLoopback() && !slices.Contains(out[at].addresses, p) {
 				out[at].addresses, out[at].lines = append(out[at].addresses, p), append(out[at].lines, number)
@@ -83,6 +83,11 @@ func frrAddresses(text string) (out []interfaceConfig) {
 		}
 	}
 	return out
+}
+
+// abbreviates says whether a word of a configuration stands for a command's.
+func abbreviates(word, command string) bool {
+	return len(word) >= 3 && strings.HasPrefix(command, word)
 }
 
 // ownInterfaces gives a router's interfaces the addresses that its own configuration of FRR does.
@@ -95,11 +100,14 @@ func (r *resolver) ownInterfaces(n *Node) {
 	config := n.Config[i]
 	any := false
 	for _, c := range frrAddresses(config.Text) {
-		for k, p := range c.addresses {
-			if what, hint := misplaced(p); what != "" {
-				r.problems.Add(config.Position(c.lines[k]), hint, "router %s: %s", n.Name, what)
+		c.addresses = slices.DeleteFunc(c.addresses, func(p netip.Prefix) bool {
+			what, hint := misplaced(p)
+			if what != "" { // FRR may take it
+				line := c.lines[slices.Index(c.addresses, p)]
+				r.problems.Warn(config.Position(line), hint, "router %s: %s", n.Name, what)
 			}
-		}
+			return what != ""
+		})
 		at := slices.IndexFunc(r.ends[n.Name], func(e *Endpoint) bool { return e.Interface == c.name })
 		switch {
 		case len(c.addresses) == 0:

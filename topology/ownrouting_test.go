@@ -14,8 +14,8 @@ interface r1-eth0
  ip address 10.1.2.1/24
  ip address 10.1.1.1/24
 !
-interface lo
- ip address 127.0.0.1/8
+int lo
+ ip addr 127.0.0.1/8
  ip address 192.0.2.1/32
 !
 router bgp 65001
@@ -98,7 +98,7 @@ func TestOwnRoutingRefused(t *testing.T) {
 		"leave it out":     func(top *Topology) { top.Node("r1").Datapath = BIRD },
 		"add frr: FILE":    func(top *Topology) { top.Node("r1").Config[0].Kind = ConfigDaemons },
 		"make it a router": func(top *Topology) { top.Node("h1").Config = top.Node("r1").Config },
-		"r1.conf:5  router r1: 224.0.0.1/24 cannot be the address": func(top *Topology) {
+		"r1.conf:5  warning: router r1: 224.0.0.1/24 cannot be the address": func(top *Topology) {
 			top.Node("r1").Config[0].Text = strings.Replace(ownFRR, "10.1.1.1", "224.0.0.1", 1)
 		},
 		"r1.conf:5  warning: router r1: no link is at an interface eth7; there are r1-eth0, r1-eth1": func(top *Topology) {

@@ -269,6 +269,9 @@ func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program
 	_ = os.Remove(ready) // of a daemon that was killed
 	cmd := exec.Command(path, want.Args...)
 	cmd.Dir = "/"
+	if n.OwnRouting() == topology.FRR { // where it means names of logs to be that are no paths
+		cmd.Dir = f.logsAt()
+	}
 	p, log, err := f.launch(n.Name, want, cmd, ownScratch)
 	if err != nil {
 		return err

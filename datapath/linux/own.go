@@ -32,9 +32,17 @@ func (f *fabric) loaded(node string) string { return filepath.Join(f.site.NodeDi
 // logDir is where packages of FRR have its daemons write logs.
 const logDir = "/var/log/frr"
 
+// logsAt is logDir if it is there, and else the root directory.
+func (f *fabric) logsAt() string {
+	if _, err := os.Stat(logDir); err != nil {
+		return "/"
+	}
+	return logDir
+}
+
 // mountLog gives a router a directory of its own for the logs that its configuration has FRR write.
 func (f *fabric) mountLog(n *topology.Node, d *routerd.Family) error {
-	if _, err := os.Stat(logDir); err != nil || d != routerd.Of(topology.FRR) {
+	if f.logsAt() != logDir || d != routerd.Of(topology.FRR) {
 		return nil
 	}
 	dir := filepath.Join(f.site.NodeDir(n.Name), "log")

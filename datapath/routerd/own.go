@@ -90,6 +90,8 @@ func ParseDaemons(text string, wrong func(line int, hint, what string)) DaemonsF
 			d.Runs[key] = value == "yes"
 		case known(key):
 			wrong(i+1, "write "+key+"=yes", value+": neither yes nor no")
+		case strings.HasSuffix(key, "_instances"):
+			wrong(i+1, "leave it out", key+": a daemon runs once in a router")
 		case ignored(key): // what watches the daemons and logs for them is the lab's
 		default:
 			wrong(i+1, "leave it out", key+": FRR has no such daemon or setting")

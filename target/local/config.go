@@ -176,6 +176,10 @@ func (l *Lab) network(n *topology.Node, p *lab.Present) error {
 			list := []netip.Prefix{}
 			for _, m := range all {
 				address := addressOf(m)
+				if address.Addr().Is4In6() {
+					p.Remarks = append(p.Remarks, fmt.Sprintf("the address %s of %s, an IPv4 address in IPv6, is not saved", address, a.Name))
+					continue
+				}
 				if !addressMessages.addedByKernel(m) && !address.Addr().IsLoopback() && !address.Addr().IsLinkLocalUnicast() {
 					list = append(list, address)
 				}

@@ -68,6 +68,9 @@ func TestOwnRouting(t *testing.T) {
 		if got := addressesOf(r); r.Node("r1").Datapath != datapath || !strings.Contains(got, "r1 172.16.0.1/30") {
 			t.Errorf("without addresses of its own, r1 has %s and %s", r.Node("r1").Datapath, got)
 		}
+		if own, other := r.Node("r1").Routes, r.Node("r2").Routes; len(own)+len(other) > 0 {
+			t.Errorf("routes are computed: %v, %v", own, other)
+		}
 	}
 }
 

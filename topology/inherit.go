@@ -75,7 +75,7 @@ func forgetMisfits(t *Topology, inherited map[*Endpoint]bool) {
 						if !inherited[e] {
 							file = append(file, e)
 						}
-						if n := r.nodes[e.Node]; e == r.ends[e.Node][0] { // this end gets the node's own addresses
+						if n := r.nodes[e.Node]; slices.Index(r.ends[e.Node], e) == 0 { // this end gets the node's own addresses
 							file = append(file, &Endpoint{Addresses: n.Addresses})
 						}
 					}

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -128,7 +129,8 @@ func inheritEnd(e *Endpoint, old Endpoint, n *Node, addresses bool) {
 	if e.MAC == (MAC{}) && n.MAC == (MAC{}) {
 		e.MAC = old.MAC
 	}
-	if addresses && len(e.Addresses) == 0 && len(n.Addresses) == 0 && !e.Unaddressed && !n.Unaddressed {
+	passedOn := n.passedOn()[cmp.Or(e.Interface, old.Interface)] != nil
+	if addresses && len(e.Addresses) == 0 && len(n.Addresses) == 0 && !e.Unaddressed && !n.Unaddressed && !passedOn {
 		e.Addresses = append(e.Addresses, old.Addresses...)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -240,16 +241,24 @@ func (i *Interface) options() (keys []string) {
 }
 
 // String is the interface in one line, as a file has it but for its name.
-func (i Interface) String() string {
+func (i Interface) String() string { return i.text(false) }
+
+// What says only what the interface is: "bond r1-eth0 r1-eth1".
+func (i Interface) What() string { return i.text(true) }
+
+func (i *Interface) text(short bool) string {
 	k := i.Kind()
 	if k == nil {
 		return ""
 	}
 	value := map[string]string{"vlan": fmt.Sprint(i.VLAN), "vxlan": fmt.Sprint(i.VXLAN), "gre": i.GRE.String()}[k.Name]
 	if k.members != nil {
-		value = strings.Join(k.members(&i), " ")
+		value = strings.Join(k.members(i), " ")
 	}
 	words := []string{strings.TrimSpace(k.Name + " " + value)}
+	if short {
+		return words[0]
+	}
 	for _, o := range i.options() {
 		words = append(words, o+" "+map[string]string{"on": i.On, "mode": string(i.Mode), "table": fmt.Sprint(i.Table), "local": i.Local.String(),
 			"remote": i.Remote.String(), "mac": i.MAC.String()}[o])
@@ -456,11 +465,10 @@ func (r *resolver) lowers(n *Node) {
 				bad("take it out", "%s, %s, cannot be a member of %s", m, is.Is, kind.Is)
 			}
 		}
-		if i.On == "" {
-			continue
-		}
-		if is, ok := there(i.On); ok && i.VLAN != 0 && is != nil && !is.frames {
-			bad("name the device of a link, a bond or a bridge", "there are no VLANs on %s, %s", i.On, is.Is)
+		if i.On != "" {
+			if is, ok := there(i.On); ok && i.VLAN != 0 && is != nil && !is.frames {
+				bad("name the device of a link, a bond or a bridge", "there are no VLANs on %s, %s", i.On, is.Is)
+			}
 		}
 		if kind.random && i.MAC == (MAC{}) {
 			i.MAC = ownMAC(r.t, &Endpoint{Node: n.Name, Interface: i.Name}, 0)
@@ -514,9 +522,54 @@ func InterfaceDomains(nodes []*Node, sets disjoint.Sets[int], end func(node, dev
 					ends := []string{i.GRE.String(), i.Local.String()}
 					slices.Sort(ends)
 					out[at] = numbered("gre " + strings.Join(ends, " "))
+				case i.Dummy:
+					out[at] = numbered("dummy " + n.Name + " " + i.Name)
 				}
 			}
 		}
 	}
 	return out
+}
+
+// SetFrom says whether an interface can be made of what it was before by setting its addresses, its
+// members, its MTU and its MAC.
+func (i *Interface) SetFrom(was *Interface) bool {
+	if i.Kind() != was.Kind() || i.MTU == 0 && was.MTU != 0 || i.MAC == (MAC{}) && was.MAC != (MAC{}) {
+		return false
+	}
+	device := func(x *Interface) Interface {
+		return Interface{VLAN: x.VLAN, VXLAN: x.VXLAN, GRE: x.GRE, On: x.On, Mode: x.Mode, Table: x.Table, Local: x.Local, Remote: x.Remote}
+	}
+	return reflect.DeepEqual(device(i), device(was))
+}
+
+// TableOf is the routing table of a node's route: that of the VRF over whose members it leads, or 0,
+// the main one. ends are the node's.
+func (n *Node) TableOf(r Route, ends []*Endpoint) int {
+	vrfs := n.VRFs()
+	if len(vrfs) == 0 || r.Discard {
+		return 0
+	}
+	if vrf := vrfs[r.Device]; vrf != nil || r.Device != "" {
+		return vrf.table()
+	}
+	contains := func(p netip.Prefix) bool { return p.Contains(r.Via) }
+	for _, e := range ends {
+		if slices.ContainsFunc(e.Addresses, contains) {
+			return vrfs[e.Interface].table()
+		}
+	}
+	for _, i := range n.Interfaces {
+		if slices.ContainsFunc(i.Addresses, contains) {
+			return vrfs[i.Name].table()
+		}
+	}
+	return 0
+}
+
+func (i *Interface) table() int {
+	if i == nil {
+		return 0
+	}
+	return i.Table
 }

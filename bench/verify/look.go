@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/netbatch"
@@ -65,6 +66,7 @@ func look() (s seen, err error) {
 	if err != nil {
 		return s, fmt.Errorf("list devices: %w", err)
 	}
+	tables := []int{unix.RT_TABLE_MAIN}
 	for _, l := range links {
 		a := l.Attrs()
 		d := device{Name: a.Name, Kind: l.Type(), MTU: a.MTU, Carries: a.Flags&net.FlagUp != 0 && a.RawFlags&unixRunning != 0}
@@ -79,10 +81,13 @@ func look() (s seen, err error) {
 				d.Addresses = append(d.Addresses, p)
 			}
 		}
+		if vrf, is := l.(*netlink.Vrf); is {
+			tables = append(tables, int(vrf.Table))
+		}
 		s.Devices = append(s.Devices, d)
 	}
 	for family, all := range map[int]string{netlink.FAMILY_V4: "0.0.0.0/0", netlink.FAMILY_V6: "::/0"} {
-		routes, err := netlink.RouteList(nil, family)
+		routes, err := netbatch.Routes(family, tables)
 		if err != nil {
 			return s, fmt.Errorf("list routes: %w", err)
 		}
@@ -175,6 +180,11 @@ func (v *verifier) checkNode(name string, s *seen) {
 					r.Addresses.add(missing(s, name, l.DeviceAt(i), a))
 				}
 			}
+		}
+	}
+	for _, i := range node.Interfaces {
+		for _, a := range i.Addresses {
+			r.Addresses.add(missing(s, name, i.Name, a))
 		}
 	}
 	for _, a := range node.Loopback {
@@ -287,6 +297,11 @@ func (v *verifier) strangers(name string, s *seen) string {
 			if n != nil && v.placeOf(e.Node) == name {
 				known[l.DeviceAt(i)] = true
 			}
+		}
+	}
+	if !fabric {
+		for _, i := range v.nodes[name].Interfaces {
+			known[i.Name] = true
 		}
 	}
 	var strange []string

@@ -141,6 +141,17 @@ func newJudge(n *network, there map[string]*seen, all []lab.Changed) *judge {
 		}
 	}
 	for _, node := range n.t.Nodes {
+		for _, i := range node.Interfaces {
+			at := [2]string{node.Name, i.Name}
+			j.ends[at], j.devices[node.Name] = topology.Endpoint{Node: node.Name, Interface: i.Name, MAC: i.MAC, Addresses: i.Addresses}, append(j.devices[node.Name], at)
+			for _, a := range i.Addresses {
+				j.addresses = append(j.addresses, a)
+				j.owners[a.Addr()] = append(j.owners[a.Addr()], node.Name)
+				if i.MAC != (topology.MAC{}) {
+					j.macs[a.Addr()] = append(j.macs[a.Addr()], i.MAC)
+				}
+			}
+		}
 		for _, a := range node.Loopback {
 			j.addresses = append(j.addresses, a)
 			j.owners[a.Addr()] = append(j.owners[a.Addr()], node.Name)
@@ -278,7 +289,8 @@ func (j *judge) device(where string, n *topology.Node, c netfacts.Change, atLink
 	case c.Gone:
 		j.say(atLink, where, c, "device", c.Device)
 	default:
-		j.say(n == nil && atLink, where, c, "place for "+c.Device, c.Said())
+		member := n != nil && slices.ContainsFunc(n.Interfaces, func(i topology.Interface) bool { return slices.Contains(i.Members(), c.Device) })
+		j.say(n == nil && atLink || member, where, c, "place for "+c.Device, c.Said())
 	}
 }
 

@@ -92,7 +92,7 @@ func (r *resolver) segments() []*segment {
 			byRoot[root].external = byRoot[root].external || l.Ends[j].External()
 		}
 	}
-	r.inVRF = map[*Endpoint]bool{}
+	r.inVRF, r.fixed = map[*Endpoint]bool{}, map[*Endpoint]bool{}
 	for _, n := range r.t.Nodes {
 		if n.Kind != Host && n.Kind != Router {
 			continue
@@ -113,7 +113,9 @@ func (r *resolver) segments() []*segment {
 		}
 		for _, i := range n.Interfaces {
 			if at, is := domains[[2]string{n.Name, i.Name}]; is && len(i.Addresses) > 0 {
-				add(of(joined.Of(at)), &Endpoint{Node: n.Name, Interface: i.Name, MAC: i.MAC, Addresses: i.Addresses})
+				e := &Endpoint{Node: n.Name, Interface: i.Name, MAC: i.MAC, Addresses: i.Addresses}
+				r.fixed[e] = true
+				add(of(joined.Of(at)), e)
 			}
 		}
 	}
@@ -215,12 +217,15 @@ func (r *resolver) assignFlat(fam int, p *pool) {
 func (r *resolver) assignSegment(fam int, p *pool, s *segment, written map[string]bool) {
 	all := slices.Concat(s.routers, s.ends)
 	all = slices.DeleteFunc(all, func(e *Endpoint) bool {
-		return (written[e.Node] || r.provided[e]) && !has(e.Addresses, fam)
+		return (written[e.Node] || r.provided[e] || r.fixed[e]) && !has(e.Addresses, fam)
 	})
 	if !slices.ContainsFunc(all, func(e *Endpoint) bool { return !e.Unaddressed }) {
 		return
 	}
 	prefix := givenPrefix(all, fam)
+	if !prefix.IsValid() && !slices.ContainsFunc(all, func(e *Endpoint) bool { return !r.fixed[e] }) {
+		return // of one address, as of a loopback device
+	}
 	if !prefix.IsValid() {
 		var ok bool
 		if prefix, ok = p.take(len(all), len(s.ends) > 0 || s.external); !ok {

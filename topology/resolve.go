@@ -69,6 +69,7 @@ type resolver struct {
 	ends     map[string][]*Endpoint // for each node, by port
 	segs     []*segment
 	provided map[*Endpoint]bool // ends whose addresses are for others to give: see segments
+	fixed    map[*Endpoint]bool // those of segs that stand for nodes' own interfaces, and have the addresses that are given
 	inVRF    map[*Endpoint]bool // ends of segs whose routes are in a table of their own
 	builtin  map[string]bool    // controller nodes that stand for Trivet's
 	problems Problems

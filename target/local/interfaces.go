@@ -107,8 +107,8 @@ func checkInterfaces(t *topology.Topology) error {
 			if kind == "ip6gre" {
 				module = "ip6_gre"
 			}
-			lacks = append(lacks, lack.New(fmt.Sprintf("%s %s: interface %s: this kernel has no devices of the kind %s", w.node.Kind, w.node.Name, w.i.Name, kind),
-				", as "+is.Is+" is:  ", "modprobe "+module))
+			lacks = append(lacks, lack.New(fmt.Sprintf("%s %s: interface %s: this kernel cannot make %s (it has no devices of the kind %s)",
+				w.node.Kind, w.node.Name, w.i.Name, is.Is, kind), ":  ", "modprobe "+module))
 		}
 		slices.SortFunc(lacks, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 		return errors.Join(lacks...)

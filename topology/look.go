@@ -30,8 +30,8 @@ func EndsOf(t *Topology) map[string][]*Endpoint {
 	return ends
 }
 
-// AddressesOf lists the addresses of a node's interfaces, those of links first, in their order, then
-// those of its loopback.
+// AddressesOf lists the addresses of a node's interfaces, those of links first, in their order,
+// then those of its loopback.
 func AddressesOf(t *Topology, n *Node) (out []netip.Prefix) {
 	for _, link := range t.Links {
 		for _, e := range link.Ends {

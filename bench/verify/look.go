@@ -343,9 +343,11 @@ func (v *verifier) crosses(node string) bool {
 // and those that the kernel puts into each namespace.
 func inert(d device, fabric bool) bool {
 	return d.Kind == "dummy" || d.Kind == "bridge" || d.Kind == "openvswitch" || d.Kind == "vlan" || d.Kind == "bond" || d.Kind == "tuntap" && fabric ||
-		d.Name == "sit0" || d.Name == "tunl0" || d.Name == "gre0" || d.Name == "gretap0" || d.Name == "erspan0" ||
-		d.Name == "ip_vti0" || d.Name == "ip6_vti0" || d.Name == "ip6tnl0" || d.Name == "ip6gre0" || strings.HasPrefix(d.Name, "ifb") || d.Name == "teql0"
+		slices.Contains(modules, d.Name) || strings.HasPrefix(d.Name, "ifb")
 }
+
+// modules are the devices that modules of the kernel put into each namespace when they are loaded.
+var modules = []string{"sit0", "tunl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6tnl0", "ip6gre0", "teql0"}
 
 // checkCarriers says of links with devices whether these are up at both ends. Where packets cross,
 // that goes before it.

@@ -282,6 +282,7 @@ func (j *judge) device(where string, n *topology.Node, c netfacts.Change, atLink
 	switch {
 	case c.New && n != nil && j.there != nil && slices.ContainsFunc(j.there[n.Name].Devices, func(d device) bool { return d.Name == c.Device && !inert(d, false) }):
 		// that it leads out of the lab is said elsewhere
+	case c.New && slices.Contains(modules, c.Device): // nobody in the lab has made it
 	case c.New:
 		j.say(false, where, c, "device", strings.TrimSpace(c.Device+" "+c.Is))
 	case c.Gone && n == nil && !atLink:

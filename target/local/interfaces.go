@@ -31,7 +31,7 @@ type interfaceKind struct {
 var interfaceKinds = map[string]interfaceKind{
 	"vlan": {module: "8021q", device: func(i *topology.Interface, a netlink.LinkAttrs, on int) netlink.Link {
 		a.ParentIndex = on
-		// As a cable is pulled by setting a device down, VLANs on it keep their addresses and routes.
+		// A cable is pulled by setting a device down: VLANs on it keep their addresses and routes.
 		return &netlink.Vlan{LinkAttrs: a, VlanId: i.VLAN, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q, LooseBinding: new(true)}
 	}},
 	"bridge": {module: "bridge", device: func(_ *topology.Interface, a netlink.LinkAttrs, _ int) netlink.Link {

@@ -260,5 +260,21 @@ func TestInterfacesFullKernel(t *testing.T) {
 	m.ok("resume")
 	all("links down and up, and resume")
 	m.ok("down")
+
+	// A static route over a VRF is in its table, and comes back there with its link.
+	m.up(m.file("vrf.yaml", `
+nodes:
+  v: {host: {interfaces: {red: {vrf: v-eth0, table: 300}}, routes: 10.66.0.0/16 via 10.0.0.2}}
+  w: host
+links: [w -- v]
+`))
+	const route = "10.66.0.0/16 via 10.0.0.2 dev v-eth0 proto static"
+	contains(t, m.exec("v", "ip route show table 300"), route)
+	m.ok("link", "set", "w-v", "down")
+	m.ok("link", "set", "w-v", "up")
+	contains(t, m.exec("v", "ip route show table 300"), route)
+	m.quiet("a VRF's link was down")
+	contains(t, m.ok("save", "--dry-run"), "nothing to save")
+	m.ok("down")
 	m.unchanged(before)
 }

@@ -103,38 +103,53 @@ func TestInterfaceAddresses(t *testing.T) {
 	top := onRouter(
 		Interface{Name: "br", Bridge: []string{"r1-eth0", "r1-eth1"}, Addresses: given("10.7.0.1/24")},
 		Interface{Name: "tagged", VLAN: 10, On: "r1-eth2", Addresses: given("10.8.0.1/24")},
-		Interface{Name: "red", VRF: []string{"r1-eth3"}, Table: 10})
+		Interface{Name: "red", VRF: []string{"r1-eth3", "r1-eth5"}, Table: 10})
 	top.Nodes[3].Interfaces = []Interface{{Name: "tagged", VLAN: 10, On: "h3-eth0", Addresses: given("10.8.0.3/24")}}
 	far := top.AddNode(Router, "r2")
 	far.Datapath = Kernel
 	top.AddLink("r1", "r2")
+	top.AddNode(Router, "r3").Datapath = Kernel // behind the VRF, with a host behind it
+	top.AddLink("r1", "r3")
+	top.AddNode(Host, "h6")
+	top.AddLink("r3", "h6")
+	top.AddNode(Switch, "s1") // with whom is not in the VLAN
+	top.Links[2].Ends[1].Node = "s1"
+	top.AddLink("s1", "h3")
+	top.AddNode(Host, "h5")
+	top.AddLink("s1", "h5")
 	got, problems := Resolve(top, Defaults{})
 	if problems.Err() != nil {
 		t.Fatal(problems)
 	}
-	for i, want := range []string{"", "", "", "10.0.1.1/24", "172.16.0.1/30"} {
+	for i, want := range []string{"", "", "", "10.0.2.1/24", "172.16.0.1/30", "172.16.0.5/30"} {
 		if is := joined(got.Links[i].Ends[0].Addresses); is != want || got.Links[i].Ends[0].Unaddressed != (want == "") {
 			t.Errorf("r1-eth%d has %q, not %q", i, is, want)
 		}
 	}
-	for i, want := range []string{"10.7.0.2/24", "10.7.0.3/24", "", "10.0.1.2/24", "172.16.0.2/30"} {
+	for i, want := range []string{"10.7.0.2/24", "10.7.0.3/24", "", "10.0.2.2/24", "172.16.0.2/30", "172.16.0.6/30", "10.0.3.2/24", "", "10.0.1.1/24"} {
 		if is := joined(got.Links[i].Ends[1].Addresses); is != want {
 			t.Errorf("the node at link %d has %q, not %q", i, is, want)
 		}
 	}
-	for host, want := range map[string]string{"h1": "10.7.0.1", "h2": "10.7.0.1", "h3": "10.8.0.1", "h4": "10.0.1.1"} {
+	for host, want := range map[string]string{"h1": "10.7.0.1", "h2": "10.7.0.1", "h3": "10.8.0.1", "h4": "10.0.2.1"} {
 		if g := got.Node(host).Gateways; len(g) != 1 || g[0].String() != want {
 			t.Errorf("the gateway of %s is %v, not %s", host, g, want)
 		}
 	}
+	if g := got.Node("h5").Gateways; len(g) > 0 {
+		t.Error("a host beside a VLAN has the gateway ", g)
+	}
+	if is := got.Node("r1").Routes; len(is) > 0 {
+		t.Error("r1 has routes over its VRF: ", joined(is))
+	}
 	if is := joined(got.Node("r2").Routes); is != "10.7.0.0/24 via 172.16.0.1, 10.8.0.0/24 via 172.16.0.1" { // not into the VRF
 		t.Error("r2 has the routes ", is)
 	}
-	if is := joined(AddressesOf(got, got.Node("r1"))); is != "10.0.1.1/24, 172.16.0.1/30, 10.7.0.1/24, 10.8.0.1/24" {
+	if is := joined(AddressesOf(got, got.Node("r1"))); is != "10.0.2.1/24, 172.16.0.1/30, 172.16.0.5/30, 10.7.0.1/24, 10.8.0.1/24" {
 		t.Error("r1 has ", is)
 	}
 	r1, ends := got.Node("r1"), EndsOf(got)["r1"]
-	for route, want := range map[string]int{"10.99.0.0/16 via 10.0.1.9": 10, "10.99.0.0/16 dev r1-eth3": 10, "10.99.0.0/16 via 10.7.0.9": 0, "10.99.0.0/16 dev br": 0, "10.0.1.0/24 discard": 0} {
+	for route, want := range map[string]int{"10.99.0.0/16 via 10.0.2.9": 10, "10.99.0.0/16 dev r1-eth3": 10, "10.99.0.0/16 via 10.7.0.9": 0, "10.99.0.0/16 dev br": 0, "10.0.2.0/24 discard": 0} {
 		r, err := ParseRoute(route)
 		if err != nil || r1.TableOf(r, ends) != want {
 			t.Errorf("%s is in table %d, not %d: %v", route, r1.TableOf(r, ends), want, err)

@@ -45,6 +45,9 @@ func ofOSPF(field string) bool {
 	return field == "ospf" || strings.HasPrefix(field, "ospf.") || len(field) > 11 && strings.HasPrefix(field, "ends.") && field[6:12] == ".ospf."
 }
 
+// ofInterface says whether a setting of a node is an interface beside those of links.
+func ofInterface(field string) bool { return strings.HasPrefix(field, "interfaces.") }
+
 func isEgress(field string) bool {
 	return len(field) > 14 && field[:5] == "ends." && field[6:14] == ".egress."
 }
@@ -57,7 +60,9 @@ func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) boo
 	for _, c := range topology.Diff(from, to) {
 		switch {
 		case c.OldNode != nil && c.NewNode != nil:
-			if ended(c.OldNode) || slices.ContainsFunc(c.Fields, func(f topology.Field) bool { return !slices.Contains(nodeInPlace, f.Name) && !ofOSPF(f.Name) }) {
+			if ended(c.OldNode) || slices.ContainsFunc(c.Fields, func(f topology.Field) bool {
+				return !slices.Contains(nodeInPlace, f.Name) && !ofOSPF(f.Name) && !ofInterface(f.Name)
+			}) {
 				rebuilt[c.NewNode.Name] = true
 				s.DropNodes = append(s.DropNodes, c.OldNode)
 				s.AddNodes = append(s.AddNodes, c.NewNode)

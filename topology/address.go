@@ -31,8 +31,9 @@ func family(a netip.Addr) int {
 	return v6
 }
 
-// segments joins links at switches and in networks (union-find) and lists the ends of each set. It
-// notes which ends have their addresses from whoever has the network, unless they are given.
+// segments joins links at switches, in networks and in nodes' bridges and bonds (union-find) and
+// lists the ends of each set, and the nodes' own interfaces there. It notes which ends have their
+// addresses from whoever has the network, unless they are given, and which are in a VRF.
 func (r *resolver) segments() []*segment {
 	joined := disjoint.Sets[int]{}
 	atSwitch, onAir, inNetwork := map[string]int{}, map[string]int{}, map[string]int{}
@@ -64,29 +65,57 @@ func (r *resolver) segments() []*segment {
 			}
 		}
 	}
+	linkOf := map[[2]string]int{}
+	for i, l := range r.t.Links {
+		for _, e := range l.Ends {
+			linkOf[[2]string{e.Node, e.Interface}] = i
+		}
+	}
+	domains := InterfaceDomains(r.t.Nodes, joined, func(node, device string) (int, bool) {
+		i, is := linkOf[[2]string{node, device}]
+		return i, is
+	}, len(r.t.Links))
 	byRoot, rootOf := map[int]*segment{}, map[*Endpoint]int{}
 	var all []*segment
-	for i, l := range r.t.Links {
-		root := joined.Of(i)
+	of := func(root int) *segment {
 		if byRoot[root] == nil {
 			byRoot[root] = &segment{}
 			all = append(all, byRoot[root])
 		}
+		return byRoot[root]
+	}
+	for i, l := range r.t.Links {
+		root := joined.Of(i)
+		of(root)
 		for j := range l.Ends {
 			rootOf[&l.Ends[j]] = root
 			byRoot[root].external = byRoot[root].external || l.Ends[j].External()
 		}
 	}
+	r.inVRF, r.fixed = map[*Endpoint]bool{}, map[*Endpoint]bool{}
 	for _, n := range r.t.Nodes {
 		if n.Kind != Host && n.Kind != Router {
 			continue
 		}
-		for _, e := range r.ends[n.Name] {
-			s := byRoot[rootOf[e]]
+		vrfs, passedOn := n.VRFs(), n.passedOn()
+		add := func(s *segment, e *Endpoint) {
+			r.inVRF[e] = vrfs[e.Interface] != nil
 			if n.Kind == Router {
 				s.routers = append(s.routers, e)
 			} else {
 				s.ends = append(s.ends, e)
+			}
+		}
+		for _, e := range r.ends[n.Name] {
+			if !e.Unaddressed || passedOn[e.Interface] == nil {
+				add(byRoot[rootOf[e]], e)
+			}
+		}
+		for _, i := range n.Interfaces {
+			if at, is := domains[[2]string{n.Name, i.Name}]; is && len(i.Addresses) > 0 {
+				e := &Endpoint{Node: n.Name, Interface: i.Name, MAC: i.MAC, Addresses: i.Addresses}
+				r.fixed[e] = true
+				add(of(joined.Of(at)), e)
 			}
 		}
 	}
@@ -158,6 +187,9 @@ func (r *resolver) withoutIPv6(n *Node) {
 	for _, e := range r.ends[n.Name] {
 		e.Addresses = out(e.Addresses)
 	}
+	for i := range n.Interfaces {
+		n.Interfaces[i].Addresses = out(n.Interfaces[i].Addresses)
+	}
 }
 
 // hasSubnets says whether each segment is a subnet of its own.
@@ -209,12 +241,15 @@ func (r *resolver) assignFlat(fam int, p *pool) {
 func (r *resolver) assignSegment(fam int, p *pool, s *segment, written map[string]bool) {
 	all := slices.Concat(s.routers, s.ends)
 	all = slices.DeleteFunc(all, func(e *Endpoint) bool {
-		return (written[e.Node] || r.provided[e]) && !has(e.Addresses, fam)
+		return (written[e.Node] || r.provided[e] || r.fixed[e]) && !has(e.Addresses, fam)
 	})
 	if !slices.ContainsFunc(all, func(e *Endpoint) bool { return !e.Unaddressed }) {
 		return
 	}
 	prefix := givenPrefix(all, fam)
+	if !prefix.IsValid() && !slices.ContainsFunc(all, func(e *Endpoint) bool { return !r.fixed[e] }) {
+		return // of one address, as of a loopback device
+	}
 	if !prefix.IsValid() {
 		var ok bool
 		if prefix, ok = p.take(len(all), len(s.ends) > 0 || s.external); !ok {
@@ -378,22 +413,28 @@ func (r *resolver) duplicates(segs []*segment) {
 	for _, s := range segs {
 		owner := map[MAC]*Endpoint{}
 		for _, e := range slices.Concat(s.ends, s.routers) {
-			if other := owner[e.MAC]; other != nil {
+			if other := owner[e.MAC]; other != nil && e.MAC != (MAC{}) {
 				r.problems.Add(r.nodes[e.Node].Pos, "MACs must be unique within a switched segment", "%s of %s is also the MAC of %s", e.MAC, e.Node, other.Node)
 			}
 			owner[e.MAC] = e
 		}
 	}
 	owner := map[netip.Addr]*Endpoint{}
-	for _, l := range r.t.Links {
-		for i := range l.Ends {
-			e := &l.Ends[i]
-			for _, a := range e.Addresses {
-				if other := owner[a.Addr()]; other != nil && other != e {
-					r.problems.Warn(l.Pos, "give one of them another address", "%s of %s is also the address of %s", a.Addr(), e.Node, other.Node)
-				}
-				owner[a.Addr()] = e
+	once := func(pos Position, e *Endpoint) {
+		for _, a := range e.Addresses {
+			if other := owner[a.Addr()]; other != nil && other != e {
+				r.problems.Warn(pos, "give one of them another address", "%s of %s is also the address of %s", a.Addr(), e.Node, other.Node)
 			}
+			owner[a.Addr()] = e
+		}
+	}
+	for _, l := range r.t.Links {
+		once(l.Pos, &l.Ends[0])
+		once(l.Pos, &l.Ends[1])
+	}
+	for _, n := range r.t.Nodes {
+		for _, i := range n.Interfaces {
+			once(i.at(n), &Endpoint{Node: n.Name, Addresses: i.Addresses})
 		}
 	}
 }

@@ -51,6 +51,7 @@ func (n *Node) clone() *Node {
 	c := *n
 	c.Addresses = slices.Clone(n.Addresses)
 	c.Loopback = slices.Clone(n.Loopback)
+	c.Interfaces = CloneInterfaces(n.Interfaces)
 	c.Gateways = slices.Clone(n.Gateways)
 	c.Routes = slices.Clone(n.Routes)
 	c.Distances = slices.Clone(n.Distances)

@@ -195,6 +195,10 @@ func (n *Node) asWritten(into map[string]string) {
 		}
 		into["config"] = joined(n.Config)
 	}
+	delete(into, "interfaces")
+	for _, i := range n.Interfaces {
+		into["interfaces."+i.Name] = i.String()
+	}
 	if len(n.Distances) > 0 {
 		into["distances"] = joined(n.Distances)
 	}

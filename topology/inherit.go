@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -75,7 +76,7 @@ func forgetMisfits(t *Topology, inherited map[*Endpoint]bool) {
 						if !inherited[e] {
 							file = append(file, e)
 						}
-						if n := r.nodes[e.Node]; e == r.ends[e.Node][0] { // this end gets the node's own addresses
+						if n := r.nodes[e.Node]; slices.Index(r.ends[e.Node], e) == 0 { // this end gets the node's own addresses
 							file = append(file, &Endpoint{Addresses: n.Addresses})
 						}
 						file = append(file, &Endpoint{Addresses: r.nodes[e.Node].daemonAddressesAt(e)})
@@ -129,7 +130,8 @@ func inheritEnd(e *Endpoint, old Endpoint, n *Node, addresses bool) {
 	if e.MAC == (MAC{}) && n.MAC == (MAC{}) {
 		e.MAC = old.MAC
 	}
-	if addresses && !n.addressedByDaemons() && len(e.Addresses) == 0 && len(n.Addresses) == 0 && !e.Unaddressed && !n.Unaddressed {
+	passedOn := n.passedOn()[cmp.Or(e.Interface, old.Interface)] != nil
+	if addresses && len(e.Addresses) == 0 && len(n.Addresses) == 0 && !e.Unaddressed && !n.Unaddressed && !passedOn && !n.addressedByDaemons() {
 		e.Addresses = append(e.Addresses, old.Addresses...)
 	}
 }

@@ -30,8 +30,8 @@ func EndsOf(t *Topology) map[string][]*Endpoint {
 	return ends
 }
 
-// AddressesOf lists the addresses of a node's interfaces, first interface first, then those of its
-// loopback.
+// AddressesOf lists the addresses of a node's interfaces, those of links first, in their order,
+// then those of its loopback.
 func AddressesOf(t *Topology, n *Node) (out []netip.Prefix) {
 	for _, link := range t.Links {
 		for _, e := range link.Ends {
@@ -40,7 +40,18 @@ func AddressesOf(t *Topology, n *Node) (out []netip.Prefix) {
 			}
 		}
 	}
+	for _, list := range n.interfaceAddresses() {
+		out = append(out, list...)
+	}
 	return append(out, n.Loopback...)
+}
+
+// interfaceAddresses are the addresses of each of the node's interfaces beside those of links.
+func (n *Node) interfaceAddresses() (out [][]netip.Prefix) {
+	for _, i := range n.Interfaces {
+		out = append(out, i.Addresses)
+	}
+	return out
 }
 
 // BetweenRouters says whether both ends of a link are routing nodes.

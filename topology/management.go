@@ -19,6 +19,12 @@ type Management struct {
 // ManagementDevice is a node's device in the management network.
 const ManagementDevice = "mgmt0"
 
+// ManagementTable is the routing table of a node's route in the management network.
+const ManagementTable = 0x7472
+
+// UplinkDevice is the device by which a NAT leaves the lab.
+const UplinkDevice = "uplink"
+
 // ManagementDefault is the subnet that is taken if a topology names none, and no link has addresses
 // of it.
 var ManagementDefault = netip.MustParsePrefix("172.30.0.0/24")
@@ -182,6 +188,9 @@ func (t *Topology) usesAddressesOf(p netip.Prefix) (other netip.Prefix) {
 	for _, n := range t.Nodes {
 		look(n.Addresses)
 		look(n.Loopback)
+		for _, list := range n.interfaceAddresses() {
+			look(list)
+		}
 		for _, route := range n.Routes {
 			if route.To.Bits() > 0 {
 				look([]netip.Prefix{route.To})

@@ -109,12 +109,15 @@ func (r *resolver) ownInterfaces(n *Node) {
 			return what != ""
 		})
 		at := slices.IndexFunc(r.ends[n.Name], func(e *Endpoint) bool { return e.Interface == c.name })
+		beside := slices.IndexFunc(n.Interfaces, func(i Interface) bool { return i.Name == c.name })
 		switch {
 		case len(c.addresses) == 0:
 		case c.name == "lo":
 			n.Loopback = union(n.Loopback, c.addresses)
+		case beside >= 0:
+			n.Interfaces[beside].Addresses = union(n.Interfaces[beside].Addresses, c.addresses)
 		case at < 0:
-			r.problems.Warn(config.Position(c.lines[0]), r.interfaceHint(n), "router %s: no link is at an interface %s", n.Name, c.name)
+			r.problems.Warn(config.Position(c.lines[0]), r.interfaceHint(n), "router %s: there is no interface %s", n.Name, c.name)
 		default:
 			e := r.ends[n.Name][at]
 			e.Addresses, e.Unaddressed, any = union(e.Addresses, c.addresses), false, true
@@ -164,6 +167,9 @@ func (r *resolver) interfaceHint(n *Node) string {
 	var names []string
 	for _, e := range r.ends[n.Name] {
 		names = append(names, e.Interface)
+	}
+	for _, i := range n.Interfaces {
+		names = append(names, i.Name)
 	}
 	if len(names) == 0 {
 		return ""

@@ -104,7 +104,7 @@ func TestOwnRoutingRefused(t *testing.T) {
 		"r1.conf:5  warning: router r1: 224.0.0.1/24 cannot be the address": func(top *Topology) {
 			top.Node("r1").Config[0].Text = strings.Replace(ownFRR, "10.1.1.1", "224.0.0.1", 1)
 		},
-		"r1.conf:5  warning: router r1: no link is at an interface eth7; there are r1-eth0, r1-eth1": func(top *Topology) {
+		"r1.conf:5  warning: router r1: there is no interface eth7; there are r1-eth0, r1-eth1": func(top *Topology) {
 			top.Node("r1").Config[0].Text = strings.Replace(ownFRR, "r1-eth0", "eth7", 1)
 		},
 		"warning: router r1: address fd00::1/64 is left out": func(top *Topology) {

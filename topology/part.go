@@ -72,7 +72,7 @@ func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carr
 			part.Nodes = append(part.Nodes, n)
 			continue
 		}
-		for _, list := range append([][]netip.Prefix{n.Loopback}, addressLists(ends[n.Name])...) {
+		for _, list := range slices.Concat([][]netip.Prefix{n.Loopback}, addressLists(ends[n.Name]), n.interfaceAddresses()) {
 			for _, p := range list {
 				part.Elsewhere = append(part.Elsewhere, Named{n.Name, p.Addr()})
 			}

@@ -45,6 +45,7 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	r.unclustered()
 	r.ports()
 	r.devices()
+	r.interfaces()
 	r.wifi()
 	r.macs()
 	r.dpids()
@@ -68,6 +69,8 @@ type resolver struct {
 	ends     map[string][]*Endpoint // for each node, by port
 	segs     []*segment
 	provided map[*Endpoint]bool // ends whose addresses are for others to give: see segments
+	fixed    map[*Endpoint]bool // those of segs that stand for nodes' own interfaces, and have the addresses that are given
+	inVRF    map[*Endpoint]bool // ends of segs whose routes are in a table of their own
 	builtin  map[string]bool    // controller nodes that stand for Trivet's
 	problems Problems
 }
@@ -123,7 +126,7 @@ func (r *resolver) defaults(d Defaults) {
 
 // RunsPrograms says whether a router has anything that needs namespaces of its own.
 func (n *Node) RunsPrograms() bool {
-	return n.Kind == Router && (n.NAT || len(n.Masquerade) > 0 || n.Start != "" || n.Stop != "" || n.Contained() || n.OwnRouting() != "" || len(n.Ports) > 0 || len(n.Sysctls) > 0 || len(n.Isolate) > 0 || len(n.Dirs) > 0)
+	return n.Kind == Router && (n.NAT || len(n.Masquerade) > 0 || n.Start != "" || n.Stop != "" || n.Contained() || n.OwnRouting() != "" || len(n.Ports) > 0 || len(n.Sysctls) > 0 || len(n.Isolate) > 0 || len(n.Dirs) > 0 || len(n.Interfaces) > 0)
 }
 
 // routerControllers keeps controllers only on routing nodes, which need one that routes.
@@ -132,7 +135,7 @@ func (r *resolver) routerControllers(n *Node, own []string) {
 	case !n.RoutingNode():
 		n.Controllers, n.FailMode = own, ""
 	case n.RunsPrograms():
-		r.problems.Add(n.Pos, "use datapath kernel", "router %s: a routing node has no namespaces: it cannot translate addresses or run programs", n.Name)
+		r.problems.Add(n.Pos, "use datapath kernel", "router %s: a routing node has no namespaces: it cannot translate addresses, run programs or have further interfaces", n.Name)
 	case n.Controllers[0] == ControllerNone:
 		r.problems.Add(n.Pos, "use datapath kernel, or controller trivet", "router %s: datapath %s needs a controller that routes", n.Name, n.Datapath)
 	}

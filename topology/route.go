@@ -95,7 +95,7 @@ func (r *resolver) destinations(index map[string]int) []*destination {
 				all = append(all, at[subnet])
 			}
 			for _, e := range s.routers {
-				if !e.Unaddressed {
+				if !e.Unaddressed && !r.inVRF[e] {
 					at[subnet].from = append(at[subnet].from, index[e.Node])
 				}
 			}
@@ -110,6 +110,9 @@ func (r *resolver) routeDevices() {
 		devices := []string{}
 		for _, e := range r.ends[n.Name] {
 			devices = append(devices, e.Interface)
+		}
+		for _, i := range n.Interfaces {
+			devices = append(devices, i.Name)
 		}
 		check := func(what, device string) {
 			switch {
@@ -139,6 +142,7 @@ func (r *resolver) reachable() {
 		for _, e := range r.ends[n.Name] {
 			own = append(own, e.Addresses...)
 		}
+		own = slices.Concat(append(n.interfaceAddresses(), own)...)
 		for _, route := range n.Routes {
 			if !route.Via.IsValid() && !route.Discard {
 				behind = append(behind, route.To)
@@ -224,7 +228,7 @@ func (r *resolver) graph(routers []*Node, index map[string]int) [][]hop {
 	for _, s := range r.segs {
 		for _, from := range s.routers {
 			for _, to := range s.routers {
-				if from.Node == to.Node {
+				if from.Node == to.Node || r.inVRF[from] || r.inVRF[to] {
 					continue
 				}
 				h := hop{router: index[to.Node], unaddressed: from.Unaddressed || to.Unaddressed}

@@ -152,6 +152,8 @@ type Node struct {
 	// Resolve moves it there.
 	Unaddressed bool `json:"unaddressed,omitempty"`
 
+	Interfaces []Interface `json:"interfaces,omitempty"` // beside those of links
+
 	Management netip.Addr `json:"management,omitzero"` // in the management network
 
 	Gateways []netip.Addr `json:"gateways,omitempty"` // default routes: at most one IPv4, one IPv6

@@ -192,6 +192,7 @@ func (v *validator) node(n *Node) {
 	if hasNUL(n.Start) || hasNUL(n.Stop) {
 		bad("remove it", "start and stop are shell commands, which cannot hold a NUL character")
 	}
+	v.interfaces(n, bad)
 	v.routes(n, bad)
 	v.managementAddress(n, bad)
 	v.ospf(n, bad)

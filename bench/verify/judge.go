@@ -140,8 +140,8 @@ func (v *verifier) routed(n *topology.Node, to netip.Addr) bool {
 }
 
 // mayStop is why a direction may rightly get no packets, or empty: where a controller of the
-// user's own decides what goes there, it may be a firewall, and of routes that are as written the
-// one over it may not be.
+// user's own decides what goes there, it may be a firewall, and of routes that are as written, or
+// those of a router's own configuration, the one over it may not be.
 func (v *verifier) mayStop(h hop) string {
 	n := v.nodes[v.near(h)]
 	switch {
@@ -151,6 +151,8 @@ func (v *verifier) mayStop(h hop) string {
 		return "which the controller of " + n.Name + " may intend"
 	case n.Kind == topology.Router && v.t.Routes == topology.RoutesAsWritten:
 		return "as there may be no route over it at " + n.Name + ", whose routes are as written"
+	case n.OwnRouting() != "":
+		return "as there may be no route over it at " + n.Name + ", whose routes are those of its own configuration"
 	}
 	return ""
 }

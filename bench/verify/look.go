@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/netbatch"
@@ -65,6 +66,7 @@ func look() (s seen, err error) {
 	if err != nil {
 		return s, fmt.Errorf("list devices: %w", err)
 	}
+	tables := []int{unix.RT_TABLE_MAIN}
 	for _, l := range links {
 		a := l.Attrs()
 		d := device{Name: a.Name, Kind: l.Type(), MTU: a.MTU, Carries: a.Flags&net.FlagUp != 0 && a.RawFlags&unixRunning != 0}
@@ -79,10 +81,13 @@ func look() (s seen, err error) {
 				d.Addresses = append(d.Addresses, p)
 			}
 		}
+		if vrf, is := l.(*netlink.Vrf); is {
+			tables = append(tables, int(vrf.Table))
+		}
 		s.Devices = append(s.Devices, d)
 	}
 	for family, all := range map[int]string{netlink.FAMILY_V4: "0.0.0.0/0", netlink.FAMILY_V6: "::/0"} {
-		routes, err := netlink.RouteList(nil, family)
+		routes, err := netbatch.Routes(family, tables)
 		if err != nil {
 			return s, fmt.Errorf("list routes: %w", err)
 		}
@@ -175,6 +180,11 @@ func (v *verifier) checkNode(name string, s *seen) {
 					r.Addresses.add(missing(s, name, l.DeviceAt(i), a))
 				}
 			}
+		}
+	}
+	for _, i := range node.Interfaces {
+		for _, a := range i.Addresses {
+			r.Addresses.add(missing(s, name, i.Name, a))
 		}
 	}
 	for _, a := range node.Loopback {
@@ -289,6 +299,11 @@ func (v *verifier) strangers(name string, s *seen) string {
 			}
 		}
 	}
+	if !fabric {
+		for _, i := range v.nodes[name].Interfaces {
+			known[i.Name] = true
+		}
+	}
 	var strange []string
 	for _, d := range s.Devices {
 		trivet := fabric && (strings.HasPrefix(d.Name, "trivet-") || d.Name == "ovs-system" || v.nodes[d.Name] != nil)
@@ -328,9 +343,11 @@ func (v *verifier) crosses(node string) bool {
 // and those that the kernel puts into each namespace.
 func inert(d device, fabric bool) bool {
 	return d.Kind == "dummy" || d.Kind == "bridge" || d.Kind == "openvswitch" || d.Kind == "vlan" || d.Kind == "bond" || d.Kind == "tuntap" && fabric ||
-		d.Name == "sit0" || d.Name == "tunl0" || d.Name == "gre0" || d.Name == "gretap0" || d.Name == "erspan0" ||
-		d.Name == "ip_vti0" || d.Name == "ip6_vti0" || d.Name == "ip6tnl0" || d.Name == "ip6gre0" || strings.HasPrefix(d.Name, "ifb") || d.Name == "teql0"
+		slices.Contains(modules, d.Name) || strings.HasPrefix(d.Name, "ifb")
 }
+
+// modules are the devices that modules of the kernel put into each namespace when they are loaded.
+var modules = []string{"sit0", "tunl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6tnl0", "ip6gre0", "teql0"}
 
 // checkCarriers says of links with devices whether these are up at both ends. Where packets cross,
 // that goes before it.

@@ -50,6 +50,9 @@ func (v *verifier) judgeMTUs(traces []*trace) {
 		if c.Verdict == Wrong && len(c.By) == 0 {
 			continue // its device says so
 		}
+		if said.Verdict == Wrong && (v.tunnels(v.near(h)) || v.tunnels(v.far(h))) {
+			said.untold("packets may have gone through a tunnel, which takes smaller ones")
+		}
 		c.Verdict, c.Got, c.Why, c.By = said.Verdict, said.Got, said.Why, []string{s.by}
 	}
 }
@@ -120,4 +123,9 @@ func (n *network) placeOf(node string) string {
 		return node
 	}
 	return n.fabrics[n.siteOf(node)]
+}
+
+// tunnels says whether a node puts packets into others.
+func (n *network) tunnels(node string) bool {
+	return n.nodes[node] != nil && slices.ContainsFunc(n.nodes[node].Interfaces, func(i topology.Interface) bool { return i.VXLAN != 0 || i.GRE.IsValid() })
 }

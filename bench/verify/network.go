@@ -70,17 +70,27 @@ func newNetwork(info lab.Info) *network {
 // own says whether a node has a network namespace of its own, in which programs run.
 func own(n *topology.Node) bool { return n.Made().Own }
 
-// addressOf a node is its first of IPv4, or else of IPv6, at a link that is up; or on its loopback.
+// addressOf a node is its first of IPv4, or else of IPv6, at a link that is up, or an interface of
+// its own; or on its loopback. In VRFs its programs are not.
 func (n *network) addressOf(node *topology.Node) (netip.Addr, bool) {
 	var all []netip.Prefix
+	vrfs := node.VRFs()
+	add := func(device string, list []netip.Prefix) {
+		if vrfs[device] == nil {
+			all = append(all, list...)
+		}
+	}
 	for _, h := range n.leaving[node.Name] {
-		all = append(all, n.t.Links[h.link].Ends[h.out].Addresses...)
+		add(n.t.Links[h.link].DeviceAt(h.out), n.t.Links[h.link].Ends[h.out].Addresses)
+	}
+	for _, i := range node.Interfaces {
+		add(i.Name, i.Addresses)
 	}
 	all = append(all, node.Loopback...)
 	for _, l := range n.t.Links {
-		for _, e := range l.Ends {
+		for i, e := range l.Ends {
 			if e.Node == node.Name {
-				all = append(all, e.Addresses...)
+				add(l.DeviceAt(i), e.Addresses)
 			}
 		}
 	}

@@ -51,18 +51,40 @@ func (n *network) promise() *promise {
 			}
 		}
 	}
+	ends := map[[2]string]int{}
+	for _, node := range n.t.Nodes {
+		for _, h := range n.leaving[node.Name] {
+			ends[[2]string{node.Name, n.t.Links[h.link].DeviceAt(h.out)}] = 2*h.link + h.out
+		}
+	}
+	domains := topology.InterfaceDomains(n.t.Nodes, segments, func(node, device string) (int, bool) {
+		end, is := ends[[2]string{node, device}]
+		return end, is
+	}, 2*len(n.t.Links))
 	routing := map[int]string{} // by segment: a routing node
 	for _, node := range n.t.Nodes {
 		if node.Kind != topology.Host && node.Kind != topology.Router {
 			continue
 		}
-		for _, h := range n.leaving[node.Name] {
-			l := n.t.Links[h.link]
-			i := iface{node.Name, l.DeviceAt(h.out), segments.Of(2*h.link + h.out), l.Ends[h.out].Addresses}
+		vrfs := node.VRFs() // what is in one is promised to nobody
+		add := func(i iface) {
+			if vrfs[i.device] != nil {
+				return
+			}
 			p.at[node.Name] = append(p.at[node.Name], i)
 			for _, a := range i.all {
 				p.owners[place{i.segment, a.Addr()}] = append(p.owners[place{i.segment, a.Addr()}], node.Name)
 			}
+		}
+		for _, x := range node.Interfaces {
+			if at, is := domains[[2]string{node.Name, x.Name}]; is {
+				add(iface{node.Name, x.Name, segments.Of(at), x.Addresses})
+			}
+		}
+		for _, h := range n.leaving[node.Name] {
+			l := n.t.Links[h.link]
+			i := iface{node.Name, l.DeviceAt(h.out), segments.Of(2*h.link + h.out), l.Ends[h.out].Addresses}
+			add(i)
 			if !node.RoutingNode() || n.foreign(node) {
 				continue
 			}

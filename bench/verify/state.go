@@ -141,6 +141,17 @@ func newJudge(n *network, there map[string]*seen, all []lab.Changed) *judge {
 		}
 	}
 	for _, node := range n.t.Nodes {
+		for _, i := range node.Interfaces {
+			at := [2]string{node.Name, i.Name}
+			j.ends[at], j.devices[node.Name] = topology.Endpoint{Node: node.Name, Interface: i.Name, MAC: i.MAC, Addresses: i.Addresses}, append(j.devices[node.Name], at)
+			for _, a := range i.Addresses {
+				j.addresses = append(j.addresses, a)
+				j.owners[a.Addr()] = append(j.owners[a.Addr()], node.Name)
+				if i.MAC != (topology.MAC{}) {
+					j.macs[a.Addr()] = append(j.macs[a.Addr()], i.MAC)
+				}
+			}
+		}
 		for _, a := range node.Loopback {
 			j.addresses = append(j.addresses, a)
 			j.owners[a.Addr()] = append(j.owners[a.Addr()], node.Name)
@@ -238,7 +249,7 @@ func (j *judge) one(where string, n *topology.Node, c netfacts.Change) {
 	case netfacts.Rule:
 		j.rule(where, n, c)
 	case netfacts.Neighbour:
-		j.neighbour(where, c)
+		j.neighbour(where, n, c)
 	case netfacts.Port:
 		j.say(false, where, c, "setting of a port", fmt.Sprintf("at %s: %s", c.Device, named))
 	case netfacts.FDB:
@@ -271,6 +282,7 @@ func (j *judge) device(where string, n *topology.Node, c netfacts.Change, atLink
 	switch {
 	case c.New && n != nil && j.there != nil && slices.ContainsFunc(j.there[n.Name].Devices, func(d device) bool { return d.Name == c.Device && !inert(d, false) }):
 		// that it leads out of the lab is said elsewhere
+	case c.New && slices.Contains(modules, c.Device): // nobody in the lab has made it
 	case c.New:
 		j.say(false, where, c, "device", strings.TrimSpace(c.Device+" "+c.Is))
 	case c.Gone && n == nil && !atLink:
@@ -278,7 +290,8 @@ func (j *judge) device(where string, n *topology.Node, c netfacts.Change, atLink
 	case c.Gone:
 		j.say(atLink, where, c, "device", c.Device)
 	default:
-		j.say(n == nil && atLink, where, c, "place for "+c.Device, c.Said())
+		member := n != nil && slices.ContainsFunc(n.Interfaces, func(i topology.Interface) bool { return slices.Contains(i.Members(), c.Device) })
+		j.say(n == nil && atLink || member, where, c, "place for "+c.Device, c.Said())
 	}
 }
 
@@ -292,8 +305,14 @@ func (j *judge) address(where string, n *topology.Node, c netfacts.Change) {
 	j.say(wrong, where, c, "address", c.Name+" at "+c.Device)
 }
 
-func (j *judge) neighbour(where string, c netfacts.Change) {
+// nextHop is what FRR has in place of next hops of IPv6 for routes of IPv4 (RFC 8950).
+var nextHop = netip.MustParseAddr("169.254.0.1")
+
+func (j *judge) neighbour(where string, n *topology.Node, c netfacts.Change) {
 	a, _ := netip.ParseAddr(c.Name)
+	if a == nextHop && n != nil && n.OwnRouting() == topology.FRR {
+		return
+	}
 	known := j.macs[a]
 	right := slices.ContainsFunc(known, func(m topology.MAC) bool { return m.String() == c.Is })
 	name := fmt.Sprintf("%s at %s with %s", c.Name, c.Device, c.Said())

@@ -214,7 +214,7 @@ func (s *Spec) configure() error {
 		return err
 	}
 	for _, r := range s.Routes {
-		b.AddRoute(r, index[r.Device])
+		b.AddRoute(r, index[r.Device], 0)
 	}
 	if err := b.Flush(); err != nil {
 		return fmt.Errorf("set the routes: %w", err)

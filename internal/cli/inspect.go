@@ -145,7 +145,13 @@ func nodeRows(t *topology.Topology) [][]string {
 				}
 			}
 		}
+		for _, i := range n.Interfaces {
+			addresses = append(addresses, join(i.Addresses))
+		}
 		more := []string{}
+		for _, i := range n.Interfaces {
+			more = append(more, i.Name+" "+i.What())
+		}
 		if sited && n.Kind != topology.Controller {
 			where := "on " + n.Sited()
 			if n.On == topology.AtProvider {

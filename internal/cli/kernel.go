@@ -91,6 +91,13 @@ func (k *kernels) owner(a netip.Addr, mac string) (node, device string) {
 			}
 		}
 	}
+	for _, n := range k.t.Nodes {
+		for _, i := range n.Interfaces {
+			if slices.ContainsFunc(i.Addresses, func(p netip.Prefix) bool { return p.Addr() == a }) {
+				return n.Name, i.Name
+			}
+		}
+	}
 	return "", ""
 }
 

@@ -353,12 +353,12 @@ func (p *prompt) inNode(ctx context.Context, t *topology.Topology, node, command
 }
 
 func firstAddress(t *topology.Topology, node string) string {
-	for _, l := range t.Links {
-		for _, e := range l.Ends {
-			if e.Node == node && len(e.Addresses) > 0 {
-				return e.Addresses[0].Addr().String()
-			}
-		}
+	n := t.Node(node)
+	if n == nil {
+		return ""
+	}
+	for _, a := range topology.AddressesOf(t, n) {
+		return a.Addr().String()
 	}
 	return ""
 }

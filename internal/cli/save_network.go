@@ -83,6 +83,9 @@ func (s *saving) wanted(n *topology.Node) (addresses map[string][]netip.Prefix, 
 		addresses[e.Interface] = e.Addresses
 	}
 	first := s.first.Node(n.Name)
+	for _, i := range first.Interfaces {
+		addresses[i.Name] = i.Addresses
+	}
 	return addresses, first.Loopback, first.StaticRoutes()
 }
 
@@ -120,6 +123,13 @@ func (s *saving) remaining(r *topology.Topology) error {
 		for _, e := range topology.EndsOf(r)[n.Name] {
 			if !sameSet(e.Addresses, addresses[e.Interface]) {
 				s.leave(n.Name, "the addresses of %s cannot be written: the topology gives it %s", e.Interface, orNone(e.Addresses))
+			}
+		}
+		for _, i := range n.Interfaces {
+			if have, is := addresses[i.Name]; !is {
+				s.leave(n.Name, "that there is no interface %s cannot be written: take it out of interfaces:", i.Name)
+			} else if !sameSet(i.Addresses, have) {
+				s.leave(n.Name, "that %s has other addresses (%s) is not written: change them below interfaces:", i.Name, orNone(have))
 			}
 		}
 		more, gone := differing(n.StaticRoutes(), routes)

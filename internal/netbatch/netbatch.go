@@ -405,22 +405,26 @@ func broadcast(p netip.Prefix) []byte {
 }
 
 // AddRoute adds a static route; a prefix of length 0 is the default route. The device's index is 0
-// if the route names none.
-func (b *Batch) AddRoute(r topology.Route, device int) {
-	b.route(unix.RTM_NEWROUTE, "add", unix.NLM_F_CREATE|unix.NLM_F_REPLACE, r, device)
+// if the route names none, the table 0 if it is the main one.
+func (b *Batch) AddRoute(r topology.Route, device, table int) {
+	b.route(unix.RTM_NEWROUTE, "add", unix.NLM_F_CREATE|unix.NLM_F_REPLACE, r, device, table)
 }
 
-func (b *Batch) DelRoute(r topology.Route, device int) {
-	b.route(unix.RTM_DELROUTE, "delete", 0, r, device)
+func (b *Batch) DelRoute(r topology.Route, device, table int) {
+	b.route(unix.RTM_DELROUTE, "delete", 0, r, device, table)
 }
 
-func (b *Batch) route(kind int, verb string, flags int, r topology.Route, device int) {
+func (b *Batch) route(kind int, verb string, flags int, r topology.Route, device, table int) {
 	msg := &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET, Dst_len: uint8(r.To.Bits()), Table: unix.RT_TABLE_MAIN,
 		Protocol: unix.RTPROT_STATIC, Scope: unix.RT_SCOPE_UNIVERSE, Type: unix.RTN_UNICAST}}
 	if r.To.Addr().Is6() {
 		msg.Family = unix.AF_INET6
 	}
 	parts := []nl.NetlinkRequestData{msg}
+	if table > 0 {
+		msg.Table = unix.RT_TABLE_UNSPEC // it may be larger than a byte
+		parts = append(parts, nl.NewRtAttr(unix.RTA_TABLE, nl.Uint32Attr(uint32(table))))
+	}
 	switch {
 	case r.Discard:
 		msg.Type = unix.RTN_BLACKHOLE

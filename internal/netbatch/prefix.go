@@ -3,6 +3,10 @@ package netbatch
 import (
 	"net"
 	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Prefix is what package netlink calls a network, or an address and its network; false: there is
@@ -14,4 +18,15 @@ func Prefix(n *net.IPNet) (netip.Prefix, bool) {
 	a, ok := netip.AddrFromSlice(n.IP)
 	ones, _ := n.Mask.Size()
 	return netip.PrefixFrom(a.Unmap(), ones), ok
+}
+
+// Routes lists the routes of a family, in the thread's namespace, that are in some tables.
+func Routes(family int, tables []int) ([]netlink.Route, error) {
+	if slices.Equal(tables, []int{unix.RT_TABLE_MAIN}) {
+		return netlink.RouteList(nil, family)
+	}
+	all, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	return slices.DeleteFunc(all, func(r netlink.Route) bool {
+		return !slices.Contains(tables, r.Table) || r.Type == unix.RTN_LOCAL || r.Type == unix.RTN_BROADCAST
+	}), err
 }

@@ -263,6 +263,9 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 
 // Configure gives a node its addresses and routes, and sets the devices up whose links are.
 func (k Namespaces) Configure(n, old *topology.Node, ends []*topology.Endpoint) error {
+	if err := makeInterfaces(n, old, k.is.Load().pulled[n.Name]); err != nil {
+		return err
+	}
 	b, err := netbatch.New()
 	if err != nil {
 		return err
@@ -275,13 +278,13 @@ func (k Namespaces) Configure(n, old *topology.Node, ends []*topology.Endpoint) 
 	if old != nil {
 		for _, r := range old.StaticRoutes() {
 			if index := indices[r.Device]; index > 0 || r.Device == "" { // if its device is gone, so is the route
-				b.DelRoute(r, index)
+				b.DelRoute(r, index, old.TableOf(r, ends))
 			}
 		}
 		_ = b.Flush() // fails for routes that the user has deleted already
 	}
 	for _, r := range static {
-		b.AddRoute(r, indices[r.Device])
+		b.AddRoute(r, indices[r.Device], n.TableOf(r, ends))
 	}
 	if err := explainRoute(b.Flush()); err != nil {
 		return err
@@ -324,6 +327,17 @@ func (l *Lab) address(b *netbatch.Batch, add func(int, netip.Prefix), n, old *to
 			continue
 		}
 		b.SetUp(e.Interface, index, true)
+	}
+	for _, i := range n.InterfacesInOrder() {
+		index, err := indexOf(i.Name)
+		if err != nil {
+			return nil, nil, fmt.Errorf("find %s: %w", i.Name, err)
+		}
+		indices[i.Name] = index
+		for _, p := range i.Addresses {
+			add(index, p)
+		}
+		b.SetUp(i.Name, index, true)
 	}
 	static = slices.DeleteFunc(slices.Clone(n.StaticRoutes()), func(r topology.Route) bool { // they are added once their link is up
 		return down[r.Device] || slices.ContainsFunc(unreachable, func(p netip.Prefix) bool { return p.Contains(r.Via) })

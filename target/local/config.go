@@ -158,6 +158,12 @@ func (l *Lab) network(n *topology.Node, p *lab.Present) error {
 	for _, e := range topology.EndsOf(l.Topology())[n.Name] {
 		ours[e.Interface] = true
 	}
+	tables := []int{unix.RT_TABLE_MAIN}
+	for _, i := range n.Interfaces {
+		if ours[i.Name] = true; len(i.VRF) > 0 {
+			tables = append(tables, i.Table)
+		}
+	}
 	return l.inNet(n.Name, func() error {
 		links, err := netlink.LinkList()
 		if err != nil {
@@ -187,7 +193,7 @@ func (l *Lab) network(n *topology.Node, p *lab.Present) error {
 			p.Addresses[a.Name] = list
 		}
 		for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-			routes, err := netlink.RouteList(nil, family)
+			routes, err := netbatch.Routes(family, tables)
 			if err != nil {
 				return fmt.Errorf("list routes: %w", err)
 			}

@@ -291,6 +291,9 @@ func (l *Lab) writeHosts() error {
 		for _, e := range ends[n.Name] {
 			add(n.Name, e.Addresses)
 		}
+		for _, i := range n.Interfaces {
+			add(n.Name, i.Addresses)
+		}
 		add(n.Name, n.Loopback)
 	}
 	for _, n := range l.Topology().Elsewhere {

@@ -36,9 +36,9 @@ const (
 	managementBridge = "management" // in its namespace
 	managementUplink = "machine"
 
-	managementTable      = "trivet-management" // of a node's firewall
-	managementRoutes     = 0x7472              // the table of its routes: what looks at the main one sees the lab's
-	managementPreference = 100                 // of the rule that leads there
+	managementTable      = "trivet-management"      // of a node's firewall
+	managementRoutes     = topology.ManagementTable // the table of its routes: what looks at the main one sees the lab's
+	managementPreference = 100                      // of the rule that leads there
 
 	// Indexes are above those that the kernel, or a link, gives other devices in these namespaces.
 	managementBridgeIndex = 1 << 28

@@ -35,7 +35,7 @@ const uplinkPrefix = "tv-"
 // uplinkPool is shared address space (RFC 6598), which neither labs nor offices use.
 var uplinkPool = netip.MustParsePrefix("100.127.0.0/16")
 
-const uplinkDevice = "uplink"
+const uplinkDevice = topology.UplinkDevice
 
 // natTable is a node's table in the machine's firewall; neither name can contain a slash.
 func natTable(lab, node string) string { return "trivet-" + rundir.Named(lab) + "/" + node }

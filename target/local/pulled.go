@@ -114,13 +114,13 @@ func (l *Lab) putBack(n *topology.Node, e topology.Endpoint, was pulledEnd) erro
 		now, index := n.StaticRoutes(), dev.Attrs().Index
 		for _, r := range was.Static {
 			if over(e, r) && !slices.Contains(now, r) {
-				b.DelRoute(r, device(e, r, index))
+				b.DelRoute(r, device(e, r, index), n.TableOf(r, []*topology.Endpoint{&e}))
 			}
 		}
 		_ = b.Flush() // fails for routes that are not there any more
 		for _, r := range now {
 			if over(e, r) && !slices.Contains(was.Static, r) {
-				b.AddRoute(r, device(e, r, index))
+				b.AddRoute(r, device(e, r, index), n.TableOf(r, []*topology.Endpoint{&e}))
 			}
 		}
 		return explainRoute(b.Flush())

@@ -252,6 +252,34 @@ func TestOwnBIRD(t *testing.T) {
 	m.ok("down")
 }
 
+// TestEVPN proves that hosts at different leaves of the example's fabric are in one network, by
+// EVPN that the routers' own configurations speak over links without addresses: the leaves know
+// each other's hosts by BGP and not by flooding, one of two spines is enough, verify finds nothing
+// wrong, and nothing is left.
+func TestEVPN(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withDaemons()
+	before := m.snapshot()
+	m.up(example("evpn/evpn.yaml"))
+	m.reaches("h1", "h3")
+	eventually(t, "leaf1 knows the hosts of the others", func() bool {
+		fdb := m.exec("leaf1", "bridge fdb show dev vx100")
+		return strings.Contains(fdb, "dst 10.255.1.2 self extern_learn") && strings.Contains(fdb, "dst 10.255.1.3 self extern_learn")
+	})
+	m.ok("link", "set", "spine1-leaf1", "down")
+	m.ok("link", "set", "spine1-leaf3", "down")
+	m.reaches("h1", "h3")
+	m.ok("link", "set", "spine1-leaf1", "up")
+	m.ok("link", "set", "spine1-leaf3", "up")
+	m.pingAll(6)
+	if r := m.verified(); len(r.Says(verify.Wrong)) > 0 {
+		t.Error(r.Says(verify.Wrong))
+	}
+	contains(t, m.ok("down"), "nothing left")
+	m.unchanged(before)
+}
+
 // TestUnaddressed proves, on routers of each kind and in both families, that an interface whose
 // addresses are none gets none, in a lab that comes up, is resumed and changes; that what somebody
 // gives it stays while other links change; and that apply takes and gives the lab's addresses.

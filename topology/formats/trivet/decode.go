@@ -243,6 +243,8 @@ func (d *decoder) field(v *yamlfile.Value, into reflect.Value, f field, label st
 		into.Set(reflect.ValueOf(d.assignments(v, label)))
 	case into.Type() == reflect.TypeFor[[]topology.OSPFArea]():
 		into.Set(reflect.ValueOf(d.areas(v, label)))
+	case into.Type() == reflect.TypeFor[[]topology.Interface]():
+		into.Set(reflect.ValueOf(d.interfaces(v, label)))
 	case into.Kind() == reflect.Slice:
 		d.list(v, into, f, label)
 	default:

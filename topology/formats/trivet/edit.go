@@ -69,6 +69,9 @@ func withoutPositions(t *topology.Topology) *topology.Topology {
 	t.Pos = topology.Position{}
 	for _, n := range t.Nodes {
 		n.Pos = topology.Position{}
+		for k := range n.Interfaces {
+			n.Interfaces[k].Pos = topology.Position{}
+		}
 	}
 	for _, l := range t.Links {
 		l.Pos = topology.Position{}

@@ -30,6 +30,7 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[netip.Prefix](): {parse: simple(parsePrefix), pattern: `^[0-9a-fA-F.:]+/[0-9]+$`},
 	reflect.TypeFor[netip.Addr]():   {parse: simple(parseAddr), pattern: `^[0-9a-fA-F.:]+(%.+)?$`},
 	interfaceAddresses:              {parse: interfaceAddress, pattern: `^[0-9a-fA-F.:]+(/[0-9]+)?$`},
+	"own address":                   {parse: interfaceAddress, pattern: `^[0-9a-fA-F.:]+(/[0-9]+)?$`},
 	"loopback address":              {parse: simple(hostAddress), pattern: `^[0-9a-fA-F.:]+(/[0-9]+)?$`},
 	"controller address":            {parse: simple(parseControllerAddress), pattern: `^((tcp|ssl):.+:[0-9]+|trivet)$`},
 
@@ -59,6 +60,7 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.OSPFRedistribute](): {parse: simple(topology.ParseOSPFRedistribute), pattern: `^(deny +)?(static|connected|program|default|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9.]+/[0-9]+)?( +set| +(ge|le|tag|metric|type) +[0-9]+)*$`},
 	reflect.TypeFor[topology.Redistribute]():     {parse: simple(topology.ParseRedistribute), pattern: `^(deny +)?(static|connected|program|ospf|shortest-path|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9a-fA-F.:]+/[0-9]+)?( +set| +(ge|le|tag|metric) +[0-9]+| +into +[a-z][a-z0-9-]*)*$`},
 
+	reflect.TypeFor[topology.BondMode]():       oneOf(topology.BondModes...),
 	reflect.TypeFor[topology.BalanceBy]():      oneOf(topology.BalanceECMP, topology.BalanceOff, topology.BalanceLoad),
 	reflect.TypeFor[topology.BalancePer]():     oneOf(topology.PerPrefix, topology.PerPart, topology.PerFlow),
 	reflect.TypeFor[topology.WifiBand]():       oneOf(topology.Band2GHz, topology.Band5GHz),

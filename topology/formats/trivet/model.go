@@ -69,14 +69,16 @@ type defaults struct {
 
 // nodeOptions are the options of nodes of all kinds.
 type nodeOptions struct {
-	Addresses   []netip.Prefix   `yaml:"address,addresses" of:"host router nat" as:"interface address" doc:"IP address of the first interface; without a prefix length it takes that of the subnet. none: no interface is assigned one."`
-	Unaddressed bool             `yaml:"-"`
-	Address     string           `yaml:"address" of:"controller" as:"controller address" doc:"Where the controller listens: tcp:192.0.2.1:6653; trivet for Trivet's own."`
-	MAC         topology.MAC     `yaml:"mac" of:"host router nat" doc:"MAC address of the first interface."`
-	Loopback    []netip.Prefix   `yaml:"loopback" of:"host router nat" as:"loopback address" doc:"Further IP addresses, on the loopback device."`
-	Management  netip.Addr       `yaml:"management" of:"host router nat" doc:"Its address in the management network, of which the file gives the subnet."`
-	Gateways    []netip.Addr     `yaml:"gateway,gateways" of:"host router nat" doc:"Default route: at most one IPv4 and one IPv6 address."`
-	Routes      []topology.Route `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254, or dev h1-eth0 for neighbours behind a device, or discard; distance 200 makes it a substitute."`
+	Addresses   []netip.Prefix       `yaml:"address,addresses" of:"host router nat" as:"interface address" doc:"IP address of the first interface; without a prefix length it takes that of the subnet. none: no interface is assigned one."`
+	Unaddressed bool                 `yaml:"-"`
+	Address     string               `yaml:"address" of:"controller" as:"controller address" doc:"Where the controller listens: tcp:192.0.2.1:6653; trivet for Trivet's own."`
+	MAC         topology.MAC         `yaml:"mac" of:"host router nat" doc:"MAC address of the first interface."`
+	Loopback    []netip.Prefix       `yaml:"loopback" of:"host router nat" as:"loopback address" doc:"Further IP addresses, on the loopback device."`
+	Management  netip.Addr           `yaml:"management" of:"host router nat" doc:"Its address in the management network, of which the file gives the subnet."`
+	Interfaces  []topology.Interface `yaml:"interfaces" of:"host router nat" as:"interface" doc:"Devices beside those of links, by name: {bond0: {bond: [h1-eth0, h1-eth1]}, bond0.10: {vlan: 10, on: bond0, address: 10.0.10.1/24}}."`
+
+	Gateways []netip.Addr     `yaml:"gateway,gateways" of:"host router nat" doc:"Default route: at most one IPv4 and one IPv6 address."`
+	Routes   []topology.Route `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254, or dev h1-eth0 for neighbours behind a device, or discard; distance 200 makes it a substitute."`
 
 	Distances []topology.SourceDistance `yaml:"distances,distance" of:"router" doc:"How little a routing node trusts a source of routes: ospf 150, static 5, shortest-path 100, program 30, program sdwan 30, protocol rip 130; the least counts."`
 

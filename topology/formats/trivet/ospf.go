@@ -79,6 +79,7 @@ var described = map[reflect.Type]reflect.Type{
 	reflect.TypeFor[topology.OSPFLink]():        reflect.TypeFor[ospfLinkOptions](),
 	reflect.TypeFor[topology.OSPFAuth]():        reflect.TypeFor[ospfAuthOptions](),
 	reflect.TypeFor[topology.Wifi]():            reflect.TypeFor[wifiOptions](),
+	reflect.TypeFor[topology.Interface]():       reflect.TypeFor[interfaceOptions](),
 	reflect.TypeFor[topology.Balance]():         reflect.TypeFor[balanceOptions](),
 }
 

@@ -109,6 +109,33 @@ var (
 	})
 )
 
+// interfaces have names of their own; what they are made of need not be there to be written.
+var interfaces = rapid.Custom(func(t *rapid.T) (out []topology.Interface) {
+	number := rapid.IntRange(1, 4094)
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(oddNames), 1, 3, rapid.ID).Draw(t, "interfaces") {
+		i := topology.Interface{Name: name, On: maybe(t, anyText), Table: maybe(t, number), Local: maybe(t, addresses), Remote: maybe(t, addresses),
+			Mode: maybe(t, rapid.SampledFrom(topology.BondModes)), Addresses: maybe(t, some(prefixes)), MAC: maybe(t, macs), MTU: maybe(t, number)}
+		switch members := some(anyText); rapid.SampledFrom(topology.InterfaceKinds).Draw(t, "kind").Name {
+		case "vlan":
+			i.VLAN = number.Draw(t, "id")
+		case "bridge":
+			i.Bridge = members.Draw(t, "ports")
+		case "bond":
+			i.Bond = members.Draw(t, "members")
+		case "vrf":
+			i.VRF = members.Draw(t, "members")
+		case "vxlan":
+			i.VXLAN = number.Draw(t, "id")
+		case "gre":
+			i.GRE = addresses.Draw(t, "remote")
+		case "dummy":
+			i.Dummy = true
+		}
+		out = append(out, i)
+	}
+	return out
+})
+
 var (
 	cpus     = rapid.Map(rapid.Float64Range(0.001, 4096), func(f float64) topology.CPU { return topology.CPU{CPUs: f} })
 	clusters = rapid.Custom(func(t *rapid.T) *topology.Cluster {
@@ -197,6 +224,7 @@ func node(t *rapid.T, name string) *topology.Node {
 		})),
 	}
 	if n.Kind == topology.Host || n.Kind == topology.Router {
+		n.Interfaces = maybe(t, interfaces)
 		n.Addresses, n.MAC, n.Loopback = maybe(t, some(prefixes)), maybe(t, macs), maybe(t, some(prefixes))
 		n.Unaddressed = len(n.Addresses) == 0 && maybe(t, rapid.Bool())
 		n.Gateways = maybe(t, some(addresses))

@@ -155,6 +155,7 @@ func (r *reader) addNode(key *yamlfile.Value, name, kind string, options *nodeOp
 	n := &topology.Node{}
 	copyFields(n, options)
 	n.OSPF = n.OSPF.Clone()
+	n.Interfaces = topology.CloneInterfaces(n.Interfaces)
 	n.Name, n.Kind, n.Pos = name, topology.Kind(kind), key.Pos
 	n.Config = slices.Clone(n.Config)
 	for i := range n.Config {

@@ -87,6 +87,8 @@ func fieldSchema(f field) object {
 	case f.typ == reflect.TypeFor[[]topology.OSPFArea]():
 		area := orNothing(structOrShort(f.typ.Elem(), f.as))
 		return orNothing(object{"type": "object", "propertyNames": object{"pattern": leaves[reflect.TypeFor[topology.AreaID]()].pattern}, "additionalProperties": area})
+	case f.typ == reflect.TypeFor[[]topology.Interface]():
+		return orNothing(object{"type": "object", "additionalProperties": structSchema(f.typ.Elem(), f.as)})
 	case f.typ.Kind() == reflect.Slice:
 		item := valueSchema(f.typ.Elem(), f.as)
 		if f.as == interfaceAddresses {

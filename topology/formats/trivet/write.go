@@ -84,6 +84,8 @@ func flowValue(v reflect.Value, f field) string {
 		return yamlfile.Quote(x)
 	case []topology.OSPFArea:
 		return areasText(x)
+	case []topology.Interface:
+		return interfacesText(x)
 	case []topology.ConfigFile:
 		items := make([]string, len(x))
 		for i, c := range x {

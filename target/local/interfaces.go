@@ -1,0 +1,276 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/lack"
+	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/topology"
+)
+
+// Interfaces of nodes beside those of links (topology.Interface).
+
+// interfaceKind is how the kernel makes a kind of topology.InterfaceKinds.
+type interfaceKind struct {
+	module string
+	device func(i *topology.Interface, a netlink.LinkAttrs, on int) netlink.Link // that is to be made; on: the index of the device below, or 0
+
+	closed bool // it takes members only while they are down
+}
+
+var interfaceKinds = map[string]interfaceKind{
+	"vlan": {module: "8021q", device: func(i *topology.Interface, a netlink.LinkAttrs, on int) netlink.Link {
+		a.ParentIndex = on
+		// A cable is pulled by setting a device down: VLANs on it keep their addresses and routes.
+		return &netlink.Vlan{LinkAttrs: a, VlanId: i.VLAN, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q, LooseBinding: new(true)}
+	}},
+	"bridge": {module: "bridge", device: func(_ *topology.Interface, a netlink.LinkAttrs, _ int) netlink.Link {
+		return &netlink.Bridge{LinkAttrs: a}
+	}},
+	"bond": {module: "bonding", closed: true, device: func(i *topology.Interface, a netlink.LinkAttrs, _ int) netlink.Link {
+		b := netlink.NewLinkBond(a)
+		b.Mode, b.Miimon = netlink.BOND_MODE_BALANCE_RR, bondMonitor
+		if i.Mode != "" {
+			b.Mode = netlink.StringToBondMode(string(i.Mode))
+		}
+		return b
+	}},
+	"vrf": {module: "vrf", device: func(i *topology.Interface, a netlink.LinkAttrs, _ int) netlink.Link {
+		return &netlink.Vrf{LinkAttrs: a, Table: uint32(i.Table)}
+	}},
+	"vxlan": {module: "vxlan", device: func(i *topology.Interface, a netlink.LinkAttrs, on int) netlink.Link {
+		return &netlink.Vxlan{LinkAttrs: a, VxlanId: i.VXLAN, SrcAddr: ip(i.Local), Group: ip(i.Remote), VtepDevIndex: on, Port: netbatch.VXLANPort, Learning: i.Remote.IsValid(), UDPCSum: true}
+	}},
+	"gre": {module: "ip_gre", device: func(i *topology.Interface, a netlink.LinkAttrs, on int) netlink.Link {
+		return &netlink.Gretun{LinkAttrs: a, Local: ip(i.Local), Remote: ip(i.GRE), Link: uint32(on), PMtuDisc: 1}
+	}},
+	"dummy": {module: "dummy", device: func(_ *topology.Interface, a netlink.LinkAttrs, _ int) netlink.Link {
+		return &netlink.Dummy{LinkAttrs: a}
+	}},
+}
+
+// bondMonitor is how often a bond looks at the carriers of its members, in milliseconds: the kernel
+// does not by itself.
+const bondMonitor = 100
+
+func ip(a netip.Addr) net.IP {
+	if !a.IsValid() {
+		return nil
+	}
+	return a.AsSlice()
+}
+
+// checkInterfaces says what kinds of interfaces this kernel lacks. That shows only when one is
+// made: the kernel loads its module then.
+func checkInterfaces(t *topology.Topology) error {
+	type wants struct {
+		node *topology.Node
+		i    *topology.Interface
+	}
+	kinds := map[string]wants{} // by what the kernel calls them
+	for _, n := range t.Nodes {
+		for k := range n.Interfaces {
+			i := &n.Interfaces[k]
+			kind := deviceOf(i, 0).Type()
+			if _, is := kinds[kind]; !is {
+				kinds[kind] = wants{n, i}
+			}
+		}
+	}
+	if len(kinds) == 0 || os.Geteuid() != 0 {
+		return nil
+	}
+	ns, err := inside.New()
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return inside.File(ns, func() error {
+		var lacks []error
+		for kind, w := range kinds {
+			if has, err := kernelMakes(kind); err != nil {
+				return err
+			} else if has {
+				continue
+			}
+			is, module := w.i.Kind(), interfaceKinds[w.i.Kind().Name].module
+			if kind == "ip6gre" {
+				module = "ip6_gre"
+			}
+			lacks = append(lacks, lack.New(fmt.Sprintf("%s %s: interface %s: this kernel cannot make %s (it has no devices of the kind %s)",
+				w.node.Kind, w.node.Name, w.i.Name, is.Is, kind), ":  ", "modprobe "+module))
+		}
+		slices.SortFunc(lacks, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+		return errors.Join(lacks...)
+	})
+}
+
+// kernelMakes says whether the kernel knows a kind of devices, in a namespace that is thrown away.
+func kernelMakes(kind string) (bool, error) {
+	err := netlink.LinkAdd(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: "trivet-try"}, LinkType: kind})
+	switch {
+	case err == nil:
+		return true, netbatch.Delete("trivet-try")
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return false, nil
+	case errors.Is(err, unix.EPERM):
+		return false, fmt.Errorf("make a device of the kind %s: %w", kind, err)
+	}
+	return true, nil // it wants to be told more
+}
+
+// deviceOf is what the kernel is asked for.
+func deviceOf(i *topology.Interface, on int) netlink.Link {
+	a := netlink.NewLinkAttrs()
+	a.Name, a.Group, a.MTU = i.Name, netbatch.Group, i.MTU
+	if i.MAC != (topology.MAC{}) {
+		a.HardwareAddr = i.MAC[:]
+	}
+	return interfaceKinds[i.Kind().Name].device(i, a, on)
+}
+
+// makeInterfaces gives a node, in the thread's namespace, its interfaces in place of those of an
+// old one, which may be nil: what is there as it is to be stays. pulled are devices that stay down.
+func makeInterfaces(n, old *topology.Node, pulled map[string]bool) error {
+	was := map[string]*topology.Interface{}
+	if old != nil {
+		kept := map[string]bool{}
+		for _, i := range n.Interfaces {
+			kept[i.Name] = true
+		}
+		for _, i := range slices.Backward(old.InterfacesInOrder()) {
+			if was[i.Name] = i; kept[i.Name] {
+				continue
+			}
+			if err := deleteOurs(i.Name); err != nil {
+				return fmt.Errorf("interface %s: %w", i.Name, err)
+			}
+		}
+	}
+	for _, i := range n.InterfacesInOrder() {
+		if err := makeInterface(i, was[i.Name], pulled); err != nil {
+			return fmt.Errorf("interface %s: %w", i.Name, err)
+		}
+	}
+	return nil
+}
+
+// makeInterface makes an interface, or of one that is there what it is to be. Those below it are
+// there.
+func makeInterface(i, was *topology.Interface, pulled map[string]bool) error {
+	on := 0
+	if i.On != "" {
+		var err error
+		if on, err = indexOf(i.On); err != nil {
+			return fmt.Errorf("find %s: %w", i.On, err)
+		}
+	}
+	has, err := netlink.LinkByName(i.Name)
+	switch {
+	case errors.As(err, &netlink.LinkNotFoundError{}):
+		has = nil
+	case err != nil:
+		return err
+	case has.Attrs().Group != netbatch.Group:
+		return topology.Mistaken("remove it, or give the interface another name", "there is a device of that name that somebody else has made")
+	case was != nil && !i.SetFrom(was) || on > 0 && has.Attrs().ParentIndex > 0 && has.Attrs().ParentIndex != on:
+		if err := netbatch.Delete(i.Name); err != nil {
+			return err
+		}
+		has = nil
+	}
+	if has == nil {
+		if err := netlink.LinkAdd(deviceOf(i, on)); err != nil {
+			return fmt.Errorf("make it: %w", err)
+		}
+		if has, err = netlink.LinkByName(i.Name); err != nil {
+			return err
+		}
+	} else if err := setInterface(has, i, was); err != nil {
+		return err
+	}
+	return setMembers(has, i.Members(), interfaceKinds[i.Kind().Name].closed, pulled)
+}
+
+// setInterface sets what of an interface can be set in place, but for its members, and takes away
+// the addresses that it had before.
+func setInterface(has netlink.Link, i, was *topology.Interface) error {
+	a := has.Attrs()
+	if i.MTU != 0 {
+		if err := setMTU(i.Name, i.MTU); err != nil {
+			return err
+		}
+	}
+	if i.MAC != (topology.MAC{}) && !slices.Equal(a.HardwareAddr, i.MAC[:]) {
+		if err := netlink.LinkSetHardwareAddr(has, i.MAC[:]); err != nil {
+			return fmt.Errorf("set the MAC to %s: %w", i.MAC, err)
+		}
+	}
+	if was == nil {
+		return nil
+	}
+	b, err := netbatch.New()
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	for _, p := range was.Addresses {
+		if !slices.Contains(i.Addresses, p) {
+			b.DelAddress(a.Index, p)
+		}
+	}
+	_ = b.Flush() // fails for addresses that the user has deleted already
+	return nil
+}
+
+// setMembers makes devices, and no others, members of a master.
+func setMembers(master netlink.Link, members []string, closed bool, pulled map[string]bool) error {
+	all, err := netlink.LinkList()
+	if err != nil {
+		return err
+	}
+	index := master.Attrs().Index
+	by := map[string]netlink.Link{}
+	for _, dev := range all {
+		a := dev.Attrs()
+		by[a.Name] = dev
+		if a.MasterIndex == index && !slices.Contains(members, a.Name) {
+			if err := netlink.LinkSetNoMaster(dev); err != nil {
+				return fmt.Errorf("take %s out: %w", a.Name, err)
+			}
+		}
+	}
+	for _, name := range members {
+		dev := by[name]
+		switch {
+		case dev == nil:
+			return fmt.Errorf("find %s: it is not there", name)
+		case dev.Attrs().MasterIndex == index:
+			continue
+		}
+		if closed {
+			if err := netlink.LinkSetDown(dev); err != nil {
+				return fmt.Errorf("set %s down: %w", name, err)
+			}
+		}
+		if err := netlink.LinkSetMasterByIndex(dev, index); err != nil {
+			return fmt.Errorf("make %s a member: %w", name, err)
+		}
+		if pulled[name] { // a bond sets its members up
+			if err := netlink.LinkSetDown(dev); err != nil {
+				return fmt.Errorf("set %s down: %w", name, err)
+			}
+		}
+	}
+	return nil
+}

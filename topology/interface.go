@@ -1,0 +1,575 @@
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/internal/disjoint"
+)
+
+// Interface is a device of a host or Linux router beside those of its links: what Linux makes of
+// these, or of nothing. It is of one kind (InterfaceKinds), and has the settings of that.
+type Interface struct {
+	Name string `json:"name"`
+
+	VLAN   int        `json:"vlan,omitempty"`   // IEEE 802.1Q, on the device On: 1 to 4094
+	Bridge []string   `json:"bridge,omitempty"` // its ports
+	Bond   []string   `json:"bond,omitempty"`   // its members
+	VRF    []string   `json:"vrf,omitempty"`    // its members: routes over these are in Table
+	VXLAN  int        `json:"vxlan,omitempty"`  // the number of the network (RFC 7348): 1 to 2^24-1
+	GRE    netip.Addr `json:"gre,omitzero"`     // the other end of a tunnel (RFC 2784)
+	Dummy  bool       `json:"dummy,omitempty"`
+
+	On     string     `json:"on,omitempty"`    // of a VLAN: below it; of tunnels: their packets leave there
+	Mode   BondMode   `json:"mode,omitempty"`  // empty: BondModes[0]
+	Table  int        `json:"table,omitempty"` // of a VRF
+	Local  netip.Addr `json:"local,omitzero"`  // of tunnels: the sender of their packets
+	Remote netip.Addr `json:"remote,omitzero"` // of a VXLAN: who gets what it does not know; unset: nobody
+
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	MAC       MAC            `json:"mac,omitzero"`
+	MTU       int            `json:"mtu,omitempty"` // 0: what the kernel gives it
+
+	Pos Position `json:"-"`
+}
+
+// BondMode says which member of a bond sends what.
+type BondMode string
+
+// BondModes are those of Linux, the one that it takes by itself first.
+var BondModes = []BondMode{"balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"}
+
+// InterfaceKind is a kind of interfaces, and what follows from it. What makes one is in
+// target/local.
+type InterfaceKind struct {
+	Name    string   // as in files
+	Is      string   // "a VLAN"
+	Example string   // of what a file says
+	Keys    []string // what files may say of it beside Name, addresses and mtu
+
+	of      func(*Interface) bool
+	members func(*Interface) []string
+	frames  bool                             // it passes Ethernet frames: it can be a port of a bridge, and VLANs can be on it
+	random  bool                             // the kernel would give it a MAC address by chance
+	takes   func(member *InterfaceKind) bool // nil for member: the device of a link
+	check   func(i *Interface, bad func(hint, format string, args ...any))
+}
+
+// InterfaceKinds are all kinds. To add one is an entry here, its fields in Interface and in
+// topology/formats/trivet, and what makes it.
+var InterfaceKinds = []InterfaceKind{
+	{Name: "vlan", Is: "a VLAN", Example: "{vlan: 10, on: r1-eth0}", Keys: []string{"on", "mac"}, frames: true,
+		of: func(i *Interface) bool { return i.VLAN != 0 },
+		check: func(i *Interface, bad func(string, string, ...any)) {
+			switch {
+			case i.VLAN < 1 || i.VLAN > 4094:
+				bad("write a number, 1 to 4094", "%d is no VLAN", i.VLAN)
+			case i.On == "":
+				bad("write on: r1-eth0", "a VLAN is on another device")
+			}
+		}},
+	{Name: "bridge", Is: "a bridge", Example: "{bridge: [r1-eth0, r1-eth1]}", Keys: []string{"mac"}, frames: true,
+		of:      func(i *Interface) bool { return len(i.Bridge) > 0 },
+		members: func(i *Interface) []string { return i.Bridge },
+		takes:   func(member *InterfaceKind) bool { return member == nil || member.frames && member.Name != "bridge" }},
+	{Name: "bond", Is: "a bond", Example: "{bond: [r1-eth0, r1-eth1]}", Keys: []string{"mode", "mac"}, frames: true,
+		of:      func(i *Interface) bool { return len(i.Bond) > 0 },
+		members: func(i *Interface) []string { return i.Bond },
+		takes:   func(member *InterfaceKind) bool { return member == nil },
+		check: func(i *Interface, bad func(string, string, ...any)) {
+			if i.Mode != "" && !slices.Contains(BondModes, i.Mode) {
+				bad("write one of "+strings.Join(texts(BondModes), ", "), "%q is no mode of a bond", clip(string(i.Mode)))
+			}
+		}},
+	{Name: "vrf", Is: "a VRF", Example: "{vrf: [r1-eth0, r1-eth1], table: 10}", Keys: []string{"table"},
+		of:      func(i *Interface) bool { return len(i.VRF) > 0 },
+		members: func(i *Interface) []string { return i.VRF },
+		takes:   func(member *InterfaceKind) bool { return member == nil || member.Name != "vrf" },
+		check: func(i *Interface, bad func(string, string, ...any)) {
+			if i.Table < 1 || i.Table > 1<<24 || tableTaken(i.Table) {
+				bad("write table: 10", "a VRF has a routing table of its own, and %d is none", i.Table)
+			}
+		}},
+	{Name: "vxlan", Is: "a VXLAN", Example: "{vxlan: 100, local: 10.0.0.1, remote: 10.0.0.2}", Keys: []string{"local", "remote", "on", "mac"}, frames: true, random: true,
+		of: func(i *Interface) bool { return i.VXLAN != 0 },
+		check: func(i *Interface, bad func(string, string, ...any)) {
+			if i.VXLAN < 1 || i.VXLAN >= 1<<24 {
+				bad("write a number, 1 to 16777215", "%d is no number of a VXLAN", i.VXLAN)
+			}
+			i.tunnel(i.Remote, bad)
+		}},
+	{Name: "gre", Is: "a tunnel by GRE", Example: "{gre: 10.0.0.2, local: 10.0.0.1}", Keys: []string{"local", "on"},
+		of: func(i *Interface) bool { return i.GRE.IsValid() },
+		check: func(i *Interface, bad func(string, string, ...any)) {
+			if !i.Local.IsValid() {
+				bad("write local: 10.0.0.1", "a tunnel has an address of the node at this end")
+			}
+			i.tunnel(i.GRE, bad)
+		}},
+	{Name: "dummy", Is: "a dummy", Example: "{dummy: true, address: 10.5.0.1/32}", Keys: []string{"mac"}, frames: true, random: true,
+		of: func(i *Interface) bool { return i.Dummy }},
+}
+
+// tunnel checks the ends of a tunnel.
+func (i *Interface) tunnel(remote netip.Addr, bad func(hint, format string, args ...any)) {
+	for _, a := range []netip.Addr{i.Local, remote} {
+		if a.IsValid() && !assignable(a) {
+			bad("write the address of a node: 10.0.0.2", "%s cannot be the end of a tunnel", a)
+		}
+	}
+	switch {
+	case !i.Local.IsValid() || !remote.IsValid():
+	case i.Local.Is4() != remote.Is4():
+		bad("write two of IPv4, or two of IPv6", "%s and %s cannot be ends of one tunnel", i.Local, remote)
+	case i.Local == remote:
+		bad("name another node's address", "both ends of the tunnel are %s", remote)
+	}
+}
+
+// tableTaken says whether a routing table is the kernel's, or that of the management network.
+func tableTaken(table int) bool { return table >= 253 && table <= 255 || table == ManagementTable }
+
+func texts[T ~string](list []T) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = string(s)
+	}
+	return out
+}
+
+// Kind is what the interface is; nil: it is none, or several at once.
+func (i *Interface) Kind() (kind *InterfaceKind) {
+	for k := range InterfaceKinds {
+		if InterfaceKinds[k].of(i) {
+			if kind != nil {
+				return nil
+			}
+			kind = &InterfaceKinds[k]
+		}
+	}
+	return kind
+}
+
+// Members are the devices that are parts of the interface.
+func (i *Interface) Members() []string {
+	if k := i.Kind(); k != nil && k.members != nil {
+		return k.members(i)
+	}
+	return nil
+}
+
+// Lower are the devices that are there before the interface: its members, and the one that it is
+// on.
+func (i *Interface) Lower() []string {
+	if i.On == "" {
+		return i.Members()
+	}
+	return append(slices.Clone(i.Members()), i.On)
+}
+
+func (n *Node) interfacesByName() map[string]*Interface {
+	by := make(map[string]*Interface, len(n.Interfaces))
+	for i := range n.Interfaces {
+		by[n.Interfaces[i].Name] = &n.Interfaces[i]
+	}
+	return by
+}
+
+// VRFs are, by device, the VRFs in which a node's addresses and routes are that are not in the main
+// table.
+func (n *Node) VRFs() map[string]*Interface {
+	out := map[string]*Interface{}
+	for i := range n.Interfaces {
+		for _, m := range n.Interfaces[i].VRF {
+			out[m] = &n.Interfaces[i]
+		}
+	}
+	return out
+}
+
+// passedOn are the node's devices at which frames belong to another interface of the node's, and
+// that: a bridge or bond that they are members of, or else a VLAN.
+func (n *Node) passedOn() map[string]*Interface {
+	out := map[string]*Interface{}
+	for i := range n.Interfaces {
+		x := &n.Interfaces[i]
+		for _, m := range slices.Concat(x.Bridge, x.Bond) {
+			out[m] = x
+		}
+		if x.VLAN != 0 && out[x.On] == nil {
+			out[x.On] = x
+		}
+	}
+	return out
+}
+
+// InterfacesInOrder are the node's interfaces, each after those that it is made of.
+func (n *Node) InterfacesInOrder() (out []*Interface) {
+	done, by := map[string]bool{}, n.interfacesByName()
+	var add func(i *Interface)
+	add = func(i *Interface) {
+		if i == nil || done[i.Name] {
+			return
+		}
+		done[i.Name] = true
+		for _, lower := range i.Lower() {
+			add(by[lower])
+		}
+		out = append(out, i)
+	}
+	for i := range n.Interfaces {
+		add(&n.Interfaces[i])
+	}
+	return out
+}
+
+// options are what is said of an interface, by the keys of files.
+func (i *Interface) options() (keys []string) {
+	for _, s := range []struct {
+		key string
+		set bool
+	}{{"on", i.On != ""}, {"mode", i.Mode != ""}, {"table", i.Table != 0}, {"local", i.Local.IsValid()}, {"remote", i.Remote.IsValid()}, {"mac", i.MAC != MAC{}}} {
+		if s.set {
+			keys = append(keys, s.key)
+		}
+	}
+	return keys
+}
+
+// String is the interface in one line, as a file has it but for its name.
+func (i Interface) String() string { return i.text(false) }
+
+// What says only what the interface is: "bond r1-eth0 r1-eth1".
+func (i Interface) What() string { return i.text(true) }
+
+func (i *Interface) text(short bool) string {
+	k := i.Kind()
+	if k == nil {
+		return ""
+	}
+	value := map[string]string{"vlan": fmt.Sprint(i.VLAN), "vxlan": fmt.Sprint(i.VXLAN), "gre": i.GRE.String()}[k.Name]
+	if k.members != nil {
+		value = strings.Join(k.members(i), " ")
+	}
+	words := []string{strings.TrimSpace(k.Name + " " + value)}
+	if short {
+		return words[0]
+	}
+	for _, o := range i.options() {
+		words = append(words, o+" "+map[string]string{"on": i.On, "mode": string(i.Mode), "table": fmt.Sprint(i.Table), "local": i.Local.String(),
+			"remote": i.Remote.String(), "mac": i.MAC.String()}[o])
+	}
+	if i.MTU != 0 {
+		words = append(words, fmt.Sprintf("mtu %d", i.MTU))
+	}
+	for _, a := range i.Addresses {
+		words = append(words, a.String())
+	}
+	return strings.Join(words, " ")
+}
+
+// CloneInterfaces returns a deep copy.
+func CloneInterfaces(list []Interface) []Interface {
+	out := slices.Clone(list)
+	for i := range out {
+		x := &out[i]
+		x.Bridge, x.Bond, x.VRF, x.Addresses = slices.Clone(x.Bridge), slices.Clone(x.Bond), slices.Clone(x.VRF), slices.Clone(x.Addresses)
+	}
+	return out
+}
+
+// mostInterfaces bounds those of a node, and their members: all VLANs of a device, and more.
+const mostInterfaces = 5000
+
+// kernelsOwn are the names of devices that the kernel or Trivet makes by itself in each namespace.
+var kernelsOwn = []string{"lo", "all", "default", ManagementDevice, UplinkDevice, "gre0", "gretap0", "erspan0", "ip6gre0", "sit0", "tunl0", "ip6tnl0", "ip_vti0", "ip6_vti0"}
+
+// interfaces checks what a node says of its own, as far as that needs no names of others.
+func (v *validator) interfaces(n *Node, bad func(hint, format string, args ...any)) {
+	switch {
+	case len(n.Interfaces) == 0:
+		return
+	case n.Kind != Host && n.Kind != Router:
+		bad("make it a host or a router", "interfaces: only these have any beside those of links")
+		return
+	}
+	members := 0
+	for k := range n.Interfaces {
+		members += len(n.Interfaces[k].Members())
+	}
+	if len(n.Interfaces) > mostInterfaces || members > mostInterfaces {
+		bad("write fewer", "interfaces: these are more than %d", mostInterfaces)
+		return
+	}
+	seen, master, tables := map[string]bool{}, map[string]string{}, map[int]string{}
+	for k := range n.Interfaces {
+		i := &n.Interfaces[k]
+		bad := func(hint, format string, args ...any) {
+			v.problems.Add(i.at(n), hint, "%s %s: interface %s: %s", n.Kind, n.Name, clip(i.Name), fmt.Sprintf(format, args...))
+		}
+		switch {
+		case len(i.Name) > MaxDeviceName:
+			bad(fmt.Sprintf("write at most %d characters", MaxDeviceName), "the name is too long for a device")
+		case !deviceName.MatchString(i.Name):
+			bad("use letters, digits, '_', '.', '@', '+' and '-', a letter or digit first", "%q cannot be the name of a device", clip(i.Name))
+		case slices.Contains(kernelsOwn, i.Name):
+			bad("choose another", "the name is reserved")
+		case seen[i.Name]:
+			bad("give one of them another name", "there are two of that name")
+		}
+		seen[i.Name] = true
+		kind := i.Kind()
+		if kind == nil {
+			bad("write one of "+strings.Join(interfaceKindNames(), ", ")+": "+InterfaceKinds[0].Example, "it is to be of one kind")
+			continue
+		}
+		for _, o := range i.options() {
+			if !slices.Contains(kind.Keys, o) {
+				bad("leave it out", "%s has no %s", kind.Is, o)
+			}
+		}
+		if kind.check != nil {
+			kind.check(i, bad)
+		}
+		if i.MTU != 0 && (i.MTU < MinMTU || i.MTU > 65535) {
+			bad(fmt.Sprintf("write a number, %d to 65535", MinMTU), "mtu: %d is none", i.MTU)
+		}
+		if i.MAC[0]&1 != 0 {
+			bad("write 02:00:00:00:00:01", "mac: %s is the address of a group", i.MAC)
+		}
+		v.addresses(i.at(n), fmt.Sprintf("%s %s: interface %s", n.Kind, n.Name, clip(i.Name)), i.Addresses)
+		for _, m := range i.Members() {
+			switch other := master[m]; {
+			case other == i.Name:
+				bad("name it once", "%s is a member twice", clip(m))
+			case other != "":
+				bad("name it in one of them", "%s is a member of %s, too", clip(m), clip(other))
+			}
+			master[m] = i.Name
+		}
+		if other := tables[i.Table]; i.Table != 0 && other != "" {
+			bad("give it another", "table: %d is that of %s", i.Table, clip(other))
+		}
+		tables[i.Table] = i.Name
+	}
+	v.cycles(n)
+}
+
+func (i *Interface) at(n *Node) Position {
+	if i.Pos == (Position{}) {
+		return n.Pos
+	}
+	return i.Pos
+}
+
+func interfaceKindNames() (out []string) {
+	for _, k := range InterfaceKinds {
+		out = append(out, k.Name)
+	}
+	return out
+}
+
+// cycles finds interfaces that are made of themselves.
+func (v *validator) cycles(n *Node) {
+	const begun, done = 1, 2
+	state, by := map[string]int{}, n.interfacesByName()
+	var visit func(i *Interface)
+	visit = func(i *Interface) {
+		if i == nil || state[i.Name] == done {
+			return
+		}
+		if state[i.Name] == begun {
+			v.problems.Add(i.at(n), "take it out of one of them", "%s %s: interface %s is made of itself", n.Kind, n.Name, clip(i.Name))
+			state[i.Name] = done
+			return
+		}
+		state[i.Name] = begun
+		for _, lower := range i.Lower() {
+			visit(by[lower])
+		}
+		state[i.Name] = done
+	}
+	for k := range n.Interfaces {
+		visit(&n.Interfaces[k])
+	}
+}
+
+// interfaces checks the devices that nodes' own interfaces are made of, once all have names, and
+// takes the addresses of those that only pass frames on.
+func (r *resolver) interfaces() {
+	for _, n := range r.t.Nodes {
+		if len(n.Interfaces) == 0 {
+			continue
+		}
+		if made := n.Made(); !made.Own || made.Guest {
+			r.problems.Add(n.Interfaces[0].at(n), "use datapath kernel", "%s %s: interfaces: it has no namespace of its own that could have any", n.Kind, n.Name)
+			continue
+		}
+		r.lowers(n)
+		passedOn := n.passedOn()
+		for k, e := range r.ends[n.Name] {
+			up := passedOn[e.Interface]
+			switch {
+			case up == nil:
+			case up.VLAN == 0 && (len(e.Addresses) > 0 || k == 0 && len(n.Addresses) > 0):
+				r.problems.Add(up.at(n), fmt.Sprintf("give %s the address", up.Name), "%s %s: %s is a member of %s, and is given an address", n.Kind, n.Name, e.Interface, up.Name)
+			case len(e.Addresses) == 0 && (k > 0 || len(n.Addresses) == 0):
+				e.Unaddressed = true
+			}
+		}
+	}
+}
+
+// mostSuggested bounds the time spent looking for similar names of devices, of each node.
+const mostSuggested = 20
+
+// lowers checks what a node's interfaces are made of.
+func (r *resolver) lowers(n *Node) {
+	of := map[string]*InterfaceKind{} // by device; nil: of a link
+	var names []string
+	for _, e := range r.ends[n.Name] {
+		of[e.Interface] = nil
+		names = append(names, e.Interface)
+	}
+	links, suggested := len(names), 0
+	for k := range n.Interfaces {
+		i := &n.Interfaces[k]
+		if slices.Contains(names[:links], i.Name) {
+			r.problems.Add(i.at(n), "choose another", "%s %s: interface %s: a link has a device of that name", n.Kind, n.Name, i.Name)
+		}
+		of[i.Name] = i.Kind()
+		names = append(names, i.Name)
+	}
+	for k := range n.Interfaces {
+		i := &n.Interfaces[k]
+		kind := i.Kind()
+		bad := func(hint, format string, args ...any) {
+			r.problems.Add(i.at(n), hint, "%s %s: interface %s: %s", n.Kind, n.Name, i.Name, fmt.Sprintf(format, args...))
+		}
+		there := func(device string) (is *InterfaceKind, ok bool) {
+			if is, ok = of[device]; !ok {
+				hint := "it has " + some(names)
+				if suggested++; suggested < mostSuggested {
+					hint = cmp.Or(DidYouMean(device, names), hint)
+				}
+				bad(hint, "there is no device %s", clip(device))
+			}
+			return is, ok
+		}
+		for _, m := range i.Members() {
+			if is, ok := there(m); ok && !kind.takes(is) {
+				bad("take it out", "%s, %s, cannot be a member of %s", m, is.Is, kind.Is)
+			}
+		}
+		if i.On != "" {
+			if is, ok := there(i.On); ok && i.VLAN != 0 && is != nil && !is.frames {
+				bad("name the device of a link, a bond or a bridge", "there are no VLANs on %s, %s", i.On, is.Is)
+			}
+		}
+		if kind.random && i.MAC == (MAC{}) {
+			i.MAC = ownMAC(r.t, &Endpoint{Node: n.Name, Interface: i.Name}, 0)
+		}
+	}
+}
+
+// InterfaceDomains finds the broadcast domains that nodes' own interfaces are in, by node and name.
+// sets has those of links as far as others have joined them; end says which of its members a device
+// of a link is, and numbers from next on are free.
+func InterfaceDomains(nodes []*Node, sets disjoint.Sets[int], end func(node, device string) (int, bool), next int) map[[2]string]int {
+	out, numbers := map[[2]string]int{}, map[string]int{}
+	numbered := func(what string) int {
+		if _, is := numbers[what]; !is {
+			numbers[what], next = next, next+1
+		}
+		return numbers[what]
+	}
+	domain := func(n *Node, device string) (int, bool) {
+		if d, is := out[[2]string{n.Name, device}]; is {
+			return d, true
+		}
+		return end(n.Name, device)
+	}
+	// VLANs are told apart once it is known which devices are in one domain.
+	for _, vlans := range []bool{false, true} {
+		for _, n := range nodes {
+			for _, i := range n.InterfacesInOrder() {
+				at := [2]string{n.Name, i.Name}
+				switch {
+				case i.VLAN != 0:
+					if on, ok := domain(n, i.On); ok && vlans {
+						out[at] = numbered(fmt.Sprintf("vlan %d of %d", i.VLAN, sets.Of(on)))
+					}
+				case len(i.VRF) > 0:
+				case len(i.Members()) > 0:
+					for _, m := range i.Members() {
+						d, ok := domain(n, m)
+						if !ok {
+							continue
+						}
+						if has, is := out[at]; is {
+							sets.Join(has, d)
+						} else {
+							out[at] = d
+						}
+					}
+				case i.VXLAN != 0:
+					out[at] = numbered(fmt.Sprintf("vxlan %d", i.VXLAN))
+				case i.GRE.IsValid():
+					ends := []string{i.GRE.String(), i.Local.String()}
+					slices.Sort(ends)
+					out[at] = numbered("gre " + strings.Join(ends, " "))
+				case i.Dummy:
+					out[at] = numbered("dummy " + n.Name + " " + i.Name)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// SetFrom says whether an interface can be made of what it was before by setting its addresses, its
+// members, its MTU and its MAC.
+func (i *Interface) SetFrom(was *Interface) bool {
+	if i.Kind() != was.Kind() || i.MTU == 0 && was.MTU != 0 || i.MAC == (MAC{}) && was.MAC != (MAC{}) {
+		return false
+	}
+	device := func(x *Interface) Interface {
+		return Interface{VLAN: x.VLAN, VXLAN: x.VXLAN, GRE: x.GRE, On: x.On, Mode: x.Mode, Table: x.Table, Local: x.Local, Remote: x.Remote}
+	}
+	return reflect.DeepEqual(device(i), device(was))
+}
+
+// TableOf is the routing table of a node's route: that of the VRF over whose members it leads, or
+// 0, the main one. ends are the node's.
+func (n *Node) TableOf(r Route, ends []*Endpoint) int {
+	vrfs := n.VRFs()
+	if len(vrfs) == 0 || r.Discard {
+		return 0
+	}
+	if vrf := vrfs[r.Device]; vrf != nil || r.Device != "" {
+		return vrf.table()
+	}
+	contains := func(p netip.Prefix) bool { return p.Contains(r.Via) }
+	for _, e := range ends {
+		if slices.ContainsFunc(e.Addresses, contains) {
+			return vrfs[e.Interface].table()
+		}
+	}
+	for _, i := range n.Interfaces {
+		if slices.ContainsFunc(i.Addresses, contains) {
+			return vrfs[i.Name].table()
+		}
+	}
+	return 0
+}
+
+func (i *Interface) table() int {
+	if i == nil {
+		return 0
+	}
+	return i.Table
+}

@@ -446,8 +446,8 @@ func (c *chaos) last() {
 	}
 }
 
-// differs is how the machine differs from what it was, but for a mount of Podman's own storage, which
-// it makes and removes as it likes.
+// differs is how the machine differs from what it was, but for a mount of Podman's own storage,
+// which it makes and removes as it likes.
 func (c *chaos) differs() string {
 	var b strings.Builder
 	for line := range strings.Lines(c.snapshot().differs(c.before)) {

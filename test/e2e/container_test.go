@@ -283,11 +283,11 @@ func TestContainersKilled(t *testing.T) {
 	file := m.file("lab.yaml", "nodes:\n  \"h[1-4]\": {host: {image: localhost/e2e:1}}\n  s1: switch\nlinks: [\"s1 -- h[1-4]\"]\n")
 	m.up(file)
 	m.ok("down")
-	before := m.snapshot()
+	before, moments := m.snapshot(), newRandom(t)
 	for try := range 8 {
 		up := m.command(trivet, "up", "--name", m.name, file)
 		must(t, m.start(up))
-		time.Sleep(time.Duration(try) * 150 * time.Millisecond) // any moment is one to be killed at
+		time.Sleep(time.Duration(moments.Int64N(int64(1200 * time.Millisecond)))) // any moment is one to be killed at
 		m.kill("*_[_]daemon*")
 		if try%2 == 1 {
 			m.kill("*unix://*podman.soc[k]*")

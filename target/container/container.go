@@ -7,6 +7,7 @@
 package container
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -51,9 +52,10 @@ func init() {
 type containers struct {
 	local.Namespaces
 
-	connecting sync.Mutex // guards the next two
+	connecting sync.Mutex // guards the next three
 	client     *client.Client
 	serves     bool // the lab has an engine of its own
+	closed     bool // nobody starts one any more
 
 	mu    sync.Mutex          // guards the last
 	known map[string]*running // by node
@@ -99,6 +101,9 @@ func lacks(t *topology.Topology) error {
 func (k *containers) engine() (*client.Client, error) {
 	k.connecting.Lock()
 	defer k.connecting.Unlock()
+	if k.closed {
+		return nil, errors.New("the lab is going down")
+	}
 	ctx, cancel := patience.Engine.Context(context.Background())
 	defer cancel()
 	if k.client != nil {
@@ -120,6 +125,14 @@ func (k *containers) engine() (*client.Client, error) {
 	k.serves = len(s.Program) > 0
 	k.client, err = s.open(k.Dir, k.startService)
 	return k.client, err
+}
+
+// LetGo leaves starting the engine to others: whoever takes the lab down starts one, if there is
+// none.
+func (k *containers) LetGo() {
+	k.connecting.Lock()
+	defer k.connecting.Unlock()
+	k.closed = true
 }
 
 // serviceGroup is the cgroup of a Podman that serves this lab only. It ends with the lab.
@@ -353,44 +366,79 @@ func remove(engine *client.Client, dir string, which func(engineapi.Summary) boo
 	})
 }
 
-// drain removes the containers of a lab while a Podman that serves it only, and what watches its
-// containers, are still there.
+// drain removes the containers of a lab of a Podman that serves it only while what watches them is
+// still there: that cleans up after them.
 func drain(lab, dir string) error {
-	s, err := readSource(dir)
-	if err != nil || len(s.Program) == 0 || answers(s.socket(dir)) != nil || removeAll(lab, dir) != nil {
+	if s, err := readSource(dir); err != nil || len(s.Program) == 0 {
 		return nil // removeAll has what there is, in its turn
 	}
 	groups, err := cgroup.Find()
 	if err != nil {
 		return err
 	}
+	if _, err := removeWith(groups, lab, dir); err != nil {
+		return nil // removeAll says so, if it is still so then
+	}
 	for wait := patience.Engine.Begin(); len(groups.Processes(lab, serviceGroup)) > 1 && !wait.Over(); {
-		<-wakeUp() // they clean up after their containers
+		<-wakeUp()
 	}
 	return nil
 }
 
-// removeAll removes the containers of a lab whose process may have died. A Podman that has served
-// the lab only may have ended: then another one serves for as long as this takes, as it may have
+// removeAll removes the containers of a lab whose processes have ended, and with them a Podman that
+// has served the lab only. Then another one serves for as long as this takes: the first may have
 // made a container that nobody has heard of.
-func removeAll(_, dir string) error {
+func removeAll(lab, dir string) error {
+	groups, err := cgroup.Find()
+	if err != nil {
+		return err
+	}
+	served, err := removeWith(groups, lab, dir)
+	if served {
+		err = errors.Join(err, groups.Remove(lab))
+	}
+	return errors.Join(err, forget(dir))
+}
+
+// removeWith removes the containers of a lab in a directory. If a Podman serves for it, that is in
+// the lab's cgroups, so that it ends even if this process is killed.
+func removeWith(groups cgroup.Hierarchies, lab, dir string) (served bool, err error) {
 	s, err := readSource(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // no engine was asked for anything
+		return false, nil // no engine was asked for anything
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	var service *exec.Cmd
-	engine, err := s.open(dir, func(cmd *exec.Cmd) error { service = cmd; return cmd.Start() })
+	engine, err := s.open(dir, func(cmd *exec.Cmd) error {
+		served = true
+		return groups.Start(lab, serviceGroup, cmd)
+	})
 	if err != nil {
-		return err
+		return served, err
 	}
 	defer engine.Close()
-	if service != nil {
-		defer func() { _ = service.Process.Kill() }()
+	return served, remove(engine, dir, func(engineapi.Summary) bool { return true })
+}
+
+// forget removes what the engine's runtime keeps of a lab's containers when the engine has none any
+// more: Podman leaves that where what watched a container was killed.
+func forget(dir string) error {
+	var errs []error
+	for _, runtime := range []string{"runc", "crun"} {
+		files, _ := filepath.Glob(filepath.Join("/run", runtime, "*", "*.json"))
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil || !bytes.Contains(text, []byte(`"`+filepath.Join(dir, "containers")+`/`)) { // a mount from there
+				continue
+			}
+			said, err := exec.Command(runtime, "delete", "--force", filepath.Base(filepath.Dir(file))).CombinedOutput()
+			if _, gone := os.Stat(file); err != nil && gone == nil {
+				errs = append(errs, fmt.Errorf("%s delete: %w: %s", runtime, err, bytes.TrimSpace(said)))
+			}
+		}
 	}
-	return remove(engine, dir, func(engineapi.Summary) bool { return true })
+	return errors.Join(errs...)
 }
 
 // Enter goes to the network only: programs of the machine and sockets need no more of a container.

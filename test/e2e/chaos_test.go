@@ -133,6 +133,10 @@ var chaosVictims = []string{"__daemon", "ovs-vswitchd", "ovsdb-server", "/zebra"
 // wrongSayings are never said, whatever happens.
 var wrongSayings = regexp.MustCompile(`panic:|fatal error:|goroutine \d+ \[|runtime error|nil pointer|DATA RACE|%!|internal error|<nil>|unexpected EOF`)
 
+// engineSaid is what a container engine and its runtime said, which is passed on as it is: runc's
+// has some of the above.
+var engineSaid = regexp.MustCompile(`(?m)(Error response from daemon: |^runc ).*$`)
+
 // sayings are what the program may say in such a time, a line each; others are collected and shown.
 var sayings = regexp.MustCompile(strings.Join([]string{
 	`^$`, `^\S+  (up|down|applied|resumed) in `, `nothing left$`, `^(trivet: )?interrupted$`, `^\s*nothing is left of the lab$`,
@@ -338,6 +342,7 @@ func (c *chaos) topology() string {
 func (c *chaos) listen(what, said string, code int) {
 	log, _ := os.ReadFile(fmt.Sprintf("/proc/%d/root/run/trivet/%s/daemon.log", c.init.Process.Pid, c.name))
 	for _, text := range []string{said, string(log)} {
+		text = engineSaid.ReplaceAllString(text, "")
 		if at := wrongSayings.FindStringIndex(text); at != nil {
 			c.wrong = append(c.wrong, "said: "+text[max(0, at[0]-300):min(len(text), at[1]+2500)])
 		}

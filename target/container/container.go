@@ -3,7 +3,7 @@
 //
 // The engine makes a container without a network. Its network namespace becomes the node's, so that
 // links, addresses, impairments and whatever looks at them are those of all nodes. The container's
-// own program waits until its network is there: see Wait.
+// own program waits until its network is there: see wait.go.
 package container
 
 import (
@@ -66,6 +66,7 @@ type running struct {
 	id      string
 	pid     int
 	started uint64 // of its first process: see process.Started
+	program string // that it becomes, or has become
 	env     []string
 	user    string
 	dir     string
@@ -142,7 +143,7 @@ func (k *containers) startService(cmd *exec.Cmd) error {
 	return k.Cgroups.StartGroup(k.Name, serviceGroup, cmd)
 }
 
-// dir is where what a container prints is kept; in gates its program is told to begin: see Wait.
+// dir is where what a container prints is kept; in gates its program is told to begin: see wait.go.
 func (k *containers) dir(node string) string   { return filepath.Join(k.Dir, "containers", node) }
 func (k *containers) gates(node string) string { return filepath.Join(k.dir(node), "gates") }
 
@@ -162,8 +163,12 @@ func (k *containers) Make(nodes []*topology.Node, made func(*topology.Node)) err
 	if err != nil {
 		return err
 	}
+	waiter, err := k.waiter()
+	if err != nil {
+		return err
+	}
 	return parallel.Each(nodes, func(n *topology.Node) error {
-		if err := k.make(engine, n, images[imageOf(n)]); err != nil {
+		if err := k.make(engine, n, waiter, images[imageOf(n)]); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 		made(n)
@@ -181,7 +186,7 @@ func (k *containers) removeLeft(engine *client.Client, nodes []*topology.Node) e
 	return remove(engine, k.Dir, func(c engineapi.Summary) bool { return names[c.Labels[nodeLabel]] })
 }
 
-func (k *containers) make(engine *client.Client, n *topology.Node, of program) error {
+func (k *containers) make(engine *client.Client, n *topology.Node, waiter string, of program) error {
 	ctx, cancel := patience.Container.Context(context.Background())
 	defer cancel()
 	argv, err := of.command(n)
@@ -191,10 +196,7 @@ func (k *containers) make(engine *client.Client, n *topology.Node, of program) e
 	if err := makeGates(k.gates(n.Name)); err != nil {
 		return err
 	}
-	config, host, err := k.options(n, argv)
-	if err != nil {
-		return err
-	}
+	config, host := k.options(n, waiter, argv)
 	create := client.ContainerCreateOptions{Config: config, HostConfig: host, Name: k.nameOf(n)}
 	made, err := engine.ContainerCreate(ctx, create)
 	if err != nil && k.serves && k.freeName(ctx, engine, create.Name) {
@@ -261,6 +263,9 @@ func (k *containers) inspect(ctx context.Context, engine *client.Client, n *topo
 	}
 	if c := is.Container.Config; c != nil {
 		r.env, r.user, r.dir = c.Env, c.User, cmp.Or(c.WorkingDir, "/")
+		if len(c.Cmd) > 0 {
+			r.program = c.Cmd[0]
+		}
 	}
 	k.mu.Lock()
 	k.known[n.Name] = r

@@ -128,7 +128,7 @@ links:
 // which they are drawn.
 var chaosVictims = []string{"__daemon", "ovs-vswitchd", "ovsdb-server", "/zebra", "/ospfd", "/bird", "osken", "sleep 1000", "__init", "trivet up", "trivet apply",
 	"trivet link", "trivet down", "trivet resume", "trivet ping",
-	"podman.sock", "/conmon ", "__wait", "httpd", " container cleanup ", "runc init", " create --bundle "}
+	"podman.sock", "/conmon ", "/.trivet/wait", "httpd", " container cleanup ", "runc init", " create --bundle "}
 
 // wrongSayings are never said, whatever happens.
 var wrongSayings = regexp.MustCompile(`panic:|fatal error:|goroutine \d+ \[|runtime error|nil pointer|DATA RACE|%!|internal error|<nil>|unexpected EOF`)
@@ -146,7 +146,8 @@ var sayings = regexp.MustCompile(strings.Join([]string{
 	`^\S+  \d+ nodes, \d+ links · `, `^up in `, `^the controller is waiting for `, `^runs as root: `, `has ended without an answer \(its log: `, `^takes the machine's interface ext0 until the lab is down$`,
 	`belongs to another user \(`, `^the controller os-ken has ended: signal: killed$`, `^the controller os-ken is not listening yet; `, `^capturing s1-s2 to `,
 	`^(zebra|ospfd|bird) of router \S+ has ended`, `^a program of Open vSwitch has ended; its logs are in `, `^\d+ changes? made; `, `^[-+~!] `,
-	`^no lab is up`, `went down meanwhile`, `packets|loss|rtt`, `^warning: `, `the machine is not as it was`,
+	`^no lab is up`, `went down meanwhile`, `packets|loss|rtt`, `^ping h1 → h2 `, `^\d+ +\d`, `^network is unreachable$`, `^h\d: .*: Error response from daemon: `, `^runc create failed: `,
+	`^the daemon of lab \S+ has ended; trivet ls shows`, `^warning: `, `the machine is not as it was`,
 }, "|"))
 
 // TestChaos proves that whatever is killed, full, or asked for at the same time, the machine is as

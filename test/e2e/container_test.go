@@ -244,7 +244,7 @@ func TestContainersRefused(t *testing.T) {
 		{`image: "127.0.0.1:1/nowhere:1"`, `host h1: image 127.0.0.1:1/nowhere:1: it is not here, and cannot be pulled`},
 		{`build: ./broken`, `build it`},
 		{`build: ./empty`, `names no program; write cmd: PROGRAM`},
-		{`build: ./image, cmd: nonesuch`, `h1: the container's program: nonesuch: exec: "nonesuch": executable file not found`},
+		{`build: ./image, cmd: nonesuch`, `h1: the container's program nonesuch cannot be run: it is not in the container`},
 		{`build: ./image, cmd: "sh -c 'echo oh no; exit 4'", health: "false"`, `h1: health: false: the container has ended before: oh no`},
 		{`build: ./image, user: nobody`, `nobody`},
 		{`build: ./image, ports: 18081:80`, `host h1: ports: open 127.0.0.1:18081 of the machine: listen`},
@@ -332,7 +332,7 @@ func TestContainerHostile(t *testing.T) {
 	m := newMachine(t)
 	m.withPodman()
 	m.image("image", "ENV GODEBUG=asyncpreemptoff=1 TRIVET_FOR_X=1 TRIVET_RUN_DIR=/tmp/x LD_PRELOAD=/tmp/x.so", "COPY evil steal /bin/")
-	m.sh(`printf '#!/proc/self/exe __wait\n' > image/evil && cat > image/steal <<'END' && chmod +x image/evil image/steal
+	m.sh(`printf '#!/proc/self/exe help\n' > image/evil && cat > image/steal <<'END' && chmod +x image/evil image/steal
 #!/bin/sh
 while [ ! -e /tmp/held ]; do
 	for p in /proc/[0-9]*; do

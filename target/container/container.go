@@ -71,6 +71,7 @@ type running struct {
 	user    string
 	dir     string
 
+	unlogged          bool // the engine keeps no logs of it
 	followed, removed atomic.Bool
 }
 
@@ -167,13 +168,29 @@ func (k *containers) Make(nodes []*topology.Node, made func(*topology.Node)) err
 	if err != nil {
 		return err
 	}
-	return parallel.Each(nodes, func(n *topology.Node) error {
+	err = parallel.Each(nodes, func(n *topology.Node) error {
 		if err := k.make(engine, n, waiter, images[imageOf(n)]); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 		made(n)
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes { // only now: engines read all mounts of the machine for each container
+		r, err := k.of(n)
+		if err == nil {
+			err = k.Keep(n, r.pid)
+		}
+		if err == nil && !r.runs() { // nor is it known whose namespace that was
+			err = errEndedBefore
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", n.Name, err)
+		}
+	}
+	return nil
 }
 
 // removeLeft removes containers that a lab has left here that was in the same directory, as after a
@@ -215,7 +232,7 @@ func (k *containers) make(engine *client.Client, n *topology.Node, waiter string
 	if r.pid == 0 {
 		return fmt.Errorf("the container has ended at once: %s", lastWords(ctx, engine, made.ID))
 	}
-	return k.Keep(n, r.pid)
+	return nil
 }
 
 // freeName removes what keeps a name from being used although Podman knows no container by it: one
@@ -235,6 +252,8 @@ func (k *containers) freeName(ctx context.Context, engine *client.Client, name s
 func (k *containers) nameOf(n *topology.Node) string {
 	return cmp.Or(n.ContainerName, "trivet-"+k.Name+"-"+n.Name)
 }
+
+var errEndedBefore = errors.New("the container has ended before its program began")
 
 var errGone = errors.New("has no container any more; trivet apply FILE makes it anew")
 
@@ -266,6 +285,9 @@ func (k *containers) inspect(ctx context.Context, engine *client.Client, n *topo
 		if len(c.Cmd) > 0 {
 			r.program = c.Cmd[0]
 		}
+	}
+	if h := is.Container.HostConfig; h != nil {
+		r.unlogged = h.LogConfig.Type == "none"
 	}
 	k.mu.Lock()
 	k.known[n.Name] = r

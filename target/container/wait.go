@@ -116,7 +116,7 @@ func open(ctx context.Context, dir, program string, waits func() bool) (opened b
 			return false, fmt.Errorf("let the container begin: %w", err)
 		}
 		if !waits() {
-			return false, errors.New("the container has ended before its program began")
+			return false, errEndedBefore
 		}
 		select {
 		case <-ctx.Done():

@@ -446,3 +446,20 @@ func TestContainerEnds(t *testing.T) {
 	}
 	contains(t, m.ok("down"), "nothing left")
 }
+
+// TestContainerLogsNone proves that where the engine keeps no logs, the log of a node says so, and
+// that its container has ended is told as of others.
+func TestContainerLogsNone(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withPodman()
+	m.env = append(m.env, "CONTAINERS_CONF="+m.file("containers.conf", "[containers]\nlog_driver = \"none\"\n"))
+	m.image("image")
+	m.up(m.file("lab.yaml", "nodes:\n  h1: {host: {build: ./image, cmd: \"sh -c 'echo lost; sleep 1000'\"}}\n  h2: host\nlinks: [h1 -- h2]\n"))
+	eventually(t, "that there are no logs is said", func() bool {
+		return strings.Contains(m.ok("logs", "h1"), "The engine keeps no logs of this container")
+	})
+	m.kill("sleep\\ 1000*")
+	eventually(t, "that it has ended is told", func() bool { return strings.Contains(m.ok("ls"), "the container of host h1") })
+	contains(t, m.ok("down"), "nothing left")
+}

@@ -78,7 +78,7 @@ func TestGates(t *testing.T) {
 		}
 		began, err := open(t.Context(), dir, c.program, always)
 		if !began || (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
-			t.Errorf("%s: began %v: %v", c.program, began, err)
+			t.Fatalf("%s: began %v: %v", c.program, began, err)
 		}
 		if err := waits.Wait(); (err == nil) != (c.wrong == "") {
 			t.Errorf("%s: %v", c.program, err)

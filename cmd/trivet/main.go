@@ -34,8 +34,6 @@ func main() {
 			exit(sites.Serve(os.Args[2:]))
 		case local.InitCommand:
 			exit(local.RunInit())
-		case container.WaitCommand:
-			exit(container.Wait(os.Args[2:]))
 		case container.EnterCommand:
 			exit(container.Protect(os.Args[2:]))
 		case container.EnteredCommand:

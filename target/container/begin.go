@@ -69,7 +69,7 @@ func (k *containers) begin(ctx context.Context, n *topology.Node) error {
 	if err != nil {
 		return err
 	}
-	began, err := open(ctx, k.gates(n.Name), r.runs)
+	began, err := open(ctx, k.gates(n.Name), r.program, r.runs)
 	if err != nil || !began || n.Health == "" {
 		return err
 	}

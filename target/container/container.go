@@ -3,10 +3,11 @@
 //
 // The engine makes a container without a network. Its network namespace becomes the node's, so that
 // links, addresses, impairments and whatever looks at them are those of all nodes. The container's
-// own program waits until its network is there: see Wait.
+// own program waits until its network is there: see wait.go.
 package container
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -51,9 +52,10 @@ func init() {
 type containers struct {
 	local.Namespaces
 
-	connecting sync.Mutex // guards the next two
+	connecting sync.Mutex // guards the next three
 	client     *client.Client
 	serves     bool // the lab has an engine of its own
+	closed     bool // nobody starts one any more
 
 	mu    sync.Mutex          // guards the last
 	known map[string]*running // by node
@@ -64,10 +66,12 @@ type running struct {
 	id      string
 	pid     int
 	started uint64 // of its first process: see process.Started
+	program string // that it becomes, or has become
 	env     []string
 	user    string
 	dir     string
 
+	unlogged          bool // the engine keeps no logs of it
 	followed, removed atomic.Bool
 }
 
@@ -99,6 +103,9 @@ func lacks(t *topology.Topology) error {
 func (k *containers) engine() (*client.Client, error) {
 	k.connecting.Lock()
 	defer k.connecting.Unlock()
+	if k.closed {
+		return nil, errors.New("the lab is going down")
+	}
 	ctx, cancel := patience.Engine.Context(context.Background())
 	defer cancel()
 	if k.client != nil {
@@ -122,6 +129,14 @@ func (k *containers) engine() (*client.Client, error) {
 	return k.client, err
 }
 
+// LetGo leaves starting the engine to others: whoever takes the lab down starts one, if there is
+// none.
+func (k *containers) LetGo() {
+	k.connecting.Lock()
+	defer k.connecting.Unlock()
+	k.closed = true
+}
+
 // serviceGroup is the cgroup of a Podman that serves this lab only. It ends with the lab.
 const serviceGroup = ".podman"
 
@@ -129,7 +144,7 @@ func (k *containers) startService(cmd *exec.Cmd) error {
 	return k.Cgroups.StartGroup(k.Name, serviceGroup, cmd)
 }
 
-// dir is where what a container prints is kept; in gates its program is told to begin: see Wait.
+// dir is where what a container prints is kept; in gates its program is told to begin: see wait.go.
 func (k *containers) dir(node string) string   { return filepath.Join(k.Dir, "containers", node) }
 func (k *containers) gates(node string) string { return filepath.Join(k.dir(node), "gates") }
 
@@ -149,13 +164,33 @@ func (k *containers) Make(nodes []*topology.Node, made func(*topology.Node)) err
 	if err != nil {
 		return err
 	}
-	return parallel.Each(nodes, func(n *topology.Node) error {
-		if err := k.make(engine, n, images[imageOf(n)]); err != nil {
+	waiter, err := k.waiter()
+	if err != nil {
+		return err
+	}
+	err = parallel.Each(nodes, func(n *topology.Node) error {
+		if err := k.make(engine, n, waiter, images[imageOf(n)]); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 		made(n)
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes { // only now: engines read all mounts of the machine for each container
+		r, err := k.of(n)
+		if err == nil {
+			err = k.Keep(n, r.pid)
+		}
+		if err == nil && !r.runs() { // nor is it known whose namespace that was
+			err = errEndedBefore
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", n.Name, err)
+		}
+	}
+	return nil
 }
 
 // removeLeft removes containers that a lab has left here that was in the same directory, as after a
@@ -168,7 +203,7 @@ func (k *containers) removeLeft(engine *client.Client, nodes []*topology.Node) e
 	return remove(engine, k.Dir, func(c engineapi.Summary) bool { return names[c.Labels[nodeLabel]] })
 }
 
-func (k *containers) make(engine *client.Client, n *topology.Node, of program) error {
+func (k *containers) make(engine *client.Client, n *topology.Node, waiter string, of program) error {
 	ctx, cancel := patience.Container.Context(context.Background())
 	defer cancel()
 	argv, err := of.command(n)
@@ -178,10 +213,7 @@ func (k *containers) make(engine *client.Client, n *topology.Node, of program) e
 	if err := makeGates(k.gates(n.Name)); err != nil {
 		return err
 	}
-	config, host, err := k.options(n, argv)
-	if err != nil {
-		return err
-	}
+	config, host := k.options(n, waiter, argv)
 	create := client.ContainerCreateOptions{Config: config, HostConfig: host, Name: k.nameOf(n)}
 	made, err := engine.ContainerCreate(ctx, create)
 	if err != nil && k.serves && k.freeName(ctx, engine, create.Name) {
@@ -200,7 +232,7 @@ func (k *containers) make(engine *client.Client, n *topology.Node, of program) e
 	if r.pid == 0 {
 		return fmt.Errorf("the container has ended at once: %s", lastWords(ctx, engine, made.ID))
 	}
-	return k.Keep(n, r.pid)
+	return nil
 }
 
 // freeName removes what keeps a name from being used although Podman knows no container by it: one
@@ -220,6 +252,8 @@ func (k *containers) freeName(ctx context.Context, engine *client.Client, name s
 func (k *containers) nameOf(n *topology.Node) string {
 	return cmp.Or(n.ContainerName, "trivet-"+k.Name+"-"+n.Name)
 }
+
+var errEndedBefore = errors.New("the container has ended before its program began")
 
 var errGone = errors.New("has no container any more; trivet apply FILE makes it anew")
 
@@ -248,6 +282,12 @@ func (k *containers) inspect(ctx context.Context, engine *client.Client, n *topo
 	}
 	if c := is.Container.Config; c != nil {
 		r.env, r.user, r.dir = c.Env, c.User, cmp.Or(c.WorkingDir, "/")
+		if len(c.Cmd) > 0 {
+			r.program = c.Cmd[0]
+		}
+	}
+	if h := is.Container.HostConfig; h != nil {
+		r.unlogged = h.LogConfig.Type == "none"
 	}
 	k.mu.Lock()
 	k.known[n.Name] = r
@@ -353,44 +393,79 @@ func remove(engine *client.Client, dir string, which func(engineapi.Summary) boo
 	})
 }
 
-// drain removes the containers of a lab while a Podman that serves it only, and what watches its
-// containers, are still there.
+// drain removes the containers of a lab of a Podman that serves it only while what watches them is
+// still there: that cleans up after them.
 func drain(lab, dir string) error {
-	s, err := readSource(dir)
-	if err != nil || len(s.Program) == 0 || answers(s.socket(dir)) != nil || removeAll(lab, dir) != nil {
+	if s, err := readSource(dir); err != nil || len(s.Program) == 0 {
 		return nil // removeAll has what there is, in its turn
 	}
 	groups, err := cgroup.Find()
 	if err != nil {
 		return err
 	}
+	if _, err := removeWith(groups, lab, dir); err != nil {
+		return nil // removeAll says so, if it is still so then
+	}
 	for wait := patience.Engine.Begin(); len(groups.Processes(lab, serviceGroup)) > 1 && !wait.Over(); {
-		<-wakeUp() // they clean up after their containers
+		<-wakeUp()
 	}
 	return nil
 }
 
-// removeAll removes the containers of a lab whose process may have died. A Podman that has served
-// the lab only may have ended: then another one serves for as long as this takes, as it may have
+// removeAll removes the containers of a lab whose processes have ended, and with them a Podman that
+// has served the lab only. Then another one serves for as long as this takes: the first may have
 // made a container that nobody has heard of.
-func removeAll(_, dir string) error {
+func removeAll(lab, dir string) error {
+	groups, err := cgroup.Find()
+	if err != nil {
+		return err
+	}
+	served, err := removeWith(groups, lab, dir)
+	if served {
+		err = errors.Join(err, groups.Remove(lab))
+	}
+	return errors.Join(err, forget(dir))
+}
+
+// removeWith removes the containers of a lab in a directory. If a Podman serves for it, that is in
+// the lab's cgroups, so that it ends even if this process is killed.
+func removeWith(groups cgroup.Hierarchies, lab, dir string) (served bool, err error) {
 	s, err := readSource(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // no engine was asked for anything
+		return false, nil // no engine was asked for anything
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	var service *exec.Cmd
-	engine, err := s.open(dir, func(cmd *exec.Cmd) error { service = cmd; return cmd.Start() })
+	engine, err := s.open(dir, func(cmd *exec.Cmd) error {
+		served = true
+		return groups.Start(lab, serviceGroup, cmd)
+	})
 	if err != nil {
-		return err
+		return served, err
 	}
 	defer engine.Close()
-	if service != nil {
-		defer func() { _ = service.Process.Kill() }()
+	return served, remove(engine, dir, func(engineapi.Summary) bool { return true })
+}
+
+// forget removes what the engine's runtime keeps of a lab's containers when the engine has none any
+// more: Podman leaves that where what watched a container was killed.
+func forget(dir string) error {
+	var errs []error
+	for _, runtime := range []string{"runc", "crun"} {
+		files, _ := filepath.Glob(filepath.Join("/run", runtime, "*", "*.json"))
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil || !bytes.Contains(text, []byte(`"`+filepath.Join(dir, "containers")+`/`)) { // a mount from there
+				continue
+			}
+			said, err := exec.Command(runtime, "delete", "--force", filepath.Base(filepath.Dir(file))).CombinedOutput()
+			if _, gone := os.Stat(file); err != nil && gone == nil {
+				errs = append(errs, fmt.Errorf("%s delete: %w: %s", runtime, err, bytes.TrimSpace(said)))
+			}
+		}
 	}
-	return remove(engine, dir, func(engineapi.Summary) bool { return true })
+	return errors.Join(errs...)
 }
 
 // Enter goes to the network only: programs of the machine and sockets need no more of a container.

@@ -4,11 +4,14 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,34 +23,62 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestMain lets the test binary be what waits in a container.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == WaitCommand {
-		if err := waitAt(os.Args[2], os.Args[3:]); err != nil {
-			os.Exit(1)
+// TestGenerated proves that what waits in containers was compiled from the source that is here.
+func TestGenerated(t *testing.T) {
+	list, err := os.ReadFile("waiter/generated.sha256")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"amd64", "arm", "arm64", "waiter.c"} {
+		b, err := os.ReadFile(filepath.Join("waiter", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(list), fmt.Sprintf("%x  %s\n", sha256.Sum256(b), name)) {
+			t.Errorf("waiter/%s has changed since all was compiled: make generate", name)
 		}
 	}
-	os.Exit(m.Run())
 }
 
-// TestGates proves that a container's program begins when it is let, not before, and once; that one
-// that cannot is told with the reason; and that a lab that comes back does not wait for one that
-// has begun.
+// TestGates proves that a container's program begins when it is let, not before, and once, with its
+// words and its environment, and is looked for in the directories of PATH, and no others; that one
+// that cannot begin is told with the reason; and that a lab that comes back does not wait for one
+// that has begun.
 func TestGates(t *testing.T) {
+	program, err := waiters.ReadFile("waiter/" + runtime.GOARCH)
+	if err != nil {
+		t.Skip(err)
+	}
+	files := t.TempDir()
+	for name, is := range map[string]struct {
+		text string
+		mode os.FileMode
+	}{
+		"wait": {string(program), 0o755}, "a/mine": {"no program", 0o644}, "b/mine": {"#!/bin/sh\necho $0 $1 $2 $X > " + files + "/said\n", 0o755},
+		"a/data": {"no program", 0o644}, "a/broken": {"\x7fELF", 0o755}, "here": {"#!/bin/sh\n", 0o755},
+	} {
+		file := filepath.Join(files, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(is.text), is.mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []struct{ program, wrong string }{
-		{"true", ""}, {"nonesuch", `nonesuch: exec: "nonesuch": executable file not found`}, {"/etc/passwd", "/etc/passwd: "},
+		{"/bin/true", ""}, {"mine", ""}, {"nonesuch", "nonesuch cannot be run: it is not in the container"}, {"/etc/passwd", "/etc/passwd cannot be run: permission denied"},
+		{"data", "permission denied"}, {"broken", "exec format error"}, {"here", "not in the container"}, {"", "not in the container"},
+		{"/" + strings.Repeat("x", 5000), "file name too long"}, {strings.Repeat("x", 5000), "not in the container"},
 	} {
 		dir := filepath.Join(t.TempDir(), "gates")
 		if err := makeGates(dir); err != nil {
 			t.Fatal(err)
 		}
-		waits := exec.Command("/proc/self/exe", WaitCommand, dir, c.program)
+		waits := exec.Command(filepath.Join(files, "wait"), dir, c.program, "one", "two")
+		waits.Dir, waits.Env = files, []string{"X=three", "PATH=:/nowhere:" + files + "/a:" + files + "/b"}
 		if err := waits.Start(); err != nil {
 			t.Fatal(err)
 		}
-		began, err := open(t.Context(), dir, always)
+		began, err := open(t.Context(), dir, c.program, always)
 		if !began || (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
-			t.Errorf("%s: began %v: %v", c.program, began, err)
+			t.Fatalf("%s: began %v: %v", c.program, began, err)
 		}
 		if err := waits.Wait(); (err == nil) != (c.wrong == "") {
 			t.Errorf("%s: %v", c.program, err)
@@ -55,9 +86,12 @@ func TestGates(t *testing.T) {
 		if c.wrong != "" {
 			continue
 		}
-		if began, err := open(t.Context(), dir, always); began || err != nil {
+		if began, err := open(t.Context(), dir, c.program, always); began || err != nil {
 			t.Errorf("it begins again: %v, %v", began, err)
 		}
+	}
+	if said, err := os.ReadFile(filepath.Join(files, "said")); string(said) != files+"/b/mine one two three\n" {
+		t.Errorf("the program has said %q, %v", said, err)
 	}
 	dir := filepath.Join(t.TempDir(), "gates")
 	if err := makeGates(dir); err != nil {
@@ -65,10 +99,10 @@ func TestGates(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := open(ctx, dir, always); !errors.Is(err, context.Canceled) {
+	if _, err := open(ctx, dir, "true", always); !errors.Is(err, context.Canceled) {
 		t.Errorf("nobody waits there, and: %v", err)
 	}
-	if _, err := open(t.Context(), dir, func() bool { return false }); err == nil || !strings.Contains(err.Error(), "has ended before") {
+	if _, err := open(t.Context(), dir, "true", func() bool { return false }); err == nil || !strings.Contains(err.Error(), "has ended before") {
 		t.Errorf("who was to wait is gone, and: %v", err)
 	}
 }

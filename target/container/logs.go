@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 
 	"trivet.dev/trivet/topology"
@@ -16,6 +18,9 @@ import (
 
 // OutputLog is the log of what a container prints, in its directory.
 const OutputLog = "output.log"
+
+// keepsNone is there in its place.
+const keepsNone = "The engine keeps no logs of this container: its log driver is none, or one that cannot be read.\n"
 
 // follow begins to write down what a container prints, and tells the lab when it has ended by
 // itself. It does nothing where that is done already.
@@ -31,6 +36,12 @@ func (k *containers) follow(n *topology.Node) error {
 	go func() {
 		for {
 			err := k.copyLogs(engine, n, r)
+			if r.unlogged || errdefs.IsNotImplemented(err) {
+				_ = os.WriteFile(filepath.Join(k.dir(n.Name), OutputLog), []byte(keepsNone), 0o600)
+				for r.runs() && !r.removed.Load() {
+					time.Sleep(time.Second)
+				}
+			}
 			if r.removed.Load() {
 				return
 			}

@@ -62,17 +62,13 @@ func (p program) command(n *topology.Node) ([]string, error) {
 
 // options are what an engine is asked for. The program is given a terminal, so that a shell that is
 // one stays.
-func (k *containers) options(n *topology.Node, argv []string) (*engineapi.Config, *engineapi.HostConfig, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, nil, err
-	}
+func (k *containers) options(n *topology.Node, waiter string, argv []string) (*engineapi.Config, *engineapi.HostConfig) {
 	env := make([]string, len(n.Env))
 	for i, e := range n.Env {
 		env[i] = e.String()
 	}
 	config := &engineapi.Config{Image: imageOf(n), Hostname: n.Name, Env: env, User: n.User, Tty: true, OpenStdin: true,
-		Entrypoint: []string{waiting, WaitCommand}, Cmd: argv, Labels: map[string]string{labLabel: k.Dir, nodeLabel: n.Name}}
+		Entrypoint: []string{waiting, gates}, Cmd: argv, Labels: map[string]string{labLabel: k.Dir, nodeLabel: n.Name}}
 	host := &engineapi.HostConfig{NetworkMode: "none", Privileged: n.Privileged,
 		CapAdd: append([]string{"NET_ADMIN", "NET_RAW"}, n.Capabilities...), Resources: resources(n)}
 	if k.serves {
@@ -81,7 +77,7 @@ func (k *containers) options(n *topology.Node, argv []string) (*engineapi.Config
 	bind := func(source, target string, readOnly bool) {
 		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: source, Target: target, ReadOnly: readOnly})
 	}
-	bind(self, waiting, true)
+	bind(waiter, waiting, true)
 	bind(k.gates(n.Name), gates, true)
 	bind(k.NamesFile("hosts"), "/etc/hosts", true) // all nodes have this file
 	bind(k.NamesFile("resolv.conf"), "/etc/resolv.conf", true)
@@ -95,7 +91,7 @@ func (k *containers) options(n *topology.Node, argv []string) (*engineapi.Config
 	for _, d := range n.Devices {
 		host.Devices = append(host.Devices, engineapi.DeviceMapping{PathOnHost: d, PathInContainer: d, CgroupPermissions: "rwm"})
 	}
-	return config, host, nil
+	return config, host
 }
 
 // ulimits are those of a container of a Podman that serves this lab only. By itself that asks for

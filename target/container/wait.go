@@ -1,13 +1,16 @@
 package container
 
 import (
+	"bytes"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -17,19 +20,56 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// WaitCommand is the argument by which this program is a container's first process, before the
-// container's own program and its arguments. It waits until its network is there.
-const WaitCommand = "__wait"
+// What waits in a container, compiled for each kind of processor: see waiter.c.
+//
+//go:generate -command waiter clang -Os -Wall -Wextra -Werror -ffreestanding -fno-stack-protector -fno-asynchronous-unwind-tables -fno-pic -nostdlib -static -fuse-ld=lld -Wl,--build-id=none,-z,noseparate-code,-n,-s -o
+//go:generate waiter waiter/amd64 --target=x86_64-linux-gnu waiter/waiter.c
+//go:generate waiter waiter/arm64 --target=aarch64-linux-gnu waiter/waiter.c
+//go:generate waiter waiter/arm --target=armv6-linux-gnueabi waiter/waiter.c
+//go:generate sh -c "cd waiter && sha256sum amd64 arm arm64 waiter.c >generated.sha256"
+//go:embed waiter/a*
+var waiters embed.FS
 
-// What a container sees of the lab, which its user may read and no more: this program, and two
-// named pipes. As long as nobody writes to the first, its program waits. What it writes to the
-// second says why it could not begin; it is closed when it has.
+// What a container sees of the lab, which its user may read and no more: what waits, and two named
+// pipes. As long as nobody writes to the first, it waits. What it writes to the second says why the
+// container's program could not begin; it is closed when that has.
 const (
 	waiting = "/.trivet/wait"
 	gates   = "/.trivet/gates"
 	begin   = "begin"
 	began   = "began"
 )
+
+// waiter returns the file of what waits in the lab's containers. It is in a file system of its own:
+// programs do not run in /run on many machines, and none in a container may write to it.
+func (k *containers) waiter() (string, error) {
+	dir := filepath.Join(k.Dir, "ns", ".wait") // goes with what else is mounted there
+	file := filepath.Join(dir, "wait")
+	program, err := waiters.ReadFile("waiter/" + runtime.GOARCH)
+	if err != nil {
+		return "", fmt.Errorf("containers on %s: %w", runtime.GOARCH, errors.ErrUnsupported)
+	}
+	if is, err := os.ReadFile(file); err == nil && bytes.Equal(is, program) {
+		return file, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	const flags = unix.MS_NOSUID | unix.MS_NODEV
+	if err := unix.Mount("trivet", dir, "tmpfs", flags, "mode=755,size=64k"); err != nil {
+		return "", fmt.Errorf("mount %s: %w", dir, err)
+	}
+	if err := os.WriteFile(file, program, 0o755); err != nil {
+		return "", err
+	}
+	if err := os.Chmod(file, 0o755); err != nil { // whatever the umask
+		return "", err
+	}
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY|flags, ""); err != nil {
+		return "", fmt.Errorf("protect %s: %w", file, err)
+	}
+	return file, nil
+}
 
 // makeGates makes the pipes of a container in a directory.
 func makeGates(dir string) error {
@@ -51,44 +91,10 @@ func makeGates(dir string) error {
 	return nil
 }
 
-// Wait waits, and becomes the container's program.
-func Wait(argv []string) error { return waitAt(gates, argv) }
-
-func waitAt(gates string, argv []string) error {
-	if len(argv) == 0 {
-		return errors.New("no program to become")
-	}
-	fd, err := untilOpen(filepath.Join(gates, begin), unix.O_RDONLY)
-	if err != nil {
-		return err
-	}
-	unix.Close(fd)
-	if fd, err = untilOpen(filepath.Join(gates, began), unix.O_WRONLY); err != nil {
-		return err
-	}
-	path, err := exec.LookPath(argv[0])
-	if err == nil || errors.Is(err, exec.ErrDot) {
-		err = syscall.Exec(path, argv, os.Environ())
-	}
-	err = fmt.Errorf("%s: %w", argv[0], err)
-	_, _ = unix.Write(fd, []byte(err.Error()))
-	return err
-}
-
-// untilOpen opens a pipe, which waits for somebody at its other end.
-func untilOpen(path string, mode int) (int, error) {
-	for {
-		fd, err := unix.Open(path, mode|unix.O_CLOEXEC, 0)
-		if !errors.Is(err, unix.EINTR) {
-			return fd, err
-		}
-	}
-}
-
-// open lets the container's program begin whose pipes are in a directory, unless it did so before.
-// Once it has begun, there is only one pipe left. The error says why it could not; waits, whether
-// its first process is there.
-func open(ctx context.Context, dir string, waits func() bool) (opened bool, err error) {
+// open lets a container's program begin, unless it did so before. Once it has, there is only one of
+// the pipes left, which are in a directory. The error says why it could not; waits, whether the
+// first process is there.
+func open(ctx context.Context, dir, program string, waits func() bool) (opened bool, err error) {
 	ctx, cancel := patience.Container.Context(ctx)
 	defer cancel()
 	answer, err := unix.Open(filepath.Join(dir, began), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -110,7 +116,7 @@ func open(ctx context.Context, dir string, waits func() bool) (opened bool, err 
 			return false, fmt.Errorf("let the container begin: %w", err)
 		}
 		if !waits() {
-			return false, errors.New("the container has ended before its program began")
+			return false, errEndedBefore
 		}
 		select {
 		case <-ctx.Done():
@@ -118,11 +124,11 @@ func open(ctx context.Context, dir string, waits func() bool) (opened bool, err 
 		case <-wakeUp():
 		}
 	}
-	return true, begun(ctx, said, answer, dir)
+	return true, begun(ctx, said, answer, dir, program)
 }
 
 // begun waits until the program has begun: a pipe that nobody has opened yet ends at once, too.
-func begun(ctx context.Context, said *os.File, fd int, dir string) error {
+func begun(ctx context.Context, said *os.File, fd int, dir, program string) error {
 	stop := context.AfterFunc(ctx, func() { _ = said.SetReadDeadline(time.Now()) })
 	defer stop()
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} // not said.Fd(), which would make it block
@@ -141,9 +147,23 @@ func begun(ctx context.Context, said *os.File, fd int, dir string) error {
 	case err != nil:
 		return fmt.Errorf("the container's program does not begin: %w", err)
 	case len(text) > 0:
-		return fmt.Errorf("the container's program: %s", strings.TrimSpace(string(text)))
+		return fmt.Errorf("the container's program %s cannot be run: %s", program, reason(string(text)))
 	}
 	return os.Remove(filepath.Join(dir, begin))
+}
+
+// reason is why a program has not begun, from what waited for it, or from whatever else in the
+// container has written to the pipe.
+func reason(said string) string {
+	n, err := strconv.ParseUint(said, 10, 12)
+	switch errno := syscall.Errno(n); {
+	case err != nil:
+		return strings.TrimSpace(said)
+	case errno == unix.ENOENT:
+		return "it is not in the container, or what it needs is not"
+	default:
+		return errno.Error()
+	}
 }
 
 // wakeUp is how long to wait before looking again.

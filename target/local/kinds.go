@@ -50,6 +50,10 @@ type Nodes interface {
 	Enclose(*topology.Node, *exec.Cmd) error
 }
 
+// background are nodes that something is done for in the background. That ends when the lab is let
+// go of, and before Drain; the nodes stay.
+type background interface{ LetGo() }
+
 // Preparer are nodes for which something is brought to the machine before anything of the lab is
 // made or changed.
 type Preparer interface {

@@ -236,6 +236,11 @@ func (l *Lab) Close() {
 	l.closing.Store(true)
 	l.power.close()
 	l.closePorts()
+	for _, nodes := range l.kinds {
+		if b, ok := nodes.(background); ok {
+			b.LetGo()
+		}
+	}
 	if l.engine != nil {
 		l.engine.Close()
 	}

@@ -244,7 +244,7 @@ func TestContainersRefused(t *testing.T) {
 		{`image: "127.0.0.1:1/nowhere:1"`, `host h1: image 127.0.0.1:1/nowhere:1: it is not here, and cannot be pulled`},
 		{`build: ./broken`, `build it`},
 		{`build: ./empty`, `names no program; write cmd: PROGRAM`},
-		{`build: ./image, cmd: nonesuch`, `h1: the container's program: nonesuch: exec: "nonesuch": executable file not found`},
+		{`build: ./image, cmd: nonesuch`, `h1: the container's program nonesuch cannot be run: it is not in the container`},
 		{`build: ./image, cmd: "sh -c 'echo oh no; exit 4'", health: "false"`, `h1: health: false: the container has ended before: oh no`},
 		{`build: ./image, user: nobody`, `nobody`},
 		{`build: ./image, ports: 18081:80`, `host h1: ports: open 127.0.0.1:18081 of the machine: listen`},
@@ -283,11 +283,11 @@ func TestContainersKilled(t *testing.T) {
 	file := m.file("lab.yaml", "nodes:\n  \"h[1-4]\": {host: {image: localhost/e2e:1}}\n  s1: switch\nlinks: [\"s1 -- h[1-4]\"]\n")
 	m.up(file)
 	m.ok("down")
-	before := m.snapshot()
+	before, moments := m.snapshot(), newRandom(t)
 	for try := range 8 {
 		up := m.command(trivet, "up", "--name", m.name, file)
 		must(t, m.start(up))
-		time.Sleep(time.Duration(try) * 150 * time.Millisecond) // any moment is one to be killed at
+		time.Sleep(time.Duration(moments.Int64N(int64(1200 * time.Millisecond)))) // any moment is one to be killed at
 		m.kill("*_[_]daemon*")
 		if try%2 == 1 {
 			m.kill("*unix://*podman.soc[k]*")
@@ -332,7 +332,7 @@ func TestContainerHostile(t *testing.T) {
 	m := newMachine(t)
 	m.withPodman()
 	m.image("image", "ENV GODEBUG=asyncpreemptoff=1 TRIVET_FOR_X=1 TRIVET_RUN_DIR=/tmp/x LD_PRELOAD=/tmp/x.so", "COPY evil steal /bin/")
-	m.sh(`printf '#!/proc/self/exe __wait\n' > image/evil && cat > image/steal <<'END' && chmod +x image/evil image/steal
+	m.sh(`printf '#!/proc/self/exe help\n' > image/evil && cat > image/steal <<'END' && chmod +x image/evil image/steal
 #!/bin/sh
 while [ ! -e /tmp/held ]; do
 	for p in /proc/[0-9]*; do
@@ -444,5 +444,22 @@ func TestContainerEnds(t *testing.T) {
 	if is := m.sh("podman ps -aq"); is == was || is == "" {
 		t.Errorf("the container was %s, and is %s", was, is)
 	}
+	contains(t, m.ok("down"), "nothing left")
+}
+
+// TestContainerLogsNone proves that where the engine keeps no logs, the log of a node says so, and
+// that its container has ended is told as of others.
+func TestContainerLogsNone(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withPodman()
+	m.env = append(m.env, "CONTAINERS_CONF="+m.file("containers.conf", "[containers]\nlog_driver = \"none\"\n"))
+	m.image("image")
+	m.up(m.file("lab.yaml", "nodes:\n  h1: {host: {build: ./image, cmd: \"sh -c 'echo lost; sleep 1000'\"}}\n  h2: host\nlinks: [h1 -- h2]\n"))
+	eventually(t, "that there are no logs is said", func() bool {
+		return strings.Contains(m.ok("logs", "h1"), "The engine keeps no logs of this container")
+	})
+	m.kill("sleep\\ 1000*")
+	eventually(t, "that it has ended is told", func() bool { return strings.Contains(m.ok("ls"), "the container of host h1") })
 	contains(t, m.ok("down"), "nothing left")
 }

@@ -456,7 +456,8 @@ func forget(dir string) error {
 		files, _ := filepath.Glob(filepath.Join("/run", runtime, "*", "*.json"))
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil || !bytes.Contains(text, []byte(`"`+filepath.Join(dir, "containers")+`/`)) { // a mount from there
+			ours := bytes.Contains(text, []byte(`"`+filepath.Join(dir, "containers")+`/`)) && bytes.Contains(text, []byte(`"`+gates+`"`))
+			if err != nil || !ours { // by its mounts
 				continue
 			}
 			said, err := exec.Command(runtime, "delete", "--force", filepath.Base(filepath.Dir(file))).CombinedOutput()

@@ -190,9 +190,9 @@ func (n *Node) VRFs() map[string]*Interface {
 	return out
 }
 
-// passedOn are the node's devices at which frames belong to another interface of the node's, and
+// PassedOn are the node's devices at which frames belong to another interface of the node's, and
 // that: a bridge or bond that they are members of, or else a VLAN.
-func (n *Node) passedOn() map[string]*Interface {
+func (n *Node) PassedOn() map[string]*Interface {
 	out := map[string]*Interface{}
 	for i := range n.Interfaces {
 		x := &n.Interfaces[i]
@@ -411,7 +411,7 @@ func (r *resolver) interfaces() {
 			continue
 		}
 		r.lowers(n)
-		passedOn := n.passedOn()
+		passedOn := n.PassedOn()
 		for k, e := range r.ends[n.Name] {
 			up := passedOn[e.Interface]
 			switch {

@@ -97,7 +97,7 @@ func (r *resolver) segments() []*segment {
 		if n.Kind != Host && n.Kind != Router {
 			continue
 		}
-		vrfs, passedOn := n.VRFs(), n.passedOn()
+		vrfs, passedOn := n.VRFs(), n.PassedOn()
 		add := func(s *segment, e *Endpoint) {
 			r.inVRF[e] = vrfs[e.Interface] != nil
 			if n.Kind == Router {

@@ -130,7 +130,7 @@ func inheritEnd(e *Endpoint, old Endpoint, n *Node, addresses bool) {
 	if e.MAC == (MAC{}) && n.MAC == (MAC{}) {
 		e.MAC = old.MAC
 	}
-	passedOn := n.passedOn()[cmp.Or(e.Interface, old.Interface)] != nil
+	passedOn := n.PassedOn()[cmp.Or(e.Interface, old.Interface)] != nil
 	if addresses && len(e.Addresses) == 0 && len(n.Addresses) == 0 && !e.Unaddressed && !n.Unaddressed && !passedOn && !n.addressedByDaemons() {
 		e.Addresses = append(e.Addresses, old.Addresses...)
 	}

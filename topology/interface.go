@@ -46,10 +46,9 @@ var BondModes = []BondMode{"balance-rr", "active-backup", "balance-xor", "broadc
 // InterfaceKind is a kind of interfaces, and what follows from it. What makes one is in
 // target/local.
 type InterfaceKind struct {
-	Name    string   // as in files
-	Is      string   // "a VLAN"
-	Example string   // of what a file says
-	Keys    []string // what files may say of it beside Name, addresses and mtu
+	Name string   // as in files
+	Is   string   // "a VLAN"
+	Keys []string // what files may say of it beside Name, addresses and mtu
 
 	of      func(*Interface) bool
 	members func(*Interface) []string
@@ -62,7 +61,7 @@ type InterfaceKind struct {
 // InterfaceKinds are all kinds. To add one is an entry here, its fields in Interface and in
 // topology/formats/trivet, and what makes it.
 var InterfaceKinds = []InterfaceKind{
-	{Name: "vlan", Is: "a VLAN", Example: "{vlan: 10, on: r1-eth0}", Keys: []string{"on", "mac"}, frames: true,
+	{Name: "vlan", Is: "a VLAN", Keys: []string{"on", "mac"}, frames: true,
 		of: func(i *Interface) bool { return i.VLAN != 0 },
 		check: func(i *Interface, bad func(string, string, ...any)) {
 			switch {
@@ -72,11 +71,11 @@ var InterfaceKinds = []InterfaceKind{
 				bad("write on: r1-eth0", "a VLAN is on another device")
 			}
 		}},
-	{Name: "bridge", Is: "a bridge", Example: "{bridge: [r1-eth0, r1-eth1]}", Keys: []string{"mac"}, frames: true,
+	{Name: "bridge", Is: "a bridge", Keys: []string{"mac"}, frames: true,
 		of:      func(i *Interface) bool { return len(i.Bridge) > 0 },
 		members: func(i *Interface) []string { return i.Bridge },
 		takes:   func(member *InterfaceKind) bool { return member == nil || member.frames && member.Name != "bridge" }},
-	{Name: "bond", Is: "a bond", Example: "{bond: [r1-eth0, r1-eth1]}", Keys: []string{"mode", "mac"}, frames: true,
+	{Name: "bond", Is: "a bond", Keys: []string{"mode", "mac"}, frames: true,
 		of:      func(i *Interface) bool { return len(i.Bond) > 0 },
 		members: func(i *Interface) []string { return i.Bond },
 		takes:   func(member *InterfaceKind) bool { return member == nil },
@@ -85,7 +84,7 @@ var InterfaceKinds = []InterfaceKind{
 				bad("write one of "+strings.Join(texts(BondModes), ", "), "%q is no mode of a bond", clip(string(i.Mode)))
 			}
 		}},
-	{Name: "vrf", Is: "a VRF", Example: "{vrf: [r1-eth0, r1-eth1], table: 10}", Keys: []string{"table"},
+	{Name: "vrf", Is: "a VRF", Keys: []string{"table"},
 		of:      func(i *Interface) bool { return len(i.VRF) > 0 },
 		members: func(i *Interface) []string { return i.VRF },
 		takes:   func(member *InterfaceKind) bool { return member == nil || member.Name != "vrf" },
@@ -94,7 +93,7 @@ var InterfaceKinds = []InterfaceKind{
 				bad("write table: 10", "a VRF has a routing table of its own, and %d is none", i.Table)
 			}
 		}},
-	{Name: "vxlan", Is: "a VXLAN", Example: "{vxlan: 100, local: 10.0.0.1, remote: 10.0.0.2}", Keys: []string{"local", "remote", "on", "mac"}, frames: true, random: true,
+	{Name: "vxlan", Is: "a VXLAN", Keys: []string{"local", "remote", "on", "mac"}, frames: true, random: true,
 		of: func(i *Interface) bool { return i.VXLAN != 0 },
 		check: func(i *Interface, bad func(string, string, ...any)) {
 			if i.VXLAN < 1 || i.VXLAN >= 1<<24 {
@@ -102,7 +101,7 @@ var InterfaceKinds = []InterfaceKind{
 			}
 			i.tunnel(i.Remote, bad)
 		}},
-	{Name: "gre", Is: "a tunnel by GRE", Example: "{gre: 10.0.0.2, local: 10.0.0.1}", Keys: []string{"local", "on"},
+	{Name: "gre", Is: "a tunnel by GRE", Keys: []string{"local", "on"},
 		of: func(i *Interface) bool { return i.GRE.IsValid() },
 		check: func(i *Interface, bad func(string, string, ...any)) {
 			if !i.Local.IsValid() {
@@ -110,7 +109,7 @@ var InterfaceKinds = []InterfaceKind{
 			}
 			i.tunnel(i.GRE, bad)
 		}},
-	{Name: "dummy", Is: "a dummy", Example: "{dummy: true, address: 10.5.0.1/32}", Keys: []string{"mac"}, frames: true, random: true,
+	{Name: "dummy", Is: "a dummy", Keys: []string{"mac"}, frames: true, random: true,
 		of: func(i *Interface) bool { return i.Dummy }},
 }
 
@@ -191,9 +190,9 @@ func (n *Node) VRFs() map[string]*Interface {
 	return out
 }
 
-// passedOn are the node's devices at which frames belong to another interface of the node's, and
+// PassedOn are the node's devices at which frames belong to another interface of the node's, and
 // that: a bridge or bond that they are members of, or else a VLAN.
-func (n *Node) passedOn() map[string]*Interface {
+func (n *Node) PassedOn() map[string]*Interface {
 	out := map[string]*Interface{}
 	for i := range n.Interfaces {
 		x := &n.Interfaces[i]
@@ -324,7 +323,7 @@ func (v *validator) interfaces(n *Node, bad func(hint, format string, args ...an
 		seen[i.Name] = true
 		kind := i.Kind()
 		if kind == nil {
-			bad("write one of "+strings.Join(interfaceKindNames(), ", ")+": "+InterfaceKinds[0].Example, "it is to be of one kind")
+			bad("write one of "+strings.Join(interfaceKindNames(), ", ")+": {vlan: 10, on: r1-eth0}", "it is to be of one kind")
 			continue
 		}
 		for _, o := range i.options() {
@@ -337,6 +336,8 @@ func (v *validator) interfaces(n *Node, bad func(hint, format string, args ...an
 		}
 		if i.MTU != 0 && (i.MTU < MinMTU || i.MTU > 65535) {
 			bad(fmt.Sprintf("write a number, %d to 65535", MinMTU), "mtu: %d is none", i.MTU)
+		} else if i.MTU != 0 && i.MTU < MinMTU6 && has(i.Addresses, v6) {
+			bad(fmt.Sprintf("write %d or more", MinMTU6), "mtu: IPv6 does not work with %d", i.MTU)
 		}
 		if i.MAC[0]&1 != 0 {
 			bad("write 02:00:00:00:00:01", "mac: %s is the address of a group", i.MAC)
@@ -410,7 +411,7 @@ func (r *resolver) interfaces() {
 			continue
 		}
 		r.lowers(n)
-		passedOn := n.passedOn()
+		passedOn := n.PassedOn()
 		for k, e := range r.ends[n.Name] {
 			up := passedOn[e.Interface]
 			switch {

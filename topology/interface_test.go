@@ -65,6 +65,7 @@ func TestInterfaceProblems(t *testing.T) {
 		"both ends of the tunnel are 10.9.0.1":                            {{Name: "tun", GRE: a, Local: a}},
 		"a tunnel has an address of the node at this end":                 {{Name: "tun", GRE: b}},
 		"224.0.0.1 cannot be the end of a tunnel":                         {{Name: "tun", GRE: netip.MustParseAddr("224.0.0.1"), Local: a}},
+		"mtu: IPv6 does not work with 1200":                               {{Name: "d", Dummy: true, MTU: 1200, Addresses: []netip.Prefix{netip.MustParsePrefix("fd00::1/64")}}},
 		"mtu: 12 is none":                                                 {{Name: "d", Dummy: true, MTU: 12}},
 		"mac: 01:00:00:00:00:00 is the address of a group":                {{Name: "d", Dummy: true, MAC: MAC{1}}},
 		"interface d: 127.0.0.1/8 cannot be the address":                  {{Name: "d", Dummy: true, Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8")}}},
@@ -154,6 +155,15 @@ func TestInterfaceAddresses(t *testing.T) {
 		if err != nil || r1.TableOf(r, ends) != want {
 			t.Errorf("%s is in table %d, not %d: %v", route, r1.TableOf(r, ends), want, err)
 		}
+	}
+	placed := got.Clone()
+	placed.Node("r1").On = "far"
+	part := Part(placed, Head, func(string, *Link, int) *Carrier { return &Carrier{} })
+	if !slices.Contains(part.Elsewhere, Named{"r1", netip.MustParseAddr("10.7.0.1")}) {
+		t.Error("another site does not know of 10.7.0.1: ", part.Elsewhere)
+	}
+	if far := Part(placed, "far", func(string, *Link, int) *Carrier { return &Carrier{} }); len(far.Node("r1").Interfaces) != 3 {
+		t.Error("the site of r1 does not know its interfaces")
 	}
 	top.Nodes[0].Interfaces = nil // what was a port is assigned an address, and none is when it is a port again
 	edited := top.Clone()

@@ -115,7 +115,7 @@ func (r *resolver) ownInterfaces(n *Node) {
 		case c.name == "lo":
 			n.Loopback = union(n.Loopback, c.addresses)
 		case beside >= 0:
-			n.Interfaces[beside].Addresses = union(n.Interfaces[beside].Addresses, c.addresses)
+			n.Interfaces[beside].Addresses, any = union(n.Interfaces[beside].Addresses, c.addresses), true
 		case at < 0:
 			r.problems.Warn(config.Position(c.lines[0]), r.interfaceHint(n), "router %s: there is no interface %s", n.Name, c.name)
 		default:

@@ -74,6 +74,26 @@ func TestOwnRouting(t *testing.T) {
 	}
 }
 
+// TestOwnRoutingInterfaces proves that an interface beside those of links takes the addresses of the
+// router's own configuration, too, and its network is known: a host there has it as gateway.
+func TestOwnRoutingInterfaces(t *testing.T) {
+	top := ownRouter(t, ConfigFRR, strings.Replace(ownFRR, "interface r1-eth0", "interface br0", 1))
+	top.Node("r1").Interfaces = []Interface{{Name: "br0", Bridge: []string{"r1-eth0"}, Addresses: prefixes("10.1.1.1/24")}}
+	r := resolved(t, top)
+	if got := r.Node("r1").Interfaces[0].Addresses; !slices.Equal(got, prefixes("10.1.1.1/24", "10.1.2.1/24")) {
+		t.Errorf("br0 has %v", got)
+	}
+	if gw := r.Node("h1").Gateways; len(gw) != 1 || gw[0].String() != "10.1.1.1" {
+		t.Errorf("h1 has the gateway %v", gw)
+	}
+	if got := addressesOf(r); got != "h1 10.1.1.2/24, h2 10.0.1.2/24, r2 10.0.1.1/24, r2 172.16.0.2/30" {
+		t.Errorf("addresses of links: %s", got)
+	}
+	if got := top.Node("r1").Interfaces[0].Addresses; len(got) != 1 {
+		t.Errorf("what was read has %v", got)
+	}
+}
+
 // TestOwnRoutingInherited proves that a router takes the addresses of its configuration in place of
 // those that the running lab has assigned, and so does the segment; and that it gets assigned ones
 // again with a configuration without any.

@@ -53,6 +53,9 @@ func (l *Lab) awaitCarriers(ctx context.Context, s plan.Steps, done func()) erro
 			devices[node] = append(devices[node], e.Interface)
 		}
 	}
+	if err := l.masters(s, devices); err != nil {
+		return err
+	}
 	nodes := make([]string, 0, len(devices))
 	for node := range devices {
 		nodes = append(nodes, node)
@@ -71,6 +74,53 @@ func (l *Lab) awaitCarriers(ctx context.Context, s plan.Steps, done func()) erro
 	l.awaitStations(ctx, s)
 	for range s.AddLinks {
 		done()
+	}
+	return nil
+}
+
+// masters adds to the devices that are waited for, by node, the bridges and bonds of nodes that
+// steps change, and those at the other end of a link, as far as a link that is up leads to them: a
+// bond takes its time to notice.
+func (l *Lab) masters(s plan.Steps, devices map[string][]string) error {
+	touched := map[string]bool{}
+	for node := range devices {
+		touched[node] = true
+	}
+	for _, c := range s.SetNodes {
+		touched[c.New.Name] = true
+	}
+	passedOn := map[string]map[string]*topology.Interface{}
+	for _, n := range s.New.Nodes {
+		if len(n.Interfaces) > 0 {
+			passedOn[n.Name] = n.PassedOn()
+		}
+	}
+	if len(passedOn) == 0 {
+		return nil
+	}
+	for _, k := range s.New.Links {
+		wire := l.WireOf(k)
+		switch {
+		case k.Down || !touched[k.Ends[0].Node] && !touched[k.Ends[1].Node]:
+			continue
+		case wire != datapath.Veth && wire != datapath.Line: // who is at its other end is not known here
+			continue
+		case l.port(k.Ends[0]).Shut || l.port(k.Ends[1]).Shut:
+			continue
+		}
+		for _, e := range k.Ends {
+			master := passedOn[e.Node][e.Interface]
+			if master == nil || master.VLAN != 0 || slices.Contains(devices[e.Node], master.Name) {
+				continue
+			}
+			up, err := l.raisedEnds(k)
+			if err != nil {
+				return err
+			}
+			if up {
+				devices[e.Node] = append(devices[e.Node], master.Name)
+			}
+		}
 	}
 	return nil
 }

@@ -300,10 +300,7 @@ func (l *Lab) address(b *netbatch.Batch, add func(int, netip.Prefix), n, old *to
 		b.AddAddress(1, p)
 	}
 	if old != nil {
-		var theirs []netip.Prefix // FRR takes away what it has given, and complains of what is gone
-		if n.OwnRouting() == old.OwnRouting() {
-			theirs = old.DaemonAddresses("lo")
-		}
+		theirs := daemonsTake(n, old, "lo")
 		for _, p := range old.Loopback {
 			if !slices.Contains(n.Loopback, p) && !slices.Contains(theirs, p) {
 				b.DelAddress(1, p)
@@ -343,6 +340,15 @@ func (l *Lab) address(b *netbatch.Batch, add func(int, netip.Prefix), n, old *to
 		return down[r.Device] || slices.ContainsFunc(unreachable, func(p netip.Prefix) bool { return p.Contains(r.Via) })
 	})
 	return indices, static, b.Flush()
+}
+
+// daemonsTake are the addresses of a device that a router's routing daemons have given it, and take
+// away by themselves: FRR complains of those that are gone.
+func daemonsTake(n, old *topology.Node, device string) []netip.Prefix {
+	if n.OwnRouting() != old.OwnRouting() {
+		return nil
+	}
+	return old.DaemonAddresses(device)
 }
 
 func explainRoute(err error) error {

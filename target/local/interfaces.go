@@ -149,7 +149,10 @@ func makeInterfaces(n, old *topology.Node, pulled map[string]bool) error {
 			kept[i.Name] = true
 		}
 		for _, i := range slices.Backward(old.InterfacesInOrder()) {
-			if was[i.Name] = i; kept[i.Name] {
+			if kept[i.Name] {
+				before, theirs := *i, daemonsTake(n, old, i.Name)
+				before.Addresses = slices.DeleteFunc(slices.Clone(i.Addresses), func(p netip.Prefix) bool { return slices.Contains(theirs, p) })
+				was[i.Name] = &before
 				continue
 			}
 			if err := deleteOurs(i.Name); err != nil {

@@ -42,7 +42,7 @@ func (n *Node) ownRouting(bad func(hint, format string, args ...any)) {
 		}
 		return
 	}
-	if n.Datapath == "" && n.Kind != Router {
+	if n.Datapath == "" && n.Kind == Switch { // others are refused by their kind
 		bad("make it a router", "config: %s is for routers", own)
 	}
 	if n.OSPF != nil {

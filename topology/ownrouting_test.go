@@ -74,8 +74,8 @@ func TestOwnRouting(t *testing.T) {
 	}
 }
 
-// TestOwnRoutingInterfaces proves that an interface beside those of links takes the addresses of the
-// router's own configuration, too, and its network is known: a host there has it as gateway.
+// TestOwnRoutingInterfaces proves that an interface beside those of links takes the addresses of
+// the router's own configuration, too, and its network is known: a host there has it as gateway.
 func TestOwnRoutingInterfaces(t *testing.T) {
 	top := ownRouter(t, ConfigFRR, strings.Replace(ownFRR, "interface r1-eth0", "interface br0", 1))
 	top.Node("r1").Interfaces = []Interface{{Name: "br0", Bridge: []string{"r1-eth0"}, Addresses: prefixes("10.1.1.1/24")}}
@@ -117,10 +117,10 @@ func TestOwnRoutingInherited(t *testing.T) {
 // line of the file that says it.
 func TestOwnRoutingRefused(t *testing.T) {
 	for says, change := range map[string]func(*Topology){
-		"keep one of them": func(top *Topology) { top.Node("r1").OSPF = &OSPF{} },
-		"leave it out":     func(top *Topology) { top.Node("r1").Datapath = BIRD },
-		"add frr: FILE":    func(top *Topology) { top.Node("r1").Config[0].Kind = ConfigDaemons },
-		"make it a router": func(top *Topology) { top.Node("h1").Config = top.Node("r1").Config },
+		"keep one of them":                 func(top *Topology) { top.Node("r1").OSPF = &OSPF{} },
+		"leave it out":                     func(top *Topology) { top.Node("r1").Datapath = BIRD },
+		"add frr: FILE":                    func(top *Topology) { top.Node("r1").Config[0].Kind = ConfigDaemons },
+		"is for routers with datapath frr": func(top *Topology) { top.Node("h1").Config = top.Node("r1").Config },
 		"r1.conf:5  warning: router r1: 224.0.0.1/24 cannot be the address": func(top *Topology) {
 			top.Node("r1").Config[0].Text = strings.Replace(ownFRR, "10.1.1.1", "224.0.0.1", 1)
 		},

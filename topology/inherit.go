@@ -29,7 +29,7 @@ func Inherit(t, resolved *Topology) {
 		}
 		given[n.Name] = n
 	}
-	inherited := map[*Endpoint]bool{}
+	inherited, daemons := map[*Endpoint]bool{}, daemonsAddress{}
 	oldLinks := index(LinkKeys(resolved), resolved.Links)
 	for i, key := range LinkKeys(t) {
 		l, old := t.Links[i], oldLinks[key]
@@ -43,19 +43,19 @@ func Inherit(t, resolved *Topology) {
 			}
 			e := &l.Ends[j]
 			open := len(e.Addresses) == 0
-			inheritEnd(e, from, given[e.Node], addresses)
+			inheritEnd(e, from, given[e.Node], addresses, daemons)
 			inherited[e] = open && len(e.Addresses) > 0
 		}
 	}
 	if t.hasSubnets() {
-		forgetMisfits(t, inherited)
+		forgetMisfits(t, inherited, daemons)
 	}
 	inheritManagement(t, resolved)
 }
 
 // forgetMisfits removes inherited addresses, so that each segment is a subnet of its own with room
 // for all its interfaces.
-func forgetMisfits(t *Topology, inherited map[*Endpoint]bool) {
+func forgetMisfits(t *Topology, inherited map[*Endpoint]bool, daemons daemonsAddress) {
 	r := &resolver{t: t, nodes: byName(t), ends: map[string][]*Endpoint{}}
 	for _, l := range t.Links {
 		for i := range l.Ends {
@@ -79,7 +79,7 @@ func forgetMisfits(t *Topology, inherited map[*Endpoint]bool) {
 						if n := r.nodes[e.Node]; slices.Index(r.ends[e.Node], e) == 0 { // this end gets the node's own addresses
 							file = append(file, &Endpoint{Addresses: n.Addresses})
 						}
-						file = append(file, &Endpoint{Addresses: r.nodes[e.Node].daemonAddressesAt(e)})
+						file = append(file, &Endpoint{Addresses: daemons.at(r.nodes[e.Node], e)})
 					}
 					prefix = givenPrefix(file, fam)
 					s.prefix[fam], taken[prefix] = prefix, true
@@ -116,7 +116,7 @@ func hasRoom(p netip.Prefix, interfaces int) bool {
 }
 
 // inheritEnd fills in what neither the end nor its node (nil: a new node) gives.
-func inheritEnd(e *Endpoint, old Endpoint, n *Node, addresses bool) {
+func inheritEnd(e *Endpoint, old Endpoint, n *Node, addresses bool, daemons daemonsAddress) {
 	if n == nil {
 		return
 	}
@@ -131,7 +131,7 @@ func inheritEnd(e *Endpoint, old Endpoint, n *Node, addresses bool) {
 		e.MAC = old.MAC
 	}
 	passedOn := n.PassedOn()[cmp.Or(e.Interface, old.Interface)] != nil
-	if addresses && len(e.Addresses) == 0 && len(n.Addresses) == 0 && !e.Unaddressed && !n.Unaddressed && !passedOn && !n.addressedByDaemons() {
+	if addresses && len(e.Addresses) == 0 && len(n.Addresses) == 0 && !e.Unaddressed && !n.Unaddressed && !passedOn && !daemons.any(n) {
 		e.Addresses = append(e.Addresses, old.Addresses...)
 	}
 }

@@ -60,24 +60,29 @@ type interfaceConfig struct {
 // frrAddresses returns the addresses that a configuration of FRR gives to interfaces, in its order,
 // without 127.0.0.1 (FRR's manual, chapter Zebra, Interface Commands).
 func frrAddresses(text string) (out []interfaceConfig) {
+	index := map[string]int{}
 	at := -1 // index of the interface whose lines these are
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
 		words := strings.Fields(line)
 		switch {
-		case len(words) == 0:
-		case len(words) >= 2 && abbreviates(words[0], "interface"):
-			at = slices.IndexFunc(out, func(c interfaceConfig) bool { return c.name == words[1] })
-			if at < 0 {
-				out = append(out, interfaceConfig{name: words[1]})
-				at = len(out) - 1
+		case len(words) < 2:
+			if len(words) == 1 && (words[0] == "exit" || words[0] == "end") {
+				at = -1
 			}
-		case words[0] == "exit" || words[0] == "end" || words[0] == "router":
+		case abbreviates(words[0], "interface"):
+			known := false
+			if at, known = index[words[1]]; !known {
+				at = len(out)
+				index[words[1]] = at
+				out = append(out, interfaceConfig{name: words[1]})
+			}
+		case words[0] == "router":
 			at = -1
 		case at >= 0 && len(words) >= 3 && (words[0] == "ip" || words[0] == "ipv6") && abbreviates(words[1], "address"):
 			p, err := netip.ParsePrefix(words[2])
-			if err == nil && !p.Addr().IsLoopback() && !slices.Contains(out[at].addresses, p) {
+			if err == nil && !p.Addr().IsLoopback() {
 				out[at].addresses, out[at].lines = append(out[at].addresses, p), append(out[at].lines, number)
 			}
 		}
@@ -98,22 +103,26 @@ func (r *resolver) ownInterfaces(n *Node) {
 		return
 	}
 	config := n.Config[i]
-	any := false
+	any, passedOn := false, n.PassedOn()
 	for _, c := range frrAddresses(config.Text) {
-		c.addresses = slices.DeleteFunc(c.addresses, func(p netip.Prefix) bool {
-			what, hint := misplaced(p)
-			if what != "" { // FRR may take it
-				line := c.lines[slices.Index(c.addresses, p)]
-				r.problems.Warn(config.Position(line), hint, "router %s: %s", n.Name, what)
+		var addresses []netip.Prefix
+		for k, p := range c.addresses {
+			switch what, hint := misplaced(p); {
+			case what != "": // FRR may take it
+				r.problems.Warn(config.Position(c.lines[k]), hint, "router %s: %s", n.Name, what)
+			case !slices.Contains(addresses, p):
+				addresses = append(addresses, p)
 			}
-			return what != ""
-		})
+		}
+		c.addresses = addresses
 		at := slices.IndexFunc(r.ends[n.Name], func(e *Endpoint) bool { return e.Interface == c.name })
 		beside := slices.IndexFunc(n.Interfaces, func(i Interface) bool { return i.Name == c.name })
 		switch {
 		case len(c.addresses) == 0:
 		case c.name == "lo":
 			n.Loopback = union(n.Loopback, c.addresses)
+		case passedOn[c.name] != nil && passedOn[c.name].VLAN == 0:
+			r.problems.Warn(config.Position(c.lines[0]), "give "+passedOn[c.name].Name+" the address", "router %s: %s is a member of %s, where an address has no effect", n.Name, c.name, passedOn[c.name].Name)
 		case beside >= 0:
 			n.Interfaces[beside].Addresses, any = union(n.Interfaces[beside].Addresses, c.addresses), true
 		case at < 0:
@@ -133,33 +142,42 @@ func (r *resolver) ownInterfaces(n *Node) {
 	}
 }
 
-// DaemonAddresses are the addresses of an interface that a router's own configuration of FRR gives.
-func (n *Node) DaemonAddresses(name string) []netip.Prefix {
+// DaemonAddresses are the addresses that a router's own configuration of FRR gives to interfaces,
+// by their names.
+func (n *Node) DaemonAddresses() map[string][]netip.Prefix {
+	out := map[string][]netip.Prefix{}
 	for _, c := range frrAddresses(n.ConfigOf(ConfigFRR)) {
-		if c.name == name {
-			return c.addresses
+		out[c.name] = union(nil, c.addresses)
+	}
+	return out
+}
+
+// daemonsAddress is what nodes' own configurations give to interfaces, read once for each node.
+type daemonsAddress map[*Node]map[string][]netip.Prefix
+
+func (d daemonsAddress) of(n *Node) map[string][]netip.Prefix {
+	if _, known := d[n]; !known {
+		d[n] = n.DaemonAddresses()
+	}
+	return d[n]
+}
+
+// at are the addresses of an end whose interface need not be named yet.
+func (d daemonsAddress) at(n *Node, e *Endpoint) []netip.Prefix {
+	if e.Interface == "" && e.Port != nil {
+		return d.of(n)[DeviceName(fmt.Sprintf("%s-eth%d", n.Name, *e.Port))]
+	}
+	return d.of(n)[e.Interface]
+}
+
+// any says whether a node's interfaces get addresses, but for its loopback device.
+func (d daemonsAddress) any(n *Node) bool {
+	for name, addresses := range d.of(n) {
+		if name != "lo" && len(addresses) > 0 {
+			return true
 		}
 	}
-	return nil
-}
-
-// daemonAddressesAt is DaemonAddresses for an end whose interface need not be named yet.
-func (n *Node) daemonAddressesAt(e *Endpoint) []netip.Prefix {
-	switch {
-	case n.OwnRouting() != FRR:
-		return nil
-	case e.Interface == "" && e.Port != nil:
-		return n.DaemonAddresses(DeviceName(fmt.Sprintf("%s-eth%d", n.Name, *e.Port)))
-	}
-	return n.DaemonAddresses(e.Interface)
-}
-
-// addressedByDaemons says whether a router's own configuration gives addresses to any interface but
-// the loopback device.
-func (n *Node) addressedByDaemons() bool {
-	return slices.ContainsFunc(frrAddresses(n.ConfigOf(ConfigFRR)), func(c interfaceConfig) bool {
-		return c.name != "lo" && len(c.addresses) > 0
-	})
+	return false
 }
 
 // interfaceHint says how to give an interface the name that a configuration has for it.

@@ -89,6 +89,12 @@ func TestOwnRoutingInterfaces(t *testing.T) {
 	if got := addressesOf(r); got != "h1 10.1.1.2/24, h2 10.0.1.2/24, r2 10.0.1.1/24, r2 172.16.0.2/30" {
 		t.Errorf("addresses of links: %s", got)
 	}
+	top.Node("r1").Config[0].Text = ownFRR // which has the addresses at the bridge's port
+	if _, problems := Resolve(top, plain); !slices.ContainsFunc(problems, func(p Problem) bool {
+		return strings.Contains(p.String(), "r1.conf:5  warning: router r1: r1-eth0 is a member of br0")
+	}) {
+		t.Errorf("an address at a port: %v", problems)
+	}
 	if got := top.Node("r1").Interfaces[0].Addresses; len(got) != 1 {
 		t.Errorf("what was read has %v", got)
 	}

@@ -28,12 +28,25 @@ func readRouting(ctx context.Context, in datapath.Running, was string) (string, 
 	return was, nil
 }
 
-// checkFRR refuses commands that vtysh would run by itself, which are no part of a configuration.
+// frrLogs is where FRR may write: it is the router's own, and bounded.
+const frrLogs = "/var/log/frr/"
+
+// checkFRR refuses commands that vtysh would run by itself, which are no part of a configuration,
+// and files elsewhere than where logs are.
 func checkFRR(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
 	bad := complain(n, c, &problems)
 	for i, line := range strings.Split(c.Text, "\n") {
 		if word, _, _ := strings.Cut(strings.TrimSpace(line), " "); word == "do" {
 			bad(i+1, "leave it out", "do: commands are not part of a configuration")
+		}
+		for _, word := range strings.Fields(line) {
+			if strings.HasPrefix(word, "desc") { // the rest is text
+				break
+			}
+			path := strings.HasPrefix(word, "/") || strings.Contains(word, "../")
+			if path && (!strings.HasPrefix(word, frrLogs) || strings.Contains(word, "..")) {
+				bad(i+1, "name a file below "+frrLogs, "%.60s: no file elsewhere is read or written", word)
+			}
 		}
 	}
 	return problems
@@ -57,59 +70,52 @@ func checkDaemons(_ *topology.Topology, n *topology.Node, c topology.ConfigFile)
 	return problems
 }
 
-// checkBIRD refuses include, as no other file is there.
+// checkBIRD refuses what names other files: include, and paths.
 func checkBIRD(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
 	bad := complain(n, c, &problems)
-	for _, line := range birdIncludes(c.Text) {
-		bad(line, "write here what the file says", "include: no other file is read")
-	}
+	birdFiles(c.Text, bad)
 	return problems
 }
 
-// birdIncludes are the lines on which a configuration of BIRD includes a file: the word, outside of
-// comments and quotes (BIRD's user's guide, section 3.1).
-func birdIncludes(text string) (out []int) {
+// birdFiles finds the lines on which a configuration of BIRD names files: by the word include,
+// outside of comments and quotes, or by a path in quotes (BIRD's user's guide, section 3.1).
+func birdFiles(text string, bad func(line int, hint, format string, args ...any)) {
 	line, word := 1, ""
 	end := func() {
 		if word == "include" {
-			out = append(out, line)
+			bad(line, "write here what the file says", "include: no other file is read")
 		}
 		word = ""
 	}
 	for i := 0; i < len(text); i++ {
-		rest := text[i:]
-		skip := ""
+		rest, length := text[i:], 1 // of what begins here and has no words
 		switch c := text[i]; {
 		case c == '#':
-			skip = rest[:lengthTo(rest, "\n")]
+			length = len(rest) - len(strings.TrimLeft(rest, "#")) // and the words until the line's end
+			length += strings.IndexByte(rest[length:]+"\n", '\n')
 		case strings.HasPrefix(rest, "/*"):
-			skip = rest[:2+lengthTo(rest[2:], "*/")]
+			length = lengthTo(rest, 2, "*/")
 		case c == '"' || c == '\'':
-			skip = rest[:1+lengthTo(rest[1:], string(c))]
+			length = lengthTo(rest, 1, string(c))
 		case c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9':
 			word += string(c)
 			continue
 		}
 		end()
-		if skip != "" {
-			line += strings.Count(skip, "\n")
-			i += len(skip)
-			if i >= len(text) {
-				break
-			}
+		if quoted := rest[:length]; strings.HasPrefix(quoted, `"/`) {
+			bad(line, "write log stderr all;, which trivet logs shows", "%.60s: a path: no file but this one is read or written", quoted)
 		}
-		if text[i] == '\n' {
-			line++
-		}
+		line += strings.Count(rest[:length], "\n")
+		i += length - 1
 	}
 	end()
-	return out
 }
 
-// lengthTo is how far it is to a mark, or to the end if there is none.
-func lengthTo(text, mark string) int {
-	if n := strings.Index(text, mark); n >= 0 {
-		return n
+// lengthTo is how long a text is until after a mark, which is looked for from an offset on; all of
+// it if there is none.
+func lengthTo(text string, from int, mark string) int {
+	if n := strings.Index(text[from:], mark); n >= 0 {
+		return from + n + len(mark)
 	}
 	return len(text)
 }
@@ -136,7 +142,7 @@ func tryFiles(ctx context.Context, n *topology.Node, c topology.ConfigFile, f *r
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "trivet-config-")
+	dir, err := os.MkdirTemp("/tmp", "trivet-config-") // not where TMPDIR says: that may be root's alone
 	if err != nil {
 		return fmt.Errorf("check the configuration of %s: %w", n.Name, err)
 	}

@@ -51,6 +51,9 @@ func alone(ctx context.Context, as *syscall.Credential, input string, command ..
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdin, cmd.Env = strings.NewReader(input), append(os.Environ(), "LC_ALL=C")
+	if as != nil { // who can see what variables its processes have
+		cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	}
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Credential: as}
 	}

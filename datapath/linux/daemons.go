@@ -66,7 +66,7 @@ func (f *fabric) Mount(n *topology.Node) error {
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, script), []byte(text), 0o755), os.WriteFile(filepath.Join(dir, real), nil, 0o755)); err != nil {
 		return err
 	}
-	if err := f.mountLog(n, d); err != nil {
+	if err := f.mountLog(d); err != nil {
 		return err
 	}
 	for _, m := range [][2]string{{dir, d.Home}, {client, filepath.Join(d.Home, real)}, {filepath.Join(dir, script), client}} {
@@ -286,6 +286,9 @@ func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program
 	}
 }
 
+// scratchSize is how much the daemons of a router may write to each file system of their own.
+const scratchSize = "16m"
+
 // ownScratch gives the calling thread, and what it starts, a /run and a /var/tmp of its own, as FRR
 // makes directories there whatever it is told, and leaves them behind when it is killed.
 func ownScratch() error {
@@ -295,7 +298,7 @@ func ownScratch() error {
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("stop mounts from spreading: %w", err)
 	}
-	for _, m := range [][2]string{{"/run", "mode=755"}, {"/var/tmp", "mode=1777"}} {
+	for _, m := range [][2]string{{"/run", "mode=755,size=" + scratchSize}, {"/var/tmp", "mode=1777,size=" + scratchSize}} {
 		if err := unix.Mount("trivet", m[0], "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, m[1]); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("mount %s: %w", m[0], err)
 		}

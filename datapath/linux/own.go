@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
@@ -40,17 +43,19 @@ func (f *fabric) logsAt() string {
 	return logDir
 }
 
-// mountLog gives a router a directory of its own for the logs that its configuration has FRR write.
-func (f *fabric) mountLog(n *topology.Node, d *routerd.Family) error {
+// mountLog gives a router a directory of its own, of a bounded size, for the logs that its
+// configuration has FRR write.
+func (f *fabric) mountLog(d *routerd.Family) error {
 	if f.logsAt() != logDir || d != routerd.Of(topology.FRR) {
 		return nil
 	}
-	dir := filepath.Join(f.site.NodeDir(n.Name), "log")
-	if err := makeRunDir(dir, d); err != nil {
+	uid, gid, err := d.IDs()
+	if err != nil {
 		return err
 	}
-	if err := unix.Mount(dir, logDir, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("show %s as %s: %w", dir, logDir, err)
+	options := fmt.Sprintf("mode=755,size=%s,uid=%d,gid=%d", scratchSize, uid, gid)
+	if err := unix.Mount("trivet", logDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options); err != nil {
+		return fmt.Errorf("mount %s: %w", logDir, err)
 	}
 	return nil
 }
@@ -65,6 +70,7 @@ func (f *fabric) runLoaded(ctx context.Context, n *topology.Node, d *routerd.Fam
 	}
 	_, err = os.Stat(f.loaded(n.Name))
 	fresh := err != nil // they have another configuration, or none
+	old, _ := os.ReadFile(filepath.Join(f.etc(n.Name), routerd.FRRFile))
 	changed := false
 	for _, want := range programs {
 		rewritten, err := writeFiles(f.etc(n.Name), group, want.Files)
@@ -94,12 +100,60 @@ func (f *fabric) runLoaded(ctx context.Context, n *topology.Node, d *routerd.Fam
 		}
 	}
 	if err == nil && len(started) == len(programs) {
-		err = f.load(ctx, n, d, l.All)
+		if err = f.takeAddresses(n, string(old)); err == nil {
+			err = f.load(ctx, n, d, l.All)
+		}
 	}
 	if err == nil && loads {
 		err = f.keepLoaded(ctx, n, d, l)
 	}
 	return err
+}
+
+// takeAddresses takes from a router's devices what its old configuration gave them and its new one
+// does not: FRR leaves that when it ends, and then takes it for the kernel's own. Devices of links
+// are made anew when their addresses change.
+func (f *fabric) takeAddresses(n *topology.Node, old string) error {
+	was := &topology.Node{Config: []topology.ConfigFile{{Kind: topology.ConfigFRR, Text: old}}}
+	given := map[string][]netip.Prefix{"lo": n.Loopback}
+	for _, i := range n.Interfaces {
+		given[i.Name] = i.Addresses
+	}
+	gone := map[string][]netip.Prefix{}
+	for device, addresses := range was.DaemonAddresses() {
+		stays, ours := given[device]
+		addresses = slices.DeleteFunc(addresses, func(p netip.Prefix) bool { return slices.Contains(stays, p) })
+		if ours && len(addresses) > 0 {
+			gone[device] = addresses
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return f.site.OnNode(n.Name, func() error {
+		var errs []error
+		for device, addresses := range gone {
+			errs = append(errs, takeFrom(device, addresses))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// takeFrom removes addresses from a device in the thread's network; those that are gone are not
+// missed.
+func takeFrom(device string, addresses []netip.Prefix) error {
+	link, err := netlink.LinkByName(device)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", device, err)
+	}
+	for _, p := range addresses {
+		ip := &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+		err := netlink.AddrDel(link, &netlink.Addr{IPNet: ip})
+		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return fmt.Errorf("take %s from %s: %w", p, device, err)
+		}
+	}
+	return nil
 }
 
 // startMissing starts those of a router's daemons that do not run as they are to, or all.
@@ -128,15 +182,18 @@ func (f *fabric) keepLoaded(ctx context.Context, n *topology.Node, d *routerd.Fa
 	return disk.Replace(f.loaded(n.Name), []byte(shown), 0)
 }
 
-// unload removes what a router had of a configuration of its own, and ends the daemons that have
-// it.
+// unload removes what a router had of a configuration of its own, or of one that could not be
+// loaded, and ends the daemons that have it.
 func (f *fabric) unload(n *topology.Node) error {
-	err := os.Remove(f.loaded(n.Name))
-	if errors.Is(err, fs.ErrNotExist) {
+	file := filepath.Join(f.etc(n.Name), routerd.FRRFile)
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	f.endOthers(n, nil)
-	return errors.Join(err, os.Remove(filepath.Join(f.etc(n.Name), routerd.FRRFile)))
+	if err := os.Remove(f.loaded(n.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Remove(file) // last: it tells that there is something to unload
 }
 
 // load has vtysh load the configuration.

@@ -157,6 +157,24 @@ func frrNames(f *Family, n *topology.Node) (out []string) {
 	return out
 }
 
+// command is the beginning of one that is for a daemon.
+type command struct {
+	words  []string
+	daemon string
+}
+
+// firstWords are the commands that are for a daemon, by their first words.
+var firstWords = func() map[string][]command {
+	out := map[string][]command{}
+	for _, d := range frrDaemons {
+		for _, start := range d.needed {
+			words := strings.Fields(start)
+			out[words[0]] = append(out[words[0]], command{words, d.name})
+		}
+	}
+	return out
+}()
+
 // neededBy returns the daemons that a configuration of FRR is for.
 func neededBy(text string) map[string]bool {
 	out := map[string]bool{}
@@ -165,11 +183,9 @@ func neededBy(text string) map[string]bool {
 		if len(words) == 0 || words[0] == "no" || strings.ContainsAny(words[0][:1], "!#") {
 			continue
 		}
-		for _, d := range frrDaemons {
-			for _, start := range d.needed {
-				if first := strings.Fields(start); len(words) >= len(first) && slices.Equal(words[:len(first)], first) {
-					out[d.name] = true
-				}
+		for _, start := range firstWords[words[0]] {
+			if len(words) >= len(start.words) && slices.Equal(words[:len(start.words)], start.words) {
+				out[start.daemon] = true
 			}
 		}
 		if slices.Contains(words, "bfd") {

@@ -78,7 +78,7 @@ func All() []*Family { return []*Family{frr, bird} }
 func (f *Family) IDs() (uid, gid int, err error) {
 	u, err := user.Lookup(f.User)
 	if err != nil {
-		return 0, 0, fmt.Errorf("the package should have made the user %s: %w", f.User, err)
+		return 0, 0, lack.New(fmt.Sprintf("the user %s, whom %s runs as, is not there", f.User, f.Name), ": ", "adduser --system --group "+f.User)
 	}
 	uid, _ = strconv.Atoi(u.Uid)
 	gid, _ = strconv.Atoi(u.Gid)
@@ -118,7 +118,8 @@ func (f *Family) Installed() error {
 	if _, err := os.Stat(f.Home); err != nil {
 		return fmt.Errorf("%s is not installed the way its package does it: %w", f.Name, err)
 	}
-	return nil
+	_, _, err := f.IDs()
+	return err
 }
 
 // Programs returns what a node runs. The router is nil if it does not speak OSPF.
@@ -139,18 +140,18 @@ func (f *Family) Names(n *topology.Node) []string {
 
 // Lacks says which programs a topology's routers need that this machine does not have.
 func Lacks(t *topology.Topology) error {
-	seen := map[*Family]bool{}
+	installed := map[*Family]error{}
 	var errs []error
 	for _, n := range t.Nodes {
 		f := Of(n.Datapath)
 		if f == nil || n.Kind != topology.Router {
 			continue
 		}
-		if !seen[f] {
-			seen[f] = true
-			errs = append(errs, f.Installed())
+		if _, known := installed[f]; !known {
+			installed[f] = f.Installed()
+			errs = append(errs, installed[f])
 		}
-		if errs[len(errs)-1] == nil && n.OwnRouting() != "" {
+		if installed[f] == nil && n.OwnRouting() != "" {
 			errs = append(errs, f.runs(n))
 		}
 	}

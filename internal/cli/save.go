@@ -84,7 +84,11 @@ type saving struct {
 	left  []string
 }
 
-type savedFile struct{ name, was, text string }
+// savedFile is a file with a configuration. Those of routing daemons may have keys in them.
+type savedFile struct {
+	name, was, text string
+	secret          bool
+}
 
 // Saved is something that is written.
 type Saved struct {
@@ -334,7 +338,11 @@ func (s *saving) configs() error {
 			if list[i].File == "" { // or its text is in the topology's file
 				list[i].File, list[i].Text, changed = filepath.Join(base, n.Name+"."+c.Kind), "", true
 			}
-			s.files = append(s.files, savedFile{list[i].File, list[i].Text, c.Text})
+			if s.shared(n, list[i]) { // another node's stays as it is
+				list[i].File, changed = filepath.Join(base, n.Name+"."+c.Kind), true
+			}
+			secret := c.Kind == topology.ConfigFRR || c.Kind == topology.ConfigBIRD
+			s.files = append(s.files, savedFile{list[i].File, list[i].Text, c.Text, secret})
 			s.say(n.Name, "%s: %s", c.Kind, list[i].File)
 		}
 		if !changed {
@@ -352,6 +360,13 @@ func (s *saving) configs() error {
 		s.text = text
 	}
 	return nil
+}
+
+// shared says whether another node's configuration is in the same file.
+func (s *saving) shared(n *topology.Node, c topology.ConfigFile) bool {
+	return slices.ContainsFunc(s.first.Nodes, func(other *topology.Node) bool {
+		return other.Name != n.Name && slices.ContainsFunc(other.Config, func(o topology.ConfigFile) bool { return o.File == c.File })
+	})
 }
 
 // finishSave shows what there is to write, and writes it.
@@ -396,7 +411,7 @@ func (a *app) finishSave(s *saving, dryRun bool) error {
 
 // diff shows how files would change.
 func (s *saving) diff(a *app) error {
-	for _, f := range append(slices.Clone(s.files), savedFile{filepath.Base(s.file), string(s.was), string(s.text)}) {
+	for _, f := range append(slices.Clone(s.files), savedFile{name: filepath.Base(s.file), was: string(s.was), text: string(s.text)}) {
 		if f.was == f.text {
 			continue
 		}
@@ -422,12 +437,16 @@ func (s *saving) write() error {
 				return err
 			}
 		}
-		if err := replaceBelow(root, f.name, f.text); err != nil {
+		mode := os.FileMode(0o644)
+		if f.secret {
+			mode = 0o600
+		}
+		if err := replaceBelow(root, f.name, f.text, mode); err != nil {
 			return err
 		}
 	}
 	if s.isNew {
-		return replaceBelow(root, filepath.Base(s.file), string(s.text))
+		return replaceBelow(root, filepath.Base(s.file), string(s.text), 0o644)
 	}
 	if bytes.Equal(s.was, s.text) {
 		return nil
@@ -435,9 +454,9 @@ func (s *saving) write() error {
 	return replaceFile(s.file, s.text)
 }
 
-// replaceBelow replaces a file below a directory, out of which no link leads, or makes it.
-func replaceBelow(root *os.Root, name, text string) error {
-	mode := os.FileMode(0o644)
+// replaceBelow replaces a file below a directory, out of which no link leads, or makes it, with a
+// mode.
+func replaceBelow(root *os.Root, name, text string, mode os.FileMode) error {
 	if info, err := root.Lstat(name); err == nil {
 		if !info.Mode().IsRegular() {
 			return fmt.Errorf("%s is not a regular file", name)

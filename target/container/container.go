@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -424,7 +425,10 @@ func removeAll(lab, dir string) error {
 	if served {
 		err = errors.Join(err, groups.Remove(lab))
 	}
-	return errors.Join(err, forget(dir))
+	if err != nil {
+		return err
+	}
+	return forget(dir)
 }
 
 // removeWith removes the containers of a lab in a directory. If a Podman serves for it, that is in
@@ -451,22 +455,43 @@ func removeWith(groups cgroup.Hierarchies, lab, dir string) (served bool, err er
 // forget removes what the engine's runtime keeps of a lab's containers when the engine has none any
 // more: Podman leaves that where what watched a container was killed.
 func forget(dir string) error {
+	ctx, cancel := patience.Engine.Context(context.Background())
+	defer cancel()
 	var errs []error
-	for _, runtime := range []string{"runc", "crun"} {
-		files, _ := filepath.Glob(filepath.Join("/run", runtime, "*", "*.json"))
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			ours := bytes.Contains(text, []byte(`"`+filepath.Join(dir, "containers")+`/`)) && bytes.Contains(text, []byte(`"`+gates+`"`))
-			if err != nil || !ours { // by its mounts
-				continue
-			}
-			said, err := exec.Command(runtime, "delete", "--force", filepath.Base(filepath.Dir(file))).CombinedOutput()
-			if _, gone := os.Stat(file); err != nil && gone == nil {
-				errs = append(errs, fmt.Errorf("%s delete: %w: %s", runtime, err, bytes.TrimSpace(said)))
-			}
+	files, _ := filepath.Glob("/run/runc/*/state.json")
+	for _, file := range files {
+		if !ofLab(file, dir) {
+			continue
+		}
+		said, err := exec.CommandContext(ctx, "runc", "delete", "--force", filepath.Base(filepath.Dir(file))).CombinedOutput()
+		if _, gone := os.Stat(file); err != nil && gone == nil {
+			errs = append(errs, fmt.Errorf("runc delete: %w: %s", err, bytes.TrimSpace(said)))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// ofLab says whether runc's record of a container is of one that a lab in a directory has made: by
+// the mount of its gates.
+func ofLab(file, dir string) bool {
+	var state struct {
+		Config struct {
+			Mounts []struct {
+				Source      string `json:"source"`
+				Destination string `json:"destination"`
+			} `json:"mounts"`
+		} `json:"config"`
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || json.Unmarshal(text, &state) != nil {
+		return false
+	}
+	for _, m := range state.Config.Mounts {
+		if m.Destination == gates {
+			return strings.HasPrefix(m.Source, filepath.Join(dir, "containers")+"/")
+		}
+	}
+	return false
 }
 
 // Enter goes to the network only: programs of the machine and sockets need no more of a container.

@@ -218,3 +218,23 @@ func TestRights(t *testing.T) {
 		}
 	}
 }
+
+// TestOfLab proves that what runc keeps of a container is the lab's only if its gates are: not by a
+// path or a word of the lab's anywhere else in it, nor by a name that begins alike.
+func TestOfLab(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"config": {"mounts": [{"source": "/x", "destination": "/y"}, {"source": "/run/lab/containers/h1/gates", "destination": "/.trivet/gates"}]}}`:                        true,
+		`{"config": {"mounts": [{"source": "/run/lab2/containers/h1/gates", "destination": "/.trivet/gates"}, {"source": "/run/lab/containers/h1", "destination": "/mnt"}]}}`: false,
+		`{"config": {"mounts": [{"source": "/run/lab/containersX/h1/gates", "destination": "/.trivet/gates"}]}}`:                                                              false,
+		`{"config": {"args": ["/run/lab/containers/h1/gates", "/.trivet/gates"]}}`:                                                                                            false,
+		`{"config": `: false, ``: false,
+	} {
+		file := filepath.Join(t.TempDir(), "state.json")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := ofLab(file, "/run/lab"); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}

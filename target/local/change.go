@@ -300,7 +300,7 @@ func (l *Lab) address(b *netbatch.Batch, add func(int, netip.Prefix), n, old *to
 		b.AddAddress(1, p)
 	}
 	if old != nil {
-		theirs := daemonsTake(n, old, "lo")
+		theirs := daemonsTake(n, old)["lo"]
 		for _, p := range old.Loopback {
 			if !slices.Contains(n.Loopback, p) && !slices.Contains(theirs, p) {
 				b.DelAddress(1, p)
@@ -342,13 +342,13 @@ func (l *Lab) address(b *netbatch.Batch, add func(int, netip.Prefix), n, old *to
 	return indices, static, b.Flush()
 }
 
-// daemonsTake are the addresses of a device that a router's routing daemons have given it, and take
+// daemonsTake are the addresses that a router's routing daemons have given to devices, and take
 // away by themselves: FRR complains of those that are gone.
-func daemonsTake(n, old *topology.Node, device string) []netip.Prefix {
+func daemonsTake(n, old *topology.Node) map[string][]netip.Prefix {
 	if n.OwnRouting() != old.OwnRouting() {
 		return nil
 	}
-	return old.DaemonAddresses(device)
+	return old.DaemonAddresses()
 }
 
 func explainRoute(err error) error {

@@ -144,13 +144,13 @@ func deviceOf(i *topology.Interface, on int) netlink.Link {
 func makeInterfaces(n, old *topology.Node, pulled map[string]bool) error {
 	was := map[string]*topology.Interface{}
 	if old != nil {
-		kept := map[string]bool{}
+		kept, take := map[string]bool{}, daemonsTake(n, old)
 		for _, i := range n.Interfaces {
 			kept[i.Name] = true
 		}
 		for _, i := range slices.Backward(old.InterfacesInOrder()) {
 			if kept[i.Name] {
-				before, theirs := *i, daemonsTake(n, old, i.Name)
+				before, theirs := *i, take[i.Name]
 				before.Addresses = slices.DeleteFunc(slices.Clone(i.Addresses), func(p netip.Prefix) bool { return slices.Contains(theirs, p) })
 				was[i.Name] = &before
 				continue

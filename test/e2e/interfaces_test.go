@@ -230,7 +230,7 @@ func TestInterfacesFullKernel(t *testing.T) {
 	contains(t, m.exec("r1", "ip -d link show r1-eth0.10"), "vlan protocol 802.1Q id 10", "LOOSE_BINDING")
 
 	// Frames are tagged on the wire.
-	if out := m.exec("h10", "timeout 20 tcpdump -e -n -c 1 -i h10-eth0 icmp & sleep 1; ping -c 3 10.0.10.1 > /dev/null; wait"); !strings.Contains(out, "vlan 10") {
+	if out := m.exec("h10", "timeout 60 tcpdump -e -n -c 1 -i h10-eth0 icmp & while kill -0 $! 2>/dev/null; do ping -c 1 -W 1 10.0.10.1 > /dev/null; done; wait"); !strings.Contains(out, "vlan 10") {
 		t.Error("a ping in VLAN 10 is no tagged frame: ", out)
 	}
 

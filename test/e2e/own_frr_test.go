@@ -199,6 +199,19 @@ func TestOwnFRRSaved(t *testing.T) {
 	}
 	contains(t, m.exec("r1", "ip address show lo"), "192.0.2.77/32")
 	contains(t, m.ok("save"), "nothing to save")
+
+	change("frr/daemons", "datacenter", "traditional") // which starts all daemons anew
+	change("frr/r1.conf", " ip address 192.0.2.77/32\n", "")
+	m.ok("apply", lab)
+	if has := m.exec("r1", "ip address show lo"); strings.Contains(has, "192.0.2.77") {
+		t.Errorf("an address that was taken away is there:\n%s", has)
+	}
+	change("frr/r1.conf", "router bgp 65001\n", "router bgp 65001\n neighbor 10.0.0.2 peer-group none\n")
+	change("frr/r1.conf", "interface lo\n", "interface lo\n ip address 192.0.2.88/32\n")
+	contains(t, m.run("apply", lab).err, "Configure the peer-group first", "the lab is as it was")
+	if has := m.exec("r1", "ip address show lo; ls /etc/frr; vtysh -c 'show running-config'"); strings.Contains(has, "192.0.2.88") {
+		t.Errorf("what was undone is there:\n%s", has)
+	}
 	m.ok("down")
 }
 
@@ -249,6 +262,12 @@ func TestOwnBIRD(t *testing.T) {
 	if now := m.exec("r1", "cat /etc/bird/run/bird.pid"); now != process {
 		t.Error("BIRD was started anew")
 	}
+	m.file("lab.yaml", "nodes:\n  r[1-2]: {router: {config: {bird: bird.conf}}}\n  h1: host\nlinks: [h1 -- r1, r1 -- r2]\n")
+	m.ok("apply", lab)
+	m.exec("r1", "sed -i s/10.8.0.0/10.9.0.0/ /etc/bird/bird.conf && birdc configure")
+	contains(t, m.ok("save"), "r1  bird: lab.d/r1.bird") // r2's file stays r2's
+	contains(t, m.ok("save"), "nothing to save")
+	contains(t, m.exec("r2", "cat /etc/bird/bird.conf"), "10.8.0.0")
 	m.ok("down")
 }
 

@@ -36,11 +36,11 @@ const frrLogs = "/var/log/frr/"
 func checkFRR(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
 	bad := complain(n, c, &problems)
 	for i, line := range strings.Split(c.Text, "\n") {
-		if word, _, _ := strings.Cut(strings.TrimSpace(line), " "); word == "do" {
-			bad(i+1, "leave it out", "do: commands are not part of a configuration")
-		}
-		for _, word := range strings.Fields(line) {
-			if strings.HasPrefix(word, "desc") { // the rest is text
+		for k, word := range strings.Fields(line) {
+			if k == 0 && word == "do" {
+				bad(i+1, "leave it out", "do: commands are not part of a configuration")
+			}
+			if k == 0 && strings.ContainsAny(word[:1], "!#") || strings.HasPrefix(word, "desc") { // the rest is text
 				break
 			}
 			path := strings.HasPrefix(word, "/") || strings.Contains(word, "../")
@@ -91,14 +91,15 @@ func birdFiles(text string, bad func(line int, hint, format string, args ...any)
 		rest, length := text[i:], 1 // of what begins here and has no words
 		switch c := text[i]; {
 		case c == '#':
-			length = len(rest) - len(strings.TrimLeft(rest, "#")) // and the words until the line's end
-			length += strings.IndexByte(rest[length:]+"\n", '\n')
+			length = lengthTo(rest, 1, "\n")
 		case strings.HasPrefix(rest, "/*"):
 			length = lengthTo(rest, 2, "*/")
 		case c == '"' || c == '\'':
 			length = lengthTo(rest, 1, string(c))
 		case c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9':
-			word += string(c)
+			if len(word) <= len("include") { // a longer one is another
+				word += string(c)
+			}
 			continue
 		}
 		end()

@@ -55,6 +55,7 @@ func FuzzBIRDFiles(f *testing.F) {
 // and so are files anywhere but where a router's logs are.
 func TestFRRCommands(t *testing.T) {
 	for line, refused := range map[string]bool{
+		"! log file /etc/x": false, "# do": false, "!/x": false,
 		"hostname do": false, " do start-shell": true, "do": true,
 		"log file /var/log/frr/bgpd.log": false, "log file bgpd.log debugging": false, "log file /etc/x": true, "lo fi /var/log/x": true,
 		"log file /var/log/frr/../x": true, "log file ../../x": true, "dump bgp all /tmp/x": true, "log file /var/log/frr": true,

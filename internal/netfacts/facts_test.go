@@ -31,7 +31,7 @@ func namespace(t testing.TB, f func(run func(command string) error)) {
 			}
 			return nil
 		}
-		if err := run("ip link add e0 type veth peer name e1 && ip link set lo up && ip link set e0 up && ip link set e1 up && ip addr add 10.0.0.1/24 dev e0 && ip route add 10.9.0.0/16 via 10.0.0.2"); err != nil {
+		if err := run("sysctl -w net.ipv4.ip_forward=0 && ip link add e0 type veth peer name e1 && ip link set lo up && ip link set e0 up && ip link set e1 up && ip addr add 10.0.0.1/24 dev e0 && ip route add 10.9.0.0/16 via 10.0.0.2"); err != nil {
 			return err
 		}
 		f(run)

@@ -28,7 +28,7 @@ var engines = map[string]func(*testing.T, *machine) (list func() string){
 				t.Skip("Docker is not installed")
 			}
 		}
-		engine := m.command("dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none", "--data-root", m.dir+"/docker")
+		engine := m.command("dockerd", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--bridge=none", "--data-root", m.dir+"/docker")
 		log, err := os.Create(filepath.Join(m.dir, "docker.log"))
 		must(t, err)
 		t.Cleanup(func() { log.Close() })

@@ -71,10 +71,7 @@ func (r *resolver) segments() []*segment {
 			linkOf[[2]string{e.Node, e.Interface}] = i
 		}
 	}
-	domains := InterfaceDomains(r.t.Nodes, joined, func(node, device string) (int, bool) {
-		i, is := linkOf[[2]string{node, device}]
-		return i, is
-	}, len(r.t.Links))
+	domains := InterfaceDomains(r.t.Nodes, joined, linkOf, len(r.t.Links))
 	byRoot, rootOf := map[int]*segment{}, map[*Endpoint]int{}
 	var all []*segment
 	of := func(root int) *segment {
@@ -112,7 +109,7 @@ func (r *resolver) segments() []*segment {
 			}
 		}
 		for _, i := range n.Interfaces {
-			if at, is := domains[[2]string{n.Name, i.Name}]; is && len(i.Addresses) > 0 {
+			if at, ok := domains[[2]string{n.Name, i.Name}]; ok && len(i.Addresses) > 0 {
 				e := &Endpoint{Node: n.Name, Interface: i.Name, MAC: i.MAC, Addresses: i.Addresses}
 				r.fixed[e] = true
 				add(of(joined.Of(at)), e)

@@ -274,26 +274,40 @@ func (v *validator) built(n *Node) *Node {
 
 // orders checks that containers do not wait for each other.
 func (v *validator) orders() {
-	const begun, done = 1, 2
-	state := map[string]int{}
-	var visit func(n *Node)
-	visit = func(n *Node) {
-		if n == nil || state[n.Name] == done {
-			return
-		}
-		if state[n.Name] == begun {
-			v.problems.Add(n.Pos, "remove one of them", "%s %s: after: it waits for itself", n.Kind, n.Name)
-			state[n.Name] = done
-			return
-		}
-		state[n.Name] = begun
+	circular(v.t.Nodes, func(n *Node) (out []*Node) {
 		for _, other := range n.After {
-			visit(v.nodes[other])
+			if o := v.nodes[other]; o != nil {
+				out = append(out, o)
+			}
 		}
-		state[n.Name] = done
+		return out
+	}, func(n *Node) {
+		v.problems.Add(n.Pos, "remove one of them", "%s %s: after: it waits for itself", n.Kind, n.Name)
+	})
+}
+
+// circular finds things that need themselves, by way of others: needs are those that a thing needs
+// at once. found is called once for each circle.
+func circular[T comparable](all []T, needs func(T) []T, found func(T)) {
+	const begun, done = 1, 2
+	state := map[T]int{}
+	var visit func(T)
+	visit = func(x T) {
+		switch state[x] {
+		case done:
+			return
+		case begun:
+			found(x)
+		default:
+			state[x] = begun
+			for _, other := range needs(x) {
+				visit(other)
+			}
+		}
+		state[x] = done
 	}
-	for _, n := range v.t.Nodes {
-		visit(n)
+	for _, x := range all {
+		visit(x)
 	}
 }
 

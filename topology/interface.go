@@ -284,8 +284,13 @@ func CloneInterfaces(list []Interface) []Interface {
 // mostInterfaces bounds those of a node, and their members: all VLANs of a device, and more.
 const mostInterfaces = 5000
 
-// kernelsOwn are the names of devices that the kernel or Trivet makes by itself in each namespace.
-var kernelsOwn = []string{"lo", "all", "default", ManagementDevice, UplinkDevice, "gre0", "gretap0", "erspan0", "ip6gre0", "sit0", "tunl0", "ip6tnl0", "ip_vti0", "ip6_vti0"}
+// ModuleDevices are those that modules of the kernel for tunnels put into each namespace when they
+// are loaded.
+var ModuleDevices = []string{"gre0", "gretap0", "erspan0", "ip6gre0", "sit0", "tunl0", "ip6tnl0", "ip_vti0", "ip6_vti0"}
+
+// reservedDevices are the names of devices that the kernel or Trivet makes by itself in each
+// namespace.
+var reservedDevices = append([]string{"lo", "all", "default", ManagementDevice, UplinkDevice}, ModuleDevices...)
 
 // interfaces checks what a node says of its own, as far as that needs no names of others.
 func (v *validator) interfaces(n *Node, bad func(hint, format string, args ...any)) {
@@ -315,7 +320,7 @@ func (v *validator) interfaces(n *Node, bad func(hint, format string, args ...an
 			bad(fmt.Sprintf("write at most %d characters", MaxDeviceName), "the name is too long for a device")
 		case !deviceName.MatchString(i.Name):
 			bad("use letters, digits, '_', '.', '@', '+' and '-', a letter or digit first", "%q cannot be the name of a device", clip(i.Name))
-		case slices.Contains(kernelsOwn, i.Name):
+		case slices.Contains(reservedDevices, i.Name):
 			bad("choose another", "the name is reserved")
 		case seen[i.Name]:
 			bad("give one of them another name", "there are two of that name")
@@ -376,27 +381,21 @@ func interfaceKindNames() (out []string) {
 
 // cycles finds interfaces that are made of themselves.
 func (v *validator) cycles(n *Node) {
-	const begun, done = 1, 2
-	state, by := map[string]int{}, n.interfacesByName()
-	var visit func(i *Interface)
-	visit = func(i *Interface) {
-		if i == nil || state[i.Name] == done {
-			return
-		}
-		if state[i.Name] == begun {
-			v.problems.Add(i.at(n), "take it out of one of them", "%s %s: interface %s is made of itself", n.Kind, n.Name, clip(i.Name))
-			state[i.Name] = done
-			return
-		}
-		state[i.Name] = begun
-		for _, lower := range i.Lower() {
-			visit(by[lower])
-		}
-		state[i.Name] = done
+	by := n.interfacesByName()
+	names := make([]string, len(n.Interfaces))
+	for k, i := range n.Interfaces {
+		names[k] = i.Name
 	}
-	for k := range n.Interfaces {
-		visit(&n.Interfaces[k])
+	lower := func(name string) []string {
+		if i := by[name]; i != nil {
+			return i.Lower()
+		}
+		return nil
 	}
+	circular(names, lower, func(name string) {
+		v.problems.Add(by[name].at(n), "take it out of one of them", "%s %s: interface %s is made of itself",
+			n.Kind, n.Name, clip(name))
+	})
 }
 
 // interfaces checks the devices that nodes' own interfaces are made of, once all have names, and
@@ -478,21 +477,22 @@ func (r *resolver) lowers(n *Node) {
 }
 
 // InterfaceDomains finds the broadcast domains that nodes' own interfaces are in, by node and name.
-// sets has those of links as far as others have joined them; end says which of its members a device
-// of a link is, and numbers from next on are free.
-func InterfaceDomains(nodes []*Node, sets disjoint.Sets[int], end func(node, device string) (int, bool), next int) map[[2]string]int {
+// sets has those of links as far as others have joined them; ends says which of its members a
+// device of a link is, by node and name, too, and numbers from next on are free.
+func InterfaceDomains(nodes []*Node, sets disjoint.Sets[int], ends map[[2]string]int, next int) map[[2]string]int {
 	out, numbers := map[[2]string]int{}, map[string]int{}
 	numbered := func(what string) int {
-		if _, is := numbers[what]; !is {
+		if _, ok := numbers[what]; !ok {
 			numbers[what], next = next, next+1
 		}
 		return numbers[what]
 	}
-	domain := func(n *Node, device string) (int, bool) {
-		if d, is := out[[2]string{n.Name, device}]; is {
-			return d, true
+	domain := func(n *Node, device string) (d int, ok bool) {
+		at := [2]string{n.Name, device}
+		if d, ok = out[at]; !ok {
+			d, ok = ends[at]
 		}
-		return end(n.Name, device)
+		return d, ok
 	}
 	// VLANs are told apart once it is known which devices are in one domain.
 	for _, vlans := range []bool{false, true} {
@@ -511,7 +511,7 @@ func InterfaceDomains(nodes []*Node, sets disjoint.Sets[int], end func(node, dev
 						if !ok {
 							continue
 						}
-						if has, is := out[at]; is {
+						if has, ok := out[at]; ok {
 							sets.Join(has, d)
 						} else {
 							out[at] = d

@@ -103,7 +103,11 @@ func (r *resolver) ownInterfaces(n *Node) {
 		return
 	}
 	config := n.Config[i]
-	any, passedOn := false, n.PassedOn()
+	any, passedOn, beside := false, n.PassedOn(), n.interfacesByName()
+	ends := map[string]*Endpoint{}
+	for _, e := range r.ends[n.Name] {
+		ends[e.Interface] = e
+	}
 	for _, c := range frrAddresses(config.Text) {
 		var addresses []netip.Prefix
 		for k, p := range c.addresses {
@@ -114,22 +118,19 @@ func (r *resolver) ownInterfaces(n *Node) {
 				addresses = append(addresses, p)
 			}
 		}
-		c.addresses = addresses
-		at := slices.IndexFunc(r.ends[n.Name], func(e *Endpoint) bool { return e.Interface == c.name })
-		beside := slices.IndexFunc(n.Interfaces, func(i Interface) bool { return i.Name == c.name })
-		switch {
-		case len(c.addresses) == 0:
+		switch e, own, up := ends[c.name], beside[c.name], passedOn[c.name]; {
+		case len(addresses) == 0:
 		case c.name == "lo":
-			n.Loopback = union(n.Loopback, c.addresses)
-		case passedOn[c.name] != nil && passedOn[c.name].VLAN == 0:
-			r.problems.Warn(config.Position(c.lines[0]), "give "+passedOn[c.name].Name+" the address", "router %s: %s is a member of %s, where an address has no effect", n.Name, c.name, passedOn[c.name].Name)
-		case beside >= 0:
-			n.Interfaces[beside].Addresses, any = union(n.Interfaces[beside].Addresses, c.addresses), true
-		case at < 0:
-			r.problems.Warn(config.Position(c.lines[0]), r.interfaceHint(n), "router %s: there is no interface %s", n.Name, c.name)
+			n.Loopback = union(n.Loopback, addresses)
+		case up != nil && up.VLAN == 0:
+			r.problems.Warn(config.Position(c.lines[0]), "give "+up.Name+" the address",
+				"router %s: %s is a member of %s, where an address has no effect", n.Name, c.name, up.Name)
+		case own != nil:
+			own.Addresses, any = union(own.Addresses, addresses), true
+		case e != nil:
+			e.Addresses, e.Unaddressed, any = union(e.Addresses, addresses), false, true
 		default:
-			e := r.ends[n.Name][at]
-			e.Addresses, e.Unaddressed, any = union(e.Addresses, c.addresses), false, true
+			r.problems.Warn(config.Position(c.lines[0]), r.interfaceHint(n), "router %s: there is no interface %s", n.Name, c.name)
 		}
 	}
 	if !any {

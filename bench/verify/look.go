@@ -81,7 +81,7 @@ func look() (s seen, err error) {
 				d.Addresses = append(d.Addresses, p)
 			}
 		}
-		if vrf, is := l.(*netlink.Vrf); is {
+		if vrf, ok := l.(*netlink.Vrf); ok {
 			tables = append(tables, int(vrf.Table))
 		}
 		s.Devices = append(s.Devices, d)
@@ -347,7 +347,7 @@ func inert(d device, fabric bool) bool {
 }
 
 // modules are the devices that modules of the kernel put into each namespace when they are loaded.
-var modules = []string{"sit0", "tunl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6tnl0", "ip6gre0", "teql0"}
+var modules = append([]string{"teql0"}, topology.ModuleDevices...)
 
 // checkCarriers says of links with devices whether these are up at both ends. Where packets cross,
 // that goes before it.

@@ -57,10 +57,7 @@ func (n *network) promise() *promise {
 			ends[[2]string{node.Name, n.t.Links[h.link].DeviceAt(h.out)}] = 2*h.link + h.out
 		}
 	}
-	domains := topology.InterfaceDomains(n.t.Nodes, segments, func(node, device string) (int, bool) {
-		end, is := ends[[2]string{node, device}]
-		return end, is
-	}, 2*len(n.t.Links))
+	domains := topology.InterfaceDomains(n.t.Nodes, segments, ends, 2*len(n.t.Links))
 	routing := map[int]string{} // by segment: a routing node
 	for _, node := range n.t.Nodes {
 		if node.Kind != topology.Host && node.Kind != topology.Router {
@@ -77,7 +74,7 @@ func (n *network) promise() *promise {
 			}
 		}
 		for _, x := range node.Interfaces {
-			if at, is := domains[[2]string{node.Name, x.Name}]; is {
+			if at, ok := domains[[2]string{node.Name, x.Name}]; ok {
 				add(iface{node.Name, x.Name, segments.Of(at), x.Addresses})
 			}
 		}

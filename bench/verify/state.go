@@ -128,29 +128,14 @@ func newJudge(n *network, there map[string]*seen, all []lab.Changed) *judge {
 			if node == nil {
 				continue
 			}
-			at := [2]string{e.Node, l.DeviceAt(i)}
-			j.ends[at], j.devices[e.Node] = e, append(j.devices[e.Node], at)
-			if !own(node) {
-				j.ports[at[1]] = true
-			}
-			for _, a := range e.Addresses {
-				j.addresses = append(j.addresses, a)
-				j.owners[a.Addr()] = append(j.owners[a.Addr()], e.Node)
-				j.macs[a.Addr()] = append(j.macs[a.Addr()], e.MAC)
+			if j.add(e, l.DeviceAt(i)); !own(node) {
+				j.ports[l.DeviceAt(i)] = true
 			}
 		}
 	}
 	for _, node := range n.t.Nodes {
 		for _, i := range node.Interfaces {
-			at := [2]string{node.Name, i.Name}
-			j.ends[at], j.devices[node.Name] = topology.Endpoint{Node: node.Name, Interface: i.Name, MAC: i.MAC, Addresses: i.Addresses}, append(j.devices[node.Name], at)
-			for _, a := range i.Addresses {
-				j.addresses = append(j.addresses, a)
-				j.owners[a.Addr()] = append(j.owners[a.Addr()], node.Name)
-				if i.MAC != (topology.MAC{}) {
-					j.macs[a.Addr()] = append(j.macs[a.Addr()], i.MAC)
-				}
-			}
+			j.add(topology.Endpoint{Node: node.Name, Interface: i.Name, MAC: i.MAC, Addresses: i.Addresses}, i.Name)
 		}
 		for _, a := range node.Loopback {
 			j.addresses = append(j.addresses, a)
@@ -169,6 +154,19 @@ func newJudge(n *network, there map[string]*seen, all []lab.Changed) *judge {
 		}
 	}
 	return j
+}
+
+// add notes what an interface of a node is to be. A MAC that is left to the kernel is not known.
+func (j *judge) add(e topology.Endpoint, device string) {
+	at := [2]string{e.Node, device}
+	j.ends[at], j.devices[e.Node] = e, append(j.devices[e.Node], at)
+	for _, a := range e.Addresses {
+		j.addresses = append(j.addresses, a)
+		j.owners[a.Addr()] = append(j.owners[a.Addr()], e.Node)
+		if e.MAC != (topology.MAC{}) {
+			j.macs[a.Addr()] = append(j.macs[a.Addr()], e.MAC)
+		}
+	}
 }
 
 // all judges the nodes in the order of the topology, and then the switches.

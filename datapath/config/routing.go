@@ -28,13 +28,11 @@ func readRouting(ctx context.Context, in datapath.Running, was string) (string, 
 	return was, nil
 }
 
-// frrLogs is where FRR may write: it is the router's own, and bounded.
-const frrLogs = "/var/log/frr/"
-
 // checkFRR refuses commands that vtysh would run by itself, which are no part of a configuration,
 // and files elsewhere than where logs are.
 func checkFRR(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
 	bad := complain(n, c, &problems)
+	logs := routerd.Of(topology.FRR).Logs + "/"
 	for i, line := range strings.Split(c.Text, "\n") {
 		for k, word := range strings.Fields(line) {
 			if k == 0 && word == "do" {
@@ -44,8 +42,8 @@ func checkFRR(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (pr
 				break
 			}
 			path := strings.HasPrefix(word, "/") || strings.Contains(word, "../")
-			if path && (!strings.HasPrefix(word, frrLogs) || strings.Contains(word, "..")) {
-				bad(i+1, "name a file below "+frrLogs, "%.60s: no file elsewhere is read or written", word)
+			if path && (!strings.HasPrefix(word, logs) || strings.Contains(word, "..")) {
+				bad(i+1, "name a file below "+logs, "%.60s: no file elsewhere is read or written", word)
 			}
 		}
 	}

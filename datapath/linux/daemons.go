@@ -66,7 +66,7 @@ func (f *fabric) Mount(n *topology.Node) error {
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, script), []byte(text), 0o755), os.WriteFile(filepath.Join(dir, real), nil, 0o755)); err != nil {
 		return err
 	}
-	if err := f.mountLog(d); err != nil {
+	if err := mountLogs(d); err != nil {
 		return err
 	}
 	for _, m := range [][2]string{{dir, d.Home}, {client, filepath.Join(d.Home, real)}, {filepath.Join(dir, script), client}} {
@@ -269,8 +269,8 @@ func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program
 	_ = os.Remove(ready) // of a daemon that was killed
 	cmd := exec.Command(path, want.Args...)
 	cmd.Dir = "/"
-	if n.OwnRouting() == topology.FRR { // where it means names of logs to be that are no paths
-		cmd.Dir = f.logsAt()
+	if n.OwnRouting() != "" { // where it means names of logs to be that are no paths
+		cmd.Dir = logsAt(d)
 	}
 	p, log, err := f.launch(n.Name, want, cmd, ownScratch)
 	if err != nil {

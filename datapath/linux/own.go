@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -21,6 +20,7 @@ import (
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/disk"
+	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
@@ -32,21 +32,19 @@ import (
 
 func (f *fabric) loaded(node string) string { return filepath.Join(f.site.NodeDir(node), "loaded") }
 
-// logDir is where packages of FRR have its daemons write logs.
-const logDir = "/var/log/frr"
-
-// logsAt is logDir if it is there, and else the root directory.
-func (f *fabric) logsAt() string {
-	if _, err := os.Stat(logDir); err != nil {
+// logsAt is where a family's programs may write logs, or the root directory if there is no such
+// place on this machine.
+func logsAt(d *routerd.Family) string {
+	if _, err := os.Stat(d.Logs); d.Logs == "" || err != nil {
 		return "/"
 	}
-	return logDir
+	return d.Logs
 }
 
-// mountLog gives a router a directory of its own, of a bounded size, for the logs that its
-// configuration has FRR write.
-func (f *fabric) mountLog(d *routerd.Family) error {
-	if f.logsAt() != logDir || d != routerd.Of(topology.FRR) {
+// mountLogs gives a router a directory of its own there, of a bounded size.
+func mountLogs(d *routerd.Family) error {
+	dir := logsAt(d)
+	if dir == "/" {
 		return nil
 	}
 	uid, gid, err := d.IDs()
@@ -54,8 +52,8 @@ func (f *fabric) mountLog(d *routerd.Family) error {
 		return err
 	}
 	options := fmt.Sprintf("mode=755,size=%s,uid=%d,gid=%d", scratchSize, uid, gid)
-	if err := unix.Mount("trivet", logDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options); err != nil {
-		return fmt.Errorf("mount %s: %w", logDir, err)
+	if err := unix.Mount("trivet", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options); err != nil {
+		return fmt.Errorf("mount %s: %w", dir, err)
 	}
 	return nil
 }
@@ -89,7 +87,8 @@ func (f *fabric) runLoaded(ctx context.Context, n *topology.Node, d *routerd.Fam
 	}
 	if len(started) < len(programs) {
 		for _, name := range started {
-			err = errors.Join(err, f.load(ctx, n, d, l.One(name)))
+			_, failed := f.client(ctx, n, d, l.One(name))
+			err = errors.Join(err, failed)
 		}
 		if err == nil && changed {
 			_, err = f.inNode(ctx, n, d, l.Change[0], l.Change[1:])
@@ -101,7 +100,7 @@ func (f *fabric) runLoaded(ctx context.Context, n *topology.Node, d *routerd.Fam
 	}
 	if err == nil && len(started) == len(programs) {
 		if err = f.takeAddresses(n, string(old)); err == nil {
-			err = f.load(ctx, n, d, l.All)
+			_, err = f.client(ctx, n, d, l.All)
 		}
 	}
 	if err == nil && loads {
@@ -146,14 +145,19 @@ func takeFrom(device string, addresses []netip.Prefix) error {
 	if err != nil {
 		return fmt.Errorf("find %s: %w", device, err)
 	}
+	b, err := netbatch.New()
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	var errs []error
 	for _, p := range addresses {
-		ip := &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
-		err := netlink.AddrDel(link, &netlink.Addr{IPNet: ip})
-		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
-			return fmt.Errorf("take %s from %s: %w", p, device, err)
+		b.DelAddress(link.Attrs().Index, p)
+		if err := b.Flush(); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			errs = append(errs, fmt.Errorf("%s: %w", device, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // startMissing starts those of a router's daemons that do not run as they are to, or all.
@@ -196,17 +200,14 @@ func (f *fabric) unload(n *topology.Node) error {
 	return os.Remove(file) // last: it tells that there is something to unload
 }
 
-// load has vtysh load the configuration.
-func (f *fabric) load(ctx context.Context, n *topology.Node, d *routerd.Family, args []string) error {
-	client := filepath.Join(d.Home, "."+d.Client)
-	_, err := f.inNode(ctx, n, d, client, slices.Concat(d.ClientArgs, args))
-	return err
+// client runs the daemons' client in a node.
+func (f *fabric) client(ctx context.Context, n *topology.Node, d *routerd.Family, args []string) (string, error) {
+	return f.inNode(ctx, n, d, filepath.Join(d.Home, "."+d.Client), slices.Concat(d.ClientArgs, args))
 }
 
 // shown is what runs.
 func (f *fabric) shown(ctx context.Context, n *topology.Node, d *routerd.Family, l *routerd.Loading) (string, error) {
-	client := filepath.Join(d.Home, "."+d.Client)
-	said, err := f.inNode(ctx, n, d, client, slices.Concat(d.ClientArgs, l.Shown))
+	said, err := f.client(ctx, n, d, l.Shown)
 	return routerd.Running(said, n.ConfigOf(topology.ConfigFRR)), err
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 var frr = &Family{
-	Name: "FRR", Package: "frr", User: "frr", Home: "/etc/frr",
+	Name: "FRR", Package: "frr", User: "frr", Home: "/etc/frr", Logs: "/var/log/frr",
 	Client: "vtysh", ClientArgs: []string{"--vty_socket", "/etc/frr/run", "--config_dir", "/etc/frr"},
 	dirs: []string{"/usr/lib/frr", "/usr/libexec/frr", "/usr/sbin", "/usr/bin"}, names: []string{"zebra", "ospfd"},
 	programs: frrPrograms,
@@ -18,7 +18,7 @@ var frr = &Family{
 
 // noNextHopObjects: if zebra 8 keeps next hops in the kernel as objects of their own, it does not
 // notice that the kernel drops them together with a link.
-const noNextHopObjects = "no zebra nexthop kernel enable\n"
+const noNextHopObjects = "no zebra nexthop kernel enable"
 
 // frrProgram is one of FRR's daemons, with a file of its own.
 func (f *Family) frrProgram(name, config string) Program {
@@ -47,7 +47,7 @@ func frrPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program 
 		return p
 	}
 	head := "hostname " + n.Name + "\nlog timestamp precision 3\n"
-	zebra := program("zebra", head+noNextHopObjects)
+	zebra := program("zebra", head+noNextHopObjects+"\n")
 	zebra.Files["vtysh.conf"] = "no service integrated-vtysh-config\n"
 	if r == nil {
 		return []Program{zebra}

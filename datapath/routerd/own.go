@@ -53,9 +53,9 @@ type DaemonsFile struct {
 }
 
 var (
-	setting = regexp.MustCompile(`^([A-Za-z0-9_]+)=(?:"([^"$` + "`" + `\\]*)"|([^\s"'$` + "`" + `\\]*))\s*(?:#.*)?$`)
-	name    = regexp.MustCompile(`^[a-z0-9_]+(:[A-Za-z0-9,_.-]+)?$`)
-	number  = regexp.MustCompile(`^[0-9]{1,9}$`)
+	assignment  = regexp.MustCompile(`^([A-Za-z0-9_]+)=(?:"([^"$` + "`" + `\\]*)"|([^\s"'$` + "`" + `\\]*))\s*(?:#.*)?$`)
+	moduleName  = regexp.MustCompile(`^[a-z0-9_]+(:[A-Za-z0-9,_.-]+)?$`)
+	plainNumber = regexp.MustCompile(`^[0-9]{1,9}$`)
 )
 
 // ParseDaemons reads such a file, which FRR has a shell read: assignments, and nothing else. wrong
@@ -67,7 +67,7 @@ func ParseDaemons(text string, wrong func(line int, hint, what string)) DaemonsF
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		m := setting.FindStringSubmatch(line)
+		m := assignment.FindStringSubmatch(line)
 		if m == nil {
 			wrong(i+1, "write bgpd=yes", "not a setting")
 			continue
@@ -122,12 +122,12 @@ func optionsOf(words []string) (out []string, refused string) {
 		switch {
 		case word == "-A" || word == "--vty_addr" || word == "-P" || word == "--vty_port":
 		case word == "-M" || word == "--module":
-			if !name.MatchString(next) {
+			if !moduleName.MatchString(next) {
 				return out, word + " " + next
 			}
 			out = append(out, word, next)
 		case slices.Contains([]string{"-s", "-e", "-K", "-p", "-I"}, word):
-			if !number.MatchString(next) {
+			if !plainNumber.MatchString(next) {
 				return out, word + " " + next
 			}
 			out = append(out, word, next)
@@ -139,13 +139,19 @@ func optionsOf(words []string) (out []string, refused string) {
 	return out, ""
 }
 
+// daemonsFile is what a router's file says of FRR's daemons, which has been checked.
+func daemonsFile(n *topology.Node) DaemonsFile {
+	return ParseDaemons(n.ConfigOf(topology.ConfigDaemons), func(int, string, string) {})
+}
+
 // frrNames are the daemons that a router with a configuration of its own runs.
 func frrNames(f *Family, n *topology.Node) (out []string) {
-	given := n.ConfigOf(topology.ConfigDaemons)
-	file := ParseDaemons(given, func(int, string, string) {})
-	needed := neededBy(n.ConfigOf(topology.ConfigFRR))
+	runsOf := daemonsFile(n).Runs
+	if n.ConfigOf(topology.ConfigDaemons) == "" {
+		runsOf = neededBy(n.ConfigOf(topology.ConfigFRR))
+	}
 	for _, d := range frrDaemons {
-		runs := d.always || file.Runs[d.name] || given == "" && needed[d.name]
+		runs := d.always || runsOf[d.name]
 		if d.name == "mgmtd" {
 			_, err := f.Path(d.name)
 			runs = err == nil
@@ -198,7 +204,7 @@ func neededBy(text string) map[string]bool {
 // ownFRR are the daemons of a router with a configuration of its own. They begin with none: vtysh
 // gives them theirs.
 func ownFRR(f *Family, n *topology.Node) (out []Program) {
-	file := ParseDaemons(n.ConfigOf(topology.ConfigDaemons), func(int, string, string) {})
+	file := daemonsFile(n)
 	for _, name := range frrNames(f, n) {
 		p := f.frrProgram(name, "")
 		if name == "zebra" {
@@ -223,21 +229,13 @@ func ownFRR(f *Family, n *topology.Node) (out []Program) {
 // withoutNextHopObjects is a configuration with that setting of zebra, at its end, unless it says
 // something of it by itself.
 func withoutNextHopObjects(text string) string {
-	setting := strings.TrimSpace(noNextHopObjects)
-	if hasLine(text, setting) || hasLine(text, strings.TrimPrefix(setting, "no ")) {
+	if hasLine(text, noNextHopObjects) || hasLine(text, strings.TrimPrefix(noNextHopObjects, "no ")) {
 		return text
 	}
-	return strings.TrimSuffix(strings.TrimRight(text, " \n"), "\nend") + "\n" + noNextHopObjects
+	return strings.TrimSuffix(strings.TrimRight(text, " \n"), "\nend") + "\n" + noNextHopObjects + "\n"
 }
 
-func hasLine(text, line string) bool {
-	for l := range strings.Lines(text) {
-		if strings.TrimSpace(l) == line {
-			return true
-		}
-	}
-	return false
-}
+func hasLine(text, line string) bool { return lineOf(text, line) > 0 }
 
 // A Loading is how a router's own configuration gets into its running programs, where they do not
 // read it by themselves: FRR's.
@@ -265,7 +263,7 @@ func (f *Family) Loading(n *topology.Node) *Loading {
 }
 
 // added are lines that Trivet has added to a configuration.
-var added = []string{strings.TrimSpace(noNextHopObjects), integrated}
+var added = []string{noNextHopObjects, integrated}
 
 // integrated is the setting of vtysh that the daemons have one configuration.
 const integrated = "service integrated-vtysh-config"
@@ -304,7 +302,7 @@ func Refused(said string, n *topology.Node) error {
 	}
 	why := m[1]
 	for line := range strings.Lines(said) { // what the daemon itself says of it
-		if text, is := strings.CutPrefix(strings.TrimSpace(line), "% "); is {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "% "); ok {
 			why = text
 			break
 		}

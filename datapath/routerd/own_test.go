@@ -84,12 +84,13 @@ func TestRunning(t *testing.T) {
 	if got := Running(shown, "no zebra nexthop kernel enable\n"); !strings.Contains(got, "nexthop") || strings.Contains(got, "integrated") {
 		t.Errorf("got\n%s", got)
 	}
+	const added = "no zebra nexthop kernel enable\n"
 	for was, want := range map[string]string{
-		"hostname r1\n":                     "hostname r1\n" + noNextHopObjects,
-		"hostname r1\nend\n":                "hostname r1\n" + noNextHopObjects,
-		"hostname r1\nline vty\n!\nend\n\n": "hostname r1\nline vty\n!\n" + noNextHopObjects,
+		"hostname r1\n":                     "hostname r1\n" + added,
+		"hostname r1\nend\n":                "hostname r1\n" + added,
+		"hostname r1\nline vty\n!\nend\n\n": "hostname r1\nline vty\n!\n" + added,
 		"zebra nexthop kernel enable\n":     "zebra nexthop kernel enable\n",
-		noNextHopObjects + "hostname r1\n":  noNextHopObjects + "hostname r1\n",
+		added + "hostname r1\n":             added + "hostname r1\n",
 	} {
 		if got := withoutNextHopObjects(was); got != want {
 			t.Errorf("%q becomes %q", was, got)

@@ -31,6 +31,9 @@ type Family struct {
 	// which belongs to root and contains all that the programs read. They write to RunDir, a
 	// directory in it.
 	Home string
+	// Logs is where the programs of the package may write logs that a configuration asks for; "":
+	// nowhere.
+	Logs string
 	// Client asks the programs; ClientArgs tell it where they are.
 	Client     string
 	ClientArgs []string

@@ -145,12 +145,9 @@ func nodeRows(t *topology.Topology) [][]string {
 				}
 			}
 		}
-		for _, i := range n.Interfaces {
-			addresses = append(addresses, join(i.Addresses))
-		}
 		more := []string{}
 		for _, i := range n.Interfaces {
-			more = append(more, i.Name+" "+i.What())
+			addresses, more = append(addresses, join(i.Addresses)), append(more, i.Name+" "+i.What())
 		}
 		if sited && n.Kind != topology.Controller {
 			where := "on " + n.Sited()

@@ -215,9 +215,16 @@ func (s *saving) resolved() (*topology.Topology, error) {
 	return r, problems.Err()
 }
 
-// texts are the configurations that are to be written, by file.
+// texts are the configurations, by file: what was read first, or is to be written.
 func (s *saving) texts() map[string]string {
 	out := map[string]string{}
+	if s.first != nil {
+		for _, n := range s.first.Nodes {
+			for _, c := range n.Config {
+				out[c.File] = c.Text
+			}
+		}
+	}
 	for _, f := range s.files {
 		out[f.name] = f.text
 	}
@@ -323,6 +330,7 @@ func (s *saving) configs() error {
 		}
 		list, changed := slices.Clone(n.Config), false
 		for _, c := range p.Config {
+			own := filepath.Join(base, n.Name+"."+c.Kind)
 			i := slices.IndexFunc(list, func(f topology.ConfigFile) bool { return f.Kind == c.Kind })
 			switch {
 			case i < 0 && c.Text == "" || i >= 0 && list[i].Text == c.Text:
@@ -336,10 +344,10 @@ func (s *saving) configs() error {
 				i = len(list) - 1
 			}
 			if list[i].File == "" { // or its text is in the topology's file
-				list[i].File, list[i].Text, changed = filepath.Join(base, n.Name+"."+c.Kind), "", true
+				list[i].File, list[i].Text, changed = own, "", true
 			}
 			if s.shared(n, list[i]) { // another node's stays as it is
-				list[i].File, changed = filepath.Join(base, n.Name+"."+c.Kind), true
+				list[i].File, changed = own, true
 			}
 			secret := c.Kind == topology.ConfigFRR || c.Kind == topology.ConfigBIRD
 			s.files = append(s.files, savedFile{list[i].File, list[i].Text, c.Text, secret})

@@ -126,7 +126,7 @@ func (s *saving) remaining(r *topology.Topology) error {
 			}
 		}
 		for _, i := range n.Interfaces {
-			if have, is := addresses[i.Name]; !is {
+			if have, ok := addresses[i.Name]; !ok {
 				s.leave(n.Name, "that there is no interface %s cannot be written: take it out of interfaces:", i.Name)
 			} else if !sameSet(i.Addresses, have) {
 				s.leave(n.Name, "that %s has other addresses (%s) is not written: change them below interfaces:", i.Name, orNone(have))

@@ -4,9 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -20,25 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/process"
+	"trivet.dev/trivet/test/generated"
 	"trivet.dev/trivet/topology"
 )
 
 // TestGenerated proves that what waits in containers was compiled from the source that is here.
-func TestGenerated(t *testing.T) {
-	list, err := os.ReadFile("waiter/generated.sha256")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"amd64", "arm", "arm64", "waiter.c"} {
-		b, err := os.ReadFile(filepath.Join("waiter", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(list), fmt.Sprintf("%x  %s\n", sha256.Sum256(b), name)) {
-			t.Errorf("waiter/%s has changed since all was compiled: make generate", name)
-		}
-	}
-}
+func TestGenerated(t *testing.T) { generated.Check(t, "waiter", "amd64", "arm", "arm64", "waiter.c") }
 
 // TestGates proves that a container's program begins when it is let, not before, and once, with its
 // words and its environment, and is looked for in the directories of PATH, and no others; that one

@@ -169,6 +169,7 @@ type Node struct {
 	StartMayFail bool `json:"start_may_fail,omitempty"`
 
 	Container
+	Guest   *Guest       `json:"vm,omitempty"`      // nil: it is no virtual machine of its owner's
 	Sysctls []Assignment `json:"sysctls,omitempty"` // of its network
 	Ports   []Port       `json:"ports,omitempty"`   // of the machine that lead to its own
 

@@ -21,4 +21,3 @@ type Guest struct {
 
 // NICs are the models of interfaces that virtual machines can have.
 var NICs = []string{"virtio", "e1000", "e1000e", "rtl8139", "vmxnet3"}
-

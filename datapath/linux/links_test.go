@@ -20,6 +20,7 @@ import (
 	"trivet.dev/trivet/datapath/vm"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/inside/insidetest"
+	"trivet.dev/trivet/internal/qemu"
 	"trivet.dev/trivet/test/until"
 )
 
@@ -219,7 +220,7 @@ func TestFollowLinks(t *testing.T) {
 	plug(t, far, "a", true)
 	until.True(t, "a has a carrier", func() bool {
 		var up []bool
-		err := s.OnNode("r1", func() (err error) { up, err = vm.Carriers(spec.Interfaces); return err })
+		err := s.OnNode("r1", func() (err error) { up, err = qemu.Carriers(spec.NICs()); return err })
 		return err == nil && up[0]
 	})
 	if err := f.followLinks("r1", p, spec); err != nil {
@@ -246,7 +247,7 @@ func TestFollowLinks(t *testing.T) {
 	p.kill()
 	<-p.ended
 	until.True(t, "the monitor is free", func() bool {
-		m, err := vm.Watch(s.dir, f.machines.answers)
+		m, err := qemu.Watch(s.dir, f.machines.answers)
 		if err == nil {
 			m.Close()
 		}

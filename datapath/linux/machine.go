@@ -16,9 +16,9 @@ import (
 
 	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/datapath/vm"
-	"trivet.dev/trivet/internal/notices"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
+	"trivet.dev/trivet/internal/qemu"
 	"trivet.dev/trivet/topology"
 )
 
@@ -35,7 +35,7 @@ const machineName = "virtual-machine"
 type machines struct {
 	mu     sync.Mutex
 	kernel vm.Kernel
-	how    vm.Accelerator
+	how    qemu.Accelerator
 	ready  bool   // the two above are known
 	initrd string // "": there is none at the moment
 
@@ -97,7 +97,7 @@ func refuses(t *topology.Topology) topology.Problems {
 
 // find finds out which kernel machines have, and how fast they can be. A lab keeps its kernel, so
 // that its machines are not started anew because another one was installed meanwhile.
-func (m *machines) find(ctx context.Context, dir string) (vm.Kernel, vm.Accelerator, error) {
+func (m *machines) find(ctx context.Context, dir string) (vm.Kernel, qemu.Accelerator, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ready {
@@ -107,7 +107,7 @@ func (m *machines) find(ctx context.Context, dir string) (vm.Kernel, vm.Accelera
 	if m.kernel, err = vm.KeepKernel(os.Getenv(vm.KernelVariable), filepath.Join(dir, "kernel")); err != nil {
 		return m.kernel, m.how, err
 	}
-	if m.how, err = vm.FindAccelerator(ctx, m.kernel, filepath.Join(dir, "accelerator")); err != nil {
+	if m.how, err = qemu.FindAccelerator(ctx, m.kernel.Image, filepath.Join(dir, "accelerator")); err != nil {
 		return m.kernel, m.how, err
 	}
 	m.ready = true
@@ -203,7 +203,7 @@ func (f *fabric) runMachine(ctx context.Context, n *topology.Node, d *routerd.Fa
 		return err
 	}
 	// Devices may be new where the machine is not: those of a link that is impaired differently.
-	if err := f.site.OnNode(n.Name, func() error { return vm.Join(s.Interfaces) }); err != nil {
+	if err := f.site.OnNode(n.Name, func() error { return qemu.Join(s.NICs()) }); err != nil {
 		return err
 	}
 	if p := f.processesOf(n.Name)[machineName]; p != nil {
@@ -295,7 +295,7 @@ func (f *fabric) resumeMachine(ctx context.Context, n *topology.Node, d *routerd
 
 func (f *fabric) rejoin(ctx context.Context, node string, p *daemon, s *vm.Spec) error {
 	err := f.followLinks(node, p, s)
-	if !errors.Is(err, vm.ErrSilent) {
+	if !errors.Is(err, qemu.ErrSilent) {
 		return err
 	}
 	f.say("%s of router %s is started anew: %v", machineName, node, err)
@@ -310,99 +310,15 @@ func (f *fabric) rejoin(ctx context.Context, node string, p *daemon, s *vm.Spec)
 // followLinks gives the guest's interfaces the carriers that their devices have, and goes on to do
 // so as long as the machine lives.
 func (f *fabric) followLinks(node string, p *daemon, s *vm.Spec) error {
-	l := &links{f: f, node: node, interfaces: s.Interfaces}
-	if err := f.site.OnNode(node, func() (err error) { l.heard, err = notices.Open(); return err }); err != nil {
-		return err
-	}
-	if err := l.set(); err != nil {
-		l.close()
-		return err
-	}
-	go func() {
-		<-p.ended
-		l.heard.Close()
-	}()
-	go l.follow(p)
-	return nil
-}
-
-// links keeps the interfaces of a guest like their devices.
-type links struct {
-	f          *fabric
-	node       string
-	interfaces []vm.Interface
-	heard      *notices.Listener
-
-	monitor *vm.Monitor  // nil: it is to be reached
-	have    map[int]bool // what this monitor has told QEMU, which others may have told something else before
-}
-
-// set tells QEMU which carriers have changed. After an error that is vm.ErrSilent, the next time it
-// reaches QEMU anew and tells it all.
-func (l *links) set() (err error) {
-	if l.monitor == nil {
-		if l.monitor, err = vm.Watch(l.f.site.NodeDir(l.node), l.f.machines.answers); err != nil {
-			return fmt.Errorf("reach QEMU: %w", err)
-		}
-		l.have = map[int]bool{}
-	}
-	var now []bool
-	if err := l.f.site.OnNode(l.node, func() (err error) { now, err = vm.Carriers(l.interfaces); return err }); err != nil {
-		return err
-	}
-	for i, up := range now {
-		if was, known := l.have[i]; known && was == up {
-			continue
-		}
-		if err := l.monitor.SetLink(i, up); err != nil {
-			if errors.Is(err, vm.ErrSilent) {
-				l.monitor.Close()
-				l.monitor = nil
-			}
-			return err
-		}
-		l.have[i] = up
-	}
-	return nil
-}
-
-func (l *links) close() {
-	l.heard.Close()
-	if l.monitor != nil {
-		l.monitor.Close()
-	}
-}
-
-// follow goes on until the machine has ended. Of errors, only silence is of interest: another comes
-// of a link that has just been taken away, when the machine is about to be started anew.
-func (l *links) follow(p *daemon) {
-	const again = time.Second
-	defer l.close()
-	for well := true; ; {
-		if well {
-			if _, ok := l.heard.Wait(); !ok {
-				return
-			}
-		} else {
-			select {
-			case <-time.After(again):
-			case <-p.ended:
-				return
-			}
-		}
-		l.heard.Take()
-		err := l.set()
-		silent := errors.Is(err, vm.ErrSilent)
-		if silent && !p.alive() {
-			return
-		}
-		if silent && well {
-			l.f.say("%s of router %s does not hear which of its links are up: %v", machineName, l.node, err)
-		} else if !silent && !well {
-			l.f.say("%s of router %s hears again which of its links are up", machineName, l.node)
-		}
-		well = !silent
-	}
+	_, err := qemu.Follow(qemu.Machine{
+		Name:    machineName + " of router " + node,
+		Dir:     f.site.NodeDir(node),
+		Inside:  func(do func() error) error { return f.site.OnNode(node, do) },
+		Ended:   p.ended,
+		Answers: f.machines.answers,
+		Say:     f.say,
+	}, s.NICs())
+	return err
 }
 
 // agentOf returns a connection to the agent of a router's machine.

@@ -4,18 +4,21 @@
 // asks, starts FRR, and runs commands for those who ask from outside (see agent.go).
 //
 // A machine has one TAP device in its node's namespace for each interface, joined to the link's own
-// device there by two eBPF programs (see wire.go). So a link is made, impaired and captured as any
+// device there by two eBPF programs (see internal/qemu). So a link is made, impaired and captured as any
 // other.
 package vm
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/qemu"
 	"trivet.dev/trivet/topology"
 )
 
@@ -27,7 +30,6 @@ const (
 	SpecFile   = "spec.json" // below etc, which the guest can read
 	rootDir    = "root"      // where the guest's file system is mounted, in QEMU's namespace only
 	rootSocket = "root.sock"
-	qmpSocket  = "qmp.sock"
 )
 
 // Spec is what a guest makes of itself.
@@ -81,6 +83,27 @@ type Interface struct {
 	MTU       int            `json:"mtu"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 }
+
+// NICs are the interfaces as QEMU has them.
+func (s *Spec) NICs() []qemu.NIC {
+	out := make([]qemu.NIC, len(s.Interfaces))
+	for i, f := range s.Interfaces {
+		out[i] = qemu.NIC{ID: fmt.Sprintf("nic%d", i), Tap: fmt.Sprintf("vm%d", i), Device: f.Name, MTU: f.MTU}
+	}
+	return out
+}
+
+// guestName is what a guest calls its i-th device before it has the name of its interface.
+func guestName(i int) string { return fmt.Sprintf("device%d", i) }
+
+// ownNames are those that devices have here or in guests beside the names of interfaces.
+var ownNames = regexp.MustCompile(`^(vm|device)[0-9]+$`)
+
+// Reserved says whether an interface cannot have a name.
+func Reserved(name string) bool { return ownNames.MatchString(name) }
+
+// ReservedMAC says whether an interface cannot have an address.
+func ReservedMAC(m topology.MAC) bool { return m.String() == agentMAC }
 
 // Program is a daemon of a guest.
 type Program struct {

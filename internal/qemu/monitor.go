@@ -1,4 +1,4 @@
-package vm
+package qemu
 
 import (
 	"encoding/json"
@@ -20,7 +20,7 @@ type Monitor struct {
 // ErrSilent says that QEMU does not answer, unlike one that refuses something.
 var ErrSilent = errors.New("QEMU does not answer")
 
-// Watch connects to the machine in the directory of a node, which may take that long to answer.
+// Watch connects to the machine in a directory, which may take that long to answer.
 // There can be one connection at a time.
 func Watch(dir string, within time.Duration) (*Monitor, error) {
 	at, err := os.Open(dir) // a path of a socket has at most 107 bytes
@@ -28,12 +28,12 @@ func Watch(dir string, within time.Duration) (*Monitor, error) {
 		return nil, err
 	}
 	defer at.Close()
-	conn, err := net.DialTimeout("unix", fmt.Sprintf("/proc/self/fd/%d/%s", at.Fd(), qmpSocket), within)
+	conn, err := net.DialTimeout("unix", fmt.Sprintf("/proc/self/fd/%d/%s", at.Fd(), MonitorSocket), within)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSilent, err)
 	}
 	m := &Monitor{conn, json.NewDecoder(conn), within}
-	if err := m.do("qmp_capabilities", nil); err != nil {
+	if _, err := m.Do("qmp_capabilities", nil); err != nil {
 		conn.Close()
 		return nil, err
 	}
@@ -43,19 +43,21 @@ func Watch(dir string, within time.Duration) (*Monitor, error) {
 // Close ends the connection.
 func (m *Monitor) Close() error { return m.conn.Close() }
 
-// SetLink gives an interface of the guest a carrier, or takes it away.
-func (m *Monitor) SetLink(i int, up bool) error {
-	return m.do("set_link", map[string]any{"name": fmt.Sprintf("nic%d", i), "up": up})
+// SetLink gives an interface of the guest, known by its ID, a carrier, or takes it away.
+func (m *Monitor) SetLink(id string, up bool) error {
+	_, err := m.Do("set_link", map[string]any{"name": id, "up": up})
+	return err
 }
 
-func (m *Monitor) do(command string, arguments map[string]any) error {
+// Do asks QEMU for something, and returns its answer.
+func (m *Monitor) Do(command string, arguments map[string]any) (json.RawMessage, error) {
 	_ = m.conn.SetDeadline(time.Now().Add(m.within))
 	request := map[string]any{"execute": command}
 	if arguments != nil {
 		request["arguments"] = arguments
 	}
 	if err := json.NewEncoder(m.conn).Encode(request); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrSilent, command, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrSilent, command, err)
 	}
 	for {
 		var answer struct {
@@ -65,13 +67,13 @@ func (m *Monitor) do(command string, arguments map[string]any) error {
 			} `json:"error"`
 		}
 		if err := m.in.Decode(&answer); err != nil {
-			return fmt.Errorf("%w: %s: %w", ErrSilent, command, err)
+			return nil, fmt.Errorf("%w: %s: %w", ErrSilent, command, err)
 		}
 		switch {
 		case answer.Error != nil:
-			return fmt.Errorf("QEMU: %s: %s", command, answer.Error.Desc)
+			return nil, fmt.Errorf("QEMU: %s: %s", command, answer.Error.Desc)
 		case answer.Return != nil:
-			return nil
+			return answer.Return, nil
 		} // else its greeting, or an event
 	}
 }

@@ -1,0 +1,175 @@
+package qemu
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/internal/notices"
+)
+
+// Machine is a virtual machine that runs, for those who follow its links.
+type Machine struct {
+	Name    string                   // for people: virtual-machine of router r1
+	Dir     string                   // in which it was started
+	Inside  func(func() error) error // runs a function in the network namespace of its node
+	Ended   <-chan struct{}          // closed when the machine has ended
+	Answers time.Duration            // within which its monitor does
+	Say     func(format string, values ...any)
+}
+
+// Links gives the interfaces of a machine the carriers that their devices have, and holds the
+// connection to the machine's monitor.
+type Links struct {
+	machine Machine
+	heard   *notices.Listener
+
+	mu      sync.Mutex // guards the others
+	nics    []NIC
+	monitor *Monitor        // nil: it is to be reached
+	have    map[string]bool // what this monitor has told QEMU, which others may have told something else before
+	over    bool
+}
+
+// Follow begins to follow the links of a machine, as long as that lives. The error says that it
+// could not be told how they are now.
+func Follow(m Machine, nics []NIC) (*Links, error) {
+	l := &Links{machine: m, nics: nics}
+	if err := m.Inside(func() (err error) { l.heard, err = notices.Open(); return err }); err != nil {
+		return nil, err
+	}
+	if err := l.set(); err != nil {
+		l.close()
+		return nil, err
+	}
+	go func() {
+		<-m.Ended
+		l.heard.Close()
+	}()
+	go l.follow()
+	return l, nil
+}
+
+// Change has other interfaces followed. What changes them asks QEMU by ask, before.
+func (l *Links) Change(nics []NIC, change func(ask Asker) error) error {
+	l.mu.Lock()
+	err := l.reach()
+	if err == nil {
+		err = l.done(change(l.monitor.Do))
+	}
+	if err == nil {
+		l.nics = nics
+		clear(l.have)
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return l.set()
+}
+
+// Asker asks a machine's QEMU for something, as Monitor.Do.
+type Asker func(command string, arguments map[string]any) (json.RawMessage, error)
+
+// reach connects to the monitor unless it is connected.
+func (l *Links) reach() (err error) {
+	if l.over {
+		return errors.New("the virtual machine has ended")
+	}
+	if l.monitor != nil {
+		return nil
+	}
+	if l.monitor, err = Watch(l.machine.Dir, l.machine.Answers); err != nil {
+		return fmt.Errorf("reach QEMU: %w", err)
+	}
+	l.have = map[string]bool{}
+	return nil
+}
+
+// done gives a monitor up that is silent.
+func (l *Links) done(err error) error {
+	if errors.Is(err, ErrSilent) {
+		l.monitor.Close()
+		l.monitor = nil
+	}
+	return err
+}
+
+// set tells QEMU which carriers have changed. After an error that is ErrSilent, the next time it
+// reaches QEMU anew and tells it all.
+func (l *Links) set() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.reach(); err != nil {
+		return err
+	}
+	var now []bool
+	if err := l.machine.Inside(func() (err error) { now, err = Carriers(l.nics); return err }); err != nil {
+		return err
+	}
+	for i, up := range now {
+		id := l.nics[i].ID
+		if was, known := l.have[id]; known && was == up {
+			continue
+		}
+		if err := l.done(l.monitor.SetLink(id, up)); err != nil {
+			return err
+		}
+		l.have[id] = up
+	}
+	return nil
+}
+
+func (l *Links) close() {
+	l.heard.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+	if l.monitor != nil {
+		l.monitor.Close()
+		l.monitor = nil
+	}
+}
+
+// follow goes on until the machine has ended. Of errors, only silence is of interest: another comes
+// of a link that has just been taken away, when the machine is about to be started anew.
+func (l *Links) follow() {
+	const again = time.Second
+	defer l.close()
+	for well := true; ; {
+		if well {
+			if _, ok := l.heard.Wait(); !ok {
+				return
+			}
+		} else {
+			select {
+			case <-time.After(again):
+			case <-l.machine.Ended:
+				return
+			}
+		}
+		l.heard.Take()
+		err := l.set()
+		silent := errors.Is(err, ErrSilent)
+		if silent && l.machine.ended() {
+			return
+		}
+		if silent && well {
+			l.machine.Say("%s does not hear which of its links are up: %v", l.machine.Name, err)
+		} else if !silent && !well {
+			l.machine.Say("%s hears again which of its links are up", l.machine.Name)
+		}
+		well = !silent
+	}
+}
+
+func (m *Machine) ended() bool {
+	select {
+	case <-m.Ended:
+		return true
+	default:
+		return false
+	}
+}

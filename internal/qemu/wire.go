@@ -1,0 +1,93 @@
+package qemu
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/clsact"
+)
+
+// NIC is an interface of a guest, and what is behind it in the network namespace of the guest's
+// node.
+type NIC struct {
+	ID     string // of the device, for QEMU
+	Tap    string // the TAP device that QEMU has: vm and a number, or the digits of a MAC
+	Owner  int    // user who may have it
+	Device string // of the link
+	MTU    int
+}
+
+// tapName is what the TAP devices of virtual machines are called: other devices may be TAPs as well.
+var tapName = regexp.MustCompile(`^vm([0-9]+|[0-9a-f]{12})$`)
+
+// Join makes a TAP device for each interface, in the namespace of the calling thread, and joins it
+// to the device of the link: what comes in at one leaves by the other. TAP devices of other
+// interfaces are removed.
+func Join(nics []NIC) error {
+	for _, n := range nics {
+		if err := n.join(); err != nil {
+			return fmt.Errorf("join %s to the virtual machine: %w", n.Device, err)
+		}
+	}
+	list, err := netlink.LinkList()
+	if err != nil {
+		return err
+	}
+	for _, dev := range list {
+		name := dev.Attrs().Name
+		if !tapName.MatchString(name) || slices.ContainsFunc(nics, func(n NIC) bool { return n.Tap == name }) {
+			continue
+		}
+		if err := netlink.LinkDel(dev); err != nil {
+			return fmt.Errorf("remove %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (n NIC) join() error {
+	tap, err := netlink.LinkByName(n.Tap)
+	if err != nil {
+		// QEMU asks for the header once more; it must be there from the start, so that segments
+		// need not be cut.
+		err := netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: n.Tap}, Mode: netlink.TUNTAP_MODE_TAP, Owner: uint32(n.Owner),
+			Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE})
+		if err != nil {
+			return err
+		}
+		if tap, err = netlink.LinkByName(n.Tap); err != nil {
+			return err
+		}
+	}
+	dev, err := netlink.LinkByName(n.Device)
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetMTU(tap, n.MTU); err != nil {
+		return err
+	}
+	if err := netlink.LinkSetUp(tap); err != nil {
+		return err
+	}
+	a, b := dev.Attrs().Index, tap.Attrs().Index
+	return errors.Join(clsact.Redirect(a, b), clsact.Redirect(b, a))
+}
+
+// Carriers says which of the interfaces' devices in the namespace of the calling thread have a
+// carrier, and are up.
+func Carriers(nics []NIC) ([]bool, error) {
+	out := make([]bool, len(nics))
+	for i, n := range nics {
+		dev, err := netlink.LinkByName(n.Device)
+		if err != nil {
+			return nil, fmt.Errorf("find %s: %w", n.Device, err)
+		}
+		out[i] = dev.Attrs().RawFlags&unix.IFF_RUNNING != 0
+	}
+	return out, nil
+}

@@ -8,16 +8,14 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
 	"time"
 
 	"golang.org/x/crypto/ssh"
-	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/qemu"
 )
 
 // Dial reaches a guest's agent from the network namespace of its node, in which the calling thread
@@ -101,53 +99,9 @@ func execIn(args []string) (int, error) {
 		return 0, fmt.Errorf("the virtual machine does not answer: %w", err)
 	}
 	defer client.Close()
-	s, err := client.NewSession()
-	if err != nil {
-		return 0, err
-	}
-	s.Stdin, s.Stdout, s.Stderr = os.Stdin, os.Stdout, os.Stderr
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH)
-	if term.IsTerminal(0) {
-		columns, rows, err := term.GetSize(0)
-		if err != nil {
-			return 0, err
-		}
-		old, err := term.MakeRaw(0)
-		if err != nil {
-			return 0, err
-		}
-		defer func() { _ = term.Restore(0, old) }()
-		if err := s.RequestPty(os.Getenv("TERM"), rows, columns, ssh.TerminalModes{}); err != nil {
-			return 0, err
-		}
-	}
 	what, err := json.Marshal(ask{args[1:], os.Environ(), args[0]})
 	if err != nil {
 		return 0, err
 	}
-	if err := s.Start(string(what)); err != nil {
-		return 0, err
-	}
-	go func() {
-		for n := range signals {
-			if n == unix.SIGWINCH {
-				if columns, rows, err := term.GetSize(0); err == nil {
-					_ = s.WindowChange(rows, columns)
-				}
-				continue
-			}
-			_ = s.Signal(ssh.Signal(strings.TrimPrefix(unix.SignalName(n.(unix.Signal)), "SIG")))
-		}
-	}()
-	err = s.Wait()
-	var exit *ssh.ExitError
-	var missing *ssh.ExitMissingError
-	switch {
-	case errors.As(err, &exit):
-		return exit.ExitStatus(), nil
-	case errors.As(err, &missing):
-		return 0, errors.New("the virtual machine has ended")
-	}
-	return 0, err
+	return qemu.RunSession(client, string(what))
 }

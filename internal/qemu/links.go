@@ -1,7 +1,6 @@
 package qemu
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -52,12 +51,12 @@ func Follow(m Machine, nics []NIC) (*Links, error) {
 	return l, nil
 }
 
-// Change has other interfaces followed. What changes them asks QEMU by ask, before.
-func (l *Links) Change(nics []NIC, change func(ask Asker) error) error {
+// Change has other interfaces followed, once a function has changed them by the machine's monitor.
+func (l *Links) Change(nics []NIC, change func(*Monitor) error) error {
 	l.mu.Lock()
 	err := l.reach()
 	if err == nil {
-		err = l.done(change(l.monitor.Do))
+		err = l.done(change(l.monitor))
 	}
 	if err == nil {
 		l.nics = nics
@@ -69,9 +68,6 @@ func (l *Links) Change(nics []NIC, change func(ask Asker) error) error {
 	}
 	return l.set()
 }
-
-// Asker asks a machine's QEMU for something, as Monitor.Do.
-type Asker func(command string, arguments map[string]any) (json.RawMessage, error)
 
 // reach connects to the monitor unless it is connected.
 func (l *Links) reach() (err error) {

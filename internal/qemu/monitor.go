@@ -7,12 +7,14 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Monitor is a connection to a machine's QEMU (QEMU Machine Protocol). After an error that is
 // ErrSilent it is of no use any more: a late answer would be taken for that to another request.
 type Monitor struct {
-	conn   net.Conn
+	conn   *net.UnixConn
 	in     *json.Decoder
 	within time.Duration
 }
@@ -32,7 +34,7 @@ func Watch(dir string, within time.Duration) (*Monitor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSilent, err)
 	}
-	m := &Monitor{conn, json.NewDecoder(conn), within}
+	m := &Monitor{conn.(*net.UnixConn), json.NewDecoder(conn), within}
 	if _, err := m.Do("qmp_capabilities", nil); err != nil {
 		conn.Close()
 		return nil, err
@@ -49,6 +51,20 @@ func (m *Monitor) SetLink(id string, up bool) error {
 	return err
 }
 
+// Give gives QEMU an open file by a name.
+func (m *Monitor) Give(name string, f *os.File) error {
+	raw, err := json.Marshal(map[string]any{"execute": "getfd", "arguments": map[string]any{"fdname": name}})
+	if err != nil {
+		return err
+	}
+	_ = m.conn.SetDeadline(time.Now().Add(m.within))
+	if _, _, err := m.conn.WriteMsgUnix(raw, unix.UnixRights(int(f.Fd())), nil); err != nil {
+		return fmt.Errorf("%w: getfd: %w", ErrSilent, err)
+	}
+	_, err = m.answer("getfd")
+	return err
+}
+
 // Do asks QEMU for something, and returns its answer.
 func (m *Monitor) Do(command string, arguments map[string]any) (json.RawMessage, error) {
 	_ = m.conn.SetDeadline(time.Now().Add(m.within))
@@ -59,6 +75,11 @@ func (m *Monitor) Do(command string, arguments map[string]any) (json.RawMessage,
 	if err := json.NewEncoder(m.conn).Encode(request); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrSilent, command, err)
 	}
+	return m.answer(command)
+}
+
+// answer waits for the answer to a command.
+func (m *Monitor) answer(command string) (json.RawMessage, error) {
 	for {
 		var answer struct {
 			Return json.RawMessage `json:"return"`

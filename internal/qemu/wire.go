@@ -17,7 +17,6 @@ import (
 type NIC struct {
 	ID     string // of the device, for QEMU
 	Tap    string // the TAP device that QEMU has: vm and a number, or the digits of a MAC
-	Owner  int    // user who may have it
 	Device string // of the link
 	MTU    int
 }
@@ -55,7 +54,7 @@ func (n NIC) join() error {
 	if err != nil {
 		// QEMU asks for the header once more; it must be there from the start, so that segments
 		// need not be cut.
-		err := netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: n.Tap}, Mode: netlink.TUNTAP_MODE_TAP, Owner: uint32(n.Owner),
+		err := netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: n.Tap}, Mode: netlink.TUNTAP_MODE_TAP,
 			Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE})
 		if err != nil {
 			return err

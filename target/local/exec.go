@@ -18,8 +18,22 @@ import (
 func (l *Lab) Start(node string, cmd *exec.Cmd) error { return l.startIn(node, cmd, true) }
 
 // StartInNetwork starts a command as Start does, but with the machine's programs and files where
-// the node has others of its own: there it is in the node's network and cgroup only.
+// the node has others of its own: there it is in the node's network and cgroup only. The network of
+// a guest is in the guest.
 func (l *Lab) StartInNetwork(node string, cmd *exec.Cmd) error { return l.startIn(node, cmd, false) }
+
+// StartAround starts a command in the namespaces and the cgroup of a node, but not in what encloses
+// the node's own commands. On the thread that starts it, before is called first, if it is not nil.
+func (l *Lab) StartAround(n *topology.Node, cmd *exec.Cmd, before func() error) error {
+	return l.onNodeThread(n, func() error {
+		if before != nil {
+			if err := before(); err != nil {
+				return err
+			}
+		}
+		return l.bear(n, cmd)
+	})
+}
 
 // startGroup is the group, below the node's, of everything that its start command began.
 const startGroup = "start"
@@ -34,7 +48,7 @@ func (l *Lab) startIn(node string, cmd *exec.Cmd, enclosed bool, below ...string
 	if n == nil {
 		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
 	}
-	if enclosed || !n.Made().Files {
+	if made := n.Made(); enclosed || !made.Files || made.Guest {
 		if err := l.nodesOf(n).Enclose(n, cmd); err != nil {
 			return err
 		}

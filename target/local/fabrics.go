@@ -178,15 +178,7 @@ func (s site) NodeDir(node string) string  { return filepath.Join(s.Lab.Dir, "ro
 func (s site) Processes(node string) []int { return s.Cgroups.Processes(s.Name, node) }
 
 func (s site) Start(node string, cmd *exec.Cmd, before func() error) error {
-	n := s.node(node)
-	return s.onNodeThread(n, func() error {
-		if before != nil {
-			if err := before(); err != nil {
-				return err
-			}
-		}
-		return s.bear(n, cmd)
-	})
+	return s.StartAround(s.node(node), cmd, before)
 }
 
 func (s site) Ended(what string) {

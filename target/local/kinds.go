@@ -150,16 +150,20 @@ func (k switched) Enter(*topology.Node) error {
 // guests are routers in virtual machines, which their fabric runs as daemons of their nodes.
 type guests struct{ Namespaces }
 
-// Configure only sets the devices up that the machine is joined to: the addresses are those of the
-// kernel inside.
 func (k guests) Configure(n, _ *topology.Node, ends []*topology.Endpoint) error {
-	bare := make([]*topology.Endpoint, len(ends))
-	for i, e := range ends {
-		bare[i] = &topology.Endpoint{Interface: e.Interface}
-	}
-	return k.Namespaces.Configure(&topology.Node{Name: n.Name}, nil, bare)
+	return k.SetUp(n, ends)
 }
 
 func (k guests) Enclose(n *topology.Node, cmd *exec.Cmd) error {
 	return k.fabricOf(n).(datapath.Enclosing).Enclose(n, cmd)
+}
+
+// SetUp is Configure for a node whose addresses are those of another kernel: it only sets the
+// devices up that lead there.
+func (k Namespaces) SetUp(n *topology.Node, ends []*topology.Endpoint) error {
+	bare := make([]*topology.Endpoint, len(ends))
+	for i, e := range ends {
+		bare[i] = &topology.Endpoint{Interface: e.Interface}
+	}
+	return k.Configure(&topology.Node{Name: n.Name}, nil, bare)
 }

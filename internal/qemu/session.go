@@ -1,0 +1,66 @@
+package qemu
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+// RunSession runs a command by SSH, or a shell if it is empty. Its input and output, terminal,
+// signals and exit code are this process's.
+func RunSession(client *ssh.Client, command string) (code int, err error) {
+	s, err := client.NewSession()
+	if err != nil {
+		return 0, err
+	}
+	s.Stdin, s.Stdout, s.Stderr = os.Stdin, os.Stdout, os.Stderr
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH)
+	if term.IsTerminal(0) {
+		columns, rows, err := term.GetSize(0)
+		if err != nil {
+			return 0, err
+		}
+		old, err := term.MakeRaw(0)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { _ = term.Restore(0, old) }()
+		if err := s.RequestPty(os.Getenv("TERM"), rows, columns, ssh.TerminalModes{}); err != nil {
+			return 0, err
+		}
+	}
+	start := s.Shell
+	if command != "" {
+		start = func() error { return s.Start(command) }
+	}
+	if err := start(); err != nil {
+		return 0, err
+	}
+	go func() {
+		for n := range signals {
+			if n == unix.SIGWINCH {
+				if columns, rows, err := term.GetSize(0); err == nil {
+					_ = s.WindowChange(rows, columns)
+				}
+				continue
+			}
+			_ = s.Signal(ssh.Signal(strings.TrimPrefix(unix.SignalName(n.(unix.Signal)), "SIG")))
+		}
+	}()
+	err = s.Wait()
+	var exit *ssh.ExitError
+	var missing *ssh.ExitMissingError
+	switch {
+	case errors.As(err, &exit):
+		return exit.ExitStatus(), nil
+	case errors.As(err, &missing):
+		return 0, errors.New("the virtual machine has ended")
+	}
+	return 0, err
+}

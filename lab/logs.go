@@ -24,7 +24,7 @@ type LogFile struct {
 // Logs lists the existing logs of a lab: the daemon's, Open vSwitch's, those of the nodes' commands
 // and routing daemons, and of the foreign controllers and the cluster that it runs.
 func Logs(name string) (out []LogFile) {
-	for _, pattern := range []string{"daemon.log", "ovs/*.log", "controllers/*.log", "cluster/*.log", commandLogs + "/*.log", "routers/*/*.log", "containers/*/*.log"} {
+	for _, pattern := range []string{"daemon.log", "ovs/*.log", "controllers/*.log", "cluster/*.log", commandLogs + "/*.log", "routers/*/*.log", "containers/*/*.log", "guests/*/*.log"} {
 		found, _ := filepath.Glob(filepath.Join(Dir(name), pattern))
 		for _, file := range found {
 			log := LogFile{}
@@ -32,7 +32,7 @@ func Logs(name string) (out []LogFile) {
 			switch path := strings.Split(log.Name, "/"); path[0] {
 			case commandLogs:
 				log.Node = strings.TrimSuffix(path[1], ".log")
-			case "routers", "containers":
+			case "routers", "containers", "guests":
 				log.Node = path[1]
 			}
 			out = append(out, log)

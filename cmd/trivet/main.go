@@ -15,9 +15,11 @@ import (
 	"trivet.dev/trivet/internal/cli"
 	"trivet.dev/trivet/internal/fib"
 	"trivet.dev/trivet/internal/leader"
+	"trivet.dev/trivet/internal/qemu"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/container"
+	"trivet.dev/trivet/target/guest"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/target/sites"
 )
@@ -48,6 +50,10 @@ func main() {
 			vm.RunGuest(os.Args[2:])
 		case vm.ExecCommand:
 			os.Exit(vm.Exec(os.Args[2:]))
+		case guest.ExecCommand:
+			os.Exit(guest.Exec(os.Args[2:]))
+		case qemu.ConsoleCommand:
+			exit(guest.Console(os.Args[2:]))
 		case packets.Command:
 			exit(packets.Serve(os.Stdin, os.Stdout))
 		case call.Command:

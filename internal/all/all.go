@@ -6,6 +6,7 @@ import (
 	_ "trivet.dev/trivet/datapath/all"
 	_ "trivet.dev/trivet/site/openstack"
 	_ "trivet.dev/trivet/target/container"
+	_ "trivet.dev/trivet/target/guest"
 	_ "trivet.dev/trivet/target/local"
 	_ "trivet.dev/trivet/target/sites"
 )

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/signal"
@@ -10,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"trivet.dev/trivet/internal/qemu"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
 )
 
 func (a *app) exec() *cobra.Command {
@@ -50,32 +53,39 @@ func addEnv(cmd *cobra.Command, env *[]string) {
 
 func (a *app) shell() *cobra.Command {
 	var env []string
+	var console bool
 	cmd := &cobra.Command{
 		Use: "shell NODE", Short: "Open a shell in a node", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			shell := os.Getenv("SHELL")
-			if shell == "" {
-				shell = "/bin/sh"
-			}
-			words := []string{shell}
-			if a.hasFiles(args[0]) { // of its shells, the best
+			made := a.made(args[0])
+			guest := made.Files && made.Guest
+			words := []string{cmp.Or(os.Getenv("SHELL"), "/bin/sh")}
+			switch {
+			case console && !guest:
+				return usagef("%s has no console: virtual machines have (vm)", args[0])
+			case console:
+				words = []string{qemu.ConsoleCommand}
+			case guest:
+				words = []string{qemu.LoginCommand}
+			case made.Files: // of its shells, the best
 				words = []string{"/bin/sh", "-c", "command -v bash >/dev/null && exec bash; exec sh"}
 			}
 			return a.run(cmd.Context(), args[0], words, true, false, env...)
 		},
 	}
+	cmd.Flags().BoolVar(&console, "console", false, "the console of a virtual machine, which Ctrl-] leaves")
 	addEnv(cmd, &env)
 	return cmd
 }
 
-// hasFiles says whether a node has files of its own, and not those of its machine.
-func (a *app) hasFiles(node string) bool {
-	s, err := lab.Choose(a.lab)
-	if err != nil || s.Topology == nil {
-		return false
+// made is what a node of the lab is on its machine, as far as that is known.
+func (a *app) made(node string) topology.NodeKind {
+	if s, err := lab.Choose(a.lab); err == nil && s.Topology != nil {
+		if n := s.Topology.Node(node); n != nil {
+			return *n.Made()
+		}
 	}
-	n := s.Topology.Node(node)
-	return n != nil && n.Made().Files
+	return topology.NodeKind{}
 }
 
 // run runs a program in a node of the lab, on a terminal if we have one. What env names (as --env

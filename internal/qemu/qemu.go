@@ -25,6 +25,11 @@ const Program = "/usr/bin/qemu-system-x86_64"
 // Watch.
 const MonitorSocket = "qmp.sock"
 
+// ConsoleCommand and LoginCommand are commands of a guest that stand for its console, and for a
+// login shell. The first is also the argument with which this program joins a terminal to the
+// console.
+const ConsoleCommand, LoginCommand = "__console", "__login"
+
 // Lacks says whether QEMU is missing.
 func Lacks() error {
 	if _, err := os.Stat(Program); err != nil {

@@ -3,6 +3,7 @@ package qemu
 import (
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 
@@ -89,4 +90,23 @@ func Carriers(nics []NIC) ([]bool, error) {
 		out[i] = dev.Attrs().RawFlags&unix.IFF_RUNNING != 0
 	}
 	return out, nil
+}
+
+// Open opens the interface's TAP device, in the namespace of the calling thread, for a machine that
+// runs already.
+func (n NIC) Open() (*os.File, error) {
+	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	request, err := unix.NewIfreq(n.Tap)
+	if err == nil {
+		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR | unix.IFF_ONE_QUEUE)
+		err = unix.IoctlIfreq(int(f.Fd()), unix.TUNSETIFF, request)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("open %s: %w", n.Tap, err)
+	}
+	return f, nil
 }

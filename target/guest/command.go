@@ -1,0 +1,73 @@
+package guest
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	"trivet.dev/trivet/internal/qemu"
+	"trivet.dev/trivet/topology"
+)
+
+// defaultMemory is what a machine has, if the topology does not say, in bytes.
+const defaultMemory = 512 << 20
+
+// The further interface, by which Trivet logs in, is in a network that QEMU makes up, and which
+// leads nowhere else: from a port of the loopback device in the node's namespace.
+const (
+	loginAt           = "127.0.0.1:22"
+	managementNet     = "169.254.231.0/24"
+	managementAddress = "169.254.231.15/24"
+	managementMAC     = "52:54:00:54:52:56"
+)
+
+// command returns the arguments of a machine that is started in its directory, in its node's
+// namespaces. QEMU opens what it needs as root, and then is nobody, who can start nothing.
+func command(n *topology.Node, how qemu.Accelerator, interfaces []Interface, seeded bool) (args []string, err error) {
+	g := n.Guest
+	args = append(qemu.Common(how), "-name", "guest="+qemu.Value(n.Name),
+		"-m", strconv.FormatInt(cmp.Or(int64(n.Memory), defaultMemory)>>20, 10), "-smp", strconv.Itoa(max(1, g.Processors)),
+		"-machine", "graphics=off", // its BIOS and boot loader use the console
+		"-runas", "nobody", "-sandbox", "on,obsolete=deny,spawn=deny,resourcecontrol=deny",
+		"-chardev", "socket,id=console,path="+consoleSocket+",server=on,wait=off,logfile="+consoleLog+",logappend=on", "-serial", "chardev:console",
+		"-qmp", "unix:"+qemu.MonitorSocket+",server=on,wait=off",
+		"-device", "virtio-rng-pci")
+	if g.Kernel != "" {
+		args = append(args, "-kernel", g.Kernel)
+		if g.Initrd != "" {
+			args = append(args, "-initrd", g.Initrd)
+		}
+		if g.Append != "" {
+			args = append(args, "-append", g.Append)
+		}
+	}
+	if g.Image != "" {
+		format, err := formatOf(g.Image)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "-drive", "if=none,id=disk,snapshot=on,cache=unsafe,format="+format+",file="+qemu.Value(g.Image),
+			"-device", "virtio-blk-pci,drive=disk,bootindex=1")
+	}
+	if seeded {
+		args = append(args, "-drive", "if=none,id=seed,driver=vvfat,dir="+seedDir+",label="+seedLabel+",read-only=on", "-device", "virtio-blk-pci,drive=seed")
+	}
+	for i, f := range interfaces {
+		device := fmt.Sprintf("%s,id=%s,netdev=tap%s,mac=%s", model(g), f.ID, f.ID, f.MAC)
+		switch {
+		case g.Boot != topology.BootNetwork:
+			device += ",romfile="
+		case i == 0:
+			device += ",bootindex=0"
+		}
+		if f.MTU > topology.MTU && model(g) == "virtio-net-pci" {
+			device += fmt.Sprintf(",host_mtu=%d", f.MTU)
+		}
+		args = append(args, "-netdev", fmt.Sprintf("tap,id=tap%s,ifname=%s,script=no,downscript=no,vhost=%s", f.ID, f.Tap, how.VHost()), "-device", device)
+	}
+	if !g.Unmanaged {
+		args = append(args, "-netdev", fmt.Sprintf("user,id=management,restrict=on,ipv6=off,net=%s,hostfwd=tcp:%s-:22", managementNet, loginAt),
+			"-device", model(g)+",netdev=management,romfile=,mac="+managementMAC)
+	}
+	return args, nil
+}

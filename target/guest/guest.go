@@ -1,0 +1,204 @@
+// Package guest is the kind of nodes that are virtual machines of their owners': see docs/kinds.md.
+//
+// A machine is a QEMU in the namespaces and the cgroup of its node, as an unprivileged user. For
+// each interface it has a TAP device there, joined to the device of the link (see internal/qemu):
+// so links are made, impaired and captured as any others. What is inside is its owner's. Trivet
+// tells it its addresses, by cloud-init and DHCP, and logs in by SSH, through a further interface.
+package guest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+
+	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/qemu"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+func init() {
+	local.Register(local.Kind{
+		NodeKind: topology.NodeKind{Name: "guest", Is: "a virtual machine", Of: is, Own: true, Guest: true, Files: true},
+		New: func(l *local.Lab) local.Nodes {
+			return &guests{Namespaces: local.Namespaces{Lab: l}, known: map[string]*machine{}}
+		},
+		Lacks: lacks,
+	})
+}
+
+func is(n *topology.Node) bool { return n.Guest != nil }
+
+// guests are those of a lab.
+type guests struct {
+	local.Namespaces
+
+	finding sync.Mutex // held while it is found out how fast machines can be
+
+	mu    sync.Mutex
+	known map[string]*machine // that run, or have run, by node
+}
+
+// lacks says what a topology needs that this machine does not have.
+func lacks(t *topology.Topology) error {
+	var problems topology.Problems
+	var first *topology.Node
+	for _, n := range t.Nodes {
+		if !is(n) || t.Site != "" && n.Sited() != t.Site {
+			continue
+		}
+		if first == nil {
+			first = n
+		}
+		if err := check(n.Guest); err != nil {
+			problems.Add(n.Pos, "name a file of this machine that QEMU can read", "%s %s: vm: %s", n.Kind, n.Name, err)
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	if err := qemu.Lacks(); err != nil {
+		return fmt.Errorf("%s %s: %w", first.Kind, first.Name, err)
+	}
+	return problems.Err()
+}
+
+// dir is where what belongs to a machine is kept, of which the parent is root's alone.
+func (k *guests) dir(node string) string { return filepath.Join(k.Dir, "guests", node) }
+
+// Configure sets the devices up that the machine is joined to: the addresses are those inside.
+func (k *guests) Configure(n, _ *topology.Node, ends []*topology.Endpoint) error {
+	return k.SetUp(n, ends)
+}
+
+// Remove removes what there is of a machine, which has ended.
+func (k *guests) Remove(n *topology.Node) error {
+	k.mu.Lock()
+	m := k.known[n.Name]
+	delete(k.known, n.Name)
+	k.mu.Unlock()
+	if m != nil {
+		m.unwanted.Store(true)
+	}
+	if err := os.RemoveAll(k.dir(n.Name)); err != nil {
+		return err
+	}
+	return k.Namespaces.Remove(n)
+}
+
+// Enclose has a command run in the machine, by SSH. What stands for its console is joined to that.
+func (k *guests) Enclose(n *topology.Node, cmd *exec.Cmd) error {
+	m, err := k.of(n)
+	if err != nil {
+		return err
+	}
+	if m == nil || m.ended() {
+		return fmt.Errorf("the virtual machine of %s has ended; trivet logs %s shows its console, trivet apply FILE makes it anew", n.Name, n.Name)
+	}
+	if len(cmd.Args) == 1 && cmd.Args[0] == qemu.ConsoleCommand {
+		return stand(cmd, qemu.ConsoleCommand, k.dir(n.Name))
+	}
+	if n.Guest.Unmanaged {
+		return fmt.Errorf("%s is a virtual machine with management: off, into which Trivet does not log in: trivet shell --console %s", n.Name, n.Name)
+	}
+	return k.enclose(n, cmd)
+}
+
+// Ended names a machine that has ended.
+func (k *guests) Ended(n *topology.Node) string {
+	m, err := k.of(n)
+	if err == nil && (m == nil && k.hasStarted(n) || m != nil && m.ended()) {
+		return what(n)
+	}
+	return ""
+}
+
+func what(n *topology.Node) string {
+	return fmt.Sprintf("the virtual machine of %s %s", n.Kind, n.Name)
+}
+
+// Running is how many machines a topology has.
+func (k *guests) Running(t *topology.Topology) (count int) {
+	for _, n := range t.Nodes {
+		if is(n) {
+			count++
+		}
+	}
+	return count
+}
+
+// Run starts machines that were not started yet, and gives others the interfaces that they have
+// now.
+func (k *guests) Run(ctx context.Context, done func()) error {
+	t := k.Topology()
+	interfaces := interfacesOf(t)
+	var nodes []*topology.Node
+	for _, n := range t.Nodes {
+		if is(n) {
+			nodes = append(nodes, n)
+		}
+	}
+	return parallel.All(nodes, func(n *topology.Node) error {
+		defer done()
+		if err := k.run(ctx, n, interfaces[n.Name]); err != nil {
+			return fmt.Errorf("%s: %w", n.Name, err)
+		}
+		return nil
+	})
+}
+
+func (k *guests) run(ctx context.Context, n *topology.Node, interfaces []Interface) error {
+	m, err := k.of(n)
+	if err != nil {
+		return err
+	}
+	switch {
+	case m == nil && k.hasStarted(n): // it has ended: see Ended
+		return nil
+	case m == nil:
+		if m, err = k.start(ctx, n, interfaces); err != nil {
+			return err
+		}
+	default:
+		if err := m.change(interfaces); err != nil {
+			return err
+		}
+	}
+	return k.await(ctx, n, m)
+}
+
+// accelerator finds out how fast machines can be.
+func (k *guests) accelerator(ctx context.Context, g *topology.Guest) (qemu.Accelerator, error) {
+	k.finding.Lock()
+	defer k.finding.Unlock()
+	return qemu.FindAccelerator(ctx, g.Kernel, filepath.Join(k.Dir, "guests", ".accelerator"))
+}
+
+// await waits until a machine is ready, if it says when it is, or if something is to be run in it.
+func (k *guests) await(ctx context.Context, n *topology.Node, m *machine) error {
+	g, marker := n.Guest, filepath.Join(k.dir(n.Name), "ready")
+	if _, err := os.Stat(marker); err == nil || g.Ready == "" && n.Health == "" && n.Start == "" {
+		return nil
+	}
+	ctx, cancel := patience.Boot.Context(ctx)
+	defer cancel()
+	if g.Ready != "" {
+		if err := m.until(ctx, "print "+g.Ready, func() error { return prints(k.consoleLog(n), g.Ready) }); err != nil {
+			return err
+		}
+	}
+	if n.Health != "" || n.Start != "" {
+		health := n.Health
+		if health == "" {
+			health = "true"
+		}
+		if err := m.until(ctx, "succeed with "+health, func() error { return k.healthy(ctx, n, health) }); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(marker, nil, 0o600)
+}

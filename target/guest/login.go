@@ -1,0 +1,233 @@
+package guest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"trivet.dev/trivet/internal/disk"
+	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/qemu"
+	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/topology"
+)
+
+// login is how Trivet gets into a guest. It is in a file of the machine's that only root can read.
+type login struct {
+	Node     string `json:"node"`
+	User     string `json:"user"`
+	Password string `json:"password,omitempty"`
+	Key      []byte `json:"key"` // private, in OpenSSH's format
+}
+
+const loginFile = "login.json"
+
+// keyFile is the private key that guests of the lab let in.
+func (k *guests) keyFile() string { return filepath.Join(k.Dir, "guests", ".key") }
+
+// key is the private key of the lab, which is made when it is first needed.
+func (k *guests) key() ([]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if b, err := os.ReadFile(k.keyFile()); err == nil {
+		return b, nil
+	}
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	block, err := ssh.MarshalPrivateKey(private, "trivet "+k.Name)
+	if err != nil {
+		return nil, err
+	}
+	b := pem.EncodeToMemory(block)
+	return b, disk.Replace(k.keyFile(), b, 0)
+}
+
+// publicKey is a line as in authorized_keys (sshd(8)).
+func (k *guests) publicKey() (string, error) {
+	b, err := k.key()
+	if err != nil {
+		return "", err
+	}
+	signer, err := ssh.ParsePrivateKey(b)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", k.keyFile(), err)
+	}
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))), nil
+}
+
+func (k *guests) writeLogin(n *topology.Node) error {
+	if n.Guest.Unmanaged {
+		return nil
+	}
+	key, err := k.key()
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(login{n.Name, cmp.Or(n.Guest.User, "root"), n.Guest.Password, key})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(k.dir(n.Name), loginFile), b, 0o600)
+}
+
+// dial logs in, from the network namespace of the node, in which the calling thread must be. Nobody
+// else can be at the other end: that is QEMU.
+func (l *login) dial(ctx context.Context) (*ssh.Client, error) {
+	signer, err := ssh.ParsePrivateKey(l.Key)
+	if err != nil {
+		return nil, err
+	}
+	auth := []ssh.AuthMethod{ssh.PublicKeys(signer)}
+	if l.Password != "" {
+		auth = append(auth, ssh.Password(l.Password), ssh.KeyboardInteractive(func(_, _ string, questions []string, _ []bool) ([]string, error) {
+			return slices.Repeat([]string{l.Password}, len(questions)), nil
+		}))
+	}
+	ctx, cancel := patience.Agent.Context(ctx)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp4", loginAt)
+	if err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	c, channels, requests, err := ssh.NewClientConn(conn, loginAt, &ssh.ClientConfig{User: l.User, Auth: auth, HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+	if err != nil {
+		conn.Close()
+		return nil, cmp.Or(context.Cause(ctx), err)
+	}
+	return ssh.NewClient(c, channels, requests), nil
+}
+
+// ExecCommand is the argument with which this program stands in a node for a command in its guest;
+// the directory of the machine and the command's words follow.
+const ExecCommand = "__guest-login"
+
+// stand makes a command this program, with arguments.
+func stand(cmd *exec.Cmd, arguments ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd.Args = append([]string{"trivet"}, arguments...)
+	cmd.Path, cmd.Dir, cmd.Err = self, "/", nil
+	return nil
+}
+
+// enclose makes a command one that is run in the guest.
+func (k *guests) enclose(n *topology.Node, cmd *exec.Cmd) error {
+	argv := cmd.Args
+	if len(argv) == 0 {
+		argv = []string{cmd.Path}
+	}
+	return stand(cmd, append([]string{ExecCommand, k.dir(n.Name)}, argv...)...)
+}
+
+// notRun is a shell's exit status of a command that could not be run (POSIX, 2.8.2).
+const notRun = 126
+
+// Exec runs a command in a guest: see ExecCommand. Its input and output, terminal, signals and exit
+// code are this process's.
+func Exec(args []string) int {
+	code, err := execIn(args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "trivet:", err)
+		return notRun
+	}
+	return code
+}
+
+func execIn(args []string) (int, error) {
+	if len(args) < 2 {
+		return 0, errors.New("no command")
+	}
+	b, err := os.ReadFile(filepath.Join(args[0], loginFile))
+	if err != nil {
+		return 0, err
+	}
+	var l login
+	if err := json.Unmarshal(b, &l); err != nil {
+		return 0, err
+	}
+	client, err := l.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close()
+	return qemu.RunSession(client, commandLine(args[1:], os.Environ()))
+}
+
+// enter logs in, and gives a guest that is about to listen a moment.
+func (l *login) enter() (*ssh.Client, error) {
+	ctx, cancel := patience.Agent.Context(context.Background())
+	defer cancel()
+	for {
+		client, err := l.dial(ctx)
+		if err == nil {
+			return client, nil
+		}
+		if ctx.Err() != nil || strings.Contains(err.Error(), "unable to authenticate") {
+			return nil, fmt.Errorf("%s does not let %s in by SSH: %w; it may be booting (trivet logs %s), or want a user and a password (vm, in docs/kinds.md); its console:  trivet shell --console %s",
+				l.Node, l.User, err, l.Node, l.Node)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// commandLine is a command as a shell reads it; "": a shell itself. Of the environment, which is
+// what Trivet's user has named, what a session is not told otherwise precedes it.
+func commandLine(argv, env []string) string {
+	if len(argv) == 1 && argv[0] == qemu.LoginCommand {
+		return ""
+	}
+	var out []string
+	for _, e := range env {
+		name, _, _ := strings.Cut(e, "=")
+		if name != "TERM" && name != "PATH" && name != "LANG" && !strings.HasPrefix(name, "LC_") && !strings.HasPrefix(name, "TRIVET_") {
+			out = append(out, words.Shell(e))
+		}
+	}
+	if len(out) > 0 {
+		out = append([]string{"env"}, out...)
+	}
+	for _, w := range argv {
+		out = append(out, words.Shell(w))
+	}
+	return strings.Join(out, " ")
+}
+
+// healthy asks a guest once whether it is ready.
+func (k *guests) healthy(ctx context.Context, n *topology.Node, command string) error {
+	cmd := exec.Command("/bin/sh", "-c", command)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.WaitDelay = time.Second
+	if err := k.Start(n.Name, cmd); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	defer stop()
+	if err := cmd.Wait(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		text := said.String()
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(text[:min(len(text), 500)]))
+	}
+	return nil
+}

@@ -1,0 +1,338 @@
+package guest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/process"
+	"trivet.dev/trivet/internal/qemu"
+	"trivet.dev/trivet/topology"
+)
+
+// Interface is one of a machine, by which it reaches a link.
+type Interface struct {
+	qemu.NIC
+	MAC       topology.MAC
+	Addresses []netip.Prefix
+}
+
+// interfacesOf are those of all nodes, in the order of their links. QEMU, and the node's namespace,
+// know each by its MAC, which stays as long as it does.
+func interfacesOf(t *topology.Topology) map[string][]Interface {
+	out := map[string][]Interface{}
+	for _, l := range t.Links {
+		for i, e := range l.Ends {
+			if e.External() {
+				continue
+			}
+			digits := strings.ReplaceAll(e.MAC.String(), ":", "")
+			nic := qemu.NIC{ID: "nic" + digits, Tap: "vm" + digits, Device: e.Interface, MTU: l.MTUAt(i)}
+			out[e.Node] = append(out[e.Node], Interface{nic, e.MAC, e.Addresses})
+		}
+	}
+	return out
+}
+
+func nicsOf(interfaces []Interface) []qemu.NIC {
+	out := make([]qemu.NIC, len(interfaces))
+	for i, f := range interfaces {
+		out[i] = f.NIC
+	}
+	return out
+}
+
+// machine is a QEMU that runs, or has run.
+type machine struct {
+	guests   *guests
+	node     *topology.Node
+	how      qemu.Accelerator
+	cmd      *exec.Cmd
+	gone     chan struct{} // closed when it has ended
+	unwanted atomic.Bool   // it is to end
+
+	mu         sync.Mutex // guards the others
+	links      *qemu.Links
+	interfaces []Interface
+}
+
+func (m *machine) ended() bool {
+	select {
+	case <-m.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// What is in the directory of a machine.
+const (
+	startedFile   = "started" // with the accelerator: there once the machine has been started
+	consoleSocket = "console.sock"
+	consoleLog    = "console.log" // what the guest prints
+	qemuLog       = "qemu.log"
+)
+
+func (k *guests) consoleLog(n *topology.Node) string {
+	return filepath.Join(k.dir(n.Name), consoleLog)
+}
+
+func (k *guests) hasStarted(n *topology.Node) bool {
+	_, err := os.Stat(filepath.Join(k.dir(n.Name), startedFile))
+	return err == nil
+}
+
+// of is a machine that is known, or runs since before this process did; nil: there is none.
+func (k *guests) of(n *topology.Node) (*machine, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if m := k.known[n.Name]; m != nil {
+		return m, nil
+	}
+	how, err := os.ReadFile(filepath.Join(k.dir(n.Name), startedFile))
+	if err != nil {
+		return nil, nil
+	}
+	for _, pid := range k.Cgroups.Processes(k.Name, n.Name) {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		at, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+		if at != k.dir(n.Name) || !bytes.HasPrefix(line, []byte(qemu.Program+"\x00")) {
+			continue
+		}
+		cmd, err := process.Command(pid)
+		if err != nil {
+			continue // it has just ended
+		}
+		m := k.adopt(n, cmd, qemu.Accelerator(how))
+		return m, m.follow(interfacesOf(k.Topology())[n.Name])
+	}
+	return nil, nil
+}
+
+// adopt has a process be the machine of a node. The lock is held.
+func (k *guests) adopt(n *topology.Node, cmd *exec.Cmd, how qemu.Accelerator) *machine {
+	m := &machine{guests: k, node: n, how: how, cmd: cmd, gone: make(chan struct{})}
+	k.known[n.Name] = m
+	go func() {
+		status := process.Wait(cmd)
+		close(m.gone)
+		if !m.unwanted.Load() {
+			k.Lab.Ended(what(n) + " has ended" + status)
+		}
+	}()
+	return m
+}
+
+// start starts the machine of a node and returns when its QEMU runs.
+func (k *guests) start(ctx context.Context, n *topology.Node, interfaces []Interface) (*machine, error) {
+	dir := k.dir(n.Name)
+	if err := os.MkdirAll(dir, 0o711); err != nil { // QEMU, as nobody, reads what is below; only root reaches it otherwise
+		return nil, err
+	}
+	how, err := k.accelerator(ctx, n.Guest)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.writeLogin(n); err != nil {
+		return nil, err
+	}
+	seeded, err := k.writeSeed(n, interfaces)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.OnNode(n.Name, func() error { return qemu.Join(nicsOf(interfaces)) }); err != nil {
+		return nil, err
+	}
+	args, err := command(n, how, interfaces, seeded)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(filepath.Join(dir, qemuLog), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(qemu.Program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = dir, log, log, &syscall.SysProcAttr{Setsid: true}
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + scratch} // where what the guest writes to its disk is
+	if err := k.StartAround(n, cmd, nil); err != nil {
+		return nil, fmt.Errorf("start QEMU: %w", err)
+	}
+	k.mu.Lock()
+	m := k.adopt(n, cmd, how)
+	k.mu.Unlock()
+	if err := os.WriteFile(filepath.Join(dir, startedFile), []byte(how), 0o600); err != nil {
+		m.end()
+		return nil, err
+	}
+	if err := m.answer(ctx, interfaces); err != nil {
+		m.end()
+		return nil, fmt.Errorf("the virtual machine does not start: %w\n%s", err, process.LastWords(filepath.Join(dir, qemuLog)))
+	}
+	return m, nil
+}
+
+// scratch has files that are removed as soon as they are open.
+const scratch = "/var/tmp"
+
+// answer waits until QEMU answers, and has it follow the links.
+func (m *machine) answer(ctx context.Context, interfaces []Interface) error {
+	ctx, cancel := patience.Machine.Context(ctx)
+	defer cancel()
+	for {
+		err := m.follow(interfaces)
+		if !errors.Is(err, qemu.ErrSilent) {
+			return err
+		}
+		select {
+		case <-m.gone:
+			return errors.New("QEMU has ended")
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// end ends a machine that is of no use, or not wanted.
+func (m *machine) end() {
+	m.unwanted.Store(true)
+	_ = unix.Kill(-m.cmd.Process.Pid, unix.SIGKILL)
+	<-m.gone
+}
+
+// follow has the machine's interfaces follow their links.
+func (m *machine) follow(interfaces []Interface) error {
+	links, err := qemu.Follow(qemu.Machine{
+		Name:    what(m.node),
+		Dir:     m.guests.dir(m.node.Name),
+		Inside:  func(do func() error) error { return m.guests.OnNode(m.node.Name, do) },
+		Ended:   m.gone,
+		Answers: patience.Machine.Duration(),
+		Say:     func(format string, values ...any) { go m.guests.Lab.Ended(fmt.Sprintf(format, values...)) },
+	}, nicsOf(interfaces))
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.links, m.interfaces = links, interfaces
+	return nil
+}
+
+// change plugs interfaces into the machine that are new, and unplugs others.
+func (m *machine) change(now []Interface) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	same := func(a, b Interface) bool { return a.ID == b.ID }
+	fresh, old := without(now, m.interfaces, same), without(m.interfaces, now, same)
+	err := m.guests.OnNode(m.node.Name, func() error { return qemu.Join(nicsOf(now)) }) // devices may be new where links are not
+	if err != nil {
+		return err
+	}
+	err = m.links.Change(nicsOf(now), func(monitor *qemu.Monitor) error {
+		for _, f := range old {
+			if _, err := monitor.Do("device_del", map[string]any{"id": f.ID}); err != nil {
+				return err
+			}
+		}
+		for _, f := range fresh {
+			if err := m.plug(monitor, f); err != nil {
+				return fmt.Errorf("plug %s in: %w", f.Device, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	m.interfaces = now
+	return nil
+}
+
+// without are those of a list that another one has not.
+func without(list, other []Interface, same func(a, b Interface) bool) []Interface {
+	return slices.DeleteFunc(slices.Clone(list), func(a Interface) bool {
+		return slices.ContainsFunc(other, func(b Interface) bool { return same(a, b) })
+	})
+}
+
+// plug gives a machine that runs another interface. QEMU is not root any more, so that its TAP
+// device is opened for it.
+func (m *machine) plug(monitor *qemu.Monitor, f Interface) error {
+	var tap *os.File
+	err := m.guests.OnNode(m.node.Name, func() (err error) { tap, err = f.Open(); return err })
+	if err != nil {
+		return err
+	}
+	defer tap.Close()
+	netdev, fd := "tap"+f.ID, "fd"+f.ID
+	if err := monitor.Give(fd, tap); err != nil {
+		return err
+	}
+	if _, err := monitor.Do("netdev_add", map[string]any{"type": "tap", "id": netdev, "fd": fd}); err != nil {
+		return err
+	}
+	_, err = monitor.Do("device_add", map[string]any{"driver": model(m.node.Guest), "id": f.ID, "netdev": netdev, "mac": f.MAC.String()})
+	return err
+}
+
+// until waits until something succeeds that a guest does once it is ready.
+func (m *machine) until(ctx context.Context, does string, look func() error) error {
+	for {
+		err := look()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-m.gone:
+			return fmt.Errorf("the virtual machine has ended before it could %s", does)
+		case <-ctx.Done():
+			return fmt.Errorf("the virtual machine does not %s: %w: %w", does, context.Cause(ctx), err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// prints says whether a console has printed a text, going by the last mostRead bytes of its log.
+func prints(file, text string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	const mostRead = 1 << 20
+	if info, err := f.Stat(); err == nil && info.Size() > mostRead {
+		_, _ = f.Seek(-mostRead, io.SeekEnd)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, mostRead))
+	if err == nil && !bytes.Contains(b, []byte(text)) {
+		lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+		err = fmt.Errorf("the last line of its console is %q", strings.TrimSpace(lines[len(lines)-1]))
+	}
+	return err
+}
+
+// model is the driver of a guest's interfaces.
+func model(g *topology.Guest) string {
+	if nic := cmp.Or(g.NIC, topology.NICs[0]); nic != topology.NICs[0] {
+		return nic
+	}
+	return "virtio-net-pci"
+}

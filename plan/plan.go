@@ -48,6 +48,10 @@ func ofOSPF(field string) bool {
 // ofInterface says whether a setting of a node is an interface beside those of links.
 func ofInterface(field string) bool { return strings.HasPrefix(field, "interfaces.") }
 
+// ofMachine says whether a setting that other nodes can change in place is one that a virtual
+// machine has from its start. (All that is said of nothing else is none of nodeInPlace.)
+func ofMachine(n *topology.Node, field string) bool { return n.Guest != nil && field == "memory" }
+
 func isEgress(field string) bool {
 	return len(field) > 14 && field[:5] == "ends." && field[6:14] == ".egress."
 }
@@ -61,7 +65,7 @@ func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) boo
 		switch {
 		case c.OldNode != nil && c.NewNode != nil:
 			if ended(c.OldNode) || slices.ContainsFunc(c.Fields, func(f topology.Field) bool {
-				return !slices.Contains(nodeInPlace, f.Name) && !ofOSPF(f.Name) && !ofInterface(f.Name)
+				return !slices.Contains(nodeInPlace, f.Name) && !ofOSPF(f.Name) && !ofInterface(f.Name) || ofMachine(c.NewNode, f.Name)
 			}) {
 				rebuilt[c.NewNode.Name] = true
 				s.DropNodes = append(s.DropNodes, c.OldNode)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -238,6 +239,49 @@ func TestEnded(t *testing.T) {
 		}
 		if len(s.DropLinks) != 2 || len(s.AddLinks) != 2 || len(s.SetLinks) > 0 {
 			t.Errorf("cpu %v: drops %d, adds %d, sets %d links", cpu, len(s.DropLinks), len(s.AddLinks), len(s.SetLinks))
+		}
+	}
+}
+
+// TestGuest proves that whatever is said of a virtual machine, its memory too, makes the node anew
+// where it changes; and that what runs in it, its limits, and the memory of a container are changed
+// in place.
+func TestGuest(t *testing.T) {
+	of := func(change func(*topology.Node)) *topology.Topology {
+		t := &topology.Topology{}
+		n := t.AddNode(topology.Host, "h1")
+		n.Guest = &topology.Guest{Image: "x", Kernel: "k"}
+		t.AddNode(topology.Switch, "s1")
+		t.AddLink("s1", "h1")
+		change(n)
+		return resolved(t)
+	}
+	same := func(_, _ *topology.Link) bool { return true }
+	plain := func(*topology.Node) {}
+	for name, c := range map[string]struct {
+		from, to func(*topology.Node)
+		anew     bool
+	}{
+		"memory":   {plain, func(n *topology.Node) { n.Memory = 1 << 30 }, true},
+		"no guest": {plain, func(n *topology.Node) { n.Guest = nil }, true},
+		"cpu":      {plain, func(n *topology.Node) { n.CPU = topology.CPU{CPUs: 1} }, false},
+		"health":   {plain, func(n *topology.Node) { n.Health = "true" }, false},
+		"start":    {plain, func(n *topology.Node) { n.Start = "true" }, false},
+		"memory of a container": {func(n *topology.Node) { n.Guest, n.Image = nil, "x" },
+			func(n *topology.Node) { n.Guest, n.Image, n.Memory = nil, "x", 1<<30 }, false},
+	} {
+		if s := plan.Make(of(c.from), of(c.to), same, never); (len(s.AddNodes) == 1) != c.anew || (len(s.AddLinks) == 1) != c.anew || len(s.AddNodes)+len(s.SetNodes) != 1 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	values := map[reflect.Kind]any{reflect.String: "another", reflect.Int: 2, reflect.Bool: true}
+	for i := range reflect.TypeFor[topology.Guest]().NumField() {
+		f := reflect.TypeFor[topology.Guest]().Field(i)
+		to := of(plain)
+		v := reflect.ValueOf(to.Node("h1").Guest).Elem().Field(i)
+		v.Set(reflect.ValueOf(values[v.Kind()]))
+		if s := plan.Make(of(plain), to, same, never); len(s.AddNodes) != 1 || len(s.DropNodes) != 1 {
+			t.Errorf("another %s does not make the node anew", f.Name)
 		}
 	}
 }

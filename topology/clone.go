@@ -23,8 +23,8 @@ func (t *Topology) Clone() *Topology {
 	return &c
 }
 
-// DirsFrom resolves relative sources of private directories, directories to build images from, and
-// files with keys, against dir: the directory of the file.
+// DirsFrom resolves relative sources of private directories, directories to build images from, files
+// of virtual machines, and files with keys, against dir: the directory of the file.
 func (t *Topology) DirsFrom(dir string) {
 	if t.Cluster != nil {
 		t.Cluster.filesFrom(dir)
@@ -32,6 +32,9 @@ func (t *Topology) DirsFrom(dir string) {
 	for _, n := range t.Nodes {
 		if n.Build != "" && !filepath.IsAbs(n.Build) {
 			n.Build = filepath.Join(dir, n.Build)
+		}
+		if n.Guest != nil {
+			n.Guest.filesFrom(dir)
 		}
 		for i, d := range n.Dirs {
 			if d.Source != "" && !filepath.IsAbs(d.Source) {

@@ -185,9 +185,7 @@ func (v *validator) container(n *Node, bad func(hint, format string, args ...any
 		bad("give one of them another image", "image: %s has %s built otherwise", other.Name, n.Image)
 	}
 	if !n.Contained() {
-		if what := n.Container.first(); what != "" {
-			bad("add an image", "%s is for containers", what)
-		}
+		v.uncontained(n, bad)
 		return
 	}
 	switch {
@@ -230,9 +228,30 @@ func (v *validator) container(n *Node, bad func(hint, format string, args ...any
 		case o == nil && v.t.Site != "": // it is at another site
 		case o == nil:
 			bad("name a container of the topology", "after: there is no node %q", clip(other))
+		case o.Guest != nil:
+			bad("leave it out, and have health wait for what is needed of it", "after: %s is a virtual machine, and containers wait for containers only", other)
 		case !o.Contained():
 			bad("name a container", "after: %s is not one, and is there before any container's program begins", other)
 		}
+	}
+}
+
+// uncontained checks that a node that is no container says nothing that only those can have.
+func (v *validator) uncontained(n *Node, bad func(hint, format string, args ...any)) {
+	if n.Guest == nil {
+		if what := n.Container.first(); what != "" {
+			bad("add an image", "%s is for containers", what)
+		}
+		return
+	}
+	only := n.Container
+	only.Memory, only.Health = 0, ""
+	switch what := only.first(); what {
+	case "":
+	case "user":
+		bad("write vm: {user: "+clip(n.User)+"}", "user is for containers; who logs in to a virtual machine is said of that")
+	default:
+		bad("leave it out", "%s is for containers, not for virtual machines", what)
 	}
 }
 

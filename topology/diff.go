@@ -153,14 +153,17 @@ func fields(a, b any) []Field {
 	for _, k := range names {
 		if am[k] != bm[k] && !strings.HasPrefix(k, "place") && !strings.HasPrefix(k, "foreign") {
 			f := Field{Name: k, Old: am[k], New: bm[k]}
-			if k == "wifi.key" {
-				f.Old, f.New = hide(f.Old, "(a key)"), hide(f.New, "(another key)")
+			if what := secrets[k]; what != "" {
+				f.Old, f.New = hide(f.Old, "(a "+what+")"), hide(f.New, "(another "+what+")")
 			}
 			out = append(out, f)
 		}
 	}
 	return out
 }
+
+// secrets are the settings whose values are not shown, and what they are.
+var secrets = map[string]string{"wifi.key": "key", "vm.password": "password"}
 
 // settings are those of a node or link by name: "ends.0.port" is "2".
 func settings(v any) map[string]string {
@@ -194,6 +197,9 @@ func (n *Node) asWritten(into map[string]string) {
 			}
 		}
 		into["config"] = joined(n.Config)
+	}
+	if n.Guest != nil {
+		n.Guest.asWritten(into)
 	}
 	delete(into, "interfaces")
 	for _, i := range n.Interfaces {

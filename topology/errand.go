@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Errand is something that root does on the machine because a topology says so: run a command or a
-// container, show a directory of the machine in a node, load a configuration into a node, move an
-// interface into one, or listen at a port of the machine.
+// Errand is something that root does on the machine because a topology says so: run a command, a
+// container or a virtual machine, show a directory of the machine in a node, load a configuration
+// into a node, move an interface into one, or listen at a port of the machine.
 type Errand struct {
 	Node string   `json:"node"`
-	Kind string   `json:"kind" doc:"start, stop, at 30s, dirs, config, interface, image or port"`
-	What string   `json:"what" doc:"The command, the directories, the kind and file of the configuration, the interface, the image, or the address and port of the machine"`
+	Kind string   `json:"kind" doc:"start, stop, at 30s, dirs, config, interface, image, vm or port"`
+	What string   `json:"what" doc:"The command, the directories, the kind and file of the configuration, the interface, the image, the virtual machine with its files, or the address and port of the machine"`
 	Pos  Position `json:"-"`
 }
 
@@ -34,7 +34,7 @@ func (s errandSet) has(node, kind, what string) bool {
 
 // IsCommand says whether the errand runs a program.
 func (e Errand) IsCommand() bool {
-	return !slices.Contains([]string{ErrandDirs, ErrandConfig, ErrandInterface, ErrandImage, ErrandPort}, e.Kind)
+	return !slices.Contains([]string{ErrandDirs, ErrandConfig, ErrandInterface, ErrandImage, ErrandGuest, ErrandPort}, e.Kind)
 }
 
 // Kinds of errands; an event's kind is its time.
@@ -45,6 +45,7 @@ const (
 	ErrandConfig    = "config"
 	ErrandInterface = "interface"
 	ErrandImage     = "image"
+	ErrandGuest     = "vm"
 	ErrandPort      = "port"
 )
 
@@ -113,6 +114,7 @@ func (t *Topology) Errands(before *Topology) (out []Errand) {
 			add(n.Name, ErrandConfig, c.errand(), n.Pos)
 		}
 		add(n.Name, ErrandImage, n.Container.errand(), n.Pos)
+		add(n.Name, ErrandGuest, n.guestErrand(), n.Pos)
 		for _, p := range n.Ports {
 			add(n.Name, ErrandPort, p.Listen().String(), n.Pos)
 		}
@@ -135,13 +137,13 @@ func (t *Topology) Errands(before *Topology) (out []Errand) {
 	return slices.DeleteFunc(out, func(e Errand) bool { return had.has(e.Node, e.Kind, e.What) })
 }
 
-// where says of a command whether it has a container around it: one that was allowed there is not
-// allowed on the machine.
+// where says of a command whether it has a container or a virtual machine around it: one that was
+// allowed there is not allowed on the machine.
 func (n *Node) where(command string) string {
-	if n == nil || command == "" || !n.Contained() {
+	if n == nil || command == "" || n.Inside() == "" {
 		return command
 	}
-	return "in the container: " + command
+	return "in the " + n.Inside() + ": " + command
 }
 
 // errand describes the errand; "" if the directory does not show one of the machine's.
@@ -159,8 +161,8 @@ func (d PrivateDir) errand() string {
 func (e Event) errandKind() string { return "at " + e.At.String() }
 
 // Refuse removes errands from a topology: commands are not run, directories are empty, links to
-// interfaces are not made, configurations not loaded, containers are ordinary nodes, ports are not
-// open. If a node had another command before, it keeps that.
+// interfaces are not made, configurations not loaded, containers and virtual machines are ordinary
+// nodes, ports are not open. If a node had another command before, it keeps that.
 func (t *Topology) Refuse(errands []Errand, before *Topology) {
 	refused := setOf(errands)
 	had := map[string]*Node{}
@@ -197,19 +199,19 @@ func (t *Topology) Refuse(errands []Errand, before *Topology) {
 		return e.Action.Node != "" && refused.has(e.Action.Node, e.errandKind(), nodes[e.Action.Node].where(e.Action.Run))
 	})
 	for _, n := range t.Nodes {
-		if n.Contained() && refused.has(n.Name, ErrandImage, n.Container.errand()) {
-			t.refuseContainer(n, had[n.Name])
+		if n.Contained() && refused.has(n.Name, ErrandImage, n.Container.errand()) || n.Guest != nil && refused.has(n.Name, ErrandGuest, n.guestErrand()) {
+			t.refuseInside(n, had[n.Name])
 		}
 	}
 }
 
-// refuseContainer leaves a node the container that it had, or makes it an ordinary one, without the
-// commands that were for the container.
-func (t *Topology) refuseContainer(n, old *Node) {
-	if old != nil && old.Contained() {
-		n.Container = old.Container.clone()
+// refuseInside leaves a node the container or the virtual machine that it had, or makes it an
+// ordinary one, without the commands that were for inside.
+func (t *Topology) refuseInside(n, old *Node) {
+	if old != nil && old.Inside() != "" {
+		n.Container, n.Guest = old.Container.clone(), clonePointer(old.Guest)
 		return
 	}
-	n.Container, n.Start, n.Stop = Container{}, "", ""
+	n.Container, n.Guest, n.Start, n.Stop = Container{}, nil, "", ""
 	t.Schedule = slices.DeleteFunc(t.Schedule, func(e Event) bool { return e.Action.Node == n.Name && e.Action.Run != "" })
 }

@@ -1,13 +1,25 @@
 package topology
 
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/docker/go-units"
+
+	"trivet.dev/trivet/internal/words"
+)
+
 // Guest says what a node is that is a virtual machine of its owner's: a host, or a router with
-// datapath kernel. (A router with datapath vm is one of Trivet's.)
+// datapath kernel. (A router with datapath vm is one of Trivet's.) Of what is said of containers,
+// Memory and Health are its own, too: how much the machine has, and a command that runs inside.
 type Guest struct {
 	Image  string `json:"image,omitempty"`  // file of a disk, qcow2 or raw: read only, what is written goes with the machine
 	Kernel string `json:"kernel,omitempty"` // file that is booted in place of the disk
 	Initrd string `json:"initrd,omitempty"`
 	Append string `json:"append,omitempty"` // the kernel's command line
-	Boot   string `json:"boot,omitempty"`   // "network": from its first interface; empty: from the disk, or the kernel
+	Boot   string `json:"boot,omitempty"`   // BootNetwork; empty: from the disk, or the kernel
 
 	UserData   string `json:"user_data,omitempty"`  // cloud-init's: a file, or the text itself, of several lines
 	User       string `json:"user,omitempty"`       // who logs in by SSH; empty: root
@@ -24,3 +36,226 @@ const BootNetwork = "network"
 
 // NICs are the models of interfaces that virtual machines can have.
 var NICs = []string{"virtio", "e1000", "e1000e", "rtl8139", "vmxnet3"}
+
+// BootNetwork says of a machine that it boots from its first interface.
+const BootNetwork = "network"
+
+// Limits on virtual machines.
+const (
+	MinGuestMemory     Bytes = 32 * units.MiB
+	MaxGuestProcessors       = 64
+	MaxGuestInterfaces       = 24 // of links
+)
+
+// GivenUserData is the text that a file gives as cloud-init's user data; "" if it names a file that
+// has it, or gives none.
+func (g *Guest) GivenUserData() string {
+	if !strings.Contains(g.UserData, "\n") {
+		return ""
+	}
+	return g.UserData
+}
+
+// Inside is what a node's programs run in that files of their own come with: "container", "virtual
+// machine", or "" if it is none.
+func (n *Node) Inside() string {
+	switch {
+	case n.Contained():
+		return "container"
+	case n.Guest != nil:
+		return "virtual machine"
+	}
+	return ""
+}
+
+// loginName is what programs that make users take for a name, and logins of other systems.
+var loginName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,31}$`)
+
+// guest checks what a node says of its virtual machine.
+func (v *validator) guest(n *Node, bad func(hint, format string, args ...any)) {
+	g := n.Guest
+	if g == nil {
+		return
+	}
+	switch {
+	case n.Kind != Host && n.Kind != Router:
+		bad("make it a host or a router", "vm: it cannot be a virtual machine")
+	case n.Kind == Router && n.Datapath != "" && n.Datapath != Kernel:
+		bad("use datapath kernel; the image brings its own daemons", "vm: a router with datapath %s has no virtual machine of yours", n.Datapath)
+	}
+	if n.Contained() {
+		key := "image"
+		if n.Image == "" {
+			key = "build"
+		}
+		bad("keep one of them", "%s and vm: it is a container or a virtual machine, not both", key)
+	}
+	g.boots(bad)
+	g.words(bad)
+	if n.Memory != 0 && n.Memory < MinGuestMemory {
+		bad("write "+MinGuestMemory.String()+" or more", "memory: a virtual machine cannot do with %s", n.Memory)
+	}
+	if hasNUL(n.Health) {
+		bad("remove it", "health is a shell command, which cannot hold a NUL character")
+	}
+	for _, key := range []struct {
+		name  string
+		given bool
+	}{{"isolate", len(n.Isolate) > 0}, {"dirs", len(n.Dirs) > 0}, {"config", len(n.Config) > 0}, {"sysctls", len(n.Sysctls) > 0}, {"interfaces", len(n.Interfaces) > 0},
+		{"masquerade", len(n.Masquerade) > 0}, {"nat", n.NAT}, {"ospf", n.OSPF != nil}, {"management", n.Management.IsValid()}} {
+		if key.given {
+			bad("leave it out; what the guest is like inside, its image and user_data say", "%s: not for virtual machines", key.name)
+		}
+	}
+	if !g.Unmanaged {
+		return
+	}
+	for _, key := range []struct {
+		name  string
+		given bool
+	}{{"user", g.User != ""}, {"password", g.Password != ""}, {"health", n.Health != ""}, {"start", n.Start != ""}, {"stop", n.Stop != ""}} {
+		if key.given {
+			bad("leave one of them out", "%s: Trivet cannot log in to a virtual machine with management off", key.name)
+		}
+	}
+}
+
+// boots checks what the machine is to boot.
+func (g *Guest) boots(bad func(hint, format string, args ...any)) {
+	switch {
+	case g.Boot != "" && g.Boot != BootNetwork:
+		bad("write boot: network, or leave it out", "boot: a virtual machine cannot boot from %q", clip(g.Boot))
+	case g.Boot != "" && g.Kernel != "":
+		bad("keep one of them", "boot and kernel: it boots from the network, or this kernel")
+	case g.Boot == "" && g.Kernel == "" && g.Image == "":
+		bad("write vm: images/debian.qcow2, {kernel: vmlinuz, …} or {boot: network}", "vm: nothing says what it boots")
+	}
+	for _, key := range []struct{ name, value string }{{"initrd", g.Initrd}, {"append", g.Append}} {
+		if key.value != "" && g.Kernel == "" {
+			bad("name the kernel, or leave it out", "%s: it is for a kernel that is booted in place of the image", key.name)
+		}
+	}
+}
+
+// words checks what else is said of the machine.
+func (g *Guest) words(bad func(hint, format string, args ...any)) {
+	for _, line := range []struct{ name, value string }{{"image", g.Image}, {"kernel", g.Kernel}, {"initrd", g.Initrd}, {"append", g.Append}, {"password", g.Password}, {"ready", g.Ready}} {
+		if strings.ContainsAny(line.value, "\x00\n\r") {
+			bad("write one line", "%s: it cannot hold a NUL character or a line end", line.name)
+		}
+	}
+	switch {
+	case hasNUL(g.UserData):
+		bad("remove it", "user_data: it cannot hold a NUL character")
+	case len(g.UserData) > MaxConfigFile:
+		bad("have the guest fetch the rest", "user_data: it has %d bytes, and may have %s", len(g.UserData), Bytes(MaxConfigFile))
+	}
+	if g.User != "" && !loginName.MatchString(g.User) {
+		bad("use letters, digits, '.', '_' and '-', at most 32", "user: nobody can log in as %q", clip(g.User))
+	}
+	if g.Password == hiddenKey {
+		bad("take another", "password: %s is what stands for one where it is not shown", hiddenKey)
+	}
+	if g.NIC != "" && !slices.Contains(NICs, g.NIC) {
+		bad(words.Choose(NICs), "nic: there is no model %q", clip(g.NIC))
+	}
+	if g.Processors < 0 || g.Processors > MaxGuestProcessors {
+		bad("write 1 to 64", "processors: a virtual machine cannot have %d", g.Processors)
+	}
+}
+
+// guestLink checks the ends of a link that are interfaces of virtual machines.
+func (v *validator) guestLink(l *Link, bad func(hint, format string, args ...any)) {
+	for i, e := range l.Ends {
+		n := v.nodes[e.Node]
+		if n == nil || n.Guest == nil {
+			continue
+		}
+		if l.Ends[1-i].Beyond() {
+			bad("put a switch between them", "%s is a virtual machine, which cannot have an interface of the machine, or a port in a network", e.Node)
+		}
+		if v.guestEnds[e.Node]++; v.guestEnds[e.Node] == MaxGuestInterfaces+1 {
+			bad("leave it out", "%s is a virtual machine, which can have %d interfaces", e.Node, MaxGuestInterfaces)
+		}
+	}
+}
+
+// guestMACs checks that the interfaces of a virtual machine have different addresses: by these the
+// guest knows which is which.
+func (r *resolver) guestMACs() {
+	type address struct {
+		node string
+		mac  MAC
+	}
+	has := map[address]bool{}
+	for _, l := range r.t.Links {
+		for _, e := range l.Ends {
+			if n := r.nodes[e.Node]; n == nil || n.Guest == nil {
+				continue
+			}
+			if has[address{e.Node, e.MAC}] {
+				r.problems.Add(l.Pos, "give it another", "link %s: the virtual machine %s knows its interfaces by their MAC, and another one has %s", l.Name(), e.Node, e.MAC)
+			}
+			has[address{e.Node, e.MAC}] = true
+		}
+	}
+}
+
+// filesFrom resolves relative names of files against a directory.
+func (g *Guest) filesFrom(dir string) {
+	files := []*string{&g.Image, &g.Kernel, &g.Initrd}
+	if g.GivenUserData() == "" {
+		files = append(files, &g.UserData)
+	}
+	for _, file := range files {
+		if *file != "" && !filepath.IsAbs(*file) {
+			*file = filepath.Join(dir, *file)
+		}
+	}
+}
+
+// guestErrand describes what root has QEMU run; "" if the node is no virtual machine.
+func (n *Node) guestErrand() string {
+	g := n.Guest
+	if g == nil {
+		return ""
+	}
+	var of []string
+	for _, file := range []struct{ what, name string }{{"image", g.Image}, {"kernel", g.Kernel}, {"initrd", g.Initrd}} {
+		if file.name != "" {
+			of = append(of, file.what+" "+file.name)
+		}
+	}
+	what := "a virtual machine"
+	if len(of) > 0 {
+		what += " of " + strings.Join(of, ", ")
+	}
+	if g.Boot != "" {
+		what += ", booted from the network"
+	}
+	switch {
+	case g.GivenUserData() != "":
+		what += ", with user data of its own"
+	case g.UserData != "":
+		what += ", with user data " + g.UserData
+	}
+	if n.Health != "" {
+		what += ", looked after by " + n.Health
+	}
+	return what
+}
+
+// asWritten puts settings in the words of files that their JSON has otherwise, by their keys.
+func (g *Guest) asWritten(into map[string]string) {
+	for _, not := range []struct {
+		key, word string
+		off       bool
+	}{{"vm.no_dhcp", "vm.dhcp", g.NoDHCP}, {"vm.unmanaged", "vm.management", g.Unmanaged}} {
+		if delete(into, not.key); not.off {
+			into[not.word] = "off"
+		}
+	}
+	if text := g.GivenUserData(); text != "" {
+		into["vm.user_data"] = ConfigFile{Kind: "text", Text: text}.String()
+	}
+}

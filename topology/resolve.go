@@ -48,6 +48,7 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	r.interfaces()
 	r.wifi()
 	r.macs()
+	r.guestMACs()
 	r.dpids()
 	r.addresses()
 	r.routes()
@@ -100,6 +101,9 @@ func (r *resolver) defaults(d Defaults) {
 			fallback = Kernel // a datapath for all nodes does not make this one a routing node
 			inherited, override = onlyLinux(inherited), onlyLinux(override)
 		}
+		if n.Inside() != "" { // which brings its own daemons, whatever others run
+			inherited, override = "", ""
+		}
 		if !inherited.Serves(n.Kind) {
 			inherited = ""
 		}
@@ -126,7 +130,7 @@ func (r *resolver) defaults(d Defaults) {
 
 // RunsPrograms says whether a router has anything that needs namespaces of its own.
 func (n *Node) RunsPrograms() bool {
-	return n.Kind == Router && (n.NAT || len(n.Masquerade) > 0 || n.Start != "" || n.Stop != "" || n.Contained() || n.OwnRouting() != "" || len(n.Ports) > 0 || len(n.Sysctls) > 0 || len(n.Isolate) > 0 || len(n.Dirs) > 0 || len(n.Interfaces) > 0)
+	return n.Kind == Router && (n.NAT || len(n.Masquerade) > 0 || n.Start != "" || n.Stop != "" || n.Inside() != "" || n.OwnRouting() != "" || len(n.Ports) > 0 || len(n.Sysctls) > 0 || len(n.Isolate) > 0 || len(n.Dirs) > 0 || len(n.Interfaces) > 0)
 }
 
 // routerControllers keeps controllers only on routing nodes, which need one that routes.

@@ -31,7 +31,7 @@ func Validate(t *Topology) Problems { return validate(t, Defaults{}) }
 
 // validate also checks what comes from the command line.
 func validate(t *Topology, d Defaults) Problems {
-	v := &validator{t: t, nodes: map[string]*Node{}, listening: map[netip.AddrPort]*Node{}, somewhere: map[netip.AddrPort]*Node{}, images: map[string]*Node{}}
+	v := &validator{t: t, nodes: map[string]*Node{}, listening: map[netip.AddrPort]*Node{}, somewhere: map[netip.AddrPort]*Node{}, images: map[string]*Node{}, guestEnds: map[string]int{}}
 	if slices.Contains(t.Nodes, nil) || slices.Contains(t.Links, nil) { // JSON may hold null
 		v.problems.Add(t.Pos, "remove it", "a node or link of the topology is null")
 		return v.problems
@@ -62,6 +62,7 @@ type validator struct {
 	images    map[string]*Node         // the first with each
 	listening map[netip.AddrPort]*Node // whose ports are published at the machine's
 	somewhere map[netip.AddrPort]*Node // the same, of each family and port one
+	guestEnds map[string]int           // of virtual machines, those seen so far
 	joined    map[[2]string]bool       // the ends of links, in both orders
 	compared  int                      // names, to find similar ones
 	problems  Problems
@@ -199,6 +200,7 @@ func (v *validator) node(n *Node) {
 	v.dirs(n, bad)
 	v.config(n, bad)
 	v.container(n, bad)
+	v.guest(n, bad)
 	if n.Kind == Controller && n.Address != "" && n.Address != ControllerTrivet {
 		if err := CheckControllerAddress(n.Address); err != nil {
 			bad("", "%s", err)
@@ -387,6 +389,7 @@ func (v *validator) link(l *Link) {
 	}
 	v.ospfLink(l, bad)
 	v.wifi(l, bad)
+	v.guestLink(l, bad)
 }
 
 func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args ...any)) {
@@ -529,6 +532,8 @@ func (v *validator) event(e Event) {
 			bad(v.suggest(a.Node), "there is no node %s", clip(a.Node))
 		case hasNUL(a.Run):
 			bad("remove it", "a shell command cannot hold a NUL character")
+		case n.Guest != nil && n.Guest.Unmanaged:
+			bad("leave one of them out", "Trivet cannot log in to %s, a virtual machine with management off", a.Node)
 		}
 		return
 	}

@@ -128,23 +128,32 @@ func (w *Wifi) String() string {
 // hiddenKey stands for a key where it is not shown. It cannot be one.
 const hiddenKey = "hidden"
 
-// WithoutKeys returns the topology as it may be shown: keys of wireless networks are hidden.
+// WithoutKeys returns the topology as it may be shown: keys of wireless networks and passwords of
+// virtual machines are hidden.
 func (t *Topology) WithoutKeys() *Topology {
-	if t == nil || !slices.ContainsFunc(t.Links, func(l *Link) bool { return l.Wifi != nil && l.Wifi.Key != "" }) {
+	hasKey := func(l *Link) bool { return l.Wifi != nil && l.Wifi.Key != "" }
+	hasPassword := func(n *Node) bool { return n.Guest != nil && n.Guest.Password != "" }
+	if t == nil || !slices.ContainsFunc(t.Links, hasKey) && !slices.ContainsFunc(t.Nodes, hasPassword) {
 		return t
 	}
 	c := t.Clone()
 	for _, l := range c.Links {
-		if l.Wifi != nil && l.Wifi.Key != "" {
+		if hasKey(l) {
 			l.Wifi.Key = hiddenKey
+		}
+	}
+	for _, n := range c.Nodes {
+		if hasPassword(n) {
+			n.Guest.Password = hiddenKey
 		}
 	}
 	return c
 }
 
-// KeepKeys replaces keys that WithoutKeys has hidden by those of the topology that it was called
+// KeepKeys replaces keys and passwords that WithoutKeys has hidden by those of the topology that it was called
 // for. Of a topology that holds anything, as a stranger may send it, it looks at nothing else.
 func (t *Topology) KeepKeys(of *Topology) {
+	t.keepPasswords(of)
 	hidden := func(l *Link) bool { return l != nil && l.Wifi != nil && l.Wifi.Key == hiddenKey }
 	if !slices.ContainsFunc(t.Links, hidden) || slices.Contains(t.Links, nil) {
 		return
@@ -154,6 +163,22 @@ func (t *Topology) KeepKeys(of *Topology) {
 		w, was := t.Links[i].Wifi, had[key]
 		if w != nil && w.Key == hiddenKey && was != nil && was.Wifi != nil {
 			w.Key = was.Wifi.Key
+		}
+	}
+}
+
+func (t *Topology) keepPasswords(of *Topology) {
+	hidden := func(n *Node) bool { return n != nil && n.Guest != nil && n.Guest.Password == hiddenKey }
+	if !slices.ContainsFunc(t.Nodes, hidden) {
+		return
+	}
+	had := byName(of)
+	for _, n := range t.Nodes {
+		if !hidden(n) {
+			continue
+		}
+		if was := had[n.Name]; was != nil && was.Guest != nil {
+			n.Guest.Password = was.Guest.Password
 		}
 	}
 }

@@ -73,6 +73,7 @@ func countErrands(errands []topology.Errand) string {
 		{topology.ErrandDirs, "1 directory of the machine in a node", "%d directories of the machine in nodes"},
 		{topology.ErrandConfig, "1 configuration loaded into a node", "%d configurations loaded into nodes"},
 		{topology.ErrandImage, "1 container", "%d containers"},
+		{topology.ErrandGuest, "1 virtual machine", "%d virtual machines"},
 		{topology.ErrandPort, "1 port of the machine", "%d ports of the machine"},
 		{topology.ErrandInterface, "1 interface of the machine taken", "%d interfaces of the machine taken"},
 	} {

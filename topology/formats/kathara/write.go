@@ -260,7 +260,7 @@ func (w *writer) device(n *topology.Node) {
 		w.option(n, fmt.Sprint(i), p.domain)
 	}
 	w.option(n, "image", n.Image)
-	if n.Memory > 0 {
+	if n.Memory > 0 && n.Contained() { // it would be a container by that
 		size := strings.ToLower(strings.TrimSuffix(n.Memory.String(), "B")) // 256MB is 256m
 		if strings.Trim(size, "0123456789") == "" {
 			size += "b"

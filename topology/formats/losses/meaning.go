@@ -52,6 +52,9 @@ func inherit(n *topology.Node, t *topology.Topology, addresses map[string]string
 				inherited = ""
 			}
 		}
+		if n.Inside() != "" {
+			inherited = ""
+		}
 		n.Datapath = cmp.Or(n.Datapath, inherited, open)
 	}
 	for i, c := range n.Controllers {

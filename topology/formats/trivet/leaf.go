@@ -48,6 +48,10 @@ var leaves = map[any]leaf{
 	"count":   {parse: simple(parseCount), pattern: `^[0-9]+$`},
 	"version": {parse: simple(parseVersion), pattern: `^1\.[0-5]$`},
 
+	"unless off": unlessOff,
+	"boot":       oneOf(topology.BootNetwork),
+	"nic":        oneOf(topology.NICs...),
+
 	reflect.TypeFor[topology.Routing]():  oneOf(topology.Proactive, topology.Reactive),
 	reflect.TypeFor[topology.IPv6]():     oneOf(topology.IPv6Off, topology.IPv6LinkLocal, topology.IPv6Assigned, topology.IPv6Auto),
 	reflect.TypeFor[topology.FailMode](): oneOf(topology.Standalone, topology.Secure),

@@ -101,6 +101,7 @@ type nodeOptions struct {
 	StartMayFail bool         `yaml:"start_may_fail" doc:"A start command that fails is a warning, not an error."`
 	Stop         string       `yaml:"stop" doc:"Shell command to run before the lab goes down."`
 	containerOptions
+	Guest   *topology.Guest       `yaml:"vm" of:"host router" as:"vm" doc:"The node is a virtual machine: the file of its disk, or {image: x.qcow2, user_data: x.yaml, …}; none where the defaults have one."`
 	Sysctls []topology.Assignment `yaml:"sysctls" of:"host router nat" as:"assignments" doc:"Settings of the kernel in the node's network: {net.ipv4.tcp_congestion_control: bbr}."`
 	Ports   []topology.Port       `yaml:"ports,port" of:"host router nat" doc:"TCP ports of this machine that lead to the node's: 8080:80 at 127.0.0.1, 0.0.0.0:8080:80 for all who reach the machine."`
 
@@ -122,11 +123,11 @@ type containerOptions struct {
 	Cmd           topology.Words        `yaml:"cmd" of:"host router" doc:"Arguments of the container's program, or the program, in place of the image's."`
 	Env           []topology.Assignment `yaml:"env" of:"host router" as:"assignments" doc:"Variables of the container's programs: {NAME: value}."`
 	User          string                `yaml:"user" of:"host router" doc:"User, and group, of the container's programs: www, 1000:1000."`
-	Memory        topology.Bytes        `yaml:"memory" of:"host router" doc:"Most memory of the container: 256MB."`
+	Memory        topology.Bytes        `yaml:"memory" of:"host router" doc:"Most memory of the container, or the memory of the virtual machine: 256MB."`
 	Capabilities  []string              `yaml:"capabilities" of:"host router" doc:"What the container may beside the usual and NET_ADMIN: SYS_PTRACE."`
 	Privileged    bool                  `yaml:"privileged" of:"host router" doc:"The container may do all that root may on this machine."`
 	Devices       []string              `yaml:"devices" of:"host router" doc:"Devices of this machine in the container: /dev/net/tun."`
-	Health        string                `yaml:"health" of:"host router" doc:"Shell command that succeeds in the container once it is ready; up waits for that."`
+	Health        string                `yaml:"health" of:"host router" doc:"Shell command that succeeds in the container, or the virtual machine, once it is ready; up waits for that."`
 	After         []string              `yaml:"after" of:"host router" doc:"Containers that are ready before this one's program begins."`
 }
 

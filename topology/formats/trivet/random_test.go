@@ -101,6 +101,17 @@ var (
 		o.Priority, o.Passive = maybe(t, rapid.Ptr(rapid.IntRange(0, 255), false)), maybe(t, rapid.Ptr(rapid.Bool(), false))
 		return o
 	})
+	guests = rapid.Custom(func(t *rapid.T) *topology.Guest {
+		g := &topology.Guest{Image: maybe(t, rapid.OneOf(anyText, rapid.Just("none")))}
+		if rapid.Bool().Draw(t, "an image alone") {
+			return g
+		}
+		g.Kernel, g.Initrd, g.Append, g.Boot = maybe(t, anyText), maybe(t, anyText), maybe(t, anyText), maybe(t, rapid.Just(topology.BootNetwork))
+		g.UserData, g.User, g.Password, g.Ready = maybe(t, anyText), maybe(t, anyText), maybe(t, anyText), maybe(t, anyText)
+		g.NIC, g.Processors = maybe(t, rapid.SampledFrom(topology.NICs)), maybe(t, rapid.IntRange(1, topology.MaxGuestProcessors))
+		g.NoDHCP, g.Unmanaged = maybe(t, rapid.Bool()), maybe(t, rapid.Bool())
+		return g
+	})
 	ports       = rapid.Custom(func(t *rapid.T) *int { p := rapid.IntRange(0, 65279).Draw(t, "port"); return &p })
 	datapaths   = rapid.SampledFrom([]topology.Datapath{topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel, topology.FRR, topology.BIRD})
 	controllers = some(rapid.SampledFrom([]string{"none", "trivet", "tcp:127.0.0.1:6653", "ssl:[::1]:6653", "c0", "1"}))
@@ -224,6 +235,7 @@ func node(t *rapid.T, name string) *topology.Node {
 		})),
 	}
 	if n.Kind == topology.Host || n.Kind == topology.Router {
+		n.Guest = maybe(t, guests)
 		n.Interfaces = maybe(t, interfaces)
 		n.Addresses, n.MAC, n.Loopback = maybe(t, some(prefixes)), maybe(t, macs), maybe(t, some(prefixes))
 		n.Unaddressed = len(n.Addresses) == 0 && maybe(t, rapid.Bool())

@@ -187,7 +187,7 @@ func (r *reader) node(v *yamlfile.Value) (kind string, options nodeOptions, ok b
 		options = r.defaults.Router
 	case "nat":
 		options = r.defaults.Router
-		options.Datapath = topology.Kernel
+		options.Datapath, options.Guest = topology.Kernel, nil // which no NAT can be
 	case "controller":
 	default:
 		hint := topology.DidYouMean(kind, kinds)

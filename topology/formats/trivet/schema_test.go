@@ -47,6 +47,8 @@ func TestSchemaRefuses(t *testing.T) {
 		"nodes: {r1: {router: {ospf: aera 1}}}", "nodes: {r1: {router: {ospf: {areas: {x: stub}}}}}", "nodes: {h1: {host: {ospf: area 0}}}",
 		"nodes: {r1: router}\nlinks: [{a -- b: {ospf: {network: nbma}}}]",
 		"nodes: {h1: {host: {address: [none, 10.0.0.1]}}}", "nodes: {h1: {host: {gateway: none}}}",
+		"nodes: {h1: {host: {vm: []}}}", "nodes: {h1: {host: {vm: {dhcp: maybe}}}}", "nodes: {h1: {host: {vm: {nic: ne2k}}}}", "nodes: {h1: {host: {vm: {boot: disk}}}}",
+		"nodes: {s1: {switch: {vm: x.qcow2}}}", "nodes: {n1: {nat: {vm: x.qcow2}}}", "nodes: {h1: {host: {vm: {imgae: x}}}}", "nodes: {h1: {host: {vm: {processors: two}}}}",
 		"defaults: {link: {from: a}}\nnodes: {h1: host}", "[]",
 	} {
 		if schema.Validate(instance(t, []byte(text))) == nil {

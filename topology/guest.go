@@ -31,9 +31,6 @@ type Guest struct {
 	Unmanaged  bool   `json:"unmanaged,omitempty"`  // it has no further interface through which Trivet logs in
 }
 
-// BootNetwork is Guest.Boot of a machine that boots from the network.
-const BootNetwork = "network"
-
 // NICs are the models of interfaces that virtual machines can have.
 var NICs = []string{"virtio", "e1000", "e1000e", "rtl8139", "vmxnet3"}
 

@@ -51,7 +51,8 @@ func RedirectAnswered(from, to int, client [6]byte, server netip.Addr) error {
 func redirect(from, to int, first asm.Instructions) error {
 	_ = rlimit.RemoveMemlock() // what kernels before 5.11 need
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "trivet_redirect", Type: ebpf.SchedCLS, License: "MIT",
-		Instructions: append(first, asm.Mov.Imm(asm.R1, int32(to)).WithSymbol(passes), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return())})
+		Instructions: append(first, asm.Mov.Imm(asm.R1, int32(to)).WithSymbol(passes), asm.Mov.Imm(asm.R2, 0),
+			asm.FnRedirect.Call(), asm.Return())})
 	if err != nil {
 		return fmt.Errorf("load a program: %w", err)
 	}
@@ -76,7 +77,8 @@ func unanswered(client [6]byte, server netip.Addr) asm.Instructions {
 	)
 	// load loads bytes of a packet; of one that is shorter, which is not meant, nothing.
 	load := func(bytes int32, at ...asm.Instruction) asm.Instructions {
-		return append(asm.Instructions(at), asm.Mov.Reg(asm.R1, asm.R6), asm.Mov.Reg(asm.R3, asm.R10), asm.Add.Imm(asm.R3, room), asm.Mov.Imm(asm.R4, bytes),
+		return append(asm.Instructions(at), asm.Mov.Reg(asm.R1, asm.R6),
+			asm.Mov.Reg(asm.R3, asm.R10), asm.Add.Imm(asm.R3, room), asm.Mov.Imm(asm.R4, bytes),
 			asm.FnSkbLoadBytes.Call(), asm.JNE.Imm(asm.R0, 0, passes))
 	}
 	at := func(offset int32) asm.Instruction { return asm.Mov.Imm(asm.R2, offset) }
@@ -97,12 +99,14 @@ func unanswered(client [6]byte, server netip.Addr) asm.Instructions {
 			asm.LoadMem(asm.R0, asm.R6, ofProtocol, asm.Word), asm.JEq.Imm(asm.R0, bigEndian(unix.ETH_P_ARP), isARP),
 			asm.JNE.Imm(asm.R0, bigEndian(unix.ETH_P_IP), passes)},
 		load(1, at(ip+9)), asm.Instructions{loaded(0, asm.Byte), asm.JNE.Imm(asm.R0, unix.IPPROTO_UDP, passes)},
-		load(2, at(ip+6)), asm.Instructions{loaded(0, asm.Half), asm.And.Imm(asm.R0, bigEndian(0x1fff)), asm.JNE.Imm(asm.R0, 0, passes)},
-		load(1, at(ip)), asm.Instructions{loaded(0, asm.Byte), asm.And.Imm(asm.R0, 0xf), asm.LSh.Imm(asm.R0, 2), asm.Add.Imm(asm.R0, ip),
-			asm.Mov.Reg(asm.R7, asm.R0)},
+		load(2, at(ip+6)), asm.Instructions{loaded(0, asm.Half), asm.And.Imm(asm.R0, bigEndian(0x1fff)),
+			asm.JNE.Imm(asm.R0, 0, passes)},
+		load(1, at(ip)), asm.Instructions{loaded(0, asm.Byte), asm.And.Imm(asm.R0, 0xf), asm.LSh.Imm(asm.R0, 2),
+			asm.Add.Imm(asm.R0, ip), asm.Mov.Reg(asm.R7, asm.R0)},
 		load(2, inUDP(2)...), asm.Instructions{loaded(0, asm.Half), asm.JNE.Imm(asm.R0, bigEndian(dhcpPort), passes)},
-		load(6, inUDP(clientAt)...), asm.Instructions{loaded(0, asm.Word), native(client[:]), asm.JNE.Reg(asm.R0, asm.R1, passes),
-			loaded(4, asm.Half), asm.JNE.Imm(asm.R0, int32(binary.NativeEndian.Uint16(client[4:])), passes), asm.Ja.Label(drops),
+		load(6, inUDP(clientAt)...), asm.Instructions{loaded(0, asm.Word), native(client[:]),
+			asm.JNE.Reg(asm.R0, asm.R1, passes), loaded(4, asm.Half),
+			asm.JNE.Imm(asm.R0, int32(binary.NativeEndian.Uint16(client[4:])), passes), asm.Ja.Label(drops),
 			asm.Mov.Imm(asm.R2, ip+24).WithSymbol(isARP)}, // the address that is asked for
 		load(4), asm.Instructions{loaded(0, asm.Word), native(asked[:]), asm.JNE.Reg(asm.R0, asm.R1, passes),
 			asm.Mov.Imm(asm.R0, int32(netlink.TC_ACT_SHOT)).WithSymbol(drops), asm.Return()})

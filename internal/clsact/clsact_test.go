@@ -54,7 +54,7 @@ func TestRedirectAnswered(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("namespaces need root")
 	}
-	other, tcp := client, udp(67, client)
+	other, tcp, head := client, udp(67, client), udp(67, client)[:40]
 	other[5]++
 	first := client
 	first[0] += 4
@@ -76,7 +76,7 @@ func TestRedirectAnswered(t *testing.T) {
 		{"of one more", 0, unix.ETH_P_IP, ip4(unix.IPPROTO_UDP, 0, nil, udp(67, first)), false},
 		{"cut", 0, unix.ETH_P_IP, ip4(unix.IPPROTO_UDP, 0, nil, udp(67, client)[:40]), false},
 		{"to a client", 0, unix.ETH_P_IP, ip4(unix.IPPROTO_UDP, 0, nil, udp(68, client)), false},
-		{"to another port, of which options look like it", 0, unix.ETH_P_IP, ip4(unix.IPPROTO_UDP, 0, udp(67, client)[:40], udp(53, client)), false},
+		{"whose options look like it", 0, unix.ETH_P_IP, ip4(unix.IPPROTO_UDP, 0, head, udp(53, client)), false},
 		{"over another protocol", 0, unix.ETH_P_IP, ip4(unix.IPPROTO_TCP, 0, nil, tcp), false},
 		{"IPv6", 0, unix.ETH_P_IPV6, ip4(unix.IPPROTO_UDP, 0, nil, udp(67, client)), false},
 		{"ARP for the server", 0, unix.ETH_P_ARP, arp(server), true},

@@ -25,6 +25,13 @@ type question struct {
 	id        []byte // option 61
 }
 
+// Frames that may be answered.
+var (
+	ofARP  = []gopacket.LayerType{layers.LayerTypeEthernet, layers.LayerTypeARP}
+	ofDHCP = []gopacket.LayerType{layers.LayerTypeEthernet, layers.LayerTypeIPv4, layers.LayerTypeUDP,
+		layers.LayerTypeDHCPv4}
+)
+
 // answer returns the frame that answers one that came in at the device, nil if none does. own is
 // the server's MAC address. Whatever the frame is, it does no harm.
 func answer(frame []byte, l *Lease, own net.HardwareAddr) []byte {
@@ -43,9 +50,9 @@ func answer(frame []byte, l *Lease, own net.HardwareAddr) []byte {
 		return nil
 	}
 	switch {
-	case slices.Equal(decoded, []gopacket.LayerType{layers.LayerTypeEthernet, layers.LayerTypeARP}):
+	case slices.Equal(decoded, ofARP):
 		return answerARP(&eth, &arp, own)
-	case slices.Equal(decoded, []gopacket.LayerType{layers.LayerTypeEthernet, layers.LayerTypeIPv4, layers.LayerTypeUDP, layers.LayerTypeDHCPv4}):
+	case slices.Equal(decoded, ofDHCP):
 		if q, ok := read(&d); ok && udp.DstPort == serverPort && slices.Equal(d.ClientHWAddr, l.MAC[:]) {
 			return q.answer(l, own)
 		}
@@ -55,19 +62,21 @@ func answer(frame []byte, l *Lease, own net.HardwareAddr) []byte {
 
 // answerARP says where the server is (RFC 826).
 func answerARP(eth *layers.Ethernet, q *layers.ARP, own net.HardwareAddr) []byte {
-	if q.AddrType != layers.LinkTypeEthernet || q.Protocol != layers.EthernetTypeIPv4 || q.HwAddressSize != 6 || q.ProtAddressSize != 4 ||
-		q.Operation != layers.ARPRequest || !slices.Equal(q.DstProtAddress, Identifier.AsSlice()) {
+	if q.AddrType != layers.LinkTypeEthernet || q.Protocol != layers.EthernetTypeIPv4 || q.HwAddressSize != 6 ||
+		q.ProtAddressSize != 4 || q.Operation != layers.ARPRequest || !slices.Equal(q.DstProtAddress, Identifier.AsSlice()) {
 		return nil
 	}
 	return serialize(&layers.Ethernet{SrcMAC: own, DstMAC: eth.SrcMAC, EthernetType: layers.EthernetTypeARP},
-		&layers.ARP{AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: layers.ARPReply,
-			SourceHwAddress: own, SourceProtAddress: Identifier.AsSlice(), DstHwAddress: q.SourceHwAddress, DstProtAddress: q.SourceProtAddress})
+		&layers.ARP{AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, Operation: layers.ARPReply,
+			SourceHwAddress: own, SourceProtAddress: Identifier.AsSlice(),
+			DstHwAddress: q.SourceHwAddress, DstProtAddress: q.SourceProtAddress})
 }
 
 // read reads a client's message; not ok: it is none, or came through a relay, which no client of
 // this device needs.
 func read(d *layers.DHCPv4) (q question, ok bool) {
-	if d.Operation != layers.DHCPOpRequest || d.HardwareType != layers.LinkTypeEthernet || d.HardwareLen != 6 || !d.RelayAgentIP.IsUnspecified() {
+	if d.Operation != layers.DHCPOpRequest || d.HardwareType != layers.LinkTypeEthernet || d.HardwareLen != 6 ||
+		!d.RelayAgentIP.IsUnspecified() {
 		return q, false
 	}
 	q.DHCPv4 = d
@@ -116,8 +125,8 @@ func (q question) answer(l *Lease, own net.HardwareAddr) []byte {
 
 // say makes an answer (RFC 2131, table 3), and sends it where section 4.1 says.
 func (q question) say(kind layers.DHCPMsgType, l *Lease, own net.HardwareAddr) []byte {
-	out := layers.DHCPv4{Operation: layers.DHCPOpReply, HardwareType: layers.LinkTypeEthernet, HardwareLen: 6, Xid: q.Xid, Flags: q.Flags,
-		ClientHWAddr: q.ClientHWAddr, Options: layers.DHCPOptions{
+	out := layers.DHCPv4{Operation: layers.DHCPOpReply, HardwareType: layers.LinkTypeEthernet,
+		Xid: q.Xid, Flags: q.Flags, ClientHWAddr: q.ClientHWAddr, Options: layers.DHCPOptions{
 			layers.NewDHCPOption(layers.DHCPOptMessageType, []byte{byte(kind)}),
 			layers.NewDHCPOption(layers.DHCPOptServerID, Identifier.AsSlice())}}
 	if kind != layers.DHCPMsgTypeNak {
@@ -138,7 +147,8 @@ func (q question) say(kind layers.DHCPMsgType, l *Lease, own net.HardwareAddr) [
 	}
 
 	eth := &layers.Ethernet{SrcMAC: own, DstMAC: layers.EthernetBroadcast, EthernetType: layers.EthernetTypeIPv4}
-	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: Identifier.AsSlice(), DstIP: net.IPv4bcast}
+	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP,
+		SrcIP: Identifier.AsSlice(), DstIP: net.IPv4bcast}
 	switch {
 	case kind == layers.DHCPMsgTypeNak:
 	case !q.ClientIP.IsUnspecified():
@@ -154,7 +164,8 @@ func (q question) say(kind layers.DHCPMsgType, l *Lease, own net.HardwareAddr) [
 
 func serialize(l ...gopacket.SerializableLayer) []byte {
 	b := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, l...); err != nil {
+	options := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
+	if err := gopacket.SerializeLayers(b, options, l...); err != nil {
 		return nil
 	}
 	return b.Bytes()

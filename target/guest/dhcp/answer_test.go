@@ -17,25 +17,47 @@ import (
 var (
 	own    = net.HardwareAddr{2, 0, 0, 0, 0, 1}
 	sample = Lease{
-		MAC: topology.MAC{2, 0, 0, 0, 0xfe, 0xa7}, Address: netip.MustParsePrefix("10.1.2.3/20"), Gateway: netip.MustParseAddr("10.1.0.1"),
-		Routes: []Route{{To: netip.MustParsePrefix("10.9.8.7/17"), Via: netip.MustParseAddr("10.1.0.2")}, {To: netip.MustParsePrefix("192.0.2.1/32")}},
-		MTU:    1400, Hostname: "h1", DNS: []netip.Addr{netip.MustParseAddr("10.1.0.53"), netip.MustParseAddr("10.1.0.54")}}
+		MAC:     topology.MAC{2, 0, 0, 0, 0xfe, 0xa7},
+		Address: netip.MustParsePrefix("10.1.2.3/20"),
+		Gateway: netip.MustParseAddr("10.1.0.1"),
+		Routes: []Route{{To: netip.MustParsePrefix("10.9.8.7/17"), Via: netip.MustParseAddr("10.1.0.2")},
+			{To: netip.MustParsePrefix("192.0.2.1/32")}},
+		MTU:      1400,
+		Hostname: "h1",
+		DNS:      []netip.Addr{netip.MustParseAddr("10.1.0.53"), netip.MustParseAddr("10.1.0.54")},
+	}
 )
 
-// asks makes a request of sample's client, a frame, which change may change.
-func asks(kind layers.DHCPMsgType, options layers.DHCPOptions, change func(*layers.IPv4, *layers.UDP, *layers.DHCPv4)) []byte {
+// change makes another packet of a request.
+type change = func(*layers.IPv4, *layers.UDP, *layers.DHCPv4)
+
+// asks makes a request of sample's client, a frame, with a change unless it is nil.
+func asks(kind layers.DHCPMsgType, options layers.DHCPOptions, c change) []byte {
 	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: net.IPv4zero, DstIP: net.IPv4bcast}
 	udp := &layers.UDP{SrcPort: clientPort, DstPort: serverPort}
-	d := &layers.DHCPv4{Operation: layers.DHCPOpRequest, HardwareType: layers.LinkTypeEthernet, Xid: 0x1234567, ClientHWAddr: sample.MAC[:],
-		Options: append(layers.DHCPOptions{layers.NewDHCPOption(layers.DHCPOptMessageType, []byte{byte(kind)})}, options...)}
+	d := &layers.DHCPv4{Operation: layers.DHCPOpRequest, HardwareType: layers.LinkTypeEthernet, Xid: 0x1234567,
+		ClientHWAddr: sample.MAC[:],
+		Options:      append(layers.DHCPOptions{option(layers.DHCPOptMessageType, byte(kind))}, options...)}
 	if kind == layers.DHCPMsgTypeUnspecified {
 		d.Options = options
 	}
-	if change != nil {
-		change(ip, udp, d)
+	if c != nil {
+		c(ip, udp, d)
 	}
 	_ = udp.SetNetworkLayerForChecksum(ip)
-	return serialize(&layers.Ethernet{SrcMAC: sample.MAC[:], DstMAC: layers.EthernetBroadcast, EthernetType: layers.EthernetTypeIPv4}, ip, udp, d)
+	return serialize(toEverybody(layers.EthernetTypeIPv4), ip, udp, d)
+}
+
+func toEverybody(kind layers.EthernetType) *layers.Ethernet {
+	return &layers.Ethernet{SrcMAC: sample.MAC[:], DstMAC: layers.EthernetBroadcast, EthernetType: kind}
+}
+
+// asksWho is an ARP request of the client, or another operation.
+func asksWho(operation uint16, has netip.Addr) []byte {
+	return serialize(toEverybody(layers.EthernetTypeARP),
+		&layers.ARP{AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, Operation: operation,
+			SourceHwAddress: sample.MAC[:], SourceProtAddress: sample.Address.Addr().AsSlice(),
+			DstHwAddress: make([]byte, 6), DstProtAddress: has.AsSlice()})
 }
 
 func option(kind layers.DHCPOpt, data ...byte) layers.DHCPOption {
@@ -47,7 +69,7 @@ func address(kind layers.DHCPOpt, a string) layers.DHCPOption {
 }
 
 // has is a client with an address.
-func has(a string) func(*layers.IPv4, *layers.UDP, *layers.DHCPv4) {
+func has(a string) change {
 	return func(ip *layers.IPv4, _ *layers.UDP, d *layers.DHCPv4) {
 		ip.SrcIP, d.ClientIP = net.ParseIP(a), net.ParseIP(a)
 	}
@@ -80,8 +102,10 @@ func hear(t *testing.T, frame []byte, from net.HardwareAddr) (s said) {
 		t.Fatalf("an answer without a type: %v", d.Options)
 	}
 	s.kind = layers.DHCPMsgType(s.all[layers.DHCPOptMessageType][0])
-	if d.Operation != layers.DHCPOpReply || !bytes.Equal(d.ClientHWAddr, sample.MAC[:]) || udp.SrcPort != 67 || udp.DstPort != 68 ||
-		!bytes.Equal(eth.SrcMAC, from) || !ip.SrcIP.Equal(Identifier.AsSlice()) || !bytes.Equal(s.all[layers.DHCPOptServerID], Identifier.AsSlice()) {
+	if d.Operation != layers.DHCPOpReply || !bytes.Equal(d.ClientHWAddr, sample.MAC[:]) ||
+		udp.SrcPort != 67 || udp.DstPort != 68 ||
+		!bytes.Equal(eth.SrcMAC, from) || !ip.SrcIP.Equal(Identifier.AsSlice()) ||
+		!bytes.Equal(s.all[layers.DHCPOptServerID], Identifier.AsSlice()) {
 		t.Errorf("answer %s", p)
 	}
 	if ip.Length > largest || udp.Length < 8+shortest {
@@ -100,11 +124,21 @@ const (
 func TestAnswers(t *testing.T) {
 	const (
 		discover, request, inform = layers.DHCPMsgTypeDiscover, layers.DHCPMsgTypeRequest, layers.DHCPMsgTypeInform
-		offer, ack, nak, nothing  = layers.DHCPMsgTypeOffer, layers.DHCPMsgTypeAck, layers.DHCPMsgTypeNak, layers.DHCPMsgTypeUnspecified
+		offer, ack, nak           = layers.DHCPMsgTypeOffer, layers.DHCPMsgTypeAck, layers.DHCPMsgTypeNak
+		nothing                   = layers.DHCPMsgTypeUnspecified
 	)
 	ours, other := address(layers.DHCPOptServerID, Identifier.String()), address(layers.DHCPOptServerID, "10.1.0.1")
 	right, wrong := address(layers.DHCPOptRequestIP, "10.1.2.3"), address(layers.DHCPOptRequestIP, "10.1.2.4")
 	type options = layers.DHCPOptions
+	of := func(f func(*layers.DHCPv4)) change {
+		return func(_ *layers.IPv4, _ *layers.UDP, d *layers.DHCPv4) { f(d) }
+	}
+	toBroadcast := of(func(d *layers.DHCPv4) { d.Flags = answerToAll })
+	another := of(func(d *layers.DHCPv4) { d.ClientHWAddr = own })
+	relayed := of(func(d *layers.DHCPv4) { d.RelayAgentIP = net.IPv4(10, 1, 0, 1) })
+	reply := of(func(d *layers.DHCPv4) { d.Operation = layers.DHCPOpReply })
+	toClient := func(_ *layers.IPv4, udp *layers.UDP, _ *layers.DHCPv4) { udp.SrcPort, udp.DstPort = 67, 68 }
+	fragment := func(ip *layers.IPv4, _ *layers.UDP, _ *layers.DHCPv4) { ip.Flags = layers.IPv4MoreFragments }
 	for _, c := range []struct {
 		name  string
 		frame []byte
@@ -113,7 +147,7 @@ func TestAnswers(t *testing.T) {
 	}{
 		{"discover", asks(discover, nil, nil), offer, toHost},
 		{"discover, hoping for another address", asks(discover, options{wrong}, nil), offer, toHost},
-		{"discover, to be answered to all", asks(discover, nil, func(_ *layers.IPv4, _ *layers.UDP, d *layers.DHCPv4) { d.Flags = answerToAll }), offer, toAll},
+		{"discover, to be answered to all", asks(discover, nil, toBroadcast), offer, toAll},
 		{"select", asks(request, options{ours, right}, nil), ack, toHost},
 		{"select what was not offered", asks(request, options{ours, wrong}, nil), nak, toAll},
 		{"select another server", asks(request, options{other, right}, nil), nothing, ""},
@@ -122,18 +156,18 @@ func TestAnswers(t *testing.T) {
 		{"renew, rebind", asks(request, nil, has("10.1.2.3")), ack, toHost},
 		{"renew, rebind another address", asks(request, nil, has("10.1.2.4")), nak, toAll},
 		{"request nothing", asks(request, nil, nil), nothing, ""},
-		{"request with an address that is cut", asks(request, options{option(layers.DHCPOptRequestIP, 10, 1, 2)}, nil), nothing, ""},
+		{"request what is cut", asks(request, options{option(layers.DHCPOptRequestIP, 10, 1, 2)}, nil), nothing, ""},
 		{"inform", asks(inform, nil, has("10.1.2.9")), ack, "02:00:00:00:fe:a7 10.1.2.9"},
 		{"inform without an address", asks(inform, nil, nil), ack, toAll},
 		{"release", asks(layers.DHCPMsgTypeRelease, options{ours}, has("10.1.2.3")), nothing, ""},
 		{"decline", asks(layers.DHCPMsgTypeDecline, options{ours, right}, nil), nothing, ""},
 		{"an answer", asks(ack, nil, nil), nothing, ""},
 		{"no type: BOOTP", asks(nothing, nil, nil), nothing, ""},
-		{"another client", asks(discover, nil, func(_ *layers.IPv4, _ *layers.UDP, d *layers.DHCPv4) { d.ClientHWAddr = own }), nothing, ""},
-		{"through a relay", asks(discover, nil, func(_ *layers.IPv4, _ *layers.UDP, d *layers.DHCPv4) { d.RelayAgentIP = net.IPv4(10, 1, 0, 1) }), nothing, ""},
-		{"a reply", asks(discover, nil, func(_ *layers.IPv4, _ *layers.UDP, d *layers.DHCPv4) { d.Operation = layers.DHCPOpReply }), nothing, ""},
-		{"another port", asks(discover, nil, func(_ *layers.IPv4, udp *layers.UDP, _ *layers.DHCPv4) { udp.SrcPort, udp.DstPort = 67, 68 }), nothing, ""},
-		{"a fragment", asks(discover, nil, func(ip *layers.IPv4, _ *layers.UDP, _ *layers.DHCPv4) { ip.Flags = layers.IPv4MoreFragments }), nothing, ""},
+		{"another client", asks(discover, nil, another), nothing, ""},
+		{"through a relay", asks(discover, nil, relayed), nothing, ""},
+		{"a reply", asks(discover, nil, reply), nothing, ""},
+		{"another port", asks(discover, nil, toClient), nothing, ""},
+		{"a fragment", asks(discover, nil, fragment), nothing, ""},
 		{"cut", asks(discover, nil, nil)[:280], nothing, ""},
 		{"nothing", nil, nothing, ""},
 	} {
@@ -150,7 +184,8 @@ func TestAnswers(t *testing.T) {
 		}
 		gives := c.want == offer || c.want == ack && !strings.HasPrefix(c.name, "inform")
 		_, timed := got.all[layers.DHCPOptLeaseTime]
-		if gives != (got.YourClientIP.String() == "10.1.2.3") || gives == got.YourClientIP.IsUnspecified() || timed != gives {
+		mine := got.YourClientIP.String() == "10.1.2.3"
+		if gives != mine || gives == got.YourClientIP.IsUnspecified() || timed != gives {
 			t.Errorf("%s: gives %s (for a time: %v)", c.name, got.YourClientIP, timed)
 		}
 		if _, told := got.all[layers.DHCPOptSubnetMask]; told != (c.want != nak) {
@@ -164,7 +199,10 @@ func TestAnswers(t *testing.T) {
 // times are in the order that RFC 2131 wants.
 func TestTold(t *testing.T) {
 	id := bytes.Repeat([]byte{0xff}, longestID)
-	full := hear(t, answer(asks(layers.DHCPMsgTypeDiscover, layers.DHCPOptions{option(layers.DHCPOptClientID, id...)}, nil), &sample, own), own)
+	discovers := func(l *Lease, o layers.DHCPOption) said {
+		return hear(t, answer(asks(layers.DHCPMsgTypeDiscover, layers.DHCPOptions{o}, nil), l, own), own)
+	}
+	full := discovers(&sample, option(layers.DHCPOptClientID, id...))
 	for kind, want := range map[layers.DHCPOpt][]byte{
 		layers.DHCPOptSubnetMask:    {255, 255, 240, 0},
 		layers.DHCPOptBroadcastAddr: {10, 1, 15, 255},
@@ -189,14 +227,16 @@ func TestTold(t *testing.T) {
 		}
 		return out
 	}
-	if all := kinds(full); slices.Index(all, layers.DHCPOptClasslessStaticRoute) > slices.Index(all, layers.DHCPOptRouter) {
+	all := kinds(full)
+	if slices.Index(all, layers.DHCPOptClasslessStaticRoute) > slices.Index(all, layers.DHCPOptRouter) {
 		t.Errorf("the gateway is told before routes: %v", all)
 	}
 
 	least := Lease{MAC: sample.MAC, Address: netip.MustParsePrefix("10.0.0.0/31")}
 	long := option(layers.DHCPOptClientID, make([]byte, longestID+1)...)
-	want := []layers.DHCPOpt{layers.DHCPOptMessageType, layers.DHCPOptServerID, layers.DHCPOptLeaseTime, layers.DHCPOptT1, layers.DHCPOptT2, layers.DHCPOptSubnetMask}
-	if got := kinds(hear(t, answer(asks(layers.DHCPMsgTypeDiscover, layers.DHCPOptions{long}, nil), &least, own), own)); !slices.Equal(got, want) {
+	want := []layers.DHCPOpt{layers.DHCPOptMessageType, layers.DHCPOptServerID, layers.DHCPOptLeaseTime,
+		layers.DHCPOptT1, layers.DHCPOptT2, layers.DHCPOptSubnetMask}
+	if got := kinds(discovers(&least, long)); !slices.Equal(got, want) {
 		t.Errorf("the least lease: %v, want %v", got, want)
 	}
 	if !(0 < renewAfter && renewAfter < rebindAfter && rebindAfter < leaseTime) {
@@ -206,19 +246,17 @@ func TestTold(t *testing.T) {
 
 // TestARP proves that the server says where it is, and nothing of other addresses.
 func TestARP(t *testing.T) {
-	ask := func(a netip.Addr, operation uint16) []byte {
-		return serialize(&layers.Ethernet{SrcMAC: sample.MAC[:], DstMAC: layers.EthernetBroadcast, EthernetType: layers.EthernetTypeARP},
-			&layers.ARP{AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: operation,
-				SourceHwAddress: sample.MAC[:], SourceProtAddress: sample.Address.Addr().AsSlice(), DstHwAddress: make([]byte, 6), DstProtAddress: a.AsSlice()})
-	}
-	if answer(ask(sample.Gateway, layers.ARPRequest), &sample, own) != nil || answer(ask(Identifier, layers.ARPReply), &sample, own) != nil {
+	if answer(asksWho(layers.ARPRequest, sample.Gateway), &sample, own) != nil ||
+		answer(asksWho(layers.ARPReply, Identifier), &sample, own) != nil {
 		t.Error("answered what does not ask for the server")
 	}
-	p := gopacket.NewPacket(answer(ask(Identifier, layers.ARPRequest), &sample, own), layers.LayerTypeEthernet, gopacket.Default)
+	out := answer(asksWho(layers.ARPRequest, Identifier), &sample, own)
+	p := gopacket.NewPacket(out, layers.LayerTypeEthernet, gopacket.Default)
 	eth, _ := p.LinkLayer().(*layers.Ethernet)
 	a, _ := p.Layer(layers.LayerTypeARP).(*layers.ARP)
-	if eth == nil || a == nil || !bytes.Equal(eth.DstMAC, sample.MAC[:]) || a.Operation != layers.ARPReply || !bytes.Equal(a.SourceHwAddress, own) ||
-		!bytes.Equal(a.SourceProtAddress, Identifier.AsSlice()) || !bytes.Equal(a.DstProtAddress, sample.Address.Addr().AsSlice()) {
+	if eth == nil || a == nil || !bytes.Equal(eth.DstMAC, sample.MAC[:]) || a.Operation != layers.ARPReply ||
+		!bytes.Equal(a.SourceHwAddress, own) || !bytes.Equal(a.SourceProtAddress, Identifier.AsSlice()) ||
+		!bytes.Equal(a.DstProtAddress, sample.Address.Addr().AsSlice()) {
 		t.Errorf("answer %s", p)
 	}
 }
@@ -263,16 +301,16 @@ func TestCheck(t *testing.T) {
 // it answers is well formed, fits, goes to the client, and gives it its own address or none.
 func FuzzAnswer(f *testing.F) {
 	for kind := range layers.DHCPMsgTypeInform + 2 {
-		f.Add(asks(kind, layers.DHCPOptions{address(layers.DHCPOptRequestIP, "10.1.2.3"), option(layers.DHCPOptClientID, 1, 2, 3)}, nil))
+		wants, is := address(layers.DHCPOptRequestIP, "10.1.2.3"), option(layers.DHCPOptClientID, 1, 2, 3)
+		f.Add(asks(kind, layers.DHCPOptions{wants, is}, nil))
 		f.Add(asks(kind, nil, has("10.1.2.3")))
 	}
-	f.Add(asks(layers.DHCPMsgTypeDiscover, layers.DHCPOptions{option(layers.DHCPOptExtOptions, 3)}, func(ip *layers.IPv4, _ *layers.UDP, d *layers.DHCPv4) {
+	overloads := func(ip *layers.IPv4, _ *layers.UDP, d *layers.DHCPv4) {
 		d.File, d.ServerName = []byte{50, 4, 10, 1, 2, 3, 255}, []byte{61, 200}
-		ip.Options = []layers.IPv4Option{{OptionType: 7, OptionLength: 7, OptionData: make([]byte, 5)}, {OptionType: 0, OptionLength: 1}}
-	}))
-	f.Add(serialize(&layers.Ethernet{SrcMAC: sample.MAC[:], DstMAC: layers.EthernetBroadcast, EthernetType: layers.EthernetTypeARP},
-		&layers.ARP{AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: layers.ARPRequest,
-			SourceHwAddress: sample.MAC[:], SourceProtAddress: sample.Address.Addr().AsSlice(), DstHwAddress: make([]byte, 6), DstProtAddress: Identifier.AsSlice()}))
+		ip.Options = []layers.IPv4Option{{OptionType: 7, OptionLength: 7, OptionData: make([]byte, 5)}, {OptionLength: 1}}
+	}
+	f.Add(asks(layers.DHCPMsgTypeDiscover, layers.DHCPOptions{option(layers.DHCPOptExtOptions, 3)}, overloads))
+	f.Add(asksWho(layers.ARPRequest, Identifier))
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		out := answer(frame, &sample, own)
 		if out == nil {

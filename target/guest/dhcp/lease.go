@@ -19,8 +19,8 @@ import (
 // guests look for a cloud's metadata.
 //
 // Where a guest's route to it leads does not matter, to the link or through a gateway: the server
-// hears the request at the device on its way there, and answers ARP for the address. A guest
-// without any route to it cannot renew, and asks all again (rebinds) a minute later.
+// hears the request at the device on its way there, and answers ARP for the address. A client that
+// needs a route and has none cannot renew, and asks all servers (rebinds) a minute later.
 var Identifier = netip.MustParseAddr("169.254.255.67")
 
 // Times of a lease. Guests ask again after the first, so that they soon have what Set has changed;

@@ -29,8 +29,9 @@ type Server struct {
 }
 
 const (
-	// pause is the time between two answers: a client that floods us costs little, and what we do
-	// not read is dropped by the kernel, at once.
+	// pause is the time before an answer. A client that floods us costs little, as what we do not
+	// read is dropped by the kernel. And udhcpc, which renews by a socket of its own for sending,
+	// does not hear what comes before it has closed that.
 	pause = 10 * time.Millisecond
 	// waiting limits what the kernel keeps of what has come meanwhile, in bytes: 20 requests or so.
 	waiting = 16 << 10
@@ -95,12 +96,12 @@ func (s *Server) run() {
 		if errors.Is(err, os.ErrClosed) {
 			return
 		}
+		time.Sleep(pause)
 		if err == nil { // otherwise the device has gone down, and may come up again
 			if out := answer(frame[:n], s.lease.Load(), s.own); out != nil {
 				_, _ = s.file.Write(out) // as if it were lost: the client asks again
 			}
 		}
-		time.Sleep(pause)
 	}
 }
 
@@ -133,5 +134,6 @@ func attach(fd int) error {
 	for i, p := range program {
 		filter[i] = unix.SockFilter{Code: p.Op, Jt: p.Jt, Jf: p.Jf, K: p.K}
 	}
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 }

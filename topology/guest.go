@@ -86,6 +86,7 @@ func (v *validator) guest(n *Node, bad func(hint, format string, args ...any)) {
 			key = "build"
 		}
 		bad("keep one of them", "%s and vm: it is a container or a virtual machine, not both", key)
+		return
 	}
 	g.boots(bad)
 	g.words(bad)

@@ -229,8 +229,8 @@ func (d *decoder) field(v *yamlfile.Value, into reflect.Value, f field, label st
 	switch {
 	case into.Type() == reflect.TypeFor[deferred]():
 		into.Set(reflect.ValueOf(deferred{v}))
-	case into.Type() == reflect.TypeFor[*topology.Guest]() && v.Shape == yamlfile.Scalar && v.Text == noGuest:
-		into.SetZero() // that of the defaults
+	case into.Type() == reflect.TypeFor[*topology.Guest]():
+		d.guest(v, into, f, label)
 	case into.Type() == reflect.TypeFor[*topology.Point]():
 		if p := d.point(v, label); p != nil {
 			into.Set(reflect.ValueOf(p))

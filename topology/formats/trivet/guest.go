@@ -2,6 +2,7 @@ package trivet
 
 import (
 	"fmt"
+	"reflect"
 
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/yamlfile"
@@ -39,6 +40,20 @@ var guestShort = short{pattern: `^.+$`, example: "images/debian.qcow2", parse: f
 	}
 	return yamlfile.Quote(g.Image)
 }}
+
+// guest reads a virtual machine, or none. One of which nothing could be read that it boots is left
+// out: what is wrong with it is said already.
+func (d *decoder) guest(v *yamlfile.Value, into reflect.Value, f field, label string) {
+	if v.Shape == yamlfile.Scalar && v.Text == noGuest {
+		into.SetZero() // that of the defaults
+		return
+	}
+	before := len(d.problems)
+	d.single(v, into, f, label)
+	if g := into.Interface().(*topology.Guest); len(d.problems) > before && g.Image == "" && g.Kernel == "" && g.Boot == "" {
+		into.SetZero()
+	}
+}
 
 // unlessOff reads on and off for fields that are true where something is off.
 var unlessOff = leaf{words: []string{"on", "off"}, parse: func(_ *decoder, s string) (any, error) {

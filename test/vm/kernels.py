@@ -63,12 +63,15 @@ class Kernel:
         """A cpio archive with busybox, the modules of BOOT_MODULES in loading order, and the script init."""
         entries = [(d, 0o040755, b"") for d in ("bin", "dev", "proc", "sys", "new", "modules")]
         entries.append(("bin/busybox", 0o100755, self.busybox.read_bytes()))
-        for n, path in enumerate(self.with_dependencies(BOOT_MODULES)):
-            data = (self.modules / path).read_bytes()
-            data = lzma.decompress(data) if path.endswith(".xz") else data
-            entries.append((f"modules/{n:02}.ko", 0o100644, data))
+        entries += self.module_files(BOOT_MODULES)
         entries.append(("init", 0o100755, init.encode()))
         return cpio(entries)
+
+    def module_files(self, wanted):
+        """The wanted modules and what they need as entries of a cpio archive, modules/NN.ko in loading order."""
+        for n, path in enumerate(self.with_dependencies(wanted)):
+            data = (self.modules / path).read_bytes()
+            yield f"modules/{n:02}.ko", 0o100644, lzma.decompress(data) if path.endswith(".xz") else data
 
     def with_dependencies(self, wanted):
         """The files of the wanted modules in the order in which to load them, without the built-in ones."""

@@ -117,11 +117,12 @@ func (d *daemon) pingPairs(ctx context.Context, pairs []ping.Pair, r PingRequest
 			here = append(here, p)
 		}
 	}
-	from := func(node string) (p *ping.Pinger, err error) {
+	from := func(node string) (ping.Sender, error) {
 		if n := d.target().Topology().Node(node); n != nil && n.Made().Guest {
-			return nil, fmt.Errorf("%s is %s, which sends by itself only: trivet exec %s -- ping ADDRESS", node, n.Made().Is, node)
+			return d.pingIn(node), nil
 		}
-		err = d.target().OnNode(node, func() (err error) {
+		var p *ping.Pinger
+		err := d.target().OnNode(node, func() (err error) {
 			p, err = ping.Open(r.IPv6 || pairs[0].Address.Is6())
 			return err
 		})
@@ -174,6 +175,23 @@ func (d *daemon) pingPairs(ctx context.Context, pairs []ping.Pair, r PingRequest
 		}
 	}
 	return out, errors.Join(errs...)
+}
+
+// pingIn pings by the program of a node that is another kernel.
+func (d *daemon) pingIn(node string) ping.Program {
+	return func(ctx context.Context, out io.Writer, command ...string) error {
+		ended, stop, err := d.launch(node, out, out, command...)
+		if err != nil {
+			return err
+		}
+		select {
+		case err = <-ended:
+			return err
+		case <-ctx.Done():
+			stop()
+			return ctx.Err()
+		}
+	}
 }
 
 // Count sums up the pairs.

@@ -78,7 +78,7 @@ func (m *mininetLab) ping(ctx context.Context, r lab.PingRequest) (out lab.PingR
 		return out, fmt.Errorf("%s and %s are not two hosts", r.From, r.To)
 	}
 	o := ping.Options{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: lab.PingTimeout(m.topology), Unpaced: r.Unpaced}
-	out.Pairs, err = ping.Pairs(ctx, pairs, func(node string) (p *ping.Pinger, err error) {
+	out.Pairs, err = ping.Pairs(ctx, pairs, func(node string) (p ping.Sender, err error) {
 		err = m.inside(node, func() (err error) {
 			// As Trivet's labs have it: sockets that send echo requests are for all.
 			if err = os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0); err == nil {

@@ -57,9 +57,10 @@ func newNetwork(info lab.Info) *network {
 		if !own(node) {
 			continue
 		}
+		n.silent[node.Name] = closed(node)
 		if a, ok := n.addressOf(node); ok {
 			n.address[node.Name] = a
-			if len(n.leaving[node.Name]) > 0 {
+			if !closed(node) && len(n.leaving[node.Name]) > 0 {
 				n.ends = append(n.ends, node.Name)
 			}
 		}
@@ -69,6 +70,10 @@ func newNetwork(info lab.Info) *network {
 
 // own says whether a node has a network namespace of its own, in which programs run.
 func own(n *topology.Node) bool { return n.Made().Own }
+
+// closed says whether a node is a virtual machine of its owner's, into which no program of ours can
+// be brought: only its answers are judged.
+func closed(n *topology.Node) bool { return n.Made().Guest && n.Made().Files }
 
 // addressOf a node is its first of IPv4, or else of IPv6, at a link that is up, or an interface of
 // its own; or on its loopback. In VRFs its programs are not.

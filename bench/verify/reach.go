@@ -152,15 +152,16 @@ func (v *verifier) pairs() (out []*pair) {
 				continue
 			}
 			callers := min(len(v.ends), mostCallers)
-			if n.RoutingNode() {
-				callers = min(len(v.ends), 4) // none calls there yet
+			uncalled := n.RoutingNode() || closed(n) // none calls there yet
+			if uncalled {
+				callers = min(len(v.ends), 4)
 			}
 			for range callers {
 				turn++
 				from := v.ends[turn%len(v.ends)]
 				i := slices.IndexFunc(by[n.Name], func(p *pair) bool { return p.from == from })
 				switch {
-				case from == n.Name || i < 0 && !n.RoutingNode():
+				case from == n.Name || i < 0 && !uncalled:
 					continue
 				case i < 0:
 					p := &pair{from: from, to: n.Name}
@@ -437,7 +438,7 @@ func (v *verifier) callSome(ctx context.Context, pairs []*pair, nodes []string, 
 	from := map[string][]*calling{}
 	for _, p := range pairs {
 		there := callers[p.to]
-		if callers[p.from] == nil || there == nil && own(v.nodes[p.to]) {
+		if to := v.nodes[p.to]; callers[p.from] == nil || there == nil && own(to) && !closed(to) {
 			continue
 		}
 		for _, c := range p.calls {

@@ -338,6 +338,11 @@ func (v *verifier) whyUntold(h hop) string {
 	case v.late():
 		return "there was no time for it"
 	}
+	for _, e := range l.Ends {
+		if n := v.nodes[e.Node]; n != nil && closed(n) {
+			return e.Node + " is a virtual machine, in which verify has no program: its answers are tried, and no more"
+		}
+	}
 	return "no packet between any two hosts went this way"
 }
 

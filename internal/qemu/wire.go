@@ -3,6 +3,7 @@ package qemu
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/clsact"
+	"trivet.dev/trivet/topology"
 )
 
 // NIC is an interface of a guest, and what is behind it in the network namespace of the guest's
@@ -19,7 +21,9 @@ type NIC struct {
 	ID     string // of the device, for QEMU
 	Tap    string // the TAP device that QEMU has: vm and a number, or the digits of a MAC
 	Device string // of the link
+	MAC    topology.MAC
 	MTU    int
+	Server netip.Addr // of DHCP, which hears the guest at the TAP device (clsact.RedirectAnswered); invalid: there is none
 }
 
 // tapName is what the TAP devices of virtual machines are called: other devices may be TAPs as well.
@@ -75,6 +79,9 @@ func (n NIC) join() error {
 		return err
 	}
 	a, b := dev.Attrs().Index, tap.Attrs().Index
+	if n.Server.IsValid() {
+		return errors.Join(clsact.Redirect(a, b), clsact.RedirectAnswered(b, a, n.MAC, n.Server))
+	}
 	return errors.Join(clsact.Redirect(a, b), clsact.Redirect(b, a))
 }
 

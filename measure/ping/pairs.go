@@ -28,7 +28,7 @@ type Pair struct {
 // Pairs pings all pairs. It opens a pinger in each node that sends. Each sender begins at
 // another of its pairs: in the order of all pairs the first node would have to answer everybody at
 // once, and then the second.
-func Pairs(ctx context.Context, pairs []Pair, open func(node string) (*Pinger, error), o Options) ([]PairResult, error) {
+func Pairs(ctx context.Context, pairs []Pair, open func(node string) (Sender, error), o Options) ([]PairResult, error) {
 	results := make([]PairResult, len(pairs))
 	bySender := map[string][]int{}
 	for i, p := range pairs {
@@ -58,7 +58,7 @@ func Pairs(ctx context.Context, pairs []Pair, open func(node string) (*Pinger, e
 			for range workers {
 				inner.Go(func() {
 					for i := range work {
-						results[i] = pinger.inTurn(ctx, turns, pairs[i], o)
+						results[i] = inTurn(ctx, pinger, turns, pairs[i], o)
 					}
 				})
 			}
@@ -74,14 +74,14 @@ func Pairs(ctx context.Context, pairs []Pair, open func(node string) (*Pinger, e
 }
 
 // inTurn pings one pair when it is its turn; at once where nothing is paced.
-func (p *Pinger) inTurn(ctx context.Context, turns chan struct{}, pair Pair, o Options) PairResult {
+func inTurn(ctx context.Context, from Sender, turns chan struct{}, pair Pair, o Options) PairResult {
 	if !o.Unpaced {
 		turns <- struct{}{}
 		leave := sync.OnceFunc(func() { <-turns })
 		defer leave()
 		defer time.AfterFunc(youth, leave).Stop()
 	}
-	r := p.PingPair(ctx, pair.Address, o)
+	r := from.PingPair(ctx, pair.Address, o)
 	r.From, r.To = pair.From, pair.To
 	return r
 }

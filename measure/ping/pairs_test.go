@@ -67,6 +67,6 @@ func allAtOnce(ctx context.Context, unpaced bool) (bool, error) {
 	for i := range pairs {
 		all = append(all, Pair{From: "h1", To: fmt.Sprint("h", i+2), Address: netip.MustParseAddr("127.0.0.1")}) // loopback is down: nothing is answered
 	}
-	_, err := Pairs(ctx, all, func(string) (*Pinger, error) { return Open(false) }, o)
+	_, err := Pairs(ctx, all, func(string) (Sender, error) { return Open(false) }, o)
 	return ctx.Err() == nil, err
 }

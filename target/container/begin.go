@@ -3,14 +3,8 @@ package container
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
-	"syscall"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/patience"
@@ -76,7 +70,7 @@ func (k *containers) begin(ctx context.Context, n *topology.Node) error {
 	limit, cancel := patience.Healthy.Context(ctx)
 	defer cancel()
 	for {
-		said, err := k.healthy(limit, n)
+		said, err := k.Healthy(limit, n, n.Health)
 		if err == nil {
 			return nil
 		}
@@ -94,31 +88,3 @@ func (k *containers) begin(ctx context.Context, n *topology.Node) error {
 		}
 	}
 }
-
-// healthy asks once, and returns the beginning of what the answer was.
-func (k *containers) healthy(ctx context.Context, n *topology.Node) (said string, err error) {
-	cmd := exec.Command("sh", "-c", n.Health)
-	out := &beginning{}
-	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.WaitDelay = time.Second // what it leaves in the background may hold its output open
-	if err := k.Start(n.Name, cmd); err != nil {
-		return "", err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
-	defer stop()
-	if err = cmd.Wait(); errors.Is(err, exec.ErrWaitDelay) {
-		err = nil
-	}
-	return string(out.text), err
-}
-
-// beginning keeps the first bytes that are written to it.
-type beginning struct{ text []byte }
-
-func (b *beginning) Write(p []byte) (int, error) {
-	b.text = append(b.text, p[:min(len(p), mostSaid-len(b.text))]...)
-	return len(p), nil
-}
-
-const mostSaid = 4096

@@ -53,7 +53,7 @@ func command(n *topology.Node, how qemu.Accelerator, interfaces []Interface, see
 		args = append(args, "-drive", "if=none,id=seed,driver=vvfat,dir="+seedDir+",label="+seedLabel+",read-only=on", "-device", "virtio-blk-pci,drive=seed")
 	}
 	for i, f := range interfaces {
-		device := fmt.Sprintf("%s,id=%s,netdev=tap%s,mac=%s", model(g), f.ID, f.ID, f.MAC)
+		device := fmt.Sprintf("%s,id=%s,netdev=%s,mac=%s", model(g), f.ID, netdev(f), f.MAC)
 		switch {
 		case g.Boot != topology.BootNetwork:
 			device += ",romfile="
@@ -63,7 +63,7 @@ func command(n *topology.Node, how qemu.Accelerator, interfaces []Interface, see
 		if f.MTU > topology.MTU && model(g) == "virtio-net-pci" {
 			device += fmt.Sprintf(",host_mtu=%d", f.MTU)
 		}
-		args = append(args, "-netdev", fmt.Sprintf("tap,id=tap%s,ifname=%s,script=no,downscript=no,vhost=%s", f.ID, f.Tap, how.VHost()), "-device", device)
+		args = append(args, "-netdev", fmt.Sprintf("tap,id=%s,ifname=%s,script=no,downscript=no,vhost=%s", netdev(f), f.Tap, how.VHost()), "-device", device)
 	}
 	if !g.Unmanaged {
 		args = append(args, "-netdev", fmt.Sprintf("user,id=management,restrict=on,ipv6=off,net=%s,hostfwd=tcp:%s-:22", managementNet, loginAt),

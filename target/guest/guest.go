@@ -7,11 +7,13 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"trivet.dev/trivet/internal/parallel"
@@ -192,11 +194,15 @@ func (k *guests) await(ctx context.Context, n *topology.Node, m *machine) error 
 		}
 	}
 	if n.Health != "" || n.Start != "" {
-		health := n.Health
-		if health == "" {
-			health = "true"
-		}
-		if err := m.until(ctx, "succeed with "+health, func() error { return k.healthy(ctx, n, health) }); err != nil {
+		health := cmp.Or(n.Health, "true")
+		err := m.until(ctx, "succeed with "+health, func() error {
+			said, err := k.Healthy(ctx, n, health)
+			if err != nil && said != "" {
+				err = fmt.Errorf("%w: %s", err, strings.TrimSpace(said))
+			}
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/ed25519"
@@ -16,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -211,23 +209,4 @@ func commandLine(argv, env []string) string {
 		out = append(out, words.Shell(w))
 	}
 	return strings.Join(out, " ")
-}
-
-// healthy asks a guest once whether it is ready.
-func (k *guests) healthy(ctx context.Context, n *topology.Node, command string) error {
-	cmd := exec.Command("/bin/sh", "-c", command)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.WaitDelay = time.Second
-	if err := k.Start(n.Name, cmd); err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
-	defer stop()
-	if err := cmd.Wait(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		text := said.String()
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(text[:min(len(text), 500)]))
-	}
-	return nil
 }

@@ -23,13 +23,13 @@ import (
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/qemu"
+	"trivet.dev/trivet/target/guest/dhcp"
 	"trivet.dev/trivet/topology"
 )
 
 // Interface is one of a machine, by which it reaches a link.
 type Interface struct {
 	qemu.NIC
-	MAC       topology.MAC
 	Addresses []netip.Prefix
 }
 
@@ -43,8 +43,15 @@ func interfacesOf(t *topology.Topology) map[string][]Interface {
 				continue
 			}
 			digits := strings.ReplaceAll(e.MAC.String(), ":", "")
-			nic := qemu.NIC{ID: "nic" + digits, Tap: "vm" + digits, Device: e.Interface, MTU: l.MTUAt(i)}
-			out[e.Node] = append(out[e.Node], Interface{nic, e.MAC, e.Addresses})
+			nic := qemu.NIC{ID: "nic" + digits, Tap: "vm" + digits, Device: e.Interface, MAC: e.MAC, MTU: l.MTUAt(i)}
+			out[e.Node] = append(out[e.Node], Interface{nic, e.Addresses})
+		}
+	}
+	for _, n := range t.Nodes {
+		for i, f := range out[n.Name] {
+			if is(n) && leaseOf(n, f, out[n.Name]) != nil {
+				out[n.Name][i].Server = dhcp.Identifier
+			}
 		}
 	}
 	return out
@@ -70,6 +77,7 @@ type machine struct {
 	mu         sync.Mutex // guards the others
 	links      *qemu.Links
 	interfaces []Interface
+	servers    map[string]*dhcp.Server // by interface
 }
 
 func (m *machine) ended() bool {
@@ -127,11 +135,16 @@ func (k *guests) of(n *topology.Node) (*machine, error) {
 
 // adopt has a process be the machine of a node. The lock is held.
 func (k *guests) adopt(n *topology.Node, cmd *exec.Cmd, how qemu.Accelerator) *machine {
-	m := &machine{guests: k, node: n, how: how, cmd: cmd, gone: make(chan struct{})}
+	m := &machine{guests: k, node: n, how: how, cmd: cmd, gone: make(chan struct{}), servers: map[string]*dhcp.Server{}}
 	k.known[n.Name] = m
 	go func() {
 		status := process.Wait(cmd)
 		close(m.gone)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, s := range m.servers {
+			s.Close()
+		}
 		if !m.unwanted.Load() {
 			k.Lab.Ended(what(n) + " has ended" + status)
 		}
@@ -142,7 +155,9 @@ func (k *guests) adopt(n *topology.Node, cmd *exec.Cmd, how qemu.Accelerator) *m
 // start starts the machine of a node and returns when its QEMU runs.
 func (k *guests) start(ctx context.Context, n *topology.Node, interfaces []Interface) (*machine, error) {
 	dir := k.dir(n.Name)
-	if err := os.MkdirAll(dir, 0o711); err != nil { // QEMU, as nobody, reads what is below; only root reaches it otherwise
+	// QEMU, as nobody, reads what is in the directory in which it was started; only root reaches it
+	// from elsewhere.
+	if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o700), os.MkdirAll(dir, 0o711)); err != nil {
 		return nil, err
 	}
 	how, err := k.accelerator(ctx, n.Guest)
@@ -233,7 +248,7 @@ func (m *machine) follow(interfaces []Interface) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.links, m.interfaces = links, interfaces
-	return nil
+	return m.serve(interfaces)
 }
 
 // change plugs interfaces into the machine that are new, and unplugs others.
@@ -248,7 +263,10 @@ func (m *machine) change(now []Interface) error {
 	}
 	err = m.links.Change(nicsOf(now), func(monitor *qemu.Monitor) error {
 		for _, f := range old {
-			if _, err := monitor.Do("device_del", map[string]any{"id": f.ID}); err != nil {
+			if _, err := monitor.Do("device_del", map[string]any{"id": f.ID}); err != nil { // the guest is asked to let go of it
+				return err
+			}
+			if _, err := monitor.Do("netdev_del", map[string]any{"id": netdev(f)}); err != nil {
 				return err
 			}
 		}
@@ -263,8 +281,11 @@ func (m *machine) change(now []Interface) error {
 		return err
 	}
 	m.interfaces = now
-	return nil
+	return m.serve(now)
 }
+
+// netdev is what QEMU calls the end of an interface that is on this machine.
+func netdev(f Interface) string { return "tap" + f.ID }
 
 // without are those of a list that another one has not.
 func without(list, other []Interface, same func(a, b Interface) bool) []Interface {
@@ -282,14 +303,14 @@ func (m *machine) plug(monitor *qemu.Monitor, f Interface) error {
 		return err
 	}
 	defer tap.Close()
-	netdev, fd := "tap"+f.ID, "fd"+f.ID
+	fd := "fd" + f.ID
 	if err := monitor.Give(fd, tap); err != nil {
 		return err
 	}
-	if _, err := monitor.Do("netdev_add", map[string]any{"type": "tap", "id": netdev, "fd": fd}); err != nil {
+	if _, err := monitor.Do("netdev_add", map[string]any{"type": "tap", "id": netdev(f), "fd": fd}); err != nil {
 		return err
 	}
-	_, err = monitor.Do("device_add", map[string]any{"driver": model(m.node.Guest), "id": f.ID, "netdev": netdev, "mac": f.MAC.String()})
+	_, err = monitor.Do("device_add", map[string]any{"driver": model(m.node.Guest), "id": f.ID, "netdev": netdev(f), "mac": f.MAC.String()})
 	return err
 }
 

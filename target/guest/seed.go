@@ -2,11 +2,9 @@ package guest
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"mime/multipart"
-	"net/netip"
 	"net/textproto"
 	"os"
 	"path/filepath"
@@ -179,27 +177,13 @@ func networkConfig(n *topology.Node, interfaces []Interface) any {
 		for _, a := range f.Addresses {
 			e.Addresses = append(e.Addresses, a.String())
 		}
-		ethernets[f.Device] = e
-	}
-	for _, r := range n.StaticRoutes() {
-		if e := ethernets[cmp.Or(r.Device, deviceTowards(r.Via, interfaces))]; e != nil && r.Via.IsValid() {
+		for _, r := range routesAt(n, f, interfaces) {
 			e.Routes = append(e.Routes, route{r.To.String(), r.Via.String(), int(r.Distance)})
 		}
+		ethernets[f.Device] = e
 	}
 	if !n.Guest.Unmanaged {
 		ethernets["management"] = &ethernet{Match: match{managementMAC}, Name: "management", Addresses: []string{managementAddress}, Optional: true}
 	}
 	return map[string]any{"version": 2, "ethernets": ethernets}
-}
-
-// deviceTowards is the device in whose networks an address is; "": it is in none.
-func deviceTowards(a netip.Addr, interfaces []Interface) string {
-	for _, f := range interfaces {
-		for _, p := range f.Addresses {
-			if p.Contains(a) {
-				return f.Device
-			}
-		}
-	}
-	return ""
 }

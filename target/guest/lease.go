@@ -1,0 +1,86 @@
+package guest
+
+import (
+	"errors"
+	"net/netip"
+
+	"trivet.dev/trivet/target/guest/dhcp"
+	"trivet.dev/trivet/topology"
+)
+
+// leaseOf is what a guest is told of an interface by DHCP; nil: nothing, as the interface has no
+// address of IPv4, or its network is to tell it.
+func leaseOf(n *topology.Node, f Interface, all []Interface) *dhcp.Lease {
+	if n.Guest.NoDHCP || n.Guest.Boot == topology.BootNetwork {
+		return nil
+	}
+	l := &dhcp.Lease{MAC: f.MAC, Hostname: n.Name}
+	if f.MTU != topology.MTU {
+		l.MTU = f.MTU
+	}
+	for _, a := range f.Addresses {
+		if a.Addr().Is4() {
+			l.Address = a
+			break
+		}
+	}
+	if !l.Address.IsValid() {
+		return nil
+	}
+	for _, r := range routesAt(n, f, all) {
+		switch {
+		case !r.To.Addr().Is4() || !r.Via.Is4():
+		case r.To.Bits() == 0:
+			l.Gateway = r.Via
+		default:
+			l.Routes = append(l.Routes, dhcp.Route{To: r.To, Via: r.Via})
+		}
+	}
+	return l
+}
+
+// routesAt are a node's static routes by way of a neighbour at one of its interfaces.
+func routesAt(n *topology.Node, f Interface, all []Interface) (out []topology.Route) {
+	for _, r := range n.StaticRoutes() {
+		if r.Via.IsValid() && (r.Device == f.Device || r.Device == "" && towards(r.Via, all) == f.Device) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// towards is the device in whose networks an address is; "": it is in none.
+func towards(a netip.Addr, interfaces []Interface) string {
+	for _, f := range interfaces {
+		for _, p := range f.Addresses {
+			if p.Contains(a) {
+				return f.Device
+			}
+		}
+	}
+	return ""
+}
+
+// serve has the machine's requests for addresses answered, as its interfaces are now. The lock is
+// held.
+func (m *machine) serve(now []Interface) error {
+	for id, s := range m.servers {
+		s.Close()
+		delete(m.servers, id)
+	}
+	return m.guests.OnNode(m.node.Name, func() error {
+		var errs []error
+		for _, f := range now {
+			l := leaseOf(m.node, f, now)
+			if l == nil {
+				continue
+			}
+			s, err := dhcp.Open(f.Tap, *l)
+			if err == nil {
+				m.servers[f.ID] = s
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})
+}

@@ -1,0 +1,42 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Healthy runs a shell command in a node once, which succeeds if the node does what it is for. It
+// returns the beginning of what the command printed.
+func (l *Lab) Healthy(ctx context.Context, n *topology.Node, command string) (said string, err error) {
+	cmd := exec.Command("sh", "-c", command)
+	out := &beginning{}
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.WaitDelay = time.Second // what it leaves in the background may hold its output open
+	if err := l.Start(n.Name, cmd); err != nil {
+		return "", err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+	defer stop()
+	if err = cmd.Wait(); errors.Is(err, exec.ErrWaitDelay) {
+		err = nil
+	}
+	return string(out.text), err
+}
+
+// beginning keeps the first bytes that are written to it.
+type beginning struct{ text []byte }
+
+func (b *beginning) Write(p []byte) (int, error) {
+	b.text = append(b.text, p[:min(len(p), mostSaid-len(b.text))]...)
+	return len(p), nil
+}
+
+const mostSaid = 4096

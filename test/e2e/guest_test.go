@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"trivet.dev/trivet/internal/qemu"
+)
+
+// guestImage is what test/vm/images makes of a kind, made once on a machine: by the names of its
+// files.
+func guestImage(t *testing.T, kind string) (files map[string]string) {
+	t.Helper()
+	if err := qemu.Lacks(); err != nil {
+		t.Skip(err)
+	}
+	out, err := exec.Command("../vm/images", kind).Output()
+	if err != nil {
+		t.Skip("no image of a guest: ", err)
+	}
+	must(t, json.Unmarshal(out, &files))
+	return files
+}
+
+// tinyLab is a topology with a virtual machine whose guest has Busybox and no cloud-init, behind a
+// router; more are lines of further nodes and links.
+func (m *machine) tinyLab(name, nodes, links string) (file string) {
+	m.t.Helper()
+	tiny := guestImage(m.t, "tiny")
+	return m.file(name, `
+nodes:
+  v1: {host: {vm: {kernel: `+tiny["kernel"]+`, initrd: `+tiny["initrd"]+`, append: "console=ttyS0 quiet", ready: tiny is ready, password: tiny}, memory: 128MB}}
+  h1: host
+  r1: {router: {datapath: kernel}}
+`+nodes+`
+links:
+  - v1 -- r1: {delay: 5ms}
+  - h1 -- r1
+`+links)
+}
+
+// TestGuest proves that a host that is a virtual machine is told its address and its gateway, also
+// after its daemon was killed; that it is pinged, and pings, over an impaired link; that commands
+// run in it with their input, output, variables and exit code; that its console is one person's at
+// a time; that it sees when a cable is pulled; that it gets interfaces and loses them without being
+// started anew; that one that ends is named, and made anew by apply; and that nothing is left of it.
+func TestGuest(t *testing.T) {
+	m := newMachine(t)
+	file := m.tinyLab("lab.yaml", "", "")
+	before := m.snapshot()
+	m.up(file, "--wait", "300s")
+	contains(t, m.ok("logs", "v1"), "tiny is ready")
+
+	eventually(t, "v1 has its address and its gateway", func() bool {
+		return strings.Contains(m.exec("v1", "ip route"), "default via 10.0.1.1") && strings.Contains(m.exec("v1", "ip addr"), " 10.0.1.2/24")
+	})
+	m.pingAll(2)
+	for _, pair := range [][2]string{{"h1", "v1"}, {"v1", "h1"}} {
+		if rtt := m.rtt(pair[0], pair[1]); rtt < 10 {
+			t.Errorf("%v: %v ms over a link of 5 ms each way", pair, rtt)
+		}
+	}
+	host := strings.TrimSpace(m.sh("cat /proc/sys/kernel/random/boot_id"))
+	boot := strings.TrimSpace(m.exec("v1", "cat /proc/sys/kernel/random/boot_id"))
+	if boot == host || len(boot) != len(host) {
+		t.Errorf("the kernel of v1 is booted as %q, the machine's as %q", boot, host)
+	}
+	m.want(7, "exec", "v1", "--", "sh", "-c", "exit 7")
+	m.want(127, "exec", "v1", "--", "no-such-program")
+	if r := m.runIn(strings.NewReader("walnut\n"), "exec", "--env", "WHAT=it's a $HOME", "v1", "--", "sh", "-c", `cat; echo "$WHAT"`); r.out != "walnut\nit's a $HOME\n" {
+		t.Errorf("%q, %q", r.out, r.err)
+	}
+
+	first := m.terminal("shell", "--console", "v1")
+	first.sees("\recho $((40+2))nuts\r", "42nuts")
+	contains(t, m.run("shell", "--console", "v1").err, "somebody is at the console of v1 already")
+	first.types("\x1d")
+	first.ends(0)
+	contains(t, m.run("shell", "--console", "h1").err, "h1 has no console")
+
+	m.ok("link", "set", "v1-r1", "down")
+	const carrier = "cat /sys/class/net/eth0/carrier"
+	eventually(t, "v1 sees that the cable is pulled", func() bool { return strings.TrimSpace(m.exec("v1", carrier)) == "0" })
+	m.ok("link", "set", "v1-r1", "up")
+	eventually(t, "and plugged", func() bool { return strings.TrimSpace(m.exec("v1", carrier)) == "1" })
+
+	m.kill("*_[_]daemon*")
+	m.ok("resume")
+	contains(t, m.exec("v1", "udhcpc -i eth0 -n -q -f -s /bin/true 2>&1"), "lease of 10.0.1.2 obtained from 169.254.255.67")
+	more := m.tinyLab("lab.yaml", "  h2: host", "  - h2 -- v1")
+	contains(t, m.ok("apply", more), "2 changes")
+	eventually(t, "v1 has another interface", func() bool { return strings.Contains(m.exec("v1", "ls /sys/class/net"), "eth2") })
+	m.tinyLab("lab.yaml", "", "")
+	contains(t, m.ok("apply", file), "2 changes")
+	eventually(t, "and has it no more", func() bool { return !strings.Contains(m.exec("v1", "ls /sys/class/net"), "eth2") })
+	m.tinyLab("lab.yaml", "  h2: host", "  - h2 -- v1")
+	contains(t, m.ok("apply", more), "2 changes")
+	if now := strings.TrimSpace(m.exec("v1", "cat /proc/sys/kernel/random/boot_id")); now != boot {
+		t.Errorf("v1 was booted as %s, and is as %s", boot, now)
+	}
+	m.tinyLab("lab.yaml", "", "")
+	m.ok("apply", file)
+
+	m.sh("kill -9 " + strings.Join(m.pids("/qemu-system*guest=v1"), " "))
+	const dead = "the virtual machine of host v1"
+	eventually(t, "ls says what has ended", func() bool { return strings.Contains(m.ok("ls"), dead) })
+	contains(t, m.run("exec", "v1", "--", "true").err, "the virtual machine of v1 has ended")
+	contains(t, m.ok("apply", file), dead+" has ended: started again")
+	eventually(t, "it answers again", func() bool { return m.run("ping", "--all").code == 0 })
+	if who := m.sh("ps -o user= -p " + m.pids("/qemu-system*guest=v1")[0]); strings.TrimSpace(who) != "nobody" {
+		t.Errorf("QEMU runs as %s", who)
+	}
+	contains(t, m.ok("down"), "nothing left")
+	m.unchanged(before)
+}
+
+// TestGuestRefused proves that what cannot be a virtual machine here is said, with where the file
+// says it, before anything is made; and that a file whose machines are not wanted has ordinary hosts
+// in their place.
+func TestGuestRefused(t *testing.T) {
+	t.Parallel()
+	if err := qemu.Lacks(); err != nil {
+		t.Skip(err)
+	}
+	m := newMachine(t)
+	m.sh("printf 'KDMV....' > x.vmdk; printf 'QFI\\373\\000\\000\\000\\003\\000\\000\\000\\000\\000\\000\\001\\000%0100d' 0 > backed.qcow2; : > disk.raw")
+	for vm, says := range map[string]string{
+		"missing.qcow2":                 "lab.yaml:1:9  host h1: vm: stat " + filepath.Join(m.dir, "missing.qcow2") + ": no such file",
+		"x.vmdk":                        "x.vmdk is of the kind VMDK; convert it first",
+		"backed.qcow2":                  "backed.qcow2 holds its data in another file",
+		"/dev/null":                     "/dev/null is no file",
+		"{kernel: /boot/no, initrd: x}": "stat /boot/no: no such file",
+		"{image: disk.raw, user_data: none.yaml}": "none.yaml: no such file",
+	} {
+		file := m.file("lab.yaml", "nodes: {h1: {host: {vm: "+vm+"}}, h2: host}\nlinks: [h1 -- h2]\n")
+		contains(t, m.want(1, "up", file).err, says)
+	}
+	file := m.file("lab.yaml", "nodes: {h1: {host: {vm: disk.raw}}, h2: host}\nlinks: [h1 -- h2]\n")
+	m.up(file, "--no-commands")
+	m.pingAll(2)
+	m.ok("down")
+	if _, err := os.Stat(filepath.Join(m.dir, "disk.raw")); err != nil {
+		t.Error(err)
+	}
+}

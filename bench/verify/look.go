@@ -41,6 +41,7 @@ type seen struct {
 type device struct {
 	Name      string         `json:"name"`
 	Kind      string         `json:"kind"`
+	MAC       string         `json:"mac,omitempty"`
 	MTU       int            `json:"mtu"`
 	MTU6      int            `json:"mtu6,omitempty"` // of IPv6 at the device, which may have another; 0: not known
 	Carries   bool           `json:"carries"`        // up, with a carrier
@@ -69,7 +70,7 @@ func look() (s seen, err error) {
 	tables := []int{unix.RT_TABLE_MAIN}
 	for _, l := range links {
 		a := l.Attrs()
-		d := device{Name: a.Name, Kind: l.Type(), MTU: a.MTU, Carries: a.Flags&net.FlagUp != 0 && a.RawFlags&unixRunning != 0}
+		d := device{Name: a.Name, Kind: l.Type(), MAC: a.HardwareAddr.String(), MTU: a.MTU, Carries: a.Flags&net.FlagUp != 0 && a.RawFlags&unixRunning != 0}
 		mtu6, _ := os.ReadFile("/proc/sys/net/ipv6/conf/" + a.Name + "/mtu")
 		d.MTU6, _ = strconv.Atoi(strings.TrimSpace(string(mtu6)))
 		addresses, err := netlink.AddrList(l, netlink.FAMILY_ALL)
@@ -142,7 +143,11 @@ func (v *verifier) lookAtNodes(ctx context.Context) error {
 		if err := v.instrument(ctx, node, LookCommand, nil, &out); err != nil {
 			return s, v.orSilent(err)
 		}
-		return s, json.Unmarshal(out.Bytes(), &s)
+		if err := json.Unmarshal(out.Bytes(), &s); err != nil {
+			return s, err
+		}
+		v.named(node, &s)
+		return s, nil
 	}, func(done int) { v.Progress("nodes", done, len(places)) })
 	if err != nil {
 		return err
@@ -192,6 +197,9 @@ func (v *verifier) checkNode(name string, s *seen) {
 	}
 	for _, route := range v.routesOf(node) {
 		r.Routes.add(noRoute(s, name, route))
+	}
+	if isGuest(node) { // whose names are its owner's
+		return
 	}
 	for _, other := range v.t.Nodes {
 		if _, ok := v.address[other.Name]; ok && own(other) {

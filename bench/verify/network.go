@@ -30,11 +30,12 @@ type network struct {
 	ends    []string         // nodes that can send and receive: hosts, and routers of the kernel
 	address map[string]netip.Addr
 	silent  map[string]bool   // nodes in which no program begins
+	closed  map[string]string // guests among them, and why: see openGuests
 	fabrics map[string]string // by site: a node whose programs run in the namespace of all switches there
 }
 
 func newNetwork(info lab.Info) *network {
-	n := &network{t: info.Topology, nodes: map[string]*topology.Node{}, leaving: map[string][]hop{}, address: map[string]netip.Addr{}, silent: map[string]bool{}, fabrics: map[string]string{}}
+	n := &network{t: info.Topology, nodes: map[string]*topology.Node{}, leaving: map[string][]hop{}, address: map[string]netip.Addr{}, silent: map[string]bool{}, closed: map[string]string{}, fabrics: map[string]string{}}
 	for _, node := range n.t.Nodes {
 		n.nodes[node.Name] = node
 	}
@@ -57,10 +58,12 @@ func newNetwork(info lab.Info) *network {
 		if !own(node) {
 			continue
 		}
-		n.silent[node.Name] = closed(node)
+		if isGuest(node) {
+			n.silent[node.Name], n.closed[node.Name] = true, "it was not tried"
+		}
 		if a, ok := n.addressOf(node); ok {
 			n.address[node.Name] = a
-			if !closed(node) && len(n.leaving[node.Name]) > 0 {
+			if n.closed[node.Name] == "" && len(n.leaving[node.Name]) > 0 {
 				n.ends = append(n.ends, node.Name)
 			}
 		}
@@ -70,10 +73,6 @@ func newNetwork(info lab.Info) *network {
 
 // own says whether a node has a network namespace of its own, in which programs run.
 func own(n *topology.Node) bool { return n.Made().Own }
-
-// closed says whether a node is a virtual machine of its owner's, into which no program of ours can
-// be brought: only its answers are judged.
-func closed(n *topology.Node) bool { return n.Made().Guest && n.Made().Files }
 
 // addressOf a node is its first of IPv4, or else of IPv6, at a link that is up, or an interface of
 // its own; or on its loopback. In VRFs its programs are not.

@@ -305,7 +305,7 @@ func (v *verifier) downs(ctx context.Context) error {
 
 // reach is a node that can send, is nearest to another, and is joined to it.
 func (v *verifier) reach(node string) string {
-	if _, ok := v.address[node]; ok && own(v.nodes[node]) && !closed(v.nodes[node]) {
+	if _, ok := v.address[node]; ok && own(v.nodes[node]) && v.closed[node] == "" {
 		return node
 	}
 	came := v.tree(node, nil)

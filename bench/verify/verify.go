@@ -253,6 +253,9 @@ func (v *verifier) verify(ctx context.Context) error {
 }
 
 func (v *verifier) lookAtAll(ctx context.Context) error {
+	if err := v.openGuests(ctx); err != nil {
+		return err
+	}
 	if !v.LinksOnly {
 		if err := v.lookAtNodes(ctx); err != nil {
 			return err
@@ -339,8 +342,8 @@ func (v *verifier) whyUntold(h hop) string {
 		return "there was no time for it"
 	}
 	for _, e := range l.Ends {
-		if n := v.nodes[e.Node]; n != nil && closed(n) {
-			return e.Node + " is a virtual machine, in which verify has no program: its answers are tried, and no more"
+		if why := v.closed[e.Node]; why != "" {
+			return e.Node + " is a virtual machine of which only the answers are tried: " + why
 		}
 	}
 	return "no packet between any two hosts went this way"

@@ -134,6 +134,7 @@ var (
 	Daemon = limit("a sign of life of a lab's process", 10*time.Second)
 
 	// In a namespace it needs 50 ms, in a virtual machine seconds; one that is frozen never does.
+	Brought     = limit("the program in a virtual machine, into which it is brought", 2*time.Minute)
 	NodeProgram = limit("a program in a node to begin", 20*time.Second)
 
 	NodeCommand = limit("a node's start, stop or scheduled command", 30*time.Second)

@@ -2,17 +2,21 @@ package guest
 
 import (
 	"cmp"
+	"compress/gzip"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +27,7 @@ import (
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/qemu"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
 
@@ -169,7 +174,66 @@ func execIn(args []string) (int, error) {
 		return 0, err
 	}
 	defer client.Close()
-	return qemu.RunSession(client, commandLine(args[1:], os.Environ()))
+	argv := args[1:]
+	if argv[0] == lab.ThisProgram {
+		file, err := bring(client)
+		if err != nil {
+			return 0, fmt.Errorf("bring this program into %s: %w", l.Node, err)
+		}
+		argv = append([]string{file}, argv[1:]...)
+	}
+	return qemu.RunSession(client, commandLine(argv, os.Environ()))
+}
+
+// bring brings this program into a guest that runs Linux, unless it is there, and returns its file.
+func bring(client *ssh.Client) (file string, err error) {
+	self, err := os.Open(lab.ThisProgram)
+	if err != nil {
+		return "", err
+	}
+	defer self.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, self); err != nil {
+		return "", err
+	}
+	if _, err := self.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	run := func(script string, in io.Reader) (string, error) {
+		s, err := client.NewSession()
+		if err != nil {
+			return "", err
+		}
+		defer s.Close()
+		var out, said strings.Builder
+		s.Stdin, s.Stdout, s.Stderr = in, &out, &said
+		if err := s.Run(script); err != nil {
+			return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+		}
+		return strings.TrimSpace(out.String()), nil
+	}
+	name := fmt.Sprintf("program-%x", h.Sum(nil)[:8])
+	answer, err := run(fmt.Sprintf(`f=${HOME:-}/.cache/trivet/%s; uname -sm; echo "$f"; if [ -x "$f" ]; then echo there; fi`, name), nil)
+	lines := strings.Split(answer, "\n")
+	switch {
+	case err != nil:
+		return "", err
+	case len(lines) < 2 || lines[0] != "Linux x86_64" || runtime.GOARCH != "amd64":
+		return "", fmt.Errorf("it is for Linux on amd64, and the guest is %q", lines[0])
+	case len(lines) > 2:
+		return lines[1], nil
+	}
+	// It appears under its name once it is whole.
+	script := fmt.Sprintf(`set -e; umask 077; d=${HOME:-}/.cache/trivet; mkdir -p "$d"; new=$d/new.$$; trap 'rm -f "$new"' EXIT; gzip -dc >"$new"; chmod 700 "$new"; mv "$new" "$d/%s"`, name)
+	packed, w := io.Pipe()
+	go func() {
+		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
+		_, err := io.Copy(z, self)
+		w.CloseWithError(errors.Join(err, z.Close()))
+	}()
+	defer packed.Close()
+	_, err = run(script, packed)
+	return lines[1], err
 }
 
 // enter logs in, and gives a guest that is about to listen a moment.

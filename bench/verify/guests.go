@@ -1,0 +1,77 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	limits "trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
+)
+
+// isGuest says whether a node is a virtual machine of its owner's, whose programs, files and names
+// are not ours.
+func isGuest(n *topology.Node) bool { return n.Made().Guest && n.Made().Files }
+
+// openGuests brings this program into guests that run Linux and let us in. Of the others only the
+// answers are tried.
+func (v *verifier) openGuests(ctx context.Context) error {
+	var guests []string
+	for _, n := range v.t.Nodes {
+		switch {
+		case !isGuest(n):
+		case n.Guest.Unmanaged:
+			v.closed[n.Name] = "Trivet does not log in there (management: off)"
+		default:
+			guests = append(guests, n.Name)
+		}
+	}
+	_, err := each(ctx, guests, 4, func(ctx context.Context, node string) (none struct{}, _ error) {
+		ctx, cancel := limits.Brought.Context(ctx)
+		defer cancel()
+		var said strings.Builder
+		err := v.run(ctx, node, []string{lab.ThisProgram, LookCommand}, nil, io.Discard, &said)
+		if lines := strings.Split(strings.TrimSpace(said.String()), "\n"); err != nil && lines[0] != "" {
+			err = errors.New(strings.TrimPrefix(lines[len(lines)-1], "trivet: "))
+		}
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if err != nil {
+			v.closed[node] = err.Error()
+			return none, nil
+		}
+		delete(v.closed, node)
+		delete(v.silent, node)
+		if _, ok := v.address[node]; ok && len(v.leaving[node]) > 0 {
+			v.ends = append(v.ends, node)
+		}
+		return none, nil
+	}, func(done int) { v.Progress("guests", done, len(guests)) })
+	slices.Sort(v.ends)
+	return err
+}
+
+// named gives what a guest sees of its devices the names that they have in the topology, by their
+// MAC, and leaves out the one that is not the topology's.
+func (v *verifier) named(node string, s *seen) {
+	if n := v.nodes[node]; n == nil || !isGuest(n) {
+		return
+	}
+	names := map[string]string{}
+	for _, l := range v.t.Links {
+		for i, e := range l.Ends {
+			if e.Node == node {
+				names[e.MAC.String()] = l.DeviceAt(i)
+			}
+		}
+	}
+	s.Devices = slices.DeleteFunc(s.Devices, func(d device) bool { return d.Name != "lo" && names[d.MAC] == "" })
+	for i, d := range s.Devices {
+		if name := names[d.MAC]; name != "" {
+			s.Devices[i].Name = name
+		}
+	}
+}

@@ -23,8 +23,8 @@ func (t *Topology) Clone() *Topology {
 	return &c
 }
 
-// DirsFrom resolves relative sources of private directories, directories to build images from, files
-// of virtual machines, and files with keys, against dir: the directory of the file.
+// DirsFrom resolves relative sources of private directories, directories to build images from,
+// files of virtual machines, and files with keys, against dir: the directory of the file.
 func (t *Topology) DirsFrom(dir string) {
 	if t.Cluster != nil {
 		t.Cluster.filesFrom(dir)

@@ -150,9 +150,9 @@ func resolvedWith(t *testing.T, top *Topology, d Defaults) *Topology {
 	return r
 }
 
-// TestGuestErrands proves that a virtual machine is told before root runs it, with the files that it
-// reads of this machine; that a command in it is another one than on the machine; and that a node
-// whose machine is refused is one of namespaces without its commands, or what it was before.
+// TestGuestErrands proves that a virtual machine is told before root runs it, with the files that
+// it reads of this machine; that a command in it is another one than on the machine; and that a
+// node whose machine is refused is one of namespaces without its commands, or what it was before.
 func TestGuestErrands(t *testing.T) {
 	for want, g := range map[string]Guest{
 		"a virtual machine of image /d/x.qcow2, with user data /d/u.yaml":      {Image: "x.qcow2", UserData: "u.yaml", Password: "secret"},

@@ -150,8 +150,9 @@ func (t *Topology) WithoutKeys() *Topology {
 	return c
 }
 
-// KeepKeys replaces keys and passwords that WithoutKeys has hidden by those of the topology that it was called
-// for. Of a topology that holds anything, as a stranger may send it, it looks at nothing else.
+// KeepKeys replaces keys and passwords that WithoutKeys has hidden by those of the topology that it
+// was called for. Of a topology that holds anything, as a stranger may send it, it looks at nothing
+// else.
 func (t *Topology) KeepKeys(of *Topology) {
 	t.keepPasswords(of)
 	hidden := func(l *Link) bool { return l != nil && l.Wifi != nil && l.Wifi.Key == hiddenKey }

@@ -2,6 +2,7 @@ package kathara
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"os"
 	"slices"
@@ -73,6 +74,18 @@ d[num_terms]="1"
 	}
 	if data, lost, err = Write(top); err != nil || len(lost) > 0 || string(data) != "a[num_terms]=\"1\"\n" {
 		t.Errorf("%v, %v: %s", err, lost, data)
+	}
+}
+
+// TestGuestLost proves that a virtual machine is told as lost, and not written as a container,
+// which a device with an amount of memory would be.
+func TestGuestLost(t *testing.T) {
+	top := &topology.Topology{Name: "net"}
+	n := top.AddNode(topology.Host, "h1")
+	n.Guest, n.Memory = &topology.Guest{Image: "x.qcow2"}, 1<<30
+	data, lost, err := Write(top)
+	if want := "[host h1: memory (1GB) host h1: vm.image (x.qcow2)]"; err != nil || fmt.Sprint(lost) != want || strings.Contains(string(data), "mem") {
+		t.Errorf("%v: lost %v\n%s", err, lost, data)
 	}
 }
 

@@ -3,6 +3,7 @@ package trivet
 import (
 	"fmt"
 	"reflect"
+	"strings"
 
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/yamlfile"
@@ -25,8 +26,8 @@ type guestOptions struct {
 	Unmanaged  bool   `yaml:"management" as:"unless off" doc:"off: it has no interface beside those of links, by which Trivet logs in."`
 }
 
-// noGuest is how a node is written that is no virtual machine although the defaults have one. A file
-// of that name is ./none.
+// noGuest is how a node is written that is no virtual machine although the defaults have one. A
+// file of that name is ./none.
 const noGuest = "none"
 
 // guestShort is a machine of which only the disk is said.
@@ -35,7 +36,7 @@ var guestShort = short{pattern: `^.+$`, example: "images/debian.qcow2", parse: f
 	return true
 }, write: func(v any) string {
 	g := v.(topology.Guest)
-	if g.Image == "" || g.Image == noGuest || g != (topology.Guest{Image: g.Image}) {
+	if g.Image == "" || g.Image == noGuest || strings.ContainsAny(g.Image, "\n\r") || g != (topology.Guest{Image: g.Image}) {
 		return ""
 	}
 	return yamlfile.Quote(g.Image)

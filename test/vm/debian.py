@@ -66,7 +66,7 @@ SERIAL 0 115200
 LABEL debian
 LINUX linux
 INITRD initrd
-APPEND console=tty0 console=ttyS0,115200 quiet mitigations=off audit=0
+APPEND console=tty0 console=ttyS0,115200 loglevel=4 systemd.show_status=true mitigations=off audit=0
 """
 
 # The disk: (type, first sector, number of sectors) of both partitions. The first is the one to boot.
@@ -102,8 +102,9 @@ def make(cache, home):
 
 
 def fill(root, kernel):
-    """Make the root file system's directory."""
-    run("mmdebstrap", "--variant=apt", "--include=" + ",".join(PACKAGES), *(f"--dpkgopt=path-exclude={p}" for p in EXCLUDED),
+    """Make the root file system's directory. What mmdebstrap mounts there ends with it, whatever ends it: no one removes the machine's /dev with the
+    directory."""
+    run("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "mmdebstrap", "--variant=apt", "--include=" + ",".join(PACKAGES), *(f"--dpkgopt=path-exclude={p}" for p in EXCLUDED),
         kernels.SUITE, root, f"deb [signed-by={kernels.KEYRING}] {kernels.mirror()} {kernels.SUITE} main")
     shutil.copytree(kernel.modules, root / "usr/lib/modules" / kernel.modules.name)
     for key in (root / "etc/ssh").glob("ssh_host_*"):

@@ -41,9 +41,10 @@ func Ingress(index, program int, name string) *netlink.BpfFilter {
 // the namespace of the calling thread.
 func Redirect(from, to int) error { return redirect(from, to, nil) }
 
-// RedirectAnswered is Redirect, but for what a DHCP server answers that hears a client at the device:
-// requests of the client, which another server could answer as well, and what asks for the server by
-// ARP. All else passes: requests in VLANs, and those of others that the client forwards or relays.
+// RedirectAnswered is Redirect, but for what a DHCP server answers that hears a client at the
+// device: requests of the client, which another server could answer as well, and what asks for the
+// server by ARP. All else passes: requests in VLANs, and those of others that the client forwards
+// or relays.
 func RedirectAnswered(from, to int, client [6]byte, server netip.Addr) error {
 	return redirect(from, to, unanswered(client, server))
 }

@@ -48,8 +48,8 @@ func arp(target netip.Addr) []byte {
 }
 
 // TestRedirectAnswered proves that of what comes in at a device only the client's DHCP requests and
-// what asks for the server by ARP does not leave by the other, neither whole nor so that it could be
-// put together; that all else does, what is similar included; and that Redirect keeps nothing.
+// what asks for the server by ARP does not leave by the other, neither whole nor so that it could
+// be put together; that all else does, what is similar included; and that Redirect keeps nothing.
 func TestRedirectAnswered(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("namespaces need root")

@@ -12,7 +12,8 @@ import (
 const (
 	serverPort, clientPort = 67, 68
 	answerToAll            = 0x8000 // RFC 2131, figure 2
-	// shortest is a message as BOOTP has it, in bytes (RFC 951, section 3): some clients take no less.
+	// shortest is a message as BOOTP has it, in bytes (RFC 951, section 3): some clients take no
+	// less.
 	shortest = 300
 )
 

@@ -168,7 +168,7 @@ func TestAnswers(t *testing.T) {
 		{"a reply", asks(discover, nil, reply), nothing, ""},
 		{"another port", asks(discover, nil, toClient), nothing, ""},
 		{"a fragment", asks(discover, nil, fragment), nothing, ""},
-		{"cut", asks(discover, nil, nil)[:280], nothing, ""},
+		{"cut", asks(discover, nil, nil)[:285], nothing, ""},
 		{"nothing", nil, nothing, ""},
 	} {
 		frame := answer(c.frame, &sample, own)
@@ -261,8 +261,8 @@ func TestARP(t *testing.T) {
 	}
 }
 
-// TestCheck proves that what DHCP cannot tell is refused, and says what it is; and that of routes as
-// many as are not refused fit into what each client takes.
+// TestCheck proves that what DHCP cannot tell is refused, and says what it is; and that of routes
+// as many as are not refused fit into what each client takes.
 func TestCheck(t *testing.T) {
 	v6 := netip.MustParseAddr("fd00::1")
 	for want, change := range map[string]func(*Lease){

@@ -24,9 +24,10 @@ import (
 var Identifier = netip.MustParseAddr("169.254.255.67")
 
 // Times of a lease. Guests ask again after the first, so that they soon have what Set has changed;
-// if nobody answers (their gateway is down, say), all servers after the second; and keep the address
-// while nobody is there for so long as the third. RFC 2131, section 4.4.5, wants them in this order.
-// Clients that do not know options 58 and 59, as udhcpc, ask again after half of the third.
+// if nobody answers (their gateway is down, say), all servers after the second; and keep the
+// address while nobody is there for so long as the third. RFC 2131, section 4.4.5, wants them in
+// this order. Clients that do not know options 58 and 59, as udhcpc, ask again after half of the
+// third.
 const (
 	renewAfter  = 5 * time.Minute
 	rebindAfter = 6 * time.Minute
@@ -131,8 +132,8 @@ func (l Lease) options() (out layers.DHCPOptions) {
 	return out
 }
 
-// classless is the option of routes, if there are some. Who reads it does not look at the gateway's,
-// so that is in it, too (RFC 3442).
+// classless is the option of routes, if there are some. Who reads it does not look at the
+// gateway's, so that is in it, too (RFC 3442).
 func (l Lease) classless() (out []byte) {
 	add := func(to netip.Prefix, via netip.Addr) {
 		to = to.Masked()

@@ -2,6 +2,8 @@ package dhcp
 
 import (
 	"bufio"
+	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -22,6 +24,7 @@ import (
 	"trivet.dev/trivet/internal/clsact"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/inside/insidetest"
+	"trivet.dev/trivet/internal/segment"
 	"trivet.dev/trivet/topology"
 )
 
@@ -131,6 +134,32 @@ func (g *guest) serveFar(t *testing.T) {
 	start(t, g.far, func(string) {}, "busybox", "udhcpd", "-f", file)
 }
 
+// listen counts the requests to DHCP servers that come to the far end of the link.
+func (g *guest) listen(t *testing.T) (count func() int) {
+	var s *segment.Segment
+	insidetest.Do(t, g.far, func() (err error) {
+		s, err = segment.Open("eth0", segment.IPv4)
+		return err
+	})
+	t.Cleanup(s.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	n, done := 0, make(chan error, 1)
+	go func() {
+		done <- s.Watch(ctx, func(data []byte) {
+			if len(data) > 24 && data[9] == unix.IPPROTO_UDP && binary.BigEndian.Uint16(data[22:]) == serverPort {
+				n++
+			}
+		})
+	}()
+	return func() int {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+}
+
 // script is what udhcpc runs: it does what it is told, and tells the test.
 const script = `#!/bin/sh
 case $1 in
@@ -177,10 +206,12 @@ func (g *guest) expect(t *testing.T, begins string, contains ...string) {
 }
 
 // TestClient proves that a real client is told all of a lease by this server, though another one is
-// on the link; that it renews, where its default route leads through the gateway, and learns what
-// has changed; that it comes to have another address; and that another server takes over.
+// on the link, whom no request reaches; that it renews, where its default route leads through the
+// gateway, and learns what has changed; that it comes to have another address; and that another
+// server takes over.
 func TestClient(t *testing.T) {
 	g := bring(t, nil)
+	requests := g.listen(t)
 	g.run(t)
 	g.expect(t, "bound 10.1.2.3/20 ", "router 10.1.0.1 ",
 		"routes 10.9.0.0/17 10.1.0.2 192.0.2.1/32 0.0.0.0 0.0.0.0/0 10.1.0.1 ",
@@ -215,6 +246,9 @@ func TestClient(t *testing.T) {
 	renew()
 	g.expect(t, "renew 10.1.2.4/20 ", "name h3 ")
 
+	if n := requests(); n != 0 {
+		t.Errorf("%d requests came to the link", n)
+	}
 	if g.server.Set(Lease{}) == nil {
 		t.Error("an empty lease was taken")
 	}
@@ -243,8 +277,12 @@ func TestOnLink(t *testing.T) {
 // link.
 func TestOthers(t *testing.T) {
 	g := bring(t, func(l *Lease) { l.MAC[5]++ })
+	requests := g.listen(t)
 	g.run(t)
 	g.expect(t, "bound 10.1.9.", "from 10.1.0.1")
+	if requests() == 0 {
+		t.Error("no request came to the link")
+	}
 }
 
 // TestTAP proves that a TAP device like those of virtual machines is served, with headers for
@@ -280,12 +318,17 @@ func TestTAP(t *testing.T) {
 		return err
 	}
 	discover := asks(layers.DHCPMsgTypeDiscover, nil, nil)
+	number := uint32(0)
 	answered := func(what string) {
 		t.Helper()
+		number++ // answers to what was asked before may still wait
+		discover := asks(layers.DHCPMsgTypeDiscover, nil, func(_ *layers.IPv4, _ *layers.UDP, d *layers.DHCPv4) {
+			d.Xid = number
+		})
 		room := make([]byte, 4096)
 		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
-			_ = send(discover) // a device that has come up may drop some
 			if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(raw), Events: unix.POLLIN}}, 200); n < 1 {
+				_ = send(discover) // once the server is idle, and again: a device that has come up may drop some
 				continue
 			}
 			n, err := unix.Read(raw, room)
@@ -296,8 +339,9 @@ func TestTAP(t *testing.T) {
 			if len(frame) > 14 && frame[12] == 8 && frame[13] == 0 { // the kernel itself says something of IPv6
 				if got := hear(t, frame, s.own); got.kind != layers.DHCPMsgTypeOffer {
 					t.Errorf("%s: %v", what, got.kind)
+				} else if got.Xid == number {
+					return
 				}
-				return
 			}
 		}
 		t.Fatalf("%s: no answer", what)

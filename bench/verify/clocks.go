@@ -15,20 +15,29 @@ import (
 // known.
 func (v *verifier) ahead(node string) int64 {
 	c, _ := v.sites.ClocksApart(topology.Head, v.siteOf(node))
-	return int64(c.Offset * 1e6)
+	return int64(c.Offset*1e6) + v.clocks[node].ahead
 }
 
 // apart says how far off a time may be, in seconds, that is from the clock at one end of a link to
 // that at its other end, if that is known.
 func (v *verifier) apart(h hop) (within float64, known bool) {
-	c, known := v.sites.ClocksApart(v.siteOf(v.near(h)), v.siteOf(v.far(h)))
-	return c.Within / 1e3, known
+	near, far := v.near(h), v.far(h)
+	c, known := v.sites.ClocksApart(v.siteOf(near), v.siteOf(far))
+	return c.Within/1e3 + v.clocks[near].within + v.clocks[far].within, known
+}
+
+// clockAt is whose clock a node goes by: the machine's, or that of a guest itself.
+func (v *verifier) clockAt(node string) string {
+	if v.clocks[node] != (clock{}) {
+		return node
+	}
+	return v.siteOf(node)
 }
 
 // clocksTell says why the clocks at both ends of a link cannot tell a delay; "": they can.
 func (v *verifier) clocksTell(h hop, off float64) string {
 	within, known := v.apart(h)
-	near, far := v.siteOf(v.near(h)), v.siteOf(v.far(h))
+	near, far := v.clockAt(v.near(h)), v.clockAt(v.far(h))
 	switch {
 	case !known:
 		return fmt.Sprintf("how far the clocks of %s and %s are apart is not known", near, far)

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -114,7 +116,9 @@ func look() (s seen, err error) {
 		*is = strings.TrimSpace(string(b))
 	}
 	hosts, err := os.ReadFile("/etc/hosts")
-	s.Hosts = string(hosts)
+	if s.Hosts = string(hosts); errors.Is(err, fs.ErrNotExist) { // as where a node's system has none
+		err = nil
+	}
 	return s, err
 }
 

@@ -181,12 +181,14 @@ type verifier struct {
 	detours  map[string]string // by stream: why its way is none that OSPF is to find, at the last look; "": it is one
 	result   *Result
 
-	mu sync.Mutex // of what is noted of nodes that are silent
+	mu sync.Mutex // of what is noted of nodes that are silent, and of guests
+
+	clocks map[string]clock // of guests
 }
 
 func newVerifier(n *network, info lab.Info) *verifier {
 	return &verifier{network: n, info: info, began: time.Now(), result: &Result{}, seen: map[hop][]*sample{}, takes: map[hop]int{}, evidence: map[side]*evidence{},
-		called: map[hop]bool{}, costs: topology.OSPFCostsOf(n.t), detours: map[string]string{}}
+		called: map[hop]bool{}, clocks: map[string]clock{}, costs: topology.OSPFCostsOf(n.t), detours: map[string]string{}}
 }
 
 // Run verifies a lab by its daemon. An error says that it could not be verified; what is wrong with

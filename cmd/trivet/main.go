@@ -60,6 +60,8 @@ func main() {
 			exit(call.Serve(os.Stdin, os.Stdout))
 		case verify.LookCommand:
 			exit(verify.Look(os.Stdout))
+		case verify.ClockCommand:
+			exit(verify.Clock(os.Stdin, os.Stdout))
 		case fib.Command:
 			exit(fib.Serve(os.Args[2:], os.Stdout))
 		case drive.LeashCommand:

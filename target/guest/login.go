@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"bufio"
 	"cmp"
 	"compress/gzip"
 	"context"
@@ -227,9 +228,10 @@ func bring(client *ssh.Client) (file string, err error) {
 	script := fmt.Sprintf(`set -e; umask 077; d=${HOME:-}/.cache/trivet; mkdir -p "$d"; new=$d/new.$$; trap 'rm -f "$new"' EXIT; gzip -dc >"$new"; chmod 700 "$new"; mv "$new" "$d/%s"`, name)
 	packed, w := io.Pipe()
 	go func() {
-		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
+		whole := bufio.NewWriterSize(w, 32<<10) // sshd may stall with many small packets
+		z, _ := gzip.NewWriterLevel(whole, gzip.BestSpeed)
 		_, err := io.Copy(z, self)
-		w.CloseWithError(errors.Join(err, z.Close()))
+		w.CloseWithError(errors.Join(err, z.Close(), whole.Flush()))
 	}()
 	defer packed.Close()
 	_, err = run(script, packed)

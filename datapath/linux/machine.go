@@ -114,6 +114,16 @@ func (m *machines) find(ctx context.Context, dir string) (vm.Kernel, qemu.Accele
 	return m.kernel, m.how, nil
 }
 
+// About says how fast machines are, if there are some.
+func (f *fabric) About() map[string]string {
+	f.machines.mu.Lock()
+	defer f.machines.mu.Unlock()
+	if !f.machines.ready {
+		return nil
+	}
+	return f.machines.how.About()
+}
+
 // makeInitrd makes what machines boot from, which is there until booted.
 func (m *machines) makeInitrd(file, program string) error {
 	m.mu.Lock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trivet.dev/trivet/internal/qemu"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
@@ -93,6 +94,9 @@ func (a *app) showInfo(info lab.Info, sites lab.Sites) {
 	}
 	if how := info.Devices["queues"]; how != "" {
 		a.say("queues: %s", how)
+	}
+	if how := info.Devices[qemu.Machines]; how != "" {
+		a.say("virtual machines by %s", how)
 	}
 	if how := info.Devices["ovs"]; how != "" {
 		a.say("Open vSwitch forwards in %s", strings.NewReplacer("system", "the kernel", "netdev", "user space").Replace(how))

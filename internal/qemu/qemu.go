@@ -46,6 +46,17 @@ const (
 	TCG Accelerator = "tcg"
 )
 
+// Machines is what a lab calls its virtual machines' processors, among what it says of the kernel.
+const Machines = "machines"
+
+// About says it for people.
+func (a Accelerator) About() map[string]string {
+	if a == KVM {
+		return map[string]string{Machines: "KVM"}
+	}
+	return map[string]string{Machines: "QEMU, which emulates processors (KVM does not work here)"}
+}
+
 // AcceleratorVariable names it in the environment; else it is found out.
 const AcceleratorVariable = "TRIVET_VM_ACCELERATOR"
 

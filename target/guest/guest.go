@@ -166,7 +166,7 @@ func (k *guests) run(ctx context.Context, n *topology.Node, interfaces []Interfa
 			return err
 		}
 	default:
-		if err := m.change(interfaces); err != nil {
+		if err := m.change(n, interfaces); err != nil {
 			return err
 		}
 	}
@@ -178,6 +178,16 @@ func (k *guests) accelerator(ctx context.Context, g *topology.Guest) (qemu.Accel
 	k.finding.Lock()
 	defer k.finding.Unlock()
 	return qemu.FindAccelerator(ctx, g.Kernel, filepath.Join(k.Dir, "guests", ".accelerator"))
+}
+
+// About says how fast machines are, if there are some.
+func (k *guests) About() map[string]string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, m := range k.known {
+		return m.how.About()
+	}
+	return nil
 }
 
 // await waits until a machine is ready, if it says when it is, or if something is to be run in it.

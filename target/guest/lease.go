@@ -63,7 +63,7 @@ func towards(a netip.Addr, interfaces []Interface) string {
 
 // serve has the machine's requests for addresses answered, as its interfaces are now. The lock is
 // held.
-func (m *machine) serve(now []Interface) error {
+func (m *machine) serve(n *topology.Node, now []Interface) error {
 	for id, s := range m.servers {
 		s.Close()
 		delete(m.servers, id)
@@ -71,7 +71,7 @@ func (m *machine) serve(now []Interface) error {
 	return m.guests.OnNode(m.node.Name, func() error {
 		var errs []error
 		for _, f := range now {
-			l := leaseOf(m.node, f, now)
+			l := leaseOf(n, f, now)
 			if l == nil {
 				continue
 			}

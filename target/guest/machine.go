@@ -248,11 +248,11 @@ func (m *machine) follow(interfaces []Interface) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.links, m.interfaces = links, interfaces
-	return m.serve(interfaces)
+	return m.serve(m.node, interfaces)
 }
 
-// change plugs interfaces into the machine that are new, and unplugs others.
-func (m *machine) change(now []Interface) error {
+// change plugs interfaces into the machine of a node that are new, and unplugs others.
+func (m *machine) change(n *topology.Node, now []Interface) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	same := func(a, b Interface) bool { return a.ID == b.ID }
@@ -281,7 +281,7 @@ func (m *machine) change(now []Interface) error {
 		return err
 	}
 	m.interfaces = now
-	return m.serve(now)
+	return m.serve(n, now)
 }
 
 // netdev is what QEMU calls the end of an interface that is on this machine.

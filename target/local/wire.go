@@ -58,6 +58,7 @@ func (l *Lab) Devices() map[string]string {
 			maps.Copy(out, d.About())
 		}
 	}
+	_ = eachKind(l, func(_ string, d datapath.Described) error { maps.Copy(out, d.About()); return nil })
 	return out
 }
 

@@ -3,6 +3,7 @@ package trivet
 import (
 	"fmt"
 	"reflect"
+	"strings"
 
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/yamlfile"
@@ -35,7 +36,7 @@ var guestShort = short{pattern: `^.+$`, example: "images/debian.qcow2", parse: f
 	return true
 }, write: func(v any) string {
 	g := v.(topology.Guest)
-	if g.Image == "" || g.Image == noGuest || g != (topology.Guest{Image: g.Image}) {
+	if g.Image == "" || g.Image == noGuest || strings.ContainsAny(g.Image, "\r\n\u2028\u2029") || g != (topology.Guest{Image: g.Image}) {
 		return ""
 	}
 	return yamlfile.Quote(g.Image)

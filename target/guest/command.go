@@ -41,6 +41,9 @@ func command(n *topology.Node, how qemu.Accelerator, interfaces []Interface, see
 			args = append(args, "-append", g.Append)
 		}
 	}
+	if g.Boot == topology.BootNetwork { // its server may be a host, whose start command is yet to run
+		args = append(args, "-boot", "reboot-timeout=1000")
+	}
 	if g.Image != "" {
 		format, err := formatOf(g.Image)
 		if err != nil {

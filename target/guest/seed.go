@@ -1,14 +1,10 @@
 package guest
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"mime/multipart"
-	"net/textproto"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -27,8 +23,8 @@ func userData(g *topology.Guest) ([]byte, error) {
 	if g.UserData == "" {
 		return nil, nil
 	}
-	if strings.Contains(g.UserData, "\n") {
-		return []byte(g.UserData), nil
+	if text := g.GivenUserData(); text != "" {
+		return []byte(text), nil
 	}
 	if err := isFile(g.UserData); err != nil {
 		return nil, err
@@ -59,7 +55,7 @@ func (k *guests) writeSeed(n *topology.Node, interfaces []Interface) (wrote bool
 	if err != nil {
 		return false, err
 	}
-	user, err := withKey(own, key)
+	vendor, err := vendorData(g)
 	if err != nil {
 		return false, err
 	}
@@ -75,7 +71,7 @@ func (k *guests) writeSeed(n *topology.Node, interfaces []Interface) (wrote bool
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return false, err
 	}
-	for name, text := range map[string][]byte{"meta-data": meta, "user-data": user, "network-config": network} {
+	for name, text := range map[string][]byte{"meta-data": meta, "user-data": own, "vendor-data": vendor, "network-config": network} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			return false, err
 		}
@@ -83,68 +79,18 @@ func (k *guests) writeSeed(n *topology.Node, interfaces []Interface) (wrote bool
 	return true, nil
 }
 
-// withKey adds to a guest's user data that root is let in with a key. What the user says of users
-// stays: lists are joined.
-func withKey(own []byte, key string) ([]byte, error) {
-	root := map[string]any{"name": "root", "ssh_authorized_keys": []string{key}}
-	users := []any{"default", root}
-	kind, cloudConfig := kindOf(own)
-	if cloudConfig {
-		var has struct {
-			Users any `yaml:"users"`
-		}
-		if err := yaml.Unmarshal(own, &has); err != nil {
-			return nil, fmt.Errorf("user data: %w", err)
-		}
-		if has.Users != nil {
-			users = []any{root}
-		}
+// vendorData is what Trivet has for a guest's cloud-init; it yields to user data, which are the
+// owner's as they are. With it, the key of the meta-data is root's, too, and that of the user as
+// whom Trivet logs in: cloud-init gives it to the image's default user, who is that one then, with
+// what the image and user data say of him. How somebody with a password gets in is his owner's
+// matter.
+func vendorData(g *topology.Guest) ([]byte, error) {
+	config := map[string]any{"disable_root": false}
+	if g.User != "" && g.User != "root" && g.Password == "" {
+		config["user"] = map[string]any{"name": g.User, "lock_passwd": false}
 	}
-	text, err := yaml.Marshal(map[string]any{"disable_root": false, "users": users})
-	if err != nil {
-		return nil, err
-	}
-	ours := append([]byte("#cloud-config\n"), text...)
-	switch {
-	case len(own) == 0:
-		return ours, nil
-	case kind == "": // an archive of parts: see publicKey, which the default user gets in any case
-		return own, nil
-	}
-	var out bytes.Buffer
-	parts := multipart.NewWriter(&out)
-	fmt.Fprintf(&out, "Content-Type: multipart/mixed; boundary=%q\nMIME-Version: 1.0\n\n", parts.Boundary())
-	for _, part := range []struct {
-		kind, merge string
-		text        []byte
-	}{{kind, "", own}, {"text/cloud-config", "list(append)+dict(no_replace,recurse_list)+str()", ours}} {
-		header := textproto.MIMEHeader{"Content-Type": {part.kind + `; charset="utf-8"`}}
-		if part.merge != "" {
-			header.Set("Merge-Type", part.merge)
-		}
-		w, err := parts.CreatePart(header)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(part.text); err != nil {
-			return nil, err
-		}
-	}
-	return out.Bytes(), parts.Close()
-}
-
-// kindOf is the MIME type of user data, from how it begins (cloud-init, "User data formats"); "":
-// it is an archive of parts, or compressed.
-func kindOf(text []byte) (kind string, cloudConfig bool) {
-	for _, of := range []struct{ begins, kind string }{
-		{"#cloud-config-archive", ""}, {"#cloud-config", "text/cloud-config"}, {"#cloud-boothook", "text/cloud-boothook"},
-		{"#include", "text/x-include-url"}, {"## template: jinja", "text/jinja2"}, {"#!", "text/x-shellscript"},
-	} {
-		if bytes.HasPrefix(text, []byte(of.begins)) {
-			return of.kind, of.kind == "text/cloud-config"
-		}
-	}
-	return "", false
+	text, err := yaml.Marshal(config)
+	return append([]byte("#cloud-config\n"), text...), err
 }
 
 // networkConfig is what cloud-init calls a network configuration of version 2. The interfaces get

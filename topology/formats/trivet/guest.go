@@ -36,7 +36,7 @@ var guestShort = short{pattern: `^.+$`, example: "images/debian.qcow2", parse: f
 	return true
 }, write: func(v any) string {
 	g := v.(topology.Guest)
-	if g.Image == "" || g.Image == noGuest || strings.ContainsAny(g.Image, "\n\r") || g != (topology.Guest{Image: g.Image}) {
+	if g.Image == "" || g.Image == noGuest || strings.ContainsAny(g.Image, "\r\n\u2028\u2029") || g != (topology.Guest{Image: g.Image}) {
 		return ""
 	}
 	return yamlfile.Quote(g.Image)

@@ -14,6 +14,7 @@ import (
 	"trivet.dev/trivet/datapath/vm"
 	"trivet.dev/trivet/internal/kernel"
 	"trivet.dev/trivet/internal/lack"
+	"trivet.dev/trivet/internal/qemu"
 	"trivet.dev/trivet/internal/servers"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/container"
@@ -135,6 +136,11 @@ func examine() []finding {
 		}
 		out = append(out, f)
 	}
+	guests := finding{What: "QEMU", OK: true, Says: "yes"}
+	if err := qemu.Lacks(); err != nil {
+		guests = finding{What: "QEMU", Says: "missing: hosts and routers that are virtual machines (vm) need it", Cure: err.Error()}
+	}
+	out = append(out, guests)
 	machines := finding{What: "virtual machines", Says: "missing: datapath vm needs them"}
 	own := os.Getenv(vm.KernelVariable)
 	if err := vm.Lacks(own); err != nil {

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -265,14 +266,26 @@ func commandLine(argv, env []string) string {
 	for _, e := range env {
 		name, _, _ := strings.Cut(e, "=")
 		if name != "TERM" && name != "PATH" && name != "LANG" && !strings.HasPrefix(name, "LC_") && !strings.HasPrefix(name, "TRIVET_") {
-			out = append(out, words.Shell(e))
+			out = append(out, word(e))
 		}
 	}
 	if len(out) > 0 {
 		out = append([]string{"env"}, out...)
 	}
 	for _, w := range argv {
-		out = append(out, words.Shell(w))
+		out = append(out, word(w))
 	}
 	return strings.Join(out, " ")
+}
+
+// plain are words that mean themselves in every shell.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+:,./-]+$`)
+
+// word quotes a word only if it has to be: what listens may be no shell, but an appliance's own
+// command line.
+func word(w string) string {
+	if plain.MatchString(w) {
+		return w
+	}
+	return words.Shell(w)
 }

@@ -2,18 +2,34 @@ package qemu
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	"trivet.dev/trivet/internal/patience"
 )
 
 // RunSession runs a command by SSH, or a shell if it is empty. Its input and output, terminal,
-// signals and exit code are this process's.
+// signals and exit code are this process's. It ends when the guest does not answer any more, with an
+// error that says so.
 func RunSession(client *ssh.Client, command string) (code int, err error) {
+	var silent atomic.Bool
+	giveUp := func() { silent.Store(true); client.Close() }
+	go keepAlive(client, giveUp)
+	defer func() {
+		if err != nil && silent.Load() {
+			code, err = 0, fmt.Errorf("the virtual machine does not answer any more (within %s)", patience.Machine)
+		}
+	}()
+	begun := patience.Machine.AfterFunc(giveUp)
+	defer begun()
 	s, err := client.NewSession()
 	if err != nil {
 		return 0, err
@@ -42,6 +58,7 @@ func RunSession(client *ssh.Client, command string) (code int, err error) {
 	if err := start(); err != nil {
 		return 0, err
 	}
+	begun()
 	go func() {
 		for n := range signals {
 			if n == unix.SIGWINCH {
@@ -63,4 +80,20 @@ func RunSession(client *ssh.Client, command string) (code int, err error) {
 		return 0, errors.New("the virtual machine has ended")
 	}
 	return 0, err
+}
+
+// keepAlive asks a guest now and then whether it is there, as OpenSSH does (ssh_config(5),
+// ServerAliveInterval), until the connection ends. One that does not answer is given up: TCP never
+// notices, as its other end is QEMU.
+func keepAlive(client *ssh.Client, giveUp func()) {
+	const each = 5 * time.Second
+	for {
+		answered := patience.Machine.AfterFunc(giveUp)
+		_, _, err := client.SendRequest("keepalive@openssh.com", true, nil)
+		answered()
+		if err != nil {
+			return
+		}
+		time.Sleep(each)
+	}
 }

@@ -178,6 +178,9 @@ func (k *guests) start(ctx context.Context, n *topology.Node, interfaces []Inter
 	if err != nil {
 		return nil, err
 	}
+	if err := reserve(k.consoleLog(n)); err != nil {
+		return nil, err
+	}
 	log, err := os.OpenFile(filepath.Join(dir, qemuLog), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
@@ -201,6 +204,23 @@ func (k *guests) start(ctx context.Context, n *topology.Node, interfaces []Inter
 		return nil, fmt.Errorf("the virtual machine does not start: %w\n%s", err, process.LastWords(filepath.Join(dir, qemuLog)))
 	}
 	return m, nil
+}
+
+// firstWords is room for what a guest prints while it boots, in bytes.
+const firstWords = 256 << 10
+
+// reserve makes room in a file that appears empty: what a guest prints tells whether it is ready,
+// and does so when the disk is full meanwhile.
+func reserve(file string) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, firstWords); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("make room for what the virtual machine prints: %s: %w", filepath.Dir(file), err)
+	}
+	return nil
 }
 
 // scratch has files that are removed as soon as they are open.

@@ -122,13 +122,42 @@ links:
   - s2 -- r1
   - s1 -- s2
 `,
+	"guests": `
+nodes:
+  s1: {switch: {datapath: bridge}}
+  s2: {switch: {datapath: ovs}}
+  h1: {host: {vm: {TINY, image: chaos.raw}, memory: 128MB}}
+  h2: {host: {vm: {TINY}, memory: 128MB, health: "true", start: "sleep 1000 & sleep 0.01", stop: "true"}}
+  h3: host
+links:
+  - s1 -- h1
+  - s2 -- h2: {delay: 1ms}
+  - s1 -- h3
+  - s1 -- s2: {delay: 1ms}
+`,
+	"plugged": `
+controller: trivet
+nodes:
+  s1: {switch: {datapath: bridge}}
+  s2: {switch: {datapath: embedded}}
+  h1: {host: {vm: {TINY, image: chaos.raw}, memory: 128MB}}
+  h2: host
+  h3: {host: {vm: {TINY, nic: e1000, management: off, dhcp: off}, memory: 128MB, cpu: 0.5}}
+links:
+  - s1 -- h1
+  - s2 -- h1: {delay: 2ms}
+  - h3 -- h1
+  - s2 -- h2
+  - s1 -- s2
+`,
 }
 
 // chaosVictims are parts of the command lines of the processes that are killed, in the order in
 // which they are drawn.
 var chaosVictims = []string{"__daemon", "ovs-vswitchd", "ovsdb-server", "/zebra", "/ospfd", "/bird", "osken", "sleep 1000", "__init", "trivet up", "trivet apply",
 	"trivet link", "trivet down", "trivet resume", "trivet ping",
-	"podman.sock", "/conmon ", "/.trivet/wait", "httpd", " container cleanup ", "runc init", " create --bundle "}
+	"podman.sock", "/conmon ", "/.trivet/wait", "httpd", " container cleanup ", "runc init", " create --bundle ",
+	"qemu-system", "guest=h1", "__guest-login"}
 
 // wrongSayings are never said, whatever happens.
 var wrongSayings = regexp.MustCompile(`panic:|fatal error:|goroutine \d+ \[|runtime error|nil pointer|DATA RACE|%!|internal error|<nil>|unexpected EOF`)
@@ -152,7 +181,8 @@ var sayings = regexp.MustCompile(strings.Join([]string{
 
 // TestChaos proves that whatever is killed, full, or asked for at the same time, the machine is as
 // it was when the lab is down, and that nothing wrong is said on the way. It runs for TRIVET_CHAOS;
-// TRIVET_SEED repeats what another run has drawn, as far as the machine does.
+// TRIVET_SEED repeats what another run has drawn, as far as the machine does; TRIVET_CHAOS_LABS, a
+// regular expression, says which of the labs there are.
 func TestChaos(t *testing.T) {
 	span, err := time.ParseDuration(os.Getenv("TRIVET_CHAOS"))
 	if err != nil {
@@ -169,12 +199,19 @@ func TestChaos(t *testing.T) {
 	c.image("image", "RUN echo hello > /srv/index.html")
 	c.sh("podman build -q -t localhost/e2e:1 image")
 	c.sh("mount -o remount,size=192M /run; cp " + trivet + " /run/trivet; mv /run/trivet /run/program; chmod 755 /run/program; mkdir /run/trivet; chmod 755 /run/trivet; rmdir /run/trivet")
+	c.sh("mount -t tmpfs scratch /var/tmp; truncate -s 1M chaos.raw") // where virtual machines have what guests write
+	tiny := guestImage(t, "tiny")
+	guest := strings.NewReplacer("TINY", "kernel: "+tiny["kernel"]+", initrd: "+tiny["initrd"]+`, append: "console=ttyS0 quiet", password: tiny, ready: tiny is ready`)
+	only, err := regexp.Compile(os.Getenv("TRIVET_CHAOS_LABS"))
+	must(t, err)
 	for name, text := range chaosLabs {
-		c.files[name] = c.file(name+".yaml", text)
-		c.names = append(c.names, name)
+		if only.MatchString(name) {
+			c.files[name] = c.file(name+".yaml", guest.Replace(text))
+			c.names = append(c.names, name)
+		}
 	}
 	slices.Sort(c.names)
-	c.up(c.files["services"]) // Podman keeps things for the next container
+	c.up(c.file("first.yaml", chaosLabs["services"])) // Podman keeps things for the next container
 	c.ok("down")
 	c.before = c.snapshot()
 	end, rounds, bad := time.Now().Add(span), 0, 0
@@ -216,7 +253,7 @@ func (c *chaos) tell(format string, args ...any) {
 // was well.
 func (c *chaos) round(seed uint64) bool {
 	c.rng, c.story, c.wrong, c.daemonDead = rand.New(rand.NewPCG(seed, 1)), nil, nil, false
-	name, through := c.pick(c.names), false
+	name, through, began := c.pick(c.names), false, time.Now()
 	defer func() { // something hangs
 		if !through {
 			c.sh(`for p in /proc/[0-9]*; do case "$(tr '\0' ' ' 2>/dev/null <$p/cmdline || true)" in *__daemon*) kill -QUIT ${p#/proc/} || true;; esac; done; sleep 2`)
@@ -252,6 +289,7 @@ func (c *chaos) round(seed uint64) bool {
 	c.sh("rm -f /run/full")
 	c.last()
 	through = true
+	c.t.Logf("TRIVET_SEED=%d (%s): %s", seed, name, time.Since(began).Round(time.Millisecond))
 	if len(c.wrong) > 0 {
 		c.t.Errorf("TRIVET_SEED=%d (%s):\n  %s\nwrong:\n  %s", seed, name, strings.Join(c.story, "\n  "), strings.Join(c.wrong, "\n  "))
 	}
@@ -441,6 +479,9 @@ func (c *chaos) last() {
 	}
 	if left := c.machine.do(c.command("podman", "ps", "--all", "--external", "--quiet")); left.code != 0 || left.out != "" {
 		c.wrong = append(c.wrong, "containers are left: "+left.String())
+	}
+	if left := c.sh("ls -A /var/tmp"); left != "" {
+		c.wrong = append(c.wrong, "files are left in /var/tmp: "+left)
 	}
 	differs := c.differs()
 	for try := 0; differs != "" && try < 100; try++ { // a carrier, and what was killed, take a moment

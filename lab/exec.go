@@ -205,7 +205,7 @@ func (s *session) start(d *daemon, req ExecRequest) (output *sync.WaitGroup, err
 	s.cmd = exec.Command(req.Command[0], req.Command[1:]...)
 	s.cmd.Env, s.cmd.Dir = req.Env, req.Dir
 	switch n := d.target().Topology().Node(req.Node); {
-	case n != nil && n.Made().Files && !req.Network:
+	case n != nil && (n.Made().Foreign() || n.Made().Files && !req.Network):
 		s.cmd.Env = req.envElsewhere()
 	case d.state().Part != nil:
 		s.cmd.Env = append(ownEnv(), req.Env...)

@@ -119,7 +119,7 @@ func (d *daemon) pingPairs(ctx context.Context, pairs []ping.Pair, r PingRequest
 	}
 	from := func(node string) (ping.Sender, error) {
 		if n := d.target().Topology().Node(node); n != nil && n.Made().Guest {
-			return d.pingIn(node), nil
+			return d.pingIn(node, time.Duration(o.Count)*max(o.Interval, time.Second)+o.Timeout), nil
 		}
 		var p *ping.Pinger
 		err := d.target().OnNode(node, func() (err error) {
@@ -177,9 +177,11 @@ func (d *daemon) pingPairs(ctx context.Context, pairs []ping.Pair, r PingRequest
 	return out, errors.Join(errs...)
 }
 
-// pingIn pings by the program of a node that is another kernel.
-func (d *daemon) pingIn(node string) ping.Program {
+// pingIn pings by the program of a node that is another kernel, which takes so long if all is well.
+func (d *daemon) pingIn(node string, takes time.Duration) ping.Program {
 	return func(ctx context.Context, out io.Writer, command ...string) error {
+		ctx, cancel := patience.Agent.Longer(takes).Context(ctx)
+		defer cancel()
 		ended, stop, err := d.launch(node, out, out, command...)
 		if err != nil {
 			return err
@@ -189,7 +191,7 @@ func (d *daemon) pingIn(node string) ping.Program {
 			return err
 		case <-ctx.Done():
 			stop()
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 	}
 }

@@ -50,7 +50,9 @@ func ofInterface(field string) bool { return strings.HasPrefix(field, "interface
 
 // ofMachine says whether a setting that other nodes can change in place is one that a virtual
 // machine has from its start. (All that is said of nothing else is none of nodeInPlace.)
-func ofMachine(n *topology.Node, field string) bool { return n.Guest != nil && field == "memory" }
+func ofMachine(n *topology.Node, field string) bool {
+	return n.Guest != nil && slices.Contains([]string{"memory", "ports", "start"}, field)
+}
 
 func isEgress(field string) bool {
 	return len(field) > 14 && field[:5] == "ends." && field[6:14] == ".egress."

@@ -243,9 +243,9 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// TestGuest proves that whatever is said of a virtual machine, its memory too, makes the node anew
-// where it changes; and that what runs in it, its limits, and the memory of a container are changed
-// in place.
+// TestGuest proves that whatever is said of a virtual machine, its memory, ports and start command
+// too, makes the node anew where it changes; and that its limits, and the memory of a container are
+// changed in place.
 func TestGuest(t *testing.T) {
 	of := func(change func(*topology.Node)) *topology.Topology {
 		t := &topology.Topology{}
@@ -266,7 +266,7 @@ func TestGuest(t *testing.T) {
 		"no guest": {plain, func(n *topology.Node) { n.Guest = nil }, true},
 		"cpu":      {plain, func(n *topology.Node) { n.CPU = topology.CPU{CPUs: 1} }, false},
 		"health":   {plain, func(n *topology.Node) { n.Health = "true" }, false},
-		"start":    {plain, func(n *topology.Node) { n.Start = "true" }, false},
+		"start":    {plain, func(n *topology.Node) { n.Start = "true" }, true},
 		"memory of a container": {func(n *topology.Node) { n.Guest, n.Image = nil, "x" },
 			func(n *topology.Node) { n.Guest, n.Image, n.Memory = nil, "x", 1<<30 }, false},
 	} {

@@ -111,7 +111,7 @@ func (v *validator) guest(n *Node, bad func(hint, format string, args ...any)) {
 	for _, key := range []struct {
 		name  string
 		given bool
-	}{{"user", g.User != ""}, {"password", g.Password != ""}, {"health", n.Health != ""}, {"start", n.Start != ""}, {"stop", n.Stop != ""}} {
+	}{{"user", g.User != ""}, {"password", g.Password != ""}, {"ports", len(n.Ports) > 0}, {"health", n.Health != ""}, {"start", n.Start != ""}, {"stop", n.Stop != ""}} {
 		if key.given {
 			bad("leave one of them out", "%s: Trivet cannot log in to a virtual machine with management off", key.name)
 		}
@@ -142,6 +142,9 @@ func (g *Guest) words(bad func(hint, format string, args ...any)) {
 			bad("write one line", "%s: it cannot hold a NUL character or a line end", line.name)
 		}
 	}
+	if strings.Contains(g.Initrd, ",") {
+		bad("rename the file", "initrd: QEMU takes a comma for the beginning of another file's name")
+	}
 	switch {
 	case hasNUL(g.UserData):
 		bad("remove it", "user_data: it cannot hold a NUL character")
@@ -162,6 +165,13 @@ func (g *Guest) words(bad func(hint, format string, args ...any)) {
 	}
 }
 
+// guestDevice are the names that devices of virtual machines have here, and inside, beside those of
+// interfaces (internal/qemu, target/guest).
+var guestDevice = regexp.MustCompile(`^(vm([0-9]+|[0-9a-f]{12})|management)$`)
+
+// GuestManagementMAC is that of the further interface of a virtual machine.
+var GuestManagementMAC = MAC{0x52, 0x54, 0x00, 0x54, 0x52, 0x56}
+
 // guestLink checks the ends of a link that are interfaces of virtual machines.
 func (v *validator) guestLink(l *Link, bad func(hint, format string, args ...any)) {
 	for i, e := range l.Ends {
@@ -171,6 +181,9 @@ func (v *validator) guestLink(l *Link, bad func(hint, format string, args ...any
 		}
 		if l.Ends[1-i].Beyond() {
 			bad("put a switch between them", "%s is a virtual machine, which cannot have an interface of the machine, or a port in a network", e.Node)
+		}
+		if guestDevice.MatchString(e.Interface) {
+			bad("name another", "%s: a device of the name %s is taken at a virtual machine", e.Node, e.Interface)
 		}
 		if v.guestEnds[e.Node]++; v.guestEnds[e.Node] == MaxGuestInterfaces+1 {
 			bad("leave it out", "%s is a virtual machine, which can have %d interfaces", e.Node, MaxGuestInterfaces)
@@ -191,7 +204,7 @@ func (r *resolver) guestMACs() {
 			if n := r.nodes[e.Node]; n == nil || n.Guest == nil {
 				continue
 			}
-			if has[address{e.Node, e.MAC}] {
+			if has[address{e.Node, e.MAC}] || e.MAC == GuestManagementMAC {
 				r.problems.Add(l.Pos, "give it another", "link %s: the virtual machine %s knows its interfaces by their MAC, and another one has %s", l.Name(), e.Node, e.MAC)
 			}
 			has[address{e.Node, e.MAC}] = true

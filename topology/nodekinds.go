@@ -15,6 +15,10 @@ type NodeKind struct {
 	Whole bool // but that namespace is the machine's, where there is also what is not the lab's
 }
 
+// Foreign says whether the node is a virtual machine of its owner's, whose system, programs and
+// names are not ours.
+func (k *NodeKind) Foreign() bool { return k.Guest && k.Files }
+
 // nodeKinds are asked in this order.
 var nodeKinds = []NodeKind{
 	{Name: "machine", Is: "a machine of its own", Of: func(n *Node) bool { return n.Native }, Own: true, Whole: true},

@@ -13,13 +13,9 @@ import (
 	"time"
 
 	limits "trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/topology"
 )
-
-// isGuest says whether a node is a virtual machine of its owner's, whose programs, files and names
-// are not ours.
-func isGuest(n *topology.Node) bool { return n.Made().Guest && n.Made().Files }
 
 // openGuests brings this program into guests that run Linux and let us in. Of the others only the
 // answers are tried.
@@ -27,7 +23,7 @@ func (v *verifier) openGuests(ctx context.Context) error {
 	var guests []string
 	for _, n := range v.t.Nodes {
 		switch {
-		case !isGuest(n):
+		case !n.Made().Foreign():
 		case n.Guest.Unmanaged:
 			v.closed[n.Name] = "Trivet does not log in there (management: off)"
 		default:
@@ -37,7 +33,7 @@ func (v *verifier) openGuests(ctx context.Context) error {
 	_, err := each(ctx, guests, 4, func(ctx context.Context, node string) (none struct{}, _ error) {
 		ctx, cancel := limits.Brought.Context(ctx)
 		defer cancel()
-		var said strings.Builder
+		var said process.Beginning
 		err := v.run(ctx, node, []string{lab.ThisProgram, LookCommand}, nil, io.Discard, &said)
 		if lines := strings.Split(strings.TrimSpace(said.String()), "\n"); err != nil && lines[0] != "" {
 			err = errors.New(strings.TrimPrefix(lines[len(lines)-1], "trivet: "))
@@ -97,9 +93,12 @@ func (v *verifier) clockIn(ctx context.Context, node string) (its clock, err err
 	go func() {
 		err := v.run(ctx, node, []string{lab.ThisProgram, ClockCommand}, questions, answers, io.Discard)
 		answers.CloseWithError(cmp.Or(err, io.ErrUnexpectedEOF))
+		questions.CloseWithError(cmp.Or(err, io.ErrUnexpectedEOF))
 		ended <- err
 	}()
-	lines := bufio.NewReader(answer)
+	defer answer.Close()
+	defer ask.Close()
+	lines := bufio.NewReader(io.LimitReader(answer, 64*asked)) // it may say anything
 	for range asked {
 		before := time.Now()
 		if _, err := ask.Write([]byte("\n")); err != nil {
@@ -125,7 +124,7 @@ func (v *verifier) clockIn(ctx context.Context, node string) (its clock, err err
 // named gives what a guest sees of its devices the names that they have in the topology, by their
 // MAC, and leaves out the one that is not the topology's.
 func (v *verifier) named(node string, s *seen) {
-	if n := v.nodes[node]; n == nil || !isGuest(n) {
+	if n := v.nodes[node]; n == nil || !n.Made().Foreign() {
 		return
 	}
 	names := map[string]string{}

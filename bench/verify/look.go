@@ -202,7 +202,7 @@ func (v *verifier) checkNode(name string, s *seen) {
 	for _, route := range v.routesOf(node) {
 		r.Routes.add(noRoute(s, name, route))
 	}
-	if isGuest(node) { // whose names are its owner's
+	if node.Made().Foreign() { // whose names are its owner's
 		return
 	}
 	for _, other := range v.t.Nodes {

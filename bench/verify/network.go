@@ -58,7 +58,7 @@ func newNetwork(info lab.Info) *network {
 		if !own(node) {
 			continue
 		}
-		if isGuest(node) {
+		if node.Made().Foreign() {
 			n.silent[node.Name], n.closed[node.Name] = true, "it was not tried"
 		}
 		if a, ok := n.addressOf(node); ok {

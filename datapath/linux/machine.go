@@ -213,7 +213,7 @@ func (f *fabric) runMachine(ctx context.Context, n *topology.Node, d *routerd.Fa
 		return err
 	}
 	// Devices may be new where the machine is not: those of a link that is impaired differently.
-	if err := f.site.OnNode(n.Name, func() error { return qemu.Join(s.NICs()) }); err != nil {
+	if err := f.site.OnNode(n.Name, func() error { return errors.Join(qemu.Join(s.NICs()), qemu.Leave(s.NICs())) }); err != nil {
 		return err
 	}
 	if p := f.processesOf(n.Name)[machineName]; p != nil {

@@ -97,7 +97,7 @@ func (s *Spec) NICs() []qemu.NIC {
 func guestName(i int) string { return fmt.Sprintf("device%d", i) }
 
 // ownNames are those that devices have here or in guests beside the names of interfaces.
-var ownNames = regexp.MustCompile(`^(vm|device)[0-9]+$`)
+var ownNames = regexp.MustCompile(`^((vm|device)[0-9]+|vm[0-9a-f]{12})$`)
 
 // Reserved says whether an interface cannot have a name.
 func Reserved(name string) bool { return ownNames.MatchString(name) }

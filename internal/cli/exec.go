@@ -58,14 +58,13 @@ func (a *app) shell() *cobra.Command {
 		Use: "shell NODE", Short: "Open a shell in a node", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			made := a.made(args[0])
-			guest := made.Files && made.Guest
 			words := []string{cmp.Or(os.Getenv("SHELL"), "/bin/sh")}
 			switch {
-			case console && !guest:
+			case console && !made.Foreign():
 				return usagef("%s has no console: virtual machines have (vm)", args[0])
 			case console:
 				words = []string{qemu.ConsoleCommand}
-			case guest:
+			case made.Foreign():
 				words = []string{qemu.LoginCommand}
 			case made.Files: // of its shells, the best
 				words = []string{"/bin/sh", "-c", "command -v bash >/dev/null && exec bash; exec sh"}

@@ -174,6 +174,7 @@ var (
 	Terminated    = limit("the end of a routing daemon", 5*time.Second) // then it is killed
 	Boot          = limit("a virtual machine to boot", 10*time.Minute)
 	GuestProgram  = limit("a program in a virtual machine", 10*time.Minute)
+	Unplugged     = limit("a guest to let go of an interface", 20*time.Second)
 	Agent         = limit("the greeting of a virtual machine's agent", 20*time.Second)
 	Machine       = limit("an answer of QEMU, or of a virtual machine's agent", 30*time.Second)
 

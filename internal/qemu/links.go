@@ -51,15 +51,14 @@ func Follow(m Machine, nics []NIC) (*Links, error) {
 	return l, nil
 }
 
-// Change has other interfaces followed, once a function has changed them by the machine's monitor.
-func (l *Links) Change(nics []NIC, change func(*Monitor) error) error {
+// Change has other interfaces followed, once a function has changed them by the machine's monitor. It
+// returns those that there are, also with an error.
+func (l *Links) Change(change func(*Monitor) ([]NIC, error)) error {
 	l.mu.Lock()
 	err := l.reach()
 	if err == nil {
-		err = l.done(change(l.monitor))
-	}
-	if err == nil {
-		l.nics = nics
+		l.nics, err = change(l.monitor)
+		err = l.done(err)
 		clear(l.have)
 	}
 	l.mu.Unlock()

@@ -30,21 +30,26 @@ type NIC struct {
 var tapName = regexp.MustCompile(`^vm([0-9]+|[0-9a-f]{12})$`)
 
 // Join makes a TAP device for each interface, in the namespace of the calling thread, and joins it
-// to the device of the link: what comes in at one leaves by the other. TAP devices of other
-// interfaces are removed.
+// to the device of the link: what comes in at one leaves by the other.
 func Join(nics []NIC) error {
 	for _, n := range nics {
 		if err := n.join(); err != nil {
 			return fmt.Errorf("join %s to the virtual machine: %w", n.Device, err)
 		}
 	}
+	return nil
+}
+
+// Leave removes the TAP devices, in the namespace of the calling thread, of other interfaces than
+// these.
+func Leave(nics []NIC) error {
 	list, err := netlink.LinkList()
 	if err != nil {
 		return err
 	}
 	for _, dev := range list {
 		name := dev.Attrs().Name
-		if !tapName.MatchString(name) || slices.ContainsFunc(nics, func(n NIC) bool { return n.Tap == name }) {
+		if dev.Type() != "tuntap" || !tapName.MatchString(name) || slices.ContainsFunc(nics, func(n NIC) bool { return n.Tap == name }) {
 			continue
 		}
 		if err := netlink.LinkDel(dev); err != nil {

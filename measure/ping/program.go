@@ -52,7 +52,7 @@ func (run Program) PingPair(ctx context.Context, to netip.Addr, o Options) (r Pa
 	return r
 }
 
-// replies reads what ping prints: that of iputils, of Busybox and of the BSDs.
+// replies reads what ping prints: that of iputils, and of Busybox.
 type replies struct {
 	heard  func(Heard)
 	line   []byte

@@ -3,6 +3,7 @@ package guest
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"trivet.dev/trivet/internal/qemu"
@@ -18,7 +19,6 @@ const (
 	loginAt           = "127.0.0.1:22"
 	managementNet     = "169.254.231.0/24"
 	managementAddress = "169.254.231.15/24"
-	managementMAC     = "52:54:00:54:52:56"
 )
 
 // command returns the arguments of a machine that is started in its directory, in its node's
@@ -69,8 +69,23 @@ func command(n *topology.Node, how qemu.Accelerator, interfaces []Interface, see
 		args = append(args, "-netdev", fmt.Sprintf("tap,id=%s,ifname=%s,script=no,downscript=no,vhost=%s", netdev(f), f.Tap, how.VHost()), "-device", device)
 	}
 	if !g.Unmanaged {
-		args = append(args, "-netdev", fmt.Sprintf("user,id=management,restrict=on,ipv6=off,net=%s,hostfwd=tcp:%s-:22", managementNet, loginAt),
-			"-device", model(g)+",netdev=management,romfile=,mac="+managementMAC)
+		network := fmt.Sprintf("user,id=management,restrict=on,ipv6=off,net=%s,hostfwd=tcp:%s-:22", managementNet, loginAt)
+		for _, p := range forwarded(n) {
+			network += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", p, p)
+		}
+		args = append(args, "-netdev", network,
+			"-device", model(g)+",netdev=management,romfile=,mac="+topology.GuestManagementMAC.String())
 	}
 	return args, nil
+}
+
+// forwarded are the ports of a guest that ports of the machine lead to, each once, but for the one
+// of SSH, to which one leads in any case.
+func forwarded(n *topology.Node) (out []uint16) {
+	for _, p := range n.Ports {
+		if p.Node != 22 && !slices.Contains(out, p.Node) {
+			out = append(out, p.Node)
+		}
+	}
+	return out
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"trivet.dev/trivet/topology"
 )
@@ -29,12 +30,28 @@ func check(g *topology.Guest) error {
 	return err
 }
 
+// isFile says why a name is not that of a file. One that leads to another directory is not it: what
+// root opens for the topology has been told by its name.
 func isFile(name string) error {
 	info, err := os.Stat(name)
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no file", name)
+	if err != nil {
+		return err
 	}
-	return err
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no file", name)
+	}
+	real, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return err
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	if filepath.Dir(real) != dir {
+		return fmt.Errorf("%s is a link that leads to %s: name that", name, real)
+	}
+	return nil
 }
 
 // magics are how files begin that are images in formats that are not read here.

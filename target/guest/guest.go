@@ -9,6 +9,7 @@ package guest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"sync"
 
+	"trivet.dev/trivet/datapath/vm"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/qemu"
@@ -77,15 +79,20 @@ func (k *guests) Configure(n, _ *topology.Node, ends []*topology.Endpoint) error
 	return k.SetUp(n, ends)
 }
 
+// Drop notes that a machine is to end.
+func (k *guests) Drop(n *topology.Node) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if m := k.known[n.Name]; m != nil {
+		m.unwanted.Store(true)
+	}
+}
+
 // Remove removes what there is of a machine, which has ended.
 func (k *guests) Remove(n *topology.Node) error {
 	k.mu.Lock()
-	m := k.known[n.Name]
 	delete(k.known, n.Name)
 	k.mu.Unlock()
-	if m != nil {
-		m.unwanted.Store(true)
-	}
 	if err := os.RemoveAll(k.dir(n.Name)); err != nil {
 		return err
 	}
@@ -94,10 +101,7 @@ func (k *guests) Remove(n *topology.Node) error {
 
 // Enclose has a command run in the machine, by SSH. What stands for its console is joined to that.
 func (k *guests) Enclose(n *topology.Node, cmd *exec.Cmd) error {
-	m, err := k.of(n)
-	if err != nil {
-		return err
-	}
+	m := k.of(n)
 	if m == nil || m.ended() {
 		return fmt.Errorf("the virtual machine of %s has ended; trivet logs %s shows its console, trivet apply FILE makes it anew", n.Name, n.Name)
 	}
@@ -112,8 +116,7 @@ func (k *guests) Enclose(n *topology.Node, cmd *exec.Cmd) error {
 
 // Ended names a machine that has ended.
 func (k *guests) Ended(n *topology.Node) string {
-	m, err := k.of(n)
-	if err == nil && (m == nil && k.hasStarted(n) || m != nil && m.ended()) {
+	if m := k.of(n); m == nil && k.hasStarted(n) || m != nil && m.ended() {
 		return what(n)
 	}
 	return ""
@@ -154,30 +157,31 @@ func (k *guests) Run(ctx context.Context, done func()) error {
 }
 
 func (k *guests) run(ctx context.Context, n *topology.Node, interfaces []Interface) error {
-	m, err := k.of(n)
+	m, err := k.of(n), error(nil)
+	switch {
+	case m == nil && !k.hasStarted(n):
+		m, err = k.start(ctx, n, interfaces)
+	case m == nil || m.ended(): // see Ended
+		return nil
+	default:
+		err = m.change(ctx, n, interfaces)
+	}
+	if m != nil && errors.Is(err, qemu.ErrSilent) { // it is told, and made anew by the next change
+		m.kill()
+		return nil
+	}
 	if err != nil {
 		return err
-	}
-	switch {
-	case m == nil && k.hasStarted(n): // it has ended: see Ended
-		return nil
-	case m == nil:
-		if m, err = k.start(ctx, n, interfaces); err != nil {
-			return err
-		}
-	default:
-		if err := m.change(n, interfaces); err != nil {
-			return err
-		}
 	}
 	return k.await(ctx, n, m)
 }
 
-// accelerator finds out how fast machines can be.
-func (k *guests) accelerator(ctx context.Context, g *topology.Guest) (qemu.Accelerator, error) {
+// accelerator finds out how fast machines can be: by a kernel of the machine's, if there is one.
+func (k *guests) accelerator(ctx context.Context) (qemu.Accelerator, error) {
 	k.finding.Lock()
 	defer k.finding.Unlock()
-	return qemu.FindAccelerator(ctx, g.Kernel, filepath.Join(k.Dir, "guests", ".accelerator"))
+	kernel, _ := vm.FindKernel(os.Getenv(vm.KernelVariable))
+	return qemu.FindAccelerator(ctx, kernel.Image, filepath.Join(k.Dir, "guests", ".accelerator"))
 }
 
 // About says how fast machines are, if there are some.

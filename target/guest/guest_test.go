@@ -50,16 +50,16 @@ func TestFormats(t *testing.T) {
 }
 
 // TestCommandLine proves that a guest's shell gets the words of a command as they are, and the
-// variables that the user has named, before them; and that a login shell is none of them.
+// variables that the user has named, before them, and no others; and that a login shell is none of them.
 func TestCommandLine(t *testing.T) {
 	for _, c := range []struct {
 		argv, env []string
 		want      string
 	}{
-		{[]string{"show", "version"}, []string{"TERM=xterm", "LANG=C", "LC_ALL=C", "PATH=/bin", "TRIVET_PATIENCE=2"}, "show version"},
+		{[]string{"show", "version"}, []string{"TRIVET_FOR_TERM=xterm", "TRIVET_FOR_LANG=C", "TRIVET_FOR_LC_ALL=C", "PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "HOME=/root"}, "show version"},
 		{[]string{"echo", "it's", "$HOME", "a b"}, nil, `echo 'it'\''s' '$HOME' 'a b'`},
-		{[]string{"id"}, []string{"WHAT=a b", "TERM=xterm"}, "env 'WHAT=a b' id"},
-		{[]string{qemu.LoginCommand}, []string{"WHAT=x"}, ""},
+		{[]string{"id"}, []string{"TRIVET_FOR_WHAT=a b", "TERM=xterm", "TOKEN=x"}, "env 'WHAT=a b' id"},
+		{[]string{qemu.LoginCommand}, []string{"TRIVET_FOR_WHAT=x"}, ""},
 	} {
 		if got := commandLine(c.argv, c.env); got != c.want {
 			t.Errorf("%q: %s, not %s", c.argv, got, c.want)

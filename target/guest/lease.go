@@ -3,6 +3,7 @@ package guest
 import (
 	"errors"
 	"net/netip"
+	"slices"
 
 	"trivet.dev/trivet/target/guest/dhcp"
 	"trivet.dev/trivet/topology"
@@ -64,9 +65,14 @@ func towards(a netip.Addr, interfaces []Interface) string {
 // serve has the machine's requests for addresses answered, as its interfaces are now. The lock is
 // held.
 func (m *machine) serve(n *topology.Node, now []Interface) error {
+	if m.over {
+		return nil
+	}
 	for id, s := range m.servers {
-		s.Close()
-		delete(m.servers, id)
+		if !slices.ContainsFunc(now, func(f Interface) bool { return f.ID == id && leaseOf(n, f, now) != nil }) {
+			s.Close()
+			delete(m.servers, id)
+		}
 	}
 	return m.guests.OnNode(m.node.Name, func() error {
 		var errs []error
@@ -75,8 +81,10 @@ func (m *machine) serve(n *topology.Node, now []Interface) error {
 			if l == nil {
 				continue
 			}
-			s, err := dhcp.Open(f.Tap, *l)
-			if err == nil {
+			var err error
+			if s := m.servers[f.ID]; s != nil {
+				err = s.Set(*l)
+			} else if s, err = dhcp.Open(f.Tap, *l); err == nil {
 				m.servers[f.ID] = s
 			}
 			errs = append(errs, err)

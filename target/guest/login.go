@@ -27,6 +27,7 @@ import (
 
 	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/qemu"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
@@ -136,12 +137,21 @@ func stand(cmd *exec.Cmd, arguments ...string) error {
 	return nil
 }
 
-// enclose makes a command one that is run in the guest.
+// variable precedes, in this program's environment, the names of the variables that are for the
+// guest's program. Those of the lab's daemon are none of a guest's.
+const variable = "TRIVET_FOR_"
+
+// enclose makes a command one that is run in the guest, with the variables that it is given itself.
 func (k *guests) enclose(n *topology.Node, cmd *exec.Cmd) error {
 	argv := cmd.Args
 	if len(argv) == 0 {
 		argv = []string{cmd.Path}
 	}
+	env := os.Environ()
+	for _, e := range cmd.Env {
+		env = append(env, variable+e)
+	}
+	cmd.Env = env
 	return stand(cmd, append([]string{ExecCommand, k.dir(n.Name)}, argv...)...)
 }
 
@@ -184,6 +194,9 @@ func execIn(args []string) (int, error) {
 		}
 		argv = append([]string{file}, argv[1:]...)
 	}
+	if term := os.Getenv(variable + "TERM"); term != "" {
+		_ = os.Setenv("TERM", term)
+	}
 	return qemu.RunSession(client, commandLine(argv, os.Environ()))
 }
 
@@ -207,7 +220,7 @@ func bring(client *ssh.Client) (file string, err error) {
 			return "", err
 		}
 		defer s.Close()
-		var out, said strings.Builder
+		var out, said process.Beginning
 		s.Stdin, s.Stdout, s.Stderr = in, &out, &said
 		if err := s.Run(script); err != nil {
 			return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
@@ -256,16 +269,17 @@ func (l *login) enter() (*ssh.Client, error) {
 	}
 }
 
-// commandLine is a command as a shell reads it; "": a shell itself. Of the environment, which is
-// what Trivet's user has named, what a session is not told otherwise precedes it.
+// commandLine is a command as a shell reads it; "": a shell itself. Of the environment, what is for
+// the guest's program precedes it, but for what a terminal and a language are like.
 func commandLine(argv, env []string) string {
 	if len(argv) == 1 && argv[0] == qemu.LoginCommand {
 		return ""
 	}
 	var out []string
 	for _, e := range env {
+		e, given := strings.CutPrefix(e, variable)
 		name, _, _ := strings.Cut(e, "=")
-		if name != "TERM" && name != "PATH" && name != "LANG" && !strings.HasPrefix(name, "LC_") && !strings.HasPrefix(name, "TRIVET_") {
+		if given && name != "TERM" && name != "LANG" && !strings.HasPrefix(name, "LC_") {
 			out = append(out, word(e))
 		}
 	}

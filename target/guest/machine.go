@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -74,9 +75,10 @@ type machine struct {
 	gone     chan struct{} // closed when it has ended
 	unwanted atomic.Bool   // it is to end
 
-	mu         sync.Mutex // guards the others
-	links      *qemu.Links
-	interfaces []Interface
+	mu         sync.Mutex              // guards the others
+	over       bool                    // what is below is of no use any more
+	links      *qemu.Links             // nil: they are not followed yet, by this process
+	interfaces []Interface             // that QEMU has
 	servers    map[string]*dhcp.Server // by interface
 }
 
@@ -107,15 +109,15 @@ func (k *guests) hasStarted(n *topology.Node) bool {
 }
 
 // of is a machine that is known, or runs since before this process did; nil: there is none.
-func (k *guests) of(n *topology.Node) (*machine, error) {
+func (k *guests) of(n *topology.Node) *machine {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if m := k.known[n.Name]; m != nil {
-		return m, nil
+		return m
 	}
 	how, err := os.ReadFile(filepath.Join(k.dir(n.Name), startedFile))
 	if err != nil {
-		return nil, nil
+		return nil
 	}
 	for _, pid := range k.Cgroups.Processes(k.Name, n.Name) {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -127,10 +129,9 @@ func (k *guests) of(n *topology.Node) (*machine, error) {
 		if err != nil {
 			continue // it has just ended
 		}
-		m := k.adopt(n, cmd, qemu.Accelerator(how))
-		return m, m.follow(interfacesOf(k.Topology())[n.Name])
+		return k.adopt(n, cmd, qemu.Accelerator(how))
 	}
-	return nil, nil
+	return nil
 }
 
 // adopt has a process be the machine of a node. The lock is held.
@@ -142,6 +143,7 @@ func (k *guests) adopt(n *topology.Node, cmd *exec.Cmd, how qemu.Accelerator) *m
 		close(m.gone)
 		m.mu.Lock()
 		defer m.mu.Unlock()
+		m.over = true
 		for _, s := range m.servers {
 			s.Close()
 		}
@@ -157,10 +159,10 @@ func (k *guests) start(ctx context.Context, n *topology.Node, interfaces []Inter
 	dir := k.dir(n.Name)
 	// QEMU, as nobody, reads what is in the directory in which it was started; only root reaches it
 	// from elsewhere.
-	if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o700), os.MkdirAll(dir, 0o711)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o700), os.MkdirAll(dir, 0o711), os.Chmod(dir, 0o711)); err != nil {
 		return nil, err
 	}
-	how, err := k.accelerator(ctx, n.Guest)
+	how, err := k.accelerator(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -245,9 +247,14 @@ func (m *machine) answer(ctx context.Context, interfaces []Interface) error {
 	}
 }
 
-// end ends a machine that is of no use, or not wanted.
+// end ends a machine that is not wanted.
 func (m *machine) end() {
 	m.unwanted.Store(true)
+	m.kill()
+}
+
+// kill ends a machine that is of no use.
+func (m *machine) kill() {
 	_ = unix.Kill(-m.cmd.Process.Pid, unix.SIGKILL)
 	<-m.gone
 }
@@ -271,46 +278,120 @@ func (m *machine) follow(interfaces []Interface) error {
 	return m.serve(m.node, interfaces)
 }
 
-// change plugs interfaces into the machine of a node that are new, and unplugs others.
-func (m *machine) change(n *topology.Node, now []Interface) error {
+// change plugs interfaces into the machine of a node that are new, and unplugs others. What was done
+// when there is an error stays done, and is known.
+func (m *machine) change(ctx context.Context, n *topology.Node, now []Interface) error {
+	if err := m.takeOver(ctx, now); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	same := func(a, b Interface) bool { return a.ID == b.ID }
-	fresh, old := without(now, m.interfaces, same), without(m.interfaces, now, same)
-	err := m.guests.OnNode(m.node.Name, func() error { return qemu.Join(nicsOf(now)) }) // devices may be new where links are not
+	err := m.guests.OnNode(n.Name, func() error { return qemu.Join(nicsOf(now)) }) // devices may be new where links are not
 	if err != nil {
 		return err
 	}
-	err = m.links.Change(nicsOf(now), func(monitor *qemu.Monitor) error {
-		for _, f := range old {
-			if _, err := monitor.Do("device_del", map[string]any{"id": f.ID}); err != nil { // the guest is asked to let go of it
-				return err
-			}
-			if _, err := monitor.Do("netdev_del", map[string]any{"id": netdev(f)}); err != nil {
-				return err
-			}
-		}
-		for _, f := range fresh {
-			if err := m.plug(monitor, f); err != nil {
-				return fmt.Errorf("plug %s in: %w", f.Device, err)
-			}
-		}
-		return nil
+	err = m.links.Change(func(monitor *qemu.Monitor) ([]qemu.NIC, error) {
+		err := m.replug(ctx, monitor, now)
+		return nicsOf(m.interfaces), err
 	})
 	if err != nil {
 		return err
 	}
 	m.interfaces = now
+	if err := m.guests.OnNode(n.Name, func() error { return qemu.Leave(nicsOf(now)) }); err != nil {
+		return err
+	}
 	return m.serve(n, now)
+}
+
+func (m *machine) replug(ctx context.Context, monitor *qemu.Monitor, now []Interface) error {
+	for _, f := range without(m.interfaces, now) {
+		if err := unplug(ctx, monitor, f); err != nil {
+			return fmt.Errorf("unplug %s: %w", f.Device, err)
+		}
+		m.interfaces = without(m.interfaces, []Interface{f})
+	}
+	for _, f := range without(now, m.interfaces) {
+		if err := m.plug(monitor, f); err != nil {
+			return fmt.Errorf("plug %s in: %w", f.Device, err)
+		}
+		m.interfaces = append(m.interfaces, f)
+	}
+	return nil
+}
+
+// takeOver has the machine's interfaces followed, if it runs since before this process did: those of
+// the lab's that it has.
+func (m *machine) takeOver(ctx context.Context, now []Interface) error {
+	m.mu.Lock()
+	followed := m.links != nil
+	m.mu.Unlock()
+	if followed {
+		return nil
+	}
+	monitor, err := qemu.Watch(m.guests.dir(m.node.Name), patience.Machine.Duration())
+	if err != nil {
+		return fmt.Errorf("reach QEMU: %w", err)
+	}
+	has, err := plugged(monitor)
+	monitor.Close()
+	if err != nil {
+		return err
+	}
+	return m.answer(ctx, slices.DeleteFunc(slices.Clone(now), func(f Interface) bool { return !has[f.ID] }))
+}
+
+// plugged are the devices that QEMU has, by their IDs.
+func plugged(monitor *qemu.Monitor) (ids map[string]bool, err error) {
+	answer, err := monitor.Do("qom-list", map[string]any{"path": "/machine/peripheral"})
+	if err != nil {
+		return nil, err
+	}
+	var list []struct {
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal(answer, &list); err != nil {
+		return nil, err
+	}
+	ids = map[string]bool{}
+	for _, x := range list {
+		ids[x.Name] = true
+	}
+	return ids, nil
+}
+
+// unplug takes an interface from a machine that runs, once the guest has let go of it.
+func unplug(ctx context.Context, monitor *qemu.Monitor, f Interface) error {
+	if _, err := monitor.Do("device_del", map[string]any{"id": f.ID}); err != nil {
+		return err
+	}
+	ctx, cancel := patience.Unplugged.Context(ctx)
+	defer cancel()
+	for {
+		has, err := plugged(monitor)
+		if err != nil {
+			return err
+		}
+		if !has[f.ID] {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the guest does not let go of it (it has no hot plugging, or has not booted yet): %w", context.Cause(ctx))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	_, err := monitor.Do("netdev_del", map[string]any{"id": netdev(f)})
+	return err
 }
 
 // netdev is what QEMU calls the end of an interface that is on this machine.
 func netdev(f Interface) string { return "tap" + f.ID }
 
 // without are those of a list that another one has not.
-func without(list, other []Interface, same func(a, b Interface) bool) []Interface {
+func without(list, other []Interface) []Interface {
 	return slices.DeleteFunc(slices.Clone(list), func(a Interface) bool {
-		return slices.ContainsFunc(other, func(b Interface) bool { return same(a, b) })
+		return slices.ContainsFunc(other, func(b Interface) bool { return a.ID == b.ID })
 	})
 }
 

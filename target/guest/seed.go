@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -68,11 +69,12 @@ func (k *guests) writeSeed(n *topology.Node, interfaces []Interface) (wrote bool
 		return false, err
 	}
 	dir := filepath.Join(k.dir(n.Name), seedDir)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { // whatever the umask: QEMU is nobody
 		return false, err
 	}
 	for name, text := range map[string][]byte{"meta-data": meta, "user-data": own, "vendor-data": vendor, "network-config": network} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(file, text, 0o644), os.Chmod(file, 0o644)); err != nil {
 			return false, err
 		}
 	}
@@ -129,7 +131,7 @@ func networkConfig(n *topology.Node, interfaces []Interface) any {
 		ethernets[f.Device] = e
 	}
 	if !n.Guest.Unmanaged {
-		ethernets["management"] = &ethernet{Match: match{managementMAC}, Name: "management", Addresses: []string{managementAddress}, Optional: true}
+		ethernets["management"] = &ethernet{Match: match{topology.GuestManagementMAC.String()}, Name: "management", Addresses: []string{managementAddress}, Optional: true}
 	}
 	return map[string]any{"version": 2, "ethernets": ethernets}
 }

@@ -95,6 +95,9 @@ func (l *Lab) takeAway(s plan.Steps) error {
 				return err
 			}
 		}
+		if d, ok := l.nodesOf(n).(Dropping); ok {
+			d.Drop(n)
+		}
 		if err := l.Cgroups.Remove(l.Name, n.Name); err != nil {
 			return err
 		}

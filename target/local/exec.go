@@ -49,8 +49,8 @@ func (l *Lab) startIn(node string, cmd *exec.Cmd, enclosed bool, below ...string
 	if n == nil {
 		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
 	}
-	if made := n.Made(); enclosed || !made.Files || made.Guest {
-		if !enclosed && made.Files && len(cmd.Args) > 0 && cmd.Args[0] != lab.ThisProgram { // where the machine has the program says nothing of the guest
+	if made := n.Made(); enclosed || !made.Files || made.Foreign() {
+		if !enclosed && made.Foreign() && len(cmd.Args) > 0 && cmd.Args[0] != lab.ThisProgram { // where the machine has the program says nothing of the guest
 			cmd.Args[0] = filepath.Base(cmd.Args[0])
 		}
 		if err := l.nodesOf(n).Enclose(n, cmd); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/topology"
 )
 
@@ -16,7 +17,7 @@ import (
 // returns the beginning of what the command printed.
 func (l *Lab) Healthy(ctx context.Context, n *topology.Node, command string) (said string, err error) {
 	cmd := exec.Command("sh", "-c", command)
-	out := &beginning{}
+	out := &process.Beginning{}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.WaitDelay = time.Second // what it leaves in the background may hold its output open
@@ -28,15 +29,5 @@ func (l *Lab) Healthy(ctx context.Context, n *topology.Node, command string) (sa
 	if err = cmd.Wait(); errors.Is(err, exec.ErrWaitDelay) {
 		err = nil
 	}
-	return string(out.text), err
+	return out.String(), err
 }
-
-// beginning keeps the first bytes that are written to it.
-type beginning struct{ text []byte }
-
-func (b *beginning) Write(p []byte) (int, error) {
-	b.text = append(b.text, p[:min(len(p), mostSaid-len(b.text))]...)
-	return len(p), nil
-}
-
-const mostSaid = 4096

@@ -50,6 +50,9 @@ type Nodes interface {
 	Enclose(*topology.Node, *exec.Cmd) error
 }
 
+// Dropping are nodes that are told before the processes of one are ended, as it is removed.
+type Dropping interface{ Drop(*topology.Node) }
+
 // background are nodes that something is done for in the background. That ends when the lab is let
 // go of, and before Drain; the nodes stay.
 type background interface{ LetGo() }

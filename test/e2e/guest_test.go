@@ -33,7 +33,7 @@ func (m *machine) tinyLab(name, nodes, links string) (file string) {
 	tiny := guestImage(m.t, "tiny")
 	return m.file(name, `
 nodes:
-  v1: {host: {vm: {kernel: `+tiny["kernel"]+`, initrd: `+tiny["initrd"]+`, append: "console=ttyS0 quiet", ready: tiny is ready, password: tiny}, memory: 128MB}}
+  v1: {host: {vm: {kernel: `+tiny["kernel"]+`, initrd: `+tiny["initrd"]+`, append: "console=ttyS0 quiet", ready: tiny is ready, password: tiny}, memory: 128MB, ports: 18080:80}}
   h1: host
   r1: {router: {datapath: kernel}}
 `+nodes+`
@@ -75,6 +75,15 @@ func TestGuest(t *testing.T) {
 		t.Errorf("%q, %q", r.out, r.err)
 	}
 
+	m.env = append(m.env, "SECRET=walnut")
+	for _, args := range [][]string{{"exec", "v1", "--", "env"}, {"exec", "--network", "v1", "--", "env"}} {
+		if out := m.ok(args...); strings.Contains(out, "walnut") {
+			t.Errorf("%v: v1 gets the caller's environment: %s", args, out)
+		}
+	}
+	m.exec("v1", "mkdir -p /srv && echo walnuts >/srv/index.html && httpd -p 80 -h /srv")
+	eventually(t, "its port is published", func() bool { return m.published() == "walnuts\n" })
+
 	first := m.terminal("shell", "--console", "v1")
 	first.sees("\recho $((40+2))nuts\r", "42nuts")
 	contains(t, m.run("shell", "--console", "v1").err, "somebody is at the console of v1 already")
@@ -111,6 +120,12 @@ func TestGuest(t *testing.T) {
 	contains(t, m.run("exec", "v1", "--", "true").err, "the virtual machine of v1 has ended")
 	contains(t, m.ok("apply", file), dead+" has ended: started again")
 	eventually(t, "it answers again", func() bool { return m.run("ping", "--all").code == 0 })
+	events := m.watchEvents()
+	m.sh("sed -i 's/memory: 128MB/memory: 144MB/' lab.yaml")
+	contains(t, m.ok("apply", file), "1 change")
+	if told := events(); strings.Contains(told, "has ended") {
+		t.Errorf("a machine that is made anew is told to have ended: %s", told)
+	}
 	if who := m.sh("ps -o user= -p " + m.pids("/qemu-system*guest=v1")[0]); strings.TrimSpace(who) != "nobody" {
 		t.Errorf("QEMU runs as %s", who)
 	}

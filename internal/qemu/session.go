@@ -77,7 +77,7 @@ func RunSession(client *ssh.Client, command string) (code int, err error) {
 	case errors.As(err, &exit):
 		return exit.ExitStatus(), nil
 	case errors.As(err, &missing):
-		return 0, errors.New("the virtual machine has ended")
+		return 0, errors.New("the virtual machine has ended the connection")
 	}
 	return 0, err
 }

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -49,8 +50,11 @@ func command(n *topology.Node, how qemu.Accelerator, interfaces []Interface, see
 		if err != nil {
 			return nil, err
 		}
-		args = append(args, "-drive", "if=none,id=disk,snapshot=on,cache=unsafe,format="+format+",file="+qemu.Value(g.Image),
-			"-device", "virtio-blk-pci,drive=disk,bootindex=1")
+		source, err := diskSource(format, g.Image)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "-drive", "if=none,id=disk,snapshot=on,cache=unsafe,file=json:"+qemu.Value(source), "-device", "virtio-blk-pci,drive=disk,bootindex=1")
 	}
 	if seeded {
 		args = append(args, "-drive", "if=none,id=seed,driver=vvfat,dir="+seedDir+",label="+seedLabel+",read-only=on", "-device", "virtio-blk-pci,drive=seed")
@@ -88,4 +92,16 @@ func forwarded(n *topology.Node) (out []uint16) {
 		}
 	}
 	return out
+}
+
+// diskSource describes the image of a disk to QEMU (BlockdevOptions of its QMP reference). formatOf
+// has looked at the file by its name, under which there may be another now: QEMU opens no device
+// in its place, and of qcow2 no backing file.
+func diskSource(format, image string) (string, error) {
+	source := map[string]any{"driver": format, "file": map[string]any{"driver": "file", "filename": image}}
+	if format == "qcow2" {
+		source["backing"] = nil
+	}
+	text, err := json.Marshal(source)
+	return string(text), err
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"trivet.dev/trivet/topology"
 )
 
@@ -63,7 +65,7 @@ func formatOf(name string) (string, error) {
 	if err := isFile(name); err != nil {
 		return "", err
 	}
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // what is a pipe meanwhile is not waited for
 	if err != nil {
 		return "", err
 	}

@@ -59,7 +59,7 @@ func lacks(t *topology.Topology) error {
 			first = n
 		}
 		if err := check(n.Guest); err != nil {
-			problems.Add(n.Pos, "name a file of this machine that QEMU can read", "%s %s: vm: %s", n.Kind, n.Name, err)
+			problems.Add(n.Pos, "name a file that is at the machine where the node is, and that QEMU can read", "%s %s: vm: %s", n.Kind, n.Name, err)
 		}
 	}
 	if first == nil {

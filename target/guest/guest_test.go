@@ -127,7 +127,7 @@ func TestCommand(t *testing.T) {
 			at += i
 		}
 	}
-	has("-m 256", "-smp 2", "-runas nobody", "spawn=deny", "format=raw,file="+strings.ReplaceAll(file, ",", ",,"), "virtio-net-pci,id=nic1", "romfile=,host_mtu=9000", "id=nic2", "netdev=management")
+	has("-m 256", "-smp 2", "-runas nobody", "spawn=deny", "file=json:{", strings.ReplaceAll(file, ",", ",,"), "virtio-net-pci,id=nic1", "romfile=,host_mtu=9000", "id=nic2", "netdev=management")
 	n.Guest = &topology.Guest{Boot: topology.BootNetwork, NIC: "e1000", Unmanaged: true}
 	has("e1000,id=nic1,netdev=tapnic1,mac=02:00:00:00:00:01,bootindex=0")
 	if line := text(); strings.Contains(line, "management") || strings.Contains(line, "romfile=") || strings.Contains(line, "host_mtu") {

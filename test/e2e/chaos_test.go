@@ -136,13 +136,12 @@ links:
   - s1 -- s2: {delay: 1ms}
 `,
 	"plugged": `
-controller: trivet
 nodes:
   s1: {switch: {datapath: bridge}}
   s2: {switch: {datapath: embedded}}
   h1: {host: {vm: {TINY, image: chaos.raw}, memory: 128MB}}
   h2: host
-  h3: {host: {vm: {TINY, nic: e1000, management: off, dhcp: off}, memory: 128MB, cpu: 0.5}}
+  h3: {host: {vm: {UNMANAGED, nic: e1000, management: off, dhcp: off}, memory: 128MB, cpu: 0.5}}
 links:
   - s1 -- h1
   - s2 -- h1: {delay: 2ms}
@@ -201,12 +200,14 @@ func TestChaos(t *testing.T) {
 	c.sh("mount -o remount,size=192M /run; cp " + trivet + " /run/trivet; mv /run/trivet /run/program; chmod 755 /run/program; mkdir /run/trivet; chmod 755 /run/trivet; rmdir /run/trivet")
 	c.sh("mount -t tmpfs scratch /var/tmp; truncate -s 1M chaos.raw") // where virtual machines have what guests write
 	tiny := guestImage(t, "tiny")
-	guest := strings.NewReplacer("TINY", "kernel: "+tiny["kernel"]+", initrd: "+tiny["initrd"]+`, append: "console=ttyS0 quiet", password: tiny, ready: tiny is ready`)
+	unmanaged := "kernel: " + tiny["kernel"] + ", initrd: " + tiny["initrd"] + `, append: "console=ttyS0 quiet", ready: tiny is ready`
+	guest := strings.NewReplacer("UNMANAGED", unmanaged, "TINY", unmanaged+", password: tiny")
 	only, err := regexp.Compile(os.Getenv("TRIVET_CHAOS_LABS"))
 	must(t, err)
 	for name, text := range chaosLabs {
 		if only.MatchString(name) {
 			c.files[name] = c.file(name+".yaml", guest.Replace(text))
+			c.ok("validate", c.files[name])
 			c.names = append(c.names, name)
 		}
 	}

@@ -5,8 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"trivet.dev/trivet/internal/qemu"
 )
@@ -120,11 +122,12 @@ func TestGuest(t *testing.T) {
 	contains(t, m.run("exec", "v1", "--", "true").err, "the virtual machine of v1 has ended")
 	contains(t, m.ok("apply", file), dead+" has ended: started again")
 	eventually(t, "it answers again", func() bool { return m.run("ping", "--all").code == 0 })
-	events := m.watchEvents()
+	told := func() int { return strings.Count(m.ok("logs"), dead+" has ended") }
+	before := told()
 	m.sh("sed -i 's/memory: 128MB/memory: 144MB/' lab.yaml")
 	contains(t, m.ok("apply", file), "1 change")
-	if told := events(); strings.Contains(told, "has ended") {
-		t.Errorf("a machine that is made anew is told to have ended: %s", told)
+	if now := told(); before == 0 || now != before {
+		t.Errorf("ends of the machine are told %d times, and once it was made anew %d times", before, now)
 	}
 	if who := m.sh("ps -o user= -p " + m.pids("/qemu-system*guest=v1")[0]); strings.TrimSpace(who) != "nobody" {
 		t.Errorf("QEMU runs as %s", who)
@@ -142,13 +145,16 @@ func TestGuestRefused(t *testing.T) {
 		t.Skip(err)
 	}
 	m := newMachine(t)
-	m.sh("printf 'KDMV....' > x.vmdk; printf 'QFI\\373\\000\\000\\000\\003\\000\\000\\000\\000\\000\\000\\001\\000%0100d' 0 > backed.qcow2; : > disk.raw")
+	m.sh("mkfifo pipe; ln -s pipe link; printf 'KDMV....' > x.vmdk; printf 'QFI\\373\\000\\000\\000\\003\\000\\000\\000\\000\\000\\000\\001\\000%0100d' 0 > backed.qcow2; : > disk.raw")
 	for vm, says := range map[string]string{
-		"missing.qcow2":                 "lab.yaml:1:9  host h1: vm: stat " + filepath.Join(m.dir, "missing.qcow2") + ": no such file",
-		"x.vmdk":                        "x.vmdk is of the kind VMDK; convert it first",
-		"backed.qcow2":                  "backed.qcow2 holds its data in another file",
-		"/dev/null":                     "/dev/null is no file",
-		"{kernel: /boot/no, initrd: x}": "stat /boot/no: no such file",
+		"missing.qcow2":                      "lab.yaml:1:9  host h1: vm: stat " + filepath.Join(m.dir, "missing.qcow2") + ": no such file",
+		"x.vmdk":                             "x.vmdk is of the kind VMDK; convert it first",
+		"backed.qcow2":                       "backed.qcow2 holds its data in another file",
+		"/dev/null":                          "/dev/null is no file",
+		"pipe":                               "pipe is no file",
+		"link":                               "link is no file",
+		"{image: disk.raw, user_data: pipe}": "pipe is no file",
+		"{kernel: /boot/no, initrd: x}":      "stat /boot/no: no such file",
 		"{image: disk.raw, user_data: none.yaml}": "none.yaml: no such file",
 	} {
 		file := m.file("lab.yaml", "nodes: {h1: {host: {vm: "+vm+"}}, h2: host}\nlinks: [h1 -- h2]\n")
@@ -161,4 +167,103 @@ func TestGuestRefused(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(m.dir, "disk.raw")); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestSitesGuest proves that a virtual machine of a lab over several machines runs at the one where
+// its node is placed, of files that are there; that commands, its console and its log are reached
+// from the head; and that it is said at which machine a file is missing.
+func TestSitesGuest(t *testing.T) {
+	t.Parallel()
+	tiny := guestImage(t, "tiny")
+	s := newSeveral(t, 1)
+	h, there := s.head, s.others[0]
+	h.sh("mkdir images; cp " + tiny["kernel"] + " images/linux; cp " + tiny["initrd"] + " images/initrd")
+	file := h.file("lab.yaml", `
+nodes:
+  v1: {host: {vm: {kernel: images/linux, initrd: images/initrd, append: "console=ttyS0 quiet", ready: tiny is ready, password: tiny}, memory: 128MB, on: m1}}
+  h1: host
+links: [v1 -- h1]
+`)
+	there.sh("mount -t tmpfs images " + filepath.Join(h.dir, "images"))
+	r := h.run("up", "--on", "machines.yaml", "--name", h.name, file)
+	if r.code != 1 {
+		t.Errorf("it comes up without files: %s", r)
+	}
+	t.Log(r.err)
+	contains(t, r.err, "m1: ", "host v1: vm: stat "+filepath.Join(h.dir, "images/linux")+": no such file")
+	there.sh("umount " + filepath.Join(h.dir, "images"))
+	s.unchanged(t)
+	h.up("--on", "machines.yaml", file)
+	h.pingAll(2)
+	if len(h.pids("/qemu-system*guest=v1")) != 0 || len(there.pids("/qemu-system*guest=v1")) != 1 {
+		t.Error("v1 runs elsewhere")
+	}
+	contains(t, h.exec("v1", "ip addr"), " 10.0.0.")
+	contains(t, h.ok("logs", "v1"), "tiny is ready")
+	first := h.terminal("shell", "--console", "v1")
+	first.sees("\recho $((40+2))nuts\r", "42nuts")
+	first.types("\x1d")
+	first.ends(0)
+	contains(t, h.ok("down"), "nothing left")
+	s.unchanged(t)
+}
+
+// TestGuestHostile proves that a guest that prints without end does not fill the disk, and is still
+// left by its console; that one whose SSH server says nothing, or greets without end, is given up
+// with a reason; and that nobody but root reaches what the lab has of it.
+func TestGuestHostile(t *testing.T) {
+	m := newMachine(t)
+	file := m.tinyLab("lab.yaml", "", "")
+	before := m.snapshot()
+	m.up(file, "--wait", "300s")
+	dir := filepath.Join("/run/trivet", m.name, "guests/v1")
+	reached := m.sh(`setpriv --reuid 65534 --regid 65534 --clear-groups sh -c 'ls ` + dir + `; cat ` + dir + `/login.json; cat ` + dir + `/seed/user-data
+		for f in ` + dir + ` ` + dir + `/qmp.sock ` + dir + `/console.log; do test -e $f && echo reached $f; done; true' 2>/dev/null`)
+	if reached != "" {
+		t.Error("nobody reaches: ", reached)
+	}
+
+	m.exec("v1", "setsid sh -c 'yes nut | cat >/dev/ttyS0' >/dev/null 2>&1 &")
+	size := func() int {
+		n, err := strconv.Atoi(m.sh("stat -c %s " + dir + "/console.log"))
+		must(t, err)
+		return n
+	}
+	last, cut := 0, false
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end) && !cut; time.Sleep(time.Second) {
+		now := size()
+		if now > 8<<20 {
+			t.Fatalf("the console's log has %d bytes", now)
+		}
+		last, cut = now, now < last
+	}
+	if !cut {
+		t.Errorf("the console's log has %d bytes, and was not cut", last)
+	}
+	first := m.terminal("shell", "--console", "v1")
+	first.waitFor(t, "nut")
+	first.types("\x1d")
+	first.ends(0)
+	m.exec("v1", "killall yes")
+
+	for what, server := range map[string]string{
+		"nothing":   "nc -lk -p 22 -e sleep 1000",
+		"greetings": "nc -lk -p 22 -e yes hello",
+	} {
+		m.ok("exec", "v1", "--", "sh", "-c", "setsid sh -c 'sleep 1; killall dropbear; "+server+"' >/dev/null 2>&1 &")
+		time.Sleep(2 * time.Second)
+		began := time.Now()
+		r := m.run("exec", "v1", "--", "true")
+		if took := time.Since(began); r.code != 126 || took > 2*time.Minute {
+			t.Errorf("%s: %s, %s", what, took, r)
+		}
+		contains(t, r.err, "v1 does not let root in by SSH: ", "trivet shell --console v1")
+		again := m.terminal("shell", "--console", "v1")
+		again.sees("\rkillall nc; dropbear -R; echo $((40+2))nuts\r", "42nuts")
+		again.types("\x1d")
+		again.ends(0)
+		m.exec("v1", "true")
+	}
+	contains(t, m.ok("down"), "nothing left")
+	m.unchanged(before)
 }

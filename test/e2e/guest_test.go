@@ -123,11 +123,11 @@ func TestGuest(t *testing.T) {
 	contains(t, m.ok("apply", file), dead+" has ended: started again")
 	eventually(t, "it answers again", func() bool { return m.run("ping", "--all").code == 0 })
 	told := func() int { return strings.Count(m.ok("logs"), dead+" has ended") }
-	before := told()
+	toldBefore := told()
 	m.sh("sed -i 's/memory: 128MB/memory: 144MB/' lab.yaml")
 	contains(t, m.ok("apply", file), "1 change")
-	if now := told(); before == 0 || now != before {
-		t.Errorf("ends of the machine are told %d times, and once it was made anew %d times", before, now)
+	if now := told(); toldBefore == 0 || now != toldBefore {
+		t.Errorf("ends of the machine are told %d times, and once it was made anew %d times", toldBefore, now)
 	}
 	if who := m.sh("ps -o user= -p " + m.pids("/qemu-system*guest=v1")[0]); strings.TrimSpace(who) != "nobody" {
 		t.Errorf("QEMU runs as %s", who)

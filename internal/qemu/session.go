@@ -17,8 +17,8 @@ import (
 )
 
 // RunSession runs a command by SSH, or a shell if it is empty. Its input and output, terminal,
-// signals and exit code are this process's. It ends when the guest does not answer any more, with an
-// error that says so.
+// signals and exit code are this process's. It ends when the guest does not answer any more, with
+// an error that says so.
 func RunSession(client *ssh.Client, command string) (code int, err error) {
 	var silent atomic.Bool
 	giveUp := func() { silent.Store(true); client.Close() }

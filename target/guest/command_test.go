@@ -12,8 +12,8 @@ import (
 )
 
 // TestDiskSource proves that QEMU reads an image of each format, whatever its name, and that it
-// follows none to another file, and opens no device, if such a thing has come in the place of what was
-// looked at.
+// follows none to another file, and opens no device, if such a thing has come in the place of what
+// was looked at.
 func TestDiskSource(t *testing.T) {
 	if err := qemu.Lacks(); err != nil {
 		t.Skip(err)

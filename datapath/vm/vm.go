@@ -4,8 +4,8 @@
 // asks, starts FRR, and runs commands for those who ask from outside (see agent.go).
 //
 // A machine has one TAP device in its node's namespace for each interface, joined to the link's own
-// device there by two eBPF programs (see internal/qemu). So a link is made, impaired and captured as any
-// other.
+// device there by two eBPF programs (see internal/qemu). So a link is made, impaired and captured
+// as any other.
 package vm
 
 import (

@@ -51,8 +51,8 @@ func Follow(m Machine, nics []NIC) (*Links, error) {
 	return l, nil
 }
 
-// Change has other interfaces followed, once a function has changed them by the machine's monitor. It
-// returns those that there are, also with an error.
+// Change has other interfaces followed, once a function has changed them by the machine's monitor.
+// It returns those that there are, also with an error.
 func (l *Links) Change(change func(*Monitor) ([]NIC, error)) error {
 	l.mu.Lock()
 	err := l.reach()

@@ -26,7 +26,8 @@ type NIC struct {
 	Server netip.Addr // of DHCP, which hears the guest at the TAP device (clsact.RedirectAnswered); invalid: there is none
 }
 
-// tapName is what the TAP devices of virtual machines are called: other devices may be TAPs as well.
+// tapName is what the TAP devices of virtual machines are called: other devices may be TAPs as
+// well.
 var tapName = regexp.MustCompile(`^vm([0-9]+|[0-9a-f]{12})$`)
 
 // Join makes a TAP device for each interface, in the namespace of the calling thread, and joins it

@@ -50,7 +50,8 @@ func TestFormats(t *testing.T) {
 }
 
 // TestCommandLine proves that a guest's shell gets the words of a command as they are, and the
-// variables that the user has named, before them, and no others; and that a login shell is none of them.
+// variables that the user has named, before them, and no others; and that a login shell is none of
+// them.
 func TestCommandLine(t *testing.T) {
 	for _, c := range []struct {
 		argv, env []string

@@ -278,8 +278,8 @@ func (m *machine) follow(interfaces []Interface) error {
 	return m.serve(m.node, interfaces)
 }
 
-// change plugs interfaces into the machine of a node that are new, and unplugs others. What was done
-// when there is an error stays done, and is known.
+// change plugs interfaces into the machine of a node that are new, and unplugs others. What was
+// done when there is an error stays done, and is known.
 func (m *machine) change(ctx context.Context, n *topology.Node, now []Interface) error {
 	if err := m.takeOver(ctx, now); err != nil {
 		return err
@@ -320,8 +320,8 @@ func (m *machine) replug(ctx context.Context, monitor *qemu.Monitor, now []Inter
 	return nil
 }
 
-// takeOver has the machine's interfaces followed, if it runs since before this process did: those of
-// the lab's that it has.
+// takeOver has the machine's interfaces followed, if it runs since before this process did: those
+// of the lab's that it has.
 func (m *machine) takeOver(ctx context.Context, now []Interface) error {
 	m.mu.Lock()
 	followed := m.links != nil

@@ -49,7 +49,8 @@ links:
 // after its daemon was killed; that it is pinged, and pings, over an impaired link; that commands
 // run in it with their input, output, variables and exit code; that its console is one person's at
 // a time; that it sees when a cable is pulled; that it gets interfaces and loses them without being
-// started anew; that one that ends is named, and made anew by apply; and that nothing is left of it.
+// started anew; that one that ends is named, and made anew by apply; and that nothing is left of
+// it.
 func TestGuest(t *testing.T) {
 	m := newMachine(t)
 	file := m.tinyLab("lab.yaml", "", "")
@@ -137,8 +138,8 @@ func TestGuest(t *testing.T) {
 }
 
 // TestGuestRefused proves that what cannot be a virtual machine here is said, with where the file
-// says it, before anything is made; and that a file whose machines are not wanted has ordinary hosts
-// in their place.
+// says it, before anything is made; and that a file whose machines are not wanted has ordinary
+// hosts in their place.
 func TestGuestRefused(t *testing.T) {
 	t.Parallel()
 	if err := qemu.Lacks(); err != nil {

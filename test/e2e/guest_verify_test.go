@@ -9,8 +9,9 @@ import (
 )
 
 // TestGuestVerified proves that verify measures the links of a guest that runs Linux in both
-// directions, by the guest's own clock, and finds an address and a delay that are wrong in there; and
-// that of one into which Trivet does not log in it tries the answers, and says that it knows no more.
+// directions, by the guest's own clock, and finds an address and a delay that are wrong in there;
+// and that of one into which Trivet does not log in it tries the answers, and says that it knows no
+// more.
 func TestGuestVerified(t *testing.T) {
 	m := newMachine(t)
 	file := m.tinyLab("lab.yaml", "", "")

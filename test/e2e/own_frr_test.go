@@ -291,7 +291,15 @@ func TestEVPN(t *testing.T) {
 	m.reaches("h1", "h3")
 	m.ok("link", "set", "spine1-leaf1", "up")
 	m.ok("link", "set", "spine1-leaf3", "up")
-	m.pingAll(6)
+	// BGP tells of a way before the kernel at the spine has it, so packets may be lost meanwhile.
+	eventually(t, "all reach each other by both spines", func() bool {
+		for _, leaf := range []string{"leaf1", "leaf2"} {
+			if strings.Count(m.exec(leaf, "ip route show 10.255.1.3"), "nexthop") != 2 {
+				return false
+			}
+		}
+		return m.run("ping", "--all").code == 0
+	})
 	if r := m.verified(); len(r.Says(verify.Wrong)) > 0 {
 		t.Error(r.Says(verify.Wrong))
 	}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,19 +29,20 @@ func TestGuestVerified(t *testing.T) {
 	var r verify.Result
 	must(t, json.Unmarshal([]byte(m.run("verify", "--json").out), &r))
 	for _, d := range of(r, "v1-r1") {
-		if delay := d.Check(verify.Delay); delay == nil || delay.Verdict == verify.Wrong || delay.Verdict == verify.Untold && !strings.Contains(delay.Why, "busy") {
+		// Processors that are emulated may be too late for a verdict, but not by so much.
+		if delay := d.Check(verify.Delay); delay == nil || delay.Verdict == verify.Wrong || delay.Got == nil || *delay.Got < 0.004 || *delay.Got > 0.1 {
 			t.Errorf("%s → %s: %+v", d.From, d.To, delay)
 		}
 	}
-	if !r.Holds() {
-		t.Errorf("wrong: %q", r.Says(verify.Wrong))
+	if wrong := slices.Concat(r.Addresses.Wrong, r.Routes.Wrong, r.Reach.Wrong, r.State.Wrong, r.Silent); len(wrong) > 0 {
+		t.Errorf("wrong: %q", wrong)
 	}
 
 	m.exec("v1", "ip addr add 10.0.1.77/24 dev eth0; ip addr del 10.0.1.2/24 dev eth0")
 	contains(t, m.run("verify", "--quick").out, "v1 does not have the address 10.0.1.2/24 at v1-eth0")
 	m.ok("down")
 
-	m.sh("sed -i 's/password: tiny/management: off/' lab.yaml")
+	m.sh("sed -i 's/password: tiny/management: off/; s/, ports: 18080:80//' lab.yaml")
 	m.up(file, "--wait", "300s")
 	eventually(t, "it answers", func() bool { return m.run("ping", "h1", "v1", "-c", "1").code == 0 })
 	out := m.run("verify", "--quick")

@@ -140,13 +140,16 @@ func (k *guests) Running(t *topology.Topology) (count int) {
 // now.
 func (k *guests) Run(ctx context.Context, done func()) error {
 	t := k.Topology()
-	interfaces := interfacesOf(t)
 	var nodes []*topology.Node
 	for _, n := range t.Nodes {
 		if is(n) {
 			nodes = append(nodes, n)
 		}
 	}
+	if len(nodes) == 0 {
+		return nil
+	}
+	interfaces := interfacesOf(t)
 	return parallel.All(nodes, func(n *topology.Node) error {
 		defer done()
 		if err := k.run(ctx, n, interfaces[n.Name]); err != nil {

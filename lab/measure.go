@@ -186,13 +186,10 @@ func (d *daemon) pingIn(node string, takes time.Duration) ping.Program {
 		if err != nil {
 			return err
 		}
-		select {
-		case err = <-ended:
-			return err
-		case <-ctx.Done():
-			stop()
-			return context.Cause(ctx)
+		if err = finished(ctx, ended, stop); ctx.Err() != nil {
+			err = context.Cause(ctx)
 		}
+		return err
 	}
 }
 
@@ -484,16 +481,21 @@ func (d *daemon) output(ctx context.Context, node string, command ...string) ([]
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-		stop()
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err = finished(ctx, ended, stop); err != nil {
 		err = fmt.Errorf("%s: %w %s", command[0], err, bytes.TrimSpace(errOut.Bytes()))
 	}
 	return out.Bytes(), err
+}
+
+// finished waits until a program that was launched has ended, and stops it when ctx ends.
+func finished(ctx context.Context, ended <-chan error, stop func()) error {
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		stop()
+		return ctx.Err()
+	}
 }
 
 // launch starts a program in a node, wherever the node is. Ended is sent how it ended, and closed;

@@ -165,11 +165,17 @@ func (g *Guest) words(bad func(hint, format string, args ...any)) {
 	}
 }
 
-// guestDevice are the names that devices of virtual machines have here, and inside, beside those of
-// interfaces (internal/qemu, target/guest).
-var guestDevice = regexp.MustCompile(`^(vm([0-9]+|[0-9a-f]{12})|management)$`)
+// tapName is what the TAP devices of virtual machines are called (internal/qemu).
+var tapName = regexp.MustCompile(`^vm([0-9]+|[0-9a-f]{12})$`)
 
-// GuestManagementMAC is that of the further interface of a virtual machine.
+// OfMachine says whether a device, by its name, is what a virtual machine has beside those of
+// links.
+func OfMachine(device string) bool { return tapName.MatchString(device) }
+
+// GuestManagement is the further interface of a virtual machine, inside.
+const GuestManagement = "management"
+
+// GuestManagementMAC is its MAC.
 var GuestManagementMAC = MAC{0x52, 0x54, 0x00, 0x54, 0x52, 0x56}
 
 // guestLink checks the ends of a link that are interfaces of virtual machines.
@@ -182,7 +188,7 @@ func (v *validator) guestLink(l *Link, bad func(hint, format string, args ...any
 		if l.Ends[1-i].Beyond() {
 			bad("put a switch between them", "%s is a virtual machine, which cannot have an interface of the machine, or a port in a network", e.Node)
 		}
-		if guestDevice.MatchString(e.Interface) {
+		if OfMachine(e.Interface) || e.Interface == GuestManagement {
 			bad("name another", "%s: a device of the name %s is taken at a virtual machine", e.Node, e.Interface)
 		}
 		if v.guestEnds[e.Node]++; v.guestEnds[e.Node] == MaxGuestInterfaces+1 {

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -21,19 +19,7 @@ import (
 // Dial reaches a guest's agent from the network namespace of its node, in which the calling thread
 // must be.
 func Dial(ctx context.Context) (*ssh.Client, error) {
-	conn, err := net.DialTimeout("tcp4", agentAt, patience.Agent.Duration())
-	if err != nil {
-		return nil, err
-	}
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	_ = conn.SetDeadline(time.Now().Add(patience.Agent.Duration()))
-	c, channels, requests, err := ssh.NewClientConn(conn, agentAt, &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()})
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	_ = conn.SetDeadline(time.Time{})
-	return ssh.NewClient(c, channels, requests), nil
+	return qemu.Login(ctx, agentAt, &ssh.ClientConfig{})
 }
 
 // Routes returns the guest's routing table, in the format of /proc/net/route (proc(5)).

@@ -96,11 +96,11 @@ func (s *Spec) NICs() []qemu.NIC {
 // guestName is what a guest calls its i-th device before it has the name of its interface.
 func guestName(i int) string { return fmt.Sprintf("device%d", i) }
 
-// ownNames are those that devices have here or in guests beside the names of interfaces.
-var ownNames = regexp.MustCompile(`^((vm|device)[0-9]+|vm[0-9a-f]{12})$`)
+// guestNames are those that guests give devices at first.
+var guestNames = regexp.MustCompile(`^device[0-9]+$`)
 
 // Reserved says whether an interface cannot have a name.
-func Reserved(name string) bool { return ownNames.MatchString(name) }
+func Reserved(name string) bool { return topology.OfMachine(name) || guestNames.MatchString(name) }
 
 // ReservedMAC says whether an interface cannot have an address.
 func ReservedMAC(m topology.MAC) bool { return m.String() == agentMAC }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"regexp"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -25,10 +24,6 @@ type NIC struct {
 	MTU    int
 	Server netip.Addr // of DHCP, which hears the guest at the TAP device (clsact.RedirectAnswered); invalid: there is none
 }
-
-// tapName is what the TAP devices of virtual machines are called: other devices may be TAPs as
-// well.
-var tapName = regexp.MustCompile(`^vm([0-9]+|[0-9a-f]{12})$`)
 
 // Join makes a TAP device for each interface, in the namespace of the calling thread, and joins it
 // to the device of the link: what comes in at one leaves by the other.
@@ -50,7 +45,7 @@ func Leave(nics []NIC) error {
 	}
 	for _, dev := range list {
 		name := dev.Attrs().Name
-		if dev.Type() != "tuntap" || !tapName.MatchString(name) || slices.ContainsFunc(nics, func(n NIC) bool { return n.Tap == name }) {
+		if dev.Type() != "tuntap" || !topology.OfMachine(name) || slices.ContainsFunc(nics, func(n NIC) bool { return n.Tap == name }) {
 			continue
 		}
 		if err := netlink.LinkDel(dev); err != nil {

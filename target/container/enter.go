@@ -25,25 +25,12 @@ import (
 // program. EnteredCommand is the same once this program is on a mount of its own.
 const EnterCommand, EnteredCommand = "__enter", "__entered"
 
-// variable precedes, in this program's environment, the names of the variables that are for the
-// program in the container: what an image says is nothing that this one goes by.
-const variable = "TRIVET_FOR_"
-
 // enclose makes a command one that is run in a container, with the variables of the container and
 // then its own.
 func enclose(cmd *exec.Cmd, r *running) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	var env []string
-	for _, e := range slices.Concat(r.env, cmd.Env) { // of two with a name, the last one counts
-		env = append(env, variable+e)
-	}
-	words := cmd.Args
-	cmd.Args = append([]string{"trivet", EnterCommand, strconv.Itoa(r.pid), strconv.FormatUint(r.started, 10), r.user, r.dir}, words...)
-	cmd.Path, cmd.Err, cmd.Env, cmd.Dir = self, nil, env, "/"
-	return nil
+	env := process.Marked(slices.Concat(r.env, cmd.Env)) // of two with a name, the last one counts
+	arguments := []string{EnterCommand, strconv.Itoa(r.pid), strconv.FormatUint(r.started, 10), r.user, r.dir}
+	return process.StandIn(cmd, env, append(arguments, cmd.Args...)...)
 }
 
 // namespaces are those of a container in the order in which they are entered.
@@ -118,14 +105,11 @@ func inside(as, dir string, words []string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("user %s: %w", as, err)
 	}
-	var env []string
+	env := process.Meant(os.Environ())
 	has := map[string]string{}
-	for _, e := range os.Environ() {
-		if e, for_ := strings.CutPrefix(e, variable); for_ {
-			env = append(env, e)
-			name, value, _ := strings.Cut(e, "=")
-			has[name] = value
-		}
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		has[name] = value
 	}
 	if has["HOME"] == "" {
 		env = append(env, "HOME="+who.Home)

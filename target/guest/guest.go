@@ -20,6 +20,7 @@ import (
 	"trivet.dev/trivet/datapath/vm"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/qemu"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
@@ -106,7 +107,7 @@ func (k *guests) Enclose(n *topology.Node, cmd *exec.Cmd) error {
 		return fmt.Errorf("the virtual machine of %s has ended; trivet logs %s shows its console, trivet apply FILE makes it anew", n.Name, n.Name)
 	}
 	if len(cmd.Args) == 1 && cmd.Args[0] == qemu.ConsoleCommand {
-		return stand(cmd, qemu.ConsoleCommand, k.dir(n.Name))
+		return process.StandIn(cmd, cmd.Env, qemu.ConsoleCommand, k.dir(n.Name))
 	}
 	if n.Guest.Unmanaged {
 		return fmt.Errorf("%s is a virtual machine with management: off, into which Trivet does not log in: trivet shell --console %s", n.Name, n.Name)
@@ -167,7 +168,7 @@ func (k *guests) run(ctx context.Context, n *topology.Node, interfaces []Interfa
 	case m == nil || m.ended(): // see Ended
 		return nil
 	default:
-		err = m.change(ctx, n, interfaces)
+		err = m.change(ctx, interfaces)
 	}
 	if m != nil && errors.Is(err, qemu.ErrSilent) { // it is told, and made anew by the next change
 		m.kill()

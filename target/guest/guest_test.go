@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/qemu"
 	"trivet.dev/trivet/topology"
 )
@@ -57,10 +58,10 @@ func TestCommandLine(t *testing.T) {
 		argv, env []string
 		want      string
 	}{
-		{[]string{"show", "version"}, []string{"TRIVET_FOR_TERM=xterm", "TRIVET_FOR_LANG=C", "TRIVET_FOR_LC_ALL=C", "PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "HOME=/root"}, "show version"},
+		{[]string{"show", "version"}, process.Meant([]string{"TRIVET_FOR_TERM=xterm", "TRIVET_FOR_LANG=C", "TRIVET_FOR_LC_ALL=C", "PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "HOME=/root"}), "show version"},
 		{[]string{"echo", "it's", "$HOME", "a b"}, nil, `echo 'it'\''s' '$HOME' 'a b'`},
-		{[]string{"id"}, []string{"TRIVET_FOR_WHAT=a b", "TERM=xterm", "TOKEN=x"}, "env 'WHAT=a b' id"},
-		{[]string{qemu.LoginCommand}, []string{"TRIVET_FOR_WHAT=x"}, ""},
+		{[]string{"id"}, process.Meant(append(process.Marked([]string{"WHAT=a b"}), "TERM=xterm", "TOKEN=x")), "env 'WHAT=a b' id"},
+		{[]string{qemu.LoginCommand}, []string{"WHAT=x"}, ""},
 	} {
 		if got := commandLine(c.argv, c.env); got != c.want {
 			t.Errorf("%q: %s, not %s", c.argv, got, c.want)
@@ -74,9 +75,9 @@ func TestCommandLine(t *testing.T) {
 func TestLease(t *testing.T) {
 	prefix := netip.MustParsePrefix
 	all := []Interface{
-		{qemu.NIC{Device: "h1-eth0", MAC: topology.MAC{2, 0, 0, 0, 0, 1}, MTU: 1500}, []netip.Prefix{prefix("2001:db8::2/64"), prefix("10.0.1.2/24")}},
-		{qemu.NIC{Device: "h1-eth1", MAC: topology.MAC{2, 0, 0, 0, 0, 2}, MTU: 1400}, []netip.Prefix{prefix("10.0.2.2/24")}},
-		{qemu.NIC{Device: "h1-eth2", MAC: topology.MAC{2, 0, 0, 0, 0, 3}, MTU: 1500}, []netip.Prefix{prefix("2001:db8:3::2/64")}},
+		{NIC: qemu.NIC{Device: "h1-eth0", MAC: topology.MAC{2, 0, 0, 0, 0, 1}, MTU: 1500}, Addresses: []netip.Prefix{prefix("2001:db8::2/64"), prefix("10.0.1.2/24")}},
+		{NIC: qemu.NIC{Device: "h1-eth1", MAC: topology.MAC{2, 0, 0, 0, 0, 2}, MTU: 1400}, Addresses: []netip.Prefix{prefix("10.0.2.2/24")}},
+		{NIC: qemu.NIC{Device: "h1-eth2", MAC: topology.MAC{2, 0, 0, 0, 0, 3}, MTU: 1500}, Addresses: []netip.Prefix{prefix("2001:db8:3::2/64")}},
 	}
 	n := &topology.Node{Name: "h1", Guest: &topology.Guest{Image: "x"}, Gateways: []netip.Addr{netip.MustParseAddr("10.0.1.1"), netip.MustParseAddr("2001:db8::1")},
 		Routes: []topology.Route{{To: prefix("192.0.2.0/24"), Via: netip.MustParseAddr("10.0.2.1")}, {To: prefix("198.51.100.0/24"), Device: "h1-eth1"}}}
@@ -106,7 +107,8 @@ func TestCommand(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	interfaces := []Interface{{qemu.NIC{ID: "nic1", Tap: "vm1", MAC: topology.MAC{2, 0, 0, 0, 0, 1}, MTU: 9000}, nil}, {qemu.NIC{ID: "nic2", Tap: "vm2", MTU: 1500}, nil}}
+	interfaces := []Interface{
+		{NIC: qemu.NIC{ID: "nic1", Tap: "vm1", MAC: topology.MAC{2, 0, 0, 0, 0, 1}, MTU: 9000}}, {NIC: qemu.NIC{ID: "nic2", Tap: "vm2", MTU: 1500}}}
 	n := &topology.Node{Name: "h1", Guest: &topology.Guest{Image: file, Processors: 2}}
 	n.Memory = 256 << 20
 	text := func() string {

@@ -64,27 +64,26 @@ func towards(a netip.Addr, interfaces []Interface) string {
 
 // serve has the machine's requests for addresses answered, as its interfaces are now. The lock is
 // held.
-func (m *machine) serve(n *topology.Node, now []Interface) error {
-	if m.over {
+func (m *machine) serve(now []Interface) error {
+	if m.ended() { // who closes the servers then waits for the lock, or has had it
 		return nil
 	}
 	for id, s := range m.servers {
-		if !slices.ContainsFunc(now, func(f Interface) bool { return f.ID == id && leaseOf(n, f, now) != nil }) {
+		if !slices.ContainsFunc(now, func(f Interface) bool { return f.ID == id && f.Lease != nil }) {
 			s.Close()
 			delete(m.servers, id)
 		}
 	}
-	return m.guests.OnNode(m.node.Name, func() error {
+	return m.inside(func() error {
 		var errs []error
 		for _, f := range now {
-			l := leaseOf(n, f, now)
-			if l == nil {
+			if f.Lease == nil {
 				continue
 			}
 			var err error
 			if s := m.servers[f.ID]; s != nil {
-				err = s.Set(*l)
-			} else if s, err = dhcp.Open(f.Tap, *l); err == nil {
+				err = s.Set(*f.Lease)
+			} else if s, err = dhcp.Open(f.Tap, *f.Lease); err == nil {
 				m.servers[f.ID] = s
 			}
 			errs = append(errs, err)

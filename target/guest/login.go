@@ -8,12 +8,12 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +21,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -94,8 +95,7 @@ func (k *guests) writeLogin(n *topology.Node) error {
 	return os.WriteFile(filepath.Join(k.dir(n.Name), loginFile), b, 0o600)
 }
 
-// dial logs in, from the network namespace of the node, in which the calling thread must be. Nobody
-// else can be at the other end: that is QEMU.
+// dial logs in, from the network namespace of the node, in which the calling thread must be.
 func (l *login) dial(ctx context.Context) (*ssh.Client, error) {
 	signer, err := ssh.ParsePrivateKey(l.Key)
 	if err != nil {
@@ -103,57 +103,49 @@ func (l *login) dial(ctx context.Context) (*ssh.Client, error) {
 	}
 	auth := []ssh.AuthMethod{ssh.PublicKeys(signer)}
 	if l.Password != "" {
-		auth = append(auth, ssh.Password(l.Password), ssh.KeyboardInteractive(func(_, _ string, questions []string, _ []bool) ([]string, error) {
+		answers := func(_, _ string, questions []string, _ []bool) ([]string, error) {
 			return slices.Repeat([]string{l.Password}, len(questions)), nil
-		}))
+		}
+		auth = append(auth, ssh.Password(l.Password), ssh.KeyboardInteractive(answers))
 	}
-	ctx, cancel := patience.Agent.Context(ctx)
-	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp4", loginAt)
-	if err != nil {
-		return nil, err
-	}
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	c, channels, requests, err := ssh.NewClientConn(conn, loginAt, &ssh.ClientConfig{User: l.User, Auth: auth, HostKeyCallback: ssh.InsecureIgnoreHostKey()})
-	if err != nil {
-		conn.Close()
-		return nil, cmp.Or(context.Cause(ctx), err)
-	}
-	return ssh.NewClient(c, channels, requests), nil
+	return qemu.Login(ctx, loginAt, &ssh.ClientConfig{User: l.User, Auth: auth})
 }
 
-// ExecCommand is the argument with which this program stands in a node for a command in its guest;
-// the directory of the machine and the command's words follow.
+// ExecCommand is the argument with which this program stands in a node for a command in its guest.
+// The directory of the machine follows, this program's digest if it is to be brought into the
+// guest, and the command's words.
 const ExecCommand = "__guest-login"
 
-// stand makes a command this program, with arguments.
-func stand(cmd *exec.Cmd, arguments ...string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd.Args = append([]string{"trivet"}, arguments...)
-	cmd.Path, cmd.Dir, cmd.Err = self, "/", nil
-	return nil
-}
-
-// variable precedes, in this program's environment, the names of the variables that are for the
-// guest's program. Those of the lab's daemon are none of a guest's.
-const variable = "TRIVET_FOR_"
-
-// enclose makes a command one that is run in the guest, with the variables that it is given itself.
+// enclose makes a command one that is run in the guest, with the variables that it is given itself:
+// those of the lab's daemon are none of a guest's.
 func (k *guests) enclose(n *topology.Node, cmd *exec.Cmd) error {
-	argv := cmd.Args
+	argv, digest := cmd.Args, ""
 	if len(argv) == 0 {
 		argv = []string{cmd.Path}
 	}
-	env := os.Environ()
-	for _, e := range cmd.Env {
-		env = append(env, variable+e)
+	if argv[0] == lab.ThisProgram {
+		var err error
+		if digest, err = ownDigest(); err != nil {
+			return err
+		}
 	}
-	cmd.Env = env
-	return stand(cmd, append([]string{ExecCommand, k.dir(n.Name)}, argv...)...)
+	env := append(os.Environ(), process.Marked(cmd.Env)...)
+	return process.StandIn(cmd, env, append([]string{ExecCommand, k.dir(n.Name), digest}, argv...)...)
 }
+
+// ownDigest names this program as a file in guests.
+var ownDigest = sync.OnceValues(func() (string, error) {
+	self, err := os.Open(lab.ThisProgram)
+	if err != nil {
+		return "", err
+	}
+	defer self.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, self); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8]), nil
+})
 
 // notRun is a shell's exit status of a command that could not be run (POSIX, 2.8.2).
 const notRun = 126
@@ -170,7 +162,7 @@ func Exec(args []string) int {
 }
 
 func execIn(args []string) (int, error) {
-	if len(args) < 2 {
+	if len(args) < 3 {
 		return 0, errors.New("no command")
 	}
 	b, err := os.ReadFile(filepath.Join(args[0], loginFile))
@@ -186,49 +178,28 @@ func execIn(args []string) (int, error) {
 		return 0, err
 	}
 	defer client.Close()
-	argv := args[1:]
-	if argv[0] == lab.ThisProgram {
-		file, err := bring(client)
+	digest, argv := args[1], args[2:]
+	if digest != "" {
+		file, err := bring(client, digest)
 		if err != nil {
 			return 0, fmt.Errorf("bring this program into %s: %w", l.Node, err)
 		}
 		argv = append([]string{file}, argv[1:]...)
 	}
-	if term := os.Getenv(variable + "TERM"); term != "" {
-		_ = os.Setenv("TERM", term)
+	env := process.Meant(os.Environ())
+	for _, e := range env {
+		if term, ok := strings.CutPrefix(e, "TERM="); ok {
+			_ = os.Setenv("TERM", term)
+		}
 	}
-	return qemu.RunSession(client, commandLine(argv, os.Environ()))
+	return qemu.RunSession(client, commandLine(argv, env))
 }
 
 // bring brings this program into a guest that runs Linux, unless it is there, and returns its file.
-func bring(client *ssh.Client) (file string, err error) {
-	self, err := os.Open(lab.ThisProgram)
-	if err != nil {
-		return "", err
-	}
-	defer self.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, self); err != nil {
-		return "", err
-	}
-	if _, err := self.Seek(0, io.SeekStart); err != nil {
-		return "", err
-	}
-	run := func(script string, in io.Reader) (string, error) {
-		s, err := client.NewSession()
-		if err != nil {
-			return "", err
-		}
-		defer s.Close()
-		var out, said process.Beginning
-		s.Stdin, s.Stdout, s.Stderr = in, &out, &said
-		if err := s.Run(script); err != nil {
-			return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
-		}
-		return strings.TrimSpace(out.String()), nil
-	}
-	name := fmt.Sprintf("program-%x", h.Sum(nil)[:8])
-	answer, err := run(fmt.Sprintf(`f=${HOME:-}/.cache/trivet/%s; uname -sm; echo "$f"; if [ -x "$f" ]; then echo there; fi`, name), nil)
+func bring(client *ssh.Client, digest string) (file string, err error) {
+	name := "program-" + digest
+	look := `f=${HOME:-}/.cache/trivet/` + name + `; uname -sm; echo "$f"; if [ -x "$f" ]; then echo there; fi`
+	answer, err := output(client, look, nil)
 	lines := strings.Split(answer, "\n")
 	switch {
 	case err != nil:
@@ -238,18 +209,38 @@ func bring(client *ssh.Client) (file string, err error) {
 	case len(lines) > 2:
 		return lines[1], nil
 	}
-	// It appears under its name once it is whole.
-	script := fmt.Sprintf(`set -e; umask 077; d=${HOME:-}/.cache/trivet; mkdir -p "$d"; new=$d/new.$$; trap 'rm -f "$new"' EXIT; gzip -dc >"$new"; chmod 700 "$new"; mv "$new" "$d/%s"`, name)
+	self, err := os.Open(lab.ThisProgram)
+	if err != nil {
+		return "", err
+	}
+	defer self.Close()
 	packed, w := io.Pipe()
+	defer packed.Close()
 	go func() {
 		whole := bufio.NewWriterSize(w, 32<<10) // sshd may stall with many small packets
 		z, _ := gzip.NewWriterLevel(whole, gzip.BestSpeed)
 		_, err := io.Copy(z, self)
 		w.CloseWithError(errors.Join(err, z.Close(), whole.Flush()))
 	}()
-	defer packed.Close()
-	_, err = run(script, packed)
+	// It appears under its name once it is whole.
+	_, err = output(client, `set -e; umask 077; d=${HOME:-}/.cache/trivet; mkdir -p "$d"; new=$d/new.$$; `+
+		`trap 'rm -f "$new"' EXIT; gzip -dc >"$new"; chmod 700 "$new"; mv "$new" "$d/`+name+`"`, packed)
 	return lines[1], err
+}
+
+// output runs a script in a guest, and returns the beginning of what it prints.
+func output(client *ssh.Client, script string, in io.Reader) (string, error) {
+	s, err := client.NewSession()
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	var out, said process.Beginning
+	s.Stdin, s.Stdout, s.Stderr = in, &out, &said
+	if err := s.Run(script); err != nil {
+		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+	}
+	return strings.TrimSpace(out.String()), nil
 }
 
 // enter logs in, and gives a guest that is about to listen a moment.
@@ -262,24 +253,23 @@ func (l *login) enter() (*ssh.Client, error) {
 			return client, nil
 		}
 		if ctx.Err() != nil || strings.Contains(err.Error(), "unable to authenticate") {
-			return nil, fmt.Errorf("%s does not let %s in by SSH: %w; it may be booting (trivet logs %s), or want a user and a password (vm, in docs/kinds.md); its console:  trivet shell --console %s",
-				l.Node, l.User, err, l.Node, l.Node)
+			return nil, fmt.Errorf("%[1]s does not let %[2]s in by SSH: %[3]w; it may be booting (trivet logs %[1]s), "+
+				"or want a user and a password (vm, in docs/kinds.md); its console:  trivet shell --console %[1]s", l.Node, l.User, err)
 		}
 		time.Sleep(500 * time.Millisecond)
 	}
 }
 
-// commandLine is a command as a shell reads it; "": a shell itself. Of the environment, what is for
-// the guest's program precedes it, but for what a terminal and a language are like.
+// commandLine is a command as a shell reads it; "": a shell itself. Its variables precede it, but
+// for what a terminal and a language are like.
 func commandLine(argv, env []string) string {
 	if len(argv) == 1 && argv[0] == qemu.LoginCommand {
 		return ""
 	}
 	var out []string
 	for _, e := range env {
-		e, given := strings.CutPrefix(e, variable)
 		name, _, _ := strings.Cut(e, "=")
-		if given && name != "TERM" && name != "LANG" && !strings.HasPrefix(name, "LC_") {
+		if name != "TERM" && name != "LANG" && !strings.HasPrefix(name, "LC_") {
 			out = append(out, word(e))
 		}
 	}

@@ -32,26 +32,27 @@ import (
 type Interface struct {
 	qemu.NIC
 	Addresses []netip.Prefix
+	Lease     *dhcp.Lease // what the guest is told by DHCP; nil: nothing
 }
 
-// interfacesOf are those of all nodes, in the order of their links. QEMU, and the node's namespace,
-// know each by its MAC, which stays as long as it does.
+// interfacesOf are those of machines, by node, in the order of their links. QEMU, and the node's
+// namespace, know each by its MAC, which stays as long as it does.
 func interfacesOf(t *topology.Topology) map[string][]Interface {
-	out := map[string][]Interface{}
+	nodes, out := t.NodesByName(), map[string][]Interface{}
 	for _, l := range t.Links {
 		for i, e := range l.Ends {
-			if e.External() {
+			if n := nodes[e.Node]; n == nil || !is(n) {
 				continue
 			}
 			digits := strings.ReplaceAll(e.MAC.String(), ":", "")
 			nic := qemu.NIC{ID: "nic" + digits, Tap: "vm" + digits, Device: e.Interface, MAC: e.MAC, MTU: l.MTUAt(i)}
-			out[e.Node] = append(out[e.Node], Interface{nic, e.Addresses})
+			out[e.Node] = append(out[e.Node], Interface{NIC: nic, Addresses: e.Addresses})
 		}
 	}
-	for _, n := range t.Nodes {
-		for i, f := range out[n.Name] {
-			if is(n) && leaseOf(n, f, out[n.Name]) != nil {
-				out[n.Name][i].Server = dhcp.Identifier
+	for name, list := range out {
+		for i, f := range list {
+			if list[i].Lease = leaseOf(nodes[name], f, list); list[i].Lease != nil {
+				list[i].Server = dhcp.Identifier
 			}
 		}
 	}
@@ -76,11 +77,13 @@ type machine struct {
 	unwanted atomic.Bool   // it is to end
 
 	mu         sync.Mutex              // guards the others
-	over       bool                    // what is below is of no use any more
 	links      *qemu.Links             // nil: they are not followed yet, by this process
 	interfaces []Interface             // that QEMU has
 	servers    map[string]*dhcp.Server // by interface
 }
+
+// inside runs a function in the network namespace of the machine's node.
+func (m *machine) inside(do func() error) error { return m.guests.OnNode(m.node.Name, do) }
 
 func (m *machine) ended() bool {
 	select {
@@ -143,7 +146,6 @@ func (k *guests) adopt(n *topology.Node, cmd *exec.Cmd, how qemu.Accelerator) *m
 		close(m.gone)
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.over = true
 		for _, s := range m.servers {
 			s.Close()
 		}
@@ -264,7 +266,7 @@ func (m *machine) follow(interfaces []Interface) error {
 	links, err := qemu.Follow(qemu.Machine{
 		Name:    what(m.node),
 		Dir:     m.guests.dir(m.node.Name),
-		Inside:  func(do func() error) error { return m.guests.OnNode(m.node.Name, do) },
+		Inside:  m.inside,
 		Ended:   m.gone,
 		Answers: patience.Machine.Duration(),
 		Say:     func(format string, values ...any) { go m.guests.Lab.Ended(fmt.Sprintf(format, values...)) },
@@ -275,22 +277,22 @@ func (m *machine) follow(interfaces []Interface) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.links, m.interfaces = links, interfaces
-	return m.serve(m.node, interfaces)
+	return m.serve(interfaces)
 }
 
-// change plugs interfaces into the machine of a node that are new, and unplugs others. What was
-// done when there is an error stays done, and is known.
-func (m *machine) change(ctx context.Context, n *topology.Node, now []Interface) error {
+// change plugs interfaces into the machine that are new, and unplugs others. What was done when
+// there is an error stays done, and is known.
+func (m *machine) change(ctx context.Context, now []Interface) error {
 	if err := m.takeOver(ctx, now); err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	err := m.guests.OnNode(n.Name, func() error { return qemu.Join(nicsOf(now)) }) // devices may be new where links are not
-	if err != nil {
+	// Devices may be new where links are not.
+	if err := m.inside(func() error { return qemu.Join(nicsOf(now)) }); err != nil {
 		return err
 	}
-	err = m.links.Change(func(monitor *qemu.Monitor) ([]qemu.NIC, error) {
+	err := m.links.Change(func(monitor *qemu.Monitor) ([]qemu.NIC, error) {
 		err := m.replug(ctx, monitor, now)
 		return nicsOf(m.interfaces), err
 	})
@@ -298,10 +300,10 @@ func (m *machine) change(ctx context.Context, n *topology.Node, now []Interface)
 		return err
 	}
 	m.interfaces = now
-	if err := m.guests.OnNode(n.Name, func() error { return qemu.Leave(nicsOf(now)) }); err != nil {
+	if err := m.inside(func() error { return qemu.Leave(nicsOf(now)) }); err != nil {
 		return err
 	}
-	return m.serve(n, now)
+	return m.serve(now)
 }
 
 func (m *machine) replug(ctx context.Context, monitor *qemu.Monitor, now []Interface) error {
@@ -399,8 +401,7 @@ func without(list, other []Interface) []Interface {
 // device is opened for it.
 func (m *machine) plug(monitor *qemu.Monitor, f Interface) error {
 	var tap *os.File
-	err := m.guests.OnNode(m.node.Name, func() (err error) { tap, err = f.Open(); return err })
-	if err != nil {
+	if err := m.inside(func() (err error) { tap, err = f.Open(); return err }); err != nil {
 		return err
 	}
 	defer tap.Close()
@@ -411,7 +412,7 @@ func (m *machine) plug(monitor *qemu.Monitor, f Interface) error {
 	if _, err := monitor.Do("netdev_add", map[string]any{"type": "tap", "id": netdev(f), "fd": fd}); err != nil {
 		return err
 	}
-	_, err = monitor.Do("device_add", map[string]any{"driver": model(m.node.Guest), "id": f.ID, "netdev": netdev(f), "mac": f.MAC.String()})
+	_, err := monitor.Do("device_add", map[string]any{"driver": model(m.node.Guest), "id": f.ID, "netdev": netdev(f), "mac": f.MAC.String()})
 	return err
 }
 

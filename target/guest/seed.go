@@ -16,9 +16,6 @@ import (
 // are in a directory of the machine's.
 const seedDir, seedLabel = "seed", "CIDATA"
 
-// mostUserData bounds what is read of a file of user data.
-const mostUserData = 1 << 20
-
 // userData is what the topology has for a guest's cloud-init; nil: nothing.
 func userData(g *topology.Guest) ([]byte, error) {
 	if g.UserData == "" {
@@ -35,8 +32,8 @@ func userData(g *topology.Guest) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, mostUserData+1))
-	if err == nil && len(b) > mostUserData {
+	b, err := io.ReadAll(io.LimitReader(f, topology.MaxConfigFile+1))
+	if err == nil && len(b) > topology.MaxConfigFile {
 		err = fmt.Errorf("%s is larger than 1 MB", g.UserData)
 	}
 	return b, err
@@ -60,7 +57,11 @@ func (k *guests) writeSeed(n *topology.Node, interfaces []Interface) (wrote bool
 	if err != nil {
 		return false, err
 	}
-	meta, err := yaml.Marshal(map[string]any{"instance-id": fmt.Sprintf("trivet-%s-%s", k.Name, n.Name), "local-hostname": n.Name, "public-keys": []string{key}})
+	meta, err := yaml.Marshal(map[string]any{
+		"instance-id":    fmt.Sprintf("trivet-%s-%s", k.Name, n.Name),
+		"local-hostname": n.Name,
+		"public-keys":    []string{key},
+	})
 	if err != nil {
 		return false, err
 	}
@@ -72,7 +73,8 @@ func (k *guests) writeSeed(n *topology.Node, interfaces []Interface) (wrote bool
 	if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { // whatever the umask: QEMU is nobody
 		return false, err
 	}
-	for name, text := range map[string][]byte{"meta-data": meta, "user-data": own, "vendor-data": vendor, "network-config": network} {
+	files := map[string][]byte{"meta-data": meta, "user-data": own, "vendor-data": vendor, "network-config": network}
+	for name, text := range files {
 		file := filepath.Join(dir, name)
 		if err := errors.Join(os.WriteFile(file, text, 0o644), os.Chmod(file, 0o644)); err != nil {
 			return false, err
@@ -131,7 +133,8 @@ func networkConfig(n *topology.Node, interfaces []Interface) any {
 		ethernets[f.Device] = e
 	}
 	if !n.Guest.Unmanaged {
-		ethernets["management"] = &ethernet{Match: match{topology.GuestManagementMAC.String()}, Name: "management", Addresses: []string{managementAddress}, Optional: true}
+		ethernets[topology.GuestManagement] = &ethernet{Match: match{topology.GuestManagementMAC.String()}, Name: topology.GuestManagement,
+			Addresses: []string{managementAddress}, Optional: true}
 	}
 	return map[string]any{"version": 2, "ethernets": ethernets}
 }

@@ -224,7 +224,7 @@ func TestGuestHostile(t *testing.T) {
 		t.Error("nobody reaches: ", reached)
 	}
 
-	m.exec("v1", "setsid sh -c 'yes nut | cat >/dev/ttyS0' >/dev/null 2>&1 &")
+	m.exec("v1", "setsid sh -c 'echo $$ >/run/flood; exec yes nut >/dev/ttyS0' >/dev/null 2>&1 &")
 	size := func() int {
 		n, err := strconv.Atoi(m.sh("stat -c %s " + dir + "/console.log"))
 		must(t, err)
@@ -245,13 +245,13 @@ func TestGuestHostile(t *testing.T) {
 	first.waitFor(t, "nut")
 	first.types("\x1d")
 	first.ends(0)
-	m.exec("v1", "killall yes")
+	m.exec("v1", "kill $(cat /run/flood)")
 
 	for what, server := range map[string]string{
 		"nothing":   "nc -lk -p 22 -e sleep 1000",
 		"greetings": "nc -lk -p 22 -e yes hello",
 	} {
-		m.ok("exec", "v1", "--", "sh", "-c", "setsid sh -c 'sleep 1; killall dropbear; "+server+"' >/dev/null 2>&1 &")
+		m.ok("exec", "v1", "--", "sh", "-c", "setsid sh -c 'sleep 1; kill $(cat /run/dropbear.pid); echo $$ >/run/server; exec "+server+"' >/dev/null 2>&1 &")
 		time.Sleep(2 * time.Second)
 		began := time.Now()
 		r := m.run("exec", "v1", "--", "true")
@@ -260,7 +260,7 @@ func TestGuestHostile(t *testing.T) {
 		}
 		contains(t, r.err, "v1 does not let root in by SSH: ", "trivet shell --console v1")
 		again := m.terminal("shell", "--console", "v1")
-		again.sees("\rkillall nc; dropbear -R; echo $((40+2))nuts\r", "42nuts")
+		again.sees("\rkill $(cat /run/server); dropbear -R -P /run/dropbear.pid; echo $((40+2))nuts\r", "42nuts")
 		again.types("\x1d")
 		again.ends(0)
 		m.exec("v1", "true")

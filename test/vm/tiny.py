@@ -42,7 +42,7 @@ for d in /sys/class/net/*; do
 	i=${d##*/}
 	udhcpc -f -i $i -s /etc/udhcpc -O mtu -O staticroutes -x hostname:$(hostname) -t 10 -T 1 -A 3 >/run/udhcpc.$i 2>&1 &
 done
-dropbear -R
+dropbear -R -P /run/dropbear.pid
 echo tiny is ready >/dev/console
 [ ! -x /run/user-data ] || /run/user-data </dev/null >/dev/console 2>&1 &
 """,

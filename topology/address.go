@@ -38,9 +38,13 @@ func (r *resolver) segments() []*segment {
 	joined := disjoint.Sets[int]{}
 	atSwitch, onAir, inNetwork := map[string]int{}, map[string]int{}, map[string]int{}
 	r.provided = map[*Endpoint]bool{}
+	var ports []VLANPort
+	vlans := VLANPorts(r.t)
 	for i, l := range r.t.Links {
 		for j, e := range l.Ends {
-			if n := r.nodes[e.Node]; n != nil && n.Kind == Switch {
+			if vlans[l][j] != (PortVLANs{}) {
+				ports = append(ports, VLANPort{e.Node, i, vlans[l][j]})
+			} else if n := r.nodes[e.Node]; n != nil && n.Kind == Switch {
 				if first, ok := atSwitch[e.Node]; ok {
 					joined.Join(i, first)
 				} else {
@@ -71,7 +75,7 @@ func (r *resolver) segments() []*segment {
 			linkOf[[2]string{e.Node, e.Interface}] = i
 		}
 	}
-	domains := InterfaceDomains(r.t.Nodes, joined, linkOf, len(r.t.Links))
+	domains := Domains(r.t.Nodes, joined, linkOf, ports, len(r.t.Links))
 	byRoot, rootOf := map[int]*segment{}, map[*Endpoint]int{}
 	var all []*segment
 	of := func(root int) *segment {

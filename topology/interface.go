@@ -3,6 +3,7 @@ package topology
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -476,10 +477,18 @@ func (r *resolver) lowers(n *Node) {
 	}
 }
 
-// InterfaceDomains finds the broadcast domains that nodes' own interfaces are in, by node and name.
-// sets has those of links as far as others have joined them; ends says which of its members a
-// device of a link is, by node and name, too, and numbers from next on are free.
-func InterfaceDomains(nodes []*Node, sets disjoint.Sets[int], ends map[[2]string]int, next int) map[[2]string]int {
+// VLANPort is a port of a switch that tells VLANs apart, and the member of a set that its link is.
+type VLANPort struct {
+	Switch string
+	Member int
+	PortVLANs
+}
+
+// Domains finds the broadcast domains: of nodes' own interfaces by node and name, and of links, which
+// are joined in sets as VLANs join them. sets has links as far as others have joined them, by
+// switches that pass tags on above all; ends says which of its members a device of a link is, by
+// node and name, and numbers from next on are free.
+func Domains(nodes []*Node, sets disjoint.Sets[int], ends map[[2]string]int, ports []VLANPort, next int) map[[2]string]int {
 	out, numbers := map[[2]string]int{}, map[string]int{}
 	numbered := func(what string) int {
 		if _, ok := numbers[what]; !ok {
@@ -494,15 +503,21 @@ func InterfaceDomains(nodes []*Node, sets disjoint.Sets[int], ends map[[2]string
 		}
 		return d, ok
 	}
+	tagged := func(medium, vlan int) int { return numbered(fmt.Sprintf("vlan %d of %d", vlan, medium)) }
+	media := sets // whose members have the same frames, with whatever tags
 	// VLANs are told apart once it is known which devices are in one domain.
 	for _, vlans := range []bool{false, true} {
+		if vlans && len(ports) > 0 {
+			media = maps.Clone(sets)
+			joinVLANs(nodes, sets, media, ports, numbered, tagged)
+		}
 		for _, n := range nodes {
 			for _, i := range n.InterfacesInOrder() {
 				at := [2]string{n.Name, i.Name}
 				switch {
 				case i.VLAN != 0:
 					if on, ok := domain(n, i.On); ok && vlans {
-						out[at] = numbered(fmt.Sprintf("vlan %d of %d", i.VLAN, sets.Of(on)))
+						out[at] = tagged(media.Of(on), i.VLAN)
 					}
 				case len(i.VRF) > 0:
 				case len(i.Members()) > 0:
@@ -530,6 +545,40 @@ func InterfaceDomains(nodes []*Node, sets disjoint.Sets[int], ends map[[2]string
 		}
 	}
 	return out
+}
+
+// joinVLANs joins what is one VLAN of a switch: frames without tags on one link, with tags on
+// another. Only VLANs matter that somebody names.
+func joinVLANs(nodes []*Node, sets, media disjoint.Sets[int], ports []VLANPort, numbered func(string) int, tagged func(medium, vlan int) int) {
+	var named VLANSet
+	for _, n := range nodes {
+		for _, i := range n.Interfaces {
+			if i.VLAN != 0 {
+				named.Add(i.VLAN)
+			}
+		}
+	}
+	for _, p := range ports {
+		if p.Untagged != 0 {
+			named.Add(p.Untagged)
+		}
+	}
+	all := named.List()
+	for _, p := range ports {
+		in := func(vlan int) int { return numbered(fmt.Sprintf("vlan %d in %s", vlan, p.Switch)) }
+		if p.Untagged != 0 {
+			sets.Join(p.Member, in(p.Untagged))
+		}
+		if p.Trunk == "" {
+			continue
+		}
+		trunk := p.Trunk.Set()
+		for _, v := range all {
+			if trunk.Has(v) && v != p.Untagged {
+				sets.Join(tagged(media.Of(p.Member), v), in(v))
+			}
+		}
+	}
 }
 
 // SetFrom says whether an interface can be made of what it was before by setting its addresses, its

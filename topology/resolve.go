@@ -47,6 +47,7 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	r.devices()
 	r.interfaces()
 	r.wifi()
+	r.vlans()
 	r.macs()
 	r.guestMACs()
 	r.dpids()

@@ -276,6 +276,10 @@ type Link struct {
 
 	OSPF *OSPFLink `json:"ospf,omitempty"` // for both ends
 
+	// VLAN and Trunk hold for those ends that are ports of switches: see PortVLANs.
+	VLAN  int   `json:"vlan,omitempty"`
+	Trunk VLANs `json:"trunk,omitempty"`
+
 	Wifi *Wifi `json:"wifi,omitempty"` // of a link to a real interface: that is wireless
 
 	// Device asks for network devices even if the link could do without, as somebody captures
@@ -326,6 +330,10 @@ type Endpoint struct {
 	Egress *Impairment `json:"egress,omitempty"`
 
 	OSPF *OSPFLink `json:"ospf,omitempty"` // overrides the link's settings
+
+	// VLAN and Trunk replace the link's, both.
+	VLAN  int   `json:"vlan,omitempty"`
+	Trunk VLANs `json:"trunk,omitempty"`
 }
 
 // Egress returns the impairment of what leaves end i (0 or 1).

@@ -389,6 +389,7 @@ func (v *validator) link(l *Link) {
 	}
 	v.ospfLink(l, bad)
 	v.wifi(l, bad)
+	v.vlans(l, bad)
 	v.guestLink(l, bad)
 }
 

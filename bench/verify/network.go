@@ -167,13 +167,21 @@ func (n *network) back(came map[string]hop, to string) (way []hop) {
 // mostEnds is how many receivers are thought of for each sender; of more, evenly drawn ones.
 const mostEnds = 60
 
-// flows are those between the network's ends, by the shortest ways.
+// flows are those between the network's ends, by the shortest ways; where switches tell VLANs apart,
+// those that the topology promises.
 func (n *network) flows() (out []*flow) {
+	var promised *promise
+	if len(topology.VLANPorts(n.t)) > 0 {
+		promised = n.promise()
+	}
 	for i, from := range n.ends {
 		came := n.tree(from, nil)
 		step := max(1, len(n.ends)/mostEnds)
 		for k := 1; k < len(n.ends); k += step {
 			to := n.ends[(i+k)%len(n.ends)]
+			if promised != nil && !promised.answers(from, n.address[to], to, nil) {
+				continue
+			}
 			if way := n.back(came, to); len(way) > 0 && n.address[from].Is6() == n.address[to].Is6() {
 				out = append(out, &flow{from: from, to: to, way: way})
 			}

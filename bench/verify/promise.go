@@ -38,13 +38,17 @@ func (n *network) promise() *promise {
 	p := &promise{network: n, at: map[string][]iface{}, owners: map[place][]string{}, ospf: topology.OSPFReach(n.t), join: disjoint.Sets[string]{}}
 	segments := disjoint.Sets[int]{} // of ends, by 2 × link + end
 	first := map[string]int{}        // of a switch
+	var ports []topology.VLANPort
+	vlans := topology.VLANPorts(n.t)
 	for _, node := range n.t.Nodes {
 		for _, h := range n.leaving[node.Name] {
 			segments.Join(2*h.link+h.out, 2*h.link+1-h.out)
 			if node.Kind != topology.Switch || n.foreign(node) {
 				continue
 			}
-			if other, ok := first[node.Name]; ok {
+			if v := vlans[n.t.Links[h.link]][h.out]; v != (topology.PortVLANs{}) {
+				ports = append(ports, topology.VLANPort{Switch: node.Name, Member: 2*h.link + h.out, PortVLANs: v})
+			} else if other, ok := first[node.Name]; ok {
 				segments.Join(other, 2*h.link+h.out)
 			} else {
 				first[node.Name] = 2*h.link + h.out
@@ -57,7 +61,7 @@ func (n *network) promise() *promise {
 			ends[[2]string{node.Name, n.t.Links[h.link].DeviceAt(h.out)}] = 2*h.link + h.out
 		}
 	}
-	domains := topology.InterfaceDomains(n.t.Nodes, segments, ends, 2*len(n.t.Links))
+	domains := topology.Domains(n.t.Nodes, segments, ends, ports, 2*len(n.t.Links))
 	routing := map[int]string{} // by segment: a routing node
 	for _, node := range n.t.Nodes {
 		if node.Kind != topology.Host && node.Kind != topology.Router {

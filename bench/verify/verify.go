@@ -102,6 +102,7 @@ type Result struct {
 	Routes    Count     `json:"routes"`
 	Names     Count     `json:"names"`
 	Reach     Reach     `json:"reach" doc:"Pairs of nodes that reach each other as the topology promises, by ICMP, TCP and UDP"`
+	Apart     Count     `json:"apart,omitzero" doc:"Pairs of nodes in different VLANs of one subnet that get no answers from each other"`
 	Isolation Count     `json:"isolation" doc:"Namespaces that have the lab's devices and no others, and whence the machine outside does not answer"`
 	State     Count     `json:"state" doc:"Namespaces of nodes and of switches in which nothing contradicts the topology that is not said otherwise"`
 	Notes     []string  `json:"notes,omitempty" doc:"What nobody asked the lab for, and contradicts nothing"`
@@ -115,7 +116,7 @@ type Result struct {
 // Holds says whether nothing was found to be wrong.
 func (r *Result) Holds() bool {
 	all := true
-	for _, c := range []Count{r.Addresses, r.Routes, r.Names, r.Isolation, r.State} {
+	for _, c := range []Count{r.Addresses, r.Routes, r.Names, r.Apart, r.Isolation, r.State} {
 		all = all && c.OK == c.Of
 	}
 	return all && r.Wrong == 0 && len(r.Silent) == 0 && len(r.Reach.Wrong) == 0 && !(r.Strict && len(r.Notes) > 0)
@@ -136,7 +137,7 @@ func (r *Result) Says(v Verdict) (out []string) {
 		}
 	}
 	if v == Wrong {
-		return slices.Concat(out, r.Silent, r.Addresses.Wrong, r.Routes.Wrong, r.Names.Wrong, r.Isolation.Wrong, r.State.Wrong, r.Reach.Wrong)
+		return slices.Concat(out, r.Silent, r.Addresses.Wrong, r.Routes.Wrong, r.Names.Wrong, r.Isolation.Wrong, r.State.Wrong, r.Reach.Wrong, r.Apart.Wrong)
 	}
 	return slices.Concat(out, r.Reach.Untold)
 }
@@ -267,6 +268,9 @@ func (v *verifier) lookAtAll(ctx context.Context) error {
 			return nil
 		}
 		if err := v.callEachOther(ctx); err != nil {
+			return err
+		}
+		if err := v.callApart(ctx); err != nil {
 			return err
 		}
 	}

@@ -102,6 +102,9 @@ func (w *walk) enter(at place, p packet) fate {
 		w.path.More = true
 		return f
 	}
+	if ports := w.m.Port(at.dpid, at.port).VLANs; !classify(&p, ports) {
+		return w.end(hop.Switch, fmt.Sprintf("%s takes no frames %s", hop.In, vlanOf(p)), false)
+	}
 	t, err := w.tables(at.dpid)
 	if err != nil {
 		return w.stuck(hop.Switch, "its tables cannot be read: "+err.Error())
@@ -222,6 +225,9 @@ func (w *walk) send(s *step, out place, p packet) fate {
 	d, there := w.desc[out]
 	if !there || d.State&openflow.PortStateLinkDown != 0 || d.Config&openflow.PortConfigDown != 0 {
 		return w.end(s.hop.Switch, s.hop.Out+" is down", false)
+	}
+	if inside := p; !declassify(&p, w.m.Port(out.dpid, out.port).VLANs) {
+		return w.end(s.hop.Switch, fmt.Sprintf("%s sends no frames %s", s.hop.Out, vlanOf(inside)), false)
 	}
 	var sum fate
 	linked := false

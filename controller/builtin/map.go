@@ -39,6 +39,7 @@ type MapPort struct {
 	PeerNumber    uint32  // of the peer's datapath port; 0: it is not one
 	Capacity      float64 // outgoing, bit/s; 0: unlimited
 	CapacityIn    float64 // incoming
+	VLANs         topology.PortVLANs
 }
 
 // MapNode is a host, or a router that forwards by itself.
@@ -78,16 +79,17 @@ func NewMap(t *topology.Topology) *Map {
 			m.nodes[n.Name] = &MapNode{Name: n.Name, Kind: n.Kind, Gateways: n.Gateways, Routes: n.Routes}
 		}
 	}
+	vlans := topology.VLANPorts(t)
 	for _, l := range t.Links {
 		for i := range l.Ends {
-			m.addEnd(l, i, byName)
+			m.addEnd(l, i, byName, vlans[l][i])
 		}
 	}
 	return m
 }
 
 // addEnd adds an end of a link: a port, an interface, or (a router's) both.
-func (m *Map) addEnd(l *topology.Link, i int, byName map[string]*topology.Node) {
+func (m *Map) addEnd(l *topology.Link, i int, byName map[string]*topology.Node, vlans topology.PortVLANs) {
 	e, other := l.Ends[i], l.Ends[1-i]
 	n, peer := byName[e.Node], byName[other.Node]
 	if n == nil {
@@ -99,7 +101,8 @@ func (m *Map) addEnd(l *topology.Link, i int, byName map[string]*topology.Node) 
 	}
 	if n.IsDatapath() {
 		m.switches[uint64(n.DPID)].Ports[n.OpenFlowPort(e)] = MapPort{Name: e.Interface, Peer: other.Node,
-			PeerInterface: other.Interface, PeerNumber: f.Port, Capacity: float64(l.Egress(i).Bandwidth), CapacityIn: float64(l.Egress(1 - i).Bandwidth)}
+			PeerInterface: other.Interface, PeerNumber: f.Port, Capacity: float64(l.Egress(i).Bandwidth), CapacityIn: float64(l.Egress(1 - i).Bandwidth),
+			VLANs: vlans}
 	} else if m.nodes[n.Name] != nil {
 		m.nodes[n.Name].Interfaces = append(m.nodes[n.Name].Interfaces, f)
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 func init() {
-	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.Bridge}, New: func(s datapath.Site) datapath.Fabric {
-		return &fabric{site: s, member: map[string]int{}}
+	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.Bridge}, Lacks: lacks, New: func(s datapath.Site) datapath.Fabric {
+		return &fabric{site: s, member: map[string]int{}, apart: map[string]int{}}
 	}})
 }
 
@@ -24,6 +24,7 @@ type fabric struct {
 	datapath.Base
 	site   datapath.Site
 	member map[string]int // indexes of the devices that have joined their bridge, by name
+	apart  map[string]int // indexes of the bridges that tell VLANs apart, by name
 }
 
 func is(n *topology.Node) bool { return n != nil && n.Datapath == topology.Bridge }
@@ -33,10 +34,13 @@ type port struct {
 	link   *topology.Link
 	name   string
 	index  int
-	bridge int
+	of     string // the bridge
+	bridge int    // its index
+	vlans  topology.PortVLANs
 }
 
 func (f *fabric) ports() (out []port) {
+	vlans := topology.VLANPorts(f.site.Topology())
 	for _, link := range f.site.Topology().Links {
 		for i, e := range link.Ends {
 			n := f.site.Node(e.Node)
@@ -44,7 +48,12 @@ func (f *fabric) ports() (out []port) {
 				n = f.site.Node(link.Ends[1-i].Node) // a real interface serves as the device of the node at the other end
 			}
 			if index := f.site.Device(e.Interface); index != 0 && is(n) {
-				out = append(out, port{link, e.Interface, index, f.site.Device(topology.DeviceName(n.Name))})
+				at := i
+				if e.External() {
+					at = 1 - i
+				}
+				bridge := topology.DeviceName(n.Name)
+				out = append(out, port{link, e.Interface, index, bridge, f.site.Device(bridge), vlans[link][at]})
 			}
 		}
 	}
@@ -67,6 +76,7 @@ func (f *fabric) Make(_ context.Context, s plan.Steps) error {
 func (f *fabric) Drop(n *topology.Node) error {
 	name := topology.DeviceName(n.Name)
 	f.site.ForgetDevice(name)
+	delete(f.apart, name)
 	return inside.File(f.site.Namespace(), func() error { return netbatch.Delete(name) })
 }
 
@@ -75,6 +85,9 @@ func (f *fabric) Resume(context.Context) error {
 	return inside.File(f.site.Namespace(), func() error {
 		list, err := netlink.LinkList()
 		for _, dev := range list {
+			if b, ok := dev.(*netlink.Bridge); ok && b.VlanFiltering != nil && *b.VlanFiltering {
+				f.apart[b.Name] = b.Index
+			}
 			if a := dev.Attrs(); a.MasterIndex != 0 {
 				f.member[a.Name] = a.Index
 			}
@@ -99,8 +112,12 @@ func (f *fabric) Hold(_ context.Context, forwarding plan.Forwarding) error {
 	})
 }
 
-// Apply puts devices into their bridges. If what bridges have learned may be stale, they forget it.
+// Apply puts devices into their bridges, and gives them their VLANs. If what bridges have learned may
+// be stale, they forget it.
 func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
+	if err := f.tellApart(); err != nil {
+		return err
+	}
 	var joining []port
 	err := f.tell(func(b *netbatch.Batch) {
 		for _, p := range f.ports() {
@@ -117,6 +134,7 @@ func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
 		for _, p := range joining {
 			f.member[p.name] = p.index
 		}
+		err = f.setVLANs()
 	}
 	return err
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/client"
 	"github.com/ovn-kubernetes/libovsdb/model"
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"trivet.dev/trivet/topology"
 )
 
 // Apply changes the bridges to the given ones, in one transaction that touches only what differs
@@ -310,7 +312,9 @@ func (c *changes) newPort(port portRow, iface interfaceRow) string {
 
 // port changes an existing port; was is what was asked for last, nil if unknown.
 func (c *changes) port(at place, was *Port, p Port) {
-	if was == nil || was.Blocked != p.Blocked {
+	if was == nil && p.VLANs != (topology.PortVLANs{}) || was != nil && was.VLANs != p.VLANs {
+		c.vlans(*at.port, p)
+	} else if was == nil || was.Blocked != p.Blocked {
 		c.block(*at.port, p.Blocked)
 	}
 	now, iface := at.iface, p.interfaceRow()
@@ -330,6 +334,23 @@ func (c *changes) port(at place, was *Port, p Port) {
 	}
 }
 
+// vlans gives a port those of the topology, whatever it had. A bond is left alone.
+func (c *changes) vlans(row portRow, p Port) {
+	want := p.row()
+	if len(row.Interfaces) != 1 {
+		return
+	}
+	ids := map[string]string{}
+	maps.Copy(ids, row.ExternalIDs)
+	delete(ids, keptVLANs)
+	maps.Copy(ids, want.ExternalIDs)
+	if row.vlans().equal(want.vlans()) && sameValue(row.Tag, want.Tag) && maps.Equal(ids, row.ExternalIDs) {
+		return
+	}
+	row.VLANMode, row.Tag, row.Trunks, row.ExternalIDs = want.VLANMode, want.Tag, want.Trunks, ids
+	c.update(&row, &row.VLANMode, &row.Tag, &row.Trunks, &row.ExternalIDs)
+}
+
 // block keeps a port out of learning, or lets it take part again as it did before, with the VLANs
 // that somebody has given it. A bond is left alone: it is no loop.
 func (c *changes) block(row portRow, on bool) {
@@ -347,8 +368,7 @@ func (c *changes) block(row portRow, on bool) {
 	now := row.vlans()
 	switch {
 	case on && !now.equal(vlans{}):
-		text, _ := json.Marshal(now)
-		ids[keptVLANs] = string(text)
+		ids[keptVLANs] = now.kept()
 		now = blocked
 	case on:
 		now = blocked

@@ -1,6 +1,7 @@
 package ovs
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,6 +33,10 @@ type Port struct {
 	// forward by learning: block both ends of each link outside a spanning tree. Flows of a
 	// controller that name the port are not affected.
 	Blocked bool
+
+	// VLANs are those of the port (IEEE 802.1Q), for the action NORMAL alone; the zero value: all, as
+	// they are.
+	VLANs topology.PortVLANs
 
 	// Unplugged is a port that is not there for now, in the database alone: its device is about to
 	// be made anew, or its link, a patch, is down. All that somebody has set at it, and what refers
@@ -182,8 +187,12 @@ const noVLAN = 4095
 // fail mode.
 func (p Port) row() portRow {
 	row := portRow{Name: p.Name}
-	if p.Blocked {
+	v := vlansOf(p.VLANs)
+	if row.VLANMode, row.Tag, row.Trunks = v.Mode, v.Tag, v.Trunks; p.Blocked {
 		row.VLANMode, row.Trunks = blocked.Mode, blocked.Trunks
+		if !v.equal(vlans{}) {
+			row.ExternalIDs = map[string]string{keptVLANs: v.kept()}
+		}
 	}
 	return row
 }
@@ -191,16 +200,49 @@ func (p Port) row() portRow {
 // vlans are the VLANs of a port: columns of its row.
 type vlans struct {
 	Mode   *string `json:"vlan_mode,omitempty"`
+	Tag    *int    `json:"-"` // which a blocked port keeps
 	Trunks []int   `json:"trunks,omitempty"`
 }
 
-var blocked = func() vlans { mode := "trunk"; return vlans{&mode, []int{noVLAN}} }()
+var blocked = func() vlans { mode := "trunk"; return vlans{Mode: &mode, Trunks: []int{noVLAN}} }()
+
+// vlansOf are the columns for VLANs of a topology's. An empty list of trunks is all VLANs.
+func vlansOf(p topology.PortVLANs) (v vlans) {
+	mode := "native-untagged"
+	switch {
+	case p == topology.PortVLANs{}:
+		return v
+	case p.Trunk == "":
+		mode = "access"
+	case p.Untagged == 0:
+		mode = "trunk"
+	}
+	v.Mode = &mode
+	if p.Untagged != 0 {
+		v.Tag = &p.Untagged
+	}
+	if p.Trunk != topology.AllVLANs || p.Untagged == 0 { // without a list, frames without a tag are in VLAN 0
+		set := p.Trunk.Set()
+		v.Trunks = set.List()
+	}
+	return v
+}
+
+// kept is how a blocked port's external_ids have it.
+func (v vlans) kept() string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // impossible: words and numbers
+	}
+	return string(text)
+}
 
 // keptVLANs is the key in a blocked port's external_ids of the VLANs that it had before.
 const keptVLANs = "trivet-vlans"
 
-func (r portRow) vlans() vlans { return vlans{r.VLANMode, r.Trunks} }
+func (r portRow) vlans() vlans { return vlans{r.VLANMode, r.Tag, r.Trunks} }
 
+// equal compares all but the tag.
 func (v vlans) equal(w vlans) bool {
 	return sameValue(v.Mode, w.Mode) && slices.Equal(v.Trunks, w.Trunks)
 }

@@ -91,24 +91,31 @@ func settingsOf(text string, problem func(line int, hint, what string)) (out []s
 	return out
 }
 
-// records returns the names of a switch's records.
-func records(t *topology.Topology, n *topology.Node) (bridge string, ports []string) {
+// ofVLANs are the columns that the topology sets at ports that tell VLANs apart: see vlans.
+var ofVLANs = []string{"tag", "trunks", "vlan_mode"}
+
+// records returns the names of a switch's records, and the ports whose VLANs the topology says.
+func records(t *topology.Topology, n *topology.Node) (bridge string, ports []string, apart map[string]bool) {
+	vlans := topology.VLANPorts(t)
+	apart = map[string]bool{}
 	for _, l := range t.Links {
 		for i, e := range l.Ends {
-			switch far := l.Ends[1-i]; {
-			case e.Node != n.Name:
-			case far.External() && far.Carrier == nil:
-				ports = append(ports, far.Interface)
-			default:
-				ports = append(ports, e.Interface)
+			if e.Node != n.Name {
+				continue
 			}
+			name := e.Interface
+			if far := l.Ends[1-i]; far.External() && far.Carrier == nil {
+				name = far.Interface
+			}
+			ports = append(ports, name)
+			apart[name] = vlans[l][i] != topology.PortVLANs{}
 		}
 	}
-	return topology.DeviceName(n.Name), ports
+	return topology.DeviceName(n.Name), ports, apart
 }
 
 func checkConfig(t *topology.Topology, n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
-	bridge, ports := records(t, n)
+	bridge, ports, apart := records(t, n)
 	bad := func(line int, hint, what string) { problems.Add(c.Position(line), hint, "ovs of %s: %s", n.Name, what) }
 	settingsOf(c.Text, bad)
 	for i, line := range strings.Split(c.Text, "\n") {
@@ -116,6 +123,10 @@ func checkConfig(t *topology.Topology, n *topology.Node, c topology.ConfigFile) 
 			if s.table == "bridge" && s.record != bridge || s.table != "bridge" && !slices.Contains(ports, s.record) {
 				bad(i+1, "its bridge is "+bridge+", its ports are "+strings.Join(ports[:min(len(ports), 10)], ", "),
 					fmt.Sprintf("%s %s is none of this switch", s.table, s.record))
+				break
+			}
+			if apart[s.record] && slices.Contains(ofVLANs, s.column) {
+				bad(i+1, "leave it out, or leave vlan and trunk out of all of the switch's links", s.record+"'s VLANs are said by the topology")
 				break
 			}
 		}
@@ -147,7 +158,7 @@ func (s *Switches) vsctl(ctx context.Context, commands ...[]string) (string, err
 var unset = []string{"[]", "{}", "0", "false", `""`}
 
 // configOf returns the current settings of a switch's records.
-func (s *Switches) configOf(ctx context.Context, bridge string, ports []string) (out []setting, err error) {
+func (s *Switches) configOf(ctx context.Context, bridge string, ports []string, apart map[string]bool) (out []setting, err error) {
 	there, err := s.vsctl(ctx, []string{"list-ifaces", bridge})
 	if err != nil {
 		return nil, err
@@ -162,7 +173,11 @@ func (s *Switches) configOf(ctx context.Context, bridge string, ports []string) 
 	ask("bridge", bridge, settable["bridge"])
 	for _, p := range ports {
 		if slices.Contains(names, p) {
-			ask("port", p, append(slices.Clone(settable["port"]), "external_ids"))
+			columns := append(slices.Clone(settable["port"]), "external_ids")
+			if apart[p] {
+				columns = slices.DeleteFunc(columns, func(c string) bool { return slices.Contains(ofVLANs, c) || c == "external_ids" })
+			}
+			ask("port", p, columns)
 			ask("interface", p, settable["interface"])
 		}
 	}
@@ -244,8 +259,8 @@ func readConfig(ctx context.Context, in datapath.Running, was string) (string, e
 	if !ok || f.switches.Load() == nil {
 		return "", nil
 	}
-	bridge, ports := records(f.site.Topology(), in.Node)
-	have, err := f.switches.Load().configOf(ctx, bridge, ports)
+	bridge, ports, apart := records(f.site.Topology(), in.Node)
+	have, err := f.switches.Load().configOf(ctx, bridge, ports, apart)
 	if err != nil {
 		return "", err
 	}

@@ -230,6 +230,7 @@ func (f *fabric) bridges(blocked map[*topology.Link]bool) []Bridge {
 		bridges = append(bridges, Bridge{Name: topology.DeviceName(n.Name), DPID: n.DPID, FailMode: n.FailMode,
 			OpenFlow: n.OpenFlow, STP: n.STP, Controllers: f.site.Controllers(n)})
 	}
+	vlans := topology.VLANPorts(f.site.Topology())
 	for _, link := range f.site.Topology().Links {
 		wire := f.site.Wire(link)
 		for i, e := range link.Ends {
@@ -237,7 +238,7 @@ func (f *fabric) bridges(blocked map[*topology.Link]bool) []Bridge {
 			if !is(n) {
 				continue
 			}
-			p := Port{Name: e.Interface, Number: int(n.OpenFlowPort(e)), Blocked: blocked[link]}
+			p := Port{Name: e.Interface, Number: int(n.OpenFlowPort(e)), Blocked: blocked[link], VLANs: vlans[link][i]}
 			switch wire {
 			case Patch:
 				p.Patch, p.Unplugged = link.Ends[1-i].Interface, link.Down

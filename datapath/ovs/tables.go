@@ -41,6 +41,7 @@ type portRow struct {
 	Name        string            `ovsdb:"name"`
 	Interfaces  []string          `ovsdb:"interfaces"`
 	VLANMode    *string           `ovsdb:"vlan_mode"`
+	Tag         *int              `ovsdb:"tag"`
 	Trunks      []int             `ovsdb:"trunks"`
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
@@ -99,7 +100,7 @@ func connect(ctx context.Context, socket string, onChange func()) (client.Client
 		client.WithTable(&o, &o.Bridges, &o.NextConfig, &o.CurConfig, &o.OtherConfig, &o.ExternalIDs),
 		client.WithTable(&b, &b.Name, &b.DatapathType, &b.Ports, &b.Controllers, &b.FailMode, &b.Protocols, &b.STP,
 			&b.OtherConfig),
-		client.WithTable(&p, &p.Name, &p.Interfaces, &p.VLANMode, &p.Trunks, &p.ExternalIDs),
+		client.WithTable(&p, &p.Name, &p.Interfaces, &p.VLANMode, &p.Tag, &p.Trunks, &p.ExternalIDs),
 		client.WithTable(&i, &i.Name, &i.Type, &i.Options, &i.Requested, &i.Number, &i.Error),
 		client.WithTable(&c, &c.Target, &c.MaxBackoff, &c.Connected, &c.Role, &c.Status),
 	))

@@ -208,8 +208,11 @@ func join[T interface{ String() string }](values []T) string {
 }
 
 func linkRows(info lab.Info, sites lab.Sites) [][]string {
-	nodes := info.Topology.NodesByName()
+	nodes, vlans := info.Topology.NodesByName(), topology.VLANPorts(info.Topology)
 	rows := [][]string{{"LINK", "ENDS", "AS", "BANDWIDTH", "DELAY", "JITTER", "LOSS", "QUEUE", "STATE"}}
+	if len(vlans) > 0 {
+		rows[0] = slices.Insert(rows[0], 8, "VLANS")
+	}
 	for i, l := range info.Topology.Links {
 		row := []string{l.Name(), l.Ends[0].Interface + " – " + l.Ends[1].Interface, ""}
 		state := "up"
@@ -236,9 +239,21 @@ func linkRows(info lab.Info, sites lab.Sites) [][]string {
 				}
 			}
 		}
+		if len(vlans) > 0 {
+			cells = append(cells, vlanCell(vlans[l]))
+		}
 		rows = append(rows, append(append(row, cells...), state))
 	}
 	return rows
+}
+
+// vlanCell is the VLANs of the ports at both ends; of both alike once.
+func vlanCell(ports [2]topology.PortVLANs) string {
+	a, b := ports[0].String(), ports[1].String()
+	if a == b || b == "" {
+		return dash(a)
+	}
+	return dash(a) + "/" + b
 }
 
 // stateOf says what about a link's ends is not as the topology says.

@@ -165,6 +165,9 @@ func summary(r *verify.Result) string {
 		}
 		parts = append(parts, text)
 	}
+	if r.Apart.Of > 0 {
+		parts = append(parts, fmt.Sprintf("apart %d/%d", r.Apart.OK, r.Apart.Of))
+	}
 	if r.Isolation.OK == r.Isolation.Of {
 		parts = append(parts, "isolated from outside")
 	} else {

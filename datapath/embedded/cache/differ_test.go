@@ -258,6 +258,14 @@ func newDiffer(t testing.TB, seed int64) *differ {
 			}
 		}
 		d.twins = append(d.twins, s)
+		if i == 1 && seed%2 == 1 { // which tells VLANs apart
+			for p := range uint32(differPorts) {
+				v := &pipeline.VLANs{Untagged: uint16(d.g.Intn(3))}
+				v.Tagged[0] = uint64(d.g.Intn(4)) << 1
+				d.switches[i].SetVLANs(p+1, v)
+				s.SetVLANs(p+1, v)
+			}
+		}
 		for range 12 {
 			for {
 				m := d.g.flow(differPorts, 3)

@@ -203,6 +203,7 @@ func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
 	ends := map[portID]topology.Endpoint{}
 	links := map[portID]*topology.Link{}
 	speeds := map[portID]topology.Rate{} // outgoing
+	vlans, ports := map[portID]*pipeline.VLANs{}, topology.VLANPorts(f.site.Topology())
 	for _, link := range f.site.Topology().Links {
 		for i, e := range link.Ends {
 			n := f.site.Node(e.Node)
@@ -211,6 +212,9 @@ func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
 			}
 			id := portID{e.Node, n.OpenFlowPort(e)}
 			want[id], ends[id], links[id], speeds[id] = f.backingOf(link, i), e, link, link.Egress(i).Bandwidth
+			if v := ports[link][i]; v != (topology.PortVLANs{}) {
+				vlans[id] = &pipeline.VLANs{Untagged: uint16(v.Untagged), Tagged: v.Trunk.Set()}
+			}
 		}
 	}
 	var cut []portID // virtual links, to be removed once devices have replaced them
@@ -238,6 +242,7 @@ func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
 			}
 		}
 		sw.SetPortSpeed(id.number, speedOf(speeds[id]))
+		sw.SetVLANs(id.number, vlans[id])
 	}
 	if err := s.restore(); err != nil {
 		slog.Warn("not all of the switches could be restored", "error", err)

@@ -28,6 +28,11 @@ func (g gen) network(switches, flows int) (*Network, []*Switch) {
 		for p := range uint32(4) {
 			_, err := s.AddPort(openflow.Port{Number: p + 1}, 0)
 			g.must(err)
+			if i == 1 { // which tells VLANs apart
+				v := &VLANs{Untagged: uint16(g.Intn(3))}
+				v.Tagged[0] = uint64(g.Intn(8)) &^ 1
+				s.SetVLANs(p+1, v)
+			}
 		}
 		for id := range uint32(groups) {
 			kind := openflow.GroupType(g.Intn(4))

@@ -17,6 +17,14 @@ func (s *Switch) Interest() Mask {
 	if s.standalone {
 		m.addLearning()
 	}
+	for _, p := range s.order {
+		if p.vlans != nil {
+			m[wordDst] |= reservedMask
+			m[wordSrc] |= tagAll
+			m[wordTags] |= tagAll << tagsShift
+			break
+		}
+	}
 	for _, t := range s.tables {
 		if t == nil {
 			continue

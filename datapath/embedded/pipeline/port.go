@@ -19,6 +19,7 @@ type Port struct {
 	dark    bool               // its device has no carrier: see SetCarrier
 	gone    bool               // removed, or its switch is
 	mirror  bool               // somebody looks at what goes out over the virtual link
+	vlans   *VLANs             // nil: all frames come in and go out as they are
 
 	rx, tx               Counter
 	rxDropped, txDropped Counter

@@ -133,6 +133,11 @@ func (t *translator) enter(p *Port) {
 		}
 		return
 	}
+	if p.vlans != nil && !t.classify(p.vlans) {
+		t.credit(&p.rxDropped)
+		t.visited[v] = false
+		return
+	}
 	if t.read(s, ReadFlags); s.frag != openflow.FragDrop || !t.lacks(shapeFragment) {
 		t.path++
 		if s.standalone {
@@ -289,6 +294,18 @@ func (t *translator) controller(c *scope, why openflow.PacketInReason, maxLen ui
 
 // transmit sends the packet out by a port, or over its virtual link.
 func (t *translator) transmit(p *Port) {
+	if p.vlans != nil {
+		before := t.st
+		if t.declassify(p.vlans) {
+			t.leave(p)
+		}
+		t.st = before
+		return
+	}
+	t.leave(p)
+}
+
+func (t *translator) leave(p *Port) {
 	if p.desc.Config&(openflow.PortConfigDown|openflow.PortConfigNoFwd) != 0 || !p.live() {
 		t.credit(&p.txDropped)
 		return

@@ -247,6 +247,8 @@ func (d *decoder) field(v *yamlfile.Value, into reflect.Value, f field, label st
 		into.Set(reflect.ValueOf(d.areas(v, label)))
 	case into.Type() == reflect.TypeFor[[]topology.Interface]():
 		into.Set(reflect.ValueOf(d.interfaces(v, label)))
+	case into.Type() == reflect.TypeFor[topology.VLANs]():
+		into.Set(reflect.ValueOf(d.vlans(v, label)))
 	case into.Kind() == reflect.Slice:
 		d.list(v, into, f, label)
 	default:
@@ -335,6 +337,39 @@ func (d *decoder) privateDir(v *yamlfile.Value, into *topology.PrivateDir, label
 		return false
 	}
 	return true
+}
+
+// vlans reads 10, [10, 20, 30-39], or all.
+func (d *decoder) vlans(v *yamlfile.Value, label string) topology.VLANs {
+	items := []*yamlfile.Value{v}
+	if v.Shape == yamlfile.List {
+		items = v.Items
+	}
+	var texts []string
+	for _, item := range items {
+		d.spend(item, 1)
+		if item.Shape != yamlfile.Scalar {
+			d.add(item, "write "+label+": [10, 20, 30-39], or all", "%s: needs numbers of VLANs, not %s", label, item)
+			return ""
+		}
+		if _, err := topology.ParseVLANs(item.Text); err != nil {
+			d.wrong(item, label, err)
+			return ""
+		}
+		texts = append(texts, item.Text)
+	}
+	if slices.Contains(texts, string(topology.AllVLANs)) {
+		return topology.AllVLANs
+	}
+	if len(texts) == 0 {
+		d.add(v, "write "+label+": [10, 20, 30-39], or all", "%s: there are none", label)
+		return ""
+	}
+	all, err := topology.ParseVLANs(strings.Join(texts, ","))
+	if err != nil {
+		d.wrong(v, label, err)
+	}
+	return all
 }
 
 // config reads {flows: lab.d/s1.flows}; what has several lines is the configuration itself.

@@ -64,6 +64,7 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.OSPFRedistribute](): {parse: simple(topology.ParseOSPFRedistribute), pattern: `^(deny +)?(static|connected|program|default|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9.]+/[0-9]+)?( +set| +(ge|le|tag|metric|type) +[0-9]+)*$`},
 	reflect.TypeFor[topology.Redistribute]():     {parse: simple(topology.ParseRedistribute), pattern: `^(deny +)?(static|connected|program|ospf|shortest-path|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9a-fA-F.:]+/[0-9]+)?( +set| +(ge|le|tag|metric) +[0-9]+| +into +[a-z][a-z0-9-]*)*$`},
 
+	reflect.TypeFor[topology.VLANs]():          {parse: simple(topology.ParseVLANs), pattern: `^(all|[0-9]+(-[0-9]+)?( *, *[0-9]+(-[0-9]+)?)*)$`},
 	reflect.TypeFor[topology.BondMode]():       oneOf(topology.BondModes...),
 	reflect.TypeFor[topology.BalanceBy]():      oneOf(topology.BalanceECMP, topology.BalanceOff, topology.BalanceLoad),
 	reflect.TypeFor[topology.BalancePer]():     oneOf(topology.PerPrefix, topology.PerPart, topology.PerFlow),

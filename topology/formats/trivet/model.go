@@ -138,6 +138,8 @@ type linkOptions struct {
 	topology.Impairment
 	OSPF    *topology.OSPFLink `yaml:"ospf" as:"ospf" doc:"OSPF on both ends: area 1, off, or {cost: 10, hello: 1s, …}."`
 	Wifi    *topology.Wifi     `yaml:"wifi" as:"wifi" doc:"A real interface is wireless: at a switch or router an access point, at a host a station: {ssid: lab, key: …}."`
+	VLAN    int                `yaml:"vlan" as:"count" doc:"VLAN (802.1Q) of untagged frames at the ports of switches that the link joins; without trunk they have no other: access ports."`
+	Trunk   topology.VLANs     `yaml:"trunk" doc:"VLANs whose frames have tags at the ports of switches that the link joins: [10, 20, 30-39], or all."`
 	Down    bool               `yaml:"down" doc:"The link is down at first."`
 	State   linkState          `yaml:"state" doc:"up or down at first."`
 	Foreign foreign            `yaml:"x-"`
@@ -153,6 +155,8 @@ type endOptions struct {
 	MAC         topology.MAC       `yaml:"mac" doc:"MAC address of the interface."`
 	Addresses   []netip.Prefix     `yaml:"address,addresses" as:"interface address" doc:"IP addresses of the interface; none: it gets none, they are a program's in the node."`
 	Unaddressed bool               `yaml:"-"`
+	VLAN        int                `yaml:"vlan" as:"count" doc:"VLAN of untagged frames at this port of a switch, before what the link says."`
+	Trunk       topology.VLANs     `yaml:"trunk" doc:"VLANs whose frames have tags at this port of a switch, before what the link says."`
 	OSPF        *topology.OSPFLink `yaml:"ospf" as:"ospf" doc:"OSPF on this end, before what the link says: area 1, off, or {cost: 10, passive: true, …}."`
 	topology.Impairment
 }

@@ -89,6 +89,9 @@ func fieldSchema(f field) object {
 		return orNothing(object{"type": "object", "propertyNames": object{"pattern": leaves[reflect.TypeFor[topology.AreaID]()].pattern}, "additionalProperties": area})
 	case f.typ == reflect.TypeFor[[]topology.Interface]():
 		return orNothing(object{"type": "object", "additionalProperties": structSchema(f.typ.Elem(), f.as)})
+	case f.typ == reflect.TypeFor[topology.VLANs]():
+		item := valueSchema(f.typ, f.as)
+		return anyOf(item, object{"type": "array", "items": item, "minItems": 1})
 	case f.typ.Kind() == reflect.Slice:
 		item := valueSchema(f.typ.Elem(), f.as)
 		if f.as == interfaceAddresses {

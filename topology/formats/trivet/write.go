@@ -104,6 +104,10 @@ func flowValue(v reflect.Value, f field) string {
 		return clusterText(x)
 	case *topology.Point:
 		return "[" + yamlfile.Number(x.X) + ", " + yamlfile.Number(x.Y) + "]"
+	case topology.VLANs:
+		if strings.Contains(string(x), ",") {
+			return "[" + strings.ReplaceAll(string(x), ",", ", ") + "]"
+		}
 	case topology.Queue:
 		if x.Managed() {
 			return queueText(x)
@@ -258,7 +262,7 @@ func linkRun(links []writtenLink) int {
 }
 
 func (w *writer) link(l *topology.Link) (out writtenLink) {
-	o := linkOptions{Impairment: l.Impairment, OSPF: l.OSPF, Wifi: written(l.Wifi), Down: l.Down, Foreign: foreign(l.Foreign)}
+	o := linkOptions{Impairment: l.Impairment, OSPF: l.OSPF, Wifi: written(l.Wifi), VLAN: l.VLAN, Trunk: l.Trunk, Down: l.Down, Foreign: foreign(l.Foreign)}
 	a, okA := endText(l.Ends[0])
 	b, okB := endText(l.Ends[1])
 	short := okA && okB

@@ -1,0 +1,151 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+
+	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/lack"
+	"trivet.dev/trivet/topology"
+)
+
+// lacks says whether this kernel's bridges cannot tell VLANs apart, if a bridge of the topology's
+// does (CONFIG_BRIDGE_VLAN_FILTERING).
+func lacks(t *topology.Topology) error {
+	nodes, ports := t.NodesByName(), topology.VLANPorts(t)
+	for _, l := range t.Links {
+		for i, e := range l.Ends {
+			if ports[l][i] == (topology.PortVLANs{}) || !is(nodes[e.Node]) || os.Geteuid() != 0 {
+				continue
+			}
+			ns, err := inside.New()
+			if err != nil {
+				return err
+			}
+			defer ns.Close()
+			if inside.File(ns, makeFiltering) != nil {
+				return lack.New(fmt.Sprintf("switch %s: bridges of this kernel do not tell VLANs apart (it is without CONFIG_BRIDGE_VLAN_FILTERING)", e.Node),
+					"; use  ", "datapath: embedded")
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+func makeFiltering() error {
+	on := true
+	return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "trivet-try"}, VlanFiltering: &on})
+}
+
+// device stands for one whose index is known.
+func device(name string, index int) netlink.Link {
+	return &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: name, Index: index}}
+}
+
+// tellApart makes bridges tell VLANs apart, and no longer. A device that joins one that does has no
+// VLAN, until setVLANs gives it some.
+func (f *fabric) tellApart() error {
+	want := map[string]int{}
+	for _, p := range f.ports() {
+		if p.vlans != (topology.PortVLANs{}) {
+			want[p.of] = p.bridge
+		}
+	}
+	if len(want) == 0 && len(f.apart) == 0 {
+		return nil
+	}
+	return inside.File(f.site.Namespace(), func() error {
+		for name, index := range want {
+			if f.apart[name] == index {
+				continue
+			}
+			if err := filtering(name, index, true, 0); err != nil {
+				return err
+			}
+			f.apart[name] = index
+		}
+		for name, index := range f.apart {
+			if want[name] != 0 {
+				continue
+			}
+			if err := filtering(name, index, false, topology.DefaultVLAN); err != nil {
+				return err
+			}
+			delete(f.apart, name)
+		}
+		return nil
+	})
+}
+
+// filtering sets whether a bridge tells VLANs apart, and which one the ports that join it have.
+func filtering(name string, index int, on bool, vlan uint16) error {
+	b := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, Index: index}}
+	if err := errors.Join(netlink.BridgeSetVlanDefaultPVID(b, vlan), netlink.BridgeSetVlanFiltering(b, on)); err != nil {
+		return fmt.Errorf("VLANs of bridge %s: %w", name, err)
+	}
+	return nil
+}
+
+// setVLANs gives the ports of bridges that tell VLANs apart theirs.
+func (f *fabric) setVLANs() error {
+	if len(f.apart) == 0 {
+		return nil
+	}
+	return inside.File(f.site.Namespace(), func() error {
+		have, err := netlink.BridgeVlanList()
+		if err != nil {
+			return fmt.Errorf("VLANs of bridges: %w", err)
+		}
+		for _, p := range f.ports() {
+			if p.vlans == (topology.PortVLANs{}) || f.member[p.name] != p.index {
+				continue
+			}
+			if err := p.setVLANs(have); err != nil {
+				return fmt.Errorf("VLANs of %s: %w", p.name, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (p port) setVLANs(all map[int32][]*nl.BridgeVlanInfo) error {
+	dev, untagged, want := device(p.name, p.index), p.vlans.Untagged, p.vlans.Trunk.Set()
+	if untagged != 0 {
+		want.Add(untagged)
+	}
+	var have, extra, missing topology.VLANSet
+	isUntagged := false
+	for _, v := range all[int32(p.index)] {
+		vlan, asWanted := int(v.Vid), v.PortVID() && v.EngressUntag()
+		switch {
+		case !want.Has(vlan):
+			extra.Add(vlan)
+		case vlan == untagged:
+			isUntagged = asWanted
+		case v.PortVID() || v.EngressUntag(): // is given again, without these
+		default:
+			have.Add(vlan)
+		}
+	}
+	for _, vlan := range want.List() {
+		if vlan != untagged && !have.Has(vlan) {
+			missing.Add(vlan)
+		}
+	}
+	var errs []error
+	extra.Ranges(func(first, last int) {
+		errs = append(errs, netlink.BridgeVlanDelRange(dev, uint16(first), uint16(last), false, false, false, true))
+	})
+	missing.Ranges(func(first, last int) {
+		errs = append(errs, netlink.BridgeVlanAddRange(dev, uint16(first), uint16(last), false, false, false, true))
+	})
+	if untagged != 0 && !isUntagged {
+		errs = append(errs, netlink.BridgeVlanAdd(dev, uint16(untagged), true, true, false, true))
+	}
+	return errors.Join(errs...)
+}

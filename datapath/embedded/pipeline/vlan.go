@@ -1,0 +1,84 @@
+package pipeline
+
+import "trivet.dev/trivet/openflow"
+
+// VLANs are those of a port that tells them apart, as a bridge's ports do (IEEE 802.1Q, clauses 6.9
+// and 8.6): frames of Untagged have no tag outside the port, those of Tagged have one, and no
+// others come in or go out. Within the switch, in its tables and for its controllers, each frame
+// has the tag of its VLAN.
+//
+// Frames to the addresses that bridges never forward (table 8-1: LLDP, LACP, spanning trees) have no
+// VLAN: they come in and go out as they are.
+type VLANs struct {
+	Untagged uint16     // 0: frames without a tag do not come in, and none go out
+	Tagged   [64]uint64 // a bit for each VLAN
+}
+
+func (v *VLANs) tagged(vlan uint16) bool { return v.Tagged[vlan/64]>>(vlan%64)&1 == 1 }
+
+// reserved are the addresses 01-80-C2-00-00-00 to -0F.
+const (
+	reserved     = uint64(0x0180c2000000) << 16
+	reservedMask = uint64(0xfffffffffff0) << 16
+	tagged8021Q  = 0x8100
+)
+
+// SetVLANs makes a port tell VLANs apart, or pass all frames on as they are: nil.
+func (s *Switch) SetVLANs(number uint32, v *VLANs) {
+	_ = s.net.change(func() error {
+		p := s.ports[number]
+		if p == nil || p.vlans == v || p.vlans != nil && v != nil && *p.vlans == *v {
+			return nil
+		}
+		p.vlans = v
+		s.learned.forgetPort(number)
+		s.touch(ReadPlaces)
+		s.touch(ReadPorts)
+		return nil
+	})
+}
+
+// untouched says whether a frame has no VLAN, as it is from a bridge to its neighbour.
+func (t *translator) untouched() bool {
+	t.look(wordDst, reservedMask)
+	return t.st.key[wordDst]&reservedMask == reserved
+}
+
+// classify gives a frame that has come in the tag of its VLAN, and says whether it may come in.
+func (t *translator) classify(v *VLANs) bool {
+	if t.untouched() {
+		return true
+	}
+	t.look(wordSrc, tagVID)
+	tag := t.st.key.tag()
+	if vlan := tag & tagVID &^ tagPresent; vlan != 0 {
+		return v.tagged(vlan)
+	}
+	switch {
+	case v.Untagged == 0:
+		return false
+	case tag&tagPresent == 0:
+		t.pushVLAN(tagged8021Q)
+	}
+	t.setTagField(openflow.FieldVLANVID, openflow.Value{Lo: uint64(v.Untagged) | tagPresent})
+	return !t.stopped()
+}
+
+// declassify says whether a frame may go out, and takes the tag away that it has not outside. A
+// frame without a tag can only be one that a controller has made: it is of the port's own VLAN.
+func (t *translator) declassify(v *VLANs) bool {
+	if t.untouched() {
+		return true
+	}
+	t.look(wordSrc, tagVID)
+	tag := t.st.key.tag()
+	switch vlan := tag & tagVID &^ tagPresent; {
+	case tag&tagPresent == 0:
+		return v.Untagged != 0
+	case vlan == v.Untagged && vlan != 0:
+		t.popVLAN()
+		return !t.stopped()
+	default:
+		return v.tagged(vlan)
+	}
+}

@@ -1,0 +1,246 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MaxVLAN is the highest number of a VLAN; the lowest is 1 (IEEE 802.1Q, table 9-2).
+const MaxVLAN = 4094
+
+// DefaultVLAN is the VLAN of untagged frames at a port of which nothing is said (IEEE 802.1Q,
+// table 9-2: the default PVID).
+const DefaultVLAN = 1
+
+// VLANs is a set of VLANs in the words of files: "10,20,30-39"; AllVLANs; empty: none. ParseVLANs
+// reads it.
+type VLANs string
+
+// AllVLANs are 1 to MaxVLAN.
+const AllVLANs VLANs = "all"
+
+// ParseVLANs reads "10", "10,20,30-39" or "all" into the shortest text for the same set.
+func ParseVLANs(s string) (VLANs, error) {
+	if s == string(AllVLANs) {
+		return AllVLANs, nil
+	}
+	mistaken := func(part string) error {
+		return Mistaken("write [10, 20, 30-39], of 1 to 4094, or all", "%q is no VLAN", clip(strings.TrimSpace(part)))
+	}
+	var set VLANSet
+	for part := range strings.SplitSeq(s, ",") {
+		low, high, ranged := strings.Cut(part, "-")
+		first, ok := vlanNumber(low)
+		last, okLast := first, ok
+		if ranged {
+			last, okLast = vlanNumber(high)
+		}
+		if !ok || !okLast || first > last {
+			return "", mistaken(part)
+		}
+		for v := first; v <= last; v++ {
+			set.Add(v)
+		}
+	}
+	return set.text(), nil
+}
+
+func vlanNumber(s string) (n int, ok bool) {
+	n, err := strconv.Atoi(strings.TrimSpace(s))
+	return n, err == nil && n >= 1 && n <= MaxVLAN
+}
+
+// ranges calls do with the first and the last VLAN of each range, in ascending order.
+func (v VLANs) ranges(do func(first, last int)) {
+	switch v {
+	case "":
+		return
+	case AllVLANs:
+		do(1, MaxVLAN)
+		return
+	}
+	for part := range strings.SplitSeq(string(v), ",") {
+		low, high, ranged := strings.Cut(part, "-")
+		first, _ := vlanNumber(low)
+		last := first
+		if ranged {
+			last, _ = vlanNumber(high)
+		}
+		do(first, last)
+	}
+}
+
+// Set returns the members.
+func (v VLANs) Set() (set VLANSet) {
+	v.ranges(func(first, last int) {
+		for n := first; n <= last; n++ {
+			set.Add(n)
+		}
+	})
+	return set
+}
+
+// VLANSet has a bit for each VLAN.
+type VLANSet [(MaxVLAN + 64) / 64]uint64
+
+// Add adds a VLAN, 1 to MaxVLAN.
+func (s *VLANSet) Add(vlan int) { s[vlan/64] |= 1 << (vlan % 64) }
+
+// Has says whether a VLAN, 0 to MaxVLAN, is in the set.
+func (s *VLANSet) Has(vlan int) bool { return s[vlan/64]>>(vlan%64)&1 == 1 }
+
+// List returns the members in ascending order.
+func (s *VLANSet) List() (out []int) {
+	for v := 1; v <= MaxVLAN; v++ {
+		if s.Has(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// Ranges calls do with the first and the last VLAN of each range of members, in ascending order.
+func (s *VLANSet) Ranges(do func(first, last int)) {
+	list := s.List()
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && list[n] == list[0]+n {
+			n++
+		}
+		do(list[0], list[n-1])
+		list = list[n:]
+	}
+}
+
+func (s *VLANSet) text() VLANs {
+	var parts []string
+	s.Ranges(func(first, last int) {
+		switch part := strconv.Itoa(first); last - first {
+		case 0:
+			parts = append(parts, part)
+		case 1:
+			parts = append(parts, part, strconv.Itoa(last))
+		default:
+			parts = append(parts, fmt.Sprintf("%d-%d", first, last))
+		}
+	})
+	if text := VLANs(strings.Join(parts, ",")); text != "1-4094" {
+		return text
+	}
+	return AllVLANs
+}
+
+// PortVLANs are the VLANs of a switch's port (IEEE 802.1Q, clause 8.6): frames of Untagged have no
+// tag at this port, those of Trunk do, and no others come in or go out. Untagged is 0 where frames
+// without a tag do neither. The zero value is a port of which nothing is said.
+type PortVLANs struct {
+	Untagged int
+	Trunk    VLANs
+}
+
+// String is "10", "trunk 10,20", "10, trunk 20,30"; "" of the zero value.
+func (p PortVLANs) String() string {
+	var parts []string
+	if p.Untagged != 0 {
+		parts = append(parts, strconv.Itoa(p.Untagged))
+	}
+	if p.Trunk != "" {
+		parts = append(parts, "trunk "+string(p.Trunk))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// VLANsAt is what is said of the VLANs of end i of the link, at a switch's port.
+func (l *Link) VLANsAt(i int) PortVLANs {
+	if e := &l.Ends[i]; e.VLAN != 0 || e.Trunk != "" {
+		return PortVLANs{e.VLAN, e.Trunk}
+	}
+	return PortVLANs{l.VLAN, l.Trunk}
+}
+
+// VLANPorts are the VLANs of all ports of those switches that tell VLANs apart, by link and end: a
+// switch does if anything is said of the VLANs of one of its ports. A port of which nothing is said
+// then has DefaultVLAN untagged, and all others with tags. Ports of all other switches pass frames
+// on as they are, with tags or without.
+func VLANPorts(t *Topology) map[*Link][2]PortVLANs {
+	nodes := t.NodesByName()
+	apart := map[string]bool{}
+	for _, l := range t.Links {
+		for i, e := range l.Ends {
+			if n := nodes[e.Node]; n != nil && n.Kind == Switch && l.VLANsAt(i) != (PortVLANs{}) {
+				apart[e.Node] = true
+			}
+		}
+	}
+	out := map[*Link][2]PortVLANs{}
+	if len(apart) == 0 {
+		return out
+	}
+	for _, l := range t.Links {
+		var ports [2]PortVLANs
+		for i, e := range l.Ends {
+			if !apart[e.Node] {
+				continue
+			}
+			if ports[i] = l.VLANsAt(i); ports[i] == (PortVLANs{}) {
+				ports[i] = PortVLANs{DefaultVLAN, AllVLANs}
+			}
+		}
+		if ports != [2]PortVLANs{} {
+			out[l] = ports
+		}
+	}
+	return out
+}
+
+// vlans checks what a link says of VLANs.
+func (v *validator) vlans(l *Link, bad func(hint, format string, args ...any)) {
+	isSwitch := func(e Endpoint) bool { return v.nodes[e.Node] != nil && v.nodes[e.Node].Kind == Switch }
+	number := func(vlan int) {
+		if vlan < 0 || vlan > MaxVLAN {
+			bad("write a number, 1 to 4094", "%d is no VLAN", vlan)
+		}
+	}
+	number(l.VLAN)
+	if (l.VLAN != 0 || l.Trunk != "") && !slices.ContainsFunc(l.Ends[:], isSwitch) {
+		bad("give them to a switch's port; a host's are under interfaces: {h1-eth0.10: {vlan: 10, on: h1-eth0}}", "vlan and trunk are of switches' ports")
+	}
+	for _, e := range l.Ends {
+		number(e.VLAN)
+		if (e.VLAN != 0 || e.Trunk != "") && !isSwitch(e) {
+			bad("give them to the end at the switch", "vlan and trunk are of switches' ports, and %s has none", clip(e.Label()))
+		}
+	}
+	for _, set := range []VLANs{l.Trunk, l.Ends[0].Trunk, l.Ends[1].Trunk} {
+		if set == "" {
+			continue
+		}
+		if _, err := ParseVLANs(string(set)); err != nil {
+			text, hint := TextAndHint(err)
+			bad(hint, "trunk: %s", clip(text))
+		}
+	}
+}
+
+// vlans refuses VLANs at switches that do not tell them apart. Open vSwitch's ports have VLANs for
+// the action NORMAL alone, which controllers' entries have no use for (ovs-vswitchd.conf.db(5),
+// table Port).
+func (r *resolver) vlans() {
+	apart := map[string]*Link{}
+	ports := VLANPorts(r.t)
+	for _, l := range r.t.Links {
+		for i, e := range l.Ends {
+			if ports[l][i] != (PortVLANs{}) && apart[e.Node] == nil && l.VLANsAt(i) != (PortVLANs{}) {
+				apart[e.Node] = l
+			}
+		}
+	}
+	for _, n := range r.t.Nodes {
+		if l := apart[n.Name]; l != nil && n.Datapath == OVS && n.Controllers[0] != ControllerNone {
+			r.problems.Add(l.Pos, "use controller: none, or datapath: embedded", "link %s: Open vSwitch tells VLANs of ports apart only where it forwards by learning, and switch %s has a controller",
+				l.Name(), n.Name)
+		}
+	}
+}

@@ -162,6 +162,39 @@ func TestPolicyResolved(t *testing.T) {
 	}
 }
 
+// TestPolicyPart proves that a part has the rules, routes and neighbours of its nodes, at the devices
+// that these have there: where a link is a wire of the machine, its interface; and that the whole
+// topology keeps its own.
+func TestPolicyPart(t *testing.T) {
+	top := policy(func(top *Topology) {
+		n := top.Node("r1")
+		n.On = "b"
+		n.Rules = rulesAs(t, "iif r1-eth0 oif r1-eth1 table 7")
+		n.Neighbors = neighborsAs(t, "10.1.0.7 lladdr 02:00:00:00:00:07", "10.2.0.7 lladdr 02:00:00:00:00:07")
+		n.Routes = routesAs(t, "10.9.0.0/16 dev r1-eth0 table 7")
+		n.Interfaces = []Interface{{Name: "v", VLAN: 7, On: "r1-eth0", Addresses: []netip.Prefix{netip.MustParsePrefix("10.7.0.1/24")}}}
+	})
+	whole, problems := Resolve(top, Defaults{Datapath: Bridge, Controlled: Embedded, Controller: ControllerTrivet})
+	if whole == nil {
+		t.Fatal(problems)
+	}
+	before := whole.Clone()
+	part := Part(whole, "b", func(key string, _ *Link, _ int) *Carrier {
+		if strings.Contains(key, "h1") {
+			return &Carrier{NIC: "eth5", Wire: true}
+		}
+		return &Carrier{Node: "h2"}
+	})
+	n := part.Node("r1")
+	got := joined(n.Rules) + "; " + joined(n.Neighbors) + "; " + joined(n.Routes) + "; on " + n.Interfaces[0].On
+	if got != "iif eth5 oif r1-eth1 table 7 priority 10000; 10.1.0.7 lladdr 02:00:00:00:00:07 dev eth5, 10.2.0.7 lladdr 02:00:00:00:00:07 dev r1-eth1; 10.9.0.0/16 dev eth5 table 7; on eth5" {
+		t.Error(got)
+	}
+	if !Equal(before, whole) {
+		t.Errorf("the whole has become another: %s", Diff(before, whole))
+	}
+}
+
 // TestPolicyRefused proves that what a node cannot have of rules, tables and neighbours is told of
 // it, and what has no effect in a lab without IPv6 is a warning.
 func TestPolicyRefused(t *testing.T) {

@@ -223,7 +223,8 @@ func (rt Route) String() string {
 	return s
 }
 
-// OnlyKernels says whether a route says what only the kernel of a node with tables of its own knows.
+// OnlyKernels says whether a route says what only the kernel of a node with tables of its own
+// knows.
 func (rt Route) OnlyKernels() bool { return rt.Table != 0 || rt.Source.IsValid() || rt.OnLink }
 
 // InMain says whether the route is in no table by its own number.

@@ -1,6 +1,7 @@
 package netfacts
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -284,7 +285,7 @@ const (
 	fibRuleInvert                                                  = 2
 )
 
-func allOnes(b []byte) bool { return strings.Trim(string(b), "\xff") == "" }
+func allOnes(b []byte) bool { return bytes.Count(b, []byte{0xff}) == len(b) }
 
 func allZero(b []byte) bool { return strings.Trim(string(b), "\x00") == "" }
 

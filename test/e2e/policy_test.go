@@ -20,7 +20,7 @@ func TestPolicy(t *testing.T) {
 	first := strings.NewReplacer("routes: as-written\n", "name: policy\nroutes: as-written\nipv6: assigned\n",
 		"to 198.51.100.0/24 prohibit priority 500]", "to 198.51.100.0/24 prohibit priority 500, not from all fwmark 0x7/0xff iif lo ipproto tcp dport 80-443 table 1000 suppress_prefixlength 0 priority 600]",
 		"10.3.0.0/24 via 172.16.0.6 table 100]", "10.3.0.0/24 via 172.16.0.6 table 100, 10.9.0.0/16 via 192.0.2.9 dev r1-eth2 onlink src 10.1.0.1 table 1000, 'fd09::/64 dev r1-eth2 table 1000']",
-		"neighbors: 10.3.0.2 lladdr 02:00:00:00:00:03", "neighbors: [10.3.0.2 lladdr 02:00:00:00:00:03, fd03::2 lladdr 02:00:00:00:00:03 dev r2-eth2]").Replace(string(text))
+		`mac: "02:00:00:00:00:03"`, `mac: "02:00:00:00:00:03", neighbors: fd03::7 lladdr 02:00:00:00:00:07 dev h3-eth0`, "neighbors: 10.3.0.2 lladdr 02:00:00:00:00:03", "neighbors: [10.3.0.2 lladdr 02:00:00:00:00:03, fd03::2 lladdr 02:00:00:00:00:03 dev r2-eth2]").Replace(string(text))
 	file := m.file("policy.yaml", first)
 	m.up(file)
 	way := func(when, host, table, gateway string) {
@@ -42,6 +42,7 @@ func TestPolicy(t *testing.T) {
 		contains(t, m.exec("r1", "ip -6 route show table 1000"), "fd09::/64 dev r1-eth2 proto static")
 		contains(t, m.exec("r2", "ip neigh show nud permanent"), "10.3.0.2 dev r2-eth2 lladdr 02:00:00:00:00:03")
 		contains(t, m.exec("r2", "ip -6 neigh show nud permanent"), "fd03::2 dev r2-eth2 lladdr 02:00:00:00:00:03")
+		contains(t, m.exec("h3", "ip -6 neigh show nud permanent"), "fd03::7 dev h3-eth0 lladdr 02:00:00:00:00:07")
 		m.quiet(when)
 	}
 	all("up")
@@ -75,21 +76,34 @@ func TestPolicy(t *testing.T) {
 
 	m.ok("link", "set", "h1-r1", "delay=1ms") // another kind of device, where the kernel has no netem
 	m.ok("link", "set", "r2-h3", "delay=1ms")
-	all("a delay")
+	for _, host := range []string{"h1", "h2"} {
+		way("a delay", host, "", "172.16.0")
+	}
+	m.ok("link", "set", "h1-r1", "delay=none")
+	m.ok("link", "set", "r2-h3", "delay=none")
+	all("no delay")
 	m.ok("link", "set", "r2-h3", "down")
 	m.ok("link", "set", "r1-r2", "down")
 	m.ok("link", "set", "r1-r2", "up")
-	m.ok("apply", m.file("while.yaml", strings.Replace(strings.Replace(first, "fd03::2 lladdr", "fd03::3 lladdr", 1), "  - r2 -- h3: {", "  - r2 -- h3: {down: true, ", 1)))
+	m.ok("apply", m.file("while.yaml", strings.Replace(strings.Replace(first, "fd03::7 lladdr", "fd03::8 lladdr", 1), "  - r2 -- h3: {", "  - r2 -- h3: {down: true, ", 1)))
 	m.ok("link", "set", "r2-h3", "up")
-	if is := m.exec("r2", "ip -6 neigh show nud permanent"); !strings.Contains(is, "fd03::3 ") || strings.Contains(is, "fd03::2 ") {
+	if is := m.exec("h3", "ip -6 neigh show nud permanent"); !strings.Contains(is, "fd03::8 ") || strings.Contains(is, "fd03::7 ") {
 		t.Errorf("neighbours that changed while their link was down: %s", is)
 	}
 	m.ok("apply", file)
 	all("links that were down")
+	m.ok("apply", m.file("down.yaml", strings.Replace(first, "  - r2 -- h3: {", "  - r2 -- h3: {down: true, delay: 1ms, ", 1)))
+	m.ok("link", "set", "r2-h3", "delay=none")
+	m.ok("link", "set", "r2-h3", "up")
+	all("a link that was made anew while it was down")
 	m.killDaemon()
 	m.ok("resume")
 	all("resume")
 
+	m.exec("r1", "ip route add 10.77.0.0/16 via 172.16.0.6 table 100; ip route add 10.78.0.0/16 via 172.16.0.6 table 101")
+	if said := m.ok("save", "--dry-run"); !strings.Contains(said, "route 10.77.0.0/16 via 172.16.0.6 dev r1-eth3 table 100") || strings.Contains(said, "10.78") {
+		t.Errorf("routes by hand in tables that the file names, and in others: %s", said)
+	}
 	m.exec("r1", "ip rule del priority 500 && ip route del 10.3.0.0/24 table 100")
 	m.exec("r2", "ip neigh del 10.3.0.2 dev r2-eth2")
 	contains(t, strings.Join(m.looked().State.Wrong, "\n"), "r1 no longer has the rule ipv4 500:", "r1 no longer has the route 10.3.0.0/24", "r2 no longer has the permanent neighbour 10.3.0.2")

@@ -162,9 +162,9 @@ func TestPolicyResolved(t *testing.T) {
 	}
 }
 
-// TestPolicyPart proves that a part has the rules, routes and neighbours of its nodes, at the devices
-// that these have there: where a link is a wire of the machine, its interface; and that the whole
-// topology keeps its own.
+// TestPolicyPart proves that a part has the rules, routes and neighbours of its nodes, at the
+// devices that these have there: where a link is a wire of the machine, its interface; and that the
+// whole topology keeps its own.
 func TestPolicyPart(t *testing.T) {
 	top := policy(func(top *Topology) {
 		n := top.Node("r1")

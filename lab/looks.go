@@ -15,7 +15,7 @@ type Present struct {
 	// Of hosts and Linux routers, unless Unknown says why not.
 	Network   bool                      `json:"network,omitempty" doc:"Addresses and routes are known"`
 	Addresses map[string][]netip.Prefix `json:"addresses,omitempty" doc:"By device; those of lo are the loopback addresses"`
-	Routes    []topology.Route          `json:"routes,omitempty" doc:"Of the main table, without those that the kernel or a routing daemon has added"`
+	Routes    []topology.Route          `json:"routes,omitempty" doc:"Of the main table, of those of VRFs and of those that routes of the topology name, without those that the kernel or a routing daemon has added"`
 
 	Config  []topology.ConfigFile `json:"config" doc:"What has been put there by hand; a kind that is unknown is left out, one that there is nothing of has no text"`
 	Remarks []string              `json:"remarks,omitempty" doc:"What cannot be saved, and why"`

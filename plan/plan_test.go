@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/netip"
 	"reflect"
 	"slices"
 	"testing"
@@ -239,6 +240,33 @@ func TestEnded(t *testing.T) {
 		}
 		if len(s.DropLinks) != 2 || len(s.AddLinks) != 2 || len(s.SetLinks) > 0 {
 			t.Errorf("cpu %v: drops %d, adds %d, sets %d links", cpu, len(s.DropLinks), len(s.AddLinks), len(s.SetLinks))
+		}
+	}
+}
+
+// TestPolicyInPlace proves that rules and permanent neighbours of a node change without making it
+// anew.
+func TestPolicyInPlace(t *testing.T) {
+	rule, err := topology.ParseRule("table 7 priority 7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(change func(*topology.Node)) *topology.Topology {
+		t := &topology.Topology{}
+		change(t.AddNode(topology.Host, "h1"))
+		t.AddNode(topology.Host, "h2")
+		t.AddLink("h1", "h2")
+		return resolved(t)
+	}
+	for name, change := range map[string]func(*topology.Node){
+		"rules": func(n *topology.Node) { n.Rules = []topology.Rule{rule} },
+		"neighbors": func(n *topology.Node) {
+			n.Neighbors = []topology.Neighbor{{Address: netip.MustParseAddr("10.0.0.7"), MAC: topology.MAC{2, 0, 0, 0, 0, 7}}}
+		},
+	} {
+		s := plan.Make(of(func(*topology.Node) {}), of(change), func(_, _ *topology.Link) bool { return true }, never)
+		if len(s.SetNodes) != 1 || len(s.AddNodes)+len(s.DropNodes) > 0 {
+			t.Errorf("%s: %+v", name, s)
 		}
 	}
 }

@@ -57,6 +57,7 @@ func (n *Node) clone() *Node {
 	c.Interfaces = CloneInterfaces(n.Interfaces)
 	c.Gateways = slices.Clone(n.Gateways)
 	c.Routes = slices.Clone(n.Routes)
+	c.Rules, c.Neighbors = slices.Clone(n.Rules), slices.Clone(n.Neighbors)
 	c.Distances = slices.Clone(n.Distances)
 	c.Redistribute = slices.Clone(n.Redistribute)
 	c.Masquerade = slices.Clone(n.Masquerade)

@@ -201,6 +201,12 @@ func (n *Node) asWritten(into map[string]string) {
 	if n.Guest != nil {
 		n.Guest.asWritten(into)
 	}
+	if len(n.Rules) > 0 {
+		into["rules"] = joined(n.Rules)
+	}
+	if len(n.Neighbors) > 0 {
+		into["neighbors"] = joined(n.Neighbors)
+	}
 	delete(into, "interfaces")
 	for _, i := range n.Interfaces {
 		into["interfaces."+i.Name] = i.String()

@@ -593,9 +593,12 @@ func (i *Interface) SetFrom(was *Interface) bool {
 	return reflect.DeepEqual(device(i), device(was))
 }
 
-// TableOf is the routing table of a node's route: that of the VRF over whose members it leads, or
-// 0, the main one. ends are the node's.
+// TableOf is the routing table of a node's route: the one that it names, that of the VRF over whose
+// members it leads, or 0, the main one. ends are the node's.
 func (n *Node) TableOf(r Route, ends []*Endpoint) int {
+	if r.Table != 0 {
+		return int(r.Table)
+	}
 	vrfs := n.VRFs()
 	if len(vrfs) == 0 || r.Discard {
 		return 0

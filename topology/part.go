@@ -78,6 +78,7 @@ func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carr
 			}
 		}
 	}
+	wired := map[string]map[string]string{} // by node: devices that interfaces of the site's machine take the place of, and those
 	blocked := Blocked(t)
 	for i, key := range LinkKeys(t) {
 		l := t.Links[i]
@@ -97,6 +98,10 @@ func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carr
 			if c := carry(key, t.Links[i], 1-far); c.Wire {
 				l.Ends[far] = Endpoint{Interface: c.NIC, Egress: egress}
 				if !nodes[near.Node].IsDatapath() {
+					if wired[near.Node] == nil {
+						wired[near.Node] = map[string]string{}
+					}
+					wired[near.Node][near.Interface] = c.NIC
 					near.Interface = c.NIC
 				}
 			} else {
@@ -105,7 +110,43 @@ func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carr
 		}
 		part.Links = append(part.Links, l)
 	}
+	for i, n := range part.Nodes {
+		if names := wired[n.Name]; names != nil {
+			part.Nodes[i] = n.clone()
+			part.Nodes[i].rename(names)
+		}
+	}
 	return &part
+}
+
+// rename gives devices of the node other names, in whatever it says of them.
+func (n *Node) rename(names map[string]string) {
+	all := func(list ...*string) {
+		for _, device := range list {
+			*device = cmp.Or(names[*device], *device)
+		}
+	}
+	for i := range n.Routes {
+		all(&n.Routes[i].Device)
+	}
+	for i := range n.Rules {
+		all(&n.Rules[i].In, &n.Rules[i].Out)
+	}
+	for i := range n.Neighbors {
+		all(&n.Neighbors[i].Device)
+	}
+	for i := range n.Masquerade {
+		all(&n.Masquerade[i].Device)
+	}
+	for i := range n.Interfaces {
+		x := &n.Interfaces[i]
+		all(&x.On)
+		for _, members := range [][]string{x.Bridge, x.Bond, x.VRF} {
+			for k := range members {
+				all(&members[k])
+			}
+		}
+	}
 }
 
 // ospfTowards returns the settings of OSPF of an end whose other end, a node at another site, is

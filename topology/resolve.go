@@ -52,7 +52,9 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	r.guestMACs()
 	r.dpids()
 	r.addresses()
+	r.neighbors()
 	r.routes()
+	r.rules()
 	r.routerIDs()
 	r.ospfPassive()
 	r.ospfAgrees()
@@ -131,7 +133,7 @@ func (r *resolver) defaults(d Defaults) {
 
 // RunsPrograms says whether a router has anything that needs namespaces of its own.
 func (n *Node) RunsPrograms() bool {
-	return n.Kind == Router && (n.NAT || len(n.Masquerade) > 0 || n.Start != "" || n.Stop != "" || n.Inside() != "" || n.OwnRouting() != "" || len(n.Ports) > 0 || len(n.Sysctls) > 0 || len(n.Isolate) > 0 || len(n.Dirs) > 0 || len(n.Interfaces) > 0)
+	return n.Kind == Router && (n.NAT || len(n.Masquerade) > 0 || n.Start != "" || n.Stop != "" || n.Inside() != "" || n.OwnRouting() != "" || len(n.Ports) > 0 || len(n.Sysctls) > 0 || len(n.Isolate) > 0 || len(n.Dirs) > 0 || len(n.Interfaces) > 0 || len(n.Rules) > 0 || len(n.Neighbors) > 0 || slices.ContainsFunc(n.Routes, Route.OnlyKernels))
 }
 
 // routerControllers keeps controllers only on routing nodes, which need one that routes.
@@ -140,7 +142,7 @@ func (r *resolver) routerControllers(n *Node, own []string) {
 	case !n.RoutingNode():
 		n.Controllers, n.FailMode = own, ""
 	case n.RunsPrograms():
-		r.problems.Add(n.Pos, "use datapath kernel", "router %s: a routing node has no namespaces: it cannot translate addresses, run programs or have further interfaces", n.Name)
+		r.problems.Add(n.Pos, "use datapath kernel", "router %s: a routing node has no namespaces: it cannot translate addresses, run programs or have further interfaces, tables or neighbours of its own", n.Name)
 	case n.Controllers[0] == ControllerNone:
 		r.problems.Add(n.Pos, "use datapath kernel, or controller trivet", "router %s: datapath %s needs a controller that routes", n.Name, n.Datapath)
 	}

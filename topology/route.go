@@ -40,7 +40,7 @@ func (r *resolver) computeRoutes() {
 	index := map[string]int{}
 	for i, n := range routers {
 		index[n.Name] = i
-		if n.OSPF == nil && len(n.Routes) > 0 || n.OwnRouting() != "" || slices.ContainsFunc(n.Routes, func(rt Route) bool { return rt.Computed }) {
+		if n.OSPF == nil && slices.ContainsFunc(n.Routes, Route.InMain) || n.OwnRouting() != "" || slices.ContainsFunc(n.Routes, func(rt Route) bool { return rt.Computed }) {
 			return
 		}
 	}
@@ -125,6 +125,13 @@ func (r *resolver) routeDevices() {
 		}
 		for _, route := range n.Routes {
 			check("route "+route.String(), route.Device)
+			switch {
+			case !route.OnlyKernels() || n.RoutingNode() || n.Datapath.Provided(): // these tell it themselves
+			case !n.Made().Own || n.Made().Guest:
+				r.problems.Add(n.Pos, "leave table, src and onlink out", "%s %s: route %s: it has no namespace of its own that could have it", n.Kind, n.Name, route)
+			case route.Source.IsValid() && !r.has(n, route.Source):
+				r.problems.Add(n.Pos, "write one of its own", "%s %s: route %s: %s is not an address of its", n.Kind, n.Name, route, route.Source)
+			}
 		}
 		for _, m := range n.Masquerade {
 			check("masquerade "+m.String(), m.Device)

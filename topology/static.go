@@ -19,6 +19,13 @@ type Route struct {
 	Device  string       `json:"device,omitempty"`
 	Discard bool         `json:"discard,omitempty"`
 
+	// Table is the routing table that the route is in; 0: the main one, or that of the VRF over
+	// whose members it leads. Source is the address of the node's that packets leave with which
+	// have none yet, and OnLink says that Via is at Device though no subnet there has it.
+	Table  uint32     `json:"table,omitempty"`
+	Source netip.Addr `json:"src,omitzero"`
+	OnLink bool       `json:"onlink,omitempty"`
+
 	// Distance is how little the route is trusted beside those of other sources (see rib), Metric
 	// beside other static ones. 0: that of static routes, 1, or what the router gives them.
 	Distance rib.Distance `json:"distance,omitempty"`
@@ -108,9 +115,10 @@ func (r *resolver) checkDistances() {
 const maxMetric = 1<<24 - 1
 
 // ParseRoute reads "10.2.0.0/16 via 10.0.0.254 dev h1-eth0", of which via or dev may be missing, or
-// "10.0.0.0/8 discard"; distance, metric and tag, each with a number, may follow.
+// "10.0.0.0/8 discard"; table, src, distance, metric and tag, each with a value, and onlink may
+// follow.
 func ParseRoute(s string) (rt Route, err error) {
-	bad := Mistaken("write 10.2.0.0/16 via 10.0.0.254, 10.2.0.0/16 dev h1-eth0, or 10.2.0.0/16 discard; distance 200, metric 5, tag 7 may follow", "%q is not a route", s)
+	bad := Mistaken("write 10.2.0.0/16 via 10.0.0.254, 10.2.0.0/16 dev h1-eth0, or 10.2.0.0/16 discard; table 100, src 10.0.0.1, onlink, distance 200, metric 5, tag 7 may follow", "%q is not a route", s)
 	f := strings.Fields(s)
 	if len(f) < 2 {
 		return rt, bad
@@ -129,6 +137,10 @@ func ParseRoute(s string) (rt Route, err error) {
 			rt.Discard, f = true, f[1:]
 			continue
 		}
+		if word == "onlink" {
+			rt.OnLink, f = true, f[1:]
+			continue
+		}
 		if len(f) < 2 || !rt.set(word, f[1]) {
 			return rt, bad
 		}
@@ -136,6 +148,9 @@ func ParseRoute(s string) (rt Route, err error) {
 	}
 	if rt.Discard == (rt.Via.IsValid() || rt.Device != "") {
 		return rt, bad
+	}
+	if rt.OnLink && (!rt.Via.IsValid() || rt.Device == "") {
+		return rt, Mistaken("write via 192.0.2.1 dev h1-eth0 onlink", "%q: a neighbour in no subnet is at a device", s)
 	}
 	return rt, nil
 }
@@ -157,6 +172,16 @@ func (rt *Route) set(word, value string) bool {
 	case "dev":
 		rt.Device = value
 		return true
+	case "table":
+		rt.Table = uint32(number(1<<32 - 1))
+		if value == "main" {
+			return true
+		}
+		return rt.Table > 0
+	case "src":
+		source, err := netip.ParseAddr(value)
+		rt.Source = source
+		return err == nil
 	case "distance":
 		rt.Distance = rib.Distance(number(uint64(rib.Never)))
 		return rt.Distance > 0
@@ -181,16 +206,29 @@ func (rt Route) String() string {
 	if rt.Discard {
 		s += " discard"
 	}
+	if rt.OnLink {
+		s += " onlink"
+	}
+	if rt.Source.IsValid() {
+		s += " src " + rt.Source.String()
+	}
 	for _, x := range []struct {
 		word  string
 		value uint32
-	}{{"distance", uint32(rt.Distance)}, {"metric", rt.Metric}, {"tag", rt.Tag}} {
+	}{{"table", rt.Table}, {"distance", uint32(rt.Distance)}, {"metric", rt.Metric}, {"tag", rt.Tag}} {
 		if x.value > 0 {
 			s += " " + x.word + " " + strconv.FormatUint(uint64(x.value), 10)
 		}
 	}
 	return s
 }
+
+// OnlyKernels says whether a route says what only the kernel of a node with tables of its own
+// knows.
+func (rt Route) OnlyKernels() bool { return rt.Table != 0 || rt.Source.IsValid() || rt.OnLink }
+
+// InMain says whether the route is in no table by its own number.
+func (rt Route) InMain() bool { return rt.Table == 0 }
 
 // Plain is the route without what only routers know: its distance, metric and tag.
 func (rt Route) Plain() Route {

@@ -156,9 +156,11 @@ type Node struct {
 
 	Management netip.Addr `json:"management,omitzero"` // in the management network
 
-	Gateways []netip.Addr `json:"gateways,omitempty"` // default routes: at most one IPv4, one IPv6
-	Routes   []Route      `json:"routes,omitempty"`   // static routes
-	OSPF     *OSPF        `json:"ospf,omitempty"`     // of routers; nil: no OSPF
+	Gateways  []netip.Addr `json:"gateways,omitempty"`  // default routes: at most one IPv4, one IPv6
+	Routes    []Route      `json:"routes,omitempty"`    // static routes
+	Rules     []Rule       `json:"rules,omitempty"`     // which of its tables of routes is asked for what
+	Neighbors []Neighbor   `json:"neighbors,omitempty"` // whose MAC addresses it need not ask for
+	OSPF      *OSPF        `json:"ospf,omitempty"`      // of routers; nil: no OSPF
 
 	CPU   CPU    `json:"cpu,omitzero"`    // limit for all processes of the node
 	Cores []int  `json:"cores,omitempty"` // processors that the node's processes may use

@@ -195,6 +195,8 @@ func (v *validator) node(n *Node) {
 	}
 	v.interfaces(n, bad)
 	v.routes(n, bad)
+	v.rules(n, bad)
+	v.neighbors(n, bad)
 	v.managementAddress(n, bad)
 	v.ospf(n, bad)
 	v.dirs(n, bad)
@@ -232,6 +234,12 @@ func (v *validator) routes(n *Node, bad func(hint, format string, args ...any)) 
 	for _, r := range n.Routes {
 		if !r.To.IsValid() || !r.Discard && !r.Via.IsValid() && r.Device == "" || r.Via.IsValid() && r.To.Addr().Is4() != r.Via.Is4() {
 			bad("write 10.2.0.0/16 via 10.0.0.254, or 10.2.0.0/16 dev h1-eth0", "route %s mixes address families or lacks one", r)
+		}
+		if r.Source.IsValid() && (r.Discard || r.Source.Is4() != r.To.Addr().Is4() || !assignable(r.Source)) {
+			bad("write src 10.0.0.1", "route %s: %s cannot be the sender of what it leads", r, r.Source)
+		}
+		if r.Table != 0 && (tableTaken(int(r.Table)) || r.Table > 1<<31-1) {
+			bad("write table 100, or leave it out: that is the main one", "route %s: table %d has no routes of a topology", r, r.Table)
 		}
 		if n.Kind == Host && (r.Distance > 0 || r.Tag > 0) {
 			bad("leave it out, or make it a router", "route %s: only routers have distances and tags", r)

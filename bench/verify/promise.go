@@ -141,11 +141,14 @@ func (p *promise) steps(at string, to netip.Addr) (out []step) {
 			}
 		}
 	}
+	if len(node.Rules) > 0 {
+		return nil // what goes where is the matter of its rules
+	}
 	if len(node.Config) > 0 && node.Kind == topology.Router {
 		return out // its routes are its own matter
 	}
 	for _, r := range node.StaticRoutes() {
-		if !r.To.Contains(to) {
+		if !r.To.Contains(to) || !r.InMain() {
 			continue
 		}
 		source := 1

@@ -70,7 +70,9 @@ func (j *judge) meantFor(n *topology.Node, a netip.Addr) (best meant, is bool) {
 		if m.metric == 0 && a.Is6() {
 			m.metric = usual6
 		}
-		take(m)
+		if r.InMain() {
+			take(m)
+		}
 	}
 	return best, is
 }
@@ -83,6 +85,11 @@ func (j *judge) route(where string, n *topology.Node, c netfacts.Change) {
 		name += ", in table " + c.Device
 	}
 	switch {
+	case n != nil && c.Device != netfacts.Main && !c.New && slices.ContainsFunc(n.Routes, func(r topology.Route) bool {
+		return topology.TableName(r.Table) == c.Device && slices.ContainsFunc(netfacts.Paths(c.Key, c.Was), func(p netfacts.Path) bool { return p.To == r.To.Masked() })
+	}):
+		j.say(true, where, c, "route", name)
+		return
 	case n == nil || c.Device != netfacts.Main:
 	case !c.New && j.promisedRoute(n, c) && j.there != nil:
 		return // that is looked at by itself
@@ -142,6 +149,9 @@ func (j *judge) rule(where string, n *topology.Node, c netfacts.Change) {
 	table, _, _ := strings.Cut(lookup, " ")
 	always := func(meant, netfacts.Path) bool { return true }
 	switch {
+	case n != nil && !c.New && slices.ContainsFunc(n.Rules, func(r topology.Rule) bool { return int(r.Priority) == priority }):
+		j.say(true, where, c, "rule", name)
+		return
 	case n == nil || !j.addressed(n, family == "ipv6"):
 	case c.Gone && strings.HasPrefix(c.Was, "lookup ") && (priority == 0 || priority == mainRule):
 		j.say(true, where, c, "rule", name)

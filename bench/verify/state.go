@@ -317,7 +317,8 @@ func (j *judge) neighbour(where string, n *topology.Node, c netfacts.Change) {
 	if len(known) > 0 && !right && !c.Gone {
 		name += fmt.Sprintf("; %s has %s", j.owners[a][0], known[0])
 	}
-	j.say(len(known) > 0 && !right && !c.Gone, where, c, "permanent neighbour", name)
+	promised := n != nil && !c.New && slices.ContainsFunc(n.Neighbors, func(x topology.Neighbor) bool { return x.Device == c.Device && x.Address == a })
+	j.say(promised || len(known) > 0 && !right && !c.Gone, where, c, "permanent neighbour", name)
 }
 
 // setting judges a sysctl.

@@ -119,7 +119,7 @@ func birdSources(line func(string, ...any), n *topology.Node, r *topology.OSPFRo
 		own := birdOwn(r) // else its own would keep those of others away
 		line("protocol static static_routes {\n\tipv4;")
 		for _, route := range n.Routes {
-			if route.To.Addr().Is4() && (route.To.Bits() > 0 || own) {
+			if route.To.Addr().Is4() && route.InMain() && (route.To.Bits() > 0 || own) {
 				line("\troute %s", birdRoute(route))
 			}
 		}

@@ -172,6 +172,12 @@ func nodeRows(t *topology.Topology) [][]string {
 		if len(n.Routes) > 0 {
 			more = append(more, words.Plural(len(n.Routes), "route"))
 		}
+		if len(n.Rules) > 0 {
+			more = append(more, words.Plural(len(n.Rules), "rule"))
+		}
+		if len(n.Neighbors) > 0 {
+			more = append(more, words.Plural(len(n.Neighbors), "permanent neighbour"))
+		}
 		if n.Management.IsValid() {
 			more = append(more, "management "+n.Management.String())
 		}

@@ -430,6 +430,9 @@ func (b *Batch) route(kind int, verb string, flags int, r topology.Route, device
 		msg.Type = unix.RTN_BLACKHOLE
 	case r.Via.IsValid():
 		parts = append(parts, nl.NewRtAttr(unix.RTA_GATEWAY, r.Via.AsSlice()))
+		if r.OnLink {
+			msg.Flags |= unix.RTNH_F_ONLINK
+		}
 	default:
 		msg.Scope = unix.RT_SCOPE_LINK
 	}
@@ -439,10 +442,91 @@ func (b *Batch) route(kind int, verb string, flags int, r topology.Route, device
 	if device > 0 {
 		parts = append(parts, nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(device))))
 	}
+	if r.Source.IsValid() {
+		parts = append(parts, nl.NewRtAttr(unix.RTA_PREFSRC, r.Source.AsSlice()))
+	}
 	if r.To.Bits() > 0 {
 		parts = append(parts, nl.NewRtAttr(unix.RTA_DST, r.To.Masked().Addr().AsSlice()))
 	}
 	b.add(verb+" route "+r.String(), kind, flags, parts...)
+}
+
+// AddNeighbor adds a permanent neighbour at a device, in place of what is known of its address
+// there.
+func (b *Batch) AddNeighbor(n topology.Neighbor, device int) {
+	b.neighbor(unix.RTM_NEWNEIGH, "add", unix.NLM_F_CREATE|unix.NLM_F_REPLACE, n, device)
+}
+
+func (b *Batch) DelNeighbor(n topology.Neighbor, device int) {
+	b.neighbor(unix.RTM_DELNEIGH, "delete", 0, n, device)
+}
+
+func (b *Batch) neighbor(kind int, verb string, flags int, n topology.Neighbor, device int) {
+	msg := &netlink.Ndmsg{Family: unix.AF_INET, Index: uint32(device), State: unix.NUD_PERMANENT}
+	if n.Address.Is6() {
+		msg.Family = unix.AF_INET6
+	}
+	b.add(verb+" neighbour "+n.String(), kind, flags, msg, nl.NewRtAttr(unix.NDA_DST, n.Address.AsSlice()), nl.NewRtAttr(unix.NDA_LLADDR, n.MAC[:]))
+}
+
+// AddRule adds a rule for a family of addresses, AF_INET or AF_INET6; one that is there already is
+// the error EEXIST.
+func (b *Batch) AddRule(r topology.Rule, family byte) {
+	b.rule(unix.RTM_NEWRULE, "add", create, r, family)
+}
+
+func (b *Batch) DelRule(r topology.Rule, family byte) {
+	b.rule(unix.RTM_DELRULE, "delete", 0, r, family)
+}
+
+// ruleActions are those of linux/fib_rules.h, FR_ACT_….
+var ruleActions = map[topology.RuleAction]byte{"": 1, "blackhole": 6, "unreachable": 7, "prohibit": 8}
+
+// invertRule is FIB_RULE_INVERT of linux/fib_rules.h.
+const invertRule = 2
+
+func (b *Batch) rule(kind int, verb string, flags int, r topology.Rule, family byte) {
+	// struct fib_rule_hdr is like struct rtmsg.
+	msg := &nl.RtMsg{RtMsg: unix.RtMsg{Family: family, Tos: r.TOS, Type: ruleActions[r.Action]}}
+	if r.Not {
+		msg.Flags = invertRule
+	}
+	parts := []nl.NetlinkRequestData{msg}
+	prefix := func(p netip.Prefix, attribute int, length *uint8) {
+		if p.IsValid() && p.Bits() > 0 {
+			*length = uint8(p.Bits())
+			parts = append(parts, nl.NewRtAttr(attribute, p.Masked().Addr().AsSlice()))
+		}
+	}
+	prefix(r.From, nl.FRA_SRC, &msg.Src_len)
+	prefix(r.To, nl.FRA_DST, &msg.Dst_len)
+	number := func(attribute int, is bool, n uint32) {
+		if is {
+			parts = append(parts, nl.NewRtAttr(attribute, nl.Uint32Attr(n)))
+		}
+	}
+	number(nl.FRA_PRIORITY, r.Priority > 0, r.Priority)
+	number(nl.FRA_FWMARK, r.Mark > 0, r.Mark)
+	number(nl.FRA_FWMASK, r.Mask > 0, r.Mask)
+	number(nl.FRA_TABLE, r.Table > 0, r.Table)
+	if r.Suppress != nil {
+		number(nl.FRA_SUPPRESS_PREFIXLEN, true, uint32(*r.Suppress))
+	}
+	for attribute, name := range map[int]string{nl.FRA_IIFNAME: r.In, nl.FRA_OIFNAME: r.Out} {
+		if name != "" {
+			parts = append(parts, nl.NewRtAttr(attribute, nl.ZeroTerminated(name)))
+		}
+	}
+	if r.Protocol != "" {
+		parts = append(parts, nl.NewRtAttr(nl.FRA_IP_PROTO, nl.Uint8Attr(uint8(topology.RuleProtocols[r.Protocol]))))
+	}
+	for attribute, p := range map[int]topology.PortRange{nl.FRA_SPORT_RANGE: r.FromPort, nl.FRA_DPORT_RANGE: r.ToPort} {
+		if p != (topology.PortRange{}) { // struct fib_rule_port_range
+			parts = append(parts, nl.NewRtAttr(attribute, binary.NativeEndian.AppendUint16(binary.NativeEndian.AppendUint16(nil, p.First), p.Last)))
+		}
+	}
+	parts = append(parts, nl.NewRtAttr(nl.FRA_PROTOCOL, nl.Uint8Attr(unix.RTPROT_STATIC)))
+	b.add(verb+" rule "+r.String(), kind, flags, parts...)
 }
 
 // Delete deletes a device, which may be gone already, in the thread's namespace.

@@ -63,6 +63,7 @@ func TestChanges(t *testing.T) {
 		{"ip route add 10.3.0.0/16 nexthop via 10.0.0.3 nexthop via 10.0.0.4", "ip route del 10.3.0.0/16", Route, "via 10.0.0.3 via 10.0.0.4 dev e0 dev e0", ""},
 		{"ip rule add from 10.0.0.1 to 10.5.0.0/16 lookup 77 priority 50", "ip rule del priority 50", Rule, "ipv4 50: from 10.0.0.1/32 to 10.5.0.0/16 lookup 77", ""},
 		{"ip rule add to 10.5.0.0/16 prohibit priority 51", "ip rule del priority 51", Rule, "prohibit", ""},
+		{"ip rule add fwmark 7/0xff ipproto tcp sport 7 dport 80 lookup 77 priority 52", "ip rule del priority 52", Rule, "fwmark 07000000 mask ff000000 ipproto 06 sport 07000700 dport 50005000 lookup 77", ""},
 		{"ip rule del priority 32766", "ip rule add lookup main priority 32766", Rule, "was lookup main", ""},
 		{"ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev e0", "ip neigh del 10.0.0.2 dev e0", Neighbour, "e0 10.0.0.2 02:00:00:00:00:02", ""},
 		{"ip link add br9 type bridge; ip link set e1 master br9; bridge fdb add 02:00:00:00:00:02 dev e1 master static", "", FDB, "e1 02:00:00:00:00:02 static", ""},

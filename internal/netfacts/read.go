@@ -1,6 +1,7 @@
 package netfacts
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -253,10 +254,12 @@ func (r *reader) rules() error {
 		if m[3] != 0 {
 			name += fmt.Sprintf(" tos %#x", m[3])
 		}
-		for kind, word := range map[uint16]string{fraMark: "fwmark", fraIPProto: "ipproto", fraSport: "sport",
-			fraDport: "dport", fraUID: "uidrange"} {
-			if v := a[kind]; len(v) > 0 && !allZero(v) {
-				name += fmt.Sprintf(" %s %x", word, v)
+		for _, x := range []struct {
+			kind uint16
+			word string
+		}{{fraMark, "fwmark"}, {fraMask, "mask"}, {fraIPProto, "ipproto"}, {fraSport, "sport"}, {fraDport, "dport"}, {fraUID, "uidrange"}} {
+			if v := a[x.kind]; len(v) > 0 && !allZero(v) && !(x.kind == fraMask && allOnes(v)) {
+				name += fmt.Sprintf(" %s %x", x.word, v)
 			}
 		}
 		table := uint32(m[4])
@@ -278,9 +281,11 @@ func (r *reader) rules() error {
 const (
 	fraDst, fraSrc, fraIIF, fraPriority, fraMark                   = 1, 2, 3, 6, 10
 	fraSuppress, fraOIF, fraUID, fraProtocol, fraIPProto, fraSport = 14, 17, 20, 21, 22, 23
-	fraDport                                                       = 24
+	fraDport, fraMask                                              = 24, 16
 	fibRuleInvert                                                  = 2
 )
+
+func allOnes(b []byte) bool { return bytes.Count(b, []byte{0xff}) == len(b) }
 
 func allZero(b []byte) bool { return strings.Trim(string(b), "\x00") == "" }
 

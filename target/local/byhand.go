@@ -51,6 +51,11 @@ func (l *Lab) lookByHand(s plan.Steps) (out []byHand) {
 				x.Routes, _ = routeMessages.of(x.Index)
 				x.Routes = slices.DeleteFunc(x.Routes, func(m []byte) bool { return m[5] != unix.RTPROT_BOOT })
 				x.Permanent, err = neighbourMessages.of(x.Index)
+				x.Permanent = slices.DeleteFunc(x.Permanent, func(m []byte) bool {
+					return slices.ContainsFunc(n.Neighbors, func(own topology.Neighbor) bool {
+						return own.Device == e.Interface && own.Address == neighbourOf(m)
+					})
+				})
 				return err
 			})
 			if len(x.Addresses)+len(x.Routes)+len(x.Permanent) > 0 {
@@ -70,6 +75,12 @@ func addressOf(m []byte) netip.Prefix {
 	}
 	address, _ := netip.AddrFromSlice(ip)
 	return netip.PrefixFrom(address, int(m[1]))
+}
+
+// neighbourOf is the address of a neighbour that the kernel reports.
+func neighbourOf(m []byte) netip.Addr {
+	address, _ := netip.AddrFromSlice(attributes(m, neighbourMessages.head)[unix.NDA_DST])
+	return address
 }
 
 // giveByHand gives it to the new devices. What no longer fits what the lab is now is left out, as

@@ -292,6 +292,13 @@ func (k Namespaces) Configure(n, old *topology.Node, ends []*topology.Endpoint) 
 	if err := explainRoute(b.Flush()); err != nil {
 		return err
 	}
+	is := k.is.Load()
+	if err := setNeighbors(b, n, old, indices, is.pulled[n.Name]); err != nil {
+		return err
+	}
+	if err := setRules(b, n, old, k.Topology().IPv6); err != nil {
+		return err
+	}
 	return setMasquerade(n, old)
 }
 

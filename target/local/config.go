@@ -164,6 +164,13 @@ func (l *Lab) network(n *topology.Node, p *lab.Present) error {
 			tables = append(tables, i.Table)
 		}
 	}
+	named := map[int]bool{} // by their numbers, where a route of the topology names them
+	for _, r := range n.Routes {
+		if r.Table != 0 && !slices.Contains(tables, int(r.Table)) {
+			named[int(r.Table)] = true
+			tables = append(tables, int(r.Table))
+		}
+	}
 	return l.inNet(n.Name, func() error {
 		links, err := netlink.LinkList()
 		if err != nil {
@@ -205,6 +212,9 @@ func (l *Lab) network(n *topology.Node, p *lab.Present) error {
 				if !ok {
 					p.Remarks = append(p.Remarks, fmt.Sprintf("a route that the topology has no words for is not saved: %s", r))
 					continue
+				}
+				if named[r.Table] {
+					route.Table = uint32(r.Table)
 				}
 				p.Routes = append(p.Routes, route)
 			}
@@ -253,7 +263,10 @@ func routeOf(r netlink.Route, family int, names map[int]string) (out topology.Ro
 	case r.Type != unix.RTN_UNICAST || len(r.MultiPath) > 0 || names[r.LinkIndex] == "":
 		return out, false
 	}
-	out.Device = names[r.LinkIndex]
+	out.Device, out.OnLink = names[r.LinkIndex], r.Flags&int(netlink.FLAG_ONLINK) != 0
+	if source, ok := netip.AddrFromSlice(r.Src); ok {
+		out.Source = source.Unmap()
+	}
 	if via, is := netip.AddrFromSlice(r.Gw); is {
 		out.Via = via.Unmap()
 	} else if r.Via != nil {

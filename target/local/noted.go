@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netfacts"
 	"trivet.dev/trivet/internal/parallel"
@@ -381,8 +382,15 @@ func (l *Lab) added() (map[string][]noted, error) {
 	}
 }
 
+// neverUp says whether the end of a link that is down has not been up since it was made.
+func (l *Lab) neverUp(k plan.Link) bool {
+	_, kept := l.Record.Pulled[pulledKey(l.cableEnd(k.Link))]
+	wire := l.WireOf(k.Link)
+	return !kept && (wire == datapath.Veth || wire == datapath.External)
+}
+
 // concerned are those whose namespaces steps change. A link that is only pulled or plugged leaves
-// what is there, or it is put back.
+// what is there, or it is put back; one that has never been up brings what the topology has there.
 func (l *Lab) concerned(s plan.Steps) []string {
 	all := map[string]bool{}
 	node := func(name string) {
@@ -404,7 +412,7 @@ func (l *Lab) concerned(s plan.Steps) []string {
 		node(c.New.Name)
 	}
 	for _, k := range slices.Concat(s.DropLinks, s.AddLinks, s.SetLinks) {
-		onlyPlugged := s.Plugged[k.Key] && !s.Resized[k.Key] && !s.Impaired[k.Key]
+		onlyPlugged := s.Plugged[k.Key] && !s.Resized[k.Key] && !s.Impaired[k.Key] && (k.Down || !l.neverUp(k))
 		for _, e := range k.Ends {
 			if !onlyPlugged && !e.External() {
 				node(e.Node)

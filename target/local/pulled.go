@@ -22,7 +22,8 @@ import (
 // pulledEnd is what the kernel has forgotten of such an end.
 type pulledEnd struct {
 	external
-	Static []topology.Route `json:"static,omitempty"` // those of the topology when it was set down
+	Static    []topology.Route    `json:"static,omitempty"`    // those of the topology when it was set down
+	Neighbors []topology.Neighbor `json:"neighbors,omitempty"` // likewise
 }
 
 func pulledKey(e topology.Endpoint) string { return e.Node + " " + e.Interface }
@@ -47,7 +48,7 @@ func (l *Lab) keepPulled(s plan.Steps) error {
 			if l.Record.Pulled == nil {
 				l.Record.Pulled = map[string]pulledEnd{}
 			}
-			l.Record.Pulled[pulledKey(e)], changed = pulledEnd{was, n.StaticRoutes()}, true
+			l.Record.Pulled[pulledKey(e)], changed = pulledEnd{was, n.StaticRoutes(), n.Neighbors}, true
 			return nil
 		})
 		if err != nil {
@@ -123,8 +124,16 @@ func (l *Lab) putBack(n *topology.Node, e topology.Endpoint, was pulledEnd) erro
 				b.AddRoute(r, device(e, r, index), n.TableOf(r, []*topology.Endpoint{&e}))
 			}
 		}
-		return explainRoute(b.Flush())
+		if err := explainRoute(b.Flush()); err != nil {
+			return err
+		}
+		return setNeighbors(b, &topology.Node{Neighbors: at(e, n.Neighbors)}, &topology.Node{Neighbors: at(e, was.Neighbors)}, map[string]int{e.Interface: index}, nil)
 	})
+}
+
+// at are the neighbours at an end.
+func at(e topology.Endpoint, all []topology.Neighbor) []topology.Neighbor {
+	return slices.DeleteFunc(slices.Clone(all), func(x topology.Neighbor) bool { return x.Device != e.Interface })
 }
 
 // over says whether a route leads over an end.

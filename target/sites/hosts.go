@@ -139,7 +139,8 @@ func fits(list *site.List, on string) bool {
 func checkNative(n *topology.Node, p *topology.Problems) {
 	for what, has := range map[string]bool{
 		"isolate:": len(n.Isolate) > 0, "dirs:": len(n.Dirs) > 0,
-		"cpu:": n.CPU != (topology.CPU{}), "cores:": len(n.Cores) > 0, "loopback:": len(n.Loopback) > 0, "interfaces:": len(n.Interfaces) > 0, "vm:": n.Guest != nil,
+		"cpu:": n.CPU != (topology.CPU{}), "cores:": len(n.Cores) > 0, "loopback:": len(n.Loopback) > 0, "interfaces:": len(n.Interfaces) > 0, "rules:": len(n.Rules) > 0, "neighbors:": len(n.Neighbors) > 0,
+		"table in a route of routes:": slices.ContainsFunc(n.Routes, func(r topology.Route) bool { return !r.InMain() }), "vm:": n.Guest != nil,
 	} {
 		if has {
 			p.Add(n.Pos, fmt.Sprintf("leave it out, or make the host namespaces there:  %s: {hosts: 2, …}", n.On), "%s %s is not for a host that is a machine itself, as at %s", n.Name, what, n.On)

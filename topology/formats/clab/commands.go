@@ -38,12 +38,13 @@ func inCommands(t *topology.Topology) *topology.Topology {
 			continue
 		}
 		into := out.Nodes[i]
-		commands, unheld := network(n, ends[n.Name], resolved.IPv6.Addressed())
+		commands, unheld := network(n, ends[n.Name], resolved.IPv6)
 		if len(commands) > 0 {
 			into.Start = startOf(append(commands, linesOf(into.Start)...))
 		}
 		commanded[n.Name] = true
 		into.Addresses, into.Loopback, into.Gateways, into.Routes, into.Unaddressed = nil, nil, nil, unheld, true
+		into.Rules, into.Neighbors = nil, nil
 		slices.SortStableFunc(into.Dirs, func(a,
 			b topology.PrivateDir) int {
 			return strings.Compare(path.Clean(a.Path), path.Clean(b.Path))
@@ -62,10 +63,10 @@ func inCommands(t *topology.Topology) *topology.Topology {
 }
 
 // network are the commands that give a node its addresses and routes, and routes that none gives.
-func network(n *topology.Node, ends []topology.Endpoint, ipv6 bool) (commands [][]string, unheld []topology.Route) {
+func network(n *topology.Node, ends []topology.Endpoint, ipv6 topology.IPv6) (commands [][]string, unheld []topology.Route) {
 	for _, e := range ends {
 		for _, a := range e.Addresses {
-			if a.Addr().Is4() || ipv6 {
+			if a.Addr().Is4() || ipv6.Addressed() {
 				commands = append(commands, []string{"ip", "addr", "add", a.String(), "dev", e.Interface})
 			}
 		}
@@ -91,10 +92,32 @@ func network(n *topology.Node, ends []topology.Endpoint, ipv6 bool) (commands []
 		if rt.Device != "" {
 			c = append(c, "dev", rt.Device)
 		}
+		if rt.OnLink {
+			c = append(c, "onlink")
+		}
+		if rt.Source.IsValid() {
+			c = append(c, "src", rt.Source.String())
+		}
+		if rt.Table > 0 {
+			c = append(c, "table", strconv.FormatUint(uint64(rt.Table), 10))
+		}
 		if rt.Metric > 0 {
 			c = append(c, "metric", strconv.FormatUint(uint64(rt.Metric), 10))
 		}
 		commands = append(commands, c)
+	}
+	for _, x := range n.Neighbors {
+		commands = append(commands, []string{"ip", "neigh", "replace", x.Address.String(), "lladdr", x.MAC.String(), "dev", x.Device, "nud", "permanent"})
+	}
+	for _, rule := range n.Rules {
+		v4, v6 := rule.Families(ipv6)
+		words := strings.Fields(rule.String())
+		if v4 {
+			commands = append(commands, append([]string{"ip", "rule", "add"}, words...))
+		}
+		if v6 {
+			commands = append(commands, append([]string{"ip", "-6", "rule", "add"}, words...))
+		}
 	}
 	return commands, unheld
 }

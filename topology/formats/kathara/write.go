@@ -163,7 +163,7 @@ func (w *writer) commands(n, resolved *topology.Node, full *topology.Topology) {
 	}
 	n.Unaddressed = true
 	for _, r := range resolved.Routes {
-		if r.Device == "" && !r.Discard && r.Distance == 0 && r.Tag == 0 {
+		if r.Via.IsValid() && r == (topology.Route{To: r.To, Via: r.Via, Computed: r.Computed}) {
 			first = append(first, fmt.Sprintf("ip route add %s via %s", r.To, r.Via))
 			n.Routes = slices.DeleteFunc(n.Routes, func(other topology.Route) bool { return other == r })
 		}

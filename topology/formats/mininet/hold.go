@@ -136,7 +136,7 @@ func heldNode(n *topology.Node) *topology.Node {
 		out.CPU.Share, out.Cores = n.CPU.Share, n.Cores
 	}
 	out.Addresses, out.MAC, out.Loopback, out.Gateways = n.Addresses, n.MAC, n.Loopback, n.Gateways
-	out.Routes, out.Dirs, out.Unaddressed = n.Routes, n.Dirs, n.Unaddressed
+	out.Routes, out.Dirs, out.Unaddressed = slices.DeleteFunc(slices.Clone(n.Routes), topology.Route.OnlyKernels), n.Dirs, n.Unaddressed
 	return out
 }
 

@@ -77,8 +77,10 @@ type nodeOptions struct {
 	Management  netip.Addr           `yaml:"management" of:"host router nat" doc:"Its address in the management network, of which the file gives the subnet."`
 	Interfaces  []topology.Interface `yaml:"interfaces" of:"host router nat" as:"interface" doc:"Devices beside those of links, by name: {bond0: {bond: [h1-eth0, h1-eth1]}, bond0.10: {vlan: 10, on: bond0, address: 10.0.10.1/24}}."`
 
-	Gateways []netip.Addr     `yaml:"gateway,gateways" of:"host router nat" doc:"Default route: at most one IPv4 and one IPv6 address."`
-	Routes   []topology.Route `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254, or dev h1-eth0 for neighbours behind a device, or discard; distance 200 makes it a substitute."`
+	Gateways  []netip.Addr        `yaml:"gateway,gateways" of:"host router nat" doc:"Default route: at most one IPv4 and one IPv6 address."`
+	Routes    []topology.Route    `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254, or dev h1-eth0 for neighbours behind a device, or discard; table 100 puts it there, src and onlink are as in ip-route(8), distance 200 makes it a substitute."`
+	Rules     []topology.Rule     `yaml:"rules,rule" of:"host router nat" doc:"Rules of policy routing, in the words of ip-rule(8): from 10.1.0.0/16 table 100 priority 1000, fwmark 7 table 20, iif r1-eth0 prohibit."`
+	Neighbors []topology.Neighbor `yaml:"neighbors,neighbours" of:"host router nat" doc:"Permanent entries of ARP and NDP: 10.0.0.2 lladdr 02:00:00:00:00:02; dev h1-eth0 names the device where no subnet tells it."`
 
 	Distances []topology.SourceDistance `yaml:"distances,distance" of:"router" doc:"How little a routing node trusts a source of routes: ospf 150, static 5, shortest-path 100, program 30, program sdwan 30, protocol rip 130; the least counts."`
 

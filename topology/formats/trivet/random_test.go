@@ -148,6 +148,29 @@ var interfaces = rapid.Custom(func(t *rapid.T) (out []topology.Interface) {
 })
 
 var (
+	devices   = rapid.StringMatching(`[a-z0-9.-]{1,8}`)
+	neighbors = rapid.Custom(func(t *rapid.T) topology.Neighbor {
+		return topology.Neighbor{Address: addresses.Draw(t, "address"), MAC: macs.Draw(t, "mac"), Device: maybe(t, devices)}
+	})
+	rules = rapid.Custom(func(t *rapid.T) topology.Rule {
+		r := topology.Rule{Not: maybe(t, rapid.Bool()), From: maybe(t, prefixes).Masked(), In: maybe(t, devices), Out: maybe(t, devices), Mark: maybe(t, rapid.Uint32Min(1)),
+			TOS: maybe(t, rapid.Uint8Min(1)), Protocol: maybe(t, rapid.SampledFrom([]string{"icmp", "tcp", "udp"})), Priority: maybe(t, rapid.Uint32Min(1)),
+			FromPort: maybe(t, portRanges), ToPort: maybe(t, portRanges)}
+		if r.Mark > 0 {
+			r.Mask = maybe(t, rapid.Uint32Min(1))
+		}
+		if r.Action = maybe(t, rapid.SampledFrom(topology.RuleActions)); r.Action == "" {
+			r.Table, r.Suppress = rapid.Uint32Min(1).Draw(t, "table"), maybe(t, rapid.Ptr(rapid.IntRange(0, 128), false))
+		}
+		return r
+	})
+	portRanges = rapid.Custom(func(t *rapid.T) topology.PortRange {
+		first := rapid.Uint16Min(1).Draw(t, "first")
+		return topology.PortRange{First: first, Last: rapid.Uint16Min(first).Draw(t, "last")}
+	})
+)
+
+var (
 	cpus     = rapid.Map(rapid.Float64Range(0.001, 4096), func(f float64) topology.CPU { return topology.CPU{CPUs: f} })
 	clusters = rapid.Custom(func(t *rapid.T) *topology.Cluster {
 		c := &topology.Cluster{Members: topology.NumberedMembers(rapid.IntRange(1, topology.MaxMembers).Draw(t, "members")), CPU: maybe(t, cpus)}
@@ -245,8 +268,13 @@ func node(t *rapid.T, name string) *topology.Node {
 			if !r.Via.IsValid() || rapid.Bool().Draw(t, "by device") {
 				r.Device = "eth-" + rapid.StringMatching(`[a-z0-9.-]{1,8}`).Draw(t, "device")
 			}
+			r.Table = maybe(t, rapid.Uint32Range(1, 1<<31))
+			if r.OnLink = r.Via.IsValid() && r.Device != "" && rapid.Bool().Draw(t, "on link"); r.Via.IsValid() {
+				r.Source = maybe(t, addresses)
+			}
 			return r
 		})))
+		n.Rules, n.Neighbors = maybe(t, some(rules)), maybe(t, some(neighbors))
 	}
 	if n.Kind == topology.Switch || n.Kind == topology.Router {
 		n.DPID = topology.DPID(maybe(t, rapid.Uint64Min(1)))

@@ -1,0 +1,105 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/lack"
+	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/topology"
+)
+
+// Rules of nodes' policy routing (topology.Rule), and their permanent neighbours.
+
+// checkRules says that this kernel has no policy routing where nodes have rules. That shows only
+// when one is made.
+func checkRules(t *topology.Topology) error {
+	i := slices.IndexFunc(t.Nodes, func(n *topology.Node) bool { return len(n.Rules) > 0 })
+	if i < 0 || os.Geteuid() != 0 {
+		return nil
+	}
+	ns, err := inside.New()
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	b, err := netbatch.In(ns)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	n := t.Nodes[i]
+	for _, family := range familiesOf(n.Rules[0], t.IPv6) {
+		b.AddRule(n.Rules[0], family)
+	}
+	if err := b.Flush(); errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
+		return lack.New(fmt.Sprintf("%s %s: rule %s: this kernel has no policy routing (CONFIG_IP_MULTIPLE_TABLES, CONFIG_IPV6_MULTIPLE_TABLES)", n.Kind, n.Name, n.Rules[0]),
+			":  ", "take the rules out, or another kernel")
+	}
+	return nil
+}
+
+// setRules gives a node, in the thread's namespace, its rules in place of those of an old one,
+// which may be nil. A rule that is there already stays as it is.
+func setRules(b *netbatch.Batch, n, old *topology.Node, ipv6 topology.IPv6) error {
+	keeps := map[string]bool{}
+	for _, rule := range n.Rules {
+		keeps[rule.String()] = true
+	}
+	if old != nil {
+		for _, rule := range old.Rules {
+			if keeps[rule.String()] {
+				continue
+			}
+			for _, family := range familiesOf(rule, ipv6) {
+				b.DelRule(rule, family)
+			}
+		}
+		_ = b.Flush() // fails for those that the user has deleted already
+	}
+	for _, rule := range n.Rules {
+		for _, family := range familiesOf(rule, ipv6) {
+			b.AddRule(rule, family)
+			if err := b.Flush(); err != nil && !errors.Is(err, unix.EEXIST) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// familiesOf are the families of addresses that a rule is for, as the kernel has them.
+func familiesOf(rule topology.Rule, ipv6 topology.IPv6) (out []byte) {
+	v4, v6 := rule.Families(ipv6)
+	if v4 {
+		out = append(out, unix.AF_INET)
+	}
+	if v6 {
+		out = append(out, unix.AF_INET6)
+	}
+	return out
+}
+
+// setNeighbors gives a node, in the thread's namespace, its permanent neighbours in place of those
+// of an old one, which may be nil. Those at devices that are down come with the device.
+func setNeighbors(b *netbatch.Batch, n, old *topology.Node, indices map[string]int, down map[string]bool) error {
+	if old != nil {
+		for _, x := range old.Neighbors {
+			if index := indices[x.Device]; index > 0 && !slices.Contains(n.Neighbors, x) {
+				b.DelNeighbor(x, index)
+			}
+		}
+		_ = b.Flush() // fails for those that the user has deleted already, or that went with their device
+	}
+	for _, x := range n.Neighbors {
+		if !down[x.Device] {
+			b.AddNeighbor(x, indices[x.Device])
+		}
+	}
+	return b.Flush()
+}

@@ -1,0 +1,170 @@
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Neighbor is a permanent entry of a node's tables of neighbours (ip-neighbour(8)): nobody is asked
+// for the MAC address, neither by ARP (RFC 826) nor by Neighbor Discovery (RFC 4861).
+type Neighbor struct {
+	Address netip.Addr `json:"address"`
+	MAC     MAC        `json:"mac"`
+	Device  string     `json:"device,omitempty"` // unset: the one whose subnet has the address; Resolve finds it
+}
+
+const neighborHint = "write 10.0.0.2 lladdr 02:00:00:00:00:02; dev h1-eth0 may follow"
+
+// ParseNeighbor reads "10.0.0.2 lladdr 02:00:00:00:00:02 dev h1-eth0", of which dev may be missing,
+// as ip-neighbour(8) has it.
+func ParseNeighbor(s string) (n Neighbor, err error) {
+	bad := Mistaken(neighborHint, "%q is not a neighbour", s)
+	f := strings.Fields(s)
+	if len(f) != 3 && len(f) != 5 {
+		return n, bad
+	}
+	if n.Address, err = netip.ParseAddr(f[0]); err != nil || n.Address.Zone() != "" {
+		return Neighbor{}, bad
+	}
+	seen := map[string]bool{}
+	for i := 1; i < len(f); i += 2 {
+		if seen[f[i]] {
+			return Neighbor{}, bad
+		}
+		seen[f[i]] = true
+		switch f[i] {
+		case "lladdr":
+			if n.MAC, err = ParseMAC(f[i+1]); err != nil {
+				return Neighbor{}, err
+			}
+		case "dev":
+			n.Device = f[i+1]
+		default:
+			return Neighbor{}, bad
+		}
+	}
+	if !seen["lladdr"] {
+		return Neighbor{}, bad
+	}
+	return n, nil
+}
+
+func (n Neighbor) String() string {
+	s := n.Address.String() + " lladdr " + n.MAC.String()
+	if n.Device != "" {
+		s += " dev " + n.Device
+	}
+	return s
+}
+
+// mostKernelEntries bounds the neighbours of a node, and its rules.
+const mostKernelEntries = 5000
+
+// neighbors checks what a node says of its own, as far as that needs no names of others.
+func (v *validator) neighbors(n *Node, bad func(hint, format string, args ...any)) {
+	switch {
+	case len(n.Neighbors) == 0:
+		return
+	case n.Kind != Host && n.Kind != Router:
+		bad("make it a host or a router", "neighbors: only these have any")
+		return
+	case len(n.Neighbors) > mostKernelEntries:
+		bad("write fewer", "neighbors: these are more than %d", mostKernelEntries)
+		return
+	}
+	for _, x := range n.Neighbors {
+		switch {
+		case !assignable(x.Address):
+			bad(neighborHint, "neighbour %s: %s cannot be the address of a neighbour", x, x.Address)
+		case x.MAC == (MAC{}) || x.MAC[0]&1 != 0:
+			bad("write 02:00:00:00:00:02", "neighbour %s: %s is the MAC address of no single device", x, x.MAC)
+		}
+	}
+}
+
+// neighbors finds the devices at which neighbours are, once all have addresses.
+func (r *resolver) neighbors() {
+	for _, n := range r.t.Nodes {
+		if len(n.Neighbors) == 0 || !r.hasTables(n, "neighbors") {
+			continue
+		}
+		devices, addresses := r.devicesOf(n)
+		at := func(a netip.Addr) (out []string) {
+			for _, device := range devices {
+				if slices.ContainsFunc(addresses[device], func(p netip.Prefix) bool { return p.Contains(a) }) {
+					out = append(out, device)
+				}
+			}
+			return out
+		}
+		seen := map[[2]string]bool{}
+		var kept []Neighbor
+		for _, x := range n.Neighbors {
+			bad := func(hint, format string, args ...any) {
+				r.problems.Add(n.Pos, hint, "%s %s: neighbour %s: %s", n.Kind, n.Name, x, fmt.Sprintf(format, args...))
+			}
+			if x.Address.Is6() && r.t.IPv6 == IPv6Off {
+				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned", "%s %s: neighbour %s is left out, as the lab has no IPv6", n.Kind, n.Name, x)
+				continue
+			}
+			found := at(x.Address)
+			switch {
+			case x.Device != "" && !slices.Contains(devices, x.Device):
+				bad(cmp.Or(DidYouMean(x.Device, devices), "it has "+some(devices)), "it has no device %s", clip(x.Device))
+			case r.has(n, x.Address):
+				bad("name another node's address", "that is its own address")
+			case x.Device == "" && len(found) == 0:
+				bad("name the device: dev "+some(devices), "none of its subnets has the address")
+			case x.Device == "" && len(found) > 1:
+				bad("name one of them: dev "+found[0], "%s have that address in their subnets", some(found))
+			}
+			if x.Device == "" && len(found) > 0 {
+				x.Device = found[0]
+			}
+			if key := [2]string{x.Device, x.Address.String()}; seen[key] {
+				bad("write it once", "there are two of that address")
+			} else {
+				seen[key] = true
+			}
+			kept = append(kept, x)
+		}
+		n.Neighbors = kept
+	}
+}
+
+// hasTables says whether a node has tables of a kernel's own, and tells if it has not.
+func (r *resolver) hasTables(n *Node, key string) bool {
+	made := n.Made()
+	if made.Own && !made.Guest {
+		return true
+	}
+	r.problems.Add(n.Pos, "use datapath kernel", "%s %s: %s: it has no namespace of its own that could have any", n.Kind, n.Name, key)
+	return false
+}
+
+// has says whether an address is the node's own.
+func (r *resolver) has(n *Node, a netip.Addr) bool {
+	is := func(p netip.Prefix) bool { return p.Addr() == a }
+	_, addresses := r.devicesOf(n)
+	for _, list := range addresses {
+		if slices.ContainsFunc(list, is) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(n.Loopback, is)
+}
+
+// devicesOf are the devices of a node's links and its own interfaces, and their addresses.
+func (r *resolver) devicesOf(n *Node) (names []string, addresses map[string][]netip.Prefix) {
+	addresses = map[string][]netip.Prefix{}
+	for _, e := range r.ends[n.Name] {
+		names, addresses[e.Interface] = append(names, e.Interface), e.Addresses
+	}
+	for _, i := range n.Interfaces {
+		names, addresses[i.Name] = append(names, i.Name), i.Addresses
+	}
+	return names, addresses
+}

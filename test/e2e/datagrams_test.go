@@ -62,10 +62,10 @@ links: ["s1 -- h1", "s1 -- c1", "s1 -- v1"]
 	for port, node := range map[string]string{"1701": "h1", "1702": "c1", "1703": "v1"} {
 		check("up", port, node)
 	}
-	if got := m.sh("wget -q -O - http://127.0.0.1:1703/index.html"); got != "walnuts\n" {
+	if got := m.sh("wget -q -O - http://127.0.0.1:1703/index.html"); got != "walnuts" {
 		t.Errorf("by TCP there is %q", got)
 	}
-	m.ok("link", "set", "s1-v1", "delay", "1ms")
+	m.ok("link", "set", "s1-v1", "delay=1ms")
 	m.killDaemon()
 	m.ok("resume")
 	for port, node := range map[string]string{"1701": "h1", "1702": "c1", "1703": "v1"} {

@@ -195,6 +195,12 @@ type Remarker interface{ Remark() string }
 // asked at any time.
 type Described interface{ About() map[string]string }
 
+// Accelerated is a fabric some of whose nodes are virtual machines: it says what emulates the
+// processors of one (qemu.Accelerator); "" of others. It may be asked at any time.
+type Accelerated interface {
+	AcceleratorOf(*topology.Node) string
+}
+
 // Drop is how many packets something in a lab has dropped so far.
 type Drop struct {
 	Where    string `json:"where"`

@@ -42,6 +42,8 @@ type Info struct {
 	Dead     []string           `json:"dead,omitempty" doc:"Programs of the lab that have ended by themselves: routing daemons and controllers, which apply starts again, and Open vSwitch"`
 	Cluster  []ClusterProgram   `json:"cluster,omitempty" doc:"What a cluster of controllers consists of: members, and the lab's own etcd and RabbitMQ"`
 	Devices  map[string]string  `json:"devices,omitempty" doc:"How the kernel is used: netem or delay line, Open vSwitch's datapath"`
+
+	Accelerators map[string]string `json:"accelerators,omitempty" doc:"Of virtual machines at this site, by node: kvm, or tcg where QEMU emulates their processors"`
 }
 
 // WireInfo says how a link is made on this machine.
@@ -292,6 +294,7 @@ func (d *daemon) info() Info {
 	i.Cluster = d.clusterPrograms()
 	if s.Status == Up {
 		i.Dead, i.Wires, i.Devices = s.Dead, d.wires(s.Topology), d.target().Devices()
+		i.Accelerators = d.target().Accelerators()
 	}
 	return i
 }

@@ -74,6 +74,7 @@ type looks interface {
 	Remarks() []string
 	Present(ctx context.Context, nodes []string) ([]Present, error)
 	Devices() map[string]string
+	Accelerators() map[string]string // of virtual machines here, by node
 	Drops(context.Context) ([]datapath.Drop, error)
 	Ends() ([][2]End, error)
 	Queues() ([][2]LinkDirection, error)

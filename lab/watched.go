@@ -74,7 +74,9 @@ func (d *daemon) beginWatch() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	w, err := environment.StartWatch(d.state().Watched(groups))
+	o := d.state().Watched(groups)
+	o.Accelerators = d.target().Accelerators()
+	w, err := environment.StartWatch(o)
 	if err != nil {
 		return 0, err
 	}

@@ -302,7 +302,7 @@ func TestGuest(t *testing.T) {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
-	values := map[reflect.Kind]any{reflect.String: "another", reflect.Int: 2, reflect.Bool: true}
+	values := map[reflect.Kind]any{reflect.String: "another", reflect.Int: 2, reflect.Bool: true, reflect.Struct: topology.TextFile{File: "x", Text: "another"}}
 	for i := range reflect.TypeFor[topology.Guest]().NumField() {
 		f := reflect.TypeFor[topology.Guest]().Field(i)
 		to := of(plain)

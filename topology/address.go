@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"trivet.dev/trivet/internal/disjoint"
+	"trivet.dev/trivet/internal/words"
 )
 
 // A segment is a broadcast domain: the interfaces of hosts and routers connected by switches, or by
@@ -464,7 +465,7 @@ func (r *resolver) gateways(segs []*segment) {
 		}
 	}
 	if len(lonely) > 0 {
-		r.problems.Warn(r.t.Pos, "write gateway: ADDRESS", "%s: there is no gateway, as the router there is given no address", some(lonely))
+		r.problems.Warn(r.t.Pos, "write gateway: ADDRESS", "%s: there is no gateway, as the router there is given no address", words.Some(lonely))
 	}
 	for _, n := range r.t.Nodes {
 		slices.SortStableFunc(n.Gateways, func(a, b netip.Addr) int { return cmp.Compare(family(a), family(b)) })

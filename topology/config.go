@@ -12,12 +12,28 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// ConfigFile is a part of a node's own configuration: in the words of the tool that has it, as a
-// topology has none for it. It is in a file of its own beside the topology's, or in that itself.
-type ConfigFile struct {
-	Kind string `json:"kind" doc:"One of ConfigKinds"`
+// TextFile is a text that is in a file of its own beside the topology's, or in that itself.
+type TextFile struct {
 	File string `json:"file,omitempty"` // as the topology's file names it; "": the text is there
 	Text string `json:"text,omitempty"` // what is in it, once ReadConfig has read it
+}
+
+// ParseTextFile reads the name of a file; what has several lines is the text itself.
+func ParseTextFile(s string) TextFile {
+	if strings.Contains(s, "\n") {
+		return TextFile{Text: s}
+	}
+	return TextFile{File: s}
+}
+
+// Written is what ParseTextFile reads it from.
+func (f TextFile) Written() string { return cmp.Or(f.File, withEnd(f.Text)) }
+
+// ConfigFile is a part of a node's own configuration: in the words of the tool that has it, as a
+// topology has none for it.
+type ConfigFile struct {
+	Kind string `json:"kind" doc:"One of ConfigKinds"`
+	TextFile
 }
 
 // Limits on files with configurations: none needs more, and a lab's state holds them all.
@@ -73,45 +89,72 @@ func (n *Node) ConfigOf(kind string) string {
 	return ""
 }
 
-func (c ConfigFile) String() string {
-	if c.Text == "" {
-		return c.Kind
+func (c ConfigFile) String() string { return c.brief(c.Kind) }
+
+// brief says what a text is and how long, and tells it from others. Where it is does not count.
+func (f TextFile) brief(what string) string {
+	if f.Text == "" {
+		return what
 	}
-	sum := sha256.Sum256([]byte(c.Text))
-	return fmt.Sprintf("%s (%s, %x)", c.Kind, words.Plural(strings.Count(c.Text, "\n"), "line"), sum[:4])
+	sum := sha256.Sum256([]byte(f.Text))
+	return fmt.Sprintf("%s (%s, %x)", what, words.Plural(strings.Count(f.Text, "\n"), "line"), sum[:4])
 }
 
 // errand describes what root does for it.
-func (c ConfigFile) errand() string { return c.Kind + " of " + cmp.Or(c.File, "the topology's file") }
+func (c ConfigFile) errand() string { return c.Kind + " of " + c.where() }
+
+func (f TextFile) where() string { return cmp.Or(f.File, "the topology's file") }
 
 // Position is that of a line of the file, or of the text if it has no file of its own.
 func (c ConfigFile) Position(line int) Position {
 	return Position{File: cmp.Or(c.File, "config: "+c.Kind), Line: line}
 }
 
-// ReadConfig sets the texts of all configurations to what is in their files; read returns what is
-// in one, and refuses one that is not below the topology's own directory.
+// HasTexts says whether a node names a file with a text, or has one.
+func (n *Node) HasTexts() bool {
+	return len(n.Config) > 0 || n.Guest != nil && n.Guest.UserData != TextFile{}
+}
+
+// texts are a node's, by what they are; nodes of a range share nothing of them from then on.
+func (n *Node) texts(each func(what string, f *TextFile)) {
+	n.Config = slices.Clone(n.Config)
+	for i := range n.Config {
+		each("config: "+n.Config[i].Kind, &n.Config[i].TextFile)
+	}
+	if n.Guest != nil && n.Guest.UserData != (TextFile{}) {
+		n.Guest = clonePointer(n.Guest)
+		each("user_data", &n.Guest.UserData)
+	}
+}
+
+// NameTexts has names of files with texts that have a * hold the node's name there.
+func (n *Node) NameTexts() {
+	n.texts(func(_ string, f *TextFile) { f.File = strings.ReplaceAll(f.File, "*", n.Name) })
+}
+
+// ReadConfig sets all texts, configurations and user data of virtual machines, to what is in their
+// files; read returns what is in one, and refuses one that is not below the topology's own
+// directory.
 func (t *Topology) ReadConfig(read func(file string) ([]byte, error)) (problems Problems) {
 	total := 0
 	for _, n := range t.Nodes {
-		n.Config = slices.Clone(n.Config) // nodes of a range share it
-		for i, c := range n.Config {
-			text, err := []byte(c.Text), error(nil)
-			if c.File != "" {
-				text, err = read(c.File)
+		n.texts(func(what string, f *TextFile) {
+			if total > MaxConfig {
+				return
+			}
+			text, err := []byte(f.Text), error(nil)
+			if f.File != "" {
+				text, err = read(f.File)
 			}
 			if total += len(text); err == nil && total > MaxConfig {
 				err = fmt.Errorf("all configurations of a topology together may have %d MiB", MaxConfig>>20)
 			}
 			if err != nil {
-				problems.Add(n.Pos, "write it, or leave it out", "%s %s: config: %s: %s: %s", n.Kind, n.Name, c.Kind, clip(c.File), err)
-				if total > MaxConfig {
-					return problems
-				}
-				continue
+				problems.Add(n.Pos, "write it, or leave it out", "%s %s: %s: %s: %s", n.Kind, n.Name, what, clip(f.File), err)
+				return
 			}
-			n.Config[i].Text = withEnd(strings.ReplaceAll(string(text), "\r\n", "\n"))
-		}
+			f.Text = withEnd(strings.ReplaceAll(string(text), "\r\n", "\n"))
+		})
 	}
 	return problems
 }
@@ -122,6 +165,21 @@ func withEnd(text string) string {
 		return text
 	}
 	return text + "\n"
+}
+
+// valid says whether a text can be one, in a file that can be its own.
+func (f TextFile) valid(what string, bad func(hint, format string, args ...any)) bool {
+	switch {
+	case f.File == "" && f.Text == "" || hasNUL(f.File) || f.File != "" && !filepath.IsLocal(f.File):
+		bad("name a file beside the topology's, or below its directory", "%s: %q cannot be its file", what, clip(f.File))
+	case len(f.Text) > MaxConfigFile:
+		bad("write less", "%s: %s has more than %d MiB", what, clip(f.where()), MaxConfigFile>>20)
+	case hasNUL(f.Text) || !utf8.ValidString(f.Text):
+		bad("write text", "%s: %s is not text", what, clip(f.where()))
+	default:
+		return true
+	}
+	return false
 }
 
 // config checks what can be said of configurations without their tools.
@@ -138,12 +196,7 @@ func (v *validator) config(n *Node, bad func(hint, format string, args ...any)) 
 			bad(words.Choose(names), "config: there is no kind %q", clip(c.Kind))
 		case seen[c.Kind]:
 			bad("write it once", "config: %s is there twice", c.Kind)
-		case c.File == "" && c.Text == "" || hasNUL(c.File) || c.File != "" && !filepath.IsLocal(c.File):
-			bad("name a file beside the topology's, or below its directory", "config: %s: %q cannot be its file", c.Kind, clip(c.File))
-		case len(c.Text) > MaxConfigFile:
-			bad("write less", "config: %s: %s has more than %d MiB", c.Kind, clip(c.File), MaxConfigFile>>20)
-		case hasNUL(c.Text) || !utf8.ValidString(c.Text):
-			bad("write text", "config: %s: %s is not text", c.Kind, clip(c.File))
+		case !c.valid("config: "+c.Kind, bad):
 		case n.Datapath == "" && n.Kind != Host: // that is known once it is resolved
 		case !kind.Of(n):
 			bad("leave it out", "config: %s is for %s", c.Kind, kind.Who)

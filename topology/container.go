@@ -89,18 +89,24 @@ func (a *Assignment) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Port is a TCP port of the machine that leads to one of a node's.
+// Port is a port of the machine that leads to one of a node's: of TCP, or UDP.
 type Port struct {
 	Address netip.Addr // of the machine's at which it listens; not valid: 127.0.0.1
 	Machine uint16
 	Node    uint16
+	UDP     bool
 }
 
-const portHint = "write 8080:80, or 0.0.0.0:8080:80 for all who reach the machine"
+const portHint = "write 8080:80, 5353:53/udp, or 0.0.0.0:8080:80 for all who reach the machine"
 
-// ParsePublished reads 8080:80 and 192.0.2.1:8080:80, an IPv6 address in brackets; 80 is 80:80.
+// ParsePublished reads 8080:80 and 192.0.2.1:8080:80, an IPv6 address in brackets; 80 is 80:80. It
+// is a port of TCP unless /udp follows.
 func ParsePublished(s string) (p Port, err error) {
 	wrong := Mistaken(portHint, "%q is not a port of the machine and one of the node", clip(s))
+	s, protocol, given := strings.Cut(s, "/")
+	if p.UDP = protocol == "udp"; given && !p.UDP && protocol != "tcp" {
+		return Port{}, wrong
+	}
 	rest := s
 	if i := strings.LastIndex(s, ":"); i >= 0 {
 		if j := strings.LastIndex(s[:i], ":"); j >= 0 {
@@ -126,18 +132,37 @@ func ParsePublished(s string) (p Port, err error) {
 }
 
 func (p Port) String() string {
-	if p.Address.IsValid() {
-		return fmt.Sprintf("%s:%d", netip.AddrPortFrom(p.Address, p.Machine), p.Node)
+	protocol := ""
+	if p.UDP {
+		protocol = "/udp"
 	}
-	return fmt.Sprintf("%d:%d", p.Machine, p.Node)
+	if p.Address.IsValid() {
+		return fmt.Sprintf("%s:%d%s", netip.AddrPortFrom(p.Address, p.Machine), p.Node, protocol)
+	}
+	return fmt.Sprintf("%d:%d%s", p.Machine, p.Node, protocol)
+}
+
+// Opening is a port that is open at an address of the machine.
+type Opening struct {
+	netip.AddrPort
+	UDP bool
+}
+
+// String is 127.0.0.1:53/udp, and of TCP 127.0.0.1:80.
+func (o Opening) String() string {
+	if o.UDP {
+		return o.AddrPort.String() + "/udp"
+	}
+	return o.AddrPort.String()
 }
 
 // Listen is where on the machine it listens.
-func (p Port) Listen() netip.AddrPort {
-	if p.Address.IsValid() {
-		return netip.AddrPortFrom(p.Address, p.Machine)
+func (p Port) Listen() Opening {
+	address := p.Address
+	if !address.IsValid() {
+		address = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), p.Machine)
+	return Opening{netip.AddrPortFrom(address, p.Machine), p.UDP}
 }
 
 func (p Port) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
@@ -257,12 +282,12 @@ func (v *validator) uncontained(n *Node, bad func(hint, format string, args ...a
 
 // listens notes that a node has a port of the machine, and returns one that has it already: at all
 // addresses each port is taken that is at one of them.
-func (v *validator) listens(n *Node, at netip.AddrPort) (other *Node) {
+func (v *validator) listens(n *Node, at Opening) (other *Node) {
 	everywhere := netip.IPv4Unspecified()
 	if at.Addr().Is6() {
 		everywhere = netip.IPv6Unspecified()
 	}
-	family := netip.AddrPortFrom(everywhere, at.Port())
+	family := Opening{netip.AddrPortFrom(everywhere, at.Port()), at.UDP}
 	switch {
 	case v.listening[at] != nil:
 		return v.listening[at]

@@ -50,6 +50,11 @@ func TestContainerValid(t *testing.T) {
 			h1.Image, h2.Image, h1.After, h2.After = "x", "x", []string{"h2"}, []string{"h1"}
 		}},
 		{"host h2: ports: 127.0.0.1:80 of the machine leads to h1 already", func(h1, h2, _, _ *Node) { h1.Ports, h2.Ports = []Port{port}, []Port{port} }},
+		{"host h2: ports: 0.0.0.0:80/udp of the machine leads to h1 already", func(h1, h2, _, _ *Node) {
+			udp := Port{Machine: 80, Node: 9, UDP: true}
+			h1.Ports, udp.Address = []Port{port, udp}, netip.IPv4Unspecified() // of TCP, there is no other
+			h2.Ports = []Port{udp}
+		}},
 		{"host h2: ports: 127.0.0.1:80 of the machine leads to h1 already", func(h1, h2, _, _ *Node) {
 			h1.Ports, h2.Ports = []Port{{Address: netip.IPv4Unspecified(), Machine: 80, Node: 80}}, []Port{port}
 		}},
@@ -125,7 +130,8 @@ func TestContainerTexts(t *testing.T) {
 			t.Errorf("%q: %d", text, got)
 		}
 	}
-	for text, want := range map[string]string{"80": "127.0.0.1:80", "8080:80": "127.0.0.1:8080", "0.0.0.0:1:2": "0.0.0.0:1", "[::1]:1:2": "[::1]:1"} {
+	for text, want := range map[string]string{"80": "127.0.0.1:80", "8080:80": "127.0.0.1:8080", "0.0.0.0:1:2": "0.0.0.0:1", "[::1]:1:2": "[::1]:1", "53/udp": "127.0.0.1:53/udp",
+		"[::]:1:2/udp": "[::]:1/udp", "1:2/tcp": "127.0.0.1:1"} {
 		got, err := ParsePublished(text)
 		if err != nil || got.Listen().String() != want {
 			t.Errorf("%s: %s, %v", text, got.Listen(), err)
@@ -134,7 +140,7 @@ func TestContainerTexts(t *testing.T) {
 			t.Errorf("%s is written %s: %v, %v", text, got, again, err)
 		}
 	}
-	for _, text := range []string{"", "0", "1:0", "70000", "x:1", "::1:1:2", "[1.2.3.4]:1:2", "1:2:3", "1:2:3:4"} {
+	for _, text := range []string{"", "0", "1:0", "70000", "x:1", "::1:1:2", "[1.2.3.4]:1:2", "1:2:3", "1:2:3:4", "1:2/", "1:2/sctp", "1:2/udp/udp", "1/udp:2"} {
 		if got, err := ParsePublished(text); err == nil {
 			t.Errorf("%q: %s", text, got)
 		}

@@ -21,14 +21,14 @@ type Guest struct {
 	Append string `json:"append,omitempty"` // the kernel's command line
 	Boot   string `json:"boot,omitempty"`   // BootNetwork; empty: from the disk, or the kernel
 
-	UserData   string `json:"user_data,omitempty"`  // cloud-init's: a file, or the text itself, of several lines
-	User       string `json:"user,omitempty"`       // who logs in by SSH; empty: root
-	Password   string `json:"password,omitempty"`   // where the guest knows no key of Trivet's
-	Ready      string `json:"ready,omitempty"`      // what its console prints once it is ready
-	NIC        string `json:"nic,omitempty"`        // model of its interfaces; empty: virtio
-	Processors int    `json:"processors,omitempty"` // 0: 1
-	NoDHCP     bool   `json:"no_dhcp,omitempty"`    // its interfaces are not told their addresses by DHCP
-	Unmanaged  bool   `json:"unmanaged,omitempty"`  // it has no further interface through which Trivet logs in
+	UserData   TextFile `json:"user_data,omitzero"`   // cloud-init's
+	User       string   `json:"user,omitempty"`       // who logs in by SSH; empty: root
+	Password   string   `json:"password,omitempty"`   // where the guest knows no key of Trivet's
+	Ready      string   `json:"ready,omitempty"`      // what its console prints once it is ready
+	NIC        string   `json:"nic,omitempty"`        // model of its interfaces; empty: virtio
+	Processors int      `json:"processors,omitempty"` // 0: 1
+	NoDHCP     bool     `json:"no_dhcp,omitempty"`    // its interfaces are not told their addresses by DHCP
+	Unmanaged  bool     `json:"unmanaged,omitempty"`  // it has no further interface through which Trivet logs in
 }
 
 // NICs are the models of interfaces that virtual machines can have.
@@ -43,15 +43,6 @@ const (
 	MaxGuestProcessors       = 64
 	MaxGuestInterfaces       = 24 // of links
 )
-
-// GivenUserData is the text that a file gives as cloud-init's user data; "" if it names a file that
-// has it, or gives none.
-func (g *Guest) GivenUserData() string {
-	if !strings.Contains(g.UserData, "\n") {
-		return ""
-	}
-	return g.UserData
-}
 
 // Inside is what a node's programs run in that files of their own come with: "container", "virtual
 // machine", or "" if it is none.
@@ -145,17 +136,17 @@ func (g *Guest) words(bad func(hint, format string, args ...any)) {
 	if strings.Contains(g.Initrd, ",") {
 		bad("rename the file", "initrd: QEMU takes a comma for the beginning of another file's name")
 	}
-	switch {
-	case hasNUL(g.UserData):
-		bad("remove it", "user_data: it cannot hold a NUL character")
-	case len(g.UserData) > MaxConfigFile:
-		bad("have the guest fetch the rest", "user_data: it has %d bytes, and may have %s", len(g.UserData), Bytes(MaxConfigFile))
+	if g.UserData != (TextFile{}) {
+		g.UserData.valid("user_data", bad)
 	}
 	if g.User != "" && !loginName.MatchString(g.User) {
 		bad("use letters, digits, '.', '_' and '-', at most 32", "user: nobody can log in as %q", clip(g.User))
 	}
 	if g.Password == hiddenKey {
 		bad("take another", "password: %s is what stands for one where it is not shown", hiddenKey)
+	}
+	if g.UserData.Text == hiddenKey {
+		bad("write it", "user_data: %s is what stands for one where it is not shown", hiddenKey)
 	}
 	if g.NIC != "" && !slices.Contains(NICs, g.NIC) {
 		bad(words.Choose(NICs), "nic: there is no model %q", clip(g.NIC))
@@ -218,13 +209,10 @@ func (r *resolver) guestMACs() {
 	}
 }
 
-// filesFrom resolves relative names of files against a directory.
+// filesFrom resolves relative names of files against a directory, but for those that are read with
+// the topology's.
 func (g *Guest) filesFrom(dir string) {
-	files := []*string{&g.Image, &g.Kernel, &g.Initrd}
-	if g.GivenUserData() == "" {
-		files = append(files, &g.UserData)
-	}
-	for _, file := range files {
+	for _, file := range []*string{&g.Image, &g.Kernel, &g.Initrd} {
 		if *file != "" && !filepath.IsAbs(*file) {
 			*file = filepath.Join(dir, *file)
 		}
@@ -250,11 +238,8 @@ func (n *Node) guestErrand() string {
 	if g.Boot != "" {
 		what += ", booted from the network"
 	}
-	switch {
-	case g.GivenUserData() != "":
-		what += ", with user data of its own"
-	case g.UserData != "":
-		what += ", with user data " + g.UserData
+	if g.UserData != (TextFile{}) {
+		what += ", with user data of " + g.UserData.where()
 	}
 	if n.Health != "" {
 		what += ", looked after by " + n.Health
@@ -272,7 +257,8 @@ func (g *Guest) asWritten(into map[string]string) {
 			into[not.word] = "off"
 		}
 	}
-	if text := g.GivenUserData(); text != "" {
-		into["vm.user_data"] = ConfigFile{Kind: "text", Text: text}.String()
+	delete(into, "vm.user_data.file")
+	if delete(into, "vm.user_data.text"); g.UserData != (TextFile{}) {
+		into["vm.user_data"] = g.UserData.brief("text")
 	}
 }

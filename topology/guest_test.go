@@ -38,7 +38,7 @@ func TestGuestValid(t *testing.T) {
 	}{
 		{"", func(_ *Topology, h1, r1 *Node) {
 			h1.Memory, h1.Health, h1.CPU, h1.Cores, h1.Start, h1.Stop = MinGuestMemory, "true", CPU{CPUs: 1}, []int{0}, "true", "true"
-			h1.Guest = &Guest{Image: "x", Kernel: "k", Initrd: "i", Append: "a", UserData: "#cloud-config\n", User: "a.B-c_1", Password: "p q", Ready: "login:", NIC: "e1000", Processors: 64, NoDHCP: true}
+			h1.Guest = &Guest{Image: "x", Kernel: "k", Initrd: "i", Append: "a", UserData: TextFile{Text: "#cloud-config\n"}, User: "a.B-c_1", Password: "p q", Ready: "login:", NIC: "e1000", Processors: 64, NoDHCP: true}
 			h1.Ports, r1.Guest, r1.Datapath, r1.Loopback = []Port{{Machine: 80, Node: 80}}, &Guest{Boot: "network", Unmanaged: true}, Kernel, prefixes("192.0.2.1/32")
 			r1.Routes = []Route{{To: prefixes("10.9.0.0/16")[0], Device: "r1-eth0"}}
 		}},
@@ -62,8 +62,12 @@ func TestGuestValid(t *testing.T) {
 		{"host h1: image: it cannot hold a NUL character or a line end; write one line", host(func(n *Node) { n.Guest.Image = "a\nb" })},
 		{"host h1: password: it cannot hold", host(func(n *Node) { n.Guest.Password = "a\x00b" })},
 		{"host h1: ready: it cannot hold", host(func(n *Node) { n.Guest.Ready = "a\rb" })},
-		{"host h1: user_data: it cannot hold a NUL character", host(func(n *Node) { n.Guest.UserData = "a\x00b" })},
-		{"host h1: user_data: it has 1048577 bytes, and may have 1MB", host(func(n *Node) { n.Guest.UserData = strings.Repeat("\n", 1<<20+1) })},
+		{"host h1: user_data: the topology's file is not text; write text", host(func(n *Node) { n.Guest.UserData.Text = "a\x00b" })},
+		{"host h1: user_data: u.gz is not text", host(func(n *Node) { n.Guest.UserData = TextFile{File: "u.gz", Text: "\x1f\x8b"} })},
+		{"host h1: user_data: the topology's file has more than 1 MiB", host(func(n *Node) { n.Guest.UserData.Text = strings.Repeat("\n", 1<<20+1) })},
+		{`host h1: user_data: "/etc/shadow" cannot be its file; name a file beside the topology's, or below its directory`, host(func(n *Node) { n.Guest.UserData.File = "/etc/shadow" })},
+		{`host h1: user_data: "a/../../b" cannot be its file`, host(func(n *Node) { n.Guest.UserData.File = "a/../../b" })},
+		{"host h1: user_data: hidden is what stands for one where it is not shown; write it", host(func(n *Node) { n.Guest.UserData.Text = "hidden" })},
 		{`host h1: user: nobody can log in as "-o x"; use letters, digits, '.', '_' and '-'`, host(func(n *Node) { n.Guest.User = "-o x" })},
 		{"host h1: password: hidden is what stands for one where it is not shown; take another", host(func(n *Node) { n.Guest.Password = "hidden" })},
 		{`host h1: nic: there is no model "ne2k"; choose one of virtio, e1000, e1000e, rtl8139, vmxnet3`, host(func(n *Node) { n.Guest.NIC = "ne2k" })},
@@ -71,7 +75,7 @@ func TestGuestValid(t *testing.T) {
 		{"host h1: processors: a virtual machine cannot have -1", host(func(n *Node) { n.Guest.Processors = -1 })},
 		{"host h1: isolate: not for virtual machines; leave it out; what the guest is like inside, its image and user_data say", host(func(n *Node) { n.Isolate = []string{"pid"} })},
 		{"host h1: dirs: not for", host(func(n *Node) { n.Dirs = []PrivateDir{{Path: "/x"}} })},
-		{"host h1: config: not for", host(func(n *Node) { n.Config = []ConfigFile{{Kind: "nft", Text: "x"}} })},
+		{"host h1: config: not for", host(func(n *Node) { n.Config = []ConfigFile{{Kind: "nft", TextFile: TextFile{Text: "x"}}} })},
 		{"host h1: sysctls: not for", host(func(n *Node) { n.Sysctls = []Assignment{{"net.ipv4.ip_forward", "1"}} })},
 		{"host h1: interfaces: not for", host(func(n *Node) { n.Interfaces = []Interface{{Name: "d0", Dummy: true}} })},
 		{"host h1: management: not for", func(top *Topology, h1, _ *Node) {
@@ -155,13 +159,12 @@ func resolvedWith(t *testing.T, top *Topology, d Defaults) *Topology {
 // node whose machine is refused is one of namespaces without its commands, or what it was before.
 func TestGuestErrands(t *testing.T) {
 	for want, g := range map[string]Guest{
-		"a virtual machine of image /d/x.qcow2, with user data /d/u.yaml":      {Image: "x.qcow2", UserData: "u.yaml", Password: "secret"},
-		"a virtual machine of image /x, kernel /d/k, initrd /d/i":              {Image: "/x", Kernel: "k", Initrd: "i", Append: "a"},
-		"a virtual machine, booted from the network":                           {Boot: "network"},
-		"a virtual machine of image /d/x, with user data of its own":           {Image: "x", UserData: "#cloud-config\n"},
-		"a virtual machine of image /d/x, booted from the network":             {Image: "x", Boot: "network"},
-		"a virtual machine of kernel /d/k, with user data /u":                  {Kernel: "k", UserData: "/u"},
-		"a virtual machine of image /d/sub/x, with user data /d/sub/user-data": {Image: "./sub/x", UserData: "sub/user-data"},
+		"a virtual machine of image /d/x.qcow2, with user data of u.yaml":        {Image: "x.qcow2", UserData: TextFile{File: "u.yaml"}, Password: "secret"},
+		"a virtual machine of image /x, kernel /d/k, initrd /d/i":                {Image: "/x", Kernel: "k", Initrd: "i", Append: "a"},
+		"a virtual machine, booted from the network":                             {Boot: "network"},
+		"a virtual machine of image /d/x, with user data of the topology's file": {Image: "x", UserData: TextFile{Text: "#cloud-config\n"}},
+		"a virtual machine of image /d/x, booted from the network":               {Image: "x", Boot: "network"},
+		"a virtual machine of image /d/sub/x, with user data of sub/user-data":   {Image: "./sub/x", UserData: TextFile{File: "sub/user-data", Text: "x\n"}},
 	} {
 		top := &Topology{}
 		top.AddNode(Host, "h1").Guest = &g
@@ -214,16 +217,33 @@ func TestGuestErrands(t *testing.T) {
 }
 
 // TestGuestShown proves that what differs between virtual machines is told in the words of files,
-// text in a few words and passwords not at all, and that a password is not shown, and kept by
-// whoever sends back what was shown.
+// text in a few words and passwords not at all, also where user data were in a file and are the
+// topology's; and that a password and user data are not shown, and kept by whoever sends back what
+// was shown.
 func TestGuestShown(t *testing.T) {
 	was, is := &Topology{}, &Topology{}
 	was.AddNode(Host, "h1").Guest = &Guest{Image: "x", Password: "secret", NoDHCP: true}
-	is.AddNode(Host, "h1").Guest = &Guest{Image: "x", Password: "other", Unmanaged: true, UserData: "#cloud-config\nsecret: 1\n"}
+	is.AddNode(Host, "h1").Guest = &Guest{Image: "x", Password: "other", Unmanaged: true, UserData: TextFile{File: "u", Text: "#cloud-config\nsecret: 1\n"}}
 	got := fmt.Sprint(Diff(was, is))
 	want := "[~ host h1   vm.dhcp off → –, vm.management – → off, vm.password (a password) → (another password), vm.user_data – → text (2 lines, "
 	if !strings.HasPrefix(got, want) || strings.Contains(got, "secret") {
 		t.Errorf("got %s, want %s", got, want)
+	}
+	moved := is.Clone()
+	moved.Nodes[0].Guest.UserData.File = "other"
+	if d := Diff(is, moved); len(d) > 0 {
+		t.Errorf("the same user data in another file: %v", d)
+	}
+	moved.Nodes[0].Guest.UserData.Text = "#cloud-config\nsecret: 2\n"
+	if d := fmt.Sprint(Diff(is, moved)); !strings.HasPrefix(d, "[~ host h1   vm.user_data text (2 lines, ") {
+		t.Errorf("other user data: %s", d)
+	}
+	back := is.WithoutKeys()
+	if u := back.Nodes[0].Guest.UserData; u != (TextFile{"u", "hidden"}) || is.Nodes[0].Guest.UserData.Text == "hidden" {
+		t.Errorf("user data are shown as %q", u)
+	}
+	if back.KeepKeys(is); back.Nodes[0].Guest.UserData != is.Nodes[0].Guest.UserData {
+		t.Errorf("what was shown comes back as %q", back.Nodes[0].Guest.UserData)
 	}
 	shown := was.WithoutKeys()
 	if p := shown.Nodes[0].Guest.Password; p != "hidden" || was.Nodes[0].Guest.Password != "secret" {

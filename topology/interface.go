@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/internal/disjoint"
+	"trivet.dev/trivet/internal/words"
 )
 
 // Interface is a device of a host or Linux router beside those of its links: what Linux makes of
@@ -453,7 +454,7 @@ func (r *resolver) lowers(n *Node) {
 		}
 		there := func(device string) (is *InterfaceKind, ok bool) {
 			if is, ok = of[device]; !ok {
-				hint := "it has " + some(names)
+				hint := "it has " + words.Some(names)
 				if suggested++; suggested < mostSuggested {
 					hint = cmp.Or(DidYouMean(device, names), hint)
 				}

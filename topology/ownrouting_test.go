@@ -28,7 +28,7 @@ exit
 // ownRouter is two hosts at two routers, of which the first has a configuration of its own.
 func ownRouter(t *testing.T, kind, text string) *Topology {
 	top := build(t, "h:h1 h:h2 r:r1 r:r2 h1-r1 h2-r2 r1-r2")
-	top.Node("r1").Config = []ConfigFile{{Kind: kind, File: "r1.conf", Text: text}}
+	top.Node("r1").Config = []ConfigFile{{Kind: kind, TextFile: TextFile{File: "r1.conf", Text: text}}}
 	top.Node("r2").Datapath = Kernel
 	return top
 }

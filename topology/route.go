@@ -2,10 +2,11 @@ package topology
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"trivet.dev/trivet/internal/words"
 )
 
 // MaxRoutes is the maximum number of static routes that Resolve computes: above it routers get
@@ -193,7 +194,7 @@ func (r *resolver) routesMissing() {
 		}
 	}
 	if len(lonely) > 0 {
-		r.problems.Warn(r.t.Pos, hint, "no gateway is written for %s", some(lonely))
+		r.problems.Warn(r.t.Pos, hint, "no gateway is written for %s", words.Some(lonely))
 	}
 	if byHand {
 		return
@@ -212,16 +213,8 @@ func (r *resolver) routesMissing() {
 	asWritten.RouterHops = r.t.RouterHops
 	r.t = asWritten
 	if len(lonely) > 0 {
-		r.problems.Warn(r.t.Pos, hint, "no route is written for %s, to which some subnets are not connected", some(lonely))
+		r.problems.Warn(r.t.Pos, hint, "no route is written for %s, to which some subnets are not connected", words.Some(lonely))
 	}
-}
-
-// some lists the first of many names.
-func some(names []string) string {
-	if len(names) > 3 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
-	}
-	return strings.Join(names, ", ")
 }
 
 // subnets returns the segment's subnet of each family, assigned or given.

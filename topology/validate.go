@@ -31,7 +31,7 @@ func Validate(t *Topology) Problems { return validate(t, Defaults{}) }
 
 // validate also checks what comes from the command line.
 func validate(t *Topology, d Defaults) Problems {
-	v := &validator{t: t, nodes: map[string]*Node{}, listening: map[netip.AddrPort]*Node{}, somewhere: map[netip.AddrPort]*Node{}, images: map[string]*Node{}, guestEnds: map[string]int{}}
+	v := &validator{t: t, nodes: map[string]*Node{}, listening: map[Opening]*Node{}, somewhere: map[Opening]*Node{}, images: map[string]*Node{}, guestEnds: map[string]int{}}
 	if slices.Contains(t.Nodes, nil) || slices.Contains(t.Links, nil) { // JSON may hold null
 		v.problems.Add(t.Pos, "remove it", "a node or link of the topology is null")
 		return v.problems
@@ -59,12 +59,12 @@ type validator struct {
 	nodes     map[string]*Node
 	ports     map[portKey]*Link
 	external  map[string]*Link
-	images    map[string]*Node         // the first with each
-	listening map[netip.AddrPort]*Node // whose ports are published at the machine's
-	somewhere map[netip.AddrPort]*Node // the same, of each family and port one
-	guestEnds map[string]int           // of virtual machines, those seen so far
-	joined    map[[2]string]bool       // the ends of links, in both orders
-	compared  int                      // names, to find similar ones
+	images    map[string]*Node   // the first with each
+	listening map[Opening]*Node  // whose ports are published at the machine's
+	somewhere map[Opening]*Node  // the same, of each family and port one
+	guestEnds map[string]int     // of virtual machines, those seen so far
+	joined    map[[2]string]bool // the ends of links, in both orders
+	compared  int                // names, to find similar ones
 	problems  Problems
 }
 

@@ -128,12 +128,12 @@ func (w *Wifi) String() string {
 // hiddenKey stands for a key where it is not shown. It cannot be one.
 const hiddenKey = "hidden"
 
-// WithoutKeys returns the topology as it may be shown: keys of wireless networks and passwords of
-// virtual machines are hidden.
+// WithoutKeys returns the topology as it may be shown: keys of wireless networks, and passwords and
+// user data of virtual machines, are hidden.
 func (t *Topology) WithoutKeys() *Topology {
 	hasKey := func(l *Link) bool { return l.Wifi != nil && l.Wifi.Key != "" }
-	hasPassword := func(n *Node) bool { return n.Guest != nil && n.Guest.Password != "" }
-	if t == nil || !slices.ContainsFunc(t.Links, hasKey) && !slices.ContainsFunc(t.Nodes, hasPassword) {
+	secret := func(n *Node) bool { return n.Guest != nil && (n.Guest.Password != "" || n.Guest.UserData.Text != "") }
+	if t == nil || !slices.ContainsFunc(t.Links, hasKey) && !slices.ContainsFunc(t.Nodes, secret) {
 		return t
 	}
 	c := t.Clone()
@@ -143,18 +143,23 @@ func (t *Topology) WithoutKeys() *Topology {
 		}
 	}
 	for _, n := range c.Nodes {
-		if hasPassword(n) {
-			n.Guest.Password = hiddenKey
+		if !secret(n) {
+			continue
+		}
+		for _, s := range n.Guest.secrets() {
+			if *s != "" {
+				*s = hiddenKey
+			}
 		}
 	}
 	return c
 }
 
-// KeepKeys replaces keys and passwords that WithoutKeys has hidden by those of the topology that it
-// was called for. Of a topology that holds anything, as a stranger may send it, it looks at nothing
-// else.
+// KeepKeys replaces keys, passwords and user data that WithoutKeys has hidden by those of the
+// topology that it was called for. Of a topology that holds anything, as a stranger may send it, it
+// looks at nothing else.
 func (t *Topology) KeepKeys(of *Topology) {
-	t.keepPasswords(of)
+	t.keepSecrets(of)
 	hidden := func(l *Link) bool { return l != nil && l.Wifi != nil && l.Wifi.Key == hiddenKey }
 	if !slices.ContainsFunc(t.Links, hidden) || slices.Contains(t.Links, nil) {
 		return
@@ -168,8 +173,10 @@ func (t *Topology) KeepKeys(of *Topology) {
 	}
 }
 
-func (t *Topology) keepPasswords(of *Topology) {
-	hidden := func(n *Node) bool { return n != nil && n.Guest != nil && n.Guest.Password == hiddenKey }
+func (t *Topology) keepSecrets(of *Topology) {
+	hidden := func(n *Node) bool {
+		return n != nil && n.Guest != nil && (n.Guest.Password == hiddenKey || n.Guest.UserData.Text == hiddenKey)
+	}
 	if !slices.ContainsFunc(t.Nodes, hidden) {
 		return
 	}
@@ -178,11 +185,21 @@ func (t *Topology) keepPasswords(of *Topology) {
 		if !hidden(n) {
 			continue
 		}
-		if was := had[n.Name]; was != nil && was.Guest != nil {
-			n.Guest.Password = was.Guest.Password
+		was := had[n.Name]
+		if was == nil || was.Guest == nil {
+			continue
+		}
+		kept := was.Guest.secrets()
+		for i, s := range n.Guest.secrets() {
+			if *s == hiddenKey {
+				*s = *kept[i]
+			}
 		}
 	}
 }
+
+// secrets are the settings of a virtual machine that are not shown.
+func (g *Guest) secrets() [2]*string { return [2]*string{&g.Password, &g.UserData.Text} }
 
 // ReadKeys sets the keys that are in files of their own to their first lines; read reads a file. It
 // is called once the topology has been resolved, for a lab that is about to be.

@@ -44,14 +44,14 @@ const keptOutages = 1000
 func convergence(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	interval := b.options.Time("interval")
 	s := packets.Send{Size: numberedSize, Rate: float64(time.Second) / float64(interval), Count: max(2, int(b.options.Time("time")/interval))}
-	sent, got, err := b.stream(ctx, s, packets.Receive{Sample: keptDelays, Record: true})
+	x, err := b.stream(ctx, s, packets.Receive{Sample: keptDelays, Record: true})
+	sent, got := x.sent, x.got
 	if sent == nil || got == nil || got.Record == nil {
 		return o, err
 	}
-	x := exchange{b.labels(), s, sent, got, b.began}
 	outages := packets.Outages(got.Record, sent, interval)
 	o.Measurements = slices.Concat(x.outages(b.cell.Schedule, outages), x.hops(), x.measurements())
-	o.Drops, o.Reasons = x.drops(b.options.Text("to")), slow(b.options.Text("from"), s.Rate, sent.Rate())
+	o.Drops, o.Reasons = x.drops(b.options.Text("to")), append(slow(b.options.Text("from"), s.Rate, sent.Rate()), x.clocksTell()...)
 	o.Links = append(b.checkStream(x), b.tooMuch(b.options.Text("from"), b.options.Text("to"), x.frameRate(b.frame(s.Size)))...)
 	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "outages": len(outages), "dropped_by_receiver": got.Dropped, "foreign": got.Foreign})
 	if n := len(outages); err == nil && n > 0 && outages[n-1].Open && outages[n-1].Seconds > b.quiet().Seconds() {

@@ -25,6 +25,8 @@ type ownLab struct {
 	state   lab.State
 	cgroups cgroup.Hierarchies
 	made    *portsOf // what a provider has made for it
+
+	accelerators map[string]string // nil: not known yet
 }
 
 func newOwnLab(c *lab.Client, s lab.State) (*ownLab, error) {
@@ -72,10 +74,25 @@ func (l *ownLab) ports() map[string]counters.Port {
 // watch names what is the lab's here, and lets the other sites watch themselves.
 func (l *ownLab) watch() environment.WatchOptions {
 	o := l.state.Watched(l.cgroups)
+	o.Accelerators = l.accelerated()
 	if l.state.Sites != nil {
 		o.Elsewhere = l.watchSites
 	}
 	return o
+}
+
+// accelerated says what emulates the processors of virtual machines of the lab's here.
+func (l *ownLab) accelerated() map[string]string {
+	machine := func(n *topology.Node) bool { return n.Guest != nil || n.Datapath == topology.VM }
+	if l.accelerators != nil || !slices.ContainsFunc(l.state.Topology.Nodes, machine) {
+		return l.accelerators
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askingDrops)
+	defer cancel()
+	if info, err := l.client.Info(ctx); err == nil { // else the next probe asks
+		l.accelerators = info.Accelerators
+	}
+	return l.accelerators
 }
 
 func (l *ownLab) watchSites() (end func() (map[string]environment.SiteUsage, error), err error) {

@@ -9,10 +9,12 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/probe/clock"
 	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/lab"
@@ -54,15 +56,15 @@ func exactRate(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	from := b.options.Text("from")
 	s := packets.Send{Size: b.options.Int("size"), Rate: b.options.Float("rate")}
 	s.Count = max(1, int(s.Rate*b.options.Time("time").Seconds()+0.5))
-	sent, got, err := b.stream(ctx, s, packets.Receive{Sample: keptDelays})
+	x, err := b.stream(ctx, s, packets.Receive{Sample: keptDelays})
+	sent, got := x.sent, x.got
 	if sent == nil || got == nil {
 		return o, err
 	}
-	x := exchange{b.labels(), s, sent, got, b.began}
 	o.Measurements = x.measurements()
 	o.Drops = x.drops(b.options.Text("to"))
 	o.Links = append(b.checkStream(x), b.tooMuch(from, b.options.Text("to"), x.frameRate(b.frame(s.Size)))...)
-	o.Reasons = append(slow(from, s.Rate, sent.Rate()), b.gaps(x)...)
+	o.Reasons = slices.Concat(slow(from, s.Rate, sent.Rate()), b.gaps(x), x.clocksTell())
 	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "delays_kept": len(got.Delays), "dropped_by_receiver": got.Dropped, "foreign": got.Foreign, "late": got.Late, "ttl": got.TTL})
 	if err == nil && got.Received == 0 && len(b.cell.Schedule) == 0 {
 		err = fmt.Errorf("none of %d packets arrived", sent.Sent)
@@ -70,15 +72,31 @@ func exactRate(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	return o, err
 }
 
-// stream sends a stream from the probe's node from to its node to.
-func (b *bed) stream(ctx context.Context, s packets.Send, r packets.Receive) (*packets.Sent, *packets.Received, error) {
+// stream sends a stream from the probe's node from to its node to. Its times are the machine's,
+// also where nodes have clocks of their own.
+func (b *bed) stream(ctx context.Context, s packets.Send, r packets.Receive) (x exchange, err error) {
+	x = exchange{labels: b.labels(), asked: s, began: b.began}
 	from, to := b.options.Text("from"), b.options.Text("to")
 	address, err := b.destination()
 	if err != nil {
-		return nil, nil, err
+		return x, err
 	}
 	s.To, s.Stream = netip.AddrPortFrom(address, 0), uint16(rand.Uint32())
-	return packets.Measure(ctx, b.instrument(from), b.instrument(to), s, r, b.quiet())
+	fromBefore, toBefore, err := b.ownClocks(ctx)
+	if err != nil {
+		return x, err
+	}
+	x.sent, x.got, err = packets.Measure(ctx, b.instrument(from), b.instrument(to), s, r, b.quiet())
+	if x.got == nil {
+		return x, err
+	}
+	fromAfter, toAfter, unread := b.ownClocks(ctx)
+	if unread != nil {
+		x.got = nil
+		return x, errors.Join(err, unread)
+	}
+	x.inTime([2]clock.Reading{fromBefore, fromAfter}, [2]clock.Reading{toBefore, toAfter})
+	return x, err
 }
 
 // instrument runs this program as an instrument in a node.
@@ -122,6 +140,7 @@ type exchange struct {
 	sent   *packets.Sent
 	got    *packets.Received
 	began  time.Time // of the group
+	within float64   // seconds that delays may be off, as the clocks of nodes differ
 }
 
 // lost is how many packets the network lost; what the receiver's socket could not hold had crossed
@@ -253,7 +272,7 @@ func (b *bed) checkStream(x exchange) []environment.LinkCheck {
 		ms[i] = 1e3 * p.Value
 	}
 	c.Late, c.Timed = b.late(way, ms)
-	if c.AskedDelay, c.GivenDelay = delays(way, b.frame(x.asked.Size), ms); c.AskedDelay == 0 {
+	if c.AskedDelay, c.GivenDelay = delays(way, b.frame(x.asked.Size), ms); c.AskedDelay == 0 || x.vague(c.AskedDelay) {
 		c.GivenDelay = 0
 	}
 	return []environment.LinkCheck{c}

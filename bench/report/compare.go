@@ -106,6 +106,7 @@ func Compare(o CompareOptions) (*Comparison, error) {
 		b.where = definition.Condition{{Dimension: o.Factor, Any: o.Names[1:]}}
 	}
 	c.forwarding(a, b, o)
+	c.emulated(a, b, o)
 	c.rows(a, b, o)
 	if len(c.Rows) == 0 {
 		return nil, nothingCommon(a, b, o)
@@ -153,6 +154,30 @@ func (c *Comparison) forwarding(a, b side, o CompareOptions) {
 			c.note(o.Names[i] + ": " + n)
 		}
 	}
+}
+
+// emulated says of both sides whose processors were emulated, if that is not the same.
+func (c *Comparison) emulated(a, b side, o CompareOptions) {
+	x, y := a.emulated(), b.emulated()
+	if slices.Equal(x, y) {
+		return
+	}
+	for i, nodes := range [][]string{x, y} {
+		if len(nodes) > 0 {
+			c.note(fmt.Sprintf("%s: QEMU emulated the processors of %s: what goes through them is slower by far than by KVM.", o.Names[i], name(words.Some(nodes))))
+		}
+	}
+}
+
+// emulated are the nodes whose processors were emulated in labs of a side.
+func (s side) emulated() (nodes []string) {
+	for _, one := range s.counted {
+		if one.Usage != nil && s.holds(s.where, &one, nil) {
+			nodes = append(nodes, one.Usage.Emulated()...)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
 }
 
 // hasOVS reports whether Open vSwitch ran in labs of a side, or Mininet, which may have one.

@@ -248,6 +248,37 @@ func TestUserSpace(t *testing.T) {
 	}
 }
 
+// TestEmulated proves that a comparison of figures by emulated processors with figures by others
+// says so, and of which side, and that one of equals does not.
+func TestEmulated(t *testing.T) {
+	for _, c := range []struct {
+		how  [2]map[string]string // of ovs and embedded
+		want string
+	}{
+		{[2]map[string]string{{"h1": "kvm"}, {"h1": "kvm"}}, ""},
+		{[2]map[string]string{{"h1": environment.Emulated}, {"h1": environment.Emulated}}, ""},
+		{[2]map[string]string{{"h1": environment.Emulated, "r1": environment.Emulated}, {"h1": "kvm"}}, "ovs: QEMU emulated the processors of h1, r1: what goes through them is slower by far than by KVM."},
+		{[2]map[string]string{{}, {"h1": environment.Emulated}}, "embedded: QEMU emulated the processors of h1: "},
+	} {
+		samples := reporttest.Samples()
+		for i := range samples {
+			side := 0
+			if samples[i].Factors["datapath"] == "embedded" {
+				side = 1
+			}
+			samples[i].Usage = &environment.Usage{Accelerators: c.how[side]}
+		}
+		compared, err := report.Compare(report.CompareOptions{A: run(reporttest.Header(), samples), Names: [2]string{"ovs", "embedded"}, Factor: "datapath"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := strings.Join(compared.Notes, "\n")
+		if strings.Contains(said, "emulated") != (c.want != "") || !strings.Contains(said, c.want) {
+			t.Errorf("%v: want %q, got %q", c.how, c.want, said)
+		}
+	}
+}
+
 // TestHolm proves that one difference in a hundred comparisons that alone would count may be taken
 // for chance.
 func TestHolm(t *testing.T) {

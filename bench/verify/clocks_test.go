@@ -42,7 +42,7 @@ func TestClocks(t *testing.T) {
 				tapped.Sights[0].Numbers = append(tapped.Sights[0].Numbers, uint64(n))
 				tapped.Sights[0].At = append(tapped.Sights[0].At, left+c.takes*1e6+offset)
 			}
-			v.headTime("h2", tapped)
+			tapped.InTimeOf(v.ahead("h2"))
 			here := pointOf(sighting{place: "h2", Sight: tapped.Sights[0]})
 			sample := &sample{by: "h1 → h2", of: 100}
 			var both []crossing

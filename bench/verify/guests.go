@@ -1,17 +1,13 @@
 package verify
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
+	"trivet.dev/trivet/bench/probe/clock"
 	limits "trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/lab"
@@ -38,9 +34,11 @@ func (v *verifier) openGuests(ctx context.Context) error {
 		if lines := strings.Split(strings.TrimSpace(said.String()), "\n"); err != nil && lines[0] != "" {
 			err = errors.New(strings.TrimPrefix(lines[len(lines)-1], "trivet: "))
 		}
-		var its clock
+		var its clock.Reading
 		if err == nil {
-			its, err = v.clockIn(ctx, node)
+			its, err = clock.Ask(ctx, func(ctx context.Context, in io.Reader, out io.Writer) error {
+				return v.run(ctx, node, []string{lab.ThisProgram, clock.Command}, in, out, io.Discard)
+			})
 		}
 		v.mu.Lock()
 		defer v.mu.Unlock()
@@ -58,67 +56,6 @@ func (v *verifier) openGuests(ctx context.Context) error {
 	}, func(done int) { v.Progress("guests", done, len(guests)) })
 	slices.Sort(v.ends)
 	return err
-}
-
-// clock is how far that of a guest is ahead of its machine's, in nanoseconds, and how far off that
-// may be, in seconds.
-type clock struct {
-	ahead  int64
-	within float64
-}
-
-// ClockCommand is the argument by which the program answers each line with its time, in nanoseconds
-// since 1970.
-const ClockCommand = "__clock"
-
-// Clock answers until there are no more lines.
-func Clock(in io.Reader, out io.Writer) error {
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		if _, err := fmt.Fprintln(out, time.Now().UnixNano()); err != nil {
-			return err
-		}
-	}
-	return lines.Err()
-}
-
-// asked is how often a guest is asked for its time: the quickest answer counts.
-const asked = 50
-
-// clockIn asks a guest for its time.
-func (v *verifier) clockIn(ctx context.Context, node string) (its clock, err error) {
-	questions, ask := io.Pipe()
-	answer, answers := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		err := v.run(ctx, node, []string{lab.ThisProgram, ClockCommand}, questions, answers, io.Discard)
-		answers.CloseWithError(cmp.Or(err, io.ErrUnexpectedEOF))
-		questions.CloseWithError(cmp.Or(err, io.ErrUnexpectedEOF))
-		ended <- err
-	}()
-	defer answer.Close()
-	defer ask.Close()
-	lines := bufio.NewReader(io.LimitReader(answer, 64*asked)) // it may say anything
-	for range asked {
-		before := time.Now()
-		if _, err := ask.Write([]byte("\n")); err != nil {
-			return its, err
-		}
-		text, err := lines.ReadString('\n')
-		took := time.Since(before)
-		if err != nil {
-			return its, err
-		}
-		there, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-		if err != nil {
-			return its, fmt.Errorf("its time is %q", strings.TrimSpace(text))
-		}
-		if within := took.Seconds() / 2; its.within == 0 || within < its.within {
-			its = clock{there - before.Add(took/2).UnixNano(), within}
-		}
-	}
-	ask.Close()
-	return its, <-ended
 }
 
 // named gives what a guest sees of its devices the names that they have in the topology, by their

@@ -203,7 +203,7 @@ func (v *verifier) taps(ctx context.Context, t packets.Tap) (ends map[string]fun
 		}
 		ends[place] = func() (*packets.Tapped, error) {
 			got, err := end()
-			v.headTime(place, got)
+			got.InTimeOf(v.ahead(place))
 			return got, err
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"trivet.dev/trivet/bench/probe/clock"
 	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/lab"
@@ -184,12 +185,12 @@ type verifier struct {
 
 	mu sync.Mutex // of what is noted of nodes that are silent, and of guests
 
-	clocks map[string]clock // of guests
+	clocks map[string]clock.Reading // of guests
 }
 
 func newVerifier(n *network, info lab.Info) *verifier {
 	return &verifier{network: n, info: info, began: time.Now(), result: &Result{}, seen: map[hop][]*sample{}, takes: map[hop]int{}, evidence: map[side]*evidence{},
-		called: map[hop]bool{}, clocks: map[string]clock{}, costs: topology.OSPFCostsOf(n.t), detours: map[string]string{}}
+		called: map[hop]bool{}, clocks: map[string]clock.Reading{}, costs: topology.OSPFCostsOf(n.t), detours: map[string]string{}}
 }
 
 // Run verifies a lab by its daemon. An error says that it could not be verified; what is wrong with

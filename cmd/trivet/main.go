@@ -7,6 +7,7 @@ import (
 
 	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/probe/call"
+	"trivet.dev/trivet/bench/probe/clock"
 	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/bench/verify"
 	"trivet.dev/trivet/datapath/embedded/fabric"
@@ -60,8 +61,8 @@ func main() {
 			exit(call.Serve(os.Stdin, os.Stdout))
 		case verify.LookCommand:
 			exit(verify.Look(os.Stdout))
-		case verify.ClockCommand:
-			exit(verify.Clock(os.Stdin, os.Stdout))
+		case clock.Command:
+			exit(clock.Serve(os.Stdin, os.Stdout))
 		case fib.Command:
 			exit(fib.Serve(os.Args[2:], os.Stdout))
 		case drive.LeashCommand:

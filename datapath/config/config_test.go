@@ -11,7 +11,7 @@ import (
 // iptables-restore would run a program or load one, or reach beyond the node.
 func TestRefused(t *testing.T) {
 	check := func(rule string) bool {
-		c := topology.ConfigFile{Kind: "iptables", File: "x", Text: "*filter\n:INPUT ACCEPT [0:0]\n" + rule + "\nCOMMIT\n"}
+		c := topology.ConfigFile{Kind: "iptables", TextFile: topology.TextFile{File: "x", Text: "*filter\n:INPUT ACCEPT [0:0]\n" + rule + "\nCOMMIT\n"}}
 		return checkXtables(nil, &topology.Node{Name: "h1"}, c).Err() == nil
 	}
 	for _, rule := range []string{
@@ -39,7 +39,7 @@ func TestRefused(t *testing.T) {
 // written, and none of Trivet's own.
 func TestBlocks(t *testing.T) {
 	check := func(text string) bool {
-		return checkNFT(nil, &topology.Node{Name: "h1"}, topology.ConfigFile{Kind: "nft", File: "x", Text: text}).Err() == nil
+		return checkNFT(nil, &topology.Node{Name: "h1"}, topology.ConfigFile{Kind: "nft", TextFile: topology.TextFile{File: "x", Text: text}}).Err() == nil
 	}
 	if !check("# mine\ntable inet mine {\n\tchain c {\n\t\tcomment \"include { x\" # }\n\t}\n}\ntable ip x {\n}\n") {
 		t.Error("a ruleset is refused")

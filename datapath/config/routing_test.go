@@ -62,7 +62,7 @@ func TestFRRCommands(t *testing.T) {
 		" description to /dev/null": false, " neighbor 10.0.0.1 description a/b /c": false, " network 10.0.0.0/8": false,
 		" neighbor fd00::1 remote-as 1": false, " network ::/0": false,
 	} {
-		c := topology.ConfigFile{Kind: topology.ConfigFRR, File: "r1.conf", Text: "hostname r1\n" + line + "\n"}
+		c := topology.ConfigFile{Kind: topology.ConfigFRR, TextFile: topology.TextFile{File: "r1.conf", Text: "hostname r1\n" + line + "\n"}}
 		err := checkFRR(nil, &topology.Node{Name: "r1"}, c).Err()
 		if refused != (err != nil) || refused && !strings.Contains(err.Error(), "r1.conf:2") {
 			t.Errorf("%s: it says %v", line, err)

@@ -124,6 +124,16 @@ func (f *fabric) About() map[string]string {
 	return f.machines.how.About()
 }
 
+// AcceleratorOf says it of a router.
+func (f *fabric) AcceleratorOf(n *topology.Node) string {
+	f.machines.mu.Lock()
+	defer f.machines.mu.Unlock()
+	if !isMachine(n) || !f.machines.ready {
+		return ""
+	}
+	return string(f.machines.how)
+}
+
 // makeInitrd makes what machines boot from, which is there until booted.
 func (m *machines) makeInitrd(file, program string) error {
 	m.mu.Lock()

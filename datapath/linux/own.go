@@ -113,7 +113,7 @@ func (f *fabric) runLoaded(ctx context.Context, n *topology.Node, d *routerd.Fam
 // does not: FRR leaves that when it ends, and then takes it for the kernel's own. Devices of links
 // are made anew when their addresses change.
 func (f *fabric) takeAddresses(n *topology.Node, old string) error {
-	was := &topology.Node{Config: []topology.ConfigFile{{Kind: topology.ConfigFRR, Text: old}}}
+	was := &topology.Node{Config: []topology.ConfigFile{{Kind: topology.ConfigFRR, TextFile: topology.TextFile{Text: old}}}}
 	given := map[string][]netip.Prefix{"lo": n.Loopback}
 	for _, i := range n.Interfaces {
 		given[i.Name] = i.Addresses

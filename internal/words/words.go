@@ -37,6 +37,14 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// Some lists the first of many names.
+func Some(names []string) string {
+	if len(names) > 3 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
+	}
+	return strings.Join(names, ", ")
+}
+
 // Period formats an interval to follow "every": "week", "2 days", "90 minutes", "400ms".
 func Period(d time.Duration) string {
 	for _, u := range []struct {

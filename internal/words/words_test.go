@@ -26,6 +26,16 @@ func TestPlural(t *testing.T) {
 	}
 }
 
+// TestSome proves that few names are all listed, and that of many it is said how many more there
+// are.
+func TestSome(t *testing.T) {
+	for want, names := range map[string][]string{"": nil, "a": {"a"}, "a, b, c": {"a", "b", "c"}, "a, b, c and 2 more": {"a", "b", "c", "d", "e"}} {
+		if got := Some(names); got != want {
+			t.Errorf("%q are %q, not %q", names, got, want)
+		}
+	}
+}
+
 // TestPeriod proves that a period is in its largest whole unit, and without a number where that is
 // one.
 func TestPeriod(t *testing.T) {

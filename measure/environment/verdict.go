@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/measure/stats"
 )
 
@@ -120,6 +121,9 @@ func Judge(e Evidence, l Limits) Verdict {
 		j.add(Doubtful, "unwatched", "the machine was not watched during it")
 	} else {
 		j.machine(*e.Usage)
+		if nodes := e.Usage.Emulated(); len(nodes) > 0 {
+			j.add(Doubtful, "emulated", "QEMU emulated the %s of %s: what goes through them is as slow as that", words.Plural(len(nodes), "processor"), words.Some(nodes))
+		}
 		for _, name := range slices.Sorted(maps.Keys(e.Usage.Sites)) {
 			j.where = name + ": "
 			j.machine(e.Usage.Sites[name].Usage)

@@ -49,6 +49,13 @@ func TestJudge(t *testing.T) {
 			u.Sites = map[string]SiteUsage{"m1": {Usage: m1}}
 		}), Bad, "cpu"},
 		{"another site was not looked at", with(func(u *Usage) { u.Sites = map[string]SiteUsage{"m1": {}} }), Doubtful, "unwatched"},
+		{"virtual machines", with(func(u *Usage) { u.Accelerators = map[string]string{"h1": "kvm"} }), Good, ""},
+		{"an emulated processor", with(func(u *Usage) { u.Accelerators = map[string]string{"h1": "kvm", "h2": Emulated} }), Doubtful, "emulated"},
+		{"an emulated processor elsewhere", with(func(u *Usage) {
+			m1 := calm()
+			m1.Accelerators = map[string]string{"h3": Emulated}
+			u.Sites = map[string]SiteUsage{"m1": {Usage: m1}}
+		}), Doubtful, "emulated"},
 		{"at the limit", with(func(u *Usage) { u.Busy = 0.90 }), Good, ""},
 		{"busy", with(func(u *Usage) { u.Busy = 0.97 }), Doubtful, "cpu"},
 		{"full", with(func(u *Usage) { u.Busy = 0.999 }), Bad, "cpu"},

@@ -27,6 +27,8 @@ type WatchOptions struct {
 	Offloads  map[string]map[string]string  // of the network devices that are measured, by kind of node: on, off, mixed
 	Drops     func() ([]DropCounter, error) // read at the beginning and at the end; with an error, what could be read; may be nil
 
+	Accelerators map[string]string // see Usage
+
 	// Elsewhere begins to watch other machines; what it returns ends that. It may be nil.
 	Elsewhere func() (end func() (map[string]SiteUsage, error), err error)
 }
@@ -67,6 +69,10 @@ type Usage struct {
 
 	Offloads map[string]map[string]string `json:"offloads,omitempty"` // of network devices, see WatchOptions
 
+	// What emulates the processors of nodes that are virtual machines here, by node: kvm, or
+	// Emulated.
+	Accelerators map[string]string `json:"accelerators,omitempty"`
+
 	Processes []ProcessUsage `json:"processes,omitempty"`
 	Cgroups   []CgroupUsage  `json:"cgroups,omitempty"`
 	Others    []OtherUsage   `json:"others,omitempty"` // programs that have nothing to do with what is measured, those that used most
@@ -75,6 +81,24 @@ type Usage struct {
 	Missing   []string       `json:"missing,omitempty"` // what could not be watched, and why
 
 	Sites map[string]SiteUsage `json:"sites,omitempty"` // the other machines of a lab at several sites
+}
+
+// Emulated is what emulates processors where QEMU does it itself: what goes through them is slower
+// by far.
+const Emulated = "tcg"
+
+// Emulated are the nodes whose processors are, at all sites.
+func (u *Usage) Emulated() (nodes []string) {
+	for node, how := range u.Accelerators {
+		if how == Emulated {
+			nodes = append(nodes, node)
+		}
+	}
+	for _, s := range u.Sites {
+		nodes = append(nodes, s.Emulated()...)
+	}
+	slices.Sort(nodes)
+	return nodes
 }
 
 // SiteUsage is what another machine of the lab did, and how its clock compares with that of the
@@ -333,7 +357,7 @@ func (w *Watch) end(softnet Softnet, softnetErr error, pressure float64, pressur
 	if u.Looks > 0 {
 		u.RunQueue = w.queue / float64(u.Looks)
 	}
-	u.Offloads = w.options.Offloads
+	u.Offloads, u.Accelerators = w.options.Offloads, w.options.Accelerators
 	if w.options.Drops != nil {
 		w.endDrops()
 	}

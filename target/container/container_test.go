@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -221,5 +222,58 @@ func TestOfLab(t *testing.T) {
 		if got := ofLab(file, "/run/lab"); got != want {
 			t.Errorf("%s: %v", text, got)
 		}
+	}
+}
+
+// TestIgnored proves that what a directory has engines ignore is not sent to them, nor what is
+// below it unless that is an exception, but what they read themselves is; that a file beside the
+// Dockerfile of its name comes first; and that a file that cannot be read so is said.
+func TestIgnored(t *testing.T) {
+	lay := func(ignore map[string]string) string {
+		dir := t.TempDir()
+		files := map[string]string{"Dockerfile": "FROM x", "a.log": "", "sub/b.log": "", "sub/keep.log": "", "sub/c": "", ".git/config": "", "tmp/x/y": ""}
+		maps.Copy(files, ignore)
+		for name, text := range files {
+			if err := errors.Join(os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	for _, c := range []struct {
+		ignore map[string]string
+		want   string
+	}{
+		{nil, ".git .git/config Dockerfile a.log sub sub/b.log sub/c sub/keep.log tmp tmp/x tmp/x/y"},
+		{map[string]string{".dockerignore": "\xef\xbb\xbf# what is not sent\n.git\n *.log \n/tmp/x\n**/c\n"}, ".dockerignore Dockerfile sub sub/b.log sub/keep.log tmp"},
+		{map[string]string{".dockerignore": "**/*.log\n!sub/keep.log\nDockerfile\n.dockerignore\n.git\n"}, ".dockerignore Dockerfile sub sub/c sub/keep.log tmp tmp/x tmp/x/y"},
+		{map[string]string{".dockerignore": "*\n!sub/c\n"}, ".dockerignore Dockerfile sub/c"},
+		{map[string]string{".dockerignore": "*", "Dockerfile.dockerignore": ".git\ntmp\nsub\n*.log\n.dockerignore"}, "Dockerfile Dockerfile.dockerignore"},
+		{map[string]string{".dockerignore": "a[", "sub/.dockerignore": "*"}, "error: .dockerignore: syntax error in pattern"},
+		{map[string]string{".dockerignore": "!"}, "error: .dockerignore: illegal exclusion pattern: \"!\""},
+		{map[string]string{".dockerignore": strings.Repeat("x\n", 40000)}, "error: .dockerignore: is no file of at most 64 KiB"},
+	} {
+		dir, archive := lay(c.ignore), &bytes.Buffer{}
+		var got []string
+		if err := pack(archive, dir); err != nil {
+			got = []string{"error:", strings.TrimPrefix(err.Error(), dir+"/")}
+		}
+		for in := tar.NewReader(archive); len(got) == 0 || got[0] != "error:"; {
+			header, err := in.Next()
+			if err != nil {
+				break
+			}
+			got = append(got, header.Name)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%q: sent are %s, and should be %s", c.ignore, strings.Join(got, " "), c.want)
+		}
+	}
+	out := lay(map[string]string{"../outside": "*"})
+	if err := os.Symlink("../outside", filepath.Join(out, ".dockerignore")); err != nil {
+		t.Fatal(err)
+	}
+	if err := pack(io.Discard, out); err == nil || !strings.Contains(err.Error(), ".dockerignore") {
+		t.Errorf("a link that leads out of the directory is followed: %v", err)
 	}
 }

@@ -1,15 +1,12 @@
 package container
 
 import (
-	"archive/tar"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,7 +82,8 @@ func bring(ctx context.Context, engine *client.Client, n *topology.Node) error {
 	return nil
 }
 
-// build has the engine build an image from a directory, whose files it is sent as they are.
+// build has the engine build an image from a directory, whose files it is sent as they are, but
+// for those that it has the engine ignore.
 func build(ctx context.Context, engine *client.Client, n *topology.Node) error {
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(pack(w, n.Build)) }()
@@ -96,51 +94,6 @@ func build(ctx context.Context, engine *client.Client, n *topology.Node) error {
 	}
 	defer built.Body.Close()
 	return told(built.Body)
-}
-
-// pack writes a directory as an archive: its directories, files and links, as the links are.
-func pack(w io.Writer, dir string) error {
-	dir, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return err
-	}
-	out := tar.NewWriter(w)
-	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || path == dir {
-			return err
-		}
-		info, err := e.Info()
-		if err != nil {
-			return err
-		}
-		link := ""
-		switch mode := info.Mode(); {
-		case mode&fs.ModeSymlink != 0:
-			if link, err = os.Readlink(path); err != nil {
-				return err
-			}
-		case !mode.IsRegular() && !mode.IsDir():
-			return nil
-		}
-		header, err := tar.FileInfoHeader(info, link)
-		if err != nil {
-			return err
-		}
-		if header.Name, err = filepath.Rel(dir, path); err != nil {
-			return err
-		}
-		if err := out.WriteHeader(header); err != nil || !info.Mode().IsRegular() {
-			return err
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		_, err = io.Copy(out, f)
-		return err
-	})
-	return errors.Join(err, out.Close())
 }
 
 // told reads what an engine tells of a build, and returns why it failed, after the last that it

@@ -3,9 +3,14 @@ package guest
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
 
 	"trivet.dev/trivet/internal/qemu"
 	"trivet.dev/trivet/topology"
@@ -20,6 +25,13 @@ const (
 	loginAt           = "127.0.0.1:22"
 	managementNet     = "169.254.231.0/24"
 	managementAddress = "169.254.231.15/24"
+)
+
+// QEMU drops what a guest sends by UDP in such a network (restrict=on). So where ports of UDP lead
+// to a guest, a TAP device of the node's namespace is in it, too, from which these are reached.
+const (
+	portsTap     = "vm0"
+	portsAddress = "169.254.231.254/24"
 )
 
 // command returns the arguments of a machine that is started in its directory, in its node's
@@ -77,17 +89,48 @@ func command(n *topology.Node, how qemu.Accelerator, interfaces []Interface, see
 		for _, p := range forwarded(n) {
 			network += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", p, p)
 		}
+		if hasDatagrams(n) {
+			args = append(args, "-netdev", strings.Replace(network, "id=management", "id=login", 1),
+				"-netdev", "tap,id=ports,ifname="+portsTap+",script=no,downscript=no,vhost=off",
+				"-netdev", "hubport,id=login0,hubid=0,netdev=login", "-netdev", "hubport,id=ports0,hubid=0,netdev=ports")
+			network = "hubport,id=management,hubid=0"
+		}
 		args = append(args, "-netdev", network,
 			"-device", model(g)+",netdev=management,romfile=,mac="+topology.GuestManagementMAC.String())
 	}
 	return args, nil
 }
 
-// forwarded are the ports of a guest that ports of the machine lead to, each once, but for the one
-// of SSH, to which one leads in any case.
+// hasDatagrams says whether ports of UDP lead to a guest.
+func hasDatagrams(n *topology.Node) bool {
+	return slices.ContainsFunc(n.Ports, func(p topology.Port) bool { return p.UDP })
+}
+
+// DatagramsTo is where a guest's ports of UDP are reached from the namespace of its node.
+func (k *guests) DatagramsTo(*topology.Node) netip.Addr {
+	return netip.MustParsePrefix(managementAddress).Addr()
+}
+
+// joinPorts makes the device by which a guest's ports of UDP are reached, in the namespace of the
+// calling thread.
+func joinPorts() error {
+	tap := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: portsTap}, Mode: netlink.TUNTAP_MODE_TAP,
+		Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE}
+	if err := netlink.LinkAdd(tap); err != nil {
+		return err
+	}
+	address, err := netlink.ParseAddr(portsAddress)
+	if err != nil {
+		return err
+	}
+	return errors.Join(netlink.AddrAdd(tap, address), netlink.LinkSetUp(tap))
+}
+
+// forwarded are the ports of TCP of a guest that ports of the machine lead to, each once, but for
+// the one of SSH, to which one leads in any case.
 func forwarded(n *topology.Node) (out []uint16) {
 	for _, p := range n.Ports {
-		if p.Node != 22 && !slices.Contains(out, p.Node) {
+		if !p.UDP && p.Node != 22 && !slices.Contains(out, p.Node) {
 			out = append(out, p.Node)
 		}
 	}

@@ -198,6 +198,14 @@ func (k *guests) About() map[string]string {
 	return nil
 }
 
+// AcceleratorOf says it of a node.
+func (k *guests) AcceleratorOf(n *topology.Node) string {
+	if m := k.of(n); m != nil {
+		return string(m.how)
+	}
+	return ""
+}
+
 // await waits until a machine is ready, if it says when it is, or if something is to be run in it.
 func (k *guests) await(ctx context.Context, n *topology.Node, m *machine) error {
 	g, marker := n.Guest, filepath.Join(k.dir(n.Name), "ready")

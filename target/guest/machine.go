@@ -178,6 +178,11 @@ func (k *guests) start(ctx context.Context, n *topology.Node, interfaces []Inter
 	if err := k.OnNode(n.Name, func() error { return qemu.Join(nicsOf(interfaces)) }); err != nil {
 		return nil, err
 	}
+	if hasDatagrams(n) {
+		if err := k.OnNode(n.Name, joinPorts); err != nil {
+			return nil, fmt.Errorf("ports: make %s: %w", portsTap, err)
+		}
+	}
 	args, err := command(n, how, interfaces, seeded)
 	if err != nil {
 		return nil, err
@@ -300,7 +305,7 @@ func (m *machine) change(ctx context.Context, now []Interface) error {
 		return err
 	}
 	m.interfaces = now
-	if err := m.inside(func() error { return qemu.Leave(nicsOf(now)) }); err != nil {
+	if err := m.inside(func() error { return qemu.Leave(append(nicsOf(now), qemu.NIC{Tap: portsTap})) }); err != nil {
 		return err
 	}
 	return m.serve(now)

@@ -3,7 +3,6 @@ package guest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -16,38 +15,11 @@ import (
 // are in a directory of the machine's.
 const seedDir, seedLabel = "seed", "CIDATA"
 
-// userData is what the topology has for a guest's cloud-init; nil: nothing.
-func userData(g *topology.Guest) ([]byte, error) {
-	if g.UserData == "" {
-		return nil, nil
-	}
-	if text := g.GivenUserData(); text != "" {
-		return []byte(text), nil
-	}
-	if err := isFile(g.UserData); err != nil {
-		return nil, err
-	}
-	f, err := os.Open(g.UserData)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, topology.MaxConfigFile+1))
-	if err == nil && len(b) > topology.MaxConfigFile {
-		err = fmt.Errorf("%s is larger than 1 MB", g.UserData)
-	}
-	return b, err
-}
-
 // writeSeed writes what a guest's cloud-init reads, unless nothing in the machine can read it.
 func (k *guests) writeSeed(n *topology.Node, interfaces []Interface) (wrote bool, err error) {
 	g := n.Guest
-	if g.Image == "" && g.UserData == "" {
+	if g.Image == "" && g.UserData.Text == "" {
 		return false, nil
-	}
-	own, err := userData(g)
-	if err != nil {
-		return false, err
 	}
 	key, err := k.publicKey()
 	if err != nil {
@@ -73,7 +45,7 @@ func (k *guests) writeSeed(n *topology.Node, interfaces []Interface) (wrote bool
 	if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { // whatever the umask: QEMU is nobody
 		return false, err
 	}
-	files := map[string][]byte{"meta-data": meta, "user-data": own, "vendor-data": vendor, "network-config": network}
+	files := map[string][]byte{"meta-data": meta, "user-data": []byte(g.UserData.Text), "vendor-data": vendor, "network-config": network}
 	for name, text := range files {
 		file := filepath.Join(dir, name)
 		if err := errors.Join(os.WriteFile(file, text, 0o644), os.Chmod(file, 0o644)); err != nil {

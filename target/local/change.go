@@ -110,7 +110,7 @@ func (l *Lab) takeAway(s plan.Steps) error {
 
 // change makes what is new and sets what differs.
 func (l *Lab) change(ctx context.Context, s plan.Steps, progress lab.Stage) error {
-	if err := l.publish(s.New); err != nil {
+	if err := l.publish(s.New, s.DropNodes); err != nil {
 		return err
 	}
 	if err := l.guardTunnels(s.New); err != nil {

@@ -143,7 +143,7 @@ func (l *Lab) Present(ctx context.Context, names []string) (out []lab.Present, e
 			case err != nil:
 				return nil, fmt.Errorf("%s: %s: %w", n.Name, k.Name, err)
 			default:
-				p.Config = append(p.Config, topology.ConfigFile{Kind: k.Name, Text: text})
+				p.Config = append(p.Config, topology.ConfigFile{Kind: k.Name, TextFile: topology.TextFile{Text: text}})
 			}
 		}
 		out = append(out, p)

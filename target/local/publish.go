@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,48 +20,48 @@ import (
 // there again once another one has resumed the lab.
 type published struct {
 	mu   sync.Mutex
-	open map[netip.AddrPort]*listener
+	open map[topology.Opening]*listener
 
 	passing, dialling chan struct{} // one for each connection: see mostPassed
 }
 
-// listener is an open port, and where its connections go now.
+// listener is an open port, and where it leads now.
 type listener struct {
-	net.Listener
-	to topology.Port
-	at string // the node
+	io.Closer // a net.Listener, or datagrams
+	to        topology.Port
+	at        string // the node
 }
 
 // publish opens the ports of nodes that are not open, and closes those of no node any more. Nothing
-// is changed if one cannot be opened.
-func (l *Lab) publish(t *topology.Topology) error {
+// is changed if one cannot be opened. Those of dropped nodes lead to what is made in their place.
+func (l *Lab) publish(t *topology.Topology, dropped []*topology.Node) error {
 	p := &l.published
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open == nil {
-		p.open = map[netip.AddrPort]*listener{}
+		p.open = map[topology.Opening]*listener{}
 	}
-	wanted := map[netip.AddrPort]*topology.Node{}
+	wanted := map[topology.Opening]*topology.Node{}
 	for _, n := range t.Nodes {
 		for _, port := range n.Ports {
 			wanted[port.Listen()] = n
 		}
 	}
-	var closed []netip.AddrPort // first: a new one may be the same port at another address
+	var closed []topology.Opening // first: a new one may be the same port at another address
 	for at, has := range p.open {
 		if wanted[at] == nil {
 			has.Close()
 			closed = append(closed, at)
 		}
 	}
-	made := map[netip.AddrPort]*listener{}
+	made := map[topology.Opening]*listener{}
 	for at, n := range wanted {
 		if p.open[at] != nil {
 			continue
 		}
-		tcp, err := listen(at)
+		open, err := listen(at)
 		if err == nil {
-			made[at] = &listener{Listener: tcp}
+			made[at] = &listener{Closer: open}
 			continue
 		}
 		err = fmt.Errorf("%s %s: ports: open %s of the machine: %w", n.Kind, n.Name, at, err)
@@ -69,8 +71,8 @@ func (l *Lab) publish(t *topology.Topology) error {
 		for _, at := range closed {
 			again, e := listen(at)
 			if err = errors.Join(err, e); e == nil {
-				p.open[at].Listener = again
-				go l.accept(p.open[at], again)
+				p.open[at].Closer = again
+				l.lead(p.open[at])
 			}
 		}
 		return err
@@ -78,25 +80,53 @@ func (l *Lab) publish(t *topology.Topology) error {
 	for _, at := range closed {
 		delete(p.open, at)
 	}
-	for at, m := range made {
-		p.open[at] = m
-		go l.accept(m, m.Listener)
-	}
+	maps.Copy(p.open, made)
 	for _, n := range t.Nodes {
 		for _, port := range n.Ports {
 			has := p.open[port.Listen()]
+			other := has.to != port || has.at != n.Name || slices.ContainsFunc(dropped, func(d *topology.Node) bool { return d.Name == n.Name })
 			has.to, has.at = port, n.Name
+			if d, ok := has.Closer.(*datagrams); ok && other {
+				d.forget()
+			}
 		}
+	}
+	for _, m := range made {
+		l.lead(m)
 	}
 	return nil
 }
 
 // listen opens a port for the family of its address only.
-func listen(at netip.AddrPort) (net.Listener, error) {
-	if at.Addr().Is4() {
-		return net.Listen("tcp4", at.String())
+func listen(at topology.Opening) (io.Closer, error) {
+	switch {
+	case at.UDP:
+		return listenDatagrams(at.AddrPort)
+	case at.Addr().Is4():
+		return net.Listen("tcp4", at.AddrPort.String())
 	}
-	return net.Listen("tcp6", at.String())
+	return net.Listen("tcp6", at.AddrPort.String())
+}
+
+// lead begins to pass on what comes to a port. The lock of the ports is held.
+func (l *Lab) lead(from *listener) {
+	switch open := from.Closer.(type) {
+	case *datagrams:
+		open.dial = func(first []byte) (*net.UDPConn, error) {
+			to, node := l.leadsTo(from)
+			return l.sendNode(node, to, first)
+		}
+		go open.serve()
+	case net.Listener:
+		go l.accept(from, open)
+	}
+}
+
+// leadsTo is where a port leads now.
+func (l *Lab) leadsTo(from *listener) (port uint16, node string) {
+	l.published.mu.Lock()
+	defer l.published.mu.Unlock()
+	return from.to.Node, from.at
 }
 
 // mostPassed is how many connections a lab passes on at a time, and mostDialled how many of them
@@ -114,13 +144,11 @@ func (l *Lab) accept(from *listener, tcp net.Listener) {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		l.published.mu.Lock()
-		to, node := from.to, from.at
-		l.published.mu.Unlock()
+		to, node := l.leadsTo(from)
 		l.published.passing <- struct{}{}
 		go func() {
 			defer func() { <-l.published.passing }()
-			l.passOn(conn.(*net.TCPConn), node, to.Node)
+			l.passOn(conn.(*net.TCPConn), node, to)
 		}()
 	}
 }
@@ -148,14 +176,9 @@ func (l *Lab) passOn(from *net.TCPConn, node string, port uint16) {
 }
 
 func (l *Lab) dialNode(node string, port uint16) (conn *net.TCPConn, err error) {
-	t := l.Topology()
-	n := t.Node(node)
-	if n == nil {
-		return nil, fmt.Errorf("there is no node %s any more", node)
-	}
-	addresses := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
-	for _, p := range topology.AddressesOf(t, n) {
-		addresses = append(addresses, p.Addr())
+	n, addresses, err := l.reachedAt(node)
+	if err != nil {
+		return nil, err
 	}
 	ctx, cancel := patience.Published.Context(context.Background())
 	defer cancel()
@@ -173,6 +196,19 @@ func (l *Lab) dialNode(node string, port uint16) (conn *net.TCPConn, err error) 
 		}
 	}
 	return nil, err
+}
+
+// reachedAt are the addresses at which a node's programs are looked for, from its own network.
+func (l *Lab) reachedAt(node string) (n *topology.Node, addresses []netip.Addr, err error) {
+	t := l.Topology()
+	if n = t.Node(node); n == nil {
+		return nil, nil, fmt.Errorf("there is no node %s any more", node)
+	}
+	addresses = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	for _, p := range topology.AddressesOf(t, n) {
+		addresses = append(addresses, p.Addr())
+	}
+	return n, addresses, nil
 }
 
 // closePorts closes all.

@@ -62,6 +62,27 @@ func (l *Lab) Devices() map[string]string {
 	return out
 }
 
+// Accelerators says what emulates the processors of nodes that are virtual machines, by node.
+func (l *Lab) Accelerators() map[string]string {
+	out := map[string]string{}
+	for _, n := range l.Topology().Nodes {
+		ask := func(of any) {
+			if d, ok := of.(datapath.Accelerated); ok {
+				if how := d.AcceleratorOf(n); how != "" {
+					out[n.Name] = how
+				}
+			}
+		}
+		for _, f := range l.fabrics {
+			ask(f.Fabric)
+		}
+		if n.Kind != topology.Controller {
+			ask(l.nodesOf(n))
+		}
+	}
+	return out
+}
+
 // lacks says which queueing discipline the kernel lacks for a direction of a link, or which option,
 // or "".
 func (r *Record) lacks(i topology.Impairment) string {

@@ -107,3 +107,6 @@ func (l *Lab) Devices() map[string]string {
 	}
 	return out
 }
+
+// Accelerators says it of what is here: the other sites say it when they are watched.
+func (l *Lab) Accelerators() map[string]string { return l.here.Accelerators() }

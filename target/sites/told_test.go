@@ -96,7 +96,7 @@ func TestDevices(t *testing.T) {
 func TestLoadAgain(t *testing.T) {
 	controllers := []string{"tcp:192.0.2.1:6653"}
 	top := &topology.Topology{Nodes: []*topology.Node{
-		{Name: "s1", Kind: topology.Switch, On: "m1", Controllers: controllers, Config: []topology.ConfigFile{{Kind: "flows", Text: "table=0,actions=drop\n"}}},
+		{Name: "s1", Kind: topology.Switch, On: "m1", Controllers: controllers, Config: []topology.ConfigFile{{Kind: "flows", TextFile: topology.TextFile{Text: "table=0,actions=drop\n"}}}},
 		{Name: "s2", Kind: topology.Switch, On: "m2", Controllers: controllers},
 	}}
 	l := headOf(t, top, machines("m1", "m2"))

@@ -146,7 +146,7 @@ func TestGuestRefused(t *testing.T) {
 		t.Skip(err)
 	}
 	m := newMachine(t)
-	m.sh("mkfifo pipe; ln -s pipe link; printf 'KDMV....' > x.vmdk; printf 'QFI\\373\\000\\000\\000\\003\\000\\000\\000\\000\\000\\000\\001\\000%0100d' 0 > backed.qcow2; : > disk.raw")
+	m.sh("mkfifo pipe; ln -s pipe link; ln -s /etc etc; printf 'KDMV....' > x.vmdk; printf 'QFI\\373\\000\\000\\000\\003\\000\\000\\000\\000\\000\\000\\001\\000%0100d' 0 > backed.qcow2; : > disk.raw")
 	for vm, says := range map[string]string{
 		"missing.qcow2":                      "lab.yaml:1:9  host h1: vm: stat " + filepath.Join(m.dir, "missing.qcow2") + ": no such file",
 		"x.vmdk":                             "x.vmdk is of the kind VMDK; convert it first",
@@ -154,9 +154,11 @@ func TestGuestRefused(t *testing.T) {
 		"/dev/null":                          "/dev/null is no file",
 		"pipe":                               "pipe is no file",
 		"link":                               "link is no file",
-		"{image: disk.raw, user_data: pipe}": "pipe is no file",
+		"{image: disk.raw, user_data: pipe}": "lab.yaml:1:9  host h1: user_data: pipe: is not a regular file",
 		"{kernel: /boot/no, initrd: x}":      "stat /boot/no: no such file",
-		"{image: disk.raw, user_data: none.yaml}": "none.yaml: no such file",
+		"{image: disk.raw, user_data: none.yaml}":   "lab.yaml:1:9  host h1: user_data: none.yaml: no such file",
+		"{image: disk.raw, user_data: etc/shadow}":  "host h1: user_data: etc/shadow: ",
+		"{image: disk.raw, user_data: /etc/shadow}": "user_data: \"/etc/shadow\" cannot be its file; name a file beside the topology's",
 	} {
 		file := m.file("lab.yaml", "nodes: {h1: {host: {vm: "+vm+"}}, h2: host}\nlinks: [h1 -- h2]\n")
 		contains(t, m.want(1, "up", file).err, says)
@@ -170,9 +172,58 @@ func TestGuestRefused(t *testing.T) {
 	}
 }
 
+// TestGuestUserData proves that user data are read with the topology's file, and given to the guest
+// as they were then, also by a daemon that has resumed the lab; that a file for each node has its
+// name; that apply makes the machine anew whose file has changed, and leaves one whose file has
+// not, or was only moved; and that they are not shown.
+func TestGuestUserData(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	tiny := guestImage(t, "tiny")
+	lab := func(names string) string {
+		return m.file("lab.yaml", `
+defaults: {host: {memory: 128MB, vm: {kernel: `+tiny["kernel"]+`, initrd: `+tiny["initrd"]+`, append: console=ttyS0, password: tiny, user_data: `+names+`}}}
+nodes: {"v[1-2]": host}
+links: [v1 -- v2]
+`)
+	}
+	m.sh("mkdir users moved")
+	for _, v := range []string{"v1", "v2"} {
+		m.file("users/"+v+".yaml", "#cloud-config\nwalnut: "+v)
+	}
+	m.up(lab("users/*.yaml"))
+	given := func(v string) string { return m.sh("cat /run/trivet/" + m.name + "/guests/" + v + "/seed/user-data") }
+	running := func(v string) string { return strings.Join(m.pids("/qemu-system*guest="+v), " ") }
+	if got := given("v2"); got != "#cloud-config\nwalnut: v2" {
+		t.Errorf("v2 is given %q", got)
+	}
+	if shown := m.ok("inspect", "--json"); strings.Contains(shown, "walnut") || !strings.Contains(shown, "users/v1.yaml") {
+		t.Error("user data are shown: ", shown)
+	}
+	m.killDaemon()
+	m.ok("resume")
+	m.sh("cp users/* moved")
+	was1, was2 := running("v1"), running("v2")
+	m.ok("apply", lab("moved/*.yaml"))
+	m.file("moved/v1.yaml", "#cloud-config\nwalnut: another")
+	if given("v1") != "#cloud-config\nwalnut: v1" || running("v1") != was1 {
+		t.Error("what is in the file now counts before apply")
+	}
+	said := m.ok("apply", filepath.Join(m.dir, "lab.yaml"))
+	contains(t, said, "host v1   vm.user_data text (2 lines, ")
+	if strings.Contains(said, "walnut") {
+		t.Error("apply shows user data: ", said)
+	}
+	if got := given("v1"); got != "#cloud-config\nwalnut: another" || running("v1") == was1 || running("v2") != was2 {
+		t.Errorf("v1 is given %q; QEMU was %s and %s, and is %s and %s", got, was1, was2, running("v1"), running("v2"))
+	}
+	contains(t, m.ok("down"), "nothing left")
+}
+
 // TestSitesGuest proves that a virtual machine of a lab over several machines runs at the one where
-// its node is placed, of files that are there; that commands, its console and its log are reached
-// from the head; and that it is said at which machine a file is missing.
+// its node is placed, of files that are there, and is given user data that only the head has; that
+// commands, its console and its log are reached from the head; and that it is said at which machine
+// a file is missing.
 func TestSitesGuest(t *testing.T) {
 	t.Parallel()
 	tiny := guestImage(t, "tiny")
@@ -181,10 +232,11 @@ func TestSitesGuest(t *testing.T) {
 	h.sh("mkdir images; cp " + tiny["kernel"] + " images/linux; cp " + tiny["initrd"] + " images/initrd")
 	file := h.file("lab.yaml", `
 nodes:
-  v1: {host: {vm: {kernel: images/linux, initrd: images/initrd, append: "console=ttyS0 quiet", ready: tiny is ready, password: tiny}, memory: 128MB, on: m1}}
+  v1: {host: {vm: {kernel: images/linux, initrd: images/initrd, append: "console=ttyS0 quiet", ready: tiny is ready, password: tiny, user_data: here/user}, memory: 128MB, on: m1}}
   h1: host
 links: [v1 -- h1]
 `)
+	h.sh("mkdir here; echo walnut >here/user")
 	there.sh("mount -t tmpfs images " + filepath.Join(h.dir, "images"))
 	r := h.run("up", "--on", "machines.yaml", "--name", h.name, file)
 	if r.code != 1 {
@@ -194,18 +246,21 @@ links: [v1 -- h1]
 	contains(t, r.err, "m1: ", "host v1: vm: stat "+filepath.Join(h.dir, "images/linux")+": no such file")
 	there.sh("umount " + filepath.Join(h.dir, "images"))
 	s.unchanged(t)
+	there.sh("mount -t tmpfs here " + filepath.Join(h.dir, "here"))
 	h.up("--on", "machines.yaml", file)
 	h.pingAll(2)
 	if len(h.pids("/qemu-system*guest=v1")) != 0 || len(there.pids("/qemu-system*guest=v1")) != 1 {
 		t.Error("v1 runs elsewhere")
 	}
 	contains(t, h.exec("v1", "ip addr"), " 10.0.0.")
+	contains(t, there.sh("cat /run/trivet/*/guests/v1/seed/user-data"), "walnut")
 	contains(t, h.ok("logs", "v1"), "tiny is ready")
 	first := h.terminal("shell", "--console", "v1")
 	first.sees("\recho $((40+2))nuts\r", "42nuts")
 	first.types("\x1d")
 	first.ends(0)
 	contains(t, h.ok("down"), "nothing left")
+	there.sh("umount " + filepath.Join(h.dir, "here"))
 	s.unchanged(t)
 }
 

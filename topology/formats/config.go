@@ -13,11 +13,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// ReadConfig reads the files with configurations that a topology names: those below the directory
-// of its own file, as the user who has asked for the topology. No link leads out of there. Of files
-// that are about to be written, texts are what will be in them.
+// ReadConfig reads the files with configurations, and user data, that a topology names: those below
+// the directory of its own file, as the user who has asked for the topology. No link leads out of
+// there. Of files that are about to be written, texts are what will be in them.
 func ReadConfig(file string, t *topology.Topology, texts map[string]string) (problems topology.Problems) {
-	if !slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return len(n.Config) > 0 }) {
+	if !slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.HasTexts() }) {
 		return nil
 	}
 	err := asuser.Do(func() error {

@@ -131,6 +131,7 @@ func TestMeaning(t *testing.T) {
 		{"a shell alone", lab("a: {kind: linux, exec: ['sh -c \"a; b\"']}", ""), `start: "a; b",`},
 		{"another shell", lab("a: {kind: linux, exec: ['bash -c \"a; b\"']}", ""), `start: "'bash' '-c' 'a; b'"`},
 		{"words without a shell", lab("a: {kind: linux, exec: ['echo $$(x) > y', 'echo $$(x) > y']}", ""), `start: "'echo' '$(x)' '>' 'y'"`},
+		{"ports of UDP", lab("a: {kind: linux, ports: ['127.0.0.1:53-54:53-54/UDP', '53:53/tcp']}", ""), "ports: [53:53/udp, 54:54/udp, 0.0.0.0:53:53]"},
 		{"a port that YAML 1.1 takes for a number", lab("a: {kind: linux, ports: [2211:22]}", ""), "ports: 0.0.0.0:2211:22"},
 		{"no management network", lab("a: {kind: linux, network-mode: none}", ""), "name: x\nipv6: link-local\nroutes: as-written\n"},
 		{"a management network", lab("a: {kind: linux}", ""), "\nmanagement: true\n"},

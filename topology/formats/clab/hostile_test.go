@@ -68,7 +68,7 @@ func TestTold(t *testing.T) {
 		{"a key of old", node("mgmt_ipv4: 172.20.20.4"), `f.yml:3:38  warning: node a: containerlab no longer knows "mgmt_ipv4"; write mgmt-ipv4`},
 		{"a key at two nodes", node("labels: {x: y}"), "f.yml:3:38  warning: not honoured: labels (also at 1 more)"},
 		{"a start of the vendor's", node("startup-config: x.cfg"), "f.yml:3:38  warning: not honoured: startup-config (also at 1 more); bind the file to where the image looks for it: binds"},
-		{"UDP", node("ports: ['53:53/udp']"), "f.yml:3:46  warning: not honoured: ports: 53:53/udp (also at 1 more); only TCP ports of the machine lead to nodes"},
+		{"SCTP", node("ports: ['53:53/sctp']"), "f.yml:3:46  warning: not honoured: ports: 53:53/sctp (also at 1 more); only TCP and UDP ports of the machine lead to nodes"},
 		{"any port", node("ports: ['80']"), "f.yml:3:46  warning: not honoured: ports: 80 (also at 1 more); name the port of the machine: 8080:80"},
 		{"the kernel's files", node("binds: ['/sys/fs/cgroup:/sys/fs/cgroup']"), "f.yml:3:46  warning: not honoured: showing something at /sys/fs/cgroup"},
 		{"how a bind is shared", node("binds: ['/x:/x:rshared']"), "f.yml:3:46  warning: not honoured: binds: mode rshared"},

@@ -1,6 +1,7 @@
 package clab
 
 import (
+	"cmp"
 	"net/netip"
 	"os"
 	"os/user"
@@ -150,8 +151,9 @@ func (r *nodeReader) ports(e item) {
 			formats.Clip(e.text))
 	}
 	spec, protocol, _ := strings.Cut(e.text, "/")
-	if protocol != "" && strings.ToLower(protocol) != "tcp" {
-		r.lose(e.Value, "ports: "+formats.Clip(e.text), "only TCP ports of the machine lead to nodes")
+	protocol = strings.ToLower(protocol)
+	if protocol != "" && protocol != "tcp" && protocol != "udp" {
+		r.lose(e.Value, "ports: "+formats.Clip(e.text), "only TCP and UDP ports of the machine lead to nodes")
 		return
 	}
 	last := strings.LastIndexByte(spec, ':')
@@ -170,7 +172,7 @@ func (r *nodeReader) ports(e item) {
 		return
 	}
 	for i := range n1 {
-		p, err := topology.ParsePublished(address + ":" + strconv.Itoa(from+i) + ":" + strconv.Itoa(to+i))
+		p, err := topology.ParsePublished(address + ":" + strconv.Itoa(from+i) + ":" + strconv.Itoa(to+i) + "/" + cmp.Or(protocol, "tcp"))
 		if err != nil {
 			wrong()
 			return

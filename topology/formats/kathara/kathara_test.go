@@ -135,7 +135,7 @@ a[env]=Y=a=b
 a[env]="X=2"
 a[port]="80"
 a[port]=8080:8000/TCP
-a[port]="53:53/udp"
+a[port]="53:53/UDP"
 a[privileged]=yes
 a[entrypoint]="/bin/sh -x"
 a[args]="one two"
@@ -153,14 +153,13 @@ b[ipv6]=true
 c[exec]="sysctl -w net.ipv4.ip_forward=1 >/dev/null; ip link set eth0 up"
 `}))
 	compare(t, describe(top), []string{
-		`host a kathara/frr 64MB cpus=1.5 privileged entrypoint=["/bin/sh" "-x"] args=["one" "two"] env=[X=2 Y=a=b] ports=[3000:80 8080:8000]` +
+		`host a kathara/frr 64MB cpus=1.5 privileged entrypoint=["/bin/sh" "-x"] args=["one" "two"] env=[X=2 Y=a=b] ports=[3000:80 8080:8000 53:53/udp]` +
 			` dirs=[/mnt:/srv /ssl:/etc/ssl:ro] start="/bin/ash -c 'echo hi > /tmp/x\nip link'"`,
 		"host b", `host c start="/bin/bash -c 'sysctl -w net.ipv4.ip_forward=1 >/dev/null; ip link set eth0 up'"`,
 	})
 	for _, want := range []string{
 		":3:1  warning: device a: mem has been given a value before",
 		":8:1  warning: ports are published at 127.0.0.1 of the machine alone",
-		":10:1  warning: device a: port 53:53/udp has no effect",
 		":20:1  warning: num_terms has no effect",
 		":21:1  warning: device a: ulimit nofile=100:200 has no effect",
 		`:22:1  warning: device a: there is no option "colour"`,

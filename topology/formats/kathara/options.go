@@ -145,7 +145,7 @@ func split(s string) (topology.Words, error) {
 	return words, nil
 }
 
-// port reads 8080:80, or 80, which is at the machine's port 3000; /tcp may follow.
+// port reads 8080:80, or 80, which is at the machine's port 3000; /tcp or /udp may follow.
 func (r *reader) port(d *device, s statement) error {
 	ports, protocol, _ := strings.Cut(s.value, "/")
 	machine, own, both := strings.Cut(ports, ":")
@@ -153,17 +153,19 @@ func (r *reader) port(d *device, s statement) error {
 		machine, own = "3000", ports
 	}
 	p, err := topology.ParsePublished(machine + ":" + own)
-	switch protocol = strings.ToLower(protocol); {
+	protocol = strings.ToLower(protocol)
+	p.UDP = protocol == "udp"
+	switch {
 	case err != nil || strings.Contains(own, ":"):
 		return topology.Mistaken("write 8080:80", "%q is not a port of the machine and one of the device", formats.Clip(s.value))
-	case protocol == "udp" || protocol == "sctp":
+	case protocol == "sctp":
 		keep(&d.Foreign, s.arg, joined(kept(d.Foreign, s.arg), s.value))
-		r.problems.Warn(s.pos, "", "device %s: port %s has no effect: only ports of TCP can be published", d.Name, formats.Clip(s.value))
+		r.problems.Warn(s.pos, "", "device %s: port %s has no effect: only ports of TCP and UDP can be published", d.Name, formats.Clip(s.value))
 		return nil
-	case protocol != "" && protocol != "tcp":
+	case protocol != "" && protocol != "tcp" && protocol != "udp":
 		return topology.Mistaken("write 8080:80/tcp", "there is no protocol %q", formats.Clip(protocol))
 	}
-	d.Ports = slices.DeleteFunc(d.Ports, func(other topology.Port) bool { return other.Machine == p.Machine })
+	d.Ports = slices.DeleteFunc(d.Ports, func(other topology.Port) bool { return other.Machine == p.Machine && other.UDP == p.UDP })
 	d.Ports = append(d.Ports, p)
 	r.once(s, fmt.Sprintf("to change that, write ports: [0.0.0.0:%s] in Trivet's own file", p), "ports are published at 127.0.0.1 of the machine alone, and not at all of its addresses as by Kathará")
 	return nil

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -307,7 +308,8 @@ func (w *writer) lists(n *topology.Node) {
 		w.option(n, "env", e.String())
 	}
 	for _, p := range n.Ports {
-		w.option(n, "port", fmt.Sprintf("%d:%d", p.Machine, p.Node))
+		p.Address = netip.Addr{} // which it cannot say
+		w.option(n, "port", p.String())
 	}
 	for _, d := range n.Dirs {
 		mode := "rw"

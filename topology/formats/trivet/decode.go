@@ -386,11 +386,7 @@ func (d *decoder) config(v *yamlfile.Value, label string) (out []topology.Config
 			d.add(p.Value, configHint, "%s: %s needs a file, not %s", label, formats.Clip(p.Key.Text), p.Value)
 			continue
 		}
-		c := topology.ConfigFile{Kind: p.Key.Text, File: p.Value.Text}
-		if strings.Contains(p.Value.Text, "\n") {
-			c.File, c.Text = "", p.Value.Text
-		}
-		out = append(out, c)
+		out = append(out, topology.ConfigFile{Kind: p.Key.Text, TextFile: topology.ParseTextFile(p.Value.Text)})
 	}
 	return out
 }

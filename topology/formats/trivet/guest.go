@@ -11,19 +11,19 @@ import (
 
 // guestOptions describe topology.Guest.
 type guestOptions struct {
-	Image      string `yaml:"image" doc:"File of the machine's disk, qcow2 or raw. It is only read: what the machine writes goes with it."`
-	Kernel     string `yaml:"kernel" doc:"File of a kernel that is booted in place of the disk."`
-	Initrd     string `yaml:"initrd" doc:"File with the kernel's first file system."`
-	Append     string `yaml:"append" doc:"The kernel's command line: console=ttyS0."`
-	Boot       string `yaml:"boot" as:"boot" doc:"network: the machine boots from its first interface; from its disk, or the kernel, when missing."`
-	UserData   string `yaml:"user_data" doc:"What cloud-init is to do in the guest: a file; what has several lines is the text itself."`
-	User       string `yaml:"user" doc:"Who Trivet logs in as, by SSH; root when missing."`
-	Password   string `yaml:"password" doc:"Password of that user, where the guest does not know Trivet's key."`
-	Ready      string `yaml:"ready" doc:"What the machine's console prints once it is ready: login:"`
-	NIC        string `yaml:"nic" as:"nic" doc:"Model of its interfaces: virtio, e1000, e1000e, rtl8139, vmxnet3; virtio when missing."`
-	Processors int    `yaml:"processors" as:"count" doc:"Processors of the machine, 1 to 64; 1 when missing."`
-	NoDHCP     bool   `yaml:"dhcp" as:"unless off" doc:"off: nobody answers the guest when it asks for its addresses."`
-	Unmanaged  bool   `yaml:"management" as:"unless off" doc:"off: it has no interface beside those of links, by which Trivet logs in."`
+	Image      string            `yaml:"image" doc:"File of the machine's disk, qcow2 or raw. It is only read: what the machine writes goes with it."`
+	Kernel     string            `yaml:"kernel" doc:"File of a kernel that is booted in place of the disk."`
+	Initrd     string            `yaml:"initrd" doc:"File with the kernel's first file system."`
+	Append     string            `yaml:"append" doc:"The kernel's command line: console=ttyS0."`
+	Boot       string            `yaml:"boot" as:"boot" doc:"network: the machine boots from its first interface; from its disk, or the kernel, when missing."`
+	UserData   topology.TextFile `yaml:"user_data" doc:"What cloud-init is to do in the guest: a file below this one's directory, in which * is the node's name; what has several lines is the text itself."`
+	User       string            `yaml:"user" doc:"Who Trivet logs in as, by SSH; root when missing."`
+	Password   string            `yaml:"password" doc:"Password of that user, where the guest does not know Trivet's key."`
+	Ready      string            `yaml:"ready" doc:"What the machine's console prints once it is ready: login:"`
+	NIC        string            `yaml:"nic" as:"nic" doc:"Model of its interfaces: virtio, e1000, e1000e, rtl8139, vmxnet3; virtio when missing."`
+	Processors int               `yaml:"processors" as:"count" doc:"Processors of the machine, 1 to 64; 1 when missing."`
+	NoDHCP     bool              `yaml:"dhcp" as:"unless off" doc:"off: nobody answers the guest when it asks for its addresses."`
+	Unmanaged  bool              `yaml:"management" as:"unless off" doc:"off: it has no interface beside those of links, by which Trivet logs in."`
 }
 
 // noGuest is how a node is written that is no virtual machine although the defaults have one. A

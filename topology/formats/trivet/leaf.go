@@ -41,12 +41,15 @@ var leaves = map[any]leaf{
 	"port":                               {parse: simple(parsePort), pattern: `^[0-9]+$`},
 	reflect.TypeFor[topology.CPU]():      {parse: simple(topology.ParseCPU), pattern: `^[0-9.eE-]+%?$`},
 	reflect.TypeFor[topology.Bytes]():    {parse: simple(topology.ParseBytes), pattern: `^[0-9.]+ *[kKmMgG]?[iI]?[bB]?$`},
-	reflect.TypeFor[topology.Port]():     {parse: simple(topology.ParsePublished), pattern: `^((\[[0-9a-fA-F:]+\]|[0-9.]+):)?[0-9]+(:[0-9]+)?$`},
+	reflect.TypeFor[topology.Port]():     {parse: simple(topology.ParsePublished), pattern: `^((\[[0-9a-fA-F:]+\]|[0-9.]+):)?[0-9]+(:[0-9]+)?(/(tcp|udp))?$`},
 	reflect.TypeFor[topology.MAC]():      {parse: simple(topology.ParseMAC), pattern: `^[0-9a-fA-F]{1,2}([:-][0-9a-fA-F]{1,2}){5}$`},
 	reflect.TypeFor[topology.DPID](): {parse: simple(topology.ParseDPID), pattern: `^(0[xX])?[0-9a-fA-F:]+$`,
 		write: func(v any) string { return fmt.Sprintf("%#x", uint64(v.(topology.DPID))) }},
 	"count":   {parse: simple(parseCount), pattern: `^[0-9]+$`},
 	"version": {parse: simple(parseVersion), pattern: `^1\.[0-5]$`},
+
+	reflect.TypeFor[topology.TextFile](): {parse: func(_ *decoder, s string) (any, error) { return topology.ParseTextFile(s), nil },
+		write: func(v any) string { return v.(topology.TextFile).Written() }},
 
 	"unless off": unlessOff,
 	"boot":       oneOf(topology.BootNetwork),

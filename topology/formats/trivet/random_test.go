@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"pgregory.net/rapid"
 
@@ -107,7 +108,14 @@ var (
 			return g
 		}
 		g.Kernel, g.Initrd, g.Append, g.Boot = maybe(t, anyText), maybe(t, anyText), maybe(t, anyText), maybe(t, rapid.Just(topology.BootNetwork))
-		g.UserData, g.User, g.Password, g.Ready = maybe(t, anyText), maybe(t, anyText), maybe(t, anyText), maybe(t, anyText)
+		g.User, g.Password, g.Ready = maybe(t, anyText), maybe(t, anyText), maybe(t, anyText)
+		if text := maybe(t, anyText); rapid.Bool().Draw(t, "given user data") {
+			g.UserData.Text = text + "\n"
+		} else if strings.ContainsAny(text, "*\n") { // which is the node's name, or a text
+			g.UserData.File = "x"
+		} else {
+			g.UserData.File = text
+		}
 		g.NIC, g.Processors = maybe(t, rapid.SampledFrom(topology.NICs)), maybe(t, rapid.IntRange(1, topology.MaxGuestProcessors))
 		g.NoDHCP, g.Unmanaged = maybe(t, rapid.Bool()), maybe(t, rapid.Bool())
 		return g

@@ -157,10 +157,7 @@ func (r *reader) addNode(key *yamlfile.Value, name, kind string, options *nodeOp
 	n.OSPF = n.OSPF.Clone()
 	n.Interfaces = topology.CloneInterfaces(n.Interfaces)
 	n.Name, n.Kind, n.Pos = name, topology.Kind(kind), key.Pos
-	n.Config = slices.Clone(n.Config)
-	for i := range n.Config {
-		n.Config[i].File = strings.ReplaceAll(n.Config[i].File, "*", name)
-	}
+	n.NameTexts()
 	if kind == "nat" {
 		n.Kind, n.NAT = topology.Router, true
 	}

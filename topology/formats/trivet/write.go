@@ -1,7 +1,6 @@
 package trivet
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -89,7 +88,7 @@ func flowValue(v reflect.Value, f field) string {
 	case []topology.ConfigFile:
 		items := make([]string, len(x))
 		for i, c := range x {
-			items[i] = yamlfile.FlowKey(c.Kind) + ": " + yamlfile.Quote(cmp.Or(c.File, c.Text))
+			items[i] = yamlfile.FlowKey(c.Kind) + ": " + yamlfile.Quote(c.Written())
 		}
 		return "{" + strings.Join(items, ", ") + "}"
 	case topology.Words:

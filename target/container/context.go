@@ -1,0 +1,120 @@
+package container
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/moby/patternmatcher"
+	"github.com/moby/patternmatcher/ignorefile"
+	"golang.org/x/sys/unix"
+)
+
+// ignoreFiles say which files of a directory are not part of what is built there; the first that is
+// there counts. https://docs.docker.com/build/concepts/context/#dockerignore-files
+var ignoreFiles = []string{dockerfile + ".dockerignore", ".dockerignore"}
+
+// mostIgnoreFile bounds such a file, in bytes: its patterns are tried for each file.
+const mostIgnoreFile = 64 << 10
+
+// ignoredIn reads what is to be ignored in a directory. What the engine itself reads there is not.
+func ignoredIn(dir string) (*patternmatcher.PatternMatcher, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	for _, name := range ignoreFiles {
+		patterns, err := readPatterns(root, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var ignored *patternmatcher.PatternMatcher
+		if err == nil {
+			ignored, err = patternmatcher.New(append(patterns, "!"+dockerfile, "!"+name))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+		}
+		return ignored, nil
+	}
+	return patternmatcher.New(nil)
+}
+
+func readPatterns(root *os.Root, name string) ([]string, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would be waited for
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() || info.Size() > mostIgnoreFile {
+		return nil, errors.New("is no file of at most 64 KiB")
+	}
+	return ignorefile.ReadAll(io.LimitReader(f, mostIgnoreFile))
+}
+
+// pack writes a directory as an archive: its directories, files and links, as the links are, but
+// for what it has engines ignore.
+func pack(w io.Writer, dir string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	ignored, err := ignoredIn(dir)
+	if err != nil {
+		return err
+	}
+	out := tar.NewWriter(w)
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		switch skip, err := ignored.MatchesOrParentMatches(name); {
+		case err != nil:
+			return err
+		case skip && e.IsDir() && !ignored.Exclusions(): // else something in it may be wanted
+			return fs.SkipDir
+		case skip:
+			return nil
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		link := ""
+		switch mode := info.Mode(); {
+		case mode&fs.ModeSymlink != 0:
+			if link, err = os.Readlink(path); err != nil {
+				return err
+			}
+		case !mode.IsRegular() && !mode.IsDir():
+			return nil
+		}
+		header, err := tar.FileInfoHeader(info, link)
+		if err != nil {
+			return err
+		}
+		header.Name = name
+		if err := out.WriteHeader(header); err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = io.Copy(out, f)
+		return err
+	})
+	return errors.Join(err, out.Close())
+}

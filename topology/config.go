@@ -89,28 +89,38 @@ func (c ConfigFile) Position(line int) Position {
 	return Position{File: cmp.Or(c.File, "config: "+c.Kind), Line: line}
 }
 
-// ReadConfig sets the texts of all configurations to what is in their files; read returns what is
-// in one, and refuses one that is not below the topology's own directory.
-func (t *Topology) ReadConfig(read func(file string) ([]byte, error)) (problems Problems) {
+// ReadConfig sets the texts of all configurations, and of all files that nodes are given, to what is
+// in their files; read returns what is in one, with its permissions, and refuses one that is not
+// below the topology's own directory.
+func (t *Topology) ReadConfig(read func(file string) (text []byte, mode uint32, err error)) (problems Problems) {
 	total := 0
+	get := func(n *Node, what, file, text string) (string, uint32, bool) {
+		data, mode, err := []byte(text), uint32(TextMode), error(nil)
+		if file != "" {
+			data, mode, err = read(file)
+		}
+		if total += len(data); err == nil && total > MaxConfig {
+			err = fmt.Errorf("all configurations and files of a topology together may have %d MiB", MaxConfig>>20)
+		}
+		if err != nil {
+			problems.Add(n.Pos, "write it, or leave it out", "%s %s: %s: %s: %s", n.Kind, n.Name, what, clip(file), err)
+		}
+		return string(data), mode, err == nil
+	}
 	for _, n := range t.Nodes {
-		n.Config = slices.Clone(n.Config) // nodes of a range share it
+		n.Config, n.Files = slices.Clone(n.Config), slices.Clone(n.Files) // nodes of a range share them
 		for i, c := range n.Config {
-			text, err := []byte(c.Text), error(nil)
-			if c.File != "" {
-				text, err = read(c.File)
+			if text, _, ok := get(n, "config: "+c.Kind, c.File, c.Text); ok {
+				n.Config[i].Text = withEnd(strings.ReplaceAll(text, "\r\n", "\n"))
 			}
-			if total += len(text); err == nil && total > MaxConfig {
-				err = fmt.Errorf("all configurations of a topology together may have %d MiB", MaxConfig>>20)
+		}
+		for i, f := range n.Files {
+			if text, mode, ok := get(n, "files: "+clip(f.Path), f.File, f.Text); ok {
+				n.Files[i].Text, n.Files[i].Mode = text, mode
 			}
-			if err != nil {
-				problems.Add(n.Pos, "write it, or leave it out", "%s %s: config: %s: %s: %s", n.Kind, n.Name, c.Kind, clip(c.File), err)
-				if total > MaxConfig {
-					return problems
-				}
-				continue
-			}
-			n.Config[i].Text = withEnd(strings.ReplaceAll(string(text), "\r\n", "\n"))
+		}
+		if total > MaxConfig {
+			return problems
 		}
 	}
 	return problems

@@ -130,6 +130,13 @@ func (l *Lab) Present(ctx context.Context, names []string) (out []lab.Present, e
 			}
 			l.whileDown(n, &p)
 		}
+		if k, ok := l.nodesOf(n).(Filed); ok {
+			files, remarks, err := k.Files(ctx, n)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", n.Name, err)
+			}
+			p.Files, p.Remarks = files, append(p.Remarks, remarks...)
+		}
 		for _, k := range topology.ConfigKinds() {
 			c, ok := datapath.ConfigOf(k.Name)
 			if !ok || !k.Of(n) {

@@ -161,6 +161,10 @@ func (r *reader) addNode(key *yamlfile.Value, name, kind string, options *nodeOp
 	for i := range n.Config {
 		n.Config[i].File = strings.ReplaceAll(n.Config[i].File, "*", name)
 	}
+	n.Files = slices.Clone(n.Files)
+	for i := range n.Files {
+		n.Files[i].File = strings.ReplaceAll(n.Files[i].File, "*", name)
+	}
 	if kind == "nat" {
 		n.Kind, n.NAT = topology.Router, true
 	}

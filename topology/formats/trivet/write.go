@@ -92,6 +92,12 @@ func flowValue(v reflect.Value, f field) string {
 			items[i] = yamlfile.FlowKey(c.Kind) + ": " + yamlfile.Quote(cmp.Or(c.File, c.Text))
 		}
 		return "{" + strings.Join(items, ", ") + "}"
+	case []topology.NodeFile:
+		items := make([]string, len(x))
+		for i, f := range x {
+			items[i] = yamlfile.FlowKey(f.Path) + ": " + yamlfile.Quote(cmp.Or(f.File, f.Text))
+		}
+		return "{" + strings.Join(items, ", ") + "}"
 	case topology.Words:
 		items := make([]string, len(x))
 		for i, word := range x {

@@ -48,8 +48,8 @@ func ofOSPF(field string) bool {
 // ofInterface says whether a setting of a node is an interface beside those of links.
 func ofInterface(field string) bool { return strings.HasPrefix(field, "interfaces.") }
 
-// givesOther says whether a setting of a node is a file that it is given with another text: one that
-// it is not given any more, or had not been, is what its image says before and after.
+// givesOther says whether a setting of a node is a file that it is given with another text: one
+// that it is not given any more, or had not been, is what its image says before and after.
 func givesOther(f topology.Field) bool {
 	return strings.HasPrefix(f.Name, "files.") && f.Old != "" && f.New != ""
 }

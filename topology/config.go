@@ -89,8 +89,8 @@ func (c ConfigFile) Position(line int) Position {
 	return Position{File: cmp.Or(c.File, "config: "+c.Kind), Line: line}
 }
 
-// ReadConfig sets the texts of all configurations, and of all files that nodes are given, to what is
-// in their files; read returns what is in one, with its permissions, and refuses one that is not
+// ReadConfig sets the texts of all configurations, and of all files that nodes are given, to what
+// is in their files; read returns what is in one, with its permissions, and refuses one that is not
 // below the topology's own directory.
 func (t *Topology) ReadConfig(read func(file string) (text []byte, mode uint32, err error)) (problems Problems) {
 	total := 0

@@ -165,8 +165,9 @@ func (d PrivateDir) errand() string {
 func (e Event) errandKind() string { return "at " + e.At.String() }
 
 // Refuse removes errands from a topology: commands are not run, directories are empty, links to
-// interfaces are not made, configurations not loaded, files not given, containers and virtual machines are ordinary
-// nodes, ports are not open. If a node had another command before, it keeps that.
+// interfaces are not made, configurations not loaded, files not given, containers and virtual
+// machines are ordinary nodes, ports are not open. If a node had another command before, it keeps
+// that.
 func (t *Topology) Refuse(errands []Errand, before *Topology) {
 	refused := setOf(errands)
 	had := map[string]*Node{}

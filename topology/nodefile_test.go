@@ -6,8 +6,8 @@ import (
 )
 
 // TestNodeFiles proves that files are given to containers only, at paths that are theirs: not the
-// lab's, the kernel's or those of directories of the machine, none in another's place; and that what
-// is no text, or too much, is refused.
+// lab's, the kernel's or those of directories of the machine, none in another's place; and that
+// what is no text, or too much, is refused.
 func TestNodeFiles(t *testing.T) {
 	with := func(files ...NodeFile) func(*Node) {
 		return func(n *Node) { n.Image, n.Files = "x", files }

@@ -232,7 +232,8 @@ func (s *saving) resolved() (*topology.Topology, error) {
 	return r, problems.Err()
 }
 
-// texts are what nodes have in files of their own, by file: what was read first, or is to be written.
+// texts are what nodes have in files of their own, by file: what was read first, or is to be
+// written.
 func (s *saving) texts() map[string]formats.Beside {
 	out := map[string]formats.Beside{}
 	if s.first != nil {
@@ -403,8 +404,8 @@ func (s *saving) configs() error {
 	return nil
 }
 
-// shared says whether a file is another node's as well, or given to the same one elsewhere than at a
-// path.
+// shared says whether a file is another node's as well, or given to the same one elsewhere than at
+// a path.
 func (s *saving) shared(n *topology.Node, file, path string) bool {
 	return slices.ContainsFunc(s.first.Nodes, func(other *topology.Node) bool {
 		same := other.Name == n.Name

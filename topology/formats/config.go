@@ -19,8 +19,8 @@ type Beside struct {
 	Mode uint32
 }
 
-// ReadConfig reads the files that a topology names for its nodes, with configurations and those that
-// they are given: those below the directory of its own file, as the user who has asked for the
+// ReadConfig reads the files that a topology names for its nodes, with configurations and those
+// that they are given: those below the directory of its own file, as the user who has asked for the
 // topology. No link leads out of there. Of files that are about to be written, texts are what will
 // be in them.
 func ReadConfig(file string, t *topology.Topology, texts map[string]Beside) (problems topology.Problems) {

@@ -60,8 +60,8 @@ const (
 )
 
 // Write returns the topology as a file for containerlab, and what the file does not hold. Addresses
-// and routes, given or assigned, become commands of nodes; files beside the topology's that nodes are
-// given, binds.
+// and routes, given or assigned, become commands of nodes; files beside the topology's that nodes
+// are given, binds.
 func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
 	t = inCommands(bound(t))
 	data := encode(t)

@@ -308,8 +308,8 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestWriteFiles proves that a file that a container is given becomes a bind, and that a text, which
-// containerlab cannot hold, is told.
+// TestWriteFiles proves that a file that a container is given becomes a bind, and that a text,
+// which containerlab cannot hold, is told.
 func TestWriteFiles(t *testing.T) {
 	top := &topology.Topology{}
 	n := top.AddNode(topology.Host, "web")

@@ -123,6 +123,42 @@ func checkConfig(t *topology.Topology, n *topology.Node, c topology.ConfigFile) 
 	return problems
 }
 
+// Recorded is a fabric of Open vSwitch, wherever that runs.
+type Recorded interface {
+	// Vsctl runs commands of ovs-vsctl in one transaction.
+	Vsctl(ctx context.Context, commands ...[]string) (string, error)
+	// RecordsOf are the names of a switch's records: of its bridge, "" if there is none, and of its
+	// ports.
+	RecordsOf(*topology.Node) (bridge string, ports []RecordedPort)
+}
+
+// RecordedPort is a port of a switch.
+type RecordedPort struct {
+	Name   string // as configurations have it
+	Record string // as Open vSwitch has it
+
+	// Blocked says that it must not forward by learning: VLANs given to it are kept until it may.
+	Blocked bool
+}
+
+// Vsctl runs commands of ovs-vsctl in one transaction.
+func (f *fabric) Vsctl(ctx context.Context, commands ...[]string) (string, error) {
+	return f.switches.Load().vsctl(ctx, commands...)
+}
+
+// RecordsOf are the names of a switch's records.
+func (f *fabric) RecordsOf(n *topology.Node) (bridge string, ports []RecordedPort) {
+	if f.switches.Load() == nil {
+		return "", nil
+	}
+	bridge, names := records(f.site.Topology(), n)
+	isBlocked := f.blockedPorts()
+	for _, p := range names {
+		ports = append(ports, RecordedPort{p, p, isBlocked[p]})
+	}
+	return bridge, ports
+}
+
 // vsctl runs commands of ovs-vsctl in one transaction.
 func (s *Switches) vsctl(ctx context.Context, commands ...[]string) (string, error) {
 	program := findProgram("ovs-vsctl")
@@ -147,8 +183,8 @@ func (s *Switches) vsctl(ctx context.Context, commands ...[]string) (string, err
 var unset = []string{"[]", "{}", "0", "false", `""`}
 
 // configOf returns the current settings of a switch's records.
-func (s *Switches) configOf(ctx context.Context, bridge string, ports []string) (out []setting, err error) {
-	there, err := s.vsctl(ctx, []string{"list-ifaces", bridge})
+func configOf(ctx context.Context, f Recorded, bridge string, ports []RecordedPort) (out []setting, err error) {
+	there, err := f.Vsctl(ctx, []string{"list-ifaces", bridge})
 	if err != nil {
 		return nil, err
 	}
@@ -161,16 +197,17 @@ func (s *Switches) configOf(ctx context.Context, bridge string, ports []string) 
 	}
 	ask("bridge", bridge, settable["bridge"])
 	for _, p := range ports {
-		if slices.Contains(names, p) {
-			ask("port", p, append(slices.Clone(settable["port"]), "external_ids"))
-			ask("interface", p, settable["interface"])
+		if slices.Contains(names, p.Record) {
+			ask("port", p.Name, append(slices.Clone(settable["port"]), "external_ids"))
+			ask("interface", p.Name, settable["interface"])
 		}
 	}
+	record := recordOf(ports)
 	var commands [][]string
 	for _, a := range asked {
-		commands = append(commands, []string{"--if-exists", "get", a.table, a.record, a.column})
+		commands = append(commands, []string{"--if-exists", "get", a.table, record(a), a.column})
 	}
-	text, err := s.vsctl(ctx, commands...)
+	text, err := f.Vsctl(ctx, commands...)
 	if err != nil {
 		return nil, err
 	}
@@ -227,6 +264,20 @@ func (s *Switches) configOf(ctx context.Context, bridge string, ports []string) 
 	return out, nil
 }
 
+// recordOf returns what tells the record that a setting is for, as Open vSwitch has it.
+func recordOf(ports []RecordedPort) func(setting) string {
+	names := map[string]string{}
+	for _, p := range ports {
+		names[p.Name] = p.Record
+	}
+	return func(s setting) string {
+		if s.table == "bridge" || names[s.record] == "" {
+			return s.record
+		}
+		return names[s.record]
+	}
+}
+
 var mapPair = regexp.MustCompile(`"?([A-Za-z0-9_.:-]+)"?=("(?:[^"\\]|\\.)*"|[^,}\s]+)`)
 
 // mapOf returns the keys of a column that is a map.
@@ -240,12 +291,15 @@ func mapOf(of setting, value string) (out []setting) {
 }
 
 func readConfig(ctx context.Context, in datapath.Running, was string) (string, error) {
-	f, ok := in.Fabric.(*fabric)
-	if !ok || f.switches.Load() == nil {
+	f, ok := in.Fabric.(Recorded)
+	if !ok {
 		return "", nil
 	}
-	bridge, ports := records(f.site.Topology(), in.Node)
-	have, err := f.switches.Load().configOf(ctx, bridge, ports)
+	bridge, ports := f.RecordsOf(in.Node)
+	if bridge == "" {
+		return "", nil
+	}
+	have, err := configOf(ctx, f, bridge, ports)
 	if err != nil {
 		return "", err
 	}
@@ -276,28 +330,34 @@ func normal(s setting) setting {
 }
 
 func loadConfig(ctx context.Context, in datapath.Running, was, text string) error {
-	f, ok := in.Fabric.(*fabric)
-	if !ok || f.switches.Load() == nil {
+	f, ok := in.Fabric.(Recorded)
+	if !ok {
 		return nil
 	}
-	s := f.switches.Load()
-	want := settingsOf(text, func(int, string, string) {})
-	isBlocked := f.blockedPorts()
+	bridge, ports := f.RecordsOf(in.Node)
+	if bridge == "" {
+		return nil
+	}
+	want, record := settingsOf(text, func(int, string, string) {}), recordOf(ports)
+	isBlocked := map[string]bool{}
+	for _, p := range ports {
+		isBlocked[p.Name] = p.Blocked
+	}
 	var commands [][]string
 	for _, old := range settingsOf(was, func(int, string, string) {}) {
 		switch {
 		case isBlocked[old.record] && (old.column == "vlan_mode" || old.column == "trunks"):
-			commands = append(commands, []string{"--if-exists", "remove", "port", old.record, "external_ids",
+			commands = append(commands, []string{"--if-exists", "remove", "port", record(old), "external_ids",
 				keptVLANs})
 		case slices.ContainsFunc(want, func(w setting) bool { return w.table == old.table && w.record == old.record && w.name() == old.name() }):
 		case old.key != "":
-			commands = append(commands, []string{"--if-exists", "remove", old.table, old.record, old.column, old.key})
+			commands = append(commands, []string{"--if-exists", "remove", old.table, record(old), old.column, old.key})
 		case strings.HasPrefix(old.column, "ingress_"):
-			commands = append(commands, []string{"set", old.table, old.record, old.column + "=0"})
+			commands = append(commands, []string{"set", old.table, record(old), old.column + "=0"})
 		case old.column == "protected" || old.column == "mcast_snooping_enable":
-			commands = append(commands, []string{"set", old.table, old.record, old.column + "=false"})
+			commands = append(commands, []string{"set", old.table, record(old), old.column + "=false"})
 		default:
-			commands = append(commands, []string{"--if-exists", "clear", old.table, old.record, old.column})
+			commands = append(commands, []string{"--if-exists", "clear", old.table, record(old), old.column})
 		}
 	}
 	kept := map[string]vlans{}
@@ -306,17 +366,17 @@ func loadConfig(ctx context.Context, in datapath.Running, was, text string) erro
 			kept[w.record] = v
 			continue
 		}
-		commands = append(commands, []string{"set", w.table, w.record, w.name() + "=" + w.value})
+		commands = append(commands, []string{"set", w.table, record(w), w.name() + "=" + w.value})
 	}
 	for port, v := range kept {
 		text, _ := json.Marshal(v)
 		quoted, _ := json.Marshal(string(text))
-		commands = append(commands, []string{"set", "port", port, "external_ids:" + keptVLANs + "=" + string(quoted)})
+		commands = append(commands, []string{"set", "port", record(setting{table: "port", record: port}), "external_ids:" + keptVLANs + "=" + string(quoted)})
 	}
 	if len(commands) == 0 {
 		return nil
 	}
-	_, err := s.vsctl(ctx, commands...)
+	_, err := f.Vsctl(ctx, commands...)
 	return err
 }
 

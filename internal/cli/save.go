@@ -74,14 +74,15 @@ type saving struct {
 	present map[string]lab.Present
 	nodes   map[string]bool // only these, if there are any
 
-	file  string
-	isNew bool // there is no such file yet
-	was   []byte
-	text  []byte
-	first *topology.Topology // what the file says, resolved
-	files []savedFile        // beside it
-	said  []Saved
-	left  []string
+	file      string
+	isNew     bool // there is no such file yet
+	was       []byte
+	text      []byte
+	first     *topology.Topology           // what the file says, resolved
+	files     []savedFile                  // beside it
+	datapaths map[string]topology.Datapath // what the file alone gives nodes, without what up was told, and devices are
+	said      []Saved
+	left      []string
 }
 
 // savedFile is a file beside the topology's.
@@ -220,6 +221,12 @@ func (s *saving) resolved() (*topology.Topology, error) {
 	}
 	if err := formats.ReadConfig(s.file, t, s.texts()).Err(); err != nil {
 		return nil, err
+	}
+	s.datapaths = map[string]topology.Datapath{}
+	if plain, problems := topology.Resolve(t, lab.Defaults); problems.Err() == nil {
+		for _, n := range plain.Nodes {
+			s.datapaths[n.Name] = n.Datapath
+		}
 	}
 	t.Name, t.IPv6, t.Routes = s.lab.Name, s.lab.IPv6, s.lab.Routes
 	was := s.lab.NodesByName()
@@ -360,6 +367,7 @@ func (s *saving) configs() error {
 			s.leave(n.Name, "%s", what)
 		}
 		list, changed := slices.Clone(n.Config), false
+		var change trivet.NodeChange
 		for _, c := range p.Config {
 			own := filepath.Join(s.beside(), n.Name+"."+c.Kind)
 			i := slices.IndexFunc(list, func(f topology.ConfigFile) bool { return f.Kind == c.Kind })
@@ -373,6 +381,10 @@ func (s *saving) configs() error {
 			case i < 0:
 				list = append(list, topology.ConfigFile{Kind: c.Kind})
 				i = len(list) - 1
+				if c.Kind == string(topology.OVS) && s.datapaths[n.Name] != topology.OVS { // else the file would be refused
+					change.Datapath = &n.Datapath
+					s.say(n.Name, "datapath: %s", n.Datapath)
+				}
 			}
 			if list[i].File == "" { // or its text is in the topology's file
 				list[i].File, list[i].Text, changed = own, "", true
@@ -395,7 +407,8 @@ func (s *saving) configs() error {
 				list[i].Text = "" // the topology's file does not have it
 			}
 		}
-		text, err := trivet.SetNode(s.text, n.Name, trivet.NodeChange{Config: &list})
+		change.Config = &list
+		text, err := trivet.SetNode(s.text, n.Name, change)
 		if err != nil {
 			return err
 		}

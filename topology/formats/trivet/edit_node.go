@@ -19,6 +19,7 @@ type NodeChange struct {
 	Routes    *[]topology.Route
 	Config    *[]topology.ConfigFile
 	Files     *[]topology.NodeFile
+	Datapath  *topology.Datapath
 }
 
 // Apply changes a node as SetNode does in its file.

@@ -112,3 +112,56 @@ func TryConfigs(ctx context.Context, t *topology.Topology) error {
 	}
 	return errors.Join(errs...)
 }
+
+// LoadConfigs gives a node its own configurations in place of those that it had before. What has
+// not changed is loaded again if the node, a switch, has lost its flow entries since.
+func LoadConfigs(ctx context.Context, in Running, before *topology.Node, emptied bool) error {
+	for _, k := range topology.ConfigKinds() {
+		c, ok := ConfigOf(k.Name)
+		was, text := before.ConfigOf(k.Name), in.ConfigOf(k.Name)
+		if !ok || c.Load == nil || was == text && (text == "" || !emptied) {
+			continue
+		}
+		if err := c.Load(ctx, in, was, text); err != nil {
+			return fmt.Errorf("%s: config: %s: %w", in.Name, k.Name, err)
+		}
+	}
+	return nil
+}
+
+// LoadFlowsAgain loads the flow entries of a switch whose controller is not Trivet's once more:
+// some controllers empty a switch first.
+func LoadFlowsAgain(ctx context.Context, in Running) error {
+	text := in.ConfigOf("flows")
+	if text == "" || !in.Foreign {
+		return nil
+	}
+	c, _ := ConfigOf("flows")
+	if err := c.Load(ctx, in, text, text); err != nil {
+		return fmt.Errorf("%s: config: flows: %w", in.Name, err)
+	}
+	return nil
+}
+
+// ReadConfigs reads what a node has of each kind that it can have; remarks say what cannot be told,
+// and why.
+func ReadConfigs(ctx context.Context, in Running) (out []topology.ConfigFile, remarks []string, err error) {
+	out = []topology.ConfigFile{}
+	for _, k := range topology.ConfigKinds() {
+		c, ok := ConfigOf(k.Name)
+		if !ok || !k.Of(in.Node) {
+			continue
+		}
+		var untold Untold
+		text, err := c.Read(ctx, in, in.ConfigOf(k.Name))
+		switch {
+		case errors.As(err, &untold):
+			remarks = append(remarks, untold.Error())
+		case err != nil:
+			return nil, nil, fmt.Errorf("%s: %s: %w", in.Name, k.Name, err)
+		default:
+			out = append(out, topology.ConfigFile{Kind: k.Name, TextFile: topology.TextFile{Text: text}})
+		}
+	}
+	return out, remarks, nil
+}

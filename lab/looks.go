@@ -18,6 +18,7 @@ type Present struct {
 	Routes    []topology.Route          `json:"routes,omitempty" doc:"Of the main table, of those of VRFs and of those that routes of the topology name, without those that the kernel or a routing daemon has added"`
 
 	Config  []topology.ConfigFile `json:"config" doc:"What has been put there by hand; a kind that is unknown is left out, one that there is nothing of has no text"`
+	Files   []topology.NodeFile   `json:"files,omitempty" doc:"Those that the topology gives it, as they are now; without those that Remarks says something of"`
 	Remarks []string              `json:"remarks,omitempty" doc:"What cannot be saved, and why"`
 }
 

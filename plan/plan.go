@@ -49,6 +49,12 @@ func ofOSPF(field string) bool {
 // ofInterface says whether a setting of a node is an interface beside those of links.
 func ofInterface(field string) bool { return strings.HasPrefix(field, "interfaces.") }
 
+// givesOther says whether a setting of a node is a file that it is given with another text: one
+// that it is not given any more, or had not been, is what its image says before and after.
+func givesOther(f topology.Field) bool {
+	return strings.HasPrefix(f.Name, "files.") && f.Old != "" && f.New != ""
+}
+
 // ofMachine says whether a setting that other nodes can change in place is one that a virtual
 // machine has from its start. (All that is said of nothing else is none of nodeInPlace.)
 func ofMachine(n *topology.Node, field string) bool {
@@ -68,7 +74,7 @@ func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) boo
 		switch {
 		case c.OldNode != nil && c.NewNode != nil:
 			if ended(c.OldNode) || slices.ContainsFunc(c.Fields, func(f topology.Field) bool {
-				return !slices.Contains(nodeInPlace, f.Name) && !ofOSPF(f.Name) && !ofInterface(f.Name) || ofMachine(c.NewNode, f.Name)
+				return !slices.Contains(nodeInPlace, f.Name) && !ofOSPF(f.Name) && !ofInterface(f.Name) && !givesOther(f) || ofMachine(c.NewNode, f.Name)
 			}) {
 				rebuilt[c.NewNode.Name] = true
 				s.DropNodes = append(s.DropNodes, c.OldNode)

@@ -271,6 +271,35 @@ func TestPolicyInPlace(t *testing.T) {
 	}
 }
 
+// TestFiles proves that a file that a container is given with another text or other permissions is
+// set in place, and that the container is made anew for one that it is given no more, or had not
+// been.
+func TestFiles(t *testing.T) {
+	of := func(files ...topology.NodeFile) *topology.Topology {
+		t := &topology.Topology{}
+		n := t.AddNode(topology.Host, "h1")
+		n.Image, n.Files = "x", files
+		return resolved(t)
+	}
+	a, b := topology.NodeFile{Path: "/a", TextFile: topology.TextFile{Text: "a", File: "a"}, Mode: 0o644}, topology.NodeFile{Path: "/b", TextFile: topology.TextFile{Text: "b", File: "b"}, Mode: 0o644}
+	other, closed := a, a
+	other.Text, closed.Mode = "other", 0o600
+	for _, c := range []struct {
+		from, to  []topology.NodeFile
+		set, anew int
+	}{
+		{[]topology.NodeFile{a, b}, []topology.NodeFile{other, b}, 1, 0},
+		{[]topology.NodeFile{a, b}, []topology.NodeFile{closed, b}, 1, 0},
+		{[]topology.NodeFile{a, b}, []topology.NodeFile{b, a}, 0, 0},
+		{[]topology.NodeFile{a, b}, []topology.NodeFile{b}, 0, 1},
+		{[]topology.NodeFile{a}, []topology.NodeFile{a, b}, 0, 1},
+	} {
+		if s := plan.Make(of(c.from...), of(c.to...), same, never); len(s.SetNodes) != c.set || len(s.AddNodes) != c.anew || len(s.DropNodes) != c.anew {
+			t.Errorf("%v to %v: %+v", c.from, c.to, s)
+		}
+	}
+}
+
 // TestGuest proves that whatever is said of a virtual machine, its memory, ports and start command
 // too, makes the node anew where it changes; and that its limits, and the memory of a container are
 // changed in place.

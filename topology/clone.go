@@ -64,7 +64,7 @@ func (n *Node) clone() *Node {
 	c.Cores = slices.Clone(n.Cores)
 	c.Isolate = slices.Clone(n.Isolate)
 	c.Dirs = slices.Clone(n.Dirs)
-	c.Config = slices.Clone(n.Config)
+	c.Config, c.Files = slices.Clone(n.Config), slices.Clone(n.Files)
 	c.Controllers = slices.Clone(n.Controllers)
 	c.OpenFlow = slices.Clone(n.OpenFlow)
 	c.OSPF = n.OSPF.Clone()

@@ -112,48 +112,56 @@ func (c ConfigFile) Position(line int) Position {
 
 // HasTexts says whether a node names a file with a text, or has one.
 func (n *Node) HasTexts() bool {
-	return len(n.Config) > 0 || n.Guest != nil && n.Guest.UserData != TextFile{}
+	return len(n.Config)+len(n.Files) > 0 || n.Guest != nil && n.Guest.UserData != TextFile{}
 }
 
-// texts are a node's, by what they are; nodes of a range share nothing of them from then on.
-func (n *Node) texts(each func(what string, f *TextFile)) {
+// texts are a node's, by what they are; nodes of a range share nothing of them from then on. mode
+// is where the permissions of their files go, or nil.
+func (n *Node) texts(each func(what string, f *TextFile, mode *uint32)) {
 	n.Config = slices.Clone(n.Config)
 	for i := range n.Config {
-		each("config: "+n.Config[i].Kind, &n.Config[i].TextFile)
+		each("config: "+n.Config[i].Kind, &n.Config[i].TextFile, nil)
+	}
+	n.Files = slices.Clone(n.Files)
+	for i := range n.Files {
+		each("files: "+clip(n.Files[i].Path), &n.Files[i].TextFile, &n.Files[i].Mode)
 	}
 	if n.Guest != nil && n.Guest.UserData != (TextFile{}) {
 		n.Guest = clonePointer(n.Guest)
-		each("user_data", &n.Guest.UserData)
+		each("user_data", &n.Guest.UserData, nil)
 	}
 }
 
 // NameTexts has names of files with texts that have a * hold the node's name there.
 func (n *Node) NameTexts() {
-	n.texts(func(_ string, f *TextFile) { f.File = strings.ReplaceAll(f.File, "*", n.Name) })
+	n.texts(func(_ string, f *TextFile, _ *uint32) { f.File = strings.ReplaceAll(f.File, "*", n.Name) })
 }
 
-// ReadConfig sets all texts, configurations and user data of virtual machines, to what is in their
-// files; read returns what is in one, and refuses one that is not below the topology's own
-// directory.
-func (t *Topology) ReadConfig(read func(file string) ([]byte, error)) (problems Problems) {
+// ReadConfig sets all texts (configurations, files that nodes are given, user data of virtual
+// machines) to what is in their files; read returns what is in one, with its permissions, and
+// refuses one that is not below the topology's own directory.
+func (t *Topology) ReadConfig(read func(file string) (text []byte, mode uint32, err error)) (problems Problems) {
 	total := 0
 	for _, n := range t.Nodes {
-		n.texts(func(what string, f *TextFile) {
+		n.texts(func(what string, f *TextFile, mode *uint32) {
 			if total > MaxConfig {
 				return
 			}
-			text, err := []byte(f.Text), error(nil)
+			text, is, err := []byte(f.Text), uint32(TextMode), error(nil)
 			if f.File != "" {
-				text, err = read(f.File)
+				text, is, err = read(f.File)
 			}
 			if total += len(text); err == nil && total > MaxConfig {
-				err = fmt.Errorf("all configurations of a topology together may have %d MiB", MaxConfig>>20)
+				err = fmt.Errorf("all configurations and files of a topology together may have %d MiB", MaxConfig>>20)
 			}
-			if err != nil {
+			switch {
+			case err != nil:
 				problems.Add(n.Pos, "write it, or leave it out", "%s %s: %s: %s: %s", n.Kind, n.Name, what, clip(f.File), err)
-				return
+			case mode == nil:
+				f.Text = withEnd(strings.ReplaceAll(string(text), "\r\n", "\n"))
+			default:
+				f.Text, *mode = string(text), is
 			}
-			f.Text = withEnd(strings.ReplaceAll(string(text), "\r\n", "\n"))
 		})
 	}
 	return problems

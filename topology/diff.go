@@ -198,6 +198,10 @@ func (n *Node) asWritten(into map[string]string) {
 		}
 		into["config"] = joined(n.Config)
 	}
+	delete(into, "files")
+	for _, f := range n.Files { // each changes by itself, and where its text is does not count
+		into["files."+f.Path] = f.String()
+	}
 	if n.Guest != nil {
 		n.Guest.asWritten(into)
 	}

@@ -8,11 +8,11 @@ import (
 
 // Errand is something that root does on the machine because a topology says so: run a command, a
 // container or a virtual machine, show a directory of the machine in a node, load a configuration
-// into a node, move an interface into one, or listen at a port of the machine.
+// or put a file into a node, move an interface into one, or listen at a port of the machine.
 type Errand struct {
 	Node string   `json:"node"`
-	Kind string   `json:"kind" doc:"start, stop, at 30s, dirs, config, interface, image, vm or port"`
-	What string   `json:"what" doc:"The command, the directories, the kind and file of the configuration, the interface, the image, the virtual machine with its files, or the address and port of the machine"`
+	Kind string   `json:"kind" doc:"start, stop, at 30s, dirs, config, file, interface, image, vm or port"`
+	What string   `json:"what" doc:"The command, the directories, the kind and file of the configuration, the file and where the node has it, the interface, the image, the virtual machine with its files, or the address and port of the machine"`
 	Pos  Position `json:"-"`
 }
 
@@ -34,7 +34,7 @@ func (s errandSet) has(node, kind, what string) bool {
 
 // IsCommand says whether the errand runs a program.
 func (e Errand) IsCommand() bool {
-	return !slices.Contains([]string{ErrandDirs, ErrandConfig, ErrandInterface, ErrandImage, ErrandGuest, ErrandPort}, e.Kind)
+	return !slices.Contains([]string{ErrandDirs, ErrandConfig, ErrandFile, ErrandInterface, ErrandImage, ErrandGuest, ErrandPort}, e.Kind)
 }
 
 // Kinds of errands; an event's kind is its time.
@@ -43,6 +43,7 @@ const (
 	errandStop      = "stop"
 	ErrandDirs      = "dirs"
 	ErrandConfig    = "config"
+	ErrandFile      = "file"
 	ErrandInterface = "interface"
 	ErrandImage     = "image"
 	ErrandGuest     = "vm"
@@ -113,6 +114,9 @@ func (t *Topology) Errands(before *Topology) (out []Errand) {
 		for _, c := range n.Config {
 			add(n.Name, ErrandConfig, c.errand(), n.Pos)
 		}
+		for _, f := range n.Files {
+			add(n.Name, ErrandFile, f.errand(), n.Pos)
+		}
 		add(n.Name, ErrandImage, n.Container.errand(), n.Pos)
 		add(n.Name, ErrandGuest, n.guestErrand(), n.Pos)
 		for _, p := range n.Ports {
@@ -161,8 +165,9 @@ func (d PrivateDir) errand() string {
 func (e Event) errandKind() string { return "at " + e.At.String() }
 
 // Refuse removes errands from a topology: commands are not run, directories are empty, links to
-// interfaces are not made, configurations not loaded, containers and virtual machines are ordinary
-// nodes, ports are not open. If a node had another command before, it keeps that.
+// interfaces are not made, configurations not loaded, files not given, containers and virtual
+// machines are ordinary nodes, ports are not open. If a node had another command before, it keeps
+// that.
 func (t *Topology) Refuse(errands []Errand, before *Topology) {
 	refused := setOf(errands)
 	had := map[string]*Node{}
@@ -189,6 +194,7 @@ func (t *Topology) Refuse(errands []Errand, before *Topology) {
 		}
 		n.Ports = slices.DeleteFunc(n.Ports, func(p Port) bool { return refused.has(n.Name, ErrandPort, p.Listen().String()) })
 		n.Config = slices.DeleteFunc(n.Config, func(c ConfigFile) bool { return refused.has(n.Name, ErrandConfig, c.errand()) })
+		n.Files = slices.DeleteFunc(n.Files, func(f NodeFile) bool { return refused.has(n.Name, ErrandFile, f.errand()) })
 	}
 	t.Links = slices.DeleteFunc(t.Links, func(l *Link) bool {
 		a, b := l.Ends[0], l.Ends[1]
@@ -209,9 +215,9 @@ func (t *Topology) Refuse(errands []Errand, before *Topology) {
 // ordinary one, without the commands that were for inside.
 func (t *Topology) refuseInside(n, old *Node) {
 	if old != nil && old.Inside() != "" {
-		n.Container, n.Guest = old.Container.clone(), clonePointer(old.Guest)
+		n.Container, n.Guest, n.Files = old.Container.clone(), clonePointer(old.Guest), slices.Clone(old.Files)
 		return
 	}
-	n.Container, n.Guest, n.Start, n.Stop = Container{}, nil, "", ""
+	n.Container, n.Guest, n.Files, n.Start, n.Stop = Container{}, nil, nil, "", ""
 	t.Schedule = slices.DeleteFunc(t.Schedule, func(e Event) bool { return e.Action.Node == n.Name && e.Action.Run != "" })
 }

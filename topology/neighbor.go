@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"trivet.dev/trivet/internal/words"
 )
 
 // Neighbor is a permanent entry of a node's tables of neighbours (ip-neighbour(8)): nobody is asked
@@ -113,13 +115,13 @@ func (r *resolver) neighbors() {
 			found := at(x.Address)
 			switch {
 			case x.Device != "" && !slices.Contains(devices, x.Device):
-				bad(cmp.Or(DidYouMean(x.Device, devices), "it has "+some(devices)), "it has no device %s", clip(x.Device))
+				bad(cmp.Or(DidYouMean(x.Device, devices), "it has "+words.Some(devices)), "it has no device %s", clip(x.Device))
 			case r.has(n, x.Address):
 				bad("name another node's address", "that is its own address")
 			case x.Device == "" && len(found) == 0:
-				bad("name the device: dev "+some(devices), "none of its subnets has the address")
+				bad("name the device: dev "+words.Some(devices), "none of its subnets has the address")
 			case x.Device == "" && len(found) > 1:
-				bad("name one of them: dev "+found[0], "%s have that address in their subnets", some(found))
+				bad("name one of them: dev "+found[0], "%s have that address in their subnets", words.Some(found))
 			}
 			if x.Device == "" && len(found) > 0 {
 				x.Device = found[0]

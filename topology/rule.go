@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"trivet.dev/trivet/internal/words"
 )
 
 // Rule is a rule of a node's policy routing (ip-rule(8)): which table says where packets that it
@@ -276,7 +278,7 @@ func (r *resolver) rules() {
 			}
 			for _, device := range []string{rule.In, rule.Out} {
 				if device != "" && device != "lo" && !slices.Contains(devices, device) {
-					bad(cmp.Or(DidYouMean(device, devices), "it has "+some(devices)), "it has no device %s", clip(device))
+					bad(cmp.Or(DidYouMean(device, devices), "it has "+words.Some(devices)), "it has no device %s", clip(device))
 				}
 			}
 			if v4, v6 := rule.Families(r.t.IPv6); !v4 && !v6 {

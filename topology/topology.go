@@ -178,6 +178,7 @@ type Node struct {
 	Isolate []string     `json:"isolate,omitempty"` // further namespaces: "pid"
 	Dirs    []PrivateDir `json:"dirs,omitempty"`    // directories of the node's own
 	Config  []ConfigFile `json:"config,omitempty"`  // its own configuration, for which a topology has no words
+	Files   []NodeFile   `json:"files,omitempty"`   // of the node's own, which it is given
 
 	DPID        DPID     `json:"dpid,omitzero"`
 	Datapath    Datapath `json:"datapath,omitempty"`

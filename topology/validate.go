@@ -201,6 +201,7 @@ func (v *validator) node(n *Node) {
 	v.ospf(n, bad)
 	v.dirs(n, bad)
 	v.config(n, bad)
+	v.files(n, bad)
 	v.container(n, bad)
 	v.guest(n, bad)
 	if n.Kind == Controller && n.Address != "" && n.Address != ControllerTrivet {

@@ -134,6 +134,44 @@ func checkConfig(t *topology.Topology, n *topology.Node, c topology.ConfigFile) 
 	return problems
 }
 
+// Recorded is a fabric of Open vSwitch, wherever that runs.
+type Recorded interface {
+	// Vsctl runs commands of ovs-vsctl in one transaction.
+	Vsctl(ctx context.Context, commands ...[]string) (string, error)
+	// RecordsOf are the names of a switch's records: of its bridge, "" if there is none, and of its
+	// ports.
+	RecordsOf(*topology.Node) (bridge string, ports []RecordedPort)
+}
+
+// RecordedPort is a port of a switch.
+type RecordedPort struct {
+	Name   string // as configurations have it
+	Record string // as Open vSwitch has it
+
+	// Blocked says that it must not forward by learning: VLANs given to it are kept until it may.
+	Blocked bool
+	// Apart says that the topology says which VLANs it has.
+	Apart bool
+}
+
+// Vsctl runs commands of ovs-vsctl in one transaction.
+func (f *fabric) Vsctl(ctx context.Context, commands ...[]string) (string, error) {
+	return f.switches.Load().vsctl(ctx, commands...)
+}
+
+// RecordsOf are the names of a switch's records.
+func (f *fabric) RecordsOf(n *topology.Node) (bridge string, ports []RecordedPort) {
+	if f.switches.Load() == nil {
+		return "", nil
+	}
+	bridge, names, apart := records(f.site.Topology(), n)
+	isBlocked := f.blockedPorts()
+	for _, p := range names {
+		ports = append(ports, RecordedPort{p, p, isBlocked[p], apart[p]})
+	}
+	return bridge, ports
+}
+
 // vsctl runs commands of ovs-vsctl in one transaction.
 func (s *Switches) vsctl(ctx context.Context, commands ...[]string) (string, error) {
 	program := findProgram("ovs-vsctl")
@@ -158,8 +196,8 @@ func (s *Switches) vsctl(ctx context.Context, commands ...[]string) (string, err
 var unset = []string{"[]", "{}", "0", "false", `""`}
 
 // configOf returns the current settings of a switch's records.
-func (s *Switches) configOf(ctx context.Context, bridge string, ports []string, apart map[string]bool) (out []setting, err error) {
-	there, err := s.vsctl(ctx, []string{"list-ifaces", bridge})
+func configOf(ctx context.Context, f Recorded, bridge string, ports []RecordedPort) (out []setting, err error) {
+	there, err := f.Vsctl(ctx, []string{"list-ifaces", bridge})
 	if err != nil {
 		return nil, err
 	}
@@ -172,20 +210,21 @@ func (s *Switches) configOf(ctx context.Context, bridge string, ports []string, 
 	}
 	ask("bridge", bridge, settable["bridge"])
 	for _, p := range ports {
-		if slices.Contains(names, p) {
+		if slices.Contains(names, p.Record) {
 			columns := append(slices.Clone(settable["port"]), "external_ids")
-			if apart[p] {
+			if p.Apart {
 				columns = slices.DeleteFunc(columns, func(c string) bool { return slices.Contains(ofVLANs, c) || c == "external_ids" })
 			}
-			ask("port", p, columns)
-			ask("interface", p, settable["interface"])
+			ask("port", p.Name, columns)
+			ask("interface", p.Name, settable["interface"])
 		}
 	}
+	record := recordOf(ports)
 	var commands [][]string
 	for _, a := range asked {
-		commands = append(commands, []string{"--if-exists", "get", a.table, a.record, a.column})
+		commands = append(commands, []string{"--if-exists", "get", a.table, record(a), a.column})
 	}
-	text, err := s.vsctl(ctx, commands...)
+	text, err := f.Vsctl(ctx, commands...)
 	if err != nil {
 		return nil, err
 	}
@@ -242,6 +281,20 @@ func (s *Switches) configOf(ctx context.Context, bridge string, ports []string, 
 	return out, nil
 }
 
+// recordOf returns what tells the record that a setting is for, as Open vSwitch has it.
+func recordOf(ports []RecordedPort) func(setting) string {
+	names := map[string]string{}
+	for _, p := range ports {
+		names[p.Name] = p.Record
+	}
+	return func(s setting) string {
+		if s.table == "bridge" || names[s.record] == "" {
+			return s.record
+		}
+		return names[s.record]
+	}
+}
+
 var mapPair = regexp.MustCompile(`"?([A-Za-z0-9_.:-]+)"?=("(?:[^"\\]|\\.)*"|[^,}\s]+)`)
 
 // mapOf returns the keys of a column that is a map.
@@ -255,12 +308,15 @@ func mapOf(of setting, value string) (out []setting) {
 }
 
 func readConfig(ctx context.Context, in datapath.Running, was string) (string, error) {
-	f, ok := in.Fabric.(*fabric)
-	if !ok || f.switches.Load() == nil {
+	f, ok := in.Fabric.(Recorded)
+	if !ok {
 		return "", nil
 	}
-	bridge, ports, apart := records(f.site.Topology(), in.Node)
-	have, err := f.switches.Load().configOf(ctx, bridge, ports, apart)
+	bridge, ports := f.RecordsOf(in.Node)
+	if bridge == "" {
+		return "", nil
+	}
+	have, err := configOf(ctx, f, bridge, ports)
 	if err != nil {
 		return "", err
 	}
@@ -291,28 +347,34 @@ func normal(s setting) setting {
 }
 
 func loadConfig(ctx context.Context, in datapath.Running, was, text string) error {
-	f, ok := in.Fabric.(*fabric)
-	if !ok || f.switches.Load() == nil {
+	f, ok := in.Fabric.(Recorded)
+	if !ok {
 		return nil
 	}
-	s := f.switches.Load()
-	want := settingsOf(text, func(int, string, string) {})
-	isBlocked := f.blockedPorts()
+	bridge, ports := f.RecordsOf(in.Node)
+	if bridge == "" {
+		return nil
+	}
+	want, record := settingsOf(text, func(int, string, string) {}), recordOf(ports)
+	isBlocked := map[string]bool{}
+	for _, p := range ports {
+		isBlocked[p.Name] = p.Blocked
+	}
 	var commands [][]string
 	for _, old := range settingsOf(was, func(int, string, string) {}) {
 		switch {
 		case isBlocked[old.record] && (old.column == "vlan_mode" || old.column == "trunks"):
-			commands = append(commands, []string{"--if-exists", "remove", "port", old.record, "external_ids",
+			commands = append(commands, []string{"--if-exists", "remove", "port", record(old), "external_ids",
 				keptVLANs})
 		case slices.ContainsFunc(want, func(w setting) bool { return w.table == old.table && w.record == old.record && w.name() == old.name() }):
 		case old.key != "":
-			commands = append(commands, []string{"--if-exists", "remove", old.table, old.record, old.column, old.key})
+			commands = append(commands, []string{"--if-exists", "remove", old.table, record(old), old.column, old.key})
 		case strings.HasPrefix(old.column, "ingress_"):
-			commands = append(commands, []string{"set", old.table, old.record, old.column + "=0"})
+			commands = append(commands, []string{"set", old.table, record(old), old.column + "=0"})
 		case old.column == "protected" || old.column == "mcast_snooping_enable":
-			commands = append(commands, []string{"set", old.table, old.record, old.column + "=false"})
+			commands = append(commands, []string{"set", old.table, record(old), old.column + "=false"})
 		default:
-			commands = append(commands, []string{"--if-exists", "clear", old.table, old.record, old.column})
+			commands = append(commands, []string{"--if-exists", "clear", old.table, record(old), old.column})
 		}
 	}
 	kept := map[string]vlans{}
@@ -321,17 +383,17 @@ func loadConfig(ctx context.Context, in datapath.Running, was, text string) erro
 			kept[w.record] = v
 			continue
 		}
-		commands = append(commands, []string{"set", w.table, w.record, w.name() + "=" + w.value})
+		commands = append(commands, []string{"set", w.table, record(w), w.name() + "=" + w.value})
 	}
 	for port, v := range kept {
 		text, _ := json.Marshal(v)
 		quoted, _ := json.Marshal(string(text))
-		commands = append(commands, []string{"set", "port", port, "external_ids:" + keptVLANs + "=" + string(quoted)})
+		commands = append(commands, []string{"set", "port", record(setting{table: "port", record: port}), "external_ids:" + keptVLANs + "=" + string(quoted)})
 	}
 	if len(commands) == 0 {
 		return nil
 	}
-	_, err := s.vsctl(ctx, commands...)
+	_, err := f.Vsctl(ctx, commands...)
 	return err
 }
 

@@ -18,12 +18,30 @@ func (f *fabric) FlowEntries(ctx context.Context, n *topology.Node) (out []strin
 	if err != nil {
 		return nil, err
 	}
+	return Entries(text), nil
+}
+
+// Entries are those that ovs-ofctl dump-flows has printed, without what they count.
+func Entries(text string) (out []string) {
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, "actions=") {
 			out = append(out, strings.TrimPrefix(strings.TrimSpace(line), "reset_counts ")) // versions from 1.2 on say so of each
 		}
 	}
-	return out, nil
+	return out
+}
+
+// Changes are the lines by which ovs-ofctl add-flows removes entries, and then adds others; "" for
+// none.
+func Changes(remove, add []string) string {
+	var lines strings.Builder
+	for _, line := range remove {
+		lines.WriteString("delete_strict " + line + "\n")
+	}
+	for _, line := range add {
+		lines.WriteString("add " + line + "\n")
+	}
+	return lines.String()
 }
 
 // ChangeFlows removes entries, and then adds others.
@@ -32,16 +50,10 @@ func (f *fabric) ChangeFlows(ctx context.Context, n *topology.Node, remove, add 
 	if s == nil {
 		return fmt.Errorf("there is no switch %s", n.Name)
 	}
-	var lines strings.Builder
-	for _, line := range remove {
-		lines.WriteString("delete_strict " + line + "\n")
-	}
-	for _, line := range add {
-		lines.WriteString("add " + line + "\n")
-	}
-	if lines.Len() == 0 {
+	lines := Changes(remove, add)
+	if lines == "" {
 		return nil
 	}
-	_, err := s.ofctl(ctx, topology.DeviceName(n.Name), lines.String(), "add-flows", "-")
+	_, err := s.ofctl(ctx, topology.DeviceName(n.Name), lines, "add-flows", "-")
 	return err
 }

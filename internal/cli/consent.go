@@ -72,6 +72,7 @@ func countErrands(errands []topology.Errand) string {
 		{"command", "1 command", "%d commands"},
 		{topology.ErrandDirs, "1 directory of the machine in a node", "%d directories of the machine in nodes"},
 		{topology.ErrandConfig, "1 configuration loaded into a node", "%d configurations loaded into nodes"},
+		{topology.ErrandFile, "1 file put into a node", "%d files put into nodes"},
 		{topology.ErrandImage, "1 container", "%d containers"},
 		{topology.ErrandGuest, "1 virtual machine", "%d virtual machines"},
 		{topology.ErrandPort, "1 port of the machine", "%d ports of the machine"},

@@ -162,6 +162,13 @@ func (s *source) seenFrom(dir string, t *topology.Topology) error {
 	there, err := filepath.Rel(dir, s.dir)
 	if err == nil && there != "." {
 		t.DirsFrom(there)
+		for _, n := range t.Nodes {
+			for i, f := range n.Files {
+				if f.File != "" {
+					n.Files[i].File = filepath.Join(there, f.File)
+				}
+			}
+		}
 	}
 	return err
 }

@@ -28,7 +28,7 @@ func (a *app) save() *cobra.Command {
 		Short: "Write what was configured by hand into the topology's file",
 		Long: "Write what somebody has configured by hand in a running lab into its file, so that the next up gives the same lab:\n" +
 			"links as they are now, addresses and routes of hosts and Linux routers, flow entries of switches, rules of iptables\n" +
-			"and nft. With nodes, what is theirs and that of their links.\n\n" +
+			"and nft, files that containers were given. With nodes, what is theirs and that of their links.\n\n" +
 			"Without FILE it is the file that the lab came from, whose comments and layout stay. Any other FILE is written anew,\n" +
 			"as it must be if the lab came from a generator or a file in another format. What a topology has no words for goes\n" +
 			"into files in a directory beside FILE, which nodes name as their config.",
@@ -74,20 +74,33 @@ type saving struct {
 	present map[string]lab.Present
 	nodes   map[string]bool // only these, if there are any
 
-	file  string
-	isNew bool // there is no such file yet
-	was   []byte
-	text  []byte
-	first *topology.Topology // what the file says, resolved
-	files []savedFile        // with configurations
-	said  []Saved
-	left  []string
+	file      string
+	isNew     bool // there is no such file yet
+	was       []byte
+	text      []byte
+	first     *topology.Topology           // what the file says, resolved
+	files     []savedFile                  // beside it
+	datapaths map[string]topology.Datapath // what the file alone gives nodes, without what up was told, and devices are
+	said      []Saved
+	left      []string
 }
 
-// savedFile is a file with a configuration. Those of routing daemons may have keys in them.
+// savedFile is a file beside the topology's.
 type savedFile struct {
 	name, was, text string
-	secret          bool
+	mode            os.FileMode // of a new one
+	given           bool        // to a node, whose mode one that is there gets as well
+	wasMode         uint32      // then
+}
+
+// put has a file written, once.
+func (s *saving) put(f savedFile) {
+	if i := slices.IndexFunc(s.files, func(has savedFile) bool { return has.name == f.name }); i >= 0 {
+		f.was = s.files[i].was
+		s.files[i] = f
+		return
+	}
+	s.files = append(s.files, f)
 }
 
 // Saved is something that is written.
@@ -155,10 +168,15 @@ func (s *saving) begin(file string) (err error) {
 	if err := mine(file); err != nil {
 		return err
 	}
-	if s.isNew = !isFile(file); s.isNew {
+	_, err = os.Stat(file)
+	if s.isNew = errors.Is(err, os.ErrNotExist); s.isNew {
 		t := s.lab.Clone()
 		for _, n := range t.Nodes {
-			n.Config = nil // it is written into files of its own
+			n.Config = nil              // it is written into files of its own
+			for i, g := range n.Files { // as they were given: what they are now comes after
+				n.Files[i] = topology.NodeFile{Path: g.Path, TextFile: topology.TextFile{File: s.own(n, g.Path)}}
+				s.put(savedFile{name: n.Files[i].File, text: g.Text, mode: os.FileMode(g.Mode), given: true})
+			}
 			if n.RoutingNode() {
 				n.Routes = slices.DeleteFunc(n.Routes, func(r topology.Route) bool { return r.Computed })
 			}
@@ -204,6 +222,12 @@ func (s *saving) resolved() (*topology.Topology, error) {
 	if err := formats.ReadConfig(s.file, t, s.texts()).Err(); err != nil {
 		return nil, err
 	}
+	s.datapaths = map[string]topology.Datapath{}
+	if plain, problems := topology.Resolve(t, lab.Defaults); problems.Err() == nil {
+		for _, n := range plain.Nodes {
+			s.datapaths[n.Name] = n.Datapath
+		}
+	}
 	t.Name, t.IPv6, t.Routes = s.lab.Name, s.lab.IPv6, s.lab.Routes
 	was := s.lab.NodesByName()
 	for _, n := range t.Nodes {
@@ -215,18 +239,22 @@ func (s *saving) resolved() (*topology.Topology, error) {
 	return r, problems.Err()
 }
 
-// texts are the configurations, by file: what was read first, or is to be written.
-func (s *saving) texts() map[string]string {
-	out := map[string]string{}
+// texts are what nodes have in files of their own, by file: what was read first, or is to be
+// written.
+func (s *saving) texts() map[string]formats.Beside {
+	out := map[string]formats.Beside{}
 	if s.first != nil {
 		for _, n := range s.first.Nodes {
 			for _, c := range n.Config {
-				out[c.File] = c.Text
+				out[c.File] = formats.Beside{Text: c.Text}
+			}
+			for _, f := range n.Files {
+				out[f.File] = formats.Beside{Text: f.Text, Mode: f.Mode}
 			}
 		}
 	}
 	for _, f := range s.files {
-		out[f.name] = f.text
+		out[f.name] = formats.Beside{Text: f.text, Mode: uint32(f.mode)}
 	}
 	return out
 }
@@ -257,7 +285,7 @@ func (s *saving) change() error {
 	if err := s.links(); err != nil {
 		return err
 	}
-	if err := s.configs(); err != nil {
+	if err := errors.Join(s.configs(), s.given()); err != nil {
 		return err
 	}
 	for range 8 {
@@ -317,9 +345,19 @@ func linkChange(file, is *topology.Link) (topology.LinkChange, bool) {
 	return topology.Between(file, is)
 }
 
+// beside is the directory for files of nodes.
+func (s *saving) beside() string {
+	return strings.TrimSuffix(filepath.Base(s.file), filepath.Ext(s.file)) + ".d"
+}
+
+// own is the file there for one that a node is given at a path. (An asterisk would be read as the
+// node's name.)
+func (s *saving) own(n *topology.Node, path string) string {
+	return filepath.Join(s.beside(), n.Name, strings.ReplaceAll(path, "*", "_"))
+}
+
 // configs writes the nodes' own configurations.
 func (s *saving) configs() error {
-	base := strings.TrimSuffix(filepath.Base(s.file), filepath.Ext(s.file)) + ".d"
 	for _, n := range s.first.Nodes {
 		if !s.has(n.Name) {
 			continue
@@ -329,8 +367,9 @@ func (s *saving) configs() error {
 			s.leave(n.Name, "%s", what)
 		}
 		list, changed := slices.Clone(n.Config), false
+		var change trivet.NodeChange
 		for _, c := range p.Config {
-			own := filepath.Join(base, n.Name+"."+c.Kind)
+			own := filepath.Join(s.beside(), n.Name+"."+c.Kind)
 			i := slices.IndexFunc(list, func(f topology.ConfigFile) bool { return f.Kind == c.Kind })
 			switch {
 			case i < 0 && c.Text == "" || i >= 0 && list[i].Text == c.Text:
@@ -342,15 +381,22 @@ func (s *saving) configs() error {
 			case i < 0:
 				list = append(list, topology.ConfigFile{Kind: c.Kind})
 				i = len(list) - 1
+				if c.Kind == string(topology.OVS) && s.datapaths[n.Name] != topology.OVS { // else the file would be refused
+					change.Datapath = &n.Datapath
+					s.say(n.Name, "datapath: %s", n.Datapath)
+				}
 			}
 			if list[i].File == "" { // or its text is in the topology's file
 				list[i].File, list[i].Text, changed = own, "", true
 			}
-			if s.shared(n, list[i]) { // another node's stays as it is
+			if s.shared(n, list[i].File, "") { // another node's stays as it is
 				list[i].File, changed = own, true
 			}
-			secret := c.Kind == topology.ConfigFRR || c.Kind == topology.ConfigBIRD
-			s.files = append(s.files, savedFile{list[i].File, list[i].Text, c.Text, secret})
+			mode := os.FileMode(0o644)
+			if c.Kind == topology.ConfigFRR || c.Kind == topology.ConfigBIRD { // with keys
+				mode = 0o600
+			}
+			s.put(savedFile{name: list[i].File, was: list[i].Text, text: c.Text, mode: mode})
 			s.say(n.Name, "%s: %s", c.Kind, list[i].File)
 		}
 		if !changed {
@@ -361,7 +407,8 @@ func (s *saving) configs() error {
 				list[i].Text = "" // the topology's file does not have it
 			}
 		}
-		text, err := trivet.SetNode(s.text, n.Name, trivet.NodeChange{Config: &list})
+		change.Config = &list
+		text, err := trivet.SetNode(s.text, n.Name, change)
 		if err != nil {
 			return err
 		}
@@ -370,11 +417,56 @@ func (s *saving) configs() error {
 	return nil
 }
 
-// shared says whether another node's configuration is in the same file.
-func (s *saving) shared(n *topology.Node, c topology.ConfigFile) bool {
+// shared says whether a file is another node's as well, or given to the same one elsewhere than at
+// a path.
+func (s *saving) shared(n *topology.Node, file, path string) bool {
 	return slices.ContainsFunc(s.first.Nodes, func(other *topology.Node) bool {
-		return other.Name != n.Name && slices.ContainsFunc(other.Config, func(o topology.ConfigFile) bool { return o.File == c.File })
+		same := other.Name == n.Name
+		return !same && slices.ContainsFunc(other.Config, func(o topology.ConfigFile) bool { return o.File == file }) ||
+			slices.ContainsFunc(other.Files, func(o topology.NodeFile) bool { return o.File == file && !(same && o.Path == path) })
 	})
+}
+
+// given writes the files that nodes were given, as they are there now.
+func (s *saving) given() error {
+	for _, n := range s.first.Nodes {
+		if !s.has(n.Name) {
+			continue
+		}
+		list, changed := slices.Clone(n.Files), false
+		for i, was := range list {
+			p := s.present[n.Name].Files
+			at := slices.IndexFunc(p, func(f topology.NodeFile) bool { return f.Path == was.Path })
+			if at < 0 || p[at].String() == was.String() {
+				continue
+			}
+			now := p[at]
+			switch {
+			case was.File == "" && now.InText():
+				list[i].Text, changed = now.Text, true
+				s.say(n.Name, "%s: the text in the file", was.Path)
+				continue
+			case was.File == "" || s.shared(n, was.File, was.Path):
+				list[i].File, list[i].Text, changed = s.own(n, was.Path), "", true
+			}
+			s.put(savedFile{name: list[i].File, was: was.Text, text: now.Text, mode: os.FileMode(now.Mode), given: true, wasMode: was.Mode})
+			s.say(n.Name, "%s: %s", was.Path, list[i].File)
+		}
+		for i := range list {
+			if list[i].Mode = 0; list[i].File != "" {
+				list[i].Text = ""
+			}
+		}
+		if !changed {
+			continue
+		}
+		text, err := trivet.SetNode(s.text, n.Name, trivet.NodeChange{Files: &list})
+		if err != nil {
+			return err
+		}
+		s.text = text
+	}
+	return nil
 }
 
 // finishSave shows what there is to write, and writes it.
@@ -420,6 +512,9 @@ func (a *app) finishSave(s *saving, dryRun bool) error {
 // diff shows how files would change.
 func (s *saving) diff(a *app) error {
 	for _, f := range append(slices.Clone(s.files), savedFile{name: filepath.Base(s.file), was: string(s.was), text: string(s.text)}) {
+		if f.given && f.wasMode != 0 && f.wasMode != uint32(f.mode) {
+			fmt.Fprintf(a.out, "%s: mode %04o → %04o\n", harmlessText(f.name), f.wasMode, f.mode)
+		}
 		if f.was == f.text {
 			continue
 		}
@@ -432,7 +527,7 @@ func (s *saving) diff(a *app) error {
 	return nil
 }
 
-// write writes the files with configurations, and then the topology's, which names them.
+// write writes the files of nodes, and then the topology's, which names them.
 func (s *saving) write() error {
 	root, err := os.OpenRoot(filepath.Dir(s.file))
 	if err != nil {
@@ -445,16 +540,12 @@ func (s *saving) write() error {
 				return err
 			}
 		}
-		mode := os.FileMode(0o644)
-		if f.secret {
-			mode = 0o600
-		}
-		if err := replaceBelow(root, f.name, f.text, mode); err != nil {
+		if err := replaceBelow(root, f.name, f.text, f.mode, f.given); err != nil {
 			return err
 		}
 	}
 	if s.isNew {
-		return replaceBelow(root, filepath.Base(s.file), string(s.text), 0o644)
+		return replaceBelow(root, filepath.Base(s.file), string(s.text), 0o644, false)
 	}
 	if bytes.Equal(s.was, s.text) {
 		return nil
@@ -463,13 +554,15 @@ func (s *saving) write() error {
 }
 
 // replaceBelow replaces a file below a directory, out of which no link leads, or makes it, with a
-// mode.
-func replaceBelow(root *os.Root, name, text string, mode os.FileMode) error {
+// mode; one that is there keeps its own unless exact asks for this one.
+func replaceBelow(root *os.Root, name, text string, mode os.FileMode, exact bool) error {
 	if info, err := root.Lstat(name); err == nil {
 		if !info.Mode().IsRegular() {
 			return fmt.Errorf("%s is not a regular file", name)
 		}
-		mode = info.Mode().Perm()
+		if !exact {
+			mode = info.Mode().Perm()
+		}
 	}
 	next := name + ".new"
 	_ = root.Remove(next)
@@ -478,6 +571,9 @@ func replaceBelow(root *os.Root, name, text string, mode os.FileMode) error {
 		return err
 	}
 	_, err = f.WriteString(text)
+	if exact { // whatever the umask
+		err = errors.Join(err, f.Chmod(mode))
+	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = root.Rename(next, name)
 	}

@@ -233,7 +233,7 @@ func (k *containers) make(engine *client.Client, n *topology.Node, waiter string
 	if r.pid == 0 {
 		return fmt.Errorf("the container has ended at once: %s", lastWords(ctx, engine, made.ID))
 	}
-	return nil
+	return give(ctx, engine, made.ID, n.Files) // only now: what is shown there hides what it was made with
 }
 
 // freeName removes what keeps a name from being used although Podman knows no container by it: one
@@ -318,11 +318,17 @@ func (r *running) runs() bool {
 	return r.pid > 0 && r.started > 0 && process.Started(r.pid) == r.started
 }
 
-// Configure also sets the limits of a container that were changed.
+// Configure also sets the limits of a container that were changed, and puts its files there again
+// that were.
 func (k *containers) Configure(n, old *topology.Node, ends []*topology.Endpoint) error {
 	if old != nil && (old.CPU != n.CPU || old.Memory != n.Memory || !slices.Equal(old.Cores, n.Cores)) {
 		if err := k.limit(n, old); err != nil {
 			return fmt.Errorf("limit the container: %w", err)
+		}
+	}
+	if old != nil {
+		if err := k.giveAgain(n, old); err != nil {
+			return err
 		}
 	}
 	return k.Namespaces.Configure(n, old, ends)

@@ -3,7 +3,6 @@ package local
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -43,17 +42,7 @@ func (l *Lab) loadConfigs(ctx context.Context, s plan.Steps, done func()) error 
 		if len(was.Config)+len(is.Config) > 0 {
 			defer done()
 		}
-		for _, k := range topology.ConfigKinds() {
-			c, ok := datapath.ConfigOf(k.Name)
-			before, text := was.ConfigOf(k.Name), is.ConfigOf(k.Name)
-			if !ok || c.Load == nil || before == text && (text == "" || !emptied(was, is)) {
-				continue
-			}
-			if err := c.Load(ctx, l.running(is), before, text); err != nil {
-				return fmt.Errorf("%s: config: %s: %w", is.Name, k.Name, err)
-			}
-		}
-		return nil
+		return datapath.LoadConfigs(ctx, l.running(is), was, emptied(was, is))
 	}
 	for _, n := range s.AddNodes {
 		if err := load(&topology.Node{}, n); err != nil {
@@ -77,12 +66,8 @@ func emptied(was, is *topology.Node) bool {
 // they are connected: some controllers empty a switch first.
 func (l *Lab) LoadAgain(ctx context.Context) error {
 	for _, n := range l.Topology().Nodes {
-		text := n.ConfigOf("flows")
-		if in := l.running(n); text != "" && in.Foreign {
-			c, _ := datapath.ConfigOf("flows")
-			if err := c.Load(ctx, in, text, text); err != nil {
-				return fmt.Errorf("%s: config: flows: %w", n.Name, err)
-			}
+		if err := datapath.LoadFlowsAgain(ctx, l.running(n)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -120,7 +105,7 @@ func (l *Lab) Present(ctx context.Context, names []string) (out []lab.Present, e
 		if len(names) > 0 && !slices.Contains(names, n.Name) {
 			continue
 		}
-		p := lab.Present{Node: n.Name, Config: []topology.ConfigFile{}}
+		p := lab.Present{Node: n.Name}
 		switch k := n.Made(); {
 		case k.Own && !k.Open():
 			p.Remarks = append(p.Remarks, fmt.Sprintf("it is %s: what is configured there is not saved", k.Is))
@@ -130,22 +115,18 @@ func (l *Lab) Present(ctx context.Context, names []string) (out []lab.Present, e
 			}
 			l.whileDown(n, &p)
 		}
-		for _, k := range topology.ConfigKinds() {
-			c, ok := datapath.ConfigOf(k.Name)
-			if !ok || !k.Of(n) {
-				continue
+		if k, ok := l.nodesOf(n).(Filed); ok {
+			files, remarks, err := k.Files(ctx, n)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", n.Name, err)
 			}
-			var untold datapath.Untold
-			text, err := c.Read(ctx, l.running(n), n.ConfigOf(k.Name))
-			switch {
-			case errors.As(err, &untold):
-				p.Remarks = append(p.Remarks, untold.Error())
-			case err != nil:
-				return nil, fmt.Errorf("%s: %s: %w", n.Name, k.Name, err)
-			default:
-				p.Config = append(p.Config, topology.ConfigFile{Kind: k.Name, TextFile: topology.TextFile{Text: text}})
-			}
+			p.Files, p.Remarks = files, append(p.Remarks, remarks...)
 		}
+		config, remarks, err := datapath.ReadConfigs(ctx, l.running(n))
+		if err != nil {
+			return nil, err
+		}
+		p.Config, p.Remarks = config, append(p.Remarks, remarks...)
 		out = append(out, p)
 	}
 	return out, nil

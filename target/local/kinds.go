@@ -63,6 +63,13 @@ type Preparer interface {
 	Prepare(ctx context.Context, nodes []*topology.Node, progress lab.Stage) error
 }
 
+// Filed are nodes that are given files.
+type Filed interface {
+	// Files are those that a node was given, as they are now, without those that remarks say
+	// something of. It may be called at any time.
+	Files(context.Context, *topology.Node) (files []topology.NodeFile, remarks []string, err error)
+}
+
 // Program are nodes with a program of their own, which begins once the lab's network is there. What
 // a node is ends with it: then Ended names what has, as "the container of host h1", and a change of
 // the lab makes the node anew. It may be called at any time.

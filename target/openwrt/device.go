@@ -21,7 +21,12 @@ func dir(id string) string { return "/var/run/trivet-" + id }
 
 // run runs a command of a lab's script at its device.
 func run(ctx context.Context, l *site.Login, id string, arguments ...string) (string, error) {
-	out, err := l.Run(ctx, "sh "+words.Shell(append([]string{dir(id) + "/switch.sh"}, arguments...)...), nil)
+	return runWith(ctx, l, id, nil, arguments...)
+}
+
+// runWith runs one with an input.
+func runWith(ctx context.Context, l *site.Login, id string, input io.Reader, arguments ...string) (string, error) {
+	out, err := l.Run(ctx, "sh "+words.Shell(append([]string{dir(id) + "/switch.sh"}, arguments...)...), input)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", l.Machine.Name, err)
 	}
@@ -192,4 +197,18 @@ func Flows(ctx context.Context, l *site.Login, p Plan, inPort uint32) (int, erro
 		return 0, err
 	}
 	return strconv.Atoi(out)
+}
+
+// Vsctl runs commands of ovs-vsctl, in one transaction, at a device whose agent is Open vSwitch.
+func Vsctl(ctx context.Context, l *site.Login, p Plan, commands ...[]string) (string, error) {
+	arguments := []string{"vsctl"}
+	for _, c := range commands {
+		arguments = append(append(arguments, "--"), c...)
+	}
+	return run(ctx, l, p.ID, arguments...)
+}
+
+// Ofctl has ovs-ofctl ask such a switch something, with an input.
+func Ofctl(ctx context.Context, l *site.Login, p Plan, input, command string, more ...string) (string, error) {
+	return runWith(ctx, l, p.ID, strings.NewReader(input), append([]string{"ofctl", p.protocols(), command}, more...)...)
 }

@@ -200,6 +200,8 @@ func Refuses(agent string, n *topology.Node, ports []Port) error {
 		return topology.Mistaken("write fail_mode: secure, or agent: ovs", "the agent ofswitch forwards as its controller says and not without one (fail_mode: standalone)")
 	case len(n.Controllers) != 1 || n.Controllers[0] == topology.ControllerNone:
 		return topology.Mistaken("give the switch one, or write agent: ovs", "the agent ofswitch has exactly one controller")
+	case len(n.Config) > 0:
+		return topology.Mistaken("leave it out, or write agent: ovs", "the agent ofswitch takes no config of the switch")
 	case n.DPID>>48 != 0:
 		return topology.Mistaken("choose a smaller one, or write agent: ovs", "the agent ofswitch takes datapath ids of 12 digits, not %s", n.DPID)
 	}

@@ -7,6 +7,8 @@
 #   sh switch.sh beat     passes each line of its input on as a heartbeat
 #   sh switch.sh status   of the connections to controllers
 #   sh switch.sh flows    how many flow entries there are
+#   sh switch.sh vsctl COMMAND...   of ovs-vsctl, for its database
+#   sh switch.sh ofctl VERSIONS COMMAND [ARGUMENT...]   of ovs-ofctl, for the switch; its input is what it is told
 #   sh switch.sh connected ADDRESS:PORT   whether something is connected to a controller
 #   sh switch.sh set      sets ports up, and those down that are to be
 #
@@ -285,6 +287,15 @@ beat)
 	;;
 status) ovs --format=json --columns=target,is_connected,role,status list controller ;;
 flows) ovs-ofctl -O OpenFlow13 dump-flows "unix:$dir/$bridge.mgmt" ${2:+"in_port=$2"} | grep -c actions= || : ;;
+vsctl)
+	shift
+	ovs "$@"
+	;;
+ofctl)
+	port=$2 way=$3
+	shift 3
+	ovs-ofctl -O "$port" "$way" "unix:$dir/$bridge.mgmt" "$@"
+	;;
 connected)
 	! netstat -tn 2>/dev/null | grep -q "[^0-9.]$2 .*ESTABLISHED" || echo yes
 	;;

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -270,16 +271,53 @@ func (l *Lab) Controllers(ctx context.Context) ([]datapath.SwitchStatus, error) 
 	return append(out, more...), errors.Join(err, failed)
 }
 
-// Present reads the nodes of all sites. Devices that run no part are not asked.
+// Present reads the nodes of all sites. Of devices that run no part that is what their switches
+// have.
 func (l *Lab) Present(ctx context.Context, names []string) ([]lab.Present, error) {
 	out, err := gather(l, func(here *local.Lab) ([]lab.Present, error) { return here.Present(ctx, names) },
 		func(c *lab.Client) ([]lab.Present, error) { return c.Present(ctx, names) })
+	l.nameDevices(out)
 	for _, n := range l.Topology().Nodes {
-		if (len(names) == 0 || slices.Contains(names, n.Name)) && l.deviceOf(n.Name) != nil {
-			out = append(out, lab.Present{Node: n.Name, Config: []topology.ConfigFile{}, Remarks: []string{"it is a device that runs no part of the lab: what is configured there is not saved"}})
+		if d := l.deviceOf(n.Name); d != nil && (len(names) == 0 || slices.Contains(names, n.Name)) {
+			p, failed := l.presentAt(ctx, n, d)
+			out, err = append(out, p), errors.Join(err, failed)
 		}
 	}
 	return out, err
+}
+
+// nameDevices has what parts say of nodes name devices as the topology does: at a wire, a host's is
+// the machine's own, by its name.
+func (l *Lab) nameDevices(present []lab.Present) {
+	t := l.Topology()
+	nodes, ends := t.NodesByName(), topology.EndsOf(t)
+	parts := map[string]map[string][]*topology.Endpoint{}
+	for i := range present {
+		p := &present[i]
+		n := nodes[p.Node]
+		if n == nil || !p.Network {
+			continue
+		}
+		if parts[n.Sited()] == nil {
+			parts[n.Sited()] = topology.EndsOf(l.partOf(t, n.Sited()))
+		}
+		names := map[string]string{}
+		for _, there := range parts[n.Sited()][n.Name] {
+			for _, e := range ends[n.Name] {
+				if e.Port != nil && there.Port != nil && *e.Port == *there.Port {
+					names[there.Interface] = e.Interface
+				}
+			}
+		}
+		addresses := map[string][]netip.Prefix{}
+		for device, list := range p.Addresses {
+			addresses[cmp.Or(names[device], device)] = list
+		}
+		p.Addresses = addresses
+		for k, r := range p.Routes {
+			p.Routes[k].Device = cmp.Or(names[r.Device], r.Device)
+		}
+	}
 }
 
 // Changed is what is not as it was in the namespaces of all sites. Devices that run no part are not

@@ -258,7 +258,7 @@ func (l *Lab) meetAll(d *device, listener net.Listener, controller string) {
 
 // makeDevices makes devices the switches of a topology that is coming up.
 func (l *Lab) makeDevices(ctx context.Context, t *topology.Topology) error {
-	return l.change(ctx, t, func(d *device, login *site.Login, was, is *openwrt.Plan) error {
+	err := l.change(ctx, t, func(d *device, login *site.Login, was, is *openwrt.Plan) error {
 		if err := openwrt.Up(ctx, login, *is); err != nil {
 			return err
 		}
@@ -267,6 +267,10 @@ func (l *Lab) makeDevices(ctx context.Context, t *topology.Topology) error {
 		l.leadDevice(d) // without a head it reverts, and the rest of the lab may take longer to come up
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return l.configureDevices(ctx, &topology.Topology{}, t, nil)
 }
 
 // change calls f for the devices that are to be something else than they are, at once, when their
@@ -315,14 +319,20 @@ func (l *Lab) change(ctx context.Context, t *topology.Topology, f func(d *device
 // changeDevices makes devices what they are in another topology. A switch whose ports, controllers
 // or settings differ is made anew: it forwards nothing for a second or two. What fails is undone.
 func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
-	had, recorded := map[*device]*openwrt.Plan{}, maps.Clone(l.record.Devices)
+	had, recorded, old := map[*device]*openwrt.Plan{}, maps.Clone(l.record.Devices), l.Topology()
+	anew := map[*device]bool{}
 	var mu sync.Mutex
 	err := l.change(ctx, t, func(d *device, login *site.Login, was, is *openwrt.Plan) error {
+		same, _ := was.Same(is)
 		mu.Lock()
-		had[d] = was
+		had[d], anew[d] = was, !same || d.gone.Load()
 		mu.Unlock()
 		return l.replace(ctx, d, login, was, is)
 	})
+	configured := err == nil
+	if configured {
+		err = l.configureDevices(ctx, old, t, anew)
+	}
 	if err == nil {
 		for d := range had {
 			if d.plan.Load() == nil {
@@ -346,6 +356,15 @@ func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
 		if undo != nil {
 			err = fmt.Errorf("%w; %w: %w; take the lab down", err, lab.ErrHalf, undo)
 			half[d.machine.Name] = l.record.Devices[d.machine.Name]
+		}
+	}
+	if !errors.Is(err, lab.ErrHalf) {
+		was := t
+		if !configured {
+			was = old // no configuration has been loaded, but what was made anew has none
+		}
+		if undo := l.configureDevices(context.WithoutCancel(ctx), was, old, anew); undo != nil {
+			err = fmt.Errorf("%w; %w: %w; take the lab down", err, lab.ErrHalf, undo)
 		}
 	}
 	// A later process takes devices over as they are recorded: not as what has failed.

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	_ "trivet.dev/trivet/datapath/config"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/site/sitetest"
@@ -21,6 +23,9 @@ type fakeWrt struct {
 	is    bool // a switch
 	fails int
 	beats int // how often something has begun to keep it one
+
+	flows   []string // its flow entries
+	refuses string   // an entry with this is not taken
 }
 
 func (f *fakeWrt) shell(command string, in io.Reader, out, errs io.Writer) int {
@@ -37,7 +42,25 @@ func (f *fakeWrt) shell(command string, in io.Reader, out, errs io.Writer) int {
 		f.is = false
 	case strings.HasSuffix(command, " beat"):
 		f.beats++
+	case strings.Contains(command, "'dump-flows'"):
+		_, _ = io.WriteString(out, strings.Join(f.flows, "\n")+"\n")
+	case strings.Contains(command, "'add-flows'"):
+		all, _ := io.ReadAll(in)
+		for line := range strings.Lines(string(all)) {
+			verb, entry, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if f.refuses != "" && strings.Contains(entry, f.refuses) {
+				_, _ = io.WriteString(errs, "no such action\n")
+				return 1
+			}
+			f.flows = slices.DeleteFunc(f.flows, func(has string) bool {
+				return verb == "delete_strict" && strings.HasPrefix(has, strings.TrimPrefix(entry, "table=0,"))
+			})
+			if verb == "add" && !slices.Contains(f.flows, entry) {
+				f.flows = append(f.flows, entry)
+			}
+		}
 	case strings.HasSuffix(command, "'up'"):
+		f.flows = nil
 		if f.fails > 0 {
 			f.fails--
 			_, _ = io.WriteString(errs, "no room\n")
@@ -167,5 +190,66 @@ func TestDeviceAway(t *testing.T) {
 	d.machine.Port, f.is = open, true
 	if err := l.joinDevices(t.Context(), is); err != nil || f.is || len(l.record.Devices) != 0 {
 		t.Errorf("to be made a switch again, it is still one: %v, on disk %v: %v", f.is, l.record.Devices, err)
+	}
+}
+
+// TestDeviceConfig proves that a device has the flow entries that the topology gives its switch,
+// once it is one, and others when only these have changed, without being made anew; that it has
+// them again when it was made anew; and that where it refuses one it has those that it had.
+func TestDeviceConfig(t *testing.T) {
+	of := func(dpid topology.DPID, flows string) *topology.Topology {
+		n := &topology.Node{Name: "s1", Kind: topology.Switch, On: "ap", Datapath: topology.OVS, DPID: dpid, FailMode: topology.Secure, Controllers: []string{topology.ControllerNone}}
+		if flows != "" {
+			n.Config = []topology.ConfigFile{{Kind: "flows", TextFile: topology.TextFile{File: "s1.flows", Text: flows}}}
+		}
+		return &topology.Topology{Nodes: []*topology.Node{n}}
+	}
+	const a, b, refused = "priority=1,actions=drop", "priority=2,actions=drop", "priority=3,actions=nonsense"
+	f := &fakeWrt{refuses: "nonsense"}
+	l := headOf(t, of(1, a+"\n"), &site.List{Machines: []*site.Machine{{Name: "ap", Host: "127.0.0.1", Port: sitetest.Serve(t, f.shell), Kind: site.OpenWrt, Agent: site.AgentOVS, NIC: "lan4"}}})
+	d := l.devices[0]
+	if _, err := d.connect(t.Context(), l.user); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.close)
+	has := func(what string, want ...string) {
+		t.Helper()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if !slices.Equal(f.flows, want) {
+			t.Errorf("%s it has %q, not %q", what, f.flows, want)
+		}
+	}
+	if err := l.makeDevices(t.Context(), of(1, a+"\n")); err != nil {
+		t.Fatal(err)
+	}
+	has("once it is a switch", a)
+	for _, c := range []struct {
+		what, flows string
+		dpid        topology.DPID
+		want        []string
+		fails       bool
+	}{
+		{"with others", b + "\n", 1, []string{b}, false},
+		{"made anew with the same", b + "\n", 2, []string{b}, false},
+		{"with one that it refuses", refused + "\n", 2, []string{b}, true},
+		{"made anew with one that it refuses", refused + "\n", 3, []string{b}, true},
+		{"with both", a + "\n" + b + "\n", 2, []string{b, a}, false},
+		{"with none", "", 2, nil, false},
+	} {
+		is := of(c.dpid, c.flows)
+		err := l.changeDevices(t.Context(), is)
+		if (err != nil) != c.fails || errors.Is(err, lab.ErrHalf) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		if err == nil {
+			l.set(is)
+		}
+		slices.Sort(f.flows)
+		slices.Sort(c.want)
+		has(c.what, c.want...)
+	}
+	if d.ended != nil {
+		d.ended()
 	}
 }

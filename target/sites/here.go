@@ -76,7 +76,7 @@ func (l *Lab) LoadAgain(ctx context.Context) error {
 			has[n.Sited()] = true
 		}
 	}
-	return errors.Join(l.here.LoadAgain(ctx), l.each(func(p *part) error {
+	return errors.Join(l.here.LoadAgain(ctx), l.loadDevicesAgain(ctx), l.each(func(p *part) error {
 		if !has[p.machine.Name] {
 			return nil
 		}

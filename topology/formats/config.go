@@ -13,10 +13,17 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// ReadConfig reads the files with configurations, and user data, that a topology names: those below
-// the directory of its own file, as the user who has asked for the topology. No link leads out of
-// there. Of files that are about to be written, texts are what will be in them.
-func ReadConfig(file string, t *topology.Topology, texts map[string]string) (problems topology.Problems) {
+// Beside is what is in a file beside a topology's, and its permissions.
+type Beside struct {
+	Text string
+	Mode uint32
+}
+
+// ReadConfig reads the files with configurations and user data, and those that nodes are given, that
+// a topology names: those below the directory of its own file, as the user who has asked for the
+// topology. No link leads out of there. Of files that are about to be written, texts are what will
+// be in them.
+func ReadConfig(file string, t *topology.Topology, texts map[string]Beside) (problems topology.Problems) {
 	if !slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.HasTexts() }) {
 		return nil
 	}
@@ -26,39 +33,46 @@ func ReadConfig(file string, t *topology.Topology, texts map[string]string) (pro
 			return err
 		}
 		defer root.Close()
-		problems = t.ReadConfig(func(name string) ([]byte, error) {
-			if text, ok := texts[name]; ok {
-				return []byte(text), nil
+		problems = t.ReadConfig(func(name string) ([]byte, uint32, error) {
+			if b, ok := texts[name]; ok {
+				return []byte(b.Text), b.Mode, nil
 			}
-			return ReadBelow(root, name)
+			return readBelow(root, name)
 		})
 		return nil
 	})
 	if err != nil {
-		problems.Add(t.Pos, "", "config: %s", err)
+		problems.Add(t.Pos, "", "the files that it names: %s", err)
 	}
 	return problems
 }
 
 // ReadBelow reads a file below a topology's directory, as a whole. Its errors do not name the file.
 func ReadBelow(root *os.Root, name string) ([]byte, error) {
+	text, _, err := readBelow(root, name)
+	return text, err
+}
+
+// readBelow also returns the file's permissions.
+func readBelow(root *os.Root, name string) (text []byte, mode uint32, err error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would be waited for
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, errors.New("no such file")
+		return nil, 0, errors.New("no such file")
 	}
 	if err != nil {
-		return nil, errors.Unwrap(err)
+		return nil, 0, errors.Unwrap(err)
 	}
 	defer f.Close()
-	switch info, err := f.Stat(); {
+	info, err := f.Stat()
+	switch {
 	case err != nil:
-		return nil, err
+		return nil, 0, err
 	case !info.Mode().IsRegular():
-		return nil, errors.New("is not a regular file")
+		return nil, 0, errors.New("is not a regular file")
 	}
-	text, err := io.ReadAll(io.LimitReader(f, topology.MaxConfigFile+1))
+	text, err = io.ReadAll(io.LimitReader(f, topology.MaxConfigFile+1))
 	if err == nil && len(text) > topology.MaxConfigFile {
-		err = errors.New("is larger than 1 MiB, which no configuration needs")
+		err = errors.New("is larger than 1 MiB, which none needs")
 	}
-	return text, err
+	return text, uint32(info.Mode().Perm()), err
 }

@@ -20,6 +20,7 @@ package clab
 
 import (
 	"regexp"
+	"slices"
 
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
@@ -59,10 +60,25 @@ const (
 )
 
 // Write returns the topology as a file for containerlab, and what the file does not hold. Addresses
-// and routes, given or assigned, become commands of nodes.
+// and routes, given or assigned, become commands of nodes; files beside the topology's that nodes
+// are given, binds.
 func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
-	t = inCommands(t)
+	t = inCommands(bound(t))
 	data := encode(t)
 	lost, err := losses.Written(t, data, Read)
 	return data, append(lost, imageless(t)...), err
+}
+
+// bound is a topology in which nodes are shown the files that they are given, but for texts.
+func bound(t *topology.Topology) *topology.Topology {
+	out := t.Clone()
+	for _, n := range out.Nodes {
+		n.Files = slices.DeleteFunc(n.Files, func(f topology.NodeFile) bool {
+			if f.File != "" {
+				n.Dirs = append(n.Dirs, topology.PrivateDir{Path: f.Path, Source: f.File})
+			}
+			return f.File != ""
+		})
+	}
+	return out
 }

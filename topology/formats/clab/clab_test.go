@@ -308,3 +308,21 @@ func TestFormat(t *testing.T) {
 		}
 	}
 }
+
+// TestWriteFiles proves that a file that a container is given becomes a bind, and that a text,
+// which containerlab cannot hold, is told.
+func TestWriteFiles(t *testing.T) {
+	top := &topology.Topology{}
+	n := top.AddNode(topology.Host, "web")
+	n.Image, n.Files = "nginx", []topology.NodeFile{{Path: "/etc/a", TextFile: topology.TextFile{File: "web/a", Text: "x"}, Mode: 0o644}, {Path: "/etc/b", TextFile: topology.TextFile{Text: "x\ny\n"}, Mode: 0o644}}
+	data, lost, err := Write(top)
+	if err != nil || !bytes.Contains(data, []byte("- web/a:/etc/a\n")) {
+		t.Errorf("%v\n%s", err, data)
+	}
+	if !slices.ContainsFunc(lost, func(l formats.Loss) bool { return l.Field == "files./etc/b" }) || slices.ContainsFunc(lost, func(l formats.Loss) bool { return l.Field == "files./etc/a" || l.Field == "dirs" }) {
+		t.Errorf("lost are %v", lost)
+	}
+	if len(n.Files) != 2 || len(n.Dirs) > 0 {
+		t.Error("the topology was changed")
+	}
+}

@@ -239,6 +239,8 @@ func (d *decoder) field(v *yamlfile.Value, into reflect.Value, f field, label st
 		into.Set(reflect.ValueOf(d.cluster(v)))
 	case into.Type() == reflect.TypeFor[[]topology.ConfigFile]():
 		into.Set(reflect.ValueOf(d.config(v, label)))
+	case into.Type() == reflect.TypeFor[[]topology.NodeFile]():
+		into.Set(reflect.ValueOf(d.files(v, label)))
 	case into.Type() == reflect.TypeFor[topology.Words]():
 		into.Set(reflect.ValueOf(d.words(v, label)))
 	case into.Type() == reflect.TypeFor[[]topology.Assignment]():
@@ -372,26 +374,39 @@ func (d *decoder) vlans(v *yamlfile.Value, label string) topology.VLANs {
 	return all
 }
 
-// config reads {flows: lab.d/s1.flows}; what has several lines is the configuration itself.
+// config reads {flows: lab.d/s1.flows}.
 func (d *decoder) config(v *yamlfile.Value, label string) (out []topology.ConfigFile) {
+	d.besides(v, label, "kinds and their files", "write {flows: lab.d/s1.flows}", func(kind string, f topology.TextFile) {
+		out = append(out, topology.ConfigFile{Kind: kind, TextFile: f})
+	})
+	return out
+}
+
+// files reads {/etc/nginx/nginx.conf: web/nginx.conf}.
+func (d *decoder) files(v *yamlfile.Value, label string) (out []topology.NodeFile) {
+	d.besides(v, label, "files of the node and those beside this one", "write {/etc/nginx/nginx.conf: web/nginx.conf}", func(path string, f topology.TextFile) {
+		out = append(out, topology.NodeFile{Path: path, TextFile: f})
+	})
+	return out
+}
+
+// besides reads names and files beside the topology's; what has several lines is the text itself.
+func (d *decoder) besides(v *yamlfile.Value, label, what, hint string, add func(name string, f topology.TextFile)) {
 	if v.Shape == yamlfile.Nothing {
-		return nil
+		return
 	}
 	if v.Shape != yamlfile.Mapping {
-		d.add(v, configHint, "%s: needs kinds and their files, not %s", label, v)
+		d.add(v, hint, "%s: needs %s, not %s", label, what, v)
 	}
 	for _, p := range v.Pairs {
 		d.spend(p.Key, 1)
 		if p.Value.Shape != yamlfile.Scalar || p.Value.Text == "" {
-			d.add(p.Value, configHint, "%s: %s needs a file, not %s", label, formats.Clip(p.Key.Text), p.Value)
+			d.add(p.Value, hint, "%s: %s needs a file, not %s", label, formats.Clip(p.Key.Text), p.Value)
 			continue
 		}
-		out = append(out, topology.ConfigFile{Kind: p.Key.Text, TextFile: topology.ParseTextFile(p.Value.Text)})
+		add(p.Key.Text, topology.ParseTextFile(p.Value.Text))
 	}
-	return out
 }
-
-const configHint = "write {flows: lab.d/s1.flows}"
 
 func (d *decoder) point(v *yamlfile.Value, label string) *topology.Point {
 	var xy [2]float64

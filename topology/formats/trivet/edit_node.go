@@ -18,6 +18,8 @@ type NodeChange struct {
 	Gateways  *[]netip.Addr
 	Routes    *[]topology.Route
 	Config    *[]topology.ConfigFile
+	Files     *[]topology.NodeFile
+	Datapath  *topology.Datapath
 }
 
 // Apply changes a node as SetNode does in its file.
@@ -38,7 +40,9 @@ func (c NodeChange) settings(kind string) (out []setting) {
 	change := reflect.ValueOf(c)
 	for _, f := range fieldsOf(reflect.TypeFor[nodeOptions](), kind) {
 		if v := change.FieldByName(reflect.TypeFor[nodeOptions]().FieldByIndex(f.index).Name); v.IsValid() && !v.IsNil() {
-			out = append(out, setting{key: f.names[0], others: f.names[1:], value: flowValue(v.Elem(), f)})
+			s := setting{key: f.names[0], others: f.names[1:], value: flowValue(v.Elem(), f)}
+			s.files, _ = v.Elem().Interface().([]topology.NodeFile)
+			out = append(out, s)
 		}
 	}
 	return out

@@ -121,3 +121,41 @@ func TestSetLinkIsApply(t *testing.T) {
 		}
 	})
 }
+
+// TestSetFiles proves that files of a node are changed where they are written: a text in lines of
+// its own stays one, with the same indentation and what is said beside it, as far as YAML can hold
+// it so; and that all else is written on one line.
+func TestSetFiles(t *testing.T) {
+	const block = `nodes:
+  h1:
+    host:
+      image: x
+      files:
+        /etc/a: |   # about it
+            one
+
+            two
+        # about b
+        /etc/b: b.conf   # the other
+      cpu: 0.5
+  h[2-3]: {host: {image: x, files: {/etc/a: a.conf}}}
+`
+	for _, c := range []struct {
+		node        string
+		files       []topology.NodeFile
+		minus, plus string
+	}{
+		{"h1", []topology.NodeFile{{Path: "/etc/a", TextFile: topology.TextFile{Text: "three: [\n\n\n\tfour\n"}}, {Path: "/etc/b", TextFile: topology.TextFile{File: "b.conf"}}}, "            one\n\n            two", "            three: [\n\n\n            \tfour"},
+		{"h1", []topology.NodeFile{{Path: "/etc/a", TextFile: topology.TextFile{Text: "one\n\ntwo\n"}}, {Path: "/etc/b", TextFile: topology.TextFile{File: "lab.d/h1/etc/b"}}}, "/etc/b: b.conf   #", "/etc/b: lab.d/h1/etc/b   #"},
+		{"h1", []topology.NodeFile{{Path: "/etc/a", TextFile: topology.TextFile{Text: " one\n"}}, {Path: "/etc/b", TextFile: topology.TextFile{File: "b.conf"}}}, "|   # about it\n            one\n\n            two", `" one\n"`},
+		{"h1", []topology.NodeFile{{Path: "/etc/a", TextFile: topology.TextFile{Text: "one\n\n"}}, {Path: "/etc/b", TextFile: topology.TextFile{File: "b.conf"}}}, "|   # about it\n            one\n\n            two", `"one\n\n"`},
+		{"h1", []topology.NodeFile{{Path: "/etc/a", TextFile: topology.TextFile{Text: "one\r\ntwo\u2028\n"}}, {Path: "/etc/b", TextFile: topology.TextFile{File: "b.conf"}}}, "|   # about it\n            one\n\n            two", `"one\x0d\ntwo\u2028\n"`},
+		{"h1", []topology.NodeFile{{Path: "/etc/a", TextFile: topology.TextFile{File: "x"}}, {Path: "/etc/b", TextFile: topology.TextFile{File: "b.conf"}}}, "|   # about it\n            one\n\n            two", "x"},
+		{"h2", []topology.NodeFile{{Path: "/etc/a", TextFile: topology.TextFile{Text: "x\ny\n"}}}, "  h[2-3]: {host: {image: x, files: {/etc/a: a.conf}}}", "  h2: {host: {image: x, files: {/etc/a: \"x\\ny\\n\"}}}\n  h3: {host: {image: x, files: {/etc/a: a.conf}}}"},
+	} {
+		got, err := SetNode([]byte(block), c.node, NodeChange{Files: &c.files})
+		if want := strings.Replace(block, c.minus, c.plus, 1); err != nil || string(got) != want {
+			t.Errorf("%v: %v\nwant\n%s\ngot\n%s", c.files, err, want, got)
+		}
+	}
+}

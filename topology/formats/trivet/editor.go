@@ -16,8 +16,9 @@ import (
 // setting is a key and value to write into a link's options.
 type setting struct {
 	key, value string
-	others     []string // other spellings of the key
-	inner      *setting // the value is that of an end's options, of which this alone is set
+	others     []string            // other spellings of the key
+	inner      *setting            // the value is that of an end's options, of which this alone is set
+	files      []topology.NodeFile // the value is these: where the same are in lines of their own, each changes in its place
 }
 
 // is says whether a key is that of the setting.
@@ -236,6 +237,7 @@ func (e *editor) setKey(v *yamlfile.Value, s setting) bool {
 				if !e.setKey(p.Value, *s.inner) {
 					e.addKeys(p.Value, []setting{*s.inner})
 				}
+			case s.files != nil && e.setFiles(p.Value, s.files):
 			case p.Value.Shape == yamlfile.List && !p.Value.Flow:
 				e.setList(p.Key, p.Value, word)
 			case p.Value.Shape == yamlfile.Mapping && !p.Value.Flow && p.Value.Alias == nil:
@@ -256,18 +258,83 @@ func (e *editor) setBlock(key *yamlfile.Value, word string) {
 	if !strings.HasPrefix(e.text[colon:], ":") {
 		panic(errInPlace)
 	}
-	end := colon + strings.IndexByte(e.text[colon:]+"\n", '\n')
-	for at := end; at < len(e.text); { // a blank line belongs to it if more of it follows
+	_, end := e.below(key, colon)
+	e.replace(colon+1, end, " "+word)
+}
+
+// below is the range of the lines after the one at an offset that are indented deeper than a key.
+func (e *editor) below(key *yamlfile.Value, at int) (from, to int) {
+	from = at + strings.IndexByte(e.text[at:]+"\n", '\n')
+	to = from
+	for at := from; at < len(e.text); { // a blank line belongs to it if more of it follows
 		at++
 		line, _, _ := strings.Cut(e.text[at:], "\n")
 		if plain := strings.TrimLeft(line, " "); plain != "" && len(line)-len(plain) < key.Pos.Column {
 			break
 		} else if plain != "" {
-			end = at + len(line)
+			to = at + len(line)
 		}
 		at += len(line)
 	}
-	e.replace(colon+1, end, " "+word)
+	return from, to
+}
+
+// setFiles changes what is said of files in block style, each in its place. It says whether it did:
+// these are the same files, in the same order.
+func (e *editor) setFiles(v *yamlfile.Value, files []topology.NodeFile) bool {
+	if v.Shape != yamlfile.Mapping || v.Flow || v.Alias != nil || len(v.Pairs) != len(files) {
+		return false
+	}
+	for i, p := range v.Pairs {
+		if p.Merged || p.Value.Alias != nil || p.Key.Text != files[i].Path {
+			return false
+		}
+	}
+	for i, p := range v.Pairs {
+		is := cmp.Or(files[i].File, files[i].Text)
+		if is == p.Value.Text {
+			continue
+		}
+		from := e.offset(p.Value.Pos)
+		if head := blockHead.FindString(e.text[from:]); head != "" {
+			e.setText(p.Key, from, head, is)
+			continue
+		}
+		from, to := e.span(p.Value)
+		e.replace(from, to, yamlfile.Quote(is))
+	}
+	return true
+}
+
+var (
+	// blockHead matches what precedes a text in lines of its own.
+	blockHead = regexp.MustCompile(`^[|>][-+1-9]*`)
+	// literal matches texts that can be such, after "|".
+	literal = regexp.MustCompile(`^[^ \t\n\pC\x{2028}\x{2029}]([\t\n\PC]*[^\n\pC])?\n$`)
+)
+
+// setText replaces a text in lines of its own, below a key; what precedes it is at an offset.
+func (e *editor) setText(key *yamlfile.Value, at int, head, text string) {
+	from, to := e.below(key, at)
+	if !literal.MatchString(text) || strings.ContainsAny(text, "\u2028\u2029") {
+		e.replace(at, to, yamlfile.Quote(text))
+		return
+	}
+	indent := strings.Repeat(" ", key.Pos.Column+1)
+	for line := range strings.Lines(e.text[min(from+1, to):to]) {
+		if plain := strings.TrimLeft(line, " "); plain != "\n" {
+			indent = line[:len(line)-len(plain)]
+			break
+		}
+	}
+	var lines strings.Builder
+	for line := range strings.Lines(text) {
+		if lines.WriteByte('\n'); line != "\n" {
+			lines.WriteString(indent + strings.TrimSuffix(line, "\n"))
+		}
+	}
+	e.replace(at, at+len(head), "|")
+	e.replace(from, to, lines.String())
 }
 
 // differs says whether a setting differs from what the link already has, from defaults or

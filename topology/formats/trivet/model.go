@@ -110,6 +110,7 @@ type nodeOptions struct {
 	Isolate []string              `yaml:"isolate" doc:"Further namespaces of the node's own: pid."`
 	Dirs    []topology.PrivateDir `yaml:"dirs" doc:"Directories of the node's own: empty ones, in which anybody may write, or /etc/x: ./conf to show ./conf there, /etc/x: ./conf:ro so that nothing changes it."`
 	Config  []topology.ConfigFile `yaml:"config" of:"host switch router nat" doc:"The node's own configuration, in files below this one's directory: {frr: frr/r1.conf}, in which * is the node's name; or the text itself, of several lines. Kinds are bird, daemons, flows, frr, iptables, ip6tables, nft, ovs. trivet save writes them."`
+	Files   []topology.NodeFile   `yaml:"files" of:"host router" doc:"Files that a container is given, below this one's directory: {/etc/nginx/nginx.conf: web/nginx.conf}, in which * is the node's name; or the text itself, of several lines. trivet save writes them back."`
 	Device  string                `yaml:"device" doc:"Device of a rack that is to be this node."`
 	On      string                `yaml:"on" doc:"In a lab over several machines (--on): the machine that the node runs at, or a label of machines; head is this one."`
 	Place   *topology.Point       `yaml:"place" doc:"Where a drawing puts the node: [x, y] in pixels from the upper left."`

@@ -78,6 +78,8 @@ func fieldSchema(f field) object {
 			kinds[k.Name] = object{"type": "string", "minLength": 1, "description": k.Help}
 		}
 		return orNothing(object{"type": "object", "additionalProperties": false, "properties": kinds})
+	case f.typ == reflect.TypeFor[[]topology.NodeFile]():
+		return orNothing(object{"type": "object", "propertyNames": object{"pattern": "^/."}, "additionalProperties": object{"type": "string", "minLength": 1}})
 	case f.typ == reflect.TypeFor[topology.Words]():
 		word := object{"type": []string{"string", "number", "boolean"}}
 		return orNothing(anyOf(word, listOf(word)))

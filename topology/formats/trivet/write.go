@@ -1,6 +1,7 @@
 package trivet
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -89,6 +90,12 @@ func flowValue(v reflect.Value, f field) string {
 		items := make([]string, len(x))
 		for i, c := range x {
 			items[i] = yamlfile.FlowKey(c.Kind) + ": " + yamlfile.Quote(c.Written())
+		}
+		return "{" + strings.Join(items, ", ") + "}"
+	case []topology.NodeFile:
+		items := make([]string, len(x))
+		for i, f := range x {
+			items[i] = yamlfile.FlowKey(f.Path) + ": " + yamlfile.Quote(cmp.Or(f.File, f.Text))
 		}
 		return "{" + strings.Join(items, ", ") + "}"
 	case topology.Words:

@@ -34,7 +34,7 @@ func (r *reader) node(p yamlfile.Pair) {
 	k := strings.ToLower(written)
 	n := r.t.AddNode(topology.Host, p.Key.Text)
 	n.Pos = p.Key.Pos
-	r.kindOf[n.Name] = k
+	r.nodes[n.Name], r.kindOf[n.Name] = n, k
 	switch {
 	case k == "":
 		r.Bad(p.Key, "write kind: linux", "%s has no kind", subject)

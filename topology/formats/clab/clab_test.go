@@ -266,6 +266,10 @@ func TestVariables(t *testing.T) {
 	if top.Nodes[0].Image != "debian:12" {
 		t.Error(top.Nodes[0].Image)
 	}
+	_, problems := Read("x.clab.yml", []byte(lab("a: {kind: linux, image: 'debian:${CLAB_TEST_NONE}'}", "")), formats.Options{})
+	if !strings.Contains(problems.Error(), `x.clab.yml:3:35  node a: image: "debian:$CLAB_TEST_NONE" has a variable that is not set; export it`) {
+		t.Error(problems)
+	}
 }
 
 // TestWritten proves what a file for containerlab is of a topology that was none: the addresses and

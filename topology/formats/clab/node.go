@@ -75,9 +75,14 @@ func (r *reader) node(p yamlfile.Pair) {
 	nr.start()
 	nr.dirs()
 	nr.limits()
-	if n.Image, _ = r.word(l, "image", subject); n.Image == "" {
+	image, at := r.word(l, "image", subject)
+	switch n.Image = image; {
+	case image == "":
 		nr.bare()
 		return
+	case strings.Contains(image, "$"):
+		r.Bad(at, "export it, and have sudo keep it: sudo --preserve-env; or write a default: ${TAG:=1.0}",
+			"%s: image: %s has a variable that is not set", subject, at)
 	}
 	nr.container()
 	nr.health()

@@ -186,8 +186,8 @@ func containersChange(t *testing.T, m *machine, file string, list func() string)
 	m.file("web.yaml", text)
 	m.exec("r1", "echo 192.0.2.1 mine >> /etc/hosts")
 	m.ok("apply", file)
-	contains(t, m.exec("web", "cat /etc/hosts"), " more\n")
-	if names := m.exec("r1", "cat /etc/hosts"); !strings.Contains(names, "192.0.2.1 mine") || strings.Contains(names, " more\n") {
+	contains(t, m.exec("web", "cat /etc/hosts"), " more")
+	if names := m.exec("r1", "cat /etc/hosts"); !strings.Contains(names, "192.0.2.1 mine") || strings.Contains(names, " more") {
 		t.Errorf("what a container has written to /etc/hosts is now %s", names)
 	}
 	limit := m.exec("web", "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || true")
@@ -263,8 +263,8 @@ func TestContainerlab(t *testing.T) {
 			contains(t, m.exec("bare", "cat /etc/hosts"), "far.example")
 			contains(t, m.exec("b", "cat /etc/resolv.conf"), "nameserver 10.0.0.9")
 			contains(t, m.exec("a", "cat /etc/resolv.conf"), "no name server")
-			contains(t, m.ok("ping", "a", "b"), "10.0.0.2")
-			contains(t, m.ok("ping", "-6", "b", "a"), "2001:db8::1")
+			contains(t, m.ok("ping", "a", "b"), " 0 % lost")
+			contains(t, m.ok("ping", "-6", "b", "a"), " 0 % lost")
 
 			without := strings.NewReplacer("    b: {", "    #b: {", `    - endpoints: ["a:eth1", "b:eth1"]`, "")
 			m.ok("apply", m.file("nl.clab.yml", without.Replace(clabLab)), "--run-commands")

@@ -241,11 +241,11 @@ topology:
     - endpoints: ["a:eth2", "bare:eth1"]
 `
 
-// TestContainerlab proves, with each engine, that what is built on containerlab finds its labs here:
-// nodes have the names, also as network namespaces of ip(8) from outside, IPv6, the /etc/hosts that
-// a file gives them, and a /etc/resolv.conf that is theirs alone; that ping and the like find the
-// addresses that commands have given them; that a name that something else has stays as it is; and
-// that the names go with their nodes, also after the lab's daemon was killed.
+// TestContainerlab proves, with each engine, that what is built on containerlab finds its labs
+// here: nodes have the names, also as network namespaces of ip(8) from outside, IPv6, the
+// /etc/hosts that a file gives them, and a /etc/resolv.conf that is theirs alone; that ping and the
+// like find the addresses that commands have given them; that a name that something else has stays
+// as it is; and that the names go with their nodes, also after the lab's daemon was killed.
 func TestContainerlab(t *testing.T) {
 	for name, with := range engines {
 		t.Run(name, func(t *testing.T) {

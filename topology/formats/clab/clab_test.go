@@ -152,9 +152,9 @@ func TestMeaning(t *testing.T) {
 	}
 }
 
-// TestDummies proves that a device that leads nowhere is an interface of its node, which forwards as
-// one with as many links does; that what is said of it is written back; and that an interface of a
-// topology that was none of containerlab's is written with its addresses as commands.
+// TestDummies proves that a device that leads nowhere is an interface of its node, which forwards
+// as one with as many links does; that what is said of it is written back; and that an interface of
+// a topology that was none of containerlab's is written with its addresses as commands.
 func TestDummies(t *testing.T) {
 	file := lab("a: {kind: linux, image: i}, b: {kind: nokia_srlinux, image: i}, s: {kind: bridge}", `{endpoints: ["a:eth1", "b:e1-1"]},
     {type: dummy, endpoint: {node: a, interface: eth2, mac: "02:00:00:00:00:07"}, mtu: 1500, labels: {x: y}},

@@ -268,7 +268,7 @@ func TestContainerlab(t *testing.T) {
 
 			without := strings.NewReplacer("    b: {", "    #b: {", `    - endpoints: ["a:eth1", "b:eth1"]`, "")
 			m.ok("apply", m.file("nl.clab.yml", without.Replace(clabLab)), "--run-commands")
-			if got := m.sh("ls /run/netns"); got != "clab-nl-a\nclab-other-a\n" {
+			if got := m.sh("ls /run/netns"); got != "clab-nl-a\nclab-other-a" {
 				t.Errorf("without b there are the networks %s", got)
 			}
 			m.killDaemon()
@@ -276,7 +276,7 @@ func TestContainerlab(t *testing.T) {
 			m.sh("ip netns exec clab-nl-a ip link show eth2")
 			m.killDaemon()
 			contains(t, m.ok("down"), "nothing left")
-			if got := m.sh("ls /run/netns"); got != "clab-other-a\n" {
+			if got := m.sh("ls /run/netns"); got != "clab-other-a" {
 				t.Errorf("left are the networks %s", got)
 			}
 		})

@@ -78,7 +78,7 @@ func network(n *topology.Node, ends []topology.Endpoint, ipv6 topology.IPv6) (co
 	}
 	for _, i := range n.Interfaces {
 		for _, a := range i.Addresses {
-			if i.Dummy && (a.Addr().Is4() || ipv6) {
+			if i.Dummy && (a.Addr().Is4() || ipv6.Addressed()) {
 				commands = append(commands, []string{"ip", "addr", "add", a.String(), "dev", i.Name})
 			}
 		}

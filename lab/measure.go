@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -95,7 +97,7 @@ func (d *daemon) ping(ctx context.Context, r PingRequest, heard func(ping.Heard)
 	if o.Timeout == 0 {
 		o.Timeout = PingTimeout(d.target().Topology())
 	}
-	pairs, err := d.pairs(r)
+	pairs, err := d.pairs(ctx, r)
 	if err != nil {
 		return out, err
 	}
@@ -232,7 +234,7 @@ func longestDelay(t *topology.Topology) (sum time.Duration) {
 }
 
 // pairs lists who pings whom: hosts, and routers that have programs.
-func (d *daemon) pairs(r PingRequest) ([]ping.Pair, error) {
+func (d *daemon) pairs(ctx context.Context, r PingRequest) ([]ping.Pair, error) {
 	t := d.target().Topology()
 	if (r.From == "") != (r.To == "") {
 		return nil, errors.New("name two nodes, or none for all hosts")
@@ -249,25 +251,29 @@ func (d *daemon) pairs(r PingRequest) ([]ping.Pair, error) {
 		if t.Node(r.From) == nil {
 			return nil, NoNode(t, r.From)
 		}
-		to, err := d.address(r.To, r.IPv6)
-		return []ping.Pair{{From: r.From, To: r.To, Address: to}}, err
+		to, err := d.addresses(ctx, r.IPv6, r.To)
+		return []ping.Pair{{From: r.From, To: r.To, Address: to[r.To]}}, err
 	}
 	hosts := t.NodesOf(topology.Host)
+	if len(hosts) < 2 {
+		return nil, errors.New("the lab has fewer than two hosts")
+	}
+	names := make([]string, len(hosts))
+	for i, h := range hosts {
+		names[i] = h.Name
+	}
+	addresses, err := d.addresses(ctx, r.IPv6, names...)
+	if err != nil {
+		return nil, err
+	}
 	var out []ping.Pair
 	for _, a := range hosts {
 		for _, b := range hosts {
 			if a == b {
 				continue
 			}
-			to, err := d.address(b.Name, r.IPv6)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, ping.Pair{From: a.Name, To: b.Name, Address: to})
+			out = append(out, ping.Pair{From: a.Name, To: b.Name, Address: addresses[b.Name]})
 		}
-	}
-	if len(out) == 0 {
-		return nil, errors.New("the lab has fewer than two hosts")
 	}
 	return out, nil
 }
@@ -295,26 +301,56 @@ func nearest(t *topology.Topology, name string) string {
 	return "; there are " + strings.Join(nodes, ", ")
 }
 
-// address returns a node's first address of a family, or the given address itself.
-func (d *daemon) address(name string, v6 bool) (netip.Addr, error) {
-	if a, err := netip.ParseAddr(name); err == nil {
-		return a, nil
-	}
-	t := d.target().Topology()
-	n := t.Node(name)
-	if n == nil {
-		return netip.Addr{}, NoNode(t, name)
-	}
-	for _, p := range topology.AddressesOf(d.target().Topology(), n) {
-		if p.Addr().Is6() == v6 {
-			return p.Addr(), nil
+// addresses returns the first address of a family of each node that is named, or the address that
+// is named itself. Of nodes to which the topology gives none, as commands and programs in them do,
+// it is the first of what they have now.
+func (d *daemon) addresses(ctx context.Context, v6 bool, names ...string) (map[string]netip.Addr, error) {
+	t, out := d.target().Topology(), map[string]netip.Addr{}
+	first := func(name string, list []netip.Prefix) {
+		i := slices.IndexFunc(list, func(p netip.Prefix) bool { return p.Addr().Is6() == v6 })
+		if i >= 0 && !out[name].IsValid() {
+			out[name] = list[i].Addr()
 		}
 	}
-	family := "IPv4"
-	if v6 {
-		family = "IPv6"
+	var ask []string
+	for _, name := range names {
+		if a, err := netip.ParseAddr(name); err == nil {
+			out[name] = a
+			continue
+		}
+		n := t.Node(name)
+		if n == nil {
+			return nil, NoNode(t, name)
+		}
+		if first(name, topology.AddressesOf(t, n)); !out[name].IsValid() && n.Made().Own {
+			ask = append(ask, name)
+		}
 	}
-	return netip.Addr{}, fmt.Errorf("%s has no %s address", name, family)
+	if len(ask) > 0 {
+		there, err := d.present(ctx, ask)
+		if err != nil {
+			return nil, err
+		}
+		ends := topology.EndsOf(t)
+		for _, p := range there {
+			for _, e := range ends[p.Node] {
+				first(p.Node, p.Addresses[e.Interface])
+			}
+			for _, device := range slices.Sorted(maps.Keys(p.Addresses)) {
+				first(p.Node, p.Addresses[device])
+			}
+		}
+	}
+	for _, name := range names {
+		if !out[name].IsValid() {
+			family := "IPv4"
+			if v6 {
+				family = "IPv6"
+			}
+			return nil, fmt.Errorf("%s has no %s address", name, family)
+		}
+	}
+	return out, nil
 }
 
 // IperfRequest asks for a measurement of throughput.
@@ -357,10 +393,11 @@ func (d *daemon) iperf(ctx context.Context, r IperfRequest) (out IperfResult, er
 			return out, fmt.Errorf("%s is a routing node, in which programs have no address: measure between hosts, or give it datapath: kernel", name)
 		}
 	}
-	to, err := d.address(r.To, r.IPv6)
+	addresses, err := d.addresses(ctx, r.IPv6, r.To)
 	if err != nil {
 		return out, err
 	}
+	to := addresses[r.To]
 	if day := 24 * 60 * 60; r.Seconds < 0 || r.Omit < 0 || r.Seconds > day || r.Omit > day {
 		return out, fmt.Errorf("%d seconds, %d omitted: write 1 to %d", r.Seconds, r.Omit, day)
 	}

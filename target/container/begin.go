@@ -3,7 +3,9 @@ package container
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"trivet.dev/trivet/internal/parallel"
@@ -31,8 +33,8 @@ func (k *containers) Run(ctx context.Context, done func()) error {
 			nodes, ready[n.Name] = append(nodes, n), make(chan struct{})
 		}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	return parallel.All(nodes, func(n *topology.Node) error {
 		defer done()
 		for _, other := range n.After {
@@ -46,13 +48,19 @@ func (k *containers) Run(ctx context.Context, done func()) error {
 			}
 		}
 		if err := k.begin(ctx, n); err != nil {
-			cancel()
+			if context.Cause(ctx) == errAnother && (errors.Is(err, errAnother) || errors.Is(err, os.ErrDeadlineExceeded)) {
+				return nil // it says why
+			}
+			cancel(errAnother)
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 		close(ready[n.Name])
 		return nil
 	})
 }
+
+// errAnother ends waiting for containers where one of them does not begin.
+var errAnother = errors.New("another container does not begin")
 
 // begin lets a container's program begin, and waits until it is ready.
 func (k *containers) begin(ctx context.Context, n *topology.Node) error {

@@ -166,6 +166,9 @@ func (k *containers) Make(nodes []*topology.Node, made func(*topology.Node)) err
 		return err
 	}
 	waiter, err := k.waiter()
+	if err == nil {
+		err = k.makeNamesDir()
+	}
 	if err != nil {
 		return err
 	}
@@ -183,6 +186,9 @@ func (k *containers) Make(nodes []*topology.Node, made func(*topology.Node)) err
 		r, err := k.of(n)
 		if err == nil {
 			err = k.Keep(n, r.pid)
+		}
+		if err == nil {
+			err = k.nameNetwork(n)
 		}
 		if err == nil && !r.runs() { // nor is it known whose namespace that was
 			err = errEndedBefore
@@ -211,7 +217,7 @@ func (k *containers) make(engine *client.Client, n *topology.Node, waiter string
 	if err != nil {
 		return err
 	}
-	if err := makeGates(k.gates(n.Name)); err != nil {
+	if err := errors.Join(makeGates(k.gates(n.Name)), k.copyNames(n)); err != nil {
 		return err
 	}
 	config, host := k.options(n, waiter, argv)
@@ -370,7 +376,8 @@ func (k *containers) Remove(n *topology.Node) error {
 	if err == nil {
 		err = remove(engine, k.Dir, func(c engineapi.Summary) bool { return c.Labels[nodeLabel] == n.Name })
 	}
-	return errors.Join(err, os.RemoveAll(k.dir(n.Name)), k.Namespaces.Remove(n))
+	return errors.Join(err, k.forgetNetwork(n), os.RemoveAll(k.dir(n.Name)),
+		os.RemoveAll(filepath.Join(k.namesDir(), n.Name)), k.Namespaces.Remove(n))
 }
 
 // remove removes those containers of the lab in a directory that which selects.
@@ -423,6 +430,9 @@ func drain(lab, dir string) error {
 // has served the lab only. Then another one serves for as long as this takes: the first may have
 // made a container that nobody has heard of.
 func removeAll(lab, dir string) error {
+	if err := forgetNetworks(dir); err != nil {
+		return err
+	}
 	groups, err := cgroup.Find()
 	if err != nil {
 		return err

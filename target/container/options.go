@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,8 +80,12 @@ func (k *containers) options(n *topology.Node, waiter string, argv []string) (*e
 	}
 	bind(waiter, waiting, true)
 	bind(k.gates(n.Name), gates, true)
-	bind(k.NamesFile("hosts"), "/etc/hosts", true) // all nodes have this file
-	bind(k.NamesFile("resolv.conf"), "/etc/resolv.conf", true)
+	for _, file := range namesFiles {
+		target := "/etc/" + file
+		if !slices.ContainsFunc(n.Dirs, func(d topology.PrivateDir) bool { return path.Clean(d.Path) == target }) {
+			bind(k.ownNames(n, file), target, false)
+		}
+	}
 	for _, d := range n.Dirs {
 		if d.Source != "" {
 			bind(d.Source, d.Path, d.ReadOnly)

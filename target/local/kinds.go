@@ -53,6 +53,11 @@ type Nodes interface {
 // Dropping are nodes that are told before the processes of one are ended, as it is removed.
 type Dropping interface{ Drop(*topology.Node) }
 
+// named are nodes with copies of their own of Lab.NamesFile, which are told that one has changed.
+type named interface {
+	NamesChanged(file string, was, is []byte) error
+}
+
 // background are nodes that something is done for in the background. That ends when the lab is let
 // go of, and before Drain; the nodes stay.
 type background interface{ LetGo() }

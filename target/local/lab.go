@@ -309,7 +309,15 @@ func (l *Lab) writeHosts() error {
 			return err
 		}
 	}
-	return l.writeNames("hosts", append([]byte("127.0.0.1 localhost\n::1 localhost ip6-localhost\n"), text...))
+	text = append([]byte("127.0.0.1 localhost\n::1 localhost ip6-localhost\n"), text...)
+	was, err := os.ReadFile(l.NamesFile("hosts"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := l.writeNames("hosts", text); err != nil {
+		return err
+	}
+	return eachKind(l, func(_ string, k named) error { return k.NamesChanged("hosts", was, text) })
 }
 
 // writeResolver gives nodes the machine's name servers if a NAT reaches them; otherwise none, as

@@ -158,6 +158,7 @@ func (s site) Settings(n *topology.Node) (out []datapath.Setting) {
 
 func (l *Lab) ownSysctls(n *topology.Node) []sysctl {
 	var s []sysctl
+	off := "0"
 	switch l.Topology().IPv6 {
 	case topology.IPv6Auto, topology.IPv6LinkLocal:
 	case topology.IPv6Assigned:
@@ -174,9 +175,12 @@ func (l *Lab) ownSysctls(n *topology.Node) []sysctl {
 			s = append(s, sysctl{"net.ipv6.conf.default.addr_gen_mode", "1", true})
 		}
 	default:
+		off = "1"
+	}
+	if off == "1" || n.Contained() { // Docker has it off in containers without a network
 		s = append(s,
-			sysctl{"net.ipv6.conf.all.disable_ipv6", "1", true},
-			sysctl{"net.ipv6.conf.default.disable_ipv6", "1", true})
+			sysctl{"net.ipv6.conf.all.disable_ipv6", off, true},
+			sysctl{"net.ipv6.conf.default.disable_ipv6", off, true})
 	}
 	s = append(s, sysctl{pingers, anybody, true})
 	if window := l.is.Load().window; window > defaultWindow {

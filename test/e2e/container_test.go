@@ -184,7 +184,12 @@ func containersChange(t *testing.T, m *machine, file string, list func() string)
 	text := strings.Replace(webLab, "memory: 64MB", "memory: 96MB, cpu: 0.5", 1)
 	text = strings.Replace(text, "  h1: host\n", "  h1: host\n  more: {host: {build: ./image}}\n", 1) + "  - more -- r1\n"
 	m.file("web.yaml", text)
+	m.exec("r1", "echo 192.0.2.1 mine >> /etc/hosts")
 	m.ok("apply", file)
+	contains(t, m.exec("web", "cat /etc/hosts"), " more")
+	if names := m.exec("r1", "cat /etc/hosts"); !strings.Contains(names, "192.0.2.1 mine") || strings.Contains(names, " more") {
+		t.Errorf("what a container has written to /etc/hosts is now %s", names)
+	}
 	limit := m.exec("web", "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || true")
 	if limit != fmt.Sprint(96<<20) {
 		t.Errorf("the memory is limited to %q bytes", limit)
@@ -219,6 +224,62 @@ func containersChange(t *testing.T, m *machine, file string, list func() string)
 	m.ok("apply", file)
 	if ids := strings.Fields(list()); len(ids) != len(was) {
 		t.Errorf("the containers were %v, and are %v", was, ids)
+	}
+}
+
+// clabLab is a file for containerlab, with what netlab and scripts of many labs rely on.
+const clabLab = `name: nl
+topology:
+  defaults: {kind: linux, privileged: false}
+  kinds: {linux: {binds: [hosts:/etc/hosts:ro]}}
+  nodes:
+    a: {image: "localhost/nl:1", exec: [ip addr add 10.0.0.1/24 dev eth1, ip -6 addr add 2001:db8::1/64 dev eth1]}
+    b: {image: "localhost/nl:1", exec: [sh -c "echo nameserver 10.0.0.9 > /etc/resolv.conf"]}
+    bare: {}
+  links:
+    - endpoints: ["a:eth1", "b:eth1"]
+    - endpoints: ["a:eth2", "bare:eth1"]
+`
+
+// TestContainerlab proves, with each engine, that what is built on containerlab finds its labs
+// here: nodes have the names, also as network namespaces of ip(8) from outside, IPv6, the
+// /etc/hosts that a file gives them, and a /etc/resolv.conf that is theirs alone; that ping and the
+// like find the addresses that commands have given them; that a name that something else has stays
+// as it is; and that the names go with their nodes, also after the lab's daemon was killed.
+func TestContainerlab(t *testing.T) {
+	for name, with := range engines {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			with(t, m)
+			m.image("image")
+			m.sh(name + " build -q -t localhost/nl:1 image")
+			m.file("hosts", "127.0.0.1 localhost\n10.0.0.2 far.example\n")
+			m.sh("ip netns add clab-other-a")
+			m.up(m.file("nl.clab.yml", clabLab), "--run-commands")
+			contains(t, m.want(1, "ping", "a", "b").err, "b has no IPv4 address")
+			m.sh("ip netns exec clab-nl-b ip addr add 10.0.0.2/24 dev eth1; ip netns exec clab-nl-b ip addr add 2001:db8::2/64 dev eth1")
+			contains(t, m.exec("a", "ping -c 1 -W 30 far.example"), " 0% packet loss")
+			contains(t, m.exec("bare", "cat /etc/hosts"), "far.example")
+			contains(t, m.exec("b", "cat /etc/resolv.conf"), "nameserver 10.0.0.9")
+			contains(t, m.exec("a", "cat /etc/resolv.conf"), "no name server")
+			contains(t, m.ok("ping", "a", "b"), " 0 % lost")
+			contains(t, m.ok("ping", "-6", "b", "a"), " 0 % lost")
+
+			without := strings.NewReplacer("    b: {", "    #b: {", `    - endpoints: ["a:eth1", "b:eth1"]`, "")
+			m.ok("apply", m.file("nl.clab.yml", without.Replace(clabLab)), "--run-commands")
+			if got := m.sh("ls /run/netns"); got != "clab-nl-a\nclab-other-a" {
+				t.Errorf("without b there are the networks %s", got)
+			}
+			m.killDaemon()
+			m.ok("resume")
+			m.sh("ip netns exec clab-nl-a ip link show eth2")
+			m.killDaemon()
+			contains(t, m.ok("down"), "nothing left")
+			if got := m.sh("ls /run/netns"); got != "clab-other-a" {
+				t.Errorf("left are the networks %s", got)
+			}
+		})
 	}
 }
 
@@ -261,6 +322,13 @@ func TestContainersRefused(t *testing.T) {
 		}
 	}
 	m.unchangedBesidePodman(before)
+
+	// What one of them says is not drowned by those that wait meanwhile.
+	err := m.want(1, "up", "--name", m.name, m.file("lab.yaml", "nodes:\n  bad: {host: {build: ./image, cmd: nonesuch}}\n  \"h[1-6]\": {host: {build: ./image}}\n")).err
+	contains(t, err, "bad: the container's program nonesuch cannot be run")
+	if strings.Contains(err, "timeout") {
+		t.Error(err)
+	}
 
 	m.env = append(m.env, "DOCKER_HOST=tcp://192.0.2.1:2375")
 	file := m.file("lab.yaml", "nodes:\n  h1: {host: {build: ./image}}\n  h2: host\nlinks: [h1 -- h2]\n")

@@ -153,6 +153,56 @@ func TestMeaning(t *testing.T) {
 	}
 }
 
+// TestDummies proves that a device that leads nowhere is an interface of its node, which forwards
+// as one with as many links does; that what is said of it is written back; and that an interface of
+// a topology that was none of containerlab's is written with its addresses as commands.
+func TestDummies(t *testing.T) {
+	file := lab("a: {kind: linux, image: i}, b: {kind: nokia_srlinux, image: i}, s: {kind: bridge}", `{endpoints: ["a:eth1", "b:e1-1"]},
+    {type: dummy, endpoint: {node: a, interface: eth2, mac: "02:00:00:00:00:07"}, mtu: 1500, labels: {x: y}},
+    {type: dummy, endpoint: {node: b, interface: ethernet-1/2}}, {type: dummy, endpoint: {node: s, interface: d}}`)
+	top, problems := Read("x.clab.yml", []byte(file), formats.Options{})
+	if problems.Err() != nil {
+		t.Fatal(problems)
+	}
+	text := shown(t, top)
+	for _, want := range []string{
+		`  a: {router: {address: none, interfaces: {eth2: {dummy: true, mac: 02:00:00:00:00:07}}, datapath: kernel,`,
+		`interfaces: {e1-2: {dummy: true, mtu: 9216}}`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("missing %s in\n%s", want, text)
+		}
+	}
+	for _, want := range []string{"x.clab.yml:5:94  warning: not honoured: labels of a link", "x.clab.yml:6:66  warning: not honoured: a link to dummy"} {
+		if !strings.Contains(problems.Error(), want) {
+			t.Errorf("missing %s in\n%s", want, problems)
+		}
+	}
+	data, lost, err := Write(top)
+	back, problems := Read("x.clab.yml", data, formats.Options{})
+	if err != nil || len(lost) > 0 || problems.Err() != nil || !topology.Equal(top, back) || shown(t, back) != text || !strings.Contains(string(data), "labels: {x: \"y\"}") {
+		t.Errorf("%v %v %v: from\n%s\nis read\n%s\nnot\n%s", err, lost, problems, data, shown(t, back), text)
+	}
+
+	own, _ := trivet.Read("own.yaml", []byte("management: true\nipv6: link-local\nnodes: {h1: {host: {image: i, privileged: true, container_name: clab-lab-h1, interfaces: {d: {dummy: true, address: 192.0.2.1/32}}}}}\n"))
+	data, lost, err = Write(own)
+	for _, want := range []string{"- ip addr add 192.0.2.1/32 dev d\n", "    - type: dummy\n      endpoint: {node: h1, interface: d}\n      mtu: 1500\n"} {
+		if err != nil || len(lost) > 0 || !strings.Contains(string(data), want) {
+			t.Errorf("missing %s in\n%s(%v, %v)", want, data, err, lost)
+		}
+	}
+
+	for wrong, want := range map[string]string{
+		"type: dummy":                                    "x.clab.yml:4:11  the dummy has no endpoint",
+		"type: dummy, endpoint: {node: a}":               "link: endpoints: ",
+		"type: dummy, endpoint: {node: q, interface: d}": "link: there is no node q",
+	} {
+		if _, problems := Read("x.clab.yml", []byte(lab("a: {kind: linux, image: i}", "{"+wrong+"}")), formats.Options{}); !strings.Contains(problems.Error(), want) {
+			t.Errorf("%s: %v", wrong, problems)
+		}
+	}
+}
+
 // TestName proves that a lab without a name has that of its file.
 func TestName(t *testing.T) {
 	for file, want := range map[string]string{"a/lab.clab.yml": "lab", "lab.yaml": "lab", "x.y.clab.yaml": "x.y"} {
@@ -216,6 +266,10 @@ func TestVariables(t *testing.T) {
 	top, _ := Read("x.clab.yml", []byte(lab("a: {kind: linux, image: '${CLAB_TEST_IMAGE}'}", "")), formats.Options{})
 	if top.Nodes[0].Image != "debian:12" {
 		t.Error(top.Nodes[0].Image)
+	}
+	_, problems := Read("x.clab.yml", []byte(lab("a: {kind: linux, image: 'debian:${CLAB_TEST_NONE}'}", "")), formats.Options{})
+	if !strings.Contains(problems.Error(), `x.clab.yml:3:35  node a: image: "debian:$CLAB_TEST_NONE" has a variable that is not set; export it`) {
+		t.Error(problems)
 	}
 }
 

@@ -42,6 +42,11 @@ func inCommands(t *topology.Topology) *topology.Topology {
 		if len(commands) > 0 {
 			into.Start = startOf(append(commands, linesOf(into.Start)...))
 		}
+		for k := range into.Interfaces {
+			if i := &into.Interfaces[k]; i.Dummy {
+				i.Addresses = nil
+			}
+		}
 		commanded[n.Name] = true
 		into.Addresses, into.Loopback, into.Gateways, into.Routes, into.Unaddressed = nil, nil, nil, unheld, true
 		into.Rules, into.Neighbors = nil, nil
@@ -68,6 +73,13 @@ func network(n *topology.Node, ends []topology.Endpoint, ipv6 topology.IPv6) (co
 		for _, a := range e.Addresses {
 			if a.Addr().Is4() || ipv6.Addressed() {
 				commands = append(commands, []string{"ip", "addr", "add", a.String(), "dev", e.Interface})
+			}
+		}
+	}
+	for _, i := range n.Interfaces {
+		for _, a := range i.Addresses {
+			if i.Dummy && (a.Addr().Is4() || ipv6.Addressed()) {
+				commands = append(commands, []string{"ip", "addr", "add", a.String(), "dev", i.Name})
 			}
 		}
 	}

@@ -17,7 +17,6 @@ var elsewhere = map[string]string{
 	"macvlan":      "in a file of Trivet's own an interface of the machine is an end: h1 -- interface:eth1",
 	"vxlan":        "Trivet makes links between machines itself: --on",
 	"vxlan-stitch": "Trivet makes links between machines itself: --on",
-	"dummy":        "make it by a command: exec: [ip link add eth9 type dummy]",
 }
 
 func (r *reader) link(v *yamlfile.Value) {
@@ -26,12 +25,20 @@ func (r *reader) link(v *yamlfile.Value) {
 	for _, p := range pairs {
 		keys[p.Key.Text] = p.Value
 	}
+	l := &topology.Link{Pos: v.Pos}
+	if len(pairs) > 0 {
+		l.Pos = pairs[0].Key.Pos
+	}
 	kind := ""
 	if t := keys["type"]; t != nil {
 		kind = strings.ToLower(strings.TrimSpace(r.text(t, "link: type")))
 	}
 	if _, ok := elsewhere[kind]; ok {
 		r.leaveOut(v, kind)
+		return
+	}
+	if kind == "dummy" {
+		r.dummy(v, l, pairs)
 		return
 	}
 	if kind != "" && kind != "veth" && kind != "veth-stitch" && kind != "brief" {
@@ -43,10 +50,6 @@ func (r *reader) link(v *yamlfile.Value) {
 	if ends == nil || ends.Shape != yamlfile.List || len(ends.Items) != 2 {
 		r.Bad(v, "write endpoints: [\"h1:eth1\", \"r1:eth1\"]", "the link has no two endpoints")
 		return
-	}
-	l := &topology.Link{Pos: v.Pos}
-	if len(pairs) > 0 {
-		l.Pos = pairs[0].Key.Pos
 	}
 	for i, e := range ends.Items {
 		if !r.end(l, i, e) {
@@ -65,6 +68,46 @@ func (r *reader) link(v *yamlfile.Value) {
 		r.setting(l, p)
 	}
 	r.t.Links = append(r.t.Links, l)
+}
+
+// dummy reads a device of a node that leads nowhere, which is no link of the topology's; l takes
+// what is said of it.
+func (r *reader) dummy(v *yamlfile.Value, l *topology.Link, pairs []yamlfile.Pair) {
+	i := slices.IndexFunc(pairs, func(p yamlfile.Pair) bool { return p.Key.Text == "endpoint" })
+	if i < 0 {
+		r.Bad(v, "write endpoint: {node: r1, interface: eth9}", "the dummy has no endpoint")
+		return
+	}
+	at, e := pairs[i].Value, &l.Ends[0]
+	if !r.end(l, 0, at) {
+		return
+	}
+	n := r.nodes[e.Node]
+	switch {
+	case n == nil:
+		r.Bad(at, "write the name of a node of this file", "link: there is no node %s", formats.Clip(e.Node))
+		return
+	case n.Kind == topology.Switch:
+		r.leaveOut(v, "dummy")
+		return
+	}
+	r.device(e, at)
+	l.MTU = linkMTU
+	for _, p := range pairs {
+		if p.Key.Text != "endpoint" {
+			r.setting(l, p)
+		}
+	}
+	n.Interfaces = append(n.Interfaces, topology.Interface{Name: e.Interface, Dummy: true, MAC: e.MAC, MTU: l.MTU, Pos: l.Pos})
+	if kept := keptIn(l.Foreign); len(kept) > 0 {
+		of := foreign(&n.Foreign)
+		dummies, _ := of["dummies"].(map[string]any)
+		if dummies == nil {
+			dummies = map[string]any{}
+			of["dummies"] = dummies
+		}
+		dummies[e.Interface] = kept
+	}
 }
 
 // leaveOut notes that a link to what is no node is not made, and keeps it.

@@ -35,7 +35,7 @@ func (r *reader) node(p yamlfile.Pair) {
 	k := strings.ToLower(written)
 	n := r.t.AddNode(topology.Host, p.Key.Text)
 	n.Pos = p.Key.Pos
-	r.kindOf[n.Name] = k
+	r.nodes[n.Name], r.kindOf[n.Name] = n, k
 	switch {
 	case k == "":
 		r.Bad(p.Key, "write kind: linux", "%s has no kind", subject)
@@ -76,9 +76,14 @@ func (r *reader) node(p yamlfile.Pair) {
 	nr.start()
 	nr.dirs()
 	nr.limits()
-	if n.Image, _ = r.word(l, "image", subject); n.Image == "" {
+	image, at := r.word(l, "image", subject)
+	switch n.Image = image; {
+	case image == "":
 		nr.bare()
 		return
+	case strings.Contains(image, "$"):
+		r.Bad(at, "export it, and have sudo keep it: sudo --preserve-env; or write a default: ${TAG:=1.0}",
+			"%s: image: %s has a variable that is not set", subject, at)
 	}
 	nr.container()
 	nr.health()

@@ -21,6 +21,7 @@ type reader struct {
 
 	defaults      definition
 	kinds, groups map[string]definition
+	nodes         map[string]*topology.Node
 	kindOf        map[string]string // of nodes
 	modes         map[string]string // of networks: of nodes
 
@@ -40,6 +41,7 @@ func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topo
 	r := &reader{
 		Values: yamlfile.Values{Problems: problems}, prefix: "clab", kinds: map[string]definition{},
 		groups: map[string]definition{},
+		nodes:  map[string]*topology.Node{},
 		kindOf: map[string]string{}, modes: map[string]string{}, lost: map[string]*loss{},
 		t: &topology.Topology{
 			Name: baseName(file), Routes: topology.RoutesAsWritten, IPv6: topology.IPv6LinkLocal,
@@ -135,6 +137,7 @@ func (r *reader) forwarding() {
 		}
 	}
 	for _, n := range r.t.Nodes {
+		ends[n.Name] += len(n.Interfaces)
 		k := kindOf(r.kindOf[n.Name])
 		if n.Kind == topology.Host && n.Contained() && (ends[n.Name] > 1 || k != nil && !k.host || routes.MatchString(n.Image)) {
 			n.Kind, n.Datapath = topology.Router, topology.Kernel

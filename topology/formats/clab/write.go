@@ -144,7 +144,7 @@ func (w *writer) node(n *topology.Node) {
 		w.network(n)
 		w.start(n)
 	}
-	w.kept(nodeIndent, kept, "kind", "network-mode", "healthcheck", "stages")
+	w.kept(nodeIndent, kept, "kind", "network-mode", "healthcheck", "stages", "dummies")
 }
 
 // container writes what only containers have.
@@ -270,7 +270,8 @@ func (w *writer) links(more []any) {
 	links := slices.DeleteFunc(slices.Clone(w.t.Links), func(l *topology.Link) bool {
 		return !w.nodes[l.Ends[0].Node] || !w.nodes[l.Ends[1].Node]
 	})
-	if len(links)+len(more) == 0 {
+	dummies := w.dummies()
+	if len(links)+len(dummies)+len(more) == 0 {
 		return
 	}
 	w.line("  links:")
@@ -286,14 +287,8 @@ func (w *writer) links(more []any) {
 			}
 			next[e.Node]++
 			short[i] = yamlfile.Quoted(e.Node + ":" + e.Interface)
-			long[i] = "node: " + yamlfile.Quote(e.Node) + ", interface: " + yamlfile.Quote(e.Interface)
-			if e.MAC != (topology.MAC{}) {
-				long[i] += ", mac: " + yamlfile.Quoted(e.MAC.String())
-			}
 			more, _ := ends[strconv.Itoa(i)].(map[string]any)
-			for _, k := range slices.Sorted(maps.Keys(more)) {
-				long[i] += ", " + yamlfile.FlowKey(k) + ": " + yamlfile.Flow(more[k])
-			}
+			long[i] = longEnd(e.Node, e.Interface, e.MAC, more)
 			_, reserved := elsewhere[e.Node]
 			extended = extended || reserved || e.MAC != (topology.MAC{})
 		}
@@ -310,7 +305,46 @@ func (w *writer) links(more []any) {
 		}
 		w.kept("      ", kept, "endpoints")
 	}
+	for _, write := range dummies {
+		write()
+	}
 	for _, l := range more {
 		w.line("    - " + yamlfile.Flow(l))
 	}
+}
+
+// dummies are what writes each device of a node that leads nowhere, a link of one end there.
+func (w *writer) dummies() (write []func()) {
+	for _, n := range w.t.Nodes {
+		kept, _ := keptIn(n.Foreign)["dummies"].(map[string]any)
+		for _, i := range n.Interfaces {
+			if !i.Dummy || n.Kind == topology.Switch || n.Kind == topology.Controller {
+				continue
+			}
+			of, _ := kept[i.Name].(map[string]any)
+			ends, _ := of["endpoints"].(map[string]any)
+			more, _ := ends["0"].(map[string]any)
+			write = append(write, func() {
+				w.line("    - type: dummy")
+				w.line("      endpoint: {" + longEnd(n.Name, i.Name, i.MAC, more) + "}")
+				if mtu := cmp.Or(i.MTU, topology.MTU); mtu != linkMTU {
+					w.line("      mtu: " + strconv.Itoa(mtu))
+				}
+				w.kept("      ", of, "endpoints")
+			})
+		}
+	}
+	return write
+}
+
+// longEnd is an end as a mapping, without its braces.
+func longEnd(node, device string, mac topology.MAC, more map[string]any) string {
+	long := "node: " + yamlfile.Quote(node) + ", interface: " + yamlfile.Quote(device)
+	if mac != (topology.MAC{}) {
+		long += ", mac: " + yamlfile.Quoted(mac.String())
+	}
+	for _, k := range slices.Sorted(maps.Keys(more)) {
+		long += ", " + yamlfile.FlowKey(k) + ": " + yamlfile.Flow(more[k])
+	}
+	return long
 }

@@ -289,6 +289,7 @@ func TestProblems(t *testing.T) {
 		{"no option", "pc1[0]=A\n  what is this\n", `lab.conf:2:3  "what is this" gives no option of a device a value; write pc1[0]="A"`},
 		{"a quote within", "pc1[exec]=\"echo 'x'\"\n", "lab.conf:1:1  \"pc1[exec]=\\\"echo 'x'\\\"\" gives no option of a device a value; write it without quotes"},
 		{"Netkit's list", "machines=\"a b\"\n", "leave it out: all devices of the file are started"},
+		{"a setting of no lab", "LAB_REPOSITORY=x\n", "of a lab as a whole Kathará takes LAB_NAME, "},
 		{"a capital", "PC1[0]=A\n", "names of devices have small letters"},
 		{"a gap", "a[0]=A\na[2]=B\n", "lab.conf:2:1  device a: there is an interface 2, and no interface 1; number them from 0"},
 		{"an interface twice", "a[0]=A\na[0]=B\n", "lab.conf:2:6  device a: interface 0: it is in a domain already, at line 1"},

@@ -103,6 +103,8 @@ func (r *reader) statement(line string, pos topology.Position) (s statement, ok 
 	if !ok {
 		hint := `write pc1[0]="A", with one value, in quotes if a comment follows`
 		switch before, value, assigned := strings.Cut(line, "="); {
+		case strings.HasPrefix(line, "LAB_"):
+			hint = "leave it out: of a lab as a whole Kathará takes " + strings.Join(metadata, ", ") + " alone"
 		case strings.HasPrefix(line, "machines="):
 			hint = "leave it out: all devices of the file are started"
 		case assigned && strings.ContainsAny(strings.Trim(value, `"'`), `"'`):

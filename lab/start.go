@@ -206,8 +206,8 @@ func startDaemon(name string, lock *os.File) (<-chan error, error) {
 	cmd := exec.Command(self, DaemonCommand, name)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = lock, log, log, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	// What whoever called us has open is not the daemon's: it would hold his lock (flock FILE trivet up),
-	// or his pipe, for as long as the lab is up. Kernels before 5.11 cannot do this.
+	// What whoever called us has open is not the daemon's: it would hold his lock (flock FILE
+	// trivet up), or his pipe, for as long as the lab is up. Kernels before 5.11 cannot do this.
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the lab's daemon: %w", err)

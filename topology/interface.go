@@ -485,8 +485,8 @@ type VLANPort struct {
 	PortVLANs
 }
 
-// Domains finds the broadcast domains: of nodes' own interfaces by node and name, and of links, which
-// are joined in sets as VLANs join them. sets has links as far as others have joined them, by
+// Domains finds the broadcast domains: of nodes' own interfaces by node and name, and of links,
+// which are joined in sets as VLANs join them. sets has links as far as others have joined them, by
 // switches that pass tags on above all; ends says which of its members a device of a link is, by
 // node and name, and numbers from next on are free.
 func Domains(nodes []*Node, sets disjoint.Sets[int], ends map[[2]string]int, ports []VLANPort, next int) map[[2]string]int {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestParseVLANs proves which texts are sets of VLANs, that each set has one text, and that all else
-// is refused.
+// TestParseVLANs proves which texts are sets of VLANs, that each set has one text, and that all
+// else is refused.
 func TestParseVLANs(t *testing.T) {
 	for text, want := range map[string]VLANs{
 		"10": "10", "20,10": "10,20", "1-3": "1-3", "1,2": "1,2", " 5 , 7 - 9 ,6": "5-9", "all": "all", "1-4094": "all", "2-2": "2", "4094": "4094",
@@ -64,10 +64,10 @@ func TestVLANProblems(t *testing.T) {
 	}
 }
 
-// TestVLANSubnets proves that addresses follow VLANs: with a router on a stick the hosts of one VLAN,
-// at whichever switches, are in the subnet of the router's interface of that VLAN, also where a link
-// has one VLAN without tags, and a switch in between knows of no VLANs; and that hosts of another
-// have another subnet.
+// TestVLANSubnets proves that addresses follow VLANs: with a router on a stick the hosts of one
+// VLAN, at whichever switches, are in the subnet of the router's interface of that VLAN, also where
+// a link has one VLAN without tags, and a switch in between knows of no VLANs; and that hosts of
+// another have another subnet.
 func TestVLANSubnets(t *testing.T) {
 	top := &Topology{}
 	r := top.AddNode(Router, "r1")
@@ -107,9 +107,9 @@ func TestVLANSubnets(t *testing.T) {
 	}
 }
 
-// TestVLANPorts proves which VLANs the ports of switches have: those of the link, those of the end in
-// their place, VLAN 1 and all others where nothing is said and another port of the switch has some,
-// and none at switches of which nothing is said.
+// TestVLANPorts proves which VLANs the ports of switches have: those of the link, those of the end
+// in their place, VLAN 1 and all others where nothing is said and another port of the switch has
+// some, and none at switches of which nothing is said.
 func TestVLANPorts(t *testing.T) {
 	top := &Topology{}
 	for _, s := range []string{"s1", "s2", "s3"} {

@@ -34,8 +34,8 @@ type Port struct {
 	// controller that name the port are not affected.
 	Blocked bool
 
-	// VLANs are those of the port (IEEE 802.1Q), for the action NORMAL alone; the zero value: all, as
-	// they are.
+	// VLANs are those of the port (IEEE 802.1Q), for the action NORMAL alone; the zero value: all,
+	// as they are.
 	VLANs topology.PortVLANs
 
 	// Unplugged is a port that is not there for now, in the database alone: its device is about to

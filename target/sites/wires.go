@@ -173,6 +173,10 @@ func checkDevices(t *topology.Topology, list *site.List) error {
 		}
 		for _, l := range t.Links {
 			for i, e := range l.Ends {
+				if e.Node == n.Name && l.VLANsAt(i) != (topology.PortVLANs{}) {
+					p.Add(l.Pos, "write them as Open vSwitch has them: config: {ovs: s1.ovs}, or place "+n.Name+" elsewhere",
+						"link %s: ports of %s are not given VLANs by vlan and trunk", l.Name(), m.Name)
+				}
 				switch impair := l.Egress(i); {
 				case e.Node != n.Name || impair == topology.Impairment{}:
 				case impair == topology.Impairment{MTU: impair.MTU}:

@@ -41,8 +41,8 @@ func (m *machine) apart(when string, reach, apart int) {
 }
 
 // vlans proves of a datapath and a controller that hosts reach those in their VLAN, and no others;
-// that frames have tags on trunks, of those VLANs alone, and none at hosts; that apply moves ports to
-// other VLANs, takes all away and gives them back; and that it stays so over a daemon's death.
+// that frames have tags on trunks, of those VLANs alone, and none at hosts; that apply moves ports
+// to other VLANs, takes all away and gives them back; and that it stays so over a daemon's death.
 func vlans(t *testing.T, datapath, controller, learning string) *machine {
 	m := newMachine(t)
 	before := m.snapshot()
@@ -55,8 +55,8 @@ func vlans(t *testing.T, datapath, controller, learning string) *machine {
 		t.Error("full packets over the trunk: ", got)
 	}
 
-	// Broadcasts of both VLANs come by the trunk, with their tags; what h5 sends with a tag is answered with that tag, and
-	// only if the VLAN has somebody of that address.
+	// Broadcasts of both VLANs come by the trunk, with their tags; what h5 sends with a tag is
+	// answered with that tag, and only if the VLAN has somebody of that address.
 	const ask = `import socket, struct, sys
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(("h5-eth0", 0))
 me = s.getsockname()[4]
@@ -126,10 +126,10 @@ func TestVLANs(t *testing.T) {
 			if c[0] != "ovs" {
 				return
 			}
-			m.sh(m.onPath() + "ovs-vsctl set port s1-eth2 tag=10")
+			m.exec("s1", "ovs-vsctl set port s1-eth2 tag=10")
 			r := m.want(5, "verify", "--quick")
 			contains(t, r.out, "h2 gets answers from h1 at 10.0.0.1 (icmp, tcp, udp), which is in another VLAN", "apart 6/8")
-			m.sh(m.onPath() + "ovs-vsctl set port s1-eth2 tag=20")
+			m.exec("s1", "ovs-vsctl set port s1-eth2 tag=20")
 			contains(t, m.ok("save", "--dry-run"), "nothing to save")
 		})
 	}
@@ -138,16 +138,16 @@ func TestVLANs(t *testing.T) {
 	contains(t, r.err, "refused.yaml:8:5", "Open vSwitch tells VLANs of ports apart only where it forwards by learning", "use controller: none")
 }
 
-// TestVLANsFullKernel proves the same of Linux bridges, and of a router that routes between VLANs by
-// one link (examples/vlans.yaml), with each datapath: in a kernel that has 802.1Q and bridges that
-// filter.
+// TestVLANsFullKernel proves the same of Linux bridges, and of a router that routes between VLANs
+// by one link (examples/vlans.yaml), with each datapath: in a kernel that has 802.1Q and bridges
+// that filter.
 func TestVLANsFullKernel(t *testing.T) {
 	if os.Getenv("TRIVET_FULL_KERNEL") != "1" {
 		t.Skip("this may be a kernel whose bridges do not tell VLANs apart; make slow PARTS=vm-interfaces runs the test in one that does")
 	}
 	t.Run("bridge", func(t *testing.T) {
 		m := vlans(t, "bridge", "none", "proactive")
-		m.sh(m.onPath() + "bridge vlan del dev s1-eth2 vid 20; " + m.onPath() + "bridge vlan add dev s1-eth2 vid 10 pvid untagged")
+		m.exec("s1", "bridge vlan del dev s1-eth2 vid 20; bridge vlan add dev s1-eth2 vid 10 pvid untagged")
 		contains(t, m.want(5, "verify", "--quick").out, "which is in another VLAN")
 	})
 	for _, datapath := range []string{"embedded", "ovs", "bridge"} {

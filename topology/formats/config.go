@@ -19,10 +19,10 @@ type Beside struct {
 	Mode uint32
 }
 
-// ReadConfig reads the files with configurations and user data, and those that nodes are given, that
-// a topology names: those below the directory of its own file, as the user who has asked for the
-// topology. No link leads out of there. Of files that are about to be written, texts are what will
-// be in them.
+// ReadConfig reads the files with configurations and user data, and those that nodes are given,
+// that a topology names: those below the directory of its own file, as the user who has asked for
+// the topology. No link leads out of there. Of files that are about to be written, texts are what
+// will be in them.
 func ReadConfig(file string, t *topology.Topology, texts map[string]Beside) (problems topology.Problems) {
 	if !slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.HasTexts() }) {
 		return nil

@@ -21,10 +21,10 @@ func ofVLANs(untagged uint16, tagged ...int) *VLANs {
 	return v
 }
 
-// TestVLANs proves of frames with and without tags what becomes of them between access ports, trunks
-// and trunks with a VLAN without a tag (IEEE 802.1Q, clauses 6.9, 8.6.1, 8.6.2 and 8.6.4): which ports they leave by, and
-// with which bytes; that tables and controllers see each with the tag of its VLAN; and that it is
-// the same for a switch that learns and one with entries.
+// TestVLANs proves of frames with and without tags what becomes of them between access ports,
+// trunks and trunks with a VLAN without a tag (IEEE 802.1Q, clauses 6.9, 8.6.1, 8.6.2 and 8.6.4):
+// which ports they leave by, and with which bytes; that tables and controllers see each with the
+// tag of its VLAN; and that it is the same for a switch that learns and one with entries.
 func TestVLANs(t *testing.T) {
 	const access10, access20, trunk, native = 1, 2, 3, 4
 	body := []gopacket.SerializableLayer{ip4(17, 64), udp(1000, 2000), payload}
@@ -94,8 +94,8 @@ func TestVLANs(t *testing.T) {
 	}
 }
 
-// TestVLANLearning proves that a switch that learns does so for each VLAN: the same address in two of
-// them is two stations, and a frame to one does not leave by the other's port.
+// TestVLANLearning proves that a switch that learns does so for each VLAN: the same address in two
+// of them is two stations, and a frame to one does not leave by the other's port.
 func TestVLANLearning(t *testing.T) {
 	b := newBench(t)
 	for port, v := range map[uint32]*VLANs{1: ofVLANs(10), 2: ofVLANs(10), 3: ofVLANs(20), 4: ofVLANs(20)} {
@@ -115,8 +115,8 @@ func TestVLANLearning(t *testing.T) {
 	}
 }
 
-// TestVLANChange proves that the VLANs of a port can change while frames pass: translations that were
-// made before are told to be made anew, and addresses learned there are forgotten.
+// TestVLANChange proves that the VLANs of a port can change while frames pass: translations that
+// were made before are told to be made anew, and addresses learned there are forgotten.
 func TestVLANChange(t *testing.T) {
 	b := newBench(t, "actions=flood")
 	var k Key

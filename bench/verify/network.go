@@ -167,8 +167,8 @@ func (n *network) back(came map[string]hop, to string) (way []hop) {
 // mostEnds is how many receivers are thought of for each sender; of more, evenly drawn ones.
 const mostEnds = 60
 
-// flows are those between the network's ends, by the shortest ways; where switches tell VLANs apart,
-// those that the topology promises.
+// flows are those between the network's ends, by the shortest ways; where switches tell VLANs
+// apart, those that the topology promises.
 func (n *network) flows() (out []*flow) {
 	var promised *promise
 	if len(topology.VLANPorts(n.t)) > 0 {

@@ -112,8 +112,8 @@ func (f *fabric) Hold(_ context.Context, forwarding plan.Forwarding) error {
 	})
 }
 
-// Apply puts devices into their bridges, and gives them their VLANs. If what bridges have learned may
-// be stale, they forget it.
+// Apply puts devices into their bridges, and gives them their VLANs. If what bridges have learned
+// may be stale, they forget it.
 func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
 	if err := f.tellApart(); err != nil {
 		return err

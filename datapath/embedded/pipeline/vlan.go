@@ -7,8 +7,8 @@ import "trivet.dev/trivet/openflow"
 // others come in or go out. Within the switch, in its tables and for its controllers, each frame
 // has the tag of its VLAN.
 //
-// Frames to the addresses that bridges never forward (table 8-1: LLDP, LACP, spanning trees) have no
-// VLAN: they come in and go out as they are.
+// Frames to the addresses that bridges never forward (table 8-1: LLDP, LACP, spanning trees) have
+// no VLAN: they come in and go out as they are.
 type VLANs struct {
 	Untagged uint16     // 0: frames without a tag do not come in, and none go out
 	Tagged   [64]uint64 // a bit for each VLAN

@@ -94,6 +94,7 @@ func (r *resolver) neighbors() {
 			continue
 		}
 		devices, addresses := r.devicesOf(n)
+		own := ownAddresses(n, addresses)
 		at := func(a netip.Addr) (out []string) {
 			for _, device := range devices {
 				if slices.ContainsFunc(addresses[device], func(p netip.Prefix) bool { return p.Contains(a) }) {
@@ -116,7 +117,7 @@ func (r *resolver) neighbors() {
 			switch {
 			case x.Device != "" && !slices.Contains(devices, x.Device):
 				bad(cmp.Or(DidYouMean(x.Device, devices), "it has "+words.Some(devices)), "it has no device %s", clip(x.Device))
-			case r.has(n, x.Address):
+			case own[x.Address]:
 				bad("name another node's address", "that is its own address")
 			case x.Device == "" && len(found) == 0:
 				bad("name the device: dev "+words.Some(devices), "none of its subnets has the address")
@@ -147,16 +148,18 @@ func (r *resolver) hasTables(n *Node, key string) bool {
 	return false
 }
 
-// has says whether an address is the node's own.
-func (r *resolver) has(n *Node, a netip.Addr) bool {
-	is := func(p netip.Prefix) bool { return p.Addr() == a }
-	_, addresses := r.devicesOf(n)
-	for _, list := range addresses {
-		if slices.ContainsFunc(list, is) {
-			return true
+// ownAddresses are a node's, those of its devices and its loopback.
+func ownAddresses(n *Node, devices map[string][]netip.Prefix) map[netip.Addr]bool {
+	own := map[netip.Addr]bool{}
+	for _, list := range devices {
+		for _, p := range list {
+			own[p.Addr()] = true
 		}
 	}
-	return slices.ContainsFunc(n.Loopback, is)
+	for _, p := range n.Loopback {
+		own[p.Addr()] = true
+	}
+	return own
 }
 
 // devicesOf are the devices of a node's links and its own interfaces, and their addresses.

@@ -108,13 +108,8 @@ func (r *resolver) destinations(index map[string]int) []*destination {
 // routeDevices checks the devices of routes; a routing node has none.
 func (r *resolver) routeDevices() {
 	for _, n := range r.t.Nodes {
-		devices := []string{}
-		for _, e := range r.ends[n.Name] {
-			devices = append(devices, e.Interface)
-		}
-		for _, i := range n.Interfaces {
-			devices = append(devices, i.Name)
-		}
+		devices, addresses := r.devicesOf(n)
+		own := ownAddresses(n, addresses)
 		check := func(what, device string) {
 			switch {
 			case device == "":
@@ -130,7 +125,7 @@ func (r *resolver) routeDevices() {
 			case !route.OnlyKernels() || n.RoutingNode() || n.Datapath.Provided(): // these tell it themselves
 			case !n.Made().Own || n.Made().Guest:
 				r.problems.Add(n.Pos, "leave table, src and onlink out", "%s %s: route %s: it has no namespace of its own that could have it", n.Kind, n.Name, route)
-			case route.Source.IsValid() && !r.has(n, route.Source):
+			case route.Source.IsValid() && !own[route.Source]:
 				r.problems.Add(n.Pos, "write one of its own", "%s %s: route %s: %s is not an address of its", n.Kind, n.Name, route, route.Source)
 			}
 		}

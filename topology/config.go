@@ -23,7 +23,7 @@ func ParseTextFile(s string) TextFile {
 	if strings.Contains(s, "\n") {
 		return TextFile{Text: s}
 	}
-	return TextFile{File: s}
+	return TextFile{File: filepath.Clean(s)}
 }
 
 // Written is what ParseTextFile reads it from.

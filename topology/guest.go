@@ -145,7 +145,7 @@ func (g *Guest) words(bad func(hint, format string, args ...any)) {
 	if g.Password == hiddenKey {
 		bad("take another", "password: %s is what stands for one where it is not shown", hiddenKey)
 	}
-	if g.UserData.Text == hiddenKey {
+	if strings.TrimSpace(g.UserData.Text) == hiddenKey {
 		bad("write it", "user_data: %s is what stands for one where it is not shown", hiddenKey)
 	}
 	if g.NIC != "" && !slices.Contains(NICs, g.NIC) {

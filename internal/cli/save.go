@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,6 +75,7 @@ type saving struct {
 	present map[string]lab.Present
 	nodes   map[string]bool // only these, if there are any
 
+	from      string // the file that the lab came from, or ""
 	file      string
 	isNew     bool // there is no such file yet
 	was       []byte
@@ -127,6 +129,7 @@ func (s *saving) has(node string) bool { return len(s.nodes) == 0 || s.nodes[nod
 
 // arguments returns the file to write; other words are nodes.
 func (s *saving) arguments(args []string, state lab.State) (file string, err error) {
+	s.from = state.File()
 	for i, word := range args {
 		switch {
 		case s.lab.Node(word) != nil:
@@ -177,6 +180,10 @@ func (s *saving) begin(file string) (err error) {
 				n.Files[i] = topology.NodeFile{Path: g.Path, TextFile: topology.TextFile{File: s.own(n, g.Path)}}
 				s.put(savedFile{name: n.Files[i].File, text: g.Text, mode: os.FileMode(g.Mode), given: true})
 			}
+			if n.Guest != nil && n.Guest.UserData != (topology.TextFile{}) && (n.Guest.UserData.File == "" || !s.sameDirectory()) {
+				n.Guest.UserData = topology.TextFile{} // the lab does not say what is in it
+				s.leave(n.Name, "user_data is not saved, as a lab does not show it: it is that of %s", cmp.Or(s.from, "the lab's own file"))
+			}
 			if n.RoutingNode() {
 				n.Routes = slices.DeleteFunc(n.Routes, func(r topology.Route) bool { return r.Computed })
 			}
@@ -199,6 +206,14 @@ func (s *saving) begin(file string) (err error) {
 		return err
 	}
 	return s.sameNodes()
+}
+
+// sameDirectory says whether names of files mean in the new file what they meant where the lab came
+// from.
+func (s *saving) sameDirectory() bool {
+	a, errA := filepath.Abs(s.file)
+	b, errB := filepath.Abs(s.from)
+	return s.from != "" && errA == nil && errB == nil && filepath.Dir(a) == filepath.Dir(b)
 }
 
 // mine says whether root may replace a file: not where a link of somebody else leads.
@@ -437,10 +452,18 @@ func (s *saving) given() error {
 		for i, was := range list {
 			p := s.present[n.Name].Files
 			at := slices.IndexFunc(p, func(f topology.NodeFile) bool { return f.Path == was.Path })
-			if at < 0 || p[at].String() == was.String() {
+			if at < 0 {
 				continue
 			}
 			now := p[at]
+			now.Mode &^= othersWrite &^ was.Mode // what is in a node opens nothing here to others
+			switch {
+			case now.Mode&ownerReads == 0:
+				s.leave(n.Name, "%s can be read by nobody (mode %04o): it is not saved", was.Path, now.Mode)
+				continue
+			case now.String() == was.String():
+				continue
+			}
 			switch {
 			case was.File == "" && now.InText():
 				list[i].Text, changed = now.Text, true
@@ -468,6 +491,12 @@ func (s *saving) given() error {
 	}
 	return nil
 }
+
+// Permissions of a file.
+const (
+	ownerReads  = 0o400
+	othersWrite = 0o022
+)
 
 // finishSave shows what there is to write, and writes it.
 func (a *app) finishSave(s *saving, dryRun bool) error {
@@ -564,8 +593,7 @@ func replaceBelow(root *os.Root, name, text string, mode os.FileMode, exact bool
 			mode = info.Mode().Perm()
 		}
 	}
-	next := name + ".new"
-	_ = root.Remove(next)
+	next := fmt.Sprintf("%s.%08x.new", name, rand.Uint32())
 	f, err := root.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err

@@ -21,8 +21,8 @@ type Beside struct {
 
 // ReadConfig reads the files with configurations and user data, and those that nodes are given,
 // that a topology names: those below the directory of its own file, as the user who has asked for
-// the topology. No link leads out of there. Of files that are about to be written, texts are what
-// will be in them.
+// the topology. No link leads out of there, and none is that file itself: what is saved from a node
+// would become the topology. Of files that are about to be written, texts are what will be in them.
 func ReadConfig(file string, t *topology.Topology, texts map[string]Beside) (problems topology.Problems) {
 	if !slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.HasTexts() }) {
 		return nil
@@ -33,7 +33,11 @@ func ReadConfig(file string, t *topology.Topology, texts map[string]Beside) (pro
 			return err
 		}
 		defer root.Close()
+		self, _ := os.Stat(file) // none yet: nothing is it
 		problems = t.ReadConfig(func(name string) ([]byte, uint32, error) {
+			if is, err := root.Stat(name); filepath.Clean(name) == filepath.Base(file) || err == nil && self != nil && os.SameFile(is, self) {
+				return nil, 0, errors.New("is the topology's own file")
+			}
 			if b, ok := texts[name]; ok {
 				return []byte(b.Text), b.Mode, nil
 			}

@@ -506,19 +506,31 @@ func Domains(nodes []*Node, sets disjoint.Sets[int], ends map[[2]string]int, por
 	}
 	tagged := func(medium, vlan int) int { return numbered(fmt.Sprintf("vlan %d of %d", vlan, medium)) }
 	media := sets // whose members have the same frames, with whatever tags
+	inSwitch := func(int, int) (int, bool) { return 0, false }
+	ofVLANs := map[int]bool{} // numbers of domains of VLANs
 	// VLANs are told apart once it is known which devices are in one domain.
 	for _, vlans := range []bool{false, true} {
 		if vlans && len(ports) > 0 {
 			media = maps.Clone(sets)
-			joinVLANs(nodes, sets, media, ports, numbered, tagged)
+			inSwitch = joinVLANs(sets, media, ports, numbered)
 		}
 		for _, n := range nodes {
 			for _, i := range n.InterfacesInOrder() {
 				at := [2]string{n.Name, i.Name}
 				switch {
 				case i.VLAN != 0:
-					if on, ok := domain(n, i.On); ok && vlans {
-						out[at] = tagged(media.Of(on), i.VLAN)
+					on, ok := domain(n, i.On)
+					if !ok || !vlans {
+						continue
+					}
+					medium := media.Of(on)
+					if ofVLANs[on] { // one tag within another
+						medium = sets.Of(on)
+					}
+					out[at] = tagged(medium, i.VLAN)
+					ofVLANs[out[at]] = true
+					if in, ok := inSwitch(medium, i.VLAN); ok {
+						sets.Join(out[at], in)
 					}
 				case len(i.VRF) > 0:
 				case len(i.Members()) > 0:
@@ -548,37 +560,60 @@ func Domains(nodes []*Node, sets disjoint.Sets[int], ends map[[2]string]int, por
 	return out
 }
 
-// joinVLANs joins what is one VLAN of a switch: frames without tags on one link, with tags on
-// another. Only VLANs matter that somebody names.
-func joinVLANs(nodes []*Node, sets, media disjoint.Sets[int], ports []VLANPort, numbered func(string) int, tagged func(medium, vlan int) int) {
-	var named VLANSet
-	for _, n := range nodes {
-		for _, i := range n.Interfaces {
-			if i.VLAN != 0 {
-				named.Add(i.VLAN)
+// joinVLANs joins links whose frames without tags are of one VLAN. The function that it returns says
+// in which domain frames with a tag are on a medium: false if no switch there has the VLAN with one.
+// What is joined for one VLAN is for all that the same ports have with tags: there may be thousands
+// of VLANs at thousands of ports, but few different trunks (mostTrunks).
+func joinVLANs(sets, media disjoint.Sets[int], ports []VLANPort, numbered func(string) int) func(medium, vlan int) (int, bool) {
+	trunks := map[PortVLANs]bool{}
+	at := map[int][]VLANPort{} // by medium, those with tags
+	for _, p := range ports {
+		if p.Trunk != "" {
+			trunks[p.PortVLANs] = true
+			at[media.Of(p.Member)] = append(at[media.Of(p.Member)], p)
+		}
+	}
+	class, first := vlanClasses(slices.Collect(maps.Keys(trunks)))
+	tagged := map[PortVLANs]VLANSet{}
+	for t := range trunks {
+		tagged[t] = t.tagged()
+	}
+	type part struct {
+		name  string
+		class int
+	}
+	joined := disjoint.Sets[part]{}
+	for _, list := range at {
+		for c, vlan := range first {
+			var one *part
+			for _, p := range list {
+				if with := tagged[p.PortVLANs]; len(list) < 2 || !with.Has(vlan) {
+					continue
+				}
+				if other := (part{p.Switch, c}); one == nil {
+					one = &other
+				} else {
+					joined.Join(other, *one)
+				}
 			}
 		}
 	}
+	in := func(name string, vlan int) int {
+		where := joined.Of(part{name, class[vlan]})
+		return numbered(fmt.Sprintf("vlan %d in %s", vlan, where.name))
+	}
 	for _, p := range ports {
 		if p.Untagged != 0 {
-			named.Add(p.Untagged)
+			sets.Join(p.Member, in(p.Switch, p.Untagged))
 		}
 	}
-	all := named.List()
-	for _, p := range ports {
-		in := func(vlan int) int { return numbered(fmt.Sprintf("vlan %d in %s", vlan, p.Switch)) }
-		if p.Untagged != 0 {
-			sets.Join(p.Member, in(p.Untagged))
-		}
-		if p.Trunk == "" {
-			continue
-		}
-		trunk := p.Trunk.Set()
-		for _, v := range all {
-			if trunk.Has(v) && v != p.Untagged {
-				sets.Join(tagged(media.Of(p.Member), v), in(v))
+	return func(medium, vlan int) (int, bool) {
+		for _, p := range at[medium] {
+			if with := tagged[p.PortVLANs]; with.Has(vlan) {
+				return in(p.Switch, vlan), true
 			}
 		}
+		return 0, false
 	}
 }
 

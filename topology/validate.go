@@ -48,6 +48,7 @@ func validate(t *Topology, d Defaults) Problems {
 	for _, l := range t.Links {
 		v.link(l)
 	}
+	v.trunks(t)
 	for _, e := range t.Schedule {
 		v.event(e)
 	}

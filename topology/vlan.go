@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,7 +53,8 @@ func vlanNumber(s string) (n int, ok bool) {
 	return n, err == nil && n >= 1 && n <= MaxVLAN
 }
 
-// ranges calls do with the first and the last VLAN of each range, in ascending order.
+// ranges calls do with the first and the last VLAN of each range, in ascending order. What is none
+// is left out.
 func (v VLANs) ranges(do func(first, last int)) {
 	switch v {
 	case "":
@@ -63,12 +65,14 @@ func (v VLANs) ranges(do func(first, last int)) {
 	}
 	for part := range strings.SplitSeq(string(v), ",") {
 		low, high, ranged := strings.Cut(part, "-")
-		first, _ := vlanNumber(low)
-		last := first
+		first, ok := vlanNumber(low)
+		last, okLast := first, ok
 		if ranged {
-			last, _ = vlanNumber(high)
+			last, okLast = vlanNumber(high)
 		}
-		do(first, last)
+		if ok && okLast {
+			do(first, last)
+		}
 	}
 }
 
@@ -138,6 +142,38 @@ func (s *VLANSet) text() VLANs {
 type PortVLANs struct {
 	Untagged int
 	Trunk    VLANs
+}
+
+// tagged are the VLANs whose frames leave with tags.
+func (p PortVLANs) tagged() VLANSet {
+	set := p.Trunk.Set()
+	if p.Untagged != 0 {
+		set[p.Untagged/64] &^= 1 << (p.Untagged % 64)
+	}
+	return set
+}
+
+// vlanClasses divides VLANs into those that the same trunks have: the class of each VLAN, and the
+// first VLAN of each class.
+func vlanClasses(trunks []PortVLANs) (class [MaxVLAN + 1]int, first []int) {
+	sets := make([]VLANSet, len(trunks))
+	for i, t := range trunks {
+		sets[i] = t.tagged()
+	}
+	known := map[string]int{}
+	signature := make([]byte, len(sets))
+	for vlan := 1; vlan <= MaxVLAN; vlan++ {
+		for i := range sets {
+			signature[i] = byte(sets[i][vlan/64] >> (vlan % 64) & 1)
+		}
+		c, ok := known[string(signature)]
+		if !ok {
+			c = len(first)
+			known[string(signature)], first = c, append(first, vlan)
+		}
+		class[vlan] = c
+	}
+	return class, first
 }
 
 // String is "10", "trunk 10,20", "10, trunk 20,30"; "" of the zero value.
@@ -221,6 +257,36 @@ func (v *validator) vlans(l *Link, bad func(hint, format string, args ...any)) {
 			text, hint := TextAndHint(err)
 			bad(hint, "trunk: %s", clip(text))
 		}
+	}
+}
+
+// Limits on trunks: what VLANs join costs as much as there are ports with tags, for each class of
+// VLANs.
+const (
+	mostTrunks     = 256 // that differ from each other
+	mostTrunkParts = 5_000_000
+)
+
+// trunks bounds the trunks of a topology.
+func (v *validator) trunks(t *Topology) {
+	differ := map[PortVLANs]bool{}
+	count := 0
+	for _, l := range t.Links {
+		for i := range l.Ends {
+			if p := l.VLANsAt(i); p.Trunk != "" && l.Ends[i].Node != "" {
+				count++
+				if differ[p] = true; len(differ) > mostTrunks {
+					v.problems.Add(l.Pos, "write trunk: all at some", "there are more than %d trunks of different VLANs", mostTrunks)
+					return
+				}
+			}
+		}
+	}
+	if count == 0 {
+		return
+	}
+	if _, classes := vlanClasses(slices.Collect(maps.Keys(differ))); count*len(classes) > mostTrunkParts {
+		v.problems.Add(t.Pos, "write trunk: all at some", "%d trunks divide the VLANs in %d ways, which are too many", count, len(classes))
 	}
 }
 

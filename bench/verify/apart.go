@@ -17,7 +17,7 @@ const mostApart = 200
 // callApart has nodes call those that VLANs keep from them: no answer may come, by any protocol. It
 // is tried once, as an answer that comes once is one too many.
 func (v *verifier) callApart(ctx context.Context) error {
-	pairs := v.pairsApart()
+	pairs := v.pairsApart(ctx)
 	if err := v.callAll(ctx, pairs, 0); err != nil {
 		return err
 	}
@@ -46,20 +46,56 @@ func answered(p *pair, c *calling) string {
 	return fmt.Sprintf("%s gets answers from %s at %s (%s), which is in another VLAN", p.from, p.to, c.To, strings.Join(by, ", "))
 }
 
-// pairsApart chooses pairs of nodes that have addresses in one subnet, in different VLANs.
-func (v *verifier) pairsApart() (out []*pair) {
-	if len(topology.VLANPorts(v.t)) == 0 || slices.ContainsFunc(v.t.Nodes, v.mayJoin) {
+// pairsApart chooses pairs of nodes that have addresses in one subnet, in different VLANs, whatever
+// links are down and whatever spanning trees leave out.
+func (v *verifier) pairsApart(ctx context.Context) (out []*pair) {
+	vlans := topology.VLANPorts(v.t)
+	networks := map[string]int{} // of a node: links, those with several VLANs twice
+	for _, l := range v.t.Links {
+		for i, e := range l.Ends {
+			if networks[e.Node]++; vlans[l][1-i].Trunk != "" {
+				networks[e.Node]++
+			}
+		}
+	}
+	if len(vlans) == 0 || slices.ContainsFunc(v.t.Nodes, func(n *topology.Node) bool { return v.mayJoin(n, networks[n.Name]) }) {
 		return nil
 	}
-	promise := v.promise()
-	for k := 1; k < len(v.ends) && len(out) < mostApart; k++ {
-		for i, from := range v.ends {
-			to := v.ends[(i+k)%len(v.ends)]
-			for _, a := range topology.AddressesOf(v.t, v.nodes[to]) {
-				if !a.Addr().IsLinkLocalUnicast() && promise.keptFrom(from, a.Addr(), to) {
-					one := call.Call{To: a.Addr(), Name: to, Bytes: leastStream, Sends: 2, Sources: 1}
+	promise := v.whole().promise()
+	at := map[netip.Prefix][]place{} // by subnet: its addresses, and the segments that they are in
+	shares := func(from, owner string) bool {
+		return slices.ContainsFunc(promise.at[from], func(i iface) bool {
+			return slices.ContainsFunc(promise.at[owner], func(k iface) bool { return i.segment == k.segment })
+		})
+	}
+	owner := map[place]string{}
+	for _, name := range v.ends {
+		for _, i := range promise.at[name] {
+			for _, a := range i.all {
+				if p := (place{i.segment, a.Addr()}); !a.Addr().IsLinkLocalUnicast() {
+					at[a.Masked()], owner[p] = append(at[a.Masked()], p), name
+				}
+			}
+		}
+	}
+	each := 1 + mostApart/max(1, len(v.ends)) // of each node, so that all have their turn
+	for n, from := range v.ends {
+		if ctx.Err() != nil || len(out) >= mostApart {
+			break
+		}
+		found := 0
+		for _, i := range promise.at[from] {
+			for _, a := range i.all {
+				list := at[a.Masked()]
+				for k := 0; k < len(list) && found < each; k++ {
+					p := list[(n+k)%len(list)]
+					to := owner[p]
+					if p.segment == i.segment || to == from || shares(from, to) || !promise.keptFrom(from, p.address, to) {
+						continue
+					}
+					one := call.Call{To: p.address, Name: to, Bytes: leastStream, Sends: 2, Sources: 1}
 					out = append(out, &pair{from: from, to: to, calls: []*calling{{Call: one}}})
-					break
+					found++
 				}
 			}
 		}
@@ -67,13 +103,34 @@ func (v *verifier) pairsApart() (out []*pair) {
 	return out[:min(len(out), mostApart)]
 }
 
-// mayJoin says whether a node may pass frames from one VLAN on to another by what runs in it.
-func (v *verifier) mayJoin(n *topology.Node) bool {
-	return len(v.leaving[n.Name]) > 1 && (n.Start != "" || n.Inside() != "" || len(n.Config) > 0 || n.RoutingNode() && v.foreign(n))
+// whole is the network with all of its links up, and none left out by spanning trees.
+func (v *verifier) whole() *network {
+	info := v.info
+	info.Topology = info.Topology.Clone()
+	for _, l := range info.Topology.Links {
+		l.Down = false
+	}
+	info.Wires = slices.Clone(info.Wires)
+	for i := range info.Wires {
+		info.Wires[i].Blocked = false
+	}
+	return newNetwork(info)
 }
 
-// keptFrom says whether packets of a node to an address cannot arrive: by all of its routes it
-// would ask for the address where nobody has it, as its owner is in another segment.
+// mayJoin says whether a node may pass frames from one VLAN on to another by what runs in it, or by
+// what its controller has it do.
+func (v *verifier) mayJoin(n *topology.Node, networks int) bool {
+	switch n.Kind {
+	case topology.Switch:
+		return v.foreign(n)
+	case topology.Host, topology.Router:
+		return networks > 1 && (v.foreign(n) || n.Start != "" || n.Inside() != "" || len(n.Config) > 0)
+	}
+	return false
+}
+
+// keptFrom says whether packets of a node to an address cannot arrive: by all of its routes it would
+// ask for the address where nobody has it, as its owner is in another segment.
 func (p *promise) keptFrom(from string, to netip.Addr, owner string) bool {
 	steps := p.steps(from, to)
 	return len(steps) > 0 && p.has(owner, to) && !slices.ContainsFunc(steps, func(s step) bool {

@@ -167,21 +167,49 @@ func (n *network) back(came map[string]hop, to string) (way []hop) {
 // mostEnds is how many receivers are thought of for each sender; of more, evenly drawn ones.
 const mostEnds = 60
 
+// mostTried is how many receivers are thought of for each sender where not all are promised.
+const mostTried = 20 * mostEnds
+
+// promisedFlows are those that the topology promises.
+func (n *network) promisedFlows() (out []*flow) {
+	promise, step := n.promise(), max(1, len(n.ends)/mostEnds)
+	for i := step; i > 1 && !coprime(i, len(n.ends)); i-- { // so that all are come to
+		step = i - 1
+	}
+	for i, from := range n.ends {
+		came, found := n.tree(from, nil), 0
+		for k := range min(len(n.ends)-1, mostTried) {
+			to := n.ends[(i+(k+1)*step)%len(n.ends)]
+			if to == from || found == mostEnds || !promise.answers(from, n.address[to], to, nil) {
+				continue
+			}
+			if way := n.back(came, to); len(way) > 0 && n.address[from].Is6() == n.address[to].Is6() {
+				out = append(out, &flow{from: from, to: to, way: way})
+				found++
+			}
+		}
+	}
+	return out
+}
+
+func coprime(a, b int) bool {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a == 1
+}
+
 // flows are those between the network's ends, by the shortest ways; where switches tell VLANs
 // apart, those that the topology promises.
 func (n *network) flows() (out []*flow) {
-	var promised *promise
 	if len(topology.VLANPorts(n.t)) > 0 {
-		promised = n.promise()
+		return n.promisedFlows()
 	}
 	for i, from := range n.ends {
 		came := n.tree(from, nil)
 		step := max(1, len(n.ends)/mostEnds)
 		for k := 1; k < len(n.ends); k += step {
 			to := n.ends[(i+k)%len(n.ends)]
-			if promised != nil && !promised.answers(from, n.address[to], to, nil) {
-				continue
-			}
 			if way := n.back(came, to); len(way) > 0 && n.address[from].Is6() == n.address[to].Is6() {
 				out = append(out, &flow{from: from, to: to, way: way})
 			}

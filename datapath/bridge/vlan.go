@@ -7,9 +7,11 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/lack"
+	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/topology"
 )
 
@@ -27,7 +29,9 @@ func lacks(t *topology.Topology) error {
 				return err
 			}
 			defer ns.Close()
-			if inside.File(ns, makeFiltering) != nil {
+			if err := inside.File(ns, makeFiltering); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+				return fmt.Errorf("switch %s: a bridge that tells VLANs apart: %w", e.Node, err)
+			} else if err != nil {
 				return lack.New(fmt.Sprintf("switch %s: bridges of this kernel do not tell VLANs apart (it is without CONFIG_BRIDGE_VLAN_FILTERING)", e.Node),
 					"; use  ", "datapath: embedded")
 			}
@@ -59,36 +63,20 @@ func (f *fabric) tellApart() error {
 	if len(want) == 0 && len(f.apart) == 0 {
 		return nil
 	}
-	return inside.File(f.site.Namespace(), func() error {
+	return f.tell(func(b *netbatch.Batch) {
 		for name, index := range want {
-			if f.apart[name] == index {
-				continue
+			if f.apart[name] != index {
+				b.FilterVLANs(name, index, true, 0)
+				f.apart[name] = index
 			}
-			if err := filtering(name, index, true, 0); err != nil {
-				return err
-			}
-			f.apart[name] = index
 		}
 		for name, index := range f.apart {
-			if want[name] != 0 {
-				continue
+			if want[name] == 0 {
+				b.FilterVLANs(name, index, false, topology.DefaultVLAN)
+				delete(f.apart, name)
 			}
-			if err := filtering(name, index, false, topology.DefaultVLAN); err != nil {
-				return err
-			}
-			delete(f.apart, name)
 		}
-		return nil
 	})
-}
-
-// filtering sets whether a bridge tells VLANs apart, and which one the ports that join it have.
-func filtering(name string, index int, on bool, vlan uint16) error {
-	b := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, Index: index}}
-	if err := errors.Join(netlink.BridgeSetVlanDefaultPVID(b, vlan), netlink.BridgeSetVlanFiltering(b, on)); err != nil {
-		return fmt.Errorf("VLANs of bridge %s: %w", name, err)
-	}
-	return nil
 }
 
 // setVLANs gives the ports of bridges that tell VLANs apart theirs.

@@ -356,13 +356,14 @@ func loadConfig(ctx context.Context, in datapath.Running, was, text string) erro
 		return nil
 	}
 	want, record := settingsOf(text, func(int, string, string) {}), recordOf(ports)
-	isBlocked := map[string]bool{}
+	isBlocked, apart := map[string]bool{}, map[string]bool{}
 	for _, p := range ports {
-		isBlocked[p.Name] = p.Blocked
+		isBlocked[p.Name], apart[p.Name] = p.Blocked, p.Apart
 	}
 	var commands [][]string
 	for _, old := range settingsOf(was, func(int, string, string) {}) {
 		switch {
+		case apart[old.record] && slices.Contains(ofVLANs, old.column): // the topology has said which it has
 		case isBlocked[old.record] && (old.column == "vlan_mode" || old.column == "trunks"):
 			commands = append(commands, []string{"--if-exists", "remove", "port", record(old), "external_ids",
 				keptVLANs})

@@ -322,6 +322,24 @@ func (b *Batch) AddBridge(name string, index int, stp bool) {
 	b.add("make bridge "+name, unix.RTM_NEWLINK, create, parts...)
 }
 
+// FilterVLANs sets whether a bridge tells VLANs apart, and which VLAN ports have that join it; 0:
+// none. The VLAN of ports changes only while it does not tell them apart.
+func (b *Batch) FilterVLANs(name string, index int, on bool, vlan uint16) {
+	set := func(attribute int, value []byte) {
+		info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+		info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
+		info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(attribute, value)
+		b.add("VLANs of bridge "+name, unix.RTM_NEWLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}}, info)
+	}
+	filtering := []byte{0}
+	if on {
+		filtering[0] = 1
+	}
+	set(nl.IFLA_BR_VLAN_FILTERING, []byte{0})
+	set(nl.IFLA_BR_VLAN_DEFAULT_PVID, nl.Uint16Attr(vlan))
+	set(nl.IFLA_BR_VLAN_FILTERING, filtering)
+}
+
 // FlushBridge makes a bridge forget its learned addresses.
 func (b *Batch) FlushBridge(name string, index int) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)

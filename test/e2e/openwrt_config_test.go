@@ -57,7 +57,7 @@ links: [s1 -- h1, s1 -- h2]
 
 	h.exec("s1", "cd /var/run/trivet && ovs-ofctl -O OpenFlow13 add-flow unix:$PWD/s1.mgmt priority=901,ip,nw_dst=10.66.0.2,actions=drop")
 	vsctl("set port lan2 tag=10 -- set interface lan1 ingress_policing_rate=5000")
-	contains(t, h.ok("save", "--dry-run"), "+priority=901,ip,nw_dst=10.66.0.2,actions=drop", "+set port s1-eth2 tag=10", "+set interface s1-eth1 ingress_policing_rate=5000")
+	contains(t, h.ok("save", "--dry-run"), "+priority=901,ip,nw_dst=10.66.0.2 actions=drop", "+set port s1-eth2 tag=10", "+set interface s1-eth1 ingress_policing_rate=5000")
 	h.ok("save")
 	contains(t, h.ok("save"), "nothing to save")
 	if text, _ := os.ReadFile(file); string(text) != lab {

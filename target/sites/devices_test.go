@@ -252,4 +252,9 @@ func TestDeviceConfig(t *testing.T) {
 	if d.ended != nil {
 		d.ended()
 	}
+	d.close()
+	if err := l.changeDevices(t.Context(), of(2, a+"\n")); err == nil || errors.Is(err, lab.ErrHalf) {
+		t.Errorf("of a device that is away: %v", err)
+	}
+	has("while it is away")
 }

@@ -18,6 +18,7 @@ import (
 
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/measure/counters"
@@ -138,9 +139,14 @@ func register(api huma.API, d *daemon) {
 		return &body[[]WireInfo]{w}, problem(err)
 	}, summary("The links as they are now: made of what, up or down, their MTU"))
 	huma.Get(api, "/v1/present", func(ctx context.Context, in *struct {
-		Nodes []string `query:"node" doc:"Only these; none: all"`
+		Nodes     []string `query:"node" doc:"Only these; none: all"`
+		Addresses bool     `query:"addresses" doc:"Nothing but the addresses of these nodes, also while the lab is changing"`
 	}) (*body[[]Present], error) {
-		p, err := d.present(ctx, in.Nodes)
+		read := d.present
+		if in.Addresses {
+			read = d.presentAddresses
+		}
+		p, err := read(ctx, in.Nodes)
 		return &body[[]Present]{p}, problem(err)
 	}, summary("What nodes have now of what somebody may have configured by hand: addresses, routes, flow entries, rules"))
 	huma.Get(api, "/v1/changed", func(ctx context.Context, _ *struct{}) (*body[[]Changed], error) {
@@ -336,6 +342,31 @@ func (d *daemon) present(ctx context.Context, nodes []string) ([]Present, error)
 	defer d.changing.Unlock()
 	out, err := d.target().Present(ctx, nodes)
 	return append([]Present{}, out...), err
+}
+
+// presentAddresses reads the addresses that nodes have now. It does not wait for changes of the lab.
+// With an error, it may return those of some.
+func (d *daemon) presentAddresses(ctx context.Context, nodes []string) ([]Present, error) {
+	if err := d.isUp(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := patience.Addresses.Context(ctx)
+	defer cancel()
+	type answer struct {
+		there []Present
+		err   error
+	}
+	read, target := make(chan answer, 1), d.target()
+	go func() {
+		out, err := target.Addresses(ctx, nodes)
+		read <- answer{append([]Present{}, out...), err}
+	}()
+	select {
+	case a := <-read:
+		return a.there, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read the addresses of %s: %w", words.Plural(len(nodes), "node"), context.Cause(ctx))
+	}
 }
 
 // changed reads what nobody has asked the lab for.

@@ -232,6 +232,11 @@ func (c *Client) Present(ctx context.Context, nodes []string) ([]Present, error)
 	return call[[]Present](ctx, c, "GET", "/v1/present?node="+urlQuery(strings.Join(nodes, ",")), nil)
 }
 
+// Addresses returns the addresses that nodes have now, and nothing else of them.
+func (c *Client) Addresses(ctx context.Context, nodes []string) ([]Present, error) {
+	return call[[]Present](ctx, c, "GET", "/v1/present?addresses=true&node="+urlQuery(strings.Join(nodes, ",")), nil)
+}
+
 // Controllers says whether switches are connected.
 func (c *Client) Controllers(ctx context.Context) ([]datapath.SwitchStatus, error) {
 	return call[[]datapath.SwitchStatus](ctx, c, "GET", "/v1/controllers", nil)

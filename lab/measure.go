@@ -322,15 +322,14 @@ func (d *daemon) addresses(ctx context.Context, v6 bool, names ...string) (map[s
 		if n == nil {
 			return nil, NoNode(t, name)
 		}
-		if first(name, topology.AddressesOf(t, n)); !out[name].IsValid() && n.Made().Own {
+		if first(name, topology.AddressesOf(t, n)); !out[name].IsValid() && n.Made().Open() {
 			ask = append(ask, name)
 		}
 	}
+	var unread error
 	if len(ask) > 0 {
-		there, err := d.present(ctx, ask)
-		if err != nil {
-			return nil, err
-		}
+		var there []Present
+		there, unread = d.presentAddresses(ctx, ask)
 		ends := topology.EndsOf(t)
 		for _, p := range there {
 			for _, e := range ends[p.Node] {
@@ -346,6 +345,9 @@ func (d *daemon) addresses(ctx context.Context, v6 bool, names ...string) (map[s
 			family := "IPv4"
 			if v6 {
 				family = "IPv6"
+			}
+			if unread != nil && slices.Contains(ask, name) {
+				return nil, fmt.Errorf("%s has no %s address that is known: %w", name, family, unread)
 			}
 			return nil, fmt.Errorf("%s has no %s address", name, family)
 		}

@@ -73,6 +73,7 @@ type looks interface {
 	Dead() []string
 	Remarks() []string
 	Present(ctx context.Context, nodes []string) ([]Present, error)
+	Addresses(ctx context.Context, nodes []string) ([]Present, error) // nothing else of them
 	Devices() map[string]string
 	Accelerators() map[string]string // of virtual machines here, by node
 	Drops(context.Context) ([]datapath.Drop, error)

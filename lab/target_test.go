@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -162,6 +163,39 @@ func ended(d *daemon) string {
 		return "it has not ended"
 	}
 	return steps[len(steps)-1].Error
+}
+
+func (e *elsewhere) Addresses(_ context.Context, nodes []string) (out []Present, err error) {
+	for _, n := range nodes {
+		out = append(out, Present{Node: n, Addresses: map[string][]netip.Prefix{"eth9": {netip.MustParsePrefix("192.0.2.9/24")}}})
+	}
+	return out, e.do("addresses of " + strings.Join(nodes, " "))
+}
+
+// TestAddresses proves that a node's address is the topology's; that only the nodes to which that
+// gives none are asked for theirs, also while the lab is changing; and that one whose address is
+// known is pinged though others could not be asked.
+func TestAddresses(t *testing.T) {
+	d, e := daemonElsewhere(t, "minimal")
+	d.changing.Lock()
+	d.up()
+	d.changing.Lock() // a change is under way
+	defer d.changing.Unlock()
+	for _, l := range e.now.Links {
+		for i := range l.Ends {
+			if l.Ends[i].Node == "h2" {
+				l.Ends[i].Addresses = nil
+			}
+		}
+	}
+	e.fail["addresses of h2"] = errors.New("a part is away")
+	is, err := d.addresses(t.Context(), false, "h1", "h2")
+	if err != nil || is["h2"].String() != "192.0.2.9" || !is["h1"].IsValid() || is["h1"] == is["h2"] {
+		t.Errorf("the addresses are %v: %v", is, err)
+	}
+	if _, err := d.addresses(t.Context(), true, "h2"); err == nil || !strings.Contains(err.Error(), "h2 has no IPv6 address that is known: a part is away") {
+		t.Errorf("one that has none: %v", err)
+	}
 }
 
 // TestTargetFails proves, with a target of which the daemon knows only the interface, that a lab

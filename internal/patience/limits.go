@@ -72,6 +72,8 @@ var (
 	// On some channels, access points must listen for radar first.
 	AccessPoint = limit("an access point", 75*time.Second)
 
+	Addresses = limit("the addresses of nodes", 10*time.Second)
+
 	// A lab's devices are deleted in one request, and each of its bridges takes 20 ms.
 	Kernel = limit("an answer of the kernel", 2*time.Minute)
 

@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -99,8 +100,10 @@ func (l *Lab) running(n *topology.Node) datapath.Running {
 		}}
 }
 
-// Present reads the nodes with these names; none: all.
+// Present reads the nodes with these names; none: all. What is beyond topology.MaxConfig, which is
+// for the files and configurations of all of them, is left out, and a remark says so.
 func (l *Lab) Present(ctx context.Context, names []string) (out []lab.Present, err error) {
+	room := topology.MaxConfig
 	for _, n := range l.Topology().Nodes {
 		if len(names) > 0 && !slices.Contains(names, n.Name) {
 			continue
@@ -121,27 +124,110 @@ func (l *Lab) Present(ctx context.Context, names []string) (out []lab.Present, e
 				return nil, fmt.Errorf("%s: %w", n.Name, err)
 			}
 			p.Files, p.Remarks = files, append(p.Remarks, remarks...)
+			room = leaveOut(&p, &p.Files, room, func(f topology.NodeFile) (string, string) { return f.Path, f.Text })
 		}
 		config, remarks, err := datapath.ReadConfigs(ctx, l.running(n))
 		if err != nil {
 			return nil, err
 		}
 		p.Config, p.Remarks = config, append(p.Remarks, remarks...)
+		room = leaveOut(&p, &p.Config, room, func(c topology.ConfigFile) (string, string) { return c.Kind, c.Text })
 		out = append(out, p)
 	}
 	return out, nil
 }
 
+// leaveOut keeps the texts of a node for which there is room, in bytes, and returns what is left.
+func leaveOut[T any](p *lab.Present, texts *[]T, room int, of func(T) (what, text string)) int {
+	*texts = slices.DeleteFunc(*texts, func(t T) bool {
+		what, text := of(t)
+		if len(text) > room {
+			p.Remarks = append(p.Remarks, fmt.Sprintf("%s is not saved: all configurations and files of a topology together may have %d MiB", what, topology.MaxConfig>>20))
+			return true
+		}
+		room -= len(text)
+		return false
+	})
+	return room
+}
+
+// Addresses reads the addresses of the nodes with these names, and nothing else of them. The error
+// says of which it could not, beside what the others have.
+func (l *Lab) Addresses(ctx context.Context, names []string) (out []lab.Present, err error) {
+	t := l.Topology()
+	ends := topology.EndsOf(t)
+	for _, n := range t.Nodes {
+		if !slices.Contains(names, n.Name) || !n.Made().Open() {
+			continue
+		}
+		if ctx.Err() != nil {
+			return out, errors.Join(err, ctx.Err())
+		}
+		p := lab.Present{Node: n.Name, Addresses: map[string][]netip.Prefix{}, Config: []topology.ConfigFile{}}
+		failed := l.inNet(n.Name, func() error {
+			_, err := addresses(ownDevices(n, ends[n.Name]), &p)
+			return err
+		})
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", n.Name, failed))
+			continue
+		}
+		out = append(out, p)
+	}
+	return out, err
+}
+
+// ownDevices are those of a node whose addresses are its own.
+func ownDevices(n *topology.Node, ends []*topology.Endpoint) map[string]bool {
+	ours := map[string]bool{"lo": true}
+	for _, e := range ends {
+		ours[e.Interface] = true
+	}
+	for _, i := range n.Interfaces {
+		ours[i.Name] = true
+	}
+	return ours
+}
+
+// addresses reads those of devices in the namespace of the calling thread, and returns the names of
+// all devices by their indexes.
+func addresses(ours map[string]bool, p *lab.Present) (names map[int]string, err error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	names = map[int]string{}
+	for _, link := range links {
+		a := link.Attrs()
+		if names[a.Index] = a.Name; !ours[a.Name] {
+			continue
+		}
+		all, err := addressMessages.of(a.Index)
+		if err != nil {
+			return nil, fmt.Errorf("list addresses: %w", err)
+		}
+		list := []netip.Prefix{}
+		for _, m := range all {
+			address := addressOf(m)
+			if address.Addr().Is4In6() {
+				p.Remarks = append(p.Remarks, fmt.Sprintf("the address %s of %s, an IPv4 address in IPv6, is not saved", address, a.Name))
+				continue
+			}
+			if !addressMessages.addedByKernel(m) && !address.Addr().IsLoopback() && !address.Addr().IsLinkLocalUnicast() {
+				list = append(list, address)
+			}
+		}
+		p.Addresses[a.Name] = list
+	}
+	return names, nil
+}
+
 // network reads addresses and routes.
 func (l *Lab) network(n *topology.Node, p *lab.Present) error {
 	p.Network, p.Addresses = true, map[string][]netip.Prefix{}
-	ours := map[string]bool{"lo": true}
-	for _, e := range topology.EndsOf(l.Topology())[n.Name] {
-		ours[e.Interface] = true
-	}
 	tables := []int{unix.RT_TABLE_MAIN}
 	for _, i := range n.Interfaces {
-		if ours[i.Name] = true; len(i.VRF) > 0 {
+		if len(i.VRF) > 0 {
 			tables = append(tables, i.Table)
 		}
 	}
@@ -153,32 +239,9 @@ func (l *Lab) network(n *topology.Node, p *lab.Present) error {
 		}
 	}
 	return l.inNet(n.Name, func() error {
-		links, err := netlink.LinkList()
+		names, err := addresses(ownDevices(n, topology.EndsOf(l.Topology())[n.Name]), p)
 		if err != nil {
-			return fmt.Errorf("list devices: %w", err)
-		}
-		names := map[int]string{}
-		for _, link := range links {
-			a := link.Attrs()
-			if names[a.Index] = a.Name; !ours[a.Name] {
-				continue
-			}
-			all, err := addressMessages.of(a.Index)
-			if err != nil {
-				return fmt.Errorf("list addresses: %w", err)
-			}
-			list := []netip.Prefix{}
-			for _, m := range all {
-				address := addressOf(m)
-				if address.Addr().Is4In6() {
-					p.Remarks = append(p.Remarks, fmt.Sprintf("the address %s of %s, an IPv4 address in IPv6, is not saved", address, a.Name))
-					continue
-				}
-				if !addressMessages.addedByKernel(m) && !address.Addr().IsLoopback() && !address.Addr().IsLinkLocalUnicast() {
-					list = append(list, address)
-				}
-			}
-			p.Addresses[a.Name] = list
+			return err
 		}
 		for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 			routes, err := netbatch.Routes(family, tables)

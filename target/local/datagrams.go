@@ -1,10 +1,14 @@
 package local
 
 import (
+	"cmp"
+	"container/list"
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/ipv4"
@@ -14,13 +18,32 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Limits on what a UDP port of the machine keeps for its clients. Whoever sends from ever new
+// Limits on what the UDP ports of the machine keep for their clients. Whoever sends from ever new
 // addresses has others asked anew, from another port, and no more.
 const (
-	mostClients  = 1024             // of a port, of which the one unused for the longest makes room
+	mostClients  = 4096             // of a lab, of which the one unused for the longest makes room
+	mostAnswers  = 16               // passed back at a time: each has a buffer
 	clientIdle   = 90 * time.Second // after which a client is forgotten that neither sends nor is sent to
+	clientRest   = time.Second      // in which a client is connected at most once
 	mostDatagram = 1 << 16
 )
+
+// clients are those of all UDP ports of a lab.
+type clients struct {
+	most    int
+	buffers chan []byte // of mostDatagram bytes, or nil until they are needed
+
+	mu   sync.Mutex
+	used list.List // of *passage: the one used last comes first
+}
+
+func newClients(most int) *clients {
+	all := &clients{most: most, buffers: make(chan []byte, mostAnswers)}
+	for range mostAnswers {
+		all.buffers <- nil
+	}
+	return all
+}
 
 // datagrams are an open UDP port that leads to a node. Each client has a socket of its own in the
 // node's network, so that the node's program can tell clients apart and what it answers finds the
@@ -29,12 +52,13 @@ type datagrams struct {
 	*net.UDPConn
 	dial func(first []byte) (*net.UDPConn, error) // connects to the node, and sends it a datagram
 
-	most int           // mostClients
-	keep time.Duration // clientIdle
+	keep, rest time.Duration // clientIdle, clientRest
+	all        *clients
 
-	mu      sync.Mutex
-	clients map[client]*passage
-	closed  bool
+	// Guarded by all.mu.
+	clients    map[client]*passage
+	generation int // of the node: see forget
+	closed     bool
 }
 
 // client is who sends, and the address of the machine to which: answers come from there.
@@ -43,13 +67,20 @@ type client struct {
 	at   netip.Addr
 }
 
-// passage is a client's connection to the node.
+// passage is a client's connection to the node, or that there was none.
 type passage struct {
-	*net.UDPConn
-	used time.Time // guarded by datagrams.mu
+	*net.UDPConn // nil: nobody listens
+
+	of     *datagrams
+	client client
+	made   time.Time
+
+	// Guarded by clients.mu.
+	used  time.Time
+	place *list.Element // in clients.used; nil: it is forgotten
 }
 
-func listenDatagrams(at netip.AddrPort) (*datagrams, error) {
+func (all *clients) listen(at netip.AddrPort) (*datagrams, error) {
 	network := "udp6"
 	if at.Addr().Is4() {
 		network = "udp4"
@@ -67,26 +98,27 @@ func listenDatagrams(at netip.AddrPort) (*datagrams, error) {
 		conn.Close()
 		return nil, err
 	}
-	return &datagrams{UDPConn: conn, most: mostClients, keep: clientIdle, clients: map[client]*passage{}}, nil
+	return &datagrams{UDPConn: conn, keep: clientIdle, rest: clientRest, all: all, clients: map[client]*passage{}}, nil
 }
 
 // Close closes the port and forgets its clients.
 func (d *datagrams) Close() error {
 	err := d.UDPConn.Close()
-	d.mu.Lock()
+	d.all.mu.Lock()
 	d.closed = true
-	d.mu.Unlock()
+	d.all.mu.Unlock()
 	d.forget()
 	return err
 }
 
-// forget has all clients connected anew: the node is another one.
+// forget has all clients connected anew: the node is another one. A connection that is under way
+// may be to the old one, and is not kept.
 func (d *datagrams) forget() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for c, p := range d.clients {
-		p.Close()
-		delete(d.clients, c)
+	d.all.mu.Lock()
+	defer d.all.mu.Unlock()
+	d.generation++
+	for _, p := range d.clients {
+		p.drop()
 	}
 }
 
@@ -134,93 +166,149 @@ func (c client) answersFrom() []byte {
 	return nil
 }
 
-// pass passes a datagram on. One that nobody takes is lost, as on any network.
+// pass passes a datagram on. One that nobody takes is lost, as on any network; so is what a client
+// sends within clientRest of a connection that nobody took.
 func (d *datagrams) pass(c client, datagram []byte) {
-	if p := d.passage(c); p != nil {
+	p, generation := d.passage(c)
+	if p != nil && p.UDPConn != nil {
 		if _, err := p.Write(datagram); err == nil {
 			return
 		}
-		d.drop(c, p) // nobody listens there any more: perhaps elsewhere
 	}
-	conn, err := d.dial(datagram)
+	if p != nil && time.Since(p.made) < d.rest {
+		return
+	}
+	now := time.Now()
+	conn, err := d.dial(datagram) // also if nobody listens there any more: perhaps elsewhere
+	if err != nil {
+		conn = nil
+	}
+	d.enter(&passage{UDPConn: conn, of: d, client: c, made: now, used: now}, generation)
+}
+
+// enter keeps a connection in place of the client's last one, unless the node that it is to is
+// another one by now.
+func (d *datagrams) enter(p *passage, generation int) {
+	d.all.mu.Lock()
+	defer d.all.mu.Unlock()
+	if d.closed || d.generation != generation {
+		p.drop()
+		return
+	}
+	if last := d.clients[p.client]; last != nil {
+		last.drop()
+	}
+	if d.all.used.Len() >= d.all.most {
+		d.all.used.Back().Value.(*passage).drop()
+	}
+	p.place = d.all.used.PushFront(p)
+	if d.clients[p.client] = p; p.UDPConn == nil {
+		p.rest()
+		return
+	}
+	go d.answers(p)
+}
+
+func (d *datagrams) passage(c client) (p *passage, generation int) {
+	d.all.mu.Lock()
+	defer d.all.mu.Unlock()
+	if p = d.clients[c]; p != nil && p.UDPConn != nil {
+		p.use()
+	}
+	return p, d.generation
+}
+
+// use notes that a connection is used. The lock of the clients is held.
+func (p *passage) use() {
+	if p.used = time.Now(); p.place != nil {
+		p.of.all.used.MoveToFront(p.place)
+	}
+}
+
+// drop closes a connection and forgets it. The lock of the clients is held.
+func (p *passage) drop() {
+	if p.UDPConn != nil {
+		p.Close()
+	}
+	if p.place != nil {
+		p.of.all.used.Remove(p.place)
+		p.place = nil
+		delete(p.of.clients, p.client)
+	}
+}
+
+// rest closes a connection that nobody takes, and forgets it once the client may have another one.
+func (p *passage) rest() {
+	if p.UDPConn != nil {
+		p.Close()
+	}
+	time.AfterFunc(p.of.rest-time.Since(p.made), func() {
+		p.of.all.mu.Lock()
+		defer p.of.all.mu.Unlock()
+		p.drop()
+	})
+}
+
+// idle is for how long a client is still kept; one that is not is forgotten.
+func (d *datagrams) idle(p *passage, answered bool) time.Duration {
+	d.all.mu.Lock()
+	defer d.all.mu.Unlock()
+	if answered {
+		p.use()
+	}
+	left := d.keep - time.Since(p.used)
+	if left <= 0 {
+		p.drop()
+	}
+	return left
+}
+
+// answers passes back what the node sends, until the client is idle or nobody listens any more.
+func (d *datagrams) answers(p *passage) {
+	defer p.rest()
+	raw, err := p.SyscallConn()
 	if err != nil {
 		return
 	}
-	p := &passage{conn, time.Now()}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		conn.Close()
-		return
-	}
-	if len(d.clients) >= d.most {
-		d.makeRoom()
-	}
-	d.clients[c] = p
-	go d.answers(c, p)
-}
-
-func (d *datagrams) passage(c client) *passage {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p := d.clients[c]
-	if p != nil {
-		p.used = time.Now()
-	}
-	return p
-}
-
-// makeRoom forgets the client that was unused for the longest. The lock is held.
-func (d *datagrams) makeRoom() {
-	var oldest client
-	var last *passage
-	for c, p := range d.clients {
-		if last == nil || p.used.Before(last.used) {
-			oldest, last = c, p
-		}
-	}
-	last.Close()
-	delete(d.clients, oldest)
-}
-
-func (d *datagrams) drop(c client, p *passage) {
-	p.Close()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.clients[c] == p {
-		delete(d.clients, c)
-	}
-}
-
-// idle is for how long a client is still kept.
-func (d *datagrams) idle(p *passage, answered bool) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if answered {
-		p.used = time.Now()
-	}
-	return d.keep - time.Since(p.used)
-}
-
-// answers passes back what the node sends, until the client is idle.
-func (d *datagrams) answers(c client, p *passage) {
-	defer d.drop(c, p)
-	buffer, control := make([]byte, mostDatagram), c.answersFrom()
+	control := p.client.answersFrom()
 	for answered := false; ; {
 		left := d.idle(p, answered)
 		if left <= 0 || p.SetReadDeadline(time.Now().Add(left)) != nil {
 			return
 		}
-		n, err := p.Read(buffer)
-		if answered = err == nil; answered {
-			_, _, err = d.WriteMsgUDPAddrPort(buffer[:n], control, c.from)
-			answered = err == nil
-			continue
-		}
-		if timeout, ok := err.(net.Error); !ok || !timeout.Timeout() {
-			return // nobody listens there any more, or the client is forgotten
+		if answered, err = d.answer(p, raw, control); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
 		}
 	}
+}
+
+// answer passes back one datagram of the node, in a buffer that is taken once it is there.
+func (d *datagrams) answer(p *passage, raw syscall.RawConn, control []byte) (answered bool, err error) {
+	var buffer []byte
+	var n int
+	failed := raw.Read(func(fd uintptr) bool {
+		if buffer = <-d.all.buffers; buffer == nil {
+			buffer = make([]byte, mostDatagram)
+		}
+		for {
+			if n, err = unix.Read(int(fd), buffer); err != unix.EINTR {
+				break
+			}
+		}
+		if err == unix.EAGAIN {
+			d.all.buffers <- buffer
+			buffer = nil
+		}
+		return err != unix.EAGAIN
+	})
+	if buffer != nil {
+		defer func() { d.all.buffers <- buffer }()
+	}
+	if failed != nil || err != nil {
+		return false, cmp.Or(failed, err)
+	}
+	_, _, lost := d.WriteMsgUDPAddrPort(buffer[:n], control, p.client.from)
+	return lost == nil, nil
 }
 
 // datagramsTo are nodes whose programs are not reached by UDP as those of others are, at the

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/test/until"
 )
@@ -33,7 +36,7 @@ func echoAt(t *testing.T, at string) netip.AddrPort {
 
 func openDatagrams(t *testing.T, at string, to netip.AddrPort) *datagrams {
 	t.Helper()
-	d, err := listenDatagrams(netip.MustParseAddrPort(at))
+	d, err := newClients(mostClients).listen(netip.MustParseAddrPort(at))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +46,8 @@ func openDatagrams(t *testing.T, at string, to netip.AddrPort) *datagrams {
 }
 
 func (d *datagrams) count() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.all.mu.Lock()
+	defer d.all.mu.Unlock()
 	return len(d.clients)
 }
 
@@ -82,7 +85,7 @@ func (c udpClient) ask(t *testing.T, to netip.AddrPort, what string) (node, said
 // keeps nothing.
 func TestDatagrams(t *testing.T) {
 	d := openDatagrams(t, "0.0.0.0:0", echoAt(t, "127.0.0.1:0"))
-	d.most = 3
+	d.all.most = 3
 	go d.serve()
 	port := d.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 	at := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.7"), port)
@@ -157,6 +160,7 @@ func TestDatagramsRefused(t *testing.T) {
 	}
 	to := server.LocalAddr().(*net.UDPAddr).AddrPort()
 	d := openDatagrams(t, "127.0.0.1:0", to)
+	d.rest = 0
 	go d.serve()
 	at := d.LocalAddr().(*net.UDPAddr).AddrPort()
 	a := newUDPClient(t)
@@ -174,4 +178,65 @@ func TestDatagramsRefused(t *testing.T) {
 		_, said, _ := a.ask(t, at, "again")
 		return said == "again"
 	})
+}
+
+// TestDatagramsRest proves that a client that nobody takes a datagram of is not connected again for
+// a while, and is then.
+func TestDatagramsRest(t *testing.T) {
+	d := openDatagrams(t, "127.0.0.1:0", netip.AddrPort{})
+	var dialled atomic.Int32
+	d.dial = func([]byte) (*net.UDPConn, error) {
+		dialled.Add(1)
+		return nil, unix.ECONNREFUSED
+	}
+	c := client{from: netip.MustParseAddrPort("192.0.2.1:1")}
+	for range 100 {
+		d.pass(c, []byte("x"))
+	}
+	if n := dialled.Load(); n != 1 {
+		t.Errorf("100 datagrams to nobody: connected %d times", n)
+	}
+	until.True(t, "it rests no longer", func() bool { return d.count() == 0 })
+	if d.pass(c, []byte("x")); dialled.Load() != 2 {
+		t.Error("a client that has rested is not connected")
+	}
+}
+
+// TestDatagramsOfLab proves that all ports of a lab have one bound for their clients, and that a
+// client of one makes room for those of another.
+func TestDatagramsOfLab(t *testing.T) {
+	to := echoAt(t, "127.0.0.1:0")
+	a, b := openDatagrams(t, "127.0.0.1:0", to), openDatagrams(t, "127.0.0.1:0", to)
+	a.all.most = 3
+	b.all = a.all
+	for i := range 10 {
+		c := client{from: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(i+1))}
+		if a.pass(c, []byte("x")); a.count() > 3 {
+			t.Fatalf("%d clients, and there may be 3", a.count())
+		}
+	}
+	b.pass(client{from: netip.MustParseAddrPort("127.0.0.1:1")}, []byte("x"))
+	if a.count() != 2 || b.count() != 1 {
+		t.Errorf("two ports have %d and %d clients, want 2 and 1", a.count(), b.count())
+	}
+}
+
+// TestDatagramsForgotten proves that a connection to the old node that is under way while the port
+// is led to another one is closed, and not kept.
+func TestDatagramsForgotten(t *testing.T) {
+	to := echoAt(t, "127.0.0.1:0")
+	d := openDatagrams(t, "127.0.0.1:0", to)
+	var conn *net.UDPConn
+	d.dial = func(first []byte) (_ *net.UDPConn, err error) {
+		conn, err = sendFirst(to, first)
+		d.forget()
+		return conn, err
+	}
+	d.pass(client{from: netip.MustParseAddrPort("127.0.0.1:1")}, []byte("x"))
+	if d.count() != 0 {
+		t.Error("a connection to the old node is kept")
+	}
+	if _, err := conn.Write([]byte("x")); err == nil {
+		t.Error("a connection to the old node stays open")
+	}
 }

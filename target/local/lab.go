@@ -129,6 +129,7 @@ func New(name, dir string, owner lab.Hooks) (*Lab, error) {
 	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups, sys: sys, root: root, owner: owner, kinds: map[string]Nodes{},
 		index: map[string]int{}, next: ownIndexes, raised: map[string]int{}, lines: map[string]*delayline.Line{}, past: map[string][2]*lab.Backlog{}}
 	l.published.passing, l.published.dialling = make(chan struct{}, mostPassed), make(chan struct{}, mostDialled)
+	l.published.senders = newClients(mostClients)
 	l.fabrics = l.newFabrics()
 	for name, k := range kinds {
 		l.kinds[name] = k.New(l)

@@ -23,6 +23,7 @@ type published struct {
 	open map[topology.Opening]*listener
 
 	passing, dialling chan struct{} // one for each connection: see mostPassed
+	senders           *clients
 }
 
 // listener is an open port, and where it leads now.
@@ -59,7 +60,7 @@ func (l *Lab) publish(t *topology.Topology, dropped []*topology.Node) error {
 		if p.open[at] != nil {
 			continue
 		}
-		open, err := listen(at)
+		open, err := p.listen(at)
 		if err == nil {
 			made[at] = &listener{Closer: open}
 			continue
@@ -69,7 +70,7 @@ func (l *Lab) publish(t *topology.Topology, dropped []*topology.Node) error {
 			m.Close()
 		}
 		for _, at := range closed {
-			again, e := listen(at)
+			again, e := p.listen(at)
 			if err = errors.Join(err, e); e == nil {
 				p.open[at].Closer = again
 				l.lead(p.open[at])
@@ -98,10 +99,10 @@ func (l *Lab) publish(t *topology.Topology, dropped []*topology.Node) error {
 }
 
 // listen opens a port for the family of its address only.
-func listen(at topology.Opening) (io.Closer, error) {
+func (p *published) listen(at topology.Opening) (io.Closer, error) {
 	switch {
 	case at.UDP:
-		return listenDatagrams(at.AddrPort)
+		return p.senders.listen(at.AddrPort)
 	case at.Addr().Is4():
 		return net.Listen("tcp4", at.AddrPort.String())
 	}

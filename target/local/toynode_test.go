@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -163,6 +164,9 @@ func TestToyNode(t *testing.T) {
 	is, err := l.Present(t.Context(), []string{"toy1"})
 	if want := topology.EndsOf(l.Topology())["toy1"][0]; err != nil || !is[0].Network || !slices.Equal(is[0].Addresses[want.Interface], want.Addresses) {
 		t.Errorf("toy1 is %+v, not %+v: %v", is, want, err)
+	}
+	if only, err := l.Addresses(t.Context(), []string{"toy1"}); err != nil || len(only) != 1 || !maps.EqualFunc(only[0].Addresses, is[0].Addresses, slices.Equal) || only[0].Network {
+		t.Errorf("toy1 has the addresses %+v, not those of %+v: %v", only, is[0], err)
 	}
 	if err := l.Apply(t.Context(), of("toy1", "toy2"), quiet); err != nil {
 		t.Fatal(err)

@@ -286,6 +286,16 @@ func (l *Lab) Present(ctx context.Context, names []string) ([]lab.Present, error
 	return out, err
 }
 
+// Addresses reads those of the nodes of all sites, by devices as the nodes' machines name them.
+func (l *Lab) Addresses(ctx context.Context, names []string) ([]lab.Present, error) {
+	var failed error
+	out, err := gather(l, func(here *local.Lab) (list []lab.Present, _ error) {
+		list, failed = here.Addresses(ctx, names)
+		return list, nil
+	}, func(c *lab.Client) ([]lab.Present, error) { return c.Addresses(ctx, names) })
+	return out, errors.Join(failed, err)
+}
+
 // nameDevices has what parts say of nodes name devices as the topology does: at a wire, a host's is
 // the machine's own, by its name.
 func (l *Lab) nameDevices(present []lab.Present) {

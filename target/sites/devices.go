@@ -270,7 +270,8 @@ func (l *Lab) makeDevices(ctx context.Context, t *topology.Topology) error {
 	if err != nil {
 		return err
 	}
-	return l.configureDevices(ctx, &topology.Topology{}, t, nil)
+	_, err = l.configureDevices(ctx, t, func(*device, string) *topology.Node { return nil })
+	return err
 }
 
 // change calls f for the devices that are to be something else than they are, at once, when their
@@ -329,9 +330,20 @@ func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
 		mu.Unlock()
 		return l.replace(ctx, d, login, was, is)
 	})
-	configured := err == nil
-	if configured {
-		err = l.configureDevices(ctx, old, t, anew)
+	// What a device has when some have begun to have the configurations of t: none if made anew.
+	before, after := old.NodesByName(), t.NodesByName()
+	var begun map[*device]bool
+	has := func(d *device, node string) *topology.Node {
+		switch {
+		case anew[d]:
+			return nil
+		case begun[d]:
+			return after[node]
+		}
+		return before[node]
+	}
+	if err == nil {
+		begun, err = l.configureDevices(ctx, t, has)
 	}
 	if err == nil {
 		for d := range had {
@@ -359,11 +371,7 @@ func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
 		}
 	}
 	if !errors.Is(err, lab.ErrHalf) {
-		was := t
-		if !configured {
-			was = old // no configuration has been loaded, but what was made anew has none
-		}
-		if undo := l.configureDevices(context.WithoutCancel(ctx), was, old, anew); undo != nil {
+		if _, undo := l.configureDevices(context.WithoutCancel(ctx), old, has); undo != nil {
 			err = fmt.Errorf("%w; %w: %w; take the lab down", err, lab.ErrHalf, undo)
 		}
 	}

@@ -3,6 +3,7 @@ package sites
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/datapath/ovs"
@@ -74,13 +75,14 @@ func (l *Lab) eachConfigured(t *topology.Topology, f func(*topology.Node, *devic
 	})
 }
 
-// configureDevices gives switches that are devices their own configurations, in place of those of
-// another topology. Those that were made anew have none.
-func (l *Lab) configureDevices(ctx context.Context, from, to *topology.Topology, anew map[*device]bool) error {
-	was := from.NodesByName()
-	return l.eachConfigured(to, func(n *topology.Node, d *device, p openwrt.Plan) error {
-		old := was[n.Name]
-		if old == nil || anew[d] {
+// configureDevices gives switches that are devices their own configurations, in place of those that
+// they have by had (nil: none). It says at which it has begun to.
+func (l *Lab) configureDevices(ctx context.Context, to *topology.Topology, had func(d *device, node string) *topology.Node) (begun map[*device]bool, err error) {
+	begun = map[*device]bool{}
+	var mu sync.Mutex
+	err = l.eachConfigured(to, func(n *topology.Node, d *device, p openwrt.Plan) error {
+		old := had(d, n.Name)
+		if old == nil {
 			old = &topology.Node{}
 		}
 		if slices.Equal(old.Config, n.Config) {
@@ -90,8 +92,12 @@ func (l *Lab) configureDevices(ctx context.Context, from, to *topology.Topology,
 		if err != nil {
 			return err
 		}
+		mu.Lock()
+		begun[d] = true
+		mu.Unlock()
 		return datapath.LoadConfigs(ctx, in, old, false)
 	})
+	return begun, err
 }
 
 // loadDevicesAgain loads flow entries once more: see LoadAgain.

@@ -195,7 +195,8 @@ func TestDeviceAway(t *testing.T) {
 
 // TestDeviceConfig proves that a device has the flow entries that the topology gives its switch,
 // once it is one, and others when only these have changed, without being made anew; that it has
-// them again when it was made anew; and that where it refuses one it has those that it had.
+// them again when it was made anew; that where it refuses one it has those that it had; and that
+// one that is away is not half changed.
 func TestDeviceConfig(t *testing.T) {
 	of := func(dpid topology.DPID, flows string) *topology.Topology {
 		n := &topology.Node{Name: "s1", Kind: topology.Switch, On: "ap", Datapath: topology.OVS, DPID: dpid, FailMode: topology.Secure, Controllers: []string{topology.ControllerNone}}
@@ -252,4 +253,9 @@ func TestDeviceConfig(t *testing.T) {
 	if d.ended != nil {
 		d.ended()
 	}
+	d.close()
+	if err := l.changeDevices(t.Context(), of(2, a+"\n")); err == nil || errors.Is(err, lab.ErrHalf) {
+		t.Errorf("of a device that is away: %v", err)
+	}
+	has("while it is away")
 }

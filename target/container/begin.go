@@ -67,6 +67,7 @@ func (k *containers) begin(ctx context.Context, n *topology.Node) error {
 	if err := k.follow(n); err != nil {
 		return err
 	}
+	k.note(n) // of a container that another process has made
 	r, err := k.of(n)
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ func init() {
 	local.Register(local.Kind{
 		NodeKind: topology.NodeKind{Name: "container", Is: "a container", Of: (*topology.Node).Contained, Own: true, Files: true},
 		New: func(l *local.Lab) local.Nodes {
-			return &containers{Namespaces: local.Namespaces{Lab: l}, known: map[string]*running{}}
+			return &containers{Namespaces: local.Namespaces{Lab: l}, known: map[string]*running{}, given: map[string]given{}}
 		},
 		Lacks:  lacks,
 		Drain:  drain,
@@ -58,8 +58,9 @@ type containers struct {
 	serves     bool // the lab has an engine of its own
 	closed     bool // nobody starts one any more
 
-	mu    sync.Mutex          // guards the last
+	mu    sync.Mutex          // guards the next two, and not what is in them
 	known map[string]*running // by node
+	given map[string]given    // by node
 }
 
 // running is what is asked of a container more than once. It may have ended.
@@ -166,9 +167,6 @@ func (k *containers) Make(nodes []*topology.Node, made func(*topology.Node)) err
 		return err
 	}
 	waiter, err := k.waiter()
-	if err == nil {
-		err = k.makeNamesDir()
-	}
 	if err != nil {
 		return err
 	}
@@ -239,7 +237,11 @@ func (k *containers) make(engine *client.Client, n *topology.Node, waiter string
 	if r.pid == 0 {
 		return fmt.Errorf("the container has ended at once: %s", lastWords(ctx, engine, made.ID))
 	}
-	return give(ctx, engine, made.ID, n.Files) // only now: what is shown there hides what it was made with
+	if err := give(ctx, engine, made.ID, n.Files); err != nil { // only now: what is shown there hides what it was made with
+		return err
+	}
+	k.note(n)
+	return nil
 }
 
 // freeName removes what keeps a name from being used although Podman knows no container by it: one
@@ -371,13 +373,13 @@ func (k *containers) Remove(n *topology.Node) error {
 		r.removed.Store(true)
 	}
 	delete(k.known, n.Name)
+	delete(k.given, n.Name)
 	k.mu.Unlock()
 	engine, err := k.engine()
 	if err == nil {
 		err = remove(engine, k.Dir, func(c engineapi.Summary) bool { return c.Labels[nodeLabel] == n.Name })
 	}
-	return errors.Join(err, k.forgetNetwork(n), os.RemoveAll(k.dir(n.Name)),
-		os.RemoveAll(filepath.Join(k.namesDir(), n.Name)), k.Namespaces.Remove(n))
+	return errors.Join(err, k.forgetNetwork(n), os.RemoveAll(k.dir(n.Name)), removeNames(k.namesDir(n)), k.Namespaces.Remove(n))
 }
 
 // remove removes those containers of the lab in a directory that which selects.
@@ -430,21 +432,19 @@ func drain(lab, dir string) error {
 // has served the lab only. Then another one serves for as long as this takes: the first may have
 // made a container that nobody has heard of.
 func removeAll(lab, dir string) error {
-	if err := forgetNetworks(dir); err != nil {
-		return err
-	}
+	left := forgetNetworks(dir) // all else goes whatever becomes of names
 	groups, err := cgroup.Find()
 	if err != nil {
-		return err
+		return errors.Join(left, err)
 	}
 	served, err := removeWith(groups, lab, dir)
 	if served {
 		err = errors.Join(err, groups.Remove(lab))
 	}
 	if err != nil {
-		return err
+		return errors.Join(left, err)
 	}
-	return forget(dir)
+	return errors.Join(left, forget(dir))
 }
 
 // removeWith removes the containers of a lab in a directory. If a Podman serves for it, that is in

@@ -277,3 +277,52 @@ func TestIgnored(t *testing.T) {
 		t.Errorf("a link that leads out of the directory is followed: %v", err)
 	}
 }
+
+// TestIgnoredUnread proves that a directory that is ignored is not even read, unless the file has
+// exceptions: one that nobody may read does not fail what is built.
+func TestIgnoredUnread(t *testing.T) {
+	for ignore, sent := range map[string]bool{"secret\n": true, "secret\n!Dockerfile\n": false, "other\n": false} {
+		dir := t.TempDir()
+		secret := filepath.Join(dir, "secret")
+		if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte("FROM x"), 0o644),
+			os.WriteFile(filepath.Join(dir, ".dockerignore"), []byte(ignore), 0o644), os.Mkdir(secret, 0)); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error)
+		go func() {
+			runtime.LockOSThread() // it ends as somebody whom permissions concern
+			unix.SetfsuidRetUid(65534)
+			done <- pack(io.Discard, dir)
+		}()
+		if err := <-done; (err == nil) != sent || err != nil && !errors.Is(err, os.ErrPermission) {
+			t.Errorf("%q: %v", ignore, err)
+		}
+	}
+}
+
+// TestStale proves that a name of a network is taken for one of a lab that is gone by where the
+// link leads from its own directory, and only if that is below the directory of labs.
+func TestStale(t *testing.T) {
+	labs, names := filepath.Join(t.TempDir(), "labs"), t.TempDir()
+	t.Chdir(t.TempDir()) // links are not seen from there
+	there := filepath.Join(labs, "a", "ns", "net", "h1")
+	if err := errors.Join(os.MkdirAll(there, 0o755), os.WriteFile(filepath.Join(names, "file"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for to, want := range map[string]bool{there: false, filepath.Join(labs, "b/ns/net/h1"): true, "/nowhere": false, "nowhere": false,
+		"file": false, labs + "/../nowhere": false, labs + "2/nowhere": false, labs: false} {
+		name := filepath.Join(names, "link")
+		if err := os.Symlink(to, name); err != nil {
+			t.Fatal(err)
+		}
+		if got := stale(name, labs); got != want {
+			t.Errorf("%s: %v", to, got)
+		}
+		if err := errors.Join(removeName(name), removeName(name)); err != nil { // the second time it is gone
+			t.Error(err)
+		}
+	}
+	if stale(filepath.Join(names, "file"), labs) || stale(filepath.Join(names, "none"), labs) {
+		t.Error("what is no link is a lab's")
+	}
+}

@@ -21,11 +21,25 @@ var ignoreFiles = []string{dockerfile + ".dockerignore", ".dockerignore"}
 // mostIgnoreFile bounds such a file, in bytes: its patterns are tried for each file.
 const mostIgnoreFile = 64 << 10
 
-// ignoredIn reads what is to be ignored in a directory. What the engine itself reads there is not.
-func ignoredIn(dir string) (*patternmatcher.PatternMatcher, error) {
+// ignored is what is not sent of a directory.
+type ignored struct {
+	*patternmatcher.PatternMatcher
+	file string // that says so, if any
+}
+
+// skips says whether a path below the directory is left out. What the engine itself reads is not.
+func (g ignored) skips(path string) (bool, error) {
+	if path == dockerfile || path == g.file {
+		return false, nil
+	}
+	return g.MatchesOrParentMatches(path)
+}
+
+// ignoredIn reads what is to be ignored in a directory.
+func ignoredIn(dir string) (g ignored, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, err
+		return g, err
 	}
 	defer root.Close()
 	for _, name := range ignoreFiles {
@@ -33,16 +47,17 @@ func ignoredIn(dir string) (*patternmatcher.PatternMatcher, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		var ignored *patternmatcher.PatternMatcher
 		if err == nil {
-			ignored, err = patternmatcher.New(append(patterns, "!"+dockerfile, "!"+name))
+			g.file = name
+			g.PatternMatcher, err = patternmatcher.New(patterns)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+			return g, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
 		}
-		return ignored, nil
+		return g, nil
 	}
-	return patternmatcher.New(nil)
+	g.PatternMatcher, err = patternmatcher.New(nil)
+	return g, err
 }
 
 func readPatterns(root *os.Root, name string) ([]string, error) {
@@ -79,7 +94,7 @@ func pack(w io.Writer, dir string) error {
 		if err != nil {
 			return err
 		}
-		switch skip, err := ignored.MatchesOrParentMatches(name); {
+		switch skip, err := ignored.skips(name); {
 		case err != nil:
 			return err
 		case skip && e.IsDir() && !ignored.Exclusions(): // else something in it may be wanted

@@ -31,25 +31,54 @@ func give(ctx context.Context, engine *client.Client, id string, files []topolog
 	return nil
 }
 
-func giveFile(ctx context.Context, engine *client.Client, id string, f topology.NodeFile) error {
-	dir, missing := path.Dir(f.Path), []string(nil) // the innermost directory that is there, and what is not
-	for ; dir != "/"; dir = path.Dir(dir) {
-		is, err := engine.ContainerStatPath(ctx, id, client.ContainerStatPathOptions{Path: dir})
+// place is where a file is to be: the innermost directory of its path that is there, the names of
+// those that are not, and what has its own path now, if anything.
+type place struct {
+	dir     string
+	missing []string
+	size    int64
+	changed time.Time
+}
+
+// same says whether nobody has written to what has the path since.
+func (p place) same(now place) bool { return p.size == now.size && p.changed.Equal(now.changed) }
+
+// placeOf finds it, or says why no file can be put there.
+func placeOf(ctx context.Context, engine *client.Client, id, name string) (p place, err error) {
+	is, err := engine.ContainerStatPath(ctx, id, client.ContainerStatPathOptions{Path: name})
+	switch {
+	case err == nil && is.Stat.Mode.Type()&^os.ModeSymlink != 0:
+		return p, topology.Mistaken("remove it there", "%s is no regular file in the container", name)
+	case err == nil:
+		p.size, p.changed = is.Stat.Size, is.Stat.Mtime
+	case !errdefs.IsNotFound(err):
+		return p, err
+	}
+	for p.dir = path.Dir(name); p.dir != "/"; p.dir = path.Dir(p.dir) {
+		is, err := engine.ContainerStatPath(ctx, id, client.ContainerStatPathOptions{Path: p.dir})
 		if err == nil && is.Stat.Mode&(os.ModeDir|os.ModeSymlink) == 0 {
-			return fmt.Errorf("%s is no directory in the container", dir)
+			return p, topology.Mistaken("remove it there", "%s is no directory in the container", p.dir)
 		}
 		if err == nil {
 			break
 		}
 		if !errdefs.IsNotFound(err) {
-			return err
+			return p, err
 		}
-		missing = slices.Insert(missing, 0, path.Base(dir))
+		p.missing = slices.Insert(p.missing, 0, path.Base(p.dir))
+	}
+	return p, nil
+}
+
+func giveFile(ctx context.Context, engine *client.Client, id string, f topology.NodeFile) error {
+	p, err := placeOf(ctx, engine, id, f.Path)
+	if err != nil {
+		return err
 	}
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	name, now := "", time.Now()
-	for _, m := range missing {
+	for _, m := range p.missing {
 		name += m + "/"
 		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755, ModTime: now, Format: tar.FormatPAX}); err != nil {
 			return err
@@ -59,23 +88,41 @@ func giveFile(ctx context.Context, engine *client.Client, id string, f topology.
 	if err := w.WriteHeader(&header); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, f.Text)
+	_, err = io.WriteString(w, f.Text)
 	if err := errors.Join(err, w.Close()); err != nil {
 		return err
 	}
-	_, err = engine.CopyToContainer(ctx, id, client.CopyToContainerOptions{DestinationPath: dir, Content: &archive})
+	_, err = engine.CopyToContainer(ctx, id, client.CopyToContainerOptions{DestinationPath: p.dir, Content: &archive})
 	return err
 }
 
-// giveAgain puts those files into a node's container whose text or permissions are others than an
-// old one's. There are the same ones: where not, the container is made anew.
-func (k *containers) giveAgain(n, old *topology.Node) error {
-	var changed []topology.NodeFile
-	for _, f := range n.Files {
-		if !slices.ContainsFunc(old.Files, func(o topology.NodeFile) bool { return o.Path == f.Path && o.String() == f.String() }) {
-			changed = append(changed, f)
+// given are the files that a container has been given, by their paths, as they were last.
+type given map[string]topology.NodeFile
+
+// note takes down that a node's container has the node's files, unless it is known what it has.
+func (k *containers) note(n *topology.Node) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.given[n.Name] == nil {
+		k.given[n.Name] = given{}
+		for _, f := range n.Files {
+			k.given[n.Name][f.Path] = f
 		}
 	}
+}
+
+// giveAgain puts those files into a node's container that are others than what it was given last;
+// after an error it has what it had. Thus a change can be undone that failed before it came here,
+// or here, whatever is in the container. There are the same files: where not, it is made anew.
+func (k *containers) giveAgain(n, old *topology.Node) error {
+	k.note(old)
+	k.mu.Lock()
+	was := k.given[n.Name]
+	k.mu.Unlock()
+	changed := slices.DeleteFunc(slices.Clone(n.Files), func(f topology.NodeFile) bool {
+		last, ok := was[f.Path]
+		return ok && last.Text == f.Text && last.Mode == f.Mode
+	})
 	if len(changed) == 0 {
 		return nil
 	}
@@ -89,7 +136,41 @@ func (k *containers) giveAgain(n, old *topology.Node) error {
 	}
 	ctx, cancel := patience.Container.Context(context.Background())
 	defer cancel()
-	return give(ctx, engine, r.id, changed)
+	places := make([]place, len(changed))
+	for i, f := range changed {
+		if places[i], err = placeOf(ctx, engine, r.id, f.Path); err != nil {
+			return fmt.Errorf("files: %s: %w", f.Path, err)
+		}
+	}
+	for i, f := range changed {
+		if err := giveFile(ctx, engine, r.id, f); err != nil {
+			takeBack(engine, r.id, was, changed[:i+1], places[i])
+			return fmt.Errorf("files: %s: %w", f.Path, err)
+		}
+	}
+	for _, f := range changed {
+		was[f.Path] = f
+	}
+	return nil
+}
+
+// takeBack gives a container again what it had before some files, the last of which may not be
+// there, or not all of it: there was something at its place then. What cannot be had back is noted
+// as not known, so that it is given at the next occasion, which is when the change is undone.
+func takeBack(engine *client.Client, id string, was given, files []topology.NodeFile, last place) {
+	ctx, cancel := patience.Container.Context(context.Background()) // the time of another one may be over
+	defer cancel()
+	for i, f := range files {
+		if i == len(files)-1 {
+			if now, err := placeOf(ctx, engine, id, f.Path); err == nil && last.same(now) {
+				continue
+			}
+		}
+		old, ok := was[f.Path]
+		if !ok || giveFile(ctx, engine, id, old) != nil {
+			delete(was, f.Path)
+		}
+	}
 }
 
 // Files reads the files that a node was given, as they are now. Whatever its container says, it is

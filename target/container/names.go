@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -16,39 +17,37 @@ import (
 // as scripts of images and labs write there, unless its topology gives it others.
 var namesFiles = []string{"hosts", "resolv.conf"}
 
+// namesDir has a container's copies. It is a file system of its own, as containers could fill that
+// of others, and /run.
+func (k *containers) namesDir(n *topology.Node) string {
+	return filepath.Join(k.Dir, "ns", ".names", n.Name)
+}
+
 // ownNames is a container's copy of one of them.
 func (k *containers) ownNames(n *topology.Node, file string) string {
-	return filepath.Join(k.namesDir(), n.Name, file)
+	return filepath.Join(k.namesDir(n), file)
 }
 
-// namesDir is a file system of its own, as containers could fill /run.
-func (k *containers) namesDir() string { return filepath.Join(k.Dir, "ns", ".names") }
-
-func (k *containers) makeNamesDir() error {
-	dir := k.namesDir()
-	if err := os.Mkdir(dir, 0o700); errors.Is(err, os.ErrExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	// It goes with what else is mounted in ns.
-	if err := unix.Mount("trivet", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=700,size=5%"); err != nil {
-		return errors.Join(fmt.Errorf("mount %s: %w", dir, err), os.Remove(dir))
-	}
-	return nil
-}
+// mostNames is how much a container can write to them, in bytes, beside what they have at first.
+const mostNames = 1 << 20
 
 func (k *containers) copyNames(n *topology.Node) error {
-	if err := os.MkdirAll(filepath.Join(k.namesDir(), n.Name), 0o700); err != nil {
-		return err
-	}
+	texts, size := map[string][]byte{}, mostNames
 	for _, file := range namesFiles {
 		text, err := os.ReadFile(k.NamesFile(file))
-		if err == nil {
-			err = os.WriteFile(k.ownNames(n, file), text, 0o644)
+		if err != nil {
+			return err
 		}
+		texts[file], size = text, size+len(text)
+	}
+	dir := k.namesDir(n)
+	if err := makeNames(dir, size); err != nil {
+		return err
+	}
+	for file, text := range texts {
+		err := os.WriteFile(filepath.Join(dir, file), text, 0o644)
 		if err == nil {
-			err = os.Chmod(k.ownNames(n, file), 0o644) // whatever the umask
+			err = os.Chmod(filepath.Join(dir, file), 0o644) // whatever the umask
 		}
 		if err != nil {
 			return err
@@ -57,20 +56,70 @@ func (k *containers) copyNames(n *topology.Node) error {
 	return nil
 }
 
-// NamesChanged writes a lab's file anew where it is still as it was.
+// makeNames makes a directory that is a file system of a size in bytes, in place of what a process
+// has left there that was killed. It goes with what else is mounted in ns, or by removeNames.
+func makeNames(dir string, size int) error {
+	if err := removeNames(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	options := fmt.Sprintf("mode=700,size=%d", size)
+	if err := unix.Mount("trivet", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options); err != nil {
+		return fmt.Errorf("mount %s: %w", dir, err)
+	}
+	return nil
+}
+
+// removeNames removes that directory, whether or not it is mounted, or there.
+func removeNames(dir string) error {
+	err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmount %s: %w", dir, err)
+	}
+	return os.RemoveAll(dir)
+}
+
+// NamesChanged writes a lab's file anew where it is still as it was. What a container has done to
+// its own is no reason to fail: where it cannot be written, the lab's followers are told, and it
+// stays as it was.
 func (k *containers) NamesChanged(file string, was, is []byte) error {
-	var errs []error
 	for _, n := range k.Topology().Nodes {
 		if !n.Contained() {
 			continue
 		}
-		own := k.ownNames(n, file)
-		if info, err := os.Stat(own); err != nil || info.Size() != int64(len(was)) { // there may be much in it
-			continue
-		}
-		if text, err := os.ReadFile(own); err == nil && bytes.Equal(text, was) {
-			errs = append(errs, os.WriteFile(own, is, 0o644))
+		if err := rewrite(k.ownNames(n, file), was, is); err != nil && !errors.Is(err, os.ErrNotExist) {
+			k.Lab.Ended(fmt.Sprintf("warning: /etc/%s in %s stays as it was until it is made anew: %v", file, what(n), err))
 		}
 	}
-	return errors.Join(errs...)
+	return nil
+}
+
+// rewrite gives a file another text if it has still the one that it had, or leaves it as it is. A
+// container may write to it at the same time, or make it very large.
+func rewrite(name string, was, is []byte) error {
+	f, err := os.OpenFile(name, os.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return err
+	} else if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file", name)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, int64(len(was))+1))
+	if err != nil || !bytes.Equal(text, was) {
+		return err
+	}
+	if len(is) > 0 { // room for it first: the file is mounted, so that no new one can take its place
+		if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(is))); err != nil {
+			return fmt.Errorf("no room in what it can write there: %w", err)
+		}
+	}
+	if _, err := f.WriteAt(is, 0); err != nil {
+		return err
+	}
+	return f.Truncate(int64(len(is)))
 }

@@ -24,14 +24,34 @@ func (k *containers) nameNetwork(n *topology.Node) error {
 		return err
 	}
 	name := filepath.Join(networks, n.ContainerName)
-	if to, err := os.Readlink(name); err == nil { // of a lab that was there, or that is
-		if _, err := os.Stat(to); !errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
+	if stale(name, filepath.Dir(k.Dir)) {
 		_ = os.Remove(name)
 	}
 	if err := os.Symlink(k.Network(n), name); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("name the network: %w", err)
+	}
+	return nil
+}
+
+// stale says whether a name is a link of a lab that is gone, of those in a directory.
+func stale(name, labs string) bool {
+	if !leadsBelow(name, labs) {
+		return false
+	}
+	_, err := os.Stat(name)
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// leadsBelow says whether a name is a link to what is, or was, below a directory.
+func leadsBelow(name, dir string) bool {
+	to, err := os.Readlink(name)
+	return err == nil && strings.HasPrefix(filepath.Clean(to), dir+"/")
+}
+
+// removeName removes a name, which somebody else may have done at the same time.
+func removeName(name string) error {
+	if err := os.Remove(name); !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	return nil
 }
@@ -45,7 +65,7 @@ func (k *containers) forgetNetwork(n *topology.Node) error {
 	if to, err := os.Readlink(name); err != nil || to != k.Network(n) {
 		return nil
 	}
-	return os.Remove(name)
+	return removeName(name)
 }
 
 // forgetNetworks removes those of a lab in a directory.
@@ -56,9 +76,8 @@ func forgetNetworks(dir string) error {
 	}
 	errs := []error{err}
 	for _, e := range entries {
-		name := filepath.Join(networks, e.Name())
-		if to, err := os.Readlink(name); err == nil && strings.HasPrefix(to, dir+"/") {
-			errs = append(errs, os.Remove(name))
+		if name := filepath.Join(networks, e.Name()); leadsBelow(name, dir) {
+			errs = append(errs, removeName(name))
 		}
 	}
 	return errors.Join(errs...)

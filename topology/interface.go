@@ -560,10 +560,10 @@ func Domains(nodes []*Node, sets disjoint.Sets[int], ends map[[2]string]int, por
 	return out
 }
 
-// joinVLANs joins links whose frames without tags are of one VLAN. The function that it returns says
-// in which domain frames with a tag are on a medium: false if no switch there has the VLAN with one.
-// What is joined for one VLAN is for all that the same ports have with tags: there may be thousands
-// of VLANs at thousands of ports, but few different trunks (mostTrunks).
+// joinVLANs joins links whose frames without tags are of one VLAN. The function that it returns
+// says in which domain frames with a tag are on a medium: false if no switch there has the VLAN
+// with one. What is joined for one VLAN is for all that the same ports have with tags: there may be
+// thousands of VLANs at thousands of ports, but few different trunks (mostTrunks).
 func joinVLANs(sets, media disjoint.Sets[int], ports []VLANPort, numbered func(string) int) func(medium, vlan int) (int, bool) {
 	trunks := map[PortVLANs]bool{}
 	at := map[int][]VLANPort{} // by medium, those with tags

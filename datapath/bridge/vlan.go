@@ -127,9 +127,17 @@ func (p port) setVLANs(all map[int32][]*nl.BridgeVlanInfo) error {
 	}
 	var errs []error
 	extra.Ranges(func(first, last int) {
+		if first == last { // to the kernel this is no range
+			errs = append(errs, netlink.BridgeVlanDel(dev, uint16(first), false, false, false, true))
+			return
+		}
 		errs = append(errs, netlink.BridgeVlanDelRange(dev, uint16(first), uint16(last), false, false, false, true))
 	})
 	missing.Ranges(func(first, last int) {
+		if first == last {
+			errs = append(errs, netlink.BridgeVlanAdd(dev, uint16(first), false, false, false, true))
+			return
+		}
 		errs = append(errs, netlink.BridgeVlanAddRange(dev, uint16(first), uint16(last), false, false, false, true))
 	})
 	if untagged != 0 && !isUntagged {

@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestLeaveOut proves that what a node has beyond the room for texts is left out, with a remark that
-// names it, and that what is shorter still is kept.
+// TestLeaveOut proves that what a node has beyond the room for texts is left out, with a remark
+// that names it, and that what is shorter still is kept.
 func TestLeaveOut(t *testing.T) {
 	p := lab.Present{Node: "h1", Remarks: []string{"other"}}
 	for _, text := range []string{"/a", "/long", "/b"} {

@@ -200,7 +200,10 @@ func TestPolicyPart(t *testing.T) {
 func TestPolicyRefused(t *testing.T) {
 	for want, change := range map[string]func(*Topology){
 		"router r1: rule iif r1-eth7 prohibit: it has no device r1-eth7": func(top *Topology) { top.Node("r1").Rules = rulesAs(t, "iif r1-eth7 prohibit") },
-		"there are two of it":               func(top *Topology) { top.Node("r1").Rules = rulesAs(t, "table 7 priority 5", "table 7 priority 5") },
+		"there are two of it": func(top *Topology) { top.Node("r1").Rules = rulesAs(t, "table 7 priority 5", "table 7 priority 5") },
+		"the kernel may take them for the same": func(top *Topology) {
+			top.Node("r1").Rules = rulesAs(t, "from 10.1.0.0/24 table 7 priority 5", "table 7 priority 5")
+		},
 		"ports are those of a protocol":     func(top *Topology) { top.Node("r1").Rules = rulesAs(t, "dport 80 table 7") },
 		"IPv6 has another protocol":         func(top *Topology) { top.Node("r1").Rules = rulesAs(t, "from fd00::/8 ipproto icmp table 7") },
 		"is that of the management network": func(top *Topology) { top.Node("r1").Rules = rulesAs(t, "table 29810") },

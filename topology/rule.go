@@ -204,6 +204,13 @@ func (rule Rule) String() string {
 	return strings.Join(words, " ")
 }
 
+// says tells which words a rule has, whatever their values. Of two rules of one priority and table
+// the kernel compares only what the second one says (rule_exists in net/core/fib_rules.c).
+func (rule Rule) says() string {
+	return fmt.Sprint(rule.Not, rule.From.IsValid(), rule.To.IsValid(), rule.In != "", rule.Out != "", rule.Mark > 0, rule.TOS > 0,
+		rule.Protocol != "", rule.FromPort != PortRange{}, rule.ToPort != PortRange{}, rule.Suppress != nil)
+}
+
 // TableName is what a routing table is called in files: main, or its number.
 func TableName(table uint32) string {
 	for name, number := range tableNames {
@@ -271,6 +278,7 @@ func (r *resolver) rules() {
 			taken[rule.Priority] = true
 		}
 		next, seen := uint32(FirstPriority), map[string]bool{}
+		says := map[string]string{} // by family, priority and what follows: see Rule.says
 		for i := range n.Rules {
 			rule := &n.Rules[i]
 			bad := func(hint, format string, args ...any) {
@@ -295,6 +303,20 @@ func (r *resolver) rules() {
 				bad("write it once", "there are two of it")
 			} else {
 				seen[text] = true
+			}
+			v4, v6 := rule.Families(r.t.IPv6)
+			for _, is := range []struct {
+				family bool
+				name   string
+			}{{v4, "IPv4"}, {v6, "IPv6"}} {
+				place := fmt.Sprint(is.name, rule.Priority, rule.Table, rule.Action)
+				if other, ok := says[place]; is.family && ok && other != rule.says() {
+					bad("give one of them another priority", "another rule of this priority leads there, too, and says another kind of thing: the kernel may take them for the same")
+					break
+				}
+				if is.family {
+					says[place] = rule.says()
+				}
 			}
 		}
 	}

@@ -19,8 +19,21 @@ import (
 // checkRules says that this kernel has no policy routing where nodes have rules. That shows only
 // when one is made.
 func checkRules(t *topology.Topology) error {
-	i := slices.IndexFunc(t.Nodes, func(n *topology.Node) bool { return len(n.Rules) > 0 })
-	if i < 0 || os.Geteuid() != 0 {
+	type first struct {
+		node *topology.Node
+		rule topology.Rule
+	}
+	tried := map[byte]first{} // by family
+	for _, n := range t.Nodes {
+		for _, rule := range n.Rules {
+			for _, family := range familiesOf(rule, t.IPv6) {
+				if _, ok := tried[family]; !ok {
+					tried[family] = first{n, rule}
+				}
+			}
+		}
+	}
+	if len(tried) == 0 || os.Geteuid() != 0 {
 		return nil
 	}
 	ns, err := inside.New()
@@ -33,13 +46,13 @@ func checkRules(t *topology.Topology) error {
 		return err
 	}
 	defer b.Close()
-	n := t.Nodes[i]
-	for _, family := range familiesOf(n.Rules[0], t.IPv6) {
-		b.AddRule(n.Rules[0], family)
-	}
-	if err := b.Flush(); errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
-		return lack.New(fmt.Sprintf("%s %s: rule %s: this kernel has no policy routing (CONFIG_IP_MULTIPLE_TABLES, CONFIG_IPV6_MULTIPLE_TABLES)", n.Kind, n.Name, n.Rules[0]),
-			":  ", "take the rules out, or another kernel")
+	for family, f := range tried {
+		b.AddRule(f.rule, family)
+		if err := b.Flush(); errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
+			option := map[byte]string{unix.AF_INET: "CONFIG_IP_MULTIPLE_TABLES", unix.AF_INET6: "CONFIG_IPV6_MULTIPLE_TABLES"}[family]
+			return lack.New(fmt.Sprintf("%s %s: rule %s: this kernel has no policy routing for it (%s)", f.node.Kind, f.node.Name, f.rule, option),
+				":  ", "take the rules out, or another kernel")
+		}
 	}
 	return nil
 }

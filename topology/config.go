@@ -137,6 +137,35 @@ func (n *Node) NameTexts() {
 	n.texts(func(_ string, f *TextFile, _ *uint32) { f.File = strings.ReplaceAll(f.File, "*", n.Name) })
 }
 
+// TextsFrom names files with texts as they are from another directory, from which dir is the
+// topology's. In place of one that is not below that, the topology has its text, which ReadConfig
+// has read; lost is told of one whose text it cannot have, or not as it is in the file.
+func (t *Topology) TextsFrom(dir string, lost func(n *Node, what, value string)) {
+	for _, n := range t.Nodes {
+		n.texts(func(what string, f *TextFile, mode *uint32) {
+			there := filepath.Join(dir, f.File)
+			switch {
+			case f.File == "":
+			case filepath.IsLocal(there):
+				f.File = there
+			case f.Text == "":
+				lost(n, what, f.File)
+				f.File = ""
+			default:
+				if mode != nil && *mode != TextMode {
+					lost(n, what, fmt.Sprintf("the permissions %o of %s", *mode, f.File))
+				}
+				if mode != nil && !strings.HasSuffix(f.Text, "\n") {
+					lost(n, what, "that the last line of "+f.File+" has no end")
+				}
+				f.File, f.Text = "", withEnd(f.Text)
+			}
+		})
+		n.Config = slices.DeleteFunc(n.Config, func(c ConfigFile) bool { return c.TextFile == TextFile{} })
+		n.Files = slices.DeleteFunc(n.Files, func(f NodeFile) bool { return f.TextFile == TextFile{} })
+	}
+}
+
 // ReadConfig sets all texts (configurations, files that nodes are given, user data of virtual
 // machines) to what is in their files; read returns what is in one, with its permissions, and
 // refuses one that is not below the topology's own directory.

@@ -114,13 +114,15 @@ func (a *app) convert() *cobra.Command {
 			if _, problems := topology.Resolve(t, lab.Defaults); problems.Err() != nil {
 				return problems.Err()
 			}
-			if err := s.seenFrom(filepath.Dir(args[1]), t); err != nil {
+			moved, err := s.seenFrom(filepath.Dir(args[1]), t)
+			if err != nil {
 				return err
 			}
 			data, losses, err := format.Write(t)
 			if err != nil {
 				return err
 			}
+			losses = append(moved, losses...)
 			if err := readsBack(format, args[1], data); err != nil {
 				return fmt.Errorf("%s would not be valid as %s:\n%w", args[1], format.Title, err)
 			}
@@ -149,28 +151,24 @@ func (a *app) convert() *cobra.Command {
 	return cmd
 }
 
-// seenFrom has a topology name the directories beside its file as they are seen from another
-// directory.
-func (s *source) seenFrom(dir string, t *topology.Topology) error {
+// seenFrom has a topology name the directories and files beside its file as they are seen from
+// another directory, or have their texts.
+func (s *source) seenFrom(dir string, t *topology.Topology) (lost []formats.Loss, err error) {
 	if s.dir == "" {
-		return nil
+		return nil, nil
 	}
-	dir, err := filepath.Abs(dir)
+	dir, err = filepath.Abs(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	there, err := filepath.Rel(dir, s.dir)
 	if err == nil && there != "." {
 		t.DirsFrom(there)
-		for _, n := range t.Nodes {
-			for i, f := range n.Files {
-				if f.File != "" {
-					n.Files[i].File = filepath.Join(there, f.File)
-				}
-			}
-		}
+		t.TextsFrom(there, func(n *topology.Node, what, value string) {
+			lost = append(lost, formats.Loss{Subject: string(n.Kind) + " " + n.Name, Field: what, Value: value})
+		})
 	}
-	return err
+	return lost, err
 }
 
 // readsBack says what is wrong with a file as a format has written it.
@@ -209,7 +207,13 @@ func (s *source) loadAs(file, format string, args []string) (*topology.Topology,
 	if err != nil {
 		return nil, nil, err
 	}
+	if path, err := filepath.Abs(file); err == nil {
+		s.dir = filepath.Dir(path)
+	}
 	t, problems := f.Read(file, data, s.options(args))
+	if problems.Err() == nil {
+		problems = append(problems, formats.ReadConfig(file, t, nil)...)
+	}
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}

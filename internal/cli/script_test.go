@@ -123,3 +123,48 @@ func TestConvertElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// TestConvertTexts proves that a file in the directory above names the files with texts of nodes
+// where they are, and that one in a directory beside has the texts themselves, and that what cannot
+// be there is said to be lost; both are valid.
+func TestConvertTexts(t *testing.T) {
+	dir := t.TempDir()
+	for file, text := range map[string]string{"lab/lab.yaml": `nodes:
+  h1: {host: {config: {nft: h1.nft}, files: {/etc/a: a.conf, /etc/b: b.conf, /etc/none: none}, image: alpine}}
+  v1: {host: {vm: {image: /i.qcow2, user_data: v1.yaml}}}
+`, "lab/h1.nft": "table inet x {\n}\n", "lab/v1.yaml": "#cloud-config\nx: 1\n", "lab/a.conf": "as it is\n", "lab/b.conf": "no end", "lab/none": "", "out/x": ""} {
+		file = filepath.Join(dir, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for out, c := range map[string]struct{ has, lost []string }{
+		"up.yaml":     {has: []string{"lab/h1.nft", "lab/v1.yaml", "lab/a.conf", "lab/b.conf", "lab/none"}},
+		"out/to.yaml": {[]string{"table inet x {", "#cloud-config", "as it is", "no end"}, []string{"files: /etc/b (that the last", "files: /etc/none (none)"}},
+	} {
+		var said strings.Builder
+		root := (&app{out: &said, err: io.Discard}).root()
+		root.SetArgs([]string{"convert", filepath.Join(dir, "lab/lab.yaml"), filepath.Join(dir, out)})
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, out))
+		for _, want := range c.has {
+			if err != nil || !strings.Contains(string(text), want) {
+				t.Errorf("%s: %v, want %s:\n%s", out, err, want, text)
+			}
+		}
+		for _, want := range c.lost {
+			if !strings.Contains(said.String(), want) {
+				t.Errorf("%s: it says %s, not %s", out, said.String(), want)
+			}
+		}
+		if n := strings.Count(said.String(), "lost "); n != len(c.lost) {
+			t.Errorf("%s: %d are lost: %s", out, n, said.String())
+		}
+		root.SetArgs([]string{"validate", filepath.Join(dir, out)})
+		if err := root.Execute(); err != nil {
+			t.Errorf("%s: %v: %s", out, err, said.String())
+		}
+	}
+}

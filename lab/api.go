@@ -344,8 +344,8 @@ func (d *daemon) present(ctx context.Context, nodes []string) ([]Present, error)
 	return append([]Present{}, out...), err
 }
 
-// presentAddresses reads the addresses that nodes have now. It does not wait for changes of the lab.
-// With an error, it may return those of some.
+// presentAddresses reads the addresses that nodes have now. It does not wait for changes of the
+// lab. With an error, it may return those of some.
 func (d *daemon) presentAddresses(ctx context.Context, nodes []string) ([]Present, error) {
 	if err := d.isUp(); err != nil {
 		return nil, err

@@ -129,8 +129,8 @@ func (v *verifier) mayJoin(n *topology.Node, networks int) bool {
 	return false
 }
 
-// keptFrom says whether packets of a node to an address cannot arrive: by all of its routes it would
-// ask for the address where nobody has it, as its owner is in another segment.
+// keptFrom says whether packets of a node to an address cannot arrive: by all of its routes it
+// would ask for the address where nobody has it, as its owner is in another segment.
 func (p *promise) keptFrom(from string, to netip.Addr, owner string) bool {
 	steps := p.steps(from, to)
 	return len(steps) > 0 && p.has(owner, to) && !slices.ContainsFunc(steps, func(s step) bool {

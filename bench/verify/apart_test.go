@@ -68,7 +68,8 @@ links:
 
 // TestApartMany proves that links of many hosts in VLANs are measured, whatever their number, by
 // flows within VLANs; that all hosts call somebody in another; and that choosing takes no time that
-// grows with the cube of their number: of 600 hosts in 10 VLANs with 4,000 names of VLANs at trunks.
+// grows with the cube of their number: of 600 hosts in 10 VLANs with 4,000 names of VLANs at
+// trunks.
 func TestApartMany(t *testing.T) {
 	for _, hosts := range []int{119, 120, 180, 600} {
 		var b strings.Builder

@@ -84,7 +84,7 @@ func TestApartMany(t *testing.T) {
 			for _, h := range f.way {
 				covered[h] = true
 			}
-			if (10+(hostNumber(f.from)-1)/2%10) != (10 + (hostNumber(f.to)-1)/2%10) {
+			if (10 + (hostNumber(f.from)-1)/2%10) != (10 + (hostNumber(f.to)-1)/2%10) {
 				t.Fatalf("%d hosts: a flow from %s to %s", hosts, f.from, f.to)
 			}
 		}

@@ -145,23 +145,41 @@ func TestVLANsFullKernel(t *testing.T) {
 	if os.Getenv("TRIVET_FULL_KERNEL") != "1" {
 		t.Skip("this may be a kernel whose bridges do not tell VLANs apart; make slow PARTS=vm-interfaces runs the test in one that does")
 	}
-	t.Run("bridge", func(t *testing.T) {
-		m := vlans(t, "bridge", "none", "proactive")
-		m.exec("s1", "bridge vlan del dev s1-eth2 vid 20; bridge vlan add dev s1-eth2 vid 10 pvid untagged")
-		contains(t, m.want(5, "verify", "--quick").out, "which is in another VLAN")
-	})
-	for _, datapath := range []string{"embedded", "ovs", "bridge"} {
-		m := newMachine(t)
-		controller := "none"
-		if datapath == "embedded" {
-			controller = "trivet"
+	m := newMachine(t)
+	before := m.snapshot()
+	text := fmt.Sprintf(vlanLab, "proactive", "bridge", "none")
+	file := m.file("vlans.yaml", text)
+	hears := func(when, from, address string, want bool) {
+		t.Helper()
+		if got := m.run("exec", from, "--", "ping", "-c", "2", "-i", "0.3", "-W", "3", address).code == 0; got != want {
+			t.Fatalf("%s: an answer from %s to %s: %v", when, address, from, got)
 		}
+	}
+	m.up(file)
+	m.apart("up", 4, 8)
+	m.ok("apply", m.file("moved.yaml", strings.Replace(text, "s1 -- h2: {vlan: 20}", "s1 -- h2: {vlan: 10}", 1)))
+	hears("h2 has moved", "h1", "10.0.0.2", true)
+	hears("h2 has moved", "h4", "10.0.0.2", false)
+	m.killDaemon()
+	m.ok("resume")
+	m.ok("apply", m.file("none.yaml", strings.NewReplacer("{vlan: 10}", "{}", "{vlan: 20}", "{}", ": {trunk: [10, 20]}", "", "from: {trunk: [10, 20]}, ", "").Replace(text)))
+	hears("no VLANs", "h1", "10.0.0.4", true)
+	m.ok("apply", file)
+	hears("VLANs again", "h1", "10.0.0.4", false)
+	hears("VLANs again", "h1", "10.0.0.3", true)
+	m.exec("s1", "bridge vlan del dev s1-eth2 vid 20; bridge vlan add dev s1-eth2 vid 10 pvid untagged")
+	contains(t, m.want(5, "verify", "--quick").out, "which is in another VLAN")
+	m.ok("down")
+	m.unchanged(before)
+
+	for _, datapath := range []string{"embedded", "bridge"} {
+		m := newMachine(t)
+		controller := map[string]string{"embedded": "trivet", "bridge": "none"}[datapath]
 		m.up(example("vlans.yaml"), "--datapath", datapath, "--controller", controller)
-		m.ok("ping", "--all")
+		m.ok("ping", "--all", "--timeout", "30s")
 		if got := m.exec("h1", "traceroute -n -q 1 -w 2 10.20.0.11"); !strings.Contains(got, "10.10.0.1 ") {
 			t.Error("between VLANs by way of the router: ", got)
 		}
-		m.quiet(datapath)
 		m.ok("down")
 	}
 }

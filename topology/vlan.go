@@ -267,8 +267,11 @@ const (
 	mostTrunkParts = 5_000_000
 )
 
-// trunks bounds the trunks of a topology.
+// trunks bounds the trunks of a topology, if they are right.
 func (v *validator) trunks(t *Topology) {
+	if v.problems.Err() != nil {
+		return
+	}
 	differ := map[PortVLANs]bool{}
 	count := 0
 	for _, l := range t.Links {

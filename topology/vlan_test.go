@@ -32,8 +32,10 @@ func TestParseVLANs(t *testing.T) {
 // where and why.
 func TestVLANProblems(t *testing.T) {
 	for want, change := range map[string]func(top *Topology){
-		"link s1 -- h1: 4095 is no VLAN": func(top *Topology) { top.Links[0].VLAN = 4095 },
-		"link s1 -- h1: -1 is no VLAN":   func(top *Topology) { top.Links[0].Ends[0].VLAN = -1 },
+		"link s1 -- h1: 4095 is no VLAN":                                               func(top *Topology) { top.Links[0].VLAN = 4095 },
+		"link s1 -- h1: 99999 is no VLAN":                                              func(top *Topology) { top.Links[0].VLAN, top.Links[0].Trunk = 99999, AllVLANs },
+		"link s1 -- h1: -2 is no VLAN":                                                 func(top *Topology) { top.Links[0].VLAN, top.Links[0].Trunk = -2, "10" },
+		"link s1 -- h1: -1 is no VLAN":                                                 func(top *Topology) { top.Links[0].Ends[0].VLAN = -1 },
 		"vlan and trunk are of switches' ports, and h1 has none; give them to the end": func(top *Topology) { top.Links[0].Ends[1].VLAN = 10 },
 		"link h1 -- h2: vlan and trunk are of switches' ports; give them":              func(top *Topology) { top.AddLink("h1", "h2").Trunk = "10" },
 		`link s1 -- h1: trunk: "x" is no VLAN; write [10, 20, 30-39]`:                  func(top *Topology) { top.Links[0].Trunk = "20,10,x" },

@@ -407,8 +407,7 @@ func (r *resolver) interfaces() {
 		if len(n.Interfaces) == 0 {
 			continue
 		}
-		if made := n.Made(); !made.Own || made.Guest {
-			r.problems.Add(n.Interfaces[0].at(n), "use datapath kernel", "%s %s: interfaces: it has no namespace of its own that could have any", n.Kind, n.Name)
+		if !r.hasOwn(n, "interfaces", n.Interfaces[0].at(n)) {
 			continue
 		}
 		r.lowers(n)
@@ -584,17 +583,18 @@ func joinVLANs(sets, media disjoint.Sets[int], ports []VLANPort, numbered func(s
 	}
 	joined := disjoint.Sets[part]{}
 	for _, list := range at {
+		if len(list) < 2 { // as at most hosts: nothing is joined
+			continue
+		}
 		for c, vlan := range first {
-			var one *part
+			var have []VLANPort
 			for _, p := range list {
-				if with := tagged[p.PortVLANs]; len(list) < 2 || !with.Has(vlan) {
-					continue
+				if with := tagged[p.PortVLANs]; with.Has(vlan) {
+					have = append(have, p)
 				}
-				if other := (part{p.Switch, c}); one == nil {
-					one = &other
-				} else {
-					joined.Join(other, *one)
-				}
+			}
+			for _, p := range have {
+				joined.Join(part{p.Switch, c}, part{have[0].Switch, c})
 			}
 		}
 	}

@@ -65,16 +65,23 @@ func (n Neighbor) String() string {
 // mostKernelEntries bounds the neighbours of a node, and its rules.
 const mostKernelEntries = 5000
 
+// kernelEntries says whether a node can have so many of either, and tells if it cannot.
+func kernelEntries(n *Node, key string, count int, bad func(hint, format string, args ...any)) bool {
+	switch {
+	case count == 0:
+	case n.Kind != Host && n.Kind != Router:
+		bad("make it a host or a router", "%s: only these have any", key)
+		return false
+	case count > mostKernelEntries:
+		bad("write fewer", "%s: these are more than %d", key, mostKernelEntries)
+		return false
+	}
+	return true
+}
+
 // neighbors checks what a node says of its own, as far as that needs no names of others.
 func (v *validator) neighbors(n *Node, bad func(hint, format string, args ...any)) {
-	switch {
-	case len(n.Neighbors) == 0:
-		return
-	case n.Kind != Host && n.Kind != Router:
-		bad("make it a host or a router", "neighbors: only these have any")
-		return
-	case len(n.Neighbors) > mostKernelEntries:
-		bad("write fewer", "neighbors: these are more than %d", mostKernelEntries)
+	if !kernelEntries(n, "neighbors", len(n.Neighbors), bad) {
 		return
 	}
 	for _, x := range n.Neighbors {
@@ -90,7 +97,7 @@ func (v *validator) neighbors(n *Node, bad func(hint, format string, args ...any
 // neighbors finds the devices at which neighbours are, once all have addresses.
 func (r *resolver) neighbors() {
 	for _, n := range r.t.Nodes {
-		if len(n.Neighbors) == 0 || !r.hasTables(n, "neighbors") {
+		if len(n.Neighbors) == 0 || !r.hasOwn(n, "neighbors", n.Pos) {
 			continue
 		}
 		devices, addresses := r.devicesOf(n)
@@ -138,13 +145,14 @@ func (r *resolver) neighbors() {
 	}
 }
 
-// hasTables says whether a node has tables of a kernel's own, and tells if it has not.
-func (r *resolver) hasTables(n *Node, key string) bool {
+// hasOwn says whether a node has a network namespace of its own for what a key gives it, and tells,
+// at a position of the file, if it has not.
+func (r *resolver) hasOwn(n *Node, key string, pos Position) bool {
 	made := n.Made()
 	if made.Own && !made.Guest {
 		return true
 	}
-	r.problems.Add(n.Pos, "use datapath kernel", "%s %s: %s: it has no namespace of its own that could have any", n.Kind, n.Name, key)
+	r.problems.Add(pos, "use datapath kernel", "%s %s: %s: it has no namespace of its own that could have any", n.Kind, n.Name, key)
 	return false
 }
 

@@ -163,8 +163,8 @@ func rulePrefix(s string) (p netip.Prefix, ok bool) {
 }
 
 func (p *PortRange) set(s string) bool {
-	first, last, is := strings.Cut(s, "-")
-	if !is {
+	first, last, ranged := strings.Cut(s, "-")
+	if !ranged {
 		last = first
 	}
 	a, errA := strconv.ParseUint(first, 10, 16)
@@ -240,14 +240,7 @@ func (rule Rule) Families(ipv6 IPv6) (v4, v6 bool) {
 
 // rules checks what a node says of its own, as far as that needs no names of others.
 func (v *validator) rules(n *Node, bad func(hint, format string, args ...any)) {
-	switch {
-	case len(n.Rules) == 0:
-		return
-	case n.Kind != Host && n.Kind != Router:
-		bad("make it a host or a router", "rules: only these have any")
-		return
-	case len(n.Rules) > mostKernelEntries:
-		bad("write fewer", "rules: these are more than %d", mostKernelEntries)
+	if !kernelEntries(n, "rules", len(n.Rules), bad) {
 		return
 	}
 	for _, rule := range n.Rules {
@@ -269,7 +262,7 @@ func (v *validator) rules(n *Node, bad func(hint, format string, args ...any)) {
 // rules checks the devices of rules, and gives numbers to those that have none.
 func (r *resolver) rules() {
 	for _, n := range r.t.Nodes {
-		if len(n.Rules) == 0 || !r.hasTables(n, "rules") {
+		if len(n.Rules) == 0 || !r.hasOwn(n, "rules", n.Pos) {
 			continue
 		}
 		devices, _ := r.devicesOf(n)
@@ -289,7 +282,8 @@ func (r *resolver) rules() {
 					bad(cmp.Or(DidYouMean(device, devices), "it has "+words.Some(devices)), "it has no device %s", clip(device))
 				}
 			}
-			if v4, v6 := rule.Families(r.t.IPv6); !v4 && !v6 {
+			v4, v6 := rule.Families(r.t.IPv6)
+			if !v4 && !v6 {
 				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned", "%s %s: rule %s has no effect, as the lab has no IPv6", n.Kind, n.Name, rule)
 			}
 			if rule.Priority == 0 {
@@ -304,19 +298,20 @@ func (r *resolver) rules() {
 			} else {
 				seen[text] = true
 			}
-			v4, v6 := rule.Families(r.t.IPv6)
-			for _, is := range []struct {
-				family bool
-				name   string
-			}{{v4, "IPv4"}, {v6, "IPv6"}} {
-				place := fmt.Sprint(is.name, rule.Priority, rule.Table, rule.Action)
-				if other, ok := says[place]; is.family && ok && other != rule.says() {
-					bad("give one of them another priority", "another rule of this priority leads there, too, and says another kind of thing: the kernel may take them for the same")
-					break
+			clash := false
+			for family, has := range map[string]bool{"IPv4": v4, "IPv6": v6} {
+				if !has {
+					continue
 				}
-				if is.family {
+				place := fmt.Sprint(family, rule.Priority, rule.Table, rule.Action)
+				other, ok := says[place]
+				if clash = clash || ok && other != rule.says(); !ok {
 					says[place] = rule.says()
 				}
+			}
+			if clash {
+				bad("give one of them another priority",
+					"another rule of this priority leads there, too, and says another kind of thing: the kernel may take them for the same")
 			}
 		}
 	}

@@ -27,7 +27,7 @@ func ofFile(t *testing.T, text string) *verifier {
 }
 
 // TestApart proves which pairs are called in the belief that VLANs keep them from each other: those
-// of one subnet in different VLANs, also over a trunk that is down for now, and only those that
+// of one subnet in different VLANs, also where a trunk between them is down, and only those that
 // nothing else may join: no controller of the user's, no program in a node at a trunk, no node with
 // an interface in both VLANs, no tag within a tag.
 func TestApart(t *testing.T) {

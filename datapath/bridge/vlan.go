@@ -18,27 +18,37 @@ import (
 // lacks says whether this kernel's bridges cannot tell VLANs apart, if a bridge of the topology's
 // does (CONFIG_BRIDGE_VLAN_FILTERING).
 func lacks(t *topology.Topology) error {
+	name := toldApart(t)
+	if name == "" || os.Geteuid() != 0 {
+		return nil
+	}
+	ns, err := inside.New()
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	err = inside.File(ns, makeFiltering)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return lack.New(fmt.Sprintf("switch %s: bridges of this kernel do not tell VLANs apart (it is without CONFIG_BRIDGE_VLAN_FILTERING)", name),
+			"; use  ", "datapath: embedded")
+	}
+	if err != nil {
+		return fmt.Errorf("switch %s: a bridge that tells VLANs apart: %w", name, err)
+	}
+	return nil
+}
+
+// toldApart is a bridge that tells VLANs apart; "": there is none.
+func toldApart(t *topology.Topology) string {
 	nodes, ports := t.NodesByName(), topology.VLANPorts(t)
 	for _, l := range t.Links {
 		for i, e := range l.Ends {
-			if ports[l][i] == (topology.PortVLANs{}) || !is(nodes[e.Node]) || os.Geteuid() != 0 {
-				continue
+			if ports[l][i] != (topology.PortVLANs{}) && is(nodes[e.Node]) {
+				return e.Node
 			}
-			ns, err := inside.New()
-			if err != nil {
-				return err
-			}
-			defer ns.Close()
-			if err := inside.File(ns, makeFiltering); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
-				return fmt.Errorf("switch %s: a bridge that tells VLANs apart: %w", e.Node, err)
-			} else if err != nil {
-				return lack.New(fmt.Sprintf("switch %s: bridges of this kernel do not tell VLANs apart (it is without CONFIG_BRIDGE_VLAN_FILTERING)", e.Node),
-					"; use  ", "datapath: embedded")
-			}
-			return nil
 		}
 	}
-	return nil
+	return ""
 }
 
 func makeFiltering() error {
@@ -126,20 +136,14 @@ func (p port) setVLANs(all map[int32][]*nl.BridgeVlanInfo) error {
 		}
 	}
 	var errs []error
-	extra.Ranges(func(first, last int) {
-		if first == last { // to the kernel this is no range
-			errs = append(errs, netlink.BridgeVlanDel(dev, uint16(first), false, false, false, true))
-			return
+	set := func(first, last int, do func(link netlink.Link, vlan, end uint16, pvid, untagged, self, master bool) error) {
+		if first == last { // to the kernel that is no range
+			last = 0
 		}
-		errs = append(errs, netlink.BridgeVlanDelRange(dev, uint16(first), uint16(last), false, false, false, true))
-	})
-	missing.Ranges(func(first, last int) {
-		if first == last {
-			errs = append(errs, netlink.BridgeVlanAdd(dev, uint16(first), false, false, false, true))
-			return
-		}
-		errs = append(errs, netlink.BridgeVlanAddRange(dev, uint16(first), uint16(last), false, false, false, true))
-	})
+		errs = append(errs, do(dev, uint16(first), uint16(last), false, false, false, true))
+	}
+	extra.Ranges(func(first, last int) { set(first, last, netlink.BridgeVlanDelRange) })
+	missing.Ranges(func(first, last int) { set(first, last, netlink.BridgeVlanAddRange) })
 	if untagged != 0 && !isUntagged {
 		errs = append(errs, netlink.BridgeVlanAdd(dev, uint16(untagged), true, true, false, true))
 	}

@@ -342,12 +342,17 @@ func (k *containers) Configure(n, old *topology.Node, ends []*topology.Endpoint)
 	return k.Namespaces.Configure(n, old, ends)
 }
 
-func (k *containers) limit(n, old *topology.Node) error {
-	r, err := k.of(n)
-	if err != nil {
-		return err
+// at is a node's container, and its engine.
+func (k *containers) at(n *topology.Node) (r *running, engine *client.Client, err error) {
+	if r, err = k.of(n); err != nil {
+		return nil, nil, err
 	}
-	engine, err := k.engine()
+	engine, err = k.engine()
+	return r, engine, err
+}
+
+func (k *containers) limit(n, old *topology.Node) error {
+	r, engine, err := k.at(n)
 	if err != nil {
 		return err
 	}

@@ -126,11 +126,7 @@ func (k *containers) giveAgain(n, old *topology.Node) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	r, err := k.of(n)
-	if err != nil {
-		return err
-	}
-	engine, err := k.engine()
+	r, engine, err := k.at(n)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -35,9 +36,12 @@ func TestSetRules(t *testing.T) {
 		}
 		return strings.ReplaceAll(string(out), " proto static", "")
 	}
+	if os.Geteuid() != 0 {
+		t.Skip("namespaces are root's to make")
+	}
 	ns, err := inside.New()
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	defer ns.Close()
 	err = inside.File(ns, func() error {
@@ -91,9 +95,12 @@ func TestSetRules(t *testing.T) {
 // are set, replaced and taken away, one that somebody has added stays, and that those at a device
 // that is down are left for when it is up.
 func TestSetNeighbors(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("namespaces are root's to make")
+	}
 	ns, err := inside.New()
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	defer ns.Close()
 	err = inside.File(ns, func() error {

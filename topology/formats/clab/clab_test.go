@@ -153,7 +153,7 @@ func TestMeaning(t *testing.T) {
 	}
 }
 
-// TestDummies proves that a device that leads nowhere is an interface of its node, which forwards
+// TestDummies proves that a device that no link is at is an interface of its node, which forwards
 // as one with as many links does; that what is said of it is written back; and that an interface of
 // a topology that was none of containerlab's is written with its addresses as commands.
 func TestDummies(t *testing.T) {

@@ -70,8 +70,8 @@ func (r *reader) link(v *yamlfile.Value) {
 	r.t.Links = append(r.t.Links, l)
 }
 
-// dummy reads a device of a node that leads nowhere, which is no link of the topology's; l takes
-// what is said of it.
+// dummy reads a device of a node with nothing at its other end, which is no link of the topology's;
+// l takes what is said of it.
 func (r *reader) dummy(v *yamlfile.Value, l *topology.Link, pairs []yamlfile.Pair) {
 	i := slices.IndexFunc(pairs, func(p yamlfile.Pair) bool { return p.Key.Text == "endpoint" })
 	if i < 0 {

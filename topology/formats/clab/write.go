@@ -313,7 +313,8 @@ func (w *writer) links(more []any) {
 	}
 }
 
-// dummies are what writes each device of a node that leads nowhere, a link of one end there.
+// dummies are what writes each device of a node with nothing at its other end, a link of one end
+// there.
 func (w *writer) dummies() (write []func()) {
 	for _, n := range w.t.Nodes {
 		kept, _ := keptIn(n.Foreign)["dummies"].(map[string]any)

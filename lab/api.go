@@ -166,7 +166,7 @@ func register(api huma.API, d *daemon) {
 			for _, change := range r.Changes {
 				logged("apply: " + change)
 			}
-			err = errors.Join(d.follow(r.links...), d.announce(r.moved))
+			err = errors.Join(d.follow(r.links...), d.announce(r.moved), d.autoconfigured())
 		}
 		return &body[ApplyResult]{r}, problem(err)
 	}, summary("Change the lab to another topology, touching only what differs"), large)
@@ -190,6 +190,9 @@ func register(api huma.API, d *daemon) {
 	huma.Post(api, "/v1/part/settle", func(ctx context.Context, _ *struct{}) (*struct{}, error) {
 		return nil, problem(d.onlyPart(ctx, func(ctx context.Context) error { return d.target().Settle(ctx) }))
 	}, summary("Of a part of a lab: wait until packets are handled by the present flow entries"))
+	huma.Post(api, "/v1/part/addresses", func(ctx context.Context, _ *struct{}) (*struct{}, error) {
+		return nil, problem(d.onlyPart(ctx, d.waitAddresses))
+	}, summary("Of a part of a lab: have routers advertise themselves, wait until nodes have made addresses of that"))
 	type memberNamed struct {
 		Name string `path:"name"`
 		Body PartMember

@@ -210,6 +210,7 @@ func (d *daemon) ready() error {
 		return err
 	}
 	d.waitRoutes()
+	d.isAutoconfigured()
 	return d.ctx.Err()
 }
 
@@ -297,6 +298,28 @@ func (d *daemon) waitRoutes() {
 	defer cancel()
 	d.progress.stage("routes", 0, 0)
 	if err := d.target().WaitRoutes(ctx, d.knowsRoute); err != nil {
+		d.progress.warn(err.Error())
+	}
+}
+
+// waitAddresses has routers advertise themselves, now that this gets to hosts, and waits for the
+// addresses that these make of it: see Target.
+func (d *daemon) waitAddresses(ctx context.Context) error {
+	if !topology.Advertises(d.state().Topology) {
+		return nil
+	}
+	ctx, cancel := patience.Autoconfigured.Context(ctx)
+	defer cancel()
+	return d.target().WaitAddresses(ctx)
+}
+
+// isAutoconfigured waits for them while the lab comes up; those that do not come only need more
+// time. A part's head waits for all.
+func (d *daemon) isAutoconfigured() {
+	if d.state().Part != nil {
+		return
+	}
+	if err := d.waitAddresses(d.ctx); err != nil && d.ctx.Err() == nil {
 		d.progress.warn(err.Error())
 	}
 }
@@ -549,6 +572,19 @@ func (d *daemon) announce(moved []topology.OwnedAddress) error {
 	}
 	if err := d.target().Announce(d.ctx, moved); err != nil {
 		return fmt.Errorf("the change is made, but neighbours may take seconds to notice: %w", err)
+	}
+	return nil
+}
+
+// autoconfigured waits for addresses of router advertisements after a change. A part's head does.
+func (d *daemon) autoconfigured() error {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	if d.state().Part != nil || d.ctx.Err() != nil {
+		return nil
+	}
+	if err := d.waitAddresses(d.ctx); err != nil {
+		return fmt.Errorf("the change is made, but %w", err)
 	}
 	return nil
 }

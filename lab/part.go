@@ -401,6 +401,12 @@ func (c *Client) Announce(ctx context.Context, list []topology.OwnedAddress) err
 	return err
 }
 
+// WaitAddresses waits for addresses of nodes of a part: see Target.
+func (c *Client) WaitAddresses(ctx context.Context) error {
+	_, err := call[struct{}](ctx, c, "POST", "/v1/part/addresses", nil)
+	return err
+}
+
 // Settle waits until packets are handled by the present flow entries of a part.
 func (c *Client) Settle(ctx context.Context) error {
 	_, err := call[struct{}](ctx, c, "POST", "/v1/part/settle", nil)

@@ -164,5 +164,6 @@ func (d *daemon) takeOver() error {
 		return err
 	}
 	d.waitRoutes() // only now: until TakeOver, controllers saw no packets of existing flows, such as routing protocols'
+	d.isAutoconfigured()
 	return d.ctx.Err()
 }

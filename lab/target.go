@@ -31,6 +31,7 @@ type life interface {
 	Apply(context.Context, *topology.Topology, Stage) error
 	SetLink(ctx context.Context, index int, c topology.LinkChange) error
 	Announce(context.Context, []topology.OwnedAddress) error   // once packets get where they should
+	WaitAddresses(context.Context) error                       // likewise: of nodes that make theirs of router advertisements
 	Replaced(*topology.Topology) (gone, made []*topology.Node) // by Apply
 	CheckSwitches() error                                      // before Apply
 	Heal(context.Context) error

@@ -35,7 +35,7 @@ type NodeChange struct{ Old, New *topology.Node }
 
 // inPlace are the settings of a link that can change without making it anew.
 var inPlace = append(topology.LinkOptionNames(), "down", "device", "named", "held", "ends.0.take", "ends.1.take",
-	"vlan", "trunk", "ends.0.vlan", "ends.1.vlan", "ends.0.trunk", "ends.1.trunk")
+	"vlan", "trunk", "ends.0.vlan", "ends.1.vlan", "ends.0.trunk", "ends.1.trunk", "ends.0.ra", "ends.1.ra")
 
 // nodeInPlace are those of a node; switches are set as a whole anyway.
 var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "rules", "neighbors", "config", "distances", "masquerade", "management", "cpu", "cores", "memory", "health", "after", "ports", "start", "stop",

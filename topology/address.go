@@ -115,7 +115,7 @@ func (r *resolver) segments() []*segment {
 		}
 		for _, i := range n.Interfaces {
 			if at, ok := domains[[2]string{n.Name, i.Name}]; ok && len(i.Addresses) > 0 {
-				e := &Endpoint{Node: n.Name, Interface: i.Name, MAC: i.MAC, Addresses: i.Addresses}
+				e := &Endpoint{Node: n.Name, Interface: i.Name, MAC: i.MAC, Addresses: i.Addresses, RA: i.RA}
 				r.fixed[e] = true
 				add(of(joined.Of(at)), e)
 			}
@@ -139,11 +139,13 @@ func (r *resolver) addresses() {
 		r.ownInterfaces(n)
 		r.withoutIPv6(n)
 	}
+	r.advertisers()
 	segs := r.segments()
 	r.assign(v4, segs)
 	if r.t.IPv6.Addressed() {
 		r.assign(v6, segs)
 	}
+	r.autoconfigure(segs)
 	r.duplicates(segs)
 	r.gateways(segs)
 	r.segs = segs
@@ -226,7 +228,7 @@ func (r *resolver) assignFlat(fam int, p *pool) {
 		if n.Kind == Switch || n.Kind == Controller || len(ends) == 0 {
 			continue
 		}
-		if !ends[0].Unaddressed && !has(ends[0].Addresses, fam) && !r.provided[ends[0]] {
+		if !ends[0].Unaddressed && !has(ends[0].Addresses, fam) && !r.provided[ends[0]] && !ends[0].learns(fam) {
 			for p.used[next] {
 				next = next.Next()
 			}
@@ -243,7 +245,7 @@ func (r *resolver) assignFlat(fam int, p *pool) {
 func (r *resolver) assignSegment(fam int, p *pool, s *segment, written map[string]bool) {
 	all := slices.Concat(s.routers, s.ends)
 	all = slices.DeleteFunc(all, func(e *Endpoint) bool {
-		return (written[e.Node] || r.provided[e] || r.fixed[e]) && !has(e.Addresses, fam)
+		return (written[e.Node] || r.provided[e] || r.fixed[e] || e.learns(fam)) && !has(e.Addresses, fam)
 	})
 	if !slices.ContainsFunc(all, func(e *Endpoint) bool { return !e.Unaddressed }) {
 		return
@@ -447,12 +449,13 @@ func (r *resolver) gateways(segs []*segment) {
 		return
 	}
 	var lonely []string
+	learnt := routedByRA(segs)
 	for _, s := range segs {
 		unknown := slices.ContainsFunc(s.routers, func(e *Endpoint) bool { return e.Unaddressed })
 		for _, e := range s.ends {
 			n := r.nodes[e.Node]
 			for fam := range 2 {
-				if slices.ContainsFunc(n.Gateways, func(a netip.Addr) bool { return family(a) == fam }) || !has(e.Addresses, fam) {
+				if slices.ContainsFunc(n.Gateways, func(a netip.Addr) bool { return family(a) == fam }) || !has(e.Addresses, fam) || fam == v6 && learnt[n.Name] {
 					continue
 				}
 				if gw := gatewayFor(e, s.routers, fam); gw.IsValid() {

@@ -57,6 +57,7 @@ func (n *Node) clone() *Node {
 	c.Interfaces = CloneInterfaces(n.Interfaces)
 	c.Gateways = slices.Clone(n.Gateways)
 	c.Routes = slices.Clone(n.Routes)
+	c.RA = n.RA.clone()
 	c.Rules, c.Neighbors = slices.Clone(n.Rules), slices.Clone(n.Neighbors)
 	c.Distances = slices.Clone(n.Distances)
 	c.Redistribute = slices.Clone(n.Redistribute)
@@ -91,6 +92,7 @@ func (l *Link) Clone() *Link {
 			e.Egress = &egress
 		}
 		e.OSPF = e.OSPF.Clone()
+		e.RA, e.AcceptRA = e.RA.clone(), clonePointer(e.AcceptRA)
 		if e.Carrier != nil {
 			carrier := *e.Carrier
 			carrier.Port = clonePointer(carrier.Port)

@@ -175,6 +175,7 @@ func settings(v any) map[string]string {
 	case *Link:
 		for i, e := range v.Ends {
 			unaddressed(e.Unaddressed, fmt.Sprintf("ends.%d.", i), out)
+			advertised(e.RA, fmt.Sprintf("ends.%d.", i), out)
 		}
 	}
 	return out
@@ -187,9 +188,22 @@ func unaddressed(is bool, prefix string, into map[string]string) {
 	}
 }
 
+func advertised(a *Advertisement, prefix string, into map[string]string) {
+	if a == nil {
+		return
+	}
+	for key := range into {
+		if strings.HasPrefix(key, prefix+"ra.") {
+			delete(into, key)
+		}
+	}
+	into[prefix+"ra"] = a.String()
+}
+
 // asWritten puts settings in the words of files that their JSON has in many.
 func (n *Node) asWritten(into map[string]string) {
 	unaddressed(n.Unaddressed, "", into)
+	advertised(n.RA, "", into)
 	if len(n.Config) > 0 { // many lines, and where they are does not count
 		for key := range into {
 			if strings.HasPrefix(key, "config.") {

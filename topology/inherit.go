@@ -132,6 +132,9 @@ func inheritEnd(e *Endpoint, old Endpoint, n *Node, addresses bool, daemons daem
 	}
 	passedOn := n.PassedOn()[cmp.Or(e.Interface, old.Interface)] != nil
 	if addresses && len(e.Addresses) == 0 && len(n.Addresses) == 0 && !e.Unaddressed && !n.Unaddressed && !passedOn && !daemons.any(n) {
-		e.Addresses = append(e.Addresses, old.Addresses...)
+		e.Addresses = append(e.Addresses, old.Given()...)
+		if n.AcceptRA && e.AcceptRA == nil || e.AcceptsRA() {
+			e.Addresses = slices.DeleteFunc(e.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() })
+		}
 	}
 }

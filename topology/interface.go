@@ -36,6 +36,8 @@ type Interface struct {
 	MAC       MAC            `json:"mac,omitzero"`
 	MTU       int            `json:"mtu,omitempty"` // 0: what the kernel gives it
 
+	RA *Advertisement `json:"ra,omitempty"` // as that of an Endpoint
+
 	Pos Position `json:"-"`
 }
 
@@ -270,6 +272,9 @@ func (i *Interface) text(short bool) string {
 	for _, a := range i.Addresses {
 		words = append(words, a.String())
 	}
+	if i.RA != nil {
+		words = append(words, "ra "+i.RA.String())
+	}
 	return strings.Join(words, " ")
 }
 
@@ -279,6 +284,7 @@ func CloneInterfaces(list []Interface) []Interface {
 	for i := range out {
 		x := &out[i]
 		x.Bridge, x.Bond, x.VRF, x.Addresses = slices.Clone(x.Bridge), slices.Clone(x.Bond), slices.Clone(x.VRF), slices.Clone(x.Addresses)
+		x.RA = x.RA.clone()
 	}
 	return out
 }

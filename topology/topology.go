@@ -156,11 +156,13 @@ type Node struct {
 
 	Management netip.Addr `json:"management,omitzero"` // in the management network
 
-	Gateways  []netip.Addr `json:"gateways,omitempty"`  // default routes: at most one IPv4, one IPv6
-	Routes    []Route      `json:"routes,omitempty"`    // static routes
-	Rules     []Rule       `json:"rules,omitempty"`     // which of its tables of routes is asked for what
-	Neighbors []Neighbor   `json:"neighbors,omitempty"` // whose MAC addresses it need not ask for
-	OSPF      *OSPF        `json:"ospf,omitempty"`      // of routers; nil: no OSPF
+	Gateways  []netip.Addr   `json:"gateways,omitempty"`  // default routes: at most one IPv4, one IPv6
+	Routes    []Route        `json:"routes,omitempty"`    // static routes
+	Rules     []Rule         `json:"rules,omitempty"`     // which of its tables of routes is asked for what
+	RA        *Advertisement `json:"ra,omitempty"`        // of interfaces that say nothing of it; Resolve moves it there
+	AcceptRA  bool           `json:"accept_ra,omitempty"` // likewise
+	Neighbors []Neighbor     `json:"neighbors,omitempty"` // whose MAC addresses it need not ask for
+	OSPF      *OSPF          `json:"ospf,omitempty"`      // of routers; nil: no OSPF
 
 	CPU   CPU    `json:"cpu,omitzero"`    // limit for all processes of the node
 	Cores []int  `json:"cores,omitempty"` // processors that the node's processes may use
@@ -337,6 +339,12 @@ type Endpoint struct {
 	// VLAN and Trunk replace the link's, both.
 	VLAN  int   `json:"vlan,omitempty"`
 	Trunk VLANs `json:"trunk,omitempty"`
+
+	// RA is what a router advertises here, and AcceptRA whether the interface takes what others
+	// advertise: it then has addresses of their prefixes, which the kernel makes. Both replace the
+	// node's. Resolve leaves no RA that is Off.
+	RA       *Advertisement `json:"ra,omitempty"`
+	AcceptRA *bool          `json:"accept_ra,omitempty"`
 }
 
 // Egress returns the impairment of what leaves end i (0 or 1).

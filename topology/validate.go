@@ -198,6 +198,7 @@ func (v *validator) node(n *Node) {
 	v.routes(n, bad)
 	v.rules(n, bad)
 	v.neighbors(n, bad)
+	v.advertises(n, bad)
 	v.managementAddress(n, bad)
 	v.ospf(n, bad)
 	v.dirs(n, bad)
@@ -414,6 +415,7 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 	case e.Interface != "" && !deviceName.MatchString(e.Interface):
 		bad(fmt.Sprintf("use letters, digits, '_', '.', '-', at most %d", MaxDeviceName), "%q cannot be the name of a network device", clip(e.Interface))
 	}
+	v.advertisesAt(v.nodes[e.Node], e, bad)
 	if e.External() {
 		switch {
 		case e.Carrier != nil:

@@ -57,6 +57,8 @@ type Interface struct {
 	Prefixes []netip.Prefix // addresses, each with its subnet's length
 	Cost     uint32         // of sending out of it; 0 means 1
 	MTU      int            // bytes; 0 means 1500
+
+	RA *topology.Advertisement // what hosts are told to make addresses of; nil: of nothing
 }
 
 // isLinkLocal reports whether an address is valid on one link only. IPv4's 169.254.0.0/16 is
@@ -128,7 +130,7 @@ func ConfigOf(t *topology.Topology) Config {
 			}
 			r := &c.Routers[i]
 			r.Interfaces = append(r.Interfaces, Interface{Port: nodes[i].OpenFlowPort(e), Name: e.Interface,
-				MAC: openflow.MAC(e.MAC), Prefixes: e.Addresses, MTU: l.MTUAt(j)})
+				MAC: openflow.MAC(e.MAC), Prefixes: e.Addresses, MTU: l.MTUAt(j), RA: e.RA})
 		}
 	}
 	return c

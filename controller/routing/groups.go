@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
-	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
@@ -110,54 +109,4 @@ func (n *node) echo(f *Interface, from openflow.MAC, p ipPacket, message []byte)
 	binary.BigEndian.PutUint16(reply[2:], 0)
 	binary.BigEndian.PutUint16(reply[2:], ^checksum.Checksum(reply, 0))
 	n.output(f.Port, frame(from, f.MAC, openflow.EthTypeIPv4, ip4(src, p.src, openflow.IPProtoICMPv4, 64, reply)))
-}
-
-// Router advertisements (RFC 4861, section 6.2.1) are sent only in answer to solicitations, so
-// their content must stay valid for long: the lifetime of a default router is the maximum (RFC
-// 8319).
-const (
-	routerLifetime    = 65535   // s
-	prefixLifetime    = 2592000 // s
-	preferredLifetime = 604800  // s
-	advertiseInterval = 3 * time.Second
-)
-
-// advertise answers a router solicitation (RFC 4861, section 6.2.6), to its sender or, if that has
-// no address yet, to all nodes. Prefixes are advertised as on-link only: hosts must not
-// autoconfigure addresses, because the topology assigns them.
-func (n *node) advertise(f *Interface, from openflow.MAC, p ipPacket, message []byte) {
-	named := false // the solicitation has its sender's MAC
-	for options := message[8:]; len(options) > 0; {
-		if len(options) < 8 || options[1] == 0 || 8*int(options[1]) > len(options) {
-			return
-		}
-		named = named || options[0] == 1
-		options = options[8*int(options[1]):]
-	}
-	if p.ttl != 255 || p.src.IsUnspecified() && named { // section 6.1.1
-		return
-	}
-	b := []byte{routerAdvertisement, 0, 0, 0, 64, 0, byte(routerLifetime >> 8), byte(routerLifetime & 0xff), 15: 0}
-	b = append(append(b, 1, 1), f.MAC[:]...)
-	for _, prefix := range f.Prefixes {
-		if prefix.Addr().Is4() {
-			continue
-		}
-		const onLink = 0x80 // and not autonomous
-		b = append(b, 3, 4, byte(prefix.Bits()), onLink)
-		b = binary.BigEndian.AppendUint32(b, prefixLifetime)
-		b = binary.BigEndian.AppendUint32(b, preferredLifetime)
-		b = append(b, 0, 0, 0, 0)
-		b = append(b, prefix.Masked().Addr().AsSlice()...)
-	}
-	to, mac := p.src, from
-	if p.src.IsUnspecified() { // limited as section 6.2.6 requires
-		now := time.Now()
-		if now.Sub(n.advertised[f.Port]) < advertiseInterval {
-			return
-		}
-		n.advertised[f.Port] = now
-		to, mac = allNodes, multicastMAC(allNodes)
-	}
-	n.output(f.Port, frame(mac, f.MAC, openflow.EthTypeIPv6, ip6(linkLocal(f.MAC), to, openflow.IPProtoICMPv6, 255, b)))
 }

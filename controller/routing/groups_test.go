@@ -9,6 +9,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
+	"trivet.dev/trivet/internal/radvert"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -136,7 +137,7 @@ func TestRouterAdvertisement(t *testing.T) {
 	check(ask("fe80::9", 255, 0), netip.MustParseAddr("fe80::9"), host1)
 	then := time.Now()
 	check(ask("::", 255, 0), allNodes, multicastMAC(allNodes))
-	if got := ask("::", 255, 0); len(got) != 0 && time.Since(then) < advertiseInterval {
+	if got := ask("::", 255, 0); len(got) != 0 && time.Since(then) < radvert.MinDelay {
 		t.Errorf("at once the next to all: %x", got)
 	}
 }

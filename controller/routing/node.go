@@ -9,6 +9,7 @@ import (
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/apps"
+	"trivet.dev/trivet/internal/radvert"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -43,13 +44,14 @@ type node struct {
 	cuts      limiter // packets fragmented
 
 	advertised map[uint32]time.Time // by port: time of the last router advertisement to all nodes
+	adverts    adverts
 }
 
 func newNode(a *App, index int, r *Router) *node {
 	n := &node{Router: r, app: a, index: index, itf: map[uint32]*Interface{}, local: map[netip.Addr]*Interface{},
 		v6: r.hasIPv6(), up: map[uint32]bool{},
 		setups: map[netip.Prefix]*setup{}, flows: map[Traffic]time.Time{}, groups: map[string]uint32{}, neighbors: map[netip.Addr]*neighbor{},
-		advertised: map[uint32]time.Time{}}
+		advertised: map[uint32]time.Time{}, adverts: adverts{at: map[uint32]*radvert.Schedule{}}}
 	for i := range r.Interfaces {
 		f := &r.Interfaces[i]
 		n.itf[f.Port] = f
@@ -93,6 +95,7 @@ func (n *node) see(s *controller.Switch) {
 			n.up[p.Number] = p.Works()
 		}
 	}
+	n.advertiseUp()
 }
 
 // succeed takes over from the node of an earlier configuration: the switch, and all entries that
@@ -114,6 +117,7 @@ func (n *node) succeed(old *node) {
 			}
 		}
 		n.reframe()
+		n.advertiseUp()
 	}
 	for a, nb := range old.neighbors {
 		nb.stop()
@@ -487,5 +491,8 @@ func (n *node) close() {
 	}
 	for _, s := range n.setups {
 		s.stop()
+	}
+	if n.adverts.timer != nil {
+		n.adverts.timer.Stop()
 	}
 }

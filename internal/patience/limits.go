@@ -72,6 +72,9 @@ var (
 	// On some channels, access points must listen for radar first.
 	AccessPoint = limit("an access point", 75*time.Second)
 
+	// Who has asked in vain asks again after 4 s, and 8 s later.
+	Autoconfigured = limit("addresses by router advertisements", 20*time.Second)
+
 	Addresses = limit("the addresses of nodes", 10*time.Second)
 
 	// A lab's devices are deleted in one request, and each of its bridges takes 20 ms.

@@ -84,6 +84,7 @@ func (l *Lab) takeAway(s plan.Steps) error {
 	if err := l.leaveManagement(s.DropNodes); err != nil {
 		return err
 	}
+	l.closeAdvertisers(s.DropNodes)
 	for _, n := range s.DropNodes {
 		if n.NAT {
 			if err := l.dropUplink(n.Name); err != nil {
@@ -161,6 +162,9 @@ func (l *Lab) change(ctx context.Context, s plan.Steps, progress lab.Stage) erro
 			return err
 		}
 		progress(stage.name, stage.total, stage.total)
+	}
+	if err := l.advertise(s.New); err != nil {
+		return err
 	}
 	return l.Settle(ctx) // the devices are now as they will stay
 }
@@ -326,7 +330,12 @@ func (l *Lab) address(b *netbatch.Batch, add func(int, netip.Prefix), n, old *to
 			return nil, nil, fmt.Errorf("find %s: %w", e.Interface, err)
 		}
 		indices[e.Interface] = index
-		for _, p := range e.Addresses {
+		if e.AcceptsRA() {
+			if err := writeSysctls(acceptSysctls(e.Interface)); err != nil {
+				return nil, nil, err
+			}
+		}
+		for _, p := range e.Given() {
 			add(index, p)
 		}
 		if down[e.Interface] {

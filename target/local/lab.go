@@ -71,7 +71,8 @@ type Lab struct {
 	notes    notes
 	covered  covers
 
-	published published
+	published   published
+	advertisers advertisers
 
 	closing atomic.Bool // what ends from now on has not ended by itself
 }
@@ -237,6 +238,7 @@ func (l *Lab) Close() {
 	l.closing.Store(true)
 	l.power.close()
 	l.closePorts()
+	l.closeAdvertisers(l.Topology().Nodes)
 	for _, nodes := range l.kinds {
 		if b, ok := nodes.(background); ok {
 			b.LetGo()

@@ -241,6 +241,17 @@ func (l *Lab) Announce(ctx context.Context, list []topology.OwnedAddress) error 
 	}))
 }
 
+// WaitAddresses waits at all sites that answer.
+func (l *Lab) WaitAddresses(ctx context.Context) error {
+	return errors.Join(l.here.WaitAddresses(ctx), l.each(func(p *part) error {
+		err := p.client.WaitAddresses(ctx)
+		if errors.Is(err, errAway) {
+			return nil
+		}
+		return p.wrong(err)
+	}))
+}
+
 // Settle waits until packets are handled by the present flow entries at all sites that answer.
 func (l *Lab) Settle(ctx context.Context) error {
 	return errors.Join(l.here.Settle(ctx), l.each(func(p *part) error {

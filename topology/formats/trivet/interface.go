@@ -21,14 +21,15 @@ type interfaceOptions struct {
 	GRE    netip.Addr `yaml:"gre" doc:"A tunnel by GRE to this address, from local."`
 	Dummy  bool       `yaml:"dummy" doc:"A device that leads nowhere, and has addresses."`
 
-	On        string            `yaml:"on" doc:"The device that a VLAN is on, or by which the packets of a tunnel leave."`
-	Mode      topology.BondMode `yaml:"mode" doc:"Which member of a bond sends what; balance-rr when missing."`
-	Table     int               `yaml:"table" as:"count" doc:"Number of the routing table of a VRF."`
-	Local     netip.Addr        `yaml:"local" doc:"The node's address at which a tunnel ends."`
-	Remote    netip.Addr        `yaml:"remote" doc:"The address at which a VXLAN ends at another node; without it programs say who is where."`
-	Addresses []netip.Prefix    `yaml:"address,addresses" as:"own address" doc:"IP addresses of the interface; without a prefix length they take that of the subnet."`
-	MAC       topology.MAC      `yaml:"mac" doc:"MAC address of the interface."`
-	MTU       int               `yaml:"mtu" as:"count" doc:"MTU of the interface; what Linux gives it when missing."`
+	On        string                  `yaml:"on" doc:"The device that a VLAN is on, or by which the packets of a tunnel leave."`
+	Mode      topology.BondMode       `yaml:"mode" doc:"Which member of a bond sends what; balance-rr when missing."`
+	Table     int                     `yaml:"table" as:"count" doc:"Number of the routing table of a VRF."`
+	Local     netip.Addr              `yaml:"local" doc:"The node's address at which a tunnel ends."`
+	Remote    netip.Addr              `yaml:"remote" doc:"The address at which a VXLAN ends at another node; without it programs say who is where."`
+	Addresses []netip.Prefix          `yaml:"address,addresses" as:"own address" doc:"IP addresses of the interface; without a prefix length they take that of the subnet."`
+	MAC       topology.MAC            `yaml:"mac" doc:"MAC address of the interface."`
+	MTU       int                     `yaml:"mtu" as:"count" doc:"MTU of the interface; what Linux gives it when missing."`
+	RA        *topology.Advertisement `yaml:"ra" as:"router advertisement" doc:"Router advertisements at a router's interface, before what the node says: true, off, or {interval: 10s, …}."`
 }
 
 const interfacesHint = "write {bond0: {bond: [h1-eth0, h1-eth1]}}"

@@ -82,6 +82,9 @@ type nodeOptions struct {
 	Rules     []topology.Rule     `yaml:"rules,rule" of:"host router nat" doc:"Rules of policy routing, in the words of ip-rule(8): from 10.1.0.0/16 table 100 priority 1000, fwmark 7 table 20, iif r1-eth0 prohibit."`
 	Neighbors []topology.Neighbor `yaml:"neighbors,neighbours" of:"host router nat" doc:"Permanent entries of ARP and NDP: 10.0.0.2 lladdr 02:00:00:00:00:02; dev h1-eth0 names the device where no subnet tells it."`
 
+	RA       *topology.Advertisement `yaml:"ra" of:"router nat" as:"router advertisement" doc:"Hosts at its interfaces are sent router advertisements of IPv6: true, off, or {interval: 10s, lifetime: 30m, …}."`
+	AcceptRA bool                    `yaml:"accept_ra" of:"host router nat" doc:"Its interfaces take what routers advertise: addresses of IPv6 and a default route, in place of those that are assigned."`
+
 	Distances []topology.SourceDistance `yaml:"distances,distance" of:"router" doc:"How little a routing node trusts a source of routes: ospf 150, static 5, shortest-path 100, program 30, program sdwan 30, protocol rip 130; the least counts."`
 
 	Redistribute []topology.Redistribute `yaml:"redistribute" of:"router" doc:"Which routes a routing node tells a program, or a protocol that an app of the controller speaks: ospf into bgp, deny static tag 7 into bgp, connected 10.2.0.0/16 le 24 set metric 30 tag 8 into bgp. The first that matches a route decides."`
@@ -150,17 +153,19 @@ type linkOptions struct {
 
 // endOptions are the options of one end of a link. Impairments apply to what leaves this end.
 type endOptions struct {
-	Node        string             `yaml:"node" doc:"The node at this end."`
-	Interface   string             `yaml:"interface" doc:"Device name; without a node: a real interface of the machine."`
-	Network     string             `yaml:"network" doc:"In place of a node: a network of the cloud that --on names, by name or ID."`
-	Port        *int               `yaml:"port" as:"port" doc:"Number of the port at the node."`
-	Take        bool               `yaml:"take" doc:"Take a real interface of the machine although that uses it: it has addresses, or the default route."`
-	MAC         topology.MAC       `yaml:"mac" doc:"MAC address of the interface."`
-	Addresses   []netip.Prefix     `yaml:"address,addresses" as:"interface address" doc:"IP addresses of the interface; none: it gets none, they are a program's in the node."`
-	Unaddressed bool               `yaml:"-"`
-	VLAN        int                `yaml:"vlan" as:"count" doc:"VLAN of untagged frames at this port of a switch, before what the link says."`
-	Trunk       topology.VLANs     `yaml:"trunk" doc:"VLANs whose frames have tags at this port of a switch, before what the link says."`
-	OSPF        *topology.OSPFLink `yaml:"ospf" as:"ospf" doc:"OSPF on this end, before what the link says: area 1, off, or {cost: 10, passive: true, …}."`
+	Node        string                  `yaml:"node" doc:"The node at this end."`
+	Interface   string                  `yaml:"interface" doc:"Device name; without a node: a real interface of the machine."`
+	Network     string                  `yaml:"network" doc:"In place of a node: a network of the cloud that --on names, by name or ID."`
+	Port        *int                    `yaml:"port" as:"port" doc:"Number of the port at the node."`
+	Take        bool                    `yaml:"take" doc:"Take a real interface of the machine although that uses it: it has addresses, or the default route."`
+	MAC         topology.MAC            `yaml:"mac" doc:"MAC address of the interface."`
+	Addresses   []netip.Prefix          `yaml:"address,addresses" as:"interface address" doc:"IP addresses of the interface; none: it gets none, they are a program's in the node."`
+	Unaddressed bool                    `yaml:"-"`
+	VLAN        int                     `yaml:"vlan" as:"count" doc:"VLAN of untagged frames at this port of a switch, before what the link says."`
+	Trunk       topology.VLANs          `yaml:"trunk" doc:"VLANs whose frames have tags at this port of a switch, before what the link says."`
+	RA          *topology.Advertisement `yaml:"ra" as:"router advertisement" doc:"Router advertisements at this end, before what its node says: true, off, or {interval: 10s, lifetime: 30m, …}."`
+	AcceptRA    *bool                   `yaml:"accept_ra" doc:"This end takes what routers advertise, or does not, whatever its node says."`
+	OSPF        *topology.OSPFLink      `yaml:"ospf" as:"ospf" doc:"OSPF on this end, before what the link says: area 1, off, or {cost: 10, passive: true, …}."`
 	topology.Impairment
 }
 

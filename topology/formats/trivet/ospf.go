@@ -81,6 +81,7 @@ var described = map[reflect.Type]reflect.Type{
 	reflect.TypeFor[topology.Wifi]():            reflect.TypeFor[wifiOptions](),
 	reflect.TypeFor[topology.Interface]():       reflect.TypeFor[interfaceOptions](),
 	reflect.TypeFor[topology.Balance]():         reflect.TypeFor[balanceOptions](),
+	reflect.TypeFor[topology.Advertisement]():   reflect.TypeFor[advertisementOptions](),
 	reflect.TypeFor[topology.Guest]():           reflect.TypeFor[guestOptions](),
 }
 
@@ -93,7 +94,8 @@ type short struct {
 }
 
 var shorts = map[reflect.Type]short{
-	reflect.TypeFor[topology.Guest](): guestShort,
+	reflect.TypeFor[topology.Guest]():         guestShort,
+	reflect.TypeFor[topology.Advertisement](): advertisementShort,
 	reflect.TypeFor[topology.Balance](): {pattern: `^(ecmp|off|load)$`, example: "ecmp, off, load", parse: func(into any, text string) bool {
 		by := topology.BalanceBy(text)
 		into.(*topology.Balance).By = by

@@ -1,0 +1,139 @@
+package routing
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"trivet.dev/trivet/internal/radvert"
+	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/topology"
+)
+
+// Router advertisements (RFC 4861, section 6.2). Interfaces of which nothing is said send them in
+// answer to solicitations only, so their content must stay valid for long: the lifetime of a
+// default router is the maximum (RFC 8319). Others send them as the topology says.
+const (
+	routerLifetime    = 65535   // s
+	prefixLifetime    = 2592000 // s
+	preferredLifetime = 604800  // s
+)
+
+// adverts are a router's advertisements at the interfaces of which something is said.
+type adverts struct {
+	at    map[uint32]*radvert.Schedule // by port, of those that are up
+	timer *time.Timer                  // when the next is due; nil: none has been yet
+}
+
+// advertiseUp has the interfaces that are up advertise the router, and those that are down no more.
+// mu must be held.
+func (n *node) advertiseUp() {
+	for port, f := range n.itf {
+		switch s := n.adverts.at[port]; {
+		case f.RA == nil || !n.up[port]:
+			delete(n.adverts.at, port)
+		case s == nil:
+			s = &radvert.Schedule{}
+			s.Begin(time.Now())
+			n.adverts.at[port] = s
+		}
+	}
+	n.armAdverts()
+}
+
+// armAdverts has the timer go off when the next advertisement is due. mu must be held.
+func (n *node) armAdverts() {
+	var next time.Time
+	for _, s := range n.adverts.at {
+		if due := s.Due(); next.IsZero() || due.Before(next) {
+			next = due
+		}
+	}
+	switch {
+	case n.adverts.timer != nil && next.IsZero():
+		n.adverts.timer.Stop()
+	case n.adverts.timer != nil:
+		n.adverts.timer.Reset(time.Until(next))
+	case !next.IsZero():
+		n.adverts.timer = time.AfterFunc(time.Until(next), n.sendAdverts)
+	}
+}
+
+// sendAdverts sends what is due. While the switch is not connected, nothing is.
+func (n *node) sendAdverts() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.gone || n.sw == nil {
+		return
+	}
+	now := time.Now()
+	for port, s := range n.adverts.at {
+		f := n.itf[port]
+		if all, _ := s.Take(f.RA, now); all {
+			n.outputAdvert(f, multicastMAC(allNodes), allNodes)
+		}
+	}
+	n.armAdverts()
+}
+
+// advertise answers a router solicitation (RFC 4861, section 6.2.6), to its sender or, if that has
+// no address yet, to all nodes.
+func (n *node) advertise(f *Interface, from openflow.MAC, p ipPacket, message []byte) {
+	named := false // the solicitation has its sender's MAC
+	for options := message[8:]; len(options) > 0; {
+		if len(options) < 8 || options[1] == 0 || 8*int(options[1]) > len(options) {
+			return
+		}
+		named = named || options[0] == 1
+		options = options[8*int(options[1]):]
+	}
+	if p.ttl != 255 || p.src.IsUnspecified() && named { // section 6.1.1
+		return
+	}
+	to, mac := p.src, from
+	if p.src.IsUnspecified() { // limited as section 6.2.6 requires
+		now := time.Now()
+		if s := n.adverts.at[f.Port]; s != nil {
+			s.Asked(p.src, now)
+			n.armAdverts()
+			return
+		}
+		if now.Sub(n.advertised[f.Port]) < radvert.MinDelay {
+			return
+		}
+		n.advertised[f.Port] = now
+		to, mac = allNodes, multicastMAC(allNodes)
+	}
+	n.outputAdvert(f, mac, to)
+}
+
+// outputAdvert sends an advertisement out of an interface.
+func (n *node) outputAdvert(f *Interface, mac openflow.MAC, to netip.Addr) {
+	b := f.onLinkOnly()
+	if f.RA != nil {
+		var err error
+		if b, err = radvert.Marshal(f.RA, f.RA.Advertised(f.Prefixes), topology.MAC(f.MAC)); err != nil {
+			return
+		}
+	}
+	n.output(f.Port, frame(mac, f.MAC, openflow.EthTypeIPv6, ip6(linkLocal(f.MAC), to, openflow.IPProtoICMPv6, 255, b)))
+}
+
+// onLinkOnly is an advertisement of prefixes that are on the link, and of which hosts must not make
+// addresses, because the topology assigns them.
+func (f *Interface) onLinkOnly() []byte {
+	b := []byte{routerAdvertisement, 0, 0, 0, 64, 0, byte(routerLifetime >> 8), byte(routerLifetime & 0xff), 15: 0}
+	b = append(append(b, 1, 1), f.MAC[:]...)
+	for _, prefix := range f.Prefixes {
+		if prefix.Addr().Is4() {
+			continue
+		}
+		const onLink = 0x80 // and not autonomous
+		b = append(b, 3, 4, byte(prefix.Bits()), onLink)
+		b = binary.BigEndian.AppendUint32(b, prefixLifetime)
+		b = binary.BigEndian.AppendUint32(b, preferredLifetime)
+		b = append(b, 0, 0, 0, 0)
+		b = append(b, prefix.Masked().Addr().AsSlice()...)
+	}
+	return b
+}

@@ -1,0 +1,138 @@
+// Package radvert makes the router advertisements of IPv6 (RFC 4861, section 6.2) and says when
+// they are due. Whoever has the router's interfaces sends them.
+package radvert
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/mdlayher/ndp"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Protocol constants (RFC 4861, section 10).
+const (
+	initialInterval = 16 * time.Second       // MAX_INITIAL_RTR_ADVERT_INTERVAL
+	initialCount    = 3                      // MAX_INITIAL_RTR_ADVERTISEMENTS
+	MinDelay        = 3 * time.Second        // MIN_DELAY_BETWEEN_RAS: between two that all nodes get
+	answerDelay     = 500 * time.Millisecond // MAX_RA_DELAY_TIME
+)
+
+// hopLimit is what hosts give their packets.
+const hopLimit = 64
+
+// Marshal makes the ICMPv6 message, without a checksum, of what a router says at an interface with
+// this MAC address and these prefixes.
+func Marshal(a *topology.Advertisement, prefixes []netip.Prefix, mac topology.MAC) ([]byte, error) {
+	return ndp.MarshalMessage(message(a, prefixes, mac))
+}
+
+func message(a *topology.Advertisement, prefixes []netip.Prefix, mac topology.MAC) ndp.Message {
+	valid, preferred := a.PrefixLifetimes()
+	m := &ndp.RouterAdvertisement{
+		CurrentHopLimit:           hopLimit,
+		ManagedConfiguration:      a.Managed,
+		OtherConfiguration:        a.Other,
+		RouterSelectionPreference: preferences[a.Preference],
+		RouterLifetime:            a.RouterLifetime(),
+		Options:                   []ndp.Option{&ndp.LinkLayerAddress{Direction: ndp.Source, Addr: mac[:]}},
+	}
+	if m.RouterLifetime == 0 {
+		m.RouterSelectionPreference = ndp.Medium // RFC 4191, section 2.2
+	}
+	for _, p := range prefixes {
+		m.Options = append(m.Options, &ndp.PrefixInformation{
+			PrefixLength: uint8(p.Bits()), Prefix: p.Masked().Addr(),
+			OnLink: true, AutonomousAddressConfiguration: p.Bits() == 64,
+			ValidLifetime: valid, PreferredLifetime: preferred,
+		})
+	}
+	if a.MTU > 0 {
+		m.Options = append(m.Options, ndp.NewMTU(uint32(a.MTU)))
+	}
+	known := 3 * a.MaxInterval() // RFC 8106, section 5.1
+	if len(a.DNS) > 0 {
+		m.Options = append(m.Options, &ndp.RecursiveDNSServer{Lifetime: known, Servers: a.DNS})
+	}
+	if len(a.Search) > 0 {
+		m.Options = append(m.Options, &ndp.DNSSearchList{Lifetime: known, DomainNames: a.Search})
+	}
+	return m
+}
+
+var preferences = map[topology.RoutePreference]ndp.Preference{
+	topology.PreferenceLow:  ndp.Low,
+	topology.PreferenceHigh: ndp.High, // Medium is zero
+}
+
+// Schedule says when the advertisements of an interface are due. Until it has begun, only those who
+// ask get any.
+type Schedule struct {
+	sent int
+	last time.Time // when all nodes got one
+	next time.Time // when they are to get another one; zero: it has not begun
+
+	asked    []netip.Addr // nodes that are to get one for themselves
+	answerAt time.Time
+}
+
+// mostAsked bounds those who are answered one by one within answerDelay. If more ask, all nodes get
+// one.
+const mostAsked = 64
+
+// Begin has all nodes get the first one now, and others after that. It may be called again.
+func (s *Schedule) Begin(now time.Time) {
+	if s.next.IsZero() {
+		s.next = now
+	}
+}
+
+// Asked notes that a node has solicited an advertisement; not valid: it has no address yet (RFC
+// 4861, section 6.2.6).
+func (s *Schedule) Asked(by netip.Addr, now time.Time) {
+	at := now.Add(rand.N(answerDelay))
+	switch {
+	case slices.Contains(s.asked, by):
+	case by.IsValid() && !by.IsUnspecified() && len(s.asked) < mostAsked:
+		if len(s.asked) == 0 {
+			s.answerAt = at
+		}
+		s.asked = append(s.asked, by)
+	case !s.next.IsZero():
+		if again := s.last.Add(MinDelay); at.Before(again) {
+			at = again
+		}
+		if at.Before(s.next) {
+			s.next = at
+		}
+	}
+}
+
+// Due is when something is to be sent next; zero: not until somebody asks.
+func (s *Schedule) Due() time.Time {
+	if len(s.asked) > 0 && (s.next.IsZero() || s.answerAt.Before(s.next)) {
+		return s.answerAt
+	}
+	return s.next
+}
+
+// Take returns who is to get an advertisement now, and takes it as sent. One that all get answers
+// those who have asked.
+func (s *Schedule) Take(a *topology.Advertisement, now time.Time) (all bool, to []netip.Addr) {
+	switch {
+	case !s.next.IsZero() && !now.Before(s.next):
+		least, most := a.MinInterval(), a.MaxInterval()
+		if s.sent++; s.sent < initialCount {
+			least, most = min(least, initialInterval), min(most, initialInterval)
+		}
+		s.last, s.next = now, now.Add(least+rand.N(most-least+1))
+		s.asked = nil
+		return true, nil
+	case len(s.asked) > 0 && !now.Before(s.answerAt):
+		to, s.asked = s.asked, nil
+	}
+	return false, to
+}

@@ -1,0 +1,370 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mdlayher/ndp"
+	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/internal/radvert"
+	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/topology"
+)
+
+// Router advertisements (RFC 4861): routers here that the kernel is send them through a socket in
+// their network, and the kernels of hosts make addresses of what they say.
+
+// advertisers are the routers that advertise themselves. They end with the lab's process, and are
+// there again once another one has resumed the lab; until then hosts go on with what they have.
+type advertisers struct {
+	mu sync.Mutex
+	of map[string]*advertiser
+}
+
+// advertiser sends the advertisements of one router.
+type advertiser struct {
+	conn *ipv6.PacketConn
+	wake chan struct{} // something may be due earlier
+
+	mu sync.Mutex
+	at map[int]*advertised // by the index of the interface
+}
+
+// advertised is an interface at which a router advertises itself.
+type advertised struct {
+	topology.Advertisement
+	prefixes []netip.Prefix
+	mac      topology.MAC
+	radvert.Schedule
+}
+
+var allNodes, allRouters = net.IPAddr{IP: net.IPv6linklocalallnodes}, net.IPAddr{IP: net.IPv6linklocalallrouters}
+
+// advertise has the routers of a topology advertise themselves, and no others.
+func (l *Lab) advertise(t *topology.Topology) error {
+	all := &l.advertisers
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	wanted := map[string]map[string]*advertised{}
+	ends := topology.EndsOf(t)
+	for _, n := range t.Nodes {
+		if n.Kind == topology.Router && n.Made().Open() {
+			if at := advertisedBy(n, ends[n.Name]); len(at) > 0 {
+				wanted[n.Name] = at
+			}
+		}
+	}
+	for name, a := range all.of {
+		if wanted[name] == nil {
+			a.conn.Close()
+			delete(all.of, name)
+		}
+	}
+	for name, at := range wanted {
+		err := l.inNet(name, func() (err error) {
+			a := all.of[name]
+			if a == nil {
+				if a, err = newAdvertiser(); err != nil {
+					return err
+				}
+				if all.of == nil {
+					all.of = map[string]*advertiser{}
+				}
+				all.of[name] = a
+			}
+			return a.set(at)
+		})
+		if err != nil {
+			return fmt.Errorf("router %s: ra: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// advertisedBy are the devices of a router at which it advertises itself.
+func advertisedBy(n *topology.Node, ends []*topology.Endpoint) map[string]*advertised {
+	out := map[string]*advertised{}
+	add := func(device string, a *topology.Advertisement, addresses []netip.Prefix) {
+		if a != nil {
+			out[device] = &advertised{Advertisement: *a, prefixes: a.Advertised(addresses)}
+		}
+	}
+	for _, e := range ends {
+		add(e.Interface, e.RA, e.Addresses)
+	}
+	for _, i := range n.Interfaces {
+		add(i.Name, i.RA, i.Addresses)
+	}
+	return out
+}
+
+// newAdvertiser opens a socket in the calling thread's network.
+func newAdvertiser() (*advertiser, error) {
+	raw, err := net.ListenPacket("ip6:ipv6-icmp", "::")
+	if err != nil {
+		return nil, err
+	}
+	a := &advertiser{conn: ipv6.NewPacketConn(raw), wake: make(chan struct{}, 1), at: map[int]*advertised{}}
+	var only ipv6.ICMPFilter
+	only.SetAll(true)
+	only.Accept(ipv6.ICMPTypeRouterSolicitation)
+	err = errors.Join(a.conn.SetICMPFilter(&only), a.conn.SetControlMessage(ipv6.FlagInterface|ipv6.FlagHopLimit, true),
+		a.conn.SetMulticastLoopback(false))
+	if err != nil {
+		raw.Close()
+		return nil, err
+	}
+	go a.listen()
+	go a.serve()
+	return a, nil
+}
+
+// set says at which devices of the calling thread's network the router advertises itself. What has
+// begun goes on.
+func (a *advertiser) set(devices map[string]*advertised) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := map[int]*advertised{}
+	for name, x := range devices {
+		dev, err := net.InterfaceByName(name)
+		if err != nil {
+			return err
+		}
+		copy(x.mac[:], dev.HardwareAddr)
+		if was := a.at[dev.Index]; was != nil {
+			x.Schedule = was.Schedule
+			if !sameAdvertisement(was, x) {
+				x.Schedule = radvert.Schedule{}
+			}
+		} else if err := a.conn.JoinGroup(dev, &allRouters); err != nil && !errors.Is(err, unix.EADDRINUSE) {
+			return err
+		}
+		at[dev.Index] = x
+	}
+	a.at = at
+	return nil
+}
+
+func sameAdvertisement(a, b *advertised) bool {
+	return a.Advertisement.String() == b.Advertisement.String() && a.mac == b.mac && slices.Equal(a.prefixes, b.prefixes)
+}
+
+// begin has all hosts told, at interfaces where they have not been.
+func (a *advertiser) begin() {
+	a.mu.Lock()
+	for _, x := range a.at {
+		x.Begin(time.Now())
+	}
+	a.mu.Unlock()
+	a.hurry()
+}
+
+func (a *advertiser) hurry() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// serve sends what is due until the socket is closed.
+func (a *advertiser) serve() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		next, closed := a.send(time.Now())
+		if closed {
+			return
+		}
+		if next.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(next))
+		}
+		select {
+		case <-timer.C:
+		case <-a.wake:
+		}
+	}
+}
+
+// send sends what is due, and says when the next is. What cannot be sent, as the link is down, is
+// lost: hosts ask once it is up.
+func (a *advertiser) send(now time.Time) (next time.Time, closed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for index, x := range a.at {
+		all, to := x.Take(&x.Advertisement, now)
+		if all {
+			closed = a.tell(index, x, allNodes.IP) || closed
+		}
+		for _, host := range to {
+			closed = a.tell(index, x, host.AsSlice()) || closed
+		}
+		if due := x.Due(); !due.IsZero() && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
+	}
+	return next, closed
+}
+
+// tell sends an advertisement from the interface's link-local address, as the kernel takes one of
+// the receiver's scope (RFC 6724, section 5).
+func (a *advertiser) tell(index int, x *advertised, to net.IP) (closed bool) {
+	b, err := radvert.Marshal(&x.Advertisement, x.prefixes, x.mac)
+	if err != nil {
+		return false
+	}
+	const hops = 255 // RFC 4861, section 4.2
+	_, err = a.conn.WriteTo(b, &ipv6.ControlMessage{IfIndex: index, HopLimit: hops}, &net.IPAddr{IP: to})
+	return errors.Is(err, net.ErrClosed)
+}
+
+// listen hears who asks until the socket is closed.
+func (a *advertiser) listen() {
+	defer a.hurry() // serve finds that it is closed
+	b := make([]byte, 1500)
+	for {
+		n, m, from, err := a.conn.ReadFrom(b)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil || m == nil || !solicits(b[:n], m, from) {
+			continue
+		}
+		by, _ := netip.AddrFromSlice(from.(*net.IPAddr).IP)
+		a.mu.Lock()
+		if x := a.at[m.IfIndex]; x != nil {
+			x.Asked(by, time.Now())
+		}
+		a.mu.Unlock()
+		a.hurry()
+	}
+}
+
+// solicits says whether a message is a valid router solicitation (RFC 4861, section 6.1.1) of a
+// host on the link.
+func solicits(b []byte, m *ipv6.ControlMessage, from net.Addr) bool {
+	message, err := ndp.ParseMessage(b)
+	s, ok := message.(*ndp.RouterSolicitation)
+	host, known := from.(*net.IPAddr)
+	if err != nil || !ok || !known || m.HopLimit != 255 {
+		return false
+	}
+	named := slices.ContainsFunc(s.Options, func(o ndp.Option) bool { return o.Code() == 1 })
+	return host.IP.IsLinkLocalUnicast() || host.IP.IsUnspecified() && !named
+}
+
+// closeAdvertisers has nodes advertise themselves no more: their sockets keep their networks.
+func (l *Lab) closeAdvertisers(nodes []*topology.Node) {
+	l.advertisers.mu.Lock()
+	defer l.advertisers.mu.Unlock()
+	for _, n := range nodes {
+		if a := l.advertisers.of[n.Name]; a != nil {
+			a.conn.Close()
+			delete(l.advertisers.of, n.Name)
+		}
+	}
+}
+
+// acceptSysctls have the kernel take what routers advertise on a device: also one that forwards,
+// and with the address that its MAC address gives.
+func acceptSysctls(device string) (out []sysctl) {
+	for _, x := range [][2]string{{"accept_ra", "2"}, {"autoconf", "1"}, {"use_tempaddr", "0"}, {"router_solicitations", "-1"}, {"addr_gen_mode", "0"}} {
+		out = append(out, sysctl{"/proc/sys/net/ipv6/conf/" + device + "/" + x[0], x[1], false})
+	}
+	return out
+}
+
+// WaitAddresses has routers here advertise themselves, once what they send gets anywhere, and waits
+// until the nodes here have the addresses that they make of it. The error, once ctx ends, names
+// those that have none.
+func (l *Lab) WaitAddresses(ctx context.Context) error {
+	l.advertisers.mu.Lock()
+	for _, a := range l.advertisers.of {
+		a.begin()
+	}
+	l.advertisers.mu.Unlock()
+	waiting := l.withoutAddresses(l.Topology())
+	for len(waiting) > 0 {
+		select {
+		case <-ctx.Done():
+			var names []string
+			for _, n := range waiting {
+				names = append(names, n.node)
+			}
+			return fmt.Errorf("%s: no address by router advertisements yet", words.Some(names))
+		case <-time.After(20 * time.Millisecond):
+		}
+		err := parallel.Each(waiting, func(w *awaited) error { return l.inNet(w.node, w.look) })
+		if err != nil {
+			return err
+		}
+		waiting = slices.DeleteFunc(waiting, func(w *awaited) bool { return len(w.addresses) == 0 })
+	}
+	return nil
+}
+
+// awaited are the addresses that a node has not made yet, by its devices.
+type awaited struct {
+	node      string
+	addresses map[string][]netip.Prefix
+}
+
+// withoutAddresses are the nodes with addresses of their own making on links that are up.
+func (l *Lab) withoutAddresses(t *topology.Topology) (out []*awaited) {
+	of := map[string]*awaited{}
+	for _, link := range t.Links {
+		for i := range link.Ends {
+			e := &link.Ends[i]
+			if n := l.node(e.Node); link.Down || !e.AcceptsRA() || n == nil || !n.Made().Open() {
+				continue
+			}
+			for _, p := range e.Addresses {
+				if !e.Autoconfigured(p) {
+					continue
+				}
+				w := of[e.Node]
+				if w == nil {
+					w = &awaited{e.Node, map[string][]netip.Prefix{}}
+					of[e.Node], out = w, append(out, w)
+				}
+				w.addresses[e.Interface] = append(w.addresses[e.Interface], p)
+			}
+		}
+	}
+	return out
+}
+
+// look finds, in the node's network, the addresses that are there by now. For those of devices that
+// somebody has taken away nobody waits.
+func (w *awaited) look() error {
+	for device, list := range w.addresses {
+		index, err := indexOf(device)
+		if err != nil {
+			delete(w.addresses, device)
+			continue
+		}
+		now, err := addressMessages.of(index)
+		if err != nil {
+			return err
+		}
+		for _, m := range now {
+			if m[2]&unix.IFA_F_TENTATIVE == 0 {
+				list = slices.DeleteFunc(list, func(p netip.Prefix) bool { return p == addressOf(m) })
+			}
+		}
+		if w.addresses[device] = list; len(list) == 0 {
+			delete(w.addresses, device)
+		}
+	}
+	return nil
+}

@@ -131,6 +131,24 @@ func Advertises(t *Topology) bool {
 	})
 }
 
+// Unadvertised returns a copy of a topology that is not resolved, in which nobody advertises or
+// takes anything: all addresses and gateways are given, for formats that have no words for others.
+func Unadvertised(t *Topology) *Topology {
+	t = t.Clone()
+	for _, n := range t.Nodes {
+		n.RA, n.AcceptRA = nil, false
+		for i := range n.Interfaces {
+			n.Interfaces[i].RA = nil
+		}
+	}
+	for _, l := range t.Links {
+		for i := range l.Ends {
+			l.Ends[i].RA, l.Ends[i].AcceptRA = nil, nil
+		}
+	}
+	return t
+}
+
 // Advertised are the prefixes that a resolved topology has a router advertise at an interface
 // with these addresses.
 func (a *Advertisement) Advertised(addresses []netip.Prefix) (out []netip.Prefix) {

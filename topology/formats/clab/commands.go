@@ -18,7 +18,7 @@ import (
 // addresses and routes, those that Resolve assigns as well, and interfaces have their names.
 func inCommands(t *topology.Topology) *topology.Topology {
 	out := t.Clone()
-	resolved, _ := topology.Resolve(t, topology.Defaults{Datapath: topology.Bridge, Controlled: topology.Embedded,
+	resolved, _ := topology.Resolve(topology.Unadvertised(t), topology.Defaults{Datapath: topology.Bridge, Controlled: topology.Embedded,
 		Controller: topology.ControllerNone})
 	if resolved == nil {
 		return out

@@ -53,7 +53,7 @@ var (
 
 // lower makes devices of hosts and routers.
 func (w *writer) lower(t *topology.Topology) {
-	full, _ := topology.Resolve(t, topology.Defaults{Datapath: topology.Embedded, Controlled: topology.Kernel, OverrideDatapath: topology.Kernel})
+	full, _ := topology.Resolve(topology.Unadvertised(t), topology.Defaults{Datapath: topology.Embedded, Controlled: topology.Kernel, OverrideDatapath: topology.Kernel})
 	if full == nil {
 		full = t
 	}

@@ -43,7 +43,7 @@ func holdRoutes(t *topology.Topology, mode topology.RoutesMode) {
 	if mode == topology.RoutesAsWritten {
 		return
 	}
-	open := t.Clone()
+	open := topology.Unadvertised(t)
 	open.Routes = ""
 	resolved, _ := topology.Resolve(open, topology.Defaults{Datapath: topology.OVS, Controlled: topology.OVS, Controller: topology.ControllerTrivet})
 	if resolved == nil {

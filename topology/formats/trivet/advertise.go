@@ -24,7 +24,7 @@ type advertisementOptions struct {
 }
 
 // advertisementShort is one of which only is said that there is one.
-var advertisementShort = short{pattern: `^(true|yes|on|false|no|off)$`, example: "true, or off", parse: func(into any, text string) bool {
+var advertisementShort = short{pattern: `^(true|yes|on|false|no|off)$`, example: "true, or off", truth: true, parse: func(into any, text string) bool {
 	on, err := parseBool(text)
 	into.(*topology.Advertisement).Off = !on
 	return err == nil

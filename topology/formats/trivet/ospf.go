@@ -91,6 +91,7 @@ type short struct {
 	parse   func(into any, text string) bool // false: the text is not valid
 	write   func(v any) string               // "": the value has no short form
 	example string
+	truth   bool // true and false are such forms
 }
 
 var shorts = map[reflect.Type]short{
@@ -226,7 +227,11 @@ func areasText(areas []topology.OSPFArea) string {
 // structOrShort is the schema of a struct that may have a short form.
 func structOrShort(t reflect.Type, kind string) object {
 	if s, ok := shorts[t]; ok {
-		return anyOf(structSchema(t, kind), object{"type": "string", "pattern": s.pattern})
+		forms := []object{structSchema(t, kind), {"type": "string", "pattern": s.pattern}}
+		if s.truth {
+			forms = append(forms, object{"type": "boolean"})
+		}
+		return anyOf(forms...)
 	}
 	return structSchema(t, kind)
 }

@@ -129,11 +129,21 @@ var (
 )
 
 // interfaces have names of their own; what they are made of need not be there to be written.
+var advertisements = rapid.Custom(func(t *rapid.T) *topology.Advertisement {
+	a := &topology.Advertisement{Off: maybe(t, rapid.Bool()), Interval: maybe(t, durations), Preference: maybe(t, rapid.SampledFrom([]topology.RoutePreference{"low", "medium", "high"})),
+		Managed: maybe(t, rapid.Bool()), Other: maybe(t, rapid.Bool()), Prefixes: maybe(t, some(prefixes)), Valid: maybe(t, durations), Preferred: maybe(t, durations),
+		MTU: maybe(t, rapid.IntRange(1, 9000)), DNS: maybe(t, some(addresses)), Search: maybe(t, some(anyText))}
+	if rapid.Bool().Draw(t, "said") {
+		a.Lifetime = new(maybe(t, durations))
+	}
+	return a
+})
+
 var interfaces = rapid.Custom(func(t *rapid.T) (out []topology.Interface) {
 	number := rapid.IntRange(1, 4094)
 	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(oddNames), 1, 3, rapid.ID).Draw(t, "interfaces") {
 		i := topology.Interface{Name: name, On: maybe(t, anyText), Table: maybe(t, number), Local: maybe(t, addresses), Remote: maybe(t, addresses),
-			Mode: maybe(t, rapid.SampledFrom(topology.BondModes)), Addresses: maybe(t, some(prefixes)), MAC: maybe(t, macs), MTU: maybe(t, number)}
+			Mode: maybe(t, rapid.SampledFrom(topology.BondModes)), Addresses: maybe(t, some(prefixes)), MAC: maybe(t, macs), MTU: maybe(t, number), RA: maybe(t, advertisements)}
 		switch members := some(anyText); rapid.SampledFrom(topology.InterfaceKinds).Draw(t, "kind").Name {
 		case "vlan":
 			i.VLAN = number.Draw(t, "id")
@@ -282,6 +292,7 @@ func node(t *rapid.T, name string) *topology.Node {
 			}
 			return r
 		})))
+		n.AcceptRA = maybe(t, rapid.Bool())
 		n.Rules, n.Neighbors = maybe(t, some(rules)), maybe(t, some(neighbors))
 	}
 	if n.Kind == topology.Switch || n.Kind == topology.Router {
@@ -291,7 +302,7 @@ func node(t *rapid.T, name string) *topology.Node {
 		n.OpenFlow = maybe(t, some(rapid.SampledFrom([]string{"1.0", "1.3"})))
 	}
 	if n.Kind == topology.Router {
-		n.OSPF = maybe(t, ospfs)
+		n.OSPF, n.RA = maybe(t, ospfs), maybe(t, advertisements)
 		n.Masquerade = maybe(t, some(rapid.Custom(func(t *rapid.T) topology.Masquerade {
 			m := topology.Masquerade{From: maybe(t, prefixes).Masked(), Device: maybe(t, rapid.Just("r1-eth1"))}
 			if m == (topology.Masquerade{}) {
@@ -321,6 +332,7 @@ func link(t *rapid.T, names []string, plain bool) *topology.Link {
 	for i := range l.Ends {
 		e := &l.Ends[i]
 		e.Interface, e.MAC, e.Addresses, e.Port = maybe(t, anyText), maybe(t, macs), maybe(t, some(prefixes)), maybe(t, ports)
+		e.RA, e.AcceptRA = maybe(t, advertisements), maybe(t, rapid.Ptr(rapid.Bool(), false))
 		e.OSPF, e.Unaddressed = maybe(t, ospfLinks), len(e.Addresses) == 0 && maybe(t, rapid.Bool())
 		if rapid.IntRange(0, 9).Draw(t, "external") == 0 {
 			e.Node, e.Interface = "", rapid.OneOf(rapid.Just("eth1"), anyText).Draw(t, "interface")

@@ -180,7 +180,7 @@ func register(api huma.API, d *daemon) {
 			logged("link " + link.Name() + "  " + change.String())
 		}
 		if err == nil && !in.Body.NoWait {
-			err = d.follow(link)
+			err = errors.Join(d.follow(link), d.autoconfigured())
 		}
 		return nil, problem(err)
 	}, summary("Change a link"))

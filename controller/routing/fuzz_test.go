@@ -86,11 +86,19 @@ func single(t testing.TB) (*App, *silent, *controller.Switch) { return singleOf(
 // singleOf is the same, which speaks protocols.
 func singleOf(t testing.TB, protocols ...Protocol) (*App, *silent, *controller.Switch) {
 	t.Helper()
+	return singleWith(t, func(*Config) {}, protocols...)
+}
+
+// singleWith is the same with a changed configuration.
+func singleWith(t testing.TB, change func(*Config), protocols ...Protocol) (*App, *silent, *controller.Switch) {
+	t.Helper()
 	found := discovery.New()
-	app, err := New(found, Config{Routers: []Router{{DPID: 1, Name: "r1", Interfaces: []Interface{
+	config := Config{Routers: []Router{{DPID: 1, Name: "r1", Interfaces: []Interface{
 		{Port: 1, Name: "r1-eth0", MAC: router1, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.1.1/24"), netip.MustParsePrefix("fd00:1::1/64")}},
 		{Port: 2, Name: "r1-eth1", MAC: router2, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.2.1/24"), netip.MustParsePrefix("fd00:2::1/64")}},
-	}}}})
+	}}}}
+	change(&config)
+	app, err := New(found, config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 
 	"trivet.dev/trivet/internal/radvert"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/test/until"
+	"trivet.dev/trivet/topology"
 )
 
 // ping is an echo request.
@@ -139,5 +141,40 @@ func TestRouterAdvertisement(t *testing.T) {
 	check(ask("::", 255, 0), allNodes, multicastMAC(allNodes))
 	if got := ask("::", 255, 0); len(got) != 0 && time.Since(then) < radvert.MinDelay {
 		t.Errorf("at once the next to all: %x", got)
+	}
+}
+
+// Proves that a router advertises itself at interfaces of which something is said, as soon as its
+// switch is there and once more soon after, with prefixes of which addresses are to be made; that
+// it answers solicitations with the same; and at others with none of these.
+func TestConfiguredAdvertisement(t *testing.T) {
+	t.Parallel()
+	say := &topology.Advertisement{Interval: topology.Duration(4 * time.Second), Preference: topology.PreferenceHigh, Managed: true}
+	app, s, sw := singleWith(t, func(c *Config) { c.Routers[0].Interfaces[0].RA = say })
+	// The header of the message, without its checksum, and the flags of its prefix (RFC 4861,
+	// sections 4.2 and 4.6.2): M and the preference 01, and L and A.
+	right := func(b []byte) bool {
+		return len(b) == 14+40+56 && b[54] == routerAdvertisement && b[59] == 0x80|0x08 && b[14+40+16+8+3] == 0xc0
+	}
+	all := 0
+	until.True(t, "all nodes are told again", func() bool {
+		for _, b := range s.take() {
+			if openflow.MAC(b[:6]) != multicastMAC(allNodes) || !right(b) {
+				t.Fatalf("sent is %x", b)
+			}
+			all++
+		}
+		return all >= 1
+	})
+	ask := func(port uint32, from string) [][]byte {
+		packet := ip6(netip.MustParseAddr(from), netip.MustParseAddr("ff02::2"), openflow.IPProtoICMPv6, 255, []byte{routerSolicitation, 7: 0})
+		receive(app, sw, port, openflow.ReasonAction, frame(multicastMAC(netip.MustParseAddr("ff02::2")), host1, openflow.EthTypeIPv6, packet))
+		return s.take()
+	}
+	if got := ask(1, "fe80::9"); len(got) != 1 || !right(got[0]) || openflow.MAC(got[0][:6]) != host1 {
+		t.Errorf("answered is %x", got)
+	}
+	if got := ask(2, "fe80::9"); len(got) != 1 || right(got[0]) || got[0][14+40+16+8+3] != 0x80 {
+		t.Errorf("answered at the other interface is %x", got)
 	}
 }

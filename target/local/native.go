@@ -108,6 +108,11 @@ func (l *Lab) checkNative(t *topology.Topology, n *topology.Node, devices []stri
 	if !l.Management.IsValid() {
 		return errors.New("the machine cannot be a host itself: it is not known which of its addresses SSH uses, which must stay reachable (SSH_CONNECTION is not set)")
 	}
+	for _, e := range topology.EndsOf(t)[n.Name] {
+		if e.AcceptsRA() {
+			return fmt.Errorf("%s: accept_ra: the machine is that host itself, and would send its own packets by the lab's routers: give it an address", n.Name)
+		}
+	}
 	if err := NotNative(filepath.Dir(l.Dir), l.Name); err != nil {
 		return err
 	}

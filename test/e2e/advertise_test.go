@@ -103,3 +103,35 @@ func TestRouterAdvertisements(t *testing.T) {
 	m.ok("down")
 	m.unchanged(before)
 }
+
+// TestSitesAdvertise proves that hosts at other machines make their addresses of what a router here
+// advertises, and hosts here of what one there does, before up and apply end.
+func TestSitesAdvertise(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t, 1)
+	h := s.head
+	text := `ipv6: assigned
+nodes:
+  r1: {router: {on: head, datapath: kernel, ra: true}}
+  r2: {router: {on: m1, datapath: kernel, ra: true}}
+  s1: {switch: {on: m1}}
+  s2: {switch: {on: head}}
+  h1: {host: {on: m1, accept_ra: true}}
+  h2: {host: {on: head, accept_ra: true}}
+links: [{r1 -- s1: {from: {address: fd00:1::1/64}}}, s1 -- h1, {r2 -- s2: {from: {address: fd00:2::1/64}}}, s2 -- h2, r1 -- r2]
+`
+	h.up(h.file("lab.yaml", text), "--on", "machines.yaml", "--name", h.name)
+	all := func(when, prefix string) {
+		t.Helper()
+		contains(t, h.exec("h1", "ip -6 -o addr show dev h1-eth0 scope global; ip -6 route"), prefix, "dynamic", "proto ra")
+		contains(t, h.exec("h2", "ip -6 -o addr show dev h2-eth0 scope global; ip -6 route"), "fd00:2::", "dynamic", "proto ra")
+		if r := h.run("exec", "h2", "--", "ping", "-6", "-c", "2", "-W", "5", "-i", "0.2", "h1"); r.code != 0 {
+			t.Errorf("%s: h2 does not reach h1: %s", when, r)
+		}
+	}
+	all("up", "fd00:1::")
+	h.ok("apply", h.file("lab.yaml", strings.Replace(text, "fd00:1::1", "fd00:9::1", 1)))
+	all("another prefix", "fd00:9::")
+	h.ok("down", h.name)
+	s.unchanged(t)
+}

@@ -445,15 +445,20 @@ cp ` + trivet + ` program`)
 }
 
 // TestContainersExample proves that the example of docs/kinds.md comes up as it is there, and that
-// its client, which comes last, fetches a page over the long line.
+// its client, which comes last, fetches pages over the long line: of one server, and of both in
+// turn from the balancer.
 func TestContainersExample(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	m.withPodman()
 	m.sh("cp -r " + filepath.Dir(example("containers.yaml")) + "/containers* . && cp /bin/busybox containers/web/")
 	m.up("containers.yaml")
-	if got := m.ok("exec", "-n", "client", "--", "wget", "-q", "-O", "-", "http://web1/index.html"); got != "hello\n" {
-		t.Errorf("web1 says %q", got)
+	fetched := map[string]int{}
+	for _, from := range []string{"web1", "balancer", "balancer", "balancer", "balancer"} {
+		fetched[m.ok("exec", "-n", "client", "--", "wget", "-q", "-O", "-", "http://"+from+"/index.html")]++
+	}
+	if fetched["hello from web1\n"] != 3 || fetched["hello from web2\n"] != 2 {
+		t.Errorf("fetched from web1, and four times from the balancer: %v", fetched)
 	}
 	if rtt := m.rtt("client", "web2"); rtt < 50 {
 		t.Errorf("the round trip takes %v ms, over 25 ms each way", rtt)

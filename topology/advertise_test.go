@@ -103,11 +103,11 @@ func TestAdvertisementProblems(t *testing.T) {
 	second := func(n int) Duration { return Duration(n) * Duration(time.Second) }
 	router := func(a Advertisement) func(*Topology) { return func(t *Topology) { t.NodesByName()["r1"].RA = &a } }
 	for want, change := range map[string]func(*Topology){
-		"ra: interval is 2s; write whole seconds, 4s to 1800s":                    router(Advertisement{Interval: second(2)}),
+		"ra: interval is 2s; write whole seconds, 4s to 1800s":                  router(Advertisement{Interval: second(2)}),
 		"ra: interval is 4.5s":                                                  router(Advertisement{Interval: Duration(4500 * time.Millisecond)}),
 		"ra: lifetime is 20s, and hosts would forget the router":                router(Advertisement{Interval: second(30), Lifetime: new(second(20))}),
 		"ra: lifetime is 9001s":                                                 router(Advertisement{Lifetime: new(second(9001))}),
-		"ra: preferred is 7200s, and addresses are valid for 3600s":                   router(Advertisement{Valid: second(3600), Preferred: second(7200)}),
+		"ra: preferred is 7200s, and addresses are valid for 3600s":             router(Advertisement{Valid: second(3600), Preferred: second(7200)}),
 		"ra: mtu is 1000; write 1280 to 9216":                                   router(Advertisement{MTU: 1000}),
 		"ra: prefixes: 10.0.0.0/8 is not a network of IPv6":                     router(Advertisement{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}),
 		"ra: prefixes: fd00::1/64 is not a network":                             router(Advertisement{Prefixes: []netip.Prefix{netip.MustParsePrefix("fd00::1/64")}}),

@@ -34,7 +34,8 @@ type Interface struct {
 
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	MAC       MAC            `json:"mac,omitzero"`
-	MTU       int            `json:"mtu,omitempty"` // 0: what the kernel gives it
+	MTU       int            `json:"mtu,omitempty"`  // 0: what the kernel gives it
+	MPLS      bool           `json:"mpls,omitempty"` // it takes packets with labels
 
 	RA *Advertisement `json:"ra,omitempty"` // as that of an Endpoint
 
@@ -268,6 +269,9 @@ func (i *Interface) text(short bool) string {
 	}
 	if i.MTU != 0 {
 		words = append(words, fmt.Sprintf("mtu %d", i.MTU))
+	}
+	if i.MPLS {
+		words = append(words, "mpls")
 	}
 	for _, a := range i.Addresses {
 		words = append(words, a.String())

@@ -135,3 +135,28 @@ func TestMPLSFullKernel(t *testing.T) {
 	m.ok("down")
 	m.unchanged(before)
 }
+
+// TestLDPFullKernel proves that routers with FRR as their owner has configured it agree upon labels
+// by LDP over OSPF, where the topology lets their devices take labels, and that packets go by them.
+func TestLDPFullKernel(t *testing.T) {
+	if os.Getenv("TRIVET_FULL_KERNEL") != "1" {
+		t.Skip("this may be a kernel without MPLS; make slow PARTS=vm-interfaces runs the test in one that has it")
+	}
+	m := newMachine(t)
+	m.withDaemons()
+	before := m.snapshot()
+	m.up(example("ldp/ldp.yaml"))
+	m.reaches("h1", "h3")
+	eventually(t, "r1 gives packets for h3 the label that r2 has told it", func() bool {
+		return strings.Contains(m.exec("r1", "ip route show 10.1.3.0/24"), "encap mpls")
+	})
+	eventually(t, "r2 knows the labels that it has told", func() bool {
+		return strings.Contains(m.exec("r2", "ip -f mpls route"), "dev r2-eth1")
+	})
+	contains(t, m.exec("r2", "vtysh -c 'show mpls ldp neighbor'"), "192.0.2.1", "192.0.2.3", "OPERATIONAL")
+	m.exec("r2", "timeout 60 tcpdump -l -e -n -c 1 -i r2-eth0 'mpls' > "+m.dir+"/seen 2> "+m.dir+"/err & until grep -q listening "+m.dir+"/err; do sleep 0.1; done")
+	m.reaches("h1", "h3")
+	eventually(t, "a packet with a label is seen", func() bool { return strings.Contains(m.sh("cat "+m.dir+"/seen"), "MPLS (label") })
+	m.ok("down")
+	m.unchanged(before)
+}

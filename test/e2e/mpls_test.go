@@ -1,9 +1,12 @@
 package e2e
 
 import (
+	"encoding/json"
 	"os"
 	"strings"
 	"testing"
+
+	"trivet.dev/trivet/bench/verify"
 )
 
 // mplsLab is examples/mpls.yaml with IPv6 beside IPv4.
@@ -42,7 +45,7 @@ func TestMPLSLacking(t *testing.T) {
 // in Ethernet frames for MPLS, and none on the last; that apply changes them in place, to a stack
 // and to a label that the last router pops itself, and back, also when it fails; that they outlive
 // a link that was down or is made anew, and the daemon; that save finds nothing to write, or what
-// somebody has changed, and verify tells that; and that nothing is left.
+// somebody has changed, and verify tries what the labels promise, and tells what was changed; and that nothing is left.
 func TestMPLSFullKernel(t *testing.T) {
 	if os.Getenv("TRIVET_FULL_KERNEL") != "1" {
 		t.Skip("this may be a kernel without MPLS; make slow PARTS=vm-interfaces runs the test in one that has it")
@@ -79,6 +82,10 @@ func TestMPLSFullKernel(t *testing.T) {
 	sees("p1", "p1-eth1", "mpls 210", "ethertype MPLS unicast (0x8847)", "MPLS (label 210,", "fd01::2 > fd02::2: ICMP6, echo request")
 	sees("pe2", "pe2-eth0", "dst 10.2.0.2", "ethertype IPv4 (0x0800)", "10.1.0.2 > 10.2.0.2: ICMP echo request")
 	contains(t, m.ok("save", "--dry-run"), "nothing to save")
+	var v verify.Result
+	if r := m.run("verify", "--quick", "--json"); json.Unmarshal([]byte(r.out), &v) != nil || v.Reach.OK != v.Reach.Of || v.Reach.Of < 2 {
+		t.Errorf("what the labels promise: %+v: %s", v.Reach, r)
+	}
 
 	// In place: another label, with one below it, which the last router pops itself. Frames that
 	// are under way are not lost.

@@ -27,6 +27,7 @@ func TestPromiseLabels(t *testing.T) {
 		{"pushed twice", []string{"labels 100}", "labels 100/301}", "pe2: {router: {", "pe2: {router: {mpls: true, labels: 301 pop dev lo, "}, ways},
 		{"explicit null", []string{"200 pop via", "200 swap 0 via", "pe2: {router: {", "pe2: {router: {mpls: true, "}, ways},
 		{"an unknown label", []string{"200 pop via", "202 pop via"}, 0},
+		{"an unknown label below", []string{"labels 100}", "labels 100/301}", "pe2: {router: {", "pe2: {router: {mpls: true, "}, 0},
 		{"a device that takes none", []string{"200 pop via", "200 swap 0 via"}, 0},
 		{"a router that takes none", []string{"p2: {router: {mpls: true, ", "p2: {router: {"}, 0},
 		{"a link that is down", []string{"p1 -- p2: {", "p1 -- p2: {down: true, "}, 0},

@@ -34,10 +34,10 @@ type Interface struct {
 
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	MAC       MAC            `json:"mac,omitzero"`
-	MTU       int            `json:"mtu,omitempty"`  // 0: what the kernel gives it
-	MPLS      bool           `json:"mpls,omitempty"` // it takes packets with labels
+	MTU       int            `json:"mtu,omitempty"` // 0: what the kernel gives it
 
-	RA *Advertisement `json:"ra,omitempty"` // as that of an Endpoint
+	RA   *Advertisement `json:"ra,omitempty"`   // as that of an Endpoint
+	MPLS bool           `json:"mpls,omitempty"` // it takes packets with labels
 
 	Pos Position `json:"-"`
 }

@@ -169,7 +169,6 @@ func TestMPLSSitesFullKernel(t *testing.T) {
 	}
 	s := newSeveral(t, 1)
 	h := s.head
-	h.sh("sed -i '1i carrier: wireguard' machines.yaml") // the emulated machine may have no firewall for tunnels
 	first := strings.NewReplacer("p2: {router: {", "p2: {router: {on: m1, ", "pe2: {router: {", "pe2: {router: {on: m1, ", "h2: {host: {", "h2: {host: {on: m1, ").Replace(mplsLab(t))
 	h.up(h.file("mpls.yaml", first), "--on", h.dir+"/machines.yaml")
 	h.reaches("h1", "10.2.0.2")

@@ -160,24 +160,3 @@ func TestLDPFullKernel(t *testing.T) {
 	m.ok("down")
 	m.unchanged(before)
 }
-
-// TestMPLSSitesFullKernel proves that labels lead from one machine of a lab to another, and that
-// apply changes them at both.
-func TestMPLSSitesFullKernel(t *testing.T) {
-	if os.Getenv("TRIVET_FULL_KERNEL") != "1" {
-		t.Skip("this may be a kernel without MPLS; make slow PARTS=vm-interfaces runs the test in one that has it")
-	}
-	s := newSeveral(t, 1)
-	h := s.head
-	first := strings.NewReplacer("p2: {router: {", "p2: {router: {on: m1, ", "pe2: {router: {", "pe2: {router: {on: m1, ", "h2: {host: {", "h2: {host: {on: m1, ").Replace(mplsLab(t))
-	h.up(h.file("mpls.yaml", first), "--on", h.dir+"/machines.yaml")
-	h.reaches("h1", "10.2.0.2")
-	contains(t, h.exec("p2", "ip -f mpls route; cat /proc/sys/net/mpls/conf/p2-eth0/input"), "200 via inet 172.16.0.10 dev p2-eth1", "1")
-	h.ok("apply", h.file("second.yaml", strings.NewReplacer("100 swap 200 via", "100 swap 300 via", "200 pop via", "300 pop via").Replace(first)))
-	h.reaches("h1", "10.2.0.2")
-	if got := h.exec("p2", "ip -f mpls route"); !strings.Contains(got, "300 via inet") || strings.Contains(got, "200 via") {
-		t.Error("p2 knows ", got)
-	}
-	h.ok("down")
-	s.unchanged(t)
-}

@@ -16,10 +16,11 @@ type Steps struct {
 	New *topology.Topology
 
 	DropLinks, AddLinks []Link
-	SetLinks            []Link          // impairment, up or down; as they will be
-	Plugged             map[string]bool // keys of those that go up or down
-	Resized             map[string]bool // keys of those that get another MTU
-	Impaired            map[string]bool // keys of those that get another impairment, MTU or not
+	SetLinks            []Link             // impairment, up or down; as they will be
+	Plugged             map[string]bool    // keys of those that go up or down
+	Resized             map[string]bool    // keys of those that get another MTU
+	Impaired            map[string]bool    // keys of those that get another impairment, MTU or not
+	Labelled            map[string][2]bool // by key, the ends of those that take packets with labels from now on, or no longer
 	DropNodes, AddNodes []*topology.Node
 	SetNodes            []NodeChange // addresses, routes, limits
 }
@@ -35,10 +36,10 @@ type NodeChange struct{ Old, New *topology.Node }
 
 // inPlace are the settings of a link that can change without making it anew.
 var inPlace = append(topology.LinkOptionNames(), "down", "device", "named", "held", "ends.0.take", "ends.1.take",
-	"vlan", "trunk", "ends.0.vlan", "ends.1.vlan", "ends.0.trunk", "ends.1.trunk", "ends.0.ra", "ends.1.ra")
+	"mpls", "ends.0.mpls", "ends.1.mpls", "vlan", "trunk", "ends.0.vlan", "ends.1.vlan", "ends.0.trunk", "ends.1.trunk", "ends.0.ra", "ends.1.ra")
 
 // nodeInPlace are those of a node; switches are set as a whole anyway.
-var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "rules", "neighbors", "config", "distances", "masquerade", "management", "cpu", "cores", "memory", "health", "after", "ports", "start", "stop",
+var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "rules", "neighbors", "mpls", "labels", "config", "distances", "masquerade", "management", "cpu", "cores", "memory", "health", "after", "ports", "start", "stop",
 	"controllers", "fail_mode", "openflow", "dpid", "stp", "address", "device", "on"}
 
 // ofOSPF says whether a setting belongs to OSPF; the routers' daemons are told of those.
@@ -68,7 +69,7 @@ func isEgress(field string) bool {
 // Make plans the way from one topology to another. A link that is in both is made anew if sameWire
 // says that the two are made differently; a node, with its links, if it has ended by itself.
 func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) bool, ended func(*topology.Node) bool) Steps {
-	s := Steps{New: to, Plugged: map[string]bool{}, Resized: map[string]bool{}, Impaired: map[string]bool{}}
+	s := Steps{New: to, Plugged: map[string]bool{}, Resized: map[string]bool{}, Impaired: map[string]bool{}, Labelled: map[string][2]bool{}}
 	rebuilt := map[string]bool{} // nodes that must be made anew, with their links
 	for _, c := range topology.Diff(from, to) {
 		switch {
@@ -114,6 +115,7 @@ func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) boo
 			s.SetLinks = append(s.SetLinks, Link{key, is})
 			s.Plugged[key] = was.Down != is.Down
 			s.Resized[key] = mtus(was) != mtus(is)
+			s.Labelled[key] = [2]bool{was.Ends[0].MPLS != is.Ends[0].MPLS, was.Ends[1].MPLS != is.Ends[1].MPLS}
 			s.Impaired[key] = was.Egress(0) != is.Egress(0) || was.Egress(1) != is.Egress(1)
 		}
 	}
@@ -123,7 +125,7 @@ func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) boo
 // Undone are the steps back to the old topology, once what these steps have made is gone.
 func (s Steps) Undone(old *topology.Topology) Steps {
 	back := Steps{New: old, DropLinks: s.DropLinks, AddLinks: s.DropLinks, DropNodes: s.DropNodes, AddNodes: s.DropNodes,
-		Plugged: s.Plugged, Resized: s.Resized, Impaired: s.Impaired}
+		Plugged: s.Plugged, Resized: s.Resized, Impaired: s.Impaired, Labelled: s.Labelled}
 	for _, c := range s.SetNodes {
 		back.SetNodes = append(back.SetNodes, NodeChange{c.New, c.Old})
 	}

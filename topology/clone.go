@@ -59,6 +59,7 @@ func (n *Node) clone() *Node {
 	c.Routes = slices.Clone(n.Routes)
 	c.RA = n.RA.clone()
 	c.Rules, c.Neighbors = slices.Clone(n.Rules), slices.Clone(n.Neighbors)
+	c.Labels = slices.Clone(n.Labels)
 	c.Distances = slices.Clone(n.Distances)
 	c.Redistribute = slices.Clone(n.Redistribute)
 	c.Masquerade = slices.Clone(n.Masquerade)

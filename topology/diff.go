@@ -225,6 +225,9 @@ func (n *Node) asWritten(into map[string]string) {
 	if len(n.Neighbors) > 0 {
 		into["neighbors"] = joined(n.Neighbors)
 	}
+	if len(n.Labels) > 0 {
+		into["labels"] = joined(n.Labels)
+	}
 	delete(into, "interfaces")
 	for _, i := range n.Interfaces {
 		into["interfaces."+i.Name] = i.String()

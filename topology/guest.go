@@ -90,7 +90,7 @@ func (v *validator) guest(n *Node, bad func(hint, format string, args ...any)) {
 	for _, key := range []struct {
 		name  string
 		given bool
-	}{{"isolate", len(n.Isolate) > 0}, {"dirs", len(n.Dirs) > 0}, {"config", len(n.Config) > 0}, {"sysctls", len(n.Sysctls) > 0}, {"interfaces", len(n.Interfaces) > 0}, {"rules", len(n.Rules) > 0}, {"neighbors", len(n.Neighbors) > 0},
+	}{{"isolate", len(n.Isolate) > 0}, {"dirs", len(n.Dirs) > 0}, {"config", len(n.Config) > 0}, {"sysctls", len(n.Sysctls) > 0}, {"interfaces", len(n.Interfaces) > 0}, {"rules", len(n.Rules) > 0}, {"neighbors", len(n.Neighbors) > 0}, {"mpls", n.MPLS}, {"labels", len(n.Labels) > 0},
 		{"masquerade", len(n.Masquerade) > 0}, {"nat", n.NAT}, {"ospf", n.OSPF != nil}, {"management", n.Management.IsValid()}} {
 		if key.given {
 			bad("leave it out; what the guest is like inside, its image and user_data say", "%s: not for virtual machines", key.name)

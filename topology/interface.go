@@ -36,7 +36,8 @@ type Interface struct {
 	MAC       MAC            `json:"mac,omitzero"`
 	MTU       int            `json:"mtu,omitempty"` // 0: what the kernel gives it
 
-	RA *Advertisement `json:"ra,omitempty"` // as that of an Endpoint
+	RA   *Advertisement `json:"ra,omitempty"`   // as that of an Endpoint
+	MPLS bool           `json:"mpls,omitempty"` // it takes packets with labels
 
 	Pos Position `json:"-"`
 }
@@ -268,6 +269,9 @@ func (i *Interface) text(short bool) string {
 	}
 	if i.MTU != 0 {
 		words = append(words, fmt.Sprintf("mtu %d", i.MTU))
+	}
+	if i.MPLS {
+		words = append(words, "mpls")
 	}
 	for _, a := range i.Addresses {
 		words = append(words, a.String())

@@ -62,10 +62,10 @@ func (n Neighbor) String() string {
 	return s
 }
 
-// mostKernelEntries bounds the neighbours of a node, and its rules.
+// mostKernelEntries bounds the neighbours of a node, its rules and its labels.
 const mostKernelEntries = 5000
 
-// kernelEntries says whether a node can have so many of either, and tells if it cannot.
+// kernelEntries says whether a node can have so many of one of these, and tells if it cannot.
 func kernelEntries(n *Node, key string, count int, bad func(hint, format string, args ...any)) bool {
 	switch {
 	case count == 0:
@@ -102,14 +102,6 @@ func (r *resolver) neighbors() {
 		}
 		devices, addresses := r.devicesOf(n)
 		own := ownAddresses(n, addresses)
-		at := func(a netip.Addr) (out []string) {
-			for _, device := range devices {
-				if slices.ContainsFunc(addresses[device], func(p netip.Prefix) bool { return p.Contains(a) }) {
-					out = append(out, device)
-				}
-			}
-			return out
-		}
 		seen := map[[2]string]bool{}
 		var kept []Neighbor
 		for _, x := range n.Neighbors {
@@ -120,7 +112,7 @@ func (r *resolver) neighbors() {
 				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned", "%s %s: neighbour %s is left out, as the lab has no IPv6", n.Kind, n.Name, x)
 				continue
 			}
-			found := at(x.Address)
+			found := devicesWith(x.Address, devices, addresses)
 			switch {
 			case x.Device != "" && !slices.Contains(devices, x.Device):
 				bad(cmp.Or(DidYouMean(x.Device, devices), "it has "+words.Some(devices)), "it has no device %s", clip(x.Device))
@@ -168,6 +160,16 @@ func ownAddresses(n *Node, devices map[string][]netip.Prefix) map[netip.Addr]boo
 		own[p.Addr()] = true
 	}
 	return own
+}
+
+// devicesWith are the devices in whose subnets an address is.
+func devicesWith(a netip.Addr, devices []string, addresses map[string][]netip.Prefix) (out []string) {
+	for _, device := range devices {
+		if slices.ContainsFunc(addresses[device], func(p netip.Prefix) bool { return p.Contains(a) }) {
+			out = append(out, device)
+		}
+	}
+	return out
 }
 
 // devicesOf are the devices of a node's links and its own interfaces, and their addresses.

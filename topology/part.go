@@ -135,6 +135,9 @@ func (n *Node) rename(names map[string]string) {
 	for i := range n.Neighbors {
 		all(&n.Neighbors[i].Device)
 	}
+	for i := range n.Labels {
+		all(&n.Labels[i].Device)
+	}
 	for i := range n.Masquerade {
 		all(&n.Masquerade[i].Device)
 	}

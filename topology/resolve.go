@@ -33,7 +33,7 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 		return nil, problems
 	}
 	r := &resolver{t: t.Clone(), nodes: make(map[string]*Node, len(t.Nodes)), ends: map[string][]*Endpoint{},
-		builtin: map[string]bool{}, problems: problems}
+		builtin: map[string]bool{}, labels: asksForMPLS(t), problems: problems}
 	for _, n := range r.t.Nodes {
 		r.nodes[n.Name] = n
 		if n.Kind == Controller && n.Address == ControllerTrivet {
@@ -53,6 +53,7 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	r.dpids()
 	r.addresses()
 	r.neighbors()
+	r.mpls()
 	r.routes()
 	r.rules()
 	r.routerIDs()
@@ -76,6 +77,7 @@ type resolver struct {
 	fixed    map[*Endpoint]bool // those of segs that stand for nodes' own interfaces, and have the addresses that are given
 	inVRF    map[*Endpoint]bool // ends of segs whose routes are in a table of their own
 	builtin  map[string]bool    // controller nodes that stand for Trivet's
+	labels   map[string]bool    // nodes with anything of MPLS
 	problems Problems
 }
 
@@ -100,7 +102,7 @@ func (r *resolver) defaults(d Defaults) {
 		default:
 			fallback = cmp.Or(d.Foreign, d.Controlled)
 		}
-		if n.Kind == Router && (n.Controllers[0] != ControllerTrivet || n.RunsPrograms()) {
+		if n.Kind == Router && (n.Controllers[0] != ControllerTrivet || n.RunsPrograms() || r.labels[n.Name]) {
 			fallback = Kernel // a datapath for all nodes does not make this one a routing node
 			inherited, override = onlyLinux(inherited), onlyLinux(override)
 		}
@@ -141,8 +143,8 @@ func (r *resolver) routerControllers(n *Node, own []string) {
 	switch {
 	case !n.RoutingNode():
 		n.Controllers, n.FailMode = own, ""
-	case n.RunsPrograms():
-		r.problems.Add(n.Pos, "use datapath kernel", "router %s: a routing node has no namespaces: it cannot translate addresses, run programs or have further interfaces, tables or neighbours of its own", n.Name)
+	case n.RunsPrograms() || r.labels[n.Name]:
+		r.problems.Add(n.Pos, "use datapath kernel", "router %s: a routing node has no namespaces: it cannot translate addresses, run programs or have further interfaces, tables, neighbours or labels of its own", n.Name)
 	case n.Controllers[0] == ControllerNone:
 		r.problems.Add(n.Pos, "use datapath kernel, or controller trivet", "router %s: datapath %s needs a controller that routes", n.Name, n.Datapath)
 	}

@@ -124,7 +124,7 @@ func (r *resolver) routeDevices() {
 			switch {
 			case !route.OnlyKernels() || n.RoutingNode() || n.Datapath.Provided(): // these tell it themselves
 			case !n.Made().Own || n.Made().Guest:
-				r.problems.Add(n.Pos, "leave table, src and onlink out", "%s %s: route %s: it has no namespace of its own that could have it", n.Kind, n.Name, route)
+				r.problems.Add(n.Pos, "leave table, src, onlink and labels out", "%s %s: route %s: it has no namespace of its own that could have it", n.Kind, n.Name, route)
 			case route.Source.IsValid() && !own[route.Source]:
 				r.problems.Add(n.Pos, "write one of its own", "%s %s: route %s: %s is not an address of its", n.Kind, n.Name, route, route.Source)
 			}

@@ -26,6 +26,8 @@ type Route struct {
 	Source netip.Addr `json:"src,omitzero"`
 	OnLink bool       `json:"onlink,omitempty"`
 
+	Labels LabelStack `json:"labels,omitempty"` // that packets are given (MPLS)
+
 	// Distance is how little the route is trusted beside those of other sources (see rib), Metric
 	// beside other static ones. 0: that of static routes, 1, or what the router gives them.
 	Distance rib.Distance `json:"distance,omitempty"`
@@ -115,10 +117,10 @@ func (r *resolver) checkDistances() {
 const maxMetric = 1<<24 - 1
 
 // ParseRoute reads "10.2.0.0/16 via 10.0.0.254 dev h1-eth0", of which via or dev may be missing, or
-// "10.0.0.0/8 discard"; table, src, distance, metric and tag, each with a value, and onlink may
-// follow.
+// "10.0.0.0/8 discard"; table, src, labels, distance, metric and tag, each with a value, and onlink
+// may follow.
 func ParseRoute(s string) (rt Route, err error) {
-	bad := Mistaken("write 10.2.0.0/16 via 10.0.0.254, 10.2.0.0/16 dev h1-eth0, or 10.2.0.0/16 discard; table 100, src 10.0.0.1, onlink, distance 200, metric 5, tag 7 may follow", "%q is not a route", s)
+	bad := Mistaken("write 10.2.0.0/16 via 10.0.0.254, 10.2.0.0/16 dev h1-eth0, or 10.2.0.0/16 discard; table 100, src 10.0.0.1, onlink, labels 100/200, distance 200, metric 5, tag 7 may follow", "%q is not a route", s)
 	f := strings.Fields(s)
 	if len(f) < 2 {
 		return rt, bad
@@ -141,7 +143,14 @@ func ParseRoute(s string) (rt Route, err error) {
 			rt.OnLink, f = true, f[1:]
 			continue
 		}
-		if len(f) < 2 || !rt.set(word, f[1]) {
+		if len(f) < 2 {
+			return rt, bad
+		}
+		if word == "labels" {
+			if rt.Labels, err = ParseLabelStack(f[1]); err != nil {
+				return rt, err
+			}
+		} else if !rt.set(word, f[1]) {
 			return rt, bad
 		}
 		f = f[2:]
@@ -212,6 +221,9 @@ func (rt Route) String() string {
 	if rt.Source.IsValid() {
 		s += " src " + rt.Source.String()
 	}
+	if rt.Labels != "" {
+		s += " labels " + string(rt.Labels)
+	}
 	for _, x := range []struct {
 		word  string
 		value uint32
@@ -225,7 +237,9 @@ func (rt Route) String() string {
 
 // OnlyKernels says whether a route says what only the kernel of a node with tables of its own
 // knows.
-func (rt Route) OnlyKernels() bool { return rt.Table != 0 || rt.Source.IsValid() || rt.OnLink }
+func (rt Route) OnlyKernels() bool {
+	return rt.Table != 0 || rt.Source.IsValid() || rt.OnLink || rt.Labels != ""
+}
 
 // InMain says whether the route is in no table by its own number.
 func (rt Route) InMain() bool { return rt.Table == 0 }

@@ -164,6 +164,9 @@ type Node struct {
 	Neighbors []Neighbor     `json:"neighbors,omitempty"` // whose MAC addresses it need not ask for
 	OSPF      *OSPF          `json:"ospf,omitempty"`      // of routers; nil: no OSPF
 
+	MPLS   bool         `json:"mpls,omitempty"`   // all its devices take packets with labels
+	Labels []LabelRoute `json:"labels,omitempty"` // what becomes of these
+
 	CPU   CPU    `json:"cpu,omitzero"`    // limit for all processes of the node
 	Cores []int  `json:"cores,omitempty"` // processors that the node's processes may use
 	Start string `json:"start,omitempty"` // shell command, run once the lab is up
@@ -285,6 +288,8 @@ type Link struct {
 	VLAN  int   `json:"vlan,omitempty"`
 	Trunk VLANs `json:"trunk,omitempty"`
 
+	MPLS bool `json:"mpls,omitempty"` // at those ends that are hosts or routers; Resolve moves it there
+
 	Wifi *Wifi `json:"wifi,omitempty"` // of a link to a real interface: that is wireless
 
 	// Device asks for network devices even if the link could do without, as somebody captures
@@ -345,6 +350,8 @@ type Endpoint struct {
 	// node's. Resolve leaves no RA that is Off.
 	RA       *Advertisement `json:"ra,omitempty"`
 	AcceptRA *bool          `json:"accept_ra,omitempty"`
+
+	MPLS bool `json:"mpls,omitempty"` // packets with labels are taken
 }
 
 // Egress returns the impairment of what leaves end i (0 or 1).

@@ -199,6 +199,7 @@ func (v *validator) node(n *Node) {
 	v.rules(n, bad)
 	v.neighbors(n, bad)
 	v.advertises(n, bad)
+	v.labels(n, bad)
 	v.managementAddress(n, bad)
 	v.ospf(n, bad)
 	v.dirs(n, bad)
@@ -401,6 +402,7 @@ func (v *validator) link(l *Link) {
 	v.ospfLink(l, bad)
 	v.wifi(l, bad)
 	v.vlans(l, bad)
+	v.mpls(l, bad)
 	v.guestLink(l, bad)
 }
 

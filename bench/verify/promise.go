@@ -26,6 +26,7 @@ type iface struct {
 	device  string
 	segment int // those with the same have nothing but switches between them
 	all     []netip.Prefix
+	labels  bool // it takes packets with labels (MPLS)
 }
 
 // place is an address in a segment.
@@ -79,12 +80,12 @@ func (n *network) promise() *promise {
 		}
 		for _, x := range node.Interfaces {
 			if at, ok := domains[[2]string{node.Name, x.Name}]; ok {
-				add(iface{node.Name, x.Name, segments.Of(at), x.Addresses})
+				add(iface{node.Name, x.Name, segments.Of(at), x.Addresses, x.MPLS})
 			}
 		}
 		for _, h := range n.leaving[node.Name] {
 			l := n.t.Links[h.link]
-			i := iface{node.Name, l.DeviceAt(h.out), segments.Of(2*h.link + h.out), l.Ends[h.out].Addresses}
+			i := iface{node.Name, l.DeviceAt(h.out), segments.Of(2*h.link + h.out), l.Ends[h.out].Addresses, l.Ends[h.out].MPLS}
 			add(i)
 			if !node.RoutingNode() || n.foreign(node) {
 				continue
@@ -117,7 +118,8 @@ func (p *promise) has(node string, a netip.Addr) bool {
 type step struct {
 	out   iface
 	next  netip.Addr
-	known bool // of a routing protocol or a controller
+	stack []int // the labels that they are given (MPLS), the outermost first
+	known bool  // of a routing protocol or a controller
 }
 
 // steps are those that a node may take: of several routes that are equally good all; none: it has
@@ -162,7 +164,7 @@ func (p *promise) steps(at string, to netip.Addr) (out []step) {
 			case !r.Via.IsValid():
 				s = append(s, step{out: i, next: to})
 			case r.Device != "" || slices.ContainsFunc(i.all, func(a netip.Prefix) bool { return a.Contains(r.Via) }):
-				s = append(s, step{out: i, next: r.Via})
+				s = append(s, step{out: i, next: r.Via, stack: r.Labels.Labels()})
 			}
 		}
 		add(rank{r.To.Bits(), source, int(r.KernelMetric())}, s...)
@@ -219,8 +221,8 @@ func (p *promise) arrives(from string, to netip.Addr, owner string, through func
 					return false
 				}
 			default:
-				next := p.owners[place{s.out.segment, s.next}]
-				if len(next) != 1 || !walk(next[0], left-1) {
+				next, left, ok := p.switched(s, left-1, through)
+				if !ok || !walk(next, left) {
 					return false
 				}
 			}
@@ -229,6 +231,58 @@ func (p *promise) arrives(from string, to netip.Addr, owner string, through func
 		return good[at]
 	}
 	return walk(from, mostRouters)
+}
+
+// switched is the node that looks at the destination of packets that take a step, which may have
+// labels, and how many routers they may pass from there on; false: they come to none that the
+// topology tells.
+func (p *promise) switched(s step, left int, through func(string)) (at string, rest int, ok bool) {
+	for out, next, stack := s.out, s.next, s.stack; left >= 0; left-- {
+		owners := p.owners[place{out.segment, next}]
+		if len(owners) != 1 {
+			return "", 0, false
+		}
+		if at = owners[0]; len(stack) == 0 {
+			return at, left, true
+		}
+		if !slices.ContainsFunc(p.at[at], func(i iface) bool { return i.segment == out.segment && i.labels }) {
+			return "", 0, false
+		}
+		if through != nil {
+			through(at)
+		}
+		for here := true; here; {
+			if len(stack) == 0 {
+				return at, left, true
+			}
+			l, known := p.labelAt(at, stack[0])
+			if !known {
+				return "", 0, false
+			}
+			stack = append(l.Swap.Labels(), stack[1:]...)
+			if here = l.Device == "lo"; here {
+				continue
+			}
+			i := slices.IndexFunc(p.at[at], func(i iface) bool { return i.device == l.Device && l.Via.IsValid() })
+			if i < 0 { // down, or in a VRF
+				return "", 0, false
+			}
+			out, next = p.at[at][i], l.Via
+		}
+	}
+	return "", 0, false
+}
+
+// labelAt is what becomes of a label at a node. Explicit null is taken off by every node.
+func (p *promise) labelAt(node string, label int) (l topology.LabelRoute, known bool) {
+	if label < topology.FirstLabel {
+		return topology.LabelRoute{Label: label, Device: "lo"}, true
+	}
+	list := p.nodes[node].Labels
+	if i := slices.IndexFunc(list, func(l topology.LabelRoute) bool { return l.Label == label }); i >= 0 {
+		return list[i], true
+	}
+	return l, false
 }
 
 // beside says whether a node with an address is a router, or next to one that knows the network of

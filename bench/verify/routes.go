@@ -91,6 +91,9 @@ func (j *judge) route(where string, n *topology.Node, c netfacts.Change) {
 		j.say(true, where, c, "route", name)
 		return
 	case n == nil || c.Device != netfacts.Main:
+	case !c.New && relabelled(n, c):
+		j.say(true, where, c, "route", name)
+		return
 	case !c.New && j.promisedRoute(n, c) && j.there != nil:
 		return // that is looked at by itself
 	case !c.New && j.promisedRoute(n, c):
@@ -113,6 +116,16 @@ func (j *judge) promisedRoute(n *topology.Node, c netfacts.Change) bool {
 		return slices.ContainsFunc(netfacts.Paths(c.Key, c.Was), func(p netfacts.Path) bool {
 			return p.To == r.To.Masked() && r.Via.IsValid() && !r.Computed && slices.Contains(p.Via, r.Via) && !strings.Contains(c.Is, "via "+r.Via.String())
 		})
+	})
+}
+
+// relabelled says whether what was there gave packets the labels that the topology has, and gives
+// them others now, or none, on the same way.
+func relabelled(n *topology.Node, c netfacts.Change) bool {
+	return !c.Gone && slices.ContainsFunc(n.StaticRoutes(), func(r topology.Route) bool {
+		labels := " encap mpls " + string(r.Labels) + " "
+		return r.Labels != "" && slices.ContainsFunc(netfacts.Paths(c.Key, c.Was), func(p netfacts.Path) bool { return p.To == r.To.Masked() }) &&
+			strings.Contains(c.Was+" ", labels) && !strings.Contains(c.Is+" ", labels) && strings.Contains(c.Is+" ", "via "+r.Via.String()+" ")
 	})
 }
 

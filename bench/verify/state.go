@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -244,6 +245,9 @@ func (j *judge) one(where string, n *topology.Node, c netfacts.Change) {
 		j.address(where, n, c)
 	case netfacts.Route:
 		j.route(where, n, c)
+	case netfacts.Label:
+		promised := n != nil && !c.New && slices.ContainsFunc(n.Labels, func(l topology.LabelRoute) bool { return strconv.Itoa(l.Label) == c.Name })
+		j.say(promised, where, c, "label", named)
 	case netfacts.Rule:
 		j.rule(where, n, c)
 	case netfacts.Neighbour:

@@ -178,6 +178,12 @@ func nodeRows(t *topology.Topology) [][]string {
 		if len(n.Neighbors) > 0 {
 			more = append(more, words.Plural(len(n.Neighbors), "permanent neighbour"))
 		}
+		if n.MPLS {
+			more = append(more, "takes labels")
+		}
+		if len(n.Labels) > 0 {
+			more = append(more, words.Plural(len(n.Labels), "label"))
+		}
 		if n.Management.IsValid() {
 			more = append(more, "management "+n.Management.String())
 		}

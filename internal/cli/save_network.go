@@ -185,7 +185,7 @@ func sameRoute(file, kernel topology.Route) bool {
 		kernel.Device = ""
 	}
 	file.To = file.To.Masked()
-	return file.To == kernel.To && file.Table == kernel.Table && file.Source == kernel.Source && file.OnLink == kernel.OnLink && file.Via == kernel.Via && file.Device == kernel.Device && file.Discard == kernel.Discard && file.KernelMetric() == kernel.KernelMetric()
+	return file.To == kernel.To && file.Table == kernel.Table && file.Source == kernel.Source && file.OnLink == kernel.OnLink && file.Labels == kernel.Labels && file.Via == kernel.Via && file.Device == kernel.Device && file.Discard == kernel.Discard && file.KernelMetric() == kernel.KernelMetric()
 }
 
 // differing are the routes that a kernel has besides those of a file, and those that it lacks.

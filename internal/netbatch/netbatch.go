@@ -466,7 +466,43 @@ func (b *Batch) route(kind int, verb string, flags int, r topology.Route, device
 	if r.To.Bits() > 0 {
 		parts = append(parts, nl.NewRtAttr(unix.RTA_DST, r.To.Masked().Addr().AsSlice()))
 	}
+	if labels := r.Labels.Labels(); len(labels) > 0 {
+		encap := nl.NewRtAttr(unix.RTA_ENCAP|unix.NLA_F_NESTED, nil)
+		encap.AddRtAttr(nl.MPLS_IPTUNNEL_DST, nl.EncodeMPLSStack(labels...))
+		parts = append(parts, nl.NewRtAttr(unix.RTA_ENCAP_TYPE, nl.Uint16Attr(nl.LWTUNNEL_ENCAP_MPLS)), encap)
+	}
 	b.add(verb+" route "+r.String(), kind, flags, parts...)
+}
+
+// labelBits is the length of a label, which the kernel has for a prefix's (RFC 3032, section 2.1).
+const labelBits = 20
+
+// AddLabelRoute says what becomes of a label, in place of what became of it. Device is the index of
+// the one that the route names.
+func (b *Batch) AddLabelRoute(l topology.LabelRoute, device int) {
+	parts := []nl.NetlinkRequestData{nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(device)))}
+	if l.Swap != "" {
+		parts = append(parts, nl.NewRtAttr(unix.RTA_NEWDST, nl.EncodeMPLSStack(l.Swap.Labels()...)))
+	}
+	if l.Via.IsValid() { // struct rtvia
+		family := uint16(unix.AF_INET)
+		if l.Via.Is6() {
+			family = unix.AF_INET6
+		}
+		parts = append(parts, nl.NewRtAttr(unix.RTA_VIA, append(binary.NativeEndian.AppendUint16(nil, family), l.Via.AsSlice()...)))
+	}
+	b.labelRoute(unix.RTM_NEWROUTE, "add", unix.NLM_F_CREATE|unix.NLM_F_REPLACE, l, parts...)
+}
+
+func (b *Batch) DelLabelRoute(l topology.LabelRoute) {
+	b.labelRoute(unix.RTM_DELROUTE, "delete", 0, l)
+}
+
+func (b *Batch) labelRoute(kind int, verb string, flags int, l topology.LabelRoute, parts ...nl.NetlinkRequestData) {
+	msg := &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_MPLS, Dst_len: labelBits, Table: unix.RT_TABLE_MAIN,
+		Protocol: unix.RTPROT_STATIC, Scope: unix.RT_SCOPE_UNIVERSE, Type: unix.RTN_UNICAST}}
+	parts = append([]nl.NetlinkRequestData{msg, nl.NewRtAttr(unix.RTA_DST, nl.EncodeMPLSStack(l.Label))}, parts...)
+	b.add(verb+" label "+l.String(), kind, flags, parts...)
 }
 
 // AddNeighbor adds a permanent neighbour at a device, in place of what is known of its address

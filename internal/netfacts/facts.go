@@ -22,6 +22,7 @@ const (
 	XDP       Kind = "xdp"       // a device has a program of this kind
 	Address   Kind = "address"   // permanent, not link-local; name: with its prefix
 	Route     Kind = "route"     // added by hand: see Path
+	Label     Kind = "label"     // of MPLS, added by hand; name: the label, value: what becomes of it, as in ip-route(8)
 	Rule      Kind = "rule"      // of routing; name: family, priority and selectors
 	Neighbour Kind = "neighbour" // permanent; name: address, value: MAC
 	Port      Kind = "port"      // a bridge port's setting that is not the default; name: which
@@ -145,7 +146,7 @@ func Changes(was, is Facts) (out []Change) {
 		out = append(out, Change{Key: k, Was: v, Gone: true})
 	}
 	implied := func(c Change) bool {
-		if c.Device == "" || c.Kind == Route || c.Kind == Rule || c.Kind == Device {
+		if c.Device == "" || c.Kind == Route || c.Kind == Label || c.Kind == Rule || c.Kind == Device {
 			return false
 		}
 		_, had := was[Key{Device, c.Device, ""}]

@@ -1,10 +1,13 @@
 package netfacts
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,7 +44,19 @@ func (p *Path) hop(a map[uint16][]byte, device string) {
 	}
 	if encap := a[unix.RTA_ENCAP_TYPE]; len(encap) == 2 {
 		p.Rest += " encap"
+		if binary.NativeEndian.Uint16(encap) == nl.LWTUNNEL_ENCAP_MPLS {
+			p.Rest += " mpls " + labelStack(attributes(a[unix.RTA_ENCAP], 0)[nl.MPLS_IPTUNNEL_DST])
+		}
 	}
+}
+
+// labelStack is a stack of labels as ip-route(8) writes it.
+func labelStack(b []byte) string {
+	out := []string{}
+	for ; len(b) >= 4; b = b[4:] {
+		out = append(out, strconv.Itoa(int(binary.BigEndian.Uint32(b)>>nl.MPLS_LS_LABEL_SHIFT)))
+	}
+	return strings.Join(out, "/")
 }
 
 // fact converts a route to a fact.

@@ -181,6 +181,10 @@ func prefixOf(family, bits byte, address []byte) netip.Prefix {
 
 func (r *reader) routes() error {
 	return r.each(unix.RTM_GETROUTE, make([]byte, unix.SizeofRtMsg), func(m []byte) {
+		if len(m) >= unix.SizeofRtMsg && m[0] == unix.AF_MPLS && byHand(m[5]) {
+			r.label(attributes(m, unix.SizeofRtMsg))
+			return
+		}
 		if len(m) < unix.SizeofRtMsg || m[0] != unix.AF_INET && m[0] != unix.AF_INET6 || u32(m,
 			8)&unix.RTM_F_CLONED != 0 || !byHand(m[5]) {
 			return
@@ -221,6 +225,34 @@ func (r *reader) routes() error {
 		k, v := p.fact()
 		r.facts.put(k.Kind, k.Device, k.Name, v)
 	})
+}
+
+// label puts what becomes of a label of MPLS.
+func (r *reader) label(a map[uint16][]byte) {
+	words := []string{}
+	hop := func(a map[uint16][]byte, device string) {
+		if to := a[unix.RTA_NEWDST]; to != nil {
+			words = append(words, "as "+labelStack(to))
+		}
+		if v := a[unix.RTA_VIA]; len(v) > 2 {
+			if via, ok := netip.AddrFromSlice(v[2:]); ok {
+				words = append(words, "via "+via.String())
+			}
+		}
+		if device != "" {
+			words = append(words, "dev "+device)
+		}
+	}
+	hop(a, r.names[u32(a[unix.RTA_OIF], 0)])
+	for hops := a[unix.RTA_MULTIPATH]; len(hops) >= unix.SizeofRtNexthop; {
+		length := int(binary.NativeEndian.Uint16(hops))
+		if length < unix.SizeofRtNexthop || length > len(hops) {
+			break
+		}
+		hop(attributes(hops[:length], unix.SizeofRtNexthop), r.names[u32(hops, 4)])
+		hops = hops[min(len(hops), (length+3)&^3):]
+	}
+	r.facts.put(Label, "", labelStack(a[unix.RTA_DST]), strings.Join(words, " "))
 }
 
 var ruleActions = map[byte]string{1: "", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"} // FR_ACT_…

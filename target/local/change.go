@@ -243,6 +243,17 @@ func (l *Lab) configure(s plan.Steps, done func()) error {
 	for _, k := range s.AddLinks {
 		touched[k.Ends[0].Node], touched[k.Ends[1].Node] = true, true
 	}
+	unlabelled := map[string][]sysctl{} // by node
+	for _, k := range s.SetLinks {
+		for i, e := range k.Ends {
+			if !s.Labelled[k.Key][i] {
+				continue
+			}
+			if touched[e.Node] = true; !e.MPLS {
+				unlabelled[e.Node] = append(unlabelled[e.Node], takesLabels(e.Interface, false))
+			}
+		}
+	}
 	ends := topology.EndsOf(s.New)
 	var nodes []*topology.Node
 	for _, n := range s.New.Nodes {
@@ -252,19 +263,19 @@ func (l *Lab) configure(s plan.Steps, done func()) error {
 	}
 	return parallel.Each(nodes, func(n *topology.Node) error {
 		defer done()
-		if err := l.configureNode(n, old[n.Name], ends[n.Name]); err != nil {
+		if err := l.configureNode(n, old[n.Name], ends[n.Name], unlabelled[n.Name]); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 		return nil
 	})
 }
 
-func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) error {
+func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint, more []sysctl) error {
 	return l.inNet(n.Name, func() error {
 		if err := l.nodesOf(n).Configure(n, old, ends); err != nil || !n.Made().Open() {
 			return err
 		}
-		return writeSysctls(askedSysctls(n))
+		return writeSysctls(append(more, askedSysctls(n)...))
 	})
 }
 
@@ -282,18 +293,13 @@ func (k Namespaces) Configure(n, old *topology.Node, ends []*topology.Endpoint) 
 	if err != nil {
 		return err
 	}
-	if old != nil {
-		for _, r := range old.StaticRoutes() {
-			if index := indices[r.Device]; index > 0 || r.Device == "" { // if its device is gone, so is the route
-				b.DelRoute(r, index, old.TableOf(r, ends))
-			}
-		}
-		_ = b.Flush() // fails for routes that the user has deleted already
+	if err := setMPLS(n, old, ends); err != nil {
+		return err
 	}
-	for _, r := range static {
-		b.AddRoute(r, indices[r.Device], n.TableOf(r, ends))
+	if err := setRoutes(b, n, old, ends, indices, static); err != nil {
+		return err
 	}
-	if err := explainRoute(b.Flush()); err != nil {
+	if err := setLabels(b, n, old, indices); err != nil {
 		return err
 	}
 	is := k.is.Load()
@@ -304,6 +310,34 @@ func (k Namespaces) Configure(n, old *topology.Node, ends []*topology.Endpoint) 
 		return err
 	}
 	return setMasquerade(n, old)
+}
+
+// setRoutes gives a node, in the thread's namespace, its static routes in place of those of an old
+// one, which may be nil: what leads elsewhere from now on is never without a way.
+func setRoutes(b *netbatch.Batch, n, old *topology.Node, ends []*topology.Endpoint, indices map[string]int, static []topology.Route) error {
+	type place struct { // of which a table has one
+		to     netip.Prefix
+		metric uint32
+		table  int
+	}
+	placeOf := func(n *topology.Node, r topology.Route) place {
+		return place{r.To.Masked(), r.KernelMetric(), n.TableOf(r, ends)}
+	}
+	stays := map[place]bool{}
+	for _, r := range static {
+		stays[placeOf(n, r)] = true
+		b.AddRoute(r, indices[r.Device], n.TableOf(r, ends))
+	}
+	if err := explainRoute(b.Flush()); err != nil || old == nil {
+		return err
+	}
+	for _, r := range old.StaticRoutes() {
+		if index := indices[r.Device]; (index > 0 || r.Device == "") && !stays[placeOf(old, r)] { // if its device is gone, so is the route
+			b.DelRoute(r, index, old.TableOf(r, ends))
+		}
+	}
+	_ = b.Flush() // fails for routes that the user has deleted already
+	return nil
 }
 
 // address gives a node its addresses by add, and sets its devices up whose links are. It returns

@@ -307,6 +307,13 @@ func routeOf(r netlink.Route, family int, names map[int]string) (out topology.Ro
 	case r.Type != unix.RTN_UNICAST || len(r.MultiPath) > 0 || names[r.LinkIndex] == "":
 		return out, false
 	}
+	if r.Encap != nil {
+		mpls, is := r.Encap.(*netlink.MPLSEncap)
+		if !is {
+			return out, false
+		}
+		out.Labels = topology.StackOf(mpls.Labels)
+	}
 	out.Device, out.OnLink = names[r.LinkIndex], r.Flags&int(netlink.FLAG_ONLINK) != 0
 	if source, ok := netip.AddrFromSlice(r.Src); ok {
 		out.Source = source.Unmap()

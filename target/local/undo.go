@@ -22,7 +22,7 @@ func check(t *topology.Topology) error {
 			}
 		}
 	}
-	errs := []error{checkExternals(t), checkWifi(t), checkShapes(t), checkInterfaces(t), checkRules(t), datapath.TryConfigs(context.Background(), t)}
+	errs := []error{checkExternals(t), checkWifi(t), checkShapes(t), checkInterfaces(t), checkRules(t), checkMPLS(t), datapath.TryConfigs(context.Background(), t)}
 	for _, k := range kinds {
 		if k.Lacks != nil {
 			errs = append(errs, k.Lacks(t))

@@ -526,7 +526,7 @@ func (l *Lab) setLinkUp(k plan.Link) error {
 		return l.putBack(n, e, was)
 	}
 	if !k.Down && ownsNamespaces(n) {
-		return l.configureNode(n, nil, topology.EndsOf(l.Topology())[n.Name])
+		return l.configureNode(n, nil, topology.EndsOf(l.Topology())[n.Name], nil)
 	}
 	if !k.Down && l.port(e).Shut {
 		return nil

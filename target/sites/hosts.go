@@ -136,10 +136,11 @@ func fits(list *site.List, on string) bool {
 }
 
 // checkNative says what a host cannot have that is a machine itself.
-func checkNative(n *topology.Node, p *topology.Problems) {
+func checkNative(n *topology.Node, ends []*topology.Endpoint, p *topology.Problems) {
 	for what, has := range map[string]bool{
 		"isolate:": len(n.Isolate) > 0, "dirs:": len(n.Dirs) > 0,
 		"cpu:": n.CPU != (topology.CPU{}), "cores:": len(n.Cores) > 0, "loopback:": len(n.Loopback) > 0, "interfaces:": len(n.Interfaces) > 0, "rules:": len(n.Rules) > 0, "neighbors:": len(n.Neighbors) > 0,
+		"mpls:": n.MPLS || slices.ContainsFunc(ends, func(e *topology.Endpoint) bool { return e.MPLS }), "labels:": len(n.Labels) > 0, "labels in a route of routes:": slices.ContainsFunc(n.Routes, func(r topology.Route) bool { return r.Labels != "" }),
 		"table in a route of routes:": slices.ContainsFunc(n.Routes, func(r topology.Route) bool { return !r.InMain() }), "vm:": n.Guest != nil,
 	} {
 		if has {

@@ -318,10 +318,10 @@ func Check(t *topology.Topology) error {
 	if (t.Management != topology.Management{}) {
 		p.Add(t.Pos, "leave it out; trivet exec and trivet shell reach nodes at all sites", "management %s: a lab over several machines has no management network", t.Management)
 	}
-	nodes := t.NodesByName()
+	nodes, ends := t.NodesByName(), topology.EndsOf(t)
 	for _, n := range t.Nodes {
 		if n.Native {
-			checkNative(n, &p)
+			checkNative(n, ends[n.Name], &p)
 		}
 		for _, other := range n.After {
 			if o := nodes[other]; o != nil && o.Sited() != n.Sited() {

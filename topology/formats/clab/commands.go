@@ -1,6 +1,7 @@
 package clab
 
 import (
+	"fmt"
 	"net/netip"
 	"path"
 	"slices"
@@ -44,12 +45,12 @@ func inCommands(t *topology.Topology) *topology.Topology {
 		}
 		for k := range into.Interfaces {
 			if i := &into.Interfaces[k]; i.Dummy {
-				i.Addresses = nil
+				i.Addresses, i.MPLS = nil, false
 			}
 		}
 		commanded[n.Name] = true
 		into.Addresses, into.Loopback, into.Gateways, into.Routes, into.Unaddressed = nil, nil, nil, unheld, true
-		into.Rules, into.Neighbors = nil, nil
+		into.Rules, into.Neighbors, into.MPLS, into.Labels = nil, nil, false, nil
 		slices.SortStableFunc(into.Dirs, func(a,
 			b topology.PrivateDir) int {
 			return strings.Compare(path.Clean(a.Path), path.Clean(b.Path))
@@ -58,7 +59,8 @@ func inCommands(t *topology.Topology) *topology.Topology {
 	for _, l := range out.Links {
 		for i := range l.Ends {
 			if e := &l.Ends[i]; commanded[e.Node] {
-				e.Addresses, e.Unaddressed = nil, true
+				e.Addresses, e.Unaddressed, e.MPLS = nil, true, false
+				l.MPLS = false
 			}
 		}
 	}
@@ -86,6 +88,7 @@ func network(n *topology.Node, ends []topology.Endpoint, ipv6 topology.IPv6) (co
 	for _, a := range n.Loopback {
 		commands = append(commands, []string{"ip", "addr", "add", a.String(), "dev", "lo"})
 	}
+	commands = append(commands, mpls(n, ends)...)
 	for _, g := range n.Gateways { // in place of the one of the management network
 		commands = append(commands, []string{"ip", "route", "replace", "default", "via", g.String()})
 	}
@@ -97,6 +100,9 @@ func network(n *topology.Node, ends []topology.Endpoint, ipv6 topology.IPv6) (co
 		c := []string{"ip", "route", "replace", rt.To.String()}
 		if rt.Discard {
 			c = []string{"ip", "route", "replace", "blackhole", rt.To.String()}
+		}
+		if rt.Labels != "" {
+			c = append(c, "encap", "mpls", string(rt.Labels))
 		}
 		if rt.Via.IsValid() {
 			c = append(c, "via", rt.Via.String())
@@ -132,6 +138,41 @@ func network(n *topology.Node, ends []topology.Endpoint, ipv6 topology.IPv6) (co
 		}
 	}
 	return commands, unheld
+}
+
+// mpls are the commands that let a node know labels, and say what becomes of them.
+func mpls(n *topology.Node, ends []topology.Endpoint) (commands [][]string) {
+	set := func(key string, value int) {
+		commands = append(commands, []string{"sysctl", "-qw", fmt.Sprintf("net/mpls/%s=%d", key, value)})
+	}
+	var at []*topology.Endpoint
+	for i := range ends {
+		at = append(at, &ends[i])
+	}
+	if most := n.PlatformLabels(at); most > 0 {
+		set("platform_labels", most)
+	}
+	for _, e := range ends {
+		if e.MPLS {
+			set("conf/"+e.Interface+"/input", 1)
+		}
+	}
+	for _, i := range n.Interfaces {
+		if i.Dummy && i.MPLS {
+			set("conf/"+i.Name+"/input", 1)
+		}
+	}
+	for _, l := range n.Labels {
+		c := []string{"ip", "-f", "mpls", "route", "replace", strconv.Itoa(l.Label)}
+		if l.Swap != "" {
+			c = append(c, "as", string(l.Swap))
+		}
+		if l.Via.IsValid() {
+			c = append(c, "via", map[bool]string{true: "inet", false: "inet6"}[l.Via.Is4()], l.Via.String())
+		}
+		commands = append(commands, append(c, "dev", l.Device))
+	}
+	return commands
 }
 
 // linesOf are the commands that startOf makes a start command of: its lines, if they are what that

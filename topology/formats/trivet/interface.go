@@ -30,6 +30,7 @@ type interfaceOptions struct {
 	MAC       topology.MAC            `yaml:"mac" doc:"MAC address of the interface."`
 	MTU       int                     `yaml:"mtu" as:"count" doc:"MTU of the interface; what Linux gives it when missing."`
 	RA        *topology.Advertisement `yaml:"ra" as:"router advertisement" doc:"Router advertisements at a router's interface, before what the node says: true, off, or {interval: 10s, …}."`
+	MPLS      bool                    `yaml:"mpls" doc:"The interface takes packets with labels (MPLS)."`
 }
 
 const interfacesHint = "write {bond0: {bond: [h1-eth0, h1-eth1]}}"

@@ -73,12 +73,13 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.BalanceBy]():       oneOf(topology.BalanceECMP, topology.BalanceOff, topology.BalanceLoad),
 	reflect.TypeFor[topology.BalancePer]():      oneOf(topology.PerPrefix, topology.PerPart, topology.PerFlow),
 	reflect.TypeFor[topology.WifiBand]():        oneOf(topology.Band2GHz, topology.Band5GHz),
-	reflect.TypeFor[topology.Route]():           {parse: simple(topology.ParseRoute), pattern: `^\S+( +(discard|onlink|(via|dev|table|src|distance|metric|tag) +\S+))+$`},
+	reflect.TypeFor[topology.Route]():           {parse: simple(topology.ParseRoute), pattern: `^\S+( +(discard|onlink|(via|dev|table|src|labels|distance|metric|tag) +\S+))+$`},
 	reflect.TypeFor[topology.Rule]():            {parse: simple(topology.ParseRule), pattern: `^(not +)?\S.*$`},
 	reflect.TypeFor[topology.Neighbor]():        {parse: simple(topology.ParseNeighbor), pattern: `^[0-9a-fA-F.:]+( +(lladdr|dev) +\S+)+$`},
 	reflect.TypeFor[topology.SourceDistance]():  {parse: simple(topology.ParseSourceDistance), pattern: `^((static|balanced|ospf|shortest-path|program)|(program|protocol) +[a-z][a-z0-9-]*) +[0-9]+$`},
 	reflect.TypeFor[topology.Masquerade]():      {parse: simple(parseMasquerade), pattern: `^([0-9a-fA-F:./]+)?( *dev +\S+)?$`},
 	reflect.TypeFor[topology.RoutesMode]():      oneOf(topology.RoutesComputed, topology.RoutesAsWritten),
+	reflect.TypeFor[topology.LabelRoute]():      {parse: simple(topology.ParseLabelRoute), pattern: `^[0-9]+ +(pop|swap +[0-9/]+)( +via +[0-9a-fA-F.:]+)?( +dev +\S+)?$`},
 }
 
 // interfaceAddresses is what lists of addresses are read as that may also be none.

@@ -78,12 +78,14 @@ type nodeOptions struct {
 	Interfaces  []topology.Interface `yaml:"interfaces" of:"host router nat" as:"interface" doc:"Devices beside those of links, by name: {bond0: {bond: [h1-eth0, h1-eth1]}, bond0.10: {vlan: 10, on: bond0, address: 10.0.10.1/24}}."`
 
 	Gateways  []netip.Addr        `yaml:"gateway,gateways" of:"host router nat" doc:"Default route: at most one IPv4 and one IPv6 address."`
-	Routes    []topology.Route    `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254, or dev h1-eth0 for neighbours behind a device, or discard; table 100 puts it there, src and onlink are as in ip-route(8), distance 200 makes it a substitute."`
+	Routes    []topology.Route    `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254, or dev h1-eth0 for neighbours behind a device, or discard; table 100 puts it there, src and onlink are as in ip-route(8), labels 100/200 pushes these (MPLS), distance 200 makes it a substitute."`
 	Rules     []topology.Rule     `yaml:"rules,rule" of:"host router nat" doc:"Rules of policy routing, in the words of ip-rule(8): from 10.1.0.0/16 table 100 priority 1000, fwmark 7 table 20, iif r1-eth0 prohibit."`
 	Neighbors []topology.Neighbor `yaml:"neighbors,neighbours" of:"host router nat" doc:"Permanent entries of ARP and NDP: 10.0.0.2 lladdr 02:00:00:00:00:02; dev h1-eth0 names the device where no subnet tells it."`
 
 	RA       *topology.Advertisement `yaml:"ra" of:"router nat" as:"router advertisement" doc:"Hosts at its interfaces are sent router advertisements of IPv6: true, off, or {interval: 10s, lifetime: 30m, …}."`
 	AcceptRA bool                    `yaml:"accept_ra" of:"host router nat" doc:"Its interfaces take what routers advertise: addresses of IPv6 and a default route, in place of those that are assigned."`
+	MPLS     bool                    `yaml:"mpls" of:"host router nat" doc:"All devices of the node take packets with labels (MPLS)."`
+	Labels   []topology.LabelRoute   `yaml:"labels" of:"host router nat" doc:"What becomes of packets with a label (MPLS): 100 swap 200 via 10.0.0.2, 100 pop via 10.0.0.2, or 100 pop dev lo for those that are the node's to look at."`
 
 	Distances []topology.SourceDistance `yaml:"distances,distance" of:"router" doc:"How little a routing node trusts a source of routes: ospf 150, static 5, shortest-path 100, program 30, program sdwan 30, protocol rip 130; the least counts."`
 
@@ -146,6 +148,7 @@ type linkOptions struct {
 	Wifi    *topology.Wifi     `yaml:"wifi" as:"wifi" doc:"A real interface is wireless: at a switch or router an access point, at a host a station: {ssid: lab, key: …}."`
 	VLAN    int                `yaml:"vlan" as:"count" doc:"VLAN (802.1Q) of untagged frames at the ports of switches that the link joins; without trunk they have no other: access ports."`
 	Trunk   topology.VLANs     `yaml:"trunk" doc:"VLANs whose frames have tags at the ports of switches that the link joins: [10, 20, 30-39], or all."`
+	MPLS    bool               `yaml:"mpls" doc:"Both ends, as far as they are hosts or routers, take packets with labels (MPLS)."`
 	Down    bool               `yaml:"down" doc:"The link is down at first."`
 	State   linkState          `yaml:"state" doc:"up or down at first."`
 	Foreign foreign            `yaml:"x-"`
@@ -165,6 +168,7 @@ type endOptions struct {
 	Trunk       topology.VLANs          `yaml:"trunk" doc:"VLANs whose frames have tags at this port of a switch, before what the link says."`
 	RA          *topology.Advertisement `yaml:"ra" as:"router advertisement" doc:"Router advertisements at this end, before what its node says: true, off, or {interval: 10s, lifetime: 30m, …}."`
 	AcceptRA    *bool                   `yaml:"accept_ra" doc:"This end takes what routers advertise, or does not, whatever its node says."`
+	MPLS        bool                    `yaml:"mpls" doc:"The end takes packets with labels (MPLS)."`
 	OSPF        *topology.OSPFLink      `yaml:"ospf" as:"ospf" doc:"OSPF on this end, before what the link says: area 1, off, or {cost: 10, passive: true, …}."`
 	topology.Impairment
 }

@@ -268,7 +268,7 @@ func linkRun(links []writtenLink) int {
 }
 
 func (w *writer) link(l *topology.Link) (out writtenLink) {
-	o := linkOptions{Impairment: l.Impairment, OSPF: l.OSPF, Wifi: written(l.Wifi), VLAN: l.VLAN, Trunk: l.Trunk, Down: l.Down, Foreign: foreign(l.Foreign)}
+	o := linkOptions{Impairment: l.Impairment, OSPF: l.OSPF, Wifi: written(l.Wifi), VLAN: l.VLAN, Trunk: l.Trunk, MPLS: l.MPLS, Down: l.Down, Foreign: foreign(l.Foreign)}
 	a, okA := endText(l.Ends[0])
 	b, okB := endText(l.Ends[1])
 	short := okA && okB

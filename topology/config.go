@@ -58,8 +58,8 @@ var configKinds = []ConfigKind{
 	{"iptables", "the rules of IPv4, as iptables-save writes them", hasFirewall, "hosts and Linux routers"},
 	{"ip6tables", "the rules of IPv6, as ip6tables-save writes them", hasFirewall, "hosts and Linux routers"},
 	{"nft", "other tables, as nft list ruleset writes them", hasFirewall, "hosts and Linux routers"},
-	{ConfigFRR, "the router's own configuration of FRR, as in frr.conf", runs(FRR), "routers with datapath frr"},
-	{ConfigDaemons, "which of FRR's daemons run, as in /etc/frr/daemons; those that frr needs when missing", runs(FRR), "routers with datapath frr"},
+	{ConfigFRR, "the router's own configuration of FRR, as in frr.conf", runs(FRR, VM), "routers with datapath frr or vm"},
+	{ConfigDaemons, "which of FRR's daemons run, as in /etc/frr/daemons; those that frr needs when missing", runs(FRR, VM), "routers with datapath frr or vm"},
 	{ConfigBIRD, "the router's own configuration of BIRD, as in bird.conf", runs(BIRD), "routers with datapath bird"},
 }
 

@@ -49,8 +49,16 @@ func TestGuestValid(t *testing.T) {
 		{"host h1: build and vm: it is", host(func(n *Node) { n.Build = "dir" })},
 		{"host h1: user is for containers; who logs in to a virtual machine is said of that; write vm: {user: www}", host(func(n *Node) { n.User = "www" })},
 		{"host h1: cmd is for containers, not for virtual machines; leave it out", host(func(n *Node) { n.Cmd, n.Memory, n.Health = Words{"sh"}, 1<<30, "true" })},
-		{"host h1: after is for containers, not", host(func(n *Node) { n.After = []string{"h2"} })},
-		{"f.yaml:3:3  host h2: after: h1 is a virtual machine, and containers wait for containers only; leave it out", func(top *Topology, _, _ *Node) { top.Node("h2").After = []string{"h1"} }},
+		{"", func(top *Topology, h1, r1 *Node) {
+			h1.Health, h1.After, top.Node("h2").After, r1.After, top.Node("h2").Health = "true", []string{"r1"}, []string{"h1", "r1"}, nil, "true"
+			r1.Guest.Ready = "login:"
+		}},
+		{`f.yaml:1:3  host h1: after: there is no node "h9"; name a container or a virtual machine`, host(func(n *Node) { n.After = []string{"h9"} })},
+		{"f.yaml:1:3  host h1: after: s1 is neither, and is there before they begin; name a container or a virtual machine", host(func(n *Node) { n.After = []string{"s1"} })},
+		{"f.yaml:3:3  host h2: after: h1 is a virtual machine that does not say when it is ready; give it health, or vm: {ready: …}", func(top *Topology, _, _ *Node) { top.Node("h2").After = []string{"h1"} }},
+		{"f.yaml:1:3  host h1: after: it waits for itself", func(top *Topology, h1, _ *Node) {
+			h1.Health, h1.After, top.Node("h2").After = "true", []string{"h2"}, []string{"h1"}
+		}},
 		{"host h1: vm: nothing says what it boots; write vm: images/debian.qcow2", host(func(n *Node) { n.Guest = &Guest{User: "x"} })},
 		{`host h1: boot: a virtual machine cannot boot from "disk"; write boot: network`, host(func(n *Node) { n.Guest = &Guest{Boot: "disk"} })},
 		{"host h1: boot and kernel: it boots from the network, or this kernel; keep one of them", host(func(n *Node) { n.Guest = &Guest{Boot: "network", Kernel: "k"} })},

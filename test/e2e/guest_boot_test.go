@@ -3,6 +3,8 @@ package e2e
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -53,4 +55,33 @@ func TestGuestNetboot(t *testing.T) {
 			m.unchanged(before)
 		})
 	}
+}
+
+// TestGuestAfter proves that a virtual machine begins once those machines and containers are ready
+// that it comes after, and a container once those machines are; that one that is added later finds
+// them ready; and that a circle is told where it stands in the file, and makes nothing.
+func TestGuestAfter(t *testing.T) {
+	tiny := guestImage(t, "tiny")
+	m := newMachine(t)
+	engines["podman"](t, m)
+	m.image("image")
+	must(t, os.Mkdir(filepath.Join(m.dir, "at"), 0o755))
+	guest := "{host: {vm: {kernel: " + tiny["kernel"] + ", initrd: " + tiny["initrd"] + `, append: "console=ttyS0 quiet", ready: tiny is ready, password: tiny}, memory: 128MB`
+	lab := func(more string) string {
+		return m.file("lab.yaml", "nodes:\n  v1: "+guest+"}}\n  v2: "+guest+", after: [c1, v1]}}\n"+
+			"  c1: {host: {build: ./image, cmd: [sh, -c, 'touch /at/began; sleep 1; touch /at/ready; cat'], dirs: {/at: ./at}, health: test -e /at/ready, after: [v1]}}\n"+more+"  s1: switch\nlinks: [s1 -- v1, s1 -- v2, s1 -- c1]\n")
+	}
+	file := lab("")
+	m.up(file, "--wait", "300s")
+	when := func(file string) string { return strings.TrimSpace(m.sh("stat -c %.9Y " + file)) }
+	guests, at := "/run/trivet/"+m.name+"/guests/", filepath.Join(m.dir, "at")
+	order := []string{when(guests + "v1/started"), when(guests + "v1/ready"), when(at + "/began"), when(at + "/ready"), when(guests + "v2/started"), when(guests + "v2/ready")}
+	if !slices.IsSorted(order) {
+		t.Errorf("v1 began and was ready, c1, and v2 at %v", order)
+	}
+	contains(t, m.ok("apply", lab("  c2: {host: {build: ./image, cmd: cat, after: [v2]}}\n")), "1 change")
+	m.exec("c2", "true")
+	m.sh("sed -i 's/health: test/after: [v2], health: test/; s/, after: .v1.}}$/}}/' lab.yaml")
+	contains(t, m.want(1, "apply", file).err, "lab.yaml:3:3  host v2: after: it waits for itself")
+	contains(t, m.ok("down"), "nothing left")
 }

@@ -127,7 +127,7 @@ func (n *Node) texts(each func(what string, f *TextFile, mode *uint32)) {
 		each("files: "+clip(n.Files[i].Path), &n.Files[i].TextFile, &n.Files[i].Mode)
 	}
 	if n.Guest != nil && n.Guest.UserData != (TextFile{}) {
-		n.Guest = clonePointer(n.Guest)
+		n.Guest = n.Guest.clone()
 		each("user_data", &n.Guest.UserData, nil)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/topology"
 )
 
@@ -23,12 +24,38 @@ func check(g *topology.Guest) error {
 			}
 		}
 	}
-	if g.Image != "" {
-		if _, err := formatOf(g.Image); err != nil {
+	images := []string{g.Image}
+	for _, d := range g.Disks {
+		images = append(images, d.Image)
+	}
+	for _, image := range images {
+		if image == "" {
+			continue
+		}
+		if _, err := formatOf(image); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// uefis are where packages have the firmware, code and variables of a machine that boots by UEFI
+// without Secure Boot: Debian's and Ubuntu's ovmf (from Debian 12 and Ubuntu 22.04 on, the only ones
+// later, of 4 MB), Fedora's edk2-ovmf.
+var uefis = [][2]string{
+	{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"},
+	{"/usr/share/OVMF/OVMF_CODE.fd", "/usr/share/OVMF/OVMF_VARS.fd"},
+	{"/usr/share/edk2/ovmf/OVMF_CODE.fd", "/usr/share/edk2/ovmf/OVMF_VARS.fd"},
+}
+
+// uefi returns the files of the firmware by which a machine boots by UEFI.
+func uefi() (code, variables string, err error) {
+	for _, u := range uefis {
+		if unix.Access(u[0], unix.R_OK) == nil && unix.Access(u[1], unix.R_OK) == nil {
+			return u[0], u[1], nil
+		}
+	}
+	return "", "", lack.New("firmware: uefi needs OVMF, which is not installed", ": ", "apt install ovmf")
 }
 
 // isFile says why a name is not that of a file. One that leads to another directory is not it: what

@@ -50,13 +50,16 @@ type guests struct {
 // lacks says what a topology needs that this machine does not have.
 func lacks(t *topology.Topology) error {
 	var problems topology.Problems
-	var first *topology.Node
+	var first, byUEFI *topology.Node
 	for _, n := range t.Nodes {
 		if !is(n) || t.Site != "" && n.Sited() != t.Site {
 			continue
 		}
 		if first == nil {
 			first = n
+		}
+		if n.Guest.Firmware == topology.FirmwareUEFI {
+			byUEFI = cmp.Or(byUEFI, n)
 		}
 		if err := check(n.Guest); err != nil {
 			problems.Add(n.Pos, "name a file that is at the machine where the node is, and that QEMU can read", "%s %s: vm: %s", n.Kind, n.Name, err)
@@ -67,6 +70,11 @@ func lacks(t *topology.Topology) error {
 	}
 	if err := qemu.Lacks(); err != nil {
 		return fmt.Errorf("%s %s: %w", first.Kind, first.Name, err)
+	}
+	if byUEFI != nil {
+		if _, _, err := uefi(); err != nil {
+			return errors.Join(fmt.Errorf("%s %s: %w", byUEFI.Kind, byUEFI.Name, err), problems.Err())
+		}
 	}
 	return problems.Err()
 }

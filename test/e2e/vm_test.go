@@ -151,7 +151,7 @@ func TestVirtualMachinesOwnFRR(t *testing.T) {
 
 	machine := m.pids("/qemu-system*/routers/r1/")
 	session := func() string {
-		return m.exec("r1", "cat /etc/frr/run/bgpd.pid; vtysh -c 'show bgp neighbors' | grep -c 'Connections established 1;'")
+		return m.exec("r1", "cat /etc/frr/run/bgpd.pid; vtysh -c 'show bgp neighbors' | grep 'Connections established'")
 	}
 	first := session()
 	change("frr/r1.conf", "  network 10.1.1.0/24", "  network 10.1.3.0/24\n  network 192.0.2.1/32")

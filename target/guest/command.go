@@ -58,7 +58,7 @@ func command(n *topology.Node, how qemu.Accelerator, interfaces []Interface, see
 		args = append(args, "-boot", "reboot-timeout=1000")
 	}
 	if g.Firmware == topology.FirmwareUEFI {
-		code, variables, err := uefi()
+		code, variables, err := qemu.UEFI()
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/topology"
 )
 
@@ -37,25 +36,6 @@ func check(g *topology.Guest) error {
 		}
 	}
 	return nil
-}
-
-// uefis are where packages have the firmware, code and variables of a machine that boots by UEFI
-// without Secure Boot: Debian's and Ubuntu's ovmf (from Debian 12 and Ubuntu 22.04 on, the only ones
-// later, of 4 MB), Fedora's edk2-ovmf.
-var uefis = [][2]string{
-	{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"},
-	{"/usr/share/OVMF/OVMF_CODE.fd", "/usr/share/OVMF/OVMF_VARS.fd"},
-	{"/usr/share/edk2/ovmf/OVMF_CODE.fd", "/usr/share/edk2/ovmf/OVMF_VARS.fd"},
-}
-
-// uefi returns the files of the firmware by which a machine boots by UEFI.
-func uefi() (code, variables string, err error) {
-	for _, u := range uefis {
-		if unix.Access(u[0], unix.R_OK) == nil && unix.Access(u[1], unix.R_OK) == nil {
-			return u[0], u[1], nil
-		}
-	}
-	return "", "", lack.New("firmware: uefi needs OVMF, which is not installed", ": ", "apt install ovmf")
 }
 
 // isFile says why a name is not that of a file. One that leads to another directory is not it: what

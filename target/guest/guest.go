@@ -72,8 +72,8 @@ func lacks(t *topology.Topology) error {
 		return fmt.Errorf("%s %s: %w", first.Kind, first.Name, err)
 	}
 	if byUEFI != nil {
-		if _, _, err := uefi(); err != nil {
-			return errors.Join(fmt.Errorf("%s %s: %w", byUEFI.Kind, byUEFI.Name, err), problems.Err())
+		if _, _, err := qemu.UEFI(); err != nil {
+			return errors.Join(fmt.Errorf("%s %s: firmware: %w", byUEFI.Kind, byUEFI.Name, err), problems.Err())
 		}
 	}
 	return problems.Err()

@@ -104,11 +104,12 @@ func TestGuestDisks(t *testing.T) {
 	contains(t, m.want(1, "up", lab("nothing.img")).err, "lab.yaml:2:3  host v1: vm: stat ", "nothing.img: no such file")
 	file := lab("data.img")
 	m.sh("mount -t tmpfs none /usr/share/OVMF")
-	contains(t, m.want(1, "up", file).err, "host v1: firmware: uefi needs OVMF, which is not installed: apt install ovmf")
+	contains(t, m.want(1, "up", file).err, "host v1: firmware: OVMF, by which virtual machines boot by UEFI, is not installed: apt install ovmf")
 	m.sh("umount /usr/share/OVMF")
 
 	before, digest := m.snapshot(), fileDigest(t, data)
-	contains(t, m.up(file, "--wait", "300s"), "disk "+data)
+	contains(t, m.ok("validate", file), "disk "+data)
+	m.up(file, "--wait", "300s")
 	contains(t, m.exec("v1", "ls -d /sys/firmware/efi; cat /sys/block/vd[ab]/serial /sys/block/vdb/size; head -c 6 /dev/vda"),
 		"/sys/firmware/efi\ndisk1disk26291456\nwalnut")
 	m.exec("v1", "echo almond >/dev/vda; echo cashew | dd of=/dev/vdb seek=6291455 2>/dev/null; sync; echo 3 >/proc/sys/vm/drop_caches")

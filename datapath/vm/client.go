@@ -47,7 +47,7 @@ const (
 )
 
 // longest is the most of what is asked for, or answered, in bytes.
-const longest = 4 * topology.MaxConfigFile
+const longest = 8 * topology.MaxConfigFile
 
 // answer is what a guest says of a configuration of its owner's.
 type answer struct {

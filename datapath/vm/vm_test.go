@@ -223,10 +223,9 @@ func TestForwardInStalls(t *testing.T) {
 	}
 }
 
-// TestAgent proves that a command gets its input, and its output, errors, directory and exit code
-// come back; that a signal reaches it; that what it left in the background does not hold it; and
-// that a terminal has the size asked for.
-func TestAgent(t *testing.T) {
+// serving is an agent, and a connection to it.
+func serving(t *testing.T) (*agent, *ssh.Client) {
+	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +240,7 @@ func TestAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
+	t.Cleanup(func() { listener.Close() })
 	a.listener = listener
 	go func() {
 		if conn, err := listener.Accept(); err == nil {
@@ -252,7 +251,15 @@ func TestAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
+	t.Cleanup(func() { client.Close() })
+	return a, client
+}
+
+// TestAgent proves that a command gets its input, and its output, errors, directory and exit code
+// come back; that a signal reaches it; that what it left in the background does not hold it; and
+// that a terminal has the size asked for.
+func TestAgent(t *testing.T) {
+	_, client := serving(t)
 	for _, c := range []struct {
 		script, signal, out, errs string
 		tty                       bool

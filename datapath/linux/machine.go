@@ -252,8 +252,8 @@ func (f *fabric) self() string {
 }
 
 // startMachine starts a machine and returns when its agent answers, which it does once FRR runs, or
-// is to be told what it runs, and FRR has the configuration of its owner's. One that does not answer
-// is ended, so that it is started anew the next time.
+// is to be told what it runs, and FRR has the configuration of its owner's. One that does not
+// answer is ended, so that it is started anew the next time.
 func (f *fabric) startMachine(ctx context.Context, n *topology.Node, want routerd.Program, s *vm.Spec) error {
 	cmd, before, done, err := vm.Prepare(want.Args, f.site.NodeDir(n.Name), f.self())
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 )
 
 // A router whose FRR has a configuration of its owner's has it in etc/frr.conf: see
-// routerd.Loading. What runs when it has just been loaded is kept in the file loaded of the router's
-// directory.
+// routerd.Loading. What runs when it has just been loaded is kept in the file loaded of the
+// router's directory.
 
 func (f *fabric) loaded(node string) string { return filepath.Join(f.site.NodeDir(node), "loaded") }
 

@@ -22,10 +22,10 @@ const (
 
 // TestLoad proves, with programs that stand for FRR's, that a guest starts them and loads a
 // configuration, long as one can be, and says what runs; that another is loaded into those that go
-// on; that a daemon that is needed no more ends, and the machine does not stop for that; that what a
-// client refuses comes back as it said it, also after that the next one is loaded; that what is said
-// of a configuration that there is not is an error; and that the machine is to stop when a daemon
-// ends by itself.
+// on; that a daemon that is needed no more ends, and the machine does not stop for that; that what
+// a client refuses comes back as it said it, also after that the next one is loaded; that what is
+// said of a configuration that there is not is an error; and that the machine is to stop when a
+// daemon ends by itself.
 func TestLoad(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

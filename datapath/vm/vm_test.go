@@ -102,9 +102,9 @@ func TestSettles(t *testing.T) {
 	}
 }
 
-// TestSettlesConfiguration proves that a guest is told of another configuration of its owner's while
-// it runs, with the daemons and the addresses that this has; but not of one in place of Trivet's, of
-// an address that is not of it, or of anything else beside it.
+// TestSettlesConfiguration proves that a guest is told of another configuration of its owner's
+// while it runs, with the daemons and the addresses that this has; but not of one in place of
+// Trivet's, of an address that is not of it, or of anything else beside it.
 func TestSettlesConfiguration(t *testing.T) {
 	at := netip.MustParsePrefix
 	spec := func(change func(*Spec)) string {

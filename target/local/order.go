@@ -13,8 +13,8 @@ import (
 // errAnother ends waiting for nodes where one of them does not begin.
 var errAnother = errors.New("another node does not begin")
 
-// beginInOrder has nodes begin, each once those are ready that it comes after: begin returns when one
-// is. The error is that of those which have failed by themselves; the others are not waited for
+// beginInOrder has nodes begin, each once those are ready that it comes after: begin returns when
+// one is. The error is that of those which have failed by themselves; the others are not waited for
 // then. done is called for each.
 func beginInOrder(ctx context.Context, nodes []*topology.Node, begin func(context.Context, *topology.Node) error, done func()) error {
 	ready := map[string]chan struct{}{}

@@ -131,10 +131,10 @@ func (m *machine) ownMachine() (lab string, change func(name, old, new string)) 
 }
 
 // TestVirtualMachinesOwnFRR proves that a router in a virtual machine runs FRR as its owner has
-// configured it, and has routes by BGP from one in a namespace; that apply changes addresses, of its
-// links as well, and what the daemons run as the machine and the session go on, and starts and ends
-// daemons; and that a line that FRR's grammar refuses is told with its place before anything is
-// made.
+// configured it, and has routes by BGP from one in a namespace; that apply changes addresses, of
+// its links as well, and what the daemons run as the machine and the session go on, and starts and
+// ends daemons; and that a line that FRR's grammar refuses is told with its place before anything
+// is made.
 func TestVirtualMachinesOwnFRR(t *testing.T) {
 	m := newMachine(t)
 	before := m.snapshot()
@@ -182,8 +182,8 @@ func TestVirtualMachinesOwnFRR(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestVirtualMachinesOwnFRRRefused proves that a line that only a daemon in a router's machine refuses
-// is told with its place in the file and undone, as the machine goes on.
+// TestVirtualMachinesOwnFRRRefused proves that a line that only a daemon in a router's machine
+// refuses is told with its place in the file and undone, as the machine goes on.
 func TestVirtualMachinesOwnFRRRefused(t *testing.T) {
 	m := newMachine(t)
 	lab, change := m.ownMachine()
@@ -203,8 +203,8 @@ func TestVirtualMachinesOwnFRRRefused(t *testing.T) {
 }
 
 // TestVirtualMachinesOwnFRRSaved proves that save writes what somebody has changed by vtysh in a
-// router's machine, also after the lab was resumed, and once; that apply of what it wrote leaves the
-// machine as it is; and that one that died is started with the same again.
+// router's machine, also after the lab was resumed, and once; that apply of what it wrote leaves
+// the machine as it is; and that one that died is started with the same again.
 func TestVirtualMachinesOwnFRRSaved(t *testing.T) {
 	m := newMachine(t)
 	lab, _ := m.ownMachine()

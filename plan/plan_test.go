@@ -331,7 +331,7 @@ func TestGuest(t *testing.T) {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
-	values := map[reflect.Kind]any{reflect.String: "another", reflect.Int: 2, reflect.Bool: true, reflect.Struct: topology.TextFile{File: "x", Text: "another"}}
+	values := map[reflect.Kind]any{reflect.String: "another", reflect.Int: 2, reflect.Bool: true, reflect.Struct: topology.TextFile{File: "x", Text: "another"}, reflect.Slice: []topology.GuestDisk{{Size: 1 << 30}}}
 	for i := range reflect.TypeFor[topology.Guest]().NumField() {
 		f := reflect.TypeFor[topology.Guest]().Field(i)
 		to := of(plain)

@@ -71,7 +71,7 @@ func (n *Node) clone() *Node {
 	c.OpenFlow = slices.Clone(n.OpenFlow)
 	c.OSPF = n.OSPF.Clone()
 	c.Container = n.Container.clone()
-	c.Guest = clonePointer(n.Guest)
+	c.Guest = n.Guest.clone()
 	c.Sysctls, c.Ports = slices.Clone(n.Sysctls), slices.Clone(n.Ports)
 	return &c
 }

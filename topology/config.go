@@ -58,8 +58,8 @@ var configKinds = []ConfigKind{
 	{"iptables", "the rules of IPv4, as iptables-save writes them", hasFirewall, "hosts and Linux routers"},
 	{"ip6tables", "the rules of IPv6, as ip6tables-save writes them", hasFirewall, "hosts and Linux routers"},
 	{"nft", "other tables, as nft list ruleset writes them", hasFirewall, "hosts and Linux routers"},
-	{ConfigFRR, "the router's own configuration of FRR, as in frr.conf", runs(FRR), "routers with datapath frr"},
-	{ConfigDaemons, "which of FRR's daemons run, as in /etc/frr/daemons; those that frr needs when missing", runs(FRR), "routers with datapath frr"},
+	{ConfigFRR, "the router's own configuration of FRR, as in frr.conf", runs(FRR, VM), "routers with datapath frr or vm"},
+	{ConfigDaemons, "which of FRR's daemons run, as in /etc/frr/daemons; those that frr needs when missing", runs(FRR, VM), "routers with datapath frr or vm"},
 	{ConfigBIRD, "the router's own configuration of BIRD, as in bird.conf", runs(BIRD), "routers with datapath bird"},
 }
 
@@ -127,7 +127,7 @@ func (n *Node) texts(each func(what string, f *TextFile, mode *uint32)) {
 		each("files: "+clip(n.Files[i].Path), &n.Files[i].TextFile, &n.Files[i].Mode)
 	}
 	if n.Guest != nil && n.Guest.UserData != (TextFile{}) {
-		n.Guest = clonePointer(n.Guest)
+		n.Guest = n.Guest.clone()
 		each("user_data", &n.Guest.UserData, nil)
 	}
 }

@@ -248,15 +248,20 @@ func (v *validator) container(n *Node, bad func(hint, format string, args ...any
 			bad("write /dev/net/tun", "devices: %q is not below /dev", clip(d))
 		}
 	}
+	v.after(n, bad)
+}
+
+// after checks which nodes a container or a virtual machine is to come after.
+func (v *validator) after(n *Node, bad func(hint, format string, args ...any)) {
 	for _, other := range n.After {
 		switch o := v.nodes[other]; {
 		case o == nil && v.t.Site != "": // it is at another site
 		case o == nil:
-			bad("name a container of the topology", "after: there is no node %q", clip(other))
-		case o.Guest != nil:
-			bad("leave it out, and have health wait for what is needed of it", "after: %s is a virtual machine, and containers wait for containers only", other)
-		case !o.Contained():
-			bad("name a container", "after: %s is not one, and is there before any container's program begins", other)
+			bad("name a container or a virtual machine of the topology", "after: there is no node %q", clip(other))
+		case o.Guest != nil && o.Guest.Ready == "" && o.Health == "":
+			bad("give it health, or vm: {ready: …}", "after: %s is a virtual machine that does not say when it is ready", other)
+		case o.Inside() == "":
+			bad("name a container or a virtual machine", "after: %s is neither, and is there before they begin", other)
 		}
 	}
 }
@@ -269,8 +274,9 @@ func (v *validator) uncontained(n *Node, bad func(hint, format string, args ...a
 		}
 		return
 	}
+	v.after(n, bad)
 	only := n.Container
-	only.Memory, only.Health = 0, ""
+	only.Memory, only.Health, only.After = 0, "", nil
 	switch what := only.first(); what {
 	case "":
 	case "user":
@@ -316,7 +322,7 @@ func (v *validator) built(n *Node) *Node {
 	return other
 }
 
-// orders checks that containers do not wait for each other.
+// orders checks that containers and virtual machines do not wait for each other.
 func (v *validator) orders() {
 	circular(v.t.Nodes, func(n *Node) (out []*Node) {
 		for _, other := range n.After {

@@ -45,7 +45,7 @@ func TestContainerValid(t *testing.T) {
 		{`sysctls: "kernel.hostname" is not a setting of the node's network`, func(h1, _, _, _ *Node) { h1.Sysctls = []Assignment{{"kernel.hostname", "x"}} }},
 		{"sysctls: \"net.ipv4/../../kernel/core_pattern\" is not", func(h1, _, _, _ *Node) { h1.Sysctls = []Assignment{{"net.ipv4/../../kernel/core_pattern", "x"}} }},
 		{`after: there is no node "h9"`, func(h1, _, _, _ *Node) { h1.Image, h1.After = "x", []string{"h9"} }},
-		{"after: s1 is not one", func(h1, _, _, _ *Node) { h1.Image, h1.After = "x", []string{"s1"} }},
+		{"after: s1 is neither", func(h1, _, _, _ *Node) { h1.Image, h1.After = "x", []string{"s1"} }},
 		{"after: it waits for itself", func(h1, h2, _, _ *Node) {
 			h1.Image, h2.Image, h1.After, h2.After = "x", "x", []string{"h2"}, []string{"h1"}
 		}},

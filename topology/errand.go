@@ -215,7 +215,7 @@ func (t *Topology) Refuse(errands []Errand, before *Topology) {
 // ordinary one, without the commands that were for inside.
 func (t *Topology) refuseInside(n, old *Node) {
 	if old != nil && old.Inside() != "" {
-		n.Container, n.Guest, n.Files = old.Container.clone(), clonePointer(old.Guest), slices.Clone(old.Files)
+		n.Container, n.Guest, n.Files = old.Container.clone(), old.Guest.clone(), slices.Clone(old.Files)
 		return
 	}
 	n.Container, n.Guest, n.Files, n.Start, n.Stop = Container{}, nil, nil, "", ""

@@ -21,6 +21,9 @@ type Guest struct {
 	Append string `json:"append,omitempty"` // the kernel's command line
 	Boot   string `json:"boot,omitempty"`   // BootNetwork; empty: from the disk, or the kernel
 
+	Disks    []GuestDisk `json:"disks,omitempty"`    // further ones
+	Firmware string      `json:"firmware,omitempty"` // FirmwareUEFI; empty: a BIOS
+
 	UserData   TextFile `json:"user_data,omitzero"`   // cloud-init's
 	User       string   `json:"user,omitempty"`       // who logs in by SSH; empty: root
 	Password   string   `json:"password,omitempty"`   // where the guest knows no key of Trivet's
@@ -31,17 +34,45 @@ type Guest struct {
 	Unmanaged  bool     `json:"unmanaged,omitempty"`  // it has no further interface through which Trivet logs in
 }
 
+// GuestDisk is a further disk of a virtual machine: of a file, as Guest.Image is one, or empty.
+type GuestDisk struct {
+	Image string `json:"image,omitempty"`
+	Size  Bytes  `json:"size,omitzero"` // of an empty one
+}
+
+func (d GuestDisk) String() string {
+	if d.Image != "" {
+		return d.Image
+	}
+	return d.Size.String()
+}
+
+// clone copies what a node says of its machine, which may be nothing.
+func (g *Guest) clone() *Guest {
+	c := clonePointer(g)
+	if c != nil {
+		c.Disks = slices.Clone(g.Disks)
+	}
+	return c
+}
+
 // NICs are the models of interfaces that virtual machines can have.
 var NICs = []string{"virtio", "e1000", "e1000e", "rtl8139", "vmxnet3"}
 
 // BootNetwork says of a machine that it boots from its first interface.
 const BootNetwork = "network"
 
+// FirmwareUEFI says of a machine that it boots by UEFI.
+const FirmwareUEFI = "uefi"
+
 // Limits on virtual machines.
 const (
 	MinGuestMemory     Bytes = 32 * units.MiB
 	MaxGuestProcessors       = 64
-	MaxGuestInterfaces       = 24 // of links
+	MaxGuestInterfaces       = 24 // of links, and further disks: each is a device at the machine's bus
+	MaxGuestDisks            = 8  // further ones
+	MinGuestDisk       Bytes = units.MiB
+	MaxGuestDisk       Bytes = 8 * units.TiB
 )
 
 // Inside is what a node's programs run in that files of their own come with: "container", "virtual
@@ -81,6 +112,7 @@ func (v *validator) guest(n *Node, bad func(hint, format string, args ...any)) {
 	}
 	g.boots(bad)
 	g.words(bad)
+	g.disks(bad)
 	if n.Memory != 0 && n.Memory < MinGuestMemory {
 		bad("write "+MinGuestMemory.String()+" or more", "memory: a virtual machine cannot do with %s", n.Memory)
 	}
@@ -126,6 +158,23 @@ func (g *Guest) boots(bad func(hint, format string, args ...any)) {
 	}
 }
 
+// disks checks the machine's further disks.
+func (g *Guest) disks(bad func(hint, format string, args ...any)) {
+	if len(g.Disks) > MaxGuestDisks {
+		bad("write fewer", "disks: a virtual machine can have %d beside the one of its image", MaxGuestDisks)
+	}
+	for _, d := range g.Disks {
+		switch {
+		case (d.Image == "") == (d.Size == 0):
+			bad("write data.qcow2, or {size: 10GB}", "disks: one is of a file, or empty and of a size")
+		case strings.ContainsAny(d.Image, "\x00\n\r"):
+			bad("write one line", "disks: a file's name cannot hold a NUL character or a line end")
+		case d.Image == "" && (d.Size < MinGuestDisk || d.Size > MaxGuestDisk):
+			bad("write "+MinGuestDisk.String()+" to "+MaxGuestDisk.String(), "disks: one cannot have %s", d.Size)
+		}
+	}
+}
+
 // words checks what else is said of the machine.
 func (g *Guest) words(bad func(hint, format string, args ...any)) {
 	for _, line := range []struct{ name, value string }{{"image", g.Image}, {"kernel", g.Kernel}, {"initrd", g.Initrd}, {"append", g.Append}, {"password", g.Password}, {"ready", g.Ready}} {
@@ -147,6 +196,9 @@ func (g *Guest) words(bad func(hint, format string, args ...any)) {
 	}
 	if strings.TrimSpace(g.UserData.Text) == hiddenKey {
 		bad("write it", "user_data: %s is what stands for one where it is not shown", hiddenKey)
+	}
+	if g.Firmware != "" && g.Firmware != FirmwareUEFI {
+		bad("write firmware: uefi, or leave it out, for a BIOS", "firmware: there is no %q", clip(g.Firmware))
 	}
 	if g.NIC != "" && !slices.Contains(NICs, g.NIC) {
 		bad(words.Choose(NICs), "nic: there is no model %q", clip(g.NIC))
@@ -182,8 +234,8 @@ func (v *validator) guestLink(l *Link, bad func(hint, format string, args ...any
 		if OfMachine(e.Interface) || e.Interface == GuestManagement {
 			bad("name another", "%s: a device of the name %s is taken at a virtual machine", e.Node, e.Interface)
 		}
-		if v.guestEnds[e.Node]++; v.guestEnds[e.Node] == MaxGuestInterfaces+1 {
-			bad("leave it out", "%s is a virtual machine, which can have %d interfaces", e.Node, MaxGuestInterfaces)
+		if v.guestEnds[e.Node]++; v.guestEnds[e.Node]+len(n.Guest.Disks) == MaxGuestInterfaces+1 {
+			bad("leave it out", "%s is a virtual machine, which can have %d interfaces and further disks", e.Node, MaxGuestInterfaces)
 		}
 	}
 }
@@ -212,7 +264,11 @@ func (r *resolver) guestMACs() {
 // filesFrom resolves relative names of files against a directory, but for those that are read with
 // the topology's.
 func (g *Guest) filesFrom(dir string) {
-	for _, file := range []*string{&g.Image, &g.Kernel, &g.Initrd} {
+	files := []*string{&g.Image, &g.Kernel, &g.Initrd}
+	for i := range g.Disks {
+		files = append(files, &g.Disks[i].Image)
+	}
+	for _, file := range files {
 		if *file != "" && !filepath.IsAbs(*file) {
 			*file = filepath.Join(dir, *file)
 		}
@@ -229,6 +285,11 @@ func (n *Node) guestErrand() string {
 	for _, file := range []struct{ what, name string }{{"image", g.Image}, {"kernel", g.Kernel}, {"initrd", g.Initrd}} {
 		if file.name != "" {
 			of = append(of, file.what+" "+file.name)
+		}
+	}
+	for _, d := range g.Disks {
+		if d.Image != "" {
+			of = append(of, "disk "+d.Image)
 		}
 	}
 	what := "a virtual machine"

@@ -49,8 +49,26 @@ func TestGuestValid(t *testing.T) {
 		{"host h1: build and vm: it is", host(func(n *Node) { n.Build = "dir" })},
 		{"host h1: user is for containers; who logs in to a virtual machine is said of that; write vm: {user: www}", host(func(n *Node) { n.User = "www" })},
 		{"host h1: cmd is for containers, not for virtual machines; leave it out", host(func(n *Node) { n.Cmd, n.Memory, n.Health = Words{"sh"}, 1<<30, "true" })},
-		{"host h1: after is for containers, not", host(func(n *Node) { n.After = []string{"h2"} })},
-		{"f.yaml:3:3  host h2: after: h1 is a virtual machine, and containers wait for containers only; leave it out", func(top *Topology, _, _ *Node) { top.Node("h2").After = []string{"h1"} }},
+		{"", func(top *Topology, h1, r1 *Node) {
+			h1.Health, h1.After, top.Node("h2").After, r1.After, top.Node("h2").Health = "true", []string{"r1"}, []string{"h1", "r1"}, nil, "true"
+			r1.Guest.Ready = "login:"
+		}},
+		{`f.yaml:1:3  host h1: after: there is no node "h9"; name a container or a virtual machine`, host(func(n *Node) { n.After = []string{"h9"} })},
+		{"f.yaml:1:3  host h1: after: s1 is neither, and is there before they begin; name a container or a virtual machine", host(func(n *Node) { n.After = []string{"s1"} })},
+		{"f.yaml:3:3  host h2: after: h1 is a virtual machine that does not say when it is ready; give it health, or vm: {ready: …}", func(top *Topology, _, _ *Node) { top.Node("h2").After = []string{"h1"} }},
+		{"f.yaml:1:3  host h1: after: it waits for itself", func(top *Topology, h1, _ *Node) {
+			h1.Health, h1.After, top.Node("h2").After = "true", []string{"h2"}, []string{"h1"}
+		}},
+		{"", host(func(n *Node) {
+			n.Guest.Firmware, n.Guest.Disks = "uefi", []GuestDisk{{Image: "b.raw"}, {Size: MinGuestDisk}, {Size: MaxGuestDisk}}
+		})},
+		{`f.yaml:1:3  host h1: firmware: there is no "bios"; write firmware: uefi, or leave it out`, host(func(n *Node) { n.Guest.Firmware = "bios" })},
+		{"f.yaml:1:3  host h1: disks: one is of a file, or empty and of a size; write data.qcow2, or {size: 10GB}", host(func(n *Node) { n.Guest.Disks = []GuestDisk{{}} })},
+		{"host h1: disks: one is of a file, or empty and of a size", host(func(n *Node) { n.Guest.Disks = []GuestDisk{{"x", 1 << 30}} })},
+		{"host h1: disks: one cannot have 1KB; write 1MB to 8192GB", host(func(n *Node) { n.Guest.Disks = []GuestDisk{{Size: 1 << 10}} })},
+		{"host h1: disks: one cannot have -1; ", host(func(n *Node) { n.Guest.Disks = []GuestDisk{{Size: -1}} })},
+		{"host h1: disks: a file's name cannot hold", host(func(n *Node) { n.Guest.Disks = []GuestDisk{{Image: "a\nb"}} })},
+		{"host h1: disks: a virtual machine can have 8 beside", host(func(n *Node) { n.Guest.Disks = make([]GuestDisk, 9) })},
 		{"host h1: vm: nothing says what it boots; write vm: images/debian.qcow2", host(func(n *Node) { n.Guest = &Guest{User: "x"} })},
 		{`host h1: boot: a virtual machine cannot boot from "disk"; write boot: network`, host(func(n *Node) { n.Guest = &Guest{Boot: "disk"} })},
 		{"host h1: boot and kernel: it boots from the network, or this kernel; keep one of them", host(func(n *Node) { n.Guest = &Guest{Boot: "network", Kernel: "k"} })},
@@ -99,7 +117,7 @@ func TestGuestValid(t *testing.T) {
 		{"h1 is a virtual machine, which cannot have an interface of the machine, or a port in a network", func(top *Topology, _, _ *Node) {
 			top.Links = append(top.Links, &Link{Ends: [2]Endpoint{{Network: "net1"}, {Node: "h1"}}})
 		}},
-		{"h1 is a virtual machine, which can have 24 interfaces; leave it out", func(top *Topology, _, _ *Node) {
+		{"h1 is a virtual machine, which can have 24 interfaces and further disks; leave it out", func(top *Topology, _, _ *Node) {
 			for range MaxGuestInterfaces {
 				top.AddLink("h1", "s1")
 			}

@@ -14,13 +14,13 @@ const (
 	ConfigBIRD    = "bird"
 )
 
-// runs says whether a node is a router with a datapath.
-func runs(d Datapath) func(*Node) bool {
-	return func(n *Node) bool { return n.Kind == Router && n.Datapath == d }
+// runs says whether a node is a router with one of these datapaths.
+func runs(those ...Datapath) func(*Node) bool {
+	return func(n *Node) bool { return n.Kind == Router && slices.Contains(those, n.Datapath) }
 }
 
 // OwnRouting is the datapath whose routing daemons have a configuration of the router's own, in
-// place of what Trivet writes for them; "" if it has none.
+// place of what Trivet writes for them, where no other is given that has them; "" if it has none.
 func (n *Node) OwnRouting() Datapath {
 	for _, c := range n.Config {
 		switch c.Kind {
@@ -31,6 +31,16 @@ func (n *Node) OwnRouting() Datapath {
 		}
 	}
 	return ""
+}
+
+// runsOwn is the datapath of a router with a configuration of its own, where one is asked of all
+// routers: that one, if it has the daemons that read it.
+func (n *Node) runsOwn(asked Datapath) Datapath {
+	own := n.OwnRouting()
+	if own == FRR && asked == VM {
+		return VM
+	}
+	return own
 }
 
 // ownRouting checks what a router's own configuration does not go with.

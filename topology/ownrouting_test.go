@@ -74,6 +74,39 @@ func TestOwnRouting(t *testing.T) {
 	}
 }
 
+// TestOwnRoutingInMachine proves that a router with a configuration of FRR runs it in a virtual
+// machine where the router, the topology or an override says so, with the addresses that it gives;
+// and that one of BIRD, which is not there, is refused.
+func TestOwnRoutingInMachine(t *testing.T) {
+	for what, c := range map[string]struct {
+		kind   string
+		change func(*Topology, *Defaults)
+		want   Datapath
+	}{
+		"router":           {ConfigFRR, func(top *Topology, _ *Defaults) { top.Node("r1").Datapath = VM }, VM},
+		"topology":         {ConfigFRR, func(top *Topology, _ *Defaults) { top.Datapath = VM }, VM},
+		"override":         {ConfigFRR, func(_ *Topology, d *Defaults) { d.OverrideDatapath = VM }, VM},
+		"other override":   {ConfigFRR, func(_ *Topology, d *Defaults) { d.OverrideDatapath = BIRD }, FRR},
+		"BIRD of topology": {ConfigBIRD, func(top *Topology, _ *Defaults) { top.Datapath = VM }, BIRD},
+		"BIRD of override": {ConfigBIRD, func(_ *Topology, d *Defaults) { d.OverrideDatapath = VM }, BIRD},
+	} {
+		top, d := ownRouter(t, c.kind, ownFRR), plain
+		c.change(top, &d)
+		r, problems := Resolve(top, d)
+		if err := problems.Err(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if n := r.Node("r1"); n.Datapath != c.want || c.kind == ConfigFRR && !strings.HasPrefix(addressesOf(r), "h1 10.1.1.2/24, r1 10.1.1.1/24") {
+			t.Errorf("%s: r1 has %s and %s", what, n.Datapath, addressesOf(r))
+		}
+	}
+	top := ownRouter(t, ConfigBIRD, "router id 10.0.0.1;\n")
+	top.Node("r1").Datapath = VM
+	if _, problems := Resolve(top, plain); problems.Err() == nil || !strings.Contains(problems.Err().Error(), "config: bird is for routers with datapath bird") {
+		t.Errorf("BIRD in a virtual machine: %v", problems)
+	}
+}
+
 // TestOwnRoutingInterfaces proves that an interface beside those of links takes the addresses of
 // the router's own configuration, too, and its network is known: a host there has it as gateway.
 func TestOwnRoutingInterfaces(t *testing.T) {
@@ -123,10 +156,10 @@ func TestOwnRoutingInherited(t *testing.T) {
 // line of the file that says it.
 func TestOwnRoutingRefused(t *testing.T) {
 	for says, change := range map[string]func(*Topology){
-		"keep one of them":                 func(top *Topology) { top.Node("r1").OSPF = &OSPF{} },
-		"leave it out":                     func(top *Topology) { top.Node("r1").Datapath = BIRD },
-		"add frr: FILE":                    func(top *Topology) { top.Node("r1").Config[0].Kind = ConfigDaemons },
-		"is for routers with datapath frr": func(top *Topology) { top.Node("h1").Config = top.Node("r1").Config },
+		"keep one of them":                       func(top *Topology) { top.Node("r1").OSPF = &OSPF{} },
+		"leave it out":                           func(top *Topology) { top.Node("r1").Datapath = BIRD },
+		"add frr: FILE":                          func(top *Topology) { top.Node("r1").Config[0].Kind = ConfigDaemons },
+		"is for routers with datapath frr or vm": func(top *Topology) { top.Node("h1").Config = top.Node("r1").Config },
 		"r1.conf:5  warning: router r1: 224.0.0.1/24 cannot be the address": func(top *Topology) {
 			top.Node("r1").Config[0].Text = strings.Replace(ownFRR, "10.1.1.1", "224.0.0.1", 1)
 		},

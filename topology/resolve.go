@@ -112,8 +112,8 @@ func (r *resolver) defaults(d Defaults) {
 		if !inherited.Serves(n.Kind) {
 			inherited = ""
 		}
-		n.Datapath = cmp.Or(n.Datapath, n.OwnRouting(), inherited, fallback)
-		if override != "" && !n.NAT && len(n.Masquerade) == 0 && n.OwnRouting() == "" {
+		n.Datapath = cmp.Or(n.Datapath, n.runsOwn(inherited), inherited, fallback)
+		if override != "" && !n.NAT && len(n.Masquerade) == 0 && (n.OwnRouting() == "" || n.runsOwn(override) == override) {
 			n.Datapath = override
 		}
 		if n.Kind == Switch && n.CPU != (CPU{}) && (n.Datapath == Embedded || n.Datapath == Bridge) {

@@ -193,7 +193,10 @@ func (f *fabric) spec(n *topology.Node, d *routerd.Family, r *topology.OSPFRoute
 		return nil, err
 	}
 	s := &vm.Spec{Name: n.Name, Loopback: n.Loopback, Routes: n.StaticRoutes(), Settings: f.site.Settings(n),
-		Home: d.Home, Run: routerd.RunDir, Owner: [2]int{uid, gid}, Client: client, ClientArgs: d.ClientArgs}
+		Home: d.Home, Run: routerd.RunDir, Owner: [2]int{uid, gid}, Client: client, ClientArgs: d.ClientArgs, Loading: d.Loading(n)}
+	if at := logsAt(d); at != "/" {
+		s.Logs = at
+	}
 	for _, k := range f.site.Topology().Links {
 		for i, e := range k.Ends {
 			if e.Node == n.Name {
@@ -228,11 +231,15 @@ func (f *fabric) runMachine(ctx context.Context, n *topology.Node, d *routerd.Fa
 	}
 	if p := f.processesOf(n.Name)[machineName]; p != nil {
 		if p.alive() && (!changed || vm.Settles(string(old), want.Files[vm.SpecFile]) && f.settle(ctx, n.Name, s) == nil) {
-			return nil
+			err := f.loadInside(ctx, n, s, changed)
+			if err == nil || errors.Is(err, vm.ErrGuest) || ctx.Err() != nil {
+				return routerd.Explained(err, n)
+			}
 		}
 		p.end()
 	}
 	f.forgetAgent(n.Name)
+	_ = os.Remove(f.loaded(n.Name))
 	if err := f.machines.makeInitrd(f.initrd(), f.self()); err != nil {
 		return err
 	}
@@ -244,8 +251,9 @@ func (f *fabric) self() string {
 	return self
 }
 
-// startMachine starts a machine and returns when its agent answers, which it does once FRR runs.
-// One that does not answer is ended, so that it is started anew the next time.
+// startMachine starts a machine and returns when its agent answers, which it does once FRR runs, or
+// is to be told what it runs, and FRR has the configuration of its owner's. One that does not
+// answer is ended, so that it is started anew the next time.
 func (f *fabric) startMachine(ctx context.Context, n *topology.Node, want routerd.Program, s *vm.Spec) error {
 	cmd, before, done, err := vm.Prepare(want.Args, f.site.NodeDir(n.Name), f.self())
 	if err != nil {
@@ -267,7 +275,51 @@ func (f *fabric) startMachine(ctx context.Context, n *topology.Node, want router
 		p.kill()
 		return err
 	}
+	if err := f.loadInside(ctx, n, s, true); err != nil {
+		p.kill()
+		if is := routerd.Explained(err, n); is != err || ctx.Err() != nil {
+			return is
+		}
+		return fmt.Errorf("load its configuration: %w; the end of its log:\n%s", err, process.LastWords(log))
+	}
 	return nil
+}
+
+// loadInside has the daemons in a router's machine run with its own configuration, if it has one:
+// when that has changed, or was not loaded when it had.
+func (f *fabric) loadInside(ctx context.Context, n *topology.Node, s *vm.Spec, changed bool) error {
+	if s.Loading == nil {
+		return nil
+	}
+	if _, err := os.Stat(f.loaded(n.Name)); err == nil && !changed {
+		return nil
+	}
+	_ = os.Remove(f.loaded(n.Name)) // until it is
+	c, err := f.agentOf(ctx, n.Name)
+	if err != nil {
+		return err
+	}
+	shown, err := vm.Load(ctx, c, s)
+	if err != nil {
+		if !errors.Is(err, vm.ErrGuest) {
+			f.forgetAgent(n.Name)
+		}
+		return err
+	}
+	return f.note(n, shown)
+}
+
+// shownInside is what the daemons in a router's machine have, as their client shows it.
+func (f *fabric) shownInside(ctx context.Context, node string) (string, error) {
+	c, err := f.agentOf(ctx, node)
+	if err != nil {
+		return "", err
+	}
+	shown, err := vm.Shown(ctx, c)
+	if err != nil && !errors.Is(err, vm.ErrGuest) {
+		f.forgetAgent(node)
+	}
+	return shown, err
 }
 
 // say reports what has happened to a machine. Whoever hears it may wait for the lab's lock.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -14,21 +13,18 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/disk"
-	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
 
-// A router whose FRR has a configuration of its owner's has it in etc/frr.conf. Its daemons start
-// without any, and vtysh, as their user and without rights of root's, loads it into them: in what
-// somebody else has written there may be more than settings. What runs when it has just been loaded
-// is kept in the file loaded of the router's directory: what differs later was changed by hand.
+// A router whose FRR has a configuration of its owner's has it in etc/frr.conf: see
+// routerd.Loading. What runs when it has just been loaded is kept in the file loaded of the
+// router's directory.
 
 func (f *fabric) loaded(node string) string { return filepath.Join(f.site.NodeDir(node), "loaded") }
 
@@ -61,115 +57,34 @@ func mountLogs(d *routerd.Family) error {
 // runLoaded starts the daemons of a router that has a configuration of its own, and loads it into
 // those that do not have it yet.
 func (f *fabric) runLoaded(ctx context.Context, n *topology.Node, d *routerd.Family, programs []routerd.Program, l *routerd.Loading) error {
-	f.endOthers(n, programs)
-	_, group, err := d.IDs()
+	return routerd.Explained(l.Into(ctx, &place{f, n, d}, programs), n)
+}
+
+// place is the namespaces of a router: see routerd.Place.
+type place struct {
+	*fabric
+	node   *topology.Node
+	family *routerd.Family
+}
+
+func (p *place) Write(files map[string]string) (changed bool, err error) {
+	_, group, err := p.family.IDs()
 	if err != nil {
-		return err
+		return false, err
 	}
-	_, err = os.Stat(f.loaded(n.Name))
-	fresh := err != nil // they have another configuration, or none
-	old, _ := os.ReadFile(filepath.Join(f.etc(n.Name), routerd.FRRFile))
-	changed := false
+	return writeFiles(p.etc(p.node.Name), group, files)
+}
+
+func (p *place) Start(programs []routerd.Program, all bool) (started []string, err error) {
+	p.endOthers(p.node, programs)
 	for _, want := range programs {
-		rewritten, err := writeFiles(f.etc(n.Name), group, want.Files)
-		if err != nil {
-			return err
-		}
-		changed = changed || rewritten
-	}
-	started, err := f.startMissing(n, d, programs, fresh || changed && l.Change == nil)
-	if err != nil {
-		return err
-	}
-	loads := changed || len(started) > 0
-	if loads { // until it has been, so that a start of all is next if this process ends meanwhile
-		_ = os.Remove(f.loaded(n.Name))
-	}
-	if len(started) < len(programs) {
-		for _, name := range started {
-			_, failed := f.client(ctx, n, d, l.One(name))
-			err = errors.Join(err, failed)
-		}
-		if err == nil && changed {
-			_, err = f.inNode(ctx, n, d, l.Change[0], l.Change[1:])
-		}
-		if err != nil { // it may be that only a start can change what differs
-			slog.Info("routing daemons are started anew, as they cannot be changed as they run", "router", n.Name, "error", err)
-			started, err = f.startMissing(n, d, programs, true)
-		}
-	}
-	if err == nil && len(started) == len(programs) {
-		if err = f.takeAddresses(n, string(old)); err == nil {
-			_, err = f.client(ctx, n, d, l.All)
-		}
-	}
-	if err == nil && loads {
-		err = f.keepLoaded(ctx, n, d, l)
-	}
-	return err
-}
-
-// takeAddresses takes from a router's devices what its old configuration gave them and its new one
-// does not: FRR leaves that when it ends, and then takes it for the kernel's own. Devices of links
-// are made anew when their addresses change.
-func (f *fabric) takeAddresses(n *topology.Node, old string) error {
-	was := &topology.Node{Config: []topology.ConfigFile{{Kind: topology.ConfigFRR, TextFile: topology.TextFile{Text: old}}}}
-	given := map[string][]netip.Prefix{"lo": n.Loopback}
-	for _, i := range n.Interfaces {
-		given[i.Name] = i.Addresses
-	}
-	gone := map[string][]netip.Prefix{}
-	for device, addresses := range was.DaemonAddresses() {
-		stays, ours := given[device]
-		addresses = slices.DeleteFunc(addresses, func(p netip.Prefix) bool { return slices.Contains(stays, p) })
-		if ours && len(addresses) > 0 {
-			gone[device] = addresses
-		}
-	}
-	if len(gone) == 0 {
-		return nil
-	}
-	return f.site.OnNode(n.Name, func() error {
-		var errs []error
-		for device, addresses := range gone {
-			errs = append(errs, takeFrom(device, addresses))
-		}
-		return errors.Join(errs...)
-	})
-}
-
-// takeFrom removes addresses from a device in the thread's network; those that are gone are not
-// missed.
-func takeFrom(device string, addresses []netip.Prefix) error {
-	link, err := netlink.LinkByName(device)
-	if err != nil {
-		return fmt.Errorf("find %s: %w", device, err)
-	}
-	b, err := netbatch.New()
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	var errs []error
-	for _, p := range addresses {
-		b.DelAddress(link.Attrs().Index, p)
-		if err := b.Flush(); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
-			errs = append(errs, fmt.Errorf("%s: %w", device, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// startMissing starts those of a router's daemons that do not run as they are to, or all.
-func (f *fabric) startMissing(n *topology.Node, d *routerd.Family, programs []routerd.Program, all bool) (started []string, err error) {
-	for _, want := range programs {
-		if p := f.processesOf(n.Name)[want.Name]; p != nil {
-			if p.alive() && !all && slices.Equal(p.Args, want.Args) {
+		if d := p.processesOf(p.node.Name)[want.Name]; d != nil {
+			if d.alive() && !all && slices.Equal(d.Args, want.Args) {
 				continue
 			}
-			p.end()
+			d.end()
 		}
-		if err := f.start(n, d, want); err != nil {
+		if err := p.start(p.node, p.family, want); err != nil {
 			return started, fmt.Errorf("start %s: %w", want.Name, err)
 		}
 		started = append(started, want.Name)
@@ -177,13 +92,32 @@ func (f *fabric) startMissing(n *topology.Node, d *routerd.Family, programs []ro
 	return started, nil
 }
 
-// keepLoaded notes what runs now, which is as it was loaded.
-func (f *fabric) keepLoaded(ctx context.Context, n *topology.Node, d *routerd.Family, l *routerd.Loading) error {
-	shown, err := f.shown(ctx, n, d, l)
-	if err != nil {
-		return err
+// Free leaves devices of links alone, which are made anew when their addresses change.
+func (p *place) Free(old string) error {
+	given := map[string][]netip.Prefix{"lo": p.node.Loopback}
+	for _, i := range p.node.Interfaces {
+		given[i.Name] = i.Addresses
 	}
-	return disk.Replace(f.loaded(n.Name), []byte(shown), 0)
+	return p.site.OnNode(p.node.Name, func() error { return routerd.FreeAddresses(old, given) })
+}
+
+func (p *place) Old() string {
+	text, _ := os.ReadFile(filepath.Join(p.etc(p.node.Name), routerd.FRRFile))
+	return string(text)
+}
+
+func (p *place) Loaded() bool {
+	_, err := os.Stat(p.loaded(p.node.Name))
+	return err == nil
+}
+
+func (p *place) Forget() { _ = os.Remove(p.loaded(p.node.Name)) }
+
+func (p *place) Note(shown string) error { return p.note(p.node, shown) }
+
+// note notes what runs now, which is as it was loaded.
+func (f *fabric) note(n *topology.Node, shown string) error {
+	return disk.Replace(f.loaded(n.Name), []byte(routerd.Running(shown, n.ConfigOf(topology.ConfigFRR))), 0)
 }
 
 // unload removes what a router had of a configuration of its own, or of one that could not be
@@ -200,50 +134,31 @@ func (f *fabric) unload(n *topology.Node) error {
 	return os.Remove(file) // last: it tells that there is something to unload
 }
 
-// client runs the daemons' client in a node.
-func (f *fabric) client(ctx context.Context, n *topology.Node, d *routerd.Family, args []string) (string, error) {
-	return f.inNode(ctx, n, d, filepath.Join(d.Home, "."+d.Client), slices.Concat(d.ClientArgs, args))
-}
-
-// shown is what runs.
-func (f *fabric) shown(ctx context.Context, n *topology.Node, d *routerd.Family, l *routerd.Loading) (string, error) {
-	said, err := f.client(ctx, n, d, l.Shown)
-	return routerd.Running(said, n.ConfigOf(topology.ConfigFRR)), err
-}
-
-// inNode runs a program of this machine in a node as the user of its daemons, and returns what it
-// has said when it has ended. If it fails, the error says what of the configuration was refused.
-func (f *fabric) inNode(ctx context.Context, n *topology.Node, d *routerd.Family, program string, args []string) (string, error) {
-	uid, gid, err := d.IDs()
+func (p *place) Run(ctx context.Context, command []string) (string, error) {
+	uid, gid, err := p.family.IDs()
 	if err != nil {
 		return "", err
 	}
+	name := filepath.Base(command[0])
 	var said strings.Builder
-	cmd := exec.Command(program, args...)
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = &said, &said, "/"
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
+	cmd.Env = routerd.Environment
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
-	if err := f.site.Start(n.Name, cmd, nil); err != nil {
-		return "", fmt.Errorf("run %s: %w", filepath.Base(program), err)
+	if err := p.site.Start(p.node.Name, cmd, nil); err != nil {
+		return "", fmt.Errorf("run %s: %w", name, err)
 	}
 	ctx, cancel := patience.Query.Context(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
 	err = cmd.Wait()
-	switch refused := routerd.Refused(said.String(), n); {
+	switch {
 	case !stop():
-		return "", fmt.Errorf("%s does not end: %w", filepath.Base(program), context.Cause(ctx))
-	case err != nil && refused != nil:
-		return "", refused
+		return "", fmt.Errorf("%s does not end: %w", name, context.Cause(ctx))
 	case err != nil:
-		return "", fmt.Errorf("%s: %w: %s", filepath.Base(program), err, lastLine(said.String()))
+		return "", &routerd.Failure{Program: name, Said: said.String(), Err: err}
 	}
 	return said.String(), nil
-}
-
-func lastLine(text string) string {
-	text = strings.TrimSpace(text)
-	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // OwnRouting returns the configuration that a router's daemons have now: as it was given, unless
@@ -261,10 +176,22 @@ func (f *fabric) OwnRouting(ctx context.Context, n *topology.Node) (string, erro
 		if err != nil {
 			return "", datapath.Untold("its configuration has not been loaded: apply the file again, and save then")
 		}
-		now, err := f.shown(ctx, n, d, l)
-		if err == nil && now == string(loaded) {
+		said, err := f.shown(ctx, n, d, l)
+		if err != nil {
+			return "", err
+		}
+		now := routerd.Running(said, n.ConfigOf(topology.ConfigFRR))
+		if now == string(loaded) {
 			now = n.ConfigOf(topology.ConfigFRR)
 		}
-		return now, err
+		return now, nil
 	}
+}
+
+// shown is what runs in a router, as its daemons' client shows it.
+func (f *fabric) shown(ctx context.Context, n *topology.Node, d *routerd.Family, l *routerd.Loading) (string, error) {
+	if isMachine(n) {
+		return f.shownInside(ctx, n.Name)
+	}
+	return l.Shown(ctx, &place{f, n, d})
 }

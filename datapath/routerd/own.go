@@ -1,8 +1,7 @@
 package routerd
 
 import (
-	"fmt"
-	"path/filepath"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -237,65 +236,22 @@ func withoutNextHopObjects(text string) string {
 
 func hasLine(text, line string) bool { return lineOf(text, line) > 0 }
 
-// A Loading is how a router's own configuration gets into its running programs, where they do not
-// read it by themselves: FRR's.
-type Loading struct {
-	All []string                      // arguments of the client that load it into all programs
-	One func(program string) []string // into one that was started anew
-	// Change is a program of this machine, and its arguments, that has running programs take over
-	// what differs; nil if it is not installed.
-	Change []string
-	Shown  []string // arguments of the client that show what runs
-}
-
-// Loading returns how a router's own configuration is loaded; nil if its programs read it.
-func (f *Family) Loading(n *topology.Node) *Loading {
-	if f != frr || n.OwnRouting() != topology.FRR {
-		return nil
-	}
-	l := &Loading{All: []string{"-b"}, One: func(program string) []string { return []string{"-d", program, "-b"} },
-		Shown: []string{"-c", "show running-config"}}
-	if path, err := f.Path("frr-reload.py"); err == nil {
-		l.Change = []string{path, "--reload", "--stdout", "--confdir", f.Home, "--rundir", f.run(""), "--vty_socket", f.run(""),
-			filepath.Join(f.Home, FRRFile)}
-	}
-	return l
-}
-
-// added are lines that Trivet has added to a configuration.
-var added = []string{noNextHopObjects, integrated}
-
-// integrated is the setting of vtysh that the daemons have one configuration.
-const integrated = "service integrated-vtysh-config"
-
-// Running is a configuration as FRR shows it, without what is said around it, and without what
-// Trivet itself has added and was does not have.
-func Running(shown, was string) string {
-	var b strings.Builder
-	begun := false
-	for line := range strings.Lines(shown) {
-		plain := strings.TrimRight(line, "\r\n")
-		switch {
-		case !begun && !strings.HasPrefix(plain, "frr version"):
-			continue
-		case plain == "end":
-			return b.String()
-		case slices.Contains(added, plain) && !hasLine(was, plain):
-			begun = true
-			continue
-		}
-		begun = true
-		fmt.Fprintln(&b, plain)
-	}
-	return b.String()
-}
-
 // refusal is what vtysh says of a line that a daemon does not take: FRR's vtysh_config_from_file.
 var refusal = regexp.MustCompile(`line \d+: (?:% )?(Unknown command|Ambiguous command|Failure to communicate|[^:,]*)(?:\[\d+\])?(?: to (\w+))?[:,](?: line:)? *(.*)`)
 
-// Refused is the error that daemons of a router do not take a line of its own configuration; nil if
-// vtysh has not said so.
-func Refused(said string, n *topology.Node) error {
+// Explained is an error of loading a router's own configuration, which is that its daemons do not
+// take a line of it if vtysh has said so.
+func Explained(err error, n *topology.Node) error {
+	var f *Failure
+	if errors.As(err, &f) {
+		if why := refused(f.Said, n); why != nil {
+			return why
+		}
+	}
+	return err
+}
+
+func refused(said string, n *topology.Node) error {
 	m := refusal.FindStringSubmatch(said)
 	if m == nil {
 		return nil

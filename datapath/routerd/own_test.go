@@ -100,18 +100,18 @@ func TestRunning(t *testing.T) {
 
 // TestRefused proves that what vtysh says becomes an error at the line of the owner's file, with
 // what the daemon says of it: as vtysh 8.4 says it at a start and by frr-reload.py.
-func TestRefused(t *testing.T) {
+func TestExplained(t *testing.T) {
 	n := &topology.Node{Name: "r1", Config: []topology.ConfigFile{{Kind: topology.ConfigFRR, TextFile: topology.TextFile{File: "frr/r1.conf",
 		Text: "hostname r1\nrouter bgp 1\n neighbor 10.0.0.2 peer-group none\n foo bar\n"}}}}
 	for said, want := range map[string]string{
 		"% Configure the peer-group first\nline 2: Failure to communicate[13] to bgpd, line:  neighbor 10.0.0.2 peer-group none\n\n": `frr/r1.conf:3  frr of r1: "neighbor 10.0.0.2 peer-group none": bgpd refuses it: Configure the peer-group first`,
 		"line 11: % Unknown command[25]:  foo bar\nConfiguration file[/etc/frr/frr.conf] processing failure: 2\n":                    `frr/r1.conf:4  frr of r1: "foo bar": Unknown command`,
 	} {
-		if err := Refused(said, n); err == nil || !strings.Contains(err.Error(), want) {
+		if err := Explained(&Failure{Said: said}, n); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is told as\n%v, not\n%s", said, err, want)
 		}
 	}
-	if err := Refused("2026-11-30 INFO: Loading Config object from file\n", n); err != nil {
+	if err := refused("2026-11-30 INFO: Loading Config object from file\n", n); err != nil {
 		t.Errorf("nothing is refused, and it says %v", err)
 	}
 }

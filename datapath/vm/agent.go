@@ -52,6 +52,8 @@ type agent struct {
 
 	mu   sync.Mutex   // held while a process starts, and while those of nobody are reaped
 	ours map[int]bool // processes that somebody waits for
+
+	routing *routing // what routes
 }
 
 func newAgent() (*agent, error) {
@@ -157,15 +159,21 @@ func (a *agent) client(conn net.Conn) {
 		}
 	}()
 	for n := range channels {
-		if n.ChannelType() != "session" {
-			_ = n.Reject(ssh.UnknownChannelType, "sessions only")
+		kind := n.ChannelType()
+		if kind != "session" && kind != askLoad && kind != askShown {
+			_ = n.Reject(ssh.UnknownChannelType, "there are no such channels")
 			continue
 		}
 		ch, requests, err := n.Accept()
 		if err != nil {
 			return
 		}
-		go a.session(ch, requests)
+		if kind == "session" {
+			go a.session(ch, requests)
+			continue
+		}
+		go ssh.DiscardRequests(requests)
+		go a.converse(ch, kind)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -12,8 +13,10 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/qemu"
+	"trivet.dev/trivet/topology"
 )
 
 // Dial reaches a guest's agent from the network namespace of its node, in which the calling thread
@@ -35,6 +38,81 @@ func Set(ctx context.Context, c *ssh.Client, list []datapath.Setting) error {
 		_, err = request(ctx, c, "settings", payload)
 	}
 	return err
+}
+
+// What is asked for by a channel of its own, as it may be long, and take long.
+const (
+	askLoad  = "load"
+	askShown = "shown"
+)
+
+// longest is the most of what is asked for, or answered, in bytes.
+const longest = 8 * topology.MaxConfigFile
+
+// answer is what a guest says of a configuration of its owner's.
+type answer struct {
+	Shown string `json:"shown"` // what runs, or did when it had just been loaded
+
+	Error   string `json:"error,omitempty"`
+	Program string `json:"program,omitempty"` // that has failed, if that is the error
+	Said    string `json:"said,omitempty"`
+}
+
+// ErrGuest is an error that a guest has answered with, rather than not at all.
+var ErrGuest = errors.New("in the virtual machine")
+
+// Load has a guest run its programs, of which a Spec says how, with the configuration of its
+// owner's, and returns what the programs' client showed when it had just been loaded. An error of
+// the guest's is an ErrGuest; if a program has failed, it is a *routerd.Failure, too.
+func Load(ctx context.Context, c *ssh.Client, s *Spec) (shown string, err error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := patience.GuestProgram.Context(ctx)
+	defer cancel()
+	return converse(ctx, c, askLoad, text)
+}
+
+// Shown returns what the programs' client shows.
+func Shown(ctx context.Context, c *ssh.Client) (string, error) {
+	ctx, cancel := patience.Query.Context(ctx)
+	defer cancel()
+	return converse(ctx, c, askShown, nil)
+}
+
+// converse asks the agent something by a channel of its own. A guest that does not answer in time
+// loses the connection.
+func converse(ctx context.Context, c *ssh.Client, kind string, text []byte) (string, error) {
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	ch, requests, err := c.OpenChannel(kind, nil)
+	if err != nil {
+		return "", fmt.Errorf("ask the virtual machine: %w", err)
+	}
+	defer ch.Close()
+	go ssh.DiscardRequests(requests)
+	if _, err := ch.Write(text); err != nil {
+		return "", fmt.Errorf("ask the virtual machine: %w", err)
+	}
+	if err := ch.CloseWrite(); err != nil {
+		return "", fmt.Errorf("ask the virtual machine: %w", err)
+	}
+	said, err := io.ReadAll(io.LimitReader(ch, longest))
+	var is answer
+	if err == nil {
+		err = json.Unmarshal(said, &is)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("the virtual machine does not answer: %w", context.Cause(ctx))
+	case err != nil:
+		return "", fmt.Errorf("the virtual machine's answer: %w", err)
+	case is.Program != "":
+		return "", fmt.Errorf("%w: %w", ErrGuest, &routerd.Failure{Program: is.Program, Said: is.Said, Err: errors.New(is.Error)})
+	case is.Error != "":
+		return "", fmt.Errorf("%w: %s", ErrGuest, is.Error)
+	}
+	return is.Shown, nil
 }
 
 // request asks the agent something. A guest that does not answer in time loses the connection.

@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/netbatch"
-	"trivet.dev/trivet/internal/patience"
 )
 
 // GuestCommand is the argument with which this program is the first process of a guest: in the
@@ -158,18 +155,18 @@ func serve(file string) error {
 	if err := s.configure(); err != nil {
 		return err
 	}
-	ended := make(chan error, len(s.Programs))
 	if err := s.prepareHome(); err != nil {
 		return err
 	}
-	for _, p := range s.Programs {
-		if err := a.startProgram(&s, p, ended); err != nil {
+	a.routing = newRouting(a, &s)
+	if s.Loading == nil { // if not, they begin with what is to be loaded
+		if _, err := a.routing.Start(s.programs(), true); err != nil {
 			return err
 		}
 	}
 	go a.reap()
 	go a.serve()
-	return <-ended
+	return <-a.routing.ended
 }
 
 func (s *Spec) showModules() error {
@@ -273,13 +270,18 @@ func (s *Spec) prepareHome() error {
 	if err := errors.Join(os.Chmod(s.Home, 0o755), os.Chown(run, s.Owner[0], s.Owner[1])); err != nil {
 		return err
 	}
+	if s.Logs != "" {
+		options := fmt.Sprintf("mode=755,size=16m,uid=%d,gid=%d", s.Owner[0], s.Owner[1])
+		if err := mountAll([]mount{{"tmpfs", s.Logs, "tmpfs", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, options}}); err != nil {
+			return err
+		}
+	}
 	for _, p := range s.Programs {
-		for name, text := range p.Files {
-			file := filepath.Join(s.Home, name)
-			_ = os.Remove(file)
-			if err := errors.Join(os.WriteFile(file, []byte(text), 0o640), os.Chown(file, 0, s.Owner[1])); err != nil {
-				return err
-			}
+		if s.Loading != nil {
+			break
+		}
+		if _, err := s.write(p.Files); err != nil {
+			return err
 		}
 	}
 	client, err := os.ReadFile(s.Client)
@@ -291,32 +293,18 @@ func (s *Spec) prepareHome() error {
 	return errors.Join(os.WriteFile(real, client, 0o755), os.Remove(s.Client), os.WriteFile(s.Client, []byte(script), 0o755))
 }
 
-// startProgram starts a program and returns when it answers; when it ends, ended is told.
-func (a *agent) startProgram(s *Spec, p Program, ended chan error) error {
-	name := filepath.Base(p.Path)
-	cmd := exec.Command(p.Path, p.Args...)
-	cmd.Stdout, cmd.Stderr, cmd.Dir = os.Stdout, os.Stderr, "/"
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	if err := a.start(cmd); err != nil {
-		return err
-	}
-	over := make(chan struct{})
-	go func() {
-		a.wait(cmd)
-		ended <- fmt.Errorf("%s has ended: %s; the machine stops", name, cmd.ProcessState)
-		close(over)
-	}()
-	for answers := patience.GuestProgram.Begin(); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Lstat(filepath.Join(s.Home, s.Run, p.Ready)); err == nil {
-			return nil
+// write writes files below Home that differ from what is there, and says whether any did.
+func (s *Spec) write(files map[string]string) (changed bool, err error) {
+	for name, text := range files {
+		file := filepath.Join(s.Home, name)
+		if was, err := os.ReadFile(file); err == nil && string(was) == text {
+			continue
 		}
-		select {
-		case <-over:
-			return <-ended
-		default:
-		}
-		if answers.Over() {
-			return fmt.Errorf("%s does not answer", name)
+		changed = true
+		_ = os.Remove(file)
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o640), os.Chown(file, 0, s.Owner[1])); err != nil {
+			return changed, err
 		}
 	}
+	return changed, nil
 }

@@ -18,6 +18,7 @@ import (
 	"slices"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/qemu"
 	"trivet.dev/trivet/topology"
 )
@@ -43,22 +44,52 @@ type Spec struct {
 
 	// What runs in it, as in routerd.Family.
 	Home       string    `json:"home"`
-	Run        string    `json:"run"` // a directory below Home that belongs to Owner
+	Run        string    `json:"run"`  // a directory below Home that belongs to Owner
+	Logs       string    `json:"logs"` // another, where they may write logs; "": nowhere
 	Owner      [2]int    `json:"owner"`
 	Client     string    `json:"client"` // path; ClientArgs tell it where the programs are
 	ClientArgs []string  `json:"client_args"`
 	Programs   []Program `json:"programs"`
+
+	Loading *routerd.Loading `json:"loading,omitempty"` // of its owner's configuration: then Load has the programs run
 }
 
-// Settles says whether a guest that is what one file says becomes what another says by its buffers
-// alone (see Buffers).
+// Settles says whether a guest that is what one file says becomes what another says as it runs: by
+// its buffers (see Buffers), and by the programs and addresses of a configuration of its owner's
+// (see Load).
 func Settles(was, is string) bool {
 	var a, b Spec
 	if json.Unmarshal([]byte(was), &a) != nil || json.Unmarshal([]byte(is), &b) != nil {
 		return false
 	}
-	a.Settings, b.Settings = slices.DeleteFunc(a.Settings, isBuffer), slices.DeleteFunc(b.Settings, isBuffer)
-	return reflect.DeepEqual(a, b)
+	return reflect.DeepEqual(a.lasting(), b.lasting())
+}
+
+// lasting is what of a Spec cannot be changed in a guest that runs.
+func (s Spec) lasting() Spec {
+	s.Settings = left(s.Settings, isBuffer)
+	if s.Loading == nil {
+		return s
+	}
+	given := func(device string) func(netip.Prefix) bool {
+		return func(p netip.Prefix) bool { return slices.Contains(s.Loading.Gives[device], p) }
+	}
+	s.Loopback, s.Interfaces = left(s.Loopback, given("lo")), slices.Clone(s.Interfaces)
+	for i, f := range s.Interfaces {
+		s.Interfaces[i].Addresses = left(f.Addresses, given(f.Name))
+	}
+	s.Programs, s.Loading = nil, &routerd.Loading{}
+	return s
+}
+
+// left is a list without those that a function says of; nil if none is left.
+func left[T any](list []T, without func(T) bool) (out []T) {
+	for _, x := range list {
+		if !without(x) {
+			out = append(out, x)
+		}
+	}
+	return out
 }
 
 // Buffers are the settings that can be changed in a guest that runs, and have to be: they follow

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/topology"
 )
 
@@ -100,6 +102,47 @@ func TestSettles(t *testing.T) {
 	}
 }
 
+// TestSettlesConfiguration proves that a guest is told of another configuration of its owner's
+// while it runs, with the daemons and the addresses that this has; but not of one in place of
+// Trivet's, of an address that is not of it, or of anything else beside it.
+func TestSettlesConfiguration(t *testing.T) {
+	at := netip.MustParsePrefix
+	spec := func(change func(*Spec)) string {
+		s := Spec{Name: "r1", Interfaces: []Interface{{Name: "r1-eth0", MAC: topology.MAC{2, 0, 0, 0, 0, 1}, MTU: 1500, Addresses: []netip.Prefix{at("10.0.0.1/24"), at("10.0.9.1/24")}}},
+			Programs: []Program{{Path: "/zebra", Files: map[string]string{routerd.FRRFile: "a"}}},
+			Loading:  &routerd.Loading{Router: "r1", Gives: map[string][]netip.Prefix{"r1-eth0": {at("10.0.0.1/24")}}}}
+		change(&s)
+		b, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	was := spec(func(*Spec) {})
+	for what, c := range map[string]struct {
+		change func(*Spec)
+		want   bool
+	}{
+		"a line":    {func(s *Spec) { s.Programs[0].Files[routerd.FRRFile] = "b" }, true},
+		"a daemon":  {func(s *Spec) { s.Programs = append(s.Programs, Program{Path: "/bgpd"}) }, true},
+		"no reload": {func(s *Spec) { s.Loading.Change = []string{"reload"} }, true},
+		"an address": {func(s *Spec) {
+			s.Interfaces[0].Addresses[0], s.Loading.Gives["r1-eth0"][0] = at("10.0.1.1/24"), at("10.0.1.1/24")
+		}, true},
+		"lo": {func(s *Spec) {
+			s.Loopback, s.Loading.Gives["lo"] = []netip.Prefix{at("192.0.2.1/32")}, []netip.Prefix{at("192.0.2.1/32")}
+		}, true},
+		"another address": {func(s *Spec) { s.Interfaces[0].Addresses[1] = at("10.0.8.1/24") }, false},
+		"an MTU":          {func(s *Spec) { s.Interfaces[0].MTU = 1400 }, false},
+		"Trivet's":        {func(s *Spec) { s.Loading = nil }, false},
+	} {
+		is := spec(c.change)
+		if Settles(was, is) != c.want || Settles(is, was) != c.want {
+			t.Errorf("%s", what)
+		}
+	}
+}
+
 // TestVersions proves that kernels are ordered by their numbers.
 func TestVersions(t *testing.T) {
 	for _, pair := range [][2]string{{"vmlinuz-6.1.0-9-amd64", "vmlinuz-6.1.0-10-amd64"}, {"vmlinuz-5.15.0-1-x", "vmlinuz-6.1.0-1-x"}} {
@@ -180,10 +223,9 @@ func TestForwardInStalls(t *testing.T) {
 	}
 }
 
-// TestAgent proves that a command gets its input, and its output, errors, directory and exit code
-// come back; that a signal reaches it; that what it left in the background does not hold it; and
-// that a terminal has the size asked for.
-func TestAgent(t *testing.T) {
+// serving is an agent, and a connection to it.
+func serving(t *testing.T) (*agent, *ssh.Client) {
+	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +240,7 @@ func TestAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
+	t.Cleanup(func() { listener.Close() })
 	a.listener = listener
 	go func() {
 		if conn, err := listener.Accept(); err == nil {
@@ -209,7 +251,15 @@ func TestAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
+	t.Cleanup(func() { client.Close() })
+	return a, client
+}
+
+// TestAgent proves that a command gets its input, and its output, errors, directory and exit code
+// come back; that a signal reaches it; that what it left in the background does not hold it; and
+// that a terminal has the size asked for.
+func TestAgent(t *testing.T) {
+	_, client := serving(t)
 	for _, c := range []struct {
 		script, signal, out, errs string
 		tty                       bool

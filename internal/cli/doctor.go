@@ -140,7 +140,11 @@ func examine() []finding {
 	if err := qemu.Lacks(); err != nil {
 		guests = finding{What: "QEMU", Says: "missing: hosts and routers that are virtual machines (vm) need it", Cure: err.Error()}
 	}
-	out = append(out, guests)
+	firmware := finding{What: "OVMF", Says: "missing: virtual machines with firmware: uefi need it", Cure: "apt install ovmf"}
+	if code, _, err := qemu.UEFI(); err == nil {
+		firmware.OK, firmware.Says = true, code
+	}
+	out = append(out, guests, firmware)
 	machines := finding{What: "virtual machines", Says: "missing: datapath vm needs them"}
 	own := os.Getenv(vm.KernelVariable)
 	if err := vm.Lacks(own); err != nil {

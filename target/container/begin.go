@@ -3,67 +3,15 @@ package container
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 
-	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
 
-// Running is how many containers a topology has.
-func (k *containers) Running(t *topology.Topology) (count int) {
-	for _, n := range t.Nodes {
-		if n.Contained() {
-			count++
-		}
-	}
-	return count
-}
-
-// Run lets the programs of containers begin that wait, each once those that it comes after are
-// ready.
-func (k *containers) Run(ctx context.Context, done func()) error {
-	var nodes []*topology.Node
-	ready := map[string]chan struct{}{}
-	for _, n := range k.Topology().Nodes {
-		if n.Contained() {
-			nodes, ready[n.Name] = append(nodes, n), make(chan struct{})
-		}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	return parallel.All(nodes, func(n *topology.Node) error {
-		defer done()
-		for _, other := range n.After {
-			if ready[other] == nil { // elsewhere: see target/sites.Check
-				continue
-			}
-			select {
-			case <-ready[other]:
-			case <-ctx.Done():
-				return nil // another one says why
-			}
-		}
-		if err := k.begin(ctx, n); err != nil {
-			if context.Cause(ctx) == errAnother && (errors.Is(err, errAnother) || errors.Is(err, os.ErrDeadlineExceeded)) {
-				return nil // it says why
-			}
-			cancel(errAnother)
-			return fmt.Errorf("%s: %w", n.Name, err)
-		}
-		close(ready[n.Name])
-		return nil
-	})
-}
-
-// errAnother ends waiting for containers where one of them does not begin.
-var errAnother = errors.New("another container does not begin")
-
-// begin lets a container's program begin, and waits until it is ready.
-func (k *containers) begin(ctx context.Context, n *topology.Node) error {
+// Begin lets a container's program begin, and waits until it is ready.
+func (k *containers) Begin(ctx context.Context, n *topology.Node) error {
 	if err := k.follow(n); err != nil {
 		return err
 	}

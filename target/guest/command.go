@@ -57,16 +57,24 @@ func command(n *topology.Node, how qemu.Accelerator, interfaces []Interface, see
 	if g.Boot == topology.BootNetwork { // its server may be a host, whose start command is yet to run
 		args = append(args, "-boot", "reboot-timeout=1000")
 	}
+	if g.Firmware == topology.FirmwareUEFI {
+		code, variables, err := qemu.UEFI()
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "-drive", "if=pflash,unit=0,format=raw,readonly=on,file="+qemu.Value(code),
+			"-drive", "if=pflash,unit=1,format=raw,snapshot=on,file="+qemu.Value(variables))
+	}
 	if g.Image != "" {
-		format, err := formatOf(g.Image)
-		if err != nil {
+		if args, err = addDisk(args, "disk", topology.GuestDisk{Image: g.Image}, ",bootindex=1"); err != nil {
 			return nil, err
 		}
-		source, err := diskSource(format, g.Image)
-		if err != nil {
+	}
+	for i, d := range g.Disks {
+		name := fmt.Sprintf("disk%d", i+1)
+		if args, err = addDisk(args, name, d, ",serial="+name); err != nil {
 			return nil, err
 		}
-		args = append(args, "-drive", "if=none,id=disk,snapshot=on,cache=unsafe,file=json:"+qemu.Value(source), "-device", "virtio-blk-pci,drive=disk,bootindex=1")
 	}
 	if seeded {
 		args = append(args, "-drive", "if=none,id=seed,driver=vvfat,dir="+seedDir+",label="+seedLabel+",read-only=on", "-device", "virtio-blk-pci,drive=seed")
@@ -135,6 +143,28 @@ func forwarded(n *topology.Node) (out []uint16) {
 		}
 	}
 	return out
+}
+
+// addDisk adds the arguments for a disk. What is written to it, whatever it is of, is in a file of
+// QEMU's without a name.
+func addDisk(args []string, name string, d topology.GuestDisk, options string) ([]string, error) {
+	source := emptySource(d.Size)
+	if d.Image != "" {
+		format, err := formatOf(d.Image)
+		if err != nil {
+			return nil, err
+		}
+		if source, err = diskSource(format, d.Image); err != nil {
+			return nil, err
+		}
+	}
+	return append(args, "-drive", "if=none,id="+name+",snapshot=on,cache=unsafe,file=json:"+qemu.Value(source),
+		"-device", "virtio-blk-pci,drive="+name+options), nil
+}
+
+// emptySource describes a disk of zeroes to QEMU (BlockdevOptions of its QMP reference).
+func emptySource(size topology.Bytes) string {
+	return fmt.Sprintf(`{"driver":"raw","file":{"driver":"null-co","size":%d,"read-zeroes":true}}`, size)
 }
 
 // diskSource describes the image of a disk to QEMU (BlockdevOptions of its QMP reference). formatOf

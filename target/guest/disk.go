@@ -23,8 +23,15 @@ func check(g *topology.Guest) error {
 			}
 		}
 	}
-	if g.Image != "" {
-		if _, err := formatOf(g.Image); err != nil {
+	images := []string{g.Image}
+	for _, d := range g.Disks {
+		images = append(images, d.Image)
+	}
+	for _, image := range images {
+		if image == "" {
+			continue
+		}
+		if _, err := formatOf(image); err != nil {
 			return err
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	"sync"
 
 	"trivet.dev/trivet/datapath/vm"
-	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/qemu"
@@ -51,13 +50,16 @@ type guests struct {
 // lacks says what a topology needs that this machine does not have.
 func lacks(t *topology.Topology) error {
 	var problems topology.Problems
-	var first *topology.Node
+	var first, byUEFI *topology.Node
 	for _, n := range t.Nodes {
 		if !is(n) || t.Site != "" && n.Sited() != t.Site {
 			continue
 		}
 		if first == nil {
 			first = n
+		}
+		if n.Guest.Firmware == topology.FirmwareUEFI {
+			byUEFI = cmp.Or(byUEFI, n)
 		}
 		if err := check(n.Guest); err != nil {
 			problems.Add(n.Pos, "name a file that is at the machine where the node is, and that QEMU can read", "%s %s: vm: %s", n.Kind, n.Name, err)
@@ -68,6 +70,11 @@ func lacks(t *topology.Topology) error {
 	}
 	if err := qemu.Lacks(); err != nil {
 		return fmt.Errorf("%s %s: %w", first.Kind, first.Name, err)
+	}
+	if byUEFI != nil {
+		if _, _, err := qemu.UEFI(); err != nil {
+			return errors.Join(fmt.Errorf("%s %s: firmware: %w", byUEFI.Kind, byUEFI.Name, err), problems.Err())
+		}
 	}
 	return problems.Err()
 }
@@ -127,40 +134,10 @@ func what(n *topology.Node) string {
 	return fmt.Sprintf("the virtual machine of %s %s", n.Kind, n.Name)
 }
 
-// Running is how many machines a topology has.
-func (k *guests) Running(t *topology.Topology) (count int) {
-	for _, n := range t.Nodes {
-		if is(n) {
-			count++
-		}
-	}
-	return count
-}
-
-// Run starts machines that were not started yet, and gives others the interfaces that they have
-// now.
-func (k *guests) Run(ctx context.Context, done func()) error {
-	t := k.Topology()
-	var nodes []*topology.Node
-	for _, n := range t.Nodes {
-		if is(n) {
-			nodes = append(nodes, n)
-		}
-	}
-	if len(nodes) == 0 {
-		return nil
-	}
-	interfaces := interfacesOf(t)
-	return parallel.All(nodes, func(n *topology.Node) error {
-		defer done()
-		if err := k.run(ctx, n, interfaces[n.Name]); err != nil {
-			return fmt.Errorf("%s: %w", n.Name, err)
-		}
-		return nil
-	})
-}
-
-func (k *guests) run(ctx context.Context, n *topology.Node, interfaces []Interface) error {
+// Begin starts a machine that was not started yet, or gives it the interfaces that it has now, and
+// waits until it is ready.
+func (k *guests) Begin(ctx context.Context, n *topology.Node) error {
+	interfaces := interfacesOf(k.Topology())[n.Name]
 	m, err := k.of(n), error(nil)
 	switch {
 	case m == nil && !k.hasStarted(n):

@@ -110,6 +110,8 @@ func (l *Lab) Present(ctx context.Context, names []string) (out []lab.Present, e
 		}
 		p := lab.Present{Node: n.Name}
 		switch k := n.Made(); {
+		case k.Own && !k.Open() && n.OwnRouting() != "":
+			p.Remarks = append(p.Remarks, fmt.Sprintf("it is %s: of what is configured there, its routing daemons' is saved alone", k.Is))
 		case k.Own && !k.Open():
 			p.Remarks = append(p.Remarks, fmt.Sprintf("it is %s: what is configured there is not saved", k.Is))
 		case k.Own:

@@ -43,11 +43,10 @@ func each[T any](l *Lab, step func(T) error) error {
 	return nil
 }
 
-// programs is how many nodes of a topology have programs run by their fabrics.
+// programs is how many nodes of a topology have programs, of their own or run by their fabrics.
 func (l *Lab) programs(t *topology.Topology) (n int) {
 	_ = each(l, func(r datapath.Runner) error { n += r.Running(t); return nil })
-	_ = eachKind(l, func(_ string, p Program) error { n += p.Running(t); return nil })
-	return n
+	return n + len(l.withPrograms(t))
 }
 
 // TakeOver ends a Resume: see datapath.Keeper.
@@ -125,7 +124,8 @@ func (l *Lab) runPrograms(ctx context.Context, done func()) error {
 	if err := each(l, func(r datapath.Runner) error { return r.Run(ctx, done) }); err != nil {
 		return err
 	}
-	return eachKind(l, func(_ string, p Program) error { return p.Run(ctx, done) })
+	begin := func(ctx context.Context, n *topology.Node) error { return l.nodesOf(n).(Program).Begin(ctx, n) }
+	return beginInOrder(ctx, l.withPrograms(l.Topology()), begin, done)
 }
 
 // Heal restarts the programs that Dead lists, where possible.

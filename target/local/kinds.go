@@ -75,12 +75,24 @@ type Filed interface {
 	Files(context.Context, *topology.Node) (files []topology.NodeFile, remarks []string, err error)
 }
 
-// Program are nodes with a program of their own, which begins once the lab's network is there. What
-// a node is ends with it: then Ended names what has, as "the container of host h1", and a change of
-// the lab makes the node anew. It may be called at any time.
+// Program are nodes with a program of their own. Begin is called once the lab's network is there,
+// and those nodes are ready that a node comes after, whatever kind they are of: it lets the program
+// begin, unless that has, and returns when the node is ready. What a node is ends with its program:
+// then Ended names what has, as "the container of host h1", and a change of the lab makes the node
+// anew. Both may be called at any time, for several nodes at once.
 type Program interface {
-	datapath.Runner
+	Begin(context.Context, *topology.Node) error
 	Ended(*topology.Node) (what string)
+}
+
+// withPrograms are the nodes of a topology that have a program of their own.
+func (l *Lab) withPrograms(t *topology.Topology) (out []*topology.Node) {
+	for _, n := range t.Nodes {
+		if _, has := l.nodesOf(n).(Program); has {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // endedOf names what has ended of a node; "": nothing.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"trivet.dev/trivet/bench/verify"
 	"trivet.dev/trivet/datapath/vm"
 )
 
@@ -117,4 +118,114 @@ func TestVirtualMachinesRefused(t *testing.T) {
 	file := m.file("lab.yaml", "nodes: {r1: {router: {datapath: vm, nat: true, dirs: [/var/lib/x]}}, h1: host}\nlinks: [r1 -- h1, 'r1 -- interface:eth9']\n")
 	contains(t, m.want(1, "up", file).err, "lab.yaml:1:", "router r1: nat: not for virtual machines", "router r1: dirs: not for virtual machines",
 		"link r1-eth9: a virtual machine cannot have an interface of the machine")
+}
+
+// ownMachine is the example's lab of FRR's own configurations, with r1 in a virtual machine.
+func (m *machine) ownMachine() (lab string, change func(name, old, new string)) {
+	m.t.Helper()
+	m.withMachines()
+	lab, change = m.ownLab()
+	change("own.yaml", "r[1-2]: {router: {config: {frr: frr/*.conf}}}",
+		"r1: {router: {datapath: vm, config: {frr: frr/r1.conf}}}\n  r2: {router: {config: {frr: frr/r2.conf}}}")
+	return lab, change
+}
+
+// TestVirtualMachinesOwnFRR proves that a router in a virtual machine runs FRR as its owner has
+// configured it, and has routes by BGP from one in a namespace; that apply changes addresses, of
+// its links as well, and what the daemons run as the machine and the session go on, and starts and
+// ends daemons; and that a line that FRR's grammar refuses is told with its place before anything
+// is made.
+func TestVirtualMachinesOwnFRR(t *testing.T) {
+	m := newMachine(t)
+	before := m.snapshot()
+	lab, change := m.ownMachine()
+	change("frr/r1.conf", "router bgp 65001\n", "router bgp 65001\n frobnicate\n")
+	contains(t, m.want(1, "up", lab).err, "frr/r1.conf:21  frr of r1: Unknown command")
+	change("frr/r1.conf", " frobnicate\n", "")
+	m.up(lab, "--wait", "300s")
+	m.reaches("h1", "h2")
+	if r := m.verified(); !r.Holds() {
+		t.Error(r.Says(verify.Wrong))
+	}
+	contains(t, m.exec("r1", "ip route show proto bgp; ls -ld /var/log/frr"), "10.1.2.0/24", " frr frr ")
+
+	machine := m.pids("/qemu-system*/routers/r1/")
+	session := func() string {
+		return m.exec("r1", "cat /etc/frr/run/bgpd.pid; vtysh -c 'show bgp neighbors' | grep 'Connections established'")
+	}
+	first := session()
+	change("frr/r1.conf", "  network 10.1.1.0/24", "  network 10.1.3.0/24\n  network 192.0.2.1/32")
+	change("frr/r1.conf", "10.1.1.1/24", "10.1.3.1/24")
+	change("frr/r1.conf", "interface lo\n", "interface lo\n ip address 192.0.2.11/32\n")
+	change("frr/r1.conf", "router ospf\n", "router rip\n!\nrouter ospf\n")
+	contains(t, m.ok("apply", lab), "router r1   config frr")
+	const own = "lo 127.0.0.1/8\nlo 192.0.2.1/32\nlo 192.0.2.11/32\nr1-eth0 10.1.3.1/24\nr1-eth1 10.0.0.1/30"
+	if got := m.exec("r1", "ip -4 -o address show | awk '{print $2, $4}'"); got != own {
+		t.Errorf("r1 has addresses that its configuration does not give:\n%s", got)
+	}
+	contains(t, m.exec("r1", "vtysh -c 'show running-config'; test -e /etc/frr/run/ripd.vty && echo ripd runs"), "router rip", "ripd runs")
+	m.reaches("h1", "h2")
+	change("frr/r1.conf", "router rip\n!\n", "")
+	change("frr/r1.conf", " ip address 192.0.2.11/32\n", "")
+	m.ok("apply", lab)
+	if is := session(); is != first {
+		t.Errorf("bgpd's process and its sessions were %q, and are %q", first, is)
+	}
+	as := m.exec("r1", "vtysh -c 'show running-config'")
+	if has := as + m.exec("r1", "ip address show lo; pgrep -a ripd || true"); strings.Contains(has, "192.0.2.11") || strings.Contains(has, "rip") {
+		t.Errorf("what was taken away is there:\n%s", has)
+	}
+	if now := m.pids("/qemu-system*/routers/r1/"); strings.Join(now, " ") != strings.Join(machine, " ") {
+		t.Errorf("the machine was %v and is %v", machine, now)
+	}
+	contains(t, m.ok("down"), "nothing left")
+	m.unchanged(before)
+}
+
+// TestVirtualMachinesOwnFRRRefused proves that a line that only a daemon in a router's machine
+// refuses is told with its place in the file and undone, as the machine goes on.
+func TestVirtualMachinesOwnFRRRefused(t *testing.T) {
+	m := newMachine(t)
+	lab, change := m.ownMachine()
+	m.up(lab, "--wait", "300s")
+	machine := m.pids("/qemu-system*/routers/r1/")
+	as := m.exec("r1", "vtysh -c 'show running-config'")
+	change("frr/r1.conf", "router bgp 65001\n", "router bgp 65001\n neighbor 10.0.0.2 peer-group none\n")
+	contains(t, m.want(1, "apply", lab).err, `frr/r1.conf:21  frr of r1: "neighbor 10.0.0.2 peer-group none": bgpd refuses it: Configure the peer-group first`, "the lab is as it was")
+	if now := m.exec("r1", "vtysh -c 'show running-config'"); now != as {
+		t.Errorf("after a change that was refused it has\n%s, not\n%s", now, as)
+	}
+	m.reaches("h1", "h2")
+	if now := m.pids("/qemu-system*/routers/r1/"); strings.Join(now, " ") != strings.Join(machine, " ") {
+		t.Errorf("the machine was %v and is %v", machine, now)
+	}
+	m.ok("down")
+}
+
+// TestVirtualMachinesOwnFRRSaved proves that save writes what somebody has changed by vtysh in a
+// router's machine, also after the lab was resumed, and once; that apply of what it wrote leaves
+// the machine as it is; and that one that died is started with the same again.
+func TestVirtualMachinesOwnFRRSaved(t *testing.T) {
+	m := newMachine(t)
+	lab, _ := m.ownMachine()
+	m.up(lab, "--wait", "300s")
+	machine := m.pids("/qemu-system*/routers/r1/")
+	contains(t, m.ok("save"), "nothing to save")
+	m.exec("r1", "vtysh -c 'configure' -c 'router bgp 65001' -c 'neighbor 10.0.0.9 remote-as 65009'")
+	m.killDaemon()
+	m.ok("resume")
+	contains(t, m.ok("save", "--dry-run"), "+ neighbor 10.0.0.9 remote-as 65009")
+	contains(t, m.ok("save"), "r1.conf")
+	contains(t, m.ok("save"), "nothing to save")
+	m.ok("apply", lab)
+	contains(t, m.ok("save"), "nothing to save")
+	if now := m.pids("/qemu-system*/routers/r1/"); strings.Join(now, " ") != strings.Join(machine, " ") {
+		t.Errorf("the machine was %v and is %v", machine, now)
+	}
+	m.sh("kill -9 " + strings.Join(machine, " "))
+	eventually(t, "ls says that it has died", func() bool { return strings.Contains(m.ok("ls"), "virtual-machine of router r1") })
+	contains(t, m.ok("apply", lab), "started again")
+	contains(t, m.exec("r1", "vtysh -c 'show running-config'"), "neighbor 10.0.0.9 remote-as 65009")
+	m.reaches("h1", "h2")
+	contains(t, m.ok("down"), "nothing left")
 }

@@ -179,14 +179,18 @@ func (w *writer) container(n *topology.Node) {
 		}
 		w.kept(nodeIndent+"  ", health)
 	}
+	after := slices.DeleteFunc(slices.Clone(n.After), func(other string) bool { // a virtual machine is none there
+		o := w.t.Node(other)
+		return o == nil || !o.Contained()
+	})
 	switch {
 	case kept["stages"] != nil:
 		w.line(yamlfile.Line(nodeIndent, "stages", yamlfile.Flow(kept["stages"])))
-	case len(n.After) > 0:
+	case len(after) > 0:
 		w.line(nodeIndent + "stages:")
 		w.line(nodeIndent + "  create:")
 		w.line(nodeIndent + "    wait-for:")
-		for _, other := range n.After {
+		for _, other := range after {
 			w.text(nodeIndent+"      - ", "node", other)
 			w.text(nodeIndent+"        ", "stage", "healthy")
 		}

@@ -54,6 +54,7 @@ var leaves = map[any]leaf{
 	"unless off": unlessOff,
 	"boot":       oneOf(topology.BootNetwork),
 	"nic":        oneOf(topology.NICs...),
+	"firmware":   oneOf(topology.FirmwareUEFI),
 
 	reflect.TypeFor[topology.Routing]():  oneOf(topology.Proactive, topology.Reactive),
 	reflect.TypeFor[topology.IPv6]():     oneOf(topology.IPv6Off, topology.IPv6LinkLocal, topology.IPv6Assigned, topology.IPv6Auto),

@@ -136,7 +136,7 @@ type containerOptions struct {
 	Privileged    bool                  `yaml:"privileged" of:"host router" doc:"The container may do all that root may on this machine."`
 	Devices       []string              `yaml:"devices" of:"host router" doc:"Devices of this machine in the container: /dev/net/tun."`
 	Health        string                `yaml:"health" of:"host router" doc:"Shell command that succeeds in the container, or the virtual machine, once it is ready; up waits for that."`
-	After         []string              `yaml:"after" of:"host router" doc:"Containers that are ready before this one's program begins."`
+	After         []string              `yaml:"after" of:"host router" doc:"Containers and virtual machines that are ready before this one begins."`
 }
 
 // linkOptions are the options of a link.

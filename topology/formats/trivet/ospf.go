@@ -83,6 +83,7 @@ var described = map[reflect.Type]reflect.Type{
 	reflect.TypeFor[topology.Balance]():         reflect.TypeFor[balanceOptions](),
 	reflect.TypeFor[topology.Advertisement]():   reflect.TypeFor[advertisementOptions](),
 	reflect.TypeFor[topology.Guest]():           reflect.TypeFor[guestOptions](),
+	reflect.TypeFor[topology.GuestDisk]():       reflect.TypeFor[guestDiskOptions](),
 }
 
 // short is a form of a struct in a word or two.
@@ -96,6 +97,7 @@ type short struct {
 
 var shorts = map[reflect.Type]short{
 	reflect.TypeFor[topology.Guest]():         guestShort,
+	reflect.TypeFor[topology.GuestDisk]():     diskShort,
 	reflect.TypeFor[topology.Advertisement](): advertisementShort,
 	reflect.TypeFor[topology.Balance](): {pattern: `^(ecmp|off|load)$`, example: "ecmp, off, load", parse: func(into any, text string) bool {
 		by := topology.BalanceBy(text)

@@ -116,6 +116,13 @@ var (
 		} else {
 			g.UserData.File = text
 		}
+		g.Firmware = maybe(t, rapid.Just(topology.FirmwareUEFI))
+		g.Disks = maybe(t, rapid.SliceOfN(rapid.Custom(func(t *rapid.T) topology.GuestDisk {
+			if rapid.Bool().Draw(t, "empty") {
+				return topology.GuestDisk{Size: topology.MinGuestDisk * topology.Bytes(rapid.IntRange(1, 5000).Draw(t, "size"))}
+			}
+			return topology.GuestDisk{Image: anyText.Draw(t, "image")}
+		}), 1, topology.MaxGuestDisks))
 		g.NIC, g.Processors = maybe(t, rapid.SampledFrom(topology.NICs)), maybe(t, rapid.IntRange(1, topology.MaxGuestProcessors))
 		g.NoDHCP, g.Unmanaged = maybe(t, rapid.Bool()), maybe(t, rapid.Bool())
 		return g

@@ -18,8 +18,8 @@ import (
 
 // TestLogin proves that a login is found as Docker and Podman find it: by the registry of an image,
 // under all names that they have written for one, the closest part of it first, in the first file
-// that has it; that what a program keeps comes first, and what it does not have is looked for in the
-// file; and that what is wrong with a file is said without what is in it, and no error.
+// that has it; that what a program keeps comes first, and what it does not have is looked for in
+// the file; and that what is wrong with a file is said without what is in it, and no error.
 func TestLogin(t *testing.T) {
 	const kept = `echo '{"Username": "u", "Secret": "kept-'$(cat)'"}'`
 	for _, c := range []struct {
@@ -145,7 +145,7 @@ func TestBases(t *testing.T) {
 	for text, want := range map[string]string{
 		"FROM scratch\nCOPY x /\n": "",
 		"# FROM no\nfrom --platform=linux/amd64 r.example/a:1 as Build\nRUN FROM x\nFROM build\nCOPY --from=BUILD /a /b\nCOPY --from=0 /c /d\nCOPY --chown=1 --from=r.example/b /a /b": "r.example/a:1 r.example/b",
-		"ARG AT=r.example TAG=\"1\"\nFROM \\\n  # between\n  ${AT}/x:${TAG:-2}\nARG AT=other\nFROM $AT/${NONE:-y}":                                                                    "r.example/x:1 r.example/y",
+		"ARG AT=r.example TAG=\"1\"\nFROM \\\n  # between\n  ${AT}/x:${TAG:-2}\nARG AT=other\nFROM $AT/${NONE:-y}":                                                                     "r.example/x:1 r.example/y",
 		"FROM a\nFROM a\nFROM $NONE\nFROM": "a",
 	} {
 		if got := strings.Join(bases(text), " "); got != want {
@@ -154,8 +154,8 @@ func TestBases(t *testing.T) {
 	}
 }
 
-// TestBasesLogins proves that an engine is given one login for each registry that a Dockerfile names
-// and that has one, and none for what leads out of the directory.
+// TestBasesLogins proves that an engine is given one login for each registry that a Dockerfile
+// names and that has one, and none for what leads out of the directory.
 func TestBasesLogins(t *testing.T) {
 	dir, config := t.TempDir(), t.TempDir()
 	t.Setenv("DOCKER_CONFIG", config)

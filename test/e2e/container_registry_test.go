@@ -60,9 +60,9 @@ func (m *machine) withRegistry(engine string, images ...string) {
 
 // TestContainerRegistry proves, with each engine, that images come from a registry that wants a
 // login with that of the user who asked for the lab, where docker login, podman login or a program
-// that keeps logins have it: as that user it is read, and the program run; also for what is built on
-// such an image, and for `apply`. Without a login, with a wrong one, or with a file that is not the
-// user's to read, `up` says so, and what to type, and nothing is left; the password is nowhere.
+// that keeps logins have it: as that user it is read, and the program run; also for what is built
+// on such an image, and for `apply`. Without a login, with a wrong one, or with a file that is not
+// the user's to read, `up` says so, and what to type, and nothing is left; the password is nowhere.
 func TestContainerRegistry(t *testing.T) {
 	for name, with := range engines {
 		t.Run(name, func(t *testing.T) {

@@ -26,6 +26,13 @@ func (k *containers) Running(t *topology.Topology) (count int) {
 // Run lets the programs of containers begin that wait, each once those that it comes after are
 // ready.
 func (k *containers) Run(ctx context.Context, done func()) error {
+	k.mu.Lock()
+	again := k.restarting
+	k.mu.Unlock()
+	if again != "" {
+		k.runAgain(ctx, again)
+		return nil
+	}
 	var nodes []*topology.Node
 	ready := map[string]chan struct{}{}
 	for _, n := range k.Topology().Nodes {
@@ -47,7 +54,7 @@ func (k *containers) Run(ctx context.Context, done func()) error {
 				return nil // another one says why
 			}
 		}
-		if err := k.begin(ctx, n); err != nil {
+		if err := k.begin(ctx, n, false); err != nil {
 			if context.Cause(ctx) == errAnother && (errors.Is(err, errAnother) || errors.Is(err, os.ErrDeadlineExceeded)) {
 				return nil // it says why
 			}
@@ -62,8 +69,9 @@ func (k *containers) Run(ctx context.Context, done func()) error {
 // errAnother ends waiting for containers where one of them does not begin.
 var errAnother = errors.New("another container does not begin")
 
-// begin lets a container's program begin, and waits until it is ready.
-func (k *containers) begin(ctx context.Context, n *topology.Node) error {
+// begin lets a container's program begin, and waits until it is ready, unless it is made anew as it
+// had ended.
+func (k *containers) begin(ctx context.Context, n *topology.Node, again bool) error {
 	if err := k.follow(n); err != nil {
 		return err
 	}
@@ -73,7 +81,7 @@ func (k *containers) begin(ctx context.Context, n *topology.Node) error {
 		return err
 	}
 	began, err := open(ctx, k.gates(n.Name), r.program, r.runs)
-	if err != nil || !began || n.Health == "" {
+	if err != nil || !began || n.Health == "" || again {
 		return err
 	}
 	limit, cancel := patience.Healthy.Context(ctx)

@@ -83,6 +83,20 @@ type Program interface {
 	Ended(*topology.Node) (what string)
 }
 
+// Restarted are nodes that say themselves when one that has ended is to be made anew, by OnAgain.
+type Restarted interface {
+	// Restarting says that this is done with a node, and that no other one begins anew, until done
+	// is called.
+	Restarting(node string) (done func())
+}
+
+// OnAgain asks whoever has begun the lab to make a node anew, if it still has ended then.
+func (l *Lab) OnAgain(node string) {
+	if !l.closing.Load() {
+		l.owner.OnAgain(node)
+	}
+}
+
 // endedOf names what has ended of a node; "": nothing.
 func (l *Lab) endedOf(n *topology.Node) string {
 	if p, ok := l.nodesOf(n).(Program); ok {

@@ -25,8 +25,8 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stag
 	return l.turnInto(ctx, t, l.planAnew, progress)
 }
 
-// Again makes a node anew that has ended, as Apply does, and nothing else; one that has not stays as
-// it is. Whether its program then begins, and is healthy, is the node's matter.
+// Again makes a node anew that has ended, as Apply does, and nothing else; one that has not stays
+// as it is. Whether its program then begins, and is healthy, is the node's matter.
 func (l *Lab) Again(ctx context.Context, node string) error {
 	n := l.is.Load().nodes[node]
 	if n == nil || l.endedOf(n) == "" {

@@ -22,11 +22,11 @@ links:
   - s1 -- h1
 `
 
-// TestContainerRestart proves, with each engine, that a container that is to run always is made anew
-// when it ends, with its links as they are by now, its start command and its program, also where it
-// ended while no daemon ran; that one that fails is so as often as the file says, after waits as
-// Docker has them, which is told; that others stay as they are; and that a change of that word alone
-// leaves the container, and holds.
+// TestContainerRestart proves, with each engine, that a container that is to run always is made
+// anew when it ends, with its links as they are by now, its start command and its program, also
+// where it ended while no daemon ran; that one that fails is so as often as the file says, after
+// waits as Docker has them, which is told; that others stay as they are; and that a change of that
+// word alone leaves the container, and holds.
 func TestContainerRestart(t *testing.T) {
 	for name, with := range engines {
 		t.Run(name, func(t *testing.T) {

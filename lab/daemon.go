@@ -221,10 +221,11 @@ func (d *daemon) begin() error {
 			_, err := d.startPrograms(ctx, d.state().Topology)
 			return err
 		},
-		OnUndo: func() { d.state().useRoom() },
-		OnEnd:  d.ended,
-		OnLoop: d.happened,
-		ByHand: byHand,
+		OnUndo:  func() { d.state().useRoom() },
+		OnEnd:   d.ended,
+		OnLoop:  d.happened,
+		OnAgain: func(node string) { go d.again(node) },
+		ByHand:  byHand,
 	})
 	if err == nil {
 		d.shown.target.Store(&l)
@@ -371,6 +372,43 @@ func (d *daemon) withoutThose() string {
 		return ""
 	}
 	return "; ended, or not answering: " + strings.Join(dead, ", ")
+}
+
+// again makes a node anew that has ended, once the lab is up, and tries it later where that fails.
+func (d *daemon) again(node string) {
+	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+		for d.state().Status != Up {
+			if !d.sleep(100 * time.Millisecond) {
+				return
+			}
+		}
+		err := d.change(0, func(ctx context.Context) error {
+			if err := d.target().Again(ctx, node); err != nil {
+				return err
+			}
+			if err := d.runStarts(ctx); err != nil {
+				d.happened("warning: " + err.Error())
+			}
+			return nil
+		})
+		if err == nil || d.ctx.Err() != nil {
+			return
+		}
+		d.happened(fmt.Sprintf("warning: %s is not begun again: %v", node, err))
+		if errors.Is(err, ErrHalf) || !d.sleep(wait) {
+			return
+		}
+	}
+}
+
+// sleep says whether the lab is still there after a time.
+func (d *daemon) sleep(wait time.Duration) bool {
+	select {
+	case <-d.ctx.Done():
+		return false
+	case <-time.After(wait):
+		return true
+	}
 }
 
 // noteDead records them in the state, for trivet ls, once any change under way is done.

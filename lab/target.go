@@ -32,6 +32,7 @@ type life interface {
 	SetLink(ctx context.Context, index int, c topology.LinkChange) error
 	Announce(context.Context, []topology.OwnedAddress) error   // once packets get where they should
 	WaitAddresses(context.Context) error                       // likewise: of nodes that make theirs of router advertisements
+	Again(ctx context.Context, node string) error              // makes one anew that has ended
 	Replaced(*topology.Topology) (gone, made []*topology.Node) // by Apply
 	CheckSwitches() error                                      // before Apply
 	Heal(context.Context) error
@@ -106,6 +107,10 @@ type Hooks struct {
 	// is lost or back; OnLoop when packets come back to an embedded switch. They must return soon,
 	// and not call the lab, which may be changing and wait for the caller.
 	OnEnd, OnLoop func(what string)
+
+	// OnAgain is called when a node that has ended is to be made anew, if it still has: see Again.
+	// It must not wait for that.
+	OnAgain func(node string)
 
 	// ByHand says whose a flow entry is: see datapath.Running.
 	ByHand func(cookie uint64) (again uint64, is bool)

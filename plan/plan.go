@@ -39,7 +39,7 @@ var inPlace = append(topology.LinkOptionNames(), "down", "device", "named", "hel
 	"mpls", "ends.0.mpls", "ends.1.mpls", "vlan", "trunk", "ends.0.vlan", "ends.1.vlan", "ends.0.trunk", "ends.1.trunk", "ends.0.ra", "ends.1.ra")
 
 // nodeInPlace are those of a node; switches are set as a whole anyway.
-var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "rules", "neighbors", "mpls", "labels", "config", "distances", "masquerade", "management", "cpu", "cores", "memory", "health", "after", "ports", "start", "stop",
+var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "rules", "neighbors", "mpls", "labels", "config", "distances", "masquerade", "management", "cpu", "cores", "memory", "health", "after", "restart", "ports", "start", "stop",
 	"controllers", "fail_mode", "openflow", "dpid", "stp", "address", "device", "on"}
 
 // ofOSPF says whether a setting belongs to OSPF; the routers' daemons are told of those.

@@ -31,6 +31,8 @@ type Container struct {
 
 	Health string   `json:"health,omitempty"` // shell command that succeeds there once the node does what it is for
 	After  []string `json:"after,omitempty"`  // nodes that are ready before its program begins
+
+	Restart Restart `json:"restart,omitempty"` // when it is made anew once its program has ended
 }
 
 // Contained says whether a node is a container.
@@ -224,6 +226,8 @@ func (v *validator) container(n *Node, bad func(hint, format string, args ...any
 		bad("use letters, digits, '_', '.' and '-'", "container_name: %q cannot be one", clip(n.ContainerName))
 	case len(n.Isolate) > 0:
 		bad("leave isolate out", "isolate: a container has processes of its own in any case")
+	case n.Restart != "" && !n.Restart.valid():
+		bad(restartHint, "restart: %q does not say when it is made anew", clip(string(n.Restart)))
 	case n.Memory < 0:
 		bad("write 256MB", "memory: %d is not a size", n.Memory)
 	}
@@ -369,7 +373,7 @@ func (c Container) first() string {
 	}{
 		{"container_name", c.ContainerName != ""}, {"entrypoint", len(c.Entrypoint) > 0}, {"cmd", len(c.Cmd) > 0}, {"env", len(c.Env) > 0},
 		{"user", c.User != ""}, {"memory", c.Memory != 0}, {"capabilities", len(c.Capabilities) > 0}, {"privileged", c.Privileged},
-		{"devices", len(c.Devices) > 0}, {"health", c.Health != ""}, {"after", len(c.After) > 0},
+		{"devices", len(c.Devices) > 0}, {"health", c.Health != ""}, {"after", len(c.After) > 0}, {"restart", c.Restart != ""},
 	} {
 		if s.set {
 			return s.name

@@ -1,5 +1,6 @@
 // Package asuser accesses files with the rights of the user who asked for it, with sudo the one who
 // called that: so root follows no link, and reads or replaces no file, that this user could not.
+// What is to be started for that user has them by Credential.
 package asuser
 
 import (
@@ -8,6 +9,7 @@ import (
 	"os/user"
 	"runtime"
 	"strconv"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +42,16 @@ func As(uid int, f func() error) error {
 		done <- err
 	}()
 	return <-done
+}
+
+// Credential is what a program is started with as a user, whose rights are all that it has; nil if
+// that is who this process is, or if it is not root.
+func Credential(uid int) *syscall.Credential {
+	if os.Geteuid() != 0 || uid <= 0 {
+		return nil
+	}
+	gid, groups := groupsOf(uid)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), Groups: groups}
 }
 
 // groupsOf are the groups of a user: as the machine's list of users says, or only that of sudo.

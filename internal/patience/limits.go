@@ -98,6 +98,9 @@ var (
 	// It answers at once, but has its own locks.
 	Engine = limit("an answer of a container engine", 20*time.Second)
 
+	// It may ask its user first, on a screen.
+	LoginHelper = limit("a program that keeps a login", time.Minute)
+
 	// Of a hundred that are made at once, the last one.
 	Container = limit("a container engine to make or remove a container", 5*time.Minute)
 

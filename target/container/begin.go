@@ -10,8 +10,21 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Begin lets a container's program begin, and waits until it is ready.
+// Begin lets a container's program begin, and waits until it is ready. One that is made anew as it had
+// ended is not waited for: if it does not begin, it ends once more.
 func (k *containers) Begin(ctx context.Context, n *topology.Node) error {
+	k.mu.Lock()
+	again := k.restarting == n.Name
+	k.mu.Unlock()
+	err := k.begin(ctx, n, again)
+	if again && err != nil {
+		k.Lab.Ended(fmt.Sprintf("warning: %s: %v", what(n), err))
+		return nil
+	}
+	return err
+}
+
+func (k *containers) begin(ctx context.Context, n *topology.Node, again bool) error {
 	if err := k.follow(n); err != nil {
 		return err
 	}
@@ -21,7 +34,7 @@ func (k *containers) Begin(ctx context.Context, n *topology.Node) error {
 		return err
 	}
 	began, err := open(ctx, k.gates(n.Name), r.program, r.runs)
-	if err != nil || !began || n.Health == "" {
+	if err != nil || !began || n.Health == "" || again {
 		return err
 	}
 	limit, cancel := patience.Healthy.Context(ctx)

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/containerd/errdefs"
 	engineapi "github.com/moby/moby/api/types/container"
@@ -41,7 +42,7 @@ func init() {
 	local.Register(local.Kind{
 		NodeKind: topology.NodeKind{Name: "container", Is: "a container", Of: (*topology.Node).Contained, Own: true, Files: true},
 		New: func(l *local.Lab) local.Nodes {
-			return &containers{Namespaces: local.Namespaces{Lab: l}, known: map[string]*running{}, given: map[string]given{}}
+			return &containers{Namespaces: local.Namespaces{Lab: l}, known: map[string]*running{}, given: map[string]given{}, restarts: map[string]*restarts{}}
 		},
 		Lacks:  lacks,
 		Drain:  drain,
@@ -58,9 +59,11 @@ type containers struct {
 	serves     bool // the lab has an engine of its own
 	closed     bool // nobody starts one any more
 
-	mu    sync.Mutex          // guards the next two, and not what is in them
-	known map[string]*running // by node
-	given map[string]given    // by node
+	mu         sync.Mutex           // guards the next four, and of what is in them restarts
+	known      map[string]*running  // by node
+	given      map[string]given     // by node
+	restarts   map[string]*restarts // by node
+	restarting string               // the node of which nothing but the program's begin is waited for; "": none
 }
 
 // running is what is asked of a container more than once. It may have ended.
@@ -73,7 +76,8 @@ type running struct {
 	user    string
 	dir     string
 
-	unlogged          bool // the engine keeps no logs of it
+	since             time.Time // when it was first looked after: a moment before its program begins
+	unlogged          bool      // the engine keeps no logs of it
 	followed, removed atomic.Bool
 }
 
@@ -379,6 +383,9 @@ func (k *containers) Remove(n *topology.Node) error {
 	}
 	delete(k.known, n.Name)
 	delete(k.given, n.Name)
+	if k.restarting != n.Name {
+		delete(k.restarts, n.Name)
+	}
 	k.mu.Unlock()
 	engine, err := k.engine()
 	if err == nil {

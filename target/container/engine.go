@@ -144,6 +144,9 @@ func (s source) serve(socket string, start func(*exec.Cmd) error) error {
 	}
 	cmd := s.command(context.Background(), "system", "service", "--time", "0", "unix://"+socket)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { // they name files that are read as a user only: see login.go
+		return strings.HasPrefix(e, dockerConfig+"=") || strings.HasPrefix(e, authFile+"=")
+	})
 	// Not a pipe to this process: the service would end with it at the next word that it has to
 	// say.
 	said, err := os.OpenFile(socket+".log", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)

@@ -53,8 +53,12 @@ func (k *containers) Prepare(ctx context.Context, nodes []*topology.Node, progre
 	}
 	var done atomic.Int64
 	progress("images", 0, len(images))
+	as, err := k.asker()
+	if err != nil {
+		return err
+	}
 	err = parallel.Each(images, func(n *topology.Node) error {
-		if err := bring(ctx, engine, n); err != nil {
+		if err := as.bring(ctx, engine, n); err != nil {
 			return fmt.Errorf("%s %s: image %s: %w", n.Kind, n.Name, imageOf(n), err)
 		}
 		progress("images", int(done.Add(1)), len(images))
@@ -63,37 +67,62 @@ func (k *containers) Prepare(ctx context.Context, nodes []*topology.Node, progre
 	return err
 }
 
+// asker has images brought for a user.
+type asker struct {
+	logins
+	engine string // the program by which one logs in
+}
+
+func (k *containers) asker() (asker, error) {
+	s, err := readSource(k.Dir)
+	as := asker{loginsOf(k.Owner), "docker"}
+	if len(s.Program) > 0 || strings.Contains(s.Socket, "podman") {
+		as.engine = "podman"
+	}
+	return as, err
+}
+
 // bring builds an image, or pulls one that the engine does not have.
-func bring(ctx context.Context, engine *client.Client, n *topology.Node) error {
+func (as asker) bring(ctx context.Context, engine *client.Client, n *topology.Node) error {
 	if n.Build != "" {
-		return build(ctx, engine, n)
+		return as.build(ctx, engine, n)
 	}
 	_, err := engine.ImageInspect(ctx, n.Image)
 	if err == nil || !errdefs.IsNotFound(err) {
 		return err
 	}
-	pulled, err := engine.ImagePull(ctx, n.Image, client.ImagePullOptions{})
+	with := as.at(ctx, n.Image)
+	header, err := with.header()
+	if err != nil {
+		return err
+	}
+	pulled, err := engine.ImagePull(ctx, n.Image, client.ImagePullOptions{RegistryAuth: header})
 	if err == nil {
 		err = pulled.Wait(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("it is not here, and cannot be pulled: %w", err)
+		return fmt.Errorf("it is not here, and cannot be pulled: %w", with.explain(err, as.engine))
 	}
 	return nil
 }
 
 // build has the engine build an image from a directory, whose files it is sent as they are, but
 // for those that it has the engine ignore.
-func build(ctx context.Context, engine *client.Client, n *topology.Node) error {
+func (as asker) build(ctx context.Context, engine *client.Client, n *topology.Node) error {
+	with, err := as.forBases(ctx, n.Build)
+	if err != nil {
+		return err
+	}
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(pack(w, n.Build)) }()
 	defer r.Close()
-	built, err := engine.ImageBuild(ctx, r, client.ImageBuildOptions{Tags: []string{imageOf(n)}, Remove: true, ForceRemove: true})
+	options := client.ImageBuildOptions{Tags: []string{imageOf(n)}, Remove: true, ForceRemove: true, AuthConfigs: authsOf(with)}
+	built, err := engine.ImageBuild(ctx, r, options)
 	if err != nil {
-		return fmt.Errorf("build it: %w", err)
+		return fmt.Errorf("build it: %w", as.explainBuild(err, with))
 	}
 	defer built.Body.Close()
-	return told(built.Body)
+	return as.explainBuild(told(built.Body), with)
 }
 
 // told reads what an engine tells of a build, and returns why it failed, after the last that it

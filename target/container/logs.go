@@ -33,6 +33,7 @@ func (k *containers) follow(n *topology.Node) error {
 	if err != nil {
 		return err
 	}
+	r.since = time.Now()
 	go func() {
 		for {
 			err := k.copyLogs(engine, n, r)
@@ -46,7 +47,8 @@ func (k *containers) follow(n *topology.Node) error {
 				return
 			}
 			if !r.runs() {
-				k.Lab.Ended(what(n) + k.status(engine, r))
+				status, said := k.status(engine, r)
+				k.ended(n, r, status, said)
 				return
 			}
 			if <-wakeUp(); err != nil { // the engine has been started anew, or is about to be
@@ -75,13 +77,14 @@ func (k *containers) copyLogs(engine *client.Client, n *topology.Node, r *runnin
 	return err
 }
 
-// status is how a container has ended, if its engine says.
-func (k *containers) status(engine *client.Client, r *running) string {
+// status is how a container has ended, if its engine says; else it has failed.
+func (k *containers) status(engine *client.Client, r *running) (status int, said string) {
 	is, err := engine.ContainerInspect(context.Background(), r.id, client.ContainerInspectOptions{})
 	if err != nil || is.Container.State == nil {
-		return ""
+		return -1, ""
 	}
-	return fmt.Sprintf(" (exit status %d)", is.Container.State.ExitCode)
+	status = is.Container.State.ExitCode
+	return status, fmt.Sprintf(" (exit status %d)", status)
 }
 
 // lastWords is the end of what a container has printed.

@@ -25,6 +25,24 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stag
 	return l.turnInto(ctx, t, l.planAnew, progress)
 }
 
+// Again makes a node anew that has ended, as Apply does, and nothing else; one that has not stays
+// as it is. Whether its program then begins, and is healthy, is the node's matter.
+func (l *Lab) Again(ctx context.Context, node string) error {
+	n := l.is.Load().nodes[node]
+	if n == nil || l.endedOf(n) == "" {
+		return nil
+	}
+	if r, ok := l.nodesOf(n).(Restarted); ok {
+		defer r.Restarting(node)()
+	}
+	l.again = node
+	defer func() { l.again = "" }()
+	way := func(from, to *topology.Topology) plan.Steps {
+		return l.planWith(from, to, func(n *topology.Node) bool { return n.Name == node })
+	}
+	return l.turnInto(ctx, l.Topology(), way, func(string, int, int) {})
+}
+
 func (l *Lab) turnInto(ctx context.Context, t *topology.Topology, way func(from, to *topology.Topology) plan.Steps, progress lab.Stage) error {
 	if err := errors.Join(NoNetworks(t), l.CheckSwitches()); err != nil {
 		return err

@@ -125,7 +125,11 @@ func (l *Lab) runPrograms(ctx context.Context, done func()) error {
 		return err
 	}
 	begin := func(ctx context.Context, n *topology.Node) error { return l.nodesOf(n).(Program).Begin(ctx, n) }
-	return beginInOrder(ctx, l.withPrograms(l.Topology()), begin, done)
+	nodes := l.withPrograms(l.Topology())
+	if l.again != "" {
+		nodes = slices.DeleteFunc(nodes, func(n *topology.Node) bool { return n.Name != l.again })
+	}
+	return beginInOrder(ctx, nodes, begin, done)
 }
 
 // Heal restarts the programs that Dead lists, where possible.

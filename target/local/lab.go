@@ -37,6 +37,10 @@ type Lab struct {
 	Record  Record
 	Secure  *lab.Secure // what the lab's tunnels travel in; nil: the machine's network
 
+	// Owner is the user who asked for the lab. What is private to a user here, as a login, is only
+	// read with that user's rights.
+	Owner int
+
 	// Management is where this machine's SSH server is reached, if it may be a host itself.
 	Management netip.AddrPort
 
@@ -71,6 +75,8 @@ type Lab struct {
 	notes    notes
 	covered  covers
 
+	again string // the node that is being made anew as it had ended; "": none. Others do not begin meanwhile
+
 	published   published
 	advertisers advertisers
 
@@ -100,6 +106,9 @@ func init() {
 	lab.Targets[lab.OnThisMachine] = lab.Maker{
 		Begin: func(s lab.State, owner lab.Hooks) (lab.Target, error) {
 			l, err := New(s.Name, lab.Dir(s.Name), owner)
+			if err == nil {
+				l.Owner = s.Owner
+			}
 			if err == nil && s.Part != nil {
 				l.Secure, l.Management = s.Part.Secure, s.Part.Management
 			}

@@ -192,6 +192,16 @@ func same(a, b *topology.Topology) bool {
 	return len(topology.Diff(a, b)) == 0 && slices.Equal(a.Elsewhere, b.Elsewhere)
 }
 
+// Again makes a node that is here anew: those of parts are made anew there.
+func (l *Lab) Again(ctx context.Context, node string) error {
+	done, err := l.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return l.here.Again(ctx, node)
+}
+
 // SetLink changes one link, at the sites of its ends.
 func (l *Lab) SetLink(ctx context.Context, index int, c topology.LinkChange) error {
 	t := *l.Topology()

@@ -84,6 +84,7 @@ func begin(s lab.State, owner lab.Hooks) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
+	here.Owner = s.Owner
 	user, err := site.UserOf(s.Owner)
 	if err != nil {
 		return nil, err

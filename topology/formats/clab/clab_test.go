@@ -54,7 +54,7 @@ func TestFull(t *testing.T) {
 			`'ip' 'link' 'set' 'eth1' 'up'\n'ip' 'addr' 'add' '10.0.0.1/24' 'dev' 'eth1'\n'sh' '-c' 'echo \"$HOME\" > /tmp/home'` +
 			`", start_may_fail: true, image: nginx:1.27, container_name: net-full-h1, entrypoint: [/docker-entrypoint.sh], cmd: [nginx, "-g", "daemon off;"],`,
 		`env: {LEVEL: node, KEPT: "yes", PRICE: "5$"}, user: "1000", memory: 512MB`,
-		"capabilities: NET_ADMIN", "devices: [/dev/net/tun, /dev/kvm]", `health: "'curl' '-f' 'localhost'"`, "after: r1", "sysctls: {net.ipv4.tcp_ecn: \"1\"}",
+		"capabilities: NET_ADMIN", "devices: [/dev/net/tun, /dev/kvm]", `health: "'curl' '-f' 'localhost'"`, "after: r1, restart: on-failure", "sysctls: {net.ipv4.tcp_ecn: \"1\"}",
 		"0.0.0.0:8080:80", "192.0.2.1:9000:90", "192.0.2.1:9001:91", "{/etc/common.conf: common.conf:ro}", "/run/own",
 		"  r1: {router: {address: none, datapath: kernel,", "image: quay.io/frrouting/frr:10.2", "privileged: true",
 		"{/etc/frr/daemons: r1/daemons}", "{/etc/frr/frr.conf: r1.conf:ro}", "health: \"vtysh -c 'show version'\"",
@@ -71,11 +71,11 @@ func TestFull(t *testing.T) {
 	said := problems.Error()
 	for _, want := range []string{
 		"full.clab.yml:5:3  warning: not honoured: mgmt: network", "full.clab.yml:7:1  warning: not honoured: settings",
-		"full.clab.yml:47:55  warning: not honoured: healthcheck: interval", "full.clab.yml:49:7  warning: not honoured: labels",
-		"full.clab.yml:54:5  warning: not honoured: what containerlab adds to the image of kind nokia_srlinux",
-		"full.clab.yml:54:70  warning: not honoured: type", "full.clab.yml:64:66  warning: not honoured: endpoints: ipv4",
-		"full.clab.yml:68:7  warning: not honoured: labels of a link", "full.clab.yml:69:7  warning: not honoured: a link to host; the machine reaches",
-		"full.clab.yml:70:7  warning: not honoured: a link to vxlan; Trivet makes links between machines itself",
+		"full.clab.yml:48:55  warning: not honoured: healthcheck: interval", "full.clab.yml:50:7  warning: not honoured: labels",
+		"full.clab.yml:55:5  warning: not honoured: what containerlab adds to the image of kind nokia_srlinux",
+		"full.clab.yml:55:70  warning: not honoured: type", "full.clab.yml:65:66  warning: not honoured: endpoints: ipv4",
+		"full.clab.yml:69:7  warning: not honoured: labels of a link", "full.clab.yml:70:7  warning: not honoured: a link to host; the machine reaches",
+		"full.clab.yml:71:7  warning: not honoured: a link to vxlan; Trivet makes links between machines itself",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("missing %s in\n%s", want, said)

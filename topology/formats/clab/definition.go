@@ -15,7 +15,7 @@ type definition map[string]yamlfile.Pair
 // honoured are the keys of definitions that mean something here.
 var honoured = []string{"kind", "group", "image", "cmd", "entrypoint", "env", "user", "exec", "binds", "tmpfs",
 	"ports", "devices", "cap-add", "privileged",
-	"mgmt-ipv4", "network-mode", "cpu", "cpu-set", "memory", "sysctls", "stages", "healthcheck"}
+	"mgmt-ipv4", "network-mode", "cpu", "cpu-set", "memory", "sysctls", "stages", "healthcheck", "restart-policy"}
 
 // unheld are the keys of definitions that Trivet has nothing for, and what to do instead.
 var unheld = map[string]string{
@@ -23,7 +23,7 @@ var unheld = map[string]string{
 	"license":        "bind the file to where the image looks for it: binds",
 	"type":           "", "enforce-startup-config": "", "suppress-startup-config": "", "config": "", "extras": "", "components": "",
 	"credentials": "", "username": "", "password": "", "certificate": "",
-	"startup-delay": "name the nodes to wait for: stages", "auto-remove": "", "restart-policy": "",
+	"startup-delay": "name the nodes to wait for: stages", "auto-remove": "",
 	"image-pull-policy": "", "runtime": "", "link-apply-mode": "",
 	"env-files": "write the variables under env", "labels": "", "hostname": "the name of a node is its host name",
 	"aliases": "", "dns": "bind a file to /etc/resolv.conf: binds",

@@ -40,6 +40,7 @@ func TestProblems(t *testing.T) {
 		{"bad processors", node("cpu-set: 3-1"), `f.yml:3:47  node a: cpu-set: "3-1" is not a list of processors`},
 		{"a bad memory", node("memory: much"), `f.yml:3:46  node a: memory: "much" is not a size`},
 		{"neither", node("privileged: perhaps"), `f.yml:3:50  node a: privileged: "perhaps" is neither true nor false`},
+		{"a bad policy", node("restart-policy: on-failure:3"), `f.yml:3:54  node a: restart-policy: "on-failure:3" is none`},
 		{"a bad health check", node("healthcheck: {test: [curl]}"), `f.yml:3:58  node a: healthcheck: test begins with neither CMD nor CMD-SHELL`},
 		{"waiting for nobody", node("stages: {create: {wait-for: [{stage: healthy}]}}"), "f.yml:3:67  node a: stages: wait-for names no node"},
 		{"half a link", lab("a: {kind: linux}", `endpoints: ["a:eth1"]`), "f.yml:4:11  the link has no two endpoints; write endpoints: "},

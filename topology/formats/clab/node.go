@@ -103,7 +103,7 @@ func (r *reader) ofSwitch(n *topology.Node, l levels) {
 func (r *nodeReader) bare() {
 	r.lose(&yamlfile.Value{Pos: r.n.Pos}, "kind of a node without an image",
 		"write its image; it is a node with the programs of the machine")
-	for _, key := range []string{"cmd", "entrypoint", "env", "user", "memory", "cap-add", "privileged", "devices", "stages", "healthcheck"} {
+	for _, key := range []string{"cmd", "entrypoint", "env", "user", "memory", "cap-add", "privileged", "devices", "stages", "healthcheck", "restart-policy"} {
 		if v := r.l.get(key); v != nil {
 			r.lose(v, key+" of a node without an image", "")
 		}
@@ -333,6 +333,9 @@ func (r *nodeReader) limits() {
 	}
 }
 
+// restarts are what containerlab takes.
+var restarts = []topology.Restart{topology.NoRestart, topology.OnFailure, topology.Always, topology.UnlessStopped}
+
 // container reads what containers have.
 func (r *nodeReader) container() {
 	n := r.n
@@ -353,6 +356,11 @@ func (r *nodeReader) container() {
 		n.Env = append(n.Env, a.Assignment)
 	}
 	n.User, _ = r.word(r.l, "user", r.subject)
+	if s, v := r.word(r.l, "restart-policy", r.subject); s != "" {
+		if n.Restart = topology.Restart(s); !slices.Contains(restarts, n.Restart) {
+			r.Bad(v, "write no, on-failure, always or unless-stopped", "%s: restart-policy: %s is none", r.subject, v)
+		}
+	}
 	if s, v := r.word(r.l, "memory", r.subject); v != nil {
 		bytes, err := humanize.ParseBytes(s)
 		if err != nil || bytes == 0 || bytes > 1<<62 {

@@ -162,6 +162,10 @@ func (w *writer) container(n *topology.Node) {
 	if n.User != "" {
 		w.text(nodeIndent, "user", n.User)
 	}
+	if n.Restart != "" {
+		how, _, _ := strings.Cut(string(n.Restart), ":") // without how often: see losses
+		w.text(nodeIndent, "restart-policy", how)
+	}
 	if n.Memory > 0 {
 		w.text(nodeIndent, "memory", strings.Replace(n.Memory.String(), "B", "iB", 1)) // whose MB are powers of ten
 	}

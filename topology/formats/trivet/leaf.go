@@ -42,6 +42,7 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.CPU]():      {parse: simple(topology.ParseCPU), pattern: `^[0-9.eE-]+%?$`},
 	reflect.TypeFor[topology.Bytes]():    {parse: simple(topology.ParseBytes), pattern: `^[0-9.]+ *[kKmMgG]?[iI]?[bB]?$`},
 	reflect.TypeFor[topology.Port]():     {parse: simple(topology.ParsePublished), pattern: `^((\[[0-9a-fA-F:]+\]|[0-9.]+):)?[0-9]+(:[0-9]+)?(/(tcp|udp))?$`},
+	reflect.TypeFor[topology.Restart]():  {parse: simple(topology.ParseRestart), pattern: `^(no|on-failure(:[1-9][0-9]*)?|always|unless-stopped)$`},
 	reflect.TypeFor[topology.MAC]():      {parse: simple(topology.ParseMAC), pattern: `^[0-9a-fA-F]{1,2}([:-][0-9a-fA-F]{1,2}){5}$`},
 	reflect.TypeFor[topology.DPID](): {parse: simple(topology.ParseDPID), pattern: `^(0[xX])?[0-9a-fA-F:]+$`,
 		write: func(v any) string { return fmt.Sprintf("%#x", uint64(v.(topology.DPID))) }},

@@ -137,6 +137,7 @@ type containerOptions struct {
 	Devices       []string              `yaml:"devices" of:"host router" doc:"Devices of this machine in the container: /dev/net/tun."`
 	Health        string                `yaml:"health" of:"host router" doc:"Shell command that succeeds in the container, or the virtual machine, once it is ready; up waits for that."`
 	After         []string              `yaml:"after" of:"host router" doc:"Containers and virtual machines that are ready before this one begins."`
+	Restart       topology.Restart      `yaml:"restart" of:"host router" doc:"When the container is made anew once its program has ended: no, on-failure, on-failure:3 (at most 3 times), always or unless-stopped."`
 }
 
 // linkOptions are the options of a link.

@@ -1,0 +1,152 @@
+package container
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/moby/moby/api/types/registry"
+	"golang.org/x/sys/unix"
+)
+
+// mostDockerfile bounds what is read of one here, in bytes: beyond it nobody's login is looked for.
+const mostDockerfile = 1 << 20
+
+// forBases are the logins for the images that a directory's Dockerfile builds on, one for each
+// registry: the engine is given no others.
+func (as asker) forBases(ctx context.Context, dir string) (with []login, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(dockerfile, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", f.Name())
+	}
+	text, err := io.ReadAll(io.LimitReader(f, mostDockerfile))
+	if err != nil {
+		return nil, err
+	}
+	for _, image := range bases(string(text)) {
+		l := as.at(ctx, image)
+		if l.registry != "" && !slices.ContainsFunc(with, func(other login) bool { return other.registry == l.registry }) {
+			with = append(with, l)
+		}
+	}
+	return with, nil
+}
+
+// bases are the images that a Dockerfile names: of FROM, and of COPY --from where that is no stage
+// of its own (https://docs.docker.com/reference/dockerfile). Variables have their values in it.
+func bases(text string) (out []string) {
+	stages, args := map[string]bool{"scratch": true}, map[string]string{}
+	add := func(image string) {
+		if image = os.Expand(image, func(name string) string { return argument(args, name) }); image == "" || stages[strings.ToLower(image)] {
+			return
+		}
+		if !slices.Contains(out, image) {
+			out = append(out, image)
+		}
+	}
+	first := true
+	for line := range instructions(text) {
+		words := strings.Fields(line)
+		switch strings.ToUpper(words[0]) {
+		case "ARG":
+			for _, w := range words[1:] {
+				name, value, _ := strings.Cut(w, "=")
+				if first { // others do not hold for FROM
+					args[name] = strings.Trim(value, `"'`)
+				}
+			}
+		case "FROM":
+			first = false
+			words = slices.DeleteFunc(words[1:], func(w string) bool { return strings.HasPrefix(w, "--") })
+			if len(words) > 0 {
+				add(words[0])
+			}
+			if len(words) == 3 && strings.EqualFold(words[1], "AS") {
+				stages[strings.ToLower(words[2])] = true
+			}
+		case "COPY":
+			for _, w := range words[1:] {
+				if from, ok := strings.CutPrefix(w, "--from="); ok && strings.Trim(from, "0123456789") != "" {
+					add(from)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// argument is the value of a variable, written NAME or NAME:-VALUE.
+func argument(args map[string]string, name string) string {
+	name, other, _ := strings.Cut(name, ":-")
+	if args[name] != "" {
+		return args[name]
+	}
+	return other
+}
+
+// instructions are a Dockerfile's, each in one line, without comments.
+func instructions(text string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		whole := ""
+		lines := bufio.NewScanner(strings.NewReader(text))
+		lines.Buffer(nil, mostDockerfile)
+		for lines.Scan() {
+			line := strings.TrimSpace(lines.Text())
+			if line == "" || strings.HasPrefix(line, "#") {
+				continue
+			}
+			part, goesOn := strings.CutSuffix(line, `\`)
+			whole += part + " "
+			if goesOn {
+				continue
+			}
+			if strings.TrimSpace(whole) != "" && !yield(whole) {
+				return
+			}
+			whole = ""
+		}
+		if strings.TrimSpace(whole) != "" {
+			yield(whole)
+		}
+	}
+}
+
+// authsOf are what an engine is given with a request to build.
+func authsOf(with []login) map[string]registry.AuthConfig {
+	out := map[string]registry.AuthConfig{}
+	for _, l := range with {
+		if l.auth != (registry.AuthConfig{}) {
+			out[l.auth.ServerAddress] = l.auth
+		}
+	}
+	return out
+}
+
+// explainBuild explains why a build failed by the registry that the engine names, or by the only
+// one that there is.
+func (as asker) explainBuild(err error, with []login) error {
+	if err == nil {
+		return nil
+	}
+	i := slices.IndexFunc(with, func(l login) bool { return strings.Contains(err.Error(), l.registry) })
+	if i < 0 && len(with) == 1 {
+		i = 0
+	}
+	if i < 0 {
+		return err
+	}
+	return with[i].explain(err, as.engine)
+}

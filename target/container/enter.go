@@ -21,9 +21,9 @@ import (
 	"trivet.dev/trivet/internal/process"
 )
 
-// EnterCommand is the argument by which this program, as protected, runs another one in a container:
-// before the container's first process, when that started, its user and its directory, and the words
-// of the program.
+// EnterCommand is the argument by which this program, as protected, runs another one in a
+// container: before the container's first process, when that started, its user and its directory,
+// and the words of the program.
 const EnterCommand = "__enter"
 
 // fewCollections lets this program start without collecting garbage, of which there are 5 MB: a lab

@@ -24,10 +24,10 @@ var stars = []int{10, 50, 100}
 const clabBridge = "tvclab0"
 
 // TestContainerlab compares up and down of containers at a bridge with what containerlab takes for
-// the same file, and with what the engine alone needs to make, start and look at as many containers,
-// as many at a time, and to remove them: all with a Docker engine that the test starts, in turn.
-// The bridge, which containerlab expects to be there, is made before the time begins; Trivet makes
-// its own within.
+// the same file, and with what the engine alone needs to make, start and look at as many
+// containers, as many at a time, and to remove them: all with a Docker engine that the test starts,
+// in turn. The bridge, which containerlab expects to be there, is made before the time begins;
+// Trivet makes its own within.
 //
 // containerlab is the program that CONTAINERLAB names, else the one on the PATH, else the one that
 // scripts/peers --containerlab has built; without any the test compares Trivet with Docker alone.
@@ -35,8 +35,9 @@ const clabBridge = "tvclab0"
 // sizes in place of 10,50,100.
 //
 // The machine needs dockerd, iproute2 and BusyBox. On a kernel without modules containerlab wants
-// the change that scripts/peers makes. Where the kernel, or the bounding set of what runs this, lacks
-// a capability that Docker gives to containers, runc refuses to start any, be it for whom it may.
+// the change that scripts/peers makes. Where the kernel, or the bounding set of what runs this,
+// lacks a capability that Docker gives to containers, runc refuses to start any, be it for whom it
+// may.
 func TestContainerlab(t *testing.T) {
 	for _, program := range []string{"dockerd", "ip"} {
 		if _, err := exec.LookPath(program); err != nil {

@@ -544,6 +544,7 @@ type PingResult struct {
 	Loss     float64           `json:"loss" doc:"Share of requests without a reply, in [0, 1]"`
 	RTT      *ping.Summary     `json:"rtt_ms,omitempty" doc:"Round trip times in milliseconds"`
 	Pairs    []ping.PairResult `json:"pairs"`
+	Without  []string          `json:"without_address,omitempty" doc:"Of all hosts, those that have no address of the family and were left out"`
 }
 
 func (d *daemon) serveProgress(w http.ResponseWriter, r *http.Request) {

@@ -97,10 +97,11 @@ func (d *daemon) ping(ctx context.Context, r PingRequest, heard func(ping.Heard)
 	if o.Timeout == 0 {
 		o.Timeout = PingTimeout(d.target().Topology())
 	}
-	pairs, err := d.pairs(ctx, r)
+	pairs, without, err := d.pairs(ctx, r)
 	if err != nil {
 		return out, err
 	}
+	out.Without = without
 	r.Timeout = topology.Duration(o.Timeout)
 	out.Pairs, err = d.pingPairs(ctx, pairs, r, o)
 	out.Count()
@@ -233,49 +234,63 @@ func longestDelay(t *topology.Topology) (sum time.Duration) {
 	return min(sum, time.Minute)
 }
 
-// pairs lists who pings whom: hosts, and routers that have programs.
-func (d *daemon) pairs(ctx context.Context, r PingRequest) ([]ping.Pair, error) {
+// pairs lists who pings whom: hosts, and routers that have programs. Of all hosts those are left
+// out, and named, that have no address of the family.
+func (d *daemon) pairs(ctx context.Context, r PingRequest) (out []ping.Pair, without []string, err error) {
 	t := d.target().Topology()
 	if (r.From == "") != (r.To == "") {
-		return nil, errors.New("name two nodes, or none for all hosts")
+		return nil, nil, errors.New("name two nodes, or none for all hosts")
 	}
 	if r.Pairs != nil {
 		for _, p := range r.Pairs {
 			if t.Node(p.From) == nil {
-				return nil, NoNode(t, p.From)
+				return nil, nil, NoNode(t, p.From)
 			}
 		}
-		return r.Pairs, nil
+		return r.Pairs, nil, nil
 	}
 	if r.From != "" {
 		if t.Node(r.From) == nil {
-			return nil, NoNode(t, r.From)
+			return nil, nil, NoNode(t, r.From)
 		}
 		to, err := d.addresses(ctx, r.IPv6, r.To)
-		return []ping.Pair{{From: r.From, To: r.To, Address: to[r.To]}}, err
+		return []ping.Pair{{From: r.From, To: r.To, Address: to[r.To]}}, nil, err
 	}
 	hosts := t.NodesOf(topology.Host)
 	if len(hosts) < 2 {
-		return nil, errors.New("the lab has fewer than two hosts")
+		return nil, nil, errors.New("the lab has fewer than two hosts")
 	}
 	names := make([]string, len(hosts))
 	for i, h := range hosts {
 		names[i] = h.Name
 	}
-	addresses, err := d.addresses(ctx, r.IPv6, names...)
+	addresses, err := d.knownAddresses(ctx, r.IPv6, names...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var out []ping.Pair
-	for _, a := range hosts {
-		for _, b := range hosts {
-			if a == b {
-				continue
+	for _, a := range names {
+		if !addresses[a].IsValid() {
+			without = append(without, a)
+			continue
+		}
+		for _, b := range names {
+			if a != b && addresses[b].IsValid() {
+				out = append(out, ping.Pair{From: a, To: b, Address: addresses[b]})
 			}
-			out = append(out, ping.Pair{From: a.Name, To: b.Name, Address: addresses[b.Name]})
 		}
 	}
-	return out, nil
+	if len(out) == 0 {
+		return nil, nil, fmt.Errorf("fewer than two hosts have an %s address", Family(r.IPv6))
+	}
+	return out, without, nil
+}
+
+// Family is the name of a family of addresses.
+func Family(v6 bool) string {
+	if v6 {
+		return "IPv6"
+	}
+	return "IPv4"
 }
 
 // NoNode says that there is no such node, and suggests which one was meant.
@@ -305,6 +320,21 @@ func nearest(t *topology.Topology, name string) string {
 // is named itself. Of nodes to which the topology gives none, as commands and programs in them do,
 // it is the first of what they have now.
 func (d *daemon) addresses(ctx context.Context, v6 bool, names ...string) (map[string]netip.Addr, error) {
+	out, err := d.knownAddresses(ctx, v6, names...)
+	for _, name := range names {
+		if err == nil && !out[name].IsValid() {
+			err = fmt.Errorf("%s has no %s address", name, Family(v6))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// knownAddresses is addresses without those that have none. The error names a node of which that
+// is not known.
+func (d *daemon) knownAddresses(ctx context.Context, v6 bool, names ...string) (map[string]netip.Addr, error) {
 	t, out := d.target().Topology(), map[string]netip.Addr{}
 	first := func(name string, list []netip.Prefix) {
 		i := slices.IndexFunc(list, func(p netip.Prefix) bool { return p.Addr().Is6() == v6 })
@@ -340,16 +370,9 @@ func (d *daemon) addresses(ctx context.Context, v6 bool, names ...string) (map[s
 			}
 		}
 	}
-	for _, name := range names {
-		if !out[name].IsValid() {
-			family := "IPv4"
-			if v6 {
-				family = "IPv6"
-			}
-			if unread != nil && slices.Contains(ask, name) {
-				return nil, fmt.Errorf("%s has no %s address that is known: %w", name, family, unread)
-			}
-			return nil, fmt.Errorf("%s has no %s address", name, family)
+	for _, name := range ask {
+		if unread != nil && !out[name].IsValid() {
+			return nil, fmt.Errorf("%s has no %s address that is known: %w", name, Family(v6), unread)
 		}
 	}
 	return out, nil

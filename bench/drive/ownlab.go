@@ -52,7 +52,11 @@ func (l *ownLab) exec(ctx context.Context, r lab.ExecRequest, s lab.Streams) err
 }
 
 func (l *ownLab) ping(ctx context.Context, r lab.PingRequest) (lab.PingResult, error) {
-	return l.client.Ping(ctx, r)
+	got, err := l.client.Ping(ctx, r)
+	if err == nil && len(got.Without) > 0 { // what was measured would not be what was asked for
+		err = fmt.Errorf("%s has no %s address", got.Without[0], lab.Family(r.IPv6))
+	}
+	return got, err
 }
 
 func (l *ownLab) down(ctx context.Context) error {

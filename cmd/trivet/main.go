@@ -38,8 +38,6 @@ func main() {
 		case local.InitCommand:
 			exit(local.RunInit())
 		case container.EnterCommand:
-			exit(container.Protect(os.Args[2:]))
-		case container.EnteredCommand:
 			os.Exit(container.Enter(os.Args[2:]))
 		case leader.Command:
 			exit(leader.Run(os.Args[2:]))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,9 +26,11 @@ func (a *app) ping() *cobra.Command {
 		Use:   "ping [--all [--expect FILE] | A B]",
 		Short: "Ping between hosts",
 		Long: "Ping between hosts: all pairs, one echo request each unless --count says more, or one pair, five requests.\n" +
-			"It exits with 3 when a reply is missing.\n\n" +
+			"It exits with 3 when a reply is missing. Of all hosts, those without an address are left out and named; if no reply\n" +
+			"is missing then, it exits with 6.\n\n" +
 			"With --expect a file says who must reach whom, and who must not. A host reaches another if at least one of its\n" +
-			"requests is answered. The command exits with 3 when a pair is not as the file says.",
+			"requests is answered, so one without an address reaches none. The command exits with 3 when a pair is not as the file\n" +
+			"says, else with 0.",
 		Example: "  trivet ping --all\n  trivet ping --all --expect reach.yaml --timeout 1s\n  trivet ping h1 h3 --count 20 --interval 100ms\n" +
 			"  trivet ping h1 192.0.2.1",
 		Args:              cobra.MaximumNArgs(2),
@@ -64,7 +67,7 @@ func (a *app) ping() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.showPing(result, expected, all, each)
+				return a.showPing(r, result, expected, each)
 			}
 			return a.followPing(cmd.Context(), c, r, expected, each)
 		},
@@ -115,7 +118,7 @@ func (a *app) followPing(ctx context.Context, c *lab.Client, r lab.PingRequest, 
 	case err != nil:
 		return err
 	}
-	return a.showPing(result, expected, all, each)
+	return a.showPing(r, result, expected, each)
 }
 
 // pingTotal sums up pings in one line.
@@ -149,10 +152,39 @@ type judged struct {
 	note     string
 }
 
+// unpinged are the pairs of all hosts that have not been pinged as one of the two has no address.
+func unpinged(r lab.PingResult, family string) (out []ping.PairResult) {
+	hosts := slices.Clone(r.Without)
+	seen := map[string]bool{}
+	for _, p := range r.Pairs { // in which each host is a sender
+		if !seen[p.From] {
+			seen[p.From] = true
+			hosts = append(hosts, p.From)
+		}
+	}
+	for i, a := range r.Without {
+		for j, b := range hosts {
+			if i == j {
+				continue
+			}
+			why := fmt.Sprintf("%s has no %s address", a, family)
+			out = append(out, ping.PairResult{From: a, To: b, Error: why})
+			if j >= len(r.Without) {
+				out = append(out, ping.PairResult{From: b, To: a, Error: why})
+			}
+		}
+	}
+	return out
+}
+
 // judge compares pings with what was expected of them. Without a file no reply may be missing; with
 // one the question is whether a host is reached, which one reply answers.
-func judge(r lab.PingResult, expected *reach.Expectation) (pairs []judged, wrong int) {
-	for _, p := range r.Pairs {
+func judge(r lab.PingResult, expected *reach.Expectation, family string) (pairs []judged, wrong int) {
+	list := r.Pairs
+	if expected != nil {
+		list = append(slices.Clone(list), unpinged(r, family)...)
+	}
+	for _, p := range list {
 		j := judged{p, true, p.Received == p.Sent, p.Error}
 		if expected != nil {
 			j.Expected = expected.Reaches(p.From, p.To)
@@ -174,8 +206,9 @@ func judge(r lab.PingResult, expected *reach.Expectation) (pairs []judged, wrong
 	return pairs, wrong
 }
 
-func (a *app) showPing(r lab.PingResult, expected *reach.Expectation, all, each bool) error {
-	pairs, wrong := judge(r, expected)
+func (a *app) showPing(asked lab.PingRequest, r lab.PingResult, expected *reach.Expectation, each bool) error {
+	family := lab.Family(asked.IPv6)
+	pairs, wrong := judge(r, expected, family)
 	switch {
 	case a.json && expected != nil:
 		out := struct {
@@ -190,8 +223,11 @@ func (a *app) showPing(r lab.PingResult, expected *reach.Expectation, all, each 
 		if err := a.printJSON(r); err != nil {
 			return err
 		}
-	case all:
+	case asked.From == "":
 		a.showPairs(pairs, wrong, each)
+		if len(r.Without) > 0 {
+			a.say("left out, without an %s address: %s", family, strings.Join(r.Without, ", "))
+		}
 		if expected != nil {
 			a.say("%s", a.expectedTotal(pairs, wrong))
 		} else {
@@ -203,8 +239,11 @@ func (a *app) showPing(r lab.PingResult, expected *reach.Expectation, all, each 
 		}
 		a.say("ping %s → %s   %s", r.Pairs[0].From, r.Pairs[0].To, a.pingTotal(r))
 	}
-	if wrong > 0 {
+	switch {
+	case wrong > 0:
 		return exitCode(exitLoss)
+	case len(r.Without) > 0 && expected == nil:
+		return exitCode(exitUntold)
 	}
 	return nil
 }

@@ -124,8 +124,8 @@ const longHelp = `Trivet brings a network topology up on this machine, and measu
 
 Exit codes: 0 done, 1 an error, 2 wrong usage, 3 pings were lost, or the packet of path, 4
 the lab is up but a controller does not answer, 5 the lab is not what its topology says
-(verify), 6 nothing is wrong with it, but something could not be told (verify), 130
-interrupted; exec and shell exit with the program's own code.
+(verify), 6 nothing is wrong with it, but something could not be told (verify), or hosts
+without an address could not be pinged, 130 interrupted; exec and shell exit with the program's own code.
 Environment: TRIVET_LAB names the lab (as --lab does); TRIVET_PATIENCE=3 waits three times
 as long for others before it gives them up.`
 

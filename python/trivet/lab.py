@@ -31,10 +31,11 @@ class Ping:
     loss: float  #: share of requests without a reply, from 0 to 1
     rtt_ms: Optional[JSON]  #: min, median, mean, max … of the round trips, in milliseconds
     pairs: List[JSON] = field(repr=False)
+    without_address: List[str] = field(default_factory=list)  #: of all hosts, those that were left out
 
     def __bool__(self) -> bool:
-        """Whether all pings were answered."""
-        return self.sent > 0 and self.received == self.sent
+        """Whether all pings were answered, and no host was left out."""
+        return self.sent > 0 and self.received == self.sent and not self.without_address
 
 
 @dataclass
@@ -306,12 +307,13 @@ class Lab:
                            "timeout": timeout, "ipv6": ipv6})
 
     def ping_all(self, count: int = 1, *, timeout: Optional[str] = None, ipv6: bool = False) -> Ping:
-        """Every host pings every other."""
+        """Every host pings every other; those without an address are left out, and named in the result."""
         return self._ping({"count": count, "timeout": timeout, "ipv6": ipv6})
 
     def _ping(self, request: JSON) -> Ping:
         r = self.client.call("POST", "/v1/ping", {k: v for k, v in request.items() if v})
-        return Ping(r["sent"], r["received"], r["loss"], r.get("rtt_ms"), r["pairs"])
+        return Ping(r["sent"], r["received"], r["loss"], r.get("rtt_ms"), r["pairs"],
+                    r.get("without_address") or [])
 
     def iperf(self, a: Union[str, Node], b: Union[str, Node], seconds: int = 5, *, udp: bool = False, rate: Optional[str] = None,
               parallel: Optional[int] = None, ipv6: bool = False) -> Iperf:

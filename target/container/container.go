@@ -54,10 +54,10 @@ func init() {
 type containers struct {
 	local.Namespaces
 
-	connecting sync.Mutex // guards the next three
+	connecting sync.Mutex // guards the next two, and is held where the third is set
 	client     *client.Client
-	serves     bool // the lab has an engine of its own
-	closed     bool // nobody starts one any more
+	serves     bool        // the lab has an engine of its own
+	closed     atomic.Bool // nobody starts one any more
 
 	mu         sync.Mutex           // guards the next four, and of what is in them restarts
 	known      map[string]*running  // by node
@@ -109,7 +109,7 @@ func lacks(t *topology.Topology) error {
 func (k *containers) engine() (*client.Client, error) {
 	k.connecting.Lock()
 	defer k.connecting.Unlock()
-	if k.closed {
+	if k.closed.Load() {
 		return nil, errors.New("the lab is going down")
 	}
 	ctx, cancel := patience.Engine.Context(context.Background())
@@ -140,7 +140,7 @@ func (k *containers) engine() (*client.Client, error) {
 func (k *containers) LetGo() {
 	k.connecting.Lock()
 	defer k.connecting.Unlock()
-	k.closed = true
+	k.closed.Store(true)
 }
 
 // serviceGroup is the cgroup of a Podman that serves this lab only. It ends with the lab.

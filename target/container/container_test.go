@@ -186,6 +186,36 @@ func TestSameUsers(t *testing.T) {
 	}
 }
 
+// TestProtected proves that a command in a container is started as this program where nobody can
+// write to it, once for all commands of a process; and that the program runs from there, with the
+// words and, marked, the variables of the command.
+func TestProtected(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	if os.Getenv("GOGC") == strings.TrimPrefix(fewCollections, "GOGC=") { // this test, as the program
+		t.Logf("entered %q with %q", os.Args[len(os.Args)-7:], process.Meant(os.Environ()))
+		return
+	}
+	cmd := exec.Command("true", "-x")
+	cmd.Env = []string{"A=2"}
+	if err := enclose(cmd, &running{pid: 12, started: 34, user: "web", dir: "/srv", env: []string{"A=1"}}); err != nil {
+		t.Fatal(err)
+	}
+	var on unix.Statfs_t
+	if err := unix.Statfs(cmd.Path, &on); err != nil || on.Flags&unix.ST_RDONLY == 0 {
+		t.Errorf("its mount is not read-only: %#x, %v", on.Flags, err)
+	}
+	if again, err := protected(); err != nil || again != cmd.Path {
+		t.Errorf("the next one is started from %s: %v", again, err)
+	}
+	cmd.Args = append([]string{"trivet", "-test.run=^TestProtected$", "-test.v"}, cmd.Args[1:]...)
+	out, err := cmd.CombinedOutput()
+	if want := `entered ["__enter" "12" "34" "web" "/srv" "true" "-x"] with ["A=2"]`; err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestRights proves that what a container's processes may do is read as the kernel says it.
 func TestRights(t *testing.T) {
 	dir := t.TempDir()

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/moby/sys/user"
@@ -20,17 +21,54 @@ import (
 	"trivet.dev/trivet/internal/process"
 )
 
-// EnterCommand is the argument by which this program runs another one in a container: before the
-// container's first process, when that started, its user and its directory, and the words of the
-// program. EnteredCommand is the same once this program is on a mount of its own.
-const EnterCommand, EnteredCommand = "__enter", "__entered"
+// EnterCommand is the argument by which this program, as protected, runs another one in a
+// container: before the container's first process, when that started, its user and its directory,
+// and the words of the program.
+const EnterCommand = "__enter"
+
+// fewCollections lets this program start without collecting garbage, of which there are 5 MB: a lab
+// may run a command in each of its containers at once.
+const fewCollections = "GOGC=400"
 
 // enclose makes a command one that is run in a container, with the variables of the container and
 // then its own.
 func enclose(cmd *exec.Cmd, r *running) error {
 	env := process.Marked(slices.Concat(r.env, cmd.Env)) // of two with a name, the last one counts
 	arguments := []string{EnterCommand, strconv.Itoa(r.pid), strconv.FormatUint(r.started, 10), r.user, r.dir}
-	return process.StandIn(cmd, env, append(arguments, cmd.Args...)...)
+	if err := process.StandIn(cmd, append(env, fewCollections), append(arguments, cmd.Args...)...); err != nil {
+		return err
+	}
+	var err error
+	cmd.Path, err = protected()
+	return err
+}
+
+// onceProtected is what protected has returned before.
+var onceProtected struct {
+	sync.Mutex
+	path string
+}
+
+// protected is the path of this program on a mount that is read-only, and of this process alone. A
+// program in a container can be a script whose interpreter is /proc/self/exe, and so open the
+// program that has started it; it must not be able to write to that (CVE-2019-5736).
+func protected() (string, error) {
+	onceProtected.Lock()
+	defer onceProtected.Unlock()
+	if onceProtected.path != "" {
+		return onceProtected.path, nil
+	}
+	fd, err := unix.OpenTree(unix.AT_FDCWD, "/proc/self/exe", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return "", fmt.Errorf("open this program: %w", err)
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		unix.Close(fd)
+		return "", fmt.Errorf("protect this program: %w", err)
+	}
+	onceProtected.path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
+	return onceProtected.path, nil
 }
 
 // namespaces are those of a container in the order in which they are entered.
@@ -253,19 +291,4 @@ func (r rights) drop() error {
 func isDirectory(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
-}
-
-// Protect executes this program anew from a mount that is read-only, and of this process alone, as
-// EnteredCommand. A program in a container can be a script whose interpreter is /proc/self/exe, and
-// so open the program that has started it; it must not be able to write to that (CVE-2019-5736).
-func Protect(arguments []string) error {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, "/proc/self/exe", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("open this program: %w", err)
-	}
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
-		return fmt.Errorf("protect this program: %w", err)
-	}
-	return syscall.Exec(fmt.Sprintf("/proc/self/fd/%d", fd), append([]string{"trivet", EnteredCommand}, arguments...), os.Environ())
 }

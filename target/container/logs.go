@@ -43,7 +43,7 @@ func (k *containers) follow(n *topology.Node) error {
 					time.Sleep(time.Second)
 				}
 			}
-			if r.removed.Load() {
+			if r.removed.Load() || k.closed.Load() { // else an engine that removes a lab's containers is asked for each
 				return
 			}
 			if !r.runs() {

@@ -103,38 +103,53 @@ func engineAlone(t *testing.T, dir string, podman []string) float64 {
 		t.Fatal(err)
 	}
 	defer func() { _ = service.Process.Kill(); _ = service.Wait() }()
-	engine, err := client.New(client.WithHost("unix://" + socket))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer engine.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	until.True(t, "Podman answers", func() bool { _, err := engine.Ping(ctx, client.PingOptions{}); return err == nil })
-
+	engine := answering(t, socket)
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
 	files := int64(min(limit.Max, 1<<20))
-	options := client.ContainerCreateOptions{
-		Config: &engineapi.Config{Image: "localhost/bench:1", Tty: true, OpenStdin: true, Cmd: []string{"sleep", "1000"}},
-		HostConfig: &engineapi.HostConfig{NetworkMode: "none", Resources: engineapi.Resources{Ulimits: []*engineapi.Ulimit{
-			{Name: "nofile", Soft: files, Hard: files}, {Name: "nproc", Soft: 1000, Hard: 1000}}}},
+	made, _ := bareContainers(t, engine, "localhost/bench:1", 100, []*engineapi.Ulimit{
+		{Name: "nofile", Soft: files, Hard: files}, {Name: "nproc", Soft: 1000, Hard: 1000}})
+	return made
+}
+
+// answering connects to an engine, once it answers.
+func answering(t *testing.T, socket string) *client.Client {
+	t.Helper()
+	engine, err := client.New(client.WithHost("unix://" + socket))
+	if err != nil {
+		t.Fatal(err)
 	}
-	ids := make([]string, 100)
-	each := func(step func(id *string) error) {
+	t.Cleanup(func() { engine.Close() })
+	until.True(t, "the engine answers", func() bool { _, err := engine.Ping(t.Context(), client.PingOptions{}); return err == nil })
+	return engine
+}
+
+// bareContainers returns how long an engine takes to make, start and look at containers, as many at
+// a time as Trivet does, and to remove them.
+func bareContainers(t *testing.T, engine *client.Client, image string, count int, limits []*engineapi.Ulimit) (made, removed float64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	options := client.ContainerCreateOptions{
+		Config:     &engineapi.Config{Image: image, Tty: true, OpenStdin: true, Cmd: []string{"sleep", "1000"}},
+		HostConfig: &engineapi.HostConfig{NetworkMode: "none", Resources: engineapi.Resources{Ulimits: limits}},
+	}
+	ids := make([]string, count)
+	each := func(step func(id *string) error) float64 {
 		t.Helper()
 		of := make([]*string, len(ids))
 		for i := range ids {
 			of[i] = &ids[i]
 		}
+		start := time.Now()
 		if err := parallel.Each(of, step); err != nil {
 			t.Fatal(err)
 		}
+		return time.Since(start).Seconds()
 	}
-	start := time.Now()
-	each(func(id *string) error {
+	made = each(func(id *string) error {
 		made, err := engine.ContainerCreate(ctx, options)
 		if err != nil {
 			return err
@@ -149,10 +164,9 @@ func engineAlone(t *testing.T, dir string, podman []string) float64 {
 		}
 		return err
 	})
-	took := time.Since(start).Seconds()
-	each(func(id *string) error {
+	removed = each(func(id *string) error {
 		_, err := engine.ContainerRemove(ctx, *id, client.ContainerRemoveOptions{Force: true})
 		return err
 	})
-	return took
+	return made, removed
 }

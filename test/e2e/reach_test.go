@@ -62,3 +62,42 @@ links:
 	contains(t, m.want(1, "ping", "--all", "--expect", none).err, `none.yaml:2:12  h33: the lab has no host "h33"; did you mean h3?`)
 	contains(t, m.want(2, "ping", "h1", "h2", "--expect", right).err, "add --all")
 }
+
+// TestPingLeftOut proves that hosts without an address of the family are left out of pings of all
+// pairs, and named, in text and in JSON; that the others are pinged; what the command returns where
+// these reach each other and where not; that a file that says who reaches whom is judged of those
+// hosts as well; that one that gets an address is pinged from then on; and that fewer than two
+// addresses are an error.
+func TestPingLeftOut(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up(m.file("lab.yaml", `
+nodes:
+  s1: {switch: {datapath: bridge}}
+  h[1-2]: host
+  h[3-4]: {host: {address: none}}
+links: ["s1 -- h[1-4]"]
+`))
+	contains(t, m.want(6, "ping", "--all").out, "left out, without an IPv4 address: h3, h4", "2 sent, 2 received")
+	r := m.want(6, "ping", "--all", "--json")
+	var got struct {
+		Sent, Received int
+		Pairs          []struct{ From, To string }
+		Without        []string `json:"without_address"`
+	}
+	must(t, json.Unmarshal([]byte(r.out), &got))
+	if got.Sent != 2 || got.Received != 2 || len(got.Pairs) != 2 || len(got.Without) != 2 || got.Without[0] != "h3" || got.Without[1] != "h4" {
+		t.Errorf("%+v", got)
+	}
+
+	apart := m.file("apart.yaml", "reach: {h1: h2}\ndefault: no\n")
+	contains(t, m.ok("ping", "--all", "--expect", apart), "12 pairs: 2 reached, 10 not; all as expected", "without an IPv4 address: h3, h4")
+	wanted := m.file("wanted.yaml", "reach: {h1: [h2, h3]}\ndefault: no\n")
+	contains(t, m.want(3, "ping", "--all", "--expect", wanted).out, "must be reached: h3 has no IPv4 address", "12 pairs: 2 reached, 10 not; 2 not as expected")
+
+	m.ok("exec", "h3", "--", "ip", "address", "add", "10.0.0.3/24", "dev", "h3-eth0")
+	contains(t, m.want(6, "ping", "--all").out, "left out, without an IPv4 address: h4", "6 sent, 6 received")
+	m.ok("link", "set", "s1-h2", "down")
+	contains(t, m.want(3, "ping", "--all", "--timeout", "300ms").out, "left out, without an IPv4 address: h4", "6 sent, 2 received")
+	contains(t, m.want(1, "ping", "--all", "-6").err, "fewer than two hosts have an IPv6 address")
+}

@@ -235,7 +235,7 @@ func (v *validator) guestLink(l *Link, bad func(hint, format string, args ...any
 			bad("name another", "%s: a device of the name %s is taken at a virtual machine", e.Node, e.Interface)
 		}
 		if v.guestEnds[e.Node]++; v.guestEnds[e.Node]+len(n.Guest.Disks) == MaxGuestInterfaces+1 {
-			bad("leave it out", "%s is a virtual machine, which can have %d interfaces and further disks", e.Node, MaxGuestInterfaces)
+			bad("leave it out", "%s is a virtual machine, which can have %d interfaces and further disks together", e.Node, MaxGuestInterfaces)
 		}
 	}
 }

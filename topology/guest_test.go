@@ -117,7 +117,7 @@ func TestGuestValid(t *testing.T) {
 		{"h1 is a virtual machine, which cannot have an interface of the machine, or a port in a network", func(top *Topology, _, _ *Node) {
 			top.Links = append(top.Links, &Link{Ends: [2]Endpoint{{Network: "net1"}, {Node: "h1"}}})
 		}},
-		{"h1 is a virtual machine, which can have 24 interfaces and further disks; leave it out", func(top *Topology, _, _ *Node) {
+		{"h1 is a virtual machine, which can have 24 interfaces and further disks together; leave it out", func(top *Topology, _, _ *Node) {
 			for range MaxGuestInterfaces {
 				top.AddLink("h1", "s1")
 			}

@@ -10,8 +10,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Begin lets a container's program begin, and waits until it is ready. One that is made anew as it had
-// ended is not waited for: if it does not begin, it ends once more.
+// Begin lets a container's program begin, and waits until it is ready. One that is made anew as it
+// had ended is not waited for: if it does not begin, it ends once more.
 func (k *containers) Begin(ctx context.Context, n *topology.Node) error {
 	k.mu.Lock()
 	again := k.restarting == n.Name

@@ -309,6 +309,9 @@ func (d *daemon) waitAddresses(ctx context.Context) error {
 	if !topology.Advertises(d.state().Topology) {
 		return nil
 	}
+	if d.own != nil {
+		d.own.Routing.Advertise()
+	}
 	ctx, cancel := patience.Autoconfigured.Context(ctx)
 	defer cancel()
 	return d.target().WaitAddresses(ctx)

@@ -201,6 +201,11 @@ func fromMAC(p netip.Prefix, m MAC) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(a), p.Bits())
 }
 
+var linkLocals = netip.MustParsePrefix("fe80::/64")
+
+// LinkLocal is the link-local address that a kernel gives a device (RFC 4291, section 2.5.6).
+func LinkLocal(m MAC) netip.Addr { return fromMAC(linkLocals, m).Addr() }
+
 // searchDomain is a name that can be sent (RFC 1035, section 2.3.1).
 var searchDomain = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.?$`)
 

@@ -41,6 +41,19 @@ func (n *node) advertiseUp() {
 	n.armAdverts()
 }
 
+// Advertise has all routers that advertise themselves do so now, as what they have sent so far may
+// have got nowhere: their switches, or others, had no entries yet.
+func (a *App) Advertise() {
+	for _, n := range *a.nodes.Load() {
+		n.mu.Lock()
+		for _, s := range n.adverts.at {
+			s.Again(time.Now())
+		}
+		n.armAdverts()
+		n.mu.Unlock()
+	}
+}
+
 // armAdverts has the timer go off when the next advertisement is due. mu must be held.
 func (n *node) armAdverts() {
 	var next time.Time

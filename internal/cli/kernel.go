@@ -85,7 +85,7 @@ func (k *kernels) ask(ctx context.Context, node string, to ...string) (s fib.See
 func (k *kernels) owner(a netip.Addr, mac string) (node, device string) {
 	for _, l := range k.t.Links {
 		for _, e := range l.Ends {
-			has := slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Addr() == a })
+			has := slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Addr() == a }) || topology.LinkLocal(e.MAC) == a
 			if !e.External() && (has || mac != "" && e.MAC.String() == mac) {
 				return e.Node, e.Interface
 			}
@@ -297,6 +297,24 @@ func (w *kernelWalk) routed(at, in string, begins bool) (next, device string, er
 	return "", "", nil
 }
 
+// addressAt is an address that is known to be at a device of a node, of IPv6; if there is none, the
+// one that is given.
+func (w *kernelWalk) addressAt(node, device string, otherwise netip.Addr) netip.Addr {
+	for _, l := range w.t.Links {
+		for _, e := range l.Ends {
+			if e.Node != node || e.Interface != device {
+				continue
+			}
+			for _, p := range e.Addresses {
+				if p.Addr().Is6() && !p.Addr().IsLinkLocalUnicast() {
+					return p.Addr()
+				}
+			}
+		}
+	}
+	return otherwise
+}
+
 // cross is the next node to which a link, or the switches behind it, lead.
 func (w *kernelWalk) cross(l *topology.Link, i int, way *fib.Way) (next, device string, err error) {
 	near, far, via := l.Ends[i], l.Ends[1-i], w.to
@@ -314,6 +332,9 @@ func (w *kernelWalk) cross(l *topology.Link, i int, way *fib.Way) (next, device 
 		return far.Node, far.Interface, nil
 	}
 	owner, device := w.owner(via, way.MAC)
+	if via.IsLinkLocalUnicast() { // as routers are known that advertise themselves: switches know the others
+		via = w.addressAt(owner, device, via)
+	}
 	switch {
 	case owner == "":
 		w.stuck(near.Node, fmt.Sprintf("it goes to %v over %s, and which node that is is not known", via, far.Node))

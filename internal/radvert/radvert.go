@@ -90,6 +90,13 @@ func (s *Schedule) Begin(now time.Time) {
 	}
 }
 
+// Again has all nodes get one now, if they have had few: what was sent may have got nowhere.
+func (s *Schedule) Again(now time.Time) {
+	if !s.next.IsZero() && s.sent < initialCount {
+		s.next = now
+	}
+}
+
 // Asked notes that a node has solicited an advertisement; not valid: it has no address yet (RFC
 // 4861, section 6.2.6).
 func (s *Schedule) Asked(by netip.Addr, now time.Time) {

@@ -93,12 +93,15 @@ func (l *Loading) Into(ctx context.Context, p Place, programs []Program) error {
 		}
 		changed = changed || rewritten
 	}
+	if changed { // until it is loaded, so that a start of all is next if that fails or this process ends
+		p.Forget()
+	}
 	started, err := p.Start(programs, fresh || changed && l.Change == nil)
 	if err != nil {
 		return err
 	}
 	loads := changed || len(started) > 0
-	if loads { // until it has been, so that a start of all is next if this process ends meanwhile
+	if loads {
 		p.Forget()
 	}
 	if len(started) < len(programs) {

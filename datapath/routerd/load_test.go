@@ -42,6 +42,10 @@ func (s *scene) Start(programs []Program, all bool) (started []string, err error
 	if len(started) > 0 {
 		s.do(append([]string{"start"}, started...)...)
 	}
+	if s.fails == "start" {
+		s.running = was
+		return nil, errors.New("one of them does not answer")
+	}
 	return started, nil
 }
 
@@ -97,6 +101,8 @@ func TestLoading(t *testing.T) {
 		{"e", "zebra bgpd", "", true, "start zebra bgpd; free d; vtysh -b; vtysh -c show running-config"},
 		{"f", "zebra bgpd", "e", false, "reload; start zebra bgpd; free e; vtysh -b"}, // which has an e as well
 		{"e", "zebra bgpd", "", false, "start zebra bgpd; free f; vtysh -b; vtysh -c show running-config"},
+		{"g", "zebra bgpd ripd", "start", false, "start ripd"},
+		{"g", "zebra bgpd ripd", "", false, "start zebra bgpd ripd; free g; vtysh -b; vtysh -c show running-config"},
 	} {
 		s.did, s.fails = nil, c.fails
 		with := *l
@@ -108,11 +114,11 @@ func TestLoading(t *testing.T) {
 			c.want = strings.Replace(c.want, "vtysh", "vtyshe", 1)
 		}
 		err := with.Into(context.Background(), s, programs(c.text, strings.Fields(c.daemons)...))
-		if got := strings.Join(s.did, "; "); got != c.want || (err != nil) != (c.fails == "e") {
+		if got := strings.Join(s.did, "; "); got != c.want || (err != nil) != (c.fails == "e" || c.fails == "start") {
 			t.Errorf("%s: %v, it did\n%s, not\n%s", c.text, err, got, c.want)
 		}
 		n := &topology.Node{Name: "r1", Config: []topology.ConfigFile{{Kind: topology.ConfigFRR, TextFile: topology.TextFile{File: "r1.conf", Text: "frobnicate\n"}}}}
-		if err != nil && !strings.Contains(Explained(err, n).Error(), `r1.conf:1  frr of r1: "frobnicate": Unknown command`) {
+		if c.fails == "e" && !strings.Contains(Explained(err, n).Error(), `r1.conf:1  frr of r1: "frobnicate": Unknown command`) {
 			t.Errorf("it says %v", Explained(err, n))
 		}
 	}

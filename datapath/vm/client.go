@@ -107,6 +107,8 @@ func converse(ctx context.Context, c *ssh.Client, kind string, text []byte) (str
 		return "", fmt.Errorf("the virtual machine does not answer: %w", context.Cause(ctx))
 	case err != nil:
 		return "", fmt.Errorf("the virtual machine's answer: %w", err)
+	case len(is.Program)+len(is.Said)+len(is.Error) > mostSaid:
+		return "", fmt.Errorf("%w: it says more of what is wrong than %d bytes", ErrGuest, mostSaid)
 	case is.Program != "":
 		return "", fmt.Errorf("%w: %w", ErrGuest, &routerd.Failure{Program: is.Program, Said: is.Said, Err: errors.New(is.Error)})
 	case is.Error != "":
@@ -114,6 +116,9 @@ func converse(ctx context.Context, c *ssh.Client, kind string, text []byte) (str
 	}
 	return is.Shown, nil
 }
+
+// mostSaid bounds what a guest says of what is wrong, in bytes: it becomes part of messages.
+const mostSaid = 64 << 10
 
 // request asks the agent something. A guest that does not answer in time loses the connection.
 func request(ctx context.Context, c *ssh.Client, kind string, payload []byte) ([]byte, error) {

@@ -142,7 +142,7 @@ func (r *routing) Start(programs []routerd.Program, all bool) (started []string,
 	}
 	for _, want := range programs {
 		if d := r.daemons[want.Name]; d != nil {
-			if !all && slices.Equal(d.Args, want.Args) {
+			if !all && slices.Equal(d.Args, want.Args) && d.alive() {
 				continue
 			}
 			d.end()
@@ -154,6 +154,16 @@ func (r *routing) Start(programs []routerd.Program, all bool) (started []string,
 		started = append(started, want.Name)
 	}
 	return started, nil
+}
+
+// alive says whether a daemon has not ended.
+func (d *daemon) alive() bool {
+	select {
+	case <-d.over:
+		return false
+	default:
+		return true
+	}
 }
 
 // start starts a daemon and returns when it answers.

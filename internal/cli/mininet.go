@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/measure/ping"
 	"trivet.dev/trivet/topology"
@@ -208,7 +209,13 @@ func (p *prompt) pingAll(ctx context.Context, line mininetLine) error {
 	if err != nil {
 		return err
 	}
-	return p.showMatrix(line.t.NodesOf(topology.Host), result.Pairs, line.word == "pingallfull")
+	if err := p.showMatrix(line.t.NodesOf(topology.Host), result.Pairs, line.word == "pingallfull"); err != nil {
+		return err
+	}
+	if len(result.Without) > 0 {
+		return fmt.Errorf("left out, as they have no address: %s", words.Some(result.Without))
+	}
+	return nil
 }
 
 func (p *prompt) pingPair(ctx context.Context, line mininetLine) error {

@@ -168,6 +168,9 @@ func (r *reader) linkEnds(v *yamlfile.Value) ([][2]topology.Endpoint, error) {
 	}
 	var out [][2]topology.Endpoint
 	limit := r.limits.items - len(r.t.Links)
+	if len(parts)-1 > limit { // each is one link at least
+		return nil, r.tooMany(v)
+	}
 	last, err := parseTerm(parts[0], limit)
 	for i, part := range parts[1:] {
 		if err != nil {
@@ -185,11 +188,15 @@ func (r *reader) linkEnds(v *yamlfile.Value) ([][2]topology.Endpoint, error) {
 			return nil, topology.Mistaken("write the links of a chain one by one", "port %d of %s would have two links", *last[0].Port, last[0].Node)
 		}
 		if out = append(out, pairs...); len(out) > limit {
-			return nil, topology.Mistaken(fmt.Sprintf("at most %d are allowed", r.limits.items), "%q makes more links than a topology may have", formats.Clip(v.Text))
+			return nil, r.tooMany(v)
 		}
 		last = next
 	}
 	return out, nil
+}
+
+func (r *reader) tooMany(v *yamlfile.Value) error {
+	return topology.Mistaken(fmt.Sprintf("at most %d are allowed", r.limits.items), "%q makes more links than a topology may have", formats.Clip(v.Text))
 }
 
 // pairUp pairs one end with many, many with one, or equally many with each other.

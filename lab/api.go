@@ -166,7 +166,8 @@ func register(api huma.API, d *daemon) {
 			for _, change := range r.Changes {
 				logged("apply: " + change)
 			}
-			err = errors.Join(d.follow(r.links...), d.announce(r.moved), d.autoconfigured())
+			err = errors.Join(d.follow(r.links...), d.announce(r.moved))
+			d.autoconfigured()
 		}
 		return &body[ApplyResult]{r}, problem(err)
 	}, summary("Change the lab to another topology, touching only what differs"), large)
@@ -180,7 +181,7 @@ func register(api huma.API, d *daemon) {
 			logged("link " + link.Name() + "  " + change.String())
 		}
 		if err == nil && !in.Body.NoWait {
-			err = errors.Join(d.follow(link), d.autoconfigured())
+			err = d.follow(link)
 		}
 		return nil, problem(err)
 	}, summary("Change a link"))

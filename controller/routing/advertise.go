@@ -3,6 +3,7 @@ package routing
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"time"
 
 	"trivet.dev/trivet/internal/radvert"
@@ -23,6 +24,21 @@ const (
 type adverts struct {
 	at    map[uint32]*radvert.Schedule // by port, of those that are up
 	timer *time.Timer                  // when the next is due; nil: none has been yet
+}
+
+// takeFrom goes on with what interfaces have advertised that say the same as those of an earlier
+// node, which advertises nothing any more. mu of both must be held.
+func (a *adverts) takeFrom(before *adverts, old, n *node) {
+	if before.timer != nil {
+		before.timer.Stop()
+	}
+	for port, s := range before.at {
+		was, is := old.itf[port], n.itf[port]
+		if is != nil && is.RA != nil && is.RA.String() == was.RA.String() && is.MAC == was.MAC && slices.Equal(is.Prefixes, was.Prefixes) {
+			a.at[port] = s
+		}
+	}
+	clear(before.at)
 }
 
 // advertiseUp has the interfaces that are up advertise the router, and those that are down no more.

@@ -174,6 +174,15 @@ func TestConfiguredAdvertisement(t *testing.T) {
 	if got := ask(1, "fe80::9"); len(got) != 1 || !right(got[0]) || openflow.MAC(got[0][:6]) != host1 {
 		t.Errorf("answered is %x", got)
 	}
+	s.take()
+	port := openflow.Port{Number: 1, Name: "r1-eth0", Config: openflow.PortConfigDown}
+	app.PortChanged(sw, openflow.PortModify, port)
+	port.Config = 0
+	app.PortChanged(sw, openflow.PortModify, port)
+	until.True(t, "all nodes at a port that is up again are told", func() bool {
+		got := s.take()
+		return len(got) > 0 && openflow.MAC(got[0][:6]) == multicastMAC(allNodes) && right(got[0])
+	})
 	if got := ask(2, "fe80::9"); len(got) != 1 || right(got[0]) || got[0][14+40+16+8+3] != 0x80 {
 		t.Errorf("answered at the other interface is %x", got)
 	}

@@ -117,8 +117,8 @@ func (n *node) succeed(old *node) {
 			}
 		}
 		n.reframe()
-		n.advertiseUp()
 	}
+	n.adverts.takeFrom(&old.adverts, old, n)
 	for a, nb := range old.neighbors {
 		nb.stop()
 		if f := n.itf[nb.itf.Port]; f != nil && f.MAC == nb.itf.MAC && nb.mac != (openflow.MAC{}) && (nb.installed && f.reaches(a) || isLinkLocal(a) && f.at(a) == a) {

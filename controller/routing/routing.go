@@ -140,6 +140,11 @@ func (a *App) Configure(c Config) error {
 	}
 	a.config, a.addresses, a.static, a.digest = c, newAddresses(&c), nil, ""
 	a.nodes.Store(&nodes)
+	for _, n := range nodes {
+		n.mu.Lock()
+		n.advertiseUp()
+		n.mu.Unlock()
+	}
 	a.pending, a.cause = true, cause{"the configuration was changed", time.Now()}
 	a.again()
 	return nil
@@ -352,6 +357,9 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 	}
 	if changed && !up {
 		n.forgetNeighbors(p.Number)
+	}
+	if changed {
+		n.advertiseUp()
 	}
 	n.mu.Unlock()
 	if changed {

@@ -38,7 +38,9 @@ func message(a *topology.Advertisement, prefixes []netip.Prefix, mac topology.MA
 		OtherConfiguration:        a.Other,
 		RouterSelectionPreference: preferences[a.Preference],
 		RouterLifetime:            a.RouterLifetime(),
-		Options:                   []ndp.Option{&ndp.LinkLayerAddress{Direction: ndp.Source, Addr: mac[:]}},
+	}
+	if mac != (topology.MAC{}) { // of a tunnel
+		m.Options = append(m.Options, &ndp.LinkLayerAddress{Direction: ndp.Source, Addr: mac[:]})
 	}
 	if m.RouterLifetime == 0 {
 		m.RouterSelectionPreference = ndp.Medium // RFC 4191, section 2.2

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/radvert"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
 
@@ -32,8 +34,11 @@ type advertisers struct {
 
 // advertiser sends the advertisements of one router.
 type advertiser struct {
-	conn *ipv6.PacketConn
-	wake chan struct{} // something may be due earlier
+	conn   *ipv6.PacketConn
+	wake   chan struct{} // something may be due earlier
+	closed chan struct{}
+
+	wanted map[string]*advertised // by the name of the interface: what set was told last
 
 	mu sync.Mutex
 	at map[int]*advertised // by the index of the interface
@@ -49,14 +54,15 @@ type advertised struct {
 
 var allNodes, allRouters = net.IPAddr{IP: net.IPv6linklocalallnodes}, net.IPAddr{IP: net.IPv6linklocalallrouters}
 
-// advertise has the routers of a topology advertise themselves, and no others.
-func (l *Lab) advertise(t *topology.Topology) error {
+// advertise has the routers of a topology advertise themselves, and no others. Only those are looked
+// at that differ, or that steps have touched.
+func (l *Lab) advertise(s plan.Steps) error {
 	all := &l.advertisers
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	wanted := map[string]map[string]*advertised{}
-	ends := topology.EndsOf(t)
-	for _, n := range t.Nodes {
+	ends := topology.EndsOf(s.New)
+	for _, n := range s.New.Nodes {
 		if n.Kind == topology.Router && n.Made().Open() {
 			if at := advertisedBy(n, ends[n.Name]); len(at) > 0 {
 				wanted[n.Name] = at
@@ -65,29 +71,52 @@ func (l *Lab) advertise(t *topology.Topology) error {
 	}
 	for name, a := range all.of {
 		if wanted[name] == nil {
-			a.conn.Close()
+			a.close()
 			delete(all.of, name)
 		}
 	}
+	touched := map[string]bool{}
+	for _, k := range s.AddLinks {
+		touched[k.Ends[0].Node], touched[k.Ends[1].Node] = true, true
+	}
+	for _, c := range s.SetNodes {
+		touched[c.New.Name] = true
+	}
+	var changed []string
 	for name, at := range wanted {
+		if a := all.of[name]; a == nil || touched[name] || !maps.EqualFunc(a.wanted, at, sameAdvertisement) {
+			changed = append(changed, name)
+		}
+	}
+	made := make([]*advertiser, len(changed))
+	indexes := make([]int, len(changed))
+	for i := range indexes {
+		indexes[i] = i
+	}
+	err := parallel.Each(indexes, func(i int) error {
+		name := changed[i]
 		err := l.inNet(name, func() (err error) {
-			a := all.of[name]
-			if a == nil {
-				if a, err = newAdvertiser(); err != nil {
+			if made[i] = all.of[name]; made[i] == nil {
+				if made[i], err = newAdvertiser(); err != nil {
 					return err
 				}
-				if all.of == nil {
-					all.of = map[string]*advertiser{}
-				}
-				all.of[name] = a
 			}
-			return a.set(at)
+			return made[i].set(wanted[name])
 		})
 		if err != nil {
 			return fmt.Errorf("router %s: ra: %w", name, err)
 		}
+		return nil
+	})
+	if all.of == nil {
+		all.of = map[string]*advertiser{}
 	}
-	return nil
+	for i, a := range made {
+		if a != nil {
+			all.of[changed[i]] = a
+		}
+	}
+	return err
 }
 
 // advertisedBy are the devices of a router at which it advertises itself.
@@ -113,7 +142,7 @@ func newAdvertiser() (*advertiser, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &advertiser{conn: ipv6.NewPacketConn(raw), wake: make(chan struct{}, 1), at: map[int]*advertised{}}
+	a := &advertiser{conn: ipv6.NewPacketConn(raw), wake: make(chan struct{}, 1), closed: make(chan struct{}), at: map[int]*advertised{}}
 	var only ipv6.ICMPFilter
 	only.SetAll(true)
 	only.Accept(ipv6.ICMPTypeRouterSolicitation)
@@ -129,40 +158,78 @@ func newAdvertiser() (*advertiser, error) {
 }
 
 // set says at which devices of the calling thread's network the router advertises itself. What has
-// begun goes on.
+// begun and says the same goes on; where it does so no more, hosts are told (RFC 4861, section
+// 6.2.5).
 func (a *advertiser) set(devices map[string]*advertised) error {
+	list, err := net.Interfaces()
+	if err != nil {
+		return err
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := map[int]*advertised{}
-	for name, x := range devices {
-		dev, err := net.InterfaceByName(name)
-		if err != nil {
-			return err
+	for _, dev := range list {
+		x := devices[dev.Name]
+		if x == nil {
+			continue
 		}
-		copy(x.mac[:], dev.HardwareAddr)
-		if was := a.at[dev.Index]; was != nil {
-			x.Schedule = was.Schedule
-			if !sameAdvertisement(was, x) {
-				x.Schedule = radvert.Schedule{}
+		if len(dev.HardwareAddr) == len(x.mac) {
+			copy(x.mac[:], dev.HardwareAddr)
+		}
+		if was := a.at[dev.Index]; was == nil {
+			// A kernel that forwards is in the group anyway; a socket can be in few.
+			err := a.conn.JoinGroup(&dev, &allRouters)
+			if err != nil && !errors.Is(err, unix.EADDRINUSE) && !errors.Is(err, unix.ENOBUFS) {
+				return err
 			}
-		} else if err := a.conn.JoinGroup(dev, &allRouters); err != nil && !errors.Is(err, unix.EADDRINUSE) {
-			return err
+		} else if sameAdvertisement(was, x) {
+			x.Schedule = was.Schedule
 		}
+		x.Begin(time.Now())
 		at[dev.Index] = x
 	}
-	a.at = at
+	for index, was := range a.at {
+		if at[index] == nil {
+			a.cease(index, was)
+		}
+	}
+	a.at, a.wanted = at, devices
+	a.hurry()
 	return nil
 }
 
-func sameAdvertisement(a, b *advertised) bool {
-	return a.Advertisement.String() == b.Advertisement.String() && a.mac == b.mac && slices.Equal(a.prefixes, b.prefixes)
+// cease tells hosts at an interface that the router is no default router any more. mu must be held.
+func (a *advertiser) cease(index int, x *advertised) {
+	last := *x
+	last.Lifetime = new(topology.Duration(0))
+	a.tell(index, &last, allNodes.IP)
 }
 
-// begin has all hosts told, at interfaces where they have not been.
-func (a *advertiser) begin() {
+// close has the router advertise itself no more.
+func (a *advertiser) close() {
+	a.mu.Lock()
+	for index, x := range a.at {
+		a.cease(index, x)
+	}
+	a.mu.Unlock()
+	a.end()
+}
+
+// end lets go of the router's network, and tells nobody.
+func (a *advertiser) end() {
+	a.conn.Close()
+	close(a.closed)
+}
+
+func sameAdvertisement(a, b *advertised) bool {
+	return a.Advertisement.String() == b.Advertisement.String() && slices.Equal(a.prefixes, b.prefixes)
+}
+
+// again has all hosts told once more that have been told in vain, as nothing got anywhere yet.
+func (a *advertiser) again() {
 	a.mu.Lock()
 	for _, x := range a.at {
-		x.Begin(time.Now())
+		x.Again(time.Now())
 	}
 	a.mu.Unlock()
 	a.hurry()
@@ -175,16 +242,12 @@ func (a *advertiser) hurry() {
 	}
 }
 
-// serve sends what is due until the socket is closed.
+// serve sends what is due until the advertiser ends.
 func (a *advertiser) serve() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		next, closed := a.send(time.Now())
-		if closed {
-			return
-		}
-		if next.IsZero() {
+		if next := a.send(time.Now()); next.IsZero() {
 			timer.Stop()
 		} else {
 			timer.Reset(time.Until(next))
@@ -192,45 +255,44 @@ func (a *advertiser) serve() {
 		select {
 		case <-timer.C:
 		case <-a.wake:
+		case <-a.closed:
+			return
 		}
 	}
 }
 
 // send sends what is due, and says when the next is. What cannot be sent, as the link is down, is
 // lost: hosts ask once it is up.
-func (a *advertiser) send(now time.Time) (next time.Time, closed bool) {
+func (a *advertiser) send(now time.Time) (next time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for index, x := range a.at {
 		all, to := x.Take(&x.Advertisement, now)
 		if all {
-			closed = a.tell(index, x, allNodes.IP) || closed
+			a.tell(index, x, allNodes.IP)
 		}
 		for _, host := range to {
-			closed = a.tell(index, x, host.AsSlice()) || closed
+			a.tell(index, x, host.AsSlice())
 		}
 		if due := x.Due(); !due.IsZero() && (next.IsZero() || due.Before(next)) {
 			next = due
 		}
 	}
-	return next, closed
+	return next
 }
 
 // tell sends an advertisement from the interface's link-local address, as the kernel takes one of
 // the receiver's scope (RFC 6724, section 5).
-func (a *advertiser) tell(index int, x *advertised, to net.IP) (closed bool) {
+func (a *advertiser) tell(index int, x *advertised, to net.IP) {
 	b, err := radvert.Marshal(&x.Advertisement, x.prefixes, x.mac)
-	if err != nil {
-		return false
+	if err == nil {
+		const hops = 255 // RFC 4861, section 4.2
+		_, _ = a.conn.WriteTo(b, &ipv6.ControlMessage{IfIndex: index, HopLimit: hops}, &net.IPAddr{IP: to})
 	}
-	const hops = 255 // RFC 4861, section 4.2
-	_, err = a.conn.WriteTo(b, &ipv6.ControlMessage{IfIndex: index, HopLimit: hops}, &net.IPAddr{IP: to})
-	return errors.Is(err, net.ErrClosed)
 }
 
-// listen hears who asks until the socket is closed.
+// listen hears who asks until the advertiser ends.
 func (a *advertiser) listen() {
-	defer a.hurry() // serve finds that it is closed
 	b := make([]byte, 1500)
 	for {
 		n, m, from, err := a.conn.ReadFrom(b)
@@ -269,7 +331,7 @@ func (l *Lab) closeAdvertisers(nodes []*topology.Node) {
 	defer l.advertisers.mu.Unlock()
 	for _, n := range nodes {
 		if a := l.advertisers.of[n.Name]; a != nil {
-			a.conn.Close()
+			a.end()
 			delete(l.advertisers.of, n.Name)
 		}
 	}
@@ -284,13 +346,13 @@ func acceptSysctls(device string) (out []sysctl) {
 	return out
 }
 
-// WaitAddresses has routers here advertise themselves, once what they send gets anywhere, and waits
-// until the nodes here have the addresses that they make of it. The error, once ctx ends, names
+// WaitAddresses has routers here advertise themselves once more, now that what they send gets
+// anywhere, and waits until the nodes here have the addresses that they make of it. The error, once ctx ends, names
 // those that have none.
 func (l *Lab) WaitAddresses(ctx context.Context) error {
 	l.advertisers.mu.Lock()
 	for _, a := range l.advertisers.of {
-		a.begin()
+		a.again()
 	}
 	l.advertisers.mu.Unlock()
 	waiting := l.withoutAddresses(l.Topology())

@@ -181,7 +181,7 @@ func (l *Lab) change(ctx context.Context, s plan.Steps, progress lab.Stage) erro
 		}
 		progress(stage.name, stage.total, stage.total)
 	}
-	if err := l.advertise(s.New); err != nil {
+	if err := l.advertise(s); err != nil {
 		return err
 	}
 	return l.Settle(ctx) // the devices are now as they will stay
@@ -331,7 +331,8 @@ func (k Namespaces) Configure(n, old *topology.Node, ends []*topology.Endpoint) 
 }
 
 // setRoutes gives a node, in the thread's namespace, its static routes in place of those of an old
-// one, which may be nil: what leads elsewhere from now on is never without a way.
+// one, which may be nil. One that another takes the place of is replaced, and so never missing.
+// Others go first: the kernel takes the deletion of one without a metric for that of any.
 func setRoutes(b *netbatch.Batch, n, old *topology.Node, ends []*topology.Endpoint, indices map[string]int, static []topology.Route) error {
 	type place struct { // of which a table has one
 		to     netip.Prefix
@@ -339,23 +340,40 @@ func setRoutes(b *netbatch.Batch, n, old *topology.Node, ends []*topology.Endpoi
 		table  int
 	}
 	placeOf := func(n *topology.Node, r topology.Route) place {
-		return place{r.To.Masked(), r.KernelMetric(), n.TableOf(r, ends)}
+		p := place{r.To.Masked(), r.KernelMetric(), n.TableOf(r, ends)}
+		if p.metric == 0 && r.To.Addr().Is6() {
+			p.metric = metric6
+		}
+		return p
 	}
-	stays := map[place]bool{}
+	taken := map[place]bool{}
 	for _, r := range static {
-		stays[placeOf(n, r)] = true
+		taken[placeOf(n, r)] = true
+	}
+	if old != nil {
+		for _, r := range old.StaticRoutes() {
+			if index := indices[r.Device]; (index > 0 || r.Device == "") && !taken[placeOf(old, r)] { // if its device is gone, so is the route
+				b.DelRoute(r, index, old.TableOf(r, ends))
+			}
+		}
+		_ = b.Flush() // fails for routes that the user has deleted already
+	}
+	for _, r := range static {
 		b.AddRoute(r, indices[r.Device], n.TableOf(r, ends))
 	}
-	if err := explainRoute(b.Flush()); err != nil || old == nil {
+	return explainRoute(besides(unix.EEXIST, b.Flush())) // where somebody has put another one before it
+}
+
+// metric6 is the metric of routes of IPv6 that are given none (IP6_RT_PRIO_USER).
+const metric6 = 1024
+
+// besides are the errors of a batch but for one.
+func besides(harmless, err error) error {
+	all, ok := err.(interface{ Unwrap() []error })
+	if !ok {
 		return err
 	}
-	for _, r := range old.StaticRoutes() {
-		if index := indices[r.Device]; (index > 0 || r.Device == "") && !stays[placeOf(old, r)] { // if its device is gone, so is the route
-			b.DelRoute(r, index, old.TableOf(r, ends))
-		}
-	}
-	_ = b.Flush() // fails for routes that the user has deleted already
-	return nil
+	return errors.Join(slices.DeleteFunc(slices.Clone(all.Unwrap()), func(e error) bool { return errors.Is(e, harmless) })...)
 }
 
 // address gives a node its addresses by add, and sets its devices up whose links are. It returns

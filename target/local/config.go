@@ -298,7 +298,7 @@ func routeOf(r netlink.Route, family int, names map[int]string) (out topology.Ro
 		out.To = to
 	}
 	priority := r.Priority
-	if family == netlink.FAMILY_V6 && priority == 1024 { // what the kernel gives those that say nothing
+	if family == netlink.FAMILY_V6 && priority == metric6 { // what the kernel gives those that say nothing
 		priority = 0
 	}
 	out.SetKernelMetric(uint32(priority))

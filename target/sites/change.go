@@ -251,15 +251,18 @@ func (l *Lab) Announce(ctx context.Context, list []topology.OwnedAddress) error 
 	}))
 }
 
-// WaitAddresses waits at all sites that answer.
+// WaitAddresses waits at all sites that answer, at once: routers of one have hosts at others.
 func (l *Lab) WaitAddresses(ctx context.Context) error {
-	return errors.Join(l.here.WaitAddresses(ctx), l.each(func(p *part) error {
+	here := make(chan error, 1)
+	go func() { here <- l.here.WaitAddresses(ctx) }()
+	there := l.each(func(p *part) error {
 		err := p.client.WaitAddresses(ctx)
 		if errors.Is(err, errAway) {
 			return nil
 		}
 		return p.wrong(err)
-	}))
+	})
+	return errors.Join(<-here, there)
 }
 
 // Settle waits until packets are handled by the present flow entries at all sites that answer.

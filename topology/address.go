@@ -449,13 +449,14 @@ func (r *resolver) gateways(segs []*segment) {
 		return
 	}
 	var lonely []string
-	learnt := routedByRA(segs)
 	for _, s := range segs {
 		unknown := slices.ContainsFunc(s.routers, func(e *Endpoint) bool { return e.Unaddressed })
 		for _, e := range s.ends {
 			n := r.nodes[e.Node]
 			for fam := range 2 {
-				if slices.ContainsFunc(n.Gateways, func(a netip.Addr) bool { return family(a) == fam }) || !has(e.Addresses, fam) || fam == v6 && learnt[n.Name] {
+				if slices.ContainsFunc(n.Gateways, func(a netip.Addr) bool { return family(a) == fam }) || !has(e.Addresses, fam) ||
+					fam == v6 && slices.ContainsFunc(r.ends[n.Name], (*Endpoint).AcceptsRA) { // it learns of one
+
 					continue
 				}
 				if gw := gatewayFor(e, s.routers, fam); gw.IsValid() {

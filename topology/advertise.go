@@ -223,6 +223,9 @@ func (v *validator) advertises(n *Node, bad func(hint, format string, args ...an
 		v.accepts("", n, bad)
 	}
 	for _, i := range n.Interfaces {
+		if k := i.Kind(); i.RA != nil && k != nil && !k.frames {
+			v.problems.Add(i.at(n), "leave it out", "%s %s: %s: ra: %s has no hosts at it that could be told", n.Kind, n.Name, clip(i.Name), k.Is)
+		}
 		v.advertisement(clip(i.Name)+": ", n, i.RA, func(hint, format string, args ...any) {
 			v.problems.Add(i.at(n), hint, "%s %s: %s", n.Kind, n.Name, fmt.Sprintf(format, args...))
 		})
@@ -283,6 +286,11 @@ func (v *validator) advertisement(of string, n *Node, a *Advertisement, bad func
 	const longest = (1<<32 - 2) * time.Second // more than that is forever
 	whole("valid", time.Duration(a.Valid), time.Second, longest)
 	whole("preferred", time.Duration(a.Preferred), time.Second, longest)
+	for key, d := range map[string]Duration{"valid": a.Valid, "preferred": a.Preferred} {
+		if d > 0 && time.Duration(d) < a.MaxInterval() {
+			bad("write at least "+Duration(a.MaxInterval()).String()+", or a shorter interval", "%sra: %s is %s, and hosts would be without before they are told again", of, key, d)
+		}
+	}
 	if valid, _ := a.PrefixLifetimes(); time.Duration(a.Preferred) > valid {
 		bad("write at most "+Duration(valid).String(), "%sra: preferred is %s, and addresses are valid for %s", of, a.Preferred, Duration(valid))
 	}
@@ -320,20 +328,20 @@ func (r *resolver) advertisers() {
 		any := n.RA != nil && !n.RA.Off
 		accepts := false
 		for _, e := range r.ends[n.Name] {
-			if e.RA == nil {
+			if e.RA == nil && !e.Unaddressed {
 				e.RA = n.RA.clone()
 			}
 			if e.RA != nil && e.RA.Off {
 				e.RA = nil
 			}
-			if e.AcceptRA == nil && n.AcceptRA {
+			if e.AcceptRA == nil && n.AcceptRA && !e.Unaddressed {
 				e.AcceptRA = new(true)
 			}
 			any, accepts = any || e.RA != nil, accepts || e.AcceptsRA()
 		}
 		for i := range n.Interfaces {
 			x := &n.Interfaces[i]
-			if x.RA == nil && len(x.Addresses) > 0 && !x.Dummy {
+			if x.RA == nil && len(x.Addresses) > 0 && x.Kind().frames && !x.Dummy {
 				x.RA = n.RA.clone()
 			}
 			if x.RA != nil && x.RA.Off {
@@ -399,7 +407,7 @@ func (r *resolver) autoconfigure(segs []*segment) {
 	}
 	var deaf []string
 	for _, s := range segs {
-		accepts := slices.DeleteFunc(slices.Concat(s.ends, s.routers), func(e *Endpoint) bool { return !e.AcceptsRA() })
+		accepts := slices.DeleteFunc(slices.Concat(s.ends, s.routers), func(e *Endpoint) bool { return !e.AcceptsRA() || e.Unaddressed })
 		if len(accepts) == 0 {
 			continue
 		}
@@ -431,18 +439,47 @@ func (r *resolver) mayBeAdvertised(s *segment) bool {
 	})
 }
 
-// routedByRA are the nodes that learn of a default router by advertisements.
-func routedByRA(segs []*segment) map[string]bool {
-	out := map[string]bool{}
-	for _, s := range segs {
-		if !slices.ContainsFunc(s.routers, func(e *Endpoint) bool { return e.RA != nil && e.RA.RouterLifetime() > 0 }) {
+// learntRoutes has routes that lead by neighbours whose network a node learns by advertisements name
+// the device, and say that the neighbour is there (onlink): they are set before anything is learnt.
+func (r *resolver) learntRoutes() {
+	for _, n := range r.t.Nodes {
+		if !slices.ContainsFunc(r.ends[n.Name], (*Endpoint).AcceptsRA) {
 			continue
 		}
-		for _, e := range slices.Concat(s.ends, s.routers) {
-			if e.AcceptsRA() {
-				out[e.Node] = true
+		_, addresses := r.devicesOf(n)
+		given := map[string][]netip.Prefix{}
+		for device, list := range addresses {
+			given[device] = list
+		}
+		for _, e := range r.ends[n.Name] {
+			given[e.Interface] = e.Given()
+		}
+		learnt := func(via netip.Addr) string {
+			contains := func(p netip.Prefix) bool { return p.Contains(via) }
+			for _, list := range given {
+				if slices.ContainsFunc(list, contains) {
+					return ""
+				}
+			}
+			for _, e := range r.ends[n.Name] {
+				if slices.ContainsFunc(e.Addresses, contains) {
+					return e.Interface
+				}
+			}
+			return ""
+		}
+		for i := range n.Routes {
+			route := &n.Routes[i]
+			if device := learnt(route.Via); device != "" && (route.Device == "" || route.Device == device) {
+				route.Device, route.OnLink = device, true
 			}
 		}
+		n.Gateways = slices.DeleteFunc(n.Gateways, func(via netip.Addr) bool {
+			device := learnt(via)
+			if device != "" {
+				n.Routes = append(n.Routes, Route{To: netip.PrefixFrom(netip.IPv6Unspecified(), 0), Via: via, Device: device, OnLink: true})
+			}
+			return device != ""
+		})
 	}
-	return out
 }

@@ -44,7 +44,7 @@ func TestAutoconfigure(t *testing.T) {
 	}{
 		"all of a router": {func(*Topology) {}, [3]string{"fd00::ff:fe00:1/64", "fd00::1:0:ff:fe00:2/64", "fd00::2/64 fd00::1"}, ""},
 		"no default router": {func(t *Topology) { t.NodesByName()["r1"].RA.Lifetime = new(Duration(0)) },
-			[3]string{"fd00::ff:fe00:1/64 fd00::1", "fd00::1:0:ff:fe00:2/64 fd00:0:0:1::1", "fd00::2/64 fd00::1"}, ""},
+			[3]string{"fd00::ff:fe00:1/64", "fd00::1:0:ff:fe00:2/64", "fd00::2/64 fd00::1"}, ""},
 		"a prefix that is given": {func(t *Topology) {
 			t.Links[0].Ends[0].RA = &Advertisement{Prefixes: []netip.Prefix{netip.MustParsePrefix("fd07::/64")}}
 		},
@@ -96,6 +96,44 @@ func TestAutoconfigure(t *testing.T) {
 	}
 }
 
+// TestLearntRoutes proves that routes, given and computed, whose next hop is in a network that a node
+// learns can be set before it has, as they name the device and that the neighbour is there; that
+// others stay as they are; and that of a bridge only the bridge advertises, not its ports.
+func TestLearntRoutes(t *testing.T) {
+	t.Parallel()
+	topo := advertising()
+	nodes := topo.NodesByName()
+	route, err := ParseRoute("fd70::/64 via fd00::1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes["h1"].Routes = []Route{route}
+	nodes["h2"].Gateways = []netip.Addr{netip.MustParseAddr("fd00:0:0:1::1")}
+	nodes["h3"].Routes = []Route{route}
+	topo.Nodes = append(topo.Nodes, &Node{Name: "r2", Kind: Router, Datapath: Kernel, RA: &Advertisement{}, Interfaces: []Interface{
+		{Name: "br0", Bridge: []string{"r2-eth0", "r2-eth1"}, Addresses: []netip.Prefix{netip.MustParsePrefix("fd08::1/64")}}}},
+		&Node{Name: "h4", Kind: Host, AcceptRA: true}, &Node{Name: "h5", Kind: Host})
+	topo.Links = append(topo.Links, &Link{Ends: [2]Endpoint{{Node: "r2"}, {Node: "h4", MAC: MAC{2, 0, 0, 0, 0, 4}}}}, &Link{Ends: [2]Endpoint{{Node: "r2"}, {Node: "h5"}}})
+	r, problems := Resolve(topo, Defaults{Datapath: Embedded, Controlled: Embedded, Controller: ControllerTrivet})
+	if r == nil {
+		t.Fatal(problems.Err())
+	}
+	nodes = r.NodesByName()
+	for node, want := range map[string]string{"h1": "fd70::/64 via fd00::1 dev h1-eth0 onlink", "h2": "::/0 via fd00:0:0:1::1 dev h2-eth0 onlink", "h3": "fd70::/64 via fd00::1"} {
+		if got := nodes[node].Routes; len(got) != 1 || got[0].String() != want || node != "h3" && len(nodes[node].Gateways) != 1 {
+			t.Errorf("%s has the routes %v, not %s, and the gateways %v", node, got, want, nodes[node].Gateways)
+		}
+	}
+	for _, e := range EndsOf(r)["r2"] {
+		if e.RA != nil {
+			t.Errorf("%s, a port of a bridge, advertises", e.Interface)
+		}
+	}
+	if nodes["r2"].Interfaces[0].RA == nil || !slices.Contains(sixes(EndsOf(r)["h4"][0].Addresses), "fd08::ff:fe00:4/64") {
+		t.Errorf("br0 advertises %v, and h4 has %v", nodes["r2"].Interfaces[0].RA, EndsOf(r)["h4"][0].Addresses)
+	}
+}
+
 // TestAdvertisementProblems proves that what RFC 4861, section 6.2.1, and RFC 8106 do not allow is
 // refused, with what is allowed, and so are nodes that can neither advertise nor accept.
 func TestAdvertisementProblems(t *testing.T) {
@@ -103,16 +141,21 @@ func TestAdvertisementProblems(t *testing.T) {
 	second := func(n int) Duration { return Duration(n) * Duration(time.Second) }
 	router := func(a Advertisement) func(*Topology) { return func(t *Topology) { t.NodesByName()["r1"].RA = &a } }
 	for want, change := range map[string]func(*Topology){
-		"ra: interval is 2s; write whole seconds, 4s to 1800s":                  router(Advertisement{Interval: second(2)}),
-		"ra: interval is 4.5s":                                                  router(Advertisement{Interval: Duration(4500 * time.Millisecond)}),
-		"ra: lifetime is 20s, and hosts would forget the router":                router(Advertisement{Interval: second(30), Lifetime: new(second(20))}),
-		"ra: lifetime is 9001s":                                                 router(Advertisement{Lifetime: new(second(9001))}),
-		"ra: preferred is 7200s, and addresses are valid for 3600s":             router(Advertisement{Valid: second(3600), Preferred: second(7200)}),
-		"ra: mtu is 1000; write 1280 to 9216":                                   router(Advertisement{MTU: 1000}),
-		"ra: prefixes: 10.0.0.0/8 is not a network of IPv6":                     router(Advertisement{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}),
-		"ra: prefixes: fd00::1/64 is not a network":                             router(Advertisement{Prefixes: []netip.Prefix{netip.MustParsePrefix("fd00::1/64")}}),
-		"ra: prefixes: these are more than 16":                                  router(Advertisement{Prefixes: slices.Repeat([]netip.Prefix{netip.MustParsePrefix("fd00::/64")}, 17)}),
-		"ra: dns: 192.0.2.1 is not the IPv6 address of a server":                router(Advertisement{DNS: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}),
+		"ra: interval is 2s; write whole seconds, 4s to 1800s":                   router(Advertisement{Interval: second(2)}),
+		"ra: interval is 4.5s":                                                   router(Advertisement{Interval: Duration(4500 * time.Millisecond)}),
+		"ra: lifetime is 20s, and hosts would forget the router":                 router(Advertisement{Interval: second(30), Lifetime: new(second(20))}),
+		"ra: lifetime is 9001s":                                                  router(Advertisement{Lifetime: new(second(9001))}),
+		"ra: preferred is 7200s, and addresses are valid for 3600s":              router(Advertisement{Valid: second(3600), Preferred: second(7200)}),
+		"ra: mtu is 1000; write 1280 to 9216":                                    router(Advertisement{MTU: 1000}),
+		"ra: prefixes: 10.0.0.0/8 is not a network of IPv6":                      router(Advertisement{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}),
+		"ra: prefixes: fd00::1/64 is not a network":                              router(Advertisement{Prefixes: []netip.Prefix{netip.MustParsePrefix("fd00::1/64")}}),
+		"ra: prefixes: these are more than 16":                                   router(Advertisement{Prefixes: slices.Repeat([]netip.Prefix{netip.MustParsePrefix("fd00::/64")}, 17)}),
+		"ra: dns: 192.0.2.1 is not the IPv6 address of a server":                 router(Advertisement{DNS: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}),
+		"ra: valid is 5s, and hosts would be without before they are told again": router(Advertisement{Valid: second(5)}),
+		"router r1: vrf1: ra: a VRF has no hosts at it": func(t *Topology) {
+			r := t.NodesByName()["r1"]
+			r.Interfaces = []Interface{{Name: "vrf1", VRF: []string{"r1-eth0"}, Table: 7, RA: &Advertisement{}}}
+		},
 		`ra: search: "a b" is not a domain`:                                     router(Advertisement{Search: []string{"a b"}}),
 		"host h1: ra: only routers advertise themselves; make it a router":      func(t *Topology) { t.Nodes[0].RA = &Advertisement{} },
 		"h1: ra: only routers advertise themselves":                             func(t *Topology) { t.Links[1].Ends[1].RA = &Advertisement{} },

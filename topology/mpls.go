@@ -326,6 +326,8 @@ func (r *resolver) labelRoutes(n *Node) {
 		case !l.Via.IsValid():
 		case l.Device != "" && !slices.Contains(devices, l.Device):
 			bad(cmp.Or(DidYouMean(l.Device, devices), "it has "+words.Some(devices)), "it has no device %s", clip(l.Device))
+		case slices.Contains(looks, l.Device):
+			bad("name the device of a link", "%s is no device at which there are neighbours", l.Device)
 		case own[l.Via]:
 			bad("name another node's address", "%s is its own address", l.Via)
 		case l.Device == "" && len(found) == 0:

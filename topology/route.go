@@ -31,9 +31,10 @@ func (r *resolver) routes() {
 	r.reachable()
 	if r.t.Routes == RoutesAsWritten {
 		r.routesMissing()
-		return
+	} else {
+		r.computeRoutes()
 	}
-	r.computeRoutes()
+	r.learntRoutes()
 }
 
 func (r *resolver) computeRoutes() {

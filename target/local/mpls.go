@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -117,6 +118,9 @@ func setMPLS(n, old *topology.Node, ends []*topology.Endpoint) error {
 		if e.MPLS {
 			list = append(list, takesLabels(e.Interface, true))
 		}
+	}
+	if slices.ContainsFunc(n.Labels, func(l topology.LabelRoute) bool { return l.Device == "lo" }) {
+		list = append(list, takesLabels("lo", true)) // a packet that has another label comes in there
 	}
 	was := map[string]bool{}
 	if old != nil {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -10,7 +11,7 @@ import (
 // embedded switches, Open vSwitch and bridges between, make their addresses of router
 // advertisements before up, apply, link set and resume end: all pings are answered; that their
 // default routes are those which the kernel learns, with lifetime, preference and domains as the
-// file has them; that apply moves hosts to another prefix and back, takes advertisements away, and
+// file has them, and go when a router stops; that apply moves hosts to another prefix and back, takes advertisements away, and
 // turns hosts to given addresses; that verify and save find nothing; and that down leaves nothing.
 func TestRouterAdvertisements(t *testing.T) {
 	t.Parallel()
@@ -25,6 +26,11 @@ func TestRouterAdvertisements(t *testing.T) {
 	m.up(file)
 	all := func(when string) {
 		t.Helper()
+		eventually(t, when+": all have addresses", func() bool {
+			return !slices.ContainsFunc([]string{"h1", "h2", "h3", "h4", "h5", "h6"}, func(host string) bool {
+				return !strings.Contains(m.exec(host, "ip -6 -o addr show dev "+host+"-eth0 scope global; ip -6 route show default"), "proto ra")
+			})
+		})
 		for _, host := range []string{"h1", "h2", "h3", "h4", "h5", "h6"} {
 			addresses := m.exec(host, "ip -6 -o addr show dev "+host+"-eth0 scope global")
 			if strings.Count(addresses, "inet6") != 1 || !strings.Contains(addresses, "dynamic") {
@@ -39,6 +45,8 @@ func TestRouterAdvertisements(t *testing.T) {
 			t.Errorf("%s: the server does not reach h5: %s", when, r)
 		}
 	}
+	contains(t, m.exec("h1", "ip -6 -o addr show dev h1-eth0 scope global"), "fd00:1::")
+	contains(t, m.exec("h5", "ip -6 -o addr show dev h5-eth0 scope global"), "dynamic")
 	all("up")
 	m.quiet("up")
 	contains(t, m.exec("h3", "ip -6 route show default"), "pref high")
@@ -95,6 +103,7 @@ func TestRouterAdvertisements(t *testing.T) {
 	m.quiet("resume")
 
 	m.ok("apply", m.file("none.yaml", strings.Replace(first, "datapath: kernel, ra: true", "datapath: kernel", 1)))
+	eventually(t, "r1 is no default router any more", func() bool { return m.exec("h1", "ip -6 route show default") == "" })
 	m.ok("link", "set", "s1-h2", "down")
 	m.ok("link", "set", "s1-h2", "up")
 	if is := m.exec("h2", "ip -6 -o addr show dev h2-eth0 scope global"); is != "" {
@@ -132,6 +141,10 @@ links: [{r1 -- s1: {from: {address: fd00:1::1/64}}}, s1 -- h1, {r2 -- s2: {from:
 	all("up", "fd00:1::")
 	h.ok("apply", h.file("lab.yaml", strings.Replace(text, "fd00:1::1", "fd00:9::1", 1)))
 	all("another prefix", "fd00:9::")
+	h.ok("apply", h.file("lab.yaml", strings.Replace(text, "fd00:2::1", "fd00:8::1", 1)))
+	contains(t, h.exec("h2", "ip -6 -o addr show dev h2-eth0 scope global"), "fd00:8::", "dynamic")
+	h.ok("apply", h.file("lab.yaml", text))
+	all("and back", "fd00:1::")
 	h.ok("down", h.name)
 	s.unchanged(t)
 }

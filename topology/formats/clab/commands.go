@@ -157,6 +157,9 @@ func mpls(n *topology.Node, ends []topology.Endpoint) (commands [][]string) {
 			set("conf/"+e.Interface+"/input", 1)
 		}
 	}
+	if slices.ContainsFunc(n.Labels, func(l topology.LabelRoute) bool { return l.Device == "lo" }) {
+		set("conf/lo/input", 1)
+	}
 	for _, i := range n.Interfaces {
 		if i.Dummy && i.MPLS {
 			set("conf/"+i.Name+"/input", 1)

@@ -3,6 +3,7 @@ package trivet
 import (
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -114,7 +115,7 @@ var (
 		} else if strings.ContainsAny(text, "*\n") { // which is the node's name, or a text
 			g.UserData.File = "x"
 		} else {
-			g.UserData.File = text
+			g.UserData.File = filepath.Clean(text) // as it is read
 		}
 		g.Firmware = maybe(t, rapid.Just(topology.FirmwareUEFI))
 		g.Disks = maybe(t, rapid.SliceOfN(rapid.Custom(func(t *rapid.T) topology.GuestDisk {
@@ -146,11 +147,30 @@ var advertisements = rapid.Custom(func(t *rapid.T) *topology.Advertisement {
 	return a
 })
 
+var (
+	labelStacks = rapid.Custom(func(t *rapid.T) topology.LabelStack {
+		text := fmt.Sprint(rapid.IntRange(topology.FirstLabel, topology.MaxLabel).Draw(t, "label"))
+		if rapid.Bool().Draw(t, "two") {
+			text += "/0"
+		}
+		return topology.LabelStack(text)
+	})
+	labelRoutes = rapid.Custom(func(t *rapid.T) topology.LabelRoute {
+		l := topology.LabelRoute{Label: rapid.IntRange(topology.FirstLabel, topology.MaxLabel).Draw(t, "label")}
+		if rapid.Bool().Draw(t, "here") {
+			l.Device = "lo"
+			return l
+		}
+		l.Swap, l.Via, l.Device = maybe(t, labelStacks), addresses.Draw(t, "via"), maybe(t, rapid.Just("r1-eth1"))
+		return l
+	})
+)
+
 var interfaces = rapid.Custom(func(t *rapid.T) (out []topology.Interface) {
 	number := rapid.IntRange(1, 4094)
 	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(oddNames), 1, 3, rapid.ID).Draw(t, "interfaces") {
 		i := topology.Interface{Name: name, On: maybe(t, anyText), Table: maybe(t, number), Local: maybe(t, addresses), Remote: maybe(t, addresses),
-			Mode: maybe(t, rapid.SampledFrom(topology.BondModes)), Addresses: maybe(t, some(prefixes)), MAC: maybe(t, macs), MTU: maybe(t, number), RA: maybe(t, advertisements)}
+			Mode: maybe(t, rapid.SampledFrom(topology.BondModes)), Addresses: maybe(t, some(prefixes)), MAC: maybe(t, macs), MTU: maybe(t, number), RA: maybe(t, advertisements), MPLS: maybe(t, rapid.Bool())}
 		switch members := some(anyText); rapid.SampledFrom(topology.InterfaceKinds).Draw(t, "kind").Name {
 		case "vlan":
 			i.VLAN = number.Draw(t, "id")
@@ -295,11 +315,11 @@ func node(t *rapid.T, name string) *topology.Node {
 			}
 			r.Table = maybe(t, rapid.Uint32Range(1, 1<<31))
 			if r.OnLink = r.Via.IsValid() && r.Device != "" && rapid.Bool().Draw(t, "on link"); r.Via.IsValid() {
-				r.Source = maybe(t, addresses)
+				r.Source, r.Labels = maybe(t, addresses), maybe(t, labelStacks)
 			}
 			return r
 		})))
-		n.AcceptRA = maybe(t, rapid.Bool())
+		n.AcceptRA, n.MPLS, n.Labels = maybe(t, rapid.Bool()), maybe(t, rapid.Bool()), maybe(t, some(labelRoutes))
 		n.Rules, n.Neighbors = maybe(t, some(rules)), maybe(t, some(neighbors))
 	}
 	if n.Kind == topology.Switch || n.Kind == topology.Router {
@@ -334,11 +354,12 @@ func link(t *rapid.T, names []string, plain bool) *topology.Link {
 	if plain {
 		return l
 	}
-	l.OSPF = maybe(t, ospfLinks)
+	l.OSPF, l.MPLS = maybe(t, ospfLinks), maybe(t, rapid.Bool())
 	l.Down, l.Impairment, l.Foreign = maybe(t, rapid.Bool()), impairments.Draw(t, "impairment"), maybe(t, foreigns)
 	for i := range l.Ends {
 		e := &l.Ends[i]
 		e.Interface, e.MAC, e.Addresses, e.Port = maybe(t, anyText), maybe(t, macs), maybe(t, some(prefixes)), maybe(t, ports)
+		e.MPLS = maybe(t, rapid.Bool())
 		e.RA, e.AcceptRA = maybe(t, advertisements), maybe(t, rapid.Ptr(rapid.Bool(), false))
 		e.OSPF, e.Unaddressed = maybe(t, ospfLinks), len(e.Addresses) == 0 && maybe(t, rapid.Bool())
 		if rapid.IntRange(0, 9).Draw(t, "external") == 0 {

@@ -114,7 +114,7 @@ var (
 			g.UserData.Text = text + "\n"
 		} else if strings.ContainsAny(text, "*\n") { // which is the node's name, or a text
 			g.UserData.File = "x"
-		} else {
+		} else if text != "" {
 			g.UserData.File = filepath.Clean(text) // as it is read
 		}
 		g.Firmware = maybe(t, rapid.Just(topology.FirmwareUEFI))

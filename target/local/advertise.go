@@ -47,6 +47,7 @@ type advertiser struct {
 // advertised is an interface at which a router advertises itself.
 type advertised struct {
 	topology.Advertisement
+	device   string
 	prefixes []netip.Prefix
 	mac      topology.MAC
 	radvert.Schedule
@@ -57,24 +58,10 @@ var allNodes, allRouters = net.IPAddr{IP: net.IPv6linklocalallnodes}, net.IPAddr
 // advertise has the routers of a topology advertise themselves, and no others. Only those are looked
 // at that differ, or that steps have touched.
 func (l *Lab) advertise(s plan.Steps) error {
+	wanted := advertisedIn(s.New)
 	all := &l.advertisers
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	wanted := map[string]map[string]*advertised{}
-	ends := topology.EndsOf(s.New)
-	for _, n := range s.New.Nodes {
-		if n.Kind == topology.Router && n.Made().Open() {
-			if at := advertisedBy(n, ends[n.Name]); len(at) > 0 {
-				wanted[n.Name] = at
-			}
-		}
-	}
-	for name, a := range all.of {
-		if wanted[name] == nil {
-			a.close()
-			delete(all.of, name)
-		}
-	}
 	touched := map[string]bool{}
 	for _, k := range s.AddLinks {
 		touched[k.Ends[0].Node], touched[k.Ends[1].Node] = true, true
@@ -119,12 +106,41 @@ func (l *Lab) advertise(s plan.Steps) error {
 	return err
 }
 
+// cease has routers that are there advertise themselves no more where a topology no longer says so:
+// it is called before anything of that is made, as hosts at new devices ask at once.
+func (l *Lab) cease(t *topology.Topology) {
+	wanted := advertisedIn(t)
+	l.advertisers.mu.Lock()
+	defer l.advertisers.mu.Unlock()
+	for name, a := range l.advertisers.of {
+		a.cease(wanted[name])
+		if wanted[name] == nil {
+			a.end()
+			delete(l.advertisers.of, name)
+		}
+	}
+}
+
+// advertisedIn are the devices at which routers here advertise themselves, by the router's name.
+func advertisedIn(t *topology.Topology) map[string]map[string]*advertised {
+	out := map[string]map[string]*advertised{}
+	ends := topology.EndsOf(t)
+	for _, n := range t.Nodes {
+		if n.Kind == topology.Router && n.Made().Open() {
+			if at := advertisedBy(n, ends[n.Name]); len(at) > 0 {
+				out[n.Name] = at
+			}
+		}
+	}
+	return out
+}
+
 // advertisedBy are the devices of a router at which it advertises itself.
 func advertisedBy(n *topology.Node, ends []*topology.Endpoint) map[string]*advertised {
 	out := map[string]*advertised{}
 	add := func(device string, a *topology.Advertisement, addresses []netip.Prefix) {
 		if a != nil {
-			out[device] = &advertised{Advertisement: *a, prefixes: a.Advertised(addresses)}
+			out[device] = &advertised{Advertisement: *a, device: device, prefixes: a.Advertised(addresses)}
 		}
 	}
 	for _, e := range ends {
@@ -158,8 +174,7 @@ func newAdvertiser() (*advertiser, error) {
 }
 
 // set says at which devices of the calling thread's network the router advertises itself. What has
-// begun and says the same goes on; where it does so no more, hosts are told (RFC 4861, section
-// 6.2.5).
+// begun and says the same goes on.
 func (a *advertiser) set(devices map[string]*advertised) error {
 	list, err := net.Interfaces()
 	if err != nil {
@@ -188,31 +203,26 @@ func (a *advertiser) set(devices map[string]*advertised) error {
 		x.Begin(time.Now())
 		at[dev.Index] = x
 	}
-	for index, was := range a.at {
-		if at[index] == nil {
-			a.cease(index, was)
-		}
-	}
 	a.at, a.wanted = at, devices
 	a.hurry()
 	return nil
 }
 
-// cease tells hosts at an interface that the router is no default router any more. mu must be held.
-func (a *advertiser) cease(index int, x *advertised) {
-	last := *x
-	last.Lifetime = new(topology.Duration(0))
-	a.tell(index, &last, allNodes.IP)
-}
-
-// close has the router advertise itself no more.
-func (a *advertiser) close() {
+// cease leaves the router with those of these devices at which it advertises itself already. Hosts
+// at others are told that it is no default router any more (RFC 4861, section 6.2.5).
+func (a *advertiser) cease(devices map[string]*advertised) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	for index, x := range a.at {
-		a.cease(index, x)
+		if devices[x.device] != nil {
+			continue
+		}
+		last := *x
+		last.Lifetime = new(topology.Duration(0))
+		a.tell(index, &last, allNodes.IP)
+		delete(a.at, index)
+		delete(a.wanted, x.device)
 	}
-	a.mu.Unlock()
-	a.end()
 }
 
 // end lets go of the router's network, and tells nobody.

@@ -84,6 +84,7 @@ func (l *Lab) take(ctx context.Context, s plan.Steps, progress lab.Stage) error 
 	if err := each(l, func(f datapath.Fabric) error { return f.Leave(ctx, s) }); err != nil {
 		return err
 	}
+	l.cease(s.New)
 	if err := l.takeAway(s); err != nil {
 		return err
 	}

@@ -41,25 +41,32 @@ type logins struct {
 
 // loginsOf are those of a user.
 func loginsOf(uid int) logins {
-	l := logins{uid: uid}
-	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
-		l.home = u.HomeDir
-	}
-	if l.own() {
-		l.home = cmp.Or(os.Getenv("HOME"), l.home)
-	}
-	return l
+	return logins{uid: uid, home: homeOf(uid)}
 }
 
-// own says whether the user is who runs this process, whose environment then is the user's, too.
+// homeOf is a user's directory as the machine's list of users has it. HOME is not asked: sudo may
+// have kept that of the user who called it, and root runs what a file with logins there names.
+func homeOf(uid int) string {
+	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil && u.HomeDir != "" {
+		return u.HomeDir
+	}
+	return "/nonexistent"
+}
+
+// own says whether the user is who runs this process.
 func (l logins) own() bool { return l.uid == os.Getuid() }
 
 // runtime is where programs of the user keep what ends with the session.
-func (l logins) runtime() string {
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" && l.own() {
-		return dir
-	}
-	return fmt.Sprintf("/run/user/%d", l.uid)
+func (l logins) runtime() string { return fmt.Sprintf("/run/user/%d", l.uid) }
+
+// ownEnvironment is what a program finds that runs as who runs this process: its variables, but for
+// those that lead to files of a user. They can be another one's, kept by sudo.
+func ownEnvironment() []string {
+	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return name == "HOME" || name == dockerConfig || name == authFile || strings.HasPrefix(name, "XDG_")
+	})
+	return append(env, "HOME="+homeOf(os.Getuid()))
 }
 
 // These variables name a directory, and a file, with logins.
@@ -70,12 +77,8 @@ func (l logins) files() (out []string) {
 	if file := os.Getenv(authFile); file != "" {
 		return []string{file}
 	}
-	config := filepath.Join(l.home, ".config")
-	if dir := os.Getenv("XDG_CONFIG_HOME"); dir != "" && l.own() {
-		config = dir
-	}
 	const podmans = "containers/auth.json"
-	out = []string{filepath.Join(l.runtime(), podmans), filepath.Join(config, podmans)}
+	out = []string{filepath.Join(l.runtime(), podmans), filepath.Join(l.home, ".config", podmans)}
 	if l.own() { // where root's is without a session; nobody else can reach it
 		out = append(out, fmt.Sprintf("/run/containers/%d/auth.json", l.uid))
 	}
@@ -247,10 +250,14 @@ func (e loginEntry) decode() (registry.AuthConfig, error) {
 // https://github.com/docker/docker-credential-helpers
 const helperPrefix = "docker-credential-"
 
-// find looks for a program in the directories of PATH, and in those that the user may have there
-// beyond them.
+// find looks for a program in the directories of PATH, and in those that another user than this
+// process's may have there beyond them.
 func (l logins) find(program string) (string, error) {
-	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), filepath.Join(l.home, ".local", "bin"), filepath.Join(l.home, "bin")) {
+	dirs := filepath.SplitList(os.Getenv("PATH"))
+	if !l.own() {
+		dirs = append(dirs, filepath.Join(l.home, ".local", "bin"), filepath.Join(l.home, "bin"))
+	}
+	for _, dir := range dirs {
 		file := filepath.Join(dir, program)
 		if !filepath.IsAbs(file) {
 			continue
@@ -273,16 +280,17 @@ func (l logins) find(program string) (string, error) {
 // environment is what a program of the user's finds: of another one's than this process's, what is
 // the same in all of that one's sessions.
 func (l logins) environment() []string {
+	env := []string{"PATH=" + os.Getenv("PATH")}
 	if l.own() {
-		return os.Environ()
+		env = ownEnvironment()
 	}
 	name := strconv.Itoa(l.uid)
 	if u, err := user.LookupId(name); err == nil {
 		name = u.Username
 	}
 	run := l.runtime()
-	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.home, "USER=" + name, "LOGNAME=" + name, "LANG=C.UTF-8",
-		"XDG_RUNTIME_DIR=" + run, "DBUS_SESSION_BUS_ADDRESS=unix:path=" + run + "/bus"}
+	return append(env, "HOME="+l.home, "USER="+name, "LOGNAME="+name, "LANG=C.UTF-8",
+		"XDG_RUNTIME_DIR="+run, "DBUS_SESSION_BUS_ADDRESS=unix:path="+run+"/bus")
 }
 
 // ask asks a program that keeps logins for one, as the user: nothing if it has none.

@@ -81,8 +81,8 @@ func TestLogin(t *testing.T) {
 }
 
 // TestLoginFiles proves which files are read, in order: those that variables name first, or alone,
-// and another user's where they are by default, whatever this process's variables of the session;
-// and that nothing is read from a pipe.
+// else the user's where they are by default, whatever this process's variables of the session; and
+// that nothing is read from a pipe.
 func TestLoginFiles(t *testing.T) {
 	for name, value := range map[string]string{"XDG_RUNTIME_DIR": "/session", "XDG_CONFIG_HOME": "/settings", "DOCKER_CONFIG": "", "REGISTRY_AUTH_FILE": ""} {
 		t.Setenv(name, value)
@@ -95,7 +95,8 @@ func TestLoginFiles(t *testing.T) {
 		}
 	}
 	podmans := fmt.Sprintf("/run/containers/%d/auth.json", os.Getuid())
-	check(me, "/session/containers/auth.json", "/settings/containers/auth.json", podmans, "/home/me/.docker/config.json")
+	mine := fmt.Sprintf("/run/user/%d/containers/auth.json", os.Getuid())
+	check(me, mine, "/home/me/.config/containers/auth.json", podmans, "/home/me/.docker/config.json")
 	check(other, "/run/user/12345/containers/auth.json", "/home/other/.config/containers/auth.json", "/home/other/.docker/config.json")
 	t.Setenv("DOCKER_CONFIG", "/mine")
 	check(other, "/mine/config.json", "/run/user/12345/containers/auth.json", "/home/other/.config/containers/auth.json")
@@ -107,6 +108,43 @@ func TestLoginFiles(t *testing.T) {
 	}
 	if _, err := me.read(pipe); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Error(err)
+	}
+}
+
+// TestOwnEnvironment proves that variables which sudo may have kept of another user lead to no login
+// and to no program: not what is looked for as who runs this process, nor a Podman that it starts,
+// nor a program that keeps logins. What else they say of the machine is kept.
+func TestOwnEnvironment(t *testing.T) {
+	planted := t.TempDir()
+	helper := filepath.Join(planted, ".local", "bin", helperPrefix+"planted")
+	if err := errors.Join(os.Chmod(filepath.Dir(planted), 0o755), os.MkdirAll(filepath.Dir(helper), 0o755), os.WriteFile(helper, []byte("#!/bin/sh\n"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HTTPS_PROXY", "http://proxy.example:3128")
+	for _, name := range []string{"HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE"} {
+		t.Setenv(name, planted)
+	}
+	podman, err := source{Program: []string{"env"}}.command(t.Context()).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := loginsOf(os.Getuid())
+	for what, env := range map[string][]string{"Podman": strings.Split(string(podman), "\n"), "a program that keeps logins": me.environment()} {
+		if strings.Contains(strings.Join(env, "\n"), planted) || !slices.Contains(env, "HOME="+me.home) || !slices.Contains(env, "HTTPS_PROXY=http://proxy.example:3128") {
+			t.Errorf("%s finds %q", what, env)
+		}
+	}
+	if found, err := me.find(helperPrefix + "planted"); err == nil {
+		t.Error("found is ", found)
+	}
+	t.Setenv("DOCKER_CONFIG", "")
+	t.Setenv("REGISTRY_AUTH_FILE", "")
+	if files := me.files(); strings.Contains(strings.Join(files, " "), planted) {
+		t.Errorf("read are %q", files)
+	}
+	other := logins{uid: os.Getuid() + 1, home: planted}
+	if found, err := other.find(helperPrefix + "planted"); found != helper {
+		t.Errorf("another user's own is not found: %q, %v", found, err)
 	}
 }
 

@@ -211,17 +211,16 @@ func server(registry string) string {
 	return registry
 }
 
-// loginKey is the registry that logins are kept for by a name, or a part of it: Docker has had
-// addresses there.
+// loginKey is the registry that logins are kept for by a name, or a part of it. Docker has had
+// addresses there, and goes by their hosts alone, as Podman does: parts have no "https://".
 func loginKey(name string) string {
 	rest, secure := strings.CutPrefix(name, "https://")
 	rest, plain := strings.CutPrefix(rest, "http://")
-	host, below, _ := strings.Cut(rest, "/")
+	host, below, _ := strings.Cut(strings.TrimRight(rest, "/"), "/")
 	if host == "index.docker.io" || host == "registry-1.docker.io" {
 		host = dockerHub
 	}
-	version, _, _ := strings.Cut(below, "/")
-	if below == "" || secure || plain || version == "v1" || version == "v2" {
+	if below == "" || secure || plain {
 		return host
 	}
 	return host + "/" + below

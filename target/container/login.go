@@ -72,20 +72,36 @@ func ownEnvironment() []string {
 // These variables name a directory, and a file, with logins.
 const dockerConfig, authFile = "DOCKER_CONFIG", "REGISTRY_AUTH_FILE"
 
-// files are those with logins, the first of which that has one for a registry counts.
-func (l logins) files() (out []string) {
-	if file := os.Getenv(authFile); file != "" {
-		return []string{file}
+// pathIn is what a variable names, if it is set.
+func pathIn(variable string) (string, error) {
+	path := os.Getenv(variable)
+	if path != "" && !filepath.IsAbs(path) {
+		return "", fmt.Errorf("%s is %s, and must be a path that begins with /", variable, path) // the daemon's directory is nobody's
+	}
+	return path, nil
+}
+
+// files are those with logins, the first of which that has one for a registry counts. An error is
+// of a variable that names none, beside those that there are.
+func (l logins) files() (out []string, err error) {
+	switch file, err := pathIn(authFile); {
+	case err != nil:
+		return nil, err
+	case file != "":
+		return []string{file}, nil
 	}
 	const podmans = "containers/auth.json"
 	out = []string{filepath.Join(l.runtime(), podmans), filepath.Join(l.home, ".config", podmans)}
 	if l.own() { // where root's is without a session; nobody else can reach it
 		out = append(out, fmt.Sprintf("/run/containers/%d/auth.json", l.uid))
 	}
-	if dir := os.Getenv(dockerConfig); dir != "" {
-		return append([]string{filepath.Join(dir, "config.json")}, out...)
+	switch dir, err := pathIn(dockerConfig); {
+	case err != nil:
+		return out, err
+	case dir != "":
+		return append([]string{filepath.Join(dir, "config.json")}, out...), nil
 	}
-	return append(out, filepath.Join(l.home, ".docker", "config.json"))
+	return append(out, filepath.Join(l.home, ".docker", "config.json")), nil
 }
 
 // login is what a user has logged in with at the registry of an image; the zero one asks that for
@@ -105,7 +121,11 @@ func (l logins) at(ctx context.Context, image string) (found login) {
 		return found // the engine says what is wrong
 	}
 	found.registry = reference.Domain(name)
-	for _, file := range l.files() {
+	files, err := l.files()
+	if err != nil {
+		found.trouble = append(found.trouble, err.Error())
+	}
+	for _, file := range files {
 		config, err := l.read(file)
 		if errors.Is(err, os.ErrNotExist) {
 			continue

@@ -85,7 +85,7 @@ func TestLogin(t *testing.T) {
 
 // TestLoginFiles proves which files are read, in order: those that variables name first, or alone,
 // else the user's where they are by default, whatever this process's variables of the session; and
-// that nothing is read from a pipe.
+// that nothing is read from a pipe. A variable that is no whole path is said if a login is missing.
 func TestLoginFiles(t *testing.T) {
 	for name, value := range map[string]string{"XDG_RUNTIME_DIR": "/session", "XDG_CONFIG_HOME": "/settings", "DOCKER_CONFIG": "", "REGISTRY_AUTH_FILE": ""} {
 		t.Setenv(name, value)
@@ -93,8 +93,8 @@ func TestLoginFiles(t *testing.T) {
 	me, other := logins{os.Getuid(), "/home/me"}, logins{12345, "/home/other"}
 	check := func(l logins, want ...string) {
 		t.Helper()
-		if got := l.files(); !slices.Equal(got, want) {
-			t.Errorf("%+v: %q, want %q", l, got, want)
+		if got, err := l.files(); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%+v: %q, want %q; %v", l, got, want, err)
 		}
 	}
 	podmans := fmt.Sprintf("/run/containers/%d/auth.json", os.Getuid())
@@ -105,6 +105,17 @@ func TestLoginFiles(t *testing.T) {
 	check(other, "/mine/config.json", "/run/user/12345/containers/auth.json", "/home/other/.config/containers/auth.json")
 	t.Setenv("REGISTRY_AUTH_FILE", "/only.json")
 	check(me, "/only.json")
+	for _, name := range []string{"DOCKER_CONFIG", "REGISTRY_AUTH_FILE"} {
+		t.Setenv("REGISTRY_AUTH_FILE", "")
+		t.Setenv(name, "etc/passwd") // of the lab's daemon, whose directory is /
+		found := logins{os.Getuid(), t.TempDir()}.at(t.Context(), "r.example/x")
+		said := found.explain(errors.New("unauthorized"), "docker").Error()
+		if want := "(" + name + " is etc/passwd, and must be a path that begins with /)"; !strings.Contains(said, want) {
+			t.Errorf("%s, want %s", said, want)
+		}
+		t.Setenv("DOCKER_CONFIG", "")
+	}
+	t.Setenv("REGISTRY_AUTH_FILE", "")
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
@@ -134,16 +145,18 @@ func TestOwnEnvironment(t *testing.T) {
 	me := loginsOf(os.Getuid())
 	for what, env := range map[string][]string{"Podman": strings.Split(string(podman), "\n"), "a program that keeps logins": me.environment()} {
 		if strings.Contains(strings.Join(env, "\n"), planted) || !slices.Contains(env, "HOME="+me.home) || !slices.Contains(env, "HTTPS_PROXY=http://proxy.example:3128") {
-			t.Errorf("%s finds %q", what, env)
+			t.Errorf("%s finds %q", what, slices.DeleteFunc(env, func(e string) bool { return !strings.Contains(e, planted) && !strings.HasPrefix(e, "H") }))
 		}
 	}
-	if found, err := me.find(helperPrefix + "planted"); err == nil {
-		t.Error("found is ", found)
+	for _, l := range []logins{me, {me.uid, planted}} { // PATH is the whole of who runs this process
+		if found, err := l.find(helperPrefix + "planted"); err == nil {
+			t.Error("found is ", found)
+		}
 	}
 	t.Setenv("DOCKER_CONFIG", "")
 	t.Setenv("REGISTRY_AUTH_FILE", "")
-	if files := me.files(); strings.Contains(strings.Join(files, " "), planted) {
-		t.Errorf("read are %q", files)
+	if files, err := me.files(); err != nil || strings.Contains(strings.Join(files, " "), planted) {
+		t.Errorf("read are %q: %v", files, err)
 	}
 	other := logins{uid: os.Getuid() + 1, home: planted}
 	if found, err := other.find(helperPrefix + "planted"); found != helper {

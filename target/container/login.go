@@ -377,11 +377,16 @@ var refusals = []string{"unauthorized", "authentication required", "no basic aut
 
 // explain adds to an error of an engine what login it was given, if that is why.
 func (g login) explain(err error, engine string) error {
-	if err == nil || g.registry == "" {
-		return err
+	if err == nil {
+		return nil
 	}
-	said := strings.ToLower(err.Error())
-	if !slices.ContainsFunc(refusals, func(r string) bool { return strings.Contains(said, r) }) {
+	return g.explainAs(err, err.Error(), engine)
+}
+
+// explainAs is explain where a part of the error's text says why.
+func (g login) explainAs(err error, said, engine string) error {
+	said = strings.ToLower(said)
+	if g.registry == "" || !slices.ContainsFunc(refusals, func(r string) bool { return strings.Contains(said, r) }) {
 		return err
 	}
 	wants, why := "wants a login", "there is no file with logins of the lab's owner"

@@ -125,9 +125,9 @@ func TestLoginFiles(t *testing.T) {
 	}
 }
 
-// TestOwnEnvironment proves that variables which sudo may have kept of another user lead to no login
-// and to no program: not what is looked for as who runs this process, nor a Podman that it starts,
-// nor a program that keeps logins. What else they say of the machine is kept.
+// TestOwnEnvironment proves that variables which sudo may have kept of another user lead to no
+// login and to no program: not what is looked for as who runs this process, nor a Podman that it
+// starts, nor a program that keeps logins. What else they say of the machine is kept.
 func TestOwnEnvironment(t *testing.T) {
 	planted := t.TempDir()
 	helper := filepath.Join(planted, ".local", "bin", helperPrefix+"planted")
@@ -193,6 +193,34 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestExplainBuild proves that a build's failure is explained by a registry only if the engine
+// names that one, whatever a step of the Dockerfile says or prints.
+func TestExplainBuild(t *testing.T) {
+	with := []login{{registry: "r.example"}, {registry: "r.example:5000"}, {registry: dockerHub}}
+	for _, c := range []struct{ said, want string }{
+		{`{"errorDetail": {"message": "creating build container: reading manifest 1 in r.example:5000/x: unauthorized: authentication required"}}`, "r.example:5000"},
+		{`{"stream": "STEP 1/2: FROM r.example/x"} {"errorDetail": {"message": "building at STEP \"COPY --from=r.example/x /a /b\": reading manifest: denied: access forbidden"}}`, "r.example"},
+		{`{"errorDetail": {"message": "pull access denied for me/x, repository does not exist or may require 'docker login'"}}`, dockerHub},
+		{`{"errorDetail": {"message": "pull access denied for r.example/x, repository does not exist or may require 'docker login'"}}`, "r.example"},
+		{`{"stream": "GET https://r.example/: 403 forbidden"} {"errorDetail": {"message": "building at STEP \"RUN fetch\": while running runtime: exit status 1"}}`, ""},
+		{`{"errorDetail": {"message": "building at STEP \"RUN echo \"r.example denied: \" && false\": exit status 1"}}`, ""},
+		{`{"errorDetail": {"message": "The command '/bin/sh -c echo r.example: 'denied: '; false' returned a non-zero code: 1"}}`, ""},
+		{`{"errorDetail": {"message": "Get \"https://registry-1.docker.io/v2/\": unauthorized"}}`, dockerHub},
+		{`{"errorDetail": {"message": "r.example: unauthorized"}}`, "r.example"},
+		{`{"errorDetail": {"message": "pull access denied for r.example.org/x, my-r.example/x, r.example:80/x"}}`, dockerHub},
+		{`{"errorDetail": {"message": "ADD failed: failed to GET https://other.example/x with status 403 Forbidden: "}}`, ""},
+	} {
+		err := told(strings.NewReader(c.said))
+		got := asker{engine: "docker"}.explainBuild(err, with)
+		if c.want == "" && got != err || c.want != "" && !strings.HasSuffix(got.Error(), "; docker login "+c.want) || !errors.Is(got, err) {
+			t.Errorf("%s: %v, want %s", c.said, got, c.want)
+		}
+		if alone := (asker{engine: "docker"}).explainBuild(err, with[:1]); c.want == "" && alone != err {
+			t.Errorf("with one registry: %v", alone)
+		}
+	}
+}
+
 // TestBases proves that images are found in a Dockerfile that it builds on, and not its own stages;
 // the engine is given logins for no others.
 func TestBases(t *testing.T) {
@@ -201,6 +229,7 @@ func TestBases(t *testing.T) {
 		"# FROM no\nfrom --platform=linux/amd64 r.example/a:1 as Build\nRUN FROM x\nFROM build\nCOPY --from=BUILD /a /b\nCOPY --from=0 /c /d\nCOPY --chown=1 --from=r.example/b /a /b": "r.example/a:1 r.example/b",
 		"ARG AT=r.example TAG=\"1\"\nFROM \\\n  # between\n  ${AT}/x:${TAG:-2}\nARG AT=other\nFROM $AT/${NONE:-y}":                                                                     "r.example/x:1 r.example/y",
 		"FROM a\nFROM a\nFROM $NONE\nFROM": "a",
+		"ARG TAG=1\nFROM a as one\nRUN --network=none --mount=type=bind,from=r.example/b:${TAG},target=/b \\\n --mount=from=ONE,target=/c --mount=type=cache,target=/d x --mount=from=r.example/no": "a r.example/b:1",
 	} {
 		if got := strings.Join(bases(text), " "); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
@@ -209,7 +238,8 @@ func TestBases(t *testing.T) {
 }
 
 // TestBasesLogins proves that an engine is given one login for each registry that a Dockerfile
-// names and that has one, and none for what leads out of the directory.
+// names and that has one, of parts of a registry the first that it builds on, and none for what
+// leads out of the directory.
 func TestBasesLogins(t *testing.T) {
 	dir, config := t.TempDir(), t.TempDir()
 	t.Setenv("DOCKER_CONFIG", config)
@@ -224,6 +254,14 @@ func TestBasesLogins(t *testing.T) {
 	given := authsOf(with)
 	if err != nil || len(given) != 2 || given["a.example"].Password != "p" || given[dockerHubKey].Password != "p" {
 		t.Errorf("%v, %v", given, err)
+	}
+	if err := errors.Join(os.WriteFile(filepath.Join(config, "config.json"), []byte(`{"auths": {"a.example/me": {"auth": "dTpw"}, "a.example/you": {"auth": "dTpx"}}}`), 0o600),
+		os.WriteFile(file, []byte("FROM a.example/x\nFROM a.example/me/x\nFROM a.example/you/x\nFROM b.example/x\nFROM busybox\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	with, err = as.forBases(t.Context(), dir)
+	if given = authsOf(with); err != nil || len(given) != 1 || given["a.example"].Password != "p" {
+		t.Errorf("of parts of a registry: %v, %v", given, err)
 	}
 	said := as.explainBuild(errors.New("build it: b.example/x: unauthorized"), with)
 	if !strings.Contains(said.Error(), "docker login b.example") {

@@ -63,8 +63,8 @@ func (m *machine) withRegistry(engine string, images ...string) {
 // that keeps logins have it: as that user it is read, and the program run; also for what is built
 // on such an image, and for `apply`. Without a login, with a wrong one, or with a file that is not
 // the user's to read, `up` says so, and what to type, and nothing is left; the password is nowhere.
-// What that user's HOME and session have besides, and sudo may keep, is not read or run as root; and
-// what a RUN prints is not taken for a registry's word.
+// What that user's HOME and session have besides, and sudo may keep, is not read or run as root;
+// and what a RUN prints is not taken for a registry's word.
 func TestContainerRegistry(t *testing.T) {
 	for name, with := range engines {
 		t.Run(name, func(t *testing.T) {

@@ -3,12 +3,15 @@ package container
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/moby/moby/api/types/jsonstream"
 	"github.com/moby/moby/api/types/registry"
 	"golang.org/x/sys/unix"
 )
@@ -16,8 +19,8 @@ import (
 // mostDockerfile bounds what is read of one here, in bytes: beyond it nobody's login is looked for.
 const mostDockerfile = 1 << 20
 
-// forBases are the logins for the images that a directory's Dockerfile builds on, one for each
-// registry: the engine is given no others.
+// forBases are the logins for the images that a directory's Dockerfile builds on, the first for
+// each registry, as engines take one for the whole of it: the engine is given no others.
 func (as asker) forBases(ctx context.Context, dir string) (with []login, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -38,15 +41,21 @@ func (as asker) forBases(ctx context.Context, dir string) (with []login, err err
 	}
 	for _, image := range bases(string(text)) {
 		l := as.at(ctx, image)
-		if l.registry != "" && !slices.ContainsFunc(with, func(other login) bool { return other.registry == l.registry }) {
+		i := slices.IndexFunc(with, func(other login) bool { return other.registry == l.registry })
+		switch {
+		case l.registry == "":
+		case i < 0:
 			with = append(with, l)
+		case with[i].auth == (registry.AuthConfig{}): // there can be one of a part of the registry
+			with[i] = l
 		}
 	}
 	return with, nil
 }
 
-// bases are the images that a Dockerfile names: of FROM, and of COPY --from where that is no stage
-// of its own (https://docs.docker.com/reference/dockerfile). Variables have their values in it.
+// bases are the images that a Dockerfile names: of FROM, and of COPY --from and RUN --mount=from=
+// where that is no stage of its own (https://docs.docker.com/reference/dockerfile). Variables have
+// their values in it.
 func bases(text string) (out []string) {
 	stages, args := map[string]bool{"scratch": true}, map[string]string{}
 	add := func(image string) {
@@ -55,6 +64,11 @@ func bases(text string) (out []string) {
 		}
 		if !slices.Contains(out, image) {
 			out = append(out, image)
+		}
+	}
+	from := func(image string) {
+		if strings.Trim(image, "0123456789") != "" { // else it is a stage's number
+			add(image)
 		}
 	}
 	first := true
@@ -79,8 +93,20 @@ func bases(text string) (out []string) {
 			}
 		case "COPY":
 			for _, w := range words[1:] {
-				if from, ok := strings.CutPrefix(w, "--from="); ok && strings.Trim(from, "0123456789") != "" {
-					add(from)
+				if image, ok := strings.CutPrefix(w, "--from="); ok {
+					from(image)
+				}
+			}
+		case "RUN":
+			for _, w := range words[1:] {
+				if !strings.HasPrefix(w, "--") {
+					break
+				}
+				options, _ := strings.CutPrefix(w, "--mount=")
+				for _, o := range strings.Split(options, ",") {
+					if image, ok := strings.CutPrefix(o, "from="); ok {
+						from(image)
+					}
 				}
 			}
 		}
@@ -135,18 +161,32 @@ func authsOf(with []login) map[string]registry.AuthConfig {
 	return out
 }
 
-// explainBuild explains why a build failed by the registry that the engine names, or by the only
-// one that there is.
+// quoted is what engines quote of a step in an error.
+var quoted = regexp.MustCompile(`(?s)STEP ".*": |The command '.*' returned`)
+
+// explainBuild explains why a build failed by the registry that the engine names. It goes by the
+// engine's own words: steps say and print what they like.
 func (as asker) explainBuild(err error, with []login) error {
 	if err == nil {
 		return nil
 	}
-	i := slices.IndexFunc(with, func(l login) bool { return strings.Contains(err.Error(), l.registry) })
-	if i < 0 && len(with) == 1 {
-		i = 0
+	said := err.Error()
+	if own := (*jsonstream.Error)(nil); errors.As(err, &own) {
+		said = own.Error()
+	}
+	why := quoted.ReplaceAllString(said, "")
+	i := slices.IndexFunc(with, func(l login) bool { return names(said, l.registry) })
+	if i < 0 && strings.Contains(why, "pull access denied for ") {
+		i = slices.IndexFunc(with, func(l login) bool { return l.registry == dockerHub }) // which Docker does not name
 	}
 	if i < 0 {
 		return err
 	}
-	return with[i].explain(err, as.engine)
+	return with[i].explainAs(err, why, as.engine)
+}
+
+// names says whether a text has the name of a registry, or of a machine of its own, and not one
+// that has the registry's as a part.
+func names(text, registry string) bool {
+	return regexp.MustCompile(`(^|[^\w-])` + regexp.QuoteMeta(registry) + `($|[^\w.:-]|[.:-](\W|$))`).MatchString(text)
 }

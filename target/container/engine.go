@@ -133,9 +133,12 @@ func (s source) open(dir string, start func(*exec.Cmd) error) (*client.Client, e
 	return client.New(client.WithHost("unix://" + socket))
 }
 
-// command calls the Podman that serves a lab.
+// command calls the Podman that serves a lab. It looks for logins itself where it is given none:
+// in root's files, as it would run as root what another user's name.
 func (s source) command(ctx context.Context, words ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, s.Program[0], slices.Concat(s.Program[1:], words)...)
+	cmd := exec.CommandContext(ctx, s.Program[0], slices.Concat(s.Program[1:], words)...)
+	cmd.Env = ownEnvironment()
+	return cmd
 }
 
 func (s source) serve(socket string, start func(*exec.Cmd) error) error {
@@ -144,9 +147,6 @@ func (s source) serve(socket string, start func(*exec.Cmd) error) error {
 	}
 	cmd := s.command(context.Background(), "system", "service", "--time", "0", "unix://"+socket)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { // they name files that are read as a user only: see login.go
-		return strings.HasPrefix(e, dockerConfig+"=") || strings.HasPrefix(e, authFile+"=")
-	})
 	// Not a pipe to this process: the service would end with it at the next word that it has to
 	// say.
 	said, err := os.OpenFile(socket+".log", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)

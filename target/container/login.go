@@ -41,48 +41,67 @@ type logins struct {
 
 // loginsOf are those of a user.
 func loginsOf(uid int) logins {
-	l := logins{uid: uid}
-	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
-		l.home = u.HomeDir
-	}
-	if l.own() {
-		l.home = cmp.Or(os.Getenv("HOME"), l.home)
-	}
-	return l
+	return logins{uid: uid, home: homeOf(uid)}
 }
 
-// own says whether the user is who runs this process, whose environment then is the user's, too.
+// homeOf is a user's directory as the machine's list of users has it. HOME is not asked: sudo may
+// have kept that of the user who called it, and root runs what a file with logins there names.
+func homeOf(uid int) string {
+	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil && u.HomeDir != "" {
+		return u.HomeDir
+	}
+	return "/nonexistent"
+}
+
+// own says whether the user is who runs this process.
 func (l logins) own() bool { return l.uid == os.Getuid() }
 
 // runtime is where programs of the user keep what ends with the session.
-func (l logins) runtime() string {
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" && l.own() {
-		return dir
-	}
-	return fmt.Sprintf("/run/user/%d", l.uid)
+func (l logins) runtime() string { return fmt.Sprintf("/run/user/%d", l.uid) }
+
+// ownEnvironment is what a program finds that runs as who runs this process: its variables, but for
+// those that lead to files of a user. They can be another one's, kept by sudo.
+func ownEnvironment() []string {
+	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return name == "HOME" || name == dockerConfig || name == authFile || strings.HasPrefix(name, "XDG_")
+	})
+	return append(env, "HOME="+homeOf(os.Getuid()))
 }
 
 // These variables name a directory, and a file, with logins.
 const dockerConfig, authFile = "DOCKER_CONFIG", "REGISTRY_AUTH_FILE"
 
-// files are those with logins, the first of which that has one for a registry counts.
-func (l logins) files() (out []string) {
-	if file := os.Getenv(authFile); file != "" {
-		return []string{file}
+// pathIn is what a variable names, if it is set.
+func pathIn(variable string) (string, error) {
+	path := os.Getenv(variable)
+	if path != "" && !filepath.IsAbs(path) {
+		return "", fmt.Errorf("%s is %s, and must be a path that begins with /", variable, path) // the daemon's directory is nobody's
 	}
-	config := filepath.Join(l.home, ".config")
-	if dir := os.Getenv("XDG_CONFIG_HOME"); dir != "" && l.own() {
-		config = dir
+	return path, nil
+}
+
+// files are those with logins, the first of which that has one for a registry counts. An error is
+// of a variable that names none, beside those that there are.
+func (l logins) files() (out []string, err error) {
+	switch file, err := pathIn(authFile); {
+	case err != nil:
+		return nil, err
+	case file != "":
+		return []string{file}, nil
 	}
 	const podmans = "containers/auth.json"
-	out = []string{filepath.Join(l.runtime(), podmans), filepath.Join(config, podmans)}
+	out = []string{filepath.Join(l.runtime(), podmans), filepath.Join(l.home, ".config", podmans)}
 	if l.own() { // where root's is without a session; nobody else can reach it
 		out = append(out, fmt.Sprintf("/run/containers/%d/auth.json", l.uid))
 	}
-	if dir := os.Getenv(dockerConfig); dir != "" {
-		return append([]string{filepath.Join(dir, "config.json")}, out...)
+	switch dir, err := pathIn(dockerConfig); {
+	case err != nil:
+		return out, err
+	case dir != "":
+		return append([]string{filepath.Join(dir, "config.json")}, out...), nil
 	}
-	return append(out, filepath.Join(l.home, ".docker", "config.json"))
+	return append(out, filepath.Join(l.home, ".docker", "config.json")), nil
 }
 
 // login is what a user has logged in with at the registry of an image; the zero one asks that for
@@ -102,7 +121,11 @@ func (l logins) at(ctx context.Context, image string) (found login) {
 		return found // the engine says what is wrong
 	}
 	found.registry = reference.Domain(name)
-	for _, file := range l.files() {
+	files, err := l.files()
+	if err != nil {
+		found.trouble = append(found.trouble, err.Error())
+	}
+	for _, file := range files {
 		config, err := l.read(file)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -208,17 +231,16 @@ func server(registry string) string {
 	return registry
 }
 
-// loginKey is the registry that logins are kept for by a name, or a part of it: Docker has had
-// addresses there.
+// loginKey is the registry that logins are kept for by a name, or a part of it. Docker has had
+// addresses there, and goes by their hosts alone, as Podman does: parts have no "https://".
 func loginKey(name string) string {
 	rest, secure := strings.CutPrefix(name, "https://")
 	rest, plain := strings.CutPrefix(rest, "http://")
-	host, below, _ := strings.Cut(rest, "/")
+	host, below, _ := strings.Cut(strings.TrimRight(rest, "/"), "/")
 	if host == "index.docker.io" || host == "registry-1.docker.io" {
 		host = dockerHub
 	}
-	version, _, _ := strings.Cut(below, "/")
-	if below == "" || secure || plain || version == "v1" || version == "v2" {
+	if below == "" || secure || plain {
 		return host
 	}
 	return host + "/" + below
@@ -247,10 +269,14 @@ func (e loginEntry) decode() (registry.AuthConfig, error) {
 // https://github.com/docker/docker-credential-helpers
 const helperPrefix = "docker-credential-"
 
-// find looks for a program in the directories of PATH, and in those that the user may have there
-// beyond them.
+// find looks for a program in the directories of PATH, and in those that another user than this
+// process's may have there beyond them.
 func (l logins) find(program string) (string, error) {
-	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), filepath.Join(l.home, ".local", "bin"), filepath.Join(l.home, "bin")) {
+	dirs := filepath.SplitList(os.Getenv("PATH"))
+	if !l.own() {
+		dirs = append(dirs, filepath.Join(l.home, ".local", "bin"), filepath.Join(l.home, "bin"))
+	}
+	for _, dir := range dirs {
 		file := filepath.Join(dir, program)
 		if !filepath.IsAbs(file) {
 			continue
@@ -273,16 +299,17 @@ func (l logins) find(program string) (string, error) {
 // environment is what a program of the user's finds: of another one's than this process's, what is
 // the same in all of that one's sessions.
 func (l logins) environment() []string {
+	env := []string{"PATH=" + os.Getenv("PATH")}
 	if l.own() {
-		return os.Environ()
+		env = ownEnvironment()
 	}
 	name := strconv.Itoa(l.uid)
 	if u, err := user.LookupId(name); err == nil {
 		name = u.Username
 	}
 	run := l.runtime()
-	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.home, "USER=" + name, "LOGNAME=" + name, "LANG=C.UTF-8",
-		"XDG_RUNTIME_DIR=" + run, "DBUS_SESSION_BUS_ADDRESS=unix:path=" + run + "/bus"}
+	return append(env, "HOME="+l.home, "USER="+name, "LOGNAME="+name, "LANG=C.UTF-8",
+		"XDG_RUNTIME_DIR="+run, "DBUS_SESSION_BUS_ADDRESS=unix:path="+run+"/bus")
 }
 
 // ask asks a program that keeps logins for one, as the user: nothing if it has none.
@@ -350,11 +377,16 @@ var refusals = []string{"unauthorized", "authentication required", "no basic aut
 
 // explain adds to an error of an engine what login it was given, if that is why.
 func (g login) explain(err error, engine string) error {
-	if err == nil || g.registry == "" {
-		return err
+	if err == nil {
+		return nil
 	}
-	said := strings.ToLower(err.Error())
-	if !slices.ContainsFunc(refusals, func(r string) bool { return strings.Contains(said, r) }) {
+	return g.explainAs(err, err.Error(), engine)
+}
+
+// explainAs is explain where a part of the error's text says why.
+func (g login) explainAs(err error, said, engine string) error {
+	said = strings.ToLower(said)
+	if g.registry == "" || !slices.ContainsFunc(refusals, func(r string) bool { return strings.Contains(said, r) }) {
 		return err
 	}
 	wants, why := "wants a login", "there is no file with logins of the lab's owner"

@@ -30,6 +30,9 @@ func TestLogin(t *testing.T) {
 		{"a registry", `{"auths": {"r.example": {"auth": "dTpwOnE="}}}`, "r.example/x:1", registry.AuthConfig{Username: "u", Password: "p:q"}, ""},
 		{"its port is its own", `{"auths": {"r.example": {"auth": "dTpw"}}}`, "r.example:5000/x", registry.AuthConfig{}, ""},
 		{"an address", `{"auths": {"https://r.example/v1/": {"auth": "dTpw"}}}`, "r.example/x", registry.AuthConfig{Username: "u", Password: "p"}, ""},
+		{"an address below it", `{"auths": {"https://r.example/me": {"auth": "dTpw"}}}`, "r.example/x", registry.AuthConfig{Username: "u", Password: "p"}, ""},
+		{"a part called as a version", `{"auths": {"r.example/v1": {"auth": "dTpw"}, "r.example/v2/me": {"auth": "dTpw"}}}`, "r.example/x", registry.AuthConfig{}, ""},
+		{"in it", `{"auths": {"r.example": {"auth": "dTpx"}, "r.example/v2/me/": {"auth": "dTpw"}}}`, "r.example/v2/me/x", registry.AuthConfig{Username: "u", Password: "p"}, ""},
 		{"both", `{"auths": {"r.example": {"auth": "dTpw"}, "http://r.example": {"auth": "dTpx"}, "zzz://": {}}}`, "r.example/x", registry.AuthConfig{Username: "u", Password: "p"}, ""},
 		{"Docker's own, of Docker", `{"auths": {"https://index.docker.io/v1/": {"auth": "dTpw"}}}`, "busybox", registry.AuthConfig{Username: "u", Password: "p"}, ""},
 		{"Docker's own, of Podman", `{"auths": {"docker.io": {"auth": "dTpw"}}}`, "me/x@sha256:" + strings.Repeat("0", 64), registry.AuthConfig{Username: "u", Password: "p"}, ""},
@@ -81,8 +84,8 @@ func TestLogin(t *testing.T) {
 }
 
 // TestLoginFiles proves which files are read, in order: those that variables name first, or alone,
-// and another user's where they are by default, whatever this process's variables of the session;
-// and that nothing is read from a pipe.
+// else the user's where they are by default, whatever this process's variables of the session; and
+// that nothing is read from a pipe. A variable that is no whole path is said if a login is missing.
 func TestLoginFiles(t *testing.T) {
 	for name, value := range map[string]string{"XDG_RUNTIME_DIR": "/session", "XDG_CONFIG_HOME": "/settings", "DOCKER_CONFIG": "", "REGISTRY_AUTH_FILE": ""} {
 		t.Setenv(name, value)
@@ -90,23 +93,74 @@ func TestLoginFiles(t *testing.T) {
 	me, other := logins{os.Getuid(), "/home/me"}, logins{12345, "/home/other"}
 	check := func(l logins, want ...string) {
 		t.Helper()
-		if got := l.files(); !slices.Equal(got, want) {
-			t.Errorf("%+v: %q, want %q", l, got, want)
+		if got, err := l.files(); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%+v: %q, want %q; %v", l, got, want, err)
 		}
 	}
 	podmans := fmt.Sprintf("/run/containers/%d/auth.json", os.Getuid())
-	check(me, "/session/containers/auth.json", "/settings/containers/auth.json", podmans, "/home/me/.docker/config.json")
+	mine := fmt.Sprintf("/run/user/%d/containers/auth.json", os.Getuid())
+	check(me, mine, "/home/me/.config/containers/auth.json", podmans, "/home/me/.docker/config.json")
 	check(other, "/run/user/12345/containers/auth.json", "/home/other/.config/containers/auth.json", "/home/other/.docker/config.json")
 	t.Setenv("DOCKER_CONFIG", "/mine")
 	check(other, "/mine/config.json", "/run/user/12345/containers/auth.json", "/home/other/.config/containers/auth.json")
 	t.Setenv("REGISTRY_AUTH_FILE", "/only.json")
 	check(me, "/only.json")
+	for _, name := range []string{"DOCKER_CONFIG", "REGISTRY_AUTH_FILE"} {
+		t.Setenv("REGISTRY_AUTH_FILE", "")
+		t.Setenv(name, "etc/passwd") // of the lab's daemon, whose directory is /
+		found := logins{os.Getuid(), t.TempDir()}.at(t.Context(), "r.example/x")
+		said := found.explain(errors.New("unauthorized"), "docker").Error()
+		if want := "(" + name + " is etc/passwd, and must be a path that begins with /)"; !strings.Contains(said, want) {
+			t.Errorf("%s, want %s", said, want)
+		}
+		t.Setenv("DOCKER_CONFIG", "")
+	}
+	t.Setenv("REGISTRY_AUTH_FILE", "")
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := me.read(pipe); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Error(err)
+	}
+}
+
+// TestOwnEnvironment proves that variables which sudo may have kept of another user lead to no
+// login and to no program: not what is looked for as who runs this process, nor a Podman that it
+// starts, nor a program that keeps logins. What else they say of the machine is kept.
+func TestOwnEnvironment(t *testing.T) {
+	planted := t.TempDir()
+	helper := filepath.Join(planted, ".local", "bin", helperPrefix+"planted")
+	if err := errors.Join(os.Chmod(filepath.Dir(planted), 0o755), os.MkdirAll(filepath.Dir(helper), 0o755), os.WriteFile(helper, []byte("#!/bin/sh\n"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HTTPS_PROXY", "http://proxy.example:3128")
+	for _, name := range []string{"HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE"} {
+		t.Setenv(name, planted)
+	}
+	podman, err := source{Program: []string{"env"}}.command(t.Context()).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := loginsOf(os.Getuid())
+	for what, env := range map[string][]string{"Podman": strings.Split(string(podman), "\n"), "a program that keeps logins": me.environment()} {
+		if strings.Contains(strings.Join(env, "\n"), planted) || !slices.Contains(env, "HOME="+me.home) || !slices.Contains(env, "HTTPS_PROXY=http://proxy.example:3128") {
+			t.Errorf("%s finds %q", what, slices.DeleteFunc(env, func(e string) bool { return !strings.Contains(e, planted) && !strings.HasPrefix(e, "H") }))
+		}
+	}
+	for _, l := range []logins{me, {me.uid, planted}} { // PATH is the whole of who runs this process
+		if found, err := l.find(helperPrefix + "planted"); err == nil {
+			t.Error("found is ", found)
+		}
+	}
+	t.Setenv("DOCKER_CONFIG", "")
+	t.Setenv("REGISTRY_AUTH_FILE", "")
+	if files, err := me.files(); err != nil || strings.Contains(strings.Join(files, " "), planted) {
+		t.Errorf("read are %q: %v", files, err)
+	}
+	other := logins{uid: os.Getuid() + 1, home: planted}
+	if found, err := other.find(helperPrefix + "planted"); found != helper {
+		t.Errorf("another user's own is not found: %q, %v", found, err)
 	}
 }
 
@@ -139,6 +193,34 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestExplainBuild proves that a build's failure is explained by a registry only if the engine
+// names that one, whatever a step of the Dockerfile says or prints.
+func TestExplainBuild(t *testing.T) {
+	with := []login{{registry: "r.example"}, {registry: "r.example:5000"}, {registry: dockerHub}}
+	for _, c := range []struct{ said, want string }{
+		{`{"errorDetail": {"message": "creating build container: reading manifest 1 in r.example:5000/x: unauthorized: authentication required"}}`, "r.example:5000"},
+		{`{"stream": "STEP 1/2: FROM r.example/x"} {"errorDetail": {"message": "building at STEP \"COPY --from=r.example/x /a /b\": reading manifest: denied: access forbidden"}}`, "r.example"},
+		{`{"errorDetail": {"message": "pull access denied for me/x, repository does not exist or may require 'docker login'"}}`, dockerHub},
+		{`{"errorDetail": {"message": "pull access denied for r.example/x, repository does not exist or may require 'docker login'"}}`, "r.example"},
+		{`{"stream": "GET https://r.example/: 403 forbidden"} {"errorDetail": {"message": "building at STEP \"RUN fetch\": while running runtime: exit status 1"}}`, ""},
+		{`{"errorDetail": {"message": "building at STEP \"RUN echo \"r.example denied: \" && false\": exit status 1"}}`, ""},
+		{`{"errorDetail": {"message": "The command '/bin/sh -c echo r.example: 'denied: '; false' returned a non-zero code: 1"}}`, ""},
+		{`{"errorDetail": {"message": "Get \"https://registry-1.docker.io/v2/\": unauthorized"}}`, dockerHub},
+		{`{"errorDetail": {"message": "r.example: unauthorized"}}`, "r.example"},
+		{`{"errorDetail": {"message": "pull access denied for r.example.org/x, my-r.example/x, r.example:80/x"}}`, dockerHub},
+		{`{"errorDetail": {"message": "ADD failed: failed to GET https://other.example/x with status 403 Forbidden: "}}`, ""},
+	} {
+		err := told(strings.NewReader(c.said))
+		got := asker{engine: "docker"}.explainBuild(err, with)
+		if c.want == "" && got != err || c.want != "" && !strings.HasSuffix(got.Error(), "; docker login "+c.want) || !errors.Is(got, err) {
+			t.Errorf("%s: %v, want %s", c.said, got, c.want)
+		}
+		if alone := (asker{engine: "docker"}).explainBuild(err, with[:1]); c.want == "" && alone != err {
+			t.Errorf("with one registry: %v", alone)
+		}
+	}
+}
+
 // TestBases proves that images are found in a Dockerfile that it builds on, and not its own stages;
 // the engine is given logins for no others.
 func TestBases(t *testing.T) {
@@ -147,6 +229,7 @@ func TestBases(t *testing.T) {
 		"# FROM no\nfrom --platform=linux/amd64 r.example/a:1 as Build\nRUN FROM x\nFROM build\nCOPY --from=BUILD /a /b\nCOPY --from=0 /c /d\nCOPY --chown=1 --from=r.example/b /a /b": "r.example/a:1 r.example/b",
 		"ARG AT=r.example TAG=\"1\"\nFROM \\\n  # between\n  ${AT}/x:${TAG:-2}\nARG AT=other\nFROM $AT/${NONE:-y}":                                                                     "r.example/x:1 r.example/y",
 		"FROM a\nFROM a\nFROM $NONE\nFROM": "a",
+		"ARG TAG=1\nFROM a as one\nRUN --network=none --mount=type=bind,from=r.example/b:${TAG},target=/b \\\n --mount=from=ONE,target=/c --mount=type=cache,target=/d x --mount=from=r.example/no": "a r.example/b:1",
 	} {
 		if got := strings.Join(bases(text), " "); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
@@ -155,7 +238,8 @@ func TestBases(t *testing.T) {
 }
 
 // TestBasesLogins proves that an engine is given one login for each registry that a Dockerfile
-// names and that has one, and none for what leads out of the directory.
+// names and that has one, of parts of a registry the first that it builds on, and none for what
+// leads out of the directory.
 func TestBasesLogins(t *testing.T) {
 	dir, config := t.TempDir(), t.TempDir()
 	t.Setenv("DOCKER_CONFIG", config)
@@ -170,6 +254,14 @@ func TestBasesLogins(t *testing.T) {
 	given := authsOf(with)
 	if err != nil || len(given) != 2 || given["a.example"].Password != "p" || given[dockerHubKey].Password != "p" {
 		t.Errorf("%v, %v", given, err)
+	}
+	if err := errors.Join(os.WriteFile(filepath.Join(config, "config.json"), []byte(`{"auths": {"a.example/me": {"auth": "dTpw"}, "a.example/you": {"auth": "dTpx"}}}`), 0o600),
+		os.WriteFile(file, []byte("FROM a.example/x\nFROM a.example/me/x\nFROM a.example/you/x\nFROM b.example/x\nFROM busybox\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	with, err = as.forBases(t.Context(), dir)
+	if given = authsOf(with); err != nil || len(given) != 1 || given["a.example"].Password != "p" {
+		t.Errorf("of parts of a registry: %v, %v", given, err)
 	}
 	said := as.explainBuild(errors.New("build it: b.example/x: unauthorized"), with)
 	if !strings.Contains(said.Error(), "docker login b.example") {

@@ -63,6 +63,8 @@ func (m *machine) withRegistry(engine string, images ...string) {
 // that keeps logins have it: as that user it is read, and the program run; also for what is built
 // on such an image, and for `apply`. Without a login, with a wrong one, or with a file that is not
 // the user's to read, `up` says so, and what to type, and nothing is left; the password is nowhere.
+// What that user's HOME and session have besides, and sudo may keep, is not read or run as root;
+// and what a RUN prints is not taken for a registry's word.
 func TestContainerRegistry(t *testing.T) {
 	for name, with := range engines {
 		t.Run(name, func(t *testing.T) {
@@ -75,9 +77,17 @@ func TestContainerRegistry(t *testing.T) {
 			t.Cleanup(func() { os.RemoveAll(home) })
 			as := func(args ...string) result {
 				cmd := m.command(trivet, args...)
-				cmd.Env = append(cmd.Env, "SUDO_UID=65534", "SUDO_GID=65534", "DOCKER_CONFIG="+home, "PATH="+home+":"+os.Getenv("PATH"))
+				cmd.Env = append(cmd.Env, "SUDO_UID=65534", "SUDO_GID=65534", "DOCKER_CONFIG="+home, "PATH="+home+":"+os.Getenv("PATH"),
+					"HOME="+home, "XDG_RUNTIME_DIR="+home, "XDG_CONFIG_HOME="+home)
 				return m.do(cmd)
 			}
+			planted := fmt.Sprintf(`{"credHelpers": {%q: "planted"}}`, registryAt)
+			for _, file := range []string{".docker/config.json", "containers/auth.json", ".config/containers/auth.json"} {
+				must(t, os.MkdirAll(filepath.Dir(filepath.Join(home, file)), 0o755))
+				must(t, os.WriteFile(filepath.Join(home, file), []byte(planted), 0o644))
+			}
+			must(t, os.WriteFile(filepath.Join(home, "docker-credential-planted"), []byte("#!/bin/sh\nid -u >> "+m.dir+"/planted\n"+
+				`printf '{"ServerURL":"","Username":"`+registryUser+`","Secret":"`+registryPassword+`"}'`+"\n"), 0o755))
 			config := filepath.Join(home, "config.json")
 			write := func(owner int, text string) {
 				must(t, os.WriteFile(config, []byte(text), 0o600))
@@ -106,6 +116,15 @@ func TestContainerRegistry(t *testing.T) {
 			refused("it refuses the one in " + config)
 			write(0, entry(registryPassword))
 			refused(config + ": permission denied")
+			on := filepath.Join(m.dir, "on", "Dockerfile")
+			must(t, os.Mkdir(filepath.Dir(on), 0o755))
+			must(t, os.WriteFile(on, []byte("FROM "+registryAt+"/lab/three\n"), 0o644))
+			m.file("one.yaml", "nodes:\n  h1: {host: {build: ./on}}\n")
+			refused(config + ": permission denied")
+			m.file("one.yaml", one)
+			if who, err := os.ReadFile(m.dir + "/planted"); err == nil {
+				t.Errorf("a program that the user's own files name has run as %s", who)
+			}
 
 			helper := filepath.Join(home, "docker-credential-kept")
 			must(t, os.WriteFile(helper, []byte("#!/bin/sh\nread server\nid -u >&2; id -u > "+home+"/who/is; echo $1 $server >> "+home+"/who/is\n"+
@@ -121,13 +140,16 @@ func TestContainerRegistry(t *testing.T) {
 			}
 
 			write(65534, entry(registryPassword))
-			must(t, os.Mkdir(filepath.Join(m.dir, "on"), 0o755))
-			must(t, os.WriteFile(filepath.Join(m.dir, "on", "Dockerfile"), []byte("ARG AT="+registryAt+"\nFROM $AT/lab/three\nRUN echo built > /tmp/built\n"), 0o644))
+			must(t, os.WriteFile(on, []byte("ARG AT="+registryAt+"\nFROM $AT/lab/three\nRUN echo built > /tmp/built\n"), 0o644))
 			m.file("one.yaml", strings.Replace(one, "h2: host\nlinks: [h1 -- h2]", fmt.Sprintf("h2: {host: {image: %s/lab/two}}\n  h3: {host: {build: ./on}}\nlinks: [h1 -- h2, h2 -- h3]", registryAt), 1))
 			if r := as("apply", file); r.code != 0 {
 				t.Fatal(r)
 			}
 			contains(t, m.exec("h3", "cat /tmp/built"), "built")
+			must(t, os.WriteFile(on, []byte("FROM "+registryAt+"/lab/three\nRUN echo "+registryAt+" denied: 403 && exit 3\n"), 0o644))
+			if r := as("apply", m.file("two.yaml", "nodes:\n  h1: {host: {build: ./on}}\n")); r.code == 0 || strings.Contains(r.err, "wants a login") || !strings.Contains(r.err, "denied: 403") {
+				t.Error(r)
+			}
 			secret := base64.StdEncoding.EncodeToString([]byte(registryUser + ":" + registryPassword))
 			if said := m.ok("inspect", "--json") + m.ok("logs") + m.sh("grep -rlE '"+registryPassword+"|"+secret+"' /run/trivet || true"); strings.Contains(said, registryPassword) || strings.Contains(said, "/run/trivet/") {
 				t.Errorf("the login is known to the lab: %s", said)

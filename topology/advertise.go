@@ -439,8 +439,9 @@ func (r *resolver) mayBeAdvertised(s *segment) bool {
 	})
 }
 
-// learntRoutes has routes that lead by neighbours whose network a node learns by advertisements name
-// the device, and say that the neighbour is there (onlink): they are set before anything is learnt.
+// learntRoutes has routes that lead by neighbours whose network a node learns by advertisements
+// name the device, and say that the neighbour is there (onlink): they are set before anything is
+// learnt.
 func (r *resolver) learntRoutes() {
 	for _, n := range r.t.Nodes {
 		if !slices.ContainsFunc(r.ends[n.Name], (*Endpoint).AcceptsRA) {

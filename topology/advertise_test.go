@@ -96,9 +96,9 @@ func TestAutoconfigure(t *testing.T) {
 	}
 }
 
-// TestLearntRoutes proves that routes, given and computed, whose next hop is in a network that a node
-// learns can be set before it has, as they name the device and that the neighbour is there; that
-// others stay as they are; and that of a bridge only the bridge advertises, not its ports.
+// TestLearntRoutes proves that routes, given and computed, whose next hop is in a network that a
+// node learns can be set before it has, as they name the device and that the neighbour is there;
+// that others stay as they are; and that of a bridge only the bridge advertises, not its ports.
 func TestLearntRoutes(t *testing.T) {
 	t.Parallel()
 	topo := advertising()

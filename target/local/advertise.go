@@ -55,8 +55,8 @@ type advertised struct {
 
 var allNodes, allRouters = net.IPAddr{IP: net.IPv6linklocalallnodes}, net.IPAddr{IP: net.IPv6linklocalallrouters}
 
-// advertise has the routers of a topology advertise themselves, and no others. Only those are looked
-// at that differ, or that steps have touched.
+// advertise has the routers of a topology advertise themselves, and no others. Only those are
+// looked at that differ, or that steps have touched.
 func (l *Lab) advertise(s plan.Steps) error {
 	wanted := advertisedIn(s.New)
 	all := &l.advertisers
@@ -357,8 +357,8 @@ func acceptSysctls(device string) (out []sysctl) {
 }
 
 // WaitAddresses has routers here advertise themselves once more, now that what they send gets
-// anywhere, and waits until the nodes here have the addresses that they make of it. The error, once ctx ends, names
-// those that have none.
+// anywhere, and waits until the nodes here have the addresses that they make of it. The error, once
+// ctx ends, names those that have none.
 func (l *Lab) WaitAddresses(ctx context.Context) error {
 	l.advertisers.mu.Lock()
 	for _, a := range l.advertisers.of {

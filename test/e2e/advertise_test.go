@@ -11,8 +11,9 @@ import (
 // embedded switches, Open vSwitch and bridges between, make their addresses of router
 // advertisements before up, apply, link set and resume end: all pings are answered; that their
 // default routes are those which the kernel learns, with lifetime, preference and domains as the
-// file has them, and go when a router stops; that apply moves hosts to another prefix and back, takes advertisements away, and
-// turns hosts to given addresses; that verify and save find nothing; and that down leaves nothing.
+// file has them, and go when a router stops; that apply moves hosts to another prefix and back,
+// takes advertisements away, and turns hosts to given addresses; that verify and save find nothing;
+// and that down leaves nothing.
 func TestRouterAdvertisements(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

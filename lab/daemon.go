@@ -50,6 +50,8 @@ type daemon struct {
 	foreground foreground
 	resumed    bool // taken over from a daemon that has died
 
+	agains agains
+
 	changing sync.Mutex // one change of the lab at a time
 	half     error      // why a change could not be undone; guarded by changing
 	progress *progressLog
@@ -377,31 +379,83 @@ func (d *daemon) withoutThose() string {
 	return "; ended, or not answering: " + strings.Join(dead, ", ")
 }
 
+// agains are the nodes that are being made anew as they have ended; those that have asked for that
+// once more meanwhile are true.
+type agains struct {
+	mu    sync.Mutex
+	nodes map[string]bool
+}
+
+// begin says whether nobody does so with a node yet.
+func (a *agains) begin(node string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, is := a.nodes[node]
+	if a.nodes == nil {
+		a.nodes = map[string]bool{}
+	}
+	a.nodes[node] = is
+	return !is
+}
+
+// end says whether there is no more to be done with a node.
+func (a *agains) end(node string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.nodes[node] {
+		a.nodes[node] = false
+		return false
+	}
+	delete(a.nodes, node)
+	return true
+}
+
 // again makes a node anew that has ended, once the lab is up, and tries it later where that fails.
 func (d *daemon) again(node string) {
-	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+	if !d.agains.begin(node) {
+		return
+	}
+	for wait := time.Second; ; {
 		for d.state().Status != Up {
 			if !d.sleep(100 * time.Millisecond) {
 				return
 			}
 		}
-		err := d.change(0, func(ctx context.Context) error {
-			if err := d.target().Again(ctx, node); err != nil {
-				return err
-			}
-			if err := d.runStarts(ctx); err != nil {
-				d.happened("warning: " + err.Error())
-			}
-			return nil
-		})
-		if err == nil || d.ctx.Err() != nil {
+		err := d.makeAgain(node)
+		switch {
+		case d.ctx.Err() != nil:
+			return
+		case err == nil && d.agains.end(node):
+			return
+		case err == nil:
+			wait = time.Second
+			continue
+		}
+		d.happened(fmt.Sprintf("warning: %s is not begun again: %v; tried once more in %s", node, err, wait))
+		if !d.sleep(wait) {
 			return
 		}
-		d.happened(fmt.Sprintf("warning: %s is not begun again: %v", node, err))
-		if errors.Is(err, ErrHalf) || !d.sleep(wait) {
-			return
-		}
+		wait = min(2*wait, time.Minute)
 	}
+}
+
+// makeAgain makes a node anew, if it has ended. That is no change of the lab, whose topology is the
+// same before and after: the state on disk holds all the time, and what fails keeps nobody from
+// changing the lab.
+func (d *daemon) makeAgain(node string) error {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	if d.ctx.Err() != nil || d.half != nil {
+		return nil
+	}
+	defer func() { go d.noteDead() }()
+	if err := d.target().Again(d.ctx, node); err != nil {
+		return err
+	}
+	if err := d.runStarts(d.ctx); err != nil {
+		d.happened("warning: " + err.Error())
+	}
+	return nil
 }
 
 // sleep says whether the lab is still there after a time.

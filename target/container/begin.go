@@ -3,21 +3,23 @@ package container
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
 
 // Begin lets a container's program begin, and waits until it is ready. One that is made anew as it
-// had ended is not waited for: if it does not begin, it ends once more.
+// had ended is not waited for: if it does not begin, it ends once more. One that is not there any
+// more has ended.
 func (k *containers) Begin(ctx context.Context, n *topology.Node) error {
-	k.mu.Lock()
-	again := k.restarting == n.Name
-	k.mu.Unlock()
+	again := k.remakes(n) != nil
 	err := k.begin(ctx, n, again)
-	if again && err != nil {
+	var not cannotRun
+	if again && (errors.As(err, &not) || errors.Is(err, errEndedBefore)) {
 		k.Lab.Ended(fmt.Sprintf("warning: %s: %v", what(n), err))
 		return nil
 	}
@@ -25,14 +27,27 @@ func (k *containers) Begin(ctx context.Context, n *topology.Node) error {
 }
 
 func (k *containers) begin(ctx context.Context, n *topology.Node, again bool) error {
+	r, err := k.of(n)
+	if errors.Is(err, errGone) {
+		r, err = &running{}, nil
+		k.mu.Lock()
+		k.known[n.Name] = r
+		k.mu.Unlock()
+	}
+	if err != nil {
+		return err
+	}
+	if r.id == "" {
+		if !r.followed.Swap(true) {
+			r.since = time.Now()
+			k.ended(n, r, unknownStatus, " (it is not there any more)")
+		}
+		return nil
+	}
 	if err := k.follow(n); err != nil {
 		return err
 	}
 	k.note(n) // of a container that another process has made
-	r, err := k.of(n)
-	if err != nil {
-		return err
-	}
 	began, err := open(ctx, k.gates(n.Name), r.program, r.runs)
 	if err != nil || !began || n.Health == "" || again {
 		return err

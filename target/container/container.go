@@ -59,11 +59,11 @@ type containers struct {
 	serves     bool        // the lab has an engine of its own
 	closed     atomic.Bool // nobody starts one any more
 
-	mu         sync.Mutex           // guards the next four, and of what is in them restarts
-	known      map[string]*running  // by node
-	given      map[string]given     // by node
-	restarts   map[string]*restarts // by node
-	restarting string               // the node of which nothing but the program's begin is waited for; "": none
+	mu       sync.Mutex           // guards the next four, and of what is in them restarts
+	known    map[string]*running  // by node
+	given    map[string]given     // by node
+	restarts map[string]*restarts // by node
+	remade   *remade              // see Remake; nil: none is
 }
 
 // running is what is asked of a container more than once. It may have ended.
@@ -159,10 +159,45 @@ func (k *containers) Make(nodes []*topology.Node, made func(*topology.Node)) err
 	if len(nodes) == 0 {
 		return nil
 	}
+	if r := k.remakes(nodes[0]); r != nil {
+		made(nodes[0])
+		return k.keep(nodes[0])
+	}
 	engine, err := k.engine()
 	if err != nil {
 		return err
 	}
+	if err := k.makeAll(engine, nodes, made); err != nil {
+		return err
+	}
+	for _, n := range nodes { // only now: engines read all mounts of the machine for each container
+		if err := k.keep(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep makes the network of a node's container that of the node.
+func (k *containers) keep(n *topology.Node) error {
+	r, err := k.of(n)
+	if err == nil {
+		err = k.Keep(n, r.pid)
+	}
+	if err == nil {
+		err = k.nameNetwork(n)
+	}
+	if err == nil && !r.runs() { // nor is it known whose namespace that was
+		err = errEndedBefore
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// makeAll makes containers without networks in place of what there is of them.
+func (k *containers) makeAll(engine *client.Client, nodes []*topology.Node, made func(*topology.Node)) error {
 	if err := k.removeLeft(engine, nodes); err != nil {
 		return err
 	}
@@ -174,32 +209,13 @@ func (k *containers) Make(nodes []*topology.Node, made func(*topology.Node)) err
 	if err != nil {
 		return err
 	}
-	err = parallel.Each(nodes, func(n *topology.Node) error {
+	return parallel.Each(nodes, func(n *topology.Node) error {
 		if err := k.make(engine, n, waiter, images[imageOf(n)]); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 		made(n)
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	for _, n := range nodes { // only now: engines read all mounts of the machine for each container
-		r, err := k.of(n)
-		if err == nil {
-			err = k.Keep(n, r.pid)
-		}
-		if err == nil {
-			err = k.nameNetwork(n)
-		}
-		if err == nil && !r.runs() { // nor is it known whose namespace that was
-			err = errEndedBefore
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", n.Name, err)
-		}
-	}
-	return nil
 }
 
 // removeLeft removes containers that a lab has left here that was in the same directory, as after a
@@ -377,15 +393,16 @@ func (k *containers) limit(n, old *topology.Node) error {
 
 // Remove removes a container, whatever it is doing.
 func (k *containers) Remove(n *topology.Node) error {
+	if k.remakes(n) != nil {
+		return errors.Join(k.forgetNetwork(n), k.Namespaces.Remove(n))
+	}
 	k.mu.Lock()
 	if r := k.known[n.Name]; r != nil {
 		r.removed.Store(true)
 	}
 	delete(k.known, n.Name)
 	delete(k.given, n.Name)
-	if k.restarting != n.Name {
-		delete(k.restarts, n.Name)
-	}
+	delete(k.restarts, n.Name)
 	k.mu.Unlock()
 	engine, err := k.engine()
 	if err == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
 
@@ -26,11 +27,11 @@ const keepsNone = "The engine keeps no logs of this container: its log driver is
 // itself. It does nothing where that is done already.
 func (k *containers) follow(n *topology.Node) error {
 	r, err := k.of(n)
-	if err != nil || r.followed.Swap(true) {
+	if err != nil || r.followed.Load() {
 		return err
 	}
 	engine, err := k.engine()
-	if err != nil {
+	if err != nil || r.followed.Swap(true) {
 		return err
 	}
 	r.since = time.Now()
@@ -47,8 +48,9 @@ func (k *containers) follow(n *topology.Node) error {
 				return
 			}
 			if !r.runs() {
-				status, said := k.status(engine, r)
-				k.ended(n, r, status, said)
+				if status, said, known := k.status(r); known {
+					k.ended(n, r, status, said)
+				}
 				return
 			}
 			if <-wakeUp(); err != nil { // the engine has been started anew, or is about to be
@@ -77,14 +79,32 @@ func (k *containers) copyLogs(engine *client.Client, n *topology.Node, r *runnin
 	return err
 }
 
-// status is how a container has ended, if its engine says; else it has failed.
-func (k *containers) status(engine *client.Client, r *running) (status int, said string) {
-	is, err := engine.ContainerInspect(context.Background(), r.id, client.ContainerInspectOptions{})
-	if err != nil || is.Container.State == nil {
-		return -1, ""
+// unknownStatus is the exit status of a container of which nobody knows any: it has failed.
+const unknownStatus = -1
+
+// status is how a container has ended. Where its engine does not say so, it is asked until it does,
+// or until nobody wants to know.
+func (k *containers) status(r *running) (status int, said string, known bool) {
+	for knows := patience.Engine.Begin(); !r.removed.Load() && !k.closed.Load(); <-wakeUp() {
+		engine, err := k.engine()
+		if err != nil {
+			continue
+		}
+		ctx, cancel := patience.Engine.Context(context.Background())
+		is, err := engine.ContainerInspect(ctx, r.id, client.ContainerInspectOptions{})
+		cancel()
+		switch state := is.Container.State; {
+		case errdefs.IsNotFound(err):
+			return unknownStatus, " (it is not there any more)", true
+		case err != nil || state == nil:
+			knows = patience.Engine.Begin()
+		case !state.Running:
+			return state.ExitCode, fmt.Sprintf(" (exit status %d)", state.ExitCode), true
+		case knows.Over(): // who would have told the engine has been killed, too
+			return unknownStatus, "", true
+		}
 	}
-	status = is.Container.State.ExitCode
-	return status, fmt.Sprintf(" (exit status %d)", status)
+	return 0, "", false
 }
 
 // lastWords is the end of what a container has printed.

@@ -1,8 +1,11 @@
 package container
 
 import (
+	"context"
 	"fmt"
 	"time"
+
+	"github.com/containerd/errdefs"
 
 	"trivet.dev/trivet/topology"
 )
@@ -63,14 +66,89 @@ func (k *containers) ended(n *topology.Node, r *running, status int, said string
 	})
 }
 
-// Restarting has Begin begin a node's program only, and not wait for it.
-func (k *containers) Restarting(node string) (done func()) {
+// remade is a container that has been made in place of one that had ended.
+type remade struct {
+	node string
+	bare bool // it is not to be, as it has not got its network
+}
+
+// remakes is what is remade, if that is a node's.
+func (k *containers) remakes(n *topology.Node) *remade {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.restarting = node
+	if k.remade != nil && k.remade.node == n.Name {
+		return k.remade
+	}
+	return nil
+}
+
+// Remake makes a container in place of one that has ended, as far as that its program waits. What
+// the engine, the image or the machine lacks for that, it lacks before anything of the node's
+// network has changed. An image that was built is built again only if the engine has it no more.
+func (k *containers) Remake(ctx context.Context, n *topology.Node) (done func(), err error) {
+	engine, err := k.engine()
+	if err != nil {
+		return nil, err
+	}
+	as, err := k.asker()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := engine.ImageInspect(ctx, imageOf(n)); errdefs.IsNotFound(err) {
+		if err := as.bring(ctx, engine, n); err != nil {
+			return nil, fmt.Errorf("image %s: %w", imageOf(n), err)
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	if r := k.known[n.Name]; r != nil {
+		r.removed.Store(true)
+	}
+	delete(k.given, n.Name)
+	k.mu.Unlock()
+	if err := k.makeAll(engine, []*topology.Node{n}, func(*topology.Node) {}); err != nil {
+		k.leaveEnded(n)
+		return nil, err
+	}
+	k.mu.Lock()
+	k.remade = &remade{node: n.Name}
+	k.mu.Unlock()
 	return func() {
 		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.restarting = ""
+		bare := k.remade.bare
+		k.remade = nil
+		k.mu.Unlock()
+		if bare {
+			k.leaveEnded(n)
+		}
+	}, nil
+}
+
+// leaveEnded leaves of a container that it has ended: what of it could not be removed now is so
+// when it is made anew, or with the lab.
+func (k *containers) leaveEnded(n *topology.Node) {
+	r := &running{}
+	r.followed.Store(true)
+	k.mu.Lock()
+	k.known[n.Name] = r
+	k.mu.Unlock()
+	if engine, err := k.engine(); err == nil {
+		_ = k.removeLeft(engine, []*topology.Node{n})
 	}
+}
+
+// Bare makes only the network of a node, whose container has ended.
+func (k *containers) Bare(n *topology.Node) error {
+	r, remade := &running{}, k.remakes(n)
+	k.mu.Lock()
+	if remade != nil {
+		remade.bare = true
+		r.followed.Store(true) // whoever has it remade tries again
+	}
+	k.known[n.Name] = r
+	k.mu.Unlock()
+	network := *n
+	network.Dirs = nil // one of them may be what the container lacks
+	return k.Namespaces.Make([]*topology.Node{&network}, func(*topology.Node) {})
 }

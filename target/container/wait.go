@@ -6,7 +6,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -101,8 +100,7 @@ func open(ctx context.Context, dir, program string, waits func() bool) (opened b
 	if err != nil {
 		return false, fmt.Errorf("let the container begin: %w", err)
 	}
-	said := os.NewFile(uintptr(answer), began)
-	defer said.Close()
+	defer unix.Close(answer)
 	for {
 		fd, err := unix.Open(filepath.Join(dir, begin), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		if errors.Is(err, unix.ENOENT) {
@@ -124,15 +122,24 @@ func open(ctx context.Context, dir, program string, waits func() bool) (opened b
 		case <-wakeUp():
 		}
 	}
-	return true, begun(ctx, said, answer, dir, program)
+	return true, begun(ctx, answer, dir, program)
+}
+
+// mostAnswer is how long what waits may take from being told to begin until its program has begun.
+// Whoever has kept the pipe open for longer is in the container's program.
+const mostAnswer = 2 * time.Second
+
+// cannotRun is why a container's program has not begun.
+type cannotRun struct{ program, reason string }
+
+func (e cannotRun) Error() string {
+	return fmt.Sprintf("the container's program %s cannot be run: %s", e.program, e.reason)
 }
 
 // begun waits until the program has begun: a pipe that nobody has opened yet ends at once, too.
-func begun(ctx context.Context, said *os.File, fd int, dir, program string) error {
-	stop := context.AfterFunc(ctx, func() { _ = said.SetReadDeadline(time.Now()) })
-	defer stop()
-	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} // not said.Fd(), which would make it block
-	for {
+func begun(ctx context.Context, fd int, dir, program string) error {
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for last := time.Now().Add(mostAnswer); time.Now().Before(last); {
 		if n, err := unix.Poll(poll, 50); err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		} else if n > 0 { // POLLHUP only once somebody had opened it
@@ -142,12 +149,12 @@ func begun(ctx context.Context, said *os.File, fd int, dir, program string) erro
 			return fmt.Errorf("the container's program does not begin: %w", context.Cause(ctx))
 		}
 	}
-	text, err := io.ReadAll(io.LimitReader(said, 4096))
-	switch {
-	case err != nil:
+	text := make([]byte, 4096)
+	switch n, err := unix.Read(fd, text); { // what waits writes all at once
+	case n > 0:
+		return cannotRun{program, reason(string(text[:n]))}
+	case err != nil && !errors.Is(err, unix.EAGAIN):
 		return fmt.Errorf("the container's program does not begin: %w", err)
-	case len(text) > 0:
-		return fmt.Errorf("the container's program %s cannot be run: %s", program, reason(string(text)))
 	}
 	return os.Remove(filepath.Join(dir, begin))
 }

@@ -25,24 +25,6 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stag
 	return l.turnInto(ctx, t, l.planAnew, progress)
 }
 
-// Again makes a node anew that has ended, as Apply does, and nothing else; one that has not stays
-// as it is. Whether its program then begins, and is healthy, is the node's matter.
-func (l *Lab) Again(ctx context.Context, node string) error {
-	n := l.is.Load().nodes[node]
-	if n == nil || l.endedOf(n) == "" {
-		return nil
-	}
-	if r, ok := l.nodesOf(n).(Restarted); ok {
-		defer r.Restarting(node)()
-	}
-	l.again = node
-	defer func() { l.again = "" }()
-	way := func(from, to *topology.Topology) plan.Steps {
-		return l.planWith(from, to, func(n *topology.Node) bool { return n.Name == node })
-	}
-	return l.turnInto(ctx, l.Topology(), way, func(string, int, int) {})
-}
-
 func (l *Lab) turnInto(ctx context.Context, t *topology.Topology, way func(from, to *topology.Topology) plan.Steps, progress lab.Stage) error {
 	if err := errors.Join(NoNetworks(t), l.CheckSwitches()); err != nil {
 		return err
@@ -61,12 +43,15 @@ func (l *Lab) turnInto(ctx context.Context, t *topology.Topology, way func(from,
 // applySteps carries out steps, or undoes them.
 func (l *Lab) applySteps(ctx context.Context, s plan.Steps, progress lab.Stage) error {
 	old, byHand := l.Topology(), l.lookByHand(s)
+	ended := l.endedBefore(s)
 	err := l.take(ctx, s, progress)
 	if err == nil {
 		l.giveByHand(byHand)
 		return nil
 	}
 	l.owner.OnUndo()
+	l.bare = ended // they stay as they were: what keeps them from being made is no reason not to undo all else
+	defer func() { l.bare = nil }()
 	undo := ctx.Err()
 	if undo == nil {
 		undo = l.undo(ctx, old, s, progress)
@@ -123,6 +108,11 @@ func (l *Lab) takeAway(s plan.Steps) error {
 		}
 		if err := l.nodesOf(n).Remove(n); err != nil {
 			return err
+		}
+		if l.again == "" && !l.bare[n.Name] {
+			if err := l.forgetUnfinished(n.Name); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -222,12 +212,18 @@ func (l *Lab) addNodes(all, hosts []*topology.Node, done func()) error {
 		return err
 	}
 	for name, k := range l.kinds {
-		of := slices.DeleteFunc(slices.Clone(hosts), func(n *topology.Node) bool { return n.Made().Name != name })
+		of := slices.DeleteFunc(slices.Clone(hosts), func(n *topology.Node) bool { return n.Made().Name != name || l.bare[n.Name] })
 		if err := k.Make(of, func(*topology.Node) { done() }); err != nil {
 			return err
 		}
 	}
 	for _, n := range hosts {
+		if l.bare[n.Name] {
+			if err := l.nodesOf(n).(Restarted).Bare(n); err != nil {
+				return fmt.Errorf("%s: %w", n.Name, err)
+			}
+			done()
+		}
 		if len(n.Isolate) > 0 {
 			if err := l.startInit(n); err != nil {
 				return err

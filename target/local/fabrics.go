@@ -125,10 +125,7 @@ func (l *Lab) runPrograms(ctx context.Context, done func()) error {
 		return err
 	}
 	begin := func(ctx context.Context, n *topology.Node) error { return l.nodesOf(n).(Program).Begin(ctx, n) }
-	nodes := l.withPrograms(l.Topology())
-	if l.again != "" {
-		nodes = slices.DeleteFunc(nodes, func(n *topology.Node) bool { return n.Name != l.again })
-	}
+	nodes := slices.DeleteFunc(l.withPrograms(l.Topology()), func(n *topology.Node) bool { return !l.begins(n) })
 	return beginInOrder(ctx, nodes, begin, done)
 }
 

@@ -95,12 +95,6 @@ func (l *Lab) withPrograms(t *topology.Topology) (out []*topology.Node) {
 	return out
 }
 
-// Restarted are nodes that say themselves when one that has ended is to be made anew, by OnAgain.
-type Restarted interface {
-	// Restarting says that this is done with a node until done is called.
-	Restarting(node string) (done func())
-}
-
 // OnAgain asks whoever has begun the lab to make a node anew, if it still has ended then.
 func (l *Lab) OnAgain(node string) {
 	if !l.closing.Load() {

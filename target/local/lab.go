@@ -75,7 +75,9 @@ type Lab struct {
 	notes    notes
 	covered  covers
 
-	again string // the node that is being made anew as it had ended; "": none. Others do not begin meanwhile
+	again  string          // the node that is being made anew as it had ended; "": none
+	beside map[string]bool // the nodes at the other ends of its links: of all others, the programs do not begin meanwhile
+	bare   map[string]bool // nodes of which only the network is made: see Restarted
 
 	published   published
 	advertisers advertisers

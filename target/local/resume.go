@@ -36,7 +36,9 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress lab.Sta
 	if err := l.open(); err != nil {
 		return err
 	}
-	s := l.plan(l.withoutLines(t), t)
+	l.bare = l.unfinished(t)
+	defer func() { l.bare = nil }()
+	s := l.plan(without(l.withoutLines(t), l.bare), t)
 	l.Note(true)
 	return l.Renew(slices.Compact(append([]string{inFabric}, l.concerned(s)...)), func() error { return l.pickUp(ctx, s, progress) })
 }
@@ -57,6 +59,9 @@ func (l *Lab) pickUp(ctx context.Context, s plan.Steps, progress lab.Stage) erro
 		return err
 	}
 	s.DropLinks = nil
+	if err := l.pickUpBare(l.bare); err != nil {
+		return err
+	}
 	return l.change(ctx, s, progress)
 }
 

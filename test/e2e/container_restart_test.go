@@ -89,3 +89,80 @@ func TestContainerRestart(t *testing.T) {
 		})
 	}
 }
+
+// remadeLab has a container that is to run always and is shown a directory, with links to a virtual
+// machine and to a host, and an image whose building can be counted.
+const remadeLab = `
+nodes:
+  c1: {host: {build: ./image, cmd: [sh, -c, "echo begun; cat"], restart: always, dirs: {/conf: ./conf}}}
+  h1: host
+  h2: host
+%s
+links:
+  - c1 -- h1
+  - h1 -- h2
+%s
+`
+
+// TestContainerRemake proves that a container that is made anew is reached by a host and a virtual
+// machine that are linked to it, without its image being built once more; that one that cannot be
+// made anew is told and tried again, while the lab can be changed and resumed, and is there once
+// what it lacks is; and that the lab can be resumed, and the container is made anew, whenever in a
+// restart the daemon is killed.
+func TestContainerRemake(t *testing.T) {
+	m := newMachine(t)
+	list := engines["podman"](t, m)
+	tiny := guestImage(t, "tiny")
+	m.image("image")
+	conf := m.dir + "/conf"
+	m.sh("mkdir " + conf)
+	vm := "  v1: {host: {vm: {kernel: " + tiny["kernel"] + ", initrd: " + tiny["initrd"] + `, append: "console=ttyS0 quiet", ready: tiny is ready, password: tiny}, memory: 128MB}}`
+	file := m.file("remade.yaml", fmt.Sprintf(remadeLab, vm, "  - v1 -- c1"))
+	m.up(file, "--wait", "120s")
+	kill := func() { m.sh("podman kill trivet-" + m.name + "-c1") }
+	id := func() string { return strings.TrimSpace(m.sh("podman ps -aq --filter name=trivet-" + m.name + "-c1")) }
+	again := func(was, how string) {
+		t.Helper()
+		eventually(t, "the container runs again "+how, func() bool { return id() != was && m.run("exec", "c1", "--", "true").code == 0 })
+		for _, other := range []string{"h1", "v1"} {
+			eventually(t, other+" reaches it "+how, func() bool { return m.run("ping", other, "c1", "--timeout", "2s").code == 0 })
+		}
+	}
+	m.sh("echo 'RUN false' >>image/Dockerfile")
+	was := id()
+	kill()
+	again(was, "as it was")
+
+	m.sh("mv conf away")
+	was = id()
+	kill()
+	eventually(t, "it is told that it is not begun again", func() bool { return strings.Count(m.ok("logs"), "c1 is not begun again") >= 2 })
+	m.ok("link", "set", "h1-h2", "delay=2ms")
+	m.ok("ping", "h1", "h2")
+	contains(t, m.ok("ls"), "host c1")
+	contains(t, m.run("exec", "c1", "--", "true").err, "has ended")
+	m.file("remade.yaml", strings.Replace(fmt.Sprintf(remadeLab, vm, "  - v1 -- c1"), "h1 -- h2", "h1 -- h2: {delay: 4ms}", 1))
+	if r := m.run("apply", file); r.code == 0 || strings.Contains(r.err, "take the lab down") {
+		t.Errorf("apply of a file with a container that cannot be made: %d, %s", r.code, r.err)
+	}
+	m.ok("link", "set", "h1-h2", "delay=3ms")
+	m.killDaemon()
+	m.ok("resume")
+	m.ok("link", "set", "h1-h2", "delay=1ms")
+	m.sh("mv away conf")
+	again(was, "once it is shown what it was")
+
+	for _, after := range []string{"0", "0.15", "0.3", "0.45", "0.7"} {
+		was = id()
+		kill()
+		m.sh("sleep " + after)
+		m.killDaemon()
+		m.ok("resume")
+		again(was, "where the daemon was killed "+after+" s after its end")
+	}
+	m.ok("link", "set", "h1-h2", "delay=2ms")
+	contains(t, m.ok("down"), "nothing left")
+	if left := list(); left != "" {
+		t.Errorf("left are the containers %s", left)
+	}
+}

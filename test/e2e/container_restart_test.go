@@ -94,13 +94,13 @@ func TestContainerRestart(t *testing.T) {
 // machine and to a host, and an image whose building can be counted.
 const remadeLab = `
 nodes:
-  c1: {host: {build: ./image, cmd: [sh, -c, "echo begun; cat"], restart: always, dirs: {/conf: ./conf}}}
+  c1: {host: {build: ./image, cmd: [sh, -c, "echo begun; cat"], restart: always, dirs: {/conf: ./conf/in}}}
   h1: host
   h2: host
 %s
 links:
-  - c1 -- h1
-  - h1 -- h2
+  - c1 -- h1: {from: {address: 10.1.0.1/24}, to: {address: 10.1.0.2/24}}
+  - h1 -- h2: {from: {address: 10.2.0.1/24}, to: {address: 10.2.0.2/24}}
 %s
 `
 
@@ -114,10 +114,10 @@ func TestContainerRemake(t *testing.T) {
 	list := engines["podman"](t, m)
 	tiny := guestImage(t, "tiny")
 	m.image("image")
-	conf := m.dir + "/conf"
-	m.sh("mkdir " + conf)
+	m.sh("mkdir -p conf/in")
+	const linked = "  - v1 -- c1: {from: {address: 10.3.0.1/24}, to: {address: 10.3.0.2/24}}"
 	vm := "  v1: {host: {vm: {kernel: " + tiny["kernel"] + ", initrd: " + tiny["initrd"] + `, append: "console=ttyS0 quiet", ready: tiny is ready, password: tiny}, memory: 128MB}}`
-	file := m.file("remade.yaml", fmt.Sprintf(remadeLab, vm, "  - v1 -- c1"))
+	file := m.file("remade.yaml", fmt.Sprintf(remadeLab, vm, linked))
 	m.up(file, "--wait", "120s")
 	kill := func() { m.sh("podman kill trivet-" + m.name + "-c1") }
 	id := func() string { return strings.TrimSpace(m.sh("podman ps -aq --filter name=trivet-" + m.name + "-c1")) }
@@ -125,15 +125,16 @@ func TestContainerRemake(t *testing.T) {
 		t.Helper()
 		eventually(t, "the container runs again "+how, func() bool { return id() != was && m.run("exec", "c1", "--", "true").code == 0 })
 		for _, other := range []string{"h1", "v1"} {
-			eventually(t, other+" reaches it "+how, func() bool { return m.run("ping", other, "c1", "--timeout", "2s").code == 0 })
+			eventually(t, other+" is reached from it "+how, func() bool { return m.run("ping", "c1", other, "--timeout", "2s").code == 0 })
 		}
 	}
+	again("", "at first")
 	m.sh("echo 'RUN false' >>image/Dockerfile")
 	was := id()
 	kill()
 	again(was, "as it was")
 
-	m.sh("mv conf away")
+	m.sh("sed -i '/RUN false/d' image/Dockerfile; mv conf away; touch conf")
 	was = id()
 	kill()
 	eventually(t, "it is told that it is not begun again", func() bool { return strings.Count(m.ok("logs"), "c1 is not begun again") >= 2 })
@@ -141,7 +142,7 @@ func TestContainerRemake(t *testing.T) {
 	m.ok("ping", "h1", "h2")
 	contains(t, m.ok("ls"), "host c1")
 	contains(t, m.run("exec", "c1", "--", "true").err, "has ended")
-	m.file("remade.yaml", strings.Replace(fmt.Sprintf(remadeLab, vm, "  - v1 -- c1"), "h1 -- h2", "h1 -- h2: {delay: 4ms}", 1))
+	m.file("remade.yaml", strings.Replace(fmt.Sprintf(remadeLab, vm, linked), "h1 -- h2: {", "h1 -- h2: {delay: 4ms, ", 1))
 	if r := m.run("apply", file); r.code == 0 || strings.Contains(r.err, "take the lab down") {
 		t.Errorf("apply of a file with a container that cannot be made: %d, %s", r.code, r.err)
 	}
@@ -149,16 +150,16 @@ func TestContainerRemake(t *testing.T) {
 	m.killDaemon()
 	m.ok("resume")
 	m.ok("link", "set", "h1-h2", "delay=1ms")
-	m.sh("mv away conf")
+	m.sh("rm conf; mv away conf")
 	again(was, "once it is shown what it was")
 
-	for _, after := range []string{"0", "0.15", "0.3", "0.45", "0.7"} {
+	for _, after := range []string{"0", "0.05", "0.1", "0.2"} {
 		was = id()
 		kill()
-		m.sh("sleep " + after)
+		m.sh("for i in $(seq 500); do [ -e /run/trivet/" + m.name + "/again/c1 ] && break; sleep 0.01; done; sleep " + after)
 		m.killDaemon()
 		m.ok("resume")
-		again(was, "where the daemon was killed "+after+" s after its end")
+		again(was, "where the daemon was killed "+after+" s after that began")
 	}
 	m.ok("link", "set", "h1-h2", "delay=2ms")
 	contains(t, m.ok("down"), "nothing left")

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -90,6 +91,30 @@ func TestGates(t *testing.T) {
 	}
 	if _, err := open(t.Context(), dir, "true", func() bool { return false }); err == nil || !strings.Contains(err.Error(), "has ended before") {
 		t.Errorf("who was to wait is gone, and: %v", err)
+	}
+}
+
+// TestGateHeldOpen proves that a program that keeps the pipe open by which it is known to have
+// begun, and writes nothing to it, is not waited for: its lab could not be changed meanwhile.
+func TestGateHeldOpen(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "gates")
+	if err := makeGates(dir); err != nil {
+		t.Fatal(err)
+	}
+	waits, err := os.OpenFile(filepath.Join(dir, begin), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waits.Close()
+	holds, err := os.OpenFile(filepath.Join(dir, began), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holds.Close()
+	since := time.Now()
+	opened, err := open(t.Context(), dir, "true", always)
+	if took := time.Since(since); !opened || err != nil || took < mostAnswer || took > 10*mostAnswer {
+		t.Errorf("after %v: opened %v, %v", took, opened, err)
 	}
 }
 

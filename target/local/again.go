@@ -137,7 +137,9 @@ func (l *Lab) unfinished(t *topology.Topology) map[string]bool {
 func without(t *topology.Topology, nodes map[string]bool) *topology.Topology {
 	have := *t
 	have.Nodes = slices.DeleteFunc(slices.Clone(t.Nodes), func(n *topology.Node) bool { return nodes[n.Name] })
-	have.Links = slices.DeleteFunc(slices.Clone(t.Links), func(k *topology.Link) bool { return nodes[k.Ends[0].Node] || nodes[k.Ends[1].Node] })
+	have.Links = slices.DeleteFunc(slices.Clone(t.Links), func(k *topology.Link) bool {
+		return nodes[k.Ends[0].Node] || nodes[k.Ends[1].Node]
+	})
 	return &have
 }
 

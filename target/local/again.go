@@ -14,10 +14,10 @@ import (
 
 // Restarted are nodes that say themselves when one that has ended is to be made anew, by OnAgain.
 type Restarted interface {
-	// Remake makes a node that has ended anew, apart from its network, in which nothing changes yet.
-	// After an error the node has ended still. Until done is called, Remove and Make of the node
-	// leave what Remake has made and change its network only, and Begin begins its program, and
-	// does not wait for more.
+	// Remake makes a node that has ended anew, apart from its network, in which nothing changes
+	// yet. After an error the node has ended still. Until done is called, Remove and Make of the
+	// node leave what Remake has made and change its network only, and Begin begins its program,
+	// and does not wait for more.
 	Remake(context.Context, *topology.Node) (done func(), err error)
 
 	// Bare makes of a node nothing but its network. It has ended then.

@@ -19,7 +19,7 @@ import (
 // by that one.
 func (b *bed) ownClock(ctx context.Context, node string) (its clock.Reading, err error) {
 	n := b.topology.Node(node)
-	if b.lab == nil || n == nil || !n.Made().Foreign() {
+	if b.lab == nil || n == nil || !n.Made().Guest {
 		return its, nil
 	}
 	its, err = clock.Ask(ctx, func(ctx context.Context, in io.Reader, out io.Writer) error {

@@ -148,10 +148,6 @@ type Node struct {
 	MAC       MAC            `json:"mac,omitzero"`
 	Loopback  []netip.Prefix `json:"loopback,omitempty"` // further addresses, on the loopback device
 
-	// Unaddressed holds for all interfaces of the node that are given no address: see Endpoint.
-	// Resolve moves it there.
-	Unaddressed bool `json:"unaddressed,omitempty"`
-
 	Interfaces []Interface `json:"interfaces,omitempty"` // beside those of links
 
 	Management netip.Addr `json:"management,omitzero"` // in the management network
@@ -160,20 +156,15 @@ type Node struct {
 	Routes    []Route        `json:"routes,omitempty"`    // static routes
 	Rules     []Rule         `json:"rules,omitempty"`     // which of its tables of routes is asked for what
 	RA        *Advertisement `json:"ra,omitempty"`        // of interfaces that say nothing of it; Resolve moves it there
-	AcceptRA  bool           `json:"accept_ra,omitempty"` // likewise
 	Neighbors []Neighbor     `json:"neighbors,omitempty"` // whose MAC addresses it need not ask for
 	OSPF      *OSPF          `json:"ospf,omitempty"`      // of routers; nil: no OSPF
 
-	MPLS   bool         `json:"mpls,omitempty"`   // all its devices take packets with labels
 	Labels []LabelRoute `json:"labels,omitempty"` // what becomes of these
 
 	CPU   CPU    `json:"cpu,omitzero"`    // limit for all processes of the node
 	Cores []int  `json:"cores,omitempty"` // processors that the node's processes may use
 	Start string `json:"start,omitempty"` // shell command, run once the lab is up
 	Stop  string `json:"stop,omitempty"`  // shell command, run before the lab goes down
-	// StartMayFail says that a failing start command is only a warning: set by formats whose
-	// programs do not check how commands end.
-	StartMayFail bool `json:"start_may_fail,omitempty"`
 
 	Container
 	Guest   *Guest       `json:"vm,omitempty"`      // nil: it is no virtual machine of its owner's
@@ -194,6 +185,21 @@ type Node struct {
 
 	NAT bool `json:"nat,omitempty"` // a router with an uplink to the outside of the lab
 
+	// What follows stands together, as all of it fits a word: a topology has a million nodes at most.
+
+	// Unaddressed holds for all interfaces of the node that are given no address: see Endpoint.
+	// Resolve moves it there.
+	Unaddressed bool `json:"unaddressed,omitempty"`
+	AcceptRA    bool `json:"accept_ra,omitempty"` // as RA
+	MPLS        bool `json:"mpls,omitempty"`      // all its devices take packets with labels
+
+	// StartMayFail says that a failing start command is only a warning: set by formats whose
+	// programs do not check how commands end.
+	StartMayFail bool `json:"start_may_fail,omitempty"`
+
+	// Native says that the host is the machine that it is placed at, not namespaces there.
+	Native bool `json:"native,omitempty"`
+
 	Distances []SourceDistance `json:"distances,omitempty"` // of a routing node, in place of the usual ones
 
 	Redistribute []Redistribute `json:"redistribute,omitempty"` // of a routing node, into programs; of one the first that matches a route decides
@@ -205,9 +211,6 @@ type Node struct {
 	Device  string `json:"device,omitempty"`  // for racks: where to place the node; otherwise ignored
 
 	On string `json:"on,omitempty"` // the site that it runs at, or a label of sites; empty: not chosen, or the head
-
-	// Native says that the host is the machine that it is placed at, not namespaces there.
-	Native bool `json:"native,omitempty"`
 
 	Place   *Point         `json:"place,omitempty"` // where a drawing puts the node
 	Foreign map[string]any `json:"foreign,omitempty"`

@@ -185,7 +185,7 @@ type Node struct {
 
 	NAT bool `json:"nat,omitempty"` // a router with an uplink to the outside of the lab
 
-	// What follows stands together, as all of it fits a word: a topology has a million nodes at most.
+	// What follows stands together, as it fits one word: a topology may have a million nodes.
 
 	// Unaddressed holds for all interfaces of the node that are given no address: see Endpoint.
 	// Resolve moves it there.

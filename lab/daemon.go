@@ -390,12 +390,12 @@ type agains struct {
 func (a *agains) begin(node string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, is := a.nodes[node]
+	_, busy := a.nodes[node]
 	if a.nodes == nil {
 		a.nodes = map[string]bool{}
 	}
-	a.nodes[node] = is
-	return !is
+	a.nodes[node] = busy
+	return !busy
 }
 
 // end says whether there is no more to be done with a node.

@@ -447,11 +447,7 @@ func (r *resolver) learntRoutes() {
 		if !slices.ContainsFunc(r.ends[n.Name], (*Endpoint).AcceptsRA) {
 			continue
 		}
-		_, addresses := r.devicesOf(n)
-		given := map[string][]netip.Prefix{}
-		for device, list := range addresses {
-			given[device] = list
-		}
+		_, given := r.devicesOf(n)
 		for _, e := range r.ends[n.Name] {
 			given[e.Interface] = e.Given()
 		}

@@ -58,7 +58,7 @@ func (n *node) advertiseUp() {
 }
 
 // Advertise has all routers that advertise themselves do so now, as what they have sent so far may
-// have got nowhere: their switches, or others, had no entries yet.
+// have been lost: their switches, or others, had no entries yet.
 func (a *App) Advertise() {
 	for _, n := range *a.nodes.Load() {
 		n.mu.Lock()
@@ -108,15 +108,7 @@ func (n *node) sendAdverts() {
 // advertise answers a router solicitation (RFC 4861, section 6.2.6), to its sender or, if that has
 // no address yet, to all nodes.
 func (n *node) advertise(f *Interface, from openflow.MAC, p ipPacket, message []byte) {
-	named := false // the solicitation has its sender's MAC
-	for options := message[8:]; len(options) > 0; {
-		if len(options) < 8 || options[1] == 0 || 8*int(options[1]) > len(options) {
-			return
-		}
-		named = named || options[0] == 1
-		options = options[8*int(options[1]):]
-	}
-	if p.ttl != 255 || p.src.IsUnspecified() && named { // section 6.1.1
+	if !radvert.Solicits(message, int(p.ttl), p.src) {
 		return
 	}
 	to, mac := p.src, from

@@ -117,7 +117,7 @@ func (r *routing) Note(shown string) error {
 // own is the configuration of the owner's as it is loaded.
 func (s *Spec) own() string {
 	for _, p := range s.Programs {
-		if text, is := p.Files[routerd.FRRFile]; is {
+		if text, ok := p.Files[routerd.FRRFile]; ok {
 			return text
 		}
 	}

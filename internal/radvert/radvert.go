@@ -65,6 +65,18 @@ func message(a *topology.Advertisement, prefixes []netip.Prefix, mac topology.MA
 	return m
 }
 
+// Solicits says whether an ICMPv6 message, whose checksum is right, is a valid router solicitation
+// (RFC 4861, section 6.1.1).
+func Solicits(message []byte, hopLimit int, from netip.Addr) bool {
+	m, err := ndp.ParseMessage(message)
+	s, ok := m.(*ndp.RouterSolicitation)
+	if err != nil || !ok || message[1] != 0 || hopLimit != 255 {
+		return false
+	}
+	named := slices.ContainsFunc(s.Options, func(o ndp.Option) bool { return o.Code() == byte(ndp.Source) })
+	return !from.IsUnspecified() || !named
+}
+
 var preferences = map[topology.RoutePreference]ndp.Preference{
 	topology.PreferenceLow:  ndp.Low,
 	topology.PreferenceHigh: ndp.High, // Medium is zero
@@ -92,7 +104,7 @@ func (s *Schedule) Begin(now time.Time) {
 	}
 }
 
-// Again has all nodes get one now, if they have had few: what was sent may have got nowhere.
+// Again has all nodes get one now, if they have had few: what was sent may have been lost.
 func (s *Schedule) Again(now time.Time) {
 	if !s.next.IsZero() && s.sent < initialCount {
 		s.next = now

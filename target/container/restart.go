@@ -43,10 +43,8 @@ func (r *restarts) next(says topology.Restart, status int, ran time.Duration) (w
 // ended tells the lab that a container has ended by itself, and has it made anew if the topology
 // says so: the engine would begin it again with another network, without its links.
 func (k *containers) ended(n *topology.Node, r *running, status int, said string) {
-	for _, is := range k.Topology().Nodes { // as it is now
-		if is.Name == n.Name {
-			n = is
-		}
+	if now := k.Topology().Node(n.Name); now != nil {
+		n = now
 	}
 	k.mu.Lock()
 	if k.restarts[n.Name] == nil {

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mdlayher/ndp"
 	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 
@@ -309,10 +308,13 @@ func (a *advertiser) listen() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil || m == nil || !solicits(b[:n], m, from) {
+		if err != nil || m == nil {
 			continue
 		}
 		by, _ := netip.AddrFromSlice(from.(*net.IPAddr).IP)
+		if !solicits(b[:n], m, by) {
+			continue
+		}
 		a.mu.Lock()
 		if x := a.at[m.IfIndex]; x != nil {
 			x.Asked(by, time.Now())
@@ -322,17 +324,9 @@ func (a *advertiser) listen() {
 	}
 }
 
-// solicits says whether a message is a valid router solicitation (RFC 4861, section 6.1.1) of a
-// host on the link.
-func solicits(b []byte, m *ipv6.ControlMessage, from net.Addr) bool {
-	message, err := ndp.ParseMessage(b)
-	s, ok := message.(*ndp.RouterSolicitation)
-	host, known := from.(*net.IPAddr)
-	if err != nil || !ok || !known || m.HopLimit != 255 {
-		return false
-	}
-	named := slices.ContainsFunc(s.Options, func(o ndp.Option) bool { return o.Code() == 1 })
-	return host.IP.IsLinkLocalUnicast() || host.IP.IsUnspecified() && !named
+// solicits says whether a message is a valid router solicitation of a host on the link.
+func solicits(b []byte, m *ipv6.ControlMessage, from netip.Addr) bool {
+	return (from.IsLinkLocalUnicast() || from.IsUnspecified()) && radvert.Solicits(b, m.HopLimit, from)
 }
 
 // closeAdvertisers has nodes advertise themselves no more: their sockets keep their networks.

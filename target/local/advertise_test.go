@@ -1,7 +1,7 @@
 package local
 
 import (
-	"net"
+	"net/netip"
 	"testing"
 
 	"golang.org/x/net/ipv6"
@@ -32,8 +32,7 @@ func TestSolicits(t *testing.T) {
 		"an option of no length":          {append(append([]byte{}, plain...), 1, 0, 0, 0, 0, 0, 0, 0), 255, "fe80::9", false},
 		"an option longer than it can be": {append(append([]byte{}, plain...), 1, 255, 0, 0, 0, 0, 0, 0), 255, "fe80::9", false},
 	} {
-		from := &net.IPAddr{IP: net.ParseIP(c.from)}
-		if got := solicits(c.message, &ipv6.ControlMessage{HopLimit: c.hops}, from); got != c.want {
+		if got := solicits(c.message, &ipv6.ControlMessage{HopLimit: c.hops}, netip.MustParseAddr(c.from)); got != c.want {
 			t.Errorf("%s: %v", what, got)
 		}
 	}

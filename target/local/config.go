@@ -310,8 +310,8 @@ func routeOf(r netlink.Route, family int, names map[int]string) (out topology.Ro
 		return out, false
 	}
 	if r.Encap != nil {
-		mpls, is := r.Encap.(*netlink.MPLSEncap)
-		if !is {
+		mpls, ok := r.Encap.(*netlink.MPLSEncap)
+		if !ok {
 			return out, false
 		}
 		out.Labels = topology.StackOf(mpls.Labels)

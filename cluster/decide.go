@@ -60,7 +60,8 @@ func (e *engine) settle(s *owned, c *commit) {
 	case !s.here || s.held > e.beat || e.members[e.name].draining:
 	case s.wanted == e.name && e.beat >= s.wishSince+e.yields(s):
 		e.claim(s, c)
-	case s.planned == e.name && e.beat >= s.plannedAt+e.yields(s), s.planned != "" && e.beat >= s.plannedAt+e.yields(s)+takeAfter:
+	case s.planned == e.name && e.beat >= s.plannedAt+e.yields(s),
+		s.planned != "" && e.beat >= s.plannedAt+e.yields(s)+takeAfter:
 		e.claim(s, c)
 	}
 }

@@ -68,14 +68,16 @@ type owned struct {
 	wish      int64 // revision of the wish
 	wishSince int64
 
-	here  bool   // connected to this member
-	told  int64  // the generation passed to Become; 0: not called, or Cease was called since
-	turn  uint64 // number of the last call of Become
-	doubt int64  // the beat at which it is given up, unless the master that the switch reports has shown up in the store; 0: none
-	given bool   // Become has failed: it is to be given up
-	held  int64  // it is not tried again before this beat
-	asked int64  // the beat at which Ready was last called
-	ready bool   // Ready returned true
+	here bool   // connected to this member
+	told int64  // the generation passed to Become; 0: not called, or Cease was called since
+	turn uint64 // number of the last call of Become
+	// The beat at which it is given up, unless the master that the switch reports has shown up in
+	// the store; 0: none.
+	doubt int64
+	given bool  // Become has failed: it is to be given up
+	held  int64 // it is not tried again before this beat
+	asked int64 // the beat at which Ready was last called
+	ready bool  // Ready returned true
 
 	reached   int64 // the beat since which a member is connected to it; -1: none is
 	planned   string

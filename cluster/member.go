@@ -103,7 +103,8 @@ func Join(ctx context.Context, o Options) (*Member, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	m := &Member{o: o, instance: rand.Text()[:8], started: time.Now(), lines: map[uint64][]func(){}, changed: make(chan struct{})}
+	m := &Member{o: o, instance: rand.Text()[:8], started: time.Now(), lines: map[uint64][]func(){},
+		changed: make(chan struct{})}
 	m.engine = newEngine(o.Name, m.instance)
 	if err := m.enter(ctx); err != nil {
 		return nil, err

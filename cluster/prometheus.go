@@ -67,7 +67,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	for _, x := range []struct {
 		desc *prometheus.Desc
 		n    uint64
-	}{{descClaims, n.Claims}, {descRefused, n.Refused}, {descTakeovers, n.Takeovers}, {descLost, n.Lost}, {descErrors, n.Store}} {
+	}{{descClaims, n.Claims}, {descRefused, n.Refused}, {descTakeovers, n.Takeovers}, {descLost, n.Lost},
+		{descErrors, n.Store}} {
 		to <- prometheus.MustNewConstMetric(x.desc, prometheus.CounterValue, float64(x.n))
 	}
 }

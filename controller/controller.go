@@ -84,7 +84,9 @@ func (c *Controller) Serve(l net.Listener) error {
 			return err
 		}
 		if !c.waiting.Enter(conn) {
-			c.refused.warn(c.log, "connections refused: too many from one address have not yet said which switch they are", "last", conn.RemoteAddr())
+			c.refused.warn(c.log,
+				"connections refused: too many from one address have not yet said which switch they are", "last",
+				conn.RemoteAddr())
 			continue
 		}
 		go c.Meet(conn)

@@ -46,7 +46,8 @@ func (s *Switch) Rules(cookie, mask uint64, ownGroup func(id uint32) bool) *Rule
 			continue
 		}
 		m := openflow.NewFlowMod(openflow.FlowAdd, f.Priority, f.Match, f.Instructions...)
-		m.Table, m.Cookie, m.Flags, m.IdleTimeout, m.HardTimeout = f.Table, f.Cookie, f.Flags, f.IdleTimeout, f.HardTimeout
+		m.Table, m.Cookie, m.Flags, m.IdleTimeout, m.HardTimeout = f.Table, f.Cookie, f.Flags, f.IdleTimeout,
+			f.HardTimeout
 		r.flows[KeyOf(m)] = m
 	}
 	for i := range s.had.groups {

@@ -190,7 +190,8 @@ func (s *Switch) changePort(reason openflow.PortReason, p openflow.Port) bool {
 // mayHaveMore reports whether the switch may have one more port; if not, it logs that once. mu must
 // be held.
 func (s *Switch) mayHaveMore() bool {
-	if len(s.ports) < maxPorts && (!s.strange || len(s.ports) < maxStrangePort && s.controller.strange.Load() < maxStrangers) {
+	if len(s.ports) < maxPorts &&
+		(!s.strange || len(s.ports) < maxStrangePort && s.controller.strange.Load() < maxStrangers) {
 		return true
 	}
 	if !s.full {

@@ -29,9 +29,10 @@ type SetAsync struct {
 // DefaultAsync returns what a switch starts with (section 6.3.5).
 func DefaultAsync() AsyncMasks {
 	return AsyncMasks{
-		PacketIn:    [2]uint32{1<<ReasonNoMatch | 1<<ReasonAction, 0},
-		PortStatus:  [2]uint32{1<<PortAdd | 1<<PortDelete | 1<<PortModify, 1<<PortAdd | 1<<PortDelete | 1<<PortModify},
-		FlowRemoved: [2]uint32{1<<RemovedIdleTimeout | 1<<RemovedHardTimeout | 1<<RemovedDelete | 1<<RemovedGroupDelete, 0},
+		PacketIn:   [2]uint32{1<<ReasonNoMatch | 1<<ReasonAction, 0},
+		PortStatus: [2]uint32{1<<PortAdd | 1<<PortDelete | 1<<PortModify, 1<<PortAdd | 1<<PortDelete | 1<<PortModify},
+		FlowRemoved: [2]uint32{1<<RemovedIdleTimeout | 1<<RemovedHardTimeout | 1<<RemovedDelete |
+			1<<RemovedGroupDelete, 0},
 	}
 }
 

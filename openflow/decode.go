@@ -72,10 +72,12 @@ func checkFrame(b []byte) (Header, error) {
 	}
 	h := ParseHeader(b)
 	if int(h.Length) != len(b) {
-		return h, &DecodeError{h.Type, h.Xid, 2, BadRequestBadLen, fmt.Sprintf("length %d of a message of %d bytes", h.Length, len(b))}
+		return h, &DecodeError{h.Type, h.Xid, 2, BadRequestBadLen,
+			fmt.Sprintf("length %d of a message of %d bytes", h.Length, len(b))}
 	}
 	if h.Version != Version && h.Type != TypeHello && h.Type != TypeError {
-		return h, &DecodeError{h.Type, h.Xid, 0, BadRequestBadVersion, fmt.Sprintf("version %#02x, want %#02x", h.Version, Version)}
+		return h, &DecodeError{h.Type, h.Xid, 0, BadRequestBadVersion,
+			fmt.Sprintf("version %#02x, want %#02x", h.Version, Version)}
 	}
 	return h, nil
 }

@@ -31,7 +31,8 @@ func (d decoder) desc() (MultipartBody, error) {
 		return nil, err
 	}
 	return Desc{
-		d.text(bodyAt, 256), d.text(bodyAt+256, 256), d.text(bodyAt+512, 256), d.text(bodyAt+768, 32), d.text(bodyAt+800, 256),
+		d.text(bodyAt, 256), d.text(bodyAt+256, 256), d.text(bodyAt+512, 256), d.text(bodyAt+768, 32),
+		d.text(bodyAt+800, 256),
 	}, nil
 }
 

@@ -20,7 +20,8 @@ const (
 
 // String lists the names in the specification without their prefix OFPC_.
 func (c Capabilities) String() string {
-	return flagNames(uint32(c), "FLOW_STATS", "TABLE_STATS", "PORT_STATS", "GROUP_STATS", "", "IP_REASM", "QUEUE_STATS", "", "PORT_BLOCKED")
+	return flagNames(uint32(c), "FLOW_STATS", "TABLE_STATS", "PORT_STATS", "GROUP_STATS", "", "IP_REASM", "QUEUE_STATS",
+		"", "PORT_BLOCKED")
 }
 
 // FeaturesReply is FEATURES_REPLY, the answer of a switch (section 7.3.1).

@@ -68,7 +68,8 @@ func (d decoder) buckets(at, end int) (list []Bucket, err error) {
 		}
 		n := int(get16(d.b, at))
 		if n < 16 || n%8 != 0 {
-			return nil, d.fail(at, GroupModFailedBadBucket, "length %d of a bucket, want 16 or more and a multiple of 8", n)
+			return nil, d.fail(at, GroupModFailedBadBucket,
+				"length %d of a bucket, want 16 or more and a multiple of 8", n)
 		}
 		if err := d.within(at, n, end, GroupModFailedBadBucket); err != nil {
 			return nil, err

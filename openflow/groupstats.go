@@ -196,5 +196,6 @@ func (d decoder) groupFeatures() (MultipartBody, error) {
 
 // String describes the features.
 func (f GroupFeatures) String() string {
-	return fmt.Sprintf("types=%#x capabilities=%v max_groups=%v actions=%#x", f.Types, f.Capabilities, f.MaxGroups, f.Actions)
+	return fmt.Sprintf("types=%#x capabilities=%v max_groups=%v actions=%#x", f.Types, f.Capabilities, f.MaxGroups,
+		f.Actions)
 }

@@ -14,7 +14,8 @@ const (
 	InstructionExperimenter InstructionType = 0xffff
 )
 
-var instructionNames = []string{"", "GOTO_TABLE", "WRITE_METADATA", "WRITE_ACTIONS", "APPLY_ACTIONS", "CLEAR_ACTIONS", "METER"}
+var instructionNames = []string{"", "GOTO_TABLE", "WRITE_METADATA", "WRITE_ACTIONS", "APPLY_ACTIONS", "CLEAR_ACTIONS",
+	"METER"}
 
 // String returns the name in the specification without its prefix OFPIT_.
 func (t InstructionType) String() string {

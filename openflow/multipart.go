@@ -184,7 +184,8 @@ const bodyAt = 16 // offset of a multipart body
 
 func (d decoder) multipartRequest(t MultipartType) (MultipartBody, error) {
 	switch t {
-	case MultipartDesc, MultipartTable, MultipartGroupDesc, MultipartGroupFeatures, MultipartMeterFeatures, MultipartPortDesc:
+	case MultipartDesc, MultipartTable, MultipartGroupDesc, MultipartGroupFeatures, MultipartMeterFeatures,
+		MultipartPortDesc:
 		return NoBody(t), d.exactly(bodyAt)
 	case MultipartFlow:
 		r, err := d.flowStatsRequest()
@@ -261,7 +262,8 @@ func (d decoder) multipartReply(t MultipartType) (MultipartBody, error) {
 func decodeRecords[L ~[]E, E any](d decoder, n int, l L, record func(at int) E) (L, error) {
 	size := len(d.b) - bodyAt
 	if size%n != 0 {
-		return nil, d.fail(bodyAt+size/n*n, BadRequestBadLen, "%d bytes, which is not a whole number of records of %d", size, n)
+		return nil, d.fail(bodyAt+size/n*n, BadRequestBadLen, "%d bytes, which is not a whole number of records of %d",
+			size, n)
 	}
 	if size > 0 {
 		l = make(L, 0, size/n)

@@ -169,7 +169,8 @@ func (p *parser) port(s string, column int) uint32 {
 	}
 	v, err := strconv.ParseUint(s, 0, 32)
 	if err != nil {
-		p.fail(column, "%q is not a port; write its number, or LOCAL, CONTROLLER, NORMAL, FLOOD, ALL, IN_PORT, TABLE", s)
+		p.fail(column,
+			"%q is not a port; write its number, or LOCAL, CONTROLLER, NORMAL, FLOOD, ALL, IN_PORT, TABLE", s)
 	}
 	return uint32(v)
 }
@@ -292,7 +293,8 @@ func protocolsOf(name string) string {
 
 // needText says in words which fields a field needs.
 func needText(f Field) string {
-	names := []string{"in_port", "dl_vlan", "ip", "ipv6", "arp", "mpls", "dl_type=0x88e7", "tcp", "udp", "sctp", "icmp", "icmp6",
+	names := []string{"in_port", "dl_vlan", "ip", "ipv6", "arp", "mpls", "dl_type=0x88e7", "tcp", "udp", "sctp", "icmp",
+		"icmp6",
 		"icmp_type=135", "icmp_type=136"}
 	return strings.ReplaceAll(flagNames(uint32(prerequisites[f]), names...), " ", " or ")
 }

@@ -98,8 +98,10 @@ func (m *Port) SetSpeed(speed uint32) {
 	}
 }
 
-var speeds = map[uint32]PortFeatures{10_000: PortFeature10MbFD, 100_000: PortFeature100MbFD, 1_000_000: PortFeature1GbFD,
-	10_000_000: PortFeature10GbFD, 40_000_000: PortFeature40GbFD, 100_000_000: PortFeature100GbFD, 1_000_000_000: PortFeature1TbFD}
+var speeds = map[uint32]PortFeatures{10_000: PortFeature10MbFD, 100_000: PortFeature100MbFD,
+	1_000_000:  PortFeature1GbFD,
+	10_000_000: PortFeature10GbFD, 40_000_000: PortFeature40GbFD, 100_000_000: PortFeature100GbFD,
+	1_000_000_000: PortFeature1TbFD}
 
 const portLen, portNameLen = 64, 16
 
@@ -220,5 +222,6 @@ func (m *PortMod) decode(d decoder) error {
 
 // String describes the message.
 func (m *PortMod) String() string {
-	return fmt.Sprintf("PORT_MOD port=%s addr=%v config=%v mask=%v advertise=%v", PortName(m.Port), m.HWAddr, m.Config, m.Mask, m.Advertise)
+	return fmt.Sprintf("PORT_MOD port=%s addr=%v config=%v mask=%v advertise=%v", PortName(m.Port), m.HWAddr, m.Config,
+		m.Mask, m.Advertise)
 }

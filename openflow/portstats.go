@@ -81,7 +81,8 @@ func (d decoder) portStats(at int) PortStats {
 func (l PortStatsList) String() string {
 	return listString(l, func(s *PortStats) string {
 		return fmt.Sprintf("port=%s rx pkts=%d,bytes=%d,drop=%d,errs=%d tx pkts=%d,bytes=%d,drop=%d,errs=%d duration=%v",
-			PortName(s.Port), s.RxPackets, s.RxBytes, s.RxDropped, s.RxErrors, s.TxPackets, s.TxBytes, s.TxDropped, s.TxErrors, s.Duration)
+			PortName(s.Port), s.RxPackets, s.RxBytes, s.RxDropped, s.RxErrors, s.TxPackets, s.TxBytes, s.TxDropped,
+			s.TxErrors, s.Duration)
 	})
 }
 

@@ -58,7 +58,8 @@ func (l QueueStatsList) appendElement(b []byte, i int) []byte {
 
 func (d decoder) queueStats(at int) QueueStats {
 	return QueueStats{
-		get32(d.b, at), get32(d.b, at+4), get64(d.b, at+8), get64(d.b, at+16), get64(d.b, at+24), getDuration(d.b, at+32),
+		get32(d.b, at), get32(d.b, at+4), get64(d.b, at+8), get64(d.b, at+16), get64(d.b, at+24),
+		getDuration(d.b, at+32),
 	}
 }
 

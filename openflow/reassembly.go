@@ -13,7 +13,9 @@ import (
 type Reassembler struct {
 	MaxPending int // incomplete messages at a time; 0 means 256
 	MaxParts   int // of one message; 0 means 65,536
-	MaxBytes   int // of all incomplete messages as they came; 0 means 64 MiB. What is decoded of them takes some times as much
+	// Of all incomplete messages as they came; 0 means 64 MiB. What is decoded of them takes some
+	// times as much.
+	MaxBytes int
 
 	pending map[Xid]*partial
 	bytes   int
@@ -30,7 +32,8 @@ type partial struct {
 // come.
 func IsPart(b []byte) bool {
 	t := ParseHeader(b).Type
-	return (t == TypeMultipartReply || t == TypeMultipartRequest) && len(b) >= 12 && MultipartFlags(get16(b, 10))&MultipartMore != 0
+	return (t == TypeMultipartReply || t == TypeMultipartRequest) && len(b) >= 12 &&
+		MultipartFlags(get16(b, 10))&MultipartMore != 0
 }
 
 // Reply takes a part, and returns the whole reply when it was the last one, else nil. The error

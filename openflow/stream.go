@@ -39,7 +39,8 @@ func (r *Reader) Next() ([]byte, error) {
 	h := ParseHeader(r.chunk[r.from:])
 	n := int(h.Length)
 	if n < HeaderLen || n > r.limit {
-		return nil, &DecodeError{h.Type, h.Xid, 2, BadRequestBadLen, fmt.Sprintf("length %d, want %d to %d", n, HeaderLen, r.limit)}
+		return nil, &DecodeError{h.Type, h.Xid, 2, BadRequestBadLen,
+			fmt.Sprintf("length %d, want %d to %d", n, HeaderLen, r.limit)}
 	}
 	if err := r.fill(n); err != nil {
 		return nil, err
@@ -134,7 +135,8 @@ func (w *Writer) WriteReply(m *MultipartReply) error {
 	before := len(w.buf)
 	w.buf = m.AppendParts(w.buf)
 	if len(w.buf) == before {
-		return fmt.Errorf("openflow: a part of %v %v is longer than %d bytes", m.Type(), m.Body.MultipartType(), MaxLength)
+		return fmt.Errorf("openflow: a part of %v %v is longer than %d bytes", m.Type(), m.Body.MultipartType(),
+			MaxLength)
 	}
 	return w.flushAt(chunkLen)
 }

@@ -227,7 +227,8 @@ func (d decoder) tableProperty(p *TableProperty, start, at, end int) (err error)
 		return d.ids(at, end, func(kind uint16, experimenter uint32) {
 			p.Actions = append(p.Actions, ActionID{ActionType(kind), experimenter})
 		})
-	case TableMatch, TableWildcards, TableWriteSetField, TableWriteSetFieldMiss, TableApplySetField, TableApplySetFieldMiss:
+	case TableMatch, TableWildcards, TableWriteSetField, TableWriteSetFieldMiss, TableApplySetField,
+		TableApplySetFieldMiss:
 		p.Fields, err = d.fieldIDs(at, end)
 	case TableExperimenter, TableExperimenterMiss:
 		if err = d.within(at, 8, end, TableFeaturesFailedBadLen); err == nil {

@@ -178,7 +178,8 @@ func (m Match) String() string {
 	var parts []string
 	best := -1 // of protocols; the ones with an IP protocol come after those without
 	for i, p := range protocols {
-		if typed && ethType.Value.Lo == uint64(p.ethType) && (p.ipProto == 0 || withProto && proto.Value.Lo == uint64(p.ipProto)) {
+		if typed && ethType.Value.Lo == uint64(p.ethType) &&
+			(p.ipProto == 0 || withProto && proto.Value.Lo == uint64(p.ipProto)) {
 			best = i
 		}
 	}
@@ -318,7 +319,8 @@ func FormatFlow(m *FlowMod) string {
 
 // String writes the entry as ovs-ofctl dump-flows does.
 func (s *FlowStats) String() string {
-	text := fmt.Sprintf("cookie=%#x, duration=%v, table=%d, n_packets=%d, n_bytes=%d, ", s.Cookie, s.Duration, s.Table, s.Packets, s.Bytes)
+	text := fmt.Sprintf("cookie=%#x, duration=%v, table=%d, n_packets=%d, n_bytes=%d, ", s.Cookie, s.Duration, s.Table,
+		s.Packets, s.Bytes)
 	if s.IdleTimeout != 0 {
 		text += fmt.Sprintf("idle_timeout=%d, ", s.IdleTimeout)
 	}

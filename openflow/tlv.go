@@ -97,7 +97,8 @@ func number[B string | []byte](b B) uint64 {
 	case 4:
 		return uint64(b[0])<<24 | uint64(b[1])<<16 | uint64(b[2])<<8 | uint64(b[3])
 	case 6:
-		return uint64(b[0])<<40 | uint64(b[1])<<32 | uint64(b[2])<<24 | uint64(b[3])<<16 | uint64(b[4])<<8 | uint64(b[5])
+		return uint64(b[0])<<40 | uint64(b[1])<<32 | uint64(b[2])<<24 | uint64(b[3])<<16 | uint64(b[4])<<8 |
+			uint64(b[5])
 	case 8:
 		return uint64(b[0])<<56 | uint64(b[1])<<48 | uint64(b[2])<<40 | uint64(b[3])<<32 |
 			uint64(b[4])<<24 | uint64(b[5])<<16 | uint64(b[6])<<8 | uint64(b[7])
@@ -174,7 +175,8 @@ func (d decoder) checkMasked(h uint32, f Field, at int, body []byte) (value uint
 		return 0, false, d.fail(at+2, BadMatchBadMask, "%v cannot have a mask", f)
 	}
 	if !masked || len(body) != 2*width {
-		return 0, false, d.fail(at+3, BadMatchBadLen, "length %d of %v, want %d, and as much for a mask", len(body), f, width)
+		return 0, false, d.fail(at+3, BadMatchBadLen, "length %d of %v, want %d, and as much for a mask", len(body), f,
+			width)
 	}
 	v, mask := valueOf(body[:width]), valueOf(body[width:])
 	if !v.AndNot(f.exact()).IsZero() {

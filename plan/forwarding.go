@@ -10,9 +10,10 @@ import (
 // taken away everywhere, in all datapaths, before anything is given: so there is never a loop.
 type Forwarding struct {
 	Blocked map[*topology.Link]bool // must not forward: see topology.Blocked
-	Held    map[*topology.Link]bool // must not forward during the change: the blocked ones, and those that did not forward before
-	Stale   bool                    // the forwarding links have changed: what switches have learned may lead into a dead end
-	First   bool                    // nothing has forwarded yet
+	// Must not forward during the change: the blocked ones, and those that did not forward before.
+	Held  map[*topology.Link]bool
+	Stale bool // the forwarding links have changed: what switches have learned may lead into a dead end
+	First bool // nothing has forwarded yet
 }
 
 // Tree remembers through which links switches forward. The zero value knows of none.

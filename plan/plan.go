@@ -16,11 +16,12 @@ type Steps struct {
 	New *topology.Topology
 
 	DropLinks, AddLinks []Link
-	SetLinks            []Link             // impairment, up or down; as they will be
-	Plugged             map[string]bool    // keys of those that go up or down
-	Resized             map[string]bool    // keys of those that get another MTU
-	Impaired            map[string]bool    // keys of those that get another impairment, MTU or not
-	Labelled            map[string][2]bool // by key, the ends of those that take packets with labels from now on, or no longer
+	SetLinks            []Link          // impairment, up or down; as they will be
+	Plugged             map[string]bool // keys of those that go up or down
+	Resized             map[string]bool // keys of those that get another MTU
+	Impaired            map[string]bool // keys of those that get another impairment, MTU or not
+	// By key, the ends of those that take packets with labels from now on, or no longer.
+	Labelled            map[string][2]bool
 	DropNodes, AddNodes []*topology.Node
 	SetNodes            []NodeChange // addresses, routes, limits
 }
@@ -36,15 +37,18 @@ type NodeChange struct{ Old, New *topology.Node }
 
 // inPlace are the settings of a link that can change without making it anew.
 var inPlace = append(topology.LinkOptionNames(), "down", "device", "named", "held", "ends.0.take", "ends.1.take",
-	"mpls", "ends.0.mpls", "ends.1.mpls", "vlan", "trunk", "ends.0.vlan", "ends.1.vlan", "ends.0.trunk", "ends.1.trunk", "ends.0.ra", "ends.1.ra")
+	"mpls", "ends.0.mpls", "ends.1.mpls", "vlan", "trunk", "ends.0.vlan", "ends.1.vlan", "ends.0.trunk", "ends.1.trunk",
+	"ends.0.ra", "ends.1.ra")
 
 // nodeInPlace are those of a node; switches are set as a whole anyway.
-var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "rules", "neighbors", "mpls", "labels", "config", "distances", "masquerade", "management", "cpu", "cores", "memory", "health", "after", "restart", "ports", "start", "stop",
-	"controllers", "fail_mode", "openflow", "dpid", "stp", "address", "device", "on"}
+var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "rules", "neighbors", "mpls", "labels",
+	"config", "distances", "masquerade", "management", "cpu", "cores", "memory", "health", "after", "restart", "ports",
+	"start", "stop", "controllers", "fail_mode", "openflow", "dpid", "stp", "address", "device", "on"}
 
 // ofOSPF says whether a setting belongs to OSPF; the routers' daemons are told of those.
 func ofOSPF(field string) bool {
-	return field == "ospf" || strings.HasPrefix(field, "ospf.") || len(field) > 11 && strings.HasPrefix(field, "ends.") && field[6:12] == ".ospf."
+	return field == "ospf" || strings.HasPrefix(field, "ospf.") ||
+		len(field) > 11 && strings.HasPrefix(field, "ends.") && field[6:12] == ".ospf."
 }
 
 // ofInterface says whether a setting of a node is an interface beside those of links.
@@ -68,14 +72,17 @@ func isEgress(field string) bool {
 
 // Make plans the way from one topology to another. A link that is in both is made anew if sameWire
 // says that the two are made differently; a node, with its links, if it has ended by itself.
-func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) bool, ended func(*topology.Node) bool) Steps {
-	s := Steps{New: to, Plugged: map[string]bool{}, Resized: map[string]bool{}, Impaired: map[string]bool{}, Labelled: map[string][2]bool{}}
+func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) bool,
+	ended func(*topology.Node) bool) Steps {
+	s := Steps{New: to, Plugged: map[string]bool{}, Resized: map[string]bool{}, Impaired: map[string]bool{},
+		Labelled: map[string][2]bool{}}
 	rebuilt := map[string]bool{} // nodes that must be made anew, with their links
 	for _, c := range topology.Diff(from, to) {
 		switch {
 		case c.OldNode != nil && c.NewNode != nil:
 			if ended(c.OldNode) || slices.ContainsFunc(c.Fields, func(f topology.Field) bool {
-				return !slices.Contains(nodeInPlace, f.Name) && !ofOSPF(f.Name) && !ofInterface(f.Name) && !givesOther(f) || ofMachine(c.NewNode, f.Name)
+				return !slices.Contains(nodeInPlace, f.Name) && !ofOSPF(f.Name) && !ofInterface(f.Name) &&
+					!givesOther(f) || ofMachine(c.NewNode, f.Name)
 			}) {
 				rebuilt[c.NewNode.Name] = true
 				s.DropNodes = append(s.DropNodes, c.OldNode)
@@ -124,8 +131,9 @@ func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) boo
 
 // Undone are the steps back to the old topology, once what these steps have made is gone.
 func (s Steps) Undone(old *topology.Topology) Steps {
-	back := Steps{New: old, DropLinks: s.DropLinks, AddLinks: s.DropLinks, DropNodes: s.DropNodes, AddNodes: s.DropNodes,
-		Plugged: s.Plugged, Resized: s.Resized, Impaired: s.Impaired, Labelled: s.Labelled}
+	back := Steps{New: old, DropLinks: s.DropLinks, AddLinks: s.DropLinks, DropNodes: s.DropNodes,
+		AddNodes: s.DropNodes,
+		Plugged:  s.Plugged, Resized: s.Resized, Impaired: s.Impaired, Labelled: s.Labelled}
 	for _, c := range s.SetNodes {
 		back.SetNodes = append(back.SetNodes, NodeChange{c.New, c.Old})
 	}
@@ -154,7 +162,8 @@ func linkFields(was, is *topology.Link) []topology.Field {
 	if was == is {
 		return nil
 	}
-	for _, c := range topology.Diff(&topology.Topology{Links: []*topology.Link{was}}, &topology.Topology{Links: []*topology.Link{is}}) {
+	for _, c := range topology.Diff(&topology.Topology{Links: []*topology.Link{was}},
+		&topology.Topology{Links: []*topology.Link{is}}) {
 		return c.Fields
 	}
 	return nil

@@ -125,9 +125,11 @@ func isINI(file string, data []byte) bool {
 
 // isInventory tells an inventory in YAML from Trivet's own lists.
 func isInventory(root *yamlfile.Value) bool {
-	return root.Shape == yamlfile.Mapping && root.Get("machines") == nil && slices.ContainsFunc(root.Pairs, func(q yamlfile.Pair) bool {
-		return slices.ContainsFunc([]string{"hosts", "children", "vars"}, func(key string) bool { return q.Value.Get(key) != nil }) && q.Key.Text != "devices"
-	})
+	return root.Shape == yamlfile.Mapping && root.Get("machines") == nil &&
+		slices.ContainsFunc(root.Pairs, func(q yamlfile.Pair) bool {
+			return slices.ContainsFunc([]string{"hosts", "children", "vars"},
+				func(key string) bool { return q.Value.Get(key) != nil }) && q.Key.Text != "devices"
+		})
 }
 
 // readYAML reads a group, and those within it.
@@ -178,7 +180,8 @@ func (v *inventory) readINI(file string, data []byte, p *topology.Problems) {
 			section, ok := strings.CutSuffix(strings.TrimPrefix(words[0], "["), "]")
 			group, kind, _ = strings.Cut(section, ":")
 			if !ok || len(words) > 1 || !slices.Contains([]string{"", "vars", "children"}, kind) {
-				p.Add(at(file, n), "write [group], [group:vars] or [group:children]", "%q begins no section", lines.Text())
+				p.Add(at(file, n), "write [group], [group:vars] or [group:children]", "%q begins no section",
+					lines.Text())
 				return
 			}
 		case kind == "children":
@@ -219,7 +222,8 @@ func (v *inventory) groupsOf(h *inventoryHost) []string {
 // and of all hosts last.
 func (v *inventory) varsOf(h *inventoryHost, groups []string) map[string]string {
 	out := maps.Clone(h.vars)
-	for _, g := range append(slices.DeleteFunc(slices.Clone(groups), func(g string) bool { return g == "all" }), "all") {
+	for _, g := range append(slices.DeleteFunc(slices.Clone(groups), func(g string) bool { return g == "all" }),
+		"all") {
 		for k, value := range v.group(g).vars {
 			if _, has := out[k]; !has {
 				out[k] = value
@@ -236,7 +240,8 @@ func (v *inventory) into(l *List, p *topology.Problems) {
 		h := v.hosts[name]
 		groups := v.groupsOf(h)
 		vars := v.varsOf(h, groups)
-		labels := slices.DeleteFunc(groups, func(s string) bool { return s == "all" || s == "ungrouped" || !labelPattern.MatchString(s) })
+		labels := slices.DeleteFunc(groups,
+			func(s string) bool { return s == "all" || s == "ungrouped" || !labelPattern.MatchString(s) })
 		switch is := slices.ContainsFunc(labels, isGateways); {
 		case is && gateway != "":
 			p.Add(h.pos, "leave one in the group", "a rack has one gateway, not %s and %s", gateway, name)
@@ -265,7 +270,8 @@ func (l *List) readGatewayVars(pos topology.Position, vars map[string]string, la
 		}
 	}
 	if l.Head.NIC == "" {
-		p.Add(pos, "add it:  nic_int: eth1", "the gateway lacks nic_int, the interface to which the devices are connected")
+		p.Add(pos, "add it:  nic_int: eth1",
+			"the gateway lacks nic_int, the interface to which the devices are connected")
 	}
 }
 
@@ -338,14 +344,16 @@ func expand(name string) []string {
 }
 
 // addHost adds a host of an inventory; localhost is the head.
-func (l *List) addHost(name string, pos topology.Position, vars map[string]string, labels []string, p *topology.Problems) {
+func (l *List) addHost(name string, pos topology.Position, vars map[string]string, labels []string,
+	p *topology.Problems) {
 	if vars["ansible_connection"] == "local" || name == "localhost" {
 		l.Head.Labels = append(l.Head.Labels, labels...)
 		return
 	}
 	target := filledIn(cmp.Or(vars["ansible_host"], vars["ansible_ssh_host"], name), name)
 	if strings.Contains(target, "{{") {
-		p.Add(pos, "write what it stands for", "host %s: ansible_host is a template that only Ansible can fill in", name)
+		p.Add(pos, "write what it stands for",
+			"host %s: ansible_host is a template that only Ansible can fill in", name)
 		return
 	}
 	if user := cmp.Or(vars["ansible_user"], vars["ansible_ssh_user"]); user != "" {

@@ -84,7 +84,8 @@ func (c *Carrier) Passes() string {
 }
 
 // Ends are those of a link between two machines, as each sees its own.
-func (c *Carrier) Ends(l *List, names [2]string, address func(of, from string) netip.Addr, number uint32) (ends [2]topology.Carrier) {
+func (c *Carrier) Ends(l *List, names [2]string, address func(of, from string) netip.Addr,
+	number uint32) (ends [2]topology.Carrier) {
 	for i, name := range names {
 		far := names[1-i]
 		if ends[i] = (topology.Carrier{VNI: number}); c.End != nil {

@@ -36,7 +36,8 @@ func (m *Machine) readDevice(o yamlfile.Pair, p *topology.Problems) {
 	switch o.Key.Text {
 	case "kind":
 		if m.Kind = text(o.Value, p); m.Kind != OpenWrt {
-			p.Add(o.Value.Pos, "the only kind to name is openwrt; leave it out for a machine with Linux", "there is no kind %s", o.Value)
+			p.Add(o.Value.Pos, "the only kind to name is openwrt; leave it out for a machine with Linux",
+				"there is no kind %s", o.Value)
 		}
 	case "agent":
 		if m.Agent = text(o.Value, p); m.Agent != AgentOVS && m.Agent != AgentOFSwitch {
@@ -65,7 +66,8 @@ func (m *Machine) checkDevice(p *topology.Problems) {
 	case m.Kind != "" && m.Hosts > 0:
 		p.Add(m.Pos, "leave hosts out", "%s is an OpenWrt device, which is a switch and takes no hosts", m.Name)
 	case slices.Contains(m.Ports, m.NIC) && m.NIC != "":
-		p.Add(m.Pos, "leave it out of ports", "%s of %s leads to the gateway, so it is no port of the switch", m.NIC, m.Name)
+		p.Add(m.Pos, "leave it out of ports", "%s of %s leads to the gateway, so it is no port of the switch", m.NIC,
+			m.Name)
 	case m.Kind != "" && m.Agent == "":
 		m.Agent = AgentOVS
 	}
@@ -145,16 +147,19 @@ func (l *List) readWires(v *yamlfile.Value, p *topology.Problems) {
 func (l *List) plug(s string) (Plug, error) {
 	name, port, _ := strings.Cut(s, "/")
 	if !nicPattern.MatchString(port) {
-		return Plug{}, topology.Mistaken("write  wrt-1/lan1  or  gateway/eth1", "%q is not a machine and its interface", s)
+		return Plug{}, topology.Mistaken("write  wrt-1/lan1  or  gateway/eth1",
+			"%q is not a machine and its interface", s)
 	}
 	m := l.Machine(name)
 	switch {
 	case name == "gateway" || name == topology.Head:
 		return Plug{topology.Head, port}, nil
 	case m == nil:
-		return Plug{}, topology.Mistaken("the machines are those of the list, and gateway", "there is no machine %q", name)
+		return Plug{}, topology.Mistaken("the machines are those of the list, and gateway",
+			"there is no machine %q", name)
 	case m.Kind != "" && !slices.Contains(m.Ports, port):
-		return Plug{}, topology.Mistaken(fmt.Sprintf("add it:  %s: {ports: [%s]}", name, strings.Join(append(slices.Clone(m.Ports), port), ", ")), "%s is not among the ports of %s", port, name)
+		return Plug{}, topology.Mistaken(fmt.Sprintf("add it:  %s: {ports: [%s]}", name,
+			strings.Join(append(slices.Clone(m.Ports), port), ", ")), "%s is not among the ports of %s", port, name)
 	}
 	return Plug{name, port}, nil
 }

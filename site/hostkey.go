@@ -25,7 +25,8 @@ type HostKey struct {
 
 // keyTypes are the kinds of host keys that are asked of a machine that is not known, the best
 // first.
-var keyTypes = []string{ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
+var keyTypes = []string{ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
+	ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
 
 var errSeen = errors.New("all that is wanted is its key")
 
@@ -123,7 +124,8 @@ func (u *User) PublicKey(m *Machine) (string, error) {
 		return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signers[0].PublicKey()))), nil
 	}
 	if len(locked) == 0 {
-		return "", fmt.Errorf("there is no SSH key to let in: make one (ssh-keygen -t ed25519), or name it (%s: {ssh: %s, key: FILE})", m.Name, m)
+		return "",
+			fmt.Errorf("there is no SSH key to let in: make one (ssh-keygen -t ed25519), or name it (%s: {ssh: %s, key: FILE})", m.Name, m)
 	}
 	line, err := os.ReadFile(locked[0] + ".pub")
 	if err != nil {
@@ -150,7 +152,8 @@ func (u *User) SSHOptions(m *Machine) ([]string, error) {
 	if len(known) == 0 {
 		known = []string{os.DevNull}
 	}
-	out := []string{"-F", config, "-o", "StrictHostKeyChecking=yes", "-o", "GlobalKnownHostsFile=" + os.DevNull, "-o", "UserKnownHostsFile=" + strings.Join(known, " ")}
+	out := []string{"-F", config, "-o", "StrictHostKeyChecking=yes", "-o", "GlobalKnownHostsFile=" + os.DevNull, "-o",
+		"UserKnownHostsFile=" + strings.Join(known, " ")}
 	for _, f := range u.keyFiles(m) {
 		if exists(f) {
 			out = append(out, "-o", "IdentityFile="+f)

@@ -36,11 +36,14 @@ type List struct {
 
 // Own is what a list says of the machine that it is read on.
 type Own struct {
-	Only    bool       `json:"only,omitempty"`   // it only directs: no nodes run here
-	Address netip.Addr `json:"address,omitzero"` // where the others reach it; unset: where their SSH connections come from
-	NIC     string     `json:"nic,omitempty"`    // that has the VLANs; unset: the one with the address
-	Bond    []string   `json:"bond,omitempty"`   // the interfaces that are to be one, if there are several: see target/sites
-	Outer   string     `json:"outer,omitempty"`  // by which a rack's devices reach the world; unset: that of the default route
+	Only bool `json:"only,omitempty"` // it only directs: no nodes run here
+	// Where the others reach it; unset: where their SSH connections come from.
+	Address netip.Addr `json:"address,omitzero"`
+	NIC     string     `json:"nic,omitempty"` // that has the VLANs; unset: the one with the address
+	// The interfaces that are to be one, if there are several: see target/sites.
+	Bond []string `json:"bond,omitempty"`
+	// By which a rack's devices reach the world; unset: that of the default route.
+	Outer string `json:"outer,omitempty"`
 	Capacity
 }
 
@@ -53,15 +56,16 @@ type Capacity struct {
 // Machine is one that is reached over SSH. What is unset is as the user's ~/.ssh/config says, or
 // ssh's default.
 type Machine struct {
-	Name    string     `json:"name"`
-	Host    string     `json:"host"` // a name, an address, or a Host of ~/.ssh/config
-	User    string     `json:"user,omitempty"`
-	Port    int        `json:"port,omitempty"`
-	Key     string     `json:"key,omitempty"`      // file of a private key
-	HostKey string     `json:"host_key,omitempty"` // that it must have, as in known_hosts: TYPE BASE64; unset: one that is known
-	Address netip.Addr `json:"address,omitzero"`   // where the other machines reach it; unset: where SSH does
-	NIC     string     `json:"nic,omitempty"`      // that has the VLANs; unset: the one with the address
-	VLAN    uint16     `json:"vlan,omitempty"`     // of its first link to the head; 0: one of the list's
+	Name string `json:"name"`
+	Host string `json:"host"` // a name, an address, or a Host of ~/.ssh/config
+	User string `json:"user,omitempty"`
+	Port int    `json:"port,omitempty"`
+	Key  string `json:"key,omitempty"` // file of a private key
+	// That it must have, as in known_hosts: TYPE BASE64; unset: one that is known.
+	HostKey string     `json:"host_key,omitempty"`
+	Address netip.Addr `json:"address,omitzero"` // where the other machines reach it; unset: where SSH does
+	NIC     string     `json:"nic,omitempty"`    // that has the VLANs; unset: the one with the address
+	VLAN    uint16     `json:"vlan,omitempty"`   // of its first link to the head; 0: one of the list's
 
 	// Hosts says that the machine takes hosts only, so many at most. The host of a machine that
 	// takes one is the machine itself. 0: it takes any nodes.
@@ -134,16 +138,21 @@ func (l *List) check(p *topology.Problems) {
 		case hosts[m.String()] != "":
 			p.Add(m.Pos, "name each machine once", "%s and %s are the same machine: %s", hosts[m.String()], m.Name, m)
 		case m.VLAN != 0 && vlans[m.VLAN] != "":
-			p.Add(m.Pos, "give each a VLAN of its own:  vlan: "+strconv.Itoa(int(m.VLAN%maxVLAN+1)), "%s and %s both have VLAN %d", vlans[m.VLAN], m.Name, m.VLAN)
+			p.Add(m.Pos, "give each a VLAN of its own:  vlan: "+strconv.Itoa(int(m.VLAN%maxVLAN+1)),
+				"%s and %s both have VLAN %d", vlans[m.VLAN], m.Name, m.VLAN)
 		case m.VLAN >= l.VLANs[0] && m.VLAN <= l.VLANs[1]:
-			p.Add(m.Pos, "set  vlans:  to others", "VLAN %d of %s is one of %d-%d, which are for links of machines without", m.VLAN, m.Name, l.VLANs[0], l.VLANs[1])
+			p.Add(m.Pos, "set  vlans:  to others",
+				"VLAN %d of %s is one of %d-%d, which are for links of machines without", m.VLAN, m.Name, l.VLANs[0],
+				l.VLANs[1])
 		case m.Hosts == 1 && !l.By().Tagged: // its guard lets nothing else out
-			p.Add(m.Pos, "write  carrier: vlan,  or let hosts be namespaces there:  hosts: 2", "%s is to be a host itself (hosts: 1), and links of such machines are VLANs, not %s", m.Name, l.Carrier)
+			p.Add(m.Pos, "write  carrier: vlan,  or let hosts be namespaces there:  hosts: 2",
+				"%s is to be a host itself (hosts: 1), and links of such machines are VLANs, not %s", m.Name, l.Carrier)
 		}
 		seen[m.Name], hosts[m.String()], vlans[m.VLAN] = true, m.Name, m.Name
 	}
 	if len(l.Machines) > MaxMachines {
-		p.Add(topology.Position{}, "leave some out", "%d machines; a lab runs at no more than %d", len(l.Machines), MaxMachines)
+		p.Add(topology.Position{}, "leave some out", "%d machines; a lab runs at no more than %d", len(l.Machines),
+			MaxMachines)
 	}
 }
 
@@ -182,7 +191,8 @@ func (l *List) readYAML(root *yamlfile.Value, p *topology.Problems) {
 			wires = v
 		default:
 			if !l.Option(q, p) {
-				p.Add(q.Key.Pos, "known are machines, carrier, head, keep, vlans, wires", "there is no key %q", q.Key.Text)
+				p.Add(q.Key.Pos, "known are machines, carrier, head, keep, vlans, wires", "there is no key %q",
+					q.Key.Text)
 			}
 		}
 	}
@@ -209,7 +219,8 @@ func (l *List) readMachines(v *yamlfile.Value, p *topology.Problems) {
 	case yamlfile.List:
 		for _, item := range v.Items {
 			if item.Shape != yamlfile.Scalar {
-				p.Add(item.Pos, "write - user@host; options need a name: m1: {ssh: user@host, …}", "a machine in a list is user@host, not %s", item)
+				p.Add(item.Pos, "write - user@host; options need a name: m1: {ssh: user@host, …}",
+					"a machine in a list is user@host, not %s", item)
 			} else if m := parseTarget(item.Text, item.Pos, p); m != nil {
 				l.Machines = append(l.Machines, m)
 			}
@@ -266,7 +277,8 @@ func (l *List) readMachine(q yamlfile.Pair, p *topology.Problems) *Machine {
 			m.readDevice(o, p)
 		default:
 			if !m.Option(o, p) {
-				p.Add(o.Key.Pos, "known are ssh, key, address, nic, vlan, hosts, kind, agent, ports, labels, cores", "machine %s: there is no option %q", name, o.Key.Text)
+				p.Add(o.Key.Pos, "known are ssh, key, address, nic, vlan, hosts, kind, agent, ports, labels, cores",
+					"machine %s: there is no option %q", name, o.Key.Text)
 			}
 		}
 	}
@@ -318,7 +330,8 @@ func (l *List) readHead(v *yamlfile.Value, p *topology.Problems) {
 				l.Head.NIC = nic(o.Value, p)
 			default:
 				if !l.Head.Option(o, p) {
-					p.Add(o.Key.Pos, "known are only, address, nic, labels, cores", "head: there is no option %q", o.Key.Text)
+					p.Add(o.Key.Pos, "known are only, address, nic, labels, cores", "head: there is no option %q",
+						o.Key.Text)
 				}
 			}
 		}

@@ -344,14 +344,20 @@ func refused(ctx context.Context, m *Machine, err error, user, address string) *
 	}
 	switch {
 	case ctx.Err() != nil:
-		return &Unreachable{m, fmt.Errorf("no answer within %s", patience.Login.Within(ctx.Err())), "does sshd run at " + address + "?"}
+		return &Unreachable{m, fmt.Errorf("no answer within %s", patience.Login.Within(ctx.Err())),
+			"does sshd run at " + address + "?"}
 	case knownhosts.IsHostKeyChanged(err):
-		return &Unreachable{m, errors.New("its host key is not the one that is known: it is another machine, or somebody in between"),
-			"if you know that it was installed anew:  ssh-keygen -R '" + knownhosts.Normalize(address) + "'  and then  " + again}
+		return &Unreachable{m,
+			errors.New("its host key is not the one that is known: it is another machine, or somebody in between"),
+			"if you know that it was installed anew:  ssh-keygen -R '" + knownhosts.Normalize(address) +
+				"'  and then  " + again}
 	case knownhosts.IsHostUnknown(err):
-		return &Unreachable{m, errors.New("its host key is not known"), "log in once by hand, and compare the key:  " + again}
-	case strings.Contains(err.Error(), "unable to authenticate"), strings.Contains(err.Error(), "no SSH key"), strings.Contains(err.Error(), "passphrase"):
-		return &Unreachable{m, fmt.Errorf("it does not let %s in: %w", user, err), "this must work without a password:  " + again}
+		return &Unreachable{m, errors.New("its host key is not known"),
+			"log in once by hand, and compare the key:  " + again}
+	case strings.Contains(err.Error(), "unable to authenticate"), strings.Contains(err.Error(), "no SSH key"),
+		strings.Contains(err.Error(), "passphrase"):
+		return &Unreachable{m, fmt.Errorf("it does not let %s in: %w", user, err),
+			"this must work without a password:  " + again}
 	}
 	return &Unreachable{Machine: m, Why: err}
 }
@@ -376,7 +382,8 @@ func addressOf(a net.Addr) netip.Addr {
 // Run runs a shell command there, and returns what it printed, 4 MiB at most. It returns when ctx
 // ends, or after ten minutes, though a server may close a session only when its command has ended.
 func (l *Login) Run(ctx context.Context, command string, in io.Reader) ([]byte, error) {
-	return Within(ctx, patience.Command, "the command there", func(ctx context.Context) ([]byte, error) { return l.run(ctx, command, in) })
+	return Within(ctx, patience.Command, "the command there",
+		func(ctx context.Context) ([]byte, error) { return l.run(ctx, command, in) })
 }
 
 // upload is Run for what may take long to get there: the time counts from the last byte that was

@@ -74,7 +74,8 @@ func (l *List) PortsOf(t, resolved *topology.Topology) (out []*Port) {
 			if n == nil || network == "" && !joins {
 				continue
 			}
-			p := &Port{Link: k.Name(), Key: keys[i], Node: near.Node, Network: network, Pos: k.Pos, Site: n.Sited(), MTU: max(k.Egress(0).MTU, k.Egress(1).MTU), Router: routers[near.Node]}
+			p := &Port{Link: k.Name(), Key: keys[i], Node: near.Node, Network: network, Pos: k.Pos, Site: n.Sited(),
+				MTU: max(k.Egress(0).MTU, k.Egress(1).MTU), Router: routers[near.Node]}
 			if out = append(out, p); routed {
 				p.Addresses = slices.Clone(near.Addresses)
 			}
@@ -151,7 +152,8 @@ func (l *List) portOf(link, node string) *Port {
 	if l.Provided == nil {
 		return nil
 	}
-	if at := slices.IndexFunc(l.Provided.Ports, func(p *Port) bool { return p.Key == link && p.Node == node }); at >= 0 {
+	if at := slices.IndexFunc(l.Provided.Ports,
+		func(p *Port) bool { return p.Key == link && p.Node == node }); at >= 0 {
 		return l.Provided.Ports[at]
 	}
 	return nil
@@ -171,15 +173,20 @@ func (l *List) CheckPorts(t *topology.Topology) error {
 			problems.Add(p.Pos, hint, "link %s: %s", p.Link, fmt.Sprintf(format, args...))
 		}; {
 		case has == nil:
-			bad("take the lab down, and up again with it", "%s has no port %s: ports in networks of a cloud are made when a lab comes up", p.Node, in)
+			bad("take the lab down, and up again with it",
+				"%s has no port %s: ports in networks of a cloud are made when a lab comes up", p.Node, in)
 		case has.Site != p.Site:
-			bad("leave it there, or take the lab down and up again", "%s is at %s, and so is its port %s", p.Node, has.Site, in)
-		case (p.Router == nil) != (has.Router == nil) || p.Router != nil && !slices.Equal(p.Router.Routes, has.Router.Routes):
+			bad("leave it there, or take the lab down and up again", "%s is at %s, and so is its port %s", p.Node,
+				has.Site, in)
+		case (p.Router == nil) != (has.Router == nil) ||
+			p.Router != nil && !slices.Equal(p.Router.Routes, has.Router.Routes):
 			bad("leave it as it was, or take the lab down and up again", "the provider's router at %s is another, or is to have other routes: such routers are made when a lab comes up", p.Node)
 		case (p.Addressed || p.Router != nil) && !slices.Equal(p.Addresses, has.Addresses):
-			bad("leave it, or take the lab down and up again", "the port of %s %s has the address %s, not %s", p.Node, in, listed(has.Addresses), listed(p.Addresses))
+			bad("leave it, or take the lab down and up again", "the port of %s %s has the address %s, not %s", p.Node,
+				in, listed(has.Addresses), listed(p.Addresses))
 		case p.MTU > has.MTU:
-			bad(fmt.Sprintf("write mtu: %d, or leave it out", has.MTU), "packets %s have at most %d bytes, not %d", in, has.MTU, p.MTU)
+			bad(fmt.Sprintf("write mtu: %d, or leave it out", has.MTU), "packets %s have at most %d bytes, not %d", in,
+				has.MTU, p.MTU)
 		}
 	}
 	if l.Provided == nil {
@@ -188,7 +195,8 @@ func (l *List) CheckPorts(t *topology.Topology) error {
 	links, nodes := topology.LinksByKey(t), t.NodesByName()
 	for _, p := range l.Provided.Ports {
 		if n := nodes[p.Node]; p.Router != nil && links[p.Key] != nil && n != nil && !n.Datapath.Provided() {
-			problems.Add(n.Pos, "leave it as it was, or take the lab down and up again", "%s is the provider's router, and made when a lab comes up: it cannot become another", n.Name)
+			problems.Add(n.Pos, "leave it as it was, or take the lab down and up again",
+				"%s is the provider's router, and made when a lab comes up: it cannot become another", n.Name)
 		}
 	}
 	return problems.Err()

@@ -62,9 +62,10 @@ type Provided struct {
 	Key     string          `json:"key,omitempty"` // of the allocation, once the machines are made
 
 	// Made is what each machine became, for whoever wants the same: its image, its flavor.
-	Made  map[string]map[string]string `json:"made,omitempty"`
-	Joins bool                         `json:"joins,omitempty"` // links between two of the machines are networks of the provider
-	Ports []*Port                      `json:"ports,omitempty"` // that nodes have
+	Made map[string]map[string]string `json:"made,omitempty"`
+	// Links between two of the machines are networks of the provider.
+	Joins bool    `json:"joins,omitempty"`
+	Ports []*Port `json:"ports,omitempty"` // that nodes have
 
 	// PortsKey is the key of the ports, which of labs that share machines is the lab's own.
 	PortsKey string `json:"ports_key,omitempty"`
@@ -84,7 +85,8 @@ func (l *List) There() error {
 	if l.Provided == nil || l.Provided.Key != "" {
 		return nil
 	}
-	return fmt.Errorf("%s is to make these machines, for a lab or an experiment: name machines that are there already", l.Provided.By)
+	return fmt.Errorf("%s is to make these machines, for a lab or an experiment: name machines that are there already",
+		l.Provided.By)
 }
 
 // NewAllocation is one that a user asks for on this machine, with a key of its own.
@@ -180,7 +182,8 @@ func (p *Provided) Remove(ctx context.Context, u *User, say func(string)) (n int
 func (p *Provided) Open(ctx context.Context, u *User) (Account, error) {
 	by := providers[p.By]
 	if by == nil {
-		return nil, fmt.Errorf("this program knows no provider %s; it knows %s", p.By, strings.Join(slices.Sorted(maps.Keys(providers)), ", "))
+		return nil, fmt.Errorf("this program knows no provider %s; it knows %s", p.By,
+			strings.Join(slices.Sorted(maps.Keys(providers)), ", "))
 	}
 	return by.Open(ctx, u, p.Options)
 }

@@ -36,11 +36,13 @@ func (l *List) readRack(root *yamlfile.Value, p *topology.Problems) {
 		case "wires":
 			wires = v
 		default:
-			p.Add(q.Key.Pos, "known are gateway, devices, wires, keep, vlans", "there is no key %q in a rack", q.Key.Text)
+			p.Add(q.Key.Pos, "known are gateway, devices, wires, keep, vlans", "there is no key %q in a rack",
+				q.Key.Text)
 		}
 	}
 	if root.Get("gateway") == nil {
-		p.Add(root.Pos, "add the interface to which the devices are connected:  gateway: {inner: eth1}", "the rack has no gateway")
+		p.Add(root.Pos, "add the interface to which the devices are connected:  gateway: {inner: eth1}",
+			"the rack has no gateway")
 	}
 	l.readWires(wires, p)
 	l.fillRack(p)
@@ -66,7 +68,8 @@ func lastOctet(m *Machine, p *topology.Problems) uint16 {
 		at, _ = netip.ParseAddr(m.Host)
 	}
 	if !at.Unmap().Is4() {
-		p.Add(m.Pos, fmt.Sprintf("write  %s: {ssh: %s, vlan: 101}", m.Name, m), "%s has no VLAN: it is the last octet of an IPv4 address, or given", m.Name)
+		p.Add(m.Pos, fmt.Sprintf("write  %s: {ssh: %s, vlan: 101}", m.Name, m),
+			"%s has no VLAN: it is the last octet of an IPv4 address, or given", m.Name)
 		return 0
 	}
 	id := uint16(at.Unmap().As4()[3])
@@ -85,7 +88,8 @@ func (l *List) readGateway(v *yamlfile.Value, p *topology.Problems) {
 		switch o.Key.Text {
 		case "ssh":
 			if o.Value.Text != "local" {
-				p.Add(o.Value.Pos, "run trivet on the gateway, and write  ssh: local  or nothing", "the gateway is the machine that this is run on, not %s", o.Value)
+				p.Add(o.Value.Pos, "run trivet on the gateway, and write  ssh: local  or nothing",
+					"the gateway is the machine that this is run on, not %s", o.Value)
 			}
 		case "inner":
 			l.Head.NIC, l.Head.Bond = nics(o.Value, p)
@@ -95,12 +99,14 @@ func (l *List) readGateway(v *yamlfile.Value, p *topology.Problems) {
 			l.Head.Address = address(o.Value, p)
 		default:
 			if !l.Head.Option(o, p) {
-				p.Add(o.Key.Pos, "known are ssh, inner, outer, address, labels, cores", "gateway: there is no option %q", o.Key.Text)
+				p.Add(o.Key.Pos, "known are ssh, inner, outer, address, labels, cores",
+					"gateway: there is no option %q", o.Key.Text)
 			}
 		}
 	}
 	if v.Get("inner") == nil {
-		p.Add(v.Pos, "add it:  gateway: {inner: eth1}", "the gateway lacks inner, the interface to which the devices are connected")
+		p.Add(v.Pos, "add it:  gateway: {inner: eth1}",
+			"the gateway lacks inner, the interface to which the devices are connected")
 	}
 }
 
@@ -149,7 +155,8 @@ func nics(v *yamlfile.Value, p *topology.Problems) (string, []string) {
 func vlan(v *yamlfile.Value, p *topology.Problems) uint16 {
 	n, err := strconv.Atoi(v.Text)
 	if v.Shape != yamlfile.Scalar || err != nil || n < 2 || n > maxVLAN {
-		p.Add(v.Pos, fmt.Sprintf("VLANs are 2 to %d (1 is what switches call untagged frames)", maxVLAN), "%s is not a VLAN", v)
+		p.Add(v.Pos, fmt.Sprintf("VLANs are 2 to %d (1 is what switches call untagged frames)", maxVLAN),
+			"%s is not a VLAN", v)
 		return 0
 	}
 	return uint16(n)
@@ -176,7 +183,9 @@ const maxHosts = 1024
 func hosts(v *yamlfile.Value, p *topology.Problems) int {
 	n, err := strconv.Atoi(v.Text)
 	if v.Shape != yamlfile.Scalar || err != nil || n < 1 || n > maxHosts {
-		p.Add(v.Pos, fmt.Sprintf("hosts: 1 makes the machine itself the host, hosts: 4 makes room for four; at most %d", maxHosts), "%s is not a number of hosts", v)
+		p.Add(v.Pos,
+			fmt.Sprintf("hosts: 1 makes the machine itself the host, hosts: 4 makes room for four; at most %d",
+				maxHosts), "%s is not a number of hosts", v)
 	}
 	return n
 }

@@ -54,7 +54,8 @@ func (l *Login) Listen(ctx context.Context, port int) (net.Listener, error) {
 		return l.client.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: its SSH server does not pass port %d of its own on to us: %w", l.Machine.Name, port, err)
+		return nil, fmt.Errorf("%s: its SSH server does not pass port %d of its own on to us: %w", l.Machine.Name,
+			port, err)
 	}
 	return listener, nil
 }

@@ -196,7 +196,9 @@ func programFor(programs []program, uname string) (program, error) {
 	if arch == "" {
 		return program{}, fmt.Errorf("it is %s, for which there is no Trivet", machine)
 	}
-	return program{}, fmt.Errorf("it is %s, and this program is for %s: put trivet-linux-%s beside it (make dist builds it)", machine, runtime.GOARCH, arch)
+	return program{},
+		fmt.Errorf("it is %s, and this program is for %s: put trivet-linux-%s beside it (make dist builds it)", machine,
+			runtime.GOARCH, arch)
 }
 
 // memo keeps what is found of files of programs, which do not change.
@@ -275,7 +277,9 @@ func (s *Site) serve(ctx context.Context, programs []program) (lines []string, e
 	inTime := late.AfterFunc(s.Login.Close)
 	defer func() {
 		if !inTime() && ctx.Err() == nil && !s.heard.lost.Load() {
-			lines, err = nil, &Unreachable{s.Machine, fmt.Errorf("its shell did not start the program within %s", late), "try  " + s.Machine.ssh() + " true"}
+			lines, err = nil,
+				&Unreachable{s.Machine, fmt.Errorf("its shell did not start the program within %s", late),
+					"try  " + s.Machine.ssh() + " true"}
 		}
 	}()
 	session, err := s.client.NewSession()
@@ -341,7 +345,8 @@ func heardOf(from *bufio.Reader) (greets bool, lines []string, err error) {
 			return true, nil, nil
 		}
 		if other, is := strings.CutPrefix(line, "trivet "); is {
-			return false, nil, fmt.Errorf("the program for its kind of machine is of version %s, and this one of %s: make dist builds it anew", strings.TrimSpace(other), version.Version)
+			return false, nil,
+				fmt.Errorf("the program for its kind of machine is of version %s, and this one of %s: make dist builds it anew", strings.TrimSpace(other), version.Version)
 		}
 		if line != "" {
 			lines = append(lines, strings.TrimSpace(line))
@@ -385,7 +390,8 @@ func (e *Refused) Error() string { return e.Text }
 // Call sends a request with a JSON body to the service there, and decodes its answer, which may
 // take two minutes.
 func Call[T any](ctx context.Context, s *Site, method, path string, in any) (T, error) {
-	return Within(ctx, patience.Answer, s.Machine.Name, func(ctx context.Context) (T, error) { return call[T](ctx, s, method, path, in) })
+	return Within(ctx, patience.Answer, s.Machine.Name,
+		func(ctx context.Context) (T, error) { return call[T](ctx, s, method, path, in) })
 }
 
 func call[T any](ctx context.Context, s *Site, method, path string, in any) (out T, err error) {

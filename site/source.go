@@ -85,7 +85,8 @@ func (g *Given) read() (*List, error) {
 }
 
 // inYAML is a source whose machines are in one file; knows is asked of nil if that is not YAML.
-func inYAML(knows func(root *yamlfile.Value) bool, read func(l *List, root *yamlfile.Value, p *topology.Problems)) *Source {
+func inYAML(knows func(root *yamlfile.Value) bool,
+	read func(l *List, root *yamlfile.Value, p *topology.Problems)) *Source {
 	return &Source{
 		Knows: func(g *Given) bool {
 			if len(g.Files) != 1 {

@@ -19,7 +19,8 @@ import (
 // Upgrade sends a request to change the protocol of an HTTP connection, and returns what is left of
 // it. If ctx ends first, or two minutes have passed, the connection is closed. That the other end
 // does not want to is a Refused.
-func Upgrade(ctx context.Context, conn net.Conn, method, path, protocol string, header http.Header, body []byte) (net.Conn, error) {
+func Upgrade(ctx context.Context, conn net.Conn, method, path, protocol string, header http.Header,
+	body []byte) (net.Conn, error) {
 	req, err := http.NewRequest(method, "http://lab"+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -62,7 +63,8 @@ func Upgraded(w http.ResponseWriter, r *http.Request, protocol string) (net.Conn
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return nil, err
 	}
-	if _, err = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol); err != nil {
+	if _, err = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
+		protocol); err != nil {
 		conn.Close()
 		return nil, err
 	}

@@ -2,4 +2,5 @@ package site
 
 // wireGuard is VXLAN within an encrypted network between the machines, which has one of the ports:
 // 51820 is WireGuard's own.
-var wireGuard = &Carrier{Word: "wireguard", Title: "VXLAN in WireGuard", Ports: [2]int{51820, 52843}, MTU: "1,550", Keys: true}
+var wireGuard = &Carrier{Word: "wireguard", Title: "VXLAN in WireGuard", Ports: [2]int{51820, 52843}, MTU: "1,550",
+	Keys: true}

@@ -169,7 +169,8 @@ type LineFound struct {
 	AllUp      float64 `json:"all_up_seconds,omitempty"`
 	AllCrossed float64 `json:"all_crossed_seconds,omitempty"`
 	Probes     float64 `json:"probes_per_second"` // PACKET_OUTs of probes, when steady
-	Steady     float64 `json:"steady_seconds"`    // how long that was: from 2 s after all directions were crossed, at least the last half
+	// How long that was: from 2 s after all directions were crossed, at least the last half.
+	Steady     float64 `json:"steady_seconds"`
 	SteadyCPU  float64 `json:"steady_cpu_share,omitempty"`
 	LongestGap float64 `json:"longest_gap_seconds"` // in which a direction that had been crossed saw no probe
 	LinksLost  *int    `json:"links_lost,omitempty"`

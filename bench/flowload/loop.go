@@ -66,7 +66,8 @@ func (l *loop) take(n *node, conn net.Conn) error {
 		return err
 	}
 	fd := -1
-	if e := raw.Control(func(own uintptr) { fd, err = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0) }); e != nil || err != nil {
+	if e := raw.Control(func(own uintptr) { fd, err = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0) }); e != nil ||
+		err != nil {
 		return errors.Join(e, err)
 	}
 	l.mu.Lock()

@@ -222,8 +222,9 @@ func (r *run) prepare(ctx context.Context, result *Result) error {
 		return err
 	}
 	if with < r.Switches {
-		result.Notes = append(result.Notes, fmt.Sprintf("%d of %d switches got no entry in %v that sends the packets of every port to the controller; their packets are sent as table misses",
-			r.Switches-with, r.Switches, r.Settle))
+		result.Notes = append(result.Notes,
+			fmt.Sprintf("%d of %d switches got no entry in %v that sends the packets of every port to the controller; their packets are sent as table misses",
+				r.Switches-with, r.Switches, r.Settle))
 		r.assume.Store(true)
 		r.enter(phaseWait)
 		if _, err := r.waitFor(ctx, r.Settle, ready); err != nil {

@@ -26,7 +26,8 @@ func (n *node) seldom(raw []byte, m openflow.Message) error {
 		n.queue(m.Reply())
 	case *openflow.FeaturesRequest:
 		n.queue(&openflow.FeaturesReply{Xid: x, DatapathID: n.dpid(), Buffers: n.run.buffers(), Tables: tables,
-			Capabilities: openflow.CapabilityFlowStats | openflow.CapabilityTableStats | openflow.CapabilityPortStats | openflow.CapabilityGroupStats})
+			Capabilities: openflow.CapabilityFlowStats | openflow.CapabilityTableStats | openflow.CapabilityPortStats |
+				openflow.CapabilityGroupStats})
 		n.greeted()
 	case *openflow.SetConfig:
 		n.conf = m.SwitchConfig
@@ -129,8 +130,9 @@ func (n *node) describe(what openflow.MultipartType) openflow.MultipartBody {
 		}
 		return list
 	case openflow.MultipartGroupFeatures:
-		return openflow.GroupFeatures{Types: 0xf, Capabilities: openflow.GroupSelectWeight | openflow.GroupSelectLiveness,
-			MaxGroups: [4]uint32{maxGroups, maxGroups, maxGroups, maxGroups}, Actions: [4]uint32{1, 1, 1, 1}}
+		return openflow.GroupFeatures{Types: 0xf,
+			Capabilities: openflow.GroupSelectWeight | openflow.GroupSelectLiveness,
+			MaxGroups:    [4]uint32{maxGroups, maxGroups, maxGroups, maxGroups}, Actions: [4]uint32{1, 1, 1, 1}}
 	case openflow.MultipartMeterFeatures:
 		return openflow.MeterFeatures{} // there are none
 	}

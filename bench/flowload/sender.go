@@ -65,7 +65,8 @@ func (p *packet) field(f openflow.Field) (value uint64, ok bool) {
 func (s *sender) matches(p *packet) bool {
 	for _, o := range s.match {
 		value, ok := p.field(o.Field)
-		if !ok || o.Class != openflow.ClassBasic || !o.Value.Xor(openflow.Value{Lo: value}).And(o.EffectiveMask()).IsZero() {
+		if !ok || o.Class != openflow.ClassBasic ||
+			!o.Value.Xor(openflow.Value{Lo: value}).And(o.EffectiveMask()).IsZero() {
 			return false
 		}
 	}

@@ -140,7 +140,8 @@ func (s *store) each(want *openflow.FlowMod, strict bool, f func(e *entry, m *op
 
 func (s *store) means(e *entry, want *openflow.FlowMod, strict bool, sure [][]byte,
 	f func(*entry, *openflow.FlowMod) bool) bool {
-	if want.Table != openflow.TableAll && want.Table != e.raw[24] || (be.Uint64(e.raw[8:])^want.Cookie)&want.CookieMask != 0 {
+	if want.Table != openflow.TableAll && want.Table != e.raw[24] ||
+		(be.Uint64(e.raw[8:])^want.Cookie)&want.CookieMask != 0 {
 		return true
 	}
 	for _, field := range sure {
@@ -155,8 +156,11 @@ func (s *store) means(e *entry, want *openflow.FlowMod, strict bool, sure [][]by
 	if strict && (m.Priority != want.Priority || m.Match != want.Match) || !strict && !want.Match.Covers(m.Match) {
 		return true
 	}
-	if want.OutPort != openflow.PortAny && !leads(&m, func(a openflow.Action) bool { return a.Type == openflow.ActionOutput && a.Port == want.OutPort }) ||
-		want.OutGroup != openflow.GroupAny && !leads(&m, func(a openflow.Action) bool { return a.Type == openflow.ActionGroup && a.Group == want.OutGroup }) {
+	if want.OutPort != openflow.PortAny &&
+		!leads(&m, func(a openflow.Action) bool { return a.Type == openflow.ActionOutput && a.Port == want.OutPort }) ||
+		want.OutGroup != openflow.GroupAny && !leads(&m, func(a openflow.Action) bool {
+			return a.Type == openflow.ActionGroup && a.Group == want.OutGroup
+		}) {
 		return true
 	}
 	return f(e, &m)
@@ -210,7 +214,8 @@ func (s *store) remove(want *openflow.FlowMod, strict bool, why openflow.FlowRem
 		if m.Flags&openflow.FlowSendFlowRem != 0 {
 			tell = append(tell, &openflow.FlowRemoved{Cookie: m.Cookie, Priority: m.Priority, Reason: why,
 				Table:    m.Table,
-				Duration: openflow.DurationOf(now.Sub(e.since)), IdleTimeout: m.IdleTimeout, HardTimeout: m.HardTimeout, Match: m.Match})
+				Duration: openflow.DurationOf(now.Sub(e.since)), IdleTimeout: m.IdleTimeout, HardTimeout: m.HardTimeout,
+				Match: m.Match})
 		}
 		return false
 	})

@@ -57,7 +57,8 @@ func (n *node) port(number uint32) openflow.Port {
 	const speed = openflow.PortFeature10GbFD | openflow.PortFeatureCopper
 	return openflow.Port{Number: number, HWAddr: openflow.MAC{0x06, 0, byte(n.index >> 8), byte(n.index),
 		byte(number >> 8), byte(number)},
-		Name: fmt.Sprintf("p%d", number), State: openflow.PortStateLive, Current: speed, Supported: speed, CurrentSpeed: 1e7, MaxSpeed: 1e7}
+		Name: fmt.Sprintf("p%d", number), State: openflow.PortStateLive, Current: speed, Supported: speed,
+		CurrentSpeed: 1e7, MaxSpeed: 1e7}
 }
 
 // read takes what has arrived, handles it, and asks on. The error is that the connection has ended.

@@ -47,7 +47,8 @@ func (n *node) handle10(m []byte) error {
 		}
 		n.stats10(m)
 	default:
-		n.reply10(m, uint8(openflow.TypeError), append([]byte{0, 1, 0, 1}, m[:min(len(m), 64)]...)) // OFPET_BAD_REQUEST, OFPBRC_BAD_TYPE
+		// OFPET_BAD_REQUEST, OFPBRC_BAD_TYPE.
+		n.reply10(m, uint8(openflow.TypeError), append([]byte{0, 1, 0, 1}, m[:min(len(m), 64)]...))
 	}
 	return nil
 }

@@ -247,7 +247,8 @@ func (v version1) pin(p *plan, name string, cpus CPUs, tasks string) error {
 		if err != nil {
 			continue // it has ended
 		}
-		if err := v.j.move(pid, filepath.Join(dir, "cgroup.procs"), filepath.Join(v.mount, from, "cgroup.procs")); err != nil {
+		if err := v.j.move(pid, filepath.Join(dir, "cgroup.procs"),
+			filepath.Join(v.mount, from, "cgroup.procs")); err != nil {
 			return err
 		}
 	}

@@ -62,12 +62,14 @@ func (p *plan) others(labs []lab.State, v2 bool) error {
 		if !l.Alive() || l.Topology == nil || l.Source == lab.OfExperiment {
 			continue
 		}
-		if v2 || slices.ContainsFunc(l.Topology.Nodes, func(n *topology.Node) bool { return len(p.isolate.without(n.Cores)) < len(p.isolate) }) {
+		if v2 || slices.ContainsFunc(l.Topology.Nodes,
+			func(n *topology.Node) bool { return len(p.isolate.without(n.Cores)) < len(p.isolate) }) {
 			names = append(names, l.Name)
 		}
 	}
 	if len(names) == 0 {
 		return nil
 	}
-	return fmt.Errorf("isolate: %s would not be the lab's alone: what runs in %s may use them, too; stop that first", p.isolate, strings.Join(names, ", "))
+	return fmt.Errorf("isolate: %s would not be the lab's alone: what runs in %s may use them, too; stop that first",
+		p.isolate, strings.Join(names, ", "))
 }

@@ -52,7 +52,8 @@ func checkSMT(want string) error {
 	case now == "on" || now == "off":
 		return nil
 	case now == "forceoff":
-		return lack.New("smt: it was switched off for good when the machine was started", ": ", "leave nosmt=force out of the kernel's command line")
+		return lack.New("smt: it was switched off for good when the machine was started", ": ",
+			"leave nosmt=force out of the kernel's command line")
 	default: // notsupported, notimplemented
 		return lack.New(fmt.Sprintf("smt: the processors of this machine have one thread each, as far as its kernel knows (%s)", now), "; ",
 			"a virtual machine has what its host shows it")
@@ -79,7 +80,8 @@ func checkGovernor(want string) error {
 			return err
 		}
 		if there := strings.Fields(string(b)); !slices.Contains(there, want) {
-			return lack.New(fmt.Sprintf("governor: %s has no %q", filepath.Base(filepath.Dir(file)), want), "; ", "it has "+strings.Join(there, ", "))
+			return lack.New(fmt.Sprintf("governor: %s has no %q", filepath.Base(filepath.Dir(file)), want), "; ",
+				"it has "+strings.Join(there, ", "))
 		}
 	}
 	return nil

@@ -19,8 +19,9 @@ import (
 // journal is what has been changed, on disk before it is changed, so that it can be undone also by
 // another process, after this one was killed.
 type journal struct {
-	file    string
-	Owner   int       `json:"owner,omitempty"` // process that will undo it; 0: it stays until trivet bench tune --restore
+	file string
+	// Process that will undo it; 0: it stays until trivet bench tune --restore.
+	Owner   int       `json:"owner,omitempty"`
 	Started uint64    `json:"owner_started,omitempty"`
 	Time    time.Time `json:"time"`
 	What    []string  `json:"what"` // for people
@@ -76,7 +77,8 @@ func (j *journal) inForce() error {
 	if j.Owner != 0 && process.Started(j.Owner) != j.Started {
 		return nil
 	}
-	return fmt.Errorf("%w (%s, since %s); undo it first: trivet bench tune --restore", errTuned, strings.Join(j.What, ", "), j.Time.Local().Format("15:04"))
+	return fmt.Errorf("%w (%s, since %s); undo it first: trivet bench tune --restore", errTuned,
+		strings.Join(j.What, ", "), j.Time.Local().Format("15:04"))
 }
 
 func load(file string) (*journal, error) {

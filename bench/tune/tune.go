@@ -23,14 +23,18 @@ import (
 // Settings are what is to be changed. Processors are written 1-3,5; what is empty, or none, stays
 // as it is.
 type Settings struct {
-	Lab        string // that is up; needed for Nodes, Datapath and Controller
-	Isolate    string // processors on which only the lab's processes may run
-	Nodes      string // processors for what runs in hosts and routers
-	Datapath   string // for Open vSwitch, or for the lab's daemon, whose embedded switches forward what the kernel passes on to them
+	Lab     string // that is up; needed for Nodes, Datapath and Controller
+	Isolate string // processors on which only the lab's processes may run
+	Nodes   string // processors for what runs in hosts and routers
+	// For Open vSwitch, or for the lab's daemon, whose embedded switches forward what the kernel
+	// passes on to them.
+	Datapath   string
 	Controller string // for the programs that the lab started as controllers, or for the daemon
 	SMT        string // on or off: whether the two or more threads of a core are processors
 	Governor   string // of the frequency of all processors: performance
-	IPv6Off    bool   // network devices made from now on in the machine's own namespace have no IPv6: those of Mininet's switches
+	// Network devices made from now on in the machine's own namespace have no IPv6: those of
+	// Mininet's switches.
+	IPv6Off bool
 
 	Permanent bool // it stays when this process ends, until Restore
 }
@@ -155,7 +159,8 @@ func (s Settings) read(all CPUs) (*plan, error) {
 		return nil, err
 	}
 	if len(p.isolate) > 0 && len(p.isolate) >= len(p.all) {
-		return nil, lack.New(fmt.Sprintf("isolate: %s are all the processors there are", p.isolate), "; ", "leave one to the rest of the machine")
+		return nil, lack.New(fmt.Sprintf("isolate: %s are all the processors there are", p.isolate), "; ",
+			"leave one to the rest of the machine")
 	}
 	within := p.all
 	if len(p.isolate) > 0 {
@@ -181,7 +186,8 @@ func (p *plan) cpus(what, text string, within CPUs) (CPUs, error) {
 		if len(within) < len(p.all) && len(c.without(p.all)) == 0 {
 			return nil, fmt.Errorf("%s: processor %s is not among the isolated ones, %s", what, lacking, within)
 		}
-		return nil, lack.New(fmt.Sprintf("%s: processor %s is not among those of this machine, %s", what, c.without(p.all), p.all), "", "")
+		return nil, lack.New(fmt.Sprintf("%s: processor %s is not among those of this machine, %s", what,
+			c.without(p.all), p.all), "", "")
 	}
 	return c, nil
 }
@@ -218,8 +224,10 @@ func (p *plan) parts(t *topology.Topology) error {
 			p.serves = append(p.serves, controller)
 		}
 	}
-	if d, c := p.pins[datapath], p.pins[controller]; len(p.serves) == 2 && len(d) > 0 && len(c) > 0 && !slices.Equal(d, c) {
-		errs = append(errs, fmt.Errorf("pin datapath to %s and controller to %s: both are the lab's daemon, one process; give them the same processors, or take datapath: ovs or another controller", d, c))
+	if d, c := p.pins[datapath], p.pins[controller]; len(p.serves) == 2 && len(d) > 0 && len(c) > 0 &&
+		!slices.Equal(d, c) {
+		errs = append(errs,
+			fmt.Errorf("pin datapath to %s and controller to %s: both are the lab's daemon, one process; give them the same processors, or take datapath: ovs or another controller", d, c))
 	}
 	return errors.Join(errs...)
 }

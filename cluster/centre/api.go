@@ -131,7 +131,8 @@ func (c *Centre) members(ctx context.Context) ClusterMembers {
 	for _, s := range all {
 		m := ClusterMember{Name: s.Name, Live: s.Live, Candidate: s.Candidate, Nodes: s.Nodes, Addresses: s.Addresses,
 			Southbound:  s.Southbound,
-			PlacedNodes: s.PlacedNodes, PlacedAddresses: s.PlacedAddresses, RM: s.RM, AM: s.AM, SF: s.SF, Busyness: s.Busyness}
+			PlacedNodes: s.PlacedNodes, PlacedAddresses: s.PlacedAddresses, RM: s.RM, AM: s.AM, SF: s.SF,
+			Busyness: s.Busyness}
 		if s.Reported {
 			age := s.Age.Seconds()
 			m.Age = &age

@@ -248,7 +248,8 @@ func (l *leading) plan(live []string, now time.Time) []Move {
 	}
 	fixed := func(dpid uint64) bool {
 		k, ok := keeps[dpid]
-		return wished[dpid] || ok && k.member == masters[dpid] && !l.orphans[dpid] || now.Before(l.vain[dpid]) || l.orphans[dpid] && !before[dpid]
+		return wished[dpid] || ok && k.member == masters[dpid] && !l.orphans[dpid] || now.Before(l.vain[dpid]) ||
+			l.orphans[dpid] && !before[dpid]
 	}
 	switches := l.c.table.switches(masters, fixed, now)
 	var members []Member

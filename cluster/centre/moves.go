@@ -138,7 +138,8 @@ func (x costly) compare(y costly) int {
 }
 
 func (p *planner) sort() {
-	slices.SortFunc(p.members, func(a, b *planned) int { return cmp.Or(cmp.Compare(a.busy, b.busy), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(p.members,
+		func(a, b *planned) int { return cmp.Or(cmp.Compare(a.busy, b.busy), cmp.Compare(a.name, b.name)) })
 }
 
 // dust is the size of rounding errors.
@@ -181,7 +182,8 @@ func (x *planned) best(gap float64) (int, bool) {
 		return 1
 	})
 	best := above - 1
-	if above < len(x.moves) && x.moves[above].cost <= gap*worthwhile && (best < 0 || x.moves[above].cost < gap-x.moves[best].cost) {
+	if above < len(x.moves) && x.moves[above].cost <= gap*worthwhile &&
+		(best < 0 || x.moves[above].cost < gap-x.moves[best].cost) {
 		best = above
 	}
 	if best < 0 || x.moves[best].cost <= 0 {

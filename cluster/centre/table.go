@@ -128,7 +128,8 @@ func (t *table) standings(m Measure, live []string, masters map[string]int, now 
 				s.Age = now.Sub(k.at)
 				s.Fresh = s.Age <= t.stale
 			}
-			s.Nodes, s.Addresses, s.Southbound = k.report.Nodes+s.PlacedNodes, k.report.Addresses+s.PlacedAddresses, k.report.Southbound
+			s.Nodes, s.Addresses, s.Southbound = k.report.Nodes+s.PlacedNodes, k.report.Addresses+s.PlacedAddresses,
+				k.report.Southbound
 		}
 		s.Candidate = s.Live && s.Fresh
 		reports = reports || s.Candidate

@@ -48,7 +48,8 @@ func (l *Listener) session(ctx context.Context, _ *amqp.Connection, ch *amqp.Cha
 	}
 	// The queue is exclusive to this connection, deleted with it, and limited in length.
 	queue, err := ch.QueueDeclare(key.exchange()+"."+rand.Text()[:12], false, true, true, false,
-		amqp.Table{"x-max-length": int32(mostWaiting), "x-max-length-bytes": int32(mostWaiting * 1024), "x-overflow": "drop-head"})
+		amqp.Table{"x-max-length": int32(mostWaiting), "x-max-length-bytes": int32(mostWaiting * 1024),
+			"x-overflow": "drop-head"})
 	if err != nil {
 		return err
 	}

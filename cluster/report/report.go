@@ -73,7 +73,8 @@ func (r *Report) check() error {
 		return fmt.Errorf("%.80q is not a member's name", r.Member)
 	case r.Incarnation < 1 || r.Sequence < 1:
 		return errors.New("it is not numbered")
-	case r.Nodes < 0 || r.Nodes > mostNodes || r.Addresses < 0 || r.Addresses > mostAddress || r.Southbound > mostTraffic:
+	case r.Nodes < 0 || r.Nodes > mostNodes || r.Addresses < 0 || r.Addresses > mostAddress ||
+		r.Southbound > mostTraffic:
 		return fmt.Errorf("implausible load: %d nodes, %d addresses, %d bytes in 30 s", r.Nodes, r.Addresses,
 			r.Southbound)
 	case len(r.Heaviest) > MostSwitches:

@@ -107,7 +107,8 @@ type Path struct {
 func New(routers steer.Domain[routing.Traffic], switches steer.Domain[openflow.MAC], m *monitor.App, c Config) *App {
 	a := &App{Balancer: newBalancer(kindRouter, routers, routing.Traffic.Compare, m, c)}
 	if switches != nil {
-		a.Hosts = newBalancer(kindSwitch, switches, func(a, b openflow.MAC) int { return bytes.Compare(a[:], b[:]) }, m, c)
+		a.Hosts = newBalancer(kindSwitch, switches,
+			func(a, b openflow.MAC) int { return bytes.Compare(a[:], b[:]) }, m, c)
 	}
 	return a
 }
@@ -308,7 +309,8 @@ func (a *Balancer[K]) candidates(c Config, r *reading[K], now time.Time) (out []
 			}
 		}
 	}
-	out = slices.SortedFunc(maps.Keys(most), func(x, y K) int { return cmp.Or(-cmp.Compare(most[x], most[y]), a.compare(x, y)) })
+	out = slices.SortedFunc(maps.Keys(most),
+		func(x, y K) int { return cmp.Or(-cmp.Compare(most[x], most[y]), a.compare(x, y)) })
 	out = out[:min(len(out), maxCandidates)]
 	for k, m := range a.moved {
 		if !m.User && (m.silent == 0 || m.silent >= goneSilent) && !stays(k) && !a.isUnsure(r, m) {

@@ -80,7 +80,8 @@ func (a *Balancer[K]) Paths(ctx context.Context, from uint64, to K, k int) (out 
 	for dpid, i := range r.index {
 		fixed[i] = d.Fixed[dpid]
 	}
-	list, err := c.Best(ctx, r.network, start, ends, min(k, MaxPaths), c.HopCost, func(i int32) bool { return fixed[i] })
+	list, err := c.Best(ctx, r.network, start, ends, min(k, MaxPaths), c.HopCost,
+		func(i int32) bool { return fixed[i] })
 	loads := c.Loads(r.network)
 	for _, links := range list {
 		var o Option

@@ -52,7 +52,8 @@ const (
 func (a *Balancer[K]) survey(c Config) *reading[K] {
 	r := &reading[K]{index: map[uint64]int32{}, order: a.domain.Edges(), edges: map[steer.Edge]int32{},
 		network: &engine.Network{},
-		counts:  map[uint64]counts[K]{}, carried: map[uint64]map[K]float64{}, unheard: map[uint64]bool{}, to: map[K]*steer.Destination{}}
+		counts:  map[uint64]counts[K]{}, carried: map[uint64]map[K]float64{}, unheard: map[uint64]bool{},
+		to: map[K]*steer.Destination{}}
 	entries := a.monitor.FlowCounts()
 	number := func(dpid uint64) int32 {
 		i, ok := r.index[dpid]

@@ -52,7 +52,8 @@ func (w *writer) migrate(scripts []string) error {
 	}
 	if version > len(scripts) {
 		return &unusableError{suffix: "newer",
-			problem: fmt.Errorf("its version %d is of a later Trivet; this one supports versions up to %d", version, len(scripts))}
+			problem: fmt.Errorf("its version %d is of a later Trivet; this one supports versions up to %d", version,
+				len(scripts))}
 	}
 	if version == len(scripts) {
 		return nil

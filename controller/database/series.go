@@ -121,6 +121,7 @@ func (d *DB) Loads(dpid uint64, port uint32, from, to time.Time, limit int) ([]L
 		}
 		return l, nil
 	}, `SELECT time, interval, rx_packets, tx_packets, rx_bytes, tx_bytes, rx_dropped, tx_dropped, rx_errors, tx_errors,
-		rx_rate, tx_rate, utilisation FROM port_load WHERE time >= ? AND time < ? AND switch = ? AND port = ? ORDER BY time LIMIT ?`,
+		rx_rate, tx_rate, utilisation FROM port_load
+		WHERE time >= ? AND time < ? AND switch = ? AND port = ? ORDER BY time LIMIT ?`,
 		seconds(from), seconds(to), dpidText(dpid), int64(port), limit)
 }

@@ -188,7 +188,8 @@ func (d *DB) ReplaceGroups(dpid uint64, at time.Time, groups []Group) {
 		w.do("DELETE FROM groups WHERE switch = ?", dpidText(dpid))
 		for _, g := range groups {
 			w.do("INSERT OR REPLACE INTO groups VALUES (?,?,?,?,?,?,?,?)",
-				dpidText(dpid), int64(g.ID), g.Type, list(g.Buckets), counter(g.Packets), counter(g.Bytes), g.Duration.Seconds(), seconds(at))
+				dpidText(dpid), int64(g.ID), g.Type, list(g.Buckets), counter(g.Packets), counter(g.Bytes),
+				g.Duration.Seconds(), seconds(at))
 		}
 	})
 }

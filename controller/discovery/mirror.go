@@ -249,7 +249,8 @@ func (a *App) expireShared(now time.Time) {
 			w.silent = 0
 			continue
 		}
-		if w.silent++; w.silent > life && !w.condemned && !a.trusting { // counts this process's seconds: while it is suspended, none pass
+		// Counts this process's seconds: while it is suspended, none pass.
+		if w.silent++; w.silent > life && !w.condemned && !a.trusting {
 			w.condemned = true
 			a.shared.link(w.from.place(), w.to.place())
 		}

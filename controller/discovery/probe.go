@@ -24,8 +24,10 @@ const (
 	openMost = 5 * time.Second        // the maximum of that, where probes take long
 	lost     = 3                      // consecutive probes that a link may lose
 	tick     = 10 * time.Millisecond
-	calm     = 25 * tick // the tick while no port or link waits for anything but its turn, so that the processor rarely wakes
-	maxDue   = 100
+	// The tick while no port or link waits for anything but its turn, so that the processor rarely
+	// wakes.
+	calm   = 25 * tick
+	maxDue = 100
 
 	// A link that has lost that many is probed quickly before it is given up.
 	quickProbes  = 10

@@ -78,7 +78,8 @@ func cables(t *topology.Topology) (switches []uint64, hosts, lone []Port, links 
 			continue
 		}
 		for i, n := range []*topology.Node{x, y} {
-			if far := nodes[l.Ends[1-i].Node]; ours(n) && far != nil && far.Kind != topology.Switch && !far.IsDatapath() {
+			if far := nodes[l.Ends[1-i].Node]; ours(n) && far != nil && far.Kind != topology.Switch &&
+				!far.IsDatapath() {
 				p := Port{Switch: uint64(n.DPID), Number: n.OpenFlowPort(l.Ends[i])}
 				if far.Kind == topology.Host && of[far.Name] == 1 && !far.Made().Whole && !far.Management.IsValid() {
 					lone = append(lone, p)

@@ -106,7 +106,8 @@ func (a *App) Share(s store.Store) {
 	a.schedule.most = sharedOpenTime
 	a.shared = &shared{store: s, wake: make(chan struct{}, 1), links: map[pair]*sharedLink{}, void: map[pair]bool{},
 		linksAt: map[place]map[pair]bool{},
-		hosts:   map[openflow.MAC]sharedHost{}, hostsAt: map[uint64]map[openflow.MAC]bool{}, dirtyLinks: map[pair]bool{}, dirtyHosts: map[openflow.MAC]bool{}}
+		hosts:   map[openflow.MAC]sharedHost{}, hostsAt: map[uint64]map[openflow.MAC]bool{},
+		dirtyLinks: map[pair]bool{}, dirtyHosts: map[openflow.MAC]bool{}}
 }
 
 // link marks a direction of a link for comparison with the store.

@@ -29,7 +29,9 @@ type Controller struct {
 	OpenFlow string // version that it speaks with Open vSwitch
 	Embedded string // version that it speaks with embedded switches; empty: none in common
 	Switches int    // maximum number; 0: no known limit
-	Install  string // how to install it: a shell command if there is one; %s stands for its own directory below Places.Cache
+	// How to install it: a shell command if there is one; %s stands for its own directory below
+	// Places.Cache.
+	Install string
 
 	// Greets means that it installs flow entries in every Open vSwitch switch that connects, before
 	// which the switch forwards nothing; so do all that speak OpenFlow 1.3.
@@ -95,7 +97,8 @@ func (c *Controller) SwitchesOf(t *topology.Topology) (out []*topology.Node) {
 
 // Greeted returns those of its switches in which it installs flow entries as soon as they connect.
 func (c *Controller) Greeted(t *topology.Topology) []*topology.Node {
-	return slices.DeleteFunc(c.SwitchesOf(t), func(n *topology.Node) bool { return !c.Greets && n.Datapath != topology.Embedded })
+	return slices.DeleteFunc(c.SwitchesOf(t),
+		func(n *topology.Node) bool { return !c.Greets && n.Datapath != topology.Embedded })
 }
 
 // Find returns the program and its first arguments. The error says how to install what is missing.

@@ -10,8 +10,8 @@ import "strings"
 // and a patch port has carried to the next switch: packets would get no further than the second
 // switch.
 var ovsTestcontroller = &Controller{
-	Name: "ovs-testcontroller", What: "Open vSwitch's controller for tests, learning", OpenFlow: "1.0", Embedded: "1.3", Switches: 16,
-	Install: "apt install openvswitch-testcontroller",
+	Name: "ovs-testcontroller", What: "Open vSwitch's controller for tests, learning", OpenFlow: "1.0", Embedded: "1.3",
+	Switches: 16, Install: "apt install openvswitch-testcontroller",
 	find: func(string) ([]string, bool) {
 		program, ok := firstOf("ovs-testcontroller")
 		return []string{program}, ok

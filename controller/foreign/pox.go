@@ -27,7 +27,8 @@ var pox = &Controller{
 			"forwarding.l2_learning"}, nil
 	},
 	asked: func(program []string) []string {
-		return []string{"-c", "import os, sys; sys.path.insert(0, os.path.dirname(sys.argv[1])); from pox.core import POXCore as p; " +
-			"print('POX', '.'.join(map(str, p.version)), p.version_name)", program[1]}
+		return []string{"-c",
+			"import os, sys; sys.path.insert(0, os.path.dirname(sys.argv[1])); from pox.core import POXCore as p; " +
+				"print('POX', '.'.join(map(str, p.version)), p.version_name)", program[1]}
 	},
 }

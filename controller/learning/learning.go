@@ -52,13 +52,14 @@ type App struct {
 	log       *slog.Logger
 	discovery *discovery.App
 	only      func(dpid uint64) bool
-	routers   func(dpid uint64, port uint32) (openflow.MAC, bool) // addresses of datapaths that are not learning switches; may be nil
-	changed   chan struct{}
-	ctx       context.Context // cancelled by Stop
-	stop      context.CancelFunc
-	done      sync.WaitGroup
-	asked     atomic.Uint64 // number of requests for follow
-	settled   atomic.Uint64 // value of asked when follow last had nothing left to do
+	// Addresses of datapaths that are not learning switches; may be nil.
+	routers func(dpid uint64, port uint32) (openflow.MAC, bool)
+	changed chan struct{}
+	ctx     context.Context // cancelled by Stop
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+	asked   atomic.Uint64 // number of requests for follow
+	settled atomic.Uint64 // value of asked when follow last had nothing left to do
 
 	reactive  bool // see reactive.go
 	hosts     movedHosts

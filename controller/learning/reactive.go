@@ -120,7 +120,8 @@ func flowPorts(f *openflow.FlowMod) (in, out uint32, ok bool) {
 	in, ok = f.Match.InPort()
 	_, from := f.Match.Get(openflow.FieldEthSrc)
 	_, to := f.Match.Get(openflow.FieldEthDst)
-	if !ok || !from || !to || f.Table != sourceTable || f.Priority != flowPriority || len(f.Instructions) != 1 || len(f.Instructions[0].Actions) != 1 {
+	if !ok || !from || !to || f.Table != sourceTable || f.Priority != flowPriority || len(f.Instructions) != 1 ||
+		len(f.Instructions[0].Actions) != 1 {
 		return 0, 0, false
 	}
 	for _, r := range []uint64{f.Cookie & kindMask, f.Cookie >> leadsShift & kindMask} {
@@ -169,7 +170,8 @@ func (t *table) pass(p *controller.Packet) {
 	case x.port != p.InPort: // otherwise it has been there
 		m := flow(openflow.FlowAdd, sourceTable, flowPriority, matchFlow(p),
 			openflow.ApplyActions(openflow.Output(x.port)))
-		m.Cookie, m.IdleTimeout = addressCookie|uint64(t.ports[p.InPort].role)|uint64(t.ports[x.port].role)<<leadsShift, flowIdle
+		m.Cookie, m.IdleTimeout = addressCookie|uint64(t.ports[p.InPort].role)|uint64(t.ports[x.port].role)<<leadsShift,
+			flowIdle
 		_ = t.sw.Send(m)
 		t.sendOn(p, openflow.Output(x.port))
 	}

@@ -192,7 +192,8 @@ func (a *App) locate(v *view, links []discovery.Link) map[openflow.MAC]end {
 		}
 	}
 	for mac, at := range s.places {
-		if _, known := out[mac]; !known && v.tables[at.dpid] != nil && (v.frozen[at.dpid] || v.tables[at.dpid].hasLearned(mac, at.port)) {
+		if _, known := out[mac]; !known && v.tables[at.dpid] != nil &&
+			(v.frozen[at.dpid] || v.tables[at.dpid].hasLearned(mac, at.port)) {
 			out[mac] = at
 		}
 	}

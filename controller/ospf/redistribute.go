@@ -86,7 +86,8 @@ func (n *network) redistribute(now time.Time) (again time.Duration) {
 // lost reports whether a router stops announcing a network because OSPF now has a route to it.
 func (n *network) lost(r *router, e engine.External, list []engine.External) bool {
 	u := n.used[r.DPID][e.Prefix]
-	return u != nil && u.Source == routing.Spoken && u.Name == topology.SourceOSPF && !slices.ContainsFunc(list, func(o engine.External) bool { return o.Prefix == e.Prefix })
+	return u != nil && u.Source == routing.Spoken && u.Name == topology.SourceOSPF &&
+		!slices.ContainsFunc(list, func(o engine.External) bool { return o.Prefix == e.Prefix })
 }
 
 // outside lists what a router redistributes of its routes in use. Routes from OSPF, directly or, as
@@ -110,7 +111,8 @@ func (r *router) outside(used map[netip.Prefix]*routing.Route) (out []engine.Ext
 		}
 		for _, p := range networks {
 			u := used[p]
-			if u.IsFrom(rule.Source, rule.Name) && u.Tag != rib.TagOf(topology.SourceOSPF) && (u.Source != routing.Connected || r.isOff(p)) {
+			if u.IsFrom(rule.Source, rule.Name) && u.Tag != rib.TagOf(topology.SourceOSPF) &&
+				(u.Source != routing.Connected || r.isOff(p)) {
 				decide(p, u.Tag, u.TagAs(rule.SetTag), r.forward(u))
 			}
 		}

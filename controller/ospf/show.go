@@ -188,7 +188,8 @@ func (a *App) Neighbors(name string) []Neighbor {
 			for _, x := range p.engine.Neighbors() {
 				nb := Neighbor{Router: r.Name, Interface: p.Name, Area: p.engine.Area().ID(),
 					Neighbor: a.net.nameOf(x.ID), RouterID: x.ID,
-					Address: address(x.Addr), State: x.State.String(), DR: address(dr), Requests: x.Requests, Unacked: x.Unacknowledged}
+					Address: address(x.Addr), State: x.State.String(), DR: address(dr), Requests: x.Requests,
+					Unacked: x.Unacknowledged}
 				if p.segment == nil && x.Dead > 0 {
 					dead := max(x.Dead, 0).Seconds()
 					nb.Dead, nb.Priority = &dead, &x.Priority
@@ -221,7 +222,8 @@ func (p *port) show() Attachment {
 	e, c := p.engine, p.Settings
 	x := Attachment{Router: p.router.Name, Interface: p.Name, Address: e.Address(), Area: e.Area().ID(),
 		Type:  e.Type().String(),
-		State: e.State().String(), Cost: e.Cost(), Passive: c.Passive, Inside: p.segment != nil, Refused: p.counts.refused, Reason: p.counts.reason}
+		State: e.State().String(), Cost: e.Cost(), Passive: c.Passive, Inside: p.segment != nil,
+		Refused: p.counts.refused, Reason: p.counts.reason}
 	dr, bdr := e.DR()
 	x.DR, x.BDR = address(dr), address(bdr)
 	for _, nb := range e.Neighbors() {
@@ -298,7 +300,8 @@ func (a *App) Database(name string) []LSA {
 func (n *network) show(area *engine.ID, l engine.LSA) LSA {
 	return LSA{Area: area, Type: l.Type.String(), ID: l.ID, Router: n.nameOf(l.AdvRouter), AdvRtr: l.AdvRouter,
 		Age:      l.Age,
-		Sequence: fmt.Sprintf("0x%08x", uint32(l.Seq)), Checksum: fmt.Sprintf("0x%04x", l.Checksum), Content: n.content(l)}
+		Sequence: fmt.Sprintf("0x%08x", uint32(l.Seq)), Checksum: fmt.Sprintf("0x%04x", l.Checksum),
+		Content: n.content(l)}
 }
 
 // content describes an LSA's content in a line.

@@ -70,8 +70,9 @@ func interfacesOf(f topology.OSPFInterface, port uint32) (out []Interface) {
 	for i, a := range f.Addresses {
 		s := engine.InterfaceConfig{Area: engine.ID(f.Area), Address: a, Cost: uint16(f.Cost),
 			Passive:  f.Passive || i > 0,
-			Priority: uint8(f.Priority), NeverDR: f.Priority == 0, HelloInterval: f.Hello, DeadInterval: f.Dead, RxmtInterval: f.Retransmit,
-			TransmitDelay: max(f.Delay, time.Second), MaxLSAs: f.MaxLSAs, Auth: authOf(f.Auth)}
+			Priority: uint8(f.Priority), NeverDR: f.Priority == 0, HelloInterval: f.Hello, DeadInterval: f.Dead,
+			RxmtInterval: f.Retransmit, TransmitDelay: max(f.Delay, time.Second), MaxLSAs: f.MaxLSAs,
+			Auth: authOf(f.Auth)}
 		if f.Link != nil {
 			s.MTU = uint16(f.Link.MTUAt(f.End))
 		}
@@ -107,7 +108,8 @@ func authOf(a topology.OSPFAuth) engine.Auth {
 	}
 	algorithm := map[topology.OSPFAuthType]engine.Algorithm{topology.AuthMD5: engine.KeyedMD5,
 		topology.AuthSHA1:   engine.HMACSHA1,
-		topology.AuthSHA256: engine.HMACSHA256, topology.AuthSHA384: engine.HMACSHA384, topology.AuthSHA512: engine.HMACSHA512}[a.Type]
+		topology.AuthSHA256: engine.HMACSHA256, topology.AuthSHA384: engine.HMACSHA384,
+		topology.AuthSHA512: engine.HMACSHA512}[a.Type]
 	return engine.Auth{Type: engine.AuthCryptographic,
 		Keys: []engine.Key{{ID: uint8(a.ID), Algorithm: algorithm, Secret: []byte(a.Key)}}}
 }

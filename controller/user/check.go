@@ -22,7 +22,8 @@ func Parse(text string) (*openflow.FlowMod, error) {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	refuse(!strings.Contains(text, "actions="), "specify what to do with packets, e.g. actions=output:2 or actions=drop")
+	refuse(!strings.Contains(text, "actions="),
+		"specify what to do with packets, e.g. actions=output:2 or actions=drop")
 	refuse(m.Cookie != 0 || m.CookieMask != 0, "cookie: the controller sets it, to identify the entry's owner")
 	refuse(m.Table > openflow.TableMax, "table=all: an entry is in one table; give its number")
 	refuse(m.OutPort != openflow.PortAny || m.OutGroup != openflow.GroupAny, "out_port and out_group are for deleting")

@@ -15,9 +15,10 @@ import (
 )
 
 func init() {
-	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.Bridge}, Lacks: lacks, New: func(s datapath.Site) datapath.Fabric {
-		return &fabric{site: s, member: map[string]int{}, apart: map[string]int{}}
-	}})
+	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.Bridge}, Lacks: lacks,
+		New: func(s datapath.Site) datapath.Fabric {
+			return &fabric{site: s, member: map[string]int{}, apart: map[string]int{}}
+		}})
 }
 
 type fabric struct {
@@ -45,7 +46,8 @@ func (f *fabric) ports() (out []port) {
 		for i, e := range link.Ends {
 			n := f.site.Node(e.Node)
 			if e.External() {
-				n = f.site.Node(link.Ends[1-i].Node) // a real interface serves as the device of the node at the other end
+				// A real interface serves as the device of the node at the other end.
+				n = f.site.Node(link.Ends[1-i].Node)
 			}
 			if index := f.site.Device(e.Interface); index != 0 && is(n) {
 				at := i

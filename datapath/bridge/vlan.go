@@ -136,7 +136,8 @@ func (p port) setVLANs(all map[int32][]*nl.BridgeVlanInfo) error {
 		}
 	}
 	var errs []error
-	set := func(first, last int, do func(link netlink.Link, vlan, end uint16, pvid, untagged, self, master bool) error) {
+	type change func(link netlink.Link, vlan, end uint16, pvid, untagged, self, master bool) error
+	set := func(first, last int, do change) {
 		if first == last { // to the kernel that is no range
 			last = 0
 		}

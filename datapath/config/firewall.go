@@ -18,7 +18,8 @@ import (
 
 func init() {
 	for _, family := range []xtables{{"iptables", "ip"}, {"ip6tables", "ip6"}} {
-		datapath.RegisterConfig(datapath.Config{Kind: family.name, Check: checkXtables, Try: family.try, Read: family.read, Load: family.load})
+		datapath.RegisterConfig(datapath.Config{Kind: family.name, Check: checkXtables, Try: family.try,
+			Read: family.read, Load: family.load})
 	}
 	datapath.RegisterConfig(datapath.Config{Kind: "nft", Check: checkNFT, Try: tryNFT, Read: readNFT, Load: loadNFT})
 }
@@ -127,7 +128,8 @@ func checkXtables(_ *topology.Topology, n *topology.Node, c topology.ConfigFile)
 		switch {
 		case strings.HasPrefix(line, "*"):
 			if chains[line[1:]] == nil || open != "" {
-				bad(number, "tables are filter, nat, mangle, raw and security, and end with COMMIT", "%s: no table begins here", line)
+				bad(number, "tables are filter, nat, mangle, raw and security, and end with COMMIT",
+					"%s: no table begins here", line)
 			}
 			open = line
 		case open == "":
@@ -169,7 +171,8 @@ func refused(line string) string {
 				return plain
 			}
 		case !strings.HasPrefix(plain, "-"):
-		case strings.HasPrefix(w, `"`), strings.HasPrefix(plain, "--") && (!long.MatchString(plain) || loads.MatchString(plain)),
+		case strings.HasPrefix(w, `"`),
+			strings.HasPrefix(plain, "--") && (!long.MatchString(plain) || loads.MatchString(plain)),
 			!strings.HasPrefix(plain, "--") && !short.MatchString(plain):
 			return plain
 		}

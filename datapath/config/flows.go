@@ -18,7 +18,8 @@ import (
 )
 
 func init() {
-	datapath.RegisterConfig(datapath.Config{Kind: "flows", Check: checkFlows, Try: tryFlows, Read: readFlows, Load: loadFlows})
+	datapath.RegisterConfig(datapath.Config{Kind: "flows", Check: checkFlows, Try: tryFlows, Read: readFlows,
+		Load: loadFlows})
 }
 
 // entry is a flow entry as a line of ovs-ofctl(8).
@@ -55,7 +56,8 @@ func entryOf(line string) entry {
 		}
 	}
 	slices.Sort(words)
-	e := entryWith(line, strings.Join(words, ",")+",actions="+strings.Join(strings.Fields(actions), ""), strings.Join(of, ","))
+	e := entryWith(line, strings.Join(words, ",")+",actions="+strings.Join(strings.Fields(actions), ""),
+		strings.Join(of, ","))
 	slices.Sort(of)
 	e.key = strings.Join(of, ",")
 	return e
@@ -131,7 +133,8 @@ func checkFlows(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (
 		_, err := openflow.ParseFlow(e.line)
 		switch {
 		case changing.MatchString(e.line):
-			bad(number, "write the entry alone: priority=100,in_port=1,actions=output:2", "a line is an entry, not a command")
+			bad(number, "write the entry alone: priority=100,in_port=1,actions=output:2",
+				"a line is an entry, not a command")
 		case !strings.Contains(e.line, "actions="):
 			bad(number, "write actions=drop, or what else it does", "an entry needs actions")
 		case err != nil && n.Datapath == topology.Embedded:
@@ -152,7 +155,8 @@ func readFlows(ctx context.Context, in datapath.Running, was string) (string, er
 	case !ok:
 		return "", nil
 	case in.Foreign:
-		return "", datapath.Untold("its flow entries are not saved: which of them its controller has not put there cannot be told")
+		return "",
+			datapath.Untold("its flow entries are not saved: which of them its controller has not put there cannot be told")
 	}
 	lines, err := fabric.FlowEntries(ctx, in.Node)
 	if err != nil {
@@ -176,7 +180,8 @@ func readFlows(ctx context.Context, in datapath.Running, was string) (string, er
 	}
 	for _, e := range have {
 		if leads.MatchString(e.line) {
-			return "", datapath.Untold("its flow entries are not saved: some lead to groups or meters, which a file of flows does not have")
+			return "",
+				datapath.Untold("its flow entries are not saved: some lead to groups or meters, which a file of flows does not have")
 		}
 	}
 	return merged(was, have), nil
@@ -260,5 +265,6 @@ func tryFlows(ctx context.Context, n *topology.Node, c topology.ConfigFile) erro
 	if n.Datapath != topology.OVS || err != nil { // what else it lacks then is said elsewhere
 		return nil
 	}
-	return try(ctx, n, c, "", ofctl, "-O", "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15", "parse-flows", "-")
+	return try(ctx, n, c, "", ofctl, "-O", "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15",
+		"parse-flows", "-")
 }

@@ -18,7 +18,8 @@ func init() {
 	keep := func(_ context.Context, _ datapath.Running, was string) (string, error) { return was, nil }
 	datapath.RegisterConfig(datapath.Config{Kind: topology.ConfigFRR, Check: checkFRR, Try: tryFRR, Read: readRouting})
 	datapath.RegisterConfig(datapath.Config{Kind: topology.ConfigDaemons, Check: checkDaemons, Read: keep})
-	datapath.RegisterConfig(datapath.Config{Kind: topology.ConfigBIRD, Check: checkBIRD, Try: tryBIRD, Read: readRouting})
+	datapath.RegisterConfig(datapath.Config{Kind: topology.ConfigBIRD, Check: checkBIRD, Try: tryBIRD,
+		Read: readRouting})
 }
 
 func readRouting(ctx context.Context, in datapath.Running, was string) (string, error) {
@@ -57,9 +58,11 @@ func tryFRR(ctx context.Context, n *topology.Node, c topology.ConfigFile) error 
 	if err != nil {
 		return nil // it is said otherwise that it is not installed
 	}
-	return tryFiles(ctx, n, c, f, map[string]string{routerd.FRRFile: c.Text, "vtysh.conf": ""}, func(dir string) []string {
-		return []string{client, "--config_dir", dir, "--vty_socket", dir, "-C", "-f", filepath.Join(dir, routerd.FRRFile)}
-	})
+	return tryFiles(ctx, n, c, f, map[string]string{routerd.FRRFile: c.Text, "vtysh.conf": ""},
+		func(dir string) []string {
+			return []string{client, "--config_dir", dir, "--vty_socket", dir, "-C", "-f",
+				filepath.Join(dir, routerd.FRRFile)}
+		})
 }
 
 func checkDaemons(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
@@ -102,7 +105,8 @@ func birdFiles(text string, bad func(line int, hint, format string, args ...any)
 		}
 		end()
 		if quoted := rest[:length]; strings.HasPrefix(quoted, `"/`) {
-			bad(line, "write log stderr all;, which trivet logs shows", "%.60s: a path: no file but this one is read or written", quoted)
+			bad(line, "write log stderr all;, which trivet logs shows",
+				"%.60s: a path: no file but this one is read or written", quoted)
 		}
 		line += strings.Count(rest[:length], "\n")
 		i += length - 1
@@ -133,7 +137,8 @@ func tryBIRD(ctx context.Context, n *topology.Node, c topology.ConfigFile) error
 
 // tryFiles has a program of a family check files, as the user that it runs as, who alone can read
 // them: there may be keys in them.
-func tryFiles(ctx context.Context, n *topology.Node, c topology.ConfigFile, f *routerd.Family, files map[string]string, command func(dir string) []string) error {
+func tryFiles(ctx context.Context, n *topology.Node, c topology.ConfigFile, f *routerd.Family, files map[string]string,
+	command func(dir string) []string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}

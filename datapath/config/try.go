@@ -71,7 +71,8 @@ func lines(c topology.ConfigFile, f func(number int, line string)) {
 }
 
 // complain returns what adds problems of a text.
-func complain(n *topology.Node, c topology.ConfigFile, problems *topology.Problems) func(line int, hint, format string, args ...any) {
+func complain(n *topology.Node, c topology.ConfigFile,
+	problems *topology.Problems) func(line int, hint, format string, args ...any) {
 	return func(line int, hint, format string, args ...any) {
 		problems.Add(c.Position(line), hint, "%s of %s: %s", c.Kind, n.Name, fmt.Sprintf(format, args...))
 	}

@@ -51,7 +51,8 @@ func (s *Switches) Apply(ctx context.Context, bridges []Bridge) error {
 			s.vswitch.makeRoom()
 			s.sending.Do(func() { go s.makeRoomToSend() })
 		}
-	} else if err := s.waitConfig(ctx, have.root.NextConfig); err != nil { // of an earlier call that has given up waiting
+	} else if err := s.waitConfig(ctx, have.root.NextConfig); err != nil {
+		// Of an earlier call that has given up waiting.
 		return err
 	}
 	return s.portErrors(ctx, bridges)

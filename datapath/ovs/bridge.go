@@ -18,8 +18,10 @@ type Bridge struct {
 	Controllers []string          // targets: "tcp:127.0.0.1:6653"; none: FailMode alone decides
 	FailMode    topology.FailMode // empty: Standalone
 	OpenFlow    []string          // versions allowed: "1.0", "1.3"; empty: all that Open vSwitch has
-	STP         bool              // speak the spanning tree protocol: ports forward after 30 s; the lowest datapath id is the root
-	Ports       []Port
+	// Speak the spanning tree protocol: ports forward after 30 s; the lowest datapath id is the
+	// root.
+	STP   bool
+	Ports []Port
 }
 
 // Port is a port of a bridge: a network device of the namespace, or one end of a patch.

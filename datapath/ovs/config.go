@@ -126,7 +126,8 @@ func checkConfig(t *topology.Topology, n *topology.Node, c topology.ConfigFile) 
 				break
 			}
 			if apart[s.record] && slices.Contains(ofVLANs, s.column) {
-				bad(i+1, "leave it out, or leave vlan and trunk out of all of the switch's links", s.record+"'s VLANs are said by the topology")
+				bad(i+1, "leave it out, or leave vlan and trunk out of all of the switch's links",
+					s.record+"'s VLANs are said by the topology")
 				break
 			}
 		}
@@ -213,7 +214,8 @@ func configOf(ctx context.Context, f Recorded, bridge string, ports []RecordedPo
 		if slices.Contains(names, p.Record) {
 			columns := append(slices.Clone(settable["port"]), "external_ids")
 			if p.Apart {
-				columns = slices.DeleteFunc(columns, func(c string) bool { return slices.Contains(ofVLANs, c) || c == "external_ids" })
+				columns = slices.DeleteFunc(columns,
+					func(c string) bool { return slices.Contains(ofVLANs, c) || c == "external_ids" })
 			}
 			ask("port", p.Name, columns)
 			ask("interface", p.Name, settable["interface"])
@@ -367,7 +369,8 @@ func loadConfig(ctx context.Context, in datapath.Running, was, text string) erro
 		case isBlocked[old.record] && (old.column == "vlan_mode" || old.column == "trunks"):
 			commands = append(commands, []string{"--if-exists", "remove", "port", record(old), "external_ids",
 				keptVLANs})
-		case slices.ContainsFunc(want, func(w setting) bool { return w.table == old.table && w.record == old.record && w.name() == old.name() }):
+		case slices.ContainsFunc(want,
+			func(w setting) bool { return w.table == old.table && w.record == old.record && w.name() == old.name() }):
 		case old.key != "":
 			commands = append(commands, []string{"--if-exists", "remove", old.table, record(old), old.column, old.key})
 		case strings.HasPrefix(old.column, "ingress_"):
@@ -389,7 +392,9 @@ func loadConfig(ctx context.Context, in datapath.Running, was, text string) erro
 	for port, v := range kept {
 		text, _ := json.Marshal(v)
 		quoted, _ := json.Marshal(string(text))
-		commands = append(commands, []string{"set", "port", record(setting{table: "port", record: port}), "external_ids:" + keptVLANs + "=" + string(quoted)})
+		commands = append(commands,
+			[]string{"set", "port", record(setting{table: "port", record: port}),
+				"external_ids:" + keptVLANs + "=" + string(quoted)})
 	}
 	if len(commands) == 0 {
 		return nil

@@ -54,8 +54,9 @@ func parseLookups(text string) []datapath.Drop {
 // it counts packets that reach their controller all the same.
 var coverageLost = []string{"datapath_drop_upcall_error", "datapath_drop_lock_error", "datapath_drop_tunnel_push_error",
 	"datapath_drop_recirc_error",
-	"datapath_drop_invalid_port", "datapath_drop_rx_invalid_packet", "drop_action_congestion", "drop_action_recursion_too_deep",
-	"drop_action_too_many_resubmit", "drop_action_stack_too_deep", "drop_action_no_recirculation_context", "drop_action_recirculation_conflict"}
+	"datapath_drop_invalid_port", "datapath_drop_rx_invalid_packet", "drop_action_congestion",
+	"drop_action_recursion_too_deep", "drop_action_too_many_resubmit", "drop_action_stack_too_deep",
+	"drop_action_no_recirculation_context", "drop_action_recirculation_conflict"}
 
 var coverageLine = regexp.MustCompile(`(?m)^(\w+)\s.*total: (\d+)`)
 

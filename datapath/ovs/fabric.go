@@ -23,7 +23,8 @@ const Patch datapath.Wire = "patch"
 const name = "Open vSwitch"
 
 func init() {
-	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.OVS}, New: func(s datapath.Site) datapath.Fabric { return &fabric{site: s} },
+	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.OVS},
+		New:   func(s datapath.Site) datapath.Fabric { return &fabric{site: s} },
 		Inner: Patch, Joins: joins, Irreplaceable: name, Lacks: lacks})
 }
 

@@ -25,7 +25,8 @@ func (f *fabric) FlowEntries(ctx context.Context, n *topology.Node) (out []strin
 func Entries(text string) (out []string) {
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, "actions=") {
-			out = append(out, strings.TrimPrefix(strings.TrimSpace(line), "reset_counts ")) // versions from 1.2 on say so of each
+			// Versions from 1.2 on say so of each.
+			out = append(out, strings.TrimPrefix(strings.TrimSpace(line), "reset_counts "))
 		}
 	}
 	return out

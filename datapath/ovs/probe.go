@@ -150,7 +150,8 @@ func probeKernel() error {
 	}
 	modprobe := findProgram("modprobe")
 	if modprobe == "" {
-		return errors.New("the kernel has no openvswitch module loaded, and there is no modprobe to load it; " + kernelHint)
+		return errors.New("the kernel has no openvswitch module loaded, and there is no modprobe to load it; " +
+			kernelHint)
 	}
 	out, err := exec.Command(modprobe, "openvswitch").CombinedOutput()
 	if err != nil {

@@ -16,7 +16,8 @@ func joins(a, b *topology.Node, nodes map[string]*topology.Node) bool {
 // for a port that was unplugged for good. Ports with devices change their state, as on any other
 // switch.
 func foreignDecides(n *topology.Node) bool {
-	return slices.ContainsFunc(n.Controllers, func(c string) bool { return c != topology.ControllerTrivet && c != topology.ControllerNone })
+	return slices.ContainsFunc(n.Controllers,
+		func(c string) bool { return c != topology.ControllerTrivet && c != topology.ControllerNone })
 }
 
 // patchedBridges is how many bridges patches join at most. Open vSwitch follows a packet through

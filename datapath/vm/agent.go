@@ -277,7 +277,8 @@ func (c *command) do(r *ssh.Request) bool {
 	case "exec":
 		var text struct{ Text string }
 		var what ask
-		if c.cmd != nil || ssh.Unmarshal(r.Payload, &text) != nil || json.Unmarshal([]byte(text.Text), &what) != nil || len(what.Command) == 0 {
+		if c.cmd != nil || ssh.Unmarshal(r.Payload, &text) != nil || json.Unmarshal([]byte(text.Text), &what) != nil ||
+			len(what.Command) == 0 {
 			return false
 		}
 		c.run(what)

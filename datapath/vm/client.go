@@ -110,7 +110,8 @@ func converse(ctx context.Context, c *ssh.Client, kind string, text []byte) (str
 	case len(is.Program)+len(is.Said)+len(is.Error) > mostSaid:
 		return "", fmt.Errorf("%w: it says more of what is wrong than %d bytes", ErrGuest, mostSaid)
 	case is.Program != "":
-		return "", fmt.Errorf("%w: %w", ErrGuest, &routerd.Failure{Program: is.Program, Said: is.Said, Err: errors.New(is.Error)})
+		return "", fmt.Errorf("%w: %w", ErrGuest,
+			&routerd.Failure{Program: is.Program, Said: is.Said, Err: errors.New(is.Error)})
 	case is.Error != "":
 		return "", fmt.Errorf("%w: %s", ErrGuest, is.Error)
 	}

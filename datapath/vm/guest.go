@@ -63,7 +63,8 @@ func mountAll(list []mount) error {
 // enterRoot mounts the machine's files with a layer in memory above them, and starts this program
 // there.
 func enterRoot(args []string) error {
-	if err := mountAll([]mount{{"proc", "/proc", "proc", 0, ""}, {"sysfs", "/sys", "sysfs", 0, ""}, {"dev", "/dev", "devtmpfs", 0, "mode=755"}}); err != nil {
+	if err := mountAll([]mount{{"proc", "/proc", "proc", 0, ""}, {"sysfs", "/sys", "sysfs", 0, ""},
+		{"dev", "/dev", "devtmpfs", 0, "mode=755"}}); err != nil {
 		return err
 	}
 	modules, err := filepath.Glob("/modules/*")
@@ -77,7 +78,8 @@ func enterRoot(args []string) error {
 		}
 	}
 	const low, mem, root = "/low", "/mem", "/mem/root"
-	if err := mountAll([]mount{{"root", low, "virtiofs", unix.MS_RDONLY, ""}, {"tmpfs", mem, "tmpfs", 0, "size=75%,mode=755"}}); err != nil {
+	if err := mountAll([]mount{{"root", low, "virtiofs", unix.MS_RDONLY, ""},
+		{"tmpfs", mem, "tmpfs", 0, "size=75%,mode=755"}}); err != nil {
 		return err
 	}
 	for _, dir := range []string{"/up", "/work"} {
@@ -108,7 +110,8 @@ func enterRoot(args []string) error {
 	if err := errors.Join(unix.Chroot("."), os.Chdir("/")); err != nil {
 		return err
 	}
-	if err := unix.Exec(args[0], append([]string{args[0], GuestCommand}, args...), []string{"PATH=" + path}); err != nil {
+	if err := unix.Exec(args[0], append([]string{args[0], GuestCommand}, args...),
+		[]string{"PATH=" + path}); err != nil {
 		return fmt.Errorf("start %s: %w", args[0], err)
 	}
 	return nil
@@ -245,7 +248,8 @@ func (s *Spec) nameInterfaces() (map[string]int, error) {
 	}
 	index := map[string]int{}
 	for _, f := range s.Interfaces {
-		i := slices.IndexFunc(list, func(dev netlink.Link) bool { return slices.Equal(dev.Attrs().HardwareAddr, f.MAC[:]) })
+		i := slices.IndexFunc(list,
+			func(dev netlink.Link) bool { return slices.Equal(dev.Attrs().HardwareAddr, f.MAC[:]) })
 		if i < 0 {
 			return nil, fmt.Errorf("no device has the MAC %s of %s", f.MAC, f.Name)
 		}
@@ -272,7 +276,8 @@ func (s *Spec) prepareHome() error {
 	}
 	if s.Logs != "" {
 		options := fmt.Sprintf("mode=755,size=16m,uid=%d,gid=%d", s.Owner[0], s.Owner[1])
-		if err := mountAll([]mount{{"tmpfs", s.Logs, "tmpfs", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, options}}); err != nil {
+		if err := mountAll([]mount{{"tmpfs", s.Logs, "tmpfs", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC,
+			options}}); err != nil {
 			return err
 		}
 	}
@@ -290,7 +295,8 @@ func (s *Spec) prepareHome() error {
 	}
 	real := filepath.Join(s.Home, "."+filepath.Base(s.Client))
 	script := "#!/bin/sh\nexec " + real + " " + strings.Join(s.ClientArgs, " ") + " \"$@\"\n"
-	return errors.Join(os.WriteFile(real, client, 0o755), os.Remove(s.Client), os.WriteFile(s.Client, []byte(script), 0o755))
+	return errors.Join(os.WriteFile(real, client, 0o755), os.Remove(s.Client),
+		os.WriteFile(s.Client, []byte(script), 0o755))
 }
 
 // write writes files below Home that differ from what is there, and says whether any did.

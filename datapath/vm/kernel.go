@@ -38,7 +38,8 @@ func FindKernel(dir string) (Kernel, error) {
 	if dir != "" {
 		versions, _ := filepath.Glob(filepath.Join(dir, "lib/modules/*"))
 		if _, err := os.Stat(filepath.Join(dir, "linux")); err != nil || len(versions) != 1 {
-			return Kernel{}, fmt.Errorf("%s=%s: it must have a file linux, and one directory lib/modules/VERSION", KernelVariable, dir)
+			return Kernel{}, fmt.Errorf("%s=%s: it must have a file linux, and one directory lib/modules/VERSION",
+				KernelVariable, dir)
 		}
 		return Kernel{filepath.Join(dir, "linux"), versions[0]}, nil
 	}
@@ -53,8 +54,9 @@ func FindKernel(dir string) (Kernel, error) {
 			return k, nil
 		}
 	}
-	return Kernel{}, lack.New("there is no kernel for virtual machines in /boot (one with virtiofs and overlay as modules)", ": ",
-		"apt install linux-image-cloud-amd64 (Debian) or linux-image-virtual (Ubuntu)")
+	return Kernel{},
+		lack.New("there is no kernel for virtual machines in /boot (one with virtiofs and overlay as modules)", ": ",
+			"apt install linux-image-cloud-amd64 (Debian) or linux-image-virtual (Ubuntu)")
 }
 
 // KeepKernel is FindKernel, but without a directory it returns the kernel of the time before as
@@ -198,7 +200,8 @@ type archive struct {
 
 func (a *archive) add(name string, mode int, data []byte) {
 	a.inode++
-	fmt.Fprintf(a.out, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x", a.inode, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name)+1, 0)
+	fmt.Fprintf(a.out, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x", a.inode, mode, 0, 0, 1, 0,
+		len(data), 0, 0, 0, 0, len(name)+1, 0)
 	pad := func(n int) {
 		for range -n & 3 {
 			_ = a.out.WriteByte(0)

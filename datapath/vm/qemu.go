@@ -35,12 +35,14 @@ func Lacks(kernel string) error {
 // which must be told not to show mounts below a directory as file systems of their own (an overlay
 // refuses them), or QEMU's.
 func virtiofsd() ([]string, error) {
-	for _, command := range [][]string{{"/usr/libexec/virtiofsd", "--no-announce-submounts"}, {"/usr/lib/qemu/virtiofsd"}} {
+	for _, command := range [][]string{{"/usr/libexec/virtiofsd", "--no-announce-submounts"},
+		{"/usr/lib/qemu/virtiofsd"}} {
 		if unix.Access(command[0], unix.X_OK) == nil {
 			return command, nil
 		}
 	}
-	return nil, lack.New("virtiofsd is not installed", ": ", "apt install virtiofsd (up to Debian 12 and Ubuntu 22.04: qemu-system-common)")
+	return nil, lack.New("virtiofsd is not installed", ": ",
+		"apt install virtiofsd (up to Debian 12 and Ubuntu 22.04: qemu-system-common)")
 }
 
 // Command returns the program and arguments of a machine that is started in its node's directory,
@@ -48,21 +50,25 @@ func virtiofsd() ([]string, error) {
 // machine is found again by them.
 func Command(s *Spec, a qemu.Accelerator, k Kernel, dir, initrd, program string) (args []string) {
 	mem := strconv.Itoa(Memory)
-	args = append(qemu.Common(a), "-no-reboot", "-serial", "stdio", "-smp", "1", "-m", mem, "-object", "memory-backend-memfd,id=mem,size="+mem+"M,share=on", "-numa", "node,memdev=mem",
+	args = append(qemu.Common(a), "-no-reboot", "-serial", "stdio", "-smp", "1", "-m", mem, "-object",
+		"memory-backend-memfd,id=mem,size="+mem+"M,share=on", "-numa", "node,memdev=mem",
 		"-device", "virtio-balloon-pci,free-page-reporting=on", // what the guest does not use is the machine's again
 		"-kernel", k.Image, "-initrd", initrd,
 		"-append", "console=ttyS0 panic=-1 oops=panic mitigations=off tsc=reliable no_timer_check rcupdate.rcu_expedited=1 loglevel=4 net.ifnames=0 rootfstype=ramfs -- "+
 			strings.Join([]string{GuestCommand, program, filepath.Join(dir, "etc", SpecFile)}, " "),
 		"-chardev", "socket,id=root,path="+rootSocket, "-device", "vhost-user-fs-pci,chardev=root,tag=root",
 		"-qmp", "unix:"+qemu.MonitorSocket+",server=on,wait=off",
-		"-netdev", fmt.Sprintf("user,id=agent,restrict=on,ipv6=off,hostfwd=tcp:%s-%s:%d", agentAt, agentAddress, agentPort),
+		"-netdev",
+		fmt.Sprintf("user,id=agent,restrict=on,ipv6=off,hostfwd=tcp:%s-%s:%d", agentAt, agentAddress, agentPort),
 		"-device", "virtio-net-pci,netdev=agent,romfile=,mac="+agentMAC)
 	for i, n := range s.NICs() {
 		device := fmt.Sprintf("virtio-net-pci,id=%s,netdev=tap%d,romfile=,mac=%s", n.ID, i, s.Interfaces[i].MAC)
 		if n.MTU > 1500 {
 			device += fmt.Sprintf(",host_mtu=%d", n.MTU)
 		}
-		args = append(args, "-netdev", fmt.Sprintf("tap,id=tap%d,ifname=%s,script=no,downscript=no,vhost=%s", i, n.Tap, a.VHost()), "-device", device)
+		args = append(args, "-netdev",
+			fmt.Sprintf("tap,id=tap%d,ifname=%s,script=no,downscript=no,vhost=%s", i, n.Tap, a.VHost()), "-device",
+			device)
 	}
 	return args
 }
@@ -76,10 +82,12 @@ const separators = " \t\n\v\f\r\""
 // with QEMU's connection to it. The guest is to run this program, which is at a path.
 func Prepare(args []string, dir, program string) (cmd *exec.Cmd, before func() error, done func(), err error) {
 	if strings.ContainsAny(dir, separators+",") { // the options of virtiofsd are split at commas
-		return nil, nil, nil, fmt.Errorf("a virtual machine cannot have its files at %q, for the white space, comma or quote: have TRIVET_RUN_DIR name another directory", dir)
+		return nil, nil, nil,
+			fmt.Errorf("a virtual machine cannot have its files at %q, for the white space, comma or quote: have TRIVET_RUN_DIR name another directory", dir)
 	}
 	if strings.ContainsAny(program, separators) {
-		return nil, nil, nil, fmt.Errorf("a virtual machine cannot run this program, which is %q, for the white space or quote: rename it, or its directory", program)
+		return nil, nil, nil,
+			fmt.Errorf("a virtual machine cannot run this program, which is %q, for the white space or quote: rename it, or its directory", program)
 	}
 	files, err := virtiofsd()
 	if err != nil {
@@ -95,20 +103,24 @@ func Prepare(args []string, dir, program string) (cmd *exec.Cmd, before func() e
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	files = append(files, "--fd=3", "-o", "source="+filepath.Join(dir, rootDir), "-o", "sandbox=chroot", "-o", "cache=auto", "-f")
+	files = append(files, "--fd=3", "-o", "source="+filepath.Join(dir, rootDir), "-o", "sandbox=chroot", "-o",
+		"cache=auto", "-f")
 	const script = `ulimit -c 0
 n=$1; shift
 files=; while [ $n -gt 0 ]; do files="$files $1"; shift; n=$((n-1)); done
 $files 2>>virtiofsd.log &
 exec "$@" 3<&-`
-	cmd = exec.Command("/bin/sh", append(append([]string{"-c", script, "sh", strconv.Itoa(len(files))}, files...), append([]string{qemu.Program}, args...)...)...)
+	cmd = exec.Command("/bin/sh",
+		append(append([]string{"-c", script, "sh", strconv.Itoa(len(files))}, files...),
+			append([]string{qemu.Program}, args...)...)...)
 	cmd.Dir, cmd.ExtraFiles = dir, []*os.File{socket}
 	return cmd, func() error { return showRoot(filepath.Join(dir, rootDir)) }, func() { socket.Close() }, nil
 }
 
 // Runs says whether a command line, as in /proc/PID/cmdline, is that of the machine in a directory.
 func Runs(line, dir string) bool {
-	return strings.HasPrefix(line, qemu.Program+"\x00") && strings.Contains(line, filepath.Join(dir, "etc", SpecFile)+"\x00")
+	return strings.HasPrefix(line, qemu.Program+"\x00") &&
+		strings.Contains(line, filepath.Join(dir, "etc", SpecFile)+"\x00")
 }
 
 // showRoot gives the calling thread, and what it starts, a mount namespace in which all that it
@@ -126,7 +138,8 @@ func showRoot(at string) error {
 		return fmt.Errorf("copy the tree of mounts: %w", err)
 	}
 	defer unix.Close(tree)
-	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
+		&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
 		return fmt.Errorf("make the copy read-only: %w", err)
 	}
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {

@@ -239,7 +239,8 @@ func (r *routing) Run(ctx context.Context, command []string) (string, error) {
 	var said strings.Builder
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env, cmd.WaitDelay = &said, &said, "/", routerd.Environment, lastWords
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(r.spec.Owner[0]), Gid: uint32(r.spec.Owner[1])}}
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true,
+		Credential: &syscall.Credential{Uid: uint32(r.spec.Owner[0]), Gid: uint32(r.spec.Owner[1])}}
 	if err := r.agent.start(cmd); err != nil {
 		return "", fmt.Errorf("run %s: %w", name, err)
 	}

@@ -74,9 +74,11 @@ func countersIn(path string) (devices, kernel string, err error) {
 // Counters of the kernel for what it had no room for (RFC 4293;
 // Documentation/networking/snmp_counter.rst), and what counts the rest of the same packets.
 var (
-	kernelDrops = []string{"IpInDiscards", "IpOutDiscards", "UdpRcvbufErrors", "UdpSndbufErrors", "UdpMemErrors", "TcpExtTCPBacklogDrop", "TcpExtTCPRcvQDrop",
+	kernelDrops = []string{"IpInDiscards", "IpOutDiscards", "UdpRcvbufErrors", "UdpSndbufErrors", "UdpMemErrors",
+		"TcpExtTCPBacklogDrop", "TcpExtTCPRcvQDrop",
 		"TcpExtListenDrops", "Udp6RcvbufErrors", "Udp6SndbufErrors", "Udp6MemErrors"}
-	kernelPassed = map[string]string{"IpInDiscards": "IpInReceives", "IpOutDiscards": "IpOutRequests", "UdpRcvbufErrors": "UdpInDatagrams", "UdpSndbufErrors": "UdpOutDatagrams",
+	kernelPassed = map[string]string{"IpInDiscards": "IpInReceives", "IpOutDiscards": "IpOutRequests",
+		"UdpRcvbufErrors": "UdpInDatagrams", "UdpSndbufErrors": "UdpOutDatagrams",
 		"Udp6RcvbufErrors": "Udp6InDatagrams", "Udp6SndbufErrors": "Udp6OutDatagrams"}
 )
 

@@ -128,5 +128,6 @@ func draw(sorted []float64, resamples int, rng *rand.Rand, statistic func(sorted
 func between(values []float64, low, high float64, o Options, method string) Interval {
 	slices.Sort(values)
 	s := moremath.Sample{Xs: values, Sorted: true}
-	return Interval{Low: s.Quantile(low), High: s.Quantile(high), Confidence: o.confidence(), Method: method, Resamples: len(values)}
+	return Interval{Low: s.Quantile(low), High: s.Quantile(high), Confidence: o.confidence(), Method: method,
+		Resamples: len(values)}
 }

@@ -40,9 +40,10 @@ type Comparison struct {
 	CliffsDelta  Float        `json:"cliffs_delta"`
 	RankBiserial Float        `json:"rank_biserial"` // for pairs only
 	Equivalence  *Equivalence `json:"equivalence,omitempty"`
-	Detectable   Float        `json:"detectable"` // the least difference that would be found in 80 % of such comparisons
-	Conclusion   Conclusion   `json:"conclusion"`
-	Warnings     []Warning    `json:"warnings,omitempty"` // of the comparison; those of a and b are with them
+	// The least difference that would be found in 80 % of such comparisons.
+	Detectable Float      `json:"detectable"`
+	Conclusion Conclusion `json:"conclusion"`
+	Warnings   []Warning  `json:"warnings,omitempty"` // of the comparison; those of a and b are with them
 }
 
 // Compare compares two samples. It fails where one is empty or holds what is no
@@ -122,7 +123,8 @@ func (c *Comparison) conclude(alpha float64) {
 	}
 	small := min(c.A.N, c.B.N) < fewValues
 	if small {
-		c.warn(WarnSmall, "%d and %d values are too few for a conclusion; take at least %d of each", c.A.N, c.B.N, fewValues)
+		c.warn(WarnSmall, "%d and %d values are too few for a conclusion; take at least %d of each", c.A.N, c.B.N,
+			fewValues)
 	}
 	switch e := c.Equivalence; {
 	case e != nil && e.Equivalent:
@@ -130,11 +132,13 @@ func (c *Comparison) conclude(alpha float64) {
 	case c.T.P < alpha:
 		c.Conclusion = Different
 	case e != nil && e.Power < powerWanted:
-		c.warn(WarnPower, "such samples show equivalence within ±%g in %.0f %% of all cases at best; %s", e.Margin, 100*float64(e.Power), e.advice())
+		c.warn(WarnPower, "such samples show equivalence within ±%g in %.0f %% of all cases at best; %s", e.Margin,
+			100*float64(e.Power), e.advice())
 	case e == nil:
 		c.warn(WarnPower, "a difference below %.3g would mostly have gone unseen; seeing none does not show that there is none: state a margin to test for equivalence", float64(c.Detectable))
 	}
-	if r := cmp.Or(c.MannWhitney, c.Wilcoxon); r != nil && c.Conclusion != Equivalent && (r.P < alpha) != (c.T.P < alpha) {
+	if r := cmp.Or(c.MannWhitney, c.Wilcoxon); r != nil && c.Conclusion != Equivalent &&
+		(r.P < alpha) != (c.T.P < alpha) {
 		c.disagree(r)
 	}
 	if small {
@@ -145,10 +149,12 @@ func (c *Comparison) conclude(alpha float64) {
 // disagree warns of the two tests, or says why the one of ranks has nothing to say.
 func (c *Comparison) disagree(ranks *Test) {
 	if ranks == c.Wilcoxon && c.A.N < leastPairs {
-		c.warn(WarnPairs, "the signed-rank test of %d pairs cannot fall below p = %.2g; take at least %d", c.A.N, math.Exp2(1-float64(c.A.N)), leastPairs)
+		c.warn(WarnPairs, "the signed-rank test of %d pairs cannot fall below p = %.2g; take at least %d", c.A.N,
+			math.Exp2(1-float64(c.A.N)), leastPairs)
 		return
 	}
-	c.warn(WarnDisagree, "the tests disagree (%s: p = %.3g, %s: p = %.3g): look at the distributions", c.T.Name, c.T.P, ranks.Name, ranks.P)
+	c.warn(WarnDisagree, "the tests disagree (%s: p = %.3g, %s: p = %.3g): look at the distributions", c.T.Name, c.T.P,
+		ranks.Name, ranks.P)
 }
 
 func (e *Equivalence) advice() string {

@@ -73,7 +73,8 @@ func Warnings(xs []float64) (out []Warning) {
 	n := len(xs)
 	add := func(code, format string, args ...any) { out = append(out, Warning{code, fmt.Sprintf(format, args...)}) }
 	if n < fewValues {
-		add(WarnSmall, "too few for an interval or a test: %s; take at least %d, better 10", words.Plural(n, "value"), fewValues)
+		add(WarnSmall, "too few for an interval or a test: %s; take at least %d, better 10", words.Plural(n, "value"),
+			fewValues)
 	}
 	switch {
 	case n < 2:
@@ -89,7 +90,8 @@ func Warnings(xs []float64) (out []Warning) {
 		add(WarnDependent, "neighbouring values resemble each other (autocorrelation %.2f): intervals and tests are too sure; compare repetitions, not their samples", r)
 	}
 	if skew := stat.Skew(xs, nil); n >= fewValues && n < enoughForMean && math.Abs(skew) > skewness {
-		add(WarnSkewed, "the values are skewed (%.1f): trust the median and the tests of ranks rather than the mean", skew)
+		add(WarnSkewed,
+			"the values are skewed (%.1f): trust the median and the tests of ranks rather than the mean", skew)
 	}
 	if outliers := Outliers(xs); len(outliers) > 0 {
 		add(WarnOutliers, "there are outliers, %d of %d values; they are part of all figures", len(outliers), n)

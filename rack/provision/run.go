@@ -58,7 +58,8 @@ ssh_args = -o ControlMaster=auto -o ControlPersist=10s -o ServerAliveInterval=10
 // Do runs the playbook, calls tell for each event, and returns the outcome per device; failures of
 // devices are no error.
 func (r *Run) Do(ctx context.Context, tell func(Event)) ([]*Outcome, error) {
-	program, err := find("ansible-playbook", "Ansible is what does this:  sudo apt install ansible-core  (2.14 or later), or  pipx install ansible-core")
+	program, err := find("ansible-playbook",
+		"Ansible is what does this:  sudo apt install ansible-core  (2.14 or later), or  pipx install ansible-core")
 	if err != nil {
 		return nil, err
 	}

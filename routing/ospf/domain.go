@@ -179,7 +179,8 @@ func (d *Domain) Poll(now time.Time) Output {
 // throttles.
 func (d *Domain) Pending() bool {
 	return len(d.touched)+len(d.elect) > 0 ||
-		slices.ContainsFunc(d.agenda, func(t *timer) bool { return t.what == timerOriginate || t.what == timerCalculate })
+		slices.ContainsFunc(d.agenda,
+			func(t *timer) bool { return t.what == timerOriginate || t.what == timerCalculate })
 }
 
 // runTimers runs what is due, until nothing is.

@@ -132,7 +132,8 @@ func (db *database) flood(e *entry, from *neighbor) (back bool) {
 func (w *wire) floods(e *entry, from *neighbor) bool {
 	if !w.fits(e) {
 		w.domain().out.Errors = append(w.domain().out.Errors,
-			fmt.Errorf("ospf: LSA %v is larger than an IP packet can be: neighbours on %v do not get it", e.LSAKey, w.Interface))
+			fmt.Errorf("ospf: LSA %v is larger than an IP packet can be: neighbours on %v do not get it", e.LSAKey,
+				w.Interface))
 		return false
 	}
 	added := false
@@ -158,7 +159,8 @@ func (w *wire) floods(e *entry, from *neighbor) bool {
 	if !added {
 		return false
 	}
-	if from != nil && from.wire == w && (from.addr == w.dr || from.addr == w.bdr || w.state == InterfaceBackup) && w.typ == Broadcast {
+	if from != nil && from.wire == w && (from.addr == w.dr || from.addr == w.bdr || w.state == InterfaceBackup) &&
+		w.typ == Broadcast {
 		return false // the DR has flooded it already, or will
 	}
 	return true

@@ -183,7 +183,8 @@ func (n *neighbor) compare(h *Hello) {
 		w.agrees(n.addr, func(x Disagreement) bool { return x != DifferMTU })
 		return
 	}
-	if s := w.strangers[n.addr]; s != nil && slices.ContainsFunc(s.points, func(p point) bool { return p.what == DifferMTU }) {
+	if s := w.strangers[n.addr]; s != nil &&
+		slices.ContainsFunc(s.points, func(p point) bool { return p.what == DifferMTU }) {
 		return // which is why it is not Full
 	}
 	w.differs(n.id, n.addr, points...)

@@ -133,7 +133,8 @@ func (n *neighbor) event(e neighborEvent) {
 // wantsAdjacency is section 10.4: on broadcast networks, one of the two is DR or Backup.
 func (n *neighbor) wantsAdjacency() bool {
 	w := n.wire
-	return w.typ != Broadcast || w.state == InterfaceDR || w.state == InterfaceBackup || n.addr == w.dr || n.addr == w.bdr
+	return w.typ != Broadcast || w.state == InterfaceDR || w.state == InterfaceBackup || n.addr == w.dr ||
+		n.addr == w.bdr
 }
 
 // setState changes the state, with what depends on it elsewhere: LSAs when an adjacency is full or

@@ -314,7 +314,8 @@ func (e *entry) leadsTo(t LinkType, id ID) bool {
 // of its router-LSA stands for.
 func (r *Router) isAdjacent(a *Area, l RouterLink, to func(peer) bool) bool {
 	if l.Type == LinkVirtual {
-		return slices.ContainsFunc(r.virtual, func(v *virtualLink) bool { return slices.ContainsFunc(v.iface.peers(), to) })
+		return slices.ContainsFunc(r.virtual,
+			func(v *virtualLink) bool { return slices.ContainsFunc(v.iface.peers(), to) })
 	}
 	return slices.ContainsFunc(r.interfaces, func(i *Interface) bool {
 		is := i.addr == l.Data || i.addr == 0 && i.index == uint32(l.Data)

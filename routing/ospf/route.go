@@ -290,7 +290,8 @@ func (c *calculation) each(yield func(netKey, *Route) bool) {
 // interfaceOf finds the interface that has a network, or is its host route.
 func (r *Router) interfaceOf(a *Area, net netKey) *Interface {
 	for _, i := range r.interfaces {
-		if i.area == a && i.isUp() && (i.addr == net.addr() && net.bits() == 32 || i.network() == net && i.typ != Loopback) {
+		if i.area == a && i.isUp() &&
+			(i.addr == net.addr() && net.bits() == 32 || i.network() == net && i.typ != Loopback) {
 			return i
 		}
 	}

@@ -342,7 +342,8 @@ func (r *Router) outdone(e External) bool {
 			continue
 		}
 		body, _ := DecodeExternal(o.Body)
-		if body.Forward == forward && body.Type2 == e.Type2 && body.Metric == e.Metric && r.Routes().reaches(o.AdvRouter) {
+		if body.Forward == forward && body.Type2 == e.Type2 && body.Metric == e.Metric &&
+			r.Routes().reaches(o.AdvRouter) {
 			return true
 		}
 	}

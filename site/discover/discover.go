@@ -157,7 +157,8 @@ func name(devices []*Device) {
 // hostName is the name of a device that calls itself so, as far as it can have it.
 func hostName(host string) string {
 	s, _, _ := strings.Cut(strings.ToLower(host), ".")
-	if slices.Contains([]string{"localhost", "raspberrypi", "openwrt", "ubuntu", "debian", "jetson"}, s) || !site.CanName(s) || net.ParseIP(s) != nil {
+	if slices.Contains([]string{"localhost", "raspberrypi", "openwrt", "ubuntu", "debian", "jetson"}, s) ||
+		!site.CanName(s) || net.ParseIP(s) != nil {
 		return "" // said by many
 	}
 	return s

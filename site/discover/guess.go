@@ -14,8 +14,9 @@ type Guess struct {
 // vendors are those of devices that racks are made of, by the first three bytes of their MACs (IEEE
 // Registration Authority, MA-L).
 var vendors = map[string]string{
-	"28:cd:c1": raspberry, "2c:cf:67": raspberry, "3a:35:41": raspberry, "88:a2:9e": raspberry, "b8:27:eb": raspberry, "d8:3a:dd": raspberry, "dc:a6:32": raspberry, "e4:5f:01": raspberry,
-	"00:04:4b": nvidia, "3c:6d:66": nvidia, "48:b0:2d": nvidia,
+	"28:cd:c1": raspberry, "2c:cf:67": raspberry, "3a:35:41": raspberry, "88:a2:9e": raspberry, "b8:27:eb": raspberry,
+	"d8:3a:dd": raspberry, "dc:a6:32": raspberry, "e4:5f:01": raspberry, "00:04:4b": nvidia, "3c:6d:66": nvidia,
+	"48:b0:2d": nvidia,
 }
 
 const (

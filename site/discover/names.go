@@ -65,7 +65,8 @@ func nameQuestion(a netip.Addr) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: name, Type: dnsmessage.TypePTR, Class: dnsmessage.ClassINET}}}
+	m := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: name, Type: dnsmessage.TypePTR,
+		Class: dnsmessage.ClassINET}}}
 	return m.Pack()
 }
 

@@ -13,7 +13,8 @@ import (
 // tells.
 func Inventory(inner string, devices []*Device) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Found on %s by trivet rack init. What a device is, and its user, are guesses: look through them.\n", inner)
+	fmt.Fprintf(&b,
+		"# Found on %s by trivet rack init. What a device is, and its user, are guesses: look through them.\n", inner)
 	fmt.Fprintf(&b, "gateway: {ssh: local, inner: %s}\ndevices:\n", inner)
 	if len(devices) == 0 {
 		return b.String() + "  # none answered; a line for each:  pi-1: {ssh: pi@10.42.0.101, labels: [pi]}\n"

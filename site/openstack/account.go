@@ -70,7 +70,8 @@ func open(ctx context.Context, u *site.User, raw json.RawMessage) (site.Account,
 			if at.Region != "" {
 				where = " in the region " + at.Region
 			}
-			return nil, fmt.Errorf("the cloud at %s has no service %s%s: openstack catalog list", as.IdentityEndpoint, s.name, where)
+			return nil, fmt.Errorf("the cloud at %s has no service %s%s: openstack catalog list", as.IdentityEndpoint,
+				s.name, where)
 		}
 	}
 	return a, nil
@@ -81,7 +82,8 @@ func login(ctx context.Context, as gophercloud.AuthOptions, secure *tls.Config) 
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = secure
 	transport.ResponseHeaderTimeout = patience.Cloud.Duration()
-	client, err := config.NewProviderClient(ctx, as, config.WithHTTPClient(http.Client{Transport: site.Bounded{RoundTripper: transport, Most: mostSaid}}))
+	client, err := config.NewProviderClient(ctx, as,
+		config.WithHTTPClient(http.Client{Transport: site.Bounded{RoundTripper: transport, Most: mostSaid}}))
 	if err != nil {
 		return nil, explained("log in to "+as.IdentityEndpoint, err)
 	}
@@ -91,7 +93,8 @@ func login(ctx context.Context, as gophercloud.AuthOptions, secure *tls.Config) 
 }
 
 // credentials are where everybody has them: clouds.yaml, or variables OS_*.
-func credentials(cloud, home string) (as gophercloud.AuthOptions, at gophercloud.EndpointOpts, secure *tls.Config, err error) {
+func credentials(cloud, home string) (as gophercloud.AuthOptions, at gophercloud.EndpointOpts, secure *tls.Config,
+	err error) {
 	fail := func(format string, args ...any) (gophercloud.AuthOptions, gophercloud.EndpointOpts, *tls.Config, error) {
 		return as, at, nil, fmt.Errorf(format, args...)
 	}
@@ -123,7 +126,8 @@ func credentials(cloud, home string) (as gophercloud.AuthOptions, at gophercloud
 func cloudsFile(home string) (file string, yaml, secret []byte, err error) {
 	files := []string{os.Getenv("OS_CLIENT_CONFIG_FILE")}
 	if files[0] == "" {
-		files = []string{"clouds.yaml", filepath.Join(home, ".config", "openstack", "clouds.yaml"), "/etc/openstack/clouds.yaml"}
+		files = []string{"clouds.yaml", filepath.Join(home, ".config", "openstack", "clouds.yaml"),
+			"/etc/openstack/clouds.yaml"}
 	}
 	err = asuser.Do(func() error {
 		for _, file = range files {
@@ -132,7 +136,8 @@ func cloudsFile(home string) (file string, yaml, secret []byte, err error) {
 			} else if err != nil {
 				return err
 			}
-			if secret, err = os.ReadFile(filepath.Join(filepath.Dir(file), "secure.yaml")); errors.Is(err, os.ErrNotExist) {
+			if secret, err = os.ReadFile(filepath.Join(filepath.Dir(file), "secure.yaml")); errors.Is(err,
+				os.ErrNotExist) {
 				err = nil
 			}
 			return err
@@ -147,9 +152,11 @@ func cloudsFile(home string) (file string, yaml, secret []byte, err error) {
 func fromEnvironment() (as gophercloud.AuthOptions, at gophercloud.EndpointOpts, secure *tls.Config, err error) {
 	e := os.Getenv
 	as = gophercloud.AuthOptions{
-		IdentityEndpoint: e("OS_AUTH_URL"), Username: e("OS_USERNAME"), UserID: e("OS_USER_ID"), Password: e("OS_PASSWORD"), TokenID: e("OS_TOKEN"),
-		DomainID: cmp.Or(e("OS_USER_DOMAIN_ID"), e("OS_DOMAIN_ID")), DomainName: cmp.Or(e("OS_USER_DOMAIN_NAME"), e("OS_DOMAIN_NAME")),
-		ApplicationCredentialID: e("OS_APPLICATION_CREDENTIAL_ID"), ApplicationCredentialName: e("OS_APPLICATION_CREDENTIAL_NAME"),
+		IdentityEndpoint: e("OS_AUTH_URL"), Username: e("OS_USERNAME"), UserID: e("OS_USER_ID"),
+		Password: e("OS_PASSWORD"), TokenID: e("OS_TOKEN"), DomainID: cmp.Or(e("OS_USER_DOMAIN_ID"), e("OS_DOMAIN_ID")),
+		DomainName:                  cmp.Or(e("OS_USER_DOMAIN_NAME"), e("OS_DOMAIN_NAME")),
+		ApplicationCredentialID:     e("OS_APPLICATION_CREDENTIAL_ID"),
+		ApplicationCredentialName:   e("OS_APPLICATION_CREDENTIAL_NAME"),
 		ApplicationCredentialSecret: e("OS_APPLICATION_CREDENTIAL_SECRET"),
 	}
 	if as.UserID != "" || as.DomainID != "" {
@@ -168,7 +175,8 @@ func fromEnvironment() (as gophercloud.AuthOptions, at gophercloud.EndpointOpts,
 		at.Availability = gophercloud.Availability(i)
 	}
 	if file := e("OS_CACERT"); file != "" {
-		options := []clouds.ParseOption{clouds.WithCloudName("x"), clouds.WithCloudsYAML(strings.NewReader("clouds: {x: {}}")), clouds.WithCACertPath(file)}
+		options := []clouds.ParseOption{clouds.WithCloudName("x"),
+			clouds.WithCloudsYAML(strings.NewReader("clouds: {x: {}}")), clouds.WithCACertPath(file)}
 		_, _, secure, err = clouds.Parse(options...)
 	}
 	return as, at, secure, err

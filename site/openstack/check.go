@@ -60,14 +60,17 @@ func (a *account) find(ctx context.Context, l *site.List) (f found, err error) {
 	}
 	for _, m := range l.Machines {
 		of := a.options.of(m.Name)
-		image, err1 := choose("image", of.Image, allImages, func(i images.Image) (string, string) { return i.ID, i.Name })
-		flavor, err2 := choose("flavor", of.Flavor, allFlavors, func(f flavors.Flavor) (string, string) { return f.ID, f.Name })
+		image, err1 := choose("image", of.Image, allImages,
+			func(i images.Image) (string, string) { return i.ID, i.Name })
+		flavor, err2 := choose("flavor", of.Flavor, allFlavors,
+			func(f flavors.Flavor) (string, string) { return f.ID, f.Name })
 		switch {
 		case err1 != nil || err2 != nil:
 			wrong = append(wrong, err1, err2)
 		case flavor.RAM < image.MinRAMMegabytes || flavor.Disk > 0 && flavor.Disk < image.MinDiskGigabytes:
-			wrong = append(wrong, fmt.Errorf("the image %s needs %d MB of memory and %d GB of disk; the flavor %s has %d MB and %d GB",
-				image.Name, image.MinRAMMegabytes, image.MinDiskGigabytes, flavor.Name, flavor.RAM, flavor.Disk))
+			wrong = append(wrong,
+				fmt.Errorf("the image %s needs %d MB of memory and %d GB of disk; the flavor %s has %d MB and %d GB",
+					image.Name, image.MinRAMMegabytes, image.MinDiskGigabytes, flavor.Name, flavor.RAM, flavor.Disk))
 		}
 		f.images[m.Name], f.flavors[m.Name] = image, flavor
 	}
@@ -130,7 +133,8 @@ func choose[T any](what, name string, all []T, of func(T) (id, name string)) (ch
 	case len(all) == 0:
 		return chosen, fmt.Errorf("the cloud has no %s that this project may use", what)
 	case name == "":
-		return chosen, fmt.Errorf("which %s: write  openstack: {%s: NAME},  one of %s", what, option, strings.Join(names, ", "))
+		return chosen, fmt.Errorf("which %s: write  openstack: {%s: NAME},  one of %s", what, option,
+			strings.Join(names, ", "))
 	case len(fit) == 0:
 		return chosen, fmt.Errorf("there is no %s %s; there are %s", what, name, strings.Join(names, ", "))
 	}
@@ -201,7 +205,8 @@ type shortage []error
 // need adds something to it of which more is wanted than there is left. A negative limit is none.
 func (s *shortage) need(what string, want, used, limit int) {
 	if limit >= 0 && want > limit-used {
-		*s = append(*s, fmt.Errorf("the quota of %s: %d are wanted, and %d of %d are left", what, want, max(0, limit-used), limit))
+		*s = append(*s,
+			fmt.Errorf("the quota of %s: %d are wanted, and %d of %d are left", what, want, max(0, limit-used), limit))
 	}
 }
 
@@ -214,5 +219,6 @@ func (s *shortage) err(or string) error {
 	if len(*s) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w\n  make room (trivet ls --on openstack shows what labs take), %s, or have the quota raised", errors.Join(*s...), or)
+	return fmt.Errorf("%w\n  make room (trivet ls --on openstack shows what labs take), %s, or have the quota raised",
+		errors.Join(*s...), or)
 }

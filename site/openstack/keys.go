@@ -73,8 +73,9 @@ func (k keys) userData(name string) []byte {
 	b, err := yaml.Marshal(map[string]any{
 		"ssh_authorized_keys": []string{k.login},
 		"ssh_deletekeys":      true,
-		"ssh_keys":            map[string]string{"ed25519_private": k.hosts[name].private, "ed25519_public": k.hosts[name].public},
-		"hostname":            name,
+		"ssh_keys": map[string]string{"ed25519_private": k.hosts[name].private,
+			"ed25519_public": k.hosts[name].public},
+		"hostname": name,
 	})
 	if err != nil {
 		panic(fmt.Sprintf("cloud-config: %v", err)) // strings alone
@@ -90,7 +91,8 @@ func userOf(i images.Image) string {
 		}
 	}
 	about := strings.ToLower(fmt.Sprint(i.Name, " ", i.Properties["os_distro"]))
-	for _, name := range []string{"debian", "ubuntu", "fedora", "centos", "rocky", "almalinux", "arch", "opensuse", "cirros"} {
+	for _, name := range []string{"debian", "ubuntu", "fedora", "centos", "rocky", "almalinux", "arch", "opensuse",
+		"cirros"} {
 		if strings.Contains(about, name) {
 			return name
 		}

@@ -113,14 +113,16 @@ func (b *building) securityGroup(ctx context.Context) (thing, error) {
 		r["direction"], r["security_group_id"] = "ingress", group.ID
 	}
 	asked := false
-	return group, once(ctx, "make the rules of the security group "+b.called("instances"), func(ctx context.Context) error {
-		_, err := b.neutron.Post(ctx, b.neutron.ServiceURL("security-group-rules"), map[string]any{"security_group_rules": rules}, nil, created())
-		if asked && gophercloud.ResponseCodeIs(err, http.StatusConflict) { // they are there: the answer was lost
-			return nil
-		}
-		asked = true
-		return err
-	}, func() (bool, error) { return false, nil })
+	return group, once(ctx, "make the rules of the security group "+b.called("instances"),
+		func(ctx context.Context) error {
+			_, err := b.neutron.Post(ctx, b.neutron.ServiceURL("security-group-rules"),
+				map[string]any{"security_group_rules": rules}, nil, created())
+			if asked && gophercloud.ResponseCodeIs(err, http.StatusConflict) { // they are there: the answer was lost
+				return nil
+			}
+			asked = true
+			return err
+		}, func() (bool, error) { return false, nil })
 }
 
 // makeNetwork makes a network, and the router by which it is reached.
@@ -133,19 +135,22 @@ func (b *building) makeNetwork(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := b.make(ctx, routers, "instances", map[string]any{"external_gateway_info": map[string]any{"network_id": b.external.ID}})
+	r, err := b.make(ctx, routers, "instances",
+		map[string]any{"external_gateway_info": map[string]any{"network_id": b.external.ID}})
 	if err != nil {
 		return err
 	}
 	b.network = &n
 	return once(ctx, "join the router "+b.called("instances")+" to its network", func(ctx context.Context) error {
-		_, err := b.neutron.Put(ctx, b.neutron.ServiceURL("routers", r.ID, "add_router_interface"), map[string]any{"subnet_id": subnet.ID}, nil,
+		_, err := b.neutron.Put(ctx, b.neutron.ServiceURL("routers", r.ID, "add_router_interface"),
+			map[string]any{"subnet_id": subnet.ID}, nil,
 			&gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
 		if err == nil {
 			return nil
 		}
 		// One whose answer was lost has been sent again by now, and refused.
-		if there, e := b.list(ctx, ports, url.Values{"device_id": {r.ID}, "network_id": {n.ID}}); e == nil && len(there) > 0 {
+		if there, e := b.list(ctx, ports, url.Values{"device_id": {r.ID}, "network_id": {n.ID}}); e == nil &&
+			len(there) > 0 {
 			return nil
 		}
 		return err
@@ -157,7 +162,8 @@ func (b *building) makeNetwork(ctx context.Context) error {
 func (b *building) makePorts(ctx context.Context, l *site.List, group string) (map[string]thing, error) {
 	var bodies []map[string]any
 	for _, m := range l.Machines {
-		bodies = append(bodies, map[string]any{"network_id": b.network.ID, "name": b.called(m.Name), "security_groups": []string{group}})
+		bodies = append(bodies,
+			map[string]any{"network_id": b.network.ID, "name": b.called(m.Name), "security_groups": []string{group}})
 	}
 	made, err := b.createAll(ctx, ports, bodies)
 	if err != nil {
@@ -213,8 +219,10 @@ func (b *building) makeServers(ctx context.Context, l *site.List, at map[string]
 
 func (b *building) makeServer(ctx context.Context, name, port string) error {
 	drive := true // else the network must have a metadata service
-	o := servers.CreateOpts{Name: b.called(name), ImageRef: b.images[name].ID, FlavorRef: b.flavors[name].ID, AvailabilityZone: b.options.of(name).Zone,
-		Networks: []servers.Network{{Port: port}}, ConfigDrive: &drive, UserData: b.keys.userData(name), Metadata: map[string]string{"trivet": b.mark}}
+	o := servers.CreateOpts{Name: b.called(name), ImageRef: b.images[name].ID, FlavorRef: b.flavors[name].ID,
+		AvailabilityZone: b.options.of(name).Zone,
+		Networks:         []servers.Network{{Port: port}}, ConfigDrive: &drive, UserData: b.keys.userData(name),
+		Metadata: map[string]string{"trivet": b.mark}}
 	return once(ctx, "make the instance "+o.Name, func(ctx context.Context) error {
 		_, err := servers.Create(ctx, b.nova, o, nil).Extract()
 		return err
@@ -250,7 +258,8 @@ func (b *building) reach(ctx context.Context, l *site.List, at map[string]thing)
 		g.Go(func() error {
 			inner, address := at[m.Name].FixedIPs[0].Address, ""
 			if address = inner; b.external != nil {
-				ip, err := b.make(ctx, floatingIPs, "", map[string]any{"floating_network_id": b.external.ID, "port_id": at[m.Name].ID})
+				ip, err := b.make(ctx, floatingIPs, "",
+					map[string]any{"floating_network_id": b.external.ID, "port_id": at[m.Name].ID})
 				if err != nil {
 					return err
 				}
@@ -277,12 +286,14 @@ func (b *building) reach(ctx context.Context, l *site.List, at map[string]thing)
 func (b *building) describe(name string) map[string]string {
 	image, flavor := b.images[name], b.flavors[name]
 	return map[string]string{"image": image.Name, "image ID": image.ID, "flavor": flavor.Name,
-		"flavor has": fmt.Sprintf("%s, %d MB of memory, %d GB of disk", words.Plural(flavor.VCPUs, "processor"), flavor.RAM, flavor.Disk)}
+		"flavor has": fmt.Sprintf("%s, %d MB of memory, %d GB of disk", words.Plural(flavor.VCPUs, "processor"),
+			flavor.RAM, flavor.Disk)}
 }
 
 // placed notes the zone in which Nova has put an instance.
 func (b *building) placed(l *site.List, s servers.Server) {
-	if name, ok := strings.CutPrefix(s.Name, b.called("")); ok && l.Provided.Made[name] != nil && s.AvailabilityZone != "" {
+	if name, ok := strings.CutPrefix(s.Name, b.called("")); ok && l.Provided.Made[name] != nil &&
+		s.AvailabilityZone != "" {
 		l.Provided.Made[name]["zone"] = s.AvailabilityZone
 	}
 }
@@ -303,10 +314,12 @@ func (b *building) booted(ctx context.Context, l *site.List) error {
 				b.placed(l, s)
 			case "ERROR":
 				why := cmp.Or(s.Fault.Message, "it does not say why")
-				return fmt.Errorf("the instance %s did not come up: %s: openstack server show %s", s.Name, site.Short(why), s.ID)
+				return fmt.Errorf("the instance %s did not come up: %s: openstack server show %s", s.Name,
+					site.Short(why), s.ID)
 			}
 		}
-		if b.say(fmt.Sprintf("%d of %s run", active, words.Plural(len(l.Machines), "instance"))); active == len(l.Machines) {
+		if b.say(fmt.Sprintf("%d of %s run", active,
+			words.Plural(len(l.Machines), "instance"))); active == len(l.Machines) {
 			return nil
 		}
 		if wait.Over() {

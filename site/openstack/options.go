@@ -27,15 +27,17 @@ func init() {
 // Options are what a file says of a lab's instances. What is not said is chosen where there is only
 // one that fits.
 type Options struct {
-	Cloud    string `json:"cloud,omitempty"`    // a name in clouds.yaml; unset: OS_CLOUD, or OS_AUTH_URL and so on
-	Image    string `json:"image,omitempty"`    // a name or an ID
-	Flavor   string `json:"flavor,omitempty"`   // the same
-	User     string `json:"user,omitempty"`     // whom the image lets in; unset: its default user
-	Zone     string `json:"zone,omitempty"`     // an availability zone of Nova
-	Network  string `json:"network,omitempty"`  // where the instances have their first port; unset: one is made
-	External string `json:"external,omitempty"` // the network that floating IPs are of; none: this machine reaches the other one
-	Links    string `json:"links,omitempty"`    // what links between instances are: tunnels, or networks
-	Host     string `json:"host,omitempty"`     // what Neutron calls this machine, if the lab is here; unset: as it is called
+	Cloud   string `json:"cloud,omitempty"`   // a name in clouds.yaml; unset: OS_CLOUD, or OS_AUTH_URL and so on
+	Image   string `json:"image,omitempty"`   // a name or an ID
+	Flavor  string `json:"flavor,omitempty"`  // the same
+	User    string `json:"user,omitempty"`    // whom the image lets in; unset: its default user
+	Zone    string `json:"zone,omitempty"`    // an availability zone of Nova
+	Network string `json:"network,omitempty"` // where the instances have their first port; unset: one is made
+	// The network that floating IPs are of; none: this machine reaches the other one.
+	External string `json:"external,omitempty"`
+	Links    string `json:"links,omitempty"` // what links between instances are: tunnels, or networks
+	// What Neutron calls this machine, if the lab is here; unset: as it is called.
+	Host string `json:"host,omitempty"`
 
 	Instances map[string]Instance `json:"instances"`
 }
@@ -74,7 +76,8 @@ func knows(g *site.Given) bool {
 // read reads the file; the word alone asks for one instance.
 func read(g *site.Given, l *site.List, p *topology.Problems) {
 	o := Options{Instances: map[string]Instance{}}
-	defer func() { l.Head.Only = len(l.Machines) > 0 }() // instances reach nothing of this machine but its SSH connections
+	// Instances reach nothing of this machine but its SSH connections.
+	defer func() { l.Head.Only = len(l.Machines) > 0 }()
 	if len(g.Files) > 0 {
 		root, problems := yamlfile.Dialect{}.Parse(g.Files[0].Name, g.Files[0].Data)
 		if *p = append(*p, problems...); root == nil {
@@ -100,10 +103,12 @@ func read(g *site.Given, l *site.List, p *topology.Problems) {
 
 func (o *Options) read(v *yamlfile.Value, l *site.List, p *topology.Problems) {
 	if v.Shape != yamlfile.Mapping {
-		p.Add(v.Pos, "write  openstack: {image: debian-12, flavor: small, instances: 2}", "openstack is a mapping, not %s", v)
+		p.Add(v.Pos, "write  openstack: {image: debian-12, flavor: small, instances: 2}",
+			"openstack is a mapping, not %s", v)
 		return
 	}
-	words := map[string]*string{"cloud": &o.Cloud, "image": &o.Image, "flavor": &o.Flavor, "user": &o.User, "zone": &o.Zone,
+	words := map[string]*string{"cloud": &o.Cloud, "image": &o.Image, "flavor": &o.Flavor, "user": &o.User,
+		"zone":    &o.Zone,
 		"network": &o.Network, "external": &o.External, "host": &o.Host, "links": &o.Links}
 	for _, q := range v.Pairs {
 		switch to := words[q.Key.Text]; {
@@ -112,17 +117,20 @@ func (o *Options) read(v *yamlfile.Value, l *site.List, p *topology.Problems) {
 		case q.Key.Text == "instances":
 			o.readInstances(q.Value, l, p)
 		default:
-			p.Add(q.Key.Pos, "known are cloud, image, flavor, user, zone, network, external, links, host, instances", "openstack: there is no option %q", q.Key.Text)
+			p.Add(q.Key.Pos, "known are cloud, image, flavor, user, zone, network, external, links, host, instances",
+				"openstack: there is no option %q", q.Key.Text)
 		}
 	}
 	if v.Get("instances") == nil {
 		o.add(l, "i1", Instance{}, v.Pos)
 	}
 	if !slices.Contains([]string{"", linkTunnels, linkNetworks}, o.Links) {
-		p.Add(v.Get("links").Pos, "write  links: "+linkNetworks+",  or leave it out", "links between instances are %s or %s, not %s", linkTunnels, linkNetworks, o.Links)
+		p.Add(v.Get("links").Pos, "write  links: "+linkNetworks+",  or leave it out",
+			"links between instances are %s or %s, not %s", linkTunnels, linkNetworks, o.Links)
 	}
 	if o.External == none && o.Network == "" {
-		p.Add(v.Pos, "name the network by which this machine reaches them:  network: NAME", "external: none leaves no way to the instances")
+		p.Add(v.Pos, "name the network by which this machine reaches them:  network: NAME",
+			"external: none leaves no way to the instances")
 	}
 }
 
@@ -131,7 +139,8 @@ func (o *Options) readInstances(v *yamlfile.Value, l *site.List, p *topology.Pro
 	case yamlfile.Scalar:
 		n, err := strconv.Atoi(v.Text)
 		if err != nil || n < 0 || n > maxInstances {
-			p.Add(v.Pos, "write  instances: 2", "%s is not a number of instances: 0 (the lab is on this machine) to %d", v, maxInstances)
+			p.Add(v.Pos, "write  instances: 2", "%s is not a number of instances: 0 (the lab is on this machine) to %d",
+				v, maxInstances)
 			return
 		}
 		for i := range n {
@@ -166,7 +175,8 @@ func (o *Options) readInstance(q yamlfile.Pair, l *site.List, p *topology.Proble
 		if to := words[option.Key.Text]; to != nil {
 			*to = word(option.Value, p)
 		} else if !m.Option(option, p) {
-			p.Add(option.Key.Pos, "known are image, flavor, zone, labels, cores", "instance %s: there is no option %q", name, option.Key.Text)
+			p.Add(option.Key.Pos, "known are image, flavor, zone, labels, cores", "instance %s: there is no option %q",
+				name, option.Key.Text)
 		}
 	}
 	o.Instances[name] = i
@@ -187,7 +197,8 @@ func (o *Options) of(name string) Instance {
 
 // word is a name of something in a cloud.
 func word(v *yamlfile.Value, p *topology.Problems) string {
-	if v.Shape != yamlfile.Scalar || v.Text == "" || len(v.Text) > 255 || strings.ContainsFunc(v.Text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if v.Shape != yamlfile.Scalar || v.Text == "" || len(v.Text) > 255 ||
+		strings.ContainsFunc(v.Text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		p.Add(v.Pos, "write a name, or an ID", "a name of the cloud's is needed here, not %s", v)
 		return ""
 	}
@@ -197,7 +208,8 @@ func word(v *yamlfile.Value, p *topology.Problems) string {
 // hostname says whether a machine can be called so by itself (RFC 1123, section 2.1), too.
 func hostname(s string) bool {
 	alnum := func(r byte) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' }
-	return site.CanName(s) && alnum(s[0]) && alnum(s[len(s)-1]) && !slices.ContainsFunc([]byte(s), func(b byte) bool { return !alnum(b) && b != '-' })
+	return site.CanName(s) && alnum(s[0]) && alnum(s[len(s)-1]) &&
+		!slices.ContainsFunc([]byte(s), func(b byte) bool { return !alnum(b) && b != '-' })
 }
 
 // schema describes what a file says of instances.
@@ -206,12 +218,16 @@ func schema() map[string]any {
 	name := func(what string) object {
 		return object{"type": "string", "minLength": 1, "maxLength": 255, "description": what}
 	}
-	image, flavor, zone := name("Its image: a name or an ID."), name("Its flavor: a name or an ID."), name("An availability zone of Nova.")
-	instance := object{"anyOf": []object{{"type": "null"}, {"type": "object", "additionalProperties": false, "properties": object{
-		"image": image, "flavor": flavor, "zone": zone,
-		"labels": object{"description": "A node that asks for one of them (on: gpu) runs here.", "anyOf": []object{{"type": "string"}, {"type": "array", "items": object{"type": "string"}}}},
-		"cores":  object{"description": "How many processors the lab may use; else the flavor's.", "type": "number", "exclusiveMinimum": 0, "maximum": 4096},
-	}}}}
+	image, flavor, zone := name("Its image: a name or an ID."), name("Its flavor: a name or an ID."),
+		name("An availability zone of Nova.")
+	instance := object{"anyOf": []object{{"type": "null"},
+		{"type": "object", "additionalProperties": false, "properties": object{
+			"image": image, "flavor": flavor, "zone": zone,
+			"labels": object{"description": "A node that asks for one of them (on: gpu) runs here.",
+				"anyOf": []object{{"type": "string"}, {"type": "array", "items": object{"type": "string"}}}},
+			"cores": object{"description": "How many processors the lab may use; else the flavor's.", "type": "number",
+				"exclusiveMinimum": 0, "maximum": 4096},
+		}}}}
 	return object{"type": "object", "additionalProperties": false, "properties": object{
 		"cloud": name("A name in clouds.yaml; else OS_CLOUD, or the variables of an openrc file."),
 		"image": image, "flavor": flavor, "zone": zone,

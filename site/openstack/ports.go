@@ -141,13 +141,15 @@ func (n *inNetwork) check(p *site.Port, plugged bool) error {
 		switch {
 		case len(n.subnets) == 0:
 		case !fits:
-			bad("%s is in no subnet of %s; it has %s: choose an address there, with that prefix length", a, p.Network, n.ranges())
+			bad("%s is in no subnet of %s; it has %s: choose an address there, with that prefix length", a, p.Network,
+				n.ranges())
 		case n.taken[a.Addr()] != "":
 			bad("the address %s is taken: openstack port show %s", a.Addr(), n.taken[a.Addr()])
 		}
 	}
 	if p.MTU > n.MTU {
-		bad("packets in %s have at most %d bytes, and %d are asked for: write  mtu: %[2]d,  or leave it out", p.Network, n.MTU, p.MTU)
+		bad("packets in %s have at most %d bytes, and %d are asked for: write  mtu: %[2]d,  or leave it out", p.Network,
+			n.MTU, p.MTU)
 	}
 	return errors.Join(wrong...)
 }
@@ -204,7 +206,8 @@ func wires(all []agent, host string) error {
 }
 
 // MakePorts makes ports, all in one request, and attaches those of instances.
-func (a *account) MakePorts(ctx context.Context, l *site.List, al site.Allocation, want []*site.Port, say func(string)) error {
+func (a *account) MakePorts(ctx context.Context, l *site.List, al site.Allocation, want []*site.Port,
+	say func(string)) error {
 	found, err := a.findNetworks(ctx, want)
 	if err != nil {
 		return err
@@ -300,7 +303,9 @@ func (b *building) makeLinks(ctx context.Context, want []*site.Port) (map[string
 			return nil, fmt.Errorf("link %s: packets in networks of this project have at most %d bytes, and %d are asked for: write  mtu: %[2]d,  or leave it out", p.Link, n.MTU, p.MTU)
 		}
 		for i, cidr := range subnetsOf(key, want) {
-			bodies = append(bodies, map[string]any{"name": fmt.Sprintf("%s-%d", b.linkName(p), i+1), "network_id": n.ID, "ip_version": 4, "cidr": cidr, "enable_dhcp": false, "gateway_ip": nil})
+			bodies = append(bodies,
+				map[string]any{"name": fmt.Sprintf("%s-%d", b.linkName(p), i+1), "network_id": n.ID, "ip_version": 4,
+					"cidr": cidr, "enable_dhcp": false, "gateway_ip": nil})
 		}
 	}
 	if _, err := b.createAll(ctx, subnets, bodies); err != nil {
@@ -399,14 +404,16 @@ func (b *building) attach(ctx context.Context, l *site.List, want []*site.Port) 
 		}
 		server := servers[p.Site]
 		g.Go(func() error {
-			return once(ctx, fmt.Sprintf("attach the port of %s to the instance %s", p.Link, p.Site), func(ctx context.Context) error {
-				_, err := b.nova.Post(ctx, b.nova.ServiceURL("servers", server, "os-interface"),
-					map[string]any{"interfaceAttachment": map[string]any{"port_id": p.At.ID}}, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
-				return err
-			}, func() (bool, error) {
-				there, err := b.list(ctx, ports, url.Values{"id": {p.At.ID}, "device_id": {server}})
-				return len(there) > 0, err
-			})
+			return once(ctx, fmt.Sprintf("attach the port of %s to the instance %s", p.Link, p.Site),
+				func(ctx context.Context) error {
+					_, err := b.nova.Post(ctx, b.nova.ServiceURL("servers", server, "os-interface"),
+						map[string]any{"interfaceAttachment": map[string]any{"port_id": p.At.ID}}, nil,
+						&gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
+					return err
+				}, func() (bool, error) {
+					there, err := b.list(ctx, ports, url.Values{"id": {p.At.ID}, "device_id": {server}})
+					return len(there) > 0, err
+				})
 		})
 	}
 	return g.Wait()

@@ -81,7 +81,8 @@ func (a *account) removeServers(ctx context.Context, key string, say func(string
 			return n, err
 		}
 		if wait.Over() {
-			return n, fmt.Errorf("%s are still there, such as %s (%s): %w", words.Plural(len(there), "instance"), there[0].Name, there[0].Status, wait.Err())
+			return n, fmt.Errorf("%s are still there, such as %s (%s): %w", words.Plural(len(there), "instance"),
+				there[0].Name, there[0].Status, wait.Err())
 		}
 		say("removing " + words.Plural(len(there), "instance"))
 		for _, s := range there {
@@ -108,7 +109,8 @@ func (a *account) detach(ctx context.Context, t thing) error {
 	if !strings.HasPrefix(t.DeviceOwner, "compute:") {
 		return nil
 	}
-	_, err := a.nova.Delete(ctx, a.nova.ServiceURL("servers", t.Device, "os-interface", t.ID), &gophercloud.RequestOpts{OkCodes: []int{http.StatusAccepted}})
+	_, err := a.nova.Delete(ctx, a.nova.ServiceURL("servers", t.Device, "os-interface", t.ID),
+		&gophercloud.RequestOpts{OkCodes: []int{http.StatusAccepted}})
 	if err != nil && !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
 		return explained("detach the port "+t.Name, err)
 	}

@@ -49,7 +49,8 @@ func (b *building) makeRouters(ctx context.Context, want []*site.Port) error {
 					}
 				}
 			}
-			return explained("set the routes of the router "+made.Name, b.updateRouter(ctx, made.ID, map[string]any{"admin_state_up": true, "routes": routesOf(r)}))
+			return explained("set the routes of the router "+made.Name,
+				b.updateRouter(ctx, made.ID, map[string]any{"admin_state_up": true, "routes": routesOf(r)}))
 		})
 	}
 	return g.Wait()
@@ -58,7 +59,8 @@ func (b *building) makeRouters(ctx context.Context, want []*site.Port) error {
 // joinRouter makes a port an interface of a router.
 func (b *building) joinRouter(ctx context.Context, r thing, p *site.Port) error {
 	return once(ctx, fmt.Sprintf("give the router %s its port of %s", r.Name, p.Link), func(ctx context.Context) error {
-		_, err := b.neutron.Put(ctx, b.neutron.ServiceURL("routers", r.ID, "add_router_interface"), map[string]any{"port_id": p.At.ID}, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
+		_, err := b.neutron.Put(ctx, b.neutron.ServiceURL("routers", r.ID, "add_router_interface"),
+			map[string]any{"port_id": p.At.ID}, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
 		return err
 	}, func() (bool, error) {
 		there, err := b.list(ctx, ports, url.Values{"id": {p.At.ID}, "device_id": {r.ID}})
@@ -77,24 +79,30 @@ func routesOf(r *site.Router) []map[string]any {
 
 // updateRouter changes what a router is. It makes no difference how often.
 func (a *account) updateRouter(ctx context.Context, id string, to map[string]any) error {
-	_, err := a.neutron.Put(ctx, a.neutron.ServiceURL("routers", id), map[string]any{"router": to}, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
+	_, err := a.neutron.Put(ctx, a.neutron.ServiceURL("routers", id), map[string]any{"router": to}, nil,
+		&gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
 	return err
 }
 
 // emptyRouter takes the routes of a router away, and its interfaces, which are deleted with that;
 // its port to the outside goes with it.
 func (a *account) emptyRouter(ctx context.Context, id string) error {
-	if err := a.updateRouter(ctx, id, map[string]any{"routes": routesOf(&site.Router{})}); gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+	if err := a.updateRouter(ctx, id,
+		map[string]any{"routes": routesOf(&site.Router{})}); gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
 		return nil
 	} else if err != nil {
 		return explained("take the routes from the router "+id, err)
 	}
-	at, err := a.list(ctx, ports, url.Values{"device_id": {id}, "device_owner": {"network:router_interface", "network:router_interface_distributed", "network:ha_router_replicated_interface"}})
+	at, err := a.list(ctx, ports,
+		url.Values{"device_id": {id},
+			"device_owner": {"network:router_interface", "network:router_interface_distributed",
+				"network:ha_router_replicated_interface"}})
 	if err != nil {
 		return err
 	}
 	for _, p := range at {
-		_, err := a.neutron.Put(ctx, a.neutron.ServiceURL("routers", id, "remove_router_interface"), map[string]any{"port_id": p.ID}, nil,
+		_, err := a.neutron.Put(ctx, a.neutron.ServiceURL("routers", id, "remove_router_interface"),
+			map[string]any{"port_id": p.ID}, nil,
 			&gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
 		if err != nil && !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
 			return explained("take an interface from the router "+id, err)

@@ -70,7 +70,8 @@ func (a *account) list(ctx context.Context, k kind, query url.Values) (out []thi
 		}
 		var page []thing
 		var links []struct{ Href, Rel string }
-		if err := errors.Join(json.Unmarshal(answer[k.key()], &page), decode(answer[k.key()+"_links"], &links)); err != nil {
+		if err := errors.Join(json.Unmarshal(answer[k.key()], &page),
+			decode(answer[k.key()+"_links"], &links)); err != nil {
 			return nil, fmt.Errorf("list %ss: %w", k.title, err)
 		}
 		out, at = append(out, page...), ""
@@ -85,8 +86,11 @@ func (a *account) list(ctx context.Context, k kind, query url.Values) (out []thi
 
 // marked lists what the project has of a kind with the mark of a key; "": of any.
 func (a *account) marked(ctx context.Context, k kind, key string) ([]thing, error) {
-	all, err := a.list(ctx, k, url.Values{"project_id": {a.project}, "fields": {"id", "name", "description", "status", "device_id", "device_owner"}})
-	return slices.DeleteFunc(all, func(t thing) bool { al, ok := ofMark(t.Description); return !ok || key != "" && al.Key != key }), err
+	all, err := a.list(ctx, k,
+		url.Values{"project_id": {a.project},
+			"fields": {"id", "name", "description", "status", "device_id", "device_owner"}})
+	return slices.DeleteFunc(all,
+		func(t thing) bool { al, ok := ofMark(t.Description); return !ok || key != "" && al.Key != key }), err
 }
 
 // decode decodes what may not be there.

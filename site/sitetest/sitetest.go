@@ -62,16 +62,18 @@ func listen(t testing.TB, serve func(net.Conn, *ssh.ServerConfig)) (port int) {
 	dir := filepath.Join(t.TempDir(), ".ssh")
 	must(os.Mkdir(dir, 0o700))
 	must(errors.Join(os.WriteFile(filepath.Join(dir, "id_ed25519"), pem.EncodeToMemory(block), 0o600),
-		os.WriteFile(filepath.Join(dir, "known_hosts"), []byte(knownhosts.Line([]string{listener.Addr().String()}, signer.PublicKey())+"\n"), 0o600)))
+		os.WriteFile(filepath.Join(dir, "known_hosts"),
+			[]byte(knownhosts.Line([]string{listener.Addr().String()}, signer.PublicKey())+"\n"), 0o600)))
 	t.Setenv("HOME", filepath.Dir(dir))
 	t.Setenv("SSH_AUTH_SOCK", "")
 
-	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+	sameKey := func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 		if string(key.Marshal()) != string(signer.PublicKey().Marshal()) {
 			return nil, errors.New("another key")
 		}
 		return nil, nil
-	}}
+	}
+	config := &ssh.ServerConfig{PublicKeyCallback: sameKey}
 	config.AddHostKey(signer) // the server's key and the user's are the same
 	t.Cleanup(func() { listener.Close() })
 	go func() {
@@ -110,7 +112,8 @@ func serve(conn net.Conn, config *ssh.ServerConfig, run func(string, io.Reader, 
 				if is {
 					go func() {
 						status := run(command.Line, channel, channel, channel.Stderr())
-						_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(status)}))
+						_, _ = channel.SendRequest("exit-status", false,
+							ssh.Marshal(struct{ Status uint32 }{uint32(status)}))
 						channel.Close()
 					}()
 				}

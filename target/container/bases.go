@@ -59,7 +59,8 @@ func (as asker) forBases(ctx context.Context, dir string) (with []login, err err
 func bases(text string) (out []string) {
 	stages, args := map[string]bool{"scratch": true}, map[string]string{}
 	add := func(image string) {
-		if image = os.Expand(image, func(name string) string { return argument(args, name) }); image == "" || stages[strings.ToLower(image)] {
+		if image = os.Expand(image, func(name string) string { return argument(args, name) }); image == "" ||
+			stages[strings.ToLower(image)] {
 			return
 		}
 		if !slices.Contains(out, image) {

@@ -68,7 +68,8 @@ func (k *containers) begin(ctx context.Context, n *topology.Node, again bool) er
 		}
 		select {
 		case <-limit.Done():
-			return fmt.Errorf("health: %s: %w: %s", n.Health, cmp.Or(context.Cause(limit), err), strings.TrimSpace(said))
+			return fmt.Errorf("health: %s: %w: %s", n.Health, cmp.Or(context.Cause(limit), err),
+				strings.TrimSpace(said))
 		case <-wakeUp():
 		}
 	}

@@ -40,9 +40,11 @@ const labLabel, nodeLabel = "dev.trivet.lab", "dev.trivet.node"
 
 func init() {
 	local.Register(local.Kind{
-		NodeKind: topology.NodeKind{Name: "container", Is: "a container", Of: (*topology.Node).Contained, Own: true, Files: true},
+		NodeKind: topology.NodeKind{Name: "container", Is: "a container", Of: (*topology.Node).Contained, Own: true,
+			Files: true},
 		New: func(l *local.Lab) local.Nodes {
-			return &containers{Namespaces: local.Namespaces{Lab: l}, known: map[string]*running{}, given: map[string]given{}, restarts: map[string]*restarts{}}
+			return &containers{Namespaces: local.Namespaces{Lab: l}, known: map[string]*running{},
+				given: map[string]given{}, restarts: map[string]*restarts{}}
 		},
 		Lacks:  lacks,
 		Drain:  drain,
@@ -257,7 +259,8 @@ func (k *containers) make(engine *client.Client, n *topology.Node, waiter string
 	if r.pid == 0 {
 		return fmt.Errorf("the container has ended at once: %s", lastWords(ctx, engine, made.ID))
 	}
-	if err := give(ctx, engine, made.ID, n.Files); err != nil { // only now: what is shown there hides what it was made with
+	// Only now: what is shown there hides what it was made with.
+	if err := give(ctx, engine, made.ID, n.Files); err != nil {
 		return err
 	}
 	k.note(n)
@@ -300,7 +303,8 @@ func (k *containers) look(ctx context.Context, engine *client.Client, n *topolog
 }
 
 // inspect asks the engine for a container.
-func (k *containers) inspect(ctx context.Context, engine *client.Client, n *topology.Node, id string) (*running, error) {
+func (k *containers) inspect(ctx context.Context, engine *client.Client, n *topology.Node, id string) (*running,
+	error) {
 	is, err := engine.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
 		return nil, err
@@ -383,7 +387,8 @@ func (k *containers) limit(n, old *topology.Node) error {
 		limits.MemorySwap = 2 * limits.Memory // as the engines have it for new containers
 	}
 	_, err = engine.ContainerUpdate(ctx, r.id, client.ContainerUpdateOptions{Resources: &limits})
-	lifted := old.CPU != n.CPU && n.CPU == topology.CPU{} || old.Memory > n.Memory && n.Memory == 0 || len(old.Cores) > 0 && len(n.Cores) == 0
+	lifted := old.CPU != n.CPU && n.CPU == topology.CPU{} || old.Memory > n.Memory && n.Memory == 0 ||
+		len(old.Cores) > 0 && len(n.Cores) == 0
 	// Podman before version 5 changes none, and Docker takes none for what is to stay.
 	if r.runs() && (errdefs.IsNotFound(err) || err == nil && lifted) {
 		return k.Cgroups.LimitForeign(r.pid, n.Cores, n.CPU, n.Memory)
@@ -408,7 +413,8 @@ func (k *containers) Remove(n *topology.Node) error {
 	if err == nil {
 		err = remove(engine, k.Dir, func(c engineapi.Summary) bool { return c.Labels[nodeLabel] == n.Name })
 	}
-	return errors.Join(err, k.forgetNetwork(n), os.RemoveAll(k.dir(n.Name)), removeNames(k.namesDir(n)), k.Namespaces.Remove(n))
+	return errors.Join(err, k.forgetNetwork(n), os.RemoveAll(k.dir(n.Name)), removeNames(k.namesDir(n)),
+		k.Namespaces.Remove(n))
 }
 
 // remove removes those containers of the lab in a directory that which selects.
@@ -508,7 +514,8 @@ func forget(dir string) error {
 		if !ofLab(file, dir) {
 			continue
 		}
-		said, err := exec.CommandContext(ctx, "runc", "delete", "--force", filepath.Base(filepath.Dir(file))).CombinedOutput()
+		said, err := exec.CommandContext(ctx, "runc", "delete", "--force",
+			filepath.Base(filepath.Dir(file))).CombinedOutput()
 		if _, gone := os.Stat(file); err != nil && gone == nil {
 			errs = append(errs, fmt.Errorf("runc delete: %w: %s", err, bytes.TrimSpace(said)))
 		}

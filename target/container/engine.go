@@ -57,7 +57,8 @@ func find() (source, error) {
 	}
 	podman, err := exec.LookPath("podman")
 	if err != nil {
-		return source{}, topology.Mistaken("apt install podman (or docker.io)", "containers need Docker or Podman, and neither is here")
+		return source{}, topology.Mistaken("apt install podman (or docker.io)",
+			"containers need Docker or Podman, and neither is here")
 	}
 	return source{Program: append([]string{podman}, runtimeOf()...)}, nil
 }

@@ -76,8 +76,8 @@ var namespaces = []struct {
 	name string
 	flag int
 }{
-	{"cgroup", unix.CLONE_NEWCGROUP}, {"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET},
-	{"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS},
+	{"cgroup", unix.CLONE_NEWCGROUP}, {"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS},
+	{"net", unix.CLONE_NEWNET}, {"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS},
 }
 
 // Enter runs a program in a container and returns its exit code, as a shell has it. It stays
@@ -119,7 +119,8 @@ func run(arguments []string) (code int, err error) {
 		return notFound, fmt.Errorf("%s: command not found in the container", arguments[4])
 	}
 	// Whatever is sent to this process's group reaches the program, which is in it.
-	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP,
+		unix.SIGTTIN, unix.SIGTTOU)
 	if err := rights.drop(); err != nil {
 		return notRun, fmt.Errorf("give up rights: %w", err)
 	}
@@ -165,7 +166,8 @@ func inside(as, dir string, words []string) (*exec.Cmd, error) {
 	for i, g := range who.Sgids {
 		groups[i] = uint32(g)
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(who.Uid), Gid: uint32(who.Gid), Groups: groups}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(who.Uid), Gid: uint32(who.Gid),
+		Groups: groups}}
 	return cmd, nil
 }
 
@@ -270,7 +272,8 @@ func (r rights) drop() error {
 			}
 		}
 	}
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil &&
+		!errors.Is(err, unix.EINVAL) {
 		return err
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

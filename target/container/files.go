@@ -80,11 +80,13 @@ func giveFile(ctx context.Context, engine *client.Client, id string, f topology.
 	name, now := "", time.Now()
 	for _, m := range p.missing {
 		name += m + "/"
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755, ModTime: now, Format: tar.FormatPAX}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755, ModTime: now,
+			Format: tar.FormatPAX}); err != nil {
 			return err
 		}
 	}
-	header := tar.Header{Typeflag: tar.TypeReg, Name: name + path.Base(f.Path), Mode: int64(f.Mode), Size: int64(len(f.Text)), ModTime: now, Format: tar.FormatPAX}
+	header := tar.Header{Typeflag: tar.TypeReg, Name: name + path.Base(f.Path), Mode: int64(f.Mode),
+		Size: int64(len(f.Text)), ModTime: now, Format: tar.FormatPAX}
 	if err := w.WriteHeader(&header); err != nil {
 		return err
 	}
@@ -171,7 +173,8 @@ func takeBack(engine *client.Client, id string, was given, files []topology.Node
 
 // Files reads the files that a node was given, as they are now. Whatever its container says, it is
 // asked for regular files of a size that a topology can hold only, and no more of them is read.
-func (k *containers) Files(ctx context.Context, n *topology.Node) (out []topology.NodeFile, remarks []string, err error) {
+func (k *containers) Files(ctx context.Context, n *topology.Node) (out []topology.NodeFile, remarks []string,
+	err error) {
 	if len(n.Files) == 0 {
 		return nil, nil, nil
 	}
@@ -201,7 +204,8 @@ func (k *containers) Files(ctx context.Context, n *topology.Node) (out []topolog
 }
 
 // readFile reads a file of a container, or says why it is none that a topology can hold.
-func readFile(ctx context.Context, engine *client.Client, id, name string) (f topology.NodeFile, why string, err error) {
+func readFile(ctx context.Context, engine *client.Client, id, name string) (f topology.NodeFile, why string,
+	err error) {
 	is, err := engine.ContainerStatPath(ctx, id, client.ContainerStatPathOptions{Path: name})
 	switch {
 	case errdefs.IsNotFound(err):
@@ -213,7 +217,8 @@ func readFile(ctx context.Context, engine *client.Client, id, name string) (f to
 	case !is.Stat.Mode.IsRegular():
 		return f, "is no regular file any more", nil
 	case is.Stat.Size > topology.MaxConfigFile:
-		return f, fmt.Sprintf("has %d bytes now, and a topology holds %d MiB of one", is.Stat.Size, topology.MaxConfigFile>>20), nil
+		return f, fmt.Sprintf("has %d bytes now, and a topology holds %d MiB of one", is.Stat.Size,
+			topology.MaxConfigFile>>20), nil
 	}
 	from, err := engine.CopyFromContainer(ctx, id, client.CopyFromContainerOptions{SourcePath: name})
 	if errdefs.IsNotFound(err) {
@@ -223,7 +228,8 @@ func readFile(ctx context.Context, engine *client.Client, id, name string) (f to
 		return f, "", err
 	}
 	defer from.Content.Close()
-	archive := tar.NewReader(io.LimitReader(from.Content, topology.MaxConfigFile+64<<10)) // beside the text, some headers
+	// Beside the text, some headers.
+	archive := tar.NewReader(io.LimitReader(from.Content, topology.MaxConfigFile+64<<10))
 	header, err := archive.Next()
 	if err != nil {
 		return f, "", err
@@ -235,6 +241,7 @@ func readFile(ctx context.Context, engine *client.Client, id, name string) (f to
 	if err != nil {
 		return f, "", err
 	}
-	f = topology.NodeFile{Path: name, TextFile: topology.TextFile{Text: string(text)}, Mode: uint32(header.FileInfo().Mode().Perm())}
+	f = topology.NodeFile{Path: name, TextFile: topology.TextFile{Text: string(text)},
+		Mode: uint32(header.FileInfo().Mode().Perm())}
 	return f, topology.NotText(string(text)), nil
 }

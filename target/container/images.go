@@ -36,7 +36,8 @@ func imageOf(n *topology.Node) string {
 		}
 		return '-'
 	}, strings.ToLower(filepath.Base(n.Build))), "-")
-	return fmt.Sprintf("localhost/trivet-%s:%x", name, sha256.Sum256([]byte(n.Build)))[:len("localhost/trivet-:")+len(name)+12]
+	return fmt.Sprintf("localhost/trivet-%s:%x", name,
+		sha256.Sum256([]byte(n.Build)))[:len("localhost/trivet-:")+len(name)+12]
 }
 
 // Prepare builds and pulls the images of nodes that are not there.
@@ -47,7 +48,8 @@ func (k *containers) Prepare(ctx context.Context, nodes []*topology.Node, progre
 	}
 	var images []*topology.Node // one for each
 	for _, n := range nodes {
-		if !slices.ContainsFunc(images, func(other *topology.Node) bool { return imageOf(other) == imageOf(n) && other.Build == n.Build }) {
+		if !slices.ContainsFunc(images,
+			func(other *topology.Node) bool { return imageOf(other) == imageOf(n) && other.Build == n.Build }) {
 			images = append(images, n)
 		}
 	}
@@ -116,7 +118,8 @@ func (as asker) build(ctx context.Context, engine *client.Client, n *topology.No
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(pack(w, n.Build)) }()
 	defer r.Close()
-	options := client.ImageBuildOptions{Tags: []string{imageOf(n)}, Remove: true, ForceRemove: true, AuthConfigs: authsOf(with)}
+	options := client.ImageBuildOptions{Tags: []string{imageOf(n)}, Remove: true, ForceRemove: true,
+		AuthConfigs: authsOf(with)}
 	built, err := engine.ImageBuild(ctx, r, options)
 	if err != nil {
 		return fmt.Errorf("build it: %w", as.explainBuild(err, with))

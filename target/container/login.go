@@ -76,7 +76,8 @@ const dockerConfig, authFile = "DOCKER_CONFIG", "REGISTRY_AUTH_FILE"
 func pathIn(variable string) (string, error) {
 	path := os.Getenv(variable)
 	if path != "" && !filepath.IsAbs(path) {
-		return "", fmt.Errorf("%s is %s, and must be a path that begins with /", variable, path) // the daemon's directory is nobody's
+		// The daemon's directory is nobody's.
+		return "", fmt.Errorf("%s is %s, and must be a path that begins with /", variable, path)
 	}
 	return path, nil
 }
@@ -205,7 +206,8 @@ func (l logins) of(ctx context.Context, config loginFile, image reference.Named)
 	entries := map[string]loginEntry{}
 	for _, key := range slices.Sorted(maps.Keys(config.Auths)) {
 		is, e := loginKey(key), config.Auths[key]
-		if _, has := entries[is]; e != (loginEntry{}) && (!has || key == is) { // the zero one stands for a program that keeps it
+		// The zero one stands for a program that keeps it.
+		if _, has := entries[is]; e != (loginEntry{}) && (!has || key == is) {
 			entries[is] = e
 		}
 	}
@@ -249,7 +251,8 @@ func loginKey(name string) string {
 var errLoginEntry = errors.New("has a login that is not user:password in base64")
 
 func (e loginEntry) decode() (registry.AuthConfig, error) {
-	auth := registry.AuthConfig{Username: e.Username, Password: e.Password, IdentityToken: e.IdentityToken, RegistryToken: e.RegistryToken}
+	auth := registry.AuthConfig{Username: e.Username, Password: e.Password, IdentityToken: e.IdentityToken,
+		RegistryToken: e.RegistryToken}
 	if e.Auth == "" {
 		return auth, nil
 	}
@@ -372,7 +375,8 @@ func (g login) header() (string, error) {
 
 // refusals are what engines say where a registry wants a login, or another one; they have no other
 // words for it in common.
-var refusals = []string{"unauthorized", "authentication required", "no basic auth credentials", "access denied", "denied:", "not authorized",
+var refusals = []string{"unauthorized", "authentication required", "no basic auth credentials", "access denied",
+	"denied:", "not authorized",
 	" 401", " 403", "forbidden"}
 
 // explain adds to an error of an engine what login it was given, if that is why.
@@ -402,5 +406,6 @@ func (g login) explainAs(err error, said, engine string) error {
 	if len(g.trouble) > 0 {
 		why += " (" + strings.Join(g.trouble, "; ") + ")"
 	}
-	return fmt.Errorf("%w\n%w", err, topology.Mistaken(engine+" login "+g.registry, "registry %s %s: %s", g.registry, wants, why))
+	return fmt.Errorf("%w\n%w", err,
+		topology.Mistaken(engine+" login "+g.registry, "registry %s %s: %s", g.registry, wants, why))
 }

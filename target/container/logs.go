@@ -65,12 +65,14 @@ func (k *containers) follow(n *topology.Node) error {
 
 // copyLogs writes what a container has printed and prints, from the beginning, until it ends.
 func (k *containers) copyLogs(engine *client.Client, n *topology.Node, r *running) error {
-	logs, err := engine.ContainerLogs(context.Background(), r.id, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Follow: true})
+	logs, err := engine.ContainerLogs(context.Background(), r.id,
+		client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Follow: true})
 	if err != nil {
 		return err
 	}
 	defer logs.Close()
-	f, err := os.OpenFile(filepath.Join(k.dir(n.Name), OutputLog), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(filepath.Join(k.dir(n.Name), OutputLog), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND,
+		0o600)
 	if err != nil {
 		return err
 	}
@@ -109,7 +111,8 @@ func (k *containers) status(r *running) (status int, said string, known bool) {
 
 // lastWords is the end of what a container has printed.
 func lastWords(ctx context.Context, engine *client.Client, id string) string {
-	logs, err := engine.ContainerLogs(ctx, id, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Tail: "5"})
+	logs, err := engine.ContainerLogs(ctx, id,
+		client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Tail: "5"})
 	if err != nil {
 		return err.Error()
 	}

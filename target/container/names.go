@@ -90,7 +90,8 @@ func (k *containers) NamesChanged(file string, was, is []byte) error {
 			continue
 		}
 		if err := rewrite(k.ownNames(n, file), was, is); err != nil && !errors.Is(err, os.ErrNotExist) {
-			k.Lab.Ended(fmt.Sprintf("warning: /etc/%s in %s stays as it was until it is made anew: %v", file, what(n), err))
+			k.Lab.Ended(fmt.Sprintf("warning: /etc/%s in %s stays as it was until it is made anew: %v", file,
+				what(n), err))
 		}
 	}
 	return nil

@@ -63,7 +63,8 @@ func (p program) command(n *topology.Node) ([]string, error) {
 
 // options are what an engine is asked for. The program is given a terminal, so that a shell that is
 // one stays.
-func (k *containers) options(n *topology.Node, waiter string, argv []string) (*engineapi.Config, *engineapi.HostConfig) {
+func (k *containers) options(n *topology.Node, waiter string, argv []string) (*engineapi.Config,
+	*engineapi.HostConfig) {
 	env := make([]string, len(n.Env))
 	for i, e := range n.Env {
 		env[i] = e.String()
@@ -76,7 +77,8 @@ func (k *containers) options(n *topology.Node, waiter string, argv []string) (*e
 		host.Ulimits = ulimits()
 	}
 	bind := func(source, target string, readOnly bool) {
-		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: source, Target: target, ReadOnly: readOnly})
+		host.Mounts = append(host.Mounts,
+			mount.Mount{Type: mount.TypeBind, Source: source, Target: target, ReadOnly: readOnly})
 	}
 	bind(waiter, waiting, true)
 	bind(k.gates(n.Name), gates, true)
@@ -91,10 +93,12 @@ func (k *containers) options(n *topology.Node, waiter string, argv []string) (*e
 			bind(d.Source, d.Path, d.ReadOnly)
 			continue
 		}
-		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeTmpfs, Target: d.Path, TmpfsOptions: &mount.TmpfsOptions{Mode: 0o1777}})
+		host.Mounts = append(host.Mounts,
+			mount.Mount{Type: mount.TypeTmpfs, Target: d.Path, TmpfsOptions: &mount.TmpfsOptions{Mode: 0o1777}})
 	}
 	for _, d := range n.Devices {
-		host.Devices = append(host.Devices, engineapi.DeviceMapping{PathOnHost: d, PathInContainer: d, CgroupPermissions: "rwm"})
+		host.Devices = append(host.Devices,
+			engineapi.DeviceMapping{PathOnHost: d, PathInContainer: d, CgroupPermissions: "rwm"})
 	}
 	return config, host
 }

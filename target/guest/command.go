@@ -39,11 +39,11 @@ const (
 func command(n *topology.Node, how qemu.Accelerator, interfaces []Interface, seeded bool) (args []string, err error) {
 	g := n.Guest
 	args = append(qemu.Common(how), "-name", "guest="+qemu.Value(n.Name),
-		"-m", strconv.FormatInt(cmp.Or(int64(n.Memory), defaultMemory)>>20, 10), "-smp", strconv.Itoa(max(1, g.Processors)),
-		"-machine", "graphics=off", // its BIOS and boot loader use the console
+		"-m", strconv.FormatInt(cmp.Or(int64(n.Memory), defaultMemory)>>20, 10), "-smp",
+		strconv.Itoa(max(1, g.Processors)), "-machine", "graphics=off", // its BIOS and boot loader use the console
 		"-runas", "nobody", "-sandbox", "on,obsolete=deny,spawn=deny,resourcecontrol=deny",
-		"-chardev", "socket,id=console,path="+consoleSocket+",server=on,wait=off,logfile="+consoleLog+",logappend=on", "-serial", "chardev:console",
-		"-qmp", "unix:"+qemu.MonitorSocket+",server=on,wait=off",
+		"-chardev", "socket,id=console,path="+consoleSocket+",server=on,wait=off,logfile="+consoleLog+",logappend=on",
+		"-serial", "chardev:console", "-qmp", "unix:"+qemu.MonitorSocket+",server=on,wait=off",
 		"-device", "virtio-rng-pci")
 	if g.Kernel != "" {
 		args = append(args, "-kernel", g.Kernel)
@@ -77,7 +77,8 @@ func command(n *topology.Node, how qemu.Accelerator, interfaces []Interface, see
 		}
 	}
 	if seeded {
-		args = append(args, "-drive", "if=none,id=seed,driver=vvfat,dir="+seedDir+",label="+seedLabel+",read-only=on", "-device", "virtio-blk-pci,drive=seed")
+		args = append(args, "-drive", "if=none,id=seed,driver=vvfat,dir="+seedDir+",label="+seedLabel+",read-only=on",
+			"-device", "virtio-blk-pci,drive=seed")
 	}
 	for i, f := range interfaces {
 		device := fmt.Sprintf("%s,id=%s,netdev=%s,mac=%s", model(g), f.ID, netdev(f), f.MAC)
@@ -90,17 +91,21 @@ func command(n *topology.Node, how qemu.Accelerator, interfaces []Interface, see
 		if f.MTU > topology.MTU && model(g) == "virtio-net-pci" {
 			device += fmt.Sprintf(",host_mtu=%d", f.MTU)
 		}
-		args = append(args, "-netdev", fmt.Sprintf("tap,id=%s,ifname=%s,script=no,downscript=no,vhost=%s", netdev(f), f.Tap, how.VHost()), "-device", device)
+		args = append(args, "-netdev",
+			fmt.Sprintf("tap,id=%s,ifname=%s,script=no,downscript=no,vhost=%s", netdev(f), f.Tap, how.VHost()),
+			"-device", device)
 	}
 	if !g.Unmanaged {
-		network := fmt.Sprintf("user,id=management,restrict=on,ipv6=off,net=%s,hostfwd=tcp:%s-:22", managementNet, loginAt)
+		network := fmt.Sprintf("user,id=management,restrict=on,ipv6=off,net=%s,hostfwd=tcp:%s-:22", managementNet,
+			loginAt)
 		for _, p := range forwarded(n) {
 			network += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", p, p)
 		}
 		if hasDatagrams(n) {
 			args = append(args, "-netdev", strings.Replace(network, "id=management", "id=login", 1),
 				"-netdev", "tap,id=ports,ifname="+portsTap+",script=no,downscript=no,vhost=off",
-				"-netdev", "hubport,id=login0,hubid=0,netdev=login", "-netdev", "hubport,id=ports0,hubid=0,netdev=ports")
+				"-netdev", "hubport,id=login0,hubid=0,netdev=login", "-netdev",
+				"hubport,id=ports0,hubid=0,netdev=ports")
 			network = "hubport,id=management,hubid=0"
 		}
 		args = append(args, "-netdev", network,

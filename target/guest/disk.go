@@ -63,7 +63,8 @@ func isFile(name string) error {
 }
 
 // magics are how files begin that are images in formats that are not read here.
-var magics = map[string]string{"KDMV": "VMDK", "# Disk DescriptorFile": "VMDK", "<<< ": "VDI", "vhdxfile": "VHDX", "conectix": "VHD", "\x1f\x8b": "gzip", "\xfd7zXZ": "xz", "PK\x03\x04": "zip"}
+var magics = map[string]string{"KDMV": "VMDK", "# Disk DescriptorFile": "VMDK", "<<< ": "VDI", "vhdxfile": "VHDX",
+	"conectix": "VHD", "\x1f\x8b": "gzip", "\xfd7zXZ": "xz", "PK\x03\x04": "zip"}
 
 // formatOf is the format of the image of a disk, "qcow2" or "raw". An image that leads to other
 // files is refused: a guest could read any of the machine's.
@@ -84,7 +85,9 @@ func formatOf(name string) (string, error) {
 	if n < 72 || !bytes.HasPrefix(head, []byte("QFI\xfb")) {
 		for magic, what := range magics {
 			if bytes.HasPrefix(head, []byte(magic)) {
-				return "", fmt.Errorf("%s is of the kind %s; convert it first:  qemu-img convert -O qcow2 %s DISK.qcow2", name, what, name)
+				return "",
+					fmt.Errorf("%s is of the kind %s; convert it first:  qemu-img convert -O qcow2 %s DISK.qcow2", name,
+						what, name)
 			}
 		}
 		return "raw", nil
@@ -97,7 +100,9 @@ func formatOf(name string) (string, error) {
 		elsewhere = elsewhere || binary.BigEndian.Uint64(head[72:])&externalData != 0
 	}
 	if elsewhere {
-		return "", fmt.Errorf("%s holds its data in another file; make one of them:  qemu-img convert -O qcow2 %s DISK.qcow2", name, name)
+		return "",
+			fmt.Errorf("%s holds its data in another file; make one of them:  qemu-img convert -O qcow2 %s DISK.qcow2",
+				name, name)
 	}
 	return "qcow2", nil
 }

@@ -27,7 +27,8 @@ import (
 
 func init() {
 	local.Register(local.Kind{
-		NodeKind: topology.NodeKind{Name: "guest", Is: "a virtual machine", Of: is, Own: true, Guest: true, Files: true},
+		NodeKind: topology.NodeKind{Name: "guest", Is: "a virtual machine", Of: is, Own: true, Guest: true,
+			Files: true},
 		New: func(l *local.Lab) local.Nodes {
 			return &guests{Namespaces: local.Namespaces{Lab: l}, known: map[string]*machine{}}
 		},
@@ -62,7 +63,8 @@ func lacks(t *topology.Topology) error {
 			byUEFI = cmp.Or(byUEFI, n)
 		}
 		if err := check(n.Guest); err != nil {
-			problems.Add(n.Pos, "name a file that is at the machine where the node is, and that QEMU can read", "%s %s: vm: %s", n.Kind, n.Name, err)
+			problems.Add(n.Pos, "name a file that is at the machine where the node is, and that QEMU can read",
+				"%s %s: vm: %s", n.Kind, n.Name, err)
 		}
 	}
 	if first == nil {

@@ -254,7 +254,8 @@ func (l *login) enter() (*ssh.Client, error) {
 		}
 		if ctx.Err() != nil || strings.Contains(err.Error(), "unable to authenticate") {
 			return nil, fmt.Errorf("%[1]s does not let %[2]s in by SSH: %[3]w; it may be booting (trivet logs %[1]s), "+
-				"or want a user and a password (vm, in docs/kinds.md); its console:  trivet shell --console %[1]s", l.Node, l.User, err)
+				"or want a user and a password (vm, in docs/kinds.md); its console:  trivet shell --console %[1]s",
+				l.Node, l.User, err)
 		}
 		time.Sleep(500 * time.Millisecond)
 	}

@@ -161,7 +161,8 @@ func (k *guests) start(ctx context.Context, n *topology.Node, interfaces []Inter
 	dir := k.dir(n.Name)
 	// QEMU, as nobody, reads what is in the directory in which it was started; only root reaches it
 	// from elsewhere.
-	if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o700), os.MkdirAll(dir, 0o711), os.Chmod(dir, 0o711)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o700), os.MkdirAll(dir, 0o711),
+		os.Chmod(dir, 0o711)); err != nil {
 		return nil, err
 	}
 	how, err := k.accelerator(ctx)
@@ -197,7 +198,8 @@ func (k *guests) start(ctx context.Context, n *topology.Node, interfaces []Inter
 	defer log.Close()
 	cmd := exec.Command(qemu.Program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = dir, log, log, &syscall.SysProcAttr{Setsid: true}
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + scratch} // where what the guest writes to its disk is
+	// Where what the guest writes to its disk is.
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + scratch}
 	if err := k.StartAround(n, cmd, nil); err != nil {
 		return nil, fmt.Errorf("start QEMU: %w", err)
 	}
@@ -210,7 +212,8 @@ func (k *guests) start(ctx context.Context, n *topology.Node, interfaces []Inter
 	}
 	if err := m.answer(ctx, interfaces); err != nil {
 		m.end()
-		return nil, fmt.Errorf("the virtual machine does not start: %w\n%s", err, process.LastWords(filepath.Join(dir, qemuLog)))
+		return nil, fmt.Errorf("the virtual machine does not start: %w\n%s", err,
+			process.LastWords(filepath.Join(dir, qemuLog)))
 	}
 	return m, nil
 }
@@ -226,7 +229,8 @@ func reserve(file string) error {
 		return err
 	}
 	defer f.Close()
-	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, firstWords); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, firstWords); err != nil &&
+		!errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("make room for what the virtual machine prints: %s: %w", filepath.Dir(file), err)
 	}
 	return nil
@@ -384,7 +388,8 @@ func unplug(ctx context.Context, monitor *qemu.Monitor, f Interface) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the guest does not let go of it (it has no hot plugging, or has not booted yet): %w", context.Cause(ctx))
+			return fmt.Errorf("the guest does not let go of it (it has no hot plugging, or has not booted yet): %w",
+				context.Cause(ctx))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -417,7 +422,8 @@ func (m *machine) plug(monitor *qemu.Monitor, f Interface) error {
 	if _, err := monitor.Do("netdev_add", map[string]any{"type": "tap", "id": netdev(f), "fd": fd}); err != nil {
 		return err
 	}
-	_, err := monitor.Do("device_add", map[string]any{"driver": model(m.node.Guest), "id": f.ID, "netdev": netdev(f), "mac": f.MAC.String()})
+	_, err := monitor.Do("device_add",
+		map[string]any{"driver": model(m.node.Guest), "id": f.ID, "netdev": netdev(f), "mac": f.MAC.String()})
 	return err
 }
 

@@ -42,10 +42,12 @@ func (k *guests) writeSeed(n *topology.Node, interfaces []Interface) (wrote bool
 		return false, err
 	}
 	dir := filepath.Join(k.dir(n.Name), seedDir)
-	if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { // whatever the umask: QEMU is nobody
+	// Whatever the umask: QEMU is nobody.
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755)); err != nil {
 		return false, err
 	}
-	files := map[string][]byte{"meta-data": meta, "user-data": []byte(g.UserData.Text), "vendor-data": vendor, "network-config": network}
+	files := map[string][]byte{"meta-data": meta, "user-data": []byte(g.UserData.Text), "vendor-data": vendor,
+		"network-config": network}
 	for name, text := range files {
 		file := filepath.Join(dir, name)
 		if err := errors.Join(os.WriteFile(file, text, 0o644), os.Chmod(file, 0o644)); err != nil {
@@ -105,7 +107,8 @@ func networkConfig(n *topology.Node, interfaces []Interface) any {
 		ethernets[f.Device] = e
 	}
 	if !n.Guest.Unmanaged {
-		ethernets[topology.GuestManagement] = &ethernet{Match: match{topology.GuestManagementMAC.String()}, Name: topology.GuestManagement,
+		ethernets[topology.GuestManagement] = &ethernet{Match: match{topology.GuestManagementMAC.String()},
+			Name:      topology.GuestManagement,
 			Addresses: []string{managementAddress}, Optional: true}
 	}
 	return map[string]any{"version": 2, "ethernets": ethernets}

@@ -81,7 +81,8 @@ func Down(ctx context.Context, l *site.Login, id string) (lost string, err error
 		lost, err = run(ctx, l, id, "down")
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%s: its shell has not made it what it was within %s; there:  sh %s/switch.sh down", l.Machine.Name, patience.DeviceDown.Within(err), dir(id))
+		err = fmt.Errorf("%s: its shell has not made it what it was within %s; there:  sh %s/switch.sh down",
+			l.Machine.Name, patience.DeviceDown.Within(err), dir(id))
 	}
 	return lost, err
 }
@@ -210,5 +211,6 @@ func Vsctl(ctx context.Context, l *site.Login, p Plan, commands ...[]string) (st
 
 // Ofctl has ovs-ofctl ask such a switch something, with an input.
 func Ofctl(ctx context.Context, l *site.Login, p Plan, input, command string, more ...string) (string, error) {
-	return runWith(ctx, l, p.ID, strings.NewReader(input), append([]string{"ofctl", p.protocols(), command}, more...)...)
+	return runWith(ctx, l, p.ID, strings.NewReader(input),
+		append([]string{"ofctl", p.protocols(), command}, more...)...)
 }

@@ -61,7 +61,8 @@ func (p Plan) script(network string) (string, error) {
 	}
 	var b strings.Builder
 	b.WriteString("# What this device is to become, for the commands below.\n")
-	for _, v := range [][2]string{{"lab", p.Lab}, {"id", p.ID}, {"agent", p.Agent}, {"bridge", topology.DeviceName(p.Switch)}, {"keep", fmt.Sprint(p.Keep)}} {
+	for _, v := range [][2]string{{"lab", p.Lab}, {"id", p.ID}, {"agent", p.Agent},
+		{"bridge", topology.DeviceName(p.Switch)}, {"keep", fmt.Sprint(p.Keep)}} {
 		fmt.Fprintf(&b, "%s=%s\n", v[0], quote(v[1]))
 	}
 	var ports, taken []string
@@ -145,7 +146,8 @@ func (p Plan) ovs() (out []string) {
 // systemID is how the switch is called in spanning trees: the lowest one is the root.
 func (p Plan) systemID() string {
 	id := uint64(p.DPID)
-	return topology.MAC{byte(id >> 40), byte(id >> 32), byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)}.String()
+	return topology.MAC{byte(id >> 40), byte(id >> 32), byte(id >> 24), byte(id >> 16), byte(id >> 8),
+		byte(id)}.String()
 }
 
 func (p Plan) ovsLine() string {
@@ -197,17 +199,22 @@ func Refuses(agent string, n *topology.Node, ports []Port) error {
 	}
 	switch {
 	case n.FailMode == topology.Standalone:
-		return topology.Mistaken("write fail_mode: secure, or agent: ovs", "the agent ofswitch forwards as its controller says and not without one (fail_mode: standalone)")
+		return topology.Mistaken("write fail_mode: secure, or agent: ovs",
+			"the agent ofswitch forwards as its controller says and not without one (fail_mode: standalone)")
 	case len(n.Controllers) != 1 || n.Controllers[0] == topology.ControllerNone:
-		return topology.Mistaken("give the switch one, or write agent: ovs", "the agent ofswitch has exactly one controller")
+		return topology.Mistaken("give the switch one, or write agent: ovs",
+			"the agent ofswitch has exactly one controller")
 	case len(n.Config) > 0:
-		return topology.Mistaken("leave it out, or write agent: ovs", "the agent ofswitch takes no config of the switch")
+		return topology.Mistaken("leave it out, or write agent: ovs",
+			"the agent ofswitch takes no config of the switch")
 	case n.DPID>>48 != 0:
-		return topology.Mistaken("choose a smaller one, or write agent: ovs", "the agent ofswitch takes datapath ids of 12 digits, not %s", n.DPID)
+		return topology.Mistaken("choose a smaller one, or write agent: ovs",
+			"the agent ofswitch takes datapath ids of 12 digits, not %s", n.DPID)
 	}
 	for i, p := range ports {
 		if p.Number != i+1 {
-			return topology.Mistaken("leave port: out", "the agent ofswitch numbers its ports 1, 2, 3 …; there is no port %d", i+1)
+			return topology.Mistaken("leave port: out",
+				"the agent ofswitch numbers its ports 1, 2, 3 …; there is no port %d", i+1)
 		}
 	}
 	return nil

@@ -124,7 +124,8 @@ func (e *edits) set(at, value string) {
 // their VLANs, whose ports are lists (since 21.02), and bridges that are interfaces with words in
 // ifname.
 func editNetwork(config []section, ports []Port) (out edits) {
-	old := slices.ContainsFunc(config, func(s section) bool { return s.kind == "interface" && s.get("ifname") != nil }) &&
+	old := slices.ContainsFunc(config,
+		func(s section) bool { return s.kind == "interface" && s.get("ifname") != nil }) &&
 		!slices.ContainsFunc(config, func(s section) bool { return s.kind == "interface" && s.get("device") != nil })
 	device := "device"
 	if old {

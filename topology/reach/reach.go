@@ -49,7 +49,8 @@ type section struct {
 var sections = map[string]section{
 	"reach":   {true, true, "h1: [h2, h3]: h1 reaches these, and they reach h1."},
 	"isolate": {false, false, "h1: [h2, h3]: h1 reaches none of these, and none of them reaches h1."},
-	"one-way": {true, false, "h1: [h2, h3]: h1 reaches these, and none of them reaches h1, as behind NAT or a firewall."},
+	"one-way": {true, false,
+		"h1: [h2, h3]: h1 reaches these, and none of them reaches h1, as behind NAT or a firewall."},
 }
 
 // Read reads a file about the hosts of a topology. Its error is all that is wrong with it
@@ -87,9 +88,11 @@ func (r *reader) file(root *yamlfile.Value) {
 			r.defaultOf(p.Value)
 		case !known:
 			words := append([]string{"default"}, slices.Sorted(maps.Keys(sections))...)
-			r.problems.Add(p.Key.Pos, "known are "+strings.Join(words, ", "), "there is no key %q", formats.Clip(p.Key.Text))
+			r.problems.Add(p.Key.Pos, "known are "+strings.Join(words, ", "), "there is no key %q",
+				formats.Clip(p.Key.Text))
 		case p.Value.Shape != yamlfile.Mapping:
-			r.problems.Add(p.Value.Pos, "write  "+p.Key.Text+": {h1: h2}", "%s is a mapping, not %s", p.Key.Text, p.Value)
+			r.problems.Add(p.Value.Pos, "write  "+p.Key.Text+": {h1: h2}", "%s is a mapping, not %s", p.Key.Text,
+				p.Value)
 		case p.Key.Text == "reach" && root.Get("default") == nil:
 			r.problems.Add(p.Key.Pos, "write  default: no,  or yes to mean that",
 				"reach says nothing while all other hosts reach each other, too")
@@ -121,7 +124,8 @@ func (r *reader) line(s section, line yamlfile.Pair) {
 		list = line.Value.Items
 	}
 	if len(list) == 0 {
-		r.problems.Add(line.Value.Pos, "name hosts, or leave the line out", "%s has an empty list", formats.Clip(line.Key.Text))
+		r.problems.Add(line.Value.Pos, "name hosts, or leave the line out", "%s has an empty list",
+			formats.Clip(line.Key.Text))
 	}
 	for _, v := range list {
 		if !r.spend(1+len(v.Text), v.Pos) {
@@ -152,7 +156,8 @@ func (r *reader) names(v *yamlfile.Value) (names []string, ok bool) {
 				r.problems.Add(v.Pos, hint, "%s: the lab has no host %q", formats.Clip(v.Text), formats.Clip(name))
 				return nil, false
 			} else if !host {
-				r.problems.Add(v.Pos, "name hosts: they ping each other", "%s: %s is no host", formats.Clip(v.Text), name)
+				r.problems.Add(v.Pos, "name hosts: they ping each other", "%s: %s is no host",
+					formats.Clip(v.Text), name)
 				return nil, false
 			}
 		}
@@ -179,7 +184,8 @@ func commasEnd(text string) string {
 func (r *reader) spend(work int, pos topology.Position) bool {
 	before := r.work
 	if r.work += work; before <= maxWork && r.work > maxWork {
-		r.problems.Add(pos, "say less of more hosts, by  default", "the file stands for more than %d pairs of hosts", maxWork)
+		r.problems.Add(pos, "say less of more hosts, by  default", "the file stands for more than %d pairs of hosts",
+			maxWork)
 	}
 	return r.work <= maxWork
 }

@@ -86,7 +86,8 @@ func ask[T any](ctx context.Context, s *Store, f func(context.Context) (T, error
 
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, key string) (store.Entry, error) {
-	got, err := ask(ctx, s, func(ctx context.Context) (*client.GetResponse, error) { return s.c.Get(ctx, s.prefix+key) })
+	got, err := ask(ctx, s,
+		func(ctx context.Context) (*client.GetResponse, error) { return s.c.Get(ctx, s.prefix+key) })
 	if err != nil || len(got.Kvs) == 0 {
 		return store.Entry{Key: key}, err
 	}
@@ -241,7 +242,8 @@ func (l *lease) Renew(ctx context.Context) error {
 
 // Revoke implements store.Lease.
 func (l *lease) Revoke(ctx context.Context) error {
-	_, err := ask(ctx, l.s, func(ctx context.Context) (*client.LeaseRevokeResponse, error) { return l.s.c.Revoke(ctx, l.id) })
+	_, err := ask(ctx, l.s,
+		func(ctx context.Context) (*client.LeaseRevokeResponse, error) { return l.s.c.Revoke(ctx, l.id) })
 	if errors.Is(err, store.ErrEnded) {
 		return nil
 	}

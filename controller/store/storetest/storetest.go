@@ -163,7 +163,8 @@ func watch(t *testing.T, s store.Store) {
 		both[0].Key != "w/1" || string(both[1].Value) != "b" || both[0].Revision != get(t, s, "w/1").Revision {
 		t.Error(both)
 	}
-	if gone := next(t, heard); len(gone) != 1 || gone[0].Key != "w/0" || !gone[0].Gone() || gone[0].Revision <= both[0].Revision {
+	if gone := next(t, heard); len(gone) != 1 || gone[0].Key != "w/0" || !gone[0].Gone() ||
+		gone[0].Revision <= both[0].Revision {
 		t.Error(gone)
 	}
 	stop()

@@ -48,7 +48,9 @@ type Agent struct {
 	sw  *pipeline.Switch
 	opt Options
 
-	sessions atomic.Pointer[[]*Session] // changed with mu held; read without, because messages may result from a change made with mu held
+	// Changed with mu held; read without, because messages may result from a change made with mu
+	// held.
+	sessions atomic.Pointer[[]*Session]
 
 	// roles is write-locked while roles change, so that a message goes to those with a role at one
 	// instant: a packet goes to the old master or the new one, not to both or none.

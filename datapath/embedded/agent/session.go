@@ -47,7 +47,8 @@ func (a *Agent) Join(peer Peer) *Session { return a.join(peer, true) }
 
 func (a *Agent) join(peer Peer, controls bool) *Session {
 	s := &Session{agent: a, peer: peer, controls: controls, role: openflow.RoleEqual, missSend: defaultMissSend,
-		parts: openflow.Reassembler{MaxPending: 4, MaxBytes: 4 << 20}} // requests in parts are not supported beyond this
+		// Requests in parts are not supported beyond this.
+		parts: openflow.Reassembler{MaxPending: 4, MaxBytes: 4 << 20}}
 	if controls {
 		s.async = openflow.DefaultAsync()
 	}
@@ -228,7 +229,8 @@ func (s *Session) flowMod(m *openflow.FlowMod) error {
 	if err := s.agent.sw.FlowMod(m, s.agent.opt.Now()); err != nil {
 		return err
 	}
-	if m.Buffer != openflow.BufferNone && (m.Command == openflow.FlowAdd || m.Command == openflow.FlowModify || m.Command == openflow.FlowModifyStrict) {
+	if m.Buffer != openflow.BufferNone &&
+		(m.Command == openflow.FlowAdd || m.Command == openflow.FlowModify || m.Command == openflow.FlowModifyStrict) {
 		return &pipeline.Refusal{Code: openflow.BadRequestBufferUnknown, Why: "packets are not buffered here"}
 	}
 	return nil

@@ -41,7 +41,8 @@ type compiled struct {
 }
 
 func (c *compiled) equal(other *compiled) bool {
-	if c.ttlMin != other.ttlMin || c.ttlMax != other.ttlMax || c.mtu != other.mtu || len(c.outputs) != len(other.outputs) {
+	if c.ttlMin != other.ttlMin || c.ttlMax != other.ttlMax || c.mtu != other.mtu ||
+		len(c.outputs) != len(other.outputs) {
 		return false
 	}
 	for i := range c.outputs {

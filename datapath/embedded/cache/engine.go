@@ -136,9 +136,9 @@ func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 		return nil, fmt.Errorf("%d ports; at most 65535", o.Ports)
 	}
 	e := &Engine{
-		opt: o, dp: dp, net: dp.Network(), stop: make(chan struct{}), attached: map[*pipeline.Port]*port{}, byDevice: map[int]*port{},
-		byID: make([]*port, o.Ports), maskIDs: map[words]uint32{}, list: make([]*entry, o.Entries),
-		ids: newPool(o.Entries), clones: newPool(maxClones), portIDs: newPool(o.Ports),
+		opt: o, dp: dp, net: dp.Network(), stop: make(chan struct{}), attached: map[*pipeline.Port]*port{},
+		byDevice: map[int]*port{}, byID: make([]*port, o.Ports), maskIDs: map[words]uint32{},
+		list: make([]*entry, o.Entries), ids: newPool(o.Entries), clones: newPool(maxClones), portIDs: newPool(o.Ports),
 		watches: map[watchKey]*watch{}, paths: map[string]*path{}, again: pipeline.NewTranslator(dp.Network()),
 		spare: &pipeline.Translation{},
 	}

@@ -25,7 +25,9 @@ type port struct {
 	flows   map[bpf.ForwardFlowKey]*entry
 
 	fullUntil time.Duration // no entry is idle
-	settling  uint64        // the count of packets sent through the device that must leave it before it can be bypassed, plus one; 0: nothing to do
+	// The count of packets sent through the device that must leave it before it can be bypassed,
+	// plus one; 0: nothing to do.
+	settling uint64
 
 	// Used by the worker only.
 	queue  []waiting

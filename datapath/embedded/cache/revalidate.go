@@ -276,7 +276,8 @@ func (e *Engine) look() {
 			e.settleModes()
 			e.mu.Unlock()
 		case <-e.changes.some:
-			time.Sleep(max(settleFor, took)) // more changes, or a barrier, may follow; and packets need the processor, too
+			// More changes, or a barrier, may follow; and packets need the processor, too.
+			time.Sleep(max(settleFor, took))
 		}
 		start := time.Now()
 		e.Barrier(nil)

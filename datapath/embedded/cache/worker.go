@@ -38,8 +38,8 @@ const (
 
 func (e *Engine) work() {
 	w := &worker{
-		Engine: e, large: make([]byte, maxFrame), proc: pipeline.NewProcessor(e.net), trans: pipeline.NewTranslator(e.net),
-		spare: &pipeline.Translation{},
+		Engine: e, large: make([]byte, maxFrame), proc: pipeline.NewProcessor(e.net),
+		trans: pipeline.NewTranslator(e.net), spare: &pipeline.Translation{},
 	}
 	checked := time.Now()
 	for {

@@ -25,12 +25,14 @@ func (f *fabric) Drops(context.Context) (out []datapath.Drop, err error) {
 				continue
 			}
 			desc := p.Desc()
-			shut := desc.Config&(openflow.PortConfigDown|openflow.PortConfigNoRecv|openflow.PortConfigNoFwd) != 0 || !desc.Works()
+			shut := desc.Config&(openflow.PortConfigDown|openflow.PortConfigNoRecv|openflow.PortConfigNoFwd) != 0 ||
+				!desc.Works()
 			received, sent := p.Dropped()
 			name := "port " + e.Interface + " of the embedded switch " + e.Node
 			out = append(out, datapath.Drop{Where: name, Dropped: received + sent,
 				Passed: p.Received().Packets() + p.Sent().Packets(), Expected: shut || link.Impaired()},
-				datapath.Drop{Where: name + ", in a loop", Dropped: p.Looped().Packets(), Passed: p.Received().Packets()})
+				datapath.Drop{Where: name + ", in a loop", Dropped: p.Looped().Packets(),
+					Passed: p.Received().Packets()})
 		}
 	}
 	return out, nil

@@ -24,7 +24,8 @@ func (f *fabric) FlowEntries(_ context.Context, n *topology.Node) (out []string,
 	for i := range list {
 		e := &list[i]
 		m := openflow.NewFlowMod(openflow.FlowAdd, e.Priority, e.Match, e.Instructions...)
-		m.Table, m.Cookie, m.Flags, m.IdleTimeout, m.HardTimeout = e.Table, e.Cookie, e.Flags, e.IdleTimeout, e.HardTimeout
+		m.Table, m.Cookie, m.Flags, m.IdleTimeout, m.HardTimeout = e.Table, e.Cookie, e.Flags, e.IdleTimeout,
+			e.HardTimeout
 		out = append(out, openflow.FormatFlow(m))
 	}
 	return out, nil

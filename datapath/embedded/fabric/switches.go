@@ -33,7 +33,8 @@ const Virtual datapath.Wire = "virtual"
 func is(n *topology.Node) bool { return n != nil && n.Datapath == topology.Embedded }
 
 func init() {
-	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.Embedded}, New: func(s datapath.Site) datapath.Fabric { return &fabric{site: s} },
+	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.Embedded},
+		New:   func(s datapath.Site) datapath.Fabric { return &fabric{site: s} },
 		Inner: Virtual, Joins: func(_, _ *topology.Node, _ map[string]*topology.Node) bool { return true }})
 }
 
@@ -529,7 +530,8 @@ func (f *fabric) Remark() string {
 	if s == nil || s.fast.UserSpace() == "" {
 		return ""
 	}
-	return "embedded switches forward in user space, far slower than in the kernel: " + s.fast.UserSpace() + " (see trivet doctor)"
+	return "embedded switches forward in user space, far slower than in the kernel: " + s.fast.UserSpace() +
+		" (see trivet doctor)"
 }
 
 // Plug takes a virtual link down or up: only the two ports change their state, however large the

@@ -13,16 +13,17 @@ func (s *Switch) Features() *openflow.FeaturesReply {
 
 // allActions are the actions that there are.
 var allActions = []openflow.ActionType{
-	openflow.ActionOutput, openflow.ActionCopyTTLOut, openflow.ActionCopyTTLIn, openflow.ActionSetMPLSTTL, openflow.ActionDecMPLSTTL,
-	openflow.ActionPushVLAN, openflow.ActionPopVLAN, openflow.ActionPushMPLS, openflow.ActionPopMPLS, openflow.ActionSetQueue,
-	openflow.ActionGroup, openflow.ActionSetNwTTL, openflow.ActionDecNwTTL, openflow.ActionSetField,
-	openflow.ActionPushPBB, openflow.ActionPopPBB,
+	openflow.ActionOutput, openflow.ActionCopyTTLOut, openflow.ActionCopyTTLIn, openflow.ActionSetMPLSTTL,
+	openflow.ActionDecMPLSTTL, openflow.ActionPushVLAN, openflow.ActionPopVLAN, openflow.ActionPushMPLS,
+	openflow.ActionPopMPLS, openflow.ActionSetQueue, openflow.ActionGroup, openflow.ActionSetNwTTL,
+	openflow.ActionDecNwTTL, openflow.ActionSetField, openflow.ActionPushPBB, openflow.ActionPopPBB,
 }
 
 var groupFeatures = func() openflow.GroupFeatures {
 	f := openflow.GroupFeatures{
-		Types:        0xf,
-		Capabilities: openflow.GroupSelectWeight | openflow.GroupSelectLiveness | openflow.GroupChaining | openflow.GroupChainingChecks,
+		Types: 0xf,
+		Capabilities: openflow.GroupSelectWeight | openflow.GroupSelectLiveness | openflow.GroupChaining |
+			openflow.GroupChainingChecks,
 	}
 	for i := range f.MaxGroups {
 		f.MaxGroups[i] = openflow.GroupMax
@@ -35,8 +36,9 @@ var groupFeatures = func() openflow.GroupFeatures {
 
 var meterFeatures = openflow.MeterFeatures{
 	MaxMeters: openflow.MeterMax, BandTypes: 1<<openflow.BandDrop | 1<<openflow.BandDSCPRemark,
-	Capabilities: uint32(openflow.MeterFlagKbps | openflow.MeterFlagPktps | openflow.MeterFlagBurst | openflow.MeterFlagStats),
-	MaxBands:     maxBands,
+	Capabilities: uint32(openflow.MeterFlagKbps | openflow.MeterFlagPktps | openflow.MeterFlagBurst |
+		openflow.MeterFlagStats),
+	MaxBands: maxBands,
 }
 
 // tableFeatures says what each table can do; they are alike but for the tables that can follow.

@@ -189,8 +189,9 @@ func (s *Switch) removeFlow(f *Flow, why openflow.FlowRemovedReason, now time.Du
 		return
 	}
 	s.net.tell(s, &openflow.FlowRemoved{
-		Cookie: f.Cookie, Priority: f.Priority, Reason: why, Table: f.Table, Duration: openflow.DurationOf(max(now-f.created, 0)),
-		IdleTimeout: f.IdleTimeout, HardTimeout: f.HardTimeout, Packets: f.Packets(), Bytes: f.Bytes(), Match: f.Match,
+		Cookie: f.Cookie, Priority: f.Priority, Reason: why, Table: f.Table,
+		Duration: openflow.DurationOf(max(now-f.created, 0)), IdleTimeout: f.IdleTimeout, HardTimeout: f.HardTimeout,
+		Packets: f.Packets(), Bytes: f.Bytes(), Match: f.Match,
 	})
 }
 

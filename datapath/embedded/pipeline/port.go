@@ -243,7 +243,8 @@ func (s *Switch) changed(p *Port, really bool) {
 func (s *Switch) PortMod(m *openflow.PortMod) error {
 	return s.net.change(func() error {
 		p := s.ports[m.Port]
-		const all = openflow.PortConfigDown | openflow.PortConfigNoRecv | openflow.PortConfigNoFwd | openflow.PortConfigNoPacketIn
+		const all = openflow.PortConfigDown | openflow.PortConfigNoRecv | openflow.PortConfigNoFwd |
+			openflow.PortConfigNoPacketIn
 		switch {
 		case p == nil:
 			return refuse(openflow.PortModFailedBadPort, "there is no port %d", m.Port)

@@ -135,7 +135,8 @@ func (s *Switch) checkPacketOut(m *openflow.PacketOut) error {
 	s.net.mu.RLock()
 	defer s.net.mu.RUnlock()
 	// Section 7.3.7 has a port or CONTROLLER; Open vSwitch takes ANY, too, and controllers send it.
-	if s.ports[m.InPort] == nil && m.InPort != openflow.PortController && m.InPort != openflow.PortLocal && m.InPort != openflow.PortAny {
+	if s.ports[m.InPort] == nil && m.InPort != openflow.PortController && m.InPort != openflow.PortLocal &&
+		m.InPort != openflow.PortAny {
 		return refuse(openflow.BadRequestBadPort, "there is no port %s to come in by", openflow.PortName(m.InPort))
 	}
 	for i := range m.Actions {

@@ -62,8 +62,10 @@ func (s *Switch) dropProgram(p *program) {
 // outputsTo reports whether the program has an output to the port and one to the group, where these
 // are not PortAny and GroupAny.
 func (p *program) outputsTo(port, group uint32) bool {
-	return (port == openflow.PortAny || p.has(func(a *openflow.Action) bool { return a.Type == openflow.ActionOutput && a.Port == port })) &&
-		(group == openflow.GroupAny || p.has(func(a *openflow.Action) bool { return a.Type == openflow.ActionGroup && a.Group == group }))
+	return (port == openflow.PortAny ||
+		p.has(func(a *openflow.Action) bool { return a.Type == openflow.ActionOutput && a.Port == port })) &&
+		(group == openflow.GroupAny ||
+			p.has(func(a *openflow.Action) bool { return a.Type == openflow.ActionGroup && a.Group == group }))
 }
 
 func (p *program) has(is func(*openflow.Action) bool) bool {
@@ -159,7 +161,8 @@ func (s *Switch) checkSet(actions []openflow.Action) error {
 func (s *Switch) checkAction(a *openflow.Action, k *known) error {
 	switch a.Type {
 	case openflow.ActionOutput:
-		if a.Port == 0 || a.Port > openflow.PortMax && (a.Port < openflow.PortInPort || a.Port == openflow.PortAny || a.Port == openflow.PortTable) {
+		if a.Port == 0 || a.Port > openflow.PortMax &&
+			(a.Port < openflow.PortInPort || a.Port == openflow.PortAny || a.Port == openflow.PortTable) {
 			return refuse(openflow.BadActionBadOutPort, "no packet can go out by port %s", openflow.PortName(a.Port))
 		}
 	case openflow.ActionGroup:
@@ -198,7 +201,8 @@ func checkSetField(o openflow.OXM) error {
 	switch {
 	case o.Class != openflow.ClassBasic || o.Field >= openflow.NumFields:
 		return refuse(openflow.BadActionBadSetType, "a field of class %#x", uint16(o.Class))
-	case o.Field == openflow.FieldInPort, o.Field == openflow.FieldInPhyPort, o.Field == openflow.FieldMetadata, o.Field == openflow.FieldIPv6Exthdr:
+	case o.Field == openflow.FieldInPort, o.Field == openflow.FieldInPhyPort, o.Field == openflow.FieldMetadata,
+		o.Field == openflow.FieldIPv6Exthdr:
 		return refuse(openflow.BadActionBadSetType, "%v cannot be set", o.Field)
 	case o.Masked:
 		return refuse(openflow.BadActionBadSetType, "%v to set has a mask", o.Field)
@@ -291,7 +295,9 @@ var needs = func() (n [openflow.NumFields]struct {
 	set(v4, openflow.IPProtoICMPv4, openflow.FieldICMPv4Type, openflow.FieldICMPv4Code)
 	set(v6, openflow.IPProtoICMPv6, openflow.FieldICMPv6Type, openflow.FieldICMPv6Code,
 		openflow.FieldIPv6NDTarget, openflow.FieldIPv6NDSLL, openflow.FieldIPv6NDTLL)
-	n[openflow.FieldIPv6NDTarget].icmpType, n[openflow.FieldIPv6NDSLL].icmpType, n[openflow.FieldIPv6NDTLL].icmpType = 1, 135, 136
+	n[openflow.FieldIPv6NDTarget].icmpType = 1 // of either
+	n[openflow.FieldIPv6NDSLL].icmpType = 135
+	n[openflow.FieldIPv6NDTLL].icmpType = 136
 	set([]uint16{openflow.EthTypeMPLS, ethTypeMPLSMulticast}, 0, openflow.FieldMPLSLabel, openflow.FieldMPLSTC,
 		openflow.FieldMPLSBOS)
 	set([]uint16{openflow.EthTypePBB}, 0, openflow.FieldPBBISID)

@@ -162,7 +162,8 @@ func (p *patch) setL3(f openflow.Field, b []byte, k *Key) {
 		p.write(ip+1, []byte{p.frame[ip+1]&3 | b[15]<<2}, ipSum)
 	case ethType == openflow.EthTypeIPv4 && f == openflow.FieldIPECN:
 		p.write(ip+1, []byte{p.frame[ip+1]&^3 | b[15]&3}, ipSum)
-	case ethType == openflow.EthTypeIPv6 && f <= openflow.FieldIPProto, p.l.ip6 && f >= openflow.FieldIPv6Src && f <= openflow.FieldIPv6Flabel:
+	case ethType == openflow.EthTypeIPv6 && f <= openflow.FieldIPProto,
+		p.l.ip6 && f >= openflow.FieldIPv6Src && f <= openflow.FieldIPv6Flabel:
 		p.setIPv6(f, b, k)
 	case p.l.l4 != 0:
 		p.setL4(f, b, k)

@@ -175,9 +175,10 @@ func (s *Switch) save() Saved {
 // message returns the FLOW_MOD that adds the entry.
 func (f *Flow) message() []byte {
 	m := openflow.FlowMod{
-		Command: openflow.FlowAdd, Table: f.Table, Priority: f.Priority, Cookie: f.Cookie, Flags: f.Flags &^ openflow.FlowCheckOverlap,
-		IdleTimeout: f.IdleTimeout, HardTimeout: f.HardTimeout, Match: f.Match, Instructions: f.program.instructions,
-		Buffer: openflow.BufferNone, OutPort: openflow.PortAny, OutGroup: openflow.GroupAny,
+		Command: openflow.FlowAdd, Table: f.Table, Priority: f.Priority, Cookie: f.Cookie,
+		Flags: f.Flags &^ openflow.FlowCheckOverlap, IdleTimeout: f.IdleTimeout, HardTimeout: f.HardTimeout,
+		Match: f.Match, Instructions: f.program.instructions, Buffer: openflow.BufferNone, OutPort: openflow.PortAny,
+		OutGroup: openflow.GroupAny,
 	}
 	return m.AppendTo(nil)
 }

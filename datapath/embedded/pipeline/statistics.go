@@ -45,7 +45,8 @@ func (s *Switch) describe(r openflow.NoBody) (openflow.MultipartBody, error) {
 	switch r.MultipartType() {
 	case openflow.MultipartDesc:
 		return openflow.Desc{
-			Manufacturer: "Trivet", Hardware: "embedded", Software: version.Version, SerialNumber: "none", Datapath: s.config.Name,
+			Manufacturer: "Trivet", Hardware: "embedded", Software: version.Version, SerialNumber: "none",
+			Datapath: s.config.Name,
 		}, nil
 	case openflow.MultipartTable:
 		list := make(openflow.TableStatsList, len(s.tables))
@@ -171,8 +172,9 @@ func (s *Switch) portStats(r openflow.PortStatsRequest, now time.Duration) (open
 			continue
 		}
 		list = append(list, openflow.PortStats{
-			Port: p.desc.Number, RxPackets: p.rx.Packets(), TxPackets: p.tx.Packets(), RxBytes: p.rx.Bytes(), TxBytes: p.tx.Bytes(),
-			RxDropped: p.rxDropped.Packets() + p.looped.Packets(), TxDropped: p.txDropped.Packets(), Duration: age(p.created, now),
+			Port: p.desc.Number, RxPackets: p.rx.Packets(), TxPackets: p.tx.Packets(), RxBytes: p.rx.Bytes(),
+			TxBytes: p.tx.Bytes(), RxDropped: p.rxDropped.Packets() + p.looped.Packets(),
+			TxDropped: p.txDropped.Packets(), Duration: age(p.created, now),
 		})
 	}
 	if len(list) == 0 && r.Port != openflow.PortAny {

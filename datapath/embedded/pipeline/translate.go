@@ -31,7 +31,8 @@ func (tr *Translator) Translate(o *Translation, p *Port, k *Key, now time.Durati
 	if o.Slow != "" {
 		*o = Translation{Mask: o.Mask, TTLMin: o.TTLMin, TTLMax: o.TTLMax, Largest: o.Largest, Slow: o.Slow,
 			Hops:   o.Hops,
-			Stages: o.Stages[:1], Outputs: o.Outputs[:0], Mirrors: o.Mirrors[:0], Messages: o.Messages[:0], Credits: o.Credits[:0], Reads: o.Reads}
+			Stages: o.Stages[:1], Outputs: o.Outputs[:0], Mirrors: o.Mirrors[:0], Messages: o.Messages[:0],
+			Credits: o.Credits[:0], Reads: o.Reads}
 	}
 }
 

@@ -15,7 +15,9 @@ import (
 type Translation struct {
 	Mask           Mask  // of the key as it was at the ingress
 	TTLMin, TTLMax uint8 // of IP at the ingress; 0 and 255 where the TTL does not matter
-	Largest        int   // bytes of the longest frame at the ingress that it holds for; AnySize where that does not matter
+	// Bytes of the longest frame at the ingress that it holds for; AnySize where that does not
+	// matter.
+	Largest int
 
 	// Slow says why packets must be handled one by one by a Processor; the translation then says
 	// nothing but that all packets under the mask must. Empty: the translation can be kept.
@@ -138,10 +140,12 @@ func (o *Translation) Holds(of, other *Key) bool {
 // Same reports whether another translation does the same with the same packets, and counts them at
 // the same places.
 func (o *Translation) Same(other *Translation) bool {
-	return o.Mask == other.Mask && o.TTLMin == other.TTLMin && o.TTLMax == other.TTLMax && o.Largest == other.Largest && o.Slow == other.Slow &&
+	return o.Mask == other.Mask && o.TTLMin == other.TTLMin && o.TTLMax == other.TTLMax && o.Largest == other.Largest &&
+		o.Slow == other.Slow &&
 		o.Hops == other.Hops && o.Loop == other.Loop && slices.Equal(o.Credits, other.Credits) &&
 		slices.Equal(o.Stages, other.Stages) && slices.Equal(o.Messages, other.Messages) &&
-		len(o.Mirrors) == 0 && len(other.Mirrors) == 0 && slices.EqualFunc(o.Outputs, other.Outputs, func(a, b Output) bool { return a.equal(&b) })
+		len(o.Mirrors) == 0 && len(other.Mirrors) == 0 &&
+		slices.EqualFunc(o.Outputs, other.Outputs, func(a, b Output) bool { return a.equal(&b) })
 }
 
 func (o *Output) equal(other *Output) bool {

@@ -144,13 +144,14 @@ func (g Gen) Action(groups int) openflow.Action {
 
 func (g Gen) Settable() openflow.OXM {
 	return Pick(g,
-		openflow.EthDst(g.MAC()), openflow.EthSrc(g.MAC()), openflow.VLANVID(g.VLAN()), openflow.VLANPCP(uint8(g.Intn(3))),
-		openflow.IPDSCP(uint8(g.Intn(3))), openflow.IPECN(uint8(g.Intn(3))),
+		openflow.EthDst(g.MAC()), openflow.EthSrc(g.MAC()), openflow.VLANVID(g.VLAN()),
+		openflow.VLANPCP(uint8(g.Intn(3))), openflow.IPDSCP(uint8(g.Intn(3))), openflow.IPECN(uint8(g.Intn(3))),
 		openflow.IPv4Src(g.IP4()), openflow.IPv4Dst(g.IP4()), openflow.IPv6Src(g.IP6()), openflow.IPv6Dst(g.IP6()),
-		openflow.IPv6Flabel(uint32(g.Intn(4))), openflow.TCPSrc(g.L4()), openflow.TCPDst(g.L4()), openflow.UDPSrc(g.L4()),
-		openflow.UDPDst(g.L4()), openflow.SCTPDst(g.L4()), openflow.ICMPv4Code(3), openflow.ARPOp(2), openflow.ARPSPA(g.IP4()),
-		openflow.ARPTHA(g.MAC()), openflow.MPLSLabel(uint32(g.Intn(3))), openflow.MPLSTC(1), openflow.TunnelID(5),
-		openflow.IPv6NDTarget(g.IP6()), openflow.IPv6NDSLL(g.MAC()), openflow.IPv6NDTLL(g.MAC()),
+		openflow.IPv6Flabel(uint32(g.Intn(4))), openflow.TCPSrc(g.L4()), openflow.TCPDst(g.L4()),
+		openflow.UDPSrc(g.L4()), openflow.UDPDst(g.L4()), openflow.SCTPDst(g.L4()), openflow.ICMPv4Code(3),
+		openflow.ARPOp(2), openflow.ARPSPA(g.IP4()), openflow.ARPTHA(g.MAC()), openflow.MPLSLabel(uint32(g.Intn(3))),
+		openflow.MPLSTC(1), openflow.TunnelID(5), openflow.IPv6NDTarget(g.IP6()), openflow.IPv6NDSLL(g.MAC()),
+		openflow.IPv6NDTLL(g.MAC()),
 	)
 }
 

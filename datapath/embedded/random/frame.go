@@ -58,7 +58,8 @@ func (g Gen) arp() gopacket.SerializableLayer {
 	src, dst := g.MAC(), g.MAC()
 	return &layers.ARP{
 		AddrType: 1, Protocol: 0x800, HwAddressSize: 6, ProtAddressSize: 4, Operation: uint16(1 + g.Intn(2)),
-		SourceHwAddress: src[:], DstHwAddress: dst[:], SourceProtAddress: g.IP4().AsSlice(), DstProtAddress: g.IP4().AsSlice(),
+		SourceHwAddress: src[:], DstHwAddress: dst[:], SourceProtAddress: g.IP4().AsSlice(),
+		DstProtAddress: g.IP4().AsSlice(),
 	}
 }
 
@@ -76,8 +77,8 @@ func (g Gen) ipv4() []gopacket.SerializableLayer {
 func (g Gen) ipv6() []gopacket.SerializableLayer {
 	proto := layers.IPProtocol(g.Proto())
 	ip := &layers.IPv6{
-		Version: 6, TrafficClass: uint8(g.Intn(12)), FlowLabel: uint32(g.Intn(3)), HopLimit: uint8(g.Intn(5)), NextHeader: proto,
-		SrcIP: g.IP6().AsSlice(), DstIP: g.IP6().AsSlice(),
+		Version: 6, TrafficClass: uint8(g.Intn(12)), FlowLabel: uint32(g.Intn(3)), HopLimit: uint8(g.Intn(5)),
+		NextHeader: proto, SrcIP: g.IP6().AsSlice(), DstIP: g.IP6().AsSlice(),
 	}
 	stack := []gopacket.SerializableLayer{ip}
 	if g.Intn(5) == 0 {

@@ -25,7 +25,8 @@ func isVLAN(name string) bool {
 func split(frame []byte, o pipeline.Offload) (out [][]byte) {
 	tcp, size := int(o.ChecksumStart), int(o.SegmentSize)
 	kind := o.Segment &^ unix.VIRTIO_NET_HDR_GSO_ECN
-	if !o.Partial || size == 0 || tcp+20 > len(frame) || kind != unix.VIRTIO_NET_HDR_GSO_TCPV4 && kind != unix.VIRTIO_NET_HDR_GSO_TCPV6 {
+	if !o.Partial || size == 0 || tcp+20 > len(frame) ||
+		kind != unix.VIRTIO_NET_HDR_GSO_TCPV4 && kind != unix.VIRTIO_NET_HDR_GSO_TCPV6 {
 		return nil
 	}
 	ip, headers := NetworkHeader(frame), tcp+int(frame[tcp+12]>>4)*4

@@ -64,7 +64,8 @@ func answer(frame []byte, l *Lease, own net.HardwareAddr) []byte {
 // answerARP says where the server is (RFC 826).
 func answerARP(eth *layers.Ethernet, q *layers.ARP, own net.HardwareAddr) []byte {
 	if q.AddrType != layers.LinkTypeEthernet || q.Protocol != layers.EthernetTypeIPv4 || q.HwAddressSize != 6 ||
-		q.ProtAddressSize != 4 || q.Operation != layers.ARPRequest || !slices.Equal(q.DstProtAddress, Identifier.AsSlice()) {
+		q.ProtAddressSize != 4 || q.Operation != layers.ARPRequest ||
+		!slices.Equal(q.DstProtAddress, Identifier.AsSlice()) {
 		return nil
 	}
 	return serialize(&layers.Ethernet{SrcMAC: own, DstMAC: eth.SrcMAC, EthernetType: layers.EthernetTypeARP},

@@ -70,7 +70,8 @@ func (l Lease) Check() error {
 	case l.MAC == topology.MAC{} || l.MAC[0]&1 == 1:
 		return fmt.Errorf("%s is not the MAC address of a client: give the one that the guest's interface has", l.MAC)
 	case !l.Address.IsValid() || !l.Address.Addr().Is4():
-		return fmt.Errorf("%s is not an address of IPv4 with the length of its network: DHCP tells nothing else", l.Address)
+		return fmt.Errorf("%s is not an address of IPv4 with the length of its network: DHCP tells nothing else",
+			l.Address)
 	case l.Gateway.IsValid() && !l.Gateway.Is4():
 		return fmt.Errorf("gateway %s: DHCP tells only those of IPv4", l.Gateway)
 	case l.MTU != 0 && (l.MTU < leastMTU || l.MTU > 1<<16-1):

@@ -86,6 +86,7 @@ test-openstack: bootstrap build ## labs in a real OpenStack, which is installed 
 	@scripts/as-root test/openstack/stack install
 	@scripts/as-root test/openstack/selftest
 	@scripts/as-root test/openstack/with sh -c 'scripts/tests ./site/openstack -count 1 -timeout 40m && TESTS="TestOpenStack.*" $(MAKE) --no-print-directory e2e'
+	@scripts/as-root test/openstack/with --linux-bridges env TESTS='TestOpenStackRouters/here|TestOpenStackPortsExperiment' $(MAKE) --no-print-directory e2e
 
 test-all: test ## both rings, and the whole matrix
 	@scripts/slow run $$(scripts/slow names) && $(MAKE) --no-print-directory matrix TABLE=$$(mktemp) # not into the clone

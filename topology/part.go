@@ -33,9 +33,14 @@ type Carrier struct {
 type NetworkPort struct {
 	ID     string `json:"id"` // that the provider knows it by
 	MAC    MAC    `json:"mac"`
-	Bridge string `json:"bridge,omitempty"` // empty: it is an interface of the machine
-	Whole  bool   `json:"whole,omitempty"`  // the bridge takes no packets whose checksums are left to hardware
+	Bridge string `json:"bridge,omitempty"`  // of the machine's Open vSwitch, into which its device is plugged
+	ByName bool   `json:"by_name,omitempty"` // the provider's agent takes its device, by the name: Linux bridges
+	Whole  bool   `json:"whole,omitempty"`   // the bridge takes no packets whose checksums are left to hardware
 }
+
+// Plugged says whether the port is a device that is made for it and plugged into the machine's
+// switch; otherwise it is an interface that the machine has.
+func (p *NetworkPort) Plugged() bool { return p.Bridge != "" || p.ByName }
 
 // Named is a node's name and an address of its.
 type Named struct {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -76,8 +77,8 @@ func (a *app) sayPorts(l *site.List) {
 			has = append(has, address.String())
 		}
 		at := "attached to " + p.Site + ", the instance that it is at"
-		if p.At.Bridge != "" {
-			at = "plugged into " + p.At.Bridge + " of this machine, as the lab has no instances"
+		if p.At.Plugged() {
+			at = "plugged into " + cmp.Or(p.At.Bridge, "its network's bridge") + " of this machine, as the lab has no instances"
 		}
 		a.say("%s: %s in %s: a port of its own, %s", p.Node, strings.Join(append(has, p.MAC.String()), ", "), p.Network, at)
 	}
@@ -177,8 +178,8 @@ func (a *app) releaseFound(ctx context.Context, on, name, key string) error {
 			return fmt.Errorf("the lab is up here:  trivet down %s", s.Name)
 		}
 	}
-	if len(l.Machines) == 0 && local.PlugsInto(site.Integration) == nil { // else it was another machine's
-		if err := local.Unplug(all[0].Lab); err != nil {
+	if len(l.Machines) == 0 {
+		if err := local.Unplug(site.Integration, all[0].Lab); err != nil {
 			return err
 		}
 	}
@@ -225,14 +226,12 @@ func (a *app) examineProvider(ctx context.Context, l *site.List) error {
 	if err != nil {
 		found[0].Says = err.Error()
 	} else {
-		found[0].OK, found[0].Says = true, "the credentials are good, and all services are there"
+		found[0].OK, found[0].Says = true, "the credentials are good"
 		f := finding{What: words.Plural(len(l.Machines), "machine"), Needed: true, OK: true, Says: "can be made: images, flavors, networks and quotas allow it"}
 		err := account.Check(ctx, l)
 		if len(l.Machines) == 0 {
 			f.What, f.Says = "this machine", "is one of the cloud's, and nodes here can have ports in its networks"
-			if err = local.PlugsInto(site.Integration); err == nil {
-				err = account.(site.Networks).CheckPorts(ctx, l, nil)
-			}
+			err = account.(site.Networks).CheckPorts(ctx, l, nil)
 		}
 		if err != nil {
 			f.OK, f.Says = false, err.Error()

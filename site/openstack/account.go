@@ -36,6 +36,9 @@ type account struct {
 	project string // its ID
 
 	nova, neutron, glance *gophercloud.ServiceClient
+
+	// Why there can be no instances: the cloud has no Nova, or no Glance, and that one is nil.
+	without error
 }
 
 // open logs in to Keystone, and finds the services.
@@ -65,13 +68,19 @@ func open(ctx context.Context, u *site.User, raw json.RawMessage) (site.Account,
 		{&a.neutron, openstack.NewNetworkV2, "network (Neutron)"},
 		{&a.glance, openstack.NewImageV2, "image (Glance)"},
 	} {
-		if *s.to, err = s.make(client, at); err != nil {
-			where := ""
-			if at.Region != "" {
-				where = " in the region " + at.Region
-			}
-			return nil, fmt.Errorf("the cloud at %s has no service %s%s: openstack catalog list", as.IdentityEndpoint,
-				s.name, where)
+		if *s.to, err = s.make(client, at); err == nil {
+			continue
+		}
+		where := ""
+		if at.Region != "" {
+			where = " in the region " + at.Region
+		}
+		err = fmt.Errorf("the cloud at %s has no service %s%s: openstack catalog list", as.IdentityEndpoint, s.name, where)
+		if s.to == &a.neutron {
+			return nil, err
+		}
+		if *s.to = nil; a.without == nil {
+			a.without = err
 		}
 	}
 	return a, nil

@@ -32,6 +32,9 @@ func (a *account) Check(ctx context.Context, l *site.List) error {
 	if len(l.Machines) == 0 {
 		return nil
 	}
+	if a.without != nil {
+		return a.without
+	}
 	f, err := a.find(ctx, l)
 	if err != nil {
 		return err

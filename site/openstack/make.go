@@ -234,6 +234,9 @@ func (b *building) makeServer(ctx context.Context, name, port string) error {
 
 // servers lists the instances that have the mark of a key; "" lists those of all.
 func (a *account) servers(ctx context.Context, key string) ([]servers.Server, error) {
+	if a.nova == nil {
+		return nil, nil
+	}
 	pages, err := servers.List(a.nova, servers.ListOpts{Name: "^trivet-"}).AllPages(ctx)
 	if err != nil {
 		return nil, explained("list instances", err)

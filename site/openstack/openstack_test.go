@@ -113,14 +113,16 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestWires proves at which machines a lab can be plugged into Open vSwitch: at those whose agent
-// is alive; and what is said of others.
+// TestWires proves at which machines a lab can be plugged into the switch: at those whose agent is
+// alive; and what is said of others.
 func TestWires(t *testing.T) {
-	all := []agent{{"net1", "L3 agent", true}, {"net1", "Open vSwitch agent", true}, {"net2", "Open vSwitch agent", false}, {"net3", "DHCP agent", true}}
+	all := []agent{{"net1", "L3 agent", true}, {"net1", "Open vSwitch agent", true}, {"net2", "Open vSwitch agent", false}, {"net3", "DHCP agent", true},
+		{"net4", bridgeAgent, true}}
 	for host, want := range map[string]string{
-		"net1": "", "net2": "the Open vSwitch agent at net2 has told Neutron nothing", "net3": "no Open vSwitch agent of Neutron is at a machine called net3; there are some at net1, net2:",
+		"net1": "", "net4": "", "net2": "the agent at net2 that wires ports has told Neutron nothing",
+		"net3": "no agent of Neutron that wires ports is at a machine called net3; there are some at net1, net2, net4:",
 	} {
-		if err := wires(all, host); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if _, err := wires(all, host); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", host, err, want)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/vsctl"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
@@ -24,9 +25,10 @@ import (
 
 // Nodes of a lab have ports in networks of the project. Where the lab is at instances, its ports
 // are these', as any member of the project may attach them. A lab of no instances is at a machine
-// with Neutron's Open vSwitch agent, and its ports are bound to that, as only administrators may.
+// with an agent of Neutron's that wires what is plugged there, and its ports are bound to that, as
+// only administrators may.
 
-// plugs says whether ports are plugged into Open vSwitch where the lab is.
+// plugs says whether ports are plugged into the machine's switch where the lab is.
 func plugs(l *site.List) bool { return len(l.Machines) == 0 }
 
 // inNetwork is what there is of a network that ports are wanted in.
@@ -154,8 +156,11 @@ func (n *inNetwork) check(p *site.Port, plugged bool) error {
 	return errors.Join(wrong...)
 }
 
-// agents are those that wire what is plugged into Open vSwitch.
-var agents = []string{"Open vSwitch agent", "OVN Controller agent", "OVN Controller Gateway agent"}
+// bridgeAgent wires devices by their names, into Linux bridges.
+const bridgeAgent = "Linux bridge agent"
+
+// agents are those that wire what is plugged into the switch of their machine.
+var agents = []string{"Open vSwitch agent", "OVN Controller agent", "OVN Controller Gateway agent", bridgeAgent}
 
 // agent is one of Neutron's, as it tells of it.
 type agent struct {
@@ -171,7 +176,7 @@ func (a *account) host(ctx context.Context) (string, error) {
 	var answer struct{ Agents []agent }
 	_, err := a.neutron.Get(ctx, a.neutron.ServiceURL("agents"), &answer, nil)
 	if gophercloud.ResponseCodeIs(err, http.StatusForbidden) || err == nil && len(answer.Agents) == 0 {
-		return "", fmt.Errorf("instances: 0 plugs nodes into this machine's Open vSwitch, which is for administrators of the cloud: use credentials of one, %s", elsewhere)
+		return "", fmt.Errorf("instances: 0 plugs nodes into this machine's switch, which is for administrators of the cloud: use credentials of one, %s", elsewhere)
 	}
 	if err != nil {
 		return "", explained("list Neutron's agents", err)
@@ -182,11 +187,18 @@ func (a *account) host(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	return name, wires(answer.Agents, name)
+	by, err := wires(answer.Agents, name)
+	if err == nil && by.Type != bridgeAgent {
+		err = vsctl.Has(site.Integration)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w\n  the lab is to be on this machine (instances: 0), which must be one with an agent of Neutron's for Open vSwitch or Linux bridges; or have it at instances:  instances: 1", err)
+	}
+	return name, nil
 }
 
-// wires says why nobody wires what is plugged into Open vSwitch at a machine.
-func wires(all []agent, host string) error {
+// wires returns the agent that wires what is plugged at a machine, or says why nobody does.
+func wires(all []agent, host string) (agent, error) {
 	var hosts []string
 	dead := false
 	for _, x := range all {
@@ -194,15 +206,15 @@ func wires(all []agent, host string) error {
 			continue
 		}
 		if x.Host == host && x.Alive {
-			return nil
+			return x, nil
 		}
 		dead = dead || x.Host == host
 		hosts = append(hosts, x.Host)
 	}
 	if dead {
-		return fmt.Errorf("the Open vSwitch agent at %s has told Neutron nothing for some time, so nothing would be wired: openstack network agent list --host %[1]s; start it again, %s", host, elsewhere)
+		return agent{}, fmt.Errorf("the agent at %s that wires ports has told Neutron nothing for some time: openstack network agent list --host %[1]s; start it again", host)
 	}
-	return fmt.Errorf("no Open vSwitch agent of Neutron is at a machine called %s; there are some at %s: if this machine is one of these, write  openstack: {host: NAME},  %s", host, strings.Join(hosts, ", "), elsewhere)
+	return agent{}, fmt.Errorf("no agent of Neutron that wires ports is at a machine called %s; there are some at %s: if this machine is one of these, write  openstack: {host: NAME}", host, strings.Join(hosts, ", "))
 }
 
 // MakePorts makes ports, all in one request, and attaches those of instances.
@@ -379,6 +391,9 @@ func (n *inNetwork) fill(p *site.Port, made thing, host string) (err error) {
 	}
 	if vif := made.VIF; vif == "binding_failed" || vif == "unbound" {
 		return fmt.Errorf("no port in %s can be at %s: does Neutron's agent run there, and does it have the network's type? openstack network agent list --host %[2]s", p.Network, host)
+	}
+	if p.At.ByName = made.VIF == "bridge"; p.At.ByName {
+		return nil
 	}
 	p.At.Bridge = cmp.Or(made.VIFDetails.Bridge, site.Integration)
 	p.At.Whole = made.VIFDetails.Datapath == "netdev"

@@ -2,12 +2,8 @@ package local
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -18,14 +14,16 @@ import (
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/internal/patience"
+	"trivet.dev/trivet/internal/vsctl"
 	"trivet.dev/trivet/topology"
 )
 
 // A port of a node in a network of a provider is one of two things here. Where the machine is one
 // of the provider's instances, it is an interface that this has got, known by its MAC: the node
-// takes it, under the name of its own device. Where the machine has the provider's Open vSwitch, it
-// is the far end of the node's own device, plugged into that as a hypervisor plugs its guests: the
-// agent there knows by the port's ID what to do with it.
+// takes it, under the name of its own device. Where the machine has the provider's switch, it is
+// the far end of the node's own device, plugged into that as a hypervisor plugs its guests: the
+// agent there knows by the port's ID what to do with it. It finds the ID beside an interface of Open
+// vSwitch; with Linux bridges, in the name of the device, which it puts into a bridge itself.
 
 // ofLab is the key of what is written beside an interface that is plugged, and says of which lab it
 // is.
@@ -57,7 +55,7 @@ func NoNetworks(t *topology.Topology) error {
 // takePort makes a node's end of a link into a network.
 func (l *Lab) takePort(link *topology.Link, within topology.Endpoint, p *topology.NetworkPort) error {
 	make := l.takeAttached
-	if p.Bridge != "" {
+	if p.Plugged() {
 		make = l.plugPort
 	}
 	if err := make(link, within, p); err != nil {
@@ -71,10 +69,10 @@ func (l *Lab) takePort(link *topology.Link, within topology.Endpoint, p *topolog
 	return l.setUp(link, within)
 }
 
-// plugPort makes the node's device, and plugs its far end into the machine's Open vSwitch.
+// plugPort makes the node's device, and plugs its far end into the machine's switch.
 func (l *Lab) plugPort(link *topology.Link, within topology.Endpoint, p *topology.NetworkPort) error {
 	tap := plugDevice(p)
-	if !slices.Contains(l.Record.Plugged, tap) {
+	if !p.ByName && !slices.Contains(l.Record.Plugged, tap) { // else nothing of it outlives the node's device
 		l.Record.Plugged = append(l.Record.Plugged, tap)
 		if err := l.saveRecord(); err != nil {
 			return err
@@ -102,12 +100,12 @@ func (l *Lab) plugPort(link *topology.Link, within topology.Endpoint, p *topolog
 	if err != nil {
 		return err
 	}
-	if err := netlink.LinkSetUp(dev); err != nil {
+	if err := netlink.LinkSetUp(dev); err != nil || p.ByName {
 		return err
 	}
 	// Until the agent has given it the tag of its network it would be in one with all else that has
 	// no tag; Neutron drops what has this one.
-	_, err = vsctl("--", "--may-exist", "add-port", p.Bridge, tap, "tag=4095", "--", "set", "Interface", tap, "external_ids:iface-id="+p.ID,
+	_, err = vsctl.Run("--", "--may-exist", "add-port", p.Bridge, tap, "tag=4095", "--", "set", "Interface", tap, "external_ids:iface-id="+p.ID,
 		"external_ids:attached-mac="+p.MAC.String(), "external_ids:iface-status=active", "external_ids:"+ofLab+"="+l.Name)
 	return err
 }
@@ -176,14 +174,15 @@ func attached(mac topology.MAC) (netlink.Link, error) {
 // releasePort ends what takePort did, but for the interface of an instance, which goes home as
 // others do.
 func (l *Lab) releasePort(within topology.Endpoint, p *topology.NetworkPort) error {
-	if p.Bridge == "" {
+	if !p.Plugged() {
 		return nil
 	}
-	tap := plugDevice(p)
-	if err := unplug([]string{tap}); err != nil {
-		return err
+	if tap := plugDevice(p); !p.ByName {
+		if err := unplug([]string{tap}); err != nil {
+			return err
+		}
+		l.Record.Plugged = slices.DeleteFunc(l.Record.Plugged, func(s string) bool { return s == tap })
 	}
-	l.Record.Plugged = slices.DeleteFunc(l.Record.Plugged, func(s string) bool { return s == tap })
 	if err := inNamespaceFile(l.netPath(within.Node), func() error { return deleteOurs(within.Interface) }); err != nil {
 		return err
 	}
@@ -200,52 +199,20 @@ func unplug(devices []string) error {
 	if len(command) == 0 {
 		return nil
 	}
-	_, err := vsctl(command...)
+	_, err := vsctl.Run(command...)
 	return err
 }
 
 // Unplug takes out of the machine's Open vSwitch what has been plugged into it for a lab of which
-// nothing else is known any more, as after the machine was restarted.
-func Unplug(lab string) error {
-	if _, err := exec.LookPath(vsctlProgram); err != nil {
+// nothing else is known any more, as after the machine was restarted. A machine without that bridge
+// has nothing of it.
+func Unplug(bridge, lab string) error {
+	if vsctl.Has(bridge) != nil {
 		return nil
 	}
-	out, err := vsctl("--bare", "--columns=name", "find", "Interface", "external_ids:"+ofLab+"="+lab)
+	out, err := vsctl.Run("--bare", "--columns=name", "find", "Interface", "external_ids:"+ofLab+"="+lab)
 	if err != nil {
 		return err
 	}
 	return unplug(strings.Fields(out))
-}
-
-// PlugsInto says why nothing can be plugged into a bridge of the machine's Open vSwitch.
-func PlugsInto(bridge string) error {
-	if _, err := exec.LookPath(vsctlProgram); err != nil {
-		return errors.New("this machine has no Open vSwitch (ovs-vsctl)")
-	}
-	_, err := vsctl("br-exists", bridge)
-	var code *exec.ExitError
-	if errors.As(err, &code) && code.ExitCode() == 2 {
-		return fmt.Errorf("this machine's Open vSwitch has no bridge %s", bridge)
-	}
-	return err
-}
-
-// vsctlProgram changes the machine's Open vSwitch, and waits until it has changed.
-const vsctlProgram = "ovs-vsctl"
-
-func vsctl(args ...string) (string, error) {
-	ctx, cancel := patience.OpenVSwitch.Context(context.Background())
-	defer cancel()
-	cmd := exec.CommandContext(ctx, vsctlProgram, args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
-	err := cmd.Run()
-	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		err = fmt.Errorf("the machine's Open vSwitch: %w: %s", err, strings.TrimSpace(said.String()))
-	}
-	return out.String(), err
 }

@@ -453,7 +453,7 @@ func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 		switch _, wired := wires[keys[i]]; {
 		case port != nil && !link.Ends[0].External() && !link.Ends[1].External():
 			out[i] = datapath.Network
-		case port != nil && port.Bridge != "":
+		case port != nil && port.Plugged():
 			out[i] = datapath.Plugged
 		case port != nil:
 			out[i] = datapath.Attached

@@ -9,7 +9,6 @@ import (
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -31,11 +30,6 @@ func PortsWanted(l *site.List, t, resolved *topology.Topology) ([]*site.Port, er
 		return nil, fmt.Errorf("link %s: a router of Neutron is a cloud's, and the list of machines names none: write  openstack: {cloud: NAME, instances: 2}", want[0].Link)
 	case l.Provided == nil:
 		return nil, fmt.Errorf("link %s: %s is a network of a cloud, and the list of machines names none: write  openstack: {cloud: NAME, instances: 2}", want[0].Link, want[0].Network)
-	case len(l.Machines) > 0:
-		return want, nil
-	}
-	if err := local.PlugsInto(site.Integration); err != nil {
-		return nil, fmt.Errorf("%w\n  the lab is to be on this machine (instances: 0), which must be one with Neutron's Open vSwitch agent; or have it at instances:  instances: 1", err)
 	}
 	return want, nil
 }

@@ -62,15 +62,16 @@ def privileged(file, *sections):
 
 
 def write(mode):
-    """Write all that a mode (network, fake or full) needs."""
-    compute = mode != "network"
+    """Write all that a mode (network, bridges, fake or full) needs."""
+    compute = mode in DRIVERS
     (CONFIG / "policy.d").mkdir(parents=True, exist_ok=True)
     files = dict(base=BASE, network=NETWORK)
     if compute:
         files["compute"] = COMPUTE
+    words = {"@COMPUTE@": str(compute).lower(), "@DRIVER@": DRIVERS.get(mode, ""), **(BRIDGES if mode == "bridges" else OPENVSWITCH)}
     for group in files.values():
         for name, text in group.items():
-            for word, value in {"@COMPUTE@": str(compute).lower(), "@DRIVER@": DRIVERS.get(mode, "")}.items():
+            for word, value in words.items():
                 text = text.replace(word, value)
             (CONFIG / name).write_text(text)
     (STATE / "clouds.yaml").write_text("clouds:\n" + "".join(CLOUD.format(who=who) for who in ("admin", "demo")))
@@ -133,8 +134,53 @@ password_hash_rounds = 4
 """,
 }
 
+# Neutron by Open vSwitch, which forwards in user space, so that no module of the kernel is needed.
+OPENVSWITCH = {
+    "@SWITCH@": "openvswitch",
+    "@TENANTS@": "vxlan",
+    "@MTU@": "1550",
+    "@WIRING@": """
+[ovs]
+ovsdb_connection = unix:/run/openvswitch/db.sock
+integration_bridge = br-int
+bridge_mappings = provider:br-provider
+datapath_type = netdev
+local_ip = 127.0.0.1
+[agent]
+tunnel_types = vxlan
+l2_population = false
+polling_interval = 1
+minimize_polling = true
+extensions =
+[securitygroup]
+enable_security_group = true
+firewall_driver = openvswitch
+""",
+}
+
+# Neutron by Linux bridges, so that the kernel forwards. Networks are of this machine alone, and nothing is filtered:
+# security groups would need modules of the kernel.
+BRIDGES = {
+    "@SWITCH@": "linuxbridge",
+    "@TENANTS@": "local",
+    "@MTU@": "1500",
+    "@WIRING@": """
+[linux_bridge]
+bridge_mappings = provider:br-provider
+[vxlan]
+enable_vxlan = false
+[agent]
+polling_interval = 1
+prevent_arp_spoofing = false
+extensions =
+[securitygroup]
+enable_security_group = false
+firewall_driver = noop
+""",
+}
+
 NETWORK = {
-    # A VXLAN network has an MTU of 50 less, so 1500. Agents are down late: the machine is at work with other things, too.
+    # A VXLAN network has an MTU of 50 less than @MTU@, so 1500. Agents are down late: the machine is at work with other things, too.
     "neutron.conf": f"""
 [DEFAULT]
 core_plugin = ml2
@@ -146,14 +192,16 @@ api_paste_config = /etc/neutron/api-paste.ini
 state_path = /run/neutron
 host = {HOST}
 auth_strategy = keystone
-global_physnet_mtu = 1550
+global_physnet_mtu = @MTU@
 dhcp_agents_per_network = 1
 notify_nova_on_port_status_changes = @COMPUTE@
 notify_nova_on_port_data_changes = @COMPUTE@
 send_events_interval = 0
 agent_down_time = 75
-interface_driver = openvswitch
+interface_driver = @SWITCH@
 {common("neutron")}
+[experimental]
+linuxbridge = true
 [agent]
 root_helper =
 report_interval = 30
@@ -179,9 +227,9 @@ endpoint_type = internal
     # Ranges are small: each number of a range is a row of a table.
     "ml2.ini": """
 [ml2]
-type_drivers = flat,vlan,vxlan
-tenant_network_types = vxlan
-mechanism_drivers = openvswitch
+type_drivers = local,flat,vlan,vxlan
+tenant_network_types = @TENANTS@
+mechanism_drivers = @SWITCH@
 extension_drivers = port_security
 path_mtu = 0
 [ml2_type_flat]
@@ -192,9 +240,7 @@ network_vlan_ranges = provider:1:999
 vni_ranges = 1:9999
 [securitygroup]
 enable_security_group = true
-firewall_driver = openvswitch
 """,
-    # Open vSwitch forwards in user space, so that no module of the kernel is needed.
     "agents.ini": """
 [DEFAULT]
 rpc_response_timeout = 15
@@ -206,21 +252,7 @@ dnsmasq_local_resolv = false
 dhcp_broadcast_reply = true
 agent_mode = legacy
 resync_interval = 5
-[ovs]
-ovsdb_connection = unix:/run/openvswitch/db.sock
-integration_bridge = br-int
-bridge_mappings = provider:br-provider
-datapath_type = netdev
-local_ip = 127.0.0.1
-[agent]
-tunnel_types = vxlan
-l2_population = false
-polling_interval = 1
-minimize_polling = true
-extensions =
-[securitygroup]
-enable_security_group = true
-firewall_driver = openvswitch
+@WIRING@
 """,
 }
 

@@ -21,7 +21,7 @@ def main():
     with open(f"/proc/{pid}/stat") as stat:
         began = stat.read().rsplit(")", 1)[1].split()[19]
     (STATE / "pid").write_text(f"{pid} {began} {mode}\n")
-    mounts()
+    mounts(mode)
     setup = subprocess.Popen([sys.executable, "-B", HERE / "setup.py", mode, f"/proc/1/fd/{netns}"], env=ENVIRONMENT, cwd="/")
     signal.signal(signal.SIGTERM, lambda *_: stop(setup.pid))
     while True:
@@ -36,7 +36,7 @@ def main():
                 file.write_text(f"ended with status {os.waitstatus_to_exitcode(status)}")
 
 
-def mounts():
+def mounts(mode):
     """What is the stack's own: /run, with Neutron's namespaces and all sockets, and what the kernel says about processes."""
     def run(*command):
         subprocess.run(command, check=True)
@@ -44,6 +44,13 @@ def mounts():
     for d in ("lock", "openvswitch", "neutron"):
         os.mkdir(f"/run/{d}")
     run("mount", "-t", "proc", "proc", "/proc")
+    if mode == "bridges":       # the agent reads in /sys which interfaces there are
+        os.mkdir("/run/fs")
+        run("mount", "--rbind", "/sys/fs", "/run/fs")
+        run("mount", "-t", "sysfs", "sysfs", "/sys")
+        for at in ("bpf", "cgroup"):
+            run("mount", "--rbind", f"/run/fs/{at}", f"/sys/fs/{at}")
+        run("umount", "--lazy", "/run/fs")
     run("ip", "link", "set", "lo", "up")
     run("hostname", "openstack")
 

@@ -8,7 +8,7 @@ from place import Failure
 
 WANTED = """
     mariadb-server rabbitmq-server memcached uwsgi-core uwsgi-plugin-python3 openvswitch-switch
-    keystone neutron-server neutron-openvswitch-agent neutron-l3-agent neutron-dhcp-agent python3-sqlalchemy-ext
+    keystone neutron-server neutron-openvswitch-agent neutron-linuxbridge-agent neutron-l3-agent neutron-dhcp-agent python3-sqlalchemy-ext
     placement-api glance-api nova-api nova-scheduler nova-conductor nova-compute
     python3-libvirt libvirt-daemon libvirt-daemon-driver-qemu qemu-system-x86 qemu-utils genisoimage
     busybox-static cpio kmod openssh-server python3-openstackclient python3-pymysql python3-yaml ethtool iproute2

@@ -16,7 +16,9 @@ from api import Api, wait
 from place import CONFIG, ENVIRONMENT, HEAD, HERE, LENGTH, LOGS, NETWORK, PASSWORD, POOL, PORTS, REGION, SERVICES, SOCKET, STATE, Failure, run, url
 
 MODE = sys.argv[1]
-COMPUTE = MODE != "network"
+COMPUTE = MODE in config.DRIVERS
+BRIDGES = MODE == "bridges"
+AGENT = "neutron-linuxbridge-agent" if BRIDGES else "neutron-openvswitch-agent"
 BEGAN = time.time()
 STARTED = {}
 api = Api()
@@ -95,9 +97,10 @@ def base():
     start("mariadb", ["mariadbd", f"--defaults-file={CONFIG}/my.cnf"])
     start("memcached", ["memcached", "-l", "127.0.0.1", "-U", "0", "-u", "root", "-m", "64"])
     rabbitmq()
-    openvswitch()
+    bridges() if BRIDGES else openvswitch()
+    provider_bridge()
     wait_for("mariadb", lambda: sql("select 1"))
-    say("mariadb, memcached, open vswitch are up")
+    say(f"mariadb, memcached, {'bridges' if BRIDGES else 'open vswitch'} are up")
 
 
 def rabbitmq():
@@ -124,6 +127,14 @@ def openvswitch():
     program("ovs-vsctl", "ovs-vsctl", "--timeout=60", "--", "add-br", "br-int",
             "--", "set", "bridge", "br-int", "datapath_type=netdev", "fail_mode=secure",
             "--", "add-br", "br-provider", "--", "set", "bridge", "br-provider", "datapath_type=netdev")
+
+
+def bridges():
+    """The kernel's: the agent makes one for each network, but for that of the provider."""
+    program("ip", "ip", "link", "add", "br-provider", "type", "bridge")
+
+
+def provider_bridge():
     ports.run("ip", "addr", "add", f"{SERVICES}/{LENGTH}", "dev", "br-provider")
     ports.run("ip", "link", "set", "br-provider", "up")
     ports.join(sys.argv[2])
@@ -182,7 +193,7 @@ def identity_and_network():
     neutron = f"--config-file={CONFIG}/neutron.conf"
     start("neutron-server", ["neutron-server", neutron, f"--config-file={CONFIG}/ml2.ini"])
     wait_for("rabbitmq", lambda: listens(5672))
-    start("neutron-openvswitch-agent", ["neutron-openvswitch-agent", neutron, f"--config-file={CONFIG}/agents.ini"])
+    start(AGENT, [AGENT, neutron, f"--config-file={CONFIG}/agents.ini"])
     wait_for("keystone", lambda: api.get("identity", "/projects"))
     once("accounts-compute" if COMPUTE else "accounts", accounts)
     say("keystone is ready")
@@ -215,7 +226,7 @@ def fresh(stamp):
 
 def agents_alive():
     up = {a["binary"] for a in api.get("network", "/v2.0/agents")["agents"] if a["alive"] and fresh(a["heartbeat_timestamp"])}
-    return up >= {"neutron-openvswitch-agent", "neutron-l3-agent", "neutron-dhcp-agent"}
+    return up >= {AGENT, "neutron-l3-agent", "neutron-dhcp-agent"}
 
 
 def provider():

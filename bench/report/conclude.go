@@ -33,7 +33,7 @@ func conclude(all ...*Comparison) {
 		for i := range c.Rows {
 			r := &c.Rows[i]
 			chance := r.Conclusion == stats.Different && r.T != nil && !shown[r]
-			if chance {
+			if chance || c.judge.broken {
 				r.Conclusion = stats.Undecided
 			}
 			r.Words = c.words(r)

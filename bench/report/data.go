@@ -229,6 +229,9 @@ func (d *data) judging(g *group, s stats.Summary, src definition.Source, y strin
 	if d.judge.design == nil {
 		return d.interval(g, s, src, y)
 	}
+	if d.judge.broken {
+		return nil
+	}
 	sure := 1 - d.judge.of(alpha)
 	if count, of := g.share(); s.Min == s.Max && of > 0 && g.certain() {
 		if i, err := stats.Wilson(count, of, sure); err == nil {

@@ -19,7 +19,7 @@ type judge struct {
 	memo   map[float64]float64
 }
 
-// unjudged is a level at which nothing is ever found.
+// unjudged is the level of results of which nothing is judged.
 const unjudged = 1e-12
 
 // judgeOf judges a result at the repetitions that it has. A look that the result's rule

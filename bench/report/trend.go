@@ -46,6 +46,10 @@ func (d *data) trend(t definition.Trend, paper *definition.Paper) Trend {
 	if out.Text == "" {
 		out.Text = out.Tested
 	}
+	if d.judge.broken {
+		out.open("the result does not say when it was looked at", needs{})
+		return out
+	}
 	switch t.Is {
 	case definition.Falls, definition.Rises:
 		d.monotone(&out, t)

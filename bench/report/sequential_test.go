@@ -32,13 +32,16 @@ func slight() (low, high []float64) {
 // how it was looked at; and that what is clear is decided early.
 func TestSequential(t *testing.T) {
 	low, high := slight()
-	clear := slices.Clone(high)
+	clear, between := slices.Clone(high), slices.Clone(low)
+	for i := range between {
+		between[i] += 0.0375
+	}
 	for i := range clear {
 		clear[i] += 5
 	}
 	wide := []float64{9.2, 10.9, 10.1, 9.5, 10.6, 9.8, 10.3, 9.4, 10.8, 9.9}
 	three := map[[2]string][]float64{{"1", "a"}: low, {"2", "a"}: high, {"1", "b"}: wide, {"2", "b"}: clear,
-		{"1", "c"}: low, {"2", "c"}: low, {"3", "c"}: low}
+		{"1", "d"}: low, {"2", "d"}: between, {"3", "d"}: high}
 	line := map[[2]string][]float64{{"1", "a"}: {1, 1.1, .9, 1, 1.2, .8, 1, 1, 1.1, .9}, {"2", "a"}: {2, 2.1, 1.9, 2, 2.2, 1.8, 2, 2, 2.1, 1.9}, {"3", "a"}: {3, 3.1, 2.9, 3, 3.2, 2.8, 3, 3, 3.1, 2.9},
 		{"1", "b"}: {1.04, 1.14, .94, 1, 1.2, .84, 1, 1.04, 1.14, .94}, {"3", "b"}: {2.5, 2.6, 3.2, 2.5, 3.2, 2.4, 3.1, 2.6, 2.7, 2.5}}
 	for _, c := range []struct {
@@ -63,6 +66,7 @@ func TestSequential(t *testing.T) {
 		{"at: {who: a, x: 2}, is: times, factor: 1, than: {who: a, x: 1}, within: 0.1%", three, report.Fails, report.CannotTell},
 		{"at: {who: b, x: 2}, is: times, factor: 1, than: {who: b, x: 1}, within: 10%", three, report.Fails, report.Fails},
 		{"at: {who: a}, along: x, is: linear, within: 6%", line, report.Holds, report.CannotTell},
+		{"at: {who: d}, along: x, is: linear, within: 1000%", three, report.Holds, report.CannotTell},
 		{"at: {who: a, x: [1, 3]}, along: x, is: steeper, than: {who: b, x: [1, 3]}", line, report.Holds, report.CannotTell},
 	} {
 		for what, until := range map[string]*result.Until{"once": nil, "the only look": untilOf(10), "early": untilOf(10, 20, 30, 40, 50), "interrupted": untilOf(9, 18, 27, 36, 45), "before the first": untilOf(20, 40), "unknown": {Rule: result.UntilDecided, Looks: []int{10}, Spending: "mine"}, "nothing": {}} {
@@ -134,6 +138,9 @@ func TestSequentialCompared(t *testing.T) {
 		c1, err := report.Compare(report.CompareOptions{A: run, Names: [2]string{"b", "a"}, Factor: "who", Margins: margins})
 		if err != nil || string(c1.Rows[0].Conclusion) != c.want {
 			t.Errorf("margin %s: the comparison says %s, want %s (%v)", c.margin, c1.Rows[0].Conclusion, c.want, err)
+		}
+		if got := c1.Overview().Columns[4]; got != table.Columns[5] {
+			t.Errorf("the comparison has a column %s, the report %s", got, table.Columns[5])
 		}
 		if said := strings.Contains(strings.Join(c1.Notes, " "), " judged"); said != (c.until != nil) {
 			t.Errorf("notes %q", c1.Notes)

@@ -378,7 +378,7 @@ paper:
 	file = strings.TrimSpace(file)
 	contains(t, m.ok("bench", "run", file, "--dry-run"), "at most 400 runs of 2 cells", "with looks after 20, 40, 60, 80, 100, 120, 140, 160, 180 and 200 repetitions")
 	out := filepath.Join(m.dir, "x.jsonl")
-	contains(t, m.want(1, "bench", "run", file, "--out", out, "--until", "decided", "--resume").err, "until")
+	contains(t, m.want(2, "bench", "run", file, "--out", out, "--until", "decided", "--resume").err, "[until resume]")
 	said := m.ok("bench", "run", file, "--out", out)
 	contains(t, said, "as all is decided that can be", "it is larger", "it is as large", "equivalent", " 0 left")
 	run := m.samples(out)
@@ -390,7 +390,7 @@ paper:
 	if again := m.samples(out); len(again.Samples) != len(run.Samples) {
 		t.Errorf("there are %d samples after its end, and were %d", len(again.Samples), len(run.Samples))
 	}
-	contains(t, m.ok("bench", "report", out, "--text"), "Sequential: repetitions were added until all statements were decided, 200 at most", "It ended as all was decided", "holds           it is larger")
+	contains(t, m.ok("bench", "report", out, "--text"), "Sequential: repetitions were added until all statements were decided, 200 at most", "It ended as all was decided", "  holds", "it is larger: ")
 	var data struct {
 		Results []struct {
 			Statements []results.Judged

@@ -200,7 +200,8 @@ func (r *reader) file(top *yamlfile.Value) {
 	if r.e.fixed = r.e.Repetitions; r.e.Until {
 		r.e.Repetitions = cmp.Or(r.e.atMost, r.e.Repetitions)
 	} else if r.e.atMost > 0 {
-		r.add(top.Get("at_most"), "write until: decided as well, or repetitions: instead", "at_most: is of an experiment that goes on until it is decided")
+		r.add(top.Get("at_most"), "write until: decided as well, or repetitions: instead",
+			"at_most: is of an experiment that goes on until it is decided")
 	}
 	r.e.Wanted = r.e.Repetitions
 	r.required(top)

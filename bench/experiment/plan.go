@@ -34,8 +34,8 @@ type Plan struct {
 	// that a run which is resumed where that can run measures it.
 	LeftOut []result.LeftOut `json:"left_out,omitempty"`
 
-	// Until is of an experiment that goes on until it is decided: Runs are then the most. It does not
-	// tell plans apart: what a run is resumed by is in its result.
+	// Until is of an experiment that goes on until it is decided: Runs are then the most. It does
+	// not tell plans apart: what a run is resumed by is in its result.
 	Until *result.Until `json:"until,omitempty"`
 
 	// Makes are the machines that are made for it, once for the whole run, or for each round of a
@@ -340,7 +340,8 @@ func (p *Plan) Headline() string {
 	if p.Until != nil {
 		most = "at most "
 	}
-	s := fmt.Sprintf("%s%s of %s%s, about %s · seed %d · order %s", most, words.Plural(len(p.Runs), "run"), words.Plural(len(p.Cells), "cell"), fewer, About(p.Estimate), p.Seed, p.Order)
+	s := fmt.Sprintf("%s%s of %s%s, about %s · seed %d · order %s", most, words.Plural(len(p.Runs), "run"),
+		words.Plural(len(p.Cells), "cell"), fewer, About(p.Estimate), p.Seed, p.Order)
 	if paired := p.Experiment.Paired; len(paired) > 0 {
 		s += ", paired by " + strings.Join(paired, ", ")
 	}

@@ -9,7 +9,8 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// leastMost is the least that the most of repetitions may be: a report concludes nothing from fewer.
+// leastMost is the least that the most of repetitions may be: a report concludes nothing from
+// fewer.
 const leastMost = 5
 
 // manyLooks is about how often an experiment is judged that goes on until it is decided, at most:
@@ -55,11 +56,14 @@ func (e *Experiment) Fix() {
 func (e *Experiment) sequential() error {
 	switch {
 	case e.Times > 0:
-		return topology.Mistaken("leave until: out, or --every", "until: a campaign has as many rounds as it is told to")
+		return topology.Mistaken("leave until: out, or --every",
+			"until: a campaign has as many rounds as it is told to")
 	case e.Order == Random:
-		return topology.Mistaken("write order: blocked", "until: it is judged after whole repetitions of all cells, which order: random mixes")
+		return topology.Mistaken("write order: blocked",
+			"until: it is judged after whole repetitions of all cells, which order: random mixes")
 	case e.Repetitions < leastMost:
-		return topology.Mistaken(fmt.Sprintf("say how many repetitions there may be at most: at_most: 40 or --at-most 40; nothing is decided by fewer than %d", leastMost),
+		return topology.Mistaken(fmt.Sprintf("say how many repetitions there may be at most: at_most: 40 or --at-most 40; "+
+			"nothing is decided by fewer than %d", leastMost),
 			"until: at most %s cannot decide anything", words.Plural(e.Repetitions, "repetition"))
 	}
 	return nil
@@ -69,7 +73,8 @@ func (e *Experiment) sequential() error {
 func untilDecided(most int) *result.Until {
 	u := &result.Until{Rule: result.UntilDecided, Spending: result.OBrienFleming, Level: 0.05}
 	for i := 1; i <= manyLooks; i++ {
-		if n := (most*i + manyLooks - 1) / manyLooks; n >= leastMost && (u.Looks == nil || n > u.Looks[len(u.Looks)-1]) {
+		n := (most*i + manyLooks - 1) / manyLooks
+		if n >= leastMost && (u.Looks == nil || n > u.Looks[len(u.Looks)-1]) {
 			u.Looks = append(u.Looks, n)
 		}
 	}
@@ -114,7 +119,8 @@ func (r *Runner) look(next int) (ends bool, err error) {
 	if err := r.Writer.Look(l); err != nil {
 		return false, fmt.Errorf("results can no longer be written: %w; make room and resume", err)
 	}
-	r.say("after %s, %d of %s undecided", words.Plural(due, "repetition"), l.Open(), words.Plural(len(l.Statements), "statement"))
+	r.say("after %s, %d of %s undecided", words.Plural(due, "repetition"), l.Open(),
+		words.Plural(len(l.Statements), "statement"))
 	r.ended = l.Ends != ""
 	return r.ended, nil
 }

@@ -41,9 +41,9 @@ func judgedBench(t *testing.T, path string, resume bool, open func(repetitions i
 	return b, looks
 }
 
-// TestUntilDecided proves that an experiment ends at the first look at which all is decided, goes on
-// where it is not, and ends with the most repetitions; that looks come after whole repetitions, in
-// the plan's order; and that the result says how it ended and has no run after that.
+// TestUntilDecided proves that an experiment ends at the first look at which all is decided, goes
+// on where it is not, and ends with the most repetitions; that looks come after whole repetitions,
+// in the plan's order; and that the result says how it ended and has no run after that.
 func TestUntilDecided(t *testing.T) {
 	for _, c := range []struct {
 		decided int
@@ -72,9 +72,9 @@ func TestUntilDecided(t *testing.T) {
 	}
 }
 
-// TestUntilResumed proves that a resumed run goes on by the rule and with the looks that are in its
-// file, whatever the experiment says now: after an interruption with the next look, one that was due
-// and not made at once, and after its end with nothing, except for what failed.
+// TestUntilResumed proves that a resumed run goes on by the rule and with the looks that are in
+// its file, whatever the experiment says now: after an interruption with the next look, one that
+// was due and not made at once, and after its end with nothing, except for what failed.
 func TestUntilResumed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.jsonl")
 	b, looks := judgedBench(t, path, false, func(int) bool { return true })
@@ -118,8 +118,8 @@ func TestUntilResumed(t *testing.T) {
 	}
 }
 
-// TestUntilOfTheFile proves that a resumed run is judged by the file's rule where the experiment has
-// another or none, so that nobody looks more often than was said; and a fixed one by none.
+// TestUntilOfTheFile proves that a resumed run is judged by the file's rule where the experiment
+// has another or none, so that nobody looks more often than was said; and a fixed one by none.
 func TestUntilOfTheFile(t *testing.T) {
 	dir := t.TempDir()
 	fixed := strings.Replace(strings.Replace(growing, "until: decided\n", "", 1), "at_most", "repetitions", 1)

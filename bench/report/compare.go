@@ -57,8 +57,8 @@ type CompareRow struct {
 	Verdicts [2]environment.Level `json:"fidelity"`
 	Words    string               `json:"words"` // the conclusion
 
-	// Needed is of an undecided row: about how many repetitions of each side would decide it, at the
-	// spread so far; 0: not known, or unreasonably many.
+	// Needed is of an undecided row: about how many repetitions of each side would decide it, at
+	// the spread so far; 0: not known, or unreasonably many.
 	Needed int `json:"repetitions_needed,omitempty"`
 
 	dims      []string

@@ -12,9 +12,9 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// eachTwo compares every two levels of a factor, metric by metric, with the conclusions; nil with the
-// reason if there is nothing to compare. All its tests are adjusted for multiple testing together.
-// The later level is first: a gap is how far it exceeds the earlier one.
+// eachTwo compares every two levels of a factor, metric by metric, with the conclusions; nil with
+// the reason if there is nothing to compare. All its tests are adjusted for multiple testing
+// together. The later level is first: a gap is how far it exceeds the earlier one.
 func (d *data) eachTwo(def definition.Compare) ([]*Comparison, string) {
 	i := slices.IndexFunc(d.factors, func(f result.Factor) bool { return f.Name == def.Factor })
 	if i < 0 || len(d.factors[i].Levels) < 2 {

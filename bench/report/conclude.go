@@ -133,7 +133,8 @@ func (c *Comparison) undecided(r *CompareRow) string {
 	e := r.Equivalence
 	if e == nil {
 		text += fmt.Sprintf("; below %s it would mostly have gone unseen", r.size(float64(r.Detectable)))
-		if r.Needed = needed(n, standardError(r.values[0], r.values[1], r.Paired), math.Abs(r.Difference)); r.Needed > 0 {
+		r.Needed = needed(n, standardError(r.values[0], r.values[1], r.Paired), math.Abs(r.Difference))
+		if r.Needed > 0 {
 			text += fmt.Sprintf(", one as large as this by about %d repetitions of each", r.Needed)
 		}
 		return text + ". State a --margin to test whether they are the same to you"

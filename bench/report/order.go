@@ -62,8 +62,8 @@ func (d *data) ordered(out *Trend, t definition.Trend) {
 	case len(places) == 1:
 		out.open(first.name+first.why, first.more)
 	default:
-		out.open(fmt.Sprintf("shown at %d of %s; not at %s%s", holds, words.Plural(len(places), "place"), first.name, first.why),
-			together(open))
+		out.open(fmt.Sprintf("shown at %d of %s; not at %s%s", holds, words.Plural(len(places), "place"), first.name,
+			first.why), together(open))
 	}
 }
 
@@ -198,7 +198,8 @@ func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit st
 	case i.Method == "Wilson" && s.Max == 0 && i.High >= limit && limit > 0 && limit < 1:
 		packets := math.Ceil(3.85 * (1 - limit) / limit)
 		_, of := g.share()
-		p.more = needs{fmt.Sprintf("; too few to tell, about %.0f would do", packets), max(len(values)+1, int(math.Ceil(packets*float64(len(values))/float64(of))))}
+		p.more = needs{fmt.Sprintf("; too few to tell, about %.0f would do", packets),
+			max(len(values)+1, int(math.Ceil(packets*float64(len(values))/float64(of))))}
 	case i.Low > limit:
 		p.above = 0
 	case i.High < limit:

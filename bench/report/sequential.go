@@ -125,13 +125,19 @@ func (d *data) sequential() string {
 	}
 	looks, most := looksOf(d.run)
 	last := looks[len(looks)-1]
-	text := fmt.Sprintf("Sequential: repetitions were added until all statements were decided, %d at most, with looks after %s.", most, words.Numbers(u.Looks[:min(len(u.Looks), maxListed)]))
+	text := fmt.Sprintf("Sequential: repetitions were added until all statements were decided, %d at most, "+
+		"with looks after %s.", most, words.Numbers(u.Looks[:min(len(u.Looks), maxListed)]))
 	end := "It has not ended"
 	if l := d.run.Ended(); l != nil {
-		end = map[bool]string{true: "It ended as all was decided", false: "It ended with the most repetitions"}[l.Ends == result.EndsDecided]
+		end = "It ended with the most repetitions"
+		if l.Ends == result.EndsDecided {
+			end = "It ended as all was decided"
+		}
 	}
 	text += fmt.Sprintf(" %s, after %s and %s.", end, words.Plural(last, "repetition"), words.Plural(len(looks), "look"))
-	return text + fmt.Sprintf(" Each statement is judged at the level of the last look, %s %%, by which its error rate over all looks is %g %% (spending function of Lan and DeMets, like O'Brien and Fleming's), and by t where others are judged by a bootstrap; all other intervals are of 95 %%, as of one look.",
+	return text + fmt.Sprintf(" Each statement is judged at the level of the last look, %s %%, "+
+		"by which its error rate over all looks is %g %% (spending function of Lan and DeMets, like O'Brien and Fleming's), "+
+		"and by t where others are judged by a bootstrap; all other intervals are of 95 %%, as of one look.",
 		strconv.FormatFloat(100*d.judge.of(alpha), 'g', 2, 64), 100*alpha)
 }
 
@@ -160,11 +166,13 @@ func Judge(run *result.Run) result.Look {
 func judgedOf(paper *Paper, each []*Comparison) (out []result.Judged) {
 	if paper != nil {
 		for _, t := range paper.Trends {
-			out = append(out, result.Judged{What: t.Text, Outcome: string(t.Outcome), Open: t.Outcome == CannotTell, Needed: t.Needed})
+			out = append(out, result.Judged{What: t.Text, Outcome: string(t.Outcome),
+				Open: t.Outcome == CannotTell, Needed: t.Needed})
 		}
 	}
 	for _, r := range allOf(each) {
-		out = append(out, result.Judged{What: r.what + ": " + r.pair(), Outcome: string(r.Conclusion), Open: r.Conclusion == stats.Undecided && !r.hopeless(), Needed: r.Needed})
+		out = append(out, result.Judged{What: r.what + ": " + r.pair(), Outcome: string(r.Conclusion),
+			Open: r.Conclusion == stats.Undecided && !r.hopeless(), Needed: r.Needed})
 	}
 	return out
 }

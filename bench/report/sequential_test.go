@@ -94,9 +94,9 @@ func TestSequential(t *testing.T) {
 	}
 }
 
-// TestSequentialCompared proves the same of rows of comparisons, of one result and of two, where the
-// stricter level holds; that the heading of their intervals says of which level they are; and of a
-// paper's numbers.
+// TestSequentialCompared proves the same of rows of comparisons, of one result and of two, where
+// the stricter level holds; that the heading of their intervals says of which level they are; and
+// of a paper's numbers.
 func TestSequentialCompared(t *testing.T) {
 	low, high := slight()
 	text := "factors: {who: [a, b]}\nreport:\n  compare: {factor: who, margin: 0.2s}\n  tables: [{metric: m}]\npaper: {numbers: [{metric: m, levels: {who: b}, value: 10, within: 1.5%}]}"

@@ -48,7 +48,8 @@ func (out *Trend) unite(all []verdict, what string) {
 	case len(all) == 1:
 		out.open(first, open[0])
 	default:
-		out.open(fmt.Sprintf("shown at %d of %s; not at %s", holds, words.Plural(len(all), what), first), together(open))
+		out.open(fmt.Sprintf("shown at %d of %s; not at %s", holds, words.Plural(len(all), what), first),
+			together(open))
 	}
 }
 
@@ -108,7 +109,8 @@ func (j *judge) ratio(t definition.Trend, x, y []float64, paired bool, places in
 	default:
 		err := standardError(x, scaled(y, inner), paired) / math.Abs(mean(y)) // of the ratio, to the first order
 		v.more = would(min(len(x), len(y)), err, min(math.Abs(inner-low), math.Abs(inner-high)))
-		v.more.text = fmt.Sprintf(", which is neither shown to be from %s to %s nor not to be", Number(low), Number(high)) + v.more.text
+		v.more.text = fmt.Sprintf(", which is neither shown to be from %s to %s nor not to be%s", Number(low), Number(high),
+			v.more.text)
 	}
 	return v
 }
@@ -137,7 +139,8 @@ func (d *data) linear(out *Trend, t definition.Trend) {
 	line := fmt.Sprintf("%s → %s (Kendall's τ = %.2f, %s)", Number(means[0]*factor),
 		withUnit(means[len(means)-1]*factor, unit), tau, P(p))
 	if p >= d.judge.of(alpha) {
-		out.open(line+": neither a rise nor a fall is shown", more(groups[0].values(t.Source), groups[len(groups)-1].values(t.Source), false, 0))
+		first, last := groups[0].values(t.Source), groups[len(groups)-1].values(t.Source)
+		out.open(line+": neither a rise nor a fall is shown", more(first, last, false, 0))
 		return
 	}
 	var all []verdict
@@ -156,7 +159,8 @@ func (d *data) linear(out *Trend, t definition.Trend) {
 			case math.Abs(off)-wide > t.Within*rise:
 				v.outcome = Fails
 			default:
-				v.more = would(len(values), math.Sqrt(stat.Variance(values, nil)/float64(len(values))), math.Abs(math.Abs(off)-t.Within*rise))
+				n := len(values)
+				v.more = would(n, math.Sqrt(stat.Variance(values, nil)/float64(n)), math.Abs(math.Abs(off)-t.Within*rise))
 				v.more.text = "; its own spread is too large to tell" + v.more.text
 			}
 		}

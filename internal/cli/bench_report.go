@@ -186,7 +186,8 @@ func (a *app) reportText(reports []*report.Report) error {
 		}
 		var out []numbers
 		for _, r := range reports {
-			out = append(out, numbers{r.Path, r.Name, r.Title, r.Samples, r.Figures, r.Tables, r.Paper, r.Notes, r.Judged()})
+			out = append(out, numbers{r.Path, r.Name, r.Title, r.Samples, r.Figures, r.Tables, r.Paper, r.Notes,
+				r.Judged()})
 		}
 		return a.printJSON(map[string]any{"results": out})
 	}

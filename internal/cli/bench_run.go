@@ -96,7 +96,8 @@ func (a *app) benchRun() *cobra.Command {
 	f.Lookup("again").NoOptDefVal = againFailed
 	f.BoolVar(&b.unwatched, "unwatched", false, "do not watch the machine during the run; all figures then count as doubtful")
 	f.IntVar(&b.repetitions, "repetitions", 0, "repetitions of each cell, instead of the file's")
-	f.StringVar(&b.until, "until", "", "decided: add repetitions until all statements of its keys paper and report.compare are decided, or --at-most is reached; their error rate stays 5 %")
+	f.StringVar(&b.until, "until", "",
+		"decided: add repetitions until all statements of its keys paper and report.compare are decided, or --at-most is reached; their error rate stays 5 %")
 	f.IntVar(&b.atMost, "at-most", 0, "with --until: the most repetitions of each cell, instead of the file's")
 	f.StringVar(&b.budget, "budget", "", "reduce the repetitions to what fits into this time, but not below one: 20min")
 	f.StringVar(&b.every, "every", "", "with --times: how long after the beginning of one round the next begins: 1w, 12h, 90s")
@@ -149,7 +150,8 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 		return nil, nil, err
 	}
 	if e.Until && slices.ContainsFunc(form.Compares, func(c definition.Compare) bool { return len(c.Margins) == 0 }) {
-		problems.Warn(topology.Position{File: b.file}, "state a margin", "compare: has no margin, so what does not differ is never decided, and takes the most repetitions")
+		problems.Warn(topology.Position{File: b.file}, "state a margin",
+			"compare: has no margin, so what does not differ is never decided, and takes the most repetitions")
 	}
 	if round := p.Estimate / time.Duration(max(1, e.Times)); e.Times > 0 && round > e.Every {
 		problems.Warn(topology.Position{File: b.file}, "let more time pass between them, or take fewer repetitions", "a round takes about %s, and one is to begin every %s: some will begin later",
@@ -248,7 +250,8 @@ func (b *benchRunning) goOn(e *experiment.Experiment, form *definition.Definitio
 		e.GoOn(b.atMost)
 	}
 	if e.Until && len(form.Compares) == 0 && (form.Paper == nil || len(form.Paper.Trends) == 0) {
-		return topology.Mistaken("write paper: {trends: [...]} or report: {compare: {factor: ..., margin: ...}} into the file", "%s: nothing is stated that could be decided", b.file)
+		return topology.Mistaken("write paper: {trends: [...]} or report: {compare: {factor: ..., margin: ...}} into the file",
+			"%s: nothing is stated that could be decided", b.file)
 	}
 	return nil
 }

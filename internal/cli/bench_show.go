@@ -172,7 +172,8 @@ func (f *benchFigure) finish() {
 func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s experiment.Summary, took time.Duration) error {
 	figures, verdict := benchFigures(run, p), verdictOf(run)
 	if a.json {
-		out := map[string]any{"file": file, "summary": s, "seconds": took.Seconds(), "failures": failures(run), "figures": figures, "verdict": verdict}
+		out := map[string]any{"file": file, "summary": s, "seconds": took.Seconds(), "failures": failures(run),
+			"figures": figures, "verdict": verdict}
 		if run.Header.Experiment.Until != nil {
 			out["until"] = decisionsOf(run)
 		}
@@ -265,9 +266,11 @@ func (a *app) showDecisions(d decisions) {
 	case result.EndsDecided:
 		a.say("\nended after %s of at most %d, as all is decided that can be (%s)", after, d.Most, judged)
 	case result.EndsMost:
-		a.say("\nended with the most, %s; %d of %s undecided (%s)", after, open, words.Plural(len(d.Statements), "statement"), judged)
+		a.say("\nended with the most, %s; %d of %s undecided (%s)", after, open,
+			words.Plural(len(d.Statements), "statement"), judged)
 	default:
-		a.say("\nnot ended; last looked at after %s of at most %d, with %d of %s undecided (%s)", after, d.Most, open, words.Plural(len(d.Statements), "statement"), judged)
+		a.say("\nnot ended; last looked at after %s of at most %d, with %d of %s undecided (%s)", after, d.Most, open,
+			words.Plural(len(d.Statements), "statement"), judged)
 	}
 	var rows [][]string
 	for _, s := range d.Statements {

@@ -128,11 +128,11 @@ func densityBelow(limit, share, root float64, before, weighed []float64) (at, ne
 }
 
 // Level is the nominal level of the last look: tests that reject where their p value is below it
-// are wrong in at most a share alpha of all cases over all looks, if at each earlier one they did so
-// at the level that it had. It holds for tests of one side (also two of them, as of equivalence) and
-// of two: it is the lower of the levels that they have. For statistics that are not normal, such as
-// t, it is used as if they were, which is near (Jennison and Turnbull, 2000, section 3.8:
-// "significance level approach"). It is never below leastLevel.
+// are wrong in at most a share alpha of all cases over all looks, if at each earlier one they did
+// so at the level that it had. It holds for tests of one side (also two of them, as of
+// equivalence) and of two: it is the lower of the levels that they have. For statistics that are
+// not normal, such as t, it is used as if they were, which is near (Jennison and Turnbull, 2000,
+// section 3.8: "significance level approach"). It is never below leastLevel.
 func (s Sequential) Level(alpha float64) float64 {
 	last := len(s.Looks) - 1
 	one := distuv.UnitNormal.Survival(s.Boundaries(alpha)[last])

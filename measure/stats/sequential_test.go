@@ -120,10 +120,10 @@ func TestLevel(t *testing.T) {
 }
 
 // TestErrorRate proves by drawing what there is no table of: that who looks again and again at 5 %
-// finds a difference that is none in far more than 5 % of all experiments; that at the levels of the
-// looks it is at most 5 %, for normal statistics of one side and of two, and where several are read
-// together, each at a level of its own; and that by t of few values, which is as the levels of normal
-// ones have it, it is hardly more, also for equivalence at the edge of the margin.
+// finds a difference that is none in far more than 5 % of all experiments; that at the levels of
+// the looks it is at most 5 %, for normal statistics of one side and of two, and where several are
+// read together, each at a level of its own; and that by t of few values, which is as the levels
+// of normal ones have it, it is hardly more, also for equivalence at the edge of the margin.
 func TestErrorRate(t *testing.T) {
 	const most, experiments = 20, 50_000
 	looks := []int{6, 8, 10, 12, 14, 16, 18, 20}

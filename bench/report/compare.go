@@ -100,19 +100,24 @@ func Compare(o CompareOptions) (*Comparison, error) {
 	a := side{data: newData(o.A)}
 	b := a
 	c := &Comparison{Names: o.Names, order: a.data, margins: o.Margins, judge: a.judge}
-	if o.B == nil {
-		c.note(slices.DeleteFunc([]string{a.sequential()}, func(n string) bool { return n == "" })...)
-	}
 	if o.B != nil {
 		b = side{data: newData(o.B)}
 		c.judge = a.judge.stricter(b.judge)
 		c.Notes = differences(o.Names, o.A.Header, o.B.Header)
+		for i, s := range []side{a, b} {
+			if n := s.sequential(); n != "" {
+				c.note(o.Names[i] + ": " + n)
+			}
+		}
 	} else {
 		if err := a.levels(o.Factor, o.Names); err != nil {
 			return nil, err
 		}
 		a.where = definition.Condition{{Dimension: o.Factor, Any: o.Names[:1]}}
 		b.where = definition.Condition{{Dimension: o.Factor, Any: o.Names[1:]}}
+		if n := a.sequential(); n != "" {
+			c.note(n)
+		}
 	}
 	c.forwarding(a, b, o)
 	c.emulated(a, b, o)

@@ -171,6 +171,9 @@ func TestSequentialCompared(t *testing.T) {
 		if got := c.Rows[0].Conclusion; got != want {
 			t.Errorf("two results are %s, want %s", got, want)
 		}
+		if said := strings.Contains(strings.Join(c.Notes, "\n"), ": Sequential: "); said != (want == stats.Undecided) {
+			t.Errorf("notes %q", c.Notes)
+		}
 	}
 }
 

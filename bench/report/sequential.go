@@ -19,6 +19,9 @@ type judge struct {
 	memo   map[float64]float64
 }
 
+// maxLooks is more than bench run makes; levels of many take long.
+const maxLooks = 20
+
 // unjudged is the level of results of which nothing is judged.
 const unjudged = 1e-12
 
@@ -35,7 +38,8 @@ func judgeOf(run *result.Run) *judge {
 	for _, n := range looks {
 		j.design.Looks = append(j.design.Looks, float64(n)/float64(most))
 	}
-	j.broken = u.Rule != result.UntilDecided || u.Spending != result.OBrienFleming || j.design.Check() != nil
+	j.broken = u.Rule != result.UntilDecided || u.Spending != result.OBrienFleming ||
+		most < 1 || len(u.Looks) > maxLooks || j.design.Check() != nil
 	return j
 }
 

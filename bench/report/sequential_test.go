@@ -203,9 +203,16 @@ func TestSequentialSaid(t *testing.T) {
 			t.Errorf("%d runs were expected, want %d", r.Runs, c.done)
 		}
 	}
-	h.Experiment.Until.Looks = nil
-	if r := report.Build("x", &result.Run{Header: h, Samples: samples}); !strings.Contains(strings.Join(r.Notes, " "), "no statement is judged") {
-		t.Errorf("%q", r.Notes)
+	many := []int{}
+	for n := range 21 {
+		many = append(many, n+1)
+	}
+	for _, looks := range [][]int{nil, {10, 5}, {0}, {-1}, many} {
+		h.Experiment.Until.Looks = looks
+		r := report.Build("x", &result.Run{Header: h, Samples: samples})
+		if !strings.Contains(strings.Join(r.Notes, " "), "no statement is judged") {
+			t.Errorf("looks after %v: %q", looks, r.Notes)
+		}
 	}
 }
 

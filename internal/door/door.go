@@ -75,7 +75,7 @@ func (s *Server) SetKeys(keys ...Key) {
 	}
 }
 
-// Serve serves clients until the listener is closed; answers under way have a second to end. What
+// Serve serves clients until the listener is closed; answers under way then have a second to end. What
 // has been upgraded to another protocol goes on until SetKeys ends it.
 func (s *Server) Serve(l net.Listener) error {
 	server := &http.Server{
@@ -97,7 +97,10 @@ func (s *Server) Serve(l net.Listener) error {
 	if errors.Is(err, net.ErrClosed) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		return server.Shutdown(ctx)
+		if server.Shutdown(ctx) != nil {
+			server.Close()
+		}
+		return nil
 	}
 	return err
 }

@@ -4,9 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -18,6 +22,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/servers"
 )
 
 // overTCP asks a lab's API on TCP.
@@ -130,8 +136,15 @@ func TestRemote(t *testing.T) {
 	if status, text := overTCP(t, was, next, "GET", "/v1/lab", ""); status != 200 {
 		t.Errorf("after resume: %d %s", status, text)
 	}
+	testRemoteTaken(t, s.Name, was)
+	if r, err = c.OpenRemote(ctx, RemoteRequest{Listen: "127.0.0.1:0"}); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.CloseRemote(ctx); err != nil {
 		t.Error(err)
+	}
+	if status, text := overTCP(t, r, next, "GET", "/v1/lab", ""); status != 0 {
+		t.Errorf("when it is closed: %d %s", status, text)
 	}
 	if conn, err := net.Dial("tcp", strings.TrimPrefix(was.URL, "https://")); err == nil {
 		conn.Close()
@@ -139,6 +152,34 @@ func TestRemote(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(Dir(s.Name) + "/*token*"); len(left) > 0 {
 		t.Error("left: ", left)
+	}
+}
+
+// testRemoteTaken: where its port is another's when the next daemon begins, that says so, and lets
+// nobody in.
+func testRemoteTaken(t *testing.T, name string, r Remote) {
+	s, err := Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.KillDaemon(); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Listen("tcp", strings.TrimPrefix(r.URL, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	said := ""
+	c, err := Resume(t.Context(), name, func(p Progress) { said += p.Warning })
+	if err != nil || !strings.Contains(said, "no longer on TCP") || !strings.Contains(said, "address already in use") {
+		t.Errorf("where the port is taken: %q, %v", said, err)
+	}
+	if is, err := c.Remote(t.Context()); err != nil || is.URL != "" {
+		t.Errorf("it is at %v, %v", is, err)
+	}
+	if _, err := os.Stat(r.TokenFile); err == nil {
+		t.Error("its token is left")
 	}
 }
 
@@ -244,5 +285,16 @@ func TestRemoteRefuses(t *testing.T) {
 	r.URL, r.Certificate = "http://127.0.0.1:"+port, ""
 	if status, text := overTCP(t, r, "x", "GET", "/v1/lab", ""); status != 400 || !strings.Contains(text, "HTTPS") {
 		t.Errorf("plain HTTP: %d %s", status, text)
+	}
+	certificate, key, err := servers.SelfSigned("own", []string{"lab.example"})
+	if err = errors.Join(err, c.CloseRemote(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = c.OpenRemote(ctx, RemoteRequest{Listen: "[::1]:0", Certificate: string(certificate), Key: string(key)}); err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(certificate)
+	if sum := sha256.Sum256(block.Bytes); r.Fingerprint != hex.EncodeToString(sum[:]) || !strings.HasPrefix(r.URL, "https://[::1]:") {
+		t.Errorf("with a certificate of one's own: %+v", r)
 	}
 }

@@ -230,6 +230,17 @@ class TestRemote(unittest.TestCase):
         with self.assertRaisesRegex(TrivetError, "apply takes the program trivet"):
             self.lab.apply("x.yaml")
 
+    def test_y_token(self):
+        """A token that has been changed or taken away is refused."""
+        with open(self.remote["read_token_file"]) as f:
+            reading = f.read().strip()
+        self.assertNotIn("read_token_file", self.api("token", "--read-only", "--remove"))
+        self.api("token")
+        for old in self.token, reading:
+            with self.assertRaisesRegex(TrivetError, "missing or wrong"):
+                Lab.attach(url=self.remote["url"], token=old, certificate=self.remote["certificate_file"])
+        type(self).lab = Lab.attach(url=self.remote["url"], token_file=self.remote["token_file"], certificate=self.remote["certificate_file"])
+
     def test_z_down(self):
         """down takes the lab down, from there."""
         self.lab.down()

@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -236,6 +237,57 @@ func testRemoteExec(t *testing.T, r Remote, token string) {
 	}
 	conn.NetConn().Close()
 	awaitProgram(t, word, false)
+}
+
+// TestRemoteFlood proves that clients that connect and say nothing, in thousands, neither keep the
+// lab's own socket waiting nor take much memory or many files of the daemon; and that who has the
+// token is served.
+func TestRemoteFlood(t *testing.T) {
+	s := startLab(t, "flood", "linear,2")
+	c, ctx := NewClient(s), context.Background()
+	r, err := c.OpenRemote(ctx, RemoteRequest{Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.CloseRemote(ctx) }()
+	before := residentOf(t, s.PID)
+	for range 5000 {
+		conn, err := net.DialTimeout("tcp", strings.TrimPrefix(r.URL, "http://"), time.Second)
+		if err != nil {
+			break // the kernel's queue is full
+		}
+		defer conn.Close()
+	}
+	for range 10 {
+		begin := time.Now()
+		if _, err := c.Info(ctx); err != nil || time.Since(begin) > 5*time.Second {
+			t.Errorf("the socket answers after %s, %v", time.Since(begin), err)
+		}
+	}
+	open, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.PID))
+	if grown := residentOf(t, s.PID) - before; len(open) > 1024+200 || grown > 64<<20 {
+		t.Errorf("the daemon has %d files open, and %d MB more of memory", len(open), grown>>20)
+	} else {
+		t.Logf("%d files, %d MB more", len(open), grown>>20)
+	}
+	if status, text := overTCP(t, r, tokenIn(t, r.TokenFile), "GET", "/v1/lab", ""); status != 200 {
+		t.Errorf("who has the token gets %d %s", status, text)
+	}
+	alive(t, s, "thousands of connections")
+}
+
+// residentOf is the memory of a process, in bytes.
+func residentOf(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	var size, resident int
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &size, &resident)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resident * os.Getpagesize()
 }
 
 // TestRemoteRefuses proves that what cannot be is refused with a reason, and nothing is left of it;

@@ -110,8 +110,9 @@ func registerRemote(api huma.API, d *daemon) {
 	huma.Put(api, remotePath, func(_ context.Context, in *body[RemoteRequest]) (*body[Remote], error) {
 		return answer(d.openRemote(in.Body))
 	}, summary("Have this API on TCP, for who shows a token that is made"))
-	huma.Delete(api, remotePath, func(context.Context, *struct{}) (*body[Remote], error) { return answer(d.closeRemote()) },
-		summary("End this API on TCP, with all that goes on over it; its tokens are gone"))
+	huma.Delete(api, remotePath, func(context.Context, *struct{}) (*body[Remote], error) {
+		return answer(d.closeRemote())
+	}, summary("End this API on TCP, with all that goes on over it; its tokens are gone"))
 	huma.Post(api, remotePath+"/token", func(_ context.Context, in *body[TokenRequest]) (*body[Remote], error) {
 		return answer(d.changeToken(in.Body))
 	}, summary("Make another token; the old one, and what goes on by it, ends at once"))
@@ -129,7 +130,8 @@ func (r *remote) says(name string) (out Remote) {
 	}
 	if block, _ := pem.Decode([]byte(is.Certificate)); block != nil {
 		sum := sha256.Sum256(block.Bytes)
-		out.URL, out.Certificate, out.Fingerprint = "https://"+is.Listen, certificateFile(name), hex.EncodeToString(sum[:])
+		out.URL, out.Certificate = "https://"+is.Listen, certificateFile(name)
+		out.Fingerprint = hex.EncodeToString(sum[:])
 	}
 	return out
 }
@@ -188,7 +190,8 @@ func (d *daemon) openRemote(req RemoteRequest) error {
 	if host, err := os.Hostname(); err == nil && at.Addr().IsUnspecified() && hostPattern.MatchString(host) {
 		req.Hosts = append(req.Hosts, host)
 	}
-	record := &remoteRecord{Listen: l.Addr().String(), Certificate: req.Certificate, Key: req.Key, Hosts: req.Hosts, Origins: req.Origins}
+	record := &remoteRecord{Listen: l.Addr().String(), Certificate: req.Certificate, Key: req.Key, Hosts: req.Hosts,
+		Origins: req.Origins}
 	if req.Certificate == "" && (req.TLS || !at.Addr().IsLoopback()) {
 		certificate, key, failed := servers.SelfSigned("lab "+name, append(ownNames(at.Addr()), req.Hosts...))
 		record.Certificate, record.Key, err = string(certificate), string(key), failed
@@ -204,7 +207,8 @@ func (d *daemon) openRemote(req RemoteRequest) error {
 		with, err = record.tls()
 	}
 	if err == nil {
-		err = d.keepRemote(record, map[string]string{tokenFile(name): token, readTokenFile(name): reading, certificateFile(name): record.Certificate})
+		err = d.keepRemote(record, map[string]string{tokenFile(name): token, readTokenFile(name): reading,
+			certificateFile(name): record.Certificate})
 	}
 	if err != nil {
 		l.Close()
@@ -261,7 +265,8 @@ func (r *remoteRecord) keys() (out []door.Key, err error) {
 			continue
 		}
 		k := door.Key{Read: len(out) > 0}
-		if n, err := hex.Decode(k.Digest[:], []byte(sum[:min(len(sum), 2*len(k.Digest))])); err != nil || n != len(k.Digest) {
+		bytes, err := hex.DecodeString(sum)
+		if copy(k.Digest[:], bytes); err != nil || len(bytes) != len(k.Digest) {
 			return nil, errors.New("the record of the lab's API on TCP is damaged")
 		}
 		out = append(out, k)
@@ -296,14 +301,16 @@ func removed(file string) error {
 // forgetRemote removes what keepRemote has written.
 func (d *daemon) forgetRemote() error {
 	name := d.state().Name
-	return errors.Join(removed(remoteFile(name)), removed(tokenFile(name)), removed(readTokenFile(name)), removed(certificateFile(name)))
+	return errors.Join(removed(remoteFile(name)), removed(tokenFile(name)), removed(readTokenFile(name)),
+		removed(certificateFile(name)))
 }
 
 // serveRemote begins to answer. The caller has locked remote.
 func (d *daemon) serveRemote(record *remoteRecord, l net.Listener, with *tls.Config) {
 	r := &d.remote
 	r.record, r.listener, r.ended = record, l, make(chan struct{})
-	r.server = &door.Server{Handler: d.byRemote(d.api), TLS: with, Hosts: record.Hosts, Origins: record.Origins, Refused: d.refusedRemote}
+	r.server = &door.Server{Handler: d.byRemote(d.api), TLS: with, Hosts: record.Hosts, Origins: record.Origins,
+		Refused: d.refusedRemote}
 	keys, _ := record.keys()
 	r.server.SetKeys(keys...)
 	go func(s *door.Server, ended chan struct{}) {
@@ -366,8 +373,8 @@ func (d *daemon) closeRemote() error {
 
 var errGoing = errors.New("the lab is going down")
 
-// freeze says that the lab goes down: its directory is not written to any more. Requests are answered
-// until endRemote, that to go down among them.
+// freeze says that the lab goes down: its directory is not written to any more. Requests are
+// answered until endRemote, that to go down among them.
 func (r *remote) freeze() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -419,7 +426,8 @@ func (d *daemon) changeToken(req TokenRequest) error {
 	}
 	old, _ := os.ReadFile(file)
 	if err := d.keepRemote(&now, map[string]string{file: token}); err != nil {
-		return errors.Join(fmt.Errorf("the old token holds: %w", err), d.keepRemote(r.record, map[string]string{file: string(old)}))
+		return errors.Join(fmt.Errorf("the old token holds: %w", err),
+			d.keepRemote(r.record, map[string]string{file: string(old)}))
 	}
 	r.record = &now
 	r.server.SetKeys(keys...)
@@ -441,14 +449,16 @@ func (d *daemon) byRemote(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key, _ := door.Of(r)
 		below := func(path string) bool { return strings.HasPrefix(r.URL.Path, path) }
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		switch {
 		case slices.ContainsFunc(remoteNever, below):
 			door.Refuse(w, http.StatusForbidden, r.URL.Path+" is answered on the lab's socket only, not over TCP")
 			return
 		case key.Read && slices.ContainsFunc(remoteWrites, below):
-			door.Refuse(w, http.StatusForbidden, "this token is for reading, and "+r.URL.Path+" changes links while it records them")
+			door.Refuse(w, http.StatusForbidden,
+				"this token is for reading, and "+r.URL.Path+" changes links while it records them")
 			return
-		case !key.Read && (r.Method != http.MethodGet && r.Method != http.MethodHead || slices.ContainsFunc(remoteWrites, below)):
+		case !reads || slices.ContainsFunc(remoteWrites, below):
 			logged(fmt.Sprintf("api %s: %s %.200q", r.RemoteAddr, r.Method, r.URL.Path))
 		}
 		next.ServeHTTP(w, r)

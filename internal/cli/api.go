@@ -106,7 +106,8 @@ func (a *app) withRemote(ask func(*lab.Client) (lab.Remote, error)) error {
 		return nil
 	}
 	rows := [][]string{{"url", r.URL}, {"token", r.TokenFile}}
-	for _, row := range [][]string{{"token for reading", r.ReadTokenFile}, {"certificate", r.Certificate}, {"its SHA-256", r.Fingerprint}} {
+	more := [][]string{{"token for reading", r.ReadTokenFile}, {"certificate", r.Certificate}, {"its SHA-256", r.Fingerprint}}
+	for _, row := range more {
 		if row[1] != "" {
 			rows = append(rows, row)
 		}

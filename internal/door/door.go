@@ -75,8 +75,8 @@ func (s *Server) SetKeys(keys ...Key) {
 	}
 }
 
-// Serve serves clients until the listener is closed; answers under way then have a second to end. What
-// has been upgraded to another protocol goes on until SetKeys ends it.
+// Serve serves clients until the listener is closed; answers under way then have a second to end.
+// What has been upgraded to another protocol goes on until SetKeys ends it.
 func (s *Server) Serve(l net.Listener) error {
 	server := &http.Server{
 		Handler: http.HandlerFunc(s.guard), ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHead,
@@ -195,7 +195,8 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", origin)
 		w.Header().Add("Vary", "Origin")
 	}
-	if listed && r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" && s.ownHost(r.Host) {
+	preflight := r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
+	if listed && preflight && s.ownHost(r.Host) {
 		// A browser asks whether it may send the token (Fetch standard, CORS-preflight fetch).
 		w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
 		w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type")
@@ -208,14 +209,16 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !s.enter(conn, key) {
-		Refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("there are %d connections to this API already; close some", maxClients))
+		Refuse(w, http.StatusServiceUnavailable,
+			fmt.Sprintf("there are %d connections to this API already; close some", maxClients))
 		return
 	}
 	s.waiting.Leave(conn)
 	r.Header.Del("Authorization") // nobody whom the request is passed on to gets the token
 	switch {
 	case !s.ownHost(r.Host):
-		Refuse(w, http.StatusMisdirectedRequest, "the request names another host: use this machine's address, or a name that the API was opened with")
+		Refuse(w, http.StatusMisdirectedRequest,
+			"the request names another host: use this machine's address, or a name that the API was opened with")
 	case origin != "" && !listed:
 		Refuse(w, http.StatusForbidden, "pages of "+origin+" are not among the origins that the API was opened with")
 	case key.Read && r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -246,7 +249,8 @@ func (s *Server) refuseStranger(w http.ResponseWriter, r *http.Request, conn *cl
 	// Its body is not waited for.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 	w.Header().Set("WWW-Authenticate", "Bearer")
-	Refuse(w, http.StatusUnauthorized, "the token is missing or wrong; each request needs the header  Authorization: Bearer TOKEN")
+	Refuse(w, http.StatusUnauthorized,
+		"the token is missing or wrong; each request needs the header  Authorization: Bearer TOKEN")
 }
 
 func from(conn net.Conn) netip.Addr {

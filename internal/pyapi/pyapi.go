@@ -139,6 +139,8 @@ class API:
         self._client = client
 `
 
+var simple = map[string]string{"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
+
 // python is the type of a value; what it refers to is used.
 func (f *file) python(s *schema) (string, error) {
 	name := "Any"
@@ -166,7 +168,7 @@ func (f *file) python(s *schema) (string, error) {
 		name = "Dict[str, " + of + "]"
 	case s.Type.name != "":
 		var known bool
-		if name, known = map[string]string{"string": "str", "integer": "int", "number": "float", "boolean": "bool"}[s.Type.name]; !known {
+		if name, known = simple[s.Type.name]; !known {
 			return "", fmt.Errorf("there is no type %s in Python", s.Type.name)
 		}
 	}
@@ -195,8 +197,8 @@ func (f *file) use(name string) error {
 
 var (
 	identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	reserved   = strings.Fields("False None True and as assert async await break class continue def del elif else except finally for from global " +
-		"if import in is lambda nonlocal not or pass raise return try while with yield")
+	reserved   = strings.Fields("False None True and as assert async await break class continue def del elif else " +
+		"except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield")
 )
 
 func isName(s string) bool { return identifier.MatchString(s) && !slices.Contains(reserved, s) }
@@ -308,5 +310,6 @@ func (f *file) method(path, verb string, o operation) (string, error) {
 		}
 		result, call = of, fmt.Sprintf("answer: %s = %s\n        return answer", of, call)
 	}
-	return fmt.Sprintf("\n    def %s(%s) -> %s:\n        \"\"\"%s.\"\"\"\n        %s\n", o.name(), strings.Join(arguments, ", "), result, line(o.Summary), call), nil
+	return fmt.Sprintf("\n    def %s(%s) -> %s:\n        \"\"\"%s.\"\"\"\n        %s\n",
+		o.name(), strings.Join(arguments, ", "), result, line(o.Summary), call), nil
 }

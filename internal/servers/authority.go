@@ -122,7 +122,8 @@ func SelfSigned(name string, hosts []string) (certificate, key []byte, err error
 		return nil, nil, err
 	}
 	of := template(name)
-	of.KeyUsage, of.ExtKeyUsage, of.BasicConstraintsValid = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, true
+	of.KeyUsage, of.BasicConstraintsValid = x509.KeyUsageDigitalSignature, true
+	of.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
 			of.IPAddresses = append(of.IPAddresses, ip)

@@ -771,6 +771,7 @@ class Neighbor(TypedDict):
 
 class NetworkPort(TypedDict):
     bridge: NotRequired[str]
+    by_name: NotRequired[bool]
     id: str
     mac: str
     whole: NotRequired[bool]

@@ -23,6 +23,7 @@ import (
 	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/store/etcd"
+	"trivet.dev/trivet/internal/door"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
@@ -230,7 +231,7 @@ func (r running) open(listen string) (*api.Door, error) {
 	token := ""
 	if strings.HasPrefix(address, "tcp:") {
 		var err error
-		if token, err = api.MakeToken(r.tokenFile); err != nil {
+		if token, err = door.MakeToken(r.tokenFile); err != nil {
 			return nil, err
 		}
 	}

@@ -133,6 +133,7 @@ func register(api huma.API, d *daemon) {
 	registerDrops(api, d)
 	registerQueues(api, d)
 	registerRemote(api, d)
+	registerModels(api, d)
 	registerTools(api, d)
 	huma.Get(api, "/v1/lab", func(ctx context.Context, _ *struct{}) (*body[Info], error) {
 		return &body[Info]{d.info()}, nil

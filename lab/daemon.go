@@ -126,7 +126,7 @@ func newDaemon(state State, m Maker) *daemon {
 	d := &daemon{maker: m, watched: map[string]int{}, programs: map[string]*program{}, progress: newProgressLog(),
 		gone: make(chan struct{}), followed: make(chan struct{})}
 	d.shown.state.Store(&state)
-	d.ask.Collector, d.ask.Others = linkCollector{d}, memberMetrics{d}
+	d.ask.Collector, d.ask.Others = collectors{linkCollector{d}, modelCollector{d}}, memberMetrics{d}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }
@@ -608,6 +608,7 @@ func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) (link *to
 				continue
 			}
 			if n--; n == 0 {
+				c = c.WithinPorts(l, d.target().Topology().Node)
 				if err := checkLink(d.target().Topology(), i, c); err != nil {
 					return err
 				}

@@ -81,6 +81,7 @@ type looks interface {
 	Drops(context.Context) ([]datapath.Drop, error)
 	Ends() ([][2]End, error)
 	Queues() ([][2]LinkDirection, error)
+	Models() ([]ModelledNode, error) // in the order of the topology's nodes
 	WiresOf(*topology.Topology) []datapath.Wire
 	NeedsDevices(*topology.Link) bool
 	NamespaceOf(number uint64, nodes []string) (machine, switches bool, node string)

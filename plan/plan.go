@@ -43,7 +43,8 @@ var inPlace = append(topology.LinkOptionNames(), "down", "device", "named", "hel
 // nodeInPlace are those of a node; switches are set as a whole anyway.
 var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "rules", "neighbors", "mpls", "labels",
 	"config", "distances", "masquerade", "management", "cpu", "cores", "memory", "health", "after", "restart", "ports",
-	"start", "stop", "controllers", "fail_mode", "openflow", "dpid", "stp", "address", "device", "on"}
+	"start", "stop", "controllers", "fail_mode", "openflow", "dpid", "stp", "address", "device", "model",
+	"on"}
 
 // ofOSPF says whether a setting belongs to OSPF; the routers' daemons are told of those.
 func ofOSPF(field string) bool {

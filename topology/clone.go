@@ -9,7 +9,7 @@ import (
 func (t *Topology) Clone() *Topology {
 	c := *t
 	c.Controllers = slices.Clone(t.Controllers)
-	c.Schedule = slices.Clone(t.Schedule)
+	c.Schedule, c.Models = slices.Clone(t.Schedule), slices.Clone(t.Models)
 	c.Balance = clonePointer(t.Balance)
 	c.Cluster = t.Cluster.Clone()
 	c.Nodes = make([]*Node, len(t.Nodes))
@@ -71,7 +71,7 @@ func (n *Node) clone() *Node {
 	c.OpenFlow = slices.Clone(n.OpenFlow)
 	c.OSPF = n.OSPF.Clone()
 	c.Container = n.Container.clone()
-	c.Guest = n.Guest.clone()
+	c.Guest, c.Model = n.Guest.clone(), clonePointer(n.Model)
 	c.Sysctls, c.Ports = slices.Clone(n.Sysctls), slices.Clone(n.Ports)
 	return &c
 }

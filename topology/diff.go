@@ -219,6 +219,14 @@ func (n *Node) asWritten(into map[string]string) {
 	if n.Guest != nil {
 		n.Guest.asWritten(into)
 	}
+	if n.Model != nil {
+		for key := range into {
+			if strings.HasPrefix(key, "model.") {
+				delete(into, key)
+			}
+		}
+		into["model"] = n.Model.String() + ", source " + n.Model.Source
+	}
 	if len(n.Rules) > 0 {
 		into["rules"] = joined(n.Rules)
 	}

@@ -43,6 +43,7 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	d.members(r.t)
 	r.defaults(d)
 	r.unclustered()
+	r.models()
 	r.ports()
 	r.devices()
 	r.interfaces()

@@ -46,6 +46,8 @@ type Topology struct {
 	// Cluster says that Trivet's own controller is several processes; nil: it is one.
 	Cluster *Cluster `json:"cluster,omitempty"`
 
+	Models []Model `json:"models,omitempty"` // profiles of slow devices: see Node.Model
+
 	Nodes    []*Node `json:"nodes"`
 	Links    []*Link `json:"links,omitempty"`
 	Schedule []Event `json:"schedule,omitempty"`
@@ -209,6 +211,8 @@ type Node struct {
 
 	Address string `json:"address,omitempty"` // of a controller: "tcp:192.0.2.1:6653", or "trivet" for the built-in one
 	Device  string `json:"device,omitempty"`  // for racks: where to place the node; otherwise ignored
+
+	Model *Model `json:"model,omitempty"` // the slow device that it stands for; nil: none
 
 	On string `json:"on,omitempty"` // the site that it runs at, or a label of sites; empty: not chosen, or the head
 

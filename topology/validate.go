@@ -96,6 +96,7 @@ func (v *validator) topology() {
 	}
 	v.balance()
 	v.cluster()
+	v.models()
 	if t.Routes != "" && t.Routes != RoutesComputed && t.Routes != RoutesAsWritten {
 		v.problems.Add(t.Pos, "choose computed or as-written", "routes: there is no mode %q", t.Routes)
 	}
@@ -207,6 +208,7 @@ func (v *validator) node(n *Node) {
 	v.files(n, bad)
 	v.container(n, bad)
 	v.guest(n, bad)
+	v.model(n, bad)
 	if n.Kind == Controller && n.Address != "" && n.Address != ControllerTrivet {
 		if err := CheckControllerAddress(n.Address); err != nil {
 			bad("", "%s", err)
@@ -404,6 +406,7 @@ func (v *validator) link(l *Link) {
 	v.vlans(l, bad)
 	v.mpls(l, bad)
 	v.guestLink(l, bad)
+	v.modelAt(l, bad)
 }
 
 func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args ...any)) {

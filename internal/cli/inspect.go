@@ -169,6 +169,9 @@ func nodeRows(t *topology.Topology) [][]string {
 		if n.CPU != (topology.CPU{}) {
 			more = append(more, "cpu "+n.CPU.String())
 		}
+		if n.Model != nil {
+			more = append(more, "model "+n.Model.String())
+		}
 		if len(n.Routes) > 0 {
 			more = append(more, words.Plural(len(n.Routes), "route"))
 		}

@@ -35,11 +35,14 @@ type Counters struct {
 
 // Direction is what became of the packets that one end sent. Every dropped packet is in one of the
 // counters:
-// In + Duplicated = Out + Lost + Overflowed + Dropped + Cleared + NoMemory + Refused + Waiting +
-// Flying.
+// In + Duplicated = Out + Lost + Overflowed + Dropped + Cleared + NoMemory + Refused + Unserved +
+// Waiting + Flying + Held.
 type Direction struct {
 	Counters
 	Refused Traffic `json:"refused"` // by the device of the other end, which is down or deleted
+
+	Unserved Traffic `json:"unserved,omitzero"` // found the queue full of a device that is modelled
+	Held     Traffic `json:"held,omitzero"`     // waiting for such a device, or served by it
 
 	Overrun   uint64  `json:"overrun"`   // packets the kernel dropped before we read them: overload
 	Malformed uint64  `json:"malformed"` // what was read was not a valid frame
@@ -54,4 +57,13 @@ type Direction struct {
 
 	Offload bool `json:"offload"` // super-packets may pass
 	Gone    bool `json:"gone"`    // the device of the sending end was deleted
+}
+
+// Server is what a modelled device has done with packets: those that it has served, those that
+// found its queue full, and those that wait.
+type Server struct {
+	Served     Traffic       `json:"served"`
+	Overflowed Traffic       `json:"overflowed"`
+	Waiting    Traffic       `json:"waiting"` // and being served
+	Busy       time.Duration `json:"busy_ns"` // how long it has served packets, in all
 }

@@ -132,6 +132,9 @@ func (l *Lab) change(ctx context.Context, s plan.Steps, progress lab.Stage) erro
 	if err := l.planManagement(s.New); err != nil {
 		return err
 	}
+	if err := l.setModels(s.New); err != nil {
+		return err
+	}
 	if err := each(l, func(f datapath.Fabric) error { return f.Make(ctx, s) }); err != nil {
 		return err
 	}

@@ -11,13 +11,25 @@ import (
 // Drops returns what delay lines and datapaths have dropped since the lab came up. Network devices
 // count their drops themselves.
 func (l *Lab) Drops(ctx context.Context) (out []datapath.Drop, err error) {
-	out = l.dropsOfLines()
+	out = append(l.dropsOfLines(), l.dropsOfModels()...)
 	err = each(l, func(f datapath.Fabric) error {
 		lost, err := f.Drops(ctx)
 		out = append(out, lost...)
 		return err
 	})
 	return out, err
+}
+
+// dropsOfModels are those of the queues of devices that nodes stand for.
+func (l *Lab) dropsOfModels() (out []datapath.Drop) {
+	nodes, _ := l.Models()
+	for _, m := range nodes {
+		if m.Model.Serves() {
+			out = append(out, datapath.Drop{Where: fmt.Sprintf("model of %s, its queue", m.Node), Dropped: m.Device.Overflowed.Packets,
+				Passed: m.Device.Served.Packets, Expected: true})
+		}
+	}
+	return out
 }
 
 func (l *Lab) dropsOfLines() (out []datapath.Drop) {

@@ -64,8 +64,10 @@ type Lab struct {
 
 	engine *delayline.Engine
 	lines  map[string]*delayline.Line // by link key
-	past   map[string][2]*lab.Backlog // dropped by earlier queues of links, by their keys: see keepCounts
-	power  power
+	// servers are the devices that nodes stand for, by node; see setModels.
+	servers map[string]*delayline.Server
+	past    map[string][2]*lab.Backlog // dropped by earlier queues of links, by their keys: see keepCounts
+	power   power
 
 	sys     uint64     // the file system that is the machine's /sys
 	root    uint64     // the mount that is the machine's /

@@ -101,11 +101,11 @@ func (r *Record) lacks(i topology.Impairment) string {
 func (l *Lab) wireOf(link *topology.Link, in *indexed) datapath.Wire {
 	far := carried(link)
 	switch {
-	case far >= 0 && l.Record.lacks(link.Egress(1-far)) != "":
+	case far >= 0 && (l.Record.lacks(link.Egress(1-far)) != "" || served(link, in.nodes)):
 		return datapath.Line
 	case link.Ends[0].External() || link.Ends[1].External():
 		return datapath.External
-	case l.Record.lacks(link.Egress(0)) != "" || l.Record.lacks(link.Egress(1)) != "":
+	case l.Record.lacks(link.Egress(0)) != "" || l.Record.lacks(link.Egress(1)) != "" || served(link, in.nodes):
 		return datapath.Line
 	case link.Impaired() || link.Device || link.Named || in.jumbo: // a device looks at how large packets are
 		return datapath.Veth
@@ -252,7 +252,8 @@ func (l *Lab) makeLine(k plan.Link) error {
 		}
 	}
 	impair := egresses(k.Link)
-	line, err := l.engine.Add(fds[0], fds[1], impair[0], impair[1], delayline.Options{Plain: [2]bool{l.plain(k.Ends[0]), l.plain(k.Ends[1])}})
+	line, err := l.engine.Add(fds[0], fds[1], impair[0], impair[1], delayline.Options{
+		Plain: [2]bool{l.plain(k.Ends[0]), l.plain(k.Ends[1])}, Devices: l.devicesOf(k.Link)})
 	if err != nil {
 		return fmt.Errorf("link %s: %w", k.Name(), err)
 	}

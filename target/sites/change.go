@@ -367,6 +367,20 @@ func (l *Lab) Drops(ctx context.Context) ([]datapath.Drop, error) {
 		func(c *lab.Client) ([]datapath.Drop, error) { return c.Drops(ctx) })
 }
 
+// Models says what the devices that the lab models have done, at all sites.
+func (l *Lab) Models() ([]lab.ModelledNode, error) {
+	if len(l.Topology().Modelled()) == 0 {
+		return []lab.ModelledNode{}, nil // parts of an older version need not be asked
+	}
+	out, err := gather(l, (*local.Lab).Models, func(c *lab.Client) ([]lab.ModelledNode, error) { return c.Models(context.Background()) })
+	at := map[string]int{}
+	for i, n := range l.Topology().Nodes {
+		at[n.Name] = i
+	}
+	slices.SortStableFunc(out, func(a, b lab.ModelledNode) int { return cmp.Compare(at[a.Node], at[b.Node]) })
+	return out, err
+}
+
 // gather joins the lists of all sites.
 func gather[T any](l *Lab, here func(*local.Lab) ([]T, error), there func(*lab.Client) ([]T, error)) ([]T, error) {
 	out, err := here(l.here)

@@ -19,6 +19,8 @@ type Line struct {
 	ends   [2]*end // ends[i] holds what end i sends
 	plain  [2]bool
 
+	devices [2]Device // at the ends
+
 	mu     sync.Mutex // serialises changes; the worker's lock guards what its thread uses
 	closed bool
 	cut    bool    // see Up
@@ -32,10 +34,13 @@ type end struct {
 	other *end
 	queue *Queue
 
+	before, after *stage // nil: no device has ever taken what the end sends, before the queue or after it
+
 	// position in the worker's heap; -1: not in it
 	index int
 	next  time.Duration
 
+	down      bool
 	offload   bool
 	overrun   uint64 // the device's count from before the line existed
 	gone      bool   // the device was deleted
@@ -69,6 +74,7 @@ func newLine(e *Engine, w *worker, fds [2]int, imps [2]topology.Impairment, opts
 			queue: NewQueue(imps[i], w.pool, opts.Seed+uint64(i))}
 	}
 	l.ends[0].other, l.ends[1].other = l.ends[1], l.ends[0]
+	l.setDevices(opts.Devices)
 	if err := l.setOffload(imps, true); err != nil {
 		return nil, err
 	}
@@ -79,7 +85,7 @@ func newLine(e *Engine, w *worker, fds [2]int, imps [2]topology.Impairment, opts
 // them.
 func (l *Line) setOffload(imps [2]topology.Impairment, force bool) error {
 	for i, n := range l.ends {
-		on := Offload(imps[i]) && !l.plain[1-i]
+		on := Offload(imps[i]) && !l.plain[1-i] && !l.busyDevices()
 		if on == n.offload && !force {
 			continue
 		}
@@ -103,6 +109,38 @@ func (l *Line) Set(ab, ba topology.Impairment) error {
 	imps := [2]topology.Impairment{ab, ba}
 	l.worker.change(l.ends, func(i int, now time.Duration) { l.ends[i].queue.Set(now, imps[i]) })
 	return l.setOffload(imps, false)
+}
+
+// Serve changes the devices at the ends. What they have stays in order before what they take next.
+func (l *Line) Serve(devices [2]Device) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return errClosed
+	}
+	if devices == l.devices {
+		return nil
+	}
+	l.worker.change(l.ends, func(i int, _ time.Duration) {
+		if i == 0 {
+			l.setDevices(devices)
+		}
+	})
+	return l.setOffload([2]topology.Impairment{l.ends[0].queue.impairment, l.ends[1].queue.impairment}, false)
+}
+
+// setDevices puts the devices' servers where frames pass: what an end sends before its queue, if
+// the end's device takes both directions, and after it that of the other end.
+func (l *Line) setDevices(devices [2]Device) {
+	l.devices = devices
+	for i, n := range l.ends {
+		sends := devices[i].Server
+		if !devices[i].Both {
+			sends = nil
+		}
+		n.before = n.before.serve(sends, l.worker.pool)
+		n.after = n.after.serve(devices[1-i].Server, l.worker.pool)
+	}
 }
 
 // Up takes the line up or down. A line that is down drops what is on the way and what arrives, in
@@ -132,13 +170,26 @@ func (l *Line) Power(end int, on bool) error {
 // plug puts the line and the devices' carriers into the state they should have. mu must be held.
 func (l *Line) plug() error {
 	up := !l.cut && !l.off[0] && !l.off[1]
-	l.worker.change(l.ends, func(i int, now time.Duration) { l.ends[i].queue.Up(now, up) })
+	l.worker.change(l.ends, func(i int, now time.Duration) { l.ends[i].up(now, up) })
 	for i, n := range l.ends {
 		if err := setCarrier(n.fd, !l.cut && !l.off[1-i]); err != nil && err != unix.EBADFD {
 			return fmt.Errorf("delay line: carrier of end %d: %w", i, err)
 		}
 	}
 	return nil
+}
+
+// up takes a direction up or down.
+func (n *end) up(now time.Duration, up bool) {
+	n.queue.Up(now, up)
+	n.down = !up
+	if !up {
+		for _, s := range []*stage{n.before, n.after} {
+			if s != nil {
+				s.clear()
+			}
+		}
+	}
 }
 
 // Stats returns the counters up to now; of a closed line, those at its end.
@@ -169,6 +220,7 @@ func (n *end) direction(now time.Duration) Direction {
 	d.Out.Packets -= n.refused.Packets
 	d.Out.Bytes -= n.refused.Bytes
 	d.Waiting, d.Flying = n.queue.Len(now)
+	n.stageCounts(&d)
 	return d
 }
 

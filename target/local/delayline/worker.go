@@ -177,7 +177,7 @@ func (w *worker) read(n *end) {
 		w.moved = true
 		frame := w.buffer[:length]
 		if size, ok := wireSize(frame); ok {
-			n.queue.Push(w.now(), frame, size)
+			n.push(w.now(), frame, size)
 		} else {
 			n.malformed++
 		}
@@ -197,11 +197,14 @@ func (w *worker) deliver() (more bool) {
 			return false
 		}
 		for ; left > 0; left-- {
-			bytes, size, arrived, ok := n.queue.Pop(now)
+			bytes, size, arrived, ok := n.pop(now)
 			if !ok {
 				break
 			}
 			w.moved = true
+			if bytes == nil {
+				continue // it has gone on to a device
+			}
 			n.write(bytes, size)
 			if late := now - arrived; late > lateAfter {
 				n.late += size.Packets
@@ -214,6 +217,40 @@ func (w *worker) deliver() (more bool) {
 		}
 	}
 	return false
+}
+
+// push takes in a frame that the end has sent: into its queue, or before that to its device.
+func (n *end) push(now time.Duration, bytes []byte, size Traffic) {
+	if n.before == nil || n.down {
+		n.queue.Push(now, bytes, size)
+		return
+	}
+	n.before.enter(now, bytes, size)
+}
+
+// pop returns the next frame that is to be written by now; one without bytes has only been moved
+// on.
+func (n *end) pop(now time.Duration) (bytes []byte, size Traffic, arrived time.Duration, ok bool) {
+	if !n.staged() {
+		return n.queue.Pop(now)
+	}
+	if n.after != nil {
+		if f, ok := n.after.leave(now); ok {
+			return f.bytes, f.size, f.arrives, true
+		}
+	}
+	if n.before != nil {
+		if f, ok := n.before.leave(now); ok {
+			n.queue.Push(now, f.bytes, f.size)
+			return nil, f.size, now, true
+		}
+	}
+	bytes, size, arrived, ok = n.queue.Pop(now)
+	if ok && n.after != nil {
+		n.after.enter(arrived, bytes, size)
+		bytes = nil
+	}
+	return bytes, size, arrived, ok
 }
 
 // write hands a frame to the other end's device. A frame that it refuses is counted: the device is
@@ -273,7 +310,7 @@ func (w *worker) forget(ends [2]*end) {
 	for _, n := range ends {
 		_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, n.fd, nil) // fails if the device is gone
 		delete(w.ends, int32(n.fd))
-		n.queue.Up(w.now(), false)
+		n.up(w.now(), false)
 		w.reschedule(n)
 	}
 }
@@ -296,6 +333,9 @@ func (w *worker) stop() error {
 // reschedule moves the end to its place among those that have something to deliver.
 func (w *worker) reschedule(n *end) {
 	next, ok := n.queue.Next()
+	if n.staged() {
+		next, ok = n.nextDue()
+	}
 	n.next = next
 	switch {
 	case ok && n.index < 0:

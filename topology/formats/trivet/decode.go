@@ -32,6 +32,7 @@ type decoder struct {
 	work     int
 
 	bits4, bits6 int // prefix lengths of the subnets
+	models       []topology.Model
 }
 
 // errTooMuch ends reading when a file expands to too much.
@@ -237,6 +238,10 @@ func (d *decoder) field(v *yamlfile.Value, into reflect.Value, f field, label st
 		}
 	case into.Type() == reflect.TypeFor[*topology.Cluster]():
 		into.Set(reflect.ValueOf(d.cluster(v)))
+	case into.Type() == reflect.TypeFor[[]topology.Model]():
+		into.Set(reflect.ValueOf(d.models)) // read before: see reader.read
+	case into.Type() == reflect.TypeFor[*topology.Model]():
+		into.Set(reflect.ValueOf(d.model(v, label)))
 	case into.Type() == reflect.TypeFor[[]topology.ConfigFile]():
 		into.Set(reflect.ValueOf(d.config(v, label)))
 	case into.Type() == reflect.TypeFor[[]topology.NodeFile]():

@@ -52,6 +52,7 @@ type document struct {
 	Datapath    topology.Datapath   `yaml:"datapath" doc:"What forwards packets in switches and routers that name no datapath."`
 	Controllers []string            `yaml:"controller,controllers" doc:"What decides for switches: trivet, none, a program that the lab starts (faucet, floodlight, os-ken, ovs-testcontroller, pox), an address like tcp:192.0.2.1:6653, or a controller node."`
 	Cluster     *topology.Cluster   `yaml:"cluster" doc:"Trivet's controller is several processes that share the switches: how many, as 3, or {members: [a, b, c], cpu: 0.5, store: …, broker: …}."`
+	Models      []topology.Model    `yaml:"models" doc:"Slow devices by name, for nodes to stand for: {tl-wr841n: {per_packet: 28us, queue: 200, ports: 100mbit, source: \"…\"}}."`
 	Defaults    defaults            `yaml:"defaults" doc:"Options for all links, hosts, switches or routers that do not set them."`
 	Foreign     foreign             `yaml:"x-"`
 	Nodes       deferred            `yaml:"nodes" as:"nodes" doc:"The nodes by name or range of names: h1, h[1-8], s[1-3,7], n[01-12]."`
@@ -117,6 +118,7 @@ type nodeOptions struct {
 	Config  []topology.ConfigFile `yaml:"config" of:"host switch router nat" doc:"The node's own configuration, in files below this one's directory: {frr: frr/r1.conf}, in which * is the node's name; or the text itself, of several lines. Kinds are bird, daemons, flows, frr, iptables, ip6tables, nft, ovs. trivet save writes them."`
 	Files   []topology.NodeFile   `yaml:"files" of:"host router" doc:"Files that a container is given, below this one's directory: {/etc/nginx/nginx.conf: web/nginx.conf}, in which * is the node's name; or the text itself, of several lines. trivet save writes them back."`
 	Device  string                `yaml:"device" doc:"Device of a rack that is to be this node."`
+	Model   *topology.Model       `yaml:"model" of:"host switch router nat" as:"model" doc:"The slow device for which the node stands, as a model: one of models, or {per_packet: 28us, queue: 200, ports: 100mbit, source: …}; none where the defaults have one."`
 	On      string                `yaml:"on" doc:"In a lab over several machines (--on): the machine that the node runs at, or a label of machines; head is this one."`
 	Place   *topology.Point       `yaml:"place" doc:"Where a drawing puts the node: [x, y] in pixels from the upper left."`
 	Foreign foreign               `yaml:"x-"`

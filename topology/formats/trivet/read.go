@@ -58,6 +58,9 @@ func (r *reader) read(top *yamlfile.Value) {
 			}
 		}
 	}
+	if v := top.Get("models"); v != nil { // nodes and defaults refer to them
+		r.models = r.profiles(v)
+	}
 	r.options(top, &doc, "")
 	r.defaults = doc.Defaults
 	copyFields(r.t, doc)

@@ -24,6 +24,7 @@ func Schema() []byte {
 	defs := object{
 		"link":   structSchema(reflect.TypeFor[linkOptions](), "link"),
 		"end":    structSchema(reflect.TypeFor[endOptions](), "link end"),
+		"model":  modelSchema(),
 		"ends":   object{"type": "string", "pattern": `^\S.*\s--\s.*\S$`},
 		"action": object{"type": "string", "pattern": `^(\S+\s+--\s+\S+\s+.+|link\s+.+|\S+\s+run\s+.+)$`},
 	}
@@ -72,6 +73,10 @@ func fieldSchema(f field) object {
 		return object{"type": "array", "items": object{"type": "number"}, "minItems": 2, "maxItems": 2}
 	case f.typ == reflect.TypeFor[*topology.Cluster]():
 		return clusterSchema()
+	case f.typ == reflect.TypeFor[[]topology.Model]():
+		return orNothing(object{"type": "object", "additionalProperties": ref("model")})
+	case f.typ == reflect.TypeFor[*topology.Model]():
+		return anyOf(object{"type": []string{"string", "number", "boolean"}}, ref("model"))
 	case f.typ == reflect.TypeFor[[]topology.ConfigFile]():
 		kinds := object{}
 		for _, k := range topology.ConfigKinds() {

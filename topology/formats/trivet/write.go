@@ -18,7 +18,7 @@ import (
 // except for the losses: options that nodes of their kind do not have, and events that a line of a
 // schedule cannot express. Foreign values are read back as encoding/json would decode them.
 func Write(t *topology.Topology) (data []byte, losses []formats.Loss, err error) {
-	w := &writer{}
+	w := &writer{models: t.Models}
 	var doc document
 	copyFields(&doc, t)
 	for _, option := range w.options(reflect.ValueOf(doc), "", "topology") {
@@ -37,6 +37,7 @@ func Write(t *topology.Topology) (data []byte, losses []formats.Loss, err error)
 type writer struct {
 	out    strings.Builder
 	losses []formats.Loss
+	models []topology.Model
 }
 
 func (w *writer) line(s string) { w.out.WriteString(s + "\n") }
@@ -108,6 +109,13 @@ func flowValue(v reflect.Value, f field) string {
 		return assignmentsText(x)
 	case *topology.Cluster:
 		return clusterText(x)
+	case []topology.Model:
+		return profilesText(x)
+	case *topology.Model:
+		if x.Name != "" {
+			return yamlfile.Quote(x.Name)
+		}
+		return modelText(x)
 	case *topology.Point:
 		return "[" + yamlfile.Number(x.X) + ", " + yamlfile.Number(x.Y) + "]"
 	case topology.VLANs:
@@ -190,6 +198,7 @@ func (w *writer) node(n *topology.Node) (string, error) {
 	}
 	var o nodeOptions
 	copyFields(&o, n)
+	o.Model = w.model(n.Model)
 	kind := string(n.Kind)
 	if n.Kind == topology.Router && n.NAT && n.Datapath == topology.Kernel {
 		kind, o.NAT, o.Datapath = "nat", false, ""

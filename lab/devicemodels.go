@@ -14,7 +14,7 @@ import (
 type ModelledNode struct {
 	Node   string          `json:"node"`
 	Model  topology.Model  `json:"model"`
-	Device counters.Server `json:"device" doc:"Of a model that only bounds links nothing is counted"`
+	Device counters.Served `json:"device" doc:"Of a model that only bounds links nothing is counted"`
 }
 
 // registerModels adds the devices that nodes stand for to the API.

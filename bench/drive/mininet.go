@@ -76,6 +76,8 @@ func checkMininet(t *topology.Topology) error {
 	var datapath topology.Datapath
 	for _, n := range t.Nodes {
 		switch {
+		case n.Model != nil:
+			return fmt.Errorf("target: mininet models no slow devices, but %s stands for one (%s): leave its model out", n.Name, n.Model)
 		case n.Kind == topology.Host:
 			continue
 		case n.Kind != topology.Switch:

@@ -79,6 +79,12 @@ func (l *ownLab) ports() map[string]counters.Port {
 func (l *ownLab) watch() environment.WatchOptions {
 	o := l.state.Watched(l.cgroups)
 	o.Accelerators = l.accelerated()
+	for _, n := range l.state.Topology.Modelled() {
+		if o.Models == nil {
+			o.Models = map[string]string{}
+		}
+		o.Models[n.Name] = n.Model.String() + "; source: " + n.Model.Source
+	}
 	if l.state.Sites != nil {
 		o.Elsewhere = l.watchSites
 	}

@@ -52,6 +52,13 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 	if n := placesOf(run.Header.Environment); n != "" {
 		r.Notes = append(r.Notes, n)
 	}
+	var watched []*environment.Usage
+	for i := range d.counted {
+		if u := d.counted[i].Usage; u != nil {
+			watched = append(watched, u)
+		}
+	}
+	r.Notes = append(r.Notes, models(watched)...)
 	r.problems(problems)
 	for _, text := range run.Header.Environment.Missing {
 		r.unseen(text, 0)

@@ -121,6 +121,7 @@ func Compare(o CompareOptions) (*Comparison, error) {
 	}
 	c.forwarding(a, b, o)
 	c.emulated(a, b, o)
+	c.modelled(a, b, o)
 	c.rows(a, b, o)
 	if len(c.Rows) == 0 {
 		return nil, nothingCommon(a, b, o)
@@ -192,6 +193,53 @@ func (s side) emulated() (nodes []string) {
 	}
 	slices.Sort(nodes)
 	return slices.Compact(nodes)
+}
+
+// modelled says of both sides which nodes stood for slow devices.
+func (c *Comparison) modelled(a, b side, o CompareOptions) {
+	for i, s := range []side{a, b} {
+		var of []*environment.Usage
+		for k := range s.counted {
+			if one := &s.counted[k]; one.Usage != nil && s.holds(s.where, one, nil) {
+				of = append(of, one.Usage)
+			}
+		}
+		for _, n := range models(of) {
+			c.note(o.Names[i] + ": " + n)
+		}
+	}
+}
+
+// mostModels is how many models are described; of further ones it is said how many they are.
+const mostModels = 8
+
+// models describes the slow devices for which nodes stood: what was measured of them is as true as
+// the model.
+func models(of []*environment.Usage) (notes []string) {
+	nodes, where := map[string][]string{}, "" // by what they stand for
+	for _, u := range of {
+		if len(u.Models) == 0 {
+			where = " in some of the runs"
+		}
+		for node, model := range u.Models {
+			if !slices.Contains(nodes[model], node) {
+				nodes[model] = append(nodes[model], node)
+			}
+		}
+	}
+	all := slices.Sorted(maps.Keys(nodes))
+	for _, model := range all[:min(len(all), mostModels)] {
+		slices.Sort(nodes[model])
+		verb := "stand"
+		if len(nodes[model]) == 1 {
+			verb = "stands"
+		}
+		notes = append(notes, clip(Clean(fmt.Sprintf("A model, no device: %s %s for %s%s.", words.Some(nodes[model]), verb, model, where)), 600))
+	}
+	if more := len(all) - mostModels; more > 0 {
+		notes = append(notes, fmt.Sprintf("%d further models of devices are not described here.", more))
+	}
+	return notes
 }
 
 // hasOVS reports whether Open vSwitch ran in labs of a side, or Mininet, which may have one.

@@ -76,7 +76,7 @@ func (v *verifier) asked(h hop) []Check {
 	if v.Look {
 		return []Check{ask(Up, 1)}
 	}
-	checks := []Check{ask(Up, 1), ask(Rate, float64(e.Bandwidth)), ask(Delay, time.Duration(e.Delay).Seconds())}
+	checks := []Check{ask(Up, 1), ask(Rate, float64(e.Bandwidth)), ask(Delay, v.takes80(h))}
 	if e.Jitter > 0 {
 		checks = append(checks, ask(Jitter, time.Duration(e.Jitter).Seconds()))
 	}

@@ -85,6 +85,11 @@ func (v *verifier) paceOf(way []hop, sharing map[hop]int, thorough bool) pace {
 			rate = min(rate, sparing*r/8/80/float64(n))
 		}
 	}
+	for _, h := range way {
+		for _, d := range v.devices(h) {
+			rate = min(rate, sparing*1e9/d.Model.Service(small)/float64(max(1, v.atOnce())))
+		}
+	}
 	if jitter > 0 { // packets stay in order: one that is to come before another waits, which is no jitter of the link
 		rate = min(rate, 1/(4*jitter))
 	}
@@ -106,6 +111,7 @@ func (v *verifier) quiet(way []hop) time.Duration {
 	for _, h := range way {
 		e := v.egress(h)
 		sum += time.Duration(e.Delay + 4*e.Jitter)
+		sum += inTime(float64(large*max(1, v.atOnce())) * v.service(h, v.frame(way)))
 		if e.Bandwidth > 0 {
 			sum += inTime(large * 8 * float64(v.frame(way)) / float64(e.Bandwidth))
 		}

@@ -59,8 +59,9 @@ func (v *verifier) planFor(flows []*flow) *plan {
 	}
 	for i := range v.t.Links {
 		for out := range 2 {
-			if h := (hop{i, out}); v.rate(h) > 0 && len(p.by[h]) > 0 {
-				p.tasks = append(p.tasks, v.tasksFor(h, p.by[h])...)
+			h := hop{i, out}
+			if fs := v.withoutDevices(p.by[h]); v.rate(h) > 0 && len(fs) > 0 {
+				p.tasks = append(p.tasks, v.tasksFor(h, fs)...)
 			}
 		}
 	}

@@ -244,7 +244,7 @@ func (v *verifier) sendAll(ctx context.Context, t *task, l load, first uint16) [
 // delayOf is what the links of a way delay packets by in sum.
 func (v *verifier) delayOf(way []hop) (sum time.Duration) {
 	for _, h := range way {
-		sum += time.Duration(v.egress(h).Delay)
+		sum += inTime(v.takes80(h))
 	}
 	return sum
 }

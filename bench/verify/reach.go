@@ -276,10 +276,15 @@ func (v *verifier) weigh(pairs []*pair) {
 			mtu = min(mtu, v.t.Links[i].MTUAt(0), v.t.Links[i].MTUAt(1))
 		}
 	}
-	crossing := map[hop]float64{} // calls
+	const full = 1514               // bytes of a packet
+	through := map[string]float64{} // calls through a modelled device, by node
+	crossing := map[hop]float64{}   // calls
 	v.eachWay(pairs, func(p *pair, way []hop, _ bool) {
 		for _, h := range way {
 			crossing[h] += float64(len(p.calls))
+			for _, d := range v.devices(h) {
+				through[d.Name] += float64(len(p.calls))
+			}
 		}
 	})
 	v.eachWay(pairs, func(p *pair, way []hop, several bool) {
@@ -288,6 +293,9 @@ func (v *verifier) weigh(pairs []*pair) {
 			e := v.egress(h)
 			longer += 2 * time.Duration(e.Delay+4*e.Jitter)
 			kept *= (1 - float64(e.Loss)) * (1 - float64(e.Corrupt))
+			for _, d := range v.devices(h) { // which shares what it can do among all that crosses it
+				stream = min(stream, full*1e9/d.Model.Service(full)/through[d.Name])
+			}
 			if e.Bandwidth > 0 {
 				stream = min(stream, float64(e.Bandwidth)/8/crossing[h]) // together a second
 			}
@@ -300,6 +308,9 @@ func (v *verifier) weigh(pairs []*pair) {
 		for _, h := range way {
 			if e := v.egress(h); e.Bandwidth > 0 {
 				busy = max(busy, crossing[h]*8*(stream+roundAStream)/float64(e.Bandwidth))
+			}
+			for _, d := range v.devices(h) { // full packets, and acknowledgements and packets around them
+				busy = max(busy, through[d.Name]*(2*stream/full+roundAStream/small)*d.Model.Service(full)/1e9)
 			}
 		}
 		if kept < leastKept {

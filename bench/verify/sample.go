@@ -50,7 +50,7 @@ func (v *verifier) note(traces []*trace, m *machine) {
 				continue
 			}
 			last := hops[len(hops)-1]
-			s := t.sample(i, time.Duration(v.egress(last).Delay), m)
+			s := t.sample(i, inTime(v.takes80(last)), m)
 			if v.rate(last) == 0 {
 				s.late = 0
 			}
@@ -65,7 +65,7 @@ func (v *verifier) note(traces []*trace, m *machine) {
 				// crossed them; and, where that one is to delay nothing, that they took no longer
 				// in sum.
 				one := &sample{by: s.by, look: s.look, of: s.of - s.lost, apart: s.apart}
-				if v.egress(last).Delay == 0 {
+				if v.takes80(last) == 0 {
 					one.took = s.took
 				}
 				v.seen[h] = append(v.seen[h], one)

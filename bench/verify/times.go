@@ -100,6 +100,11 @@ func (v *verifier) delayed(asked float64, h hop, took []float64) (why string, la
 	if e.Bandwidth > 0 { // a full packet of another stream before it, or two
 		latest += 2 * onWire(v.t.Links[h.link].MTUAt(h.out)+ethernet)
 	}
+	if devices := v.devices(h); len(devices) > 0 { // a full packet takes them longer, and others' may be before it
+		full := v.service(h, v.t.Links[h.link].MTUAt(h.out)+ethernet)
+		slack += full - v.service(h, small)
+		latest += slack + float64(v.atOnce()+large)*full
+	}
 	if jitter > 0 { // of few packets the median is off by its own spread; and none comes before it was sent
 		earliest, latest = earliest-6*jitter, latest+6*jitter
 		off += 4 * jitter / math.Sqrt(float64(len(took)))

@@ -11,6 +11,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -322,7 +323,10 @@ func (v *verifier) sum() {
 			v.cut(hop{i, out}, d)
 			for k := range d.Checks {
 				if c := &d.Checks[k]; c.Verdict == Untold && c.Why == "" {
-					c.Why = v.whyUntold(hop{i, out})
+					if c.What == Rate || c.What == Queue {
+						c.Why = v.whyNoRate(hop{i, out})
+					}
+					c.Why = cmp.Or(c.Why, v.whyUntold(hop{i, out}))
 				}
 			}
 			switch d.Verdict() {

@@ -16,6 +16,7 @@ import (
 
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/lab"
 )
 
 // refresh is the time between two pictures; the controller measures about as often.
@@ -78,7 +79,8 @@ type top struct {
 // measurements are what is shown.
 type measurements struct {
 	api.Statistics
-	Links []watchedLink `json:"links"`
+	Links  []watchedLink      `json:"links"`
+	Models []lab.ModelledNode `json:"models,omitempty"`
 }
 
 // ask returns the current measurements.
@@ -95,7 +97,9 @@ func (t *top) ask(ctx context.Context) (m measurements, err error) {
 	}
 	m.Links = []watchedLink{}
 	if t.lab != nil {
-		m.Links, err = t.lab.links(ctx, m.Statistics.Links)
+		if m.Links, err = t.lab.links(ctx, m.Statistics.Links); err == nil && len(t.lab.t.Modelled()) > 0 {
+			m.Models, err = t.lab.client.Models(ctx)
+		}
 		return m, err
 	}
 	for _, l := range m.Statistics.Links {
@@ -266,7 +270,7 @@ func (t *top) picture(s measurements, height int) []string {
 		packets = packetLines(s.PacketsIn)
 	}
 	moved := movedLines(s.Moved, max(3, height/4))
-	room := height - len(head) - len(packets) - len(moved) - 3
+	room := height - len(head) - len(modelLines(s.Models)) - len(packets) - len(moved) - 3
 	if t.most > 0 {
 		room = min(room, t.most)
 	}
@@ -283,7 +287,8 @@ func (t *top) picture(s measurements, height int) []string {
 		}
 		rows = append(rows, row)
 	}
-	lines := append(head, "")
+	lines := append(head, modelLines(s.Models)...)
+	lines = append(lines, "")
 	lines = append(lines, columns(rows, "lrrrrrrrrl")...)
 	if more := len(s.Links) - len(links); more > 0 {
 		lines = append(lines, fmt.Sprintf("… and %d more", more))
@@ -305,6 +310,22 @@ func (t *top) summary(s api.Statistics) []string {
 		text += fmt.Sprintf("   database: %d rows lost", s.Database.Dropped+s.Database.Failed)
 	}
 	return []string{text}
+}
+
+// modelLines show the slow devices for which nodes stand.
+func modelLines(nodes []lab.ModelledNode) []string {
+	if len(nodes) == 0 {
+		return nil
+	}
+	rows := [][]string{{"MODEL", "OF", "WAITING", "SERVED", "DROPPED", "BUSY"}}
+	for _, n := range nodes {
+		row := []string{n.Node, n.Model.String(), "–", "–", "–", "–"}
+		if d := n.Device; n.Model.Serves() {
+			row = append(row[:2], fmt.Sprint(d.Waiting.Packets), fmt.Sprint(d.Served.Packets), fmt.Sprint(d.Overflowed.Packets), d.Busy.Round(time.Millisecond).String())
+		}
+		rows = append(rows, row)
+	}
+	return append([]string{""}, columns(rows, "llrrrr")...)
 }
 
 func packetLines(list []api.PacketsIn) []string {

@@ -59,9 +59,9 @@ type Direction struct {
 	Gone    bool `json:"gone"`    // the device of the sending end was deleted
 }
 
-// Server is what a modelled device has done with packets: those that it has served, those that
+// Served is what a modelled device has done with packets: those that it has served, those that
 // found its queue full, and those that wait.
-type Server struct {
+type Served struct {
 	Served     Traffic       `json:"served"`
 	Overflowed Traffic       `json:"overflowed"`
 	Waiting    Traffic       `json:"waiting"` // and being served

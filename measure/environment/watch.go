@@ -28,6 +28,7 @@ type WatchOptions struct {
 	Drops     func() ([]DropCounter, error) // read at the beginning and at the end; with an error, what could be read; may be nil
 
 	Accelerators map[string]string // see Usage
+	Models       map[string]string // see Usage
 
 	// Elsewhere begins to watch other machines; what it returns ends that. It may be nil.
 	Elsewhere func() (end func() (map[string]SiteUsage, error), err error)
@@ -72,6 +73,10 @@ type Usage struct {
 	// What emulates the processors of nodes that are virtual machines here, by node: kvm, or
 	// Emulated.
 	Accelerators map[string]string `json:"accelerators,omitempty"`
+
+	// The slow devices for which nodes of the lab stand, as a model, by node: what is slow, and
+	// where that is from.
+	Models map[string]string `json:"models,omitempty"`
 
 	Processes []ProcessUsage `json:"processes,omitempty"`
 	Cgroups   []CgroupUsage  `json:"cgroups,omitempty"`
@@ -357,7 +362,7 @@ func (w *Watch) end(softnet Softnet, softnetErr error, pressure float64, pressur
 	if u.Looks > 0 {
 		u.RunQueue = w.queue / float64(u.Looks)
 	}
-	u.Offloads, u.Accelerators = w.options.Offloads, w.options.Accelerators
+	u.Offloads, u.Accelerators, u.Models = w.options.Offloads, w.options.Accelerators, w.options.Models
 	if w.options.Drops != nil {
 		w.endDrops()
 	}

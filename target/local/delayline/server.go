@@ -81,12 +81,12 @@ func (s *Server) settle(now time.Duration) {
 }
 
 // Stats are what the server has done up to now.
-func (s *Server) Stats(now time.Duration) counters.Server {
+func (s *Server) Stats(now time.Duration) counters.Served {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settle(now)
 	busy := s.busy - max(0, float64(s.free-now)+s.fraction)
-	return counters.Server{Served: s.served, Overflowed: s.overflow, Waiting: s.inside, Busy: time.Duration(max(0, busy))}
+	return counters.Served{Served: s.served, Overflowed: s.overflow, Waiting: s.inside, Busy: time.Duration(max(0, busy))}
 }
 
 // stage is where the frames of one direction of a line are while a server has them: before the

@@ -187,6 +187,26 @@ func checkDevices(t *topology.Topology, list *site.List) error {
 			}
 		}
 	}
+	nodes, keys := t.NodesByName(), topology.LinkKeys(t)
+	isDevice := func(n *topology.Node) bool {
+		return slices.ContainsFunc(list.Devices(), func(m *site.Machine) bool { return m.Name == n.On })
+	}
+	for _, n := range t.Modelled() {
+		if isDevice(n) {
+			p.Add(n.Pos, "leave its model out, or place it elsewhere", "%s stands for a slow device, as a model, and %s is a device itself", n.Name, n.On)
+		}
+	}
+	for i, l := range t.Links { // what goes by a wire goes through nothing of the lab's
+		if _, wired := wires[keys[i]]; !wired {
+			continue
+		}
+		for _, e := range l.Ends {
+			if n := nodes[e.Node]; n != nil && n.Model != nil && !isDevice(n) {
+				p.Add(l.Pos, "leave its model out, or put a switch without one between them",
+					"link %s is a wire or a network between machines, whose packets do not pass the model of %s", l.Name(), n.Name)
+			}
+		}
+	}
 	return p.Err()
 }
 

@@ -228,6 +228,22 @@ var (
 		c.Store, c.Broker = maybe(t, elsewhere), maybe(t, elsewhere)
 		return c
 	})
+	costs = rapid.Custom(func(t *rapid.T) topology.Cost {
+		return topology.Cost{Amount: rapid.Float64Range(0.001, 1e5).Draw(t, "amount")}
+	})
+	models = rapid.Custom(func(t *rapid.T) topology.Model {
+		m := topology.Model{PerPacket: costs.Draw(t, "packet"), Queue: maybe(t, rapid.IntRange(1, 1_000_000)), Ports: maybe(t, rates),
+			Source: rapid.SampledFrom([]string{"a: data sheet", "x, y {z}", "#1", "true"}).Draw(t, "source")}
+		switch rapid.IntRange(0, 2).Draw(t, "costs") {
+		case 0:
+			m.PerByte = costs.Draw(t, "byte")
+		case 1:
+			m.Rate = topology.Rate(rapid.Uint64Range(1e6, 1e12).Draw(t, "rate"))
+		case 2:
+			m.PerPacket.Cycles, m.Clock = true, topology.Frequency(rapid.Uint64Range(1e9, 1e12).Draw(t, "clock"))
+		}
+		return m
+	})
 	elsewhere = rapid.Custom(func(t *rapid.T) *topology.Server {
 		return &topology.Server{Address: phrases.Draw(t, "address"), CA: maybe(t, phrases), Certificate: maybe(t, phrases), Key: maybe(t, phrases), Login: maybe(t, phrases)}
 	})
@@ -270,11 +286,25 @@ var topologies = rapid.Custom(func(t *rapid.T) *topology.Topology {
 	if rapid.Bool().Draw(t, "sorted") {
 		slices.Sort(names)
 	}
+	for _, name := range maybe(t, rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"tl-wr841n", "a: b", "1", "true", "x y"}), 1, 3, rapid.ID)) {
+		m := models.Draw(t, "model")
+		m.Name = name
+		out.Models = append(out.Models, m)
+	}
 	plain := rapid.Bool().Draw(t, "plain") // so that ranges occur
 	for _, name := range names {
 		n := &topology.Node{Name: name, Kind: topology.Host}
 		if !plain {
 			n = node(t, name)
+			switch k := rapid.IntRange(0, 3).Draw(t, "model"); {
+			case n.Kind == topology.Controller:
+			case k == 0:
+				m := models.Draw(t, "own model")
+				n.Model = &m
+			case k == 1 && len(out.Models) > 0:
+				m := rapid.SampledFrom(out.Models).Draw(t, "profile")
+				n.Model = &m
+			}
 		}
 		out.Nodes = append(out.Nodes, n)
 	}

@@ -20,6 +20,7 @@ func CheckProvided(t *Topology) (p Problems) {
 			{"loopback address", len(n.Loopback) > 0},
 			{"programs, namespaces or translation of addresses that a topology asks for", n.RunsPrograms()},
 			{"configuration of its own", len(n.Config) > 0},
+			{"model of a slow device", n.Model != nil},
 			{"limits of processors", n.CPU != (CPU{}) || len(n.Cores) > 0},
 			{"IPv6 that a topology asks for", t.IPv6.Addressed()},
 		} {

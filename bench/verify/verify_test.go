@@ -324,3 +324,57 @@ links: [r1 -- r2: {ospf: {cost: 10}}, r2 -- r3, r3 -- r1, r3 -- r4, r4 -- r2, h1
 		t.Errorf("routers with start commands: %q", got)
 	}
 }
+
+// TestDevices proves what is expected of directions at nodes that stand for slow devices: the link's
+// delay and what the device takes, at the end where packets go through it, of a host both ways; that a
+// device that is faster or slower than its model is found, and one as it should be is not; that
+// streams are thin enough for it; and that rates are measured only by ways that lead through none.
+func TestDevices(t *testing.T) {
+	v := verifierOf(t, "nodes: {h1: host, h2: host, s2: switch, s1: {switch: {model: {per_packet: 4ms, source: x}}}, pi: {host: {model: {per_packet: 1ms, rate: 10mbit, source: x}}}}\n"+
+		"defaults: {link: {bandwidth: 10mbit}}\nlinks: [h1 -- s1, s1 -- s2: {delay: 2ms}, s2 -- h2, s2 -- pi]\n")
+	of := func(from, to string) hop {
+		for i := range v.t.Links {
+			for out := range 2 {
+				if h := (hop{i, out}); v.near(h) == from && v.far(h) == to {
+					return h
+				}
+			}
+		}
+		t.Fatalf("there is no link %s → %s", from, to)
+		return hop{}
+	}
+	took := func(ms float64) []float64 { return []float64{ms / 1e3, ms / 1e3, ms / 1e3} }
+	for _, c := range []struct {
+		from, to string
+		want     float64 // ms
+	}{{"h1", "s1", 4}, {"s1", "h1", 0}, {"s2", "s1", 6}, {"s1", "s2", 2}, {"s2", "pi", 1.064}, {"pi", "s2", 1.064}, {"s2", "h2", 0}} {
+		h := of(c.from, c.to)
+		asked := v.check(h, Delay).Asked
+		if math.Abs(asked*1e3-c.want) > 1e-9 {
+			t.Errorf("%s → %s: %v ms are asked, not %v", c.from, c.to, asked*1e3, c.want)
+		}
+		if why, _ := v.delayed(asked, h, took(c.want)); why != "" {
+			t.Errorf("%s → %s, as it should be: %s", c.from, c.to, why)
+		}
+		if why, late := v.delayed(asked, h, took(c.want+20)); why == "" || !late {
+			t.Errorf("%s → %s, 20 ms too slow: %s", c.from, c.to, why)
+		}
+		if why, late := v.delayed(asked, h, took(0.05)); c.want >= 1 && (why == "" || late) {
+			t.Errorf("%s → %s, too fast: %s", c.from, c.to, why)
+		}
+	}
+	for _, task := range v.plan().tasks {
+		for _, s := range task.shares {
+			if d := v.throughDevice(s.way); d != nil {
+				t.Errorf("the rate of %s is measured through %s", v.nameOf(task.hop), d.Name)
+			}
+		}
+	}
+	way := []hop{of("h1", "s1"), of("s1", "s2"), of("s2", "h2")}
+	if p := v.paceOf(way, map[hop]int{}, true); p.rate*0.004*float64(v.atOnce()) > sparing+1e-9 {
+		t.Errorf("%v packets/s, %d streams at once, through a device of 4 ms each", p.rate, v.atOnce())
+	}
+	if why := v.whyNoRate(of("h1", "s1")); !strings.Contains(why, "modelled device s1") {
+		t.Error(why)
+	}
+}

@@ -259,3 +259,32 @@ func TestDeviceConfig(t *testing.T) {
 	}
 	has("while it is away")
 }
+
+// TestModelsAtDevices proves that a model of a slow device is refused, before anything is made, for a node
+// that is placed at a device itself, and for one with a link that is a wire between machines, whose packets
+// go through nothing of the lab's; and that neither a model elsewhere is, nor a link to it by another carrier.
+func TestModelsAtDevices(t *testing.T) {
+	list := machines("m1", "m2")
+	list.Machines = append(list.Machines, &site.Machine{Name: "wrt", Host: "wrt", Kind: site.OpenWrt})
+	list.Wires = []site.Wire{{Ends: [2]site.Plug{{Site: "m1", NIC: "eth1"}, {Site: "wrt", NIC: "lan1"}}}}
+	model := &topology.Model{PerPacket: topology.Cost{Amount: 1000}, Source: "a test"}
+	with := func(modelled string) *topology.Topology {
+		top := at("a@m1 b@m2")
+		s := top.AddNode(topology.Switch, "s1")
+		s.On = "wrt"
+		top.AddLink("a", "s1")
+		top.AddLink("a", "b")
+		top.Node(modelled).Model = model
+		return top
+	}
+	for node, want := range map[string]string{"s1": "wrt is a device itself", "a": "do not pass the model of a", "b": ""} {
+		top, problems := topology.Resolve(with(node), lab.Defaults)
+		if problems.Err() != nil {
+			t.Fatal(problems)
+		}
+		err := checkDevices(top, list)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("a model at %s: %v", node, err)
+		}
+	}
+}

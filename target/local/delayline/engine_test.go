@@ -37,7 +37,8 @@ func fastest(t *testing.T, c net.Conn, size int) time.Duration {
 func balanced(t *testing.T, s Stats) {
 	t.Helper()
 	for i, d := range s {
-		sum := d.Out.Packets + d.Lost.Packets + d.Overflowed.Packets + d.Cleared.Packets + d.NoMemory.Packets + d.Refused.Packets
+		sum := d.Out.Packets + d.Lost.Packets + d.Overflowed.Packets + d.Cleared.Packets + d.NoMemory.Packets + d.Refused.Packets +
+			d.Unserved.Packets + d.Held.Packets
 		if d.In.Packets != sum+d.Waiting.Packets+d.Flying.Packets {
 			t.Errorf("direction %d does not add up: %+v", i, d)
 		}

@@ -241,3 +241,43 @@ func TestStageChanges(t *testing.T) {
 		t.Errorf("after it went down: %+v", d)
 	}
 }
+
+// TestServerOnTheWire proves that lines whose ends stand for the same device share its time, that no
+// super-packet passes while one does, that what comes is slow from when the model is put in place until it is taken
+// away, in one direction or, for a device that takes both, in both, and that all packets are accounted for.
+func TestServerOnTheWire(t *testing.T) {
+	w := newWire(t, topology.Impairment{}, Options{})
+	c := w.echo(t, w.b.ip4)
+	if fast := fastest(t, c, 64); fast > 15*time.Millisecond {
+		t.Skipf("the machine is too busy: %v without any delay", fast)
+	}
+	if s := w.line.Stats(); !s[0].Offload || !s[1].Offload {
+		t.Fatalf("no super-packets before: %+v", s)
+	}
+	server := NewServer(slow(t, topology.Model{PerPacket: cost(t, "20ms")}))
+	for _, both := range []bool{false, true} {
+		if err := w.line.Serve([2]Device{{}, {Server: server, Both: both}}); err != nil {
+			t.Fatal(err)
+		}
+		want := 20 * time.Millisecond // what end a sends waits at end b's device
+		if both {
+			want *= 2
+		}
+		if got := fastest(t, c, 64); got < want {
+			t.Errorf("both %t: %v there and back, want %v", both, got, want)
+		}
+		if s := w.line.Stats(); s[0].Offload || s[1].Offload {
+			t.Errorf("super-packets pass a device: %+v", s)
+		}
+		balanced(t, w.line.Stats())
+	}
+	busy := server.Stats(0).Busy
+	if err := w.line.Serve([2]Device{}); err != nil {
+		t.Fatal(err)
+	}
+	fastest(t, c, 64)
+	if s := w.line.Stats(); !s[0].Offload || server.Stats(0).Busy != busy {
+		t.Errorf("the device still has packets: %+v", s)
+	}
+	balanced(t, w.line.Stats())
+}

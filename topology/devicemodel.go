@@ -31,7 +31,8 @@ type Model struct {
 	Source string `json:"source"` // of the values: a data sheet, a measurement
 }
 
-// DefaultModelQueue is how many packets Linux has wait for a processor (net.core.netdev_max_backlog).
+// DefaultModelQueue is how many packets Linux has wait for a processor
+// (net.core.netdev_max_backlog).
 const DefaultModelQueue = 1000
 
 // Limits of what a model can say.
@@ -217,7 +218,8 @@ func (m *Model) Check() error {
 	case m.Rate > 0 && byte.Amount > 0:
 		return Mistaken("leave one of them out", "rate and per_byte say the same thing twice")
 	case m.Queue < 0 || m.Queue > maxModelQueue:
-		return Mistaken(fmt.Sprintf("write a number of packets, 1 to %d", maxModelQueue), "a queue of %d is out of range", m.Queue)
+		return Mistaken(fmt.Sprintf("write a number of packets, 1 to %d", maxModelQueue),
+			"a queue of %d is out of range", m.Queue)
 	case m.Queue > 0 && !m.Serves():
 		return Mistaken("write per_packet: 28us", "its queue has no effect: no packet takes any time")
 	case wide(packet, 1) || wide(byte, 1514) || m.Serves() && m.Service(1514) > maxModelService:
@@ -276,7 +278,8 @@ func (v *validator) modelAt(l *Link, bad func(hint, format string, args ...any))
 			continue
 		}
 		bad("put a switch without a model between them, or leave the model out",
-			"%s has a model (%s), which packets of a real interface or network do not pass", n.Name, cmp.Or(n.Model.Name, "its own"))
+			"%s has a model (%s), which packets of a real interface or network do not pass", n.Name,
+			cmp.Or(n.Model.Name, "its own"))
 	}
 }
 
@@ -289,7 +292,8 @@ func (r *resolver) models() {
 	}
 }
 
-// PortsBound is the most bandwidth that the models of a link's nodes leave it; 0: there is no bound.
+// PortsBound is the most bandwidth that the models of a link's nodes leave it; 0: there is no
+// bound.
 func (l *Link) PortsBound(node func(name string) *Node) (bound Rate) {
 	for _, e := range l.Ends {
 		if n := node(e.Node); n != nil && n.Model != nil && n.Model.Ports > 0 && (bound == 0 || n.Model.Ports < bound) {

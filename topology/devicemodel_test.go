@@ -17,9 +17,9 @@ func modelledPair(ports Rate) *Topology {
 	return t
 }
 
-// TestModelPorts proves that each link at a modelled device has, both ways, at most the bandwidth of its
-// ports: where it says nothing, or more, or has more in one direction; that what has less keeps it; and that
-// a command cannot take that away.
+// TestModelPorts proves that each link at a modelled device has, both ways, at most the bandwidth
+// of its ports: where it says nothing, or more, or has more in one direction; that what has less
+// keeps it; and that a command cannot take that away.
 func TestModelPorts(t *testing.T) {
 	top := modelledPair(100e6)
 	top.Links[0].Bandwidth = 1e9
@@ -46,13 +46,15 @@ func TestModelPorts(t *testing.T) {
 			t.Errorf("%s: %v", words, l.Egress(0).Bandwidth)
 		}
 	}
-	if c, err := ParseLinkChange([]string{"delay=1ms"}); err != nil || c.WithinPorts(out.Links[1], out.Node).Bandwidth != nil {
+	if c, err := ParseLinkChange([]string{"delay=1ms"}); err != nil || c.WithinPorts(out.Links[1],
+		out.Node).Bandwidth != nil {
 		t.Error("a change of something else changes the bandwidth", err)
 	}
 }
 
-// TestModelRefused proves that a model is refused where it could not hold: at a controller, at a host that is a
-// machine itself, and at nodes with a link whose packets do not go through anything of the lab's.
+// TestModelRefused proves that a model is refused where it could not hold: at a controller, at a
+// host that is a machine itself, and at nodes with a link whose packets do not go through anything
+// of the lab's.
 func TestModelRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Topology)
@@ -61,15 +63,25 @@ func TestModelRefused(t *testing.T) {
 		"an interface of the machine": {func(t *Topology) {
 			t.Links = append(t.Links, &Link{Ends: [2]Endpoint{{Node: "s1"}, {Interface: "eth7"}}})
 		}, "packets of a real interface or network do not pass"},
-		"a network": {func(t *Topology) { t.Links = append(t.Links, &Link{Ends: [2]Endpoint{{Network: "net1"}, {Node: "s1"}}}) },
+		"a network": {func(t *Topology) {
+			t.Links = append(t.Links, &Link{Ends: [2]Endpoint{{Network: "net1"}, {Node: "s1"}}})
+		},
 			"packets of a real interface or network do not pass"},
-		"a controller":    {func(t *Topology) { t.AddNode(Controller, "c1").Model = t.Nodes[0].Model }, "it has no model"},
-		"a native host":   {func(t *Topology) { t.Nodes[1].Native, t.Nodes[1].Model = true, t.Nodes[0].Model }, "has no model"},
-		"without source":  {func(t *Topology) { t.Nodes[0].Model.Source = " " }, "where its values are from"},
-		"two of a name":   {func(t *Topology) { m := *t.Nodes[0].Model; m.Name = "m"; t.Models = []Model{m, m} }, "two of that name"},
-		"a nameless one":  {func(t *Topology) { t.Models = []Model{*t.Nodes[0].Model} }, "needs a name"},
-		"NaN":             {func(t *Topology) { t.Nodes[0].Model.PerByte.Amount = nan() }, "too long"},
-		"an endless name": {func(t *Topology) { m := *t.Nodes[0].Model; m.Name = strings.Repeat("x", 101); t.Models = []Model{m} }, "at most 100"},
+		"a controller": {func(t *Topology) { t.AddNode(Controller, "c1").Model = t.Nodes[0].Model },
+			"it has no model"},
+		"a native host": {func(t *Topology) { t.Nodes[1].Native, t.Nodes[1].Model = true, t.Nodes[0].Model },
+			"has no model"},
+		"without source": {func(t *Topology) { t.Nodes[0].Model.Source = " " }, "where its values are from"},
+		"two of a name": {func(t *Topology) { m := *t.Nodes[0].Model; m.Name = "m"; t.Models = []Model{m, m} },
+			"two of that name"},
+		"a nameless one": {func(t *Topology) { t.Models = []Model{*t.Nodes[0].Model} }, "needs a name"},
+		"NaN":            {func(t *Topology) { t.Nodes[0].Model.PerByte.Amount = nan() }, "too long"},
+		"an endless name": {func(t *Topology) {
+			m := *t.Nodes[0].Model
+			m.Name = strings.Repeat("x",
+				101)
+			t.Models = []Model{m}
+		}, "at most 100"},
 	} {
 		top := modelledPair(0)
 		c.change(top)

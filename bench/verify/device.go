@@ -57,7 +57,8 @@ func (v *verifier) withoutDevices(flows []*flow) []*flow {
 // whyNoRate says why the rate of a direction is not measured, if that is for a modelled device.
 func (v *verifier) whyNoRate(h hop) string {
 	if d := v.devices(h); len(d) > 0 {
-		return fmt.Sprintf("its packets go through the modelled device %s, which may be slower than the link", d[0].Name)
+		return fmt.Sprintf("its packets go through the modelled device %s, which may be slower than the link",
+			d[0].Name)
 	}
 	if len(v.t.Modelled()) > 0 {
 		return "no two hosts are joined by it without a modelled device between them, which may be slower"

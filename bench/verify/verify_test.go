@@ -325,10 +325,11 @@ links: [r1 -- r2: {ospf: {cost: 10}}, r2 -- r3, r3 -- r1, r3 -- r4, r4 -- r2, h1
 	}
 }
 
-// TestDevices proves what is expected of directions at nodes that stand for slow devices: the link's
-// delay and what the device takes, at the end where packets go through it, of a host both ways; that a
-// device that is faster or slower than its model is found, and one as it should be is not; that
-// streams are thin enough for it; and that rates are measured only by ways that lead through none.
+// TestDevices proves what is expected of directions at nodes that stand for slow devices: the
+// link's delay and what the device takes, at the end where packets go through it, of a host both
+// ways; that a device that is faster or slower than its model is found, and one as it should be is
+// not; that streams are thin enough for it; and that rates are measured only by ways that lead
+// through none.
 func TestDevices(t *testing.T) {
 	v := verifierOf(t, "nodes: {h1: host, h2: host, s2: switch, s1: {switch: {model: {per_packet: 4ms, source: x}}}, pi: {host: {model: {per_packet: 1ms, rate: 10mbit, source: x}}}}\n"+
 		"defaults: {link: {bandwidth: 10mbit}}\nlinks: [h1 -- s1, s1 -- s2: {delay: 2ms}, s2 -- h2, s2 -- pi]\n")

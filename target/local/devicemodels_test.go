@@ -15,8 +15,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// modelled is a switch, or a router of the kernel's, between two hosts, that stands for a device that takes so
-// long for each packet; "": it stands for none.
+// modelled is a switch, or a router of the kernel's, between two hosts, that stands for a device
+// that takes so long for each packet; "": it stands for none.
 func modelled(t *testing.T, datapath topology.Datapath, perPacket string) *topology.Topology {
 	t.Helper()
 	top := &topology.Topology{}
@@ -44,11 +44,12 @@ func modelled(t *testing.T, datapath topology.Datapath, perPacket string) *topol
 	return out
 }
 
-// TestModels proves that what a node that stands for a slow device forwards comes as slowly as that, whether
-// a bridge or the kernel forwards there: of a burst, as many packets as its queue holds and as it can
-// serve meanwhile, each no earlier than all before it have been served, whichever way they go; that it counts the
-// others as dropped; and that a change in place of what it takes holds from then on, in both ways of changing:
-// other values, and a model where there was none, or none any more.
+// TestModels proves that what a node that stands for a slow device forwards comes as slowly as
+// that, whether a bridge or the kernel forwards there: of a burst, as many packets as its queue
+// holds and as it can serve meanwhile, each no earlier than all before it have been served,
+// whichever way they go; that it counts the others as dropped; and that a change in place of what
+// it takes holds from then on, in both ways of changing: other values, and a model where there was
+// none, or none any more.
 func TestModels(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -60,8 +61,9 @@ func TestModels(t *testing.T) {
 				t.Fatal(err)
 			}
 			name := fmt.Sprintf("test-models-%s-%d", datapath, os.Getpid())
-			l, err := local.New(name, dir, lab.Hooks{OnFabric: func(context.Context) error { return nil }, OnUndo: func() {},
-				OnEnd: func(string) {}, OnLoop: func(string) {}})
+			l, err := local.New(name, dir, lab.Hooks{OnFabric: func(context.Context) error { return nil },
+				OnUndo: func() {},
+				OnEnd:  func(string) {}, OnLoop: func(string) {}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,16 +97,19 @@ func TestModels(t *testing.T) {
 				}
 				a, b := before[0].Device, after[0].Device
 				served, dropped := b.Served.Packets-a.Served.Packets, b.Overflowed.Packets-a.Overflowed.Packets
-				if took < time.Duration(came)*perPacket || came < 10 || int(served) < came || int(served+dropped) < sent || dropped == 0 {
+				if took < time.Duration(came)*perPacket || came < 10 || int(served) < came ||
+					int(served+dropped) < sent || dropped == 0 {
 					t.Errorf("%s: %d packets came in %v, %d were served, %d dropped", what, came, took, served, dropped)
 				}
-				if busy := b.Busy - a.Busy; b.Waiting.Packets == 0 && (busy-time.Duration(served)*perPacket).Abs() > time.Duration(served)+1 {
+				if busy := b.Busy - a.Busy; b.Waiting.Packets == 0 &&
+					(busy-time.Duration(served)*perPacket).Abs() > time.Duration(served)+1 {
 					t.Errorf("%s: busy for %v with %d packets of %v", what, busy, served, perPacket)
 				}
 				drops, err := l.Drops(t.Context())
 				found := false
 				for _, d := range drops {
-					found = found || d.Where == "model of s1, its queue" && d.Dropped == b.Overflowed.Packets && d.Expected
+					found = found || d.Where == "model of s1, its queue" && d.Dropped == b.Overflowed.Packets &&
+						d.Expected
 				}
 				if err != nil || !found {
 					t.Errorf("%s: drops %+v, %v", what, drops, err)
@@ -114,7 +119,8 @@ func TestModels(t *testing.T) {
 			for _, change := range []struct {
 				what, cost string
 				perPacket  time.Duration
-			}{{"slower", "9ms", 9 * time.Millisecond}, {"no model", "", 0}, {"a model again", "3ms", 3 * time.Millisecond}} {
+			}{{"slower", "9ms", 9 * time.Millisecond}, {"no model", "", 0}, {"a model again", "3ms",
+				3 * time.Millisecond}} {
 				if err := l.Apply(t.Context(), modelled(t, datapath, change.cost), quiet); err != nil {
 					t.Fatal(change.what, err)
 				}
@@ -124,18 +130,24 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// send makes a node send UDP packets at once to another, and returns how many came, and when the last did, from when
-// the first was sent.
+// send makes a node send UDP packets at once to another, and returns how many came, and when the
+// last did, from when the first was sent.
 func send(t *testing.T, l *local.Lab, from, to string, count int) (came int, took time.Duration) {
 	t.Helper()
 	var in net.PacketConn
 	var out net.Conn
 	address := topology.EndsOf(l.Topology())[to][0].Addresses[0].Addr().String()
-	if err := l.OnNode(to, func() (err error) { in, err = net.ListenPacket("udp4", address+":0"); return err }); err != nil {
+	if err := l.OnNode(to, func() (err error) {
+		in, err = net.ListenPacket("udp4", address+":0")
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	if err := l.OnNode(from, func() (err error) { out, err = net.Dial("udp4", in.LocalAddr().String()); return err }); err != nil {
+	if err := l.OnNode(from, func() (err error) {
+		out, err = net.Dial("udp4", in.LocalAddr().String())
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()

@@ -260,9 +260,10 @@ func TestDeviceConfig(t *testing.T) {
 	has("while it is away")
 }
 
-// TestModelsAtDevices proves that a model of a slow device is refused, before anything is made, for a node
-// that is placed at a device itself, and for one with a link that is a wire between machines, whose packets
-// go through nothing of the lab's; and that neither a model elsewhere is, nor a link to it by another carrier.
+// TestModelsAtDevices proves that a model of a slow device is refused, before anything is made, for
+// a node that is placed at a device itself, and for one with a link that is a wire between
+// machines, whose packets go through nothing of the lab's; and that neither a model elsewhere is,
+// nor a link to it by another carrier.
 func TestModelsAtDevices(t *testing.T) {
 	list := machines("m1", "m2")
 	list.Machines = append(list.Machines, &site.Machine{Name: "wrt", Host: "wrt", Kind: site.OpenWrt})

@@ -27,8 +27,8 @@ func (m *machine) models() (out []modelJSON) {
 	return out
 }
 
-// pour makes a host send about 500 UDP packets a second with so many bytes of data to an address, until the
-// test ends, whatever becomes of its device meanwhile.
+// pour makes a host send about 500 UDP packets a second with so many bytes of data to an address,
+// until the test ends, whatever becomes of its device meanwhile.
 func (m *machine) pour(host, address string, size int) (stop func()) {
 	m.t.Helper()
 	cmd := m.command("nsenter", "--net=/run/trivet/"+m.name+"/ns/net/"+host, "python3", "-c", fmt.Sprintf(`
@@ -44,9 +44,9 @@ while True:
 	return func() { _ = cmd.Process.Kill() }
 }
 
-// served is at what share of what it can do the only modelled device of a lab works, while more comes
-// than that: what has passed it, in its own counts, by how long that takes. It also checks that the hosts
-// are handed what the device has served, and no more.
+// served is at what share of what it can do the only modelled device of a lab works, while more
+// comes than that: what has passed it, in its own counts, by how long that takes. It also checks
+// that the hosts are handed what the device has served, and no more.
 func (m *machine) served(what string, perPacket time.Duration, to ...string) {
 	m.t.Helper()
 	out := func() (n uint64) {
@@ -57,8 +57,9 @@ func (m *machine) served(what string, perPacket time.Duration, to ...string) {
 	}
 	var share float64
 	eventually(m.t, what+": the device works all the time, and drops", func() bool {
-		// Beyond what it can do nothing is counted, however long reading takes: the time between the outer
-		// readings is at least that between the counts, and what it had yet to do is one queue.
+		// Beyond what it can do nothing is counted, however long reading takes: the time between
+		// the outer readings is at least that between the counts, and what it had yet to do is one
+		// queue.
 		begin := time.Now()
 		first, handed := m.models()[0].Device, out()
 		inner := time.Now()
@@ -71,18 +72,20 @@ func (m *machine) served(what string, perPacket time.Duration, to ...string) {
 			m.t.Fatalf("%s: %d packets were served in %v, of %v each", what, n, outer, perPacket)
 		}
 		if most := float64(outer)/float64(perPacket) + 30; float64(now-handed) > most {
-			m.t.Fatalf("%s: hosts were handed %d packets in %v by a device that takes %v for each", what, now-handed, outer, perPacket)
+			m.t.Fatalf("%s: hosts were handed %d packets in %v by a device that takes %v for each", what, now-handed,
+				outer, perPacket)
 		}
 		share = float64(n) * float64(perPacket) / float64(within)
-		return share > 0.95 && float64(now-handed)*float64(perPacket) > 0.9*float64(within) && last.Overflowed.Packets > first.Overflowed.Packets
+		return share > 0.95 && float64(now-handed)*float64(perPacket) > 0.9*float64(within) &&
+			last.Overflowed.Packets > first.Overflowed.Packets
 	})
 }
 
-// TestModels proves, on each datapath, that a node that stands for a slow device forwards at its rate what
-// comes faster: as many packets a second whether they are small or large where a byte costs nothing, and as
-// many in all where both directions are full; at another rate, with bytes that cost, once the file says
-// so and is applied; so also after resume; at the datapath's own speed once the model is gone; and that down
-// leaves nothing.
+// TestModels proves, on each datapath, that a node that stands for a slow device forwards at its
+// rate what comes faster: as many packets a second whether they are small or large where a byte
+// costs nothing, and as many in all where both directions are full; at another rate, with bytes
+// that cost, once the file says so and is applied; so also after resume; at the datapath's own
+// speed once the model is gone; and that down leaves nothing.
 func TestModels(t *testing.T) {
 	t.Parallel()
 	for _, datapath := range []string{"embedded", "ovs", "bridge", "kernel"} {
@@ -96,7 +99,8 @@ func TestModels(t *testing.T) {
 					kind = "s1: {router: {datapath: kernel, " + model + "}}"
 				}
 				text := "controller: none\ndatapath: " + datapath + "\nmodels: {slow: {per_packet: 5ms, queue: 20, ports: 100mbit, source: a test}}\n"
-				return m.file("models.yaml", strings.Replace(text, "datapath: kernel\n", "", 1)+"nodes:\n  h[1-2]: host\n  "+kind+"\nlinks: [h1 -- s1, s1 -- h2]\n")
+				return m.file("models.yaml", strings.Replace(text, "datapath: kernel\n", "",
+					1)+"nodes:\n  h[1-2]: host\n  "+kind+"\nlinks: [h1 -- s1, s1 -- h2]\n")
 			}
 			m.up(file("model: slow"))
 			contains(t, m.ok("inspect"), "model slow", "100mbit")

@@ -10,6 +10,10 @@
 //	            (wire.go)
 //	delay       plus jitter; packets stay in order, but for those that are to overtake others
 //
+// An end may stand for a device that takes its time for each packet, whichever line it comes over: a
+// Server, which several lines share (server.go). Packets then wait for it between the line's delay
+// and the other end, and at a device that takes both directions before the sender's queue, too.
+//
 // Queue is just that model, without I/O, so that it can be tested in simulated time. Engine moves
 // the frames of many lines on a few threads, which sleep until a frame arrives or one is due.
 package delayline

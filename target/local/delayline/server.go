@@ -85,8 +85,8 @@ func (s *Server) Stats(now time.Duration) counters.Served {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settle(now)
-	busy := s.busy - max(0, float64(s.free-now)+s.fraction)
-	return counters.Served{Served: s.served, Overflowed: s.overflow, Waiting: s.inside, Busy: time.Duration(max(0, busy))}
+	busy := time.Duration(max(0, s.busy-max(0, float64(s.free-now)+s.fraction)))
+	return counters.Served{Served: s.served, Overflowed: s.overflow, Waiting: s.inside, Busy: busy}
 }
 
 // stage is where the frames of one direction of a line are while a server has them: before the

@@ -28,8 +28,8 @@ func cost(t *testing.T, text string) topology.Cost {
 	return c
 }
 
-// arrivals are Poisson: the times of n packets at a rate that keeps a server busy for a share of the
-// time.
+// arrivals are Poisson: the times of n packets at a rate that keeps a server busy for a share of
+// the time.
 func arrivals(n int, service time.Duration, load float64, seed uint64) []time.Duration {
 	r := rand.New(rand.NewPCG(seed, 7))
 	out, at := make([]time.Duration, n), 0.0
@@ -42,7 +42,8 @@ func arrivals(n int, service time.Duration, load float64, seed uint64) []time.Du
 
 // TestServerQueueing proves that packets wait for a device as for a single server that takes the
 // same time for each (M/D/1): on the average for the service time × load / (2 × (1 − load)), as
-// Pollaczek and Khinchine have it; and that it is busy for the share of the time that the load says.
+// Pollaczek and Khinchine have it; and that it is busy for the share of the time that the load
+// says.
 func TestServerQueueing(t *testing.T) {
 	const service, n = 28 * time.Microsecond, 400_000
 	for _, load := range []float64{0.2, 0.5, 0.8, 0.9} {
@@ -80,7 +81,8 @@ func TestServerShared(t *testing.T) {
 		}
 	}
 	stats := s.Stats(time.Hour)
-	if total := served[0] + served[1] + served[2]; total < 10_000 || total > 10_011 || stats.Served.Packets != uint64(total) || stats.Overflowed.Packets != uint64(30_000-total) {
+	if total := served[0] + served[1] + served[2]; total < 10_000 || total > 10_011 ||
+		stats.Served.Packets != uint64(total) || stats.Overflowed.Packets != uint64(30_000-total) {
 		t.Errorf("%v served of 30000 in the time of 10000; counted: %+v", served, stats)
 	}
 	half := NewServer(slow(t, topology.Model{PerPacket: cost(t, "100us"), Queue: 2}))
@@ -108,7 +110,8 @@ func TestServerFull(t *testing.T) {
 	if take(999*time.Microsecond) || !take(time.Millisecond) || take(time.Millisecond) {
 		t.Error("there is room once the first has been served, for one")
 	}
-	if got := s.Stats(time.Millisecond); got.Waiting.Packets != 5 || got.Served.Packets != 1 || got.Overflowed.Packets != 5 {
+	if got := s.Stats(time.Millisecond); got.Waiting.Packets != 5 || got.Served.Packets != 1 ||
+		got.Overflowed.Packets != 5 {
 		t.Errorf("counted: %+v", got)
 	}
 	s.Set(slow(t, topology.Model{PerPacket: cost(t, "1ms"), Queue: 8}))
@@ -117,8 +120,8 @@ func TestServerFull(t *testing.T) {
 	}
 }
 
-// TestServerCosts proves what a packet takes: whatever its size where a byte costs nothing, with its
-// bytes where they do, as at a rate; that cycles are those of the clock; that segments of a
+// TestServerCosts proves what a packet takes: whatever its size where a byte costs nothing, with
+// its bytes where they do, as at a rate; that cycles are those of the clock; that segments of a
 // super-packet cost as much as packets; and that fractions of a nanosecond are not lost.
 func TestServerCosts(t *testing.T) {
 	for _, c := range []struct {
@@ -129,11 +132,14 @@ func TestServerCosts(t *testing.T) {
 	}{
 		{"small", topology.Model{PerPacket: cost(t, "28us")}, Traffic{Packets: 1, Bytes: 64}, 28 * time.Millisecond},
 		{"large", topology.Model{PerPacket: cost(t, "28us")}, Traffic{Packets: 1, Bytes: 1400}, 28 * time.Millisecond},
-		{"bytes", topology.Model{PerPacket: cost(t, "28us"), PerByte: cost(t, "10ns")}, Traffic{Packets: 1, Bytes: 1400}, 42 * time.Millisecond},
+		{"bytes", topology.Model{PerPacket: cost(t, "28us"), PerByte: cost(t, "10ns")}, Traffic{Packets: 1,
+			Bytes: 1400}, 42 * time.Millisecond},
 		{"rate", topology.Model{Rate: 8_000_000}, Traffic{Packets: 1, Bytes: 1000}, time.Second},
-		{"cycles", topology.Model{Clock: 580_000_000, PerPacket: cost(t, "15000 cycles"), PerByte: cost(t, "2 cycles")}, Traffic{Packets: 1, Bytes: 1400},
+		{"cycles", topology.Model{Clock: 580_000_000, PerPacket: cost(t, "15000 cycles"), PerByte: cost(t,
+			"2 cycles")}, Traffic{Packets: 1, Bytes: 1400},
 			30_689_655},
-		{"segments", topology.Model{PerPacket: cost(t, "28us")}, Traffic{Packets: 10, Bytes: 14000}, 280 * time.Millisecond},
+		{"segments", topology.Model{PerPacket: cost(t, "28us")}, Traffic{Packets: 10, Bytes: 14000},
+			280 * time.Millisecond},
 		{"fraction", topology.Model{PerByte: cost(t, "0.25ns")}, Traffic{Packets: 1, Bytes: 1}, 250},
 	} {
 		c.model.Queue = 1_000_000
@@ -194,7 +200,8 @@ func TestStages(t *testing.T) {
 	var got []int
 	n.drain(func(b []byte, at time.Duration) {
 		got = append(got, numberOf(b))
-		// 100 µs, then one after another at the slowest: 200 µs on the link, 5 ms, then 300 µs each.
+		// 100 µs, then one after another at the slowest: 200 µs on the link, 5 ms, then 300 µs
+		// each.
 		if want := 5600*time.Microsecond + time.Duration(len(got)-1)*300*time.Microsecond; at < want || at > want+3 {
 			t.Errorf("frame %d arrives at %v, want %v", len(got), at, want)
 		}
@@ -208,7 +215,8 @@ func TestStages(t *testing.T) {
 		last = i
 	}
 	d := n.direction(time.Hour)
-	if check(d); d.Out.Packets != uint64(len(got)) || d.Unserved.Packets != before.Stats(time.Hour).Overflowed.Packets+after.Stats(time.Hour).Overflowed.Packets || d.Unserved.Packets < 10 {
+	if check(d); d.Out.Packets != uint64(len(got)) ||
+		d.Unserved.Packets != before.Stats(time.Hour).Overflowed.Packets+after.Stats(time.Hour).Overflowed.Packets || d.Unserved.Packets < 10 {
 		t.Errorf("%d arrived; %+v", len(got), d)
 	}
 }
@@ -232,7 +240,8 @@ func TestStageChanges(t *testing.T) {
 	n.after = n.after.serve(NewServer(slow(t, topology.Model{PerPacket: cost(t, "1us")})), nil)
 	push(3)
 	var got []int
-	if end := n.drain(func(b []byte, _ time.Duration) { got = append(got, numberOf(b)) }); len(got) != 4 || got[0] != 0 || got[3] != 3 || end != 2*time.Millisecond {
+	if end := n.drain(func(b []byte, _ time.Duration) { got = append(got, numberOf(b)) }); len(got) != 4 ||
+		got[0] != 0 || got[3] != 3 || end != 2*time.Millisecond {
 		t.Errorf("%v arrive, the last at %v", got, end)
 	}
 	push(4)
@@ -242,9 +251,10 @@ func TestStageChanges(t *testing.T) {
 	}
 }
 
-// TestServerOnTheWire proves that lines whose ends stand for the same device share its time, that no
-// super-packet passes while one does, that what comes is slow from when the model is put in place until it is taken
-// away, in one direction or, for a device that takes both, in both, and that all packets are accounted for.
+// TestServerOnTheWire proves that lines whose ends stand for the same device share its time, that
+// no super-packet passes while one does, that what comes is slow from when the model is put in
+// place until it is taken away, in one direction or, for a device that takes both, in both, and
+// that all packets are accounted for.
 func TestServerOnTheWire(t *testing.T) {
 	w := newWire(t, topology.Impairment{}, Options{})
 	c := w.echo(t, w.b.ip4)

@@ -136,6 +136,9 @@ func Check(p *experiment.Plan) error {
 			if c.Lab.Options["target"] == onSites && k.listens {
 				left.add(lack.New(probe.Kind+" listens to controllers where all switches are, which only labs on one machine have", "", ""), c.ID, probe.Name)
 			}
+			if c.Lab.Options["target"] == onSites && k.here {
+				left.add(lack.New(probe.Kind+" counts what this machine does, of which labs over several machines are only a part", "", ""), c.ID, probe.Name)
+			}
 			if err := errors.Join(checkIPv6(t, probe.Options), k.checkSouthbound(t)); err != nil {
 				add("%s: %s", probe.Name, err)
 			}

@@ -1,6 +1,9 @@
 package drive
 
 import (
+	"encoding/json"
+	"math"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -19,25 +22,29 @@ topology:
   links: [h1 -- h2, h1 -- r1 -- r2 -- r3 -- r4 -- r5 -- r6 -- r7 -- r8 -- r9 -- r10 -- r11 -- r12 -- h3]
 lab: {datapath: kernel, controller: none}
 probes:
-  - cost: {name: near, from: h1, to: h2, time: 1s, rate: 10000, size: 18}
-  - cost: {name: far, from: h1, to: h3, time: 1s, rate: 10000, size: 18}
+  - cost: {name: near, from: h1, to: h2, time: 1s, rate: 50000, size: 18}
+  - cost: {name: far, from: h1, to: h3, time: 1s, rate: 50000, size: 18}
 `)
 	least := map[string]float64{}
 	for try := 0; try < 8 && (try < 2 || least["far"] <= least["near"]); try++ {
 		for name, to := range map[string]string{"near": "h2", "far": "h3"} {
 			o, v := run(t, i, probes[name])
 			cost, received, share := v["cost h1 "+to][0], v["received h1 "+to][0], v["busy h1 "+to][0]
-			// 10,000 packets in a second of the machine's processors, which a sender that was held up stretches.
-			if received <= 0 || !(cost > 0) || share <= 0 || share > 1 {
-				t.Fatalf("%s: %v", name, v)
+			var details struct{ Processors environment.Spent }
+			if err := json.Unmarshal(o.Details, &details); err != nil {
+				t.Fatal(err)
 			}
-			if text := string(o.Details); !strings.Contains(text, `"processors":{"seconds":`) {
-				t.Errorf("%s: the details are %s", name, text)
+			spent := details.Processors
+			if received <= 0 || received > 50_000 || cost < 50e-9 || math.Abs(cost*received-spent.Busy) > 1e-9 || spent.Share() != share {
+				t.Errorf("%s: %v of %+v", name, v, spent)
+			}
+			if spent.Busy > spent.Seconds*float64(runtime.NumCPU())+1e-9 || spent.Seconds < 0.9 {
+				t.Errorf("%s: processors cannot have done that: %+v", name, spent)
 			}
 			if found := share > costBusy[0]; found != strings.Contains(reasonsOf(o.Reasons), "% busy: what a packet costs") {
 				t.Errorf("%s: the machine was %v busy: %v", name, share, o.Reasons)
 			}
-			if now := least[name]; share < costBusy[1] && (now == 0 || cost < now) {
+			if now := least[name]; share < costBusy[0] && (now == 0 || cost < now) {
 				least[name] = cost
 			}
 		}

@@ -226,7 +226,7 @@ func defaultsOf(l *experiment.Lab) topology.Defaults {
 // tuned is what a lab's options ask of the machine.
 func tuned(l *experiment.Lab, name string) tune.Settings {
 	return tune.Settings{Lab: name, Isolate: l.Options["isolate"], Nodes: l.Options["pin_nodes"], Datapath: l.Options["pin_datapath"], Controller: l.Options["pin_controller"],
-		SMT: l.Options["smt"], Governor: l.Options["governor"]}
+		SMT: l.Options["smt"], Governor: l.Options["governor"], Awake: l.Options.Truth("awake")}
 }
 
 // Up brings up the lab of a cell, and tunes the machine to it.

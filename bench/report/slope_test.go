@@ -11,9 +11,9 @@ import (
 	"trivet.dev/trivet/measure/environment"
 )
 
-// hopsOf makes a result of costs over hops, in s: of each repetition both levels of who over 0 to 10
-// hops, the one directly after the other. A repetition has an offset of its own, which is half of
-// what ten hops cost, and a pace of its own, 3 % more or less; what is measured is off by 1 % of
+// hopsOf makes a result of costs over hops, in s: of each repetition both levels of who over 0 to
+// 10 hops, the one directly after the other. A repetition has an offset of its own, which is half
+// of what ten hops cost, and a pace of its own, 3 % more or less; what is measured is off by 1 % of
 // what ten hops cost.
 func hopsOf(repetitions int, cost map[string]func(hops float64) float64) (result.Header, []result.Sample) {
 	h := result.Header{Experiment: result.Experiment{Name: "x", Factors: []result.Factor{
@@ -42,9 +42,9 @@ func line(without, each float64) func(float64) float64 {
 }
 
 // TestSlopes proves what statements about slopes come to: a change of 5 % planted in what a hop
-// costs is found, among offsets that differ by far more, and is not where there is none; whatever it
-// costs without any hop; by pairs only where there are pairs; and what cannot be told says how many
-// repetitions could.
+// costs is found, among offsets that differ by far more, and is not where there is none; whatever
+// it costs without any hop; by pairs only where there are pairs; and what cannot be told says how
+// many repetitions could.
 func TestSlopes(t *testing.T) {
 	planted := map[string]func(float64) float64{"a": line(3, 1.05), "b": line(9, 1)}
 	none := map[string]func(float64) float64{"a": line(3, 1), "b": line(9, 1)}

@@ -47,9 +47,9 @@ func startMeter(root string) (*Meter, error) {
 }
 
 // Spent is what the processors have done since the meter was started. Busy is what is left of the
-// time of the clock without idle time, rather than the sum of what they did: the kernel measures how
-// long a processor sleeps, but of what it does it only looks at each tick, by which short work that
-// goes by the clock may be missed or counted many times.
+// time of the clock without idle time, rather than the sum of what they did: the kernel measures
+// how long a processor sleeps, but of what it does it only looks at each tick, by which short work
+// that goes by the clock may be missed or counted many times.
 func (m *Meter) Spent() (Spent, error) {
 	now, err := m.machine.stat()
 	at := time.Now()

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +57,8 @@ func TestMeter(t *testing.T) {
 }
 
 // TestMeterHere proves on this machine that a second in which one thread does nothing but run is
-// about that much processor time at least: others may add to it, nothing takes it away but the host.
+// about that much processor time at least: others may add to it, nothing takes it away but the
+// host.
 func TestMeterHere(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -71,5 +73,37 @@ func TestMeterHere(t *testing.T) {
 	got, err := m.Spent()
 	if err != nil || got.Busy+got.Stolen < used-4*MeterStep || got.Busy > got.Seconds*float64(got.Processors) {
 		t.Errorf("%.3g s were used: %+v, %v", used, got, err)
+	}
+}
+
+// TestAwakeLoops proves that what loops do that keep processors awake is no work of the machine's:
+// their time is idle, they are no tasks that wait to run, and how long tasks wait is not said; and
+// that without loops nice programs work.
+func TestAwakeLoops(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "proc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	stat := "cpu 100 700 100 100 0 0 0 0\ncpu0 50 300 50 50 0 0 0 0\ncpu1 50 400 50 50 0 0 0 0\nprocs_running 5\n"
+	if err := os.WriteFile(filepath.Join(root, "proc", "stat"), []byte(stat), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for how, want := range map[string][2]float64{ByLoops: {0.2, 3}, ByLatency: {0.9, 5}, "": {0.9, 5}} {
+		w := &Watch{machine: machine{root: root}, options: WatchOptions{Awake: how}}
+		s, err := w.seen()
+		if err != nil || math.Abs(float64(s.total.busy())-want[0]) > 1e-9 || s.running != want[1] {
+			t.Errorf("%q: %+v, busy %v, %v", how, s, s.total.busy(), err)
+		}
+		if one := float64(s.cores[0].busy()); how == ByLoops && math.Abs(one-100.0/450) > 1e-9 || how != ByLoops && math.Abs(one-400.0/450) > 1e-9 {
+			t.Errorf("%q: a processor is %v busy", how, one)
+		}
+	}
+	w, err := StartWatch(WatchOptions{Awake: ByLoops, NoPerf: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := w.Stop()
+	if u.Awake != ByLoops || u.Pressure == u.Pressure || !slices.ContainsFunc(u.Missing, func(s string) bool { return strings.HasPrefix(s, "pressure: the loops") }) {
+		t.Errorf("%v, pressure %v, missing %q", u.Awake, u.Pressure, u.Missing)
 	}
 }

@@ -26,9 +26,9 @@ type Send struct {
 
 	With *Start `json:"-"` // it begins together with others; nil: by itself
 
-	// Began is called directly before the sender is told to begin with what counts, and Ended once it
-	// has said that all is sent. Where it fails Ended is called all the same, and nothing after it.
-	// Both may be nil.
+	// Began is called directly before the sender is told to begin with what counts, and Ended once
+	// it has said that all is sent. Where it fails Ended is called all the same, and nothing after
+	// it. Both may be nil.
 	Began, Ended func() `json:"-"`
 
 	// The last packets may be of another size than the others: LargeLast of them carry Large bytes.
@@ -36,8 +36,8 @@ type Send struct {
 	LargeLast int `json:"large_last,omitempty"`
 }
 
-// around returns what to call before and after the stream: never both at once, and nothing after the
-// end.
+// around returns what to call before and after the stream: never both at once, and nothing after
+// the end.
 func (s *Send) around() (begin, end func()) {
 	var turn sync.Mutex
 	over := false

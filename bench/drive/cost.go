@@ -24,12 +24,13 @@ const costStep = 0.05
 
 func init() {
 	register(kind{ProbeKind: experiment.ProbeKind{
-		Name: "cost", Doc: "Processor time of the whole machine for each packet that arrives, at an exact packet rate that leaves it time.",
-		Options:  []experiment.Option{fromNode, toNode, sendTime, packetRate, atLeast(by(payload, "64"), leastStamped), useIPv6},
+		Name:     "cost",
+		Doc:      "Processor time of the whole machine for each packet that arrives, at an exact packet rate that leaves it time.",
+		Options:  streamOptions(),
 		Check:    checkRate,
 		Estimate: sending(1500 * time.Millisecond),
-		Metrics: []experiment.Metric{between("cost", "s"), between("busy", "1"), between("sent", "packets"), between("received", "packets"),
-			between("loss", "1"), between("sent_rate", "packets/s")},
+		Metrics: []experiment.Metric{between("cost", "s"), between("busy", "1"), between("sent", "packets"),
+			between("received", "packets"), between("loss", "1"), between("sent_rate", "packets/s")},
 	}, order: 45, chief: []string{"cost", "busy", "loss"}, here: true, run: costs})
 }
 
@@ -52,7 +53,8 @@ func costs(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	if err = errors.Join(err, unread); sent == nil || got == nil {
 		return o, err
 	}
-	o.Measurements = []result.Measurement{x.one("sent", "packets", float64(sent.Sent)), x.one("received", "packets", float64(got.Received)),
+	o.Measurements = []result.Measurement{
+		x.one("sent", "packets", float64(sent.Sent)), x.one("received", "packets", float64(got.Received)),
 		x.share("loss", x.lost(), sent.Sent), x.one("sent_rate", "packets/s", sent.Rate())}
 	o.Drops = x.drops(b.options.Text("to"))
 	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "processors": spent, "dropped_by_receiver": got.Dropped})
@@ -63,7 +65,8 @@ func costs(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	case got.Received == 0:
 		return o, fmt.Errorf("none of %d packets arrived", sent.Sent)
 	}
-	o.Measurements = append(o.Measurements, x.one("cost", "s", spent.Busy/float64(got.Received)), x.one("busy", "1", spent.Share()))
+	o.Measurements = append(o.Measurements, x.one("cost", "s", spent.Busy/float64(got.Received)),
+		x.one("busy", "1", spent.Share()))
 	o.Reasons = append(o.Reasons, dear(spent, b.alone)...)
 	return o, nil
 }
@@ -78,13 +81,16 @@ func dear(s environment.Spent, alone bool) (out []environment.Reason) {
 		level = environment.Bad
 	}
 	if s.Share() > costBusy[0] {
-		add(level, "the machine was %.3g %% busy: what a packet costs is told while it has time, at most %.0f %% (give a lower rate, and let nothing else run)", 100*s.Share(), 100*costBusy[0])
+		add(level, "the machine was %.3g %% busy: what a packet costs is told while it has time, at most %.0f %% "+
+			"(give a lower rate, and let nothing else run)", 100*s.Share(), 100*costBusy[0])
 	}
 	if !alone {
-		add(environment.Bad, "other probes ran, or something happened, at the same time: what that cost is in the cost of packets")
+		add(environment.Bad, "other probes ran, or something happened, at the same time: "+
+			"what that cost is in the cost of packets")
 	}
 	if step := 2 * environment.MeterStep; step > costStep*s.Busy {
-		add(environment.Doubtful, "the kernel tells processor time in steps of 10 ms, and there were %.3g s of it: send for longer, or more", s.Busy)
+		add(environment.Doubtful, "the kernel tells processor time in steps of 10 ms, and there were %.3g s of it: "+
+			"send for longer, or more", s.Busy)
 	}
 	return out
 }

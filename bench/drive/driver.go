@@ -137,7 +137,8 @@ func Check(p *experiment.Plan) error {
 				left.add(lack.New(probe.Kind+" listens to controllers where all switches are, which only labs on one machine have", "", ""), c.ID, probe.Name)
 			}
 			if c.Lab.Options["target"] == onSites && k.here {
-				left.add(lack.New(probe.Kind+" counts what this machine does, of which labs over several machines are only a part", "", ""), c.ID, probe.Name)
+				why := probe.Kind + " counts what this machine does, which is only a part of a lab over several machines"
+				left.add(lack.New(why, "", ""), c.ID, probe.Name)
 			}
 			if err := errors.Join(checkIPv6(t, probe.Options), k.checkSouthbound(t)); err != nil {
 				add("%s: %s", probe.Name, err)

@@ -31,7 +31,7 @@ const leastStamped = 18
 func init() {
 	register(kind{ProbeKind: experiment.ProbeKind{
 		Name: "packets", Doc: "Loss, one-way delay and jitter at an exact packet rate, by Trivet's own generator.",
-		Options:  []experiment.Option{fromNode, toNode, sendTime, packetRate, atLeast(by(payload, "64"), leastStamped), useIPv6},
+		Options:  streamOptions(),
 		Check:    checkRate,
 		Estimate: sending(800 * time.Millisecond),
 		Metrics:  streamed,
@@ -64,6 +64,12 @@ func exactRate(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 		err = fmt.Errorf("none of %d packets arrived", sent.Sent)
 	}
 	return o, err
+}
+
+// streamOptions are those of a stream of an exact packet rate.
+func streamOptions() []experiment.Option {
+	size := atLeast(by(payload, "64"), leastStamped)
+	return []experiment.Option{fromNode, toNode, sendTime, packetRate, size, useIPv6}
 }
 
 // checkRate refuses streams that no machine could send, or count.

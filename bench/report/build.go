@@ -90,7 +90,8 @@ func (d *data) accelerators() string {
 	}
 	text := "Virtual machines ran with the accelerator " + name(strings.Join(slices.Sorted(maps.Keys(seen)), ", ")) + "."
 	if seen[environment.Emulated] {
-		text += " By " + environment.Emulated + " QEMU emulates their processors: what goes through them is slower by far than with KVM."
+		text += " By " + environment.Emulated + " QEMU emulates their processors: what goes through them is slower by far " +
+			"than with KVM."
 	}
 	return text
 }

@@ -69,7 +69,8 @@ func (d *data) trend(t definition.Trend, paper *definition.Paper) Trend {
 	out.Level = d.trust(t)
 	if nodes := d.emulated(t); t.Needs == definition.KVM && len(nodes) > 0 {
 		out.Outcome = NeedsKVM
-		out.Why = "QEMU emulated the processors of " + name(words.Some(nodes)) + ", which says nothing of virtual machines that run on them: " + out.Why
+		out.Why = "QEMU emulated the processors of " + name(words.Some(nodes)) +
+			", which says nothing of virtual machines that run on them: " + out.Why
 	}
 	return out
 }

@@ -87,7 +87,8 @@ func loops(cpus CPUs) (end func() error, err error) {
 		defer late.Stop()
 		_ = in.Close()
 		if err := cmd.Wait(); err != nil {
-			return fmt.Errorf("processors were not kept awake all the time: %w: %s", err, strings.TrimSpace(said.String()))
+			why := strings.TrimSpace(said.String())
+			return fmt.Errorf("processors were not kept awake all the time: %w: %s", err, why)
 		}
 		return nil
 	}, nil
@@ -137,7 +138,8 @@ func yielding(cpu int) error {
 	if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 19); err != nil {
 		return fmt.Errorf("niceness: %w", err)
 	}
-	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE, Nice: 19}, 0); err != nil {
+	idle := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE, Nice: 19}
+	if err := unix.SchedSetAttr(0, &idle, 0); err != nil {
 		return fmt.Errorf("policy: %w", err)
 	}
 	return nil

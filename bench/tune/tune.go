@@ -178,7 +178,8 @@ func (s Settings) read(all CPUs) (*plan, error) {
 		return nil, errors.New("processors are kept awake only for as long as a process asks for it")
 	}
 	if s.Awake && len(p.isolate) > 0 && AwakeBy() == environment.ByLoops {
-		return nil, lack.New("awake: this machine has no sleep states that a program could forbid, and loops would not be let onto isolated processors", "; ", "leave isolate out")
+		return nil, lack.New("awake: this machine has no sleep states that a program could forbid, "+
+			"and loops would not be let onto isolated processors", "; ", "leave isolate out")
 	}
 	within := p.all
 	if len(p.isolate) > 0 {

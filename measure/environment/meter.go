@@ -10,7 +10,7 @@ type Spent struct {
 	Seconds    float64 `json:"seconds"` // of the clock
 	Processors int     `json:"processors"`
 	Busy       float64 `json:"busy"`   // seconds of all processors together in which they were not idle
-	Stolen     float64 `json:"stolen"` // seconds that the host of a virtual machine took, as far as it says so; not in Busy
+	Stolen     float64 `json:"stolen"` // seconds that the host of a virtual machine says it took; not in Busy
 }
 
 // MeterStep is by how much Busy may be off at each end, in seconds: the kernel tells in steps of a
@@ -58,7 +58,8 @@ func (m *Meter) Spent() (Spent, error) {
 	}
 	s := Spent{Seconds: at.Sub(m.at).Seconds(), Processors: len(now.cores)}
 	if len(now.cores) != len(m.stat.cores) {
-		return s, fmt.Errorf("processor time: the machine had %d processors and has %d: leave them as they are meanwhile", len(m.stat.cores), len(now.cores))
+		return s, fmt.Errorf("processor time: the machine had %d processors and has %d: leave them as they are meanwhile",
+			len(m.stat.cores), len(now.cores))
 	}
 	t := now.total.less(m.stat.total)
 	s.Stolen = max(0, t.Steal)

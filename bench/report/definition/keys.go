@@ -294,14 +294,14 @@ func (r *reader) shape(v *yamlfile.Value, t *Trend) bool {
 	case t.Along == "":
 		r.add(v, "write along: hops", "%s: the %s along which factor?", text, t.Of)
 	case slices.ContainsFunc(r.levels(t.Along), func(level string) bool { return !sameNumber(level, level) }):
-		r.add(v.Get("along"), "go along a factor whose levels are numbers", "%s: %s: there is no %s along what is not numbers",
-			text, formats.Clip(t.Along), t.Of)
+		r.add(v.Get("along"), "go along a factor whose levels are numbers",
+			"%s: %s: there is no %s along what is not numbers", text, formats.Clip(t.Along), t.Of)
 	case t.Where.Get(t.Along) != nil && len(t.Where.Get(t.Along)) < least(t.Of):
-		r.add(v.Get("at"), "leave "+formats.Clip(t.Along)+" out of at", "%s: a %s takes at least %d levels of %s", text, t.Of,
-			least(t.Of), formats.Clip(t.Along))
+		r.add(v.Get("at"), "leave "+formats.Clip(t.Along)+" out of at", "%s: a %s takes at least %d levels of %s", text,
+			t.Of, least(t.Of), formats.Clip(t.Along))
 	case t.Than.Get(t.Along) != nil:
-		r.add(v.Get("than"), "leave "+formats.Clip(t.Along)+" out of than", "%s: both slopes are along the same levels of %s",
-			text, formats.Clip(t.Along))
+		r.add(v.Get("than"), "leave "+formats.Clip(t.Along)+" out of than",
+			"%s: both slopes are along the same levels of %s", text, formats.Clip(t.Along))
 	default:
 		return true
 	}

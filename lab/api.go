@@ -109,10 +109,12 @@ func sameVersion(next http.Handler) http.Handler {
 }
 
 func apiConfig() huma.Config {
-	c := api.Config("Trivet lab", "What a lab's daemon answers on its Unix socket <run directory>/<lab>/daemon.sock. "+
+	c := api.Config("Trivet lab", "What a lab's daemon answers on its Unix socket <run directory>/<lab>/daemon.sock, and on TCP where PUT "+remotePath+" has asked for that. "+
 		"Besides what is listed here: GET /v1/alive (204, whatever else the daemon is doing), GET /v1/progress (a stream of JSON lines), POST /v1/down (the same), POST /v1/cluster/upgrade (the same), "+
 		"GET /v1/capture (a stream in pcap format), POST /v1/ping/follow (as /v1/ping; a stream of JSON lines, the result last), POST /v1/exec (Upgrade: "+streamProtocol+"), POST /v1/part/head (Upgrade: "+headProtocol+"), "+
 		"GET /v1/part/members/{name}/{api or openflow} (Upgrade: "+memberProtocol+").")
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "On TCP only"}}
+	c.Security = []map[string][]string{{}, {"token": {}}}
 	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[topology.Queue](), reflect.TypeFor[any]()) // a number, or text
 	return c
 }
@@ -130,6 +132,7 @@ func register(api huma.API, d *daemon) {
 	d.ask.Register(api)
 	registerDrops(api, d)
 	registerQueues(api, d)
+	registerRemote(api, d)
 	registerTools(api, d)
 	huma.Get(api, "/v1/lab", func(ctx context.Context, _ *struct{}) (*body[Info], error) {
 		return &body[Info]{d.info()}, nil

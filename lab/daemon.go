@@ -34,9 +34,11 @@ import (
 // daemon owns one lab: only it changes the lab, and it answers for it on a Unix socket.
 type daemon struct {
 	maker   Maker
-	shown   shown                   // what may be read at any time: see state and target
-	own     *ownController          // of switches whose controller is trivet; nil if there are none
-	ask     api.Server              // answers for own
+	shown   shown          // what may be read at any time: see state and target
+	own     *ownController // of switches whose controller is trivet; nil if there are none
+	ask     api.Server     // answers for own
+	api     http.Handler   // answers for all
+	remote  remote
 	cluster atomic.Pointer[cluster] // in place of own; nil: there is none
 	given   atomic.Pointer[cluster] // of a part: the members that run here
 	giving  sync.Mutex              // held while one is started or changed
@@ -101,11 +103,13 @@ func RunDaemon(name string) error {
 	// Caught and dropped rather than ignored: the nodes' programs would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
 	d.setState(func(s *State) { s.Status = Starting })
-	server := &http.Server{Handler: d.handler(), ReadHeaderTimeout: 10 * time.Second}
+	d.api = d.handler()
+	server := &http.Server{Handler: d.api, ReadHeaderTimeout: 10 * time.Second}
 	d.changing.Lock() // up and resume unlock it: a request to go down comes after them, never before
 	go func() { _ = server.Serve(listener) }()
 	go d.boundLogs()
 	if resumed {
+		d.resumeRemote()
 		go d.resume()
 	} else {
 		go d.up()
@@ -114,6 +118,7 @@ func RunDaemon(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = server.Shutdown(ctx) // lets clients that wait for the end read it
+	d.endRemote()
 	return nil
 }
 
@@ -535,6 +540,7 @@ func (d *daemon) down(progress Stage) error {
 func (d *daemon) remove() error { return d.removeWith(func(string, int, int) {}) }
 
 func (d *daemon) removeWith(progress Stage) error {
+	d.remote.freeze()
 	d.closeOnce.Do(func() {
 		if d.own != nil {
 			d.own.close()

@@ -3,6 +3,7 @@ package lab
 import (
 	"bufio"
 	"cmp"
+	"crypto/tls"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -349,12 +350,17 @@ func (s *session) receive() {
 }
 
 // watch notices that the client is gone while receive cannot, because it is blocked by a program
-// that does not read its input.
+// that does not read its input. Over TCP, a client that had more to send than the buffers hold is
+// gone only when its kernel gives that up, some minutes later.
 func (s *session) watch() {
-	raw, err := s.conn.(syscall.Conn).SyscallConn()
+	conn := s.conn
+	if over, ok := conn.(*tls.Conn); ok {
+		conn = over.NetConn()
+	}
+	raw, err := conn.(syscall.Conn).SyscallConn()
 	for err == nil && !s.exited.Load() {
 		err = raw.Control(func(fd uintptr) {
-			if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, 0); n > 0 { // POLLHUP is always reported
+			if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}, 0); n > 0 { // POLLHUP is always reported
 				s.hangUp()
 			}
 		})

@@ -5,6 +5,7 @@
 package experiment
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +30,10 @@ type Experiment struct {
 	Repetitions int
 	Wanted      int // repetitions that the file has, where Repetitions was lowered
 
+	// Until says that repetitions are added until all that the file states is decided, with
+	// Repetitions as the most; see result.Until.
+	Until bool
+
 	// A campaign does all of it so many times, each time in a round of its own that begins a period
 	// after the one before; see Campaign. 0: once.
 	Times     int
@@ -51,6 +56,8 @@ type Experiment struct {
 	skip       []condition
 	quick      *yamlfile.Value
 	published  *yamlfile.Value
+	atMost     int                        // the key at_most
+	fixed      int                        // repetitions of a run that does not go on until it is decided
 	overlay    map[string]*yamlfile.Value // options in place of those of the probes with that kind or name: see Published
 	written    map[string][]string        // levels of the factors as the file has them, also those that quick leaves out
 }
@@ -148,6 +155,8 @@ func (r *reader) keys() map[string]func(*yamlfile.Value) {
 		"skip":         r.skip,
 		"probes":       func(v *yamlfile.Value) { e.probes = v },
 		"repetitions":  func(v *yamlfile.Value) { r.whole(v, "repetitions", 1, &e.Repetitions) },
+		"until":        func(v *yamlfile.Value) { r.until(v) },
+		"at_most":      func(v *yamlfile.Value) { r.whole(v, "at_most", leastMost, &e.atMost) },
 		"warm_up":      func(v *yamlfile.Value) { r.whole(v, "warm_up", 0, &e.WarmUp) },
 		"order":        r.order,
 		"paired":       func(v *yamlfile.Value) { e.Paired = r.names(v, "paired") },
@@ -187,6 +196,12 @@ func (r *reader) file(top *yamlfile.Value) {
 	r.e.written = map[string][]string{}
 	for i := range r.e.Factors {
 		r.e.written[r.e.Factors[i].Name] = r.e.Factors[i].names()
+	}
+	if r.e.fixed = r.e.Repetitions; r.e.Until {
+		r.e.Repetitions = cmp.Or(r.e.atMost, r.e.Repetitions)
+	} else if r.e.atMost > 0 {
+		r.add(top.Get("at_most"), "write until: decided as well, or repetitions: instead",
+			"at_most: is of an experiment that goes on until it is decided")
 	}
 	r.e.Wanted = r.e.Repetitions
 	r.required(top)

@@ -34,6 +34,10 @@ type Plan struct {
 	// that a run which is resumed where that can run measures it.
 	LeftOut []result.LeftOut `json:"left_out,omitempty"`
 
+	// Until is of an experiment that goes on until it is decided: Runs are then the most. It does
+	// not tell plans apart: what a run is resumed by is in its result.
+	Until *result.Until `json:"until,omitempty"`
+
 	// Makes are the machines that are made for it, once for the whole run, or for each round of a
 	// campaign. They do not tell plans apart either.
 	Makes []Making `json:"makes,omitempty"`
@@ -92,6 +96,14 @@ func (e *Experiment) Plan() (*Plan, topology.Problems) {
 	if repetitions := e.Repetitions * max(1, e.Times); len(p.Cells)*repetitions > maxRuns {
 		x.problems.Add(topology.Position{File: e.File}, "take fewer levels or repetitions", "%d cells and %d repetitions are more than %d runs", len(p.Cells), repetitions, maxRuns)
 		return nil, x.problems
+	}
+	if e.Until {
+		if err := e.sequential(); err != nil {
+			text, hint := topology.TextAndHint(err)
+			x.problems.Add(topology.Position{File: e.File}, hint, "%s", text)
+			return nil, x.problems
+		}
+		p.Until = untilDecided(e.Repetitions)
 	}
 	p.order()
 	p.estimate()
@@ -258,7 +270,7 @@ func (p *Plan) pair(cell int) string {
 // same, however long that is thought to take. It reads the files of topologies.
 func (p *Plan) Hash() string {
 	all := *p
-	all.LeftOut, all.Makes = nil, nil
+	all.LeftOut, all.Makes, all.Until = nil, nil, nil
 	b, err := json.Marshal(all)
 	if err != nil {
 		panic(err) // nothing in it can fail
@@ -304,7 +316,7 @@ func forgetTimes(v any) {
 func (p *Plan) Describe() result.Experiment {
 	e := p.Experiment
 	out := result.Experiment{Name: e.Name, Title: e.Title, File: e.File, Text: e.Text, Plan: p.Hash(), Runs: len(p.Runs), Repetitions: e.Repetitions * max(1, e.Times), Topologies: p.topologies(),
-		Rounds: e.Times, Every: e.Every.Seconds()}
+		Rounds: e.Times, Every: e.Every.Seconds(), Until: p.Until}
 	if e.Wanted > out.Repetitions {
 		out.Wanted = e.Wanted
 	}
@@ -324,7 +336,12 @@ func (p *Plan) Headline() string {
 	if left := len(p.Runs) - p.toRun(); left > 0 {
 		fewer += fmt.Sprintf(", %d left out", left)
 	}
-	s := fmt.Sprintf("%s of %s%s, about %s · seed %d · order %s", words.Plural(len(p.Runs), "run"), words.Plural(len(p.Cells), "cell"), fewer, About(p.Estimate), p.Seed, p.Order)
+	most := ""
+	if p.Until != nil {
+		most = "at most "
+	}
+	s := fmt.Sprintf("%s%s of %s%s, about %s · seed %d · order %s", most, words.Plural(len(p.Runs), "run"),
+		words.Plural(len(p.Cells), "cell"), fewer, About(p.Estimate), p.Seed, p.Order)
 	if paired := p.Experiment.Paired; len(paired) > 0 {
 		s += ", paired by " + strings.Join(paired, ", ")
 	}
@@ -351,6 +368,9 @@ func About(d time.Duration) string {
 // WriteText lists what would run, for people. (As JSON, the plan is what json.Marshal makes of it.)
 func (p *Plan) WriteText(to io.Writer) error {
 	fmt.Fprintln(to, p.Headline())
+	if until := p.UntilText(); until != "" {
+		fmt.Fprintln(to, until)
+	}
 	for _, line := range p.MakesText() {
 		fmt.Fprintln(to, line)
 	}

@@ -31,6 +31,7 @@ func (e *Experiment) Unpublished() string {
 func (e *Experiment) asPublished() (*Experiment, *reader) {
 	p := *e
 	p.overlay = map[string]*yamlfile.Value{}
+	p.Fix()
 	r := &reader{e: &p}
 	if e.published.Shape != yamlfile.Mapping {
 		r.add(e.published, "write as_published: {repetitions: 10, iperf3: {time: 10s}}", "as_published: takes keys, not %s", e.published)

@@ -56,6 +56,10 @@ type Runner struct {
 	Writer *result.Writer
 	Before *result.Run // what a run before left; nil: nothing
 
+	// Judge says of an experiment that goes on until it is decided what its result states after so
+	// many repetitions of all cells.
+	Judge func(repetitions int) (result.Look, error)
+
 	Again     bool // measure what failed before once more
 	AgainBad  bool // also what is bad by its verdict
 	Unwatched bool // do not watch the machine; all verdicts will be doubtful
@@ -76,6 +80,8 @@ type Runner struct {
 	took     time.Duration // by the runs of this time, without Prepare
 	expected time.Duration // of the same, as estimated
 	summary  Summary
+	looked   int  // after how many repetitions it was judged last
+	ended    bool // it was decided, or there are no more repetitions
 
 	unwritten bool  // the last result could not be written
 	lost      error // why results cannot be written any more
@@ -124,6 +130,7 @@ func Start(path string, p *Plan, resume bool, command []string, env environment.
 	if before.Header.Experiment.Plan != p.Hash() {
 		err = p.changed(path, before.Header.Experiment)
 	} else {
+		p.Until = before.Header.Experiment.Until // its levels are those of the looks that it has had
 		err = w.Resume(result.Resume{Time: time.Now().UTC(), Command: command, Environment: env, LeftOut: p.LeftOut})
 	}
 	if err != nil {
@@ -145,8 +152,8 @@ func (p *Plan) changed(path string, before result.Experiment) error {
 }
 
 // Run runs what is left of the plan. A run that fails ends with its reason in the file, and the
-// next begins. It returns early, with all taken down, where ctx ends, the budget is used up, or
-// results cannot be written.
+// next begins. It returns early, with all taken down, where all is decided in an experiment that
+// goes on until then, ctx ends, the budget is used up, or results cannot be written.
 func (r *Runner) Run(ctx context.Context) (Summary, error) {
 	r.began, r.summary = time.Now(), Summary{Runs: r.Plan.toRun()}
 	r.before = map[probeRun]bool{}
@@ -160,10 +167,20 @@ func (r *Runner) Run(ctx context.Context) (Summary, error) {
 	if r.Limits == (environment.Limits{}) {
 		r.Limits = environment.DefaultLimits
 	}
+	r.goOn()
+	for _, run := range r.Plan.Runs {
+		if r.after(run) && len(r.Plan.kept(&r.Plan.Cells[run.Cell])) > 0 {
+			r.summary.Runs--
+		}
+	}
 	todo := r.todo()
 	r.summary.Before = r.summary.Runs - len(todo)
 	var err error
+	ends := false
 	for i, run := range todo {
+		if ends, err = r.look(run.Repetition); ends || err != nil {
+			break
+		}
 		if err = r.await(ctx, run, todo[i:]); err == nil && r.overBudget() {
 			err = ErrBudget
 		}
@@ -192,8 +209,14 @@ func (r *Runner) Run(ctx context.Context) (Summary, error) {
 		}
 		r.step(run, left[1:], "done")
 	}
+	if err == nil && !ends {
+		_, err = r.look(r.Plan.Experiment.Repetitions + 1)
+	}
 	r.down()
-	r.summary.Left = len(todo) - r.summary.Done
+	if ends {
+		r.summary.Runs = r.summary.Before + r.summary.Done
+	}
+	r.summary.Left = r.summary.Runs - r.summary.Before - r.summary.Done
 	return r.summary, cmp.Or(err, r.release())
 }
 
@@ -205,7 +228,7 @@ func (r *Runner) overBudget() bool {
 // todo are the runs of which a probe has not been measured.
 func (r *Runner) todo() (out []Run) {
 	for _, run := range r.Plan.Runs {
-		if len(r.missing(run)) > 0 {
+		if !r.after(run) && len(r.missing(run)) > 0 {
 			out = append(out, run)
 		}
 	}

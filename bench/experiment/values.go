@@ -126,6 +126,7 @@ func (e *Experiment) Quick() *Experiment {
 func (e *Experiment) quicker() (*Experiment, topology.Problems) {
 	q := *e
 	q.quick = nil
+	q.Fix()
 	q.Factors = slices.Clone(e.Factors)
 	r := &reader{e: &q}
 	if e.quick.Shape != yamlfile.Mapping {

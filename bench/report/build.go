@@ -33,7 +33,7 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 	e := run.Header.Experiment
 	var problems topology.Problems
 	if def == nil {
-		def, problems = definition.Read(cmp.Or(e.File, "experiment"), []byte(e.Text))
+		def, problems = d.define()
 	}
 	d.definition = def
 	r := &Report{Path: path, Name: cmp.Or(name(e.Name), "result"), File: name(e.File), Text: e.Text,
@@ -45,6 +45,9 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 		r.Notes = append(r.Notes, n)
 	}
 	if n := rounds(run); n != "" {
+		r.Notes = append(r.Notes, n)
+	}
+	if n := d.sequential(); n != "" {
 		r.Notes = append(r.Notes, n)
 	}
 	if n := placesOf(run.Header.Environment); n != "" {
@@ -94,6 +97,14 @@ func (d *data) accelerators() string {
 			"than with KVM."
 	}
 	return text
+}
+
+// define takes over what the result itself says of its report.
+func (d *data) define() (*definition.Definition, topology.Problems) {
+	e := d.run.Header.Experiment
+	def, problems := definition.Read(cmp.Or(e.File, "experiment"), []byte(e.Text))
+	d.definition = def
+	return def, problems
 }
 
 // rounds says when those of a campaign began, and how they are counted; "" where there are none.
@@ -245,7 +256,12 @@ func (d *data) contents(r *Report, def *definition.Definition) {
 		r.Tables = append(r.Tables, *made)
 	}
 	for _, c := range def.Compares {
-		made, problem := d.eachTwo(c)
+		all, problem := d.eachTwo(c)
+		var made *Table
+		if problem == "" {
+			r.each = append(r.each, all...)
+			made, problem = d.eachTwoTable(c, all)
+		}
 		add(cmp.Or(c.Title, c.Factor), made, problem)
 	}
 	for _, t := range tables {

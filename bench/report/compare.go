@@ -39,6 +39,7 @@ type Comparison struct {
 	each    bool  // it is one of several, of each two levels
 	order   *data // knows in which order levels are
 	margins Margins
+	judge   *judge // at which it is judged
 }
 
 // CompareRow is one metric in one cell. Values are in Unit, which is the metric's own; differences
@@ -55,6 +56,10 @@ type CompareRow struct {
 	Shares   *ShareDifference     `json:"shares,omitempty"`
 	Verdicts [2]environment.Level `json:"fidelity"`
 	Words    string               `json:"words"` // the conclusion
+
+	// Needed is of an undecided row: about how many repetitions of each side would decide it, at
+	// the spread so far; 0: not known, or unreasonably many.
+	Needed int `json:"repetitions_needed,omitempty"`
 
 	dims      []string
 	groups    [2]*group
@@ -94,16 +99,25 @@ func Compare(o CompareOptions) (*Comparison, error) {
 	}
 	a := side{data: newData(o.A)}
 	b := a
-	c := &Comparison{Names: o.Names, order: a.data, margins: o.Margins}
+	c := &Comparison{Names: o.Names, order: a.data, margins: o.Margins, judge: a.judge}
 	if o.B != nil {
 		b = side{data: newData(o.B)}
+		c.judge = a.judge.stricter(b.judge)
 		c.Notes = differences(o.Names, o.A.Header, o.B.Header)
+		for i, s := range []side{a, b} {
+			if n := s.sequential(); n != "" {
+				c.note(o.Names[i] + ": " + n)
+			}
+		}
 	} else {
 		if err := a.levels(o.Factor, o.Names); err != nil {
 			return nil, err
 		}
 		a.where = definition.Condition{{Dimension: o.Factor, Any: o.Names[:1]}}
 		b.where = definition.Condition{{Dimension: o.Factor, Any: o.Names[1:]}}
+		if n := a.sequential(); n != "" {
+			c.note(n)
+		}
 	}
 	c.forwarding(a, b, o)
 	c.emulated(a, b, o)
@@ -355,16 +369,16 @@ func (c *Comparison) row(sides [2]side, g, h *group, src definition.Source, o Co
 		margin: margin, Verdicts: [2]environment.Level{g.verdict().Level, h.verdict().Level}, Adjusted: stats.None}
 	var err error
 	row.Comparison, err = stats.Compare(x, y, stats.CompareOptions{Options: stats.Options{Seed: sides[0].seed},
-		Margin: margin, Paired: paired})
+		Margin: margin, Paired: paired, Alpha: c.judge.of(alpha)})
 	if err != nil {
 		return row, err
 	}
 	row.intervals = [2]*stats.Interval{sides[0].interval(g, row.A, src, definition.Mean),
 		sides[1].interval(h, row.B, src, definition.Mean)}
 	row.show, row.factor = display("", []*group{g, h}, src)
-	row.Shares = shares(g, h)
+	row.Shares = c.judge.shares(g, h)
 	if flat(x) && flat(y) {
-		row.withoutSpread()
+		c.judge.withoutSpread(&row)
 	}
 	return row, nil
 }
@@ -372,7 +386,7 @@ func (c *Comparison) row(sides [2]side, g, h *group, src definition.Source, o Co
 // withoutSpread concludes where the repetitions on each side are identical, so that no test is
 // possible: for shares from all packets, otherwise from the values themselves. That takes enough
 // repetitions, except that shares of none or of all may be equivalent, as these have an interval.
-func (r *CompareRow) withoutSpread() {
+func (j *judge) withoutSpread(r *CompareRow) {
 	many := min(r.A.N, r.B.N) >= enough
 	s := r.Shares
 	switch {
@@ -380,7 +394,7 @@ func (r *CompareRow) withoutSpread() {
 		if many && math.Abs(r.Difference) > r.margin {
 			r.Conclusion = stats.Different
 		}
-	case r.margin > 0 && s.within(r.margin) && r.groups[0].certain() && r.groups[1].certain():
+	case r.margin > 0 && j.within(s, r.margin) && r.groups[0].certain() && r.groups[1].certain():
 		r.Conclusion, s.Margin = stats.Equivalent, r.margin
 	case many && (s.Interval.Low > 0 || s.Interval.High < 0):
 		r.Conclusion = stats.Different
@@ -391,19 +405,20 @@ func (s *ShareDifference) String() string {
 	return fmt.Sprintf("%d of %d and %d of %d", s.CountA, s.OfA, s.CountB, s.OfB)
 }
 
-// within reports whether they are shown to differ by less than a margin, which is a test of 5 %.
-func (s *ShareDifference) within(margin float64) bool {
-	_, i, err := stats.RatioDifference(s.CountA, s.OfA, s.CountB, s.OfB, 1-2*alpha)
+// within reports whether shares are shown to differ by less than a margin, which is a test of the
+// level.
+func (j *judge) within(s *ShareDifference, margin float64) bool {
+	_, i, err := stats.RatioDifference(s.CountA, s.OfA, s.CountB, s.OfB, 1-2*j.of(alpha))
 	return err == nil && i.Within(-margin, margin)
 }
 
 // shares compares all packets together; nil where it is not a share.
-func shares(g, h *group) *ShareDifference {
+func (j *judge) shares(g, h *group) *ShareDifference {
 	s := &ShareDifference{}
 	s.CountA, s.OfA = g.share()
 	s.CountB, s.OfB = h.share()
 	var err error
-	if _, s.Interval, err = stats.RatioDifference(s.CountA, s.OfA, s.CountB, s.OfB, 1-alpha); err != nil {
+	if _, s.Interval, err = stats.RatioDifference(s.CountA, s.OfA, s.CountB, s.OfB, 1-j.of(alpha)); err != nil {
 		return nil
 	}
 	return s

@@ -34,7 +34,7 @@ func (t *comparedTable) columns() []column {
 	}
 	all := []column{
 		{"n", func(r *CompareRow) string { return r.sizes() }},
-		{"gap, 95 % interval", func(r *CompareRow) string { return Interval(r.gap(), t.factor) }},
+		{"gap, " + t.judge.interval(), func(r *CompareRow) string { return Interval(r.gap(), t.factor) }},
 		{"Welch t: p", p(func(r *CompareRow) *stats.Test { return when(!r.Paired, r.T) })},
 		{"paired t: p", p(func(r *CompareRow) *stats.Test { return when(r.Paired, r.T) })},
 		{"Holm: p", func(r *CompareRow) string { return pValue(float64(r.Adjusted)) }},

@@ -12,10 +12,10 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// eachTwo makes a table of every two levels of a factor, metric by metric, with the conclusions;
-// nil with the reason if there is nothing to compare. All its tests are adjusted for multiple
-// testing together. The later level is first: a gap is how far it exceeds the earlier one.
-func (d *data) eachTwo(def definition.Compare) (*Table, string) {
+// eachTwo compares every two levels of a factor, metric by metric, with the conclusions; nil with
+// the reason if there is nothing to compare. All its tests are adjusted for multiple testing
+// together. The later level is first: a gap is how far it exceeds the earlier one.
+func (d *data) eachTwo(def definition.Compare) ([]*Comparison, string) {
 	i := slices.IndexFunc(d.factors, func(f result.Factor) bool { return f.Name == def.Factor })
 	if i < 0 || len(d.factors[i].Levels) < 2 {
 		return nil, name(def.Factor) + " has no two levels"
@@ -33,14 +33,14 @@ func (d *data) eachTwo(def definition.Compare) (*Table, string) {
 			a, b := side{data: d}, side{data: d}
 			a.where = definition.Condition{{Dimension: def.Factor, Any: names[:1]}}
 			b.where = definition.Condition{{Dimension: def.Factor, Any: names[1:]}}
-			c := &Comparison{Names: names, order: d, margins: def.Margins, few: true, each: true}
+			c := &Comparison{Names: names, order: d, margins: def.Margins, few: true, each: true, judge: d.judge}
 			c.rows(a, b, CompareOptions{A: d.run, Names: names, Factor: def.Factor, Margins: def.Margins,
 				Sources: sources})
 			all = append(all, c)
 		}
 	}
 	conclude(all...)
-	return d.eachTwoTable(def, all)
+	return all, ""
 }
 
 // maxPaired is the largest number of levels of which every two are compared.
@@ -77,7 +77,7 @@ func (d *data) eachTwoTable(def definition.Compare, all []*Comparison) (*Table, 
 		return nil, "no cell has values at two levels of " + name(def.Factor)
 	}
 	t := &Table{Title: cmp.Or(name(def.Title), "Each two of "+name(def.Factor)), Leads: true, Heads: 2,
-		Columns: []string{"", "first, second", "first", "second", "gap", "95 % interval", "conclusion"}}
+		Columns: []string{"", "first, second", "first", "second", "gap", d.judge.interval(), "conclusion"}}
 	var groups []*group
 	seen := map[[2]string]bool{} // each level is in several rows
 	for i, r := range rows {

@@ -13,7 +13,7 @@ import (
 // interval, and what is concluded.
 func (c *Comparison) Overview() *Table {
 	t := &Table{Title: "In short", Heads: 1, Columns: []string{"", name(c.Names[0]), name(c.Names[1]), "gap",
-		"95 % interval", "conclusion"}, Fidelity: Fidelity{Level: environment.Good}}
+		c.judge.interval(), "conclusion"}, Fidelity: Fidelity{Level: environment.Good}}
 	for i := range c.Rows {
 		r := &c.Rows[i]
 		t.Rows = append(t.Rows, Row{Cells: append([]Cell{{Text: r.what()}}, r.inShort()...)})

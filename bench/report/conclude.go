@@ -21,14 +21,19 @@ func conclude(all ...*Comparison) {
 			}
 		}
 	}
+	if len(all) == 0 {
+		return
+	}
+	significant := all[0].judge.significant(ps)
+	shown := map[*CompareRow]bool{}
 	for k, p := range stats.Holm(ps) {
-		tested[k].Adjusted = stats.Float(p)
+		tested[k].Adjusted, shown[tested[k]] = stats.Float(p), significant[k]
 	}
 	for _, c := range all {
 		for i := range c.Rows {
 			r := &c.Rows[i]
-			chance := r.Conclusion == stats.Different && float64(r.Adjusted) >= alpha
-			if chance {
+			chance := r.Conclusion == stats.Different && r.T != nil && !shown[r]
+			if chance || c.judge.broken {
 				r.Conclusion = stats.Undecided
 			}
 			r.Words = c.words(r)
@@ -48,9 +53,9 @@ func (c *Comparison) words(r *CompareRow) string {
 		if e == nil {
 			return fmt.Sprintf("equivalent: they differ by less than %s (%s)", r.size(r.Shares.Margin), r.Shares)
 		}
-		return fmt.Sprintf("equivalent: they differ by less than %s (%s %s, interval of %g %%)", r.size(e.Margin),
+		return fmt.Sprintf("equivalent: they differ by less than %s (%s %s, interval of %s %%)", r.size(e.Margin),
 			r.signedSize(e.Difference),
-			Interval(&e.Interval, r.factor), 100*e.Interval.Confidence)
+			Interval(&e.Interval, r.factor), confidence(e.Interval.Confidence))
 	case stats.Different:
 		return c.differ(r)
 	}
@@ -113,27 +118,60 @@ func (c *Comparison) undecided(r *CompareRow) string {
 	if r.T == nil {
 		text := r.constant()
 		if n < enough {
+			r.Needed = enough
 			text += c.takeMore()
+		} else if r.Needed = c.judge.sharesTell(r); r.Needed > 0 {
+			text += fmt.Sprintf("; take about %d repetitions of each", r.Needed)
 		}
 		return text
 	}
 	text := fmt.Sprintf("the difference is %s %s", r.signedSize(r.Difference), Interval(r.Interval, r.factor))
 	if n < enough {
+		r.Needed = enough
 		return text + fmt.Sprintf("; too few: %s", words.Plural(n, "repetition")) + c.takeMore()
 	}
 	e := r.Equivalence
 	if e == nil {
-		return text + fmt.Sprintf("; below %s it would mostly have gone unseen. State a --margin to test whether they are the same to you", r.size(float64(r.Detectable)))
+		text += fmt.Sprintf("; below %s it would mostly have gone unseen", r.size(float64(r.Detectable)))
+		r.Needed = needed(n, standardError(r.values[0], r.values[1], r.Paired), math.Abs(r.Difference))
+		if r.Needed > 0 {
+			text += fmt.Sprintf(", one as large as this by about %d repetitions of each", r.Needed)
+		}
+		return text + ". State a --margin to test whether they are the same to you"
 	}
 	more := e.Needed // to show that there is none, if there is none
 	if more <= n || math.Abs(r.Difference) > e.Margin {
 		more = needed(n, standardError(r.values[0], r.values[1], r.Paired), math.Abs(math.Abs(r.Difference)-e.Margin))
 	}
-	if more == 0 {
+	if r.Needed = more; more == 0 {
 		return text + fmt.Sprintf(", which is neither shown to be within ±%s nor beyond; the margin is too narrow for this spread", r.size(e.Margin))
 	}
 	return text + fmt.Sprintf(", which is neither shown to be within ±%s nor beyond; take about %d repetitions of each",
 		r.size(e.Margin), more)
+}
+
+// sharesTell is of how many repetitions with the same shares, of which none varies, something could
+// be concluded; 0: of no reasonable number.
+func (j *judge) sharesTell(r *CompareRow) int {
+	s := r.Shares
+	if s == nil {
+		return 0
+	}
+	n := min(r.A.N, r.B.N)
+	for more := n + 1; more <= mostNeeded; more++ {
+		like := *s
+		for _, count := range []*int{&like.CountA, &like.OfA, &like.CountB, &like.OfB} {
+			*count = *count * more / n
+		}
+		_, i, err := stats.RatioDifference(like.CountA, like.OfA, like.CountB, like.OfB, 1-j.of(alpha))
+		if err != nil {
+			return 0
+		}
+		if i.Low > 0 || i.High < 0 || r.margin > 0 && j.within(&like, r.margin) {
+			return more
+		}
+	}
+	return 0
 }
 
 // takeMore returns the advice for too few repetitions, unless it is given for all rows at once.

@@ -23,6 +23,7 @@ type data struct {
 	seed       uint64
 	memo       map[string]stats.Summary
 	unusable   int // values that cannot be shown
+	judge      *judge
 }
 
 // usableValue limits values: their squares and sums must be finite, too.
@@ -30,7 +31,7 @@ const usableValue = 1e100
 
 func newData(run *result.Run) *data {
 	d := &data{run: run, factors: run.Header.Experiment.Factors, seed: run.Header.Seed,
-		memo: map[string]stats.Summary{}}
+		memo: map[string]stats.Summary{}, judge: judgeOf(run)}
 	for _, s := range run.Counted() {
 		if err := s.Check(); err != nil { // the file may come from anyone
 			s.Failure = "cannot be used: " + err.Error()
@@ -219,4 +220,27 @@ func (d *data) interval(g *group, s stats.Summary, src definition.Source, y stri
 		return s.MedianInterval
 	}
 	return s.MeanInterval
+}
+
+// judging returns the interval by which a value is judged: that which is shown or, of a result that
+// was judged several times, one of the level of its last look. That is of a mean by t: few values
+// have no bootstrap of such a level. A median has none.
+func (d *data) judging(g *group, s stats.Summary, src definition.Source, y string) *stats.Interval {
+	if d.judge.design == nil {
+		return d.interval(g, s, src, y)
+	}
+	if d.judge.broken {
+		return nil
+	}
+	sure := 1 - d.judge.of(alpha)
+	if count, of := g.share(); s.Min == s.Max && of > 0 && g.certain() {
+		if i, err := stats.Wilson(count, of, sure); err == nil {
+			return &i
+		}
+	}
+	if s.N < enough || src.Of == definition.Values || y == definition.Median {
+		return nil
+	}
+	half := stats.HalfWidth(g.values(src), sure)
+	return &stats.Interval{Low: s.Mean - half, High: s.Mean + half, Confidence: sure, Method: "t"}
 }

@@ -34,6 +34,7 @@ type Report struct {
 	Tables  []Table
 	Figures []Figure
 	Paper   *Paper
+	each    []*Comparison // of the key compare
 
 	Places   []string      // of several results of one experiment: where they were measured
 	Compared []*Comparison // the first place with each of the others

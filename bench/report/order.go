@@ -8,14 +8,13 @@ import (
 
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/internal/words"
-	"trivet.dev/trivet/measure/stats"
 )
 
 // comparison is a comparison of one thing with another, or with a limit, at one place.
 type comparison struct {
 	name  string
 	why   string
-	more  string
+	more  needs
 	above float64 // p value of the hypothesis that it is not above
 	below float64 // p value of the hypothesis that it is not below
 }
@@ -31,13 +30,14 @@ func (d *data) ordered(out *Trend, t definition.Trend) {
 		}
 		return
 	}
-	out.order(t, places)
+	d.order(out, t, places)
 }
 
 // order combines the comparisons at all places.
-func (out *Trend) order(t definition.Trend, places []comparison) {
+func (d *data) order(out *Trend, t definition.Trend, places []comparison) {
 	holds, against := 0, make([]float64, len(places))
 	var first, contrary *comparison
+	var open []needs
 	for i := range places {
 		p := &places[i]
 		want, not := p.above, p.below
@@ -45,14 +45,16 @@ func (out *Trend) order(t definition.Trend, places []comparison) {
 			want, not = not, want
 		}
 		against[i] = not
-		if want < alpha {
+		if want < d.judge.of(alpha) {
 			holds++
-		} else if first == nil {
+			continue
+		}
+		if open = append(open, p.more); first == nil {
 			first = p
 		}
 	}
-	for i, p := range stats.Holm(against) {
-		if p < alpha && contrary == nil {
+	for i, is := range d.judge.significant(against) {
+		if is && contrary == nil {
 			contrary = &places[i]
 		}
 	}
@@ -62,12 +64,11 @@ func (out *Trend) order(t definition.Trend, places []comparison) {
 		out.Why = summarize(places)
 	case contrary != nil:
 		out.Outcome, out.Why = Fails, contrary.name+contrary.why
+	case len(places) == 1:
+		out.open(first.name+first.why, first.more)
 	default:
-		out.Outcome, out.Why = CannotTell, fmt.Sprintf("shown at %d of %s; not at %s%s%s", holds,
-			words.Plural(len(places), "place"), first.name, first.why, first.more)
-		if len(places) == 1 {
-			out.Why = first.name + first.why + first.more
-		}
+		out.open(fmt.Sprintf("shown at %d of %s; not at %s%s", holds, words.Plural(len(places), "place"), first.name,
+			first.why), together(open))
 	}
 }
 
@@ -163,7 +164,7 @@ func (d *data) sides(t definition.Trend, x, y []float64, paired bool, place, uni
 	p := comparison{name: place, above: 1, below: 1}
 	p.why = fmt.Sprintf("%s against %s (%s)", Number(a*factor), withUnit(b*factor, unit), signed(relative(a-b, b)))
 	difference, two, err := differs(x, y, paired, shift)
-	p.more = d.more(x, y, paired, shift)
+	p.more = more(x, y, paired, shift)
 	if err != nil || min(len(x), len(y)) < enough {
 		return p
 	}
@@ -182,13 +183,12 @@ func (d *data) sides(t definition.Trend, x, y []float64, paired bool, place, uni
 	return p
 }
 
-// againstLimit uses the interval of the mean: a one-sided test of 2.5 %.
+// againstLimit uses the interval of the mean: a one-sided test of half the level.
 func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit string, factor float64) comparison {
 	values := g.values(t.Source)
 	s := d.summary(values)
-	i := d.interval(g, s, t.Source, definition.Mean)
-	p := comparison{name: placeName(dims, g.levels), above: 1, below: 1,
-		more: fmt.Sprintf("; %s cannot tell", words.Plural(len(values), "repetition"))}
+	i := d.judging(g, s, t.Source, definition.Mean)
+	p := comparison{name: placeName(dims, g.levels), above: 1, below: 1}
 	p.why = withUnit(s.Mean*factor, unit)
 	if i != nil {
 		p.why += " " + Interval(i, factor)
@@ -198,19 +198,25 @@ func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit st
 		limit, ok = 1, true
 	}
 	if !ok {
-		p.more = "; it is not measured in " + name(t.Unit)
+		p.more.text = "; it is not measured in " + name(t.Unit)
 		return p
 	}
 	limit *= *t.Limit
 	switch {
 	case i == nil:
-		p.more = fmt.Sprintf("; too few: %s, take at least %d", words.Plural(len(values), "repetition"), enough)
+		p.more = tooFew(len(values))
 	case i.Method == "Wilson" && s.Max == 0 && i.High >= limit && limit > 0 && limit < 1:
-		p.more = fmt.Sprintf("; too few to tell, about %.0f would do", math.Ceil(3.85*(1-limit)/limit))
+		packets := math.Ceil(3.85 * (1 - limit) / limit)
+		_, of := g.share()
+		p.more = needs{fmt.Sprintf("; too few to tell, about %.0f would do", packets),
+			max(len(values)+1, int(math.Ceil(packets*float64(len(values))/float64(of))))}
 	case i.Low > limit:
 		p.above = 0
 	case i.High < limit:
 		p.below = 0
+	default:
+		p.more = would(len(values), float64(s.Deviation)/math.Sqrt(float64(len(values))), math.Abs(s.Mean-limit))
+		p.more.text = fmt.Sprintf("; %s cannot tell", words.Plural(len(values), "repetition")) + p.more.text
 	}
 	return p
 }

@@ -89,11 +89,14 @@ func differs(x, y []float64, paired bool, shift float64) (difference, p float64,
 func needed(n int, standardError, distance float64) int {
 	const z = 1.96 + 0.84
 	more := float64(n) * math.Pow(z*standardError/distance, 2)
-	if !(more > 0) || more > 1000 {
+	if !(more > 0) || more > mostNeeded {
 		return 0
 	}
 	return max(n+1, enough, int(math.Ceil(more)))
 }
+
+// mostNeeded are more repetitions than anybody will take.
+const mostNeeded = 1000
 
 // enough is the number of values from which on conclusions are drawn.
 const enough = 5

@@ -265,7 +265,7 @@ func one(values map[[2]string][]float64) (result.Header, []result.Sample) {
 	var samples []result.Sample
 	run := 0
 	for _, x := range []string{"1", "2", "3"} {
-		for _, who := range []string{"a", "b"} {
+		for _, who := range []string{"a", "b", "d"} {
 			for i, v := range values[[2]string{x, who}] {
 				run++
 				samples = append(samples, result.Sample{Run: run, Cell: x + who, Factors: map[string]any{"x": x, "who": who}, Block: i, Repetition: i + 1, Probe: "p", Kind: "p",

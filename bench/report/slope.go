@@ -43,9 +43,9 @@ func (d *data) slope(out *Trend, t definition.Trend) {
 	for _, s := range all {
 		switch {
 		case t.Limit != nil:
-			compared = append(compared, s.limited(t))
+			compared = append(compared, d.judge.limited(s, t))
 		case t.Is == definition.Times:
-			verdicts = append(verdicts, s.times(t, len(all)))
+			verdicts = append(verdicts, d.judge.slopeRatio(s, t, len(all)))
 		default:
 			compared = append(compared, d.sides(t, s.x, s.y, s.paired, s.place, s.unit, s.factor))
 		}
@@ -54,7 +54,7 @@ func (d *data) slope(out *Trend, t definition.Trend) {
 		out.unite(verdicts, "place")
 		return
 	}
-	out.order(t, compared)
+	d.order(out, t, compared)
 }
 
 // slopePlaces are the slopes at all places where both sides have any; against a limit, where one
@@ -201,36 +201,15 @@ func pairedSlopes(a, b []profile, at []float64) (x, y []float64, paired bool) {
 	return x, y, false
 }
 
-// times tests how many times one slope is the other.
-func (s slopes) times(t definition.Trend, places int) verdict {
-	v := ratio(t, s.x, s.y, s.paired, places, s.place)
+// slopeRatio tests how many times one slope is the other.
+func (j *judge) slopeRatio(s slopes, t definition.Trend, places int) verdict {
+	v := j.ratio(t, s.x, s.y, s.paired, places, s.place)
 	v.why += fmt.Sprintf(" (%s against %s)", Number(mean(s.x)*s.factor), withUnit(mean(s.y)*s.factor, s.unit))
-	if v.outcome == CannotTell && min(len(s.x), len(s.y)) >= enough {
-		v.more += wouldTell(s.needed(t))
-	}
 	return v
 }
 
-// wouldTell says that about so many repetitions would.
-func wouldTell(n int) string {
-	if n == 0 {
-		return "; no reasonable number of repetitions would tell"
-	}
-	return fmt.Sprintf("; about %d repetitions would tell", n)
-}
-
-// needed is about how many repetitions would tell on which side of the nearer bound the ratio is;
-// 0: unreasonably many.
-func (s slopes) needed(t definition.Trend) int {
-	r := mean(s.x) / mean(s.y)
-	// The spread of x less r times y is what Fieller's interval is made of.
-	off := standardError(s.x, scaled(s.y, r), s.paired) / math.Abs(mean(s.y))
-	nearest := min(math.Abs(r-t.Factor*(1-t.Within)), math.Abs(r-t.Factor*(1+t.Within)))
-	return needed(min(len(s.x), len(s.y)), off, nearest)
-}
-
-// limited tests slopes against a number, by the interval of 95 % of their mean (Student's).
-func (s slopes) limited(t definition.Trend) comparison {
+// limited tests slopes against a number, by the interval of their mean (Student's).
+func (j *judge) limited(s slopes, t definition.Trend) comparison {
 	p := comparison{name: s.place, above: 1, below: 1}
 	m := mean(s.x)
 	limit, ok := definition.Convert(t.Unit, s.of)
@@ -240,14 +219,14 @@ func (s slopes) limited(t definition.Trend) comparison {
 	p.why = withUnit(m*s.factor, s.unit)
 	switch {
 	case !ok:
-		p.more = "; it is not measured in " + name(t.Unit)
+		p.more.text = "; it is not measured in " + name(t.Unit)
 		return p
 	case len(s.x) < enough:
-		p.more = fmt.Sprintf("; too few: %s, take at least %d", words.Plural(len(s.x), "repetition"), enough)
+		p.more = tooFew(len(s.x))
 		return p
 	}
 	limit *= *t.Limit
-	half := stats.HalfWidth(s.x, 1-alpha)
+	half := stats.HalfWidth(s.x, 1-j.of(alpha))
 	p.why += " " + Interval(&stats.Interval{Low: m - half, High: m + half}, s.factor)
 	switch {
 	case m-half > limit:
@@ -256,7 +235,7 @@ func (s slopes) limited(t definition.Trend) comparison {
 		p.below = 0
 	default:
 		off := math.Sqrt(stat.Variance(s.x, nil) / float64(len(s.x)))
-		p.more = wouldTell(needed(len(s.x), off, math.Abs(m-limit)))
+		p.more = would(len(s.x), off, math.Abs(m-limit))
 	}
 	return p
 }
@@ -277,29 +256,29 @@ func (d *data) curvature(out *Trend, t definition.Trend) {
 	}
 	first, last := slices.Index(at, slices.Min(at)), slices.Index(at, slices.Max(at))
 	unit, factor := display(t.Unit, groups, t.Source)
-	out.Outcome = CannotTell
-	out.Why = fmt.Sprintf("%s → %s", Number(mean(groups[first].values(t.Source))*factor),
+	line := fmt.Sprintf("%s → %s", Number(mean(groups[first].values(t.Source))*factor),
 		withUnit(mean(groups[last].values(t.Source))*factor, unit))
 	if len(bends) < enough {
-		out.Why += fmt.Sprintf("; too few: %s with all levels, take at least %d", words.Plural(len(bends), "repetition"),
-			enough)
+		out.open(line, needs{fmt.Sprintf("; too few: %s with all levels, take at least %d",
+			words.Plural(len(bends), "repetition"), enough), enough})
 		return
 	}
-	share, narrow, err := stats.Fieller(bends, rises, true, 1-2*alpha)
-	_, wide, also := stats.Fieller(bends, rises, true, 1-alpha)
+	share, narrow, err := stats.Fieller(bends, rises, true, 1-2*d.judge.of(alpha))
+	_, wide, also := stats.Fieller(bends, rises, true, 1-d.judge.of(alpha))
 	if err != nil || also != nil {
-		out.Why += "; neither a rise nor a fall is shown"
+		low, high := groups[first].values(t.Source), groups[last].values(t.Source)
+		out.open(line+"; neither a rise nor a fall is shown", more(low, high, false, 0))
 		return
 	}
-	out.Why += fmt.Sprintf("; it bends by %s of its rise %s", percent(share), Interval(&wide, 100))
+	line += fmt.Sprintf("; it bends by %s of its rise %s", percent(share), Interval(&wide, 100))
 	switch {
 	case narrow.Within(-t.Within, t.Within):
-		out.Outcome = Holds
+		out.Outcome, out.Why = Holds, line
 	case wide.Low > t.Within || wide.High < -t.Within:
-		out.Outcome = Fails
+		out.Outcome, out.Why = Fails, line
 	default:
 		off := standardError(bends, scaled(rises, share), true) / math.Abs(mean(rises))
-		out.Why += wouldTell(needed(len(bends), off, math.Abs(t.Within-math.Abs(share))))
+		out.open(line, would(len(bends), off, math.Abs(t.Within-math.Abs(share))))
 	}
 }
 

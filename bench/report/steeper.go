@@ -25,22 +25,21 @@ func (d *data) steeper(out *Trend, t definition.Trend) {
 		return
 	}
 	grows := func(slopes []float64) string { return Number(math.Exp(mean(slopes)*(to-from))) + " times" }
-	out.Outcome = CannotTell
 	out.Why = fmt.Sprintf("by the slope of the logarithm, from %s to %s it becomes %s what it was, the other %s",
 		Number(from), Number(to), grows(x), grows(y))
 	if min(len(x), len(y)) < enough {
-		out.Why += d.more(x, y, false, 0)
+		out.open(out.Why, more(x, y, false, 0))
 		return
 	}
 	difference, p, err := differs(x, y, false, 0)
 	out.Why += " (" + P(p) + ")"
 	switch {
-	case err == nil && p < alpha && difference > 0:
+	case err == nil && p < d.judge.of(alpha) && difference > 0:
 		out.Outcome = Holds
-	case err == nil && p < alpha:
+	case err == nil && p < d.judge.of(alpha):
 		out.Outcome = Fails
 	default:
-		out.Why += d.more(x, y, false, 0)
+		out.open(out.Why, more(x, y, false, 0))
 	}
 }
 

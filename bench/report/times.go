@@ -14,15 +14,17 @@ import (
 
 // verdict is what was found at a place, or a level.
 type verdict struct {
-	outcome   Outcome
-	why, more string
+	outcome Outcome
+	why     string
+	more    needs
 }
 
 // unite combines the verdicts of several places: the statement must hold at each, and fails if it
 // fails at one.
 func (out *Trend) unite(all []verdict, what string) {
 	holds := 0
-	var open *verdict
+	var open []needs
+	first := ""
 	for i := range all {
 		switch v := &all[i]; v.outcome {
 		case Holds:
@@ -32,8 +34,9 @@ func (out *Trend) unite(all []verdict, what string) {
 			return
 		default:
 			if open == nil {
-				open = v
+				first = v.why
 			}
+			open = append(open, v.more)
 		}
 	}
 	switch {
@@ -43,11 +46,25 @@ func (out *Trend) unite(all []verdict, what string) {
 			out.Why = fmt.Sprintf("at all %d %ss, as %s", len(all), what, all[0].why)
 		}
 	case len(all) == 1:
-		out.Outcome, out.Why = CannotTell, open.why+open.more
+		out.open(first, open[0])
 	default:
-		out.Outcome, out.Why = CannotTell, fmt.Sprintf("shown at %d of %s; not at %s%s", holds,
-			words.Plural(len(all), what), open.why, open.more)
+		out.open(fmt.Sprintf("shown at %d of %s; not at %s", holds, words.Plural(len(all), what), first),
+			together(open))
 	}
+}
+
+// together is what would tell all of several: in words as for the first, in repetitions as for the
+// one that takes most.
+func together(all []needs) needs {
+	out := all[0]
+	for _, n := range all[1:] {
+		if n.repetitions == 0 || out.repetitions == 0 {
+			out.repetitions = 0
+			break
+		}
+		out.repetitions = max(out.repetitions, n.repetitions)
+	}
+	return out
 }
 
 // times tests whether one thing is so many times another, by the interval of the ratio of the
@@ -63,19 +80,19 @@ func (d *data) times(out *Trend, t definition.Trend) {
 	var all []verdict
 	for _, p := range places {
 		x, y, paired := twoGroups(p[0], p[1], t.Source)
-		all = append(all, ratio(t, x, y, paired, len(places), placeName(dims, p[0].levels)))
+		all = append(all, d.judge.ratio(t, x, y, paired, len(places), placeName(dims, p[0].levels)))
 	}
 	out.unite(all, "place")
 }
 
-func ratio(t definition.Trend, x, y []float64, paired bool, places int, place string) verdict {
+func (j *judge) ratio(t definition.Trend, x, y []float64, paired bool, places int, place string) verdict {
 	v := verdict{outcome: CannotTell}
-	inner, narrow, err := stats.Fieller(x, y, paired, 1-2*alpha)
+	inner, narrow, err := stats.Fieller(x, y, paired, 1-2*j.of(alpha))
 	if err != nil {
 		v.why = place + err.Error()
 		return v
 	}
-	_, wide, err := stats.Fieller(x, y, paired, 1-alpha/float64(places))
+	_, wide, err := stats.Fieller(x, y, paired, 1-j.of(alpha/float64(places)))
 	if err != nil {
 		v.why = place + err.Error()
 		return v
@@ -84,13 +101,16 @@ func ratio(t definition.Trend, x, y []float64, paired bool, places int, place st
 	v.why = fmt.Sprintf("%s%s times %s", place, Number(inner), Interval(&wide, 1))
 	switch {
 	case min(len(x), len(y)) < enough:
-		v.more = fmt.Sprintf("; too few: %s, take at least %d", words.Plural(min(len(x), len(y)), "repetition"), enough)
+		v.more = tooFew(min(len(x), len(y)))
 	case narrow.Within(low, high):
 		v.outcome = Holds
 	case wide.High < low || wide.Low > high:
 		v.outcome = Fails
 	default:
-		v.more = fmt.Sprintf(", which is neither shown to be from %s to %s nor not to be", Number(low), Number(high))
+		err := standardError(x, scaled(y, inner), paired) / math.Abs(mean(y)) // of the ratio, to the first order
+		v.more = would(min(len(x), len(y)), err, min(math.Abs(inner-low), math.Abs(inner-high)))
+		v.more.text = fmt.Sprintf(", which is neither shown to be from %s to %s nor not to be%s", Number(low), Number(high),
+			v.more.text)
 	}
 	return v
 }
@@ -118,8 +138,9 @@ func (d *data) linear(out *Trend, t definition.Trend) {
 	tau, p := kendall(xs, ys)
 	line := fmt.Sprintf("%s → %s (Kendall's τ = %.2f, %s)", Number(means[0]*factor),
 		withUnit(means[len(means)-1]*factor, unit), tau, P(p))
-	if p >= alpha {
-		out.Outcome, out.Why = CannotTell, line+": neither a rise nor a fall is shown"
+	if p >= d.judge.of(alpha) {
+		first, last := groups[0].values(t.Source), groups[len(groups)-1].values(t.Source)
+		out.open(line+": neither a rise nor a fall is shown", more(first, last, false, 0))
 		return
 	}
 	var all []verdict
@@ -129,16 +150,18 @@ func (d *data) linear(out *Trend, t definition.Trend) {
 			name(g.levels[0]), withUnit(off*factor, unit), percent(math.Abs(off)/rise))}
 		values := g.values(t.Source)
 		if len(values) < enough {
-			v.more = fmt.Sprintf("; too few: %s, take at least %d", words.Plural(len(values), "repetition"), enough)
+			v.more = tooFew(len(values))
 		} else {
-			half := stats.HalfWidth(values, 1-2*alpha)
-			switch wide := stats.HalfWidth(values, 1-alpha/float64(len(groups))); {
+			half := stats.HalfWidth(values, 1-2*d.judge.of(alpha))
+			switch wide := stats.HalfWidth(values, 1-d.judge.of(alpha/float64(len(groups)))); {
 			case math.Abs(off)+half <= t.Within*rise:
 				v.outcome = Holds
 			case math.Abs(off)-wide > t.Within*rise:
 				v.outcome = Fails
 			default:
-				v.more = "; its own spread is too large to tell"
+				n := len(values)
+				v.more = would(n, math.Sqrt(stat.Variance(values, nil)/float64(n)), math.Abs(math.Abs(off)-t.Within*rise))
+				v.more.text = "; its own spread is too large to tell" + v.more.text
 			}
 		}
 		all = append(all, v)

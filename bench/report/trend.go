@@ -34,15 +34,23 @@ type Trend struct {
 	Why     string            `json:"why"`
 	Theirs  string            `json:"theirs,omitempty"` // what the paper's own numbers say, if there are any
 	Level   environment.Level `json:"level,omitempty"`  // of the samples it is tested with
+
+	// Needed is of a statement that cannot be told: about how many repetitions would tell, at the
+	// spread so far; 0: not known, or unreasonably many.
+	Needed int `json:"repetitions_needed,omitempty"`
 }
 
-// alpha is the level of tests.
+// alpha is the level of tests of a result that was judged once; see judge.
 const alpha = 0.05
 
 func (d *data) trend(t definition.Trend, paper *definition.Paper) Trend {
 	out := Trend{Text: clip(strings.TrimSpace(Clean(t.Text)), 400), Tested: name(tested(t))}
 	if out.Text == "" {
 		out.Text = out.Tested
+	}
+	if d.judge.broken {
+		out.open("the result does not say when it was looked at", needs{})
+		return out
 	}
 	switch {
 	case t.Of == definition.Slope:
@@ -204,13 +212,12 @@ func (d *data) monotone(out *Trend, t definition.Trend) {
 	switch small := d.equivalent(first, last, t.Within*math.Abs(from)); {
 	case small:
 		out.Outcome, out.Why = Fails, out.Why+": a change of less than "+percent(t.Within)
-	case p < alpha && tau > 0 && change >= t.Within:
+	case p < d.judge.of(alpha) && tau > 0 && change >= t.Within:
 		out.Outcome = Holds
-	case p < alpha && tau < 0 && change < 0:
+	case p < d.judge.of(alpha) && tau < 0 && change < 0:
 		out.Outcome = Fails
 	default:
-		out.Outcome = CannotTell
-		out.Why += d.more(first, last, false, 0)
+		out.open(out.Why, more(first, last, false, 0))
 	}
 }
 
@@ -244,21 +251,42 @@ func (d *data) equivalent(x, y []float64, margin float64) bool {
 	if flat(x) && flat(y) {
 		return math.Abs(x[0]-y[0]) < margin
 	}
-	e, err := stats.TOST(x, y, margin, alpha)
+	e, err := stats.TOST(x, y, margin, d.judge.of(alpha))
 	return err == nil && e.Equivalent
 }
 
-// more says how many repetitions would be needed.
-func (d *data) more(x, y []float64, paired bool, shift float64) string {
+// open makes it a statement that cannot be told, with what would tell.
+func (out *Trend) open(why string, more needs) {
+	out.Outcome, out.Why, out.Needed = CannotTell, why+more.text, more.repetitions
+}
+
+// needs is what would tell, and about how many repetitions that takes; 0: not known.
+type needs struct {
+	text        string
+	repetitions int
+}
+
+// tooFew is what is missing of fewer repetitions than anything is concluded from.
+func tooFew(n int) needs {
+	return needs{fmt.Sprintf("; too few: %s, take at least %d", words.Plural(n, "repetition"), enough), enough}
+}
+
+// would says by about how many repetitions something is told whose estimate of n repetitions has a
+// standard error and is so far from what would decide it.
+func would(n int, standardError, distance float64) needs {
+	if more := needed(n, standardError, distance); more > 0 {
+		return needs{fmt.Sprintf("; about %d repetitions would tell", more), more}
+	}
+	return needs{"; no reasonable number of repetitions would tell", 0}
+}
+
+// more says how many repetitions would be needed to tell a difference from shift.
+func more(x, y []float64, paired bool, shift float64) needs {
 	n := min(len(x), len(y))
 	if n < enough {
-		return fmt.Sprintf("; too few: %s, take at least %d", words.Plural(n, "repetition"), enough)
+		return tooFew(n)
 	}
-	difference := mean(x) - mean(y)
-	if n := needed(n, standardError(x, y, paired), math.Abs(difference-shift)); n > 0 {
-		return fmt.Sprintf("; about %d repetitions would tell", n)
-	}
-	return "; no reasonable number of repetitions would tell"
+	return would(n, standardError(x, y, paired), math.Abs(mean(x)-mean(y)-shift))
 }
 
 // flat holds if every two levels are equivalent, and fails if two differ by more than the margin.
@@ -293,11 +321,10 @@ func (d *data) flat(out *Trend, t definition.Trend) {
 	switch {
 	case same:
 		out.Outcome = Holds
-	case slices.Min(stats.Holm(ps)) < alpha:
+	case slices.Contains(d.judge.significant(ps), true):
 		out.Outcome = Fails
 	default:
-		out.Outcome = CannotTell
 		at, to := slices.Index(means, low), slices.Index(means, high)
-		out.Why += d.more(values[to], values[at], false, margin)
+		out.open(out.Why, more(values[to], values[at], false, margin))
 	}
 }

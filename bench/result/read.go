@@ -22,6 +22,7 @@ type Run struct {
 	Resumes  []Resume
 	Samples  []Sample
 	Machines []Machines // made for it, as recorded: see Held
+	Looks    []Look     // of one that goes on until it is decided
 
 	ByRound bool // set by the caller: a report merges the repetitions of a cell within one round of a campaign
 
@@ -149,6 +150,9 @@ func (run *Run) take(line []byte, number int) error {
 	case kind.Record == KindMachines:
 		run.Machines = append(run.Machines, Machines{})
 		return json.Unmarshal(line, &run.Machines[len(run.Machines)-1])
+	case kind.Record == KindLook:
+		run.Looks = append(run.Looks, Look{})
+		return json.Unmarshal(line, &run.Looks[len(run.Looks)-1])
 	case kind.Record == KindSample:
 		var s Sample
 		if err := json.Unmarshal(line, &s); err != nil {
@@ -193,9 +197,24 @@ func (run *Run) Held() (out []Machines) {
 	return out
 }
 
-// Expected returns the number of runs to be made: the plan's, without those left out.
+// Ended returns the look at which a run ended that goes on until it is decided; nil: it has not, or
+// is of another kind.
+func (run *Run) Ended() *Look {
+	for i := range run.Looks {
+		if run.Looks[i].Ends != "" {
+			return &run.Looks[i]
+		}
+	}
+	return nil
+}
+
+// Expected returns the number of runs to be made: the plan's, without those left out, and without
+// those after the end of one that went on until it was decided.
 func (run *Run) Expected() int {
 	e := run.Header.Experiment
+	if end := run.Ended(); end != nil && end.Repetitions > 0 && end.Repetitions < e.Repetitions {
+		e.Runs, e.Repetitions = e.Runs/e.Repetitions*end.Repetitions, end.Repetitions
+	}
 	measured := map[string]map[int]bool{}
 	for i := range run.Samples {
 		s := &run.Samples[i]

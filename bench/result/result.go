@@ -23,6 +23,7 @@ const (
 	KindSample   = "sample"
 	KindResume   = "resume"
 	KindMachines = "machines"
+	KindLook     = "look"
 )
 
 // Header says what was measured, where and how.
@@ -63,7 +64,61 @@ type Experiment struct {
 	Rounds      int      `json:"rounds,omitempty"` // of a campaign; 0: it is none
 	Every       float64  `json:"every,omitempty"`  // seconds from the beginning of a round to that of the next
 
+	// Until is of an experiment that goes on until it is decided: Runs and Repetitions are then the
+	// most.
+	Until *Until `json:"until,omitempty"`
+
 	Topologies []TopologyFile `json:"topologies,omitempty"`
+}
+
+// Until says after how many repetitions an experiment is judged that goes on until all that it
+// states is decided. Who looks often finds by chance what is not there; the spending function says
+// at which level each look judges, so that each statement's error rate over all looks stays Level.
+type Until struct {
+	Rule     string  `json:"rule"`     // UntilDecided
+	Looks    []int   `json:"looks"`    // after so many repetitions; the last is the most
+	Spending string  `json:"spending"` // OBrienFleming
+	Level    float64 `json:"level"`    // 0.05
+}
+
+// What there is of Until.
+const (
+	UntilDecided  = "decided"
+	OBrienFleming = "obrien-fleming" // of Lan and DeMets, 1983
+)
+
+// Look is written when an experiment was judged that goes on until it is decided.
+type Look struct {
+	Record      string    `json:"record"` // look
+	Time        time.Time `json:"time"`
+	Repetitions int       `json:"repetitions"`    // of each cell, so far
+	Level       float64   `json:"level"`          // at which each test was judged
+	Statements  []Judged  `json:"statements"`     // all that it states, always in the same order
+	Ends        string    `json:"ends,omitempty"` // that the run ended here, and why: EndsDecided, EndsMost
+}
+
+// Why a run ends.
+const (
+	EndsDecided = "decided" // all that can be
+	EndsMost    = "most"    // repetitions
+)
+
+// Judged is a statement and what was found.
+type Judged struct {
+	What    string `json:"what"`
+	Outcome string `json:"outcome"`
+	Open    bool   `json:"open,omitempty"`               // more repetitions may decide it
+	Needed  int    `json:"repetitions_needed,omitempty"` // about so many would, at the spread so far; 0: not known
+}
+
+// Open counts the statements that are to be decided yet.
+func (l *Look) Open() (n int) {
+	for _, s := range l.Statements {
+		if s.Open {
+			n++
+		}
+	}
+	return n
 }
 
 // TopologyFile is the file of a topology that was measured on, as it was then.

@@ -340,7 +340,7 @@ func TestDocumented(t *testing.T) {
 			}
 		}
 	}
-	for _, of := range []reflect.Type{reflect.TypeFor[Header](), reflect.TypeFor[Resume](), reflect.TypeFor[Machines](), reflect.TypeFor[Sample]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[Header](), reflect.TypeFor[Resume](), reflect.TypeFor[Machines](), reflect.TypeFor[Look](), reflect.TypeFor[Sample]()} {
 		walk(of)
 	}
 	for _, column := range slices.Concat(columnsBefore, columnsAfter) {

@@ -108,6 +108,12 @@ func (w *Writer) Resume(r Resume) error {
 	return w.write(r)
 }
 
+// Look records that the run was judged.
+func (w *Writer) Look(l Look) error {
+	l.Record, l.Time = KindLook, time.Now().UTC()
+	return w.write(l)
+}
+
 // Machines records the state of machines made for the run.
 func (w *Writer) Machines(m Machines) error {
 	m.Record, m.Time = KindMachines, time.Now().UTC()

@@ -45,6 +45,7 @@ import (
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/ospf"
 	"trivet.dev/trivet/controller/user"
+	"trivet.dev/trivet/internal/bearer"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/internal/words"
 )
@@ -137,7 +138,7 @@ const maxBody = 1 << 20
 func (s *Server) serveApp(w http.ResponseWriter, r *http.Request) {
 	c, err := s.get()
 	if err != nil {
-		refuse(w, http.StatusNotFound, err.Error())
+		bearer.Refuse(w, http.StatusNotFound, err.Error())
 		return
 	}
 	name := r.PathValue("app")
@@ -145,7 +146,7 @@ func (s *Server) serveApp(w http.ResponseWriter, r *http.Request) {
 		http.StripPrefix("/v1/controller/apps/"+name, http.MaxBytesHandler(h, maxBody)).ServeHTTP(w, r)
 		return
 	}
-	refuse(w, http.StatusNotFound, fmt.Sprintf("the controller has no app %q that answers requests; its apps are %s",
+	bearer.Refuse(w, http.StatusNotFound, fmt.Sprintf("the controller has no app %q that answers requests; its apps are %s",
 		name, strings.Join(c.Apps, ", ")))
 }
 

@@ -18,79 +18,71 @@ import (
 
 	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/internal/bearer"
 )
 
-// doorTo opens the API of a controller without switches.
-func doorTo(t *testing.T, address, token string) *Door {
+// listenerTo opens the API of a controller without switches.
+func listenerTo(t *testing.T, address, token string) *Listener {
 	t.Helper()
 	c, err := builtin.New(builtin.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	door, err := Open(address, token)
+	to, err := Open(address, token)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var s Server
 	s.Use(c)
-	go func() { _ = s.Serve(door) }()
-	t.Cleanup(func() { door.Close(); c.Close() })
-	return door
+	go func() { _ = s.Serve(to) }()
+	t.Cleanup(func() { to.Close(); c.Close() })
+	return to
 }
 
 // Proves that over TCP nothing is served, not even the API's description or the metrics, without
-// the token or to a web page that has made its own name resolve to this machine; and that no other
-// origin is allowed.
+// the token or to a web page that has made its own name resolve to this machine. What else a client
+// may try is in package bearer.
 func TestDoorOnTCP(t *testing.T) {
-	token, err := MakeToken("")
-	if err != nil || len(token) < 40 {
-		t.Fatal(token, err)
-	}
-	door := doorTo(t, "tcp:127.0.0.1:0", token)
-	address := strings.TrimPrefix(door.Address, "tcp:")
-	_, port, _ := net.SplitHostPort(address)
+	token := bearer.NewToken()
+	to := listenerTo(t, "tcp:127.0.0.1:0", token)
+	address := strings.TrimPrefix(to.Address, "tcp:")
 	for _, c := range []struct {
 		name, host, auth string
 		want             int
 	}{
 		{"right", "", "Bearer " + token, 200},
-		{"by name", "localhost:" + port, "Bearer " + token, 200},
 		{"no token", "", "", 401},
-		{"wrong token", "", "Bearer " + strings.Repeat("x", len(token)), 401},
-		{"part of the token", "", "Bearer " + token[:len(token)-1], 401},
-		{"another scheme", "", token, 401},
-		{"wrong host", "evil.example:" + port, "Bearer " + token, 421},
-		{"wrong host, no token", "evil.example", "", 421},
-		{"another machine", "192.0.2.1:" + port, "Bearer " + token, 421},
+		{"wrong host", "evil.example", "Bearer " + token, 421},
 	} {
-		for _, path := range []string{"/v1/controller", "/v1/openapi.json", "/metrics", "/v1/controller/flows"} {
-			req, _ := http.NewRequest("GET", "http://"+address+path, nil)
-			req.Host = c.host
-			req.Header.Set("Origin", "http://evil.example")
-			if c.auth != "" {
-				req.Header.Set("Authorization", c.auth)
-			}
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, _ := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if resp.StatusCode != c.want || resp.Header.Get("Access-Control-Allow-Origin") != "" || strings.Contains(string(text), token) {
-				t.Errorf("%s, %s: %s, want %d", c.name, path, resp.Status, c.want)
-			}
+		for _, path := range []string{"/v1/controller", "/v1/openapi.json", "/metrics"} {
+			t.Run(c.name+path, func(t *testing.T) {
+				t.Parallel() // a refusal takes its time
+				req, _ := http.NewRequest("GET", "http://"+address+path, nil)
+				req.Host = c.host
+				if c.auth != "" {
+					req.Header.Set("Authorization", c.auth)
+				}
+				resp, err := http.DefaultClient.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if resp.StatusCode != c.want {
+					t.Errorf("%s, want %d", resp.Status, c.want)
+				}
+			})
 		}
 	}
-	client, err := Dial(door.Address, token)
+	client, err := Dial(to.Address, token)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if o, err := client.Overview(ctx); err != nil || len(o.Apps) != len(apps.Names()) {
 		t.Errorf("the client gets %+v, %v", o, err)
 	}
-	_, err = Dial(door.Address, "")
+	_, err = Dial(to.Address, "")
 	refused(t, err, "--token-file")
-	client, _ = Dial(door.Address, strings.Repeat("y", 43))
+	client, _ = Dial(to.Address, strings.Repeat("y", 43))
 	_, err = client.Overview(ctx)
 	refused(t, err, "the token is missing or wrong")
 }
@@ -117,11 +109,11 @@ func TestDoorOnUnix(t *testing.T) {
 	defer os.RemoveAll(dir)
 	_ = os.Chmod(dir, 0o755)
 	path := filepath.Join(dir, "s")
-	door := doorTo(t, "unix:"+path, "")
+	listener := listenerTo(t, "unix:"+path, "")
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket's mode is %v, %v", info.Mode(), err)
 	}
-	client, err := Dial(door.Address, "")
+	client, err := Dial(listener.Address, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,36 +158,6 @@ func askAs(uid int, path string) string {
 	return fmt.Sprint(string(b[:max(0, n)]), err)
 }
 
-// Proves that a token is read from its file, is created there once, and that a file that others can
-// read is refused.
-func TestTokenFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "token")
-	first, err := MakeToken(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := MakeToken(file); err != nil || again != first {
-		t.Errorf("made anew: %q, %q, %v", first, again, err)
-	}
-	if info, _ := os.Stat(file); info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v", info.Mode())
-	}
-	_ = os.Chmod(file, 0o644)
-	_, err = MakeToken(file)
-	refused(t, err, "others may read it")
-	_ = os.Chmod(file, 0o600)
-	_ = os.WriteFile(file, []byte("two words that are long\n"), 0o600)
-	_, err = MakeToken(file)
-	refused(t, err, "holds no token")
-	if os.Getuid() != 0 {
-		return
-	}
-	_ = os.WriteFile(file, []byte(first), 0o600)
-	_ = os.Chown(file, 65534, -1)
-	_, err = MakeToken(file)
-	refused(t, err, "belongs to another user")
-}
-
 // Proves that a client without the token holds a connection no longer than it takes to refuse it,
 // and that however many there are, memory is bounded and a client with the token is answered in
 // time.
@@ -206,7 +168,7 @@ func TestDoorIsNotHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		token, _ := MakeToken("")
+		token := bearer.NewToken()
 		to, stop := serve(c, token)
 		defer stop()
 		dial := func() net.Conn {
@@ -222,7 +184,7 @@ func TestDoorIsNotHeld(t *testing.T) {
 		if answer, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401") { // and the connection has ended
 			t.Errorf("%q, %v", answer, err)
 		}
-		for range maxClients + 50 { // which stay silent
+		for range 1100 { // which stay silent
 			dial()
 		}
 		client := &Client{do: remote{&http.Client{Transport: to}, "http://127.0.0.1", token, func(err error) error { return err }}.request}
@@ -236,8 +198,8 @@ func TestDoorIsNotHeld(t *testing.T) {
 // generated from it.
 func TestOpenAPI(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	door := doorTo(t, "unix:"+path, "")
-	client, err := Dial(door.Address, "")
+	listener := listenerTo(t, "unix:"+path, "")
+	client, err := Dial(listener.Address, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -180,10 +180,14 @@ func (a *app) reportText(reports []*report.Report) error {
 			Figures []report.Figure `json:"figures"`
 			Tables  []report.Table  `json:"tables"`
 			Paper   *report.Paper   `json:"paper,omitempty"`
+			Notes   []string        `json:"notes,omitempty"`
+
+			Statements []result.Judged `json:"statements,omitempty"` // of the paper, then of the key compare
 		}
 		var out []numbers
 		for _, r := range reports {
-			out = append(out, numbers{r.Path, r.Name, r.Title, r.Samples, r.Figures, r.Tables, r.Paper})
+			out = append(out, numbers{r.Path, r.Name, r.Title, r.Samples, r.Figures, r.Tables, r.Paper, r.Notes,
+				r.Judged()})
 		}
 		return a.printJSON(map[string]any{"results": out})
 	}

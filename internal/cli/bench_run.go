@@ -18,6 +18,7 @@ import (
 
 	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/internal/words"
@@ -42,6 +43,8 @@ type benchRunning struct {
 	unwatched     bool
 	commands      bool // the user has agreed to what root does for topologies of other formats
 	repetitions   int
+	until         string // decided
+	atMost        int    // repetitions, with until
 	budget        string
 	seed          uint64
 	seeded        bool
@@ -58,7 +61,7 @@ func (a *app) benchRun() *cobra.Command {
 			"take it down, and write what was measured to a file of JSON Lines (docs/results.md). Ctrl-C stops it and takes everything down;\n" +
 			"--resume continues, also after a crash. It exits with 1 when something could not be measured.",
 		Example: "  sudo trivet bench run experiments/own/failures.yaml --quick\n  sudo trivet bench run hops.yaml --out monday.jsonl\n" +
-			"  sudo trivet bench run hops.yaml --out monday.jsonl --resume\n  sudo trivet bench run hops.yaml --on rack.yaml --out rack.jsonl\n  sudo trivet bench run hops.yaml --every 1w --times 10 --out weeks.jsonl\n  trivet bench run hops.yaml --dry-run",
+			"  sudo trivet bench run hops.yaml --out monday.jsonl --resume\n  sudo trivet bench run hops.yaml --on rack.yaml --out rack.jsonl\n  sudo trivet bench run hops.yaml --every 1w --times 10 --out weeks.jsonl\n  sudo trivet bench run hops.yaml --until decided --at-most 50\n  trivet bench run hops.yaml --dry-run",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := len(args); n == 2 && b.again == againFailed && (args[n-1] == againBad || args[0] == againBad) {
 				return nil // the user wrote "--again bad"
@@ -93,10 +96,17 @@ func (a *app) benchRun() *cobra.Command {
 	f.Lookup("again").NoOptDefVal = againFailed
 	f.BoolVar(&b.unwatched, "unwatched", false, "do not watch the machine during the run; all figures then count as doubtful")
 	f.IntVar(&b.repetitions, "repetitions", 0, "repetitions of each cell, instead of the file's")
+	f.StringVar(&b.until, "until", "",
+		"decided: add repetitions until all statements of its keys paper and report.compare are decided, or --at-most is reached; their error rate stays 5 %")
+	f.IntVar(&b.atMost, "at-most", 0, "with --until: the most repetitions of each cell, instead of the file's")
 	f.StringVar(&b.budget, "budget", "", "reduce the repetitions to what fits into this time, but not below one: 20min")
 	f.StringVar(&b.every, "every", "", "with --times: how long after the beginning of one round the next begins: 1w, 12h, 90s")
 	f.IntVar(&b.times, "times", 0, "with --every: do the whole experiment so many times, each in a round of its own")
 	cmd.MarkFlagsRequiredTogether("every", "times")
+	for _, other := range []string{"every", "quick", "as-published", "repetitions", "resume"} {
+		cmd.MarkFlagsMutuallyExclusive("until", other)
+		cmd.MarkFlagsMutuallyExclusive("at-most", other)
+	}
 	cmd.MarkFlagsMutuallyExclusive("every", "budget")
 	cmd.MarkFlagsMutuallyExclusive("every", "resume")
 	f.Uint64Var(&b.seed, "seed", 0, "seed of the order, instead of the file's")
@@ -110,7 +120,8 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}
-	if _, problems := definition.ReadFor(b.file, []byte(e.Text), knownOf(e)); problems.Err() != nil {
+	form, problems := definition.ReadFor(b.file, []byte(e.Text), knownOf(e))
+	if problems.Err() != nil {
 		return nil, nil, problems.Err() // better now than once everything has been measured
 	}
 	if b.quick {
@@ -131,12 +142,16 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 	if b.seeded {
 		e.Seed = b.seed
 	}
-	if err := errors.Join(b.repeat(e), b.campaign(e)); err != nil {
+	if err := errors.Join(b.goOn(e, form), b.repeat(e), b.campaign(e)); err != nil {
 		return nil, nil, err
 	}
 	p, problems := e.Plan()
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
+	}
+	if e.Until && slices.ContainsFunc(form.Compares, func(c definition.Compare) bool { return len(c.Margins) == 0 }) {
+		problems.Warn(topology.Position{File: b.file}, "state a margin",
+			"compare: has no margin, so what does not differ is never decided, and takes the most repetitions")
 	}
 	if round := p.Estimate / time.Duration(max(1, e.Times)); e.Times > 0 && round > e.Every {
 		problems.Warn(topology.Position{File: b.file}, "let more time pass between them, or take fewer repetitions", "a round takes about %s, and one is to begin every %s: some will begin later",
@@ -213,6 +228,34 @@ func (b *benchRunning) repeat(e *experiment.Experiment) error {
 	return e.Fit(time.Duration(budget))
 }
 
+// goOn makes the experiment one that goes on until it is decided, if that is asked for here or in
+// the file, or if the result is of one that is resumed.
+func (b *benchRunning) goOn(e *experiment.Experiment, form *definition.Definition) error {
+	switch {
+	case b.resume:
+		if before, err := result.ReadFile(b.out); err == nil { // Start says what is wrong with it
+			e.Until = before.Header.Experiment.Until != nil
+		}
+		return nil
+	case b.repetitions > 0:
+		e.Fix()
+	case b.until != "":
+		if err := experiment.CheckUntil(b.until); err != nil {
+			return fmt.Errorf("--until: %w", err)
+		}
+		e.GoOn(b.atMost)
+	case b.atMost != 0 && !e.Until:
+		return errors.New("--at-most goes with --until decided; for a number of repetitions that is fixed: --repetitions")
+	case b.atMost != 0:
+		e.GoOn(b.atMost)
+	}
+	if e.Until && len(form.Compares) == 0 && (form.Paper == nil || len(form.Paper.Trends) == 0) {
+		return topology.Mistaken("write paper: {trends: [...]} or report: {compare: {factor: ..., margin: ...}} into the file",
+			"%s: nothing is stated that could be decided", b.file)
+	}
+	return nil
+}
+
 // campaign makes the experiment one that is asked for, or that of the result which is resumed.
 func (b *benchRunning) campaign(e *experiment.Experiment) (err error) {
 	if b.resume {
@@ -274,6 +317,9 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 		}
 	}
 	a.say("%s  %s", p.Name, p.Headline())
+	if until := p.UntilText(); until != "" {
+		a.say("%s", until)
+	}
 	for _, line := range p.MakesText() {
 		a.say("%s", line)
 	}
@@ -342,6 +388,13 @@ func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, 
 		}
 	}
 	r := &experiment.Runner{Plan: p, Driver: driver, Writer: w, Before: old, Again: b.again != "", AgainBad: b.again == againBad, Unwatched: b.unwatched, Progress: view.step, Say: view.say}
+	r.Judge = func(int) (result.Look, error) {
+		run, err := result.ReadFile(b.out)
+		if err != nil {
+			return result.Look{}, err
+		}
+		return report.Judge(run), nil
+	}
 	began := time.Now()
 	summary, ended := r.Run(ctx)
 	view.end()

@@ -11,6 +11,7 @@ import (
 
 	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/measure/environment"
@@ -171,7 +172,12 @@ func (f *benchFigure) finish() {
 func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s experiment.Summary, took time.Duration) error {
 	figures, verdict := benchFigures(run, p), verdictOf(run)
 	if a.json {
-		return a.printJSON(map[string]any{"file": file, "summary": s, "seconds": took.Seconds(), "failures": failures(run), "figures": figures, "verdict": verdict})
+		out := map[string]any{"file": file, "summary": s, "seconds": took.Seconds(), "failures": failures(run),
+			"figures": figures, "verdict": verdict}
+		if run.Header.Experiment.Until != nil {
+			out["until"] = decisionsOf(run)
+		}
+		return a.printJSON(out)
 	}
 	rows := [][]string{{"CELL", "PROBE", "METRIC", "", "MEAN", "LOWEST", "HIGHEST", "RUNS", "FIDELITY"}}
 	last, hidden := "", 0
@@ -201,7 +207,87 @@ func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s expe
 		a.say("%s", line)
 	}
 	a.showVerdict(run, verdict)
+	if run.Header.Experiment.Until != nil {
+		a.showDecisions(decisionsOf(run))
+	}
 	return nil
+}
+
+// decisions are what an experiment that goes on until it is decided came to at its last look.
+type decisions struct {
+	Ends        string     `json:"ends,omitempty"` // decided, most; "": it has not ended
+	Most        int        `json:"most"`           // repetitions
+	Looks       []int      `json:"looks"`          // that there were, after so many repetitions
+	Repetitions int        `json:"repetitions"`    // at the last of them
+	Level       float64    `json:"level"`          // of the last of them
+	Statements  []decision `json:"statements"`
+}
+
+// decision is a statement with the number of repetitions since which it has been decided.
+type decision struct {
+	result.Judged
+	After int `json:"decided_after,omitempty"`
+}
+
+func decisionsOf(run *result.Run) decisions {
+	out := decisions{Most: run.Header.Experiment.Repetitions}
+	for _, l := range run.Looks {
+		out.Looks = append(out.Looks, l.Repetitions)
+		out.Ends, out.Repetitions, out.Level = l.Ends, l.Repetitions, l.Level
+		before := out.Statements
+		out.Statements = nil
+		for i, s := range l.Statements {
+			d := decision{Judged: s, After: l.Repetitions}
+			if s.Open {
+				d.After = 0
+			} else if i < len(before) && before[i].What == s.What && before[i].After > 0 {
+				d.After = before[i].After
+			}
+			out.Statements = append(out.Statements, d)
+		}
+	}
+	return out
+}
+
+func (a *app) showDecisions(d decisions) {
+	if len(d.Looks) == 0 {
+		a.say("\nno statement was judged yet: that begins with more repetitions")
+		return
+	}
+	open := 0
+	for _, s := range d.Statements {
+		if s.Open {
+			open++
+		}
+	}
+	after := words.Plural(d.Repetitions, "repetition")
+	judged := fmt.Sprintf("%s, each statement judged at %.2g %%", words.Plural(len(d.Looks), "look"), 100*d.Level)
+	switch d.Ends {
+	case result.EndsDecided:
+		a.say("\nended after %s of at most %d, as all is decided that can be (%s)", after, d.Most, judged)
+	case result.EndsMost:
+		a.say("\nended with the most, %s; %d of %s undecided (%s)", after, open,
+			words.Plural(len(d.Statements), "statement"), judged)
+	default:
+		a.say("\nnot ended; last looked at after %s of at most %d, with %d of %s undecided (%s)", after, d.Most, open,
+			words.Plural(len(d.Statements), "statement"), judged)
+	}
+	var rows [][]string
+	for _, s := range d.Statements {
+		when := "open"
+		switch {
+		case s.After > 0 && s.Outcome == string(report.NotMeasured):
+			when = ""
+		case s.After > 0:
+			when = fmt.Sprintf("after %d", s.After)
+		}
+		text := s.What
+		if s.Open && s.Needed > 0 {
+			text += fmt.Sprintf("  (about %d repetitions would tell)", s.Needed)
+		}
+		rows = append(rows, []string{"", when, s.Outcome, text})
+	}
+	a.table(rows)
 }
 
 // showFailures lists what failed; probes of one run that failed for the same reason are joined.

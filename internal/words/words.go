@@ -37,6 +37,21 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// Numbers lists numbers: "5, 10 and 20".
+func Numbers(list []int) string {
+	text := ""
+	for i, n := range list {
+		switch {
+		case i > 0 && i == len(list)-1:
+			text += " and "
+		case i > 0:
+			text += ", "
+		}
+		text += strconv.Itoa(n)
+	}
+	return text
+}
+
 // Some lists the first of many names.
 func Some(names []string) string {
 	if len(names) > 3 {

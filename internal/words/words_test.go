@@ -96,3 +96,12 @@ func TestShell(t *testing.T) {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 }
+
+// TestNumbers proves how numbers are listed.
+func TestNumbers(t *testing.T) {
+	for want, list := range map[string][]int{"": nil, "5": {5}, "5 and 8": {5, 8}, "5, 8 and 10": {5, 8, 10}} {
+		if got := Numbers(list); got != want {
+			t.Errorf("%v: %q, want %q", list, got, want)
+		}
+	}
+}

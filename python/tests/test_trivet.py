@@ -148,6 +148,106 @@ class TestLab(unittest.TestCase):
             Lab.attach("nowhere")
 
 
+class TestRemote(unittest.TestCase):
+    """A lab whose API is on TCP is used as on its socket by who has the token, with nothing of the lab's machine but that."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.own = Lab("linear,3", name=PREFIX + "-t").up()
+        cls.addClassCleanup(lambda: cls.own._client is not None and cls.own.down())
+        cls.remote = cls.api("on", "--tls", "--read-only")
+        with open(cls.remote["token_file"]) as f:
+            cls.token = f.read().strip()
+        cls.lab = Lab.attach(url=cls.remote["url"], token=cls.token, certificate=cls.remote["certificate_file"])
+
+    @classmethod
+    def api(cls, *args):
+        done = subprocess.run([os.environ["TRIVET"], "api", *args, "--json", "--lab", PREFIX + "-t"], stdout=subprocess.PIPE, check=True)
+        return json.loads(done.stdout)
+
+    def test_use(self):
+        """What is read, measured and changed, and programs in nodes, with much of input and output at once."""
+        lab = self.lab
+        self.assertEqual((lab.name, lab.info["state"], len(lab.hosts)), (self.own.name, "up", 3))
+        self.assertTrue(lab.ping_all())
+        lab.link("s1", "s2").down()
+        self.assertFalse(lab.ping("h1", "h3", timeout="200ms"))
+        self.assertEqual(self.own.link("s1", "s2").state["ends"], lab.link("s1", "s2").state["ends"])
+        lab.link("s1", "s2").up()
+        self.assertTrue(lab.flows("s1"))
+        self.assertEqual(lab.api.get_lab()["name"], self.own.name)
+        text = "".join("line %d\n" % i for i in range(100000))
+        self.assertEqual(lab["h1"].run(["cat"], input=text).stdout, text)
+        self.assertEqual(lab["h1"].run("exit 3", check=False).returncode, 3)
+        p = lab["h2"].popen("trap 'echo caught; exit 7' TERM; echo ready; while :; do sleep 0.05; done", stdout=subprocess.PIPE, text=True)
+        self.assertEqual(p.stdout.readline(), "ready\n")
+        p.terminate()
+        self.assertEqual((p.communicate()[0], p.returncode), ("caught\n", 7))
+
+    def test_environment(self):
+        """A program there has nothing of the environment and the directory here, but what it is given."""
+        os.environ["ONLY_HERE"] = "yes"
+        self.addCleanup(os.environ.pop, "ONLY_HERE")
+        self.assertEqual(self.lab["h1"].cmd("echo $ONLY_HERE; pwd"), "\n/\n")
+        self.assertEqual(self.lab["h1"].cmd("echo $ONLY_HERE; pwd").count("yes"), 0)
+        given = self.lab["h1"].run(["/bin/sh", "-c", "echo $A"], env={"A": "b", "PATH": "/bin:/usr/bin"})
+        self.assertEqual(given.stdout, "b\n")
+
+    def test_events(self):
+        """What happens comes as it does."""
+        seen = self.lab.events()
+        timer = threading.Timer(0.3, self.own.link("s2", "s3").set, kwargs={"delay": "1ms"})
+        changed = threading.Timer(0.5, self.own.link("s2", "s3").down)
+        for t in timer, changed:
+            t.start()
+            self.addCleanup(t.join)
+        for kind, what in seen:
+            if kind == "link":
+                break
+        seen.close()
+        changed.join()
+        self.own.link("s2", "s3").up()
+
+    def test_refused(self):
+        """Who has no token, or is led to another daemon, is told; and what takes the lab's machine."""
+        url, certificate, print_ = self.remote["url"], self.remote["certificate_file"], self.remote["fingerprint"]
+        with self.assertRaisesRegex(TrivetError, "missing or wrong"):
+            Lab.attach(url=url, token="x" * 43, certificate=certificate)
+        with self.assertRaisesRegex(NoLab, "certificate of"):
+            Lab.attach(url=url, token=self.token)
+        with self.assertRaisesRegex(NoLab, "another certificate"):
+            Lab.attach(url=url, token=self.token, fingerprint="0" * 64)
+        self.assertEqual(Lab.attach(url=url, token_file=self.remote["token_file"], fingerprint=print_.upper()).name, self.own.name)
+        for wrong, why in [("http://192.0.2.1:80", "plain HTTP would show"), ("ftp://x:1", "is not where"), ("https://127.0.0.1", "is not where")]:
+            with self.assertRaisesRegex(TrivetError, why):
+                Lab.attach(url=wrong, token=self.token)
+        reading = Lab.attach(url=url, token_file=self.remote["read_token_file"], certificate=certificate)
+        self.assertEqual(len(reading.hosts), 3)
+        with self.assertRaisesRegex(TrivetError, "GET and HEAD only"):
+            reading.link("s1", "s2").down()
+        with self.assertRaisesRegex(TrivetError, "GET and HEAD only"):
+            reading["h1"].cmd("true")
+        with self.assertRaisesRegex(TrivetError, "apply takes the program trivet"):
+            self.lab.apply("x.yaml")
+
+    def test_y_token(self):
+        """A token that has been changed or taken away is refused."""
+        with open(self.remote["read_token_file"]) as f:
+            reading = f.read().strip()
+        self.assertNotIn("read_token_file", self.api("token", "--read-only", "--remove"))
+        self.api("token")
+        for old in self.token, reading:
+            with self.assertRaisesRegex(TrivetError, "missing or wrong"):
+                Lab.attach(url=self.remote["url"], token=old, certificate=self.remote["certificate_file"])
+        type(self).lab = Lab.attach(url=self.remote["url"], token_file=self.remote["token_file"], certificate=self.remote["certificate_file"])
+
+    def test_z_down(self):
+        """down takes the lab down, from there."""
+        self.lab.down()
+        self.assertNotIn(self.own.name, [lab["name"] for lab in labs()])
+        self.own._client = None
+
+
 class TestRoutes(unittest.TestCase):
     def test_route_events(self):
         """The routes that a routing node uses come first, then what changes of them, and what it redistributes into a program."""

@@ -8,11 +8,13 @@
 """
 from ._errors import CommandError, NoLab, TrivetError
 from ._version import __version__
+from .api import API
+from .client import RemoteClient
 from .lab import Flows, Iperf, Lab, Link, Node, Ping, labs
 from .process import Process
 from .results import Results, read_results
 
 __all__ = [
-    "CommandError", "Flows", "Iperf", "Lab", "Link", "NoLab", "Node", "Ping", "Process", "Results", "TrivetError",
+    "API", "CommandError", "Flows", "Iperf", "Lab", "Link", "NoLab", "Node", "Ping", "Process", "RemoteClient", "Results", "TrivetError",
     "__version__", "labs", "read_results",
 ]

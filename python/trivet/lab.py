@@ -10,7 +10,8 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tupl
 
 from . import _binary
 from ._errors import CommandError, NoLab, TrivetError
-from .client import Client, run_dir
+from .api import API, IperfRequest, PingRequest
+from .client import Client, RemoteClient, run_dir
 from .process import Arguments, Process, arguments
 
 JSON = Dict[str, Any]
@@ -125,7 +126,7 @@ class Link:
         self.lab, self.a, self.b, self.number = lab, a, b, number
 
     def _change(self, words: Sequence[str]) -> "Link":
-        self.lab.client.call("POST", "/v1/link", {"a": self.a, "b": self.b, "number": self.number, "change": list(words)})
+        self.lab.api.post_link({"a": self.a, "b": self.b, "number": self.number, "change": list(words)})
         return self
 
     def set(self, bandwidth: Optional[str] = None, delay: Optional[str] = None, jitter: Optional[str] = None,
@@ -151,7 +152,7 @@ class Link:
     def state(self) -> JSON:
         """How the link is made, and what its ends are now, whoever made them that (GET /v1/links)."""
         links = self.lab.info["topology"].get("links") or []
-        wires = self.lab.client.call("GET", "/v1/links")
+        wires = self.lab.api.list_links()
         found = self._find(links)
         return dict(next(w for link, w in zip(links, wires) if link is found))
 
@@ -198,8 +199,25 @@ class Lab:
         return cls(file, *args, **options)
 
     @classmethod
-    def attach(cls, name: Optional[str] = None) -> "Lab":
-        """A lab that is up already; without a name the only one there is."""
+    def attach(cls, name: Optional[str] = None, *, url: Optional[str] = None, token: Optional[str] = None,
+               token_file: Union[None, str, "os.PathLike[str]"] = None, certificate: Union[None, str, "os.PathLike[str]"] = None,
+               fingerprint: Optional[str] = None) -> "Lab":
+        """A lab that is up already; without a name the only one there is.
+
+        With a url, it is the lab whose API `trivet api on` has opened there, be it on another machine. The token is given,
+        or is in a file; who answers is known by its certificate: see RemoteClient.
+        """
+        if url is not None:
+            if name is not None:
+                raise TrivetError("there is one lab at %s: leave out the name" % url)
+            if token_file is not None:
+                with open(token_file) as f:
+                    token = f.read().strip()
+            client = RemoteClient(url, token or "", certificate, fingerprint)
+            lab = cls(url, name=client.name)
+            lab._client = client
+            lab.source = str(lab.info.get("source", ""))
+            return lab
         if name is None:
             up = [str(lab["name"]) for lab in labs()]
             if len(up) != 1:
@@ -219,6 +237,11 @@ class Lab:
             raise NoLab("the lab of %s is not up: call up(), or use it in a with block" % self.source)
         return self._client
 
+    @property
+    def api(self) -> API:
+        """All requests that the lab's daemon answers, each a method."""
+        return API(self.client)
+
     def up(self) -> "Lab":
         """Bring it up; it returns when traffic can flow. If it fails, nothing is left."""
         if self._client is not None:
@@ -232,6 +255,14 @@ class Lab:
     def down(self) -> None:
         """Take it down, without a trace."""
         client, self._client = self.client, None
+        if not client.here:
+            for line in client.lines("POST", "/v1/down"):
+                said = json.loads(line)
+                if said.get("error"):
+                    raise TrivetError(said["error"])
+                if said.get("end"):
+                    return
+            raise NoLab("lab %s has not said that it is down" % client.name)
         if os.path.exists(client.directory):
             _binary.run(["down", client.name])
 
@@ -244,6 +275,9 @@ class Lab:
 
     def apply(self, file: Union[str, "os.PathLike[str]"], *args: str, dry_run: bool = False) -> List[str]:
         """Change the lab to match a file, touching only what differs; returns the changes."""
+        if not self.client.here:
+            raise TrivetError("apply takes the program trivet on the lab's machine, which reads the file; over TCP there is "
+                              "lab.api.post_apply, which takes a resolved topology, as lab.info has it")
         flags = ["--dry-run"] if dry_run else []
         done = _binary.run(["apply", "--json", "--lab", self.client.name, *flags, os.fspath(file), *map(str, args)])
         return list(json.loads(done.stdout)["changes"])
@@ -253,7 +287,7 @@ class Lab:
     @property
     def info(self) -> JSON:
         """What the lab says of itself: state, resolved topology, how its links are made."""
-        return dict(self.client.call("GET", "/v1/lab"))
+        return dict(self.api.get_lab())
 
     def _node(self, name: str) -> JSON:
         nodes = self.info["topology"]["nodes"]
@@ -311,7 +345,8 @@ class Lab:
         return self._ping({"count": count, "timeout": timeout, "ipv6": ipv6})
 
     def _ping(self, request: JSON) -> Ping:
-        r = self.client.call("POST", "/v1/ping", {k: v for k, v in request.items() if v})
+        given: PingRequest = {k: v for k, v in request.items() if v}  # type: ignore[assignment]
+        r: JSON = dict(self.api.post_ping(given))
         return Ping(r["sent"], r["received"], r["loss"], r.get("rtt_ms"), r["pairs"],
                     r.get("without_address") or [])
 
@@ -319,7 +354,8 @@ class Lab:
               parallel: Optional[int] = None, ipv6: bool = False) -> Iperf:
         """Measure the throughput from a to b with iperf3."""
         request = {"from": str(a), "to": str(b), "seconds": seconds, "udp": udp, "rate": rate, "parallel": parallel, "ipv6": ipv6}
-        r = self.client.call("POST", "/v1/iperf", {k: v for k, v in request.items() if v})
+        given: IperfRequest = {k: v for k, v in request.items() if v}  # type: ignore[assignment]
+        r = self.api.post_iperf(given)
         return Iperf(r["bits_per_second"], r["sent_bits_per_second"], r["seconds"], r["protocol"],
                      r.get("retransmits"), r.get("jitter_ms"), r.get("loss"))
 
@@ -327,18 +363,18 @@ class Lab:
 
     def flows(self, switch: Union[None, str, Node] = None) -> Flows:
         """The flow entries of a switch, or of all."""
-        said = self.client.call("GET", "/v1/controller/flows", switch=None if switch is None else str(switch))
-        return Flows(said.get("flows") or [])
+        said = self.api.get_controller_flows(switch=None if switch is None else str(switch))
+        return Flows(dict(f) for f in said.get("flows") or [])
 
     @property
     def routes(self) -> JSON:
         """The routes of routing nodes."""
-        return dict(self.client.call("GET", "/v1/controller/routes"))
+        return dict(self.api.get_controller_routes())
 
     @property
     def statistics(self) -> JSON:
         """What the links carry, and the load of the controller."""
-        return dict(self.client.call("GET", "/v1/controller/statistics"))
+        return dict(self.api.get_controller_statistics())
 
     def path(self, a: Union[str, Node], b: Union[str, Node], **options: Any) -> JSON:
         """The way of a packet, and why; options: tcp=80, udp=53, ipv6=True."""
@@ -347,7 +383,7 @@ class Lab:
     @property
     def controllers(self) -> List[JSON]:
         """Whether switches are connected to their controllers."""
-        return list(self.client.call("GET", "/v1/controllers"))
+        return [dict(c) for c in self.api.list_controllers()]
 
     def events(self, samples: bool = False, routes: Iterable[Union[str, Node]] = (), into: str = "") -> Iterator[Tuple[str, JSON]]:
         """What happens, as (kind, what): switches and links that come and go, hosts heard, ways that change; with samples also

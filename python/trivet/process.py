@@ -6,13 +6,14 @@ import json
 import os
 import signal as _signal
 import socket
+import ssl
 import struct
 import subprocess
 import threading
 from typing import Any, Dict, IO, List, Optional, Sequence, Tuple, Union
 
 from ._errors import TrivetError
-from .client import Client
+from .client import Client, Encrypted, problem
 
 _STDIN, _STDOUT, _STDERR, _SIGNAL, _RESIZE, _EXIT, _ERROR, _UNREAD = range(8)
 _LARGEST = 1 << 20
@@ -63,9 +64,12 @@ class Process:
         self.returncode: Optional[int] = None
         self._failure: Optional[str] = None
         self._lock = threading.Lock()
+        # At another machine the daemon's directory and environment are taken, unless others are given.
+        directory, own = (os.getcwd(), os.environ) if client.here else ("", None)
+        given = own if env is None else env
         self._socket, rest = self._open(client, {
-            "node": node, "command": self.args, "dir": cwd or os.getcwd(),
-            "env": ["%s=%s" % item for item in (os.environ if env is None else env).items()],
+            "node": node, "command": self.args, "dir": cwd or directory,
+            "env": None if given is None else ["%s=%s" % item for item in given.items()],
             # What a script adds to its own environment, it wants there as well.
             "carry": [name for name, value in (env or {}).items() if os.environ.get(name) != value]})
         self.stdin: Optional[IO[Any]] = None
@@ -90,12 +94,15 @@ class Process:
         self._reader.start()
 
     @staticmethod
-    def _open(client: Client, request: Dict[str, Any]) -> Tuple[socket.socket, IO[bytes]]:
-        connection = client.connect()
+    def _open(client: Client, request: Dict[str, Any]) -> Tuple[Union[socket.socket, Encrypted], IO[bytes]]:
+        sock: Union[socket.socket, Encrypted] = client.connect().sock
+        if isinstance(sock, ssl.SSLSocket):
+            sock = Encrypted(sock)
         body = json.dumps(request).encode()
-        connection.sock.sendall(b"POST /v1/exec HTTP/1.1\r\nHost: lab\r\nConnection: Upgrade\r\nUpgrade: trivet-exec/1\r\n"
-                                b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        stream = connection.sock.makefile("rb")
+        head = {"Host": client.host, "Connection": "Upgrade", "Upgrade": "trivet-exec/1", "Content-Type": "application/json",
+                "Content-Length": str(len(body)), **client.headers}
+        sock.sendall(("POST /v1/exec HTTP/1.1\r\n" + "".join("%s: %s\r\n" % h for h in head.items()) + "\r\n").encode() + body)
+        stream: IO[bytes] = sock.makefile("rb")
         status = stream.readline().decode(errors="replace").split(None, 2)
         length = 0
         while True:
@@ -106,10 +113,10 @@ class Process:
             if name.lower() == "content-length":
                 length = int(value)
         if len(status) < 2 or status[1] != "101":
-            said = stream.read(length).decode(errors="replace").strip()
-            connection.close()
-            raise TrivetError(said or "the lab's daemon answers %s" % " ".join(status))
-        return connection.sock, stream
+            said = stream.read(length)
+            sock.close()
+            raise TrivetError(problem(" ".join(status[1:]).strip(), said))
+        return sock, stream
 
     def _output(self, kind: int, wish: Optional[int], own: int, text: bool) -> Optional[IO[Any]]:
         if wish == subprocess.PIPE:

@@ -354,3 +354,50 @@ func TestBenchAsked(t *testing.T) {
 		t.Error("a dry run has written a result")
 	}
 }
+
+// TestBenchUntil proves that an experiment goes on until what it states is decided, and not to the
+// most; that a run which was interrupted goes on by the rule of its file; and that the report says
+// how it was measured, and judges as the run did at its end, with all numbers as data.
+func TestBenchUntil(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	file := m.file("x.yaml", `
+topology: {nodes: {"h[1-2]": host}, links: [h1 -- h2]}
+factors: {base: [100, 103]}
+probes:
+  - command: {node: h1, run: "echo $((${base} + $(od -An -N1 -tu1 /dev/urandom) % 5))", metric: x, unit: s, match: "([0-9]+)", time: 1s}
+paired: base
+until: decided
+at_most: 200
+report: {compare: {factor: base, margin: 20s}}
+paper:
+  trends:
+    - {text: it is larger, metric: x, at: {base: 103}, is: above, than: {base: 100}}
+    - {text: it is as large, metric: x, at: {base: 103}, is: times, factor: 1, than: {base: 100}, within: 10%}
+`)
+	file = strings.TrimSpace(file)
+	contains(t, m.ok("bench", "run", file, "--dry-run"), "at most 400 runs of 2 cells", "with looks after 20, 40, 60, 80, 100, 120, 140, 160, 180 and 200 repetitions")
+	out := filepath.Join(m.dir, "x.jsonl")
+	contains(t, m.want(2, "bench", "run", file, "--out", out, "--until", "decided", "--resume").err, "[until resume]")
+	said := m.ok("bench", "run", file, "--out", out)
+	contains(t, said, "as all is decided that can be", "it is larger", "it is as large", "equivalent", " 0 left")
+	run := m.samples(out)
+	end := run.Ended()
+	if end == nil || end.Ends != results.EndsDecided || end.Repetitions >= 200 || len(run.Counted()) != 2*end.Repetitions || len(run.Looks) != end.Repetitions/20 {
+		t.Fatalf("it ended by %+v, with %d samples", end, len(run.Counted()))
+	}
+	contains(t, m.ok("bench", "run", file, "--out", out, "--resume"), fmt.Sprintf("ended after %d repetitions", end.Repetitions))
+	if again := m.samples(out); len(again.Samples) != len(run.Samples) {
+		t.Errorf("there are %d samples after its end, and were %d", len(again.Samples), len(run.Samples))
+	}
+	contains(t, m.ok("bench", "report", out, "--text"), "Sequential: repetitions were added until all statements were decided, 200 at most", "It ended as all was decided", "  holds", "it is larger: ")
+	var data struct {
+		Results []struct {
+			Statements []results.Judged
+		}
+	}
+	must(t, json.Unmarshal([]byte(m.ok("bench", "report", out, "--text", "--json")), &data))
+	if got := data.Results[0].Statements; !slices.Equal(got, end.Statements) || len(got) != 3 {
+		t.Errorf("the report judges %+v, the run did %+v", got, end.Statements)
+	}
+}

@@ -303,7 +303,9 @@ def one(trivet, path, by_round):
     result, check = Result(path, by_round), Checks()
     figures(result, said["figures"] or [], check)
     tables(result, said["tables"] or [], check)
-    if said.get("paper"):
+    if result.header["experiment"].get("until"):
+        print(f"{path}: measured until decided, whose levels are not computed again: its statements are left out")
+    elif said.get("paper"):
         paper(result, said["paper"], check)
     print(" ".join([path, *options]) + ": " + ", ".join(f"{n} {what}" for what, n in check.done.items()))
     for text in check.wrong[:20]:

@@ -49,6 +49,7 @@ type Statement struct {
 	Text    string            `json:"text"`
 	Outcome report.Outcome    `json:"outcome"`
 	Level   environment.Level `json:"level,omitempty"`
+	Needed  int               `json:"repetitions_needed,omitempty"` // that would tell; see report.Trend
 }
 
 // summarize is called once a page has all of its results.
@@ -69,7 +70,7 @@ func (p *page) summarize() {
 				";")
 			l.Where = cmp.Or(where, l.Title)
 			for _, t := range r.Paper.Trends {
-				l.Statements = append(l.Statements, Statement{plain(t.Text), t.Outcome, t.Level})
+				l.Statements = append(l.Statements, Statement{plain(t.Text), t.Outcome, t.Level, t.Needed})
 			}
 		}
 		p.Listed = append(p.Listed, l)

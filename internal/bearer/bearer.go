@@ -1,0 +1,285 @@
+// Package bearer serves an API on TCP to clients that show its bearer token (RFC 6750), as far as the
+// token allows.
+package bearer
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"trivet.dev/trivet/internal/accept"
+)
+
+// Limits of a client. One without the token holds a connection until it has sent the head of a
+// request, or is out of time, and then until it is refused.
+const (
+	headTime   = 10 * time.Second // for TLS's handshake, and for the head of a request
+	idleTime   = time.Minute      // between requests
+	maxHead    = 16 << 10         // bytes of a request's head; net/http adds 4096
+	maxClients = 512              // connections that have shown the token
+	refuseTime = time.Second      // until a wrong token is answered: nobody tries many
+)
+
+// Server serves an API on TCP to whoever shows a token with each request (RFC 6750, section 2.1;
+// not in the URL or the body), in HTTP/1.1. What it answers to everybody else is the same for all
+// requests, and late.
+type Server struct {
+	Handler http.Handler
+	TLS     *tls.Config // nil: plain HTTP, which others than this machine's users must not be able to reach
+
+	// Hosts are names by which requests may call this machine, besides localhost and its addresses:
+	// a page in a browser that has made its own name resolve to this machine (DNS rebinding) calls
+	// it by that name.
+	Hosts []string
+
+	// Origins are those of pages whose requests are answered, as https://lab.example; others are
+	// refused.
+	Origins []string
+
+	// Refused is called with the address of each client without a token; nil: nobody wants to know.
+	Refused func(from netip.Addr)
+
+	waiting accept.Waiting
+	mu      sync.Mutex
+	keys    []Key
+	inside  map[*client]Key // connections that have shown a token
+}
+
+// SetKeys says which tokens are let in from now on. Connections with others are closed, whatever
+// they carry.
+func (s *Server) SetKeys(keys ...Key) {
+	s.mu.Lock()
+	s.keys = keys
+	var out []*client
+	for c, k := range s.inside {
+		if !slices.Contains(keys, k) {
+			out = append(out, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range out {
+		c.Close()
+	}
+}
+
+// Serve serves clients until the listener is closed; answers under way then have a second to end.
+// What has been upgraded to another protocol goes on until SetKeys ends it.
+func (s *Server) Serve(l net.Listener) error {
+	server := &http.Server{
+		Handler: http.HandlerFunc(s.guard), ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHead,
+		ErrorLog:     log.New(io.Discard, "", 0),                               // strangers fill no log
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone: it has upgrades
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, clientKey{}, clientOf(c))
+		},
+	}
+	var err error
+	l = listener{l, s}
+	if s.TLS != nil {
+		server.TLSConfig = s.TLS
+		err = server.ServeTLS(l, "", "")
+	} else {
+		err = server.Serve(l)
+	}
+	if errors.Is(err, net.ErrClosed) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			server.Close()
+		}
+		return nil
+	}
+	return err
+}
+
+// listener accepts connections as those of clients that have not shown a token yet.
+type listener struct {
+	net.Listener
+	s *Server
+}
+
+func (l listener) Accept() (net.Conn, error) {
+	for {
+		conn, err := accept.Next(l.Listener, nil)
+		if err != nil {
+			return nil, err
+		}
+		if c := (&client{conn, l.s}); l.s.waiting.Enter(c) {
+			return c, nil
+		}
+	}
+}
+
+// client is a connection of a client.
+type client struct {
+	net.Conn
+	s *Server
+}
+
+type clientKey struct{}
+
+// clientOf is the client of a connection that net/http has.
+func clientOf(c net.Conn) *client {
+	if over, ok := c.(*tls.Conn); ok {
+		c = over.NetConn()
+	}
+	return c.(*client)
+}
+
+// Close ends the connection; it no longer counts.
+func (c *client) Close() error {
+	c.s.waiting.Leave(c)
+	c.s.mu.Lock()
+	delete(c.s.inside, c)
+	c.s.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// SyscallConn is that of the socket.
+func (c *client) SyscallConn() (syscall.RawConn, error) {
+	if own, ok := c.Conn.(syscall.Conn); ok {
+		return own.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// enter lets a client in that has shown a token, unless there are too many.
+func (s *Server) enter(c *client, k Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inside == nil {
+		s.inside = map[*client]Key{}
+	}
+	if _, is := s.inside[c]; !is && len(s.inside) >= maxClients {
+		return false
+	}
+	s.inside[c] = k
+	return true
+}
+
+// key is that of the token that a request shows. How long it takes does not depend on the token.
+func (s *Server) key(r *http.Request) (key Key, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	have := sha256.Sum256([]byte(given))
+	for _, k := range s.keys {
+		if subtle.ConstantTimeCompare(have[:], k.Digest[:]) == 1 {
+			key, ok = k, strings.EqualFold(scheme, "Bearer") && len(r.Header.Values("Authorization")) == 1
+		}
+	}
+	return key, ok
+}
+
+// guard answers a request if it may be.
+func (s *Server) guard(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	conn := r.Context().Value(clientKey{}).(*client)
+	origin := r.Header.Get("Origin")
+	listed := origin != "" && slices.Contains(s.Origins, origin)
+	if listed {
+		w.Header().Set("Access-Control-Allow-Origin", origin)
+		w.Header().Add("Vary", "Origin")
+	}
+	preflight := r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
+	if listed && preflight && s.ownHost(r.Host) {
+		// A browser asks whether it may send the token (Fetch standard, CORS-preflight fetch).
+		w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
+		w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type")
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	key, ok := s.key(r)
+	if !ok {
+		s.refuseStranger(w, r, conn)
+		return
+	}
+	if !s.enter(conn, key) {
+		Refuse(w, http.StatusServiceUnavailable,
+			fmt.Sprintf("there are %d connections to this API already; close some", maxClients))
+		return
+	}
+	s.waiting.Leave(conn)
+	r.Header.Del("Authorization") // nobody whom the request is passed on to gets the token
+	switch {
+	case !s.ownHost(r.Host):
+		Refuse(w, http.StatusMisdirectedRequest,
+			"the request names another host: use this machine's address, or a name that the API was opened with")
+	case origin != "" && !listed:
+		Refuse(w, http.StatusForbidden, "pages of "+origin+" are not among the origins that the API was opened with")
+	case key.Read && r.Method != http.MethodGet && r.Method != http.MethodHead:
+		Refuse(w, http.StatusForbidden, "this token is for reading: GET and HEAD only")
+	default:
+		s.Handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), keyKey{}, key)))
+	}
+}
+
+type keyKey struct{}
+
+// Of is the key of the token that a request has shown; there is none for requests that came another
+// way.
+func Of(r *http.Request) (Key, bool) {
+	k, ok := r.Context().Value(keyKey{}).(Key)
+	return k, ok
+}
+
+// refuseStranger answers a request without the token.
+func (s *Server) refuseStranger(w http.ResponseWriter, r *http.Request, conn *client) {
+	if s.Refused != nil {
+		s.Refused(from(conn))
+	}
+	select {
+	case <-time.After(refuseTime):
+	case <-r.Context().Done():
+	}
+	// Its body is not waited for.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	Refuse(w, http.StatusUnauthorized,
+		"the token is missing or wrong; each request needs the header  Authorization: Bearer TOKEN")
+}
+
+func from(conn net.Conn) netip.Addr {
+	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		return a.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}
+
+// ownHost reports whether the Host of a request is an address, localhost, or one of the names: what
+// a page in a browser cannot have made its own.
+func (s *Server) ownHost(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	is := func(other string) bool { return strings.EqualFold(name, other) }
+	if is("localhost") || slices.ContainsFunc(s.Hosts, is) {
+		return true
+	}
+	_, err = netip.ParseAddr(name)
+	return err == nil
+}
+
+// Refuse answers a request with a problem (RFC 9457), and closes the connection.
+func Refuse(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Connection", "close")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "detail": detail})
+}

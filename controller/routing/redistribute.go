@@ -79,7 +79,7 @@ func (r *Route) IsFrom(source, name string) bool {
 	}
 	switch r.Source {
 	case Connected:
-		return source == topology.OSPFConnected
+		return source == topology.SourceConnected
 	case Static:
 		return source == topology.SourceStatic
 	case Program:

@@ -68,7 +68,7 @@ func birdExport(line func(string, ...any), r *topology.OSPFRouter) {
 		switch least, most := d.Lengths(); {
 		case d.Prefix.IsValid():
 			condition += fmt.Sprintf(" && net ~ [ %s{%d,%d} ]", d.Prefix, least, most)
-		case d.Source == topology.OSPFStatic && own:
+		case d.Source == topology.SourceStatic && own:
 			condition += " && net != 0.0.0.0/0"
 		}
 		if d.Tag != 0 {
@@ -98,13 +98,13 @@ func hasArea(areas []topology.OSPFArea, id topology.AreaID) bool {
 // birdOwn reports whether the router announces a default route that it has itself.
 func birdOwn(r *topology.OSPFRouter) bool {
 	d, ok := ownDefault(r)
-	return ok && d.Source == topology.OSPFStatic
+	return ok && d.Source == topology.SourceStatic
 }
 
 // birdSources writes the protocols that these routes come from: the kernel has the routes already,
 // so they are only for BIRD's own table.
 func birdSources(line func(string, ...any), n *topology.Node, r *topology.OSPFRouter) {
-	if len(rulesOf(r, topology.OSPFConnected)) > 0 {
+	if len(rulesOf(r, topology.SourceConnected)) > 0 {
 		speaks := make([]string, 0, len(r.Interfaces)+2)
 		for _, i := range r.Interfaces {
 			speaks = append(speaks, fmt.Sprintf("-%q", i.Name))
@@ -115,7 +115,7 @@ func birdSources(line func(string, ...any), n *topology.Node, r *topology.OSPFRo
 		line("protocol direct connected_routes { ipv4; interface %s; }",
 			strings.Join(append(speaks, `-"lo"`, `"*"`), ", "))
 	}
-	if len(rulesOf(r, topology.OSPFStatic)) > 0 {
+	if len(rulesOf(r, topology.SourceStatic)) > 0 {
 		own := birdOwn(r) // else its own would keep those of others away
 		line("protocol static static_routes {\n\tipv4;")
 		for _, route := range n.Routes {
@@ -130,7 +130,7 @@ func birdSources(line func(string, ...any), n *topology.Node, r *topology.OSPFRo
 		}
 		line("}")
 	}
-	if len(rulesOf(r, topology.OSPFDefault)) > 0 {
+	if len(rulesOf(r, topology.SourceDefault)) > 0 {
 		line("protocol static default_routes { ipv4; route 0.0.0.0/0 unreachable; }")
 	}
 }

@@ -109,7 +109,7 @@ func frrOSPF(r *topology.OSPFRouter) string {
 
 // frrMap is the route-map that has a source's rules; none where one rule is about all its routes.
 func frrMap(r *topology.OSPFRouter, source string) (name string) {
-	if rules := rulesOf(r, source); len(rules) != 1 || !rules[0].Plain() || source == topology.OSPFConnected && r.Node.Management.IsValid() {
+	if rules := rulesOf(r, source); len(rules) != 1 || !rules[0].Plain() || source == topology.SourceConnected && r.Node.Management.IsValid() {
 		name = "redistribute-" + source
 	}
 	return name
@@ -118,9 +118,9 @@ func frrMap(r *topology.OSPFRouter, source string) (name string) {
 // frrRules writes the rules of redistribution, as in FRR's manual, chapters Route Maps and
 // Filtering.
 func frrRules(line func(string, ...any), r *topology.OSPFRouter) {
-	for _, source := range []string{topology.OSPFConnected, topology.OSPFStatic} {
+	for _, source := range []string{topology.SourceConnected, topology.SourceStatic} {
 		name := frrMap(r, source)
-		if source == topology.OSPFConnected && r.Node.Management.IsValid() && len(rulesOf(r, source)) > 0 {
+		if source == topology.SourceConnected && r.Node.Management.IsValid() && len(rulesOf(r, source)) > 0 {
 			line("route-map %s deny 5", name)
 			line(" match interface %s", topology.ManagementDevice)
 		}
@@ -162,7 +162,7 @@ func frrRules(line func(string, ...any), r *topology.OSPFRouter) {
 // frrRedistribute writes what is announced from outside. The node's routes are in the kernel's
 // table, as on any Linux router.
 func frrRedistribute(line func(string, ...any), r *topology.OSPFRouter) {
-	for _, s := range [][2]string{{topology.OSPFConnected, "connected"}, {topology.OSPFStatic, "kernel"}} {
+	for _, s := range [][2]string{{topology.SourceConnected, "connected"}, {topology.SourceStatic, "kernel"}} {
 		switch rules, name := rulesOf(r, s[0]), frrMap(r, s[0]); {
 		case len(rules) == 0:
 		case name == "":
@@ -173,7 +173,7 @@ func frrRedistribute(line func(string, ...any), r *topology.OSPFRouter) {
 	}
 	if d, ok := ownDefault(r); ok {
 		always := ""
-		if d.Source == topology.OSPFDefault {
+		if d.Source == topology.SourceDefault {
 			always = " always"
 		}
 		line(" default-information originate%s metric %d metric-type %d", always, d.Metric, d.Type)

@@ -135,7 +135,7 @@ func (f *Family) Names(n *topology.Node) []string {
 	switch {
 	case f == frr && n.OwnRouting() != "":
 		return frrNames(f, n)
-	case f == frr && n.OSPF == nil:
+	case f == frr && n.OSPF() == nil:
 		return f.names[:1] // zebra
 	}
 	return f.names
@@ -205,7 +205,7 @@ func rulesOf(r *topology.OSPFRouter, source string) (out []topology.OSPFRedistri
 // ownDefault is the rule by which a router announces a default route.
 func ownDefault(r *topology.OSPFRouter) (topology.OSPFRedistribute, bool) {
 	i := slices.IndexFunc(r.Redistribute, func(d topology.OSPFRedistribute) bool {
-		return d.Source != topology.OSPFConnected && d.Matches(netip.PrefixFrom(netip.IPv4Unspecified(), 0), 0)
+		return d.Source != topology.SourceConnected && d.Matches(netip.PrefixFrom(netip.IPv4Unspecified(), 0), 0)
 	})
 	if i < 0 || r.Redistribute[i].Deny {
 		return topology.OSPFRedistribute{}, false

@@ -26,24 +26,27 @@ func everything(t *testing.T, auth topology.OSPFAuthType) (*topology.Node, *topo
 	top.AddNode(topology.Host, "h1")
 	top.AddLink("r1", "h1")
 	top.AddNode(topology.Host, "h2")
-	top.AddLink("r1", "h2").Ends[0].OSPF = &topology.OSPFLink{Off: true}
+	top.AddLink("r1", "h2").Ends[0].Protocols.Set(&topology.OSPFLink{Off: true})
 	for _, n := range top.NodesOf(topology.Router) {
-		n.Datapath, n.OSPF = topology.FRR, &topology.OSPF{}
+		n.Datapath = topology.FRR
+		n.Protocols.Set(&topology.OSPF{})
 	}
 	prefix := netip.MustParsePrefix
 	r1.Loopback = []netip.Prefix{prefix("192.0.2.1/32")}
 	r1.Routes = []topology.Route{{To: prefix("203.0.113.0/24"), Via: netip.MustParseAddr("172.16.0.2")}}
-	r1.OSPF = &topology.OSPF{RouterID: netip.MustParseAddr("1.1.1.1"),
+	settings := &topology.OSPF{RouterID: netip.MustParseAddr("1.1.1.1"),
 		Areas:        []topology.OSPFArea{{ID: 2, Stub: true, NoSummary: true, DefaultCost: 5}, {ID: 1, Ranges: []topology.OSPFRange{{Prefix: prefix("10.1.0.0/16")}, {Prefix: prefix("10.2.0.0/16"), Hide: true}}}},
 		Redistribute: []topology.OSPFRedistribute{{Source: "static", Metric: 30, Type: 1}, {Source: "connected"}, {Source: "default"}},
 		VirtualLinks: []topology.OSPFVirtualLink{{Area: 1, Router: "r3", Hello: topology.Duration(2 * time.Second), Auth: &topology.OSPFAuth{Type: auth, Key: "walnut", ID: 3}}}}
+	r1.Protocols.Set(settings)
 	if auth == topology.AuthSimple {
-		r1.OSPF.VirtualLinks[0].Auth.ID = 0
+		settings.VirtualLinks[0].Auth.ID = 0
 	}
 	one, two, priority := topology.AreaID(1), topology.AreaID(2), 0
-	top.Links[0].OSPF = &topology.OSPFLink{Network: topology.Broadcast, Cost: 7, Priority: &priority, Auth: r1.OSPF.VirtualLinks[0].Auth,
-		Hello: topology.Duration(time.Second), Dead: topology.Duration(3 * time.Second), Retransmit: topology.Duration(4 * time.Second), Delay: topology.Duration(2 * time.Second)}
-	top.Links[1].OSPF, top.Links[2].OSPF = &topology.OSPFLink{Area: &one}, &topology.OSPFLink{Area: &two}
+	top.Links[0].Protocols.Set(&topology.OSPFLink{Network: topology.Broadcast, Cost: 7, Priority: &priority, Auth: settings.VirtualLinks[0].Auth,
+		Hello: topology.Duration(time.Second), Dead: topology.Duration(3 * time.Second), Retransmit: topology.Duration(4 * time.Second), Delay: topology.Duration(2 * time.Second)})
+	top.Links[1].Protocols.Set(&topology.OSPFLink{Area: &one})
+	top.Links[2].Protocols.Set(&topology.OSPFLink{Area: &two})
 	resolved, problems := topology.Resolve(top, topology.Defaults{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)

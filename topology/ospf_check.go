@@ -25,7 +25,7 @@ func checkOSPF(v *Checking, n *Node, bad func(hint, format string, args ...any))
 		ospfArea(a, bad)
 	}
 	for _, r := range o.Redistribute {
-		if why := wrongForOSPF(r); why != "" {
+		if why := r.wrong(); why != "" {
 			bad(redistributeHint, "ospf: cannot redistribute %q: %s", clip(r.String()), why)
 		}
 	}

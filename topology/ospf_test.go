@@ -123,8 +123,8 @@ func TestOSPFSettings(t *testing.T) {
 	top := build(t, "r:r1 r:r2 r:r3 h:h1 r1-r2 r2-r3 r1-h1")
 	speaks(top, map[string]OSPF{
 		"r1": {Areas: []OSPFArea{{ID: 1, Stub: true}, {ID: 5, Ranges: []OSPFRange{{Prefix: netip.MustParsePrefix("10.0.0.0/8")}}}},
-			Redistribute: []OSPFRedistribute{{Source: SourceConnected}, {Source: SourceStatic, Prefix: netip.MustParsePrefix("203.0.113.0/24"), Tag: 9, Deny: true},
-				{Source: SourceStatic, Metric: 30, Type: 1}, {Source: SourceDefault}}},
+			Redistribute: []OSPFRedistribute{{RedistributeRule: RedistributeRule{Source: SourceConnected}}, {RedistributeRule: RedistributeRule{Source: SourceStatic, Prefix: netip.MustParsePrefix("203.0.113.0/24"), Tag: 9, Deny: true}},
+				{RedistributeRule: RedistributeRule{Source: SourceStatic, Metric: 30, Type: 1}}, {RedistributeRule: RedistributeRule{Source: SourceDefault}}}},
 		"r2": {VirtualLinks: []OSPFVirtualLink{{Area: 2, Router: "r3", Hello: Duration(time.Second)}}},
 		"r3": {Area: 2, VirtualLinks: []OSPFVirtualLink{{Area: 2, Router: "0.0.0.2"}}}}, "r1", "r2", "r3")
 	one, two := AreaID(1), AreaID(2)
@@ -164,7 +164,9 @@ func TestOSPFProblems(t *testing.T) {
 			r1.Areas = []OSPFArea{{ID: 3, Ranges: []OSPFRange{{Prefix: netip.MustParsePrefix("10.0.0.1/8")}}}}
 		},
 		"passive: r1-eth9 is neither an interface of it nor a neighbouring node; did you mean r1-eth0?": func(r1, r2 *OSPF, l *Link) { r1.Passive = []string{"r1-eth9"} },
-		"cannot redistribute \"rip\"":           func(r1, r2 *OSPF, l *Link) { r1.Redistribute = []OSPFRedistribute{{Source: "rip"}} },
+		"cannot redistribute \"rip\"": func(r1, r2 *OSPF, l *Link) {
+			r1.Redistribute = []OSPFRedistribute{{RedistributeRule: RedistributeRule{Source: "rip"}}}
+		},
 		"through an area that is not":           func(r1, r2 *OSPF, l *Link) { r1.VirtualLinks = []OSPFVirtualLink{{Router: "r2"}} },
 		"there is no such node; did you mean r": func(r1, r2 *OSPF, l *Link) { r1.VirtualLinks = []OSPFVirtualLink{{Area: 1, Router: "r22"}} },
 		"in which it has no interface":          func(r1, r2 *OSPF, l *Link) { r1.VirtualLinks = []OSPFVirtualLink{{Area: 1, Router: "r2"}} },
@@ -222,7 +224,7 @@ func TestOSPFJSON(t *testing.T) {
 	top := build(t, "r:r1 r:r2 r1-r2")
 	p, yes, area := 0, true, AreaID(1<<31)
 	speaks(top, map[string]OSPF{"r1": {Area: 7, Areas: []OSPFArea{{ID: 1 << 30, Stub: true, DefaultCost: 3}}, Passive: []string{"r2"}, ReferenceBandwidth: 1e9,
-		Redistribute: []OSPFRedistribute{{Source: SourceStatic}, {Deny: true, Source: SourceConnected, Prefix: netip.MustParsePrefix("10.0.0.0/8"), GE: 9, LE: 24}}, VirtualLinks: []OSPFVirtualLink{{Area: 7, Router: "r2", Auth: &OSPFAuth{Type: AuthMD5, Key: "k", ID: 2}}}}}, "r1", "r2")
+		Redistribute: []OSPFRedistribute{{RedistributeRule: RedistributeRule{Source: SourceStatic}}, {RedistributeRule: RedistributeRule{Deny: true, Source: SourceConnected, Prefix: netip.MustParsePrefix("10.0.0.0/8"), GE: 9, LE: 24}}}, VirtualLinks: []OSPFVirtualLink{{Area: 7, Router: "r2", Auth: &OSPFAuth{Type: AuthMD5, Key: "k", ID: 2}}}}}, "r1", "r2")
 	top.Links[0].Protocols.Set(&OSPFLink{Area: &area, Priority: &p, Passive: &yes, Hello: Duration(time.Second), Network: Broadcast})
 	text, err := json.Marshal(top)
 	if err != nil {

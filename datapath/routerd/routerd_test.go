@@ -36,7 +36,7 @@ func everything(t *testing.T, auth topology.OSPFAuthType) (*topology.Node, *topo
 	r1.Routes = []topology.Route{{To: prefix("203.0.113.0/24"), Via: netip.MustParseAddr("172.16.0.2")}}
 	settings := &topology.OSPF{RouterID: netip.MustParseAddr("1.1.1.1"),
 		Areas:        []topology.OSPFArea{{ID: 2, Stub: true, NoSummary: true, DefaultCost: 5}, {ID: 1, Ranges: []topology.OSPFRange{{Prefix: prefix("10.1.0.0/16")}, {Prefix: prefix("10.2.0.0/16"), Hide: true}}}},
-		Redistribute: []topology.OSPFRedistribute{{Source: "static", Metric: 30, Type: 1}, {Source: "connected"}, {Source: "default"}},
+		Redistribute: []topology.OSPFRedistribute{{RedistributeRule: topology.RedistributeRule{Source: "static", Metric: 30, Type: 1}}, {RedistributeRule: topology.RedistributeRule{Source: "connected"}}, {RedistributeRule: topology.RedistributeRule{Source: "default"}}},
 		VirtualLinks: []topology.OSPFVirtualLink{{Area: 1, Router: "r3", Hello: topology.Duration(2 * time.Second), Auth: &topology.OSPFAuth{Type: auth, Key: "walnut", ID: 3}}}}
 	r1.Protocols.Set(settings)
 	if auth == topology.AuthSimple {

@@ -62,11 +62,11 @@ func init() {
 			}},
 		},
 		Leaves: map[any]Leaf{
-			reflect.TypeFor[topology.AreaID]():       {Parse: Simple(topology.ParseAreaID), Pattern: `^[0-9]+(\.[0-9]+){0,3}$`},
-			reflect.TypeFor[topology.OSPFNetwork]():  OneOf(topology.PointToPoint, topology.Broadcast),
-			reflect.TypeFor[topology.OSPFAuthType](): OneOf(topology.AuthNone, topology.AuthSimple, topology.AuthMD5, topology.AuthSHA1, topology.AuthSHA256, topology.AuthSHA384, topology.AuthSHA512),
-			reflect.TypeFor[topology.OSPFRange]():    {Parse: Simple(topology.ParseOSPFRange), Pattern: `^[0-9.]+/[0-9]+( +hide)?$`},
-			"redistribute into ospf":                 {Parse: Simple(topology.ParseOSPFRedistribute), Pattern: `^(deny +)?(static|connected|program|default|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9.]+/[0-9]+)?( +set| +(ge|le|tag|metric|type) +[0-9]+)*$`},
+			reflect.TypeFor[topology.AreaID]():           {Parse: Simple(topology.ParseAreaID), Pattern: `^[0-9]+(\.[0-9]+){0,3}$`},
+			reflect.TypeFor[topology.OSPFNetwork]():      OneOf(topology.PointToPoint, topology.Broadcast),
+			reflect.TypeFor[topology.OSPFAuthType]():     OneOf(topology.AuthNone, topology.AuthSimple, topology.AuthMD5, topology.AuthSHA1, topology.AuthSHA256, topology.AuthSHA384, topology.AuthSHA512),
+			reflect.TypeFor[topology.OSPFRange]():        {Parse: Simple(topology.ParseOSPFRange), Pattern: `^[0-9.]+/[0-9]+( +hide)?$`},
+			reflect.TypeFor[topology.OSPFRedistribute](): {Parse: Simple(topology.ParseOSPFRedistribute), Pattern: `^(deny +)?(static|connected|program|default|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9.]+/[0-9]+)?( +set| +(ge|le|tag|metric|type) +[0-9]+)*$`},
 		},
 	})
 	forms[reflect.TypeFor[[]topology.OSPFArea]()] = form{
@@ -88,7 +88,7 @@ type ospfOptions struct {
 	RouterID           netip.Addr                  `yaml:"router_id" doc:"Router id, like 10.0.0.1; the highest loopback address when missing, else from the name."`
 	Areas              []topology.OSPFArea         `yaml:"areas" as:"area" doc:"What is special about areas, by number: {1: stub, 2: {ranges: [10.2.0.0/16]}}."`
 	Passive            []string                    `yaml:"passive" doc:"Interfaces that exchange no packets, by device or by the node beside it; those to hosts only do not anyway."`
-	Redistribute       []topology.OSPFRedistribute `yaml:"redistribute" as:"redistribute into ospf" doc:"What to announce from outside: static, connected, program, protocol rip or default; also static metric 30 type 1, deny static 10.3.0.0/16, static 10.2.0.0/16 le 24 tag 7 set metric 30 tag 8. The first that matches a route decides."`
+	Redistribute       []topology.OSPFRedistribute `yaml:"redistribute" doc:"What to announce from outside: static, connected, program, protocol rip or default; also static metric 30 type 1, deny static 10.3.0.0/16, static 10.2.0.0/16 le 24 tag 7 set metric 30 tag 8. The first that matches a route decides."`
 	VirtualLinks       []topology.OSPFVirtualLink  `yaml:"virtual_links,virtual_link" as:"virtual link" doc:"Links to other border routers through an area: {area: 1, router: r2}."`
 	ReferenceBandwidth topology.Rate               `yaml:"reference_bandwidth" doc:"Divided by the bandwidth of a link it gives the cost; without it costs are 1."`
 	Auth               *topology.OSPFAuth          `yaml:"auth" as:"auth" doc:"How packets are authenticated where links say nothing: {type: md5, key: walnut}."`

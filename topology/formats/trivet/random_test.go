@@ -84,7 +84,8 @@ var (
 	ospfs = rapid.Custom(func(t *rapid.T) *topology.OSPF {
 		o := &topology.OSPF{Area: maybe(t, areas), RouterID: maybe(t, addresses), Passive: maybe(t, some(anyText)), ReferenceBandwidth: maybe(t, rates), Auth: maybe(t, ospfAuths),
 			Redistribute: maybe(t, some(rapid.Custom(func(t *rapid.T) topology.OSPFRedistribute {
-				r := topology.OSPFRedistribute{Source: rapid.SampledFrom([]string{"static", "connected", "default"}).Draw(t, "source"), Metric: maybe(t, rapid.IntRange(1, 100)), Type: maybe(t, rapid.IntRange(1, 2))}
+				r := topology.OSPFRedistribute{}
+				r.Source, r.Metric, r.Type = rapid.SampledFrom([]string{"static", "connected", "default"}).Draw(t, "source"), maybe(t, rapid.IntRange(1, 100)), maybe(t, rapid.IntRange(1, 2))
 				if r.Source == topology.SourceStatic {
 					r.Tag, r.SetTag = uint32(maybe(t, rapid.IntRange(1, 100))), uint32(maybe(t, rapid.IntRange(1, 100)))
 					if r.Prefix = netip.MustParsePrefix("10.16.0.0/12"); rapid.Bool().Draw(t, "lengths") {

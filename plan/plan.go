@@ -75,7 +75,8 @@ func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) boo
 		switch {
 		case c.OldNode != nil && c.NewNode != nil:
 			if ended(c.OldNode) || slices.ContainsFunc(c.Fields, func(f topology.Field) bool {
-				return !slices.Contains(nodeInPlace, f.Name) && !topology.OfProtocol(f.Name) && !ofInterface(f.Name) && !givesOther(f) || ofMachine(c.NewNode, f.Name)
+				return !slices.Contains(nodeInPlace, f.Name) && !topology.OfProtocol(f.Name) && !ofInterface(f.Name) &&
+					!givesOther(f) || ofMachine(c.NewNode, f.Name)
 			}) {
 				rebuilt[c.NewNode.Name] = true
 				s.DropNodes = append(s.DropNodes, c.OldNode)

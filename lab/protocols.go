@@ -2,6 +2,7 @@ package lab
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -24,5 +25,20 @@ func describeProtocols(api huma.API) {
 			}
 		}
 		s.PrecomputeMessages()
+	}
+}
+
+// checkSpoken finds protocols that routing nodes of Trivet's controller should speak, but none of
+// its apps does.
+func checkSpoken(problems *topology.Problems, t *topology.Topology, apps []string) {
+	for _, n := range t.NodesOf(topology.Router) {
+		if !n.RoutingNode() || !slices.ContainsFunc(n.Controllers, t.IsBuiltin) {
+			continue
+		}
+		for _, p := range n.Speaks() {
+			if !slices.Contains(apps, p.Name) {
+				problems.Add(n.Pos, "use datapath frr or bird", "router %s: no app of the controller speaks %s", n.Name, p.Title)
+			}
+		}
 	}
 }

@@ -211,3 +211,17 @@ func TestManagementIsNotRedistributed(t *testing.T) {
 		t.Error(b)
 	}
 }
+
+// Proves that a protocol is refused that daemons are not known to speak, and only then.
+func TestUnknownProtocol(t *testing.T) {
+	n, _ := everything(t, topology.AuthMD5)
+	top := &topology.Topology{Nodes: []*topology.Node{n}}
+	if problems := Refuses(top); problems.Err() != nil {
+		t.Error(problems)
+	}
+	defer func(all []Protocol) { protocols = all }(protocols)
+	protocols = nil
+	if problems := Refuses(top); problems.Err() == nil || !strings.Contains(problems.Error(), "router r1: FRR does not speak OSPF; make it a routing node") {
+		t.Error(problems)
+	}
+}

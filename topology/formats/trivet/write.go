@@ -140,10 +140,10 @@ func flowValue(v reflect.Value, f field) string {
 		return "[" + strings.Join(items, ", ") + "]"
 	}
 	v = reflect.Indirect(v)
-	if described[v.Type()] != nil {
+	leaf, ok := leafOf(v.Type(), f.as)
+	if described[v.Type()] != nil || !ok && v.Kind() == reflect.Struct {
 		return structText(v)
 	}
-	leaf, _ := leafOf(v.Type(), f.as)
 	return quoteLeaf(leaf.text(v.Interface()))
 }
 

@@ -17,8 +17,8 @@ import (
 // follows from that. What is nil does not concern the protocol. What files, routing daemons and the
 // controller know of it they have registers of, which are by its name.
 type Protocol struct {
-	Name  string // in files, commands and tables: "ospf"
-	Title string // in sentences: "OSPF"
+	Name  string // in files, commands and tables: "rip"
+	Title string // in sentences: "RIP"
 
 	// Node and Link are settings as routers have them, and as links and ends of links have them,
 	// only for their types. Link may be nil: nothing is said of links.
@@ -120,7 +120,7 @@ func protocolNames() (names []string) {
 // none.
 type Protocols map[string]Settings
 
-// SettingsOf returns those of a type: SettingsOf[*OSPF](n.Protocols); nil: there are none.
+// SettingsOf returns those of a type; nil: there are none.
 func SettingsOf[S Settings](p Protocols) (s S) {
 	s, _ = p[s.Protocol()].(S)
 	return s

@@ -10,7 +10,7 @@ import (
 // protocol is what the API has of a routing protocol whose app is the controller's own, beside its
 // routes, which are in /routes. (Any app can serve /v1/controller/apps/<name>/: see package apps.)
 type protocol struct {
-	title    string       // before the names of its types in the OpenAPI document: "OSPF"
+	title    string       // before the names of its types in the OpenAPI document: "RIP"
 	types    reflect.Type // one of them
 	register func(*Server, huma.API)
 	joins    map[string]joining // how the answers of a cluster's members are merged, by path

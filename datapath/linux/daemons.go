@@ -119,7 +119,7 @@ func (f *fabric) each(do func(*topology.Node, *routerd.Family, routerd.Spoken) e
 	return parallel.Each(withDaemons(f.site.Topology()), func(n *topology.Node) error { return do(n, routerd.Of(n.Datapath), routers[n.Name]) })
 }
 
-// Dead lists the routing daemons that should be running but are not, as "ospfd of router r1".
+// Dead lists the routing daemons that should be running but are not, as "zebra of router r1".
 func (f *fabric) Dead() (out []string) {
 	for _, n := range withDaemons(f.site.Topology()) {
 		have := f.processesOf(n.Name)

@@ -50,7 +50,7 @@ func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to ne
 	}
 }
 
-// subject begins a sentence on protocols: "OSPF has", "OSPF and RIP have".
+// subject begins a sentence on protocols: "RIP has", "BGP and RIP have".
 func subject(all []*topology.Protocol) string {
 	var titles []string
 	for _, p := range all {

@@ -11,7 +11,7 @@ import (
 // Protocol is a routing protocol as daemons speak it.
 type Protocol struct {
 	Name   string // as in topology.Protocol
-	Daemon string // of FRR: "ospfd"; "": FRR does not speak it
+	Daemon string // of FRR: "ripd"; "": FRR does not speak it
 
 	// Routers returns what the routers of a resolved topology are told that speak it, by name.
 	Routers func(t *topology.Topology) map[string]Speaker

@@ -15,8 +15,10 @@ func describeProtocols(api huma.API) {
 	ofNode := func(p *topology.Protocol) topology.Settings { return p.Node }
 	ofLink := func(p *topology.Protocol) topology.Settings { return p.Link }
 	types := api.OpenAPI().Components.Schemas
-	for of, settings := range map[reflect.Type]func(*topology.Protocol) topology.Settings{reflect.TypeFor[topology.Node](): ofNode,
-		reflect.TypeFor[topology.Link](): ofLink, reflect.TypeFor[topology.Endpoint](): ofLink} {
+	for of, settings := range map[reflect.Type]func(*topology.Protocol) topology.Settings{
+		reflect.TypeFor[topology.Node](): ofNode,
+		reflect.TypeFor[topology.Link](): ofLink, reflect.TypeFor[topology.Endpoint](): ofLink,
+	} {
 		s := types.Schema(of, false, "")
 		delete(s.Properties, "protocols")
 		for _, p := range topology.RoutingProtocols() {

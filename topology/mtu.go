@@ -31,7 +31,8 @@ func (l *Link) CheckMTU(node func(name string) *Node) (problems Problems) {
 				continue
 			}
 			if least := p.LeastMTU(l, n); mtu < least {
-				problems.Add(l.Pos, fmt.Sprintf("write %d or more, or %s: off", least, p.Name), "link %s: %s does not work with an MTU of %d", l.Name(), p.Title, mtu)
+				problems.Add(l.Pos, fmt.Sprintf("write %d or more, or %s: off", least, p.Name),
+					"link %s: %s does not work with an MTU of %d", l.Name(), p.Title, mtu)
 			}
 		}
 	}

@@ -15,7 +15,8 @@ const minMTUOfOSPF = 256 // its engines take no less
 
 func init() {
 	RegisterProtocol(Protocol{
-		Name: SourceOSPF, Title: "OSPF", Node: (*OSPF)(nil), Link: (*OSPFLink)(nil), Paths: [2]bool{true, false}, Announces: true,
+		Name: SourceOSPF, Title: "OSPF", Node: (*OSPF)(nil), Link: (*OSPFLink)(nil),
+		Paths: [2]bool{true, false}, Announces: true,
 		Check: checkOSPF, CheckLink: checkOSPFLink, Suits: suitsOSPF,
 		Resolve: func(r *Resolving) {
 			routerIDs(r)
@@ -241,9 +242,9 @@ func clonePointer[T any](p *T) *T {
 	return &c
 }
 
-// ospfTowards gives an end its settings whose other end, a node at another site, is not known in the
-// part: whether a router is there decides what the link is to OSPF, and both ends
-// must take it for the same.
+// ospfTowards gives an end its settings whose other end, a node at another site, is not known in
+// the part: whether a router is there decides what the link is to OSPF, and both ends must take it
+// for the same.
 func ospfTowards(l *Link, near *Endpoint, far *Node) {
 	s := merged(l.OSPF(), near.OSPF())
 	switch {

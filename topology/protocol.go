@@ -24,8 +24,8 @@ type Protocol struct {
 	// only for their types. Link may be nil: nothing is said of links.
 	Node, Link Settings
 
-	// Paths says for which versions of IP (4, 6) the protocol finds the routes of its routers, which
-	// then are not given any.
+	// Paths says for which versions of IP (4, 6) the protocol finds the routes of its routers,
+	// which then are not given any.
 	Paths [2]bool
 
 	// Announces says that the settings have rules of their own for what the protocol announces of
@@ -35,15 +35,24 @@ type Protocol struct {
 	Check     func(v *Checking, n *Node, bad func(hint, format string, args ...any)) // a router's settings
 	CheckLink func(s Settings, bad func(hint, format string, args ...any))           // those of a link, or of an end
 
-	Suits     func(n *Node, problems *Problems)           // whether a router's datapath can what its settings ask for
-	Resolve   func(r *Resolving)                          // assigns what they leave open
-	Inherit   func(n, old *Node)                          // fills it with what was assigned to a router before
-	LeastMTU  func(l *Link, n *Node) int                  // with which a router can speak over a link; 0: any, or it does not speak there
-	Part      func(l *Link, near *Endpoint, far *Node)    // gives an end the settings that its router at one site has by the node at another
-	AsWritten func(n *Node, into map[string]string)       // puts settings of Diff in the words of files
-	Reach     func(t *Topology) map[string][]netip.Prefix // as the function Reach
-	Settles   func(t *Topology) time.Duration             // as the function LongestDead
-	Costs     func(t *Topology) Costs
+	// Suits finds what a router's datapath cannot do of what its settings ask for.
+	Suits func(n *Node, problems *Problems)
+	// Resolve assigns what settings leave open.
+	Resolve func(r *Resolving)
+	// Inherit fills that with what was assigned to a router before.
+	Inherit func(n, old *Node)
+	// LeastMTU is the least with which a router speaks over a link; 0: any, or it does not there.
+	LeastMTU func(l *Link, n *Node) int
+	// Part gives an end the settings that its router, at one site, has by the node at another.
+	Part func(l *Link, near *Endpoint, far *Node)
+	// AsWritten puts settings of Diff in the words of files.
+	AsWritten func(n *Node, into map[string]string)
+	// Reach is as the function of that name.
+	Reach func(t *Topology) map[string][]netip.Prefix
+	// Settles is as LongestDead.
+	Settles func(t *Topology) time.Duration
+	// Costs is what ways cost: see Costs.
+	Costs func(t *Topology) Costs
 }
 
 // Settings are what a topology says of a protocol: a pointer to a struct, of which JSON has the
@@ -253,7 +262,8 @@ func (v *validator) protocolsOver(l *Link, bad func(hint, format string, args ..
 func (r *resolver) speaks(n *Node) {
 	for _, p := range n.Speaks() {
 		if n.Datapath == Kernel {
-			r.problems.Add(n.Pos, "use datapath frr or bird, or controller trivet", "router %s: Linux by itself does not speak %s", n.Name, p.Title)
+			r.problems.Add(n.Pos, "use datapath frr or bird, or controller trivet",
+				"router %s: Linux by itself does not speak %s", n.Name, p.Title)
 		} else if p.Suits != nil {
 			p.Suits(n, &r.problems)
 		}

@@ -23,9 +23,9 @@ type hop struct {
 
 // routes gives routers static routes along shortest paths (fewest routers; among equals, the first
 // neighbour in the file's order), and a default route towards a NAT. If all are routing nodes,
-// their controller finds the paths. What protocols find for routers, these are not given. If any other router
-// has routes of its own, or a configuration of its routing daemons, the user is assumed to route by
-// hand, and nothing is added.
+// their controller finds the paths. What protocols find for routers, these are not given. If any
+// other router has routes of its own, or a configuration of its routing daemons, the user is
+// assumed to route by hand, and nothing is added.
 func (r *resolver) routes() {
 	r.routeDevices()
 	r.reachable()

@@ -82,7 +82,8 @@ func (v *verifier) detour(f *flow, way []hop) string {
 			cost += rest
 		}
 		if cost > least {
-			return fmt.Sprintf("%s sends what is for %s by %s, which costs %d: %s has a way that costs %d", at, f.to, over, cost, speaks[0].Title, least)
+			return fmt.Sprintf("%s sends what is for %s by %s, which costs %d: %s has a way that costs %d", at, f.to, over,
+				cost, speaks[0].Title, least)
 		}
 	}
 	return ""

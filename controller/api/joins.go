@@ -12,8 +12,8 @@ type joining struct {
 }
 
 // joins lists the requests that are merged, and how. Other answers are the same at all members:
-// links, hosts, what users have added, and the contents of switches' tables. Protocols add theirs: see
-// addProtocol.
+// links, hosts, what users have added, and the contents of switches' tables. Protocols add theirs:
+// see addProtocol.
 var joins = map[string]joining{
 	"/v1/controller":            {join: joinOverview, all: true},
 	"/v1/controller/topology":   {join: joinTopology},

@@ -24,8 +24,9 @@ import (
 	"trivet.dev/trivet/topology/formats/trivet"
 )
 
-// gossip is what a file may say of a router that speaks the toy protocol gossip, by which a router tells its
-// neighbours of networks: all of the protocol is in this file, and registered by one function.
+// gossip is what a file may say of a router that speaks the toy protocol gossip, by which a router
+// tells its neighbours of networks: all of the protocol is in this file, and registered by one
+// function.
 type gossip struct {
 	ID       int            `json:"id,omitempty" yaml:"id" as:"count" doc:"Its number; the lowest free one when missing."`
 	Announce []netip.Prefix `json:"announce,omitempty" yaml:"announce" doc:"Networks that it tells its neighbours of."`
@@ -336,8 +337,8 @@ func TestToyProtocolInFiles(t *testing.T) {
 	}
 }
 
-// Proves that a router's daemons are told of a protocol by its registration, beside others, and that
-// what they cannot do is refused.
+// Proves that a router's daemons are told of a protocol by its registration, beside others, and
+// that what they cannot do is refused.
 func TestToyProtocolInDaemons(t *testing.T) {
 	for datapath, want := range map[topology.Datapath]string{topology.FRR: "\nrouter gossip 2\n",
 		topology.BIRD: "protocol kernel { ipv4 { export where source = RTS_GOSSIP || source = RTS_OSPF || source = RTS_OSPF_IA || source = RTS_OSPF_EXT1 || source = RTS_OSPF_EXT2; }; }\n"} {

@@ -2,8 +2,8 @@
 // controller/builtin makes a controller of those that are linked into the program.
 // docs/controller.md, "Writing an app", has an example.
 //
-// An app that may not have done yet what a change asks for is Unfinished; one whose events users are
-// shown is Watched; one that is to stay with its member of a cluster for a while is Careful.
+// An app that may not have done yet what a change asks for is Unfinished; one whose events users
+// are shown is Watched; one that is to stay with its member of a cluster for a while is Careful.
 //
 // An app that is an http.Handler serves /v1/controller/apps/<name>/ of the controller's API, to
 // whoever may use that API. The prefix is stripped from request paths.

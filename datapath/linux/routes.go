@@ -24,9 +24,9 @@ import (
 const quietFor = time.Second
 
 // WaitRoutes waits until each router with daemons has routes to all networks of the routers that it
-// reaches by its protocols, until the routing nodes next to it have those of the daemons (knows says whether
-// one has a route), and until none of this has changed for a while. The error, once ctx ends, names
-// a missing route.
+// reaches by its protocols, until the routing nodes next to it have those of the daemons (knows
+// says whether one has a route), and until none of this has changed for a while. The error, once
+// ctx ends, names a missing route.
 func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error {
 	wanted := topology.Reach(f.site.Topology())
 	var before string
@@ -45,7 +45,8 @@ func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to ne
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("%s not converged: %s", subject(topology.Spoken(f.site.Topology())), cmp.Or(missing, "routes are still changing"))
+			return fmt.Errorf("%s not converged: %s", subject(topology.Spoken(f.site.Topology())),
+				cmp.Or(missing, "routes are still changing"))
 		}
 	}
 }

@@ -63,7 +63,8 @@ func RegisterProtocol(w Words) {
 	maps.Copy(described, w.Structs)
 	maps.Copy(shorts, w.Shorts)
 	for key, l := range w.Leaves {
-		leaves[key] = leaf{parse: func(_ *decoder, s string) (any, error) { return l.Parse(s) }, pattern: l.Pattern, words: l.Words}
+		leaves[key] = leaf{parse: func(_ *decoder, s string) (any, error) { return l.Parse(s) },
+			pattern: l.Pattern, words: l.Words}
 	}
 }
 
@@ -83,7 +84,8 @@ func protocolFields(of reflect.Type, index []int) (out []field) {
 			doc = protocols[i].End
 		}
 		if settings != nil {
-			out = append(out, field{index: index, names: []string{p.Name}, as: p.Name, doc: doc, typ: reflect.TypeOf(settings), isOption: true, protocol: true})
+			out = append(out, field{index: index, names: []string{p.Name}, as: p.Name, doc: doc,
+				typ: reflect.TypeOf(settings), isOption: true, protocol: true})
 		}
 	}
 	return out

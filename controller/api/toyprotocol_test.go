@@ -297,7 +297,7 @@ func TestToyProtocolInFiles(t *testing.T) {
 	if again, _ := readGossip(t, string(text), ""); !topology.Equal(read, again) {
 		t.Error("what was written is something else: ", topology.Diff(read, again))
 	}
-	defaults, _ := readGossip(t, "defaults: {router: {gossip: {announce: 10.1.0.0/16}}, link: {gossip: {cost: 2}}}\nnodes: {r1: router, r2: {router: {gossip: {id: 9}}}}\nlinks: [r1 -- r2]\n", "")
+	defaults, _ := readGossip(t, "defaults: {router: {gossip: {announce: 10.1.0.0/16}}, link: {gossip: {cost: 2}}}\nnodes: {r2: {router: {gossip: {id: 9}}}, r1: router}\nlinks: [r1 -- r2]\n", "")
 	if gossipOf(defaults.Node("r1")).ID != 0 || len(gossipOf(defaults.Node("r1")).Announce) != 1 || gossipOf(defaults.Node("r2")).ID != 9 || topology.SettingsOf[*gossipLink](defaults.Links[0].Protocols).Cost != 2 {
 		t.Error("the defaults do not apply")
 	}
@@ -318,7 +318,7 @@ func TestToyProtocolInFiles(t *testing.T) {
 		t.Error("the schema does not have it where it can be ", err)
 	}
 
-	edited, _ := readGossip(t, strings.NewReplacer("10.70.0.0/16", "10.71.0.0/16", "cost: 7", "cost: 8", "{gossip: {}}", "{gossip: {id: 5}}").Replace(gossipFile), "")
+	edited, _ := readGossip(t, strings.NewReplacer("10.70.0.0/16", "10.71.0.0/16", "cost: 7", "cost: 8", "{gossip: {}}", "{gossip: {id: 5}}", "{id: 1}", "{}").Replace(gossipFile), "")
 	topology.Inherit(edited, resolved)
 	after, problems := topology.Resolve(edited, defaultsOf(""))
 	if got := ids(after); problems.Err() != nil || !slices.Equal(got, []int{2, 1, 5}) {

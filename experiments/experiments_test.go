@@ -40,8 +40,8 @@ func files(t *testing.T) (out []string) {
 }
 
 // Each file is free of errors and warnings: what it measures, in full and quick, with the topology
-// of every cell, and what it says of its report. All quick ones together take less than 16
-// minutes by their own estimate.
+// of every cell, and what it says of its report. All quick ones together take less than 16 minutes
+// by their own estimate.
 func TestFiles(t *testing.T) {
 	var quick time.Duration
 	for _, file := range files(t) {

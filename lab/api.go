@@ -284,6 +284,7 @@ func register(api huma.API, d *daemon) {
 		r, err := d.iperf(ctx, in.Body)
 		return &body[IperfResult]{r}, problem(err)
 	}, summary("Measure throughput between two hosts with iperf3"))
+	describeProtocols(api)
 }
 
 // large allows topologies of any size that Trivet can make, and enough time to receive them.

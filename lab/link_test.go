@@ -31,8 +31,8 @@ func TestLinkMTU(t *testing.T) {
 			top.IPv6 = topology.IPv6Assigned
 		}
 		for _, n := range top.Nodes {
-			if n.Kind == topology.Router {
-				n.OSPF = c.ospf.Clone()
+			if n.Kind == topology.Router && c.ospf != nil {
+				n.Protocols.Set(c.ospf.Clone())
 			}
 		}
 		change, err := topology.ParseLinkChange([]string{"mtu=" + c.mtu})

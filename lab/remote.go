@@ -23,7 +23,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"trivet.dev/trivet/internal/door"
+	"trivet.dev/trivet/internal/bearer"
 	"trivet.dev/trivet/internal/servers"
 	"trivet.dev/trivet/internal/words"
 )
@@ -63,7 +63,7 @@ type TokenRequest struct {
 type remote struct {
 	mu       sync.Mutex
 	record   *remoteRecord // nil: it is not on TCP
-	server   *door.Server
+	server   *bearer.Server
 	listener net.Listener
 	ended    chan struct{} // its requests are answered
 
@@ -196,10 +196,10 @@ func (d *daemon) openRemote(req RemoteRequest) error {
 		certificate, key, failed := servers.SelfSigned("lab "+name, append(ownNames(at.Addr()), req.Hosts...))
 		record.Certificate, record.Key, err = string(certificate), string(key), failed
 	}
-	token, reading := door.NewToken(), ""
+	token, reading := bearer.NewToken(), ""
 	record.Token = digest(token)
 	if req.ReadOnly {
-		reading = door.NewToken()
+		reading = bearer.NewToken()
 		record.ReadToken = digest(reading)
 	}
 	var with *tls.Config
@@ -239,7 +239,7 @@ func ownNames(at netip.Addr) (out []string) {
 }
 
 func digest(token string) string {
-	k := door.KeyOf(token)
+	k := bearer.KeyOf(token)
 	return hex.EncodeToString(k.Digest[:])
 }
 
@@ -259,12 +259,12 @@ func (r *remoteRecord) tls() (*tls.Config, error) {
 }
 
 // keys are those of its tokens.
-func (r *remoteRecord) keys() (out []door.Key, err error) {
+func (r *remoteRecord) keys() (out []bearer.Key, err error) {
 	for _, sum := range []string{r.Token, r.ReadToken} {
 		if sum == "" {
 			continue
 		}
-		k := door.Key{Read: len(out) > 0}
+		k := bearer.Key{Read: len(out) > 0}
 		bytes, err := hex.DecodeString(sum)
 		if copy(k.Digest[:], bytes); err != nil || len(bytes) != len(k.Digest) {
 			return nil, errors.New("the record of the lab's API on TCP is damaged")
@@ -309,11 +309,11 @@ func (d *daemon) forgetRemote() error {
 func (d *daemon) serveRemote(record *remoteRecord, l net.Listener, with *tls.Config) {
 	r := &d.remote
 	r.record, r.listener, r.ended = record, l, make(chan struct{})
-	r.server = &door.Server{Handler: d.byRemote(d.api), TLS: with, Hosts: record.Hosts, Origins: record.Origins,
+	r.server = &bearer.Server{Handler: d.byRemote(d.api), TLS: with, Hosts: record.Hosts, Origins: record.Origins,
 		Refused: d.refusedRemote}
 	keys, _ := record.keys()
 	r.server.SetKeys(keys...)
-	go func(s *door.Server, ended chan struct{}) {
+	go func(s *bearer.Server, ended chan struct{}) {
 		defer close(ended)
 		if err := s.Serve(l); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			d.happened("warning: the API on TCP has ended: " + err.Error())
@@ -410,7 +410,7 @@ func (d *daemon) changeToken(req TokenRequest) error {
 	}
 	now, token, file := *r.record, "", tokenFile(name)
 	if !req.Remove {
-		token = door.NewToken()
+		token = bearer.NewToken()
 	}
 	switch {
 	case req.Remove:
@@ -447,15 +447,15 @@ var remoteWrites = []string{"/v1/capture"}
 // byRemote answers requests that came over TCP, and notes those that may change something.
 func (d *daemon) byRemote(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		key, _ := door.Of(r)
+		key, _ := bearer.Of(r)
 		below := func(path string) bool { return strings.HasPrefix(r.URL.Path, path) }
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		switch {
 		case slices.ContainsFunc(remoteNever, below):
-			door.Refuse(w, http.StatusForbidden, r.URL.Path+" is answered on the lab's socket only, not over TCP")
+			bearer.Refuse(w, http.StatusForbidden, r.URL.Path+" is answered on the lab's socket only, not over TCP")
 			return
 		case key.Read && slices.ContainsFunc(remoteWrites, below):
-			door.Refuse(w, http.StatusForbidden,
+			bearer.Refuse(w, http.StatusForbidden,
 				"this token is for reading, and "+r.URL.Path+" changes links while it records them")
 			return
 		case !reads || slices.ContainsFunc(remoteWrites, below):

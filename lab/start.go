@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/dirlock"
@@ -38,6 +39,7 @@ func Supported(t *topology.Topology) error {
 		checkSessions(&p, t, n)
 	}
 	checkCluster(&p, t)
+	checkSpoken(&p, t, apps.Names())
 	return append(append(p, datapath.Refuses(t)...), foreign.Check(t)...).Err()
 }
 

@@ -46,12 +46,6 @@ var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "rules
 	"start", "stop", "controllers", "fail_mode", "openflow", "dpid", "stp", "address", "device", "model",
 	"on"}
 
-// ofOSPF says whether a setting belongs to OSPF; the routers' daemons are told of those.
-func ofOSPF(field string) bool {
-	return field == "ospf" || strings.HasPrefix(field, "ospf.") ||
-		len(field) > 11 && strings.HasPrefix(field, "ends.") && field[6:12] == ".ospf."
-}
-
 // ofInterface says whether a setting of a node is an interface beside those of links.
 func ofInterface(field string) bool { return strings.HasPrefix(field, "interfaces.") }
 
@@ -82,7 +76,7 @@ func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) boo
 		switch {
 		case c.OldNode != nil && c.NewNode != nil:
 			if ended(c.OldNode) || slices.ContainsFunc(c.Fields, func(f topology.Field) bool {
-				return !slices.Contains(nodeInPlace, f.Name) && !ofOSPF(f.Name) && !ofInterface(f.Name) &&
+				return !slices.Contains(nodeInPlace, f.Name) && !topology.OfProtocol(f.Name) && !ofInterface(f.Name) &&
 					!givesOther(f) || ofMachine(c.NewNode, f.Name)
 			}) {
 				rebuilt[c.NewNode.Name] = true
@@ -155,7 +149,7 @@ func settable(was, is *topology.Link) bool {
 		return false
 	}
 	return !slices.ContainsFunc(linkFields(was, is), func(f topology.Field) bool {
-		return !slices.Contains(inPlace, f.Name) && !isEgress(f.Name) && !ofOSPF(f.Name)
+		return !slices.Contains(inPlace, f.Name) && !isEgress(f.Name) && !topology.OfProtocol(f.Name)
 	})
 }
 

@@ -69,7 +69,7 @@ func (n *Node) clone() *Node {
 	c.Config, c.Files = slices.Clone(n.Config), slices.Clone(n.Files)
 	c.Controllers = slices.Clone(n.Controllers)
 	c.OpenFlow = slices.Clone(n.OpenFlow)
-	c.OSPF = n.OSPF.Clone()
+	c.Protocols = n.Protocols.Clone()
 	c.Container = n.Container.clone()
 	c.Guest, c.Model = n.Guest.clone(), clonePointer(n.Model)
 	c.Sysctls, c.Ports = slices.Clone(n.Sysctls), slices.Clone(n.Ports)
@@ -79,7 +79,7 @@ func (n *Node) clone() *Node {
 // Clone returns a deep copy.
 func (l *Link) Clone() *Link {
 	c := *l
-	c.OSPF = l.OSPF.Clone()
+	c.Protocols = l.Protocols.Clone()
 	c.Wifi = clonePointer(l.Wifi)
 	for i := range c.Ends {
 		e := &c.Ends[i]
@@ -92,7 +92,7 @@ func (l *Link) Clone() *Link {
 			egress := *e.Egress
 			e.Egress = &egress
 		}
-		e.OSPF = e.OSPF.Clone()
+		e.Protocols = e.Protocols.Clone()
 		e.RA, e.AcceptRA = e.RA.clone(), clonePointer(e.AcceptRA)
 		if e.Carrier != nil {
 			carrier := *e.Carrier

@@ -246,8 +246,10 @@ func (n *Node) asWritten(into map[string]string) {
 	if len(n.Redistribute) > 0 {
 		into["redistribute"] = joined(n.Redistribute)
 	}
-	if n.OSPF != nil && len(n.OSPF.Redistribute) > 0 {
-		into["ospf.redistribute"] = joined(n.OSPF.Redistribute)
+	for _, p := range n.Speaks() {
+		if p.AsWritten != nil {
+			p.AsWritten(n, into)
+		}
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 func TestDiffInWords(t *testing.T) {
 	router := func(distance rib.Distance, metric int) *Topology {
 		return &Topology{Nodes: []*Node{{Name: "r1", Kind: Router, Distances: []SourceDistance{{Source: SourceOSPF, Distance: distance}, {Source: SourceStatic, Distance: 5}},
-			OSPF: &OSPF{Redistribute: []OSPFRedistribute{{Source: OSPFStatic, Prefix: netip.MustParsePrefix("10.20.0.0/16"), LE: 24, Metric: metric}, {Source: OSPFConnected, Deny: true}}}}}}
+			Protocols: Protocols{SourceOSPF: &OSPF{Redistribute: []OSPFRedistribute{{RedistributeRule: RedistributeRule{Source: SourceStatic, Prefix: netip.MustParsePrefix("10.20.0.0/16"), LE: 24, Metric: metric}}, {RedistributeRule: RedistributeRule{Source: SourceConnected, Deny: true}}}}}}}}
 	}
 	changes := Diff(router(150, 30), router(120, 40))
 	want := "~ router r1   distances ospf 150, static 5 → ospf 120, static 5, " +

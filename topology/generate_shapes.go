@@ -15,8 +15,8 @@ var generators = []generator{
 		params: []param{count("k", 1).or(2)}, size: star1, hosts: func(a arguments) float64 { return a["k"] }, build: reversed},
 	{name: "linear", description: "k switches in a line, n hosts at each", example: "linear,4",
 		params: []param{count("k", 1).or(2), count("n", 0).or(1)}, size: withHosts(0), hosts: nEach, build: linear},
-	{name: "line", description: "k switches in a line, one host at each end", example: "line,4",
-		params: []param{count("k", 1)}, size: func(a arguments) (float64, float64) { return a["k"] + 2, a["k"] + 1 }, hosts: twoHosts, build: line},
+	{name: "line", description: "k switches in a line, one host at each end; with none the two are joined directly", example: "line,4",
+		params: []param{count("k", 0)}, size: func(a arguments) (float64, float64) { return a["k"] + 2, a["k"] + 1 }, hosts: twoHosts, build: line},
 	{name: "star", description: "a switch in the middle, k switches around it, n hosts at each of these", example: "star,9",
 		params: []param{count("k", 1), count("n", 0).or(1)}, size: withHosts(1), hosts: nEach, build: star},
 	{name: "tree", description: "a tree of switches, fanout branches at each, hosts as the leaves", example: "tree,depth=3,fanout=2",
@@ -155,6 +155,9 @@ func linear(b *builder, a arguments) error {
 
 func line(b *builder, a arguments) error {
 	row := b.row(a.int("k"))
+	if len(row) == 0 {
+		b.link(b.nextHost(), b.nextHost())
+	}
 	for i, s := range row {
 		if i == 0 {
 			b.link(b.nextHost(), s)

@@ -34,6 +34,7 @@ func TestGenerateCounts(t *testing.T) {
 		"linear,3,n=0":      {3, 0, 2},
 		"line,4":            {4, 2, 5},
 		"line,1":            {1, 2, 2},
+		"line,0":            {0, 2, 1},
 		"star,9":            {10, 9, 18},
 		"star,9,4":          {10, 36, 45},
 		"tree,3":            {7, 8, 14},

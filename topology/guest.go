@@ -119,11 +119,16 @@ func (v *validator) guest(n *Node, bad func(hint, format string, args ...any)) {
 	if hasNUL(n.Health) {
 		bad("remove it", "health is a shell command, which cannot hold a NUL character")
 	}
-	for _, key := range []struct {
+	type key struct {
 		name  string
 		given bool
-	}{{"isolate", len(n.Isolate) > 0}, {"dirs", len(n.Dirs) > 0}, {"config", len(n.Config) > 0}, {"sysctls", len(n.Sysctls) > 0}, {"interfaces", len(n.Interfaces) > 0}, {"rules", len(n.Rules) > 0}, {"neighbors", len(n.Neighbors) > 0}, {"mpls", n.MPLS}, {"labels", len(n.Labels) > 0},
-		{"masquerade", len(n.Masquerade) > 0}, {"nat", n.NAT}, {"ospf", n.OSPF != nil}, {"management", n.Management.IsValid()}} {
+	}
+	keys := []key{{"isolate", len(n.Isolate) > 0}, {"dirs", len(n.Dirs) > 0}, {"config", len(n.Config) > 0}, {"sysctls", len(n.Sysctls) > 0}, {"interfaces", len(n.Interfaces) > 0}, {"rules", len(n.Rules) > 0}, {"neighbors", len(n.Neighbors) > 0}, {"mpls", n.MPLS}, {"labels", len(n.Labels) > 0},
+		{"masquerade", len(n.Masquerade) > 0}, {"nat", n.NAT}}
+	for _, p := range n.Speaks() {
+		keys = append(keys, key{p.Name, true})
+	}
+	for _, key := range append(keys, key{"management", n.Management.IsValid()}) {
 		if key.given {
 			bad("leave it out; what the guest is like inside, its image and user_data say", "%s: not for virtual machines", key.name)
 		}

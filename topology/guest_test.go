@@ -102,7 +102,7 @@ func TestGuestValid(t *testing.T) {
 		}},
 		{"router r1: masquerade: not for", func(_ *Topology, _, r1 *Node) { r1.Masquerade = []Masquerade{{Device: "r1-eth0"}} }},
 		{"router r1: nat: not for", func(_ *Topology, _, r1 *Node) { r1.NAT = true }},
-		{"router r1: ospf: not for", func(_ *Topology, _, r1 *Node) { r1.OSPF = &OSPF{} }},
+		{"router r1: ospf: not for", func(_ *Topology, _, r1 *Node) { r1.Protocols.Set(&OSPF{}) }},
 		{"host h1: user: Trivet cannot log in to a virtual machine with management off; leave one of them out", host(func(n *Node) { n.Guest.User, n.Guest.Unmanaged = "x", true })},
 		{"host h1: password: Trivet cannot log in", host(func(n *Node) { n.Guest.Password, n.Guest.Unmanaged = "x", true })},
 		{"host h1: health: Trivet cannot log in", host(func(n *Node) { n.Health, n.Guest.Unmanaged = "x", true })},

@@ -23,9 +23,11 @@ func Inherit(t, resolved *Topology) {
 		if n.DPID == 0 {
 			n.DPID = old.DPID
 		}
-		if n.OSPF != nil && old.OSPF != nil && !n.OSPF.RouterID.IsValid() && slices.Equal(n.Loopback, old.Loopback) {
-			n.OSPF = n.OSPF.Clone() // nodes of a range in the file may share it
-			n.OSPF.RouterID = old.OSPF.RouterID
+		for _, p := range n.Speaks() {
+			if p.Inherit != nil && old.Protocols[p.Name] != nil {
+				n.Protocols = n.Protocols.Clone() // nodes of a range in the file may share it
+				p.Inherit(n, old)
+			}
 		}
 		given[n.Name] = n
 	}

@@ -8,11 +8,10 @@ import (
 
 // MTUs, in bytes of an IP packet.
 const (
-	MTU          = 1500 // of a link that nobody has given another
-	MinMTU       = 68   // RFC 791, section 3.2
-	MinMTU6      = 1280 // with IPv6: RFC 8200, section 5
-	minMTUOfOSPF = 256  // its engines take no less
-	MaxMTU       = 9216 // what switches that pass jumbo frames take
+	MTU     = 1500 // of a link that nobody has given another
+	MinMTU  = 68   // RFC 791, section 3.2
+	MinMTU6 = 1280 // with IPv6: RFC 8200, section 5
+	MaxMTU  = 9216 // what switches that pass jumbo frames take
 )
 
 // CheckMTU finds with which MTUs of a link of a resolved topology what is spoken over it does not
@@ -20,12 +19,21 @@ const (
 func (l *Link) CheckMTU(node func(name string) *Node) (problems Problems) {
 	for i, e := range l.Ends {
 		mtu, n := l.MTUAt(i), node(e.Node)
-		ospf := n != nil && n.OSPF != nil && (l.OSPF == nil || !l.OSPF.Off)
-		switch {
-		case mtu < MinMTU6 && slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }):
+		if mtu < MinMTU6 && slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
 			problems.Add(l.Pos, fmt.Sprintf("write %d or more, or ipv6: off", MinMTU6), "link %s: IPv6 does not work with an MTU of %d", l.Name(), mtu)
-		case mtu < minMTUOfOSPF && ospf:
-			problems.Add(l.Pos, fmt.Sprintf("write %d or more, or ospf: off", minMTUOfOSPF), "link %s: OSPF does not work with an MTU of %d", l.Name(), mtu)
+			continue
+		}
+		if n == nil {
+			continue
+		}
+		for _, p := range n.Speaks() {
+			if p.LeastMTU == nil {
+				continue
+			}
+			if least := p.LeastMTU(l, n); mtu < least {
+				problems.Add(l.Pos, fmt.Sprintf("write %d or more, or %s: off", least, p.Name),
+					"link %s: %s does not work with an MTU of %d", l.Name(), p.Title, mtu)
+			}
 		}
 	}
 	return problems

@@ -1,11 +1,64 @@
 package topology
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 )
+
+// SourceOSPF is OSPF's name.
+const SourceOSPF = "ospf"
+
+const minMTUOfOSPF = 256 // its engines take no less
+
+func init() {
+	RegisterProtocol(Protocol{
+		Name: SourceOSPF, Title: "OSPF", Node: (*OSPF)(nil), Link: (*OSPFLink)(nil),
+		Paths: [2]bool{true, false}, Announces: true,
+		Check: checkOSPF, CheckLink: checkOSPFLink, Suits: suitsOSPF,
+		Resolve: func(r *Resolving) {
+			routerIDs(r)
+			ospfPassive(r)
+			ospfAgrees(r)
+		},
+		Inherit: func(n, old *Node) {
+			if !n.OSPF().RouterID.IsValid() && slices.Equal(n.Loopback, old.Loopback) {
+				n.OSPF().RouterID = old.OSPF().RouterID
+			}
+		},
+		LeastMTU: func(l *Link, _ *Node) int {
+			if o := l.OSPF(); o != nil && o.Off {
+				return 0
+			}
+			return minMTUOfOSPF
+		},
+		Part: ospfTowards,
+		AsWritten: func(n *Node, into map[string]string) {
+			if rules := n.OSPF().Redistribute; len(rules) > 0 {
+				into["ospf.redistribute"] = joined(rules)
+			}
+		},
+		Reach: ospfReach, Settles: longestDead,
+		Costs: func(t *Topology) Costs { return ospfCostsOf(t) },
+	})
+}
+
+// OSPF returns the node's settings; nil: it does not speak OSPF.
+func (n *Node) OSPF() *OSPF { return SettingsOf[*OSPF](n.Protocols) }
+
+// OSPF returns the settings for both ends; nil: there are none.
+func (l *Link) OSPF() *OSPFLink { return SettingsOf[*OSPFLink](l.Protocols) }
+
+// OSPF returns the settings of the end, which override the link's; nil: there are none.
+func (e *Endpoint) OSPF() *OSPFLink { return SettingsOf[*OSPFLink](e.Protocols) }
+
+func (*OSPF) Protocol() string     { return SourceOSPF }
+func (*OSPFLink) Protocol() string { return SourceOSPF }
+
+func (o *OSPF) Copy() Settings     { return o.Clone() }
+func (o *OSPFLink) Copy() Settings { return o.Clone() }
 
 // OSPF holds a router's OSPFv2 settings (RFC 2328). What it leaves open, Resolve and OSPFOf assign.
 type OSPF struct {
@@ -187,4 +240,20 @@ func clonePointer[T any](p *T) *T {
 	}
 	c := *p
 	return &c
+}
+
+// ospfTowards gives an end its settings whose other end, a node at another site, is not known in
+// the part: whether a router is there decides what the link is to OSPF, and both ends must take it
+// for the same.
+func ospfTowards(l *Link, near *Endpoint, far *Node) {
+	s := merged(l.OSPF(), near.OSPF())
+	switch {
+	case far == nil || s.Off:
+		return
+	case far.Kind == Router:
+		s.Network = cmp.Or(s.Network, PointToPoint)
+	case far.Kind == Host && s.Passive == nil:
+		s.Passive = new(true)
+	}
+	near.Protocols.Set(&s)
 }

@@ -10,16 +10,10 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// ospf checks a router's OSPF settings.
-func (v *validator) ospf(n *Node, bad func(hint, format string, args ...any)) {
-	o := n.OSPF
-	switch {
-	case o == nil:
-		return
-	case n.Kind != Router:
-		bad("make it a router", "only routers speak OSPF")
-		return
-	case o.RouterID.IsValid() && (!o.RouterID.Is4() || o.RouterID.IsUnspecified()):
+// checkOSPF checks a router's settings.
+func checkOSPF(v *Checking, n *Node, bad func(hint, format string, args ...any)) {
+	o := n.OSPF()
+	if o.RouterID.IsValid() && (!o.RouterID.Is4() || o.RouterID.IsUnspecified()) {
 		bad("write router_id: 10.0.0.1", "ospf: %s is not a router id", o.RouterID)
 	}
 	seen := map[AreaID]bool{}
@@ -28,7 +22,7 @@ func (v *validator) ospf(n *Node, bad func(hint, format string, args ...any)) {
 			bad("define it once", "ospf: area %s is defined twice", a.ID)
 		}
 		seen[a.ID] = true
-		v.ospfArea(a, bad)
+		ospfArea(a, bad)
 	}
 	for _, r := range o.Redistribute {
 		if why := r.wrong(); why != "" {
@@ -36,12 +30,12 @@ func (v *validator) ospf(n *Node, bad func(hint, format string, args ...any)) {
 		}
 	}
 	for _, l := range o.VirtualLinks {
-		v.ospfVirtual(n, l, bad)
+		ospfVirtual(v, n, l, bad)
 	}
 	checkAuth(o.Auth, bad)
 }
 
-func (v *validator) ospfArea(a OSPFArea, bad func(hint, format string, args ...any)) {
+func ospfArea(a OSPFArea, bad func(hint, format string, args ...any)) {
 	switch {
 	case a.Stub && a.ID == 0:
 		bad("make another area the stub", "ospf: area 0 is the backbone, which cannot be a stub")
@@ -62,59 +56,46 @@ func (v *validator) ospfArea(a OSPFArea, bad func(hint, format string, args ...a
 	}
 }
 
-func (v *validator) ospfVirtual(n *Node, l OSPFVirtualLink, bad func(hint, format string, args ...any)) {
+func ospfVirtual(v *Checking, n *Node, l OSPFVirtualLink, bad func(hint, format string, args ...any)) {
 	if l.Area == 0 {
 		bad("name the area between the two border routers", "ospf: a virtual link goes through an area that is not the backbone")
 	}
-	for _, a := range n.OSPF.Areas {
+	for _, a := range n.OSPF().Areas {
 		if a.ID == l.Area && a.Stub {
 			bad("name another area, or make this one no stub", "ospf: a virtual link cannot go through area %s, which is a stub", l.Area)
 		}
 	}
-	v.ospfPeer(n, l, bad)
-	v.ospfTimers(l.Hello, l.Dead, l.Retransmit, l.Delay, bad)
+	ospfPeer(v, n, l, bad)
+	ospfTimers(l.Hello, l.Dead, l.Retransmit, l.Delay, bad)
 	checkAuth(l.Auth, bad)
 }
 
 // ospfPeer checks the other end of a virtual link.
-func (v *validator) ospfPeer(n *Node, l OSPFVirtualLink, bad func(hint, format string, args ...any)) {
+func ospfPeer(v *Checking, n *Node, l OSPFVirtualLink, bad func(hint, format string, args ...any)) {
 	if id, err := netip.ParseAddr(l.Router); err == nil {
-		if !id.Is4() || id.IsUnspecified() || id == n.OSPF.RouterID {
+		if !id.Is4() || id.IsUnspecified() || id == n.OSPF().RouterID {
 			bad("write the router_id of the other end, or its name", "ospf: virtual link to %s: no other router has that id", l.Router)
 		}
 		return
 	}
-	other := v.nodes[l.Router]
+	other := v.Node(l.Router)
 	switch {
 	case l.Router == n.Name:
 		bad("name the router at the other end", "ospf: a virtual link to itself")
 	case other == nil:
-		hint := v.similar(l.Router, func(n *Node) bool { return n.OSPF != nil })
+		hint := v.Similar(l.Router, func(n *Node) bool { return n.OSPF() != nil })
 		if hint == "" {
 			hint = "write the name or the router_id of a border router"
 		}
 		bad(hint, "ospf: virtual link to %s: there is no such node", clip(l.Router))
-	case other.OSPF == nil:
+	case other.OSPF() == nil:
 		bad("give it ospf", "ospf: virtual link to %s, which does not speak OSPF", l.Router)
 	}
 }
 
-// ospfLink checks the OSPF settings of a link and its ends. A link's settings may come from a
-// default for all links, so it may also join nodes to which they mean nothing.
-func (v *validator) ospfLink(l *Link, bad func(hint, format string, args ...any)) {
-	v.ospfSettings(l.OSPF, bad)
-	for _, e := range l.Ends {
-		v.ospfSettings(e.OSPF, bad)
-		if n := v.nodes[e.Node]; e.OSPF != nil && (n == nil || n.OSPF == nil) {
-			bad("give the router ospf", "ospf: %s does not speak OSPF", clip(e.Label()))
-		}
-	}
-}
-
-func (v *validator) ospfSettings(o *OSPFLink, bad func(hint, format string, args ...any)) {
-	if o == nil {
-		return
-	}
+// checkOSPFLink checks the settings of a link, or of an end of one.
+func checkOSPFLink(s Settings, bad func(hint, format string, args ...any)) {
+	o := s.(*OSPFLink)
 	if o.Cost < 0 || o.Cost > 65535 {
 		bad("write 1 to 65535", "ospf: %d is not a cost", o.Cost)
 	}
@@ -127,11 +108,11 @@ func (v *validator) ospfSettings(o *OSPFLink, bad func(hint, format string, args
 	if o.Priority != nil && (*o.Priority < 0 || *o.Priority > 255) {
 		bad("write 0 (never the designated router) to 255", "ospf: %d is not a priority", *o.Priority)
 	}
-	v.ospfTimers(o.Hello, o.Dead, o.Retransmit, o.Delay, bad)
+	ospfTimers(o.Hello, o.Dead, o.Retransmit, o.Delay, bad)
 	checkAuth(o.Auth, bad)
 }
 
-func (v *validator) ospfTimers(hello, dead, retransmit, delay Duration, bad func(hint, format string, args ...any)) {
+func ospfTimers(hello, dead, retransmit, delay Duration, bad func(hint, format string, args ...any)) {
 	for _, t := range []struct {
 		name string
 		d    Duration
@@ -168,36 +149,31 @@ func checkAuth(a *OSPFAuth, bad func(hint, format string, args ...any)) {
 	}
 }
 
-// speaksOSPF finds routers that should speak OSPF but cannot. Routing nodes with a controller at an
-// address pass, as it may be Trivet's own, running alone.
-func (r *resolver) speaksOSPF(n *Node) {
-	switch {
-	case n.OSPF == nil:
-	case n.Datapath == Kernel:
-		r.problems.Add(n.Pos, "use datapath frr or bird, or controller trivet", "router %s: Linux by itself does not speak OSPF", n.Name)
-	case n.Datapath.Linux() && slices.ContainsFunc(n.OSPF.Redistribute, func(d OSPFRedistribute) bool {
-		return d.Source == OSPFProgram || d.Source == OSPFProtocol
-	}):
-		r.problems.Add(n.Pos, "make it a routing node, or leave it out", "router %s: ospf: redistribute program, protocol: only routing nodes have routes of these", n.Name)
+// suitsOSPF finds routers whose daemons cannot do what they are asked for.
+func suitsOSPF(n *Node, problems *Problems) {
+	if n.Datapath.Linux() && slices.ContainsFunc(n.OSPF().Redistribute, func(d OSPFRedistribute) bool {
+		return d.Source == SourceProgram || d.Source == SourceProtocol
+	}) {
+		problems.Add(n.Pos, "make it a routing node, or leave it out", "router %s: ospf: redistribute program, protocol: only routing nodes have routes of these", n.Name)
 	}
 }
 
 // ospfPassive checks that passive names devices of the router, or neighbouring nodes.
-func (r *resolver) ospfPassive() {
+func ospfPassive(r *Resolving) {
 	beside := map[string][]string{}
-	for _, l := range r.t.Links {
+	for _, l := range r.Links {
 		for i, e := range l.Ends {
-			if n := r.nodes[e.Node]; n != nil && n.OSPF != nil && len(n.OSPF.Passive) > 0 {
+			if n := r.r.nodes[e.Node]; n != nil && n.OSPF() != nil && len(n.OSPF().Passive) > 0 {
 				beside[e.Node] = append(beside[e.Node], l.Ends[1-i].Label(), e.Interface)
 			}
 		}
 	}
-	for _, n := range r.t.Nodes {
-		if n.OSPF == nil {
+	for _, n := range r.Nodes {
+		if n.OSPF() == nil {
 			continue
 		}
 		names := beside[n.Name]
-		for _, p := range n.OSPF.Passive {
+		for _, p := range n.OSPF().Passive {
 			if slices.Contains(names, p) {
 				continue
 			}
@@ -205,15 +181,15 @@ func (r *resolver) ospfPassive() {
 			if hint == "" {
 				hint = words.Choose(names)
 			}
-			r.problems.Add(n.Pos, hint, "router %s: ospf: passive: %s is neither an interface of it nor a neighbouring node", n.Name, clip(p))
+			r.Problems.Add(n.Pos, hint, "router %s: ospf: passive: %s is neither an interface of it nor a neighbouring node", n.Name, clip(p))
 		}
 	}
 }
 
 // ospfAgrees warns about adjacent routers that will not become OSPF neighbours, and reports virtual
 // links through stub areas, or through areas that the router is not in.
-func (r *resolver) ospfAgrees() {
-	routers := OSPFOf(r.t)
+func ospfAgrees(r *Resolving) {
+	routers := OSPFOf(r.Topology)
 	at := map[*Endpoint]*OSPFInterface{}
 	for _, o := range routers {
 		for i := range o.Interfaces {
@@ -222,10 +198,10 @@ func (r *resolver) ospfAgrees() {
 			}
 		}
 		for _, v := range o.VirtualLinks {
-			r.virtualAgrees(&o, v)
+			virtualAgrees(r, &o, v)
 		}
 	}
-	for _, s := range r.segs {
+	for _, s := range r.r.segs {
 		var first *OSPFInterface
 		for _, e := range s.routers {
 			switch f := at[e]; {
@@ -234,19 +210,19 @@ func (r *resolver) ospfAgrees() {
 				first = f
 			default:
 				if why := differ(first, f); why != "" {
-					r.problems.Warn(f.Link.Pos, "make them the same", "%s and %s will not become OSPF neighbours: %s", first.Link.Ends[first.End].Node, e.Node, why)
+					r.Problems.Warn(f.Link.Pos, "make them the same", "%s and %s will not become OSPF neighbours: %s", first.Link.Ends[first.End].Node, e.Node, why)
 				}
 			}
 		}
 	}
 }
 
-func (r *resolver) virtualAgrees(o *OSPFRouter, v OSPFVirtual) {
+func virtualAgrees(r *Resolving, o *OSPFRouter, v OSPFVirtual) {
 	i := slices.IndexFunc(o.Areas, func(a OSPFArea) bool { return a.ID == v.Area })
 	if i < 0 {
-		r.problems.Add(o.Node.Pos, "name an area that it is in", "router %s: ospf: a virtual link through area %s, in which it has no interface", o.Node.Name, v.Area)
+		r.Problems.Add(o.Node.Pos, "name an area that it is in", "router %s: ospf: a virtual link through area %s, in which it has no interface", o.Node.Name, v.Area)
 	} else if o.Areas[i].Stub {
-		r.problems.Add(o.Node.Pos, "name another area", "router %s: ospf: a virtual link cannot go through area %s, which is a stub", o.Node.Name, v.Area)
+		r.Problems.Add(o.Node.Pos, "name another area", "router %s: ospf: a virtual link cannot go through area %s, which is a stub", o.Node.Name, v.Area)
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// OSPFCosts are what OSPF's ways cost by the settings of a topology.
-type OSPFCosts struct {
+// ospfCosts are what OSPF's ways cost by the settings of a topology.
+type ospfCosts struct {
 	routers map[string]OSPFRouter
 	members map[ospfNetwork][]ospfMember
 	least   map[netip.Addr]map[string]int
@@ -18,9 +18,9 @@ type ospfMember struct {
 	cost   int
 }
 
-// OSPFCostsOf a resolved topology.
-func OSPFCostsOf(t *Topology) *OSPFCosts {
-	c := &OSPFCosts{routers: map[string]OSPFRouter{}, members: map[ospfNetwork][]ospfMember{}, least: map[netip.Addr]map[string]int{}}
+// ospfCostsOf a resolved topology.
+func ospfCostsOf(t *Topology) *ospfCosts {
+	c := &ospfCosts{routers: map[string]OSPFRouter{}, members: map[ospfNetwork][]ospfMember{}, least: map[netip.Addr]map[string]int{}}
 	for _, r := range OSPFOf(t) {
 		c.routers[r.Node.Name] = r
 		for _, i := range r.Interfaces {
@@ -33,7 +33,7 @@ func OSPFCostsOf(t *Topology) *OSPFCosts {
 }
 
 // Over is what it costs a router to send out of a device; false: OSPF does not run there.
-func (c *OSPFCosts) Over(router, device string) (cost int, ok bool) {
+func (c *ospfCosts) Over(router, device string) (cost int, ok bool) {
 	for _, i := range c.routers[router].Interfaces {
 		if i.Name == device {
 			return i.Cost, true
@@ -45,7 +45,7 @@ func (c *OSPFCosts) Over(router, device string) (cost int, ok bool) {
 // Least is the least that it costs a router to send to the network that an address is in, within
 // the network's area, which takes precedence over all others; false: there is no such way, or the
 // network is not one of a link in one area.
-func (c *OSPFCosts) Least(router string, to netip.Addr) (cost int, ok bool) {
+func (c *ospfCosts) Least(router string, to netip.Addr) (cost int, ok bool) {
 	if _, known := c.least[to]; !known {
 		c.least[to] = c.leastTo(to)
 	}
@@ -53,7 +53,7 @@ func (c *OSPFCosts) Least(router string, to netip.Addr) (cost int, ok bool) {
 	return cost, ok
 }
 
-func (c *OSPFCosts) leastTo(to netip.Addr) map[string]int {
+func (c *ospfCosts) leastTo(to netip.Addr) map[string]int {
 	least := map[string]int{}
 	var areas []AreaID
 	var changed []string

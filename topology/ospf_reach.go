@@ -8,9 +8,9 @@ import (
 	"trivet.dev/trivet/internal/disjoint"
 )
 
-// LongestDead returns the longest time for which a router with daemons may still be electing a
+// longestDead returns the longest time for which a router with daemons may still be electing a
 // designated router (RFC 2328, section 9.4: it waits for RouterDeadInterval); 0 if there is none.
-func LongestDead(t *Topology) (longest time.Duration) {
+func longestDead(t *Topology) (longest time.Duration) {
 	for _, r := range OSPFOf(t) {
 		for _, i := range r.Interfaces {
 			if r.Node.Datapath.Linux() && !i.Passive {
@@ -21,12 +21,12 @@ func LongestDead(t *Topology) (longest time.Duration) {
 	return longest
 }
 
-// OSPFReach lists, by router, the networks to which OSPF should bring routes: for each router with
+// ospfReach lists, by router, the networks to which OSPF should bring routes: for each router with
 // daemons, all networks of the routers that it is connected to; for routing nodes next to such
 // routers, those of the daemons, as routing nodes share all they know among themselves. Routers are
 // connected if their active interfaces are up in one network, and agree so that they can be
 // neighbours.
-func OSPFReach(t *Topology) map[string][]netip.Prefix {
+func ospfReach(t *Topology) map[string][]netip.Prefix {
 	routers := OSPFOf(t)
 	joined := disjoint.Sets[int]{}
 	first := map[ospfNetwork]int{}

@@ -74,11 +74,11 @@ func OSPFOf(t *Topology) []OSPFRouter {
 	o := &ospfOf{t: t, ids: map[string]netip.Addr{}, at: map[string][]ospfEnd{}, stub: map[AreaID]bool{}}
 	nodes := byName(t)
 	for _, n := range t.Nodes {
-		if n.OSPF == nil || n.Kind != Router {
+		if n.OSPF() == nil || n.Kind != Router {
 			continue
 		}
-		o.ids[n.Name] = n.OSPF.RouterID
-		for _, a := range n.OSPF.Areas {
+		o.ids[n.Name] = n.OSPF().RouterID
+		for _, a := range n.OSPF().Areas {
 			o.stub[a.ID] = o.stub[a.ID] || a.Stub
 		}
 	}
@@ -148,11 +148,11 @@ func (o *ospfOf) findEnds(nodes map[string]*Node) {
 func (e ospfEnd) end() *Endpoint { return &e.link.Ends[e.i] }
 
 func (o *ospfOf) router(n *Node) OSPFRouter {
-	r := OSPFRouter{Node: n, RouterID: n.OSPF.RouterID}
+	r := OSPFRouter{Node: n, RouterID: n.OSPF().RouterID}
 	var off []netip.Prefix
 	for _, e := range o.at[n.Name] {
 		addresses := ipv4(e.end().Addresses)
-		s := merged(e.link.OSPF, e.end().OSPF)
+		s := merged(e.link.OSPF(), e.end().OSPF())
 		switch {
 		case len(addresses) == 0:
 		case s.Off:
@@ -162,10 +162,10 @@ func (o *ospfOf) router(n *Node) OSPFRouter {
 		}
 	}
 	if own := ipv4(n.Loopback); len(own) > 0 {
-		r.Interfaces = append(r.Interfaces, loopback(own, n.OSPF.Area, r.Interfaces))
+		r.Interfaces = append(r.Interfaces, loopback(own, n.OSPF().Area, r.Interfaces))
 	}
 	r.Areas = o.areas(n, r.Interfaces)
-	for _, v := range n.OSPF.VirtualLinks {
+	for _, v := range n.OSPF().VirtualLinks {
 		r.VirtualLinks = append(r.VirtualLinks, o.virtual(n, v))
 	}
 	r.redistribute(n, off)
@@ -221,7 +221,7 @@ func merged(link, end *OSPFLink) OSPFLink {
 func (o *ospfOf) iface(n *Node, e ospfEnd, s OSPFLink, addresses []netip.Prefix) OSPFInterface {
 	end := e.end()
 	out := OSPFInterface{Link: e.link, End: e.i, Name: end.Interface, Port: *end.Port, Addresses: addresses,
-		Area: n.OSPF.Area, Network: Broadcast, Cost: s.Cost, Priority: 1, MaxLSAs: s.MaxLSAs, Auth: authOf(s.Auth, n.OSPF.Auth)}
+		Area: n.OSPF().Area, Network: Broadcast, Cost: s.Cost, Priority: 1, MaxLSAs: s.MaxLSAs, Auth: authOf(s.Auth, n.OSPF().Auth)}
 	if s.Area != nil {
 		out.Area = *s.Area
 	}
@@ -230,13 +230,13 @@ func (o *ospfOf) iface(n *Node, e ospfEnd, s OSPFLink, addresses []netip.Prefix)
 	}
 	out.Network = cmp.Or(s.Network, out.Network)
 	if out.Cost == 0 {
-		out.Cost = costOf(n.OSPF.ReferenceBandwidth, e.link.Egress(e.i).Bandwidth)
+		out.Cost = costOf(n.OSPF().ReferenceBandwidth, e.link.Egress(e.i).Bandwidth)
 	}
 	if s.Priority != nil {
 		out.Priority = *s.Priority
 	}
 	other := e.link.Ends[1-e.i].Label()
-	out.Passive = !e.routers || slices.Contains(n.OSPF.Passive, end.Interface) || slices.Contains(n.OSPF.Passive, other)
+	out.Passive = !e.routers || slices.Contains(n.OSPF().Passive, end.Interface) || slices.Contains(n.OSPF().Passive, other)
 	if s.Passive != nil {
 		out.Passive = *s.Passive
 	}
@@ -283,7 +283,7 @@ func (o *ospfOf) areas(n *Node, interfaces []OSPFInterface) (out []OSPFArea) {
 		}
 		seen[i.Area] = true
 		a := OSPFArea{ID: i.Area}
-		for _, given := range n.OSPF.Areas {
+		for _, given := range n.OSPF().Areas {
 			if given.ID == i.Area {
 				a = given
 			}
@@ -298,7 +298,7 @@ func (o *ospfOf) areas(n *Node, interfaces []OSPFInterface) (out []OSPFArea) {
 }
 
 func (o *ospfOf) virtual(n *Node, v OSPFVirtualLink) OSPFVirtual {
-	out := OSPFVirtual{Area: v.Area, Peer: o.ids[v.Router], Auth: authOf(v.Auth, n.OSPF.Auth)}
+	out := OSPFVirtual{Area: v.Area, Peer: o.ids[v.Router], Auth: authOf(v.Auth, n.OSPF().Auth)}
 	if id, err := netip.ParseAddr(v.Router); err == nil {
 		out.Peer = id
 	}
@@ -310,7 +310,7 @@ func (o *ospfOf) virtual(n *Node, v OSPFVirtualLink) OSPFVirtual {
 // without OSPF. Of a network's rules, the first that matches counts.
 func (r *OSPFRouter) redistribute(n *Node, off []netip.Prefix) {
 	decided := map[netip.Prefix]bool{}
-	for _, rule := range n.OSPF.Redistribute {
+	for _, rule := range n.OSPF().Redistribute {
 		if !rule.Deny {
 			rule.Metric, rule.Type = cmp.Or(rule.Metric, ospfMetric), cmp.Or(rule.Type, 2)
 		}
@@ -324,18 +324,18 @@ func (r *OSPFRouter) redistribute(n *Node, off []netip.Prefix) {
 			}
 		}
 		switch rule.Source {
-		case OSPFConnected:
+		case SourceConnected:
 			for _, p := range off {
 				decide(p, 0)
 			}
-		case OSPFStatic:
+		case SourceStatic:
 			for _, route := range n.Routes {
 				decide(route.To, route.Tag)
 			}
 			for _, g := range n.Gateways {
 				decide(netip.PrefixFrom(g, 0), 0)
 			}
-		case OSPFDefault:
+		case SourceDefault:
 			decide(netip.PrefixFrom(netip.IPv4Unspecified(), 0), 0)
 		}
 	}
@@ -343,23 +343,23 @@ func (r *OSPFRouter) redistribute(n *Node, off []netip.Prefix) {
 
 // routerIDs gives each router that speaks OSPF an id: its highest loopback address, else 0.0.0.N,
 // with the first number in its name or, if that is taken or missing, the lowest free one.
-func (r *resolver) routerIDs() {
+func routerIDs(r *Resolving) {
 	taken := map[netip.Addr]*Node{}
 	var open []*Node
 	take := func(n *Node, id netip.Addr) bool {
 		if taken[id] != nil {
 			return false
 		}
-		n.OSPF.RouterID, taken[id] = id, n
+		n.OSPF().RouterID, taken[id] = id, n
 		return true
 	}
-	for _, n := range r.t.Nodes {
-		if n.OSPF != nil && n.OSPF.RouterID.IsValid() && !take(n, n.OSPF.RouterID) {
-			r.problems.Add(n.Pos, "router ids must be unique", "router %s: the router_id %s is already that of %s", n.Name, n.OSPF.RouterID, taken[n.OSPF.RouterID].Name)
+	for _, n := range r.Nodes {
+		if n.OSPF() != nil && n.OSPF().RouterID.IsValid() && !take(n, n.OSPF().RouterID) {
+			r.Problems.Add(n.Pos, "router ids must be unique", "router %s: the router_id %s is already that of %s", n.Name, n.OSPF().RouterID, taken[n.OSPF().RouterID].Name)
 		}
 	}
-	for _, n := range r.t.Nodes {
-		if n.OSPF == nil || n.OSPF.RouterID.IsValid() {
+	for _, n := range r.Nodes {
+		if n.OSPF() == nil || n.OSPF().RouterID.IsValid() {
 			continue
 		}
 		var highest netip.Addr

@@ -15,16 +15,16 @@ func speaks(top *Topology, edit map[string]OSPF, names ...string) {
 	for _, name := range names {
 		o := edit[name]
 		n := top.Node(name)
-		n.OSPF, n.Datapath = &o, FRR
+		n.Protocols, n.Datapath = Protocols{SourceOSPF: &o}, FRR
 	}
 }
 
 func ospfLink(top *Topology, a, b string) *OSPFLink {
 	l := top.FindLink(a, b)
-	if l.OSPF == nil {
-		l.OSPF = &OSPFLink{}
+	if l.OSPF() == nil {
+		l.Protocols.Set(&OSPFLink{})
 	}
-	return l.OSPF
+	return l.OSPF()
 }
 
 // interfaces writes each interface as OSPFOf gives it: "r1-eth0 area 0 broadcast cost 1 passive".
@@ -50,8 +50,8 @@ func TestOSPFInterfaces(t *testing.T) {
 	link := ospfLink(top, "r1", "r2")
 	zero, area, no := 0, AreaID(2), false
 	link.Cost, link.Hello, link.Area, link.Priority = 7, Duration(2*time.Second), &area, &zero
-	top.FindLink("r1", "r2").Ends[1].OSPF = &OSPFLink{Cost: 9, Network: Broadcast, Auth: &OSPFAuth{Type: AuthNone}}
-	top.FindLink("s2", "r2").Ends[1].OSPF = &OSPFLink{Passive: &no}
+	top.FindLink("r1", "r2").Ends[1].Protocols.Set(&OSPFLink{Cost: 9, Network: Broadcast, Auth: &OSPFAuth{Type: AuthNone}})
+	top.FindLink("s2", "r2").Ends[1].Protocols.Set(&OSPFLink{Passive: &no})
 	top.FindLink("r1", "s2").Bandwidth = 3e8
 	routers := OSPFOf(resolved(t, top))
 	for i, want := range []string{
@@ -92,10 +92,10 @@ func TestRouterIDs(t *testing.T) {
 		t.Errorf("got %s, want %s", s, want)
 	}
 	edited := top.Clone()
-	edited.Nodes = append([]*Node{{Name: "a", Kind: Router, Datapath: FRR, OSPF: &OSPF{}}}, edited.Nodes...)
+	edited.Nodes = append([]*Node{{Name: "a", Kind: Router, Datapath: FRR, Protocols: Protocols{SourceOSPF: &OSPF{}}}}, edited.Nodes...)
 	edited.AddLink("a", "x")
 	Inherit(edited, r)
-	if again := resolved(t, edited); again.Node("x").OSPF.RouterID != r.Node("x").OSPF.RouterID {
+	if again := resolved(t, edited); again.Node("x").OSPF().RouterID != r.Node("x").OSPF().RouterID {
 		t.Error("x has another id in the edited file")
 	}
 }
@@ -123,8 +123,8 @@ func TestOSPFSettings(t *testing.T) {
 	top := build(t, "r:r1 r:r2 r:r3 h:h1 r1-r2 r2-r3 r1-h1")
 	speaks(top, map[string]OSPF{
 		"r1": {Areas: []OSPFArea{{ID: 1, Stub: true}, {ID: 5, Ranges: []OSPFRange{{Prefix: netip.MustParsePrefix("10.0.0.0/8")}}}},
-			Redistribute: []OSPFRedistribute{{Source: OSPFConnected}, {Source: OSPFStatic, Prefix: netip.MustParsePrefix("203.0.113.0/24"), Tag: 9, Deny: true},
-				{Source: OSPFStatic, Metric: 30, Type: 1}, {Source: OSPFDefault}}},
+			Redistribute: []OSPFRedistribute{{RedistributeRule: RedistributeRule{Source: SourceConnected}}, {RedistributeRule: RedistributeRule{Source: SourceStatic, Prefix: netip.MustParsePrefix("203.0.113.0/24"), Tag: 9, Deny: true}},
+				{RedistributeRule: RedistributeRule{Source: SourceStatic, Metric: 30, Type: 1}}, {RedistributeRule: RedistributeRule{Source: SourceDefault}}}},
 		"r2": {VirtualLinks: []OSPFVirtualLink{{Area: 2, Router: "r3", Hello: Duration(time.Second)}}},
 		"r3": {Area: 2, VirtualLinks: []OSPFVirtualLink{{Area: 2, Router: "0.0.0.2"}}}}, "r1", "r2", "r3")
 	one, two := AreaID(1), AreaID(2)
@@ -164,7 +164,9 @@ func TestOSPFProblems(t *testing.T) {
 			r1.Areas = []OSPFArea{{ID: 3, Ranges: []OSPFRange{{Prefix: netip.MustParsePrefix("10.0.0.1/8")}}}}
 		},
 		"passive: r1-eth9 is neither an interface of it nor a neighbouring node; did you mean r1-eth0?": func(r1, r2 *OSPF, l *Link) { r1.Passive = []string{"r1-eth9"} },
-		"cannot redistribute \"rip\"":           func(r1, r2 *OSPF, l *Link) { r1.Redistribute = []OSPFRedistribute{{Source: "rip"}} },
+		"cannot redistribute \"rip\"": func(r1, r2 *OSPF, l *Link) {
+			r1.Redistribute = []OSPFRedistribute{{RedistributeRule: RedistributeRule{Source: "rip"}}}
+		},
 		"through an area that is not":           func(r1, r2 *OSPF, l *Link) { r1.VirtualLinks = []OSPFVirtualLink{{Router: "r2"}} },
 		"there is no such node; did you mean r": func(r1, r2 *OSPF, l *Link) { r1.VirtualLinks = []OSPFVirtualLink{{Area: 1, Router: "r22"}} },
 		"in which it has no interface":          func(r1, r2 *OSPF, l *Link) { r1.VirtualLinks = []OSPFVirtualLink{{Area: 1, Router: "r2"}} },
@@ -172,20 +174,22 @@ func TestOSPFProblems(t *testing.T) {
 			r1.Area, r2.Area, r2.Areas = 1, 1, []OSPFArea{{ID: 1, Stub: true}}
 			r1.VirtualLinks = []OSPFVirtualLink{{Area: 1, Router: "r2"}}
 		},
-		"70000 is not a cost":                    func(r1, r2 *OSPF, l *Link) { l.OSPF = &OSPFLink{Cost: 70000} },
-		"there is no network \"nbma\"":           func(r1, r2 *OSPF, l *Link) { l.OSPF = &OSPFLink{Network: "nbma"} },
-		"hello 1.5s is out of range":             func(r1, r2 *OSPF, l *Link) { l.OSPF = &OSPFLink{Hello: Duration(1500 * time.Millisecond)} },
-		"dead 5s is not longer than hello 10s":   func(r1, r2 *OSPF, l *Link) { l.OSPF = &OSPFLink{Dead: Duration(5 * time.Second)} },
-		"256 is not a priority":                  func(r1, r2 *OSPF, l *Link) { p := 256; l.OSPF = &OSPFLink{Priority: &p} },
-		"the key is too long for simple":         func(r1, r2 *OSPF, l *Link) { r1.Auth = &OSPFAuth{Type: AuthSimple, Key: "123456789"} },
-		"md5 needs a key":                        func(r1, r2 *OSPF, l *Link) { r1.Auth = &OSPFAuth{Type: AuthMD5} },
-		"a key has no spaces":                    func(r1, r2 *OSPF, l *Link) { r1.Auth = &OSPFAuth{Type: AuthMD5, Key: "a b"} },
-		"there is no type \"rot13\"":             func(r1, r2 *OSPF, l *Link) { r1.Auth = &OSPFAuth{Type: "rot13", Key: "a"} },
-		"link r1 -- h1: ospf: h1 does not speak": func(r1, r2 *OSPF, l *Link) { l.Ends = [2]Endpoint{{Node: "r1"}, {Node: "h1", OSPF: &OSPFLink{}}} },
+		"70000 is not a cost":                  func(r1, r2 *OSPF, l *Link) { l.Protocols.Set(&OSPFLink{Cost: 70000}) },
+		"there is no network \"nbma\"":         func(r1, r2 *OSPF, l *Link) { l.Protocols.Set(&OSPFLink{Network: "nbma"}) },
+		"hello 1.5s is out of range":           func(r1, r2 *OSPF, l *Link) { l.Protocols.Set(&OSPFLink{Hello: Duration(1500 * time.Millisecond)}) },
+		"dead 5s is not longer than hello 10s": func(r1, r2 *OSPF, l *Link) { l.Protocols.Set(&OSPFLink{Dead: Duration(5 * time.Second)}) },
+		"256 is not a priority":                func(r1, r2 *OSPF, l *Link) { p := 256; l.Protocols.Set(&OSPFLink{Priority: &p}) },
+		"the key is too long for simple":       func(r1, r2 *OSPF, l *Link) { r1.Auth = &OSPFAuth{Type: AuthSimple, Key: "123456789"} },
+		"md5 needs a key":                      func(r1, r2 *OSPF, l *Link) { r1.Auth = &OSPFAuth{Type: AuthMD5} },
+		"a key has no spaces":                  func(r1, r2 *OSPF, l *Link) { r1.Auth = &OSPFAuth{Type: AuthMD5, Key: "a b"} },
+		"there is no type \"rot13\"":           func(r1, r2 *OSPF, l *Link) { r1.Auth = &OSPFAuth{Type: "rot13", Key: "a"} },
+		"link r1 -- h1: ospf: h1 does not speak": func(r1, r2 *OSPF, l *Link) {
+			l.Ends = [2]Endpoint{{Node: "r1"}, {Node: "h1", Protocols: Protocols{SourceOSPF: &OSPFLink{}}}}
+		},
 	} {
 		top := build(t, "h:h1 r:r1 r:r2 h1-r1 r1-r2")
 		speaks(top, nil, "r1", "r2")
-		edit(top.Node("r1").OSPF, top.Node("r2").OSPF, top.Links[1])
+		edit(top.Node("r1").OSPF(), top.Node("r2").OSPF(), top.Links[1])
 		_, problems := Resolve(top, plain)
 		if err := problems.Err(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -220,8 +224,8 @@ func TestOSPFJSON(t *testing.T) {
 	top := build(t, "r:r1 r:r2 r1-r2")
 	p, yes, area := 0, true, AreaID(1<<31)
 	speaks(top, map[string]OSPF{"r1": {Area: 7, Areas: []OSPFArea{{ID: 1 << 30, Stub: true, DefaultCost: 3}}, Passive: []string{"r2"}, ReferenceBandwidth: 1e9,
-		Redistribute: []OSPFRedistribute{{Source: OSPFStatic}, {Deny: true, Source: OSPFConnected, Prefix: netip.MustParsePrefix("10.0.0.0/8"), GE: 9, LE: 24}}, VirtualLinks: []OSPFVirtualLink{{Area: 7, Router: "r2", Auth: &OSPFAuth{Type: AuthMD5, Key: "k", ID: 2}}}}}, "r1", "r2")
-	top.Links[0].OSPF = &OSPFLink{Area: &area, Priority: &p, Passive: &yes, Hello: Duration(time.Second), Network: Broadcast}
+		Redistribute: []OSPFRedistribute{{RedistributeRule: RedistributeRule{Source: SourceStatic}}, {RedistributeRule: RedistributeRule{Deny: true, Source: SourceConnected, Prefix: netip.MustParsePrefix("10.0.0.0/8"), GE: 9, LE: 24}}}, VirtualLinks: []OSPFVirtualLink{{Area: 7, Router: "r2", Auth: &OSPFAuth{Type: AuthMD5, Key: "k", ID: 2}}}}}, "r1", "r2")
+	top.Links[0].Protocols.Set(&OSPFLink{Area: &area, Priority: &p, Passive: &yes, Hello: Duration(time.Second), Network: Broadcast})
 	text, err := json.Marshal(top)
 	if err != nil {
 		t.Fatal(err)
@@ -231,7 +235,7 @@ func TestOSPFJSON(t *testing.T) {
 		t.Errorf("%v: %s", err, text)
 	}
 	c := top.Clone()
-	c.Nodes[0].OSPF.Areas[0].DefaultCost, *c.Links[0].OSPF.Priority, c.Nodes[0].OSPF.VirtualLinks[0].Auth.ID = 9, 9, 9
+	c.Nodes[0].OSPF().Areas[0].DefaultCost, *c.Links[0].OSPF().Priority, c.Nodes[0].OSPF().VirtualLinks[0].Auth.ID = 9, 9, 9
 	if !reflect.DeepEqual(top, &back) {
 		t.Error("a copy shares settings")
 	}
@@ -244,9 +248,9 @@ func TestOSPFOfParts(t *testing.T) {
 	top := build(t, "h:h1 s:s1 r:r1 r:r2 r:r3 r:r4 h1-r1 r1-r2 r2-s1 s1-r3 r3-r4 r1-r4")
 	speaks(top, nil, "r1", "r2", "r3", "r4")
 	cost, yes := 7, true
-	top.FindLink("r1", "r2").OSPF = &OSPFLink{Cost: cost, Network: Broadcast}
-	top.FindLink("r3", "r4").OSPF = &OSPFLink{Off: true}
-	top.FindLink("r1", "r4").Ends[0].OSPF = &OSPFLink{Passive: &yes}
+	top.FindLink("r1", "r2").Protocols.Set(&OSPFLink{Cost: cost, Network: Broadcast})
+	top.FindLink("r3", "r4").Protocols.Set(&OSPFLink{Off: true})
+	top.FindLink("r1", "r4").Ends[0].Protocols.Set(&OSPFLink{Passive: &yes})
 	whole := resolved(t, top)
 	want := map[string][]string{}
 	for _, r := range OSPFOf(whole) {
@@ -263,7 +267,7 @@ func TestOSPFOfParts(t *testing.T) {
 				})
 				for _, l := range part.Links {
 					for _, e := range l.Ends {
-						if n := part.Node(e.Node); n != nil && n.OSPF == nil && e.OSPF != nil {
+						if n := part.Node(e.Node); n != nil && n.OSPF() == nil && e.OSPF() != nil {
 							t.Fatalf("%b, wire %v: %s at %s has OSPF at %s", split, wire, n.Name, site, e.Interface)
 						}
 					}

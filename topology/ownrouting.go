@@ -55,8 +55,8 @@ func (n *Node) ownRouting(bad func(hint, format string, args ...any)) {
 	if n.Datapath == "" && n.Kind == Switch { // others are refused by their kind
 		bad("make it a router", "config: %s is for routers", own)
 	}
-	if n.OSPF != nil {
-		bad("keep one of them", "config: %s says what the router runs, and so does ospf", own)
+	for _, p := range n.Speaks() {
+		bad("keep one of them", "config: %s says what the router runs, and so does %s", own, p.Name)
 	}
 }
 

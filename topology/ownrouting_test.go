@@ -156,7 +156,7 @@ func TestOwnRoutingInherited(t *testing.T) {
 // line of the file that says it.
 func TestOwnRoutingRefused(t *testing.T) {
 	for says, change := range map[string]func(*Topology){
-		"keep one of them":                       func(top *Topology) { top.Node("r1").OSPF = &OSPF{} },
+		"keep one of them":                       func(top *Topology) { top.Node("r1").Protocols.Set(&OSPF{}) },
 		"leave it out":                           func(top *Topology) { top.Node("r1").Datapath = BIRD },
 		"add frr: FILE":                          func(top *Topology) { top.Node("r1").Config[0].Kind = ConfigDaemons },
 		"is for routers with datapath frr or vm": func(top *Topology) { top.Node("h1").Config = top.Node("r1").Config },

@@ -97,8 +97,10 @@ func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carr
 		}
 		if far := slices.Index(at[:], false); far >= 0 && !external {
 			near, egress := &l.Ends[1-far], t.Links[i].Ends[far].Egress
-			if nodes[near.Node].OSPF != nil {
-				near.OSPF = ospfTowards(l, near, nodes[l.Ends[far].Node])
+			for _, p := range nodes[near.Node].Speaks() {
+				if p.Part != nil {
+					p.Part(l, near, nodes[l.Ends[far].Node])
+				}
 			}
 			if c := carry(key, t.Links[i], 1-far); c.Wire {
 				l.Ends[far] = Endpoint{Interface: c.NIC, Egress: egress}
@@ -155,22 +157,6 @@ func (n *Node) rename(names map[string]string) {
 			}
 		}
 	}
-}
-
-// ospfTowards returns the settings of OSPF of an end whose other end, a node at another site, is
-// not known in the part: whether a router is there decides what the link is to OSPF, and both ends
-// must take it for the same.
-func ospfTowards(l *Link, near *Endpoint, far *Node) *OSPFLink {
-	s := merged(l.OSPF, near.OSPF)
-	switch {
-	case far == nil || s.Off:
-		return near.OSPF
-	case far.Kind == Router:
-		s.Network = cmp.Or(s.Network, PointToPoint)
-	case far.Kind == Host && s.Passive == nil:
-		s.Passive = new(true)
-	}
-	return &s
 }
 
 // Relayed lists the controllers of the switches of a part that only the head of the lab reaches:

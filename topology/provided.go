@@ -12,11 +12,13 @@ func CheckProvided(t *Topology) (p Problems) {
 			continue
 		}
 		is := n.Datapath.Kind().Is
+		for _, s := range n.Speaks() {
+			p.Add(n.Pos, "leave it out, or use another datapath", "router %s: %s has no %s", n.Name, is, s.Title)
+		}
 		for _, lacks := range []struct {
 			what  string
 			asked bool
 		}{
-			{"OSPF", n.OSPF != nil},
 			{"loopback address", len(n.Loopback) > 0},
 			{"programs, namespaces or translation of addresses that a topology asks for", n.RunsPrograms()},
 			{"configuration of its own", len(n.Config) > 0},

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// OSPFRedistribute is a rule for which routes of another source a router announces as external
+// RedistributeRule is a rule for which routes of another source a router announces as external
 // ones, and how. Of a router's rules the first that matches a route decides; what none matches is
 // not announced. It says what FRR's route-map and prefix-list say together.
-type OSPFRedistribute struct {
+type RedistributeRule struct {
 	Deny   bool   `json:"deny,omitempty"` // what matches is not announced
 	Source string `json:"source"`         // connected, static, program, protocol or default
 	Name   string `json:"name,omitempty"` // of the program (none: of any), or of the protocol
@@ -30,38 +30,33 @@ type OSPFRedistribute struct {
 	SetTag uint32 `json:"set_tag,omitempty"` // that is announced; 0: the route's own
 }
 
-// Sources of OSPFRedistribute.
+// Sources of RedistributeRule, beside SourceStatic, SourceProgram and SourceProtocol.
 const (
-	OSPFConnected = "connected" // networks of interfaces on which OSPF is off
-	OSPFStatic    = "static"    // the node's routes, as long as it uses them
-	OSPFProgram   = SourceProgram
-	OSPFProtocol  = SourceProtocol
-	OSPFDefault   = "default" // a default route, whether or not the router has one
+	SourceConnected = "connected" // networks of interfaces on which the protocol is off
+	SourceDefault   = "default"   // a default route, whether or not the router has one
 )
 
 const (
-	maxOSPFMetric = 1<<24 - 2 // RFC 2328, B: LSInfinity is above it
-
-	redistributeHint = "write static, connected, program, program sdwan, protocol rip or default; or static 10.20.0.0/16 le 24 tag 7 set metric 30 type 1 tag 8, or deny static 10.20.0.0/16"
+	maxRuleMetric = 1<<24 - 2 // RFC 2328, B: LSInfinity is above it
 
 	redistributeIntoHint = "write ospf into bgp, or deny static 10.20.0.0/16 le 24 tag 7 into bgp, or program sdwan set metric 30 tag 8 into bgp"
 )
 
 // Redistribute is a rule for which of its routes a router tells a program, or a protocol that an
 // app of the controller speaks, and how. Of the rules of one target the first that matches a route
-// decides; what none matches is not told. Its source may also be ospf or shortest-path, its Prefix
-// one of IPv6; it has no Type.
+// decides; what none matches is not told. Its source may also be shortest-path or a protocol, its
+// Prefix one of IPv6; it has no Type.
 type Redistribute struct {
-	OSPFRedistribute
+	RedistributeRule
 	Into string `json:"into"` // the program or protocol
 }
 
 // Matches says whether the rule is about a route of its source.
-func (r OSPFRedistribute) Matches(p netip.Prefix, tag uint32) bool {
+func (r RedistributeRule) Matches(p netip.Prefix, tag uint32) bool {
 	switch {
 	case r.Tag != 0 && r.Tag != tag:
 		return false
-	case r.Source == OSPFDefault:
+	case r.Source == SourceDefault:
 		return p.Bits() == 0
 	case !r.Prefix.IsValid():
 		return p.Bits() > 0
@@ -73,7 +68,7 @@ func (r OSPFRedistribute) Matches(p netip.Prefix, tag uint32) bool {
 }
 
 // Lengths are those that the networks may have which Prefix stands for.
-func (r OSPFRedistribute) Lengths() (least, most int) {
+func (r RedistributeRule) Lengths() (least, most int) {
 	if r.GE == 0 && r.LE == 0 {
 		return r.Prefix.Bits(), r.Prefix.Bits()
 	}
@@ -81,21 +76,8 @@ func (r OSPFRedistribute) Lengths() (least, most int) {
 }
 
 // Plain says whether the rule is about all routes of its source, and changes no tag.
-func (r OSPFRedistribute) Plain() bool {
+func (r RedistributeRule) Plain() bool {
 	return !r.Deny && !r.Prefix.IsValid() && r.Tag == 0 && r.SetTag == 0
-}
-
-// ParseOSPFRedistribute reads "static", "connected metric 30 type 1", "deny static 10.20.0.0/16" or
-// "static 10.20.0.0/16 le 24 tag 7 set metric 30 type 1 tag 8".
-func ParseOSPFRedistribute(s string) (OSPFRedistribute, error) {
-	r, why := parseRedistribute(strings.Fields(s))
-	if why == "" {
-		why = r.wrong()
-	}
-	if why != "" {
-		return OSPFRedistribute{}, Mistaken(redistributeHint, "%q cannot be redistributed: %s", s, why)
-	}
-	return r, nil
 }
 
 // ParseRedistribute reads "ospf into bgp" or "deny static 10.20.0.0/16 tag 7 into bgp".
@@ -104,7 +86,7 @@ func ParseRedistribute(s string) (r Redistribute, err error) {
 	why := "into and the name of a program or protocol are missing"
 	if i := slices.Index(f, "into"); i >= 0 && i+1 < len(f) {
 		r.Into = f[i+1]
-		if r.OSPFRedistribute, why = parseRedistribute(slices.Delete(f, i, i+2)); why == "" {
+		if r.RedistributeRule, why = parseRedistribute(slices.Delete(f, i, i+2)); why == "" {
 			why = r.wrong()
 		}
 	}
@@ -115,9 +97,9 @@ func ParseRedistribute(s string) (r Redistribute, err error) {
 }
 
 // parseRedistribute reads the words of a rule, or says what is wrong with them.
-func parseRedistribute(f []string) (r OSPFRedistribute, why string) {
-	bad := func(format string, args ...any) (OSPFRedistribute, string) {
-		return OSPFRedistribute{}, fmt.Sprintf(format, args...)
+func parseRedistribute(f []string) (r RedistributeRule, why string) {
+	bad := func(format string, args ...any) (RedistributeRule, string) {
+		return RedistributeRule{}, fmt.Sprintf(format, args...)
 	}
 	if len(f) > 0 && f[0] == "deny" {
 		r.Deny, f = true, f[1:]
@@ -180,7 +162,7 @@ func isProgram(word string) bool {
 }
 
 // word returns what takes the number behind a word.
-func (r *OSPFRedistribute) word(word string, set bool) func(uint64) {
+func (r *RedistributeRule) word(word string, set bool) func(uint64) {
 	number := func(into *int) func(uint64) { return func(n uint64) { *into = int(n) } }
 	tag := func(into *uint32) func(uint64) { return func(n uint64) { *into = uint32(n) } }
 	switch {
@@ -201,24 +183,11 @@ func (r *OSPFRedistribute) word(word string, set bool) func(uint64) {
 }
 
 // wrong says what no router could follow; "" is nothing.
-func (r OSPFRedistribute) wrong() string {
-	switch {
-	case !slices.Contains([]string{OSPFConnected, OSPFStatic, OSPFProgram, OSPFProtocol, OSPFDefault}, r.Source):
-		return clip(r.Source) + " is not a source"
-	case r.Source == OSPFProtocol && r.Name == SourceOSPF:
-		return "what OSPF has found it announces itself"
-	case r.Prefix.IsValid() && !r.Prefix.Addr().Is4():
-		return r.Prefix.String() + " is not an IPv4 network"
-	}
-	return r.never()
-}
-
-// wrong says what no router could follow; "" is nothing.
 func (r Redistribute) wrong() string {
 	switch {
-	case !isProgram(r.Into) || r.Into == SourceOSPF:
+	case !isProgram(r.Into) || announces(r.Into):
 		return clip(r.Into) + " cannot be the name of a program or protocol"
-	case !slices.Contains([]string{OSPFConnected, OSPFStatic, OSPFProgram, OSPFProtocol, SourceOSPF, SourceShortestPath}, r.Source):
+	case !IsProtocol(r.Source) && !slices.Contains([]string{SourceConnected, SourceStatic, SourceProgram, SourceProtocol, SourceShortestPath}, r.Source):
 		return clip(r.Source) + " is not a source"
 	case r.Name == r.Into:
 		return r.Into + " knows its own routes"
@@ -228,19 +197,25 @@ func (r Redistribute) wrong() string {
 	return r.never()
 }
 
+// announces says whether a protocol has rules of its own.
+func announces(name string) bool {
+	p := protocolNamed(name)
+	return p != nil && p.Announces
+}
+
 // never says why a rule is one that no router could follow, whatever it is for.
-func (r OSPFRedistribute) never() string {
+func (r RedistributeRule) never() string {
 	least, most := r.Lengths()
 	switch {
-	case r.Source == OSPFProtocol && r.Name == "":
+	case r.Source == SourceProtocol && r.Name == "":
 		return "the protocol has no name"
-	case r.Name != "" && (!isProgram(r.Name) || r.Source != OSPFProgram && r.Source != OSPFProtocol):
+	case r.Name != "" && (!isProgram(r.Name) || r.Source != SourceProgram && r.Source != SourceProtocol):
 		return clip(r.Name) + " is no name of a program or protocol"
 	case r.Deny && (r.Metric != 0 || r.Type != 0 || r.SetTag != 0):
 		return "what is denied has no metric, type or tag"
-	case r.Source == OSPFDefault && (r.Deny || r.Prefix.IsValid() || r.Tag != 0):
+	case r.Source == SourceDefault && (r.Deny || r.Prefix.IsValid() || r.Tag != 0):
 		return "default is always announced; one that the router has is static 0.0.0.0/0"
-	case r.Source == OSPFConnected && r.Tag != 0:
+	case r.Source == SourceConnected && r.Tag != 0:
 		return "connected networks have no tag"
 	case !r.Prefix.IsValid() && (r.GE != 0 || r.LE != 0):
 		return "ge and le follow a network"
@@ -248,15 +223,15 @@ func (r OSPFRedistribute) never() string {
 		return r.Prefix.String() + " is not a network; write " + r.Prefix.Masked().String()
 	case r.Prefix.IsValid() && (least < r.Prefix.Bits() || most < least || most > r.Prefix.Addr().BitLen()):
 		return fmt.Sprintf("lengths of networks in %s are ge %d le %d", r.Prefix, r.Prefix.Bits(), r.Prefix.Addr().BitLen())
-	case r.Metric < 0 || r.Metric > maxOSPFMetric:
-		return fmt.Sprintf("the metric is at most %d", maxOSPFMetric)
+	case r.Metric < 0 || r.Metric > maxRuleMetric:
+		return fmt.Sprintf("the metric is at most %d", maxRuleMetric)
 	case r.Type < 0 || r.Type > 2:
 		return "the type is 1 or 2"
 	}
 	return ""
 }
 
-func (r OSPFRedistribute) String() string {
+func (r RedistributeRule) String() string {
 	s := strings.TrimSpace(r.Source + " " + r.Name)
 	if r.Deny {
 		s = "deny " + s
@@ -281,7 +256,7 @@ func (r OSPFRedistribute) String() string {
 	return s
 }
 
-func (r Redistribute) String() string { return r.OSPFRedistribute.String() + " into " + r.Into }
+func (r Redistribute) String() string { return r.RedistributeRule.String() + " into " + r.Into }
 
 // checkRedistribute finds rules that nothing would follow: Linux routers have their own daemons.
 func (r *resolver) checkRedistribute() {

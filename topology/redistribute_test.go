@@ -36,7 +36,7 @@ func TestRedistributeRules(t *testing.T) {
 				got = append(got, p)
 			}
 		}
-		if r.Source != OSPFDefault && r.Matches(netip.MustParsePrefix("10.20.1.0/24"), 7) {
+		if r.Source != SourceDefault && r.Matches(netip.MustParsePrefix("10.20.1.0/24"), 7) {
 			got = append(got, "10.20.1.0/24#7")
 		}
 		if got := strings.Join(got, " "); got != about {

@@ -57,9 +57,7 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	r.mpls()
 	r.routes()
 	r.rules()
-	r.routerIDs()
-	r.ospfPassive()
-	r.ospfAgrees()
+	r.protocols()
 	r.problems = append(r.problems, CheckProvided(r.t)...)
 	r.mtus()
 	r.management()
@@ -123,7 +121,7 @@ func (r *resolver) defaults(d Defaults) {
 		}
 		if n.Kind == Router {
 			r.routerControllers(n, own)
-			r.speaksOSPF(n)
+			r.speaks(n)
 		}
 	}
 	r.checkDistances()

@@ -23,9 +23,9 @@ type hop struct {
 
 // routes gives routers static routes along shortest paths (fewest routers; among equals, the first
 // neighbour in the file's order), and a default route towards a NAT. If all are routing nodes,
-// their controller finds the paths. Routers that speak OSPF get no IPv4 routes. If any other router
-// has routes of its own, or a configuration of its routing daemons, the user is assumed to route by
-// hand, and nothing is added.
+// their controller finds the paths. What protocols find for routers, these are not given. If any
+// other router has routes of its own, or a configuration of its routing daemons, the user is
+// assumed to route by hand, and nothing is added.
 func (r *resolver) routes() {
 	r.routeDevices()
 	r.reachable()
@@ -42,7 +42,7 @@ func (r *resolver) computeRoutes() {
 	index := map[string]int{}
 	for i, n := range routers {
 		index[n.Name] = i
-		if n.OSPF == nil && slices.ContainsFunc(n.Routes, Route.InMain) || n.OwnRouting() != "" || slices.ContainsFunc(n.Routes, func(rt Route) bool { return rt.Computed }) {
+		if len(n.Protocols) == 0 && slices.ContainsFunc(n.Routes, Route.InMain) || n.OwnRouting() != "" || slices.ContainsFunc(n.Routes, func(rt Route) bool { return rt.Computed }) {
 			return
 		}
 	}
@@ -53,9 +53,8 @@ func (r *resolver) computeRoutes() {
 	if slices.ContainsFunc(static, func(n *Node) bool { return !n.NAT }) {
 		static = routers // also the routing nodes: their controller may see no path through kernel routers
 	}
-	if !r.t.IPv6.Addressed() {
-		static = slices.DeleteFunc(slices.Clone(static), func(n *Node) bool { return n.OSPF != nil })
-	}
+	v6Too := r.t.IPv6.Addressed()
+	static = slices.DeleteFunc(slices.Clone(static), func(n *Node) bool { return n.learns(v4) && (!v6Too || n.learns(v6)) })
 	if total := len(static) * len(r.segs); total > MaxRoutes {
 		r.problems.Warn(r.t.Pos, "give routes, or fewer routers", "%d routers with %d subnets would need %d static routes: none are set", len(routers), len(r.segs), total)
 		return
@@ -260,7 +259,7 @@ func (r *resolver) flood(routers []*Node, index map[string]int, graph [][]hop, t
 	}
 	for _, n := range routers {
 		i := index[n.Name]
-		if distance[i] < 2 || fam == v4 && n.OSPF != nil {
+		if distance[i] < 2 || n.learns(fam) {
 			continue
 		}
 		toward := graph[i][slices.IndexFunc(graph[i], func(h hop) bool { return !h.unaddressed && distance[h.router] == distance[i]-1 })]

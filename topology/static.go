@@ -40,16 +40,15 @@ type Route struct {
 
 // SourceDistance is how little a router trusts the routes of a source.
 type SourceDistance struct {
-	Source   string       `json:"source"`         // static, balanced, ospf, shortest-path, program or protocol
+	Source   string       `json:"source"`         // static, balanced, shortest-path, program, protocol, or a protocol by its name
 	Name     string       `json:"name,omitempty"` // of a program (none: of all), or of a protocol that an app of the controller speaks
 	Distance rib.Distance `json:"distance"`
 }
 
-// Sources of SourceDistance.
+// Sources of SourceDistance, beside the protocols of the register.
 const (
 	SourceStatic       = "static"
-	SourceBalanced     = "balanced" // what the controller moves off busy links
-	SourceOSPF         = "ospf"
+	SourceBalanced     = "balanced"      // what the controller moves off busy links
 	SourceShortestPath = "shortest-path" // what the controller finds by itself
 	SourceProgram      = "program"       // what programs have given by the API
 	SourceProtocol     = "protocol"      // what a protocol has found that an app of the controller speaks
@@ -87,7 +86,7 @@ func (d SourceDistance) isSource() bool {
 	case SourceProgram:
 		return d.Name == "" || ProgramName.MatchString(d.Name)
 	}
-	return d.Name == "" && slices.Contains([]string{SourceStatic, SourceBalanced, SourceOSPF, SourceShortestPath}, d.Source)
+	return d.Name == "" && (IsProtocol(d.Source) || slices.Contains([]string{SourceStatic, SourceBalanced, SourceShortestPath}, d.Source))
 }
 
 func (d SourceDistance) String() string {

@@ -159,7 +159,7 @@ type Node struct {
 	Rules     []Rule         `json:"rules,omitempty"`     // which of its tables of routes is asked for what
 	RA        *Advertisement `json:"ra,omitempty"`        // of interfaces that say nothing of it; Resolve moves it there
 	Neighbors []Neighbor     `json:"neighbors,omitempty"` // whose MAC addresses it need not ask for
-	OSPF      *OSPF          `json:"ospf,omitempty"`      // of routers; nil: no OSPF
+	Protocols Protocols      `json:"protocols,omitempty"` // of routers: what they speak; JSON has each under its name
 
 	Labels []LabelRoute `json:"labels,omitempty"` // what becomes of these
 
@@ -289,7 +289,7 @@ type Link struct {
 	Down bool        `json:"down,omitempty"`
 	Impairment
 
-	OSPF *OSPFLink `json:"ospf,omitempty"` // for both ends
+	Protocols Protocols `json:"protocols,omitempty"` // for both ends
 
 	// VLAN and Trunk hold for those ends that are ports of switches: see PortVLANs.
 	VLAN  int   `json:"vlan,omitempty"`
@@ -346,7 +346,7 @@ type Endpoint struct {
 	// Egress replaces the link's impairment for what leaves this end.
 	Egress *Impairment `json:"egress,omitempty"`
 
-	OSPF *OSPFLink `json:"ospf,omitempty"` // overrides the link's settings
+	Protocols Protocols `json:"protocols,omitempty"` // override the link's settings
 
 	// VLAN and Trunk replace the link's, both.
 	VLAN  int   `json:"vlan,omitempty"`

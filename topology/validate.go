@@ -202,7 +202,7 @@ func (v *validator) node(n *Node) {
 	v.advertises(n, bad)
 	v.labels(n, bad)
 	v.managementAddress(n, bad)
-	v.ospf(n, bad)
+	v.protocols(n, bad)
 	v.dirs(n, bad)
 	v.config(n, bad)
 	v.files(n, bad)
@@ -401,7 +401,7 @@ func (v *validator) link(l *Link) {
 			v.problems.Warn(l.Pos, "give it a bandwidth", "%s: without a bandwidth no packet waits, and %s has no effect", name, e.Queue.Discipline)
 		}
 	}
-	v.ospfLink(l, bad)
+	v.protocolsOver(l, bad)
 	v.wifi(l, bad)
 	v.vlans(l, bad)
 	v.mpls(l, bad)

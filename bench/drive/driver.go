@@ -136,6 +136,10 @@ func Check(p *experiment.Plan) error {
 			if c.Lab.Options["target"] == onSites && k.listens {
 				left.add(lack.New(probe.Kind+" listens to controllers where all switches are, which only labs on one machine have", "", ""), c.ID, probe.Name)
 			}
+			if c.Lab.Options["target"] == onSites && k.here {
+				why := probe.Kind + " counts what this machine does, which is only a part of a lab over several machines"
+				left.add(lack.New(why, "", ""), c.ID, probe.Name)
+			}
 			if err := errors.Join(checkIPv6(t, probe.Options), k.checkSouthbound(t)); err != nil {
 				add("%s: %s", probe.Name, err)
 			}
@@ -223,7 +227,7 @@ func defaultsOf(l *experiment.Lab) topology.Defaults {
 // tuned is what a lab's options ask of the machine.
 func tuned(l *experiment.Lab, name string) tune.Settings {
 	return tune.Settings{Lab: name, Isolate: l.Options["isolate"], Nodes: l.Options["pin_nodes"], Datapath: l.Options["pin_datapath"], Controller: l.Options["pin_controller"],
-		SMT: l.Options["smt"], Governor: l.Options["governor"]}
+		SMT: l.Options["smt"], Governor: l.Options["governor"], Awake: l.Options.Truth("awake")}
 }
 
 // Up brings up the lab of a cell, and tunes the machine to it.

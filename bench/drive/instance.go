@@ -12,6 +12,7 @@ import (
 
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/bench/tune"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/measure/stats"
@@ -132,6 +133,9 @@ func (i *instance) Watch() environment.WatchOptions {
 		i.devices = i.offloads()
 	}
 	o.Drops, o.Offloads, o.Own = i.drops, i.devices, []string{"/" + i.name}
+	if i.cell.Lab.Options.Truth("awake") {
+		o.Awake = tune.AwakeBy()
+	}
 	return o
 }
 

@@ -65,6 +65,7 @@ type kind struct {
 	tools   []string // programs of others that it runs
 	own     bool     // it asks Trivet's own lab, bed.lab; the others need no more than its nodes
 	listens bool     // to the connections of controllers, bed.south
+	here    bool     // it counts what this machine does, which is all of it only where the whole lab is here
 }
 
 // kinds are all ways of measuring, by their names.

@@ -14,6 +14,7 @@ import (
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/probe/call"
 	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/bench/tune"
 	"trivet.dev/trivet/bench/verify"
 	_ "trivet.dev/trivet/internal/all"
 	"trivet.dev/trivet/lab"
@@ -28,6 +29,8 @@ func TestMain(m *testing.M) {
 			ended(lab.RunDaemon(os.Args[2]))
 		case local.InitCommand:
 			ended(local.RunInit())
+		case tune.AwakeCommand:
+			ended(tune.Awake(os.Args[2]))
 		case packets.Command:
 			ended(packets.Serve(os.Stdin, os.Stdout))
 		case verify.LookCommand:

@@ -31,13 +31,8 @@ const leastStamped = 18
 func init() {
 	register(kind{ProbeKind: experiment.ProbeKind{
 		Name: "packets", Doc: "Loss, one-way delay and jitter at an exact packet rate, by Trivet's own generator.",
-		Options: []experiment.Option{fromNode, toNode, sendTime, packetRate, atLeast(by(payload, "64"), leastStamped), useIPv6},
-		Check: func(o experiment.Options) error {
-			if n := o.Float("rate") * o.Time("time").Seconds(); o.Float("rate") > 10e6 || n > 1<<30 {
-				return errors.New("rate is up to 10 million packets/s, and rate × time up to a thousand million packets")
-			}
-			return nil
-		},
+		Options:  streamOptions(),
+		Check:    checkRate,
 		Estimate: sending(800 * time.Millisecond),
 		Metrics:  streamed,
 	}, order: 40, chief: []string{"throughput", "received_rate", "loss", "delay", "jitter"}, run: exactRate})
@@ -54,8 +49,7 @@ var streamed = []experiment.Metric{
 // exactRate measures loss, one-way delay and jitter of a stream of an exact packet rate.
 func exactRate(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	from := b.options.Text("from")
-	s := packets.Send{Size: b.options.Int("size"), Rate: b.options.Float("rate")}
-	s.Count = max(1, int(s.Rate*b.options.Time("time").Seconds()+0.5))
+	s := streamOf(b)
 	x, err := b.stream(ctx, s, packets.Receive{Sample: keptDelays})
 	sent, got := x.sent, x.got
 	if sent == nil || got == nil {
@@ -70,6 +64,27 @@ func exactRate(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 		err = fmt.Errorf("none of %d packets arrived", sent.Sent)
 	}
 	return o, err
+}
+
+// streamOptions are those of a stream of an exact packet rate.
+func streamOptions() []experiment.Option {
+	size := atLeast(by(payload, "64"), leastStamped)
+	return []experiment.Option{fromNode, toNode, sendTime, packetRate, size, useIPv6}
+}
+
+// checkRate refuses streams that no machine could send, or count.
+func checkRate(o experiment.Options) error {
+	if n := o.Float("rate") * o.Time("time").Seconds(); o.Float("rate") > 10e6 || n > 1<<30 {
+		return errors.New("rate is up to 10 million packets/s, and rate × time up to a thousand million packets")
+	}
+	return nil
+}
+
+// streamOf is the stream that a probe's options ask for.
+func streamOf(b *bed) packets.Send {
+	s := packets.Send{Size: b.options.Int("size"), Rate: b.options.Float("rate")}
+	s.Count = max(1, int(s.Rate*b.options.Time("time").Seconds()+0.5))
+	return s
 }
 
 // stream sends a stream from the probe's node from to its node to. Its times are the machine's,

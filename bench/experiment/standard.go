@@ -15,6 +15,7 @@ func Standard(probes []ProbeKind) Vocabulary {
 		{Name: "pin_datapath", Type: Text, Doc: "Processors for the datapath."},
 		{Name: "pin_controller", Type: Text, Doc: "Processors for the controller."},
 		{Name: "smt", Type: Text, Doc: "Whether the threads of a core are processors of this machine meanwhile: on or off; none leaves it."},
+		{Name: "awake", Type: Truth, Doc: "Whether this machine's processors are kept from sleep meanwhile, from which they would take time to wake."},
 		{Name: "governor", Type: Text, Doc: "What sets the frequency of this machine's processors meanwhile: performance, or another that it has; none leaves it."},
 	}}
 }

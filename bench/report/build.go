@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -59,6 +60,9 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 		}
 	}
 	r.Notes = append(r.Notes, models(watched)...)
+	if n := d.accelerators(); n != "" {
+		r.Notes = append(r.Notes, n)
+	}
 	r.problems(problems)
 	for _, text := range run.Header.Environment.Missing {
 		r.unseen(text, 0)
@@ -72,6 +76,34 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 			words.Plural(d.unusable, "value"), usableValue))
 	}
 	return r
+}
+
+// accelerators says what the processors of nodes that are virtual machines were, which decides how
+// fast they are; "" where there were none.
+func (d *data) accelerators() string {
+	seen := map[string]bool{}
+	look := func(u *environment.Usage) {
+		for _, how := range u.Accelerators {
+			seen[how] = true
+		}
+	}
+	for i := range d.counted {
+		if u := d.counted[i].Usage; u != nil {
+			look(u)
+			for _, site := range u.Sites {
+				look(&site.Usage)
+			}
+		}
+	}
+	if len(seen) == 0 {
+		return ""
+	}
+	text := "Virtual machines ran with the accelerator " + name(strings.Join(slices.Sorted(maps.Keys(seen)), ", ")) + "."
+	if seen[environment.Emulated] {
+		text += " By " + environment.Emulated + " QEMU emulates their processors: what goes through them is slower by far " +
+			"than with KVM."
+	}
+	return text
 }
 
 // define takes over what the result itself says of its report.

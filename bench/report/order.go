@@ -30,6 +30,11 @@ func (d *data) ordered(out *Trend, t definition.Trend) {
 		}
 		return
 	}
+	d.order(out, t, places)
+}
+
+// order combines the comparisons at all places.
+func (d *data) order(out *Trend, t definition.Trend, places []comparison) {
 	holds, against := 0, make([]float64, len(places))
 	var first, contrary *comparison
 	var open []needs
@@ -146,12 +151,17 @@ func placeName(dims, levels []string) string {
 // against tests one group against another, shifted by the margin.
 func (d *data) against(t definition.Trend, g, h *group, dims []string, unit string, factor float64) comparison {
 	x, y, paired := twoGroups(g, h, t.Source)
+	return d.sides(t, x, y, paired, placeName(dims, g.levels), unit, factor)
+}
+
+// sides tests the mean of some values against that of others, shifted by the margin.
+func (d *data) sides(t definition.Trend, x, y []float64, paired bool, place, unit string, factor float64) comparison {
 	a, b := mean(x), mean(y)
 	shift := t.Within * math.Abs(b)
 	if t.Is == definition.Below {
 		shift = -shift
 	}
-	p := comparison{name: placeName(dims, g.levels), above: 1, below: 1}
+	p := comparison{name: place, above: 1, below: 1}
 	p.why = fmt.Sprintf("%s against %s (%s)", Number(a*factor), withUnit(b*factor, unit), signed(relative(a-b, b)))
 	difference, two, err := differs(x, y, paired, shift)
 	p.more = more(x, y, paired, shift)

@@ -32,7 +32,7 @@ type Counted struct {
 
 // Outcomes counts the statements by what came of them.
 func (p *Paper) Outcomes() (out []Counted) {
-	for _, outcome := range []Outcome{Holds, Fails, CannotTell, NotMeasured} {
+	for _, outcome := range []Outcome{Holds, Fails, CannotTell, NeedsKVM, NotMeasured} {
 		n := 0
 		for _, t := range p.Trends {
 			if t.Outcome == outcome {

@@ -26,7 +26,7 @@ func paperSays(t definition.Trend, p *definition.Paper) string {
 	}
 	ours := publishedAt(p, t.Source, t.Along, unit)
 	switch {
-	case t.Limit != nil || len(ours) == 0:
+	case t.Limit != nil || t.Of == definition.Slope || len(ours) == 0:
 		return ""
 	case t.Is == definition.Times:
 		return timesTheirs(ours, publishedAt(p, otherSide(t), t.Along, unit))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/measure/stats"
@@ -22,6 +23,7 @@ const (
 	Fails       Outcome = "does not hold"
 	CannotTell  Outcome = "cannot tell"
 	NotMeasured Outcome = "not measured"
+	NeedsKVM    Outcome = "needs KVM" // it is of virtual machines, whose processors were emulated
 )
 
 // Trend is a published statement, tested with our values.
@@ -50,25 +52,54 @@ func (d *data) trend(t definition.Trend, paper *definition.Paper) Trend {
 		out.open("the result does not say when it was looked at", needs{})
 		return out
 	}
-	switch t.Is {
-	case definition.Falls, definition.Rises:
+	switch {
+	case t.Of == definition.Slope:
+		d.slope(&out, t)
+	case t.Of == definition.Curvature:
+		d.curvature(&out, t)
+	case t.Is == definition.Falls, t.Is == definition.Rises:
 		d.monotone(&out, t)
-	case definition.Flat:
+	case t.Is == definition.Flat:
 		d.flat(&out, t)
-	case definition.Linear:
+	case t.Is == definition.Linear:
 		d.linear(&out, t)
-	case definition.Steeper:
+	case t.Is == definition.Steeper:
 		d.steeper(&out, t)
-	case definition.Times:
+	case t.Is == definition.Times:
 		d.times(&out, t)
 	default:
 		d.ordered(&out, t)
 	}
 	out.Theirs = paperSays(t, paper)
-	if out.Outcome != NotMeasured {
-		out.Level = d.trust(t)
+	if out.Outcome == NotMeasured {
+		return out
+	}
+	out.Level = d.trust(t)
+	if nodes := d.emulated(t); t.Needs == definition.KVM && len(nodes) > 0 {
+		out.Outcome = NeedsKVM
+		out.Why = "QEMU emulated the processors of " + name(words.Some(nodes)) +
+			", which says nothing of virtual machines that run on them: " + out.Why
 	}
 	return out
+}
+
+// emulated are the nodes whose processors QEMU emulated in samples that a statement is tested with.
+func (d *data) emulated(t definition.Trend) (nodes []string) {
+	sources := []definition.Source{t.Source, otherSide(t)}
+	for i := range d.counted {
+		s := &d.counted[i]
+		if s.Usage == nil {
+			continue
+		}
+		for _, src := range sources {
+			of := func(m result.Measurement) bool { return d.holds(src.Where, s, &m) }
+			if (src.Probe == "" || s.Probe == src.Probe) && slices.ContainsFunc(measurements(s, src.Metric), of) {
+				nodes = append(nodes, s.Usage.Emulated()...)
+			}
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
 }
 
 // trust returns the verdict on all samples that a statement is tested with.
@@ -85,6 +116,9 @@ func (d *data) trust(t definition.Trend) environment.Level {
 // tested says in words what is tested.
 func tested(t definition.Trend) string {
 	words := metricTitle(t.Source)
+	if t.Of == definition.Slope || t.Of == definition.Curvature {
+		words = t.Of + " of " + words
+	}
 	if len(t.Where) > 0 {
 		words += " (" + describe(t.Where) + ")"
 	}

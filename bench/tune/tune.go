@@ -1,8 +1,9 @@
 // Package tune is what can be done to a machine so that measuring on it disturbs less (the measures
 // of paper 3): processors that only the lab may use, processors for its nodes, its datapath and its
-// controller, one thread a core, the governor of their frequency, no IPv6 on new devices. All of it
-// is by cgroups, sysctls and files of sysfs; what was before is
-// written to disk first, so that it comes back also where the process that changed it was killed.
+// controller, one thread a core, the governor of their frequency, no sleep, no IPv6 on new devices.
+// All of it is by cgroups, sysctls and files of sysfs; what was before is written to disk first, so
+// that it comes back also where the process that changed it was killed. What keeps processors from
+// sleep ends with that process.
 package tune
 
 import (
@@ -17,6 +18,7 @@ import (
 	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/topology"
 )
 
@@ -32,6 +34,7 @@ type Settings struct {
 	Controller string // for the programs that the lab started as controllers, or for the daemon
 	SMT        string // on or off: whether the two or more threads of a core are processors
 	Governor   string // of the frequency of all processors: performance
+	Awake      bool   // processors do not sleep, from which they take time to wake; never Permanent
 	// Network devices made from now on in the machine's own namespace have no IPv6: those of
 	// Mininet's switches.
 	IPv6Off bool
@@ -41,7 +44,7 @@ type Settings struct {
 
 // Any says whether anything is to be changed.
 func (s Settings) Any() bool {
-	return s.Processors() || given(s.SMT, s.Governor) || s.IPv6Off
+	return s.Processors() || given(s.SMT, s.Governor) || s.Awake || s.IPv6Off
 }
 
 // Processors says whether processes are to be given processors.
@@ -66,7 +69,15 @@ func Apply(s Settings) (restore func() error, err error) {
 		return nil, err
 	}
 	p.mounts = p.groups
-	return p.apply(journalFile(), s.Permanent)
+	undo, err := p.apply(journalFile(), s.Permanent)
+	if err != nil || !s.Awake {
+		return undo, err
+	}
+	end, err := keepAwake(p.all)
+	if err != nil {
+		return nil, errors.Join(err, undo())
+	}
+	return func() error { return errors.Join(end(), undo()) }, nil
 }
 
 // Restore undoes what a process that has ended, or one with Settings.Permanent, changed. It says
@@ -114,6 +125,7 @@ type plan struct {
 	daemon  int             // process, if it is to be pinned
 	serves  []part          // what the daemon is
 	machine hardware
+	awake   bool
 	ipv6Off bool
 }
 
@@ -149,7 +161,7 @@ func (s Settings) plan() (*plan, error) {
 
 // read reads the lists of processors, of those of the machine.
 func (s Settings) read(all CPUs) (*plan, error) {
-	p := &plan{lab: s.Lab, all: all, pins: map[part]CPUs{}, cores: map[string]CPUs{}, ipv6Off: s.IPv6Off}
+	p := &plan{lab: s.Lab, all: all, pins: map[part]CPUs{}, cores: map[string]CPUs{}, awake: s.Awake, ipv6Off: s.IPv6Off}
 	var err error
 	if p.machine, err = readHardware(s); err != nil {
 		return nil, err
@@ -161,6 +173,13 @@ func (s Settings) read(all CPUs) (*plan, error) {
 	if len(p.isolate) > 0 && len(p.isolate) >= len(p.all) {
 		return nil, lack.New(fmt.Sprintf("isolate: %s are all the processors there are", p.isolate), "; ",
 			"leave one to the rest of the machine")
+	}
+	if s.Awake && s.Permanent {
+		return nil, errors.New("processors are kept awake only for as long as a process asks for it")
+	}
+	if s.Awake && len(p.isolate) > 0 && AwakeBy() == environment.ByLoops {
+		return nil, lack.New("awake: this machine has no sleep states that a program could forbid, "+
+			"and loops would not be let onto isolated processors", "; ", "leave isolate out")
 	}
 	within := p.all
 	if len(p.isolate) > 0 {
@@ -256,7 +275,7 @@ func (p *plan) of(which part) CPUs {
 }
 
 // ofDaemon is where the daemon may run, which may be datapath and controller in one. Of these, one
-// that is pinned is pinned with the other.
+// that is pinned is pinned with the other. One that is neither goes with the nodes.
 func (p *plan) ofDaemon() CPUs {
 	for _, which := range p.serves {
 		if c := p.pins[which]; len(c) > 0 {
@@ -266,7 +285,7 @@ func (p *plan) ofDaemon() CPUs {
 	if len(p.serves) > 0 {
 		return p.of("")
 	}
-	return nil
+	return p.pins[nodes] // it sends nodes' echoes
 }
 
 // what is changed, for people.
@@ -280,6 +299,9 @@ func (p *plan) what() (out []string) {
 		}
 	}
 	out = append(out, p.machine.what()...)
+	if p.awake {
+		out = append(out, "processors kept awake")
+	}
 	if p.ipv6Off {
 		out = append(out, "no IPv6 on new devices")
 	}

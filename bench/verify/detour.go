@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// judgeWays notes of streams that have arrived whether routers sent them by other ways than OSPF
-// is to find.
+// judgeWays notes of streams that have arrived whether routers sent them by other ways than
+// their protocol is to find.
 func (v *verifier) judgeWays(traces []*trace) {
 	for _, t := range traces {
 		if way := t.wayTaken(); way != nil {
@@ -27,8 +27,20 @@ func (v *verifier) sayDetours() {
 	}
 }
 
-// detour says which router sends a stream by a way that costs OSPF more than the cheapest, by the
-// topology's settings; "": none, or what it may do is not known by these.
+// costsOf has what the ways of the protocols cost that a topology's routers speak.
+func costsOf(t *topology.Topology) map[*topology.Protocol]topology.Costs {
+	out := map[*topology.Protocol]topology.Costs{}
+	for _, p := range topology.Spoken(t) {
+		if p.Costs != nil {
+			out[p] = p.Costs(t)
+		}
+	}
+	return out
+}
+
+// detour says which router sends a stream by a way that costs its protocol more than the cheapest,
+// by the topology's settings; "": none, or what it may do is not known by these, as it is not where
+// routers speak several protocols.
 func (v *verifier) detour(f *flow, way []hop) string {
 	to := v.address[f.to]
 	var routers []hop // directions out of routers
@@ -50,22 +62,28 @@ func (v *verifier) detour(f *flow, way []hop) string {
 	}
 	for i, h := range routers {
 		at := v.near(h)
-		least, known := v.costs.Least(at, to)
-		cost, ok := v.costs.Over(at, v.t.Links[h.link].DeviceAt(h.out))
+		speaks := v.nodes[at].Speaks()
+		if len(speaks) != 1 || v.costs[speaks[0]] == nil {
+			return ""
+		}
+		costs := v.costs[speaks[0]]
+		least, known := costs.Least(at, to)
+		cost, ok := costs.Over(at, v.t.Links[h.link].DeviceAt(h.out))
 		if !known || !ok {
 			return ""
 		}
 		over := v.far(h)
 		if i+1 < len(routers) {
 			over = v.near(routers[i+1])
-			rest, known := v.costs.Least(over, to)
+			rest, known := costs.Least(over, to)
 			if !known {
 				return ""
 			}
 			cost += rest
 		}
 		if cost > least {
-			return fmt.Sprintf("%s sends what is for %s by %s, which costs %d: OSPF has a way that costs %d", at, f.to, over, cost, least)
+			return fmt.Sprintf("%s sends what is for %s by %s, which costs %d: %s has a way that costs %d", at, f.to, over,
+				cost, speaks[0].Title, least)
 		}
 	}
 	return ""

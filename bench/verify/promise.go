@@ -16,7 +16,7 @@ type promise struct {
 	*network
 	at     map[string][]iface        // of hosts and routers: interfaces on links that are up
 	owners map[place][]string        // who has an address in a segment
-	ospf   map[string][]netip.Prefix // by router: networks to which OSPF brings routes
+	spoken map[string][]netip.Prefix // by router: networks to which routing protocols bring routes
 	join   disjoint.Sets[string]     // routing nodes that one controller routes among
 }
 
@@ -36,7 +36,7 @@ type place struct {
 }
 
 func (n *network) promise() *promise {
-	p := &promise{network: n, at: map[string][]iface{}, owners: map[place][]string{}, ospf: topology.OSPFReach(n.t), join: disjoint.Sets[string]{}}
+	p := &promise{network: n, at: map[string][]iface{}, owners: map[place][]string{}, spoken: topology.Reach(n.t), join: disjoint.Sets[string]{}}
 	segments := disjoint.Sets[int]{} // of ends, by 2 × link + end
 	first := map[string]int{}        // of a switch
 	var ports []topology.VLANPort
@@ -169,7 +169,7 @@ func (p *promise) steps(at string, to netip.Addr) (out []step) {
 		}
 		add(rank{r.To.Bits(), source, int(r.KernelMetric())}, s...)
 	}
-	for _, network := range p.ospf[at] {
+	for _, network := range p.spoken[at] {
 		if network.Contains(to) {
 			add(rank{network.Bits(), 2, 0}, step{known: true})
 		}

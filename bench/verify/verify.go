@@ -180,8 +180,8 @@ type verifier struct {
 	evidence map[side]*evidence // of rates and queues
 	takes    map[hop]int        // of directions that take no full packets: how large frames may be
 	tapped   []string           // the places where taps counted at last
-	costs    *topology.OSPFCosts
-	detours  map[string]string // by stream: why its way is none that OSPF is to find, at the last look; "": it is one
+	costs    map[*topology.Protocol]topology.Costs
+	detours  map[string]string // by stream: why its way is none that its protocol is to find, at the last look; "": it is one
 	result   *Result
 
 	mu sync.Mutex // of what is noted of nodes that are silent, and of guests
@@ -191,7 +191,7 @@ type verifier struct {
 
 func newVerifier(n *network, info lab.Info) *verifier {
 	return &verifier{network: n, info: info, began: time.Now(), result: &Result{}, seen: map[hop][]*sample{}, takes: map[hop]int{}, evidence: map[side]*evidence{},
-		called: map[hop]bool{}, clocks: map[string]clock.Reading{}, costs: topology.OSPFCostsOf(n.t), detours: map[string]string{}}
+		called: map[hop]bool{}, clocks: map[string]clock.Reading{}, costs: costsOf(n.t), detours: map[string]string{}}
 }
 
 // Run verifies a lab by its daemon. An error says that it could not be verified; what is wrong with

@@ -9,6 +9,7 @@ import (
 	"trivet.dev/trivet/bench/probe/call"
 	"trivet.dev/trivet/bench/probe/clock"
 	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/bench/tune"
 	"trivet.dev/trivet/bench/verify"
 	"trivet.dev/trivet/datapath/embedded/fabric"
 	"trivet.dev/trivet/datapath/vm"
@@ -53,6 +54,8 @@ func main() {
 			os.Exit(guest.Exec(os.Args[2:]))
 		case qemu.ConsoleCommand:
 			exit(guest.Console(os.Args[2:]))
+		case tune.AwakeCommand:
+			exit(tune.Awake(os.Args[2]))
 		case packets.Command:
 			exit(packets.Serve(os.Stdin, os.Stdout))
 		case call.Command:

@@ -9,12 +9,12 @@
 //	GET    /v1/controller/groups
 //	GET    /v1/controller/routes      POST to add, DELETE to take back
 //	PUT    /v1/controller/routes/NAME those of a program, DELETE to take them back
-//	GET    /v1/controller/ospf/…      neighbors, interfaces, database, routes, spf-log, capture
 //	GET    /v1/controller/statistics
 //	GET    /v1/controller/missing     what it has yet to learn of its topology
 //	POST   /v1/controller/reload      its topology is read again
 //	GET    /v1/controller/path        the way of a packet, and why
 //	GET    /v1/controller/events      Server-Sent Events
+//	GET    /v1/controller/NAME/…      what the app of a routing protocol knows: addProtocol
 //	GET    /v1/cluster                members, masters of switches; POST …/moves, PUT …/drain/NAME
 //	…      /v1/controller/apps/…      what apps answer by themselves: package apps
 //	GET    /metrics                   Prometheus
@@ -43,9 +43,8 @@ import (
 	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/builtin"
-	"trivet.dev/trivet/controller/ospf"
 	"trivet.dev/trivet/controller/user"
-	"trivet.dev/trivet/internal/door"
+	"trivet.dev/trivet/internal/bearer"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/internal/words"
 )
@@ -138,7 +137,7 @@ const maxBody = 1 << 20
 func (s *Server) serveApp(w http.ResponseWriter, r *http.Request) {
 	c, err := s.get()
 	if err != nil {
-		door.Refuse(w, http.StatusNotFound, err.Error())
+		bearer.Refuse(w, http.StatusNotFound, err.Error())
 		return
 	}
 	name := r.PathValue("app")
@@ -146,7 +145,7 @@ func (s *Server) serveApp(w http.ResponseWriter, r *http.Request) {
 		http.StripPrefix("/v1/controller/apps/"+name, http.MaxBytesHandler(h, maxBody)).ServeHTTP(w, r)
 		return
 	}
-	door.Refuse(w, http.StatusNotFound, fmt.Sprintf("the controller has no app %q that answers requests; its apps are %s",
+	bearer.Refuse(w, http.StatusNotFound, fmt.Sprintf("the controller has no app %q that answers requests; its apps are %s",
 		name, strings.Join(c.Apps, ", ")))
 }
 
@@ -214,8 +213,10 @@ func SchemaName(t reflect.Type, hint string) string {
 	if t.PkgPath() == reflect.TypeFor[cluster.Status]().PkgPath() {
 		return "Ownership" + name
 	}
-	if t.PkgPath() == reflect.TypeFor[ospf.LSA]().PkgPath() {
-		return "OSPF" + name
+	for _, p := range protocols {
+		if t.PkgPath() == p.types.PkgPath() {
+			return p.title + name
+		}
 	}
 	return name
 }
@@ -263,7 +264,9 @@ func (s *Server) Register(api huma.API) {
 	s.registerFlows(api)
 	s.registerRoutes(api)
 	s.registerBalance(api)
-	s.registerOSPF(api)
+	for _, p := range protocols {
+		p.register(s, api)
+	}
 	s.registerCluster(api)
 	s.registerFollow(api)
 	if s.More != nil {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/netip"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -12,14 +13,12 @@ import (
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/monitor"
-	"trivet.dev/trivet/controller/ospf"
 	"trivet.dev/trivet/controller/routing"
 )
 
-// eventTypes are the types of the events, by name.
+// eventTypes are the types of the events, by name. Protocols add theirs: see addProtocol.
 var eventTypes = map[string]any{
 	"ready": Overview{}, "switch": SwitchEvent{}, "link": LinkEvent{}, "host": HostEvent{}, "rerouted": RerouteEvent{},
-	"ospf_neighbor": ospf.NeighborChange{}, "ospf_run": ospf.Run{}, "ospf_restart": ospf.Restart{},
 	"cluster": ClusterEvent{}, "route": RouteEvent{}, "part": PartEvent{}, "sample": SampleEvent{}, "alive": AliveEvent{}, "end": EndEvent{},
 }
 
@@ -333,8 +332,6 @@ func (v *view) event(e builtin.Event) any {
 			out.Switch = v.switchName(x.Switch)
 		}
 		return out
-	case ospf.NeighborChange, ospf.Run, ospf.Restart:
-		return x
 	case monitor.Sample:
 		out := SampleEvent{Time: e.Time, Switch: v.switchName(x.Switch), Ports: []PortStatistics{}}
 		for _, p := range x.Ports {
@@ -344,6 +341,9 @@ func (v *view) event(e builtin.Event) any {
 				Name: v.portName(at.dpid, at.port), Traffic: v.traffic(at)})
 		}
 		return out
+	}
+	if protocolEvents[reflect.TypeOf(e.What)] {
+		return e.What
 	}
 	return AliveEvent{e.Time}
 }

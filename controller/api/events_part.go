@@ -107,7 +107,7 @@ func (t *teller) ready() (out []uint64) {
 			out = append(out, dpid)
 		}
 	}
-	if len(out) == 0 || t.c.OSPF != nil && len(t.c.OSPF.Missing()) > 0 || !t.c.Routing.Quiet() {
+	if len(out) == 0 || t.c.Finding() || !t.c.Routing.Quiet() {
 		return nil
 	}
 	return out

@@ -16,7 +16,7 @@ import (
 
 	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/controller/builtin"
-	"trivet.dev/trivet/internal/door"
+	"trivet.dev/trivet/internal/bearer"
 	"trivet.dev/trivet/internal/patience"
 )
 
@@ -88,7 +88,7 @@ func reply(w http.ResponseWriter, answer any, missing []string, err error) {
 		_, _ = w.Write(refused.body) // an error: the client is gone
 		return
 	case err != nil:
-		door.Refuse(w, http.StatusBadGateway, err.Error())
+		bearer.Refuse(w, http.StatusBadGateway, err.Error())
 		return
 	}
 	text, err := json.Marshal(answer)
@@ -96,7 +96,7 @@ func reply(w http.ResponseWriter, answer any, missing []string, err error) {
 		text, err = WithMissing(text, missing)
 	}
 	if err != nil {
-		door.Refuse(w, http.StatusInternalServerError, err.Error())
+		bearer.Refuse(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -105,11 +105,11 @@ func ringOfOSPF(t *testing.T) *topology.Topology {
 	top := ringOf(t, topology.Router)
 	for _, n := range top.Nodes {
 		if n.Kind == topology.Router {
-			n.OSPF = &topology.OSPF{}
+			n.Protocols.Set(&topology.OSPF{})
 		}
 	}
 	for _, l := range top.Links {
-		l.OSPF = &topology.OSPFLink{Hello: topology.Duration(time.Second), Dead: topology.Duration(4 * time.Second)}
+		l.Protocols.Set(&topology.OSPFLink{Hello: topology.Duration(time.Second), Dead: topology.Duration(4 * time.Second)})
 	}
 	return top
 }

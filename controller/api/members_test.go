@@ -354,12 +354,12 @@ func TestMembersOSPF(t *testing.T) {
 		}
 		restarted := func() bool {
 			for _, m := range k.members {
-				for _, x := range m.OSPF.Interfaces("") {
+				for _, x := range ospfOf(m.Controller).Interfaces("") {
 					if x.Restart != nil {
 						return false
 					}
 				}
-				for _, x := range m.OSPF.Neighbors("") {
+				for _, x := range ospfOf(m.Controller).Neighbors("") {
 					if x.Helped != nil || x.State != "Full" {
 						return false
 					}

@@ -13,7 +13,7 @@ import (
 )
 
 // Proves that a member of a cluster has the centre's operations beside the controller's, behind the
-// same door and in the same description.
+// same listener and in the same description.
 func TestMore(t *testing.T) {
 	s := store.NewMemory(nil, nil)
 	defer s.Close()
@@ -26,15 +26,15 @@ func TestMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	door, err := Open("unix:"+filepath.Join(t.TempDir(), "s"), "")
+	listener, err := Open("unix:"+filepath.Join(t.TempDir(), "s"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer door.Close()
+	defer listener.Close()
 	server := Server{More: member.Register}
 	server.Use(c)
-	go func() { _ = server.Serve(door) }()
-	client, err := Dial(door.Address, "")
+	go func() { _ = server.Serve(listener) }()
+	client, err := Dial(listener.Address, "")
 	if err != nil {
 		t.Fatal(err)
 	}

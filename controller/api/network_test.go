@@ -127,7 +127,7 @@ func serve(c *builtin.Controller, token string) (to *http.Transport, stop func()
 	l, done := listen(), make(chan bool)
 	var server Server
 	server.Use(c)
-	go func() { defer close(done); _ = server.Serve(&Door{Token: token, listener: l}) }()
+	go func() { defer close(done); _ = server.Serve(&Listener{Token: token, listener: l}) }()
 	to = &http.Transport{DialContext: l.dial}
 	return to, func() { l.Close(); to.CloseIdleConnections(); <-done }
 }

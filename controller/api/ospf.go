@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -14,13 +15,24 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
+func init() {
+	addProtocol(protocol{title: "OSPF", types: reflect.TypeFor[ospf.LSA](), register: (*Server).registerOSPF, joins: ospfJoins,
+		events: map[string]any{"ospf_neighbor": ospf.NeighborChange{}, "ospf_run": ospf.Run{}, "ospf_restart": ospf.Restart{}}})
+}
+
+// ospfOf is the controller's app that speaks OSPF; nil: it has none.
+func ospfOf(c *builtin.Controller) *ospf.App {
+	a, _ := c.App(topology.SourceOSPF).(*ospf.App)
+	return a
+}
+
 type ospfQuery struct {
 	Router string `query:"router" doc:"All where none is given"`
 }
 
 func (s *Server) registerOSPF(api huma.API) {
 	ospfGet(api, s, "/neighbors", "Neighbours of the routing nodes that speak OSPF", func(v *view, router string) ([]ospf.Neighbor, error) {
-		list := v.c.OSPF.Neighbors(router)
+		list := ospfOf(v.c).Neighbors(router)
 		for i := range list {
 			if f := v.m.ByAddress(list[i].Address); list[i].Neighbor == "" && f != nil {
 				list[i].Neighbor = f.Node
@@ -29,20 +41,20 @@ func (s *Server) registerOSPF(api huma.API) {
 		return byRouter(list, func(x ospf.Neighbor) string { return x.Router }), nil
 	})
 	ospfGet(api, s, "/interfaces", "Interfaces on which OSPF runs, with their packets", func(v *view, router string) ([]ospf.Attachment, error) {
-		return byRouter(v.c.OSPF.Interfaces(router), func(x ospf.Attachment) string { return x.Router }), nil
+		return byRouter(ospfOf(v.c).Interfaces(router), func(x ospf.Attachment) string { return x.Router }), nil
 	})
 	ospfGet(api, s, "/database", "Link state databases, which the routers share", func(v *view, router string) ([]ospf.LSA, error) {
-		return v.c.OSPF.Database(router), nil
+		return ospfOf(v.c).Database(router), nil
 	})
 	ospfGet(api, s, "/routes", "OSPF's routing tables", func(v *view, router string) ([]ospf.Route, error) {
-		list, err := v.c.OSPF.Routes(router)
+		list, err := ospfOf(v.c).Routes(router)
 		return byRouter(list, func(x ospf.Route) string { return x.Router }), err
 	})
 	ospfGet(api, s, "/spf-log", "The last calculations of routes", func(v *view, router string) (ospf.Log, error) {
-		return v.c.OSPF.Log(router), nil
+		return ospfOf(v.c).Log(router), nil
 	})
 	ospfGet(api, s, "/capture", "The last packets, as a pcap file in base64", func(v *view, router string) (Capture, error) {
-		return Capture{v.c.OSPF.Capture(router)}, nil
+		return Capture{ospfOf(v.c).Capture(router)}, nil
 	})
 }
 
@@ -73,10 +85,10 @@ func ospfGet[T any](api huma.API, s *Server, path, what string, f func(v *view, 
 
 // checkOSPF returns why OSPF cannot be queried.
 func checkOSPF(c *builtin.Controller, router string) error {
-	if c.OSPF == nil {
+	if ospfOf(c) == nil {
 		return fmt.Errorf("this controller does not speak OSPF; its apps are %s", strings.Join(c.Apps, ", "))
 	}
-	names := c.OSPF.Names()
+	names := ospfOf(c).Names()
 	if len(names) == 0 {
 		return errors.New("no routing node speaks OSPF; give one  ospf: {area: 0}  in the topology")
 	}

@@ -15,7 +15,7 @@ import (
 
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/routing"
-	"trivet.dev/trivet/internal/door"
+	"trivet.dev/trivet/internal/bearer"
 )
 
 // Any member of a cluster can trace a packet, by the entries of all switches. Of a switch that has
@@ -159,12 +159,12 @@ func names(of map[string]bool) []string {
 func (s *Server) servePathPart(w http.ResponseWriter, r *http.Request) {
 	c, err := s.get()
 	if err != nil {
-		door.Refuse(w, http.StatusNotFound, err.Error())
+		bearer.Refuse(w, http.StatusNotFound, err.Error())
 		return
 	}
 	to, err := netip.ParseAddr(r.URL.Query().Get("to"))
 	if err != nil {
-		door.Refuse(w, http.StatusUnprocessableEntity, err.Error())
+		bearer.Refuse(w, http.StatusUnprocessableEntity, err.Error())
 		return
 	}
 	v, out := newView(c), []pathPart{}

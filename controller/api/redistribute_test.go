@@ -123,7 +123,7 @@ func ospfRing(t *testing.T, rules map[string][]string) *fixture {
 		if n.Kind != topology.Router {
 			continue
 		}
-		n.OSPF = &topology.OSPF{}
+		n.Protocols.Set(&topology.OSPF{})
 		for _, text := range rules[n.Name] {
 			if strings.Contains(text, "into") {
 				r, err := topology.ParseRedistribute(text)
@@ -137,7 +137,7 @@ func ospfRing(t *testing.T, rules map[string][]string) *fixture {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n.OSPF.Redistribute = append(n.OSPF.Redistribute, r)
+			n.OSPF().Redistribute = append(n.OSPF().Redistribute, r)
 		}
 	}
 	return newFixtureOf(t, top, "")

@@ -18,11 +18,11 @@ import (
 
 	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/builtin"
-	"trivet.dev/trivet/internal/door"
+	"trivet.dev/trivet/internal/bearer"
 )
 
-// doorTo opens the API of a controller without switches.
-func doorTo(t *testing.T, address, token string) *Door {
+// listenerTo opens the API of a controller without switches.
+func listenerTo(t *testing.T, address, token string) *Listener {
 	t.Helper()
 	c, err := builtin.New(builtin.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -41,10 +41,10 @@ func doorTo(t *testing.T, address, token string) *Door {
 
 // Proves that over TCP nothing is served, not even the API's description or the metrics, without
 // the token or to a web page that has made its own name resolve to this machine. What else a client
-// may try is in package door.
+// may try is in package bearer.
 func TestDoorOnTCP(t *testing.T) {
-	token := door.NewToken()
-	to := doorTo(t, "tcp:127.0.0.1:0", token)
+	token := bearer.NewToken()
+	to := listenerTo(t, "tcp:127.0.0.1:0", token)
 	address := strings.TrimPrefix(to.Address, "tcp:")
 	for _, c := range []struct {
 		name, host, auth string
@@ -109,11 +109,11 @@ func TestDoorOnUnix(t *testing.T) {
 	defer os.RemoveAll(dir)
 	_ = os.Chmod(dir, 0o755)
 	path := filepath.Join(dir, "s")
-	door := doorTo(t, "unix:"+path, "")
+	listener := listenerTo(t, "unix:"+path, "")
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket's mode is %v, %v", info.Mode(), err)
 	}
-	client, err := Dial(door.Address, "")
+	client, err := Dial(listener.Address, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestDoorIsNotHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		token := door.NewToken()
+		token := bearer.NewToken()
 		to, stop := serve(c, token)
 		defer stop()
 		dial := func() net.Conn {
@@ -198,8 +198,8 @@ func TestDoorIsNotHeld(t *testing.T) {
 // generated from it.
 func TestOpenAPI(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	door := doorTo(t, "unix:"+path, "")
-	client, err := Dial(door.Address, "")
+	listener := listenerTo(t, "unix:"+path, "")
+	client, err := Dial(listener.Address, "")
 	if err != nil {
 		t.Fatal(err)
 	}

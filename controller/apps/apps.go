@@ -2,6 +2,9 @@
 // controller/builtin makes a controller of those that are linked into the program.
 // docs/controller.md, "Writing an app", has an example.
 //
+// An app that may not have done yet what a change asks for is Unfinished; one whose events users
+// are shown is Watched; one that is to stay with its member of a cluster for a while is Careful.
+//
 // An app that is an http.Handler serves /v1/controller/apps/<name>/ of the controller's API, to
 // whoever may use that API. The prefix is stripped from request paths.
 package apps
@@ -67,6 +70,16 @@ type Facilities struct {
 
 	Routes func(router string) []topology.Route // added by users to a router
 }
+
+// Unfinished is an app that says what it has yet to do before traffic can flow, or nothing.
+type Unfinished interface{ Missing() []string }
+
+// Watched is an app that calls f with each of its events, of types that the API knows. f must be
+// quick, and must not call the app.
+type Watched interface{ Watch(f func(event any)) }
+
+// Careful is an app that says whether another member of the cluster may take a switch over now.
+type Careful interface{ MayRestart(dpid uint64) bool }
 
 // Get returns the app of a type, for example one that is needed; nil: the controller does not have
 // it.

@@ -22,7 +22,7 @@ import (
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/learning"
 	"trivet.dev/trivet/controller/monitor"
-	"trivet.dev/trivet/controller/ospf"
+	_ "trivet.dev/trivet/controller/ospf"
 	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/controller/store"
 	"trivet.dev/trivet/controller/user"
@@ -57,15 +57,14 @@ type Options struct {
 	Member string
 }
 
-// Controller is Trivet's own controller with its apps. Routing, OSPF, Balance, Learning and
-// Database are nil if they were not chosen; OSPF and Balance require Routing.
+// Controller is Trivet's own controller with its apps. Routing, Balance, Learning and Database are
+// nil if they were not chosen; Balance requires Routing.
 type Controller struct {
 	*controller.Controller
 	Monitor   *monitor.App
 	Discovery *discovery.App
 	User      *user.App
 	Routing   *routing.App
-	OSPF      *ospf.App
 	Balance   *balance.App
 	Learning  *learning.App
 	Database  *database.DB
@@ -193,7 +192,7 @@ func (c *Controller) start(chosen []*apps.Spec) error {
 	}
 	f := c.facilities
 	c.Monitor, c.Discovery, c.User = apps.Get[*monitor.App](f), apps.Get[*discovery.App](f), apps.Get[*user.App](f)
-	c.Routing, c.OSPF, c.Learning = apps.Get[*routing.App](f), apps.Get[*ospf.App](f), apps.Get[*learning.App](f)
+	c.Routing, c.Learning = apps.Get[*routing.App](f), apps.Get[*learning.App](f)
 	c.Balance = apps.Get[*balance.App](f)
 	c.givePrograms()
 	c.hub.follow(c)
@@ -238,6 +237,15 @@ func (c *Controller) App(name string) controller.App {
 		}
 	}
 	return nil
+}
+
+// each calls f for the apps of a kind, in the order of apps.
+func each[A any](c *Controller, f func(A)) {
+	for _, name := range c.Apps {
+		if a, ok := c.App(name).(A); ok {
+			f(a)
+		}
+	}
 }
 
 // know applies a topology, which may be nil: its routers, and what apps are to know of it.

@@ -5,6 +5,7 @@ import (
 
 	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
 )
 
 // Join makes a controller with Options.Member join its cluster, whose members decide which of them
@@ -23,7 +24,11 @@ func (c *Controller) Join(ctx context.Context, o cluster.Options) error {
 			_ = s.Cease() // an error: its connection has ended, and the apps are told
 		}
 	}
-	o.Ready = func(dpid uint64) bool { return c.OSPF == nil || c.OSPF.MayRestart(dpid) }
+	o.Ready = func(dpid uint64) bool {
+		may := true
+		each(c, func(a apps.Careful) { may = may && a.MayRestart(dpid) })
+		return may
+	}
 	o.Changed = func(x cluster.Change) { c.hub.tell(x) }
 	m, err := cluster.Join(ctx, o)
 	if err != nil {

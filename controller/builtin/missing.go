@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
@@ -48,13 +49,14 @@ func (c *Controller) Missing(t *topology.Topology) (away []string, links []int, 
 	if c.Learning != nil && !c.Learning.Settled() {
 		undone = append(undone, "the spanning tree")
 	}
-	if c.OSPF != nil {
-		undone = append(undone, c.OSPF.Missing()...)
-	}
-	if c.Routing != nil {
-		undone = append(undone, c.Routing.Missing()...)
-	}
+	each(c, func(a apps.Unfinished) { undone = append(undone, a.Missing()...) })
 	return away, links, undone
+}
+
+// Finding reports whether an app has yet to find routes, which the app routing would install.
+func (c *Controller) Finding() (finding bool) {
+	each(c, func(a apps.Unfinished) { finding = finding || a != apps.Unfinished(c.Routing) && len(a.Missing()) > 0 })
+	return finding
 }
 
 // leadsOn reports whether controlled nodes may be behind an end of a link that is not controlled:

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/routing"
 )
 
 // Event is a change in the network: a SwitchChange, discovery.LinkChange, discovery.HostChange,
-// routing.Rerouted, ospf.NeighborChange, ospf.Run, ospf.Restart or cluster.Change.
+// routing.Rerouted, cluster.Change, or one of an app that is apps.Watched.
 type Event struct {
 	Time time.Time
 	What any
@@ -50,9 +51,7 @@ func (h *hub) follow(c *Controller) {
 	h.watchers = map[*watcher]bool{}
 	c.Discovery.WatchLinks(func(l discovery.LinkChange) { h.tell(l) })
 	c.Discovery.WatchHosts(func(x discovery.HostChange) { h.tell(x) })
-	if c.OSPF != nil {
-		c.OSPF.Watch(h.tell)
-	}
+	each(c, func(a apps.Watched) { a.Watch(h.tell) })
 	if c.Routing != nil {
 		c.Routing.Watch(func(r routing.Rerouted) { h.tell(r) })
 	}

@@ -204,7 +204,7 @@ func TestThousandRouters(t *testing.T) {
 	const n = 1000
 	top := &topology.Topology{}
 	for i := range n {
-		top.AddNode(topology.Router, fmt.Sprintf("r%d", i+1)).OSPF = &topology.OSPF{}
+		top.AddNode(topology.Router, fmt.Sprintf("r%d", i+1)).Protocols.Set(&topology.OSPF{})
 		top.AddNode(topology.Host, fmt.Sprintf("h%d", i+1))
 		top.AddLink(fmt.Sprintf("r%d", i+1), fmt.Sprintf("h%d", i+1))
 	}

@@ -105,7 +105,7 @@ func (r *router) outside(used map[netip.Prefix]*routing.Route) (out []engine.Ext
 					Forward: forward, Tag: announced})
 			}
 		}
-		if rule.Source == topology.OSPFDefault {
+		if rule.Source == topology.SourceDefault {
 			decide(netip.PrefixFrom(netip.IPv4Unspecified(), 0), 0, rule.SetTag, netip.Addr{})
 			continue
 		}

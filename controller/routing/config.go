@@ -138,8 +138,8 @@ func ConfigOf(t *topology.Topology) Config {
 
 // originOf returns the origin for which a topology sets a distance.
 func originOf(d topology.SourceDistance) Origin {
-	if d.Source == topology.SourceOSPF {
-		return Origin{Spoken, topology.SourceOSPF}
+	if topology.IsProtocol(d.Source) {
+		return Origin{Spoken, d.Source}
 	}
 	return Origin{sourcesByName[d.Source], d.Name}
 }

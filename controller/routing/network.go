@@ -37,9 +37,9 @@ type Origin struct {
 	Name string
 }
 
-// distances are the default distances of sources. A protocol has its own.
-var distances = [...]rib.Distance{rib.Connected, rib.Static, rib.Balanced, rib.OSPF, rib.ShortestPath, rib.Computed,
-	rib.Program}
+// distances are the default distances of sources. Each protocol has its own.
+var distances = [...]rib.Distance{Connected: rib.Connected, Static: rib.Static, Balanced: rib.Balanced,
+	Computed: rib.ShortestPath, Fallback: rib.Computed, Program: rib.Program}
 
 // given returns the distance that a router sets for an origin, if it does.
 func (r *Router) given(o Origin) (d rib.Distance, is bool) {

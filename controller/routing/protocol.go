@@ -17,7 +17,7 @@ import (
 // Protocol is a routing protocol that an app speaks for routers, see App.Speak. A router may speak
 // several; each is a source of routes of its own.
 type Protocol struct {
-	Name     string       // as in commands and files: ospf
+	Name     string       // as in commands and files
 	Distance rib.Distance // of its routes, unless a router sets another; 1 to 254
 	Wants    []Wanted     // packets to be passed to it from routers that speak it
 

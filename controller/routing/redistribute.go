@@ -79,7 +79,7 @@ func (r *Route) IsFrom(source, name string) bool {
 	}
 	switch r.Source {
 	case Connected:
-		return source == topology.OSPFConnected
+		return source == topology.SourceConnected
 	case Static:
 		return source == topology.SourceStatic
 	case Program:
@@ -87,7 +87,7 @@ func (r *Route) IsFrom(source, name string) bool {
 	case Computed:
 		return source == topology.SourceShortestPath
 	case Spoken:
-		return source == topology.SourceProtocol || source == r.Name // ospf is a source by itself
+		return source == topology.SourceProtocol || source == r.Name // those that topologies know are sources by themselves
 	}
 	return false
 }

@@ -66,7 +66,7 @@ func (m *naive) use(p netip.Prefix) (best *Route) {
 		if own := m.distance(r.Source, r.Name); r.Source == Program && own != 0 {
 			r.Distance = own
 		} else if r.Distance == 0 && r.Source != Connected {
-			r.Distance = cmp.Or(own, map[string]rib.Distance{"rip": 120}[r.Name], distances[r.Source])
+			r.Distance = cmp.Or(own, map[string]rib.Distance{"rip": 120, "ospf": rib.OSPF}[r.Name], distances[r.Source])
 		}
 		switch {
 		case best != nil && best.Source == r.Source && best.Name == r.Name && best.Rank() == r.Rank() && !best.Drop && !r.Drop:

@@ -100,7 +100,7 @@ func (f *fabric) Running(t *topology.Topology) int { return len(withDaemons(t)) 
 // no longer needed, and restarts those that have ended.
 func (f *fabric) Run(ctx context.Context, done func()) error {
 	defer f.machines.booted()
-	return f.each(func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+	return f.each(func(n *topology.Node, d *routerd.Family, r routerd.Spoken) error {
 		defer done()
 		run := f.run
 		if isMachine(n) {
@@ -113,23 +113,13 @@ func (f *fabric) Run(ctx context.Context, done func()) error {
 	})
 }
 
-// each calls do for the routers with daemons, on several goroutines; for those that speak OSPF,
-// with their OSPF settings.
-func (f *fabric) each(do func(*topology.Node, *routerd.Family, *topology.OSPFRouter) error) error {
-	routers := f.speakers()
+// each calls do for the routers with daemons, on several goroutines, with what these are told.
+func (f *fabric) each(do func(*topology.Node, *routerd.Family, routerd.Spoken) error) error {
+	routers := routerd.SpokenIn(f.site.Topology())
 	return parallel.Each(withDaemons(f.site.Topology()), func(n *topology.Node) error { return do(n, routerd.Of(n.Datapath), routers[n.Name]) })
 }
 
-// speakers are the routers that speak OSPF, by name.
-func (f *fabric) speakers() map[string]*topology.OSPFRouter {
-	out := map[string]*topology.OSPFRouter{}
-	for _, r := range topology.OSPFOf(f.site.Topology()) {
-		out[r.Node.Name] = &r
-	}
-	return out
-}
-
-// Dead lists the routing daemons that should be running but are not, as "ospfd of router r1".
+// Dead lists the routing daemons that should be running but are not, as "zebra of router r1".
 func (f *fabric) Dead() (out []string) {
 	for _, n := range withDaemons(f.site.Topology()) {
 		have := f.processesOf(n.Name)
@@ -156,7 +146,7 @@ func withDaemons(t *topology.Topology) (out []*topology.Node) {
 	return out
 }
 
-func (f *fabric) run(ctx context.Context, n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+func (f *fabric) run(ctx context.Context, n *topology.Node, d *routerd.Family, r routerd.Spoken) error {
 	programs := d.Programs(n, r)
 	if l := d.Loading(n); l != nil {
 		return f.runLoaded(ctx, n, d, programs, l)

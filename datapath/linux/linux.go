@@ -37,7 +37,7 @@ func newFabric(s datapath.Site) *fabric {
 
 // Resume finds the routing daemons that are running.
 func (f *fabric) Resume(ctx context.Context) error {
-	return f.each(func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+	return f.each(func(n *topology.Node, d *routerd.Family, r routerd.Spoken) error {
 		if isMachine(n) {
 			return f.resumeMachine(ctx, n, d, r)
 		}

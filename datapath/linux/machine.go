@@ -161,7 +161,7 @@ func (m *machines) booted() {
 func (f *fabric) initrd() string { return filepath.Join(f.site.Dir(), "initrd") }
 
 // machine is a router's machine as a program, and what its guest is to be.
-func (f *fabric) machine(ctx context.Context, n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) (want routerd.Program, s *vm.Spec, err error) {
+func (f *fabric) machine(ctx context.Context, n *topology.Node, d *routerd.Family, r routerd.Spoken) (want routerd.Program, s *vm.Spec, err error) {
 	kernel, how, err := f.machines.find(ctx, f.site.Dir())
 	if err != nil {
 		return want, nil, err
@@ -183,7 +183,7 @@ func (f *fabric) machine(ctx context.Context, n *topology.Node, d *routerd.Famil
 	return routerd.Program{Name: machineName, Args: args, Files: map[string]string{vm.SpecFile: string(text)}}, s, nil
 }
 
-func (f *fabric) spec(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) (*vm.Spec, error) {
+func (f *fabric) spec(n *topology.Node, d *routerd.Family, r routerd.Spoken) (*vm.Spec, error) {
 	uid, gid, err := d.IDs()
 	if err != nil {
 		return nil, err
@@ -215,7 +215,7 @@ func (f *fabric) spec(n *topology.Node, d *routerd.Family, r *topology.OSPFRoute
 }
 
 // runMachine starts the machine of a router that is new, has changed, or whose machine has ended.
-func (f *fabric) runMachine(ctx context.Context, n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+func (f *fabric) runMachine(ctx context.Context, n *topology.Node, d *routerd.Family, r routerd.Spoken) error {
 	want, s, err := f.machine(ctx, n, d, r)
 	if err != nil {
 		return err
@@ -353,7 +353,7 @@ func (f *fabric) awaitAgent(ctx context.Context, node string, p *daemon) error {
 
 // resumeMachine finds the machine of a router that runs. One whose QEMU does not answer is ended,
 // so that it is started anew: no other machine need wait for that.
-func (f *fabric) resumeMachine(ctx context.Context, n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+func (f *fabric) resumeMachine(ctx context.Context, n *topology.Node, d *routerd.Family, r routerd.Spoken) error {
 	want, s, err := f.machine(ctx, n, d, r)
 	if err != nil {
 		return err

@@ -24,11 +24,11 @@ import (
 const quietFor = time.Second
 
 // WaitRoutes waits until each router with daemons has routes to all networks of the routers that it
-// reaches by OSPF, until the routing nodes next to it have those of the daemons (knows says whether
-// one has a route), and until none of this has changed for a while. The error, once ctx ends, names
-// a missing route.
+// reaches by its protocols, until the routing nodes next to it have those of the daemons (knows
+// says whether one has a route), and until none of this has changed for a while. The error, once
+// ctx ends, names a missing route.
 func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error {
-	wanted := topology.OSPFReach(f.site.Topology())
+	wanted := topology.Reach(f.site.Topology())
 	var before string
 	var since time.Time
 	for {
@@ -45,9 +45,23 @@ func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to ne
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("OSPF has not converged: %s", cmp.Or(missing, "routes are still changing"))
+			return fmt.Errorf("%s not converged: %s", subject(topology.Spoken(f.site.Topology())),
+				cmp.Or(missing, "routes are still changing"))
 		}
 	}
+}
+
+// subject begins a sentence on protocols: "RIP has", "BGP and RIP have".
+func subject(all []*topology.Protocol) string {
+	var titles []string
+	for _, p := range all {
+		titles = append(titles, p.Title)
+	}
+	verb := " has"
+	if len(titles) != 1 {
+		verb = " have"
+	}
+	return strings.Join(titles, " and ") + verb
 }
 
 // missingRoute names a network that a router has no route to, and returns the routing tables of all

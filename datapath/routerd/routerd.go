@@ -8,7 +8,6 @@ package routerd
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"os/user"
@@ -39,9 +38,8 @@ type Family struct {
 	ClientArgs []string
 
 	dirs     []string // where to look for the programs
-	names    []string // of all the programs
-	programs func(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program
-	refuses  func(r *topology.OSPFRouter, problems *topology.Problems) // nil: it can do everything
+	names    []string // of the programs that every router runs
+	programs func(f *Family, n *topology.Node, spoken Spoken) []Program
 }
 
 // Program is one daemon of a node.
@@ -110,7 +108,7 @@ func (f *Family) ClientPath() (string, error) {
 
 // Installed says what is missing of the family's programs.
 func (f *Family) Installed() error {
-	for _, name := range f.names {
+	for _, name := range append(slices.Clone(f.names), f.daemonsOf(protocols)...) {
 		if _, err := f.Path(name); err != nil {
 			return err
 		}
@@ -125,20 +123,18 @@ func (f *Family) Installed() error {
 	return err
 }
 
-// Programs returns what a node runs. The router is nil if it does not speak OSPF.
-func (f *Family) Programs(n *topology.Node, r *topology.OSPFRouter) []Program {
-	return f.programs(f, n, r)
+// Programs returns what a node runs that speaks these protocols: see SpokenIn.
+func (f *Family) Programs(n *topology.Node, spoken Spoken) []Program {
+	return f.programs(f, n, spoken)
 }
 
 // Names returns the names of the programs that a node runs.
 func (f *Family) Names(n *topology.Node) []string {
-	switch {
-	case f == frr && n.OwnRouting() != "":
+	if f == frr && n.OwnRouting() != "" {
 		return frrNames(f, n)
-	case f == frr && n.OSPF == nil:
-		return f.names[:1] // zebra
 	}
-	return f.names
+	spoken := slices.DeleteFunc(slices.Clone(protocols), func(p Protocol) bool { return n.Protocols[p.Name] == nil })
+	return append(slices.Clone(f.names), f.daemonsOf(spoken)...)
 }
 
 // Lacks says which programs a topology's routers need that this machine does not have.
@@ -169,48 +165,6 @@ func (f *Family) runs(n *topology.Node) error {
 		}
 	}
 	return nil
-}
-
-// Refuses says what a topology asks of its routers that their daemons cannot do.
-func Refuses(t *topology.Topology) (problems topology.Problems) {
-	for _, r := range topology.OSPFOf(t) {
-		if f := Of(r.Node.Datapath); f != nil && f.refuses != nil {
-			f.refuses(&r, &problems)
-		}
-	}
-	return problems
-}
-
-// auths returns all kinds of authentication that a router uses.
-func auths(r *topology.OSPFRouter) (out []topology.OSPFAuthType) {
-	for _, i := range r.Interfaces {
-		out = append(out, i.Auth.Type)
-	}
-	for _, v := range r.VirtualLinks {
-		out = append(out, v.Auth.Type)
-	}
-	return out
-}
-
-// rulesOf returns what the router's rules of redistribution say of a source.
-func rulesOf(r *topology.OSPFRouter, source string) (out []topology.OSPFRedistribute) {
-	for _, d := range r.Redistribute {
-		if d.Source == source {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
-// ownDefault is the rule by which a router announces a default route.
-func ownDefault(r *topology.OSPFRouter) (topology.OSPFRedistribute, bool) {
-	i := slices.IndexFunc(r.Redistribute, func(d topology.OSPFRedistribute) bool {
-		return d.Source != topology.OSPFConnected && d.Matches(netip.PrefixFrom(netip.IPv4Unspecified(), 0), 0)
-	})
-	if i < 0 || r.Redistribute[i].Deny {
-		return topology.OSPFRedistribute{}, false
-	}
-	return r.Redistribute[i], true
 }
 
 func seconds(d time.Duration) int { return int(d / time.Second) }

@@ -26,24 +26,27 @@ func everything(t *testing.T, auth topology.OSPFAuthType) (*topology.Node, *topo
 	top.AddNode(topology.Host, "h1")
 	top.AddLink("r1", "h1")
 	top.AddNode(topology.Host, "h2")
-	top.AddLink("r1", "h2").Ends[0].OSPF = &topology.OSPFLink{Off: true}
+	top.AddLink("r1", "h2").Ends[0].Protocols.Set(&topology.OSPFLink{Off: true})
 	for _, n := range top.NodesOf(topology.Router) {
-		n.Datapath, n.OSPF = topology.FRR, &topology.OSPF{}
+		n.Datapath = topology.FRR
+		n.Protocols.Set(&topology.OSPF{})
 	}
 	prefix := netip.MustParsePrefix
 	r1.Loopback = []netip.Prefix{prefix("192.0.2.1/32")}
 	r1.Routes = []topology.Route{{To: prefix("203.0.113.0/24"), Via: netip.MustParseAddr("172.16.0.2")}}
-	r1.OSPF = &topology.OSPF{RouterID: netip.MustParseAddr("1.1.1.1"),
+	settings := &topology.OSPF{RouterID: netip.MustParseAddr("1.1.1.1"),
 		Areas:        []topology.OSPFArea{{ID: 2, Stub: true, NoSummary: true, DefaultCost: 5}, {ID: 1, Ranges: []topology.OSPFRange{{Prefix: prefix("10.1.0.0/16")}, {Prefix: prefix("10.2.0.0/16"), Hide: true}}}},
-		Redistribute: []topology.OSPFRedistribute{{Source: "static", Metric: 30, Type: 1}, {Source: "connected"}, {Source: "default"}},
+		Redistribute: []topology.OSPFRedistribute{{RedistributeRule: topology.RedistributeRule{Source: "static", Metric: 30, Type: 1}}, {RedistributeRule: topology.RedistributeRule{Source: "connected"}}, {RedistributeRule: topology.RedistributeRule{Source: "default"}}},
 		VirtualLinks: []topology.OSPFVirtualLink{{Area: 1, Router: "r3", Hello: topology.Duration(2 * time.Second), Auth: &topology.OSPFAuth{Type: auth, Key: "walnut", ID: 3}}}}
+	r1.Protocols.Set(settings)
 	if auth == topology.AuthSimple {
-		r1.OSPF.VirtualLinks[0].Auth.ID = 0
+		settings.VirtualLinks[0].Auth.ID = 0
 	}
 	one, two, priority := topology.AreaID(1), topology.AreaID(2), 0
-	top.Links[0].OSPF = &topology.OSPFLink{Network: topology.Broadcast, Cost: 7, Priority: &priority, Auth: r1.OSPF.VirtualLinks[0].Auth,
-		Hello: topology.Duration(time.Second), Dead: topology.Duration(3 * time.Second), Retransmit: topology.Duration(4 * time.Second), Delay: topology.Duration(2 * time.Second)}
-	top.Links[1].OSPF, top.Links[2].OSPF = &topology.OSPFLink{Area: &one}, &topology.OSPFLink{Area: &two}
+	top.Links[0].Protocols.Set(&topology.OSPFLink{Network: topology.Broadcast, Cost: 7, Priority: &priority, Auth: settings.VirtualLinks[0].Auth,
+		Hello: topology.Duration(time.Second), Dead: topology.Duration(3 * time.Second), Retransmit: topology.Duration(4 * time.Second), Delay: topology.Duration(2 * time.Second)})
+	top.Links[1].Protocols.Set(&topology.OSPFLink{Area: &one})
+	top.Links[2].Protocols.Set(&topology.OSPFLink{Area: &two})
 	resolved, problems := topology.Resolve(top, topology.Defaults{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
@@ -51,6 +54,9 @@ func everything(t *testing.T, auth topology.OSPFAuthType) (*topology.Node, *topo
 	routers := topology.OSPFOf(resolved)
 	return routers[0].Node, &routers[0]
 }
+
+// told is what a router's daemons are told that speaks OSPF.
+func told(r *topology.OSPFRouter) Spoken { return Spoken{{protocols[0], ospfSpeaker{r}}} }
 
 // parses lets a program check a configuration file.
 func parses(t *testing.T, text, program string, args ...string) {
@@ -87,7 +93,7 @@ func TestFRR(t *testing.T) {
 	for _, auth := range []topology.OSPFAuthType{topology.AuthMD5, topology.AuthSimple} {
 		n, r := everything(t, auth)
 		r.Helps = auth == topology.AuthMD5
-		programs := frr.Programs(n, r)
+		programs := frr.Programs(n, told(r))
 		if len(programs) != 2 || len(frr.Programs(n, nil)) != 1 {
 			t.Fatal("zebra and, with OSPF, ospfd")
 		}
@@ -110,7 +116,7 @@ func TestFRR(t *testing.T) {
 	}
 	_, r := everything(t, topology.AuthSHA256)
 	var problems topology.Problems
-	if frr.refuses(r, &problems); problems.Err() == nil || !strings.Contains(problems.Error(), "FRR has no sha256; use md5, or datapath bird") {
+	if (ospfSpeaker{r}).Refuse(frr, &problems); problems.Err() == nil || !strings.Contains(problems.Error(), "FRR has no sha256; use md5, or datapath bird") {
 		t.Error(problems)
 	}
 }
@@ -119,7 +125,7 @@ func TestFRR(t *testing.T) {
 func TestBIRD(t *testing.T) {
 	for _, auth := range []topology.OSPFAuthType{topology.AuthMD5, topology.AuthSimple, topology.AuthSHA1, topology.AuthSHA256, topology.AuthSHA384, topology.AuthSHA512} {
 		n, r := everything(t, auth)
-		text := bird.Programs(n, r)[0].Files["bird.conf"]
+		text := bird.Programs(n, told(r))[0].Files["bird.conf"]
 		has(t, text, "router id 1.1.1.1;", "\t\t\tcost 7;", "\t\t\ttype broadcast;", "\t\t\tpriority 0;", "\t\t\thello 1; dead 3; retransmit 4; transmit delay 2;", "\t\t\ttype pointopoint;",
 			"\t\tsummary no;", "\t\tdefault cost 5;", "\t\t\t10.1.0.0/16;", "\t\t\t10.2.0.0/16 hidden;", "\t\tvirtual link 0.0.0.3 {", "\troute 203.0.113.0/24 via 172.16.0.2;",
 			"\t\t\tif proto = \"static_routes\" then { ospf_metric1 = 30; accept; }", "\t\t\tif proto = \"default_routes\" then { ospf_metric2 = 20; accept; }")
@@ -163,7 +169,7 @@ func TestRules(t *testing.T) {
 	}
 	n.Gateways = []netip.Addr{netip.MustParseAddr("172.16.0.2")}
 	n.Routes = append(n.Routes, topology.Route{To: netip.MustParsePrefix("10.20.0.0/16"), Discard: true, Tag: 7})
-	text := frr.Programs(n, r)[1].Files["ospfd.conf"]
+	text := frr.Programs(n, told(r))[1].Files["ospfd.conf"]
 	has(t, text, "ip prefix-list redistribute-static-1 seq 5 permit 10.20.3.0/24", "route-map redistribute-static deny 10", " match ip address prefix-list redistribute-static-1",
 		"ip prefix-list redistribute-static-3 seq 5 permit 10.20.0.0/16 ge 17 le 24", "route-map redistribute-static permit 30", " set metric 30", " set metric-type type-1", " set tag 8",
 		"route-map redistribute-connected deny 10", " redistribute kernel route-map redistribute-static", " redistribute connected route-map redistribute-connected",
@@ -171,19 +177,19 @@ func TestRules(t *testing.T) {
 	parses(t, text, "/usr/lib/frr/ospfd", "-C", "-i", filepath.Join(t.TempDir(), "pid"), "-f")
 	fewer := *r
 	fewer.Redistribute = r.Redistribute[1:]
-	if got := strings.Join(updateFRR(text, frr.Programs(n, &fewer)[1].Files["ospfd.conf"]), "\n"); !strings.Contains(got, "no route-map redistribute-static deny 10\n") {
+	if got := strings.Join(updateFRR(text, frr.Programs(n, told(&fewer))[1].Files["ospfd.conf"]), "\n"); !strings.Contains(got, "no route-map redistribute-static deny 10\n") {
 		t.Errorf("a rule that goes:\n%s", got)
 	}
-	config := bird.Programs(n, r)[0].Files["bird.conf"]
+	config := bird.Programs(n, told(r))[0].Files["bird.conf"]
 	has(t, config, "\troute 10.20.0.0/16 blackhole { ospf_tag = 7; };", "\troute 0.0.0.0/0 via 172.16.0.2;", "\t\t\tif proto = \"static_routes\" && net ~ [ 10.20.3.0/24{24,24} ] then { reject; }",
 		"\t\t\tif proto = \"static_routes\" && net ~ [ 10.20.0.0/16{17,24} ] then { ospf_tag = 8; ospf_metric1 = 30; accept; }")
 	parses(t, config, "/usr/sbin/bird", "-p", "-c")
 	r.Redistribute[0].Tag = 7
 	var problems topology.Problems
-	if frr.refuses(r, &problems); problems.Err() == nil || !strings.Contains(problems.Error(), "the kernel, which knows no tags; match the network, or make it a routing node") {
+	if (ospfSpeaker{r}).Refuse(frr, &problems); problems.Err() == nil || !strings.Contains(problems.Error(), "the kernel, which knows no tags; match the network, or make it a routing node") {
 		t.Error(problems)
 	}
-	parses(t, bird.Programs(n, r)[0].Files["bird.conf"], "/usr/sbin/bird", "-p", "-c")
+	parses(t, bird.Programs(n, told(r))[0].Files["bird.conf"], "/usr/sbin/bird", "-p", "-c")
 }
 
 // What redistributes connected networks leaves the management network out, and only where there is
@@ -191,7 +197,7 @@ func TestRules(t *testing.T) {
 func TestManagementIsNotRedistributed(t *testing.T) {
 	n, r := everything(t, topology.AuthMD5)
 	text := func() (string, string) {
-		return frr.Programs(n, r)[1].Files["ospfd.conf"], bird.Programs(n, r)[0].Files["bird.conf"]
+		return frr.Programs(n, told(r))[1].Files["ospfd.conf"], bird.Programs(n, told(r))[0].Files["bird.conf"]
 	}
 	if f, b := text(); strings.Contains(f+b, topology.ManagementDevice) {
 		t.Error("without a management network:", f, b)
@@ -203,5 +209,19 @@ func TestManagementIsNotRedistributed(t *testing.T) {
 	parses(t, b, "/usr/sbin/bird", "-p", "-c")
 	if !strings.Contains(b, `-"mgmt0", -"lo", "*"`) {
 		t.Error(b)
+	}
+}
+
+// Proves that a protocol is refused that daemons are not known to speak, and only then.
+func TestUnknownProtocol(t *testing.T) {
+	n, _ := everything(t, topology.AuthMD5)
+	top := &topology.Topology{Nodes: []*topology.Node{n}}
+	if problems := Refuses(top); problems.Err() != nil {
+		t.Error(problems)
+	}
+	defer func(all []Protocol) { protocols = all }(protocols)
+	protocols = nil
+	if problems := Refuses(top); problems.Err() == nil || !strings.Contains(problems.Error(), "router r1: FRR does not speak OSPF; make it a routing node") {
+		t.Error(problems)
 	}
 }

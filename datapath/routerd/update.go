@@ -27,7 +27,8 @@ func updateFRR(old, new string) []string {
 		commands = b.add(commands, func(line string) bool { return !slices.Contains(before, line) }, "")
 	}
 	for _, c := range commands {
-		if strings.Contains(c, "ospf router-id") || strings.HasPrefix(c, "no router ") { // neighbours would take it for another router anyway
+		// Neighbours would take it for another router anyway.
+		if slices.Contains(strings.Fields(c), "router-id") || strings.HasPrefix(c, "no router ") {
 			return nil
 		}
 	}

@@ -23,7 +23,7 @@ import (
 	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/store/etcd"
-	"trivet.dev/trivet/internal/door"
+	"trivet.dev/trivet/internal/bearer"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
@@ -105,12 +105,12 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 		return err
 	}
 	defer listener.Close()
-	door, err := r.open(s.listen)
+	queries, err := r.open(s.listen)
 	if err != nil {
 		return err
 	}
-	if door != nil {
-		defer door.Close()
+	if queries != nil {
+		defer queries.Close()
 	}
 	ctx, letGo, err := r.openStore(ctx, &o)
 	if err != nil {
@@ -122,31 +122,31 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 		return err
 	}
 	defer c.Close()
-	ctx, centre, leave, err := a.join(ctx, c, s, r.member, o, broker, door)
+	ctx, centre, leave, err := a.join(ctx, c, s, r.member, o, broker, queries)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	a.say("controller listens on %s; Ctrl-C ends   apps %s", s.listen, strings.Join(c.Apps, ", "))
-	if door != nil {
+	if queries != nil {
 		server := api.Server{Reload: r.reload(c)}
 		if centre != nil {
 			server.More, server.Collector = centre.Register, centre
 		}
 		server.Use(c)
 		go func() {
-			if err := server.Serve(door); err != nil {
+			if err := server.Serve(queries); err != nil {
 				a.warn("the API has ended:", err)
 			}
 		}()
 		how := ""
 		switch {
-		case r.tokenFile != "" && door.Token != "":
+		case r.tokenFile != "" && queries.Token != "":
 			how = " --token-file " + r.tokenFile
-		case door.Token != "":
-			how = "   with TRIVET_TOKEN=" + door.Token
+		case queries.Token != "":
+			how = "   with TRIVET_TOKEN=" + queries.Token
 		}
-		a.say("ask it by    trivet flows --api %s%s", door.Address, how)
+		a.say("ask it by    trivet flows --api %s%s", queries.Address, how)
 	}
 	if s.bind {
 		c.Allowed = boundTo
@@ -216,7 +216,7 @@ func (r running) reload(c *builtin.Controller) func(context.Context) error {
 }
 
 // open makes the API listen; nil: nobody may query it.
-func (r running) open(listen string) (*api.Door, error) {
+func (r running) open(listen string) (*api.Listener, error) {
 	if r.api == "none" {
 		return nil, nil
 	}
@@ -231,7 +231,7 @@ func (r running) open(listen string) (*api.Door, error) {
 	token := ""
 	if strings.HasPrefix(address, "tcp:") {
 		var err error
-		if token, err = door.MakeToken(r.tokenFile); err != nil {
+		if token, err = bearer.MakeToken(r.tokenFile); err != nil {
 			return nil, err
 		}
 	}

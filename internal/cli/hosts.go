@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trivet.dev/trivet/controller/api"
-	"trivet.dev/trivet/internal/door"
+	"trivet.dev/trivet/internal/bearer"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/lab"
 )
@@ -39,7 +39,7 @@ func (a *app) controllerClient(k *asking) (*api.Client, error) {
 	token := os.Getenv("TRIVET_TOKEN")
 	if k.tokenFile != "" {
 		var err error
-		if token, err = door.ReadToken(k.tokenFile); err != nil {
+		if token, err = bearer.ReadToken(k.tokenFile); err != nil {
 			return nil, err
 		}
 	}

@@ -18,6 +18,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
+func init() {
+	addProtocol(protocol{name: topology.SourceOSPF, letter: "O", commands: (*app).ospf,
+		elsewhere: map[string]string{"neighbors": "ospf neighbors", "neighbours": "ospf neighbors"}})
+}
+
 func (a *app) ospf() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ospf", Short: "OSPF: neighbours, database, routes, calculations",

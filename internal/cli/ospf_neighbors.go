@@ -156,7 +156,7 @@ func askDaemons(ctx context.Context, c *lab.Client, t *topology.Topology, router
 
 func askDaemon(ctx context.Context, c *lab.Client, r *topology.OSPFRouter, owners map[netip.Addr]string) ([]ospf.Neighbor, error) {
 	name := r.Node.Name
-	found, err := routerd.Neighbors(r.Node.Datapath, func(command ...string) (string, error) {
+	found, err := routerd.OSPFNeighbors(r.Node.Datapath, func(command ...string) (string, error) {
 		var out, problem bytes.Buffer
 		code, err := c.Exec(ctx, lab.ExecRequest{Node: name, Command: command, Env: os.Environ(), Dir: "/"}, lab.Streams{Out: &out, Err: &problem})
 		if err == nil && code != 0 {

@@ -149,7 +149,11 @@ func (a *app) root() *cobra.Command {
 	}
 	group("life", a.up(), a.apply(), a.down(), a.resume(), a.ls(), a.inspect(), a.logs(), a.doctor(), a.rack())
 	group("use", a.ping(), a.iperf(), a.verify(), a.exec(), a.shell(), a.jobs(), a.prompt(), a.link(), a.save(), a.capture(), a.mn(), a.runScript(), a.remoteAPI())
-	group("net", a.top(), a.path(), a.flows(), a.routes(), a.balance(), a.ospf(), a.hosts(), a.controller(), a.cluster())
+	group("net", a.top(), a.path(), a.flows(), a.routes(), a.balance())
+	for _, p := range protocols {
+		group("net", p.commands(a))
+	}
+	group("net", a.hosts(), a.controller(), a.cluster())
 	group("use", a.bench())
 	group("file", a.validate(), a.convert(), a.graph(), a.schema())
 	root.AddCommand(a.docs(), a.what())

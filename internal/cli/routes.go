@@ -288,8 +288,8 @@ func (a *app) compareRoutes(ctx context.Context, c *api.Client, name, prefix str
 	return nil
 }
 
-// codes are the letters of sources, those of FRR where it has the source.
-var codes = map[string]string{"connected": "C", "static": "S", "ospf": "O", "program": "p", "balanced": "b", "shortest path": "s", "fallback": "f"}
+// codes are the letters of sources, those of FRR where it has the source. Protocols add theirs.
+var codes = map[string]string{"connected": "C", "static": "S", "program": "p", "balanced": "b", "shortest path": "s", "fallback": "f"}
 
 // listAll shows what routers have from all sources, in FRR's words.
 func (a *app) listAll(ctx context.Context, c *api.Client, args []string) error {
@@ -307,7 +307,11 @@ func (a *app) listAll(ctx context.Context, c *api.Client, args []string) error {
 	if a.json {
 		return a.printJSON(routes)
 	}
-	a.say("C connected, S static, O ospf, p program, b balanced, s shortest path, f fallback; > chosen, * in use")
+	spoken := ""
+	for _, p := range protocols {
+		spoken += p.letter + " " + p.name + ", "
+	}
+	a.say("C connected, S static, %sp program, b balanced, s shortest path, f fallback; > chosen, * in use", spoken)
 	router := ""
 	for _, r := range routes.Routes {
 		if r.Router != router {

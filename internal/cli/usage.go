@@ -38,13 +38,12 @@ func speakPlainly(cmd *cobra.Command) {
 }
 
 // elsewhere maps words that users know from other programs to the commands of Trivet's that do the
-// same.
+// same. Protocols add theirs.
 var elsewhere = map[string]string{
 	"pingall": "ping --all", "status": "ls", "list": "ls", "ps": "ls", "show": "inspect", "info": "inspect", "nodes": "inspect",
 	"links": "inspect", "net": "inspect", "dump": "inspect", "start": "up", "create": "up", "deploy": "up",
 	"stop": "down", "destroy": "down", "delete": "down", "kill": "down", "clean": "down", "attach": "shell", "ssh": "shell",
-	"login": "shell", "draw": "graph", "plot": "graph", "check": "validate", "log": "logs", "neighbors": "ospf neighbors",
-	"neighbours": "ospf neighbors", "route": "routes", "flow": "flows", "dump-flows": "flows", "tcpdump": "capture", "sniff": "capture",
+	"login": "shell", "draw": "graph", "plot": "graph", "check": "validate", "log": "logs", "route": "routes", "flow": "flows", "dump-flows": "flows", "tcpdump": "capture", "sniff": "capture",
 	"xterm": "shell", "prompt": "cli", "version": "--version", "set": "link set", "flap": "link flap", "monitor": "top",
 }
 

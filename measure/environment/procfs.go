@@ -19,6 +19,12 @@ func (c cpuTimes) less(o cpuTimes) cpuTimes {
 		Iowait: c.Iowait - o.Iowait, IRQ: c.IRQ - o.IRQ, SoftIRQ: c.SoftIRQ - o.SoftIRQ, Steal: c.Steal - o.Steal}
 }
 
+// withoutNice counts what nice programs did as idle.
+func (c cpuTimes) withoutNice() cpuTimes {
+	c.Idle, c.Nice = c.Idle+c.Nice, 0
+	return c
+}
+
 func (c cpuTimes) working() float64 { return c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ }
 
 func (c cpuTimes) all() float64 { return c.working() + c.Idle + c.Iowait + c.Steal }

@@ -29,6 +29,7 @@ type WatchOptions struct {
 
 	Accelerators map[string]string // see Usage
 	Models       map[string]string // see Usage
+	Awake        string            // see Usage
 
 	// Elsewhere begins to watch other machines; what it returns ends that. It may be nil.
 	Elsewhere func() (end func() (map[string]SiteUsage, error), err error)
@@ -78,6 +79,10 @@ type Usage struct {
 	// where that is from.
 	Models map[string]string `json:"models,omitempty"`
 
+	// How processors were kept from sleep: ByLatency, ByLoops, or not. Time of loops counts as
+	// idle.
+	Awake string `json:"awake,omitempty"`
+
 	Processes []ProcessUsage `json:"processes,omitempty"`
 	Cgroups   []CgroupUsage  `json:"cgroups,omitempty"`
 	Others    []OtherUsage   `json:"others,omitempty"` // programs that have nothing to do with what is measured, those that used most
@@ -87,6 +92,12 @@ type Usage struct {
 
 	Sites map[string]SiteUsage `json:"sites,omitempty"` // the other machines of a lab at several sites
 }
+
+// How processors are kept from sleep.
+const (
+	ByLatency = "cpu_dma_latency" // the kernel is asked for it
+	ByLoops   = "loops"           // a nice thread of each processor runs when nothing else does
+)
 
 // Emulated is what emulates processors where QEMU does it itself: what goes through them is slower
 // by far.
@@ -181,7 +192,7 @@ func StartWatch(o WatchOptions) (*Watch, error) {
 	}
 	w := &Watch{machine: machine{root: "/"}, options: o, stop: make(chan struct{})}
 	w.used.BusiestLook = stats.None
-	stat, err := w.stat()
+	stat, err := w.seen()
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
 	}
@@ -262,8 +273,22 @@ func threadTime() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
+// seen is what processors have done, without loops that keep them awake.
+func (w *Watch) seen() (kernelStat, error) {
+	s, err := w.stat()
+	if err != nil || w.options.Awake != ByLoops {
+		return s, err
+	}
+	s.total = s.total.withoutNice()
+	for n, c := range s.cores {
+		s.cores[n] = c.withoutNice()
+	}
+	s.running -= float64(len(s.cores))
+	return s, nil
+}
+
 func (w *Watch) look() {
-	stat, err := w.stat()
+	stat, err := w.seen()
 	if err != nil {
 		return
 	}
@@ -362,7 +387,8 @@ func (w *Watch) end(softnet Softnet, softnetErr error, pressure float64, pressur
 	if u.Looks > 0 {
 		u.RunQueue = w.queue / float64(u.Looks)
 	}
-	u.Offloads, u.Accelerators, u.Models = w.options.Offloads, w.options.Accelerators, w.options.Models
+	u.Offloads, u.Accelerators = w.options.Offloads, w.options.Accelerators
+	u.Models, u.Awake = w.options.Models, w.options.Awake
 	if w.options.Drops != nil {
 		w.endDrops()
 	}
@@ -419,6 +445,8 @@ func (w *Watch) endPressure(before float64, err error) {
 	w.used.Pressure = stats.None
 	after, errAfter := w.pressure()
 	switch err := errors.Join(err, errAfter); {
+	case w.options.Awake == ByLoops:
+		w.lack("pressure", errors.New("the loops that keep processors awake wait whenever anything else runs"))
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.EOPNOTSUPP):
 		w.lack("pressure", errors.New("this kernel does not report how long tasks wait for processors (PSI)"))
 	case err != nil:

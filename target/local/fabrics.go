@@ -132,7 +132,7 @@ func (l *Lab) runPrograms(ctx context.Context, done func()) error {
 // Heal restarts the programs that Dead lists, where possible.
 func (l *Lab) Heal(ctx context.Context) error { return l.runPrograms(ctx, func() {}) }
 
-// Dead lists what should be running but is not: "ospfd of router r1", "Open vSwitch". It may be
+// Dead lists what should be running but is not: "zebra of router r1", "Open vSwitch". It may be
 // called at any time.
 func (l *Lab) Dead() (out []string) {
 	for _, f := range l.fabrics {

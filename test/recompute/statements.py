@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy import stats
 
-from results import convert, mean, number
+from results import among, convert, mean, number
 
 ENOUGH, ALPHA, DRAWS = 5, 0.05, 20_000
 
@@ -102,7 +102,32 @@ class Statement:
 
     def judge(self):
         """The outcome, and the numbers that its reason begins with."""
+        outcome, said = self.measured()
+        if outcome != "not measured" and self.d.get("needs") == "kvm" and self.emulated():
+            outcome = "needs KVM"
+        return outcome, said
+
+    def sides(self):
+        """The conditions of both sides; of one that is compared with nothing, or with a number, the only one twice."""
+        at = self.d.get("at") or {}
+        return at, {**at, **self.d["than"]} if isinstance(self.d.get("than"), dict) else at
+
+    def emulated(self):
+        """Whether any sample of either side had processors that QEMU emulated."""
+        for at in self.sides():
+            for s in self.result.samples:
+                usages = [s.get("usage") or {}, *((s.get("usage") or {}).get("sites") or {}).values()]
+                if self.d.get("probe", s["probe"]) == s["probe"] and any("tcg" in (u.get("accelerators") or {}).values() for u in usages) and any(
+                        all(among(self.result.level(s, m, f), w) for f, w in at.items()) for m in self.result.measurements(s, self.d["metric"])):
+                    return True
+        return False
+
+    def measured(self):
         kind = self.d["is"]
+        if self.d.get("of") == "slope":
+            return self.slope()
+        if self.d.get("of") == "curvature":
+            return self.curvature()
         if kind in ("falls", "rises", "flat", "linear"):
             groups = self.result.pick(self.d, [self.d["along"]], "at")
             if all(number(l[0]) for l in groups):
@@ -127,6 +152,76 @@ class Statement:
     def free(self):
         than = self.d["than"] if isinstance(self.d["than"], dict) else {}
         return [f for f in self.result.factors if f not in (self.d.get("at") or {}) and f not in than]
+
+    def courses(self, groups):
+        """The values of the repetitions that have all levels, by level, with the places in which they were measured."""
+        found = {}
+        for i, g in enumerate(groups):
+            for r in g.repetitions.values():
+                found.setdefault(r.slot[0], {}).setdefault(i, []).append(r)
+        whole = [[by[i] for i in range(len(groups))] for by in found.values() if len(by) == len(groups)]
+        return [([mean([r.one(self.d.get("each")) for r in reps]) for reps in levels], [reps[0].slot if len(reps) == 1 else (None, "") for reps in levels]) for levels in whole]
+
+    def slope(self):
+        """Slopes of least squares, one of each repetition, at each place; then as means are compared."""
+        along, limit = self.d["along"], not isinstance(self.d["than"], dict)
+        dims = [f for f in self.free() if f != along]
+        (ours, theirs), outcomes, places, said = [self.result.pick(dict(self.d, at=at, of=None), dims + [along], "at") for at in self.sides()], [], [], []
+        tests = []
+        for place in dict.fromkeys(levels[:-1] for levels in ours):
+            levels = [l for l in ours if l[:-1] == place and l in theirs]
+            if len(levels) < 2 or not all(number(l[-1]) for l in levels):
+                continue
+            xs = np.array([float(l[-1]) for l in levels])
+            a, b = (self.courses([g[l] for l in levels]) for g in (ours, theirs))
+            rise = lambda c: float(np.polyfit(xs, c[0], 1)[0])
+            x, y, paired = [rise(c) for c in a], [rise(c) for c in b], False
+            if all(pair for c in a + b for _, pair in c[1]):
+                partners = [(rise(c), rise(o)) for c in a for o in b if o[1] == c[1]]
+                if len(partners) >= 2:
+                    x, y, paired = [p[0] for p in partners], [p[1] for p in partners], True
+            if x and y:
+                tests.append((x, y, paired, ours[levels[0]].unit))
+        if not tests:
+            return "not measured", []
+        for x, y, paired, unit in tests:
+            few = min(len(x), len(y)) < ENOUGH
+            if limit:
+                bound, half = float(self.d["than"]) * (convert(self.d["unit"], unit) if self.d.get("unit") else 1), math.inf
+                if not few:
+                    half = float(stats.t.ppf(1 - ALPHA / 2, len(x) - 1) * np.std(x, ddof=1) / math.sqrt(len(x)))
+                up, down = (0.0 if mean(x) - half > bound else 1.0), (0.0 if mean(x) + half < bound else 1.0)
+                said = [mean(x)]
+            elif self.d["is"] == "times":
+                outcome, said = self.ratio(x, y, paired, len(tests))
+                outcomes.append(outcome)
+                continue
+            else:
+                up, down = self.beside(x, y, paired)
+                said = [mean(x), mean(y)]
+            places.append((up, down) if self.d["is"] == "above" else (down, up))
+        said = said if len(tests) == 1 else []
+        return (together(outcomes) if self.d["is"] == "times" else shown(places)), said
+
+    def curvature(self):
+        """How far parabolas of least squares bend, as a share of what they rise."""
+        groups = {l: g for l, g in self.result.pick(self.d, [self.d["along"]], "at").items()}
+        if len(groups) < 3 or not all(number(l[0]) for l in groups):
+            return "not measured", []
+        xs = np.array([float(l[0]) for l in groups])
+        low, high = int(xs.argmin()), int(xs.argmax())
+        ends = [mean(list(groups.values())[i].values(dict(self.d, of=None))) for i in (low, high)]
+        fits = [np.polyfit((2 * xs - xs.min() - xs.max()) / (xs.max() - xs.min()), c[0], 2) for c in self.courses(list(groups.values()))]
+        if len(fits) < ENOUGH:
+            return "cannot tell", ends
+        bends, rises = [float(f[0]) for f in fits], [2 * float(f[1]) for f in fits]
+        _, least, most = fieller(bends, rises, True, 1 - 2 * ALPHA)
+        _, low, high = fieller(bends, rises, True, 1 - ALPHA)
+        if least is None or low is None:
+            return "cannot tell", ends
+        if -self.within <= least and most <= self.within:
+            return "holds", ends
+        return ("does not hold" if low > self.within or high < -self.within else "cannot tell"), ends
 
     def steeper(self):
         """By the slopes of logarithms along the factor, one of each repetition that has all levels."""
@@ -197,40 +292,45 @@ class Statement:
         return together(outcomes), said
 
     def times(self, pairs):
-        factor, outcomes, said = float(self.d["factor"]), [], []
-        for g, h in pairs:
-            x, y, paired = two(g, h, self.d)
-            if mean(y) == 0 or min(len(x), len(y)) < 2:
-                outcomes.append("cannot tell")
-                continue
-            r, low, high = fieller(x, y, paired, 1 - 2 * ALPHA)
-            _, least, most = fieller(x, y, paired, 1 - ALPHA / len(pairs))
-            if low is None or least is None or min(len(x), len(y)) < ENOUGH:
-                outcomes.append("cannot tell")
-            elif factor * (1 - self.within) <= low and high <= factor * (1 + self.within):
-                outcomes.append("holds")
-            else:
-                outcomes.append("does not hold" if most < factor * (1 - self.within) or least > factor * (1 + self.within) else "cannot tell")
-            if len(pairs) == 1 and least is not None:
-                said = [r, least, most]
-        return together(outcomes), said
+        found = [self.ratio(*two(g, h, self.d), len(pairs)) for g, h in pairs]
+        return together([outcome for outcome, _ in found]), found[0][1] if len(pairs) == 1 else []
+
+    def ratio(self, x, y, paired, places):
+        """Whether the ratio of the means is within the margin of the factor, at one of so many places."""
+        factor = float(self.d["factor"])
+        if mean(y) == 0 or min(len(x), len(y)) < 2:
+            return "cannot tell", []
+        r, low, high = fieller(x, y, paired, 1 - 2 * ALPHA)
+        _, least, most = fieller(x, y, paired, 1 - ALPHA / places)
+        said = [r, least, most] if least is not None else []
+        if low is None or least is None or min(len(x), len(y)) < ENOUGH:
+            return "cannot tell", said
+        if factor * (1 - self.within) <= low and high <= factor * (1 + self.within):
+            return "holds", said
+        return ("does not hold" if most < factor * (1 - self.within) or least > factor * (1 + self.within) else "cannot tell"), said
 
     def ordered(self, pairs):
         above = self.d["is"] == "above"
         places, said = [], []
         for g, h in pairs:
             x, y, paired = two(g, h, self.d)
-            shift = self.within * abs(mean(y)) * (1 if above else -1)
-            apart, up, down = mean(x) - mean(y), 1.0, 1.0
-            if min(len(x), len(y)) >= ENOUGH:
-                p = p_of(x, y, paired, shift)
-                up, down = (p / 2, 1 - p / 2) if apart > shift else (1 - p / 2, p / 2)
-                if apart == shift and min(x) == max(x) and min(y) == max(y):
-                    up, down = (1.0, 0.0) if above else (0.0, 1.0)
+            up, down = self.beside(x, y, paired)
             places.append((up, down) if above else (down, up))
             if len(pairs) == 1:
                 said = [mean(x), mean(y)]
         return shown(places), said
+
+    def beside(self, x, y, paired):
+        """p values of not being above, and of not being below."""
+        above = self.d["is"] == "above"
+        shift = self.within * abs(mean(y)) * (1 if above else -1)
+        apart, up, down = mean(x) - mean(y), 1.0, 1.0
+        if min(len(x), len(y)) >= ENOUGH:
+            p = p_of(x, y, paired, shift)
+            up, down = (p / 2, 1 - p / 2) if apart > shift else (1 - p / 2, p / 2)
+            if apart == shift and min(x) == max(x) and min(y) == max(y):
+                up, down = (1.0, 0.0) if above else (0.0, 1.0)
+        return up, down
 
     def limit(self, groups):
         if not groups:

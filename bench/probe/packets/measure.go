@@ -40,7 +40,7 @@ func MeasureFlows(ctx context.Context, from, to Node, f Flows, quiet time.Durati
 	defer sender.kill()
 	defer receiver.kill()
 	r := Receive{V6: f.To.Addr().Is6(), Stream: f.Stream, Count: f.Packets(), Record: true}
-	return measure(ctx, sender, receiver, r, quiet, nil, func(port uint16) request {
+	return measure(ctx, sender, receiver, r, quiet, Send{}, func(port uint16) request {
 		f.To = netip.AddrPortFrom(f.To.Addr(), port)
 		return request{Flows: &f}
 	})
@@ -134,17 +134,20 @@ func (s Send) measure(ctx context.Context, sender, receiver *instrument, r Recei
 		return nil, nil, err
 	}
 	r.V6, r.Stream, r.Count = s.To.Addr().Is6(), s.Stream, s.Count
-	return measure(ctx, sender, receiver, r, quiet, s.With, func(port uint16) request {
+	return measure(ctx, sender, receiver, r, quiet, s, func(port uint16) request {
 		s.To = netip.AddrPortFrom(s.To.Addr(), port)
 		return request{Send: &s}
 	})
 }
 
-// measure has one instrument receive what another sends to the port that was found.
-func measure(ctx context.Context, sender, receiver *instrument, r Receive, quiet time.Duration, with *Start, sends func(port uint16) request) (*Sent, *Received, error) {
+// measure has one instrument receive what another sends to the port that was found. Of the stream
+// it minds with whom it begins, and whom to tell of that.
+func measure(ctx context.Context, sender, receiver *instrument, r Receive, quiet time.Duration, s Send, sends func(port uint16) request) (*Sent, *Received, error) {
+	with := s.With
 	if with == nil {
 		with = NewStart(1)
 	}
+	begin, end := s.around()
 	ready := sync.OnceFunc(with.ready)
 	defer ready()
 	heard := make(chan struct{})
@@ -164,11 +167,13 @@ func measure(ctx context.Context, sender, receiver *instrument, r Receive, quiet
 		}
 		select {
 		case <-with.all:
+			begin()
 			sender.tell(sending.ends(ending{}))
 		case <-done:
 		}
 	}()
 	sent, err := sender.next(ctx)
+	end()
 	early := ctx.Err()
 	if early != nil {
 		sent, err = sender.last()

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,9 +26,32 @@ type Send struct {
 
 	With *Start `json:"-"` // it begins together with others; nil: by itself
 
+	// Began is called directly before the sender is told to begin with what counts, and Ended once
+	// it has said that all is sent. Where it fails Ended is called all the same, and nothing after
+	// it. Both may be nil.
+	Began, Ended func() `json:"-"`
+
 	// The last packets may be of another size than the others: LargeLast of them carry Large bytes.
 	Large     int `json:"large,omitempty"`
 	LargeLast int `json:"large_last,omitempty"`
+}
+
+// around returns what to call before and after the stream: never both at once, and nothing after
+// the end.
+func (s *Send) around() (begin, end func()) {
+	var turn sync.Mutex
+	over := false
+	call := func(f func(), last bool) func() {
+		return func() {
+			turn.Lock()
+			defer turn.Unlock()
+			if f != nil && !over {
+				f()
+			}
+			over = over || last
+		}
+	}
+	return call(s.Began, false), call(s.Ended, true)
 }
 
 // Limits of what may be asked for. Beyond them a number is a mistake, or does not fit into memory.

@@ -58,6 +58,8 @@ func LogAxes(scale string) (x, y bool) {
 const (
 	Repetitions = "repetitions" // one value each
 	Values      = "values"      // all of them
+	Slope       = "slope"       // of a trend: by how much a repetition's values rise for each unit of its factor
+	Curvature   = "curvature"   // of a trend that is linear: how far a repetition's values bend
 )
 
 // Figure is a plot.
@@ -149,7 +151,11 @@ type Trend struct {
 	Limit  *float64 // instead of Than; in Unit
 	Factor float64  // of Times: by what the other is to be multiplied
 	Within float64  // share that does not matter
+	Needs  string   // KVM, or nothing
 }
+
+// KVM is what a Trend may need: virtual machines whose processors are not emulated.
+const KVM = "kvm"
 
 // What a Trend says.
 const (
@@ -175,6 +181,7 @@ var (
 	middles      = []string{Mean, Median}
 	spreads      = []string{Deviation, Variance}
 	ofs          = []string{Repetitions, Values}
+	trendOfs     = []string{Repetitions, Values, Slope, Curvature} // of which Values has an error of its own
 )
 
 // CheckEach refuses what cannot stand for several values.

@@ -237,6 +237,7 @@ func (r *reader) trend(v *yamlfile.Value, p *Paper) {
 	ok := r.mapping(v, "a trend", named(r.source(&t.Source, "at"), map[string]field{
 		"text": r.text(&t.Text), "is": r.word(&t.Is,
 			statements), "along": r.oneDimension(&t.Along), "within": r.share(&t.Within), "factor": r.number(&t.Factor),
+		"of": r.word(&t.Of, trendOfs), "needs": r.word(&t.Needs, []string{KVM}),
 		"than": func(v *yamlfile.Value) {
 			if v.Shape == yamlfile.Mapping {
 				r.condition(&t.Than)(v)
@@ -251,6 +252,11 @@ func (r *reader) trend(v *yamlfile.Value, p *Paper) {
 	}
 	if v.Get("within") == nil {
 		t.Within = map[string]float64{Falls: 0.05, Rises: 0.05, Flat: 0.05, Linear: 0.1, Times: 0.2}[t.Is]
+	}
+	if t.Of == Slope || t.Of == Curvature {
+		if !r.shape(v, &t) {
+			return
+		}
 	}
 	switch compared := t.Than != nil || t.Limit != nil; {
 	case t.Is == "":
@@ -273,4 +279,47 @@ func (r *reader) trend(v *yamlfile.Value, p *Paper) {
 	default:
 		p.Trends = append(p.Trends, t)
 	}
+}
+
+// shape reports whether a trend that is of slopes, or of curvature, can be.
+func (r *reader) shape(v *yamlfile.Value, t *Trend) bool {
+	at, text := v.Get("of"), formats.Clip(t.Text)
+	switch {
+	case t.Of == Curvature && t.Is != Linear:
+		r.add(at, "write is: linear, of: curvature", "%s: curvature is what is linear is tested by", text)
+	case t.Of == Slope && t.Is == Steeper:
+		r.add(at, "leave of out", "%s: steeper is of slopes already, those of logarithms", text)
+	case t.Of == Slope && t.Is != Times && t.Is != Above && t.Is != Below:
+		r.add(at, "write is: times, is: above or is: below", "%s: slopes are so many times, above or below others", text)
+	case t.Along == "":
+		r.add(v, "write along: hops", "%s: the %s along which factor?", text, t.Of)
+	case slices.ContainsFunc(r.levels(t.Along), func(level string) bool { return !sameNumber(level, level) }):
+		r.add(v.Get("along"), "go along a factor whose levels are numbers",
+			"%s: %s: there is no %s along what is not numbers", text, formats.Clip(t.Along), t.Of)
+	case t.Where.Get(t.Along) != nil && len(t.Where.Get(t.Along)) < least(t.Of):
+		r.add(v.Get("at"), "leave "+formats.Clip(t.Along)+" out of at", "%s: a %s takes at least %d levels of %s", text,
+			t.Of, least(t.Of), formats.Clip(t.Along))
+	case t.Than.Get(t.Along) != nil:
+		r.add(v.Get("than"), "leave "+formats.Clip(t.Along)+" out of than",
+			"%s: both slopes are along the same levels of %s", text, formats.Clip(t.Along))
+	default:
+		return true
+	}
+	return false
+}
+
+// least is how many levels a slope takes, or a curvature.
+func least(of string) int {
+	if of == Curvature {
+		return 3
+	}
+	return 2
+}
+
+// levels of a factor, where it is known what will be measured.
+func (r *reader) levels(factor string) []string {
+	if r.measured == nil {
+		return nil
+	}
+	return r.measured.Levels[factor]
 }

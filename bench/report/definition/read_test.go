@@ -30,6 +30,8 @@ paper:
     - {text: X, metric: rtt, at: {datapath: ovs}, along: hops, is: falls}
     - {metric: rtt, is: above, than: {datapath: ovs}, within: 0.1}
     - {metric: rtt, is: below, than: 3, unit: ms}
+    - {metric: rtt, is: times, factor: 2, than: {datapath: ovs}, along: hops, of: slope, needs: kvm}
+    - {metric: rtt, is: linear, along: hops, of: curvature}
 `))
 	if len(problems) > 0 {
 		t.Fatal(problems)
@@ -53,6 +55,8 @@ paper:
 			{Source: Source{Metric: "rtt", Where: Condition{ovs}}, Text: "X", Is: Falls, Along: "hops", Within: 0.05},
 			{Source: Source{Metric: "rtt"}, Is: Above, Than: Condition{ovs}, Within: 0.1},
 			{Source: Source{Metric: "rtt", Unit: "ms"}, Is: Below, Limit: &three},
+			{Source: Source{Metric: "rtt", Of: Slope}, Is: Times, Factor: 2, Than: Condition{ovs}, Along: "hops", Within: 0.2, Needs: KVM},
+			{Source: Source{Metric: "rtt", Of: Curvature}, Is: Linear, Along: "hops", Within: 0.1},
 		}},
 	}
 	if !reflect.DeepEqual(d, want) {
@@ -89,6 +93,20 @@ func TestProblems(t *testing.T) {
 		{"paper: {trends: [{metric: m, is: above, factor: 2, than: 7}]}", "factor belongs to is: times"},
 		{"paper: {trends: [{metric: m, is: steeper, along: x, than: 7}]}", "steeper along what, than what?"},
 		{"paper: {trends: [{metric: m, is: steeper, than: {x: 1}}]}", "steeper along what, than what?"},
+		{"paper: {trends: [{metric: m, is: rises, along: x, of: slope}]}", "slopes are so many times, above or below others; write is: times, is: above or is: below"},
+		{"paper: {trends: [{metric: m, is: steeper, along: x, than: {y: 1}, of: slope}]}", "steeper is of slopes already, those of logarithms; leave of out"},
+		{"paper: {trends: [{metric: m, is: times, factor: 2, than: {y: 1}, of: slope}]}", "the slope along which factor?; write along: hops"},
+		{"paper: {trends: [{metric: m, is: times, factor: 2, along: x, of: slope}]}", "how many times what?"},
+		{"paper: {trends: [{metric: m, is: times, along: x, than: {y: 1}, of: slope}]}", "how many times what?"},
+		{"paper: {trends: [{metric: m, is: above, along: x, of: slope}]}", "is above what?"},
+		{"paper: {trends: [{metric: m, is: above, along: x, at: {x: 2}, than: {y: 1}, of: slope}]}", "a slope takes at least 2 levels of x; leave x out of at"},
+		{"paper: {trends: [{metric: m, is: above, along: x, than: {y: 1, x: [1, 2]}, of: slope}]}", "both slopes are along the same levels of x; leave x out of than"},
+		{"paper: {trends: [{metric: m, is: flat, along: x, of: curvature}]}", "curvature is what is linear is tested by; write is: linear, of: curvature"},
+		{"paper: {trends: [{metric: m, is: linear, along: x, at: {x: [1, 2]}, of: curvature}]}", "a curvature takes at least 3 levels of x"},
+		{"paper: {trends: [{metric: m, is: linear, of: curvature}]}", "the curvature along which factor?"},
+		{"paper: {trends: [{metric: m, is: linear, along: x, of: slopes}]}", `"slopes": is not known here; did you mean slope?`},
+		{"report: {figures: [{metric: m, of: slope}]}", `"slope": is not known here; choose repetitions or values`},
+		{"paper: {trends: [{metric: m, is: falls, along: x, needs: root}]}", `"root": is not known here; choose kvm`},
 		{"paper: {trends: [{metric: m, is: above}]}", "is above what?"},
 		{"paper: {trends: [{metric: m, is: flat, along: x, of: values}]}", "tested by repetitions"},
 		{"paper: {trends: [{metric: m, is: falls}]}", "falls goes along a factor"},
@@ -131,6 +149,8 @@ func TestReadFor(t *testing.T) {
 		"report: {figures: [{metric: rtt, unit: Mbit/s}]}":                                                          "unit: rtt is in s, which cannot be shown in Mbit/s",
 		"report: {figures: [{metric: rtt, where: {hops: 4}}]}":                                                      "4: is not a level of hops; choose 2 or 10",
 		"paper: {trends: [{metric: rtt, text: x, is: above, at: {datapath: ovs}, than: {datapath: ovz}}]}":          "ovz: is not a level of datapath",
+		"paper: {trends: [{metric: rtt, text: x, is: above, along: hops, than: 7, of: slope}]}":                     "",
+		"paper: {trends: [{metric: rtt, text: x, is: above, along: datapath, than: 7, of: slope}]}":                 "datapath: there is no slope along what is not numbers; go along a factor whose levels are numbers",
 		"paper: {numbers: [{metric: rtt, levels: {path: x}, value: 1}]}":                                            "path: is neither a factor nor a label",
 	} {
 		_, problems := ReadFor("a.yaml", []byte("factors: {f: [1]}\n"+text), known)

@@ -109,7 +109,15 @@ func Kept(dir string) (out []Summary, err error) {
 	return out, nil
 }
 
-var outcomes = []report.Outcome{report.Holds, report.Fails, report.CannotTell, report.NotMeasured}
+// outcomesOf are those that stand in the counts of pages: what hardly any page has, only where one
+// has it.
+func outcomesOf(pages []Summary) []report.Outcome {
+	out := []report.Outcome{report.Holds, report.Fails, report.CannotTell, report.NotMeasured}
+	if n, _ := count(pages); n[report.NeedsKVM] > 0 {
+		out = slices.Insert(out, 3, report.NeedsKVM)
+	}
+	return out
+}
 
 // count counts statements by what became of them.
 func count(pages []Summary) (out map[report.Outcome]int, sum int) {
@@ -129,7 +137,7 @@ func count(pages []Summary) (out map[report.Outcome]int, sum int) {
 func total(pages []Summary) string {
 	n, sum := count(pages)
 	var out []string
-	for _, o := range outcomes {
+	for _, o := range outcomesOf(pages) {
 		out = append(out, fmt.Sprintf("%s: %d", o, n[o]))
 	}
 	return fmt.Sprintf("Of %s, %s.", words.Plural(sum, "statement"), strings.Join(out, "; "))
@@ -146,7 +154,8 @@ func note(pages []Summary) string {
 // statements is a table with a line for each page.
 func statements(pages []Summary) string {
 	columns := []string{"Page", "Measured", "Results", "Samples"}
-	for _, o := range outcomes {
+	shown := outcomesOf(pages)
+	for _, o := range shown {
 		columns = append(columns, string(o))
 	}
 	var rows [][]string
@@ -158,7 +167,7 @@ func statements(pages []Summary) string {
 		}
 		row := []string{"[" + text(p.Title) + "](" + p.Name + ".md)", days(begun), fmt.Sprint(len(p.Listed)),
 			fmt.Sprint(samples)}
-		for _, o := range outcomes {
+		for _, o := range shown {
 			row = append(row, fmt.Sprint(n[o]))
 		}
 		rows = append(rows, row)

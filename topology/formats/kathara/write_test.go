@@ -159,7 +159,7 @@ func TestLosses(t *testing.T) {
 	a, b := top.Nodes[0], top.Nodes[1]
 	a.Start, a.Stop = "echo 'quoted'", "true"
 	a.Dirs = []topology.PrivateDir{{Path: "/var/run"}, {Path: "/mnt", Source: "/srv"}}
-	b.OSPF, b.Isolate, b.CPU = nil, []string{"pid"}, topology.CPU{Share: 0.5}
+	b.Protocols, b.Isolate, b.CPU = nil, []string{"pid"}, topology.CPU{Share: 0.5}
 	s := top.AddNode(topology.Switch, "s1")
 	s.STP = true
 	top.AddNode(topology.Switch, "s2")

@@ -223,7 +223,8 @@ func (d *drawing) burdenLink(l *topology.Link) {
 		}
 	}
 	if d.yes("ospf") {
-		l.OSPF, l.Ends[1].OSPF = &topology.OSPFLink{Cost: 5}, &topology.OSPFLink{Off: true}
+		l.Protocols.Set(&topology.OSPFLink{Cost: 5})
+		l.Ends[1].Protocols.Set(&topology.OSPFLink{Off: true})
 		d.lose(subject, "ospf.cost")
 		d.lose(subject, "ospf.off at "+l.Ends[1].Node)
 	}

@@ -284,9 +284,9 @@ func holdLinks(t *topology.Topology) {
 			}
 			e := leaves[i]
 			leaves[i] = topology.Impairment{Bandwidth: e.Bandwidth, Delay: e.Delay, Jitter: e.Jitter, Loss: e.Loss, Queue: e.Queue, MTU: e.MTU}
-			l.Ends[i].Egress, l.Ends[i].OSPF, l.Ends[i].VLAN, l.Ends[i].Trunk, l.Ends[i].MPLS = nil, nil, 0, "", false
+			l.Ends[i].Egress, l.Ends[i].Protocols, l.Ends[i].VLAN, l.Ends[i].Trunk, l.Ends[i].MPLS = nil, nil, 0, "", false
 		}
-		l.OSPF, l.Wifi, l.VLAN, l.Trunk, l.MPLS = nil, nil, 0, "", false
+		l.Protocols, l.Wifi, l.VLAN, l.Trunk, l.MPLS = nil, nil, 0, "", false
 		l.Impairment = leaves[0]
 		if leaves[1] != leaves[0] {
 			l.Ends[1].Egress = &leaves[1]

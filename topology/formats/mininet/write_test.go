@@ -209,7 +209,7 @@ func drawHost(t *rapid.T, n *topology.Node, maybe func(string) bool) {
 		n.NAT = maybe("nat")
 		n.Datapath = pick(t, "datapath", topology.Datapath(""), topology.Kernel, topology.Embedded, topology.FRR)
 		if maybe("ospf") {
-			n.OSPF = &topology.OSPF{Area: 1}
+			n.Protocols.Set(&topology.OSPF{Area: 1})
 		}
 		return
 	}
@@ -231,7 +231,8 @@ func drawLink(t *rapid.T, top *topology.Topology, names []string, maybe func(str
 	}
 	l.Down = maybe("down")
 	if maybe("ospf") {
-		l.OSPF, l.Ends[0].OSPF = &topology.OSPFLink{Cost: 5}, &topology.OSPFLink{Off: true}
+		l.Protocols.Set(&topology.OSPFLink{Cost: 5})
+		l.Ends[0].Protocols.Set(&topology.OSPFLink{Off: true})
 	}
 	if maybe("impaired") {
 		l.Impairment = drawImpairment(t)

@@ -24,11 +24,11 @@ type advertisementOptions struct {
 }
 
 // advertisementShort is one of which only is said that there is one.
-var advertisementShort = short{pattern: `^(true|yes|on|false|no|off)$`, example: "true, or off", truth: true, parse: func(into any, text string) bool {
+var advertisementShort = Short{Pattern: `^(true|yes|on|false|no|off)$`, Example: "true, or off", Truth: true, Parse: func(into any, text string) bool {
 	on, err := parseBool(text)
 	into.(*topology.Advertisement).Off = !on
 	return err == nil
-}, write: func(v any) string {
+}, Write: func(v any) string {
 	a := v.(topology.Advertisement)
 	off := a.Off
 	if a.Off = false; !reflect.ValueOf(a).IsZero() {

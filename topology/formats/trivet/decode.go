@@ -72,6 +72,7 @@ type field struct {
 	as, doc  string
 	typ      reflect.Type
 	isOption bool // not the x- field
+	protocol bool // its value is the protocol's of that name: see in
 }
 
 // fieldsOf returns the fields that apply to things of a kind, embedded structs included.
@@ -84,6 +85,7 @@ type fieldsKey struct {
 	of      reflect.Type
 	kind    string
 	options *topology.LinkOption // the table that those of links are from
+	spoken  int                  // how many protocols there are
 }
 
 var knownFields sync.Map // by fieldsKey: the results of splitFields, which is slow
@@ -94,7 +96,7 @@ func splitFields(t reflect.Type, kind string) (has, lacks []field) {
 	if by, ok := described[t]; ok {
 		t = by
 	}
-	key := fieldsKey{t, kind, &topology.LinkOptions[0]}
+	key := fieldsKey{t, kind, &topology.LinkOptions[0], len(protocols)}
 	if known, ok := knownFields.Load(key); ok {
 		both := known.([2][]field)
 		return both[0], both[1]
@@ -109,11 +111,14 @@ func splitFields(t reflect.Type, kind string) (has, lacks []field) {
 			}
 		}
 		names := strings.Split(f.Tag.Get("yaml"), ",")
-		one := field{f.Index, names, f.Tag.Get("as"), f.Tag.Get("doc"), f.Type, names[0] != "x-"}
+		some := []field{{index: f.Index, names: names, as: f.Tag.Get("as"), doc: f.Tag.Get("doc"), typ: f.Type, isOption: names[0] != "x-"}}
+		if f.Type == reflect.TypeFor[topology.Protocols]() {
+			some = protocolFields(t, f.Index)
+		}
 		if of, limited := f.Tag.Lookup("of"); limited && !slices.Contains(strings.Fields(of), kind) {
-			lacks = append(lacks, one)
+			lacks = append(lacks, some...)
 		} else {
-			has = append(has, one)
+			has = append(has, some...)
 		}
 	}
 	knownFields.Store(key, [2][]field{has, lacks})
@@ -165,6 +170,10 @@ func (d *decoder) value(v *yamlfile.Value, into reflect.Value, f field, label st
 			into.FieldByIndex(f.index).SetZero() // those of the defaults
 			return
 		}
+	}
+	if f.protocol {
+		d.protocol(v, into.FieldByIndex(f.index), f, label)
+		return
 	}
 	d.field(v, into.FieldByIndex(f.index), f, label)
 }
@@ -227,6 +236,10 @@ func (d *decoder) unknown(key *yamlfile.Value, kind string, fields []field) {
 }
 
 func (d *decoder) field(v *yamlfile.Value, into reflect.Value, f field, label string) {
+	if as, ok := forms[into.Type()]; ok {
+		into.Set(reflect.ValueOf(as.read(d, v, label)))
+		return
+	}
 	switch {
 	case into.Type() == reflect.TypeFor[deferred]():
 		into.Set(reflect.ValueOf(deferred{v}))
@@ -250,8 +263,6 @@ func (d *decoder) field(v *yamlfile.Value, into reflect.Value, f field, label st
 		into.Set(reflect.ValueOf(d.words(v, label)))
 	case into.Type() == reflect.TypeFor[[]topology.Assignment]():
 		into.Set(reflect.ValueOf(d.assignments(v, label)))
-	case into.Type() == reflect.TypeFor[[]topology.OSPFArea]():
-		into.Set(reflect.ValueOf(d.areas(v, label)))
 	case into.Type() == reflect.TypeFor[[]topology.Interface]():
 		into.Set(reflect.ValueOf(d.interfaces(v, label)))
 	case into.Type() == reflect.TypeFor[topology.VLANs]():

@@ -35,10 +35,10 @@ type guestDiskOptions struct {
 }
 
 // diskShort is a disk of a file.
-var diskShort = short{pattern: `^.+$`, example: "data.qcow2", parse: func(into any, text string) bool {
+var diskShort = Short{Pattern: `^.+$`, Example: "data.qcow2", Parse: func(into any, text string) bool {
 	into.(*topology.GuestDisk).Image = text
 	return true
-}, write: func(v any) string {
+}, Write: func(v any) string {
 	d := v.(topology.GuestDisk)
 	if d.Size != 0 || strings.ContainsAny(d.Image, "\r\n\u2028\u2029") {
 		return ""
@@ -51,10 +51,10 @@ var diskShort = short{pattern: `^.+$`, example: "data.qcow2", parse: func(into a
 const noGuest = "none"
 
 // guestShort is a machine of which only the disk is said.
-var guestShort = short{pattern: `^.+$`, example: "images/debian.qcow2", parse: func(into any, text string) bool {
+var guestShort = Short{Pattern: `^.+$`, Example: "images/debian.qcow2", Parse: func(into any, text string) bool {
 	into.(*topology.Guest).Image = text
 	return true
-}, write: func(v any) string {
+}, Write: func(v any) string {
 	g := v.(topology.Guest)
 	if g.Image == "" || g.Image == noGuest || strings.ContainsAny(g.Image, "\r\n\u2028\u2029") || !reflect.DeepEqual(g, topology.Guest{Image: g.Image}) {
 		return ""

@@ -64,13 +64,6 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.FailMode](): oneOf(topology.Standalone, topology.Secure),
 	reflect.TypeFor[linkState]():         oneOf(linkState("up"), linkState("down")),
 
-	reflect.TypeFor[topology.AreaID]():           {parse: simple(topology.ParseAreaID), pattern: `^[0-9]+(\.[0-9]+){0,3}$`},
-	reflect.TypeFor[topology.OSPFNetwork]():      oneOf(topology.PointToPoint, topology.Broadcast),
-	reflect.TypeFor[topology.OSPFAuthType]():     oneOf(topology.AuthNone, topology.AuthSimple, topology.AuthMD5, topology.AuthSHA1, topology.AuthSHA256, topology.AuthSHA384, topology.AuthSHA512),
-	reflect.TypeFor[topology.OSPFRange]():        {parse: simple(topology.ParseOSPFRange), pattern: `^[0-9.]+/[0-9]+( +hide)?$`},
-	reflect.TypeFor[topology.OSPFRedistribute](): {parse: simple(topology.ParseOSPFRedistribute), pattern: `^(deny +)?(static|connected|program|default|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9.]+/[0-9]+)?( +set| +(ge|le|tag|metric|type) +[0-9]+)*$`},
-	reflect.TypeFor[topology.Redistribute]():     {parse: simple(topology.ParseRedistribute), pattern: `^(deny +)?(static|connected|program|ospf|shortest-path|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9a-fA-F.:]+/[0-9]+)?( +set| +(ge|le|tag|metric) +[0-9]+| +into +[a-z][a-z0-9-]*)*$`},
-
 	reflect.TypeFor[topology.VLANs]():           {parse: simple(topology.ParseVLANs), pattern: `^(all|[0-9]+(-[0-9]+)?( *, *[0-9]+(-[0-9]+)?)*)$`},
 	reflect.TypeFor[topology.BondMode]():        oneOf(topology.BondModes...),
 	reflect.TypeFor[topology.RoutePreference](): oneOf(topology.PreferenceLow, topology.PreferenceMedium, topology.PreferenceHigh),
@@ -80,7 +73,6 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.Route]():           {parse: simple(topology.ParseRoute), pattern: `^\S+( +(discard|onlink|(via|dev|table|src|labels|distance|metric|tag) +\S+))+$`},
 	reflect.TypeFor[topology.Rule]():            {parse: simple(topology.ParseRule), pattern: `^(not +)?\S.*$`},
 	reflect.TypeFor[topology.Neighbor]():        {parse: simple(topology.ParseNeighbor), pattern: `^[0-9a-fA-F.:]+( +(lladdr|dev) +\S+)+$`},
-	reflect.TypeFor[topology.SourceDistance]():  {parse: simple(topology.ParseSourceDistance), pattern: `^((static|balanced|ospf|shortest-path|program)|(program|protocol) +[a-z][a-z0-9-]*) +[0-9]+$`},
 	reflect.TypeFor[topology.Masquerade]():      {parse: simple(parseMasquerade), pattern: `^([0-9a-fA-F:./]+)?( *dev +\S+)?$`},
 	reflect.TypeFor[topology.RoutesMode]():      oneOf(topology.RoutesComputed, topology.RoutesAsWritten),
 	reflect.TypeFor[topology.LabelRoute]():      {parse: simple(topology.ParseLabelRoute), pattern: `^[0-9]+ +(pop|swap +[0-9/]+)( +via +[0-9a-fA-F.:]+)?( +dev +\S+)?$`},
@@ -105,6 +97,12 @@ func leafOf(t reflect.Type, as string) (leaf, bool) {
 	}
 	if t == reflect.TypeFor[topology.Datapath]() {
 		return oneOf(datapathNames()...), true
+	}
+	switch t { // sources of routes are protocols, too
+	case reflect.TypeFor[topology.Redistribute]():
+		return leaf{parse: simple(topology.ParseRedistribute), pattern: `^(deny +)?(static|connected|program|` + protocolsOr() + `shortest-path|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9a-fA-F.:]+/[0-9]+)?( +set| +(ge|le|tag|metric) +[0-9]+| +into +[a-z][a-z0-9-]*)*$`}, true
+	case reflect.TypeFor[topology.SourceDistance]():
+		return leaf{parse: simple(topology.ParseSourceDistance), pattern: `^((static|balanced|` + protocolsOr() + `shortest-path|program)|(program|protocol) +[a-z][a-z0-9-]*) +[0-9]+$`}, true
 	}
 	l, ok := leaves[t]
 	return l, ok

@@ -80,7 +80,7 @@ func (r *reader) link(e linkEntry) {
 	r.spend(e.where(), len(ends)*(1+r.work-before))
 	made := &topology.Link{Impairment: options.Impairment, Down: options.Down && options.State == "" || options.State == "down", Pos: e.where().Pos}
 	copyFields(made, struct{ Foreign foreign }{options.Foreign})
-	made.OSPF, made.Wifi, made.VLAN, made.Trunk, made.MPLS = options.OSPF, options.Wifi, options.VLAN, options.Trunk, options.MPLS
+	made.Protocols, made.Wifi, made.VLAN, made.Trunk, made.MPLS = options.Protocols, options.Wifi, options.VLAN, options.Trunk, options.MPLS
 	if w := made.Wifi; w != nil && w.Key != "" && w.KeyFile != "" {
 		r.add(e.where(), "keep one of them", "wifi: there is a key and a key_file")
 	}

@@ -33,7 +33,8 @@ func init() {
 //	as    which leaf reads it, if its Go type does not determine that (see leaf.go); a list of
 //	      "interface address" may also be none, which is kept in the field Unaddressed beside it
 //
-// An impairment has no tags: its fields are the options of topology.LinkOptions.
+// An impairment has no tags: its fields are the options of topology.LinkOptions. Neither have the
+// settings of protocols: each protocol is a key (see RegisterProtocol).
 //
 // A list with one element may also be written as just the element. Fields have the names and types
 // of their counterparts in package topology, as they are copied by name.
@@ -92,7 +93,7 @@ type nodeOptions struct {
 
 	Redistribute []topology.Redistribute `yaml:"redistribute" of:"router" doc:"Which routes a routing node tells a program, or a protocol that an app of the controller speaks: ospf into bgp, deny static tag 7 into bgp, connected 10.2.0.0/16 le 24 set metric 30 tag 8 into bgp. The first that matches a route decides."`
 
-	OSPF *topology.OSPF `yaml:"ospf" of:"router nat" as:"ospf" doc:"Speak OSPF: area 0, or {area: 0, router_id: 10.0.0.1, …}."`
+	Protocols topology.Protocols `of:"router nat"`
 
 	DPID        topology.DPID         `yaml:"dpid" of:"switch router nat" doc:"OpenFlow datapath id: 26, 0x1a or 16 hexadecimal digits."`
 	Datapath    topology.Datapath     `yaml:"datapath" of:"switch router nat" doc:"What forwards packets: embedded, ovs, bridge (switches), kernel, frr, bird, vm (routers)."`
@@ -147,14 +148,14 @@ type linkOptions struct {
 	From deferred `yaml:"from" as:"end" of:"link" doc:"The first end: a node, or options of the end."`
 	To   deferred `yaml:"to" as:"end" of:"link" doc:"The second end: a node, or options of the end."`
 	topology.Impairment
-	OSPF    *topology.OSPFLink `yaml:"ospf" as:"ospf" doc:"OSPF on both ends: area 1, off, or {cost: 10, hello: 1s, …}."`
-	Wifi    *topology.Wifi     `yaml:"wifi" as:"wifi" doc:"A real interface is wireless: at a switch or router an access point, at a host a station: {ssid: lab, key: …}."`
-	VLAN    int                `yaml:"vlan" as:"count" doc:"VLAN (802.1Q) of untagged frames at the ports of switches that the link joins; without trunk they have no other: access ports."`
-	Trunk   topology.VLANs     `yaml:"trunk" doc:"VLANs whose frames have tags at the ports of switches that the link joins: [10, 20, 30-39], or all."`
-	MPLS    bool               `yaml:"mpls" doc:"Both ends, as far as they are hosts or routers, take packets with labels (MPLS)."`
-	Down    bool               `yaml:"down" doc:"The link is down at first."`
-	State   linkState          `yaml:"state" doc:"up or down at first."`
-	Foreign foreign            `yaml:"x-"`
+	Protocols topology.Protocols
+	Wifi      *topology.Wifi `yaml:"wifi" as:"wifi" doc:"A real interface is wireless: at a switch or router an access point, at a host a station: {ssid: lab, key: …}."`
+	VLAN      int            `yaml:"vlan" as:"count" doc:"VLAN (802.1Q) of untagged frames at the ports of switches that the link joins; without trunk they have no other: access ports."`
+	Trunk     topology.VLANs `yaml:"trunk" doc:"VLANs whose frames have tags at the ports of switches that the link joins: [10, 20, 30-39], or all."`
+	MPLS      bool           `yaml:"mpls" doc:"Both ends, as far as they are hosts or routers, take packets with labels (MPLS)."`
+	Down      bool           `yaml:"down" doc:"The link is down at first."`
+	State     linkState      `yaml:"state" doc:"up or down at first."`
+	Foreign   foreign        `yaml:"x-"`
 }
 
 // endOptions are the options of one end of a link. Impairments apply to what leaves this end.
@@ -172,7 +173,7 @@ type endOptions struct {
 	RA          *topology.Advertisement `yaml:"ra" as:"router advertisement" doc:"Router advertisements at this end, before what its node says: true, off, or {interval: 10s, lifetime: 30m, …}."`
 	AcceptRA    *bool                   `yaml:"accept_ra" doc:"This end takes what routers advertise, or does not, whatever its node says."`
 	MPLS        bool                    `yaml:"mpls" doc:"The end takes packets with labels (MPLS)."`
-	OSPF        *topology.OSPFLink      `yaml:"ospf" as:"ospf" doc:"OSPF on this end, before what the link says: area 1, off, or {cost: 10, passive: true, …}."`
+	Protocols   topology.Protocols
 	topology.Impairment
 }
 

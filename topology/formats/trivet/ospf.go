@@ -4,13 +4,80 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
-	"strconv"
 	"strings"
 
 	"trivet.dev/trivet/topology"
-	"trivet.dev/trivet/topology/formats"
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
+
+func init() {
+	RegisterProtocol(Words{
+		Protocol: topology.SourceOSPF,
+		Node:     "Speak OSPF: area 0, or {area: 0, router_id: 10.0.0.1, …}.",
+		Link:     "OSPF on both ends: area 1, off, or {cost: 10, hello: 1s, …}.",
+		End:      "OSPF on this end, before what the link says: area 1, off, or {cost: 10, passive: true, …}.",
+		Structs: map[reflect.Type]reflect.Type{
+			reflect.TypeFor[topology.OSPF]():            reflect.TypeFor[ospfOptions](),
+			reflect.TypeFor[topology.OSPFArea]():        reflect.TypeFor[ospfAreaOptions](),
+			reflect.TypeFor[topology.OSPFVirtualLink](): reflect.TypeFor[ospfVirtualOptions](),
+			reflect.TypeFor[topology.OSPFLink]():        reflect.TypeFor[ospfLinkOptions](),
+			reflect.TypeFor[topology.OSPFAuth]():        reflect.TypeFor[ospfAuthOptions](),
+		},
+		Shorts: map[reflect.Type]Short{
+			reflect.TypeFor[topology.OSPF](): {Pattern: `^area +[0-9.]+$`, Example: "area 0", Parse: func(into any, text string) bool {
+				return parseArea(&into.(*topology.OSPF).Area, text)
+			}, Write: func(v any) string {
+				o := v.(topology.OSPF)
+				area := o.Area
+				o.Area = 0
+				return areaAlone(reflect.ValueOf(o).IsZero(), area)
+			}},
+			reflect.TypeFor[topology.OSPFLink](): {Pattern: `^(off|area +[0-9.]+)$`, Example: "area 0, or off", Parse: func(into any, text string) bool {
+				o := into.(*topology.OSPFLink)
+				if text == "off" {
+					o.Off = true
+					return true
+				}
+				o.Area = new(topology.AreaID)
+				return parseArea(o.Area, text)
+			}, Write: func(v any) string {
+				switch o := v.(topology.OSPFLink); {
+				case o == topology.OSPFLink{Off: true}:
+					return "off"
+				case o.Area != nil:
+					return areaAlone(o == topology.OSPFLink{Area: o.Area}, *o.Area)
+				}
+				return ""
+			}},
+			reflect.TypeFor[topology.OSPFArea](): {Pattern: `^stub$`, Example: "stub", Parse: func(into any, text string) bool {
+				into.(*topology.OSPFArea).Stub = true
+				return text == "stub"
+			}, Write: func(v any) string {
+				a := v.(topology.OSPFArea)
+				a.ID = 0
+				if !a.Stub || a.DefaultCost != 0 || a.NoSummary || a.MaxLSAs != 0 || len(a.Ranges) > 0 {
+					return ""
+				}
+				return "stub"
+			}},
+		},
+		Leaves: map[any]Leaf{
+			reflect.TypeFor[topology.AreaID]():           {Parse: Simple(topology.ParseAreaID), Pattern: `^[0-9]+(\.[0-9]+){0,3}$`},
+			reflect.TypeFor[topology.OSPFNetwork]():      OneOf(topology.PointToPoint, topology.Broadcast),
+			reflect.TypeFor[topology.OSPFAuthType]():     OneOf(topology.AuthNone, topology.AuthSimple, topology.AuthMD5, topology.AuthSHA1, topology.AuthSHA256, topology.AuthSHA384, topology.AuthSHA512),
+			reflect.TypeFor[topology.OSPFRange]():        {Parse: Simple(topology.ParseOSPFRange), Pattern: `^[0-9.]+/[0-9]+( +hide)?$`},
+			reflect.TypeFor[topology.OSPFRedistribute](): {Parse: Simple(topology.ParseOSPFRedistribute), Pattern: `^(deny +)?(static|connected|program|default|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9.]+/[0-9]+)?( +set| +(ge|le|tag|metric|type) +[0-9]+)*$`},
+		},
+	})
+	forms[reflect.TypeFor[[]topology.OSPFArea]()] = form{
+		read: func(d *decoder, v *yamlfile.Value, label string) any { return d.areas(v, label) },
+		text: func(v any) string { return areasText(v.([]topology.OSPFArea)) },
+		schema: func(f field) object {
+			area := orNothing(structOrShort(f.typ.Elem(), f.as))
+			return orNothing(object{"type": "object", "propertyNames": object{"pattern": leaves[reflect.TypeFor[topology.AreaID]()].pattern}, "additionalProperties": area})
+		},
+	}
+}
 
 // The structs here describe structs of package topology that are values of options: the same
 // fields, with the tags that model.go explains. A field with the key "-" is written elsewhere.
@@ -71,83 +138,6 @@ type ospfAuthOptions struct {
 	ID   int                   `yaml:"id" as:"count" doc:"Number of the key, 1 to 255; 1 when missing."`
 }
 
-// described maps structs of package topology to the structs that describe them.
-var described = map[reflect.Type]reflect.Type{
-	reflect.TypeFor[topology.OSPF]():            reflect.TypeFor[ospfOptions](),
-	reflect.TypeFor[topology.OSPFArea]():        reflect.TypeFor[ospfAreaOptions](),
-	reflect.TypeFor[topology.OSPFVirtualLink](): reflect.TypeFor[ospfVirtualOptions](),
-	reflect.TypeFor[topology.OSPFLink]():        reflect.TypeFor[ospfLinkOptions](),
-	reflect.TypeFor[topology.OSPFAuth]():        reflect.TypeFor[ospfAuthOptions](),
-	reflect.TypeFor[topology.Wifi]():            reflect.TypeFor[wifiOptions](),
-	reflect.TypeFor[topology.Interface]():       reflect.TypeFor[interfaceOptions](),
-	reflect.TypeFor[topology.Balance]():         reflect.TypeFor[balanceOptions](),
-	reflect.TypeFor[topology.Advertisement]():   reflect.TypeFor[advertisementOptions](),
-	reflect.TypeFor[topology.Guest]():           reflect.TypeFor[guestOptions](),
-	reflect.TypeFor[topology.GuestDisk]():       reflect.TypeFor[guestDiskOptions](),
-}
-
-// short is a form of a struct in a word or two.
-type short struct {
-	pattern string
-	parse   func(into any, text string) bool // false: the text is not valid
-	write   func(v any) string               // "": the value has no short form
-	example string
-	truth   bool // true and false are such forms
-}
-
-var shorts = map[reflect.Type]short{
-	reflect.TypeFor[topology.Guest]():         guestShort,
-	reflect.TypeFor[topology.GuestDisk]():     diskShort,
-	reflect.TypeFor[topology.Advertisement](): advertisementShort,
-	reflect.TypeFor[topology.Balance](): {pattern: `^(ecmp|off|load)$`, example: "ecmp, off, load", parse: func(into any, text string) bool {
-		by := topology.BalanceBy(text)
-		into.(*topology.Balance).By = by
-		return by == topology.BalanceECMP || by == topology.BalanceOff || by == topology.BalanceLoad
-	}, write: func(v any) string {
-		b := v.(topology.Balance)
-		if b != (topology.Balance{By: b.By}) {
-			return ""
-		}
-		return string(b.By)
-	}},
-	reflect.TypeFor[topology.OSPF](): {pattern: `^area +[0-9.]+$`, example: "area 0", parse: func(into any, text string) bool {
-		return parseArea(&into.(*topology.OSPF).Area, text)
-	}, write: func(v any) string {
-		o := v.(topology.OSPF)
-		area := o.Area
-		o.Area = 0
-		return areaAlone(reflect.ValueOf(o).IsZero(), area)
-	}},
-	reflect.TypeFor[topology.OSPFLink](): {pattern: `^(off|area +[0-9.]+)$`, example: "area 0, or off", parse: func(into any, text string) bool {
-		o := into.(*topology.OSPFLink)
-		if text == "off" {
-			o.Off = true
-			return true
-		}
-		o.Area = new(topology.AreaID)
-		return parseArea(o.Area, text)
-	}, write: func(v any) string {
-		switch o := v.(topology.OSPFLink); {
-		case o == topology.OSPFLink{Off: true}:
-			return "off"
-		case o.Area != nil:
-			return areaAlone(o == topology.OSPFLink{Area: o.Area}, *o.Area)
-		}
-		return ""
-	}},
-	reflect.TypeFor[topology.OSPFArea](): {pattern: `^stub$`, example: "stub", parse: func(into any, text string) bool {
-		into.(*topology.OSPFArea).Stub = true
-		return text == "stub"
-	}, write: func(v any) string {
-		a := v.(topology.OSPFArea)
-		a.ID = 0
-		if !a.Stub || a.DefaultCost != 0 || a.NoSummary || a.MaxLSAs != 0 || len(a.Ranges) > 0 {
-			return ""
-		}
-		return "stub"
-	}},
-}
-
 func parseArea(into *topology.AreaID, text string) bool {
 	f := strings.Fields(text)
 	if len(f) != 2 || f[0] != "area" {
@@ -163,18 +153,6 @@ func areaAlone(alone bool, area topology.AreaID) string {
 		return ""
 	}
 	return "area " + area.String()
-}
-
-// shortForm reads a struct given in its short form; it says whether there is such a form.
-func (d *decoder) shortForm(v *yamlfile.Value, into reflect.Value, label string) bool {
-	s, ok := shorts[into.Type()]
-	if !ok || v.Shape != yamlfile.Scalar {
-		return false
-	}
-	if !s.parse(into.Addr().Interface(), v.Text) {
-		d.add(v, "write "+s.example+", or {key: value, …}", "%s: %s cannot be read", label, strconv.Quote(formats.Clip(v.Text)))
-	}
-	return true
 }
 
 // areas reads {1: stub, 2: {ranges: [10.2.0.0/16]}}.
@@ -202,46 +180,10 @@ func (d *decoder) areas(v *yamlfile.Value, label string) (out []topology.OSPFAre
 	return out
 }
 
-// structText writes a struct of options in one line.
-func structText(v reflect.Value) string {
-	if s, ok := shorts[v.Type()]; ok {
-		if text := s.write(v.Interface()); text != "" {
-			return text
-		}
-	}
-	var out []string
-	for _, f := range fieldsOf(v.Type(), "") {
-		if value := v.FieldByIndex(f.index); !value.IsZero() && !(value.Kind() == reflect.Slice && value.Len() == 0) {
-			out = append(out, f.names[0]+": "+flowValue(value, f))
-		}
-	}
-	return "{" + strings.Join(out, ", ") + "}"
-}
-
 func areasText(areas []topology.OSPFArea) string {
 	out := make([]string, len(areas))
 	for i, a := range areas {
 		out[i] = fmt.Sprintf("%s: %s", a.ID, structText(reflect.ValueOf(a)))
 	}
 	return "{" + strings.Join(out, ", ") + "}"
-}
-
-// structOrShort is the schema of a struct that may have a short form.
-func structOrShort(t reflect.Type, kind string) object {
-	if s, ok := shorts[t]; ok {
-		forms := []object{structSchema(t, kind), {"type": "string", "pattern": s.pattern}}
-		if s.truth {
-			forms = append(forms, object{"type": "boolean"})
-		}
-		return anyOf(forms...)
-	}
-	return structSchema(t, kind)
-}
-
-func parseCount(s string) (int, error) {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 || n > 1<<24 {
-		return 0, topology.Mistaken("write 1, 2, 10", "%q is not a whole number above 0", s)
-	}
-	return n, nil
 }

@@ -23,6 +23,18 @@ func maybe[T any](t *rapid.T, g *rapid.Generator[T]) (v T) {
 	return v
 }
 
+// spoken are settings of a protocol alone, which may be nil.
+func spoken[S interface {
+	comparable
+	topology.Settings
+}](s S) (p topology.Protocols) {
+	var none S
+	if s != none {
+		p.Set(s)
+	}
+	return p
+}
+
 func some[T any](g *rapid.Generator[T]) *rapid.Generator[[]T] { return rapid.SliceOfN(g, 1, 3) }
 
 var (
@@ -72,14 +84,15 @@ var (
 	ospfs = rapid.Custom(func(t *rapid.T) *topology.OSPF {
 		o := &topology.OSPF{Area: maybe(t, areas), RouterID: maybe(t, addresses), Passive: maybe(t, some(anyText)), ReferenceBandwidth: maybe(t, rates), Auth: maybe(t, ospfAuths),
 			Redistribute: maybe(t, some(rapid.Custom(func(t *rapid.T) topology.OSPFRedistribute {
-				r := topology.OSPFRedistribute{Source: rapid.SampledFrom([]string{"static", "connected", "default"}).Draw(t, "source"), Metric: maybe(t, rapid.IntRange(1, 100)), Type: maybe(t, rapid.IntRange(1, 2))}
-				if r.Source == topology.OSPFStatic {
+				r := topology.OSPFRedistribute{}
+				r.Source, r.Metric, r.Type = rapid.SampledFrom([]string{"static", "connected", "default"}).Draw(t, "source"), maybe(t, rapid.IntRange(1, 100)), maybe(t, rapid.IntRange(1, 2))
+				if r.Source == topology.SourceStatic {
 					r.Tag, r.SetTag = uint32(maybe(t, rapid.IntRange(1, 100))), uint32(maybe(t, rapid.IntRange(1, 100)))
 					if r.Prefix = netip.MustParsePrefix("10.16.0.0/12"); rapid.Bool().Draw(t, "lengths") {
 						r.GE, r.LE = maybe(t, rapid.IntRange(12, 20)), maybe(t, rapid.IntRange(20, 32))
 					}
 				}
-				if r.Deny = r.Source != topology.OSPFDefault && rapid.Bool().Draw(t, "deny"); r.Deny {
+				if r.Deny = r.Source != topology.SourceDefault && rapid.Bool().Draw(t, "deny"); r.Deny {
 					r.Metric, r.Type, r.SetTag = 0, 0, 0
 				}
 				return r
@@ -359,7 +372,7 @@ func node(t *rapid.T, name string) *topology.Node {
 		n.OpenFlow = maybe(t, some(rapid.SampledFrom([]string{"1.0", "1.3"})))
 	}
 	if n.Kind == topology.Router {
-		n.OSPF, n.RA = maybe(t, ospfs), maybe(t, advertisements)
+		n.Protocols, n.RA = spoken(maybe(t, ospfs)), maybe(t, advertisements)
 		n.Masquerade = maybe(t, some(rapid.Custom(func(t *rapid.T) topology.Masquerade {
 			m := topology.Masquerade{From: maybe(t, prefixes).Masked(), Device: maybe(t, rapid.Just("r1-eth1"))}
 			if m == (topology.Masquerade{}) {
@@ -384,14 +397,14 @@ func link(t *rapid.T, names []string, plain bool) *topology.Link {
 	if plain {
 		return l
 	}
-	l.OSPF, l.MPLS = maybe(t, ospfLinks), maybe(t, rapid.Bool())
+	l.Protocols, l.MPLS = spoken(maybe(t, ospfLinks)), maybe(t, rapid.Bool())
 	l.Down, l.Impairment, l.Foreign = maybe(t, rapid.Bool()), impairments.Draw(t, "impairment"), maybe(t, foreigns)
 	for i := range l.Ends {
 		e := &l.Ends[i]
 		e.Interface, e.MAC, e.Addresses, e.Port = maybe(t, anyText), maybe(t, macs), maybe(t, some(prefixes)), maybe(t, ports)
 		e.MPLS = maybe(t, rapid.Bool())
 		e.RA, e.AcceptRA = maybe(t, advertisements), maybe(t, rapid.Ptr(rapid.Bool(), false))
-		e.OSPF, e.Unaddressed = maybe(t, ospfLinks), len(e.Addresses) == 0 && maybe(t, rapid.Bool())
+		e.Protocols, e.Unaddressed = spoken(maybe(t, ospfLinks)), len(e.Addresses) == 0 && maybe(t, rapid.Bool())
 		if rapid.IntRange(0, 9).Draw(t, "external") == 0 {
 			e.Node, e.Interface = "", rapid.OneOf(rapid.Just("eth1"), anyText).Draw(t, "interface")
 		}

@@ -157,7 +157,7 @@ func (r *reader) nodes(v *yamlfile.Value) {
 func (r *reader) addNode(key *yamlfile.Value, name, kind string, options *nodeOptions) {
 	n := &topology.Node{}
 	copyFields(n, options)
-	n.OSPF = n.OSPF.Clone()
+	n.Protocols = n.Protocols.Clone()
 	n.Interfaces = topology.CloneInterfaces(n.Interfaces)
 	n.Name, n.Kind, n.Pos = name, topology.Kind(kind), key.Pos
 	n.NameTexts()

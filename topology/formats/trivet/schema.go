@@ -66,6 +66,9 @@ func structSchema(t reflect.Type, kind string) object {
 }
 
 func fieldSchema(f field) object {
+	if as, ok := forms[f.typ]; ok {
+		return as.schema(f)
+	}
 	switch {
 	case f.typ == reflect.TypeFor[deferred]():
 		return deferredSchemas[f.as]()
@@ -91,9 +94,6 @@ func fieldSchema(f field) object {
 	case f.typ == reflect.TypeFor[[]topology.Assignment]():
 		value := object{"type": []string{"string", "number", "boolean", "null"}}
 		return orNothing(anyOf(object{"type": "object", "additionalProperties": value}, listOf(object{"type": "string", "pattern": "^[^=]+="})))
-	case f.typ == reflect.TypeFor[[]topology.OSPFArea]():
-		area := orNothing(structOrShort(f.typ.Elem(), f.as))
-		return orNothing(object{"type": "object", "propertyNames": object{"pattern": leaves[reflect.TypeFor[topology.AreaID]()].pattern}, "additionalProperties": area})
 	case f.typ == reflect.TypeFor[[]topology.Interface]():
 		return orNothing(object{"type": "object", "additionalProperties": structSchema(f.typ.Elem(), f.as)})
 	case f.typ == reflect.TypeFor[topology.VLANs]():

@@ -49,7 +49,7 @@ func (w *writer) lose(subject, field, value string) {
 // options returns "key: value" for what is set in a struct of model.go.
 func (w *writer) options(v reflect.Value, kind, subject string) (out []string) {
 	for _, f := range fieldsOf(v.Type(), kind) {
-		value := v.FieldByIndex(f.index)
+		value := f.in(v)
 		switch {
 		case f.typ == reflect.TypeFor[foreign]():
 			out = append(out, foreignOptions(value.Interface().(foreign))...)
@@ -69,7 +69,7 @@ func (w *writer) options(v reflect.Value, kind, subject string) (out []string) {
 func (w *writer) lostOptions(v reflect.Value, kind, subject string) {
 	_, lacks := splitFields(v.Type(), kind)
 	for _, f := range lacks {
-		if value := v.FieldByIndex(f.index); !value.IsZero() && f.typ != reflect.TypeFor[deferred]() {
+		if value := f.in(v); !value.IsZero() && f.typ != reflect.TypeFor[deferred]() {
 			w.lose(subject, f.names[0], flowValue(value, f))
 		}
 	}
@@ -77,14 +77,15 @@ func (w *writer) lostOptions(v reflect.Value, kind, subject string) {
 
 // flowValue writes a field's value on one line.
 func flowValue(v reflect.Value, f field) string {
+	if as, ok := forms[v.Type()]; ok {
+		return as.text(v.Interface())
+	}
 	switch x := v.Interface().(type) {
 	case string:
 		if _, isLeaf := leaves[f.as]; isLeaf {
 			return quoteLeaf(x)
 		}
 		return yamlfile.Quote(x)
-	case []topology.OSPFArea:
-		return areasText(x)
 	case []topology.Interface:
 		return interfacesText(x)
 	case []topology.ConfigFile:
@@ -147,10 +148,10 @@ func flowValue(v reflect.Value, f field) string {
 		return "[" + strings.Join(items, ", ") + "]"
 	}
 	v = reflect.Indirect(v)
-	if described[v.Type()] != nil {
+	leaf, ok := leafOf(v.Type(), f.as)
+	if described[v.Type()] != nil || !ok && v.Kind() == reflect.Struct {
 		return structText(v)
 	}
-	leaf, _ := leafOf(v.Type(), f.as)
 	return quoteLeaf(leaf.text(v.Interface()))
 }
 
@@ -277,7 +278,7 @@ func linkRun(links []writtenLink) int {
 }
 
 func (w *writer) link(l *topology.Link) (out writtenLink) {
-	o := linkOptions{Impairment: l.Impairment, OSPF: l.OSPF, Wifi: written(l.Wifi), VLAN: l.VLAN, Trunk: l.Trunk, MPLS: l.MPLS, Down: l.Down, Foreign: foreign(l.Foreign)}
+	o := linkOptions{Impairment: l.Impairment, Protocols: l.Protocols, Wifi: written(l.Wifi), VLAN: l.VLAN, Trunk: l.Trunk, MPLS: l.MPLS, Down: l.Down, Foreign: foreign(l.Foreign)}
 	a, okA := endText(l.Ends[0])
 	b, okB := endText(l.Ends[1])
 	short := okA && okB

@@ -1,4 +1,4 @@
-package door
+package bearer
 
 import (
 	"crypto/rand"

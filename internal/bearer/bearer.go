@@ -1,5 +1,6 @@
-// Package door lets clients in to an API on TCP: those that show its token, as far as that allows.
-package door
+// Package bearer serves an API on TCP to clients that show its bearer token (RFC 6750), as far as the
+// token allows.
+package bearer
 
 import (
 	"context"

@@ -10,8 +10,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Neighbor is an OSPF neighbour as a daemon reports it.
-type Neighbor struct {
+// OSPFNeighbor is an OSPF neighbour as a daemon reports it.
+type OSPFNeighbor struct {
 	RouterID, Address netip.Addr
 	DR                netip.Addr // address of the designated router; not valid if there is none
 	Interface         string
@@ -19,9 +19,9 @@ type Neighbor struct {
 	Dead              float64 // seconds until it is considered dead; below 0: unknown
 }
 
-// Neighbors asks the daemons of a node for their OSPF neighbours; ask runs a command there and
+// OSPFNeighbors asks the daemons of a node for their OSPF neighbours; ask runs a command there and
 // returns its output.
-func Neighbors(d topology.Datapath, ask func(command ...string) (string, error)) ([]Neighbor, error) {
+func OSPFNeighbors(d topology.Datapath, ask func(command ...string) (string, error)) ([]OSPFNeighbor, error) {
 	if Of(d) == frr {
 		text, err := ask("vtysh", "-c", "show ip ospf neighbor detail json")
 		if err != nil {
@@ -39,7 +39,7 @@ func Neighbors(d topology.Datapath, ask func(command ...string) (string, error))
 
 // parseFRR reads lists of neighbours by their router ids, which different versions of FRR wrap
 // differently.
-func parseFRR(text string) (out []Neighbor, err error) {
+func parseFRR(text string) (out []OSPFNeighbor, err error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
 		return nil, fmt.Errorf("vtysh answers %q", strings.TrimSpace(text))
@@ -67,7 +67,7 @@ func parseFRR(text string) (out []Neighbor, err error) {
 			return nil, fmt.Errorf("vtysh's details of the neighbour %s cannot be read: %w", key, err)
 		}
 		for _, x := range list {
-			n := Neighbor{RouterID: id, Address: parseAddress(x.Address), DR: parseAddress(x.DR),
+			n := OSPFNeighbor{RouterID: id, Address: parseAddress(x.Address), DR: parseAddress(x.DR),
 				Interface: x.Interface, Dead: -1}
 			n.State, _, _ = strings.Cut(x.State, "/")
 			if x.Dead != nil {
@@ -80,7 +80,7 @@ func parseFRR(text string) (out []Neighbor, err error) {
 }
 
 // parseBIRD reads the table of neighbours, and the designated routers of the interfaces.
-func parseBIRD(text, interfaces string) (out []Neighbor) {
+func parseBIRD(text, interfaces string) (out []OSPFNeighbor) {
 	drs, at := map[string]netip.Addr{}, ""
 	for line := range strings.Lines(interfaces) {
 		line = strings.TrimSpace(line)
@@ -95,7 +95,7 @@ func parseBIRD(text, interfaces string) (out []Neighbor) {
 		if len(words) < 6 || !parseAddress(words[0]).IsValid() {
 			continue
 		}
-		n := Neighbor{RouterID: parseAddress(words[0]), Address: parseAddress(words[5]), DR: drs[words[4]],
+		n := OSPFNeighbor{RouterID: parseAddress(words[0]), Address: parseAddress(words[5]), DR: drs[words[4]],
 			Interface: words[4], Dead: -1}
 		n.State, _, _ = strings.Cut(words[2], "/")
 		if dead, err := strconv.ParseFloat(words[3], 64); err == nil {

@@ -32,18 +32,18 @@ func TestNeighbors(t *testing.T) {
 		topology.FRR:  "[{0.0.0.1 172.16.0.1 invalid IP r2-eth1 Full 2.491} {0.0.0.3 172.16.0.10 172.16.0.11 r2-eth3 2-Way -1}]",
 		topology.BIRD: "[{0.0.0.2 172.16.0.5 invalid IP r3-eth1 Full 2.762} {0.0.0.2 172.16.0.9 172.16.0.10 r3-eth2 Loading 2.762}]",
 	} {
-		list, err := Neighbors(d, ask)
-		slices.SortFunc(list, func(a, b Neighbor) int { return strings.Compare(a.Interface, b.Interface) })
+		list, err := OSPFNeighbors(d, ask)
+		slices.SortFunc(list, func(a, b OSPFNeighbor) int { return strings.Compare(a.Interface, b.Interface) })
 		if got := fmt.Sprint(list); err != nil || got != want {
 			t.Errorf("%s: %s, %v; want %s", d, got, err, want)
 		}
 	}
 	answers["vtysh"] = "ospfd is not running\n"
-	if _, err := Neighbors(topology.FRR, ask); err == nil || !strings.Contains(err.Error(), "ospfd is not running") {
+	if _, err := OSPFNeighbors(topology.FRR, ask); err == nil || !strings.Contains(err.Error(), "ospfd is not running") {
 		t.Error(err)
 	}
 	broken := errors.New("broken")
-	if _, err := Neighbors(topology.BIRD, func(...string) (string, error) { return "", broken }); !errors.Is(err, broken) {
+	if _, err := OSPFNeighbors(topology.BIRD, func(...string) (string, error) { return "", broken }); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 }

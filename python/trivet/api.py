@@ -504,6 +504,7 @@ Direction = TypedDict("Direction", {
     "duplicated": "Traffic",
     "flying": "Traffic",
     "gone": "bool",
+    "held": "NotRequired[Traffic]",
     "in": "Traffic",
     "late": "int",
     "latest_ns": "int",
@@ -517,6 +518,7 @@ Direction = TypedDict("Direction", {
     "overrun": "int",
     "refused": "Traffic",
     "reordered": "Traffic",
+    "unserved": "NotRequired[Traffic]",
     "waiting": "Traffic",
 })
 
@@ -758,6 +760,23 @@ class Member(TypedDict):
     on: NotRequired[str]
 
 
+class Model(TypedDict):
+    clock: NotRequired[str]
+    name: NotRequired[str]
+    per_byte: NotRequired[str]
+    per_packet: NotRequired[str]
+    ports: NotRequired[str]
+    queue: NotRequired[int]
+    rate: NotRequired[str]
+    source: str
+
+
+class ModelledNode(TypedDict):
+    device: Served  #: Of a model that only bounds links nothing is counted
+    model: Model
+    node: str
+
+
 class Named(TypedDict):
     address: str
     name: str
@@ -813,6 +832,7 @@ class Node(TypedDict):
     management: NotRequired[str]
     masquerade: NotRequired[Optional[List[Masquerade]]]
     memory: NotRequired[str]
+    model: NotRequired[Model]
     mpls: NotRequired[bool]
     name: str
     nat: NotRequired[bool]
@@ -1194,6 +1214,13 @@ Rule = TypedDict("Rule", {
 })
 
 
+class Served(TypedDict):
+    busy_ns: int
+    overflowed: Traffic
+    served: Traffic
+    waiting: Traffic
+
+
 class Server(TypedDict):
     address: str
     ca: NotRequired[str]
@@ -1276,6 +1303,7 @@ class Topology(TypedDict):
     learning: NotRequired[str]
     links: NotRequired[Optional[List[Link]]]
     management: NotRequired[Management]
+    models: NotRequired[Optional[List[Model]]]
     name: NotRequired[str]
     nodes: Optional[List[Node]]
     router_hops: NotRequired[int]
@@ -1511,6 +1539,11 @@ class API:
     def list_links(self) -> List[WireInfo]:
         """The links as they are now: made of what, up or down, their MTU."""
         answer: List[WireInfo] = self._client.call("GET", "/v1/links") or []
+        return answer
+
+    def list_models(self) -> List[ModelledNode]:
+        """Nodes that stand for slow devices, the models of those, and what these have served and dropped since the lab is up."""
+        answer: List[ModelledNode] = self._client.call("GET", "/v1/models") or []
         return answer
 
     def post_ping(self, body: PingRequest) -> PingResult:

@@ -67,10 +67,10 @@ func SwitchKey(dpid uint64) string { return fmt.Sprintf("%s%016x", SwitchPrefix,
 func WantedKey(dpid uint64) string { return fmt.Sprintf("%s%016x", WantedPrefix, dpid) }
 
 // DPIDOf returns the datapath id at the end of a key below a prefix.
-func DPIDOf(key, prefix string) (dpid uint64, is bool) {
-	text, is := strings.CutPrefix(key, prefix)
+func DPIDOf(key, prefix string) (dpid uint64, ok bool) {
+	text, ok := strings.CutPrefix(key, prefix)
 	dpid, err := strconv.ParseUint(text, 16, 64)
-	return dpid, is && err == nil && len(text) == 16
+	return dpid, ok && err == nil && len(text) == 16
 }
 
 // encode encodes a record, which cannot fail for those of this package.

@@ -73,7 +73,7 @@ var configs []Config
 // init function of a package that datapath/all imports.
 func RegisterConfig(c Config) {
 	known := slices.ContainsFunc(topology.ConfigKinds(), func(k topology.ConfigKind) bool { return k.Name == c.Kind })
-	if _, is := ConfigOf(c.Kind); is || !known {
+	if _, ok := ConfigOf(c.Kind); ok || !known {
 		panic(fmt.Sprintf("datapath: %q is not a kind of configuration, or there are two of it", c.Kind))
 	}
 	configs = append(configs, c)

@@ -74,7 +74,8 @@ func (d *daemon) handler() http.Handler {
 		}
 		described().ServeHTTP(w, r)
 	})
-	mux.HandleFunc("GET "+alivePath, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("GET "+alivePath,
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("GET /v1/progress", d.serveProgress)
 	mux.HandleFunc("POST /v1/down", d.serveDown)
 	mux.HandleFunc("POST "+upgradePath, d.serveUpgrade)
@@ -91,7 +92,8 @@ func (d *daemon) handler() http.Handler {
 // betweenVersions says whether a request is answered whatever version the client is of: those that
 // take the lab down, and those about its cluster, whose members may be of several versions.
 func betweenVersions(path string) bool {
-	return path == "/v1/down" || path == "/v1/progress" || path == alivePath || path == "/v1/cluster" || strings.HasPrefix(path, "/v1/cluster/")
+	return path == "/v1/down" || path == "/v1/progress" || path == alivePath || path == "/v1/cluster" ||
+		strings.HasPrefix(path, "/v1/cluster/")
 }
 
 // sameVersion refuses clients of another version, except where versions may differ.
@@ -100,8 +102,9 @@ func sameVersion(next http.Handler) http.Handler {
 		w.Header().Set(VersionHeader, version.Version)
 		theirs := r.Header.Get(VersionHeader)
 		if theirs != "" && theirs != version.Version && !betweenVersions(r.URL.Path) {
-			writeProblem(w, http.StatusConflict, fmt.Sprintf("this lab's daemon is trivet %s, the command is %s: use the same, or take the lab down (trivet down works across versions)",
-				version.Version, theirs))
+			writeProblem(w, http.StatusConflict,
+				fmt.Sprintf("this lab's daemon is trivet %s, the command is %s: use the same, or take the lab down (trivet down works across versions)",
+					version.Version, theirs))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -113,9 +116,11 @@ func apiConfig() huma.Config {
 		"Besides what is listed here: GET /v1/alive (204, whatever else the daemon is doing), GET /v1/progress (a stream of JSON lines), POST /v1/down (the same), POST /v1/cluster/upgrade (the same), "+
 		"GET /v1/capture (a stream in pcap format), POST /v1/ping/follow (as /v1/ping; a stream of JSON lines, the result last), POST /v1/exec (Upgrade: "+streamProtocol+"), POST /v1/part/head (Upgrade: "+headProtocol+"), "+
 		"GET /v1/part/members/{name}/{api or openflow} (Upgrade: "+memberProtocol+").")
-	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "On TCP only"}}
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer",
+		Description: "On TCP only"}}
 	c.Security = []map[string][]string{{}, {"token": {}}}
-	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[topology.Queue](), reflect.TypeFor[any]()) // a number, or text
+	// A number, or text.
+	c.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[topology.Queue](), reflect.TypeFor[any]())
 	return c
 }
 
@@ -208,9 +213,11 @@ func register(api huma.API, d *daemon) {
 	huma.Put(api, "/v1/part/members/{name}", func(ctx context.Context, in *memberNamed) (*struct{}, error) {
 		return nil, problem(d.give(ctx, in.Name, in.Body))
 	}, summary("Of a part of a lab: run a member of the lab's cluster here, and tell it what has changed"), large)
-	huma.Post(api, "/v1/part/announce", func(ctx context.Context, in *body[[]topology.OwnedAddress]) (*struct{}, error) {
-		return nil, problem(d.onlyPart(ctx, func(ctx context.Context) error { return d.target().Announce(ctx, in.Body) }))
-	}, summary("Of a part of a lab: tell the neighbours of nodes that these have addresses now which others had"))
+	huma.Post(api, "/v1/part/announce",
+		func(ctx context.Context, in *body[[]topology.OwnedAddress]) (*struct{}, error) {
+			return nil, problem(d.onlyPart(ctx,
+				func(ctx context.Context) error { return d.target().Announce(ctx, in.Body) }))
+		}, summary("Of a part of a lab: tell the neighbours of nodes that these have addresses now which others had"))
 	huma.Post(api, "/v1/part/load", func(ctx context.Context, _ *struct{}) (*struct{}, error) {
 		return nil, problem(d.onlyPart(ctx, func(ctx context.Context) error { return d.target().LoadAgain(ctx) }))
 	}, summary("Of a part of a lab: load the configurations of switches once more whose controllers, now connected, may have emptied them"))
@@ -246,21 +253,23 @@ func register(api huma.API, d *daemon) {
 	huma.Post(api, "/v1/part/watch/{id}/end", func(_ context.Context, in *numbered) (*body[json.RawMessage], error) {
 		return raw(d.endWatch(in.ID))
 	}, summary("Of a part of a lab: what its machine did while it was watched"))
-	huma.Get(api, "/v1/sites/counters", func(ctx context.Context, _ *struct{}) (*body[map[string]counters.Port], error) {
-		s, err := d.spread()
-		if err != nil {
-			return nil, problem(err)
-		}
-		got, err := s.Counters(ctx)
-		return &body[map[string]counters.Port]{got}, problem(err)
-	}, summary("What devices at all sites but this one have counted"))
-	huma.Post(api, "/v1/sites/logs", func(ctx context.Context, in *body[map[string]map[string]int64]) (*body[map[string]SiteLogs], error) {
-		s, err := d.spread()
-		if err != nil {
-			return nil, problem(err)
-		}
-		return &body[map[string]SiteLogs]{s.Logs(ctx, in.Body)}, nil
-	}, summary("What the logs at all sites but this one have from certain bytes on"))
+	huma.Get(api, "/v1/sites/counters",
+		func(ctx context.Context, _ *struct{}) (*body[map[string]counters.Port], error) {
+			s, err := d.spread()
+			if err != nil {
+				return nil, problem(err)
+			}
+			got, err := s.Counters(ctx)
+			return &body[map[string]counters.Port]{got}, problem(err)
+		}, summary("What devices at all sites but this one have counted"))
+	huma.Post(api, "/v1/sites/logs",
+		func(ctx context.Context, in *body[map[string]map[string]int64]) (*body[map[string]SiteLogs], error) {
+			s, err := d.spread()
+			if err != nil {
+				return nil, problem(err)
+			}
+			return &body[map[string]SiteLogs]{s.Logs(ctx, in.Body)}, nil
+		}, summary("What the logs at all sites but this one have from certain bytes on"))
 	huma.Post(api, "/v1/sites/watch", func(ctx context.Context, _ *struct{}) (*body[int], error) {
 		s, err := d.spread()
 		if err != nil {
@@ -305,7 +314,8 @@ func problem(err error) error {
 func (d *daemon) info() Info {
 	s := d.state()
 	i := Info{Name: s.Name, State: s.Status, Version: version.Version, Source: s.Source,
-		Target: s.Target, Created: s.Created, Topology: s.Topology.WithoutKeys(), Wires: []WireInfo{}, Devices: map[string]string{}}
+		Target: s.Target, Created: s.Created, Topology: s.Topology.WithoutKeys(), Wires: []WireInfo{},
+		Devices: map[string]string{}}
 	i.Cluster = d.clusterPrograms()
 	if s.Status == Up {
 		i.Dead, i.Wires, i.Devices = s.Dead, d.wires(s.Topology), d.target().Devices()
@@ -487,7 +497,8 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 			return errors.Join(err, d.backTo(d.target().Topology()))
 		}
 		out.moved = topology.Moved(old, t)
-		out.Remarks = slices.DeleteFunc(d.target().Remarks(), func(what string) bool { return slices.Contains(known, what) })
+		out.Remarks = slices.DeleteFunc(d.target().Remarks(),
+			func(what string) bool { return slices.Contains(known, what) })
 		if len(dead) > 0 {
 			err = d.target().Heal(ctx)
 		}
@@ -495,7 +506,8 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 			err = errors.Join(err, d.waitForeign(ctx, t))
 		}
 		for _, what := range d.dead() {
-			if i := slices.Index(out.Changes, what+startedAgain); i >= 0 { // a site that is away is no reason not to change the others
+			// A site that is away is no reason not to change the others.
+			if i := slices.Index(out.Changes, what+startedAgain); i >= 0 {
 				out.Changes[i] = what + " does not answer: left as it is"
 			}
 		}

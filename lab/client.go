@@ -46,7 +46,8 @@ func Connect(s State) (*Client, error) {
 
 // NewClient returns a client of a lab's daemon, running or not.
 func NewClient(s State) *Client {
-	return newClient(&Client{name: s.Name, pid: s.PID, dial: func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, s.Name, s.Socket()) }})
+	return newClient(&Client{name: s.Name, pid: s.PID,
+		dial: func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, s.Name, s.Socket()) }})
 }
 
 // NewClientOver returns a client of a daemon on another machine, which is reached by dial. Its
@@ -56,7 +57,8 @@ func NewClientOver(name string, dial func(context.Context) (net.Conn, error)) *C
 }
 
 func newClient(c *Client) *Client {
-	c.http = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) }}}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) }
+	c.http = &http.Client{Transport: &http.Transport{DialContext: dial}}
 	return c
 }
 
@@ -125,7 +127,8 @@ func (c *Client) ended(ctx context.Context, err, breaksOff error) error {
 		if why := disk.Full(Dir(c.name)); why != nil { // a full disk: the log cannot tell
 			return fmt.Errorf("the daemon of lab %s has ended without an answer: %w", c.name, why)
 		}
-		return fmt.Errorf("the daemon of lab %s has ended without an answer (its log: %s/daemon.log)", c.name, Dir(c.name))
+		return fmt.Errorf("the daemon of lab %s has ended without an answer (its log: %s/daemon.log)", c.name,
+			Dir(c.name))
 	}
 	return err
 }
@@ -380,7 +383,8 @@ func (c *Client) Exec(ctx context.Context, r ExecRequest, s Streams) (code int, 
 	if err != nil {
 		return 0, err
 	}
-	in, err := site.Upgrade(ctx, conn, "POST", "/v1/exec", streamProtocol, http.Header{VersionHeader: {version.Version}}, body)
+	in, err := site.Upgrade(ctx, conn, "POST", "/v1/exec", streamProtocol,
+		http.Header{VersionHeader: {version.Version}}, body)
 	var refused *site.Refused
 	if errors.As(err, &refused) {
 		return 0, problemOf(refused.Status, []byte(refused.Text))

@@ -214,7 +214,8 @@ func (c *cluster) prepare(t Target) (err error) {
 	if c.authority, err = servers.OpenAuthority(c.dir, c.lab); err != nil || c.ports.Etcd.Clients != 0 {
 		return err
 	}
-	ports := []*int{&c.ports.Etcd.Clients, &c.ports.Etcd.Peers, &c.ports.RabbitMQ.Clients, &c.ports.RabbitMQ.Nodes, &c.ports.RabbitMQ.Mapper}
+	ports := []*int{&c.ports.Etcd.Clients, &c.ports.Etcd.Peers, &c.ports.RabbitMQ.Clients, &c.ports.RabbitMQ.Nodes,
+		&c.ports.RabbitMQ.Mapper}
 	for _, p := range ports {
 		if *p, err = c.freePort(t); err != nil {
 			return err
@@ -293,8 +294,10 @@ func (c *cluster) startServers(d *daemon, of *topology.Cluster) error {
 		port      int
 		command   func(servers.Place) (*exec.Cmd, error)
 	}{
-		{servers.Etcd, ClusterStore, of.Store, c.ports.Etcd.Clients, func(p servers.Place) (*exec.Cmd, error) { return servers.EtcdCommand(p, c.ports.Etcd) }},
-		{servers.RabbitMQ, ClusterBroker, of.Broker, c.ports.RabbitMQ.Clients, func(p servers.Place) (*exec.Cmd, error) { return servers.RabbitMQCommand(p, c.ports.RabbitMQ) }},
+		{servers.Etcd, ClusterStore, of.Store, c.ports.Etcd.Clients,
+			func(p servers.Place) (*exec.Cmd, error) { return servers.EtcdCommand(p, c.ports.Etcd) }},
+		{servers.RabbitMQ, ClusterBroker, of.Broker, c.ports.RabbitMQ.Clients,
+			func(p servers.Place) (*exec.Cmd, error) { return servers.RabbitMQCommand(p, c.ports.RabbitMQ) }},
 	} {
 		name := s.program.Name
 		if s.elsewhere != nil || slices.ContainsFunc(c.servers, func(k *kept) bool { return k.name == name }) {
@@ -305,7 +308,8 @@ func (c *cluster) startServers(d *daemon, of *topology.Cluster) error {
 		if err := errors.Join(place.Make(), place.Certify(c.authority, name)); err != nil {
 			return err
 		}
-		k := &kept{name: name, says: name, dir: c.dir, port: s.port, prepare: func() (*exec.Cmd, error) { return s.command(place) }}
+		k := &kept{name: name, says: name, dir: c.dir, port: s.port,
+			prepare: func() (*exec.Cmd, error) { return s.command(place) }}
 		if err := k.begin(d); err != nil {
 			return err
 		}
@@ -375,7 +379,8 @@ func (c *cluster) run(d *daemon, m *member, of *topology.Cluster, cpu topology.C
 	if err != nil {
 		return fmt.Errorf("member %s: %w", m.called, err)
 	}
-	m.kept = &kept{name: MemberProgram(m.called), says: "member " + m.called, dir: c.dir, port: c.ports.Members[m.called], cpu: cpu,
+	m.kept = &kept{name: MemberProgram(m.called), says: "member " + m.called, dir: c.dir,
+		port: c.ports.Members[m.called], cpu: cpu,
 		prepare: func() (*exec.Cmd, error) { return m.command(args) }}
 	c.findProgram(d, m)
 	if err := m.begin(d); err != nil {
@@ -431,8 +436,10 @@ func (c *cluster) programs() []*kept {
 // arguments are what a member is started with.
 func (c *cluster) arguments(m *member, of *topology.Cluster) ([]string, error) {
 	p := m.place
-	store := topology.Server{Address: servers.EtcdURL(c.ports.Etcd) + "/" + c.lab, CA: p.Authority(), Certificate: p.File("cert.pem"), Key: p.File("key.pem")}
-	broker := topology.Server{Address: servers.RabbitMQURL(c.ports.RabbitMQ), CA: store.CA, Certificate: store.Certificate, Key: store.Key, Login: p.File(loginFile)}
+	store := topology.Server{Address: servers.EtcdURL(c.ports.Etcd) + "/" + c.lab, CA: p.Authority(),
+		Certificate: p.File("cert.pem"), Key: p.File("key.pem")}
+	broker := topology.Server{Address: servers.RabbitMQURL(c.ports.RabbitMQ), CA: store.CA,
+		Certificate: store.Certificate, Key: store.Key, Login: p.File(loginFile)}
 	var err error
 	if of.Store != nil {
 		if store, err = c.lend(p, "store", *of.Store); err != nil {
@@ -444,11 +451,14 @@ func (c *cluster) arguments(m *member, of *topology.Cluster) ([]string, error) {
 			return nil, err
 		}
 	}
-	args := []string{"controller", fmt.Sprintf("--listen=tcp:127.0.0.1:%d", c.ports.Members[m.called]), "--topology=" + p.File(topologyFile), "--wired",
-		"--database=" + filepath.Join(p.Data(), "controller.db"), fmt.Sprintf("--database-rows=%d", databaseRows), "--api=unix:" + m.socket(), "--member=" + m.called}
+	args := []string{"controller", fmt.Sprintf("--listen=tcp:127.0.0.1:%d", c.ports.Members[m.called]),
+		"--topology=" + p.File(topologyFile), "--wired",
+		"--database=" + filepath.Join(p.Data(), "controller.db"), fmt.Sprintf("--database-rows=%d", databaseRows),
+		"--api=unix:" + m.socket(), "--member=" + m.called}
 	for i, s := range []topology.Server{store, broker} {
 		what := []string{"store", "broker"}[i]
-		for _, f := range [][2]string{{what, s.Address}, {what + "-ca", s.CA}, {what + "-cert", s.Certificate}, {what + "-key", s.Key}, {what + "-login", s.Login}} {
+		for _, f := range [][2]string{{what, s.Address}, {what + "-ca", s.CA}, {what + "-cert", s.Certificate},
+			{what + "-key", s.Key}, {what + "-login", s.Login}} {
 			if f[1] != "" {
 				args = append(args, "--"+f[0]+"="+f[1])
 			}
@@ -723,7 +733,8 @@ func (c *cluster) standStill(ctx context.Context) (out []*member) {
 			continue
 		}
 		missed := func(a answer) bool {
-			lives := slices.ContainsFunc(a.Members, func(x shared.MemberStatus) bool { return x.Name == m.called && x.Alive })
+			lives := slices.ContainsFunc(a.Members,
+				func(x shared.MemberStatus) bool { return x.Name == m.called && x.Alive })
 			return a.err == nil && !lives
 		}
 		if slices.ContainsFunc(answers, missed) {
@@ -789,7 +800,8 @@ func (c *cluster) missing(ctx context.Context, whole, t *topology.Topology, late
 	}
 	slices.Sort(links)
 	slices.Sort(undone)
-	links = slices.DeleteFunc(slices.Compact(links), func(i int) bool { return i < len(whole.Links) && !slices.Contains(t.Links, whole.Links[i]) })
+	links = slices.DeleteFunc(slices.Compact(links),
+		func(i int) bool { return i < len(whole.Links) && !slices.Contains(t.Links, whole.Links[i]) })
 	if len(t.Nodes) < len(whole.Nodes) {
 		away = slices.DeleteFunc(away, func(what string) bool {
 			_, name, _ := strings.Cut(what, " ")

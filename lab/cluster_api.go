@@ -44,7 +44,8 @@ func (d *daemon) clusterPrograms() (out []ClusterProgram) {
 	}
 	for _, k := range c.programs() {
 		k.mu.Lock()
-		p := ClusterProgram{Name: k.says, Address: fmt.Sprintf("127.0.0.1:%d", k.port), Since: k.since, Restarts: k.restarts}
+		p := ClusterProgram{Name: k.says, Address: fmt.Sprintf("127.0.0.1:%d", k.port), Since: k.since,
+			Restarts: k.restarts}
 		if k.cpu != (topology.CPU{}) {
 			p.CPU = k.cpu.String()
 		}
@@ -80,7 +81,8 @@ func (m *member) dial(ctx context.Context) (net.Conn, error) {
 
 // transport sends requests to the member.
 func (m *member) transport() *http.Transport {
-	return &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return m.dial(ctx) }}
+	return &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return m.dial(ctx) }}
 }
 
 // largestAnswer bounds what the daemon itself reads of a member's answer.

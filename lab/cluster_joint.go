@@ -65,12 +65,15 @@ func (g memberMetrics) Gather() ([]*dto.MetricFamily, error) {
 		err      error
 	}
 	all := map[string]*dto.MetricFamily{}
-	up := &dto.MetricFamily{Name: proto.String("trivet_cluster_member_up"), Help: proto.String("1: the member of the cluster has said what it measures."), Type: dto.MetricType_GAUGE.Enum()}
+	up := &dto.MetricFamily{Name: proto.String("trivet_cluster_member_up"),
+		Help: proto.String("1: the member of the cluster has said what it measures."),
+		Type: dto.MetricType_GAUGE.Enum()}
 	for _, a := range ofMembers(c, func(m *member) answer {
 		families, err := m.metrics(g.d.ctx)
 		return answer{m.called, families, err}
 	}) {
-		one := dto.Metric{Label: []*dto.LabelPair{{Name: proto.String(labelMember), Value: &a.member}}, Gauge: &dto.Gauge{Value: proto.Float64(1)}}
+		one := dto.Metric{Label: []*dto.LabelPair{{Name: proto.String(labelMember), Value: &a.member}},
+			Gauge: &dto.Gauge{Value: proto.Float64(1)}}
 		if a.err != nil {
 			one.Gauge.Value = proto.Float64(0)
 		}
@@ -87,7 +90,8 @@ func (g memberMetrics) Gather() ([]*dto.MetricFamily, error) {
 		}
 	}
 	all[up.GetName()] = up
-	return slices.SortedFunc(maps.Values(all), func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) }), nil
+	return slices.SortedFunc(maps.Values(all),
+		func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) }), nil
 }
 
 // labelled adds the label.

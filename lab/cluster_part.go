@@ -122,8 +122,10 @@ func (d *daemon) give(ctx context.Context, name string, in PartMember) error {
 		return m.follow(d.ctx)
 	}
 	m := c.newMember(name)
-	if err := errors.Join(m.place.Make(), m.place.Trust(in.Authority), m.place.Write("key.pem", in.Key), m.place.Write("cert.pem", in.Certificate),
-		m.place.Write(loginFile, in.Login), m.place.Write(topologyFile, in.Topology), c.promise(d.target(), name), c.notePorts()); err != nil {
+	if err := errors.Join(m.place.Make(), m.place.Trust(in.Authority), m.place.Write("key.pem", in.Key),
+		m.place.Write("cert.pem", in.Certificate),
+		m.place.Write(loginFile, in.Login), m.place.Write(topologyFile, in.Topology), c.promise(d.target(), name),
+		c.notePorts()); err != nil {
 		return err
 	}
 	if err := c.run(d, m, &topology.Cluster{}, in.CPU); err != nil {

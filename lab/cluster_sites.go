@@ -143,7 +143,8 @@ func (f *far) dial(ctx context.Context, what string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	up, err := site.Upgrade(ctx, conn, "GET", "/v1/part/members/"+f.name+"/"+what, memberProtocol, http.Header{VersionHeader: {version.Version}}, nil)
+	up, err := site.Upgrade(ctx, conn, "GET", "/v1/part/members/"+f.name+"/"+what, memberProtocol,
+		http.Header{VersionHeader: {version.Version}}, nil)
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("member %s at %s: %w", f.name, f.site, err)

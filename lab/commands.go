@@ -58,7 +58,8 @@ func (d *daemon) runStops(ctx context.Context, nodes []*topology.Node) {
 }
 
 // eachCommand calls f for all nodes at once, within patience.NodeCommand.
-func (d *daemon) eachCommand(ctx context.Context, nodes []*topology.Node, f func(context.Context, *topology.Node) error) error {
+func (d *daemon) eachCommand(ctx context.Context, nodes []*topology.Node,
+	f func(context.Context, *topology.Node) error) error {
 	ctx, cancel := patience.NodeCommand.Context(ctx)
 	defer cancel()
 	var group sync.WaitGroup
@@ -106,7 +107,8 @@ func (d *daemon) runShell(ctx context.Context, node, command string, start func(
 		case <-ctx.Done():
 			_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 			<-done
-			return fmt.Errorf("did not end within %s; run what is to stay in the background, with &", patience.NodeCommand.Within(ctx.Err()))
+			return fmt.Errorf("did not end within %s; run what is to stay in the background, with &",
+				patience.NodeCommand.Within(ctx.Err()))
 		}
 	})
 	if err != nil && !started {

@@ -52,7 +52,8 @@ func (d *daemon) startController(t *topology.Topology) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)) // the daemon's log
-	c, err := builtin.New(builtin.Options{Log: log, Topology: t, Wired: true, Database: filepath.Join(Dir(d.state().Name), "controller.db"), DatabaseRows: databaseRows})
+	c, err := builtin.New(builtin.Options{Log: log, Topology: t, Wired: true,
+		Database: filepath.Join(Dir(d.state().Name), "controller.db"), DatabaseRows: databaseRows})
 	if err != nil {
 		listener.Close()
 		return err

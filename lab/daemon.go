@@ -204,7 +204,8 @@ const (
 // ReadyWhenUp says whether a part of a lab has neither start commands nor routing daemons to wait
 // for: see Client.Ready.
 func ReadyWhenUp(t *topology.Topology) bool {
-	return topology.LongestDead(t) == 0 && !slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.Start != "" })
+	return topology.LongestDead(t) == 0 &&
+		!slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.Start != "" })
 }
 
 // ready runs the start commands, and waits until traffic can flow.
@@ -274,7 +275,8 @@ func (d *daemon) isUpNow() {
 	}
 	d.target().Note(d.resumed)
 	d.progress.end(nil)
-	debug.SetGCPercent(usualGC)                     // a lab produces little garbage: this halves the memory of ten routers, and costs little time
+	// A lab produces little garbage: this halves the memory of ten routers, and costs little time.
+	debug.SetGCPercent(usualGC)
 	time.AfterFunc(time.Second, debug.FreeOSMemory) // coming up takes twice the memory of being up
 }
 
@@ -341,8 +343,8 @@ func (d *daemon) knowsRoute(router string, to netip.Addr) bool {
 	if d.own == nil {
 		return true
 	}
-	dpid, is := d.own.Map().Find(router)
-	if _, routes := d.own.Router(dpid); !is || !routes {
+	dpid, ok := d.own.Map().Find(router)
+	if _, routes := d.own.Router(dpid); !ok || !routes {
 		return true
 	}
 	r := d.own.Routing.Lookup(dpid, to)
@@ -558,7 +560,7 @@ func (d *daemon) removeWith(progress Stage) error {
 	}
 	d.lost = nil
 	remove := d.maker.Remove
-	if own, is := d.target().(remover); is {
+	if own, ok := d.target().(remover); ok {
 		remove = own.Remove
 	}
 	err := remove(d.state(), progress, func(what string) {
@@ -643,7 +645,8 @@ func (d *daemon) reached(t *topology.Topology) *topology.Topology {
 		away[n.Name] = s.Away(n.Sited())
 		return away[n.Name]
 	})
-	out.Links = slices.DeleteFunc(slices.Clone(t.Links), func(l *topology.Link) bool { return away[l.Ends[0].Node] || away[l.Ends[1].Node] })
+	out.Links = slices.DeleteFunc(slices.Clone(t.Links),
+		func(l *topology.Link) bool { return away[l.Ends[0].Node] || away[l.Ends[1].Node] })
 	return &out
 }
 

@@ -73,10 +73,11 @@ type ExecRequest struct {
 	Carry   []string `json:"carry,omitempty"` // names in Env that a node on another machine gets, too: see envElsewhere
 	Dir     string   `json:"dir,omitempty"`
 	TTY     bool     `json:"tty,omitempty"`
-	Network bool     `json:"network,omitempty"` // with the machine's programs and files, where the node has others of its own
-	Typed   []byte   `json:"typed,omitempty"`   // on a terminal: what was typed beforehand and has been echoed already
-	Rows    uint16   `json:"rows,omitempty"`
-	Columns uint16   `json:"columns,omitempty"`
+	// With the machine's programs and files, where the node has others of its own.
+	Network bool   `json:"network,omitempty"`
+	Typed   []byte `json:"typed,omitempty"` // on a terminal: what was typed beforehand and has been echoed already
+	Rows    uint16 `json:"rows,omitempty"`
+	Columns uint16 `json:"columns,omitempty"`
 }
 
 // A session is one program and the connection of the client that asked for it.
@@ -300,7 +301,8 @@ func (s *session) copy(kind byte, from *os.File) (open bool) {
 	var end time.Time
 	for {
 		n, err := from.Read(buf)
-		if errors.Is(err, os.ErrDeadlineExceeded) && process.Readable(from) { // a read that begins after the deadline fails even if there is data
+		// A read that begins after the deadline fails even if there is data.
+		if errors.Is(err, os.ErrDeadlineExceeded) && process.Readable(from) {
 			err = nil
 		}
 		exited := s.exited.Load()
@@ -360,7 +362,8 @@ func (s *session) watch() {
 	raw, err := conn.(syscall.Conn).SyscallConn()
 	for err == nil && !s.exited.Load() {
 		err = raw.Control(func(fd uintptr) {
-			if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}, 0); n > 0 { // POLLHUP is always reported
+			// POLLHUP is always reported.
+			if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}, 0); n > 0 {
 				s.hangUp()
 			}
 		})

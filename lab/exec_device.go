@@ -21,7 +21,8 @@ func (d *daemon) deviceOf(node string) (*site.Login, error) {
 }
 
 // signals are those that SSH knows by name (RFC 4254, section 6.10).
-var signals = map[unix.Signal]ssh.Signal{unix.SIGHUP: ssh.SIGHUP, unix.SIGINT: ssh.SIGINT, unix.SIGQUIT: ssh.SIGQUIT, unix.SIGTERM: ssh.SIGTERM, unix.SIGKILL: ssh.SIGKILL}
+var signals = map[unix.Signal]ssh.Signal{unix.SIGHUP: ssh.SIGHUP, unix.SIGINT: ssh.SIGINT, unix.SIGQUIT: ssh.SIGQUIT,
+	unix.SIGTERM: ssh.SIGTERM, unix.SIGKILL: ssh.SIGKILL}
 
 // streamOf writes what a program prints as frames of one kind.
 type streamOf struct {

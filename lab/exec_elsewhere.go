@@ -77,7 +77,8 @@ func relay(near io.Writer, far net.Conn, tty bool) {
 		case err != nil: // the client says that the connection is lost
 			return
 		case !ends && kind != frameStdout && kind != frameStderr:
-			content = fmt.Appendf(nil, "the other machine's answer is no program's: a frame of kind %d and %d bytes", kind, len(content))
+			content = fmt.Appendf(nil, "the other machine's answer is no program's: a frame of kind %d and %d bytes",
+				kind, len(content))
 			kind, ends = frameError, true
 		}
 		if err := writeFrame(near, kind, content); err != nil {

@@ -53,7 +53,8 @@ func (s *session) startTTY(d *daemon, req ExecRequest, output *sync.WaitGroup) e
 	}
 	s.leading, s.program = leading, leading.Program()
 	s.outputs = []*os.File{ours}
-	output.Go(func() { s.pass(frameStdout, ours) }) // ends with an error (EIO) when the last program closes the terminal
+	// Ends with an error (EIO) when the last program closes the terminal.
+	output.Go(func() { s.pass(frameStdout, ours) })
 	return nil
 }
 

@@ -93,7 +93,8 @@ func (d *daemon) startProgram(p *program, t *topology.Topology) (err error) {
 	if err := errors.Join(os.MkdirAll(p.dir, 0o755), p.Write(p.dir, t)); err != nil {
 		return err
 	}
-	if err := os.WriteFile(p.portFile(), []byte(strconv.Itoa(p.port)), 0o600); err != nil { // before the program runs: see findPrograms
+	// Before the program runs: see findPrograms.
+	if err := os.WriteFile(p.portFile(), []byte(strconv.Itoa(p.port)), 0o600); err != nil {
 		return err
 	}
 	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -191,7 +192,8 @@ func (d *daemon) waitForeign(ctx context.Context, t *topology.Topology) error {
 			err = d.target().WaitFlows(ctx, greeted)
 		}
 		if p.PerPort && err == nil { // the entries of ports are the last it installs
-			embedded := slices.DeleteFunc(p.Greeted(t), func(n *topology.Node) bool { return n.Datapath != topology.Embedded })
+			embedded := slices.DeleteFunc(p.Greeted(t),
+				func(n *topology.Node) bool { return n.Datapath != topology.Embedded })
 			err = d.target().WaitPorts(ctx, embedded, t.Links)
 		}
 		if p.Says != nil {
@@ -229,7 +231,8 @@ func (p *program) waitLog(ctx context.Context, switches []*topology.Node) error 
 		if err != nil {
 			return err
 		}
-		silent := slices.IndexFunc(switches, func(s *topology.Node) bool { return !bytes.Contains(log, []byte(p.Says(s))) })
+		silent := slices.IndexFunc(switches,
+			func(s *topology.Node) bool { return !bytes.Contains(log, []byte(p.Says(s))) })
 		if silent < 0 {
 			return nil
 		}
@@ -265,13 +268,15 @@ func (p *program) reload(t *topology.Topology) error {
 
 // waitListening waits until switches can connect.
 func (p *program) waitListening(ctx context.Context) error {
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) { // looking takes processor time, which it needs itself
+	// Looking takes processor time, which it needs itself.
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
 		if p.listens() {
 			return nil
 		}
 		select {
 		case <-p.ended:
-			return fmt.Errorf("the controller %s exited immediately; the end of its log:\n%s", p.Name, process.LastWords(p.log()))
+			return fmt.Errorf("the controller %s exited immediately; the end of its log:\n%s", p.Name,
+				process.LastWords(p.log()))
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return fmt.Errorf("the controller %s is not listening yet; give it more time, such as --wait 30s. The end of its log:\n%s", p.Name, process.LastWords(p.log()))

@@ -81,7 +81,8 @@ func (k keeper) run() error {
 			return nil // it is gone, or about to be; there may be another lab of that name by now
 		case s.Status != Orphaned:
 			alone = time.Time{}
-			if daemon, err := process.Command(s.PID); err == nil && s.Alive() { // else a command has the lab, or is about to
+			// Else a command has the lab, or is about to.
+			if daemon, err := process.Command(s.PID); err == nil && s.Alive() {
 				process.Wait(daemon)
 			}
 		case alone.IsZero():

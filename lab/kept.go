@@ -270,5 +270,6 @@ func (k *kept) notReady(why error) error {
 	if pid := k.pid(); pid != 0 {
 		what = fmt.Sprintf("its process %d does not listen at 127.0.0.1:%d", pid, k.port)
 	}
-	return fmt.Errorf("%s is not ready: %s (%w); the end of its log:\n%s", k.says, what, why, process.LastWords(k.log()))
+	return fmt.Errorf("%s is not ready: %s (%w); the end of its log:\n%s", k.says, what, why,
+		process.LastWords(k.log()))
 }

@@ -24,7 +24,8 @@ type LogFile struct {
 // Logs lists the existing logs of a lab: the daemon's, Open vSwitch's, those of the nodes' commands
 // and routing daemons, and of the foreign controllers and the cluster that it runs.
 func Logs(name string) (out []LogFile) {
-	for _, pattern := range []string{"daemon.log", "ovs/*.log", "controllers/*.log", "cluster/*.log", commandLogs + "/*.log", "routers/*/*.log", "containers/*/*.log", "guests/*/*.log"} {
+	for _, pattern := range []string{"daemon.log", "ovs/*.log", "controllers/*.log", "cluster/*.log",
+		commandLogs + "/*.log", "routers/*/*.log", "containers/*/*.log", "guests/*/*.log"} {
 		found, _ := filepath.Glob(filepath.Join(Dir(name), pattern))
 		for _, file := range found {
 			log := LogFile{}
@@ -86,7 +87,8 @@ func (t *LogText) next(file string) error {
 	}
 	for text := bufio.NewReader(f); ; {
 		line, err := text.ReadString('\n')
-		if err != nil && (err != io.EOF || t.Read > 0 || line == "") { // an incomplete line is left until its end is there
+		// An incomplete line is left until its end is there.
+		if err != nil && (err != io.EOF || t.Read > 0 || line == "") {
 			if err == io.EOF {
 				err = nil
 			}
@@ -189,6 +191,7 @@ func boundLog(file string, most, keep int64) error {
 	if err := f.Truncate(0); err != nil {
 		return err
 	}
-	_, err = f.Write(append(fmt.Appendf(nil, "[%d bytes before this were dropped at %s]\n", info.Size()-int64(len(end)), time.Now().Format(time.RFC3339)), end...))
+	_, err = f.Write(append(fmt.Appendf(nil, "[%d bytes before this were dropped at %s]\n", info.Size()-int64(len(end)),
+		time.Now().Format(time.RFC3339)), end...))
 	return err
 }

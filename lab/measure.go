@@ -84,7 +84,8 @@ func (d *daemon) ping(ctx context.Context, r PingRequest, heard func(ping.Heard)
 	if err := d.isUp(); err != nil {
 		return out, err
 	}
-	o := ping.Options{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: time.Duration(r.Timeout), Heard: heard, Unpaced: r.Unpaced}
+	o := ping.Options{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval),
+		Timeout: time.Duration(r.Timeout), Heard: heard, Unpaced: r.Unpaced}
 	if r.Size == 0 {
 		o.Size = 56
 	}
@@ -110,7 +111,8 @@ func (d *daemon) ping(ctx context.Context, r PingRequest, heard func(ping.Heard)
 
 // pingPairs pings the pairs whose senders are here, and has those elsewhere pinged at the same
 // time.
-func (d *daemon) pingPairs(ctx context.Context, pairs []ping.Pair, r PingRequest, o ping.Options) ([]ping.PairResult, error) {
+func (d *daemon) pingPairs(ctx context.Context, pairs []ping.Pair, r PingRequest, o ping.Options) ([]ping.PairResult,
+	error) {
 	var here []ping.Pair
 	there := map[*Client][]ping.Pair{}
 	for _, p := range pairs {
@@ -470,12 +472,14 @@ func iperfRate(r IperfRequest) (args []string, err error) {
 
 // iperfServer starts a server at the first free port of the node: several measurements may be under
 // way, and users may run servers of their own. It is listening when this returns.
-func (d *daemon) iperfServer(ctx context.Context, program, node string, to netip.Addr) (port string, stop func(), err error) {
+func (d *daemon) iperfServer(ctx context.Context, program, node string, to netip.Addr) (port string, stop func(),
+	err error) {
 	const first, tries = 5201, 100
 	for n := range tries {
 		port = strconv.Itoa(first + n)
 		said := &serverOutput{listening: make(chan struct{})}
-		ended, stop, err := d.launch(node, said, said, program, "--server", "--one-off", "--forceflush", "--bind", to.String(), "--port", port)
+		ended, stop, err := d.launch(node, said, said, program, "--server", "--one-off", "--forceflush", "--bind",
+			to.String(), "--port", port)
 		if err != nil {
 			return "", nil, err
 		}
@@ -491,7 +495,8 @@ func (d *daemon) iperfServer(ctx context.Context, program, node string, to netip
 			return "", nil, fmt.Errorf("the iperf3 server at %s did not start in time: %w", node, ctx.Err())
 		}
 	}
-	return "", nil, fmt.Errorf("the ports %d to %d of %s are all in use; end some of the servers there", first, first+tries-1, node)
+	return "", nil, fmt.Errorf("the ports %d to %d of %s are all in use; end some of the servers there", first,
+		first+tries-1, node)
 }
 
 // serverOutput is what a server prints; listening is closed once the server says that it listens.
@@ -562,13 +567,16 @@ func finished(ctx context.Context, ended <-chan error, stop func()) error {
 
 // launch starts a program in a node, wherever the node is. Ended is sent how it ended, and closed;
 // stop ends it, and waits for that.
-func (d *daemon) launch(node string, out, errs io.Writer, command ...string) (ended <-chan error, stop func(), err error) {
+func (d *daemon) launch(node string, out, errs io.Writer, command ...string) (ended <-chan error, stop func(),
+	err error) {
 	end := make(chan error, 1)
 	if part := d.partOf(node); part != nil {
 		ctx, cancel := context.WithCancel(d.ctx)
 		go func() {
 			defer close(end)
-			code, err := part.Exec(ctx, ExecRequest{Node: node, Network: true, Command: append([]string{filepath.Base(command[0])}, command[1:]...)}, Streams{Out: out, Err: errs})
+			code, err := part.Exec(ctx,
+				ExecRequest{Node: node, Network: true,
+					Command: append([]string{filepath.Base(command[0])}, command[1:]...)}, Streams{Out: out, Err: errs})
 			if err == nil && code != 0 {
 				err = fmt.Errorf("exit status %d", code)
 			}

@@ -61,7 +61,8 @@ func (d *daemon) tool(r ToolRequest) (a ToolAnswer, err error) {
 		return a, err
 	}
 	t := d.target().Topology()
-	names := namesIn(slices.DeleteFunc(slices.Clone(r.Words), func(w string) bool { return strings.Contains(w, "/") })) // files
+	// Files.
+	names := namesIn(slices.DeleteFunc(slices.Clone(r.Words), func(w string) bool { return strings.Contains(w, "/") }))
 	var hosts []string
 	for _, e := range namedEnds(t, names, r.Queues && r.All) {
 		if !e.forwards && !slices.Contains(hosts, e.node) {
@@ -105,7 +106,8 @@ func namesIn(words []string) map[string]bool {
 	out := map[string]bool{}
 	for _, w := range words {
 		for _, name := range strings.FieldsFunc(w, func(r rune) bool {
-			return !strings.ContainsRune("_.@+-", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+			return !strings.ContainsRune("_.@+-", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') &&
+				(r < 'A' || r > 'Z')
 		}) {
 			out[name] = true
 			if len(name) > 2 && name[0] == '-' { // the value of an option of one letter
@@ -148,7 +150,8 @@ func namedEnds(t *topology.Topology, names map[string]bool, all bool) (out []nam
 // naming returns a topology in which links have devices if names name one of a switch's, or of all
 // switches; the topology itself if all of these have; and a switch of these, "" if there is none. A
 // switch itself may have a device, which is called as it is.
-func naming(t *topology.Topology, names map[string]bool, all bool, here func(node string) bool) (*topology.Topology, string) {
+func naming(t *topology.Topology, names map[string]bool, all bool, here func(node string) bool) (*topology.Topology,
+	string) {
 	node, out := "", t
 	for _, e := range namedEnds(t, names, all) {
 		if !e.forwards {
@@ -166,7 +169,8 @@ func naming(t *topology.Topology, names map[string]bool, all bool, here func(nod
 		out.Links[e.link].Named = true
 	}
 	for i := 0; node == "" && i < len(t.Nodes); i++ {
-		if n := t.Nodes[i]; n.Kind == topology.Switch && n.Datapath != topology.Embedded && names[topology.DeviceName(n.Name)] {
+		if n := t.Nodes[i]; n.Kind == topology.Switch && n.Datapath != topology.Embedded &&
+			names[topology.DeviceName(n.Name)] {
 			node = n.Name
 		}
 	}

@@ -96,7 +96,8 @@ func (d *daemon) startRelay(t *topology.Topology) error {
 		}
 		socket := ControllerSocket(name)
 		if c != topology.ControllerTrivet {
-			socket = filepath.Join(filepath.Dir(socket), "at-head-"+strings.NewReplacer(":", "-", "[", "", "]", "").Replace(c))
+			socket = filepath.Join(filepath.Dir(socket),
+				"at-head-"+strings.NewReplacer(":", "-", "[", "", "]", "").Replace(c))
 			d.target().Listens(c, "unix:"+socket)
 		}
 		listener, err := listenForSwitches(socket)
@@ -281,13 +282,15 @@ func (d *daemon) serveHead(w http.ResponseWriter, r *http.Request) {
 // topology.ForeignControllers calls it, and returns when that has ended. Head returns when its own
 // connection has ended, or when there are more than so many of the others; begun is called once its
 // own has begun.
-func (c *Client) Head(ctx context.Context, begun func(), most func() int, connected func(conn net.Conn, controller string)) error {
+func (c *Client) Head(ctx context.Context, begun func(), most func() int,
+	connected func(conn net.Conn, controller string)) error {
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	up, err := site.Upgrade(ctx, conn, "POST", "/v1/part/head", headProtocol, http.Header{VersionHeader: {version.Version}}, nil)
+	up, err := site.Upgrade(ctx, conn, "POST", "/v1/part/head", headProtocol,
+		http.Header{VersionHeader: {version.Version}}, nil)
 	if err != nil {
 		return err
 	}

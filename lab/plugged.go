@@ -35,8 +35,9 @@ var errMore = errors.New("more than links that were pulled or plugged has change
 // notePlugged writes what has changed since the state was another one, if that is no more than
 // links that were pulled or plugged.
 func (s *State) notePlugged(was State) error {
-	changed, is := onlyPlugged(was.Topology, s.Topology)
-	if info, err := os.Stat(pluggedFile(s.Name)); !is || !slices.Equal(was.Dead, s.Dead) || s.Serial == 0 || err == nil && info.Size() > maxPlugged {
+	changed, ok := onlyPlugged(was.Topology, s.Topology)
+	if info, err := os.Stat(pluggedFile(s.Name)); !ok || !slices.Equal(was.Dead, s.Dead) || s.Serial == 0 ||
+		err == nil && info.Size() > maxPlugged {
 		return errMore
 	}
 	if len(changed) == 0 {
@@ -88,7 +89,8 @@ func readPlugged(name string) []byte {
 func (s *State) replay(lines []byte) {
 	for line := range bytes.Lines(lines) {
 		var p plugged
-		if json.Unmarshal(line, &p) == nil && p.Serial == s.Serial && s.Topology != nil && p.Link >= 0 && p.Link < len(s.Topology.Links) {
+		if json.Unmarshal(line, &p) == nil && p.Serial == s.Serial && s.Topology != nil && p.Link >= 0 &&
+			p.Link < len(s.Topology.Links) {
 			s.Topology.Links[p.Link].Down = p.Down
 		}
 	}

@@ -39,7 +39,8 @@ func checkSpoken(problems *topology.Problems, t *topology.Topology, apps []strin
 		}
 		for _, p := range n.Speaks() {
 			if !slices.Contains(apps, p.Name) {
-				problems.Add(n.Pos, "use datapath frr or bird", "router %s: no app of the controller speaks %s", n.Name, p.Title)
+				problems.Add(n.Pos, "use datapath frr or bird", "router %s: no app of the controller speaks %s", n.Name,
+					p.Title)
 			}
 		}
 	}

@@ -47,13 +47,16 @@ func (c *Client) Queues(ctx context.Context) ([]LinkQueues, error) {
 type linkCollector struct{ d *daemon }
 
 func describeLink(name, help string, more ...string) *prometheus.Desc {
-	return prometheus.NewDesc("trivet_link_"+name, help, append([]string{"from", "from_interface", "to", "to_interface"}, more...), nil)
+	return prometheus.NewDesc("trivet_link_"+name, help,
+		append([]string{"from", "from_interface", "to", "to_interface"}, more...), nil)
 }
 
 var (
-	descLinkPackets = describeLink("backlog_packets", "Packets that wait before a link, or are being sent; only where it has a queue.")
-	descLinkBytes   = describeLink("backlog_bytes", "Bytes that wait before a link; only where it has a queue.")
-	descLinkDelay   = describeLink("backlog_seconds", "How long the bytes that wait take to be sent at the link's bandwidth; only where it has one.")
+	descLinkPackets = describeLink("backlog_packets",
+		"Packets that wait before a link, or are being sent; only where it has a queue.")
+	descLinkBytes = describeLink("backlog_bytes", "Bytes that wait before a link; only where it has a queue.")
+	descLinkDelay = describeLink("backlog_seconds",
+		"How long the bytes that wait take to be sent at the link's bandwidth; only where it has one.")
 	descLinkSent    = describeLink("sent_packets_total", "Packets that have passed a link.")
 	descLinkOctets  = describeLink("sent_bytes_total", "Bytes that have passed a link.")
 	descLinkMarked  = describeLink("marked_packets_total", "Packets that active queue management has marked (ECN).")
@@ -63,7 +66,8 @@ var (
 
 // Describe gives all that Collect may give.
 func (linkCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descLinkPackets, descLinkBytes, descLinkDelay, descLinkSent, descLinkOctets, descLinkMarked, descLinkDropped} {
+	for _, d := range []*prometheus.Desc{descLinkPackets, descLinkBytes, descLinkDelay, descLinkSent, descLinkOctets,
+		descLinkMarked, descLinkDropped} {
 		to <- d
 	}
 }
@@ -86,7 +90,8 @@ func collectDirection(d LinkDirection, to chan<- prometheus.Metric) {
 		return
 	}
 	put := func(desc *prometheus.Desc, kind prometheus.ValueType, v float64, more ...string) {
-		to <- prometheus.MustNewConstMetric(desc, kind, v, append([]string{d.From.Node, d.From.Interface, d.To.Node, d.To.Interface}, more...)...)
+		to <- prometheus.MustNewConstMetric(desc, kind, v,
+			append([]string{d.From.Node, d.From.Interface, d.To.Node, d.To.Interface}, more...)...)
 	}
 	dropped := func(reason string, n uint64) { put(descLinkDropped, prometheus.CounterValue, float64(n), reason) }
 	if d.Sent != nil {

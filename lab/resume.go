@@ -84,7 +84,8 @@ func Resume(ctx context.Context, name string, each func(Progress)) (*Client, err
 func (s State) dies(ctx context.Context) bool {
 	ctx, cancel := patience.KilledEnd.Context(ctx)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://lab/", nil) // there is nothing at this path, and a live daemon says so
+	// There is nothing at this path, and a live daemon says so.
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://lab/", nil)
 	if err != nil {
 		return false
 	}

@@ -96,7 +96,9 @@ func (c *Client) askAlive(ctx context.Context) error {
 // silent says that the daemon does not answer, and why as far as its process shows it.
 func (c *Client) silent(err error) error {
 	if isStopped(c.pid) {
-		return fmt.Errorf("lab %s does not answer: its process (pid %d) is stopped; kill -CONT %d lets it go on", c.name, c.pid, c.pid)
+		return fmt.Errorf("lab %s does not answer: its process (pid %d) is stopped; kill -CONT %d lets it go on",
+			c.name, c.pid, c.pid)
 	}
-	return fmt.Errorf("lab %s does not answer: its process (pid %d) has said nothing for %s (its log: %s/daemon.log)", c.name, c.pid, patience.Daemon.Within(err), Dir(c.name))
+	return fmt.Errorf("lab %s does not answer: its process (pid %d) has said nothing for %s (its log: %s/daemon.log)",
+		c.name, c.pid, patience.Daemon.Within(err), Dir(c.name))
 }

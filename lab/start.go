@@ -27,14 +27,17 @@ import (
 )
 
 // Defaults apply where neither the topology nor the user says anything.
-var Defaults = topology.Defaults{Datapath: topology.Bridge, Controlled: topology.Embedded, Foreign: topology.OVS, Controller: topology.ControllerTrivet}
+var Defaults = topology.Defaults{Datapath: topology.Bridge, Controlled: topology.Embedded, Foreign: topology.OVS,
+	Controller: topology.ControllerTrivet}
 
 // Supported says what a resolved topology requires that this build does not have.
 func Supported(t *topology.Topology) error {
 	var p topology.Problems
 	for _, n := range t.Nodes {
-		if n.Kind == topology.Switch && !n.Datapath.Controlled() && len(n.Controllers) > 0 && n.Controllers[0] != topology.ControllerNone {
-			p.Add(n.Pos, "use datapath ovs, or --controller none", "switch %s: %s takes no controller", n.Name, n.Datapath.Kind().Is)
+		if n.Kind == topology.Switch && !n.Datapath.Controlled() && len(n.Controllers) > 0 &&
+			n.Controllers[0] != topology.ControllerNone {
+			p.Add(n.Pos, "use datapath ovs, or --controller none", "switch %s: %s takes no controller", n.Name,
+				n.Datapath.Kind().Is)
 		}
 		checkSessions(&p, t, n)
 	}
@@ -50,23 +53,27 @@ func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node)
 		const hint = "allow it: openflow: 1.3, or leave openflow out"
 		may := strings.Join(n.OpenFlow, ", ")
 		if !slices.ContainsFunc(n.OpenFlow, func(v string) bool { return slices.Contains(kind.OpenFlow, v) }) {
-			p.Add(n.Pos, hint+", or use datapath ovs", "switch %s may speak OpenFlow %s only, and %s speaks %s", n.Name, may, kind.Is, strings.Join(kind.OpenFlow, ", "))
+			p.Add(n.Pos, hint+", or use datapath ovs", "switch %s may speak OpenFlow %s only, and %s speaks %s", n.Name,
+				may, kind.Is, strings.Join(kind.OpenFlow, ", "))
 		} else if slices.ContainsFunc(n.Controllers, t.IsBuiltin) {
-			p.Add(n.Pos, hint+", or take another controller", "switch %s may speak OpenFlow %s only, and Trivet's controller speaks 1.3", n.Name, may)
+			p.Add(n.Pos, hint+", or take another controller",
+				"switch %s may speak OpenFlow %s only, and Trivet's controller speaks 1.3", n.Name, may)
 		}
 	}
 	seen := map[openflow.Target]string{}
 	for _, c := range n.Controllers {
 		address := c
-		if i := slices.IndexFunc(t.Nodes, func(o *topology.Node) bool { return o.Kind == topology.Controller && o.Name == c }); i >= 0 {
+		if i := slices.IndexFunc(t.Nodes,
+			func(o *topology.Node) bool { return o.Kind == topology.Controller && o.Name == c }); i >= 0 {
 			address = t.Nodes[i].Address
 		}
 		target, err := openflow.ParseTarget(address)
 		if err != nil {
 			continue // a program, or none
 		}
-		if other, is := seen[target]; is {
-			p.Add(n.Pos, "name one of them", "switch %s: its controllers %s and %s are both at %s", n.Name, other, c, target)
+		if other, ok := seen[target]; ok {
+			p.Add(n.Pos, "name one of them", "switch %s: its controllers %s and %s are both at %s", n.Name, other, c,
+				target)
 		}
 		seen[target] = c
 	}
@@ -75,7 +82,8 @@ func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node)
 // Installed says what a user's resolved topology needs, in programs and cores, that this machine
 // lacks.
 func Installed(t *topology.Topology, owner int) error {
-	return errors.Join(foreign.Installed(t, foreign.PlacesOf(owner)), clusterLacks(t), datapath.Lacks(t), here().Check(t))
+	return errors.Join(foreign.Installed(t, foreign.PlacesOf(owner)), clusterLacks(t), datapath.Lacks(t),
+		here().Check(t))
 }
 
 // Check says why a user's resolved topology cannot be made here. Whatever makes a lab calls it
@@ -292,7 +300,8 @@ func (s State) stopBegun(ctx context.Context, each func(Progress), why error) er
 			return now.Stop(ctx, each)
 		}
 	}
-	return fmt.Errorf("the daemon of lab %s cannot take it down (%w); root can without it:  sudo trivet down %s", s.Name, why, s.Name)
+	return fmt.Errorf("the daemon of lab %s cannot take it down (%w); root can without it:  sudo trivet down %s",
+		s.Name, why, s.Name)
 }
 
 // endDaemon waits for the daemon of a lab that is gone to end, and kills it if it does not.

@@ -46,22 +46,23 @@ const (
 
 // State is what is on disk about a lab. It is written before anything it describes is made.
 type State struct {
-	Name     string             `json:"name"`
-	Status   Status             `json:"state"`
-	Version  string             `json:"version"`
-	Source   string             `json:"source"`          // the file or generator the topology came from
-	From     string             `json:"from"`            // the directory that the file's name is relative to
-	Target   string             `json:"target"`          // where it runs: a key of Targets
-	Sites    *site.List         `json:"sites,omitempty"` // the other machines it runs at
-	Part     *Part              `json:"part,omitempty"`  // it is a part of a lab whose daemon is at another site
-	Owner    int                `json:"owner"`           // user id that may talk to the daemon, besides root
-	Created  time.Time          `json:"created"`         // when up began
-	PID      int                `json:"pid"`             // of the daemon; with PIDStart it is unique
-	PIDStart uint64             `json:"pid_start"`
-	Wait     topology.Duration  `json:"wait"` // how long up waits for controllers
-	UpSince  time.Time          `json:"up_since,omitzero"`
-	Dead     []string           `json:"dead,omitempty"` // programs of the lab that have ended by themselves
-	Serial   int64              `json:"serial"`         // another one each time that the state is written: see plugged.go
+	Name     string            `json:"name"`
+	Status   Status            `json:"state"`
+	Version  string            `json:"version"`
+	Source   string            `json:"source"`          // the file or generator the topology came from
+	From     string            `json:"from"`            // the directory that the file's name is relative to
+	Target   string            `json:"target"`          // where it runs: a key of Targets
+	Sites    *site.List        `json:"sites,omitempty"` // the other machines it runs at
+	Part     *Part             `json:"part,omitempty"`  // it is a part of a lab whose daemon is at another site
+	Owner    int               `json:"owner"`           // user id that may talk to the daemon, besides root
+	Created  time.Time         `json:"created"`         // when up began
+	PID      int               `json:"pid"`             // of the daemon; with PIDStart it is unique
+	PIDStart uint64            `json:"pid_start"`
+	Wait     topology.Duration `json:"wait"` // how long up waits for controllers
+	UpSince  time.Time         `json:"up_since,omitzero"`
+	Dead     []string          `json:"dead,omitempty"` // programs of the lab that have ended by themselves
+	// Another one each time that the state is written: see plugged.go.
+	Serial   int64              `json:"serial"`
 	Topology *topology.Topology `json:"topology"`
 
 	Left Status `json:"-"` // of an Orphaned lab: its status when its daemon died; empty if unknown
@@ -198,7 +199,9 @@ func Load(name string) (State, error) {
 	if err != nil || s.Status != Orphaned {
 		return s, err
 	}
-	if s.Created.IsZero() { // nothing is on disk yet: a command that begins a lab holds the run directory until it has the lab's lock
+	// Nothing is on disk yet: a command that begins a lab holds the run directory until it has the
+	// lab's lock.
+	if s.Created.IsZero() {
 		if run, err := dirlock.WaitMade(context.Background(), RunDir(), patience.RunLock.Duration()); err == nil {
 			defer run.Close()
 		}

@@ -30,8 +30,9 @@ type life interface {
 	TakeOver() // ends Resume
 	Apply(context.Context, *topology.Topology, Stage) error
 	SetLink(ctx context.Context, index int, c topology.LinkChange) error
-	Announce(context.Context, []topology.OwnedAddress) error   // once packets get where they should
-	WaitAddresses(context.Context) error                       // likewise: of nodes that make theirs of router advertisements
+	Announce(context.Context, []topology.OwnedAddress) error // once packets get where they should
+	// Likewise: of nodes that make theirs of router advertisements.
+	WaitAddresses(context.Context) error
 	Again(ctx context.Context, node string) error              // makes one anew that has ended
 	Replaced(*topology.Topology) (gone, made []*topology.Node) // by Apply
 	CheckSwitches() error                                      // before Apply
@@ -146,7 +147,7 @@ var Targets = map[string]Maker{}
 
 // maker is that of a lab. One that was killed before its state was written has nothing elsewhere.
 func (s State) maker() Maker {
-	if m, is := Targets[s.Target]; is {
+	if m, ok := Targets[s.Target]; ok {
 		return m
 	}
 	return here()
@@ -154,8 +155,8 @@ func (s State) maker() Maker {
 
 // here is the target of this machine, which each lab has a part of.
 func here() Maker {
-	m, is := Targets[OnThisMachine]
-	if !is {
+	m, ok := Targets[OnThisMachine]
+	if !ok {
 		panic("this program has been made without target/local")
 	}
 	return m

@@ -140,8 +140,8 @@ func (p *executable) version(m *member) (string, error) {
 	if late.Load() {
 		return "", fmt.Errorf("%s has not said its version, by --version, within %s", p.Path, patience.Version)
 	}
-	said, is := strings.CutPrefix(strings.TrimSpace(string(text)), "trivet version ")
-	if err == nil && (!is || said == "" || strings.ContainsAny(said, " \n")) {
+	said, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "trivet version ")
+	if err == nil && (!ok || said == "" || strings.ContainsAny(said, " \n")) {
 		err = fmt.Errorf("%s does not say, by --version, that it is trivet", p.Path)
 	}
 	return said, err
@@ -356,7 +356,8 @@ func (u *upgrading) stopped(done int, why error) error {
 	if done > 0 {
 		text = strings.Join(called(u.members[:done]), ", ")
 	}
-	return fmt.Errorf("%w\n  upgraded to %s: %s; not upgraded: %s", why, u.version, text, strings.Join(called(u.members[done:]), ", "))
+	return fmt.Errorf("%w\n  upgraded to %s: %s; not upgraded: %s", why, u.version, text,
+		strings.Join(called(u.members[done:]), ", "))
 }
 
 // one upgrades a member, or brings it back to the program that it had.
@@ -525,9 +526,9 @@ func (u *upgrading) giveBack(m *member, before shared.Status) (away int) {
 	_, _ = u.await(m, m.called, func(s shared.Status) string { // what does not come is counted
 		away, coming = refused, 0
 		for _, x := range s.Switches {
-			heard, is := asked[x.Switch]
+			heard, ok := asked[x.Switch]
 			switch {
-			case !is || x.Master == m.called:
+			case !ok || x.Master == m.called:
 			case x.Wanted == m.called: // until it is fulfilled, or forgotten
 				asked[x.Switch] = true
 				coming++

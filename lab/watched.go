@@ -38,13 +38,15 @@ const watchedNodes = 64
 // Watched names what of the lab is on this machine: its daemon, and the cgroups of what runs
 // besides: nodes, Open vSwitch, controllers.
 func (s State) Watched(groups cgroup.Hierarchies) environment.WatchOptions {
-	o := environment.WatchOptions{Processes: []environment.Process{{Name: "daemon", PID: s.PID}}, Own: []string{"/" + cgroup.Group(s.Name)}}
+	o := environment.WatchOptions{Processes: []environment.Process{{Name: "daemon", PID: s.PID}},
+		Own: []string{"/" + cgroup.Group(s.Name)}}
 	top := groups.Of(s.Name)
 	dirs, _ := os.ReadDir(top)
 	var nodes []environment.Cgroup
 	for _, g := range dirs {
 		name, program := strings.CutPrefix(g.Name(), ".")
-		one := environment.Cgroup{Name: strings.Replace(name, "controller-", "controller ", 1), Path: filepath.Join(top, g.Name())}
+		one := environment.Cgroup{Name: strings.Replace(name, "controller-", "controller ", 1),
+			Path: filepath.Join(top, g.Name())}
 		switch {
 		case !g.IsDir():
 		case program:

@@ -49,7 +49,7 @@ var ErrNotReading = errors.New("the peer does not read")
 func NewOutbox(conn net.Conn) *Outbox {
 	o := &Outbox{conn: conn}
 	o.work.L, o.drained.L = &o.mu, &o.mu
-	if socket, is := conn.(syscall.Conn); is {
+	if socket, ok := conn.(syscall.Conn); ok {
 		o.raw, _ = socket.SyscallConn()
 	}
 	return o
@@ -65,7 +65,7 @@ func (o *Outbox) Add(m Message, most int) error {
 		return o.err
 	}
 	before := len(o.buf)
-	if reply, is := m.(*MultipartReply); is {
+	if reply, ok := m.(*MultipartReply); ok {
 		o.buf = reply.AppendParts(o.buf)
 	} else {
 		o.buf = m.AppendTo(o.buf)

@@ -93,7 +93,7 @@ func (m *Port) Works() bool { return m.Config&PortConfigDown == 0 && m.State&Por
 // for it current; other rates have none but PortFeatureOther.
 func (m *Port) SetSpeed(speed uint32) {
 	m.CurrentSpeed, m.MaxSpeed, m.Current = speed, speed, PortFeatureOther
-	if f, is := speeds[speed]; is {
+	if f, ok := speeds[speed]; ok {
 		m.Current = f
 	}
 }

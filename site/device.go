@@ -116,8 +116,8 @@ func (l *List) readWires(v *yamlfile.Value, p *topology.Problems) {
 	}
 	taken := map[Plug]topology.Position{}
 	for _, item := range v.Items {
-		a, b, is := strings.Cut(item.Text, "--")
-		if item.Shape != yamlfile.Scalar || !is {
+		a, b, ok := strings.Cut(item.Text, "--")
+		if item.Shape != yamlfile.Scalar || !ok {
 			p.Add(item.Pos, "write  wrt-1/lan1 -- wrt-2/lan3", "%s is not a wire", item)
 			continue
 		}
@@ -129,7 +129,7 @@ func (l *List) readWires(v *yamlfile.Value, p *topology.Problems) {
 				text, hint := topology.TextAndHint(err)
 				p.Add(item.Pos, hint, "wire %s: %s", item, text)
 				sound = false
-			} else if first, is := taken[w.Ends[i]]; is {
+			} else if first, ok := taken[w.Ends[i]]; ok {
 				p.Add(item.Pos, fmt.Sprintf("the other one is in line %d", first.Line), "%s has two wires", w.Ends[i])
 				sound = false
 			}

@@ -210,7 +210,7 @@ type memo struct {
 func (m *memo) find(file string, how func(string) (string, error)) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if found, is := m.of[file]; is {
+	if found, ok := m.of[file]; ok {
 		return found, nil
 	}
 	found, err := how(file)
@@ -344,7 +344,7 @@ func heardOf(from *bufio.Reader) (greets bool, lines []string, err error) {
 		if line == hello() {
 			return true, nil, nil
 		}
-		if other, is := strings.CutPrefix(line, "trivet "); is {
+		if other, ok := strings.CutPrefix(line, "trivet "); ok {
 			return false, nil,
 				fmt.Errorf("the program for its kind of machine is of version %s, and this one of %s: make dist builds it anew", strings.TrimSpace(other), version.Version)
 		}

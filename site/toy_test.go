@@ -57,8 +57,8 @@ func TestCarriersApart(t *testing.T) {
 		}
 		seen++
 		isCarrier := func(e ast.Expr) bool {
-			s, is := e.(*ast.SelectorExpr)
-			return is && s.Sel.Name == "Carrier"
+			s, ok := e.(*ast.SelectorExpr)
+			return ok && s.Sel.Name == "Carrier"
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch x := n.(type) {

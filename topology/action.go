@@ -43,7 +43,8 @@ func ParseAction(s string) (Action, error) {
 	if m := runAction.FindStringSubmatch(s); m != nil {
 		return Action{Node: m[1], Run: m[2]}, nil
 	}
-	return Action{}, Mistaken("write r1 -- r2 down, r1 -- r2 delay=20ms loss=1% or h1 run COMMAND", "%q is not an action", s)
+	return Action{}, Mistaken("write r1 -- r2 down, r1 -- r2 delay=20ms loss=1% or h1 run COMMAND",
+		"%q is not an action", s)
 }
 
 func (a Action) String() string {

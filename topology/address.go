@@ -156,7 +156,8 @@ func (r *resolver) ownAddresses(n *Node) {
 	for i, e := range r.ends[n.Name] {
 		switch {
 		case i == 0 && len(n.Addresses) > 0 && e.Unaddressed:
-			r.problems.Add(n.Pos, "keep one of them", "%s %s: its link says that its first interface, %s, has no address, and it is given %s",
+			r.problems.Add(n.Pos, "keep one of them",
+				"%s %s: its link says that its first interface, %s, has no address, and it is given %s",
 				n.Kind, n.Name, e.Interface, n.Addresses[0])
 		case i == 0 && len(n.Addresses) > 0:
 			e.Addresses = append(e.Addresses, n.Addresses...)
@@ -165,7 +166,8 @@ func (r *resolver) ownAddresses(n *Node) {
 			e.Unaddressed = true
 		}
 		if e.Unaddressed && n.RoutingNode() {
-			r.problems.Warn(n.Pos, "use datapath kernel, or give it an address", "router %s: nothing can give %s an address, as a routing node runs no programs",
+			r.problems.Warn(n.Pos, "use datapath kernel, or give it an address",
+				"router %s: nothing can give %s an address, as a routing node runs no programs",
 				n.Name, e.Interface)
 		}
 	}
@@ -182,7 +184,8 @@ func (r *resolver) withoutIPv6(n *Node) {
 	out := func(all []netip.Prefix) []netip.Prefix {
 		for _, p := range all {
 			if p.Addr().Is6() {
-				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned", "%s %s: address %s is left out, as the lab has no IPv6", n.Kind, n.Name, p)
+				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned",
+					"%s %s: address %s is left out, as the lab has no IPv6", n.Kind, n.Name, p)
 			}
 		}
 		return slices.DeleteFunc(all, func(p netip.Prefix) bool { return p.Addr().Is6() })
@@ -233,7 +236,8 @@ func (r *resolver) assignFlat(fam int, p *pool) {
 				next = next.Next()
 			}
 			if !p.base.Contains(next) || isBroadcast(netip.PrefixFrom(next, p.base.Bits())) {
-				r.problems.Add(r.t.Pos, "choose a larger subnet", "subnet %s has too few addresses for all hosts", p.base)
+				r.problems.Add(r.t.Pos, "choose a larger subnet", "subnet %s has too few addresses for all hosts",
+					p.base)
 				return
 			}
 			ends[0].Addresses = append(ends[0].Addresses, netip.PrefixFrom(next, p.base.Bits()))
@@ -257,7 +261,8 @@ func (r *resolver) assignSegment(fam int, p *pool, s *segment, written map[strin
 	if !prefix.IsValid() {
 		var ok bool
 		if prefix, ok = p.take(len(all), len(s.ends) > 0 || s.external); !ok {
-			r.problems.Add(r.t.Pos, "choose a larger subnet", "subnet %s has too few addresses for all segments", p.base)
+			r.problems.Add(r.t.Pos, "choose a larger subnet", "subnet %s has too few addresses for all segments",
+				p.base)
 			return
 		}
 	}
@@ -275,7 +280,8 @@ func (r *resolver) assignSegment(fam int, p *pool, s *segment, written map[strin
 		}
 		address := netip.PrefixFrom(next, prefix.Bits())
 		if !prefix.Contains(next) || isBroadcast(address) {
-			r.problems.Add(r.t.Pos, "give the segment a larger one", "subnet %s has too few addresses for %d interfaces, %s is one too many", prefix, len(all), e.Node)
+			r.problems.Add(r.t.Pos, "give the segment a larger one",
+				"subnet %s has too few addresses for %d interfaces, %s is one too many", prefix, len(all), e.Node)
 			return
 		}
 		if p.used[next] = true; !e.Unaddressed { // else left free: the others have theirs whoever gives the addresses
@@ -418,7 +424,8 @@ func (r *resolver) duplicates(segs []*segment) {
 		owner := map[MAC]*Endpoint{}
 		for _, e := range slices.Concat(s.ends, s.routers) {
 			if other := owner[e.MAC]; other != nil && e.MAC != (MAC{}) {
-				r.problems.Add(r.nodes[e.Node].Pos, "MACs must be unique within a switched segment", "%s of %s is also the MAC of %s", e.MAC, e.Node, other.Node)
+				r.problems.Add(r.nodes[e.Node].Pos, "MACs must be unique within a switched segment",
+					"%s of %s is also the MAC of %s", e.MAC, e.Node, other.Node)
 			}
 			owner[e.MAC] = e
 		}
@@ -427,7 +434,8 @@ func (r *resolver) duplicates(segs []*segment) {
 	once := func(pos Position, e *Endpoint) {
 		for _, a := range e.Addresses {
 			if other := owner[a.Addr()]; other != nil && other != e {
-				r.problems.Warn(pos, "give one of them another address", "%s of %s is also the address of %s", a.Addr(), e.Node, other.Node)
+				r.problems.Warn(pos, "give one of them another address", "%s of %s is also the address of %s", a.Addr(),
+					e.Node, other.Node)
 			}
 			owner[a.Addr()] = e
 		}
@@ -454,7 +462,8 @@ func (r *resolver) gateways(segs []*segment) {
 		for _, e := range s.ends {
 			n := r.nodes[e.Node]
 			for fam := range 2 {
-				if slices.ContainsFunc(n.Gateways, func(a netip.Addr) bool { return family(a) == fam }) || !has(e.Addresses, fam) ||
+				if slices.ContainsFunc(n.Gateways, func(a netip.Addr) bool { return family(a) == fam }) ||
+					!has(e.Addresses, fam) ||
 					fam == v6 && slices.ContainsFunc(r.ends[n.Name], (*Endpoint).AcceptsRA) { // it learns of one
 
 					continue
@@ -469,7 +478,8 @@ func (r *resolver) gateways(segs []*segment) {
 		}
 	}
 	if len(lonely) > 0 {
-		r.problems.Warn(r.t.Pos, "write gateway: ADDRESS", "%s: there is no gateway, as the router there is given no address", words.Some(lonely))
+		r.problems.Warn(r.t.Pos, "write gateway: ADDRESS",
+			"%s: there is no gateway, as the router there is given no address", words.Some(lonely))
 	}
 	for _, n := range r.t.Nodes {
 		slices.SortStableFunc(n.Gateways, func(a, b netip.Addr) int { return cmp.Compare(family(a), family(b)) })

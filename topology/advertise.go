@@ -16,8 +16,10 @@ import (
 type Advertisement struct {
 	Off bool `json:"off,omitempty"` // an interface has none, whatever its node says
 
-	Interval   Duration        `json:"interval,omitempty"`   // MaxRtrAdvInterval: 4 s to 1800 s; 0: 10 minutes
-	Lifetime   *Duration       `json:"lifetime,omitempty"`   // AdvDefaultLifetime: whole seconds up to 9000; 0: it is no default router; unset: 3 × Interval
+	Interval Duration `json:"interval,omitempty"` // MaxRtrAdvInterval: 4 s to 1800 s; 0: 10 minutes
+	// AdvDefaultLifetime: whole seconds up to 9000; 0: it is no default router; unset: 3 ×
+	// Interval.
+	Lifetime   *Duration       `json:"lifetime,omitempty"`
 	Preference RoutePreference `json:"preference,omitempty"` // as a default router (RFC 4191); empty: medium
 	Managed    bool            `json:"managed,omitempty"`    // hosts ask a DHCP server for addresses
 	Other      bool            `json:"other,omitempty"`      // and for what else there is
@@ -159,7 +161,8 @@ func (a *Advertisement) Advertised(addresses []netip.Prefix) (out []netip.Prefix
 		return a.Prefixes
 	}
 	for _, p := range addresses {
-		if m := p.Masked(); p.Addr().Is6() && !p.Addr().IsLinkLocalUnicast() && !p.IsSingleIP() && !slices.Contains(out, m) {
+		if m := p.Masked(); p.Addr().Is6() && !p.Addr().IsLinkLocalUnicast() && !p.IsSingleIP() &&
+			!slices.Contains(out, m) {
 			out = append(out, m)
 		}
 	}
@@ -224,7 +227,8 @@ func (v *validator) advertises(n *Node, bad func(hint, format string, args ...an
 	}
 	for _, i := range n.Interfaces {
 		if k := i.Kind(); i.RA != nil && k != nil && !k.frames {
-			v.problems.Add(i.at(n), "leave it out", "%s %s: %s: ra: %s has no hosts at it that could be told", n.Kind, n.Name, clip(i.Name), k.Is)
+			v.problems.Add(i.at(n), "leave it out", "%s %s: %s: ra: %s has no hosts at it that could be told", n.Kind,
+				n.Name, clip(i.Name), k.Is)
 		}
 		v.advertisement(clip(i.Name)+": ", n, i.RA, func(hint, format string, args ...any) {
 			v.problems.Add(i.at(n), hint, "%s %s: %s", n.Kind, n.Name, fmt.Sprintf(format, args...))
@@ -253,7 +257,8 @@ func (v *validator) accepts(of string, n *Node, bad func(hint, format string, ar
 	case n.Kind != Host && n.Kind != Router:
 		bad("leave it out", "%saccept_ra: only hosts and routers have addresses", of)
 	case n.Guest != nil:
-		bad("leave it out", "%saccept_ra: the system of a virtual machine says whether it takes router advertisements", of)
+		bad("leave it out",
+			"%saccept_ra: the system of a virtual machine says whether it takes router advertisements", of)
 	}
 }
 
@@ -273,14 +278,16 @@ func (v *validator) advertisement(of string, n *Node, a *Advertisement, bad func
 	}
 	whole := func(key string, d, least, most time.Duration) {
 		if d != 0 && (d < least || d > most || d%time.Second != 0) {
-			bad(fmt.Sprintf("write whole seconds, %s to %s", Duration(least), Duration(most)), "%sra: %s is %s", of, key, Duration(d))
+			bad(fmt.Sprintf("write whole seconds, %s to %s", Duration(least), Duration(most)), "%sra: %s is %s", of,
+				key, Duration(d))
 		}
 	}
 	whole("interval", time.Duration(a.Interval), 4*time.Second, 1800*time.Second)
 	if a.Lifetime != nil && *a.Lifetime != 0 {
 		whole("lifetime", time.Duration(*a.Lifetime), time.Second, 9000*time.Second)
 		if *a.Lifetime > 0 && time.Duration(*a.Lifetime) < a.MaxInterval() {
-			bad("write at least "+Duration(a.MaxInterval()).String()+", or none", "%sra: lifetime is %s, and hosts would forget the router before it is heard again", of, *a.Lifetime)
+			bad("write at least "+Duration(a.MaxInterval()).String()+", or none",
+				"%sra: lifetime is %s, and hosts would forget the router before it is heard again", of, *a.Lifetime)
 		}
 	}
 	const longest = (1<<32 - 2) * time.Second // more than that is forever
@@ -288,18 +295,22 @@ func (v *validator) advertisement(of string, n *Node, a *Advertisement, bad func
 	whole("preferred", time.Duration(a.Preferred), time.Second, longest)
 	for key, d := range map[string]Duration{"valid": a.Valid, "preferred": a.Preferred} {
 		if d > 0 && time.Duration(d) < a.MaxInterval() {
-			bad("write at least "+Duration(a.MaxInterval()).String()+", or a shorter interval", "%sra: %s is %s, and hosts would be without before they are told again", of, key, d)
+			bad("write at least "+Duration(a.MaxInterval()).String()+", or a shorter interval",
+				"%sra: %s is %s, and hosts would be without before they are told again", of, key, d)
 		}
 	}
 	if valid, _ := a.PrefixLifetimes(); time.Duration(a.Preferred) > valid {
-		bad("write at most "+Duration(valid).String(), "%sra: preferred is %s, and addresses are valid for %s", of, a.Preferred, Duration(valid))
+		bad("write at most "+Duration(valid).String(), "%sra: preferred is %s, and addresses are valid for %s", of,
+			a.Preferred, Duration(valid))
 	}
 	if a.MTU != 0 && (a.MTU < MinMTU6 || a.MTU > MaxMTU) {
 		bad(fmt.Sprintf("write %d to %d", MinMTU6, MaxMTU), "%sra: mtu is %d", of, a.MTU)
 	}
 	for _, p := range a.Prefixes {
-		if !p.Addr().Is6() || p.Addr().Is4In6() || p.Addr().IsLinkLocalUnicast() || p.Addr().IsMulticast() || p != p.Masked() {
-			bad("write fd00:0:0:1::/64", "%sra: prefixes: %s is not a network of IPv6 that hosts can have addresses of", of, p)
+		if !p.Addr().Is6() || p.Addr().Is4In6() || p.Addr().IsLinkLocalUnicast() || p.Addr().IsMulticast() ||
+			p != p.Masked() {
+			bad("write fd00:0:0:1::/64", "%sra: prefixes: %s is not a network of IPv6 that hosts can have addresses of",
+				of, p)
 		}
 	}
 	for _, d := range a.DNS {
@@ -315,9 +326,11 @@ func (v *validator) advertisement(of string, n *Node, a *Advertisement, bad func
 	for _, list := range []struct {
 		key         string
 		count, most int
-	}{{"prefixes", len(a.Prefixes), mostPrefixes}, {"dns", len(a.DNS), mostDNS}, {"search", len(a.Search), mostSearch}} {
+	}{{"prefixes", len(a.Prefixes), mostPrefixes}, {"dns", len(a.DNS), mostDNS},
+		{"search", len(a.Search), mostSearch}} {
 		if list.count > list.most {
-			bad("write fewer", "%sra: %s: these are more than %d, and one packet says them all", of, list.key, list.most)
+			bad("write fewer", "%sra: %s: these are more than %d, and one packet says them all", of, list.key,
+				list.most)
 		}
 	}
 }
@@ -361,7 +374,8 @@ func (r *resolver) canAdvertise(n *Node, sends, accepts bool) {
 	switch {
 	case r.t.IPv6 == IPv6Off:
 		what := map[bool]string{true: "ra", false: "accept_ra"}[sends]
-		r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned", "%s %s: %s has no effect, as the lab has no IPv6", n.Kind, n.Name, what)
+		r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned", "%s %s: %s has no effect, as the lab has no IPv6",
+			n.Kind, n.Name, what)
 		for _, e := range r.ends[n.Name] {
 			e.RA, e.AcceptRA = nil, nil
 		}
@@ -369,11 +383,13 @@ func (r *resolver) canAdvertise(n *Node, sends, accepts bool) {
 			n.Interfaces[i].RA = nil
 		}
 	case sends && n.Datapath == VM:
-		r.problems.Add(n.Pos, "use datapath kernel or frr, or a configuration of its own (ipv6 nd)", "router %s: ra: the kernel that would advertise it is another one", n.Name)
+		r.problems.Add(n.Pos, "use datapath kernel or frr, or a configuration of its own (ipv6 nd)",
+			"router %s: ra: the kernel that would advertise it is another one", n.Name)
 	case sends && !n.RoutingNode() && !n.Made().Own:
 		r.problems.Add(n.Pos, "use datapath kernel", "router %s: ra: it is not a router of the lab's own", n.Name)
 	case accepts && (!n.Made().Own || n.Made().Guest):
-		r.problems.Add(n.Pos, "use datapath kernel", "%s %s: accept_ra: it has no kernel of its own here that could take router advertisements", n.Kind, n.Name)
+		r.problems.Add(n.Pos, "use datapath kernel",
+			"%s %s: accept_ra: it has no kernel of its own here that could take router advertisements", n.Kind, n.Name)
 	}
 }
 
@@ -392,7 +408,8 @@ func (r *resolver) advertised(s *segment) (prefixes []netip.Prefix, any bool) {
 			}
 		}
 		if len(all) > 0 && !slices.ContainsFunc(all, autoconfigurable) {
-			r.problems.Warn(r.nodes[e.Node].Pos, "use one of 64 bits", "router %s: ra: hosts make no address of %s, as that needs 64 bits (RFC 4862)", e.Node, all[0])
+			r.problems.Warn(r.nodes[e.Node].Pos, "use one of 64 bits",
+				"router %s: ra: hosts make no address of %s, as that needs 64 bits (RFC 4862)", e.Node, all[0])
 		}
 	}
 	return prefixes, any
@@ -407,7 +424,8 @@ func (r *resolver) autoconfigure(segs []*segment) {
 	}
 	var deaf []string
 	for _, s := range segs {
-		accepts := slices.DeleteFunc(slices.Concat(s.ends, s.routers), func(e *Endpoint) bool { return !e.AcceptsRA() || e.Unaddressed })
+		accepts := slices.DeleteFunc(slices.Concat(s.ends, s.routers),
+			func(e *Endpoint) bool { return !e.AcceptsRA() || e.Unaddressed })
 		if len(accepts) == 0 {
 			continue
 		}
@@ -426,7 +444,8 @@ func (r *resolver) autoconfigure(segs []*segment) {
 		}
 	}
 	if len(deaf) > 0 {
-		r.problems.Warn(r.t.Pos, "write ra: true at a router there", "%s: accept_ra: no router on the link advertises itself", words.Some(deaf))
+		r.problems.Warn(r.t.Pos, "write ra: true at a router there",
+			"%s: accept_ra: no router on the link advertises itself", words.Some(deaf))
 	}
 }
 
@@ -474,7 +493,8 @@ func (r *resolver) learntRoutes() {
 		n.Gateways = slices.DeleteFunc(n.Gateways, func(via netip.Addr) bool {
 			device := learnt(via)
 			if device != "" {
-				n.Routes = append(n.Routes, Route{To: netip.PrefixFrom(netip.IPv6Unspecified(), 0), Via: via, Device: device, OnLink: true})
+				n.Routes = append(n.Routes,
+					Route{To: netip.PrefixFrom(netip.IPv6Unspecified(), 0), Via: via, Device: device, OnLink: true})
 			}
 			return device != ""
 		})

@@ -35,9 +35,13 @@ type Balance struct {
 type BalanceBy string
 
 const (
-	BalanceECMP BalanceBy = "ecmp" // over all shortest paths, by the hash of addresses and ports; switches use a tree; the default
-	BalanceOff  BalanceBy = "off"  // not at all: one shortest path
-	BalanceLoad BalanceBy = "load" // what goes to a subnet, or between switches to a host, takes one path, and another one when that is busy
+	// Over all shortest paths, by the hash of addresses and ports; switches use a tree; the
+	// default.
+	BalanceECMP BalanceBy = "ecmp"
+	BalanceOff  BalanceBy = "off" // not at all: one shortest path
+	// What goes to a subnet, or between switches to a host, takes one path, and another one when
+	// that is busy.
+	BalanceLoad BalanceBy = "load"
 )
 
 // BalancePer is what of the traffic between routing nodes takes one path with BalanceLoad.

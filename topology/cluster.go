@@ -174,13 +174,15 @@ func (v *validator) cluster() {
 		return
 	}
 	if n := len(c.Members); n == 0 || n > MaxMembers {
-		v.problems.Add(c.Pos, fmt.Sprintf("write 3, or a number from 1 to %d", MaxMembers), "cluster: it cannot have %d members", n)
+		v.problems.Add(c.Pos, fmt.Sprintf("write 3, or a number from 1 to %d", MaxMembers),
+			"cluster: it cannot have %d members", n)
 	}
 	seen := map[string]bool{}
 	for _, m := range c.Members {
 		switch {
 		case !memberName.MatchString(m.Name):
-			v.problems.Add(m.Pos, "use up to 24 letters, digits, dashes and underscores", "cluster: %q cannot be a member's name", clip(m.Name))
+			v.problems.Add(m.Pos, "use up to 24 letters, digits, dashes and underscores",
+				"cluster: %q cannot be a member's name", clip(m.Name))
 		case seen[strings.ToLower(m.Name)]:
 			v.problems.Add(m.Pos, "names must be unique", "cluster: there is already a member %s", m.Name)
 		}
@@ -193,7 +195,8 @@ func (v *validator) cluster() {
 		case s.Address == "":
 			v.problems.Add(s.Pos, "write address: URL", "cluster: the %s has no address", what)
 		case (s.Certificate == "") != (s.Key == ""):
-			v.problems.Add(s.Pos, "give both, or none", "cluster: the %s has a certificate without a key, or a key without a certificate", what)
+			v.problems.Add(s.Pos, "give both, or none",
+				"cluster: the %s has a certificate without a key, or a key without a certificate", what)
 		}
 	}
 }
@@ -216,6 +219,7 @@ func (r *resolver) unclustered() {
 	if c := r.t.Cluster; c != nil && !slices.ContainsFunc(r.t.Nodes, func(n *Node) bool {
 		return n.IsDatapath() && slices.Contains(n.Controllers, ControllerTrivet)
 	}) {
-		r.problems.Warn(c.Pos, "give some switches controller: trivet, or leave cluster out", "cluster: no switch and no router has it for a controller")
+		r.problems.Warn(c.Pos, "give some switches controller: trivet, or leave cluster out",
+			"cluster: no switch and no router has it for a controller")
 	}
 }

@@ -53,13 +53,16 @@ type ConfigKind struct {
 
 // configKinds are in the order in which they are loaded.
 var configKinds = []ConfigKind{
-	{"ovs", "settings of Open vSwitch, as ovs-vsctl set has them", func(n *Node) bool { return n.Datapath == OVS }, "switches with datapath ovs"},
+	{"ovs", "settings of Open vSwitch, as ovs-vsctl set has them", func(n *Node) bool { return n.Datapath == OVS },
+		"switches with datapath ovs"},
 	{"flows", "flow entries, as ovs-ofctl add-flows reads them", (*Node).IsDatapath, "switches and routing nodes"},
 	{"iptables", "the rules of IPv4, as iptables-save writes them", hasFirewall, "hosts and Linux routers"},
 	{"ip6tables", "the rules of IPv6, as ip6tables-save writes them", hasFirewall, "hosts and Linux routers"},
 	{"nft", "other tables, as nft list ruleset writes them", hasFirewall, "hosts and Linux routers"},
-	{ConfigFRR, "the router's own configuration of FRR, as in frr.conf", runs(FRR, VM), "routers with datapath frr or vm"},
-	{ConfigDaemons, "which of FRR's daemons run, as in /etc/frr/daemons; those that frr needs when missing", runs(FRR, VM), "routers with datapath frr or vm"},
+	{ConfigFRR, "the router's own configuration of FRR, as in frr.conf", runs(FRR, VM),
+		"routers with datapath frr or vm"},
+	{ConfigDaemons, "which of FRR's daemons run, as in /etc/frr/daemons; those that frr needs when missing",
+		runs(FRR, VM), "routers with datapath frr or vm"},
 	{ConfigBIRD, "the router's own configuration of BIRD, as in bird.conf", runs(BIRD), "routers with datapath bird"},
 }
 
@@ -185,7 +188,8 @@ func (t *Topology) ReadConfig(read func(file string) (text []byte, mode uint32, 
 			}
 			switch {
 			case err != nil:
-				problems.Add(n.Pos, "write it, or leave it out", "%s %s: %s: %s: %s", n.Kind, n.Name, what, clip(f.File), err)
+				problems.Add(n.Pos, "write it, or leave it out", "%s %s: %s: %s: %s", n.Kind, n.Name, what,
+					clip(f.File), err)
 			case mode == nil:
 				f.Text = withEnd(strings.ReplaceAll(string(text), "\r\n", "\n"))
 			default:
@@ -208,7 +212,8 @@ func withEnd(text string) string {
 func (f TextFile) valid(what string, bad func(hint, format string, args ...any)) bool {
 	switch {
 	case f.File == "" && f.Text == "" || hasNUL(f.File) || f.File != "" && !filepath.IsLocal(f.File):
-		bad("name a file beside the topology's, or below its directory", "%s: %q cannot be its file", what, clip(f.File))
+		bad("name a file beside the topology's, or below its directory", "%s: %q cannot be its file", what,
+			clip(f.File))
 	case len(f.Text) > MaxConfigFile:
 		bad("write less", "%s: %s has more than %d MiB", what, clip(f.where()), MaxConfigFile>>20)
 	case hasNUL(f.Text) || !utf8.ValidString(f.Text):

@@ -16,7 +16,8 @@ import (
 // Container says in what a node's programs run if that is a container: of an image, or of one that
 // is built. Hosts may be containers, and routers with datapath kernel.
 type Container struct {
-	Image string `json:"image,omitempty"` // a reference as Docker and Podman take it; with Build, the name of what is built
+	// A reference as Docker and Podman take it; with Build, the name of what is built.
+	Image string `json:"image,omitempty"`
 	Build string `json:"build,omitempty"` // a directory with a Dockerfile
 
 	ContainerName string       `json:"container_name,omitempty"` // at the engine; empty: trivet-LAB-NODE
@@ -219,9 +220,11 @@ func (v *validator) container(n *Node, bad func(hint, format string, args ...any
 	case !named:
 		bad("make it a host or a router", "image: it cannot be a container")
 	case n.Kind == Router && n.Datapath != "" && n.Datapath != Kernel:
-		bad("use datapath kernel; the image brings its own daemons", "image: a router with datapath %s is no container", n.Datapath)
+		bad("use datapath kernel; the image brings its own daemons", "image: a router with datapath %s is no container",
+			n.Datapath)
 	case n.Image != "" && (len(n.Image) > mostName || !imageReference.MatchString(n.Image)):
-		bad("write debian:12, or registry.example/team/name:tag", "image: %q is not the name of an image", clip(n.Image))
+		bad("write debian:12, or registry.example/team/name:tag", "image: %q is not the name of an image",
+			clip(n.Image))
 	case n.ContainerName != "" && (len(n.ContainerName) > mostName || !containerName.MatchString(n.ContainerName)):
 		bad("use letters, digits, '_', '.' and '-'", "container_name: %q cannot be one", clip(n.ContainerName))
 	case len(n.Isolate) > 0:
@@ -263,7 +266,8 @@ func (v *validator) after(n *Node, bad func(hint, format string, args ...any)) {
 		case o == nil:
 			bad("name a container or a virtual machine of the topology", "after: there is no node %q", clip(other))
 		case o.Guest != nil && o.Guest.Ready == "" && o.Health == "":
-			bad("give it health, or vm: {ready: …}", "after: %s is a virtual machine that does not say when it is ready", other)
+			bad("give it health, or vm: {ready: …}",
+				"after: %s is a virtual machine that does not say when it is ready", other)
 		case o.Inside() == "":
 			bad("name a container or a virtual machine", "after: %s is neither, and is there before they begin", other)
 		}
@@ -284,7 +288,8 @@ func (v *validator) uncontained(n *Node, bad func(hint, format string, args ...a
 	switch what := only.first(); what {
 	case "":
 	case "user":
-		bad("write vm: {user: "+clip(n.User)+"}", "user is for containers; who logs in to a virtual machine is said of that")
+		bad("write vm: {user: "+clip(n.User)+"}",
+			"user is for containers; who logs in to a virtual machine is said of that")
 	default:
 		bad("leave it out", "%s is for containers, not for virtual machines", what)
 	}
@@ -371,9 +376,10 @@ func (c Container) first() string {
 		name string
 		set  bool
 	}{
-		{"container_name", c.ContainerName != ""}, {"entrypoint", len(c.Entrypoint) > 0}, {"cmd", len(c.Cmd) > 0}, {"env", len(c.Env) > 0},
-		{"user", c.User != ""}, {"memory", c.Memory != 0}, {"capabilities", len(c.Capabilities) > 0}, {"privileged", c.Privileged},
-		{"devices", len(c.Devices) > 0}, {"health", c.Health != ""}, {"after", len(c.After) > 0}, {"restart", c.Restart != ""},
+		{"container_name", c.ContainerName != ""}, {"entrypoint", len(c.Entrypoint) > 0}, {"cmd", len(c.Cmd) > 0},
+		{"env", len(c.Env) > 0}, {"user", c.User != ""}, {"memory", c.Memory != 0},
+		{"capabilities", len(c.Capabilities) > 0}, {"privileged", c.Privileged}, {"devices", len(c.Devices) > 0},
+		{"health", c.Health != ""}, {"after", len(c.After) > 0}, {"restart", c.Restart != ""},
 	} {
 		if s.set {
 			return s.name

@@ -36,14 +36,17 @@ type DatapathKind struct {
 // fabrics because they are words of the file formats: a program that reads a topology, and makes
 // nothing of it, needs them, too.
 var datapathKinds = []DatapathKind{
-	{Name: Embedded, Is: "an embedded switch", Help: "the default", Nodes: []Kind{Switch, Router}, OpenFlow: []string{"1.3"}},
-	{Name: OVS, Is: "Open vSwitch", Nodes: []Kind{Switch, Router}, OpenFlow: []string{"1.0", "1.1", "1.2", "1.3", "1.4", "1.5"}},
+	{Name: Embedded, Is: "an embedded switch", Help: "the default", Nodes: []Kind{Switch, Router},
+		OpenFlow: []string{"1.3"}},
+	{Name: OVS, Is: "Open vSwitch", Nodes: []Kind{Switch, Router},
+		OpenFlow: []string{"1.0", "1.1", "1.2", "1.3", "1.4", "1.5"}},
 	{Name: Bridge, Is: "a Linux bridge", Help: "switches without a controller", Nodes: []Kind{Switch}},
 	{Name: Kernel, Is: "Linux", Nodes: []Kind{Router}, Linux: true},
 	{Name: FRR, Is: "Linux with FRR", Nodes: []Kind{Router}, Linux: true},
 	{Name: BIRD, Is: "Linux with BIRD", Nodes: []Kind{Router}, Linux: true},
 	{Name: VM, Is: "a virtual machine with FRR", Help: "routers", Nodes: []Kind{Router}, Linux: true},
-	{Name: Neutron, Is: "a router of Neutron", Help: "routers, in a cloud", Nodes: []Kind{Router}, Linux: true, Provided: true},
+	{Name: Neutron, Is: "a router of Neutron", Help: "routers, in a cloud", Nodes: []Kind{Router}, Linux: true,
+		Provided: true},
 }
 
 // RegisterDatapath makes another datapath known. It must be called in an init function.

@@ -204,7 +204,8 @@ func (m *Model) Check() error {
 	wide := func(c Cost, bytes float64) bool { return !(c.Amount >= 0) || m.time(c)*bytes > maxModelService }
 	switch packet, byte := m.PerPacket, m.PerByte; {
 	case strings.TrimSpace(m.Source) == "":
-		return Mistaken(`write source: "the maker's data sheet", or how it was measured`, "it does not say where its values are from")
+		return Mistaken(`write source: "the maker's data sheet", or how it was measured`,
+			"it does not say where its values are from")
 	case len(m.Source) > 4*maxModelSource || len([]rune(m.Source)) > maxModelSource:
 		return Mistaken(fmt.Sprintf("write at most %d characters", maxModelSource), "its source is too long")
 	case strings.ContainsFunc(m.Source+m.Name, unicode.IsControl):
@@ -265,7 +266,8 @@ func (v *validator) model(n *Node, bad func(hint, format string, args ...any)) {
 		bad(hint, "model: %s", text)
 	}
 	if n.NAT && n.Model.Serves() {
-		v.problems.Warn(n.Pos, "", "%s %s: what comes from outside the lab, by the router's uplink, does not pass its model", n.Kind, n.Name)
+		v.problems.Warn(n.Pos, "",
+			"%s %s: what comes from outside the lab, by the router's uplink, does not pass its model", n.Kind, n.Name)
 	}
 }
 

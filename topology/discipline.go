@@ -80,11 +80,14 @@ func targetOf(usual Duration) QueueParameter {
 }
 
 func ecnOf(usual bool) QueueParameter {
-	return QueueParameter{"ecn", "Mark packets that are capable of ECN in place of dropping them: " + strconv.FormatBool(usual) + " when missing.",
+	return QueueParameter{"ecn",
+		"Mark packets that are capable of ECN in place of dropping them: " + strconv.FormatBool(usual) +
+			" when missing.",
 		func(q *Queue) any { return &q.ECN }, func(q *Queue) { q.ECN = usual }, 0, 0}
 }
 
-var intervalOfCoDel = QueueParameter{"interval", "Time in which the wait must have been below the target once, about the longest round trip: 100ms when missing.",
+var intervalOfCoDel = QueueParameter{"interval",
+	"Time in which the wait must have been below the target once, about the longest round trip: 100ms when missing.",
 	func(q *Queue) any { return &q.Interval }, func(q *Queue) { q.Interval = 100e6 }, 1000, mostWait}
 
 // disciplines have their parameters in an order in which what is missing can be computed.
@@ -94,20 +97,31 @@ var disciplines = []struct {
 }{
 	{CoDel, []QueueParameter{limitOf(1000), targetOf(5e6), intervalOfCoDel, ecnOf(false)}},
 	{FQCoDel, []QueueParameter{limitOf(10240), targetOf(5e6), intervalOfCoDel, ecnOf(true),
-		{"flows", "Queues that flows are spread over: 1024 when missing.", func(q *Queue) any { return &q.Flows }, func(q *Queue) { q.Flows = 1024 }, 1, 65536},
-		{"quantum", "Bytes that a flow may send in its turn: 1514 when missing.", func(q *Queue) any { return &q.Quantum }, func(q *Queue) { q.Quantum = 1514 }, 256, 1 << 20}}},
+		{"flows", "Queues that flows are spread over: 1024 when missing.", func(q *Queue) any { return &q.Flows },
+			func(q *Queue) { q.Flows = 1024 }, 1, 65536},
+		{"quantum", "Bytes that a flow may send in its turn: 1514 when missing.",
+			func(q *Queue) any { return &q.Quantum }, func(q *Queue) { q.Quantum = 1514 }, 256, 1 << 20}}},
 	{PIE, []QueueParameter{limitOf(1000), targetOf(15e6),
-		{"tupdate", "Time between computations of the probability: 15ms when missing.", func(q *Queue) any { return &q.TUpdate }, func(q *Queue) { q.TUpdate = 15e6 }, 1e6, int64(10e9)},
-		{"alpha", "Weight of the wait's distance from the target, in 1/16 Hz: 2 when missing.", func(q *Queue) any { return &q.Alpha }, func(q *Queue) { q.Alpha = 2 }, 0, 32},
-		{"beta", "Weight of the wait's growth, in 1/16 Hz: 20 when missing.", func(q *Queue) any { return &q.Beta }, func(q *Queue) { q.Beta = 20 }, 0, 32},
+		{"tupdate", "Time between computations of the probability: 15ms when missing.",
+			func(q *Queue) any { return &q.TUpdate }, func(q *Queue) { q.TUpdate = 15e6 }, 1e6, int64(10e9)},
+		{"alpha", "Weight of the wait's distance from the target, in 1/16 Hz: 2 when missing.",
+			func(q *Queue) any { return &q.Alpha }, func(q *Queue) { q.Alpha = 2 }, 0, 32},
+		{"beta", "Weight of the wait's growth, in 1/16 Hz: 20 when missing.", func(q *Queue) any { return &q.Beta },
+			func(q *Queue) { q.Beta = 20 }, 0, 32},
 		ecnOf(false)}},
 	{RED, []QueueParameter{
-		{"limit", "Longest queue, in bytes: 1000000 when missing.", func(q *Queue) any { return &q.Limit }, func(q *Queue) { q.Limit = 1_000_000 }, 1, mostBytes},
+		{"limit", "Longest queue, in bytes: 1000000 when missing.", func(q *Queue) any { return &q.Limit },
+			func(q *Queue) { q.Limit = 1_000_000 }, 1, mostBytes},
 		{"max", "Average queue from which all packets are dropped or marked, in bytes: a quarter of limit when missing.", func(q *Queue) any { return &q.Max }, func(q *Queue) { q.Max = q.Limit / 4 }, 1, mostBytes},
-		{"min", "Average queue from which packets may be dropped or marked, in bytes: a third of max when missing.", func(q *Queue) any { return &q.Min }, func(q *Queue) { q.Min = q.Max / 3 }, 0, mostBytes},
-		{"avpkt", "Usual packet, in bytes: 1000 when missing.", func(q *Queue) any { return &q.AvPkt }, func(q *Queue) { q.AvPkt = 1000 }, 1, 65536},
-		{"burst", "Usual packets that may come at once: (2 × min + max) / (3 × avpkt) when missing.", func(q *Queue) any { return &q.Burst }, func(q *Queue) { q.Burst = max(1, (2*q.Min+q.Max)/max(1, 3*q.AvPkt)) }, 1, mostPackets},
-		{"probability", "Share of packets that are dropped or marked when the average is at max: 2% when missing.", func(q *Queue) any { return &q.Probability }, func(q *Queue) { q.Probability = 0.02 }, 0, 0},
+		{"min", "Average queue from which packets may be dropped or marked, in bytes: a third of max when missing.",
+			func(q *Queue) any { return &q.Min }, func(q *Queue) { q.Min = q.Max / 3 }, 0, mostBytes},
+		{"avpkt", "Usual packet, in bytes: 1000 when missing.", func(q *Queue) any { return &q.AvPkt },
+			func(q *Queue) { q.AvPkt = 1000 }, 1, 65536},
+		{"burst", "Usual packets that may come at once: (2 × min + max) / (3 × avpkt) when missing.",
+			func(q *Queue) any { return &q.Burst },
+			func(q *Queue) { q.Burst = max(1, (2*q.Min+q.Max)/max(1, 3*q.AvPkt)) }, 1, mostPackets},
+		{"probability", "Share of packets that are dropped or marked when the average is at max: 2% when missing.",
+			func(q *Queue) any { return &q.Probability }, func(q *Queue) { q.Probability = 0.02 }, 0, 0},
 		ecnOf(false)}},
 }
 
@@ -137,7 +151,8 @@ func MakeQueue(name string, given []QueueSetting) (Queue, error) {
 	q := Queue{Discipline: Discipline(name)}
 	parameters := QueueParameters(q.Discipline)
 	if parameters == nil {
-		return Queue{}, Mistaken("write a number of packets or "+words.Choose(Disciplines()), "%q is not a queueing discipline", clip(name))
+		return Queue{}, Mistaken("write a number of packets or "+words.Choose(Disciplines()),
+			"%q is not a queueing discipline", clip(name))
 	}
 	at := func(name string) int {
 		return slices.IndexFunc(given, func(s QueueSetting) bool { return s.Name == name })
@@ -179,7 +194,8 @@ func unknownParameter(name, of string, parameters []QueueParameter) error {
 	for _, p := range parameters {
 		known = append(known, p.Name)
 	}
-	return Mistaken(cmp.Or(DidYouMean(name, known), words.Choose(known)), "%s: there is no parameter %q", of, clip(name))
+	return Mistaken(cmp.Or(DidYouMean(name, known), words.Choose(known)), "%s: there is no parameter %q", of,
+		clip(name))
 }
 
 func (p QueueParameter) parse(q *Queue, s string) (err error) {
@@ -195,7 +211,8 @@ func (p QueueParameter) parse(q *Queue, s string) (err error) {
 		}
 	case *int:
 		if *into, err = strconv.Atoi(s); err != nil || p.outside(int64(*into)) {
-			return bad("write a whole number, " + strconv.FormatInt(p.least, 10) + " to " + strconv.FormatInt(p.most, 10))
+			return bad("write a whole number, " + strconv.FormatInt(p.least, 10) + " to " +
+				strconv.FormatInt(p.most, 10))
 		}
 	case *Duration:
 		if *into, err = ParseDuration(s); err != nil || p.outside(int64(*into)) {
@@ -228,7 +245,9 @@ func (q Queue) consistent() error {
 		return Mistaken("choose them so, best max at least twice min, and limit several times max",
 			"red: min %d, max %d and limit %d bytes do not rise", q.Min, q.Max, q.Limit)
 	case q.REDWeight() == 0:
-		return Mistaken("write a larger burst, or a smaller min", "red: a burst of %d packets of %d bytes (avpkt) never makes an average of %d bytes (min)", q.Burst, q.AvPkt, q.Min)
+		return Mistaken("write a larger burst, or a smaller min",
+			"red: a burst of %d packets of %d bytes (avpkt) never makes an average of %d bytes (min)", q.Burst, q.AvPkt,
+			q.Min)
 	}
 	return nil
 }
@@ -258,7 +277,8 @@ func ParseQueue(s string) (Queue, error) {
 	if name == "" || name[0] >= '0' && name[0] <= '9' || name[0] == '-' || name[0] == '+' {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 || n > mostPackets {
-			return Queue{}, Mistaken("write a number of packets, 1 to 10000000, or a discipline like fq_codel", "%q is not a queue length", clip(s))
+			return Queue{}, Mistaken("write a number of packets, 1 to 10000000, or a discipline like fq_codel",
+				"%q is not a queue length", clip(s))
 		}
 		return Queue{Limit: n}, nil
 	}
@@ -334,5 +354,6 @@ func (q *Queue) UnmarshalJSON(b []byte) (err error) {
 // MininetRED is the queue that Mininet gives an interface with enable_red, or enable_ecn (TCIntf of
 // its link.py).
 func MininetRED(ecn bool) Queue {
-	return Queue{Discipline: RED, Limit: 1_000_000, Min: 30_000, Max: 35_000, AvPkt: 1500, Burst: 20, Probability: 1, ECN: ecn}
+	return Queue{Discipline: RED, Limit: 1_000_000, Min: 30_000, Max: 35_000, AvPkt: 1500, Burst: 20, Probability: 1,
+		ECN: ecn}
 }

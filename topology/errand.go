@@ -34,7 +34,8 @@ func (s errandSet) has(node, kind, what string) bool {
 
 // IsCommand says whether the errand runs a program.
 func (e Errand) IsCommand() bool {
-	return !slices.Contains([]string{ErrandDirs, ErrandConfig, ErrandFile, ErrandInterface, ErrandImage, ErrandGuest, ErrandPort}, e.Kind)
+	return !slices.Contains([]string{ErrandDirs, ErrandConfig, ErrandFile, ErrandInterface, ErrandImage, ErrandGuest,
+		ErrandPort}, e.Kind)
 }
 
 // Kinds of errands; an event's kind is its time.
@@ -192,20 +193,26 @@ func (t *Topology) Refuse(errands []Errand, before *Topology) {
 				n.Dirs[i].Source, n.Dirs[i].ReadOnly = "", false
 			}
 		}
-		n.Ports = slices.DeleteFunc(n.Ports, func(p Port) bool { return refused.has(n.Name, ErrandPort, p.Listen().String()) })
-		n.Config = slices.DeleteFunc(n.Config, func(c ConfigFile) bool { return refused.has(n.Name, ErrandConfig, c.errand()) })
-		n.Files = slices.DeleteFunc(n.Files, func(f NodeFile) bool { return refused.has(n.Name, ErrandFile, f.errand()) })
+		n.Ports = slices.DeleteFunc(n.Ports,
+			func(p Port) bool { return refused.has(n.Name, ErrandPort, p.Listen().String()) })
+		n.Config = slices.DeleteFunc(n.Config,
+			func(c ConfigFile) bool { return refused.has(n.Name, ErrandConfig, c.errand()) })
+		n.Files = slices.DeleteFunc(n.Files,
+			func(f NodeFile) bool { return refused.has(n.Name, ErrandFile, f.errand()) })
 	}
 	t.Links = slices.DeleteFunc(t.Links, func(l *Link) bool {
 		a, b := l.Ends[0], l.Ends[1]
-		return a.External() && refused.has(b.Node, ErrandInterface, a.Interface) || b.External() && refused.has(a.Node, ErrandInterface, b.Interface)
+		return a.External() && refused.has(b.Node, ErrandInterface, a.Interface) ||
+			b.External() && refused.has(a.Node, ErrandInterface, b.Interface)
 	})
 	nodes := byName(t)
 	t.Schedule = slices.DeleteFunc(t.Schedule, func(e Event) bool {
-		return e.Action.Node != "" && refused.has(e.Action.Node, e.errandKind(), nodes[e.Action.Node].where(e.Action.Run))
+		return e.Action.Node != "" &&
+			refused.has(e.Action.Node, e.errandKind(), nodes[e.Action.Node].where(e.Action.Run))
 	})
 	for _, n := range t.Nodes {
-		if n.Contained() && refused.has(n.Name, ErrandImage, n.Container.errand()) || n.Guest != nil && refused.has(n.Name, ErrandGuest, n.guestErrand()) {
+		if n.Contained() && refused.has(n.Name, ErrandImage, n.Container.errand()) ||
+			n.Guest != nil && refused.has(n.Name, ErrandGuest, n.guestErrand()) {
 			t.refuseInside(n, had[n.Name])
 		}
 	}
@@ -219,5 +226,6 @@ func (t *Topology) refuseInside(n, old *Node) {
 		return
 	}
 	n.Container, n.Guest, n.Files, n.Start, n.Stop = Container{}, nil, nil, "", ""
-	t.Schedule = slices.DeleteFunc(t.Schedule, func(e Event) bool { return e.Action.Node == n.Name && e.Action.Run != "" })
+	t.Schedule = slices.DeleteFunc(t.Schedule,
+		func(e Event) bool { return e.Action.Node == n.Name && e.Action.Run != "" })
 }

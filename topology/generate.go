@@ -71,7 +71,8 @@ func Generate(spec string, opts GenerateOptions) (*Topology, error) {
 		opts.Nodes = Switch
 	}
 	if opts.Nodes != Switch && opts.Nodes != Router {
-		return nil, fmt.Errorf("generated topologies cannot have nodes of kind %q; choose %s or %s", opts.Nodes, Switch, Router)
+		return nil, fmt.Errorf("generated topologies cannot have nodes of kind %q; choose %s or %s", opts.Nodes, Switch,
+			Router)
 	}
 	g, a, err := readSpec(spec)
 	if err != nil {
@@ -255,7 +256,8 @@ func (g *generator) checkSize(a arguments) error {
 }
 
 func tooLarge(generator, what string, n float64, example string) error {
-	return Problems{{Message: fmt.Sprintf("%s: that would be %s %s, and the limit is %d", generator, magnitude(n), what, maxGenerated), Hint: "write " + example}}
+	return Problems{{Message: fmt.Sprintf("%s: that would be %s %s, and the limit is %d", generator, magnitude(n), what,
+		maxGenerated), Hint: "write " + example}}
 }
 
 // magnitude formats a whole number readably: exactly if it is short.

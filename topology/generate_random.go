@@ -95,7 +95,8 @@ func joinNearest(at []Point, links []pair) []pair {
 		}
 		for u := range at {
 			for _, v := range members[p] {
-				if !inside[u] && (first && v == members[p][0] || distance(at[u], at[v]) < distance(at[u], at[nearest[u]])) {
+				if !inside[u] &&
+					(first && v == members[p][0] || distance(at[u], at[v]) < distance(at[u], at[nearest[u]])) {
 					nearest[u] = v
 				}
 			}

@@ -15,7 +15,8 @@ import (
 // datapath kernel. (A router with datapath vm is one of Trivet's.) Of what is said of containers,
 // Memory and Health are its own, too: how much the machine has, and a command that runs inside.
 type Guest struct {
-	Image  string `json:"image,omitempty"`  // file of a disk, qcow2 or raw: read only, what is written goes with the machine
+	// File of a disk, qcow2 or raw: read only, what is written goes with the machine.
+	Image  string `json:"image,omitempty"`
 	Kernel string `json:"kernel,omitempty"` // file that is booted in place of the disk
 	Initrd string `json:"initrd,omitempty"`
 	Append string `json:"append,omitempty"` // the kernel's command line
@@ -100,7 +101,8 @@ func (v *validator) guest(n *Node, bad func(hint, format string, args ...any)) {
 	case n.Kind != Host && n.Kind != Router:
 		bad("make it a host or a router", "vm: it cannot be a virtual machine")
 	case n.Kind == Router && n.Datapath != "" && n.Datapath != Kernel:
-		bad("use datapath kernel; the image brings its own daemons", "vm: a router with datapath %s has no virtual machine of yours", n.Datapath)
+		bad("use datapath kernel; the image brings its own daemons",
+			"vm: a router with datapath %s has no virtual machine of yours", n.Datapath)
 	}
 	if n.Contained() {
 		key := "image"
@@ -123,14 +125,17 @@ func (v *validator) guest(n *Node, bad func(hint, format string, args ...any)) {
 		name  string
 		given bool
 	}
-	keys := []key{{"isolate", len(n.Isolate) > 0}, {"dirs", len(n.Dirs) > 0}, {"config", len(n.Config) > 0}, {"sysctls", len(n.Sysctls) > 0}, {"interfaces", len(n.Interfaces) > 0}, {"rules", len(n.Rules) > 0}, {"neighbors", len(n.Neighbors) > 0}, {"mpls", n.MPLS}, {"labels", len(n.Labels) > 0},
+	keys := []key{{"isolate", len(n.Isolate) > 0}, {"dirs", len(n.Dirs) > 0}, {"config", len(n.Config) > 0},
+		{"sysctls", len(n.Sysctls) > 0}, {"interfaces", len(n.Interfaces) > 0}, {"rules", len(n.Rules) > 0},
+		{"neighbors", len(n.Neighbors) > 0}, {"mpls", n.MPLS}, {"labels", len(n.Labels) > 0},
 		{"masquerade", len(n.Masquerade) > 0}, {"nat", n.NAT}}
 	for _, p := range n.Speaks() {
 		keys = append(keys, key{p.Name, true})
 	}
 	for _, key := range append(keys, key{"management", n.Management.IsValid()}) {
 		if key.given {
-			bad("leave it out; what the guest is like inside, its image and user_data say", "%s: not for virtual machines", key.name)
+			bad("leave it out; what the guest is like inside, its image and user_data say",
+				"%s: not for virtual machines", key.name)
 		}
 	}
 	if !g.Unmanaged {
@@ -139,7 +144,8 @@ func (v *validator) guest(n *Node, bad func(hint, format string, args ...any)) {
 	for _, key := range []struct {
 		name  string
 		given bool
-	}{{"user", g.User != ""}, {"password", g.Password != ""}, {"ports", len(n.Ports) > 0}, {"health", n.Health != ""}, {"start", n.Start != ""}, {"stop", n.Stop != ""}} {
+	}{{"user", g.User != ""}, {"password", g.Password != ""}, {"ports", len(n.Ports) > 0}, {"health", n.Health != ""},
+		{"start", n.Start != ""}, {"stop", n.Stop != ""}} {
 		if key.given {
 			bad("leave one of them out", "%s: Trivet cannot log in to a virtual machine with management off", key.name)
 		}
@@ -158,7 +164,8 @@ func (g *Guest) boots(bad func(hint, format string, args ...any)) {
 	}
 	for _, key := range []struct{ name, value string }{{"initrd", g.Initrd}, {"append", g.Append}} {
 		if key.value != "" && g.Kernel == "" {
-			bad("name the kernel, or leave it out", "%s: it is for a kernel that is booted in place of the image", key.name)
+			bad("name the kernel, or leave it out", "%s: it is for a kernel that is booted in place of the image",
+				key.name)
 		}
 	}
 }
@@ -182,7 +189,8 @@ func (g *Guest) disks(bad func(hint, format string, args ...any)) {
 
 // words checks what else is said of the machine.
 func (g *Guest) words(bad func(hint, format string, args ...any)) {
-	for _, line := range []struct{ name, value string }{{"image", g.Image}, {"kernel", g.Kernel}, {"initrd", g.Initrd}, {"append", g.Append}, {"password", g.Password}, {"ready", g.Ready}} {
+	for _, line := range []struct{ name, value string }{{"image", g.Image}, {"kernel", g.Kernel}, {"initrd", g.Initrd},
+		{"append", g.Append}, {"password", g.Password}, {"ready", g.Ready}} {
 		if strings.ContainsAny(line.value, "\x00\n\r") {
 			bad("write one line", "%s: it cannot hold a NUL character or a line end", line.name)
 		}
@@ -234,13 +242,16 @@ func (v *validator) guestLink(l *Link, bad func(hint, format string, args ...any
 			continue
 		}
 		if l.Ends[1-i].Beyond() {
-			bad("put a switch between them", "%s is a virtual machine, which cannot have an interface of the machine, or a port in a network", e.Node)
+			bad("put a switch between them",
+				"%s is a virtual machine, which cannot have an interface of the machine, or a port in a network",
+				e.Node)
 		}
 		if OfMachine(e.Interface) || e.Interface == GuestManagement {
 			bad("name another", "%s: a device of the name %s is taken at a virtual machine", e.Node, e.Interface)
 		}
 		if v.guestEnds[e.Node]++; v.guestEnds[e.Node]+len(n.Guest.Disks) == MaxGuestInterfaces+1 {
-			bad("leave it out", "%s is a virtual machine, which can have %d interfaces and further disks together", e.Node, MaxGuestInterfaces)
+			bad("leave it out", "%s is a virtual machine, which can have %d interfaces and further disks together",
+				e.Node, MaxGuestInterfaces)
 		}
 	}
 }
@@ -259,7 +270,9 @@ func (r *resolver) guestMACs() {
 				continue
 			}
 			if has[address{e.Node, e.MAC}] || e.MAC == GuestManagementMAC {
-				r.problems.Add(l.Pos, "give it another", "link %s: the virtual machine %s knows its interfaces by their MAC, and another one has %s", l.Name(), e.Node, e.MAC)
+				r.problems.Add(l.Pos, "give it another",
+					"link %s: the virtual machine %s knows its interfaces by their MAC, and another one has %s",
+					l.Name(), e.Node, e.MAC)
 			}
 			has[address{e.Node, e.MAC}] = true
 		}

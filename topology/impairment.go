@@ -11,12 +11,13 @@ import (
 
 // Impairment makes a link worse than a plain wire. The zero value is a plain wire.
 type Impairment struct {
-	Bandwidth Rate     `json:"bandwidth,omitempty"` // on layer 2: including the Ethernet header, without preamble and FCS
-	Delay     Duration `json:"delay,omitempty"`     // one way
-	Jitter    Duration `json:"jitter,omitempty"`    // standard deviation of the delay; packets stay in order
-	Loss      Fraction `json:"loss,omitempty"`      // of packets, independent of each other
-	Queue     Queue    `json:"queue,omitzero"`      // how packets wait; zero: see QueueLimit
-	MTU       int      `json:"mtu,omitempty"`       // bytes of the largest IP packet; 0: MTU, or what a real interface has
+	// On layer 2: including the Ethernet header, without preamble and FCS.
+	Bandwidth Rate     `json:"bandwidth,omitempty"`
+	Delay     Duration `json:"delay,omitempty"`  // one way
+	Jitter    Duration `json:"jitter,omitempty"` // standard deviation of the delay; packets stay in order
+	Loss      Fraction `json:"loss,omitempty"`   // of packets, independent of each other
+	Queue     Queue    `json:"queue,omitzero"`   // how packets wait; zero: see QueueLimit
+	MTU       int      `json:"mtu,omitempty"`    // bytes of the largest IP packet; 0: MTU, or what a real interface has
 
 	// What follows means what it means of netem (tc-netem(8)). Of Reorder, a share of packets is
 	// sent at once, ahead of those that are delayed: with Gap, only such packets that come Gap
@@ -73,8 +74,10 @@ var LinkOptions = []LinkOption{
 	{"duplicate", "Duplicate", "Share of packets that come twice: 1%.", "", shares},
 	{"corrupt", "Corrupt", "Share of packets in which a bit is inverted: 0.1%.", "", shares},
 
-	{"loss_correlation", "LossCorrelation", "How much a loss depends on whether the packet before was lost: 25%.", "", shares},
-	{"delay_correlation", "DelayCorrelation", "How much the jitter of a packet depends on that of the one before: 25%.", "", shares},
+	{"loss_correlation", "LossCorrelation", "How much a loss depends on whether the packet before was lost: 25%.", "",
+		shares},
+	{"delay_correlation", "DelayCorrelation", "How much the jitter of a packet depends on that of the one before: 25%.",
+		"", shares},
 	{"reorder_correlation", "ReorderCorrelation", "The same of reorder.", "", shares},
 	{"duplicate_correlation", "DuplicateCorrelation", "The same of duplicate.", "", shares},
 	{"corrupt_correlation", "CorruptCorrelation", "The same of corrupt.", "", shares},

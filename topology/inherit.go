@@ -78,7 +78,8 @@ func forgetMisfits(t *Topology, inherited map[*Endpoint]bool, daemons daemonsAdd
 						if !inherited[e] {
 							file = append(file, e)
 						}
-						if n := r.nodes[e.Node]; slices.Index(r.ends[e.Node], e) == 0 { // this end gets the node's own addresses
+						// This end gets the node's own addresses.
+						if n := r.nodes[e.Node]; slices.Index(r.ends[e.Node], e) == 0 {
 							file = append(file, &Endpoint{Addresses: n.Addresses})
 						}
 						file = append(file, &Endpoint{Addresses: daemons.at(r.nodes[e.Node], e)})
@@ -133,7 +134,8 @@ func inheritEnd(e *Endpoint, old Endpoint, n *Node, addresses bool, daemons daem
 		e.MAC = old.MAC
 	}
 	passedOn := n.PassedOn()[cmp.Or(e.Interface, old.Interface)] != nil
-	if addresses && len(e.Addresses) == 0 && len(n.Addresses) == 0 && !e.Unaddressed && !n.Unaddressed && !passedOn && !daemons.any(n) {
+	if addresses && len(e.Addresses) == 0 && len(n.Addresses) == 0 && !e.Unaddressed && !n.Unaddressed && !passedOn &&
+		!daemons.any(n) {
 		e.Addresses = append(e.Addresses, old.Given()...)
 		if n.AcceptRA && e.AcceptRA == nil || e.AcceptsRA() {
 			e.Addresses = slices.DeleteFunc(e.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() })

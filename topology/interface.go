@@ -46,7 +46,8 @@ type Interface struct {
 type BondMode string
 
 // BondModes are those of Linux, the one that it takes by itself first.
-var BondModes = []BondMode{"balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"}
+var BondModes = []BondMode{"balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb",
+	"balance-alb"}
 
 // InterfaceKind is a kind of interfaces, and what follows from it. What makes one is in
 // target/local.
@@ -57,10 +58,11 @@ type InterfaceKind struct {
 
 	of      func(*Interface) bool
 	members func(*Interface) []string
-	frames  bool                             // it passes Ethernet frames: it can be a port of a bridge, and VLANs can be on it
-	random  bool                             // the kernel would give it a MAC address by chance
-	takes   func(member *InterfaceKind) bool // nil for member: the device of a link
-	check   func(i *Interface, bad func(hint, format string, args ...any))
+	// It passes Ethernet frames: it can be a port of a bridge, and VLANs can be on it.
+	frames bool
+	random bool                             // the kernel would give it a MAC address by chance
+	takes  func(member *InterfaceKind) bool // nil for member: the device of a link
+	check  func(i *Interface, bad func(hint, format string, args ...any))
 }
 
 // InterfaceKinds are all kinds. To add one is an entry here, its fields in Interface and in
@@ -86,7 +88,8 @@ var InterfaceKinds = []InterfaceKind{
 		takes:   func(member *InterfaceKind) bool { return member == nil },
 		check: func(i *Interface, bad func(string, string, ...any)) {
 			if i.Mode != "" && !slices.Contains(BondModes, i.Mode) {
-				bad("write one of "+strings.Join(texts(BondModes), ", "), "%q is no mode of a bond", clip(string(i.Mode)))
+				bad("write one of "+strings.Join(texts(BondModes), ", "), "%q is no mode of a bond",
+					clip(string(i.Mode)))
 			}
 		}},
 	{Name: "vrf", Is: "a VRF", Keys: []string{"table"},
@@ -236,7 +239,8 @@ func (i *Interface) options() (keys []string) {
 	for _, s := range []struct {
 		key string
 		set bool
-	}{{"on", i.On != ""}, {"mode", i.Mode != ""}, {"table", i.Table != 0}, {"local", i.Local.IsValid()}, {"remote", i.Remote.IsValid()}, {"mac", i.MAC != MAC{}}} {
+	}{{"on", i.On != ""}, {"mode", i.Mode != ""}, {"table", i.Table != 0}, {"local", i.Local.IsValid()},
+		{"remote", i.Remote.IsValid()}, {"mac", i.MAC != MAC{}}} {
 		if s.set {
 			keys = append(keys, s.key)
 		}
@@ -264,8 +268,10 @@ func (i *Interface) text(short bool) string {
 		return words[0]
 	}
 	for _, o := range i.options() {
-		words = append(words, o+" "+map[string]string{"on": i.On, "mode": string(i.Mode), "table": fmt.Sprint(i.Table), "local": i.Local.String(),
-			"remote": i.Remote.String(), "mac": i.MAC.String()}[o])
+		words = append(words,
+			o+" "+map[string]string{"on": i.On, "mode": string(i.Mode), "table": fmt.Sprint(i.Table),
+				"local":  i.Local.String(),
+				"remote": i.Remote.String(), "mac": i.MAC.String()}[o])
 	}
 	if i.MTU != 0 {
 		words = append(words, fmt.Sprintf("mtu %d", i.MTU))
@@ -287,7 +293,8 @@ func CloneInterfaces(list []Interface) []Interface {
 	out := slices.Clone(list)
 	for i := range out {
 		x := &out[i]
-		x.Bridge, x.Bond, x.VRF, x.Addresses = slices.Clone(x.Bridge), slices.Clone(x.Bond), slices.Clone(x.VRF), slices.Clone(x.Addresses)
+		x.Bridge, x.Bond, x.VRF, x.Addresses = slices.Clone(x.Bridge), slices.Clone(x.Bond), slices.Clone(x.VRF),
+			slices.Clone(x.Addresses)
 		x.RA = x.RA.clone()
 	}
 	return out
@@ -325,13 +332,15 @@ func (v *validator) interfaces(n *Node, bad func(hint, format string, args ...an
 	for k := range n.Interfaces {
 		i := &n.Interfaces[k]
 		bad := func(hint, format string, args ...any) {
-			v.problems.Add(i.at(n), hint, "%s %s: interface %s: %s", n.Kind, n.Name, clip(i.Name), fmt.Sprintf(format, args...))
+			v.problems.Add(i.at(n), hint, "%s %s: interface %s: %s", n.Kind, n.Name, clip(i.Name),
+				fmt.Sprintf(format, args...))
 		}
 		switch {
 		case len(i.Name) > MaxDeviceName:
 			bad(fmt.Sprintf("write at most %d characters", MaxDeviceName), "the name is too long for a device")
 		case !deviceName.MatchString(i.Name):
-			bad("use letters, digits, '_', '.', '@', '+' and '-', a letter or digit first", "%q cannot be the name of a device", clip(i.Name))
+			bad("use letters, digits, '_', '.', '@', '+' and '-', a letter or digit first",
+				"%q cannot be the name of a device", clip(i.Name))
 		case slices.Contains(reservedDevices, i.Name):
 			bad("choose another", "the name is reserved")
 		case seen[i.Name]:
@@ -340,7 +349,8 @@ func (v *validator) interfaces(n *Node, bad func(hint, format string, args ...an
 		seen[i.Name] = true
 		kind := i.Kind()
 		if kind == nil {
-			bad("write one of "+strings.Join(interfaceKindNames(), ", ")+": {vlan: 10, on: r1-eth0}", "it is to be of one kind")
+			bad("write one of "+strings.Join(interfaceKindNames(), ", ")+": {vlan: 10, on: r1-eth0}",
+				"it is to be of one kind")
 			continue
 		}
 		for _, o := range i.options() {
@@ -427,7 +437,8 @@ func (r *resolver) interfaces() {
 			switch {
 			case up == nil:
 			case up.VLAN == 0 && (len(e.Addresses) > 0 || k == 0 && len(n.Addresses) > 0):
-				r.problems.Add(up.at(n), fmt.Sprintf("give %s the address", up.Name), "%s %s: %s is a member of %s, and is given an address", n.Kind, n.Name, e.Interface, up.Name)
+				r.problems.Add(up.at(n), fmt.Sprintf("give %s the address", up.Name),
+					"%s %s: %s is a member of %s, and is given an address", n.Kind, n.Name, e.Interface, up.Name)
 			case len(e.Addresses) == 0 && (k > 0 || len(n.Addresses) == 0):
 				e.Unaddressed = true
 			}
@@ -450,7 +461,8 @@ func (r *resolver) lowers(n *Node) {
 	for k := range n.Interfaces {
 		i := &n.Interfaces[k]
 		if slices.Contains(names[:links], i.Name) {
-			r.problems.Add(i.at(n), "choose another", "%s %s: interface %s: a link has a device of that name", n.Kind, n.Name, i.Name)
+			r.problems.Add(i.at(n), "choose another", "%s %s: interface %s: a link has a device of that name", n.Kind,
+				n.Name, i.Name)
 		}
 		of[i.Name] = i.Kind()
 		names = append(names, i.Name)
@@ -459,7 +471,8 @@ func (r *resolver) lowers(n *Node) {
 		i := &n.Interfaces[k]
 		kind := i.Kind()
 		bad := func(hint, format string, args ...any) {
-			r.problems.Add(i.at(n), hint, "%s %s: interface %s: %s", n.Kind, n.Name, i.Name, fmt.Sprintf(format, args...))
+			r.problems.Add(i.at(n), hint, "%s %s: interface %s: %s", n.Kind, n.Name, i.Name,
+				fmt.Sprintf(format, args...))
 		}
 		there := func(device string) (is *InterfaceKind, ok bool) {
 			if is, ok = of[device]; !ok {
@@ -498,7 +511,8 @@ type VLANPort struct {
 // which are joined in sets as VLANs join them. sets has links as far as others have joined them, by
 // switches that pass tags on above all; ends says which of its members a device of a link is, by
 // node and name, and numbers from next on are free.
-func Domains(nodes []*Node, sets disjoint.Sets[int], ends map[[2]string]int, ports []VLANPort, next int) map[[2]string]int {
+func Domains(nodes []*Node, sets disjoint.Sets[int], ends map[[2]string]int, ports []VLANPort,
+	next int) map[[2]string]int {
 	out, numbers := map[[2]string]int{}, map[string]int{}
 	numbered := func(what string) int {
 		if _, ok := numbers[what]; !ok {
@@ -573,7 +587,8 @@ func Domains(nodes []*Node, sets disjoint.Sets[int], ends map[[2]string]int, por
 // says in which domain frames with a tag are on a medium: false if no switch there has the VLAN
 // with one. What is joined for one VLAN is for all that the same ports have with tags: there may be
 // thousands of VLANs at thousands of ports, but few different trunks (mostTrunks).
-func joinVLANs(sets, media disjoint.Sets[int], ports []VLANPort, numbered func(string) int) func(medium, vlan int) (int, bool) {
+func joinVLANs(sets, media disjoint.Sets[int], ports []VLANPort,
+	numbered func(string) int) func(medium, vlan int) (int, bool) {
 	trunks := map[PortVLANs]bool{}
 	at := map[int][]VLANPort{} // by medium, those with tags
 	for _, p := range ports {
@@ -634,7 +649,8 @@ func (i *Interface) SetFrom(was *Interface) bool {
 		return false
 	}
 	device := func(x *Interface) Interface {
-		return Interface{VLAN: x.VLAN, VXLAN: x.VXLAN, GRE: x.GRE, On: x.On, Mode: x.Mode, Table: x.Table, Local: x.Local, Remote: x.Remote}
+		return Interface{VLAN: x.VLAN, VXLAN: x.VXLAN, GRE: x.GRE, On: x.On, Mode: x.Mode, Table: x.Table,
+			Local: x.Local, Remote: x.Remote}
 	}
 	return reflect.DeepEqual(device(i), device(was))
 }

@@ -64,7 +64,8 @@ func (l *Link) BetweenRouters(nodes map[string]*Node) bool {
 	return true
 }
 
-var defaultRoutes = map[bool]netip.Prefix{true: netip.MustParsePrefix("0.0.0.0/0"), false: netip.MustParsePrefix("::/0")}
+var defaultRoutes = map[bool]netip.Prefix{true: netip.MustParsePrefix("0.0.0.0/0"),
+	false: netip.MustParsePrefix("::/0")}
 
 // StaticRoutes lists a node's routes, with gateways as default routes. Routes through a device come
 // first: they may lead to the neighbours that others go through.

@@ -13,7 +13,8 @@ import (
 // none.
 type Management struct {
 	Subnet netip.Prefix `json:"subnet,omitzero"`
-	Chosen bool         `json:"chosen,omitempty"` // by Resolve, or by the machine if it uses that one itself: the file says only true
+	// By Resolve, or by the machine if it uses that one itself: the file says only true.
+	Chosen bool `json:"chosen,omitempty"`
 }
 
 // ManagementDevice is a node's device in the management network.
@@ -45,7 +46,8 @@ func ParseManagement(s string) (m Management, err error) {
 		return m, nil
 	}
 	if m.Subnet, err = netip.ParsePrefix(s); err != nil {
-		return m, Mistaken("write true, or a subnet of its own: "+ManagementDefault.String(), "%q is no management network", s)
+		return m, Mistaken("write true, or a subnet of its own: "+ManagementDefault.String(),
+			"%q is no management network", s)
 	}
 	return m, nil
 }
@@ -73,7 +75,8 @@ func (v *validator) managementSubnet() {
 	case !p.Addr().Is4():
 		v.problems.Add(v.t.Pos, "write "+ManagementDefault.String(), "management %s is not IPv4", m)
 	case p.Bits() < 8 || p.Bits() > 29 || p != p.Masked() || !assignable(p.Addr()) || p.Addr().As4()[0] == 0:
-		v.problems.Add(v.t.Pos, "write "+ManagementDefault.String()+", or another of at least 8 addresses", "management %s is not a network for nodes", m)
+		v.problems.Add(v.t.Pos, "write "+ManagementDefault.String()+", or another of at least 8 addresses",
+			"management %s is not a network for nodes", m)
 	}
 }
 
@@ -85,7 +88,8 @@ func (v *validator) managementAddress(n *Node, bad func(hint, format string, arg
 	case n.Kind != Host && n.Kind != Router:
 		bad("leave it out", "management: only hosts and routers have a management address")
 	case !p.IsValid():
-		bad("write it at the top of the file: management: "+ManagementDefault.String(), "management %s: the subnet of the management network is not given", a)
+		bad("write it at the top of the file: management: "+ManagementDefault.String(),
+			"management %s: the subnet of the management network is not given", a)
 	case !p.Contains(a) || a == p.Masked().Addr() || isBroadcast(netip.PrefixFrom(a, p.Bits())):
 		bad("choose one of "+p.String(), "management %s is no address for a node in %s", a, p)
 	case a == v.t.Management.Machine().Addr():
@@ -106,10 +110,12 @@ func (r *resolver) management() {
 		case n.Management.IsValid():
 			r.problems.Add(n.Pos, "leave it out", "%s %s: management: only hosts and Linux routers in namespaces of this machine have a management address", n.Kind, n.Name)
 		case *m != Management{} && n.Made().Guest:
-			r.problems.Warn(n.Pos, "use trivet exec "+n.Name, "%s %s is %s: it has no management address", n.Kind, n.Name, n.Made().Is)
+			r.problems.Warn(n.Pos, "use trivet exec "+n.Name, "%s %s is %s: it has no management address", n.Kind,
+				n.Name, n.Made().Is)
 		}
 		if other := taken[n.Management]; other != nil && n.Management.IsValid() {
-			r.problems.Add(n.Pos, "give one of them another", "%s %s: management %s is also the address of %s", n.Kind, n.Name, n.Management, other.Name)
+			r.problems.Add(n.Pos, "give one of them another", "%s %s: management %s is also the address of %s", n.Kind,
+				n.Name, n.Management, other.Name)
 		}
 		taken[n.Management] = n
 	}
@@ -117,7 +123,8 @@ func (r *resolver) management() {
 		return
 	}
 	if len(nodes) > MaxManaged {
-		r.problems.Add(r.t.Pos, "leave management out", "management: %d nodes are too many: a management network has at most %d", len(nodes), MaxManaged)
+		r.problems.Add(r.t.Pos, "leave management out",
+			"management: %d nodes are too many: a management network has at most %d", len(nodes), MaxManaged)
 		return
 	}
 	if !m.Subnet.IsValid() {
@@ -126,7 +133,8 @@ func (r *resolver) management() {
 		}
 	}
 	if p := r.t.usesAddressesOf(m.Subnet); p.IsValid() {
-		r.problems.Add(r.t.Pos, "write another: management: SUBNET, or true", "management %s: the lab's links have addresses of %s", m.Subnet, p)
+		r.problems.Add(r.t.Pos, "write another: management: SUBNET, or true",
+			"management %s: the lab's links have addresses of %s", m.Subnet, p)
 		return
 	}
 	next := m.Machine().Addr()
@@ -139,14 +147,18 @@ func (r *resolver) management() {
 			next = next.Next()
 		}
 		if !m.Subnet.Contains(next) || isBroadcast(netip.PrefixFrom(next, m.Subnet.Bits())) {
-			r.problems.Add(r.t.Pos, "write a larger one: management: SUBNET", "management %s has too few addresses for %d nodes", m.Subnet, len(nodes))
+			r.problems.Add(r.t.Pos, "write a larger one: management: SUBNET",
+				"management %s has too few addresses for %d nodes", m.Subnet, len(nodes))
 			return
 		}
 		n.Management, taken[next] = next, n
 	}
 	for _, n := range nodes {
-		if i := slices.IndexFunc(r.ends[n.Name], func(e *Endpoint) bool { return e.Interface == ManagementDevice }); i >= 0 {
-			r.problems.Add(n.Pos, "call it otherwise", "%s %s: its device for the management network is called %s, as one of its interfaces", n.Kind, n.Name, ManagementDevice)
+		if i := slices.IndexFunc(r.ends[n.Name],
+			func(e *Endpoint) bool { return e.Interface == ManagementDevice }); i >= 0 {
+			r.problems.Add(n.Pos, "call it otherwise",
+				"%s %s: its device for the management network is called %s, as one of its interfaces", n.Kind, n.Name,
+				ManagementDevice)
 		}
 	}
 }
@@ -224,7 +236,8 @@ func asNumber(a netip.Addr) uint32 { return binary.BigEndian.Uint32(a.AsSlice())
 func inheritManagement(t, resolved *Topology) {
 	m, was := &t.Management, resolved.Management
 	switch {
-	case m.Chosen && !m.Subnet.IsValid() && was.Chosen && len(t.Nodes) <= nodesIn(was.Subnet.Bits()) && !t.usesAddressesOf(was.Subnet).IsValid():
+	case m.Chosen && !m.Subnet.IsValid() && was.Chosen && len(t.Nodes) <= nodesIn(was.Subnet.Bits()) &&
+		!t.usesAddressesOf(was.Subnet).IsValid():
 		m.Subnet = was.Subnet
 	case m.Subnet != was.Subnet || !m.Subnet.IsValid():
 		return
@@ -234,7 +247,8 @@ func inheritManagement(t, resolved *Topology) {
 		taken[n.Management] = true
 	}
 	for _, n := range t.Nodes {
-		if old := before[n.Name]; old != nil && old.Kind == n.Kind && !n.Management.IsValid() && !taken[old.Management] {
+		if old := before[n.Name]; old != nil && old.Kind == n.Kind && !n.Management.IsValid() &&
+			!taken[old.Management] {
 			n.Management = old.Management
 		}
 	}

@@ -36,11 +36,14 @@ func ParseLabelStack(s string) (LabelStack, error) {
 	for _, part := range parts {
 		switch n, err := strconv.ParseUint(part, 10, 32); {
 		case err != nil:
-			return "", Mistaken("write 100, or 100/200, of which the first is outermost", "%q is not a stack of labels", clip(s))
+			return "", Mistaken("write 100, or 100/200, of which the first is outermost", "%q is not a stack of labels",
+				clip(s))
 		case n == implicitNull:
-			return "", Mistaken("write 100 pop via 10.0.0.2; a route without labels sends packets with none", "label 3, implicit null, is never in a packet")
+			return "", Mistaken("write 100 pop via 10.0.0.2; a route without labels sends packets with none",
+				"label 3, implicit null, is never in a packet")
 		case n > MaxLabel || n < FirstLabel && n != explicitNull4 && n != explicitNull6:
-			return "", Mistaken(fmt.Sprintf("write a number, %d to %d, or 0 or 2, explicit null", FirstLabel, MaxLabel), "%s is no label for packets", clip(part))
+			return "", Mistaken(fmt.Sprintf("write a number, %d to %d, or 0 or 2, explicit null", FirstLabel, MaxLabel),
+				"%s is no label for packets", clip(part))
 		}
 	}
 	return LabelStack(s), nil
@@ -71,10 +74,11 @@ func StackOf(labels []int) LabelStack {
 // 3.11: an entry of its Incoming Label Map): the label is swapped for others, or popped, and the
 // packet goes to a neighbour, or is looked at by the node itself once there is no label left.
 type LabelRoute struct {
-	Label  int        `json:"label"`          // FirstLabel to MaxLabel
-	Swap   LabelStack `json:"swap,omitempty"` // what takes its place; empty: it is popped
-	Via    netip.Addr `json:"via,omitzero"`
-	Device string     `json:"device,omitempty"` // lo or a VRF, without Via: the node looks at the packet; else Resolve finds that of Via
+	Label int        `json:"label"`          // FirstLabel to MaxLabel
+	Swap  LabelStack `json:"swap,omitempty"` // what takes its place; empty: it is popped
+	Via   netip.Addr `json:"via,omitzero"`
+	// Lo or a VRF, without Via: the node looks at the packet; else Resolve finds that of Via.
+	Device string `json:"device,omitempty"`
 }
 
 const labelHint = "write 100 swap 200 via 10.0.0.2, 100 pop via 10.0.0.2, or 100 pop dev lo for packets that are the node's to look at; " +
@@ -224,7 +228,8 @@ func (v *validator) labels(n *Node, bad func(hint, format string, args ...any)) 
 		case seen[l.Label]:
 			bad("write it once", "label %d: there are two of it", l.Label)
 		case given > 0 && l.Label >= given:
-			bad(fmt.Sprintf("write %s: %d, or leave that out", PlatformSetting, l.Label+1), "label %d: sysctls let the node know only those below %d", l.Label, given)
+			bad(fmt.Sprintf("write %s: %d, or leave that out", PlatformSetting, l.Label+1),
+				"label %d: sysctls let the node know only those below %d", l.Label, given)
 		}
 		seen[l.Label] = true
 	}
@@ -241,7 +246,8 @@ func (v *validator) mpls(l *Link, bad func(hint, format string, args ...any)) {
 	}
 	for _, e := range l.Ends {
 		if e.MPLS && !can(e) {
-			bad("give it to the end at the router", "mpls: only hosts and routers have it, and %s is none", clip(e.Label()))
+			bad("give it to the end at the router", "mpls: only hosts and routers have it, and %s is none",
+				clip(e.Label()))
 		}
 	}
 }
@@ -315,23 +321,27 @@ func (r *resolver) labelRoutes(n *Node) {
 			r.problems.Add(n.Pos, hint, "%s %s: label %s: %s", n.Kind, n.Name, l, fmt.Sprintf(format, args...))
 		}
 		if l.Via.Is6() && r.t.IPv6 == IPv6Off {
-			r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned", "%s %s: label %s is left out, as the lab has no IPv6", n.Kind, n.Name, l)
+			r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned",
+				"%s %s: label %s is left out, as the lab has no IPv6", n.Kind, n.Name, l)
 			continue
 		}
 		found := devicesWith(l.Via, devices, addresses)
 		switch {
 		case !l.Via.IsValid() && !slices.Contains(looks, l.Device):
-			bad("name a neighbour: via 10.0.0.2; the node itself looks at what is popped with dev "+strings.Join(looks, " or "),
+			bad("name a neighbour: via 10.0.0.2; the node itself looks at what is popped with dev "+
+				strings.Join(looks, " or "),
 				"it does not say who gets the packet")
 		case !l.Via.IsValid():
 		case l.Device != "" && !slices.Contains(devices, l.Device):
-			bad(cmp.Or(DidYouMean(l.Device, devices), "it has "+words.Some(devices)), "it has no device %s", clip(l.Device))
+			bad(cmp.Or(DidYouMean(l.Device, devices), "it has "+words.Some(devices)), "it has no device %s",
+				clip(l.Device))
 		case slices.Contains(looks, l.Device):
 			bad("name the device of a link", "%s is no device at which there are neighbours", l.Device)
 		case own[l.Via]:
 			bad("name another node's address", "%s is its own address", l.Via)
 		case l.Device == "" && len(found) == 0:
-			bad("a neighbour's address is in a subnet of the node; or name the device: dev "+words.Some(devices), "none of its subnets has %s", l.Via)
+			bad("a neighbour's address is in a subnet of the node; or name the device: dev "+words.Some(devices),
+				"none of its subnets has %s", l.Via)
 		case l.Device == "" && len(found) > 1:
 			bad("name one of them: dev "+found[0], "%s have that address in their subnets", words.Some(found))
 		case l.Device == "":
@@ -366,7 +376,8 @@ func (r *resolver) unlabelled() {
 		tell := func(what string, via netip.Addr) {
 			if takes, known := takes[via]; known && !takes && !told[via] {
 				told[via] = true
-				r.problems.Warn(n.Pos, "mpls: true at that end of the link, or at the node", "%s %s: %s: the node with %s takes no packets with labels there", n.Kind, n.Name, what, via)
+				r.problems.Warn(n.Pos, "mpls: true at that end of the link, or at the node",
+					"%s %s: %s: the node with %s takes no packets with labels there", n.Kind, n.Name, what, via)
 			}
 		}
 		for _, rt := range n.Routes {

@@ -20,7 +20,8 @@ func (l *Link) CheckMTU(node func(name string) *Node) (problems Problems) {
 	for i, e := range l.Ends {
 		mtu, n := l.MTUAt(i), node(e.Node)
 		if mtu < MinMTU6 && slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
-			problems.Add(l.Pos, fmt.Sprintf("write %d or more, or ipv6: off", MinMTU6), "link %s: IPv6 does not work with an MTU of %d", l.Name(), mtu)
+			problems.Add(l.Pos, fmt.Sprintf("write %d or more, or ipv6: off", MinMTU6),
+				"link %s: IPv6 does not work with an MTU of %d", l.Name(), mtu)
 			continue
 		}
 		if n == nil {

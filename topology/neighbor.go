@@ -109,13 +109,15 @@ func (r *resolver) neighbors() {
 				r.problems.Add(n.Pos, hint, "%s %s: neighbour %s: %s", n.Kind, n.Name, x, fmt.Sprintf(format, args...))
 			}
 			if x.Address.Is6() && r.t.IPv6 == IPv6Off {
-				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned", "%s %s: neighbour %s is left out, as the lab has no IPv6", n.Kind, n.Name, x)
+				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned",
+					"%s %s: neighbour %s is left out, as the lab has no IPv6", n.Kind, n.Name, x)
 				continue
 			}
 			found := devicesWith(x.Address, devices, addresses)
 			switch {
 			case x.Device != "" && !slices.Contains(devices, x.Device):
-				bad(cmp.Or(DidYouMean(x.Device, devices), "it has "+words.Some(devices)), "it has no device %s", clip(x.Device))
+				bad(cmp.Or(DidYouMean(x.Device, devices), "it has "+words.Some(devices)), "it has no device %s",
+					clip(x.Device))
 			case own[x.Address]:
 				bad("name another node's address", "that is its own address")
 			case x.Device == "" && len(found) == 0:
@@ -144,7 +146,8 @@ func (r *resolver) hasOwn(n *Node, key string, pos Position) bool {
 	if made.Own && !made.Guest {
 		return true
 	}
-	r.problems.Add(pos, "use datapath kernel", "%s %s: %s: it has no namespace of its own that could have any", n.Kind, n.Name, key)
+	r.problems.Add(pos, "use datapath kernel", "%s %s: %s: it has no namespace of its own that could have any", n.Kind,
+		n.Name, key)
 	return false
 }
 

@@ -73,34 +73,42 @@ func (v *validator) files(n *Node, bad func(hint, format string, args ...any)) {
 	}
 	switch {
 	case n.Guest != nil:
-		bad("have cloud-init write them: write_files of user_data", "files: they are for containers, and this is a virtual machine")
+		bad("have cloud-init write them: write_files of user_data",
+			"files: they are for containers, and this is a virtual machine")
 		return
 	case !n.Contained():
-		bad("show a file of the machine's there: dirs: [{/etc/x.conf: ./x.conf}]", "files: they are for containers; this node has the files of its machine")
+		bad("show a file of the machine's there: dirs: [{/etc/x.conf: ./x.conf}]",
+			"files: they are for containers; this node has the files of its machine")
 		return
 	case len(n.Files) > MaxNodeFiles:
-		bad("show a directory there: dirs", "files: there are %d, and a node can be given %d", len(n.Files), MaxNodeFiles)
+		bad("show a directory there: dirs", "files: there are %d, and a node can be given %d", len(n.Files),
+			MaxNodeFiles)
 		return
 	}
 	for i, f := range n.Files {
 		p := f.Path
-		clash := slices.IndexFunc(n.Files[:i], func(other NodeFile) bool { return within(p, other.Path) || within(other.Path, p) })
+		clash := slices.IndexFunc(n.Files[:i],
+			func(other NodeFile) bool { return within(p, other.Path) || within(other.Path, p) })
 		dir := slices.IndexFunc(n.Dirs, func(d PrivateDir) bool {
 			shown := path.Clean(d.Path)
 			return within(p, shown) || within(shown, p)
 		})
 		owned := slices.IndexFunc(ofLab, func(dir string) bool { return within(p, dir) })
 		switch {
-		case !path.IsAbs(p) || path.Clean(p) != p || p == "/" || len(p) > filePath || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f }) || !utf8.ValidString(p):
+		case !path.IsAbs(p) || path.Clean(p) != p || p == "/" || len(p) > filePath ||
+			strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f }) || !utf8.ValidString(p):
 			bad("write {/etc/nginx/nginx.conf: web/nginx.conf}", "files: %q cannot be a file of the node", clip(p))
 		case clash >= 0 && n.Files[clash].Path == p:
 			bad("write it once", "files: %s is there twice", clip(p))
 		case clash >= 0:
-			bad("give one of them another name", "files: %s and %s cannot both be files", clip(n.Files[clash].Path), clip(p))
+			bad("give one of them another name", "files: %s and %s cannot both be files", clip(n.Files[clash].Path),
+				clip(p))
 		case owned >= 0:
-			bad("leave it out", "files: %s is not the node's own: %s is the lab's or the kernel's", clip(p), ofLab[owned])
+			bad("leave it out", "files: %s is not the node's own: %s is the lab's or the kernel's", clip(p),
+				ofLab[owned])
 		case dir >= 0:
-			bad("put it into that directory of the machine, or leave one of them out", "files: %s and %s of dirs are in each other's place", clip(p), clip(n.Dirs[dir].Path))
+			bad("put it into that directory of the machine, or leave one of them out",
+				"files: %s and %s of dirs are in each other's place", clip(p), clip(n.Dirs[dir].Path))
 		default:
 			f.valid("files: "+clip(p), bad)
 		}

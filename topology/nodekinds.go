@@ -24,7 +24,8 @@ var nodeKinds = []NodeKind{
 	{Name: "machine", Is: "a machine of its own", Of: func(n *Node) bool { return n.Native }, Own: true, Whole: true},
 	{Name: "vm", Is: "a virtual machine", Of: func(n *Node) bool { return n.Datapath == VM }, Own: true, Guest: true},
 	{Name: "provided", Is: "a provider's router", Of: func(n *Node) bool { return n.Datapath.Provided() }},
-	{Name: "namespaces", Of: func(n *Node) bool { return n.Kind == Host || n.Kind == Router && n.Datapath.Linux() }, Own: true},
+	{Name: "namespaces", Of: func(n *Node) bool { return n.Kind == Host || n.Kind == Router && n.Datapath.Linux() },
+		Own: true},
 	{Name: "switched", Of: func(*Node) bool { return true }},
 }
 

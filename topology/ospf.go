@@ -81,12 +81,14 @@ type OSPF struct {
 
 // OSPFArea holds the special properties of an area (RFC 2328, C.2).
 type OSPFArea struct {
-	ID          AreaID      `json:"id"`
-	Stub        bool        `json:"stub,omitempty"`         // no external routes are announced into it; if one router says so, it applies to all
-	DefaultCost int         `json:"default_cost,omitempty"` // of the default route that border routers announce into a stub area; 0: 1
-	NoSummary   bool        `json:"no_summary,omitempty"`   // border routers announce no other summaries into a stub area
-	Ranges      []OSPFRange `json:"ranges,omitempty"`       // what border routers aggregate
-	MaxLSAs     int         `json:"max_lsas,omitempty"`     // that routing nodes keep from other routers; 0: 50000
+	ID AreaID `json:"id"`
+	// No external routes are announced into it; if one router says so, it applies to all.
+	Stub bool `json:"stub,omitempty"`
+	// Of the default route that border routers announce into a stub area; 0: 1.
+	DefaultCost int         `json:"default_cost,omitempty"`
+	NoSummary   bool        `json:"no_summary,omitempty"` // border routers announce no other summaries into a stub area
+	Ranges      []OSPFRange `json:"ranges,omitempty"`     // what border routers aggregate
+	MaxLSAs     int         `json:"max_lsas,omitempty"`   // that routing nodes keep from other routers; 0: 50000
 }
 
 // OSPFRange is a network that border routers announce outside an area in place of everything in it.
@@ -120,18 +122,20 @@ const (
 // OSPFLink holds the OSPF settings of a link, or of one of its ends. What an end leaves open is
 // taken from its link, else from its router, else from a default.
 type OSPFLink struct {
-	Off        bool        `json:"off,omitempty"` // OSPF does not run here
-	Area       *AreaID     `json:"area,omitempty"`
-	Cost       int         `json:"cost,omitempty"` // for sending, 1 to 65535; 0: 1, or by the router's ReferenceBandwidth
+	Off  bool    `json:"off,omitempty"` // OSPF does not run here
+	Area *AreaID `json:"area,omitempty"`
+	// For sending, 1 to 65535; 0: 1, or by the router's ReferenceBandwidth.
+	Cost       int         `json:"cost,omitempty"`
 	Network    OSPFNetwork `json:"network,omitempty"`
 	Hello      Duration    `json:"hello,omitempty"`      // whole seconds; 0: 10 s
 	Dead       Duration    `json:"dead,omitempty"`       // whole seconds; 0: 4 × Hello
 	Retransmit Duration    `json:"retransmit,omitempty"` // whole seconds; 0: 5 s
 	Delay      Duration    `json:"delay,omitempty"`      // InfTransDelay, whole seconds; 0: 1 s
-	Priority   *int        `json:"priority,omitempty"`   // for the election of the designated router, 0 (never) to 255; unset: 1
-	Passive    *bool       `json:"passive,omitempty"`    // unset: passive if there are no routers
-	MaxLSAs    int         `json:"max_lsas,omitempty"`   // that a routing node accepts from one neighbour; 0: 20000
-	Auth       *OSPFAuth   `json:"auth,omitempty"`
+	// For the election of the designated router, 0 (never) to 255; unset: 1.
+	Priority *int      `json:"priority,omitempty"`
+	Passive  *bool     `json:"passive,omitempty"`  // unset: passive if there are no routers
+	MaxLSAs  int       `json:"max_lsas,omitempty"` // that a routing node accepts from one neighbour; 0: 20000
+	Auth     *OSPFAuth `json:"auth,omitempty"`
 }
 
 // OSPFAuth says how packets are authenticated (RFC 2328, appendix D; RFC 5709).
@@ -230,7 +234,8 @@ func (o *OSPFLink) Clone() *OSPFLink {
 		return nil
 	}
 	c := *o
-	c.Area, c.Priority, c.Passive, c.Auth = clonePointer(o.Area), clonePointer(o.Priority), clonePointer(o.Passive), clonePointer(o.Auth)
+	c.Area, c.Priority, c.Passive, c.Auth = clonePointer(o.Area), clonePointer(o.Priority), clonePointer(o.Passive),
+		clonePointer(o.Auth)
 	return &c
 }
 

@@ -58,11 +58,13 @@ func ospfArea(a OSPFArea, bad func(hint, format string, args ...any)) {
 
 func ospfVirtual(v *Checking, n *Node, l OSPFVirtualLink, bad func(hint, format string, args ...any)) {
 	if l.Area == 0 {
-		bad("name the area between the two border routers", "ospf: a virtual link goes through an area that is not the backbone")
+		bad("name the area between the two border routers",
+			"ospf: a virtual link goes through an area that is not the backbone")
 	}
 	for _, a := range n.OSPF().Areas {
 		if a.ID == l.Area && a.Stub {
-			bad("name another area, or make this one no stub", "ospf: a virtual link cannot go through area %s, which is a stub", l.Area)
+			bad("name another area, or make this one no stub",
+				"ospf: a virtual link cannot go through area %s, which is a stub", l.Area)
 		}
 	}
 	ospfPeer(v, n, l, bad)
@@ -74,7 +76,8 @@ func ospfVirtual(v *Checking, n *Node, l OSPFVirtualLink, bad func(hint, format 
 func ospfPeer(v *Checking, n *Node, l OSPFVirtualLink, bad func(hint, format string, args ...any)) {
 	if id, err := netip.ParseAddr(l.Router); err == nil {
 		if !id.Is4() || id.IsUnspecified() || id == n.OSPF().RouterID {
-			bad("write the router_id of the other end, or its name", "ospf: virtual link to %s: no other router has that id", l.Router)
+			bad("write the router_id of the other end, or its name",
+				"ospf: virtual link to %s: no other router has that id", l.Router)
 		}
 		return
 	}
@@ -132,7 +135,8 @@ func checkAuth(a *OSPFAuth, bad func(hint, format string, args ...any)) {
 	if a == nil {
 		return
 	}
-	longest := map[OSPFAuthType]int{AuthNone: 0, AuthSimple: 8, AuthMD5: 16, AuthSHA1: 64, AuthSHA256: 64, AuthSHA384: 64, AuthSHA512: 64}
+	longest := map[OSPFAuthType]int{AuthNone: 0, AuthSimple: 8, AuthMD5: 16, AuthSHA1: 64, AuthSHA256: 64,
+		AuthSHA384: 64, AuthSHA512: 64}
 	most, known := longest[a.Type]
 	notWord := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"'\\`?|", r) }
 	switch {
@@ -154,7 +158,8 @@ func suitsOSPF(n *Node, problems *Problems) {
 	if n.Datapath.Linux() && slices.ContainsFunc(n.OSPF().Redistribute, func(d OSPFRedistribute) bool {
 		return d.Source == SourceProgram || d.Source == SourceProtocol
 	}) {
-		problems.Add(n.Pos, "make it a routing node, or leave it out", "router %s: ospf: redistribute program, protocol: only routing nodes have routes of these", n.Name)
+		problems.Add(n.Pos, "make it a routing node, or leave it out",
+			"router %s: ospf: redistribute program, protocol: only routing nodes have routes of these", n.Name)
 	}
 }
 
@@ -181,7 +186,8 @@ func ospfPassive(r *Resolving) {
 			if hint == "" {
 				hint = words.Choose(names)
 			}
-			r.Problems.Add(n.Pos, hint, "router %s: ospf: passive: %s is neither an interface of it nor a neighbouring node", n.Name, clip(p))
+			r.Problems.Add(n.Pos, hint,
+				"router %s: ospf: passive: %s is neither an interface of it nor a neighbouring node", n.Name, clip(p))
 		}
 	}
 }
@@ -210,7 +216,8 @@ func ospfAgrees(r *Resolving) {
 				first = f
 			default:
 				if why := differ(first, f); why != "" {
-					r.Problems.Warn(f.Link.Pos, "make them the same", "%s and %s will not become OSPF neighbours: %s", first.Link.Ends[first.End].Node, e.Node, why)
+					r.Problems.Warn(f.Link.Pos, "make them the same", "%s and %s will not become OSPF neighbours: %s",
+						first.Link.Ends[first.End].Node, e.Node, why)
 				}
 			}
 		}
@@ -220,9 +227,11 @@ func ospfAgrees(r *Resolving) {
 func virtualAgrees(r *Resolving, o *OSPFRouter, v OSPFVirtual) {
 	i := slices.IndexFunc(o.Areas, func(a OSPFArea) bool { return a.ID == v.Area })
 	if i < 0 {
-		r.Problems.Add(o.Node.Pos, "name an area that it is in", "router %s: ospf: a virtual link through area %s, in which it has no interface", o.Node.Name, v.Area)
+		r.Problems.Add(o.Node.Pos, "name an area that it is in",
+			"router %s: ospf: a virtual link through area %s, in which it has no interface", o.Node.Name, v.Area)
 	} else if o.Areas[i].Stub {
-		r.Problems.Add(o.Node.Pos, "name another area", "router %s: ospf: a virtual link cannot go through area %s, which is a stub", o.Node.Name, v.Area)
+		r.Problems.Add(o.Node.Pos, "name another area",
+			"router %s: ospf: a virtual link cannot go through area %s, which is a stub", o.Node.Name, v.Area)
 	}
 }
 

@@ -20,7 +20,8 @@ type ospfMember struct {
 
 // ospfCostsOf a resolved topology.
 func ospfCostsOf(t *Topology) *ospfCosts {
-	c := &ospfCosts{routers: map[string]OSPFRouter{}, members: map[ospfNetwork][]ospfMember{}, least: map[netip.Addr]map[string]int{}}
+	c := &ospfCosts{routers: map[string]OSPFRouter{}, members: map[ospfNetwork][]ospfMember{},
+		least: map[netip.Addr]map[string]int{}}
 	for _, r := range OSPFOf(t) {
 		c.routers[r.Node.Name] = r
 		for _, i := range r.Interfaces {
@@ -59,7 +60,8 @@ func (c *ospfCosts) leastTo(to netip.Addr) map[string]int {
 	var changed []string
 	for name, r := range c.routers {
 		for _, i := range r.Interfaces {
-			if i.Link == nil || i.Link.Down || !slices.ContainsFunc(i.Addresses, func(p netip.Prefix) bool { return p.Contains(to) }) {
+			if i.Link == nil || i.Link.Down ||
+				!slices.ContainsFunc(i.Addresses, func(p netip.Prefix) bool { return p.Contains(to) }) {
 				continue
 			}
 			if !slices.Contains(areas, i.Area) {

@@ -58,7 +58,8 @@ func ospfReach(t *Topology) map[string][]netip.Prefix {
 	}
 	out := map[string][]netip.Prefix{}
 	for n, r := range routers {
-		beside := slices.ContainsFunc(r.Interfaces, func(i OSPFInterface) bool { return !i.Passive && !i.Link.Down && daemons[networkOf(i)] })
+		beside := slices.ContainsFunc(r.Interfaces,
+			func(i OSPFInterface) bool { return !i.Passive && !i.Link.Down && daemons[networkOf(i)] })
 		switch {
 		case r.Node.Datapath.Linux():
 			out[r.Node.Name] = networks[joined.Of(n)]

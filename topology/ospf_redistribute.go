@@ -28,7 +28,8 @@ func ParseOSPFRedistribute(s string) (OSPFRedistribute, error) {
 // wrong says what no router could follow; "" is nothing.
 func (r OSPFRedistribute) wrong() string {
 	switch {
-	case !slices.Contains([]string{SourceConnected, SourceStatic, SourceProgram, SourceProtocol, SourceDefault}, r.Source):
+	case !slices.Contains([]string{SourceConnected, SourceStatic, SourceProgram, SourceProtocol, SourceDefault},
+		r.Source):
 		return clip(r.Source) + " is not a source"
 	case r.Source == SourceProtocol && r.Name == SourceOSPF:
 		return "what OSPF has found it announces itself"

@@ -18,7 +18,8 @@ type OSPFRouter struct {
 	Interfaces   []OSPFInterface // by port; the loopback last
 	VirtualLinks []OSPFVirtual
 	Redistribute []OSPFRedistribute // with metric and type set, but those that deny
-	Externals    []OSPFExternal     // the networks that Redistribute stands for, from the topology's routes and addresses
+	// The networks that Redistribute stands for, from the topology's routes and addresses.
+	Externals []OSPFExternal
 
 	Helps bool // neighbours restart gracefully (RFC 3623): routing nodes of a cluster, when another member has them
 }
@@ -179,7 +180,8 @@ func loopback(addresses []netip.Prefix, area AreaID, others []OSPFInterface) OSP
 	if len(others) > 0 && !slices.ContainsFunc(others, func(i OSPFInterface) bool { return i.Area == area }) {
 		area = others[0].Area
 	}
-	out := OSPFInterface{Name: "lo", Port: -1, Addresses: addresses, Area: area, Network: Loopback, Cost: 1, Passive: true, Auth: OSPFAuth{Type: AuthNone}}
+	out := OSPFInterface{Name: "lo", Port: -1, Addresses: addresses, Area: area, Network: Loopback, Cost: 1,
+		Passive: true, Auth: OSPFAuth{Type: AuthNone}}
 	out.Hello, out.Dead, out.Retransmit, out.Delay = timers(0, 0, 0, 0)
 	return out
 }
@@ -221,7 +223,8 @@ func merged(link, end *OSPFLink) OSPFLink {
 func (o *ospfOf) iface(n *Node, e ospfEnd, s OSPFLink, addresses []netip.Prefix) OSPFInterface {
 	end := e.end()
 	out := OSPFInterface{Link: e.link, End: e.i, Name: end.Interface, Port: *end.Port, Addresses: addresses,
-		Area: n.OSPF().Area, Network: Broadcast, Cost: s.Cost, Priority: 1, MaxLSAs: s.MaxLSAs, Auth: authOf(s.Auth, n.OSPF().Auth)}
+		Area: n.OSPF().Area, Network: Broadcast, Cost: s.Cost, Priority: 1, MaxLSAs: s.MaxLSAs,
+		Auth: authOf(s.Auth, n.OSPF().Auth)}
 	if s.Area != nil {
 		out.Area = *s.Area
 	}
@@ -236,7 +239,8 @@ func (o *ospfOf) iface(n *Node, e ospfEnd, s OSPFLink, addresses []netip.Prefix)
 		out.Priority = *s.Priority
 	}
 	other := e.link.Ends[1-e.i].Label()
-	out.Passive = !e.routers || slices.Contains(n.OSPF().Passive, end.Interface) || slices.Contains(n.OSPF().Passive, other)
+	out.Passive = !e.routers || slices.Contains(n.OSPF().Passive, end.Interface) ||
+		slices.Contains(n.OSPF().Passive, other)
 	if s.Passive != nil {
 		out.Passive = *s.Passive
 	}
@@ -247,7 +251,8 @@ func (o *ospfOf) iface(n *Node, e ospfEnd, s OSPFLink, addresses []netip.Prefix)
 // timers fills in defaults.
 func timers(hello, dead, retransmit, delay Duration) (h, d, r, t time.Duration) {
 	hello = cmp.Or(hello, ospfHello)
-	return hello.std(), cmp.Or(dead, 4*hello).std(), cmp.Or(retransmit, ospfRetransmit).std(), cmp.Or(delay, ospfDelay).std()
+	return hello.std(), cmp.Or(dead, 4*hello).std(), cmp.Or(retransmit, ospfRetransmit).std(), cmp.Or(delay,
+		ospfDelay).std()
 }
 
 func (d Duration) std() time.Duration { return time.Duration(d) }
@@ -320,7 +325,8 @@ func (r *OSPFRouter) redistribute(n *Node, off []netip.Prefix) {
 				return
 			}
 			if decided[p] = true; !rule.Deny {
-				r.Externals = append(r.Externals, OSPFExternal{p, rule.Metric, rule.Type == 2, cmp.Or(rule.SetTag, tag)})
+				r.Externals = append(r.Externals,
+					OSPFExternal{p, rule.Metric, rule.Type == 2, cmp.Or(rule.SetTag, tag)})
 			}
 		}
 		switch rule.Source {
@@ -355,7 +361,8 @@ func routerIDs(r *Resolving) {
 	}
 	for _, n := range r.Nodes {
 		if n.OSPF() != nil && n.OSPF().RouterID.IsValid() && !take(n, n.OSPF().RouterID) {
-			r.Problems.Add(n.Pos, "router ids must be unique", "router %s: the router_id %s is already that of %s", n.Name, n.OSPF().RouterID, taken[n.OSPF().RouterID].Name)
+			r.Problems.Add(n.Pos, "router ids must be unique", "router %s: the router_id %s is already that of %s",
+				n.Name, n.OSPF().RouterID, taken[n.OSPF().RouterID].Name)
 		}
 	}
 	for _, n := range r.Nodes {

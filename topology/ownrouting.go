@@ -140,7 +140,8 @@ func (r *resolver) ownInterfaces(n *Node) {
 		case e != nil:
 			e.Addresses, e.Unaddressed, any = union(e.Addresses, addresses), false, true
 		default:
-			r.problems.Warn(config.Position(c.lines[0]), r.interfaceHint(n), "router %s: there is no interface %s", n.Name, c.name)
+			r.problems.Warn(config.Position(c.lines[0]), r.interfaceHint(n), "router %s: there is no interface %s",
+				n.Name, c.name)
 		}
 	}
 	if !any {
@@ -203,7 +204,8 @@ func (r *resolver) interfaceHint(n *Node) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return "there are " + strings.Join(names, ", ") + "; name one at its link: " + n.Name + " -- s1: {from: {interface: eth1}}"
+	return "there are " + strings.Join(names, ", ") + "; name one at its link: " + n.Name +
+		" -- s1: {from: {interface: eth1}}"
 }
 
 func union(a, b []netip.Prefix) []netip.Prefix {

@@ -77,13 +77,15 @@ func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carr
 			part.Nodes = append(part.Nodes, n)
 			continue
 		}
-		for _, list := range slices.Concat([][]netip.Prefix{n.Loopback}, addressLists(ends[n.Name]), n.interfaceAddresses()) {
+		for _, list := range slices.Concat([][]netip.Prefix{n.Loopback}, addressLists(ends[n.Name]),
+			n.interfaceAddresses()) {
 			for _, p := range list {
 				part.Elsewhere = append(part.Elsewhere, Named{n.Name, p.Addr()})
 			}
 		}
 	}
-	wired := map[string]map[string]string{} // by node: devices that interfaces of the site's machine take the place of, and those
+	// By node: devices that interfaces of the site's machine take the place of, and those.
+	wired := map[string]map[string]string{}
 	blocked := Blocked(t)
 	for i, key := range LinkKeys(t) {
 		l := t.Links[i]
@@ -168,7 +170,8 @@ func Relayed(t *Topology) (out []string) {
 	}
 	for _, n := range t.Nodes {
 		for _, c := range ForeignControllers(t, n) {
-			if n.IsDatapath() && (t.IsControllerProgram(c) || strings.HasPrefix(c, "tcp:") && OfThisMachine(c)) && !slices.Contains(out, c) {
+			if n.IsDatapath() && (t.IsControllerProgram(c) || strings.HasPrefix(c, "tcp:") && OfThisMachine(c)) &&
+				!slices.Contains(out, c) {
 				out = append(out, c)
 			}
 		}

@@ -324,7 +324,7 @@ func TestInheritSegments(t *testing.T) {
 					t.Errorf("%s: %s has %v", name, e.Interface, e.Addresses)
 					continue
 				}
-				if other, is := of[e.Addresses[0].Masked()]; is && other != i {
+				if other, ok := of[e.Addresses[0].Masked()]; ok && other != i {
 					t.Errorf("%s: two segments have %v", name, e.Addresses[0].Masked())
 				}
 				of[e.Addresses[0].Masked()] = i

@@ -117,14 +117,6 @@ func protocolNamed(name string) *Protocol {
 	return nil
 }
 
-// protocolNames are those of all protocols.
-func protocolNames() (names []string) {
-	for _, p := range protocols {
-		names = append(names, p.Name)
-	}
-	return names
-}
-
 // Protocols are the settings of a router, a link or an end of one, by protocol; nil: there are
 // none.
 type Protocols map[string]Settings

@@ -32,7 +32,8 @@ func CheckProvided(t *Topology) (p Problems) {
 		}
 		for _, rt := range n.Routes {
 			if !rt.Via.Is4() || rt != (Route{To: rt.To, Via: rt.Via, Computed: rt.Computed}) {
-				p.Add(n.Pos, "write 10.2.0.0/16 via 10.0.0.254", "router %s: %s takes routes through neighbours alone, not %s", n.Name, is, rt)
+				p.Add(n.Pos, "write 10.2.0.0/16 via 10.0.0.254",
+					"router %s: %s takes routes through neighbours alone, not %s", n.Name, is, rt)
 			}
 		}
 	}
@@ -43,13 +44,16 @@ func CheckProvided(t *Topology) (p Problems) {
 				continue
 			}
 			if impair := l.Egress(i); impair != (Impairment{MTU: impair.MTU}) {
-				p.Add(l.Pos, "write it for the other end alone:  from: {delay: 5ms}", "link %s: %s cannot limit, delay or lose what it sends", l.Name(), n.Name)
+				p.Add(l.Pos, "write it for the other end alone:  from: {delay: 5ms}",
+					"link %s: %s cannot limit, delay or lose what it sends", l.Name(), n.Name)
 			}
 			if l.Down && i == 0 && far != nil && far.Datapath.Provided() {
-				p.Add(l.Pos, "leave it out", "link %s: neither %s nor %s can be made to set it down", l.Name(), n.Name, far.Name)
+				p.Add(l.Pos, "leave it out", "link %s: neither %s nor %s can be made to set it down", l.Name(), n.Name,
+					far.Name)
 			}
 			if l.Ends[1-i].External() && l.Ends[1-i].Network == "" {
-				p.Add(l.Pos, "connect it to another node, or to a network", "link %s: %s can have no interface of this machine", l.Name(), n.Name)
+				p.Add(l.Pos, "connect it to another node, or to a network",
+					"link %s: %s can have no interface of this machine", l.Name(), n.Name)
 			}
 		}
 	}

@@ -187,7 +187,9 @@ func (r Redistribute) wrong() string {
 	switch {
 	case !isProgram(r.Into) || announces(r.Into):
 		return clip(r.Into) + " cannot be the name of a program or protocol"
-	case !IsProtocol(r.Source) && !slices.Contains([]string{SourceConnected, SourceStatic, SourceProgram, SourceProtocol, SourceShortestPath}, r.Source):
+	case !IsProtocol(r.Source) &&
+		!slices.Contains([]string{SourceConnected, SourceStatic, SourceProgram, SourceProtocol, SourceShortestPath},
+			r.Source):
 		return clip(r.Source) + " is not a source"
 	case r.Name == r.Into:
 		return r.Into + " knows its own routes"
@@ -222,7 +224,8 @@ func (r RedistributeRule) never() string {
 	case r.Prefix.IsValid() && r.Prefix != r.Prefix.Masked():
 		return r.Prefix.String() + " is not a network; write " + r.Prefix.Masked().String()
 	case r.Prefix.IsValid() && (least < r.Prefix.Bits() || most < least || most > r.Prefix.Addr().BitLen()):
-		return fmt.Sprintf("lengths of networks in %s are ge %d le %d", r.Prefix, r.Prefix.Bits(), r.Prefix.Addr().BitLen())
+		return fmt.Sprintf("lengths of networks in %s are ge %d le %d", r.Prefix, r.Prefix.Bits(),
+			r.Prefix.Addr().BitLen())
 	case r.Metric < 0 || r.Metric > maxRuleMetric:
 		return fmt.Sprintf("the metric is at most %d", maxRuleMetric)
 	case r.Type < 0 || r.Type > 2:
@@ -265,9 +268,12 @@ func (r *resolver) checkRedistribute() {
 			why := rule.wrong()
 			switch {
 			case why != "":
-				r.problems.Add(n.Pos, redistributeIntoHint, "router %s: cannot redistribute %q: %s", n.Name, clip(rule.String()), why)
+				r.problems.Add(n.Pos, redistributeIntoHint, "router %s: cannot redistribute %q: %s", n.Name,
+					clip(rule.String()), why)
 			case !n.RoutingNode():
-				r.problems.Add(n.Pos, "leave it out, or make it a routing node", "router %s: redistribute: routes of routing nodes are told to programs; datapath %s keeps its own", n.Name, n.Datapath)
+				r.problems.Add(n.Pos, "leave it out, or make it a routing node",
+					"router %s: redistribute: routes of routing nodes are told to programs; datapath %s keeps its own",
+					n.Name, n.Datapath)
 			}
 		}
 	}

@@ -73,7 +73,8 @@ type resolver struct {
 	ends     map[string][]*Endpoint // for each node, by port
 	segs     []*segment
 	provided map[*Endpoint]bool // ends whose addresses are for others to give: see segments
-	fixed    map[*Endpoint]bool // those of segs that stand for nodes' own interfaces, and have the addresses that are given
+	// Those of segs that stand for nodes' own interfaces, and have the addresses that are given.
+	fixed    map[*Endpoint]bool
 	inVRF    map[*Endpoint]bool // ends of segs whose routes are in a table of their own
 	builtin  map[string]bool    // controller nodes that stand for Trivet's
 	labels   map[string]bool    // nodes with anything of MPLS
@@ -112,7 +113,8 @@ func (r *resolver) defaults(d Defaults) {
 			inherited = ""
 		}
 		n.Datapath = cmp.Or(n.Datapath, n.runsOwn(inherited), inherited, fallback)
-		if override != "" && !n.NAT && len(n.Masquerade) == 0 && (n.OwnRouting() == "" || n.runsOwn(override) == override) {
+		if override != "" && !n.NAT && len(n.Masquerade) == 0 &&
+			(n.OwnRouting() == "" || n.runsOwn(override) == override) {
 			n.Datapath = override
 		}
 		if n.Kind == Switch && n.CPU != (CPU{}) && (n.Datapath == Embedded || n.Datapath == Bridge) {
@@ -127,14 +129,19 @@ func (r *resolver) defaults(d Defaults) {
 	r.checkDistances()
 	r.checkRedistribute()
 	if i := slices.IndexFunc(t.Nodes, (*Node).RoutingNode); i >= 0 && t.Routes == RoutesAsWritten {
-		r.problems.Warn(t.Nodes[i].Pos, "use datapath kernel", "routes as-written: %s is a routing node, which finds its routes itself: routes are computed", t.Nodes[i].Name)
+		r.problems.Warn(t.Nodes[i].Pos, "use datapath kernel",
+			"routes as-written: %s is a routing node, which finds its routes itself: routes are computed",
+			t.Nodes[i].Name)
 		t.Routes = RoutesComputed
 	}
 }
 
 // RunsPrograms says whether a router has anything that needs namespaces of its own.
 func (n *Node) RunsPrograms() bool {
-	return n.Kind == Router && (n.NAT || len(n.Masquerade) > 0 || n.Start != "" || n.Stop != "" || n.Inside() != "" || n.OwnRouting() != "" || len(n.Ports) > 0 || len(n.Sysctls) > 0 || len(n.Isolate) > 0 || len(n.Dirs) > 0 || len(n.Interfaces) > 0 || len(n.Rules) > 0 || len(n.Neighbors) > 0 || slices.ContainsFunc(n.Routes, Route.OnlyKernels))
+	return n.Kind == Router &&
+		(n.NAT || len(n.Masquerade) > 0 || n.Start != "" || n.Stop != "" || n.Inside() != "" || n.OwnRouting() != "" ||
+			len(n.Ports) > 0 || len(n.Sysctls) > 0 || len(n.Isolate) > 0 || len(n.Dirs) > 0 || len(n.Interfaces) > 0 ||
+			len(n.Rules) > 0 || len(n.Neighbors) > 0 || slices.ContainsFunc(n.Routes, Route.OnlyKernels))
 }
 
 // routerControllers keeps controllers only on routing nodes, which need one that routes.
@@ -145,7 +152,8 @@ func (r *resolver) routerControllers(n *Node, own []string) {
 	case n.RunsPrograms() || r.labels[n.Name]:
 		r.problems.Add(n.Pos, "use datapath kernel", "router %s: a routing node has no namespaces: it cannot translate addresses, run programs or have further interfaces, tables, neighbours or labels of its own", n.Name)
 	case n.Controllers[0] == ControllerNone:
-		r.problems.Add(n.Pos, "use datapath kernel, or controller trivet", "router %s: datapath %s needs a controller that routes", n.Name, n.Datapath)
+		r.problems.Add(n.Pos, "use datapath kernel, or controller trivet",
+			"router %s: datapath %s needs a controller that routes", n.Name, n.Datapath)
 	}
 }
 
@@ -239,10 +247,12 @@ func (r *resolver) devices() {
 				continue
 			}
 			far := l.Ends[1-i]
-			keeps := far.External() && far.Network == "" && !r.nodes[e.Node].IsDatapath() // the machine's interface is the node's device, and keeps its name
+			// The machine's interface is the node's device, and keeps its name.
+			keeps := far.External() && far.Network == "" && !r.nodes[e.Node].IsDatapath()
 			switch {
 			case keeps && e.Interface != "" && e.Interface != far.Interface:
-				r.problems.Add(l.Pos, "leave interface out at "+e.Node, "link %s: an interface of the machine keeps its name at a %s: %s, not %s",
+				r.problems.Add(l.Pos, "leave interface out at "+e.Node,
+					"link %s: an interface of the machine keeps its name at a %s: %s, not %s",
 					l.Name(), r.nodes[e.Node].Kind, far.Interface, e.Interface)
 			case keeps:
 				e.Interface = far.Interface
@@ -255,7 +265,8 @@ func (r *resolver) devices() {
 			}
 			key := [2]string{namespace, e.Interface}
 			if other := taken[key]; other != "" {
-				r.problems.Add(l.Pos, "give one of them another: from: {interface: …}", "link %s: the device name %s at %s is taken by %s", l.Name(), e.Interface, e.Node, other)
+				r.problems.Add(l.Pos, "give one of them another: from: {interface: …}",
+					"link %s: the device name %s at %s is taken by %s", l.Name(), e.Interface, e.Node, other)
 			}
 			taken[key] = "link " + l.Name()
 		}
@@ -343,7 +354,8 @@ func (r *resolver) dpids() {
 			continue
 		}
 		if other := taken[n.DPID]; other != nil {
-			r.problems.Add(n.Pos, "datapath ids must be unique", "%s %s: the dpid %s is already that of %s", n.Kind, n.Name, n.DPID, other.Name)
+			r.problems.Add(n.Pos, "datapath ids must be unique", "%s %s: the dpid %s is already that of %s", n.Kind,
+				n.Name, n.DPID, other.Name)
 		}
 		taken[n.DPID] = n
 	}

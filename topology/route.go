@@ -42,7 +42,8 @@ func (r *resolver) computeRoutes() {
 	index := map[string]int{}
 	for i, n := range routers {
 		index[n.Name] = i
-		if len(n.Protocols) == 0 && slices.ContainsFunc(n.Routes, Route.InMain) || n.OwnRouting() != "" || slices.ContainsFunc(n.Routes, func(rt Route) bool { return rt.Computed }) {
+		if len(n.Protocols) == 0 && slices.ContainsFunc(n.Routes, Route.InMain) || n.OwnRouting() != "" ||
+			slices.ContainsFunc(n.Routes, func(rt Route) bool { return rt.Computed }) {
 			return
 		}
 	}
@@ -54,9 +55,11 @@ func (r *resolver) computeRoutes() {
 		static = routers // also the routing nodes: their controller may see no path through kernel routers
 	}
 	v6Too := r.t.IPv6.Addressed()
-	static = slices.DeleteFunc(slices.Clone(static), func(n *Node) bool { return n.learns(v4) && (!v6Too || n.learns(v6)) })
+	static = slices.DeleteFunc(slices.Clone(static),
+		func(n *Node) bool { return n.learns(v4) && (!v6Too || n.learns(v6)) })
 	if total := len(static) * len(r.segs); total > MaxRoutes {
-		r.problems.Warn(r.t.Pos, "give routes, or fewer routers", "%d routers with %d subnets would need %d static routes: none are set", len(routers), len(r.segs), total)
+		r.problems.Warn(r.t.Pos, "give routes, or fewer routers",
+			"%d routers with %d subnets would need %d static routes: none are set", len(routers), len(r.segs), total)
 		return
 	}
 	graph := r.graph(routers, index)
@@ -66,7 +69,8 @@ func (r *resolver) computeRoutes() {
 	}
 	for i, n := range routers {
 		if n.NAT {
-			inner := slices.DeleteFunc(slices.Clone(routers), func(n *Node) bool { return n.NAT }) // NATs have their own way out
+			// NATs have their own way out.
+			inner := slices.DeleteFunc(slices.Clone(routers), func(n *Node) bool { return n.NAT })
 			r.flood(inner, index, graph, &destination{subnet: netip.MustParsePrefix("0.0.0.0/0"), from: []int{i}})
 		}
 	}
@@ -114,9 +118,11 @@ func (r *resolver) routeDevices() {
 			switch {
 			case device == "":
 			case n.RoutingNode():
-				r.problems.Add(n.Pos, "name the next router: via 10.0.0.254; or use datapath kernel", "router %s: %s: a routing node has no devices", n.Name, what)
+				r.problems.Add(n.Pos, "name the next router: via 10.0.0.254; or use datapath kernel",
+					"router %s: %s: a routing node has no devices", n.Name, what)
 			case !slices.Contains(devices, device):
-				r.problems.Add(n.Pos, cmp.Or(DidYouMean(device, devices), "it has "+strings.Join(devices, ", ")), "%s %s: %s: it has no device %s", n.Kind, n.Name, what, clip(device))
+				r.problems.Add(n.Pos, cmp.Or(DidYouMean(device, devices), "it has "+strings.Join(devices, ", ")),
+					"%s %s: %s: it has no device %s", n.Kind, n.Name, what, clip(device))
 			}
 		}
 		for _, route := range n.Routes {
@@ -124,9 +130,11 @@ func (r *resolver) routeDevices() {
 			switch {
 			case !route.OnlyKernels() || n.RoutingNode() || n.Datapath.Provided(): // these tell it themselves
 			case !n.Made().Own || n.Made().Guest:
-				r.problems.Add(n.Pos, "leave table, src, onlink and labels out", "%s %s: route %s: it has no namespace of its own that could have it", n.Kind, n.Name, route)
+				r.problems.Add(n.Pos, "leave table, src, onlink and labels out",
+					"%s %s: route %s: it has no namespace of its own that could have it", n.Kind, n.Name, route)
 			case route.Source.IsValid() && !own[route.Source]:
-				r.problems.Add(n.Pos, "write one of its own", "%s %s: route %s: %s is not an address of its", n.Kind, n.Name, route, route.Source)
+				r.problems.Add(n.Pos, "write one of its own", "%s %s: route %s: %s is not an address of its", n.Kind,
+					n.Name, route, route.Source)
 			}
 		}
 		for _, m := range n.Masquerade {
@@ -158,19 +166,23 @@ func (r *resolver) reachable() {
 			case !via.IsValid() || via.IsLinkLocalUnicast():
 				return false
 			case via.Is6() && !r.t.IPv6.Addressed():
-				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned", "%s %s: %s is left out, as there are no addresses of IPv6", n.Kind, n.Name, what)
+				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned",
+					"%s %s: %s is left out, as there are no addresses of IPv6", n.Kind, n.Name, what)
 				return true
 			case slices.ContainsFunc(own, is):
-				r.problems.Warn(n.Pos, "name another node's address address", "%s %s: %s is its own address: it is left out", n.Kind, n.Name, what)
+				r.problems.Warn(n.Pos, "name another node's address address",
+					"%s %s: %s is its own address: it is left out", n.Kind, n.Name, what)
 				return true
 			case !slices.ContainsFunc(own, contains) && !slices.ContainsFunc(behind, contains):
-				r.problems.Warn(n.Pos, "a neighbour's address is in a subnet of the node", "%s %s: %s cannot be reached: it is left out", n.Kind, n.Name, what)
+				r.problems.Warn(n.Pos, "a neighbour's address is in a subnet of the node",
+					"%s %s: %s cannot be reached: it is left out", n.Kind, n.Name, what)
 				return true
 			}
 			return false
 		}
 		n.Gateways = slices.DeleteFunc(n.Gateways, func(a netip.Addr) bool { return wrong("gateway "+a.String(), a) })
-		n.Routes = slices.DeleteFunc(n.Routes, func(rt Route) bool { return rt.Device == "" && !rt.Discard && wrong("route "+rt.String(), rt.Via) })
+		n.Routes = slices.DeleteFunc(n.Routes,
+			func(rt Route) bool { return rt.Device == "" && !rt.Discard && wrong("route "+rt.String(), rt.Via) })
 	}
 }
 
@@ -180,7 +192,8 @@ func (r *resolver) routesMissing() {
 	const hint = "--routes computed adds what is missing"
 	var lonely []string
 	for _, s := range r.segs {
-		routers := slices.DeleteFunc(slices.Clone(s.routers), func(e *Endpoint) bool { return len(r.nodes[e.Node].Masquerade) > 0 })
+		routers := slices.DeleteFunc(slices.Clone(s.routers),
+			func(e *Endpoint) bool { return len(r.nodes[e.Node].Masquerade) > 0 })
 		for _, e := range s.ends { // hosts in front of a masquerading router need not know what is behind it
 			n := r.nodes[e.Node]
 			if len(n.Gateways)+len(n.Routes) == 0 && gatewayFor(e, routers, v4).IsValid() {
@@ -208,7 +221,8 @@ func (r *resolver) routesMissing() {
 	asWritten.RouterHops = r.t.RouterHops
 	r.t = asWritten
 	if len(lonely) > 0 {
-		r.problems.Warn(r.t.Pos, hint, "no route is written for %s, to which some subnets are not connected", words.Some(lonely))
+		r.problems.Warn(r.t.Pos, hint, "no route is written for %s, to which some subnets are not connected",
+			words.Some(lonely))
 	}
 }
 
@@ -262,7 +276,8 @@ func (r *resolver) flood(routers []*Node, index map[string]int, graph [][]hop, t
 		if distance[i] < 2 || n.learns(fam) {
 			continue
 		}
-		toward := graph[i][slices.IndexFunc(graph[i], func(h hop) bool { return !h.unaddressed && distance[h.router] == distance[i]-1 })]
+		toward := graph[i][slices.IndexFunc(graph[i],
+			func(h hop) bool { return !h.unaddressed && distance[h.router] == distance[i]-1 })]
 		if via := toward.address[fam]; via.IsValid() {
 			n.Routes = append(n.Routes, Route{To: to.subnet, Via: via, Computed: true})
 		}

@@ -26,8 +26,9 @@ type Rule struct {
 	FromPort PortRange    `json:"sport,omitzero"`
 	ToPort   PortRange    `json:"dport,omitzero"`
 
-	Table    uint32     `json:"table,omitempty"`                 // 0: Action says what becomes of them
-	Suppress *int       `json:"suppress_prefixlength,omitempty"` // routes of Table whose prefix is no longer are as if they were not there
+	Table uint32 `json:"table,omitempty"` // 0: Action says what becomes of them
+	// Routes of Table whose prefix is no longer are as if they were not there.
+	Suppress *int       `json:"suppress_prefixlength,omitempty"`
 	Action   RuleAction `json:"action,omitempty"`
 
 	// Priority is the rule's place: the lowest number is asked first. 0: not given; Resolve gives
@@ -72,7 +73,8 @@ func ParseRule(s string) (rule Rule, err error) {
 	bad := Mistaken(ruleHint, "%q is not a rule", s)
 	seen := map[string]bool{}
 	for f := strings.Fields(s); len(f) > 0; {
-		word := cmp.Or(map[string]string{"lookup": "table", "pref": "priority", "preference": "priority", "order": "priority", "dsfield": "tos"}[f[0]], f[0])
+		word := cmp.Or(map[string]string{"lookup": "table", "pref": "priority", "preference": "priority",
+			"order": "priority", "dsfield": "tos"}[f[0]], f[0])
 		if seen[word] {
 			return Rule{}, bad
 		}
@@ -92,7 +94,8 @@ func ParseRule(s string) (rule Rule, err error) {
 		}
 		f = f[2:]
 	}
-	if (rule.Table == 0) == (rule.Action == "") || rule.Suppress != nil && rule.Table == 0 || rule.From.IsValid() && rule.To.IsValid() && rule.From.Addr().Is4() != rule.To.Addr().Is4() {
+	if (rule.Table == 0) == (rule.Action == "") || rule.Suppress != nil && rule.Table == 0 ||
+		rule.From.IsValid() && rule.To.IsValid() && rule.From.Addr().Is4() != rule.To.Addr().Is4() {
 		return Rule{}, bad
 	}
 	return rule, nil
@@ -207,7 +210,8 @@ func (rule Rule) String() string {
 // says tells which words a rule has, whatever their values. Of two rules of one priority and table
 // the kernel compares only what the second one says (rule_exists in net/core/fib_rules.c).
 func (rule Rule) says() string {
-	return fmt.Sprint(rule.Not, rule.From.IsValid(), rule.To.IsValid(), rule.In != "", rule.Out != "", rule.Mark > 0, rule.TOS > 0,
+	return fmt.Sprint(rule.Not, rule.From.IsValid(), rule.To.IsValid(), rule.In != "", rule.Out != "", rule.Mark > 0,
+		rule.TOS > 0,
 		rule.Protocol != "", rule.FromPort != PortRange{}, rule.ToPort != PortRange{}, rule.Suppress != nil)
 }
 
@@ -251,9 +255,11 @@ func (v *validator) rules(n *Node, bad func(hint, format string, args ...any)) {
 			bad("choose another", "rule %s: table %d is that of the management network", rule, ManagementTable)
 		case rule.Priority >= 1<<31:
 			bad("write 1 to 2147483647", "rule %s: its priority is too large", rule)
-		case (rule.FromPort != PortRange{} || rule.ToPort != PortRange{}) && !slices.Contains([]string{"tcp", "udp", "sctp"}, rule.Protocol):
+		case (rule.FromPort != PortRange{} || rule.ToPort != PortRange{}) &&
+			!slices.Contains([]string{"tcp", "udp", "sctp"}, rule.Protocol):
 			bad("write ipproto tcp, udp or sctp", "rule %s: ports are those of a protocol", rule)
-		case rule.Protocol == "icmp" && (rule.From.IsValid() && rule.From.Addr().Is6() || rule.To.IsValid() && rule.To.Addr().Is6()):
+		case rule.Protocol == "icmp" &&
+			(rule.From.IsValid() && rule.From.Addr().Is6() || rule.To.IsValid() && rule.To.Addr().Is6()):
 			bad("write ipproto ipv6-icmp", "rule %s: IPv6 has another protocol", rule)
 		}
 	}
@@ -279,12 +285,14 @@ func (r *resolver) rules() {
 			}
 			for _, device := range []string{rule.In, rule.Out} {
 				if device != "" && device != "lo" && !slices.Contains(devices, device) {
-					bad(cmp.Or(DidYouMean(device, devices), "it has "+words.Some(devices)), "it has no device %s", clip(device))
+					bad(cmp.Or(DidYouMean(device, devices), "it has "+words.Some(devices)), "it has no device %s",
+						clip(device))
 				}
 			}
 			v4, v6 := rule.Families(r.t.IPv6)
 			if !v4 && !v6 {
-				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned", "%s %s: rule %s has no effect, as the lab has no IPv6", n.Kind, n.Name, rule)
+				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned",
+					"%s %s: rule %s has no effect, as the lab has no IPv6", n.Kind, n.Name, rule)
 			}
 			if rule.Priority == 0 {
 				for taken[next] {

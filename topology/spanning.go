@@ -17,7 +17,8 @@ func Blocked(t *Topology) map[*Link]bool {
 	}
 	learns := map[string]bool{}
 	for _, n := range t.Nodes {
-		learns[n.Name] = n.Kind == Switch && (!n.STP || n.Datapath == Embedded) && len(n.Controllers) > 0 && n.Controllers[0] == ControllerNone
+		learns[n.Name] = n.Kind == Switch && (!n.STP || n.Datapath == Embedded) && len(n.Controllers) > 0 &&
+			n.Controllers[0] == ControllerNone
 	}
 	links := map[string][]*Link{}
 	blocked := map[*Link]bool{}

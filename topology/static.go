@@ -40,8 +40,10 @@ type Route struct {
 
 // SourceDistance is how little a router trusts the routes of a source.
 type SourceDistance struct {
-	Source   string       `json:"source"`         // static, balanced, shortest-path, program, protocol, or a protocol by its name
-	Name     string       `json:"name,omitempty"` // of a program (none: of all), or of a protocol that an app of the controller speaks
+	// Static, balanced, shortest-path, program, protocol, or a protocol by its name.
+	Source string `json:"source"`
+	// Of a program (none: of all), or of a protocol that an app of the controller speaks.
+	Name     string       `json:"name,omitempty"`
 	Distance rib.Distance `json:"distance"`
 }
 
@@ -86,7 +88,8 @@ func (d SourceDistance) isSource() bool {
 	case SourceProgram:
 		return d.Name == "" || ProgramName.MatchString(d.Name)
 	}
-	return d.Name == "" && (IsProtocol(d.Source) || slices.Contains([]string{SourceStatic, SourceBalanced, SourceShortestPath}, d.Source))
+	return d.Name == "" &&
+		(IsProtocol(d.Source) || slices.Contains([]string{SourceStatic, SourceBalanced, SourceShortestPath}, d.Source))
 }
 
 func (d SourceDistance) String() string {
@@ -102,9 +105,12 @@ func (r *resolver) checkDistances() {
 			case err != nil || text != d:
 				r.problems.Add(n.Pos, distanceHint, "router %s: distances: %s", n.Name, clip(d.String()))
 			case !n.RoutingNode():
-				r.problems.Add(n.Pos, "leave it out, or give single routes a distance: 10.2.0.0/16 via 10.0.0.254 distance 200", "router %s: distances are those of routing nodes; datapath %s has its own", n.Name, n.Datapath)
+				r.problems.Add(n.Pos,
+					"leave it out, or give single routes a distance: 10.2.0.0/16 via 10.0.0.254 distance 200",
+					"router %s: distances are those of routing nodes; datapath %s has its own", n.Name, n.Datapath)
 			case seen[d.Source+" "+d.Name]:
-				r.problems.Add(n.Pos, "write it once", "router %s: distances: %s has two", n.Name, strings.TrimSpace(d.Source+" "+d.Name))
+				r.problems.Add(n.Pos, "write it once", "router %s: distances: %s has two", n.Name,
+					strings.TrimSpace(d.Source+" "+d.Name))
 			}
 			seen[d.Source+" "+d.Name] = true
 		}

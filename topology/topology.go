@@ -154,10 +154,11 @@ type Node struct {
 
 	Management netip.Addr `json:"management,omitzero"` // in the management network
 
-	Gateways  []netip.Addr   `json:"gateways,omitempty"`  // default routes: at most one IPv4, one IPv6
-	Routes    []Route        `json:"routes,omitempty"`    // static routes
-	Rules     []Rule         `json:"rules,omitempty"`     // which of its tables of routes is asked for what
-	RA        *Advertisement `json:"ra,omitempty"`        // of interfaces that say nothing of it; Resolve moves it there
+	Gateways []netip.Addr `json:"gateways,omitempty"` // default routes: at most one IPv4, one IPv6
+	Routes   []Route      `json:"routes,omitempty"`   // static routes
+	Rules    []Rule       `json:"rules,omitempty"`    // which of its tables of routes is asked for what
+	// Of interfaces that say nothing of it; Resolve moves it there.
+	RA        *Advertisement `json:"ra,omitempty"`
 	Neighbors []Neighbor     `json:"neighbors,omitempty"` // whose MAC addresses it need not ask for
 	Protocols Protocols      `json:"protocols,omitempty"` // of routers: what they speak; JSON has each under its name
 
@@ -178,9 +179,10 @@ type Node struct {
 	Config  []ConfigFile `json:"config,omitempty"`  // its own configuration, for which a topology has no words
 	Files   []NodeFile   `json:"files,omitempty"`   // of the node's own, which it is given
 
-	DPID        DPID     `json:"dpid,omitzero"`
-	Datapath    Datapath `json:"datapath,omitempty"`
-	Controllers []string `json:"controllers,omitempty"` // "none", "trivet", programs, addresses, names of controller nodes
+	DPID     DPID     `json:"dpid,omitzero"`
+	Datapath Datapath `json:"datapath,omitempty"`
+	// "none", "trivet", programs, addresses, names of controller nodes.
+	Controllers []string `json:"controllers,omitempty"`
 	FailMode    FailMode `json:"fail_mode,omitempty"`
 	OpenFlow    []string `json:"openflow,omitempty"` // versions allowed: "1.0", "1.3"; empty: the datapath's default
 	STP         bool     `json:"stp,omitempty"`      // run the spanning tree protocol
@@ -204,7 +206,8 @@ type Node struct {
 
 	Distances []SourceDistance `json:"distances,omitempty"` // of a routing node, in place of the usual ones
 
-	Redistribute []Redistribute `json:"redistribute,omitempty"` // of a routing node, into programs; of one the first that matches a route decides
+	// Of a routing node, into programs; of one the first that matches a route decides.
+	Redistribute []Redistribute `json:"redistribute,omitempty"`
 
 	// Masquerade says which packets a router sends on under its own address.
 	Masquerade []Masquerade `json:"masquerade,omitempty"`
@@ -322,9 +325,10 @@ const NoAddress = "none"
 // Endpoint is one end of a link: at a node, or (Node empty) a real interface of the machine or a
 // network that others made.
 type Endpoint struct {
-	Node      string         `json:"node,omitempty"`
-	Interface string         `json:"interface,omitempty"` // device name; unset: <node>-eth<port>
-	Port      *int           `json:"port,omitempty"`      // unset: next free; hosts and routers count from 0, switches from 1
+	Node      string `json:"node,omitempty"`
+	Interface string `json:"interface,omitempty"` // device name; unset: <node>-eth<port>
+	// Unset: next free; hosts and routers count from 0, switches from 1.
+	Port      *int           `json:"port,omitempty"`
 	MAC       MAC            `json:"mac,omitzero"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 

@@ -87,8 +87,10 @@ type Duration time.Duration
 func ParseDuration(s string) (Duration, error) {
 	m := numberUnit.FindStringSubmatch(strings.TrimSpace(s))
 	if m != nil {
-		units := map[string]time.Duration{"ns": 1, "us": time.Microsecond, "µs": time.Microsecond, "usec": time.Microsecond,
-			"ms": time.Millisecond, "msec": time.Millisecond, "s": time.Second, "sec": time.Second, "min": time.Minute, "m": time.Minute, "h": time.Hour}
+		units := map[string]time.Duration{"ns": 1, "us": time.Microsecond, "µs": time.Microsecond,
+			"usec": time.Microsecond,
+			"ms":   time.Millisecond, "msec": time.Millisecond, "s": time.Second, "sec": time.Second,
+			"min": time.Minute, "m": time.Minute, "h": time.Hour}
 		if unit, ok := units[strings.ToLower(m[2])]; ok {
 			number, _ := strconv.ParseFloat(m[1], 64)
 			if ns := math.Round(number * float64(unit)); ns <= float64(24*time.Hour*365) {
@@ -252,7 +254,8 @@ func ParseMAC(s string) (MAC, error) {
 	}
 	copy(m[:], b)
 	if m[0]&1 == 1 || m == (MAC{}) {
-		return MAC{}, Mistaken("write 02:00:00:00:00:01", "%q is not the MAC address of a device: it is a multicast or the zero address", s)
+		return MAC{}, Mistaken("write 02:00:00:00:00:01",
+			"%q is not the MAC address of a device: it is a multicast or the zero address", s)
 	}
 	return m, nil
 }

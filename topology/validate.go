@@ -31,7 +31,8 @@ func Validate(t *Topology) Problems { return validate(t, Defaults{}) }
 
 // validate also checks what comes from the command line.
 func validate(t *Topology, d Defaults) Problems {
-	v := &validator{t: t, nodes: map[string]*Node{}, listening: map[Opening]*Node{}, somewhere: map[Opening]*Node{}, images: map[string]*Node{}, guestEnds: map[string]int{}}
+	v := &validator{t: t, nodes: map[string]*Node{}, listening: map[Opening]*Node{}, somewhere: map[Opening]*Node{},
+		images: map[string]*Node{}, guestEnds: map[string]int{}}
 	if slices.Contains(t.Nodes, nil) || slices.Contains(t.Links, nil) { // JSON may hold null
 		v.problems.Add(t.Pos, "remove it", "a node or link of the topology is null")
 		return v.problems
@@ -39,7 +40,8 @@ func validate(t *Topology, d Defaults) Problems {
 	v.topology()
 	v.controllers(Position{}, "--controller", d.OverrideController)
 	if n := d.OverrideMembers; n < 0 || n > MaxMembers {
-		v.problems.Add(Position{}, fmt.Sprintf("write a number from 1 to %d", MaxMembers), "--controllers: there cannot be %d", n)
+		v.problems.Add(Position{}, fmt.Sprintf("write a number from 1 to %d", MaxMembers),
+			"--controllers: there cannot be %d", n)
 	}
 	for _, n := range t.Nodes {
 		v.node(n)
@@ -92,7 +94,8 @@ func (v *validator) topology() {
 		v.problems.Add(t.Pos, "choose proactive or reactive", "learning: there is no mode %q", t.Learning)
 	}
 	if t.Learning == Reactive && t.Balancing() == BalanceLoad {
-		v.problems.Add(t.Pos, "leave one of them out", "learning reactive: each flow has its path by what was learned; balance load cannot move it")
+		v.problems.Add(t.Pos, "leave one of them out",
+			"learning reactive: each flow has its path by what was learned; balance load cannot move it")
 	}
 	v.balance()
 	v.cluster()
@@ -122,7 +125,8 @@ func (v *validator) subnets() {
 	case !p.Addr().Is4():
 		v.problems.Add(t.Pos, "write 10.0.0.0/8; IPv6 addresses come from subnet6", "subnet %s is not IPv4", p)
 	case p.Bits() < 8 || !assignable(p.Addr()) || p.Addr().As4()[0] == 0:
-		v.problems.Add(t.Pos, "write 10.0.0.0/8, or a part of your own networks", "subnet %s is not a network for hosts", p)
+		v.problems.Add(t.Pos, "write 10.0.0.0/8, or a part of your own networks",
+			"subnet %s is not a network for hosts", p)
 	}
 	switch p := t.Subnet6; {
 	case !p.IsValid():
@@ -155,7 +159,8 @@ func (v *validator) node(n *Node) {
 	}
 	switch {
 	case !nodeName.MatchString(n.Name):
-		v.problems.Add(n.Pos, "use letters, digits, '_', '.' and '-', at most 63, a letter or digit first", "%q cannot be the name of a node", clip(n.Name))
+		v.problems.Add(n.Pos, "use letters, digits, '_', '.' and '-', at most 63, a letter or digit first",
+			"%q cannot be the name of a node", clip(n.Name))
 		return
 	case slices.Contains(reservedNames, n.Name):
 		bad("choose another", "the name is reserved")
@@ -238,14 +243,17 @@ func (v *validator) routes(n *Node, bad func(hint, format string, args ...any)) 
 		seen[g.Is4()] = true
 	}
 	for _, r := range n.Routes {
-		if !r.To.IsValid() || !r.Discard && !r.Via.IsValid() && r.Device == "" || r.Via.IsValid() && r.To.Addr().Is4() != r.Via.Is4() {
-			bad("write 10.2.0.0/16 via 10.0.0.254, or 10.2.0.0/16 dev h1-eth0", "route %s mixes address families or lacks one", r)
+		if !r.To.IsValid() || !r.Discard && !r.Via.IsValid() && r.Device == "" ||
+			r.Via.IsValid() && r.To.Addr().Is4() != r.Via.Is4() {
+			bad("write 10.2.0.0/16 via 10.0.0.254, or 10.2.0.0/16 dev h1-eth0",
+				"route %s mixes address families or lacks one", r)
 		}
 		if r.Source.IsValid() && (r.Discard || r.Source.Is4() != r.To.Addr().Is4() || !assignable(r.Source)) {
 			bad("write src 10.0.0.1", "route %s: %s cannot be the sender of what it leads", r, r.Source)
 		}
 		if r.Table != 0 && (tableTaken(int(r.Table)) || r.Table > 1<<31-1) {
-			bad("write table 100, or leave it out: that is the main one", "route %s: table %d has no routes of a topology", r, r.Table)
+			bad("write table 100, or leave it out: that is the main one",
+				"route %s: table %d has no routes of a topology", r, r.Table)
 		}
 		if n.Kind == Host && (r.Distance > 0 || r.Tag > 0) {
 			bad("leave it out, or make it a router", "route %s: only routers have distances and tags", r)
@@ -321,7 +329,8 @@ func (v *validator) controller(pos Position, subject, c string) {
 	}
 	if n := v.nodes[c]; n != nil {
 		if n.Kind != Controller {
-			v.problems.Add(pos, "name a controller node or an address like tcp:127.0.0.1:6653", "%s: %s is a %s, not a controller", subject, c, n.Kind)
+			v.problems.Add(pos, "name a controller node or an address like tcp:127.0.0.1:6653",
+				"%s: %s is a %s, not a controller", subject, c, n.Kind)
 		}
 		return
 	}
@@ -368,7 +377,8 @@ func misplaced(p netip.Prefix) (what, hint string) {
 	case !p.IsValid() || !assignable(p.Addr()):
 		return fmt.Sprintf("%s cannot be the address of an interface", p), "write 10.0.0.1/24 or fd00::1/64"
 	case p.Addr().Is4() && p.Bits() < 31 && p == p.Masked():
-		return fmt.Sprintf("%s is the address of the network itself", p), "write " + netip.PrefixFrom(p.Addr().Next(), p.Bits()).String()
+		return fmt.Sprintf("%s is the address of the network itself", p), "write " +
+			netip.PrefixFrom(p.Addr().Next(), p.Bits()).String()
 	case isBroadcast(p):
 		return fmt.Sprintf("%s is the broadcast address of its network", p), "choose another in " + p.Masked().String()
 	}
@@ -398,7 +408,8 @@ func (v *validator) link(l *Link) {
 			bad(hint, "%s", text)
 		}
 		if e.Queue.Managed() && !e.Managed() {
-			v.problems.Warn(l.Pos, "give it a bandwidth", "%s: without a bandwidth no packet waits, and %s has no effect", name, e.Queue.Discipline)
+			v.problems.Warn(l.Pos, "give it a bandwidth",
+				"%s: without a bandwidth no packet waits, and %s has no effect", name, e.Queue.Discipline)
 		}
 	}
 	v.protocolsOver(l, bad)
@@ -418,7 +429,8 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 	case slices.Contains([]string{"lo", "all", "default"}, e.Interface):
 		bad("name another", "the device name %s is reserved", e.Interface)
 	case e.Interface != "" && !deviceName.MatchString(e.Interface):
-		bad(fmt.Sprintf("use letters, digits, '_', '.', '-', at most %d", MaxDeviceName), "%q cannot be the name of a network device", clip(e.Interface))
+		bad(fmt.Sprintf("use letters, digits, '_', '.', '-', at most %d", MaxDeviceName),
+			"%q cannot be the name of a network device", clip(e.Interface))
 	}
 	v.advertisesAt(v.nodes[e.Node], e, bad)
 	if e.External() {
@@ -429,7 +441,8 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 			v.network(e, bad)
 			return
 		case e.Interface == "":
-			bad("name a node, an interface of the machine (interface:eth1) or a network (network:net1)", "one end has no node")
+			bad("name a node, an interface of the machine (interface:eth1) or a network (network:net1)",
+				"one end has no node")
 		}
 		if e.Interface == "" {
 			return
@@ -439,14 +452,16 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 		}
 		for other := range v.external {
 			if strings.HasPrefix(other, e.Interface+".") || strings.HasPrefix(e.Interface, other+".") {
-				bad("name VLANs of it only", "%s and %s are one interface and a VLAN of it, and a lab cannot take both", e.Interface, other)
+				bad("name VLANs of it only", "%s and %s are one interface and a VLAN of it, and a lab cannot take both",
+					e.Interface, other)
 			}
 		}
 		v.external[e.Interface] = l
 		return
 	}
 	if e.Network != "" {
-		bad("name it at the other end: r1 -- network:net1", "%s and the network %s are one end", clip(e.Node), clip(e.Network))
+		bad("name it at the other end: r1 -- network:net1", "%s and the network %s are one end", clip(e.Node),
+			clip(e.Network))
 	}
 	n := v.nodes[e.Node]
 	switch {
@@ -454,10 +469,12 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 		bad(v.suggest(e.Node), "there is no node %s", clip(e.Node))
 		return
 	case n.Kind == Controller:
-		bad("a switch names its controllers under controller:", "%s is a controller, which cannot be the end of a link", e.Node)
+		bad("a switch names its controllers under controller:", "%s is a controller, which cannot be the end of a link",
+			e.Node)
 		return
 	case n.Kind == Switch && len(e.Addresses) > 0:
-		v.problems.Warn(l.Pos, "make it a router to give it addresses", "link %s: a port of switch %s has no address: %s is left out", l.Name(), e.Node, e.Addresses[0])
+		v.problems.Warn(l.Pos, "make it a router to give it addresses",
+			"link %s: a port of switch %s has no address: %s is left out", l.Name(), e.Node, e.Addresses[0])
 	}
 	if e.Port == nil {
 		return
@@ -468,7 +485,8 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 	}
 	key := portKey{e.Node, *e.Port}
 	if other := v.ports[key]; other != nil {
-		bad("give each link a port of its own, or none", "port %d of %s is taken by link %s%s", *e.Port, e.Node, other.Name(), at(other.Pos))
+		bad("give each link a port of its own, or none", "port %d of %s is taken by link %s%s", *e.Port, e.Node,
+			other.Name(), at(other.Pos))
 	}
 	v.ports[key] = l
 }
@@ -479,7 +497,8 @@ var networkName = regexp.MustCompile(`^[\p{L}\p{N}_][\p{L}\p{N}_.:-]*$`)
 func (v *validator) network(e *Endpoint, bad func(hint, format string, args ...any)) {
 	switch {
 	case utf8.RuneCountInString(e.Network) > 100 || !networkName.MatchString(e.Network):
-		bad("use its ID", "%q cannot be the name of a network here: letters, digits, '_', '.', ':', '-', at most 100", clip(e.Network))
+		bad("use its ID", "%q cannot be the name of a network here: letters, digits, '_', '.', ':', '-', at most 100",
+			clip(e.Network))
 	case e.Interface != "":
 		bad("keep one of them", "the interface %s and the network %s are one end", clip(e.Interface), clip(e.Network))
 	case len(e.Addresses) > 0 || e.Unaddressed || e.MAC != (MAC{}) || e.Take:
@@ -526,7 +545,8 @@ func (v *validator) impairment(i Impairment, bad func(hint, format string, args 
 // together says what is wrong with options of a direction that each by itself may be so.
 func (i Impairment) together() error {
 	if i.Reorder > 0 && i.Delay == 0 && i.Jitter == 0 {
-		return Mistaken("give it a delay, or reorder none", "reorder sends packets ahead of those that are delayed, and there is no delay")
+		return Mistaken("give it a delay, or reorder none",
+			"reorder sends packets ahead of those that are delayed, and there is no delay")
 	}
 	return nil
 }

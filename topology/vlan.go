@@ -30,7 +30,8 @@ func ParseVLANs(s string) (VLANs, error) {
 	var set VLANSet
 	for part := range strings.SplitSeq(s, ",") {
 		if !set.addRange(part) {
-			return "", Mistaken("write [10, 20, 30-39], of 1 to 4094, or all", "%q is no VLAN", clip(strings.TrimSpace(part)))
+			return "", Mistaken("write [10, 20, 30-39], of 1 to 4094, or all", "%q is no VLAN",
+				clip(strings.TrimSpace(part)))
 		}
 	}
 	return set.text(), nil
@@ -228,12 +229,14 @@ func (v *validator) vlans(l *Link, bad func(hint, format string, args ...any)) {
 	}
 	number(l.VLAN)
 	if (l.VLAN != 0 || l.Trunk != "") && !slices.ContainsFunc(l.Ends[:], isSwitch) {
-		bad("give them to a switch's port; a host's are under interfaces: {h1-eth0.10: {vlan: 10, on: h1-eth0}}", "vlan and trunk are of switches' ports")
+		bad("give them to a switch's port; a host's are under interfaces: {h1-eth0.10: {vlan: 10, on: h1-eth0}}",
+			"vlan and trunk are of switches' ports")
 	}
 	for _, e := range l.Ends {
 		number(e.VLAN)
 		if (e.VLAN != 0 || e.Trunk != "") && !isSwitch(e) {
-			bad("give them to the end at the switch", "vlan and trunk are of switches' ports, and %s has none", clip(e.Label()))
+			bad("give them to the end at the switch", "vlan and trunk are of switches' ports, and %s has none",
+				clip(e.Label()))
 		}
 	}
 	for _, set := range []VLANs{l.Trunk, l.Ends[0].Trunk, l.Ends[1].Trunk} {
@@ -266,7 +269,8 @@ func (v *validator) trunks(t *Topology) {
 			if p := l.VLANsAt(i); p.Trunk != "" && l.Ends[i].Node != "" {
 				count++
 				if differ[p] = true; len(differ) > mostTrunks {
-					v.problems.Add(l.Pos, "write trunk: all at some", "there are more than %d trunks of different VLANs", mostTrunks)
+					v.problems.Add(l.Pos, "write trunk: all at some",
+						"there are more than %d trunks of different VLANs", mostTrunks)
 					return
 				}
 			}
@@ -276,7 +280,8 @@ func (v *validator) trunks(t *Topology) {
 		return
 	}
 	if _, classes := vlanClasses(slices.Collect(maps.Keys(differ))); count*len(classes) > mostTrunkParts {
-		v.problems.Add(t.Pos, "write trunk: all at some", "%d trunks divide the VLANs in %d ways, which are too many", count, len(classes))
+		v.problems.Add(t.Pos, "write trunk: all at some", "%d trunks divide the VLANs in %d ways, which are too many",
+			count, len(classes))
 	}
 }
 
@@ -288,7 +293,8 @@ func (r *resolver) vlans() {
 	for _, l := range r.t.Links {
 		for i, e := range l.Ends {
 			n := r.nodes[e.Node]
-			if n == nil || told[n] || n.Kind != Switch || n.Datapath != OVS || n.Controllers[0] == ControllerNone || l.VLANsAt(i) == (PortVLANs{}) {
+			if n == nil || told[n] || n.Kind != Switch || n.Datapath != OVS || n.Controllers[0] == ControllerNone ||
+				l.VLANsAt(i) == (PortVLANs{}) {
 				continue
 			}
 			told[n] = true

@@ -211,14 +211,17 @@ func (t *Topology) ReadKeys(read func(file string) ([]byte, error)) error {
 		}
 		text, err := read(l.Wifi.KeyFile)
 		if err != nil {
-			problems.Add(l.Pos, "write the passphrase into it, readable by you alone", "link %s: wifi: key_file: %s", l.Name(), err)
+			problems.Add(l.Pos, "write the passphrase into it, readable by you alone", "link %s: wifi: key_file: %s",
+				l.Name(), err)
 			continue
 		}
 		w := *l.Wifi // links of a range share it
 		first, _, _ := strings.Cut(string(text), "\n")
 		w.Key = strings.TrimSuffix(first, "\r")
 		if l.Wifi = &w; !isPassphrase(w.Key) {
-			problems.Add(l.Pos, passphraseHint, "link %s: wifi: the first line of %s, which key_file names, cannot be a key of WPA2", l.Name(), w.KeyFile)
+			problems.Add(l.Pos, passphraseHint,
+				"link %s: wifi: the first line of %s, which key_file names, cannot be a key of WPA2", l.Name(),
+				w.KeyFile)
 		}
 	}
 	return problems.Err()
@@ -228,7 +231,8 @@ const passphraseHint = "a passphrase has 8 to 63 characters of ASCII"
 
 // isPassphrase says whether WPA2 can have this passphrase (IEEE 802.11-2020, annex J.4.1).
 func isPassphrase(key string) bool {
-	return len(key) >= 8 && len(key) <= 63 && !strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })
+	return len(key) >= 8 && len(key) <= 63 &&
+		!strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
 func (v *validator) wifi(l *Link, bad func(hint, format string, args ...any)) {
@@ -270,7 +274,8 @@ func (v *validator) wifiChannel(w *Wifi, bad func(hint, format string, args ...a
 		in = in5
 	}
 	if !in {
-		bad("2.4GHz has 1 to 13; 5GHz has 36, 40, … 64, 100, … 144, 149, … 177", "wifi: %d is not a channel of %s", w.Channel, orAny(w.Band))
+		bad("2.4GHz has 1 to 13; 5GHz has 36, 40, … 64, 100, … 144, 149, … 177", "wifi: %d is not a channel of %s",
+			w.Channel, orAny(w.Band))
 	}
 }
 

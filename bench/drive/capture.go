@@ -22,17 +22,23 @@ import (
 )
 
 func init() {
-	at := experiment.Option{Name: "at", Type: experiment.Text, Required: true, Example: "h1", Doc: "What is recorded: a link (A-B), or a node with all its links."}
+	at := experiment.Option{Name: "at", Type: experiment.Text, Required: true, Example: "h1",
+		Doc: "What is recorded: a link (A-B), or a node with all its links."}
 	register(kind{ProbeKind: experiment.ProbeKind{
 		Name: "capture", Doc: "Records packets while probes of its group run, to a file beside the results.",
-		Options: []experiment.Option{at, {Name: "time", Type: experiment.Time, Default: "10s", Doc: "How long it records."},
-			{Name: "bytes", Type: experiment.Whole, Default: "128", Least: 14, Most: 262144, Doc: "How much is kept of a packet."},
-			{Name: "packets", Type: experiment.Whole, Default: "100000", Least: 1, Most: 10_000_000, Doc: "How many packets are kept; further ones are counted."},
+		Options: []experiment.Option{at,
+			{Name: "time", Type: experiment.Time, Default: "10s", Doc: "How long it records."},
+			{Name: "bytes", Type: experiment.Whole, Default: "128", Least: 14, Most: 262144,
+				Doc: "How much is kept of a packet."},
+			{Name: "packets", Type: experiment.Whole, Default: "100000", Least: 1, Most: 10_000_000,
+				Doc: "How many packets are kept; further ones are counted."},
 		},
 		Estimate: func(o experiment.Options, _ experiment.Lab) time.Duration { return o.Time("time") },
-		Metrics:  []experiment.Metric{metric("captured", "packets", "at"), metric("captured_bytes", "B", "at"), metric("not_kept", "packets", "at")},
-		Looks:    true,
-	}, order: 140, run: capture, own: true, fits: func(t *topology.Topology, o experiment.Options) error { return lab.CheckCapture(t, o.Text("at")) }})
+		Metrics: []experiment.Metric{metric("captured", "packets", "at"), metric("captured_bytes", "B", "at"),
+			metric("not_kept", "packets", "at")},
+		Looks: true,
+	}, order: 140, run: capture, own: true,
+		fits: func(t *topology.Topology, o experiment.Options) error { return lab.CheckCapture(t, o.Text("at")) }})
 }
 
 // capture records packets to a file, whose name is in the details, and counts them. Of one that is
@@ -67,10 +73,13 @@ func capture(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	for _, m := range []struct {
 		name, unit string
 		value      int
-	}{{"captured", "packets", seen.kept}, {"captured_bytes", "B", seen.bytes}, {"not_kept", "packets", seen.packets - seen.kept}} {
-		o.Measurements = append(o.Measurements, result.Measurement{Metric: m.name, Unit: m.unit, Values: []float64{float64(m.value)}, Labels: labels})
+	}{{"captured", "packets", seen.kept}, {"captured_bytes", "B", seen.bytes},
+		{"not_kept", "packets", seen.packets - seen.kept}} {
+		o.Measurements = append(o.Measurements,
+			result.Measurement{Metric: m.name, Unit: m.unit, Values: []float64{float64(m.value)}, Labels: labels})
 	}
-	o.Details, _ = json.Marshal(map[string]string{"file": filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path))})
+	o.Details, _ = json.Marshal(map[string]string{"file": filepath.Join(filepath.Base(filepath.Dir(path)),
+		filepath.Base(path))})
 	return o, nil
 }
 
@@ -83,7 +92,8 @@ func (b *bed) captureFile(at string) (*os.File, error) {
 	if err := os.MkdirAll(b.captures, 0o755); err != nil {
 		return nil, err
 	}
-	name := time.Now().UTC().Format("20060102T150405.000Z") + "-" + regexp.MustCompile(`[^A-Za-z0-9=.]+`).ReplaceAllString(at, "-")
+	name := time.Now().UTC().Format("20060102T150405.000Z") + "-" +
+		regexp.MustCompile(`[^A-Za-z0-9=.]+`).ReplaceAllString(at, "-")
 	path := filepath.Join(b.captures, name)
 	f, err := os.OpenFile(path+".pcap", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	for n := 2; errors.Is(err, fs.ErrExist); n++ {
@@ -113,7 +123,8 @@ func keep(in io.Reader, out io.Writer, bytes, most int, begun func()) (seen reco
 	begun()
 	for {
 		data, info, err := r.ZeroCopyReadPacketData()
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // time is over, perhaps in the middle of a packet
+		// Time is over, perhaps in the middle of a packet.
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return seen, nil
 		}
 		if err != nil {

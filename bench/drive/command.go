@@ -22,9 +22,11 @@ func init() {
 		Options: []experiment.Option{
 			{Name: "node", Type: experiment.Node, Doc: "Node to run it in; default: on the machine."},
 			{Name: "run", Type: experiment.Text, Required: true, Example: "echo 42", Doc: "The shell command."},
-			{Name: "metric", Type: experiment.Text, Required: true, Example: "answer", Doc: "What the number is called."},
+			{Name: "metric", Type: experiment.Text, Required: true, Example: "answer",
+				Doc: "What the number is called."},
 			{Name: "unit", Type: experiment.Text, Required: true, Example: "1", Doc: "The number's unit; 1 for none."},
-			{Name: "match", Type: experiment.Text, Example: "([0-9]+)", Doc: "Regular expression; its first group is the number. Each match is a value."},
+			{Name: "match", Type: experiment.Text, Example: "([0-9]+)",
+				Doc: "Regular expression; its first group is the number. Each match is a value."},
 			{Name: "path", Type: experiment.Text, Doc: "Path in JSON instead: end.sum.bits_per_second."},
 			sendTime,
 		},
@@ -58,7 +60,8 @@ func command(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	o.Details, _ = json.Marshal(map[string]string{"output": string(text[:min(len(text), keptOutput)])})
 	values, wrong := numbers(b.options, text)
 	if len(values) > 0 {
-		o.Measurements = []result.Measurement{{Metric: b.options.Text("metric"), Unit: b.options.Text("unit"), Values: values}}
+		o.Measurements = []result.Measurement{{Metric: b.options.Text("metric"), Unit: b.options.Text("unit"),
+			Values: values}}
 	}
 	return o, errors.Join(err, wrong)
 }

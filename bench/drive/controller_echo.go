@@ -21,25 +21,31 @@ import (
 
 func init() {
 	register(kind{ProbeKind: experiment.ProbeKind{
-		Name: "controller_echo", Doc: "How long the controller takes to answer hosts that all ping their routers at the same time.",
+		Name: "controller_echo",
+		Doc:  "How long the controller takes to answer hosts that all ping their routers at the same time.",
 		Options: []experiment.Option{
-			{Name: "clients", Type: experiment.Whole, Required: true, Example: "2", Least: 1, Doc: "How many hosts ping, each its own router; one of each router first, then a second of each."},
-			{Name: "count", Type: experiment.Whole, Default: "200", Least: 1, Most: 100_000, Doc: "Echoes that each of them sends."},
-			{Name: "interval", Type: experiment.Time, Default: "20ms", Doc: "Time from one echo to the next, whether it was answered or not."},
+			{Name: "clients", Type: experiment.Whole, Required: true, Example: "2", Least: 1,
+				Doc: "How many hosts ping, each its own router; one of each router first, then a second of each."},
+			{Name: "count", Type: experiment.Whole, Default: "200", Least: 1, Most: 100_000,
+				Doc: "Echoes that each of them sends."},
+			{Name: "interval", Type: experiment.Time, Default: "20ms",
+				Doc: "Time from one echo to the next, whether it was answered or not."},
 			by(payload, "56"),
 		},
 		Estimate: func(o experiment.Options, _ experiment.Lab) time.Duration {
 			return time.Duration(o.Int("count")+linkEchoes(o))*o.Time("interval") + 500*time.Millisecond
 		},
-		Metrics: []experiment.Metric{between("packet_delay", "s"), between("link_delay", "s"), between("controller_time", "s"),
+		Metrics: []experiment.Metric{between("packet_delay", "s"), between("link_delay", "s"),
+			between("controller_time", "s"),
 			metric("controller_time_mean", "s"), metric("loss", "1")},
 		Controller: true,
-	}, order: 75, own: true, chief: []string{"controller_time_mean", "loss"}, run: controllerEcho, fits: func(t *topology.Topology, o experiment.Options) error {
-		if found, asked := len(clientsOf(t)), o.Int("clients"); found < asked {
-			return fmt.Errorf("clients: %d: the lab has %d hosts that can be one: at a router that Trivet's controller decides for, and beside another host there", asked, found)
-		}
-		return nil
-	}})
+	}, order: 75, own: true, chief: []string{"controller_time_mean", "loss"}, run: controllerEcho,
+		fits: func(t *topology.Topology, o experiment.Options) error {
+			if found, asked := len(clientsOf(t)), o.Int("clients"); found < asked {
+				return fmt.Errorf("clients: %d: the lab has %d hosts that can be one: at a router that Trivet's controller decides for, and beside another host there", asked, found)
+			}
+			return nil
+		}})
 }
 
 // client is a host that asks the controller.
@@ -61,7 +67,8 @@ func clientsOf(t *topology.Topology) (out []client) {
 		for i := range 2 {
 			host, router := nodes[l.Ends[i].Node], nodes[l.Ends[1-i].Node]
 			_, err := addressOf(t, l.Ends[i].Node, false)
-			if host.Kind == topology.Host && router.RoutingNode() && slices.Contains(router.Controllers, topology.ControllerTrivet) && err == nil {
+			if host.Kind == topology.Host && router.RoutingNode() &&
+				slices.Contains(router.Controllers, topology.ControllerTrivet) && err == nil {
 				at[router.Name] = append(at[router.Name], place{host.Name, l.Ends[1-i]})
 			}
 		}
@@ -78,7 +85,9 @@ func clientsOf(t *topology.Topology) (out []client) {
 			beside, _ := addressOf(t, other, false)
 			for _, a := range one.gateway.Addresses {
 				if a.Addr().Is4() && one.host != other {
-					out = append(out, client{ping.Pair{From: one.host, To: n.Name, Address: a.Addr()}, ping.Pair{From: one.host, To: other, Address: beside}})
+					out = append(out,
+						client{ping.Pair{From: one.host, To: n.Name, Address: a.Addr()},
+							ping.Pair{From: one.host, To: other, Address: beside}})
 					break
 				}
 			}
@@ -102,7 +111,8 @@ func controllerEcho(ctx context.Context, b *bed) (o experiment.Measured, err err
 	if err := b.reachable(ctx, slices.Concat(beside, routers)); err != nil {
 		return o, err
 	}
-	r := lab.PingRequest{Size: b.options.Int("size"), Interval: topology.Duration(b.options.Time("interval")), Unpaced: true}
+	r := lab.PingRequest{Size: b.options.Int("size"), Interval: topology.Duration(b.options.Time("interval")),
+		Unpaced: true}
 	r.Pairs, r.Count = beside, linkEchoes(b.options)
 	links, err := b.nodes.ping(ctx, r)
 	if err != nil {
@@ -114,9 +124,11 @@ func controllerEcho(ctx context.Context, b *bed) (o experiment.Measured, err err
 		return o, err
 	}
 	o.Measurements, o.Reasons = controllerTimes(answers, links)
-	o.Details, _ = json.Marshal(map[string]any{"sent": answers.Sent, "received": answers.Received, "link_sent": links.Sent, "link_received": links.Received, "cluster": b.askCentre(ctx)})
+	o.Details, _ = json.Marshal(map[string]any{"sent": answers.Sent, "received": answers.Received,
+		"link_sent": links.Sent, "link_received": links.Received, "cluster": b.askCentre(ctx)})
 	if answers.Received == 0 || links.Received == 0 {
-		return o, fmt.Errorf("of %d echoes to routers %d were answered, of %d to hosts %d", answers.Sent, answers.Received, links.Sent, links.Received)
+		return o, fmt.Errorf("of %d echoes to routers %d were answered, of %d to hosts %d", answers.Sent,
+			answers.Received, links.Sent, links.Received)
 	}
 	return o, nil
 }
@@ -157,15 +169,21 @@ func controllerTimes(answers, links lab.PingResult) (out []result.Measurement, r
 			name  string
 			value float64
 		}{{"packet_delay", packet}, {"link_delay", link}, {"controller_time", packet - link}} {
-			out = append(out, result.Measurement{Metric: m.name, Unit: "s", Values: []float64{m.value}, Labels: map[string]string{"from": a.From, "to": a.To}})
+			out = append(out,
+				result.Measurement{Metric: m.name, Unit: "s", Values: []float64{m.value},
+					Labels: map[string]string{"from": a.From, "to": a.To}})
 		}
 		sum, clients = sum+packet-link, clients+1
 	}
 	if clients > 0 {
-		out = append(out, result.Measurement{Metric: "controller_time_mean", Unit: "s", Values: []float64{sum / float64(clients)}})
+		out = append(out,
+			result.Measurement{Metric: "controller_time_mean", Unit: "s", Values: []float64{sum / float64(clients)}})
 	}
 	if silent := len(answers.Pairs) - clients; silent > 0 {
-		reasons = append(reasons, environment.Reason{Level: environment.Doubtful, Code: "silent", Text: fmt.Sprintf("%d of %d clients got no answer, and are not in the mean", silent, len(answers.Pairs))})
+		reasons = append(reasons,
+			environment.Reason{Level: environment.Doubtful, Code: "silent",
+				Text: fmt.Sprintf("%d of %d clients got no answer, and are not in the mean", silent,
+					len(answers.Pairs))})
 	}
 	return append(out, result.Share("loss", answers.Sent-answers.Received, answers.Sent)), reasons
 }

@@ -26,13 +26,15 @@ func init() {
 	register(kind{ProbeKind: experiment.ProbeKind{
 		Name: "controller_load", Doc: "Flow set-ups that the controller answers, measured by the OpenFlow generator.",
 		Options: []experiment.Option{
-			{Name: "mode", Type: experiment.Word, Words: []string{"throughput", "latency"}, Default: "throughput", Doc: "Requests: as many as the controller takes, or one at a time."},
+			{Name: "mode", Type: experiment.Word, Words: []string{"throughput", "latency"}, Default: "throughput",
+				Doc: "Requests: as many as the controller takes, or one at a time."},
 			{Name: "switches", Type: experiment.Whole, Default: "16", Least: 1, Doc: "Switches to emulate."},
 			{Name: "hosts", Type: experiment.Whole, Default: "100", Least: 10, Doc: "Hosts behind each switch."},
 			sendTime,
 		},
 		Estimate: sending(1800 * time.Millisecond),
-		Metrics: []experiment.Metric{metric("answers_rate", "answers/s"), metric("answers_per_cpu", "answers/s"), metric("answer_time", "s", "quantile"),
+		Metrics: []experiment.Metric{metric("answers_rate", "answers/s"), metric("answers_per_cpu", "answers/s"),
+			metric("answer_time", "s", "quantile"),
 			metric("wrong", "1"), metric("lost", "1"), metric("controller_cpu", "1"), metric("controller_pss", "B")},
 		Controller: true,
 	}, order: 70, own: true, run: controllerLoad})
@@ -50,7 +52,8 @@ func controllerLoad(ctx context.Context, b *bed) (o experiment.Measured, err err
 		return o, err
 	}
 	hosts := b.options.Int("hosts")
-	argv := []string{program, "bench", "controller", "--json", "--connect", c.address, "--mode", b.options.Text("mode"), "--switches", b.options.Text("switches"),
+	argv := []string{program, "bench", "controller", "--json", "--connect", c.address, "--mode", b.options.Text("mode"),
+		"--switches", b.options.Text("switches"),
 		"--hosts", strconv.Itoa(hosts), "--duration", b.options.Time("time").String(), "--pid", strconv.Itoa(c.pid),
 		"--first-dpid", strconv.FormatUint(b.freeDPIDs(), 10)}
 	if b.options["mode"] == string(flowload.Throughput) { // a packet from every host that asks, at most
@@ -71,7 +74,8 @@ func controllerLoad(ctx context.Context, b *bed) (o experiment.Measured, err err
 	_ = json.Compact(&compact, text)
 	o.Details, o.Measurements = compact.Bytes(), loadMeasurements(&r)
 	if r.Limited {
-		o.Reasons = []environment.Reason{{Level: environment.Bad, Code: "generator", Text: "the generator was the limit: these are not the controller's figures"}}
+		o.Reasons = []environment.Reason{{Level: environment.Bad, Code: "generator",
+			Text: "the generator was the limit: these are not the controller's figures"}}
 	}
 	if r.Answers == 0 {
 		err = errors.New("the controller answered nothing")
@@ -157,7 +161,8 @@ func loadMeasurements(r *flowload.Result) []result.Measurement {
 		return result.Measurement{Metric: metric, Unit: unit, Values: []float64{value}}
 	}
 	out := []result.Measurement{one("answers_rate", "answers/s", r.PerSecond),
-		result.Share("wrong", int(min(r.Wrong, r.Answers)), int(r.Answers)), result.Share("lost", int(r.Lost), int(r.Lost+r.Answers))}
+		result.Share("wrong", int(min(r.Wrong, r.Answers)), int(r.Answers)),
+		result.Share("lost", int(r.Lost), int(r.Lost+r.Answers))}
 	if t := r.Times; t != nil {
 		for _, q := range []struct {
 			name  string

@@ -19,9 +19,10 @@ import (
 func init() {
 	register(kind{ProbeKind: experiment.ProbeKind{
 		Name: "controller_packets", Doc: "Packets that come to the controller, by protocol, while other probes run.",
-		Options:    []experiment.Option{sendTime},
-		Estimate:   sending(100 * time.Millisecond),
-		Metrics:    []experiment.Metric{metric("packets_in", "packets", "family"), metric("packets_in_total", "packets", "family"), metric("packets_in_protocol", "packets", "protocol")},
+		Options:  []experiment.Option{sendTime},
+		Estimate: sending(100 * time.Millisecond),
+		Metrics: []experiment.Metric{metric("packets_in", "packets", "family"),
+			metric("packets_in_total", "packets", "family"), metric("packets_in_protocol", "packets", "protocol")},
 		Controller: true,
 		Looks:      true,
 	}, order: 80, listens: true, run: controllerPackets})
@@ -56,8 +57,9 @@ func controllerPackets(ctx context.Context, b *bed) (o experiment.Measured, err 
 		o.Measurements = append(o.Measurements, byFamily("packets_in_total", after.heard.Packets)...)
 	}
 	for p, n := range heard.Packets {
-		o.Measurements = append(o.Measurements, result.Measurement{Metric: "packets_in_protocol", Unit: "packets", Values: []float64{float64(n)},
-			Labels: map[string]string{"protocol": monitor.Protocol(p).String()}})
+		o.Measurements = append(o.Measurements,
+			result.Measurement{Metric: "packets_in_protocol", Unit: "packets", Values: []float64{float64(n)},
+				Labels: map[string]string{"protocol": monitor.Protocol(p).String()}})
 	}
 	return o, nil
 }
@@ -74,7 +76,9 @@ func byFamily(metric string, packets [monitor.NumProtocols]uint64) (out []result
 		sums[family] += n
 	}
 	for _, f := range families {
-		out = append(out, result.Measurement{Metric: metric, Unit: "packets", Values: []float64{float64(sums[f])}, Labels: map[string]string{"family": f}})
+		out = append(out,
+			result.Measurement{Metric: metric, Unit: "packets", Values: []float64{float64(sums[f])},
+				Labels: map[string]string{"family": f}})
 	}
 	return out
 }
@@ -90,7 +94,9 @@ func (b *bed) packetsIn(ctx context.Context) (now packetsSoFar, err error) {
 	for _, n := range b.topology.Nodes {
 		if n.IsDatapath() {
 			own = own || slices.Contains(n.Controllers, topology.ControllerTrivet)
-			others = others || slices.ContainsFunc(n.Controllers, func(c string) bool { return c != topology.ControllerTrivet && c != topology.ControllerNone })
+			others = others || slices.ContainsFunc(n.Controllers, func(c string) bool {
+				return c != topology.ControllerTrivet && c != topology.ControllerNone
+			})
 		}
 	}
 	if !own && !others {
@@ -134,7 +140,9 @@ func unheard(c packetin.Counts) (out []environment.Reason) {
 		if float64(c.Missing) > badUnheard*float64(c.Missing+c.Bytes) {
 			level = environment.Bad
 		}
-		add(level, "not all that switches sent their controllers was captured: %d bytes of %d are missing, in %d places", c.Missing, c.Missing+c.Bytes, c.Gaps)
+		add(level,
+			"not all that switches sent their controllers was captured: %d bytes of %d are missing, in %d places",
+			c.Missing, c.Missing+c.Bytes, c.Gaps)
 	}
 	if c.Unread > 0 {
 		add(environment.Doubtful, "%d packets at the controller could not be read", c.Unread)

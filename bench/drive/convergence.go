@@ -28,7 +28,8 @@ func init() {
 			return nil
 		},
 		Estimate: sending(1200 * time.Millisecond),
-		Metrics: append([]experiment.Metric{between("outage", "s", "event", "number"), between("outage_lost", "packets", "event", "number"),
+		Metrics: append([]experiment.Metric{between("outage", "s", "event", "number"),
+			between("outage_lost", "packets", "event", "number"),
 			between("gap", "s"), between("ttl", "packets", "ttl")}, streamed...),
 	}, order: 100, chief: []string{"outage", "outage_lost", "loss"}, run: convergence})
 }
@@ -43,7 +44,8 @@ const keptOutages = 1000
 // packets were lost then (outage), how many, and how many hops the others went.
 func convergence(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	interval := b.options.Time("interval")
-	s := packets.Send{Size: numberedSize, Rate: float64(time.Second) / float64(interval), Count: max(2, int(b.options.Time("time")/interval))}
+	s := packets.Send{Size: numberedSize, Rate: float64(time.Second) / float64(interval),
+		Count: max(2, int(b.options.Time("time")/interval))}
 	x, err := b.stream(ctx, s, packets.Receive{Sample: keptDelays, Record: true})
 	sent, got := x.sent, x.got
 	if sent == nil || got == nil || got.Record == nil {
@@ -51,9 +53,12 @@ func convergence(ctx context.Context, b *bed) (o experiment.Measured, err error)
 	}
 	outages := packets.Outages(got.Record, sent, interval)
 	o.Measurements = slices.Concat(x.outages(b.cell.Schedule, outages), x.hops(), x.measurements())
-	o.Drops, o.Reasons = x.drops(b.options.Text("to")), append(slow(b.options.Text("from"), s.Rate, sent.Rate()), x.clocksTell()...)
-	o.Links = append(b.checkStream(x), b.tooMuch(b.options.Text("from"), b.options.Text("to"), x.frameRate(b.frame(s.Size)))...)
-	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "outages": len(outages), "dropped_by_receiver": got.Dropped, "foreign": got.Foreign})
+	o.Drops, o.Reasons = x.drops(b.options.Text("to")),
+		append(slow(b.options.Text("from"), s.Rate, sent.Rate()), x.clocksTell()...)
+	o.Links = append(b.checkStream(x),
+		b.tooMuch(b.options.Text("from"), b.options.Text("to"), x.frameRate(b.frame(s.Size)))...)
+	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "outages": len(outages),
+		"dropped_by_receiver": got.Dropped, "foreign": got.Foreign})
 	if n := len(outages); err == nil && n > 0 && outages[n-1].Open && outages[n-1].Seconds > b.quiet().Seconds() {
 		err = fmt.Errorf("packets were still lost when the stream ended, for %.3g s by then: the outage is longer than reported; give it more time", outages[n-1].Seconds)
 	}

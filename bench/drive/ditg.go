@@ -31,7 +31,8 @@ func init() {
 		Name: "ditg", Doc: "Bitrate, loss, delay and jitter by D-ITG.",
 		Options: []experiment.Option{
 			fromNode, toNode, by(protocol, "udp"), sendTime, packetRate, atLeast(by(payload, "64"), leastDITG), useIPv6,
-			{Name: "flows", Type: experiment.Whole, Default: "1", Least: 1, Doc: "Flows at the same time, each of that rate."},
+			{Name: "flows", Type: experiment.Whole, Default: "1", Least: 1,
+				Doc: "Flows at the same time, each of that rate."},
 		},
 		Check: func(o experiment.Options) error {
 			if o.Int("flows") > 1000 {
@@ -41,7 +42,8 @@ func init() {
 		},
 		Estimate: sending(1200 * time.Millisecond),
 		Metrics:  flowMetrics(),
-	}, order: 30, chief: []string{"throughput", "received_rate", "loss", "delay_mean", "delay_difference"}, tools: []string{"ITGSend"}, run: dITG})
+	}, order: 30, chief: []string{"throughput", "received_rate", "loss", "delay_mean", "delay_difference"},
+		tools: []string{"ITGSend"}, run: dITG})
 }
 
 // flowMetrics are those of a stream, but for some, and of each flow as well.
@@ -133,7 +135,8 @@ func (t *ditgTest) in(ctx context.Context, node string, out, errOut io.Writer, a
 func ditgScript(o experiment.Options, address netip.Addr, port int) string {
 	var out strings.Builder
 	for i := range o.Int("flows") {
-		fmt.Fprintf(&out, "-a %s -Sdp %d -rp %d -T %s -C %s -c %d -t %d\n", address, port, port+1+i, strings.ToUpper(o.Text("protocol")),
+		fmt.Fprintf(&out, "-a %s -Sdp %d -rp %d -T %s -C %s -c %d -t %d\n", address, port, port+1+i,
+			strings.ToUpper(o.Text("protocol")),
 			strconv.FormatFloat(o.Float("rate"), 'f', -1, 64), o.Int("size"), o.Time("time").Milliseconds())
 	}
 	return out.String()
@@ -216,8 +219,10 @@ func (t *ditgTest) outcome(ctx context.Context) (o experiment.Measured, err erro
 	if t.options["protocol"] == "udp" {
 		o.Reasons = slow(t.from, t.options.Float("rate")*float64(t.flows), sent.Rate)
 	}
-	o.Links = append(t.checkFlows(sent, got, t.underWay(sentFlows, gotFlows)), t.tooMuch(t.from, t.to, got.Bitrate*t.overhead())...)
-	if least := t.leastStill(time.Duration(float64(time.Second) / t.options.Float("rate") / float64(t.flows))); least > 0 && got.Packets > 0 {
+	o.Links = append(t.checkFlows(sent, got, t.underWay(sentFlows, gotFlows)),
+		t.tooMuch(t.from, t.to, got.Bitrate*t.overhead())...)
+	interval := time.Duration(float64(time.Second) / t.options.Float("rate") / float64(t.flows))
+	if least := t.leastStill(interval); least > 0 && got.Packets > 0 {
 		came, err := t.received(ctx)
 		if err != nil {
 			return o, err
@@ -328,13 +333,15 @@ func (t *ditgTest) measurements(labels map[string]string, sent, got ditg.Summary
 	x := exchange{labels: labels}
 	out := []result.Measurement{
 		x.one("sent", "packets", float64(sent.Packets)), x.one("received", "packets", float64(got.Packets)),
-		x.one("under_way", "packets", float64(coming)), x.share("loss", max(0, sent.Packets-got.Packets-coming), sent.Packets-coming),
+		x.one("under_way", "packets", float64(coming)),
+		x.share("loss", max(0, sent.Packets-got.Packets-coming), sent.Packets-coming),
 		x.one("sent_rate", "packets/s", sent.Rate), x.one("throughput", "bit/s", got.Bitrate),
 	}
 	if got.Packets == 0 {
 		return out
 	}
-	out = append(out, x.one("received_rate", "packets/s", got.Rate), x.one("delay_mean", "s", got.Delay), x.one("delay_min", "s", got.DelayMin),
+	out = append(out, x.one("received_rate", "packets/s", got.Rate), x.one("delay_mean", "s", got.Delay),
+		x.one("delay_min", "s", got.DelayMin),
 		x.one("delay_max", "s", got.DelayMax))
 	if got.Packets > 1 {
 		out = append(out, x.one("delay_deviation", "s", got.Deviation), x.one("delay_difference", "s", got.Jitter))

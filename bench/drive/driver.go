@@ -134,10 +134,13 @@ func Check(p *experiment.Plan) error {
 				add("%s: cannot be used with target: mininet", probe.Kind)
 			}
 			if c.Lab.Options["target"] == onSites && k.listens {
-				left.add(lack.New(probe.Kind+" listens to controllers where all switches are, which only labs on one machine have", "", ""), c.ID, probe.Name)
+				left.add(lack.New(probe.Kind+
+					" listens to controllers where all switches are, which only labs on one machine have", "", ""),
+					c.ID, probe.Name)
 			}
 			if c.Lab.Options["target"] == onSites && k.here {
-				why := probe.Kind + " counts what this machine does, which is only a part of a lab over several machines"
+				why := probe.Kind +
+					" counts what this machine does, which is only a part of a lab over several machines"
 				left.add(lack.New(why, "", ""), c.ID, probe.Name)
 			}
 			if err := errors.Join(checkIPv6(t, probe.Options), k.checkSouthbound(t)); err != nil {
@@ -226,7 +229,8 @@ func defaultsOf(l *experiment.Lab) topology.Defaults {
 
 // tuned is what a lab's options ask of the machine.
 func tuned(l *experiment.Lab, name string) tune.Settings {
-	return tune.Settings{Lab: name, Isolate: l.Options["isolate"], Nodes: l.Options["pin_nodes"], Datapath: l.Options["pin_datapath"], Controller: l.Options["pin_controller"],
+	return tune.Settings{Lab: name, Isolate: l.Options["isolate"], Nodes: l.Options["pin_nodes"],
+		Datapath: l.Options["pin_datapath"], Controller: l.Options["pin_controller"],
 		SMT: l.Options["smt"], Governor: l.Options["governor"], Awake: l.Options.Truth("awake")}
 }
 
@@ -301,7 +305,8 @@ func completed(l *experiment.Lab, t *topology.Topology) (*topology.Topology, err
 
 // start brings up one of Trivet's labs. One that is up, but not all of which works, is none to
 // measure in. It is on this machine, or also on those of a list.
-func (d *Driver) start(ctx context.Context, l *experiment.Lab, name string, t *topology.Topology, list *site.List) (own *ownLab, err error) {
+func (d *Driver) start(ctx context.Context, l *experiment.Lab, name string, t *topology.Topology,
+	list *site.List) (own *ownLab, err error) {
 	if err := lab.Check(t, lab.Owner()); err != nil {
 		return nil, err
 	}
@@ -309,8 +314,9 @@ func (d *Driver) start(ctx context.Context, l *experiment.Lab, name string, t *t
 	if wait == 0 {
 		wait = time.Minute
 	}
-	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: lab.OfExperiment, Target: onLocal,
-		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: t}
+	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: lab.OfExperiment,
+		Target: onLocal,
+		Owner:  lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: t}
 	var made *portsOf
 	defer func() {
 		if err != nil {

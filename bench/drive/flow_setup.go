@@ -23,19 +23,23 @@ func init() {
 		Name: "flow_setup", Doc: "How much longer the first packet of a flow takes.",
 		Options: []experiment.Option{fromNode, toNode, useIPv6,
 			{Name: "count", Type: experiment.Whole, Default: "20", Least: 1, Doc: "Flows to set up."},
-			{Name: "new", Type: experiment.Word, Words: []string{"ports", "hosts"}, Default: "ports", Doc: "What is new in each: UDP ports, or the sender's addresses."},
+			{Name: "new", Type: experiment.Word, Words: []string{"ports", "hosts"}, Default: "ports",
+				Doc: "What is new in each: UDP ports, or the sender's addresses."},
 			{Name: "rate", Type: experiment.Number, Default: "10", Least: 0.001, Doc: "Flows per second."},
 		},
 		Check: func(o experiment.Options) error {
-			if most := map[string]int{"ports": 64_512, "hosts": 100_000}[o["new"]]; o.Int("count") > most || o.Float("rate") > 1e6 {
-				return fmt.Errorf("count is up to %d flows with new %s, and rate up to a million flows/s", most, o["new"])
+			if most := map[string]int{"ports": 64_512, "hosts": 100_000}[o["new"]]; o.Int("count") > most ||
+				o.Float("rate") > 1e6 {
+				return fmt.Errorf("count is up to %d flows with new %s, and rate up to a million flows/s", most,
+					o["new"])
 			}
 			return nil
 		},
 		Estimate: func(o experiment.Options, _ experiment.Lab) time.Duration {
 			return time.Duration(o.Float("count")/o.Float("rate")*1e9) + 500*time.Millisecond
 		},
-		Metrics: []experiment.Metric{between("flow_setup", "s"), between("first_delay", "s"), between("following_delay", "s"),
+		Metrics: []experiment.Metric{between("flow_setup", "s"), between("first_delay", "s"),
+			between("following_delay", "s"),
 			between("first_loss", "1"), between("following_loss", "1"), between("flows_rate", "flows/s")},
 	}, order: 60, chief: []string{"flow_setup", "first_delay", "first_loss"}, run: flowSetup})
 }
@@ -48,7 +52,8 @@ func flowSetup(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	if err != nil {
 		return o, err
 	}
-	f := packets.Flows{To: netip.AddrPortFrom(address, 0), Stream: uint16(rand.Uint32()), New: b.options.Text("new"), Taken: b.addresses(),
+	f := packets.Flows{To: netip.AddrPortFrom(address, 0), Stream: uint16(rand.Uint32()), New: b.options.Text("new"),
+		Taken: b.addresses(),
 		Count: b.options.Int("count"), Rate: b.options.Float("rate"), Following: followers}
 	sent, got, err := packets.MeasureFlows(ctx, b.instrument(from), b.instrument(to), f, b.quiet())
 	if sent == nil || got == nil || got.Record == nil {
@@ -59,9 +64,11 @@ func flowSetup(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	o.Measurements = x.setups(&f, setups, firstLost, othersLost)
 	o.Drops = x.drops(to)
 	if sent.Lag.P99 > 0.1/f.Rate+0.01 {
-		o.Reasons = []environment.Reason{{Level: environment.Doubtful, Code: "sender", Text: fmt.Sprintf("the sender in %s was late by up to %.3g s", from, sent.Lag.Max)}}
+		o.Reasons = []environment.Reason{{Level: environment.Doubtful, Code: "sender",
+			Text: fmt.Sprintf("the sender in %s was late by up to %.3g s", from, sent.Lag.Max)}}
 	}
-	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "dropped_by_receiver": got.Dropped, "foreign": got.Foreign})
+	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "dropped_by_receiver": got.Dropped,
+		"foreign": got.Foreign})
 	if err == nil && len(b.cell.Schedule) == 0 {
 		err = wrong
 	}
@@ -92,9 +99,11 @@ func (x *exchange) setups(f *packets.Flows, setups []packets.Setup, firstLost, o
 		first = append(first, packets.Point{At: s.At, Value: s.First})
 		following = append(following, packets.Point{At: s.At, Value: s.Following})
 	}
-	out := []result.Measurement{x.share("first_loss", firstLost, f.Count), x.share("following_loss", othersLost, f.Count*f.Following)}
+	out := []result.Measurement{x.share("first_loss", firstLost, f.Count),
+		x.share("following_loss", othersLost, f.Count*f.Following)}
 	if len(setups) > 0 {
-		out = append(out, x.over("flow_setup", "s", longer), x.over("first_delay", "s", first), x.over("following_delay", "s", following))
+		out = append(out, x.over("flow_setup", "s", longer), x.over("first_delay", "s", first),
+			x.over("following_delay", "s", following))
 	}
 	if rate := x.opened(f); rate > 0 {
 		out = append(out, x.one("flows_rate", "flows/s", rate))

@@ -42,9 +42,11 @@ type madeLab interface {
 }
 
 // Run runs a probe.
-func (i *instance) Run(ctx context.Context, p experiment.Probe, began time.Time, looking func()) (experiment.Measured, error) {
+func (i *instance) Run(ctx context.Context, p experiment.Probe, began time.Time, looking func()) (experiment.Measured,
+	error) {
 	k := kinds[p.Kind]
-	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, nodes: i.lab, began: began, looking: looking, alone: i.alone(p), fresh: i.fresh, south: i.listen}
+	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, nodes: i.lab, began: began,
+		looking: looking, alone: i.alone(p), fresh: i.fresh, south: i.listen}
 	if own, ok := i.lab.(*ownLab); ok {
 		b.lab, b.captures = own.client, i.driver.Captures
 	} else if k.own {
@@ -72,7 +74,9 @@ func (i *instance) clocks(ctx context.Context, list []result.Measurement) (out [
 		if known == nil {
 			s, err := own.client.Sites(ctx)
 			if err != nil {
-				return append(out, environment.Reason{Level: environment.Doubtful, Code: "clocks", Text: "how far the clocks of the sites are apart is not known: " + err.Error()})
+				return append(out,
+					environment.Reason{Level: environment.Doubtful, Code: "clocks",
+						Text: "how far the clocks of the sites are apart is not known: " + err.Error()})
 			}
 			known = &s
 		}
@@ -85,14 +89,16 @@ func (i *instance) clocks(ctx context.Context, list []result.Measurement) (out [
 func apart(s *lab.Sites, from, to string, delay float64) []environment.Reason {
 	c, known := s.ClocksApart(from, to)
 	if !known {
-		return []environment.Reason{{Level: environment.Doubtful, Code: "clocks", Text: fmt.Sprintf("one-way delays from %s to %s are by two clocks, and how far apart those are is not known", from, to)}}
+		return []environment.Reason{{Level: environment.Doubtful, Code: "clocks",
+			Text: fmt.Sprintf("one-way delays from %s to %s are by two clocks, and how far apart those are is not known", from, to)}}
 	}
 	ahead, within := c.Offset/1e3, c.Within/1e3
 	// Doubtful at worst: the probe's other figures do not depend on clocks.
 	if math.Abs(ahead)+within <= environment.DefaultLimits.Delay[0]*delay {
 		return nil
 	}
-	return []environment.Reason{{Level: environment.Doubtful, Code: "clocks", Text: fmt.Sprintf("one-way delays from %s to %s are by two clocks, %+.3g ms ± %.2g ms apart, beside a delay of %.3g ms", from, to, 1e3*ahead, 1e3*within, 1e3*delay)}}
+	return []environment.Reason{{Level: environment.Doubtful, Code: "clocks",
+		Text: fmt.Sprintf("one-way delays from %s to %s are by two clocks, %+.3g ms ± %.2g ms apart, beside a delay of %.3g ms", from, to, 1e3*ahead, 1e3*within, 1e3*delay)}}
 }
 
 // alone says whether a probe has the lab for itself.

@@ -25,9 +25,11 @@ func init() {
 		Name: "iperf3", Doc: "Throughput by iperf3.",
 		Options: []experiment.Option{
 			fromNode, toNode, protocol, sendTime, useIPv6,
-			{Name: "bitrate", Type: experiment.Rate, Doc: "Rate to send at; default: TCP as fast as it can, UDP 1mbit."},
+			{Name: "bitrate", Type: experiment.Rate,
+				Doc: "Rate to send at; default: TCP as fast as it can, UDP 1mbit."},
 			{Name: "window", Type: experiment.Whole, Least: 1, Doc: "Socket buffer in bytes."},
-			{Name: "length", Type: experiment.Whole, Least: 1, Most: 1 << 20, Doc: "Bytes per write, or with UDP per datagram."},
+			{Name: "length", Type: experiment.Whole, Least: 1, Most: 1 << 20,
+				Doc: "Bytes per write, or with UDP per datagram."},
 			{Name: "parallel", Type: experiment.Whole, Default: "1", Least: 1, Most: 128, Doc: "Parallel streams."},
 			{Name: "bidirectional", Type: experiment.Truth, Default: "false", Doc: "Both directions at once."},
 			{Name: "congestion", Type: experiment.Text, Doc: "TCP's congestion control."},
@@ -44,9 +46,11 @@ func init() {
 			return nil
 		},
 		Estimate: sending(100 * time.Millisecond),
-		Metrics: []experiment.Metric{between("throughput", "bit/s"), between("retransmissions", "packets"), between("sent_throughput", "bit/s"),
+		Metrics: []experiment.Metric{between("throughput", "bit/s"), between("retransmissions", "packets"),
+			between("sent_throughput", "bit/s"),
 			between("jitter", "s"), between("loss", "1"), between("sent_over_time", "bit/s")},
-	}, order: 20, chief: []string{"throughput", "loss", "jitter", "retransmissions"}, tools: []string{"iperf3"}, run: iperf3})
+	}, order: 20, chief: []string{"throughput", "loss", "jitter", "retransmissions"}, tools: []string{"iperf3"},
+		run: iperf3})
 }
 
 // iperf3 measures throughput (bit/s of payload, received), and with it retransmissions of TCP, or
@@ -115,7 +119,8 @@ const mostGreetings = 3
 // late is what a lost greeting has against the figure: what was to run beside it may have ended
 // before it began.
 func late(by time.Duration) environment.Reason {
-	return environment.Reason{Level: environment.Doubtful, Code: "late", Text: fmt.Sprintf("iperf3 began %.0f s late: its greeting was lost", by.Seconds())}
+	return environment.Reason{Level: environment.Doubtful, Code: "late",
+		Text: fmt.Sprintf("iperf3 began %.0f s late: its greeting was lost", by.Seconds())}
 }
 
 // iperfOnce runs a server and a client, and returns what the client prints, and when the server
@@ -123,18 +128,21 @@ func late(by time.Duration) environment.Reason {
 func (b *bed) iperfOnce(ctx context.Context, from, to, address string) ([]byte, []stretch, error) {
 	port := strconv.Itoa(5201 + int(iperfPorts.Add(1)-1)%10000)
 	var came iperfIntervals
-	stop, err := b.serve(ctx, to, "listening", &came, "iperf3", "--server", "--one-off", "--forceflush", "--bind", address, "--port", port,
+	stop, err := b.serve(ctx, to, "listening", &came, "iperf3", "--server", "--one-off", "--forceflush", "--bind",
+		address, "--port", port,
 		"--interval", fmt.Sprint(lookEvery.Seconds()))
 	if err != nil {
 		return nil, nil, err
 	}
-	text, err := b.output(ctx, from, append([]string{"iperf3", "--client", address, "--port", port}, iperfArguments(b.options)...)...)
+	text, err := b.output(ctx, from,
+		append([]string{"iperf3", "--client", address, "--port", port}, iperfArguments(b.options)...)...)
 	stop() // nothing is written to it any more
 	return text, came.all, err
 }
 
 func iperfArguments(o experiment.Options) []string {
-	args := []string{"--json", "--connect-timeout", "10000", "--time", strconv.Itoa(max(1, int(o.Time("time").Round(time.Second).Seconds()))),
+	args := []string{"--json", "--connect-timeout", "10000", "--time",
+		strconv.Itoa(max(1, int(o.Time("time").Round(time.Second).Seconds()))),
 		"--parallel", strconv.Itoa(max(1, o.Int("parallel")))}
 	if o["protocol"] == "udp" {
 		args = append(args, "--udp")
@@ -356,7 +364,8 @@ func (b *bed) fills(way []hop, rate topology.Rate) bool {
 		}
 		round += time.Duration(i.Delay + i.Jitter)
 	}
-	return b.options["window"] == "" && round.Seconds()*float64(rate)/8 <= mostUnderWay && b.options.Time("time") >= max(2*time.Second, leastCrossing*round)
+	return b.options["window"] == "" && round.Seconds()*float64(rate)/8 <= mostUnderWay &&
+		b.options.Time("time") >= max(2*time.Second, leastCrossing*round)
 }
 
 // tcpOverhead is TCP's header with its time stamps, in bytes.

@@ -81,7 +81,8 @@ func register(k kind) {
 // Vocabulary is what experiments may speak of: these probes, and Trivet's labs.
 func Vocabulary() experiment.Vocabulary {
 	var probes []experiment.ProbeKind
-	for _, k := range slices.SortedFunc(maps.Values(kinds), func(a, b *kind) int { return cmp.Compare(a.order, b.order) }) {
+	for _, k := range slices.SortedFunc(maps.Values(kinds),
+		func(a, b *kind) int { return cmp.Compare(a.order, b.order) }) {
 		probes = append(probes, k.ProbeKind)
 	}
 	return experiment.Standard(probes)
@@ -95,13 +96,17 @@ func Shows(probe, metric string) bool {
 
 // Options that several probes have.
 var (
-	fromNode   = experiment.Option{Name: "from", Type: experiment.Node, Required: true, Doc: "The node that sends."}
-	toNode     = experiment.Option{Name: "to", Type: experiment.Node, Required: true, Doc: "The node that receives."}
-	protocol   = experiment.Option{Name: "protocol", Type: experiment.Word, Words: []string{"tcp", "udp"}, Default: "tcp", Doc: "What carries the data."}
-	sendTime   = experiment.Option{Name: "time", Type: experiment.Time, Default: "10s", Doc: "For how long."}
-	payload    = experiment.Option{Name: "size", Type: experiment.Whole, Most: mostPayload, Doc: "Payload of a packet in bytes."}
-	useIPv6    = experiment.Option{Name: "ipv6", Type: experiment.Truth, Doc: "Over IPv6, which the lab must have (lab: {ipv6: assigned})."}
-	packetRate = experiment.Option{Name: "rate", Type: experiment.Number, Required: true, Example: "1000", Least: 0.001, Doc: "Packets per second."}
+	fromNode = experiment.Option{Name: "from", Type: experiment.Node, Required: true, Doc: "The node that sends."}
+	toNode   = experiment.Option{Name: "to", Type: experiment.Node, Required: true, Doc: "The node that receives."}
+	protocol = experiment.Option{Name: "protocol", Type: experiment.Word, Words: []string{"tcp", "udp"},
+		Default: "tcp", Doc: "What carries the data."}
+	sendTime = experiment.Option{Name: "time", Type: experiment.Time, Default: "10s", Doc: "For how long."}
+	payload  = experiment.Option{Name: "size", Type: experiment.Whole, Most: mostPayload,
+		Doc: "Payload of a packet in bytes."}
+	useIPv6 = experiment.Option{Name: "ipv6", Type: experiment.Truth,
+		Doc: "Over IPv6, which the lab must have (lab: {ipv6: assigned})."}
+	packetRate = experiment.Option{Name: "rate", Type: experiment.Number, Required: true, Example: "1000", Least: 0.001,
+		Doc: "Packets per second."}
 )
 
 // mostPayload is that of an IPv4 packet behind headers of UDP or ICMP: 65,535 less 20 and 8 byte.

@@ -100,7 +100,8 @@ func (o *leftOut) add(err error, cell, probe string) {
 func (k *kind) toolMissing() error {
 	for _, tool := range k.tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			return lack.New(k.Name+": "+tool+" is not installed", "; ", "scripts/bootstrap --test installs what probes need")
+			return lack.New(k.Name+": "+tool+" is not installed", "; ",
+				"scripts/bootstrap --test installs what probes need")
 		}
 	}
 	return nil

@@ -202,7 +202,9 @@ func makes(p *experiment.Plan) (out []experiment.Making, lists []*site.List) {
 		seen[at] = -1
 		if list, err := l.Machines(p.Experiment.Dir()); err == nil && list.Provided != nil {
 			seen[at] = len(out)
-			out = append(out, experiment.Making{On: filepath.Base(at), By: list.Provided.By, Machines: len(list.Machines), Cells: []string{p.Cells[i].ID}})
+			out = append(out,
+				experiment.Making{On: filepath.Base(at), By: list.Provided.By, Machines: len(list.Machines),
+					Cells: []string{p.Cells[i].ID}})
 			lists = append(lists, list)
 		}
 	}

@@ -77,15 +77,19 @@ func checkMininet(t *topology.Topology) error {
 	for _, n := range t.Nodes {
 		switch {
 		case n.Model != nil:
-			return fmt.Errorf("target: mininet models no slow devices, but %s stands for one (%s): leave its model out", n.Name, n.Model)
+			return fmt.Errorf("target: mininet models no slow devices, but %s stands for one (%s): leave its model out",
+				n.Name, n.Model)
 		case n.Kind == topology.Host:
 			continue
 		case n.Kind != topology.Switch:
 			return fmt.Errorf("target: mininet has hosts and switches only, but %s is a %s", n.Name, n.Kind)
 		case n.Datapath != topology.OVS && n.Datapath != topology.Bridge || datapath != "" && n.Datapath != datapath:
 			return errors.New("target: mininet needs datapath: ovs or datapath: bridge, the same for all switches")
-		case !slices.Equal(n.Controllers, t.NodesOf(topology.Switch)[0].Controllers) || !slices.Contains(append([]string{"", topology.ControllerNone}, mininetControllers...), strings.Join(n.Controllers, " ")):
-			return errors.New("target: mininet has learning switches only; write controller: none, " + strings.Join(mininetControllers[:len(mininetControllers)-1], ", ") +
+		case !slices.Equal(n.Controllers, t.NodesOf(topology.Switch)[0].Controllers) ||
+			!slices.Contains(append([]string{"", topology.ControllerNone}, mininetControllers...),
+				strings.Join(n.Controllers, " ")):
+			return errors.New("target: mininet has learning switches only; write controller: none, " +
+				strings.Join(mininetControllers[:len(mininetControllers)-1], ", ") +
 				" or " + mininetControllers[len(mininetControllers)-1] + ", the same for all of them")
 		}
 		datapath = n.Datapath
@@ -120,7 +124,8 @@ func mininetInstalled(t *topology.Topology) error {
 		program, _ := c.Find(places)
 		for _, file := range program {
 			if strings.HasPrefix(file, "/tmp/") || strings.HasPrefix(file, "/run/") {
-				return lack.New(fmt.Sprintf("%s is in a directory of which Mininet's network has its own", file), ":  ", "put it elsewhere, such as into "+filepath.Join(places.Cache, c.Name))
+				return lack.New(fmt.Sprintf("%s is in a directory of which Mininet's network has its own", file), ":  ",
+					"put it elsewhere, such as into "+filepath.Join(places.Cache, c.Name))
 			}
 		}
 	}
@@ -197,7 +202,8 @@ const mininetGroup = ".mininet"
 
 // startMininet brings a topology up. begun is told of the namespace of its switches before there
 // are any.
-func startMininet(ctx context.Context, name string, t *topology.Topology, begun func(namespace string)) (*mininetLab, error) {
+func startMininet(ctx context.Context, name string, t *topology.Topology, begun func(namespace string)) (*mininetLab,
+	error) {
 	if err := errors.Join(checkMininet(t), mininetInstalled(t)); err != nil {
 		return nil, err
 	}
@@ -212,7 +218,8 @@ func startMininet(ctx context.Context, name string, t *topology.Topology, begun 
 	m := &mininetLab{name: name, cgroups: cgroups, topology: t, complain: &listener{heard: make(chan struct{})}}
 	m.cmd = exec.Command("/bin/sh", "-c", mininetStart, "sh", kind, mininetScript)
 	m.cmd.Stderr, m.cmd.Dir = m.complain, "/"
-	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET}
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true,
+		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET}
 	in, err := m.cmd.StdinPipe() // it also ends when this closes, as when this process is killed
 	if err != nil {
 		return nil, err
@@ -275,7 +282,8 @@ func (m *mininetLab) wait(ctx context.Context) error {
 		}
 		if err == nil && got.Received == 0 && time.Since(began) > time.Minute {
 			err = errors.New("no reply within a minute")
-			if said := process.LastWords(fmt.Sprintf("/proc/%d/root%s.log", m.cmd.Process.Pid, mininetControlDir)); len(foreign.Of(m.topology)) > 0 {
+			if said := process.LastWords(fmt.Sprintf("/proc/%d/root%s.log", m.cmd.Process.Pid,
+				mininetControlDir)); len(foreign.Of(m.topology)) > 0 {
 				err = fmt.Errorf("%w; the end of the controller's log:\n%s", err, said)
 			}
 		}
@@ -353,7 +361,8 @@ func mininetRequest(t *topology.Topology) (asked []byte, kind string, err error)
 	if err != nil {
 		return nil, "", err
 	}
-	asked, err = json.Marshal(map[string]any{"switch": kind, "datapath": datapath, "controller": control, "ipv6": t.IPv6 != topology.IPv6Off, "hosts": hosts, "switches": switches, "links": links})
+	asked, err = json.Marshal(map[string]any{"switch": kind, "datapath": datapath, "controller": control,
+		"ipv6": t.IPv6 != topology.IPv6Off, "hosts": hosts, "switches": switches, "links": links})
 	return asked, kind, err
 }
 

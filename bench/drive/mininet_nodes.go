@@ -77,7 +77,8 @@ func (m *mininetLab) ping(ctx context.Context, r lab.PingRequest) (out lab.PingR
 	if len(pairs) == 0 {
 		return out, fmt.Errorf("%s and %s are not two hosts", r.From, r.To)
 	}
-	o := ping.Options{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: lab.PingTimeout(m.topology), Unpaced: r.Unpaced}
+	o := ping.Options{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval),
+		Timeout: lab.PingTimeout(m.topology), Unpaced: r.Unpaced}
 	out.Pairs, err = ping.Pairs(ctx, pairs, func(node string) (p ping.Sender, err error) {
 		err = m.inside(node, func() (err error) {
 			// As Trivet's labs have it: sockets that send echo requests are for all.
@@ -103,7 +104,8 @@ func (m *mininetLab) ports() map[string]counters.Port {
 
 func (m *mininetLab) watch() environment.WatchOptions {
 	group := environment.Cgroup{Name: "mininet", Path: filepath.Join(m.cgroups.Of(m.name), mininetGroup)}
-	return environment.WatchOptions{Processes: []environment.Process{{Name: "mininet", PID: m.cmd.Process.Pid}}, Cgroups: []environment.Cgroup{group}}
+	return environment.WatchOptions{Processes: []environment.Process{{Name: "mininet", PID: m.cmd.Process.Pid}},
+		Cgroups: []environment.Cgroup{group}}
 }
 
 // do makes an event happen: with Mininet only programs in nodes.

@@ -35,11 +35,13 @@ func newOwnLab(c *lab.Client, s lab.State) (*ownLab, error) {
 }
 
 func (l *ownLab) run(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
-	return l.exec(ctx, lab.ExecRequest{Node: node, Command: argv, Network: true}, lab.Streams{In: in, Out: out, Err: errOut})
+	return l.exec(ctx, lab.ExecRequest{Node: node, Command: argv, Network: true},
+		lab.Streams{In: in, Out: out, Err: errOut})
 }
 
 func (l *ownLab) command(ctx context.Context, node, script string, out, errOut io.Writer) error {
-	return l.exec(ctx, lab.ExecRequest{Node: node, Command: []string{"/bin/sh", "-c", script}}, lab.Streams{Out: out, Err: errOut})
+	return l.exec(ctx, lab.ExecRequest{Node: node, Command: []string{"/bin/sh", "-c", script}},
+		lab.Streams{Out: out, Err: errOut})
 }
 
 func (l *ownLab) exec(ctx context.Context, r lab.ExecRequest, s lab.Streams) error {
@@ -131,7 +133,8 @@ func (l *ownLab) do(ctx context.Context, e experiment.Event) error {
 		}
 		return err
 	}
-	return l.client.SetLink(ctx, lab.LinkRequest{A: e.Action.Ends[0], B: e.Action.Ends[1], Change: strings.Fields(e.Action.Change.String())})
+	return l.client.SetLink(ctx,
+		lab.LinkRequest{A: e.Action.Ends[0], B: e.Action.Ends[1], Change: strings.Fields(e.Action.Change.String())})
 }
 
 // killNode ends all processes of a node at once, as by a crash: programs of a host, daemons of a
@@ -163,7 +166,8 @@ func (l *ownLab) killControllers() error {
 	}
 	groups = slices.DeleteFunc(groups, func(g os.DirEntry) bool { return !strings.HasPrefix(g.Name(), ".controller-") })
 	if len(groups) == 0 {
-		return errors.New("the lab runs no controller that is a process of its own; write controller: " + strings.Join(topology.ControllerPrograms, ", "))
+		return errors.New("the lab runs no controller that is a process of its own; write controller: " +
+			strings.Join(topology.ControllerPrograms, ", "))
 	}
 	var errs []error
 	for _, g := range groups {

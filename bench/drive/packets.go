@@ -40,10 +40,11 @@ func init() {
 
 // streamed are the metrics of a stream of packets: see exchange.measurements.
 var streamed = []experiment.Metric{
-	between("sent", "packets"), between("received", "packets"), between("loss", "1"), between("reordered", "1"), between("duplicates", "packets"),
-	between("sent_rate", "packets/s"), between("received_rate", "packets/s"), between("throughput", "bit/s"),
-	between("delay", "s"), between("delay_mean", "s"), between("delay_min", "s"), between("delay_max", "s"), between("delay_deviation", "s"),
-	between("delay_difference", "s"), between("jitter", "s"),
+	between("sent", "packets"), between("received", "packets"), between("loss", "1"), between("reordered", "1"),
+	between("duplicates", "packets"), between("sent_rate", "packets/s"), between("received_rate", "packets/s"),
+	between("throughput", "bit/s"), between("delay", "s"), between("delay_mean", "s"), between("delay_min", "s"),
+	between("delay_max", "s"), between("delay_deviation", "s"), between("delay_difference", "s"),
+	between("jitter", "s"),
 }
 
 // exactRate measures loss, one-way delay and jitter of a stream of an exact packet rate.
@@ -59,7 +60,8 @@ func exactRate(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	o.Drops = x.drops(b.options.Text("to"))
 	o.Links = append(b.checkStream(x), b.tooMuch(from, b.options.Text("to"), x.frameRate(b.frame(s.Size)))...)
 	o.Reasons = slices.Concat(slow(from, s.Rate, sent.Rate()), b.gaps(x), x.clocksTell())
-	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "delays_kept": len(got.Delays), "dropped_by_receiver": got.Dropped, "foreign": got.Foreign, "late": got.Late, "ttl": got.TTL})
+	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "delays_kept": len(got.Delays),
+		"dropped_by_receiver": got.Dropped, "foreign": got.Foreign, "late": got.Late, "ttl": got.TTL})
 	if err == nil && got.Received == 0 && len(b.cell.Schedule) == 0 {
 		err = fmt.Errorf("none of %d packets arrived", sent.Sent)
 	}
@@ -174,7 +176,8 @@ func (x *exchange) share(metric string, count, of int) result.Measurement {
 
 // over is a metric over time.
 func (x *exchange) over(metric, unit string, points []packets.Point) result.Measurement {
-	m := result.Measurement{Metric: metric, Unit: unit, Labels: x.labels, Values: make([]float64, len(points)), At: make([]float64, len(points))}
+	m := result.Measurement{Metric: metric, Unit: unit, Labels: x.labels, Values: make([]float64, len(points)),
+		At: make([]float64, len(points))}
 	for i, p := range points {
 		m.Values[i], m.At[i] = p.Value, x.at(p.At)
 	}
@@ -206,7 +209,8 @@ func (x *exchange) measurements() []result.Measurement {
 			x.one("delay_min", "s", g.Delay.Min), x.one("delay_max", "s", g.Delay.Max))
 	}
 	if g.Received > 1 {
-		out = append(out, x.one("delay_deviation", "s", g.Delay.SD), x.one("delay_difference", "s", g.Difference), x.over("jitter", "s", g.Jitter))
+		out = append(out, x.one("delay_deviation", "s", g.Delay.SD), x.one("delay_difference", "s", g.Difference),
+			x.over("jitter", "s", g.Jitter))
 	}
 	return out
 }
@@ -245,12 +249,14 @@ func (x *exchange) drops(node string) []environment.Drops {
 	if x.got.Dropped == 0 {
 		return nil
 	}
-	return []environment.Drops{{Where: "the socket of the receiver in " + node, Packets: uint64(x.got.Dropped), Of: uint64(x.sent.Sent)}}
+	return []environment.Drops{{Where: "the socket of the receiver in " + node, Packets: uint64(x.got.Dropped),
+		Of: uint64(x.sent.Sent)}}
 }
 
 // slow judges a sender that could not hold its rate, in packets/s.
 func slow(node string, asked, given float64) []environment.Reason {
-	r := environment.Reason{Level: environment.Doubtful, Code: "sender", Text: fmt.Sprintf("the sender in %s sent %.0f packets/s, not %.0f", node, given, asked)}
+	r := environment.Reason{Level: environment.Doubtful, Code: "sender",
+		Text: fmt.Sprintf("the sender in %s sent %.0f packets/s, not %.0f", node, given, asked)}
 	switch {
 	case given >= 0.99*asked:
 		return nil
@@ -268,7 +274,8 @@ func (b *bed) checkStream(x exchange) []environment.LinkCheck {
 	if way == nil || len(b.cell.Schedule) > 0 || x.got.Received == 0 {
 		return nil
 	}
-	c := environment.LinkCheck{Link: nameOf(way), Came: x.got.Received, Twice: x.got.Duplicates, Overtaken: x.got.Reordered}
+	c := environment.LinkCheck{Link: nameOf(way), Came: x.got.Received, Twice: x.got.Duplicates,
+		Overtaken: x.got.Reordered}
 	once := 1.0
 	for _, h := range way {
 		i := h.impairment()

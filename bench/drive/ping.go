@@ -18,12 +18,15 @@ func init() {
 		Name: "ping", Doc: "Round trip times of ICMP echoes.",
 		Options: []experiment.Option{
 			optional(fromNode), optional(toNode),
-			{Name: "all", Type: experiment.Truth, Default: "false", Doc: "Every host pings every other at the same time; instead of from and to."},
+			{Name: "all", Type: experiment.Truth, Default: "false",
+				Doc: "Every host pings every other at the same time; instead of from and to."},
 			{Name: "count", Type: experiment.Whole, Default: "10", Least: 1, Doc: "Echoes to send to each host."},
 			{Name: "interval", Type: experiment.Time, Default: "200ms", Doc: "Time from one echo to the next."},
 			by(payload, "56"), useIPv6,
-			{Name: "paced", Type: experiment.Truth, Default: "true", Doc: "With all: only so many pings are under way at a time that they do not measure each other; false: all pairs begin at once."},
-			{Name: "warm_up", Type: experiment.Truth, Default: "true", Doc: "Send one echo first that does not count, so that the others do not wait for ARP and flow entries."},
+			{Name: "paced", Type: experiment.Truth, Default: "true",
+				Doc: "With all: only so many pings are under way at a time that they do not measure each other; false: all pairs begin at once."},
+			{Name: "warm_up", Type: experiment.Truth, Default: "true",
+				Doc: "Send one echo first that does not count, so that the others do not wait for ARP and flow entries."},
 		},
 		Check: func(o experiment.Options) error {
 			if one := o["from"] != "" && o["to"] != ""; one == o.Truth("all") {
@@ -35,7 +38,8 @@ func init() {
 			return nil
 		},
 		Estimate: pinging,
-		Patience: func(o experiment.Options) time.Duration { // pings of all pairs take as long as hosts ask for addresses
+		// Pings of all pairs take as long as hosts ask for addresses.
+		Patience: func(o experiment.Options) time.Duration {
 			if o.Truth("all") {
 				return 10 * time.Minute
 			}

@@ -70,6 +70,7 @@ func (p *portsOf) release(ctx context.Context) error {
 	if err := p.driver.noteRemoved(p.held); err != nil {
 		return err
 	}
-	p.driver.machines.held = slices.DeleteFunc(p.driver.machines.held, func(m result.Machines) bool { return m.Key == p.held.Key })
+	p.driver.machines.held = slices.DeleteFunc(p.driver.machines.held,
+		func(m result.Machines) bool { return m.Key == p.held.Key })
 	return nil
 }

@@ -29,7 +29,8 @@ func explain(node, program string, err error, said string) error {
 		return fmt.Errorf("%s in %s: %w", filepath.Base(program), node, err)
 	}
 	lines := strings.Split(strings.TrimSpace(said), "\n")
-	return fmt.Errorf("%s in %s: %w: %s", filepath.Base(program), node, err, strings.Join(lines[max(0, len(lines)-3):], "; "))
+	return fmt.Errorf("%s in %s: %w: %s", filepath.Base(program), node, err,
+		strings.Join(lines[max(0, len(lines)-3):], "; "))
 }
 
 // serve starts a program in a node and returns when it has printed a word. stop ends it and returns

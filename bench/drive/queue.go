@@ -28,7 +28,8 @@ func init() {
 			metrics = append(metrics, between(m.name+"_"+s.name, m.unit, "interface"))
 		}
 	}
-	metrics = append(metrics, between("dropped", "packets", "interface"), between("dropped_over_time", "packets", "interface"), between("drop_ratio", "1", "interface"))
+	metrics = append(metrics, between("dropped", "packets", "interface"),
+		between("dropped_over_time", "packets", "interface"), between("drop_ratio", "1", "interface"))
 	register(kind{ProbeKind: experiment.ProbeKind{
 		Name: "queue", Doc: "What waits before links and is dropped there, over time, while probes of its group run.",
 		Options: []experiment.Option{
@@ -44,13 +45,16 @@ func init() {
 		},
 		Estimate: func(o experiment.Options, _ experiment.Lab) time.Duration { return o.Time("time") },
 		Metrics:  metrics, Looks: true,
-	}, order: 85, chief: []string{"backlog_mean", "backlog_max", "backlog_time_p95", "dropped"}, own: true, run: queue, fits: fitsQueue})
+	}, order: 85, chief: []string{"backlog_mean", "backlog_max", "backlog_time_p95", "dropped"}, own: true, run: queue,
+		fits: fitsQueue})
 }
 
 // fitsQueue says whether the options' link is none of a topology's.
 func fitsQueue(t *topology.Topology, o experiment.Options) error {
 	link := o.Text("link")
-	if link == "" || slices.ContainsFunc(t.Links, func(l *topology.Link) bool { return isLink(link, l.Ends[0].Label(), l.Ends[1].Label()) }) {
+	if link == "" || slices.ContainsFunc(t.Links, func(l *topology.Link) bool {
+		return isLink(link, l.Ends[0].Label(), l.Ends[1].Label())
+	}) {
 		return nil
 	}
 	return fmt.Errorf("there is no link %s", link)

@@ -99,7 +99,8 @@ func spotsOf(name string, t *topology.Topology) (spots []spot, err error) {
 
 // listenEarly begins to listen before the lab comes up, where a probe of its cell is going to ask.
 func (i *instance) listenEarly(ctx context.Context, spots []spot) {
-	asked := slices.ContainsFunc(slices.Concat(i.cell.Groups...), func(p experiment.Probe) bool { return kinds[p.Kind].listens })
+	asked := slices.ContainsFunc(slices.Concat(i.cell.Groups...),
+		func(p experiment.Probe) bool { return kinds[p.Kind].listens })
 	if asked && len(spots) > 0 {
 		i.south = seekSpots(ctx, i.name, spots, true)
 	}

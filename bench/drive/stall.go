@@ -93,7 +93,9 @@ func stalls(still, of float64) []environment.Reason {
 	if still <= 0 || of <= 0 {
 		return nil
 	}
-	r := environment.Reason{Level: environment.Doubtful, Code: "stall", Text: fmt.Sprintf("nothing arrived for %.1f of %.1f s: the sender, the receiver or the network stalled", still, of)}
+	r := environment.Reason{Level: environment.Doubtful, Code: "stall",
+		Text: fmt.Sprintf("nothing arrived for %.1f of %.1f s: the sender, the receiver or the network stalled",
+			still, of)}
 	if still > badStall*of {
 		r.Level = environment.Bad
 	}
@@ -130,7 +132,8 @@ func (r *iperfIntervals) Write(p []byte) (int, error) {
 
 func (r *iperfIntervals) take(line []byte) {
 	m := iperfLine.FindSubmatch(line)
-	if m == nil || string(m[1]) == "TX" || bytes.HasSuffix(line, []byte("receiver")) || bytes.HasSuffix(line, []byte("sender")) || len(r.all) >= mostIntervals {
+	if m == nil || string(m[1]) == "TX" || bytes.HasSuffix(line, []byte("receiver")) ||
+		bytes.HasSuffix(line, []byte("sender")) || len(r.all) >= mostIntervals {
 		return
 	}
 	from, _ := strconv.ParseFloat(string(m[2]), 64)
@@ -147,11 +150,14 @@ func (r *iperfIntervals) take(line []byte) {
 // narrowest is the bandwidth of the narrowest link that all ways between two nodes have in common,
 // with its name; 0 where none is limited, or the schedule may change what they carry.
 func (b *bed) narrowest(from, to string) (rate topology.Rate, link string) {
-	if b.topology == nil || slices.ContainsFunc(b.cell.Schedule, func(e experiment.Event) bool { return e.Action.Change.Bandwidth != nil }) {
+	if b.topology == nil || slices.ContainsFunc(b.cell.Schedule, func(e experiment.Event) bool {
+		return e.Action.Change.Bandwidth != nil
+	}) {
 		return 0, ""
 	}
 	for _, h := range search(b.topology, from, to, nil) {
-		if w := h.impairment().Bandwidth; w > 0 && (rate == 0 || w < rate) && search(b.topology, from, to, h.link) == nil {
+		if w := h.impairment().Bandwidth; w > 0 && (rate == 0 || w < rate) &&
+			search(b.topology, from, to, h.link) == nil {
 			rate, link = w, nameOf([]hop{h})
 		}
 	}

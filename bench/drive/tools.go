@@ -41,7 +41,9 @@ func Asks(p *experiment.Plan) map[string]environment.Ask {
 			out[environment.OVSForwards] = ovsForwards
 		}
 		if c := foreign.Lookup(p.Cells[i].Lab.Options["controller"]); c != nil {
-			out[c.Name] = func(ctx context.Context) (string, error) { return c.Version(ctx, foreign.PlacesOf(lab.Owner())) }
+			out[c.Name] = func(ctx context.Context) (string, error) {
+				return c.Version(ctx, foreign.PlacesOf(lab.Owner()))
+			}
 		}
 	}
 	return out
@@ -49,7 +51,8 @@ func Asks(p *experiment.Plan) map[string]environment.Ask {
 
 func hasOVS(l *experiment.Lab, dir string) bool {
 	t, problems := l.Resolve(dir, defaultsOf(l))
-	return problems.Err() == nil && slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.Datapath == topology.OVS })
+	return problems.Err() == nil &&
+		slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.Datapath == topology.OVS })
 }
 
 // ovsForwards says where Open vSwitch forwards on this machine: Trivet's own instances, and

@@ -18,7 +18,8 @@ func init() {
 	register(kind{ProbeKind: experiment.ProbeKind{
 		Name: "traceroute", Doc: "The hops on the path.",
 		Options: []experiment.Option{fromNode, toNode, useIPv6,
-			{Name: "hops", Type: experiment.Whole, Default: "30", Least: 1, Most: 255, Doc: "The maximum number of hops to look for."},
+			{Name: "hops", Type: experiment.Whole, Default: "30", Least: 1, Most: 255,
+				Doc: "The maximum number of hops to look for."},
 		},
 		Estimate: func(experiment.Options, experiment.Lab) time.Duration { return 300 * time.Millisecond },
 		Metrics:  []experiment.Metric{between("hops", "hops"), between("hop_rtt", "s", "hop", "address")},
@@ -34,7 +35,8 @@ func traceroute(ctx context.Context, b *bed) (o experiment.Measured, err error) 
 	if err != nil {
 		return o, err
 	}
-	text, err := b.output(ctx, from, "traceroute", "-n", "-q", "3", "-w", "2", "-m", b.options.Text("hops"), address.String())
+	text, err := b.output(ctx, from, "traceroute", "-n", "-q", "3", "-w", "2", "-m", b.options.Text("hops"),
+		address.String())
 	o.Details, _ = json.Marshal(map[string]string{"output": string(text)})
 	hops := readTraceroute(string(text))
 	if err != nil {
@@ -47,11 +49,15 @@ func traceroute(ctx context.Context, b *bed) (o experiment.Measured, err error) 
 	if last.address != address {
 		return o, fmt.Errorf("%s was not reached within %s hops", to, b.options.Text("hops"))
 	}
-	o.Measurements = append(o.Measurements, result.Measurement{Metric: "hops", Unit: "hops", Values: []float64{float64(last.number)}, Labels: map[string]string{"from": from, "to": to}})
+	o.Measurements = append(o.Measurements,
+		result.Measurement{Metric: "hops", Unit: "hops", Values: []float64{float64(last.number)},
+			Labels: map[string]string{"from": from, "to": to}})
 	for _, h := range hops {
 		if len(h.rtt) > 0 {
-			labels := map[string]string{"from": from, "to": to, "hop": strconv.Itoa(h.number), "address": h.address.String()}
-			o.Measurements = append(o.Measurements, result.Measurement{Metric: "hop_rtt", Unit: "s", Values: h.rtt, Labels: labels})
+			labels := map[string]string{"from": from, "to": to, "hop": strconv.Itoa(h.number),
+				"address": h.address.String()}
+			o.Measurements = append(o.Measurements,
+				result.Measurement{Metric: "hop_rtt", Unit: "s", Values: h.rtt, Labels: labels})
 		}
 	}
 	return o, nil

@@ -21,10 +21,12 @@ func init() {
 func upDown(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	up, down, err := b.fresh(ctx)
 	if up > 0 {
-		o.Measurements = append(o.Measurements, result.Measurement{Metric: "up", Unit: "s", Values: []float64{up.Seconds()}})
+		o.Measurements = append(o.Measurements,
+			result.Measurement{Metric: "up", Unit: "s", Values: []float64{up.Seconds()}})
 	}
 	if down > 0 && err == nil {
-		o.Measurements = append(o.Measurements, result.Measurement{Metric: "down", Unit: "s", Values: []float64{down.Seconds()}})
+		o.Measurements = append(o.Measurements,
+			result.Measurement{Metric: "down", Unit: "s", Values: []float64{down.Seconds()}})
 	}
 	return o, err
 }

@@ -21,7 +21,8 @@ func (i *instance) verify(ctx context.Context) (doubts []environment.Reason) {
 	}
 	r, err := verify.Run(ctx, own.client, verify.Options{Quick: true, LinksOnly: true, Longest: experiment.VerifyTime})
 	if err != nil {
-		return []environment.Reason{{Level: environment.Doubtful, Code: "verify", Text: "the lab could not be verified: " + err.Error()}}
+		return []environment.Reason{{Level: environment.Doubtful, Code: "verify",
+			Text: "the lab could not be verified: " + err.Error()}}
 	}
 	for _, text := range r.Says(verify.Wrong) {
 		doubts = append(doubts, environment.Reason{Level: environment.Bad, Code: "verify", Text: text})

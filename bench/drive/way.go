@@ -178,7 +178,9 @@ func (b *bed) steady(way []hop) bool {
 			return false
 		}
 		n := b.topology.Node(h.link.Ends[h.out].Node)
-		if n != nil && n.IsDatapath() && slices.ContainsFunc(n.Controllers, func(c string) bool { return c != topology.ControllerNone && !b.topology.IsBuiltin(c) }) {
+		if n != nil && n.IsDatapath() && slices.ContainsFunc(n.Controllers, func(c string) bool {
+			return c != topology.ControllerNone && !b.topology.IsBuiltin(c)
+		}) {
 			return false
 		}
 	}

@@ -76,7 +76,8 @@ func (g *batch) end(ctx context.Context, samples []result.Sample, s state) state
 // for warm-ups. The group begins once those probes look that look at others.
 func (g *batch) once(ctx context.Context, warmUp bool) ([]result.Sample, state) {
 	watch := g.watch()
-	samples, gave, states := make([]result.Sample, len(g.probes)), make([]Measured, len(g.probes)), make([]state, len(g.probes))
+	samples, gave, states := make([]result.Sample, len(g.probes)), make([]Measured, len(g.probes)),
+		make([]state, len(g.probes))
 	run := func(i int, started time.Time, looking func()) {
 		p := g.probes[i]
 		samples[i] = g.runner.sample(g.run, p, started)
@@ -134,7 +135,8 @@ func (p *Probe) first() bool { return p.kind.Looks && p.After == 0 }
 func (g *batch) fill(s *result.Sample, o Measured, usage *environment.Usage, happened []result.Event) {
 	s.Measurements, s.Details, s.Usage = o.Measurements, o.Details, usage
 	s.Events = append(append([]result.Event{}, happened...), o.Events...)
-	v := environment.Judge(environment.Evidence{Usage: usage, Links: o.Links, Drops: o.Drops, Other: o.Reasons}, g.runner.Limits)
+	v := environment.Judge(environment.Evidence{Usage: usage, Links: o.Links, Drops: o.Drops, Other: o.Reasons},
+		g.runner.Limits)
 	s.Verdict = &v
 	if err := s.Check(); err != nil { // a probe that gives nothing, or no numbers
 		s.Measurements = nil
@@ -184,7 +186,8 @@ func (g *batch) probe(ctx context.Context, p Probe, began time.Time, looking fun
 		select {
 		case e = <-ended:
 		case <-time.After(or(g.runner.Grace, 10*time.Second)):
-			return Measured{}, fmt.Sprintf("it hung: it ended neither within %s nor when told to", About(p.Timeout)), hung
+			return Measured{}, fmt.Sprintf("it hung: it ended neither within %s nor when told to",
+				About(p.Timeout)), hung
 		}
 	}
 	switch {
@@ -231,7 +234,8 @@ func (g *batch) schedule(ctx context.Context, started time.Time, warmUp bool) fu
 		case out := <-done:
 			return out
 		case <-time.After(or(g.runner.Grace, 10*time.Second)):
-			return []result.Event{{At: time.Since(started).Seconds(), What: "the schedule", Failure: "an event did not end"}}
+			return []result.Event{{At: time.Since(started).Seconds(), What: "the schedule",
+				Failure: "an event did not end"}}
 		}
 	}
 }

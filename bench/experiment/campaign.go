@@ -70,7 +70,8 @@ func (r *Runner) await(ctx context.Context, run Run, left []Run) error {
 		r.down()
 		_ = r.release() // what is left, the end of the next round removes
 		r.step(run, left, "waiting")
-		r.say("round %d of %d begins at %s, in %s", run.Round, r.Plan.Experiment.Times, at.Local().Format("2006-01-02 15:04:05 MST"), About(at.Sub(wallClock())))
+		r.say("round %d of %d begins at %s, in %s", run.Round, r.Plan.Experiment.Times,
+			at.Local().Format("2006-01-02 15:04:05 MST"), About(at.Sub(wallClock())))
 	}
 	for {
 		wait := at.Sub(wallClock())

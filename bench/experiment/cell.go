@@ -34,15 +34,16 @@ type Setting struct {
 
 // Lab is what has to be brought up.
 type Lab struct {
-	Generate string          `json:"generate,omitempty"`     // a generator with its arguments: linear,10
-	Nodes    string          `json:"nodes,omitempty"`        // what a generator makes: switch (the default), router
-	File     string          `json:"file,omitempty"`         // a topology's, relative to the experiment's
-	Topo     string          `json:"topo,omitempty"`         // which, where the file holds several
-	Commands string          `json:"run_commands,omitempty"` // true, false: whether root does what a file of another format wants; else it is asked
-	Topology json.RawMessage `json:"topology,omitempty"`     // written in the experiment itself
-	Options  Options         `json:"options,omitempty"`      // of the vocabulary: datapath, controller, target
-	Links    []string        `json:"links,omitempty"`        // change of all links: delay=10ms
-	Changes  []string        `json:"changes,omitempty"`      // of single links: s1 -- s2 delay=10ms
+	Generate string `json:"generate,omitempty"` // a generator with its arguments: linear,10
+	Nodes    string `json:"nodes,omitempty"`    // what a generator makes: switch (the default), router
+	File     string `json:"file,omitempty"`     // a topology's, relative to the experiment's
+	Topo     string `json:"topo,omitempty"`     // which, where the file holds several
+	// True, false: whether root does what a file of another format wants; else it is asked.
+	Commands string          `json:"run_commands,omitempty"`
+	Topology json.RawMessage `json:"topology,omitempty"` // written in the experiment itself
+	Options  Options         `json:"options,omitempty"`  // of the vocabulary: datapath, controller, target
+	Links    []string        `json:"links,omitempty"`    // change of all links: delay=10ms
+	Changes  []string        `json:"changes,omitempty"`  // of single links: s1 -- s2 delay=10ms
 	files    *topologyFiles  // the experiment's
 }
 
@@ -129,18 +130,22 @@ func (x *expander) topology(v *yamlfile.Value) (l Lab) {
 		o := x.options(v, "a generated topology", []Option{{Name: "generate", Type: Text, Required: true}, nodes}, nil)
 		l.Generate, l.Nodes = x.generator(v.Get("generate"), o["generate"]), o["nodes"]
 	case v.Shape == yamlfile.Mapping && v.Get("file") != nil:
-		o := x.options(v, "a topology's file", []Option{{Name: "file", Type: Text, Required: true}, {Name: "topo", Type: Text}, {Name: "run_commands", Type: Truth}}, nil)
+		o := x.options(v, "a topology's file",
+			[]Option{{Name: "file", Type: Text, Required: true}, {Name: "topo", Type: Text},
+				{Name: "run_commands", Type: Truth}}, nil)
 		l.File, l.Topo, l.Commands = x.file(v.Get("file"), o["file"]), o["topo"], o["run_commands"]
 	case v.Shape == yamlfile.Mapping:
 		l.Topology, _ = json.Marshal(x.plain(v, 0))
 	default:
-		x.say(v, "write topology: linear,2  or topology: campus.yaml", "topology: takes a generator, a file, or nodes and links, not %s", v)
+		x.say(v, "write topology: linear,2  or topology: campus.yaml",
+			"topology: takes a generator, a file, or nodes and links, not %s", v)
 	}
 	return l
 }
 
 func isGenerator(name string) bool {
-	return slices.ContainsFunc(topology.Generators(), func(g topology.GeneratorInfo) bool { return g.Name == strings.TrimSpace(name) })
+	return slices.ContainsFunc(topology.Generators(),
+		func(g topology.GeneratorInfo) bool { return g.Name == strings.TrimSpace(name) })
 }
 
 // generator keeps a specification; Plan.Check makes the topology.
@@ -243,7 +248,8 @@ func (x *expander) probe(v *yamlfile.Value, names map[string]bool) (Probe, bool)
 		return Probe{}, false
 	}
 	if v.Shape == yamlfile.Scalar { // a probe without options
-		v = &yamlfile.Value{Shape: yamlfile.Mapping, Pos: v.Pos, Pairs: []yamlfile.Pair{{Key: v, Value: &yamlfile.Value{Pos: v.Pos}}}}
+		v = &yamlfile.Value{Shape: yamlfile.Mapping, Pos: v.Pos,
+			Pairs: []yamlfile.Pair{{Key: v, Value: &yamlfile.Value{Pos: v.Pos}}}}
 	}
 	if v.Shape != yamlfile.Mapping || len(v.Pairs) != 1 {
 		x.say(v, "write - ping: {from: h1, to: h2}", "a probe is one word with its options, not %s", v)
@@ -295,7 +301,8 @@ func (x *expander) holds(where *yamlfile.Value) bool {
 			// (A level may be missing from f itself, where quick: has left it out.)
 			one = one || level.Text == x.names[f.Name]
 			if !slices.Contains(x.e.written[f.Name], level.Text) {
-				x.say(level, nearest(level.Text, x.e.written[f.Name]), "where: %s is not a level of %s", formats.Clip(level.Text), f.Name)
+				x.say(level, nearest(level.Text, x.e.written[f.Name]), "where: %s is not a level of %s",
+					formats.Clip(level.Text), f.Name)
 			}
 		}
 		all = all && one
@@ -309,7 +316,8 @@ func (x *expander) probeOf(kind *ProbeKind, key, given *yamlfile.Value, names ma
 	p := Probe{Kind: kind.Name, Name: kind.Name, kind: kind, pos: key.Pos}
 	known := append(slices.Clone(kind.Options), Option{Name: "timeout", Type: Time}, Option{Name: "after", Type: Time})
 	p.Options = x.options(given, kind.Name, known, map[string]func(*yamlfile.Value){"name": func(v *yamlfile.Value) {
-		if p.Name = v.Text; v.Shape != yamlfile.Scalar || !probeName.MatchString(p.Name) || strings.Contains(p.Name, "$") {
+		if p.Name = v.Text; v.Shape != yamlfile.Scalar || !probeName.MatchString(p.Name) ||
+			strings.Contains(p.Name, "$") {
 			x.say(v, "take letters, digits and _", "%s: cannot be the name of a probe; it is the same in all cells", v)
 		}
 	}, "where": func(*yamlfile.Value) {}})
@@ -330,7 +338,8 @@ func (x *expander) probeOf(kind *ProbeKind, key, given *yamlfile.Value, names ma
 	delete(p.Options, "timeout")
 	delete(p.Options, "after")
 	if p.Timeout > 0 && p.Timeout < p.Estimate {
-		x.warn(key, "give it more time, or leave it out", "%s: timeout: %s is less than the %s that it takes", p.Name, topology.Duration(p.Timeout), About(p.Estimate))
+		x.warn(key, "give it more time, or leave it out", "%s: timeout: %s is less than the %s that it takes", p.Name,
+			topology.Duration(p.Timeout), About(p.Estimate))
 	}
 	if p.Timeout == 0 {
 		p.Timeout = kind.timeout(p.Options, p.Estimate)
@@ -365,7 +374,8 @@ func (x *expander) schedule() (out []Event) {
 			for _, p := range item.Pairs {
 				for _, action := range itemsOf(p.Value) {
 					if action.Shape != yamlfile.Scalar {
-						x.say(p.Key, "write at 5s: r1 -- r2 down", "schedule: an action is a text, not %s", action.Shape)
+						x.say(p.Key, "write at 5s: r1 -- r2 down", "schedule: an action is a text, not %s",
+							action.Shape)
 						continue
 					}
 					out = x.event(out, p.Key, x.text(p.Key)+": "+x.text(action))
@@ -387,7 +397,8 @@ func (x *expander) late(c *Cell) {
 	}
 	for _, e := range c.Schedule {
 		if time.Duration(e.At) >= longest && len(c.Groups) > 0 {
-			x.warn(&yamlfile.Value{Pos: e.pos}, "schedule it earlier, or make the probes longer", "schedule: at %s: %s: the probes have ended by then, after about %s", e.At, e.What, About(longest))
+			x.warn(&yamlfile.Value{Pos: e.pos}, "schedule it earlier, or make the probes longer",
+				"schedule: at %s: %s: the probes have ended by then, after about %s", e.At, e.What, About(longest))
 		}
 	}
 }

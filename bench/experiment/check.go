@@ -192,7 +192,8 @@ func (c *checker) topology(cell *Cell) *topology.Topology {
 
 func (c *checker) probes(cell *Cell, t *topology.Topology) {
 	for _, p := range slices.Concat(cell.Groups...) {
-		if p.kind.Controller && !decides(t, func(controller string) bool { return controller != topology.ControllerNone }) {
+		if p.kind.Controller &&
+			!decides(t, func(controller string) bool { return controller != topology.ControllerNone }) {
 			c.add(p.pos, cell, "write lab: {controller: trivet}", p.Kind+": the lab has no controller")
 		}
 		for _, o := range p.kind.Options {
@@ -213,14 +214,16 @@ func (c *checker) end(p Probe, cell *Cell, t *topology.Topology, what string, n 
 	case n.Kind == topology.Controller || !addressed(t, n):
 		c.add(p.pos, cell, "take a host, or a router", fmt.Sprintf("%s: %s has no address", what, n.Name))
 	case n.IsDatapath() && !(what == "to" && p.kind.Answered):
-		c.add(p.pos, cell, "take a host, or give it datapath kernel or frr", fmt.Sprintf("%s: %s forwards by a flow table and cannot run programs, as %s needs", what, n.Name, p.Kind))
+		c.add(p.pos, cell, "take a host, or give it datapath kernel or frr",
+			fmt.Sprintf("%s: %s forwards by a flow table and cannot run programs, as %s needs", what, n.Name, p.Kind))
 	}
 }
 
 // addressed says whether a node has an address.
 func addressed(t *topology.Topology, n *topology.Node) bool {
 	return len(n.Loopback) > 0 || slices.ContainsFunc(t.Links, func(l *topology.Link) bool {
-		return slices.ContainsFunc(l.Ends[:], func(e topology.Endpoint) bool { return e.Node == n.Name && len(e.Addresses) > 0 })
+		return slices.ContainsFunc(l.Ends[:],
+			func(e topology.Endpoint) bool { return e.Node == n.Name && len(e.Addresses) > 0 })
 	})
 }
 
@@ -244,17 +247,20 @@ func (c *checker) events(cell *Cell, t *topology.Topology) {
 	for _, e := range cell.Schedule {
 		switch {
 		case cell.Lab.Options["target"] == Mininet && e.Action.Node == "":
-			c.add(e.pos, cell, "write at 5s: h1 run COMMAND", fmt.Sprintf("schedule: %s: target: mininet: a schedule can only run commands in nodes", e.What))
+			c.add(e.pos, cell, "write at 5s: h1 run COMMAND",
+				fmt.Sprintf("schedule: %s: target: mininet: a schedule can only run commands in nodes", e.What))
 		case e.Kill == "controller":
 			if !decides(t, t.IsControllerProgram) {
-				c.add(e.pos, cell, "write lab: {controller: os-ken}", "schedule: the lab runs no controller that is a process of its own")
+				c.add(e.pos, cell, "write lab: {controller: os-ken}",
+					"schedule: the lab runs no controller that is a process of its own")
 			}
 		case e.Kill != "":
 			c.node(e.pos, cell, t, "schedule", e.Kill)
 		case e.Action.Node != "":
 			c.node(e.pos, cell, t, "schedule", e.Action.Node)
 		case len(linksBetween(t, e.Action.Ends)) == 0:
-			c.add(e.pos, cell, "", fmt.Sprintf("schedule: there is no link %s -- %s", e.Action.Ends[0], e.Action.Ends[1]))
+			c.add(e.pos, cell, "",
+				fmt.Sprintf("schedule: there is no link %s -- %s", e.Action.Ends[0], e.Action.Ends[1]))
 		}
 	}
 }

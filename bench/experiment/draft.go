@@ -189,7 +189,8 @@ func (x *draft) place(f *varied) error {
 	case f.name == "switches" && generator != "" && x.countsSwitches(generator, f.levels):
 		x.argument(0, "", f.template())
 	default:
-		known := slices.Concat(args, optionNames(x.vocabulary.Lab), []string{"bandwidth", "delay", "jitter", "loss", "queue", "mtu"})
+		known := slices.Concat(args, optionNames(x.vocabulary.Lab),
+			[]string{"bandwidth", "delay", "jitter", "loss", "queue", "mtu"})
 		for _, p := range x.probes {
 			known = append(known, optionNames(p.kind.Options)...)
 		}
@@ -252,7 +253,8 @@ func (x *draft) countsSwitches(generator string, levels []string) bool {
 func (x *draft) hosts(def topology.Defaults) error {
 	plain := *x
 	plain.probes = []drafted{{kind: &ProbeKind{Name: "probe"}, name: "probe"}}
-	e, problems := Read(x.File, []byte(plain.text()), Vocabulary{Probes: []ProbeKind{{Name: "probe"}}, Lab: x.vocabulary.Lab})
+	e, problems := Read(x.File, []byte(plain.text()),
+		Vocabulary{Probes: []ProbeKind{{Name: "probe"}}, Lab: x.vocabulary.Lab})
 	if err := problems.Err(); err != nil {
 		return err
 	}
@@ -271,12 +273,14 @@ func (x *draft) hosts(def topology.Defaults) error {
 			names = append(names, n.Name)
 		}
 		if len(names) < 2 {
-			return topology.Mistaken("choose others", "%s: the topology %s has %s, and a probe needs two", p.Cells[i].ID, x.Topology, words.Plural(len(names), "host"))
+			return topology.Mistaken("choose others", "%s: the topology %s has %s, and a probe needs two",
+				p.Cells[i].ID, x.Topology, words.Plural(len(names), "host"))
 		}
 		in = append(in, names)
 		var between []string
 		for _, l := range t.Links {
-			if a, b := l.Ends[0].Node, l.Ends[1].Node; a != "" && b != "" && !slices.Contains(names, a) && !slices.Contains(names, b) {
+			if a, b := l.Ends[0].Node, l.Ends[1].Node; a != "" && b != "" && !slices.Contains(names, a) &&
+				!slices.Contains(names, b) {
 				between = append(between, a+" -- "+b)
 			}
 		}
@@ -294,14 +298,16 @@ func (x *draft) hosts(def topology.Defaults) error {
 		always := true
 		for i, c := range p.Cells {
 			last := in[i][len(in[i])-1]
-			always = always && slices.ContainsFunc(c.Levels, func(s Setting) bool { return s.Factor == f.name && last == "h"+s.Name })
+			always = always &&
+				slices.ContainsFunc(c.Levels, func(s Setting) bool { return s.Factor == f.name && last == "h"+s.Name })
 		}
 		if always {
 			x.to = "h" + f.template()
 		}
 	}
 	if x.to == x.from {
-		return fmt.Errorf("only %s is in all of the topologies: write the experiment by hand (docs/experiments.md)", x.from)
+		return fmt.Errorf("only %s is in all of the topologies: write the experiment by hand (docs/experiments.md)",
+			x.from)
 	}
 	return nil
 }
@@ -320,7 +326,9 @@ func (x *draft) failing(cables []string) error {
 		return nil
 	}
 	if len(cables) == 0 {
-		return topology.Mistaken("--topology ring,4", "%s measures how a link fails, and there is none between switches or routers in all of the topologies", x.probes[i].name)
+		return topology.Mistaken("--topology ring,4",
+			"%s measures how a link fails, and there is none between switches or routers in all of the topologies",
+			x.probes[i].name)
 	}
 	x.fails = cables[0]
 	return nil
@@ -342,7 +350,8 @@ func (x *draft) required() error {
 				p.options = append(p.options, [2]string{o.Name, value})
 			}
 		}
-		if p.kind.Controller && !slices.Contains(x.lab, "controller: trivet") && !slices.ContainsFunc(x.factors, func(f varied) bool { return f.name == "controller" }) {
+		if p.kind.Controller && !slices.Contains(x.lab, "controller: trivet") &&
+			!slices.ContainsFunc(x.factors, func(f varied) bool { return f.name == "controller" }) {
 			x.lab = append(x.lab, "controller: trivet")
 		}
 		slices.SortStableFunc(p.options, func(a, b [2]string) int { // in the order that the list of options has
@@ -437,7 +446,8 @@ func (x *draft) report(say func(string, ...any)) {
 		}
 		m := metrics[0]
 		at := fmt.Sprintf("{title: %s, metric: %s, probe: %s, ", quoted(p.name+": "+m.Name), m.Name, p.name)
-		tables = append(tables, fmt.Sprintf("%srows: [%s], values: [median, interval, n]}", at, strings.Join(names, ", ")))
+		tables = append(tables,
+			fmt.Sprintf("%srows: [%s], values: [median, interval, n]}", at, strings.Join(names, ", ")))
 		series := ""
 		if len(names) > 1 {
 			series = ", series: [" + strings.Join(names[1:], ", ") + "]"

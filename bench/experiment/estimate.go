@@ -86,7 +86,8 @@ var labCosts = map[string]labCost{
 }
 
 // controllerCosts are what starting another controller than Trivet's own adds.
-var controllerCosts = map[string]time.Duration{"os-ken": 600 * time.Millisecond, "pox": 400 * time.Millisecond, "faucet": 2 * time.Second, "floodlight": 2 * time.Second, "ovs-testcontroller": 200 * time.Millisecond}
+var controllerCosts = map[string]time.Duration{"os-ken": 600 * time.Millisecond, "pox": 400 * time.Millisecond,
+	"faucet": 2 * time.Second, "floodlight": 2 * time.Second, "ovs-testcontroller": 200 * time.Millisecond}
 
 // usualNodes is how many a topology is taken to have that is in a file, which a plan does not read.
 const usualNodes = 20

@@ -59,7 +59,8 @@ func (r *reader) factors(v *yamlfile.Value) {
 	}
 	for _, p := range v.Pairs {
 		if !factorName.MatchString(p.Key.Text) || slices.Contains(reserved, p.Key.Text) {
-			r.add(p.Key, "take letters, digits and _, and not "+strings.Join(reserved, ", "), "%s: cannot be the name of a factor", formats.Clip(p.Key.Text))
+			r.add(p.Key, "take letters, digits and _, and not "+strings.Join(reserved, ", "),
+				"%s: cannot be the name of a factor", formats.Clip(p.Key.Text))
 			continue
 		}
 		f := Factor{Name: p.Key.Text, value: p.Key}
@@ -118,8 +119,10 @@ func (r *reader) rangeOf(f *Factor, v *yamlfile.Value) {
 	if n["step"] == 0 && n["times"] == 0 {
 		n["step"] = 1
 	}
-	if !ok || to < n["from"] || n["step"] < 0 || n["step"] > 0 && n["times"] != 0 || n["step"] == 0 && (n["times"] <= 1 || n["from"] <= 0) {
-		r.add(v, "write {from: 1, to: 10, step: 3} or {from: 64, to: 8192, times: 2}", "%s: this range never ends", f.Name)
+	if !ok || to < n["from"] || n["step"] < 0 || n["step"] > 0 && n["times"] != 0 ||
+		n["step"] == 0 && (n["times"] <= 1 || n["from"] <= 0) {
+		r.add(v, "write {from: 1, to: 10, step: 3} or {from: 64, to: 8192, times: 2}", "%s: this range never ends",
+			f.Name)
 		return
 	}
 	for i := 0; ; i++ {
@@ -146,7 +149,8 @@ func (r *reader) namedLevels(f *Factor, v *yamlfile.Value) {
 	for _, p := range v.Pairs {
 		l := Level{Name: p.Key.Text, Value: p.Key.Text, Values: map[string]any{}}
 		if p.Value.Shape == yamlfile.List || p.Value.Shape == yamlfile.Scalar {
-			r.add(p.Value, "write "+f.Name+": {ours: {datapath: embedded}, theirs: {datapath: ovs}}", "%s: takes names with values, not %s", formats.Clip(l.Name), p.Value)
+			r.add(p.Value, "write "+f.Name+": {ours: {datapath: embedded}, theirs: {datapath: ovs}}",
+				"%s: takes names with values, not %s", formats.Clip(l.Name), p.Value)
 			continue
 		}
 		for _, q := range p.Value.Pairs {
@@ -171,7 +175,8 @@ func (r *reader) alikeValues(f *Factor, l Level, at *yamlfile.Value) {
 	for _, o := range f.Levels {
 		have := sortedKeys(o.Values)
 		if !within(got, have) && !within(have, got) {
-			r.add(at, "give all levels the same values, or leave some out", "%s: has the values %s, but %s has %s", formats.Clip(l.Name), list(got), o.Name, list(have))
+			r.add(at, "give all levels the same values, or leave some out", "%s: has the values %s, but %s has %s",
+				formats.Clip(l.Name), list(got), o.Name, list(have))
 			return
 		}
 	}

@@ -56,10 +56,11 @@ type Experiment struct {
 	skip       []condition
 	quick      *yamlfile.Value
 	published  *yamlfile.Value
-	atMost     int                        // the key at_most
-	fixed      int                        // repetitions of a run that does not go on until it is decided
-	overlay    map[string]*yamlfile.Value // options in place of those of the probes with that kind or name: see Published
-	written    map[string][]string        // levels of the factors as the file has them, also those that quick leaves out
+	atMost     int // the key at_most
+	fixed      int // repetitions of a run that does not go on until it is decided
+	// Options in place of those of the probes with that kind or name: see Published.
+	overlay map[string]*yamlfile.Value
+	written map[string][]string // levels of the factors as the file has them, also those that quick leaves out
 }
 
 // Levels are those of a factor as the file has them, also where Quick leaves some out.
@@ -96,7 +97,9 @@ func ReadFile(file string, v Vocabulary) (*Experiment, topology.Problems) {
 	case err != nil:
 		return nil, topology.Problems{{Pos: at, Message: err.Error()}}
 	case !info.Mode().IsRegular() || info.Size() > maxFile:
-		return nil, topology.Problems{{Pos: at, Message: "is not a regular file of at most 1 MiB, which is more than any experiment needs"}}
+		return nil,
+			topology.Problems{{Pos: at,
+				Message: "is not a regular file of at most 1 MiB, which is more than any experiment needs"}}
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -109,18 +112,23 @@ func ReadFile(file string, v Vocabulary) (*Experiment, topology.Problems) {
 // the topologies tell (see Plan.Check). Where a problem is an error, the experiment is nil.
 func Read(file string, data []byte, v Vocabulary) (*Experiment, topology.Problems) {
 	if len(data) > maxFile {
-		return nil, topology.Problems{{Pos: topology.Position{File: file}, Message: "is larger than 1 MiB, which no experiment needs"}}
+		return nil,
+			topology.Problems{{Pos: topology.Position{File: file},
+				Message: "is larger than 1 MiB, which no experiment needs"}}
 	}
 	top, problems := yamlfile.Dialect{}.Parse(file, data)
 	for i := range problems {
 		problems[i].Message = strings.ReplaceAll(problems[i].Message, "a topology", "an experiment")
-		problems[i].Hint = strings.NewReplacer("a topology", "an experiment", "one topology", "one experiment", "no topology", "no experiment").Replace(problems[i].Hint)
+		problems[i].Hint = strings.NewReplacer("a topology", "an experiment", "one topology", "one experiment",
+			"no topology", "no experiment").Replace(problems[i].Hint)
 	}
 	if top == nil || problems.Err() != nil {
 		return nil, problems
 	}
-	r := &reader{problems: problems, e: &Experiment{File: file, Text: string(data), Repetitions: 1, Order: Blocked, Seed: 1, Extra: map[string]any{}, vocabulary: v,
-		files: &topologyFiles{read: map[topologyFile]*readTopology{}}}}
+	r := &reader{problems: problems,
+		e: &Experiment{File: file, Text: string(data), Repetitions: 1, Order: Blocked, Seed: 1, Extra: map[string]any{},
+			vocabulary: v,
+			files:      &topologyFiles{read: map[topologyFile]*readTopology{}}}}
 	r.file(top)
 	if r.problems.Err() == nil {
 		_, more := r.e.Plan()
@@ -173,7 +181,8 @@ func (r *reader) keys() map[string]func(*yamlfile.Value) {
 
 func (r *reader) file(top *yamlfile.Value) {
 	if top.Shape != yamlfile.Mapping {
-		r.add(top, "write topology: linear,2  and probes: [ping: {from: h1, to: h2}]", "an experiment takes keys, not %s", top)
+		r.add(top, "write topology: linear,2  and probes: [ping: {from: h1, to: h2}]",
+			"an experiment takes keys, not %s", top)
 		return
 	}
 	keys := r.keys()
@@ -255,19 +264,22 @@ func (r *reader) consistent(top *yamlfile.Value) {
 			f := r.e.factor(name)
 			switch {
 			case f == nil:
-				r.problems.Add(top.Get("zip").Pos, nearest(name, names), "zip: there is no factor %s", formats.Clip(name))
+				r.problems.Add(top.Get("zip").Pos, nearest(name, names), "zip: there is no factor %s",
+					formats.Clip(name))
 				continue
 			case zipped[name]:
 				r.add(top.Get("zip"), "name it once", "zip: %s is listed twice", name)
 			case length > 0 && length != len(f.Levels):
-				r.add(top.Get("zip"), "give them the same number of levels", "zip: %s has %d levels, but others have %d", name, len(f.Levels), length)
+				r.add(top.Get("zip"), "give them the same number of levels",
+					"zip: %s has %d levels, but others have %d", name, len(f.Levels), length)
 			}
 			zipped[name], length = true, len(f.Levels)
 		}
 	}
 	for i, name := range r.e.Paired {
 		if r.e.factor(name) == nil {
-			r.problems.Add(top.Get("paired").Pos, nearest(name, names), "paired: there is no factor %s", formats.Clip(name))
+			r.problems.Add(top.Get("paired").Pos, nearest(name, names), "paired: there is no factor %s",
+				formats.Clip(name))
 		} else if slices.Contains(r.e.Paired[:i], name) {
 			r.add(top.Get("paired"), "name it once", "paired: %s is listed twice", name)
 		}

@@ -130,7 +130,8 @@ func (p *Plan) topologies() (out []result.TopologyFile) {
 		r := p.Experiment.files.of(l.file(p.Experiment.Dir()), l.Topo)
 		b, _ := json.Marshal(r.topology) // a file that cannot be read is Check's to tell
 		sum := sha256.Sum256(b)
-		out = append(out, result.TopologyFile{File: l.File, Topo: l.Topo, Hash: hex.EncodeToString(sum[:16]), Text: r.text})
+		out = append(out,
+			result.TopologyFile{File: l.File, Topo: l.Topo, Hash: hex.EncodeToString(sum[:16]), Text: r.text})
 	}
 	return out
 }

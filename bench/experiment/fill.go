@@ -177,7 +177,8 @@ func levelText(v any) string {
 }
 
 // options reads those known; others holds what reads the keys that are no options.
-func (x *expander) options(at *yamlfile.Value, what string, known []Option, others map[string]func(*yamlfile.Value)) Options {
+func (x *expander) options(at *yamlfile.Value, what string, known []Option,
+	others map[string]func(*yamlfile.Value)) Options {
 	out := Options{}
 	for _, p := range at.Pairs {
 		i := slices.IndexFunc(known, func(o Option) bool { return o.Name == p.Key.Text })

@@ -62,7 +62,8 @@ func (p *Plan) LeaveOut(parts []result.LeftOut) error {
 func (p *Plan) all(cell string, probes map[string]bool) bool {
 	for i := range p.Cells {
 		if p.Cells[i].ID == cell {
-			return !slices.ContainsFunc(slices.Concat(p.Cells[i].Groups...), func(one Probe) bool { return !probes[one.Name] })
+			return !slices.ContainsFunc(slices.Concat(p.Cells[i].Groups...),
+				func(one Probe) bool { return !probes[one.Name] })
 		}
 	}
 	return false
@@ -149,7 +150,8 @@ func (p *Plan) MissingText() (lines []string) {
 				runs++
 			}
 		}
-		lines = append(lines, fmt.Sprintf("left out: %s (%d of %s): %s", l.What, runs, words.Plural(len(p.Runs), "run"), because(l)))
+		lines = append(lines,
+			fmt.Sprintf("left out: %s (%d of %s): %s", l.What, runs, words.Plural(len(p.Runs), "run"), because(l)))
 	}
 	return lines
 }

@@ -55,10 +55,14 @@ type Making struct {
 func (p *Plan) MakesText() (lines []string) {
 	for _, m := range p.Makes {
 		if m.Machines == 0 {
-			lines = append(lines, fmt.Sprintf("makes: what labs have of %s (%s), which takes time besides, with each of them", m.By, m.On))
+			lines = append(lines,
+				fmt.Sprintf("makes: what labs have of %s (%s), which takes time besides, with each of them", m.By,
+					m.On))
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("makes: %s by %s (%s), which takes time besides, and removes them at the end", words.Plural(m.Machines, "machine"), m.By, m.On))
+		lines = append(lines,
+			fmt.Sprintf("makes: %s by %s (%s), which takes time besides, and removes them at the end",
+				words.Plural(m.Machines, "machine"), m.By, m.On))
 	}
 	return lines
 }
@@ -94,7 +98,8 @@ func (e *Experiment) Plan() (*Plan, topology.Problems) {
 	}
 	x.unused()
 	if repetitions := e.Repetitions * max(1, e.Times); len(p.Cells)*repetitions > maxRuns {
-		x.problems.Add(topology.Position{File: e.File}, "take fewer levels or repetitions", "%d cells and %d repetitions are more than %d runs", len(p.Cells), repetitions, maxRuns)
+		x.problems.Add(topology.Position{File: e.File}, "take fewer levels or repetitions",
+			"%d cells and %d repetitions are more than %d runs", len(p.Cells), repetitions, maxRuns)
 		return nil, x.problems
 	}
 	if e.Until {
@@ -109,7 +114,8 @@ func (e *Experiment) Plan() (*Plan, topology.Problems) {
 	p.estimate()
 	if e.Budget > 0 && p.Estimate > e.Budget {
 		x.problems.Warn(topology.Position{File: e.File}, "raise the budget, take fewer repetitions, or resume it later",
-			"%d runs will take about %s, but the budget is %s: not all will be run", len(p.Runs), About(p.Estimate), About(e.Budget))
+			"%d runs will take about %s, but the budget is %s: not all will be run", len(p.Runs), About(p.Estimate),
+			About(e.Budget))
 	}
 	return p, x.problems
 }
@@ -118,7 +124,8 @@ func (e *Experiment) Plan() (*Plan, topology.Problems) {
 func (x *expander) unused() {
 	for _, f := range x.e.Factors {
 		if !x.used[f.Name] && len(f.Levels) > 1 {
-			x.problems.Warn(f.value.Pos, "write ${"+f.Name+"} where it belongs", "%s: is used nowhere, so all its levels measure the same", f.Name)
+			x.problems.Warn(f.value.Pos, "write ${"+f.Name+"} where it belongs",
+				"%s: is used nowhere, so all its levels measure the same", f.Name)
 		}
 	}
 }
@@ -144,7 +151,8 @@ func (e *Experiment) combinations() ([][]Setting, error) {
 				for _, f := range group {
 					done[f.Name] = true
 					level := &f.Levels[l]
-					settings = append(settings, Setting{Factor: f.Name, Name: level.Name, Value: level.Value, level: level})
+					settings = append(settings,
+						Setting{Factor: f.Name, Name: level.Name, Value: level.Value, level: level})
 				}
 				next = append(next, settings)
 			}
@@ -176,7 +184,8 @@ func (e *Experiment) skipped(levels []Setting) bool {
 	holds := map[int]bool{}
 	for _, c := range e.skip {
 		met := slices.ContainsFunc(levels, func(s Setting) bool {
-			return s.Factor == c.factor.Text && slices.ContainsFunc(c.levels, func(v *yamlfile.Value) bool { return v.Text == s.Name })
+			return s.Factor == c.factor.Text &&
+				slices.ContainsFunc(c.levels, func(v *yamlfile.Value) bool { return v.Text == s.Name })
 		})
 		if before, seen := holds[c.index]; !seen {
 			holds[c.index] = met
@@ -222,7 +231,8 @@ func (p *Plan) round(rng *rand.Rand, groups [][]int, before int) []Run {
 		for _, group := range groups {
 			var together []Run
 			for _, cell := range group {
-				together = append(together, Run{Cell: cell, Block: repetition, Repetition: repetition, Pair: p.pair(cell)})
+				together = append(together,
+					Run{Cell: cell, Block: repetition, Repetition: repetition, Pair: p.pair(cell)})
 			}
 			if e.Order != Given {
 				rng.Shuffle(len(together), func(i, j int) { together[i], together[j] = together[j], together[i] })
@@ -263,7 +273,8 @@ func (p *Plan) pair(cell int) string {
 	if len(p.Experiment.Paired) == 0 {
 		return ""
 	}
-	return cellID(slices.DeleteFunc(slices.Clone(p.Cells[cell].Levels), func(s Setting) bool { return slices.Contains(p.Experiment.Paired, s.Factor) }))
+	return cellID(slices.DeleteFunc(slices.Clone(p.Cells[cell].Levels),
+		func(s Setting) bool { return slices.Contains(p.Experiment.Paired, s.Factor) }))
 }
 
 // Hash tells plans apart: two that do the same in the same order on the same topologies have the
@@ -315,7 +326,8 @@ func forgetTimes(v any) {
 // Describe is the plan in a result's header.
 func (p *Plan) Describe() result.Experiment {
 	e := p.Experiment
-	out := result.Experiment{Name: e.Name, Title: e.Title, File: e.File, Text: e.Text, Plan: p.Hash(), Runs: len(p.Runs), Repetitions: e.Repetitions * max(1, e.Times), Topologies: p.topologies(),
+	out := result.Experiment{Name: e.Name, Title: e.Title, File: e.File, Text: e.Text, Plan: p.Hash(),
+		Runs: len(p.Runs), Repetitions: e.Repetitions * max(1, e.Times), Topologies: p.topologies(),
 		Rounds: e.Times, Every: e.Every.Seconds(), Until: p.Until}
 	if e.Wanted > out.Repetitions {
 		out.Wanted = e.Wanted

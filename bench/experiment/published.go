@@ -34,7 +34,8 @@ func (e *Experiment) asPublished() (*Experiment, *reader) {
 	p.Fix()
 	r := &reader{e: &p}
 	if e.published.Shape != yamlfile.Mapping {
-		r.add(e.published, "write as_published: {repetitions: 10, iperf3: {time: 10s}}", "as_published: takes keys, not %s", e.published)
+		r.add(e.published, "write as_published: {repetitions: 10, iperf3: {time: 10s}}",
+			"as_published: takes keys, not %s", e.published)
 		return e, r
 	}
 	probes := e.probeNames()
@@ -104,7 +105,8 @@ func (e *Experiment) overlaid(kind string, given *yamlfile.Value) *yamlfile.Valu
 			continue
 		}
 		next := *given
-		next.Pairs = slices.DeleteFunc(slices.Clone(given.Pairs), func(p yamlfile.Pair) bool { return over.Get(p.Key.Text) != nil })
+		next.Pairs = slices.DeleteFunc(slices.Clone(given.Pairs),
+			func(p yamlfile.Pair) bool { return over.Get(p.Key.Text) != nil })
 		next.Pairs = append(next.Pairs, over.Pairs...)
 		given = &next
 	}

@@ -118,9 +118,12 @@ var ErrBudget = errors.New("the time budget is used up; resume to continue")
 
 // Start opens the result file of a plan: a new one, or one to go on with, which must be of the same
 // plan.
-func Start(path string, p *Plan, resume bool, command []string, env environment.Record) (*result.Writer, *result.Run, error) {
+func Start(path string, p *Plan, resume bool, command []string, env environment.Record) (*result.Writer, *result.Run,
+	error) {
 	if !resume {
-		w, err := result.Create(path, result.Header{Experiment: p.Describe(), Seed: p.Seed, Command: command, Started: time.Now().UTC(), Environment: env, LeftOut: p.LeftOut})
+		w, err := result.Create(path,
+			result.Header{Experiment: p.Describe(), Seed: p.Seed, Command: command, Started: time.Now().UTC(),
+				Environment: env, LeftOut: p.LeftOut})
 		return w, nil, err
 	}
 	w, before, err := result.Open(path)
@@ -255,7 +258,8 @@ func (r *Runner) step(run Run, left []Run, what string) {
 	if r.Progress == nil {
 		return
 	}
-	p := Progress{Run: run, Cell: &r.Plan.Cells[run.Cell], Done: r.summary.Before + r.summary.Done, Runs: r.summary.Runs, Step: what, Elapsed: time.Since(r.began)}
+	p := Progress{Run: run, Cell: &r.Plan.Cells[run.Cell], Done: r.summary.Before + r.summary.Done,
+		Runs: r.summary.Runs, Step: what, Elapsed: time.Since(r.began)}
 	for _, l := range left {
 		p.Left += l.Estimate
 	}
@@ -380,7 +384,8 @@ func (r *Runner) fail(run Run, groups [][]Probe, reason string) {
 // sample is the frame of what a probe gives.
 func (r *Runner) sample(run Run, p Probe, started time.Time) result.Sample {
 	cell := &r.Plan.Cells[run.Cell]
-	s := result.Sample{Run: run.Number, Cell: cell.ID, Block: run.Block, Pair: run.Pair, Repetition: run.Repetition, Round: run.Round, Probe: p.Name, Kind: p.Kind, Started: started.UTC()}
+	s := result.Sample{Run: run.Number, Cell: cell.ID, Block: run.Block, Pair: run.Pair, Repetition: run.Repetition,
+		Round: run.Round, Probe: p.Name, Kind: p.Kind, Started: started.UTC()}
 	if len(cell.Levels) > 0 {
 		s.Factors = map[string]any{}
 		for _, l := range cell.Levels {

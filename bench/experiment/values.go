@@ -153,7 +153,9 @@ func (e *Experiment) quicker() (*Experiment, topology.Problems) {
 	for _, group := range q.Zip {
 		for _, name := range group[1:] {
 			if a, b := q.factor(group[0]), q.factor(name); a != nil && b != nil && len(a.Levels) != len(b.Levels) {
-				r.add(e.quick, "give them the same number of levels", "quick: %s and %s are zipped, but have %d and %d levels", a.Name, b.Name, len(a.Levels), len(b.Levels))
+				r.add(e.quick, "give them the same number of levels",
+					"quick: %s and %s are zipped, but have %d and %d levels", a.Name, b.Name, len(a.Levels),
+					len(b.Levels))
 			}
 		}
 	}

@@ -38,7 +38,8 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 	d.definition = def
 	r := &Report{Path: path, Name: cmp.Or(name(e.Name), "result"), File: name(e.File), Text: e.Text,
 		Command: run.Header.Command, Started: run.Header.Started, Seed: run.Header.Seed,
-		Topology: topologyOf(e.Text), Factors: e.Factors, Runs: run.Expected(), LeftOut: leftOut(run), Wanted: e.Wanted, Quick: slices.Contains(run.Header.Command, "--quick"), Interrupted: run.Interrupted, Samples: len(d.counted),
+		Topology: topologyOf(e.Text), Factors: e.Factors, Runs: run.Expected(), LeftOut: leftOut(run), Wanted: e.Wanted,
+		Quick: slices.Contains(run.Header.Command, "--quick"), Interrupted: run.Interrupted, Samples: len(d.counted),
 		Environment: run.Header.Environment, Resumes: run.Resumes, Levels: map[environment.Level]int{}}
 	r.Title = cmp.Or(name(e.Title), r.Name)
 	if n := userSpace(run.Header); n != "" {
@@ -98,9 +99,11 @@ func (d *data) accelerators() string {
 	if len(seen) == 0 {
 		return ""
 	}
-	text := "Virtual machines ran with the accelerator " + name(strings.Join(slices.Sorted(maps.Keys(seen)), ", ")) + "."
+	text := "Virtual machines ran with the accelerator " +
+		name(strings.Join(slices.Sorted(maps.Keys(seen)), ", ")) + "."
 	if seen[environment.Emulated] {
-		text += " By " + environment.Emulated + " QEMU emulates their processors: what goes through them is slower by far " +
+		text += " By " + environment.Emulated +
+			" QEMU emulates their processors: what goes through them is slower by far " +
 			"than with KVM."
 	}
 	return text
@@ -122,7 +125,8 @@ func rounds(run *result.Run) string {
 	}
 	began := make([]time.Time, min(e.Rounds, maxListed))
 	for i := range run.Samples {
-		if s := &run.Samples[i]; s.Round > 0 && s.Round <= len(began) && (began[s.Round-1].IsZero() || s.Started.Before(began[s.Round-1])) {
+		if s := &run.Samples[i]; s.Round > 0 && s.Round <= len(began) &&
+			(began[s.Round-1].IsZero() || s.Started.Before(began[s.Round-1])) {
 			began[s.Round-1] = s.Started
 		}
 	}

@@ -98,7 +98,8 @@ func worstLevel(verdicts []environment.Verdict) environment.Level {
 func reasons(verdicts []environment.Verdict) (out []Reason) {
 	for _, v := range verdicts {
 		seen := map[string]bool{}
-		badFirst := slices.SortedStableFunc(slices.Values(v.Reasons), func(a, b environment.Reason) int { return badBefore(a.Level, b.Level) })
+		badFirst := slices.SortedStableFunc(slices.Values(v.Reasons),
+			func(a, b environment.Reason) int { return badBefore(a.Level, b.Level) })
 		for _, r := range badFirst {
 			if seen[r.Code] {
 				continue

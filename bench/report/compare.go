@@ -147,7 +147,8 @@ func (c *Comparison) tooFew(o CompareOptions) {
 	for _, r := range c.Rows {
 		most = max(most, r.A.N, r.B.N)
 	}
-	if c.few = most < enough && !slices.ContainsFunc(c.Rows, func(r CompareRow) bool { return r.Conclusion != stats.Undecided }); !c.few {
+	if c.few = most < enough &&
+		!slices.ContainsFunc(c.Rows, func(r CompareRow) bool { return r.Conclusion != stats.Undecided }); !c.few {
 		return
 	}
 	why := "Each cell was measured " + words.Plural(most, "time")
@@ -234,7 +235,9 @@ func models(of []*environment.Usage) (notes []string) {
 		if len(nodes[model]) == 1 {
 			verb = "stands"
 		}
-		notes = append(notes, clip(Clean(fmt.Sprintf("A model, no device: %s %s for %s%s.", words.Some(nodes[model]), verb, model, where)), 600))
+		notes = append(notes,
+			clip(Clean(fmt.Sprintf("A model, no device: %s %s for %s%s.", words.Some(nodes[model]), verb, model,
+				where)), 600))
 	}
 	if more := len(all) - mostModels; more > 0 {
 		notes = append(notes, fmt.Sprintf("%d further models of devices are not described here.", more))
@@ -245,7 +248,9 @@ func models(of []*environment.Usage) (notes []string) {
 // hasOVS reports whether Open vSwitch ran in labs of a side, or Mininet, which may have one.
 func (s side) hasOVS() bool {
 	return slices.ContainsFunc(s.counted, func(one result.Sample) bool {
-		return one.Usage != nil && s.holds(s.where, &one, nil) && slices.ContainsFunc(one.Usage.Cgroups, func(g environment.CgroupUsage) bool { return g.Name == "ovs" || g.Name == "mininet" })
+		return one.Usage != nil && s.holds(s.where, &one, nil) &&
+			slices.ContainsFunc(one.Usage.Cgroups,
+				func(g environment.CgroupUsage) bool { return g.Name == "ovs" || g.Name == "mininet" })
 	})
 }
 
@@ -480,7 +485,8 @@ func differences(names [2]string, a, b result.Header) (notes []string) {
 		notes = append(notes, place)
 	}
 	if x.Host != y.Host || x.Host == "" {
-		notes = append(notes, "Measured on different machines, or it is not known: all differences below are theirs as well.")
+		notes = append(notes,
+			"Measured on different machines, or it is not known: all differences below are theirs as well.")
 	}
 	notes = append(notes, environmentsDiffer(x, y)...)
 	if a.Experiment.Plan != b.Experiment.Plan && !(place != "" && sameButPlace(a, b)) {
@@ -494,7 +500,8 @@ func differences(names [2]string, a, b result.Header) (notes []string) {
 func environmentsDiffer(x, y environment.Record) (notes []string) {
 	processors := func(c environment.CPU) string { return fmt.Sprintf("%d × %s", c.Usable, c.Model) }
 	clocked := func(c environment.CPU) string {
-		return strings.Join(slices.DeleteFunc([]string{strings.Join(c.Governors, "+"), c.Driver, c.Idle}, func(s string) bool { return s == "" }), ", ")
+		return strings.Join(slices.DeleteFunc([]string{strings.Join(c.Governors, "+"), c.Driver, c.Idle},
+			func(s string) bool { return s == "" }), ", ")
 	}
 	memory := func(m environment.Memory) string { return fmt.Sprintf("%.0f GiB", float64(m.Total)/(1<<30)) }
 	for _, f := range [][3]string{{"processors", processors(x.CPU), processors(y.CPU)},

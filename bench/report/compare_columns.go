@@ -65,7 +65,8 @@ func (t *comparedTable) columns() []column {
 }
 
 func (t *comparedTable) tests() Table {
-	out := Table{Unit: t.unit, Heads: len(t.dims), Fidelity: Fidelity{Level: environment.Good}} // that of values says it
+	// That of values says it.
+	out := Table{Unit: t.unit, Heads: len(t.dims), Fidelity: Fidelity{Level: environment.Good}}
 	for _, d := range t.dims {
 		out.Columns = append(out.Columns, name(d))
 	}
@@ -109,7 +110,8 @@ func (t *comparedTable) warnings() (notes []string) {
 	var w warned
 	for _, r := range t.rows {
 		for _, x := range r.Warnings {
-			if x.Code != stats.WarnPower && x.Code != stats.WarnConstant { // the conclusion says these with their values
+			// The conclusion says these with their values.
+			if x.Code != stats.WarnPower && x.Code != stats.WarnConstant {
 				w.add(x, r.where())
 			}
 		}

@@ -153,7 +153,8 @@ func undecided(rows []ofTwo, margins map[string]definition.Margin) (notes []stri
 		notes = append(notes, "Without a margin nothing can be found equivalent.")
 	}
 	if !slices.ContainsFunc(rows, func(r ofTwo) bool { return min(r.A.N, r.B.N) >= enough }) {
-		return append(notes, fmt.Sprintf("Each two have fewer than %d repetitions, which is too few to tell a difference from chance: measure at least %d.", enough, enough))
+		return append(notes,
+			fmt.Sprintf("Each two have fewer than %d repetitions, which is too few to tell a difference from chance: measure at least %d.", enough, enough))
 	}
 	var open []string
 	for _, r := range rows {

@@ -15,7 +15,8 @@ func (t *comparedTable) figure() Figure {
 	if len(t.dims) == 1 { // of several, the levels say what they are of
 		f.X.Label = name(t.dims[0])
 	}
-	numbers := len(t.dims) == 1 && len(t.rows) > 2 && !slices.ContainsFunc(t.rows, func(r CompareRow) bool { return !isNumber(r.Levels[0]) })
+	numbers := len(t.dims) == 1 && len(t.rows) > 2 &&
+		!slices.ContainsFunc(t.rows, func(r CompareRow) bool { return !isNumber(r.Levels[0]) })
 	if numbers {
 		f.Kind = definition.Line
 	}
@@ -35,7 +36,8 @@ func (t *comparedTable) figure() Figure {
 			s.Points = append(s.Points, t.point(&r, side, x))
 		}
 	}
-	f.Caption = "Mean of the repetitions, with its interval of 95 % where there are at least " + fmt.Sprint(enough) + " of them."
+	f.Caption = "Mean of the repetitions, with its interval of 95 % where there are at least " + fmt.Sprint(enough) +
+		" of them."
 	f.finish()
 	return f
 }

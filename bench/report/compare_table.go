@@ -60,7 +60,8 @@ func (c *Comparison) Metrics() (out []ComparedMetric) {
 // byMetric are the rows of each.
 func (c *Comparison) byMetric() (out [][]CompareRow) {
 	for _, r := range c.Rows {
-		i := slices.IndexFunc(out, func(o []CompareRow) bool { return o[0].Metric == r.Metric && o[0].Probe == r.Probe })
+		i := slices.IndexFunc(out,
+			func(o []CompareRow) bool { return o[0].Metric == r.Metric && o[0].Probe == r.Probe })
 		if i < 0 {
 			out = append(out, nil)
 			i = len(out) - 1

@@ -153,7 +153,8 @@ func (d *data) labels(src definition.Source) (out []string) {
 	}
 	factors := d.varied(src)
 	for key, seen := range values {
-		if len(seen) > 1 && len(seen) <= fewLabels && !d.determined(src, factors, key) { // to: "h${hops}" tells nothing new
+		// To: "h${hops}" tells nothing new.
+		if len(seen) > 1 && len(seen) <= fewLabels && !d.determined(src, factors, key) {
 			out = append(out, key)
 		}
 	}

@@ -39,7 +39,8 @@ func ParseMargins(texts []string) (Margins, error) {
 func (m Margins) among(sources []definition.Source) Margins {
 	out := maps.Clone(m)
 	maps.DeleteFunc(out, func(metric string, _ definition.Margin) bool {
-		return metric != "" && !slices.ContainsFunc(sources, func(s definition.Source) bool { return s.Metric == metric })
+		return metric != "" &&
+			!slices.ContainsFunc(sources, func(s definition.Source) bool { return s.Metric == metric })
 	})
 	return out
 }

@@ -48,17 +48,18 @@ func (p *Paper) Outcomes() (out []Counted) {
 
 // Published is a published number beside ours.
 type Published struct {
-	Metric   string            `json:"metric"`
-	Where    string            `json:"where"`
-	Unit     string            `json:"unit"`
-	Theirs   string            `json:"theirs"`
-	Ours     string            `json:"ours"` // "" where it was not measured
-	Interval string            `json:"interval,omitempty"`
-	N        int               `json:"n"`
-	Ratio    string            `json:"ratio,omitempty"`   // ours to theirs
-	Outcome  Outcome           `json:"outcome,omitempty"` // if the definition says how far off ours may be; otherwise ""
-	Within   string            `json:"within,omitempty"`
-	Level    environment.Level `json:"level,omitempty"` // of ours
+	Metric   string `json:"metric"`
+	Where    string `json:"where"`
+	Unit     string `json:"unit"`
+	Theirs   string `json:"theirs"`
+	Ours     string `json:"ours"` // "" where it was not measured
+	Interval string `json:"interval,omitempty"`
+	N        int    `json:"n"`
+	Ratio    string `json:"ratio,omitempty"` // ours to theirs
+	// If the definition says how far off ours may be; otherwise "".
+	Outcome Outcome           `json:"outcome,omitempty"`
+	Within  string            `json:"within,omitempty"`
+	Level   environment.Level `json:"level,omitempty"` // of ours
 }
 
 func (d *data) paper(p *definition.Paper) *Paper {
@@ -193,7 +194,8 @@ const paperMark = "\x00"
 // fits reports whether a number belongs in a figure: none of its levels is excluded there.
 func fits(c definition.Condition, def *definition.Figure) bool {
 	for _, l := range c {
-		if allowed := def.Where.Get(l.Dimension); allowed != nil && !slices.ContainsFunc(l.Any, func(a string) bool { return slices.Contains(allowed, a) }) {
+		if allowed := def.Where.Get(l.Dimension); allowed != nil &&
+			!slices.ContainsFunc(l.Any, func(a string) bool { return slices.Contains(allowed, a) }) {
 			return false
 		}
 	}
@@ -208,6 +210,7 @@ func (f *Figure) position(dimension string, levels []string) (float64, bool) {
 	if f.X.Categories == nil {
 		return number(levels[0]), isNumber(levels[0])
 	}
-	i := slices.IndexFunc(f.X.Categories, func(c string) bool { return c == name(levels[0]) || sameNumber(c, levels[0]) })
+	i := slices.IndexFunc(f.X.Categories,
+		func(c string) bool { return c == name(levels[0]) || sameNumber(c, levels[0]) })
 	return float64(i), i >= 0
 }

@@ -50,7 +50,8 @@ func paperSays(t definition.Trend, p *definition.Paper) string {
 func publishedAt(p *definition.Paper, src definition.Source, along, unit string) (out []level) {
 	counts := map[string]int{}
 	for _, n := range p.Numbers {
-		if n.Metric != src.Metric || name(n.Unit) != unit || n.Probe != "" && src.Probe != "" && n.Probe != src.Probe || !meets(n.Where, src.Where) {
+		if n.Metric != src.Metric || name(n.Unit) != unit || n.Probe != "" && src.Probe != "" && n.Probe != src.Probe ||
+			!meets(n.Where, src.Where) {
 			continue
 		}
 		at := n.Where.Get(along)
@@ -72,7 +73,8 @@ func publishedAt(p *definition.Paper, src definition.Source, along, unit string)
 func meets(levels, condition definition.Condition) bool {
 	for _, c := range condition {
 		at := levels.Get(c.Dimension)
-		if len(at) != 1 || !slices.ContainsFunc(c.Any, func(any string) bool { return any == at[0] || sameNumber(any, at[0]) }) {
+		if len(at) != 1 ||
+			!slices.ContainsFunc(c.Any, func(any string) bool { return any == at[0] || sameNumber(any, at[0]) }) {
 			return false
 		}
 	}

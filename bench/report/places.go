@@ -43,7 +43,8 @@ func byExperiment(runs []*result.Run) (out [][]*result.Run) {
 			continue
 		}
 		i := slices.IndexFunc(out, func(g []*result.Run) bool {
-			return sameButPlace(g[0].Header, run.Header) && !slices.ContainsFunc(g, func(o *result.Run) bool { return placeOf(o) == placeOf(run) })
+			return sameButPlace(g[0].Header, run.Header) &&
+				!slices.ContainsFunc(g, func(o *result.Run) bool { return placeOf(o) == placeOf(run) })
 		})
 		if i < 0 {
 			out = append(out, nil)
@@ -60,9 +61,10 @@ func placeOf(run *result.Run) string { return run.Header.Environment.Place.Name(
 // numbers of repetitions.
 func sameButPlace(a, b result.Header) bool {
 	x, y := a.Experiment, b.Experiment
-	return x.Name == y.Name && x.Text == y.Text && slices.EqualFunc(x.Topologies, y.Topologies, func(s, t result.TopologyFile) bool {
-		return s.File == t.File && s.Topo == t.Topo && s.Hash == t.Hash
-	})
+	return x.Name == y.Name && x.Text == y.Text &&
+		slices.EqualFunc(x.Topologies, y.Topologies, func(s, t result.TopologyFile) bool {
+			return s.File == t.File && s.Topo == t.Topo && s.Hash == t.Hash
+		})
 }
 
 func sideBySide(dir string, runs []*result.Run, all *result.Run, form *definition.Definition, margins Margins) (*Report,
@@ -72,7 +74,8 @@ func sideBySide(dir string, runs []*result.Run, all *result.Run, form *definitio
 		places = append(places, placeOf(run))
 	}
 	if form == nil {
-		form, _ = definition.Read("experiment", []byte(runs[0].Header.Experiment.Text)) // each result's own report says what is wrong with it
+		// Each result's own report says what is wrong with it.
+		form, _ = definition.Read("experiment", []byte(runs[0].Header.Experiment.Text))
 	}
 	form = withPlace(form)
 	r := BuildAs(filepath.Join(dir, runs[0].Header.Experiment.Name+"-"+strings.Join(places, "-")), all, form)

@@ -138,7 +138,8 @@ func (d *data) sequential() string {
 			end = "It ended as all was decided"
 		}
 	}
-	text += fmt.Sprintf(" %s, after %s and %s.", end, words.Plural(last, "repetition"), words.Plural(len(looks), "look"))
+	text += fmt.Sprintf(" %s, after %s and %s.", end, words.Plural(last, "repetition"),
+		words.Plural(len(looks), "look"))
 	return text + fmt.Sprintf(" Each statement is judged at the level of the last look, %s %%, "+
 		"by which its error rate over all looks is %g %% (spending function of Lan and DeMets, like O'Brien and Fleming's), "+
 		"and by t where others are judged by a bootstrap; all other intervals are of 95 %%, as of one look.",

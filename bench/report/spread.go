@@ -113,7 +113,8 @@ func (d *data) spread(s definition.Spread) Spread {
 		}
 	}
 	ours := number(means)
-	out.Ours, out.Means, out.Pooled, out.N, out.Level = Number(ours), len(means), Number(number(all)), len(all), worstLevel(verdicts)
+	out.Ours, out.Means, out.Pooled, out.N, out.Level = Number(ours), len(means), Number(number(all)), len(all),
+		worstLevel(verdicts)
 	if s.Value != 0 {
 		out.Ratio = Number(ours / s.Value)
 	}

@@ -109,7 +109,8 @@ func (j *judge) ratio(t definition.Trend, x, y []float64, paired bool, places in
 	default:
 		err := standardError(x, scaled(y, inner), paired) / math.Abs(mean(y)) // of the ratio, to the first order
 		v.more = would(min(len(x), len(y)), err, min(math.Abs(inner-low), math.Abs(inner-high)))
-		v.more.text = fmt.Sprintf(", which is neither shown to be from %s to %s nor not to be%s", Number(low), Number(high),
+		v.more.text = fmt.Sprintf(", which is neither shown to be from %s to %s nor not to be%s", Number(low),
+			Number(high),
 			v.more.text)
 	}
 	return v
@@ -160,7 +161,8 @@ func (d *data) linear(out *Trend, t definition.Trend) {
 				v.outcome = Fails
 			default:
 				n := len(values)
-				v.more = would(n, math.Sqrt(stat.Variance(values, nil)/float64(n)), math.Abs(math.Abs(off)-t.Within*rise))
+				v.more = would(n, math.Sqrt(stat.Variance(values, nil)/float64(n)),
+					math.Abs(math.Abs(off)-t.Within*rise))
 				v.more.text = "; its own spread is too large to tell" + v.more.text
 			}
 		}

@@ -163,7 +163,8 @@ func (d *data) along(t definition.Trend) (groups []*group, places []float64) {
 	groups = d.pick(t.Source, []string{t.Along})
 	numbers := !slices.ContainsFunc(groups, func(g *group) bool { return !isNumber(g.levels[0]) })
 	if numbers {
-		slices.SortStableFunc(groups, func(a, b *group) int { return int(compare(number(a.levels[0]), number(b.levels[0]))) })
+		slices.SortStableFunc(groups,
+			func(a, b *group) int { return int(compare(number(a.levels[0]), number(b.levels[0]))) })
 	}
 	for i, g := range groups {
 		if numbers {

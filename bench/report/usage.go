@@ -143,7 +143,8 @@ func parts(u *environment.Usage, name string) (cpu, pss float64, ok bool) {
 	name = strings.TrimSuffix(strings.TrimSuffix(name, ".cpu"), ".pss")
 	patterns := strings.Split(name, "+")
 	among := func(name string) bool {
-		return slices.ContainsFunc(patterns, func(p string) bool { fits, err := path.Match(p, name); return err == nil && fits })
+		return slices.ContainsFunc(patterns,
+			func(p string) bool { fits, err := path.Match(p, name); return err == nil && fits })
 	}
 	for _, p := range u.Processes {
 		if among(p.Name) {

@@ -111,7 +111,8 @@ func (f Fidelity) String() string {
 // LaTeX writes a table as a tabular of the package booktabs, in a table with its caption.
 func (t *Table) LaTeX(to io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%% needs \\usepackage{booktabs}; in documents of pdfLaTeX before 2018 also \\usepackage[utf8]{inputenc}\n")
+	fmt.Fprintf(&b,
+		"%% needs \\usepackage{booktabs}; in documents of pdfLaTeX before 2018 also \\usepackage[utf8]{inputenc}\n")
 	fmt.Fprintf(&b, "\\begin{table}\n  \\centering\n  \\caption{%s}\n  \\begin{tabular}{%s%s}\n    \\toprule\n",
 		EscapeLaTeX(t.caption()), strings.Repeat("l", t.Heads), strings.Repeat("r", len(t.Columns)-t.Heads))
 	var heads []string
@@ -156,9 +157,11 @@ func (t *Table) caption() string {
 
 // latexSigns are the signs that mean something to LaTeX, or that its usual fonts lack.
 var latexSigns = map[rune]string{
-	'\\': `\textbackslash{}`, '{': `\{`, '}': `\}`, '$': `\$`, '&': `\&`, '#': `\#`, '%': `\%`, '_': `\_`, '~': `\textasciitilde{}`, '^': `\textasciicircum{}`,
-	'<': `\textless{}`, '>': `\textgreater{}`, '|': `\textbar{}`, '"': `{\char34}`, '`': `{\char96}`, '\'': `'{}`,
-	'–': `--`, '—': `---`, '−': `$-$`, '…': `\ldots{}`, '±': `$\pm$`, '→': `$\rightarrow$`, '≤': `$\leq$`, '≥': `$\geq$`, 'µ': `$\mu$`, 'τ': `$\tau$`, 'δ': `$\delta$`, '×': `$\times$`, '\u202f': `\,`, '·': `$\cdot$`,
+	'\\': `\textbackslash{}`, '{': `\{`, '}': `\}`, '$': `\$`, '&': `\&`, '#': `\#`, '%': `\%`, '_': `\_`,
+	'~': `\textasciitilde{}`, '^': `\textasciicircum{}`, '<': `\textless{}`, '>': `\textgreater{}`, '|': `\textbar{}`,
+	'"': `{\char34}`, '`': `{\char96}`, '\'': `'{}`, '–': `--`, '—': `---`, '−': `$-$`, '…': `\ldots{}`, '±': `$\pm$`,
+	'→': `$\rightarrow$`, '≤': `$\leq$`, '≥': `$\geq$`, 'µ': `$\mu$`, 'τ': `$\tau$`, 'δ': `$\delta$`, '×': `$\times$`,
+	'\u202f': `\,`, '·': `$\cdot$`,
 }
 
 // EscapeLaTeX writes a text so that LaTeX shows it, and does nothing else. What the usual fonts

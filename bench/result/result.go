@@ -172,17 +172,20 @@ const (
 
 // Sample is one probe in one cell, run once.
 type Sample struct {
-	Record     string         `json:"record"`            // sample
-	Run        int            `json:"run"`               // number in the plan, from 1: the order in which runs take place
-	Cell       string         `json:"cell"`              // id of the combination of levels
-	Factors    map[string]any `json:"factors,omitempty"` // levels by factor: texts, numbers, booleans
-	Block      int            `json:"block"`             // samples of one block were measured close together
-	Pair       string         `json:"pair,omitempty"`    // what paired cells have in common, which were measured directly one after another in each repetition
-	Repetition int            `json:"repetition"`        // from 1; of a campaign they go on from round to round
-	Round      int            `json:"round,omitempty"`   // of a campaign, from 1
-	WarmUp     bool           `json:"warm_up,omitempty"` // not to be counted
-	Probe      string         `json:"probe"`             // its name in the experiment
-	Kind       string         `json:"kind"`              // ping, iperf3, …
+	Record string `json:"record"` // sample
+	// Number in the plan, from 1: the order in which runs take place.
+	Run     int            `json:"run"`
+	Cell    string         `json:"cell"`              // id of the combination of levels
+	Factors map[string]any `json:"factors,omitempty"` // levels by factor: texts, numbers, booleans
+	Block   int            `json:"block"`             // samples of one block were measured close together
+	// What paired cells have in common, which were measured directly one after another in each
+	// repetition.
+	Pair       string `json:"pair,omitempty"`
+	Repetition int    `json:"repetition"`        // from 1; of a campaign they go on from round to round
+	Round      int    `json:"round,omitempty"`   // of a campaign, from 1
+	WarmUp     bool   `json:"warm_up,omitempty"` // not to be counted
+	Probe      string `json:"probe"`             // its name in the experiment
+	Kind       string `json:"kind"`              // ping, iperf3, …
 
 	Started time.Time `json:"started"`
 	Seconds float64   `json:"seconds"`

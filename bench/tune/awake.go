@@ -112,7 +112,8 @@ func Awake(list string) error {
 			if begun <- err; err != nil {
 				return
 			}
-			for { //nolint:staticcheck // that is all that it is to do
+			//lint:ignore SA5002 that is all that it is to do
+			for {
 			}
 		}()
 	}

@@ -161,7 +161,8 @@ func (s Settings) plan() (*plan, error) {
 
 // read reads the lists of processors, of those of the machine.
 func (s Settings) read(all CPUs) (*plan, error) {
-	p := &plan{lab: s.Lab, all: all, pins: map[part]CPUs{}, cores: map[string]CPUs{}, awake: s.Awake, ipv6Off: s.IPv6Off}
+	p := &plan{lab: s.Lab, all: all, pins: map[part]CPUs{}, cores: map[string]CPUs{}, awake: s.Awake,
+		ipv6Off: s.IPv6Off}
 	var err error
 	if p.machine, err = readHardware(s); err != nil {
 		return nil, err

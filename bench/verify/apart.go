@@ -43,7 +43,8 @@ func answered(p *pair, c *calling) string {
 	if len(by) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s gets answers from %s at %s (%s), which is in another VLAN", p.from, p.to, c.To, strings.Join(by, ", "))
+	return fmt.Sprintf("%s gets answers from %s at %s (%s), which is in another VLAN", p.from, p.to, c.To,
+		strings.Join(by, ", "))
 }
 
 // pairsApart chooses pairs of nodes that have addresses in one subnet, in different VLANs, whatever
@@ -58,7 +59,8 @@ func (v *verifier) pairsApart(ctx context.Context) (out []*pair) {
 			}
 		}
 	}
-	if len(vlans) == 0 || slices.ContainsFunc(v.t.Nodes, func(n *topology.Node) bool { return v.mayJoin(n, networks[n.Name]) }) {
+	if len(vlans) == 0 ||
+		slices.ContainsFunc(v.t.Nodes, func(n *topology.Node) bool { return v.mayJoin(n, networks[n.Name]) }) {
 		return nil
 	}
 	promise := v.whole().promise()
@@ -90,7 +92,8 @@ func (v *verifier) pairsApart(ctx context.Context) (out []*pair) {
 				for k := 0; k < len(list) && found < each; k++ {
 					p := list[(n+k)%len(list)]
 					to := owner[p]
-					if p.segment == i.segment || to == from || shares(from, to) || !promise.keptFrom(from, p.address, to) {
+					if p.segment == i.segment || to == from || shares(from, to) ||
+						!promise.keptFrom(from, p.address, to) {
 						continue
 					}
 					one := call.Call{To: p.address, Name: to, Bytes: leastStream, Sends: 2, Sources: 1}

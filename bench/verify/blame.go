@@ -22,7 +22,8 @@ const (
 // asked is wrong always, less only where more went in.
 func (v *verifier) find(p *passage) finding {
 	asked, kept := v.rate(p.hop), comes(v.egress(p.hop))
-	out := max(p.out, p.middle) // a sender that stalled for a moment leaves a gap; the other parts tell what the link carries
+	// A sender that stalled for a moment leaves a gap; the other parts tell what the link carries.
+	out := max(p.out, p.middle)
 	switch {
 	case min(p.out, p.middle) > asked*(1+rateOff):
 		return tooMuch
@@ -108,7 +109,8 @@ func (v *verifier) learn(r *reading) {
 	}
 	switch f := v.find(p); {
 	case f == tooMuch:
-		e.fails(p.out, "the bandwidth does not hold in this direction: %s of %s came, sent by %s", bits(p.out), bits(asked), several(len(r.shares)))
+		e.fails(p.out, "the bandwidth does not hold in this direction: %s of %s came, sent by %s", bits(p.out),
+			bits(asked), several(len(r.shares)))
 	case f == right:
 		e.holds(p.out)
 		v.learnQueue(q, r, p, all)
@@ -116,7 +118,8 @@ func (v *verifier) learn(r *reading) {
 		e.open(true, "the machine is too busy: %s while %s came", r.busy, bits(p.out))
 		e.least(got)
 	case f == tooLittle:
-		e.fails(got, "%s came, not %s, of %s that were sent into it by %s", bits(got), bits(asked), bits(p.in), several(len(r.shares)))
+		e.fails(got, "%s came, not %s, of %s that were sent into it by %s", bits(got), bits(asked), bits(p.in),
+			several(len(r.shares)))
 	case f == atLeast:
 		e.least(got)
 		v.learnLimit(e, r, p, all)

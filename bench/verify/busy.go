@@ -110,7 +110,8 @@ func (m *machine) excuses(from, to int64, by time.Duration) bool {
 		return true
 	}
 	find := func(t int64) int {
-		i, _ := slices.BinarySearchFunc(m.moments, t, func(a moment, t int64) int { return int(max(-1, min(1, a.at-t))) })
+		i, _ := slices.BinarySearchFunc(m.moments, t,
+			func(a moment, t int64) int { return int(max(-1, min(1, a.at-t))) })
 		return i
 	}
 	last := len(m.moments) - 1

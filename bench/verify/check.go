@@ -35,7 +35,8 @@ const (
 
 // Measured are what is checked of links that are up, in the order in which it is shown, and units:
 // of shares %, of what is counted none.
-var Measured = []struct{ What, Unit string }{{Rate, "bit/s"}, {Delay, "s"}, {Jitter, "s"}, {Loss, "%"}, {Reorder, "%"}, {Duplicate, "%"}, {Corrupt, "%"}, {Queue, ""}, {MTU, ""}}
+var Measured = []struct{ What, Unit string }{{Rate, "bit/s"}, {Delay, "s"}, {Jitter, "s"}, {Loss, "%"}, {Reorder, "%"},
+	{Duplicate, "%"}, {Corrupt, "%"}, {Queue, ""}, {MTU, ""}}
 
 // Check is one thing that was asked, and what it is.
 type Check struct {
@@ -80,7 +81,8 @@ func (v *verifier) asked(h hop) []Check {
 	if e.Jitter > 0 {
 		checks = append(checks, ask(Jitter, time.Duration(e.Jitter).Seconds()))
 	}
-	checks = append(checks, ask(Loss, float64(e.Loss)), ask(Reorder, float64(e.Reorder)), ask(Duplicate, float64(e.Duplicate)), ask(Corrupt, float64(e.Corrupt)))
+	checks = append(checks, ask(Loss, float64(e.Loss)), ask(Reorder, float64(e.Reorder)),
+		ask(Duplicate, float64(e.Duplicate)), ask(Corrupt, float64(e.Corrupt)))
 	if e.Bandwidth > 0 {
 		c := ask(Queue, float64(e.QueueLimit()))
 		if c.Default = e.Queue == (topology.Queue{}); e.Queue.Managed() {
@@ -95,7 +97,8 @@ func (v *verifier) asked(h hop) []Check {
 // judgeOne says of a check what samples show.
 func (v *verifier) judgeOne(c *Check, h hop, samples []*sample) {
 	e := v.egress(h)
-	living := slices.DeleteFunc(slices.Clone(samples), func(s *sample) bool { return s.dead() && v.mayRefuse(h, s) != "" })
+	living := slices.DeleteFunc(slices.Clone(samples),
+		func(s *sample) bool { return s.dead() && v.mayRefuse(h, s) != "" })
 	came := 0
 	for _, s := range samples {
 		came += s.of - s.lost
@@ -121,14 +124,18 @@ func (v *verifier) judgeOne(c *Check, h hop, samples []*sample) {
 		if slices.ContainsFunc(living, func(s *sample) bool { return s.missed > 0 }) {
 			excuse = "taps missed some"
 		}
-		v.judgeShare(c, living, happening{what: "were lost", get: func(s *sample) (int, int) { return s.lost, s.missed + s.late }, excuse: excuse,
+		v.judgeShare(c, living, happening{what: "were lost", get: func(s *sample) (int, int) {
+			return s.lost, s.missed + s.late
+		}, excuse: excuse,
 			least: loss * (1 - duplicate), most: 1 - (1-loss)*(1-unreadable*corrupt), depends: e.LossCorrelation > 0})
 	case Corrupt:
 		v.judgeShare(c, living, happening{what: "were damaged", get: func(s *sample) (int, int) { return s.damaged, 0 },
 			least: corrupt * (1 - loss) * (1 - unreadable), most: corrupt, depends: e.CorruptCorrelation > 0})
 	case Duplicate:
-		v.judgeShare(c, living, happening{what: "came more than once", get: func(s *sample) (int, int) { return s.again, 0 },
-			least: duplicate * (1 - loss) * (1 - loss) * (1 - corrupt) * (1 - corrupt), most: duplicate, depends: e.DuplicateCorrelation > 0})
+		v.judgeShare(c, living,
+			happening{what: "came more than once", get: func(s *sample) (int, int) { return s.again, 0 },
+				least: duplicate * (1 - loss) * (1 - loss) * (1 - corrupt) * (1 - corrupt), most: duplicate,
+				depends: e.DuplicateCorrelation > 0})
 	case Reorder:
 		v.judgeReorder(c, e, living)
 	}

@@ -45,13 +45,15 @@ func (v *verifier) clocksTell(h hop, off float64) string {
 	case !known:
 		return fmt.Sprintf("how far the clocks of %s and %s are apart is not known", near, far)
 	case within > off:
-		return fmt.Sprintf("how far the clocks of %s and %s are apart is known to ± %.2g ms only", near, far, 1e3*within)
+		return fmt.Sprintf("how far the clocks of %s and %s are apart is known to ± %.2g ms only", near, far,
+			1e3*within)
 	}
 	return ""
 }
 
 // measure sends a stream and receives it; all times are the head's.
-func (v *verifier) measure(ctx context.Context, from, to string, s packets.Send, r packets.Receive, quiet time.Duration) (*packets.Sent, *packets.Received, error) {
+func (v *verifier) measure(ctx context.Context, from, to string, s packets.Send, r packets.Receive,
+	quiet time.Duration) (*packets.Sent, *packets.Received, error) {
 	sent, got, err := v.sends.Measure(ctx, from, to, s, r, quiet)
 	packets.InTimeOf(sent, got, v.ahead(from), v.ahead(to))
 	return sent, got, err

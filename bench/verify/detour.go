@@ -49,7 +49,8 @@ func (v *verifier) detour(f *flow, way []hop) string {
 		if n.Kind != topology.Router {
 			continue
 		}
-		if !n.Datapath.Linux() || slices.ContainsFunc(n.Routes, func(r topology.Route) bool { return !r.Computed && r.To.Contains(to) }) {
+		if !n.Datapath.Linux() ||
+			slices.ContainsFunc(n.Routes, func(r topology.Route) bool { return !r.Computed && r.To.Contains(to) }) {
 			return ""
 		}
 		routers = append(routers, h)
@@ -82,7 +83,8 @@ func (v *verifier) detour(f *flow, way []hop) string {
 			cost += rest
 		}
 		if cost > least {
-			return fmt.Sprintf("%s sends what is for %s by %s, which costs %d: %s has a way that costs %d", at, f.to, over,
+			return fmt.Sprintf("%s sends what is for %s by %s, which costs %d: %s has a way that costs %d", at,
+				f.to, over,
 				cost, speaks[0].Title, least)
 		}
 	}

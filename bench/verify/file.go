@@ -48,7 +48,8 @@ func AsInFile(running, file *topology.Topology) *topology.Topology {
 
 // scheduled says whether a topology's schedule changes a link as time goes by.
 func scheduled(t *topology.Topology, l *topology.Link) bool {
-	return slices.ContainsFunc(t.Schedule, func(e topology.Event) bool { return e.Action.Node == "" && l.Joins(e.Action.Ends[0], e.Action.Ends[1]) })
+	return slices.ContainsFunc(t.Schedule,
+		func(e topology.Event) bool { return e.Action.Node == "" && l.Joins(e.Action.Ends[0], e.Action.Ends[1]) })
 }
 
 // Differences says in what a running topology is not what a file says, whose name is given. Of

@@ -84,7 +84,8 @@ func (e *errSilent) Error() string {
 	if !errors.Is(e.err, context.DeadlineExceeded) {
 		return fmt.Sprintf("nothing can be tried in %s: %v", e.node, e.err)
 	}
-	return fmt.Sprintf("%s does not answer: no program has begun there for %s", e.node, limits.NodeProgram.Within(e.err))
+	return fmt.Sprintf("%s does not answer: no program has begun there for %s", e.node,
+		limits.NodeProgram.Within(e.err))
 }
 
 func asSilent(err error) *errSilent {

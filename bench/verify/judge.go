@@ -74,7 +74,8 @@ func (v *verifier) judgeCheck(c *Check, h hop, samples []*sample) {
 	c.Looks, c.Failed = looks, failed
 	switch {
 	case failed == 0 || failed == looks:
-	case c.Verdict == OK && c.What != Delay && c.What != Jitter && c.What != Reorder: // chance, or it could not have come so far
+	case c.Verdict == OK && c.What != Delay && c.What != Jitter && c.What != Reorder:
+		// Chance, or it could not have come so far.
 	case c.Verdict == Wrong:
 		c.Why = fmt.Sprintf("in %d of %d looks: %s", failed, looks, bad.Why)
 	default:
@@ -131,12 +132,15 @@ func (v *verifier) mayRefuse(h hop, s *sample) string {
 func (v *verifier) routed(n *topology.Node, to netip.Addr) bool {
 	for _, l := range v.t.Links {
 		for _, e := range l.Ends {
-			if n != nil && e.Node == n.Name && slices.ContainsFunc(e.Addresses, func(a netip.Prefix) bool { return a.Masked().Contains(to) }) {
+			if n != nil && e.Node == n.Name &&
+				slices.ContainsFunc(e.Addresses, func(a netip.Prefix) bool { return a.Masked().Contains(to) }) {
 				return true
 			}
 		}
 	}
-	return n != nil && (n.Kind == topology.Router || slices.ContainsFunc(v.routesOf(n), func(r topology.Route) bool { return r.To.Contains(to) }))
+	return n != nil && (n.Kind == topology.Router || slices.ContainsFunc(v.routesOf(n), func(r topology.Route) bool {
+		return r.To.Contains(to)
+	}))
 }
 
 // mayStop is why a direction may rightly get no packets, or empty: where a controller of the

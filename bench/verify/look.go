@@ -72,7 +72,8 @@ func look() (s seen, err error) {
 	tables := []int{unix.RT_TABLE_MAIN}
 	for _, l := range links {
 		a := l.Attrs()
-		d := device{Name: a.Name, Kind: l.Type(), MAC: a.HardwareAddr.String(), MTU: a.MTU, Carries: a.Flags&net.FlagUp != 0 && a.RawFlags&unixRunning != 0}
+		d := device{Name: a.Name, Kind: l.Type(), MAC: a.HardwareAddr.String(), MTU: a.MTU,
+			Carries: a.Flags&net.FlagUp != 0 && a.RawFlags&unixRunning != 0}
 		mtu6, _ := os.ReadFile("/proc/sys/net/ipv6/conf/" + a.Name + "/mtu")
 		d.MTU6, _ = strconv.Atoi(strings.TrimSpace(string(mtu6)))
 		addresses, err := netlink.AddrList(l, netlink.FAMILY_ALL)
@@ -111,7 +112,8 @@ func look() (s seen, err error) {
 			s.Routes = append(s.Routes, one)
 		}
 	}
-	for file, is := range map[string]*string{"ipv4/ip_forward": &s.Forwards4, "ipv6/conf/all/forwarding": &s.Forwards6} {
+	for file, is := range map[string]*string{"ipv4/ip_forward": &s.Forwards4,
+		"ipv6/conf/all/forwarding": &s.Forwards6} {
 		b, _ := os.ReadFile("/proc/sys/net/" + file) // a kernel without IPv6 has only the first
 		*is = strings.TrimSpace(string(b))
 	}
@@ -227,7 +229,8 @@ func missing(s *seen, node, name string, a netip.Prefix) string {
 // routesOf lists the routes that a node is to have, as far as they do not lead over a link that is
 // down.
 func (v *verifier) routesOf(n *topology.Node) (out []topology.Route) {
-	all := slices.DeleteFunc(slices.Clone(n.Routes), func(r topology.Route) bool { return !r.InMain() }) // what is changed in other tables is told by the lab (judge.route)
+	// What is changed in other tables is told by the lab (judge.route).
+	all := slices.DeleteFunc(slices.Clone(n.Routes), func(r topology.Route) bool { return !r.InMain() })
 	for _, g := range n.Gateways {
 		to := netip.MustParsePrefix("::/0")
 		if g.Is4() {
@@ -239,7 +242,8 @@ func (v *verifier) routesOf(n *topology.Node) (out []topology.Route) {
 		down := false
 		for _, l := range v.t.Links {
 			for _, e := range l.Ends {
-				down = down || l.Down && e.Node == n.Name && slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Contains(r.Via) })
+				down = down || l.Down && e.Node == n.Name &&
+					slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Contains(r.Via) })
 			}
 		}
 		if !down {
@@ -300,7 +304,9 @@ func noName(s *seen, node, name string, t *topology.Topology) string {
 func (v *verifier) strangers(name string, s *seen) string {
 	fabric := !own(v.nodes[name])
 	if n := v.nodes[name]; n != nil && n.Made().Whole {
-		return "" // it is a machine with interfaces of its own, from which the lab keeps what is sent (target/local/guard)
+		// It is a machine with interfaces of its own, from which the lab keeps what is sent
+		// (target/local/guard).
+		return ""
 	}
 	known := map[string]bool{"lo": true}
 	for _, l := range v.t.Links {
@@ -347,14 +353,16 @@ var carries = regexp.MustCompile(`^v[lx][0-9]+$`)
 // crosses says whether links lead from a node's site to others.
 func (v *verifier) crosses(node string) bool {
 	return slices.ContainsFunc(v.t.Links, func(l *topology.Link) bool {
-		return l.Crosses(v.nodes) && (v.siteOf(l.Ends[0].Node) == v.siteOf(node) || v.siteOf(l.Ends[1].Node) == v.siteOf(node))
+		return l.Crosses(v.nodes) &&
+			(v.siteOf(l.Ends[0].Node) == v.siteOf(node) || v.siteOf(l.Ends[1].Node) == v.siteOf(node))
 	})
 }
 
 // inert says whether a device leads nowhere by itself, as those do that programs in nodes may make
 // and those that the kernel puts into each namespace.
 func inert(d device, fabric bool) bool {
-	return d.Kind == "dummy" || d.Kind == "bridge" || d.Kind == "openvswitch" || d.Kind == "vlan" || d.Kind == "bond" || d.Kind == "tuntap" && fabric ||
+	return d.Kind == "dummy" || d.Kind == "bridge" || d.Kind == "openvswitch" || d.Kind == "vlan" || d.Kind == "bond" ||
+		d.Kind == "tuntap" && fabric ||
 		slices.Contains(modules, d.Name) || strings.HasPrefix(d.Name, "ifb")
 }
 
@@ -426,16 +434,19 @@ func (v *verifier) checkOutside(ctx context.Context) error {
 		return nil
 	}
 	const tried, unsent = 3, "it cannot even be sent"
-	wrong, err := each(ctx, v.ends[:min(tried, len(v.ends))], tried, func(ctx context.Context, node string) (string, error) {
-		got, err := v.client.Ping(ctx, lab.PingRequest{From: node, To: machine.String(), Count: 1, Timeout: topology.Duration(200 * time.Millisecond)})
-		switch {
-		case err != nil:
-			return unsent, nil
-		case got.Received > 0:
-			return fmt.Sprintf("%s gets an answer from %s, which is outside of the lab", node, machine), nil
-		}
-		return "", nil
-	}, func(int) {})
+	wrong, err := each(ctx, v.ends[:min(tried, len(v.ends))], tried,
+		func(ctx context.Context, node string) (string, error) {
+			got, err := v.client.Ping(ctx,
+				lab.PingRequest{From: node, To: machine.String(), Count: 1,
+					Timeout: topology.Duration(200 * time.Millisecond)})
+			switch {
+			case err != nil:
+				return unsent, nil
+			case got.Received > 0:
+				return fmt.Sprintf("%s gets an answer from %s, which is outside of the lab", node, machine), nil
+			}
+			return "", nil
+		}, func(int) {})
 	for _, w := range wrong {
 		if w != unsent {
 			v.result.Isolation.add(w)
@@ -457,7 +468,9 @@ func machineAddress(t *topology.Topology, all []net.Addr) netip.Addr {
 		}
 		taken := t.Management.Subnet.Contains(p.Addr()) // there the machine is to answer
 		for _, n := range t.Nodes {
-			taken = taken || slices.ContainsFunc(topology.AddressesOf(t, n), func(x netip.Prefix) bool { return x.Addr() == p.Addr() })
+			taken = taken || slices.ContainsFunc(topology.AddressesOf(t, n), func(x netip.Prefix) bool {
+				return x.Addr() == p.Addr()
+			})
 		}
 		if !taken {
 			return p.Addr()

@@ -31,7 +31,8 @@ func (v *verifier) judgeMTUs(traces []*trace) {
 					continue // of links without devices it is not known where they ended
 				}
 				s := sizes{before, behind, t.name()}
-				if b, ok := best[h]; before > smallest && len(here.at) > 0 && (!ok || s.behind > b.behind || s.behind == b.behind && s.before > b.before) {
+				if b, ok := best[h]; before > smallest && len(here.at) > 0 &&
+					(!ok || s.behind > b.behind || s.behind == b.behind && s.before > b.before) {
 					best[h] = s
 				}
 			}
@@ -81,7 +82,8 @@ func judgeMTU(c *Check, s sizes) Verdict {
 	case s.behind <= smallest:
 		c.wrong(0, "no packet of %d bytes came through it", min(mtu, s.before-ethernet))
 	default:
-		c.wrong(float64(s.behind-ethernet), "packets of %d bytes come through it, but none of %d", s.behind-ethernet, min(mtu, s.before-ethernet))
+		c.wrong(float64(s.behind-ethernet), "packets of %d bytes come through it, but none of %d", s.behind-ethernet,
+			min(mtu, s.before-ethernet))
 	}
 	return c.Verdict
 }
@@ -110,7 +112,8 @@ func (v *verifier) checkMTUs(there map[string]*seen) {
 			switch d, want := s.Devices[k], l.MTUAt(end); {
 			case d.MTU != want:
 				c.wrong(float64(d.MTU), "%s takes packets of %d bytes, not of %d", e.Interface, d.MTU, want)
-			case d.MTU6 > 0 && d.MTU6 < want && own(n) && slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }):
+			case d.MTU6 > 0 && d.MTU6 < want && own(n) &&
+				slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }):
 				c.wrong(float64(d.MTU6), "%s takes packets of IPv6 of %d bytes, not of %d", e.Interface, d.MTU6, want)
 			}
 		}
@@ -127,5 +130,7 @@ func (n *network) placeOf(node string) string {
 
 // tunnels says whether a node puts packets into others.
 func (n *network) tunnels(node string) bool {
-	return n.nodes[node] != nil && slices.ContainsFunc(n.nodes[node].Interfaces, func(i topology.Interface) bool { return i.VXLAN != 0 || i.GRE.IsValid() })
+	return n.nodes[node] != nil && slices.ContainsFunc(n.nodes[node].Interfaces, func(i topology.Interface) bool {
+		return i.VXLAN != 0 || i.GRE.IsValid()
+	})
 }

@@ -35,13 +35,16 @@ type network struct {
 }
 
 func newNetwork(info lab.Info) *network {
-	n := &network{t: info.Topology, nodes: map[string]*topology.Node{}, leaving: map[string][]hop{}, address: map[string]netip.Addr{}, silent: map[string]bool{}, closed: map[string]string{}, fabrics: map[string]string{}}
+	n := &network{t: info.Topology, nodes: map[string]*topology.Node{}, leaving: map[string][]hop{},
+		address: map[string]netip.Addr{}, silent: map[string]bool{}, closed: map[string]string{},
+		fabrics: map[string]string{}}
 	for _, node := range n.t.Nodes {
 		n.nodes[node.Name] = node
 	}
 	for _, node := range n.t.Nodes { // a switch rather than a router
 		site := node.Sited()
-		if was := n.nodes[n.fabrics[site]]; node.IsDatapath() && (was == nil || was.Kind != topology.Switch && node.Kind == topology.Switch) {
+		if was := n.nodes[n.fabrics[site]]; node.IsDatapath() &&
+			(was == nil || was.Kind != topology.Switch && node.Kind == topology.Switch) {
 			n.fabrics[site] = node.Name
 		}
 	}
@@ -118,7 +121,8 @@ func (n *network) rate(h hop) float64 { return float64(n.t.Links[h.link].Egress(
 
 // hasDevice says whether a tap can see what comes over a link.
 func (n *network) hasDevice(link int) bool {
-	return slices.Contains([]datapath.Wire{datapath.Veth, datapath.Line, datapath.Tunnel, datapath.Tagged, datapath.Cable, datapath.Network}, n.wires[link])
+	return slices.Contains([]datapath.Wire{datapath.Veth, datapath.Line, datapath.Tunnel, datapath.Tagged,
+		datapath.Cable, datapath.Network}, n.wires[link])
 }
 
 // siteOf is where a node is.

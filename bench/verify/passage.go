@@ -30,7 +30,8 @@ const fewSent = 0.02
 func (v *verifier) wayOf(r *reading, share int, sights []sighting) (w seenWay) {
 	flow, out := r.shares[share].flow, r.outs[share]
 	came := arrived(out.got.Record, r.frame)
-	w.points = []seenPoint{{rate: float64(out.sent.Sent-out.sent.Refused) / max(1e-9, out.sent.Seconds) * 8 * float64(r.frame)}}
+	w.points = []seenPoint{{rate: float64(out.sent.Sent-out.sent.Refused) / max(1e-9,
+		out.sent.Seconds) * 8 * float64(r.frame)}}
 	seen, from := map[hop][]packets.Slot{}, map[string]int{}
 	w.forks = map[string]bool{}
 	for _, s := range sights {

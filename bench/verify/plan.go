@@ -88,7 +88,8 @@ func (v *verifier) planFor(flows []*flow) *plan {
 		for out := range 2 {
 			h := hop{i, out}
 			if fs := p.by[h]; !covered[h] && len(fs) > 0 {
-				take(slices.MaxFunc(fs, func(a, b *flow) int { return cmp.Compare(news(a, covered), news(b, covered)) }))
+				take(slices.MaxFunc(fs,
+					func(a, b *flow) int { return cmp.Compare(news(a, covered), news(b, covered)) }))
 			}
 		}
 	}
@@ -148,7 +149,8 @@ func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 		rank := func(f *flow) [5]float64 { // the lower the better
 			r, _ := room(f)
 			before, after := v.kept(f.way, target)
-			return [5]float64{-min(r, offer), -before * after, float64(from[f.from]), float64(to[f.to]), float64(len(f.way))}
+			return [5]float64{-min(r, offer), -before * after, float64(from[f.from]), float64(to[f.to]),
+				float64(len(f.way))}
 		}
 		for _, f := range flows {
 			if slices.ContainsFunc(t.shares, func(s share) bool { return s.flow == f }) {

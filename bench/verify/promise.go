@@ -36,7 +36,8 @@ type place struct {
 }
 
 func (n *network) promise() *promise {
-	p := &promise{network: n, at: map[string][]iface{}, owners: map[place][]string{}, spoken: topology.Reach(n.t), join: disjoint.Sets[string]{}}
+	p := &promise{network: n, at: map[string][]iface{}, owners: map[place][]string{}, spoken: topology.Reach(n.t),
+		join: disjoint.Sets[string]{}}
 	segments := disjoint.Sets[int]{} // of ends, by 2 × link + end
 	first := map[string]int{}        // of a switch
 	var ports []topology.VLANPort
@@ -85,7 +86,8 @@ func (n *network) promise() *promise {
 		}
 		for _, h := range n.leaving[node.Name] {
 			l := n.t.Links[h.link]
-			i := iface{node.Name, l.DeviceAt(h.out), segments.Of(2*h.link + h.out), l.Ends[h.out].Addresses, l.Ends[h.out].MPLS}
+			i := iface{node.Name, l.DeviceAt(h.out), segments.Of(2*h.link + h.out), l.Ends[h.out].Addresses,
+				l.Ends[h.out].MPLS}
 			add(i)
 			if !node.RoutingNode() || n.foreign(node) {
 				continue
@@ -110,7 +112,8 @@ func (n *network) foreign(node *topology.Node) bool {
 // has says whether a node has an address, on a link that is up or on its loopback.
 func (p *promise) has(node string, a netip.Addr) bool {
 	is := func(x netip.Prefix) bool { return x.Addr() == a }
-	return slices.ContainsFunc(p.at[node], func(i iface) bool { return slices.ContainsFunc(i.all, is) }) || slices.ContainsFunc(p.nodes[node].Loopback, is)
+	return slices.ContainsFunc(p.at[node], func(i iface) bool { return slices.ContainsFunc(i.all, is) }) ||
+		slices.ContainsFunc(p.nodes[node].Loopback, is)
 }
 
 // step is what a node does with packets to an address: it sends them out of an interface, to a
@@ -129,7 +132,8 @@ func (p *promise) steps(at string, to netip.Addr) (out []step) {
 	type rank struct{ bits, source, metric int } // the longest prefix, then the lowest
 	var best rank
 	add := func(r rank, s ...step) {
-		c := cmp.Or(cmp.Compare(best.bits, r.bits), cmp.Compare(r.source, best.source), cmp.Compare(r.metric, best.metric))
+		c := cmp.Or(cmp.Compare(best.bits, r.bits), cmp.Compare(r.source, best.source),
+			cmp.Compare(r.metric, best.metric))
 		if c < 0 || out == nil {
 			best, out = r, s
 		} else if c == 0 {
@@ -297,7 +301,8 @@ func (p *promise) beside(owner string, a netip.Addr) bool {
 		}
 		for _, r := range p.t.NodesOf(topology.Router) {
 			if slices.ContainsFunc(p.at[r.Name], func(at iface) bool {
-				return at.segment == i.segment && slices.ContainsFunc(at.all, func(x netip.Prefix) bool { return x.Contains(a) })
+				return at.segment == i.segment &&
+					slices.ContainsFunc(at.all, func(x netip.Prefix) bool { return x.Contains(a) })
 			}) {
 				return true
 			}
@@ -313,13 +318,15 @@ func (p *promise) answers(from string, to netip.Addr, owner string, through func
 		return false
 	}
 	sources := p.sources(from, to)
-	return len(sources) > 0 && !slices.ContainsFunc(sources, func(a netip.Addr) bool { return !p.arrives(owner, a, from, through) })
+	return len(sources) > 0 &&
+		!slices.ContainsFunc(sources, func(a netip.Addr) bool { return !p.arrives(owner, a, from, through) })
 }
 
 // sources are the addresses that a node may send from.
 func (p *promise) sources(from string, to netip.Addr) (out []netip.Addr) {
 	add := func(i iface, next netip.Addr) {
-		family := slices.DeleteFunc(slices.Clone(i.all), func(a netip.Prefix) bool { return a.Addr().Is6() != to.Is6() || a.Addr().IsLinkLocalUnicast() })
+		family := slices.DeleteFunc(slices.Clone(i.all),
+			func(a netip.Prefix) bool { return a.Addr().Is6() != to.Is6() || a.Addr().IsLinkLocalUnicast() })
 		for _, a := range family {
 			if a.Contains(next) {
 				out = append(out, a.Addr())

@@ -227,11 +227,14 @@ func (v *verifier) sendAll(ctx context.Context, t *task, l load, first uint16) [
 	for i, s := range t.shares {
 		group.Go(func() {
 			rate := s.rate * l.share / 8 / float64(l.frame)
-			send := packets.Send{To: netip.AddrPortFrom(v.address[s.to], 0), Stream: first + uint16(i), Size: l.payload, Rate: rate, With: start, Port: uint16(s.ports[0]),
+			send := packets.Send{To: netip.AddrPortFrom(v.address[s.to], 0), Stream: first + uint16(i), Size: l.payload,
+				Rate: rate, With: start, Port: uint16(s.ports[0]),
 				Count: max(1, int(rate*(l.duration+0.03*float64(len(t.shares)-1))))} // each is told to begin
-			quiet := 100*time.Millisecond + v.delayOf(s.way) + inTime(4*8*float64(l.frame)/v.rate(t.hop)*float64(len(t.shares)))
+			drained := inTime(4 * 8 * float64(l.frame) / v.rate(t.hop) * float64(len(t.shares)))
+			quiet := 100*time.Millisecond + v.delayOf(s.way) + drained
 			o := &outs[i]
-			o.sent, o.got, o.err = v.measure(ctx, s.from, s.to, send, packets.Receive{Record: true, Port: uint16(s.ports[1])}, quiet)
+			o.sent, o.got, o.err = v.measure(ctx, s.from, s.to, send,
+				packets.Receive{Record: true, Port: uint16(s.ports[1])}, quiet)
 			if o.err == nil && (o.got == nil || o.got.Record == nil) {
 				o.err = fmt.Errorf("the receiver reported nothing")
 			}

@@ -93,7 +93,8 @@ func (v *verifier) callEachOther(ctx context.Context) error {
 		now := newNetwork(info).promise()
 		todo = slices.DeleteFunc(todo, func(p *pair) bool {
 			p.calls = slices.DeleteFunc(p.calls, func(c *calling) bool {
-				return c.fails() && (now.nodes[p.from] == nil || now.nodes[p.to] == nil || !now.answers(p.from, c.To, p.to, nil))
+				return c.fails() &&
+					(now.nodes[p.from] == nil || now.nodes[p.to] == nil || !now.answers(p.from, c.To, p.to, nil))
 			})
 			return len(p.calls) == 0
 		})
@@ -386,7 +387,8 @@ func (n *network) paths(from string) map[string]int {
 // callAll has pairs call, of so many nodes at a time.
 func (v *verifier) callAll(ctx context.Context, pairs []*pair, failed int) error {
 	done := 0
-	for rest := slices.DeleteFunc(slices.Clone(pairs), func(p *pair) bool { return len(p.calls) == 0 }); len(rest) > 0; {
+	for rest := slices.DeleteFunc(slices.Clone(pairs),
+		func(p *pair) bool { return len(p.calls) == 0 }); len(rest) > 0; {
 		if v.late() {
 			return nil
 		}
@@ -465,26 +467,27 @@ func (v *verifier) callSome(ctx context.Context, pairs []*pair, nodes []string, 
 			from[p.from] = append(from[p.from], c)
 		}
 	}
-	_, err = each(ctx, slices.Sorted(maps.Keys(from)), len(nodes), func(ctx context.Context, node string) (none struct{}, err error) {
-		calls := make([]call.Call, len(from[node]))
-		for i, c := range from[node] {
-			calls[i] = c.Call
-			calls[i].Longer += time.Duration(failed) * time.Second
-			if calls[i].Brief = failed < tries-1; calls[i].Brief || i >= mostTraced {
-				calls[i].Trace = 0
+	_, err = each(ctx, slices.Sorted(maps.Keys(from)), len(nodes),
+		func(ctx context.Context, node string) (none struct{}, err error) {
+			calls := make([]call.Call, len(from[node]))
+			for i, c := range from[node] {
+				calls[i] = c.Call
+				calls[i].Longer += time.Duration(failed) * time.Second
+				if calls[i].Brief = failed < tries-1; calls[i].Brief || i >= mostTraced {
+					calls[i].Trace = 0
+				}
 			}
-		}
-		answers, err := callers[node].Try(ctx, calls)
-		if err != nil {
-			return none, v.orSilent(err)
-		}
-		for i, c := range from[node] {
-			if c.last, c.ok = answers[i], answers[i].OK(); !c.ok {
-				c.failed++
+			answers, err := callers[node].Try(ctx, calls)
+			if err != nil {
+				return none, v.orSilent(err)
 			}
-		}
-		return none, nil
-	}, func(int) {})
+			for i, c := range from[node] {
+				if c.last, c.ok = answers[i], answers[i].OK(); !c.ok {
+					c.failed++
+				}
+			}
+			return none, nil
+		}, func(int) {})
 	return err
 }
 
@@ -535,7 +538,8 @@ func (v *verifier) whyUnreached(p *pair, c *calling, o *call.Outcome) string {
 	case w != nil && w.Here:
 		return fmt.Sprintf("%s has the address %s itself", p.from, c.To)
 	case w != nil && w.None != "":
-		return fmt.Sprintf("%s has %s", p.from, strings.NewReplacer("what is for "+c.To.String(), "it", " to "+c.To.String(), " there").Replace(w.None))
+		return fmt.Sprintf("%s has %s", p.from,
+			strings.NewReplacer("what is for "+c.To.String(), "it", " to "+c.To.String(), " there").Replace(w.None))
 	}
 	if w != nil {
 		next := c.To
@@ -678,11 +682,12 @@ func whatFails(fails []Unreached) string {
 // others whose only way it is, and none does.
 func (v *verifier) cut(h hop, d *Direction) {
 	up, loss := d.Check(Up), d.Check(Loss)
-	if up == nil || up.Asked == 0 || up.Verdict == Wrong || loss == nil || loss.Got != nil || len(v.result.Reach.Fails) == 0 {
+	if up == nil || up.Asked == 0 || up.Verdict == Wrong || loss == nil || loss.Got != nil ||
+		len(v.result.Reach.Fails) == 0 {
 		return
 	}
 	near := v.tree(v.near(h), func(other hop) bool { return other.link != h.link })
-	within := func(node string) bool { _, is := near[node]; return is }
+	within := func(node string) bool { _, ok := near[node]; return ok }
 	if within(v.far(h)) {
 		return // there is another way
 	}

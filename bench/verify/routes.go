@@ -52,7 +52,8 @@ const connected6, usual6 = 256, 1024
 // meantFor returns the topology's route in a node for an address.
 func (j *judge) meantFor(n *topology.Node, a netip.Addr) (best meant, is bool) {
 	take := func(m meant) {
-		if m.to.Contains(a) && (!is || m.to.Bits() > best.to.Bits() || m.to.Bits() == best.to.Bits() && m.metric < best.metric) {
+		if m.to.Contains(a) &&
+			(!is || m.to.Bits() > best.to.Bits() || m.to.Bits() == best.to.Bits() && m.metric < best.metric) {
 			best, is = m, true
 		}
 	}
@@ -86,7 +87,9 @@ func (j *judge) route(where string, n *topology.Node, c netfacts.Change) {
 	}
 	switch {
 	case n != nil && c.Device != netfacts.Main && !c.New && slices.ContainsFunc(n.Routes, func(r topology.Route) bool {
-		return topology.TableName(r.Table) == c.Device && slices.ContainsFunc(netfacts.Paths(c.Key, c.Was), func(p netfacts.Path) bool { return p.To == r.To.Masked() })
+		return topology.TableName(r.Table) == c.Device &&
+			slices.ContainsFunc(netfacts.Paths(c.Key, c.Was),
+				func(p netfacts.Path) bool { return p.To == r.To.Masked() })
 	}):
 		j.say(true, where, c, "route", name)
 		return
@@ -114,7 +117,8 @@ func (j *judge) route(where string, n *topology.Node, c netfacts.Change) {
 func (j *judge) promisedRoute(n *topology.Node, c netfacts.Change) bool {
 	return slices.ContainsFunc(n.StaticRoutes(), func(r topology.Route) bool {
 		return slices.ContainsFunc(netfacts.Paths(c.Key, c.Was), func(p netfacts.Path) bool {
-			return p.To == r.To.Masked() && r.Via.IsValid() && !r.Computed && slices.Contains(p.Via, r.Via) && !strings.Contains(c.Is, "via "+r.Via.String())
+			return p.To == r.To.Masked() && r.Via.IsValid() && !r.Computed && slices.Contains(p.Via, r.Via) &&
+				!strings.Contains(c.Is, "via "+r.Via.String())
 		})
 	})
 }
@@ -124,8 +128,11 @@ func (j *judge) promisedRoute(n *topology.Node, c netfacts.Change) bool {
 func relabelled(n *topology.Node, c netfacts.Change) bool {
 	return !c.Gone && slices.ContainsFunc(n.StaticRoutes(), func(r topology.Route) bool {
 		labels := " encap mpls " + string(r.Labels) + " "
-		return r.Labels != "" && slices.ContainsFunc(netfacts.Paths(c.Key, c.Was), func(p netfacts.Path) bool { return p.To == r.To.Masked() }) &&
-			strings.Contains(c.Was+" ", labels) && !strings.Contains(c.Is+" ", labels) && strings.Contains(c.Is+" ", "via "+r.Via.String()+" ")
+		return r.Labels != "" && slices.ContainsFunc(netfacts.Paths(c.Key, c.Was), func(p netfacts.Path) bool {
+			return p.To == r.To.Masked()
+		}) &&
+			strings.Contains(c.Was+" ", labels) && !strings.Contains(c.Is+" ", labels) &&
+			strings.Contains(c.Is+" ", "via "+r.Via.String()+" ")
 	})
 }
 
@@ -138,11 +145,11 @@ func (j *judge) deviates(n *topology.Node, p netfacts.Path, before func(meant, n
 			continue
 		}
 		of := fmt.Sprintf("%s (%s)", a.Addr(), j.owners[a.Addr()][0])
-		m, is := j.meantFor(n, a.Addr())
+		m, ok := j.meantFor(n, a.Addr())
 		switch {
-		case !is && p.Lost() && before(meant{to: a.Masked()}, p), is && p.Lost() && !m.lost && before(m, p):
+		case !ok && p.Lost() && before(meant{to: a.Masked()}, p), ok && p.Lost() && !m.lost && before(m, p):
 			return "nothing reaches " + of
-		case is && !m.leads(p) && before(m, p):
+		case ok && !m.leads(p) && before(m, p):
 			return fmt.Sprintf("the topology has %s to %s", m, of)
 		}
 	}
@@ -162,7 +169,8 @@ func (j *judge) rule(where string, n *topology.Node, c netfacts.Change) {
 	table, _, _ := strings.Cut(lookup, " ")
 	always := func(meant, netfacts.Path) bool { return true }
 	switch {
-	case n != nil && !c.New && slices.ContainsFunc(n.Rules, func(r topology.Rule) bool { return int(r.Priority) == priority }):
+	case n != nil && !c.New &&
+		slices.ContainsFunc(n.Rules, func(r topology.Rule) bool { return int(r.Priority) == priority }):
 		j.say(true, where, c, "rule", name)
 		return
 	case n == nil || !j.addressed(n, family == "ipv6"):
@@ -173,7 +181,8 @@ func (j *judge) rule(where string, n *topology.Node, c netfacts.Change) {
 	case !leads && c.Is != "nop" && c.Is != "goto":
 		for _, a := range j.addresses {
 			if j.matches(n, c.Name, a.Addr()) {
-				j.say(true, where, c, "rule", fmt.Sprintf("%s; nothing reaches %s (%s)", name, a.Addr(), j.owners[a.Addr()][0]))
+				j.say(true, where, c, "rule",
+					fmt.Sprintf("%s; nothing reaches %s (%s)", name, a.Addr(), j.owners[a.Addr()][0]))
 				return
 			}
 		}
@@ -197,7 +206,8 @@ func (j *judge) rule(where string, n *topology.Node, c netfacts.Change) {
 // matches says whether a rule may decide about packets to an address of another node.
 func (j *judge) matches(n *topology.Node, rule string, to netip.Addr) bool {
 	dst := selector(rule, "to")
-	return strings.HasPrefix(rule, "ipv6") == to.Is6() && (!dst.IsValid() || dst.Contains(to)) && !slices.Contains(j.owners[to], n.Name) && j.from(n, rule)
+	return strings.HasPrefix(rule, "ipv6") == to.Is6() && (!dst.IsValid() || dst.Contains(to)) &&
+		!slices.Contains(j.owners[to], n.Name) && j.from(n, rule)
 }
 
 // from says whether a rule may decide about packets that a node sends or forwards.

@@ -112,7 +112,8 @@ func (v *verifier) crossed(h hop) bool {
 
 // unanswered says whether a node has got no answer from another.
 func (v *verifier) unanswered(from, to string) bool {
-	return slices.ContainsFunc(v.result.Reach.Fails, func(u Unreached) bool { return u.From == from && u.To == to && u.Verdict == Wrong })
+	return slices.ContainsFunc(v.result.Reach.Fails,
+		func(u Unreached) bool { return u.From == from && u.To == to && u.Verdict == Wrong })
 }
 
 // sample compares a point of a stream with the one before, of a direction that is asked to delay

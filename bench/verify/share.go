@@ -107,7 +107,8 @@ func (v *verifier) judgeShare(c *Check, samples []*sample, s happening) {
 	case len(wrong) > 0 && all:
 		c.wrong(got, "%d of %d packets %s, which is not %s", count, of, s.what, asked)
 	case len(wrong) > 0:
-		worst := slices.MaxFunc(wrong, func(a, b found) int { return cmp.Compare(a.count*max(1, b.of), b.count*max(1, a.of)) })
+		worst := slices.MaxFunc(wrong,
+			func(a, b found) int { return cmp.Compare(a.count*max(1, b.of), b.count*max(1, a.of)) })
 		if worst.by == "" {
 			c.wrong(got, "%d of %d packets %s, which is not %s", count, of, s.what, asked)
 			break
@@ -133,10 +134,12 @@ func (v *verifier) judgeShare(c *Check, samples []*sample, s happening) {
 // judgeReorder takes the share of packets that overtake others: those that are not delayed, where
 // others are under way.
 func (v *verifier) judgeReorder(c *Check, e topology.Impairment, samples []*sample) {
-	s := happening{what: "overtook others", get: func(s *sample) (int, int) { return s.ahead, s.excused }, excuse: "the machine is too busy", most: aheadShare}
+	s := happening{what: "overtook others", get: func(s *sample) (int, int) { return s.ahead, s.excused },
+		excuse: "the machine is too busy", most: aheadShare}
 	if asked := float64(e.Reorder); asked > 0 {
 		asked /= 1 + asked*float64(max(1, e.Gap)-1)
-		near := slices.DeleteFunc(slices.Clone(samples), func(s *sample) bool { return time.Duration(e.Delay) < 2*s.apart })
+		near := slices.DeleteFunc(slices.Clone(samples),
+			func(s *sample) bool { return time.Duration(e.Delay) < 2*s.apart })
 		if len(near) == 0 {
 			c.untold("no two packets were on their way at a time")
 			return
@@ -146,7 +149,8 @@ func (v *verifier) judgeReorder(c *Check, e topology.Impairment, samples []*samp
 			under = min(under, float64(time.Duration(e.Delay)/one.apart))
 		}
 		samples = near
-		s.least, s.most, s.depends = asked*(1-math.Pow(asked, under-1))*(1-float64(e.Loss)), asked+aheadShare, e.ReorderCorrelation > 0
+		s.least, s.most, s.depends = asked*(1-math.Pow(asked, under-1))*(1-float64(e.Loss)), asked+aheadShare,
+			e.ReorderCorrelation > 0
 	}
 	v.judgeShare(c, samples, s)
 }

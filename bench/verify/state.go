@@ -39,7 +39,8 @@ func Glance(ctx context.Context, client *lab.Client) ([]string, error) {
 	for i, l := range links {
 		for end, e := range l.Ends {
 			if e.State == lab.EndDown && !info.Topology.Links[i].Down {
-				j.wrong = append(j.wrong, fmt.Sprintf("%s of %s is down", e.Interface, info.Topology.Links[i].Ends[end].Label()))
+				j.wrong = append(j.wrong,
+					fmt.Sprintf("%s of %s is down", e.Interface, info.Topology.Links[i].Ends[end].Label()))
 			}
 		}
 	}
@@ -54,13 +55,14 @@ type judge struct {
 	there        map[string]*seen // nil: what is promised is only known as far as it has changed
 	changed      map[string][]netfacts.Change
 
-	addresses []netip.Prefix                        // of all nodes
-	owners    map[netip.Addr][]string               // who is to have an address
-	macs      map[netip.Addr][]topology.MAC         // of the devices that are to have it
-	ends      map[[2]string]topology.Endpoint       // by node and device
-	devices   map[string][][2]string                // by node: the keys of its ends
-	ports     map[string]bool                       // devices of switches that are at links
-	tables    map[string]map[string][]netfacts.Path // by node and name: what has come into a routing table other than main
+	addresses []netip.Prefix                  // of all nodes
+	owners    map[netip.Addr][]string         // who is to have an address
+	macs      map[netip.Addr][]topology.MAC   // of the devices that are to have it
+	ends      map[[2]string]topology.Endpoint // by node and device
+	devices   map[string][][2]string          // by node: the keys of its ends
+	ports     map[string]bool                 // devices of switches that are at links
+	// By node and name: what has come into a routing table other than main.
+	tables map[string]map[string][]netfacts.Path
 }
 
 // lookAtState judges what has changed.
@@ -70,7 +72,8 @@ func (v *verifier) lookAtState(ctx context.Context, there map[string]*seen) erro
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		v.result.Notes = append(v.result.Notes, "what somebody has changed since the lab came up is not known: "+err.Error())
+		v.result.Notes = append(v.result.Notes,
+			"what somebody has changed since the lab came up is not known: "+err.Error())
 	}
 	j := newJudge(v.network, there, all)
 	j.all()
@@ -105,10 +108,13 @@ func (v *verifier) lookAtControllers(ctx context.Context) error {
 		lost = nil
 		for _, s := range all {
 			n := v.nodes[s.Switch]
-			if n == nil || v.foreign(n) || len(s.Controllers) == 0 || slices.ContainsFunc(s.Controllers, func(c datapath.ControllerStatus) bool { return c.Connected }) {
+			if n == nil || v.foreign(n) || len(s.Controllers) == 0 ||
+				slices.ContainsFunc(s.Controllers, func(c datapath.ControllerStatus) bool { return c.Connected }) {
 				continue
 			}
-			lost = append(lost, fmt.Sprintf("%s is not connected to Trivet's controller: at %s, %s", s.Switch, s.Controllers[0].Address, cmp.Or(s.Controllers[0].Error, "no answer")))
+			lost = append(lost,
+				fmt.Sprintf("%s is not connected to Trivet's controller: at %s, %s", s.Switch, s.Controllers[0].Address,
+					cmp.Or(s.Controllers[0].Error, "no answer")))
 		}
 		if len(lost) == 0 {
 			return nil
@@ -121,8 +127,10 @@ func (v *verifier) lookAtControllers(ctx context.Context) error {
 }
 
 func newJudge(n *network, there map[string]*seen, all []lab.Changed) *judge {
-	j := &judge{network: n, there: there, changed: map[string][]netfacts.Change{}, owners: map[netip.Addr][]string{}, macs: map[netip.Addr][]topology.MAC{},
-		ends: map[[2]string]topology.Endpoint{}, devices: map[string][][2]string{}, ports: map[string]bool{}, tables: map[string]map[string][]netfacts.Path{}}
+	j := &judge{network: n, there: there, changed: map[string][]netfacts.Change{}, owners: map[netip.Addr][]string{},
+		macs: map[netip.Addr][]topology.MAC{},
+		ends: map[[2]string]topology.Endpoint{}, devices: map[string][][2]string{}, ports: map[string]bool{},
+		tables: map[string]map[string][]netfacts.Path{}}
 	for _, l := range n.t.Links {
 		for i, e := range l.Ends {
 			node := n.nodes[e.Node]
@@ -233,7 +241,7 @@ func (j *judge) one(where string, n *topology.Node, c netfacts.Change) {
 		j.device(where, n, c, atLink)
 	case netfacts.MAC:
 		given := false
-		if e, is := j.ends[[2]string{where, c.Device}]; is && n != nil {
+		if e, ok := j.ends[[2]string{where, c.Device}]; ok && n != nil {
 			given = e.MAC != (topology.MAC{}) && !topology.HasOwnMAC(j.t, &e) && e.MAC.String() != c.Is
 		}
 		j.say(given, where, c, "MAC address", "of "+c.Device+": "+c.Said())
@@ -246,7 +254,8 @@ func (j *judge) one(where string, n *topology.Node, c netfacts.Change) {
 	case netfacts.Route:
 		j.route(where, n, c)
 	case netfacts.Label:
-		promised := n != nil && !c.New && slices.ContainsFunc(n.Labels, func(l topology.LabelRoute) bool { return strconv.Itoa(l.Label) == c.Name })
+		promised := n != nil && !c.New &&
+			slices.ContainsFunc(n.Labels, func(l topology.LabelRoute) bool { return strconv.Itoa(l.Label) == c.Name })
 		j.say(promised, where, c, "label", named)
 	case netfacts.Rule:
 		j.rule(where, n, c)
@@ -264,16 +273,18 @@ func (j *judge) one(where string, n *topology.Node, c netfacts.Change) {
 	case netfacts.Class:
 		j.say(false, where, c, "traffic class", fmt.Sprintf("at %s %s", c.Device, named))
 	case netfacts.Filter:
-		j.say(strings.HasSuffix(c.Is, " drop") || n == nil && c.Was != "", where, c, "traffic filter", fmt.Sprintf("at %s %s", c.Device, named))
+		j.say(strings.HasSuffix(c.Is, " drop") ||
+			n == nil && c.Was != "", where, c, "traffic filter", fmt.Sprintf("at %s %s", c.Device, named))
 	case netfacts.Offload:
-		j.notes = append(j.notes, fmt.Sprintf("%s has other offloads at %s than when it came up: %s", where, c.Device, c.Is))
+		j.notes = append(j.notes,
+			fmt.Sprintf("%s has other offloads at %s than when it came up: %s", where, c.Device, c.Is))
 	}
 }
 
 // made says whether a queueing discipline has a number that Trivet gives (target/local/shape.go).
 func made(words string) bool {
 	for _, w := range strings.Fields(words) {
-		if major, _, is := strings.Cut(w, ":"); is && (major == "7472" || major == "7473" || major == "7474") {
+		if major, _, ok := strings.Cut(w, ":"); ok && (major == "7472" || major == "7473" || major == "7474") {
 			return true
 		}
 	}
@@ -282,7 +293,9 @@ func made(words string) bool {
 
 func (j *judge) device(where string, n *topology.Node, c netfacts.Change, atLink bool) {
 	switch {
-	case c.New && n != nil && j.there != nil && slices.ContainsFunc(j.there[n.Name].Devices, func(d device) bool { return d.Name == c.Device && !inert(d, false) }):
+	case c.New && n != nil && j.there != nil && slices.ContainsFunc(j.there[n.Name].Devices, func(d device) bool {
+		return d.Name == c.Device && !inert(d, false)
+	}):
 		// that it leads out of the lab is said elsewhere
 	case c.New && slices.Contains(modules, c.Device): // nobody in the lab has made it
 	case c.New:
@@ -292,7 +305,9 @@ func (j *judge) device(where string, n *topology.Node, c netfacts.Change, atLink
 	case c.Gone:
 		j.say(atLink, where, c, "device", c.Device)
 	default:
-		member := n != nil && slices.ContainsFunc(n.Interfaces, func(i topology.Interface) bool { return slices.Contains(i.Members(), c.Device) })
+		member := n != nil && slices.ContainsFunc(n.Interfaces, func(i topology.Interface) bool {
+			return slices.Contains(i.Members(), c.Device)
+		})
 		j.say(n == nil && atLink || member, where, c, "place for "+c.Device, c.Said())
 	}
 }
@@ -321,7 +336,9 @@ func (j *judge) neighbour(where string, n *topology.Node, c netfacts.Change) {
 	if len(known) > 0 && !right && !c.Gone {
 		name += fmt.Sprintf("; %s has %s", j.owners[a][0], known[0])
 	}
-	promised := n != nil && !c.New && slices.ContainsFunc(n.Neighbors, func(x topology.Neighbor) bool { return x.Device == c.Device && x.Address == a })
+	promised := n != nil && !c.New && slices.ContainsFunc(n.Neighbors, func(x topology.Neighbor) bool {
+		return x.Device == c.Device && x.Address == a
+	})
 	j.say(promised || len(known) > 0 && !right && !c.Gone, where, c, "permanent neighbour", name)
 }
 
@@ -363,7 +380,8 @@ func (j *judge) addressed(n *topology.Node, v6 bool) bool {
 	of := func(list []netip.Prefix) bool {
 		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Addr().Is6() == v6 })
 	}
-	return of(n.Loopback) || slices.ContainsFunc(j.devices[n.Name], func(at [2]string) bool { return of(j.ends[at].Addresses) })
+	return of(n.Loopback) ||
+		slices.ContainsFunc(j.devices[n.Name], func(at [2]string) bool { return of(j.ends[at].Addresses) })
 }
 
 // firewalls judges rules of both kinds, a table at a time where all of it is new.
@@ -383,7 +401,8 @@ func (j *judge) firewalls(where string, changes []netfacts.Change) {
 				tables[table] = append(tables[table], rule)
 			}
 		case c.Kind == netfacts.NFT:
-			j.say(drops(c.Is) || c.Gone && strings.Contains(table, "trivet"), where, c, "rule of nftables", c.Name+": "+c.Said())
+			j.say(drops(c.Is) ||
+				c.Gone && strings.Contains(table, "trivet"), where, c, "rule of nftables", c.Name+": "+c.Said())
 		case c.Kind == netfacts.Xtables && (c.Gone || plain(c.Is)):
 		case c.Kind == netfacts.Xtables:
 			j.say(drops(c.Is), where, c, "rule of iptables", ruleOf(c)+", in the table "+table)
@@ -392,7 +411,8 @@ func (j *judge) firewalls(where string, changes []netfacts.Change) {
 	for _, c := range changes {
 		if c.Kind == netfacts.NFT && whole[c.Name] != nil {
 			rules := tables[c.Name]
-			j.say(slices.ContainsFunc(rules, drops), where, c, "table of nftables", strings.TrimSuffix(c.Name+": "+strings.Join(rules, "; "), ": "))
+			j.say(slices.ContainsFunc(rules, drops), where, c, "table of nftables",
+				strings.TrimSuffix(c.Name+": "+strings.Join(rules, "; "), ": "))
 		}
 	}
 }
@@ -409,7 +429,8 @@ func ruleOf(c netfacts.Change) string {
 }
 
 func drops(rule string) bool {
-	return slices.ContainsFunc(strings.Fields(strings.ToLower(rule)), func(w string) bool { return w == "drop" || w == "reject" })
+	return slices.ContainsFunc(strings.Fields(strings.ToLower(rule)),
+		func(w string) bool { return w == "drop" || w == "reject" })
 }
 
 // plain says whether a rule is what a table of iptables begins with, or the mark of its end.
@@ -430,13 +451,15 @@ func (j *judge) promised(n *topology.Node, s *seen) {
 		}
 		for _, p := range d.Addresses {
 			if owners := j.owners[p.Addr()]; len(owners) > 0 && !slices.Contains(owners, n.Name) {
-				j.wrong = append(j.wrong, fmt.Sprintf("%s has the address %s of %s at %s", n.Name, p.Addr(), owners[0], d.Name))
+				j.wrong = append(j.wrong,
+					fmt.Sprintf("%s has the address %s of %s at %s", n.Name, p.Addr(), owners[0], d.Name))
 			}
 		}
 		for _, p := range j.ends[[2]string{n.Name, d.Name}].Addresses {
 			connected := slices.ContainsFunc(s.Routes, func(r routeThere) bool { return r.To == p.Masked() })
 			if !connected && d.Carries && !p.IsSingleIP() && !vrf && slices.Contains(d.Addresses, p) {
-				j.wrong = append(j.wrong, fmt.Sprintf("%s has no route to %s, the subnet of %s", n.Name, p.Masked(), d.Name))
+				j.wrong = append(j.wrong,
+					fmt.Sprintf("%s has no route to %s, the subnet of %s", n.Name, p.Masked(), d.Name))
 			}
 		}
 	}
@@ -445,7 +468,10 @@ func (j *judge) promised(n *topology.Node, s *seen) {
 	}
 	for v6, forwards := range map[bool]string{false: s.Forwards4, true: s.Forwards6} {
 		name := map[bool]string{false: "ipv4.forwarding", true: "ipv6.forwarding"}[v6]
-		asked := n.Start != "" && !slices.ContainsFunc(j.changed[n.Name], func(c netfacts.Change) bool { return c.Name == name && c.Device == "" }) // it had its start command say so
+		// It had its start command say so.
+		asked := n.Start != "" && !slices.ContainsFunc(j.changed[n.Name], func(c netfacts.Change) bool {
+			return c.Name == name && c.Device == ""
+		})
 		if forwards == "0" && j.addressed(n, v6) && !asked {
 			j.wrong = append(j.wrong, fmt.Sprintf("%s is a router and does not forward: %s is 0", n.Name, name))
 		}

@@ -42,7 +42,8 @@ type point struct {
 }
 
 func pointOf(s sighting) point {
-	p := point{at: map[uint64]int64{}, again: map[uint64]int{}, damaged: map[uint64]int{}, largest: s.Largest, missed: s.missed}
+	p := point{at: map[uint64]int64{}, again: map[uint64]int{}, damaged: map[uint64]int{}, largest: s.Largest,
+		missed: s.missed}
 	for i, n := range s.Numbers {
 		p.at[n] = s.At[i]
 	}
@@ -71,7 +72,8 @@ func (v *verifier) survey(ctx context.Context, p *plan) error {
 			met[t.flow] = met[t.flow] || t.wayTaken() != nil
 		}
 		for _, t := range traces {
-			if (v.doubts(t.flow) || v.detours[t.name()] != "" || !met[t.flow] && v.mayMiss(t.flow)) && !slices.Contains(again, t.flow) {
+			if (v.doubts(t.flow) || v.detours[t.name()] != "" || !met[t.flow] && v.mayMiss(t.flow)) &&
+				!slices.Contains(again, t.flow) {
 				again = append(again, t.flow)
 			}
 		}
@@ -108,7 +110,8 @@ func (v *verifier) doubts(f *flow) bool {
 	for _, h := range f.way {
 		for _, c := range v.result.Links[h.link].Directions[h.out].Checks {
 			i := slices.Index(c.By, f.name())
-			if c.What != Rate && c.What != Queue && i >= 0 && i < enoughStreams && (c.Verdict == Wrong || c.Verdict == Untold && c.Got != nil) {
+			if c.What != Rate && c.What != Queue && i >= 0 && i < enoughStreams &&
+				(c.Verdict == Wrong || c.Verdict == Untold && c.Got != nil) {
 				return true
 			}
 		}
@@ -119,7 +122,8 @@ func (v *verifier) doubts(f *flow) bool {
 // mayMiss says whether a sender may not find the receiver at once: the question for its address, or
 // the answer, is lost on the way.
 func (v *verifier) mayMiss(f *flow) bool {
-	return slices.ContainsFunc(f.way, func(h hop) bool { return loses(v.egress(h)) || loses(v.egress(hop{h.link, 1 - h.out})) })
+	return slices.ContainsFunc(f.way,
+		func(h hop) bool { return loses(v.egress(h)) || loses(v.egress(hop{h.link, 1 - h.out})) })
 }
 
 // look sends streams of flows, the first thorough of them longer, and judges what came of them.
@@ -193,7 +197,8 @@ type sighting struct {
 }
 
 // taps listens in the namespace of the switches and in those of routers; the ends stop that.
-func (v *verifier) taps(ctx context.Context, t packets.Tap) (ends map[string]func() (*packets.Tapped, error), err error) {
+func (v *verifier) taps(ctx context.Context, t packets.Tap) (ends map[string]func() (*packets.Tapped, error),
+	err error) {
 	ends = map[string]func() (*packets.Tapped, error){}
 	for _, place := range v.tapping() {
 		end, err := packets.Listen(ctx, v.node(place), t)
@@ -236,13 +241,15 @@ func collect(ends map[string]func() (*packets.Tapped, error)) (map[uint16][]sigh
 }
 
 // surveyOne sends one stream.
-func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, sharing map[hop]int, thorough bool) (*trace, *packets.Received) {
+func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, sharing map[hop]int, thorough bool) (*trace,
+	*packets.Received) {
 	if v.late() {
 		return nil, nil
 	}
 	to := v.address[f.to]
 	p := v.paceOf(f.way, sharing, thorough)
-	s := packets.Send{To: netip.AddrPortFrom(to, 0), Stream: stream, Size: packets.HeaderLen, Rate: p.rate, Count: p.count + large,
+	s := packets.Send{To: netip.AddrPortFrom(to, 0), Stream: stream, Size: packets.HeaderLen, Rate: p.rate,
+		Count: p.count + large,
 		Whole: true, Large: v.frame(f.way) - overhead(to), LargeLast: large}
 	sent, got, err := v.measure(ctx, f.from, f.to, s, packets.Receive{Record: true, Raw: true}, v.quiet(f.way))
 	t := &trace{flow: f, full: large, frame: v.frame(f.way), apart: p.apart()}
@@ -289,7 +296,8 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 	// Each time the first that goes on from there: a switch may pass a packet on with the stamp
 	// that it came with, so when it was seen says nothing of the order at its two ends.
 	goesOn := func(s sighting) (h hop, between []hop, ok bool) {
-		if h, ok = v.cameBy(s); !ok || v.far(h) == t.from || len(s.Numbers) < t.sent/50 { // of few packets: copies that flooded
+		// Of few packets: copies that flooded.
+		if h, ok = v.cameBy(s); !ok || v.far(h) == t.from || len(s.Numbers) < t.sent/50 {
 			return h, nil, false
 		}
 		between = v.between(at, v.near(h))
@@ -346,7 +354,8 @@ func (v *verifier) straight(t *trace, sights []sighting, last point) bool {
 		p := pointOf(s)
 		seen[h] = &p
 	}
-	way := v.back(v.tree(t.from, func(h hop) bool { return seen[h] != nil || !v.hasDevice(h.link) || v.far(h) == t.to }), t.to)
+	way := v.back(v.tree(t.from,
+		func(h hop) bool { return seen[h] != nil || !v.hasDevice(h.link) || v.far(h) == t.to }), t.to)
 	if len(way) == 0 {
 		return false
 	}
@@ -403,7 +412,8 @@ func (v *verifier) between(from, to string) []hop {
 // them; at a node of whose they are, and at the sender, that of the way they were thought to take.
 func (v *verifier) rest(t *trace, at, mac string) []hop {
 	if node := v.ownerOf(mac); mac != "" && node != at {
-		if way := v.back(v.tree(at, nil), node); len(way) > 0 && (node == t.to || slices.Contains(v.tapping(), v.placeOf(node))) {
+		if way := v.back(v.tree(at, nil), node); len(way) > 0 &&
+			(node == t.to || slices.Contains(v.tapping(), v.placeOf(node))) {
 			return way[:1]
 		}
 		return nil // who gets them was not to, and looks at none; or it is nobody
@@ -496,7 +506,8 @@ func (v *verifier) inTurns(ctx context.Context, n, most int, way func(i int) []h
 }
 
 // each does something for all of a list, some at a time, and ends with the first error.
-func each[A, B any](ctx context.Context, list []A, most int, do func(context.Context, A) (B, error), done func(int)) ([]B, error) {
+func each[A, B any](ctx context.Context, list []A, most int, do func(context.Context, A) (B, error),
+	done func(int)) ([]B, error) {
 	out := make([]B, len(list))
 	var mu sync.Mutex
 	var failed error

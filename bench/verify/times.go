@@ -124,9 +124,11 @@ func (v *verifier) delayed(asked float64, h hop, took []float64) (why string, la
 	before, _ := slices.BinarySearch(took, earliest)
 	switch n := len(took); {
 	case weigh(n-after, n, 0, lateShare, v.unlikely) == wide:
-		return fmt.Sprintf("are late: %d of %d take %.3g ms or longer, not %.3g ms", n-after, n, 1e3*took[after], 1e3*asked), true
+		return fmt.Sprintf("are late: %d of %d take %.3g ms or longer, not %.3g ms", n-after, n, 1e3*took[after],
+			1e3*asked), true
 	case asked > 0 && e.Reorder == 0 && weigh(before, n, 0, lateShare, v.unlikely) == wide:
-		return fmt.Sprintf("are early: %d of %d take %.3g ms or less, not %.3g ms", before, n, 1e3*took[before-1], 1e3*asked), false
+		return fmt.Sprintf("are early: %d of %d take %.3g ms or less, not %.3g ms", before, n, 1e3*took[before-1],
+			1e3*asked), false
 	}
 	return "", false
 }

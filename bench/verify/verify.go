@@ -139,7 +139,8 @@ func (r *Result) Says(v Verdict) (out []string) {
 		}
 	}
 	if v == Wrong {
-		return slices.Concat(out, r.Silent, r.Addresses.Wrong, r.Routes.Wrong, r.Names.Wrong, r.Isolation.Wrong, r.State.Wrong, r.Reach.Wrong, r.Apart.Wrong)
+		return slices.Concat(out, r.Silent, r.Addresses.Wrong, r.Routes.Wrong, r.Names.Wrong, r.Isolation.Wrong,
+			r.State.Wrong, r.Reach.Wrong, r.Apart.Wrong)
 	}
 	return slices.Concat(out, r.Reach.Untold)
 }
@@ -181,8 +182,9 @@ type verifier struct {
 	takes    map[hop]int        // of directions that take no full packets: how large frames may be
 	tapped   []string           // the places where taps counted at last
 	costs    map[*topology.Protocol]topology.Costs
-	detours  map[string]string // by stream: why its way is none that its protocol is to find, at the last look; "": it is one
-	result   *Result
+	// By stream: why its way is none that its protocol is to find, at the last look; "": it is one.
+	detours map[string]string
+	result  *Result
 
 	mu sync.Mutex // of what is noted of nodes that are silent, and of guests
 
@@ -190,7 +192,8 @@ type verifier struct {
 }
 
 func newVerifier(n *network, info lab.Info) *verifier {
-	return &verifier{network: n, info: info, began: time.Now(), result: &Result{}, seen: map[hop][]*sample{}, takes: map[hop]int{}, evidence: map[side]*evidence{},
+	return &verifier{network: n, info: info, began: time.Now(), result: &Result{}, seen: map[hop][]*sample{},
+		takes: map[hop]int{}, evidence: map[side]*evidence{},
 		called: map[hop]bool{}, clocks: map[string]clock.Reading{}, costs: costsOf(n.t), detours: map[string]string{}}
 }
 

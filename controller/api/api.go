@@ -145,8 +145,9 @@ func (s *Server) serveApp(w http.ResponseWriter, r *http.Request) {
 		http.StripPrefix("/v1/controller/apps/"+name, http.MaxBytesHandler(h, maxBody)).ServeHTTP(w, r)
 		return
 	}
-	bearer.Refuse(w, http.StatusNotFound, fmt.Sprintf("the controller has no app %q that answers requests; its apps are %s",
-		name, strings.Join(c.Apps, ", ")))
+	bearer.Refuse(w, http.StatusNotFound,
+		fmt.Sprintf("the controller has no app %q that answers requests; its apps are %s",
+			name, strings.Join(c.Apps, ", ")))
 }
 
 // Handler serves this API alone.
@@ -400,7 +401,9 @@ func (s *Server) registerRoutes(api huma.API) {
 			return nil, problem(err)
 		}
 		return nil, nil
-	}, summary("Replace the routes of a program, which are a source of their own"), func(o *huma.Operation) { o.MaxBodyBytes = 8 << 20 })
+	}, summary("Replace the routes of a program, which are a source of their own"), func(o *huma.Operation) {
+		o.MaxBodyBytes = 8 << 20
+	})
 	huma.Delete(api, "/v1/controller/routes/{program}", func(ctx context.Context, in *struct {
 		Program string `path:"program"`
 	}) (*struct{}, error) {

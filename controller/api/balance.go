@@ -92,14 +92,15 @@ func (s *Server) registerBalance(api huma.API) {
 		}
 		return bodyOf(v.possible(ctx, in.From, in.To, in.K))
 	}, summary("The least loaded paths"))
-	huma.Put(api, "/v1/controller/balance/paths", func(ctx context.Context, in *body[PathRequest]) (*body[MovedPath], error) {
-		v, err := s.balanced()
-		if err != nil {
-			return nil, problem(err)
-		}
-		x, err := v.install(in.Body)
-		return bodyOf(x, s.settled(ctx, err))
-	}, summary("Install a path, which is kept until it is removed"))
+	huma.Put(api, "/v1/controller/balance/paths",
+		func(ctx context.Context, in *body[PathRequest]) (*body[MovedPath], error) {
+			v, err := s.balanced()
+			if err != nil {
+				return nil, problem(err)
+			}
+			x, err := v.install(in.Body)
+			return bodyOf(x, s.settled(ctx, err))
+		}, summary("Install a path, which is kept until it is removed"))
 	huma.Delete(api, "/v1/controller/balance/paths", func(ctx context.Context, in *struct {
 		To string `query:"to" required:"true"`
 	}) (*struct{}, error) {

@@ -86,7 +86,8 @@ func (w *walk) controller(s *step, o output) fate {
 	switch name {
 	case "learning": // the controller always gets a copy
 		if l := w.c.Learning; l != nil && l.Reactive() {
-			return w.stuck(s.hop.Switch, "it has no entry yet: the controller learns from its first packet, and forwards that")
+			return w.stuck(s.hop.Switch,
+				"it has no entry yet: the controller learns from its first packet, and forwards that")
 		}
 		return w.end(s.hop.Switch, "there is no other port to flood it to", false)
 	case "", "user":
@@ -305,7 +306,8 @@ func (w *walk) otherWays(r routing.Router, route *routing.Route) (out []string) 
 	}
 	for _, l := range links {
 		next := w.routerOf(l.To)
-		if next == nil || seen[l.To] || slices.ContainsFunc(route.Hops, func(h routing.Hop) bool { return h.Router == next.Name }) {
+		if next == nil || seen[l.To] ||
+			slices.ContainsFunc(route.Hops, func(h routing.Hop) bool { return h.Router == next.Name }) {
 			continue
 		}
 		seen[l.To] = true

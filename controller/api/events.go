@@ -19,7 +19,8 @@ import (
 // eventTypes are the types of the events, by name. Protocols add theirs: see addProtocol.
 var eventTypes = map[string]any{
 	"ready": Overview{}, "switch": SwitchEvent{}, "link": LinkEvent{}, "host": HostEvent{}, "rerouted": RerouteEvent{},
-	"cluster": ClusterEvent{}, "route": RouteEvent{}, "part": PartEvent{}, "sample": SampleEvent{}, "alive": AliveEvent{}, "end": EndEvent{},
+	"cluster": ClusterEvent{}, "route": RouteEvent{}, "part": PartEvent{}, "sample": SampleEvent{},
+	"alive": AliveEvent{}, "end": EndEvent{},
 }
 
 // SwitchEvent reports that a switch has connected or disconnected; in a cluster, that a member has

@@ -105,7 +105,8 @@ func (c *merger) next() (first *memberStream) {
 	}
 	h := first.waiting[0]
 	for _, v := range c.streams {
-		if len(v.waiting) == 0 && v.current() && v.told.Before(h.at) && time.Since(h.came) < patience.MemberAlive.Duration() {
+		if len(v.waiting) == 0 && v.current() && v.told.Before(h.at) &&
+			time.Since(h.came) < patience.MemberAlive.Duration() {
 			return nil
 		}
 	}

@@ -88,7 +88,8 @@ var errReader = errors.New("the reader is gone")
 func (c *merger) write(name string, data []byte) error {
 	c.last = time.Now()
 	out := http.NewResponseController(c.w)
-	_ = out.SetWriteDeadline(c.last.Add(sse.WriteTimeout)) // where there is none, the reader's end is seen by the next write
+	// Where there is none, the reader's end is seen by the next write.
+	_ = out.SetWriteDeadline(c.last.Add(sse.WriteTimeout))
 	_, err := fmt.Fprintf(c.w, "event: %s\ndata: %s\n\n", name, bytes.TrimSpace(data))
 	if err == nil {
 		err = out.Flush()

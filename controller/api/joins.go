@@ -45,7 +45,8 @@ func joinOverview(p *parts) (any, error) {
 
 func sumOfLoads(all []Load) (out Load) {
 	for _, x := range all {
-		out.CPUSeconds, out.MemoryBytes, out.Goroutines = out.CPUSeconds+x.CPUSeconds, out.MemoryBytes+x.MemoryBytes, out.Goroutines+x.Goroutines
+		out.CPUSeconds, out.MemoryBytes, out.Goroutines = out.CPUSeconds+x.CPUSeconds, out.MemoryBytes+x.MemoryBytes,
+			out.Goroutines+x.Goroutines
 	}
 	return out
 }
@@ -56,7 +57,8 @@ func joinTopology(p *parts) (any, error) {
 		return nil, err
 	}
 	return Topology{Links: joinLinks(p, each(all, func(x Topology) []Link { return x.Links })), Hosts: all[0].Hosts,
-		Switches: ofMasters(p, each(all, func(x Topology) []Switch { return x.Switches }), func(x Switch) string { return x.Name }, true)}, nil
+		Switches: ofMasters(p, each(all, func(x Topology) []Switch { return x.Switches }),
+			func(x Switch) string { return x.Name }, true)}, nil
 }
 
 // joinLinks takes a link from the master of its first end, and adds what only the master of the
@@ -100,7 +102,8 @@ func joinStatistics(p *parts) (any, error) {
 	out := all[0]
 	out.Links = joinLinks(p, each(all, func(x Statistics) []Link { return x.Links }))
 	slices.SortStableFunc(out.Links, func(a, b Link) int { return b.CompareLoad(a) })
-	out.Ports = ofMasters(p, each(all, func(x Statistics) []PortStatistics { return x.Ports }), func(x PortStatistics) string { return x.Switch }, false)
+	out.Ports = ofMasters(p, each(all, func(x Statistics) []PortStatistics { return x.Ports }),
+		func(x PortStatistics) string { return x.Switch }, false)
 	out.Moved = ofMasters(p, each(all, func(x Statistics) []MovedPath { return x.Moved }), MovedPath.from, false)
 	out.Load = sumOfLoads(each(all, func(x Statistics) Load { return x.Load }))
 	out.PacketsIn, out.Requests, out.Database = []PacketsIn{}, Requests{}, nil
@@ -110,13 +113,15 @@ func joinStatistics(p *parts) (any, error) {
 			out.PacketsIn = addPackets(out.PacketsIn, n)
 		}
 		r, n := &out.Requests, x.Requests
-		r.Answered, r.Refused, r.Unanswered, r.Skipped = r.Answered+n.Answered, r.Refused+n.Refused, r.Unanswered+n.Unanswered, r.Skipped+n.Skipped
+		r.Answered, r.Refused, r.Unanswered, r.Skipped = r.Answered+n.Answered, r.Refused+n.Refused,
+			r.Unanswered+n.Unanswered, r.Skipped+n.Skipped
 		if d := x.Database; d != nil {
 			if out.Database == nil {
 				out.Database = &DatabaseRows{}
 			}
 			o := out.Database
-			o.Written, o.Dropped, o.Failed, o.Queued = o.Written+d.Written, o.Dropped+d.Dropped, o.Failed+d.Failed, o.Queued+d.Queued
+			o.Written, o.Dropped, o.Failed, o.Queued = o.Written+d.Written, o.Dropped+d.Dropped, o.Failed+d.Failed,
+				o.Queued+d.Queued
 		}
 	}
 	return out, nil
@@ -129,7 +134,8 @@ func addPackets(to []PacketsIn, n PacketsIn) []PacketsIn {
 		return append(to, n)
 	}
 	x := &to[i]
-	x.Packets, x.Bytes, x.PacketRate, x.ByteRate = x.Packets+n.Packets, x.Bytes+n.Bytes, x.PacketRate+n.PacketRate, x.ByteRate+n.ByteRate
+	x.Packets, x.Bytes, x.PacketRate, x.ByteRate = x.Packets+n.Packets, x.Bytes+n.Bytes, x.PacketRate+n.PacketRate,
+		x.ByteRate+n.ByteRate
 	return to
 }
 
@@ -147,7 +153,8 @@ func joinRoutes(p *parts) (any, error) {
 		return nil, err
 	}
 	routes := each(all, func(x Routes) []Route { return x.Routes })
-	return Routes{Routes: ofMasters(p, routes, func(x Route) string { return x.Router }, false), Added: all[0].Added}, nil
+	return Routes{Routes: ofMasters(p, routes, func(x Route) string { return x.Router }, false),
+		Added: all[0].Added}, nil
 }
 
 func joinBalance(p *parts) (any, error) {
@@ -156,7 +163,8 @@ func joinBalance(p *parts) (any, error) {
 		return nil, err
 	}
 	out := all[0]
-	out.Links = ofMasters(p, each(all, func(x Balance) []RouteLink { return x.Links }), func(x RouteLink) string { return x.From }, false)
+	out.Links = ofMasters(p, each(all, func(x Balance) []RouteLink { return x.Links }),
+		func(x RouteLink) string { return x.From }, false)
 	slices.SortStableFunc(out.Links, func(a, b RouteLink) int { return cmp.Compare(b.Load, a.Load) })
 	out.Moved = ofMasters(p, each(all, func(x Balance) []MovedPath { return x.Moved }), MovedPath.from, false)
 	out.Moves = 0

@@ -16,8 +16,10 @@ import (
 )
 
 func init() {
-	addProtocol(protocol{title: "OSPF", types: reflect.TypeFor[ospf.LSA](), register: (*Server).registerOSPF, joins: ospfJoins,
-		events: map[string]any{"ospf_neighbor": ospf.NeighborChange{}, "ospf_run": ospf.Run{}, "ospf_restart": ospf.Restart{}}})
+	addProtocol(protocol{title: "OSPF", types: reflect.TypeFor[ospf.LSA](), register: (*Server).registerOSPF,
+		joins: ospfJoins,
+		events: map[string]any{"ospf_neighbor": ospf.NeighborChange{}, "ospf_run": ospf.Run{},
+			"ospf_restart": ospf.Restart{}}})
 }
 
 // ospfOf is the controller's app that speaks OSPF; nil: it has none.
@@ -31,21 +33,24 @@ type ospfQuery struct {
 }
 
 func (s *Server) registerOSPF(api huma.API) {
-	ospfGet(api, s, "/neighbors", "Neighbours of the routing nodes that speak OSPF", func(v *view, router string) ([]ospf.Neighbor, error) {
-		list := ospfOf(v.c).Neighbors(router)
-		for i := range list {
-			if f := v.m.ByAddress(list[i].Address); list[i].Neighbor == "" && f != nil {
-				list[i].Neighbor = f.Node
+	ospfGet(api, s, "/neighbors", "Neighbours of the routing nodes that speak OSPF",
+		func(v *view, router string) ([]ospf.Neighbor, error) {
+			list := ospfOf(v.c).Neighbors(router)
+			for i := range list {
+				if f := v.m.ByAddress(list[i].Address); list[i].Neighbor == "" && f != nil {
+					list[i].Neighbor = f.Node
+				}
 			}
-		}
-		return byRouter(list, func(x ospf.Neighbor) string { return x.Router }), nil
-	})
-	ospfGet(api, s, "/interfaces", "Interfaces on which OSPF runs, with their packets", func(v *view, router string) ([]ospf.Attachment, error) {
-		return byRouter(ospfOf(v.c).Interfaces(router), func(x ospf.Attachment) string { return x.Router }), nil
-	})
-	ospfGet(api, s, "/database", "Link state databases, which the routers share", func(v *view, router string) ([]ospf.LSA, error) {
-		return ospfOf(v.c).Database(router), nil
-	})
+			return byRouter(list, func(x ospf.Neighbor) string { return x.Router }), nil
+		})
+	ospfGet(api, s, "/interfaces", "Interfaces on which OSPF runs, with their packets",
+		func(v *view, router string) ([]ospf.Attachment, error) {
+			return byRouter(ospfOf(v.c).Interfaces(router), func(x ospf.Attachment) string { return x.Router }), nil
+		})
+	ospfGet(api, s, "/database", "Link state databases, which the routers share",
+		func(v *view, router string) ([]ospf.LSA, error) {
+			return ospfOf(v.c).Database(router), nil
+		})
 	ospfGet(api, s, "/routes", "OSPF's routing tables", func(v *view, router string) ([]ospf.Route, error) {
 		list, err := ospfOf(v.c).Routes(router)
 		return byRouter(list, func(x ospf.Route) string { return x.Router }), err
@@ -53,9 +58,10 @@ func (s *Server) registerOSPF(api huma.API) {
 	ospfGet(api, s, "/spf-log", "The last calculations of routes", func(v *view, router string) (ospf.Log, error) {
 		return ospfOf(v.c).Log(router), nil
 	})
-	ospfGet(api, s, "/capture", "The last packets, as a pcap file in base64", func(v *view, router string) (Capture, error) {
-		return Capture{ospfOf(v.c).Capture(router)}, nil
-	})
+	ospfGet(api, s, "/capture", "The last packets, as a pcap file in base64",
+		func(v *view, router string) (Capture, error) {
+			return Capture{ospfOf(v.c).Capture(router)}, nil
+		})
 }
 
 // Capture is captured packets, as a pcap file.

@@ -85,7 +85,8 @@ func joinLog(p *parts) (any, error) {
 		return nil, err
 	}
 	out := ospf.Log{Runs: slices.Concat(each(all, func(x ospf.Log) []ospf.Run { return x.Runs })...),
-		Routers: ofMasters(p, each(all, func(x ospf.Log) []ospf.RunTree { return x.Routers }), func(x ospf.RunTree) string { return x.Router }, false)}
+		Routers: ofMasters(p, each(all, func(x ospf.Log) []ospf.RunTree { return x.Routers }),
+			func(x ospf.RunTree) string { return x.Router }, false)}
 	slices.SortStableFunc(out.Runs, func(a, b ospf.Run) int { return a.Time.Compare(b.Time) })
 	out.Runs = append([]ospf.Run{}, out.Runs...) // an empty list rather than null
 	return out, nil

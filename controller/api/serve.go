@@ -41,7 +41,8 @@ func Open(address, token string) (*Listener, error) {
 			return nil, fmt.Errorf("--api %s: the API is for this machine; write tcp:127.0.0.1:PORT (from elsewhere: ssh -L PORT:127.0.0.1:PORT)", address)
 		}
 		if len(token) < bearer.MinToken {
-			return nil, fmt.Errorf("the API's token has %d characters; it needs at least %d", len(token), bearer.MinToken)
+			return nil, fmt.Errorf("the API's token has %d characters; it needs at least %d", len(token),
+				bearer.MinToken)
 		}
 		l, err := net.Listen("tcp", at)
 		if err != nil {

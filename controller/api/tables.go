@@ -127,11 +127,12 @@ func (v *view) groups(ctx context.Context, name string) (out Groups, err error) 
 	if err != nil {
 		return out, err
 	}
-	_, err = askAll(ctx, v, name, openflow.NoBody(openflow.MultipartGroupDesc), func(dpid uint64, list openflow.GroupDescList) {
-		for _, g := range list {
-			out.Groups = append(out.Groups, v.group(dpid, g, counts[place{dpid, g.Group}]))
-		}
-	})
+	_, err = askAll(ctx, v, name, openflow.NoBody(openflow.MultipartGroupDesc),
+		func(dpid uint64, list openflow.GroupDescList) {
+			for _, g := range list {
+				out.Groups = append(out.Groups, v.group(dpid, g, counts[place{dpid, g.Group}]))
+			}
+		})
 	return out, err
 }
 
@@ -176,7 +177,8 @@ func (v *view) addFlow(ctx context.Context, r FlowRequest) (out Flow, err error)
 func checkPorts(s *controller.Switch, m *openflow.FlowMod) error {
 	ports := s.Ports()
 	check := func(number uint32, what string) error {
-		if number > openflow.PortMax || slices.ContainsFunc(ports, func(p openflow.Port) bool { return p.Number == number }) {
+		if number > openflow.PortMax ||
+			slices.ContainsFunc(ports, func(p openflow.Port) bool { return p.Number == number }) {
 			return nil // reserved ports are OpenFlow's, and the switch refuses those that do not fit
 		}
 		names := make([]string, len(ports))
@@ -292,7 +294,8 @@ func usersOf(added []builtin.UserRoute) map[string]bool {
 func (v *view) route(r routing.Router, x routing.Candidate, users map[string]bool) Route {
 	route := Route{Router: r.Name, Prefix: x.Prefix, Source: builtin.SourceOf(x.Route), Distance: uint8(x.Distance),
 		Metric: x.Metric, Tag: x.Tag,
-		Hops: []Hop{}, Drop: x.Drop, Used: x.Used, Why: x.Why, User: x.Source == routing.Static && users[r.Name+" "+x.Prefix.String()]}
+		Hops: []Hop{}, Drop: x.Drop, Used: x.Used, Why: x.Why, User: x.Source == routing.Static &&
+			users[r.Name+" "+x.Prefix.String()]}
 	for _, h := range x.Hops {
 		hop := Hop{Interface: h.Interface, Via: h.Via, Router: h.Router, For: h.For}
 		if f := v.m.ByAddress(h.Via); hop.Router == "" && f != nil {

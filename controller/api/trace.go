@@ -106,7 +106,8 @@ func (t *tables) match(table uint8, fields openflow.Match) (best *openflow.FlowS
 func ordered(list []openflow.Instruction) (out []openflow.Instruction) {
 	for _, kind := range []openflow.InstructionType{openflow.InstructionExperimenter, openflow.InstructionMeter,
 		openflow.InstructionApplyActions,
-		openflow.InstructionClearActions, openflow.InstructionWriteActions, openflow.InstructionWriteMetadata, openflow.InstructionGotoTable} {
+		openflow.InstructionClearActions, openflow.InstructionWriteActions, openflow.InstructionWriteMetadata,
+		openflow.InstructionGotoTable} {
 		for _, i := range list {
 			if i.Type == kind {
 				out = append(out, i)
@@ -158,8 +159,9 @@ func (x *tracer) actions(list []openflow.Action, p *packet, choice int, reason s
 // setOrder is the order of execution of an action set (section 5.10).
 var setOrder = []openflow.ActionType{openflow.ActionCopyTTLIn, openflow.ActionPopVLAN, openflow.ActionPopMPLS,
 	openflow.ActionPopPBB,
-	openflow.ActionPushMPLS, openflow.ActionPushPBB, openflow.ActionPushVLAN, openflow.ActionCopyTTLOut, openflow.ActionDecMPLSTTL,
-	openflow.ActionDecNwTTL, openflow.ActionSetMPLSTTL, openflow.ActionSetNwTTL, openflow.ActionSetField, openflow.ActionSetQueue, openflow.ActionExperimenter}
+	openflow.ActionPushMPLS, openflow.ActionPushPBB, openflow.ActionPushVLAN, openflow.ActionCopyTTLOut,
+	openflow.ActionDecMPLSTTL, openflow.ActionDecNwTTL, openflow.ActionSetMPLSTTL, openflow.ActionSetNwTTL,
+	openflow.ActionSetField, openflow.ActionSetQueue, openflow.ActionExperimenter}
 
 // actionSet executes a set: for each type, and each field to set, the last one counts; a group
 // takes precedence over an output.
@@ -174,7 +176,8 @@ func (x *tracer) actionSet(set []openflow.Action, p packet, choice int, reason s
 		}
 	}
 	for i := range set {
-		if a := &set[i]; a.Type == openflow.ActionGroup || a.Type == openflow.ActionOutput && (last == nil || last.Type != openflow.ActionGroup) {
+		if a := &set[i]; a.Type == openflow.ActionGroup ||
+			a.Type == openflow.ActionOutput && (last == nil || last.Type != openflow.ActionGroup) {
 			last = a
 		}
 	}
@@ -186,7 +189,8 @@ func (x *tracer) actionSet(set []openflow.Action, p packet, choice int, reason s
 
 func replaced(a openflow.Action, by []openflow.Action) bool {
 	for _, b := range by {
-		if a.Type == b.Type && (a.Type != openflow.ActionSetField || a.Field.Field == b.Field.Field && a.Field.Class == b.Field.Class) {
+		if a.Type == b.Type &&
+			(a.Type != openflow.ActionSetField || a.Field.Field == b.Field.Field && a.Field.Class == b.Field.Class) {
 			return true
 		}
 	}

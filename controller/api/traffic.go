@@ -46,9 +46,10 @@ func (v *view) traffic(at place) Traffic {
 	}
 	return Traffic{Time: &p.Time, RxRate: rate(&p, p.RxRate), TxRate: rate(&p, p.TxRate),
 		RxPacketRate: rate(&p, p.RxPacketRate), TxPacketRate: rate(&p, p.TxPacketRate),
-		RxPackets: counter(p.RxPackets), TxPackets: counter(p.TxPackets), RxBytes: counter(p.RxBytes), TxBytes: counter(p.TxBytes),
-		RxDropped: counter(p.RxDropped), TxDropped: counter(p.TxDropped), RxErrors: counter(p.RxErrors), TxErrors: counter(p.TxErrors),
-		Capacity: p.Capacity, Utilisation: number(p.Utilisation())}
+		RxPackets: counter(p.RxPackets), TxPackets: counter(p.TxPackets), RxBytes: counter(p.RxBytes),
+		TxBytes: counter(p.TxBytes), RxDropped: counter(p.RxDropped), TxDropped: counter(p.TxDropped),
+		RxErrors: counter(p.RxErrors), TxErrors: counter(p.TxErrors), Capacity: p.Capacity,
+		Utilisation: number(p.Utilisation())}
 }
 
 // unlimited reports whether a port's link is one of the topology's without a bandwidth: the speed

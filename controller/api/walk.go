@@ -208,7 +208,8 @@ func (w *walk) output(o output) fate {
 	case openflow.PortLocal:
 		return w.end(s.hop.Switch, "it goes to the switch itself (LOCAL)", false)
 	case openflow.PortNormal:
-		return w.stuck(s.hop.Switch, "the switch forwards it by its own learning (NORMAL), which its tables do not show")
+		return w.stuck(s.hop.Switch,
+			"the switch forwards it by its own learning (NORMAL), which its tables do not show")
 	}
 	return w.send(s, place{s.dpid, o.port}, o.packet)
 }

@@ -101,8 +101,8 @@ func (m *Map) addEnd(l *topology.Link, i int, byName map[string]*topology.Node, 
 	}
 	if n.IsDatapath() {
 		m.switches[uint64(n.DPID)].Ports[n.OpenFlowPort(e)] = MapPort{Name: e.Interface, Peer: other.Node,
-			PeerInterface: other.Interface, PeerNumber: f.Port, Capacity: float64(l.Egress(i).Bandwidth), CapacityIn: float64(l.Egress(1 - i).Bandwidth),
-			VLANs: vlans}
+			PeerInterface: other.Interface, PeerNumber: f.Port, Capacity: float64(l.Egress(i).Bandwidth),
+			CapacityIn: float64(l.Egress(1 - i).Bandwidth), VLANs: vlans}
 	} else if m.nodes[n.Name] != nil {
 		m.nodes[n.Name].Interfaces = append(m.nodes[n.Name].Interfaces, f)
 	}

@@ -33,7 +33,9 @@ type UserRoute struct {
 
 // routes holds the routers, and the routes of users and programs.
 type routes struct {
-	changing *semaphore.Weighted // one change at a time; not a mutex, because a change may take 10 s and whoever waits may give up
+	// One change at a time; not a mutex, because a change may take 10 s and whoever waits may give
+	// up.
+	changing *semaphore.Weighted
 
 	mu     sync.Mutex                // guards what follows
 	sorted []routing.Router          // by name, with their configured routes

@@ -112,7 +112,9 @@ func New(o Options) *App {
 	a := &App{o: o.withDefaults(), wake: make(chan struct{}, 1), nodes: map[uint64]*node{},
 		watchers: map[*watcher]bool{}}
 	a.ctx, a.stop = context.WithCancel(context.Background())
-	a.poller.pacer = pacer{perSecond: float64(a.o.PerSecond), burst: max(1, float64(a.o.PerSecond)*2*a.o.pace().Seconds())} // one pause may be late
+	// One pause may be late.
+	a.poller.pacer = pacer{perSecond: float64(a.o.PerSecond),
+		burst: max(1, float64(a.o.PerSecond)*2*a.o.pace().Seconds())}
 	return a
 }
 

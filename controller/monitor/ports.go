@@ -96,7 +96,8 @@ func (p *port) update(s *openflow.PortStats, at time.Time) {
 	rate(&p.TxPackets, s.TxPackets, &rates.txPackets, 1)
 	p.RxDropped, p.TxDropped, p.RxErrors, p.TxErrors = s.RxDropped, s.TxDropped, s.RxErrors, s.TxErrors
 	if known {
-		p.Interval, p.RxRate, p.TxRate, p.RxPacketRate, p.TxPacketRate = interval, rates.rx, rates.tx, rates.rxPackets, rates.txPackets
+		p.Interval, p.RxRate, p.TxRate, p.RxPacketRate, p.TxPacketRate = interval, rates.rx, rates.tx, rates.rxPackets,
+			rates.txPackets
 	}
 	p.idle = known && before.RxPackets == p.RxPackets && before.TxPackets == p.TxPackets
 }

@@ -57,7 +57,8 @@ var (
 func (c collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descSwitches, descFlows, descLookups, descMatched, descSouth, descRecent,
 		descPort, descUp, descCapacity, descUsed,
-		descBytes, descPackets, descDropped, descErrors, descIn, descInBytes, descPeriod, descRequests, descRows, descQueue} {
+		descBytes, descPackets, descDropped, descErrors, descIn, descInBytes, descPeriod, descRequests, descRows,
+		descQueue} {
 		to <- d
 	}
 }

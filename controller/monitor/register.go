@@ -6,11 +6,12 @@ import (
 )
 
 func init() {
-	apps.Register(apps.Spec{Name: "monitor", Order: 10, Always: true, New: func(f apps.Facilities) (controller.App, error) {
-		o := Options{Capacity: f.Capacity, AppOf: apps.Of}
-		if f.Database != nil {
-			o.Store = f.Database
-		}
-		return New(o), nil
-	}})
+	apps.Register(apps.Spec{Name: "monitor", Order: 10, Always: true,
+		New: func(f apps.Facilities) (controller.App, error) {
+			o := Options{Capacity: f.Capacity, AppOf: apps.Of}
+			if f.Database != nil {
+				o.Store = f.Database
+			}
+			return New(o), nil
+		}})
 }

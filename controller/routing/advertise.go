@@ -34,7 +34,8 @@ func (a *adverts) takeFrom(before *adverts, old, n *node) {
 	}
 	for port, s := range before.at {
 		was, is := old.itf[port], n.itf[port]
-		if is != nil && is.RA != nil && is.RA.String() == was.RA.String() && is.MAC == was.MAC && slices.Equal(is.Prefixes, was.Prefixes) {
+		if is != nil && is.RA != nil && is.RA.String() == was.RA.String() && is.MAC == was.MAC &&
+			slices.Equal(is.Prefixes, was.Prefixes) {
 			a.at[port] = s
 		}
 	}

@@ -43,7 +43,8 @@ type Router struct {
 // hasIPv6 reports whether the router has an IPv6 address; otherwise it does not speak IPv6.
 func (r *Router) hasIPv6() bool {
 	six := func(p netip.Prefix) bool { return !p.Addr().Is4() }
-	return slices.ContainsFunc(r.Loopback, six) || slices.ContainsFunc(r.Interfaces, func(f Interface) bool { return slices.ContainsFunc(f.Prefixes, six) })
+	return slices.ContainsFunc(r.Loopback, six) ||
+		slices.ContainsFunc(r.Interfaces, func(f Interface) bool { return slices.ContainsFunc(f.Prefixes, six) })
 }
 
 // speaks reports whether the router forwards the prefix's IP version.

@@ -172,12 +172,12 @@ func (n *network) spokenNetworks(router int) (out [][]netip.Prefix) {
 }
 
 // Find returns the route to exactly a prefix, in a sorted list.
-func Find(sorted []Learned, p netip.Prefix) (l Learned, is bool) {
-	at, is := slices.BinarySearchFunc(sorted, p, func(l Learned, p netip.Prefix) int { return l.Prefix.Compare(p) })
-	if is {
+func Find(sorted []Learned, p netip.Prefix) (l Learned, ok bool) {
+	at, ok := slices.BinarySearchFunc(sorted, p, func(l Learned, p netip.Prefix) int { return l.Prefix.Compare(p) })
+	if ok {
 		l = sorted[at]
 	}
-	return l, is
+	return l, ok
 }
 
 // computedTo adds the shortest paths to one prefix: by each neighbour that is closer by exactly the
@@ -242,7 +242,8 @@ func (n *network) farFrom(p netip.Prefix) []uint32 {
 // they were found: all, or one. With balancing by load, it is one per prefix, and different ones
 // for different prefixes.
 func (n *network) spread(hops []Hop, p netip.Prefix) []Hop {
-	slices.SortFunc(hops, func(a, b Hop) int { return cmp.Or(cmp.Compare(a.Port, b.Port), slices.Compare(a.dst[:], b.dst[:])) })
+	slices.SortFunc(hops,
+		func(a, b Hop) int { return cmp.Or(cmp.Compare(a.Port, b.Port), slices.Compare(a.dst[:], b.dst[:])) })
 	at := 0
 	switch {
 	case len(hops) < 2, n.balance != topology.BalanceOff && n.balance != topology.BalanceLoad:

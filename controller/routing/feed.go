@@ -167,5 +167,6 @@ func sameRoute(a, b *Route) bool {
 	sameHop := func(a, b Hop) bool {
 		return a.Port == b.Port && a.Via == b.Via && a.For == b.For && a.src == b.src && a.dst == b.dst
 	}
-	return a.Source == b.Source && a.Name == b.Name && a.Rank() == b.Rank() && a.Tag == b.Tag && a.Drop == b.Drop && slices.EqualFunc(a.Hops, b.Hops, sameHop)
+	return a.Source == b.Source && a.Name == b.Name && a.Rank() == b.Rank() && a.Tag == b.Tag && a.Drop == b.Drop &&
+		slices.EqualFunc(a.Hops, b.Hops, sameHop)
 }

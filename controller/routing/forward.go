@@ -31,7 +31,8 @@ func (n *node) receive(f *Interface, from openflow.MAC, etherType uint16, b []by
 	if n.answerOnLink(f, from, p) {
 		return
 	}
-	if p.dst.IsMulticast() || !p.v4 && (p.src.IsLinkLocalUnicast() || p.dst.IsLinkLocalUnicast()) && n.local[p.dst] == nil {
+	if p.dst.IsMulticast() || !p.v4 && (p.src.IsLinkLocalUnicast() || p.dst.IsLinkLocalUnicast()) &&
+		n.local[p.dst] == nil {
 		return
 	}
 	if at, own := n.local[p.dst]; own {
@@ -160,7 +161,8 @@ func (a *App) setUp(n *node, net *network, r *Route, to netip.Addr, s *setup) {
 			}
 			todo = append(todo, next)
 			m.mu.Lock()
-			if m.rules != nil && m.net == net && m.setups[next.Prefix] == nil && m.rules.Flow(routeKey(next.Prefix)) == nil {
+			if m.rules != nil && m.net == net && m.setups[next.Prefix] == nil &&
+				m.rules.Flow(routeKey(next.Prefix)) == nil {
 				_ = m.put(m.routeWay(next))
 				m.putParts(next.Prefix)
 				touched = append(touched, m)

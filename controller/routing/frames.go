@@ -88,7 +88,8 @@ type ndp struct {
 // 4861, section 7.1, requires.
 func parseNDP(packet []byte) (m ndp, ok bool) {
 	h := header.IPv6(packet)
-	if len(packet) < 40+24 || h.HopLimit() != 255 || h.NextHeader() != openflow.IPProtoICMPv6 || int(h.PayloadLength()) > len(packet)-40 {
+	if len(packet) < 40+24 || h.HopLimit() != 255 || h.NextHeader() != openflow.IPProtoICMPv6 ||
+		int(h.PayloadLength()) > len(packet)-40 {
 		return m, false
 	}
 	b := packet[40 : 40+int(h.PayloadLength())]
@@ -106,7 +107,8 @@ func parseNDP(packet []byte) (m ndp, ok bool) {
 		if n == 0 || n > len(options) {
 			return m, false
 		}
-		if kind := options[0]; n == 8 && (kind == 1 && m.kind == neighborSolicitation || kind == 2 && m.kind == neighborAdvertisement) {
+		if kind := options[0]; n == 8 &&
+			(kind == 1 && m.kind == neighborSolicitation || kind == 2 && m.kind == neighborAdvertisement) {
 			copy(m.mac[:], options[2:8])
 		}
 		options = options[n:]
@@ -246,7 +248,8 @@ func (p ipPacket) isError() bool {
 		if header.IPv4(p.data).FragmentOffset() != 0 {
 			return true
 		}
-		return p.proto == openflow.IPProtoICMPv4 && (len(p.data) <= at || !(p.data[at] == 0 || p.data[at] == 8 || p.data[at] >= 13))
+		return p.proto == openflow.IPProtoICMPv4 &&
+			(len(p.data) <= at || !(p.data[at] == 0 || p.data[at] == 8 || p.data[at] >= 13))
 	}
 	return p.proto == openflow.IPProtoICMPv6 && (len(p.data) <= 40 || p.data[40] < 128)
 }

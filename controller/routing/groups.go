@@ -29,14 +29,17 @@ const (
 // groupFrame returns the entries that send packets to these groups to the controller: pings, and
 // router solicitations.
 func (n *node) groupFrame() (out []*openflow.FlowMod) {
-	some4, some6 := netip.PrefixFrom(groups4[0], 30).Masked(), netip.PrefixFrom(allNodes, 126).Masked() // including two more groups each, whose packets are dropped
+	// Including two more groups each, whose packets are dropped.
+	some4, some6 := netip.PrefixFrom(groups4[0], 30).Masked(), netip.PrefixFrom(allNodes, 126).Masked()
 	out = append(out, entry(admissionTable, prioritySpecial,
-		matchDst(some4).With(openflow.IPProto(openflow.IPProtoICMPv4)).With(openflow.ICMPv4Type(echoRequest4)), toController()))
+		matchDst(some4).With(openflow.IPProto(openflow.IPProtoICMPv4)).With(openflow.ICMPv4Type(echoRequest4)),
+		toController()))
 	if !n.v6 {
 		return out
 	}
 	out = append(out, entry(admissionTable, prioritySpecial,
-		matchDst(some6).With(openflow.IPProto(openflow.IPProtoICMPv6)).With(openflow.ICMPv6Type(echoRequest6)), toController()))
+		matchDst(some6).With(openflow.IPProto(openflow.IPProtoICMPv6)).With(openflow.ICMPv6Type(echoRequest6)),
+		toController()))
 	m := openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv6), openflow.IPProto(openflow.IPProtoICMPv6),
 		openflow.ICMPv6Type(routerSolicitation))
 	return append(out, entry(admissionTable, prioritySpecial, m, toController()))
@@ -51,7 +54,8 @@ func (n *node) answerOnLink(f *Interface, from openflow.MAC, p ipPacket) bool {
 	}
 	onLink := slices.Contains(groups4, p.dst) || slices.Contains(groups6, p.dst) ||
 		p.dst.IsLinkLocalUnicast() && p.src.IsLinkLocalUnicast() && n.local[p.dst] == f
-	if !onLink || p.v4 && p.proto != openflow.IPProtoICMPv4 || !p.v4 && p.proto != openflow.IPProtoICMPv6 || p.isFragment() {
+	if !onLink || p.v4 && p.proto != openflow.IPProtoICMPv4 || !p.v4 && p.proto != openflow.IPProtoICMPv6 ||
+		p.isFragment() {
 		return false
 	}
 	at := header.IPv6MinimumSize

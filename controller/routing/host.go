@@ -117,7 +117,8 @@ func (h *host) port(n *node, f *Interface) *hostPort {
 	p.link = h.newLink(nicOf(number), uint32(f.MTU), func(n *node, packet []byte) {
 		if at := n.itf[number]; at != nil {
 			to, _ := netip.AddrFromSlice(packet[24:40])
-			if _, own := n.local[to]; !own && (isLinkLocal(to) || to.IsMulticast() || at.reaches(to)) { // it stays on the link
+			// It stays on the link.
+			if _, own := n.local[to]; !own && (isLinkLocal(to) || to.IsMulticast() || at.reaches(to)) {
 				n.sendOnLink(at, packet)
 			}
 		}

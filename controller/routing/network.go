@@ -131,7 +131,8 @@ type network struct {
 	tree   spf.Tree
 	far    map[netip.Prefix][]uint32 // each router's distance to a prefix
 
-	indirect map[int]map[netip.Prefix][]*indirect // by router, see recursion; only where routes are computed one at a time
+	// By router, see recursion; only where routes are computed one at a time.
+	indirect map[int]map[netip.Prefix][]*indirect
 }
 
 // owner is a router that has an interface in a subnet.
@@ -344,7 +345,8 @@ func (n *network) fill(t *table, router int) {
 func (t *table) offer(r *Route) {
 	t.rank(r)
 	old := t.routes[r.Prefix]
-	if old != nil && old.Source == r.Source && old.Name == r.Name && old.Rank() == r.Rank() && r.Source != Connected && !old.Drop && !r.Drop {
+	if old != nil && old.Source == r.Source && old.Name == r.Name && old.Rank() == r.Rank() && r.Source != Connected &&
+		!old.Drop && !r.Drop {
 		old.Hops = append(old.Hops, r.Hops...)
 		return
 	}
@@ -419,7 +421,8 @@ func (n *network) addHops(hops []Hop, router int, edges []int32, p netip.Prefix)
 	for _, e := range edges {
 		to := n.hops[e]
 		out := n.inner[router][to.segment]
-		if to.itf == nil || out == nil || slices.ContainsFunc(hops, func(h Hop) bool { return h.Port == out.Port && h.dst == to.itf.MAC }) {
+		if to.itf == nil || out == nil ||
+			slices.ContainsFunc(hops, func(h Hop) bool { return h.Port == out.Port && h.dst == to.itf.MAC }) {
 			continue
 		}
 		hops = append(hops, Hop{Port: out.Port, Interface: out.Name, Via: shared(out, to.itf, p.Addr().Is4()),

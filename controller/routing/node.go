@@ -50,8 +50,9 @@ type node struct {
 func newNode(a *App, index int, r *Router) *node {
 	n := &node{Router: r, app: a, index: index, itf: map[uint32]*Interface{}, local: map[netip.Addr]*Interface{},
 		v6: r.hasIPv6(), up: map[uint32]bool{},
-		setups: map[netip.Prefix]*setup{}, flows: map[Traffic]time.Time{}, groups: map[string]uint32{}, neighbors: map[netip.Addr]*neighbor{},
-		advertised: map[uint32]time.Time{}, adverts: adverts{at: map[uint32]*radvert.Schedule{}}}
+		setups: map[netip.Prefix]*setup{}, flows: map[Traffic]time.Time{}, groups: map[string]uint32{},
+		neighbors: map[netip.Addr]*neighbor{}, advertised: map[uint32]time.Time{},
+		adverts: adverts{at: map[uint32]*radvert.Schedule{}}}
 	for i := range r.Interfaces {
 		f := &r.Interfaces[i]
 		n.itf[f.Port] = f
@@ -121,7 +122,8 @@ func (n *node) succeed(old *node) {
 	n.adverts.takeFrom(&old.adverts, old, n)
 	for a, nb := range old.neighbors {
 		nb.stop()
-		if f := n.itf[nb.itf.Port]; f != nil && f.MAC == nb.itf.MAC && nb.mac != (openflow.MAC{}) && (nb.installed && f.reaches(a) || isLinkLocal(a) && f.at(a) == a) {
+		if f := n.itf[nb.itf.Port]; f != nil && f.MAC == nb.itf.MAC && nb.mac != (openflow.MAC{}) &&
+			(nb.installed && f.reaches(a) || isLinkLocal(a) && f.at(a) == a) {
 			n.neighbors[a] = &neighbor{address: a, itf: f, mac: nb.mac, installed: nb.installed}
 		}
 	}
@@ -233,7 +235,8 @@ func (n *node) wayAt(k controller.RuleKey, hops []Hop) way {
 func (n *node) routeWay(r *Route) way {
 	var w way
 	if k := routeKey(r.Prefix); r.Drop {
-		w = way{nil, []*openflow.FlowMod{entry(k.Table, k.Priority, k.Match)}} // without instructions, packets are dropped
+		// Without instructions, packets are dropped.
+		w = way{nil, []*openflow.FlowMod{entry(k.Table, k.Priority, k.Match)}}
 	} else {
 		w = n.wayTo(r.Prefix, n.resolved(r))
 	}
@@ -429,7 +432,8 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 		}
 	}
 	n.compareParts(routes, entries, // until a part has an entry it uses the prefix's, so it is never fresh
-		func(t Traffic, r *Route, w way) { want(t, r, w, false) }, func(t Traffic, r *Route, w way) { differs(t, r, w, false) })
+		func(t Traffic, r *Route, w way) { want(t, r, w, false) },
+		func(t Traffic, r *Route, w way) { differs(t, r, w, false) })
 	for _, nb := range n.neighbors {
 		if p := nb.prefix(); nb.installed && !keep[routeKey(p)] { // otherwise a route to this very address replaces it
 			want(Traffic{To: p}, &Route{Prefix: p, Source: Connected}, n.neighborWay(nb), false)

@@ -199,7 +199,8 @@ func (n *node) isWanted(w Wanted, p ipPacket) bool {
 // Restarts reports whether a protocol is restarting at a router, which then uses its installed
 // routes instead of those known here.
 func (a *App) Restarts(dpid uint64) bool {
-	return slices.ContainsFunc(a.known(), func(s *protocol) bool { return s.by[dpid] && s.Restarting != nil && s.Restarting(dpid) })
+	return slices.ContainsFunc(a.known(),
+		func(s *protocol) bool { return s.by[dpid] && s.Restarting != nil && s.Restarting(dpid) })
 }
 
 // restarting lists the routers at which a protocol is restarting.

@@ -87,7 +87,8 @@ func (r *Route) IsFrom(source, name string) bool {
 	case Computed:
 		return source == topology.SourceShortestPath
 	case Spoken:
-		return source == topology.SourceProtocol || source == r.Name // those that topologies know are sources by themselves
+		// Those that topologies know are sources by themselves.
+		return source == topology.SourceProtocol || source == r.Name
 	}
 	return false
 }

@@ -164,7 +164,9 @@ func (r *Route) leadsAs(o *Route) bool {
 	if r == nil || o == nil {
 		return r == o
 	}
-	return r.Drop == o.Drop && slices.EqualFunc(r.Hops, o.Hops, func(x, y Hop) bool { return x.Port == y.Port && x.Via == y.Via && x.dst == y.dst })
+	return r.Drop == o.Drop && slices.EqualFunc(r.Hops, o.Hops, func(x, y Hop) bool {
+		return x.Port == y.Port && x.Via == y.Via && x.dst == y.dst
+	})
 }
 
 // begin publishes the first round in which this member has changes.

@@ -52,12 +52,13 @@ const Cookie = 0x7472_0003 << 32
 const (
 	admissionTable, routeTable, sizeTable = 0, 1, 2
 
-	prioritySpecial, priorityOwn        = 110, 100 // in table 0
-	priorityLocal, priorityRoute        = 2000, 1000
-	firstGroup, lastGroup               = 0x1000_0000, 0x1fff_ffff
-	coalesce                            = 10 * time.Millisecond // for changes in quick succession, which are handled as one
-	settleTime                          = 5 * time.Second       // for routers and links to appear after the start
-	reactiveIdle                 uint16 = 60                    // seconds without a packet, after which a reactive route is removed
+	prioritySpecial, priorityOwn = 110, 100 // in table 0
+	priorityLocal, priorityRoute = 2000, 1000
+	firstGroup, lastGroup        = 0x1000_0000, 0x1fff_ffff
+	// For changes in quick succession, which are handled as one.
+	coalesce            = 10 * time.Millisecond
+	settleTime          = 5 * time.Second // for routers and links to appear after the start
+	reactiveIdle uint16 = 60              // seconds without a packet, after which a reactive route is removed
 )
 
 // App is the app routing. Make it with New.
@@ -102,9 +103,10 @@ type cause struct {
 
 // Rerouted reports that the routes have followed a change.
 type Rerouted struct {
-	Cause   string        `json:"cause"`
-	At      time.Time     `json:"at"`
-	Took    time.Duration `json:"took"`    // from the event to the last switch's barrier; afterwards no traffic follows a stale route
+	Cause string    `json:"cause"`
+	At    time.Time `json:"at"`
+	// From the event to the last switch's barrier; afterwards no traffic follows a stale route.
+	Took    time.Duration `json:"took"`
 	Changed int           `json:"changed"` // entries
 }
 

@@ -214,7 +214,8 @@ func (n *network) hopOver(router int, e steer.Edge, p netip.Prefix) (h Hop, is b
 func (n *network) joins(a int, out *Interface, b int, in *Interface) bool {
 	for segment, f := range n.inner[a] {
 		if f.Port == out.Port {
-			return slices.ContainsFunc(n.members[int(segment)-len(n.routers)], func(o owner) bool { return o.router == b && o.itf.Port == in.Port })
+			return slices.ContainsFunc(n.members[int(segment)-len(n.routers)],
+				func(o owner) bool { return o.router == b && o.itf.Port == in.Port })
 		}
 	}
 	return false

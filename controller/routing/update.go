@@ -165,7 +165,8 @@ func (a *App) install(nodes map[uint64]*node, net *network, shared *rounds, only
 		shared.passed(rounds, i)
 		count += len(round)
 	}
-	ends := slices.ContainsFunc(slices.Collect(maps.Values(drop)), func(gone []controller.RuleKey) bool { return len(gone) > 0 })
+	ends := slices.ContainsFunc(slices.Collect(maps.Values(drop)),
+		func(gone []controller.RuleKey) bool { return len(gone) > 0 })
 	if shared != nil && ends && !shared.wait(allRounds) {
 		return count
 	}

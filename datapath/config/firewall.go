@@ -79,8 +79,8 @@ func tablesOf(text string) (out []xtable) {
 	}
 	return slices.DeleteFunc(out, func(t xtable) bool {
 		return !slices.ContainsFunc(t.lines, func(line string) bool {
-			chain, is := strings.CutSuffix(strings.TrimPrefix(line, ":"), " ACCEPT")
-			return !is || !slices.Contains(chains[t.name], chain)
+			chain, ok := strings.CutSuffix(strings.TrimPrefix(line, ":"), " ACCEPT")
+			return !ok || !slices.Contains(chains[t.name], chain)
 		})
 	})
 }
@@ -347,7 +347,7 @@ func readNFT(ctx context.Context, in datapath.Running, was string) (string, erro
 			return "", err
 		}
 		for _, line := range strings.Split(saved, "\n") {
-			if name, is := strings.CutPrefix(line, "*"); is {
+			if name, ok := strings.CutPrefix(line, "*"); ok {
 				not[x.family+" "+name] = true
 			}
 		}

@@ -63,13 +63,15 @@ func (f *fabric) Mount(n *topology.Node) error {
 	}
 	script, real := "client", "."+d.Client
 	text := "#!/bin/sh\nexec " + filepath.Join(d.Home, real) + " " + strings.Join(d.ClientArgs, " ") + " \"$@\"\n"
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, script), []byte(text), 0o755), os.WriteFile(filepath.Join(dir, real), nil, 0o755)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, script), []byte(text), 0o755),
+		os.WriteFile(filepath.Join(dir, real), nil, 0o755)); err != nil {
 		return err
 	}
 	if err := mountLogs(d); err != nil {
 		return err
 	}
-	for _, m := range [][2]string{{dir, d.Home}, {client, filepath.Join(d.Home, real)}, {filepath.Join(dir, script), client}} {
+	for _, m := range [][2]string{{dir, d.Home}, {client, filepath.Join(d.Home, real)},
+		{filepath.Join(dir, script), client}} {
 		if err := unix.Mount(m[0], m[1], "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("show %s as %s: %w", m[0], m[1], err)
 		}
@@ -116,7 +118,8 @@ func (f *fabric) Run(ctx context.Context, done func()) error {
 // each calls do for the routers with daemons, on several goroutines, with what these are told.
 func (f *fabric) each(do func(*topology.Node, *routerd.Family, routerd.Spoken) error) error {
 	routers := routerd.SpokenIn(f.site.Topology())
-	return parallel.Each(withDaemons(f.site.Topology()), func(n *topology.Node) error { return do(n, routerd.Of(n.Datapath), routers[n.Name]) })
+	return parallel.Each(withDaemons(f.site.Topology()),
+		func(n *topology.Node) error { return do(n, routerd.Of(n.Datapath), routers[n.Name]) })
 }
 
 // Dead lists the routing daemons that should be running but are not, as "zebra of router r1".
@@ -227,7 +230,8 @@ func writeFiles(dir string, group int, files map[string]string) (changed bool, e
 }
 
 // launch starts a program in its node, where before is called first. What it says is in a log.
-func (f *fabric) launch(node string, want routerd.Program, cmd *exec.Cmd, before func() error) (p *daemon, log string, err error) {
+func (f *fabric) launch(node string, want routerd.Program, cmd *exec.Cmd, before func() error) (p *daemon, log string,
+	err error) {
 	log = filepath.Join(f.site.NodeDir(node), want.Name+".log")
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -288,8 +292,10 @@ func ownScratch() error {
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("stop mounts from spreading: %w", err)
 	}
-	for _, m := range [][2]string{{"/run", "mode=755,size=" + scratchSize}, {"/var/tmp", "mode=1777,size=" + scratchSize}} {
-		if err := unix.Mount("trivet", m[0], "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, m[1]); err != nil && !errors.Is(err, unix.ENOENT) {
+	for _, m := range [][2]string{{"/run", "mode=755,size=" + scratchSize},
+		{"/var/tmp", "mode=1777,size=" + scratchSize}} {
+		if err := unix.Mount("trivet", m[0], "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, m[1]); err != nil &&
+			!errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("mount %s: %w", m[0], err)
 		}
 	}

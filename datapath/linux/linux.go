@@ -17,7 +17,8 @@ import (
 )
 
 func init() {
-	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.Kernel, topology.FRR, topology.BIRD, topology.VM},
+	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.Kernel, topology.FRR, topology.BIRD,
+		topology.VM},
 		New: func(s datapath.Site) datapath.Fabric { return newFabric(s) }, Lacks: lacks, Refuses: refuses})
 }
 
@@ -32,7 +33,8 @@ type fabric struct {
 }
 
 func newFabric(s datapath.Site) *fabric {
-	return &fabric{site: s, daemons: map[string]map[string]*daemon{}, machines: machines{answers: patience.Machine.Duration()}}
+	return &fabric{site: s, daemons: map[string]map[string]*daemon{},
+		machines: machines{answers: patience.Machine.Duration()}}
 }
 
 // Resume finds the routing daemons that are running.

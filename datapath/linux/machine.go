@@ -64,9 +64,11 @@ func refuses(t *topology.Topology) topology.Problems {
 		for _, key := range []struct {
 			name  string
 			given bool
-		}{{"nat", n.NAT}, {"masquerade", len(n.Masquerade) > 0}, {"dirs", len(n.Dirs) > 0}, {"isolate", len(n.Isolate) > 0}} {
+		}{{"nat", n.NAT}, {"masquerade", len(n.Masquerade) > 0}, {"dirs", len(n.Dirs) > 0},
+			{"isolate", len(n.Isolate) > 0}} {
 			if key.given {
-				problems.Add(n.Pos, "use datapath frr, or leave it out", "router %s: %s: not for virtual machines", n.Name, key.name)
+				problems.Add(n.Pos, "use datapath frr, or leave it out", "router %s: %s: not for virtual machines",
+					n.Name, key.name)
 			}
 		}
 	}
@@ -81,13 +83,18 @@ func refuses(t *topology.Topology) topology.Problems {
 				continue
 			}
 			if far := k.Ends[1-i]; far.Beyond() {
-				problems.Add(k.Pos, "put a switch between them, or use datapath frr", "link %s: a virtual machine cannot have an interface of the machine, or a port in a network", k.Name())
+				problems.Add(k.Pos, "put a switch between them, or use datapath frr",
+					"link %s: a virtual machine cannot have an interface of the machine, or a port in a network",
+					k.Name())
 			}
 			if vm.Reserved(e.Interface) {
-				problems.Add(k.Pos, "name another", "link %s: the device name %s is taken in the virtual machine of %s", k.Name(), e.Interface, e.Node)
+				problems.Add(k.Pos, "name another", "link %s: the device name %s is taken in the virtual machine of %s",
+					k.Name(), e.Interface, e.Node)
 			}
 			if e.MAC != (topology.MAC{}) && (vm.ReservedMAC(e.MAC) || has[address{e.Node, e.MAC}]) {
-				problems.Add(k.Pos, "give it another", "link %s: the virtual machine of %s knows its interfaces by their MAC, and another one has %s", k.Name(), e.Node, e.MAC)
+				problems.Add(k.Pos, "give it another",
+					"link %s: the virtual machine of %s knows its interfaces by their MAC, and another one has %s",
+					k.Name(), e.Node, e.MAC)
 			}
 			has[address{e.Node, e.MAC}] = true
 		}
@@ -161,7 +168,8 @@ func (m *machines) booted() {
 func (f *fabric) initrd() string { return filepath.Join(f.site.Dir(), "initrd") }
 
 // machine is a router's machine as a program, and what its guest is to be.
-func (f *fabric) machine(ctx context.Context, n *topology.Node, d *routerd.Family, r routerd.Spoken) (want routerd.Program, s *vm.Spec, err error) {
+func (f *fabric) machine(ctx context.Context, n *topology.Node, d *routerd.Family,
+	r routerd.Spoken) (want routerd.Program, s *vm.Spec, err error) {
 	kernel, how, err := f.machines.find(ctx, f.site.Dir())
 	if err != nil {
 		return want, nil, err
@@ -193,14 +201,16 @@ func (f *fabric) spec(n *topology.Node, d *routerd.Family, r routerd.Spoken) (*v
 		return nil, err
 	}
 	s := &vm.Spec{Name: n.Name, Loopback: n.Loopback, Routes: n.StaticRoutes(), Settings: f.site.Settings(n),
-		Home: d.Home, Run: routerd.RunDir, Owner: [2]int{uid, gid}, Client: client, ClientArgs: d.ClientArgs, Loading: d.Loading(n)}
+		Home: d.Home, Run: routerd.RunDir, Owner: [2]int{uid, gid}, Client: client, ClientArgs: d.ClientArgs,
+		Loading: d.Loading(n)}
 	if at := logsAt(d); at != "/" {
 		s.Logs = at
 	}
 	for _, k := range f.site.Topology().Links {
 		for i, e := range k.Ends {
 			if e.Node == n.Name {
-				s.Interfaces = append(s.Interfaces, vm.Interface{Name: e.Interface, MAC: e.MAC, MTU: k.MTUAt(i), Addresses: e.Addresses})
+				s.Interfaces = append(s.Interfaces,
+					vm.Interface{Name: e.Interface, MAC: e.MAC, MTU: k.MTUAt(i), Addresses: e.Addresses})
 			}
 		}
 	}
@@ -226,11 +236,13 @@ func (f *fabric) runMachine(ctx context.Context, n *topology.Node, d *routerd.Fa
 		return err
 	}
 	// Devices may be new where the machine is not: those of a link that is impaired differently.
-	if err := f.site.OnNode(n.Name, func() error { return errors.Join(qemu.Join(s.NICs()), qemu.Leave(s.NICs())) }); err != nil {
+	if err := f.site.OnNode(n.Name,
+		func() error { return errors.Join(qemu.Join(s.NICs()), qemu.Leave(s.NICs())) }); err != nil {
 		return err
 	}
 	if p := f.processesOf(n.Name)[machineName]; p != nil {
-		if p.alive() && (!changed || vm.Settles(string(old), want.Files[vm.SpecFile]) && f.settle(ctx, n.Name, s) == nil) {
+		if p.alive() &&
+			(!changed || vm.Settles(string(old), want.Files[vm.SpecFile]) && f.settle(ctx, n.Name, s) == nil) {
 			err := f.loadInside(ctx, n, s, changed)
 			if err == nil || errors.Is(err, vm.ErrGuest) || ctx.Err() != nil {
 				return routerd.Explained(err, n)

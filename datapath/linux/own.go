@@ -56,7 +56,8 @@ func mountLogs(d *routerd.Family) error {
 
 // runLoaded starts the daemons of a router that has a configuration of its own, and loads it into
 // those that do not have it yet.
-func (f *fabric) runLoaded(ctx context.Context, n *topology.Node, d *routerd.Family, programs []routerd.Program, l *routerd.Loading) error {
+func (f *fabric) runLoaded(ctx context.Context, n *topology.Node, d *routerd.Family, programs []routerd.Program,
+	l *routerd.Loading) error {
 	return routerd.Explained(l.Into(ctx, &place{f, n, d}, programs), n)
 }
 
@@ -144,7 +145,8 @@ func (p *place) Run(ctx context.Context, command []string) (string, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = &said, &said, "/"
 	cmd.Env = routerd.Environment
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true,
+		Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	if err := p.site.Start(p.node.Name, cmd, nil); err != nil {
 		return "", fmt.Errorf("run %s: %w", name, err)
 	}

@@ -66,7 +66,8 @@ func subject(all []*topology.Protocol) string {
 
 // missingRoute names a network that a router has no route to, and returns the routing tables of all
 // routers with daemons.
-func (f *fabric) missingRoute(ctx context.Context, wanted map[string][]netip.Prefix, knows func(string, netip.Addr) bool) (tables, missing string, err error) {
+func (f *fabric) missingRoute(ctx context.Context, wanted map[string][]netip.Prefix,
+	knows func(string, netip.Addr) bool) (tables, missing string, err error) {
 	for _, node := range slices.Sorted(maps.Keys(wanted)) {
 		has := func(n netip.Prefix) bool { return knows(node, n.Addr().Next()) }
 		if f.site.Topology().Node(node).Datapath.Linux() {

@@ -38,5 +38,6 @@ func birdPrograms(f *Family, n *topology.Node, spoken Spoken) []Program {
 		config = own
 	}
 	return []Program{{Name: "bird", Ready: "bird.ctl", Reload: true, Files: map[string]string{"bird.conf": config},
-		Args: []string{"-f", "-u", f.User, "-g", f.User, "-c", filepath.Join(f.Home, "bird.conf"), "-s", f.run("bird.ctl"), "-P", f.run("bird.pid")}}}
+		Args: []string{"-f", "-u", f.User, "-g", f.User, "-c", filepath.Join(f.Home, "bird.conf"), "-s",
+			f.run("bird.ctl"), "-P", f.run("bird.pid")}}}
 }

@@ -36,9 +36,11 @@ func (f *Family) Loading(n *topology.Node) *Loading {
 	if f != frr || n.OwnRouting() != topology.FRR {
 		return nil
 	}
-	l := &Loading{Router: n.Name, Client: append([]string{filepath.Join(f.Home, "."+f.Client)}, f.ClientArgs...), Gives: n.DaemonAddresses()}
+	l := &Loading{Router: n.Name, Client: append([]string{filepath.Join(f.Home, "."+f.Client)}, f.ClientArgs...),
+		Gives: n.DaemonAddresses()}
 	if path, err := f.Path("frr-reload.py"); err == nil {
-		l.Change = []string{path, "--reload", "--stdout", "--confdir", f.Home, "--rundir", f.run(""), "--vty_socket", f.run(""),
+		l.Change = []string{path, "--reload", "--stdout", "--confdir", f.Home, "--rundir", f.run(""), "--vty_socket",
+			f.run(""),
 			filepath.Join(f.Home, FRRFile)}
 	}
 	return l
@@ -113,7 +115,8 @@ func (l *Loading) Into(ctx context.Context, p Place, programs []Program) error {
 			_, err = p.Run(ctx, l.Change)
 		}
 		if err != nil { // it may be that only a start can change what differs
-			slog.Info("routing daemons are started anew, as they cannot be changed as they run", "router", l.Router, "error", err)
+			slog.Info("routing daemons are started anew, as they cannot be changed as they run", "router", l.Router,
+				"error", err)
 			started, err = p.Start(programs, true)
 		}
 	}
@@ -145,7 +148,8 @@ func (l *Loading) Shown(ctx context.Context, p Place) (string, error) {
 // configuration gave them, but for those that they have now. Devices that are not in given are left
 // alone, and addresses that are gone are not missed.
 func FreeAddresses(old string, given map[string][]netip.Prefix) error {
-	was := &topology.Node{Config: []topology.ConfigFile{{Kind: topology.ConfigFRR, TextFile: topology.TextFile{Text: old}}}}
+	was := &topology.Node{Config: []topology.ConfigFile{{Kind: topology.ConfigFRR,
+		TextFile: topology.TextFile{Text: old}}}}
 	var errs []error
 	for device, addresses := range was.DaemonAddresses() {
 		stays, ours := given[device]

@@ -8,13 +8,14 @@ import (
 )
 
 func init() {
-	RegisterProtocol(Protocol{Name: topology.SourceOSPF, Daemon: "ospfd", Routers: func(t *topology.Topology) map[string]Speaker {
-		out := map[string]Speaker{}
-		for _, r := range topology.OSPFOf(t) {
-			out[r.Node.Name] = ospfSpeaker{&r}
-		}
-		return out
-	}})
+	RegisterProtocol(Protocol{Name: topology.SourceOSPF, Daemon: "ospfd",
+		Routers: func(t *topology.Topology) map[string]Speaker {
+			out := map[string]Speaker{}
+			for _, r := range topology.OSPFOf(t) {
+				out[r.Node.Name] = ospfSpeaker{&r}
+			}
+			return out
+		}})
 }
 
 type ospfSpeaker struct{ *topology.OSPFRouter }

@@ -66,7 +66,8 @@ func (s ospfSpeaker) FRR() string {
 
 // frrMap is the route-map that has a source's rules; none where one rule is about all its routes.
 func frrMap(r *topology.OSPFRouter, source string) (name string) {
-	if rules := rulesOf(r, source); len(rules) != 1 || !rules[0].Plain() || source == topology.SourceConnected && r.Node.Management.IsValid() {
+	if rules := rulesOf(r, source); len(rules) != 1 || !rules[0].Plain() ||
+		source == topology.SourceConnected && r.Node.Management.IsValid() {
 		name = "redistribute-" + source
 	}
 	return name

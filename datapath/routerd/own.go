@@ -39,7 +39,8 @@ var frrDaemons = []frrDaemon{
 	{name: "babeld", needed: []string{"router babel", "babel"}},
 	{name: "pbrd", needed: []string{"pbr-map", "pbr-policy", "nexthop-group"}},
 	{name: "bfdd", needed: []string{"bfd"}},
-	{name: "fabricd", needed: []string{"router openfabric", "ip router openfabric", "ipv6 router openfabric", "openfabric"}},
+	{name: "fabricd",
+		needed: []string{"router openfabric", "ip router openfabric", "ipv6 router openfabric", "openfabric"}},
 	{name: "vrrpd", needed: []string{"vrrp"}},
 	{name: "pathd", needed: []string{"segment-routing"}},
 }
@@ -52,7 +53,8 @@ type DaemonsFile struct {
 }
 
 var (
-	assignment  = regexp.MustCompile(`^([A-Za-z0-9_]+)=(?:"([^"$` + "`" + `\\]*)"|([^\s"'$` + "`" + `\\]*))\s*(?:#.*)?$`)
+	assignment = regexp.MustCompile(`^([A-Za-z0-9_]+)=(?:"([^"$` + "`" + `\\]*)"|([^\s"'$` + "`" +
+		`\\]*))\s*(?:#.*)?$`)
 	moduleName  = regexp.MustCompile(`^[a-z0-9_]+(:[A-Za-z0-9,_.-]+)?$`)
 	plainNumber = regexp.MustCompile(`^[0-9]{1,9}$`)
 )
@@ -105,7 +107,8 @@ func known(daemon string) bool {
 
 // ignored says whether a setting is of no concern in a lab.
 func ignored(key string) bool {
-	return slices.Contains([]string{"vtysh_enable", "watchfrr", "watchfrr_enable", "watchfrr_debug", "all_wrap", "sharpd",
+	return slices.Contains([]string{"vtysh_enable", "watchfrr", "watchfrr_enable", "watchfrr_debug", "all_wrap",
+		"sharpd",
 		"FRR_NO_ROOT", "MAX_FDS"}, key) || strings.HasSuffix(key, "_wrap")
 }
 

@@ -69,7 +69,8 @@ func Refuses(t *topology.Topology) (problems topology.Problems) {
 		}
 		for _, p := range n.Speaks() {
 			if !slices.ContainsFunc(protocols, func(known Protocol) bool { return known.Name == p.Name }) {
-				problems.Add(n.Pos, "make it a routing node", "router %s: %s does not speak %s", n.Name, f.Name, p.Title)
+				problems.Add(n.Pos, "make it a routing node", "router %s: %s does not speak %s", n.Name, f.Name,
+					p.Title)
 			}
 		}
 		for _, s := range all[n.Name] {

@@ -79,7 +79,8 @@ func All() []*Family { return []*Family{frr, bird} }
 func (f *Family) IDs() (uid, gid int, err error) {
 	u, err := user.Lookup(f.User)
 	if err != nil {
-		return 0, 0, lack.New(fmt.Sprintf("the user %s, whom %s runs as, is not there", f.User, f.Name), ": ", "adduser --system --group "+f.User)
+		return 0, 0, lack.New(fmt.Sprintf("the user %s, whom %s runs as, is not there", f.User, f.Name), ": ",
+			"adduser --system --group "+f.User)
 	}
 	uid, _ = strconv.Atoi(u.Uid)
 	gid, _ = strconv.Atoi(u.Gid)
@@ -161,7 +162,8 @@ func Lacks(t *topology.Topology) error {
 func (f *Family) runs(n *topology.Node) error {
 	for _, name := range f.Names(n) {
 		if _, err := f.Path(name); err != nil {
-			return fmt.Errorf("router %s: its configuration needs %s, which %s does not have on this machine", n.Name, name, f.Name)
+			return fmt.Errorf("router %s: its configuration needs %s, which %s does not have on this machine", n.Name,
+				name, f.Name)
 		}
 	}
 	return nil

@@ -20,7 +20,8 @@ func updateFRR(old, new string) []string {
 		commands = b.add(commands, func(line string) bool { return !slices.Contains(after, line) }, "no ")
 	}
 	for _, b := range ok {
-		if b.isRule() && len(b.lines) == 0 && !slices.ContainsFunc(was, func(o block) bool { return o.head == b.head }) {
+		if b.isRule() && len(b.lines) == 0 &&
+			!slices.ContainsFunc(was, func(o block) bool { return o.head == b.head }) {
 			commands = append(commands, b.head, "exit")
 		}
 		before := linesOf(was, b.head)

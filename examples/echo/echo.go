@@ -87,10 +87,10 @@ func (a *app) serve(dpid uint64, l net.Listener) {
 func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) { // below /v1/controller/apps/echo/
 	from, to, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	a.mu.Lock()
-	dpid, is := a.routers[from]
+	dpid, ok := a.routers[from]
 	a.mu.Unlock()
 	address, err := netip.ParseAddr(to)
-	if err != nil || !is {
+	if err != nil || !ok {
 		http.Error(w, "GET /ROUTER/ADDRESS", http.StatusBadRequest)
 		return
 	}

@@ -1,5 +1,5 @@
-// Package bearer serves an API on TCP to clients that show its bearer token (RFC 6750), as far as the
-// token allows.
+// Package bearer serves an API on TCP to clients that show its bearer token (RFC 6750), as far as
+// the token allows.
 package bearer
 
 import (
@@ -164,7 +164,7 @@ func (s *Server) enter(c *client, k Key) bool {
 	if s.inside == nil {
 		s.inside = map[*client]Key{}
 	}
-	if _, is := s.inside[c]; !is && len(s.inside) >= maxClients {
+	if _, ok := s.inside[c]; !ok && len(s.inside) >= maxClients {
 		return false
 	}
 	s.inside[c] = k

@@ -26,7 +26,8 @@ func (c Hierarchies) LimitForeign(pid int, cores []int, cpu topology.CPU, memory
 	set := List(cores)
 	for _, w := range []struct{ controller, v1, file1, value1, file2, value2 string }{
 		{"cpu", c.CPU, "cpu.cfs_quota_us", fmt.Sprint(quota), "cpu.max", fmt.Sprint(orMax(quota), " ", period)},
-		{"memory", c.Memory, "memory.limit_in_bytes", fmt.Sprint(cmp.Or(int64(memory), -1)), "memory.max", orMax(cmp.Or(int64(memory), -1))},
+		{"memory", c.Memory, "memory.limit_in_bytes", fmt.Sprint(cmp.Or(int64(memory), -1)), "memory.max",
+			orMax(cmp.Or(int64(memory), -1))},
 		{"cpuset", c.CPUSet, "cpuset.cpus", set, "cpuset.cpus", set},
 	} {
 		dir, file, value := "", w.file1, w.value1

@@ -38,9 +38,11 @@ func (a *app) apiOn() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&r.Listen, "listen", "127.0.0.1:0", "IP address and port; port 0: one that is free")
 	f.BoolVar(&r.TLS, "tls", false, "HTTPS, also at an address of this machine alone")
-	f.StringVar(&certificate, "cert", "", "file with the certificate, in PEM (default: one is made, which no CA has signed)")
+	f.StringVar(&certificate, "cert", "",
+		"file with the certificate, in PEM (default: one is made, which no CA has signed)")
 	f.StringVar(&key, "key", "", "file with its private key")
-	f.StringSliceVar(&r.Hosts, "host", nil, "a name by which clients call this machine; names that are not given are refused")
+	f.StringSliceVar(&r.Hosts, "host", nil,
+		"a name by which clients call this machine; names that are not given are refused")
 	f.StringSliceVar(&r.Origins, "origin", nil, "a page in a browser that may use the API: https://lab.example")
 	f.BoolVar(&r.ReadOnly, "read-only", false, "also make a token for reading alone")
 	cmd.MarkFlagsRequiredTogether("cert", "key")
@@ -78,8 +80,8 @@ func (a *app) apiOff() *cobra.Command {
 func (a *app) apiToken() *cobra.Command {
 	var r lab.TokenRequest
 	cmd := &cobra.Command{
-		Use: "token", Short: "Make another token; the old one, and all that goes on by it, ends at once", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use: "token", Short: "Make another token; the old one, and all that goes on by it, ends at once",
+		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withRemote(func(c *lab.Client) (lab.Remote, error) { return c.ChangeToken(cmd.Context(), r) })
 		},
 	}
@@ -106,7 +108,8 @@ func (a *app) withRemote(ask func(*lab.Client) (lab.Remote, error)) error {
 		return nil
 	}
 	rows := [][]string{{"url", r.URL}, {"token", r.TokenFile}}
-	more := [][]string{{"token for reading", r.ReadTokenFile}, {"certificate", r.Certificate}, {"its SHA-256", r.Fingerprint}}
+	more := [][]string{{"token for reading", r.ReadTokenFile}, {"certificate", r.Certificate},
+		{"its SHA-256", r.Fingerprint}}
 	for _, row := range more {
 		if row[1] != "" {
 			rows = append(rows, row)

@@ -41,7 +41,8 @@ func (a *app) apply() *cobra.Command {
 			topology.Inherit(t, info.Topology)
 			state.Sites.Fill(t)
 			if may.leave || !dryRun {
-				if t, err = a.agreed(cmd.Context(), may, &s, t, info.Topology, state.Sites != nil && state.Sites.TakesHosts()); err != nil {
+				if t, err = a.agreed(cmd.Context(), may, &s, t, info.Topology, state.Sites != nil &&
+					state.Sites.TakesHosts()); err != nil {
 					return err
 				}
 			}
@@ -99,6 +100,7 @@ func (a *app) apply() *cobra.Command {
 	}
 	s.flags(cmd)
 	may.flags(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would change, and what on the machine is not as it was made")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false,
+		"only show what would change, and what on the machine is not as it was made")
 	return cmd
 }

@@ -29,7 +29,8 @@ func (a *app) balance() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVarP(&paths, "paths", "k", 3, "how many paths to list")
 	f.IntVarP(&most, "links", "n", 10, "how many links to list")
-	f.StringSliceVar(&install, "install", nil, "make what goes to TO take the path over these routers or switches, from the first of them")
+	f.StringSliceVar(&install, "install", nil,
+		"make what goes to TO take the path over these routers or switches, from the first of them")
 	f.BoolVar(&back, "take-back", false, "take back the paths to TO that were installed")
 	cmd.MarkFlagsMutuallyExclusive("install", "take-back")
 	cmd.ValidArgsFunction = a.completeSwitches(k, "router")

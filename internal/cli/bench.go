@@ -9,6 +9,7 @@ func (a *app) bench() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.benchNew(), a.benchRun(), a.benchList(), a.benchExplain(), a.benchReport(), a.benchCompare(), a.benchTune(), a.benchController(), a.profiledController())
+	cmd.AddCommand(a.benchNew(), a.benchRun(), a.benchList(), a.benchExplain(), a.benchReport(), a.benchCompare(),
+		a.benchTune(), a.benchController(), a.profiledController())
 	return cmd
 }

@@ -42,14 +42,17 @@ func (a *app) benchCompare() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&b.Factor, "factor", "", "compare levels of this factor, in one result")
-	f.StringSliceVar(&b.levels, "levels", nil, "the two levels: embedded,ovs (default: the factor's, if it has just two)")
-	f.StringArrayVar(&b.margins, "margin", nil, "the largest difference that does not matter: 5% of B, 0.2ms, rtt=0.2ms, loss=0.1pp")
+	f.StringSliceVar(&b.levels, "levels", nil,
+		"the two levels: embedded,ovs (default: the factor's, if it has just two)")
+	f.StringArrayVar(&b.margins, "margin", nil,
+		"the largest difference that does not matter: 5% of B, 0.2ms, rtt=0.2ms, loss=0.1pp")
 	f.StringVar(&b.Metric, "metric", "", "only this metric, or one of the machine's, such as usage.busy")
 	f.StringVar(&b.Probe, "probe", "", "only this probe")
 	f.StringVar(&b.html, "html", "", "write a page with figures, tables, verdicts and both environments to this file")
 	f.StringVar(&b.latex, "latex", "", "write the tables for LaTeX to this file")
 	f.StringVar(&b.csv, "csv", "", "write CSV, a line for each metric and cell, to this file")
-	f.StringVar(&b.Each, "each", "", "which single value stands for a repetition that has several: mean, median, min, max, p95 and so on")
+	f.StringVar(&b.Each, "each", "",
+		"which single value stands for a repetition that has several: mean, median, min, max, p95 and so on")
 	return cmd
 }
 
@@ -66,7 +69,8 @@ func (a *app) runBenchCompare(b benchComparison, args []string) error {
 		return errors.New("--factor and --levels are for one result; give one, or leave them out")
 	case len(args) == 2:
 		if b.B, err = result.ReadFile(args[1]); errors.Is(err, os.ErrNotExist) && b.factor(args[1]) >= 0 {
-			return fmt.Errorf("%s is a factor of %s; to compare its levels:  trivet bench compare %s --factor %s", args[1], args[0], args[0], args[1])
+			return fmt.Errorf("%s is a factor of %s; to compare its levels:  trivet bench compare %s --factor %s",
+				args[1], args[0], args[0], args[1])
 		}
 		if err != nil {
 			return err

@@ -45,29 +45,33 @@ func (a *app) benchController() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b.Mode = flowload.Mode(b.mode)
 			if b.Mode == flowload.Line { // its own usual values, unless others were given
-				for name, set := range map[string]func(){"ports": func() { b.Ports = line.Ports }, "duration": func() { b.Duration = line.Duration }} {
-					if !cmd.Flags().Changed(name) {
-						set()
-					}
+				if !cmd.Flags().Changed("ports") {
+					b.Ports = line.Ports
+				}
+				if !cmd.Flags().Changed("duration") {
+					b.Duration = line.Duration
 				}
 			}
 			return a.runBenchController(cmd.Context(), b, !cmd.Flags().Changed("connect"))
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&b.Connect, "connect", "", "the controller's address: tcp:ADDRESS:PORT or unix:PATH (default: Trivet's own is started)")
+	f.StringVar(&b.Connect, "connect", "",
+		"the controller's address: tcp:ADDRESS:PORT or unix:PATH (default: Trivet's own is started)")
 	f.IntVar(&b.PID, "pid", 0, "process ID of the controller, to measure its CPU time and memory")
 	f.StringVar(&b.version, "openflow", "1.3", "OpenFlow version: 1.3 or 1.0")
 	f.StringVar(&b.mode, "mode", string(b.Mode), "throughput, latency or line")
 	f.IntVar(&b.Switches, "switches", b.Switches, "how many switches")
-	f.Uint64Var(&b.FirstDPID, "first-dpid", b.FirstDPID, "datapath id of the first switch; those of the others follow it")
+	f.Uint64Var(&b.FirstDPID, "first-dpid", b.FirstDPID,
+		"datapath id of the first switch; those of the others follow it")
 	f.IntVar(&b.Ports, "ports", b.Ports, "ports of each switch (in a line: 6)")
 	f.IntVar(&b.Hosts, "hosts", b.Hosts, "hosts of each switch")
 	f.IntVar(&b.Window, "window", b.Window, "packets of a switch that may wait for an answer, in throughput mode")
 	f.DurationVar(&b.Duration, "duration", b.Duration, "how long to measure; for a line, the whole run (30s)")
 	f.DurationVar(&b.Warmup, "warmup", b.Warmup, "how long to run before measuring")
 	f.DurationVar(&b.Timeout, "timeout", b.Timeout, "when a packet without an answer counts as lost")
-	f.DurationVar(&b.Settle, "settle", b.Settle, "how long to wait for connections, and for the controller's first flow entries")
+	f.DurationVar(&b.Settle, "settle", b.Settle,
+		"how long to wait for connections, and for the controller's first flow entries")
 	f.BoolVar(&b.Fresh, "fresh", false, "send every packet from a new host")
 	f.Uint16Var(&b.VLAN, "vlan", 0, "VLAN tag of the packets")
 	f.BoolVar(&b.NoBuffers, "no-buffers", false, "switches do not buffer packets: answers carry the frames")
@@ -129,13 +133,18 @@ func (a *app) showFlowload(what string, r *flowload.Result) {
 		fmt.Fprintf(a.out, ", %.1f s\n\n", r.Seconds)
 		rows = lineRows(r)
 	} else {
-		fmt.Fprintf(a.out, " with %d hosts each, %s waiting, %.1f s\n\n", r.Hosts, words.Plural(r.Window, "packet"), r.Seconds)
+		fmt.Fprintf(a.out, " with %d hosts each, %s waiting, %.1f s\n\n", r.Hosts, words.Plural(r.Window, "packet"),
+			r.Seconds)
 		rows = answerRows(r)
 	}
 	if c := r.Controller; c != nil {
-		rows = append(rows, []string{"controller", fmt.Sprintf("%s of a processor, RSS %s, PSS %s", percent(c.CPUShare), megabytes(c.RSS), megabytes(c.PSS))})
+		rows = append(rows,
+			[]string{"controller",
+				fmt.Sprintf("%s of a processor, RSS %s, PSS %s", percent(c.CPUShare), megabytes(c.RSS),
+					megabytes(c.PSS))})
 	}
-	generator := fmt.Sprintf("%s of a processor, waited for one %s of the time", percent(r.Generator.CPUShare), percent(r.Generator.Waited))
+	generator := fmt.Sprintf("%s of a processor, waited for one %s of the time", percent(r.Generator.CPUShare),
+		percent(r.Generator.Waited))
 	if r.Limited {
 		generator += ": IT WAS THE LIMIT, these are not the controller's figures"
 	}
@@ -151,7 +160,9 @@ func answerRows(r *flowload.Result) [][]string {
 		rows = append(rows, []string{"answers per CPU-second", count(r.PerCPU) + " (of the controller)"})
 	}
 	if t := r.Times; t != nil {
-		rows = append(rows, []string{"latency", fmt.Sprintf("p50 %.0f µs, p90 %.0f µs, p99 %.0f µs, max %.0f µs", t.P50, t.P90, t.P99, t.Max)})
+		rows = append(rows,
+			[]string{"latency",
+				fmt.Sprintf("p50 %.0f µs, p90 %.0f µs, p99 %.0f µs, max %.0f µs", t.P50, t.P90, t.P99, t.Max)})
 	}
 	wrong := fmt.Sprintf("%d of %d", r.Wrong, r.Answers)
 	lost := fmt.Sprintf("%d", r.Lost)

@@ -85,7 +85,8 @@ func explain(file string) (*explained, error) {
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
-	out := &explained{Name: e.Name, Title: e.Title, File: file, Factors: []factorLevel{}, Shown: []exhibit{}, Trends: []string{}}
+	out := &explained{Name: e.Name, Title: e.Title, File: file, Factors: []factorLevel{}, Shown: []exhibit{},
+		Trends: []string{}}
 	for _, f := range e.Factors {
 		out.Factors = append(out.Factors, factorLevel{f.Name, e.Levels()[f.Name]})
 	}
@@ -127,7 +128,8 @@ func extentOf(e *experiment.Experiment) (*extent, error) {
 }
 
 func (x *extent) String() string {
-	return fmt.Sprintf("%s of %s, about %s", words.Plural(x.Runs, "run"), words.Plural(x.Cells, "cell"), experiment.About(x.Estimate))
+	return fmt.Sprintf("%s of %s, about %s", words.Plural(x.Runs, "run"), words.Plural(x.Cells, "cell"),
+		experiment.About(x.Estimate))
 }
 
 // text is a screen of it.

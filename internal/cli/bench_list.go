@@ -69,12 +69,16 @@ func listedOf(options []experiment.Option) []listed {
 // vocabulary is everything that can be listed: the probes, and lab.
 func vocabulary() []listedProbe {
 	v := drive.Vocabulary()
-	out := []listedProbe{{"lab", "How labs are brought up; links and change are described in docs/experiments.md.", listedOf(v.Lab)}}
+	out := []listedProbe{{"lab", "How labs are brought up; links and change are described in docs/experiments.md.",
+		listedOf(v.Lab)}}
 	for _, k := range v.Probes {
 		common := []experiment.Option{
-			{Name: "name", Type: experiment.Text, Default: k.Name, Doc: "Name of the probe, to tell two of the same kind apart."},
-			{Name: "timeout", Type: experiment.Time, Doc: "When to give up; by default 30 s more than twice what it should take."},
-			{Name: "after", Type: experiment.Time, Doc: "How long after its group it begins, as when something has happened by the schedule."},
+			{Name: "name", Type: experiment.Text, Default: k.Name,
+				Doc: "Name of the probe, to tell two of the same kind apart."},
+			{Name: "timeout", Type: experiment.Time,
+				Doc: "When to give up; by default 30 s more than twice what it should take."},
+			{Name: "after", Type: experiment.Time,
+				Doc: "How long after its group it begins, as when something has happened by the schedule."},
 		}
 		out = append(out, listedProbe{k.Name, k.Doc, listedOf(append(slices.Clone(k.Options), common...))})
 	}
@@ -92,7 +96,8 @@ func (a *app) listProbes() error {
 		for _, o := range p.Options[:len(p.Options)-3] {
 			names = append(names, o.Name)
 		}
-		rows = append(rows, []string{p.Name, p.Doc, cmp.Or(strings.Join(names, ", "), "–")}) // an empty cell at the end would break the column
+		// An empty cell at the end would break the column.
+		rows = append(rows, []string{p.Name, p.Doc, cmp.Or(strings.Join(names, ", "), "–")})
 	}
 	a.table(rows)
 	a.say("\nAll have name, timeout and after. More:  trivet bench list PROBE, and trivet bench list lab")

@@ -54,11 +54,14 @@ func (a *app) benchNew() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&d.Topology, "topology", "", "a generator (line,2) or a file; "+newTopology+" if missing")
 	f.StringArrayVar(&d.Vary, "vary", nil, "what is varied, with its levels: switches=1,2,4; more than once for more")
-	f.StringArrayVar(&d.Probes, "probe", nil, "what measures, with options if it is to have other ones: 'iperf3 time=5s'; more than once for more; "+newProbe+" if missing")
+	f.StringArrayVar(&d.Probes, "probe", nil,
+		"what measures, with options if it is to have other ones: 'iperf3 time=5s'; more than once for more; "+newProbe+
+			" if missing")
 	f.IntVar(&d.Repetitions, "repeat", newRepetitions, "how often each combination is measured")
-	_ = cmd.RegisterFlagCompletionFunc("probe", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return probeNames()[1:], cobra.ShellCompDirectiveNoFileComp
-	})
+	_ = cmd.RegisterFlagCompletionFunc("probe",
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return probeNames()[1:], cobra.ShellCompDirectiveNoFileComp
+		})
 	return cmd
 }
 
@@ -103,7 +106,8 @@ func (a *app) writeDraft(d experiment.Draft) error {
 		d.Probes = []string{newProbe}
 	}
 	if d.Repetitions < 1 {
-		return topology.Mistaken("--repeat 5", "each combination is measured at least once, not %d times", d.Repetitions)
+		return topology.Mistaken("--repeat 5", "each combination is measured at least once, not %d times",
+			d.Repetitions)
 	}
 	if _, err := os.Stat(d.Topology); err == nil { // in an experiment it is relative to that
 		from, err := filepath.Abs(filepath.Dir(d.File))
@@ -132,6 +136,7 @@ func (a *app) writeDraft(d experiment.Draft) error {
 	if a.json {
 		return a.printJSON(map[string]any{"file": d.File, "cells": len(p.Cells), "runs": len(p.Runs)})
 	}
-	a.say("%s: %s, %s; look through it, then  sudo trivet bench run %s", d.File, words.Plural(len(p.Cells), "combination"), words.Plural(len(p.Runs), "run"), d.File)
+	a.say("%s: %s, %s; look through it, then  sudo trivet bench run %s", d.File,
+		words.Plural(len(p.Cells), "combination"), words.Plural(len(p.Runs), "run"), d.File)
 	return nil
 }

@@ -74,20 +74,25 @@ func (a *app) benchReport() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "directory to write to (default: the result's name with -report)")
-	cmd.Flags().StringArrayVar(&forms, "experiment", nil, "take the keys report and paper from this file, not from the result; may be repeated")
+	cmd.Flags().StringArrayVar(&forms, "experiment", nil,
+		"take the keys report and paper from this file, not from the result; may be repeated")
 	_ = cmd.MarkFlagFilename("experiment", "yaml", "yml")
 	cmd.Flags().StringArrayVar(&margins, "margin", nil, "between two places, the largest difference that does not matter: 5% of the second, 0.2ms, rtt=0.2ms, loss=0.1pp")
-	cmd.Flags().BoolVar(&text, "text", false, "print the tables instead; with --json, all numbers of figures, tables and statements")
+	cmd.Flags().BoolVar(&text, "text", false,
+		"print the tables instead; with --json, all numbers of figures, tables and statements")
 	cmd.Flags().BoolVar(&pages, "markdown", false, "write pages of Markdown with SVG instead, to be read in a repository: an index, and a page for each directory of results; pages of others that are there stay, and stay in the index")
-	cmd.Flags().StringVar(&note, "note", "", "with --markdown, a sentence to stand on each page written: what to know of how its results were measured")
-	cmd.Flags().BoolVar(&byRound, "by-round", false, "take the repetitions of a cell in one round of a campaign (trivet bench run --every) together, as one")
+	cmd.Flags().StringVar(&note, "note", "",
+		"with --markdown, a sentence to stand on each page written: what to know of how its results were measured")
+	cmd.Flags().BoolVar(&byRound, "by-round", false,
+		"take the repetitions of a cell in one round of a campaign (trivet bench run --every) together, as one")
 	cmd.MarkFlagsMutuallyExclusive("text", "markdown")
 	return cmd
 }
 
 // readReports reads all results before anything is written. forms are experiment files whose report
 // section replaces the one in the results.
-func readReports(paths, forms []string, margins report.Margins, byRound bool) (reports []*report.Report, runs []*result.Run, err error) {
+func readReports(paths, forms []string, margins report.Margins, byRound bool) (reports []*report.Report,
+	runs []*result.Run, err error) {
 	var problems []error
 	for _, path := range paths {
 		run, err := result.ReadFile(path)
@@ -96,7 +101,9 @@ func readReports(paths, forms []string, margins report.Margins, byRound bool) (r
 			continue
 		}
 		if run.ByRound = byRound; byRound && run.Header.Experiment.Rounds <= 0 {
-			problems = append(problems, fmt.Errorf("%s: has no rounds; leave --by-round out (a campaign is made by trivet bench run --every)", path))
+			problems = append(problems,
+				fmt.Errorf("%s: has no rounds; leave --by-round out (a campaign is made by trivet bench run --every)",
+					path))
 		}
 		runs = append(runs, run)
 	}
@@ -131,12 +138,15 @@ func readForms(files []string, runs []*result.Run) (map[string]*definition.Defin
 		}
 		d, wrong := definition.Read(file, []byte(e.Text))
 		problems = append(problems, wrong.Err())
-		if out[e.Name] = d; !slices.ContainsFunc(runs, func(r *result.Run) bool { return r.Header.Experiment.Name == e.Name }) {
+		if out[e.Name] = d; !slices.ContainsFunc(runs,
+			func(r *result.Run) bool { return r.Header.Experiment.Name == e.Name }) {
 			var names []string
 			for _, r := range runs {
 				names = append(names, report.Clean(r.Header.Experiment.Name))
 			}
-			problems = append(problems, fmt.Errorf("%s: is the experiment %s, but the results are of %s", file, e.Name, strings.Join(names, ", ")))
+			problems = append(problems,
+				fmt.Errorf("%s: is the experiment %s, but the results are of %s", file, e.Name,
+					strings.Join(names, ", ")))
 		}
 	}
 	return out, errors.Join(problems...)
@@ -164,7 +174,8 @@ func (a *app) warnOf(reports []*report.Report) {
 			a.warn(r.Path+": left out:", l)
 		}
 		if r.Done < r.Runs {
-			fmt.Fprintf(a.err, "%s: %d of %s were done; the run was interrupted, or is not finished\n", r.Path, r.Done, words.Plural(r.Runs, "run"))
+			fmt.Fprintf(a.err, "%s: %d of %s were done; the run was interrupted, or is not finished\n", r.Path, r.Done,
+				words.Plural(r.Runs, "run"))
 		}
 	}
 }

@@ -87,20 +87,26 @@ func (a *app) benchRun() *cobra.Command {
 	f.BoolVar(&b.dryRun, "dry-run", false, "only check the experiment and show what would run")
 	f.StringVar(&b.on, "on", lab.OnThisMachine, "where its labs are: on this machine only (local), or also on others: a file that lists them, such as a rack, or describes instances of a cloud, or their names for ssh, with commas")
 	f.BoolVar(&b.quick, "quick", false, "run it as the file's key quick says: fewer levels, fewer repetitions")
-	f.BoolVar(&b.published, "as-published", false, "run it as its key as_published says: for as long and as often as was published")
+	f.BoolVar(&b.published, "as-published", false,
+		"run it as its key as_published says: for as long and as often as was published")
 	cmd.MarkFlagsMutuallyExclusive("quick", "as-published")
-	f.StringVarP(&b.out, "out", "o", "", "file for the results (default: the experiment's name with .jsonl, and that of --on, in this directory)")
-	f.BoolVar(&b.commands, "run-commands", false, "do not ask: let topologies in formats other than Trivet's do all that they want done as root")
+	f.StringVarP(&b.out, "out", "o", "",
+		"file for the results (default: the experiment's name with .jsonl, and that of --on, in this directory)")
+	f.BoolVar(&b.commands, "run-commands", false,
+		"do not ask: let topologies in formats other than Trivet's do all that they want done as root")
 	f.BoolVar(&b.resume, "resume", false, "continue the run whose results are in the file of --out")
-	f.StringVar(&b.again, "again", "", "with --resume: repeat failed runs; --again=bad: also those whose verdict is bad")
+	f.StringVar(&b.again, "again", "",
+		"with --resume: repeat failed runs; --again=bad: also those whose verdict is bad")
 	f.Lookup("again").NoOptDefVal = againFailed
-	f.BoolVar(&b.unwatched, "unwatched", false, "do not watch the machine during the run; all figures then count as doubtful")
+	f.BoolVar(&b.unwatched, "unwatched", false,
+		"do not watch the machine during the run; all figures then count as doubtful")
 	f.IntVar(&b.repetitions, "repetitions", 0, "repetitions of each cell, instead of the file's")
 	f.StringVar(&b.until, "until", "",
 		"decided: add repetitions until all statements of its keys paper and report.compare are decided, or --at-most is reached; their error rate stays 5 %")
 	f.IntVar(&b.atMost, "at-most", 0, "with --until: the most repetitions of each cell, instead of the file's")
 	f.StringVar(&b.budget, "budget", "", "reduce the repetitions to what fits into this time, but not below one: 20min")
-	f.StringVar(&b.every, "every", "", "with --times: how long after the beginning of one round the next begins: 1w, 12h, 90s")
+	f.StringVar(&b.every, "every", "",
+		"with --times: how long after the beginning of one round the next begins: 1w, 12h, 90s")
 	f.IntVar(&b.times, "times", 0, "with --every: do the whole experiment so many times, each in a round of its own")
 	cmd.MarkFlagsRequiredTogether("every", "times")
 	for _, other := range []string{"every", "quick", "as-published", "repetitions", "resume"} {
@@ -154,7 +160,8 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 			"compare: has no margin, so what does not differ is never decided, and takes the most repetitions")
 	}
 	if round := p.Estimate / time.Duration(max(1, e.Times)); e.Times > 0 && round > e.Every {
-		problems.Warn(topology.Position{File: b.file}, "let more time pass between them, or take fewer repetitions", "a round takes about %s, and one is to begin every %s: some will begin later",
+		problems.Warn(topology.Position{File: b.file}, "let more time pass between them, or take fewer repetitions",
+			"a round takes about %s, and one is to begin every %s: some will begin later",
 			experiment.About(round), words.Period(e.Every))
 	}
 	checked := p.Check(lab.Defaults)
@@ -259,8 +266,10 @@ func (b *benchRunning) goOn(e *experiment.Experiment, form *definition.Definitio
 // campaign makes the experiment one that is asked for, or that of the result which is resumed.
 func (b *benchRunning) campaign(e *experiment.Experiment) (err error) {
 	if b.resume {
-		if before, err := result.ReadFile(b.out); err == nil && before.Header.Experiment.Rounds > 0 { // Start says what is wrong with it
-			e.Times, e.Every = before.Header.Experiment.Rounds, time.Duration(before.Header.Experiment.Every*float64(time.Second))
+		// Start says what is wrong with it.
+		if before, err := result.ReadFile(b.out); err == nil && before.Header.Experiment.Rounds > 0 {
+			e.Times, e.Every = before.Header.Experiment.Rounds,
+				time.Duration(before.Header.Experiment.Every*float64(time.Second))
 		}
 		return nil
 	}
@@ -271,7 +280,8 @@ func (b *benchRunning) campaign(e *experiment.Experiment) (err error) {
 		return topology.Mistaken("write --times 10", "--times %d: a campaign has one round or more", b.times)
 	}
 	if e.Budget > 0 {
-		return fmt.Errorf("%s: has a budget, which is for what is done once; leave budget: out, or --every and --times", b.file)
+		return fmt.Errorf("%s: has a budget, which is for what is done once; leave budget: out, or --every and --times",
+			b.file)
 	}
 	e.Times = b.times
 	if e.Every, err = experiment.ParsePeriod(b.every); err != nil {
@@ -312,7 +322,8 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 		return fmt.Errorf("%s already exists; continue it with --resume, or choose another name with --out", b.out)
 	}
 	if errands := p.Asking(); len(errands) > 0 && !b.commands {
-		if err := a.askFor(ctx, b.file, errands, "run_commands: false next to the topology's file leaves it out"); err != nil {
+		if err := a.askFor(ctx, b.file, errands,
+			"run_commands: false next to the topology's file leaves it out"); err != nil {
 			return err
 		}
 	}
@@ -353,7 +364,9 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 		return err
 	}
 	defer w.Close()
-	_ = os.Lchown(b.out, lab.Owner(), -1) // it belongs to the caller, not to root; Lchown, so that no symlink put there by somebody else is followed
+	// It belongs to the caller, not to root; Lchown, so that no symlink put there by somebody else
+	// is followed.
+	_ = os.Lchown(b.out, lab.Owner(), -1)
 	a.say("results go to %s", b.out)
 	return a.carryOut(ctx, b, p, w, old)
 }
@@ -366,15 +379,17 @@ func (a *app) showPlan(p *experiment.Plan) error {
 }
 
 // carryOut runs what is left of a plan, and shows the results.
-func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, w *result.Writer, old *result.Run) error {
+func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, w *result.Writer,
+	old *result.Run) error {
 	prefix, err := drive.PrefixOf(b.out)
 	if err != nil {
 		return err
 	}
 	view := newBenchView(a.err)
 	defer view.end()
-	driver := &drive.Driver{Dir: p.Experiment.Dir(), Prefix: prefix, Captures: strings.TrimSuffix(b.out, ".jsonl") + "-captures",
-		Tools: drive.ProbeTools(p), Note: w.Machines, Say: view.say, Step: view.passing}
+	driver := &drive.Driver{Dir: p.Experiment.Dir(), Prefix: prefix,
+		Captures: strings.TrimSuffix(b.out, ".jsonl") + "-captures",
+		Tools:    drive.ProbeTools(p), Note: w.Machines, Say: view.say, Step: view.passing}
 	left, err := driver.Clean(ctx)
 	if len(left) > 0 {
 		a.say("took down what an earlier run left: %s", strings.Join(left, ", "))
@@ -387,7 +402,8 @@ func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, 
 			return fmt.Errorf("machines left by an earlier run: %w", err)
 		}
 	}
-	r := &experiment.Runner{Plan: p, Driver: driver, Writer: w, Before: old, Again: b.again != "", AgainBad: b.again == againBad, Unwatched: b.unwatched, Progress: view.step, Say: view.say}
+	r := &experiment.Runner{Plan: p, Driver: driver, Writer: w, Before: old, Again: b.again != "",
+		AgainBad: b.again == againBad, Unwatched: b.unwatched, Progress: view.step, Say: view.say}
 	r.Judge = func(int) (result.Look, error) {
 		run, err := result.ReadFile(b.out)
 		if err != nil {

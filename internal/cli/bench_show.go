@@ -78,7 +78,8 @@ func benchFigures(run *result.Run, p *experiment.Plan) []*benchFigure {
 			key := [4]string{s.Cell, s.Probe, m.Metric, labels}
 			f := index[key]
 			if f == nil {
-				f = &benchFigure{Cell: s.Cell, Probe: s.Probe, Metric: m.Metric, Labels: labels, Unit: m.Unit, kind: s.Kind}
+				f = &benchFigure{Cell: s.Cell, Probe: s.Probe, Metric: m.Metric, Labels: labels, Unit: m.Unit,
+					kind: s.Kind}
 				index[key], out = f, append(out, f)
 			}
 			f.add(s, &m)
@@ -169,7 +170,8 @@ func (f *benchFigure) finish() {
 }
 
 // showBench prints what a result file contains: figures, failures, and how far they can be trusted.
-func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s experiment.Summary, took time.Duration) error {
+func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s experiment.Summary,
+	took time.Duration) error {
 	figures, verdict := benchFigures(run, p), verdictOf(run)
 	if a.json {
 		out := map[string]any{"file": file, "summary": s, "seconds": took.Seconds(), "failures": failures(run),
@@ -191,7 +193,9 @@ func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s expe
 			cell = ""
 		}
 		last = f.Cell
-		rows = append(rows, []string{cell, f.Probe, f.Metric, f.Labels, quantity(f.Mean, f.Unit), quantity(f.Low, f.Unit), quantity(f.High, f.Unit), fmt.Sprint(f.Runs), string(f.Level)})
+		rows = append(rows,
+			[]string{cell, f.Probe, f.Metric, f.Labels, quantity(f.Mean, f.Unit), quantity(f.Low, f.Unit),
+				quantity(f.High, f.Unit), fmt.Sprint(f.Runs), string(f.Level)})
 	}
 	if len(rows) > 1 {
 		fmt.Fprintln(a.out)
@@ -202,7 +206,8 @@ func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s expe
 	}
 	a.showFailures(run)
 	a.showEvents(run)
-	a.say("\n%s measured, %d failed, %d left; in %s", words.Plural(s.Before+s.Done, "run"), failures(run), s.Left, experiment.About(took))
+	a.say("\n%s measured, %d failed, %d left; in %s", words.Plural(s.Before+s.Done, "run"), failures(run), s.Left,
+		experiment.About(took))
 	for _, line := range p.MissingText() {
 		a.say("%s", line)
 	}
@@ -300,7 +305,8 @@ func (a *app) showFailures(run *result.Run) {
 		case s.Run == last.Run && s.Failure == last.Failure:
 			lines[len(lines)-1] = strings.Replace(lines[len(lines)-1], " failed: ", ", "+s.Probe+" failed: ", 1)
 		default:
-			lines = append(lines, fmt.Sprintf("run %d, %s, %s failed: %s", s.Run, s.Cell, s.Probe, firstWords(s.Failure)))
+			lines = append(lines,
+				fmt.Sprintf("run %d, %s, %s failed: %s", s.Run, s.Cell, s.Probe, firstWords(s.Failure)))
 			last = s
 		}
 	}
@@ -385,10 +391,13 @@ func (a *app) showVerdict(run *result.Run, all environment.Verdict) {
 	if len(count) == 0 {
 		return
 	}
-	a.say("fidelity: %s (%d good, %d doubtful, %d bad)", all.Level, count[environment.Good], count[environment.Doubtful], count[environment.Bad])
-	names := slices.SortedFunc(maps.Keys(codes), func(a, b string) int { return cmp.Or(cmp.Compare(codes[b], codes[a]), cmp.Compare(a, b)) })
+	a.say("fidelity: %s (%d good, %d doubtful, %d bad)", all.Level, count[environment.Good],
+		count[environment.Doubtful], count[environment.Bad])
+	names := slices.SortedFunc(maps.Keys(codes),
+		func(a, b string) int { return cmp.Or(cmp.Compare(codes[b], codes[a]), cmp.Compare(a, b)) })
 	for _, name := range names[:min(len(names), shownReasons)] {
-		a.say("  %s: %s, such as: %s", examples[name].Level, words.Plural(codes[name], "measurement"), examples[name].Text)
+		a.say("  %s: %s, such as: %s", examples[name].Level, words.Plural(codes[name], "measurement"),
+			examples[name].Text)
 	}
 }
 

@@ -78,9 +78,11 @@ func (a *app) sayPorts(l *site.List) {
 		}
 		at := "attached to " + p.Site + ", the instance that it is at"
 		if p.At.Plugged() {
-			at = "plugged into " + cmp.Or(p.At.Bridge, "its network's bridge") + " of this machine, as the lab has no instances"
+			at = "plugged into " + cmp.Or(p.At.Bridge, "its network's bridge") +
+				" of this machine, as the lab has no instances"
 		}
-		a.say("%s: %s in %s: a port of its own, %s", p.Node, strings.Join(append(has, p.MAC.String()), ", "), p.Network, at)
+		a.say("%s: %s in %s: a port of its own, %s", p.Node, strings.Join(append(has, p.MAC.String()), ", "),
+			p.Network, at)
 	}
 }
 
@@ -160,7 +162,8 @@ func (a *app) releaseFound(ctx context.Context, on, name, key string) error {
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(al site.Allocation) bool { return key != "" && al.Key != key || name != "" && al.Lab != name })
+	all = slices.DeleteFunc(all,
+		func(al site.Allocation) bool { return key != "" && al.Key != key || name != "" && al.Lab != name })
 	switch {
 	case name == "" && key == "":
 		return usagef("of which lab:  trivet down LAB --on %s,  as  trivet ls --on %s  lists them", on, on)
@@ -227,7 +230,8 @@ func (a *app) examineProvider(ctx context.Context, l *site.List) error {
 		found[0].Says = err.Error()
 	} else {
 		found[0].OK, found[0].Says = true, "the credentials are good"
-		f := finding{What: words.Plural(len(l.Machines), "machine"), Needed: true, OK: true, Says: "can be made: images, flavors, networks and quotas allow it"}
+		f := finding{What: words.Plural(len(l.Machines), "machine"), Needed: true, OK: true,
+			Says: "can be made: images, flavors, networks and quotas allow it"}
 		err := account.Check(ctx, l)
 		if len(l.Machines) == 0 {
 			f.What, f.Says = "this machine", "is one of the cloud's, and nodes here can have ports in its networks"

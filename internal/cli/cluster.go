@@ -27,7 +27,8 @@ func (a *app) cluster() *cobra.Command {
 }
 
 func (a *app) clusterStatus() *cobra.Command {
-	cmd := &cobra.Command{Use: "status", Short: "List members, and the masters and standbys of switches", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "status", Short: "List members, and the masters and standbys of switches",
+		Args: cobra.NoArgs}
 	k := controllerFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := a.controllerClient(k)
@@ -78,7 +79,9 @@ func (a *app) sayCluster(s cluster.Status) {
 		case m.Alive:
 			state = "alive"
 		}
-		rows = append(rows, []string{m.Name, state, m.Started.Local().Format(time.DateTime), strconv.Itoa(m.Mastered), strconv.Itoa(m.Connected), m.OpenFlow, m.API, m.Version})
+		rows = append(rows,
+			[]string{m.Name, state, m.Started.Local().Format(time.DateTime), strconv.Itoa(m.Mastered),
+				strconv.Itoa(m.Connected), m.OpenFlow, m.API, m.Version})
 	}
 	a.table(rows)
 	if len(s.Switches) == 0 {
@@ -112,16 +115,19 @@ func (a *app) clusterMove() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return awaitCluster(cmd.Context(), c, *wait, fmt.Sprintf("%s is not the master of %s", args[1], args[0]), func(s cluster.Status) bool {
-			return slices.ContainsFunc(s.Switches, func(x cluster.SwitchStatus) bool { return x.Switch == asked.Switch && x.Master == args[1] })
-		})
+		return awaitCluster(cmd.Context(), c, *wait, fmt.Sprintf("%s is not the master of %s", args[1], args[0]),
+			func(s cluster.Status) bool {
+				return slices.ContainsFunc(s.Switches,
+					func(x cluster.SwitchStatus) bool { return x.Switch == asked.Switch && x.Master == args[1] })
+			})
 	}
 	return cmd
 }
 
 func (a *app) clusterDrain() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "drain MEMBER", Short: "Have the other members take over all switches of one, which then may be ended", Args: cobra.ExactArgs(1),
+		Use: "drain MEMBER", Short: "Have the other members take over all switches of one, which then may be ended",
+		Args: cobra.ExactArgs(1),
 		Long: "Have the other members take over all switches of one, and wait until they have. It stays their master until each has\n" +
 			"another, so nothing goes without one. It takes no switches until it is started anew, or --undo. (One that is ended by\n" +
 			"SIGTERM or Ctrl-C drains itself.)",
@@ -138,20 +144,23 @@ func (a *app) clusterDrain() *cobra.Command {
 		if err := c.Drain(cmd.Context(), args[0], *undo); err != nil || *undo {
 			return err
 		}
-		return awaitCluster(cmd.Context(), c, *wait, fmt.Sprintf("%s still has switches that no other member is connected to, or takes", args[0]), func(s cluster.Status) bool {
-			for _, m := range s.Members {
-				if m.Name == args[0] {
-					return m.Mastered == 0
+		return awaitCluster(cmd.Context(), c, *wait,
+			fmt.Sprintf("%s still has switches that no other member is connected to, or takes", args[0]),
+			func(s cluster.Status) bool {
+				for _, m := range s.Members {
+					if m.Name == args[0] {
+						return m.Mastered == 0
+					}
 				}
-			}
-			return true
-		})
+				return true
+			})
 	}
 	return cmd
 }
 
 // awaitCluster asks a member until it says so.
-func awaitCluster(ctx context.Context, c *api.Client, wait time.Duration, otherwise string, so func(cluster.Status) bool) error {
+func awaitCluster(ctx context.Context, c *api.Client, wait time.Duration, otherwise string,
+	so func(cluster.Status) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for {

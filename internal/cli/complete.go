@@ -41,7 +41,8 @@ func completeSources(_ *cobra.Command, args []string, _ string) ([]string, cobra
 }
 
 // completeLabsAndSources offers labs that are up, too.
-func (a *app) completeLabsAndSources(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeLabsAndSources(cmd *cobra.Command, args []string, prefix string) ([]string,
+	cobra.ShellCompDirective) {
 	names, directive := completeSources(cmd, args, prefix)
 	if len(args) == 0 {
 		labs, _ := a.completeLabs(cmd, args, prefix)
@@ -52,12 +53,13 @@ func (a *app) completeLabsAndSources(cmd *cobra.Command, args []string, prefix s
 
 // completeFlag offers the values that a flag can have.
 func completeFlag(cmd *cobra.Command, flag string, values ...string) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-		before := prefix[:strings.LastIndexByte(prefix, ',')+1] // within a list: none,trivet
-		out := make([]string, len(values))
-		for i, v := range values {
-			out[i] = before + v
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp
-	})
+	_ = cmd.RegisterFlagCompletionFunc(flag,
+		func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			before := prefix[:strings.LastIndexByte(prefix, ',')+1] // within a list: none,trivet
+			out := make([]string, len(values))
+			for i, v := range values {
+				out[i] = before + v
+			}
+			return out, cobra.ShellCompDirectiveNoFileComp
+		})
 }

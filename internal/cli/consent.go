@@ -37,7 +37,8 @@ const (
 // agreed returns the topology without what root must not do for it. It asks the user if the
 // topology comes from a format whose files nobody reads before they are used. What root already did
 // for the topology before needs no question. With machines, hosts may be machines themselves.
-func (a *app) agreed(ctx context.Context, c consent, s *source, t, before *topology.Topology, machines bool) (*topology.Topology, error) {
+func (a *app) agreed(ctx context.Context, c consent, s *source, t, before *topology.Topology,
+	machines bool) (*topology.Topology, error) {
 	if c.run && c.leave {
 		return nil, usagef("--run-commands and --no-commands exclude each other")
 	}
@@ -132,7 +133,8 @@ func (a *app) askFor(ctx context.Context, file string, errands []topology.Errand
 			head, strings.Join(shownErrands(errands, file), "\n"), without)
 	}
 	question := fmt.Sprintf("do it? [y/N]  (--run-commands says yes, %s) ", without)
-	if slices.ContainsFunc(errands, func(e topology.Errand) bool { return len(e.What) > longestErrand }) || len(errands) > mostErrands {
+	if slices.ContainsFunc(errands, func(e topology.Errand) bool { return len(e.What) > longestErrand }) ||
+		len(errands) > mostErrands {
 		question = "do it? [y/N, a: show all] "
 	}
 	lines := shownErrands(errands, file)
@@ -165,7 +167,8 @@ func shownErrands(errands []topology.Errand, file string) []string {
 // ask asks a question on the terminal and returns the line typed in answer, or an empty one at the
 // end of input.
 func (a *app) ask(ctx context.Context, question string) (string, error) {
-	_ = unix.IoctlSetInt(int(os.Stdin.Fd()), unix.TCFLSH, unix.TCIFLUSH) // what was typed before the question is no answer to it
+	// What was typed before the question is no answer to it.
+	_ = unix.IoctlSetInt(int(os.Stdin.Fd()), unix.TCFLSH, unix.TCIFLUSH)
 	fmt.Fprint(a.err, question)
 	typed := make(chan string, 1)
 	go func() {

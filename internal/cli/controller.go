@@ -68,24 +68,33 @@ func (a *app) controller() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.listen, "listen", "tcp:127.0.0.1:6653", "address to listen on: tcp: or ssl:, IP address and port")
-	f.StringSliceVar(&r.apps, "apps", nil, "what it does: "+strings.Join(apps.Names(), ", ")+" (learning; with --topology all)")
+	f.StringSliceVar(&r.apps, "apps", nil,
+		"what it does: "+strings.Join(apps.Names(), ", ")+" (learning; with --topology all)")
 	f.StringVar(&r.topology, "topology", "", "file or generator, for the names of nodes, which of them are routers, and the capacity of links; a file .json is what GET /v1/lab has")
-	f.StringVar(&r.database, "database", "", "SQLite file that keeps what it knows, and what users add, for its next run")
-	f.StringVar(&r.api, "api", "", "where its API is: unix:PATH, tcp:127.0.0.1:PORT, or none (default: a Unix socket of the user's)")
-	f.StringVar(&r.tokenFile, "token-file", "", "with --api tcp:…: the file with the token, created if missing (default: a token is printed)")
-	f.StringVar(&r.store, "store", "", "etcd that keeps what users add, instead of the database: https://HOST:PORT[,…][/PREFIX]")
+	f.StringVar(&r.database, "database", "",
+		"SQLite file that keeps what it knows, and what users add, for its next run")
+	f.StringVar(&r.api, "api", "",
+		"where its API is: unix:PATH, tcp:127.0.0.1:PORT, or none (default: a Unix socket of the user's)")
+	f.StringVar(&r.tokenFile, "token-file", "",
+		"with --api tcp:…: the file with the token, created if missing (default: a token is printed)")
+	f.StringVar(&r.store, "store", "",
+		"etcd that keeps what users add, instead of the database: https://HOST:PORT[,…][/PREFIX]")
 	f.StringVar(&r.login, "store-login", "", "file with user:password for etcd")
 	f.StringVar(&r.tls.Certificate, "store-cert", "", "certificate that etcd asks for")
 	f.StringVar(&r.tls.Key, "store-key", "", "its private key")
-	f.StringVar(&r.tls.CA, "store-ca", "", "certificates of the CA that signs etcd's certificates (default: those that this machine trusts)")
-	f.StringVar(&r.member, "member", "", "be a member of the cluster of controllers that share the store, by this name (see docs/cluster.md)")
+	f.StringVar(&r.tls.CA, "store-ca", "",
+		"certificates of the CA that signs etcd's certificates (default: those that this machine trusts)")
+	f.StringVar(&r.member, "member", "",
+		"be a member of the cluster of controllers that share the store, by this name (see docs/cluster.md)")
 	r.broker.register(f)
-	f.BoolVar(&r.wired, "wired", false, "the cables are as --topology has them: ports forward before probes have looked at them")
+	f.BoolVar(&r.wired, "wired", false,
+		"the cables are as --topology has them: ports forward before probes have looked at them")
 	f.IntVar(&r.rows, "database-rows", 0, "how much each time series of the database keeps, at most (default: a day)")
 	f.StringVar(&s.cert, "cert", "", "the controller's certificate, for ssl:")
 	f.StringVar(&s.key, "key", "", "its private key")
 	f.StringVar(&s.ca, "ca", "", "certificates of the CA that signs the switches' certificates")
-	f.BoolVar(&s.bind, "bind-certificates", false, "with ssl:, accept a switch only with a datapath id that its certificate names (see docs/controller.md)")
+	f.BoolVar(&s.bind, "bind-certificates", false,
+		"with ssl:, accept a switch only with a datapath id that its certificate names (see docs/controller.md)")
 	f.BoolVar(&s.insecure, "insecure", false, "accept anyone who can reach the address as a switch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.runController(cmd.Context(), s, r) }
 	return cmd
@@ -161,7 +170,8 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 
 // options returns the controller's options.
 func (r running) options(log *slog.Logger) (builtin.Options, error) {
-	o := builtin.Options{Log: log, Apps: r.apps, Database: r.database, DatabaseRows: r.rows, Wired: r.wired, Member: r.member}
+	o := builtin.Options{Log: log, Apps: r.apps, Database: r.database, DatabaseRows: r.rows, Wired: r.wired,
+		Member: r.member}
 	if r.rows < 0 {
 		return o, fmt.Errorf("--database-rows %d: write a number above 0", r.rows)
 	}
@@ -194,7 +204,8 @@ func (r running) readTopology() (t *topology.Topology, err error) {
 	} else if t, _, err = new(source).load(r.topology); err != nil {
 		return nil, err
 	}
-	resolved, problems := topology.Resolve(t, topology.Defaults{Datapath: topology.OVS, Controlled: topology.OVS, Controller: topology.ControllerTrivet})
+	resolved, problems := topology.Resolve(t,
+		topology.Defaults{Datapath: topology.OVS, Controlled: topology.OVS, Controller: topology.ControllerTrivet})
 	return resolved, problems.Err()
 }
 
@@ -261,7 +272,8 @@ func makeOwnDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	if s, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || int(s.Uid) != os.Getuid() || info.Mode().Perm() != 0o700 {
+	if s, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || int(s.Uid) != os.Getuid() ||
+		info.Mode().Perm() != 0o700 {
 		return fmt.Errorf("%s must be a directory that you own and nobody else can enter; remove it, or set XDG_RUNTIME_DIR", dir)
 	}
 	return nil
@@ -275,7 +287,8 @@ func (s serving) open() (net.Listener, error) {
 	}
 	transport, address, _ := strings.Cut(s.listen, ":")
 	if s.bind && transport != "ssl" {
-		return nil, fmt.Errorf("--bind-certificates: over %s switches present no certificate; use --listen ssl:…", transport)
+		return nil, fmt.Errorf("--bind-certificates: over %s switches present no certificate; use --listen ssl:…",
+			transport)
 	}
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -310,8 +323,8 @@ func (s serving) open() (net.Listener, error) {
 // with up to 16 hexadecimal digits, as its common name or as a URI among its alternative names, of
 // which there may be several.
 func boundTo(conn net.Conn, dpid uint64) error {
-	shown, is := conn.(*tls.Conn)
-	if !is || len(shown.ConnectionState().PeerCertificates) == 0 {
+	shown, ok := conn.(*tls.Conn)
+	if !ok || len(shown.ConnectionState().PeerCertificates) == 0 {
 		return errors.New("the switch presented no certificate")
 	}
 	cert := shown.ConnectionState().PeerCertificates[0]
@@ -320,11 +333,12 @@ func boundTo(conn net.Conn, dpid uint64) error {
 		names = append(names, u.String())
 	}
 	for _, n := range names {
-		digits, is := strings.CutPrefix(n, "dpid:")
-		if id, err := strconv.ParseUint(digits, 16, 64); is && err == nil && id == dpid {
+		digits, ok := strings.CutPrefix(n, "dpid:")
+		if id, err := strconv.ParseUint(digits, 16, 64); ok && err == nil && id == dpid {
 			return nil
 		}
 	}
 	return fmt.Errorf("datapath id %016x is not named by the switch's certificate, which is for %q: "+
-		"issue one with the common name dpid:%016x, or with that as a URI among its subject alternative names", dpid, names, dpid)
+		"issue one with the common name dpid:%016x, or with that as a URI among its subject alternative names", dpid,
+		names, dpid)
 }

@@ -17,9 +17,11 @@ type brokerFlags struct {
 }
 
 func (b *brokerFlags) register(f *pflag.FlagSet) {
-	f.StringVar(&b.url, "broker", "", "RabbitMQ that carries what members of a cluster report: amqps://HOST[:PORT][/VHOST]")
+	f.StringVar(&b.url, "broker", "",
+		"RabbitMQ that carries what members of a cluster report: amqps://HOST[:PORT][/VHOST]")
 	f.StringVar(&b.login, "broker-login", "", "file with user:password for it")
-	f.StringVar(&b.tls.CA, "broker-ca", "", "certificates of the CA that signs its certificate (default: those that this machine trusts)")
+	f.StringVar(&b.tls.CA, "broker-ca", "",
+		"certificates of the CA that signs its certificate (default: those that this machine trusts)")
 	f.StringVar(&b.tls.Certificate, "broker-cert", "", "certificate that it asks for")
 	f.StringVar(&b.tls.Key, "broker-key", "", "its private key")
 }

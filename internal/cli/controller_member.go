@@ -16,7 +16,8 @@ const leaveTime = 10 * time.Second
 
 // join makes the controller a member of its cluster. The context ends, too, when it is not any
 // more, with the reason as its cause; leave hands its switches over to the others.
-func (a *app) join(ctx context.Context, c *builtin.Controller, s serving, name string, o builtin.Options, broker report.Broker,
+func (a *app) join(ctx context.Context, c *builtin.Controller, s serving, name string, o builtin.Options,
+	broker report.Broker,
 	queries *api.Listener) (
 	joined context.Context, role *centre.Centre, leave func(), err error) {
 	if name == "" {

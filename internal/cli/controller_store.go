@@ -102,7 +102,8 @@ func (o *ownStore) begin(ctx context.Context) (err error) {
 
 func (o *ownStore) hold(ctx context.Context) (err error) {
 	name, _ := os.Hostname()
-	o.held, err = store.Hold(ctx, o, "owner", fmt.Sprintf("the controller of process %d at %s", os.Getpid(), name), storeTime)
+	o.held, err = store.Hold(ctx, o, "owner", fmt.Sprintf("the controller of process %d at %s", os.Getpid(), name),
+		storeTime)
 	return err
 }
 

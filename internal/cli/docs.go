@@ -15,8 +15,8 @@ import (
 // pages.
 func (a *app) docs() *cobra.Command {
 	return &cobra.Command{
-		Use: "docs markdown|man DIRECTORY", Short: "Write a page for each command", Hidden: true, Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Use: "docs markdown|man DIRECTORY", Short: "Write a page for each command", Hidden: true,
+		Args: cobra.ExactArgs(2), RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
 			forPages(root)
 			write := pageWriters[args[0]]
@@ -34,7 +34,8 @@ func (a *app) docs() *cobra.Command {
 var pageWriters = map[string]func(root *cobra.Command, dir string) error{
 	"markdown": doc.GenMarkdownTree,
 	"man": func(root *cobra.Command, dir string) error {
-		return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Trivet " + version.Version, Manual: "Trivet"}, dir)
+		return doc.GenManTree(root,
+			&doc.GenManHeader{Section: "1", Source: "Trivet " + version.Version, Manual: "Trivet"}, dir)
 	},
 }
 

@@ -52,7 +52,8 @@ func (a *app) doctor() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&on, "on", "", "look at other machines: a file that lists them, their names for ssh, with commas, or openstack")
+	cmd.Flags().StringVar(&on, "on", "",
+		"look at other machines: a file that lists them, their names for ssh, with commas, or openstack")
 	return cmd
 }
 
@@ -87,7 +88,10 @@ func (a *app) findingRows(f finding) [][]string {
 func examine() []finding {
 	out := []finding{
 		{What: "kernel", OK: true, Says: kernel.Release()},
-		{What: "root", OK: os.Geteuid() == 0, Says: map[bool]string{true: "yes", false: "no: labs cannot be brought up, and some checks below are guesses"}[os.Geteuid() == 0], Cure: "sudo trivet doctor"},
+		{What: "root", OK: os.Geteuid() == 0,
+			Says: map[bool]string{true: "yes",
+				false: "no: labs cannot be brought up, and some checks below are guesses"}[os.Geteuid() == 0],
+			Cure: "sudo trivet doctor"},
 	}
 	for _, f := range local.Examine() {
 		f.Warns = !f.OK
@@ -130,7 +134,8 @@ func examine() []finding {
 		out = append(out, f)
 	}
 	for _, family := range routerd.All() {
-		f := finding{What: family.Name, Cure: "apt install " + family.Package, Says: "missing: datapath " + strings.ToLower(family.Name) + " needs it"}
+		f := finding{What: family.Name, Cure: "apt install " + family.Package,
+			Says: "missing: datapath " + strings.ToLower(family.Name) + " needs it"}
 		if err := family.Installed(); err == nil {
 			f.OK, f.Says = true, "yes"
 		}
@@ -138,9 +143,11 @@ func examine() []finding {
 	}
 	guests := finding{What: "QEMU", OK: true, Says: "yes"}
 	if err := qemu.Lacks(); err != nil {
-		guests = finding{What: "QEMU", Says: "missing: hosts and routers that are virtual machines (vm) need it", Cure: err.Error()}
+		guests = finding{What: "QEMU", Says: "missing: hosts and routers that are virtual machines (vm) need it",
+			Cure: err.Error()}
 	}
-	firmware := finding{What: "OVMF", Says: "missing: virtual machines with firmware: uefi need it", Cure: "apt install ovmf"}
+	firmware := finding{What: "OVMF", Says: "missing: virtual machines with firmware: uefi need it",
+		Cure: "apt install ovmf"}
 	if code, _, err := qemu.UEFI(); err == nil {
 		firmware.OK, firmware.Says = true, code
 	}

@@ -41,7 +41,8 @@ func (a *app) down() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "take down all labs")
-	cmd.Flags().StringVar(&on, "on", "", "remove what a cloud has of a lab that is not here: openstack, or a file that describes it")
+	cmd.Flags().StringVar(&on, "on", "",
+		"remove what a cloud has of a lab that is not here: openstack, or a file that describes it")
 	cmd.Flags().StringVar(&key, "key", "", "with --on: of several labs with one name, which (trivet ls --on)")
 	return cmd
 }
@@ -85,10 +86,12 @@ func (a *app) takeDown(ctx context.Context, s lab.State) error {
 	}
 	took := time.Since(begin)
 	if a.json {
-		return a.printJSON(map[string]any{"name": s.Name, "state": "down", "seconds": took.Seconds(), "warnings": view.warnings})
+		return a.printJSON(map[string]any{"name": s.Name, "state": "down", "seconds": took.Seconds(),
+			"warnings": view.warnings})
 	}
 	if len(view.warnings) > 0 {
-		a.say("%s  down in %s; the machine is not as it was:\n  %s", s.Name, seconds(took), strings.Join(view.warnings, "\n  "))
+		a.say("%s  down in %s; the machine is not as it was:\n  %s", s.Name, seconds(took),
+			strings.Join(view.warnings, "\n  "))
 		return nil
 	}
 	a.say("%s  down in %s, nothing left", s.Name, seconds(took))

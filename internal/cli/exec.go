@@ -40,7 +40,8 @@ func (a *app) exec() *cobra.Command {
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
-	cmd.Flags().BoolVar(&network, "network", false, "in the node's network only: with this machine's programs and files, where the node is a container")
+	cmd.Flags().BoolVar(&network, "network", false,
+		"in the node's network only: with this machine's programs and files, where the node is a container")
 	cmd.Flags().BoolVarP(&noInput, "no-input", "n", false, "do not read standard input")
 	addEnv(cmd, &env)
 	return cmd
@@ -55,8 +56,8 @@ func (a *app) shell() *cobra.Command {
 	var env []string
 	var console bool
 	cmd := &cobra.Command{
-		Use: "shell NODE", Short: "Open a shell in a node", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNodes,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Use: "shell NODE", Short: "Open a shell in a node", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeNodes, RunE: func(cmd *cobra.Command, args []string) error {
 			made := a.made(args[0])
 			words := []string{cmp.Or(os.Getenv("SHELL"), "/bin/sh")}
 			switch {
@@ -121,7 +122,8 @@ func (a *app) runIn(ctx context.Context, c *lab.Client, r lab.ExecRequest, input
 	signals, sizes := make(chan byte, 8), make(chan [2]uint16, 1)
 	s := lab.Streams{Out: os.Stdout, Err: os.Stderr, Signals: signals, Sizes: sizes}
 	caught := make(chan os.Signal, 8)
-	signal.Notify(caught, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
+	signal.Notify(caught, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1,
+		syscall.SIGUSR2, syscall.SIGWINCH)
 	defer close(caught)
 	defer signal.Stop(caught)
 	if input {

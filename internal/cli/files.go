@@ -23,8 +23,8 @@ import (
 func (a *app) validate() *cobra.Command {
 	var s source
 	cmd := &cobra.Command{
-		Use: "validate FILE [ARGUMENT...]...", Short: "Find everything that is wrong with topology files", Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Use: "validate FILE [ARGUMENT...]...", Short: "Find everything that is wrong with topology files",
+		Args: cobra.MinimumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 			type verdict struct {
 				File     string   `json:"file"`
 				Valid    bool     `json:"valid"`
@@ -37,7 +37,8 @@ func (a *app) validate() *cobra.Command {
 			failed := false
 			for _, given := range sources(cmd, args) {
 				file := given[0]
-				v := verdict{File: file, Valid: true, Problems: []string{}, Warnings: []string{}, RunsAsRoot: []errandView{}}
+				v := verdict{File: file, Valid: true, Problems: []string{}, Warnings: []string{},
+					RunsAsRoot: []errandView{}}
 				t, warnings, err := s.load(file, given[1:]...)
 				var more topology.Problems
 				var r *topology.Topology
@@ -130,7 +131,8 @@ func (a *app) convert() *cobra.Command {
 				return err
 			}
 			if a.json {
-				return a.printJSON(map[string]any{"file": args[1], "format": format.Name, "losses": losses, "warnings": warnings})
+				return a.printJSON(map[string]any{"file": args[1], "format": format.Name, "losses": losses,
+					"warnings": warnings})
 			}
 			for _, w := range warnings {
 				a.say("%s", w)
@@ -138,10 +140,12 @@ func (a *app) convert() *cobra.Command {
 			for _, l := range losses {
 				a.say("lost  %s", l)
 			}
-			if errands := t.Errands(nil); len(errands) > 0 && format.Name == formats.Own && t.Format != formats.Own { // up will no longer ask about them
+			// Up will no longer ask about them.
+			if errands := t.Errands(nil); len(errands) > 0 && format.Name == formats.Own && t.Format != formats.Own {
 				a.say("runs as root: %s (trivet validate %s lists them)", countErrands(errands), args[1])
 			}
-			a.say("%s  %s: %s, %s; %s not held", args[1], format.Title, words.Plural(len(t.Nodes), "node"), words.Plural(len(t.Links), "link"), words.Plural(len(losses), "setting"))
+			a.say("%s  %s: %s, %s; %s not held", args[1], format.Title, words.Plural(len(t.Nodes), "node"),
+				words.Plural(len(t.Links), "link"), words.Plural(len(losses), "setting"))
 			return nil
 		},
 	}
@@ -281,8 +285,8 @@ func (a *app) drawn(cmd *cobra.Command, s *source, args []string) (*topology.Top
 
 func (a *app) schema() *cobra.Command {
 	return &cobra.Command{
-		Use: "schema [topology|machines|reach|api]", Short: "Print the JSON Schema of Trivet YAML, of a list of machines or of ping's --expect, or the OpenAPI document of a lab's daemon",
-		Args: cobra.MaximumNArgs(1), ValidArgs: []string{"topology", "machines", "reach", "api"},
+		Use:   "schema [topology|machines|reach|api]",
+		Short: "Print the JSON Schema of Trivet YAML, of a list of machines or of ping's --expect, or the OpenAPI document of a lab's daemon", Args: cobra.MaximumNArgs(1), ValidArgs: []string{"topology", "machines", "reach", "api"},
 		RunE: func(_ *cobra.Command, args []string) error {
 			text := trivet.Schema()
 			switch {

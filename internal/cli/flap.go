@@ -135,7 +135,8 @@ func (f *flap) run(ctx context.Context, links []lab.LinkRequest) (flapResult, er
 		break
 	}
 	group.Wait()
-	r := flapResult{Flaps: f.flaps, Links: len(links), Seconds: time.Since(start).Seconds(), Skipped: f.exhausted, Seed: f.seed}
+	r := flapResult{Flaps: f.flaps, Links: len(links), Seconds: time.Since(start).Seconds(), Skipped: f.exhausted,
+		Seed: f.seed}
 	if len(f.took) > 0 {
 		slices.Sort(f.took)
 		r.Took = flapTimes{f.took[len(f.took)/2], f.took[len(f.took)-1]}
@@ -196,7 +197,8 @@ func (a *app) printFlap(r flapResult) error {
 	if a.json {
 		return a.printJSON(r)
 	}
-	a.say("%d flaps of %d links in %.1f s; a change took %.0f ms (longest %.0f ms)", r.Flaps, r.Links, r.Seconds, r.Took.Median, r.Took.Max)
+	a.say("%d flaps of %d links in %.1f s; a change took %.0f ms (longest %.0f ms)", r.Flaps, r.Links, r.Seconds,
+		r.Took.Median, r.Took.Max)
 	if r.Skipped > 0 {
 		a.say("%d times all links were already down: lower --rate or --down to keep some up", r.Skipped)
 	}

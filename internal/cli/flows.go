@@ -85,7 +85,9 @@ func (a *app) listFlows(ctx context.Context, c *api.Client, name string) error {
 		if f.ID > 0 {
 			id = strconv.FormatInt(f.ID, 10)
 		}
-		rows = append(rows, []string{f.Switch, fmt.Sprint(f.Table), fmt.Sprint(f.Priority), counted(f.Packets), age, dash(f.App), id, f.Readable})
+		rows = append(rows,
+			[]string{f.Switch, fmt.Sprint(f.Table), fmt.Sprint(f.Priority), counted(f.Packets), age, dash(f.App), id,
+				f.Readable})
 	}
 	for _, f := range flows.Flows {
 		row(f, ago(time.Now().Add(-time.Duration(f.Seconds*1e9))))

@@ -22,7 +22,8 @@ type asking struct {
 // controllerFlags adds the flags of all commands that query a controller.
 func controllerFlags(cmd *cobra.Command) *asking {
 	var k asking
-	cmd.Flags().StringVar(&k.address, "api", "", "ask a controller that runs alone, at the address that it printed: unix:PATH or tcp:127.0.0.1:PORT")
+	cmd.Flags().StringVar(&k.address, "api", "",
+		"ask a controller that runs alone, at the address that it printed: unix:PATH or tcp:127.0.0.1:PORT")
 	cmd.Flags().StringVar(&k.tokenFile, "token-file", "", "with --api tcp:…: the file with the token")
 	return &k
 }
@@ -55,7 +56,8 @@ func (a *app) controllerOf(c *lab.Client) *api.Client {
 
 func (a *app) hosts() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "hosts", Short: "List the hosts that the controller has heard from: addresses, and where they are", Args: cobra.NoArgs,
+		Use: "hosts", Short: "List the hosts that the controller has heard from: addresses, and where they are",
+		Args: cobra.NoArgs,
 		Long: "List the hosts that the controller has heard from: their addresses, and the switch and port where they are. Those of\n" +
 			"the topology that have not said anything yet are listed, too.",
 	}

@@ -72,7 +72,8 @@ func (a *app) inspect() *cobra.Command {
 		},
 	}
 	s.flags(cmd)
-	cmd.Flags().BoolVar(&ansible, "ansible", false, "print an inventory for Ansible: groups hosts and routers, by management address")
+	cmd.Flags().BoolVar(&ansible, "ansible", false,
+		"print an inventory for Ansible: groups hosts and routers, by management address")
 	cmd.Flags().BoolVar(&ssh, "ssh", false, "print a configuration for ssh -F, by management address")
 	cmd.MarkFlagsMutuallyExclusive("ansible", "ssh")
 	cmd.ValidArgsFunction = a.completeLabsAndSources
@@ -99,7 +100,8 @@ func (a *app) showInfo(info lab.Info, sites lab.Sites) {
 		a.say("virtual machines by %s", how)
 	}
 	if how := info.Devices["ovs"]; how != "" {
-		a.say("Open vSwitch forwards in %s", strings.NewReplacer("system", "the kernel", "netdev", "user space").Replace(how))
+		a.say("Open vSwitch forwards in %s",
+			strings.NewReplacer("system", "the kernel", "netdev", "user space").Replace(how))
 	}
 	a.say("")
 	if len(sites.Others) > 0 {
@@ -161,7 +163,8 @@ func nodeRows(t *topology.Topology) [][]string {
 			more = append(more, where)
 		}
 		if n.Kind == topology.Switch {
-			more = append(more, "dpid "+strings.TrimLeft(n.DPID.String(), "0"), "controller "+strings.Join(n.Controllers, " "))
+			more = append(more, "dpid "+strings.TrimLeft(n.DPID.String(), "0"),
+				"controller "+strings.Join(n.Controllers, " "))
 			if n.FailMode == topology.Secure {
 				more = append(more, "secure")
 			}
@@ -199,7 +202,9 @@ func nodeRows(t *topology.Topology) [][]string {
 		if n.Address != "" {
 			more = append(more, n.Address)
 		}
-		rows = append(rows, []string{n.Name, string(n.Kind), string(n.Datapath), strings.Join(written(addresses), " "), join(n.Gateways), strings.Join(more, ", ")})
+		rows = append(rows,
+			[]string{n.Name, string(n.Kind), string(n.Datapath), strings.Join(written(addresses), " "),
+				join(n.Gateways), strings.Join(more, ", ")})
 	}
 	return rows
 }

@@ -57,8 +57,9 @@ func pickPython(asked, self string, files []string) (python interpreter, why str
 		// Whoever may change the program decides what root runs anyway. With others' programs
 		// an environment would give that to who may only run those.
 		if other := notOwn(files); other != "" {
-			return interpreter{}, fmt.Sprintf("Python: not that of %[1]s, which is active, as %[2]s is not a file of %[3]s; "+
-				"to take it:  --python %[1]s", python.environment, other, os.Getenv("SUDO_USER")), nil
+			return interpreter{},
+				fmt.Sprintf("Python: not that of %[1]s, which is active, as %[2]s is not a file of %[3]s; "+
+					"to take it:  --python %[1]s", python.environment, other, os.Getenv("SUDO_USER")), nil
 		}
 		return python, " (the environment that " + os.Getenv("SUDO_USER") + " has called sudo in)", nil
 	}
@@ -128,7 +129,7 @@ func sudoersEnvironment() func(string) string {
 	}
 	return func(name string) string {
 		for _, entry := range strings.Split(data, "\x00") {
-			if value, is := strings.CutPrefix(entry, name+"="); is {
+			if value, ok := strings.CutPrefix(entry, name+"="); ok {
 				return value
 			}
 		}

@@ -36,7 +36,8 @@ func (a *app) iperf() *cobra.Command {
 			}
 			text := fmt.Sprintf("iperf %s → %s   %s %s", r.From, r.To, bits(result.BitsPerSecond), result.Protocol)
 			if r.UDP {
-				text += fmt.Sprintf("   %s lost, jitter %.3f ms, sent %s", percent(result.Loss), result.JitterMS, bits(result.Sent))
+				text += fmt.Sprintf("   %s lost, jitter %.3f ms, sent %s", percent(result.Loss), result.JitterMS,
+					bits(result.Sent))
 			} else {
 				text += fmt.Sprintf("   %s", words.Plural(result.Retransmits, "retransmission"))
 			}
@@ -50,7 +51,8 @@ func (a *app) iperf() *cobra.Command {
 	f.IntVarP(&r.Parallel, "parallel", "P", 1, "parallel connections")
 	f.IntVarP(&r.Omit, "omit", "O", 0, "seconds at the start that do not count")
 	f.StringVar(&r.Rate, "rate", "", "rate to send at: 100mbit (default with UDP: 10mbit)")
-	f.StringVar(&r.Control, "congestion-control", "", "TCP congestion control: cubic, reno, bbr (default: the machine's)")
+	f.StringVar(&r.Control, "congestion-control", "",
+		"TCP congestion control: cubic, reno, bbr (default: the machine's)")
 	f.BoolVarP(&r.IPv6, "ipv6", "6", false, "over IPv6")
 	return cmd
 }

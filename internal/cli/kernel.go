@@ -85,7 +85,8 @@ func (k *kernels) ask(ctx context.Context, node string, to ...string) (s fib.See
 func (k *kernels) owner(a netip.Addr, mac string) (node, device string) {
 	for _, l := range k.t.Links {
 		for _, e := range l.Ends {
-			has := slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Addr() == a }) || topology.LinkLocal(e.MAC) == a
+			has := slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Addr() == a }) ||
+				topology.LinkLocal(e.MAC) == a
 			if !e.External() && (has || mac != "" && e.MAC.String() == mac) {
 				return e.Node, e.Interface
 			}

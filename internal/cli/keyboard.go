@@ -98,7 +98,8 @@ func (k *keyboard) take() []byte {
 // Since Linux 6.2 only root may do that; for others the input is lost, as it is with ssh.
 func (k *keyboard) putBack() {
 	for _, c := range k.take() {
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(k.fd), unix.TIOCSTI, uintptr(unsafe.Pointer(&c))); errno != 0 {
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(k.fd), unix.TIOCSTI,
+			uintptr(unsafe.Pointer(&c))); errno != 0 {
 			break
 		}
 	}

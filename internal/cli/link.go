@@ -46,7 +46,8 @@ func (a *app) link() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := c.SetLink(cmd.Context(), lab.LinkRequest{A: from, B: to, Number: number, Change: args[1:]}); err != nil {
+			if err := c.SetLink(cmd.Context(),
+				lab.LinkRequest{A: from, B: to, Number: number, Change: args[1:]}); err != nil {
 				return err
 			}
 			if save {
@@ -55,7 +56,8 @@ func (a *app) link() *cobra.Command {
 			return nil
 		},
 	}
-	set.ValidArgsFunction = func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	set.ValidArgsFunction = func(cmd *cobra.Command, args []string, prefix string) (
+		[]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
 			return a.completeLinks(cmd, prefix), cobra.ShellCompDirectiveNoFileComp
 		}

@@ -40,10 +40,14 @@ func (s *source) flags(cmd *cobra.Command) {
 	f.StringVar(&s.nodes, "nodes", "", "router: generate routers instead of switches")
 	f.StringVar(&s.topo, "topo", "", "which topology of a Mininet file that has several, and its arguments: mytopo,3")
 	f.StringVar(&s.datapath, "datapath", "", "what forwards: "+describeDatapaths())
-	f.StringSliceVar(&s.controller, "controller", nil, "what decides: trivet (the default), none (switches learn by themselves), "+strings.Join(topology.ControllerPrograms, ", ")+", or addresses like tcp:127.0.0.1:6653")
+	f.StringSliceVar(&s.controller, "controller", nil,
+		"what decides: trivet (the default), none (switches learn by themselves), "+
+			strings.Join(topology.ControllerPrograms, ", ")+", or addresses like tcp:127.0.0.1:6653")
 	f.StringVar(&s.ipv6, "ipv6", "", "off, link-local, assigned or auto")
 	f.StringVar(&s.routes, "routes", "", "computed: gateways and static routes that the file does not give are added (the default, except for Mininet scripts); as-written: they are not")
-	f.IntVar(&s.controllers, "controllers", 0, "how many processes Trivet's controller is: 1, or a cluster of up to "+strconv.Itoa(topology.MaxMembers)+" (default: as the file says, else 1)")
+	f.IntVar(&s.controllers, "controllers", 0,
+		"how many processes Trivet's controller is: 1, or a cluster of up to "+strconv.Itoa(topology.MaxMembers)+
+			" (default: as the file says, else 1)")
 	completeFlag(cmd, "nodes", "router")
 	completeFlag(cmd, "datapath", datapaths()...)
 	completeFlag(cmd, "controller", append([]string{"trivet", "none"}, topology.ControllerPrograms...)...)
@@ -113,7 +117,8 @@ func (s *source) read(what string, args []string) (*topology.Topology, topology.
 			return t, problems, nil
 		}
 		if s.nodes != string(topology.Router) {
-			return nil, nil, fmt.Errorf("--nodes %s: a file's switches can only be turned into routers: --nodes router", s.nodes)
+			return nil, nil, fmt.Errorf("--nodes %s: a file's switches can only be turned into routers: --nodes router",
+				s.nodes)
 		}
 		if err := t.MakeRouters(); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", what, err)
@@ -160,9 +165,11 @@ func isFile(what string) bool {
 // resolve validates a topology and fills in what is left open.
 func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Problems, error) {
 	d := lab.Defaults
-	d.OverrideDatapath, d.OverrideController, d.OverrideMembers = topology.Datapath(s.datapath), s.controller, s.controllers
+	d.OverrideDatapath, d.OverrideController, d.OverrideMembers = topology.Datapath(s.datapath), s.controller,
+		s.controllers
 	if s.controllers == 0 && s.command != nil && s.command.Flags().Changed("controllers") {
-		return nil, nil, fmt.Errorf("--controllers 0: write a number from 1 to %d, or --controller none", topology.MaxMembers)
+		return nil, nil, fmt.Errorf("--controllers 0: write a number from 1 to %d, or --controller none",
+			topology.MaxMembers)
 	}
 	if s.datapath != "" && !slices.Contains(datapaths(), s.datapath) {
 		return nil, nil, fmt.Errorf("--datapath %s: choose one of embedded, ovs, bridge (for switches), kernel, frr, bird (for routers)", s.datapath)

@@ -27,8 +27,8 @@ type Log struct {
 func (a *app) logs() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
-		Use: "logs [NODE...]", Short: "Show what a lab's daemon, commands, switches, controllers and routers have written",
-		Long: `Show what a lab's daemon, the nodes' commands, switches, controllers and routers have written, and what has happened to links.
+		Use:   "logs [NODE...]",
+		Short: "Show what a lab's daemon, commands, switches, controllers and routers have written", Long: `Show what a lab's daemon, the nodes' commands, switches, controllers and routers have written, and what has happened to links.
 With names of nodes, only what they have written, and the lines of others that mention them.`,
 		ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, nodes []string) error {
@@ -41,7 +41,8 @@ With names of nodes, only what they have written, and the lines of others that m
 					return lab.NoNode(s.Topology, n)
 				}
 			}
-			r := logReader{lab: s.Name, nodes: nodes, read: map[string]map[string]int64{}, warn: a.warn, lacking: map[string]bool{}}
+			r := logReader{lab: s.Name, nodes: nodes, read: map[string]map[string]int64{}, warn: a.warn,
+				lacking: map[string]bool{}}
 			if s.Sites != nil {
 				r.client = lab.NewClient(s)
 			}
@@ -85,9 +86,10 @@ func (a *app) showLogs(r *logReader, logs []Log) {
 
 // logReader reads the logs of a lab, each from where it stopped before.
 type logReader struct {
-	lab    string
-	nodes  []string
-	speaks []*regexp.Regexp            // for each node, matches lines that mention it: for r1 also r1-r2 and r1-eth1, but not r10
+	lab   string
+	nodes []string
+	// For each node, matches lines that mention it: for r1 also r1-r2 and r1-eth1, but not r10.
+	speaks []*regexp.Regexp
 	read   map[string]map[string]int64 // by site, which is "" here, and file
 	client *lab.Client                 // of a lab that has other sites
 

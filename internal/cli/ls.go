@@ -37,7 +37,8 @@ func (a *app) ls() *cobra.Command {
 			}
 			rows := []labRow{}
 			for _, s := range labs {
-				r := labRow{Name: s.Name, State: s.Status, Target: s.Target, Source: s.Source, Created: s.Created, Dead: s.Dead}
+				r := labRow{Name: s.Name, State: s.Status, Target: s.Target, Source: s.Source, Created: s.Created,
+					Dead: s.Dead}
 				if s.Topology != nil {
 					r.Nodes, r.Links = len(s.Topology.Nodes), len(s.Topology.Links)
 				}
@@ -63,14 +64,17 @@ func (a *app) ls() *cobra.Command {
 				if r.State == lab.Orphaned {
 					state = a.paint(red, state)
 				}
-				table = append(table, []string{r.Name, state, r.Target, strconv.Itoa(r.Nodes), strconv.Itoa(r.Links), ago(r.Created), r.Source})
+				table = append(table,
+					[]string{r.Name, state, r.Target, strconv.Itoa(r.Nodes), strconv.Itoa(r.Links), ago(r.Created),
+						r.Source})
 			}
 			a.table(table)
 			for _, s := range labs {
 				if s.Status == lab.Orphaned {
 					a.say("%s", s.Cure())
 				} else if len(s.Dead) > 0 {
-					a.say("in lab %s these have ended: %s; %s", s.Name, strings.Join(s.Dead, ", "), lab.CureDead(s.Dead))
+					a.say("in lab %s these have ended: %s; %s", s.Name, strings.Join(s.Dead, ", "),
+						lab.CureDead(s.Dead))
 				}
 			}
 			return nil

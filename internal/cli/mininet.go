@@ -122,7 +122,8 @@ func (p *prompt) dump(_ context.Context, line mininetLine) error {
 
 func (p *prompt) links(_ context.Context, line mininetLine) error {
 	for _, l := range line.t.Links {
-		p.say("%s<->%s (%s)", l.Ends[0].Interface, l.Ends[1].Interface, map[bool]string{true: "down", false: "OK OK"}[l.Down])
+		p.say("%s<->%s (%s)", l.Ends[0].Interface, l.Ends[1].Interface,
+			map[bool]string{true: "down", false: "OK OK"}[l.Down])
 	}
 	return nil
 }

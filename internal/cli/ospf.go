@@ -35,9 +35,12 @@ func (a *app) ospf() *cobra.Command {
 	}
 	cmd.AddCommand(
 		a.ospfNeighbors(),
-		ask(a, "interfaces", "Interfaces on which OSPF runs: cost, state, designated routers, packets", (*api.Client).OSPFInterfaces, a.showInterfaces),
-		ask(a, "database", "LSAs: one database for each area, which all routers of the controller share", (*api.Client).OSPFDatabase, a.showDatabase),
-		ask(a, "routes", "Routes that OSPF has found; trivet routes shows those in use", (*api.Client).OSPFRoutes, a.showOSPFRoutes),
+		ask(a, "interfaces", "Interfaces on which OSPF runs: cost, state, designated routers, packets",
+			(*api.Client).OSPFInterfaces, a.showInterfaces),
+		ask(a, "database", "LSAs: one database for each area, which all routers of the controller share",
+			(*api.Client).OSPFDatabase, a.showDatabase),
+		ask(a, "routes", "Routes that OSPF has found; trivet routes shows those in use", (*api.Client).OSPFRoutes,
+			a.showOSPFRoutes),
 		ask(a, "spf-log", "The last calculations of routes: when, why, how long", (*api.Client).OSPFLog, a.showLog),
 		a.ospfCapture(),
 	)
@@ -45,7 +48,8 @@ func (a *app) ospf() *cobra.Command {
 }
 
 // ask makes the command for one query about one router, or all.
-func ask[T any](a *app, name, what string, get func(*api.Client, context.Context, string) (T, error), show func(T)) *cobra.Command {
+func ask[T any](a *app, name, what string, get func(*api.Client, context.Context, string) (T, error),
+	show func(T)) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " [ROUTER]", Short: what, Args: cobra.MaximumNArgs(1)}
 	k := controllerFlags(cmd)
 	cmd.ValidArgsFunction = a.completeSwitches(k, "router")
@@ -98,7 +102,8 @@ func (a *app) daemonCommand(ctx context.Context, node, question string) ([]strin
 	if daemons, nodes, err := ospfSpeakers(info.Topology, node); err != nil {
 		return nil, err
 	} else if node == "" && !nodes {
-		return nil, fmt.Errorf("no routing node speaks OSPF; name one of the routers that do:  trivet ospf %s %s", question, daemons[0].Node.Name)
+		return nil, fmt.Errorf("no routing node speaks OSPF; name one of the routers that do:  trivet ospf %s %s",
+			question, daemons[0].Node.Name)
 	}
 	n := info.Topology.Node(node)
 	switch {
@@ -144,7 +149,9 @@ func (a *app) showNeighbors(list []ospf.Neighbor) {
 		if x.Helped != nil {
 			state += fmt.Sprintf(", restarts: %.0f s", *x.Helped)
 		}
-		rows = append(rows, []string{x.Router, dash(x.Neighbor), x.RouterID.String(), state, shown(x.DR), dead, shown(x.Address), x.Interface, x.Area.String()})
+		rows = append(rows,
+			[]string{x.Router, dash(x.Neighbor), x.RouterID.String(), state, shown(x.DR), dead, shown(x.Address),
+				x.Interface, x.Area.String()})
 	}
 	if len(list) == 0 {
 		a.say("no neighbours")
@@ -166,7 +173,8 @@ func shown(x netip.Addr) string {
 }
 
 func (a *app) showInterfaces(list []ospf.Attachment) {
-	rows := [][]string{{"ROUTER", "INTERFACE", "ADDRESS", "AREA", "COST", "TYPE", "STATE", "DR", "BDR", "FULL", "SENT", "RECEIVED", "REFUSED"}}
+	rows := [][]string{{"ROUTER", "INTERFACE", "ADDRESS", "AREA", "COST", "TYPE", "STATE", "DR", "BDR", "FULL", "SENT",
+		"RECEIVED", "REFUSED"}}
 	for _, x := range list {
 		kind := x.Type
 		switch {
@@ -183,8 +191,10 @@ func (a *app) showInterfaces(list []ospf.Attachment) {
 		if x.Reason != "" {
 			refused += ": " + x.Reason
 		}
-		rows = append(rows, []string{x.Router, x.Interface, x.Address.String(), x.Area.String(), strconv.Itoa(int(x.Cost)), kind, state,
-			shown(x.DR), shown(x.BDR), fmt.Sprintf("%d of %d", x.Full, x.Neighbors), sumOf(x.Sent), sumOf(x.Received), refused})
+		rows = append(rows,
+			[]string{x.Router, x.Interface, x.Address.String(), x.Area.String(), strconv.Itoa(int(x.Cost)), kind, state,
+				shown(x.DR), shown(x.BDR), fmt.Sprintf("%d of %d", x.Full, x.Neighbors), sumOf(x.Sent),
+				sumOf(x.Received), refused})
 	}
 	a.table(rows)
 }
@@ -211,7 +221,8 @@ func (a *app) showDatabase(list []ospf.LSA) {
 		if x.Router != "" {
 			router += " " + x.Router
 		}
-		rows = append(rows, []string{area, x.Type, x.ID.String(), router, fmt.Sprintf("%d s", x.Age), x.Sequence, x.Content})
+		rows = append(rows,
+			[]string{area, x.Type, x.ID.String(), router, fmt.Sprintf("%d s", x.Age), x.Sequence, x.Content})
 	}
 	a.table(rows)
 }
@@ -248,7 +259,9 @@ func (a *app) showLog(l ospf.Log) {
 		if x.External {
 			areas = append(areas, "external")
 		}
-		rows = append(rows, []string{ago(x.Time) + " ago", took(x.Seconds), strings.Join(areas, ", "), strconv.Itoa(x.Routers), strconv.Itoa(x.LSAs), x.Cause})
+		rows = append(rows,
+			[]string{ago(x.Time) + " ago", took(x.Seconds), strings.Join(areas, ", "), strconv.Itoa(x.Routers),
+				strconv.Itoa(x.LSAs), x.Cause})
 	}
 	a.table(rows)
 	slowest, sum := ospf.RunTree{}, 0.0
@@ -258,7 +271,8 @@ func (a *app) showLog(l ospf.Log) {
 		}
 	}
 	if len(l.Routers) > 0 {
-		a.say("the routers' own routes, last time: %s in total for %s, at most %s (%s)", took(sum), words.Plural(len(l.Routers), "router"), took(slowest.Seconds), slowest.Router)
+		a.say("the routers' own routes, last time: %s in total for %s, at most %s (%s)", took(sum),
+			words.Plural(len(l.Routers), "router"), took(slowest.Seconds), slowest.Router)
 	}
 }
 
@@ -269,7 +283,8 @@ func took(seconds float64) string {
 func (a *app) ospfCapture() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use: "capture [ROUTER] -w FILE", Short: "Save the last OSPF packets as a pcap file", Args: cobra.MaximumNArgs(1),
+		Use: "capture [ROUTER] -w FILE", Short: "Save the last OSPF packets as a pcap file",
+		Args: cobra.MaximumNArgs(1),
 		Long: "Save the OSPF packets that routing nodes have sent and received, at most the last 2048 of all, as a pcap\n" +
 			"file for Wireshark. Between routing nodes there are none.",
 	}

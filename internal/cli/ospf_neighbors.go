@@ -127,7 +127,8 @@ func thoseThatDo(names []string) string {
 const askAtOnce = 8
 
 // askDaemons asks routers through their own programs.
-func askDaemons(ctx context.Context, c *lab.Client, t *topology.Topology, routers []topology.OSPFRouter) ([]ospf.Neighbor, error) {
+func askDaemons(ctx context.Context, c *lab.Client, t *topology.Topology,
+	routers []topology.OSPFRouter) ([]ospf.Neighbor, error) {
 	owners := map[netip.Addr]string{}
 	for _, l := range t.Links {
 		for _, e := range l.Ends {
@@ -149,18 +150,22 @@ func askDaemons(ctx context.Context, c *lab.Client, t *topology.Topology, router
 	done.Wait()
 	all := slices.Concat(lists...)
 	slices.SortStableFunc(all, func(a, b ospf.Neighbor) int {
-		return cmp.Or(builtin.CompareNames(a.Router, b.Router), builtin.CompareNames(a.Interface, b.Interface), cmp.Compare(a.RouterID, b.RouterID))
+		return cmp.Or(builtin.CompareNames(a.Router, b.Router), builtin.CompareNames(a.Interface, b.Interface),
+			cmp.Compare(a.RouterID, b.RouterID))
 	})
 	return all, errors.Join(errs...)
 }
 
-func askDaemon(ctx context.Context, c *lab.Client, r *topology.OSPFRouter, owners map[netip.Addr]string) ([]ospf.Neighbor, error) {
+func askDaemon(ctx context.Context, c *lab.Client, r *topology.OSPFRouter,
+	owners map[netip.Addr]string) ([]ospf.Neighbor, error) {
 	name := r.Node.Name
 	found, err := routerd.OSPFNeighbors(r.Node.Datapath, func(command ...string) (string, error) {
 		var out, problem bytes.Buffer
-		code, err := c.Exec(ctx, lab.ExecRequest{Node: name, Command: command, Env: os.Environ(), Dir: "/"}, lab.Streams{Out: &out, Err: &problem})
+		code, err := c.Exec(ctx, lab.ExecRequest{Node: name, Command: command, Env: os.Environ(), Dir: "/"},
+			lab.Streams{Out: &out, Err: &problem})
 		if err == nil && code != 0 {
-			err = fmt.Errorf("%s exited with %d: %s", command[0], code, strings.TrimSpace(problem.String()+out.String()))
+			err = fmt.Errorf("%s exited with %d: %s", command[0], code,
+				strings.TrimSpace(problem.String()+out.String()))
 		}
 		return out.String(), err
 	})
@@ -169,7 +174,8 @@ func askDaemon(ctx context.Context, c *lab.Client, r *topology.OSPFRouter, owner
 	}
 	list := make([]ospf.Neighbor, 0, len(found))
 	for _, x := range found {
-		n := ospf.Neighbor{Router: name, Interface: x.Interface, Neighbor: owners[x.Address], RouterID: engine.IDOf(x.RouterID), Address: x.Address,
+		n := ospf.Neighbor{Router: name, Interface: x.Interface, Neighbor: owners[x.Address],
+			RouterID: engine.IDOf(x.RouterID), Address: x.Address,
 			State: x.State, DR: x.DR}
 		if x.Dead >= 0 {
 			n.Dead = &x.Dead

@@ -75,7 +75,8 @@ func (a *app) ping() *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "every host pings every other")
 	f.BoolVar(&each, "each", false, "with --all: a line for every pair")
-	f.StringVar(&expect, "expect", "", "with --all: a `FILE` that says who must reach whom, and who must not (docs/lab.md)")
+	f.StringVar(&expect, "expect", "",
+		"with --all: a `FILE` that says who must reach whom, and who must not (docs/lab.md)")
 	_ = cmd.MarkFlagFilename("expect", "yaml", "yml")
 	f.IntVarP(&r.Count, "count", "c", 0, "echo requests per pair (1 with --all, else 5)")
 	f.IntVarP(&r.Size, "size", "s", 0, "payload in bytes (56)")
@@ -87,7 +88,8 @@ func (a *app) ping() *cobra.Command {
 
 // followPing shows replies as they arrive; when all hosts ping each other, it shows how many pairs
 // are done. On Ctrl-C it shows the results so far, as ping(8) does.
-func (a *app) followPing(ctx context.Context, c *lab.Client, r lab.PingRequest, expected *reach.Expectation, each bool) error {
+func (a *app) followPing(ctx context.Context, c *lab.Client, r lab.PingRequest, expected *reach.Expectation,
+	each bool) error {
 	all := r.From == ""
 	var last lab.PingStep
 	var rtt []float64

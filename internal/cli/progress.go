@@ -23,7 +23,8 @@ type stages struct {
 }
 
 func newStages(out io.Writer) *stages {
-	return &stages{out: out, live: isTerminal(out), width: columnsOf(out), counts: map[string]string{}, warnings: []string{}}
+	return &stages{out: out, live: isTerminal(out), width: columnsOf(out), counts: map[string]string{},
+		warnings: []string{}}
 }
 
 // note keeps warnings and events until the end.

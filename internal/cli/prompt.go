@@ -226,7 +226,8 @@ func (p *prompt) do(ctx context.Context, line string) (cmd *cobra.Command, err e
 		return nil, err
 	}
 	word, mininets := mininetWords()[first]
-	if own := word.own; own != "" && t.Node(first) == nil && (shell || slices.ContainsFunc(words, func(w string) bool { return w[:min(1, len(w))] == "-" })) {
+	if own := word.own; own != "" && t.Node(first) == nil &&
+		(shell || slices.ContainsFunc(words, func(w string) bool { return w[:min(1, len(w))] == "-" })) {
 		mininets, line = false, strings.TrimSpace(own+" "+rest)
 		words = append(strings.Fields(own), words[1:]...)
 		first = words[0]
@@ -316,7 +317,8 @@ func (p *prompt) tools(ctx context.Context) (env []string) {
 		return []string{"PATH=" + local.ToolsDir(lab.Dir(p.lab)) + ":" + os.Getenv("PATH")}
 	}
 	var told bytes.Buffer
-	code, err := p.client.Exec(ctx, asHere(info.Topology.Nodes[i].Name, []string{"env", "-0"}), lab.Streams{Out: &told, Err: io.Discard})
+	code, err := p.client.Exec(ctx, asHere(info.Topology.Nodes[i].Name, []string{"env", "-0"}),
+		lab.Streams{Out: &told, Err: io.Discard})
 	if err != nil || code != 0 {
 		return nil
 	}

@@ -82,11 +82,13 @@ func (a *app) runScript() *cobra.Command {
 			}
 			if info.IsDir() {
 				if _, err := os.Stat(filepath.Join(args[0], "__main__.py")); err != nil {
-					return fmt.Errorf("%s is a directory; name the script in it:  sudo trivet run %s", args[0], filepath.Join(args[0], "net.py"))
+					return fmt.Errorf("%s is a directory; name the script in it:  sudo trivet run %s", args[0],
+						filepath.Join(args[0], "net.py"))
 				}
 			}
 			if onlyDefines(args[0]) {
-				a.warn(args[0] + " only defines topologies (topos), which mn brings up:  sudo trivet mn --custom " + args[0] + " --topo NAME")
+				a.warn(args[0] + " only defines topologies (topos), which mn brings up:  sudo trivet mn --custom " +
+					args[0] + " --topo NAME")
 			}
 			return a.runPython(asked, args[:1], args)
 		},
@@ -114,11 +116,11 @@ func pythonFlag(args []string) (python string, rest []string, err error) {
 // customFiles are the programs that mn runs.
 func customFiles(args []string) (files []string) {
 	for i, a := range args {
-		value, is := strings.CutPrefix(a, "--custom=")
+		value, ok := strings.CutPrefix(a, "--custom=")
 		if a == "--custom" && i+1 < len(args) {
-			value, is = args[i+1], true
+			value, ok = args[i+1], true
 		}
-		if is {
+		if ok {
 			files = append(files, strings.Split(value, ",")...)
 		}
 	}

@@ -11,6 +11,7 @@ func (a *app) rack() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.rackInit(), a.rackBootstrap(), a.rackProvision(), a.rackCheck(), a.rackSelftest(), a.rackUpdate(), a.rackReboot(), a.rackShutdown())
+	cmd.AddCommand(a.rackInit(), a.rackBootstrap(), a.rackProvision(), a.rackCheck(), a.rackSelftest(), a.rackUpdate(),
+		a.rackReboot(), a.rackShutdown())
 	return cmd
 }

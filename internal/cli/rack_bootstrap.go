@@ -22,7 +22,8 @@ import (
 
 func (a *app) rackBootstrap() *cobra.Command {
 	p := &provisioning{app: a, run: provision.Run{Playbook: "bootstrap"}}
-	cmd := p.command("bootstrap", "Let yourself in to new devices: your key, root without a password, their host keys pinned",
+	cmd := p.command("bootstrap",
+		"Let yourself in to new devices: your key, root without a password, their host keys pinned",
 		"Each host key that is new is shown, and pinned (~/.ssh/known_hosts) after a yes; from then on a device with another one is refused.\n"+
 			"Passwords are asked for where a device does not take your key yet. They are kept in memory only.",
 		"  trivet rack bootstrap rack.yaml\n  trivet rack bootstrap rack.yaml pi-7")
@@ -49,7 +50,8 @@ type bootstrap struct {
 }
 
 func (b *bootstrap) do(ctx context.Context) error {
-	all := slices.DeleteFunc(slices.Clone(b.run.Rack.Machines), func(m *site.Machine) bool { return !b.concerns(m.Name) })
+	all := slices.DeleteFunc(slices.Clone(b.run.Rack.Machines),
+		func(m *site.Machine) bool { return !b.concerns(m.Name) })
 	devices, err := b.pin(ctx, all)
 	if err != nil {
 		return err
@@ -152,7 +154,9 @@ func (b *bootstrap) agreeToKeys(ctx context.Context, rows [][]string) error {
 	if !isTerminal(os.Stdin) || !isTerminal(b.err) {
 		return usagef("there is no terminal to ask on whether these are the devices' own: --accept-host-keys pins them; nothing was changed")
 	}
-	answer, err := b.ask(ctx, fmt.Sprintf("pin %s? (a device tells its own:  ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub) [y/N] ", words.Plural(len(rows)-1, "host key")))
+	answer, err := b.ask(ctx,
+		fmt.Sprintf("pin %s? (a device tells its own:  ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub) [y/N] ",
+			words.Plural(len(rows)-1, "host key")))
 	if err != nil {
 		return err
 	}
@@ -208,7 +212,8 @@ func (b *bootstrap) password(m *site.Machine, before string) (string, error) {
 	case b.passwordFile != "":
 		return readPassword(b.passwordFile)
 	case !isTerminal(os.Stdin) || !isTerminal(b.err):
-		return "", usagef("%s (%s) wants a password, and there is no terminal to ask on: --password-file FILE", m.Name, m)
+		return "", usagef("%s (%s) wants a password, and there is no terminal to ask on: --password-file FILE",
+			m.Name, m)
 	}
 	question := fmt.Sprintf("password of %s (%s): ", m, m.Name)
 	if before != "" {

@@ -17,7 +17,8 @@ import (
 func (a *app) rackCheck() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
-		Use: "check RACK.yaml [DEVICE...]", Short: "Find what is wrong with a rack, and say what to do about it", Args: cobra.MinimumNArgs(1),
+		Use: "check RACK.yaml [DEVICE...]", Short: "Find what is wrong with a rack, and say what to do about it",
+		Args: cobra.MinimumNArgs(1),
 		Long: "Looks at every device from within, over SSH, and from the gateway's inner interface: who answers, who has which VLAN,\n" +
 			"and who else gives out addresses. It changes nothing, and may run while labs are up. Exits with 1 if something is wrong.",
 		Example: "  sudo trivet rack check rack.yaml\n  sudo trivet rack check rack.yaml pi-3 --all",

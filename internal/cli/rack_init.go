@@ -137,7 +137,9 @@ func (a *app) showFound(found []*discover.Device) {
 		if len(d.Shared) > 0 {
 			why = a.paint(red, "two have this address: "+strings.Join(d.Shared, ", ")+", too")
 		}
-		rows = append(rows, []string{d.Name, d.Address.String(), strings.TrimSpace(d.MAC + " " + d.Vendor), kind, cmp.Or(d.Banner, "–"), cmp.Or(d.Host, "–"), why})
+		rows = append(rows,
+			[]string{d.Name, d.Address.String(), strings.TrimSpace(d.MAC + " " + d.Vendor), kind, cmp.Or(d.Banner, "–"),
+				cmp.Or(d.Host, "–"), why})
 	}
 	a.table(rows)
 }

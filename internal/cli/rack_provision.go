@@ -27,14 +27,16 @@ type provisioning struct {
 }
 
 func (a *app) rackProvision() *cobra.Command {
-	p := &provisioning{app: a, roles: []string{"gateway", "time", "address", "docker", "nvidia", "binary", "k3s"}, run: provision.Run{Playbook: "provision"}}
+	p := &provisioning{app: a, roles: []string{"gateway", "time", "address", "docker", "nvidia", "binary", "k3s"},
+		run: provision.Run{Playbook: "provision"}}
 	cmd := p.command("provision", "Install and set what labs need on the devices and the gateway",
 		"What is so already stays so: a second run changes nothing. At the gateway: DHCP, DNS and a way out for the devices; everywhere:\n"+
 			"clocks that agree; on devices: a static address, VLANs, this program; Docker (label docker), NVIDIA's container runtime (jetson),\n"+
 			"k3s (k3s-server, k3s-agent).",
 		"  sudo trivet rack provision rack.yaml\n  sudo trivet rack provision rack.yaml pi-4 --only time,binary")
 	cmd.Flags().BoolVar(&p.run.Check, "check", false, "change nothing, only say what would be changed")
-	inside := cmd.Flags().String("k3s-inside", "", "give k3s the addresses that the devices have in this lab, which is up")
+	inside := cmd.Flags().String("k3s-inside", "",
+		"give k3s the addresses that the devices have in this lab, which is up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := p.read(args); err != nil {
 			return err
@@ -52,12 +54,14 @@ func (a *app) rackProvision() *cobra.Command {
 
 func (a *app) rackUpdate() *cobra.Command {
 	p := &provisioning{app: a, roles: []string{"packages", "binary"}, run: provision.Run{Playbook: "update"}}
-	return p.command("update", "Upgrade the devices' packages, and this program there", "", "  trivet rack update rack.yaml")
+	return p.command("update", "Upgrade the devices' packages, and this program there", "",
+		"  trivet rack update rack.yaml")
 }
 
 func (a *app) rackReboot() *cobra.Command {
 	p := &provisioning{app: a, run: provision.Run{Playbook: "reboot"}}
-	return p.command("reboot", "Boot devices, and wait until they are back", "", "  trivet rack reboot rack.yaml pi-1 pi-2")
+	return p.command("reboot", "Boot devices, and wait until they are back", "",
+		"  trivet rack reboot rack.yaml pi-1 pi-2")
 }
 
 func (a *app) rackShutdown() *cobra.Command {
@@ -67,7 +71,8 @@ func (a *app) rackShutdown() *cobra.Command {
 
 // command is one that runs the playbook as it is.
 func (p *provisioning) command(name, short, long, example string) *cobra.Command {
-	cmd := &cobra.Command{Use: name + " RACK.yaml [DEVICE...]", Short: short, Long: strings.TrimSpace(short + ".\n" + long), Example: example, Args: cobra.MinimumNArgs(1)}
+	cmd := &cobra.Command{Use: name + " RACK.yaml [DEVICE...]", Short: short,
+		Long: strings.TrimSpace(short + ".\n" + long), Example: example, Args: cobra.MinimumNArgs(1)}
 	if len(p.roles) > 0 {
 		cmd.Flags().StringSliceVar(&p.run.Roles, "only", nil, "only this: "+strings.Join(p.roles, ", "))
 	}
@@ -131,9 +136,11 @@ func (p *provisioning) inside(ctx context.Context, name string) error {
 	}
 	p.run.Variables = map[string]map[string]any{}
 	for _, n := range s.Topology.Nodes {
-		if at := firstAddress(s.Topology, n.Name); n.Kind == topology.Host && at != "" && p.run.Rack.Machine(n.Sited()) != nil {
+		if at := firstAddress(s.Topology, n.Name); n.Kind == topology.Host && at != "" &&
+			p.run.Rack.Machine(n.Sited()) != nil {
 			if p.run.Variables[n.Sited()] != nil {
-				return fmt.Errorf("%s has several hosts of lab %s: k3s can have the address of one only", n.Sited(), name)
+				return fmt.Errorf("%s has several hosts of lab %s: k3s can have the address of one only",
+					n.Sited(), name)
 			}
 			p.run.Variables[n.Sited()] = map[string]any{"trivet_k3s_address": at}
 		}
@@ -198,7 +205,8 @@ func (p *provisioning) verdict(devices, failed, changed int) string {
 	case devices == 0:
 		return "there was nothing to do"
 	case failed > 0:
-		return fmt.Sprintf("%s of %d failed; the others are done: mend it, and run the same again", words.Plural(failed, "device"), devices)
+		return fmt.Sprintf("%s of %d failed; the others are done: mend it, and run the same again",
+			words.Plural(failed, "device"), devices)
 	case changed == 0:
 		return "nothing " + would + "changed: all is as it should be"
 	}

@@ -27,7 +27,8 @@ import (
 func (a *app) rackSelftest() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use: "selftest RACK.yaml", Short: "Try a rack with a small lab, and write a report to send in", Args: cobra.ExactArgs(1),
+		Use: "selftest RACK.yaml", Short: "Try a rack with a small lab, and write a report to send in",
+		Args: cobra.ExactArgs(1),
 		Long: "Checks the rack, brings a lab of two devices up, pings, tries to send past the lab, verifies it, takes it down, and looks\n" +
 			"whether the devices are what they were. The report has addresses, MACs, models and kernels in it, and neither keys nor\n" +
 			"passwords. Exits with 1 if something does not hold.",
@@ -138,7 +139,8 @@ func (t *selftest) run(ctx context.Context) error {
 	}
 	t.step("ways past a lab, without one", func() (string, string, error) { return t.around(ctx, false) })
 	t.withLab(ctx)
-	t.step("the devices are what they were", func() (string, string, error) { return t.unchanged(context.WithoutCancel(ctx), were) })
+	t.step("the devices are what they were",
+		func() (string, string, error) { return t.unchanged(context.WithoutCancel(ctx), were) })
 	return nil
 }
 
@@ -191,7 +193,8 @@ func (t *selftest) check() (says, output string, err error) {
 // clocksDiffer says whether the clock of one of the two devices is off.
 func (t *selftest) clocksDiffer() bool {
 	return slices.ContainsFunc(t.checked, func(m checkedMachine) bool {
-		return slices.Contains(t.names(), m.Name) && slices.ContainsFunc(m.Findings, func(f finding) bool { return f.What == clockFinding && !f.OK })
+		return slices.Contains(t.names(), m.Name) &&
+			slices.ContainsFunc(m.Findings, func(f finding) bool { return f.What == clockFinding && !f.OK })
 	})
 }
 
@@ -284,18 +287,22 @@ func (t *selftest) report(began time.Time) string {
 	if t.failed() {
 		verdict = "something did not hold"
 	}
-	fmt.Fprintf(&b, "# trivet rack selftest: %s\n\n%s, Trivet %s, %s.\n\n", verdict, began.Format("2 January 2006, 15:04 MST"), version.Version, words.Plural(len(t.list.Machines), "device"))
+	fmt.Fprintf(&b, "# trivet rack selftest: %s\n\n%s, Trivet %s, %s.\n\n", verdict,
+		began.Format("2 January 2006, 15:04 MST"), version.Version, words.Plural(len(t.list.Machines), "device"))
 	b.WriteString("There are addresses, MACs, models and kernels in this report, and neither keys nor passwords.\n\n| step | outcome | seconds | |\n| --- | --- | --- | --- |\n")
 	for _, s := range t.steps {
-		fmt.Fprintf(&b, "| %s | %s | %.1f | %s |\n", s.What, map[bool]string{true: "ok", false: "**NO**"}[s.OK], s.Took, strings.ReplaceAll(words.Printable(s.Says), "|", "\\|"))
+		fmt.Fprintf(&b, "| %s | %s | %.1f | %s |\n", s.What, map[bool]string{true: "ok", false: "**NO**"}[s.OK], s.Took,
+			strings.ReplaceAll(words.Printable(s.Says), "|", "\\|"))
 	}
 	b.WriteString("\n| device | model | MAC |\n| --- | --- | --- |\n")
 	for _, m := range t.checked[1:] {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", m.Name, strings.ReplaceAll(words.Printable(m.Model), "|", "\\|"), words.Printable(m.MAC))
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", m.Name, strings.ReplaceAll(words.Printable(m.Model), "|", "\\|"),
+			words.Printable(m.MAC))
 	}
 	for _, s := range t.steps {
 		if s.Output != "" {
-			fmt.Fprintf(&b, "\n## %s\n\n```\n%s\n```\n", s.What, strings.ReplaceAll(strings.TrimRight(words.Text(s.Output), "\n"), "```", "'''"))
+			fmt.Fprintf(&b, "\n## %s\n\n```\n%s\n```\n", s.What,
+				strings.ReplaceAll(strings.TrimRight(words.Text(s.Output), "\n"), "```", "'''"))
 		}
 	}
 	return b.String()

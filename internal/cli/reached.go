@@ -11,7 +11,8 @@ import (
 
 // sshOptions are for nodes: their keys are those that whoever has brought the lab up has put there,
 // other labs have other nodes at the same addresses, and nobody is between the machine and them.
-var sshOptions = [][2]string{{"StrictHostKeyChecking", "no"}, {"UserKnownHostsFile", "/dev/null"}, {"LogLevel", "ERROR"}}
+var sshOptions = [][2]string{{"StrictHostKeyChecking", "no"}, {"UserKnownHostsFile", "/dev/null"},
+	{"LogLevel", "ERROR"}}
 
 // sayReached prints how nodes are reached by their management addresses: for Ansible, or else for
 // ssh.
@@ -36,12 +37,14 @@ func (a *app) sayReached(info lab.Info, ansible bool) error {
 	for _, o := range sshOptions {
 		arguments += " -o " + o[0] + "=" + o[1]
 	}
-	a.say("all:\n  vars:\n    ansible_user: root\n    ansible_ssh_common_args: %s\n  children:", yamlfile.Quote(arguments[1:]))
+	a.say("all:\n  vars:\n    ansible_user: root\n    ansible_ssh_common_args: %s\n  children:",
+		yamlfile.Quote(arguments[1:]))
 	for _, group := range []struct {
 		name string
 		kind topology.Kind
 	}{{"hosts", topology.Host}, {"routers", topology.Router}} {
-		for i, n := range slices.DeleteFunc(t.NodesOf(group.kind), func(n *topology.Node) bool { return !n.Management.IsValid() }) {
+		for i, n := range slices.DeleteFunc(t.NodesOf(group.kind),
+			func(n *topology.Node) bool { return !n.Management.IsValid() }) {
 			if i == 0 {
 				a.say("    %s:\n      hosts:", group.name)
 			}

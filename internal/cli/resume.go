@@ -39,7 +39,8 @@ func (a *app) resume() *cobra.Command {
 				return err
 			}
 			if a.json {
-				err = a.printJSON(map[string]any{"name": s.Name, "state": lab.Up, "seconds": time.Since(begin).Seconds(), "warnings": view.warnings})
+				err = a.printJSON(map[string]any{"name": s.Name, "state": lab.Up,
+					"seconds": time.Since(begin).Seconds(), "warnings": view.warnings})
 			} else {
 				a.say("%s  resumed in %s", s.Name, seconds(time.Since(begin)))
 			}

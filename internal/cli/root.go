@@ -79,7 +79,8 @@ func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 		a.warn(err)
 		return exitUsage
 	case cmd != nil && isUsage(err):
-		fmt.Fprintf(a.err, "%v\n%s\n  %s --help says more\n", harmlessText(err.Error()), strings.TrimRight("usage: "+cmd.UseLine(), "\n"), cmd.CommandPath())
+		fmt.Fprintf(a.err, "%v\n%s\n  %s --help says more\n", harmlessText(err.Error()),
+			strings.TrimRight("usage: "+cmd.UseLine(), "\n"), cmd.CommandPath())
 		return exitUsage
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
 		fmt.Fprintln(a.err, "interrupted")
@@ -96,7 +97,7 @@ func isUsage(err error) bool {
 }
 
 func (a *app) showError(err error) {
-	if several, is := err.(interface{ Unwrap() []error }); is {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, err := range several.Unwrap() {
 			a.showError(err)
 		}
@@ -148,7 +149,8 @@ func (a *app) root() *cobra.Command {
 		}
 	}
 	group("life", a.up(), a.apply(), a.down(), a.resume(), a.ls(), a.inspect(), a.logs(), a.doctor(), a.rack())
-	group("use", a.ping(), a.iperf(), a.verify(), a.exec(), a.shell(), a.jobs(), a.prompt(), a.link(), a.save(), a.capture(), a.mn(), a.runScript(), a.remoteAPI())
+	group("use", a.ping(), a.iperf(), a.verify(), a.exec(), a.shell(), a.jobs(), a.prompt(), a.link(), a.save(),
+		a.capture(), a.mn(), a.runScript(), a.remoteAPI())
 	group("net", a.top(), a.path(), a.flows(), a.routes(), a.balance())
 	for _, p := range protocols {
 		group("net", p.commands(a))
@@ -264,7 +266,8 @@ func (a *app) completeLinks(cmd *cobra.Command, prefix string) []string {
 }
 
 // completeNodesAndLinks offers both.
-func (a *app) completeNodesAndLinks(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeNodesAndLinks(cmd *cobra.Command, args []string, prefix string) ([]string,
+	cobra.ShellCompDirective) {
 	nodes, directive := a.completeNodes(cmd, args, prefix)
 	return append(nodes, a.completeLinks(cmd, prefix)...), directive
 }

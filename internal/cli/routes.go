@@ -232,7 +232,9 @@ func (a *app) showRoutes(routes api.Routes) error {
 	for _, u := range routes.Added {
 		if !used[u.Router+" "+u.Prefix.String()] {
 			via := cmp.Or(joined(u.Via), "drop")
-			rows = append(rows, []string{u.Router, u.Prefix.String(), via, "–", fmt.Sprint(cmp.Or(u.Distance, rib.Static)), "–", "static (added), not in use"})
+			rows = append(rows,
+				[]string{u.Router, u.Prefix.String(), via, "–", fmt.Sprint(cmp.Or(u.Distance, rib.Static)), "–",
+					"static (added), not in use"})
 		}
 	}
 	if len(rows) == 1 {
@@ -289,7 +291,8 @@ func (a *app) compareRoutes(ctx context.Context, c *api.Client, name, prefix str
 }
 
 // codes are the letters of sources, those of FRR where it has the source. Protocols add theirs.
-var codes = map[string]string{"connected": "C", "static": "S", "program": "p", "balanced": "b", "shortest path": "s", "fallback": "f"}
+var codes = map[string]string{"connected": "C", "static": "S", "program": "p", "balanced": "b", "shortest path": "s",
+	"fallback": "f"}
 
 // listAll shows what routers have from all sources, in FRR's words.
 func (a *app) listAll(ctx context.Context, c *api.Client, args []string) error {

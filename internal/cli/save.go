@@ -141,13 +141,15 @@ func (s *saving) arguments(args []string, state lab.State) (file string, err err
 			for _, n := range s.lab.Nodes {
 				names = append(names, n.Name)
 			}
-			return "", fmt.Errorf("there is no node %s in lab %s; %s", word, state.Name, topology.DidYouMean(word, names))
+			return "", fmt.Errorf("there is no node %s in lab %s; %s", word, state.Name,
+				topology.DidYouMean(word, names))
 		}
 	}
 	if file == "" {
 		file = state.File()
 		if state.Source == lab.OfExperiment || !isFile(file) {
-			return "", fmt.Errorf("lab %s came from %s: name the file to write, as in  trivet save lab.yaml", state.Name, state.Source)
+			return "", fmt.Errorf("lab %s came from %s: name the file to write, as in  trivet save lab.yaml",
+				state.Name, state.Source)
 		}
 	}
 	format, err := formats.ForFile(file, nil)
@@ -160,7 +162,8 @@ func (s *saving) arguments(args []string, state lab.State) (file string, err err
 		return "", err
 	}
 	if format.Name != formats.Own {
-		return "", fmt.Errorf("%s: %s has no words for what is saved: name another file, as in  trivet save lab.yaml", file, format.Title)
+		return "", fmt.Errorf("%s: %s has no words for what is saved: name another file, as in  trivet save lab.yaml",
+			file, format.Title)
 	}
 	return file, nil
 }
@@ -180,9 +183,11 @@ func (s *saving) begin(file string) (err error) {
 				n.Files[i] = topology.NodeFile{Path: g.Path, TextFile: topology.TextFile{File: s.own(n, g.Path)}}
 				s.put(savedFile{name: n.Files[i].File, text: g.Text, mode: os.FileMode(g.Mode), given: true})
 			}
-			if n.Guest != nil && n.Guest.UserData != (topology.TextFile{}) && (n.Guest.UserData.File == "" || !s.sameDirectory()) {
+			if n.Guest != nil && n.Guest.UserData != (topology.TextFile{}) &&
+				(n.Guest.UserData.File == "" || !s.sameDirectory()) {
 				n.Guest.UserData = topology.TextFile{} // the lab does not say what is in it
-				s.leave(n.Name, "user_data is not saved, as a lab does not show it: it is that of %s", cmp.Or(s.from, "the lab's own file"))
+				s.leave(n.Name, "user_data is not saved, as a lab does not show it: it is that of %s",
+					cmp.Or(s.from, "the lab's own file"))
 			}
 			if n.RoutingNode() {
 				n.Routes = slices.DeleteFunc(n.Routes, func(r topology.Route) bool { return r.Computed })
@@ -335,7 +340,8 @@ func (s *saving) links() error {
 		}
 		change, ok := linkChange(file, is)
 		if !ok {
-			s.leave("link "+is.Name(), "its directions differ from each other in another way than in the file: not saved")
+			s.leave("link "+is.Name(),
+				"its directions differ from each other in another way than in the file: not saved")
 			continue
 		}
 		if change == (topology.LinkChange{}) {
@@ -396,7 +402,8 @@ func (s *saving) configs() error {
 			case i < 0:
 				list = append(list, topology.ConfigFile{Kind: c.Kind})
 				i = len(list) - 1
-				if c.Kind == string(topology.OVS) && s.datapaths[n.Name] != topology.OVS { // else the file would be refused
+				// Else the file would be refused.
+				if c.Kind == string(topology.OVS) && s.datapaths[n.Name] != topology.OVS {
 					change.Datapath = &n.Datapath
 					s.say(n.Name, "datapath: %s", n.Datapath)
 				}
@@ -438,7 +445,8 @@ func (s *saving) shared(n *topology.Node, file, path string) bool {
 	return slices.ContainsFunc(s.first.Nodes, func(other *topology.Node) bool {
 		same := other.Name == n.Name
 		return !same && slices.ContainsFunc(other.Config, func(o topology.ConfigFile) bool { return o.File == file }) ||
-			slices.ContainsFunc(other.Files, func(o topology.NodeFile) bool { return o.File == file && !(same && o.Path == path) })
+			slices.ContainsFunc(other.Files,
+				func(o topology.NodeFile) bool { return o.File == file && !(same && o.Path == path) })
 	})
 }
 
@@ -472,7 +480,8 @@ func (s *saving) given() error {
 			case was.File == "" || s.shared(n, was.File, was.Path):
 				list[i].File, list[i].Text, changed = s.own(n, was.Path), "", true
 			}
-			s.put(savedFile{name: list[i].File, was: was.Text, text: now.Text, mode: os.FileMode(now.Mode), given: true, wasMode: was.Mode})
+			s.put(savedFile{name: list[i].File, was: was.Text, text: now.Text, mode: os.FileMode(now.Mode), given: true,
+				wasMode: was.Mode})
 			s.say(n.Name, "%s: %s", was.Path, list[i].File)
 		}
 		for i := range list {
@@ -509,7 +518,8 @@ func (a *app) finishSave(s *saving, dryRun bool) error {
 		if nothing {
 			s.said = nil
 		}
-		if err := a.printJSON(map[string]any{"file": s.file, "saved": append([]Saved{}, s.said...), "left_out": left, "dry_run": dryRun}); err != nil {
+		if err := a.printJSON(map[string]any{"file": s.file, "saved": append([]Saved{}, s.said...), "left_out": left,
+			"dry_run": dryRun}); err != nil {
 			return err
 		}
 	} else {
@@ -540,14 +550,16 @@ func (a *app) finishSave(s *saving, dryRun bool) error {
 
 // diff shows how files would change.
 func (s *saving) diff(a *app) error {
-	for _, f := range append(slices.Clone(s.files), savedFile{name: filepath.Base(s.file), was: string(s.was), text: string(s.text)}) {
+	for _, f := range append(slices.Clone(s.files),
+		savedFile{name: filepath.Base(s.file), was: string(s.was), text: string(s.text)}) {
 		if f.given && f.wasMode != 0 && f.wasMode != uint32(f.mode) {
 			fmt.Fprintf(a.out, "%s: mode %04o → %04o\n", harmlessText(f.name), f.wasMode, f.mode)
 		}
 		if f.was == f.text {
 			continue
 		}
-		text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: difflib.SplitLines(f.was), B: difflib.SplitLines(f.text), FromFile: f.name, ToFile: f.name, Context: 2})
+		text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: difflib.SplitLines(f.was),
+			B: difflib.SplitLines(f.text), FromFile: f.name, ToFile: f.name, Context: 2})
 		if err != nil {
 			return err
 		}

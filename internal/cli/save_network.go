@@ -36,7 +36,9 @@ func (s *saving) network(r *topology.Topology, n *topology.Node) error {
 		gateways, static := []netip.Addr{}, []topology.Route{}
 		for _, route := range inFileOrder(n.StaticRoutes(), routes) {
 			family := func(g netip.Addr) bool { return g.Is4() == route.Via.Is4() }
-			if route.To.Bits() == 0 && route.Via.IsValid() && route == (topology.Route{To: route.To, Via: route.Via, Device: route.Device}) && !slices.ContainsFunc(gateways, family) {
+			if route.To.Bits() == 0 && route.Via.IsValid() &&
+				route == (topology.Route{To: route.To, Via: route.Via, Device: route.Device}) &&
+				!slices.ContainsFunc(gateways, family) {
 				gateways = append(gateways, route.Via)
 				continue
 			}
@@ -70,7 +72,8 @@ func (s *saving) network(r *topology.Topology, n *topology.Node) error {
 
 // wanted is what a node is to have: what it has now or, if it is not to be saved, what the file
 // gave it. addresses is nil if that is not known.
-func (s *saving) wanted(n *topology.Node) (addresses map[string][]netip.Prefix, loopback []netip.Prefix, routes []topology.Route) {
+func (s *saving) wanted(n *topology.Node) (addresses map[string][]netip.Prefix, loopback []netip.Prefix,
+	routes []topology.Route) {
 	p := s.present[n.Name]
 	if !p.Network {
 		return nil, nil, nil
@@ -93,7 +96,8 @@ func (s *saving) wanted(n *topology.Node) (addresses map[string][]netip.Prefix, 
 func (s *saving) atNode(name string) bool {
 	t, _ := trivet.Read(s.file, s.text)
 	ends := topology.EndsOf(t)[name]
-	return !slices.ContainsFunc(ends, func(e *topology.Endpoint) bool { return len(e.Addresses) > 0 || e.Unaddressed || e.Port != nil })
+	return !slices.ContainsFunc(ends,
+		func(e *topology.Endpoint) bool { return len(e.Addresses) > 0 || e.Unaddressed || e.Port != nil })
 }
 
 // setAddresses writes the addresses of a device at its link.
@@ -122,14 +126,16 @@ func (s *saving) remaining(r *topology.Topology) error {
 		}
 		for _, e := range topology.EndsOf(r)[n.Name] {
 			if !sameSet(e.Addresses, addresses[e.Interface]) {
-				s.leave(n.Name, "the addresses of %s cannot be written: the topology gives it %s", e.Interface, orNone(e.Addresses))
+				s.leave(n.Name, "the addresses of %s cannot be written: the topology gives it %s", e.Interface,
+					orNone(e.Addresses))
 			}
 		}
 		for _, i := range n.Interfaces {
 			if have, ok := addresses[i.Name]; !ok {
 				s.leave(n.Name, "that there is no interface %s cannot be written: take it out of interfaces:", i.Name)
 			} else if !sameSet(i.Addresses, have) {
-				s.leave(n.Name, "that %s has other addresses (%s) is not written: change them below interfaces:", i.Name, orNone(have))
+				s.leave(n.Name, "that %s has other addresses (%s) is not written: change them below interfaces:",
+					i.Name, orNone(have))
 			}
 		}
 		more, gone := differing(n.StaticRoutes(), routes)
@@ -137,12 +143,15 @@ func (s *saving) remaining(r *topology.Topology) error {
 			s.leave(n.Name, "the route %s cannot be written", route)
 		}
 		for _, route := range gone {
-			s.leave(n.Name, "that there is no route %s cannot be written: the topology computes it (routes: as-written does not)", route)
+			s.leave(n.Name,
+				"that there is no route %s cannot be written: the topology computes it (routes: as-written does not)",
+				route)
 		}
 	}
 	s.said = slices.DeleteFunc(s.said, func(one Saved) bool {
 		return slices.ContainsFunc(s.left, func(what string) bool {
-			return strings.HasPrefix(one.What, "no route ") && strings.HasPrefix(what, one.Subject+": that there is "+one.What)
+			return strings.HasPrefix(one.What, "no route ") &&
+				strings.HasPrefix(what, one.Subject+": that there is "+one.What)
 		})
 	})
 	return nil
@@ -185,7 +194,9 @@ func sameRoute(file, kernel topology.Route) bool {
 		kernel.Device = ""
 	}
 	file.To = file.To.Masked()
-	return file.To == kernel.To && file.Table == kernel.Table && file.Source == kernel.Source && file.OnLink == kernel.OnLink && file.Labels == kernel.Labels && file.Via == kernel.Via && file.Device == kernel.Device && file.Discard == kernel.Discard && file.KernelMetric() == kernel.KernelMetric()
+	return file.To == kernel.To && file.Table == kernel.Table && file.Source == kernel.Source &&
+		file.OnLink == kernel.OnLink && file.Labels == kernel.Labels && file.Via == kernel.Via &&
+		file.Device == kernel.Device && file.Discard == kernel.Discard && file.KernelMetric() == kernel.KernelMetric()
 }
 
 // differing are the routes that a kernel has besides those of a file, and those that it lacks.

@@ -88,7 +88,8 @@ func (s *source) mistaken(file string, args []string) (problems topology.Problem
 		name, isFlag := strings.CutPrefix(a, "--")
 		name, _, _ = strings.Cut(name, "=")
 		if isFlag && name != "" && s.command != nil && s.command.Flags().Lookup(name) != nil {
-			problems.Warn(topology.Position{File: file}, "Trivet's own flags go before the script's arguments", "the script gets %s", a)
+			problems.Warn(topology.Position{File: file}, "Trivet's own flags go before the script's arguments",
+				"the script gets %s", a)
 		}
 	}
 	return problems

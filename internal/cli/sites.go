@@ -25,7 +25,8 @@ type spreading struct {
 }
 
 func spreadingOf(t *topology.Topology) spreading {
-	nodes, s := t.NodesByName(), spreading{nodes: map[string]int{}, links: map[string]int{}, between: map[[2]string]int{}}
+	nodes, s := t.NodesByName(),
+		spreading{nodes: map[string]int{}, links: map[string]int{}, between: map[[2]string]int{}}
 	for _, n := range t.Nodes {
 		if n.Kind != topology.Controller {
 			s.nodes[n.Sited()]++
@@ -56,7 +57,9 @@ func (a *app) sumUpSites(s *lab.State) {
 	var parts []string
 	for _, name := range names {
 		if is.nodes[name] > 0 {
-			parts = append(parts, fmt.Sprintf("%s: %s, %s", name, words.Plural(is.nodes[name], "node"), words.Plural(is.links[name], "link")))
+			parts = append(parts,
+				fmt.Sprintf("%s: %s, %s", name, words.Plural(is.nodes[name], "node"),
+					words.Plural(is.links[name], "link")))
 		}
 	}
 	wired, networks := sites.Wired(s.Topology, s.Sites)
@@ -103,7 +106,8 @@ func (a *app) showSites(t *topology.Topology, sites lab.Sites) {
 		if n == 0 {
 			continue
 		}
-		rows = append(rows, append([]string{c.Sites[0] + " – " + c.Sites[1], fmt.Sprint(n), sites.Carrier}, carriedCells(c)...))
+		rows = append(rows,
+			append([]string{c.Sites[0] + " – " + c.Sites[1], fmt.Sprint(n), sites.Carrier}, carriedCells(c)...))
 		if c.Full && c.Whole != 0 && c.Whole < local.MTU {
 			pieces = append(pieces, c.Sites[0]+" – "+c.Sites[1])
 		}
@@ -143,7 +147,8 @@ func (a *app) examineSites(ctx context.Context, on string) error {
 	}
 	found, err := sites.Examine(ctx, list, lab.Owner(), func(pairs int, takes time.Duration) {
 		if takes > 2*time.Second {
-			fmt.Fprintf(a.err, "measuring between %s of machines, about %s\n", words.Plural(pairs, "pair"), takes.Round(time.Second))
+			fmt.Fprintf(a.err, "measuring between %s of machines, about %s\n", words.Plural(pairs, "pair"),
+				takes.Round(time.Second))
 		}
 	})
 	if err != nil {
@@ -152,7 +157,8 @@ func (a *app) examineSites(ctx context.Context, on string) error {
 	failed := false
 	for i, m := range list.Sites() {
 		x := found.Machines[m.Name]
-		failed = failed || x.Err != nil || slices.ContainsFunc(x.Findings, func(f finding) bool { return f.Needed && !f.OK })
+		failed = failed || x.Err != nil ||
+			slices.ContainsFunc(x.Findings, func(f finding) bool { return f.Needed && !f.OK })
 		if a.json {
 			continue
 		}
@@ -212,14 +218,19 @@ func siteFindings(x sites.Examined) []finding {
 		}
 		return []finding{f}
 	}
-	clock := finding{What: clockFinding, OK: true, Says: fmt.Sprintf("%+.1f ms ± %.1f ms from this machine's", milli(x.Offset), milli(x.Within))}
+	clock := finding{What: clockFinding, OK: true,
+		Says: fmt.Sprintf("%+.1f ms ± %.1f ms from this machine's", milli(x.Offset), milli(x.Within))}
 	if x.Offset.Abs() > clockBad+x.Within {
-		clock.OK, clock.Warns, clock.Cure = false, true, "synchronise both:  sudo apt install chrony; one-way delays between sites mean nothing until then"
+		clock.OK, clock.Warns, clock.Cure = false, true,
+			"synchronise both:  sudo apt install chrony; one-way delays between sites mean nothing until then"
 	}
 	out := []finding{
 		{What: "reach it over SSH", OK: true, Says: fmt.Sprintf("a request takes %.1f ms", milli(x.RTT))},
-		{What: "machine", OK: true, Says: fmt.Sprintf("%s, kernel %s, %s, %.1f GB of memory, load %.1f", x.Arch, x.Kernel, words.Plural(x.Cores, "core"), float64(x.Memory)/1e9, x.Load)},
-		{What: "room for labs", OK: x.Disk > 64<<20, Says: fmt.Sprintf("%.1f GB in /run", float64(x.Disk)/1e9), Needed: true, Cure: "make room in /run there"},
+		{What: "machine", OK: true,
+			Says: fmt.Sprintf("%s, kernel %s, %s, %.1f GB of memory, load %.1f", x.Arch, x.Kernel,
+				words.Plural(x.Cores, "core"), float64(x.Memory)/1e9, x.Load)},
+		{What: "room for labs", OK: x.Disk > 64<<20, Says: fmt.Sprintf("%.1f GB in /run", float64(x.Disk)/1e9),
+			Needed: true, Cure: "make room in /run there"},
 		clock,
 	}
 	for _, f := range x.Findings {

@@ -46,7 +46,8 @@ func Tool(args []string) int {
 	if err := syscall.Stat("/proc/self/ns/net", &ns); err != nil {
 		return t.become()
 	}
-	a, err := t.client.Tool(context.Background(), lab.ToolRequest{Namespace: ns.Ino, Words: t.args, All: kind != listsNone, Queues: t.qdiscs != nil})
+	a, err := t.client.Tool(context.Background(),
+		lab.ToolRequest{Namespace: ns.Ino, Words: t.args, All: kind != listsNone, Queues: t.qdiscs != nil})
 	if err != nil { // the lab is not there any more, or not ours
 		return t.become()
 	}
@@ -106,7 +107,8 @@ func (t *tool) ask(node string) int {
 	a := &app{out: os.Stdout, err: os.Stderr}
 	r := asHere(node, append([]string{t.name}, t.args...))
 	r.Env = t.env
-	err := a.runIn(context.Background(), t.client, r, !isTerminal(os.Stdin)) // a terminal may be another program's to read
+	// A terminal may be another program's to read.
+	err := a.runIn(context.Background(), t.client, r, !isTerminal(os.Stdin))
 	var code exitCode
 	switch {
 	case errors.As(err, &code):
@@ -188,20 +190,24 @@ const (
 func lists(tool string, args []string) listing {
 	options, words := cutOptions(args)
 	asks := func(objects ...string) bool { // for all of a kind of objects: OBJECT [show [up]]
-		if len(words) == 0 || !slices.ContainsFunc(objects, func(o string) bool { return strings.HasPrefix(o, words[0]) }) {
+		if len(words) == 0 ||
+			!slices.ContainsFunc(objects, func(o string) bool { return strings.HasPrefix(o, words[0]) }) {
 			return false
 		}
 		return len(words) == 1 || isShow(words[1]) && (len(words) == 2 || len(words) == 3 && words[2] == "up")
 	}
-	elsewhere := slices.ContainsFunc(options, func(o string) bool { // options with a value: another namespace, a file of commands
+	// Options with a value: another namespace, a file of commands.
+	elsewhere := slices.ContainsFunc(options, func(o string) bool {
 		o = strings.TrimLeft(o, "-")
-		return slices.Contains([]string{"n", "netns", "Netns", "b", "batch", "cf", "conf", "f", "family", "l", "loops", "rc", "rcvbuf", "V", "Version", "h", "help"}, o)
+		return slices.Contains([]string{"n", "netns", "Netns", "b", "batch", "cf", "conf", "f", "family", "l", "loops",
+			"rc", "rcvbuf", "V", "Version", "h", "help"}, o)
 	})
 	is := false
 	switch tool {
 	case "bwm-ng", "ifstat":
 		if !slices.ContainsFunc(args, func(a string) bool {
-			name := strings.HasPrefix(a, "-i") && tool == "ifstat" || strings.HasPrefix(a, "-I") || strings.HasPrefix(a, "--interface")
+			name := strings.HasPrefix(a, "-i") && tool == "ifstat" || strings.HasPrefix(a, "-I") ||
+				strings.HasPrefix(a, "--interface")
 			return name || slices.Contains([]string{"-h", "--help", "-?", "-V", "-v", "--version"}, a)
 		}) {
 			return listsSwitches
@@ -216,7 +222,8 @@ func lists(tool string, args []string) listing {
 	case "brctl":
 		return map[bool]listing{true: listsBoth}[slices.Equal(args, []string{"show"})]
 	case "ifconfig":
-		is, elsewhere = len(words) == 0, slices.Contains(options, "--help") || slices.Contains(options, "-h") || slices.Contains(options, "--version")
+		is, elsewhere = len(words) == 0, slices.Contains(options, "--help") || slices.Contains(options, "-h") ||
+			slices.Contains(options, "--version")
 	}
 	if is && !elsewhere {
 		return listsBoth
@@ -235,5 +242,7 @@ func cutOptions(args []string) (options, words []string) {
 
 // isShow says whether a word is one of iproute2 for showing, which may be cut short.
 func isShow(word string) bool {
-	return word != "" && slices.ContainsFunc([]string{"show", "list", "lst", "ls"}, func(s string) bool { return strings.HasPrefix(s, word) })
+	return word != "" && slices.ContainsFunc([]string{"show", "list", "lst", "ls"}, func(s string) bool {
+		return strings.HasPrefix(s, word)
+	})
 }

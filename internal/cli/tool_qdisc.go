@@ -120,7 +120,8 @@ func (q *qdiscs) ofQueue(queue lab.LineQueue) []qdisc {
 			d.Dev = queue.Direction.From.Interface
 		}
 		if q.stats {
-			d.qdiscStats = &qdiscStats{Bytes: queue.Direction.Sent.Bytes, Packets: queue.Direction.Sent.Packets, Drops: drops,
+			d.qdiscStats = &qdiscStats{Bytes: queue.Direction.Sent.Bytes, Packets: queue.Direction.Sent.Packets,
+				Drops:   drops,
 				Backlog: backlog.Bytes, Qlen: backlog.Packets}
 		}
 		if len(out) > 0 {
@@ -135,7 +136,8 @@ func (q *qdiscs) ofQueue(queue lab.LineQueue) []qdisc {
 		early = *held.Managed
 	}
 	if i.Bandwidth > 0 {
-		add("htb", "5:", "r2q 10 default 0x1 direct_packets_stat 0 direct_qlen 1000", htbOptions{10, "0x1", 0, 1000}, *held.Full+early)
+		add("htb", "5:", "r2q 10 default 0x1 direct_packets_stat 0 direct_qlen 1000", htbOptions{10, "0x1", 0, 1000},
+			*held.Full+early)
 	}
 	if i.Managed() {
 		words, options := tcManaged(i.Queue)

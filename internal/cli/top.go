@@ -37,7 +37,8 @@ func (a *app) top() *cobra.Command {
 	}
 	k := controllerFlags(cmd)
 	cmd.Flags().BoolVar(&once, "once", false, "print once and exit")
-	cmd.Flags().IntVarP(&most, "links", "n", 0, "how many links to list (default: as many as the terminal has room for, else all)")
+	cmd.Flags().IntVarP(&most, "links", "n", 0,
+		"how many links to list (default: as many as the terminal has room for, else all)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := a.controllerClient(k)
 		if err != nil {
@@ -278,7 +279,8 @@ func (t *top) picture(s measurements, height int) []string {
 	rows := [][]string{{"LINK", "→", "←", "CAPACITY", "LOAD", "QUEUED →", "←", "DROPPED →", "←", ""}}
 	for _, l := range links {
 		capacity := max(l.Capacity[0], l.Capacity[1])
-		row := []string{name(l.Ends[0]) + " – " + name(l.Ends[1]), rateText(l.Rates[0]), rateText(l.Rates[1]), "–", "–", l.queued(0), l.queued(1), l.dropped(0), l.dropped(1), ""}
+		row := []string{name(l.Ends[0]) + " – " + name(l.Ends[1]), rateText(l.Rates[0]), rateText(l.Rates[1]), "–", "–",
+			l.queued(0), l.queued(1), l.dropped(0), l.dropped(1), ""}
 		if capacity > 0 {
 			row[3] = bits(capacity)
 		}
@@ -305,7 +307,8 @@ func (t *top) summary(s api.Statistics) []string {
 	if d := s.Time.Sub(t.before.Time).Seconds(); !t.before.Time.IsZero() && d > 0 {
 		cpu = fmt.Sprintf("%.0f %% CPU, ", 100*(s.Load.CPUSeconds-t.before.Load.CPUSeconds)/d)
 	}
-	text := fmt.Sprintf("controller   %s%.0f MB   measured every %.3g s", cpu, float64(s.Load.MemoryBytes)/1e6, s.Period)
+	text := fmt.Sprintf("controller   %s%.0f MB   measured every %.3g s", cpu, float64(s.Load.MemoryBytes)/1e6,
+		s.Period)
 	if s.Database != nil && s.Database.Dropped+s.Database.Failed > 0 {
 		text += fmt.Sprintf("   database: %d rows lost", s.Database.Dropped+s.Database.Failed)
 	}
@@ -321,7 +324,8 @@ func modelLines(nodes []lab.ModelledNode) []string {
 	for _, n := range nodes {
 		row := []string{n.Node, n.Model.String(), "–", "–", "–", "–"}
 		if d := n.Device; n.Model.Serves() {
-			row = append(row[:2], fmt.Sprint(d.Waiting.Packets), fmt.Sprint(d.Served.Packets), fmt.Sprint(d.Overflowed.Packets), d.Busy.Round(time.Millisecond).String())
+			row = append(row[:2], fmt.Sprint(d.Waiting.Packets), fmt.Sprint(d.Served.Packets),
+				fmt.Sprint(d.Overflowed.Packets), d.Busy.Round(time.Millisecond).String())
 		}
 		rows = append(rows, row)
 	}
@@ -334,7 +338,8 @@ func packetLines(list []api.PacketsIn) []string {
 	}
 	rows := [][]string{{"AT THE CONTROLLER", "PACKETS/s", "PACKETS", "BYTES"}}
 	for _, p := range list {
-		rows = append(rows, []string{p.Protocol, fmt.Sprintf("%.0f", p.PacketRate), fmt.Sprint(p.Packets), fmt.Sprint(p.Bytes)})
+		rows = append(rows,
+			[]string{p.Protocol, fmt.Sprintf("%.0f", p.PacketRate), fmt.Sprint(p.Packets), fmt.Sprint(p.Bytes)})
 	}
 	return columns(rows, "lrrr")
 }

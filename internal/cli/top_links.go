@@ -35,7 +35,8 @@ func (a *app) watchedLab(ctx context.Context) (*watchedLab, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watchedLab{kernels: &kernels{c, a.controllerOf(c), info.Topology, info.Topology.NodesByName()}, name: s.Name}, nil
+	return &watchedLab{kernels: &kernels{c, a.controllerOf(c), info.Topology, info.Topology.NodesByName()},
+		name: s.Name}, nil
 }
 
 // links are those of the lab: as the controller has measured them where it has, else as their
@@ -73,7 +74,8 @@ func (w *watchedLab) links(ctx context.Context, measured []api.Link) ([]watchedL
 			}
 		}
 		one.SetRates(rates)
-		if l, is := known[q.Directions[0].From]; is && !w.isLinuxRouter(one.Ends[0].Node) && !w.isLinuxRouter(one.Ends[1].Node) {
+		if l, ok := known[q.Directions[0].From]; ok && !w.isLinuxRouter(one.Ends[0].Node) &&
+			!w.isLinuxRouter(one.Ends[1].Node) {
 			if one.Link, one.counted = l, true; place(l.Ends[0]) != q.Directions[0].From {
 				one.Directions = &[2]lab.LinkDirection{q.Directions[1], q.Directions[0]}
 			}

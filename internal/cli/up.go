@@ -60,10 +60,12 @@ func needRoot(command string) error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	return fmt.Errorf("trivet %s makes namespaces and network devices, which needs root:  sudo %s", command, strings.Join(os.Args, " "))
+	return fmt.Errorf("trivet %s makes namespaces and network devices, which needs root:  sudo %s", command,
+		strings.Join(os.Args, " "))
 }
 
-func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on string, wait time.Duration) (failed error) {
+func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on string,
+	wait time.Duration) (failed error) {
 	what := formats.File(args[0])
 	t, warnings, err := s.load(what, args[1:]...)
 	if err != nil {
@@ -120,8 +122,9 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 	if err := r.ReadKeys(os.ReadFile); err != nil {
 		return err
 	}
-	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: what, From: from, Target: lab.OnThisMachine,
-		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: r}
+	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: what, From: from,
+		Target: lab.OnThisMachine,
+		Owner:  lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: r}
 	where := "local"
 	if machines != nil {
 		want, err := sites.PortsWanted(machines, t, r)
@@ -281,7 +284,8 @@ func (a *app) start(ctx context.Context, state lab.State) error {
 		return errors.Join(err, state.Stop(context.WithoutCancel(ctx), func(lab.Progress) {}))
 	}
 	if a.json {
-		if err := a.printJSON(map[string]any{"name": state.Name, "state": lab.Up, "seconds": time.Since(begin).Seconds(), "warnings": view.warnings}); err != nil {
+		if err := a.printJSON(map[string]any{"name": state.Name, "state": lab.Up,
+			"seconds": time.Since(begin).Seconds(), "warnings": view.warnings}); err != nil {
 			return err
 		}
 	} else {

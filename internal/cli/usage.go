@@ -40,10 +40,11 @@ func speakPlainly(cmd *cobra.Command) {
 // elsewhere maps words that users know from other programs to the commands of Trivet's that do the
 // same. Protocols add theirs.
 var elsewhere = map[string]string{
-	"pingall": "ping --all", "status": "ls", "list": "ls", "ps": "ls", "show": "inspect", "info": "inspect", "nodes": "inspect",
-	"links": "inspect", "net": "inspect", "dump": "inspect", "start": "up", "create": "up", "deploy": "up",
-	"stop": "down", "destroy": "down", "delete": "down", "kill": "down", "clean": "down", "attach": "shell", "ssh": "shell",
-	"login": "shell", "draw": "graph", "plot": "graph", "check": "validate", "log": "logs", "route": "routes", "flow": "flows", "dump-flows": "flows", "tcpdump": "capture", "sniff": "capture",
+	"pingall": "ping --all", "status": "ls", "list": "ls", "ps": "ls", "show": "inspect", "info": "inspect",
+	"nodes": "inspect", "links": "inspect", "net": "inspect", "dump": "inspect", "start": "up", "create": "up",
+	"deploy": "up", "stop": "down", "destroy": "down", "delete": "down", "kill": "down", "clean": "down",
+	"attach": "shell", "ssh": "shell", "login": "shell", "draw": "graph", "plot": "graph", "check": "validate",
+	"log": "logs", "route": "routes", "flow": "flows", "dump-flows": "flows", "tcpdump": "capture", "sniff": "capture",
 	"xterm": "shell", "prompt": "cli", "version": "--version", "set": "link set", "flap": "link flap", "monitor": "top",
 }
 
@@ -79,7 +80,8 @@ func argumentError(cmd *cobra.Command, args []string, err error) error {
 		if len(args) == 0 {
 			return usagef("arguments are missing")
 		}
-		if most := strings.Count(strings.ReplaceAll(cmd.Use, "[flags]", ""), " "); len(args) > most && !strings.Contains(cmd.Use, "...") {
+		if most := strings.Count(strings.ReplaceAll(cmd.Use, "[flags]", ""), " "); len(args) > most &&
+			!strings.Contains(cmd.Use, "...") {
 			return usagef("too many arguments: %s", strings.Join(args, " "))
 		}
 		return usagef("an argument is missing after %s", args[len(args)-1])
@@ -89,8 +91,9 @@ func argumentError(cmd *cobra.Command, args []string, err error) error {
 
 // kinds says how to write a flag's value, by the library's name for its type.
 var kinds = map[string]string{
-	"int": "a whole number, such as 5", "int64": "a whole number, such as 5", "uint64": "a whole number, 0 or more", "uint16": "a number from 0 to 65535",
-	"float64": "a number, such as 0.5", "duration": "a time with its unit, such as 10s, 250ms or 1m30s", "bool": "true or false",
+	"int": "a whole number, such as 5", "int64": "a whole number, such as 5", "uint64": "a whole number, 0 or more",
+	"uint16": "a number from 0 to 65535", "float64": "a number, such as 0.5",
+	"duration": "a time with its unit, such as 10s, 250ms or 1m30s", "bool": "true or false",
 }
 
 func flagError(cmd *cobra.Command, err error) error {
@@ -115,7 +118,8 @@ func flagError(cmd *cobra.Command, err error) error {
 			name = "-" + unknown.GetSpecifiedName()
 		}
 		if hint := topology.DidYouMean(unknown.GetSpecifiedName(), names); hint != "" && strings.HasPrefix(name, "--") {
-			return usagef("%s has no flag %s; %s", cmd.CommandPath(), name, strings.Replace(hint, "mean ", "mean --", 1))
+			return usagef("%s has no flag %s; %s", cmd.CommandPath(), name,
+				strings.Replace(hint, "mean ", "mean --", 1))
 		}
 		return usagef("%s has no flag %s", cmd.CommandPath(), name)
 	}

@@ -52,7 +52,9 @@ func (a *app) verify() *cobra.Command {
 			}
 			s := newStages(a.err)
 			if s.live && !a.json {
-				o.Progress = func(stage string, done, total int) { s.step(lab.Progress{Stage: stage, Done: done, Total: total}) }
+				o.Progress = func(stage string, done, total int) {
+					s.step(lab.Progress{Stage: stage, Done: done, Total: total})
+				}
 			}
 			r, err := verify.Run(cmd.Context(), c, o)
 			if s.drawn > 0 {
@@ -64,9 +66,11 @@ func (a *app) verify() *cobra.Command {
 			return a.showVerified(r, o.Look)
 		},
 	}
-	cmd.Flags().BoolVar(&o.Quick, "quick", false, "shorter streams: rates are known within 3 %, losses roughly; what comes and goes may be missed")
+	cmd.Flags().BoolVar(&o.Quick, "quick", false,
+		"shorter streams: rates are known within 3 %, losses roughly; what comes and goes may be missed")
 	cmd.Flags().BoolVar(&o.Strict, "strict", false, "what is only noted (lines with !) is an error, too")
-	cmd.Flags().BoolVar(&o.Look, "look", false, "send nothing: only look at devices, addresses, routes, names and settings")
+	cmd.Flags().BoolVar(&o.Look, "look", false,
+		"send nothing: only look at devices, addresses, routes, names and settings")
 	cmd.Flags().StringVar(&file, "file", "", "the lab is to be what this file says")
 	return cmd
 }
@@ -103,7 +107,8 @@ func asBroughtUp(file string, running *topology.Topology) (*topology.Topology, e
 		return nil, err
 	}
 	t.Name = running.Name // MAC addresses are derived from it
-	t.Datapath, t.IPv6, t.Routes = cmp.Or(t.Datapath, running.Datapath), cmp.Or(t.IPv6, running.IPv6), cmp.Or(t.Routes, running.Routes)
+	t.Datapath, t.IPv6, t.Routes = cmp.Or(t.Datapath, running.Datapath), cmp.Or(t.IPv6, running.IPv6),
+		cmp.Or(t.Routes, running.Routes)
 	if len(t.Controllers) == 0 {
 		t.Controllers = running.Controllers
 	}

@@ -131,7 +131,8 @@ func (v *vsctl) show([]string) (int, error) {
 		for _, e := range v.ports[n.Name] {
 			fmt.Fprintf(v.out, "        Port %s\n            Interface %s\n", e.Interface, e.Interface)
 		}
-		fmt.Fprintf(v.out, "        Port %s\n            Interface %s\n                type: internal\n", n.Name, n.Name)
+		fmt.Fprintf(v.out, "        Port %s\n            Interface %s\n                type: internal\n", n.Name,
+			n.Name)
 	}
 	return 0, nil
 }
@@ -246,7 +247,8 @@ func (v *vsctl) get(args []string) (int, error) {
 		}
 		column = func(c string) (string, error) { return v.portColumn(n, e, c) }
 	default:
-		return 1, fmt.Errorf("table %s is not answered for Trivet's embedded switches, only Bridge and Interface", table)
+		return 1, fmt.Errorf("table %s is not answered for Trivet's embedded switches, only Bridge and Interface",
+			table)
 	}
 	for _, c := range args[2:] {
 		value, err := column(c)

@@ -52,7 +52,8 @@ var takes = map[string][]kind{
 	"bench report": {resultFile}, "bench compare": {resultFile},
 	"bench new":      nil, // any, as long as there is no such file
 	"rack bootstrap": {machinesFile}, "rack provision": {machinesFile}, "rack check": {machinesFile},
-	"rack selftest": {machinesFile}, "rack update": {machinesFile}, "rack reboot": {machinesFile}, "rack shutdown": {machinesFile},
+	"rack selftest": {machinesFile}, "rack update": {machinesFile}, "rack reboot": {machinesFile},
+	"rack shutdown": {machinesFile},
 }
 
 // given is what a word is, and a command for it.
@@ -76,7 +77,8 @@ func whatIs(word string) (all []given) {
 			continue
 		}
 		if s.Topology.NodesByName()[word] != nil {
-			all = append(all, given{inLab, "a node of lab " + s.Name, "trivet shell --lab " + s.Name + " " + word, s.Name})
+			all = append(all,
+				given{inLab, "a node of lab " + s.Name, "trivet shell --lab " + s.Name + " " + word, s.Name})
 		}
 		if slices.Contains(linkNames(s.Topology, word), word) {
 			all = append(all, given{inLab, "a link of lab " + s.Name, "trivet inspect " + s.Name, s.Name})
@@ -172,7 +174,8 @@ func corrected(cmd *cobra.Command, args []string, err error) error {
 	}
 	if on := cmd.Flags().Lookup("on"); on != nil && on.Changed {
 		if g := whatFile(on.Value.String()); g != nil && g.kind != machinesFile {
-			return fmt.Errorf("--on %s: that is %s; --on takes a list of machines, or their names for ssh", on.Value, g.is)
+			return fmt.Errorf("--on %s: that is %s; --on takes a list of machines, or their names for ssh",
+				on.Value, g.is)
 		}
 	}
 	if len(args) == 0 {

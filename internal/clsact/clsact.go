@@ -19,7 +19,8 @@ import (
 // Qdisc returns the queueing discipline that a device must have for programs to be attached.
 func Qdisc(index int) netlink.Qdisc {
 	return &netlink.GenericQdisc{QdiscType: "clsact",
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0),
+			Parent: netlink.HANDLE_CLSACT}}
 }
 
 // Add adds it to a device, unless it has it.
@@ -91,7 +92,9 @@ func unanswered(client [6]byte, server netip.Addr) asm.Instructions {
 	}
 	// native is what a word of the packet is, once loaded.
 	native := func(b []byte) asm.Instruction { return asm.Mov.Imm32(asm.R1, int32(binary.NativeEndian.Uint32(b))) }
-	bigEndian := func(v uint16) int32 { return int32(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))) }
+	bigEndian := func(v uint16) int32 {
+		return int32(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v)))
+	}
 	asked := server.As4()
 	return slices.Concat(
 		asm.Instructions{

@@ -68,7 +68,9 @@ const maxTries = 1000
 // Make makes a directory, if it does not exist, and locks it exclusively.
 func Make(ctx context.Context, dir string) (*os.File, error) {
 	for try := 1; ; try++ {
-		err := os.MkdirAll(dir, 0o755) // fails with ErrNotExist or ErrExist if somebody removes the directory, or one above it, meanwhile
+		// Fails with ErrNotExist or ErrExist if somebody removes the directory, or one above it,
+		// meanwhile.
+		err := os.MkdirAll(dir, 0o755)
 		if err == nil {
 			err = os.Mkdir(lockOf(dir), 0o700)
 		}

@@ -53,7 +53,8 @@ func New() (ns *os.File, err error) {
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: no other goroutine may run on a thread that is in another namespace
+		// And never unlocked: no other goroutine may run on a thread that is in another namespace.
+		runtime.LockOSThread()
 		done <- f()
 	}()
 	return <-done

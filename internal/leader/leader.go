@@ -96,7 +96,9 @@ func (s *Leading) give() (err error) {
 	if wrong != nil {
 		return wrong
 	}
-	wrong = raw.Control(func(fd uintptr) { _, _, err = s.socket.WriteMsgUnix([]byte{0}, unix.UnixRights(int(fd)), nil) })
+	wrong = raw.Control(func(fd uintptr) {
+		_, _, err = s.socket.WriteMsgUnix([]byte{0}, unix.UnixRights(int(fd)), nil)
+	})
 	return errors.Join(wrong, err)
 }
 

@@ -133,9 +133,11 @@ func (b *Batch) answers(buf []byte, last uint32) (done bool) {
 		msg := buf[:length]
 		buf = buf[min(len(buf), (length+3)&^3):]
 		seq := binary.NativeEndian.Uint32(msg[8:])
-		if binary.NativeEndian.Uint16(msg[4:]) == unix.RTM_NEWLINK && b.Running != nil && len(msg) >= unix.NLMSG_HDRLEN+unix.SizeofIfInfomsg {
+		if binary.NativeEndian.Uint16(msg[4:]) == unix.RTM_NEWLINK && b.Running != nil &&
+			len(msg) >= unix.NLMSG_HDRLEN+unix.SizeofIfInfomsg {
 			info := msg[unix.NLMSG_HDRLEN:]
-			b.Running[int32(binary.NativeEndian.Uint32(info[4:]))] = binary.NativeEndian.Uint32(info[8:])&unix.IFF_RUNNING != 0
+			index, flags := binary.NativeEndian.Uint32(info[4:]), binary.NativeEndian.Uint32(info[8:])
+			b.Running[int32(index)] = flags&unix.IFF_RUNNING != 0
 		}
 		if binary.NativeEndian.Uint16(msg[4:]) != unix.NLMSG_ERROR || len(msg) < unix.NLMSG_HDRLEN+4 {
 			continue
@@ -329,7 +331,8 @@ func (b *Batch) FilterVLANs(name string, index int, on bool, vlan uint16) {
 		info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 		info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
 		info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(attribute, value)
-		b.add("VLANs of bridge "+name, unix.RTM_NEWLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}}, info)
+		b.add("VLANs of bridge "+name, unix.RTM_NEWLINK, 0,
+			&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}}, info)
 	}
 	filtering := []byte{0}
 	if on {
@@ -489,7 +492,8 @@ func (b *Batch) AddLabelRoute(l topology.LabelRoute, device int) {
 		if l.Via.Is6() {
 			family = unix.AF_INET6
 		}
-		parts = append(parts, nl.NewRtAttr(unix.RTA_VIA, append(binary.NativeEndian.AppendUint16(nil, family), l.Via.AsSlice()...)))
+		parts = append(parts,
+			nl.NewRtAttr(unix.RTA_VIA, append(binary.NativeEndian.AppendUint16(nil, family), l.Via.AsSlice()...)))
 	}
 	b.labelRoute(unix.RTM_NEWROUTE, "add", unix.NLM_F_CREATE|unix.NLM_F_REPLACE, l, parts...)
 }
@@ -520,7 +524,8 @@ func (b *Batch) neighbor(kind int, verb string, flags int, n topology.Neighbor, 
 	if n.Address.Is6() {
 		msg.Family = unix.AF_INET6
 	}
-	b.add(verb+" neighbour "+n.String(), kind, flags, msg, nl.NewRtAttr(unix.NDA_DST, n.Address.AsSlice()), nl.NewRtAttr(unix.NDA_LLADDR, n.MAC[:]))
+	b.add(verb+" neighbour "+n.String(), kind, flags, msg, nl.NewRtAttr(unix.NDA_DST, n.Address.AsSlice()),
+		nl.NewRtAttr(unix.NDA_LLADDR, n.MAC[:]))
 }
 
 // AddRule adds a rule for a family of addresses, AF_INET or AF_INET6; one that is there already is
@@ -576,7 +581,9 @@ func (b *Batch) rule(kind int, verb string, flags int, r topology.Rule, family b
 	}
 	for attribute, p := range map[int]topology.PortRange{nl.FRA_SPORT_RANGE: r.FromPort, nl.FRA_DPORT_RANGE: r.ToPort} {
 		if p != (topology.PortRange{}) { // struct fib_rule_port_range
-			parts = append(parts, nl.NewRtAttr(attribute, binary.NativeEndian.AppendUint16(binary.NativeEndian.AppendUint16(nil, p.First), p.Last)))
+			parts = append(parts,
+				nl.NewRtAttr(attribute,
+					binary.NativeEndian.AppendUint16(binary.NativeEndian.AppendUint16(nil, p.First), p.Last)))
 		}
 	}
 	parts = append(parts, nl.NewRtAttr(nl.FRA_PROTOCOL, nl.Uint8Attr(unix.RTPROT_STATIC)))

@@ -16,13 +16,14 @@ type Kind string
 // A fact's key is its kind, mostly a device, and a name among those of that kind; its value is the
 // rest. Sysctls and offloads of the value 0 are left out.
 const (
-	Device    Kind = "device"    // value: its kind, and of which device it is a part
-	MAC       Kind = "mac"       // of a device
-	MTU       Kind = "mtu"       // of a device
-	XDP       Kind = "xdp"       // a device has a program of this kind
-	Address   Kind = "address"   // permanent, not link-local; name: with its prefix
-	Route     Kind = "route"     // added by hand: see Path
-	Label     Kind = "label"     // of MPLS, added by hand; name: the label, value: what becomes of it, as in ip-route(8)
+	Device  Kind = "device"  // value: its kind, and of which device it is a part
+	MAC     Kind = "mac"     // of a device
+	MTU     Kind = "mtu"     // of a device
+	XDP     Kind = "xdp"     // a device has a program of this kind
+	Address Kind = "address" // permanent, not link-local; name: with its prefix
+	Route   Kind = "route"   // added by hand: see Path
+	// Of MPLS, added by hand; name: the label, value: what becomes of it, as in ip-route(8).
+	Label     Kind = "label"
 	Rule      Kind = "rule"      // of routing; name: family, priority and selectors
 	Neighbour Kind = "neighbour" // permanent; name: address, value: MAC
 	Port      Kind = "port"      // a bridge port's setting that is not the default; name: which

@@ -99,7 +99,8 @@ func ruleWords(rule *nftables.Rule) string {
 		case *expr.Verdict:
 			words = append(words, strings.TrimSpace(map[expr.VerdictKind]string{expr.VerdictDrop: "drop",
 				expr.VerdictAccept: "accept", expr.VerdictReturn: "return",
-				expr.VerdictContinue: "continue", expr.VerdictJump: "jump", expr.VerdictGoto: "goto", expr.VerdictQueue: "queue"}[x.Kind]+" "+x.Chain))
+				expr.VerdictContinue: "continue", expr.VerdictJump: "jump", expr.VerdictGoto: "goto",
+				expr.VerdictQueue: "queue"}[x.Kind]+" "+x.Chain))
 		case *expr.Reject:
 			words = append(words, "reject")
 		case *expr.Masq:
@@ -133,9 +134,11 @@ const (
 // xtables reads the rules of the older iptables, of the tables that have ever been accessed.
 func (r *reader) xtables() error {
 	for _, family := range []struct {
-		names, word        string
-		domain, level      int
-		target, next, size int // where an entry says where its target is, where the next entry is, and the length of its head
+		names, word   string
+		domain, level int
+		// Where an entry says where its target is, where the next entry is, and the length of its
+		// head.
+		target, next, size int
 	}{
 		{"ip_tables_names", "ip", unix.AF_INET, unix.SOL_IP, 88, 90, 112},
 		{"ip6_tables_names", "ip6", unix.AF_INET6, unix.SOL_IPV6, 140, 142, 168},
@@ -150,7 +153,8 @@ func (r *reader) xtables() error {
 				return fmt.Errorf("%s: %w", table, err)
 			}
 			for i, at := 0, 0; at+family.size <= len(all); i++ {
-				target, next := int(binary.NativeEndian.Uint16(all[at+family.target:])), int(binary.NativeEndian.Uint16(all[at+family.next:]))
+				target, next := int(binary.NativeEndian.Uint16(all[at+family.target:])),
+					int(binary.NativeEndian.Uint16(all[at+family.next:]))
 				if target < family.size || next < target+34 || at+next > len(all) {
 					break
 				}

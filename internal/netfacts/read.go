@@ -145,7 +145,8 @@ func (r *reader) addresses() error {
 		if len(a[unix.IFA_FLAGS]) == 4 {
 			flags = u32(a[unix.IFA_FLAGS], 0)
 		}
-		if by := a[addressProto]; len(by) == 1 && (by[0] == fromRA || by[0] == fromLL) || flags&unix.IFA_F_PERMANENT == 0 {
+		if by := a[addressProto]; len(by) == 1 && (by[0] == fromRA || by[0] == fromLL) ||
+			flags&unix.IFA_F_PERMANENT == 0 {
 			return
 		}
 		ip := a[unix.IFA_LOCAL]
@@ -161,12 +162,14 @@ func (r *reader) addresses() error {
 // byHand reports whether someone added a route or rule: the kernel derives its own from addresses,
 // and routing daemons from their protocols.
 func byHand(protocol byte) bool {
-	return protocol == unix.RTPROT_UNSPEC || protocol == unix.RTPROT_BOOT || protocol == unix.RTPROT_STATIC || protocol == unix.RTPROT_DHCP
+	return protocol == unix.RTPROT_UNSPEC || protocol == unix.RTPROT_BOOT || protocol == unix.RTPROT_STATIC ||
+		protocol == unix.RTPROT_DHCP
 }
 
 var routeTypes = map[byte]string{unix.RTN_BLACKHOLE: "blackhole", unix.RTN_UNREACHABLE: "unreachable",
 	unix.RTN_PROHIBIT: "prohibit", unix.RTN_THROW: "throw",
-	unix.RTN_LOCAL: "local", unix.RTN_BROADCAST: "broadcast", unix.RTN_ANYCAST: "anycast", unix.RTN_MULTICAST: "multicast", unix.RTN_NAT: "nat", unix.RTN_XRESOLVE: "xresolve"}
+	unix.RTN_LOCAL: "local", unix.RTN_BROADCAST: "broadcast", unix.RTN_ANYCAST: "anycast",
+	unix.RTN_MULTICAST: "multicast", unix.RTN_NAT: "nat", unix.RTN_XRESOLVE: "xresolve"}
 
 // everywhere is the destination of a default route.
 var everywhere = map[byte]netip.Prefix{unix.AF_INET: netip.PrefixFrom(netip.IPv4Unspecified(), 0),
@@ -255,7 +258,8 @@ func (r *reader) label(a map[uint16][]byte) {
 	r.facts.put(Label, "", labelStack(a[unix.RTA_DST]), strings.Join(words, " "))
 }
 
-var ruleActions = map[byte]string{1: "", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"} // FR_ACT_…
+// FR_ACT_….
+var ruleActions = map[byte]string{1: "", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 
 func (r *reader) rules() error {
 	return r.each(unix.RTM_GETRULE, make([]byte, unix.SizeofRtMsg), func(m []byte) {
@@ -289,7 +293,8 @@ func (r *reader) rules() error {
 		for _, x := range []struct {
 			kind uint16
 			word string
-		}{{fraMark, "fwmark"}, {fraMask, "mask"}, {fraIPProto, "ipproto"}, {fraSport, "sport"}, {fraDport, "dport"}, {fraUID, "uidrange"}} {
+		}{{fraMark, "fwmark"}, {fraMask, "mask"}, {fraIPProto, "ipproto"}, {fraSport, "sport"}, {fraDport, "dport"},
+			{fraUID, "uidrange"}} {
 			if v := a[x.kind]; len(v) > 0 && !allZero(v) && !(x.kind == fraMask && allOnes(v)) {
 				name += fmt.Sprintf(" %s %x", x.word, v)
 			}

@@ -46,7 +46,9 @@ func (n *Listener) Close() { n.file.Close() }
 // SetBuffer sets how many bytes of notifications may wait to be taken.
 func (n *Listener) SetBuffer(bytes int) error {
 	var set error
-	err := n.raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes) })
+	err := n.raw.Control(func(fd uintptr) {
+		set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes)
+	})
 	return errors.Join(err, set)
 }
 
@@ -94,7 +96,8 @@ func indexesIn(b []byte, indexes map[int]bool) {
 			return
 		}
 		switch binary.NativeEndian.Uint16(b[4:]) {
-		case unix.RTM_NEWLINK, unix.RTM_DELLINK, unix.RTM_NEWQDISC, unix.RTM_DELQDISC: // the index is at the same place in all of these
+		case unix.RTM_NEWLINK, unix.RTM_DELLINK, unix.RTM_NEWQDISC, unix.RTM_DELQDISC:
+			// The index is at the same place in all of these.
 			indexes[int(int32(binary.NativeEndian.Uint32(b[unix.NLMSG_HDRLEN+4:])))] = true
 		}
 		b = b[min(len(b), (length+3)&^3):]

@@ -224,7 +224,8 @@ var (
 
 	// It has as long as it takes to miss one that has died.
 	Rounds = limit("routes of another member", time.Second)
-	Paths  = limit("a switch to confirm its paths", 2*time.Second) // then it keeps what it has, and the others are led around it
+	// Then it keeps what it has, and the others are led around it.
+	Paths = limit("a switch to confirm its paths", 2*time.Second)
 
 	Barrier = limit("a switch to answer a barrier", 5*time.Second)
 

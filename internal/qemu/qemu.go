@@ -89,9 +89,11 @@ func FindAccelerator(ctx context.Context, kernel, file string) (Accelerator, err
 func boots(ctx context.Context, kernel string) bool {
 	ctx, cancel := patience.KVM.Context(ctx)
 	defer cancel()
-	args, end := append(Common(KVM), "-no-reboot", "-m", "128", "-serial", "stdio", "-kernel", kernel, "-append", "console=ttyS0 panic=-1"), "Kernel panic"
+	args, end := append(Common(KVM), "-no-reboot", "-m", "128", "-serial", "stdio", "-kernel", kernel, "-append",
+		"console=ttyS0 panic=-1"), "Kernel panic"
 	if kernel == "" { // the BIOS tells this port, and starts again when it has found nothing
-		args, end = append(Common(KVM), "-no-reboot", "-m", "128", "-chardev", "stdio,id=bios", "-device", "isa-debugcon,iobase=0x402,chardev=bios",
+		args, end = append(Common(KVM), "-no-reboot", "-m", "128", "-chardev", "stdio,id=bios", "-device",
+			"isa-debugcon,iobase=0x402,chardev=bios",
 			"-boot", "reboot-timeout=1"), "No bootable device"
 	}
 	cmd := exec.CommandContext(ctx, Program, args...)
@@ -130,7 +132,8 @@ func Listen(dir, name string) (*os.File, error) {
 		return nil, err
 	}
 	defer at.Close()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", at.Fd(), name), Net: "unix"})
+	l, err := net.ListenUnix("unix",
+		&net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", at.Fd(), name), Net: "unix"})
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,8 @@ func RunSession(client *ssh.Client, command string) (code int, err error) {
 	}
 	s.Stdin, s.Stdout, s.Stderr = os.Stdin, os.Stdout, os.Stderr
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
+		unix.SIGWINCH)
 	if term.IsTerminal(0) {
 		columns, rows, err := term.GetSize(0)
 		if err != nil {

@@ -22,7 +22,9 @@ type NIC struct {
 	Device string // of the link
 	MAC    topology.MAC
 	MTU    int
-	Server netip.Addr // of DHCP, which hears the guest at the TAP device (clsact.RedirectAnswered); invalid: there is none
+	// Of DHCP, which hears the guest at the TAP device (clsact.RedirectAnswered); invalid: there is
+	// none.
+	Server netip.Addr
 }
 
 // Join makes a TAP device for each interface, in the namespace of the calling thread, and joins it
@@ -45,7 +47,8 @@ func Leave(nics []NIC) error {
 	}
 	for _, dev := range list {
 		name := dev.Attrs().Name
-		if dev.Type() != "tuntap" || !topology.OfMachine(name) || slices.ContainsFunc(nics, func(n NIC) bool { return n.Tap == name }) {
+		if dev.Type() != "tuntap" || !topology.OfMachine(name) ||
+			slices.ContainsFunc(nics, func(n NIC) bool { return n.Tap == name }) {
 			continue
 		}
 		if err := netlink.LinkDel(dev); err != nil {

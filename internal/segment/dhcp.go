@@ -86,7 +86,8 @@ func (f frame) offered(id uint32) (o Offer) {
 	ip, _ := p.NetworkLayer().(*layers.IPv4)
 	udp, _ := p.TransportLayer().(*layers.UDP)
 	d, _ := p.Layer(layers.LayerTypeDHCPv4).(*layers.DHCPv4)
-	if ip == nil || udp == nil || d == nil || udp.SrcPort != dhcpServer || d.Xid != id || d.Operation != layers.DHCPOpReply {
+	if ip == nil || udp == nil || d == nil || udp.SrcPort != dhcpServer || d.Xid != id ||
+		d.Operation != layers.DHCPOpReply {
 		return o
 	}
 	server, isOffer := ip.SrcIP, false

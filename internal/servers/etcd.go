@@ -35,12 +35,14 @@ func EtcdCommand(p Place, ports EtcdPorts) (*exec.Cmd, error) {
 		"--name=lab", "--data-dir=" + filepath.Join(p.Data(), "etcd"),
 		"--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
 		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers, "--initial-cluster=lab=" + peers,
-		"--cert-file=" + p.File("cert.pem"), "--key-file=" + p.File("key.pem"), "--trusted-ca-file=" + p.Authority(), "--client-cert-auth",
-		"--peer-cert-file=" + p.File("cert.pem"), "--peer-key-file=" + p.File("key.pem"), "--peer-trusted-ca-file=" + p.Authority(), "--peer-client-cert-auth",
-		"--heartbeat-interval=" + heartbeat, "--election-timeout=" + election,
+		"--cert-file=" + p.File("cert.pem"), "--key-file=" + p.File("key.pem"), "--trusted-ca-file=" + p.Authority(),
+		"--client-cert-auth", "--peer-cert-file=" + p.File("cert.pem"), "--peer-key-file=" + p.File("key.pem"),
+		"--peer-trusted-ca-file=" + p.Authority(), "--peer-client-cert-auth", "--heartbeat-interval=" + heartbeat,
+		"--election-timeout=" + election,
 		// Heartbeats are written several times a second, and the lab's directory is in memory.
-		"--auto-compaction-mode=revision", "--auto-compaction-retention=1000", "--snapshot-count=5000", "--max-snapshots=1", "--max-wals=1",
-		"--quota-backend-bytes=268435456", "--logger=zap", "--log-outputs=stderr", "--log-level=warn",
+		"--auto-compaction-mode=revision", "--auto-compaction-retention=1000", "--snapshot-count=5000",
+		"--max-snapshots=1", "--max-wals=1", "--quota-backend-bytes=268435456", "--logger=zap", "--log-outputs=stderr",
+		"--log-level=warn",
 	}, env), nil
 }
 

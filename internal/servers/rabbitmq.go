@@ -62,14 +62,17 @@ func RabbitMQCommand(p Place, ports RabbitMQPorts) (*exec.Cmd, error) {
 	}
 	data := func(name string) string { return filepath.Join(p.Data(), name) }
 	return p.Command(program, nil, []string{
-		"RABBITMQ_NODENAME=lab@localhost", "RABBITMQ_NODE_IP_ADDRESS=127.0.0.1", "RABBITMQ_DIST_PORT=" + strconv.Itoa(ports.Nodes),
-		"ERL_EPMD_PORT=" + strconv.Itoa(ports.Mapper), "ERL_EPMD_ADDRESS=127.0.0.1",
-		"RABBITMQ_CONF_ENV_FILE=" + p.File("env.conf"), "RABBITMQ_CONFIG_FILE=" + p.File("rabbitmq.conf"), "RABBITMQ_ENABLED_PLUGINS_FILE=" + p.File("plugins"),
+		"RABBITMQ_NODENAME=lab@localhost", "RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",
+		"RABBITMQ_DIST_PORT=" + strconv.Itoa(ports.Nodes), "ERL_EPMD_PORT=" + strconv.Itoa(ports.Mapper),
+		"ERL_EPMD_ADDRESS=127.0.0.1", "RABBITMQ_CONF_ENV_FILE=" + p.File("env.conf"),
+		"RABBITMQ_CONFIG_FILE=" + p.File("rabbitmq.conf"), "RABBITMQ_ENABLED_PLUGINS_FILE=" + p.File("plugins"),
 		"RABBITMQ_ADVANCED_CONFIG_FILE=" + p.File("advanced.config"), "RABBITMQ_GENERATED_CONFIG_DIR=" + data("config"),
-		"RABBITMQ_MNESIA_BASE=" + data("mnesia"), "RABBITMQ_LOG_BASE=" + data("log"), "RABBITMQ_PID_FILE=" + data("pid"), "RABBITMQ_FEATURE_FLAGS_FILE=" + data("features"),
+		"RABBITMQ_MNESIA_BASE=" + data("mnesia"), "RABBITMQ_LOG_BASE=" + data("log"),
+		"RABBITMQ_PID_FILE=" + data("pid"), "RABBITMQ_FEATURE_FLAGS_FILE=" + data("features"),
 		// One thread, which sleeps when idle; the cookie is in a file, and not among the arguments,
 		// which everyone can see.
-		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 1:1 +SDio 1 +sbwt none +sbwtdcpu none +sbwtdio none -args_file " + p.File("vm.args") +
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 1:1 +SDio 1 +sbwt none +sbwtdcpu none +sbwtdio none -args_file " +
+			p.File("vm.args") +
 			" -kernel inet_dist_use_interface {127,0,0,1}",
 	}), nil
 }

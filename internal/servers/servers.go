@@ -57,5 +57,6 @@ func Missing(programs ...*Program) error {
 		return nil
 	}
 	return lack.New("a cluster of controllers needs "+strings.Join(why, " and "), ":  ",
-		"sudo apt install "+strings.Join(packages, " ")+"   (or name a store and a broker that exist elsewhere, docs/cluster.md)")
+		"sudo apt install "+strings.Join(packages, " ")+
+			"   (or name a store and a broker that exist elsewhere, docs/cluster.md)")
 }

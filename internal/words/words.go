@@ -65,7 +65,8 @@ func Period(d time.Duration) string {
 	for _, u := range []struct {
 		name string
 		unit time.Duration
-	}{{"week", 7 * 24 * time.Hour}, {"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}, {"second", time.Second}} {
+	}{{"week", 7 * 24 * time.Hour}, {"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute},
+		{"second", time.Second}} {
 		switch n := d / u.unit; {
 		case d == u.unit:
 			return u.name
@@ -102,8 +103,9 @@ func JSON(err error) error {
 var jsonKinds = map[reflect.Kind]string{reflect.Struct: "an object", reflect.Map: "an object", reflect.Slice: "a list",
 	reflect.Array:  "a list",
 	reflect.String: "a string", reflect.Bool: "true or false", reflect.Float64: "a number", reflect.Float32: "a number",
-	reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Int32: "a whole number", reflect.Uint64: "a whole number from 0",
-	reflect.Uint32: "a whole number from 0", reflect.Uint16: "a number from 0 to 65535", reflect.Uint8: "a number from 0 to 255"}
+	reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Int32: "a whole number",
+	reflect.Uint64: "a whole number from 0", reflect.Uint32: "a whole number from 0",
+	reflect.Uint16: "a number from 0 to 65535", reflect.Uint8: "a number from 0 to 255"}
 
 // Printable keeps text from elsewhere, such as a file or a switch, from breaking lines or
 // controlling the terminal: control and format characters are escaped as in Go.

@@ -41,7 +41,8 @@ func readClocks() clockReading {
 	best := clockReading{doubt: math.Inf(1)}
 	for range 5 {
 		var before, wall, after unix.Timespec
-		if unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &before) != nil || unix.ClockGettime(unix.CLOCK_REALTIME, &wall) != nil ||
+		if unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &before) != nil ||
+			unix.ClockGettime(unix.CLOCK_REALTIME, &wall) != nil ||
 			unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &after) != nil {
 			return best
 		}

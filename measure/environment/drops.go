@@ -10,10 +10,11 @@ import (
 // Drops are packets that were lost where none should be: at a port without a limit, in a datapath,
 // in a socket of the probe; or, where they are Expected, by what was asked for.
 type Drops struct {
-	Where    string `json:"where"`
-	Packets  uint64 `json:"packets"`
-	Of       uint64 `json:"of,omitempty"`       // packets that came there; 0: not known
-	Expected bool   `json:"expected,omitempty"` // a link was to lose them, or its queue was full, or something happened to the lab
+	Where   string `json:"where"`
+	Packets uint64 `json:"packets"`
+	Of      uint64 `json:"of,omitempty"` // packets that came there; 0: not known
+	// A link was to lose them, or its queue was full, or something happened to the lab.
+	Expected bool `json:"expected,omitempty"`
 }
 
 // DropCounter is how many packets something has dropped and passed on so far.

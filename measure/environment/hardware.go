@@ -13,7 +13,8 @@ import (
 const cpuDir = "sys/devices/system/cpu"
 
 func (m *machine) cpu() CPU {
-	c := CPU{Usable: runtime.NumCPU(), SMT: m.get("smt", cpuDir+"/smt/control"), Isolated: m.maybe(cpuDir + "/isolated")}
+	c := CPU{Usable: runtime.NumCPU(), SMT: m.get("smt", cpuDir+"/smt/control"),
+		Isolated: m.maybe(cpuDir + "/isolated")}
 	info := m.get("cpu", "proc/cpuinfo")
 	c.Microcode = cpuInfo(info)["microcode"]
 	c.Model = firstNonEmpty(cpuModel(info), m.maybe("proc/device-tree/model"))
@@ -77,7 +78,8 @@ func cpuInfo(info string) map[string]string {
 // idle is the driver and the governor of sleep states.
 func (m *machine) idle() string {
 	driver := m.maybe(cpuDir + "/cpuidle/current_driver")
-	governor := firstNonEmpty(m.maybe(cpuDir+"/cpuidle/current_governor"), m.maybe(cpuDir+"/cpuidle/current_governor_ro"))
+	governor := firstNonEmpty(m.maybe(cpuDir+"/cpuidle/current_governor"),
+		m.maybe(cpuDir+"/cpuidle/current_governor_ro"))
 	if driver == "" || driver == "none" {
 		return ""
 	}
@@ -116,10 +118,13 @@ func (m *machine) mitigations() map[string]string {
 func (m *machine) virtualisation() string {
 	var out []string
 	info := m.maybe("proc/cpuinfo")
-	vendor := m.maybe("sys/class/dmi/id/sys_vendor") + " " + m.maybe("sys/class/dmi/id/product_name") + " " + m.maybe("sys/hypervisor/type")
+	vendor := m.maybe("sys/class/dmi/id/sys_vendor") + " " + m.maybe("sys/class/dmi/id/product_name") + " " +
+		m.maybe("sys/hypervisor/type")
 	machine := ""
-	for _, known := range [][2]string{{"QEMU", "qemu"}, {"KVM", "kvm"}, {"VMware", "vmware"}, {"VirtualBox", "virtualbox"}, {"Xen", "xen"}, {"xen", "xen"},
-		{"Microsoft Corporation Virtual", "hyper-v"}, {"Amazon EC2", "amazon"}, {"Google Compute", "google"}, {"OpenStack", "openstack"}, {"Parallels", "parallels"}} {
+	for _, known := range [][2]string{{"QEMU", "qemu"}, {"KVM", "kvm"}, {"VMware", "vmware"},
+		{"VirtualBox", "virtualbox"}, {"Xen", "xen"}, {"xen", "xen"},
+		{"Microsoft Corporation Virtual", "hyper-v"}, {"Amazon EC2", "amazon"}, {"Google Compute", "google"},
+		{"OpenStack", "openstack"}, {"Parallels", "parallels"}} {
 		if machine == "" && strings.Contains(vendor, known[0]) {
 			machine = known[1]
 		}

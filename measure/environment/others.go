@@ -127,7 +127,8 @@ func (w *Watch) hungriest() (out []OtherUsage) {
 			out = append(out, *u)
 		}
 	}
-	slices.SortFunc(out, func(a, b OtherUsage) int { return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(out,
+		func(a, b OtherUsage) int { return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(a.Name, b.Name)) })
 	return out[:min(len(out), mostOthers)]
 }
 

@@ -13,7 +13,8 @@ import (
 type Counter struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	Share float64 `json:"share"` // of the time in which it was counted, where events share counters; Value is scaled up by it
+	// Of the time in which it was counted, where events share counters; Value is scaled up by it.
+	Share float64 `json:"share"`
 }
 
 var perfEvents = []struct {
@@ -87,7 +88,8 @@ func (p *perf) close() (out []Counter) {
 			if n, err := unix.Read(fd, b[:]); err != nil || n != len(b) {
 				continue
 			}
-			value, on, ran := float64(binary.NativeEndian.Uint64(b[:])), float64(binary.NativeEndian.Uint64(b[8:])), float64(binary.NativeEndian.Uint64(b[16:]))
+			value, on, ran := float64(binary.NativeEndian.Uint64(b[:])), float64(binary.NativeEndian.Uint64(b[8:])),
+				float64(binary.NativeEndian.Uint64(b[16:]))
 			if ran > 0 {
 				c.Value += value * on / ran
 			}
@@ -95,7 +97,8 @@ func (p *perf) close() (out []Counter) {
 		}
 		closeAll(fds)
 		if running == 0 {
-			p.missing = append(p.missing, fmt.Sprintf("perf event %s: it was never counted; others use the counters", e.name))
+			p.missing = append(p.missing,
+				fmt.Sprintf("perf event %s: it was never counted; others use the counters", e.name))
 			continue
 		}
 		c.Share = running / enabled

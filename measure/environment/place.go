@@ -9,8 +9,9 @@ import (
 // Place is where the labs of a result were. It is a factor of its own where results are compared:
 // nothing else of the experiment needs to differ.
 type Place struct {
-	Target   string            `json:"target"`             // local, sites
-	On       string            `json:"on,omitempty"`       // the list of other machines: a file's name without its directory, or names for ssh
+	Target string `json:"target"` // local, sites
+	// The list of other machines: a file's name without its directory, or names for ssh.
+	On       string            `json:"on,omitempty"`
 	Carrier  string            `json:"carrier,omitempty"`  // of links between machines
 	Machines map[string]Record `json:"machines,omitempty"` // the other ones that were used, by name
 

@@ -86,7 +86,8 @@ type Softnet struct {
 
 func (s Softnet) less(o Softnet) Softnet {
 	// The kernel counts in 32 bits.
-	return Softnet{uint64(uint32(s.Processed - o.Processed)), uint64(uint32(s.Dropped - o.Dropped)), uint64(uint32(s.Squeezed - o.Squeezed))}
+	return Softnet{uint64(uint32(s.Processed - o.Processed)), uint64(uint32(s.Dropped - o.Dropped)),
+		uint64(uint32(s.Squeezed - o.Squeezed))}
 }
 
 func (m *machine) softnet() (s Softnet, err error) {
@@ -96,7 +97,8 @@ func (m *machine) softnet() (s Softnet, err error) {
 	}
 	processors, err := proc.NetSoftnetStat()
 	for _, p := range processors {
-		s.Processed, s.Dropped, s.Squeezed = s.Processed+uint64(p.Processed), s.Dropped+uint64(p.Dropped), s.Squeezed+uint64(p.TimeSqueezed)
+		s.Processed, s.Dropped, s.Squeezed = s.Processed+uint64(p.Processed), s.Dropped+uint64(p.Dropped),
+			s.Squeezed+uint64(p.TimeSqueezed)
 	}
 	return s, err
 }

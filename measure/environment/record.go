@@ -34,15 +34,17 @@ type Record struct {
 	Trivet   string    `json:"trivet"`         // version
 	Go       string    `json:"go"`
 
-	System         string `json:"system"` // the distribution
-	Kernel         string `json:"kernel"` // release
-	KernelBuild    string `json:"kernel_build"`
-	Machine        string `json:"machine"`                  // x86_64, aarch64
-	CommandLine    string `json:"command_line"`             // of the kernel, what concerns processors; see cpuWords
-	Virtualisation string `json:"virtualisation,omitempty"` // of the machine, and of the container: "kvm", "docker"; nothing: none seen
+	System      string `json:"system"` // the distribution
+	Kernel      string `json:"kernel"` // release
+	KernelBuild string `json:"kernel_build"`
+	Machine     string `json:"machine"`      // x86_64, aarch64
+	CommandLine string `json:"command_line"` // of the kernel, what concerns processors; see cpuWords
+	// Of the machine, and of the container: "kvm", "docker"; nothing: none seen.
+	Virtualisation string `json:"virtualisation,omitempty"`
 	ClockSource    string `json:"clock_source"`
 
-	Place   *Place                     `json:"place,omitempty"`  // of the labs; nil: the experiment itself varies it, or the result is an old one
+	// Of the labs; nil: the experiment itself varies it, or the result is an old one.
+	Place   *Place                     `json:"place,omitempty"`
 	Places  map[string]*Place          `json:"places,omitempty"` // where the experiment itself varies it: all, by name
 	CPU     CPU                        `json:"cpu"`
 	Memory  Memory                     `json:"memory"`
@@ -55,16 +57,17 @@ type Record struct {
 
 // CPU is the processors. Model is "" where the machine does not say.
 type CPU struct {
-	Model       string            `json:"model"`
-	Online      int               `json:"online"`
-	Cores       int               `json:"cores"` // physical ones, among those that are online
-	Usable      int               `json:"usable"`
-	SMT         string            `json:"smt"` // on, off, notsupported, …: the kernel's word
-	Microcode   string            `json:"microcode,omitempty"`
-	Governors   []string          `json:"governors,omitempty"`
-	Driver      string            `json:"driver,omitempty"` // of the frequency: intel_pstate
-	Idle        string            `json:"idle,omitempty"`   // what chooses sleep states, from which processors take time to wake: "intel_idle, menu"
-	Turbo       string            `json:"turbo,omitempty"`  // on, off
+	Model     string   `json:"model"`
+	Online    int      `json:"online"`
+	Cores     int      `json:"cores"` // physical ones, among those that are online
+	Usable    int      `json:"usable"`
+	SMT       string   `json:"smt"` // on, off, notsupported, …: the kernel's word
+	Microcode string   `json:"microcode,omitempty"`
+	Governors []string `json:"governors,omitempty"`
+	Driver    string   `json:"driver,omitempty"` // of the frequency: intel_pstate
+	// What chooses sleep states, from which processors take time to wake: "intel_idle, menu".
+	Idle        string            `json:"idle,omitempty"`
+	Turbo       string            `json:"turbo,omitempty"` // on, off
 	MaxKHz      int               `json:"max_khz,omitempty"`
 	Isolated    string            `json:"isolated,omitempty"`    // processors kept from the scheduler
 	Mitigations map[string]string `json:"mitigations,omitempty"` // by vulnerability, of those that affect this machine
@@ -123,20 +126,23 @@ type Device struct {
 
 // DefaultSysctls are in every record, where the kernel has them.
 var DefaultSysctls = []string{
-	"kernel.numa_balancing", "kernel.nmi_watchdog", "kernel.perf_event_paranoid", "kernel.sched_rt_runtime_us", "kernel.timer_migration",
-	"net.core.bpf_jit_enable", "net.core.busy_poll", "net.core.default_qdisc", "net.core.dev_weight",
-	"net.core.netdev_budget", "net.core.netdev_budget_usecs", "net.core.netdev_max_backlog",
-	"net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables", "net.core.gro_normal_batch", "net.core.rps_sock_flow_entries",
-	"net.core.rmem_default", "net.core.rmem_max", "net.core.wmem_default", "net.core.wmem_max",
-	"net.ipv4.ip_forward", "net.ipv4.neigh.default.gc_thresh3", "net.ipv4.tcp_congestion_control",
-	"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_no_metrics_save", "net.ipv4.tcp_sack", "net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_timestamps", "net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.all.forwarding",
+	"kernel.numa_balancing", "kernel.nmi_watchdog", "kernel.perf_event_paranoid", "kernel.sched_rt_runtime_us",
+	"kernel.timer_migration", "net.core.bpf_jit_enable", "net.core.busy_poll", "net.core.default_qdisc",
+	"net.core.dev_weight", "net.core.netdev_budget", "net.core.netdev_budget_usecs", "net.core.netdev_max_backlog",
+	"net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables", "net.core.gro_normal_batch",
+	"net.core.rps_sock_flow_entries", "net.core.rmem_default", "net.core.rmem_max", "net.core.wmem_default",
+	"net.core.wmem_max", "net.ipv4.ip_forward", "net.ipv4.neigh.default.gc_thresh3", "net.ipv4.tcp_congestion_control",
+	"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_no_metrics_save", "net.ipv4.tcp_sack",
+	"net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_timestamps", "net.ipv6.conf.all.disable_ipv6",
+	"net.ipv6.conf.all.forwarding",
 }
 
 // Take records the machine. It always gives a record; what is missing is said in it.
 func Take(ctx context.Context, o Options) Record {
 	m := &machine{root: "/"}
 	now := time.Now()
-	r := Record{Time: now.UTC().Round(0), TimeZone: zone(now), Trivet: version.Version, Go: runtime.Version(), Host: m.host(o.Host)}
+	r := Record{Time: now.UTC().Round(0), TimeZone: zone(now), Trivet: version.Version, Go: runtime.Version(),
+		Host: m.host(o.Host)}
 	m.system(&r)
 	r.CPU, r.Memory = m.cpu(), m.memory()
 	r.Sysctls = m.sysctls(slices.Concat(DefaultSysctls, o.Sysctls))
@@ -221,7 +227,8 @@ func (m *machine) system(r *Record) {
 	if err := unix.Uname(&u); err != nil {
 		m.lack("kernel", err)
 	}
-	r.Kernel, r.KernelBuild, r.Machine = unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Version[:]), unix.ByteSliceToString(u.Machine[:])
+	r.Kernel, r.KernelBuild, r.Machine = unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Version[:]),
+		unix.ByteSliceToString(u.Machine[:])
 	for line := range strings.Lines(m.maybe("etc/os-release")) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME="); ok {
 			r.System = strings.Trim(name, `"'`)
@@ -237,9 +244,11 @@ func cpuWords(line string) string {
 	var kept []string
 	for _, word := range strings.Fields(line) {
 		key, _, _ := strings.Cut(word, "=")
-		for _, prefix := range []string{"isolcpus", "nohz", "rcu_nocb", "mitigations", "nosmt", "maxcpus", "nr_cpus", "idle", "processor.",
-			"intel_", "amd_", "cpufreq.", "cpuidle.", "spec", "spectre", "no", "l1tf", "mds", "tsx", "retbleed", "pti", "kpti", "clocksource",
-			"tsc", "preempt", "irqaffinity", "threadirqs", "transparent_hugepage", "hugepages", "skew_tick", "workqueue."} {
+		for _, prefix := range []string{"isolcpus", "nohz", "rcu_nocb", "mitigations", "nosmt", "maxcpus", "nr_cpus",
+			"idle", "processor.",
+			"intel_", "amd_", "cpufreq.", "cpuidle.", "spec", "spectre", "no", "l1tf", "mds", "tsx", "retbleed", "pti",
+			"kpti", "clocksource", "tsc", "preempt", "irqaffinity", "threadirqs", "transparent_hugepage", "hugepages",
+			"skew_tick", "workqueue."} {
 			if strings.HasPrefix(key, prefix) {
 				kept = append(kept, word)
 				break
@@ -251,7 +260,8 @@ func cpuWords(line string) string {
 
 func (m *machine) memory() (out Memory) {
 	values := m.kilobytes("memory", "proc/meminfo")
-	return Memory{Total: values["MemTotal"], Available: values["MemAvailable"], SwapUsed: values["SwapTotal"] - values["SwapFree"]}
+	return Memory{Total: values["MemTotal"], Available: values["MemAvailable"],
+		SwapUsed: values["SwapTotal"] - values["SwapFree"]}
 }
 
 // kilobytes reads "MemTotal:  16 kB" lines into bytes.
@@ -298,7 +308,8 @@ func (m *machine) load(ctx context.Context, settle time.Duration) Load {
 	var l Load
 	l.Busy = stats.None
 	text := m.get("load", "proc/loadavg")
-	if n, err := fmt.Sscanf(text, "%f %f %f %d/", &l.Average[0], &l.Average[1], &l.Average[2], &l.Running); n < 4 && text != "" {
+	if n, err := fmt.Sscanf(text, "%f %f %f %d/", &l.Average[0], &l.Average[1], &l.Average[2], &l.Running); n < 4 &&
+		text != "" {
 		m.lack("load", fmt.Errorf("/proc/loadavg reads %q: %w", text, err))
 	}
 	before, begin, err := kernelStat{}, time.Now(), error(nil)

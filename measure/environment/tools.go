@@ -17,7 +17,8 @@ import (
 )
 
 // versionArguments are of the tools that do not know --version.
-var versionArguments = map[string]string{"ping": "-V", "ip": "-V", "tc": "-V", "ITGSend": "-h", "ITGRecv": "-h", "ITGDec": "-h", "ssh": "-V", "zebra": "-v"}
+var versionArguments = map[string]string{"ping": "-V", "ip": "-V", "tc": "-V", "ITGSend": "-h", "ITGRecv": "-h",
+	"ITGDec": "-h", "ssh": "-V", "zebra": "-v"}
 
 var versionLike = regexp.MustCompile(`[0-9]+\.[0-9]|[0-9]{6,}`)
 

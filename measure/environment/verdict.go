@@ -44,9 +44,10 @@ type LinkCheck struct {
 	AskedRate  float64       `json:"asked_rate,omitempty"`     // bit/s
 	GivenRate  float64       `json:"given_rate,omitempty"`     // the most it was seen to carry while it was full
 	AskedLoss  float64       `json:"asked_loss,omitempty"`     // share of packets
-	MostLoss   float64       `json:"most_loss,omitempty"`      // with those that are damaged, of which a receiver drops most; 0: AskedLoss
-	Lost       int           `json:"lost,omitempty"`           // packets, of Sent
-	Sent       int           `json:"sent,omitempty"`
+	// With those that are damaged, of which a receiver drops most; 0: AskedLoss.
+	MostLoss float64 `json:"most_loss,omitempty"`
+	Lost     int     `json:"lost,omitempty"` // packets, of Sent
+	Sent     int     `json:"sent,omitempty"`
 
 	AskedTwice float64 `json:"asked_twice,omitempty"` // share of packets
 	Twice      int     `json:"twice,omitempty"`       // packets that came more than once, of Came
@@ -69,7 +70,9 @@ type Evidence struct {
 
 // Limits are the thresholds: beyond the first a figure is doubtful, beyond the second bad.
 type Limits struct {
-	Busy        [2]float64 // share of all processors' time, on average: the figure may be the processors', not the network's
+	// Share of all processors' time, on average: the figure may be the processors', not the
+	// network's.
+	Busy        [2]float64
 	SoftIRQCore [2]float64 // share of one processor's time: packets wait for that processor
 	Pressure    [2]float64 // share of the time in which some task waited for a processor
 	RunQueue    [2]float64 // tasks per processor, on average
@@ -83,11 +86,13 @@ type Limits struct {
 	RateBelow   [2]float64 // share of the asked rate that is missing
 	RateAbove   [2]float64 // share that is too much
 	Loss        [2]float64 // confidence of Wilson's interval of the loss, outside of which the asked loss lies
-	Drops       [2]float64 // share of packets dropped, or that came twice, where none should be; also any at all is doubtful
-	Overtaken   [2]float64 // share of packets that came after a later one
-	Late        float64    // share of packets that took longer than others on a machine that had time: doubtful
-	Spread      float64    // seconds that they took longer on average: doubtful
-	Idle        [2]float64 // share of pressure, and of all processors' time, up to which a machine had time
+	// Share of packets dropped, or that came twice, where none should be; also any at all is
+	// doubtful.
+	Drops     [2]float64
+	Overtaken [2]float64 // share of packets that came after a later one
+	Late      float64    // share of packets that took longer than others on a machine that had time: doubtful
+	Spread    float64    // seconds that they took longer on average: doubtful
+	Idle      [2]float64 // share of pressure, and of all processors' time, up to which a machine had time
 }
 
 // DefaultLimits say what is usual. A probe of the greatest throughput keeps a small machine busy
@@ -122,7 +127,8 @@ func Judge(e Evidence, l Limits) Verdict {
 	} else {
 		j.machine(*e.Usage)
 		if nodes := e.Usage.Emulated(); len(nodes) > 0 {
-			j.add(Doubtful, "emulated", "QEMU emulated the %s of %s: what goes through them is as slow as that", words.Plural(len(nodes), "processor"), words.Some(nodes))
+			j.add(Doubtful, "emulated", "QEMU emulated the %s of %s: what goes through them is as slow as that",
+				words.Plural(len(nodes), "processor"), words.Some(nodes))
 		}
 		for _, name := range slices.Sorted(maps.Keys(e.Usage.Sites)) {
 			j.where = name + ": "
@@ -231,7 +237,8 @@ func (j *judge) machine(u Usage) {
 		j.beyond(each, l.RunQueue, "run-queue", "%.1f tasks competed for each processor on average"+besides, each)
 	}
 	if u.Interval > 0 {
-		j.beyond(u.LongestGap/u.Interval, l.Gap, "gap", "the watch, which samples every %.3g s, once had to wait %.3g s", u.Interval, u.LongestGap)
+		j.beyond(u.LongestGap/u.Interval, l.Gap, "gap",
+			"the watch, which samples every %.3g s, once had to wait %.3g s", u.Interval, u.LongestGap)
 	}
 	j.beyond(u.Clock.Largest, l.Clock, "clock", "the wall clock jumped by %.3g s", u.Clock.Largest)
 	for _, d := range u.Drops {
@@ -241,7 +248,8 @@ func (j *judge) machine(u Usage) {
 	}
 	if s := u.Softnet; s != nil {
 		if s.Dropped > 0 {
-			j.beyond(float64(s.Dropped)/float64(max(s.Dropped, s.Processed)), l.Backlog, "backlog", "the kernel dropped %d packets on reception (its backlog was full)", s.Dropped)
+			j.beyond(float64(s.Dropped)/float64(max(s.Dropped, s.Processed)), l.Backlog, "backlog",
+				"the kernel dropped %d packets on reception (its backlog was full)", s.Dropped)
 		}
 		if u.Seconds > 0 {
 			each := float64(s.Squeezed) / u.Seconds
@@ -285,20 +293,25 @@ func (j *judge) came(c LinkCheck) {
 	if c.AskedTwice > 0 {
 		j.share("link-duplicates", c.Link+" duplicated", c.Twice, c.Came, c.AskedTwice, c.AskedTwice)
 	} else {
-		j.beyond(float64(c.Twice)/float64(c.Came), j.limits.Drops, "link-duplicates", "%s delivered %d of %d packets twice, where none should come twice", c.Link, c.Twice, c.Came)
+		j.beyond(float64(c.Twice)/float64(c.Came), j.limits.Drops, "link-duplicates",
+			"%s delivered %d of %d packets twice, where none should come twice", c.Link, c.Twice, c.Came)
 	}
-	j.beyond(float64(c.Overtaken)/float64(c.Came), j.limits.Overtaken, "link-order", "%s delivered %d of %d packets after later ones, where none should be overtaken", c.Link, c.Overtaken, c.Came)
+	j.beyond(float64(c.Overtaken)/float64(c.Came), j.limits.Overtaken, "link-order",
+		"%s delivered %d of %d packets after later ones, where none should be overtaken", c.Link, c.Overtaken, c.Came)
 }
 
 // late judges delays that are not alike although they should be, and the machine had time.
 func (j *judge) late(c LinkCheck) {
 	if c.Timed > 0 {
-		if sure, err := stats.Wilson(c.Late, c.Timed, j.limits.Loss[0]); err == nil && float64(sure.Low) > j.limits.Late {
+		if sure, err := stats.Wilson(c.Late, c.Timed, j.limits.Loss[0]); err == nil &&
+			float64(sure.Low) > j.limits.Late {
 			j.add(Doubtful, "link-late", "%s delivered %d of %d packets later than the fastest, although the machine had time: the delay is not the one that was asked for", c.Link, c.Late, c.Timed)
 		}
 	}
 	if c.Spread.Seconds() > j.limits.Spread {
-		j.add(Doubtful, "link-late", "%s took %v longer on average than for the fastest packets, although the machine had time", c.Link, c.Spread.Round(time.Microsecond))
+		j.add(Doubtful, "link-late",
+			"%s took %v longer on average than for the fastest packets, although the machine had time", c.Link,
+			c.Spread.Round(time.Microsecond))
 	}
 }
 
@@ -345,5 +358,6 @@ func (j *judge) drops(d Drops) {
 		j.add(Doubtful, "drops", "%s", text)
 		return
 	}
-	j.beyond(float64(d.Packets)/float64(max(d.Packets, d.Of)), j.limits.Drops, "drops", "%s (%s)", text, percent(float64(d.Packets)/float64(d.Of)))
+	j.beyond(float64(d.Packets)/float64(max(d.Packets, d.Of)), j.limits.Drops, "drops", "%s (%s)", text,
+		percent(float64(d.Packets)/float64(d.Of)))
 }

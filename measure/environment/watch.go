@@ -22,10 +22,11 @@ type WatchOptions struct {
 	Interval  time.Duration // between looks; 0 is 200 ms
 	Processes []Process
 	Cgroups   []Cgroup
-	Own       []string                      // parts of the paths of cgroups whose processes belong to what is measured
-	NoPerf    bool                          // do not count perf events
-	Offloads  map[string]map[string]string  // of the network devices that are measured, by kind of node: on, off, mixed
-	Drops     func() ([]DropCounter, error) // read at the beginning and at the end; with an error, what could be read; may be nil
+	Own       []string                     // parts of the paths of cgroups whose processes belong to what is measured
+	NoPerf    bool                         // do not count perf events
+	Offloads  map[string]map[string]string // of the network devices that are measured, by kind of node: on, off, mixed
+	// Read at the beginning and at the end; with an error, what could be read; may be nil.
+	Drops func() ([]DropCounter, error)
 
 	Accelerators map[string]string // see Usage
 	Models       map[string]string // see Usage
@@ -47,11 +48,12 @@ type Cgroup struct{ Name, Path string }
 // Usage is what a machine did while it was watched. Shares are of all processors' time, from 0 to
 // 1.
 type Usage struct {
-	Seconds    float64 `json:"seconds"`
-	Looks      int     `json:"looks"`
-	Interval   float64 `json:"interval"`    // seconds between looks, as asked for
-	LongestGap float64 `json:"longest_gap"` // seconds between looks, the longest: far more than asked where the watch itself had to wait
-	Cost       float64 `json:"cost"`        // seconds of processor time that watching took
+	Seconds  float64 `json:"seconds"`
+	Looks    int     `json:"looks"`
+	Interval float64 `json:"interval"` // seconds between looks, as asked for
+	// Seconds between looks, the longest: far more than asked where the watch itself had to wait.
+	LongestGap float64 `json:"longest_gap"`
+	Cost       float64 `json:"cost"` // seconds of processor time that watching took
 
 	Processors  int         `json:"processors"`
 	Busy        stats.Float `json:"busy"`         // share; none in times too short for the kernel's ticks of 10 ms
@@ -85,10 +87,11 @@ type Usage struct {
 
 	Processes []ProcessUsage `json:"processes,omitempty"`
 	Cgroups   []CgroupUsage  `json:"cgroups,omitempty"`
-	Others    []OtherUsage   `json:"others,omitempty"` // programs that have nothing to do with what is measured, those that used most
-	Perf      []Counter      `json:"perf,omitempty"`
-	Clock     Clock          `json:"clock"`
-	Missing   []string       `json:"missing,omitempty"` // what could not be watched, and why
+	// Programs that have nothing to do with what is measured, those that used most.
+	Others  []OtherUsage `json:"others,omitempty"`
+	Perf    []Counter    `json:"perf,omitempty"`
+	Clock   Clock        `json:"clock"`
+	Missing []string     `json:"missing,omitempty"` // what could not be watched, and why
 
 	Sites map[string]SiteUsage `json:"sites,omitempty"` // the other machines of a lab at several sites
 }
@@ -134,7 +137,8 @@ type ProcessUsage struct {
 	PSS         uint64  `json:"pss"`                // bytes, the most seen; looked at once a second
 	Voluntary   uint64  `json:"voluntary_switches"` // of threads that live
 	Involuntary uint64  `json:"involuntary_switches"`
-	Ended       bool    `json:"ended,omitempty"` // before the watch did: what it used after the last look is not counted
+	// Before the watch did: what it used after the last look is not counted.
+	Ended bool `json:"ended,omitempty"`
 }
 
 // CgroupUsage is of a cgroup with all below it.

@@ -75,7 +75,8 @@ func open(ctx context.Context, u *site.User, raw json.RawMessage) (site.Account,
 		if at.Region != "" {
 			where = " in the region " + at.Region
 		}
-		err = fmt.Errorf("the cloud at %s has no service %s%s: openstack catalog list", as.IdentityEndpoint, s.name, where)
+		err = fmt.Errorf("the cloud at %s has no service %s%s: openstack catalog list", as.IdentityEndpoint, s.name,
+			where)
 		if s.to == &a.neutron {
 			return nil, err
 		}

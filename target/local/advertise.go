@@ -157,7 +157,8 @@ func newAdvertiser() (*advertiser, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &advertiser{conn: ipv6.NewPacketConn(raw), wake: make(chan struct{}, 1), closed: make(chan struct{}), at: map[int]*advertised{}}
+	a := &advertiser{conn: ipv6.NewPacketConn(raw), wake: make(chan struct{}, 1), closed: make(chan struct{}),
+		at: map[int]*advertised{}}
 	var only ipv6.ICMPFilter
 	only.SetAll(true)
 	only.Accept(ipv6.ICMPTypeRouterSolicitation)
@@ -344,7 +345,8 @@ func (l *Lab) closeAdvertisers(nodes []*topology.Node) {
 // acceptSysctls have the kernel take what routers advertise on a device: also one that forwards,
 // and with the address that its MAC address gives.
 func acceptSysctls(device string) (out []sysctl) {
-	for _, x := range [][2]string{{"accept_ra", "2"}, {"autoconf", "1"}, {"use_tempaddr", "0"}, {"router_solicitations", "-1"}, {"addr_gen_mode", "0"}} {
+	for _, x := range [][2]string{{"accept_ra", "2"}, {"autoconf", "1"}, {"use_tempaddr", "0"},
+		{"router_solicitations", "-1"}, {"addr_gen_mode", "0"}} {
 		out = append(out, sysctl{"/proc/sys/net/ipv6/conf/" + device + "/" + x[0], x[1], false})
 	}
 	return out

@@ -34,7 +34,8 @@ func (l *Lab) Announce(_ context.Context, list []topology.OwnedAddress) error {
 		return l.inNet(n.Name, func() (err error) {
 			for _, a := range of[n] {
 				if failed := announce(a.Interface, a.Address); failed != nil && !isDown(failed) {
-					err = errors.Join(err, fmt.Errorf("%s announces %s by %s: %w", n.Name, a.Address, a.Interface, failed))
+					err = errors.Join(err,
+						fmt.Errorf("%s announces %s by %s: %w", n.Name, a.Address, a.Interface, failed))
 				}
 			}
 			return err
@@ -70,19 +71,24 @@ func announcement(mac net.HardwareAddr, a netip.Addr) ([]byte, error) {
 	if a.Is4() {
 		l = []gopacket.SerializableLayer{
 			&layers.Ethernet{SrcMAC: mac, DstMAC: layers.EthernetBroadcast, EthernetType: layers.EthernetTypeARP},
-			&layers.ARP{AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: layers.ARPRequest,
-				SourceHwAddress: mac, SourceProtAddress: a.AsSlice(), DstHwAddress: make([]byte, 6), DstProtAddress: a.AsSlice()},
+			&layers.ARP{AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6,
+				ProtAddressSize: 4, Operation: layers.ARPRequest,
+				SourceHwAddress: mac, SourceProtAddress: a.AsSlice(), DstHwAddress: make([]byte, 6),
+				DstProtAddress: a.AsSlice()},
 		}
 	} else {
-		ip := &layers.IPv6{Version: 6, HopLimit: 255, NextHeader: layers.IPProtocolICMPv6, SrcIP: a.AsSlice(), DstIP: net.IPv6linklocalallnodes}
+		ip := &layers.IPv6{Version: 6, HopLimit: 255, NextHeader: layers.IPProtocolICMPv6, SrcIP: a.AsSlice(),
+			DstIP: net.IPv6linklocalallnodes}
 		icmp := &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(layers.ICMPv6TypeNeighborAdvertisement, 0)}
 		if err := icmp.SetNetworkLayerForChecksum(ip); err != nil {
 			return nil, err
 		}
 		const override = 0x20
 		l = []gopacket.SerializableLayer{
-			&layers.Ethernet{SrcMAC: mac, DstMAC: net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, EthernetType: layers.EthernetTypeIPv6}, ip, icmp,
-			&layers.ICMPv6NeighborAdvertisement{Flags: override, TargetAddress: a.AsSlice(), Options: layers.ICMPv6Options{{Type: layers.ICMPv6OptTargetAddress, Data: mac}}},
+			&layers.Ethernet{SrcMAC: mac, DstMAC: net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1},
+				EthernetType: layers.EthernetTypeIPv6}, ip, icmp,
+			&layers.ICMPv6NeighborAdvertisement{Flags: override, TargetAddress: a.AsSlice(),
+				Options: layers.ICMPv6Options{{Type: layers.ICMPv6OptTargetAddress, Data: mac}}},
 		}
 	}
 	b := gopacket.NewSerializeBuffer()

@@ -19,7 +19,9 @@ func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 	if err := each(l, func(f datapath.Fabric) error { return f.Apply(ctx, forwarding) }); err != nil {
 		return err
 	}
-	if err := each(l, datapath.Controlled.Meet); err != nil { // last: by now, a switch that moves here from Open vSwitch has disconnected from its controller
+	// Last: by now, a switch that moves here from Open vSwitch has disconnected from its
+	// controller.
+	if err := each(l, datapath.Controlled.Meet); err != nil {
 		return err
 	}
 	for _, n := range l.Topology().Nodes {

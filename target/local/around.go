@@ -89,13 +89,15 @@ func sendUDP(network string, to *net.UDPAddr, b []byte, prepare func(fd int) err
 
 // datagram is a packet that the kernel has no hand in.
 func (a Around) datagram(data []byte) ([]byte, error) {
-	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: a.From.AsSlice(), DstIP: a.To.AsSlice()}
+	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: a.From.AsSlice(),
+		DstIP: a.To.AsSlice()}
 	udp := &layers.UDP{SrcPort: discard, DstPort: discard}
 	if err := udp.SetNetworkLayerForChecksum(ip); err != nil {
 		return nil, err
 	}
 	b := gopacket.NewSerializeBuffer()
-	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, udp, gopacket.Payload(data))
+	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, udp,
+		gopacket.Payload(data))
 	return b.Bytes(), err
 }
 

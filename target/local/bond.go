@@ -60,7 +60,8 @@ func Bonded(members []string, name string) (string, error) {
 		if what, err := lostInBond(dev); err != nil || what != "" {
 			if err == nil {
 				err = fmt.Errorf("%s and %s cannot be bonded while a lab is up, as %s %s, which that would take away: bond them for good where this machine's network is set up (mode 802.3ad), "+
-					"and give that to the bond; its name is then found by itself", strings.Join(members[:len(members)-1], ", "), members[len(members)-1], dev.Attrs().Name, what)
+					"and give that to the bond; its name is then found by itself",
+					strings.Join(members[:len(members)-1], ", "), members[len(members)-1], dev.Attrs().Name, what)
 			}
 			return "", err
 		}
@@ -84,7 +85,8 @@ func lostInBond(dev netlink.Link) (string, error) {
 	}
 	list, err := netlink.LinkList()
 	for _, other := range list {
-		if other.Attrs().ParentIndex == dev.Attrs().Index && slices.Contains([]string{"vlan", "macvlan", "macvtap", "ipvlan"}, other.Type()) {
+		if other.Attrs().ParentIndex == dev.Attrs().Index &&
+			slices.Contains([]string{"vlan", "macvlan", "macvtap", "ipvlan"}, other.Type()) {
 			return "carries " + other.Attrs().Name, nil
 		}
 	}
@@ -135,7 +137,8 @@ func joinInterfaces(name string, members []string) error {
 	for _, m := range members {
 		member, err := netlink.LinkByName(m)
 		if err == nil {
-			err = errors.Join(netlink.LinkSetDown(member), netlink.LinkSetMaster(member, dev), netlink.LinkSetUp(member))
+			err = errors.Join(netlink.LinkSetDown(member), netlink.LinkSetMaster(member, dev),
+				netlink.LinkSetUp(member))
 		}
 		if err != nil {
 			return fmt.Errorf("bond %s: %w", m, err)
@@ -149,13 +152,15 @@ func joinInterfaces(name string, members []string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%s, which bonds %s, has no carrier: are they connected to a switch?", name, strings.Join(members, " and "))
+	return fmt.Errorf("%s, which bonds %s, has no carrier: are they connected to a switch?", name,
+		strings.Join(members, " and "))
 }
 
 // DropBond ends what MakeBond did for a lab.
 func DropBond(lab, name string) error {
 	return withBond(func(b *bond) error {
-		if b.Labs = slices.DeleteFunc(b.Labs, func(l string) bool { return l == lab }); len(b.Labs) > 0 || b.Members == nil {
+		if b.Labs = slices.DeleteFunc(b.Labs, func(l string) bool { return l == lab }); len(b.Labs) > 0 ||
+			b.Members == nil {
 			return nil
 		}
 		errs := []error{deleteOurs(name)}

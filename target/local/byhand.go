@@ -40,7 +40,8 @@ func (l *Lab) lookByHand(s plan.Steps) (out []byHand) {
 				continue // its addresses are the lab's from now on
 			}
 			x := byHand{e.Node, external{Name: e.Interface, At: time.Now(), InPlace: true}}
-			_ = l.inNet(e.Node, func() (err error) { // what cannot be read, as somebody has removed the device, is not kept
+			// What cannot be read, as somebody has removed the device, is not kept.
+			_ = l.inNet(e.Node, func() (err error) {
 				if x.Index, err = indexOf(e.Interface); err != nil {
 					return err
 				}

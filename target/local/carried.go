@@ -21,7 +21,8 @@ import (
 
 // carried returns the end of a link that is at another site, or -1.
 func carried(link *topology.Link) int {
-	return slices.IndexFunc(link.Ends[:], func(e topology.Endpoint) bool { return e.Carrier != nil && e.Carrier.Port == nil })
+	return slices.IndexFunc(link.Ends[:],
+		func(e topology.Endpoint) bool { return e.Carrier != nil && e.Carrier.Port == nil })
 }
 
 // egresses is what a delay line does with what its ends send. What the far end of a carried link
@@ -52,7 +53,8 @@ func (l *Lab) openCarried(c topology.Carrier, mtu int) (fd int, err error) {
 		return -1, err
 	}
 	defer b.Close()
-	if err := AddCarried(b, netbatch.Device{Name: tunnelDevice(c), NS: l.fabric, MTU: uint32(mtu)}, c, false); err != nil {
+	if err := AddCarried(b, netbatch.Device{Name: tunnelDevice(c), NS: l.fabric, MTU: uint32(mtu)}, c,
+		false); err != nil {
 		return -1, err
 	}
 	if err := b.Flush(); err != nil {
@@ -90,7 +92,8 @@ func passFrames(names ...string) error {
 		if err := errors.Join(setOffloads(name, joining, false), netlink.LinkSetUp(dev)); err != nil {
 			return err
 		}
-		if dev.Type() == "vlan" { // else a network card keeps out what is for the node's address, which is not the VLAN's
+		// Else a network card keeps out what is for the node's address, which is not the VLAN's.
+		if dev.Type() == "vlan" {
 			if err := netlink.SetPromiscOn(dev); err != nil {
 				return fmt.Errorf("make %s promiscuous: %w", name, err)
 			}

@@ -25,7 +25,8 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stag
 	return l.turnInto(ctx, t, l.planAnew, progress)
 }
 
-func (l *Lab) turnInto(ctx context.Context, t *topology.Topology, way func(from, to *topology.Topology) plan.Steps, progress lab.Stage) error {
+func (l *Lab) turnInto(ctx context.Context, t *topology.Topology, way func(from, to *topology.Topology) plan.Steps,
+	progress lab.Stage) error {
 	if err := errors.Join(NoNetworks(t), l.CheckSwitches()); err != nil {
 		return err
 	}
@@ -161,7 +162,8 @@ func (l *Lab) change(ctx context.Context, s plan.Steps, progress lab.Stage) erro
 		{"shaping", shaped(s), func(done func()) error { return l.shapeLinks(s, done) }},
 		{"daemons", l.programs(s.New), func(done func()) error { return l.runPrograms(ctx, done) }},
 		{"configurations", configs(s), func(done func()) error { return l.loadConfigs(ctx, s, done) }},
-		{"carriers", len(s.AddLinks) + len(s.SetLinks), func(done func()) error { return l.awaitCarriers(ctx, s, done) }},
+		{"carriers", len(s.AddLinks) + len(s.SetLinks),
+			func(done func()) error { return l.awaitCarriers(ctx, s, done) }},
 	}
 	for _, stage := range stages {
 		if err := ctx.Err(); err != nil {
@@ -215,7 +217,8 @@ func (l *Lab) addNodes(all, hosts []*topology.Node, done func()) error {
 		return err
 	}
 	for name, k := range l.kinds {
-		of := slices.DeleteFunc(slices.Clone(hosts), func(n *topology.Node) bool { return n.Made().Name != name || l.bare[n.Name] })
+		of := slices.DeleteFunc(slices.Clone(hosts),
+			func(n *topology.Node) bool { return n.Made().Name != name || l.bare[n.Name] })
 		if err := k.Make(of, func(*topology.Node) { done() }); err != nil {
 			return err
 		}
@@ -333,7 +336,8 @@ func (k Namespaces) Configure(n, old *topology.Node, ends []*topology.Endpoint) 
 // setRoutes gives a node, in the thread's namespace, its static routes in place of those of an old
 // one, which may be nil. One that another takes the place of is replaced, and so never missing.
 // Others go first: the kernel takes the deletion of one without a metric for that of any.
-func setRoutes(b *netbatch.Batch, n, old *topology.Node, ends []*topology.Endpoint, indices map[string]int, static []topology.Route) error {
+func setRoutes(b *netbatch.Batch, n, old *topology.Node, ends []*topology.Endpoint, indices map[string]int,
+	static []topology.Route) error {
 	type place struct { // of which a table has one
 		to     netip.Prefix
 		metric uint32
@@ -352,7 +356,8 @@ func setRoutes(b *netbatch.Batch, n, old *topology.Node, ends []*topology.Endpoi
 	}
 	if old != nil {
 		for _, r := range old.StaticRoutes() {
-			if index := indices[r.Device]; (index > 0 || r.Device == "") && !taken[placeOf(old, r)] { // if its device is gone, so is the route
+			// If its device is gone, so is the route.
+			if index := indices[r.Device]; (index > 0 || r.Device == "") && !taken[placeOf(old, r)] {
 				b.DelRoute(r, index, old.TableOf(r, ends))
 			}
 		}
@@ -373,12 +378,14 @@ func besides(harmless, err error) error {
 	if !ok {
 		return err
 	}
-	return errors.Join(slices.DeleteFunc(slices.Clone(all.Unwrap()), func(e error) bool { return errors.Is(e, harmless) })...)
+	return errors.Join(slices.DeleteFunc(slices.Clone(all.Unwrap()),
+		func(e error) bool { return errors.Is(e, harmless) })...)
 }
 
 // address gives a node its addresses by add, and sets its devices up whose links are. It returns
 // the devices' indexes, and the routes that can be added before other links are up.
-func (l *Lab) address(b *netbatch.Batch, add func(int, netip.Prefix), n, old *topology.Node, ends []*topology.Endpoint) (indices map[string]int, static []topology.Route, err error) {
+func (l *Lab) address(b *netbatch.Batch, add func(int, netip.Prefix), n, old *topology.Node,
+	ends []*topology.Endpoint) (indices map[string]int, static []topology.Route, err error) {
 	b.SetUp("lo", 1, true)
 	for _, p := range n.Loopback {
 		b.AddAddress(1, p)
@@ -425,8 +432,10 @@ func (l *Lab) address(b *netbatch.Batch, add func(int, netip.Prefix), n, old *to
 		}
 		b.SetUp(i.Name, index, true)
 	}
-	static = slices.DeleteFunc(slices.Clone(n.StaticRoutes()), func(r topology.Route) bool { // they are added once their link is up
-		return down[r.Device] || slices.ContainsFunc(unreachable, func(p netip.Prefix) bool { return p.Contains(r.Via) })
+	// They are added once their link is up.
+	static = slices.DeleteFunc(slices.Clone(n.StaticRoutes()), func(r topology.Route) bool {
+		return down[r.Device] ||
+			slices.ContainsFunc(unreachable, func(p netip.Prefix) bool { return p.Contains(r.Via) })
 	})
 	return indices, static, b.Flush()
 }

@@ -103,7 +103,8 @@ func (l *Lab) flowsByHand(ctx context.Context) (out []netfacts.Change, err error
 	}
 	var switches []*topology.Node
 	for _, n := range t.Nodes {
-		if n.Kind == topology.Switch && !slices.ContainsFunc(n.Controllers, func(c string) bool { return c != topology.ControllerNone }) {
+		if n.Kind == topology.Switch &&
+			!slices.ContainsFunc(n.Controllers, func(c string) bool { return c != topology.ControllerNone }) {
 			switches = append(switches, n)
 		}
 	}
@@ -118,7 +119,8 @@ func (l *Lab) flowsByHand(ctx context.Context) (out []netfacts.Change, err error
 			var untold datapath.Untold
 			switch {
 			case errors.As(err, &untold):
-				found <- netfacts.Change{Key: netfacts.Key{Kind: netfacts.Flow, Device: n.Name}, Is: "some that lead to groups or meters", New: true}
+				found <- netfacts.Change{Key: netfacts.Key{Kind: netfacts.Flow, Device: n.Name},
+					Is: "some that lead to groups or meters", New: true}
 				return nil
 			case err != nil:
 				return fmt.Errorf("the flow entries of %s: %w", n.Name, err)
@@ -126,12 +128,14 @@ func (l *Lab) flowsByHand(ctx context.Context) (out []netfacts.Change, err error
 			before, now := entriesOf(was), entriesOf(is)
 			for _, e := range now {
 				if !slices.Contains(before, e) {
-					found <- netfacts.Change{Key: netfacts.Key{Kind: netfacts.Flow, Device: n.Name, Name: e}, Is: e, New: true}
+					found <- netfacts.Change{Key: netfacts.Key{Kind: netfacts.Flow, Device: n.Name, Name: e}, Is: e,
+						New: true}
 				}
 			}
 			for _, e := range before {
 				if !slices.Contains(now, e) {
-					found <- netfacts.Change{Key: netfacts.Key{Kind: netfacts.Flow, Device: n.Name, Name: e}, Was: e, Gone: true}
+					found <- netfacts.Change{Key: netfacts.Key{Kind: netfacts.Flow, Device: n.Name, Name: e}, Was: e,
+						Gone: true}
 				}
 			}
 			return nil

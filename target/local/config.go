@@ -76,8 +76,9 @@ func (l *Lab) LoadAgain(ctx context.Context) error {
 
 // running is a node as those see it who read its configuration or load one.
 func (l *Lab) running(n *topology.Node) datapath.Running {
-	return datapath.Running{Node: n, Fabric: l.fabricOf(n), Foreign: len(topology.ForeignControllers(l.Topology(), n)) > 0,
-		ByHand: l.owner.ByHand, Inside: func(f func() error) error { return l.inNet(n.Name, f) },
+	return datapath.Running{Node: n, Fabric: l.fabricOf(n),
+		Foreign: len(topology.ForeignControllers(l.Topology(), n)) > 0,
+		ByHand:  l.owner.ByHand, Inside: func(f func() error) error { return l.inNet(n.Name, f) },
 		Run: func(ctx context.Context, input string, command ...string) (string, error) {
 			program, err := exec.LookPath(command[0])
 			if err != nil {
@@ -111,7 +112,8 @@ func (l *Lab) Present(ctx context.Context, names []string) (out []lab.Present, e
 		p := lab.Present{Node: n.Name}
 		switch k := n.Made(); {
 		case k.Own && !k.Open() && n.OwnRouting() != "":
-			p.Remarks = append(p.Remarks, fmt.Sprintf("it is %s: of what is configured there, its routing daemons' is saved alone", k.Is))
+			p.Remarks = append(p.Remarks,
+				fmt.Sprintf("it is %s: of what is configured there, its routing daemons' is saved alone", k.Is))
 		case k.Own && !k.Open():
 			p.Remarks = append(p.Remarks, fmt.Sprintf("it is %s: what is configured there is not saved", k.Is))
 		case k.Own:
@@ -144,7 +146,9 @@ func leaveOut[T any](p *lab.Present, texts *[]T, room int, of func(T) (what, tex
 	*texts = slices.DeleteFunc(*texts, func(t T) bool {
 		what, text := of(t)
 		if len(text) > room {
-			p.Remarks = append(p.Remarks, fmt.Sprintf("%s is not saved: all configurations and files of a topology together may have %d MiB", what, topology.MaxConfig>>20))
+			p.Remarks = append(p.Remarks,
+				fmt.Sprintf("%s is not saved: all configurations and files of a topology together may have %d MiB",
+					what, topology.MaxConfig>>20))
 			return true
 		}
 		room -= len(text)
@@ -212,10 +216,12 @@ func addresses(ours map[string]bool, p *lab.Present) (names map[int]string, err 
 		for _, m := range all {
 			address := addressOf(m)
 			if address.Addr().Is4In6() {
-				p.Remarks = append(p.Remarks, fmt.Sprintf("the address %s of %s, an IPv4 address in IPv6, is not saved", address, a.Name))
+				p.Remarks = append(p.Remarks,
+					fmt.Sprintf("the address %s of %s, an IPv4 address in IPv6, is not saved", address, a.Name))
 				continue
 			}
-			if !addressMessages.addedByKernel(m) && !address.Addr().IsLoopback() && !address.Addr().IsLinkLocalUnicast() {
+			if !addressMessages.addedByKernel(m) && !address.Addr().IsLoopback() &&
+				!address.Addr().IsLinkLocalUnicast() {
 				list = append(list, address)
 			}
 		}
@@ -251,12 +257,14 @@ func (l *Lab) network(n *topology.Node, p *lab.Present) error {
 				return fmt.Errorf("list routes: %w", err)
 			}
 			for _, r := range routes {
-				if r.Protocol != unix.RTPROT_BOOT && r.Protocol != unix.RTPROT_STATIC || names[r.LinkIndex] == uplinkDevice {
+				if r.Protocol != unix.RTPROT_BOOT && r.Protocol != unix.RTPROT_STATIC ||
+					names[r.LinkIndex] == uplinkDevice {
 					continue
 				}
 				route, ok := routeOf(r, family, names)
 				if !ok {
-					p.Remarks = append(p.Remarks, fmt.Sprintf("a route that the topology has no words for is not saved: %s", r))
+					p.Remarks = append(p.Remarks,
+						fmt.Sprintf("a route that the topology has no words for is not saved: %s", r))
 					continue
 				}
 				if named[r.Table] {
@@ -293,7 +301,8 @@ func (l *Lab) whileDown(n *topology.Node, p *lab.Present) {
 
 // routeOf is a route of the kernel as a topology has it.
 func routeOf(r netlink.Route, family int, names map[int]string) (out topology.Route, ok bool) {
-	out.To = map[int]netip.Prefix{netlink.FAMILY_V4: netip.MustParsePrefix("0.0.0.0/0"), netlink.FAMILY_V6: netip.MustParsePrefix("::/0")}[family]
+	out.To = map[int]netip.Prefix{netlink.FAMILY_V4: netip.MustParsePrefix("0.0.0.0/0"),
+		netlink.FAMILY_V6: netip.MustParsePrefix("::/0")}[family]
 	if to, ok := netbatch.Prefix(r.Dst); ok {
 		out.To = to
 	}

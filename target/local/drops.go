@@ -25,8 +25,10 @@ func (l *Lab) dropsOfModels() (out []datapath.Drop) {
 	nodes, _ := l.Models()
 	for _, m := range nodes {
 		if m.Model.Serves() {
-			out = append(out, datapath.Drop{Where: fmt.Sprintf("model of %s, its queue", m.Node), Dropped: m.Device.Overflowed.Packets,
-				Passed: m.Device.Served.Packets, Expected: true})
+			out = append(out,
+				datapath.Drop{Where: fmt.Sprintf("model of %s, its queue", m.Node),
+					Dropped: m.Device.Overflowed.Packets,
+					Passed:  m.Device.Served.Packets, Expected: true})
 		}
 	}
 	return out
@@ -45,8 +47,11 @@ func (l *Lab) dropsOfLines() (out []datapath.Drop) {
 			}
 			name := fmt.Sprintf("delay line %s to %s", link.Ends[end].Node, link.Ends[1-end].Label())
 			out = append(out,
-				datapath.Drop{Where: name + ", as asked for", Dropped: d.Lost.Packets + d.Overflowed.Packets + d.Dropped.Packets + d.Cleared.Packets, Passed: d.Out.Packets, Expected: true},
-				datapath.Drop{Where: name + ", overload", Dropped: d.Overrun + d.NoMemory.Packets + d.Refused.Packets, Passed: d.Out.Packets})
+				datapath.Drop{Where: name + ", as asked for",
+					Dropped: d.Lost.Packets + d.Overflowed.Packets + d.Dropped.Packets + d.Cleared.Packets,
+					Passed:  d.Out.Packets, Expected: true},
+				datapath.Drop{Where: name + ", overload", Dropped: d.Overrun + d.NoMemory.Packets + d.Refused.Packets,
+					Passed: d.Out.Packets})
 		}
 	}
 	return out

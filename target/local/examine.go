@@ -101,7 +101,8 @@ func examineBPF() Finding {
 	}
 	if err := cache.Probe(); err != nil {
 		f.OK = false
-		f.Says = "refused: embedded switches forward in user space, far slower (" + strings.Split(err.Error(), "\n")[0] + ")"
+		f.Says = "refused: embedded switches forward in user space, far slower (" +
+			strings.Split(err.Error(), "\n")[0] + ")"
 		f.Cure = "in a container, start it with --privileged; the kernel must be 5.17 or later"
 	}
 	return f

@@ -50,7 +50,8 @@ func (l *Lab) startIn(node string, cmd *exec.Cmd, enclosed bool, below ...string
 		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
 	}
 	if made := n.Made(); enclosed || !made.Files || made.Foreign() {
-		if !enclosed && made.Foreign() && len(cmd.Args) > 0 && cmd.Args[0] != lab.ThisProgram { // where the machine has the program says nothing of the guest
+		// Where the machine has the program says nothing of the guest.
+		if !enclosed && made.Foreign() && len(cmd.Args) > 0 && cmd.Args[0] != lab.ThisProgram {
 			cmd.Args[0] = filepath.Base(cmd.Args[0])
 		}
 		if err := l.nodesOf(n).Enclose(n, cmd); err != nil {
@@ -74,7 +75,8 @@ func (l *Lab) EndStart(node string) error { return l.Cgroups.Remove(l.Name, node
 // thread, which starts nothing else. On a terminal it can only read what is typed there, not type
 // itself, and is started by a leader: see leader.OnTerminal.
 func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
-	if withoutProcesses(n) { // its group is only made when something runs there: there may be thousands of routing nodes
+	// Its group is only made when something runs there: there may be thousands of routing nodes.
+	if withoutProcesses(n) {
 		if err := l.Cgroups.Make(l.Name, n); err != nil {
 			return err
 		}

@@ -79,16 +79,18 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 // another it is to be: eth1.20 is VLAN 20 of eth1. The kernel makes it in the node's namespace, of
 // an interface that stays where it is, so there is nothing to restore.
 func (l *Lab) makeVLAN(link *topology.Link, within topology.Endpoint, name string) error {
-	c, is := vlanOf(name)
-	if !is {
-		return fmt.Errorf("link %s: the machine has no interface %s; there are: %s", link.Name(), name, strings.Join(nicNames(), ", "))
+	c, ok := vlanOf(name)
+	if !ok {
+		return fmt.Errorf("link %s: the machine has no interface %s; there are: %s", link.Name(), name,
+			strings.Join(nicNames(), ", "))
 	}
 	if _, err := netlink.LinkByName(c.NIC); errors.As(err, &netlink.LinkNotFoundError{}) {
 		return fmt.Errorf("link %s: the machine has no interface %s, and no %s to make VLAN %d of; there are: %s",
 			link.Name(), name, c.NIC, c.VLAN, strings.Join(nicNames(), ", "))
 	}
 	if other := vlanDevice(c); other != "" {
-		return fmt.Errorf("link %s: VLAN %d of %s is there already under another name: write interface:%s", link.Name(), c.VLAN, c.NIC, other)
+		return fmt.Errorf("link %s: VLAN %d of %s is there already under another name: write interface:%s", link.Name(),
+			c.VLAN, c.NIC, other)
 	}
 	within.Interface, within.MAC = name, topology.MAC{} // it has that of the other
 	return l.makeCarried(link, within, c)
@@ -134,7 +136,8 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 			}
 		}
 		if e.Carrier != nil && port == nil || at < 0 { // it was made
-			if err := inNamespaceFile(l.netPath(link.Ends[1-i].Node), func() error { return deleteOurs(e.Interface) }); err != nil {
+			if err := inNamespaceFile(l.netPath(link.Ends[1-i].Node),
+				func() error { return deleteOurs(e.Interface) }); err != nil {
 				return err
 			}
 			l.forgetDevice(e.Interface)

@@ -29,7 +29,8 @@ func (l *Lab) guardTunnels(t *topology.Topology) error {
 	var block uint32
 	for _, link := range t.Links {
 		for _, e := range link.Ends {
-			if e.Carrier == nil || e.Carrier.Port != nil || e.Carrier.Encrypted || e.Carrier.VLAN != 0 { // nobody else can send to those
+			// Nobody else can send to those.
+			if e.Carrier == nil || e.Carrier.Port != nil || e.Carrier.Encrypted || e.Carrier.VLAN != 0 {
 				continue
 			}
 			block = e.Carrier.VNI & vniBlock
@@ -57,7 +58,8 @@ func (l *Lab) guardTunnels(t *topology.Topology) error {
 		Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter})
 	toLab := toTunnels(block)
 	for _, address := range from {
-		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: slices.Concat(toLab, sentBy(address), verdict(expr.VerdictReturn))})
+		c.AddRule(&nftables.Rule{Table: table, Chain: chain,
+			Exprs: slices.Concat(toLab, sentBy(address), verdict(expr.VerdictReturn))})
 	}
 	c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: slices.Concat(toLab, verdict(expr.VerdictDrop))})
 	if err := c.Flush(); errors.Is(err, unix.EOPNOTSUPP) {
@@ -79,7 +81,8 @@ func toTunnels(block uint32) []expr.Any {
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.BigEndian.AppendUint16(nil, netbatch.VXLANPort)},
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 12, Len: 3},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 3, Mask: binary.BigEndian.AppendUint32(nil, vniBlock)[1:], Xor: make([]byte, 3)},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 3,
+			Mask: binary.BigEndian.AppendUint32(nil, vniBlock)[1:], Xor: make([]byte, 3)},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: vni},
 	}
 }
@@ -93,7 +96,8 @@ func sentBy(a netip.Addr) []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{family}},
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: uint32(len(a.AsSlice()))},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset,
+			Len: uint32(len(a.AsSlice()))},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: a.AsSlice()},
 	}
 }

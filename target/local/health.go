@@ -120,8 +120,10 @@ func diskFinding(dir string, s unix.Statfs_t, readOnly bool) Finding {
 		f.OK, f.Says = false, dir+" cannot be written to"
 		f.Cure = "a card with errors is mounted so: look at  dmesg | grep -i 'ext4\\|mmc'  and replace it; if that is meant (overlay), mount -o remount,rw " + dir
 	case s.Blocks > 0 && free < diskNeeds:
-		f.OK, f.Says = false, fmt.Sprintf("%s is full: %d MB of %d MB are free", dir, free>>20, int64(s.Blocks)*int64(s.Bsize)>>20)
-		f.Cure = "look what takes it:  du -xhd2 " + dir + " | sort -h | tail; then  apt clean, journalctl --vacuum-size=50M, docker system prune"
+		f.OK, f.Says = false,
+			fmt.Sprintf("%s is full: %d MB of %d MB are free", dir, free>>20, int64(s.Blocks)*int64(s.Bsize)>>20)
+		f.Cure = "look what takes it:  du -xhd2 " + dir +
+			" | sort -h | tail; then  apt clean, journalctl --vacuum-size=50M, docker system prune"
 	case s.Files > 0 && s.Ffree < inodesNeeded:
 		f.OK, f.Says = false, fmt.Sprintf("%s is full: no more than %d files can be made", dir, s.Ffree)
 		f.Cure = "look where they are:  du -x --inodes -d2 " + dir + " | sort -n | tail"
@@ -144,7 +146,8 @@ func readOnly(mounts, dir string) (is bool) {
 func examineKernel() []Finding {
 	vlan := Finding{What: "VLANs", OK: true, Needed: true, Says: "the kernel has them (802.1Q)"}
 	shaping := Finding{What: "bandwidth", OK: true, Says: "the kernel can limit it (HTB)"}
-	filter := Finding{What: "guard", OK: true, Needed: true, Says: "programs can be attached to interfaces (clsact, cls_bpf)"}
+	filter := Finding{What: "guard", OK: true, Needed: true,
+		Says: "programs can be attached to interfaces (clsact, cls_bpf)"}
 	if os.Geteuid() != 0 {
 		for _, f := range []*Finding{&vlan, &shaping, &filter} {
 			f.Unknown, f.Says = true, "not tried (needs root)"
@@ -160,7 +163,8 @@ func examineKernel() []Finding {
 	ways, err := tryKernel()
 	fail(&vlan, errors.Join(err, ways.vlan), "missing: no link of a lab can reach this machine", "8021q")
 	fail(&shaping, errors.Join(err, ways.htb), "missing: the bandwidth of links cannot be limited here", "sch_htb")
-	fail(&filter, errors.Join(err, ways.filter), "missing: what the machine's programs send would get past a lab", "cls_bpf")
+	fail(&filter, errors.Join(err, ways.filter), "missing: what the machine's programs send would get past a lab",
+		"cls_bpf")
 	return []Finding{vlan, shaping, filter}
 }
 
@@ -170,5 +174,6 @@ func moduleCure(module string) string {
 	if _, err := os.Stat("/lib/modules/" + release); errors.Is(err, os.ErrNotExist) {
 		return "the modules of the running kernel (" + release + ") are gone, as after an upgrade: reboot"
 	}
-	return "modprobe " + module + "; if there is none, install the kernel's own package of modules (linux-modules-extra on Ubuntu)"
+	return "modprobe " + module +
+		"; if there is none, install the kernel's own package of modules (linux-modules-extra on Ubuntu)"
 }

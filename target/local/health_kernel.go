@@ -18,7 +18,8 @@ func tryKernel() (ways kernelWays, err error) {
 	defer ns.Close()
 	err = inside.File(ns, func() error {
 		const name = "try"
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: "far"}); err != nil {
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name},
+			PeerName: "far"}); err != nil {
 			return err
 		}
 		dev, err := netlink.LinkByName(name)
@@ -26,8 +27,10 @@ func tryKernel() (ways kernelWays, err error) {
 			return err
 		}
 		on := dev.Attrs().Index
-		ways.vlan = netlink.LinkAdd(&netlink.Vlan{LinkAttrs: netlink.LinkAttrs{Name: "vlan", ParentIndex: on}, VlanId: 2})
-		ways.htb = netlink.QdiscAdd(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: on, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}))
+		ways.vlan = netlink.LinkAdd(&netlink.Vlan{LinkAttrs: netlink.LinkAttrs{Name: "vlan", ParentIndex: on},
+			VlanId: 2})
+		ways.htb = netlink.QdiscAdd(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: on, Handle: netlink.MakeHandle(1, 0),
+			Parent: netlink.HANDLE_ROOT}))
 		ways.filter = tryGuard(dev)
 		return nil
 	})

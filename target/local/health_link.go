@@ -28,7 +28,8 @@ func linkFinding(name string, s linkState) Finding {
 	f := Finding{What: "link", OK: true, Says: fmt.Sprintf("%s runs at %d Mbit/s, %s duplex", name, s.speed, s.duplex)}
 	switch {
 	case !s.up:
-		f.OK, f.Needed, f.Says, f.Cure = false, true, name+" has no carrier", "plug its cable in, or look at the port at its other end"
+		f.OK, f.Needed, f.Says, f.Cure = false, true, name+" has no carrier",
+			"plug its cable in, or look at the port at its other end"
 	case s.speed == 0:
 		f.Unknown, f.Says = true, "its driver does not say how fast "+name+" is"
 	case s.duplex == "half":

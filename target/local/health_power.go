@@ -14,7 +14,8 @@ import (
 // throttled are the bits that the firmware of a Raspberry Pi tells of its power supply and
 // temperature (get_throttled in the documentation of vcgencmd); 16 more say that it has been so
 // since the board was switched on.
-var throttled = []string{"the voltage is too low", "the processor's frequency is capped", "the processor is throttled", "it is too hot (soft limit)"}
+var throttled = []string{"the voltage is too low", "the processor's frequency is capped", "the processor is throttled",
+	"it is too hot (soft limit)"}
 
 const sinceBoot = 16
 
@@ -50,7 +51,8 @@ func powerFinding(bits uint64) Finding {
 	f := Finding{What: "power", OK: true, Says: "neither too little voltage nor too hot since it was switched on"}
 	switch {
 	case len(now) > 0:
-		f.OK, f.Warns, f.Says = false, true, strings.Join(now, ", ")+": it is slower than others, and figures do not compare"
+		f.OK, f.Warns, f.Says = false, true, strings.Join(now, ", ")+
+			": it is slower than others, and figures do not compare"
 	case len(before) > 0:
 		f.OK, f.Warns, f.Says = false, true, "not now, but since it was switched on: "+strings.Join(before, ", ")
 	default:
@@ -112,7 +114,8 @@ func alarmFinding(file string) Finding {
 	case strings.HasPrefix(input, "temp"):
 		f.Says, f.Cure = f.Says+": too hot", "give it a fan, or more air"
 	case strings.HasPrefix(input, "curr"), strings.HasPrefix(input, "power"):
-		f.Says, f.Cure = f.Says+": it takes more current than its limit", "a lower power mode (nvpmodel), or a stronger supply"
+		f.Says, f.Cure = f.Says+": it takes more current than its limit",
+			"a lower power mode (nvpmodel), or a stronger supply"
 	}
 	return f
 }

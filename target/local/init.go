@@ -40,7 +40,8 @@ func (l *Lab) startInit(n *topology.Node) error {
 		return fmt.Errorf("start the first process of %s: %w", n.Name, err)
 	}
 	pid := cmd.Process.Pid
-	if err := os.WriteFile(l.initFile(n.Name), fmt.Appendf(nil, "%d %d\n", pid, process.Started(pid)), 0o644); err != nil {
+	if err := os.WriteFile(l.initFile(n.Name), fmt.Appendf(nil, "%d %d\n", pid, process.Started(pid)),
+		0o644); err != nil {
 		return err
 	}
 	if n, _ := ready.Read(make([]byte, 1)); n != 1 {

@@ -23,7 +23,8 @@ import (
 // interfaceKind is how the kernel makes a kind of topology.InterfaceKinds.
 type interfaceKind struct {
 	module string
-	device func(i *topology.Interface, a netlink.LinkAttrs, on int) netlink.Link // that is to be made; on: the index of the device below, or 0
+	// That is to be made; on: the index of the device below, or 0.
+	device func(i *topology.Interface, a netlink.LinkAttrs, on int) netlink.Link
 
 	closed bool // it takes members only while they are down
 }
@@ -32,24 +33,27 @@ var interfaceKinds = map[string]interfaceKind{
 	"vlan": {module: "8021q", device: func(i *topology.Interface, a netlink.LinkAttrs, on int) netlink.Link {
 		a.ParentIndex = on
 		// A cable is pulled by setting a device down: VLANs on it keep their addresses and routes.
-		return &netlink.Vlan{LinkAttrs: a, VlanId: i.VLAN, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q, LooseBinding: new(true)}
+		return &netlink.Vlan{LinkAttrs: a, VlanId: i.VLAN, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q,
+			LooseBinding: new(true)}
 	}},
 	"bridge": {module: "bridge", device: func(_ *topology.Interface, a netlink.LinkAttrs, _ int) netlink.Link {
 		return &netlink.Bridge{LinkAttrs: a}
 	}},
-	"bond": {module: "bonding", closed: true, device: func(i *topology.Interface, a netlink.LinkAttrs, _ int) netlink.Link {
-		b := netlink.NewLinkBond(a)
-		b.Mode, b.Miimon = netlink.BOND_MODE_BALANCE_RR, bondMonitor
-		if i.Mode != "" {
-			b.Mode = netlink.StringToBondMode(string(i.Mode))
-		}
-		return b
-	}},
+	"bond": {module: "bonding", closed: true,
+		device: func(i *topology.Interface, a netlink.LinkAttrs, _ int) netlink.Link {
+			b := netlink.NewLinkBond(a)
+			b.Mode, b.Miimon = netlink.BOND_MODE_BALANCE_RR, bondMonitor
+			if i.Mode != "" {
+				b.Mode = netlink.StringToBondMode(string(i.Mode))
+			}
+			return b
+		}},
 	"vrf": {module: "vrf", device: func(i *topology.Interface, a netlink.LinkAttrs, _ int) netlink.Link {
 		return &netlink.Vrf{LinkAttrs: a, Table: uint32(i.Table)}
 	}},
 	"vxlan": {module: "vxlan", device: func(i *topology.Interface, a netlink.LinkAttrs, on int) netlink.Link {
-		return &netlink.Vxlan{LinkAttrs: a, VxlanId: i.VXLAN, SrcAddr: ip(i.Local), Group: ip(i.Remote), VtepDevIndex: on, Port: netbatch.VXLANPort, Learning: i.Remote.IsValid(), UDPCSum: true}
+		return &netlink.Vxlan{LinkAttrs: a, VxlanId: i.VXLAN, SrcAddr: ip(i.Local), Group: ip(i.Remote),
+			VtepDevIndex: on, Port: netbatch.VXLANPort, Learning: i.Remote.IsValid(), UDPCSum: true}
 	}},
 	"gre": {module: "ip_gre", device: func(i *topology.Interface, a netlink.LinkAttrs, on int) netlink.Link {
 		return &netlink.Gretun{LinkAttrs: a, Local: ip(i.Local), Remote: ip(i.GRE), Link: uint32(on), PMtuDisc: 1}
@@ -82,7 +86,7 @@ func checkInterfaces(t *topology.Topology) error {
 		for k := range n.Interfaces {
 			i := &n.Interfaces[k]
 			kind := deviceOf(i, 0).Type()
-			if _, is := kinds[kind]; !is {
+			if _, ok := kinds[kind]; !ok {
 				kinds[kind] = wants{n, i}
 			}
 		}
@@ -107,8 +111,9 @@ func checkInterfaces(t *topology.Topology) error {
 			if kind == "ip6gre" {
 				module = "ip6_gre"
 			}
-			lacks = append(lacks, lack.New(fmt.Sprintf("%s %s: interface %s: this kernel cannot make %s (it has no devices of the kind %s)",
-				w.node.Kind, w.node.Name, w.i.Name, is.Is, kind), ":  ", "modprobe "+module))
+			lacks = append(lacks,
+				lack.New(fmt.Sprintf("%s %s: interface %s: this kernel cannot make %s (it has no devices of the kind %s)",
+					w.node.Kind, w.node.Name, w.i.Name, is.Is, kind), ":  ", "modprobe "+module))
 		}
 		slices.SortFunc(lacks, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 		return errors.Join(lacks...)
@@ -151,7 +156,8 @@ func makeInterfaces(n, old *topology.Node, pulled map[string]bool) error {
 		for _, i := range slices.Backward(old.InterfacesInOrder()) {
 			if kept[i.Name] {
 				before, theirs := *i, take[i.Name]
-				before.Addresses = slices.DeleteFunc(slices.Clone(i.Addresses), func(p netip.Prefix) bool { return slices.Contains(theirs, p) })
+				before.Addresses = slices.DeleteFunc(slices.Clone(i.Addresses),
+					func(p netip.Prefix) bool { return slices.Contains(theirs, p) })
 				was[i.Name] = &before
 				continue
 			}
@@ -185,7 +191,8 @@ func makeInterface(i, was *topology.Interface, pulled map[string]bool) error {
 	case err != nil:
 		return err
 	case has.Attrs().Group != netbatch.Group:
-		return topology.Mistaken("remove it, or give the interface another name", "there is a device of that name that somebody else has made")
+		return topology.Mistaken("remove it, or give the interface another name",
+			"there is a device of that name that somebody else has made")
 	case was != nil && !i.SetFrom(was) || on > 0 && has.Attrs().ParentIndex > 0 && has.Attrs().ParentIndex != on:
 		if err := netbatch.Delete(i.Name); err != nil {
 			return err

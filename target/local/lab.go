@@ -77,8 +77,9 @@ type Lab struct {
 	notes    notes
 	covered  covers
 
-	again  string          // the node that is being made anew as it had ended; "": none
-	beside map[string]bool // the nodes at the other ends of its links: of all others, the programs do not begin meanwhile
+	again string // the node that is being made anew as it had ended; "": none
+	// The nodes at the other ends of its links: of all others, the programs do not begin meanwhile.
+	beside map[string]bool
 	bare   map[string]bool // nodes of which only the network is made: see Restarted
 
 	published   published
@@ -90,7 +91,8 @@ type Lab struct {
 // Record is what later processes must know about how the lab was made. It is written before what it
 // describes is made.
 type Record struct {
-	Netem       bool                  `json:"netem"`                 // the kernel has netem; else delay lines impair links
+	// The kernel has netem; else delay lines impair links.
+	Netem       bool                  `json:"netem"`
 	Disciplines []topology.Discipline `json:"disciplines,omitempty"` // of managed queues, which the kernel has
 	Guarded     bool                  `json:"guarded,omitempty"`     // the firewall protects its tunnels to other sites
 	External    []external            `json:"external,omitempty"`
@@ -98,9 +100,11 @@ type Record struct {
 	Native      *native               `json:"native,omitempty"`  // the machine is a host itself
 	Uplinks     map[string]uplink     `json:"uplinks,omitempty"` // of NAT routers
 	Managed     *managementNet        `json:"managed,omitempty"` // the management network
-	Pulled      map[string]pulledEnd  `json:"pulled,omitempty"`  // ends of nodes that are set down because their links are
-	Dirs        []string              `json:"dirs,omitempty"`    // of the machine, which nodes are shown
-	Made        []string              `json:"made,omitempty"`    // those that labs made, and their parents where they made them too, outermost first
+	// Ends of nodes that are set down because their links are.
+	Pulled map[string]pulledEnd `json:"pulled,omitempty"`
+	Dirs   []string             `json:"dirs,omitempty"` // of the machine, which nodes are shown
+	// Those that labs made, and their parents where they made them too, outermost first.
+	Made []string `json:"made,omitempty"`
 }
 
 func (l *Lab) recordFile() string { return filepath.Join(l.Dir, "local.json") }
@@ -141,7 +145,8 @@ func New(name, dir string, owner lab.Hooks) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups, sys: sys, root: root, owner: owner, kinds: map[string]Nodes{},
-		index: map[string]int{}, next: ownIndexes, raised: map[string]int{}, lines: map[string]*delayline.Line{}, past: map[string][2]*lab.Backlog{}}
+		index: map[string]int{}, next: ownIndexes, raised: map[string]int{}, lines: map[string]*delayline.Line{},
+		past: map[string][2]*lab.Backlog{}}
 	l.published.passing, l.published.dialling = make(chan struct{}, mostPassed), make(chan struct{}, mostDialled)
 	l.published.senders = newClients(mostClients)
 	l.fabrics = l.newFabrics()

@@ -36,9 +36,10 @@ const (
 	managementBridge = "management" // in its namespace
 	managementUplink = "machine"
 
-	managementTable      = "trivet-management"      // of a node's firewall
-	managementRoutes     = topology.ManagementTable // the table of its routes: what looks at the main one sees the lab's
-	managementPreference = 100                      // of the rule that leads there
+	managementTable = "trivet-management" // of a node's firewall
+	// The table of its routes: what looks at the main one sees the lab's.
+	managementRoutes     = topology.ManagementTable
+	managementPreference = 100 // of the rule that leads there
 
 	// Indexes are above those that the kernel, or a link, gives other devices in these namespaces.
 	managementBridgeIndex = 1 << 28
@@ -62,19 +63,21 @@ func roomForManagement(t, now *topology.Topology) (*topology.Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	user, is := used.user(m.Subnet)
-	if !is {
+	user, ok := used.user(m.Subnet)
+	if !ok {
 		return t, nil
 	}
 	if !m.Chosen {
-		return nil, topology.Mistaken("choose another, or write  management: true", "management %s: this machine uses %s", m.Subnet, user)
+		return nil, topology.Mistaken("choose another, or write  management: true",
+			"management %s: this machine uses %s", m.Subnet, user)
 	}
 	for p := range t.ManagementSubnets() {
-		if _, is := used.user(p); !is && p.Bits() == m.Subnet.Bits() {
+		if _, ok := used.user(p); !ok && p.Bits() == m.Subnet.Bits() {
 			return t.WithManagement(p)
 		}
 	}
-	return nil, topology.Mistaken("write one that is free: management: SUBNET", "management: this machine uses all networks from which one could be chosen (%s)", user)
+	return nil, topology.Mistaken("write one that is free: management: SUBNET",
+		"management: this machine uses all networks from which one could be chosen (%s)", user)
 }
 
 // machineNetworks are those that the machine has addresses of or routes to, with what to call each.
@@ -166,7 +169,8 @@ func (l *Lab) makeManagement(m managementNet) error {
 	if err := guardMachine(machineTable(l.Name), m.Device); err != nil {
 		return err
 	}
-	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: m.Device}, PeerName: managementUplink, PeerNamespace: netlink.NsFd(ns.Fd())}
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: m.Device}, PeerName: managementUplink,
+		PeerNamespace: netlink.NsFd(ns.Fd())}
 	if err := netlink.LinkAdd(veth); err != nil {
 		return err
 	}
@@ -177,7 +181,7 @@ func (l *Lab) makeManagement(m managementNet) error {
 	if err != nil {
 		return err
 	}
-	if user, is := used.user(m.Machine.Masked()); is { // another lab may have come up since roomForManagement
+	if user, ok := used.user(m.Machine.Masked()); ok { // another lab may have come up since roomForManagement
 		return fmt.Errorf("this machine already uses %s; try again, or choose another:  management: SUBNET", user)
 	}
 	return inside.File(ns, func() error {
@@ -235,7 +239,8 @@ func (l *Lab) joinManagement(s plan.Steps) error {
 		return err
 	}
 	if err := parallel.Each(changed, func(n *topology.Node) error {
-		return l.inNet(n.Name, func() error { return errors.Join(deleteTable(managementTable), forgetManagementRule()) })
+		return l.inNet(n.Name,
+			func() error { return errors.Join(deleteTable(managementTable), forgetManagementRule()) })
 	}); err != nil {
 		return err
 	}
@@ -274,7 +279,8 @@ func (l *Lab) addPorts(t *topology.Topology, m managementNet) (joined []*topolog
 	}
 	defer b.Close()
 	port := func(n *topology.Node) netbatch.Device {
-		return netbatch.Device{Name: n.Management.String(), Index: managementPortIndexes + numberIn(m.Machine, n.Management)}
+		return netbatch.Device{Name: n.Management.String(),
+			Index: managementPortIndexes + numberIn(m.Machine, n.Management)}
 	}
 	var open []*os.File
 	defer func() {
@@ -292,7 +298,9 @@ func (l *Lab) addPorts(t *topology.Topology, m managementNet) (joined []*topolog
 		}
 		open, joined = append(open, ns), append(joined, n)
 		at := port(n)
-		b.AddVeth(at, netbatch.Device{Name: topology.ManagementDevice, Index: managementIndex, NS: ns, MAC: topology.AddressMAC(n.Management)})
+		b.AddVeth(at,
+			netbatch.Device{Name: topology.ManagementDevice, Index: managementIndex, NS: ns,
+				MAC: topology.AddressMAC(n.Management)})
 		b.SetMaster(at.Name, at.Index, managementBridgeIndex)
 	}
 	if err := b.Flush(); err != nil {
@@ -300,7 +308,8 @@ func (l *Lab) addPorts(t *topology.Topology, m managementNet) (joined []*topolog
 	}
 	for _, n := range joined { // before anything can pass
 		at := port(n)
-		if err := netlink.LinkSetIsolated(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: at.Name, Index: at.Index}}, true); err != nil {
+		if err := netlink.LinkSetIsolated(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: at.Name, Index: at.Index}},
+			true); err != nil {
 			return nil, fmt.Errorf("isolate %s: %w", n.Name, err)
 		}
 		b.SetUp(at.Name, at.Index, true)
@@ -337,7 +346,8 @@ func beManaged(n *topology.Node, m managementNet) error {
 		return err
 	}
 	subnet := &net.IPNet{IP: m.Machine.Masked().Addr().AsSlice(), Mask: net.CIDRMask(m.Machine.Bits(), 32)}
-	route := &netlink.Route{LinkIndex: managementIndex, Dst: subnet, Src: n.Management.AsSlice(), Scope: netlink.SCOPE_LINK, Table: managementRoutes}
+	route := &netlink.Route{LinkIndex: managementIndex, Dst: subnet, Src: n.Management.AsSlice(),
+		Scope: netlink.SCOPE_LINK, Table: managementRoutes}
 	if err := netlink.RouteReplace(route); err != nil {
 		return err
 	}
@@ -345,12 +355,14 @@ func beManaged(n *topology.Node, m managementNet) error {
 		return err
 	}
 	rule := netlink.NewRule()
-	rule.Family, rule.Priority, rule.Table, rule.Dst, rule.IifName = netlink.FAMILY_V4, managementPreference, managementRoutes, subnet, "lo"
+	rule.Family, rule.Priority, rule.Table, rule.Dst, rule.IifName = netlink.FAMILY_V4, managementPreference,
+		managementRoutes, subnet, "lo"
 	return netlink.RuleAdd(rule)
 }
 
 func forgetManagementRule() error {
-	rules, err := netlink.RuleListFiltered(netlink.FAMILY_V4, &netlink.Rule{Table: managementRoutes}, netlink.RT_FILTER_TABLE)
+	rules, err := netlink.RuleListFiltered(netlink.FAMILY_V4, &netlink.Rule{Table: managementRoutes},
+		netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return err
 	}
@@ -374,12 +386,16 @@ func guardNode(own netip.Addr, subnet netip.Prefix) error {
 		return err
 	}
 	t := c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: managementTable})
-	c.AddRule(&nftables.Rule{Table: t, Chain: forwardChain(c, t), Exprs: slices.Concat(entering(expr.CmpOpEq, topology.ManagementDevice), verdict(expr.VerdictDrop))})
-	c.AddRule(&nftables.Rule{Table: t, Chain: forwardChain(c, t), Exprs: slices.Concat(leaving(expr.CmpOpEq, topology.ManagementDevice), verdict(expr.VerdictDrop))})
+	c.AddRule(&nftables.Rule{Table: t, Chain: forwardChain(c, t),
+		Exprs: slices.Concat(entering(expr.CmpOpEq, topology.ManagementDevice), verdict(expr.VerdictDrop))})
+	c.AddRule(&nftables.Rule{Table: t, Chain: forwardChain(c, t),
+		Exprs: slices.Concat(leaving(expr.CmpOpEq, topology.ManagementDevice), verdict(expr.VerdictDrop))})
 	input := inputChain(c, t)
 	for _, rule := range [][]expr.Any{
-		slices.Concat(entering(expr.CmpOpEq, topology.ManagementDevice), ofSubnet(receiverAt, expr.CmpOpNeq, netip.PrefixFrom(own, 32))),
-		slices.Concat(entering(expr.CmpOpNeq, topology.ManagementDevice), entering(expr.CmpOpNeq, "lo"), ofSubnet(receiverAt, expr.CmpOpEq, subnet)),
+		slices.Concat(entering(expr.CmpOpEq, topology.ManagementDevice),
+			ofSubnet(receiverAt, expr.CmpOpNeq, netip.PrefixFrom(own, 32))),
+		slices.Concat(entering(expr.CmpOpNeq, topology.ManagementDevice), entering(expr.CmpOpNeq, "lo"),
+			ofSubnet(receiverAt, expr.CmpOpEq, subnet)),
 	} {
 		c.AddRule(&nftables.Rule{Table: t, Chain: input, Exprs: append(rule, verdict(expr.VerdictDrop)...)})
 	}

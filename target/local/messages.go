@@ -17,19 +17,21 @@ import (
 // messages describes the kernel's messages about one kind of object.
 type messages struct {
 	get, add, del uint16
-	head          int                                        // length of what comes before the attributes
-	families      []int                                      // to ask for
-	is            func(m []byte, index int) bool             // of the interface, and worth keeping
-	index         int                                        // offset of the interface's number in the head; -1: in attributes
-	clear         func(m []byte)                             // clears what changes by itself in the head
-	ignore        []uint16                                   // attributes that change by themselves
-	describe      func(m []byte, a map[uint16][]byte) string // for people
-	prepare       func(m []byte, past time.Duration) []byte  // what to send to the kernel; nil: the lifetime is over
+	head          int                            // length of what comes before the attributes
+	families      []int                          // to ask for
+	is            func(m []byte, index int) bool // of the interface, and worth keeping
+	// Offset of the interface's number in the head; -1: in attributes.
+	index    int
+	clear    func(m []byte)                             // clears what changes by itself in the head
+	ignore   []uint16                                   // attributes that change by themselves
+	describe func(m []byte, a map[uint16][]byte) string // for people
+	prepare  func(m []byte, past time.Duration) []byte  // what to send to the kernel; nil: the lifetime is over
 }
 
 var inet = []int{unix.AF_INET, unix.AF_INET6}
 
-var addressMessages = messages{get: unix.RTM_GETADDR, add: unix.RTM_NEWADDR, del: unix.RTM_DELADDR, head: unix.SizeofIfAddrmsg, families: inet, index: 4,
+var addressMessages = messages{get: unix.RTM_GETADDR, add: unix.RTM_NEWADDR, del: unix.RTM_DELADDR,
+	head: unix.SizeofIfAddrmsg, families: inet, index: 4,
 	is: func(m []byte, index int) bool { return number(m, 4) == uint32(index) },
 	clear: func(m []byte) {
 		const passing = unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED | unix.IFA_F_OPTIMISTIC
@@ -47,12 +49,14 @@ var addressMessages = messages{get: unix.RTM_GETADDR, add: unix.RTM_NEWADDR, del
 		return fmt.Sprintf("the address %s/%d", net.IP(ip), m[1])
 	},
 	prepare: func(m []byte, past time.Duration) []byte {
-		return withAttribute(m, unix.SizeofIfAddrmsg, unix.IFA_CACHEINFO, func(v []byte) []byte { // struct ifa_cacheinfo: preferred, valid
+		// Struct ifa_cacheinfo: preferred, valid.
+		return withAttribute(m, unix.SizeofIfAddrmsg, unix.IFA_CACHEINFO, func(v []byte) []byte {
 			return shorter(v, past, 0, 4)
 		})
 	}}
 
-var routeMessages = messages{get: unix.RTM_GETROUTE, add: unix.RTM_NEWROUTE, del: unix.RTM_DELROUTE, head: unix.SizeofRtMsg, families: inet, index: -1,
+var routeMessages = messages{get: unix.RTM_GETROUTE, add: unix.RTM_NEWROUTE, del: unix.RTM_DELROUTE,
+	head: unix.SizeofRtMsg, families: inet, index: -1,
 	is: func(m []byte, index int) bool {
 		return number(m, 8)&unix.RTM_F_CLONED == 0 && slices.Contains(routeIndexes(m), uint32(index))
 	},
@@ -90,7 +94,8 @@ var routeMessages = messages{get: unix.RTM_GETROUTE, add: unix.RTM_NEWROUTE, del
 		return append(m, nl.NewRtAttr(unix.RTA_EXPIRES, nl.Uint32Attr(uint32(left.Seconds()))).Serialize()...)
 	}}
 
-var neighbourMessages = messages{get: unix.RTM_GETNEIGH, add: unix.RTM_NEWNEIGH, head: unix.SizeofNdMsg, families: inet, index: 4,
+var neighbourMessages = messages{get: unix.RTM_GETNEIGH, add: unix.RTM_NEWNEIGH, head: unix.SizeofNdMsg, families: inet,
+	index: 4,
 	is: func(m []byte, index int) bool {
 		return number(m, 4) == uint32(index) && binary.NativeEndian.Uint16(m[8:])&unix.NUD_PERMANENT != 0
 	},
@@ -100,12 +105,14 @@ var neighbourMessages = messages{get: unix.RTM_GETNEIGH, add: unix.RTM_NEWNEIGH,
 	}}
 
 // Queueing disciplines without a handle are the kernel's own defaults.
-var queueMessages = messages{get: unix.RTM_GETQDISC, add: unix.RTM_NEWQDISC, head: nl.SizeofTcMsg, families: []int{unix.AF_UNSPEC}, index: 4,
+var queueMessages = messages{get: unix.RTM_GETQDISC, add: unix.RTM_NEWQDISC, head: nl.SizeofTcMsg,
+	families: []int{unix.AF_UNSPEC}, index: 4,
 	is:     func(m []byte, index int) bool { return number(m, 4) == uint32(index) && number(m, 8) != 0 },
 	clear:  func(m []byte) { clear(m[16:20]) }, // the reference count
 	ignore: []uint16{unix.TCA_STATS, unix.TCA_STATS2, unix.TCA_XSTATS, unix.TCA_HW_OFFLOAD},
 	describe: func(m []byte, a map[uint16][]byte) string {
-		return fmt.Sprintf("the queueing discipline %s %x: (its classes and filters are not kept)", nl.BytesToString(a[unix.TCA_KIND]), number(m, 8)>>16)
+		return fmt.Sprintf("the queueing discipline %s %x: (its classes and filters are not kept)",
+			nl.BytesToString(a[unix.TCA_KIND]), number(m, 8)>>16)
 	}}
 
 // low is the offset of the lowest byte in a 4-byte number.

@@ -55,7 +55,8 @@ func checkMPLS(t *topology.Topology) error {
 		if has, err := hasMPLS(); err != nil {
 			return err
 		} else if !has {
-			return lacks(fmt.Sprintf("%s %s: this kernel has no MPLS (CONFIG_MPLS_ROUTING)", needs.Kind, needs.Name), "-a mpls_router mpls_iptunnel")
+			return lacks(fmt.Sprintf("%s %s: this kernel has no MPLS (CONFIG_MPLS_ROUTING)", needs.Kind, needs.Name),
+				"-a mpls_router mpls_iptunnel")
 		}
 		if pushes == nil {
 			return nil
@@ -71,7 +72,8 @@ func checkMPLS(t *topology.Topology) error {
 
 // hasMPLS says whether the kernel has MPLS, in the thread's namespace.
 func hasMPLS() (bool, error) {
-	if s, err := unix.Socket(unix.AF_MPLS, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err == nil { // there is none, but to be asked for one loads the module
+	// There is none, but to be asked for one loads the module.
+	if s, err := unix.Socket(unix.AF_MPLS, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err == nil {
 		unix.Close(s)
 	}
 	_, err := os.Stat(mplsSettings)

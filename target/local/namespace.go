@@ -46,7 +46,8 @@ func (l *Lab) makeNamespaceDir() error {
 	if err := os.MkdirAll(l.nsDir(), 0o700); err != nil {
 		return err
 	}
-	if err := unix.Mount("trivet", l.nsDir(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=700"); err != nil {
+	if err := unix.Mount("trivet", l.nsDir(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+		"mode=700"); err != nil {
 		return fmt.Errorf("mount %s: %w", l.nsDir(), err)
 	}
 	if err := unix.Mount("", l.nsDir(), "", unix.MS_PRIVATE, ""); err != nil {
@@ -185,7 +186,8 @@ func (l *Lab) leaveMounts(i int) error {
 		}
 		probe := filepath.Join(l.nsDir(), "probe-"+strconv.Itoa(unix.Gettid()))
 		err = l.binder.bind("mnt", probe)
-		if undo := l.binder.do(func() error { return releaseFile(probe) }); !errors.Is(err, unix.EINVAL) || undo != nil {
+		if undo := l.binder.do(func() error { return releaseFile(probe) }); !errors.Is(err, unix.EINVAL) ||
+			undo != nil {
 			return errors.Join(err, undo)
 		}
 	}
@@ -260,7 +262,8 @@ func (l *Lab) mountSys() error {
 	if shown, err := fileSystem("/sys"); err != nil || shown != l.sys {
 		return err
 	}
-	cgroups, err := unix.OpenTree(unix.AT_FDCWD, "/sys/fs/cgroup", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	cgroups, err := unix.OpenTree(unix.AT_FDCWD, "/sys/fs/cgroup",
+		unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err == nil {
 		defer unix.Close(cgroups)
 	}
@@ -335,7 +338,8 @@ func bindFile(from, to string) error {
 
 // releaseFile undoes bindFile, as far as that got.
 func releaseFile(file string) error {
-	if err := unix.Unmount(file, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
+	if err := unix.Unmount(file, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.ENOENT) &&
+		!errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("release %s: %w", file, err)
 	}
 	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {

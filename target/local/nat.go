@@ -66,7 +66,8 @@ func (l *Lab) planUplink(node string) (uplink, error) {
 		base[2], base[3] = byte(sum>>6), byte(sum<<2)
 		machine := netip.AddrFrom4(base).Next()
 		if !used[machine] {
-			return uplink{Device: fmt.Sprintf("%s%08x", uplinkPrefix, number), Machine: netip.PrefixFrom(machine, 30), Router: netip.PrefixFrom(machine.Next(), 30)}, nil
+			return uplink{Device: fmt.Sprintf("%s%08x", uplinkPrefix, number), Machine: netip.PrefixFrom(machine, 30),
+				Router: netip.PrefixFrom(machine.Next(), 30)}, nil
 		}
 		sum++
 	}
@@ -91,14 +92,16 @@ func (l *Lab) addUplink(n *topology.Node) error {
 		return err
 	}
 	defer ns.Close()
-	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: u.Device, Flags: net.FlagUp}, PeerName: uplinkDevice, PeerNamespace: netlink.NsFd(ns.Fd())}
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: u.Device, Flags: net.FlagUp}, PeerName: uplinkDevice,
+		PeerNamespace: netlink.NsFd(ns.Fd())}
 	if err := netlink.LinkAdd(veth); err != nil {
 		return fmt.Errorf("make the uplink: %w", err)
 	}
 	if err := addressAndUp(u.Device, u.Machine); err != nil {
 		return err
 	}
-	if err := masquerade(natTable(l.Name, n.Name), &u, append(ofSubnet(senderAt, expr.CmpOpEq, u.Machine), leaving(expr.CmpOpNeq, u.Device)...)); err != nil {
+	if err := masquerade(natTable(l.Name, n.Name), &u,
+		append(ofSubnet(senderAt, expr.CmpOpEq, u.Machine), leaving(expr.CmpOpNeq, u.Device)...)); err != nil {
 		return fmt.Errorf("translate addresses on the machine: %w", err)
 	}
 	return inside.File(ns, func() error {
@@ -109,7 +112,8 @@ func (l *Lab) addUplink(n *topology.Node) error {
 		if err != nil {
 			return err
 		}
-		route := &netlink.Route{LinkIndex: up.Attrs().Index, Gw: u.Machine.Addr().AsSlice(), Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}
+		route := &netlink.Route{LinkIndex: up.Attrs().Index, Gw: u.Machine.Addr().AsSlice(),
+			Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}
 		if err := netlink.RouteReplace(route); err != nil {
 			return err
 		}
@@ -144,7 +148,8 @@ func masquerade(table string, into *uplink, rules ...[]expr.Any) error {
 	}
 	if into != nil {
 		forward := forwardChain(c, t)
-		c.AddRule(&nftables.Rule{Table: t, Chain: forward, Exprs: slices.Concat(leaving(expr.CmpOpEq, into.Device), answers(expr.CmpOpEq), verdict(expr.VerdictDrop))})
+		c.AddRule(&nftables.Rule{Table: t, Chain: forward,
+			Exprs: slices.Concat(leaving(expr.CmpOpEq, into.Device), answers(expr.CmpOpEq), verdict(expr.VerdictDrop))})
 	}
 	return c.Flush()
 }
@@ -190,7 +195,8 @@ func forwardForLabs() error {
 	t := c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: forwardTable})
 	chain := forwardChain(c, t)
 	for _, device := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
-		begins := []expr.Any{&expr.Meta{Key: device, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(uplinkPrefix)}}
+		begins := []expr.Any{&expr.Meta{Key: device, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(uplinkPrefix)}}
 		c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(begins, verdict(expr.VerdictAccept)...)})
 	}
 	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: verdict(expr.VerdictDrop)})
@@ -207,7 +213,8 @@ const (
 func ofSubnet(offset uint32, op expr.CmpOp, p netip.Prefix) []expr.Any {
 	return []expr.Any{
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: net.CIDRMask(p.Bits(), 32), Xor: make([]byte, 4)},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: net.CIDRMask(p.Bits(), 32),
+			Xor: make([]byte, 4)},
 		&expr.Cmp{Op: op, Register: 1, Data: p.Masked().Addr().AsSlice()},
 	}
 }
@@ -235,7 +242,8 @@ func setMasquerade(n, old *topology.Node) error {
 	if old != nil && slices.Equal(old.Masquerade, n.Masquerade) {
 		return nil
 	}
-	if len(n.Masquerade) > 0 || old != nil && len(old.Masquerade) > 0 { // the table may be there: a node is configured again when one of its links comes up
+	// The table may be there: a node is configured again when one of its links comes up.
+	if len(n.Masquerade) > 0 || old != nil && len(old.Masquerade) > 0 {
 		if err := deleteTable(insideTable); err != nil {
 			return err
 		}

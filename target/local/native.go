@@ -29,10 +29,12 @@ import (
 
 // native is what of the machine a lab has changed to make it one of its hosts.
 type native struct {
-	Node    string          `json:"node"`
-	Devices []string        `json:"devices,omitempty"` // the lab's, in the machine's network namespace
-	Guarded map[string]bool `json:"guarded,omitempty"` // the machine's interfaces; with whether filters could be attached before
-	Pingers string          `json:"pingers,omitempty"` // who could send echo requests without rights (net.ipv4.ping_group_range)
+	Node    string   `json:"node"`
+	Devices []string `json:"devices,omitempty"` // the lab's, in the machine's network namespace
+	// The machine's interfaces; with whether filters could be attached before.
+	Guarded map[string]bool `json:"guarded,omitempty"`
+	// Who could send echo requests without rights (net.ipv4.ping_group_range).
+	Pingers string `json:"pingers,omitempty"`
 }
 
 // machineNet is the machine's network namespace: that of the process's first thread, which never
@@ -68,7 +70,8 @@ func (l *Lab) beNative(t *topology.Topology) error {
 			if e.Node == n.Name {
 				devices = append(devices, e.Interface)
 			} else if e.Beyond() && link.Ends[1-i].Node == n.Name {
-				return fmt.Errorf("link %s: %s is the machine itself, which has its interfaces already", link.Name(), n.Name)
+				return fmt.Errorf("link %s: %s is the machine itself, which has its interfaces already", link.Name(),
+					n.Name)
 			}
 		}
 	}
@@ -294,7 +297,8 @@ func routeNative(ends []*topology.Endpoint, static []topology.Route) error {
 		}
 		for _, p := range e.Addresses {
 			connected := prefixNet(p.Masked())
-			r := &netlink.Route{Table: nativeTable, LinkIndex: dev.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: &connected, Src: p.Addr().AsSlice()}
+			r := &netlink.Route{Table: nativeTable, LinkIndex: dev.Attrs().Index, Scope: netlink.SCOPE_LINK,
+				Dst: &connected, Src: p.Addr().AsSlice()}
 			if err := netlink.RouteReplace(r); err != nil {
 				return fmt.Errorf("route %s: %w", p.Masked(), err)
 			}
@@ -302,7 +306,8 @@ func routeNative(ends []*topology.Endpoint, static []topology.Route) error {
 	}
 	for _, s := range static {
 		to := prefixNet(s.To)
-		r := &netlink.Route{Table: nativeTable, Dst: &to, Protocol: unix.RTPROT_STATIC, Priority: int(s.KernelMetric()), Src: senderTo(s, ends)}
+		r := &netlink.Route{Table: nativeTable, Dst: &to, Protocol: unix.RTPROT_STATIC, Priority: int(s.KernelMetric()),
+			Src: senderTo(s, ends)}
 		switch {
 		case s.Discard:
 			r.Type, r.Src = unix.RTN_BLACKHOLE, nil
@@ -328,7 +333,8 @@ func routeNative(ends []*topology.Endpoint, static []topology.Route) error {
 // clearNative removes all routes of the lab's table. Those to nowhere have no device with which
 // they would go.
 func clearNative() error {
-	old, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: nativeTable}, netlink.RT_FILTER_TABLE)
+	old, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: nativeTable},
+		netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return err
 	}
@@ -344,7 +350,9 @@ func clearNative() error {
 // the node's first of the kind, as the kernel might take the machine's. Else it is left to the
 // kernel.
 func senderTo(s topology.Route, ends []*topology.Endpoint) net.IP {
-	if s.Via.IsValid() || slices.ContainsFunc(ends, func(e *topology.Endpoint) bool { return e.Interface == s.Device && len(e.Addresses) > 0 }) {
+	if s.Via.IsValid() || slices.ContainsFunc(ends, func(e *topology.Endpoint) bool {
+		return e.Interface == s.Device && len(e.Addresses) > 0
+	}) {
 		return nil
 	}
 	for _, e := range ends {
@@ -371,7 +379,8 @@ func (l *Lab) settleNative(n *topology.Node, device string) error {
 		}
 	}
 	settings := []sysctl{
-		{"/proc/sys/net/ipv4/conf/" + device + "/arp_ignore", ownAddress, true}, // asked for an address, it answers for its own only
+		// Asked for an address, it answers for its own only.
+		{"/proc/sys/net/ipv4/conf/" + device + "/arp_ignore", ownAddress, true},
 		{"/proc/sys/net/ipv4/conf/" + device + "/arp_announce", "2", true},
 	}
 	for _, s := range l.nodeSysctls(n) {

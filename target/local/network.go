@@ -18,12 +18,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A port of a node in a network of a provider is one of two things here. Where the machine is one
-// of the provider's instances, it is an interface that this has got, known by its MAC: the node
-// takes it, under the name of its own device. Where the machine has the provider's switch, it is
-// the far end of the node's own device, plugged into that as a hypervisor plugs its guests: the
-// agent there knows by the port's ID what to do with it. It finds the ID beside an interface of Open
-// vSwitch; with Linux bridges, in the name of the device, which it puts into a bridge itself.
+// A port of a node in a network of a provider is one of two things here. Where the machine is one of
+// the provider's instances, it is an interface that this has got, known by its MAC: the node takes
+// it, under the name of its own device. Where the machine has the provider's switch, it is the far
+// end of the node's own device, plugged into that as a hypervisor plugs its guests: the agent there
+// knows by the port's ID what to do with it. It finds the ID beside an interface of Open vSwitch;
+// with Linux bridges, in the name of the device, which it puts into a bridge itself.
 
 // ofLab is the key of what is written beside an interface that is plugged, and says of which lab it
 // is.
@@ -39,13 +39,15 @@ func NoNetworks(t *topology.Topology) error {
 	const hint = "say which cloud:  trivet up … --on FILE,  with  openstack: {cloud: NAME, instances: 0}  in it (docs/openstack.md)"
 	for _, n := range t.Nodes {
 		if n.Datapath.Provided() {
-			p.Add(n.Pos, hint, "router %s: %s is a cloud's, and the lab is of this machine alone", n.Name, n.Datapath.Kind().Is)
+			p.Add(n.Pos, hint, "router %s: %s is a cloud's, and the lab is of this machine alone", n.Name,
+				n.Datapath.Kind().Is)
 		}
 	}
 	for _, link := range t.Links {
 		for _, e := range link.Ends {
 			if e.Network != "" {
-				p.Add(link.Pos, hint, "link %s: %s is a network of a cloud, and the lab is of this machine alone", link.Name(), e.Network)
+				p.Add(link.Pos, hint, "link %s: %s is a network of a cloud, and the lab is of this machine alone",
+					link.Name(), e.Network)
 			}
 		}
 	}
@@ -62,7 +64,8 @@ func (l *Lab) takePort(link *topology.Link, within topology.Endpoint, p *topolog
 		return fmt.Errorf("link %s: %w", link.Name(), err)
 	}
 	if p.Whole {
-		if err := l.inNet(within.Node, func() error { return setOffloads(within.Interface, []uint32{unix.ETHTOOL_STXCSUM}, false) }); err != nil {
+		if err := l.inNet(within.Node,
+			func() error { return setOffloads(within.Interface, []uint32{unix.ETHTOOL_STXCSUM}, false) }); err != nil {
 			return err
 		}
 	}
@@ -105,8 +108,10 @@ func (l *Lab) plugPort(link *topology.Link, within topology.Endpoint, p *topolog
 	}
 	// Until the agent has given it the tag of its network it would be in one with all else that has
 	// no tag; Neutron drops what has this one.
-	_, err = vsctl.Run("--", "--may-exist", "add-port", p.Bridge, tap, "tag=4095", "--", "set", "Interface", tap, "external_ids:iface-id="+p.ID,
-		"external_ids:attached-mac="+p.MAC.String(), "external_ids:iface-status=active", "external_ids:"+ofLab+"="+l.Name)
+	_, err = vsctl.Run("--", "--may-exist", "add-port", p.Bridge, tap, "tag=4095", "--", "set", "Interface", tap,
+		"external_ids:iface-id="+p.ID,
+		"external_ids:attached-mac="+p.MAC.String(), "external_ids:iface-status=active",
+		"external_ids:"+ofLab+"="+l.Name)
 	return err
 }
 
@@ -166,7 +171,8 @@ func attached(mac topology.MAC) (netlink.Link, error) {
 			}
 		}
 		if wait.Over() {
-			return nil, fmt.Errorf("the machine has no interface %s, though the port was attached to it: %w", mac, wait.Err())
+			return nil, fmt.Errorf("the machine has no interface %s, though the port was attached to it: %w", mac,
+				wait.Err())
 		}
 	}
 }
@@ -183,7 +189,8 @@ func (l *Lab) releasePort(within topology.Endpoint, p *topology.NetworkPort) err
 		}
 		l.Record.Plugged = slices.DeleteFunc(l.Record.Plugged, func(s string) bool { return s == tap })
 	}
-	if err := inNamespaceFile(l.netPath(within.Node), func() error { return deleteOurs(within.Interface) }); err != nil {
+	if err := inNamespaceFile(l.netPath(within.Node),
+		func() error { return deleteOurs(within.Interface) }); err != nil {
 		return err
 	}
 	l.forgetDevice(within.Interface)

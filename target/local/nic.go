@@ -52,7 +52,8 @@ type external struct {
 }
 
 // userFlags are the flags of an interface that users set.
-const userFlags = unix.IFF_UP | unix.IFF_PROMISC | unix.IFF_ALLMULTI | unix.IFF_NOARP | unix.IFF_MULTICAST | unix.IFF_DEBUG | unix.IFF_DYNAMIC
+const userFlags = unix.IFF_UP | unix.IFF_PROMISC | unix.IFF_ALLMULTI | unix.IFF_NOARP | unix.IFF_MULTICAST |
+	unix.IFF_DEBUG | unix.IFF_DYNAMIC
 
 // look reads the state of an interface, in the thread's namespace.
 func look(name string) (x external, err error) {
@@ -61,7 +62,8 @@ func look(name string) (x external, err error) {
 		return x, err
 	}
 	a := dev.Attrs()
-	x = external{Name: name, Index: a.Index, At: time.Now(), Flags: a.RawFlags & userFlags, MTU: a.MTU, TxQueue: a.TxQLen, Alias: a.Alias,
+	x = external{Name: name, Index: a.Index, At: time.Now(), Flags: a.RawFlags & userFlags, MTU: a.MTU,
+		TxQueue: a.TxQLen, Alias: a.Alias,
 		AltNames: a.AltNames, Group: a.Group, MAC: a.HardwareAddr.String(), Carrier: a.OperState == netlink.OperUp,
 		Offloads: offloadsOf(name), Settings: settingsOf(name)}
 	if w, err := wifi.Find(name); err != nil {
@@ -88,7 +90,8 @@ func settingsOf(name string) map[string]string {
 		at := filepath.Join("/proc/sys/net", dir, name)
 		list, _ := os.ReadDir(at)
 		for _, f := range list {
-			if b, err := os.ReadFile(filepath.Join(at, f.Name())); err == nil { // some can be read only once they have been set
+			// Some can be read only once they have been set.
+			if b, err := os.ReadFile(filepath.Join(at, f.Name())); err == nil {
 				out[filepath.Join(dir, name, f.Name())] = strings.TrimSpace(string(b))
 			}
 		}
@@ -246,12 +249,15 @@ func (x external) restoreLink(dev netlink.Link, lose func(string, error)) {
 			return netlink.LinkSetHardwareAddr(dev, mac)
 		}},
 		{fmt.Sprintf("its MTU of %d", x.MTU), x.MTU != a.MTU, func() error { return netlink.LinkSetMTU(dev, x.MTU) }},
-		{fmt.Sprintf("its queue of %d packets", x.TxQueue), x.TxQueue != a.TxQLen, func() error { return netlink.LinkSetTxQLen(dev, x.TxQueue) }},
+		{fmt.Sprintf("its queue of %d packets", x.TxQueue), x.TxQueue != a.TxQLen,
+			func() error { return netlink.LinkSetTxQLen(dev, x.TxQueue) }},
 		{"its alias " + x.Alias, x.Alias != a.Alias, func() error { return netlink.LinkSetAlias(dev, x.Alias) }},
-		{fmt.Sprintf("its group %d", x.Group), x.Group != a.Group, func() error { return netlink.LinkSetGroup(dev, int(x.Group)) }},
+		{fmt.Sprintf("its group %d", x.Group), x.Group != a.Group,
+			func() error { return netlink.LinkSetGroup(dev, int(x.Group)) }},
 		{"its flags", x.Flags&^unix.IFF_UP != a.RawFlags&userFlags&^unix.IFF_UP, func() error {
 			request := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
-			request.AddData(&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(a.Index), Flags: x.Flags &^ unix.IFF_UP, Change: userFlags &^ unix.IFF_UP}})
+			request.AddData(&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(a.Index),
+				Flags: x.Flags &^ unix.IFF_UP, Change: userFlags &^ unix.IFF_UP}})
 			_, err := request.Execute(unix.NETLINK_ROUTE, 0)
 			return err
 		}},
@@ -278,7 +284,8 @@ func (x external) restoreLink(dev netlink.Link, lose func(string, error)) {
 func (x external) settle(index int) {
 	for range 200 {
 		now, err := addressMessages.of(index)
-		if err != nil || len(addressMessages.lacks(x.Addresses, now)) == 0 && !slices.ContainsFunc(now, func(m []byte) bool { return m[2]&unix.IFA_F_TENTATIVE != 0 }) {
+		if err != nil || len(addressMessages.lacks(x.Addresses, now)) == 0 &&
+			!slices.ContainsFunc(now, func(m []byte) bool { return m[2]&unix.IFA_F_TENTATIVE != 0 }) {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)

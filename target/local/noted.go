@@ -122,7 +122,8 @@ func (l *Lab) factsIn(node string, proc int) (netfacts.Facts, error) {
 		return nil, err
 	}
 	defer ns.Close()
-	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); errors.Is(err, unix.EINVAL) { // it is just being made, or gone
+	// It is just being made, or gone.
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); errors.Is(err, unix.EINVAL) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("enter the namespace of %s: %w", node, err)

@@ -16,7 +16,8 @@ var errAnother = errors.New("another node does not begin")
 // beginInOrder has nodes begin, each once those are ready that it comes after: begin returns when
 // one is. The error is that of those which have failed by themselves; the others are not waited for
 // then. done is called for each.
-func beginInOrder(ctx context.Context, nodes []*topology.Node, begin func(context.Context, *topology.Node) error, done func()) error {
+func beginInOrder(ctx context.Context, nodes []*topology.Node, begin func(context.Context, *topology.Node) error,
+	done func()) error {
 	ready := map[string]chan struct{}{}
 	for _, n := range nodes {
 		ready[n.Name] = make(chan struct{})
@@ -36,7 +37,8 @@ func beginInOrder(ctx context.Context, nodes []*topology.Node, begin func(contex
 			}
 		}
 		if err := begin(ctx, n); err != nil {
-			ended := errors.Is(err, errAnother) || errors.Is(err, context.Canceled) || errors.Is(err, os.ErrDeadlineExceeded)
+			ended := errors.Is(err, errAnother) || errors.Is(err, context.Canceled) ||
+				errors.Is(err, os.ErrDeadlineExceeded)
 			if context.Cause(ctx) == errAnother && ended {
 				return nil // it says why
 			}

@@ -49,8 +49,10 @@ func checkRules(t *topology.Topology) error {
 	for family, f := range tried {
 		b.AddRule(f.rule, family)
 		if err := b.Flush(); errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
-			option := map[byte]string{unix.AF_INET: "CONFIG_IP_MULTIPLE_TABLES", unix.AF_INET6: "CONFIG_IPV6_MULTIPLE_TABLES"}[family]
-			return lack.New(fmt.Sprintf("%s %s: rule %s: this kernel has no policy routing for it (%s)", f.node.Kind, f.node.Name, f.rule, option),
+			option := map[byte]string{unix.AF_INET: "CONFIG_IP_MULTIPLE_TABLES",
+				unix.AF_INET6: "CONFIG_IPV6_MULTIPLE_TABLES"}[family]
+			return lack.New(fmt.Sprintf("%s %s: rule %s: this kernel has no policy routing for it (%s)", f.node.Kind,
+				f.node.Name, f.rule, option),
 				":  ", "take the rules out, or another kernel")
 		}
 	}

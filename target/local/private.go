@@ -137,7 +137,8 @@ func (p *privately) memory(mode, uid, gid uint32) (int, error) {
 func (p *privately) point(path string, wantsDir bool) (int, error) {
 	at, missing := filepath.Clean(path), []string{}
 	fd, err := unix.Open(at, unix.O_PATH|unix.O_CLOEXEC, 0)
-	for ; (err == unix.ENOENT || err == unix.ENOTDIR) && at != "/"; fd, err = unix.Open(at, unix.O_PATH|unix.O_CLOEXEC, 0) {
+	for ; (err == unix.ENOENT ||
+		err == unix.ENOTDIR) && at != "/"; fd, err = unix.Open(at, unix.O_PATH|unix.O_CLOEXEC, 0) {
 		if to, err := os.Readlink(at); err == nil {
 			return -1, fmt.Errorf("%s is a symbolic link to %s, which is not there", at, to)
 		}
@@ -303,8 +304,9 @@ func (c *covers) remarks() (out []string) {
 		if len(names) > 1 {
 			who, there = fmt.Sprintf("%s and %d more", who, len(names)-1), "each of them"
 		}
-		out = append(out, fmt.Sprintf("%s: the machine has no %s; new files in %s stay in %s, in memory, and end with the lab"+
-			" (not if you mkdir %s first)", who, at[1], at[0], there, at[1]))
+		out = append(out,
+			fmt.Sprintf("%s: the machine has no %s; new files in %s stay in %s, in memory, and end with the lab"+
+				" (not if you mkdir %s first)", who, at[1], at[0], there, at[1]))
 	}
 	return out
 }

@@ -193,7 +193,8 @@ func (l *Lab) waitPort(ctx context.Context, n *topology.Node, port uint32, up bo
 			if up {
 				return fmt.Errorf("switch %s has no flow entries from its controller for port %d yet", n.Name, port)
 			}
-			return fmt.Errorf("switch %s still has flow entries from its controller for port %d, which is down", n.Name, port)
+			return fmt.Errorf("switch %s still has flow entries from its controller for port %d, which is down",
+				n.Name, port)
 		}
 	}
 }

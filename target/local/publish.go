@@ -85,7 +85,8 @@ func (l *Lab) publish(t *topology.Topology, dropped []*topology.Node) error {
 	for _, n := range t.Nodes {
 		for _, port := range n.Ports {
 			has := p.open[port.Listen()]
-			other := has.to != port || has.at != n.Name || slices.ContainsFunc(dropped, func(d *topology.Node) bool { return d.Name == n.Name })
+			other := has.to != port || has.at != n.Name ||
+				slices.ContainsFunc(dropped, func(d *topology.Node) bool { return d.Name == n.Name })
 			has.to, has.at = port, n.Name
 			if d, ok := has.Closer.(*datagrams); ok && other {
 				d.forget()

@@ -32,7 +32,8 @@ func pulledKey(e topology.Endpoint) string { return e.Node + " " + e.Interface }
 func (l *Lab) keepPulled(s plan.Steps) error {
 	changed := false
 	for _, k := range s.SetLinks {
-		if wire := l.WireOf(k.Link); !s.Plugged[k.Key] || !k.Down || wire != datapath.Veth && wire != datapath.External {
+		if wire := l.WireOf(k.Link); !s.Plugged[k.Key] || !k.Down ||
+			wire != datapath.Veth && wire != datapath.External {
 			continue
 		}
 		e := l.cableEnd(k.Link)
@@ -69,12 +70,14 @@ func forgotten(name string) (x external, err error) {
 		return x, err
 	}
 	a := dev.Attrs()
-	x = external{Name: name, Index: a.Index, At: time.Now(), Flags: a.RawFlags & userFlags, Carrier: a.OperState == netlink.OperUp,
+	x = external{Name: name, Index: a.Index, At: time.Now(), Flags: a.RawFlags & userFlags,
+		Carrier:  a.OperState == netlink.OperUp,
 		Settings: settingsOf(name), InPlace: true}
 	if x.Addresses, err = addressMessages.of(x.Index); err != nil {
 		return x, err
 	}
-	x.Addresses = slices.DeleteFunc(x.Addresses, func(m []byte) bool { return m[0] != unix.AF_INET6 || addressMessages.addedByKernel(m) })
+	x.Addresses = slices.DeleteFunc(x.Addresses,
+		func(m []byte) bool { return m[0] != unix.AF_INET6 || addressMessages.addedByKernel(m) })
 	if x.Permanent, err = neighbourMessages.of(x.Index); err != nil {
 		return x, err
 	}
@@ -127,7 +130,8 @@ func (l *Lab) putBack(n *topology.Node, e topology.Endpoint, was pulledEnd) erro
 		if err := explainRoute(b.Flush()); err != nil {
 			return err
 		}
-		return setNeighbors(b, &topology.Node{Neighbors: at(e, n.Neighbors)}, &topology.Node{Neighbors: at(e, was.Neighbors)}, map[string]int{e.Interface: index}, nil)
+		return setNeighbors(b, &topology.Node{Neighbors: at(e, n.Neighbors)},
+			&topology.Node{Neighbors: at(e, was.Neighbors)}, map[string]int{e.Interface: index}, nil)
 	})
 }
 
@@ -138,7 +142,8 @@ func at(e topology.Endpoint, all []topology.Neighbor) []topology.Neighbor {
 
 // over says whether a route leads over an end.
 func over(e topology.Endpoint, r topology.Route) bool {
-	return r.Device == e.Interface || slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Contains(r.Via) })
+	return r.Device == e.Interface ||
+		slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Contains(r.Via) })
 }
 
 // device is the index of the device that a route names, if any.

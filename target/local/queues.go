@@ -83,7 +83,8 @@ func (l *Lab) queues(of func(key string) bool) ([][2]lab.LinkDirection, error) {
 func ofLine(d *lab.LinkDirection, s delayline.Direction, i topology.Impairment) {
 	lost, full := s.Lost.Packets, s.Overflowed.Packets
 	d.Sent, d.Dropped = &s.Out, s.Cleared.Packets+s.Refused.Packets+s.NoMemory.Packets+s.Overrun
-	d.Queue = &lab.Backlog{Kind: string(datapath.Line), Packets: s.Waiting.Packets, Bytes: s.Waiting.Bytes, Flying: s.Flying.Packets,
+	d.Queue = &lab.Backlog{Kind: string(datapath.Line), Packets: s.Waiting.Packets, Bytes: s.Waiting.Bytes,
+		Flying:  s.Flying.Packets,
 		Dropped: lost + full + s.Counters.Dropped.Packets, Full: &full, Lost: &lost}
 	if i.Managed() {
 		d.Queue.Kind += " " + string(i.Queue.Discipline)
@@ -165,7 +166,8 @@ func (l *Lab) keepCounts(s plan.Steps) {
 	all, _ := l.queues(again)
 	for i, key := range topology.LinkKeys(l.Topology()) {
 		if again(key) {
-			l.past[key] = [2]*lab.Backlog{cmp.Or(all[i][0].Queue, l.past[key][0]), cmp.Or(all[i][1].Queue, l.past[key][1])}
+			l.past[key] = [2]*lab.Backlog{cmp.Or(all[i][0].Queue, l.past[key][0]),
+				cmp.Or(all[i][1].Queue, l.past[key][1])}
 		}
 	}
 }
@@ -221,8 +223,8 @@ func queueOf(list []netlink.Qdisc) *lab.Backlog {
 	var kinds []string
 	for root := list[at]; root != nil; root = below(list, root) {
 		kinds = append(kinds, root.Type())
-		netem, is := root.(*netlink.Netem)
-		told = told && (is && netem.Loss == 0 || root.Type() == "tbf")
+		netem, ok := root.(*netlink.Netem)
+		told = told && (ok && netem.Loss == 0 || root.Type() == "tbf")
 	}
 	out.Kind = strings.Join(kinds, " ")
 	if s := list[at].Attrs().Statistics; s != nil && s.Queue != nil {
@@ -238,7 +240,8 @@ func queueOf(list []netlink.Qdisc) *lab.Backlog {
 func below(list []netlink.Qdisc, q netlink.Qdisc) netlink.Qdisc {
 	var found netlink.Qdisc
 	for _, c := range list {
-		if parent, major := c.Attrs().Parent, q.Attrs().Handle; major != 0 && parent>>16 == major>>16 && parent != netlink.HANDLE_ROOT {
+		if parent, major := c.Attrs().Parent, q.Attrs().Handle; major != 0 && parent>>16 == major>>16 &&
+			parent != netlink.HANDLE_ROOT {
 			if found != nil {
 				return nil
 			}

@@ -32,11 +32,13 @@ func RefuseForwarding(lab string, from []netip.Addr) error {
 	c.DelTable(table) // with what it had; all of this is done at once
 	c.AddTable(table)
 	chain := &nftables.Chain{Name: "forward", Table: table, Type: nftables.ChainTypeFilter,
-		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityRef(*nftables.ChainPriorityFilter - 1)} // whatever others accept
+		// Whatever others accept.
+		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityRef(*nftables.ChainPriorityFilter - 1)}
 	c.AddChain(chain)
 	for _, a := range from {
 		for _, sender := range append(macsOf(a), sentBy(a.Unmap())) {
-			c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: slices.Concat(sender, unasked(), verdict(expr.VerdictDrop))})
+			c.AddRule(&nftables.Rule{Table: table, Chain: chain,
+				Exprs: slices.Concat(sender, unasked(), verdict(expr.VerdictDrop))})
 		}
 	}
 	if err := c.Flush(); errors.Is(err, unix.EOPNOTSUPP) {

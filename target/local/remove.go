@@ -34,7 +34,8 @@ func Remove(name, dir string, progress lab.Stage, lost func(string)) error {
 		{"devices", func(_, dir string) error { return removeDevices(dir, lost) }},
 		{"namespaces", removeNamespaces},
 		{"private directories", removeDirs},
-		{"files", func(_, dir string) error { return removeFiles(dir) }}, // on a full disk, this makes room for the next stage
+		// On a full disk, this makes room for the next stage.
+		{"files", func(_, dir string) error { return removeFiles(dir) }},
 		{"limits", func(_, dir string) error { return restoreLimits(dir) }},
 		{"directory", func(_, dir string) error { return os.RemoveAll(dir) }},
 	}

@@ -40,7 +40,8 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress lab.Sta
 	defer func() { l.bare = nil }()
 	s := l.plan(without(l.withoutLines(t), l.bare), t)
 	l.Note(true)
-	return l.Renew(slices.Compact(append([]string{inFabric}, l.concerned(s)...)), func() error { return l.pickUp(ctx, s, progress) })
+	return l.Renew(slices.Compact(append([]string{inFabric}, l.concerned(s)...)),
+		func() error { return l.pickUp(ctx, s, progress) })
 }
 
 // pickUp makes of what the dead process has left a lab that can be changed.
@@ -98,6 +99,7 @@ func (l *Lab) findDevices() error {
 // withoutLines is a topology without the links whose devices ended with the process that held them.
 func (l *Lab) withoutLines(t *topology.Topology) *topology.Topology {
 	have := *t
-	have.Links = slices.DeleteFunc(slices.Clone(t.Links), func(k *topology.Link) bool { return l.WireOf(k) == datapath.Line })
+	have.Links = slices.DeleteFunc(slices.Clone(t.Links),
+		func(k *topology.Link) bool { return l.WireOf(k) == datapath.Line })
 	return &have
 }

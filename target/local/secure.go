@@ -64,7 +64,8 @@ func MakeSecure(s *lab.Secure, ns *os.File) error {
 		}
 		for _, p := range s.Peers {
 			to := host(p.Address)
-			if err := netlink.RouteAdd(&netlink.Route{LinkIndex: dev.Attrs().Index, Dst: &to, Scope: netlink.SCOPE_LINK}); err != nil {
+			if err := netlink.RouteAdd(&netlink.Route{LinkIndex: dev.Attrs().Index, Dst: &to,
+				Scope: netlink.SCOPE_LINK}); err != nil {
 				return fmt.Errorf("route to a peer of WireGuard: %w", err)
 			}
 		}
@@ -117,7 +118,8 @@ func meetPeers(s *lab.Secure, try int) (all bool, err error) {
 			fresh := peerConfig(p, true)
 			fresh.PersistentKeepaliveInterval = &now
 			call.Peers = append(call.Peers, wgtypes.PeerConfig{PublicKey: p.Key, Remove: true}, fresh)
-			after.Peers = append(after.Peers, wgtypes.PeerConfig{PublicKey: p.Key, UpdateOnly: true, PersistentKeepaliveInterval: &quiet})
+			after.Peers = append(after.Peers,
+				wgtypes.PeerConfig{PublicKey: p.Key, UpdateOnly: true, PersistentKeepaliveInterval: &quiet})
 		case try == callsBack:
 			known := peerConfig(p, true)
 			known.UpdateOnly = true

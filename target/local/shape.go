@@ -111,7 +111,8 @@ func changeInPlace(dev netlink.Link, want []qdisc) bool {
 	}
 	for _, q := range want {
 		if q.flows != 0 { // as it is, which is not to be said
-			q.options = slices.DeleteFunc(slices.Clone(q.options), func(o option) bool { return o.kind == nl.TCA_FQ_CODEL_FLOWS })
+			q.options = slices.DeleteFunc(slices.Clone(q.options),
+				func(o option) bool { return o.kind == nl.TCA_FQ_CODEL_FLOWS })
 		}
 		if q.put(0) != nil {
 			return false
@@ -200,10 +201,13 @@ func netem(i topology.Impairment) qdisc {
 		rate = wireRate / 8
 	}
 	q := qdisc{kind: "netem", handle: delayHandle, head: parameters.Serialize()}
-	correlations := nl.TcNetemCorr{DelayCorr: chance(i.DelayCorrelation), LossCorr: chance(i.LossCorrelation), DupCorr: chance(i.DuplicateCorrelation)}
+	correlations := nl.TcNetemCorr{DelayCorr: chance(i.DelayCorrelation), LossCorr: chance(i.LossCorrelation),
+		DupCorr: chance(i.DuplicateCorrelation)}
 	q.set(nl.TCA_NETEM_CORR, correlations.Serialize())
-	q.set(nl.TCA_NETEM_REORDER, (&nl.TcNetemReorder{Probability: chance(i.Reorder), Correlation: chance(i.ReorderCorrelation)}).Serialize())
-	q.set(nl.TCA_NETEM_CORRUPT, (&nl.TcNetemCorrupt{Probability: chance(i.Corrupt), Correlation: chance(i.CorruptCorrelation)}).Serialize())
+	q.set(nl.TCA_NETEM_REORDER,
+		(&nl.TcNetemReorder{Probability: chance(i.Reorder), Correlation: chance(i.ReorderCorrelation)}).Serialize())
+	q.set(nl.TCA_NETEM_CORRUPT,
+		(&nl.TcNetemCorrupt{Probability: chance(i.Corrupt), Correlation: chance(i.CorruptCorrelation)}).Serialize())
 	q.set(nl.TCA_NETEM_RATE64, nl.Uint64Attr(rate))
 	q.set(nl.TCA_NETEM_RATE, (&nl.TcNetemRate{Rate: uint32(min(rate, math.MaxUint32))}).Serialize())
 	q.set(netemLatency64, nl.Uint64Attr(uint64(i.Delay)))
@@ -306,7 +310,8 @@ func ethtool(device string, command unsafe.Pointer) error {
 		_    [16]byte
 	}{data: command}
 	copy(request.name[:unix.IFNAMSIZ-1], device)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s), unix.SIOCETHTOOL,
+		uintptr(unsafe.Pointer(&request))); errno != 0 {
 		return errno
 	}
 	return nil

@@ -31,7 +31,7 @@ func writeBelow(dir int, root string, list []sysctl) error {
 	var errs []error
 	for _, s := range list {
 		path := sysctlPath(s.key)
-		if below, is := strings.CutPrefix(path, "/proc/"); is {
+		if below, ok := strings.CutPrefix(path, "/proc/"); ok {
 			path = root + below
 		}
 		err := writeFile(dir, path, s.value)
@@ -104,7 +104,8 @@ func newProcfs() int {
 	if err := unix.FsconfigCreate(fs); err != nil {
 		return 0
 	}
-	root, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	root, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC,
+		unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
 	if err != nil {
 		return 0
 	}

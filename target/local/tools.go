@@ -26,7 +26,8 @@ var StandsForTools bool
 
 // tools are programs that are asked about network devices by their names, or about all there are.
 // In their place, the lab lends nodes and scripts programs that know where its devices are.
-var tools = []string{"tc", "ip", "ifconfig", "tcpdump", "tshark", "dumpcap", "wireshark", "ethtool", "bwm-ng", "ifstat", "iftop", "nload", "brctl", "bridge"}
+var tools = []string{"tc", "ip", "ifconfig", "tcpdump", "tshark", "dumpcap", "wireshark", "ethtool", "bwm-ng", "ifstat",
+	"iftop", "nload", "brctl", "bridge"}
 
 // ToolsDir is where programs on the machine and in switches find those that stand for the tools, in
 // a lab's directory. Everybody may run them.
@@ -128,7 +129,8 @@ func (l *Lab) LineQueues(of func(node string) bool) (out []lab.LineQueue) {
 			if end == carried(link) || !of(link.Ends[end].Node) {
 				continue
 			}
-			q := lab.LineQueue{Direction: lab.LinkDirection{From: lab.PlaceOf(link.Ends[end]), To: lab.PlaceOf(link.Ends[1-end])}, Flying: s.Flying,
+			q := lab.LineQueue{Direction: lab.LinkDirection{From: lab.PlaceOf(link.Ends[end]),
+				To: lab.PlaceOf(link.Ends[1-end])}, Flying: s.Flying,
 				Impairment: link.Egress(end), Hooked: l.node(link.Ends[end].Node).Datapath == topology.Embedded}
 			ofLine(&q.Direction, s, q.Impairment)
 			out = append(out, q)

@@ -54,7 +54,8 @@ func (t *traces) fail(what string, err error) {
 
 func (t *traces) device(d netlink.Link, names map[int]string) {
 	a := d.Attrs()
-	line := fmt.Sprintf("interface %s %s %s mtu %d flags %x", a.Name, d.Type(), a.HardwareAddr, a.MTU, a.RawFlags&^unix.IFF_RUNNING&^unix.IFF_LOWER_UP)
+	line := fmt.Sprintf("interface %s %s %s mtu %d flags %x", a.Name, d.Type(), a.HardwareAddr, a.MTU,
+		a.RawFlags&^unix.IFF_RUNNING&^unix.IFF_LOWER_UP)
 	if v, ok := d.(*netlink.Vlan); ok {
 		line += fmt.Sprintf(" vlan %d on %s", v.VlanId, names[a.ParentIndex])
 	}
@@ -71,7 +72,8 @@ func (t *traces) device(d netlink.Link, names map[int]string) {
 			t.add("queue %s %x on %s", q.Type(), q.Attrs().Parent, a.Name)
 		}
 	}
-	for side, parent := range map[string]uint32{"ingress": netlink.HANDLE_MIN_INGRESS, "egress": netlink.HANDLE_MIN_EGRESS} {
+	for side, parent := range map[string]uint32{"ingress": netlink.HANDLE_MIN_INGRESS,
+		"egress": netlink.HANDLE_MIN_EGRESS} {
 		filters, _ := netlink.FilterList(d, parent)
 		for _, f := range filters {
 			t.add("filter %s %d %s on %s", f.Type(), f.Attrs().Priority, side, a.Name)
@@ -88,7 +90,8 @@ func (t *traces) routing(names map[int]string) {
 		routes, _ := netlink.RouteListFiltered(family, &netlink.Route{}, netlink.RT_FILTER_TABLE)
 		for _, r := range routes {
 			if r.Flags&unix.RTM_F_CLONED == 0 {
-				t.add("route %v via %v from %v on %s table %d type %d", r.Dst, r.Gw, r.Src, names[r.LinkIndex], r.Table, r.Type)
+				t.add("route %v via %v from %v on %s table %d type %d", r.Dst, r.Gw, r.Src, names[r.LinkIndex], r.Table,
+					r.Type)
 			}
 		}
 	}
@@ -107,7 +110,8 @@ func (t *traces) settings(dirs ...string) {
 	for _, dir := range dirs {
 		_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 			name := filepath.Base(path)
-			if err != nil || d.IsDir() || strings.Contains(name, "key") || strings.Contains(name, "secret") || strings.Contains(name, "fib_") || name == "flush" {
+			if err != nil || d.IsDir() || strings.Contains(name, "key") || strings.Contains(name, "secret") ||
+				strings.Contains(name, "fib_") || name == "flush" {
 				return nil
 			}
 			if b, err := os.ReadFile(path); err == nil {

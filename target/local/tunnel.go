@@ -31,9 +31,11 @@ func AddCarried(b *netbatch.Batch, d netbatch.Device, c topology.Carrier, whole 
 	}
 	switch a := dev.Attrs(); {
 	case a.RawFlags&unix.IFF_UP == 0:
-		return fmt.Errorf("interface %s, which is to carry VLAN %d, is down:  sudo ip link set %s up", a.Name, c.VLAN, a.Name)
+		return fmt.Errorf("interface %s, which is to carry VLAN %d, is down:  sudo ip link set %s up", a.Name, c.VLAN,
+			a.Name)
 	case a.MTU < int(d.MTU):
-		return fmt.Errorf("interface %s has an MTU of %d; VLAN %d on it needs %d:  sudo ip link set %s mtu %d", a.Name, a.MTU, c.VLAN, d.MTU, a.Name, d.MTU)
+		return fmt.Errorf("interface %s has an MTU of %d; VLAN %d on it needs %d:  sudo ip link set %s mtu %d", a.Name,
+			a.MTU, c.VLAN, d.MTU, a.Name, d.MTU)
 	}
 	b.AddVLAN(d, dev.Attrs().Index, c.VLAN)
 	return nil
@@ -44,7 +46,8 @@ func nicOf(c topology.Carrier) (netlink.Link, error) {
 	if c.NIC != "" {
 		dev, err := netlink.LinkByName(c.NIC)
 		if errors.As(err, &netlink.LinkNotFoundError{}) {
-			return nil, fmt.Errorf("there is no interface %s here; there are: %s", c.NIC, strings.Join(nicNames(), ", "))
+			return nil, fmt.Errorf("there is no interface %s here; there are: %s", c.NIC,
+				strings.Join(nicNames(), ", "))
 		}
 		return dev, err
 	}
@@ -62,7 +65,8 @@ func nicWith(address netip.Addr) (netlink.Link, error) {
 			return netlink.LinkByIndex(a.LinkIndex)
 		}
 	}
-	return nil, fmt.Errorf("no interface here has the address %s: say which is meant (nic: in the list of machines)", address)
+	return nil, fmt.Errorf("no interface here has the address %s: say which is meant (nic: in the list of machines)",
+		address)
 }
 
 func nicNames() (out []string) {

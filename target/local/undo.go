@@ -22,7 +22,8 @@ func check(t *topology.Topology) error {
 			}
 		}
 	}
-	errs := []error{checkExternals(t), checkWifi(t), checkShapes(t), checkInterfaces(t), checkRules(t), checkMPLS(t), datapath.TryConfigs(context.Background(), t)}
+	errs := []error{checkExternals(t), checkWifi(t), checkShapes(t), checkInterfaces(t), checkRules(t), checkMPLS(t),
+		datapath.TryConfigs(context.Background(), t)}
 	for _, k := range kinds {
 		if k.Lacks != nil {
 			errs = append(errs, k.Lacks(t))
@@ -41,7 +42,8 @@ func checkShapes(t *topology.Topology) error {
 			far, option := link.Ends[1-i], out.Unknown(kernelOptions)
 			switch leaves := !e.External() && far.Beyond(); {
 			case leaves && option != "":
-				return topology.Mistaken("leave it out", "link %s: the kernel cannot do %s, and the link leaves the machine", link.Name(), option)
+				return topology.Mistaken("leave it out",
+					"link %s: the kernel cannot do %s, and the link leaves the machine", link.Name(), option)
 			case !leaves || !delayed(out) && !out.Managed():
 				continue
 			}
@@ -50,7 +52,8 @@ func checkShapes(t *topology.Topology) error {
 				has.Netem, has.Disciplines = kernelHas()
 			}
 			if kind := has.lacks(out); kind != "" {
-				return topology.Mistaken("modprobe sch_"+kind+", or leave it out", "link %s: this kernel has no %s, without which a link that leaves the machine cannot be as asked for", link.Name(), kind)
+				return topology.Mistaken("modprobe sch_"+kind+", or leave it out",
+					"link %s: this kernel has no %s, without which a link that leaves the machine cannot be as asked for", link.Name(), kind)
 			}
 		}
 	}

@@ -46,7 +46,9 @@ func checkExternals(t *topology.Topology) error {
 				return err
 			}
 			if len(uses) > 0 && !e.Take {
-				p.Add(link.Pos, fmt.Sprintf("if you mean that, say so in the link's options: {%s: {take: true}}", [2]string{"from", "to"}[i]),
+				p.Add(link.Pos,
+					fmt.Sprintf("if you mean that, say so in the link's options: {%s: {take: true}}",
+						[2]string{"from", "to"}[i]),
 					"link %s: the machine uses %s: it has %s. The lab would take it away until the lab is down, also from anyone logged in through it",
 					link.Name(), e.Interface, strings.Join(uses, " and "))
 			}

@@ -47,7 +47,8 @@ func (l *Lab) Devices() map[string]string {
 	if l.Record.Netem {
 		out["impairment"] = "netem"
 	}
-	if slices.ContainsFunc(l.Topology().Links, func(k *topology.Link) bool { return k.Egress(0).Managed() || k.Egress(1).Managed() }) {
+	if slices.ContainsFunc(l.Topology().Links,
+		func(k *topology.Link) bool { return k.Egress(0).Managed() || k.Egress(1).Managed() }) {
 		out["queues"] = "delay lines manage them (this kernel has no such disciplines)"
 		if len(l.Record.Disciplines) > 0 {
 			out["queues"] = "the kernel manages them, but for those of delay lines"
@@ -459,7 +460,8 @@ func (l *Lab) setChecksums(links []plan.Link) error {
 			if e.External() || !ownsNamespaces(l.node(e.Node)) {
 				continue
 			}
-			err := l.inNet(e.Node, func() error { return setOffloads(e.Interface, []uint32{unix.ETHTOOL_STXCSUM}, false) })
+			err := l.inNet(e.Node,
+				func() error { return setOffloads(e.Interface, []uint32{unix.ETHTOOL_STXCSUM}, false) })
 			if err != nil {
 				return err
 			}
@@ -479,7 +481,8 @@ func (l *Lab) impair(k plan.Link) error {
 			if e.Carrier != nil {
 				continue
 			}
-			if err := l.inNet(e.Node, func() error { return claimSpeed(e.Interface, k.Egress(i).Bandwidth) }); err != nil {
+			if err := l.inNet(e.Node,
+				func() error { return claimSpeed(e.Interface, k.Egress(i).Bandwidth) }); err != nil {
 				return err
 			}
 		}

@@ -114,7 +114,8 @@ func checkWifi(t *topology.Topology) error {
 			return err
 		}
 		if w == nil {
-			p.Add(k.Pos, "name one that is: iw dev lists them", "link %s: interface %s is not wireless", k.Name(), k.device)
+			p.Add(k.Pos, "name one that is: iw dev lists them", "link %s: interface %s is not wireless", k.Name(),
+				k.device)
 			continue
 		}
 		others, err := w.Others()
@@ -123,7 +124,8 @@ func checkWifi(t *topology.Topology) error {
 		}
 		if len(others) > 0 {
 			p.Add(k.Pos, fmt.Sprintf("if nothing needs them:  iw dev %s del", others[0]),
-				"link %s: the radio of %s has other interfaces, which the lab would take along: %s", k.Name(), k.device, strings.Join(others, ", "))
+				"link %s: the radio of %s has other interfaces, which the lab would take along: %s", k.Name(), k.device,
+				strings.Join(others, ", "))
 		}
 	}
 	return errors.Join(append(errs, p.Err())...)
@@ -235,7 +237,8 @@ func (l *Lab) awaitWifi(k wirelessLink, p *wirelessProgram, log string) error {
 		if c, err := wifi.Dial(l.wifiDir(), k.device); err == nil {
 			status, err := c.Ask("STATUS")
 			c.Close()
-			if state := wifi.Value(status, "state"); err == nil && (state == "ENABLED" || wifi.Value(status, "wpa_state") != "") {
+			if state := wifi.Value(status, "state"); err == nil &&
+				(state == "ENABLED" || wifi.Value(status, "wpa_state") != "") {
 				return nil
 			}
 		}
@@ -277,7 +280,8 @@ func (l *Lab) awaitStations(ctx context.Context, s plan.Steps) {
 	ctx, cancel := patience.Join.Context(ctx)
 	defer cancel()
 	for _, k := range wirelessLinks(l.Topology(), l.nodes()) {
-		if k.AccessPoint(l.node(k.node)) || !slices.ContainsFunc(s.AddLinks, func(a plan.Link) bool { return a.Link == k.Link }) {
+		if k.AccessPoint(l.node(k.node)) ||
+			!slices.ContainsFunc(s.AddLinks, func(a plan.Link) bool { return a.Link == k.Link }) {
 			continue
 		}
 		if err := l.awaitStation(ctx, k); err != nil {

@@ -99,15 +99,17 @@ func serveGauges(mux *http.ServeMux) {
 			answer(w, v)
 		}
 	}
-	mux.HandleFunc("POST /v1/tunnels/{id}/measure", with(func(t *tunnels, r *http.Request) (any, error) { return t.measure(r.Context()) }))
-	mux.HandleFunc("POST /v1/tunnels/{id}/throughput/{number}/{time}", with(func(t *tunnels, r *http.Request) (any, error) {
-		number, err := strconv.Atoi(r.PathValue("number"))
-		d, wrong := time.ParseDuration(r.PathValue("time"))
-		if err = errors.Join(err, wrong); err != nil {
-			return nil, err
-		}
-		return t.throughput(r.Context(), number, d)
-	}))
+	mux.HandleFunc("POST /v1/tunnels/{id}/measure",
+		with(func(t *tunnels, r *http.Request) (any, error) { return t.measure(r.Context()) }))
+	mux.HandleFunc("POST /v1/tunnels/{id}/throughput/{number}/{time}",
+		with(func(t *tunnels, r *http.Request) (any, error) {
+			number, err := strconv.Atoi(r.PathValue("number"))
+			d, wrong := time.ParseDuration(r.PathValue("time"))
+			if err = errors.Join(err, wrong); err != nil {
+				return nil, err
+			}
+			return t.throughput(r.Context(), number, d)
+		}))
 	mux.HandleFunc("DELETE /v1/tunnels/{id}", with(func(t *tunnels, _ *http.Request) (any, error) {
 		t.close()
 		return struct{}{}, nil
@@ -120,7 +122,8 @@ type pair [2]string
 // measureCarriers measures what carries links between sites, all pairs at once: loss, round trip
 // times, and how large packets may be; then, if asked for, bandwidth, one pair after the other. A
 // carrier that carries nothing is not an error.
-func measureCarriers(ctx context.Context, w ways, pairs []pair, bandwidth time.Duration) (out []lab.Carried, err error) {
+func measureCarriers(ctx context.Context, w ways, pairs []pair, bandwidth time.Duration) (out []lab.Carried,
+	err error) {
 	for range 2 { // the numbers may belong to another lab, which lets nothing pass
 		out, err = measureOnce(ctx, w, pairs, bandwidth)
 		if err == nil && !slices.ContainsFunc(out, func(c lab.Carried) bool { return c.Received == 0 }) {
@@ -156,7 +159,8 @@ func measureOnce(ctx context.Context, w ways, pairs []pair, bandwidth time.Durat
 		}
 	}
 	order := namesOf(w.list) // of two sites the first one measures, and calls
-	names := slices.SortedFunc(maps.Keys(requests), func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
+	names := slices.SortedFunc(maps.Keys(requests),
+		func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
 	by := w.list.By()
 	if by.Keys {
 		ends, err := secured(names, w.address, by.Ports)
@@ -175,7 +179,8 @@ func measureOnce(ctx context.Context, w ways, pairs []pair, bandwidth time.Durat
 			number = w.number(p)
 		}
 		for side, end := range w.ends(p, number) {
-			requests[p[side]].Ends = append(requests[p[side]].Ends, tunnelEnd{Number: i, First: side == 0, Carrier: end})
+			requests[p[side]].Ends = append(requests[p[side]].Ends,
+				tunnelEnd{Number: i, First: side == 0, Carrier: end})
 		}
 	}
 	var mu sync.Mutex
@@ -295,13 +300,18 @@ func CarrierRemarks(list []lab.Carried, carrier string) (out []string) {
 	for _, c := range list {
 		switch {
 		case c.Received == 0:
-			out = append(out, fmt.Sprintf("nothing gets through between %s and %s: let %s through, both ways", c.Sites[0], c.Sites[1], site.CarrierOf(carrier).Passes()))
+			out = append(out,
+				fmt.Sprintf("nothing gets through between %s and %s: let %s through, both ways", c.Sites[0], c.Sites[1],
+					site.CarrierOf(carrier).Passes()))
 			continue
 		case c.Received < c.Sent:
-			out = append(out, fmt.Sprintf("%d of %d probes between %s and %s were lost: their links lose more than they are asked to", c.Sent-c.Received, c.Sent, c.Sites[0], c.Sites[1]))
+			out = append(out,
+				fmt.Sprintf("%d of %d probes between %s and %s were lost: their links lose more than they are asked to",
+					c.Sent-c.Received, c.Sent, c.Sites[0], c.Sites[1]))
 		}
 		if !c.Full {
-			out = append(out, fmt.Sprintf("packets of 1,500 bytes do not arrive between %s and %s, not even as fragments: let fragments through there, or raise the MTU of what joins them to %s", c.Sites[0], c.Sites[1], site.CarrierOf(carrier).MTU))
+			out = append(out,
+				fmt.Sprintf("packets of 1,500 bytes do not arrive between %s and %s, not even as fragments: let fragments through there, or raise the MTU of what joins them to %s", c.Sites[0], c.Sites[1], site.CarrierOf(carrier).MTU))
 		}
 	}
 	return out
@@ -335,8 +345,9 @@ func remarks(t *topology.Topology, s lab.Sites) []string {
 		if len(names) > 3 {
 			names = append(slices.Clone(names[:3]), fmt.Sprintf("%d more", len(x.links)-3))
 		}
-		out = append(out, fmt.Sprintf("%s: asked for less delay than the way between %s and %s has by itself, which is %s: place both ends at one site (on:)",
-			strings.Join(names, ", "), x.c.Sites[0], x.c.Sites[1], x.c.OneWay()))
+		out = append(out,
+			fmt.Sprintf("%s: asked for less delay than the way between %s and %s has by itself, which is %s: place both ends at one site (on:)",
+				strings.Join(names, ", "), x.c.Sites[0], x.c.Sites[1], x.c.OneWay()))
 	}
 	return out
 }

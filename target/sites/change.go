@@ -26,7 +26,8 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stag
 		return err
 	}
 	defer done()
-	if err := errors.Join(l.state.Sites.CheckPorts(t), checkDevices(t, l.state.Sites), topology.CheckProvided(t).Err()); err != nil {
+	if err := errors.Join(l.state.Sites.CheckPorts(t), checkDevices(t, l.state.Sites),
+		topology.CheckProvided(t).Err()); err != nil {
 		return err
 	}
 	joined, err := l.join(ctx, t)
@@ -372,7 +373,8 @@ func (l *Lab) Models() ([]lab.ModelledNode, error) {
 	if len(l.Topology().Modelled()) == 0 {
 		return []lab.ModelledNode{}, nil // parts of an older version need not be asked
 	}
-	out, err := gather(l, (*local.Lab).Models, func(c *lab.Client) ([]lab.ModelledNode, error) { return c.Models(context.Background()) })
+	out, err := gather(l, (*local.Lab).Models,
+		func(c *lab.Client) ([]lab.ModelledNode, error) { return c.Models(context.Background()) })
 	at := map[string]int{}
 	for i, n := range l.Topology().Nodes {
 		at[n.Name] = i
@@ -461,9 +463,11 @@ func (l *Lab) Sites(ctx context.Context) lab.Sites {
 // WiresOf says how the links of a topology are made.
 func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 	out, nodes, keys := l.here.WiresOf(t), t.NodesByName(), topology.LinkKeys(t)
-	wires, _ := wireLinks(t, l.state.Sites, l.record.Wires) // those of a topology that the lab cannot become are of no interest
+	// Those of a topology that the lab cannot become are of no interest.
+	wires, _ := wireLinks(t, l.state.Sites, l.record.Wires)
 	for i, link := range t.Links {
-		port := cmp.Or(l.state.Sites.PortOf(keys[i], link.Ends[0].Node), l.state.Sites.PortOf(keys[i], link.Ends[1].Node))
+		port := cmp.Or(l.state.Sites.PortOf(keys[i], link.Ends[0].Node),
+			l.state.Sites.PortOf(keys[i], link.Ends[1].Node))
 		switch _, wired := wires[keys[i]]; {
 		case port != nil && !link.Ends[0].External() && !link.Ends[1].External():
 			out[i] = datapath.Network
@@ -576,7 +580,8 @@ func (l *Lab) Queues() ([][2]lab.LinkDirection, error) {
 func indexesAt(t *topology.Topology, site string) (out []int) {
 	nodes := t.NodesByName()
 	for i, link := range t.Links {
-		if slices.ContainsFunc(link.Ends[:], func(e topology.Endpoint) bool { return nodes[e.Node] != nil && nodes[e.Node].Sited() == site }) {
+		if slices.ContainsFunc(link.Ends[:],
+			func(e topology.Endpoint) bool { return nodes[e.Node] != nil && nodes[e.Node].Sited() == site }) {
 			out = append(out, i)
 		}
 	}
@@ -621,7 +626,8 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 // WaitFlows waits for switches of all sites.
 func (l *Lab) WaitFlows(ctx context.Context, switches []*topology.Node) error {
 	return errors.Join(l.await(ctx, switches, func(here []*topology.Node) error { return l.here.WaitFlows(ctx, here) },
-		func(there []string) lab.Await { return lab.Await{Flows: there} }), l.awaitDevices(ctx, switches, flowsAtDevice))
+		func(there []string) lab.Await { return lab.Await{Flows: there} }),
+		l.awaitDevices(ctx, switches, flowsAtDevice))
 }
 
 // WaitPorts waits for switches of all sites.
@@ -637,7 +643,8 @@ func (l *Lab) WaitPorts(ctx context.Context, switches []*topology.Node, links []
 }
 
 // await waits at those sites that have some of the switches, at all at once.
-func (l *Lab) await(ctx context.Context, switches []*topology.Node, here func([]*topology.Node) error, there func([]string) lab.Await) error {
+func (l *Lab) await(ctx context.Context, switches []*topology.Node, here func([]*topology.Node) error,
+	there func([]string) lab.Await) error {
 	at := map[string][]string{}
 	var own []*topology.Node
 	for _, n := range switches {

@@ -102,11 +102,14 @@ func (c *check) reach(ctx context.Context, d *CheckedDevice, u *site.User) {
 			fail(err)
 			return
 		}
-		d.Rack = append(d.Rack, local.Finding{What: "reach it over SSH", OK: true, Says: "it is an OpenWrt device; what is at its ports cannot be looked at from there"})
+		d.Rack = append(d.Rack,
+			local.Finding{What: "reach it over SSH", OK: true,
+				Says: "it is an OpenWrt device; what is at its ports cannot be looked at from there"})
 		return
 	}
 	var err error
-	if d.site, err = site.Open(ctx, d.Machine, u); err != nil { // brings the program there, in as long as the way takes: a silent one is lost
+	// Brings the program there, in as long as the way takes: a silent one is lost.
+	if d.site, err = site.Open(ctx, d.Machine, u); err != nil {
 		fail(err)
 		return
 	}
@@ -200,7 +203,8 @@ func (c *check) callAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	callers := slices.DeleteFunc(slices.Clone(c.devices), func(d *CheckedDevice) bool { return d.Health == nil || d.Health.NIC == "" })
+	callers := slices.DeleteFunc(slices.Clone(c.devices),
+		func(d *CheckedDevice) bool { return d.Health == nil || d.Health.NIC == "" })
 	_ = parallel.All(callers, func(d *CheckedDevice) error {
 		if e, err := listenAt(ctx, d.site, d.Health.NIC, c.number); err != nil {
 			d.Rack = append(d.Rack, local.Finding{What: "VLANs", Needed: true, Says: "cannot be tried: " + err.Error()})
@@ -323,8 +327,10 @@ func addressFindings(d *CheckedDevice, a netip.Addr, answers []segment.Answer) [
 		case x.Address == a && x.VLAN == segment.Untagged:
 			macs = append(macs, x.MAC)
 		case x.Address == a:
-			f.Says = fmt.Sprintf("%s (%s) answers on VLAN %d only: its port of the switch is untagged there", a, x.MAC, x.VLAN)
-			f.Cure = fmt.Sprintf("make its port a tagged member of VLAN %d, and untagged in the management network", x.VLAN)
+			f.Says = fmt.Sprintf("%s (%s) answers on VLAN %d only: its port of the switch is untagged there", a, x.MAC,
+				x.VLAN)
+			f.Cure = fmt.Sprintf("make its port a tagged member of VLAN %d, and untagged in the management network",
+				x.VLAN)
 		}
 	}
 	switch {
@@ -358,7 +364,9 @@ func duplicate(a netip.Addr, answers []segment.Answer, macs []string, who string
 		f.Needed, f.Says = true, fmt.Sprintf("%s has %s, and so has %s", who, a, listed(others))
 		f.Cure = anotherAddress
 	case len(own) > 1:
-		f.Warns, f.Says = true, fmt.Sprintf("%s answers for %s at %d interfaces (%s): frames may take either", who, a, len(own), listed(own))
+		f.Warns, f.Says = true,
+			fmt.Sprintf("%s answers for %s at %d interfaces (%s): frames may take either", who, a, len(own),
+				listed(own))
 		f.Cure = "connect one of them only, or  sysctl net.ipv4.conf.all.arp_ignore=1"
 	default:
 		return f, false

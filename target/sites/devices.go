@@ -160,7 +160,8 @@ func (l *Lab) planOf(t *topology.Topology, d *device) *openwrt.Plan {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p := &openwrt.Plan{Lab: l.state.Name, ID: l.record.ID, Switch: n.Name, Agent: d.machine.Agent, DPID: n.DPID, Fail: n.FailMode, STP: n.STP, OpenFlow: n.OpenFlow,
+	p := &openwrt.Plan{Lab: l.state.Name, ID: l.record.ID, Switch: n.Name, Agent: d.machine.Agent, DPID: n.DPID,
+		Fail: n.FailMode, STP: n.STP, OpenFlow: n.OpenFlow,
 		Ports: ports, Keep: int64(time.Duration(l.state.Sites.Keep).Seconds())}
 	for _, c := range controllersOf(t, n) {
 		if port := d.ports[c]; port != 0 {
@@ -277,7 +278,8 @@ func (l *Lab) makeDevices(ctx context.Context, t *topology.Topology) error {
 // change calls f for the devices that are to be something else than they are, at once, when their
 // controllers can be reached through them and all is written down. One that is away is nothing to
 // those that stay as they are, and no reason to keep it.
-func (l *Lab) change(ctx context.Context, t *topology.Topology, f func(d *device, login *site.Login, was, is *openwrt.Plan) error) error {
+func (l *Lab) change(ctx context.Context, t *topology.Topology,
+	f func(d *device, login *site.Login, was, is *openwrt.Plan) error) error {
 	type step struct {
 		d       *device
 		was, is *openwrt.Plan
@@ -437,13 +439,14 @@ func (l *Lab) abandon(d *device) {
 	d.gone.Store(false)
 	d.lost.Store(false)
 	d.close()
-	l.owner.OnLoop(fmt.Sprintf("%s is no part of the lab any more, but does not answer; what is left there %s", d.machine.Name, stays(l.state)))
+	l.owner.OnLoop(fmt.Sprintf("%s is no part of the lab any more, but does not answer; what is left there %s",
+		d.machine.Name, stays(l.state)))
 }
 
 // resumeDevices takes devices over from a head that has died.
 func (l *Lab) resumeDevices() {
 	for _, d := range l.devices {
-		if r, is := l.record.Devices[d.machine.Name]; is && l.planOf(l.Topology(), d) != nil {
+		if r, ok := l.record.Devices[d.machine.Name]; ok && l.planOf(l.Topology(), d) != nil {
 			d.plan.Store(&r.Plan)
 			d.ports = maps.Clone(r.Ports)
 		}
@@ -497,7 +500,8 @@ func (l *Lab) followDevice(ctx context.Context, d *device) {
 				l.owner.OnEnd(fmt.Sprintf("%s: %v; trivet apply FILE makes it one again", d.machine.Name, err))
 			}
 		} else if d.lost.Store(true); well {
-			l.owner.OnEnd(fmt.Sprintf("%s: the connection is lost; it goes on forwarding as its fail mode says (%v)", d.machine.Name, err))
+			l.owner.OnEnd(fmt.Sprintf("%s: the connection is lost; it goes on forwarding as its fail mode says (%v)",
+				d.machine.Name, err))
 			well = false
 		}
 		select {
@@ -532,7 +536,7 @@ func (l *Lab) keep(ctx context.Context, d *device, begun func()) error {
 // removeDevices makes the devices of a lab what they were.
 func removeDevices(ctx context.Context, list *site.List, was record, user *site.User, lost func(string)) error {
 	return parallel.All(newDevices(list), func(d *device) error {
-		if _, is := was.Devices[d.machine.Name]; !is {
+		if _, ok := was.Devices[d.machine.Name]; !ok {
 			return nil
 		}
 		defer d.close()

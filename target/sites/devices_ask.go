@@ -64,7 +64,8 @@ func (l *Lab) deviceInfo() (out []lab.SiteInfo) {
 		if d.plan.Load() == nil {
 			continue
 		}
-		o := lab.SiteInfo{Name: d.machine.Name, Machine: d.machine.String(), Kind: d.machine.Kind, Agent: d.machine.Agent}
+		o := lab.SiteInfo{Name: d.machine.Name, Machine: d.machine.String(), Kind: d.machine.Kind,
+			Agent: d.machine.Agent}
 		if _, err := d.now(); err != nil {
 			o.Problem = err.Error()
 		} else if d.gone.Load() {
@@ -92,7 +93,8 @@ func (l *Lab) deviceEnds(ends [][2]lab.End) {
 }
 
 // awaitDevices waits until f is content with all devices that have some of the switches.
-func (l *Lab) awaitDevices(ctx context.Context, switches []*topology.Node, f func(context.Context, *site.Login, openwrt.Plan) (missing string, err error)) error {
+func (l *Lab) awaitDevices(ctx context.Context, switches []*topology.Node,
+	f func(context.Context, *site.Login, openwrt.Plan) (missing string, err error)) error {
 	return l.eachDevice(func(d *device, p openwrt.Plan) error {
 		if !slices.ContainsFunc(switches, func(n *topology.Node) bool { return n.Name == p.Switch }) {
 			return nil

@@ -52,16 +52,19 @@ func (s deviceSwitch) RecordsOf(n *topology.Node) (bridge string, ports []ovs.Re
 	for _, e := range topology.EndsOf(s.topology)[n.Name] {
 		i := slices.IndexFunc(s.plan.Ports, func(p openwrt.Port) bool { return p.Number == int(n.OpenFlowPort(*e)) })
 		if i >= 0 {
-			ports = append(ports, ovs.RecordedPort{Name: e.Interface, Record: s.plan.Ports[i].Device, Blocked: s.plan.Ports[i].Blocked})
+			ports = append(ports,
+				ovs.RecordedPort{Name: e.Interface, Record: s.plan.Ports[i].Device, Blocked: s.plan.Ports[i].Blocked})
 		}
 	}
 	return topology.DeviceName(n.Name), ports
 }
 
 // switchOf is the node of a topology that a device is, to what reads and loads its configuration.
-func (l *Lab) switchOf(t *topology.Topology, n *topology.Node, d *device, p openwrt.Plan) (in datapath.Running, err error) {
+func (l *Lab) switchOf(t *topology.Topology, n *topology.Node, d *device, p openwrt.Plan) (in datapath.Running,
+	err error) {
 	login, err := d.now()
-	return datapath.Running{Node: n, Fabric: deviceSwitch{topology: t, login: login, plan: p}, Foreign: len(topology.ForeignControllers(t, n)) > 0, ByHand: l.owner.ByHand}, err
+	return datapath.Running{Node: n, Fabric: deviceSwitch{topology: t, login: login, plan: p},
+		Foreign: len(topology.ForeignControllers(t, n)) > 0, ByHand: l.owner.ByHand}, err
 }
 
 // eachConfigured calls f, at once, for all devices that are a switch of a topology by Open vSwitch.
@@ -77,7 +80,8 @@ func (l *Lab) eachConfigured(t *topology.Topology, f func(*topology.Node, *devic
 
 // configureDevices gives switches that are devices their own configurations, in place of those that
 // they have by had (nil: none). It says at which it has begun to.
-func (l *Lab) configureDevices(ctx context.Context, to *topology.Topology, had func(d *device, node string) *topology.Node) (begun map[*device]bool, err error) {
+func (l *Lab) configureDevices(ctx context.Context, to *topology.Topology,
+	had func(d *device, node string) *topology.Node) (begun map[*device]bool, err error) {
 	begun = map[*device]bool{}
 	var mu sync.Mutex
 	err = l.eachConfigured(to, func(n *topology.Node, d *device, p openwrt.Plan) error {
@@ -118,10 +122,12 @@ func (l *Lab) presentAt(ctx context.Context, n *topology.Node, d *device) (out l
 	p := d.plan.Load()
 	switch {
 	case p == nil || d.gone.Load():
-		out.Remarks = append(out.Remarks, d.machine.Name+" is no switch of the lab now: what is configured there is not saved")
+		out.Remarks = append(out.Remarks,
+			d.machine.Name+" is no switch of the lab now: what is configured there is not saved")
 		return out, nil
 	case p.Agent != site.AgentOVS:
-		out.Remarks = append(out.Remarks, "it is a device with the agent "+p.Agent+": what is configured there is not saved")
+		out.Remarks = append(out.Remarks,
+			"it is a device with the agent "+p.Agent+": what is configured there is not saved")
 		return out, nil
 	}
 	in, err := l.switchOf(l.Topology(), n, d, *p)

@@ -39,7 +39,9 @@ func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) e
 		n.Native = m.Hosts == 1
 		has[m.Name]++
 		if room[m.Name]--; room[m.Name] == -1 {
-			p.Add(n.Pos, fmt.Sprintf("place one elsewhere, or let it hold more, as namespaces:  %s: {ssh: %s, hosts: %d}", m.Name, m, m.Hosts+1),
+			p.Add(n.Pos,
+				fmt.Sprintf("place one elsewhere, or let it hold more, as namespaces:  %s: {ssh: %s, hosts: %d}",
+					m.Name, m, m.Hosts+1),
 				"%s: %s takes no more than %d of the hosts that are to be there", n.Name, m.Name, m.Hosts)
 		}
 	}
@@ -65,7 +67,8 @@ func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) e
 		}
 	}
 	open = stay(open, was, list, func(m *site.Machine) bool { return room[m.Name] > 0 }, put)
-	slices.SortStableFunc(open, func(a, b *topology.Node) int { return strings.Compare(b.On, a.On) }) // those with a label first
+	// Those with a label first.
+	slices.SortStableFunc(open, func(a, b *topology.Node) int { return strings.Compare(b.On, a.On) })
 	for _, n := range open {
 		best := ""
 		for _, name := range names {
@@ -80,11 +83,14 @@ func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) e
 		switch {
 		case best == "" && fits(list, n.On): // other machines, or the head, have the label
 		case best == "":
-			p.Add(n.Pos, "the machines for hosts are "+strings.Join(names, ", "), "%s: no machine has the label %s", n.Name, n.On)
+			p.Add(n.Pos, "the machines for hosts are "+strings.Join(names, ", "), "%s: no machine has the label %s",
+				n.Name, n.On)
 		case room[best] <= 0 && n.On != "":
-			p.Add(n.Pos, "give it to more machines, or let some hold several hosts, as namespaces (hosts: 4)", "%s: there is no room at the machines with the label %s", n.Name, n.On)
+			p.Add(n.Pos, "give it to more machines, or let some hold several hosts, as namespaces (hosts: 4)",
+				"%s: there is no room at the machines with the label %s", n.Name, n.On)
 		case room[best] <= 0:
-			p.Add(n.Pos, "add machines, or let some hold several hosts, as namespaces (hosts: 4)", "%s: the %d machines take %d hosts, which are there already", n.Name, len(names), total)
+			p.Add(n.Pos, "add machines, or let some hold several hosts, as namespaces (hosts: 4)",
+				"%s: the %d machines take %d hosts, which are there already", n.Name, len(names), total)
 		default:
 			put(n, list.Machine(best))
 		}
@@ -94,7 +100,8 @@ func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) e
 
 // stay puts those nodes where they were that still have the label of that machine, if it is free
 // for them, and returns the others.
-func stay(nodes []*topology.Node, was map[string]*topology.Node, list *site.List, free func(*site.Machine) bool, put func(*topology.Node, *site.Machine)) []*topology.Node {
+func stay(nodes []*topology.Node, was map[string]*topology.Node, list *site.List, free func(*site.Machine) bool,
+	put func(*topology.Node, *site.Machine)) []*topology.Node {
 	return slices.DeleteFunc(nodes, func(n *topology.Node) bool {
 		before := was[n.Name]
 		if before == nil {
@@ -139,12 +146,19 @@ func fits(list *site.List, on string) bool {
 func checkNative(n *topology.Node, ends []*topology.Endpoint, p *topology.Problems) {
 	for what, has := range map[string]bool{
 		"isolate:": len(n.Isolate) > 0, "dirs:": len(n.Dirs) > 0,
-		"cpu:": n.CPU != (topology.CPU{}), "cores:": len(n.Cores) > 0, "loopback:": len(n.Loopback) > 0, "interfaces:": len(n.Interfaces) > 0, "rules:": len(n.Rules) > 0, "neighbors:": len(n.Neighbors) > 0,
-		"mpls:": n.MPLS || slices.ContainsFunc(ends, func(e *topology.Endpoint) bool { return e.MPLS }), "labels:": len(n.Labels) > 0, "labels in a route of routes:": slices.ContainsFunc(n.Routes, func(r topology.Route) bool { return r.Labels != "" }),
-		"table in a route of routes:": slices.ContainsFunc(n.Routes, func(r topology.Route) bool { return !r.InMain() }), "vm:": n.Guest != nil,
+		"cpu:": n.CPU != (topology.CPU{}), "cores:": len(n.Cores) > 0, "loopback:": len(n.Loopback) > 0,
+		"interfaces:": len(n.Interfaces) > 0, "rules:": len(n.Rules) > 0, "neighbors:": len(n.Neighbors) > 0,
+		"mpls:": n.MPLS ||
+			slices.ContainsFunc(ends, func(e *topology.Endpoint) bool { return e.MPLS }),
+		"labels:": len(n.Labels) > 0,
+		"labels in a route of routes:": slices.ContainsFunc(n.Routes,
+			func(r topology.Route) bool { return r.Labels != "" }),
+		"table in a route of routes:": slices.ContainsFunc(n.Routes,
+			func(r topology.Route) bool { return !r.InMain() }), "vm:": n.Guest != nil,
 	} {
 		if has {
-			p.Add(n.Pos, fmt.Sprintf("leave it out, or make the host namespaces there:  %s: {hosts: 2, …}", n.On), "%s %s is not for a host that is a machine itself, as at %s", n.Name, what, n.On)
+			p.Add(n.Pos, fmt.Sprintf("leave it out, or make the host namespaces there:  %s: {hosts: 2, …}", n.On),
+				"%s %s is not for a host that is a machine itself, as at %s", n.Name, what, n.On)
 		}
 	}
 }

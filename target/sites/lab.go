@@ -70,13 +70,15 @@ type record struct {
 	Addresses map[string]netip.Addr `json:"addresses,omitempty"` // of the sites, for tunnels
 	Heads     map[string]netip.Addr `json:"heads,omitempty"`     // the head's, as each site sees it
 	Carriers  []lab.Carried         `json:"carriers,omitempty"`
-	Wires     map[string]site.Wire  `json:"wires,omitempty"` // by link key; the zero Wire: the link is a network of its own
+	// By link key; the zero Wire: the link is a network of its own.
+	Wires map[string]site.Wire `json:"wires,omitempty"`
 
 	Devices map[string]deviceRecord `json:"devices,omitempty"` // those that are switches, by site
 
 	Refused bool `json:"refused,omitempty"` // this machine forwards nothing that devices send
 
-	Secure map[string]*lab.Secure `json:"secure,omitempty"` // the ends of the encrypted network, if tunnels travel in one
+	// The ends of the encrypted network, if tunnels travel in one.
+	Secure map[string]*lab.Secure `json:"secure,omitempty"`
 }
 
 func begin(s lab.State, owner lab.Hooks) (*Lab, error) {
@@ -89,7 +91,8 @@ func begin(s lab.State, owner lab.Hooks) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{here: here, state: s, owner: owner, user: user, parts: map[string]*part{}, turning: make(chan struct{}, 1)}
+	l := &Lab{here: here, state: s, owner: owner, user: user, parts: map[string]*part{},
+		turning: make(chan struct{}, 1)}
 	l.record = newRecord()
 	l.record.ID = rand.Text()
 	l.ctx, l.end = context.WithCancel(context.Background())
@@ -273,7 +276,7 @@ func (l *Lab) partOf(t *topology.Topology, name string) *topology.Topology {
 		}
 		near, far := nodes[link.Ends[i].Node].Sited(), nodes[link.Ends[1-i].Node].Sited()
 		c := carriage{l.state.Sites, l.address}.ends(pair{near, far}, l.record.VNIs[key])[0]
-		if nic, is := l.record.Wires[key].At(near, far); is {
+		if nic, ok := l.record.Wires[key].At(near, far); ok {
 			c = topology.Carrier{NIC: nic, Wire: true}
 		}
 		c.Node = link.Ends[1-i].Node
@@ -295,8 +298,10 @@ func (l *Lab) address(of, from string) netip.Addr {
 // stateOf is the state of a new part.
 func (l *Lab) stateOf(t *topology.Topology, p *part) lab.State {
 	host, _ := os.Hostname()
-	return lab.State{Name: p.lab, Version: l.state.Version, Source: l.state.Source, Wait: l.state.Wait, Topology: l.partOf(t, p.machine.Name),
-		Part: &lab.Part{Of: l.record.ID, Site: p.machine.Name, Head: l.state.Name + " at " + host, Keep: l.state.Sites.Keep, Secure: l.record.Secure[p.machine.Name]}}
+	return lab.State{Name: p.lab, Version: l.state.Version, Source: l.state.Source, Wait: l.state.Wait,
+		Topology: l.partOf(t, p.machine.Name),
+		Part: &lab.Part{Of: l.record.ID, Site: p.machine.Name, Head: l.state.Name + " at " + host,
+			Keep: l.state.Sites.Keep, Secure: l.record.Secure[p.machine.Name]}}
 }
 
 // report tells the lab's owner what a site has to say. Its progress would only be confusing: all
@@ -331,7 +336,8 @@ func (l *Lab) follow(ctx context.Context, p *part) {
 			return
 		}
 		if p.lost.Store(true); well {
-			l.owner.OnEnd(fmt.Sprintf("site %s: the connection is lost; what is there goes on forwarding (%v)", p.machine.Name, err))
+			l.owner.OnEnd(fmt.Sprintf("site %s: the connection is lost; what is there goes on forwarding (%v)",
+				p.machine.Name, err))
 		}
 		well = false
 		select {
@@ -616,7 +622,8 @@ func (l *Lab) Place(t *topology.Topology) error {
 
 func (l *Lab) mustBeHere(node string) error {
 	if n := l.Topology().Node(node); n != nil && n.Datapath.Provided() {
-		return fmt.Errorf("%s is %s, which the provider runs: nothing of the lab can be run in it", node, n.Datapath.Kind().Is)
+		return fmt.Errorf("%s is %s, which the provider runs: nothing of the lab can be run in it", node,
+			n.Datapath.Kind().Is)
 	}
 	if !l.isHere(node) {
 		return fmt.Errorf("%s is at site %s, where this cannot be done from here yet", node, (*l.at.Load())[node])

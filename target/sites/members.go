@@ -42,15 +42,17 @@ func placeMembers(t *topology.Topology, list *site.List, old *topology.Topology)
 		fit := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 			return m.On != "" && m.On != name && !slices.Contains(labels[name], m.On)
 		})
-		before, is := was[m.Name]
+		before, ok := was[m.Name]
 		switch {
-		case is && (m.On == "" || slices.Contains(fit, before)):
+		case ok && (m.On == "" || slices.Contains(fit, before)):
 			m.On = before
-		case is:
-			p.Add(m.Pos, "take the lab down and up again", "cluster: member %s is at %s, and cannot move to %s while the lab is up", m.Name, before, m.On)
+		case ok:
+			p.Add(m.Pos, "take the lab down and up again",
+				"cluster: member %s is at %s, and cannot move to %s while the lab is up", m.Name, before, m.On)
 			continue
 		case len(fit) == 0:
-			p.Add(m.Pos, "the sites for members are "+strings.Join(names, ", "), "cluster: there is no site %s for member %s, and none for members has that label", m.On, m.Name)
+			p.Add(m.Pos, "the sites for members are "+strings.Join(names, ", "),
+				"cluster: there is no site %s for member %s, and none for members has that label", m.On, m.Name)
 			continue
 		default:
 			m.On = slices.MinFunc(fit, func(a, b string) int { return has[a] - has[b] })
@@ -67,16 +69,23 @@ func placeMembers(t *topology.Topology, list *site.List, old *topology.Topology)
 func checkMembers(p *topology.Problems, t *topology.Topology, list *site.List) {
 	c := t.Cluster
 	for _, n := range t.Nodes {
-		if m := list.Machine(n.Sited()); m != nil && m.OnlySwitches() && slices.ContainsFunc(n.Controllers, t.IsBuiltin) {
-			p.Add(n.Pos, "place it elsewhere, or leave out the cluster", "%s: an OpenWrt device connects to one controller of Trivet's, and not to the members of a cluster", n.Name)
+		if m := list.Machine(n.Sited()); m != nil && m.OnlySwitches() &&
+			slices.ContainsFunc(n.Controllers, t.IsBuiltin) {
+			p.Add(n.Pos, "place it elsewhere, or leave out the cluster",
+				"%s: an OpenWrt device connects to one controller of Trivet's, and not to the members of a cluster",
+				n.Name)
 		}
 	}
 	i := slices.IndexFunc(c.Members, func(m topology.Member) bool { return m.Sited() != topology.Head })
 	if s := c.Store; i >= 0 && s != nil {
-		p.Add(s.Pos, "leave it out, or put all members at the head (on: head)", "cluster: member %s is at %s, where a store that is not the lab's own is not reached", c.Members[i].Name, c.Members[i].On)
+		p.Add(s.Pos, "leave it out, or put all members at the head (on: head)",
+			"cluster: member %s is at %s, where a store that is not the lab's own is not reached", c.Members[i].Name,
+			c.Members[i].On)
 	}
 	if s := c.Broker; i >= 0 && s != nil {
-		p.Add(s.Pos, "leave it out, or put all members at the head (on: head)", "cluster: member %s is at %s, where a broker that is not the lab's own is not reached", c.Members[i].Name, c.Members[i].On)
+		p.Add(s.Pos, "leave it out, or put all members at the head (on: head)",
+			"cluster: member %s is at %s, where a broker that is not the lab's own is not reached", c.Members[i].Name,
+			c.Members[i].On)
 	}
 }
 
@@ -86,7 +95,8 @@ func forMembers(t *topology.Topology, at, called string) bool {
 	if called == lab.ClusterStore || called == lab.ClusterBroker {
 		return slices.ContainsFunc(t.Members(), func(m topology.Member) bool { return m.Sited() == at })
 	}
-	return slices.ContainsFunc(t.Members(), func(m topology.Member) bool { return lab.MemberProgram(m.Name) == called }) &&
+	return slices.ContainsFunc(t.Members(),
+		func(m topology.Member) bool { return lab.MemberProgram(m.Name) == called }) &&
 		slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool {
 			return n.Sited() == at && n.IsDatapath() && slices.Contains(n.Controllers, topology.ControllerTrivet)
 		})

@@ -64,12 +64,14 @@ func Await(ctx context.Context, u *site.User, c *lab.Client, s *lab.State, say f
 		return err
 	}
 	t := s.Topology
-	if t.Routes == topology.RoutesAsWritten || !slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.Datapath.Provided() }) {
+	if t.Routes == topology.RoutesAsWritten ||
+		!slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.Datapath.Provided() }) {
 		return nil
 	}
 	hosts, wait := t.NodesOf(topology.Host), patience.Forwarding.Begin()
 	for i := 1; i < len(hosts) && !wait.Over(); {
-		r, err := c.Ping(ctx, lab.PingRequest{From: hosts[i-1].Name, To: hosts[i].Name, Timeout: topology.Duration(time.Second)})
+		r, err := c.Ping(ctx,
+			lab.PingRequest{From: hosts[i-1].Name, To: hosts[i].Name, Timeout: topology.Duration(time.Second)})
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

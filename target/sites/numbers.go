@@ -149,7 +149,8 @@ func numbersOfOthers(name string) (map[uint32]bool, error) {
 		}
 		r, err := readRecord(other.Name)
 		if err != nil && !errors.Is(err, os.ErrNotExist) { // one that has no record has none yet
-			return nil, fmt.Errorf("which %ss lab %s has is not known: %w; take that down first", other.Sites.By().Title, other.Name, err)
+			return nil, fmt.Errorf("which %ss lab %s has is not known: %w; take that down first",
+				other.Sites.By().Title, other.Name, err)
 		}
 		for _, number := range r.VNIs {
 			out[number] = true

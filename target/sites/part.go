@@ -200,7 +200,8 @@ func (p *part) ready(ctx context.Context) error {
 }
 
 func (p *part) change(ctx context.Context, f func(context.Context) error) error {
-	_, err := site.Within(ctx, patience.PartChange, "its part of the lab", func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	_, err := site.Within(ctx, patience.PartChange, "its part of the lab",
+		func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 	return err
 }
 

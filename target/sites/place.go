@@ -121,7 +121,8 @@ func (p *placer) read(t, old *topology.Topology) error {
 		if p.fixed[n.Name] {
 			delete(p.allowed, n.Name)
 		} else if p.allowed[n.Name] == nil {
-			problems.Add(n.Pos, "the sites are "+strings.Join(p.names(), ", "), "%s: there is no site %s, and none has that label", n.Name, on)
+			problems.Add(n.Pos, "the sites are "+strings.Join(p.names(), ", "),
+				"%s: there is no site %s, and none has that label", n.Name, on)
 		} else if before := was[n.Name]; before != nil { // a label that an earlier placement has met
 			for _, i := range p.allowed[n.Name] {
 				if p.sites[i].name == before.Sited() {
@@ -316,7 +317,8 @@ func (p *placer) refine() {
 func Check(t *topology.Topology) error {
 	var p topology.Problems
 	if (t.Management != topology.Management{}) {
-		p.Add(t.Pos, "leave it out; trivet exec and trivet shell reach nodes at all sites", "management %s: a lab over several machines has no management network", t.Management)
+		p.Add(t.Pos, "leave it out; trivet exec and trivet shell reach nodes at all sites",
+			"management %s: a lab over several machines has no management network", t.Management)
 	}
 	nodes, ends := t.NodesByName(), topology.EndsOf(t)
 	for _, n := range t.Nodes {
@@ -325,7 +327,8 @@ func Check(t *topology.Topology) error {
 		}
 		for _, other := range n.After {
 			if o := nodes[other]; o != nil && o.Sited() != n.Sited() {
-				p.Add(n.Pos, "place both at one machine: on", "%s %s: after: %s is at another machine, %s", n.Kind, n.Name, other, o.Sited())
+				p.Add(n.Pos, "place both at one machine: on", "%s %s: after: %s is at another machine, %s", n.Kind,
+					n.Name, other, o.Sited())
 			}
 		}
 		if n.Kind == topology.Controller || n.Sited() == topology.Head {

@@ -71,10 +71,13 @@ func portFinding(p *port, all []*port) local.Finding {
 	case arrives && as == segment.Untagged:
 		return fail(fmt.Sprintf("VLAN %d arrives without its tag", p.vlan), tagged)
 	case arrives && as != p.vlan:
-		return fail(fmt.Sprintf("VLAN %d arrives as VLAN %d", p.vlan, as), "the switch translates it (VLAN mapping): end that at its port")
+		return fail(fmt.Sprintf("VLAN %d arrives as VLAN %d", p.vlan, as),
+			"the switch translates it (VLAN mapping): end that at its port")
 	case !arrives && swapped != nil:
-		return fail(fmt.Sprintf("%s and %s are swapped: VLAN %d arrives at %[2]s, and VLAN %[4]d at %[1]s", p.name, swapped.name, p.vlan, swapped.vlan),
-			fmt.Sprintf("exchange their cables at the switch, or write  vlan: %d  for %s and  vlan: %d  for %s", swapped.vlan, p.name, p.vlan, swapped.name))
+		return fail(fmt.Sprintf("%s and %s are swapped: VLAN %d arrives at %[2]s, and VLAN %[4]d at %[1]s", p.name,
+			swapped.name, p.vlan, swapped.vlan),
+			fmt.Sprintf("exchange their cables at the switch, or write  vlan: %d  for %s and  vlan: %d  for %s",
+				swapped.vlan, p.name, p.vlan, swapped.name))
 	case !arrives:
 		return fail(fmt.Sprintf("VLAN %d does not arrive; %s", p.vlan, p.otherwise(all)), tagged)
 	case !full:
@@ -84,9 +87,11 @@ func portFinding(p *port, all []*port) local.Finding {
 		f.OK, f.Says = true, "arrives, tagged; what the device sends was not tried: it is in a lab"
 		return f
 	case !back:
-		return fail(fmt.Sprintf("VLAN %d arrives at the device, but what it sends there does not arrive at the gateway", p.vlan), tagged+"; the same at the gateway's port")
+		return fail(fmt.Sprintf("VLAN %d arrives at the device, but what it sends there does not arrive at the gateway",
+			p.vlan), tagged+"; the same at the gateway's port")
 	case !fullBack:
-		return fail(fmt.Sprintf("VLAN %d arrives, but not packets of %d bytes from the device", p.vlan, fullCall), "allow frames of 1,522 bytes at its port")
+		return fail(fmt.Sprintf("VLAN %d arrives, but not packets of %d bytes from the device", p.vlan, fullCall),
+			"allow frames of 1,522 bytes at its port")
 	}
 	f.OK, f.Says = true, fmt.Sprintf("arrives both ways, tagged, packets of %d bytes too", fullCall)
 	return f
@@ -153,7 +158,8 @@ func trunkFinding(nic string, ports []*port) (f local.Finding, tried bool) {
 	}
 	if tried && !any {
 		f.OK, f.Says = false, "no VLAN arrives at any device"
-		f.Cure = "make the gateway's port of the switch (" + nic + ") a trunk: a tagged member of the VLANs of all devices; a switch that drops tags cannot serve"
+		f.Cure = "make the gateway's port of the switch (" + nic +
+			") a trunk: a tagged member of the VLANs of all devices; a switch that drops tags cannot serve"
 	}
 	return f, tried
 }

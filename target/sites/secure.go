@@ -29,8 +29,9 @@ func secured(names []string, address func(of, from string) netip.Addr, ports [2]
 	for i, name := range names {
 		for k, far := range names {
 			if far != name {
-				out[name].Peers = append(out[name].Peers, lab.SecurePeer{Key: out[far].Key.PublicKey(), Address: out[far].Address, Calls: i < k,
-					Endpoint: netip.AddrPortFrom(address(far, name), uint16(port))})
+				out[name].Peers = append(out[name].Peers,
+					lab.SecurePeer{Key: out[far].Key.PublicKey(), Address: out[far].Address, Calls: i < k,
+						Endpoint: netip.AddrPortFrom(address(far, name), uint16(port))})
 			}
 		}
 	}

@@ -23,7 +23,8 @@ import (
 // serveSelftest lets the head of a rack see what a lab changes of this device, and whether anything
 // gets past one.
 func serveSelftest(mux *http.ServeMux) {
-	mux.HandleFunc("GET /v1/traces", func(w http.ResponseWriter, _ *http.Request) { answer(w, local.Traces(lab.RunDir())) })
+	mux.HandleFunc("GET /v1/traces",
+		func(w http.ResponseWriter, _ *http.Request) { answer(w, local.Traces(lab.RunDir())) })
 	mux.HandleFunc("POST /v1/around", func(w http.ResponseWriter, r *http.Request) {
 		var a local.Around
 		if err := json.NewDecoder(r.Body).Decode(&a); err != nil || !a.From.Is4() || !a.To.Is4() {
@@ -46,7 +47,8 @@ func Traces(ctx context.Context, devices []*site.Machine, owner int) (map[string
 
 // atEach does something at all devices at once, and with its outcome, one after the other, what the
 // function that it returns does.
-func atEach(ctx context.Context, devices []*site.Machine, owner int, f func(*site.Machine, *site.Site) (func(), error)) error {
+func atEach(ctx context.Context, devices []*site.Machine, owner int,
+	f func(*site.Machine, *site.Site) (func(), error)) error {
 	user, err := site.UserOf(owner)
 	if err != nil {
 		return err
@@ -102,7 +104,8 @@ func Around(ctx context.Context, list *site.List, devices []*site.Machine, owner
 		if err != nil {
 			return nil, err
 		}
-		a := local.Around{NIC: h.NIC, From: far.Remote, To: toward(own, far.Local), MAC: s.MAC().String(), Number: rand.Uint64()}
+		a := local.Around{NIC: h.NIC, From: far.Remote, To: toward(own, far.Local), MAC: s.MAC().String(),
+			Number: rand.Uint64()}
 		list, err := site.Call[[]local.Way](ctx, far, "POST", "/v1/around", a)
 		return func() { tried[m.Name], ways[m.Name] = a, Escaped{Tried: list, Arrived: []string{}} }, err
 	})

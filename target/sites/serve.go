@@ -67,7 +67,8 @@ func Serve(arguments []string) error {
 		}
 		near, err := net.Dial("unix", s.Socket())
 		if err != nil {
-			http.Error(w, fmt.Sprintf("the daemon of lab %s does not answer: %v", s.Name, errors.Unwrap(err)), http.StatusBadGateway)
+			http.Error(w, fmt.Sprintf("the daemon of lab %s does not answer: %v", s.Name, errors.Unwrap(err)),
+				http.StatusBadGateway)
 			return
 		}
 		site.Lead(w, r, socketProtocol, near)
@@ -179,7 +180,8 @@ func answer(w http.ResponseWriter, v any) {
 
 // facts are this machine's.
 func facts() site.Facts {
-	f := site.Facts{Version: version.Version, Kernel: kernel.Release(), Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Clock: time.Now().UnixNano()}
+	f := site.Facts{Version: version.Version, Kernel: kernel.Release(), Arch: runtime.GOARCH, Cores: runtime.NumCPU(),
+		Clock: time.Now().UnixNano()}
 	var memory unix.Sysinfo_t
 	if unix.Sysinfo(&memory) == nil {
 		f.Memory = int64(memory.Totalram) * int64(memory.Unit)

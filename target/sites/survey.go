@@ -77,7 +77,8 @@ func askOnce[T any](ctx context.Context, m *site.Machine, u *site.User, path str
 
 // Environments are the records of machines, with the versions of programs there, and the errors of
 // those that could not be reached, by name.
-func Environments(ctx context.Context, machines []*site.Machine, owner int, tools []string) (map[string]environment.Record, map[string]error) {
+func Environments(ctx context.Context, machines []*site.Machine, owner int,
+	tools []string) (map[string]environment.Record, map[string]error) {
 	records, wrong := map[string]environment.Record{}, map[string]error{}
 	user, err := site.UserOf(owner)
 	var mu sync.Mutex
@@ -121,7 +122,8 @@ const bandwidthTime = 500 * time.Millisecond
 // Examine looks at all machines of a list at once, then at the ways between them; at those from
 // this machine only if this process may make tunnels. begins is told how many ways there are, and
 // how long they will take.
-func Examine(ctx context.Context, list *site.List, owner int, begins func(pairs int, takes time.Duration)) (out Found, err error) {
+func Examine(ctx context.Context, list *site.List, owner int, begins func(pairs int, takes time.Duration)) (out Found,
+	err error) {
 	user, err := site.UserOf(owner)
 	if err != nil {
 		return out, err
@@ -173,7 +175,8 @@ func Examine(ctx context.Context, list *site.List, owner int, begins func(pairs 
 	var pairs []pair
 	for i := range names {
 		for _, far := range names[i+1:] {
-			if near := list.Machine(names[i]); near == nil || near.Hosts == 0 || list.Machine(far).Hosts == 0 { // hosts are linked to switches
+			// Hosts are linked to switches.
+			if near := list.Machine(names[i]); near == nil || near.Hosts == 0 || list.Machine(far).Hosts == 0 {
 				pairs = append(pairs, pair{names[i], far})
 			}
 		}
@@ -186,7 +189,8 @@ func Examine(ctx context.Context, list *site.List, owner int, begins func(pairs 
 			}
 			return addresses[of]
 		}
-		out.Carriers, err = measureCarriers(ctx, ways{at, carriage{list, address}, numbersFor(list, pairs)}, pairs, bandwidthTime)
+		out.Carriers, err = measureCarriers(ctx, ways{at, carriage{list, address}, numbersFor(list, pairs)}, pairs,
+			bandwidthTime)
 	}
 	return out, err
 }

@@ -88,7 +88,8 @@ func openTunnels(r gaugeRequest) (t *tunnels, err error) {
 	}
 	defer b.Close()
 	for _, e := range r.Ends {
-		if err := local.AddCarried(b, netbatch.Device{Name: e.device(), NS: t.ns, MTU: local.MTU}, e.Carrier, true); err != nil {
+		if err := local.AddCarried(b, netbatch.Device{Name: e.device(), NS: t.ns, MTU: local.MTU}, e.Carrier,
+			true); err != nil {
 			return t, err
 		}
 	}
@@ -100,7 +101,8 @@ func openTunnels(r gaugeRequest) (t *tunnels, err error) {
 	}
 	err = inside.File(t.ns, func() error {
 		// Else the kernel would look for neighbors while the far end may not be there yet.
-		if err := os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0); err != nil &&
+			!errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 		for file, value := range map[string]string{
@@ -121,7 +123,8 @@ func openTunnels(r gaugeRequest) (t *tunnels, err error) {
 			// these must not heed that, and send full ones.
 			full := &netlink.Route{LinkIndex: dev.Attrs().Index, MTU: local.MTU, MTULock: true,
 				Dst: &net.IPNet{IP: e.address(!e.First).AsSlice(), Mask: net.CIDRMask(32, 32)}}
-			if err := errors.Join(netlink.AddrAdd(dev, &netlink.Addr{IPNet: own}), netlink.LinkSetUp(dev), netlink.RouteAdd(full)); err != nil {
+			if err := errors.Join(netlink.AddrAdd(dev, &netlink.Addr{IPNet: own}), netlink.LinkSetUp(dev),
+				netlink.RouteAdd(full)); err != nil {
 				return err
 			}
 		}
@@ -141,7 +144,8 @@ func (t *tunnels) close() {
 	if t.ns == nil {
 		return
 	}
-	if b, err := netbatch.In(t.ns); err == nil { // the kernel would do so later, when a link of the lab may want the VLAN
+	// The kernel would do so later, when a link of the lab may want the VLAN.
+	if b, err := netbatch.In(t.ns); err == nil {
 		b.DelGroup() // one by one, each would wait for all readers of the kernel's tables
 		_ = b.Flush()
 		b.Close()
@@ -228,7 +232,8 @@ func (e tunnelEnd) measure(ctx context.Context, may, must *ping.Pinger) measured
 			return m
 		}
 	}
-	pings := may.PingPair(ctx, to, ping.Options{Count: probes, Size: 56, Interval: probeInterval, Timeout: probeTimeout})
+	pings := may.PingPair(ctx, to,
+		ping.Options{Count: probes, Size: 56, Interval: probeInterval, Timeout: probeTimeout})
 	m.Sent, m.Received = pings.Sent, pings.Received
 	if pings.Received == 0 {
 		return m
@@ -305,7 +310,8 @@ func (t *tunnels) throughput(ctx context.Context, number int, d time.Duration) (
 	var conn net.Conn
 	err := inside.File(t.ns, func() (err error) {
 		dialer := net.Dialer{Timeout: probeTimeout}
-		conn, err = dialer.DialContext(ctx, "tcp4", netip.AddrPortFrom(t.ends[at].address(!t.ends[at].First), sinkPort).String())
+		conn, err = dialer.DialContext(ctx, "tcp4",
+			netip.AddrPortFrom(t.ends[at].address(!t.ends[at].First), sinkPort).String())
 		return err
 	})
 	if err != nil {

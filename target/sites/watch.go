@@ -27,7 +27,7 @@ func (l *Lab) Counters(ctx context.Context) (map[string]counters.Port, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		for name, port := range got {
-			if counter, is := strings.CutPrefix(name, counters.Kernel("", "")); is {
+			if counter, ok := strings.CutPrefix(name, counters.Kernel("", "")); ok {
 				name = counters.Kernel("the switches at "+p.machine.Name, counter)
 			}
 			out[name] = port
@@ -96,7 +96,7 @@ func (l *Lab) EndWatch(ctx context.Context, id int) (map[string]environment.Site
 	})
 	known := l.Sites(ctx)
 	for _, o := range known.Others {
-		if u, is := out[o.Name]; is && o.Clock != nil {
+		if u, ok := out[o.Name]; ok && o.Clock != nil {
 			u.Ahead, u.AheadWithin = new(o.Clock.Offset/1e3), o.Clock.Within/1e3
 			out[o.Name] = u
 		}

@@ -23,7 +23,8 @@ func placeSwitches(t *topology.Topology, list *site.List, old *topology.Topology
 		n.On = m.Name
 		switch {
 		case n.Kind != topology.Switch:
-			p.Add(n.Pos, "place it elsewhere", "%s: %s is an OpenWrt device, which can be a switch and nothing else", n.Name, m.Name)
+			p.Add(n.Pos, "place it elsewhere", "%s: %s is an OpenWrt device, which can be a switch and nothing else",
+				n.Name, m.Name)
 		case has[m.Name] != "":
 			p.Add(n.Pos, "place one elsewhere", "%s: %s is %s already", n.Name, m.Name, has[m.Name])
 		}
@@ -47,9 +48,11 @@ func placeSwitches(t *topology.Topology, list *site.List, old *topology.Topology
 	}
 	open = stay(open, was, list, func(m *site.Machine) bool { return m.OnlySwitches() && has[m.Name] == "" }, put)
 	for _, n := range open {
-		fit := slices.DeleteFunc(list.Devices(), func(m *site.Machine) bool { return !slices.Contains(m.Labels, n.On) || has[m.Name] != "" })
+		fit := slices.DeleteFunc(list.Devices(),
+			func(m *site.Machine) bool { return !slices.Contains(m.Labels, n.On) || has[m.Name] != "" })
 		if len(fit) == 0 {
-			p.Add(n.Pos, "give it to more devices", "%s: all devices with the label %s are switches already", n.Name, n.On)
+			p.Add(n.Pos, "give it to more devices", "%s: all devices with the label %s are switches already",
+				n.Name, n.On)
 			continue
 		}
 		put(n, fit[0])
@@ -60,7 +63,8 @@ func placeSwitches(t *topology.Topology, list *site.List, old *topology.Topology
 // onlyDevicesHave says whether a word is a label, and devices alone have it.
 func onlyDevicesHave(list *site.List, label string) bool {
 	with := func(m *site.Machine) bool { return slices.Contains(m.Labels, label) }
-	return label != "" && slices.ContainsFunc(list.Devices(), with) && !slices.ContainsFunc(list.Sites(), with) && !slices.Contains(list.Head.Labels, label)
+	return label != "" && slices.ContainsFunc(list.Devices(), with) && !slices.ContainsFunc(list.Sites(), with) &&
+		!slices.Contains(list.Head.Labels, label)
 }
 
 // wireLinks gives links between machines that wires join one of those each; a link keeps the one
@@ -73,7 +77,7 @@ func wireLinks(t *topology.Topology, list *site.List, had map[string]site.Wire) 
 		return nodes[l.Ends[0].Node].Sited(), nodes[l.Ends[1].Node].Sited()
 	}
 	for i, l := range t.Links {
-		if w, is := had[keys[i]]; is && l.Crosses(nodes) {
+		if w, ok := had[keys[i]]; ok && l.Crosses(nodes) {
 			if _, joins := w.At(sited(l)); joins {
 				out[keys[i]], taken[w.Ends] = w, true
 			}
@@ -81,7 +85,7 @@ func wireLinks(t *topology.Topology, list *site.List, had map[string]site.Wire) 
 	}
 	var p topology.Problems
 	for i, l := range t.Links {
-		if _, is := out[keys[i]]; is || !l.Crosses(nodes) {
+		if _, ok := out[keys[i]]; ok || !l.Crosses(nodes) {
 			continue
 		}
 		if list.PortOf(keys[i], l.Ends[0].Node) != nil {
@@ -95,7 +99,7 @@ func wireLinks(t *topology.Topology, list *site.List, had map[string]site.Wire) 
 				break
 			}
 		}
-		if _, is := out[keys[i]]; !is {
+		if _, ok := out[keys[i]]; !ok {
 			checkUnwired(l, list, []string{a, b}, &p)
 		}
 	}
@@ -148,7 +152,8 @@ func checkUnwired(l *topology.Link, list *site.List, between []string, p *topolo
 			p.Add(l.Pos, hint, "link %s: no wire that is still free joins %s and %s, and what carries links between these machines is not VLANs", l.Name(), name, far)
 			return
 		case m.NIC == "":
-			p.Add(l.Pos, hint+", or say which interface of "+name+" takes VLANs:  nic: lan4", "link %s: no wire that is still free joins %s and %s", l.Name(), name, far)
+			p.Add(l.Pos, hint+", or say which interface of "+name+" takes VLANs:  nic: lan4",
+				"link %s: no wire that is still free joins %s and %s", l.Name(), name, far)
 			return
 		}
 	}
@@ -174,15 +179,18 @@ func checkDevices(t *topology.Topology, list *site.List) error {
 		for _, l := range t.Links {
 			for i, e := range l.Ends {
 				if e.Node == n.Name && l.VLANsAt(i) != (topology.PortVLANs{}) {
-					p.Add(l.Pos, "write them as Open vSwitch has them: config: {ovs: s1.ovs}, or place "+n.Name+" elsewhere",
+					p.Add(l.Pos,
+						"write them as Open vSwitch has them: config: {ovs: s1.ovs}, or place "+n.Name+" elsewhere",
 						"link %s: ports of %s are not given VLANs by vlan and trunk", l.Name(), m.Name)
 				}
 				switch impair := l.Egress(i); {
 				case e.Node != n.Name || impair == topology.Impairment{}:
 				case impair == topology.Impairment{MTU: impair.MTU}:
-					p.Add(l.Pos, "leave that out at links of "+n.Name+", or place it elsewhere", "link %s: the ports of %s keep the MTU that they have", l.Name(), m.Name)
+					p.Add(l.Pos, "leave that out at links of "+n.Name+", or place it elsewhere",
+						"link %s: the ports of %s keep the MTU that they have", l.Name(), m.Name)
 				default:
-					p.Add(l.Pos, "leave that out at links of "+n.Name+", or place it elsewhere", "link %s: %s cannot limit, delay or lose what it sends", l.Name(), m.Name)
+					p.Add(l.Pos, "leave that out at links of "+n.Name+", or place it elsewhere",
+						"link %s: %s cannot limit, delay or lose what it sends", l.Name(), m.Name)
 				}
 			}
 		}
@@ -193,7 +201,8 @@ func checkDevices(t *topology.Topology, list *site.List) error {
 	}
 	for _, n := range t.Modelled() {
 		if isDevice(n) {
-			p.Add(n.Pos, "leave its model out, or place it elsewhere", "%s stands for a slow device, as a model, and %s is a device itself", n.Name, n.On)
+			p.Add(n.Pos, "leave its model out, or place it elsewhere",
+				"%s stands for a slow device, as a model, and %s is a device itself", n.Name, n.On)
 		}
 	}
 	for i, l := range t.Links { // what goes by a wire goes through nothing of the lab's
@@ -203,7 +212,8 @@ func checkDevices(t *topology.Topology, list *site.List) error {
 		for _, e := range l.Ends {
 			if n := nodes[e.Node]; n != nil && n.Model != nil && !isDevice(n) {
 				p.Add(l.Pos, "leave its model out, or put a switch without one between them",
-					"link %s is a wire or a network between machines, whose packets do not pass the model of %s", l.Name(), n.Name)
+					"link %s is a wire or a network between machines, whose packets do not pass the model of %s",
+					l.Name(), n.Name)
 			}
 		}
 	}
@@ -211,7 +221,8 @@ func checkDevices(t *topology.Topology, list *site.List) error {
 }
 
 // portsAt returns the switch that is at a device, or nil, and its ports by number.
-func portsAt(t *topology.Topology, m *site.Machine, wires map[string]site.Wire, numbers map[string]uint32) (n *topology.Node, ports []openwrt.Port) {
+func portsAt(t *topology.Topology, m *site.Machine, wires map[string]site.Wire,
+	numbers map[string]uint32) (n *topology.Node, ports []openwrt.Port) {
 	i := slices.IndexFunc(t.Nodes, func(n *topology.Node) bool { return n.On == m.Name && n.Kind == topology.Switch })
 	if i < 0 {
 		return nil, nil
@@ -224,7 +235,7 @@ func portsAt(t *topology.Topology, m *site.Machine, wires map[string]site.Wire, 
 				continue
 			}
 			port := openwrt.Port{Number: int(n.OpenFlowPort(e)), Down: l.Down, Blocked: blocked[l]}
-			if nic, is := wires[keys[i]].At(m.Name, nodes[l.Ends[1-j].Node].Sited()); is {
+			if nic, ok := wires[keys[i]].At(m.Name, nodes[l.Ends[1-j].Node].Sited()); ok {
 				port.Device = nic
 			} else {
 				port.Device, port.VLAN, port.On = e.Interface, uint16(numbers[keys[i]]), m.NIC

@@ -88,7 +88,7 @@ func switches(pid int) (sum float64) {
 	for _, file := range files {
 		b, _ := os.ReadFile(file)
 		for line := range strings.Lines(string(b)) {
-			if after, is := strings.CutPrefix(line, "voluntary_ctxt_switches:"); is {
+			if after, ok := strings.CutPrefix(line, "voluntary_ctxt_switches:"); ok {
 				v, _ := strconv.ParseFloat(strings.TrimSpace(after), 64)
 				sum += v
 			}

@@ -143,7 +143,7 @@ func (s *scaled) ping(from, to string) (first, later float64) {
 	var times []float64
 	for line := range strings.Lines(s.exec(from, "ping -n -c 11 -i 0.2 -W 30 "+to)) {
 		var ms float64
-		if _, after, is := strings.Cut(line, "time="); is {
+		if _, after, ok := strings.Cut(line, "time="); ok {
 			_, _ = fmt.Sscanf(after, "%f", &ms)
 			times = append(times, ms)
 		}

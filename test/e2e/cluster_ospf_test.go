@@ -26,7 +26,7 @@ func (f *sharedLab) pinged(from, to string) (end func() (last, lost int)) {
 		_ = cmd.Wait() // the answers say more
 		answered := map[int]bool{}
 		for line := range strings.Lines(out.String()) {
-			if _, rest, is := strings.Cut(line, "icmp_seq="); is && strings.Contains(line, "bytes from") {
+			if _, rest, ok := strings.Cut(line, "icmp_seq="); ok && strings.Contains(line, "bytes from") {
 				number, err := strconv.Atoi(strings.Fields(rest)[0])
 				must(f.t, err)
 				answered[number], last = true, max(last, number)

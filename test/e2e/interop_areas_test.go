@@ -44,8 +44,8 @@ func (c *computation) virtual() {
 			for _, back := range c.routers[peer].VirtualLinks {
 				both = both || back.Peer == c.routers[r].RouterID && back.Area == v.Area
 			}
-			w, is := c.areas[v.Area].ways(r, v.Area)[peer]
-			if !both || !is || c.dead[c.routers[r].Node.Name] || c.dead[c.routers[peer].Node.Name] {
+			w, ok := c.areas[v.Area].ways(r, v.Area)[peer]
+			if !both || !ok || c.dead[c.routers[r].Node.Name] || c.dead[c.routers[peer].Node.Name] {
 				continue
 			}
 			c.transit[v.Area], c.attached[r][0] = true, true
@@ -76,7 +76,7 @@ func (c *computation) table(r int, said news) outcome {
 	}
 	for area, ways := range c.ways[r] {
 		for _, l := range c.areas[area].leaves {
-			if w, is := ways[l.vertex]; is {
+			if w, ok := ways[l.vertex]; ok {
 				merge(t.nets, l.prefix, w.plus(l.cost, intra), inside)
 			}
 		}
@@ -105,8 +105,8 @@ func (c *computation) summaries(r int, area topology.AreaID, said news, t *outco
 	own := c.ranges(r, *t)
 	found := map[int]way{}
 	for from, what := range said[area] {
-		w, is := c.ways[r][area][from]
-		if !is || from == r {
+		w, ok := c.ways[r][area][from]
+		if !ok || from == r {
 			continue
 		}
 		for p, cost := range what.nets {
@@ -129,12 +129,12 @@ func (c *computation) summaries(r int, area topology.AreaID, said news, t *outco
 // shorten is section 16.3: ways of the backbone that are shorter through a transit area.
 func (c *computation) shorten(r int, area topology.AreaID, said news, t *outcome) {
 	for from, what := range said[area] {
-		w, is := c.ways[r][area][from]
-		if !is || from == r {
+		w, ok := c.ways[r][area][from]
+		if !ok || from == r {
 			continue
 		}
 		for p, cost := range what.nets {
-			if old, is := t.nets[p]; is && old.area == 0 {
+			if old, ok := t.nets[p]; ok && old.area == 0 {
 				t.nets[p] = shorter(old, w, cost)
 			}
 		}
@@ -170,8 +170,8 @@ func (c *computation) externals(r int, t *outcome) {
 			}
 			merge(to, x, w, far)
 		}
-		w, is := to[x]
-		if !is || c.dead[c.routers[x].Node.Name] {
+		w, ok := to[x]
+		if !ok || c.dead[c.routers[x].Node.Name] {
 			continue
 		}
 		for _, e := range c.routers[x].Externals {
@@ -184,7 +184,7 @@ func (c *computation) externals(r int, t *outcome) {
 		}
 	}
 	for p, w := range best {
-		if _, is := t.nets[p]; !is {
+		if _, ok := t.nets[p]; !ok {
 			t.nets[p] = w
 		}
 	}

@@ -16,8 +16,8 @@ func speakers(names string, more map[string]string) string {
 	b.WriteString("nodes:\n")
 	for i, n := range strings.Fields(names) {
 		datapath := map[byte]string{'f': ", datapath: frr", 'b': ", datapath: bird"}[n[0]]
-		ospf, is := more[n]
-		if !is {
+		ospf, ok := more[n]
+		if !ok {
 			ospf = "ospf: area 0"
 		}
 		fmt.Fprintf(&b, "  %s: {router: {%s, loopback: 192.0.2.%d%s}}\n  h%s: host\n", n, ospf, i+1, datapath, n)

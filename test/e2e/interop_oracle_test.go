@@ -76,14 +76,14 @@ func newOracle(t *topology.Topology) *oracle {
 	for range t.Links { // ends at one switch are in one segment
 		at := map[string]int{}
 		for e, s := range o.segment {
-			if old, is := at[e.Node]; bridge[e.Node] && (!is || s < old) {
+			if old, ok := at[e.Node]; bridge[e.Node] && (!ok || s < old) {
 				at[e.Node] = s
 			}
 		}
 		for _, l := range t.Links {
 			least := min(o.segment[&l.Ends[0]], o.segment[&l.Ends[1]])
 			for i := range l.Ends {
-				if s, is := at[l.Ends[i].Node]; is {
+				if s, ok := at[l.Ends[i].Node]; ok {
 					least = min(least, s)
 				}
 			}
@@ -144,7 +144,7 @@ func (o *oracle) graph(area topology.AreaID) (g graph) {
 				continue
 			}
 			if !o.up(r, f) {
-				if host, is := o.unplugged(r, f); is {
+				if host, ok := o.unplugged(r, f); ok {
 					g.leaves = append(g.leaves, leaf{r, host, 0})
 				}
 				continue
@@ -195,8 +195,8 @@ func (g *graph) distances(from int) map[int]int {
 	for changed := true; changed; {
 		changed = false
 		for _, e := range g.edges {
-			if d, is := dist[e.from]; is {
-				if old, is := dist[e.to]; !is || d+e.cost < old {
+			if d, ok := dist[e.from]; ok {
+				if old, ok := dist[e.to]; !ok || d+e.cost < old {
 					dist[e.to], changed = d+e.cost, true
 				}
 			}
@@ -235,9 +235,9 @@ func (w way) plus(cost int, kind wayKind) way {
 // merge takes a way to a network, or router, if it is better than what is there, and both if they
 // are equal.
 func merge[K comparable](all map[K]way, to K, w way, compare func(a, b way) int) {
-	old, is := all[to]
+	old, ok := all[to]
 	switch {
-	case !is || compare(w, old) < 0:
+	case !ok || compare(w, old) < 0:
 		w.hops = maps.Clone(w.hops)
 		all[to] = w
 	case compare(w, old) == 0:

@@ -106,8 +106,8 @@ func readFRR(text string) shown {
 	out := shown{}
 	kinds := map[string]string{"N": "intra", "N IA": "inter", "N E1": "ext1", "N E2": "ext2"}
 	for prefix, r := range all {
-		kind, is := kinds[r.RouteType]
-		if !is { // routers; ranges that are dropped
+		kind, ok := kinds[r.RouteType]
+		if !ok { // routers; ranges that are dropped
 			continue
 		}
 		s := fmt.Sprintf("%s %d", kind, r.Cost)
@@ -215,13 +215,13 @@ func (x *interop) complaints() (out []string, compared int) {
 			for _, a := range f.Addresses {
 				own[a.Masked().String()] = o.up(i, f)
 			}
-			if host, is := o.unplugged(i, f); is && !o.up(i, f) {
+			if host, ok := o.unplugged(i, f); ok && !o.up(i, f) {
 				own[host.String()] = true
 			}
 		}
 		for _, e := range o.routers[i].Externals { // its own route is the one in use
 			delete(installed, e.Prefix.String())
-			if w, is := want[i].nets[e.Prefix]; is && installed != nil {
+			if w, ok := want[i].nets[e.Prefix]; ok && installed != nil {
 				installed[e.Prefix.String()] = viaText(w.hops)
 			}
 		}
@@ -236,7 +236,7 @@ func compare(node *topology.Node, want map[netip.Prefix]way, table, installed sh
 	table, installed = maps.Clone(table), maps.Clone(installed)
 	for p, w := range want {
 		prefix, text := p.String(), w.String()
-		got, is := table[prefix]
+		got, ok := table[prefix]
 		delete(table, prefix)
 		used := installed[prefix]
 		delete(installed, prefix)
@@ -244,7 +244,7 @@ func compare(node *topology.Node, want map[netip.Prefix]way, table, installed sh
 		if own[prefix] {
 			gotWay, _, _ := strings.Cut(got, " via ")
 			wantWay, _, _ := strings.Cut(text, " via ")
-			if gotWay != wantWay && (is || node.Datapath != topology.BIRD) { // BIRD does not list its loopback
+			if gotWay != wantWay && (ok || node.Datapath != topology.BIRD) { // BIRD does not list its loopback
 				out = append(out, fmt.Sprintf("%s: own %s: %q, want %q", node.Name, prefix, gotWay, wantWay))
 			}
 			continue

@@ -68,7 +68,7 @@ probes:
 	out := filepath.Join(m.dir, "x.jsonl")
 	running := func(of string) (n int) {
 		for line := range strings.Lines(m.sh("for f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $f || true; echo; done 2>/dev/null")) {
-			if number, is := strings.CutPrefix(strings.TrimSpace(line), "sleep "); is && strings.Contains(of, number) {
+			if number, ok := strings.CutPrefix(strings.TrimSpace(line), "sleep "); ok && strings.Contains(of, number) {
 				n++
 			}
 		}

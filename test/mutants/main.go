@@ -32,7 +32,8 @@ import (
 func main() {
 	n := flag.Int("n", 300, "how many defects to plant")
 	seed := flag.Uint64("seed", 1, "equal seeds plant equal defects in equal files")
-	out := flag.String("o", "results/mutants.jsonl", "file that gets a line for each; those that it has already are not planted again")
+	out := flag.String("o", "results/mutants.jsonl",
+		"file that gets a line for each; those that it has already are not planted again")
 	first := flag.Int("from", 0, "number of the first")
 	flag.Parse()
 	if err := run(*n, *first, *seed, *out, flag.Args()); err != nil {
@@ -43,14 +44,15 @@ func main() {
 
 // Verdict is what became of a defect.
 type Verdict struct {
-	Number  int     `json:"number"`
-	Package string  `json:"package"`
-	At      string  `json:"at"` // file:line:column
-	Kind    string  `json:"kind"`
-	Was     string  `json:"was"`
-	Is      string  `json:"is"`
-	Found   string  `json:"found,omitempty"` // by what: a test, "build" (the compiler or go vet), "time"; empty: by nothing
-	In      string  `json:"in,omitempty"`    // package of the test
+	Number  int    `json:"number"`
+	Package string `json:"package"`
+	At      string `json:"at"` // file:line:column
+	Kind    string `json:"kind"`
+	Was     string `json:"was"`
+	Is      string `json:"is"`
+	// By what: a test, "build" (the compiler or go vet), "time"; empty: by nothing.
+	Found   string  `json:"found,omitempty"`
+	In      string  `json:"in,omitempty"` // package of the test
 	Seconds float64 `json:"seconds"`
 }
 
@@ -110,7 +112,8 @@ func run(n, first int, seed uint64, out string, patterns []string) error {
 			done[at] = v
 		}
 		planted++
-		fmt.Printf("%4d  %-8s %-70s %s\n", planted, cmp.Or(map[bool]string{true: "found"}[v.Found != ""], "SURVIVED"), v.At+"  "+v.Kind, v.Found)
+		fmt.Printf("%4d  %-8s %-70s %s\n", planted, cmp.Or(map[bool]string{true: "found"}[v.Found != ""], "SURVIVED"),
+			v.At+"  "+v.Kind, v.Found)
 	}
 	tell(done)
 	return nil
@@ -163,7 +166,9 @@ type goPackage struct {
 }
 
 func list(patterns []string) ([]goPackage, error) {
-	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles"}, patterns...)...)
+	cmd := exec.Command("go",
+		append([]string{"list",
+			"-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles"}, patterns...)...)
 	cmd.Stderr = os.Stderr
 	said, err := cmd.Output()
 	if err != nil {

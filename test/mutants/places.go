@@ -51,11 +51,14 @@ func (p place) plant(dir string) (overlay string, err error) {
 
 // boundary, opposite and other are what stands in place of operators.
 var (
-	boundary = map[token.Token]token.Token{token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR}
-	opposite = map[token.Token]token.Token{token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.GEQ, token.GEQ: token.LSS,
+	boundary = map[token.Token]token.Token{token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ,
+		token.GEQ: token.GTR}
+	opposite = map[token.Token]token.Token{token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.GEQ,
+		token.GEQ: token.LSS,
 		token.GTR: token.LEQ, token.LEQ: token.GTR}
-	other = map[token.Token]token.Token{token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO, token.LAND: token.LOR,
-		token.LOR: token.LAND, token.AND: token.OR, token.OR: token.AND, token.SHL: token.SHR, token.SHR: token.SHL}
+	other = map[token.Token]token.Token{token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO,
+		token.LAND: token.LOR,
+		token.LOR:  token.LAND, token.AND: token.OR, token.OR: token.AND, token.SHL: token.SHR, token.SHR: token.SHL}
 )
 
 // placesOf are the places of a package, outside of its tests.
@@ -163,5 +166,6 @@ func says(call *ast.CallExpr) bool {
 		return false
 	}
 	from, ok := f.X.(*ast.Ident)
-	return ok && (from.Name == "slog" || from.Name == "log" || strings.HasPrefix(f.Sel.Name, "Log") || f.Sel.Name == "say")
+	return ok &&
+		(from.Name == "slog" || from.Name == "log" || strings.HasPrefix(f.Sel.Name, "Log") || f.Sel.Name == "say")
 }

@@ -27,14 +27,18 @@ func MakeCertificates(t testing.TB) Certificates {
 		}
 	}
 	for _, ca := range []string{"ca", "other"} {
-		run("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", ca+".key", "-out", ca+".pem", "-subj", "/CN="+ca, "-days", "2")
+		run("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", ca+".key",
+			"-out", ca+".pem", "-subj", "/CN="+ca, "-days", "2")
 	}
-	if err := os.WriteFile(c.File("ext"), []byte("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n"), 0o600); err != nil {
+	if err := os.WriteFile(c.File("ext"),
+		[]byte("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, who := range []string{"server", "client"} {
-		run("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", who+".key", "-out", who+".csr", "-subj", "/CN="+who)
-		run("x509", "-req", "-in", who+".csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", who+".pem", "-days", "2", "-extfile", "ext")
+		run("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", who+".key", "-out",
+			who+".csr", "-subj", "/CN="+who)
+		run("x509", "-req", "-in", who+".csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out",
+			who+".pem", "-days", "2", "-extfile", "ext")
 	}
 	return c
 }

@@ -25,9 +25,10 @@ func StartEtcd(t testing.TB, scheme string, args ...string) *Etcd {
 	e := &Etcd{process: process{t: t, dir: t.TempDir(), listens: at}, URL: scheme + "://" + at}
 	e.command = func() *exec.Cmd {
 		peer := "http://" + Free(t)
-		return exec.Command("etcd", append([]string{"--name", "t", "--data-dir", filepath.Join(e.dir, "data"), "--listen-client-urls", e.URL,
-			"--advertise-client-urls", e.URL, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-			"--initial-cluster", "t=" + peer, "--logger", "zap", "--log-outputs", "stderr"}, args...)...)
+		return exec.Command("etcd",
+			append([]string{"--name", "t", "--data-dir", filepath.Join(e.dir, "data"), "--listen-client-urls", e.URL,
+				"--advertise-client-urls", e.URL, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+				"--initial-cluster", "t=" + peer, "--logger", "zap", "--log-outputs", "stderr"}, args...)...)
 	}
 	e.begin()
 	return e

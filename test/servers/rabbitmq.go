@@ -34,8 +34,11 @@ func StartRabbitMQ(t testing.TB, config ...string) *RabbitMQ {
 // StartRabbitMQOverTLS starts one that lets nobody in who does not show the client's certificate.
 func StartRabbitMQOverTLS(t testing.TB, c Certificates, config ...string) *RabbitMQ {
 	t.Helper()
-	r := PrepareRabbitMQ(t, append([]string{"ssl_options.cacertfile = " + c.File("ca.pem"), "ssl_options.certfile = " + c.File("server.pem"),
-		"ssl_options.keyfile = " + c.File("server.key"), "ssl_options.verify = verify_peer", "ssl_options.fail_if_no_peer_cert = true"}, config...)...)
+	r := PrepareRabbitMQ(t,
+		append([]string{"ssl_options.cacertfile = " + c.File("ca.pem"),
+			"ssl_options.certfile = " + c.File("server.pem"),
+			"ssl_options.keyfile = " + c.File("server.key"), "ssl_options.verify = verify_peer",
+			"ssl_options.fail_if_no_peer_cert = true"}, config...)...)
 	r.URL = "amqps" + strings.TrimPrefix(r.URL, "amqp")
 	r.configure(strings.Replace(r.config(), "listeners.tcp.1", "listeners.tcp = none\nlisteners.ssl.1", 1))
 	r.begin()
@@ -52,16 +55,19 @@ func PrepareRabbitMQ(t testing.TB, config ...string) *RabbitMQ {
 	_, port, _ := net.SplitHostPort(at)
 	_, distribution, _ := net.SplitHostPort(Free(t))
 	_, mapperPort, _ := net.SplitHostPort(mapper)
-	r := &RabbitMQ{process: process{t: t, dir: t.TempDir(), listens: at}, URL: "amqp://" + at, User: "trivet", Password: "secret"}
-	r.configure(strings.Join(append([]string{"listeners.tcp.1 = " + at, "default_user = " + r.User, "default_pass = " + r.Password}, config...), "\n"))
+	r := &RabbitMQ{process: process{t: t, dir: t.TempDir(), listens: at}, URL: "amqp://" + at, User: "trivet",
+		Password: "secret"}
+	r.configure(strings.Join(append([]string{"listeners.tcp.1 = " + at, "default_user = " + r.User,
+		"default_pass = " + r.Password}, config...), "\n"))
 	if err := os.WriteFile(filepath.Join(r.dir, "plugins"), []byte("[].\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.environment = append(os.Environ(), "HOME="+r.dir, "RABBITMQ_NODENAME=t@localhost", "RABBITMQ_NODE_PORT="+port, "RABBITMQ_DIST_PORT="+distribution,
-		"RABBITMQ_MNESIA_BASE="+filepath.Join(r.dir, "mnesia"), "RABBITMQ_LOG_BASE="+r.dir, "RABBITMQ_LOGS=-", "RABBITMQ_CONFIG_FILE="+r.configFile(),
-		"RABBITMQ_ENABLED_PLUGINS_FILE="+filepath.Join(r.dir, "plugins"), "RABBITMQ_PID_FILE="+filepath.Join(r.dir, "pid"),
-		"ERL_EPMD_PORT="+mapperPort, "ERL_EPMD_ADDRESS=127.0.0.1", "ERL_FLAGS=-start_epmd false",
-		"RUNNING_UNDER_SYSTEMD=1") // the last: the script becomes the broker
+	r.environment = append(os.Environ(), "HOME="+r.dir, "RABBITMQ_NODENAME=t@localhost", "RABBITMQ_NODE_PORT="+port,
+		"RABBITMQ_DIST_PORT="+distribution,
+		"RABBITMQ_MNESIA_BASE="+filepath.Join(r.dir, "mnesia"), "RABBITMQ_LOG_BASE="+r.dir, "RABBITMQ_LOGS=-",
+		"RABBITMQ_CONFIG_FILE="+r.configFile(), "RABBITMQ_ENABLED_PLUGINS_FILE="+filepath.Join(r.dir, "plugins"),
+		"RABBITMQ_PID_FILE="+filepath.Join(r.dir, "pid"), "ERL_EPMD_PORT="+mapperPort, "ERL_EPMD_ADDRESS=127.0.0.1",
+		"ERL_FLAGS=-start_epmd false", "RUNNING_UNDER_SYSTEMD=1") // the last: the script becomes the broker
 	r.command = func() *exec.Cmd {
 		c := exec.Command(filepath.Join(rabbitPrograms, "rabbitmq-server"))
 		c.Env = r.environment
@@ -126,7 +132,8 @@ func (r *RabbitMQ) Control(args ...string) string {
 }
 
 func (r *RabbitMQ) control(args []string) *exec.Cmd {
-	c := exec.Command(filepath.Join(rabbitPrograms, "rabbitmqctl"), append([]string{"-q", "-n", "t@localhost"}, args...)...)
+	c := exec.Command(filepath.Join(rabbitPrograms, "rabbitmqctl"),
+		append([]string{"-q", "-n", "t@localhost"}, args...)...)
 	c.Env = r.environment
 	return c
 }

@@ -111,8 +111,8 @@ func (p *process) Pause() {
 		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
 		return len(threads) > 0 && !slices.ContainsFunc(threads, func(file string) bool {
 			text, err := os.ReadFile(file)
-			_, state, is := strings.Cut(string(text), ") ")
-			return err == nil && (!is || state[0] != 'T')
+			_, state, ok := strings.Cut(string(text), ") ")
+			return err == nil && (!ok || state[0] != 'T')
 		})
 	})
 }

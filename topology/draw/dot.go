@@ -24,7 +24,8 @@ var dotShapes = map[topology.Kind]string{
 func DOT(t *topology.Topology) []byte {
 	var b bytes.Buffer
 	g := newGraph(t)
-	fmt.Fprintf(&b, "graph %s {\n\tgraph [overlap=false]\n\tnode [fontname=\"sans-serif\" fontsize=11 height=0.3]\n\tedge [fontname=\"sans-serif\" fontsize=9 color=\"#7b8794\"]\n", quote(title(t, Options{})))
+	fmt.Fprintf(&b,
+		"graph %s {\n\tgraph [overlap=false]\n\tnode [fontname=\"sans-serif\" fontsize=11 height=0.3]\n\tedge [fontname=\"sans-serif\" fontsize=9 color=\"#7b8794\"]\n", quote(title(t, Options{})))
 	for v := range g.vertices {
 		vertex := &g.vertices[v]
 		fmt.Fprintf(&b, "\tn%d [label=%s %s", v, quote(clean(vertex.name)), dotShapes[vertex.kind])
@@ -34,7 +35,8 @@ func DOT(t *topology.Topology) []byte {
 		b.WriteString("]\n")
 	}
 	for i, site := range g.sites {
-		fmt.Fprintf(&b, "\tsubgraph cluster_%d {\n\t\tlabel=%s fontname=\"sans-serif\" fontsize=11 color=%q\n\t\t", i, quote(clean(site)), siteColour(i))
+		fmt.Fprintf(&b, "\tsubgraph cluster_%d {\n\t\tlabel=%s fontname=\"sans-serif\" fontsize=11 color=%q\n\t\t", i,
+			quote(clean(site)), siteColour(i))
 		for v := range g.vertices {
 			if g.siteOf(v) == site {
 				fmt.Fprintf(&b, "n%d ", v)

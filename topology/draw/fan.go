@@ -139,11 +139,13 @@ func (g *graph) fan(v int, on arc) {
 		case n > 1:
 			step = min(step, on.size/float64(n-1))
 		}
-		if math.Sin(on.middle) > 0 { // below the vertex, where angles increase to the left, but people read to the right
+		// Below the vertex, where angles increase to the left, but people read to the right.
+		if math.Sin(on.middle) > 0 {
 			step = -step
 		}
 		for i, l := range leaves[:n] {
-			place := float64(i) - float64(n-1)/2 + float64(row%2)/2 // rows are staggered, so that links show between boxes
+			// Rows are staggered, so that links show between boxes.
+			place := float64(i) - float64(n-1)/2 + float64(row%2)/2
 			angle := on.middle + place*step
 			stretch := 1 + 0.25*math.Abs(math.Cos(angle)) // boxes are wider than they are high
 			g.vertices[l].at = here.at.plus(polar(angle, radius*stretch))
@@ -177,7 +179,8 @@ func (g *graph) arcs(v int) []arc {
 		}
 		out = append(out, arc{a + gap/2, max(gap-2*arcMargin, math.Pi/18)})
 	}
-	slices.SortStableFunc(out, func(a, b arc) int { return cmp.Compare(math.Round(b.size*1e6), math.Round(a.size*1e6)) })
+	slices.SortStableFunc(out,
+		func(a, b arc) int { return cmp.Compare(math.Round(b.size*1e6), math.Round(a.size*1e6)) })
 	return out
 }
 

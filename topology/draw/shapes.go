@@ -219,7 +219,8 @@ func (g *graph) radial(part []int) {
 // and how far out the branches must then be.
 func (g *graph) betweenSpokes(root *treeNode) (place func(), radius float64) {
 	leaves := g.vertices[root.v].leaves
-	branches := slices.DeleteFunc(slices.Clone(root.children), func(n *treeNode) bool { return g.vertices[n.v].parent >= 0 })
+	branches := slices.DeleteFunc(slices.Clone(root.children),
+		func(n *treeNode) bool { return g.vertices[n.v].parent >= 0 })
 	if len(leaves) == 0 || len(leaves) > len(branches) || len(branches) > 16 {
 		return func() {}, 0
 	}
@@ -339,7 +340,8 @@ func (g *graph) placeTiers(tiers [][]int) {
 	}
 	for y, t := range tiers {
 		if y > 0 {
-			slices.SortStableFunc(t, func(a, b int) int { return cmp.Compare(g.below(a, y, height), g.below(b, y, height)) })
+			slices.SortStableFunc(t,
+				func(a, b int) int { return cmp.Compare(g.below(a, y, height), g.below(b, y, height)) })
 		}
 		for i, v := range t {
 			g.vertices[v].at = point{(float64(i) + 0.5) * width / float64(len(t)), -height * float64(y)}

@@ -155,7 +155,8 @@ func (p *picture) head(title string, size point) {
 	var legend picture
 	right := p.legend(&legend)
 	width := max(size.x, right+margin, 9.6*float64(runewidth.StringWidth(title))+2*margin)
-	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%[1]s" height="%[2]s" role="img">`+"\n", px(width), px(size.y))
+	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%[1]s" height="%[2]s" role="img">`+
+		"\n", px(width), px(size.y))
 	p.printf("<title>%s</title>\n<style>%s</style>\n", escape(title), style)
 	p.printf(`<rect class="paper" width="%s" height="%s" rx="10"/>`+"\n", px(width), px(size.y))
 	p.printf(`<text class="title" x="%s" y="28">%s</text>`+"\n", px(margin), escape(title))
@@ -208,7 +209,8 @@ func (p *picture) link(e *edge) {
 	if va.parent >= 0 || vb.parent >= 0 {
 		class += " edge"
 	}
-	if outside := []topology.Kind{realInterface, network}; slices.Contains(outside, va.kind) || slices.Contains(outside, vb.kind) {
+	if outside := []topology.Kind{realInterface, network}; slices.Contains(outside, va.kind) ||
+		slices.Contains(outside, vb.kind) {
 		class += " real"
 	}
 	if e.link.Down {
@@ -273,7 +275,8 @@ func (p *picture) linkLabel(e *edge) {
 		}
 	}
 	p.labels = append(p.labels, labelBox{best, size})
-	p.printf(`<rect class="paper" x="%s" y="%s" width="%s" height="%s"/>`, px(best.x-size.x/2), px(best.y-size.y/2), px(size.x), px(size.y))
+	p.printf(`<rect class="paper" x="%s" y="%s" width="%s" height="%s"/>`, px(best.x-size.x/2), px(best.y-size.y/2),
+		px(size.x), px(size.y))
 	p.printf(`<text x="%s" y="%s">%s</text>`+"\n", px(best.x), px(best.y+3.2), escape(e.label))
 }
 
@@ -325,16 +328,19 @@ func (p *picture) shape(kind topology.Kind, at, size point) {
 	switch kind {
 	case topology.Controller: // a hexagon
 		in := size.y / 3
-		p.polygon(point{left, at.y}, point{left + in, top}, point{right - in, top}, point{right, at.y}, point{right - in, bottom}, point{left + in, bottom})
+		p.polygon(point{left, at.y}, point{left + in, top}, point{right - in, top}, point{right, at.y},
+			point{right - in, bottom}, point{left + in, bottom})
 	case realInterface: // a tag that points out of the lab
 		in := size.y / 2
-		p.polygon(point{left, top}, point{right - in, top}, point{right, at.y}, point{right - in, bottom}, point{left, bottom})
+		p.polygon(point{left, top}, point{right - in, top}, point{right, at.y}, point{right - in, bottom},
+			point{left, bottom})
 	default:
 		radius := map[topology.Kind]float64{topology.Switch: 4, topology.Router: size.y / 2}[kind]
 		if radius == 0 {
 			radius = 5
 		}
-		p.printf(`<rect x="%s" y="%s" width="%s" height="%s" rx="%s"/>`, px(left), px(top), px(size.x), px(size.y), px(radius))
+		p.printf(`<rect x="%s" y="%s" width="%s" height="%s" rx="%s"/>`, px(left), px(top), px(size.x), px(size.y),
+			px(radius))
 	}
 }
 

@@ -297,7 +297,8 @@ func (w *writer) summary(parts [][]int) {
 		least, most := degree[of[len(of)-1]], degree[of[0]]
 		words := []string{plural(least, "link", "links") + " each"}
 		if least < most {
-			words = []string{fmt.Sprintf("%d to %d links,", least, most), fmt.Sprintf("median %d;", degree[of[len(of)/2]]), "most:"}
+			words = []string{fmt.Sprintf("%d to %d links,", least, most),
+				fmt.Sprintf("median %d;", degree[of[len(of)/2]]), "most:"}
 			for _, v := range of[:min(5, len(of))] {
 				words = append(words, fmt.Sprintf("%s (%d),", clean(w.g.vertices[v].name), degree[v]))
 			}
@@ -321,7 +322,8 @@ func (w *writer) impaired() {
 	for words := range count {
 		all = append(all, words)
 	}
-	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(count[b], count[a]), strings.Compare(a, b)) })
+	slices.SortFunc(all,
+		func(a, b string) int { return cmp.Or(cmp.Compare(count[b], count[a]), strings.Compare(a, b)) })
 	for _, words := range all[:min(8, len(all))] {
 		w.line(fmt.Sprintf("%s %s", runewidth.FillRight(plural(count[words], "link", "links"), 18), words))
 	}

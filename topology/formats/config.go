@@ -35,7 +35,8 @@ func ReadConfig(file string, t *topology.Topology, texts map[string]Beside) (pro
 		defer root.Close()
 		self, _ := os.Stat(file) // none yet: nothing is it
 		problems = t.ReadConfig(func(name string) ([]byte, uint32, error) {
-			if is, err := root.Stat(name); filepath.Clean(name) == filepath.Base(file) || err == nil && self != nil && os.SameFile(is, self) {
+			if is, err := root.Stat(name); filepath.Clean(name) == filepath.Base(file) ||
+				err == nil && self != nil && os.SameFile(is, self) {
 				return nil, 0, errors.New("is the topology's own file")
 			}
 			if b, ok := texts[name]; ok {

@@ -20,10 +20,12 @@ const MaxSize = 16 << 20
 
 // Format is one file format.
 type Format struct {
-	Name       string   // its name in commands: "trivet", "miniedit", "mininet", "clab", "c3edge", "graphml", "kathara"
-	Title      string   // its name in text: "MiniEdit .mn"
-	Extensions []string // ".yaml"; files are written with the first; ".clab.yml" is this format's whatever is in the file
-	Directory  string   // the file by which a directory is a topology, if it may be one: "lab.conf"
+	Name  string // its name in commands: "trivet", "miniedit", "mininet", "clab", "c3edge", "graphml", "kathara"
+	Title string // its name in text: "MiniEdit .mn"
+	// ".yaml"; files are written with the first; ".clab.yml" is this format's whatever is in the
+	// file.
+	Extensions []string
+	Directory  string // the file by which a directory is a topology, if it may be one: "lab.conf"
 
 	// Detect says whether data looks like this format; nil if the extension alone decides.
 	Detect func(data []byte) bool
@@ -97,7 +99,8 @@ func ForFile(file string, data []byte) (*Format, error) {
 	var known []string
 	for _, f := range registry {
 		known = append(known, f.Extensions[0])
-		if slices.ContainsFunc(f.Extensions, func(e string) bool { return len(e) > len(ext) && strings.HasSuffix(base, e) }) {
+		if slices.ContainsFunc(f.Extensions,
+			func(e string) bool { return len(e) > len(ext) && strings.HasSuffix(base, e) }) {
 			return f, nil
 		}
 		if !slices.Contains(f.Extensions, ext) {
@@ -117,7 +120,8 @@ func ForFile(file string, data []byte) (*Format, error) {
 	if len(claim) == 1 { // its reader can best say what is wrong
 		return claim[0], nil
 	}
-	return nil, fmt.Errorf("%s: a file ending in %q is of no known format; known are %s", file, ext, strings.Join(known, ", "))
+	return nil, fmt.Errorf("%s: a file ending in %q is of no known format; known are %s", file, ext,
+		strings.Join(known, ", "))
 }
 
 // File is the file that is meant where a directory is named: the one in it that makes it a topology

@@ -48,7 +48,8 @@ type Call struct {
 	Sources int           `json:"sources"`           // from how many ports of its own it calls
 	Longer  time.Duration `json:"longer"`            // than in a lab without delays it waits
 	Brief   bool          `json:"brief,omitempty"`   // it does not wait long, as it will be tried again
-	Trace   int           `json:"trace,omitempty"`   // routers that are asked for a sign when ICMP gets no answer; 0: none
+	// Routers that are asked for a sign when ICMP gets no answer; 0: none.
+	Trace int `json:"trace,omitempty"`
 }
 
 // Answer is what came of a call. What was not tried is nil.

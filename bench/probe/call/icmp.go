@@ -39,7 +39,8 @@ type sent struct {
 }
 
 func openEchoes(v6 bool) *echoes {
-	e := &echoes{v6: v6, id: uint16(rand.Uint32()), waiting: map[uint16]chan<- Outcome{}, hops: map[uint16]func(netip.Addr){}, errors: map[about]sent{}}
+	e := &echoes{v6: v6, id: uint16(rand.Uint32()), waiting: map[uint16]chan<- Outcome{},
+		hops: map[uint16]func(netip.Addr){}, errors: map[about]sent{}}
 	if e.conn = openICMP(v6); e.conn != nil {
 		go e.hear()
 	}
@@ -135,7 +136,8 @@ func (e *echoes) heard(b []byte, from netip.Addr) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if reply := map[bool]byte{false: 0, true: 129}[e.v6]; b[0] == reply {
-		if answer := e.waiting[binary.BigEndian.Uint16(b[6:])]; answer != nil && binary.BigEndian.Uint16(b[4:]) == e.id {
+		if answer := e.waiting[binary.BigEndian.Uint16(b[6:])]; answer != nil &&
+			binary.BigEndian.Uint16(b[4:]) == e.id {
 			delete(e.waiting, binary.BigEndian.Uint16(b[6:]))
 			answer <- Outcome{OK: true}
 		}
@@ -178,11 +180,13 @@ func quoted(v6 bool, b []byte) (to netip.Addr, proto byte, rest []byte, ok bool)
 // errorText is what an error says (RFC 792, RFC 1812, RFC 4443); empty if it is none.
 func errorText(v6 bool, kind, code byte) string {
 	unreachable, tooBig, exceeded := byte(3), byte(255), byte(11)
-	texts := map[byte]string{0: "network unreachable", 1: "host unreachable", 2: "protocol unreachable", 3: "port unreachable",
+	texts := map[byte]string{0: "network unreachable", 1: "host unreachable", 2: "protocol unreachable",
+		3: "port unreachable",
 		4: "packet too big", 6: "network unknown", 9: "prohibited", 10: "prohibited", 13: "prohibited"}
 	if v6 {
 		unreachable, tooBig, exceeded = 1, 2, 3
-		texts = map[byte]string{0: "no route", 1: "prohibited", 3: "address unreachable", 4: "port unreachable", 5: "prohibited", 6: "rejected"}
+		texts = map[byte]string{0: "no route", 1: "prohibited", 3: "address unreachable", 4: "port unreachable",
+			5: "prohibited", 6: "rejected"}
 	}
 	switch kind {
 	case unreachable:

@@ -31,7 +31,9 @@ func pattern(n int) []byte {
 func (s *server) stream(ctx context.Context, c Call) Outcome {
 	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
 		if c.Segment > 0 {
-			err = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, c.Segment) })
+			err = raw.Control(func(fd uintptr) {
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, c.Segment)
+			})
 		}
 		return err
 	}}

@@ -78,10 +78,12 @@ func (s *Summary) take(line string) error {
 		return fmt.Errorf("%q has no value", line)
 	}
 	whole, real := map[string]*int{
-		"Number of flows": &s.Flows, "Total packets": &s.Packets, "Bytes received": &s.Bytes, "Packets dropped": &s.Dropped, "Error lines": &s.Errors,
+		"Number of flows": &s.Flows, "Total packets": &s.Packets, "Bytes received": &s.Bytes,
+		"Packets dropped": &s.Dropped, "Error lines": &s.Errors,
 	}, map[string]*float64{
 		"Total time": &s.Seconds, "Minimum delay": &s.DelayMin, "Maximum delay": &s.DelayMax, "Average delay": &s.Delay,
-		"Average jitter": &s.Jitter, "Delay standard deviation": &s.Deviation, "Average bitrate": &s.Bitrate, "Average packet rate": &s.Rate,
+		"Average jitter": &s.Jitter, "Delay standard deviation": &s.Deviation, "Average bitrate": &s.Bitrate,
+		"Average packet rate": &s.Rate,
 	}
 	key = strings.TrimSpace(key)
 	if to := whole[key]; to != nil {
@@ -131,7 +133,8 @@ func Rates(from io.Reader) (out []Rate, err error) {
 		at, wrong := strconv.ParseFloat(words[0], 64)
 		rate, wrong2 := strconv.ParseFloat(words[len(words)-1], 64)
 		if len(words) < 2 || wrong != nil || wrong2 != nil {
-			return nil, fmt.Errorf("line %d of ITGDec's bitrates: %q is not a time with its rates", number, clipped(lines.Text()))
+			return nil, fmt.Errorf("line %d of ITGDec's bitrates: %q is not a time with its rates", number,
+				clipped(lines.Text()))
 		}
 		out = append(out, Rate{at, 1e3 * rate})
 	}

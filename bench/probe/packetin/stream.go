@@ -26,7 +26,8 @@ func (c Counts) Plus(o Counts) Counts {
 	for i := range c.Packets {
 		c.Packets[i] += o.Packets[i]
 	}
-	return Counts{c.Packets, c.Bytes + o.Bytes, c.Late + o.Late, c.Gaps + o.Gaps, c.Missing + o.Missing, c.Unread + o.Unread, c.Foreign + o.Foreign, c.Overflow + o.Overflow}
+	return Counts{c.Packets, c.Bytes + o.Bytes, c.Late + o.Late, c.Gaps + o.Gaps, c.Missing + o.Missing,
+		c.Unread + o.Unread, c.Foreign + o.Foreign, c.Overflow + o.Overflow}
 }
 
 // Since is what was counted after an earlier reading. Foreign stays that of now: such a connection
@@ -35,7 +36,8 @@ func (c Counts) Since(o Counts) Counts {
 	for i := range c.Packets {
 		c.Packets[i] -= o.Packets[i]
 	}
-	return Counts{c.Packets, c.Bytes - o.Bytes, c.Late - o.Late, c.Gaps - o.Gaps, c.Missing - o.Missing, c.Unread - o.Unread, c.Foreign, c.Overflow - o.Overflow}
+	return Counts{c.Packets, c.Bytes - o.Bytes, c.Late - o.Late, c.Gaps - o.Gaps, c.Missing - o.Missing,
+		c.Unread - o.Unread, c.Foreign, c.Overflow - o.Overflow}
 }
 
 // stream is what a switch sends to a controller.
@@ -160,7 +162,8 @@ func (s *stream) packet(m []byte) {
 // What follows makes a stream one of gopacket's.
 
 // Accept takes segments of connections also where their beginning was not seen.
-func (s *stream) Accept(tcp *layers.TCP, _ gopacket.CaptureInfo, _ reassembly.TCPFlowDirection, next reassembly.Sequence, start *bool, _ reassembly.AssemblerContext) bool {
+func (s *stream) Accept(tcp *layers.TCP, _ gopacket.CaptureInfo, _ reassembly.TCPFlowDirection,
+	next reassembly.Sequence, start *bool, _ reassembly.AssemblerContext) bool {
 	switch {
 	case next >= 0:
 	case tcp.SYN:

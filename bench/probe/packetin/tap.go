@@ -50,7 +50,8 @@ type Tap struct {
 // what passes other devices is not slowed by it. It needs CAP_NET_RAW and, where there is a file,
 // CAP_SYS_ADMIN.
 func Open(namespace string, to ...netip.AddrPort) (*Tap, error) {
-	t := &Tap{want: map[netip.AddrPort]bool{}, done: make(chan struct{}), room: make([]byte, longest), flushed: time.Now()}
+	t := &Tap{want: map[netip.AddrPort]bool{}, done: make(chan struct{}), room: make([]byte, longest),
+		flushed: time.Now()}
 	var ports []uint16
 	for _, a := range to {
 		t.want[a] = true
@@ -77,7 +78,8 @@ func Open(namespace string, to ...netip.AddrPort) (*Tap, error) {
 }
 
 func (t *Tap) open(filter []bpf.RawInstruction, device int) error {
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0) // protocol 0: nothing yet
+	// Protocol 0: nothing yet.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
@@ -87,7 +89,8 @@ func (t *Tap) open(filter []bpf.RawInstruction, device int) error {
 	}
 	all := binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL}) // only so are packets seen that this machine sends
 	err = errors.Join(
-		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}),
+		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: device}),
 	)
 	if err != nil {
@@ -126,7 +129,8 @@ func filterOf(ports []uint16) []bpf.Instruction {
 		bpf.LoadMemShift{Off: 0}, // the length of the header
 	}
 	program = append(program, v4...)
-	program = append(program, bpf.LoadAbsolute{Off: 6, Size: 1}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipTrue: 1}, bpf.RetConstant{})
+	program = append(program, bpf.LoadAbsolute{Off: 6, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipTrue: 1}, bpf.RetConstant{})
 	return append(append(program, v6...), bpf.RetConstant{Val: longest})
 }
 

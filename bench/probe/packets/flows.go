@@ -214,7 +214,8 @@ func neighbour(link netlink.Link, hop netip.Addr) (net.HardwareAddr, error) {
 			return nil, err
 		}
 		for _, n := range known {
-			if n.IP.Equal(hop.AsSlice()) && len(n.HardwareAddr) == 6 && n.State&(netlink.NUD_INCOMPLETE|netlink.NUD_FAILED) == 0 {
+			if n.IP.Equal(hop.AsSlice()) && len(n.HardwareAddr) == 6 &&
+				n.State&(netlink.NUD_INCOMPLETE|netlink.NUD_FAILED) == 0 {
 				return n.HardwareAddr, nil
 			}
 		}
@@ -273,7 +274,8 @@ func (f *Flows) newAddresses(subnet netip.Prefix) ([]netip.Addr, error) {
 		}
 	}
 	if f.Count > room-len(taken) {
-		return nil, fmt.Errorf("%s has no room for %d new hosts beside %d others; take fewer, or a greater subnet", subnet.Masked(), f.Count, len(taken))
+		return nil, fmt.Errorf("%s has no room for %d new hosts beside %d others; take fewer, or a greater subnet",
+			subnet.Masked(), f.Count, len(taken))
 	}
 	address := subnet.Masked().Addr().AsSlice()
 	last := address[len(address)-4:]

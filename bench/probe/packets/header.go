@@ -56,5 +56,6 @@ func readHeader(b []byte) (h header, ok bool) {
 	if len(b) < HeaderLen || binary.BigEndian.Uint16(b) != mark {
 		return h, false
 	}
-	return header{binary.BigEndian.Uint16(b[2:]), uint64(binary.BigEndian.Uint32(b[6:])), int64(binary.BigEndian.Uint64(b[10:]))}, true
+	return header{binary.BigEndian.Uint16(b[2:]), uint64(binary.BigEndian.Uint32(b[6:])),
+		int64(binary.BigEndian.Uint64(b[10:]))}, true
 }

@@ -59,7 +59,8 @@ type Instruments struct {
 const mostIdle = 64
 
 // Measure is Measure between two nodes, by their names.
-func (all *Instruments) Measure(ctx context.Context, from, to string, s Send, r Receive, quiet time.Duration) (*Sent, *Received, error) {
+func (all *Instruments) Measure(ctx context.Context, from, to string, s Send, r Receive, quiet time.Duration) (*Sent,
+	*Received, error) {
 	sender, receiver := all.take(ctx, from), all.take(ctx, to)
 	defer all.leave(sender)
 	defer all.leave(receiver)
@@ -129,7 +130,8 @@ func (all *Instruments) Close() {
 }
 
 // measure sends a stream from one instrument to another.
-func (s Send) measure(ctx context.Context, sender, receiver *instrument, r Receive, quiet time.Duration) (*Sent, *Received, error) {
+func (s Send) measure(ctx context.Context, sender, receiver *instrument, r Receive, quiet time.Duration) (*Sent,
+	*Received, error) {
 	if err := s.Check(); err != nil {
 		return nil, nil, err
 	}
@@ -142,7 +144,8 @@ func (s Send) measure(ctx context.Context, sender, receiver *instrument, r Recei
 
 // measure has one instrument receive what another sends to the port that was found. Of the stream
 // it minds with whom it begins, and whom to tell of that.
-func measure(ctx context.Context, sender, receiver *instrument, r Receive, quiet time.Duration, s Send, sends func(port uint16) request) (*Sent, *Received, error) {
+func measure(ctx context.Context, sender, receiver *instrument, r Receive, quiet time.Duration, s Send,
+	sends func(port uint16) request) (*Sent, *Received, error) {
 	with := s.With
 	if with == nil {
 		with = NewStart(1)

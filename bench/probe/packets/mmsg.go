@@ -27,7 +27,8 @@ type messages struct {
 }
 
 func newMessages(n, payload, control int) *messages {
-	m := &messages{headers: make([]mmsghdr, n), vectors: make([]unix.Iovec, n), payloads: make([][]byte, n), controls: make([][]byte, n)}
+	m := &messages{headers: make([]mmsghdr, n), vectors: make([]unix.Iovec, n), payloads: make([][]byte, n),
+		controls: make([][]byte, n)}
 	for i := range n {
 		m.payloads[i] = make([]byte, payload)
 		m.vectors[i].Base = &m.payloads[i][0]
@@ -46,7 +47,8 @@ func newMessages(n, payload, control int) *messages {
 // is of the one after those.
 func (m *messages) send(fd, first, n int) (int, error) {
 	for {
-		took, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m.headers[first])), uintptr(n-first), 0, 0, 0)
+		took, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m.headers[first])),
+			uintptr(n-first), 0, 0, 0)
 		runtime.KeepAlive(m)
 		switch {
 		case errno == unix.EINTR:
@@ -67,7 +69,8 @@ func (m *messages) receive(fd int) (int, error) {
 			m.headers[i].SetControllen(len(m.controls[i]))
 		}
 	}
-	got, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m.headers[0])), uintptr(len(m.headers)),
+	got, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m.headers[0])),
+		uintptr(len(m.headers)),
 		unix.MSG_WAITFORONE|unix.MSG_TRUNC, 0, 0)
 	runtime.KeepAlive(m)
 	switch errno {
@@ -114,11 +117,13 @@ func parseAncillary(b []byte) (a ancillary) {
 		switch {
 		case level == unix.SOL_SOCKET && kind == unix.SO_TIMESTAMPNS && len(data) >= 16:
 			a.received = int64(binary.NativeEndian.Uint64(data))*1e9 + int64(binary.NativeEndian.Uint64(data[8:]))
-		case (level == unix.IPPROTO_IP && kind == unix.IP_TTL || level == unix.IPPROTO_IPV6 && kind == unix.IPV6_HOPLIMIT) && len(data) >= 4:
+		case (level == unix.IPPROTO_IP && kind == unix.IP_TTL ||
+			level == unix.IPPROTO_IPV6 && kind == unix.IPV6_HOPLIMIT) && len(data) >= 4:
 			a.ttl = int(binary.NativeEndian.Uint32(data))
 		case level == unix.SOL_SOCKET && kind == unix.SO_RXQ_OVFL && len(data) >= 4:
 			a.missed = int(binary.NativeEndian.Uint32(data))
-		case level == unix.SOL_PACKET && kind == unix.PACKET_AUXDATA && len(data) >= 8: // struct tpacket_auxdata: the status, then tp_len
+		case level == unix.SOL_PACKET && kind == unix.PACKET_AUXDATA && len(data) >= 8:
+			// Struct tpacket_auxdata: the status, then tp_len.
 			a.unsummed = binary.NativeEndian.Uint32(data)&unix.TP_STATUS_CSUMNOTREADY != 0
 			a.length = int(binary.NativeEndian.Uint32(data[4:]))
 		}
@@ -142,8 +147,11 @@ func openUDP(v6 bool) (fd int, err error) {
 		return -1, fmt.Errorf("open a UDP socket: %w", err)
 	}
 	for _, option := range []int{unix.SO_RCVBUFFORCE, unix.SO_SNDBUFFORCE} {
-		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, socketRoom) != nil { // without the right to it, what everybody may have
-			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, map[int]int{unix.SO_RCVBUFFORCE: unix.SO_RCVBUF, unix.SO_SNDBUFFORCE: unix.SO_SNDBUF}[option], socketRoom)
+		// Without the right to it, what everybody may have.
+		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, socketRoom) != nil {
+			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET,
+				map[int]int{unix.SO_RCVBUFFORCE: unix.SO_RCVBUF, unix.SO_SNDBUFFORCE: unix.SO_SNDBUF}[option],
+				socketRoom)
 		}
 	}
 	return fd, nil
@@ -153,7 +161,8 @@ func openUDP(v6 bool) (fd int, err error) {
 func socketDrops(fd int) int {
 	var info [9]uint32
 	length := uint32(unsafe.Sizeof(info))
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO, uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&length)), 0)
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&length)), 0)
 	if errno != 0 {
 		return 0
 	}

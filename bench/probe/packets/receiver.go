@@ -72,7 +72,8 @@ func (r Receive) open() (*receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := &receiver{Receive: r, fd: fd, port: port, heard: func() {}, got: Received{Tally: *newTally(r.Count, r.Sample), TTL: map[int]int{}}}
+	one := &receiver{Receive: r, fd: fd, port: port, heard: func() {},
+		got: Received{Tally: *newTally(r.Count, r.Sample), TTL: map[int]int{}}}
 	if r.Record {
 		one.got.Record = &Record{make([]int64, r.Count), make([]int64, r.Count)}
 	}

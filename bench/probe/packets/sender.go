@@ -64,7 +64,8 @@ const (
 func (s *Send) Check() error {
 	switch {
 	case s.Size < HeaderLen || s.Size > MaxPayload:
-		return fmt.Errorf("a size of %d bytes: a packet's payload is %d (a frame of 64 bytes) to %d bytes", s.Size, HeaderLen, MaxPayload)
+		return fmt.Errorf("a size of %d bytes: a packet's payload is %d (a frame of 64 bytes) to %d bytes", s.Size,
+			HeaderLen, MaxPayload)
 	case s.LargeLast < 0 || s.LargeLast > s.Count || s.LargeLast > 0 && (s.Large < s.Size || s.Large > MaxPayload):
 		return fmt.Errorf("%d packets of %d bytes at the end of %d of %d bytes", s.LargeLast, s.Large, s.Count, s.Size)
 	case !(s.Rate > 0) || s.Rate > MaxRate:
@@ -77,9 +78,11 @@ func (s *Send) Check() error {
 
 // Sent is what became of it at the sender.
 type Sent struct {
-	Sent    int     `json:"sent"`            // numbers 0 to Sent-1: what was offered to the kernel
-	Refused int     `json:"refused"`         // of Sent, what the kernel did not take: no route, a full queue of the device
-	GivenUp int     `json:"given_up"`        // packets that were never sent, because the sender was late by more than 5 ms
+	Sent int `json:"sent"` // numbers 0 to Sent-1: what was offered to the kernel
+	// Of Sent, what the kernel did not take: no route, a full queue of the device.
+	Refused int `json:"refused"`
+	// Packets that were never sent, because the sender was late by more than 5 ms.
+	GivenUp int     `json:"given_up"`
 	Error   string  `json:"error,omitempty"` // the first of Refused
 	Began   int64   `json:"began"`           // nanoseconds since 1970
 	Seconds float64 `json:"seconds"`         // from the first packet to the end of the last one's interval
@@ -252,7 +255,8 @@ func (u *udpOutput) send(first, n int, stamp int64) (refused int, err error) {
 // the kernel says what it was told by ICMP to the next call, once, which sends nothing. What is
 // refused here is gone: to send it again would hide that.
 func told(failure error) bool {
-	for _, by := range []error{unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENONET, unix.ENOPROTOOPT,
+	for _, by := range []error{unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENONET,
+		unix.ENOPROTOOPT,
 		unix.EPROTO, unix.EOPNOTSUPP, unix.EACCES, unix.EMSGSIZE} { // icmp_err_convert, icmpv6_err_convert
 		if errors.Is(failure, by) {
 			return true

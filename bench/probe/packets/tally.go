@@ -14,11 +14,13 @@ type Tally struct {
 	Bytes      int     `json:"bytes"`      // of payload, of Received
 	First      int64   `json:"first"`      // arrival, nanoseconds since 1970
 	Last       int64   `json:"last"`
-	Delay      Moments `json:"delay"`      // of all of Received
-	Difference float64 `json:"difference"` // mean of |D|: of how much longer one packet took than the one that came before it
-	Jitter     []Point `json:"jitter"`     // RFC 3550's estimate at the end of each second, and of the stream
-	Delays     []Point `json:"delays"`     // a sample of Delay, by the time of sending; in the order of arrival
-	Gaps       []Point `json:"gaps"`       // of LeastGap or more in which nothing arrived, by when they ended; the first thousand
+	Delay      Moments `json:"delay"` // of all of Received
+	// Mean of |D|: of how much longer one packet took than the one that came before it.
+	Difference float64 `json:"difference"`
+	Jitter     []Point `json:"jitter"` // RFC 3550's estimate at the end of each second, and of the stream
+	Delays     []Point `json:"delays"` // a sample of Delay, by the time of sending; in the order of arrival
+	// Of LeastGap or more in which nothing arrived, by when they ended; the first thousand.
+	Gaps []Point `json:"gaps"`
 
 	sample   uint64 // chance of a delay to be kept, of 1<<64; all ones: certain
 	seen     []uint64

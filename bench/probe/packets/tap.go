@@ -113,7 +113,8 @@ type sightKey struct {
 
 // open opens the socket in the namespace of the calling thread.
 func (t Tap) open() (*tap, error) {
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0) // protocol 0: nothing comes before the filter is there
+	// Protocol 0: nothing comes before the filter is there.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open a packet socket: %w", err)
 	}
@@ -160,7 +161,8 @@ func (t Tap) attach(fd int) error {
 	for i, p := range program {
 		filter[i] = unix.SockFilter{Code: p.Op, Jt: p.Jt, Jf: p.Jf, K: p.K}
 	}
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 }
 
 // marked passes packets that carry the mark of a stream where one has it, whatever else of them is
@@ -195,7 +197,8 @@ func (t Tap) counted() []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: mark, SkipTrue: 8},
 		bpf.LoadIndirect{Off: 2, Size: 2}, // the stream
 		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: thin, SkipTrue: 5},
-		bpf.LoadIndirect{Off: 6, Size: 4}, // the number; drawn so that no regular loss of packets is always of those, or never
+		// The number; drawn so that no regular loss of packets is always of those, or never.
+		bpf.LoadIndirect{Off: 6, Size: 4},
 		bpf.ALUOpConstant{Op: bpf.ALUOpMul, Val: 0x9e3779b1},
 		bpf.ALUOpConstant{Op: bpf.ALUOpShiftRight, Val: 20},
 		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: OneIn - 1},

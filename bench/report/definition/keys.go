@@ -260,7 +260,9 @@ func (r *reader) trend(v *yamlfile.Value, p *Paper) {
 	}
 	switch compared := t.Than != nil || t.Limit != nil; {
 	case t.Is == "":
-		r.add(v, "write is: falls", "%s: a trend falls, rises, is flat, linear, above, below, steeper than or so many times another", formats.Clip(t.Text))
+		r.add(v, "write is: falls",
+			"%s: a trend falls, rises, is flat, linear, above, below, steeper than or so many times another",
+			formats.Clip(t.Text))
 	case t.Is == Times && (t.Than == nil || !(t.Factor > 0)):
 		r.add(v, "write factor: 1.5, than: {datapath: ovs}", "%s: how many times what?", formats.Clip(t.Text))
 	case t.Is != Times && v.Get("factor") != nil:
@@ -290,7 +292,8 @@ func (r *reader) shape(v *yamlfile.Value, t *Trend) bool {
 	case t.Of == Slope && t.Is == Steeper:
 		r.add(at, "leave of out", "%s: steeper is of slopes already, those of logarithms", text)
 	case t.Of == Slope && t.Is != Times && t.Is != Above && t.Is != Below:
-		r.add(at, "write is: times, is: above or is: below", "%s: slopes are so many times, above or below others", text)
+		r.add(at, "write is: times, is: above or is: below",
+			"%s: slopes are so many times, above or below others", text)
 	case t.Along == "":
 		r.add(v, "write along: hops", "%s: the %s along which factor?", text, t.Of)
 	case slices.ContainsFunc(r.levels(t.Along), func(level string) bool { return !sameNumber(level, level) }):

@@ -123,7 +123,9 @@ func (r *reader) dimensionsOf(v *yamlfile.Value, s *Source, labels []string, pap
 			dimension(p.Key)
 			known, factor := r.measured.Levels[p.Key.Text]
 			for _, level := range r.items(p.Value, maxLevels) {
-				if factor && !paper && !slices.ContainsFunc(known, func(l string) bool { return l == level.Text || sameNumber(l, level.Text) }) {
+				if factor && !paper && !slices.ContainsFunc(known, func(l string) bool {
+					return l == level.Text || sameNumber(l, level.Text)
+				}) {
 					r.add(level, hint(level.Text, known), "%s: is not a level of %s", formats.Clip(level.Text),
 						formats.Clip(p.Key.Text))
 				}

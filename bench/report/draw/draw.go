@@ -275,7 +275,8 @@ func (b builder) zero() {
 	if err != nil {
 		return
 	}
-	labels.TextStyle[0].Font.Variant, labels.TextStyle[0].Font.Size, labels.TextStyle[0].XAlign = "Sans", 9, draw.XCenter
+	labels.TextStyle[0].Font.Variant, labels.TextStyle[0].Font.Size, labels.TextStyle[0].XAlign = "Sans", 9,
+		draw.XCenter
 	labels.TextStyle[0].Color = color.Gray{0x70}
 	b.Add(labels)
 }

@@ -173,8 +173,10 @@ func upper(s string) string {
 
 var pages = sync.OnceValue(func() *template.Template {
 	return template.Must(template.Must(template.New("paper").Funcs(template.FuncMap{
-		"text": text, "day": day, "command": command, "level": level, "cells": cells, "trends": trends, "numbers": numbers, "missing": missing, "reason": reason,
-		"verdicts": verdicts, "statements": statements, "total": total, "list": func(p page) []Summary { return []Summary{p.Summary} }, "all": all, "note": note, "sources": sources, "machines": machines, "join": strings.Join,
+		"text": text, "day": day, "command": command, "level": level, "cells": cells, "trends": trends,
+		"numbers": numbers, "missing": missing, "reason": reason, "verdicts": verdicts, "statements": statements,
+		"total": total, "list": func(p page) []Summary { return []Summary{p.Summary} }, "all": all, "note": note,
+		"sources": sources, "machines": machines, "join": strings.Join,
 	}).Parse(paperMarkup)).New("index").Parse(indexMarkup))
 })
 

@@ -50,7 +50,8 @@ func text(s string) string {
 var others = regexp.MustCompile(`(other programs used processors): .*`)
 
 func reason(r report.Reason) string {
-	return fmt.Sprintf("%s, %s, for example: %s", r.Level, words.Plural(r.Samples, "sample"), text(others.ReplaceAllString(r.Text, "$1")))
+	return fmt.Sprintf("%s, %s, for example: %s", r.Level, words.Plural(r.Samples, "sample"),
+		text(others.ReplaceAllString(r.Text, "$1")))
 }
 
 func day(t time.Time) string {
@@ -163,7 +164,9 @@ func numbers(p *report.Paper) string {
 		if n.Ours != "" {
 			ours = text(n.Ours) + level(n.Level)
 		}
-		rows = append(rows, []string{text(n.Metric), text(n.Where), text(n.Unit), text(n.Theirs), ours, text(n.Interval), words.Plural(n.N, "repetition"), text(n.Ratio)})
+		rows = append(rows,
+			[]string{text(n.Metric), text(n.Where), text(n.Unit), text(n.Theirs), ours, text(n.Interval),
+				words.Plural(n.N, "repetition"), text(n.Ratio)})
 	}
 	return grid([]string{"Metric", "Where", "Unit", "Theirs", "Ours", "95 % interval", "Of", "Ours / theirs"}, 3, rows)
 }

@@ -56,10 +56,12 @@ type view struct {
 // page is parsed on first use: the program starts on each device of a rack.
 var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("page").Funcs(template.FuncMap{
-		"clean": report.Clean, "day": day, "command": report.Shell, "badge": badge, "still": func(report.Figure) template.URL { return "" }, "environment": facts, "id": id,
-		"join": strings.Join, "runs": runs, "mark": report.Mark, "isBad": func(l environment.Level) bool { return l == environment.Bad },
-		"after": after, "tableName": tableName, "place": func(it any, parts ...any) placed { return placed{id(parts...), it} },
-		"limited": limited, "more": func(n, most int) int { return n - most },
+		"clean": report.Clean, "day": day, "command": report.Shell, "badge": badge,
+		"still": func(report.Figure) template.URL { return "" }, "environment": facts, "id": id, "join": strings.Join,
+		"runs": runs, "mark": report.Mark, "isBad": func(l environment.Level) bool { return l == environment.Bad },
+		"after": after, "tableName": tableName,
+		"place": func(it any, parts ...any) placed { return placed{id(parts...), it} }, "limited": limited,
+		"more": func(n, most int) int { return n - most },
 	}).Parse(markup))
 })
 
@@ -81,7 +83,8 @@ func WriteComparison(to io.Writer, c *report.Comparison, reports ...*report.Repo
 
 func (v view) write(to io.Writer) error {
 	script := "\"use strict\";\n(() => {\n" + scaleScript + plotScript + actScript + "})();\n"
-	v.Several, v.Style, v.Script, v.Version = len(v.Reports) > 1, template.CSS(style), template.JS(script), version.Version
+	v.Several, v.Style, v.Script, v.Version = len(v.Reports) > 1, template.CSS(style), template.JS(script),
+		version.Version
 	v.Policy = fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'", hash(style), hash(script))
 	t, err := page().Clone()
 	if err != nil {

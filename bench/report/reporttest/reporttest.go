@@ -55,14 +55,16 @@ func Header() result.Header {
 	return result.Header{
 		Experiment: result.Experiment{Name: "figure-16", Title: "Throughput, delay and loss over hops",
 			File: "figure-16.yaml", Text: Text, Plan: "abc", Runs: 100,
-			Factors: []result.Factor{{Name: "hops", Levels: []string{"2", "4", "6", "8", "10"}}, {Name: "datapath", Levels: []string{"embedded", "ovs"}}}},
+			Factors: []result.Factor{{Name: "hops", Levels: []string{"2", "4", "6", "8", "10"}},
+				{Name: "datapath", Levels: []string{"embedded", "ovs"}}}},
 		Seed: 7, Command: []string{"trivet", "bench", "run", "figure-16.yaml", "--out",
 			"my results.jsonl"}, Started: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC),
 		Environment: environment.Record{Time: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), Trivet: "0.3", Go: "go1.26",
 			System: "Debian GNU/Linux 12", Kernel: "6.1.0",
 			Machine: "x86_64", Virtualisation: "kvm", CPU: environment.CPU{Model: "Example 9000", Online: 2, Cores: 2,
 				Usable: 2},
-			Sysctls: map[string]string{"net.core.rmem_max": "212992"}, Tools: map[string]string{"iperf3": "iperf 3.12"}},
+			Sysctls: map[string]string{"net.core.rmem_max": "212992"},
+			Tools:   map[string]string{"iperf3": "iperf 3.12"}},
 	}
 }
 

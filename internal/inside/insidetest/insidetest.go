@@ -36,7 +36,8 @@ func Do(t testing.TB, ns *os.File, f func() error) {
 func Join(t testing.TB, a *os.File, deviceOfA string, b *os.File, deviceOfB string) {
 	t.Helper()
 	Do(t, a, func() error {
-		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: deviceOfA}, PeerName: deviceOfB, PeerNamespace: netlink.NsFd(b.Fd())})
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: deviceOfA}, PeerName: deviceOfB,
+			PeerNamespace: netlink.NsFd(b.Fd())})
 	})
 	up := func(name string) func() error {
 		return func() error { return netlink.LinkSetUp(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: name}}) }

@@ -4,11 +4,11 @@
 // back as a slow, long, lossy wire would, and written to that of the other end. In each direction,
 // a frame passes:
 //
-// 	bandwidth   the sender's queue, emptied at the bandwidth; its limit drops at the tail, or a
-// 	            discipline of active queue management drops and marks (discipline.go)
-// 	wire        packets are lost, come twice, are damaged, after the time it takes to send them
-// 	            (wire.go)
-// 	delay       plus jitter; packets stay in order, but for those that are to overtake others
+//	bandwidth   the sender's queue, emptied at the bandwidth; its limit drops at the tail, or a
+//	            discipline of active queue management drops and marks (discipline.go)
+//	wire        packets are lost, come twice, are damaged, after the time it takes to send them
+//	            (wire.go)
+//	delay       plus jitter; packets stay in order, but for those that are to overtake others
 //
 // An end may stand for a device that takes its time for each packet, whichever line it comes over:
 // a Server, which several lines share (server.go). Packets then wait for it between the line's

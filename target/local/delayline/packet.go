@@ -26,7 +26,8 @@ func network(b []byte) (kind uint16, packet []byte) {
 		kind, packet = binary.BigEndian.Uint16(packet[2:]), packet[4:]
 	}
 	switch {
-	case kind == etherIPv4 && len(packet) >= ipv4Min && packet[0]>>4 == 4 && packet[0]&15 >= 5 && len(packet) >= int(packet[0]&15)*4:
+	case kind == etherIPv4 && len(packet) >= ipv4Min && packet[0]>>4 == 4 && packet[0]&15 >= 5 &&
+		len(packet) >= int(packet[0]&15)*4:
 		return kind, packet
 	case kind == etherIPv6 && len(packet) >= ipv6Len && packet[0]>>4 == 6:
 		return kind, packet

@@ -85,7 +85,8 @@ func (p *pie) update(now time.Duration) {
 }
 
 // steps are by what the change of a small probability is divided (section 4.2, auto-tuning).
-var steps = []struct{ below, by float64 }{{0.000001, 2048}, {0.00001, 512}, {0.0001, 128}, {0.001, 32}, {0.01, 8}, {0.1, 2}}
+var steps = []struct{ below, by float64 }{{0.000001, 2048}, {0.00001, 512}, {0.0001, 128}, {0.001, 32}, {0.01, 8},
+	{0.1, 2}}
 
 func (p *pie) compute(every time.Duration) {
 	target := time.Duration(p.set.Target)

@@ -49,7 +49,8 @@ const (
 )
 
 func newWorker(budget *atomic.Int64) (*worker, error) {
-	w := &worker{zero: monotonic.Zero(), armed: never, lead: lead{time: firstLead}, done: make(chan struct{}), pool: NewPool(budget),
+	w := &worker{zero: monotonic.Zero(), armed: never, lead: lead{time: firstLead}, done: make(chan struct{}),
+		pool:   NewPool(budget),
 		buffer: make([]byte, maxFrame), eventSpace: make([]unix.EpollEvent, maxEvent), ends: map[int32]*end{}}
 	errs := make([]error, 3)
 	w.epoll, errs[0] = unix.EpollCreate1(unix.EPOLL_CLOEXEC)

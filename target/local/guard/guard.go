@@ -53,7 +53,8 @@ func New(r Rules) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: r.instructions(counter.FD())})
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: r.instructions(counter.FD())})
 	if err != nil {
 		counter.Close()
 		return nil, err
@@ -86,7 +87,8 @@ func (r Rules) instructions(counter int) asm.Instructions {
 	fixed := func(offset int32) asm.Instruction { return asm.Mov.Imm(asm.R2, offset) }
 	transport := asm.Mov.Reg(asm.R2, asm.R7)
 	half := func(offset int16) asm.Instructions {
-		return asm.Instructions{asm.LoadMem(asm.R2, asm.RFP, frame+offset, asm.Half), asm.HostTo(asm.BE, asm.R2, asm.Half)}
+		return asm.Instructions{asm.LoadMem(asm.R2, asm.RFP, frame+offset, asm.Half),
+			asm.HostTo(asm.BE, asm.R2, asm.Half)}
 	}
 	octet := func(offset int16) asm.Instruction {
 		return asm.LoadMem(asm.R2, asm.RFP, frame+offset, asm.Byte)
@@ -114,7 +116,8 @@ func (r Rules) instructions(counter int) asm.Instructions {
 		code[at] = code[at].WithSymbol(name)
 	}
 
-	add(asm.Mov.Reg(asm.R6, asm.R1), asm.LoadMem(asm.R2, asm.R6, vlanPresent, asm.Word), asm.JEq.Imm(asm.R2, 0, "untagged"))
+	add(asm.Mov.Reg(asm.R6, asm.R1), asm.LoadMem(asm.R2, asm.R6, vlanPresent, asm.Word),
+		asm.JEq.Imm(asm.R2, 0, "untagged"))
 	add(asm.LoadMem(asm.R2, asm.R6, vlanTCI, asm.Word), asm.And.Imm(asm.R2, 0xfff))
 	if r.Management != 0 {
 		add(asm.JEq.Imm(asm.R2, int32(r.Management), "untagged"))
@@ -125,30 +128,38 @@ func (r Rules) instructions(counter int) asm.Instructions {
 	add(asm.Ja.Label("drop"))
 
 	label("untagged", fixed(0), read(14), half(12),
-		asm.JEq.Imm(asm.R2, unix.ETH_P_ARP, "pass"), asm.JEq.Imm(asm.R2, unix.ETH_P_IP, "ipv4"), asm.JEq.Imm(asm.R2, unix.ETH_P_IPV6, "ipv6"),
-		asm.Ja.Label("drop"))
+		asm.JEq.Imm(asm.R2, unix.ETH_P_ARP, "pass"), asm.JEq.Imm(asm.R2, unix.ETH_P_IP, "ipv4"),
+		asm.JEq.Imm(asm.R2, unix.ETH_P_IPV6, "ipv6"), asm.Ja.Label("drop"))
 
-	label("ipv4", fixed(14), read(20), half(6), asm.And.Imm(asm.R2, 0x1fff), asm.JNE.Imm(asm.R2, 0, "drop"), // a fragment without its header
-		octet(0), asm.And.Imm(asm.R2, 0xf), asm.LSh.Imm(asm.R2, 2), asm.Add.Imm(asm.R2, 14), asm.Mov.Reg(asm.R7, asm.R2),
-		octet(9), asm.JEq.Imm(asm.R2, unix.IPPROTO_TCP, "tcp"), asm.JEq.Imm(asm.R2, unix.IPPROTO_ICMP, "icmp"), asm.JNE.Imm(asm.R2, unix.IPPROTO_UDP, "drop"),
-		transport, read(4), asm.LoadMem(asm.R2, asm.RFP, frame, asm.Word), asm.HostTo(asm.BE, asm.R2, asm.Word), among(68<<16|67)) // DHCP, RFC 2131
+	// A fragment without its header.
+	label("ipv4", fixed(14), read(20), half(6), asm.And.Imm(asm.R2, 0x1fff), asm.JNE.Imm(asm.R2, 0, "drop"),
+		octet(0), asm.And.Imm(asm.R2, 0xf), asm.LSh.Imm(asm.R2, 2), asm.Add.Imm(asm.R2, 14),
+		asm.Mov.Reg(asm.R7, asm.R2), octet(9), asm.JEq.Imm(asm.R2, unix.IPPROTO_TCP, "tcp"),
+		// DHCP, RFC 2131.
+		asm.JEq.Imm(asm.R2, unix.IPPROTO_ICMP, "icmp"), asm.JNE.Imm(asm.R2, unix.IPPROTO_UDP, "drop"), transport,
+		read(4), asm.LoadMem(asm.R2, asm.RFP, frame, asm.Word), asm.HostTo(asm.BE, asm.R2, asm.Word), among(68<<16|67))
 	label("icmp", transport, read(1), octet(0), among(0, 3)) // RFC 792: echo reply, destination unreachable
 
 	label("ipv6", fixed(14+6), read(1), asm.Mov.Imm(asm.R7, 14+40),
 		octet(0), asm.JEq.Imm(asm.R2, unix.IPPROTO_TCP, "tcp"), asm.JEq.Imm(asm.R2, unix.IPPROTO_ICMPV6, "icmp6"),
 		asm.JEq.Imm(asm.R2, unix.IPPROTO_HOPOPTS, "reports"), asm.JNE.Imm(asm.R2, unix.IPPROTO_UDP, "drop"),
-		transport, read(4), asm.LoadMem(asm.R2, asm.RFP, frame, asm.Word), asm.HostTo(asm.BE, asm.R2, asm.Word), among(546<<16|547)) // RFC 8415
+		// RFC 8415.
+		transport, read(4), asm.LoadMem(asm.R2, asm.RFP, frame, asm.Word), asm.HostTo(asm.BE, asm.R2, asm.Word),
+		among(546<<16|547))
 	label("icmp6", transport, read(1), octet(0), among(1, 2, 129, 133, 134, 135, 136)) // RFC 4443, 4861
 	// Reports have a router alert option before them (RFC 3810, section 5), which takes 8 bytes.
-	label("reports", fixed(14+40), read(9), octet(0), asm.JNE.Imm(asm.R2, unix.IPPROTO_ICMPV6, "drop"), octet(1), asm.JNE.Imm(asm.R2, 0, "drop"),
+	label("reports", fixed(14+40), read(9), octet(0), asm.JNE.Imm(asm.R2, unix.IPPROTO_ICMPV6, "drop"), octet(1),
+		asm.JNE.Imm(asm.R2, 0, "drop"),
 		octet(8), among(131, 132, 143))
 
 	label("tcp", transport, read(14), half(0), asm.JNE.Imm(asm.R2, int32(r.Port), "drop"),
 		octet(13), asm.And.Imm(asm.R2, 0x12), asm.JEq.Imm(asm.R2, 0x02, "drop")) // RFC 9293: SYN without ACK
 
 	label("pass", asm.Mov.Imm(asm.R0, next), asm.Return())
-	label("drop", asm.StoreImm(asm.RFP, -8, 0, asm.Word), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -8), asm.LoadMapPtr(asm.R1, counter),
-		asm.FnMapLookupElem.Call(), asm.JEq.Imm(asm.R0, 0, "dropped"), asm.Mov.Imm(asm.R1, 1), asm.StoreXAdd(asm.R0, asm.R1, asm.DWord))
+	label("drop", asm.StoreImm(asm.RFP, -8, 0, asm.Word), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -8),
+		asm.LoadMapPtr(asm.R1, counter),
+		asm.FnMapLookupElem.Call(), asm.JEq.Imm(asm.R0, 0, "dropped"), asm.Mov.Imm(asm.R1, 1),
+		asm.StoreXAdd(asm.R0, asm.R1, asm.DWord))
 	label("dropped", asm.Mov.Imm(asm.R0, drop), asm.Return())
 	return code
 }
@@ -186,12 +197,14 @@ func (g *Guard) Attach(dev netlink.Link) error {
 // Detach takes the program from an interface, which may have none, and what Attach made for it.
 func Detach(dev netlink.Link, queued bool) error {
 	if !queued {
-		if err := netlink.QdiscDel(clsact.Qdisc(dev.Attrs().Index)); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		if err := netlink.QdiscDel(clsact.Qdisc(dev.Attrs().Index)); err != nil && !errors.Is(err, unix.EINVAL) &&
+			!errors.Is(err, unix.ENOENT) {
 			return err
 		}
 		return nil
 	}
-	if err := netlink.FilterDel(filter(dev.Attrs().Index, -1)); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+	if err := netlink.FilterDel(filter(dev.Attrs().Index, -1)); err != nil && !errors.Is(err, unix.EINVAL) &&
+		!errors.Is(err, unix.ENOENT) {
 		return err
 	}
 	return nil

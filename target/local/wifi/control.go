@@ -25,7 +25,8 @@ var connections atomic.Uint64 // numbers those of this process
 func Dial(directory, device string) (*Control, error) {
 	own := fmt.Sprintf("%s/.trivet-%d-%d", directory, os.Getpid(), connections.Add(1))
 	_ = os.Remove(own) // of a process that had our number
-	conn, err := net.DialUnix("unixgram", &net.UnixAddr{Name: own, Net: "unixgram"}, &net.UnixAddr{Name: directory + "/" + device, Net: "unixgram"})
+	conn, err := net.DialUnix("unixgram", &net.UnixAddr{Name: own, Net: "unixgram"},
+		&net.UnixAddr{Name: directory + "/" + device, Net: "unixgram"})
 	if err != nil {
 		_ = os.Remove(own)
 		return nil, err

@@ -53,7 +53,8 @@ func (w *Interface) Others() (names []string, err error) {
 // Move moves the interface's radio, with all its interfaces, to another network namespace. That
 // sets them down.
 func (w *Interface) Move(to *os.File) error {
-	err := command(unix.NL80211_CMD_SET_WIPHY_NETNS, attr(unix.NL80211_ATTR_WIPHY, w.Radio), attr(unix.NL80211_ATTR_NETNS_FD, uint32(to.Fd())))
+	err := command(unix.NL80211_CMD_SET_WIPHY_NETNS, attr(unix.NL80211_ATTR_WIPHY, w.Radio),
+		attr(unix.NL80211_ATTR_NETNS_FD, uint32(to.Fd())))
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("the driver of %s cannot move it to another network namespace: %w", w.Name, err)
 	}
@@ -70,7 +71,8 @@ func (w *Interface) SetType(to uint32) error {
 	if err := netlink.LinkSetDown(dev); err != nil {
 		return err
 	}
-	if err := command(unix.NL80211_CMD_SET_INTERFACE, attr(unix.NL80211_ATTR_IFINDEX, uint32(w.index)), attr(unix.NL80211_ATTR_IFTYPE, to)); err != nil {
+	if err := command(unix.NL80211_CMD_SET_INTERFACE, attr(unix.NL80211_ATTR_IFINDEX, uint32(w.index)),
+		attr(unix.NL80211_ATTR_IFTYPE, to)); err != nil {
 		return fmt.Errorf("change what the wireless interface %s is: %w", w.Name, err)
 	}
 	w.Type = to

@@ -62,7 +62,8 @@ func (p *Program) Path() (string, error) {
 			return filepath.EvalSymlinks(path)
 		}
 	}
-	return "", lack.New(p.Name+" is not installed, which makes an interface a Wi-Fi "+p.is, ": ", "apt install "+p.Package)
+	return "", lack.New(p.Name+" is not installed, which makes an interface a Wi-Fi "+p.is, ": ",
+		"apt install "+p.Package)
 }
 
 // Arguments are those of the program, for an interface and the file with what Config returns.
@@ -104,7 +105,8 @@ func station(w *topology.Wifi, _, control string) string {
 	if list := strings.Trim(fmt.Sprint(w.Frequencies()), "[]"); list != "" {
 		auth = append(auth, "scan_freq="+list, "freq_list="+list)
 	}
-	return fmt.Sprintf("ctrl_interface=%s\nupdate_config=0\nnetwork={\n\tssid=%x\n\tscan_ssid=1\n\t%s\n}\n", control, w.SSID, strings.Join(auth, "\n\t"))
+	return fmt.Sprintf("ctrl_interface=%s\nupdate_config=0\nnetwork={\n\tssid=%x\n\tscan_ssid=1\n\t%s\n}\n", control,
+		w.SSID, strings.Join(auth, "\n\t"))
 }
 
 // psk is the key that WPA2 makes of a passphrase (IEEE 802.11-2020, annex J.4.1).

@@ -22,7 +22,8 @@ type reader struct {
 func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topology.Problems) {
 	// Such files may contain more for Ansible, which uses tags.
 	root, problems := yamlfile.Dialect{Tags: true}.Parse(file, data)
-	r := &reader{Values: yamlfile.Values{Problems: problems}, t: &topology.Topology{Pos: topology.Position{File: file, Line: 1, Column: 1}}}
+	r := &reader{Values: yamlfile.Values{Problems: problems},
+		t: &topology.Topology{Pos: topology.Position{File: file, Line: 1, Column: 1}}}
 	if root == nil {
 		return nil, r.Problems
 	}
@@ -93,7 +94,8 @@ func (r *reader) text(v *yamlfile.Value, what string) (string, bool) {
 
 // unknown warns about a key that has no effect, and keeps it.
 func (r *reader) unknown(e yamlfile.Pair, kept map[string]any, subject string, known ...string) {
-	r.Warn(e.Key, topology.DidYouMean(e.Key.Text, known), "%s: %q is unknown and has no effect", subject, formats.Clip(e.Key.Text))
+	r.Warn(e.Key, topology.DidYouMean(e.Key.Text, known), "%s: %q is unknown and has no effect", subject,
+		formats.Clip(e.Key.Text))
 	r.Keep(kept, e)
 }
 
@@ -142,12 +144,14 @@ func (r *reader) address(n *topology.Node, at *yamlfile.Value, s string) {
 	digits, length, hasLength := strings.Cut(strings.TrimSpace(s), "/")
 	bytes := strings.Split(digits, ".")
 	if len(bytes) != 2 && len(bytes) != 4 || hasLength && length != "16" {
-		r.Bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is not an address of the emulation", subject, formats.Clip(s))
+		r.Bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is not an address of the emulation", subject,
+			formats.Clip(s))
 		return
 	}
 	a, err := netip.ParseAddr("10.0." + strings.Join(bytes[len(bytes)-2:], "."))
 	if err != nil || a == network.Addr() || a == netip.AddrFrom4([4]byte{10, 0, 255, 255}) {
-		r.Bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is not an address of the emulation", subject, formats.Clip(s))
+		r.Bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is not an address of the emulation", subject,
+			formats.Clip(s))
 		return
 	}
 	if len(bytes) == 4 && digits != a.String() {
@@ -262,7 +266,9 @@ func (r *reader) direct(l *topology.Link) {
 			return // which is said elsewhere
 		}
 		if ends[i].Kind != topology.Host || len(ends[i].Addresses) == 0 {
-			r.Problems.Add(l.Pos, "leave uncontrolled out, or link two hosts", "link %s: an uncontrolled link joins two hosts: a switch controls what it forwards", formats.Clip(l.Name()))
+			r.Problems.Add(l.Pos, "leave uncontrolled out, or link two hosts",
+				"link %s: an uncontrolled link joins two hosts: a switch controls what it forwards",
+				formats.Clip(l.Name()))
 			return
 		}
 	}

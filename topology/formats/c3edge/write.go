@@ -27,7 +27,8 @@ type writer struct {
 }
 
 func encode(t *topology.Topology) []byte {
-	w := &writer{t: t, addresses: map[string]string{}, nodes: map[string]bool{}, used: map[netip.Addr]bool{}, dpids: map[topology.DPID]bool{}}
+	w := &writer{t: t, addresses: map[string]string{}, nodes: map[string]bool{}, used: map[netip.Addr]bool{},
+		dpids: map[topology.DPID]bool{}}
 	var hosts, switches []*topology.Node
 	for _, n := range t.Nodes {
 		switch n.Kind {
@@ -158,7 +159,8 @@ func (w *writer) switches(switches []*topology.Node) {
 // switchDPIDs assigns datapath ids as topology.Resolve does, because C3-Edge needs one for each
 // switch: the first number in the name, or the lowest free one.
 func (w *writer) switchDPIDs(switches []*topology.Node) []topology.DPID {
-	resolved, _ := topology.Resolve(w.t, topology.Defaults{Datapath: topology.Embedded, Controller: topology.ControllerTrivet})
+	resolved, _ := topology.Resolve(w.t,
+		topology.Defaults{Datapath: topology.Embedded, Controller: topology.ControllerTrivet})
 	assigned := map[string]topology.DPID{}
 	if resolved != nil {
 		for _, n := range resolved.Nodes {
@@ -219,7 +221,8 @@ func (w *writer) links() {
 		add("delay", im.Delay, im.Delay > 0)
 		add("jitter", im.Jitter, im.Jitter > 0)
 		add("loss", im.Loss, im.Loss > 0)
-		if a, b := l.Ends[0], l.Ends[1]; a.Interface == directDevice(a.Node, b.Node) && b.Interface == directDevice(b.Node, a.Node) {
+		if a, b := l.Ends[0], l.Ends[1]; a.Interface == directDevice(a.Node, b.Node) &&
+			b.Interface == directDevice(b.Node, a.Node) {
 			w.line(yamlfile.Line("      ", "uncontrolled", "true"))
 		}
 		w.kept("      ", foreign(l.Foreign))

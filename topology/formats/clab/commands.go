@@ -19,8 +19,9 @@ import (
 // addresses and routes, those that Resolve assigns as well, and interfaces have their names.
 func inCommands(t *topology.Topology) *topology.Topology {
 	out := t.Clone()
-	resolved, _ := topology.Resolve(topology.Unadvertised(t), topology.Defaults{Datapath: topology.Bridge, Controlled: topology.Embedded,
-		Controller: topology.ControllerNone})
+	resolved, _ := topology.Resolve(topology.Unadvertised(t),
+		topology.Defaults{Datapath: topology.Bridge, Controlled: topology.Embedded,
+			Controller: topology.ControllerNone})
 	if resolved == nil {
 		return out
 	}
@@ -70,7 +71,8 @@ func inCommands(t *topology.Topology) *topology.Topology {
 }
 
 // network are the commands that give a node its addresses and routes, and routes that none gives.
-func network(n *topology.Node, ends []topology.Endpoint, ipv6 topology.IPv6) (commands [][]string, unheld []topology.Route) {
+func network(n *topology.Node, ends []topology.Endpoint, ipv6 topology.IPv6) (commands [][]string,
+	unheld []topology.Route) {
 	for _, e := range ends {
 		for _, a := range e.Addresses {
 			if a.Addr().Is4() || ipv6.Addressed() {
@@ -125,7 +127,9 @@ func network(n *topology.Node, ends []topology.Endpoint, ipv6 topology.IPv6) (co
 		commands = append(commands, c)
 	}
 	for _, x := range n.Neighbors {
-		commands = append(commands, []string{"ip", "neigh", "replace", x.Address.String(), "lladdr", x.MAC.String(), "dev", x.Device, "nud", "permanent"})
+		commands = append(commands,
+			[]string{"ip", "neigh", "replace", x.Address.String(), "lladdr", x.MAC.String(), "dev", x.Device, "nud",
+				"permanent"})
 	}
 	for _, rule := range n.Rules {
 		v4, v6 := rule.Families(ipv6)

@@ -21,8 +21,8 @@ var honoured = []string{"kind", "group", "image", "cmd", "entrypoint", "env", "u
 var unheld = map[string]string{
 	"startup-config": "bind the file to where the image looks for it: binds",
 	"license":        "bind the file to where the image looks for it: binds",
-	"type":           "", "enforce-startup-config": "", "suppress-startup-config": "", "config": "", "extras": "", "components": "",
-	"credentials": "", "username": "", "password": "", "certificate": "",
+	"type":           "", "enforce-startup-config": "", "suppress-startup-config": "", "config": "", "extras": "",
+	"components": "", "credentials": "", "username": "", "password": "", "certificate": "",
 	"startup-delay": "name the nodes to wait for: stages", "auto-remove": "",
 	"image-pull-policy": "", "runtime": "", "link-apply-mode": "",
 	"env-files": "write the variables under env", "labels": "", "hostname": "the name of a node is its host name",
@@ -88,7 +88,8 @@ func firstOf(words ...string) string {
 // get returns what holds of several: what the most special level says that says something.
 func (l levels) get(key string) *yamlfile.Value {
 	for _, d := range slices.Backward(l[:]) {
-		if p, ok := d[key]; ok && p.Value.Shape != yamlfile.Nothing && (p.Value.Shape != yamlfile.Scalar || p.Value.Text != "") {
+		if p, ok := d[key]; ok && p.Value.Shape != yamlfile.Nothing &&
+			(p.Value.Shape != yamlfile.Scalar || p.Value.Text != "") {
 			return p.Value
 		}
 	}

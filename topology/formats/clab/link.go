@@ -55,7 +55,8 @@ func (r *reader) link(v *yamlfile.Value) {
 		if !r.end(l, i, e) {
 			return
 		}
-		if special := l.Ends[i].Node; e.Shape == yamlfile.Scalar && (special == "host" || special == "mgmt-net" || special == "macvlan") {
+		if special := l.Ends[i].Node; e.Shape == yamlfile.Scalar &&
+			(special == "host" || special == "mgmt-net" || special == "macvlan") {
 			r.leaveOut(v, special)
 			return
 		}
@@ -98,7 +99,8 @@ func (r *reader) dummy(v *yamlfile.Value, l *topology.Link, pairs []yamlfile.Pai
 			r.setting(l, p)
 		}
 	}
-	n.Interfaces = append(n.Interfaces, topology.Interface{Name: e.Interface, Dummy: true, MAC: e.MAC, MTU: l.MTU, Pos: l.Pos})
+	n.Interfaces = append(n.Interfaces,
+		topology.Interface{Name: e.Interface, Dummy: true, MAC: e.MAC, MTU: l.MTU, Pos: l.Pos})
 	if kept := keptIn(l.Foreign); len(kept) > 0 {
 		of := foreign(&n.Foreign)
 		dummies, _ := of["dummies"].(map[string]any)

@@ -103,7 +103,8 @@ func (r *reader) ofSwitch(n *topology.Node, l levels) {
 func (r *nodeReader) bare() {
 	r.lose(&yamlfile.Value{Pos: r.n.Pos}, "kind of a node without an image",
 		"write its image; it is a node with the programs of the machine")
-	for _, key := range []string{"cmd", "entrypoint", "env", "user", "memory", "cap-add", "privileged", "devices", "stages", "healthcheck", "restart-policy"} {
+	for _, key := range []string{"cmd", "entrypoint", "env", "user", "memory", "cap-add", "privileged", "devices",
+		"stages", "healthcheck", "restart-policy"} {
 		if v := r.l.get(key); v != nil {
 			r.lose(v, key+" of a node without an image", "")
 		}
@@ -177,7 +178,8 @@ func (r *nodeReader) ports(e item) {
 		return
 	}
 	for i := range n1 {
-		p, err := topology.ParsePublished(address + ":" + strconv.Itoa(from+i) + ":" + strconv.Itoa(to+i) + "/" + cmp.Or(protocol, "tcp"))
+		p, err := topology.ParsePublished(address + ":" + strconv.Itoa(from+i) + ":" + strconv.Itoa(to+i) + "/" +
+			cmp.Or(protocol, "tcp"))
 		if err != nil {
 			wrong()
 			return
@@ -278,7 +280,8 @@ func (r *nodeReader) dirs() {
 
 // mountable says whether something can be shown at a path of a node.
 func (r *nodeReader) mountable(at *yamlfile.Value, p string) bool {
-	if !path.IsAbs(p) || path.Clean(p) == "/" || slices.Contains(strings.Split(p, "/"), "..") || strings.Contains(p, "\x00") {
+	if !path.IsAbs(p) || path.Clean(p) == "/" || slices.Contains(strings.Split(p, "/"), "..") ||
+		strings.Contains(p, "\x00") {
 		r.Bad(at, "write an absolute path below /, without ..", "%s: %q cannot be where something is shown",
 			r.subject, formats.Clip(p))
 		return false
@@ -374,7 +377,8 @@ func (r *nodeReader) container() {
 	}
 	for _, e := range r.joined(r.l, "devices", r.subject) {
 		device, rest, _ := strings.Cut(e.text, ":")
-		if there, access, _ := strings.Cut(rest, ":"); there != "" && there != device || access != "" && access != "rwm" {
+		if there, access, _ := strings.Cut(rest, ":"); there != "" && there != device ||
+			access != "" && access != "rwm" {
 			r.lose(e.Value, "devices: what follows "+formats.Clip(device), "a device has its own name and all access")
 		}
 		n.Devices = append(n.Devices, device)

@@ -139,7 +139,8 @@ func (r *reader) forwarding() {
 	for _, n := range r.t.Nodes {
 		ends[n.Name] += len(n.Interfaces)
 		k := kindOf(r.kindOf[n.Name])
-		if n.Kind == topology.Host && n.Contained() && (ends[n.Name] > 1 || k != nil && !k.host || routes.MatchString(n.Image)) {
+		if n.Kind == topology.Host && n.Contained() &&
+			(ends[n.Name] > 1 || k != nil && !k.host || routes.MatchString(n.Image)) {
 			n.Kind, n.Datapath = topology.Router, topology.Kernel
 		}
 	}

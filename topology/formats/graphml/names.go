@@ -15,7 +15,8 @@ const maxName = 63 // the longest name of a node
 type namer map[string]int
 
 // reserved are the words that have a special meaning where names are used.
-var reserved = map[string]bool{"all": true, "default": true, "interface": true, "lo": true, "none": true, "trivet": true}
+var reserved = map[string]bool{"all": true, "default": true, "interface": true, "lo": true, "none": true,
+	"trivet": true}
 
 // take returns a name for a label, different from all before: "São Paulo" becomes Sao-Paulo, and a
 // second one Sao-Paulo-2.
@@ -37,7 +38,8 @@ func (used namer) take(label string) string {
 }
 
 // letters that do not decompose into an ASCII letter and marks.
-var letters = strings.NewReplacer("ß", "ss", "æ", "ae", "Æ", "Ae", "ø", "o", "Ø", "O", "œ", "oe", "Œ", "Oe", "ł", "l", "Ł", "L", "đ", "d", "Đ", "D", "ð", "d", "þ", "th", "ı", "i")
+var letters = strings.NewReplacer("ß", "ss", "æ", "ae", "Æ", "Ae", "ø", "o", "Ø", "O", "œ", "oe", "Œ", "Oe", "ł", "l",
+	"Ł", "L", "đ", "d", "Đ", "D", "ð", "d", "þ", "th", "ı", "i")
 
 // legal keeps a label's letters and digits, without accents, and replaces what is between them by
 // dashes.

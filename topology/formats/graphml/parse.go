@@ -77,7 +77,8 @@ func (p *parser) document() error {
 			return p.fail("remove the line", "a DOCTYPE is refused, because it can define entities without end")
 		case xml.StartElement:
 			if t.Name.Local != "graphml" {
-				return p.fail("a GraphML file is XML: <graphml><graph>…", "the root element is %s, not graphml", formats.Clip(t.Name.Local))
+				return p.fail("a GraphML file is XML: <graphml><graph>…", "the root element is %s, not graphml",
+					formats.Clip(t.Name.Local))
 			}
 			return p.children(1, p.graphml)
 		}
@@ -129,7 +130,8 @@ func (p *parser) graphml(depth int, e xml.StartElement) error {
 }
 
 func (p *parser) graph(depth int, e xml.StartElement) error {
-	t := &thing{pos: p.pos(), id: attribute(e, "id"), source: attribute(e, "source"), target: attribute(e, "target"), data: map[string]string{}}
+	t := &thing{pos: p.pos(), id: attribute(e, "id"), source: attribute(e, "source"), target: attribute(e, "target"),
+		data: map[string]string{}}
 	switch e.Name.Local {
 	case "node":
 		if t.id == "" {

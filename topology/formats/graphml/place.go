@@ -26,7 +26,8 @@ func (r *reader) site(t *thing, n *topology.Node) (site, bool) {
 	x, err1 := strconv.ParseFloat(longitude, 64)
 	y, err2 := strconv.ParseFloat(latitude, 64)
 	if err1 != nil || err2 != nil || !(math.Abs(y) <= 90 && math.Abs(x) <= 360) {
-		r.problems.Warn(t.pos, "", "%s is at latitude %q, longitude %q, which is nowhere on earth", n.Name, formats.Clip(latitude), formats.Clip(longitude))
+		r.problems.Warn(t.pos, "", "%s is at latitude %q, longitude %q, which is nowhere on earth", n.Name,
+			formats.Clip(latitude), formats.Clip(longitude))
 		return site{}, false
 	}
 	return site{y, x}, true
@@ -43,7 +44,8 @@ func (r *reader) site(t *thing, n *topology.Node) (site, bool) {
 func (s site) delay(to site) topology.Duration {
 	const radian = math.Pi / 180
 	half := func(degrees float64) float64 { h := math.Sin(degrees * radian / 2); return h * h }
-	h := half(to.latitude-s.latitude) + math.Cos(s.latitude*radian)*math.Cos(to.latitude*radian)*half(to.longitude-s.longitude)
+	cosines := math.Cos(s.latitude*radian) * math.Cos(to.latitude*radian)
+	h := half(to.latitude-s.latitude) + cosines*half(to.longitude-s.longitude)
 	seconds := 2 * earthRadius * math.Asin(math.Sqrt(min(1, h))) / inFibre
 	return topology.Duration(math.Round(seconds*1e6)) * topology.Duration(time.Microsecond)
 }

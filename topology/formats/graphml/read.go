@@ -47,7 +47,8 @@ func (r *reader) nodes(things []*thing) (withHost []*topology.Node) {
 			continue
 		}
 		if first := r.switches[t.id]; first != nil {
-			r.problems.Add(t.pos, "give each node an id of its own", "there is already a node with the id %q, at line %d", formats.Clip(t.id), first.Pos.Line)
+			r.problems.Add(t.pos, "give each node an id of its own",
+				"there is already a node with the id %q, at line %d", formats.Clip(t.id), first.Pos.Line)
 			continue
 		}
 		label := t.data["label"]
@@ -89,7 +90,8 @@ func (r *reader) note(nodes []*topology.Node, what string) {
 	if len(nodes) > len(names) {
 		names = append(names, "…")
 	}
-	r.problems.Warn(nodes[0].Pos, "", "%d nodes (%s) are %s; they are switches without a host", len(nodes), strings.Join(names, ", "), what)
+	r.problems.Warn(nodes[0].Pos, "", "%d nodes (%s) are %s; they are switches without a host", len(nodes),
+		strings.Join(names, ", "), what)
 }
 
 // hosts gives each switch its host, at the switch's first port.
@@ -108,7 +110,8 @@ func (r *reader) edge(t *thing) {
 		n  *topology.Node
 	}{{t.source, a}, {t.target, b}} {
 		if end.n == nil {
-			r.problems.Add(t.pos, `write source="…" and target="…" with ids of nodes`, "the edge ends at a node %q, which is not in the graph", formats.Clip(end.id))
+			r.problems.Add(t.pos, `write source="…" and target="…" with ids of nodes`,
+				"the edge ends at a node %q, which is not in the graph", formats.Clip(end.id))
 		}
 	}
 	switch {
@@ -137,7 +140,9 @@ func (r *reader) bandwidth(t *thing) topology.Rate {
 		speed = t.data["LinkSpeed"]
 		var ok bool
 		if unit, ok = speedUnits[strings.ToUpper(t.data["LinkSpeedUnits"])]; !ok {
-			r.problems.Warn(t.pos, "", "the edge from %s to %s has a speed in the unknown unit %q; the link is unlimited", formats.Clip(t.source), formats.Clip(t.target), formats.Clip(t.data["LinkSpeedUnits"]))
+			r.problems.Warn(t.pos, "",
+				"the edge from %s to %s has a speed in the unknown unit %q; the link is unlimited",
+				formats.Clip(t.source), formats.Clip(t.target), formats.Clip(t.data["LinkSpeedUnits"]))
 			return 0
 		}
 	}
@@ -148,6 +153,7 @@ func (r *reader) bandwidth(t *thing) topology.Rate {
 	if bits := math.Round(v * unit); err == nil && bits >= 1 && bits <= 1e15 {
 		return topology.Rate(bits)
 	}
-	r.problems.Warn(t.pos, "", "the edge from %s to %s has the speed %q, which is not a number; the link is unlimited", formats.Clip(t.source), formats.Clip(t.target), formats.Clip(speed))
+	r.problems.Warn(t.pos, "", "the edge from %s to %s has the speed %q, which is not a number; the link is unlimited",
+		formats.Clip(t.source), formats.Clip(t.target), formats.Clip(speed))
 	return 0
 }

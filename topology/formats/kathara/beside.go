@@ -86,7 +86,8 @@ func (r *reader) directory() {
 		x.folders[d.Name] = r.folder(d.Name)
 	}
 	if _, err := x.root.Lstat("kathara.conf"); err == nil {
-		r.problems.Warn(r.at("kathara.conf", 0), "write what it says into "+fileName, "settings of Kathará have no effect")
+		r.problems.Warn(r.at("kathara.conf", 0), "write what it says into "+fileName,
+			"settings of Kathará have no effect")
 	}
 	r.dependencies()
 	r.external()
@@ -132,13 +133,15 @@ func (r *reader) folder(device string) (f folder) {
 	case errors.Is(err, fs.ErrNotExist):
 		return f
 	case err != nil:
-		r.problems.Add(r.at(device, 0), "replace it by a directory of the lab's own", "%s", cmp.Or(errors.Unwrap(err), err))
+		r.problems.Add(r.at(device, 0), "replace it by a directory of the lab's own", "%s",
+			cmp.Or(errors.Unwrap(err), err))
 		return f
 	case !info.IsDir():
 		return f
 	}
 	if info, err := x.root.Lstat(device); err != nil || info.Mode()&fs.ModeSymlink != 0 {
-		r.problems.Add(r.at(device, 0), "replace it by a directory", "the device's directory is a symbolic link, and is not followed")
+		r.problems.Add(r.at(device, 0), "replace it by a directory",
+			"the device's directory is a symbolic link, and is not followed")
 		return f
 	}
 	err = fs.WalkDir(x.root.FS(), device, func(file string, entry fs.DirEntry, err error) error {
@@ -148,7 +151,8 @@ func (r *reader) folder(device string) (f folder) {
 			r.problems.Add(r.at(file, 0), "", "%s", cmp.Or(errors.Unwrap(err), err))
 			return fs.SkipDir
 		case x.entries > mostEntries:
-			r.problems.Add(r.at(device, 0), "leave out what no device needs", "the devices' directories hold more than %d files", mostEntries)
+			r.problems.Add(r.at(device, 0), "leave out what no device needs",
+				"the devices' directories hold more than %d files", mostEntries)
 			return fs.SkipAll
 		case strings.Count(file, "/") > mostDepth:
 			r.problems.Add(r.at(file, 0), "", "it is more than %d directories deep", mostDepth)
@@ -174,7 +178,8 @@ func (r *reader) entry(device, file string, entry fs.DirEntry, f *folder) error 
 		return nil
 	case kind == fs.ModeSymlink:
 		to, err := x.root.Readlink(file)
-		if target := path.Join(path.Dir(inside), to); err != nil || path.IsAbs(to) || target == ".." || strings.HasPrefix(target, "../") {
+		if target := path.Join(path.Dir(inside), to); err != nil || path.IsAbs(to) || target == ".." ||
+			strings.HasPrefix(target, "../") {
 			f.astray++
 			if f.astray == 1 {
 				r.problems.Warn(r.at(file, 0), "copy there what it leads to",
@@ -201,7 +206,8 @@ func (r *reader) entry(device, file string, entry fs.DirEntry, f *folder) error 
 		r.problems.Add(r.at(file, 0), "let whoever runs the lab read it", "%s", err)
 		return nil
 	}
-	if !slices.Contains(data, 0) && utf8.Valid(data) && (bytes.Contains(data, []byte("\r\n")) || bytes.HasPrefix(data, []byte("\uFEFF"))) {
+	if !slices.Contains(data, 0) && utf8.Valid(data) &&
+		(bytes.Contains(data, []byte("\r\n")) || bytes.HasPrefix(data, []byte("\uFEFF"))) {
 		f.windows = append(f.windows, "/"+inside)
 	}
 	return nil
@@ -231,7 +237,8 @@ func (r *reader) dependencies() {
 	r.lines("lab.dep", func(line string, pos topology.Position) {
 		match := dependency.FindStringSubmatch(line)
 		if match == nil {
-			r.problems.Add(pos, "write pc1: r1 r2", "%q is not a device and those that it waits for", formats.Clip(line))
+			r.problems.Add(pos, "write pc1: r1 r2", "%q is not a device and those that it waits for",
+				formats.Clip(line))
 			return
 		}
 		names := append([]string{match[1]}, strings.Fields(match[2])...)
@@ -257,11 +264,14 @@ func (r *reader) external() {
 		match := attachment.FindStringSubmatch(line)
 		switch {
 		case match == nil:
-			r.problems.Add(pos, "write A enp9s0", "%q is not a collision domain and an interface of the machine", formats.Clip(line))
+			r.problems.Add(pos, "write A enp9s0", "%q is not a collision domain and an interface of the machine",
+				formats.Clip(line))
 		case r.inOrder[match[1]] == nil:
 			r.problems.Add(pos, "name one of "+fileName, "there is no collision domain %s", formats.Clip(match[1]))
 		case match[3] != "":
-			r.problems.Warn(pos, "make the interface before:  ip link add link "+match[2]+" name "+match[2]+match[3]+" type vlan id "+match[3][1:],
+			r.problems.Warn(pos,
+				"make the interface before:  ip link add link "+match[2]+" name "+match[2]+match[3]+" type vlan id "+
+					match[3][1:],
 				"%s%s has no effect: no VLAN is made on an interface of the machine", match[2], match[3])
 		default:
 			to := r.inOrder[match[1]]

@@ -33,8 +33,11 @@ func (r *reader) kinds() {
 			x = *r.extra
 		}
 		own, files := x.scripts[d.Name], x.folders[d.Name]
-		if d.Image == "" && (files.there || len(d.Env)+len(d.Entrypoint)+len(d.Cmd) > 0 || d.Memory > 0 || d.Privileged || d.shell != "" ||
-			!networkOnly(strings.Join(append([]string{x.startup, own.startup, x.stop, own.stop}, d.exec...), "\n"))) {
+		if d.Image == "" &&
+			(files.there || len(d.Env)+len(d.Entrypoint)+len(d.Cmd) > 0 || d.Memory > 0 || d.Privileged ||
+				d.shell != "" ||
+				!networkOnly(strings.Join(append([]string{x.startup, own.startup, x.stop, own.stop}, d.exec...),
+					"\n"))) {
 			d.Image = defaultImage
 		}
 		if d.Contained() && !d.Privileged {
@@ -48,8 +51,10 @@ func (r *reader) kinds() {
 		r.commands(d, &x, own, files)
 	}
 	if len(plain) > 0 {
-		r.problems.Warn(first.Pos, `to have them in containers of Kathará's default image, write `+first.Name+`[image]="`+defaultImage+`"`,
-			"%s: no image is given, and only the network is configured: there are the machine's own programs", some(plain))
+		r.problems.Warn(first.Pos,
+			`to have them in containers of Kathará's default image, write `+first.Name+`[image]="`+defaultImage+`"`,
+			"%s: no image is given, and only the network is configured: there are the machine's own programs",
+			some(plain))
 	}
 	r.orders()
 }
@@ -94,7 +99,8 @@ func (r *reader) commands(d *device, x *beside, own scripts, files folder) {
 func (f folder) copied(from string) []string {
 	out := []string{"(umask 022; cd " + from + " && find . -type d -exec mkdir -p /{} ';' -o -exec cp -Pf {} /{} ';')"}
 	for _, file := range f.windows {
-		out = append(out, `sed "s/$(printf '\r')\$//; 1s/^$(printf '\357\273\277')//" `+quoted(from+file)+" >"+quoted(file))
+		out = append(out,
+			`sed "s/$(printf '\r')\$//; 1s/^$(printf '\357\273\277')//" `+quoted(from+file)+" >"+quoted(file))
 	}
 	return append(out, f.below...)
 }
@@ -111,7 +117,8 @@ func (r *reader) orders() {
 			return plain
 		})
 		if len(not) > 0 {
-			r.problems.Warn(d.afterPos, "give both an image", "device %s does not wait for %s: only containers wait, for containers", d.Name, some(not))
+			r.problems.Warn(d.afterPos, "give both an image",
+				"device %s does not wait for %s: only containers wait, for containers", d.Name, some(not))
 		}
 	}
 }

@@ -27,21 +27,27 @@ var options = map[string]func(r *reader, d *device, s statement) error{
 		d.CPU, err = topology.ParseCPU(s.value)
 		return err
 	},
-	"bridged":    func(_ *reader, d *device, s statement) (err error) { d.bridged, err = truth(s.value); return err },
-	"privileged": func(_ *reader, d *device, s statement) (err error) { d.Privileged, err = truth(s.value); return err },
-	"ipv6":       func(_ *reader, d *device, s statement) (err error) { d.ipv6, err = truth(s.value); return err },
-	"exec":       func(_ *reader, d *device, s statement) error { d.exec = append(d.exec, s.value); return nil },
-	"shell":      func(_ *reader, d *device, s statement) error { d.shell = s.value; return nil },
+	"bridged": func(_ *reader, d *device, s statement) (err error) { d.bridged, err = truth(s.value); return err },
+	"privileged": func(_ *reader, d *device, s statement) (err error) {
+		d.Privileged, err = truth(s.value)
+		return err
+	},
+	"ipv6":  func(_ *reader, d *device, s statement) (err error) { d.ipv6, err = truth(s.value); return err },
+	"exec":  func(_ *reader, d *device, s statement) error { d.exec = append(d.exec, s.value); return nil },
+	"shell": func(_ *reader, d *device, s statement) error { d.shell = s.value; return nil },
 	"sysctl": func(_ *reader, d *device, s statement) error {
 		return d.assigned(&d.sysctls, s.value, setting, "net.ipv4.ip_forward=1")
 	},
 	"env": func(_ *reader, d *device, s statement) error {
 		return d.assigned(&d.Env, s.value, variable, "NAME=value")
 	},
-	"entrypoint": func(_ *reader, d *device, s statement) (err error) { d.Entrypoint, err = split(s.value); return err },
-	"args":       func(_ *reader, d *device, s statement) (err error) { d.Cmd, err = split(s.value); return err },
-	"port":       (*reader).port,
-	"volume":     (*reader).volume,
+	"entrypoint": func(_ *reader, d *device, s statement) (err error) {
+		d.Entrypoint, err = split(s.value)
+		return err
+	},
+	"args":   func(_ *reader, d *device, s statement) (err error) { d.Cmd, err = split(s.value); return err },
+	"port":   (*reader).port,
+	"volume": (*reader).volume,
 	"num_terms": func(r *reader, d *device, s statement) error {
 		if n, err := strconv.Atoi(s.value); err != nil || n < 0 {
 			return topology.Mistaken("write 1", "%q is not a number of terminals", formats.Clip(s.value))
@@ -52,7 +58,8 @@ var options = map[string]func(r *reader, d *device, s statement) error{
 	},
 	"ulimit": func(r *reader, d *device, s statement) error {
 		keep(&d.Foreign, s.arg, joined(kept(d.Foreign, s.arg), s.value))
-		r.problems.Warn(s.pos, "write ulimit into the device's .startup file, for what that starts", "device %s: ulimit %s has no effect", d.Name, formats.Clip(s.value))
+		r.problems.Warn(s.pos, "write ulimit into the device's .startup file, for what that starts",
+			"device %s: ulimit %s has no effect", d.Name, formats.Clip(s.value))
 		return nil
 	},
 }
@@ -63,13 +70,15 @@ var several = []string{"exec", "sysctl", "env", "port", "volume", "ulimit"}
 func (r *reader) option(d *device, s statement) {
 	set := options[s.arg]
 	if set == nil {
-		r.problems.Warn(s.pos, topology.DidYouMean(s.arg, optionNames()), "device %s: there is no option %q, and it has no effect", d.Name, formats.Clip(s.arg))
+		r.problems.Warn(s.pos, topology.DidYouMean(s.arg, optionNames()),
+			"device %s: there is no option %q, and it has no effect", d.Name, formats.Clip(s.arg))
 		keep(&d.Foreign, s.arg, s.value)
 		return
 	}
 	if key := d.Name + "[" + s.arg; !slices.Contains(several, s.arg) {
 		if r.noted[key] {
-			r.problems.Warn(s.pos, "keep one of them", "device %s: %s has been given a value before; this one holds", d.Name, s.arg)
+			r.problems.Warn(s.pos, "keep one of them", "device %s: %s has been given a value before; this one holds",
+				d.Name, s.arg)
 		}
 		r.noted[key] = true
 	}
@@ -157,17 +166,21 @@ func (r *reader) port(d *device, s statement) error {
 	p.UDP = protocol == "udp"
 	switch {
 	case err != nil || strings.Contains(own, ":"):
-		return topology.Mistaken("write 8080:80", "%q is not a port of the machine and one of the device", formats.Clip(s.value))
+		return topology.Mistaken("write 8080:80", "%q is not a port of the machine and one of the device",
+			formats.Clip(s.value))
 	case protocol == "sctp":
 		keep(&d.Foreign, s.arg, joined(kept(d.Foreign, s.arg), s.value))
-		r.problems.Warn(s.pos, "", "device %s: port %s has no effect: only ports of TCP and UDP can be published", d.Name, formats.Clip(s.value))
+		r.problems.Warn(s.pos, "", "device %s: port %s has no effect: only ports of TCP and UDP can be published",
+			d.Name, formats.Clip(s.value))
 		return nil
 	case protocol != "" && protocol != "tcp" && protocol != "udp":
 		return topology.Mistaken("write 8080:80/tcp", "there is no protocol %q", formats.Clip(protocol))
 	}
-	d.Ports = slices.DeleteFunc(d.Ports, func(other topology.Port) bool { return other.Machine == p.Machine && other.UDP == p.UDP })
+	d.Ports = slices.DeleteFunc(d.Ports,
+		func(other topology.Port) bool { return other.Machine == p.Machine && other.UDP == p.UDP })
 	d.Ports = append(d.Ports, p)
-	r.once(s, fmt.Sprintf("to change that, write ports: [0.0.0.0:%s] in Trivet's own file", p), "ports are published at 127.0.0.1 of the machine alone, and not at all of its addresses as by Kathará")
+	r.once(s, fmt.Sprintf("to change that, write ports: [0.0.0.0:%s] in Trivet's own file", p),
+		"ports are published at 127.0.0.1 of the machine alone, and not at all of its addresses as by Kathará")
 	return nil
 }
 
@@ -178,7 +191,8 @@ func (r *reader) volume(d *device, s statement) error {
 		parts = append(parts, "ro")
 	}
 	if len(parts) != 3 || !slices.Contains([]string{"ro", "rw", "rx"}, parts[2]) {
-		return topology.Mistaken("write SOURCE|PATH|ro", "%q is not a directory of the machine, one of the device, and ro or rw", formats.Clip(s.value))
+		return topology.Mistaken("write SOURCE|PATH|ro",
+			"%q is not a directory of the machine, one of the device, and ro or rw", formats.Clip(s.value))
 	}
 	d.Dirs = append(d.Dirs, topology.PrivateDir{Path: parts[1], Source: parts[0], ReadOnly: parts[2] != "rw"})
 	return nil

@@ -123,12 +123,14 @@ func (r *reader) join(d *device, number int, s statement) {
 	d.interfaces[number] = s.pos
 	d.last = max(d.last, number)
 	if len(parts) == 0 || len(parts) > 2 || !domainName.MatchString(parts[0]) {
-		bad("write A, or A/02:00:00:00:00:01", "%q is not a collision domain, whose name has letters, digits and _", formats.Clip(s.value))
+		bad("write A, or A/02:00:00:00:00:01", "%q is not a collision domain, whose name has letters, digits and _",
+			formats.Clip(s.value))
 		return
 	}
 	to := r.domain(parts[0])
 	if first, twice := to.at[d.Name]; twice {
-		bad("choose another domain", "the device is in the domain %s already, at line %d", formats.Clip(to.name), first.Line)
+		bad("choose another domain", "the device is in the domain %s already, at line %d", formats.Clip(to.name),
+			first.Line)
 		return
 	}
 	to.at[d.Name] = s.pos
@@ -158,7 +160,8 @@ func (r *reader) whole() {
 	for _, d := range r.devices {
 		for i := 0; i <= d.last; i++ {
 			if _, ok := d.interfaces[i]; !ok {
-				r.problems.Add(d.interfaces[d.last], "number them from 0, without gaps", "device %s: there is an interface %d, and no interface %d", d.Name, d.last, i)
+				r.problems.Add(d.interfaces[d.last], "number them from 0, without gaps",
+					"device %s: there is an interface %d, and no interface %d", d.Name, d.last, i)
 				break
 			}
 		}
@@ -271,7 +274,9 @@ var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_]{0,39}$`)
 // nodeName is how the switch of a domain is called: as the domain, if a node can be and none is.
 // No domain and no device has a dash in its name.
 func (r *reader) nodeName(domain string, index int) string {
-	taken := r.byName[domain] != nil || slices.Contains([]string{"all", "default", "interface", "lo", "network", topology.ControllerNone, topology.ControllerTrivet}, domain)
+	taken := r.byName[domain] != nil ||
+		slices.Contains([]string{"all", "default", "interface", "lo", "network", topology.ControllerNone,
+			topology.ControllerTrivet}, domain)
 	if plainName.MatchString(domain) && !taken {
 		return domain
 	}
@@ -309,7 +314,8 @@ func (r *reader) uplinks() {
 		number := d.last + 1
 		address = address.Next()
 		if !bridgeNet.Contains(address.Next()) {
-			r.problems.Add(d.Pos, "leave it out", "device %s: bridged: there are more such devices than addresses in %s", d.Name, bridgeNet.Masked())
+			r.problems.Add(d.Pos, "leave it out",
+				"device %s: bridged: there are more such devices than addresses in %s", d.Name, bridgeNet.Masked())
 			return
 		}
 		e := end{topology.Endpoint{Node: d.Name, Interface: fmt.Sprintf("eth%d", number), Port: &number,

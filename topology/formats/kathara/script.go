@@ -9,8 +9,8 @@ import (
 
 // configures are programs that change nothing but the network of who runs them.
 var configures = []string{
-	"ip", "ifconfig", "route", "arp", "tc", "bridge", "brctl", "ethtool", "vconfig", "iptables", "ip6tables", "nft", "sysctl",
-	"ping", "ping6", "sleep", "echo", "printf", "set", "exit", "true", ":",
+	"ip", "ifconfig", "route", "arp", "tc", "bridge", "brctl", "ethtool", "vconfig", "iptables", "ip6tables", "nft",
+	"sysctl", "ping", "ping6", "sleep", "echo", "printf", "set", "exit", "true", ":",
 }
 
 var (

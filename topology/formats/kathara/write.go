@@ -21,7 +21,8 @@ import (
 // what Read makes of it and the topology, in which hosts and routers have been made what devices
 // are, with commands for their addresses and routes.
 func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
-	w := &writer{t: t.Clone(), devices: map[string]*topology.Node{}, ports: map[string][]port{}, exec: map[string][]string{}}
+	w := &writer{t: t.Clone(), devices: map[string]*topology.Node{}, ports: map[string][]port{},
+		exec: map[string][]string{}}
 	w.lower(t)
 	data := w.encode()
 	lost, err := losses.Written(w.t, data, Read)
@@ -53,13 +54,15 @@ var (
 
 // lower makes devices of hosts and routers.
 func (w *writer) lower(t *topology.Topology) {
-	full, _ := topology.Resolve(topology.Unadvertised(t), topology.Defaults{Datapath: topology.Embedded, Controlled: topology.Kernel, OverrideDatapath: topology.Kernel})
+	full, _ := topology.Resolve(topology.Unadvertised(t),
+		topology.Defaults{Datapath: topology.Embedded, Controlled: topology.Kernel, OverrideDatapath: topology.Kernel})
 	if full == nil {
 		full = t
 	}
 	resolved := full.NodesByName()
 	for _, n := range w.t.Nodes {
-		if (n.Kind == topology.Host || n.Kind == topology.Router && !n.NAT) && deviceName.MatchString(n.Name) && !slices.Contains(reserved, n.Name) {
+		if (n.Kind == topology.Host || n.Kind == topology.Router && !n.NAT) && deviceName.MatchString(n.Name) &&
+			!slices.Contains(reserved, n.Name) {
 			w.devices[n.Name] = n
 		}
 	}
@@ -178,7 +181,8 @@ func (w *writer) commands(n, resolved *topology.Node, full *topology.Topology) {
 // lines are the commands of a node's start that can be options: without quotes, each in a line.
 func lines(n *topology.Node) (out []string, all bool) {
 	text := n.Start
-	if words, err := shlex.Split(text); err == nil && len(words) == 3 && words[1] == "-c" && text == run(words[0], words[2]) {
+	if words, err := shlex.Split(text); err == nil && len(words) == 3 && words[1] == "-c" &&
+		text == run(words[0], words[2]) {
 		text = words[2]
 	}
 	for line := range strings.SplitSeq(text, "\n") {
@@ -274,7 +278,8 @@ func (w *writer) device(n *topology.Node) {
 	for _, flag := range []struct {
 		key string
 		set bool
-	}{{"bridged", bridged(n, w.t)}, {"privileged", n.Privileged}, {"ipv6", cmp.Or(w.t.IPv6, topology.IPv6Off) != topology.IPv6Off && ipv6(n)}} {
+	}{{"bridged", bridged(n, w.t)}, {"privileged", n.Privileged},
+		{"ipv6", cmp.Or(w.t.IPv6, topology.IPv6Off) != topology.IPv6Off && ipv6(n)}} {
 		if flag.set {
 			w.option(n, flag.key, "true")
 		}

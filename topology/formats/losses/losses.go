@@ -45,7 +45,8 @@ func Between(t, back *topology.Topology) []formats.Loss {
 
 // Written lists what data, which a format wrote for t, does not hold: every difference between t
 // and what the format reads from it.
-func Written(t *topology.Topology, data []byte, read func(string, []byte, formats.Options) (*topology.Topology, topology.Problems)) ([]formats.Loss, error) {
+func Written(t *topology.Topology, data []byte,
+	read func(string, []byte, formats.Options) (*topology.Topology, topology.Problems)) ([]formats.Loss, error) {
 	back, problems := read("", data, formats.Options{})
 	if err := problems.Err(); err != nil {
 		return nil, err
@@ -186,14 +187,15 @@ func foreignLoss(subject, format string, value any) formats.Loss {
 	}
 	keys := leaves(value, nil)
 	slices.Sort(keys)
-	return formats.Loss{Subject: subject, Field: "what only " + title + " files have", Value: strings.Join(slices.Compact(keys), ", ")}
+	return formats.Loss{Subject: subject, Field: "what only " + title + " files have",
+		Value: strings.Join(slices.Compact(keys), ", ")}
 }
 
 // leaves adds the keys of the values within maps.
 func leaves(value any, keys []string) []string {
 	m, _ := value.(map[string]any)
 	for k, v := range m {
-		if within, is := v.(map[string]any); is {
+		if within, ok := v.(map[string]any); ok {
 			keys = leaves(within, keys)
 		} else {
 			keys = append(keys, k)

@@ -11,7 +11,9 @@ import (
 // in a lab, and its gateway: MiniEdit, which simply counts, would assign others.
 func fill(t *topology.Topology) *topology.Topology {
 	filled := t.Clone()
-	resolved, _ := topology.Resolve(topology.Unadvertised(t), topology.Defaults{Datapath: topology.Embedded, Controlled: topology.Embedded, Controller: topology.ControllerTrivet})
+	resolved, _ := topology.Resolve(topology.Unadvertised(t),
+		topology.Defaults{Datapath: topology.Embedded, Controlled: topology.Embedded,
+			Controller: topology.ControllerTrivet})
 	if resolved == nil {
 		return filled // a topology that cannot come up can still be drawn
 	}

@@ -179,7 +179,8 @@ func (p *parser) truncated(err error, start *value, what string) error {
 		return err
 	}
 	p.moveTo(len(p.data))
-	return p.fail("it seems to be cut off; save it again", "the file ends within the %s that starts at line %d", what, start.line)
+	return p.fail("it seems to be cut off; save it again", "the file ends within the %s that starts at line %d", what,
+		start.line)
 }
 
 func (p *parser) syntax(err error) {

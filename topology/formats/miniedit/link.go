@@ -53,7 +53,8 @@ func (r *reader) duration(opts *object, key, subject string) topology.Duration {
 	if f, err := strconv.ParseFloat(s, 64); err == nil {
 		s = decimal(s) + "us"
 		if f > 0 {
-			r.warn(v, `write "`+decimal(s[:len(s)-2])+`ms" if milliseconds are meant`, "%s: %s %s has no unit: it is in microseconds, as in MiniEdit", subject, key, kindOf(v))
+			r.warn(v, `write "`+decimal(s[:len(s)-2])+`ms" if milliseconds are meant`,
+				"%s: %s %s has no unit: it is in microseconds, as in MiniEdit", subject, key, kindOf(v))
 		}
 	}
 	if unit, ok := strings.CutSuffix(s, "secs"); ok { // tc accepts msecs and usecs
@@ -110,7 +111,8 @@ func (d *document) link(l *topology.Link) {
 	if im.Queue.Limit > 0 && !im.Queue.Managed() {
 		opts["max_queue_size"] = im.Queue.Limit
 	}
-	d.links = append(d.links, record{map[string]any{"src": l.Ends[0].Node, "dest": l.Ends[1].Node, "opts": opts}, &l.Foreign})
+	d.links = append(d.links,
+		record{map[string]any{"src": l.Ends[0].Node, "dest": l.Ends[1].Node, "opts": opts}, &l.Foreign})
 }
 
 // number returns an int if the value is a whole number, as MiniEdit's dialogs do.

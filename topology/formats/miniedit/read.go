@@ -35,7 +35,8 @@ func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topo
 	if root == nil {
 		return nil, problems
 	}
-	r := &reader{file: file, problems: problems, t: &topology.Topology{Pos: topology.Position{File: file, Line: 1, Column: 1}}}
+	r := &reader{file: file, problems: problems,
+		t: &topology.Topology{Pos: topology.Position{File: file, Line: 1, Column: 1}}}
 	top, ok := root.v.(*object)
 	if !ok || top.get("hosts") == nil && top.get("switches") == nil && top.get("links") == nil {
 		r.bad(root, "a .mn file is an object with hosts, switches and links", "is not a MiniEdit topology")
@@ -81,7 +82,8 @@ func (r *reader) readVersion(top *object) {
 	}
 }
 
-var versionKeys = []struct{ key, version string }{{"ovsOf10", "1.0"}, {"ovsOf11", "1.1"}, {"ovsOf12", "1.2"}, {"ovsOf13", "1.3"}}
+var versionKeys = []struct{ key, version string }{{"ovsOf10", "1.0"}, {"ovsOf11", "1.1"}, {"ovsOf12", "1.2"},
+	{"ovsOf13", "1.3"}}
 
 // application reads MiniEdit's preferences.
 func (r *reader) application(app *object) {
@@ -90,7 +92,8 @@ func (r *reader) application(app *object) {
 		return
 	}
 	const subject = "application"
-	r.known(app, subject, "dpctl", "ipBase", "netflow", "openFlowVersions", "sflow", "startCLI", "switchType", "terminalType")
+	r.known(app, subject, "dpctl", "ipBase", "netflow", "openFlowVersions", "sflow", "startCLI", "switchType",
+		"terminalType")
 	if s, v := r.text(app, "ipBase", subject); s != "" {
 		if p, err := parseNetwork(s); err != nil {
 			r.bad(v, "write 10.0.0.0/8", "%s: ipBase %q is not an IPv4 network", subject, formats.Clip(s))
@@ -161,10 +164,12 @@ func (r *reader) collector(app *object, key, target string, others ...string) {
 func (r *reader) otherSwitch(v *value, subject, kind string) {
 	switch kind {
 	case typeUser, typeUserNS, typeIVS:
-		r.warn(v, "choose one with datapath: embedded, ovs or bridge", "%s: Mininet's switch %s is replaced by the datapath of the lab", subject, kind)
+		r.warn(v, "choose one with datapath: embedded, ovs or bridge",
+			"%s: Mininet's switch %s is replaced by the datapath of the lab", subject, kind)
 	case typeDefault, typeOVS:
 	default:
-		r.bad(v, "choose one of default, ovs, user, userns, ivs, legacySwitch, legacyRouter", "%s: there is no switchType %q", subject, formats.Clip(kind))
+		r.bad(v, "choose one of default, ovs, user, userns, ivs, legacySwitch, legacyRouter",
+			"%s: there is no switchType %q", subject, formats.Clip(kind))
 	}
 }
 
@@ -221,7 +226,8 @@ func (r *reader) controller(at *value, hostname string, opts *object) *topology.
 		n.Address = topology.ControllerTrivet // both learn, and so does Trivet's controller
 		return n
 	default:
-		r.bad(v, "choose one of remote, inband, ref, ovsc", "%s: there is no controllerType %q", subject, formats.Clip(kind))
+		r.bad(v, "choose one of remote, inband, ref, ovsc", "%s: there is no controllerType %q", subject,
+			formats.Clip(kind))
 	}
 	if ip == "" {
 		ip = "127.0.0.1"
@@ -292,7 +298,8 @@ func (r *reader) known(o *object, subject string, keys ...string) {
 	}
 	for _, k := range o.keys {
 		if !slices.Contains(keys, k) {
-			r.warn(o.members[k], topology.DidYouMean(k, keys), "%s: %q is unknown and has no effect", subject, formats.Clip(k))
+			r.warn(o.members[k], topology.DidYouMean(k, keys), "%s: %q is unknown and has no effect", subject,
+				formats.Clip(k))
 		}
 	}
 }
@@ -324,7 +331,8 @@ func (r *reader) number(o *object, key, subject string, lowest, highest float64)
 	}
 	f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 	if err != nil || !(f >= lowest && f <= highest) {
-		r.bad(v, "write a number from "+strconv.FormatFloat(lowest, 'f', -1, 64)+" to "+strconv.FormatFloat(highest, 'f', -1, 64),
+		r.bad(v, "write a number from "+strconv.FormatFloat(lowest, 'f', -1, 64)+" to "+
+			strconv.FormatFloat(highest, 'f', -1, 64),
 			"%s: %s %s", subject, key, kindOf(v))
 		return 0, nil
 	}

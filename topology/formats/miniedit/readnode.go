@@ -50,7 +50,8 @@ func (r *reader) host(i int, at *value, record *object) {
 		if a, err := netip.ParseAddr(strings.TrimSpace(s)); err == nil && a.Zone() == "" {
 			n.Gateways = []netip.Addr{a}
 		} else {
-			r.bad(v, "write the gateway's address, like 10.0.0.254", "%s: defaultRoute %q is not an address", subject, formats.Clip(s))
+			r.bad(v, "write the gateway's address, like 10.0.0.254", "%s: defaultRoute %q is not an address", subject,
+				formats.Clip(s))
 		}
 	}
 	r.cpu(n, opts)
@@ -68,7 +69,8 @@ func (r *reader) address(n *topology.Node, at *value, opts *object, number int) 
 	if s = strings.TrimSpace(s); s == "" {
 		a, ok := baseAddress(r.base, number)
 		if !ok {
-			r.bad(at, "give it an ip, or a larger ipBase", "host %s: %s has no address number %d", n.Name, r.base, number)
+			r.bad(at, "give it an ip, or a larger ipBase", "host %s: %s has no address number %d", n.Name, r.base,
+				number)
 			return
 		}
 		n.Addresses = []netip.Prefix{a}
@@ -200,7 +202,8 @@ func (r *reader) swtch(i int, at *value, record *object) {
 	n.Place = r.place(record, subject)
 	switch kind {
 	case typeLegacyRouter:
-		n.Kind, n.Datapath = topology.Router, topology.Kernel // a .mn file gives neither its addresses nor its routes: Resolve assigns them
+		// A .mn file gives neither its addresses nor its routes: Resolve assigns them.
+		n.Kind, n.Datapath = topology.Router, topology.Kernel
 		r.known(opts, subject, "hostname", "nodeNum", "switchType", "controllers")
 	case typeLegacySwitch:
 		n.Controllers, n.FailMode = []string{topology.ControllerNone}, topology.Standalone
@@ -238,7 +241,8 @@ func (r *reader) openFlowSwitch(n *topology.Node, opts *object, kind string) {
 	if s, v := r.text(opts, "dpid", subject); s != "" {
 		d, err := strconv.ParseUint(strings.ReplaceAll(strings.TrimSpace(s), ":", ""), 16, 64)
 		if err != nil || d == 0 {
-			r.bad(v, "write up to 16 hexadecimal digits, not 0", "%s: dpid %q is not a datapath ID", subject, formats.Clip(s))
+			r.bad(v, "write up to 16 hexadecimal digits, not 0", "%s: dpid %q is not a datapath ID", subject,
+				formats.Clip(s))
 		}
 		n.DPID = topology.DPID(d)
 	}

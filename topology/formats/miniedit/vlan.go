@@ -32,21 +32,25 @@ func (r *reader) vlans(n *topology.Node, opts *object) {
 	for _, e := range r.list(opts.get("vlanInterfaces"), subject+": vlanInterfaces") {
 		pair, _ := e.v.([]*value)
 		if len(pair) != 2 {
-			r.bad(e, `write ["10.1.0.1/24", "10"]`, "%s: %s is not an address and the number of a VLAN", subject, kindOf(e))
+			r.bad(e, `write ["10.1.0.1/24", "10"]`, "%s: %s is not an address and the number of a VLAN", subject,
+				kindOf(e))
 			continue
 		}
 		address, err := vlanAddress(plainText(pair[0]))
 		if err != nil {
-			r.bad(pair[0], "write 10.1.0.1/24", "%s: vlanInterfaces: %q is not an IPv4 address", subject, formats.Clip(plainText(pair[0])))
+			r.bad(pair[0], "write 10.1.0.1/24", "%s: vlanInterfaces: %q is not an IPv4 address", subject,
+				formats.Clip(plainText(pair[0])))
 			continue
 		}
 		id, err := strconv.Atoi(strings.TrimSpace(plainText(pair[1])))
 		if err != nil || id < 1 || id > 4094 {
-			r.bad(pair[1], "write a number from 1 to 4094", "%s: vlanInterfaces: %q is not the number of a VLAN", subject, formats.Clip(plainText(pair[1])))
+			r.bad(pair[1], "write a number from 1 to 4094", "%s: vlanInterfaces: %q is not the number of a VLAN",
+				subject, formats.Clip(plainText(pair[1])))
 			continue
 		}
 		if name := fmt.Sprintf("%s.%d", device, id); len(name) > longestDevice {
-			r.warn(e, "give the host a shorter name", "%s: the VLAN interface %s is not made, as its name is too long for the kernel", subject, name)
+			r.warn(e, "give the host a shorter name",
+				"%s: the VLAN interface %s is not made, as its name is too long for the kernel", subject, name)
 			continue
 		}
 		lines = append(lines, fmt.Sprintf(vlanLine, device, id, address))

@@ -104,7 +104,8 @@ func (d *document) downgrade() {
 func encode(d *document) ([]byte, error) {
 	out := d.top
 	restoreRecord(d.t.Foreign, out)
-	for key, records := range map[string][]record{"hosts": d.hosts, "switches": d.switches, "controllers": d.controllers, "links": d.links} {
+	for key, records := range map[string][]record{"hosts": d.hosts, "switches": d.switches,
+		"controllers": d.controllers, "links": d.links} {
 		if key == "controllers" && d.version == "1" {
 			continue
 		}
@@ -143,10 +144,11 @@ func (d *document) application() map[string]any {
 		"ipBase":           d.base.String(),
 		"netflow":          map[string]any{"nflowAddId": "0", "nflowTarget": "", "nflowTimeout": "600"},
 		"openFlowVersions": versions,
-		"sflow":            map[string]any{"sflowHeader": "128", "sflowPolling": "30", "sflowSampling": "400", "sflowTarget": ""},
-		"startCLI":         "0",
-		"switchType":       typeOVS,
-		"terminalType":     "xterm",
+		"sflow": map[string]any{"sflowHeader": "128", "sflowPolling": "30", "sflowSampling": "400",
+			"sflowTarget": ""},
+		"startCLI":     "0",
+		"switchType":   typeOVS,
+		"terminalType": "xterm",
 	}
 }
 
@@ -346,7 +348,8 @@ func (d *document) controllerFor(address string) string {
 }
 
 func (d *document) controller(n *topology.Node, address string) map[string]any {
-	opts := map[string]any{"hostname": n.Name, "controllerType": typeRemote, "controllerProtocol": "tcp", "remoteIP": "127.0.0.1", "remotePort": 6633}
+	opts := map[string]any{"hostname": n.Name, "controllerType": typeRemote, "controllerProtocol": "tcp",
+		"remoteIP": "127.0.0.1", "remotePort": 6633}
 	if address == topology.ControllerTrivet {
 		opts["controllerType"] = typeRef
 	}

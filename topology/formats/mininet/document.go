@@ -111,7 +111,8 @@ func (d *document) topology(file string) (*topology.Topology, topology.Problems)
 		r.problems.Warn(topology.Position{File: file}, "", "%d more calls are not honoured", d.Dropped)
 	}
 	if d.Error != nil {
-		r.problems.Add(topology.Position{File: file, Line: max(0, d.Error.line)}, printable(d.Error.hint), "%s", printable(d.Error.text))
+		r.problems.Add(topology.Position{File: file, Line: max(0, d.Error.line)}, printable(d.Error.hint), "%s",
+			printable(d.Error.text))
 		return nil, r.problems
 	}
 	r.line = d.Line
@@ -144,8 +145,9 @@ func (d *document) topology(file string) (*topology.Topology, topology.Problems)
 func (r *reader) node(n node) *topology.Node {
 	r.line = n.Line
 	out := &topology.Node{
-		Name: n.Name, Kind: r.kind(n.Kind), Address: n.Address, NAT: n.NAT, Start: n.Start, StartMayFail: n.Start != "", Stop: n.Stop, STP: n.STP,
-		Addresses: r.prefixes(n.IPs), Unaddressed: n.Unaddressed && len(n.IPs) == 0, Loopback: r.prefixes(n.Loopback), Datapath: r.datapath(n.Datapath),
+		Name: n.Name, Kind: r.kind(n.Kind), Address: n.Address, NAT: n.NAT, Start: n.Start, StartMayFail: n.Start != "",
+		Stop: n.Stop, STP: n.STP, Addresses: r.prefixes(n.IPs), Unaddressed: n.Unaddressed &&
+			len(n.IPs) == 0, Loopback: r.prefixes(n.Loopback), Datapath: r.datapath(n.Datapath),
 		Controllers: n.Controllers, Cores: n.Cores, MAC: r.mac(n.MAC), Pos: r.pos(),
 	}
 	if out.Kind == topology.Router {
@@ -176,7 +178,8 @@ func (r *reader) node(n node) *topology.Node {
 	}
 	for _, d := range n.Dirs {
 		if len(d) == 0 {
-			r.problems.Add(r.pos(), "write privateDirs=['/var/run']", "%s: a private directory has no path", printable(n.Name))
+			r.problems.Add(r.pos(), "write privateDirs=['/var/run']", "%s: a private directory has no path",
+				printable(n.Name))
 			continue
 		}
 		dir := topology.PrivateDir{Path: d[0]}
@@ -187,7 +190,8 @@ func (r *reader) node(n node) *topology.Node {
 	}
 	if n.CPU != 0 {
 		if !(n.CPU > 0 && n.CPU <= 1) {
-			r.problems.Add(r.pos(), "Mininet's cpu is a share of the machine: 0.25", "%s: cpu=%v is not between 0 and 1", printable(n.Name), n.CPU)
+			r.problems.Add(r.pos(), "Mininet's cpu is a share of the machine: 0.25",
+				"%s: cpu=%v is not between 0 and 1", printable(n.Name), n.CPU)
 		}
 		out.CPU.Share = topology.Fraction(n.CPU)
 	}
@@ -199,7 +203,8 @@ func (r *reader) node(n node) *topology.Node {
 	}
 	out.FailMode = topology.FailMode(n.FailMode)
 	if n.FailMode != "" && out.FailMode != topology.Standalone && out.FailMode != topology.Secure {
-		r.problems.Add(r.pos(), "write standalone or secure", "%s: there is no failMode %q", printable(n.Name), n.FailMode)
+		r.problems.Add(r.pos(), "write standalone or secure", "%s: there is no failMode %q", printable(n.Name),
+			n.FailMode)
 	}
 	for _, p := range n.Protocols {
 		out.OpenFlow = append(out.OpenFlow, r.openFlow(p))
@@ -216,7 +221,8 @@ func (r *reader) link(l link) *topology.Link {
 	out := &topology.Link{Down: l.Down, Pos: r.pos()}
 	var leaves [2]topology.Impairment
 	for i, e := range l.Ends {
-		out.Ends[i] = topology.Endpoint{Node: e.Node, Interface: e.Interface, Port: e.Port, MAC: r.mac(e.MAC), Addresses: r.prefixes(e.IPs)}
+		out.Ends[i] = topology.Endpoint{Node: e.Node, Interface: e.Interface, Port: e.Port, MAC: r.mac(e.MAC),
+			Addresses: r.prefixes(e.IPs)}
 		leaves[i] = r.impairment(e)
 	}
 	out.Impairment = leaves[0]

@@ -45,7 +45,8 @@ func holdRoutes(t *topology.Topology, mode topology.RoutesMode) {
 	}
 	open := topology.Unadvertised(t)
 	open.Routes = ""
-	resolved, _ := topology.Resolve(open, topology.Defaults{Datapath: topology.OVS, Controlled: topology.OVS, Controller: topology.ControllerTrivet})
+	resolved, _ := topology.Resolve(open,
+		topology.Defaults{Datapath: topology.OVS, Controlled: topology.OVS, Controller: topology.ControllerTrivet})
 	if resolved == nil {
 		return // a topology that cannot come up can still be written
 	}
@@ -92,7 +93,8 @@ func relevant(t *topology.Topology) *topology.Topology {
 			n.Controllers = nil
 		}
 	}
-	if !slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.Kind == topology.Switch && !bridged(t, n) }) {
+	if !slices.ContainsFunc(t.Nodes,
+		func(n *topology.Node) bool { return n.Kind == topology.Switch && !bridged(t, n) }) {
 		t.Controllers = nil
 	}
 	return t
@@ -102,7 +104,8 @@ func relevant(t *topology.Topology) *topology.Topology {
 func holdUnaddressed(t *topology.Topology) {
 	for _, n := range t.Nodes {
 		e := firstEnd(t, n)
-		n.Unaddressed = n.Kind == topology.Host && len(n.Addresses) == 0 && (n.Unaddressed && (e == nil || len(e.Addresses) == 0) || e != nil && e.Unaddressed)
+		n.Unaddressed = n.Kind == topology.Host && len(n.Addresses) == 0 &&
+			(n.Unaddressed && (e == nil || len(e.Addresses) == 0) || e != nil && e.Unaddressed)
 	}
 	for _, l := range t.Links {
 		l.Ends[0].Unaddressed, l.Ends[1].Unaddressed = false, false
@@ -110,7 +113,8 @@ func holdUnaddressed(t *topology.Topology) {
 }
 
 func bridged(t *topology.Topology, n *topology.Node) bool {
-	return n.Kind == topology.Switch && (n.Datapath == topology.Bridge || n.Datapath == "" && t.Datapath == topology.Bridge)
+	return n.Kind == topology.Switch &&
+		(n.Datapath == topology.Bridge || n.Datapath == "" && t.Datapath == topology.Bridge)
 }
 
 // heldDatapath: Mininet has two kinds of switches; if none is named, Trivet's own is read.
@@ -136,7 +140,8 @@ func heldNode(n *topology.Node) *topology.Node {
 		out.CPU.Share, out.Cores = n.CPU.Share, n.Cores
 	}
 	out.Addresses, out.MAC, out.Loopback, out.Gateways = n.Addresses, n.MAC, n.Loopback, n.Gateways
-	out.Routes, out.Dirs, out.Unaddressed = slices.DeleteFunc(slices.Clone(n.Routes), topology.Route.OnlyKernels), n.Dirs, n.Unaddressed
+	out.Routes, out.Dirs, out.Unaddressed = slices.DeleteFunc(slices.Clone(n.Routes), topology.Route.OnlyKernels),
+		n.Dirs, n.Unaddressed
 	return out
 }
 
@@ -219,7 +224,8 @@ func heldList(t *topology.Topology, list []string, drop map[string]bool) (out []
 			out = append(out, controllerAt(t, c))
 		}
 	}
-	if others := slices.DeleteFunc(slices.Clone(out), func(c string) bool { return c == topology.ControllerTrivet }); len(others) > 0 {
+	if others := slices.DeleteFunc(slices.Clone(out),
+		func(c string) bool { return c == topology.ControllerTrivet }); len(others) > 0 {
 		out = others
 	}
 	if len(out) == 0 {
@@ -263,9 +269,10 @@ const maxBandwidth = topology.Rate(1e9)
 
 func holdLinks(t *topology.Topology) {
 	t.Links = slices.DeleteFunc(t.Links, func(l *topology.Link) bool {
-		return l.Ends[0].External() && l.Ends[1].External() || slices.ContainsFunc(l.Ends[:], func(e topology.Endpoint) bool {
-			return e.Network != "" || !e.External() && t.Node(e.Node) == nil
-		})
+		return l.Ends[0].External() && l.Ends[1].External() ||
+			slices.ContainsFunc(l.Ends[:], func(e topology.Endpoint) bool {
+				return e.Network != "" || !e.External() && t.Node(e.Node) == nil
+			})
 	})
 	for _, l := range t.Links {
 		if l.Ends[0].External() {
@@ -283,8 +290,10 @@ func holdLinks(t *topology.Topology) {
 				leaves[i] = topology.Impairment{}
 			}
 			e := leaves[i]
-			leaves[i] = topology.Impairment{Bandwidth: e.Bandwidth, Delay: e.Delay, Jitter: e.Jitter, Loss: e.Loss, Queue: e.Queue, MTU: e.MTU}
-			l.Ends[i].Egress, l.Ends[i].Protocols, l.Ends[i].VLAN, l.Ends[i].Trunk, l.Ends[i].MPLS = nil, nil, 0, "", false
+			leaves[i] = topology.Impairment{Bandwidth: e.Bandwidth, Delay: e.Delay, Jitter: e.Jitter, Loss: e.Loss,
+				Queue: e.Queue, MTU: e.MTU}
+			l.Ends[i].Egress, l.Ends[i].Protocols, l.Ends[i].VLAN, l.Ends[i].Trunk, l.Ends[i].MPLS = nil, nil, 0,
+				"", false
 		}
 		l.Protocols, l.Wifi, l.VLAN, l.Trunk, l.MPLS = nil, nil, 0, "", false
 		l.Impairment = leaves[0]
@@ -427,7 +436,8 @@ func holdAddresses(t *topology.Topology) {
 	}
 	first := counter(t, len(hosts))
 	for i, n := range hosts {
-		if n.Kind == topology.Host && !n.Unaddressed && !slices.ContainsFunc(n.Addresses, is4) && !(plain && first.host == 1) {
+		if n.Kind == topology.Host && !n.Unaddressed && !slices.ContainsFunc(n.Addresses, is4) &&
+			!(plain && first.host == 1) {
 			n.Addresses = append([]netip.Prefix{first.at(i)}, n.Addresses...)
 		}
 	}
@@ -469,5 +479,6 @@ func (p pool) at(i int) netip.Prefix {
 	a := p.network.Addr().As4()
 	v := uint32(a[0])<<24 | uint32(a[1])<<16 | uint32(a[2])<<8 | uint32(a[3])
 	v |= p.host + uint32(i)
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}), p.network.Bits())
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}),
+		p.network.Bits())
 }

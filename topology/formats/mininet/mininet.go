@@ -66,7 +66,8 @@ func Read(file string, data []byte, opts formats.Options) (*topology.Topology, t
 	}
 	if opts.Waiting != nil {
 		defer time.AfterFunc(patience, func() {
-			opts.Waiting(fmt.Sprintf("%s: the script is still running; it will be stopped after %s at the latest", file, timeLimit))
+			opts.Waiting(fmt.Sprintf("%s: the script is still running; it will be stopped after %s at the latest", file,
+				timeLimit))
 		}).Stop()
 	}
 	doc := run(job, at, &problems)
@@ -97,7 +98,8 @@ func run(job map[string]any, at topology.Position, problems *topology.Problems) 
 	})
 	switch {
 	case errors.Is(err, confine.ErrTime):
-		problems.Add(at, "a topology file has to make its network and return", "the program did not end within its time limit and was stopped")
+		problems.Add(at, "a topology file has to make its network and return",
+			"the program did not end within its time limit and was stopped")
 	case errors.Is(err, confine.ErrSize):
 		problems.Add(at, "", "the program's network is larger than %d MiB", sizeLimit>>20)
 	case err != nil:
@@ -129,11 +131,14 @@ func untold(problems *topology.Problems, at topology.Position, res confine.Resul
 	case errors.Is(err, errMany):
 		problems.Add(at, "", "the program's network is too large: %v", err)
 	case errors.As(err, &wrong):
-		problems.Add(at, "names and addresses are strings, ports and limits are numbers", "the program made a network whose %s is of the wrong type (%s)", wrong.Field, wrong.Value)
+		problems.Add(at, "names and addresses are strings, ports and limits are numbers",
+			"the program made a network whose %s is of the wrong type (%s)", wrong.Field, wrong.Value)
 	case len(res.Output) > 0 && res.Status == "":
-		problems.Add(at, "use finite numbers only, and leave the file descriptors alone", "the program's result is not a network: %s", printable(err.Error()))
+		problems.Add(at, "use finite numbers only, and leave the file descriptors alone",
+			"the program's result is not a network: %s", printable(err.Error()))
 	default:
-		problems.Add(at, cmp.Or(lastLine(res.Stderr), "it has to make its network and return"), "the program ended without a network%s", because(res.Status))
+		problems.Add(at, cmp.Or(lastLine(res.Stderr), "it has to make its network and return"),
+			"the program ended without a network%s", because(res.Status))
 	}
 }
 

@@ -19,7 +19,7 @@ func TestShapingNumbers(t *testing.T) {
 	program := "from decimal import Decimal\nfrom fractions import Fraction\nnet = Mininet(link=TCLink, controller=None); h = net.addHost('h1'); s = net.addSwitch('s1')\n"
 	var options, want []string
 	for line := range strings.Lines(string(table)) {
-		if given, expected, is := strings.Cut(line, "|"); is && !strings.HasPrefix(line, "#") {
+		if given, expected, ok := strings.Cut(line, "|"); ok && !strings.HasPrefix(line, "#") {
 			options, want = append(options, strings.TrimSpace(given)), append(want, strings.TrimSpace(expected))
 			program += "net.addLink(h, s, " + strings.TrimSpace(given) + ")\n"
 		}

@@ -24,15 +24,16 @@ type advertisementOptions struct {
 }
 
 // advertisementShort is one of which only is said that there is one.
-var advertisementShort = Short{Pattern: `^(true|yes|on|false|no|off)$`, Example: "true, or off", Truth: true, Parse: func(into any, text string) bool {
-	on, err := parseBool(text)
-	into.(*topology.Advertisement).Off = !on
-	return err == nil
-}, Write: func(v any) string {
-	a := v.(topology.Advertisement)
-	off := a.Off
-	if a.Off = false; !reflect.ValueOf(a).IsZero() {
-		return ""
-	}
-	return map[bool]string{true: "off", false: "true"}[off]
-}}
+var advertisementShort = Short{Pattern: `^(true|yes|on|false|no|off)$`, Example: "true, or off", Truth: true,
+	Parse: func(into any, text string) bool {
+		on, err := parseBool(text)
+		into.(*topology.Advertisement).Off = !on
+		return err == nil
+	}, Write: func(v any) string {
+		a := v.(topology.Advertisement)
+		off := a.Off
+		if a.Off = false; !reflect.ValueOf(a).IsZero() {
+			return ""
+		}
+		return map[bool]string{true: "off", false: "true"}[off]
+	}}

@@ -71,7 +71,8 @@ func (d *decoder) members(v *yamlfile.Value) []topology.Member {
 	case yamlfile.Scalar:
 		n, err := strconv.Atoi(v.Text)
 		if err != nil || n < 1 || n > topology.MaxMembers {
-			d.add(v, fmt.Sprintf("write a number from 1 to %d, or [a, b, c]", topology.MaxMembers), "cluster: it cannot have %q members", formats.Clip(v.Text))
+			d.add(v, fmt.Sprintf("write a number from 1 to %d, or [a, b, c]", topology.MaxMembers),
+				"cluster: it cannot have %q members", formats.Clip(v.Text))
 			return nil
 		}
 		return topology.NumberedMembers(n)
@@ -152,7 +153,8 @@ func membersText(c *topology.Cluster) string {
 
 func serverText(s *topology.Server) string {
 	var words []string
-	for _, f := range [][2]string{{"address", s.Address}, {"ca", s.CA}, {"certificate", s.Certificate}, {"key", s.Key}, {"login", s.Login}} {
+	for _, f := range [][2]string{{"address", s.Address}, {"ca", s.CA}, {"certificate", s.Certificate}, {"key", s.Key},
+		{"login", s.Login}} {
 		if f[1] != "" {
 			words = append(words, f[0]+": "+yamlfile.Quote(f[1]))
 		}

@@ -55,7 +55,8 @@ func (d *decoder) assignments(v *yamlfile.Value, label string) (out []topology.A
 		items = nil
 		for _, p := range v.Pairs {
 			if p.Value.Shape != yamlfile.Scalar && p.Value.Shape != yamlfile.Nothing {
-				d.add(p.Value, "write NAME: value", "%s: %s needs a value, not %s", label, formats.Clip(p.Key.Text), p.Value.Shape)
+				d.add(p.Value, "write NAME: value", "%s: %s needs a value, not %s", label, formats.Clip(p.Key.Text),
+					p.Value.Shape)
 				continue
 			}
 			add(p.Key, topology.Assignment{Name: p.Key.Text, Value: p.Value.Text})

@@ -45,7 +45,8 @@ func (d *decoder) add(v *yamlfile.Value, hint, format string, args ...any) {
 // spend counts the values read, including those from ranges and aliases, each time they are used.
 func (d *decoder) spend(v *yamlfile.Value, work int) {
 	if d.work += work; d.work > d.limits.work {
-		d.add(v, "use fewer aliases, and fewer options on long ranges", "this expands to more than %d values", d.limits.work)
+		d.add(v, "use fewer aliases, and fewer options on long ranges", "this expands to more than %d values",
+			d.limits.work)
 		panic(errTooMuch)
 	}
 }
@@ -111,7 +112,8 @@ func splitFields(t reflect.Type, kind string) (has, lacks []field) {
 			}
 		}
 		names := strings.Split(f.Tag.Get("yaml"), ",")
-		some := []field{{index: f.Index, names: names, as: f.Tag.Get("as"), doc: f.Tag.Get("doc"), typ: f.Type, isOption: names[0] != "x-"}}
+		some := []field{{index: f.Index, names: names, as: f.Tag.Get("as"), doc: f.Tag.Get("doc"), typ: f.Type,
+			isOption: names[0] != "x-"}}
 		if f.Type == reflect.TypeFor[topology.Protocols]() {
 			some = protocolFields(t, f.Index)
 		}
@@ -154,7 +156,8 @@ func (d *decoder) structure(v *yamlfile.Value, into reflect.Value, kind string) 
 		case !ok:
 			d.unknown(p.Key, kind, fields)
 		case given[f.names[0]] != nil:
-			d.add(p.Key, "keep one of them", "%s: is already given as %s (line %d)", p.Key.Text, given[f.names[0]].Text, given[f.names[0]].Pos.Line)
+			d.add(p.Key, "keep one of them", "%s: is already given as %s (line %d)", p.Key.Text, given[f.names[0]].Text,
+				given[f.names[0]].Pos.Line)
 		default:
 			given[f.names[0]] = p.Key
 			d.value(p.Value, into, f, p.Key.Text)
@@ -232,7 +235,8 @@ func (d *decoder) unknown(key *yamlfile.Value, kind string, fields []field) {
 			names = append(names, f.names[0])
 		}
 	}
-	d.add(key, cmp.Or(topology.DidYouMean(key.Text, names), words.Choose(names)), "%s: no such %s", formats.Clip(key.Text), strings.TrimSpace(kind+" option"))
+	d.add(key, cmp.Or(topology.DidYouMean(key.Text, names), words.Choose(names)), "%s: no such %s",
+		formats.Clip(key.Text), strings.TrimSpace(kind+" option"))
 }
 
 func (d *decoder) field(v *yamlfile.Value, into reflect.Value, f field, label string) {
@@ -343,7 +347,8 @@ func (d *decoder) privateDir(v *yamlfile.Value, into *topology.PrivateDir, label
 	switch {
 	case v.Shape == yamlfile.Scalar && quotedDir.MatchString(v.Text):
 		path, source, _ := strings.Cut(v.Text, ":")
-		d.add(v, fmt.Sprintf("write %s: %s, without quotes", path, strings.TrimSpace(source)), "%s: %q names two directories in one text", label, v.Text)
+		d.add(v, fmt.Sprintf("write %s: %s, without quotes", path, strings.TrimSpace(source)),
+			"%s: %q names two directories in one text", label, v.Text)
 		return false
 	case v.Shape == yamlfile.Scalar:
 		into.Path = v.Text
@@ -392,17 +397,19 @@ func (d *decoder) vlans(v *yamlfile.Value, label string) topology.VLANs {
 
 // config reads {flows: lab.d/s1.flows}.
 func (d *decoder) config(v *yamlfile.Value, label string) (out []topology.ConfigFile) {
-	d.besides(v, label, "kinds and their files", "write {flows: lab.d/s1.flows}", func(kind string, f topology.TextFile) {
-		out = append(out, topology.ConfigFile{Kind: kind, TextFile: f})
-	})
+	d.besides(v, label, "kinds and their files", "write {flows: lab.d/s1.flows}",
+		func(kind string, f topology.TextFile) {
+			out = append(out, topology.ConfigFile{Kind: kind, TextFile: f})
+		})
 	return out
 }
 
 // files reads {/etc/nginx/nginx.conf: web/nginx.conf}.
 func (d *decoder) files(v *yamlfile.Value, label string) (out []topology.NodeFile) {
-	d.besides(v, label, "files of the node and those beside this one", "write {/etc/nginx/nginx.conf: web/nginx.conf}", func(path string, f topology.TextFile) {
-		out = append(out, topology.NodeFile{Path: path, TextFile: f})
-	})
+	d.besides(v, label, "files of the node and those beside this one", "write {/etc/nginx/nginx.conf: web/nginx.conf}",
+		func(path string, f topology.TextFile) {
+			out = append(out, topology.NodeFile{Path: path, TextFile: f})
+		})
 	return out
 }
 

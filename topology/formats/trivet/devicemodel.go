@@ -34,7 +34,8 @@ func (d *decoder) profiles(v *yamlfile.Value) (out []topology.Model) {
 		return nil
 	}
 	if v.Shape != yamlfile.Mapping {
-		d.add(v, `write models: {tl-wr841n: {per_packet: 28us, source: "…"}}`, "models: needs names and what is slow, not %s", v)
+		d.add(v, `write models: {tl-wr841n: {per_packet: 28us, source: "…"}}`,
+			"models: needs names and what is slow, not %s", v)
 		return nil
 	}
 	for _, p := range v.Pairs {

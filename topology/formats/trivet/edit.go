@@ -25,13 +25,15 @@ func SetLink(data []byte, a, b string, change topology.LinkChange) ([]byte, erro
 			return nil, nil, "", 0, err
 		}
 		e.settings, e.link = settings(change), *r.t.Links[index]
-		return func() { e.change(r, entry, index) }, func() { change.Apply(r.t.Links[index]) }, fmt.Sprintf("the link %s -- %s", a, b), entry.where().Pos.Line, nil
+		return func() { e.change(r, entry, index) }, func() { change.Apply(r.t.Links[index]) },
+			fmt.Sprintf("the link %s -- %s", a, b), entry.where().Pos.Line, nil
 	})
 }
 
 // edited returns the text of a file after an edit. plan finds what is to be edited: try edits it in
 // the text, apply in the topology; both must give the same.
-func edited(data []byte, plan func(*reader, *editor) (try, apply func(), what string, line int, err error)) ([]byte, error) {
+func edited(data []byte, plan func(*reader, *editor) (try, apply func(), what string, line int, err error)) ([]byte,
+	error) {
 	crlf := bytes.Count(data, []byte("\r\n"))
 	if crlf > 0 && crlf != bytes.Count(data, []byte("\n")) {
 		return nil, errors.New("the file mixes two kinds of line ends; let your editor convert it first")
@@ -48,7 +50,8 @@ func edited(data []byte, plan func(*reader, *editor) (try, apply func(), what st
 	}
 	out, err := e.try(try)
 	apply()
-	if again, problems := Read("", []byte(out)); err != nil || problems.Err() != nil || !reflect.DeepEqual(withoutPositions(again), withoutPositions(r.t)) {
+	if again, problems := Read("", []byte(out)); err != nil || problems.Err() != nil ||
+		!reflect.DeepEqual(withoutPositions(again), withoutPositions(r.t)) {
 		return nil, fmt.Errorf("line %d: %s cannot be changed automatically as it is written; put it on a line of its own first", line, what)
 	}
 	if crlf > 0 {
@@ -138,7 +141,8 @@ func (e *editor) change(r *reader, entry linkEntry, index int) {
 // parts writes the links of an entry as those before a link, the link itself and those after it;
 // target is the index of the link's own text.
 func (e *editor) parts(links []*topology.Link, entry linkEntry, index int) (texts []string, target int) {
-	for _, part := range [][]*topology.Link{links[entry.first:index], links[index : index+1], links[index+1 : entry.first+entry.count]} {
+	for _, part := range [][]*topology.Link{links[entry.first:index], links[index : index+1],
+		links[index+1 : entry.first+entry.count]} {
 		if len(part) > 0 && part[0] == links[index] {
 			target = len(texts)
 		}

@@ -39,7 +39,8 @@ func (c NodeChange) Apply(n *topology.Node) {
 func (c NodeChange) settings(kind string) (out []setting) {
 	change := reflect.ValueOf(c)
 	for _, f := range fieldsOf(reflect.TypeFor[nodeOptions](), kind) {
-		if v := change.FieldByName(reflect.TypeFor[nodeOptions]().FieldByIndex(f.index).Name); v.IsValid() && !v.IsNil() {
+		if v := change.FieldByName(reflect.TypeFor[nodeOptions]().FieldByIndex(f.index).Name); v.IsValid() &&
+			!v.IsNil() {
 			s := setting{key: f.names[0], others: f.names[1:], value: flowValue(v.Elem(), f)}
 			s.files, _ = v.Elem().Interface().([]topology.NodeFile)
 			out = append(out, s)
@@ -58,7 +59,8 @@ func SetNode(data []byte, name string, change NodeChange) ([]byte, error) {
 		}
 		entry := r.nodeEntries[slices.IndexFunc(r.nodeEntries, func(e nodeEntry) bool { return i < e.first+e.count })]
 		e.settings = change.settings(entry.kind)
-		return func() { e.changeNode(r, entry, i) }, func() { change.Apply(r.t.Nodes[i]) }, "node " + name, entry.key.Pos.Line, nil
+		return func() { e.changeNode(r, entry, i) }, func() { change.Apply(r.t.Nodes[i]) }, "node " + name,
+			entry.key.Pos.Line, nil
 	})
 }
 
@@ -76,7 +78,8 @@ func SetAddresses(data []byte, a, b string, end int, addresses []netip.Prefix) (
 			value = flowValue(reflect.ValueOf(addresses), f)
 		}
 		e.link = *r.t.Links[index]
-		e.settings = []setting{{key: []string{"from", "to"}[end], inner: &setting{key: "address", others: []string{"addresses"}, value: value}}}
+		e.settings = []setting{{key: []string{"from", "to"}[end],
+			inner: &setting{key: "address", others: []string{"addresses"}, value: value}}}
 		e.settings[0].value = "{address: " + value + "}"
 		return func() { e.change(r, entry, index) }, func() {
 			at := &r.t.Links[index].Ends[end]
@@ -103,7 +106,8 @@ func (e *editor) changeNode(r *reader, entry nodeEntry, index int) {
 	}
 	var keys []string
 	target := 0
-	for _, part := range [][]*topology.Node{r.t.Nodes[entry.first:index], r.t.Nodes[index : index+1], r.t.Nodes[index+1 : entry.first+entry.count]} {
+	for _, part := range [][]*topology.Node{r.t.Nodes[entry.first:index], r.t.Nodes[index : index+1],
+		r.t.Nodes[index+1 : entry.first+entry.count]} {
 		if len(part) == 0 {
 			continue
 		}
@@ -194,7 +198,7 @@ func (e *editor) listSpan(v *yamlfile.Value) (from, to int) {
 func (e *editor) setList(key, v *yamlfile.Value, value string) {
 	_, end := e.listSpan(v)
 	items := []string{value}
-	if inner, is := strings.CutPrefix(value, "["); is {
+	if inner, ok := strings.CutPrefix(value, "["); ok {
 		items = strings.Split(strings.TrimSuffix(inner, "]"), ", ")
 	}
 	var there []string

@@ -16,9 +16,10 @@ import (
 // setting is a key and value to write into a link's options.
 type setting struct {
 	key, value string
-	others     []string            // other spellings of the key
-	inner      *setting            // the value is that of an end's options, of which this alone is set
-	files      []topology.NodeFile // the value is these: where the same are in lines of their own, each changes in its place
+	others     []string // other spellings of the key
+	inner      *setting // the value is that of an end's options, of which this alone is set
+	// The value is these: where the same are in lines of their own, each changes in its place.
+	files []topology.NodeFile
 }
 
 // is says whether a key is that of the setting.
@@ -176,7 +177,8 @@ func (e *editor) flowOptions(v *yamlfile.Value, changed bool) string {
 }
 
 func (e *editor) sets(key string) bool {
-	return slices.ContainsFunc(e.settings, func(s setting) bool { return s.is(key) || s.key == "down" && key == "state" })
+	return slices.ContainsFunc(e.settings,
+		func(s setting) bool { return s.is(key) || s.key == "down" && key == "state" })
 }
 
 // flowSource writes a value on one line.

@@ -56,7 +56,8 @@ var guestShort = Short{Pattern: `^.+$`, Example: "images/debian.qcow2", Parse: f
 	return true
 }, Write: func(v any) string {
 	g := v.(topology.Guest)
-	if g.Image == "" || g.Image == noGuest || strings.ContainsAny(g.Image, "\r\n\u2028\u2029") || !reflect.DeepEqual(g, topology.Guest{Image: g.Image}) {
+	if g.Image == "" || g.Image == noGuest || strings.ContainsAny(g.Image, "\r\n\u2028\u2029") ||
+		!reflect.DeepEqual(g, topology.Guest{Image: g.Image}) {
 		return ""
 	}
 	return yamlfile.Quote(g.Image)
@@ -71,7 +72,8 @@ func (d *decoder) guest(v *yamlfile.Value, into reflect.Value, f field, label st
 	}
 	before := len(d.problems)
 	d.single(v, into, f, label)
-	if g := into.Interface().(*topology.Guest); len(d.problems) > before && g.Image == "" && g.Kernel == "" && g.Boot == "" {
+	if g := into.Interface().(*topology.Guest); len(d.problems) > before && g.Image == "" && g.Kernel == "" &&
+		g.Boot == "" {
 		into.SetZero()
 	}
 }

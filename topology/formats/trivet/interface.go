@@ -48,7 +48,8 @@ func (d *decoder) interfaces(v *yamlfile.Value, label string) (out []topology.In
 	for _, p := range v.Pairs {
 		d.spend(p.Key, 1)
 		if p.Value.Shape != yamlfile.Mapping {
-			d.add(p.Value, interfacesHint, "%s: needs options, not %s", strings.TrimSpace(label+" "+p.Key.Text), p.Value)
+			d.add(p.Value, interfacesHint, "%s: needs options, not %s", strings.TrimSpace(label+" "+p.Key.Text),
+				p.Value)
 			continue
 		}
 		var i topology.Interface

@@ -25,7 +25,8 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[bool]():   {parse: simple(parseBool), words: []string{"true", "false"}},
 	reflect.TypeFor[int]():    {parse: simple(parseIndex), pattern: `^[0-9]+$`},
 
-	reflect.TypeFor[topology.Management](): {parse: simple(topology.ParseManagement), pattern: `^(true|false|yes|no|on|off|[0-9.]+/[0-9]+)$`},
+	reflect.TypeFor[topology.Management](): {parse: simple(topology.ParseManagement),
+		pattern: `^(true|false|yes|no|on|off|[0-9.]+/[0-9]+)$`},
 
 	reflect.TypeFor[netip.Prefix](): {parse: simple(parsePrefix), pattern: `^[0-9a-fA-F.:]+/[0-9]+$`},
 	reflect.TypeFor[netip.Addr]():   {parse: simple(parseAddr), pattern: `^[0-9a-fA-F.:]+(%.+)?$`},
@@ -34,24 +35,34 @@ var leaves = map[any]leaf{
 	"loopback address":              {parse: simple(hostAddress), pattern: `^[0-9a-fA-F.:]+(/[0-9]+)?$`},
 	"controller address":            {parse: simple(parseControllerAddress), pattern: `^((tcp|ssl):.+:[0-9]+|trivet)$`},
 
-	reflect.TypeFor[topology.Rate]():      {parse: simple(topology.OrNone(topology.ParseRate)), write: topology.TextOrNone, pattern: `^(none|[0-9.]+ *[kKmMgG]?([bB][iI][tT](/?[sS])?|[bB][pP][sS]))$`},
-	reflect.TypeFor[topology.Duration]():  {parse: simple(topology.OrNone(topology.ParseDuration)), write: topology.TextOrNone, pattern: `^(none|0|[0-9.]+ *([nuµm]?s|[um]?sec|m|min|h))$`},
-	reflect.TypeFor[topology.Fraction]():  {parse: simple(topology.OrNone(topology.ParseFraction)), write: topology.TextOrNone, pattern: `^(none|[0-9.eE-]+ *%?)$`},
-	reflect.TypeFor[topology.Frequency](): {parse: simple(topology.ParseFrequency), pattern: `^[0-9.]+ *[kKmMgG]?[hH][zZ]$`},
-	reflect.TypeFor[topology.Cost]():      {parse: simple(topology.ParseCost), pattern: `^[0-9.]+ *([nuµm]?s|cycles?)$`},
-	reflect.TypeFor[topology.Queue]():     {pattern: queuePattern()}, // an option of links reads it
-	"port":                                {parse: simple(parsePort), pattern: `^[0-9]+$`},
-	reflect.TypeFor[topology.CPU]():       {parse: simple(topology.ParseCPU), pattern: `^[0-9.eE-]+%?$`},
-	reflect.TypeFor[topology.Bytes]():     {parse: simple(topology.ParseBytes), pattern: `^[0-9.]+ *[kKmMgG]?[iI]?[bB]?$`},
-	reflect.TypeFor[topology.Port]():      {parse: simple(topology.ParsePublished), pattern: `^((\[[0-9a-fA-F:]+\]|[0-9.]+):)?[0-9]+(:[0-9]+)?(/(tcp|udp))?$`},
-	reflect.TypeFor[topology.Restart]():   {parse: simple(topology.ParseRestart), pattern: `^(no|on-failure(:[1-9][0-9]*)?|always|unless-stopped)$`},
-	reflect.TypeFor[topology.MAC]():       {parse: simple(topology.ParseMAC), pattern: `^[0-9a-fA-F]{1,2}([:-][0-9a-fA-F]{1,2}){5}$`},
+	reflect.TypeFor[topology.Rate](): {parse: simple(topology.OrNone(topology.ParseRate)),
+		write: topology.TextOrNone, pattern: `^(none|[0-9.]+ *[kKmMgG]?([bB][iI][tT](/?[sS])?|[bB][pP][sS]))$`},
+	reflect.TypeFor[topology.Duration](): {parse: simple(topology.OrNone(topology.ParseDuration)),
+		write: topology.TextOrNone, pattern: `^(none|0|[0-9.]+ *([nuµm]?s|[um]?sec|m|min|h))$`},
+	reflect.TypeFor[topology.Fraction](): {parse: simple(topology.OrNone(topology.ParseFraction)),
+		write: topology.TextOrNone, pattern: `^(none|[0-9.eE-]+ *%?)$`},
+	reflect.TypeFor[topology.Frequency](): {parse: simple(topology.ParseFrequency),
+		pattern: `^[0-9.]+ *[kKmMgG]?[hH][zZ]$`},
+	reflect.TypeFor[topology.Cost]():  {parse: simple(topology.ParseCost), pattern: `^[0-9.]+ *([nuµm]?s|cycles?)$`},
+	reflect.TypeFor[topology.Queue](): {pattern: queuePattern()}, // an option of links reads it
+	"port":                            {parse: simple(parsePort), pattern: `^[0-9]+$`},
+	reflect.TypeFor[topology.CPU]():   {parse: simple(topology.ParseCPU), pattern: `^[0-9.eE-]+%?$`},
+	reflect.TypeFor[topology.Bytes](): {parse: simple(topology.ParseBytes),
+		pattern: `^[0-9.]+ *[kKmMgG]?[iI]?[bB]?$`},
+	reflect.TypeFor[topology.Port](): {parse: simple(topology.ParsePublished),
+		pattern: `^((\[[0-9a-fA-F:]+\]|[0-9.]+):)?[0-9]+(:[0-9]+)?(/(tcp|udp))?$`},
+	reflect.TypeFor[topology.Restart](): {parse: simple(topology.ParseRestart),
+		pattern: `^(no|on-failure(:[1-9][0-9]*)?|always|unless-stopped)$`},
+	reflect.TypeFor[topology.MAC](): {parse: simple(topology.ParseMAC),
+		pattern: `^[0-9a-fA-F]{1,2}([:-][0-9a-fA-F]{1,2}){5}$`},
 	reflect.TypeFor[topology.DPID](): {parse: simple(topology.ParseDPID), pattern: `^(0[xX])?[0-9a-fA-F:]+$`,
 		write: func(v any) string { return fmt.Sprintf("%#x", uint64(v.(topology.DPID))) }},
 	"count":   {parse: simple(parseCount), pattern: `^[0-9]+$`},
 	"version": {parse: simple(parseVersion), pattern: `^1\.[0-5]$`},
 
-	reflect.TypeFor[topology.TextFile](): {parse: func(_ *decoder, s string) (any, error) { return topology.ParseTextFile(s), nil },
+	reflect.TypeFor[topology.TextFile](): {parse: func(_ *decoder, s string) (any, error) {
+		return topology.ParseTextFile(s), nil
+	},
 		write: func(v any) string { return v.(topology.TextFile).Written() }},
 
 	"unless off": unlessOff,
@@ -59,23 +70,30 @@ var leaves = map[any]leaf{
 	"nic":        oneOf(topology.NICs...),
 	"firmware":   oneOf(topology.FirmwareUEFI),
 
-	reflect.TypeFor[topology.Routing]():  oneOf(topology.Proactive, topology.Reactive),
-	reflect.TypeFor[topology.IPv6]():     oneOf(topology.IPv6Off, topology.IPv6LinkLocal, topology.IPv6Assigned, topology.IPv6Auto),
+	reflect.TypeFor[topology.Routing](): oneOf(topology.Proactive, topology.Reactive),
+	reflect.TypeFor[topology.IPv6](): oneOf(topology.IPv6Off, topology.IPv6LinkLocal, topology.IPv6Assigned,
+		topology.IPv6Auto),
 	reflect.TypeFor[topology.FailMode](): oneOf(topology.Standalone, topology.Secure),
 	reflect.TypeFor[linkState]():         oneOf(linkState("up"), linkState("down")),
 
-	reflect.TypeFor[topology.VLANs]():           {parse: simple(topology.ParseVLANs), pattern: `^(all|[0-9]+(-[0-9]+)?( *, *[0-9]+(-[0-9]+)?)*)$`},
-	reflect.TypeFor[topology.BondMode]():        oneOf(topology.BondModes...),
-	reflect.TypeFor[topology.RoutePreference](): oneOf(topology.PreferenceLow, topology.PreferenceMedium, topology.PreferenceHigh),
-	reflect.TypeFor[topology.BalanceBy]():       oneOf(topology.BalanceECMP, topology.BalanceOff, topology.BalanceLoad),
-	reflect.TypeFor[topology.BalancePer]():      oneOf(topology.PerPrefix, topology.PerPart, topology.PerFlow),
-	reflect.TypeFor[topology.WifiBand]():        oneOf(topology.Band2GHz, topology.Band5GHz),
-	reflect.TypeFor[topology.Route]():           {parse: simple(topology.ParseRoute), pattern: `^\S+( +(discard|onlink|(via|dev|table|src|labels|distance|metric|tag) +\S+))+$`},
-	reflect.TypeFor[topology.Rule]():            {parse: simple(topology.ParseRule), pattern: `^(not +)?\S.*$`},
-	reflect.TypeFor[topology.Neighbor]():        {parse: simple(topology.ParseNeighbor), pattern: `^[0-9a-fA-F.:]+( +(lladdr|dev) +\S+)+$`},
-	reflect.TypeFor[topology.Masquerade]():      {parse: simple(parseMasquerade), pattern: `^([0-9a-fA-F:./]+)?( *dev +\S+)?$`},
-	reflect.TypeFor[topology.RoutesMode]():      oneOf(topology.RoutesComputed, topology.RoutesAsWritten),
-	reflect.TypeFor[topology.LabelRoute]():      {parse: simple(topology.ParseLabelRoute), pattern: `^[0-9]+ +(pop|swap +[0-9/]+)( +via +[0-9a-fA-F.:]+)?( +dev +\S+)?$`},
+	reflect.TypeFor[topology.VLANs](): {parse: simple(topology.ParseVLANs),
+		pattern: `^(all|[0-9]+(-[0-9]+)?( *, *[0-9]+(-[0-9]+)?)*)$`},
+	reflect.TypeFor[topology.BondMode](): oneOf(topology.BondModes...),
+	reflect.TypeFor[topology.RoutePreference](): oneOf(topology.PreferenceLow, topology.PreferenceMedium,
+		topology.PreferenceHigh),
+	reflect.TypeFor[topology.BalanceBy]():  oneOf(topology.BalanceECMP, topology.BalanceOff, topology.BalanceLoad),
+	reflect.TypeFor[topology.BalancePer](): oneOf(topology.PerPrefix, topology.PerPart, topology.PerFlow),
+	reflect.TypeFor[topology.WifiBand]():   oneOf(topology.Band2GHz, topology.Band5GHz),
+	reflect.TypeFor[topology.Route](): {parse: simple(topology.ParseRoute),
+		pattern: `^\S+( +(discard|onlink|(via|dev|table|src|labels|distance|metric|tag) +\S+))+$`},
+	reflect.TypeFor[topology.Rule](): {parse: simple(topology.ParseRule), pattern: `^(not +)?\S.*$`},
+	reflect.TypeFor[topology.Neighbor](): {parse: simple(topology.ParseNeighbor),
+		pattern: `^[0-9a-fA-F.:]+( +(lladdr|dev) +\S+)+$`},
+	reflect.TypeFor[topology.Masquerade](): {parse: simple(parseMasquerade),
+		pattern: `^([0-9a-fA-F:./]+)?( *dev +\S+)?$`},
+	reflect.TypeFor[topology.RoutesMode](): oneOf(topology.RoutesComputed, topology.RoutesAsWritten),
+	reflect.TypeFor[topology.LabelRoute](): {parse: simple(topology.ParseLabelRoute),
+		pattern: `^[0-9]+ +(pop|swap +[0-9/]+)( +via +[0-9a-fA-F.:]+)?( +dev +\S+)?$`},
 }
 
 // interfaceAddresses is what lists of addresses are read as that may also be none.
@@ -100,9 +118,13 @@ func leafOf(t reflect.Type, as string) (leaf, bool) {
 	}
 	switch t { // sources of routes are protocols, too
 	case reflect.TypeFor[topology.Redistribute]():
-		return leaf{parse: simple(topology.ParseRedistribute), pattern: `^(deny +)?(static|connected|program|` + protocolsOr() + `shortest-path|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9a-fA-F.:]+/[0-9]+)?( +set| +(ge|le|tag|metric) +[0-9]+| +into +[a-z][a-z0-9-]*)*$`}, true
+		return leaf{parse: simple(topology.ParseRedistribute),
+			pattern: `^(deny +)?(static|connected|program|` + protocolsOr() +
+				`shortest-path|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9a-fA-F.:]+/[0-9]+)?( +set| +(ge|le|tag|metric) +[0-9]+| +into +[a-z][a-z0-9-]*)*$`}, true
 	case reflect.TypeFor[topology.SourceDistance]():
-		return leaf{parse: simple(topology.ParseSourceDistance), pattern: `^((static|balanced|` + protocolsOr() + `shortest-path|program)|(program|protocol) +[a-z][a-z0-9-]*) +[0-9]+$`}, true
+		return leaf{parse: simple(topology.ParseSourceDistance),
+			pattern: `^((static|balanced|` + protocolsOr() +
+				`shortest-path|program)|(program|protocol) +[a-z][a-z0-9-]*) +[0-9]+$`}, true
 	}
 	l, ok := leaves[t]
 	return l, ok
@@ -243,7 +265,8 @@ func parseMasquerade(s string) (m topology.Masquerade, err error) {
 		m.Device, f = f[1], nil
 	}
 	if err != nil || len(f) > 0 || m == (topology.Masquerade{}) {
-		return m, topology.Mistaken("write 192.168.1.0/24, or dev r1-eth1", "%q does not say which packets to masquerade", s)
+		return m, topology.Mistaken("write 192.168.1.0/24, or dev r1-eth1",
+			"%q does not say which packets to masquerade", s)
 	}
 	return m, nil
 }

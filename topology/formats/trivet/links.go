@@ -78,9 +78,11 @@ func (r *reader) link(e linkEntry) {
 	}
 	e.first, e.count = len(r.t.Links), len(ends)
 	r.spend(e.where(), len(ends)*(1+r.work-before))
-	made := &topology.Link{Impairment: options.Impairment, Down: options.Down && options.State == "" || options.State == "down", Pos: e.where().Pos}
+	made := &topology.Link{Impairment: options.Impairment, Down: options.Down && options.State == "" ||
+		options.State == "down", Pos: e.where().Pos}
 	copyFields(made, struct{ Foreign foreign }{options.Foreign})
-	made.Protocols, made.Wifi, made.VLAN, made.Trunk, made.MPLS = options.Protocols, options.Wifi, options.VLAN, options.Trunk, options.MPLS
+	made.Protocols, made.Wifi, made.VLAN, made.Trunk, made.MPLS = options.Protocols, options.Wifi, options.VLAN,
+		options.Trunk, options.MPLS
 	if w := made.Wifi; w != nil && w.Key != "" && w.KeyFile != "" {
 		r.add(e.where(), "keep one of them", "wifi: there is a key and a key_file")
 	}
@@ -112,7 +114,8 @@ func (r *reader) end(v *yamlfile.Value, imp topology.Impairment, named bool) top
 		ends, err := parseTerm(v.Text, r.limits.items)
 		r.spend(v, len(ends))
 		if err == nil && len(ends) > 1 {
-			err = topology.Mistaken("write s1 -- h[1-4]: {…}", "%q names %d nodes, but from and to are for a single link", formats.Clip(v.Text), len(ends))
+			err = topology.Mistaken("write s1 -- h[1-4]: {…}",
+				"%q names %d nodes, but from and to are for a single link", formats.Clip(v.Text), len(ends))
 		}
 		if err != nil {
 			r.wrong(v, "", err)
@@ -124,7 +127,8 @@ func (r *reader) end(v *yamlfile.Value, imp topology.Impairment, named bool) top
 	r.options(v, &o, "link end")
 	end := topology.Endpoint{}
 	copyFields(&end, o)
-	if options := topology.LinkOptionNames(); slices.ContainsFunc(v.Pairs, func(p yamlfile.Pair) bool { return slices.Contains(options, p.Key.Text) }) {
+	if options := topology.LinkOptionNames(); slices.ContainsFunc(v.Pairs,
+		func(p yamlfile.Pair) bool { return slices.Contains(options, p.Key.Text) }) {
 		end.Egress = &o.Impairment
 	}
 	if named && end.Node == "" && end.Interface == "" && end.Network == "" {
@@ -185,7 +189,8 @@ func (r *reader) linkEnds(v *yamlfile.Value) ([][2]topology.Endpoint, error) {
 			return nil, err
 		}
 		if i > 0 && last[0].Port != nil {
-			return nil, topology.Mistaken("write the links of a chain one by one", "port %d of %s would have two links", *last[0].Port, last[0].Node)
+			return nil, topology.Mistaken("write the links of a chain one by one", "port %d of %s would have two links",
+				*last[0].Port, last[0].Node)
 		}
 		if out = append(out, pairs...); len(out) > limit {
 			return nil, r.tooMany(v)
@@ -196,18 +201,21 @@ func (r *reader) linkEnds(v *yamlfile.Value) ([][2]topology.Endpoint, error) {
 }
 
 func (r *reader) tooMany(v *yamlfile.Value) error {
-	return topology.Mistaken(fmt.Sprintf("at most %d are allowed", r.limits.items), "%q makes more links than a topology may have", formats.Clip(v.Text))
+	return topology.Mistaken(fmt.Sprintf("at most %d are allowed", r.limits.items),
+		"%q makes more links than a topology may have", formats.Clip(v.Text))
 }
 
 // pairUp pairs one end with many, many with one, or equally many with each other.
 func pairUp(texts []string, a, b []topology.Endpoint) ([][2]topology.Endpoint, error) {
 	n := max(len(a), len(b))
 	if len(a) != len(b) && len(a) != 1 && len(b) != 1 {
-		return nil, topology.Mistaken("join one to many, or the same number on both sides", "%s names %d nodes and %s names %d", formats.Clip(texts[0]), len(a), formats.Clip(texts[1]), len(b))
+		return nil, topology.Mistaken("join one to many, or the same number on both sides",
+			"%s names %d nodes and %s names %d", formats.Clip(texts[0]), len(a), formats.Clip(texts[1]), len(b))
 	}
 	for _, side := range [][]topology.Endpoint{a, b} {
 		if len(side) == 1 && n > 1 && side[0].Port != nil {
-			return nil, topology.Mistaken("leave the port out, or write the links one by one", "port %d of %s would have %d links", *side[0].Port, side[0].Node, n)
+			return nil, topology.Mistaken("leave the port out, or write the links one by one",
+				"port %d of %s would have %d links", *side[0].Port, side[0].Node, n)
 		}
 	}
 	out := make([][2]topology.Endpoint, n)

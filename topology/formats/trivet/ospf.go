@@ -24,49 +24,56 @@ func init() {
 			reflect.TypeFor[topology.OSPFAuth]():        reflect.TypeFor[ospfAuthOptions](),
 		},
 		Shorts: map[reflect.Type]Short{
-			reflect.TypeFor[topology.OSPF](): {Pattern: `^area +[0-9.]+$`, Example: "area 0", Parse: func(into any, text string) bool {
-				return parseArea(&into.(*topology.OSPF).Area, text)
-			}, Write: func(v any) string {
-				o := v.(topology.OSPF)
-				area := o.Area
-				o.Area = 0
-				return areaAlone(reflect.ValueOf(o).IsZero(), area)
-			}},
-			reflect.TypeFor[topology.OSPFLink](): {Pattern: `^(off|area +[0-9.]+)$`, Example: "area 0, or off", Parse: func(into any, text string) bool {
-				o := into.(*topology.OSPFLink)
-				if text == "off" {
-					o.Off = true
-					return true
-				}
-				o.Area = new(topology.AreaID)
-				return parseArea(o.Area, text)
-			}, Write: func(v any) string {
-				switch o := v.(topology.OSPFLink); {
-				case o == topology.OSPFLink{Off: true}:
-					return "off"
-				case o.Area != nil:
-					return areaAlone(o == topology.OSPFLink{Area: o.Area}, *o.Area)
-				}
-				return ""
-			}},
-			reflect.TypeFor[topology.OSPFArea](): {Pattern: `^stub$`, Example: "stub", Parse: func(into any, text string) bool {
-				into.(*topology.OSPFArea).Stub = true
-				return text == "stub"
-			}, Write: func(v any) string {
-				a := v.(topology.OSPFArea)
-				a.ID = 0
-				if !a.Stub || a.DefaultCost != 0 || a.NoSummary || a.MaxLSAs != 0 || len(a.Ranges) > 0 {
+			reflect.TypeFor[topology.OSPF](): {Pattern: `^area +[0-9.]+$`, Example: "area 0",
+				Parse: func(into any, text string) bool {
+					return parseArea(&into.(*topology.OSPF).Area, text)
+				}, Write: func(v any) string {
+					o := v.(topology.OSPF)
+					area := o.Area
+					o.Area = 0
+					return areaAlone(reflect.ValueOf(o).IsZero(), area)
+				}},
+			reflect.TypeFor[topology.OSPFLink](): {Pattern: `^(off|area +[0-9.]+)$`, Example: "area 0, or off",
+				Parse: func(into any, text string) bool {
+					o := into.(*topology.OSPFLink)
+					if text == "off" {
+						o.Off = true
+						return true
+					}
+					o.Area = new(topology.AreaID)
+					return parseArea(o.Area, text)
+				}, Write: func(v any) string {
+					switch o := v.(topology.OSPFLink); {
+					case o == topology.OSPFLink{Off: true}:
+						return "off"
+					case o.Area != nil:
+						return areaAlone(o == topology.OSPFLink{Area: o.Area}, *o.Area)
+					}
 					return ""
-				}
-				return "stub"
-			}},
+				}},
+			reflect.TypeFor[topology.OSPFArea](): {Pattern: `^stub$`, Example: "stub",
+				Parse: func(into any, text string) bool {
+					into.(*topology.OSPFArea).Stub = true
+					return text == "stub"
+				}, Write: func(v any) string {
+					a := v.(topology.OSPFArea)
+					a.ID = 0
+					if !a.Stub || a.DefaultCost != 0 || a.NoSummary || a.MaxLSAs != 0 || len(a.Ranges) > 0 {
+						return ""
+					}
+					return "stub"
+				}},
 		},
 		Leaves: map[any]Leaf{
-			reflect.TypeFor[topology.AreaID]():           {Parse: Simple(topology.ParseAreaID), Pattern: `^[0-9]+(\.[0-9]+){0,3}$`},
-			reflect.TypeFor[topology.OSPFNetwork]():      OneOf(topology.PointToPoint, topology.Broadcast),
-			reflect.TypeFor[topology.OSPFAuthType]():     OneOf(topology.AuthNone, topology.AuthSimple, topology.AuthMD5, topology.AuthSHA1, topology.AuthSHA256, topology.AuthSHA384, topology.AuthSHA512),
-			reflect.TypeFor[topology.OSPFRange]():        {Parse: Simple(topology.ParseOSPFRange), Pattern: `^[0-9.]+/[0-9]+( +hide)?$`},
-			reflect.TypeFor[topology.OSPFRedistribute](): {Parse: Simple(topology.ParseOSPFRedistribute), Pattern: `^(deny +)?(static|connected|program|default|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9.]+/[0-9]+)?( +set| +(ge|le|tag|metric|type) +[0-9]+)*$`},
+			reflect.TypeFor[topology.AreaID](): {Parse: Simple(topology.ParseAreaID),
+				Pattern: `^[0-9]+(\.[0-9]+){0,3}$`},
+			reflect.TypeFor[topology.OSPFNetwork](): OneOf(topology.PointToPoint, topology.Broadcast),
+			reflect.TypeFor[topology.OSPFAuthType](): OneOf(topology.AuthNone, topology.AuthSimple,
+				topology.AuthMD5, topology.AuthSHA1, topology.AuthSHA256, topology.AuthSHA384, topology.AuthSHA512),
+			reflect.TypeFor[topology.OSPFRange](): {Parse: Simple(topology.ParseOSPFRange),
+				Pattern: `^[0-9.]+/[0-9]+( +hide)?$`},
+			reflect.TypeFor[topology.OSPFRedistribute](): {Parse: Simple(topology.ParseOSPFRedistribute),
+				Pattern: `^(deny +)?(static|connected|program|default|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9.]+/[0-9]+)?( +set| +(ge|le|tag|metric|type) +[0-9]+)*$`},
 		},
 	})
 	forms[reflect.TypeFor[[]topology.OSPFArea]()] = form{
@@ -74,7 +81,9 @@ func init() {
 		text: func(v any) string { return areasText(v.([]topology.OSPFArea)) },
 		schema: func(f field) object {
 			area := orNothing(structOrShort(f.typ.Elem(), f.as))
-			return orNothing(object{"type": "object", "propertyNames": object{"pattern": leaves[reflect.TypeFor[topology.AreaID]()].pattern}, "additionalProperties": area})
+			return orNothing(object{"type": "object",
+				"propertyNames":        object{"pattern": leaves[reflect.TypeFor[topology.AreaID]()].pattern},
+				"additionalProperties": area})
 		},
 	}
 }

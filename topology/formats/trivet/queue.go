@@ -10,7 +10,8 @@ import (
 // queue reads {codel: {target: 2ms, ecn: true}}.
 func (d *decoder) queue(v *yamlfile.Value, label string) (q topology.Queue, ok bool) {
 	if len(v.Pairs) != 1 || v.Pairs[0].Value.Shape != yamlfile.Mapping && v.Pairs[0].Value.Shape != yamlfile.Nothing {
-		d.add(v, "write {codel: {target: 2ms}}, fq_codel, or a number of packets", "%s: needs a discipline with its parameters", label)
+		d.add(v, "write {codel: {target: 2ms}}, fq_codel, or a number of packets",
+			"%s: needs a discipline with its parameters", label)
 		return q, false
 	}
 	name := v.Pairs[0].Key.Text
@@ -63,5 +64,7 @@ func queueSchema(text object) object {
 		}
 		properties[d] = orNothing(object{"type": "object", "additionalProperties": false, "properties": parameters})
 	}
-	return anyOf(text, object{"type": "object", "additionalProperties": false, "properties": properties, "minProperties": 1, "maxProperties": 1})
+	return anyOf(text,
+		object{"type": "object", "additionalProperties": false, "properties": properties, "minProperties": 1,
+			"maxProperties": 1})
 }

@@ -15,14 +15,16 @@ import (
 func Expand(expression string, limit int) ([]string, error) {
 	before, rest, found := strings.Cut(expression, "[")
 	if strings.ContainsRune(before, ']') {
-		return nil, topology.Mistaken("write h[1-8]", "%q is not a name: it has a ] without a [", formats.Clip(expression))
+		return nil, topology.Mistaken("write h[1-8]", "%q is not a name: it has a ] without a [",
+			formats.Clip(expression))
 	}
 	if !found {
 		return []string{expression}, nil
 	}
 	inside, after, found := strings.Cut(rest, "]")
 	if !found {
-		return nil, topology.Mistaken("write h[1-8]", "%q is not a range: its [ is not closed", formats.Clip(expression))
+		return nil, topology.Mistaken("write h[1-8]", "%q is not a range: its [ is not closed",
+			formats.Clip(expression))
 	}
 	numbers, err := expandNumbers(inside, limit)
 	if err != nil {
@@ -56,7 +58,8 @@ func expandNumbers(s string, limit int) (numbers []string, err error) {
 		case to < from:
 			return nil, topology.Mistaken(fmt.Sprintf("write [%d-%d]", to, from), "it runs backwards")
 		case to-from >= uint64(max(0, limit-len(numbers))):
-			return nil, topology.Mistaken(fmt.Sprintf("at most %d nodes and as many links are allowed", atMost.items), "it makes too many names")
+			return nil, topology.Mistaken(fmt.Sprintf("at most %d nodes and as many links are allowed", atMost.items),
+				"it makes too many names")
 		}
 		width := 0
 		if low[0] == '0' {

@@ -174,7 +174,8 @@ func (r *reader) node(v *yamlfile.Value) (kind string, options nodeOptions, ok b
 		word, given = v.Pairs[0].Key, v.Pairs[0].Value
 	}
 	if word.Shape != yamlfile.Scalar {
-		r.add(v, "write host, or host: {address: 10.0.0.1}", "a node needs one kind (%s), not %s", strings.Join(kinds, ", "), v.Shape)
+		r.add(v, "write host, or host: {address: 10.0.0.1}", "a node needs one kind (%s), not %s",
+			strings.Join(kinds, ", "), v.Shape)
 		return
 	}
 	kind = word.Text

@@ -87,13 +87,15 @@ func fieldSchema(f field) object {
 		}
 		return orNothing(object{"type": "object", "additionalProperties": false, "properties": kinds})
 	case f.typ == reflect.TypeFor[[]topology.NodeFile]():
-		return orNothing(object{"type": "object", "propertyNames": object{"pattern": "^/."}, "additionalProperties": object{"type": "string", "minLength": 1}})
+		return orNothing(object{"type": "object", "propertyNames": object{"pattern": "^/."},
+			"additionalProperties": object{"type": "string", "minLength": 1}})
 	case f.typ == reflect.TypeFor[topology.Words]():
 		word := object{"type": []string{"string", "number", "boolean"}}
 		return orNothing(anyOf(word, listOf(word)))
 	case f.typ == reflect.TypeFor[[]topology.Assignment]():
 		value := object{"type": []string{"string", "number", "boolean", "null"}}
-		return orNothing(anyOf(object{"type": "object", "additionalProperties": value}, listOf(object{"type": "string", "pattern": "^[^=]+="})))
+		return orNothing(anyOf(object{"type": "object", "additionalProperties": value},
+			listOf(object{"type": "string", "pattern": "^[^=]+="})))
 	case f.typ == reflect.TypeFor[[]topology.Interface]():
 		return orNothing(object{"type": "object", "additionalProperties": structSchema(f.typ.Elem(), f.as)})
 	case f.typ == reflect.TypeFor[topology.VLANs]():
@@ -114,7 +116,9 @@ func valueSchema(t reflect.Type, as string) object {
 		t = t.Elem()
 	}
 	if t == reflect.TypeFor[topology.PrivateDir]() {
-		return anyOf(object{"type": "string"}, object{"type": "object", "additionalProperties": object{"type": "string"}, "minProperties": 1, "maxProperties": 1})
+		return anyOf(object{"type": "string"},
+			object{"type": "object", "additionalProperties": object{"type": "string"}, "minProperties": 1,
+				"maxProperties": 1})
 	}
 	leaf, ok := leafOf(t, as)
 	switch {
@@ -146,11 +150,13 @@ var deferredSchemas = map[string]func() object{
 		}
 		return object{"type": "object", "minProperties": 1, "additionalProperties": anyOf(
 			object{"enum": kinds},
-			object{"type": "object", "additionalProperties": false, "properties": options, "minProperties": 1, "maxProperties": 1})}
+			object{"type": "object", "additionalProperties": false, "properties": options, "minProperties": 1,
+				"maxProperties": 1})}
 	},
 	"links": func() object {
 		long := object{"allOf": []object{ref("link"), {"required": []string{"from", "to"}}}}
-		short := object{"type": "object", "minProperties": 1, "additionalProperties": orNothing(ref("link")), "propertyNames": ref("ends")}
+		short := object{"type": "object", "minProperties": 1, "additionalProperties": orNothing(ref("link")),
+			"propertyNames": ref("ends")}
 		item := anyOf(ref("ends"), long, short)
 		return orNothing(listOf(anyOf(item, listOf(item))))
 	},

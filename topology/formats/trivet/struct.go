@@ -33,17 +33,18 @@ var shorts = map[reflect.Type]Short{
 	reflect.TypeFor[topology.Guest]():         guestShort,
 	reflect.TypeFor[topology.GuestDisk]():     diskShort,
 	reflect.TypeFor[topology.Advertisement](): advertisementShort,
-	reflect.TypeFor[topology.Balance](): {Pattern: `^(ecmp|off|load)$`, Example: "ecmp, off, load", Parse: func(into any, text string) bool {
-		by := topology.BalanceBy(text)
-		into.(*topology.Balance).By = by
-		return by == topology.BalanceECMP || by == topology.BalanceOff || by == topology.BalanceLoad
-	}, Write: func(v any) string {
-		b := v.(topology.Balance)
-		if b != (topology.Balance{By: b.By}) {
-			return ""
-		}
-		return string(b.By)
-	}},
+	reflect.TypeFor[topology.Balance](): {Pattern: `^(ecmp|off|load)$`, Example: "ecmp, off, load",
+		Parse: func(into any, text string) bool {
+			by := topology.BalanceBy(text)
+			into.(*topology.Balance).By = by
+			return by == topology.BalanceECMP || by == topology.BalanceOff || by == topology.BalanceLoad
+		}, Write: func(v any) string {
+			b := v.(topology.Balance)
+			if b != (topology.Balance{By: b.By}) {
+				return ""
+			}
+			return string(b.By)
+		}},
 }
 
 // shortForm reads a struct given in its short form; it says whether there is such a form.
@@ -53,7 +54,8 @@ func (d *decoder) shortForm(v *yamlfile.Value, into reflect.Value, label string)
 		return false
 	}
 	if !s.Parse(into.Addr().Interface(), v.Text) {
-		d.add(v, "write "+s.Example+", or {key: value, …}", "%s: %s cannot be read", label, strconv.Quote(formats.Clip(v.Text)))
+		d.add(v, "write "+s.Example+", or {key: value, …}", "%s: %s cannot be read", label,
+			strconv.Quote(formats.Clip(v.Text)))
 	}
 	return true
 }

@@ -268,7 +268,8 @@ func linkRun(links []writtenLink) int {
 		n := 1
 		for ; n < len(links); n++ {
 			l, next := links[n-1], links[n]
-			if !l.ranged || !next.ranged || !step[0](l.a, next.a) || !step[1](l.b, next.b) || !slices.Equal(l.options, next.options) {
+			if !l.ranged || !next.ranged || !step[0](l.a, next.a) || !step[1](l.b, next.b) ||
+				!slices.Equal(l.options, next.options) {
 				break
 			}
 		}
@@ -278,7 +279,8 @@ func linkRun(links []writtenLink) int {
 }
 
 func (w *writer) link(l *topology.Link) (out writtenLink) {
-	o := linkOptions{Impairment: l.Impairment, Protocols: l.Protocols, Wifi: written(l.Wifi), VLAN: l.VLAN, Trunk: l.Trunk, MPLS: l.MPLS, Down: l.Down, Foreign: foreign(l.Foreign)}
+	o := linkOptions{Impairment: l.Impairment, Protocols: l.Protocols, Wifi: written(l.Wifi), VLAN: l.VLAN,
+		Trunk: l.Trunk, MPLS: l.MPLS, Down: l.Down, Foreign: foreign(l.Foreign)}
 	a, okA := endText(l.Ends[0])
 	b, okB := endText(l.Ends[1])
 	short := okA && okB

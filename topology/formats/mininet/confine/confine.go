@@ -110,8 +110,10 @@ func start(ctx context.Context, p Program, result *os.File, stderr io.Writer) (*
 	var err error
 	for _, attr := range []*syscall.SysProcAttr{apart(), {Pdeathsig: syscall.SIGKILL}} {
 		cmd := exec.CommandContext(ctx, "/proc/self/exe")
-		cmd.Args = append([]string{"trivet", word, p.Dir, "--", "-I", "-B", "-X", "utf8", "-c", limitMemory + p.Code}, p.Args...)
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "SUDO_UID=" + os.Getenv("SUDO_UID"), "SUDO_GID=" + os.Getenv("SUDO_GID")}
+		cmd.Args = append([]string{"trivet", word, p.Dir, "--", "-I", "-B", "-X", "utf8", "-c", limitMemory + p.Code},
+			p.Args...)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "SUDO_UID=" + os.Getenv("SUDO_UID"),
+			"SUDO_GID=" + os.Getenv("SUDO_GID")}
 		cmd.Stdin = bytes.NewReader(p.Input)
 		cmd.Stderr = stderr
 		cmd.ExtraFiles = []*os.File{result}

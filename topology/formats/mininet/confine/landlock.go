@@ -95,7 +95,8 @@ func restrictFiles(rules []rule) error {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
 		return fmt.Errorf("this kernel cannot confine the program (Landlock: %w), and it is not run unconfined; "+
-			"use Linux 5.13 or later with \"landlock\" in the boot parameter lsm= (see /sys/kernel/security/lsm)", errno)
+			"use Linux 5.13 or later with \"landlock\" in the boot parameter lsm= (see /sys/kernel/security/lsm)",
+			errno)
 	}
 	attr := rulesetAttr{files: handledFS[min(int(abi), len(handledFS)-1)]}
 	if abi >= 4 {

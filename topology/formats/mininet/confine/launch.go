@@ -71,7 +71,8 @@ func launch(dir string, args []string) error {
 	}
 	// Threads that wait for each other's heap are given one of their own (mallopt(3), M_ARENA_MAX),
 	// which reserves 64 MiB: sixteen of them are all that limitMemory leaves.
-	envv, _ := syscall.SlicePtrFromStrings([]string{"PATH=/usr/bin:/bin", "HOME=/nonexistent", "LANG=C.UTF-8", "USER=root", "MALLOC_ARENA_MAX=1"})
+	envv, _ := syscall.SlicePtrFromStrings([]string{"PATH=/usr/bin:/bin", "HOME=/nonexistent", "LANG=C.UTF-8",
+		"USER=root", "MALLOC_ARENA_MAX=1"})
 	empty, _ := unix.BytePtrFromString("")
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("the kernel does not allow no_new_privs: %w", err)

@@ -18,12 +18,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A port of a node in a network of a provider is one of two things here. Where the machine is one of
-// the provider's instances, it is an interface that this has got, known by its MAC: the node takes
-// it, under the name of its own device. Where the machine has the provider's switch, it is the far
-// end of the node's own device, plugged into that as a hypervisor plugs its guests: the agent there
-// knows by the port's ID what to do with it. It finds the ID beside an interface of Open vSwitch;
-// with Linux bridges, in the name of the device, which it puts into a bridge itself.
+// A port of a node in a network of a provider is one of two things here. Where the machine is one
+// of the provider's instances, it is an interface that this has got, known by its MAC: the node
+// takes it, under the name of its own device. Where the machine has the provider's switch, it is
+// the far end of the node's own device, plugged into that as a hypervisor plugs its guests: the
+// agent there knows by the port's ID what to do with it. It finds the ID beside an interface of
+// Open vSwitch; with Linux bridges, in the name of the device, which it puts into a bridge itself.
 
 // ofLab is the key of what is written beside an interface that is plugged, and says of which lab it
 // is.

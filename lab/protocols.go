@@ -9,25 +9,28 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// describeProtocols describes nodes, links and ends as their JSON is: with the settings of each
-// routing protocol under its name.
+// describeProtocols describes what the settings of routing protocols are, which are known by
+// registration alone.
 func describeProtocols(api huma.API) {
-	ofNode := func(p *topology.Protocol) topology.Settings { return p.Node }
-	ofLink := func(p *topology.Protocol) topology.Settings { return p.Link }
 	types := api.OpenAPI().Components.Schemas
-	for of, settings := range map[reflect.Type]func(*topology.Protocol) topology.Settings{
-		reflect.TypeFor[topology.Node](): ofNode,
-		reflect.TypeFor[topology.Link](): ofLink, reflect.TypeFor[topology.Endpoint](): ofLink,
-	} {
-		s := types.Schema(of, false, "")
-		delete(s.Properties, "protocols")
+	describe := func(name string, settings func(*topology.Protocol) topology.Settings, in ...reflect.Type) {
+		all := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{}, AdditionalProperties: false}
 		for _, p := range topology.RoutingProtocols() {
 			if has := settings(p); has != nil {
-				s.Properties[p.Name] = types.Schema(reflect.TypeOf(has), true, p.Title)
+				all.Properties[p.Name] = types.Schema(reflect.TypeOf(has), true, p.Title)
 			}
 		}
-		s.PrecomputeMessages()
+		all.PrecomputeMessages()
+		types.Map()[name] = all
+		for _, of := range in {
+			s := types.Schema(of, false, "")
+			s.Properties["protocols"] = &huma.Schema{Ref: "#/components/schemas/" + name}
+			s.PrecomputeMessages()
+		}
 	}
+	describe("Protocols", func(p *topology.Protocol) topology.Settings { return p.Node }, reflect.TypeFor[topology.Node]())
+	describe("LinkProtocols", func(p *topology.Protocol) topology.Settings { return p.Link },
+		reflect.TypeFor[topology.Link](), reflect.TypeFor[topology.Endpoint]())
 }
 
 // checkSpoken finds protocols that routing nodes of Trivet's controller should speak, but none of

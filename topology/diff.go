@@ -279,12 +279,17 @@ func toJSON(v any) (out any) {
 	return out
 }
 
-// flatten produces "ends.0.port" = "2" and so on; lists of plain values stay in one piece.
+// flatten produces "ends.0.port" = "2" and so on; lists of plain values stay in one piece. Settings
+// of protocols are called as in files: "ospf.area".
 func flatten(prefix string, v any, into map[string]string) {
 	join := func(k string) string { return strings.TrimPrefix(prefix+"."+k, ".") }
 	switch v := v.(type) {
 	case map[string]any:
 		for k, e := range v {
+			if all, ok := e.(map[string]any); ok && k == "protocols" {
+				flatten(prefix, all, into)
+				continue
+			}
 			flatten(join(k), e, into)
 		}
 	case []any:

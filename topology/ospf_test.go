@@ -184,7 +184,7 @@ func TestOSPFProblems(t *testing.T) {
 		"a key has no spaces":                  func(r1, r2 *OSPF, l *Link) { r1.Auth = &OSPFAuth{Type: AuthMD5, Key: "a b"} },
 		"there is no type \"rot13\"":           func(r1, r2 *OSPF, l *Link) { r1.Auth = &OSPFAuth{Type: "rot13", Key: "a"} },
 		"link r1 -- h1: ospf: h1 does not speak": func(r1, r2 *OSPF, l *Link) {
-			l.Ends = [2]Endpoint{{Node: "r1"}, {Node: "h1", Protocols: Protocols{SourceOSPF: &OSPFLink{}}}}
+			l.Ends = [2]Endpoint{{Node: "r1"}, {Node: "h1", Protocols: LinkProtocols{SourceOSPF: &OSPFLink{}}}}
 		},
 	} {
 		top := build(t, "h:h1 r:r1 r:r2 h1-r1 r1-r2")

@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -55,8 +54,7 @@ type Protocol struct {
 	Costs func(t *Topology) Costs
 }
 
-// Settings are what a topology says of a protocol: a pointer to a struct, of which JSON has the
-// fields under the protocol's name.
+// Settings are what a topology says of a protocol: a pointer to a struct.
 type Settings interface {
 	Protocol() string // its name, also of a nil pointer
 	Copy() Settings   // a deep one
@@ -117,35 +115,48 @@ func protocolNamed(name string) *Protocol {
 	return nil
 }
 
-// Protocols are the settings of a router, a link or an end of one, by protocol; nil: there are
-// none.
+// Protocols are the settings of a router, by protocol; nil: it speaks none.
 type Protocols map[string]Settings
 
-// SettingsOf returns those of a type; nil: there are none.
-func SettingsOf[S Settings](p Protocols) (s S) {
+// LinkProtocols are the settings of a link or an end of one, by protocol; nil: there are none.
+type LinkProtocols map[string]Settings
+
+// SettingsOf returns those of a type: SettingsOf[*OSPF](n.Protocols); nil: there are none.
+func SettingsOf[S Settings, P ~map[string]Settings](p P) (s S) {
 	s, _ = p[s.Protocol()].(S)
 	return s
 }
 
-// Set gives settings, in place of others of their protocol.
-func (p *Protocols) Set(s Settings) {
+// set gives settings, in place of others of their protocol.
+func set[P ~map[string]Settings](p *P, s Settings) {
 	if *p == nil {
-		*p = Protocols{}
+		*p = P{}
 	}
 	(*p)[s.Protocol()] = s
 }
 
-// Clone returns a deep copy.
-func (p Protocols) Clone() Protocols {
+// Set gives settings, in place of others of their protocol.
+func (p *Protocols) Set(s Settings) { set(p, s) }
+
+// Set gives settings, in place of others of their protocol.
+func (p *LinkProtocols) Set(s Settings) { set(p, s) }
+
+func cloned[P ~map[string]Settings](p P) P {
 	if len(p) == 0 {
 		return nil
 	}
-	c := make(Protocols, len(p))
+	c := make(P, len(p))
 	for name, s := range p {
 		c[name] = s.Copy()
 	}
 	return c
 }
+
+// Clone returns a deep copy.
+func (p Protocols) Clone() Protocols { return cloned(p) }
+
+// Clone returns a deep copy.
+func (p LinkProtocols) Clone() LinkProtocols { return cloned(p) }
 
 // Speaks lists the protocols that a node has settings of, by name.
 func (n *Node) Speaks() (out []*Protocol) { return n.Protocols.known() }
@@ -271,91 +282,32 @@ func (r *resolver) protocols() {
 	}
 }
 
-// MarshalJSON writes the settings of protocols under their names, beside all others.
-func (n Node) MarshalJSON() ([]byte, error) {
-	type plain Node
-	return inline(plain(n), n.Protocols)
+// UnmarshalJSON reads an object that has the settings of each protocol under its name.
+func (p *Protocols) UnmarshalJSON(b []byte) error {
+	return decodeSettings(p, b, func(p *Protocol) Settings { return p.Node })
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
-func (n *Node) UnmarshalJSON(b []byte) error {
-	type plain Node
-	return cmp.Or(json.Unmarshal(b, (*plain)(n)), n.Protocols.read(b, func(p *Protocol) Settings { return p.Node }))
+// UnmarshalJSON reads an object that has the settings of each protocol under its name.
+func (p *LinkProtocols) UnmarshalJSON(b []byte) error {
+	return decodeSettings(p, b, func(p *Protocol) Settings { return p.Link })
 }
 
-// MarshalJSON is as that of Node.
-func (l Link) MarshalJSON() ([]byte, error) {
-	type plain Link
-	return inline(plain(l), l.Protocols)
-}
-
-// UnmarshalJSON is as that of Node.
-func (l *Link) UnmarshalJSON(b []byte) error {
-	type plain Link
-	return cmp.Or(json.Unmarshal(b, (*plain)(l)), l.Protocols.read(b, func(p *Protocol) Settings { return p.Link }))
-}
-
-// MarshalJSON is as that of Node.
-func (e Endpoint) MarshalJSON() ([]byte, error) {
-	type plain Endpoint
-	return inline(plain(e), e.Protocols)
-}
-
-// UnmarshalJSON is as that of Node.
-func (e *Endpoint) UnmarshalJSON(b []byte) error {
-	type plain Endpoint
-	return cmp.Or(json.Unmarshal(b, (*plain)(e)), e.Protocols.read(b, func(p *Protocol) Settings { return p.Link }))
-}
-
-// inline is the JSON of a struct with the fields of its first object "protocols" in that one's
-// place: what p is.
-func inline(plain any, p Protocols) ([]byte, error) {
-	all, err := unescaped(plain)
-	if err != nil || len(p) == 0 {
-		return all, err
-	}
-	own, err := unescaped(p)
-	if err != nil {
-		return nil, err
-	}
-	before, after, ok := bytes.Cut(all, append([]byte(`"protocols":`), own...))
-	if !ok {
-		return nil, fmt.Errorf("topology: %T has no field protocols", plain)
-	}
-	return slices.Concat(before, own[1:len(own)-1], after), nil
-}
-
-// unescaped is the JSON of a value, of which who asked for it escapes <, > and &, or does not.
-func unescaped(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
-}
-
-// read sets what an object has under the names of protocols.
-func (p *Protocols) read(b []byte, of func(*Protocol) Settings) error {
+func decodeSettings[P ~map[string]Settings](into *P, b []byte, of func(*Protocol) Settings) error {
 	var all map[string]json.RawMessage
-	for _, k := range protocols {
-		s := of(k)
-		if s == nil || !bytes.Contains(b, []byte(`"`+k.Name+`"`)) {
-			continue
+	if err := json.Unmarshal(b, &all); err != nil {
+		return err
+	}
+	*into = nil
+	for name, text := range all {
+		p := protocolNamed(name)
+		if p == nil || of(p) == nil {
+			return fmt.Errorf("there are no settings of a protocol %q here", clip(name))
 		}
-		if all == nil {
-			if err := json.Unmarshal(b, &all); err != nil {
-				return err
-			}
-		}
-		text, ok := all[k.Name]
-		if !ok || string(text) == "null" {
-			continue
-		}
-		s = reflect.New(reflect.TypeOf(s).Elem()).Interface().(Settings)
+		s := reflect.New(reflect.TypeOf(of(p)).Elem()).Interface().(Settings)
 		if err := json.Unmarshal(text, s); err != nil {
-			return err
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		p.Set(s)
+		set(into, s)
 	}
 	return nil
 }

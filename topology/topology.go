@@ -160,7 +160,7 @@ type Node struct {
 	// Of interfaces that say nothing of it; Resolve moves it there.
 	RA        *Advertisement `json:"ra,omitempty"`
 	Neighbors []Neighbor     `json:"neighbors,omitempty"` // whose MAC addresses it need not ask for
-	Protocols Protocols      `json:"protocols,omitempty"` // of routers: what they speak; JSON has each under its name
+	Protocols Protocols      `json:"protocols,omitempty"` // of routers: what they speak
 
 	Labels []LabelRoute `json:"labels,omitempty"` // what becomes of these
 
@@ -292,7 +292,7 @@ type Link struct {
 	Down bool        `json:"down,omitempty"`
 	Impairment
 
-	Protocols Protocols `json:"protocols,omitempty"` // for both ends
+	Protocols LinkProtocols `json:"protocols,omitempty"` // for both ends
 
 	// VLAN and Trunk hold for those ends that are ports of switches: see PortVLANs.
 	VLAN  int   `json:"vlan,omitempty"`
@@ -350,7 +350,7 @@ type Endpoint struct {
 	// Egress replaces the link's impairment for what leaves this end.
 	Egress *Impairment `json:"egress,omitempty"`
 
-	Protocols Protocols `json:"protocols,omitempty"` // override the link's settings
+	Protocols LinkProtocols `json:"protocols,omitempty"` // override the link's settings
 
 	// VLAN and Trunk replace the link's, both.
 	VLAN  int   `json:"vlan,omitempty"`

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"trivet.dev/trivet/internal/words"
@@ -335,17 +336,26 @@ func (v *validator) controller(pos Position, subject, c string) {
 		return
 	}
 	if err := CheckControllerAddress(c); err != nil && !slices.Contains(ControllerPrograms, c) {
-		words := slices.Concat([]string{ControllerNone, ControllerTrivet}, ControllerPrograms)
-		hint := v.similar(c, func(n *Node) bool { return n.Kind == Controller }, words...)
+		hint := v.similar(c, func(n *Node) bool { return n.Kind == Controller }, controllerWords()...)
 		switch {
 		case strings.HasSuffix(c, ".py") || strings.HasPrefix(c, "ryu"):
 			hint = "write os-ken for its learning app; an app of your own you start:  osken-manager APP.py, and write tcp:127.0.0.1:6653 (docs/controller.md)"
 		case hint == "":
-			hint = "write " + strings.Join(words, ", ") + ", tcp:127.0.0.1:6653 or the name of a controller node"
+			hint = controllerHint()
 		}
 		v.problems.Add(pos, hint, "%s: controller %q is neither an address nor a controller node", subject, clip(c))
 	}
 }
+
+// controllerWords are the words for controllers. They are made once, and the hint: each of many
+// nodes may need them.
+var controllerWords = sync.OnceValue(func() []string {
+	return slices.Concat([]string{ControllerNone, ControllerTrivet}, ControllerPrograms)
+})
+
+var controllerHint = sync.OnceValue(func() string {
+	return "write " + strings.Join(controllerWords(), ", ") + ", tcp:127.0.0.1:6653 or the name of a controller node"
+})
 
 // CheckControllerAddress says what is wrong with an address like tcp:127.0.0.1:6653 or
 // ssl:[::1]:6653.

@@ -114,7 +114,7 @@ func splitFields(t reflect.Type, kind string) (has, lacks []field) {
 		names := strings.Split(f.Tag.Get("yaml"), ",")
 		some := []field{{index: f.Index, names: names, as: f.Tag.Get("as"), doc: f.Tag.Get("doc"), typ: f.Type,
 			isOption: names[0] != "x-"}}
-		if f.Type == reflect.TypeFor[topology.Protocols]() {
+		if f.Type == reflect.TypeFor[topology.Protocols]() || f.Type == reflect.TypeFor[topology.LinkProtocols]() {
 			some = protocolFields(t, f.Index)
 		}
 		if of, limited := f.Tag.Lookup("of"); limited && !slices.Contains(strings.Fields(of), kind) {

@@ -148,7 +148,7 @@ type linkOptions struct {
 	From deferred `yaml:"from" as:"end" of:"link" doc:"The first end: a node, or options of the end."`
 	To   deferred `yaml:"to" as:"end" of:"link" doc:"The second end: a node, or options of the end."`
 	topology.Impairment
-	Protocols topology.Protocols
+	Protocols topology.LinkProtocols
 	Wifi      *topology.Wifi `yaml:"wifi" as:"wifi" doc:"A real interface is wireless: at a switch or router an access point, at a host a station: {ssid: lab, key: …}."`
 	VLAN      int            `yaml:"vlan" as:"count" doc:"VLAN (802.1Q) of untagged frames at the ports of switches that the link joins; without trunk they have no other: access ports."`
 	Trunk     topology.VLANs `yaml:"trunk" doc:"VLANs whose frames have tags at the ports of switches that the link joins: [10, 20, 30-39], or all."`
@@ -173,7 +173,7 @@ type endOptions struct {
 	RA          *topology.Advertisement `yaml:"ra" as:"router advertisement" doc:"Router advertisements at this end, before what its node says: true, off, or {interval: 10s, lifetime: 30m, …}."`
 	AcceptRA    *bool                   `yaml:"accept_ra" doc:"This end takes what routers advertise, or does not, whatever its node says."`
 	MPLS        bool                    `yaml:"mpls" doc:"The end takes packets with labels (MPLS)."`
-	Protocols   topology.Protocols
+	Protocols   topology.LinkProtocols
 	topology.Impairment
 }
 

@@ -97,7 +97,7 @@ func (f field) in(v reflect.Value) reflect.Value {
 	if !f.protocol {
 		return v
 	}
-	if s := v.Interface().(topology.Protocols)[f.names[0]]; s != nil {
+	if s := settingsIn(v)[f.names[0]]; s != nil {
 		return reflect.ValueOf(s)
 	}
 	return reflect.Zero(f.typ)
@@ -105,7 +105,7 @@ func (f field) in(v reflect.Value) reflect.Value {
 
 // protocol reads the settings of a protocol into those of all.
 func (d *decoder) protocol(v *yamlfile.Value, into reflect.Value, f field, label string) {
-	all := into.Interface().(topology.Protocols)
+	all := settingsIn(into)
 	own := reflect.New(f.typ).Elem()
 	if s := all[f.names[0]]; s != nil {
 		own.Set(reflect.ValueOf(s))
@@ -113,9 +113,17 @@ func (d *decoder) protocol(v *yamlfile.Value, into reflect.Value, f field, label
 	if d.field(v, own, f, label); own.IsNil() {
 		return
 	}
-	all = maps.Clone(all) // it may be shared with the defaults
-	all.Set(own.Interface().(topology.Settings))
-	into.Set(reflect.ValueOf(all))
+	if all = maps.Clone(all); all == nil { // it may be shared with the defaults
+		all = map[string]topology.Settings{}
+	}
+	all[f.names[0]] = own.Interface().(topology.Settings)
+	into.Set(reflect.ValueOf(all).Convert(into.Type()))
+}
+
+// settingsIn are those of all protocols that a router, a link or an end has.
+func settingsIn(v reflect.Value) map[string]topology.Settings {
+	all, _ := v.Convert(reflect.TypeFor[map[string]topology.Settings]()).Interface().(map[string]topology.Settings)
+	return all
 }
 
 // protocolsOr are the protocols' names in a pattern, each followed by |.

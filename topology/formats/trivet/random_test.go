@@ -24,13 +24,13 @@ func maybe[T any](t *rapid.T, g *rapid.Generator[T]) (v T) {
 }
 
 // spoken are settings of a protocol alone, which may be nil.
-func spoken[S interface {
+func spoken[P ~map[string]topology.Settings, S interface {
 	comparable
 	topology.Settings
-}](s S) (p topology.Protocols) {
+}](s S) (p P) {
 	var none S
 	if s != none {
-		p.Set(s)
+		p = P{s.Protocol(): s}
 	}
 	return p
 }
@@ -372,7 +372,7 @@ func node(t *rapid.T, name string) *topology.Node {
 		n.OpenFlow = maybe(t, some(rapid.SampledFrom([]string{"1.0", "1.3"})))
 	}
 	if n.Kind == topology.Router {
-		n.Protocols, n.RA = spoken(maybe(t, ospfs)), maybe(t, advertisements)
+		n.Protocols, n.RA = spoken[topology.Protocols](maybe(t, ospfs)), maybe(t, advertisements)
 		n.Masquerade = maybe(t, some(rapid.Custom(func(t *rapid.T) topology.Masquerade {
 			m := topology.Masquerade{From: maybe(t, prefixes).Masked(), Device: maybe(t, rapid.Just("r1-eth1"))}
 			if m == (topology.Masquerade{}) {
@@ -397,14 +397,14 @@ func link(t *rapid.T, names []string, plain bool) *topology.Link {
 	if plain {
 		return l
 	}
-	l.Protocols, l.MPLS = spoken(maybe(t, ospfLinks)), maybe(t, rapid.Bool())
+	l.Protocols, l.MPLS = spoken[topology.LinkProtocols](maybe(t, ospfLinks)), maybe(t, rapid.Bool())
 	l.Down, l.Impairment, l.Foreign = maybe(t, rapid.Bool()), impairments.Draw(t, "impairment"), maybe(t, foreigns)
 	for i := range l.Ends {
 		e := &l.Ends[i]
 		e.Interface, e.MAC, e.Addresses, e.Port = maybe(t, anyText), maybe(t, macs), maybe(t, some(prefixes)), maybe(t, ports)
 		e.MPLS = maybe(t, rapid.Bool())
 		e.RA, e.AcceptRA = maybe(t, advertisements), maybe(t, rapid.Ptr(rapid.Bool(), false))
-		e.Protocols, e.Unaddressed = spoken(maybe(t, ospfLinks)), len(e.Addresses) == 0 && maybe(t, rapid.Bool())
+		e.Protocols, e.Unaddressed = spoken[topology.LinkProtocols](maybe(t, ospfLinks)), len(e.Addresses) == 0 && maybe(t, rapid.Bool())
 		if rapid.IntRange(0, 9).Draw(t, "external") == 0 {
 			e.Node, e.Interface = "", rapid.OneOf(rapid.Just("eth1"), anyText).Draw(t, "interface")
 		}

@@ -548,8 +548,8 @@ class Endpoint(TypedDict):
     mpls: NotRequired[bool]
     network: NotRequired[str]
     node: NotRequired[str]
-    ospf: NotRequired[OSPFLink]
     port: NotRequired[int]
+    protocols: NotRequired[LinkProtocols]
     ra: NotRequired[Advertisement]
     take: NotRequired[bool]
     trunk: NotRequired[str]
@@ -704,7 +704,7 @@ class Link(TypedDict):
     mpls: NotRequired[bool]
     mtu: NotRequired[int]
     named: NotRequired[bool]
-    ospf: NotRequired[OSPFLink]
+    protocols: NotRequired[LinkProtocols]
     queue: NotRequired[Any]
     reorder: NotRequired[float]
     reorder_correlation: NotRequired[float]
@@ -721,6 +721,10 @@ LinkDirection = TypedDict("LinkDirection", {
     "sent": "NotRequired[Traffic]",  #: What has passed; none for a link without devices, within a datapath
     "to": "Place",
 })
+
+
+class LinkProtocols(TypedDict):
+    ospf: NotRequired[OSPFLink]
 
 
 class LinkQueues(TypedDict):
@@ -840,10 +844,10 @@ class Node(TypedDict):
     neighbors: NotRequired[Optional[List[Neighbor]]]
     on: NotRequired[str]
     openflow: NotRequired[Optional[List[str]]]
-    ospf: NotRequired[OSPF]
     place: NotRequired[Point]
     ports: NotRequired[Optional[List[str]]]
     privileged: NotRequired[bool]
+    protocols: NotRequired[Protocols]
     ra: NotRequired[Advertisement]
     redistribute: NotRequired[Optional[List[Redistribute]]]
     restart: NotRequired[str]
@@ -1144,6 +1148,10 @@ class PrivateDir(TypedDict):
     path: str
     read_only: NotRequired[bool]
     source: NotRequired[str]
+
+
+class Protocols(TypedDict):
+    ospf: NotRequired[OSPF]
 
 
 class Redistribute(TypedDict):

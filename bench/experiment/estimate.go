@@ -5,6 +5,7 @@ import (
 	"sort"
 	"time"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 )
 
@@ -45,7 +46,9 @@ func (p *Plan) estimate() {
 // Fit lowers the repetitions to the most whose plan takes no longer than a time by its estimate.
 // Where one repetition of each cell takes longer, that is an error, which says how long.
 func (e *Experiment) Fit(budget time.Duration) error {
-	written := e.Repetitions
+	written, until := e.Repetitions, e.Until
+	e.Until = false // the plan of a few repetitions, which would decide nothing
+	defer func() { e.Until = until }()
 	estimate := func(repetitions int) time.Duration {
 		e.Repetitions = repetitions
 		p, problems := e.Plan()
@@ -59,6 +62,12 @@ func (e *Experiment) Fit(budget time.Duration) error {
 		return fmt.Errorf("one repetition of each cell takes about %s, but the budget is %s; give it more time, or fewer levels", About(least), About(budget))
 	}
 	e.Repetitions = sort.Search(written-1, func(more int) bool { return estimate(more+2) > budget }) + 1
+	if until && e.Repetitions < leastMost {
+		fit := e.Repetitions
+		e.Repetitions = written
+		return fmt.Errorf("in %s there is time for %s, and nothing is decided by fewer than %d; give it more time, or fewer levels",
+			About(budget), words.Plural(fit, "repetition"), leastMost)
+	}
 	return nil
 }
 

@@ -117,6 +117,30 @@ func TestFit(t *testing.T) {
 	})
 }
 
+// Proves of an experiment that goes on until it is decided that a budget too small for that is an
+// error which says so, at one repetition and at a few, and that a larger one lowers the most.
+func TestFitUntil(t *testing.T) {
+	const text = "topology: linear,2\nprobes: [ping: {from: h1, to: h2}]\nrepetitions: 30\n" +
+		"paper: {trends: [{metric: rtt, is: below, than: 1, unit: s}]}\n"
+	until := func() *Experiment {
+		e := *mustPlan(t, text).Experiment
+		e.GoOn(0)
+		return &e
+	}
+	p, _ := mustPlan(t, text).Experiment.Plan()
+	each := p.Estimate / 30
+	for budget, want := range map[time.Duration]string{each / 3: "takes about", 3 * each: "nothing is decided by fewer than 5"} {
+		e := until()
+		if err := e.Fit(budget); err == nil || !strings.Contains(err.Error(), want) || !e.Until || e.Repetitions != 30 {
+			t.Errorf("%v: %v (%d repetitions), want %q", budget, err, e.Repetitions, want)
+		}
+	}
+	e := until()
+	if err := e.Fit(12 * each); err != nil || !e.Until || e.Repetitions < 5 || e.Repetitions > 20 {
+		t.Errorf("%d repetitions: %v", e.Repetitions, err)
+	}
+}
+
 func planOf(e *Experiment) (*Plan, error) {
 	p, problems := e.Plan()
 	return p, problems.Err()

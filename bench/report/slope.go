@@ -7,6 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
 
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/internal/words"
@@ -33,7 +34,7 @@ type slopes struct {
 // of a repetition is the slope of the line of least squares through its values, so that what a
 // repetition has in common at all levels is not in it.
 func (d *data) slope(out *Trend, t definition.Trend) {
-	all, err := d.slopePlaces(t)
+	all, without, err := d.slopePlaces(t)
 	if err != nil {
 		out.Outcome, out.Why = NotMeasured, err.Error()
 		return
@@ -52,14 +53,17 @@ func (d *data) slope(out *Trend, t definition.Trend) {
 	}
 	if t.Is == definition.Times {
 		out.unite(verdicts, "place")
-		return
+	} else {
+		d.order(out, t, compared)
 	}
-	d.order(out, t, compared)
+	if out.Outcome == Holds && without != nil {
+		out.open(out.Why+"; not "+without.Error(), needs{})
+	}
 }
 
 // slopePlaces are the slopes at all places where both sides have any; against a limit, where one
-// has.
-func (d *data) slopePlaces(t definition.Trend) (out []slopes, err error) {
+// has. Without says of one where there are values and no slopes why that is.
+func (d *data) slopePlaces(t definition.Trend) (out []slopes, without, err error) {
 	free := t
 	free.Along = ""
 	dims := slices.DeleteFunc(d.placesOf(free), func(f string) bool { return f == t.Along })
@@ -82,12 +86,14 @@ func (d *data) slopePlaces(t definition.Trend) (out []slopes, err error) {
 		at, wrong := numbered(a, t.Along, 2)
 		if wrong != nil {
 			err = wrong
+			without = fmt.Errorf("%s%w", placeName(dims, place), wrong)
 			continue
 		}
 		s := slopes{place: placeName(dims, place), of: a[0].unit}
 		s.x, s.y, s.paired = pairedSlopes(profiles(a, t.Each), profiles(b, t.Each), at)
 		if len(s.x) == 0 || len(s.y) == 0 {
 			err = fmt.Errorf("no repetition has values for all levels of %s", name(t.Along))
+			without = fmt.Errorf("%s%w", s.place, err)
 			continue
 		}
 		s.unit, s.factor = display(t.Unit, a, t.Source)
@@ -97,7 +103,7 @@ func (d *data) slopePlaces(t definition.Trend) (out []slopes, err error) {
 	if len(out) > 0 {
 		err = nil
 	}
-	return out, err
+	return out, without, err
 }
 
 func join(unit, per string) string {
@@ -208,7 +214,8 @@ func (j *judge) slopeRatio(s slopes, t definition.Trend, places int) verdict {
 	return v
 }
 
-// limited tests slopes against a number, by the interval of their mean (Student's).
+// limited tests slopes against a number by Student's t, of two sides: what is beyond the interval of
+// their mean is shown.
 func (j *judge) limited(s slopes, t definition.Trend) comparison {
 	p := comparison{name: s.place, above: 1, below: 1}
 	m := mean(s.x)
@@ -228,13 +235,16 @@ func (j *judge) limited(s slopes, t definition.Trend) comparison {
 	limit *= *t.Limit
 	half := stats.HalfWidth(s.x, 1-j.of(alpha))
 	p.why += " " + Interval(&stats.Interval{Low: m - half, High: m + half}, s.factor)
+	off := math.Sqrt(stat.Variance(s.x, nil) / float64(len(s.x)))
+	beyond := 2 * distuv.StudentsT{Sigma: 1, Nu: float64(len(s.x) - 1)}.Survival(math.Abs(m-limit)/off)
 	switch {
-	case m-half > limit:
-		p.above = 0
-	case m+half < limit:
-		p.below = 0
+	case m == limit:
+	case m > limit:
+		p.above = beyond
 	default:
-		off := math.Sqrt(stat.Variance(s.x, nil) / float64(len(s.x)))
+		p.below = beyond
+	}
+	if m-half <= limit && limit <= m+half {
 		p.more = would(len(s.x), off, math.Abs(m-limit))
 	}
 	return p

@@ -19,10 +19,6 @@ func LikeOBrienFleming(alpha, share float64) float64 {
 	return 2 * distuv.UnitNormal.Survival(distuv.UnitNormal.Quantile(1-alpha/2)/math.Sqrt(share))
 }
 
-// LikePocock spends about the same at each look: its boundaries are close to Pocock's (1977). It is
-// α₂* of Lan and DeMets.
-func LikePocock(alpha, share float64) float64 { return alpha * math.Log(1+(math.E-1)*share) }
-
 // Sequential is a test that is made several times while values are added. Looks says at which
 // shares, in (0, 1] and ascending, of all values that there may be.
 type Sequential struct {

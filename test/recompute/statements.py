@@ -187,10 +187,9 @@ class Statement:
         for x, y, paired, unit in tests:
             few = min(len(x), len(y)) < ENOUGH
             if limit:
-                bound, half = float(self.d["than"]) * (convert(self.d["unit"], unit) if self.d.get("unit") else 1), math.inf
-                if not few:
-                    half = float(stats.t.ppf(1 - ALPHA / 2, len(x) - 1) * np.std(x, ddof=1) / math.sqrt(len(x)))
-                up, down = (0.0 if mean(x) - half > bound else 1.0), (0.0 if mean(x) + half < bound else 1.0)
+                bound = float(self.d["than"]) * (convert(self.d["unit"], unit) if self.d.get("unit") else 1)
+                p = 1.0 if few else float(stats.ttest_1samp(x, bound).pvalue)
+                up, down = (p if mean(x) > bound else 1.0), (p if mean(x) < bound else 1.0)
                 said = [mean(x)]
             elif self.d["is"] == "times":
                 outcome, said = self.ratio(x, y, paired, len(tests))

@@ -22,7 +22,7 @@ func registerModels(api huma.API, d *daemon) {
 	huma.Get(api, "/v1/models", func(context.Context, *struct{}) (*body[[]ModelledNode], error) {
 		m, err := d.models()
 		return &body[[]ModelledNode]{m}, problem(err)
-	}, summary("Nodes that stand for slow devices, the models of those, and what these have served and dropped since the lab is up"))
+	}, summary("Nodes that stand for slow devices, the models of those, and what these have served and dropped since the daemon started (up, resume) or the model was added"))
 }
 
 func (d *daemon) models() ([]ModelledNode, error) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -34,6 +33,9 @@ type Model struct {
 // DefaultModelQueue is how many packets Linux has wait for a processor
 // (net.core.netdev_max_backlog).
 const DefaultModelQueue = 1000
+
+// MaxModels is how many profiles a topology has at most.
+const MaxModels = 1000
 
 // Limits of what a model can say.
 const (
@@ -233,7 +235,12 @@ func (m *Model) Check() error {
 
 // models checks the profiles.
 func (v *validator) models() {
-	for i, m := range v.t.Models {
+	if n := len(v.t.Models); n > MaxModels {
+		v.problems.Add(v.t.Pos, "leave out those that no node has", "there are %d models, and %d is the most", n, MaxModels)
+		return
+	}
+	known := make(map[string]bool, len(v.t.Models))
+	for _, m := range v.t.Models {
 		text, hint := "", ""
 		if err := m.Check(); err != nil {
 			text, hint = TextAndHint(err)
@@ -241,9 +248,10 @@ func (v *validator) models() {
 		switch {
 		case m.Name == "" || len([]rune(m.Name)) > 100:
 			text, hint = "it needs a name of at most 100 characters", "write models: {tl-wr841n: {…}}"
-		case slices.ContainsFunc(v.t.Models[:i], func(o Model) bool { return o.Name == m.Name }):
+		case known[m.Name]:
 			text, hint = "there are two of that name", "names must be unique"
 		}
+		known[m.Name] = true
 		if text != "" {
 			v.problems.Add(v.t.Pos, hint, "model %s: %s", clip(m.Name), text)
 		}

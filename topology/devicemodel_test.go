@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -74,6 +75,13 @@ func TestModelRefused(t *testing.T) {
 		"without source": {func(t *Topology) { t.Nodes[0].Model.Source = " " }, "where its values are from"},
 		"two of a name": {func(t *Topology) { m := *t.Nodes[0].Model; m.Name = "m"; t.Models = []Model{m, m} },
 			"two of that name"},
+		"too many": {func(t *Topology) {
+			for i := range MaxModels + 1 {
+				m := *t.Nodes[0].Model
+				m.Name = fmt.Sprint("m", i)
+				t.Models = append(t.Models, m)
+			}
+		}, "there are 1001 models, and 1000 is the most"},
 		"a nameless one": {func(t *Topology) { t.Models = []Model{*t.Nodes[0].Model} }, "needs a name"},
 		"NaN":            {func(t *Topology) { t.Nodes[0].Model.PerByte.Amount = nan() }, "too long"},
 		"an endless name": {func(t *Topology) {

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -56,6 +57,11 @@ func TestTogether(t *testing.T) {
 	if p.Err() != nil || l.CheckOptions() != nil || len(p.Warnings()) == 0 || !strings.Contains(p.Warnings().Error(), "pie has no effect") {
 		t.Errorf("reorder with jitter, pie without a bandwidth: %v", p)
 	}
+	top.Nodes[0].Model = &Model{Ports: 1e8, Source: "a test"}
+	if p := Validate(top); p.Err() != nil || strings.Contains(fmt.Sprint(p.Warnings()), "has no effect") {
+		t.Errorf("pie at a port of a model, which has a bandwidth: %v", p)
+	}
+	top.Nodes[0].Model = nil
 	l.Queue.Flows = 7
 	if Validate(top).Err() == nil {
 		t.Error("PIE with flows is valid")

@@ -417,7 +417,7 @@ func (v *validator) link(l *Link) {
 			text, hint := TextAndHint(err)
 			bad(hint, "%s", text)
 		}
-		if e.Queue.Managed() && !e.Managed() {
+		if e.Queue.Managed() && !e.Managed() && l.PortsBound(func(name string) *Node { return v.nodes[name] }) == 0 {
 			v.problems.Warn(l.Pos, "give it a bandwidth",
 				"%s: without a bandwidth no packet waits, and %s has no effect", name, e.Queue.Discipline)
 		}

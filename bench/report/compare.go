@@ -217,27 +217,40 @@ const mostModels = 8
 // models describes the slow devices for which nodes stood: what was measured of them is as true as
 // the model.
 func models(of []*environment.Usage) (notes []string) {
-	nodes, where := map[string][]string{}, "" // by what they stand for
+	type stand struct {
+		model string
+		where string // "": in all runs
+	}
+	runs := map[string]map[string]int{} // by model and node
 	for _, u := range of {
-		if len(u.Models) == 0 {
-			where = " in some of the runs"
-		}
 		for node, model := range u.Models {
-			if !slices.Contains(nodes[model], node) {
-				nodes[model] = append(nodes[model], node)
+			if runs[model] == nil {
+				runs[model] = map[string]int{}
 			}
+			runs[model][node]++
 		}
 	}
-	all := slices.Sorted(maps.Keys(nodes))
-	for _, model := range all[:min(len(all), mostModels)] {
-		slices.Sort(nodes[model])
+	nodes := map[stand][]string{}
+	for model, in := range runs {
+		for node, n := range in {
+			where := ""
+			if n < len(of) {
+				where = " in some of the runs"
+			}
+			nodes[stand{model, where}] = append(nodes[stand{model, where}], node)
+		}
+	}
+	all := slices.SortedFunc(maps.Keys(nodes), func(a, b stand) int {
+		return cmp.Or(strings.Compare(a.model, b.model), strings.Compare(a.where, b.where))
+	})
+	for _, s := range all[:min(len(all), mostModels)] {
+		slices.Sort(nodes[s])
 		verb := "stand"
-		if len(nodes[model]) == 1 {
+		if len(nodes[s]) == 1 {
 			verb = "stands"
 		}
-		notes = append(notes,
-			clip(Clean(fmt.Sprintf("A model, no device: %s %s for %s%s.", words.Some(nodes[model]), verb, model,
-				where)), 600))
+		notes = append(notes, clip(Clean(fmt.Sprintf("A model, no device: %s %s for %s%s.", words.Some(nodes[s]), verb,
+			s.model, s.where)), 600))
 	}
 	if more := len(all) - mostModels; more > 0 {
 		notes = append(notes, fmt.Sprintf("%d further models of devices are not described here.", more))

@@ -279,6 +279,41 @@ func TestEmulated(t *testing.T) {
 	}
 }
 
+// TestModelled proves that a comparison says for which slow devices nodes stood, on which side, and
+// of each node whether it did so in all runs.
+func TestModelled(t *testing.T) {
+	samples := reporttest.Samples()
+	some := false
+	for i := range samples {
+		s := &samples[i]
+		s.Usage = &environment.Usage{Models: map[string]string{"s1": "small", "s2": "small", "h1": "wifi"}}
+		if s.Factors["datapath"] == "embedded" {
+			s.Usage.Models = nil
+		} else if !some {
+			some = true
+			s.Usage.Models = map[string]string{"s1": "small", "s2": "large"}
+		}
+	}
+	compared, err := report.Compare(report.CompareOptions{A: run(reporttest.Header(), samples), Names: [2]string{"ovs", "embedded"}, Factor: "datapath"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := strings.Join(compared.Notes, "\n")
+	for _, want := range []string{
+		"ovs: A model, no device: s1 stands for small.",
+		"ovs: A model, no device: s2 stands for small in some of the runs.",
+		"ovs: A model, no device: s2 stands for large in some of the runs.",
+		"ovs: A model, no device: h1 stands for wifi in some of the runs.",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("want %q, got %q", want, said)
+		}
+	}
+	if strings.Contains(said, "embedded: A model") {
+		t.Error(said)
+	}
+}
+
 // TestHolm proves that one difference in a hundred comparisons that alone would count may be taken
 // for chance.
 func TestHolm(t *testing.T) {

@@ -35,9 +35,9 @@ const (
 // another would hold it up.
 const narrow = 2e6
 
-// paceOf chooses how to send over a way that shares its links with others: slow enough that no
-// packet waits for another.
-func (v *verifier) paceOf(way []hop, sharing map[hop]int, thorough bool) pace {
+// paceOf chooses how to send over a way that shares its links, and devices, with so many streams:
+// slow enough that no packet waits for another.
+func (v *verifier) paceOf(way []hop, sharing map[hop]int, crossing map[*topology.Node]int, thorough bool) pace {
 	most, longest := 1000, laterLook
 	if v.looks == 0 {
 		longest = firstLook
@@ -87,7 +87,8 @@ func (v *verifier) paceOf(way []hop, sharing map[hop]int, thorough bool) pace {
 	}
 	for _, h := range way {
 		for _, d := range v.devices(h) {
-			rate = min(rate, sparing*1e9/d.Model.Service(small)/float64(max(1, v.atOnce())))
+			n := max(1, min(crossing[d], v.atOnce()))
+			rate = min(rate, sparing*1e9/d.Model.Service(small)/float64(n))
 		}
 	}
 	if jitter > 0 { // packets stay in order: one that is to come before another waits, which is no jitter of the link

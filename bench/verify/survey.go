@@ -142,17 +142,20 @@ func (v *verifier) look(ctx context.Context, flows []*flow, thorough int) ([]*tr
 	if err != nil {
 		return nil, err
 	}
-	sharing := map[hop]int{}
+	sharing, crossing := map[hop]int{}, map[*topology.Node]int{}
 	for _, f := range flows {
 		for _, h := range f.way {
 			sharing[h]++
+			for _, d := range v.devices(h) {
+				crossing[d]++
+			}
 		}
 	}
 	machine := watch()
 	traces := make([]*trace, len(flows))
 	received := make([]*packets.Received, len(flows))
 	v.inTurns(ctx, len(flows), v.atOnce(), func(i int) []hop { return flows[i].way }, func(i int) {
-		traces[i], received[i] = v.surveyOne(ctx, flows[i], first+uint16(i), sharing, i < thorough)
+		traces[i], received[i] = v.surveyOne(ctx, flows[i], first+uint16(i), sharing, crossing, i < thorough)
 	}, func(done int) { v.Progress("ways", done, len(flows)) })
 	m := machine()
 	sights, err := collect(ends)
@@ -241,13 +244,13 @@ func collect(ends map[string]func() (*packets.Tapped, error)) (map[uint16][]sigh
 }
 
 // surveyOne sends one stream.
-func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, sharing map[hop]int, thorough bool) (*trace,
-	*packets.Received) {
+func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, sharing map[hop]int,
+	crossing map[*topology.Node]int, thorough bool) (*trace, *packets.Received) {
 	if v.late() {
 		return nil, nil
 	}
 	to := v.address[f.to]
-	p := v.paceOf(f.way, sharing, thorough)
+	p := v.paceOf(f.way, sharing, crossing, thorough)
 	s := packets.Send{To: netip.AddrPortFrom(to, 0), Stream: stream, Size: packets.HeaderLen, Rate: p.rate,
 		Count: p.count + large,
 		Whole: true, Large: v.frame(f.way) - overhead(to), LargeLast: large}

@@ -98,7 +98,7 @@ func (t *top) ask(ctx context.Context) (m measurements, err error) {
 	}
 	m.Links = []watchedLink{}
 	if t.lab != nil {
-		if m.Links, err = t.lab.links(ctx, m.Statistics.Links); err == nil && len(t.lab.t.Modelled()) > 0 {
+		if m.Links, err = t.lab.links(ctx, m.Statistics.Links); err == nil { // apply may add some
 			m.Models, err = t.lab.client.Models(ctx)
 		}
 		return m, err
@@ -271,7 +271,8 @@ func (t *top) picture(s measurements, height int) []string {
 		packets = packetLines(s.PacketsIn)
 	}
 	moved := movedLines(s.Moved, max(3, height/4))
-	room := height - len(head) - len(modelLines(s.Models)) - len(packets) - len(moved) - 3
+	models := modelLines(s.Models, max(3, height/4))
+	room := height - len(head) - len(models) - len(packets) - len(moved) - 3
 	if t.most > 0 {
 		room = min(room, t.most)
 	}
@@ -289,7 +290,7 @@ func (t *top) picture(s measurements, height int) []string {
 		}
 		rows = append(rows, row)
 	}
-	lines := append(head, modelLines(s.Models)...)
+	lines := append(head, models...)
 	lines = append(lines, "")
 	lines = append(lines, columns(rows, "lrrrrrrrrl")...)
 	if more := len(s.Links) - len(links); more > 0 {
@@ -315,13 +316,14 @@ func (t *top) summary(s api.Statistics) []string {
 	return []string{text}
 }
 
-// modelLines show the slow devices for which nodes stand.
-func modelLines(nodes []lab.ModelledNode) []string {
+// modelLines show the slow devices for which nodes stand, so many at most.
+func modelLines(nodes []lab.ModelledNode, most int) []string {
 	if len(nodes) == 0 {
 		return nil
 	}
 	rows := [][]string{{"MODEL", "OF", "WAITING", "SERVED", "DROPPED", "BUSY"}}
-	for _, n := range nodes {
+	shown := nodes[:min(len(nodes), most)]
+	for _, n := range shown {
 		row := []string{n.Node, n.Model.String(), "–", "–", "–", "–"}
 		if d := n.Device; n.Model.Serves() {
 			row = append(row[:2], fmt.Sprint(d.Waiting.Packets), fmt.Sprint(d.Served.Packets),
@@ -329,7 +331,11 @@ func modelLines(nodes []lab.ModelledNode) []string {
 		}
 		rows = append(rows, row)
 	}
-	return append([]string{""}, columns(rows, "llrrrr")...)
+	lines := append([]string{""}, columns(rows, "llrrrr")...)
+	if more := len(nodes) - len(shown); more > 0 {
+		lines = append(lines, fmt.Sprintf("… and %d more", more))
+	}
+	return lines
 }
 
 func packetLines(list []api.PacketsIn) []string {

@@ -1550,7 +1550,7 @@ class API:
         return answer
 
     def list_models(self) -> List[ModelledNode]:
-        """Nodes that stand for slow devices, the models of those, and what these have served and dropped since the lab is up."""
+        """Nodes that stand for slow devices, the models of those, and what these have served and dropped since the daemon started (up, resume) or the model was added."""
         answer: List[ModelledNode] = self._client.call("GET", "/v1/models") or []
         return answer
 

@@ -133,3 +133,25 @@ func TestModels(t *testing.T) {
 		})
 	}
 }
+
+// TestSlowDevices proves of examples/slow-devices.yaml that it comes up, that its hosts reach each
+// other through its devices, and that each of these has served packets.
+func TestSlowDevices(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	before := m.snapshot()
+	m.up(example("slow-devices.yaml"))
+	m.ok("ping", "--all", "--timeout", "30s")
+	contains(t, m.ok("inspect"), "small-router")
+	models := m.models()
+	if len(models) != 3 {
+		t.Fatalf("3 nodes have models, not %+v", models)
+	}
+	for _, d := range models {
+		if d.Model.Source == "" || d.Device.Served.Packets == 0 || d.Device.Busy == 0 {
+			t.Errorf("it has served nothing, or does not say where its values are from: %+v", d)
+		}
+	}
+	m.ok("down")
+	m.unchanged(before)
+}

@@ -103,20 +103,27 @@ type stage struct {
 	noMem   Traffic
 }
 
-// enter takes a frame in that arrives at a given time. It copies the frame, or drops and counts it.
+// enter takes a frame in that arrives at a given time. It copies the frame, or drops and counts it:
+// a frame for which there is no memory does not get to the server. A frame that only waits for
+// those that came before it, when another server had them, is bounded by no server's queue, but by
+// topology.DefaultModelQueue packets in the stage; it takes its time of the new server all the same.
 func (s *stage) enter(at time.Duration, bytes []byte, size Traffic) {
-	done := max(at, s.last)
-	if s.server != nil {
-		var ok bool
-		if done, ok = s.server.take(at, size); !ok {
-			s.dropped.Add(size)
-			return
-		}
-		done = max(done, s.last)
-	}
 	kept, in, ok := s.store.keep(bytes)
 	if !ok {
 		s.noMem.Add(size)
+		return
+	}
+	done := at
+	if s.server != nil {
+		done, ok = s.server.take(at, size)
+	}
+	if done < s.last {
+		done = s.last
+		ok = ok && (s.inside.Packets == 0 || s.inside.Packets+size.Packets <= topology.DefaultModelQueue)
+	}
+	if !ok {
+		s.store.undo(kept, in)
+		s.dropped.Add(size)
 		return
 	}
 	s.last = done
@@ -136,8 +143,9 @@ func (s *stage) leave(now time.Duration) (f frame, ok bool) {
 	return f, true
 }
 
-// clear drops what is in it: the line is down.
+// clear drops what is in it: the line is down. The server still takes its time for that.
 func (s *stage) clear() {
+	s.last = 0
 	for s.items.len > 0 {
 		f := s.items.pop()
 		s.cleared.Add(f.size)

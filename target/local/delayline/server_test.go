@@ -249,6 +249,47 @@ func TestStageChanges(t *testing.T) {
 	if d := n.direction(0); d.Cleared.Packets != 1 || d.Held.Packets != 0 {
 		t.Errorf("after it went down: %+v", d)
 	}
+	n.after = n.after.serve(nil, nil)
+	n.up(0, true)
+	if n.push(0, udp(200, 1, 5, 0), Traffic{Packets: 1, Bytes: 200}); n.drain(func([]byte, time.Duration) {}) != 0 {
+		t.Error("a frame waits for those that were dropped before it")
+	}
+}
+
+// TestStageBound proves that what a stage holds stays bounded where no server's queue does that:
+// behind frames that the device took before its model was removed, or was replaced by a faster one
+// of a longer queue. It also proves that frames which are dropped, there or by a full queue, take no
+// memory, and that a frame for which there is none is not served.
+func TestStageBound(t *testing.T) {
+	for name, next := range map[string]*Server{"none": nil,
+		"faster": NewServer(slow(t, topology.Model{PerPacket: cost(t, "1ns"), Queue: 1_000_000}))} {
+		first := NewServer(slow(t, topology.Model{PerPacket: cost(t, "1s"), Queue: 2}))
+		n := staged(t, topology.Impairment{}, first, nil)
+		left := n.before.store.pool.budget
+		one := Traffic{Packets: 1, Bytes: 1000}
+		for i := range 5000 {
+			n.push(0, udp(1000, 1, i, 0), one)
+		}
+		if spent := 1<<30 - left.Load(); n.before.inside.Packets != 2 || spent > chunkSize {
+			t.Errorf("%d wait of 2, in %d bytes", n.before.inside.Packets, spent)
+		}
+		n.before = n.before.serve(next, nil)
+		for i := range 5000 {
+			n.push(time.Duration(i), udp(1000, 1, i, 0), one)
+		}
+		d := n.direction(5000)
+		if d.Held.Packets != topology.DefaultModelQueue || d.Unserved.Packets != 10_000-d.Held.Packets ||
+			1<<30-left.Load() > 8*chunkSize {
+			t.Errorf("%s: %+v, in %d bytes", name, d, 1<<30-left.Load())
+		}
+	}
+	served := NewServer(slow(t, topology.Model{PerPacket: cost(t, "1ms")}))
+	n := staged(t, topology.Impairment{}, served, nil)
+	n.before.store.pool.budget.Store(0)
+	n.push(0, udp(200, 1, 0, 0), Traffic{Packets: 1, Bytes: 200})
+	if s := served.Stats(time.Hour); s.Served.Packets != 0 || s.Busy != 0 || n.direction(0).NoMemory.Packets != 1 {
+		t.Errorf("without memory: %+v", s)
+	}
 }
 
 // TestServerOnTheWire proves that lines whose ends stand for the same device share its time, that

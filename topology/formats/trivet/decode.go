@@ -33,6 +33,7 @@ type decoder struct {
 
 	bits4, bits6 int // prefix lengths of the subnets
 	models       []topology.Model
+	modelNamed   map[string]int // where in models
 }
 
 // errTooMuch ends reading when a file expands to too much.

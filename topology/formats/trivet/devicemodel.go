@@ -3,7 +3,6 @@ package trivet
 import (
 	"cmp"
 	"reflect"
-	"slices"
 	"strings"
 
 	"trivet.dev/trivet/internal/words"
@@ -38,7 +37,12 @@ func (d *decoder) profiles(v *yamlfile.Value) (out []topology.Model) {
 			"models: needs names and what is slow, not %s", v)
 		return nil
 	}
-	for _, p := range v.Pairs {
+	d.modelNamed = make(map[string]int, min(len(v.Pairs), topology.MaxModels))
+	for i, p := range v.Pairs {
+		if i == topology.MaxModels {
+			d.add(p.Key, "leave out those that no node has", "there are %d models, and %d is the most", len(v.Pairs), i)
+			break
+		}
 		d.spend(p.Key, 1)
 		if p.Key.Text == noModel || p.Key.Text == "" {
 			d.add(p.Key, "choose another", "%q cannot be the name of a model", p.Key.Text)
@@ -46,6 +50,7 @@ func (d *decoder) profiles(v *yamlfile.Value) (out []topology.Model) {
 		}
 		m := d.modelValues(p.Value, "model "+formats.Clip(p.Key.Text))
 		m.Name = p.Key.Text
+		d.modelNamed[m.Name] = len(out)
 		out = append(out, m)
 	}
 	return out
@@ -79,12 +84,13 @@ func (d *decoder) model(v *yamlfile.Value, label string) *topology.Model {
 	case v.Text == noModel:
 		return nil
 	}
-	var names []string
+	if i, ok := d.modelNamed[v.Text]; ok {
+		m := d.models[i]
+		return &m
+	}
+	names := make([]string, len(d.models)) // in the file's order
 	for i := range d.models {
-		if m := d.models[i]; m.Name == v.Text {
-			return &m
-		}
-		names = append(names, d.models[i].Name)
+		names[i] = d.models[i].Name
 	}
 	hint := cmp.Or(topology.DidYouMean(v.Text, names), words.Choose(names))
 	if len(names) == 0 {
@@ -97,7 +103,7 @@ func (d *decoder) model(v *yamlfile.Value, label string) *topology.Model {
 // model is the model of a node as it is to be written: one whose profile the file does not hold is
 // the node's alone.
 func (w *writer) model(m *topology.Model) *topology.Model {
-	if m == nil || m.Name == "" || slices.Contains(w.models, *m) {
+	if m == nil || m.Name == "" || w.models[m.Name] == *m {
 		return m
 	}
 	own := *m

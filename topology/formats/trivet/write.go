@@ -18,7 +18,10 @@ import (
 // except for the losses: options that nodes of their kind do not have, and events that a line of a
 // schedule cannot express. Foreign values are read back as encoding/json would decode them.
 func Write(t *topology.Topology) (data []byte, losses []formats.Loss, err error) {
-	w := &writer{models: t.Models}
+	w := &writer{models: make(map[string]topology.Model, len(t.Models))}
+	for _, m := range t.Models {
+		w.models[m.Name] = m
+	}
 	var doc document
 	copyFields(&doc, t)
 	for _, option := range w.options(reflect.ValueOf(doc), "", "topology") {
@@ -37,7 +40,7 @@ func Write(t *topology.Topology) (data []byte, losses []formats.Loss, err error)
 type writer struct {
 	out    strings.Builder
 	losses []formats.Loss
-	models []topology.Model
+	models map[string]topology.Model // by name
 }
 
 func (w *writer) line(s string) { w.out.WriteString(s + "\n") }

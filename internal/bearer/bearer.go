@@ -81,13 +81,13 @@ func (s *Server) SetKeys(keys ...Key) {
 func (s *Server) Serve(l net.Listener) error {
 	server := &http.Server{
 		Handler: http.HandlerFunc(s.guard), ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHead,
-		DisableGeneralOptionsHandler: true,                                                     // it would answer OPTIONS * to everybody
-		ErrorLog:                     log.New(io.Discard, "", 0),                               // strangers fill no log
-		TLSNextProto:                 map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone: it has upgrades
+		ErrorLog:     log.New(io.Discard, "", 0),                               // strangers fill no log
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone: it has upgrades
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, clientKey{}, clientOf(c))
 		},
 	}
+	server.DisableGeneralOptionsHandler = true // it would answer OPTIONS * to everybody
 	var err error
 	l = listener{l, s}
 	if s.TLS != nil {
@@ -210,7 +210,8 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", origin)
 		w.Header().Add("Vary", "Origin")
 	}
-	preflight := r.Method == http.MethodOptions && r.ContentLength == 0 && r.Header.Get("Access-Control-Request-Method") != ""
+	preflight := r.Method == http.MethodOptions && r.ContentLength == 0 &&
+		r.Header.Get("Access-Control-Request-Method") != ""
 	if listed && preflight && s.ownHost(r.Host) {
 		// A browser asks whether it may send the token (Fetch standard, CORS-preflight fetch).
 		w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")

@@ -542,7 +542,7 @@ func (d *daemon) down(progress Stage) error {
 func (d *daemon) remove() error { return d.removeWith(func(string, int, int) {}) }
 
 func (d *daemon) removeWith(progress Stage) error {
-	d.remote.freeze()
+	d.remote.freeze(true)
 	d.closeOnce.Do(func() {
 		if d.own != nil {
 			d.own.close()
@@ -568,6 +568,7 @@ func (d *daemon) removeWith(progress Stage) error {
 		d.happened(what)
 	})
 	d.removed = err == nil
+	d.remote.freeze(d.removed) // one that is still there can have its token changed, and its API closed
 	return err
 }
 

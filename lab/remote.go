@@ -124,16 +124,32 @@ func (r *remote) says(name string) (out Remote) {
 	if is == nil {
 		return out
 	}
-	out = Remote{URL: "http://" + is.Listen, TokenFile: tokenFile(name), Hosts: is.Hosts, Origins: is.Origins}
+	out = Remote{URL: "http://" + is.reachable(), TokenFile: tokenFile(name), Hosts: is.Hosts, Origins: is.Origins}
 	if is.ReadToken != "" {
 		out.ReadTokenFile = readTokenFile(name)
 	}
 	if block, _ := pem.Decode([]byte(is.Certificate)); block != nil {
 		sum := sha256.Sum256(block.Bytes)
-		out.URL, out.Certificate = "https://"+is.Listen, certificateFile(name)
+		out.URL, out.Certificate = "https://"+is.reachable(), certificateFile(name)
 		out.Fingerprint = hex.EncodeToString(sum[:])
 	}
 	return out
+}
+
+// reachable is what a client may write for the address where it listens: where that is all of this
+// machine's, the last of its names, which is the machine's own, or an address.
+func (r *remoteRecord) reachable() string {
+	at, err := netip.ParseAddrPort(r.Listen)
+	if err != nil || !at.Addr().IsUnspecified() {
+		return r.Listen
+	}
+	names := r.Hosts
+	if len(names) == 0 {
+		names = slices.DeleteFunc(ownNames(at.Addr()), func(name string) bool {
+			return at.Addr().Is4() && strings.Contains(name, ":")
+		})
+	}
+	return net.JoinHostPort(names[len(names)-1], fmt.Sprint(at.Port()))
 }
 
 // hostPattern is what a name of a machine looks like (RFC 1123, section 2.1).
@@ -187,7 +203,7 @@ func (d *daemon) openRemote(req RemoteRequest) error {
 	if err != nil {
 		return fmt.Errorf("the API cannot listen: %w", err)
 	}
-	if host, err := os.Hostname(); err == nil && at.Addr().IsUnspecified() && hostPattern.MatchString(host) {
+	if host, err := os.Hostname(); err == nil && !at.Addr().IsLoopback() && hostPattern.MatchString(host) {
 		req.Hosts = append(req.Hosts, host)
 	}
 	record := &remoteRecord{Listen: l.Addr().String(), Certificate: req.Certificate, Key: req.Key, Hosts: req.Hosts,
@@ -243,7 +259,8 @@ func digest(token string) string {
 	return hex.EncodeToString(k.Digest[:])
 }
 
-// tls is what it encrypts with; nil: nothing.
+// tls is what it encrypts with; nil: nothing. Of the text of the certificate, which everybody may
+// be given, only certificates are left, the server's first: the text may have had the key, too.
 func (r *remoteRecord) tls() (*tls.Config, error) {
 	if r.Certificate == "" {
 		return nil, nil
@@ -254,6 +271,10 @@ func (r *remoteRecord) tls() (*tls.Config, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the API's certificate: %w", err)
+	}
+	r.Certificate = ""
+	for _, der := range pair.Certificate {
+		r.Certificate += string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}, nil
 }
@@ -274,19 +295,19 @@ func (r *remoteRecord) keys() (out []bearer.Key, err error) {
 	return out, nil
 }
 
-// keepRemote writes down what the next daemon needs, and files for the lab's owner; a file without
-// text is removed.
+// keepRemote writes down what the next daemon needs, and then files for the lab's owner; a file
+// without text is removed.
 func (d *daemon) keepRemote(record *remoteRecord, files map[string]string) error {
 	text, err := json.Marshal(record)
+	if err == nil {
+		err = replaceFor(os.Geteuid(), remoteFile(d.state().Name), text)
+	}
 	for file, content := range files {
 		if content == "" {
 			err = errors.Join(err, removed(file))
 		} else if err == nil {
 			err = replaceFor(d.state().Owner, file, []byte(strings.TrimSpace(content)+"\n"))
 		}
-	}
-	if err == nil {
-		err = replaceFor(os.Geteuid(), remoteFile(d.state().Name), text)
 	}
 	return err
 }
@@ -315,7 +336,7 @@ func (d *daemon) serveRemote(record *remoteRecord, l net.Listener, with *tls.Con
 	r.server.SetKeys(keys...)
 	go func(s *bearer.Server, ended chan struct{}) {
 		defer close(ended)
-		if err := s.Serve(l); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		if err := s.Serve(l); err != nil {
 			d.happened("warning: the API on TCP has ended: " + err.Error())
 		}
 	}(r.server, r.ended)
@@ -342,6 +363,11 @@ func (d *daemon) resumeRemote() {
 	if err == nil {
 		l, err = net.Listen("tcp", record.Listen)
 	}
+	if err == nil && with == nil {
+		if err = d.renewTokens(&record); err != nil {
+			l.Close()
+		}
+	}
 	if err != nil {
 		d.progress.warn(fmt.Sprintf("the lab's API is no longer on TCP: %v; trivet api on opens it anew", err))
 		_ = d.forgetRemote()
@@ -350,6 +376,19 @@ func (d *daemon) resumeRemote() {
 	d.remote.mu.Lock()
 	defer d.remote.mu.Unlock()
 	d.serveRemote(&record, l, with)
+}
+
+// renewTokens makes new tokens in place of those of the last daemon, which any user of this machine
+// may have been sent who has listened at its port meanwhile.
+func (d *daemon) renewTokens(record *remoteRecord) error {
+	name, token := d.state().Name, bearer.NewToken()
+	files := map[string]string{tokenFile(name): token}
+	record.Token = digest(token)
+	if record.ReadToken != "" {
+		reading := bearer.NewToken()
+		record.ReadToken, files[readTokenFile(name)] = digest(reading), reading
+	}
+	return d.keepRemote(record, files)
 }
 
 var errNoRemote = errors.New("the lab's API is not on TCP; open it there:  trivet api on")
@@ -373,12 +412,12 @@ func (d *daemon) closeRemote() error {
 
 var errGoing = errors.New("the lab is going down")
 
-// freeze says that the lab goes down: its directory is not written to any more. Requests are
+// freeze says whether the lab goes down: its directory is not written to then. Requests are
 // answered until endRemote, that to go down among them.
-func (r *remote) freeze() {
+func (r *remote) freeze(down bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.closed = true
+	r.closed = down
 }
 
 // endRemote lets clients that wait for the lab's end read it.

@@ -19,11 +19,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/bearer"
 	"trivet.dev/trivet/internal/servers"
 )
 
@@ -138,9 +140,10 @@ func TestRemote(t *testing.T) {
 		t.Errorf("after resume: %d %s", status, text)
 	}
 	testRemoteTaken(t, s.Name, was)
-	if r, err = c.OpenRemote(ctx, RemoteRequest{Listen: "127.0.0.1:0"}); err != nil {
+	if r, err = c.OpenRemote(ctx, RemoteRequest{Listen: "127.0.0.1:0", ReadOnly: true}); err != nil {
 		t.Fatal(err)
 	}
+	testRemoteRenewed(t, s.Name, r)
 	if err := c.CloseRemote(ctx); err != nil {
 		t.Error(err)
 	}
@@ -184,11 +187,59 @@ func testRemoteTaken(t *testing.T, name string, r Remote) {
 	}
 }
 
+// testRemoteRenewed: where others of this machine may have been sent the tokens while no daemon
+// listened, the next one has others.
+func testRemoteRenewed(t *testing.T, name string, r Remote) {
+	old := []string{tokenIn(t, r.TokenFile), tokenIn(t, r.ReadTokenFile)}
+	s, err := Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.KillDaemon(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Resume(t.Context(), name, func(Progress) {}); err != nil {
+		t.Fatal(err)
+	}
+	for i, file := range []string{r.TokenFile, r.ReadTokenFile} {
+		for token, want := range map[string]int{old[i]: 401, tokenIn(t, file): 200} {
+			if status, text := overTCP(t, r, token, "GET", "/v1/lab", ""); status != want {
+				t.Errorf("%s after resume with plain HTTP: %d %s, want %d", file, status, text, want)
+			}
+		}
+	}
+}
+
+// TestRemoteAfterFailedDown proves that a lab that could not go down can have its token changed, and
+// one that goes down cannot.
+func TestRemoteAfterFailedDown(t *testing.T) {
+	s, _, may := partWithout(t, 0)
+	s.Part = nil
+	d := newDaemon(s, Targets[s.Target])
+	d.remote.record = &remoteRecord{Token: digest("old")}
+	d.remote.server = &bearer.Server{}
+	if err := d.remove(); err == nil {
+		t.Fatal("it is removed")
+	}
+	if err := d.changeToken(TokenRequest{}); err != nil {
+		t.Error("after a down that failed: ", err)
+	}
+	may.Store(true)
+	if err := d.remove(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.changeToken(TokenRequest{}); !errors.Is(err, errGoing) {
+		t.Error("when it is down: ", err)
+	}
+}
+
 // testRemoteFiles: whose the files are, and that no other has a token.
 func testRemoteFiles(t *testing.T, s State, r Remote, tokens ...string) {
 	for _, file := range []string{r.TokenFile, r.ReadTokenFile, remoteFile(s.Name)} {
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", file, info, err)
+		} else if uid := info.Sys().(*syscall.Stat_t).Uid; file != remoteFile(s.Name) && int(uid) != s.Owner || file == remoteFile(s.Name) && uid != 0 {
+			t.Errorf("%s is of user %d", file, uid)
 		}
 	}
 	_ = filepath.WalkDir(Dir(s.Name), func(path string, e fs.DirEntry, err error) error {
@@ -329,7 +380,10 @@ func TestRemoteRefuses(t *testing.T) {
 	if err != nil || !strings.HasPrefix(r.URL, "https://") || r.Fingerprint == "" {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	_, port, _ := net.SplitHostPort(strings.TrimPrefix(r.URL, "https://"))
+	name, port, _ := net.SplitHostPort(strings.TrimPrefix(r.URL, "https://"))
+	if own, _ := os.Hostname(); name != own {
+		t.Errorf("its URL is at %q, not at the machine's name %q", name, own)
+	}
 	r.URL = "https://127.0.0.1:" + port
 	if status, text := overTCP(t, r, tokenIn(t, r.TokenFile), "GET", "/v1/lab", ""); status != 200 {
 		t.Errorf("%d %s", status, text)
@@ -342,11 +396,14 @@ func TestRemoteRefuses(t *testing.T) {
 	if err = errors.Join(err, c.CloseRemote(ctx)); err != nil {
 		t.Fatal(err)
 	}
-	if r, err = c.OpenRemote(ctx, RemoteRequest{Listen: "[::1]:0", Certificate: string(certificate), Key: string(key)}); err != nil {
+	if r, err = c.OpenRemote(ctx, RemoteRequest{Listen: "[::1]:0", Certificate: string(key) + string(certificate), Key: string(key)}); err != nil {
 		t.Fatal(err)
 	}
 	block, _ := pem.Decode(certificate)
 	if sum := sha256.Sum256(block.Bytes); r.Fingerprint != hex.EncodeToString(sum[:]) || !strings.HasPrefix(r.URL, "https://[::1]:") {
 		t.Errorf("with a certificate of one's own: %+v", r)
+	}
+	if shown, err := os.ReadFile(r.Certificate); err != nil || !bytes.Equal(shown, certificate) {
+		t.Errorf("where its file has its key, too, clients are given %s, %v", shown, err)
 	}
 }

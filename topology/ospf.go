@@ -40,7 +40,8 @@ func init() {
 				into["ospf.redistribute"] = joined(rules)
 			}
 		},
-		Reach: ospfReach, Settles: longestDead,
+		Secrets: ospfKeys,
+		Reach:   ospfReach, Settles: longestDead,
 		Costs: func(t *Topology) Costs { return ospfCostsOf(t) },
 	})
 }
@@ -143,6 +144,30 @@ type OSPFAuth struct {
 	Type OSPFAuthType `json:"type"`
 	Key  string       `json:"key,omitempty"`
 	ID   int          `json:"id,omitempty"` // key id, 1 to 255; 0: 1; not used by AuthSimple
+}
+
+// ospfKeys are the keys of settings: those of virtual links are by these, the other is by "".
+func ospfKeys(s Settings) map[string]*string {
+	keys := map[string]*string{}
+	add := func(name string, a *OSPFAuth) {
+		if a != nil && a.Key != "" {
+			keys[name] = &a.Key
+		}
+	}
+	switch o := s.(type) {
+	case *OSPF:
+		if o != nil {
+			add("", o.Auth)
+			for _, l := range o.VirtualLinks {
+				add(l.Area.String()+" "+l.Router, l.Auth)
+			}
+		}
+	case *OSPFLink:
+		if o != nil {
+			add("", o.Auth)
+		}
+	}
+	return keys
 }
 
 // OSPFAuthType is a type of authentication.

@@ -46,6 +46,8 @@ type Protocol struct {
 	Part func(l *Link, near *Endpoint, far *Node)
 	// AsWritten puts settings of Diff in the words of files.
 	AsWritten func(n *Node, into map[string]string)
+	// Secrets are the keys that settings of a router, a link or an end hold, each by what it is of.
+	Secrets func(s Settings) map[string]*string
 	// Reach is as the function of that name.
 	Reach func(t *Topology) map[string][]netip.Prefix
 	// Settles is as LongestDead.

@@ -125,18 +125,26 @@ func (w *Wifi) String() string {
 	return s + ", WPA2"
 }
 
-// hiddenKey stands for a key where it is not shown. It cannot be one.
-const hiddenKey = "hidden"
+// What stands for a key where it is not shown, of a wireless network and of a protocol. It cannot be
+// one: it is too short, or has a space.
+const (
+	hiddenKey         = "hidden"
+	hiddenProtocolKey = "(hidden )"
+)
 
-// WithoutKeys returns the topology as it may be shown: keys of wireless networks, and passwords and
-// user data of virtual machines, are hidden.
+// WithoutKeys returns the topology as it may be shown: keys of wireless networks and of protocols,
+// and passwords and user data of virtual machines, are hidden.
 func (t *Topology) WithoutKeys() *Topology {
 	hasKey := func(l *Link) bool { return l.Wifi != nil && l.Wifi.Key != "" }
 	secret := func(n *Node) bool { return n.Guest != nil && (n.Guest.Password != "" || n.Guest.UserData.Text != "") }
-	if t == nil || !slices.ContainsFunc(t.Links, hasKey) && !slices.ContainsFunc(t.Nodes, secret) {
+	if t == nil || !slices.ContainsFunc(t.Links, hasKey) && !slices.ContainsFunc(t.Nodes, secret) &&
+		len(t.protocolKeys()) == 0 {
 		return t
 	}
 	c := t.Clone()
+	for _, key := range c.protocolKeys() {
+		*key = hiddenProtocolKey
+	}
 	for _, l := range c.Links {
 		if hasKey(l) {
 			l.Wifi.Key = hiddenKey
@@ -155,11 +163,57 @@ func (t *Topology) WithoutKeys() *Topology {
 	return c
 }
 
+// protocolKeys are the keys of protocols, each by where it is.
+func (t *Topology) protocolKeys() map[string]*string {
+	keys := map[string]*string{}
+	add := func(where string, s Settings) {
+		if s == nil {
+			return
+		}
+		if p := protocolNamed(s.Protocol()); p != nil && p.Secrets != nil {
+			for name, key := range p.Secrets(s) {
+				keys[where+" "+p.Name+" "+name] = key
+			}
+		}
+	}
+	for _, n := range t.Nodes {
+		for _, s := range n.Protocols {
+			add("node "+n.Name, s)
+		}
+	}
+	for i, key := range LinkKeys(t) {
+		l := t.Links[i]
+		for _, s := range l.Protocols {
+			add("link "+key, s)
+		}
+		for _, e := range l.Ends {
+			for _, s := range e.Protocols {
+				add("end "+e.Label()+" of "+key, s)
+			}
+		}
+	}
+	return keys
+}
+
 // KeepKeys replaces keys, passwords and user data that WithoutKeys has hidden by those of the
 // topology that it was called for. Of a topology that holds anything, as a stranger may send it, it
 // looks at nothing else.
 func (t *Topology) KeepKeys(of *Topology) {
 	t.keepSecrets(of)
+	if !slices.Contains(t.Nodes, nil) && !slices.Contains(t.Links, nil) {
+		var had map[string]*string
+		for where, key := range t.protocolKeys() {
+			if *key != hiddenProtocolKey {
+				continue
+			}
+			if had == nil {
+				had = of.protocolKeys()
+			}
+			if was := had[where]; was != nil {
+				*key = *was
+			}
+		}
+	}
 	hidden := func(l *Link) bool { return l != nil && l.Wifi != nil && l.Wifi.Key == hiddenKey }
 	if !slices.ContainsFunc(t.Links, hidden) || slices.Contains(t.Links, nil) {
 		return

@@ -1,6 +1,7 @@
 package topology_test
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -92,6 +93,39 @@ func TestWifiWrong(t *testing.T) {
 		} else if strings.Contains(err.Error(), "short") || strings.Contains(err.Error(), "inside") {
 			t.Errorf("%s: the key is shown: %v", link, err)
 		}
+	}
+}
+
+// TestProtocolKeys proves that OSPF's keys, of routers, links, ends and virtual links, are hidden
+// where a topology is shown, come back where what was shown is applied, and that what stands for
+// one is refused where there was none.
+func TestProtocolKeys(t *testing.T) {
+	auth := func(key string) *topology.OSPFAuth { return &topology.OSPFAuth{Type: topology.AuthMD5, Key: key} }
+	top := wifiFile(t, "  - s1 -- s2\n")
+	r1, l := top.Nodes[0], top.Links[0]
+	r1.Protocols.Set(&topology.OSPF{Auth: auth("secret-1"), VirtualLinks: []topology.OSPFVirtualLink{
+		{Area: 1, Router: "s2", Auth: auth("secret-2")}, {Area: 2, Router: "s2", Auth: auth("secret-3")}}})
+	l.Protocols.Set(&topology.OSPFLink{Auth: auth("secret-4")})
+	l.Ends[0].Protocols.Set(&topology.OSPFLink{Auth: auth("secret-5")})
+	l.Ends[1].Protocols.Set(&topology.OSPFLink{Auth: auth("secret-6")})
+	text, err := json.Marshal(top.WithoutKeys())
+	if err != nil || strings.Contains(string(text), "secret") || strings.Count(string(text), "hidden") != 6 {
+		t.Errorf("shown: %s, %v", text, err)
+	}
+	if !strings.Contains(r1.OSPF().Auth.Key, "secret") {
+		t.Error("the lab's own key is lost")
+	}
+	var shown topology.Topology
+	if err := json.Unmarshal(text, &shown); err != nil {
+		t.Fatal(err)
+	}
+	none := shown.Clone()
+	if shown.KeepKeys(top); !topology.Equal(&shown, top) {
+		t.Error("keys do not come back: ", topology.Diff(&shown, top))
+	}
+	none.KeepKeys(&topology.Topology{})
+	if err := topology.Validate(none).Err(); err == nil || !strings.Contains(err.Error(), "a key has no spaces") {
+		t.Error("what stands for a key is one: ", err)
 	}
 }
 

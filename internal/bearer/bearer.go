@@ -30,7 +30,7 @@ const (
 	headTime   = 10 * time.Second // for TLS's handshake, and for the head of a request
 	idleTime   = time.Minute      // between requests
 	maxHead    = 16 << 10         // bytes of a request's head; net/http adds 4096
-	maxClients = 512              // connections that have shown the token
+	maxClients = 512              // connections that have shown a token, half of them one for reading
 	refuseTime = time.Second      // until a wrong token is answered: nobody tries many
 )
 
@@ -87,6 +87,7 @@ func (s *Server) Serve(l net.Listener) error {
 			return context.WithValue(ctx, clientKey{}, clientOf(c))
 		},
 	}
+	server.DisableGeneralOptionsHandler = true // it would answer OPTIONS * to everybody
 	var err error
 	l = listener{l, s}
 	if s.TLS != nil {
@@ -157,18 +158,31 @@ func (c *client) SyscallConn() (syscall.RawConn, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// enter lets a client in that has shown a token, unless there are too many.
-func (s *Server) enter(c *client, k Key) bool {
+// enter lets a client in that has shown the token of a key. The answer is the status to refuse it
+// with: 401 if the key has been taken away meanwhile, 503 if there are too many; 0: none.
+func (s *Server) enter(c *client, k Key) (status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !slices.Contains(s.keys, k) {
+		return http.StatusUnauthorized
+	}
 	if s.inside == nil {
 		s.inside = map[*client]Key{}
 	}
-	if _, ok := s.inside[c]; !ok && len(s.inside) >= maxClients {
-		return false
+	all, reading := 0, 0
+	for other, by := range s.inside {
+		if other == c {
+			continue
+		}
+		if all++; by.Read {
+			reading++
+		}
+	}
+	if all >= maxClients || k.Read && reading >= maxClients/2 {
+		return http.StatusServiceUnavailable
 	}
 	s.inside[c] = k
-	return true
+	return 0
 }
 
 // key is that of the token that a request shows. How long it takes does not depend on the token.
@@ -196,11 +210,13 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", origin)
 		w.Header().Add("Vary", "Origin")
 	}
-	preflight := r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
+	preflight := r.Method == http.MethodOptions && r.ContentLength == 0 &&
+		r.Header.Get("Access-Control-Request-Method") != ""
 	if listed && preflight && s.ownHost(r.Host) {
 		// A browser asks whether it may send the token (Fetch standard, CORS-preflight fetch).
 		w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
 		w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type")
+		w.Header().Set("Connection", "close")
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
@@ -209,9 +225,13 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) {
 		s.refuseStranger(w, r, conn)
 		return
 	}
-	if !s.enter(conn, key) {
-		Refuse(w, http.StatusServiceUnavailable,
-			fmt.Sprintf("there are %d connections to this API already; close some", maxClients))
+	switch s.enter(conn, key) {
+	case http.StatusUnauthorized:
+		s.refuseStranger(w, r, conn)
+		return
+	case http.StatusServiceUnavailable:
+		Refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("there are %d connections to this API already, or %d with a "+
+			"token for reading; close some", maxClients, maxClients/2))
 		return
 	}
 	s.waiting.Leave(conn)

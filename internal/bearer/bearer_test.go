@@ -109,13 +109,15 @@ func TestStrangersLearnNothing(t *testing.T) {
 		"token in a cookie":  "GET /v1/lab HTTP/1.1\r\n" + head + "Cookie: token=" + full + "\r\n\r\n",
 		"token in a form": "POST /v1/lab HTTP/1.1\r\n" + head + fmt.Sprintf("Content-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\naccess_token=%s",
 			13+len(full), full),
-		"upgrade":          "POST /v1/exec HTTP/1.1\r\n" + head + "Connection: Upgrade\r\nUpgrade: trivet-exec/1\r\n\r\n",
-		"another host":     "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",
-		"another origin":   "GET / HTTP/1.1\r\n" + head + "Origin: https://evil.example\r\n\r\n",
-		"other preflight":  "OPTIONS / HTTP/1.1\r\n" + head + "Origin: https://evil.example\r\nAccess-Control-Request-Method: POST\r\n\r\n",
-		"body to come":     "POST /v1/down HTTP/1.1\r\n" + head + "Content-Length: 100000\r\n\r\nx",
-		"chunks to come":   "POST /v1/down HTTP/1.1\r\n" + head + "Transfer-Encoding: chunked\r\n\r\n5\r\n",
-		"expects continue": "POST /v1/down HTTP/1.1\r\n" + head + "Content-Length: 10\r\nExpect: 100-continue\r\n\r\n",
+		"upgrade":                   "POST /v1/exec HTTP/1.1\r\n" + head + "Connection: Upgrade\r\nUpgrade: trivet-exec/1\r\n\r\n",
+		"another host":              "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+		"another origin":            "GET / HTTP/1.1\r\n" + head + "Origin: https://evil.example\r\n\r\n",
+		"other preflight":           "OPTIONS / HTTP/1.1\r\n" + head + "Origin: https://evil.example\r\nAccess-Control-Request-Method: POST\r\n\r\n",
+		"of the server":             "OPTIONS * HTTP/1.1\r\n" + head + "\r\n",
+		"of it with a body to come": "OPTIONS * HTTP/1.1\r\n" + head + "Content-Length: 100000\r\n\r\nx",
+		"body to come":              "POST /v1/down HTTP/1.1\r\n" + head + "Content-Length: 100000\r\n\r\nx",
+		"chunks to come":            "POST /v1/down HTTP/1.1\r\n" + head + "Transfer-Encoding: chunked\r\n\r\n5\r\n",
+		"expects continue":          "POST /v1/down HTTP/1.1\r\n" + head + "Content-Length: 10\r\nExpect: 100-continue\r\n\r\n",
 	} {
 		all.Go(func() {
 			begin := time.Now()
@@ -196,6 +198,12 @@ func TestClients(t *testing.T) {
 	status, _, header := ask(t, http.DefaultClient, "OPTIONS", "http://"+address, "", "Origin", "https://page.example", "Access-Control-Request-Method", "POST")
 	if status != 204 || header.Get("Access-Control-Allow-Origin") != "https://page.example" || !strings.Contains(header.Get("Access-Control-Allow-Headers"), "Authorization") {
 		t.Errorf("the page that is listed may not send the token: %d %v", status, header)
+	}
+	preflight := "OPTIONS / HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: https://page.example\r\nAccess-Control-Request-Method: POST\r\n"
+	for rest, want := range map[string]string{"\r\n": "204", "Content-Length: 100000\r\n\r\nx": "401", "Transfer-Encoding: chunked\r\n\r\n5\r\n": "401"} {
+		if got := say(t, address, preflight+rest); !strings.HasPrefix(got, "HTTP/1.1 "+want) {
+			t.Errorf("a page asks with %q: %.100q, want %s, and the end of the connection", rest, got, want)
+		}
 	}
 	if got := say(t, address, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "+strings.Repeat("x", 1<<20)+"\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 431 ") {
 		t.Errorf("a head of 1 MiB: %.100q", got)
@@ -377,25 +385,46 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// TestTooMany proves that one who has the token cannot open connections without end either, and is
-// told.
+// TestTooMany proves that one who has a token cannot open connections without end either, and is
+// told; and that who has the one for reading leaves room for who has the other.
 func TestTooMany(t *testing.T) {
 	address := onTCP(t, &Server{})
-	for i := range maxClients + 1 {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
+	open := func(token string, most int) {
+		for i := range most + 1 {
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n\r\n", token)
+			line, _, err := bufio.NewReader(conn).ReadLine()
+			want := "HTTP/1.1 200 OK"
+			if i == most {
+				want = "HTTP/1.1 503 Service Unavailable"
+			}
+			if string(line) != want || err != nil {
+				t.Fatalf("connection %d: %q, %v", i, line, err)
+			}
 		}
-		defer conn.Close()
-		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n\r\n", full)
-		line, _, err := bufio.NewReader(conn).ReadLine()
-		want := "HTTP/1.1 200 OK"
-		if i == maxClients {
-			want = "HTTP/1.1 503 Service Unavailable"
-		}
-		if string(line) != want || err != nil {
-			t.Fatalf("connection %d: %q, %v", i, line, err)
-		}
+	}
+	open(reading, maxClients/2)
+	open(full, maxClients-maxClients/2)
+}
+
+// TestEnterLate proves that a client whose key is taken away after its token was compared, and
+// before it is let in, stays out.
+func TestEnterLate(t *testing.T) {
+	s := &Server{}
+	old := KeyOf(full)
+	s.SetKeys(old)
+	c := &client{s: s}
+	if status := s.enter(c, old); status != 0 {
+		t.Error("refused with status", status)
+	}
+	s = &Server{}
+	s.SetKeys(KeyOf(NewToken()))
+	if status := s.enter(&client{s: s}, old); status != http.StatusUnauthorized || len(s.inside) > 0 {
+		t.Errorf("status %d, %d inside", status, len(s.inside))
 	}
 }
 

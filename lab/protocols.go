@@ -28,7 +28,8 @@ func describeProtocols(api huma.API) {
 			s.PrecomputeMessages()
 		}
 	}
-	describe("Protocols", func(p *topology.Protocol) topology.Settings { return p.Node }, reflect.TypeFor[topology.Node]())
+	describe("Protocols", func(p *topology.Protocol) topology.Settings { return p.Node },
+		reflect.TypeFor[topology.Node]())
 	describe("LinkProtocols", func(p *topology.Protocol) topology.Settings { return p.Link },
 		reflect.TypeFor[topology.Link](), reflect.TypeFor[topology.Endpoint]())
 }

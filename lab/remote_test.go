@@ -210,8 +210,8 @@ func testRemoteRenewed(t *testing.T, name string, r Remote) {
 	}
 }
 
-// TestRemoteAfterFailedDown proves that a lab that could not go down can have its token changed, and
-// one that goes down cannot.
+// TestRemoteAfterFailedDown proves that a lab that could not go down can have its token changed,
+// and one that goes down cannot.
 func TestRemoteAfterFailedDown(t *testing.T) {
 	s, _, may := partWithout(t, 0)
 	s.Part = nil

@@ -236,7 +236,8 @@ func (m *Model) Check() error {
 // models checks the profiles.
 func (v *validator) models() {
 	if n := len(v.t.Models); n > MaxModels {
-		v.problems.Add(v.t.Pos, "leave out those that no node has", "there are %d models, and %d is the most", n, MaxModels)
+		v.problems.Add(v.t.Pos, "leave out those that no node has", "there are %d models, and %d is the most", n,
+			MaxModels)
 		return
 	}
 	known := make(map[string]bool, len(v.t.Models))

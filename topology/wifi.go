@@ -125,8 +125,8 @@ func (w *Wifi) String() string {
 	return s + ", WPA2"
 }
 
-// What stands for a key where it is not shown, of a wireless network and of a protocol. It cannot be
-// one: it is too short, or has a space.
+// What stands for a key where it is not shown, of a wireless network and of a protocol. It cannot
+// be one: it is too short, or has a space.
 const (
 	hiddenKey         = "hidden"
 	hiddenProtocolKey = "(hidden )"

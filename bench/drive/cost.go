@@ -89,8 +89,9 @@ func dear(s environment.Spent, alone bool) (out []environment.Reason) {
 			"what that cost is in the cost of packets")
 	}
 	if s.Stolen > costStep*s.Busy {
-		add(environment.Doubtful, "the host of this virtual machine took %.3g s, of which the kernel may count a part as idle, too, "+
-			"against %.3g s that were used", s.Stolen, s.Busy)
+		add(environment.Doubtful,
+			"the host of this virtual machine took %.3g s, of which the kernel may count a part as idle, too, "+
+				"against %.3g s that were used", s.Stolen, s.Busy)
 	}
 	if step := 2 * environment.MeterStep; step > costStep*s.Busy {
 		add(environment.Doubtful, "the kernel tells processor time in steps of 10 ms, and there were %.3g s of it: "+

@@ -214,8 +214,8 @@ func (j *judge) slopeRatio(s slopes, t definition.Trend, places int) verdict {
 	return v
 }
 
-// limited tests slopes against a number by Student's t, of two sides: what is beyond the interval of
-// their mean is shown.
+// limited tests slopes against a number by Student's t, of two sides: what is beyond the interval
+// of their mean is shown.
 func (j *judge) limited(s slopes, t definition.Trend) comparison {
 	p := comparison{name: s.place, above: 1, below: 1}
 	m := mean(s.x)

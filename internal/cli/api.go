@@ -31,8 +31,9 @@ func (a *app) apiOn() *cobra.Command {
 	var certificate, key string
 	cmd := &cobra.Command{
 		Use: "on", Short: "Have a lab's API on TCP",
-		Long: "Have a lab's API on TCP, until trivet api off or the lab is down; a daemon that trivet resume starts goes on with it, and with\n" +
-			"its tokens. At an address that other machines may reach it is HTTPS, with a certificate that is made, or your own.",
+		Long: "Have a lab's API on TCP, until trivet api off or the lab is down; a daemon that trivet resume starts goes on with it:\n" +
+			"with HTTPS by the same tokens, with plain HTTP by new ones in the same files.\n" +
+			"At an address that other machines may reach it is HTTPS, with a certificate that is made, or your own.",
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()

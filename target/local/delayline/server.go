@@ -103,10 +103,11 @@ type stage struct {
 	noMem   Traffic
 }
 
-// enter takes a frame in that arrives at a given time. It copies the frame, or drops and counts it:
-// a frame for which there is no memory does not get to the server. A frame that only waits for
+// enter takes a frame in that arrives at a given time. It copies the frame, or drops and counts
+// it: a frame for which there is no memory does not get to the server. A frame that only waits for
 // those that came before it, when another server had them, is bounded by no server's queue, but by
-// topology.DefaultModelQueue packets in the stage; it takes its time of the new server all the same.
+// topology.DefaultModelQueue packets in the stage; it takes its time of the new server all the
+// same.
 func (s *stage) enter(at time.Duration, bytes []byte, size Traffic) {
 	kept, in, ok := s.store.keep(bytes)
 	if !ok {

@@ -258,8 +258,8 @@ func TestStageChanges(t *testing.T) {
 
 // TestStageBound proves that what a stage holds stays bounded where no server's queue does that:
 // behind frames that the device took before its model was removed, or was replaced by a faster one
-// of a longer queue. It also proves that frames which are dropped, there or by a full queue, take no
-// memory, and that a frame for which there is none is not served.
+// of a longer queue. It also proves that frames which are dropped, there or by a full queue, take
+// no memory, and that a frame for which there is none is not served.
 func TestStageBound(t *testing.T) {
 	for name, next := range map[string]*Server{"none": nil,
 		"faster": NewServer(slow(t, topology.Model{PerPacket: cost(t, "1ns"), Queue: 1_000_000}))} {

@@ -258,7 +258,7 @@ links:
 		{file("taken.yaml", "192.168.1.3/24", ""), "cloud.yaml", "is taken"},
 		{file("large.yaml", "192.168.1.1/24", ", mtu: 9000"), "cloud.yaml", "write  mtu: 1500"},
 		{m.file("none.yaml", "links: [h1 -- network:NAMEnet7]\nnodes: {h1: host}\n"), "cloud.yaml", "there is no network NAMEnet7"},
-		{good, m.file("here.yaml", "openstack: {cloud: tests, instances: 0}\n"), "Open vSwitch"},
+		{good, m.file("here.yaml", "openstack: {cloud: tests, instances: 0}\n"), "this machine's switch"},
 	} {
 		args := []string{"up", bad.file, "--name", m.name}
 		if bad.on != "" {

@@ -144,8 +144,8 @@ func (c *core) answer(m openflow.Message) bool {
 }
 
 // await sends a request and waits for its answer.
-func (c *core) await(ctx context.Context, m openflow.Message, send func(openflow.Message) error) (openflow.Message,
-	error) {
+func (c *core) await(ctx context.Context, m openflow.Message,
+	send func(openflow.Message) error) (openflow.Message, error) {
 	answer, err := c.postBy(m, send)
 	if err != nil {
 		return nil, err

@@ -111,8 +111,8 @@ func (d *daemon) ping(ctx context.Context, r PingRequest, heard func(ping.Heard)
 
 // pingPairs pings the pairs whose senders are here, and has those elsewhere pinged at the same
 // time.
-func (d *daemon) pingPairs(ctx context.Context, pairs []ping.Pair, r PingRequest, o ping.Options) ([]ping.PairResult,
-	error) {
+func (d *daemon) pingPairs(ctx context.Context, pairs []ping.Pair, r PingRequest,
+	o ping.Options) ([]ping.PairResult, error) {
 	var here []ping.Pair
 	there := map[*Client][]ping.Pair{}
 	for _, p := range pairs {

@@ -150,8 +150,8 @@ func namedEnds(t *topology.Topology, names map[string]bool, all bool) (out []nam
 // naming returns a topology in which links have devices if names name one of a switch's, or of all
 // switches; the topology itself if all of these have; and a switch of these, "" if there is none. A
 // switch itself may have a device, which is called as it is.
-func naming(t *topology.Topology, names map[string]bool, all bool, here func(node string) bool) (*topology.Topology,
-	string) {
+func naming(t *topology.Topology, names map[string]bool, all bool,
+	here func(node string) bool) (*topology.Topology, string) {
 	node, out := "", t
 	for _, e := range namedEnds(t, names, all) {
 		if !e.forwards {

@@ -23,8 +23,8 @@ const (
 )
 
 // Within does what asks another machine for something, which may take so long.
-func Within[T any](ctx context.Context, limit *patience.Limit, who string, do func(context.Context) (T, error)) (T,
-	error) {
+func Within[T any](ctx context.Context, limit *patience.Limit, who string,
+	do func(context.Context) (T, error)) (T, error) {
 	within, cancel := limit.Context(ctx)
 	defer cancel()
 	out, err := do(within)

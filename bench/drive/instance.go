@@ -42,8 +42,8 @@ type madeLab interface {
 }
 
 // Run runs a probe.
-func (i *instance) Run(ctx context.Context, p experiment.Probe, began time.Time, looking func()) (experiment.Measured,
-	error) {
+func (i *instance) Run(ctx context.Context, p experiment.Probe, began time.Time,
+	looking func()) (experiment.Measured, error) {
 	k := kinds[p.Kind]
 	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, nodes: i.lab, began: began,
 		looking: looking, alone: i.alone(p), fresh: i.fresh, south: i.listen}

@@ -202,8 +202,8 @@ const mininetGroup = ".mininet"
 
 // startMininet brings a topology up. begun is told of the namespace of its switches before there
 // are any.
-func startMininet(ctx context.Context, name string, t *topology.Topology, begun func(namespace string)) (*mininetLab,
-	error) {
+func startMininet(ctx context.Context, name string, t *topology.Topology,
+	begun func(namespace string)) (*mininetLab, error) {
 	if err := errors.Join(checkMininet(t), mininetInstalled(t)); err != nil {
 		return nil, err
 	}

@@ -50,8 +50,8 @@ func Places(ctx context.Context, p *experiment.Plan) (map[string]*environment.Pl
 }
 
 // environments are what machines say of themselves, and in words which could not be asked.
-func environments(ctx context.Context, machines []*site.Machine, tools []string) (all map[string]environment.Record,
-	missing []string) {
+func environments(ctx context.Context, machines []*site.Machine,
+	tools []string) (all map[string]environment.Record, missing []string) {
 	all, wrong := sites.Environments(ctx, machines, lab.Owner(), tools)
 	for _, name := range slices.Sorted(maps.Keys(wrong)) {
 		missing = append(missing, fmt.Sprintf("site %s: %v", name, wrong[name]))

@@ -118,8 +118,8 @@ var ErrBudget = errors.New("the time budget is used up; resume to continue")
 
 // Start opens the result file of a plan: a new one, or one to go on with, which must be of the same
 // plan.
-func Start(path string, p *Plan, resume bool, command []string, env environment.Record) (*result.Writer, *result.Run,
-	error) {
+func Start(path string, p *Plan, resume bool, command []string,
+	env environment.Record) (*result.Writer, *result.Run, error) {
 	if !resume {
 		w, err := result.Create(path,
 			result.Header{Experiment: p.Describe(), Seed: p.Seed, Command: command, Started: time.Now().UTC(),

@@ -67,8 +67,8 @@ func sameButPlace(a, b result.Header) bool {
 		})
 }
 
-func sideBySide(dir string, runs []*result.Run, all *result.Run, form *definition.Definition, margins Margins) (*Report,
-	error) {
+func sideBySide(dir string, runs []*result.Run, all *result.Run, form *definition.Definition,
+	margins Margins) (*Report, error) {
 	var places []string
 	for _, run := range runs {
 		places = append(places, placeOf(run))

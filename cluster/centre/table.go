@@ -108,8 +108,8 @@ type Standing struct {
 // standings returns the live members and those that have reported, by name, and whether reports are
 // the basis. Candidates are live members with a recent report. If there are none, because the
 // broker is unavailable, all live members are, by their number of switches according to the store.
-func (t *table) standings(m Measure, live []string, masters map[string]int, now time.Time) (out []Standing,
-	reports bool) {
+func (t *table) standings(m Measure, live []string, masters map[string]int,
+	now time.Time) (out []Standing, reports bool) {
 	t.mu.Lock()
 	names := slices.Sorted(maps.Keys(t.members))
 	for _, n := range live {

@@ -26,8 +26,8 @@ type Listener struct {
 }
 
 // NewListener returns a listener that passes reports to take, one after the other.
-func NewListener(b Broker, key func(context.Context) (Key, error), take func(Report), log *slog.Logger) (*Listener,
-	error) {
+func NewListener(b Broker, key func(context.Context) (Key, error), take func(Report),
+	log *slog.Logger) (*Listener, error) {
 	return &Listener{Link: Link{broker: b, log: log, what: "other members' load reports", problem: errNotYet}, key: key,
 		take: take}, b.Check()
 }

@@ -19,8 +19,8 @@ import (
 )
 
 // question requests statistics of type B from a switch.
-func question[B openflow.MultipartBody](ctx context.Context, s *controller.Switch, body openflow.MultipartBody) (b B,
-	err error) {
+func question[B openflow.MultipartBody](ctx context.Context, s *controller.Switch,
+	body openflow.MultipartBody) (b B, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	b, err = controller.Ask[B](ctx, s, body)

@@ -185,8 +185,8 @@ func newNetwork(c *Config, up []map[uint32]bool, links []discovery.Link, protoco
 }
 
 // network makes the snapshot of routers that have these addresses.
-func (a *addresses) network(c *Config, up []map[uint32]bool, links []discovery.Link, protocols []*protocol) (*network,
-	error) {
+func (a *addresses) network(c *Config, up []map[uint32]bool, links []discovery.Link,
+	protocols []*protocol) (*network, error) {
 	n := &network{addresses: a, balance: c.Balance, up: up, links: links, tables: make([]*table, len(c.Routers)),
 		far:      map[netip.Prefix][]uint32{},
 		indirect: map[int]map[netip.Prefix][]*indirect{}}

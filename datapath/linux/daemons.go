@@ -230,8 +230,8 @@ func writeFiles(dir string, group int, files map[string]string) (changed bool, e
 }
 
 // launch starts a program in its node, where before is called first. What it says is in a log.
-func (f *fabric) launch(node string, want routerd.Program, cmd *exec.Cmd, before func() error) (p *daemon, log string,
-	err error) {
+func (f *fabric) launch(node string, want routerd.Program, cmd *exec.Cmd,
+	before func() error) (p *daemon, log string, err error) {
 	log = filepath.Join(f.site.NodeDir(node), want.Name+".log")
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -91,8 +91,8 @@ func (a *app) benchReport() *cobra.Command {
 
 // readReports reads all results before anything is written. forms are experiment files whose report
 // section replaces the one in the results.
-func readReports(paths, forms []string, margins report.Margins, byRound bool) (reports []*report.Report,
-	runs []*result.Run, err error) {
+func readReports(paths, forms []string, margins report.Margins,
+	byRound bool) (reports []*report.Report, runs []*result.Run, err error) {
 	var problems []error
 	for _, path := range paths {
 		run, err := result.ReadFile(path)

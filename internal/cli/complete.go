@@ -41,8 +41,8 @@ func completeSources(_ *cobra.Command, args []string, _ string) ([]string, cobra
 }
 
 // completeLabsAndSources offers labs that are up, too.
-func (a *app) completeLabsAndSources(cmd *cobra.Command, args []string, prefix string) ([]string,
-	cobra.ShellCompDirective) {
+func (a *app) completeLabsAndSources(cmd *cobra.Command, args []string,
+	prefix string) ([]string, cobra.ShellCompDirective) {
 	names, directive := completeSources(cmd, args, prefix)
 	if len(args) == 0 {
 		labs, _ := a.completeLabs(cmd, args, prefix)

@@ -266,8 +266,8 @@ func (a *app) completeLinks(cmd *cobra.Command, prefix string) []string {
 }
 
 // completeNodesAndLinks offers both.
-func (a *app) completeNodesAndLinks(cmd *cobra.Command, args []string, prefix string) ([]string,
-	cobra.ShellCompDirective) {
+func (a *app) completeNodesAndLinks(cmd *cobra.Command, args []string,
+	prefix string) ([]string, cobra.ShellCompDirective) {
 	nodes, directive := a.completeNodes(cmd, args, prefix)
 	return append(nodes, a.completeLinks(cmd, prefix)...), directive
 }

@@ -72,8 +72,8 @@ func (s *saving) network(r *topology.Topology, n *topology.Node) error {
 
 // wanted is what a node is to have: what it has now or, if it is not to be saved, what the file
 // gave it. addresses is nil if that is not known.
-func (s *saving) wanted(n *topology.Node) (addresses map[string][]netip.Prefix, loopback []netip.Prefix,
-	routes []topology.Route) {
+func (s *saving) wanted(n *topology.Node) (
+	addresses map[string][]netip.Prefix, loopback []netip.Prefix, routes []topology.Route) {
 	p := s.present[n.Name]
 	if !p.Network {
 		return nil, nil, nil

@@ -26,8 +26,8 @@ const arpPace = time.Millisecond
 
 // WhoHas asks for addresses on some VLANs, three times, and returns each answer once. The requests
 // are ARP probes (RFC 5227, section 2.1.1), from which no one learns an address.
-func (s *Segment) WhoHas(ctx context.Context, addresses []netip.Addr, vlans []uint16, wait time.Duration) (out []Answer,
-	err error) {
+func (s *Segment) WhoHas(ctx context.Context, addresses []netip.Addr, vlans []uint16,
+	wait time.Duration) (out []Answer, err error) {
 	pace := time.NewTicker(arpPace)
 	defer pace.Stop()
 	ask := func(ctx context.Context) error {

@@ -103,8 +103,8 @@ func login(ctx context.Context, as gophercloud.AuthOptions, secure *tls.Config) 
 }
 
 // credentials are where everybody has them: clouds.yaml, or variables OS_*.
-func credentials(cloud, home string) (as gophercloud.AuthOptions, at gophercloud.EndpointOpts, secure *tls.Config,
-	err error) {
+func credentials(cloud,
+	home string) (as gophercloud.AuthOptions, at gophercloud.EndpointOpts, secure *tls.Config, err error) {
 	fail := func(format string, args ...any) (gophercloud.AuthOptions, gophercloud.EndpointOpts, *tls.Config, error) {
 		return as, at, nil, fmt.Errorf(format, args...)
 	}

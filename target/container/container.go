@@ -303,8 +303,8 @@ func (k *containers) look(ctx context.Context, engine *client.Client, n *topolog
 }
 
 // inspect asks the engine for a container.
-func (k *containers) inspect(ctx context.Context, engine *client.Client, n *topology.Node, id string) (*running,
-	error) {
+func (k *containers) inspect(ctx context.Context, engine *client.Client, n *topology.Node,
+	id string) (*running, error) {
 	is, err := engine.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
 		return nil, err

@@ -173,8 +173,8 @@ func takeBack(engine *client.Client, id string, was given, files []topology.Node
 
 // Files reads the files that a node was given, as they are now. Whatever its container says, it is
 // asked for regular files of a size that a topology can hold only, and no more of them is read.
-func (k *containers) Files(ctx context.Context, n *topology.Node) (out []topology.NodeFile, remarks []string,
-	err error) {
+func (k *containers) Files(ctx context.Context,
+	n *topology.Node) (out []topology.NodeFile, remarks []string, err error) {
 	if len(n.Files) == 0 {
 		return nil, nil, nil
 	}
@@ -204,8 +204,8 @@ func (k *containers) Files(ctx context.Context, n *topology.Node) (out []topolog
 }
 
 // readFile reads a file of a container, or says why it is none that a topology can hold.
-func readFile(ctx context.Context, engine *client.Client, id, name string) (f topology.NodeFile, why string,
-	err error) {
+func readFile(ctx context.Context, engine *client.Client, id,
+	name string) (f topology.NodeFile, why string, err error) {
 	is, err := engine.ContainerStatPath(ctx, id, client.ContainerStatPathOptions{Path: name})
 	switch {
 	case errdefs.IsNotFound(err):

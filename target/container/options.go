@@ -63,8 +63,8 @@ func (p program) command(n *topology.Node) ([]string, error) {
 
 // options are what an engine is asked for. The program is given a terminal, so that a shell that is
 // one stays.
-func (k *containers) options(n *topology.Node, waiter string, argv []string) (*engineapi.Config,
-	*engineapi.HostConfig) {
+func (k *containers) options(n *topology.Node, waiter string,
+	argv []string) (*engineapi.Config, *engineapi.HostConfig) {
 	env := make([]string, len(n.Env))
 	for i, e := range n.Env {
 		env[i] = e.String()

@@ -122,8 +122,8 @@ type pair [2]string
 // measureCarriers measures what carries links between sites, all pairs at once: loss, round trip
 // times, and how large packets may be; then, if asked for, bandwidth, one pair after the other. A
 // carrier that carries nothing is not an error.
-func measureCarriers(ctx context.Context, w ways, pairs []pair, bandwidth time.Duration) (out []lab.Carried,
-	err error) {
+func measureCarriers(ctx context.Context, w ways, pairs []pair,
+	bandwidth time.Duration) (out []lab.Carried, err error) {
 	for range 2 { // the numbers may belong to another lab, which lets nothing pass
 		out, err = measureOnce(ctx, w, pairs, bandwidth)
 		if err == nil && !slices.ContainsFunc(out, func(c lab.Carried) bool { return c.Received == 0 }) {

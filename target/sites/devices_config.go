@@ -60,8 +60,8 @@ func (s deviceSwitch) RecordsOf(n *topology.Node) (bridge string, ports []ovs.Re
 }
 
 // switchOf is the node of a topology that a device is, to what reads and loads its configuration.
-func (l *Lab) switchOf(t *topology.Topology, n *topology.Node, d *device, p openwrt.Plan) (in datapath.Running,
-	err error) {
+func (l *Lab) switchOf(t *topology.Topology, n *topology.Node, d *device,
+	p openwrt.Plan) (in datapath.Running, err error) {
 	login, err := d.now()
 	return datapath.Running{Node: n, Fabric: deviceSwitch{topology: t, login: login, plan: p},
 		Foreign: len(topology.ForeignControllers(t, n)) > 0, ByHand: l.owner.ByHand}, err

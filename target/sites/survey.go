@@ -122,8 +122,8 @@ const bandwidthTime = 500 * time.Millisecond
 // Examine looks at all machines of a list at once, then at the ways between them; at those from
 // this machine only if this process may make tunnels. begins is told how many ways there are, and
 // how long they will take.
-func Examine(ctx context.Context, list *site.List, owner int, begins func(pairs int, takes time.Duration)) (out Found,
-	err error) {
+func Examine(ctx context.Context, list *site.List, owner int,
+	begins func(pairs int, takes time.Duration)) (out Found, err error) {
 	user, err := site.UserOf(owner)
 	if err != nil {
 		return out, err

@@ -46,8 +46,8 @@ func (r Reading) And(later Reading) Reading {
 const asked = 50
 
 // Ask asks a node for its time; run runs Serve there.
-func Ask(ctx context.Context, run func(ctx context.Context, in io.Reader, out io.Writer) error) (its Reading,
-	err error) {
+func Ask(ctx context.Context,
+	run func(ctx context.Context, in io.Reader, out io.Writer) error) (its Reading, err error) {
 	questions, ask := io.Pipe()
 	answer, answers := io.Pipe()
 	ended := make(chan error, 1)

@@ -59,8 +59,8 @@ type Instruments struct {
 const mostIdle = 64
 
 // Measure is Measure between two nodes, by their names.
-func (all *Instruments) Measure(ctx context.Context, from, to string, s Send, r Receive, quiet time.Duration) (*Sent,
-	*Received, error) {
+func (all *Instruments) Measure(ctx context.Context, from, to string, s Send, r Receive,
+	quiet time.Duration) (*Sent, *Received, error) {
 	sender, receiver := all.take(ctx, from), all.take(ctx, to)
 	defer all.leave(sender)
 	defer all.leave(receiver)
@@ -130,8 +130,8 @@ func (all *Instruments) Close() {
 }
 
 // measure sends a stream from one instrument to another.
-func (s Send) measure(ctx context.Context, sender, receiver *instrument, r Receive, quiet time.Duration) (*Sent,
-	*Received, error) {
+func (s Send) measure(ctx context.Context, sender, receiver *instrument, r Receive,
+	quiet time.Duration) (*Sent, *Received, error) {
 	if err := s.Check(); err != nil {
 		return nil, nil, err
 	}

@@ -71,8 +71,8 @@ func inCommands(t *topology.Topology) *topology.Topology {
 }
 
 // network are the commands that give a node its addresses and routes, and routes that none gives.
-func network(n *topology.Node, ends []topology.Endpoint, ipv6 topology.IPv6) (commands [][]string,
-	unheld []topology.Route) {
+func network(n *topology.Node, ends []topology.Endpoint,
+	ipv6 topology.IPv6) (commands [][]string, unheld []topology.Route) {
 	for _, e := range ends {
 		for _, a := range e.Addresses {
 			if a.Addr().Is4() || ipv6.Addressed() {

@@ -32,8 +32,8 @@ func SetLink(data []byte, a, b string, change topology.LinkChange) ([]byte, erro
 
 // edited returns the text of a file after an edit. plan finds what is to be edited: try edits it in
 // the text, apply in the topology; both must give the same.
-func edited(data []byte, plan func(*reader, *editor) (try, apply func(), what string, line int, err error)) ([]byte,
-	error) {
+func edited(data []byte,
+	plan func(*reader, *editor) (try, apply func(), what string, line int, err error)) ([]byte, error) {
 	crlf := bytes.Count(data, []byte("\r\n"))
 	if crlf > 0 && crlf != bytes.Count(data, []byte("\n")) {
 		return nil, errors.New("the file mixes two kinds of line ends; let your editor convert it first")

@@ -316,7 +316,7 @@ const (
 	Tagged   Wire = "vlan"      // the same, on a wire that the sites share
 	Cable    Wire = "wire"      // a real one between two sites
 	Network  Wire = "network"   // one of a cloud between two sites, for this link alone
-	Plugged  Wire = "plugged"   // into the Open vSwitch of who has the network at the other end
+	Plugged  Wire = "plugged"   // into the switch of who has the network at the other end
 	Attached Wire = "attached"  // a port there, of the instance that the node is at
 )
 

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/controller/api"
@@ -126,7 +127,7 @@ func newDaemon(state State, m Maker) *daemon {
 	d := &daemon{maker: m, watched: map[string]int{}, programs: map[string]*program{}, progress: newProgressLog(),
 		gone: make(chan struct{}), followed: make(chan struct{})}
 	d.shown.state.Store(&state)
-	d.ask.Collector, d.ask.Others = collectors{linkCollector{d}, modelCollector{d}}, memberMetrics{d}
+	d.ask.Collectors, d.ask.Others = []prometheus.Collector{linkCollector{d}, modelCollector{d}}, memberMetrics{d}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }

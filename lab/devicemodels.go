@@ -39,23 +39,6 @@ func (c *Client) Models(ctx context.Context) ([]ModelledNode, error) {
 	return call[[]ModelledNode](ctx, c, "GET", "/v1/models", nil)
 }
 
-// collectors are several as one.
-type collectors []prometheus.Collector
-
-// Describe gives all that any of them may give.
-func (c collectors) Describe(to chan<- *prometheus.Desc) {
-	for _, one := range c {
-		one.Describe(to)
-	}
-}
-
-// Collect gives what they all have now.
-func (c collectors) Collect(to chan<- prometheus.Metric) {
-	for _, one := range c {
-		one.Collect(to)
-	}
-}
-
 // modelCollector gives Prometheus the same.
 type modelCollector struct{ d *daemon }
 

@@ -120,17 +120,18 @@ func registerRemote(api huma.API, d *daemon) {
 
 // says describes it. The caller has locked r.
 func (r *remote) says(name string) (out Remote) {
-	is := r.record
-	if is == nil {
+	record := r.record
+	if record == nil {
 		return out
 	}
-	out = Remote{URL: "http://" + is.reachable(), TokenFile: tokenFile(name), Hosts: is.Hosts, Origins: is.Origins}
-	if is.ReadToken != "" {
+	out = Remote{URL: "http://" + record.reachable(), TokenFile: tokenFile(name), Hosts: record.Hosts,
+		Origins: record.Origins}
+	if record.ReadToken != "" {
 		out.ReadTokenFile = readTokenFile(name)
 	}
-	if block, _ := pem.Decode([]byte(is.Certificate)); block != nil {
+	if block, _ := pem.Decode([]byte(record.Certificate)); block != nil {
 		sum := sha256.Sum256(block.Bytes)
-		out.URL, out.Certificate = "https://"+is.reachable(), certificateFile(name)
+		out.URL, out.Certificate = "https://"+record.reachable(), certificateFile(name)
 		out.Fingerprint = hex.EncodeToString(sum[:])
 	}
 	return out

@@ -53,8 +53,8 @@ func (d *data) order(out *Trend, t definition.Trend, places []comparison) {
 			first = p
 		}
 	}
-	for i, is := range d.judge.significant(against) {
-		if is && contrary == nil {
+	for i, shown := range d.judge.significant(against) {
+		if shown && contrary == nil {
 			contrary = &places[i]
 		}
 	}
@@ -183,6 +183,15 @@ func (d *data) sides(t definition.Trend, x, y []float64, paired bool, place, uni
 	return p
 }
 
+// limitOf is a statement's limit in the unit that something is measured in; false: it cannot be.
+func limitOf(t definition.Trend, unit string) (limit float64, ok bool) {
+	if t.Unit == "" {
+		return *t.Limit, true
+	}
+	factor, ok := definition.Convert(t.Unit, unit)
+	return factor * *t.Limit, ok
+}
+
 // againstLimit uses the interval of the mean: a one-sided test of half the level.
 func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit string, factor float64) comparison {
 	values := g.values(t.Source)
@@ -193,15 +202,11 @@ func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit st
 	if i != nil {
 		p.why += " " + Interval(i, factor)
 	}
-	limit, ok := definition.Convert(t.Unit, g.unit)
-	if t.Unit == "" {
-		limit, ok = 1, true
-	}
+	limit, ok := limitOf(t, g.unit)
 	if !ok {
 		p.more.text = "; it is not measured in " + name(t.Unit)
 		return p
 	}
-	limit *= *t.Limit
 	switch {
 	case i == nil:
 		p.more = tooFew(len(values))

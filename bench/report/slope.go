@@ -219,10 +219,7 @@ func (j *judge) slopeRatio(s slopes, t definition.Trend, places int) verdict {
 func (j *judge) limited(s slopes, t definition.Trend) comparison {
 	p := comparison{name: s.place, above: 1, below: 1}
 	m := mean(s.x)
-	limit, ok := definition.Convert(t.Unit, s.of)
-	if t.Unit == "" {
-		limit, ok = 1, true
-	}
+	limit, ok := limitOf(t, s.of)
 	p.why = withUnit(m*s.factor, s.unit)
 	switch {
 	case !ok:
@@ -232,7 +229,6 @@ func (j *judge) limited(s slopes, t definition.Trend) comparison {
 		p.more = tooFew(len(s.x))
 		return p
 	}
-	limit *= *t.Limit
 	half := stats.HalfWidth(s.x, 1-j.of(alpha))
 	p.why += " " + Interval(&stats.Interval{Low: m - half, High: m + half}, s.factor)
 	off := math.Sqrt(stat.Variance(s.x, nil) / float64(len(s.x)))

@@ -58,9 +58,9 @@ type Server struct {
 	// Reload makes the controller read its topology again; nil: it has no file. Set it before Use.
 	Reload func(context.Context) error
 
-	// Collector measures the process that runs the controller, for GET /metrics; nil: none. Without
-	// a controller, its metrics are the only ones. Set it before Use.
-	Collector prometheus.Collector
+	// Collectors measure the process that runs the controller, for GET /metrics. Without a
+	// controller, their metrics are the only ones. Set them before Use.
+	Collectors []prometheus.Collector
 
 	// Others gathers the metrics of other processes, for GET /metrics; nil: none. Metrics that
 	// contradict this process's own are left out. Set it before Use.
@@ -91,9 +91,7 @@ func (s *Server) exposition(more ...prometheus.Collector) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	r.MustRegister(more...)
-	if s.Collector != nil {
-		r.MustRegister(s.Collector)
-	}
+	r.MustRegister(s.Collectors...)
 	all := prometheus.Gatherers{r}
 	if s.Others != nil {
 		all = append(all, s.Others)
@@ -120,7 +118,7 @@ func (s *Server) Mux(mux *http.ServeMux) {
 		switch h := s.metrics.Load(); {
 		case h != nil:
 			(*h).ServeHTTP(w, r)
-		case s.Collector != nil:
+		case len(s.Collectors) > 0:
 			alone().ServeHTTP(w, r)
 		default:
 			http.Error(w, errNone.Error(), http.StatusNotFound)

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"trivet.dev/trivet/controller/api"
@@ -140,7 +141,7 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 	if queries != nil {
 		server := api.Server{Reload: r.reload(c)}
 		if centre != nil {
-			server.More, server.Collector = centre.Register, centre
+			server.More, server.Collectors = centre.Register, []prometheus.Collector{centre}
 		}
 		server.Use(c)
 		go func() {

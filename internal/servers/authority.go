@@ -98,31 +98,17 @@ func (a *Authority) Certificate() []byte { return block("CERTIFICATE", a.certifi
 // Issue makes a certificate for a program, which may be a server on the loopback device as well as
 // a client, and its key.
 func (a *Authority) Issue(name string) (certificate, key []byte, err error) {
-	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
 	of := template(name)
-	of.KeyUsage = x509.KeyUsageDigitalSignature
 	of.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	of.DNSNames, of.IPAddresses = []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
-	der, err := x509.CreateCertificate(rand.Reader, of, a.certificate, own.Public(), a.key)
-	if err != nil {
-		return nil, nil, err
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(own)
-	return block("CERTIFICATE", der), block("PRIVATE KEY", secret), err
+	return a.sign(of)
 }
 
 // SelfSigned makes a certificate of a server that only it vouches for, and its key, in PEM. hosts
 // are the addresses and names of the server.
 func SelfSigned(name string, hosts []string) (certificate, key []byte, err error) {
-	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
 	of := template(name)
-	of.KeyUsage, of.BasicConstraintsValid = x509.KeyUsageDigitalSignature, true
+	of.BasicConstraintsValid = true
 	of.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
@@ -131,7 +117,22 @@ func SelfSigned(name string, hosts []string) (certificate, key []byte, err error
 			of.DNSNames = append(of.DNSNames, host)
 		}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, of, of, own.Public(), own)
+	var none *Authority
+	return none.sign(of)
+}
+
+// sign makes a key, and a certificate for it, both in PEM. Without an authority the certificate is
+// signed by its own key.
+func (a *Authority) sign(of *x509.Certificate) (certificate, key []byte, err error) {
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a == nil {
+		a = &Authority{of, own}
+	}
+	of.KeyUsage = x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, of, a.certificate, own.Public(), a.key)
 	if err != nil {
 		return nil, nil, err
 	}

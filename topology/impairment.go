@@ -204,11 +204,18 @@ func (i Impairment) Unknown(known []string) string {
 	return ""
 }
 
+// Random says whether chance decides what becomes of a packet.
+func (i Impairment) Random() bool {
+	return i.Loss > 0 || i.Jitter > 0 || i.Reorder > 0 || i.Duplicate > 0 || i.Corrupt > 0
+}
+
 // PerPacket says whether something happens to packets one by one, so that several must not cross
 // the link as one.
-func (i Impairment) PerPacket() bool {
-	return i.Loss > 0 || i.Jitter > 0 || i.Reorder > 0 || i.Duplicate > 0 || i.Corrupt > 0 || i.Managed()
-}
+func (i Impairment) PerPacket() bool { return i.Random() || i.Managed() }
+
+// Arrives is the share of packets, in [0, 1], of which a copy crosses the direction undamaged.
+// Duplicates are left out: of those one more may arrive.
+func (i Impairment) Arrives() float64 { return (1 - float64(i.Loss)) * (1 - float64(i.Corrupt)) }
 
 // Managed says whether active queue management is in effect: without a bandwidth nothing waits.
 func (i Impairment) Managed() bool { return i.Bandwidth > 0 && i.Queue.Managed() }

@@ -72,3 +72,32 @@ func TestImpairmentWords(t *testing.T) {
 		}
 	}
 }
+
+// TestArrives proves that what a link does to packets is counted where it takes some of them from
+// receivers: an option that is new must say here whether it does.
+func TestArrives(t *testing.T) {
+	takes := map[string]float64{"loss": 0.5, "corrupt": 0.5, "bandwidth": 0, "delay": 0, "jitter": 0, "queue": 0, "mtu": 0, "reorder": 0,
+		"gap": 0, "duplicate": 0}
+	for _, o := range LinkOptions {
+		taken, known := takes[o.Name]
+		if !known && !strings.HasSuffix(o.Name, "_correlation") {
+			t.Errorf("nobody says whether %s takes packets from receivers: see Impairment.Arrives", o.Name)
+		}
+		var i Impairment
+		text := map[string]string{"bandwidth": "1mbit", "delay": "1ms", "jitter": "1ms", "queue": "10", "mtu": "1000", "gap": "5"}[o.Name]
+		if text == "" {
+			text = "50%"
+		}
+		v, err := o.Parse(text)
+		if err != nil {
+			t.Fatal(o.Name, err)
+		}
+		o.in(&i).Set(reflect.ValueOf(v))
+		if got := i.Arrives(); got != 1-taken {
+			t.Errorf("of what crosses a link with %s %s the share %v arrives, not %v", o.Name, text, got, 1-taken)
+		}
+	}
+	if got := (Impairment{Loss: 0.5, Corrupt: 0.5, Duplicate: 0.5}).Arrives(); got != 0.25 {
+		t.Errorf("half of what is not lost is damaged, and %v arrives", got)
+	}
+}

@@ -104,7 +104,7 @@ func losses(way []hop) (least, most float64, told bool) {
 			return 0, 0, false
 		}
 		kept *= 1 - float64(i.Loss)*(1-float64(i.Duplicate))
-		atLeast *= (1 - float64(i.Loss)) * (1 - float64(i.Corrupt))
+		atLeast *= i.Arrives()
 	}
 	return 1 - kept, 1 - atLeast, true
 }

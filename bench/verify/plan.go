@@ -207,7 +207,7 @@ func (v *verifier) kept(way []hop, target hop) (before, after float64) {
 			at = &after
 			continue
 		}
-		*at *= (1 - float64(v.egress(h).Loss)) * (1 - float64(v.egress(h).Corrupt))
+		*at *= v.egress(h).Arrives()
 	}
 	return before, after
 }

@@ -15,8 +15,7 @@ const fullPacket = 1514
 // bucket of tokens is all there is, its limit is in bytes; else packets are counted.
 func (v *verifier) queueBytes(h hop, frame int) float64 {
 	e := v.egress(h)
-	if v.wires[h.link] == datapath.Veth && e.Delay == 0 && e.Jitter == 0 && e.Loss == 0 && e.Duplicate == 0 &&
-		e.Corrupt == 0 {
+	if v.wires[h.link] == datapath.Veth && e.Delay == 0 && !e.Random() {
 		return float64(e.QueueLimit()) * fullPacket
 	}
 	return float64(e.QueueLimit()) * float64(frame)

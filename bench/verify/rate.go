@@ -255,7 +255,7 @@ func (v *verifier) delayOf(way []hop) (sum time.Duration) {
 // comes is the share of what crosses a direction that is seen behind it: what is damaged receivers
 // throw away, and what comes twice counts once.
 func comes(e topology.Impairment) float64 {
-	return (1 - float64(e.Loss)) * (1 - float64(e.Corrupt)) / (1 + float64(e.Duplicate))
+	return e.Arrives() / (1 + float64(e.Duplicate))
 }
 
 func several(n int) string {

@@ -293,7 +293,7 @@ func (v *verifier) weigh(pairs []*pair) {
 		for _, h := range way {
 			e := v.egress(h)
 			longer += 2 * time.Duration(e.Delay+4*e.Jitter)
-			kept *= (1 - float64(e.Loss)) * (1 - float64(e.Corrupt))
+			kept *= e.Arrives()
 			for _, d := range v.devices(h) { // which shares what it can do among all that crosses it
 				stream = min(stream, full*1e9/d.Model.Service(full)/through[d.Name])
 			}

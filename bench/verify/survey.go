@@ -123,7 +123,7 @@ func (v *verifier) doubts(f *flow) bool {
 // the answer, is lost on the way.
 func (v *verifier) mayMiss(f *flow) bool {
 	return slices.ContainsFunc(f.way,
-		func(h hop) bool { return loses(v.egress(h)) || loses(v.egress(hop{h.link, 1 - h.out})) })
+		func(h hop) bool { return v.egress(h).Arrives() < 1 || v.egress(hop{h.link, 1 - h.out}).Arrives() < 1 })
 }
 
 // look sends streams of flows, the first thorough of them longer, and judges what came of them.
@@ -538,6 +538,3 @@ func each[A, B any](ctx context.Context, list []A, most int, do func(context.Con
 	group.Wait()
 	return out, firstOf(ctx.Err(), failed)
 }
-
-// loses says whether a direction loses packets, or damages them so that receivers do.
-func loses(e topology.Impairment) bool { return e.Loss > 0 || e.Corrupt > 0 }

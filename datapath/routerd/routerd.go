@@ -107,9 +107,9 @@ func (f *Family) ClientPath() (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// Installed says what is missing of the family's programs.
+// Installed says what is missing of what each of the family's routers runs, whatever it speaks.
 func (f *Family) Installed() error {
-	for _, name := range append(slices.Clone(f.names), f.daemonsOf(protocols)...) {
+	for _, name := range f.names {
 		if _, err := f.Path(name); err != nil {
 			return err
 		}
@@ -140,7 +140,11 @@ func (f *Family) Names(n *topology.Node) []string {
 
 // Lacks says which programs a topology's routers need that this machine does not have.
 func Lacks(t *topology.Topology) error {
-	installed := map[*Family]error{}
+	type program struct {
+		*Family
+		name string
+	}
+	installed, asked := map[*Family]error{}, map[program]bool{}
 	var errs []error
 	for _, n := range t.Nodes {
 		f := Of(n.Datapath)
@@ -151,22 +155,21 @@ func Lacks(t *topology.Topology) error {
 			installed[f] = f.Installed()
 			errs = append(errs, installed[f])
 		}
-		if installed[f] == nil && n.OwnRouting() != "" {
-			errs = append(errs, f.runs(n))
+		if installed[f] != nil {
+			continue
+		}
+		for _, name := range f.Names(n) {
+			if asked[program{f, name}] {
+				continue
+			}
+			asked[program{f, name}] = true
+			if _, err := f.Path(name); err != nil {
+				errs = append(errs, fmt.Errorf("router %s: its configuration needs %s, which %s does not have on this machine",
+					n.Name, name, f.Name))
+			}
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// runs says which daemon that a router's own configuration needs is not installed.
-func (f *Family) runs(n *topology.Node) error {
-	for _, name := range f.Names(n) {
-		if _, err := f.Path(name); err != nil {
-			return fmt.Errorf("router %s: its configuration needs %s, which %s does not have on this machine", n.Name,
-				name, f.Name)
-		}
-	}
-	return nil
 }
 
 func seconds(d time.Duration) int { return int(d / time.Second) }

@@ -418,13 +418,6 @@ func (e Endpoint) Beyond() bool { return e.External() && (e.Carrier == nil || e.
 // into a network.
 func (e Endpoint) External() bool { return e.Node == "" }
 
-// Event is something that happens in a lab at a given time after it is up.
-type Event struct {
-	At     Duration `json:"at"`
-	Action Action   `json:"action"`
-	Pos    Position `json:"-"`
-}
-
 // Node returns the node of that name, or nil.
 func (t *Topology) Node(name string) *Node {
 	for _, n := range t.Nodes {

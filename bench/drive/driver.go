@@ -237,7 +237,7 @@ func tuned(l *experiment.Lab, name string) tune.Settings {
 // Up brings up the lab of a cell, and tunes the machine to it.
 func (d *Driver) Up(ctx context.Context, cell *experiment.Cell) (experiment.Instance, error) {
 	if cell.Bare && !tuned(&cell.Lab, "").Any() {
-		return &instance{driver: d, cell: cell, topology: &topology.Topology{}, lab: nowhere{}}, nil
+		return &instance{driver: d, cell: cell, topology: &topology.Topology{}, lab: noLab{}}, nil
 	}
 	i, err := d.up(ctx, cell)
 	if err != nil {

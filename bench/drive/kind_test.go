@@ -39,7 +39,7 @@ func init() {
 }
 
 // spoken is nodes where every program says a word.
-type spoken struct{ nowhere }
+type spoken struct{ noLab }
 
 func (spoken) run(_ context.Context, _ string, _ []string, _ io.Reader, out, _ io.Writer) error {
 	_, err := io.WriteString(out, "abc")

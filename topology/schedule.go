@@ -5,6 +5,13 @@ import (
 	"strings"
 )
 
+// Event is something that happens in a lab at a given time after it is up.
+type Event struct {
+	At     Duration `json:"at"`
+	Action Action   `json:"action"`
+	Pos    Position `json:"-"`
+}
+
 // Action is what an event does: change a link, or run a command in a node.
 type Action struct {
 	Ends   [2]string // of the link to change, given as Endpoint.Node or Interface

@@ -19,7 +19,7 @@ func TestNowhere(t *testing.T) {
 				needs(t, "mn", "ovs-vswitchd")
 			}
 			i, probes := bring(t, "topology: single,62\nlab: "+lab+"\nprobes: [up_down]\n")
-			if _, ok := i.(*instance).lab.(nowhere); !ok {
+			if _, ok := i.(*instance).lab.(noLab); !ok {
 				t.Fatalf("the lab is a %T", i.(*instance).lab)
 			}
 			if err := i.Do(context.Background(), experiment.Event{Kill: "s1"}); err == nil {

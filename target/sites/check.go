@@ -35,9 +35,9 @@ type CheckedDevice struct {
 	Health *local.Health   `json:"health,omitempty"`
 	Rack   []local.Finding `json:"rack"`
 
-	site *site.Site
-	ear  caller
-	port port
+	site   *site.Site
+	prober prober
+	port   port
 }
 
 // heardOut is how long frames may be on their way through switches, and answers.
@@ -203,38 +203,38 @@ func (c *check) callAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	callers := slices.DeleteFunc(slices.Clone(c.devices),
+	probers := slices.DeleteFunc(slices.Clone(c.devices),
 		func(d *CheckedDevice) bool { return d.Health == nil || d.Health.NIC == "" })
-	_ = parallel.All(callers, func(d *CheckedDevice) error {
+	_ = parallel.All(probers, func(d *CheckedDevice) error {
 		if e, err := listenAt(ctx, d.site, d.Health.NIC, c.number); err != nil {
 			d.Rack = append(d.Rack, local.Finding{What: "VLANs", Needed: true, Says: "cannot be tried: " + err.Error()})
 		} else {
-			d.ear, d.port.silent = e, false
+			d.prober, d.port.silent = e, false
 		}
 		return nil
 	})
-	callers = slices.DeleteFunc(callers, func(d *CheckedDevice) bool { return d.ear == nil })
+	probers = slices.DeleteFunc(probers, func(d *CheckedDevice) bool { return d.prober == nil })
 	err = own.call(ctx, callsOn(c.number, 0, c.vlans()))
-	err = errors.Join(err, parallel.All(callers, func(d *CheckedDevice) error {
+	err = errors.Join(err, parallel.All(probers, func(d *CheckedDevice) error {
 		if d.port.guarded {
 			return nil
 		}
-		return d.ear.call(ctx, callsOn(c.number, c.numberOf(d), []uint16{segment.Untagged, d.VLAN}))
+		return d.prober.call(ctx, callsOn(c.number, c.numberOf(d), []uint16{segment.Untagged, d.VLAN}))
 	}))
 	select {
 	case <-ctx.Done():
 	case <-time.After(heardOut):
 	}
 	var mu sync.Mutex
-	err = errors.Join(err, parallel.All(callers, func(d *CheckedDevice) error {
-		heard, err := d.ear.end()
+	err = errors.Join(err, parallel.All(probers, func(d *CheckedDevice) error {
+		heard, err := d.prober.end()
 		mu.Lock()
 		defer mu.Unlock()
 		d.port.down = from(heard, 0)
 		return err
 	}))
 	heard, wrong := own.end()
-	for _, d := range callers {
+	for _, d := range probers {
 		d.port.up = from(heard, c.numberOf(d))
 	}
 	return errors.Join(err, wrong)

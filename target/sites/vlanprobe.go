@@ -16,15 +16,15 @@ import (
 	"trivet.dev/trivet/target/local"
 )
 
-// A caller calls on VLANs of an interface, and hears what others call. Which VLANs reach a device
-// can be told only there, and before there is a lab no device has any.
-type caller interface {
+// A prober sends probes on VLANs of an interface, and records those of others that arrive there.
+// Only so is it known, before there is a lab, which VLANs the switches between devices pass.
+type prober interface {
 	call(context.Context, []segment.Call) error
 	end() ([]segment.Heard, error)
 }
 
-// ear is a caller on this machine.
-type ear struct {
+// localProber is a prober on this machine.
+type localProber struct {
 	segment *segment.Segment
 	cancel  context.CancelFunc
 	heard   []segment.Heard
@@ -32,13 +32,13 @@ type ear struct {
 	done    chan struct{}
 }
 
-func listen(nic string, number uint64) (*ear, error) {
+func listen(nic string, number uint64) (*localProber, error) {
 	s, err := segment.Open(nic, segment.Calling)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	e := &ear{segment: s, cancel: cancel, done: make(chan struct{})}
+	e := &localProber{segment: s, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		e.heard, e.wrong = s.Hear(ctx, number)
 		close(e.done)
@@ -46,40 +46,40 @@ func listen(nic string, number uint64) (*ear, error) {
 	return e, nil
 }
 
-func (e *ear) call(ctx context.Context, calls []segment.Call) error {
+func (e *localProber) call(ctx context.Context, calls []segment.Call) error {
 	return e.segment.Call(ctx, calls)
 }
 
-func (e *ear) end() ([]segment.Heard, error) {
+func (e *localProber) end() ([]segment.Heard, error) {
 	e.cancel()
 	<-e.done
 	e.segment.Close()
 	return e.heard, e.wrong
 }
 
-// farEar is a caller at another site.
-type farEar struct {
+// siteProber is a prober at another site.
+type siteProber struct {
 	ctx  context.Context
 	site *site.Site
 	path string
 }
 
-type earRequest struct {
+type proberRequest struct {
 	NIC    string `json:"nic"`
 	Number uint64 `json:"number"`
 }
 
-func listenAt(ctx context.Context, s *site.Site, nic string, number uint64) (farEar, error) {
-	id, err := site.Call[int](ctx, s, "POST", "/v1/ears", earRequest{nic, number})
-	return farEar{ctx, s, fmt.Sprintf("/v1/ears/%d", id)}, err
+func listenAt(ctx context.Context, s *site.Site, nic string, number uint64) (siteProber, error) {
+	id, err := site.Call[int](ctx, s, "POST", "/v1/vlan-probes", proberRequest{nic, number})
+	return siteProber{ctx, s, fmt.Sprintf("/v1/vlan-probes/%d", id)}, err
 }
 
-func (e farEar) call(ctx context.Context, calls []segment.Call) error {
+func (e siteProber) call(ctx context.Context, calls []segment.Call) error {
 	_, err := site.Call[struct{}](ctx, e.site, "POST", e.path+"/call", calls)
 	return err
 }
 
-func (e farEar) end() ([]segment.Heard, error) {
+func (e siteProber) end() ([]segment.Heard, error) {
 	return site.Call[[]segment.Heard](e.ctx, e.site, "DELETE", e.path, nil)
 }
 
@@ -100,9 +100,9 @@ func serveHealth(mux *http.ServeMux) {
 		answer(w, local.HealthOf(request.NIC, request.Address, lab.RunDir()))
 	})
 	var mu sync.Mutex
-	open := []*ear{}
-	mux.HandleFunc("POST /v1/ears", func(w http.ResponseWriter, r *http.Request) {
-		var request earRequest
+	open := []*localProber{}
+	mux.HandleFunc("POST /v1/vlan-probes", func(w http.ResponseWriter, r *http.Request) {
+		var request proberRequest
 		err := json.NewDecoder(r.Body).Decode(&request)
 		e, wrong := listen(request.NIC, request.Number)
 		if err := errors.Join(err, wrong); err != nil {
@@ -114,7 +114,7 @@ func serveHealth(mux *http.ServeMux) {
 		open = append(open, e)
 		answer(w, len(open)-1)
 	})
-	with := func(f func(e *ear, r *http.Request) (any, error)) http.HandlerFunc {
+	with := func(f func(e *localProber, r *http.Request) (any, error)) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			id, err := strconv.Atoi(r.PathValue("id"))
@@ -133,12 +133,12 @@ func serveHealth(mux *http.ServeMux) {
 			answer(w, v)
 		}
 	}
-	mux.HandleFunc("POST /v1/ears/{id}/call", with(func(e *ear, r *http.Request) (any, error) {
+	mux.HandleFunc("POST /v1/vlan-probes/{id}/call", with(func(e *localProber, r *http.Request) (any, error) {
 		var calls []segment.Call
 		if err := json.NewDecoder(r.Body).Decode(&calls); err != nil {
 			return nil, err
 		}
 		return struct{}{}, e.call(r.Context(), calls)
 	}))
-	mux.HandleFunc("DELETE /v1/ears/{id}", with(func(e *ear, _ *http.Request) (any, error) { return e.end() }))
+	mux.HandleFunc("DELETE /v1/vlan-probes/{id}", with(func(e *localProber, _ *http.Request) (any, error) { return e.end() }))
 }

@@ -43,16 +43,21 @@ type Result struct {
 // page is a directory of results.
 type page struct {
 	Summary
-	Results []Result
+	Results []Result // those of them that are written now
 }
 
 // Create is called with each file's name, below the directory of the pages, with slashes.
 type Create = func(name string, write func(io.Writer) error) error
 
-// Write writes the pages. note appears on each of them, about how its results were measured; kept
-// are existing pages, of other results, which are left as they are and listed in the index.
+// Write writes the pages of results. note appears with each of these, about how they were measured;
+// kept are existing pages: what they have of other results stays, and is listed in the index.
 func Write(results []Result, note string, kept []Summary, create Create) error {
-	pages := group(results, note)
+	pages := group(results)
+	for i := range pages {
+		if err := pages[i].summarize(note, kept); err != nil {
+			return err
+		}
+	}
 	index := slices.DeleteFunc(slices.Clone(kept), func(s Summary) bool {
 		return slices.ContainsFunc(pages, func(p page) bool { return p.Name == s.Name })
 	})
@@ -99,7 +104,7 @@ func (p page) Plots(r Result) (out []Plot) {
 func (p page) picture(r Result, id string) string { return p.Name + "/" + r.Name + "-" + id + ".svg" }
 
 // group makes the pages: a directory each.
-func group(results []Result, note string) (out []page) {
+func group(results []Result) (out []page) {
 	for _, r := range results {
 		dir := filepath.Dir(r.Path)
 		if abs, err := filepath.Abs(dir); err == nil {
@@ -109,7 +114,7 @@ func group(results []Result, note string) (out []page) {
 		r.File = path.Join(filepath.Base(dir), filepath.Base(r.Path))
 		i := slices.IndexFunc(out, func(p page) bool { return p.Name == name })
 		if i < 0 {
-			out = append(out, page{Summary: Summary{Name: name, Title: name, Note: note}})
+			out = append(out, page{Summary: Summary{Name: name, Title: name}})
 			i = len(out) - 1
 		}
 		p := &out[i]
@@ -122,9 +127,6 @@ func group(results []Result, note string) (out []page) {
 			r.Name = fmt.Sprintf("%s-%d", base, n)
 		}
 		p.Results = append(p.Results, r)
-	}
-	for i := range out {
-		out[i].summarize()
 	}
 	return out
 }
@@ -175,8 +177,8 @@ var pages = sync.OnceValue(func() *template.Template {
 	return template.Must(template.Must(template.New("paper").Funcs(template.FuncMap{
 		"text": text, "day": day, "command": command, "level": level, "cells": cells, "trends": trends,
 		"numbers": numbers, "missing": missing, "reason": reason, "verdicts": verdicts, "statements": statements,
-		"total": total, "list": func(p page) []Summary { return []Summary{p.Summary} }, "all": all, "note": note,
-		"sources": sources, "machines": machines, "join": strings.Join,
+		"total": total, "list": func(p page) []Summary { return []Summary{p.Summary} }, "all": all, "notes": notes,
+		"pages": allNotes, "sources": sources, "machines": machines, "join": strings.Join,
 	}).Parse(paperMarkup)).New("index").Parse(indexMarkup))
 })
 

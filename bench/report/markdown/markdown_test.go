@@ -151,6 +151,32 @@ func TestPagesOneByOne(t *testing.T) {
 	if got := publish("One *note*.", b); got != want {
 		t.Errorf("one by one:\n%s\nat once:\n%s", got, want)
 	}
+	// A page of two results: one of them is written anew, then the other.
+	c := Result{Report: report.Build("results/3-other/table-5.jsonl", &result.Run{Header: reporttest.Header(), Samples: reporttest.Samples()}), SHA256: "45cd", Bytes: 9}
+	page := func() string {
+		said, err := os.ReadFile(filepath.Join(dir, "3-other.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(said)
+	}
+	wanted := write(t, "One *note*.", a, b, c)
+	publish("An older note.", c)
+	if got := page(); strings.Count(got, "\n## ") != 3 || !strings.Contains(got, "An older note.") || !strings.Contains(got, "One \\*note\\*.") {
+		t.Errorf("a page of two results with notes of their own:\n%s", got)
+	}
+	if got := publish("One *note*.", c); got != wanted[Index] || page() != wanted["3-other.md"] {
+		t.Errorf("a page's results one by one:\n%s\nat once:\n%s", page(), wanted["3-other.md"])
+	}
+	if publish("One *note*.", b); page() != wanted["3-other.md"] {
+		t.Errorf("the first result anew:\n%s\nat once:\n%s", page(), wanted["3-other.md"])
+	}
+	if err := os.WriteFile(filepath.Join(dir, "3-other.md"), []byte("# Another\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Kept(dir); err == nil || !strings.Contains(err.Error(), "3-other.md has no section of figure-16") {
+		t.Errorf("a page without its sections: %v", err)
+	}
 	if err := os.Remove(filepath.Join(dir, "3-other.md")); err != nil {
 		t.Fatal(err)
 	}

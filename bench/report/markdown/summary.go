@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,12 +23,11 @@ import (
 // SummaryFile is the name of a page's summary, in the directory of its pictures.
 const SummaryFile = "summary.json"
 
-// Summary is the index's data about a page. It is stored next to the page, so that results of one
-// directory can be published again, and the index still covers all.
+// Summary is the index's data about a page. It is stored next to the page, so that results can be
+// published one at a time, and page and index still cover all.
 type Summary struct {
 	Name   string   `json:"name"` // of the page's file, without its end
 	Title  string   `json:"title"`
-	Note   string   `json:"note,omitempty"`
 	Listed []Listed `json:"results"`
 }
 
@@ -35,13 +35,19 @@ type Summary struct {
 type Listed struct {
 	Name       string            `json:"name"` // unique on its page
 	Title      string            `json:"title"`
-	Where      string            `json:"where"` // in the paper
+	Where      string            `json:"where"`          // in the paper
+	Note       string            `json:"note,omitempty"` // how it was measured
+	File       string            `json:"file,omitempty"` // with its directory; "": several side by side
+	Bytes      int64             `json:"bytes,omitempty"`
+	SHA256     string            `json:"sha256,omitempty"`
 	Started    time.Time         `json:"started"`
 	Samples    int               `json:"samples"`
 	Statements []Statement       `json:"statements"`
 	Machine    [][2]string       `json:"machine"`        // what of it may explain its numbers
 	Busy       *float64          `json:"busy,omitempty"` // before the start, as a share of the processors
 	Tools      map[string]string `json:"tools,omitempty"`
+
+	Section string `json:"-"` // of the page: all that it says of the result
 }
 
 // Statement is a paper's statement with its outcome.
@@ -52,12 +58,23 @@ type Statement struct {
 	Needed  int               `json:"repetitions_needed,omitempty"` // that would tell; see report.Trend
 }
 
-// summarize is called once a page has all of its results.
-func (p *page) summarize() {
-	p.Title, p.Note = plain(p.Title), plain(p.Note)
+// summarize writes the sections of a page's results, which replace those of the same name that an
+// existing page has; its others stay.
+func (p *page) summarize(note string, kept []Summary) error {
+	if i := slices.IndexFunc(kept, func(s Summary) bool { return s.Name == p.Name }); i >= 0 {
+		p.Listed = slices.Clone(kept[i].Listed)
+	}
+	p.Title = plain(p.Title)
 	for _, r := range p.Results {
-		l := Listed{Name: r.Name, Title: plain(r.Title), Started: r.Started.UTC(), Samples: r.Samples,
-			Machine: describe(r.Environment), Tools: map[string]string{}}
+		var section strings.Builder
+		if err := pages().ExecuteTemplate(&section, "section", shown{r, p.Plots(r)}); err != nil {
+			return err
+		}
+		l := Listed{Name: r.Name, Title: plain(r.Title), Note: plain(note), Started: r.Started.UTC(), Samples: r.Samples,
+			Machine: describe(r.Environment), Tools: map[string]string{}, Section: section.String()}
+		if r.SHA256 != "" {
+			l.File, l.Bytes, l.SHA256 = r.File, r.Bytes, r.SHA256
+		}
 		l.Where = l.Title
 		for name, version := range r.Environment.Tools {
 			l.Tools[plain(name)] = plain(version)
@@ -73,8 +90,19 @@ func (p *page) summarize() {
 				l.Statements = append(l.Statements, Statement{plain(t.Text), t.Outcome, t.Level, t.Needed})
 			}
 		}
-		p.Listed = append(p.Listed, l)
+		if i := slices.IndexFunc(p.Listed, func(o Listed) bool { return o.Name == l.Name }); i >= 0 {
+			p.Listed[i] = l
+		} else {
+			p.Listed = append(p.Listed, l)
+		}
 	}
+	return nil
+}
+
+// shown is a result as its section shows it.
+type shown struct {
+	Result
+	Plots []Plot
 }
 
 func (s Summary) write(to io.Writer) error {
@@ -84,7 +112,7 @@ func (s Summary) write(to io.Writer) error {
 	return e.Encode(s)
 }
 
-// Kept reads the summaries below a directory of pages, except those whose page is gone.
+// Kept reads the existing pages of a directory, with their summaries.
 func Kept(dir string) (out []Summary, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", SummaryFile))
 	if err != nil {
@@ -92,7 +120,8 @@ func Kept(dir string) (out []Summary, err error) {
 	}
 	for _, file := range files {
 		name := filepath.Base(filepath.Dir(file))
-		if _, err := os.Stat(filepath.Join(dir, name+".md")); err != nil {
+		page, err := os.ReadFile(filepath.Join(dir, name+".md"))
+		if err != nil {
 			continue
 		}
 		data, err := os.ReadFile(file)
@@ -104,9 +133,35 @@ func Kept(dir string) (out []Summary, err error) {
 			return nil, fmt.Errorf("%s is no summary of a page: delete it, or name the results of that page too (%w)",
 				file, cmp.Or(err, errors.New("it is of "+s.Name)))
 		}
+		sections := sectionsOf(string(page))
+		for i := range s.Listed {
+			l := &s.Listed[i]
+			if l.Section = sections[l.Name]; l.Section == "" {
+				return nil, fmt.Errorf("%s.md has no section of %s, which %s lists: name the results of that page, too",
+					filepath.Join(dir, name), l.Name, file)
+			}
+		}
 		out = append(out, s)
 	}
 	return out, nil
+}
+
+// anchor is what a section begins with, and its name.
+var anchor = regexp.MustCompile(`(?m)^<a id="([A-Za-z0-9_.-]+)"></a>$`)
+
+// sectionsOf are the sections of a page, by name.
+func sectionsOf(page string) map[string]string {
+	out := map[string]string{}
+	page, _, _ = strings.Cut(page, "\n## The result files\n")
+	begins := anchor.FindAllStringSubmatchIndex(page, -1)
+	for i, at := range begins {
+		end := len(page)
+		if i+1 < len(begins) {
+			end = begins[i+1][0] - 1 // the line before belongs to the next
+		}
+		out[page[at[2]:at[3]]] = page[at[0]-1 : end]
+	}
+	return out
 }
 
 // outcomesOf are those that stand in the counts of pages: what hardly any page has, only where one
@@ -143,12 +198,38 @@ func total(pages []Summary) string {
 	return fmt.Sprintf("Of %s, %s.", words.Plural(sum, "statement"), strings.Join(out, "; "))
 }
 
-// note is that of all pages, "" where they have several.
-func note(pages []Summary) string {
-	if slices.ContainsFunc(pages, func(p Summary) bool { return p.Note != pages[0].Note }) {
-		return ""
+// notes are those of results, each once; where there are several, with what they are of.
+func notes(listed []Listed) (out []string) {
+	var order []string
+	of := map[string][]string{}
+	for _, l := range listed {
+		if of[l.Note] == nil {
+			order = append(order, l.Note)
+		}
+		of[l.Note] = append(of[l.Note], l.Title)
 	}
-	return pages[0].Note
+	for _, note := range order {
+		switch {
+		case note == "":
+		case len(order) == 1:
+			out = append(out, text(note))
+		default:
+			out = append(out, "*"+text(strings.Join(of[note], "; "))+"*: "+text(note))
+		}
+	}
+	return out
+}
+
+// allNotes is the note of all pages, none where they have several.
+func allNotes(pages []Summary) []string {
+	var all []Listed
+	for _, p := range pages {
+		all = append(all, p.Listed...)
+	}
+	if slices.ContainsFunc(all, func(l Listed) bool { return l.Note != all[0].Note }) {
+		return nil
+	}
+	return notes(all)
 }
 
 // statements is a table with a line for each page.
@@ -193,9 +274,9 @@ func all(p Summary) string {
 // sources is a table of the result files.
 func sources(p page) string {
 	var rows [][]string
-	for _, r := range p.Results {
-		if r.SHA256 != "" {
-			rows = append(rows, []string{code(r.File), fmt.Sprint(r.Bytes), code(r.SHA256)})
+	for _, l := range p.Listed {
+		if l.SHA256 != "" {
+			rows = append(rows, []string{code(l.File), fmt.Sprint(l.Bytes), code(l.SHA256)})
 		}
 	}
 	return grid([]string{"Result file", "Bytes", "SHA-256"}, 3, rows)

@@ -253,7 +253,7 @@ func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, sharin
 	p := v.paceOf(f.way, sharing, crossing, thorough)
 	s := packets.Send{To: netip.AddrPortFrom(to, 0), Stream: stream, Size: packets.HeaderLen, Rate: p.rate,
 		Count: p.count + large,
-		Whole: true, Large: v.frame(f.way) - overhead(to), LargeLast: large}
+		Whole: true, Uneven: v.throughDevice(f.way) != nil, Large: v.frame(f.way) - overhead(to), LargeLast: large}
 	sent, got, err := v.measure(ctx, f.from, f.to, s, packets.Receive{Record: true, Raw: true}, v.quiet(f.way))
 	t := &trace{flow: f, full: large, frame: v.frame(f.way), apart: p.apart()}
 	if sent != nil {

@@ -201,3 +201,34 @@ func TestRefused(t *testing.T) {
 		t.Error("nothing could be sent, and there is no error")
 	}
 }
+
+// TestUneven proves that packets of two streams of one rate that begin together meet, within a
+// fiftieth of the interval, as seldom as chance has it where they are sent unevenly, and with each
+// packet else; and that each packet is sent within half an interval after its time.
+func TestUneven(t *testing.T) {
+	const rate, count = 50.0, 2000
+	meet := func(uneven bool) (met int) {
+		var of [2][]time.Duration
+		for i := range of {
+			of[i] = Send{Stream: uint16(i + 1), Rate: rate, Count: count, Whole: true, Uneven: uneven}.
+				times(&pace{rate: rate, slots: count}).at
+			for k, at := range of[i] {
+				if late := at - time.Duration(k)*20*time.Millisecond; late < 0 || late > 10*time.Millisecond {
+					t.Fatalf("packet %d is sent %v after its time", k, late)
+				}
+			}
+		}
+		for k := range count {
+			if (of[0][k] - of[1][k]).Abs() < 400*time.Microsecond {
+				met++
+			}
+		}
+		return met
+	}
+	if met := meet(false); met != count {
+		t.Errorf("sent evenly, %d of %d packets meet", met, count)
+	}
+	if met := meet(true); met < count/25 || met > count/8 { // 7.8 % of those that are within half an interval of each other
+		t.Errorf("sent unevenly, %d of %d packets meet", met, count)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -23,6 +24,11 @@ type Send struct {
 
 	Port  uint16 `json:"port,omitempty"`  // from which it is sent; 0, or where another has it: any that is free
 	Whole bool   `json:"whole,omitempty"` // a packet that is late is sent all the same, never given up
+
+	// Uneven, of a stream that is Whole, sends each packet up to half an interval later than at an
+	// exact rate, by a random sequence of the stream's number: streams of the same rate would else
+	// meet at a common queue with every packet, or with none.
+	Uneven bool `json:"uneven,omitempty"`
 
 	With *Start `json:"-"` // it begins together with others; nil: by itself
 
@@ -293,13 +299,22 @@ func (s Send) run(heard, stop *atomic.Bool) (Sent, error) {
 
 func (s Send) drive(p *pace, out *udpOutput, stop *atomic.Bool) (Sent, error) {
 	if s.Whole {
-		all := &times{at: make([]time.Duration, s.Count)}
-		for i := range all.at {
-			all.at[i] = p.at(i)
-		}
-		return drive(all, precise(), out, wall, stop)
+		return drive(s.times(p), precise(), out, wall, stop)
 	}
 	return drive(p, precise(), out, wall, stop)
+}
+
+// times is when the packets are due of a stream that is Whole.
+func (s Send) times(p *pace) *times {
+	all := &times{at: make([]time.Duration, s.Count)}
+	random := rand.New(rand.NewPCG(uint64(s.Stream), 0))
+	for i := range all.at {
+		all.at[i] = p.at(i)
+		if s.Uneven {
+			all.at[i] += time.Duration(random.Float64() * float64(time.Second) / s.Rate / 2)
+		}
+	}
+	return all
 }
 
 // Greetings go until one is heard, or for greetings. A network may be one in which nothing comes;

@@ -190,8 +190,8 @@ func (l *leading) look(ctx context.Context, now time.Time) {
 	l.c.o.Log.Info("moving switches", "switches", made, "members", strings.Join(live, ", "))
 }
 
-// inOneCommit is the number of moves in one commit, each with two conditions: etcd's limit is 128.
-const inOneCommit = 50
+// inOneCommit is the number of moves in one commit, each with two conditions.
+const inOneCommit = store.MostInCommit / 2
 
 // expired returns the centre's wishes that were not fulfilled in time; open: some may still be.
 func (l *leading) expired(now time.Time) (out []uint64, open bool) {

@@ -19,6 +19,9 @@ import (
 	"time"
 )
 
+// MostInCommit is how many conditions, and how many changes, each Store takes in one Commit.
+const MostInCommit = 100
+
 // Store stores entries. It is safe for concurrent use. Keys are words separated by slashes, as
 // "user/flow/…"; a prefix may end anywhere in a key.
 type Store interface {

@@ -17,7 +17,7 @@ import (
 // Run tests the stores returned by open, each of which must be empty. The test closes them.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for name, test := range map[string]func(*testing.T, store.Store){
-		"Keeps": keeps, "Conditions": conditions, "Watch": watch, "WatchFromNow": watchFromNow, "Leases": leases,
+		"Keeps": keeps, "Conditions": conditions, "MostInCommit": mostInCommit, "Watch": watch, "WatchFromNow": watchFromNow, "Leases": leases,
 		"LeaseThatEnds": leaseThatEnds, "Numbers": numbers, "Rows": rows, "Closed": closed,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,6 +127,23 @@ func conditions(t *testing.T, s store.Store) {
 	group.Wait()
 	if n := len(get(t, s, "sum").Value); n != 160 {
 		t.Errorf("%d of 160 changes are there", n)
+	}
+}
+
+// mostInCommit proves that a store takes as many conditions and changes at once as MostInCommit
+// says, and makes all of the changes.
+func mostInCommit(t *testing.T, s store.Store) {
+	var conditions []store.Condition
+	var changes []store.Change
+	for i := range store.MostInCommit {
+		conditions = append(conditions, store.Condition{Key: fmt.Sprintf("other/%03d", i)})
+		changes = append(changes, store.Put(fmt.Sprintf("many/%03d", i), []byte{1}))
+	}
+	if err := s.Commit(t.Context(), conditions, changes...); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := s.List(t.Context(), "many/"); err != nil || len(all) != store.MostInCommit {
+		t.Errorf("of %d changes in one commit %d were made (%v)", store.MostInCommit, len(all), err)
 	}
 }
 

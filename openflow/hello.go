@@ -46,7 +46,7 @@ func versionName(v uint8) string {
 type Hello struct {
 	Xid
 	Version  uint8         // of the header: the highest that the sender speaks; 0: Version
-	Versions VersionBitmap // all that the sender speaks, of those below 32; empty: not said
+	Versions VersionBitmap // all versions below 32 that the sender speaks; empty: unknown
 }
 
 const helloVersionBitmap = 1 // OFPHET_VERSIONBITMAP

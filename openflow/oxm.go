@@ -65,9 +65,9 @@ const (
 	NumFields // how many there are
 )
 
-// fields holds what the specification's table of fields says (section 7.2.3.7), but that ports of
-// TCP and UDP may have a mask, as those of Open vSwitch may. A number of bits that 8 does not
-// divide stands in the low bits of its bytes.
+// fields is the specification's table of fields (section 7.2.3.7), except that TCP and UDP ports
+// may have masks, as in Open vSwitch. A value whose width is not a multiple of 8 bits is in the low
+// bits of its bytes.
 var fields = [NumFields]struct {
 	name     string // in lower case, as ovs-ofctl writes it
 	bits     uint8

@@ -100,8 +100,8 @@ type shared struct {
 	dirtyHosts map[openflow.MAC]bool
 }
 
-// Share makes the app a member's: it shares links and hosts through the store. Call it before
-// Start.
+// Share makes the app part of a cluster: it shares links and hosts through the store. Call it
+// before Start.
 func (a *App) Share(s store.Store) {
 	a.schedule.most = sharedOpenTime
 	a.shared = &shared{store: s, wake: make(chan struct{}, 1), links: map[pair]*sharedLink{}, void: map[pair]bool{},

@@ -198,8 +198,8 @@ func (a *App) switchUp(now time.Time, s *controller.Switch) {
 	}
 }
 
-// Share makes the app a member's. Routers of other members are ordinary neighbours: OSPF packets go
-// over the links between them. Call it before Start.
+// Share makes the app part of a cluster. Routers of other members are ordinary neighbours: OSPF
+// packets go over the links between them. Call it before Start.
 func (a *App) Share() error {
 	a.mine, a.net.shared = map[uint64]bool{}, true
 	return a.Configure(a.config)

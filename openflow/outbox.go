@@ -15,7 +15,7 @@ import (
 // An Outbox queues messages for a connection, and sends them from a goroutine of its own, which
 // must call Run. So senders never wait for a peer that does not read. If the queue exceeds a
 // sender's limit, or the peer accepts nothing for WriteTime, the connection ends with
-// ErrNotReading.
+// ErrNotReading. An Outbox is safe for concurrent use.
 type Outbox struct {
 	Sent func(n int) // called with the number of bytes that the connection has accepted; to be set before the first Add
 

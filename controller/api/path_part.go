@@ -43,7 +43,7 @@ type pathLoad struct {
 	Capacity float64
 }
 
-// pathParts are those that a walk has, and the switches for which it lacks one.
+// pathParts are the parts that a walk has, and the switches for which it needs further ones.
 type pathParts struct {
 	have  map[string]pathPart
 	wants map[string]bool

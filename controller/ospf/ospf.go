@@ -8,8 +8,8 @@
 //	            routes may have changed          → routing, which asks for each router's
 //
 // All routers are in one domain of the engine: one database per area. Between routers of the
-// controller no packets are exchanged. Where a segment of layer 2 has anything else on it that may
-// speak OSPF (hosts, routers that forward by themselves, foreign switches), all do.
+// controller no packets are exchanged, unless anything else on their layer-2 segment may speak OSPF
+// (hosts, routers that forward by themselves, foreign switches): then all exchange packets.
 //
 // Files: config.go what is to be, network.go what joins whom, packet.go packets, routes.go routes,
 // show.go what people see.

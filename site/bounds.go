@@ -22,8 +22,8 @@ const (
 	mostHeader   = 64 << 10 // of the response to an upgrade request
 )
 
-// Within calls do with a time limit. If the limit passes first, the error says that who has not
-// answered.
+// Within calls do with a time limit. If that passes, the error says that the machine, named by who,
+// has not answered.
 func Within[T any](ctx context.Context, limit *patience.Limit, who string,
 	do func(context.Context) (T, error)) (T, error) {
 	within, cancel := limit.Context(ctx)
@@ -78,7 +78,7 @@ func (s *output) Write(p []byte) (int, error) {
 	return 0, err
 }
 
-// ReadLine reads a line including its end, of at most most bytes.
+// ReadLine reads a line including its end. A line longer than most bytes is a *TooMuch error.
 func ReadLine(from *bufio.Reader, most int) (string, error) {
 	var line strings.Builder
 	for {

@@ -16,7 +16,7 @@ type Carrier struct {
 	Word  string // in lists of machines
 	Title string // what people call it
 	Ports [2]int // first and last UDP port that firewalls must let through, both ways; 0: none
-	MTU   string // that the network between machines needs to carry packets of 1,500 bytes unfragmented: "1,550"
+	MTU   string // of the network between machines, required to carry packets of 1,500 bytes unfragmented: "1,550"
 
 	// Keys means that traffic is encrypted: all machines of the list receive keys once, when the
 	// lab comes up, and the links' packets are sent over the encrypted network between them.

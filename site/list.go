@@ -1,6 +1,6 @@
-// Package site reaches the other machines of a lab: it reads the list of them, logs in over SSH as
-// the user would, copies this program there, and starts it at the other end of the connection. It
-// knows nothing of labs.
+// Package site reaches other machines on which labs may run: it reads the list of them, logs in
+// over SSH as the user would, copies this program there, and starts it at the other end of the
+// connection. It knows nothing of the labs themselves.
 package site
 
 import (

@@ -133,7 +133,7 @@ func (f Field) Bits() int {
 	return 0
 }
 
-// Maskable says whether a match may have a mask for the field.
+// Maskable reports whether the field may have a mask in a match.
 func (f Field) Maskable() bool { return f < NumFields && fields[f].maskable }
 
 // exact returns the mask of all the field's bits.
@@ -174,14 +174,14 @@ func (v Value) Or(w Value) Value { return Value{v.Hi | w.Hi, v.Lo | w.Lo} }
 // AndNot returns the bits set in v and not in w.
 func (v Value) AndNot(w Value) Value { return Value{v.Hi &^ w.Hi, v.Lo &^ w.Lo} }
 
-// Xor returns the bits set in one of both.
+// Xor returns the bits set in exactly one of both.
 func (v Value) Xor(w Value) Value { return Value{v.Hi ^ w.Hi, v.Lo ^ w.Lo} }
 
-// IsZero says whether no bit is set.
+// IsZero reports whether no bit is set.
 func (v Value) IsZero() bool { return v.Hi|v.Lo == 0 }
 
-// prefixLen returns the length of the prefix that v is the mask of in a field of n bits; false
-// where it is not a prefix's mask.
+// prefixLen returns the length of the prefix that v masks in a field of n bits; false: v is not a
+// prefix's mask.
 func (v Value) prefixLen(n int) (int, bool) {
 	length := bits.OnesCount64(v.Hi) + bits.OnesCount64(v.Lo)
 	return length, ones(n).AndNot(ones(n-length)) == v

@@ -29,10 +29,10 @@ func orderOfTLV[B string | []byte](tlv B) uint64 {
 	return order
 }
 
-// opaque says whether the field is one that the package does not know.
+// opaque reports whether the package does not know the field.
 func (o *OXM) opaque() bool { return o.Class != ClassBasic || o.Field >= NumFields }
 
-// isNothing says whether the field restricts nothing, by a mask of zeros.
+// isNothing reports whether the field matches everything, by a mask of zeros.
 func (o *OXM) isNothing() bool { return !o.opaque() && o.Masked && o.Mask.IsZero() }
 
 // header returns the header of the TLV. Payloads have at most 255 bytes.

@@ -108,7 +108,7 @@ func (v *inventory) read(f File, p *topology.Problems) bool {
 	return true
 }
 
-// isINI tells an Ansible inventory in INI from YAML.
+// isINI reports whether an Ansible inventory is in INI rather than YAML.
 func isINI(file string, data []byte) bool {
 	if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
 		return false
@@ -123,7 +123,7 @@ func isINI(file string, data []byte) bool {
 	return false
 }
 
-// isInventory tells an inventory in YAML from Trivet's own lists.
+// isInventory reports whether a YAML file is an inventory rather than one of Trivet's own lists.
 func isInventory(root *yamlfile.Value) bool {
 	return root.Shape == yamlfile.Mapping && root.Get("machines") == nil &&
 		slices.ContainsFunc(root.Pairs, func(q yamlfile.Pair) bool {

@@ -134,8 +134,8 @@ type source struct {
 	rate   float64 // bit/s sent
 }
 
-// least is the largest share of a router's traffic to a destination that may exceed what its
-// neighbours send it without making the router a source: counters are read at different times.
+// least is the share of its traffic by which a router must send more to a destination than its
+// neighbours send it, to count as a source: counters are read at different times.
 const least = 0.1
 
 func newState(n *Network, demands []Demand, o Options) *state {

@@ -214,7 +214,7 @@ func hostname(s string) bool {
 		!slices.ContainsFunc([]byte(s), func(b byte) bool { return !alnum(b) && b != '-' })
 }
 
-// schema describes what a file says of instances.
+// schema returns the JSON Schema of Options.
 func schema() map[string]any {
 	type object = map[string]any
 	name := func(what string) object {
